@@ -1,0 +1,62 @@
+package history
+
+import (
+	"context"
+	"time"
+)
+
+// Event is one row of the history.
+type Event struct {
+	// ID is unique in the store and larger for later events, give or take
+	// statements that ran at the same time. The store gives it.
+	ID int64 `json:"id"`
+	// At is the store's wall clock.
+	At time.Time `json:"at"`
+	// Part and Subject tell what changed hands: for a lease, its space and key.
+	Part    string `json:"part"`
+	Subject string `json:"subject"`
+	// From and To are the holders before and after, as labels for people; "" is
+	// nobody. Both are "" or equal when something else than the holder changed.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Term after the change.
+	Term int64 `json:"term"`
+	// Reason is one of those below for what a store does by itself, and
+	// otherwise the words of whoever acted.
+	Reason string `json:"reason"`
+	// Duration is how long the state before had lasted: on an acquisition the
+	// time without a holder, on a release the time it was held.
+	Duration time.Duration `json:"duration_ns"`
+}
+
+// Reasons that stores give.
+const (
+	Vacant    = "vacant"    // acquired: it was free, or had never been held
+	Successor = "successor" // acquired: it was kept for this instance
+	Lapsed    = "lapsed"    // acquired: the holder's session had lapsed
+)
+
+// Query selects events. Zero fields select everything.
+type Query struct {
+	After   int64 // only events with a larger id
+	Before  int64 // only events with a smaller id, when not 0
+	Part    string
+	Subject string
+	Newest  bool // the newest that match instead of the oldest; the answer is ascending either way
+	Limit   int  // 1 to MaxRead; 0 is MaxRead
+}
+
+// MaxRead is the most events that one [Log.Read] returns.
+const MaxRead = 1000
+
+// Log is where a store keeps the events. Its methods fail as those of
+// lease.Store do.
+type Log interface {
+	// Append records an event that no statement of the store's own makes; ID
+	// and At are the store's to give.
+	Append(ctx context.Context, e Event) error
+	// Read returns the matching events in ascending order of id.
+	Read(ctx context.Context, q Query) ([]Event, error)
+	// Trim deletes all but the newest keep events and returns how many it deleted.
+	Trim(ctx context.Context, keep int) (int64, error)
+}

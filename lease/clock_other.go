@@ -1,0 +1,11 @@
+//go:build !linux
+
+package lease
+
+import "time"
+
+// processStart anchors the runtime's monotonic clock. On macOS and Windows that
+// clock may stop while the host sleeps; the documentation says so.
+var processStart = time.Now()
+
+func sinceBoot() time.Duration { return time.Since(processStart) }

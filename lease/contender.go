@@ -1,0 +1,161 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Contender waits for a lease, or for any one of several equal ones, on behalf
+// of a session. It does not poll blindly: it learns from the store how long the
+// holder has left, sleeps that long, and is woken earlier by the [Hub] when a
+// lease is released.
+type Contender struct {
+	Store    Store
+	Hub      *Hub
+	Clock    Clock
+	Session  string   // for whom
+	Instance Instance // whose session that is
+	Timing   Timing   // of that session
+	Leases   []ID     // any one of which will do
+	Jitter   func(time.Duration) time.Duration
+	Logger   *slog.Logger
+}
+
+// slot is what a contender knows of one lease.
+type slot struct {
+	id       ID
+	patience Patience
+	last     Lease
+	due      time.Duration // when to do something next
+	read     bool          // … and that is to read, not to claim
+	foreign  Seen          // the session of another boot, when last seen
+}
+
+// Acquire waits until one of the leases is taken. It returns [ErrLapsed] when
+// the contender's own session is over, and the cause of ctx when that ends;
+// after an unknown outcome it reads back before it believes either.
+func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
+	sub := c.Hub.Subscribe(c.Leases...)
+	defer sub.Close()
+	slots := make([]*slot, len(c.Leases))
+	for i, id := range c.Leases {
+		slots[i] = &slot{id: id, read: true}
+	}
+	pause := c.Timing.Interval / 8
+	for {
+		s := slots[0]
+		for _, other := range slots[1:] {
+			if other.due < s.due {
+				s = other
+			}
+		}
+		timer, stop := c.Clock.Timer(s.due - c.Clock.Now())
+		select {
+		case <-ctx.Done():
+			stop()
+			return Lease{}, context.Cause(ctx)
+		case change := <-sub.C():
+			stop()
+			for _, s := range slots {
+				c.note(s, change)
+			}
+			continue
+		case <-timer:
+		}
+		l, err := c.step(ctx, s)
+		switch {
+		case err == nil && l.Session == c.Session && !l.Ended:
+			return l, nil
+		case err == nil:
+			pause = c.Timing.Interval / 8
+		case ctx.Err() != nil:
+			return Lease{}, c.abandon(ctx, s, err)
+		case errors.Is(err, ErrLapsed) || permanent(err):
+			return Lease{}, err
+		default:
+			c.Logger.Warn("contending; trying again", "lease", s.id.String(), "err", err)
+			s.read = s.read || errors.Is(err, ErrUnknown)
+			s.due = c.Clock.Now() + pause/2 + c.Jitter(pause)
+			pause = min(2*pause, c.Timing.Interval)
+		}
+	}
+}
+
+// step reads the slot's lease or claims it, and learns from what it is shown.
+func (c *Contender) step(ctx context.Context, s *slot) (Lease, error) {
+	l, err := call(ctx, c.Timing, func(ctx context.Context) (Lease, error) {
+		if s.read {
+			return c.Store.Get(ctx, s.id)
+		}
+		seen, waited := s.patience.Claim(c.Clock.Now())
+		return c.Store.Acquire(ctx, Claim{Lease: s.id, Session: c.Session, Seen: seen, Waited: waited})
+	})
+	if err != nil && !errors.Is(err, ErrHeld) {
+		return Lease{}, err
+	}
+	if l.Foreign && l.Session == s.foreign.Session && l.Seq != s.foreign.Seq {
+		return Lease{}, fmt.Errorf("%w: session %s of another boot moved while it was watched", ErrTwoHosts, l.Session)
+	}
+	s.foreign = Seen{}
+	if l.Foreign {
+		s.foreign = l.Seen()
+	}
+	s.last, s.read = l, false
+	reserved := l.Reserved > 0 && !c.Instance.Named(l.Successor)
+	s.patience.Observe(l, c.Clock.Now(), reserved, c.Timing.Timeout)
+	s.due = s.patience.Due()
+	if !l.Free() {
+		// Contenders that count the same lapse come in one after the other.
+		s.due += c.Jitter(c.spread(s))
+	}
+	return l, nil
+}
+
+// note takes in a wake-up.
+func (c *Contender) note(s *slot, change Change) {
+	now := c.Clock.Now()
+	switch {
+	case change == Change{}:
+		s.read, s.due = true, min(s.due, now+c.Jitter(c.Timing.Interval/4))
+	case change.Lease != s.id:
+	case change.Free && (change.Successor == "" || c.Instance.Named(change.Successor)):
+		// The change says all that a claim must name; no need to read first.
+		s.patience.Observe(Lease{ID: s.id, Term: change.Term}, now, false, c.Timing.Timeout)
+		s.read, s.due = false, now
+		if change.Successor == "" {
+			s.due += c.Jitter(c.spread(s))
+		}
+	default:
+		// Taken, reserved, or asked for: it cannot lapse within an interval.
+		s.read, s.due = true, now+c.Jitter(c.Timing.Interval)
+	}
+}
+
+// spread is the time over which as many contenders as wait for the lease try
+// one after the other: a millisecond for each, so that the first comes at once
+// however many there are, and the others learn that it is gone before they try.
+func (c *Contender) spread(s *slot) time.Duration {
+	return min(time.Duration(s.last.Waiting)*time.Millisecond, c.Timing.Interval/4)
+}
+
+// abandon clears up when ctx ended during a call whose outcome is unknown: a
+// lease that was taken after all is given back.
+func (c *Contender) abandon(ctx context.Context, s *slot, err error) error {
+	if s.read || !errors.Is(err, ErrUnknown) {
+		return context.Cause(ctx)
+	}
+	clean := context.WithoutCancel(ctx)
+	l, err := call(clean, c.Timing, func(ctx context.Context) (Lease, error) { return c.Store.Get(ctx, s.id) })
+	if err == nil && l.Session == c.Session && !l.Ended {
+		_, err = call(clean, c.Timing, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, c.Store.Release(ctx, Handback{Lease: s.id, Session: c.Session, Term: l.Term, Reason: "campaign stopped"})
+		})
+	}
+	if err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return context.Cause(ctx)
+}

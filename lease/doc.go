@@ -1,0 +1,51 @@
+// Package lease is the kernel: sessions, leases, and the rules by which one
+// holder follows another.
+//
+// # What it is
+//
+// An [Instance] is one running process. It keeps a [Session] in a store, a
+// heartbeat row that a [Keeper] renews once per interval I. A [Lease] points
+// to the session of its holder and costs nothing to keep: it is held while
+// that session lives. The lease's term is an int64 that only ever grows; it is
+// the fencing token that every effect of the holder carries.
+//
+// A session is in one of three states, judged by the store's clock alone:
+//
+//	live    its deadline, the last renewal plus the timeout T, lies ahead
+//	lapsed  its deadline has passed; it can never be renewed again
+//	ended   closed by its owner, or by whoever took a lease from it
+//
+// A lease is free (never held, or released), or it points to a session. A
+// [Contender] takes it when it is free, or when it has reason to believe that
+// the holder's session is over: see [Patience].
+//
+// # What it promises
+//
+//   - Terms never fall, whatever is released, restored or failed over: a new
+//     term is max(old+1, the store's clock in milliseconds).
+//   - As the store saw it, a lease has at most one holder at any time, and a
+//     lapsed session is never renewed.
+//   - [Live.Valid] turns false on the holder's own clock, at the latest one
+//     interval before the store can give its leases away, given that the two
+//     hosts' clocks run at rates within [Timing.RateTolerance] of each other.
+//     No two hosts' clock readings are ever compared.
+//   - A step of the store's wall clock, by any amount in either direction,
+//     makes no second holder and delays a takeover by at most one T.
+//
+// # What it does not promise
+//
+//   - That a paused process knows that time has passed. A process stopped by
+//     a debugger, a hypervisor or SIGSTOP finds out when it runs again. That is
+//     what terms are for: check them where the effects land.
+//   - Anything about a store that loses acknowledged writes (Redis failing over
+//     to a replica that lags, a database restored from a backup) beyond the
+//     term: for up to T there may be two holders, of which the later has the
+//     higher term.
+//
+// # How it fails
+//
+// A store that cannot be reached costs the holder its trust after T−I since the
+// last renewal that succeeded, counted from before that request was sent. A
+// request that timed out may have been applied: it returns [ErrUnknown], and
+// the caller reads back before it believes either.
+package lease

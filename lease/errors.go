@@ -1,0 +1,44 @@
+package lease
+
+import "errors"
+
+var (
+	// ErrHeld: somebody else holds the lease, or it is reserved for somebody
+	// else. [Store.Acquire] returns it together with the lease as it stands.
+	ErrHeld = errors.New("lease: held by another")
+
+	// ErrNotHeld: the lease is not held by the session and term that were named.
+	ErrNotHeld = errors.New("lease: not held")
+
+	// ErrNotFound: no such lease or session has ever been.
+	ErrNotFound = errors.New("lease: not found")
+
+	// ErrLapsed: the session is over: past its deadline by the store's clock, or
+	// ended. It can never be renewed; its instance starts a new one.
+	ErrLapsed = errors.New("lease: session lapsed")
+
+	// ErrLost is the cause with which a work context is cancelled when its
+	// lease can no longer be trusted.
+	ErrLost = errors.New("lease: lost")
+
+	// ErrResign is the cause with which a work context is cancelled when the
+	// holder was asked to give its lease up.
+	ErrResign = errors.New("lease: asked to resign")
+
+	// ErrUnknown: the request may or may not have been applied (it timed out, or
+	// the connection broke after it was sent). Read back before believing either.
+	ErrUnknown = errors.New("lease: outcome unknown")
+
+	// ErrUnavailable: the store could not be reached; the request was not applied.
+	ErrUnavailable = errors.New("lease: store unavailable")
+
+	// ErrUnsafeTiming: the interval and timeout leave no room for safety.
+	ErrUnsafeTiming = errors.New("lease: unsafe timing")
+
+	// ErrInvalid: a name, address or other input is not acceptable as it stands.
+	ErrInvalid = errors.New("lease: invalid input")
+
+	// ErrTwoHosts: a session of another kernel boot is being renewed in a store
+	// that only one host may use (SQLite): two kernels share the file.
+	ErrTwoHosts = errors.New("lease: two hosts share a single-host store")
+)

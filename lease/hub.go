@@ -1,0 +1,142 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Hub lets any number of waiters in a process share one [Store.Watch].
+// Its wake-ups are the speed, not the truth: whoever waits also polls.
+type Hub struct {
+	store Store
+	clock Clock
+	log   *slog.Logger
+
+	mu   sync.Mutex
+	subs map[*Subscription]struct{}
+}
+
+// NewHub makes a hub; nothing is woken until [Hub.Run] runs. A nil clock is
+// [BootClock], a nil logger is silent.
+func NewHub(store Store, clock Clock, log *slog.Logger) *Hub {
+	if clock == nil {
+		clock = BootClock()
+	}
+	return &Hub{store: store, clock: clock, log: orDiscard(log), subs: map[*Subscription]struct{}{}}
+}
+
+// Run watches the store until ctx ends, and starts over when the watch breaks,
+// after 50 ms to 5 s. It returns nil.
+func (h *Hub) Run(ctx context.Context) error {
+	const first, most = 50 * time.Millisecond, 5 * time.Second
+	for pause := first; ; {
+		started := h.clock.Now()
+		err := h.store.Watch(ctx, h.Wake)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, errors.ErrUnsupported) {
+			<-ctx.Done()
+			return nil
+		}
+		h.log.Debug("watch broke; polling goes on", "err", err)
+		if h.clock.Now()-started > most {
+			pause = first
+		}
+		if !sleep(ctx, h.clock, pause/2+rand.N(pause/2+1)) {
+			return nil
+		}
+		pause = min(2*pause, most)
+	}
+}
+
+// Wake passes a change to those who subscribed to its lease, and the zero
+// Change to everybody.
+func (h *Hub) Wake(c Change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.subs {
+		if c == (Change{}) || s.wants(c.Lease) {
+			s.push(c)
+		}
+	}
+}
+
+// Subscribe returns a subscription to the given leases, or to all when none is
+// given. It must be closed.
+func (h *Hub) Subscribe(ids ...ID) *Subscription {
+	s := &Subscription{hub: h, c: make(chan Change, 16), ids: ids}
+	h.mu.Lock()
+	h.subs[s] = struct{}{}
+	h.mu.Unlock()
+	return s
+}
+
+// Subscription is one waiter's view of a [Hub].
+type Subscription struct {
+	hub *Hub
+	c   chan Change
+	ids []ID
+}
+
+// C delivers the changes. A reader that falls behind gets one zero Change in
+// place of all that it missed.
+func (s *Subscription) C() <-chan Change { return s.c }
+
+// Close ends the subscription; C is not closed.
+func (s *Subscription) Close() {
+	s.hub.mu.Lock()
+	delete(s.hub.subs, s)
+	s.hub.mu.Unlock()
+}
+
+func (s *Subscription) wants(id ID) bool {
+	for _, own := range s.ids {
+		if own == id {
+			return true
+		}
+	}
+	return len(s.ids) == 0
+}
+
+// push never blocks: only the hub sends, under its lock, so that once the
+// channel is drained there is room.
+func (s *Subscription) push(c Change) {
+	select {
+	case s.c <- c:
+		return
+	default:
+	}
+	for {
+		select {
+		case <-s.c:
+			continue
+		default:
+		}
+		break
+	}
+	s.c <- Change{}
+}
+
+// sleep waits for d on the clock and tells whether ctx is still going on.
+func sleep(ctx context.Context, clock Clock, d time.Duration) bool {
+	c, stop := clock.Timer(d)
+	defer stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c:
+		return true
+	}
+}
+
+func orDiscard(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return log
+}

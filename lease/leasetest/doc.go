@@ -1,0 +1,8 @@
+// Package leasetest is what every store of leases must pass, and what tests of
+// leases share:
+//
+//   - [Run], the conformance suite: each sentence of lease.Store, lease.Roster
+//     and history.Log, tried on a real store with an injected clock;
+//   - [CheckLinearizable], concurrent histories against a model;
+//   - [Faulty], a store that delays, drops, duplicates and answers late.
+package leasetest

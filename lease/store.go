@@ -1,0 +1,201 @@
+package lease
+
+import (
+	"context"
+	"time"
+)
+
+// Session is the heartbeat row of one instance, as the store shows it.
+type Session struct {
+	ID       string
+	Instance Instance
+	Timing   Timing
+	// Seq counts the renewals. A session whose Seq has not changed has not moved.
+	Seq int64
+	// Remaining until the session lapses, by the store's clock; zero or negative
+	// when it has lapsed.
+	Remaining time.Duration
+	// Ended sessions are over, whatever Remaining says.
+	Ended bool
+	// Started is when it began, by the store's clock.
+	Started time.Time
+}
+
+// Renewal is what a session learns each time it is renewed.
+type Renewal struct {
+	Seq int64
+	// Changes is a number that differs from the last one when something may have
+	// changed hands in the store since. It makes each renewal the poll that
+	// stands in for a lost notification.
+	Changes int64
+}
+
+// Lease is a lease as the store shows it.
+type Lease struct {
+	ID
+	// Term of the present or last holder; 0 when the lease was never held.
+	Term int64
+	// Session of the holder; "" when the lease is free.
+	Session string
+	// Holder, Timing, Seq, Remaining and Ended are those of that session. When
+	// the store no longer has its row, Seq is 0, Remaining is 0 and Timing is zero.
+	Holder    Instance
+	Timing    Timing
+	Seq       int64
+	Remaining time.Duration
+	Ended     bool
+	// Foreign: the session belongs to another boot of a single-host store, so
+	// that the store's clock says nothing about it.
+	Foreign bool
+	// Since is when the present term began, Age how long ago; after a release,
+	// those of the release. Both by the store's clock.
+	Since time.Time
+	Age   time.Duration
+	// Successor is the instance (name or id) that the last holder named when it
+	// released, and Reserved how long the lease is still kept for it.
+	Successor string
+	Reserved  time.Duration
+	// Asked: the holder has been asked to give the lease up, for AskedFor if
+	// that is not "".
+	Asked    bool
+	AskedFor string
+	// Waiting is how many live sessions have joined to wait for the lease. It
+	// only spreads their attempts.
+	Waiting int
+}
+
+// Free tells that nobody has a claim on the lease any more: it was never held,
+// was released, or its holder's session was ended.
+func (l Lease) Free() bool { return l.Session == "" || l.Ended }
+
+// Held tells that the lease has a holder whose session lives by the store's
+// clock.
+func (l Lease) Held() bool { return !l.Free() && (l.Remaining > 0 || l.Foreign) }
+
+// Seen is what [Store.Acquire] compares: the lease as a contender last saw it.
+type Seen struct {
+	Term    int64
+	Session string
+	Seq     int64
+}
+
+// Seen returns what a contender has to name to take the lease as it stands.
+func (l Lease) Seen() Seen { return Seen{Term: l.Term, Session: l.Session, Seq: l.Seq} }
+
+// Claim asks for a lease.
+type Claim struct {
+	Lease   ID
+	Session string // who asks
+	Seen    Seen
+	// Waited: since the contender first saw Seen, its own clock has counted the
+	// holder's whole timeout. Then the store's clock is not asked whether the
+	// holder has lapsed; that the session has not moved is still required.
+	Waited bool
+}
+
+// Handback gives a lease up.
+type Handback struct {
+	Lease   ID
+	Session string
+	Term    int64
+	// Successor, when not "", is the instance (name or id) for which the lease
+	// is kept during Reserve.
+	Successor string
+	Reserve   time.Duration
+	Reason    string
+}
+
+// Change tells that a lease changed hands, or that its holder was asked for it.
+// The zero Change means that anything may have changed.
+type Change struct {
+	Lease     ID
+	Term      int64
+	Free      bool   // released, to be had
+	Successor string // … by this instance only, for a while
+}
+
+// Waiter is a session that has joined to wait for a lease.
+type Waiter struct {
+	Lease   ID
+	Session Session
+}
+
+// Store keeps sessions and leases, and is the only judge of time among hosts.
+//
+// Every method is one short atomic operation, linearizable against the others on
+// the same rows, and safe to use from many goroutines. Every method returns
+// [ErrUnavailable] when the request cannot have been applied, and [ErrUnknown]
+// when it may have been; ctx bounds the whole call. Input is checked by the
+// callers in this package, but a store relies on nothing: any text is only data
+// to it. Every acquisition, release and request is recorded in the history by
+// the operation itself.
+type Store interface {
+	// StartSession creates the session with s.ID, s.Instance and s.Timing,
+	// live for T from now. An ID that was used before is [ErrLapsed].
+	StartSession(ctx context.Context, s Session) (Renewal, error)
+
+	// RenewSession moves the deadline of a live session to T from now.
+	// [ErrLapsed] if it has lapsed, was ended, or is not there; a session that
+	// was once refused so is ended, whatever the store's clock shows later.
+	RenewSession(ctx context.Context, id string) (Renewal, error)
+
+	// EndSession ends the session, releases every lease it holds and takes it
+	// off every waiting list. Ending a session that is over or unknown is no
+	// error.
+	EndSession(ctx context.Context, id, reason string) error
+
+	// Acquire takes the lease if it stands as c.Seen says and
+	//   - it is free and not reserved for another instance (c.Waited overrides a
+	//     reservation), or
+	//   - its holder's session has not moved and was ended, or has lapsed by the
+	//     store's clock, or c.Waited is set. A session whose row is gone, and a
+	//     Foreign one, count as over only when c.Waited is set.
+	// Taking it raises the term to max(old+1, the store's clock in ms), ends the
+	// previous holder's session, clears every reservation and request, and takes
+	// c.Session off the waiting list. Claiming what c.Session holds already
+	// succeeds and changes nothing.
+	//
+	// It returns the lease as it stands afterwards: with a nil error c.Session
+	// holds it; with [ErrHeld] it does not. [ErrLapsed] if c.Session is over.
+	Acquire(ctx context.Context, c Claim) (Lease, error)
+
+	// Release frees the lease if it is held by h.Session under h.Term, and is
+	// [ErrNotHeld] otherwise. The term stays.
+	Release(ctx context.Context, h Handback) error
+
+	// Get returns the lease as it stands: a zero Term if it was never held.
+	Get(ctx context.Context, id ID) (Lease, error)
+
+	// List returns the leases of a space whose key is greater than after, in
+	// byte order of their keys, at most limit of them (1 to [MaxList]).
+	List(ctx context.Context, space, after string, limit int) ([]Lease, error)
+
+	// Watch calls wake for every change from when it is ready until ctx ends,
+	// first with the zero Change to say that it is ready. Delivery is best
+	// effort. It returns nil when ctx ended, and an error when it broke; a store
+	// without notifications returns [errors.ErrUnsupported] at once. wake must
+	// not block.
+	Watch(ctx context.Context, wake func(Change)) error
+}
+
+// MaxList is the most leases that [Store.List] returns at once.
+const MaxList = 1000
+
+// Roster is the part of a store that people look at: who waits for what, which
+// sessions live, and requests to a holder. Errors are as for [Store].
+type Roster interface {
+	// Join puts a live session on the lease's waiting list; joining twice is no
+	// error. [ErrLapsed] if the session is over.
+	Join(ctx context.Context, id ID, session string) error
+	// Leave takes it off; leaving twice is no error.
+	Leave(ctx context.Context, id ID, session string) error
+	// Waiters returns the live sessions that wait for leases of a space, by key
+	// and then in the order in which they joined.
+	Waiters(ctx context.Context, space string) ([]Waiter, error)
+	// Ask asks the present holder to give the lease up, for the successor if
+	// that is not "". It is recorded in the history as asked by who.
+	// [ErrNotHeld] when nobody with a live session holds it.
+	Ask(ctx context.Context, id ID, successor, who string) error
+	// Sessions returns the sessions that live by the store's clock, oldest first.
+	Sessions(ctx context.Context) ([]Session, error)
+}

@@ -1,0 +1,289 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+)
+
+var _ store.Store = (*Store)(nil)
+
+// forgetAfter is how long a session that is over is remembered, so that whoever
+// looks can tell an ended session from one that never was.
+const forgetAfter = 24 * time.Hour
+
+// Store is a store in memory. Its methods hold one lock, and never across
+// anything that waits.
+type Store struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	sessions map[string]*session
+	leases   map[lease.ID]*row
+	waiting  map[lease.ID][]string // session ids in the order in which they joined
+	events   []history.Event
+	lastID   int64
+	watchers map[int]func(lease.Change)
+	nextW    int
+}
+
+type session struct {
+	lease.Session
+	deadline time.Time
+}
+
+type row struct {
+	id        lease.ID
+	term      int64
+	session   string
+	holder    lease.Instance
+	since     time.Time
+	successor string
+	reserved  time.Time
+	asked     bool
+	askedFor  string
+}
+
+// New returns an empty store whose clock is now; nil is time.Now.
+func New(now func() time.Time) *Store {
+	if now == nil {
+		now = time.Now
+	}
+	return &Store{
+		now: now, sessions: map[string]*session{}, leases: map[lease.ID]*row{},
+		waiting: map[lease.ID][]string{}, watchers: map[int]func(lease.Change){},
+	}
+}
+
+// StartSession implements [lease.Store].
+func (s *Store) StartSession(_ context.Context, n lease.Session) (lease.Renewal, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	if _, used := s.sessions[n.ID]; used {
+		return lease.Renewal{}, fmt.Errorf("session %s was used before: %w", n.ID, lease.ErrLapsed)
+	}
+	s.forget(now)
+	n.Seq, n.Started, n.Ended = 1, now, false
+	s.sessions[n.ID] = &session{Session: n, deadline: now.Add(n.Timing.Timeout)}
+	return lease.Renewal{Seq: 1, Changes: s.lastID}, nil
+}
+
+// forget drops sessions that have been over for long and hold nothing.
+func (s *Store) forget(now time.Time) {
+	holding := map[string]bool{}
+	for _, r := range s.leases {
+		holding[r.session] = true
+	}
+	for id, old := range s.sessions {
+		if now.Sub(old.deadline) > forgetAfter && !holding[id] {
+			delete(s.sessions, id)
+			for of := range s.waiting {
+				s.leave(of, id)
+			}
+		}
+	}
+}
+
+// RenewSession implements [lease.Store].
+func (s *Store) RenewSession(_ context.Context, id string) (lease.Renewal, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	n, err := s.alive(id, now)
+	if err != nil {
+		if known := s.sessions[id]; known != nil {
+			known.Ended = true
+		}
+		return lease.Renewal{}, err
+	}
+	n.Seq++
+	n.deadline = now.Add(n.Timing.Timeout)
+	return lease.Renewal{Seq: n.Seq, Changes: s.lastID}, nil
+}
+
+func (s *Store) alive(id string, now time.Time) (*session, error) {
+	n := s.sessions[id]
+	if n == nil || !n.alive(now) {
+		return nil, fmt.Errorf("session %s: %w", id, lease.ErrLapsed)
+	}
+	return n, nil
+}
+
+func (n *session) alive(now time.Time) bool { return !n.Ended && now.Before(n.deadline) }
+
+// EndSession implements [lease.Store].
+func (s *Store) EndSession(_ context.Context, id, reason string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.sessions[id]
+	if n == nil || n.Ended {
+		return nil
+	}
+	now := s.now()
+	n.Ended, n.deadline = true, now
+	for _, r := range s.leases {
+		if r.session == id {
+			s.free(r, now, lease.CutReason(reason), "", time.Time{})
+		}
+	}
+	for of := range s.waiting {
+		s.leave(of, id)
+	}
+	return nil
+}
+
+// Acquire implements [lease.Store].
+func (s *Store) Acquire(_ context.Context, c lease.Claim) (lease.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	me, err := s.alive(c.Session, now)
+	if err != nil {
+		return lease.Lease{}, err
+	}
+	current := s.show(c.Lease, now)
+	if current.Session == c.Session {
+		return current, nil
+	}
+	reason, ok := takeable(current, c, me.Instance)
+	if !ok {
+		return current, fmt.Errorf("%s: %w", c.Lease, lease.ErrHeld)
+	}
+	r := s.leases[c.Lease]
+	if r == nil {
+		r = &row{id: c.Lease, since: now}
+		s.leases[c.Lease] = r
+	}
+	from, vacant := "", now.Sub(r.since)
+	if old := s.sessions[r.session]; old != nil {
+		vacant = max(0, now.Sub(old.deadline))
+		old.Ended = true
+	}
+	if reason == history.Lapsed {
+		from = r.holder.Label()
+	}
+	*r = row{id: c.Lease, term: max(r.term+1, now.UnixMilli()), session: c.Session, holder: me.Instance, since: now}
+	s.leave(c.Lease, c.Session)
+	s.record(now, history.Event{
+		Part: c.Lease.Space, Subject: c.Lease.Key, From: from, To: me.Instance.Label(),
+		Term: r.term, Reason: reason, Duration: vacant,
+	}, lease.Change{Lease: c.Lease, Term: r.term})
+	return s.show(c.Lease, now), nil
+}
+
+// takeable is the rule of [lease.Store.Acquire], and why the lease can be had.
+func takeable(current lease.Lease, c lease.Claim, me lease.Instance) (reason string, ok bool) {
+	switch {
+	case current.Term != c.Seen.Term || current.Session != c.Seen.Session:
+		return "", false
+	case current.Session == "" && me.Named(current.Successor):
+		return history.Successor, true
+	case current.Session == "":
+		return history.Vacant, current.Reserved <= 0 || c.Waited
+	case current.Seq != c.Seen.Seq:
+		return "", false
+	case current.Timing == lease.Timing{}: // its row is gone
+		return history.Lapsed, c.Waited
+	default:
+		return history.Lapsed, current.Ended || current.Remaining <= 0 || c.Waited
+	}
+}
+
+// Release implements [lease.Store].
+func (s *Store) Release(_ context.Context, h lease.Handback) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.leases[h.Lease]
+	if r == nil || r.session != h.Session || r.term != h.Term || h.Session == "" {
+		return fmt.Errorf("%s under term %d: %w", h.Lease, h.Term, lease.ErrNotHeld)
+	}
+	now := s.now()
+	s.free(r, now, lease.CutReason(h.Reason), h.Successor, now.Add(h.Reserve))
+	return nil
+}
+
+func (s *Store) free(r *row, now time.Time, reason, successor string, reserved time.Time) {
+	e := history.Event{
+		Part: r.id.Space, Subject: r.id.Key, From: r.holder.Label(),
+		Term: r.term, Reason: reason, Duration: now.Sub(r.since),
+	}
+	*r = row{id: r.id, term: r.term, since: now, successor: successor, reserved: reserved}
+	s.record(now, e, lease.Change{Lease: r.id, Term: r.term, Free: true, Successor: successor})
+}
+
+// Get implements [lease.Store].
+func (s *Store) Get(_ context.Context, id lease.ID) (lease.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.show(id, s.now()), nil
+}
+
+// List implements [lease.Store].
+func (s *Store) List(_ context.Context, space, after string, limit int) ([]lease.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []lease.Lease
+	for id := range s.leases {
+		if id.Space == space && id.Key > after {
+			out = append(out, s.show(id, s.now()))
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Key < out[j].Key })
+	return out[:min(len(out), limit)], nil
+}
+
+func (s *Store) show(id lease.ID, now time.Time) lease.Lease {
+	l := lease.Lease{ID: id}
+	for _, w := range s.waiting[id] {
+		if n := s.sessions[w]; n != nil && n.alive(now) {
+			l.Waiting++
+		}
+	}
+	r := s.leases[id]
+	if r == nil {
+		return l
+	}
+	l.Term, l.Session, l.Since, l.Age = r.term, r.session, r.since, now.Sub(r.since)
+	l.Successor, l.Asked, l.AskedFor = r.successor, r.asked, r.askedFor
+	if r.successor != "" {
+		l.Reserved = max(0, r.reserved.Sub(now))
+	}
+	if r.session != "" {
+		l.Holder = r.holder
+	}
+	if n := s.sessions[r.session]; n != nil {
+		l.Timing, l.Seq, l.Remaining, l.Ended = n.Timing, n.Seq, n.deadline.Sub(now), n.Ended
+	}
+	return l
+}
+
+// Watch implements [lease.Store].
+func (s *Store) Watch(ctx context.Context, wake func(lease.Change)) error {
+	s.mu.Lock()
+	n := s.nextW
+	s.nextW++
+	s.watchers[n] = wake
+	wake(lease.Change{})
+	s.mu.Unlock()
+	<-ctx.Done()
+	s.mu.Lock()
+	delete(s.watchers, n)
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *Store) record(now time.Time, e history.Event, c lease.Change) {
+	s.lastID++
+	e.ID, e.At = s.lastID, now
+	s.events = append(s.events, e)
+	for _, wake := range s.watchers {
+		wake(c)
+	}
+}
