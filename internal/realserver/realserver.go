@@ -1,0 +1,165 @@
+// Package realserver starts the real servers that tests need (PostgreSQL, Redis,
+// PgBouncer), each on a loopback port and in a directory of its own, and stops
+// what it started, by the process id it was given.
+//
+// A server that is not installed skips the test by name on a laptop, and fails
+// it when UNDERSTUDY_REQUIRE_BACKENDS=1, which `make test` and CI set.
+package realserver
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// RequireEnv makes a missing server a failure instead of a skipped test.
+const RequireEnv = "UNDERSTUDY_REQUIRE_BACKENDS"
+
+// Find returns the path of a program: from PATH, or the newest match of the
+// patterns.
+func Find(tb testing.TB, program string, patterns ...string) string {
+	tb.Helper()
+	for _, p := range patterns {
+		if found, _ := filepath.Glob(p); len(found) > 0 {
+			return found[len(found)-1]
+		}
+	}
+	path, err := exec.LookPath(program)
+	if err == nil {
+		return path
+	}
+	if os.Getenv(RequireEnv) == "1" {
+		tb.Fatalf("%s is not installed and %s=1: run `make test` as root, or install it", program, RequireEnv)
+	}
+	tb.Skipf("%s is not installed", program)
+	return ""
+}
+
+// FreePort returns a loopback port that was free a moment ago.
+func FreePort(tb testing.TB) int {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("no free port: %v", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// Process is a server that was started. Its methods act on the process that was
+// started, never on a name.
+type Process struct {
+	cmd  *exec.Cmd
+	out  *output
+	done chan struct{}
+}
+
+// Start runs a server until the test ends. It dies with the test process.
+func Start(tb testing.TB, cmd *exec.Cmd) *Process {
+	tb.Helper()
+	p := &Process{cmd: cmd, out: &output{}, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = p.out, p.out
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started := make(chan error, 1)
+	go func() {
+		// The death signal follows the thread that started the process.
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		tb.Fatalf("starting %s: %v", cmd.Path, err)
+	}
+	tb.Cleanup(func() { p.Kill(); dumpIfFailed(tb, cmd.Path, p.out) })
+	return p
+}
+
+// Signal sends a signal to the process, for instance SIGSTOP.
+func (p *Process) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// Pid of the process.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Kill ends the process at once and waits for its end.
+func (p *Process) Kill() {
+	p.Signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// Stop ends the process with a signal of its choice and waits up to 20 s.
+func (p *Process) Stop(s syscall.Signal) {
+	p.Signal(s)
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		p.Kill()
+	}
+}
+
+// Exited tells whether the process has ended.
+func (p *Process) Exited() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Output is what the process has printed.
+func (p *Process) Output() string { return p.out.String() }
+
+// Eventually calls ready every few milliseconds until it returns nil, or fails
+// the test after the given time with the last error.
+func Eventually(tb testing.TB, within time.Duration, what string, ready func() error) {
+	tb.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := ready()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s: not within %v: %v", what, within, err)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func dumpIfFailed(tb testing.TB, name string, out *output) {
+	if tb.Failed() {
+		tb.Logf("%s printed:\n%s", name, out.String())
+	}
+}
+
+// output keeps what a server prints.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
