@@ -14,14 +14,18 @@ import (
 // lease is released.
 type Contender struct {
 	Store    Store
+	Roster   Roster // told that the session waits for the first lease; nil: nobody is
 	Hub      *Hub
 	Clock    Clock
 	Session  string   // for whom
 	Instance Instance // whose session that is
 	Timing   Timing   // of that session
 	Leases   []ID     // any one of which will do
-	Jitter   func(time.Duration) time.Duration
-	Logger   *slog.Logger
+	// Every, when not 0, lets a lease be taken only so long after its present
+	// term began, by the store's clock: once per period, whoever takes it.
+	Every  time.Duration
+	Jitter func(time.Duration) time.Duration
+	Logger *slog.Logger
 }
 
 // slot is what a contender knows of one lease.
@@ -40,6 +44,12 @@ type slot struct {
 func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 	sub := c.Hub.Subscribe(c.Leases...)
 	defer sub.Close()
+	joined := false
+	defer func() {
+		if joined {
+			c.leave(ctx)
+		}
+	}()
 	slots := make([]*slot, len(c.Leases))
 	for i, id := range c.Leases {
 		slots[i] = &slot{id: id, read: true}
@@ -65,9 +75,13 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 			continue
 		case <-timer:
 		}
+		if !joined {
+			joined = c.join(ctx)
+		}
 		l, err := c.step(ctx, s)
 		switch {
 		case err == nil && l.Session == c.Session && !l.Ended:
+			joined = joined && l.ID != c.Leases[0] // taking it took us off the list
 			return l, nil
 		case err == nil:
 			pause = c.Timing.Interval / 8
@@ -111,7 +125,41 @@ func (c *Contender) step(ctx context.Context, s *slot) (Lease, error) {
 		// Contenders that count the same lapse come in one after the other.
 		s.due += c.Jitter(c.spread(s))
 	}
+	if c.Every > 0 && l.Term > 0 {
+		c.holdBack(s, min(c.Every, c.Every-l.TermAge()))
+	}
 	return l, nil
+}
+
+// holdBack delays the next claim. What is waited for is looked at again every
+// minute, because the store's clock may be stepped.
+func (c *Contender) holdBack(s *slot, wait time.Duration) {
+	now := c.Clock.Now()
+	s.due = max(s.due, now+wait)
+	if look := now + time.Minute; s.due > look {
+		s.read, s.due = true, look
+	}
+}
+
+// join and leave tell the roster that the session waits. Nothing depends on it
+// but what people see, so that a failure is tried again and otherwise harmless.
+func (c *Contender) join(ctx context.Context) bool {
+	if c.Roster == nil {
+		return false
+	}
+	_, err := call(ctx, c.Timing, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, c.Roster.Join(ctx, c.Leases[0], c.Session)
+	})
+	return err == nil
+}
+
+func (c *Contender) leave(ctx context.Context) {
+	_, err := call(context.WithoutCancel(ctx), c.Timing, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, c.Roster.Leave(ctx, c.Leases[0], c.Session)
+	})
+	if err != nil {
+		c.Logger.Debug("leaving the waiting list; it ends with the session", "lease", c.Leases[0].String(), "err", err)
+	}
 }
 
 // note takes in a wake-up.
@@ -121,7 +169,7 @@ func (c *Contender) note(s *slot, change Change) {
 	case change == Change{}:
 		s.read, s.due = true, min(s.due, now+c.Jitter(c.Timing.Interval/4))
 	case change.Lease != s.id:
-	case change.Free && (change.Successor == "" || c.Instance.Named(change.Successor)):
+	case c.Every == 0 && change.Free && (change.Successor == "" || c.Instance.Named(change.Successor)):
 		// The change says all that a claim must name; no need to read first.
 		s.patience.Observe(Lease{ID: s.id, Term: change.Term}, now, false, c.Timing.Timeout)
 		s.read, s.due = false, now

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Held is a lease that this process holds, under a session that a [Keeper]
@@ -16,21 +17,29 @@ type Held struct {
 	leave  func()
 }
 
-// Acquire waits until this instance holds one of the given leases, any of which
-// will do, with [Keeper.Run] running meanwhile. One process contends for the
-// same first lease once at a time: a second call is [ErrInvalid]. It returns the
-// cause of ctx when that ends first. The lease must be given back with
-// [Held.Release].
-func (k *Keeper) Acquire(ctx context.Context, ids ...ID) (*Held, error) {
-	if len(ids) == 0 {
+// Want tells [Keeper.Acquire] what to wait for.
+type Want struct {
+	// Leases, any one of which will do. At least one.
+	Leases []ID
+	// Every, when not 0, is the period in which the lease may be taken once:
+	// see [Contender].
+	Every time.Duration
+}
+
+// Acquire waits until this instance holds what it wants, with [Keeper.Run]
+// running meanwhile. One process contends for the same first lease once at a
+// time: a second call is [ErrInvalid]. It returns the cause of ctx when that
+// ends first. The lease must be given back with [Held.Release].
+func (k *Keeper) Acquire(ctx context.Context, want Want) (*Held, error) {
+	if len(want.Leases) == 0 {
 		return nil, fmt.Errorf("%w: no lease named", ErrInvalid)
 	}
-	for _, id := range ids {
+	for _, id := range want.Leases {
 		if err := id.Validate(); err != nil {
 			return nil, err
 		}
 	}
-	leave, err := k.enter(ids[0])
+	leave, err := k.enter(want.Leases[0])
 	if err != nil {
 		return nil, err
 	}
@@ -41,9 +50,9 @@ func (k *Keeper) Acquire(ctx context.Context, ids ...ID) (*Held, error) {
 			return nil, err
 		}
 		c := Contender{
-			Store: k.cfg.Store, Hub: k.hub, Clock: k.cfg.Clock, Session: live.ID(),
-			Instance: k.cfg.Instance, Timing: k.cfg.Timing, Leases: ids,
-			Jitter: k.cfg.Jitter, Logger: k.log,
+			Store: k.cfg.Store, Roster: k.cfg.Roster, Hub: k.hub, Clock: k.cfg.Clock,
+			Session: live.ID(), Instance: k.cfg.Instance, Timing: k.cfg.Timing,
+			Leases: want.Leases, Every: want.Every, Jitter: k.cfg.Jitter, Logger: k.log,
 		}
 		l, err := c.Acquire(ctx)
 		switch {

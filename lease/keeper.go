@@ -14,6 +14,9 @@ import (
 type KeeperConfig struct {
 	// Store to keep the session in. Required.
 	Store Store
+	// Roster, usually the same store, is told what the instance waits for, so
+	// that people can see it. Optional.
+	Roster Roster
 	// Instance whose session it is. Required: see [NewInstance].
 	Instance Instance
 	// Timing of the session. Zero fields get their defaults: 1 s and 5 s.
@@ -81,6 +84,9 @@ func (k *Keeper) Instance() Instance { return k.cfg.Instance }
 
 // Timing is how the session is kept, defaults filled in.
 func (k *Keeper) Timing() Timing { return k.cfg.Timing }
+
+// Clock of this host.
+func (k *Keeper) Clock() Clock { return k.cfg.Clock }
 
 // Store is where the session is kept.
 func (k *Keeper) Store() Store { return k.cfg.Store }

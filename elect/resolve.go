@@ -1,0 +1,284 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sort"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Primary is who holds a role.
+type Primary struct {
+	Role    string    `json:"role"`
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	Address string    `json:"address"`
+	Term    int64     `json:"term"`
+	Since   time.Time `json:"since"` // by the store's clock
+	// ExpiresIn is what is left before the holder lapses unless it renews.
+	ExpiresIn time.Duration `json:"-"`
+}
+
+// Standby is who waits for a role.
+type Standby struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Address string `json:"address"`
+}
+
+// Role is a role as it stands: its holders, one unless it was asked for more,
+// and its standbys in the order in which they came.
+type Role struct {
+	Name     string
+	Primary  []Primary
+	Standbys []Standby
+	// Term of the first place, and how long it has been vacant if it is.
+	Term      int64
+	VacantFor time.Duration
+}
+
+// Resolve returns the primary of a role; of a role with several holders, the
+// one in the first place that is held. [ErrVacant] when there is none.
+func Resolve(ctx context.Context, store lease.Store, role string) (Primary, error) {
+	holders, err := Holders(ctx, store, role)
+	if err != nil {
+		return Primary{}, err
+	}
+	return holders[0], nil
+}
+
+// Holders returns all holders of a role; [ErrVacant] when there is none.
+func Holders(ctx context.Context, store lease.Store, role string) ([]Primary, error) {
+	if err := ValidateRole(role); err != nil {
+		return nil, err
+	}
+	first, err := store.Get(ctx, Leases(role, 1)[0])
+	if err != nil {
+		return nil, err
+	}
+	more, err := store.List(ctx, Space, role+slotMark, MaxHolders)
+	if err != nil {
+		return nil, err
+	}
+	var out []Primary
+	for _, l := range append([]lease.Lease{first}, more...) {
+		if roleOf(l.Key) == role && l.Held() {
+			out = append(out, primaryOf(l))
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%w: %q", ErrVacant, role)
+	}
+	return out, nil
+}
+
+func primaryOf(l lease.Lease) Primary {
+	return Primary{
+		Role: roleOf(l.Key), ID: l.Holder.ID, Name: l.Holder.Name, Address: l.Holder.Address,
+		Term: l.Term, Since: l.Since, ExpiresIn: max(0, l.Remaining),
+	}
+}
+
+// Store is what listing and resigning need of a store.
+type Store interface {
+	lease.Store
+	lease.Roster
+}
+
+// Roles returns every role that was ever held or is waited for, by name.
+func Roles(ctx context.Context, store Store) ([]Role, error) {
+	byName := map[string]*Role{}
+	at := func(name string) *Role {
+		if byName[name] == nil {
+			byName[name] = &Role{Name: name}
+		}
+		return byName[name]
+	}
+	for after := ""; ; {
+		page, err := store.List(ctx, Space, after, lease.MaxList)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range page {
+			after = l.Key
+			r := at(roleOf(l.Key))
+			if l.Held() {
+				r.Primary = append(r.Primary, primaryOf(l))
+			}
+			if l.Key == r.Name {
+				r.Term = l.Term
+				r.VacantFor = vacantFor(l)
+			}
+		}
+		if len(page) < lease.MaxList {
+			break
+		}
+	}
+	waiters, err := store.Waiters(ctx, Space)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range waiters {
+		r := at(roleOf(w.Lease.Key))
+		i := w.Session.Instance
+		r.Standbys = append(r.Standbys, Standby{ID: i.ID, Name: i.Name, Address: i.Address})
+	}
+	out := make([]Role, 0, len(byName))
+	for _, r := range byName {
+		out = append(out, *r)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out, nil
+}
+
+func vacantFor(l lease.Lease) time.Duration {
+	switch {
+	case l.Held():
+		return 0
+	case l.Session == "":
+		return max(0, l.Age)
+	default:
+		return max(0, -l.Remaining)
+	}
+}
+
+// Resign asks the primary of a role, or every holder of one with several, to
+// give it up; with a successor (an instance's name or id), to that one, for
+// which the role is kept for one T. It returns as soon as the request is
+// recorded: who asked is in the history. [ErrVacant] when nobody holds the role;
+// a successor who does not wait for it is lease.ErrInvalid.
+func Resign(ctx context.Context, store Store, role, successor, who string) error {
+	if err := ValidateRole(role); err != nil {
+		return err
+	}
+	if successor != "" {
+		if err := mustWait(ctx, store, role, successor); err != nil {
+			return err
+		}
+	}
+	more, err := store.List(ctx, Space, role+slotMark, MaxHolders)
+	if err != nil {
+		return err
+	}
+	ids := Leases(role, 1)
+	for _, l := range more {
+		if roleOf(l.Key) == role {
+			ids = append(ids, l.ID)
+		}
+	}
+	asked := false
+	for _, id := range ids {
+		err := store.Ask(ctx, id, successor, who)
+		if err != nil && !errors.Is(err, lease.ErrNotHeld) {
+			return err
+		}
+		asked = asked || err == nil
+	}
+	if !asked {
+		return fmt.Errorf("%w: %q", ErrVacant, role)
+	}
+	return nil
+}
+
+func mustWait(ctx context.Context, store Store, role, successor string) error {
+	if err := lease.ValidateText("successor", successor, 1, lease.MaxName); err != nil {
+		return err
+	}
+	waiters, err := store.Waiters(ctx, Space)
+	if err != nil {
+		return err
+	}
+	names := ""
+	for _, w := range waiters {
+		if w.Lease.Key != role {
+			continue
+		}
+		if w.Session.Instance.Named(successor) {
+			return nil
+		}
+		names += fmt.Sprintf(" %q", w.Session.Instance.Name)
+	}
+	if names == "" {
+		names = " nobody"
+	}
+	return fmt.Errorf("%w: %q does not wait for role %q; who does:%s", lease.ErrInvalid, successor, role, names)
+}
+
+// WatchConfig describes a watch on a role.
+type WatchConfig struct {
+	Store lease.Store
+	Role  string
+	// Interval at which to look when no notification comes. Default 1 s.
+	Interval time.Duration
+	// Clock of this host. Default lease.BootClock.
+	Clock lease.Clock
+	// Logger; nil is silent.
+	Logger *slog.Logger
+}
+
+// Watch calls fn with the holders of a role, at once and then whenever they or
+// their terms change, until ctx ends or fn returns an error, which it returns.
+// An empty slice is a vacant role. A store that does not answer is asked again;
+// changes that came and went in between are in the history.
+func Watch(ctx context.Context, cfg WatchConfig, fn func([]Primary) error) error {
+	if err := ValidateRole(cfg.Role); err != nil {
+		return err
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = lease.DefaultInterval
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = lease.BootClock()
+	}
+	hub := lease.NewHub(cfg.Store, cfg.Clock, cfg.Logger)
+	hubCtx, stop := context.WithCancel(ctx)
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); _ = hub.Run(hubCtx) }()
+	defer func() { stop(); <-stopped }()
+	sub := hub.Subscribe()
+	defer sub.Close()
+
+	var last []Primary
+	for first := true; ; {
+		call, cancel := context.WithTimeout(ctx, 2*cfg.Interval)
+		now, err := Holders(call, cfg.Store, cfg.Role)
+		cancel()
+		if err == nil || errors.Is(err, ErrVacant) {
+			if first || !sameTerms(last, now) {
+				if err := fn(now); err != nil {
+					return err
+				}
+			}
+			first, last = false, now
+		}
+		wait := cfg.Interval
+		for _, p := range now {
+			wait = min(wait, p.ExpiresIn+time.Millisecond)
+		}
+		timer, stopTimer := cfg.Clock.Timer(wait)
+		select {
+		case <-ctx.Done():
+			stopTimer()
+			return context.Cause(ctx)
+		case <-sub.C():
+		case <-timer:
+		}
+		stopTimer()
+	}
+}
+
+func sameTerms(a, b []Primary) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].ID != b[i].ID || a[i].Term != b[i].Term {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,55 @@
+package elect
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Space is the space of the leases that are roles.
+const Space = "role"
+
+// MaxHolders is the most that may hold one role at a time.
+const MaxHolders = 100
+
+// slotMark separates a role from the number of its place, from the second on.
+const slotMark = "#"
+
+var (
+	// ErrVacant: nobody holds the role.
+	ErrVacant = errors.New("elect: the role is vacant")
+	// ErrMoved is the cause with which work is cancelled when the role that it
+	// must be held with is held elsewhere.
+	ErrMoved = errors.New("elect: the role to be held with moved")
+)
+
+// ValidateRole returns an error that wraps lease.ErrInvalid unless the name can
+// be that of a role: 1 to 190 bytes of printable text without '#'.
+func ValidateRole(role string) error {
+	if err := lease.ValidateText("role", role, 1, lease.MaxKey-10); err != nil {
+		return err
+	}
+	if strings.Contains(role, slotMark) {
+		return fmt.Errorf("%w: role %q contains '#', which numbers the places of a role with several holders", lease.ErrInvalid, role)
+	}
+	return nil
+}
+
+// Leases returns the leases of a role's places: the role itself for the first,
+// and a numbered one for each further.
+func Leases(role string, holders int) []lease.ID {
+	ids := []lease.ID{{Space: Space, Key: role}}
+	for n := 2; n <= holders; n++ {
+		ids = append(ids, lease.ID{Space: Space, Key: role + slotMark + strconv.Itoa(n)})
+	}
+	return ids
+}
+
+// roleOf is the role that a lease's key belongs to.
+func roleOf(key string) string {
+	role, _, _ := strings.Cut(key, slotMark)
+	return role
+}
