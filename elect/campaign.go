@@ -70,6 +70,8 @@ func (c Config) stopGrace() time.Duration {
 // Term is a primary's time in office, as its work is told.
 type Term struct {
 	Role string
+	// Instance that is primary.
+	Instance lease.Instance
 	// Number is the term: the fencing token. Every effect should carry it.
 	Number int64
 	// Lease is that of the role, or of the place that was taken in it.
@@ -108,7 +110,7 @@ func Run(ctx context.Context, cfg Config, work Work) error {
 		case ctx.Err() != nil:
 			return err
 		case errors.Is(err, lease.ErrResign):
-			if err := letOthers(ctx, cfg); err != nil {
+			if err := LetOthers(ctx, cfg); err != nil {
 				return err
 			}
 		case errors.Is(err, lease.ErrLost) || errors.Is(err, ErrMoved):
@@ -118,8 +120,9 @@ func Run(ctx context.Context, cfg Config, work Work) error {
 	}
 }
 
-// letOthers waits until somebody else has the role, or one T has passed.
-func letOthers(ctx context.Context, cfg Config) error {
+// LetOthers waits until somebody else has the role, or one T has passed: what an
+// instance that resigned does before it campaigns again.
+func LetOthers(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Keeper.Timing().Timeout, errNobody)
 	defer cancel()
 	id := Leases(cfg.Role, 1)[0]
@@ -191,14 +194,15 @@ func (c *campaign) isFar(ctx context.Context) (bool, error) {
 // hold runs the work under the lease, and gives the lease back.
 func (c *campaign) hold(ctx context.Context, held *lease.Held, work Work) error {
 	log := c.log.With("term", held.Term)
-	bound, release := held.Live.Bind(ctx, c.stopGrace())
-	workCtx, cancel := context.WithCancelCause(bound)
+	cancellable, cancel := context.WithCancelCause(ctx)
+	// Bound last: a context derived from a bound one would not ask the clock.
+	workCtx, release := held.Live.Bind(cancellable, c.stopGrace())
 	watched := make(chan string, 1)
 	go func() { watched <- c.watch(workCtx, held, cancel) }()
 	overrun := c.guardOverrun(workCtx, held.Live, log)
 
 	log.Info("primary", "lease", held.ID.String())
-	err := work(workCtx, Term{Role: c.Role, Number: held.Term, Lease: held.ID, Live: held.Live})
+	err := work(workCtx, Term{Role: c.Role, Instance: c.Keeper.Instance(), Number: held.Term, Lease: held.ID, Live: held.Live})
 	stopped := workCtx.Err() != nil
 	cause := context.Cause(workCtx)
 
@@ -286,18 +290,21 @@ func (c *campaign) guardOverrun(workCtx context.Context, live *lease.Live, log *
 	clock := c.Keeper.Clock()
 	go func() {
 		defer close(finished)
-		select {
-		case <-returned:
-			return
-		case <-workCtx.Done():
-		}
-		for live.Valid() {
+		// The end of trust as last told. A session that the store refuses is over
+		// at once, but its role was nobody else's before that end.
+		end := clock.Now() + c.stopGrace()
+		for told := workCtx.Done(); told != nil || clock.Now() < end; {
 			until, changed := live.Until()
-			timer, stop := clock.Timer(until - clock.Now())
+			if until > 0 {
+				end = until
+			}
+			timer, stop := clock.Timer(max(end-clock.Now(), time.Millisecond))
 			select {
 			case <-returned:
 				stop()
 				return
+			case <-told:
+				told = nil
 			case <-changed:
 			case <-timer:
 			}

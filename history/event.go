@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -27,6 +28,22 @@ type Event struct {
 	// Duration is how long the state before had lasted: on an acquisition the
 	// time without a holder, on a release the time it was held.
 	Duration time.Duration `json:"duration_ns"`
+}
+
+// String is the event as one line for people.
+func (e Event) String() string {
+	d := e.Duration.Round(time.Millisecond)
+	what := e.Part + " " + e.Subject
+	switch {
+	case e.From == e.To && e.To != "":
+		return fmt.Sprintf("%s: %s, %s (term %d)", what, e.To, e.Reason, e.Term)
+	case e.To == "":
+		return fmt.Sprintf("%s: %s → nobody, %s, held for %v (term %d)", what, e.From, e.Reason, d, e.Term)
+	case e.From == "":
+		return fmt.Sprintf("%s: nobody → %s, %s for %v (term %d)", what, e.To, e.Reason, d, e.Term)
+	default:
+		return fmt.Sprintf("%s: %s → %s, %s for %v (term %d)", what, e.From, e.To, e.Reason, d, e.Term)
+	}
 }
 
 // Reasons that stores give.

@@ -36,6 +36,9 @@ func (f *Feed) Next(ctx context.Context) ([]Event, error) {
 		// The whole log is read, whatever is followed: only so are gaps told from
 		// events of other parts.
 		page, err := f.log.Read(ctx, q)
+		if err != nil && len(out) > 0 {
+			return out, nil // they count as seen; the next call meets the error again
+		}
 		if err != nil {
 			return nil, err
 		}

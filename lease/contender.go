@@ -125,18 +125,20 @@ func (c *Contender) step(ctx context.Context, s *slot) (Lease, error) {
 		// Contenders that count the same lapse come in one after the other.
 		s.due += c.Jitter(c.spread(s))
 	}
+	if s.patience.Unsure() {
+		c.lookAfter(s, c.Timing.Interval+c.Jitter(c.Timing.Interval/4))
+	}
 	if c.Every > 0 && l.Term > 0 {
-		c.holdBack(s, min(c.Every, c.Every-l.TermAge()))
+		// The store's clock may be stepped while the period passes.
+		s.due = max(s.due, c.Clock.Now()+min(c.Every, c.Every-l.TermAge()))
+		c.lookAfter(s, time.Minute)
 	}
 	return l, nil
 }
 
-// holdBack delays the next claim. What is waited for is looked at again every
-// minute, because the store's clock may be stepped.
-func (c *Contender) holdBack(s *slot, wait time.Duration) {
-	now := c.Clock.Now()
-	s.due = max(s.due, now+wait)
-	if look := now + time.Minute; s.due > look {
+// lookAfter reads the lease after the given time if no claim is due before.
+func (c *Contender) lookAfter(s *slot, wait time.Duration) {
+	if look := c.Clock.Now() + wait; s.due > look {
 		s.read, s.due = true, look
 	}
 }

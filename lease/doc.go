@@ -26,11 +26,12 @@
 //   - As the store saw it, a lease has at most one holder at any time, and a
 //     lapsed session is never renewed.
 //   - [Live.Valid] turns false on the holder's own clock, at the latest one
-//     interval before the store can give its leases away, given that the two
-//     hosts' clocks run at rates within [Timing.RateTolerance] of each other.
+//     interval before the store can give its leases away, given that every
+//     host's clock runs at a rate within [Timing.RateTolerance] of true.
 //     No two hosts' clock readings are ever compared.
 //   - A step of the store's wall clock, by any amount in either direction,
-//     makes no second holder and delays a takeover by at most one T.
+//     makes no second holder and delays a takeover by at most one T. (Two
+//     opposite steps within 2·T of each other are beyond this: see [Patience].)
 //
 // # What it does not promise
 //

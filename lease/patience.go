@@ -12,12 +12,22 @@ import "time"
 // forward gives nothing away early, and one that is stepped back delays a
 // takeover by at most one T, because after a whole T unmoved the store's clock
 // is not asked any more (Claim.Waited).
+//
+// A step forward by less than T leaves something remaining, only too little. It
+// is noticed by comparing how far the store's clock and the contender's went
+// since the look before, and added again; without a look before, T is counted.
+// Two opposite steps between two looks at most 2·T apart go unnoticed.
 type Patience struct {
 	known bool
 	seen  Seen
 	first time.Duration // when seen was first seen
 	whole time.Duration // the T that is counted from first
 	due   time.Duration
+
+	looked bool          // the store's clock was seen …
+	at     time.Duration // … at this reading of ours
+	store  time.Time     // … to show this
+	unsure bool          // no look came before the one that set due
 }
 
 // Observe takes in the lease as a reply showed it. received is the clock's
@@ -33,6 +43,10 @@ func (p *Patience) Observe(l Lease, received time.Duration, reserved bool, fallb
 		}
 	}
 	left := l.Remaining
+	ahead, certain := p.gained(l, received)
+	if moved {
+		p.unsure = !certain && !l.Free() && left > 0
+	}
 	switch {
 	case l.Free() && !reserved:
 		p.due = received
@@ -44,14 +58,31 @@ func (p *Patience) Observe(l Lease, received time.Duration, reserved bool, fallb
 	switch {
 	case received >= end:
 		p.due = received
-	case moved && (left <= 0 || l.Foreign):
+	case moved && (left <= 0 || l.Foreign || p.unsure):
 		p.due = end
 	case moved:
-		p.due = min(end, received+left)
+		p.due = min(end, received+left+ahead)
 	case left > 0 && !l.Foreign:
 		p.due = min(end, max(p.due, received+left))
 	}
 }
+
+// gained is how far the store's clock went ahead of the contender's since the
+// look before, never negative, and whether that can be told.
+func (p *Patience) gained(l Lease, received time.Duration) (ahead time.Duration, certain bool) {
+	if l.Since.IsZero() {
+		return 0, false // a wake-up, or a lease that was never held: no clock
+	}
+	store := l.Since.Add(l.Age)
+	ahead = store.Sub(p.store) - (received - p.at)
+	certain = p.looked && received-p.at <= 2*p.whole
+	p.looked, p.at, p.store = true, received, store
+	return max(0, ahead), certain
+}
+
+// Unsure tells that a whole T is being counted only because no look came before
+// this one. Another look soon, once the session has moved, makes it less.
+func (p *Patience) Unsure() bool { return p.unsure }
 
 // Due is when the lease may be claimed, on the contender's clock.
 func (p *Patience) Due() time.Duration { return p.due }

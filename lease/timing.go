@@ -70,12 +70,13 @@ func (t Timing) Validate(stopGrace time.Duration) error {
 // holder has died and while at least one contender and the store are well: T + I.
 func (t Timing) WorstTakeover() time.Duration { return t.Timeout + t.Interval }
 
-// RateTolerance is how far, as a fraction, the rates of two hosts' clocks may
-// differ before trust could outlast the lease: the spare interval, shared
-// between the two. It is 0.11 for the default timing; real clocks stay below
-// 0.0005.
+// RateTolerance is how far, as a fraction, the rate of each host's clock may be
+// off before trust could outlast the lease: the spare interval, shared among
+// the holder's T, the contender's T, and the 2·T within which the contender
+// tells a step of the store's clock from its own drift. It is 0.05 for the
+// default timing; real clocks stay below 0.0005.
 func (t Timing) RateTolerance() float64 {
-	return float64(t.Interval) / float64(2*t.Timeout-t.Interval)
+	return float64(t.Interval) / float64(4*t.Timeout-t.Interval)
 }
 
 // CallTimeout is the deadline of one call to the store under this timing: long

@@ -1,0 +1,39 @@
+# make run    three instances on this machine: kill one and see
+# make test   install what the tests need, run everything with -race
+# make check  formatting, vet, static checks: fast, no servers
+# make prove  long simulation and long faults
+# make bench  beside the peers; figures for docs/performance.md
+
+GO ?= go
+
+.PHONY: build run test check prove bench clean deps
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/understudy ./cmd/understudy
+
+run: build
+	@./bin/understudy demo
+
+deps:
+	@./scripts/test-deps
+
+test: deps
+	UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) test -race -shuffle=on -timeout 20m ./...
+
+check:
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+	  if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) fix -diff ./...
+	GOOS=darwin $(GO) vet ./...
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	$(GO) test ./internal/house
+
+prove: deps
+	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -count=1 -timeout 2h -v -run 'Simulation|Fault|Takeover' ./sim/... ./fault/...
+
+bench: deps
+	cd bench && UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) run .
+
+clean:
+	rm -rf bin

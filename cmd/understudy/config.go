@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// defaultListen is where the server listens when nothing else is said.
+const defaultListen = "127.0.0.1:7600"
+
+// serveConfig is the file that `understudy serve -c` reads. docs/server.md shows
+// it whole.
+type serveConfig struct {
+	// Store URL; default as for every command.
+	Store string `yaml:"store"`
+	// Name and Address of this instance. Default: the host's name; none.
+	Name    string `yaml:"name"`
+	Address string `yaml:"address"`
+	// Listen is where API and page are served. Default 127.0.0.1:7600. Any other
+	// than a loopback address needs a token, and TLS or BehindTLS.
+	Listen string `yaml:"listen"`
+	// Token, or the file that it is read from, that requests must carry.
+	Token     string `yaml:"token"`
+	TokenFile string `yaml:"token_file"`
+	// TLSCert and TLSKey are PEM files.
+	TLSCert string `yaml:"tls_cert"`
+	TLSKey  string `yaml:"tls_key"`
+	// BehindTLS says that a proxy in front provides TLS.
+	BehindTLS bool `yaml:"behind_tls"`
+	// Interval and Timeout of this instance's session. Default 1s and 5s.
+	Interval duration `yaml:"interval"`
+	Timeout  duration `yaml:"timeout"`
+	// HistoryKeep is how many events are kept. Default 100000.
+	HistoryKeep int `yaml:"history_keep"`
+	// Roles to campaign for.
+	Roles []roleConfig `yaml:"roles"`
+}
+
+// roleConfig is a role that the server campaigns for.
+type roleConfig struct {
+	Role      string   `yaml:"role"`
+	Holders   int      `yaml:"holders"`
+	With      string   `yaml:"with"`
+	StopGrace duration `yaml:"stop_grace"`
+	// Command to run while the role is held. Without one, the role is only held:
+	// ask GET /v1/roles/ROLE/self.
+	Command []string `yaml:"command"`
+}
+
+// duration is written as 1s or 250ms.
+type duration time.Duration
+
+func (d *duration) UnmarshalYAML(n *yaml.Node) error {
+	parsed, err := time.ParseDuration(n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: %q is no duration; write for instance 1s or 250ms", n.Line, n.Value)
+	}
+	*d = duration(parsed)
+	return nil
+}
+
+func (c *serveConfig) timing() lease.Timing {
+	return lease.Timing{Interval: time.Duration(c.Interval), Timeout: time.Duration(c.Timeout)}.WithDefaults()
+}
+
+func (c *serveConfig) instance() instanceFlags {
+	return instanceFlags{name: c.Name, address: c.Address, timing: c.timing()}
+}
+
+// readConfig reads and checks the file; "" is the configuration of no file.
+func readConfig(path string) (*serveConfig, error) {
+	c := &serveConfig{}
+	if path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, usagef("%v", err)
+		}
+		d := yaml.NewDecoder(bytes.NewReader(text))
+		d.KnownFields(true)
+		if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+			return nil, usagef("%s: %v", path, err)
+		}
+	}
+	if err := c.complete(); err != nil {
+		return nil, fmt.Errorf("%s: %w", orNoFile(path), err)
+	}
+	return c, nil
+}
+
+func orNoFile(path string) string {
+	if path == "" {
+		return "configuration"
+	}
+	return path
+}
+
+// complete fills the defaults and checks what can be checked without a store.
+func (c *serveConfig) complete() error {
+	if c.Name == "" {
+		c.Name = hostname()
+	}
+	if c.Listen == "" {
+		c.Listen = defaultListen
+	}
+	if c.HistoryKeep == 0 {
+		c.HistoryKeep = 100_000
+	}
+	if c.HistoryKeep < 1000 {
+		return usagef("history_keep is %d; at least 1000", c.HistoryKeep)
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return usagef("tls_cert and tls_key go together")
+	}
+	if c.TokenFile != "" {
+		if c.Token != "" {
+			return usagef("token and token_file exclude each other")
+		}
+		text, err := os.ReadFile(c.TokenFile)
+		if err != nil {
+			return usagef("token_file: %v", err)
+		}
+		c.Token = strings.TrimSpace(string(text))
+		if c.Token == "" {
+			return usagef("token_file %s is empty", c.TokenFile)
+		}
+	}
+	if err := lease.NewInstance(c.Name, c.Address).Validate(); err != nil {
+		return err
+	}
+	if err := c.timing().Validate(0); err != nil {
+		return err
+	}
+	return c.checkRoles()
+}
+
+func (c *serveConfig) checkRoles() error {
+	seen := map[string]bool{}
+	for i := range c.Roles {
+		r := &c.Roles[i]
+		if r.StopGrace == 0 {
+			r.StopGrace = duration(elect.DefaultStopGrace)
+		}
+		if err := elect.ValidateRole(r.Role); err != nil {
+			return err
+		}
+		if seen[r.Role] {
+			return usagef("role %q stands twice", r.Role)
+		}
+		seen[r.Role] = true
+		if err := c.timing().Validate(time.Duration(r.StopGrace)); err != nil {
+			return fmt.Errorf("role %q: %w", r.Role, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// The exit codes, as the help of the root command documents them.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitAbsent      = 3
+	exitUnreachable = 4
+	exitLost        = 5
+)
+
+// errUsage: the command line is wrong.
+var errUsage = errors.New("usage")
+
+// usageError is shown without the word that marks it.
+type usageError struct{ msg string }
+
+func (e usageError) Error() string        { return e.msg }
+func (e usageError) Is(target error) bool { return target == errUsage }
+
+func usagef(format string, args ...any) error {
+	return usageError{fmt.Sprintf(format, args...)}
+}
+
+// childExit is the exit of a guarded program, to be passed on as it is.
+type childExit struct{ code int }
+
+// Error is empty: the program has said itself what was wrong.
+func (e childExit) Error() string { return "" }
+
+// exitCode is the only place that maps errors to exit codes.
+func exitCode(err error) int {
+	var child childExit
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &child):
+		return child.code
+	case errors.Is(err, errUsage), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming):
+		return exitUsage
+	case errors.Is(err, elect.ErrVacant), errors.Is(err, lease.ErrNotFound), errors.Is(err, lease.ErrNotHeld):
+		return exitAbsent
+	case errors.Is(err, lease.ErrUnavailable), errors.Is(err, lease.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
+		return exitUnreachable
+	case errors.Is(err, lease.ErrLost):
+		return exitLost
+	default:
+		return exitFailed
+	}
+}
+
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no arguments; see --help", c.CommandPath())
+	}
+	return nil
+}
+
+// exactly checks the number of arguments and names the ones that are missing.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return usagef("%s: %s is missing; see --help", c.CommandPath(), names[len(args)])
+		}
+		if len(args) > len(names) {
+			return usagef("%s: %q is one argument too many; see --help", c.CommandPath(), args[len(names)])
+		}
+		return nil
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+)
+
+func (a *app) historyCommand() *cobra.Command {
+	var q history.Query
+	var follow bool
+	c := &cobra.Command{
+		Use:   "history",
+		Short: "Print what changed hands, and why",
+		Example: `  understudy history --follow
+  understudy history --part role --subject billing --limit 20 -o json`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if q.Limit < 1 || q.Limit > history.MaxRead {
+				return usagef("--limit %d: 1 to %d are possible", q.Limit, history.MaxRead)
+			}
+			st, err := a.open(c.Context())
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			q.Newest = true
+			ctx, cancel := context.WithTimeout(c.Context(), callTimeout)
+			events, err := st.Read(ctx, q)
+			cancel()
+			if err != nil {
+				return err
+			}
+			if err := a.printEvents(events); err != nil || !follow {
+				return err
+			}
+			after := q.After
+			if len(events) > 0 {
+				after = events[len(events)-1].ID
+			}
+			return follow(c.Context(), st, a.log, history.NewFeed(st, after, q.Part, q.Subject), a.printEvents)
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens from now on")
+	c.Flags().StringVar(&q.Part, "part", "", "only this part, for instance role")
+	c.Flags().StringVar(&q.Subject, "subject", "", "only this subject, for instance the role's name")
+	c.Flags().IntVarP(&q.Limit, "limit", "n", 100, "the newest so many events")
+	return c
+}
+
+// follow hands on events as they come, woken by the store and looking once a
+// second besides, until ctx ends, which is no error, or tell returns one.
+func follow(ctx context.Context, st store.Store, log *slog.Logger, feed *history.Feed, tell func([]history.Event) error) error {
+	hub := lease.NewHub(st, nil, log)
+	hubCtx, stop := context.WithCancel(ctx)
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); _ = hub.Run(hubCtx) }()
+	defer func() { stop(); <-stopped }()
+	sub := hub.Subscribe()
+	defer sub.Close()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		events, err := feed.Next(call)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			log.Warn("the history cannot be read; trying again", "err", err)
+		}
+		if err := tell(events); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-sub.C():
+		case <-tick.C:
+		}
+	}
+}
+
+func (a *app) printEvents(events []history.Event) error {
+	for _, e := range events {
+		var err error
+		if a.json() {
+			err = a.printJSON(e)
+		} else {
+			_, err = fmt.Fprintf(a.stdout, "%s  %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), clean(e.String()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

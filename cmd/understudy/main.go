@@ -1,0 +1,127 @@
+// Command understudy keeps one primary per role, and more, on the database that
+// is there already. See `understudy --help`.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/internal/guard"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == guard.WatcherArg {
+		os.Exit(guard.Watch(os.Args[2:]))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the whole program, as tests run it too.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	a := &app{stdout: stdout, stderr: stderr}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil && err.Error() != "" {
+		fmt.Fprintf(stderr, "understudy: %s\n", clean(err.Error()))
+	}
+	return exitCode(err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "understudy",
+		Short: "High availability for services, on the database their users already run",
+		Long: `Understudy lets exactly one instance hold a role, and exactly one other take over
+when it cannot go on. It needs no cluster of its own: an SQLite file on one host,
+PostgreSQL or Redis across hosts.
+
+Exit codes: 0 done; 1 failed; 2 wrong usage; 3 vacant, absent or not found;
+4 the store cannot be reached; 5 the role was lost. "role run" otherwise exits
+as the program that it guards did.`,
+		Example: `  # Run a program on whichever host is primary for "billing":
+  understudy role run billing --store postgres://db/app -- ./billing
+
+  # Who is it?
+  understudy role who billing --store postgres://db/app
+
+  # Try it here, with three instances on one machine:
+  understudy demo`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version(),
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
+	f := root.PersistentFlags()
+	f.StringVar(&a.storeURL, "store", "", "store `URL`: sqlite:PATH, postgres://…, redis://… (default $UNDERSTUDY_STORE, else an SQLite file in the state directory)")
+	f.StringVarP(&a.output, "output", "o", "table", "output `format`: table or json")
+	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.prepare() }
+	root.AddCommand(a.roleCommand(), a.serveCommand(), a.demoCommand(), a.statusCommand(),
+		a.historyCommand(), a.doctorCommand(), a.storeCommand(), a.versionCommand())
+	onlySubcommands(root)
+	return root
+}
+
+// onlySubcommands makes a noun without its verb, or with a wrong one, a usage
+// error instead of a silent help text.
+func onlySubcommands(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		onlySubcommands(sub)
+	}
+	if c.HasSubCommands() && !c.Runnable() {
+		c.Args = cobra.ArbitraryArgs
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("%q is no command of %q; see %s --help", args[0], c.CommandPath(), c.CommandPath())
+			}
+			if c.HasParent() {
+				_ = c.Help()
+				return usagef("%q needs a command", c.CommandPath())
+			}
+			return c.Help()
+		}
+	}
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  understudy version -o json",
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if a.json() {
+				return a.printJSON(map[string]string{"version": version(), "go": goVersion()})
+			}
+			_, err := fmt.Fprintf(a.stdout, "understudy %s (%s)\n", version(), goVersion())
+			return err
+		},
+	}
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+func goVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.GoVersion
+	}
+	return "unknown"
+}

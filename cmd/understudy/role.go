@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/store"
+)
+
+func (a *app) roleCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "role",
+		Short: "One primary per role: guard a program, ask who, watch, resign",
+		Example: `  understudy role run billing -- ./billing --port 8080
+  understudy role who billing`,
+	}
+	c.AddCommand(a.roleRunCommand(), a.roleOnceCommand(), a.roleWhoCommand(),
+		a.roleListCommand(), a.roleWatchCommand(), a.roleResignCommand())
+	return c
+}
+
+// primaryJSON is a primary as every command prints it.
+type primaryJSON struct {
+	elect.Primary
+	ExpiresInMS int64 `json:"expires_in_ms"`
+}
+
+func toJSON(p elect.Primary) primaryJSON {
+	return primaryJSON{Primary: p, ExpiresInMS: p.ExpiresIn.Milliseconds()}
+}
+
+func (a *app) roleWhoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "who ROLE",
+		Short: "Print who is primary of a role; exit 3 if nobody is",
+		Example: `  understudy role who billing
+  ssh "$(understudy role who billing -o json | jq -r .address)"`,
+		Args: exactly("ROLE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.ask(c.Context(), func(ctx context.Context, st store.Store) error {
+				holders, err := elect.Holders(ctx, st, args[0])
+				if err != nil {
+					return err
+				}
+				return a.printPrimaries(holders)
+			})
+		},
+	}
+}
+
+func (a *app) printPrimaries(holders []elect.Primary) error {
+	if a.json() {
+		for _, p := range holders {
+			if err := a.printJSON(toJSON(p)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var rows []string
+	for _, p := range holders {
+		rows = append(rows, row(p.Name, p.Address, p.Term, p.Since.Local().Format(time.DateTime), brief(p.ExpiresIn), p.ID))
+	}
+	return a.table("NAME\tADDRESS\tTERM\tSINCE\tLEFT\tID", rows)
+}
+
+func (a *app) roleListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the roles, who holds them and who stands by",
+		Example: "  understudy role list -o json",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.ask(c.Context(), func(ctx context.Context, st store.Store) error {
+				roles, err := elect.Roles(ctx, st)
+				if err != nil {
+					return err
+				}
+				if a.json() {
+					return a.printJSON(rolesJSON(roles))
+				}
+				return a.printRoles(roles)
+			})
+		},
+	}
+}
+
+// roleJSON is a role as `role list` and `status` print it.
+type roleJSON struct {
+	Role        string          `json:"role"`
+	Primaries   []primaryJSON   `json:"primaries"`
+	Standbys    []elect.Standby `json:"standbys"`
+	Term        int64           `json:"term"`
+	VacantForMS int64           `json:"vacant_for_ms"`
+}
+
+func rolesJSON(roles []elect.Role) []roleJSON {
+	out := make([]roleJSON, 0, len(roles))
+	for _, r := range roles {
+		j := roleJSON{Role: r.Name, Primaries: []primaryJSON{}, Standbys: r.Standbys, Term: r.Term, VacantForMS: r.VacantFor.Milliseconds()}
+		if j.Standbys == nil {
+			j.Standbys = []elect.Standby{}
+		}
+		for _, p := range r.Primary {
+			j.Primaries = append(j.Primaries, toJSON(p))
+		}
+		out = append(out, j)
+	}
+	return out
+}
+
+func (a *app) printRoles(roles []elect.Role) error {
+	var rows []string
+	for _, r := range roles {
+		standbys := make([]string, 0, len(r.Standbys))
+		for _, s := range r.Standbys {
+			standbys = append(standbys, s.Name)
+		}
+		waiting := strings.Join(standbys, ", ")
+		if len(r.Primary) == 0 {
+			rows = append(rows, row(r.Name, "(vacant for "+brief(r.VacantFor)+")", "", r.Term, "", "", waiting))
+		}
+		for _, p := range r.Primary {
+			rows = append(rows, row(r.Name, p.Name, p.Address, p.Term, p.Since.Local().Format(time.DateTime), brief(p.ExpiresIn), waiting))
+			waiting = ""
+		}
+	}
+	return a.table("ROLE\tPRIMARY\tADDRESS\tTERM\tSINCE\tLEFT\tSTANDBYS", rows)
+}
+
+func (a *app) roleWatchCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "watch ROLE",
+		Short: "Print a line now and whenever the primary changes, until interrupted",
+		Example: `  understudy role watch billing
+  understudy role watch billing -o json | while read -r line; do reload-proxy "$line"; done`,
+		Args: exactly("ROLE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			st, err := a.open(c.Context())
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			err = elect.Watch(c.Context(), elect.WatchConfig{Store: st, Role: args[0], Logger: a.log}, func(holders []elect.Primary) error {
+				return a.printChange(args[0], holders)
+			})
+			if errors.Is(err, context.Canceled) {
+				return nil
+			}
+			return err
+		},
+	}
+}
+
+func (a *app) printChange(role string, holders []elect.Primary) error {
+	if a.json() {
+		out := []primaryJSON{}
+		for _, p := range holders {
+			out = append(out, toJSON(p))
+		}
+		return a.printJSON(map[string]any{"role": role, "primaries": out})
+	}
+	line := "vacant"
+	for i, p := range holders {
+		if i == 0 {
+			line = ""
+		} else {
+			line += ", "
+		}
+		line += fmt.Sprintf("%s %s term %d", p.Name, p.Address, p.Term)
+	}
+	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s\n", time.Now().Format("15:04:05.000"), clean(role), clean(line))
+	return err
+}
+
+func (a *app) roleResignCommand() *cobra.Command {
+	var to string
+	c := &cobra.Command{
+		Use:   "resign ROLE",
+		Short: "Ask the primary to give the role up, to a named standby if you like",
+		Long: `Ask the primary to give the role up. It stops its work and releases the role, and
+a standby takes over within milliseconds. With --to, only that standby may have
+the role for the length of one timeout. Who asked is kept in the history.`,
+		Example: `  understudy role resign billing
+  understudy role resign billing --to web-2`,
+		Args: exactly("ROLE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.ask(c.Context(), func(ctx context.Context, st store.Store) error {
+				if err := elect.Resign(ctx, st, args[0], to, who()); err != nil {
+					return err
+				}
+				if a.json() {
+					return a.printJSON(map[string]string{"role": args[0], "asked": "resign", "to": to})
+				}
+				_, err := fmt.Fprintf(a.stdout, "asked the primary of %s to resign; see: understudy role watch %s\n", clean(args[0]), clean(args[0]))
+				return err
+			})
+		},
+	}
+	c.Flags().StringVar(&to, "to", "", "`NAME` or id of the standby that shall take over")
+	return c
+}
+
+// who is the person at this terminal, for the history.
+func who() string {
+	u, err := user.Current()
+	if err != nil {
+		return "somebody@" + hostname()
+	}
+	return u.Username + "@" + hostname()
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+func (a *app) roleOnceCommand() *cobra.Command {
+	var f instanceFlags
+	var every time.Duration
+	c := &cobra.Command{
+		Use:   "once ROLE --every PERIOD [flags] -- CMD [ARG…]",
+		Short: "Run a job once per period, on whichever instance is up",
+		Long: `Run the job once in each period, from start to start, on one of the instances that
+run this command for the same role. It goes on until it is interrupted. Periods are
+counted by the store's clock. A run whose instance dies is not repeated before the
+next period; a run that takes longer than the period delays the next one. What
+each run ended with is in the history.`,
+		Example: `  understudy role once nightly-report --every 24h -- ./report
+  understudy role once cleanup --every 10m --store postgres://db/app -- sh -c 'psql app -f cleanup.sql'`,
+		Args: roleAndProgram,
+		RunE: func(c *cobra.Command, args []string) error {
+			if every <= 0 {
+				return usagef("--every says how often, for instance --every 1h")
+			}
+			if err := f.validate(); err != nil {
+				return err
+			}
+			return a.roleOnce(c.Context(), args[0], args[1:], every, f)
+		},
+	}
+	f.register(c.Flags())
+	c.Flags().DurationVar(&every, "every", 0, "the `PERIOD`, for instance 10m or 24h")
+	return c
+}
+
+func (a *app) roleOnce(ctx context.Context, job string, argv []string, every time.Duration, f instanceFlags) error {
+	program := &guarded{app: a, argv: argv, stopGrace: f.stopGrace}
+	defer program.forwardSignals()()
+	st, err := a.openPatiently(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	err = a.withKeeper(ctx, st, f, func(ctx context.Context, k *lease.Keeper) error {
+		cfg := elect.OnceConfig{Keeper: k, Job: job, Every: every, StopGrace: f.stopGrace, Logger: a.log}
+		for {
+			err := elect.Once(ctx, cfg, program.run)
+			var child childExit
+			switch {
+			case ctx.Err() != nil:
+				return err
+			case errors.As(err, &child):
+				a.log.Warn("the job failed", "role", job, "exit", child.code)
+			case errors.Is(err, lease.ErrLost), errors.Is(err, lease.ErrResign):
+				a.log.Warn("the job was stopped", "role", job, "err", err)
+			case err != nil:
+				return err
+			}
+		}
+	})
+	if ctx.Err() != nil {
+		return stoppedWith(err)
+	}
+	return err
+}

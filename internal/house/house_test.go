@@ -1,0 +1,250 @@
+package house_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/understudy-ha/understudy"
+
+// Limits in lines.
+const (
+	maxFile     = 500
+	maxTestFile = 900
+	maxFunc     = 80
+)
+
+// arrows tells what production code in a folder may import from this module. A
+// folder without an entry takes that of its parent. "std" means nothing else at
+// all: a package that declares a port imports only the standard library and what
+// is listed.
+var arrows = []struct {
+	folder string
+	std    bool
+	allow  []string
+}{
+	{folder: "lease", std: true},
+	{folder: "lease/leasetest", allow: []string{"lease", "history", "store"}},
+	{folder: "history", std: true},
+	{folder: "elect", std: true, allow: []string{"lease", "history"}},
+	{folder: "claim", std: true, allow: []string{"lease", "history"}},
+	{folder: "dispatch", std: true, allow: []string{"lease", "history", "claim"}},
+	{folder: "shard", std: true, allow: []string{"lease", "history", "claim"}},
+	{folder: "monitor", std: true, allow: []string{"lease", "history", "claim"}},
+	{folder: "cache", std: true, allow: []string{"lease", "history"}},
+	{folder: "store", std: true, allow: []string{"lease", "history"}},
+	{folder: "store/memory", allow: []string{"lease", "history", "store"}},
+	{folder: "store/sqlite", allow: []string{"lease", "history", "store", "internal"}},
+	{folder: "store/postgres", allow: []string{"lease", "history", "store", "internal"}},
+	{folder: "store/redis", allow: []string{"lease", "history", "store", "internal"}},
+	{folder: "store/open", allow: []string{"lease", "history", "store", "store/sqlite", "store/postgres", "store/redis"}},
+	{folder: "api", allow: []string{"lease", "history", "elect", "store", "web", "internal"}},
+	{folder: "api/client", std: true},
+	{folder: "web", std: true},
+	{folder: "internal", allow: []string{"internal", "lease"}},
+	{folder: "cmd", allow: []string{"lease", "history", "elect", "store", "store/open", "api", "internal"}},
+	{folder: "sim", allow: []string{"lease", "lease/leasetest", "history", "elect", "store/memory"}},
+	{folder: "fault", allow: []string{"lease", "lease/leasetest", "history", "elect", "store", "store/open", "internal"}},
+}
+
+// only tells which folder alone may import a foreign package.
+var only = map[string]string{
+	"github.com/prometheus/":     "api",
+	"github.com/jackc/pgx/":      "store/postgres",
+	"github.com/redis/go-redis/": "store/redis",
+	"modernc.org/sqlite":         "store/sqlite",
+	"github.com/spf13/cobra":     "cmd",
+}
+
+type file struct {
+	path string // slash-separated, from the root of the repository
+	ast  *ast.File
+	set  *token.FileSet
+}
+
+func (f file) folder() string { return path.Dir(f.path) }
+func (f file) test() bool     { return strings.HasSuffix(f.path, "_test.go") }
+
+// support tells packages that exist for tests, where the limits of tests hold.
+func (f file) support() bool {
+	return strings.HasSuffix(f.folder(), "test") || strings.HasPrefix(f.path, "sim/") ||
+		strings.HasPrefix(f.path, "fault/") || f.folder() == "internal/realserver"
+}
+
+func sources(t *testing.T) []file {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	var out []file
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, p)
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && rel != "." || rel == "bench" || rel == "tools" || rel == "bin") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(rel, ".go") {
+			return nil
+		}
+		set := token.NewFileSet()
+		parsed, err := parser.ParseFile(set, p, nil, parser.ParseComments)
+		out = append(out, file{rel, parsed, set})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) < 20 {
+		t.Fatalf("only %d source files found", len(out))
+	}
+	return out
+}
+
+func TestArrows(t *testing.T) {
+	for _, f := range sources(t) {
+		if f.test() {
+			continue
+		}
+		std, allow, ok := rule(f.folder())
+		if !ok {
+			t.Errorf("%s: folder %s has no arrows; decide what it may import, in house_test.go", f.path, f.folder())
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			imported, _ := strconv.Unquote(spec.Path.Value)
+			if own, inside := strings.CutPrefix(imported, module+"/"); inside {
+				if !allowed(own, f.folder(), allow) {
+					t.Errorf("%s imports %s: the arrows of %s do not point there", f.path, own, f.folder())
+				}
+				continue
+			}
+			if foreign := strings.Contains(strings.Split(imported, "/")[0], "."); std && foreign {
+				t.Errorf("%s imports %s: %s declares a port and stands on the standard library alone", f.path, imported, f.folder())
+			}
+			for prefix, folder := range only {
+				if strings.HasPrefix(imported, prefix) && f.folder() != folder && !strings.HasPrefix(f.folder(), folder+"/") {
+					t.Errorf("%s imports %s: only %s may", f.path, imported, folder)
+				}
+			}
+		}
+	}
+}
+
+// rule finds the arrows of a folder or the nearest one above it.
+func rule(folder string) (std bool, allow []string, ok bool) {
+	for at := folder; at != "."; at = path.Dir(at) {
+		for _, a := range arrows {
+			if a.folder == at {
+				return a.std, a.allow, true
+			}
+		}
+	}
+	return false, nil, false
+}
+
+func allowed(imported, folder string, allow []string) bool {
+	for _, a := range allow {
+		if imported == a || a == "internal" && strings.HasPrefix(imported, "internal/") {
+			return true
+		}
+	}
+	return strings.HasPrefix(imported, folder+"/")
+}
+
+func TestArrowsCatch(t *testing.T) {
+	for _, c := range []struct {
+		folder, imported string
+		want             bool
+	}{
+		{"lease", "history", false},
+		{"elect", "store/memory", false},
+		{"elect", "lease", true},
+		{"store/sqlite", "store/postgres", false},
+		{"store/sqlite", "internal/backoff", true},
+		{"api", "store/open", false},
+	} {
+		_, allow, _ := rule(c.folder)
+		if got := allowed(c.imported, c.folder, allow); got != c.want {
+			t.Errorf("may %s import %s? %t, want %t", c.folder, c.imported, got, c.want)
+		}
+	}
+}
+
+func TestPackageDocs(t *testing.T) {
+	documented := map[string]bool{}
+	for _, f := range sources(t) {
+		if f.test() {
+			continue
+		}
+		has := f.ast.Doc != nil && len(f.ast.Doc.Text()) > 40
+		documented[f.folder()] = documented[f.folder()] || has
+	}
+	for folder, ok := range documented {
+		if !ok {
+			t.Errorf("package %s has no package comment: say what it promises and what not, in doc.go", folder)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for _, f := range sources(t) {
+		limit := maxFile
+		if f.test() || f.support() {
+			limit = maxTestFile
+		}
+		if lines := f.set.File(f.ast.Pos()).LineCount(); lines > limit {
+			t.Errorf("%s has %d lines; %d are allowed: which two subjects live in it?", f.path, lines, limit)
+		}
+		for _, d := range f.ast.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			if fn.Name.Name == "init" && fn.Recv == nil {
+				t.Errorf("%s has an init function", f.path)
+			}
+			if f.test() || f.support() {
+				continue
+			}
+			lines := f.set.Position(fn.End()).Line - f.set.Position(fn.Pos()).Line + 1
+			if lines > maxFunc {
+				t.Errorf("%s: %s has %d lines; %d are allowed", f.path, fn.Name.Name, lines, maxFunc)
+			}
+		}
+	}
+}
+
+// TestNoSleep keeps tests from waiting for time instead of for what they want:
+// outside a synctest bubble, wait for a signal or poll with a deadline.
+func TestNoSleep(t *testing.T) {
+	for _, f := range sources(t) {
+		if !f.test() && !f.support() || imports(f, "testing/synctest") {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Sleep" {
+				if x, ok := s.X.(*ast.Ident); ok && x.Name == "time" {
+					t.Errorf("%s sleeps at line %d", f.path, f.set.Position(n.Pos()).Line)
+				}
+			}
+			return true
+		})
+	}
+}
+
+func imports(f file, path string) bool {
+	for _, spec := range f.ast.Imports {
+		if spec.Path.Value == strconv.Quote(path) {
+			return true
+		}
+	}
+	return false
+}

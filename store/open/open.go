@@ -1,0 +1,57 @@
+// Package open turns a URL into a store. It is the only place that knows all of
+// them:
+//
+//	sqlite:PATH                   one host; the file makes itself
+//	postgres://USER:PASS@HOST/DB  also postgresql://; options as libpq's, and schema=NAME
+//	redis://HOST:PORT/DB          rediss:// for TLS; also prefix=NAME
+//	redis+sentinel://HOST:26379,HOST2:26379/MASTER/DB
+package open
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+	"github.com/understudy-ha/understudy/store/postgres"
+	"github.com/understudy-ha/understudy/store/redis"
+	"github.com/understudy-ha/understudy/store/sqlite"
+)
+
+// Options are those that all stores share.
+type Options struct {
+	// NoMigrate leaves the schema as it is: it may be missing or old, and only
+	// Inspect and Migrate are sure to work.
+	NoMigrate bool
+	// Logger; nil is silent.
+	Logger *slog.Logger
+}
+
+// Open opens the store that the URL names, and brings its schema up to date. It
+// returns lease.ErrInvalid for a URL that names none, lease.ErrUnavailable for
+// a store that does not answer before ctx ends, and store.ErrSchema.
+func Open(ctx context.Context, url string, o Options) (store.Store, error) {
+	scheme, rest, _ := strings.Cut(url, ":")
+	switch scheme {
+	case "sqlite":
+		return sqlite.Open(ctx, sqlite.Config{Path: strings.TrimPrefix(rest, "//"), NoMigrate: o.NoMigrate, Logger: o.Logger})
+	case "postgres", "postgresql":
+		return postgres.Open(ctx, postgres.Config{URL: url, NoMigrate: o.NoMigrate, Logger: o.Logger})
+	case "redis", "rediss", "redis+sentinel", "rediss+sentinel":
+		return redis.Open(ctx, redis.Config{URL: url, NoMigrate: o.NoMigrate, Logger: o.Logger})
+	default:
+		return nil, fmt.Errorf("%w: store URL begins with %q; use sqlite:PATH, postgres://… or redis://…", lease.ErrInvalid, scheme)
+	}
+}
+
+// DefaultURL is the store that is used when none is named: an SQLite file in
+// the user's state directory.
+func DefaultURL() (string, error) {
+	path, err := sqlite.DefaultPath()
+	if err != nil {
+		return "", err
+	}
+	return "sqlite:" + path, nil
+}
