@@ -77,6 +77,14 @@ func (c *serveConfig) instance() instanceFlags {
 	return instanceFlags{name: c.Name, address: c.Address, timing: c.timing()}
 }
 
+func (c *serveConfig) roleNames() []string {
+	names := make([]string, 0, len(c.Roles))
+	for _, r := range c.Roles {
+		names = append(names, r.Role)
+	}
+	return names
+}
+
 // readConfig reads and checks the file; "" is the configuration of no file.
 func readConfig(path string) (*serveConfig, error) {
 	c := &serveConfig{}

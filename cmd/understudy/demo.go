@@ -90,7 +90,9 @@ func (d *demo) run(ctx context.Context) error {
 		return fmt.Errorf("%w; another address can be chosen with --listen", err)
 	}
 	defer l.Close()
-	st, err := d.app.open(ctx)
+	quiet := *d.app
+	quiet.log = quietLog()
+	st, err := quiet.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -103,8 +105,6 @@ func (d *demo) run(ctx context.Context) error {
 		parts.Go(func() { d.keepInstance(ctx, name) })
 	}
 	parts.Go(func() { d.narrate(ctx, st) })
-	quiet := *d.app
-	quiet.log = quietLog()
 	parts.Go(func() {
 		err := quiet.withKeeper(ctx, st, cfg.instance(), func(ctx context.Context, k *lease.Keeper) error {
 			return quiet.serveOn(ctx, cfg, l, st, k)
@@ -168,7 +168,7 @@ func (d *demo) runInstance(ctx context.Context, name string) error {
 	cmd := exec.CommandContext(ctx, self, "role", "run", demoRole, "--store", d.app.storeURL, "--name", name,
 		"--address", name+".example:8080", "--restart", "--log-level", "error",
 		"--interval", d.timing.Interval.String(), "--timeout", d.timing.Timeout.String(),
-		"--", "sh", "-c", `echo "             $UNDERSTUDY_NAME works as primary of $UNDERSTUDY_ROLE, term $UNDERSTUDY_TERM"; while :; do sleep 1; done`)
+		"--", "sh", "-c", `echo "              $UNDERSTUDY_NAME works as primary of $UNDERSTUDY_ROLE, term $UNDERSTUDY_TERM"; while :; do sleep 1; done`)
 	cmd.Stdout, cmd.Stderr = d.app.stdout, d.app.stderr
 	// Its own process group: Ctrl-C in the terminal is for this process, which
 	// then stops the instances one by one.

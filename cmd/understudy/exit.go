@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/guard"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -43,19 +44,22 @@ func (e childExit) Error() string { return "" }
 // exitCode is the only place that maps errors to exit codes.
 func exitCode(err error) int {
 	var child childExit
+	var start *guard.StartError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &start):
+		return start.Code
 	case errors.As(err, &child):
 		return child.code
+	case errors.Is(err, lease.ErrLost):
+		return exitLost
 	case errors.Is(err, errUsage), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming):
 		return exitUsage
 	case errors.Is(err, elect.ErrVacant), errors.Is(err, lease.ErrNotFound), errors.Is(err, lease.ErrNotHeld):
 		return exitAbsent
 	case errors.Is(err, lease.ErrUnavailable), errors.Is(err, lease.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
 		return exitUnreachable
-	case errors.Is(err, lease.ErrLost):
-		return exitLost
 	default:
 		return exitFailed
 	}

@@ -15,7 +15,7 @@ import (
 
 func (a *app) historyCommand() *cobra.Command {
 	var q history.Query
-	var follow bool
+	var goOn bool
 	c := &cobra.Command{
 		Use:   "history",
 		Short: "Print what changed hands, and why",
@@ -38,7 +38,7 @@ func (a *app) historyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.printEvents(events); err != nil || !follow {
+			if err := a.printEvents(events); err != nil || !goOn {
 				return err
 			}
 			after := q.After
@@ -48,7 +48,7 @@ func (a *app) historyCommand() *cobra.Command {
 			return follow(c.Context(), st, a.log, history.NewFeed(st, after, q.Part, q.Subject), a.printEvents)
 		},
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens from now on")
+	c.Flags().BoolVarP(&goOn, "follow", "f", false, "go on with what happens from now on")
 	c.Flags().StringVar(&q.Part, "part", "", "only this part, for instance role")
 	c.Flags().StringVar(&q.Subject, "subject", "", "only this subject, for instance the role's name")
 	c.Flags().IntVarP(&q.Limit, "limit", "n", 100, "the newest so many events")

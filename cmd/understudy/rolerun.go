@@ -198,6 +198,9 @@ func (g *guarded) run(ctx context.Context, term elect.Term) error {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StopGrace: g.stopGrace, Deadline: until, Logger: g.app.log,
 	})
+	if errors.Is(err, guard.ErrTooLate) {
+		return fmt.Errorf("%w: %w", lease.ErrLost, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -231,8 +234,10 @@ func programResult(ctx context.Context, exit guard.Exit, err error) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("guarding the program: %w", err)
-	case errors.Is(context.Cause(ctx), lease.ErrLost):
-		return nil // the loss is the result
+	case errors.Is(context.Cause(ctx), lease.ErrLost), exit.Reason == guard.Deadline:
+		return lease.ErrLost
+	case exit.Reason == guard.WatcherLost, exit.Reason == guard.GuardGone:
+		return fmt.Errorf("%w: the program was stopped because its watcher was", lease.ErrLost)
 	case exit.Code != 0:
 		return childExit{exit.Code}
 	default:
@@ -245,13 +250,13 @@ func programResult(ctx context.Context, exit guard.Exit, err error) error {
 // primary's program.
 func (g *guarded) forwardSignals() (stop func()) {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, forwarded...)
+	signal.Notify(signals, guard.Forwarded()...)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for s := range signals {
 			if p := g.current.Load(); p != nil {
-				p.Signal(s)
+				_ = p.Signal(s) // it has ended, or is about to
 			}
 		}
 	}()

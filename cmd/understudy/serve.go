@@ -101,7 +101,7 @@ func (a *app) serveOn(ctx context.Context, cfg *serveConfig, l net.Listener, st 
 	defer cancel(nil)
 	held := newHeldRoles()
 	server, err := api.New(api.Config{
-		Store: st, Hub: k.Hub(), Keepers: []*lease.Keeper{k}, Self: held.term,
+		Store: st, Hub: k.Hub(), Keepers: []*lease.Keeper{k}, Self: held.term, Roles: cfg.roleNames(),
 		Token: cfg.Token, Listen: l.Addr().String(), Version: version(), Logger: a.log,
 	})
 	if err != nil {
