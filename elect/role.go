@@ -32,6 +32,9 @@ func ValidateRole(role string) error {
 	if err := lease.ValidateText("role", role, 1, lease.MaxKey-10); err != nil {
 		return err
 	}
+	if err := Leases(role, 1)[0].Validate(); err != nil {
+		return err
+	}
 	if strings.Contains(role, slotMark) {
 		return fmt.Errorf("%w: role %q contains '#', which numbers the places of a role with several holders", lease.ErrInvalid, role)
 	}

@@ -34,6 +34,9 @@ func (id ID) Validate() error {
 	if err := ValidateSpace(id.Space); err != nil {
 		return err
 	}
+	if id.Key == "." || id.Key == ".." {
+		return fmt.Errorf("%w: the key %q would be lost in a URL's path", ErrInvalid, id.Key)
+	}
 	return ValidateText("key", id.Key, 1, MaxKey)
 }
 

@@ -30,7 +30,7 @@ var arrows = []struct {
 	std    bool
 	allow  []string
 }{
-	{folder: "lease", std: true},
+	{folder: "lease", std: true, allow: []string{"history"}},
 	{folder: "lease/leasetest", allow: []string{"lease", "history", "store"}},
 	{folder: "history", std: true},
 	{folder: "elect", std: true, allow: []string{"lease", "history"}},
@@ -54,7 +54,8 @@ var arrows = []struct {
 	{folder: "fault", allow: []string{"lease", "lease/leasetest", "history", "elect", "store", "store/open", "internal"}},
 }
 
-// only tells which folder alone may import a foreign package.
+// only tells which folder alone, but for what serves tests, may import a foreign
+// package.
 var only = map[string]string{
 	"github.com/prometheus/":     "api",
 	"github.com/jackc/pgx/":      "store/postgres",
@@ -130,7 +131,7 @@ func TestArrows(t *testing.T) {
 				t.Errorf("%s imports %s: %s declares a port and stands on the standard library alone", f.path, imported, f.folder())
 			}
 			for prefix, folder := range only {
-				if strings.HasPrefix(imported, prefix) && f.folder() != folder && !strings.HasPrefix(f.folder(), folder+"/") {
+				if strings.HasPrefix(imported, prefix) && !f.support() && f.folder() != folder && !strings.HasPrefix(f.folder(), folder+"/") {
 					t.Errorf("%s imports %s: only %s may", f.path, imported, folder)
 				}
 			}
@@ -164,7 +165,7 @@ func TestArrowsCatch(t *testing.T) {
 		folder, imported string
 		want             bool
 	}{
-		{"lease", "history", false},
+		{"lease", "store", false},
 		{"elect", "store/memory", false},
 		{"elect", "lease", true},
 		{"store/sqlite", "store/postgres", false},

@@ -69,7 +69,7 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	dieWithTest(cmd.SysProcAttr)
 	started := make(chan error, 1)
 	go func() {
 		// The death signal follows the thread that started the process.

@@ -35,8 +35,6 @@ type RedisOptions struct {
 	TLS bool
 	// Password that clients must give, if not "".
 	Password string
-	// Faketime runs it under libfaketime, so that Step can move its clock.
-	Faketime bool
 	// Args are added to its command line.
 	Args []string
 }
@@ -48,7 +46,6 @@ type RedisServer struct {
 
 	opt  RedisOptions
 	argv []string
-	env  []string
 	dir  string
 	proc *Process
 }
@@ -78,12 +75,6 @@ func Redis(tb testing.TB, o RedisOptions) *RedisServer {
 	if o.ReplicaOf != nil {
 		host, port, _ := net.SplitHostPort(o.ReplicaOf.Addr)
 		s.argv = append(s.argv, "--replicaof", host, port)
-	}
-	if o.Faketime {
-		lib := findFaketime(tb)
-		s.env = append(os.Environ(), "LD_PRELOAD="+lib, "FAKETIME_TIMESTAMP_FILE="+s.clockFile(),
-			"FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1")
-		s.Step(tb, 0)
 	}
 	s.argv = append(s.argv, o.Args...)
 	s.Start(tb)
@@ -128,9 +119,7 @@ func (s *RedisServer) URL() string {
 // waits until it answers.
 func (s *RedisServer) Start(tb testing.TB) {
 	tb.Helper()
-	cmd := exec.Command(s.argv[0], s.argv[1:]...)
-	cmd.Env = s.env
-	s.proc = Start(tb, cmd)
+	s.proc = Start(tb, exec.Command(s.argv[0], s.argv[1:]...))
 	Eventually(tb, 20*time.Second, "redis-server answers", s.ping)
 }
 
@@ -152,22 +141,6 @@ func (s *RedisServer) Pause() { s.proc.Signal(syscall.SIGSTOP) }
 
 // Resume lets a paused server go on.
 func (s *RedisServer) Resume() { s.proc.Signal(syscall.SIGCONT) }
-
-// Step sets the server's wall clock to this host's plus d. It needs Faketime.
-func (s *RedisServer) Step(tb testing.TB, d time.Duration) {
-	tb.Helper()
-	// Renamed into place: the server reads the file whenever it looks at the clock.
-	next := s.clockFile() + ".next"
-	err := os.WriteFile(next, []byte(fmt.Sprintf("%+d\n", int(d.Seconds()))), 0o600)
-	if err == nil {
-		err = os.Rename(next, s.clockFile())
-	}
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-func (s *RedisServer) clockFile() string { return filepath.Join(s.dir, "clock") }
 
 // Do sends one command and returns the first line of the answer, which is the
 // text of a simple or bulk string. It is for tests that must not depend on the
@@ -239,18 +212,6 @@ func (s *RedisServer) listenOn(tb testing.TB) (port string) {
 	port = strconv.Itoa(FreePort(tb))
 	s.Addr = net.JoinHostPort("127.0.0.1", port)
 	return port
-}
-
-func findFaketime(tb testing.TB) string {
-	tb.Helper()
-	found, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
-	if len(found) == 0 {
-		if os.Getenv(RequireEnv) == "1" {
-			tb.Fatalf("libfaketime is not installed and %s=1: run `make test` as root, or install faketime", RequireEnv)
-		}
-		tb.Skip("libfaketime is not installed")
-	}
-	return found[0]
 }
 
 // writeCertificate writes a certificate for 127.0.0.1 and localhost that signs

@@ -152,7 +152,7 @@ func (s *Store) Acquire(_ context.Context, c lease.Claim) (lease.Lease, error) {
 	if current.Session == c.Session {
 		return current, nil
 	}
-	reason, ok := takeable(current, c, me.Instance)
+	reason, ok := c.Takes(current, me.Instance)
 	if !ok {
 		return current, fmt.Errorf("%s: %w", c.Lease, lease.ErrHeld)
 	}
@@ -176,24 +176,6 @@ func (s *Store) Acquire(_ context.Context, c lease.Claim) (lease.Lease, error) {
 		Term: r.term, Reason: reason, Duration: vacant,
 	}, lease.Change{Lease: c.Lease, Term: r.term})
 	return s.show(c.Lease, now), nil
-}
-
-// takeable is the rule of [lease.Store.Acquire], and why the lease can be had.
-func takeable(current lease.Lease, c lease.Claim, me lease.Instance) (reason string, ok bool) {
-	switch {
-	case current.Term != c.Seen.Term || current.Session != c.Seen.Session:
-		return "", false
-	case current.Session == "" && me.Named(current.Successor):
-		return history.Successor, true
-	case current.Session == "":
-		return history.Vacant, current.Reserved <= 0 || c.Waited
-	case current.Seq != c.Seen.Seq:
-		return "", false
-	case current.Timing == lease.Timing{}: // its row is gone
-		return history.Lapsed, c.Waited
-	default:
-		return history.Lapsed, current.Ended || current.Remaining <= 0 || c.Waited
-	}
 }
 
 // Release implements [lease.Store].

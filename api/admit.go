@@ -1,0 +1,38 @@
+package api
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// admit decides who may ask.
+func (s *Server) admit(r *http.Request, open bool) error {
+	if s.cfg.Token == "" && !loopback(hostOf(r.Host)) {
+		// A page of another site may have made its own name resolve to this host.
+		return fmt.Errorf("%w: without a token this server answers only as localhost, 127.0.0.1 or [::1], not as %.100q", errHost, r.Host)
+	}
+	if err := s.guard.Check(r); err != nil {
+		return errCrossOrigin
+	}
+	if open || s.cfg.Token == "" {
+		return nil
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	given := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(given[:], s.token[:]) != 1 {
+		return errUnauthorized
+	}
+	return nil
+}
+
+// hostOf is the host of a Host header, without its port.
+func hostOf(hostport string) string {
+	if host, _, err := net.SplitHostPort(hostport); err == nil {
+		return host
+	}
+	return hostport
+}

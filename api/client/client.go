@@ -1,0 +1,223 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// callTimeout bounds calls whose context has no deadline.
+const callTimeout = 10 * time.Second
+
+// maxAnswer is the most bytes of an answer that are read.
+const maxAnswer = 16 << 20
+
+// Config tells a [Client] whom to ask.
+type Config struct {
+	// URL of the server, such as http://127.0.0.1:7600. Required.
+	URL string
+	// Token that the server asks for; "" sends none.
+	Token string
+	// HTTP is what requests are sent with. Default: a client of its own that
+	// follows no redirects, so that the token goes nowhere else.
+	HTTP *http.Client
+}
+
+// Client asks one server. It is safe to use from many goroutines.
+type Client struct {
+	base  *url.URL
+	token string
+	http  *http.Client
+}
+
+// New returns a client; it sends nothing yet.
+func New(cfg Config) (*Client, error) {
+	base, err := url.Parse(cfg.URL)
+	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
+		return nil, fmt.Errorf("client: server URL %q: use http://HOST:PORT or https://HOST:PORT", cfg.URL)
+	}
+	c := &Client{base: base, token: cfg.Token, http: cfg.HTTP}
+	if c.http == nil {
+		c.http = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	return c, nil
+}
+
+// Error is an answer that is an error.
+type Error struct {
+	Status int    `json:"status"`
+	Code   string `json:"code"` // stable: held, vacant, unauthorized, store_unavailable, …
+	Detail string `json:"detail"`
+	// RetryAfterMS is when it is worth while to ask again, if that is known.
+	RetryAfterMS int64 `json:"retry_after_ms"`
+}
+
+func (e *Error) Error() string {
+	if e.Detail == "" {
+		return fmt.Sprintf("server answered %d (%s)", e.Status, e.Code)
+	}
+	return e.Detail
+}
+
+// Primary is who holds a role.
+type Primary struct {
+	Role        string    `json:"role"`
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	Address     string    `json:"address"`
+	Term        int64     `json:"term"`
+	Since       time.Time `json:"since"`
+	ExpiresInMS int64     `json:"expires_in_ms"`
+}
+
+// Standby is who waits for a role.
+type Standby struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Address string `json:"address"`
+}
+
+// Role is a role with all its holders and standbys.
+type Role struct {
+	Role        string    `json:"role"`
+	Primaries   []Primary `json:"primaries"`
+	Standbys    []Standby `json:"standbys"`
+	Term        int64     `json:"term"`
+	VacantForMS int64     `json:"vacant_for_ms"`
+}
+
+// Who is the primary of a role, all its holders, and its standbys.
+type Who struct {
+	Primary
+	Primaries []Primary `json:"primaries"`
+	Standbys  []Standby `json:"standbys"`
+}
+
+// Event is one row of the history.
+type Event struct {
+	ID       int64         `json:"id"`
+	At       time.Time     `json:"at"`
+	Part     string        `json:"part"`
+	Subject  string        `json:"subject"`
+	From     string        `json:"from"`
+	To       string        `json:"to"`
+	Term     int64         `json:"term"`
+	Reason   string        `json:"reason"`
+	Duration time.Duration `json:"duration_ns"`
+}
+
+// Query selects events; zero fields select everything. Without After the
+// newest that match are returned, with it the oldest after it.
+type Query struct {
+	Part, Subject string
+	After, Before int64
+	Limit         int
+}
+
+// Roles lists the roles by name.
+func (c *Client) Roles(ctx context.Context) ([]Role, error) {
+	var out struct{ Roles []Role }
+	err := c.do(ctx, http.MethodGet, "/v1/roles", nil, nil, &out)
+	return out.Roles, err
+}
+
+// Who returns the primary of a role; an [*Error] with the code vacant when
+// there is none.
+func (c *Client) Who(ctx context.Context, role string) (Who, error) {
+	var out Who
+	err := c.do(ctx, http.MethodGet, "/v1/roles/"+url.PathEscape(role), nil, nil, &out)
+	return out, err
+}
+
+// Resign asks the primary of a role to give it up, for the standby named to if
+// that is not "". The history shows by as who asked.
+func (c *Client) Resign(ctx context.Context, role, to, by string) error {
+	body := map[string]string{"to": to, "by": by}
+	return c.do(ctx, http.MethodPost, "/v1/roles/"+url.PathEscape(role)+"/resign", nil, body, nil)
+}
+
+// History returns events in ascending order.
+func (c *Client) History(ctx context.Context, q Query) ([]Event, error) {
+	v := url.Values{}
+	for name, text := range map[string]string{"part": q.Part, "subject": q.Subject} {
+		if text != "" {
+			v.Set(name, text)
+		}
+	}
+	for name, n := range map[string]int64{"after": q.After, "before": q.Before, "limit": int64(q.Limit)} {
+		if n != 0 {
+			v.Set(name, strconv.FormatInt(n, 10))
+		}
+	}
+	var out struct{ Events []Event }
+	err := c.do(ctx, http.MethodGet, "/v1/history", v, nil, &out)
+	return out.Events, err
+}
+
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, out any) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+	}
+	answer, err := c.send(ctx, method, path, query, body)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(out); err != nil {
+		return fmt.Errorf("client: %s %s: the answer cannot be read: %w", method, path, err)
+	}
+	return nil
+}
+
+// send returns an answer that is no error. path is escaped already.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, error) {
+	target := strings.TrimSuffix(c.base.String(), "/") + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("client: %w", err)
+		}
+		content = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, target, content)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	if answer.StatusCode < 300 {
+		return answer, nil
+	}
+	defer answer.Body.Close()
+	failed := &Error{}
+	_ = json.NewDecoder(io.LimitReader(answer.Body, 1<<16)).Decode(failed) // a proxy may have answered something else
+	failed.Status = answer.StatusCode
+	if failed.Code == "" {
+		failed.Code, failed.Detail = "not_understudy", fmt.Sprintf("%s answered %s, which is not how this API answers", c.base.Host, answer.Status)
+	}
+	return nil, failed
+}

@@ -1,0 +1,220 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+const token = "a-token-for-the-client"
+
+// serve starts the API on a store in memory, with what is in front of it.
+func serve(t *testing.T, front func(http.Handler) http.Handler) (*memory.Store, *client.Client) {
+	t.Helper()
+	st := memory.New(nil)
+	s, err := api.New(api.Config{Store: st, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Run(ctx) }()
+	h := s.Handler()
+	if front != nil {
+		h = front(h)
+	}
+	srv := httptest.NewServer(h)
+	t.Cleanup(func() { cancel(); <-done; srv.Close() })
+	return st, connect(t, srv.URL, token)
+}
+
+func connect(t *testing.T, url, token string) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Config{URL: url, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func take(t *testing.T, st *memory.Store, role, name string) lease.Lease {
+	t.Helper()
+	n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(name, "10.0.0.1:80"), Timing: lease.Timing{}.WithDefaults()}
+	if _, err := st.StartSession(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	l, err := st.Acquire(t.Context(), lease.Claim{Lease: lease.ID{Space: "role", Key: role}, Session: n.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func wantCode(t *testing.T, err error, code string) {
+	t.Helper()
+	var answer *client.Error
+	if !errors.As(err, &answer) || answer.Code != code || answer.Error() == "" {
+		t.Errorf("got %v, want the code %s", err, code)
+	}
+}
+
+func TestRolesWhoResignHistory(t *testing.T) {
+	st, c := serve(t, nil)
+	const role = "a/b ü?%2F"
+	l := take(t, st, role, "web-1")
+	roles, err := c.Roles(t.Context())
+	if err != nil || len(roles) != 1 || roles[0].Role != role || roles[0].Primaries[0].Name != "web-1" || roles[0].Term != l.Term {
+		t.Fatalf("roles %+v, %v", roles, err)
+	}
+	who, err := c.Who(t.Context(), role)
+	if err != nil || who.Name != "web-1" || who.Address != "10.0.0.1:80" || who.Term != l.Term || who.ExpiresInMS == 0 || who.Since.IsZero() {
+		t.Errorf("who %+v, %v", who, err)
+	}
+	_, err = c.Who(t.Context(), "nothing")
+	wantCode(t, err, "vacant")
+	wantCode(t, c.Resign(t.Context(), role, "nobody", ""), "invalid")
+	if err := c.Resign(t.Context(), role, "", "alice@ops"); err != nil {
+		t.Fatal(err)
+	}
+	events, err := c.History(t.Context(), client.Query{Subject: role, Limit: 1})
+	if err != nil || len(events) != 1 || !strings.Contains(events[0].Reason, "alice@ops") || events[0].ID == 0 {
+		t.Errorf("history %+v, %v", events, err)
+	}
+	if events, err = c.History(t.Context(), client.Query{Before: events[0].ID}); err != nil || len(events) != 1 || events[0].Reason != history.Vacant {
+		t.Errorf("history before %+v, %v", events, err)
+	}
+}
+
+func TestWrongToken(t *testing.T) {
+	srv := httptest.NewServer(nil)
+	srv.Close()
+	if _, err := connect(t, srv.URL, "").Roles(t.Context()); err == nil {
+		t.Error("a server that is not there answered")
+	}
+	s, err := api.New(api.Config{Store: memory.New(nil), Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv = httptest.NewServer(s.Handler())
+	defer srv.Close()
+	c := connect(t, srv.URL, "not-the-token-at-all")
+	_, err = c.Roles(t.Context())
+	wantCode(t, err, "unauthorized")
+	wantCode(t, c.Events(t.Context(), client.Follow{}, nil), "unauthorized")
+}
+
+func TestNotThisAPI(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	_, err := connect(t, srv.URL, "").Roles(t.Context())
+	wantCode(t, err, "not_understudy")
+	for _, url := range []string{"", "localhost:7600", "ftp://x", "http://", "://"} {
+		if _, err := client.New(client.Config{URL: url}); err == nil {
+			t.Errorf("%q was taken for the URL of a server", url)
+		}
+	}
+}
+
+// TestTokenIsNotCarriedElsewhere: a server that redirects does not get the
+// client to show its token to another.
+func TestTokenIsNotCarriedElsewhere(t *testing.T) {
+	asked := false
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	defer other.Close()
+	srv := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer srv.Close()
+	_, err := connect(t, srv.URL, token).Roles(t.Context())
+	wantCode(t, err, "not_understudy")
+	if asked {
+		t.Error("the redirect was followed")
+	}
+}
+
+// TestEventsComeBack: the connection is cut every few events; each event is
+// passed on once, in order.
+func TestEventsComeBack(t *testing.T) {
+	streams := make(chan context.CancelFunc, 100)
+	st, c := serve(t, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			if r.URL.Path == "/v1/events" {
+				streams <- cancel
+			}
+			h.ServeHTTP(w, r.WithContext(ctx))
+		})
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	got := make(chan client.Event, 100)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.Events(ctx, client.Follow{Part: "role"}, func(e client.Event) error { got <- e; return nil })
+	}()
+	id := int64(0)
+	next := func() client.Event {
+		select {
+		case e := <-got:
+			return e
+		case <-time.After(10 * time.Second):
+			t.Fatal("no event for 10 s")
+		}
+		return client.Event{}
+	}
+	cut := <-streams
+	// Nothing tells when the stream is open, before an event does.
+	realserver.Eventually(t, 10*time.Second, "the first event", func() error {
+		if err := st.Append(t.Context(), history.Event{Part: "role", Subject: "billing"}); err != nil {
+			t.Fatal(err)
+		}
+		id++
+		for {
+			select {
+			case e := <-got:
+				if e.ID == id {
+					return nil
+				}
+			case <-time.After(500 * time.Millisecond):
+				return errors.New("nothing yet")
+			}
+		}
+	})
+	for range 3 {
+		cut()
+		for range 4 {
+			if err := st.Append(t.Context(), history.Event{Part: "role", Subject: "billing"}); err != nil {
+				t.Fatal(err)
+			}
+			id++
+			if e := next(); e.ID != id || e.Subject != "billing" {
+				t.Fatalf("got %+v, want %d", e, id)
+			}
+		}
+		cut = <-streams
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func TestEventsEndWithTheirReader(t *testing.T) {
+	st, c := serve(t, nil)
+	_ = st.Append(t.Context(), history.Event{Part: "role"})
+	_ = st.Append(t.Context(), history.Event{Part: "role"})
+	enough := errors.New("enough")
+	if err := c.Events(t.Context(), client.Follow{After: 1}, func(client.Event) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("ended with %v", err)
+	}
+}

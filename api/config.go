@@ -1,0 +1,133 @@
+package api
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+)
+
+// MinToken is the least number of characters of a token.
+const MinToken = 16
+
+// Config describes a [Server].
+type Config struct {
+	// Store that is served. Required.
+	Store store.Store
+	// Hub that wakes those who wait. Default: one of its own.
+	Hub *lease.Hub
+	// Keepers of this process's sessions, for the metrics.
+	Keepers []*lease.Keeper
+	// Self tells the term under which this process is primary of a role now.
+	// Default: it is primary of nothing.
+	Self func(role string) (elect.Term, bool)
+	// Roles that this process campaigns for. They are the roles in the metrics.
+	Roles []string
+	// Token that requests must bear. "" asks for none, and is only for loopback:
+	// see [CheckListen].
+	Token string
+	// Listen is the address that is listened on, HOST:PORT. If it is given, a
+	// missing token is refused unless it is a loopback address.
+	Listen string
+	// Version of the program, to be shown.
+	Version string
+	// Timeout of a request that does not ask to wait. Default 5 s.
+	Timeout time.Duration
+	// Clock of this host. Default lease.BootClock.
+	Clock lease.Clock
+	// Jitter returns a random duration in [0, d). Default: the runtime's source.
+	Jitter func(d time.Duration) time.Duration
+	// Logger; nil is silent.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Self == nil {
+		c.Self = func(string) (elect.Term, bool) { return elect.Term{}, false }
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 5 * time.Second
+	}
+	if c.Clock == nil {
+		c.Clock = lease.BootClock()
+	}
+	if c.Jitter == nil {
+		c.Jitter = func(d time.Duration) time.Duration { return rand.N(max(1, d)) }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate checks the configuration; errors wrap lease.ErrInvalid.
+func (c Config) Validate() error {
+	if c.Store == nil {
+		return fmt.Errorf("%w: the API needs a store", lease.ErrInvalid)
+	}
+	if c.Timeout < 0 {
+		return fmt.Errorf("%w: a timeout of %v is negative", lease.ErrInvalid, c.Timeout)
+	}
+	for _, role := range c.Roles {
+		if err := elect.ValidateRole(role); err != nil {
+			return err
+		}
+	}
+	if c.Listen != "" {
+		return CheckListen(c.Listen, c.Token, true)
+	}
+	return checkToken(c.Token)
+}
+
+// CheckListen refuses to listen where it is not safe: an address that other
+// hosts can reach needs a token, and TLS, either the server's own or that of a
+// proxy in front of it (secured). Errors wrap lease.ErrInvalid.
+func CheckListen(addr, token string, secured bool) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("%w: listen address %q: use HOST:PORT", lease.ErrInvalid, addr)
+	}
+	if err := checkToken(token); err != nil {
+		return err
+	}
+	switch {
+	case loopback(host):
+		return nil
+	case token == "":
+		return fmt.Errorf("%w: listening on %q lets other hosts in: set a token, or listen on 127.0.0.1", lease.ErrInvalid, addr)
+	case !secured:
+		return fmt.Errorf("%w: listening on %q would send the token in the clear: give a certificate, or say that a proxy in front provides TLS", lease.ErrInvalid, addr)
+	}
+	return nil
+}
+
+func checkToken(token string) error {
+	if token == "" {
+		return nil
+	}
+	if len(token) < MinToken {
+		return fmt.Errorf("%w: the token has %d characters; at least %d are needed", lease.ErrInvalid, len(token), MinToken)
+	}
+	for i := range len(token) {
+		if token[i] <= ' ' || token[i] > '~' {
+			return fmt.Errorf("%w: the token has a character at position %d that is not visible ASCII", lease.ErrInvalid, i+1)
+		}
+	}
+	return nil
+}
+
+// loopback tells whether a host, without its port, is this one for sure.
+func loopback(host string) bool {
+	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.Unmap().IsLoopback()
+}

@@ -1,0 +1,39 @@
+// Package api serves what Understudy knows and does over HTTP: roles, sessions
+// and leases for programs in any language, the history and its live feed,
+// metrics, health, and the page.
+//
+// # What it promises
+//
+//   - A program that talks to it over HTTP gets the kernel's guarantees: trust is
+//     counted on the program's own clock from before its request, and the belief
+//     that a holder has lapsed is formed by the rule of lease.Patience, on this
+//     server's clock, across requests. No step of the store's clock makes two
+//     holders, whichever way a lease is taken.
+//   - Every answer is bounded: bodies, headers, lists, waiting requests, open
+//     streams, what is remembered of leases and sessions. A stream whose reader
+//     is slow is closed, not buffered; the reader resumes where it stopped.
+//   - An error says in a stable code what happened (see [Problem]). An outcome
+//     that is not known is said to be unknown.
+//   - The id of a session is known to whoever started it and shown to nobody
+//     else: it is what one must know to renew, use or end the session.
+//
+// # What it does not promise
+//
+// Whoever has the token may do everything: there is one token and no users. A
+// program that is paused past the end of its trust does not know it while it is
+// paused; its term is for that.
+//
+// # Who may ask
+//
+// Without a token the server answers only on loopback, and only to requests that
+// name a loopback host, so that a web page elsewhere cannot reach it through a
+// name that it rebinds. With a token everything needs it, but the page's own
+// files, /healthz, /readyz and /v1/roles/{role}/self. Changes asked for by a
+// browser on behalf of another site are refused.
+//
+// # How it fails
+//
+// While the store does not answer, requests that need it are answered 503 at the
+// latest after [Config].Timeout, /readyz turns to 503, and the page says so;
+// /v1/roles/{role}/self goes on answering from this process's own trust.
+package api

@@ -1,0 +1,93 @@
+package api
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+// TestGuardScript runs the program of docs/api.md as it stands there: a second
+// one takes over when the first is stopped, under a higher term, and never
+// before the first one's command is dead.
+func TestGuardScript(t *testing.T) {
+	sh := realserver.Find(t, "sh")
+	realserver.Find(t, "curl")
+	if _, err := os.Stat("/proc/uptime"); err != nil {
+		t.Skip("the example is for Linux")
+	}
+	page, err := os.ReadFile("../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, script, _ := strings.Cut(string(page), "```sh\n")
+	script, _, found := strings.Cut(script, "\n```")
+	if !found {
+		t.Fatal("docs/api.md has no program in sh")
+	}
+	dir := t.TempDir()
+	guard, log := filepath.Join(dir, "guard.sh"), filepath.Join(dir, "log")
+	if err := os.WriteFile(guard, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	const token = "a-token-for-the-example"
+	st := memory.New(nil)
+	s := start(t, Config{Store: st, Token: token})
+	srv := httptest.NewServer(s.Handler())
+	defer srv.Close()
+	run := func(name string) *realserver.Process {
+		work := `trap 'echo "$1 stops" >>"$2"; exit 0' TERM; echo "$1 starts $UNDERSTUDY_TERM" >>"$2"; while :; do sleep 0.1; done`
+		cmd := exec.Command(sh, guard, "billing", name, sh, "-c", work, "work", name, log)
+		cmd.Env = append(os.Environ(), "UNDERSTUDY_API="+srv.URL, "UNDERSTUDY_TOKEN="+token)
+		return realserver.Start(t, cmd)
+	}
+	primary := func(name string) (term int64) {
+		realserver.Eventually(t, 20*time.Second, name+" is primary and works", func() error {
+			p, err := elect.Resolve(t.Context(), st, "billing")
+			if err != nil {
+				return err
+			}
+			lines, _ := os.ReadFile(log)
+			if term = p.Term; p.Name != name || !strings.Contains(string(lines), fmt.Sprintf("%s starts %d\n", name, term)) {
+				return fmt.Errorf("primary %s, log:\n%s", p.Name, lines)
+			}
+			return nil
+		})
+		return term
+	}
+
+	first := run("web-1")
+	one := primary("web-1")
+	second := run("web-2")
+	realserver.Eventually(t, 20*time.Second, "web-2 stands by", func() error {
+		roles, err := elect.Roles(t.Context(), st)
+		if err != nil || len(roles) != 1 || len(roles[0].Standbys) != 1 {
+			return fmt.Errorf("%+v, %v", roles, err)
+		}
+		return nil
+	})
+	first.Stop(syscall.SIGTERM)
+	two := primary("web-2")
+	if two <= one {
+		t.Errorf("web-2 has term %d after web-1 had %d", two, one)
+	}
+	second.Stop(syscall.SIGTERM)
+	lines, _ := os.ReadFile(log)
+	want := fmt.Sprintf("web-1 starts %d\nweb-1 stops\nweb-2 starts %d\nweb-2 stops\n", one, two)
+	if string(lines) != want {
+		t.Errorf("the commands wrote\n%s, want\n%s", lines, want)
+	}
+	if _, err := elect.Resolve(t.Context(), st, "billing"); err == nil {
+		t.Error("the role is still held after both have been stopped")
+	}
+}

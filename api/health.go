@@ -1,0 +1,28 @@
+package api
+
+import (
+	_ "embed"
+	"net/http"
+)
+
+//go:embed openapi.json
+var openapiJSON []byte
+
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, map[string]string{"status": "up"})
+}
+
+// readyz tells whether the store answered in the last seconds. It does not ask
+// the store, so that probes cost it nothing.
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
+	if _, ok := s.board.ready(); !ok {
+		return errNotReady
+	}
+	return writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+}
+
+func (s *Server) openapi(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(openapiJSON)
+	return nil
+}

@@ -1,0 +1,437 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+const (
+	interval = lease.DefaultInterval
+	timeout  = lease.DefaultTimeout
+)
+
+func TestSessionLifecycle(t *testing.T) {
+	g := newRig(t)
+	a := g.do("POST", "/v1/sessions", `{"name":"web-1","address":"10.0.0.1:80","interval_ms":2000,"timeout_ms":9000}`)
+	a.want(201, "")
+	var n struct {
+		Session   string
+		Instance  lease.Instance
+		TrustedMS int64 `json:"trusted_for_ms"`
+		TimeoutMS int64 `json:"timeout_ms"`
+	}
+	a.into(&n)
+	if n.Session == "" || n.Instance.Name != "web-1" || n.Instance.ID == "" || n.TrustedMS != 7000 || n.TimeoutMS != 9000 {
+		t.Errorf("session %s", a.Body)
+	}
+	if got := a.Header.Get("Location"); got != "/v1/sessions/"+n.Session {
+		t.Errorf("Location %q", got)
+	}
+	var renewed struct{ Renewals int64 }
+	r := g.do("POST", "/v1/sessions/"+n.Session+"/renew", "")
+	r.want(200, "")
+	if r.into(&renewed); renewed.Renewals != 2 {
+		t.Errorf("renewal %s", r.Body)
+	}
+	g.put(n.Session).want(200, "")
+
+	for _, path := range []string{"/v1/sessions", "/v1/leases/role", "/v1/leases/role/billing", "/v1/roles", "/v1/roles/billing", "/v1/history"} {
+		a := g.do("GET", path, "")
+		a.want(200, "")
+		if !strings.Contains(a.Body, "web-1") || strings.Contains(a.Body, n.Session) {
+			t.Errorf("%s: want the instance and not the session's id: %s", path, a.Body)
+		}
+	}
+	g.do("DELETE", "/v1/sessions/"+n.Session, "").want(204, "")
+	g.do("DELETE", "/v1/sessions/"+n.Session, "").want(204, "")
+	if l := g.get(); !l.Free() {
+		t.Errorf("the lease is still held: %+v", l)
+	}
+	g.do("POST", "/v1/sessions/"+n.Session+"/renew", "").want(410, "lapsed")
+	g.put(n.Session).want(410, "lapsed")
+}
+
+func TestPutAndRelease(t *testing.T) {
+	g := newRig(t)
+	one, two := g.session("one"), g.session("two")
+	var l, again leaseJSON
+	a := g.put(one)
+	a.want(200, "")
+	a.into(&l)
+	g.clock.pass(time.Second)
+	a = g.put(one)
+	a.want(200, "")
+	if a.into(&again); again.Term != l.Term || l.Term == 0 || l.Holder.Name != "one" || !l.Held {
+		t.Errorf("took %+v, asked again and got %+v", l, again)
+	}
+	p := g.put(two).want(409, "held")
+	if p.Holder == nil || p.Holder.Name != "one" || p.Term != l.Term || p.RetryAfterMS <= 0 || p.RetryAfterMS > timeout.Milliseconds() {
+		t.Errorf("refused with %+v", p)
+	}
+	body := func(session string, term int64, more string) string {
+		return fmt.Sprintf(`{"session":%q,"term":%d%s}`, session, term, more)
+	}
+	g.do("DELETE", "/v1/leases/role/billing", body(two, l.Term, "")).want(409, "not_held")
+	g.do("DELETE", "/v1/leases/role/billing", body(one, l.Term-1, "")).want(409, "not_held")
+	g.do("DELETE", "/v1/leases/role/billing", body(one, l.Term, "")).want(204, "")
+	a = g.put(two)
+	a.want(200, "")
+	if a.into(&again); again.Term <= l.Term || again.Holder.Name != "two" {
+		t.Errorf("after the release two got %s", a.Body)
+	}
+	g.do("GET", "/v1/leases/role/nothing", "").want(404, "not_found")
+}
+
+func TestReleaseToSuccessor(t *testing.T) {
+	g := newRig(t)
+	one, two, three := g.session("one"), g.session("two"), g.session("three")
+	var l leaseJSON
+	a := g.put(one)
+	a.into(&l)
+	g.do("DELETE", "/v1/leases/role/billing", fmt.Sprintf(`{"session":%q,"term":%d,"successor":"three"}`, one, l.Term)).want(204, "")
+	p := g.put(two).want(409, "held")
+	if p.Holder != nil || p.RetryAfterMS != timeout.Milliseconds() {
+		t.Errorf("while kept for another, refused with %+v", p)
+	}
+	g.put(three).want(200, "")
+}
+
+// keepAsking asks for the role each interval until it is had, and returns how
+// long that took.
+func (g *rig) keepAsking(session string, most time.Duration, each func()) time.Duration {
+	g.t.Helper()
+	began := g.clock.Now()
+	for g.clock.Now()-began < most {
+		if a := g.put(session); a.Status == 200 {
+			return g.clock.Now() - began
+		} else {
+			a.want(409, "held")
+		}
+		g.clock.pass(interval / 4)
+		g.do("POST", "/v1/sessions/"+session+"/renew", "")
+		each()
+	}
+	return most
+}
+
+func TestPatienceAcrossRequests(t *testing.T) {
+	g := newRig(t)
+	one, two := g.session("one"), g.session("two")
+	g.put(one).want(200, "")
+	renewing := func() { g.do("POST", "/v1/sessions/"+one+"/renew", "").want(200, "") }
+	if took := g.keepAsking(two, 20*timeout, renewing); took != 20*timeout {
+		t.Fatalf("a holder that renews lost its lease after %v", took)
+	}
+	took := g.keepAsking(two, 20*timeout, func() {})
+	if took < timeout-interval || took > timeout+interval {
+		t.Errorf("a dead holder was followed after %v; T is %v", took, timeout)
+	}
+}
+
+// TestSteppedStoreClock steps the store's clock while a holder trusts its
+// session. Whoever believed the store would take the lease at once; that it
+// would get it is shown, too.
+func TestSteppedStoreClock(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour, 4 * time.Second} {
+		for _, lookedBefore := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%v looked before %t", step, lookedBefore), func(t *testing.T) {
+				g := newRig(t)
+				one, two := g.session("one"), g.session("two")
+				g.put(one).want(200, "")
+				g.do("POST", "/v1/sessions/"+one+"/renew", "").want(200, "")
+				if lookedBefore {
+					g.put(two).want(409, "held")
+				}
+				renewed := g.clock.Now()
+				g.clock.step(step)
+				// The session of the one who asks is renewed, or begun anew if the
+				// step ended it; the belief belongs to the server.
+				for g.clock.Now()-renewed <= 2*timeout {
+					if a := g.do("POST", "/v1/sessions/"+two+"/renew", ""); a.Status == 410 {
+						two = g.session("two")
+					}
+					if g.put(two).Status == 200 {
+						break
+					}
+					g.clock.pass(interval / 4)
+				}
+				if took := g.clock.Now() - renewed; took < timeout-interval || took > timeout+interval {
+					t.Errorf("taken %v after the last renewal; trust ends at %v, T is %v", took, timeout-interval, timeout)
+				}
+			})
+		}
+	}
+}
+
+func TestSteppedStoreClockIsDangerous(t *testing.T) {
+	g := newRig(t)
+	g.put(g.session("one")).want(200, "")
+	g.clock.step(time.Hour)
+	l := g.get()
+	naive := lease.Claim{Lease: l.ID, Session: g.session("two"), Seen: l.Seen()}
+	if _, err := g.store.Acquire(t.Context(), naive); err != nil {
+		t.Errorf("the store itself refused (%v): the test of patience proves nothing", err)
+	}
+}
+
+func TestForgottenBeliefCostsTimeOnly(t *testing.T) {
+	g := newRig(t)
+	one, two := g.session("one"), g.session("two")
+	g.put(one).want(200, "")
+	g.clock.step(time.Hour)
+	two = g.session("two")
+	g.put(two).want(409, "held")
+	g.clock.pass(timeout - time.Millisecond)
+	g.s.beliefs = newBeliefs(g.store, g.clock) // as another server, or after ten thousand others
+	two = g.session("two")
+	if p := g.put(two).want(409, "held"); p.RetryAfterMS != timeout.Milliseconds() {
+		t.Errorf("retry after %d ms, want a whole T", p.RetryAfterMS)
+	}
+}
+
+func TestSessionFromAnotherServer(t *testing.T) {
+	g := newRig(t)
+	session := g.session("one")
+	other, err := New(Config{Store: g.store, Clock: g.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, other, request(t.Context(), "PUT", "/v1/leases/role/billing", `{"session":"`+session+`"}`)).want(200, "")
+}
+
+// bubble runs f with a server whose store and clock are those of the bubble.
+func bubble(t *testing.T, f func(t *testing.T, g *rig, ask func(context.Context, string, string) answer)) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &rig{t: t, store: memory.New(nil)}
+		g.s = start(t, Config{
+			Store: g.store, Clock: bubbleClock{time.Now().Add(-time.Hour)},
+			Jitter: func(d time.Duration) time.Duration { return d / 2 },
+		})
+		f(t, g, func(ctx context.Context, session, wait string) answer {
+			return send(t, g.s, request(ctx, "PUT", "/v1/leases/role/billing?wait="+wait, `{"session":"`+session+`"}`))
+		})
+	})
+}
+
+// renewals keeps a session until stop is called.
+func (g *rig) renewals(session string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			send(g.t, g.s, request(context.Background(), "POST", "/v1/sessions/"+session+"/renew", ""))
+			select {
+			case <-ctx.Done():
+			case <-time.After(interval):
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func TestWait(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig, ask func(context.Context, string, string) answer) {
+		one, two := g.session("one"), g.session("two")
+		defer g.renewals(two)()
+		stop := g.renewals(one)
+		var l leaseJSON
+		ask(t.Context(), one, "0s").into(&l)
+
+		began := time.Now()
+		go func() {
+			time.Sleep(time.Second)
+			if w, _ := g.store.Waiters(t.Context(), "role"); len(w) != 1 || w[0].Session.Instance.Name != "two" {
+				t.Errorf("people do not see who waits: %+v", w)
+			}
+		}()
+		p := ask(t.Context(), two, "3s").want(409, "held")
+		if took := time.Since(began); took < 3*time.Second || took > 3100*time.Millisecond || p.Holder == nil {
+			t.Errorf("waited %v, got %+v", took, p)
+		}
+		if w, _ := g.store.Waiters(t.Context(), "role"); len(w) != 0 {
+			t.Errorf("still on the waiting list: %+v", w)
+		}
+
+		began = time.Now()
+		go func() {
+			time.Sleep(2 * time.Second)
+			g.do("DELETE", "/v1/leases/role/billing", fmt.Sprintf(`{"session":%q,"term":%d}`, one, l.Term)).want(204, "")
+		}()
+		ask(t.Context(), two, "10s").want(200, "")
+		if took := time.Since(began); took < 2*time.Second || took > 2010*time.Millisecond {
+			t.Errorf("released after 2 s, had after %v", took)
+		}
+		stop()
+	})
+}
+
+func TestWaitFollowsTheDead(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig, ask func(context.Context, string, string) answer) {
+		one, two := g.session("one"), g.session("two")
+		defer g.renewals(two)()
+		stop := g.renewals(one)
+		ask(t.Context(), one, "0s").want(200, "")
+		go func() {
+			time.Sleep(3 * interval)
+			stop()
+		}()
+		began := time.Now()
+		ask(t.Context(), two, "30s").want(200, "")
+		if took := time.Since(began); took < 2*interval+timeout || took > 4*interval+timeout {
+			t.Errorf("followed after %v", took)
+		}
+	})
+}
+
+// TestShortWaitsDoNotStarve: each request is too short to count a whole T by
+// itself, but the server remembers.
+func TestShortWaitsDoNotStarve(t *testing.T) {
+	g := newRig(t)
+	one := g.session("one")
+	g.put(one).want(200, "")
+	g.clock.step(time.Hour)
+	began := g.clock.Now()
+	two := g.session("two")
+	for g.clock.Now()-began < 3*timeout {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // the timers of this clock never fire
+		a := send(t, g.s, request(ctx, "PUT", "/v1/leases/role/billing?wait=10ms", `{"session":"`+two+`"}`))
+		cancel()
+		if a.Status == 200 {
+			break
+		}
+		g.clock.pass(interval)
+		g.do("POST", "/v1/sessions/"+two+"/renew", "").want(200, "")
+	}
+	if took := g.clock.Now() - began; took < timeout-interval || took > timeout+interval {
+		t.Errorf("had after %v", took)
+	}
+}
+
+func TestWaitEndsWithTheCallerAndTheServer(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig, ask func(context.Context, string, string) answer) {
+		one, two := g.session("one"), g.session("two")
+		defer g.renewals(one)()
+		defer g.renewals(two)()
+		ask(t.Context(), one, "0s").want(200, "")
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		ask(ctx, two, "60s")
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("the caller went after 2 s, the request after %v", took)
+		}
+		go func() { time.Sleep(time.Second); g.s.stop() }()
+		began = time.Now()
+		ask(t.Context(), two, "60s").want(503, "stopping")
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("the server stopped after 1 s, the request after %v", took)
+		}
+		if l := g.get(); l.Holder.Name != "one" || l.Waiting != 0 {
+			t.Errorf("the lease is %+v", l)
+		}
+	})
+}
+
+// vanishing is a store during whose acquisitions the caller goes away.
+type vanishing struct {
+	*memory.Store
+	leave context.CancelFunc
+}
+
+func (v *vanishing) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+	l, err := v.Store.Acquire(ctx, c)
+	if err == nil && v.leave != nil {
+		v.leave()
+	}
+	return l, err
+}
+
+// TestNothingIsHeldForACallerWhoHasGone: a wait that succeeds for nobody gives
+// the lease back.
+func TestNothingIsHeldForACallerWhoHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &vanishing{Store: memory.New(nil)}
+		g := &rig{t: t, store: st.Store}
+		g.s = start(t, Config{Store: st, Clock: bubbleClock{time.Now().Add(-time.Hour)}})
+		one, two := g.session("one"), g.session("two")
+		defer g.renewals(two)()
+		var l leaseJSON
+		g.put(one).into(&l)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		st.leave = cancel
+		go func() {
+			time.Sleep(time.Second)
+			g.do("DELETE", "/v1/leases/role/billing", fmt.Sprintf(`{"session":%q,"term":%d}`, one, l.Term)).want(204, "")
+		}()
+		send(t, g.s, request(ctx, "PUT", "/v1/leases/role/billing?wait=10s", `{"session":"`+two+`"}`))
+		if now := g.get(); !now.Free() || now.Term <= l.Term {
+			t.Errorf("the lease is %+v; it should have been taken and given back", now)
+		}
+	})
+}
+
+func TestTooManyWaits(t *testing.T) {
+	g := newRig(t)
+	one, two := g.session("one"), g.session("two")
+	g.put(one).want(200, "")
+	g.s.waits = make(chan struct{}) // no room
+	a := g.do("PUT", "/v1/leases/role/billing?wait=1s", `{"session":"`+two+`"}`)
+	if p := a.want(503, "busy"); p.RetryAfterMS == 0 || a.Header.Get("Retry-After") != "1" {
+		t.Errorf("busy without a time to come back: %+v %v", p, a.Header)
+	}
+}
+
+func TestListLeasesInPages(t *testing.T) {
+	g := newRig(t)
+	session := g.session("one")
+	for n := range 5 {
+		g.do("PUT", fmt.Sprintf("/v1/leases/job/key-%d", n), `{"session":"`+session+`"}`).want(200, "")
+	}
+	var keys []string
+	for after, n := "", 0; n < 10; n++ {
+		var page struct {
+			Leases []leaseJSON
+			Next   string
+		}
+		g.do("GET", "/v1/leases/job?limit=2&after="+after, "").into(&page)
+		for _, l := range page.Leases {
+			keys = append(keys, l.Key)
+		}
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	if got := strings.Join(keys, " "); got != "key-0 key-1 key-2 key-3 key-4" {
+		t.Errorf("pages gave %s", got)
+	}
+}
+
+// TestNamesInPaths: whatever may be a name can be asked for.
+func TestNamesInPaths(t *testing.T) {
+	g := newRig(t)
+	srv := httptest.NewServer(g.s.Handler())
+	defer srv.Close()
+	session := g.session("one")
+	for _, key := range []string{"a%2Fb", "a%3Fx=1", "%3Cscript%3E", "%C3%BC", "a%20b", "%27%3B--", "%25"} {
+		g.do("PUT", "/v1/leases/role/"+key, `{"session":"`+session+`"}`).want(200, "")
+		var who struct{ Role, Name string }
+		g.do("GET", "/v1/roles/"+key, "").into(&who)
+		if who.Name != "one" || who.Role == "" {
+			t.Errorf("%s: %+v", key, who)
+		}
+	}
+	for _, key := range []string{"%00", "%0A", "%FF", "%20a", strings.Repeat("x", 201)} {
+		g.do("PUT", "/v1/leases/role/"+key, `{"session":"`+session+`"}`).want(400, "invalid")
+	}
+	g.do("PUT", "/v1/leases/Role/x", `{"session":"`+session+`"}`).want(400, "invalid")
+}

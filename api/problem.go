@@ -1,0 +1,152 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+)
+
+// Problem is the body of every answer that is an error, as RFC 9457 has it.
+type Problem struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	// Code is what programs should look at; it does not change.
+	Code   string `json:"code"`
+	Detail string `json:"detail,omitempty"`
+	// RetryAfterMS is when it is worth while to ask again, if that is known.
+	RetryAfterMS int64 `json:"retry_after_ms,omitempty"`
+	// Holder and Term of the lease that is held by another.
+	Holder *lease.Instance `json:"holder,omitempty"`
+	Term   int64           `json:"term,omitempty"`
+}
+
+var (
+	errUnauthorized = errors.New("send the header: Authorization: Bearer TOKEN")
+	errCrossOrigin  = errors.New("a page of another site may not ask for changes")
+	errHost         = errors.New("misdirected request")
+	errNoRoute      = errors.New("there is nothing here; see /openapi.json")
+	errMethod       = errors.New("this path does not take that method; see the header Allow")
+	errNotPrimary   = errors.New("this instance is not primary of the role")
+	errNotReady     = errors.New("the store has not answered lately")
+	errBusy         = errors.New("too many are waiting here already")
+	errStopping     = errors.New("the server is stopping")
+)
+
+// heldError is [lease.ErrHeld] with what the caller may want to know.
+type heldError struct {
+	lease lease.Lease
+	retry time.Duration
+}
+
+func (e heldError) Error() string {
+	switch l := e.lease; {
+	case l.Free() && l.Successor != "":
+		return fmt.Sprintf("%s is kept for %q", l.ID, l.Successor)
+	case l.Free():
+		return fmt.Sprintf("somebody else took %s in the same moment", l.ID)
+	default:
+		return fmt.Sprintf("%s is held by %q", l.ID, l.Holder.Name)
+	}
+}
+
+func (e heldError) Unwrap() error { return lease.ErrHeld }
+
+// statuses maps errors to statuses and codes; the first that matches counts, so
+// that an outcome that is unknown is never taken for one that is known.
+func statuses() []struct {
+	err    error
+	status int
+	code   string
+} {
+	return []struct {
+		err    error
+		status int
+		code   string
+	}{
+		{lease.ErrUnknown, http.StatusGatewayTimeout, "unknown_outcome"},
+		{lease.ErrUnavailable, http.StatusServiceUnavailable, "store_unavailable"},
+		{lease.ErrTwoHosts, http.StatusServiceUnavailable, "two_hosts"},
+		{store.ErrSchema, http.StatusServiceUnavailable, "store_schema"},
+		{lease.ErrHeld, http.StatusConflict, "held"},
+		{lease.ErrNotHeld, http.StatusConflict, "not_held"},
+		{lease.ErrLapsed, http.StatusGone, "lapsed"},
+		{elect.ErrVacant, http.StatusNotFound, "vacant"},
+		{lease.ErrNotFound, http.StatusNotFound, "not_found"},
+		{lease.ErrUnsafeTiming, http.StatusBadRequest, "unsafe_timing"},
+		{lease.ErrInvalid, http.StatusBadRequest, "invalid"},
+		{errUnauthorized, http.StatusUnauthorized, "unauthorized"},
+		{errCrossOrigin, http.StatusForbidden, "cross_origin"},
+		{errHost, http.StatusMisdirectedRequest, "wrong_host"},
+		{errNoRoute, http.StatusNotFound, "no_route"},
+		{errMethod, http.StatusMethodNotAllowed, "method_not_allowed"},
+		{errNotPrimary, http.StatusServiceUnavailable, "not_primary"},
+		{errNotReady, http.StatusServiceUnavailable, "not_ready"},
+		{errBusy, http.StatusServiceUnavailable, "busy"},
+		{errStopping, http.StatusServiceUnavailable, "stopping"},
+		{context.DeadlineExceeded, http.StatusGatewayTimeout, "unknown_outcome"},
+		{context.Canceled, http.StatusServiceUnavailable, "stopping"},
+	}
+}
+
+// problemOf is the only place where errors become HTTP.
+func problemOf(err error) Problem {
+	p := Problem{Status: http.StatusInternalServerError, Code: "internal", Detail: "see the log of the server"}
+	for _, m := range statuses() {
+		if errors.Is(err, m.err) {
+			p.Status, p.Code, p.Detail = m.status, m.code, err.Error()
+			break
+		}
+	}
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		p.Status, p.Code = http.StatusRequestEntityTooLarge, "too_large"
+		p.Detail = fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit)
+	}
+	switch p.Code {
+	case "unknown_outcome":
+		p.Detail += "; it may have been done: look before you believe either"
+	case "store_unavailable", "busy", "stopping":
+		p.RetryAfterMS = 1000
+	}
+	if held, ok := errors.AsType[heldError](err); ok {
+		p.RetryAfterMS = max(1, held.retry.Milliseconds())
+		p.Term = held.lease.Term
+		if !held.lease.Free() {
+			p.Holder = &held.lease.Holder
+		}
+	}
+	p.Title = http.StatusText(p.Status)
+	return p
+}
+
+// fail answers with an error. What nobody foresaw is logged, not shown.
+func (s *Server) fail(w *response, r *http.Request, err error) {
+	p := problemOf(err)
+	switch {
+	case p.Code == "internal":
+		s.log.Error("request failed", "method", r.Method, "route", r.Pattern, "err", err)
+	case p.Status >= http.StatusInternalServerError:
+		s.log.Debug("request failed", "method", r.Method, "route", r.Pattern, "err", err)
+	}
+	if w.status != 0 {
+		return // the answer has begun; there is no taking it back
+	}
+	h := w.Header()
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="understudy"`)
+	}
+	if p.RetryAfterMS > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(float64(p.RetryAfterMS)/1000))))
+	}
+	h.Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p)
+}

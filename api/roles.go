@@ -1,0 +1,138 @@
+package api
+
+import (
+	"net"
+	"net/http"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// primaryJSON is a primary as every surface shows it.
+type primaryJSON struct {
+	elect.Primary
+	ExpiresInMS int64 `json:"expires_in_ms"`
+	// TimeoutMS is the T of the holder's session; only the state has it.
+	TimeoutMS int64 `json:"timeout_ms,omitempty"`
+}
+
+// roleJSON is a role in a list.
+type roleJSON struct {
+	Role        string          `json:"role"`
+	Primaries   []primaryJSON   `json:"primaries"`
+	Standbys    []elect.Standby `json:"standbys"`
+	Term        int64           `json:"term"`
+	VacantForMS int64           `json:"vacant_for_ms"`
+}
+
+// whoJSON is a role by itself: its primary, all holders if there are more, and
+// who stands by.
+type whoJSON struct {
+	primaryJSON
+	Primaries []primaryJSON   `json:"primaries"`
+	Standbys  []elect.Standby `json:"standbys"`
+}
+
+func primaryToJSON(p elect.Primary) primaryJSON {
+	return primaryJSON{Primary: p, ExpiresInMS: p.ExpiresIn.Milliseconds()}
+}
+
+func primariesToJSON(holders []elect.Primary) []primaryJSON {
+	out := make([]primaryJSON, 0, len(holders))
+	for _, p := range holders {
+		out = append(out, primaryToJSON(p))
+	}
+	return out
+}
+
+func roleToJSON(r elect.Role) roleJSON {
+	standbys := r.Standbys
+	if standbys == nil {
+		standbys = []elect.Standby{}
+	}
+	return roleJSON{
+		Role: r.Name, Primaries: primariesToJSON(r.Primary), Standbys: standbys,
+		Term: r.Term, VacantForMS: r.VacantFor.Milliseconds(),
+	}
+}
+
+func (s *Server) listRoles(w http.ResponseWriter, r *http.Request) error {
+	roles, err := elect.Roles(r.Context(), s.cfg.Store)
+	if err != nil {
+		return err
+	}
+	out := make([]roleJSON, 0, len(roles))
+	for _, role := range roles {
+		out = append(out, roleToJSON(role))
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"roles": out})
+}
+
+func (s *Server) getRole(w http.ResponseWriter, r *http.Request) error {
+	role := r.PathValue("role")
+	holders, err := elect.Holders(r.Context(), s.cfg.Store, role)
+	if err != nil {
+		return err
+	}
+	waiters, err := s.cfg.Store.Waiters(r.Context(), elect.Space)
+	if err != nil {
+		return err
+	}
+	out := whoJSON{primaryJSON: primaryToJSON(holders[0]), Primaries: primariesToJSON(holders), Standbys: []elect.Standby{}}
+	for _, waiter := range waiters {
+		if waiter.Lease.Key == role {
+			i := waiter.Session.Instance
+			out.Standbys = append(out.Standbys, elect.Standby{ID: i.ID, Name: i.Name, Address: i.Address})
+		}
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+// self is for load balancers: it asks this process's own trust, never the store.
+func (s *Server) self(w http.ResponseWriter, r *http.Request) error {
+	role := r.PathValue("role")
+	if err := elect.ValidateRole(role); err != nil {
+		return err
+	}
+	term, ok := s.selfTerm(role)
+	if !ok {
+		return errNotPrimary
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"role": role, "term": term})
+}
+
+// selfTerm is the term under which this process may believe itself primary now.
+func (s *Server) selfTerm(role string) (int64, bool) {
+	term, ok := s.cfg.Self(role)
+	if !ok || term.Live == nil || !term.Live.Valid() {
+		return 0, false
+	}
+	return term.Number, true
+}
+
+// resign asks the primary to give the role up. The history shows who asked: what
+// the caller says of itself, and the address it came from.
+func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		To string `json:"to"`
+		By string `json:"by"`
+	}
+	if err := readJSON(r, &body); err != nil {
+		return err
+	}
+	if err := lease.ValidateText("by", body.By, 0, lease.MaxName/2); err != nil {
+		return err
+	}
+	who := body.By
+	if who == "" {
+		who = "somebody"
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		who += " (" + host + ")"
+	}
+	role := r.PathValue("role")
+	if err := elect.Resign(r.Context(), s.cfg.Store, role, body.To, who); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusAccepted, map[string]string{"role": role, "asked": "resign", "to": body.To})
+}

@@ -1,0 +1,100 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Limits on what the server takes on at once.
+const (
+	maxBody   = 64 << 10
+	maxHeader = 16 << 10
+	maxWaits  = 1000   // requests that wait for a lease
+	maxKnown  = 10_000 // leases and sessions that are remembered
+)
+
+// Server answers the API. Its handler works while [Server.Run] runs.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	hub     *lease.Hub
+	ownHub  bool
+	token   [sha256.Size]byte
+	mux     *http.ServeMux
+	guard   *http.CrossOriginProtection
+	metrics *metrics
+	stream  *stream
+	board   *board
+
+	beliefs  *beliefs
+	sessions *lru[string, lease.Session]
+	waits    chan struct{} // one for each request that waits for a lease
+
+	running context.Context // ends with Run, and with it streams and waits
+	stop    context.CancelFunc
+}
+
+// New checks the configuration; errors wrap lease.ErrInvalid.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, hub: cfg.Hub, token: sha256.Sum256([]byte(cfg.Token)),
+		mux: http.NewServeMux(), guard: http.NewCrossOriginProtection(),
+		stream: newStream(), beliefs: newBeliefs(cfg.Store, cfg.Clock),
+		sessions: newLRU[string, lease.Session](maxKnown),
+		waits:    make(chan struct{}, maxWaits),
+	}
+	s.running, s.stop = context.WithCancel(context.Background())
+	if s.hub == nil {
+		s.hub, s.ownHub = lease.NewHub(cfg.Store, cfg.Clock, cfg.Logger), true
+	}
+	s.board = newBoard(cfg, s.hub, s.stream)
+	s.metrics = newMetrics(s)
+	for _, rt := range s.routes() {
+		s.mount(rt)
+	}
+	s.mountPage()
+	return s, nil
+}
+
+// Handler answers all requests.
+func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
+
+// Run follows the store for the streams, /readyz and the metrics until ctx ends.
+// Then it ends every stream and every request that waits, and returns nil.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.stop()
+	var hub sync.WaitGroup
+	if s.ownHub {
+		hub.Go(func() { _ = s.hub.Run(ctx) })
+	}
+	defer hub.Wait()
+	s.board.run(ctx)
+	return nil
+}
+
+// NewHTTPServer returns a server with limits on what one connection may take:
+// requests that wait and streams move their own deadlines.
+func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       15 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}

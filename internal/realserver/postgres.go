@@ -1,0 +1,261 @@
+package realserver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PostgresOptions describes a PostgreSQL server. The zero value is a fast one
+// that may lose everything when the machine stops.
+type PostgresOptions struct {
+	// Fsync makes every commit durable before it is answered.
+	Fsync bool
+	// Faketime runs it under libfaketime, so that Step can move its clock.
+	Faketime bool
+	// Settings are added to its command line, as name and value.
+	Settings map[string]string
+}
+
+// PostgresServer is a PostgreSQL server that was started, with a database
+// cluster, a loopback port and a Unix socket of its own.
+type PostgresServer struct {
+	Port   int
+	Socket string // the directory of the Unix socket
+
+	dir       string
+	bin       string
+	argv      []string
+	env       []string
+	proc      *Process
+	databases atomic.Int64
+}
+
+// Postgres makes a database cluster and serves it until the test ends. The only
+// user is the superuser "postgres", who needs no password.
+func Postgres(tb testing.TB, o PostgresOptions) *PostgresServer {
+	tb.Helper()
+	bin := filepath.Dir(Find(tb, "postgres", "/usr/lib/postgresql/*/bin/postgres"))
+	s := &PostgresServer{dir: serverDir(tb, "postgres"), bin: bin, Port: FreePort(tb)}
+	s.Socket = s.dir
+	s.run(tb, "initdb", "--pgdata="+s.data(), "--username=postgres", "--auth=trust",
+		"--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions")
+
+	settings := map[string]string{
+		"listen_addresses": "127.0.0.1", "port": strconv.Itoa(s.Port), "unix_socket_directories": s.dir,
+		"max_connections": "300", "shared_buffers": "32MB", "fsync": "off", "full_page_writes": "off", "log_checkpoints": "off",
+	}
+	if o.Fsync {
+		settings["fsync"], settings["full_page_writes"] = "on", "on"
+	}
+	maps.Copy(settings, o.Settings)
+	s.argv = []string{filepath.Join(bin, "postgres"), "-D", s.data()}
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		s.argv = append(s.argv, "-c", name+"="+settings[name])
+	}
+	s.env = os.Environ()
+	if o.Faketime {
+		s.env = append(s.env, "LD_PRELOAD="+libfaketime(tb), "FAKETIME_TIMESTAMP_FILE="+s.clockFile(),
+			"FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1")
+		s.Step(tb, 0)
+	}
+	s.Start(tb)
+	return s
+}
+
+func (s *PostgresServer) data() string      { return filepath.Join(s.dir, "data") }
+func (s *PostgresServer) clockFile() string { return filepath.Join(s.dir, "clock") }
+
+// URL of the database that every cluster has, for the superuser.
+func (s *PostgresServer) URL() string { return s.urlOf("postgres") }
+
+func (s *PostgresServer) urlOf(database string) string {
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", s.Port, database)
+}
+
+// NewDatabase makes an empty database, dropped when the test ends, and returns
+// its URL.
+func (s *PostgresServer) NewDatabase(tb testing.TB) string {
+	tb.Helper()
+	name := fmt.Sprintf("db%d", s.databases.Add(1))
+	if err := s.Exec("CREATE DATABASE " + name); err != nil {
+		tb.Fatalf("creating a database: %v", err)
+	}
+	tb.Cleanup(func() {
+		if !s.proc.Exited() {
+			_ = s.Exec("DROP DATABASE " + name + " WITH (FORCE)")
+		}
+	})
+	return s.urlOf(name)
+}
+
+// Exec runs one statement as the superuser in the database that every cluster has.
+func (s *PostgresServer) Exec(sql string) error { return s.exec(sql, 20*time.Second) }
+
+func (s *PostgresServer) exec(sql string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.URL())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
+
+// Start starts the server again after it was stopped.
+func (s *PostgresServer) Start(tb testing.TB) {
+	tb.Helper()
+	s.launch(tb)
+	Eventually(tb, 30*time.Second, "PostgreSQL answers", func() error {
+		if s.proc.Exited() {
+			tb.Fatalf("PostgreSQL has ended:\n%s", s.proc.Output())
+		}
+		return s.exec("SELECT 1", 5*time.Second)
+	})
+}
+
+func (s *PostgresServer) launch(tb testing.TB) {
+	cmd := exec.Command(s.argv[0], s.argv[1:]...)
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.env, s.dir, asServer(tb)
+	s.proc = Start(tb, cmd)
+}
+
+// Stop ends the server and breaks its connections.
+func (s *PostgresServer) Stop() { s.proc.Stop(syscall.SIGINT) }
+
+// Kill ends the server and all its processes as a crash of the machine would,
+// save that what was written to files is not lost.
+func (s *PostgresServer) Kill() {
+	children := s.children()
+	s.proc.Signal(syscall.SIGKILL)
+	for _, pid := range children {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	s.proc.Kill()
+}
+
+// Restart stops and starts the server.
+func (s *PostgresServer) Restart(tb testing.TB) {
+	tb.Helper()
+	s.Stop()
+	s.Start(tb)
+}
+
+// Pause stops the server's processes where they are; Resume lets them go on.
+func (s *PostgresServer) Pause()  { s.signalAll(syscall.SIGSTOP) }
+func (s *PostgresServer) Resume() { s.signalAll(syscall.SIGCONT) }
+
+func (s *PostgresServer) signalAll(sig syscall.Signal) {
+	s.proc.Signal(sig)
+	for _, pid := range s.children() {
+		_ = syscall.Kill(pid, sig)
+	}
+}
+
+// children are the processes that the server has started itself.
+func (s *PostgresServer) children() (pids []int) {
+	pid := s.proc.Pid()
+	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, field := range strings.Fields(string(list)) {
+		if child, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
+func libfaketime(tb testing.TB) string {
+	tb.Helper()
+	return Find(tb, "libfaketime", "/usr/lib/*/faketime/libfaketime.so.1")
+}
+
+// Step sets the server's wall clock to d from the host's. It needs Faketime.
+func (s *PostgresServer) Step(tb testing.TB, d time.Duration) {
+	tb.Helper()
+	// Renamed into place, so that no process of the server reads half a line.
+	next := s.clockFile() + ".next"
+	if err := os.WriteFile(next, fmt.Appendf(nil, "%+fs\n", d.Seconds()), 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.Rename(next, s.clockFile()); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// OnSocket is the URL of the same database by the server's Unix socket.
+func (s *PostgresServer) OnSocket(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return rawURL
+	}
+	q := u.Query()
+	q.Set("host", s.Socket)
+	q.Set("port", strconv.Itoa(s.Port))
+	u.Host, u.RawQuery = "", q.Encode()
+	return u.String()
+}
+
+func (s *PostgresServer) run(tb testing.TB, program string, args ...string) {
+	tb.Helper()
+	cmd := exec.Command(filepath.Join(s.bin, program), args...)
+	cmd.Dir, cmd.SysProcAttr = s.dir, asServer(tb)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("%s: %v\n%s", program, err, out)
+	}
+}
+
+// asServer gives a process the identity of a server: PostgreSQL and PgBouncer
+// refuse to run as root, so that under root it is that of the user "postgres".
+func asServer(tb testing.TB) *syscall.SysProcAttr {
+	tb.Helper()
+	if os.Geteuid() != 0 {
+		return &syscall.SysProcAttr{}
+	}
+	uid, gid := serverUser(tb)
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+}
+
+func serverUser(tb testing.TB) (uid, gid int) {
+	tb.Helper()
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		tb.Fatalf("servers must not run as root, and there is no other user for them: %v", err)
+	}
+	uid, _ = strconv.Atoi(u.Uid)
+	gid, _ = strconv.Atoi(u.Gid)
+	return uid, gid
+}
+
+// serverDir makes a directory that the user of asServer owns and can reach,
+// which those of testing are not, with a name short enough for a socket.
+func serverDir(tb testing.TB, name string) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "understudy-"+name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if os.Geteuid() == 0 {
+		uid, gid := serverUser(tb)
+		if err := os.Chown(dir, uid, gid); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return dir
+}

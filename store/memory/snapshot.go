@@ -1,0 +1,58 @@
+package memory
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Snapshot is what a backup of the store would hold.
+type Snapshot struct {
+	sessions map[string]session
+	leases   map[lease.ID]row
+	waiting  map[lease.ID][]string
+	events   []history.Event
+	lastID   int64
+}
+
+// Snapshot copies the store as it stands.
+func (s *Store) Snapshot() Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := Snapshot{
+		sessions: map[string]session{}, leases: map[lease.ID]row{}, waiting: copyWaiting(s.waiting),
+		events: slices.Clone(s.events), lastID: s.lastID,
+	}
+	for id, n := range s.sessions {
+		c.sessions[id] = *n
+	}
+	for id, r := range s.leases {
+		c.leases[id] = *r
+	}
+	return c
+}
+
+// Restore puts the store back to a snapshot, as an operator does with a backup.
+// Its clock goes on, those who watch it go on watching, and nobody is told.
+func (s *Store) Restore(c Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions, s.leases = map[string]*session{}, map[lease.ID]*row{}
+	for id, n := range c.sessions {
+		s.sessions[id] = &n
+	}
+	for id, r := range c.leases {
+		s.leases[id] = &r
+	}
+	s.waiting, s.events, s.lastID = copyWaiting(c.waiting), slices.Clone(c.events), c.lastID
+}
+
+func copyWaiting(from map[lease.ID][]string) map[lease.ID][]string {
+	to := maps.Clone(from)
+	for id, waiting := range to {
+		to[id] = slices.Clone(waiting)
+	}
+	return to
+}

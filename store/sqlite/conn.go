@@ -1,0 +1,260 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+)
+
+// statements keeps prepared statements by their text. All texts are constants of
+// this package, so that there are few.
+type statements struct {
+	on    preparer
+	mu    sync.Mutex
+	known map[string]*sql.Stmt
+}
+
+// preparer is a pool or one connection.
+type preparer interface {
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+}
+
+func newStatements(on preparer) *statements {
+	return &statements{on: on, known: map[string]*sql.Stmt{}}
+}
+
+func (s *statements) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.known[text]; st != nil {
+		return st, nil
+	}
+	st, err := s.on.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	s.known[text] = st
+	return st, nil
+}
+
+// exec runs a statement and returns how many rows it changed.
+func (s *statements) exec(ctx context.Context, text string, args ...any) (int64, error) {
+	st, err := s.prepare(ctx, text)
+	if err != nil {
+		return 0, err
+	}
+	r, err := st.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// one reads the first row; [sql.ErrNoRows] when there is none.
+func (s *statements) one(ctx context.Context, text string, args []any, dest ...any) error {
+	st, err := s.prepare(ctx, text)
+	if err != nil {
+		return err
+	}
+	return st.QueryRowContext(ctx, args...).Scan(dest...)
+}
+
+// each calls f for every row.
+func (s *statements) each(ctx context.Context, text string, args []any, f func(scan func(...any) error) error) error {
+	st, err := s.prepare(ctx, text)
+	if err != nil {
+		return err
+	}
+	rows, err := st.QueryContext(ctx, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := f(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func (s *statements) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, st := range s.known {
+		errs = append(errs, st.Close())
+	}
+	clear(s.known)
+	return errors.Join(errs...)
+}
+
+// writer is the one connection that writes. Whoever fills turn owns the rest.
+type writer struct {
+	db    *sql.DB
+	turn  chan struct{}
+	conn  *sql.Conn // nil when there is none yet, or the last one was given up
+	stmts *statements
+}
+
+func (w *writer) connect(ctx context.Context) error {
+	if w.conn != nil {
+		return nil
+	}
+	conn, err := w.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	w.conn, w.stmts = conn, newStatements(conn)
+	return nil
+}
+
+// discard gives up a connection whose state is not certain; the next call opens
+// another. Closing it rolls back whatever it had begun.
+func (w *writer) discard() {
+	if w.conn == nil {
+		return
+	}
+	_ = w.conn.Raw(func(any) error { return driver.ErrBadConn })
+	w.conn, w.stmts = nil, nil
+}
+
+func (w *writer) close() error {
+	if w.conn == nil {
+		return w.db.Close()
+	}
+	err := errors.Join(w.stmts.close(), w.conn.Close(), w.db.Close())
+	w.conn, w.stmts = nil, nil
+	return err
+}
+
+// txn is a transaction that holds the file's write lock. now and wall were read
+// under that lock.
+type txn struct {
+	*statements
+	ctx       context.Context // never ends
+	boot      string
+	now, wall int64 // µs
+}
+
+func (t *txn) exec(text string, args ...any) (int64, error) {
+	return t.statements.exec(t.ctx, text, args...)
+}
+
+func (t *txn) one(text string, args []any, dest ...any) error {
+	return t.statements.one(t.ctx, text, args, dest...)
+}
+
+// writing gives the caller its turn on the connection that writes, when it is
+// connected to the right file. With a nil error, done must be called.
+func (s *Store) writing(ctx context.Context) (_ context.Context, done func(), err error) {
+	ctx, cancel := s.bound(ctx)
+	select {
+	case s.writer.turn <- struct{}{}:
+	case <-ctx.Done():
+		cancel()
+		return nil, nil, context.Cause(ctx)
+	}
+	done = func() { <-s.writer.turn; cancel() }
+	if err = context.Cause(ctx); err == nil {
+		err = s.sameFile()
+	}
+	if err == nil {
+		err = retry(ctx, func() error { return s.writer.connect(ctx) })
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return ctx, done, nil
+}
+
+// write runs fn in a transaction, which is committed when fn returns nil and
+// rolled back otherwise. Refusals come back as they are; other errors as
+// lease.ErrUnavailable, or lease.ErrUnknown when the commit may have been done.
+//
+// ctx bounds the wait for the lock. Who has it is not interrupted, because that
+// would leave it unknown what was done; no transaction here is long.
+func (s *Store) write(ctx context.Context, op string, fn func(*txn) error) error {
+	ctx, done, err := s.writing(ctx)
+	if err != nil {
+		return failed(op, err)
+	}
+	defer done()
+	calm := context.WithoutCancel(ctx)
+	t := &txn{statements: s.writer.stmts, ctx: calm, boot: s.clocks.boot}
+	err = retry(ctx, func() error {
+		_, err := t.exec("BEGIN IMMEDIATE")
+		return err
+	})
+	if err != nil {
+		return failed(op, err)
+	}
+	t.now, t.wall = s.clocks.bootMicros(), s.clocks.wallMicros()
+	if err := fn(t); err != nil {
+		s.rollback(calm)
+		return failed(op, err)
+	}
+	if _, err := t.statements.exec(calm, "COMMIT"); err != nil {
+		s.rollback(calm)
+		return commitFailed(op, err)
+	}
+	return nil
+}
+
+func (s *Store) rollback(ctx context.Context) {
+	_, err := s.writer.stmts.exec(ctx, "ROLLBACK")
+	// After some errors, a full disk for one, SQLite has rolled back by itself.
+	if err != nil && !strings.Contains(err.Error(), "no transaction is active") {
+		s.log.Warn("the store's connection could not roll back; connecting anew", "err", err)
+		s.writer.discard()
+	}
+}
+
+// read runs fn, again while the file is locked. fn starts from nothing each time.
+func (s *Store) read(ctx context.Context, op string, fn func(context.Context) error) error {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	err := retry(ctx, func() error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fn(ctx)
+	})
+	if err != nil {
+		return failed(op, err)
+	}
+	return nil
+}
+
+// rememberFile notes which file the path names, once.
+func (s *Store) rememberFile() (err error) {
+	if s.file == nil {
+		s.file, err = os.Stat(s.path)
+	}
+	if err != nil {
+		return fmt.Errorf("sqlite: opening %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// sameFile refuses to go on when the path no longer names the file that was
+// opened: others would open another one, and both would have their own holders.
+func (s *Store) sameFile() error {
+	if s.file == nil {
+		return nil // still opening
+	}
+	now, err := os.Stat(s.path)
+	if err != nil {
+		return fmt.Errorf("the file is gone while in use (%w): restart this program", err)
+	}
+	if !os.SameFile(s.file, now) {
+		return fmt.Errorf("%s was replaced by another file while in use: restart this program", s.path)
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// smallDisk mounts a file system of a few megabytes, more than the log may grow to.
+func smallDisk(t *testing.T) string {
+	dir := t.TempDir()
+	if err := syscall.Mount("understudy-test", dir, "tmpfs", 0, "size=16m"); err != nil {
+		if os.Geteuid() == 0 && os.Getenv(realserver.RequireEnv) == "1" {
+			t.Fatalf("mounting a small disk: %v", err)
+		}
+		t.Skipf("a small disk cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmounting %s: %v", dir, err)
+		}
+	})
+	return dir
+}
+
+// fill writes until nothing more fits, and returns how to give it all back.
+func fill(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	path := filepath.Join(dir, "ballast")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 16; size > 0; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+	return func() {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDiskFull(t *testing.T) {
+	dir := smallDisk(t)
+	s := openAt(t, filepath.Join(dir, "store.db"))
+	n := start(t, s)
+	acknowledged := survives(t, s, n, func() func() { return fill(t, dir) })
+	t.Logf("%d leases were taken before and between full disks", acknowledged)
+}
+
+// The same where nothing can be mounted: SQLite itself refuses to let the file
+// grow.
+func TestFileFull(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "store.db"))
+	n := start(t, s)
+	limit := func(pages int) {
+		t.Helper()
+		var got int
+		if err := s.writer.conn.QueryRowContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", pages)).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	survives(t, s, n, func() func() {
+		var pages int
+		if err := s.writer.conn.QueryRowContext(t.Context(), "PRAGMA page_count").Scan(&pages); err != nil {
+			t.Fatal(err)
+		}
+		limit(pages)
+		return func() { limit(1 << 30) }
+	})
+}
+
+func openAt(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+func start(t *testing.T, s *Store) lease.Session {
+	t.Helper()
+	n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance("a", ""), Timing: lease.Timing{Timeout: lease.MaxTimeout}.WithDefaults()}
+	if _, err := s.StartSession(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// survives takes leases until there is no room, makes room, and goes on, several
+// times; then it checks that everything acknowledged is there. It returns how
+// many that are.
+func survives(t *testing.T, s *Store, n lease.Session, noRoom func() (room func())) int {
+	terms := map[lease.ID]int64{}
+	grab := func() error {
+		id := lease.ID{Space: "role", Key: fmt.Sprintf("%d-%s", len(terms), strings.Repeat("k", 150))}
+		before, err := s.Get(t.Context(), id)
+		if err != nil {
+			return err
+		}
+		l, err := s.Acquire(t.Context(), lease.Claim{Lease: id, Session: n.ID, Seen: before.Seen()})
+		if err == nil {
+			terms[id] = l.Term
+		}
+		return err
+	}
+	for range 20 {
+		if err := grab(); err != nil {
+			t.Fatalf("with room: %v", err)
+		}
+	}
+	for round := range 3 {
+		room := noRoom()
+		var err error
+		for tries := 0; err == nil && tries < 5000; tries++ {
+			err = grab()
+		}
+		if !errors.Is(err, lease.ErrUnavailable) {
+			t.Fatalf("round %d, without room: %v, want ErrUnavailable", round, err)
+		}
+		t.Logf("round %d: %v", round, err)
+		room()
+		for range 20 {
+			if err := grab(); err != nil {
+				t.Fatalf("round %d, with room again: %v", round, err)
+			}
+		}
+		if _, err := s.RenewSession(t.Context(), n.ID); err != nil {
+			t.Errorf("round %d: RenewSession with room again: %v", round, err)
+		}
+	}
+	for id, term := range terms {
+		if l, err := s.Get(t.Context(), id); err != nil || l.Term != term || l.Session != n.ID {
+			t.Errorf("what was acknowledged as term %d is now %+v, %v", term, l, err)
+		}
+	}
+	var verdict string
+	if err := s.readers.QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+		t.Errorf("integrity check: %s, %v", verdict, err)
+	}
+	return len(terms)
+}

@@ -1,0 +1,88 @@
+// Package sqlite keeps sessions, leases and the history in an SQLite file: the
+// store to begin with, without a server, for all processes of one host.
+//
+// # What it promises
+//
+//   - The file, its directory (mode 0700) and its schema make themselves, also
+//     when many processes start at once. A schema that is newer than the program
+//     is refused. Everything in it is called understudy_…, except for the view
+//     heartbeats, so that it can live in a file of the user's own.
+//   - Every operation is one transaction, written through to the disk before it
+//     is acknowledged. It reads the clock after it got the file's write lock, so
+//     that no wait makes it believe in a time that has passed.
+//   - Sessions are judged by the host's boot-time clock, which nobody can step.
+//     A session belongs to the run of the kernel, by its boot id, in which it was
+//     last renewed. After a reboot the clock says nothing about it: its leases
+//     are shown as Foreign, and can be taken by whoever has counted its whole
+//     timeout on a clock of its own and has not seen it move. If it does move,
+//     two kernels share the file, and the contender gives up with
+//     lease.ErrTwoHosts.
+//   - A renewal costs the same whatever the session holds.
+//
+// # What it does not promise
+//
+//   - Several hosts. SQLite's locks and shared memory hold within one kernel, on
+//     a local disk. Network file systems are refused where Linux tells them
+//     apart; on FUSE and on other systems that is left to the user. On a host
+//     without a boot id (systems other than Linux) the wall clock judges, and
+//     steps of it cost what they cost on the other stores.
+//   - Fairness. One transaction writes at a time; who waits tries again after
+//     random pauses of 1 to 15 ms. A commit takes as long as the disk needs to
+//     sync. Timeouts of 5 s and more leave room for that.
+//   - Survival of the file's removal. When the path no longer names the file that
+//     was opened, every write fails until the program is restarted, because
+//     others may have made a new file with holders of its own.
+//
+// # Guarding the user's own transactions
+//
+// An INSERT into the view understudy_guard, by any SQLite client, rolls the
+// transaction back unless the lease is held under the term that it names. It
+// takes the write lock of the store's file, so that from there to the commit
+// nobody can take the lease over:
+//
+//	BEGIN;
+//	UPDATE invoice SET paid = 1 WHERE id = 7;
+//	INSERT INTO understudy_guard VALUES ('role', 'billing', 1700000000000);
+//	COMMIT;
+//
+// [Guard] and [Store.Guarded] do so from Go. The guard asks whether the term is
+// current, not what time it is: until somebody takes the lease over, its last
+// holder's effects come before those of any other.
+//
+// The price of that lock: while a transaction holds it, no session that is kept
+// in the same file can be renewed. A transaction that writes to the store's file
+// for longer than T−I costs every holder its trust, and one that is longer than
+// T lapses their sessions, though nobody can take their leases before it ends; so does a
+// process that is stopped while it holds the lock, until it is continued or
+// killed. Hence:
+//
+//   - Keep the user's data in a file of its own, ATTACH the store's, and let the
+//     guard be the last statement before COMMIT. Then the store is locked for as
+//     long as a commit takes, and a transaction that is paused before its guard
+//     holds up nobody: neither a renewal nor a takeover. Each file is committed
+//     by itself, and the guard changes nothing in the store's, so that a crash
+//     cannot part them.
+//   - In one file, write last and guard at once. A transaction that has only read
+//     holds up nobody; its first write fails as busy (SQLITE_BUSY_SNAPSHOT) if
+//     anything, a renewal for instance, was written since it began to read.
+//   - [Store.Guarded] rolls back what takes longer than one interval.
+//
+// # How it fails
+//
+// A file that others keep locked, a full disk, missing permissions and damage
+// are lease.ErrUnavailable: nothing was applied, and what was acknowledged stays.
+// When space returns, everything goes on. A commit that the disk refused to sync
+// is lease.ErrUnknown, because it may come back after a crash. Calls whose
+// context has no deadline get one of 10 s. A call that got the lock is not
+// interrupted: it takes as long as its commit. The end of a session that held
+// thousands of leases and the trimming of the history work in portions, between
+// which others get the lock.
+//
+// Watch looks every 20 ms whether anything was committed, and reads only what is
+// new. Of more than a thousand changes at once it says only that there were some.
+//
+// Opening a file switches it to write-ahead logging; beside it lie a log (-wal)
+// and an index of the log (-shm) that belong to it. Each Store that was ever
+// opened leaves a few hundred bytes behind when it is closed: its driver's
+// functions are never taken back.
+package sqlite

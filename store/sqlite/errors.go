@@ -1,0 +1,86 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// code is SQLite's primary result code, 0 when err is not from SQLite.
+func code(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return 0
+}
+
+// busy tells errors that pass by themselves: another process writes, recovers
+// the log or switches its mode at this moment.
+func busy(err error) bool {
+	switch code(err) {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
+		return true
+	}
+	return false
+}
+
+// retry tries until the outcome is something else than busy or ctx ends.
+// SQLite's own waiting lets one process starve another; random pauses do not.
+func retry(ctx context.Context, try func() error) error {
+	const first, longest = 500 * time.Microsecond, 10 * time.Millisecond
+	for pause := first; ; pause = min(2*pause, longest) {
+		err := try()
+		if !busy(err) {
+			return err
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("another transaction kept the file locked: %w: %w", err, context.Cause(ctx))
+		case <-timer.C:
+		}
+	}
+}
+
+// failed gives an error the sentinel that the ports promise. Refusals pass as
+// they are; all else says that nothing was applied.
+func failed(op string, err error) error {
+	for _, refusal := range []error{lease.ErrHeld, lease.ErrNotHeld, lease.ErrLapsed} {
+		if errors.Is(err, refusal) {
+			return err
+		}
+	}
+	return fmt.Errorf("sqlite: %s: %w: %w%s", op, lease.ErrUnavailable, err, advice(err))
+}
+
+// commitFailed is failed for a COMMIT. When the disk refused to sync, the commit
+// record may have reached it, and a recovery after a crash may bring it back.
+func commitFailed(op string, err error) error {
+	if code(err) == sqlite3.SQLITE_IOERR {
+		return fmt.Errorf("sqlite: %s: %w: %w%s", op, lease.ErrUnknown, err, advice(err))
+	}
+	return failed(op, err)
+}
+
+func advice(err error) string {
+	switch code(err) {
+	case sqlite3.SQLITE_FULL:
+		return "; free space on the file system of the store"
+	case sqlite3.SQLITE_IOERR:
+		return "; the disk failed or is full: see the kernel's log"
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+		return "; the file and its directory must be writable by this user"
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+		return "; move the file away, and a new one is made"
+	}
+	return ""
+}

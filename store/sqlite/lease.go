@@ -1,0 +1,209 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+const (
+	leaseColumns = `
+coalesce(l.term, 0), coalesce(l.session, ''), coalesce(l.since_us, 0), coalesce(l.successor, ''),
+coalesce(l.reserved_us, 0), coalesce(l.boot, ''), coalesce(l.asked, 0), coalesce(l.asked_for, ''),
+coalesce(s.instance, ''), coalesce(s.name, ''), coalesce(s.address, ''),
+coalesce(s.interval_us, 0), coalesce(s.timeout_us, 0), coalesce(s.seq, 0),
+coalesce(s.boot, ''), coalesce(s.deadline_us, 0), coalesce(s.ended, 0),
+understudy_boot_us(), understudy_wall_us(),
+(SELECT count(*) FROM understudy_waiter w JOIN understudy_session x ON x.id = w.session WHERE ` + aliveSQL
+
+	// The lease need not be there for sessions to wait for it.
+	getLease = "SELECT " + leaseColumns + ` AND w.space = ?2 AND w.key = ?3)
+FROM (SELECT 1)
+LEFT JOIN understudy_lease l ON l.space = ?2 AND l.key = ?3
+LEFT JOIN understudy_session s ON s.id = l.session`
+
+	listLeases = "SELECT l.key, " + leaseColumns + ` AND w.space = l.space AND w.key = l.key)
+FROM understudy_lease l LEFT JOIN understudy_session s ON s.id = l.session
+WHERE l.space = ?2 AND l.key > ?3 ORDER BY l.key LIMIT ?4`
+
+	takeLease = `
+INSERT INTO understudy_lease (space, key, term, session, since_us) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (space, key) DO UPDATE SET term = ?3, session = ?4, since_us = ?5,
+  successor = '', reserved_us = 0, boot = '', asked = 0, asked_for = ''`
+
+	freeLease = `
+UPDATE understudy_lease SET session = '', since_us = ?3, successor = ?4, reserved_us = ?5, boot = ?6, asked = 0, asked_for = ''
+WHERE space = ?1 AND key = ?2`
+
+	leaveOne = "DELETE FROM understudy_waiter WHERE space = ?1 AND key = ?2 AND session = ?3"
+)
+
+// scanLease fills l from leaseColumns, as seen from the given boot; before are
+// columns that precede them.
+func scanLease(scan func(...any) error, boot string, l *lease.Lease, before ...any) error {
+	var since, reserved, interval, timeout, deadline, now, wall int64
+	var reservedBoot, sessionBoot string
+	err := scan(append(before,
+		&l.Term, &l.Session, &since, &l.Successor, &reserved, &reservedBoot, &l.Asked, &l.AskedFor,
+		&l.Holder.ID, &l.Holder.Name, &l.Holder.Address, &interval, &timeout, &l.Seq, &sessionBoot, &deadline, &l.Ended,
+		&now, &wall, &l.Waiting)...)
+	if err != nil || l.Term == 0 {
+		return err
+	}
+	l.Since, l.Age = time.UnixMicro(since), micros(wall-since)
+	// A reservation from before a reboot is for a process that is no more.
+	if l.Successor != "" && reservedBoot == boot {
+		l.Reserved = max(0, micros(reserved-now))
+	}
+	if timeout == 0 {
+		return nil // free, or the session's row is gone
+	}
+	l.Timing = lease.Timing{Interval: micros(interval), Timeout: micros(timeout)}
+	l.Foreign = sessionBoot != boot
+	if !l.Foreign {
+		l.Remaining = micros(deadline - now)
+	}
+	return nil
+}
+
+func (t *txn) lease(id lease.ID) (lease.Lease, error) {
+	l := lease.Lease{ID: id}
+	err := scanLease(func(dest ...any) error {
+		return t.one(getLease, []any{t.boot, id.Space, id.Key}, dest...)
+	}, t.boot, &l)
+	return l, err
+}
+
+// Get implements [lease.Store].
+func (s *Store) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
+	var l lease.Lease
+	err := s.read(ctx, "reading a lease", func(ctx context.Context) error {
+		l = lease.Lease{ID: id}
+		return scanLease(func(dest ...any) error {
+			return s.reading.one(ctx, getLease, []any{s.clocks.boot, id.Space, id.Key}, dest...)
+		}, s.clocks.boot, &l)
+	})
+	if err != nil {
+		return lease.Lease{}, err
+	}
+	return l, nil
+}
+
+// List implements [lease.Store].
+func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lease.Lease, error) {
+	limit = min(max(limit, 1), lease.MaxList)
+	var out []lease.Lease
+	err := s.read(ctx, "listing leases", func(ctx context.Context) error {
+		out = nil
+		return s.reading.each(ctx, listLeases, []any{s.clocks.boot, space, after, limit}, func(scan func(...any) error) error {
+			l := lease.Lease{ID: lease.ID{Space: space}}
+			if err := scanLease(scan, s.clocks.boot, &l, &l.Key); err != nil {
+				return err
+			}
+			out = append(out, l)
+			return nil
+		})
+	})
+	return out, err
+}
+
+// Acquire implements [lease.Store].
+func (s *Store) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+	var shown lease.Lease
+	err := s.write(ctx, "acquiring", func(t *txn) error {
+		me, err := t.living(c.Session)
+		if err != nil {
+			return err
+		}
+		if shown, err = t.lease(c.Lease); err != nil || shown.Session == c.Session {
+			return err
+		}
+		reason, ok := c.Takes(shown, me.Instance)
+		if !ok {
+			return fmt.Errorf("%s: %w", c.Lease, lease.ErrHeld)
+		}
+		shown, err = t.take(shown, me, reason)
+		return err
+	})
+	if err != nil && !errors.Is(err, lease.ErrHeld) {
+		return lease.Lease{}, err
+	}
+	return shown, err
+}
+
+const renewedAt = "SELECT renewed_us FROM understudy_session WHERE id = ?1"
+
+// take gives the lease, which is as old says, to the session me, and returns it
+// as it is then.
+func (t *txn) take(old lease.Lease, me sessionRow, reason string) (lease.Lease, error) {
+	e := history.Event{
+		Part: old.Space, Subject: old.Key, To: me.Instance.Label(),
+		Term: max(old.Term+1, t.wall/1000), Reason: reason, Duration: old.Age,
+	}
+	if old.Session != "" {
+		if err := t.depose(old, &e); err != nil {
+			return old, err
+		}
+	}
+	if _, err := t.exec(takeLease, old.Space, old.Key, e.Term, me.ID, t.wall); err != nil {
+		return old, err
+	}
+	waiting := old.Waiting
+	if waiting > 0 { // me among them, if it waits
+		left, err := t.exec(leaveOne, old.Space, old.Key, me.ID)
+		if err != nil {
+			return old, err
+		}
+		waiting -= int(left)
+	}
+	return lease.Lease{
+		ID: old.ID, Term: e.Term, Session: me.ID, Holder: me.Instance, Timing: me.Timing, Seq: me.Seq,
+		Remaining: micros(me.deadline - t.now), Since: time.UnixMicro(t.wall), Waiting: waiting,
+	}, t.record(e, changeTaken, "")
+}
+
+// depose ends the session of the holder that old shows, and notes in the event
+// who that was and for how long it has been silent.
+func (t *txn) depose(old lease.Lease, e *history.Event) error {
+	if old.Holder.ID != "" {
+		e.From = old.Holder.Label()
+	}
+	e.Duration = -old.Remaining
+	if old.Foreign {
+		var renewed int64
+		if err := t.one(renewedAt, []any{old.Session}, &renewed); err != nil {
+			return err
+		}
+		e.Duration = micros(t.wall-renewed) - old.Timing.Timeout
+	}
+	_, err := t.exec(endSession, old.Session)
+	return err
+}
+
+// Release implements [lease.Store].
+func (s *Store) Release(ctx context.Context, h lease.Handback) error {
+	return s.write(ctx, "releasing", func(t *txn) error {
+		l, err := t.lease(h.Lease)
+		if err != nil {
+			return err
+		}
+		if h.Session == "" || l.Session != h.Session || l.Term != h.Term {
+			return fmt.Errorf("%s under term %d: %w", h.Lease, h.Term, lease.ErrNotHeld)
+		}
+		reserved, boot := int64(0), ""
+		if h.Successor != "" {
+			reserved, boot = t.now+h.Reserve.Microseconds(), t.boot
+		}
+		if _, err := t.exec(freeLease, l.Space, l.Key, t.wall, h.Successor, reserved, boot); err != nil {
+			return err
+		}
+		return t.record(history.Event{
+			Part: l.Space, Subject: l.Key, From: l.Holder.Label(),
+			Term: l.Term, Reason: lease.CutReason(h.Reason), Duration: l.Age,
+		}, changeFreed, h.Successor)
+	})
+}

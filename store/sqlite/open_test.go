@@ -1,0 +1,210 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+	"github.com/understudy-ha/understudy/store/sqlite"
+)
+
+func session(t testing.TB, s lease.Store, name string, timing lease.Timing) lease.Session {
+	t.Helper()
+	n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(name, ""), Timing: timing}
+	if _, err := s.StartSession(t.Context(), n); err != nil {
+		t.Fatalf("StartSession: %v", err)
+	}
+	return n
+}
+
+func claim(t testing.TB, s lease.Store, n lease.Session, key string, waited bool) (lease.Lease, error) {
+	t.Helper()
+	id := lease.ID{Space: "role", Key: key}
+	l, err := s.Get(t.Context(), id)
+	if err != nil {
+		t.Fatalf("Get: %v", err)
+	}
+	return s.Acquire(t.Context(), lease.Claim{Lease: id, Session: n.ID, Seen: l.Seen(), Waited: waited})
+}
+
+func take(t testing.TB, s lease.Store, n lease.Session, key string) lease.Lease {
+	t.Helper()
+	l, err := claim(t, s, n, key, false)
+	if err != nil {
+		t.Fatalf("Acquire: %v", err)
+	}
+	return l
+}
+
+func TestPathsOfAllKinds(t *testing.T) {
+	for _, name := range []string{
+		"plain.db", "what?.db", "#1.db", "100%.db", "%41.db", "a b&c=d;e.db", "ünder stüdy.db", "file:x.db",
+		"\xff\xfe.db", "new\nline.db", "it's \"quoted\".db", "mode=ro?cache=shared#x.db",
+	} {
+		dir := filepath.Join(t.TempDir(), "made", name+".d")
+		path := filepath.Join(dir, name)
+		take(t, open(t, sqlite.Config{Path: path}), session(t, open(t, sqlite.Config{Path: path}), "a", lease.Timing{}.WithDefaults()), "r")
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		for _, f := range files {
+			if !strings.HasPrefix(f.Name(), name) {
+				t.Errorf("the path %q made the file %q", name, f.Name())
+			}
+		}
+		if len(files) == 0 {
+			t.Errorf("the path %q made no file", name)
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%q: the directory is %v, %v; want 0700", name, info.Mode(), err)
+		}
+	}
+	for _, path := range []string{"", "a\x00b"} {
+		if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: path}); !errors.Is(err, lease.ErrInvalid) {
+			t.Errorf("Open(%q): %v, want ErrInvalid", path, err)
+		}
+	}
+}
+
+func TestDefaultPath(t *testing.T) {
+	for env, want := range map[[2]string]string{
+		{"/state", "/home/u"}:   "/state/understudy/understudy.db",
+		{"", "/home/u"}:         "/home/u/.local/state/understudy/understudy.db",
+		{"relative", "/home/u"}: "/home/u/.local/state/understudy/understudy.db",
+	} {
+		t.Setenv("XDG_STATE_HOME", env[0])
+		t.Setenv("HOME", env[1])
+		if got, err := sqlite.DefaultPath(); err != nil || got != want {
+			t.Errorf("with %q: %q, %v; want %q", env, got, err, want)
+		}
+	}
+}
+
+func TestNewerSchemaIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	open(t, sqlite.Config{Path: path})
+	if _, err := plain(t, path).Exec("INSERT INTO understudy_schema VALUES (99, 0)"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	if !errors.Is(err, store.ErrSchema) || !strings.Contains(err.Error(), "version 99, made by a newer understudy") {
+		t.Errorf("Open of a newer schema: %v", err)
+	}
+}
+
+func TestWhatIsNoStore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	if err := os.WriteFile(path, []byte(strings.Repeat("this is a letter, no database. ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	if !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), "move the file away") {
+		t.Errorf("Open of a letter: %v", err)
+	}
+}
+
+// A path that names another file than the one that is open would give two
+// holders, one in each file.
+func TestAFileThatWasReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, sqlite.Config{Path: path})
+	n := session(t, s, "a", lease.Timing{}.WithDefaults())
+	l := take(t, s, n, "r")
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"gone", "replaced"} {
+		_, err := s.RenewSession(t.Context(), n.ID)
+		if !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), when) {
+			t.Errorf("RenewSession in a file that is %s: %v", when, err)
+		}
+		err = s.Guarded(t.Context(), l.ID, l.Term, func(*sql.Tx) error { return nil })
+		if !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), when) {
+			t.Errorf("Guarded in a file that is %s: %v", when, err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestALockedFileIsUnavailableUntilTheDeadline(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, sqlite.Config{Path: path})
+	n := session(t, s, "a", lease.Timing{}.WithDefaults())
+	other := plain(t, path)
+	conn, err := other.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err = s.RenewSession(ctx, n.ID)
+	if took := time.Since(began); !errors.Is(err, lease.ErrUnavailable) || took > 5*time.Second {
+		t.Errorf("RenewSession of a locked file: %v after %v, want ErrUnavailable after 100 ms", err, took)
+	}
+	if _, err := s.Get(t.Context(), lease.ID{Space: "role", Key: "r"}); err != nil {
+		t.Errorf("Get while another writes: %v", err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.RenewSession(t.Context(), n.ID); err != nil {
+		t.Errorf("RenewSession afterwards: %v", err)
+	}
+}
+
+func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := session(t, s, "a", lease.Timing{}.WithDefaults())
+	ready, watched, renewed := make(chan struct{}), make(chan error, 1), make(chan error, 1)
+	go func() { watched <- s.Watch(context.Background(), func(lease.Change) { close(ready) }) }()
+	<-ready
+	conn, err := plain(t, path).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, err := s.RenewSession(context.Background(), n.ID)
+		renewed <- err
+	}()
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	for what, c := range map[string]chan error{"Watch": watched, "RenewSession": renewed} {
+		select {
+		case err := <-c:
+			if !errors.Is(err, lease.ErrUnavailable) {
+				t.Errorf("%s of a store that was closed: %v, want ErrUnavailable", what, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s outlives Close", what)
+		}
+	}
+	if _, err := s.Get(t.Context(), lease.ID{Space: "role", Key: "r"}); !errors.Is(err, lease.ErrUnavailable) {
+		t.Errorf("Get after Close: %v, want ErrUnavailable", err)
+	}
+}

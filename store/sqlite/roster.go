@@ -1,0 +1,114 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+const (
+	// leaveDead takes off the list whoever will never live again, so that
+	// programs that start over and over do not make it grow.
+	leaveDead = `
+DELETE FROM understudy_waiter AS w WHERE w.space = ?2 AND w.key = ?3
+  AND NOT EXISTS (SELECT 1 FROM understudy_session x WHERE x.id = w.session AND ` + aliveSQL + ")"
+
+	joinOne = "INSERT INTO understudy_waiter (space, key, session) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING"
+
+	listWaiters = `
+SELECT ` + sessionColumns + `, understudy_boot_us(), w.key
+FROM understudy_waiter w JOIN understudy_session s ON s.id = w.session
+WHERE w.space = ?2 AND EXISTS (SELECT 1 FROM understudy_session x WHERE x.id = s.id AND ` + aliveSQL + `)
+ORDER BY w.key, w.n`
+
+	listSessions = `
+SELECT ` + sessionColumns + `, understudy_boot_us()
+FROM understudy_session s
+WHERE EXISTS (SELECT 1 FROM understudy_session x WHERE x.id = s.id AND ` + aliveSQL + `)
+ORDER BY s.started_us, s.id`
+
+	askFor = "UPDATE understudy_lease SET asked = 1, asked_for = ?3 WHERE space = ?1 AND key = ?2"
+)
+
+// Join implements [lease.Roster].
+func (s *Store) Join(ctx context.Context, id lease.ID, session string) error {
+	return s.write(ctx, "joining", func(t *txn) error {
+		if _, err := t.living(session); err != nil {
+			return err
+		}
+		if _, err := t.exec(leaveDead, t.boot, id.Space, id.Key); err != nil {
+			return err
+		}
+		_, err := t.exec(joinOne, id.Space, id.Key, session)
+		return err
+	})
+}
+
+// Leave implements [lease.Roster].
+func (s *Store) Leave(ctx context.Context, id lease.ID, session string) error {
+	return s.write(ctx, "leaving", func(t *txn) error {
+		_, err := t.exec(leaveOne, id.Space, id.Key, session)
+		return err
+	})
+}
+
+// Waiters implements [lease.Roster].
+func (s *Store) Waiters(ctx context.Context, space string) ([]lease.Waiter, error) {
+	var out []lease.Waiter
+	err := s.read(ctx, "listing waiters", func(ctx context.Context) error {
+		out = nil
+		return s.reading.each(ctx, listWaiters, []any{s.clocks.boot, space}, func(scan func(...any) error) error {
+			key := ""
+			n, err := scanLiving(scan, &key)
+			out = append(out, lease.Waiter{Lease: lease.ID{Space: space, Key: key}, Session: n})
+			return err
+		})
+	})
+	return out, err
+}
+
+// Sessions implements [lease.Roster].
+func (s *Store) Sessions(ctx context.Context) ([]lease.Session, error) {
+	var out []lease.Session
+	err := s.read(ctx, "listing sessions", func(ctx context.Context) error {
+		out = nil
+		return s.reading.each(ctx, listSessions, []any{s.clocks.boot}, func(scan func(...any) error) error {
+			n, err := scanLiving(scan)
+			out = append(out, n)
+			return err
+		})
+	})
+	return out, err
+}
+
+// scanLiving reads sessionColumns and the clock; more are columns that follow.
+func scanLiving(scan func(...any) error, more ...any) (lease.Session, error) {
+	var r sessionRow
+	var now int64
+	err := r.scan(scan, append([]any{&now}, more...)...)
+	r.Remaining = micros(r.deadline - now)
+	return r.Session, err
+}
+
+// Ask implements [lease.Roster].
+func (s *Store) Ask(ctx context.Context, id lease.ID, successor, who string) error {
+	return s.write(ctx, "asking for a lease", func(t *txn) error {
+		l, err := t.lease(id)
+		if err != nil {
+			return err
+		}
+		if !l.Held() {
+			return fmt.Errorf("%s: %w", id, lease.ErrNotHeld)
+		}
+		if _, err := t.exec(askFor, id.Space, id.Key, successor); err != nil {
+			return err
+		}
+		holder := l.Holder.Label()
+		return t.record(history.Event{
+			Part: id.Space, Subject: id.Key, From: holder, To: holder,
+			Term: l.Term, Reason: lease.AskReason(successor, who), Duration: l.Age,
+		}, changeTaken, "")
+	})
+}

@@ -1,0 +1,140 @@
+// The page: signs in, follows the stream, and hands what comes to its sections.
+
+import { byId, el, setText, setTitle, timeOf } from './dom.js';
+import { Unauthorized, ask, follow, setToken, token } from './stream.js';
+import * as history from './history.js';
+import * as instances from './instances.js';
+import * as roles from './roles.js';
+
+// sections of the page, in order. One with a part is shown when the server says
+// that the part is configured; a part that is added brings a section and a line.
+const sections = [
+  { id: 'roles', title: 'Roles', part: 'roles' },
+  { id: 'instances', title: 'Instances' },
+  { id: 'history', title: 'History' },
+];
+
+let stop = () => {};
+let lastState = null;
+
+async function start() {
+  stop();
+  connection('connecting');
+  try {
+    const { events } = await (await ask('/v1/history?limit=100')).json();
+    history.fill(events);
+    signedIn(true);
+    stop = follow({
+      connected: () => connection('live'),
+      lost: () => connection('lost'),
+      unauthorized: () => signedIn(false),
+      state: show,
+      history: (e) => history.add(e),
+    }, events.length ? events[events.length - 1].id : 0);
+  } catch (err) {
+    if (err instanceof Unauthorized) {
+      signedIn(false, token() ? 'That token is not the right one.' : '');
+      return;
+    }
+    connection('lost', err.message);
+    const again = setTimeout(start, 2000);
+    stop = () => clearTimeout(again);
+  }
+}
+
+function signedIn(yes, why = '') {
+  byId('login').hidden = yes;
+  byId('stage').hidden = !yes;
+  byId('sections').hidden = !yes;
+  byId('sign-out').hidden = !yes || !token();
+  setText(byId('login-error'), why);
+  if (!yes) {
+    stop();
+    setToken('');
+    connection('signed out');
+    byId('token').focus();
+  }
+}
+
+byId('login').addEventListener('submit', (e) => {
+  e.preventDefault();
+  setToken(byId('token').value.trim());
+  byId('token').value = '';
+  start();
+});
+
+byId('sign-out').addEventListener('click', () => { signedIn(false); window.location.reload(); });
+
+let since = null;
+
+function connection(how, why = '') {
+  document.body.dataset.connection = how;
+  setText(byId('connection'), { live: 'live', lost: 'reconnecting', connecting: 'connecting' }[how] || how);
+  if (how === 'lost') since = since || new Date().toISOString();
+  else since = null;
+  banner(why);
+}
+
+function banner(why = '') {
+  const storeDown = lastState && !lastState.store.up;
+  let text = '';
+  if (since) text = `The connection to the server was lost; trying again. What is shown is from ${timeOf(since)}. ${why}`;
+  else if (storeDown) text = `The store does not answer: ${lastState.store.error}. What is shown of it is old.`;
+  document.body.classList.toggle('stale', text !== '');
+  byId('banner').hidden = text === '';
+  setText(byId('banner'), text);
+}
+
+function show(state) {
+  lastState = state;
+  banner();
+  showSections(state.parts);
+  showStore(state);
+  if (state.store.now) roles.clockIs(state.store.now);
+  if (state.roles) roles.update(state.roles);
+  if (state.sessions) instances.update(state.sessions, state.server.instance);
+  const vacant = state.roles ? state.roles.list.filter((r) => r.primaries.length === 0).length : 0;
+  document.title = vacant ? `(${vacant} vacant) Understudy` : 'Understudy';
+}
+
+let shownParts = '';
+function showSections(parts) {
+  if (shownParts === parts.join()) return;
+  shownParts = parts.join();
+  const there = sections.filter((s) => !s.part || parts.includes(s.part));
+  for (const s of sections) byId(s.id).hidden = !there.includes(s);
+  byId('sections').replaceChildren(...there.map((s) => {
+    const link = el('a', '', s.title);
+    link.href = `#${s.id}`;
+    return link;
+  }));
+}
+
+function showStore({ store, server }) {
+  fact('Store', store.location || '–', `${store.kind}, schema ${store.schema}`);
+  fact('Database', store.server || '–', store.server);
+  fact('Answers in', store.up ? `${store.latency_ms.toFixed(1)} ms` : 'no answer', '');
+  fact('Wake-ups', store.notifies ? 'at once' : 'by polling', 'how those who wait learn that something changed hands');
+  fact('This instance', server.instance ? server.instance.name : '–', server.instance ? `instance ${server.instance.id}` : '');
+  fact('Version', server.version || '–', server.version);
+  const warnings = store.warnings || [];
+  const list = byId('warnings');
+  if (list.dataset.shown !== warnings.join('\n')) {
+    list.dataset.shown = warnings.join('\n');
+    list.replaceChildren(...warnings.map((w) => el('li', '', w)));
+  }
+}
+
+const facts = new Map();
+function fact(name, value, title) {
+  if (!facts.has(name)) {
+    const dd = el('dd');
+    facts.set(name, dd);
+    byId('store').append(el('div', '', el('dt', '', name), dd));
+  }
+  setText(facts.get(name), value);
+  setTitle(facts.get(name), title || '');
+}
+
+setInterval(() => { if (!document.hidden) roles.tick(); }, 250);
+start();

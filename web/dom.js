@@ -1,0 +1,71 @@
+// Small helpers. Text from the store becomes text nodes and nothing else.
+
+export const byId = (id) => document.getElementById(id);
+
+// el makes an element with a class and children; strings become text.
+export function el(tag, className, ...children) {
+  const e = document.createElement(tag);
+  if (className) e.className = className;
+  e.append(...children.filter((c) => c !== null && c !== undefined && c !== ''));
+  return e;
+}
+
+// setText writes only what differs, so that a selection and a screen reader are
+// not disturbed every second.
+export function setText(e, text) {
+  if (e.textContent !== text) e.textContent = text;
+}
+
+export function setTitle(e, text) {
+  if (e.title !== text) e.title = text;
+}
+
+// keyed makes the children of a list match the items: one element for each key,
+// kept for as long as the key is there, so that focus stays where it is.
+export function keyed(list, items, key, create, update) {
+  const old = list.rows || new Map();
+  const rows = new Map();
+  let at = list.firstElementChild;
+  for (const item of items) {
+    const k = key(item);
+    const row = old.get(k) || create(item);
+    rows.set(k, row);
+    if (row.element === at) at = at.nextElementSibling;
+    else list.insertBefore(row.element, at);
+    update(row, item);
+  }
+  for (const [k, row] of old) if (!rows.has(k)) row.element.remove();
+  list.rows = rows;
+}
+
+// duration in words that people use: three figures are enough.
+export function duration(ms) {
+  if (ms < 0) ms = 0;
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const s = ms / 1000;
+  if (s < 60) return `${s.toFixed(1)} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
+  if (s < 48 * 3600) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  return `${Math.floor(s / 86400)} days`;
+}
+
+// coarse is a duration that is counted up on the page: no tenths that flicker.
+export function coarse(ms) {
+  const s = Math.max(0, Math.floor(ms / 1000));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 48 * 3600) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  return `${Math.floor(s / 86400)} days`;
+}
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
+const day = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' });
+
+// timeOf is the time of day, with the date if that is not today.
+export function timeOf(iso) {
+  const t = new Date(iso);
+  const today = t.toDateString() === new Date().toDateString();
+  return today ? clock.format(t) : `${day.format(t)} ${clock.format(t)}`;
+}
+
+export const plural = (n, one, many) => `${n} ${n === 1 ? one : many}`;

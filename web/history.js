@@ -1,0 +1,62 @@
+// The section of the history: what changed hands, the newest on top.
+
+import { byId, duration, el, timeOf } from './dom.js';
+
+const list = byId('history-list');
+const most = 200;
+const seen = new Set();
+
+// fill takes in the events that were before, oldest first, silently.
+export function fill(events) {
+  list.setAttribute('aria-busy', 'true');
+  for (const e of events) add(e, false);
+  list.setAttribute('aria-busy', 'false');
+  empty();
+}
+
+export function add(e, fresh = true) {
+  const key = `${e.id} ${e.at}`; // a store that is restored may give an id again
+  if (seen.has(key)) return;
+  seen.add(key);
+  const { kind, words, aside } = describe(e);
+  const time = el('time', '', timeOf(e.at));
+  time.dateTime = e.at;
+  time.title = `${new Date(e.at).toLocaleString()} by the store’s clock, event ${e.id}, term ${e.term}`;
+  const subject = e.part === 'role' ? e.subject : `${e.part} ${e.subject}`;
+  const row = el('li', `event ${kind}`,
+    time,
+    el('div', 'what', el('strong', '', subject), el('span', '', words), el('span', 'sub', aside)));
+  row.eventId = e.id;
+  row.seenAs = key;
+  if (fresh) row.classList.add('changed');
+  // An event that was written while others were may come late: it goes to its place.
+  let at = list.firstElementChild;
+  while (at && at.eventId > e.id) at = at.nextElementSibling;
+  list.insertBefore(row, at);
+  while (list.childElementCount > most) {
+    seen.delete(list.lastElementChild.seenAs);
+    list.lastElementChild.remove();
+  }
+  empty();
+}
+
+function empty() {
+  byId('history-empty').hidden = list.childElementCount > 0;
+  list.hidden = list.childElementCount === 0;
+}
+
+// nameOf leaves the instance's id out of its label.
+const nameOf = (label) => label.slice(0, label.lastIndexOf('/') < 0 ? undefined : label.lastIndexOf('/'));
+
+// describe puts an event into words.
+function describe(e) {
+  const from = nameOf(e.from);
+  const to = nameOf(e.to);
+  const lasted = duration(e.duration_ns / 1e6);
+  if (e.to && e.from === e.to) return { kind: 'asked', words: to, aside: `${e.reason}; in office for ${lasted}` };
+  if (!e.to) return { kind: 'released', words: from ? `${from} → nobody` : '', aside: `${e.reason} after ${lasted}` };
+  const gap = e.duration_ns < 1e6 ? 'at once' : `${lasted} without a ${e.part === 'role' ? 'primary' : 'holder'}`;
+  if (e.reason === 'lapsed') return { kind: 'lapsed', words: `${from || 'somebody'} → ${to}`, aside: `lapsed, ${gap}` };
+  if (e.reason === 'successor') return { kind: 'taken', words: `→ ${to}`, aside: `as named successor, ${gap}` };
+  return { kind: 'taken', words: `→ ${to}`, aside: e.duration_ns > 0 ? gap : 'for the first time' };
+}

@@ -1,0 +1,136 @@
+// The section of the roles: who is primary, for how long, and who stands by.
+
+import { byId, coarse, el, keyed, plural, setText, setTitle } from './dom.js';
+import { askToResign } from './resign.js';
+
+const list = byId('roles-list');
+const filter = byId('roles-filter');
+const manyRoles = 8;
+
+let roles = [];
+let total = 0;
+let received = 0; // performance.now() when the roles came
+let storeOffset = 0; // the store's clock minus this one's, in ms
+
+filter.addEventListener('input', draw);
+
+// update takes in what the server says.
+export function update(state) {
+  roles = state.list;
+  total = state.total;
+  received = performance.now();
+  draw();
+}
+
+// clockIs tells how the store's clock goes against this one's.
+export function clockIs(now) {
+  storeOffset = new Date(now).getTime() - Date.now();
+}
+
+function draw() {
+  const wanted = filter.value.trim().toLowerCase();
+  const shown = roles.filter((r) => r.role.toLowerCase().includes(wanted));
+  const vacant = roles.filter((r) => r.primaries.length === 0).length;
+  filter.hidden = roles.length <= manyRoles;
+  byId('roles-empty').hidden = roles.length > 0;
+  list.hidden = byId('roles-heads').hidden = shown.length === 0;
+  let summary = roles.length === 0 ? '' : plural(total, 'role', 'roles');
+  if (vacant) summary += `, ${vacant} vacant`;
+  if (total > roles.length) summary += `, the first ${roles.length} shown`;
+  if (wanted) summary += `, ${shown.length} match`;
+  setText(byId('roles-summary'), summary);
+  keyed(list, shown, (r) => r.role, create, fill);
+  tick();
+}
+
+function create() {
+  const name = el('h3', 'name');
+  const state = el('p', 'sub');
+  const holders = el('ul', 'holders');
+  const standbys = el('div', 'standbys');
+  const button = el('button', 'quiet', 'Resign…');
+  button.type = 'button';
+  const element = el('li', 'role', el('div', 'who', name, state), holders, standbys, el('div', 'act', button));
+  const row = { element, name, state, holders, standbys, button };
+  button.addEventListener('click', () => askToResign(row.role));
+  return row;
+}
+
+function fill(row, role) {
+  const before = row.role && row.role.primaries.map((p) => p.id).join();
+  const after = role.primaries.map((p) => p.id).join();
+  row.role = role;
+  row.received = received;
+  setText(row.name, role.role);
+  setTitle(row.name, role.role);
+  row.element.classList.toggle('vacant', role.primaries.length === 0);
+  if (before !== undefined && before !== after) flash(row.element);
+  keyed(row.holders, role.primaries, (p) => p.id + p.term, createHolder, fillHolder);
+  keyed(row.standbys, role.standbys, (s) => s.id, createStandby, fillStandby);
+  row.button.hidden = role.primaries.length === 0;
+  row.button.setAttribute('aria-label', `Ask the primary of ${role.role} to resign`);
+}
+
+function flash(element) {
+  element.classList.remove('changed');
+  void element.offsetWidth; // starts the animation anew
+  element.classList.add('changed');
+}
+
+function createHolder() {
+  const name = el('strong', 'name');
+  const address = el('span', 'sub');
+  const since = el('span', 'since');
+  const term = el('span', 'sub term');
+  const fillBar = el('span', 'fill');
+  const bar = el('span', 'bar', fillBar);
+  bar.setAttribute('aria-hidden', 'true');
+  const left = el('span', 'sub left');
+  const element = el('li', 'holder', el('div', '', name, address), el('div', '', since, term), el('div', 'lifetime', bar, left));
+  return { element, name, address, since, term, fillBar, left };
+}
+
+function fillHolder(row, p) {
+  row.holder = p;
+  row.received = received;
+  setText(row.name, p.name);
+  setTitle(row.name, `${p.name}, instance ${p.id}`);
+  setText(row.address, p.address || 'no address');
+  setTitle(row.address, p.address);
+  setText(row.term, `term ${p.term}`);
+  setTitle(row.since, `since ${new Date(p.since).toLocaleString()} by the store’s clock`);
+}
+
+const createStandby = () => ({ element: el('span', 'chip') });
+
+function fillStandby(row, s) {
+  setText(row.element, s.name);
+  setTitle(row.element, `${s.name} ${s.address} stands by, instance ${s.id}`);
+}
+
+// tick moves what moves by itself between two messages.
+export function tick() {
+  const now = performance.now();
+  const storeNow = Date.now() + storeOffset;
+  for (const row of (list.rows || new Map()).values()) {
+    const { role } = row;
+    if (role.primaries.length === 0) {
+      const since = role.vacant_for_ms + now - row.received;
+      setText(row.state, role.term ? `vacant for ${coarse(since)}` : 'vacant, never held');
+    } else {
+      setText(row.state, role.primaries.length > 1 ? plural(role.primaries.length, 'holder', 'holders') : '');
+    }
+    if (role.standbys.length === 0) row.standbys.dataset.none = role.primaries.length ? 'no standby' : 'nobody waits';
+    else delete row.standbys.dataset.none;
+    for (const h of row.holders.rows.values()) tickHolder(h, now, storeNow);
+  }
+}
+
+function tickHolder(h, now, storeNow) {
+  const left = Math.max(0, h.holder.expires_in_ms - (now - h.received));
+  const share = Math.min(1, left / (h.holder.timeout_ms || 5000));
+  h.fillBar.style.transform = `scaleX(${share.toFixed(3)})`;
+  h.fillBar.dataset.level = share > 0.5 ? 'good' : share > 0.2 ? 'low' : 'bad';
+  setText(h.left, left > 0 ? `${(left / 1000).toFixed(1)} s left` : 'lapsed');
+  setText(h.since, `for ${coarse(storeNow - new Date(h.holder.since).getTime())}`);
+}

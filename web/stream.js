@@ -1,0 +1,81 @@
+// The event stream, read with fetch, because EventSource cannot send a token.
+
+const key = 'understudy-token';
+export const token = () => sessionStorage.getItem(key) || '';
+export const setToken = (t) => (t ? sessionStorage.setItem(key, t) : sessionStorage.removeItem(key));
+
+export class Unauthorized extends Error {}
+
+// ask sends one request and returns what the server answered; an answer that is
+// an error becomes an Error with the server's own words.
+export async function ask(path, options = {}) {
+  const headers = { ...options.headers };
+  if (token()) headers.Authorization = `Bearer ${token()}`;
+  const answer = await fetch(path, { cache: 'no-store', ...options, headers });
+  if (answer.ok) return answer;
+  let problem = {};
+  try { problem = await answer.json(); } catch { /* a proxy's page */ }
+  const text = problem.detail || `${answer.status} ${answer.statusText}`;
+  throw answer.status === 401 ? new Unauthorized(text) : new Error(text);
+}
+
+const silence = 10_000; // the state comes every second; this long without a byte is a dead link
+
+// follow reads the stream and calls on[event](data) for each event, and
+// on.connected, on.lost and on.unauthorized, until stop is called. It comes back
+// with the id of the last event that it saw.
+export function follow(on, last) {
+  let stopped = false;
+  let abort = new AbortController();
+  const run = async () => {
+    for (let pause = 500; !stopped; pause = Math.min(2 * pause, 5000)) {
+      abort = new AbortController();
+      try {
+        const headers = last === null ? {} : { 'Last-Event-ID': String(last) };
+        const answer = await ask('/v1/events?state=true', { headers, signal: abort.signal });
+        on.connected();
+        pause = 250;
+        for await (const { event, id, data } of parse(answer.body, () => abort.abort())) {
+          if (id) last = id;
+          if (on[event]) on[event](JSON.parse(data));
+        }
+      } catch (err) {
+        if (stopped) return;
+        if (err instanceof Unauthorized) return on.unauthorized(err);
+      }
+      if (stopped) return;
+      on.lost();
+      await new Promise((done) => setTimeout(done, pause * (0.75 + Math.random() / 2)));
+    }
+  };
+  run();
+  return () => { stopped = true; abort.abort(); };
+}
+
+// parse splits a body into server-sent events.
+async function* parse(body, dead) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let watchdog = setTimeout(dead, silence);
+  try {
+    let rest = '';
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      clearTimeout(watchdog);
+      watchdog = setTimeout(dead, silence);
+      rest += value;
+      const blocks = rest.split('\n\n');
+      rest = blocks.pop();
+      for (const block of blocks) {
+        const e = { event: 'message', id: '', data: '' };
+        for (const line of block.split('\n')) {
+          const colon = line.indexOf(': ');
+          if (colon > 0) e[line.slice(0, colon)] = line.slice(colon + 2);
+        }
+        if (e.data) yield e;
+      }
+    }
+  } finally {
+    clearTimeout(watchdog);
+  }
+}
