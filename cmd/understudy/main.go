@@ -14,12 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/internal/guard"
+	"github.com/understudy-ha/understudy/store/open"
 )
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == guard.WatcherArg {
 		os.Exit(guard.Watch(os.Args[2:]))
 	}
+	open.SilenceDrivers()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))

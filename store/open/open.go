@@ -46,6 +46,10 @@ func Open(ctx context.Context, url string, o Options) (store.Store, error) {
 	}
 }
 
+// SilenceDrivers keeps the drivers from printing to standard error by themselves.
+// It is for programs, once, before the first Open.
+func SilenceDrivers() { redis.SilenceDriver() }
+
 // DefaultURL is the store that is used when none is named: an SQLite file in
 // the user's state directory.
 func DefaultURL() (string, error) {

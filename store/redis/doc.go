@@ -1,0 +1,59 @@
+// Package redis keeps sessions, leases and the history in Redis 6.2 or later, or
+// in Valkey.
+//
+// Every operation is one Lua script, and so atomic; the time is the server's own,
+// read inside the script. All keys begin with "{prefix}:", so that they share a
+// slot and several stores can share a database. A session is a hash that expires
+// 24 hours after it has lapsed; a lease is a hash that never expires, so that its
+// term never falls. Events are a stream of bounded length. Changes of hands and
+// requests are published; renewals are not.
+//
+// # What it does not promise
+//
+// Redis answers a write before its replicas have it, and before it is on disk
+// unless it is told otherwise. What that means for a lease:
+//
+//   - A failover, by Sentinel or by hand, can lose acquisitions and renewals that
+//     were acknowledged. The lease can then be taken by another: for up to T
+//     there may be two that believe in it, of which the later has the higher
+//     term. Check the term wherever the effects land. Setting
+//     min-replicas-to-write 1 on the server narrows this; it does not end it.
+//   - A restart with "appendonly yes" and "appendfsync always" loses nothing. With
+//     "appendfsync everysec" it loses up to about two seconds, with the same
+//     consequence as a failover; an interval of two seconds or more is then
+//     longer than the loss.
+//   - A restart without persistence loses everything, the terms too. New terms
+//     start from the clock in milliseconds and so are above the old ones, as long
+//     as the clock was not set back meanwhile.
+//   - FLUSHALL and FLUSHDB lose as much, and are noticed only by the next session
+//     that starts: do not use them on a store that somebody uses.
+//   - An eviction policy other than noeviction lets the server delete sessions or
+//     leases when memory is short. [Store.Inspect] warns.
+//
+// Two things keep the harm of a loss small. Every new connection looks whether
+// the server is still the one that wrote the data; if it is not, nothing is given
+// away for one T (of whoever asks; lease.ErrUnavailable says so), so that
+// holders of what was lost stop first. This delays the very first acquisition on a server that was started
+// less than T ago, too. And the number of changes that a renewal returns differs
+// from the one before, so that whoever holds, waits or watches reads again.
+//
+// The server's clock may be stepped: see package lease. A step by more than 24
+// hours forward expires every session; their holders hear at the next renewal.
+//
+// # How it fails
+//
+// lease.ErrUnavailable: nothing was sent, or the server refused (read-only
+// replica, loading, out of memory, password, …); the text says what to do.
+// lease.ErrUnknown: the request was sent and no answer came. No request is sent
+// twice. A request that a hanging server has received may be carried out when the
+// server goes on: it is judged by the clock of that moment.
+//
+// A server that has reached maxmemory still renews, releases and ends; it starts
+// no session and gives no free lease away.
+//
+// [Store.Watch] ends with an error within four seconds after its connection has
+// died, silently or not; whoever watches again hears the zero Change first.
+//
+// Ending a session that holds very many leases is done in short steps, so that
+// no other client waits; the leases count as free from the first step on.
+package redis

@@ -1,0 +1,322 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store/redis"
+)
+
+var (
+	contended = lease.ID{Space: "role", Key: "r"}
+	short     = lease.Timing{Interval: 200 * time.Millisecond, Timeout: time.Second}
+)
+
+// judge sees everything that the contenders of one process believe.
+type judge struct {
+	t *testing.T
+
+	mu    sync.Mutex
+	held  map[string]*lease.Held
+	terms []int64
+	last  string
+	when  time.Time // of the last acquisition
+}
+
+func (j *judge) took(name string, h *lease.Held) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if n := len(j.terms); n > 0 && h.Term <= j.terms[n-1] {
+		j.t.Errorf("%s holds term %d after term %d", name, h.Term, j.terms[n-1])
+	}
+	j.held[name], j.last, j.when = h, name, time.Now()
+	j.terms = append(j.terms, h.Term)
+}
+
+func (j *judge) gave(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.held, name)
+}
+
+// look fails the test when two trust their lease at the same time.
+func (j *judge) look() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	trusted := ""
+	for name, h := range j.held {
+		if h.Live.Valid() {
+			if trusted != "" {
+				j.t.Errorf("%s and %s both trust their lease: %s", trusted, name, fmt.Sprint(j.terms))
+			}
+			trusted = name
+		}
+	}
+}
+
+// holder waits until somebody trusts a term of at least the given one.
+func (j *judge) holder(within time.Duration, term int64) (name string, at int64, when time.Time) {
+	j.t.Helper()
+	realserver.Eventually(j.t, within, "a holder", func() error {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if h := j.held[j.last]; h != nil && h.Live.Valid() && h.Term >= term {
+			name, at, when = j.last, h.Term, j.when
+			return nil
+		}
+		return errors.New("nobody holds the lease")
+	})
+	return name, at, when
+}
+
+// mortal is a store of a process that can be cut off, as if it had died.
+type mortal struct {
+	*redis.Store
+	dead atomic.Bool
+}
+
+func (m *mortal) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	if m.dead.Load() {
+		return lease.Renewal{}, lease.ErrUnavailable
+	}
+	return m.Store.RenewSession(ctx, id)
+}
+
+func (m *mortal) StartSession(ctx context.Context, s lease.Session) (lease.Renewal, error) {
+	if m.dead.Load() {
+		return lease.Renewal{}, lease.ErrUnavailable
+	}
+	return m.Store.StartSession(ctx, s)
+}
+
+func (m *mortal) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+	if m.dead.Load() {
+		return lease.Lease{}, lease.ErrUnavailable
+	}
+	return m.Store.Acquire(ctx, c)
+}
+
+// contend lets two instances contend until the test ends, each with a store of
+// its own.
+func contend(t *testing.T, openStore func() *redis.Store) (*judge, map[string]*mortal) {
+	j := &judge{t: t, held: map[string]*lease.Held{}}
+	stores := map[string]*mortal{}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, name := range []string{"a", "b"} {
+		s := &mortal{Store: openStore()}
+		stores[name] = s
+		k, err := lease.NewKeeper(lease.KeeperConfig{Store: s, Roster: s.Store, Instance: lease.NewInstance(name, ""), Timing: short})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() { _ = k.Run(ctx) })
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				h, err := k.Acquire(ctx, lease.Want{Leases: []lease.ID{contended}})
+				if err != nil {
+					continue
+				}
+				j.took(name, h)
+				select {
+				case <-h.Live.Done():
+				case <-ctx.Done():
+				}
+				j.gave(name)
+				_ = h.Release(context.Background(), "", "lost")
+			}
+		})
+	}
+	wg.Go(func() {
+		tick := time.NewTicker(500 * time.Microsecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			j.look()
+			<-tick.C
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return j, stores
+}
+
+func TestRestart(t *testing.T) {
+	for name, c := range map[string]struct {
+		options realserver.RedisOptions
+		stop    func(*realserver.RedisServer)
+		keeps   bool
+	}{
+		"with the append-only file": {realserver.RedisOptions{AppendOnly: true}, (*realserver.RedisServer).Kill, true},
+		"without persistence":       {realserver.RedisOptions{}, (*realserver.RedisServer).Kill, false},
+		"ordered, without":          {realserver.RedisOptions{}, (*realserver.RedisServer).Stop, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := realserver.Redis(t, c.options)
+			j, _ := contend(t, func() *redis.Store { return openFresh(t, server.URL(), "") })
+			_, term, _ := j.holder(10*time.Second, 1)
+			for range 3 {
+				before := term
+				c.stop(server)
+				server.Start(t)
+				openFresh(t, server.URL(), "") // another process comes first
+				next := before
+				if !c.keeps {
+					next++
+				}
+				_, term, _ = j.holder(20*time.Second, next)
+				s := openFresh(t, server.URL(), "") // as a look at the status would be
+				l, err := s.Get(t.Context(), contended)
+				if err != nil || l.Term < term {
+					t.Errorf("after a restart the store has term %d (%v), want at least %d", l.Term, err, term)
+				}
+			}
+		})
+	}
+}
+
+// The server's clock is stepped by an hour, with the holder alive and with the
+// holder dead: never two holders, and a takeover at most one T late.
+func TestClockStep(t *testing.T) {
+	server := realserver.Redis(t, realserver.RedisOptions{})
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		for _, dead := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v/dead=%t", step, dead), func(t *testing.T) {
+				t.Parallel()
+				var skew atomic.Int64
+				prefix := prefixOf(t)
+				j, stores := contend(t, func() *redis.Store {
+					s := open(t, server.URL(), prefix)
+					s.SetSkew(func() time.Duration { return time.Duration(skew.Load()) })
+					return s
+				})
+				first, term, _ := j.holder(10*time.Second, 1)
+				// The other must have looked at the holder at least once.
+				settled := time.Now().Add(2 * short.Interval)
+				realserver.Eventually(t, 5*time.Second, "settling", func() error {
+					if time.Now().Before(settled) {
+						return errors.New("not yet")
+					}
+					return nil
+				})
+				began := time.Now()
+				stores[first].dead.Store(dead)
+				skew.Add(int64(step))
+				if !dead && step < 0 {
+					// Nothing is lost: the same holder, three T later.
+					for end := began.Add(3 * short.Timeout); time.Now().Before(end); {
+						if _, now, _ := j.holder(time.Second, 1); now != term {
+							t.Fatalf("the lease changed hands when the clock was stepped back: term %d, was %d", now, term)
+						}
+						<-time.After(20 * time.Millisecond)
+					}
+					return
+				}
+				_, _, when := j.holder(10*time.Second, term+1)
+				took := when.Sub(began)
+				t.Logf("takeover %v after the step", took)
+				if most := 2*short.Timeout + short.Interval; took > most {
+					t.Errorf("the takeover took %v, want at most %v", took, most)
+				}
+				if least := short.Timeout - 2*short.Interval; dead && took < least {
+					t.Errorf("the takeover took %v while the dead holder may be trusted for %v", took, least)
+				}
+			})
+		}
+	}
+}
+
+// A failover to a replica that missed the acquisition.
+func TestSentinelFailover(t *testing.T) {
+	master := realserver.Redis(t, realserver.RedisOptions{Password: "pw"})
+	replica := realserver.Redis(t, realserver.RedisOptions{Password: "pw", ReplicaOf: master})
+	sentinel := realserver.RedisSentinel(t, "mymaster", master, 500*time.Millisecond)
+	s := open(t, "redis+sentinel://:pw@"+sentinel.Addr+"/mymaster/0", "")
+	watching := make(chan lease.Change, 1000)
+	go func() {
+		for t.Context().Err() == nil {
+			_ = s.Watch(t.Context(), func(c lease.Change) { watching <- c })
+		}
+	}()
+	a, b := start(t, s, "a", time.Hour), start(t, s, "b", time.Hour)
+	early, err := acquire(t.Context(), s, contended, a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	realserver.Eventually(t, 20*time.Second, "the replica is in step and known to Sentinel", func() error {
+		seen, err := replica.Do("EXISTS", "{understudy}:l:4:role:r")
+		if err != nil || seen != "1" {
+			return fmt.Errorf("EXISTS = %q, %v", seen, err)
+		}
+		_, err = sentinel.Do("SENTINEL", "CKQUORUM", "mymaster")
+		if err == nil {
+			var replicas string
+			replicas, err = sentinel.Do("SENTINEL", "REPLICAS", "mymaster")
+			if err == nil && replicas != "1" {
+				err = fmt.Errorf("%s replicas", replicas)
+			}
+		}
+		return err
+	})
+	// From here on the replica hears nothing.
+	if _, err := replica.Do("REPLICAOF", "127.0.0.1", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Release(t.Context(), lease.Handback{Lease: contended, Session: a.ID, Term: early.Term}); err != nil {
+		t.Fatal(err)
+	}
+	lost, err := acquire(t.Context(), s, contended, b.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := s.RenewSession(t.Context(), b.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	master.Kill()
+	var after lease.Renewal
+	realserver.Eventually(t, 40*time.Second, "the failover", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		after, err = s.RenewSession(ctx, b.ID)
+		return err
+	})
+	if after.Changes == before.Changes {
+		t.Errorf("Changes stayed %d though an acquisition was lost", after.Changes)
+	}
+	l, err := s.Get(t.Context(), contended)
+	if err != nil || l.Session != a.ID || l.Term != early.Term {
+		t.Fatalf("the replica has %+v, %v; want it as it was before it lagged", l, err)
+	}
+	if err := s.Release(t.Context(), lease.Handback{Lease: contended, Session: a.ID, Term: l.Term}); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := acquire(t.Context(), s, contended, b.ID); !errors.Is(err, lease.ErrUnavailable) {
+		t.Errorf("right after the failover a free lease is given away: %+v, %v", l, err)
+	}
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again, err := acquire(t.Context(), s, contended, b.ID)
+	if err != nil || again.Term <= lost.Term {
+		t.Errorf("after the failover the term is %d (%v), want above %d", again.Term, err, lost.Term)
+	}
+	realserver.Eventually(t, 10*time.Second, "the watch goes on at the new master", func() error {
+		for {
+			select {
+			case c := <-watching:
+				if c.Term == again.Term {
+					return nil
+				}
+			default:
+				return errors.New("not woken")
+			}
+		}
+	})
+}

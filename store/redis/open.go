@@ -1,0 +1,162 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+)
+
+var _ store.Store = (*Store)(nil)
+
+const (
+	// dialTimeout bounds a connection attempt, the question to the Sentinels
+	// included.
+	dialTimeout = 3 * time.Second
+	// callTimeout bounds a call whose context has no earlier deadline.
+	callTimeout = 5 * time.Second
+	// heartLines and restLines are the most connections for sessions and for
+	// everything else.
+	heartLines, restLines = 4, 12
+	// defaultKeepEvents is about 30 MiB of history.
+	defaultKeepEvents = 100_000
+)
+
+// Config says where the store is.
+type Config struct {
+	// URL of the server. Required.
+	//
+	//	redis://[USER:PASSWORD@]HOST[:6379][/DB]
+	//	rediss://…    the same over TLS
+	//	redis+sentinel://[USER:PASSWORD@]HOST[:26379],HOST2[:26379]/MASTER[/DB]
+	//	rediss+sentinel://…
+	//
+	// Options follow as ?NAME=VALUE&…: prefix; with TLS cacert, cert and key
+	// (files in PEM form) and servername; with Sentinels sentinel_username and
+	// sentinel_password, which are for the Sentinels as USER and PASSWORD are for
+	// the servers.
+	URL string
+	// Prefix of every key. Default: that of the URL, or "understudy".
+	Prefix string
+	// KeepEvents is how many events the history keeps, give or take a few.
+	// Default 100,000.
+	KeepEvents int
+	// NoMigrate leaves the schema as it is: only Inspect and Migrate are sure to
+	// work.
+	NoMigrate bool
+	// Logger; nil is silent.
+	Logger *slog.Logger
+}
+
+// Store is a store in Redis or Valkey. It is safe to use from many goroutines.
+type Store struct {
+	target  *target
+	keep    int
+	root    string // "{prefix}:", with which every key begins
+	channel string
+	log     *slog.Logger
+	scripts scripts
+	dialer  *dialer
+	// heart carries sessions and nothing else, so that no renewal waits for a
+	// connection while other calls hang.
+	heart, rest *lines
+	watches     *redis.Client
+	// skew is added to the server's clock; tests replace it.
+	skew func() time.Duration
+}
+
+// Open connects to the server and brings the schema up to date. It returns
+// lease.ErrInvalid for a URL that cannot be used, lease.ErrUnavailable for a
+// server that does not answer or cannot be used, and store.ErrSchema.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	t, err := parseURL(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Prefix != "" {
+		t.prefix = cfg.Prefix
+	}
+	if !validPrefix.MatchString(t.prefix) {
+		return nil, fmt.Errorf("%w: prefix %q: use 1 to 100 of A–Z, a–z, 0–9 and ._:/-", lease.ErrInvalid, t.prefix)
+	}
+	scripts, err := loadScripts()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		target: t, keep: cfg.KeepEvents, root: "{" + t.prefix + "}:", log: cfg.Logger, scripts: scripts,
+		skew: func() time.Duration { return 0 },
+	}
+	// Channels are not those of a database: its number makes them so.
+	s.channel = fmt.Sprintf("%schanges:%d", s.root, t.db)
+	if s.keep <= 0 {
+		s.keep = defaultKeepEvents
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.dialer = &dialer{target: t, log: s.log}
+	s.heart, s.rest = newLines(heartLines, s.line), newLines(restLines, s.line)
+	s.watches = s.client(s.dialer.dial)
+	if err := s.check(ctx, cfg.NoMigrate); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) check(ctx context.Context, noMigrate bool) error {
+	server, err := s.server(ctx)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", s.target.location, err)
+	}
+	if err := server.supported(); err != nil {
+		return fmt.Errorf("opening %s: %w", s.target.location, err)
+	}
+	if noMigrate {
+		return nil
+	}
+	_, _, err = s.Migrate(ctx)
+	return err
+}
+
+// line makes a line that connects when it is first used.
+func (s *Store) line() *line {
+	l := &line{}
+	l.client = s.client(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := s.dialer.dial(ctx, network, addr)
+		if err == nil {
+			l.connected(conn)
+		}
+		return conn, err
+	})
+	return l
+}
+
+// client makes a driver. Nothing is retried in it: what may have been applied is
+// for the caller to know.
+func (s *Store) client(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: s.target.addrs[0], Dialer: dial, OnConnect: s.arrive,
+		Username: s.target.user, Password: s.target.password, DB: s.target.db,
+		Protocol: 2, DisableIdentity: true,
+		MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout,
+		ContextTimeoutEnabled: true, ReadTimeout: callTimeout, WriteTimeout: callTimeout, PoolTimeout: callTimeout,
+		// After as many failures to connect the driver tries only once a second.
+		PoolSize: 100, MaxIdleConns: 1, PipelinePoolSize: -1,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+// Close implements [store.Admin].
+func (s *Store) Close() error {
+	s.heart.close()
+	s.rest.close()
+	return s.watches.Close()
+}

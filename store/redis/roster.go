@@ -1,0 +1,106 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Rows that one script shows of lists that have no limit of their own.
+const (
+	queuePage   = 50
+	sessionPage = 500
+)
+
+// Join implements [lease.Roster].
+func (s *Store) Join(ctx context.Context, id lease.ID, session string) error {
+	v, err := s.run(ctx, s.rest, writes, "queue_join", []string{s.queueKey(id), s.sessionKey(session)}, id.Space, id.Key, session)
+	if err != nil {
+		return err
+	}
+	r := rowOf(v)
+	if r.text() == "lapsed" {
+		return lapsed(session)
+	}
+	return r.err()
+}
+
+// Leave implements [lease.Roster].
+func (s *Store) Leave(ctx context.Context, id lease.ID, session string) error {
+	_, err := s.run(ctx, s.rest, writes, "queue_leave", []string{s.queueKey(id)}, id.Space, id.Key, session)
+	return err
+}
+
+// Waiters implements [lease.Roster]. A space with very many queues is read in
+// several steps, between which it may change.
+func (s *Store) Waiters(ctx context.Context, space string) ([]lease.Waiter, error) {
+	var out []lease.Waiter
+	for after := ""; ; {
+		v, err := s.run(ctx, s.rest, reads, "queue_list", []string{s.root + "ws:" + space}, space, after, queuePage)
+		if err != nil {
+			return nil, err
+		}
+		r := rowOf(v)
+		after = r.text()
+		for r.more() {
+			one := r.row()
+			id := lease.ID{Space: space, Key: one.text()}
+			out = append(out, lease.Waiter{Lease: id, Session: one.session(one.text())})
+			if err := one.err(); err != nil {
+				return nil, err
+			}
+		}
+		if after == "" || r.failed {
+			return out, r.err()
+		}
+	}
+}
+
+// Ask implements [lease.Roster].
+func (s *Store) Ask(ctx context.Context, id lease.ID, successor, who string) error {
+	v, err := s.run(ctx, s.rest, writes, "lease_ask", []string{s.leaseKey(id)},
+		id.Space, id.Key, successor, lease.AskReason(successor, who), s.keep, s.channel)
+	if err != nil {
+		return err
+	}
+	r := rowOf(v)
+	if r.text() == "not held" {
+		return fmt.Errorf("%s: %w", id, lease.ErrNotHeld)
+	}
+	return r.err()
+}
+
+// Sessions implements [lease.Roster]. Very many are read in several steps.
+func (s *Store) Sessions(ctx context.Context) ([]lease.Session, error) {
+	v, err := s.do(ctx, "ZRANGE", s.root+"sessions", 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	ids, _ := v.([]any)
+	var out []lease.Session
+	for page := range slices.Chunk(ids, sessionPage) {
+		v, err := s.run(ctx, s.rest, reads, "session_list", []string{s.root + "sessions"}, page...)
+		if err != nil {
+			return nil, err
+		}
+		for r := rowOf(v); r.more(); {
+			one := r.row()
+			out = append(out, one.session(one.text()))
+			if err := one.err(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b lease.Session) int {
+		if c := a.Started.Compare(b.Started); c != 0 {
+			return c
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return out, nil
+}
+
+func (s *Store) queueKey(id lease.ID) string { return s.root + "w:" + nameOf(id) }

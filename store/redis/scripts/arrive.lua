@@ -1,0 +1,11 @@
+-- Run on every new connection. A server that was started since, or another one
+-- that took over, may have lost what an earlier one acknowledged.
+-- KEYS: server. ARGV: clock, run id and age of the server in µs.
+local known = redis.call('GET', KEYS[1])
+if known == ARGV[2] then return {'ok'} end
+-- The first server of all can have lost nothing since before it was started.
+local lost = now()
+if not known then lost = lost - ARGV[3] end
+redis.call('SET', KEYS[1], ARGV[2])
+redis.call('SET', root .. 'lost', int(lost), 'PX', 86400000)
+return {'ok'}
