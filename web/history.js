@@ -56,7 +56,7 @@ function describe(e) {
   if (e.to && e.from === e.to) return { kind: 'asked', words: to, aside: `${e.reason}; in office for ${lasted}` };
   if (!e.to) return { kind: 'released', words: from ? `${from} → nobody` : '', aside: `${e.reason} after ${lasted}` };
   const gap = e.duration_ns < 1e6 ? 'at once' : `${lasted} without a ${e.part === 'role' ? 'primary' : 'holder'}`;
-  if (e.reason === 'lapsed') return { kind: 'lapsed', words: `${from || 'somebody'} → ${to}`, aside: `lapsed, ${gap}` };
+  if (e.reason === 'lapsed') return { kind: 'lapsed', words: `${from || 'somebody'} → ${to}`, aside: `lapsed; followed ${e.duration_ns < 1e6 ? 'at once' : `${lasted} after its time ran out`}` };
   if (e.reason === 'successor') return { kind: 'taken', words: `→ ${to}`, aside: `as named successor, ${gap}` };
   return { kind: 'taken', words: `→ ${to}`, aside: e.duration_ns > 0 ? gap : 'for the first time' };
 }

@@ -113,10 +113,14 @@ func row(cells ...any) string {
 
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || unicode.IsPrint(r) {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
 			return r
+		case r == '\t':
+			return ' '
+		default:
+			return '�'
 		}
-		return '�'
 	}, s)
 }
 
