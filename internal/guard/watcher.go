@@ -1,0 +1,328 @@
+//go:build linux || darwin || freebsd || openbsd
+
+package guard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Files of a watcher besides the standard ones, which are the program's. Those of
+// the watchers further in follow in the same order.
+const (
+	ordersFD = 3
+	reportFD = 4
+	innerFD  = 5
+)
+
+// job is what a watcher is told by its arguments.
+type job struct {
+	further  int // watchers between this one and the program
+	grace    time.Duration
+	deadline time.Duration
+	dir      string
+	path     string // of the program
+	argv     []string
+}
+
+func (j job) args() []string {
+	return append([]string{
+		strconv.Itoa(j.further), strconv.FormatInt(int64(j.grace), 10),
+		strconv.FormatInt(int64(j.deadline), 10), j.dir, j.path,
+	}, j.argv...)
+}
+
+func parseJob(args []string) (job, error) {
+	if len(args) < 6 {
+		return job{}, fmt.Errorf("%d arguments are too few", len(args))
+	}
+	further, err1 := strconv.Atoi(args[0])
+	grace, err2 := strconv.ParseInt(args[1], 10, 64)
+	deadline, err3 := strconv.ParseInt(args[2], 10, 64)
+	if further < 0 || further >= layers {
+		err1 = fmt.Errorf("%d further watchers", further)
+	}
+	return job{
+		further: further, grace: time.Duration(grace), deadline: time.Duration(deadline),
+		dir: args[3], path: args[4], argv: args[5:],
+	}, errors.Join(err1, err2, err3)
+}
+
+// Watch is the main function of a watcher. It returns the code to exit with, when
+// nothing that it started is alive. It is called with the arguments after
+// [WatcherArg], by a process that [Start] has started, and takes that process
+// over: its standard files, signals and children.
+func Watch(args []string) int {
+	j, err := parseJob(args)
+	if err == nil {
+		err = keepFromChildren(j)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "guard: %s is for internal use: %v\n", WatcherArg, err)
+		return 2
+	}
+	hoardThreads()
+	// A parent-death signal is sent when the thread ends that started the child.
+	runtime.LockOSThread()
+	w := &watcher{
+		machine: machine{plan: innerPlan(j.grace), deadline: j.deadline},
+		job:     j,
+		reports: json.NewEncoder(os.NewFile(reportFD, "report")),
+		signals: make(chan os.Signal, 1),
+		died:    make(chan os.Signal, 1),
+		ready:   make(chan struct{}),
+	}
+	if j.further > 0 {
+		w.plan = outerPlan(j.grace)
+	}
+	// A handler, unlike an ignored signal, is not inherited by the program.
+	signal.Notify(w.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	signal.Notify(w.died, syscall.SIGCHLD)
+	if err := w.start(); err != nil {
+		w.report(failure(err))
+		return 1
+	}
+	w.run()
+	return 0
+}
+
+// hoardThreads makes as many threads as the runtime can want. When it wants one and
+// cannot have it, because the program has used up a limit on processes, it crashes.
+func hoardThreads() {
+	const running, spare = 2, 8
+	runtime.GOMAXPROCS(running)
+	var here, leave sync.WaitGroup
+	here.Add(spare)
+	leave.Add(1)
+	for range spare {
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			here.Done()
+			leave.Wait()
+		}()
+	}
+	here.Wait()
+	leave.Done()
+}
+
+// keepFromChildren makes sure that the pipes are there, and end here.
+func keepFromChildren(j job) error {
+	for fd := ordersFD; fd < innerFD+2*j.further; fd++ {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err != nil {
+			return fmt.Errorf("file %d: %w", fd, err)
+		}
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, flags|unix.FD_CLOEXEC); err != nil {
+			return fmt.Errorf("file %d: %w", fd, err)
+		}
+	}
+	return unix.SetNonblock(ordersFD, true)
+}
+
+// watcher is a watcher's state. One goroutine owns it.
+type watcher struct {
+	machine
+	job     job
+	reports *json.Encoder
+	alarm   *alarm
+	signals chan os.Signal // that ask this process to end
+	died    chan os.Signal // SIGCHLD
+	ready   chan struct{}  // orders or the alarm may be read
+	deaf    bool           // the orders have ended
+
+	child  int // the program, or the next watcher
+	status unix.WaitStatus
+	ended  bool // child was reaped
+}
+
+func (w *watcher) start() error {
+	if err := adoptOrphans(); err != nil {
+		return err
+	}
+	var err error
+	if w.alarm, err = newAlarm(); err != nil {
+		return err
+	}
+	if now() >= w.deadline-w.ask {
+		return ErrTooLate
+	}
+	files := []uintptr{0, 1, 2}
+	attr := &syscall.ProcAttr{Dir: w.job.dir, Env: os.Environ(), Sys: programAttr()}
+	path, argv := w.job.path, w.job.argv
+	if w.job.further > 0 {
+		inner := w.job
+		inner.further--
+		path, argv = selfPath(), append([]string{os.Args[0], WatcherArg}, inner.args()...)
+		attr.Dir, attr.Sys = "", watcherAttr()
+		for fd := uintptr(innerFD); fd < uintptr(innerFD+2*w.job.further); fd++ {
+			files = append(files, fd)
+		}
+	}
+	attr.Files = files
+	if w.child, err = syscall.ForkExec(path, argv, attr); err != nil {
+		if w.job.further > 0 {
+			return fmt.Errorf("guard: starting the inner watcher: %w", err)
+		}
+		return &StartError{Program: w.job.path, Err: err}
+	}
+	w.report(report{Kind: reportStarted, Pid: w.child})
+	w.letGo()
+	return nil
+}
+
+func failure(err error) report {
+	r := report{Kind: reportFailed, Error: err.Error(), Late: errors.Is(err, ErrTooLate)}
+	var start *StartError
+	if errno := syscall.Errno(0); errors.As(err, &start) && errors.As(err, &errno) {
+		r.Errno = int(errno)
+	}
+	return r
+}
+
+// letGo gives up what would keep a pipe of others open, or a directory busy.
+func (w *watcher) letGo() {
+	for fd := innerFD; fd < innerFD+2*w.job.further; fd++ {
+		_ = unix.Close(fd)
+	}
+	// Without a null device the files stay open, which is not worth a failure.
+	if null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		for fd := range 3 {
+			_ = unix.Dup2(null, fd)
+		}
+		_ = unix.Close(null)
+	}
+	_ = unix.Chdir("/")
+}
+
+func (w *watcher) run() {
+	hurry()
+	go w.listen()
+	for {
+		w.hear()
+		if w.reap() {
+			break
+		}
+		happened := tick
+		if w.ended {
+			happened = programEnded // and left others behind
+		}
+		w.act(w.step(now(), happened))
+		w.alarm.set(w.wake())
+		select {
+		case <-w.ready:
+		case <-w.alarm.late:
+		case <-w.died:
+		case <-w.signals:
+			w.act(w.step(now(), guardGone))
+		}
+	}
+	reason := w.reason
+	if w.phase == running {
+		reason = Exited
+	}
+	w.report(report{Kind: reportEnded, Code: exitCode(w.status), Reason: reason, At: now()})
+}
+
+// listen tells when there is something to hear. It leaves the reading to run,
+// which has to know the latest deadline whenever it decides.
+func (w *watcher) listen() {
+	runtime.LockOSThread()
+	hurry()
+	fds := []unix.PollFd{{Fd: ordersFD, Events: unix.POLLIN}, {Fd: w.alarm.fd, Events: unix.POLLIN}}
+	for {
+		if _, err := unix.Poll(fds, -1); err != nil {
+			continue // a signal came in
+		}
+		if fds[0].Revents&^unix.POLLIN != 0 {
+			fds[0] = unix.PollFd{Fd: -1} // the end of the orders would be ready for ever
+		}
+		w.ready <- struct{}{}
+	}
+}
+
+// hear carries out all orders that have come in.
+func (w *watcher) hear() {
+	// A multiple of an order's size: none is read in part.
+	var buf [64 * orderSize]byte
+	for !w.deaf {
+		n, err := unix.Read(ordersFD, buf[:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return
+		case err != nil || n == 0:
+			w.deaf = true
+			w.act(w.step(now(), guardGone))
+			return
+		}
+		for b := buf[:n]; len(b) >= orderSize; b = b[orderSize:] {
+			w.obey(decodeOrder(b))
+		}
+	}
+}
+
+func (w *watcher) obey(o order) {
+	switch o.kind {
+	case orderExtend:
+		w.extend(time.Duration(o.value))
+	case orderStop:
+		w.act(w.step(now(), toldToStop))
+	case orderSignal:
+		if w.job.further == 0 && !w.ended {
+			_ = unix.Kill(w.child, unix.Signal(o.value))
+		}
+	}
+}
+
+func (w *watcher) act(a action) {
+	switch a {
+	case ask:
+		// The inner watcher asks by itself.
+		if w.job.further == 0 {
+			w.crowd(askAll(w.child))
+		}
+	case kill:
+		killAll(w.child)
+	case nothing:
+	}
+}
+
+// reap takes note of children that have ended, and tells whether none is left.
+// Then there is no descendant either: it would have become a child.
+func (w *watcher) reap() bool {
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		switch {
+		case err == unix.ECHILD:
+			return true
+		case err == unix.EINTR:
+		case err != nil || pid == 0:
+			return false
+		case pid == w.child:
+			w.status, w.ended = status, true
+		}
+	}
+}
+
+// report tells the guard. If it is gone, there is nobody to tell.
+func (w *watcher) report(r report) { _ = w.reports.Encode(r) }
+
+func exitCode(s unix.WaitStatus) int {
+	if s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return s.ExitStatus()
+}
