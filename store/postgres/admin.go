@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/store"
+)
+
+// Oldest is the oldest major version of PostgreSQL that is known to work.
+const Oldest = 12
+
+// server is what a server says about itself.
+type server struct {
+	version      string
+	number       int
+	replica      bool
+	syncCommit   string
+	fsync        string
+	isolation    string
+	now          time.Time
+	schema       int
+	direct       bool
+	asked, heard time.Time
+}
+
+// Inspect implements [store.Admin].
+func (s *Store) Inspect(ctx context.Context) (store.Info, error) {
+	todo, err := steps()
+	if err != nil {
+		return store.Info{}, err
+	}
+	var v server
+	err = s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		v, err = s.look(ctx, conn)
+		return err
+	})
+	if err != nil {
+		return store.Info{}, fmt.Errorf("inspecting %s: %w", s.location, err)
+	}
+	return store.Info{
+		Kind: "postgres", Location: s.location, Server: "PostgreSQL " + v.version,
+		Schema: v.schema, Wanted: len(todo), Now: v.now.UTC(), Notifies: v.direct, Warnings: v.warnings(),
+	}, nil
+}
+
+func (s *Store) look(ctx context.Context, conn *pgx.Conn) (v server, err error) {
+	if v.schema, err = s.version(ctx, conn); err != nil {
+		return v, err
+	}
+	if v.direct, err = isDirect(ctx, conn); err != nil {
+		return v, err
+	}
+	clock := "clock_timestamp()"
+	if v.schema > 0 {
+		clock = s.sql("{{schema}}.clock()")
+	}
+	v.asked = time.Now()
+	err = conn.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('server_version_num')::bigint,
+		pg_is_in_recovery(), current_setting('synchronous_commit'), current_setting('fsync'),
+		current_setting('default_transaction_isolation'), `+clock).
+		Scan(&v.version, &v.number, &v.replica, &v.syncCommit, &v.fsync, &v.isolation, &v.now)
+	v.heard = time.Now()
+	return v, err
+}
+
+func (v server) warnings() (out []string) {
+	warn := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if v.replica {
+		warn("the server is a replica and accepts no writes: name the primary, or all hosts, in the URL")
+	}
+	if !v.direct {
+		warn("a pooler stands before the server: hand-overs are found by polling, up to one interval later; for faster ones give a URL that leads to the server itself")
+	}
+	if v.number/10000 < Oldest {
+		warn("PostgreSQL %s is older than %d, the oldest version that is tested", v.version, Oldest)
+	}
+	if v.syncCommit == "off" {
+		warn("synchronous_commit is off: a crash of the server may forget who took a lease, and for up to T there may be two holders; set it to on for this role")
+	}
+	if v.fsync == "off" {
+		warn("fsync is off: a crash of the server's machine may destroy the database")
+	}
+	if v.isolation != "read committed" {
+		warn("default_transaction_isolation is %s: calls that meet are tried again, which costs time; set it to read committed for this role", v.isolation)
+	}
+	middle := v.asked.Add(v.heard.Sub(v.asked) / 2)
+	if ahead := v.now.Sub(middle).Round(time.Second); ahead.Abs() >= time.Minute {
+		warn("the server's clock is %v from this host's: leases do not mind, but times in the history will look wrong here", ahead)
+	}
+	return out
+}
+
+// Close implements [store.Admin].
+func (s *Store) Close() error {
+	s.pool.close()
+	return nil
+}

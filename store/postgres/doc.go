@@ -1,0 +1,74 @@
+// Package postgres keeps sessions, leases and the history in PostgreSQL 12 or
+// later, in a schema of its own beside the tables of the application.
+//
+// # What it promises
+//
+// Every operation is one autocommitted statement and one round trip: a call of a
+// function in the schema, which takes its locks, then reads the clock, then
+// decides. (The end of a session with thousands of leases takes several: the first
+// makes all of them free, the others record it.) The clock is clock_timestamp(),
+// never the time at which a transaction or statement began. A renewal writes one
+// row and nothing that is indexed; it waits only for whoever is ending that very
+// session. A claim that a plain look at the rows can refuse takes no lock.
+//
+// Nothing is kept in a server's session: no prepared statement, no SET. So it
+// works behind a pooler in transaction mode. There LISTEN is deaf: [Store.Watch]
+// notices the pooler, reports errors.ErrUnsupported, and changes are found by
+// polling alone, which costs at most one interval.
+//
+// It opens two connections of its own, one of which only sessions may use, and
+// one more while Watch runs. It never uses a pool of the application's.
+//
+// # The guard
+//
+// A transaction of the application's may require that its term is current:
+//
+//	SELECT understudy.require_term('role', 'billing', 1767323045000);
+//
+// It may be called from any client, at any isolation level, best as the last
+// statement before COMMIT. At COMMIT a deferred trigger locks the lease's row and
+// refuses the commit with SQLSTATE US001 unless the lease is held under that term.
+// Until then nothing is locked: an open transaction holds up neither a renewal
+// (which never touches that row) nor a takeover. At REPEATABLE READ and above the
+// transaction must have begun after the lease was taken, and a takeover since then
+// is reported as SQLSTATE 40001; when it is tried again it meets US001. See
+// [Store.RequireTerm].
+//
+// Three things move the lock to before the end of the commit, so that a takeover
+// has to wait; none makes two primaries. SET CONSTRAINTS ALL IMMEDIATE after the
+// call takes it at once. PREPARE TRANSACTION keeps it until COMMIT PREPARED. A
+// commit that waits for a synchronous standby keeps it that long.
+//
+// # Rights
+//
+// The program's own role must own the schema, or have USAGE on it, EXECUTE on
+// its functions, and SELECT, INSERT, UPDATE and DELETE on its tables and USAGE
+// and SELECT on its sequences; only Migrate needs to create. A role that only
+// guards its transactions needs no more than
+//
+//	GRANT USAGE ON SCHEMA understudy TO app;
+//
+// because require_term and its trigger run with the rights of the owner. A role
+// that only looks on needs that and SELECT on the view understudy.heartbeats.
+//
+// # What it does not promise
+//
+//   - Leases that survive what the database itself loses: a crash with
+//     synchronous_commit or fsync off, a failover to an asynchronous standby, a
+//     restored backup. For up to T there may then be two holders, of which the
+//     later has the higher term. [Store.Inspect] warns of the settings.
+//   - That a request is not applied after its caller gave up. Waiting for locks
+//     ends with the caller's deadline, and a cancelled call is cancelled on the
+//     server too; but a server that was itself paused may still serve what it had
+//     received. A late claim names what it saw, and takes nothing that moved since.
+//
+// # How it fails
+//
+// A server that cannot be reached, is starting, or has become a replica is
+// lease.ErrUnavailable; the connection to a replica is given up, so that a URL
+// with several hosts finds the new primary. A statement that the server answered
+// with an error was rolled back: lease.ErrUnavailable too, or lease.ErrInvalid
+// when the values were at fault. A deadline or a broken connection after sending
+// is lease.ErrUnknown. Deadlocks and serialization failures are tried again
+// within the deadline. A call without a deadline gets one of 10 s.
+package postgres

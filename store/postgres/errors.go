@@ -1,0 +1,92 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+)
+
+// SQLSTATEs that are told apart.
+const (
+	codeProtocol       = "08P01"
+	codeReadOnly       = "25006"
+	codeSerialization  = "40001"
+	codeDeadlock       = "40P01"
+	codeNoRights       = "42501"
+	codeNoFunction     = "42883"
+	codeNoTable        = "42P01"
+	codeNoSchema       = "3F000"
+	codeLockTimeout    = "55P03"
+	codeCheckViolation = "23514"
+
+	classConnection = "08" // also PgBouncer's own errors
+	classBadValue   = "22"
+	classShutdown   = "57P"
+)
+
+func pgCode(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// passing tells that the same statement on the same or another connection may
+// succeed, and that this one left nothing behind.
+func passing(err error) bool {
+	if errors.As(err, new(unsent)) {
+		return false // connecting was tried already
+	}
+	code := pgCode(err)
+	return code == codeSerialization || code == codeDeadlock || pgconn.SafeToRetry(err)
+}
+
+// isRefusedParameter tells that a pooler did not like what was asked of it when
+// connecting.
+func isRefusedParameter(err error) bool {
+	return pgCode(err) == codeProtocol && strings.Contains(err.Error(), "startup parameter")
+}
+
+func isReplica(err error) bool { return pgCode(err) == codeReadOnly }
+
+// explain gives an error of the driver or the server its meaning to the kernel.
+func explain(err error) error {
+	var pg *pgconn.PgError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrSchema), errors.Is(err, lease.ErrInvalid):
+		return err
+	case errors.As(err, new(unsent)), pgconn.SafeToRetry(err):
+		return fmt.Errorf("%w: %w", lease.ErrUnavailable, err)
+	case !errors.As(err, &pg):
+		return fmt.Errorf("%w: %w", lease.ErrUnknown, err)
+	case strings.HasPrefix(pg.Code, classConnection), strings.HasPrefix(pg.Code, classShutdown):
+		// A server that shuts down while a commit waits for its standbys has
+		// committed; a pooler does not know what became of it.
+		return fmt.Errorf("%w: %w", lease.ErrUnknown, err)
+	case strings.HasPrefix(pg.Code, classBadValue), pg.Code == codeCheckViolation:
+		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
+	}
+	// Any other error of a statement means that it was rolled back.
+	hint := ""
+	switch pg.Code {
+	case codeReadOnly:
+		hint = "the server accepts no writes: it is a replica or recovering; the URL may name all hosts of the cluster"
+	case codeNoFunction, codeNoTable, codeNoSchema:
+		return fmt.Errorf("%w: %w is missing or older than this program: run `understudy store migrate`: %w", lease.ErrUnavailable, store.ErrSchema, err)
+	case codeNoRights:
+		hint = "the role of the URL lacks a right on the schema"
+	case codeLockTimeout:
+		hint = "somebody else's transaction kept a row locked"
+	default:
+		return fmt.Errorf("%w: %w", lease.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%w: %s: %w", lease.ErrUnavailable, hint, err)
+}

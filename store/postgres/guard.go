@@ -1,0 +1,34 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// TermNotCurrent is the SQLSTATE with which a guarded transaction is refused,
+// by require_term itself or at COMMIT.
+const TermNotCurrent = "US001"
+
+// RequireTerm lets the caller's transaction commit only if the lease is still
+// held under this term when it does. It does not prove who the caller is: the
+// term is the token. The refusal comes here if the term is over already, and
+// otherwise from tx.Commit: ask [Refused] about both.
+//
+// Nothing is locked before the commit, so that an open transaction may be paused
+// for long and holds up neither renewals nor a takeover. The package's
+// documentation names what moves the lock forward.
+func (s *Store) RequireTerm(ctx context.Context, tx pgx.Tx, id lease.ID, term int64) error {
+	_, err := tx.Exec(ctx, s.sql("SELECT {{schema}}.require_term($1, $2, $3)"), id.Space, id.Key, term)
+	if err != nil {
+		return fmt.Errorf("requiring term %d of %s: %w", term, id, err)
+	}
+	return nil
+}
+
+// Refused tells whether an error means that a guarded transaction was refused
+// because its term is over. Its work belongs to somebody else now.
+func Refused(err error) bool { return pgCode(err) == TermNotCurrent }

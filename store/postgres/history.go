@@ -1,0 +1,91 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/history"
+)
+
+// Append implements [history.Log].
+func (s *Store) Append(ctx context.Context, e history.Event) error {
+	sql := s.sql(`INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+		VALUES ({{schema}}.clock(), $1, $2, $3, $4, $5, $6, $7)`)
+	err := s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, sql, e.Part, e.Subject, e.From, e.To, e.Term, e.Reason, e.Duration.Nanoseconds())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("recording an event: %w", err)
+	}
+	return nil
+}
+
+// Read implements [history.Log]. Events of statements that ran at the same time
+// may become visible in another order than that of their ids; history.Feed
+// allows for it.
+func (s *Store) Read(ctx context.Context, q history.Query) ([]history.Event, error) {
+	var where []string
+	var args []any
+	add := func(condition string, value any) {
+		args = append(args, value)
+		where = append(where, fmt.Sprintf("%s $%d", condition, len(args)))
+	}
+	add("id >", q.After)
+	if q.Before != 0 {
+		add("id <", q.Before)
+	}
+	if q.Part != "" {
+		add("part =", q.Part)
+	}
+	if q.Subject != "" {
+		add("subject =", q.Subject)
+	}
+	limit := q.Limit
+	if limit <= 0 || limit > history.MaxRead {
+		limit = history.MaxRead
+	}
+	args = append(args, int64(limit))
+	order := "id"
+	if q.Newest {
+		order = "id DESC"
+	}
+	out, err := rows(ctx, s, fmt.Sprintf(`SELECT id, at, part, subject, from_label, to_label, term, reason, duration_ns
+		FROM {{schema}}.event WHERE %s ORDER BY %s LIMIT $%d`, strings.Join(where, " AND "), order, len(args)), scanEvent, args...)
+	if err != nil {
+		return nil, fmt.Errorf("reading the history: %w", err)
+	}
+	if q.Newest {
+		slices.Reverse(out)
+	}
+	return out, nil
+}
+
+func scanEvent(r pgx.CollectableRow) (history.Event, error) {
+	var e history.Event
+	var duration int64
+	err := r.Scan(&e.ID, &e.At, &e.Part, &e.Subject, &e.From, &e.To, &e.Term, &e.Reason, &duration)
+	e.At, e.Duration = e.At.UTC(), time.Duration(duration)
+	return e, err
+}
+
+// Trim implements [history.Log].
+func (s *Store) Trim(ctx context.Context, keep int) (int64, error) {
+	var deleted int64
+	sql := s.sql(`DELETE FROM {{schema}}.event
+		WHERE id <= (SELECT id FROM {{schema}}.event ORDER BY id DESC OFFSET $1 LIMIT 1)`)
+	err := s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
+		tag, err := conn.Exec(ctx, sql, int64(max(0, keep)))
+		deleted = tag.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("trimming the history: %w", err)
+	}
+	return deleted, nil
+}

@@ -1,0 +1,111 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Acquire implements [lease.Store].
+func (s *Store) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+	var verdict string
+	var l lease.Lease
+	err := s.row(ctx, anything, "SELECT a.verdict, (a.lease).* FROM {{schema}}.acquire($1, $2, $3, $4, $5, $6, $7, $8) a",
+		func(r pgx.Row) (err error) {
+			l, err = scanLease(r, &verdict)
+			return err
+		},
+		c.Lease.Space, c.Lease.Key, c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, c.Waited, patient{})
+	switch {
+	case err != nil:
+		return lease.Lease{}, fmt.Errorf("acquiring %s: %w", c.Lease, err)
+	case verdict == "lapsed":
+		return lease.Lease{}, fmt.Errorf("session %s: %w", c.Session, lease.ErrLapsed)
+	case verdict == "held":
+		return l, fmt.Errorf("%s: %w", c.Lease, lease.ErrHeld)
+	}
+	return l, nil
+}
+
+// Release implements [lease.Store].
+func (s *Store) Release(ctx context.Context, h lease.Handback) error {
+	var released bool
+	err := s.row(ctx, anything, "SELECT {{schema}}.release($1, $2, $3, $4, $5, $6, $7, $8)",
+		func(r pgx.Row) error { return r.Scan(&released) },
+		h.Lease.Space, h.Lease.Key, h.Session, h.Term, h.Successor, h.Reserve.Nanoseconds(), lease.CutReason(h.Reason), patient{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("releasing %s: %w", h.Lease, err)
+	case !released:
+		return fmt.Errorf("%s under term %d: %w", h.Lease, h.Term, lease.ErrNotHeld)
+	}
+	return nil
+}
+
+// Get implements [lease.Store].
+func (s *Store) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
+	var l lease.Lease
+	err := s.row(ctx, anything, "SELECT * FROM {{schema}}.show($1, $2)", func(r pgx.Row) (err error) {
+		l, err = scanLease(r)
+		return err
+	}, id.Space, id.Key)
+	if err != nil {
+		return lease.Lease{}, fmt.Errorf("reading %s: %w", id, err)
+	}
+	return l, nil
+}
+
+// List implements [lease.Store].
+func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lease.Lease, error) {
+	out, err := rows(ctx, s, `SELECT x.*
+		FROM (SELECT space, key FROM {{schema}}.lease WHERE space = $1 AND key > $2 ORDER BY key LIMIT $3) page,
+		LATERAL {{schema}}.show(page.space, page.key) x ORDER BY x.key COLLATE "C"`,
+		func(r pgx.CollectableRow) (lease.Lease, error) { return scanLease(r) }, space, after, int64(limit))
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", space, err)
+	}
+	return out, nil
+}
+
+// rows runs a statement that returns any number of rows.
+func rows[T any](ctx context.Context, s *Store, sql string, scan pgx.RowToFunc[T], args ...any) (out []T, err error) {
+	sql = s.sql(sql)
+	err = s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
+		found, err := conn.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectRows(found, scan)
+		return err
+	})
+	return out, err
+}
+
+// scanLease reads a row of the type "shown", after other columns.
+func scanLease(r pgx.Row, before ...any) (lease.Lease, error) {
+	var l lease.Lease
+	var interval, timeout int64
+	var deadline, reserved, at time.Time
+	err := r.Scan(append(before, &l.Space, &l.Key, &l.Term, &l.Session, &l.Holder.ID, &l.Holder.Name, &l.Holder.Address,
+		&interval, &timeout, &l.Seq, &deadline, &l.Ended, &l.Since, &l.Successor, &reserved, &l.Asked, &l.AskedFor,
+		&l.Waiting, &at)...)
+	if err != nil {
+		return lease.Lease{}, err
+	}
+	l.Timing = lease.Timing{Interval: time.Duration(interval), Timeout: time.Duration(timeout)}
+	l.Remaining, l.Age, l.Since = deadline.Sub(at), at.Sub(l.Since), l.Since.UTC()
+	if l.Successor != "" {
+		l.Reserved = max(0, reserved.Sub(at))
+	}
+	if l.Session == "" {
+		l.Holder = lease.Instance{}
+	}
+	if l.Term == 0 {
+		l.Since = time.Time{}
+	}
+	return l, nil
+}

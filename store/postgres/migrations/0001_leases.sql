@@ -1,0 +1,365 @@
+-- Sessions, leases, waiting lists and the history, and one function for each
+-- operation that changes them. {{schema}} is the schema's quoted name, and
+-- {{channel}} the same name as a string.
+--
+-- Rules that every function keeps:
+--   * Time is {{schema}}.clock(), read after the locks are taken: the clock at the
+--     start of a statement or transaction lies before whatever it waited for.
+--   * Sessions are locked before leases, two sessions in the order of their ids,
+--     and many leases in the order of their keys.
+--   * Who ends a session locks its row FOR UPDATE. A renewal takes the weaker lock
+--     of an ordinary update, and who needs a session to stay alive, FOR KEY SHARE,
+--     which only the end of the session waits for.
+--   * A refusal that a plain look at the rows can give takes no lock at all.
+
+CREATE TABLE {{schema}}.session (
+    id          text COLLATE "C" PRIMARY KEY CHECK (id <> ''),
+    instance_id text NOT NULL,
+    name        text NOT NULL,
+    address     text NOT NULL,
+    interval_ns bigint NOT NULL,
+    timeout_ns  bigint NOT NULL,
+    started     timestamptz NOT NULL,
+    seq         bigint NOT NULL DEFAULT 1,
+    deadline    timestamptz NOT NULL,
+    ended       boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 50); -- room on each page, and no index on what a renewal changes
+
+CREATE TABLE {{schema}}.lease (
+    space          text COLLATE "C" NOT NULL,
+    key            text COLLATE "C" NOT NULL,
+    term           bigint NOT NULL,
+    session        text COLLATE "C" NOT NULL, -- '' when the lease is free
+    holder_id      text NOT NULL,
+    holder_name    text NOT NULL,
+    holder_address text NOT NULL,
+    since          timestamptz NOT NULL,
+    held_ns        bigint NOT NULL DEFAULT 0, -- how long it was held, when it is free
+    successor      text NOT NULL DEFAULT '',
+    reserved       timestamptz,               -- until when it is kept for the successor
+    asked          boolean NOT NULL DEFAULT false,
+    asked_for      text NOT NULL DEFAULT '',
+    PRIMARY KEY (space, key)
+) WITH (fillfactor = 80);
+CREATE INDEX lease_session ON {{schema}}.lease (session) WHERE session <> '';
+
+CREATE SEQUENCE {{schema}}.waiter_place;
+CREATE TABLE {{schema}}.waiter (
+    space   text COLLATE "C" NOT NULL,
+    key     text COLLATE "C" NOT NULL,
+    session text COLLATE "C" NOT NULL,
+    place   bigint NOT NULL DEFAULT nextval('{{schema}}.waiter_place'),
+    PRIMARY KEY (space, key, session)
+);
+CREATE INDEX waiter_session ON {{schema}}.waiter (session);
+
+CREATE SEQUENCE {{schema}}.event_id;
+CREATE TABLE {{schema}}.event (
+    id          bigint PRIMARY KEY DEFAULT nextval('{{schema}}.event_id'),
+    at          timestamptz NOT NULL,
+    part        text NOT NULL,
+    subject     text NOT NULL,
+    from_label  text NOT NULL,
+    to_label    text NOT NULL,
+    term        bigint NOT NULL,
+    reason      text NOT NULL,
+    duration_ns bigint NOT NULL
+);
+CREATE INDEX event_subject ON {{schema}}.event (part, subject, id);
+
+-- The one clock. Tests put another in its place.
+CREATE FUNCTION {{schema}}.clock() RETURNS timestamptz LANGUAGE sql VOLATILE
+AS $$ SELECT clock_timestamp() $$;
+
+CREATE FUNCTION {{schema}}.ns(i interval) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$ SELECT (extract(epoch FROM i) * 1000000)::bigint * 1000 $$;
+
+CREATE FUNCTION {{schema}}.label(name text, id text) RETURNS text LANGUAGE sql IMMUTABLE
+AS $$ SELECT name || '/' || left(id, 8) $$;
+
+-- Settings for this statement alone. It waits for locks no longer than its caller
+-- does: who has given up must not be served later. And it goes by the indexes: the
+-- plans of functions are kept, also when a table of a few rows has grown to many.
+CREATE FUNCTION {{schema}}.settle(p_patience bigint) RETURNS text LANGUAGE sql VOLATILE AS $$
+    SELECT set_config('lock_timeout', greatest(p_patience, 1)::text, true) || set_config('enable_seqscan', 'off', true)
+$$;
+
+-- A number that differs from the last one when an event has appeared since. The
+-- sequence alone would miss a statement that took its id before the last look
+-- and committed after it; so the events that are visible among the last are counted too.
+CREATE FUNCTION {{schema}}.changes() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_last bigint := coalesce(pg_sequence_last_value('{{schema}}.event_id'), 0);
+    v_seen bigint;
+BEGIN
+    SELECT count(*) INTO v_seen FROM {{schema}}.event WHERE id > v_last - 16;
+    RETURN v_last * 32 + v_seen;
+END $$;
+
+CREATE FUNCTION {{schema}}.announce(p_space text, p_key text, p_term bigint, p_free boolean, p_successor text)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_change text := json_build_object('space', p_space, 'key', p_key, 'term', p_term, 'free', p_free, 'successor', p_successor)::text;
+BEGIN
+    -- What does not fit says "anything may have changed".
+    PERFORM pg_notify({{channel}}, CASE WHEN octet_length(v_change) < 7900 THEN v_change ELSE '' END);
+END $$;
+
+-- A lease as it stands; one row, also for a lease that was never held. In time
+-- differences "at" is the clock.
+CREATE TYPE {{schema}}.shown AS (
+    space text, key text, term bigint, session text, holder_id text, holder_name text, holder_address text,
+    interval_ns bigint, timeout_ns bigint, seq bigint, deadline timestamptz, ended boolean,
+    since timestamptz, successor text, reserved timestamptz, asked boolean, asked_for text,
+    waiting bigint, at timestamptz
+);
+CREATE FUNCTION {{schema}}.show(p_space text, p_key text) RETURNS SETOF {{schema}}.shown LANGUAGE sql STABLE AS $$
+    SELECT p_space, p_key, coalesce(l.term, 0), coalesce(l.session, ''),
+           coalesce(l.holder_id, ''), coalesce(l.holder_name, ''), coalesce(l.holder_address, ''),
+           coalesce(s.interval_ns, 0), coalesce(s.timeout_ns, 0), coalesce(s.seq, 0),
+           coalesce(s.deadline, c.at), coalesce(s.ended, false),
+           coalesce(l.since, c.at), coalesce(l.successor, ''), coalesce(l.reserved, c.at),
+           coalesce(l.asked, false), coalesce(l.asked_for, ''),
+           (SELECT count(*) FROM {{schema}}.waiter w JOIN {{schema}}.session n ON n.id = w.session
+             WHERE w.space = p_space AND w.key = p_key AND NOT n.ended AND n.deadline > c.at),
+           c.at
+      FROM (SELECT {{schema}}.clock() AS at OFFSET 0) c
+      LEFT JOIN {{schema}}.lease l ON l.space = p_space AND l.key = p_key
+      LEFT JOIN {{schema}}.session s ON s.id = l.session
+$$;
+
+-- Starts a session and returns the changes so far, or null if the id was used before.
+CREATE FUNCTION {{schema}}.start_session(p_id text, p_instance text, p_name text, p_address text,
+    p_interval_ns bigint, p_timeout_ns bigint, p_patience bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz;
+    v_old text[];
+BEGIN
+    PERFORM {{schema}}.settle(p_patience);
+    t := {{schema}}.clock();
+    INSERT INTO {{schema}}.session (id, instance_id, name, address, interval_ns, timeout_ns, started, deadline)
+    VALUES (p_id, p_instance, p_name, p_address, p_interval_ns, p_timeout_ns, t, t + p_timeout_ns / 1000 * interval '1 microsecond')
+    ON CONFLICT (id) DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    -- Forget sessions that have been over for long and hold nothing. Ids are random:
+    -- each start looks at its neighbours, so that no index is needed on what renewals
+    -- change, and more are looked at than can have been added.
+    SELECT array_agg(id) INTO v_old FROM (
+        SELECT s.id, s.deadline FROM (
+            (SELECT id FROM {{schema}}.session WHERE id > p_id ORDER BY id LIMIT 50)
+            UNION ALL
+            (SELECT id FROM {{schema}}.session WHERE id < p_id ORDER BY id DESC LIMIT 50)
+        ) near JOIN {{schema}}.session s USING (id)
+        WHERE s.deadline < t - interval '24 hours'
+          AND NOT EXISTS (SELECT FROM {{schema}}.lease l WHERE l.session = s.id AND l.session <> '')
+        FOR UPDATE OF s SKIP LOCKED
+    ) gone;
+    IF v_old IS NOT NULL THEN
+        DELETE FROM {{schema}}.waiter WHERE session = ANY (v_old);
+        DELETE FROM {{schema}}.session WHERE id = ANY (v_old);
+    END IF;
+    RETURN {{schema}}.changes();
+END $$;
+
+-- Renews a session that lives. Once refused, always refused: it is ended then.
+CREATE FUNCTION {{schema}}.renew_session(p_id text, p_patience bigint, OUT seq bigint, OUT changes bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    n record;
+    t timestamptz;
+BEGIN
+    PERFORM {{schema}}.settle(p_patience);
+    SELECT s.deadline, s.timeout_ns, s.ended INTO n FROM {{schema}}.session s WHERE s.id = p_id FOR NO KEY UPDATE;
+    t := {{schema}}.clock();
+    IF n.deadline > t AND NOT n.ended THEN
+        UPDATE {{schema}}.session s SET seq = s.seq + 1, deadline = t + n.timeout_ns / 1000 * interval '1 microsecond'
+         WHERE s.id = p_id RETURNING s.seq INTO renew_session.seq;
+        renew_session.changes := {{schema}}.changes();
+    ELSIF NOT n.ended THEN
+        PERFORM FROM {{schema}}.session s WHERE s.id = p_id FOR UPDATE;
+        UPDATE {{schema}}.session s SET ended = true WHERE s.id = p_id;
+    END IF;
+END $$;
+
+-- Ends a session, which frees all that it holds, and releases at most p_most of
+-- its leases; returns how many. It is called until it returns less: each call is
+-- short, and none of the leases is anybody's meanwhile.
+CREATE FUNCTION {{schema}}.end_session(p_id text, p_reason text, p_most bigint, p_patience bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz;
+    v_freed bigint;
+    v_spaces text[];
+    v_keys text[];
+    v_terms bigint[];
+BEGIN
+    PERFORM {{schema}}.settle(p_patience);
+    PERFORM FROM {{schema}}.session WHERE id = p_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    t := {{schema}}.clock();
+    UPDATE {{schema}}.session SET ended = true, deadline = least(t, deadline) WHERE id = p_id AND NOT ended;
+    DELETE FROM {{schema}}.waiter WHERE session = p_id;
+    WITH held AS (
+        SELECT space, key FROM {{schema}}.lease WHERE session = p_id AND session <> ''
+         ORDER BY space, key LIMIT p_most FOR NO KEY UPDATE
+    ), freed AS (
+        UPDATE {{schema}}.lease l
+           SET session = '', since = t, held_ns = {{schema}}.ns(t - since), successor = '', reserved = NULL, asked = false, asked_for = ''
+          FROM held WHERE l.space = held.space AND l.key = held.key
+        RETURNING l.space, l.key, {{schema}}.label(holder_name, holder_id) AS holder, l.term, l.held_ns
+    ), told AS (
+        INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+        SELECT t, space, key, holder, '', term, p_reason, held_ns FROM freed ORDER BY space, key
+        RETURNING part, subject, term
+    )
+    SELECT count(*), array_agg(part), array_agg(subject), array_agg(term) INTO v_freed, v_spaces, v_keys, v_terms FROM told;
+    IF v_freed > 100 THEN
+        PERFORM pg_notify({{channel}}, '');
+    ELSE
+        PERFORM {{schema}}.announce(x.space, x.key, x.term, true, '') FROM unnest(v_spaces, v_keys, v_terms) x (space, key, term);
+    END IF;
+    RETURN v_freed;
+END $$;
+
+-- The rule of who may take a lease: why it can be had, or null.
+CREATE FUNCTION {{schema}}.takeable(l {{schema}}.lease, old {{schema}}.session, me {{schema}}.session,
+    p_seen_term bigint, p_seen_session text, p_seen_seq bigint, p_waited boolean, t timestamptz) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    CASE
+    WHEN coalesce(l.term, 0) <> p_seen_term OR coalesce(l.session, '') <> p_seen_session THEN
+        RETURN NULL;
+    WHEN coalesce(l.session, '') = '' THEN
+        IF l.successor <> '' AND l.successor IN (me.name, me.instance_id) THEN
+            RETURN 'successor';
+        END IF;
+        RETURN CASE WHEN coalesce(l.successor, '') = '' OR l.reserved <= t OR p_waited THEN 'vacant' END;
+    WHEN coalesce(old.seq, 0) <> p_seen_seq THEN
+        RETURN NULL;
+    WHEN old.id IS NULL THEN
+        RETURN CASE WHEN p_waited THEN 'lapsed' END;
+    ELSE
+        RETURN CASE WHEN old.ended OR old.deadline <= t OR p_waited THEN 'lapsed' END;
+    END CASE;
+END $$;
+
+-- Takes a lease. The verdict is 'taken', 'held' or 'lapsed'.
+CREATE FUNCTION {{schema}}.acquire(p_space text, p_key text, p_session text, p_seen_term bigint, p_seen_session text,
+    p_seen_seq bigint, p_waited boolean, p_patience bigint, OUT verdict text, OUT lease {{schema}}.shown) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    l {{schema}}.lease;
+    old {{schema}}.session;
+    me {{schema}}.session;
+    t timestamptz;
+    v_reason text;
+BEGIN
+    PERFORM {{schema}}.settle(p_patience);
+    -- The first look takes no lock, and most claims end there; the second decides.
+    FOR look IN 1..2 LOOP
+        IF look = 1 THEN
+            SELECT x.* INTO l FROM {{schema}}.lease x WHERE x.space = p_space AND x.key = p_key;
+            SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = l.session;
+        ELSE
+            IF p_session COLLATE "C" < p_seen_session COLLATE "C" THEN
+                PERFORM FROM {{schema}}.session s WHERE s.id = p_session FOR KEY SHARE;
+            END IF;
+            SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = p_seen_session FOR UPDATE;
+            PERFORM FROM {{schema}}.session s WHERE s.id = p_session FOR KEY SHARE;
+            SELECT x.* INTO l FROM {{schema}}.lease x WHERE x.space = p_space AND x.key = p_key FOR NO KEY UPDATE;
+        END IF;
+        -- After any wait: this session may have been renewed meanwhile.
+        SELECT s.* INTO me FROM {{schema}}.session s WHERE s.id = p_session;
+        t := {{schema}}.clock();
+        IF me.id IS NULL OR me.ended OR me.deadline <= t THEN
+            verdict := 'lapsed';
+        ELSIF l.session = p_session THEN
+            verdict := 'taken';
+        ELSE
+            v_reason := {{schema}}.takeable(l, old, me, p_seen_term, p_seen_session, p_seen_seq, p_waited, t);
+            verdict := CASE WHEN v_reason IS NULL THEN 'held' END;
+        END IF;
+        EXIT WHEN verdict IS NOT NULL;
+    END LOOP;
+    IF verdict IS NULL THEN
+        verdict := CASE WHEN {{schema}}.take(p_space, p_key, l, old, me, v_reason, t) THEN 'taken' ELSE 'held' END;
+    END IF;
+    SELECT s.* INTO lease FROM {{schema}}.show(p_space, p_key) s;
+END $$;
+
+-- The change that acquire has decided on, under its locks. False if somebody else
+-- was the first ever to take the lease.
+CREATE FUNCTION {{schema}}.take(p_space text, p_key text, l {{schema}}.lease, old {{schema}}.session, me {{schema}}.session,
+    p_reason text, t timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    v_term bigint := greatest(coalesce(l.term, 0) + 1, floor(extract(epoch FROM t) * 1000)::bigint);
+    v_vacant interval := t - coalesce(old.deadline, l.since, t);
+BEGIN
+    IF l.term IS NULL THEN
+        INSERT INTO {{schema}}.lease (space, key, term, session, holder_id, holder_name, holder_address, since)
+        VALUES (p_space, p_key, v_term, me.id, me.instance_id, me.name, me.address, t)
+        ON CONFLICT (space, key) DO NOTHING;
+        IF NOT FOUND THEN
+            RETURN false;
+        END IF;
+    ELSE
+        UPDATE {{schema}}.lease
+           SET term = v_term, session = me.id, holder_id = me.instance_id, holder_name = me.name, holder_address = me.address,
+               since = t, successor = '', reserved = NULL, asked = false, asked_for = ''
+         WHERE space = p_space AND key = p_key;
+        UPDATE {{schema}}.session SET ended = true WHERE id = old.id AND NOT ended;
+    END IF;
+    DELETE FROM {{schema}}.waiter WHERE space = p_space AND key = p_key AND session = me.id;
+    INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+    VALUES (t, p_space, p_key,
+            CASE WHEN p_reason = 'lapsed' THEN {{schema}}.label(l.holder_name, l.holder_id) ELSE '' END,
+            {{schema}}.label(me.name, me.instance_id), v_term, p_reason, {{schema}}.ns(greatest(v_vacant, '0')));
+    PERFORM {{schema}}.announce(p_space, p_key, v_term, false, '');
+    RETURN true;
+END $$;
+
+CREATE FUNCTION {{schema}}.release(p_space text, p_key text, p_session text, p_term bigint, p_successor text,
+    p_reserve_ns bigint, p_reason text, p_patience bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    l {{schema}}.lease;
+    t timestamptz;
+BEGIN
+    PERFORM {{schema}}.settle(p_patience);
+    SELECT * INTO l FROM {{schema}}.lease
+     WHERE space = p_space AND key = p_key AND session = p_session AND session <> '' AND term = p_term FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    t := {{schema}}.clock();
+    UPDATE {{schema}}.lease
+       SET session = '', since = t, held_ns = {{schema}}.ns(t - since), successor = p_successor, reserved = t + p_reserve_ns / 1000 * interval '1 microsecond',
+           asked = false, asked_for = ''
+     WHERE space = p_space AND key = p_key;
+    INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+    VALUES (t, p_space, p_key, {{schema}}.label(l.holder_name, l.holder_id), '', l.term, p_reason, {{schema}}.ns(t - l.since));
+    PERFORM {{schema}}.announce(p_space, p_key, l.term, true, p_successor);
+    RETURN true;
+END $$;
+
+CREATE FUNCTION {{schema}}.ask(p_space text, p_key text, p_successor text, p_reason text, p_patience bigint)
+RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    l {{schema}}.lease;
+    t timestamptz;
+BEGIN
+    PERFORM {{schema}}.settle(p_patience);
+    SELECT * INTO l FROM {{schema}}.lease WHERE space = p_space AND key = p_key AND session <> '' FOR NO KEY UPDATE;
+    t := {{schema}}.clock();
+    PERFORM FROM {{schema}}.session WHERE id = l.session AND NOT ended AND deadline > t;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE {{schema}}.lease SET asked = true, asked_for = p_successor WHERE space = p_space AND key = p_key;
+    INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+    VALUES (t, p_space, p_key, {{schema}}.label(l.holder_name, l.holder_id), {{schema}}.label(l.holder_name, l.holder_id),
+            l.term, p_reason, {{schema}}.ns(t - l.since));
+    PERFORM {{schema}}.announce(p_space, p_key, l.term, false, '');
+    RETURN true;
+END $$;

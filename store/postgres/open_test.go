@@ -1,0 +1,234 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+	"github.com/understudy-ha/understudy/store/postgres"
+)
+
+func TestOpenRefusesWhatCannotBeRight(t *testing.T) {
+	for name, c := range map[string]postgres.Config{
+		"no URL":           {},
+		"another scheme":   {URL: "mysql://u:s3cret@h/db"},
+		"no URL at all":    {URL: "postgres://u:s3cret@h:99999x/db"},
+		"unknown sslmode":  {URL: "postgres://u:s3cret@h/db?sslmode=bogus&password=s3cret2"},
+		"bad escape":       {URL: "postgres://u:s3cret%zz@h/db"},
+		"SQL as schema":    {URL: "postgres://u:s3cret@127.0.0.1:1/db", Schema: `x"; DROP SCHEMA public CASCADE; --`},
+		"schema in URL":    {URL: "postgres://u:s3cret@127.0.0.1:1/db?schema=a%22b"},
+		"empty schema":     {URL: "postgres://u:s3cret@127.0.0.1:1/db?schema="},
+		"schema too long":  {URL: "postgres://u:s3cret@127.0.0.1:1/db", Schema: strings.Repeat("s", 41)},
+		"system's schema":  {URL: "postgres://u:s3cret@127.0.0.1:1/db", Schema: "pg_understudy"},
+		"dollar in schema": {URL: "postgres://u:s3cret@127.0.0.1:1/db", Schema: "a$$b"},
+		"capital letters":  {URL: "postgres://u:s3cret@127.0.0.1:1/db", Schema: "Understudy"},
+	} {
+		_, err := postgres.Open(t.Context(), c)
+		if !errors.Is(err, lease.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: the error shows a password: %v", name, err)
+		}
+	}
+}
+
+func TestOpenWithoutServer(t *testing.T) {
+	url := fmt.Sprintf("postgres://u:s3cret@127.0.0.1:%d/db?sslmode=disable&sslpassword=s3cret2&schema=other", realserver.FreePort(t))
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	if !errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUnknown) {
+		t.Errorf("Open without a server: %v, want ErrUnavailable", err)
+	}
+	if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "u@127.0.0.1") {
+		t.Errorf("the error should say where, without passwords: %v", err)
+	}
+}
+
+func TestMigrations(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	t.Run("twelve at once", func(t *testing.T) {
+		for range 5 {
+			twelveAtOnce(t, server.NewDatabase(t))
+		}
+	})
+	t.Run("newer schema", func(t *testing.T) {
+		url := server.NewDatabase(t)
+		s := open(t, url)
+		exec(t, url, "INSERT INTO understudy.migration (version) VALUES (99)")
+		_, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+		if !errors.Is(err, store.ErrSchema) || !strings.Contains(err.Error(), "version 99") {
+			t.Errorf("Open of a newer schema: %v, want ErrSchema with the version", err)
+		}
+		if _, _, err := s.Migrate(t.Context()); !errors.Is(err, store.ErrSchema) {
+			t.Errorf("Migrate of a newer schema: %v, want ErrSchema", err)
+		}
+	})
+	t.Run("none", func(t *testing.T) {
+		s, err := postgres.Open(t.Context(), postgres.Config{URL: server.NewDatabase(t), NoMigrate: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if info, err := s.Inspect(t.Context()); err != nil || info.Schema != 0 || info.Now.IsZero() {
+			t.Errorf("Inspect without a schema: %+v, %v", info, err)
+		}
+		_, err = s.RenewSession(t.Context(), "x")
+		if !errors.Is(err, store.ErrSchema) || !errors.Is(err, lease.ErrUnavailable) {
+			t.Errorf("a call without a schema: %v, want ErrSchema and ErrUnavailable", err)
+		}
+		if from, to, err := s.Migrate(t.Context()); err != nil || from != 0 || to < 1 {
+			t.Errorf("Migrate = %d, %d, %v", from, to, err)
+		}
+		start(t, s, "a", 1e9)
+	})
+	t.Run("least rights", func(t *testing.T) {
+		url := server.NewDatabase(t)
+		open(t, url)
+		exec(t, url, `CREATE ROLE instance LOGIN;
+			GRANT USAGE ON SCHEMA understudy TO instance;
+			GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA understudy TO instance;
+			GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA understudy TO instance`)
+		s := open(t, strings.Replace(url, "postgres@", "instance@", 1))
+		a := start(t, s, "a", 60e9)
+		take(t, s, role("r"), a, false)
+		if err := s.EndSession(t.Context(), a.ID, "done"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func twelveAtOnce(t *testing.T, url string) {
+	var wg sync.WaitGroup
+	for i := range 12 {
+		wg.Go(func() {
+			s, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+			if err != nil {
+				t.Errorf("start %d: %v", i, err)
+				return
+			}
+			defer s.Close()
+			if _, err := s.Sessions(t.Context()); err != nil {
+				t.Errorf("start %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestInspectWarns(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{Fsync: true})
+	bouncer := realserver.PgBouncer(t, server)
+	database := server.NewDatabase(t)
+	if info, err := open(t, database).Inspect(t.Context()); err != nil || !info.Notifies || len(info.Warnings) != 0 {
+		t.Errorf("Inspect of a sound server: %+v, %v", info, err)
+	}
+	s := open(t, bouncer.URL(database))
+	info, err := s.Inspect(t.Context())
+	if err != nil || info.Notifies || len(info.Warnings) != 1 || !strings.Contains(info.Warnings[0], "pooler") {
+		t.Errorf("Inspect through a pooler: %+v, %v", info, err)
+	}
+	woken := false
+	if err := s.Watch(t.Context(), func(lease.Change) { woken = true }); !errors.Is(err, errors.ErrUnsupported) || woken {
+		t.Errorf("Watch through a pooler: %v (woken %t), want ErrUnsupported", err, woken)
+	}
+	exec(t, database, `ALTER ROLE postgres SET synchronous_commit = off; ALTER ROLE postgres SET default_transaction_isolation = 'repeatable read';
+		CREATE OR REPLACE FUNCTION understudy.clock() RETURNS timestamptz LANGUAGE sql AS $$ SELECT clock_timestamp() + '1 hour' $$`)
+	info, err = open(t, database).Inspect(t.Context())
+	if err != nil || len(info.Warnings) != 2 || !strings.Contains(info.Warnings[0], "synchronous_commit") || !strings.Contains(info.Warnings[1], "1h0m0s") {
+		t.Errorf("Inspect of doubtful settings: %q, %v", info.Warnings, err)
+	}
+	info, err = open(t, bouncer.URL(server.NewDatabase(t))).Inspect(t.Context())
+	if err != nil || !slices.ContainsFunc(info.Warnings, func(w string) bool { return strings.Contains(w, "repeatable read") }) {
+		t.Errorf("Inspect of an isolation level that a pooler leaves: %q, %v", info.Warnings, err)
+	}
+}
+
+func TestReadOnlyServer(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	database := server.NewDatabase(t)
+	s := open(t, database)
+	a := start(t, s, "a", 60e9)
+	// The way in which a server that became a replica answers.
+	exec(t, database, `ALTER ROLE postgres SET default_transaction_read_only = on;
+		SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'understudy'`)
+	_, err := s.RenewSession(t.Context(), a.ID)
+	if !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), "replica") {
+		t.Errorf("RenewSession on a server that accepts no writes: %v, want ErrUnavailable and why", err)
+	}
+	exec(t, database+"&default_transaction_read_only=off", "ALTER ROLE postgres RESET default_transaction_read_only")
+	if _, err := s.RenewSession(t.Context(), a.ID); err != nil {
+		t.Errorf("the connection to a former replica was kept: %v", err)
+	}
+}
+
+func TestForgetsOldSessions(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	database := server.NewDatabase(t)
+	s := open(t, database)
+	for range 30 {
+		n := start(t, s, "old", 60e9)
+		if err := s.Join(t.Context(), role("r"), n.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holder := start(t, s, "holder", 60e9)
+	take(t, s, role("kept"), holder, false)
+	exec(t, database, "UPDATE understudy.session SET deadline = deadline - interval '25 hours'")
+	live := start(t, s, "live", 60e9)
+	var left string
+	conn := connect(t, database)
+	err := conn.QueryRow(t.Context(), "SELECT (SELECT string_agg(name, ' ' ORDER BY name) FROM understudy.session) || (SELECT count(*) FROM understudy.waiter)").Scan(&left)
+	if err != nil || left != "holder live0" {
+		t.Errorf("after a day there are the sessions and waiters %q, %v; want those of holder and live, and none", left, err)
+	}
+	if _, err := s.RenewSession(t.Context(), live.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSeveralHosts: of the hosts in the URL, the one that accepts writes is found.
+func TestSeveralHosts(t *testing.T) {
+	replica := realserver.Postgres(t, realserver.PostgresOptions{Settings: map[string]string{"default_transaction_read_only": "on"}})
+	primary := realserver.Postgres(t, realserver.PostgresOptions{})
+	url := fmt.Sprintf("postgres://postgres@127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d/postgres?sslmode=disable",
+		realserver.FreePort(t), replica.Port, primary.Port)
+	s := open(t, url)
+	start(t, s, "a", 60e9)
+	if info, err := s.Inspect(t.Context()); err != nil || !info.Notifies || !strings.Contains(info.Location, fmt.Sprint(primary.Port)) {
+		t.Errorf("Inspect = %+v, %v", info, err)
+	}
+}
+
+// TestEndsSessionWithManyLeases: all are free, each is in the history, and those
+// who wait are told, though not lease by lease.
+func TestEndsSessionWithManyLeases(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	url := server.NewDatabase(t)
+	s := open(t, url)
+	a := start(t, s, "a", time.Minute)
+	const many = 12_345 // not a multiple of what one statement releases
+	exec(t, url, fmt.Sprintf(`INSERT INTO understudy.lease (space, key, term, session, holder_id, holder_name, holder_address, since)
+		SELECT 'shard', 'key' || n, 1, '%s', 'a', 'a', '', clock_timestamp() FROM generate_series(1, %d) n`, a.ID, many))
+	wakes := make(chan lease.Change, 100)
+	go func() { _ = s.Watch(t.Context(), func(c lease.Change) { wakes <- c }) }()
+	<-wakes // it is ready
+	if err := s.EndSession(t.Context(), a.ID, "stopped"); err != nil {
+		t.Fatal(err)
+	}
+	var held, events int
+	err := connect(t, url).QueryRow(t.Context(), `SELECT (SELECT count(*) FROM understudy.lease WHERE session <> ''),
+		(SELECT count(*) FROM understudy.event WHERE reason = 'stopped' AND to_label = '')`).Scan(&held, &events)
+	if err != nil || held != 0 || events != many {
+		t.Errorf("%d leases are held and %d events written, %v; want 0 and %d", held, events, err, many)
+	}
+	if c := <-wakes; c != (lease.Change{}) {
+		t.Errorf("woken with %+v, want the change that may be anything", c)
+	}
+}

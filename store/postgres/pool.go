@@ -1,0 +1,208 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// callTimeout bounds a call whose caller set no deadline.
+const callTimeout = 10 * time.Second
+
+// attempts that a call makes within its deadline, when it fails in a way that may
+// pass. More than a few are needed only at isolation levels above read committed.
+const attempts = 12
+
+// lane tells who may use which connections.
+type lane bool
+
+const (
+	sessions lane = true  // any connection
+	anything lane = false // any but the last free one
+)
+
+// pool is the store's few connections. A place in it is free again as soon as a
+// call returns, whatever became of the connection: one that did not answer in
+// time is given up at once and cleaned up aside, so that the next call can make
+// another. Connections are made by calls, within their deadlines.
+type pool struct {
+	config *pgx.ConnConfig
+	places chan struct{} // holds one for each connection in use
+	common chan struct{} // … for each that is not in use for sessions
+
+	plain atomic.Bool // connections are made without asking for settings
+
+	closing context.Context
+	cancel  context.CancelFunc
+	mu      sync.Mutex
+	idle    []*pgx.Conn // the one used last at the end
+}
+
+func newPool(config *pgx.ConnConfig, size int) *pool {
+	p := &pool{config: config, places: make(chan struct{}, size), common: make(chan struct{}, size-1)}
+	p.closing, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// unsent marks an error that came before anything was sent.
+type unsent struct{ error }
+
+func (u unsent) Unwrap() error { return u.error }
+
+var errClosed = errors.New("the store was closed")
+
+// do lets f use a connection. f may be called again when it failed in a way that
+// left nothing behind and may pass.
+func (p *pool) do(ctx context.Context, l lane, f func(context.Context, *pgx.Conn) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.closing, cancel)()
+	if _, bounded := ctx.Deadline(); !bounded {
+		ctx, cancel = context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+	}
+	for attempt := 1; ; attempt++ {
+		err := p.try(ctx, l, f)
+		if err == nil || attempt == attempts || !passing(err) {
+			return explain(err)
+		}
+		select { // calls that met should not meet again
+		case <-time.After(rand.N(time.Duration(attempt) * 5 * time.Millisecond)):
+		case <-ctx.Done():
+			return explain(err)
+		}
+	}
+}
+
+func (p *pool) try(ctx context.Context, l lane, f func(context.Context, *pgx.Conn) error) error {
+	leave, err := p.enter(ctx, l)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	conn, err := p.connection(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { p.put(conn) }()
+	err = f(ctx, conn)
+	if isReplica(err) {
+		_ = conn.Close(ctx) // the primary is elsewhere now
+	}
+	return err
+}
+
+// enter waits for a place.
+func (p *pool) enter(ctx context.Context, l lane) (leave func(), err error) {
+	queues := []chan struct{}{p.places}
+	if l == anything {
+		queues = []chan struct{}{p.common, p.places}
+	}
+	for i, q := range queues {
+		select {
+		case q <- struct{}{}:
+		case <-ctx.Done():
+			for _, entered := range queues[:i] {
+				<-entered
+			}
+			if p.closing.Err() != nil {
+				return nil, unsent{errClosed}
+			}
+			return nil, unsent{fmt.Errorf("all %d connections are in use: %w", cap(p.places), ctx.Err())}
+		}
+	}
+	return func() {
+		for _, entered := range queues {
+			<-entered
+		}
+	}, nil
+}
+
+// connection returns an open connection, an idle one if there is a good one.
+func (p *pool) connection(ctx context.Context) (*pgx.Conn, error) {
+	for {
+		p.mu.Lock()
+		last := len(p.idle) - 1
+		if last < 0 {
+			p.mu.Unlock()
+			break
+		}
+		conn := p.idle[last]
+		p.idle = slices.Delete(p.idle, last, last+1)
+		p.mu.Unlock()
+		if usable(conn) {
+			return conn, nil
+		}
+		_ = conn.Close(ctx)
+	}
+	if p.closing.Err() != nil {
+		return nil, unsent{errClosed}
+	}
+	conn, err := p.connect(ctx)
+	if err != nil {
+		return nil, unsent{err}
+	}
+	return conn, nil
+}
+
+// connect asks for the isolation level that suits short statements, whatever the
+// role's default is. PgBouncer refuses to pass that on; then the default has to do.
+func (p *pool) connect(ctx context.Context) (*pgx.Conn, error) {
+	config, plain := p.config.Copy(), p.plain.Load()
+	if !plain {
+		config.RuntimeParams["default_transaction_isolation"] = "read committed"
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if !plain && isRefusedParameter(err) {
+		p.plain.Store(true)
+		return p.connect(ctx)
+	}
+	return conn, err
+}
+
+func (p *pool) put(conn *pgx.Conn) {
+	if conn.IsClosed() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, conn)
+}
+
+// usable tells whether an idle connection is worth being tried. A server that
+// stopped has said so, or has closed its end, and a statement that is sent there
+// would be one of unknown outcome.
+func usable(conn *pgx.Conn) bool {
+	if silent(conn.PgConn().Conn()) {
+		return true
+	}
+	return conn.PgConn().CheckConn() == nil && !conn.IsClosed()
+}
+
+// close ends calls under way, waits for them, and closes all connections.
+func (p *pool) close() {
+	p.cancel()
+	for range cap(p.places) {
+		p.places <- struct{}{}
+	}
+	defer func() {
+		for range cap(p.places) {
+			<-p.places
+		}
+	}()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for _, conn := range p.idle {
+		_ = conn.Close(ctx)
+	}
+	p.idle = nil
+}

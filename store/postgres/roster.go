@@ -1,0 +1,98 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Join implements [lease.Roster].
+func (s *Store) Join(ctx context.Context, id lease.ID, session string) error {
+	var lives bool
+	err := s.row(ctx, anything, `WITH me AS (
+			SELECT id FROM {{schema}}.session WHERE id = $3 AND NOT ended AND deadline > {{schema}}.clock()
+		), joined AS (
+			INSERT INTO {{schema}}.waiter (space, key, session) SELECT $1, $2, id FROM me ON CONFLICT DO NOTHING
+		)
+		SELECT EXISTS (SELECT FROM me)`,
+		func(r pgx.Row) error { return r.Scan(&lives) }, id.Space, id.Key, session)
+	switch {
+	case err != nil:
+		return fmt.Errorf("joining %s: %w", id, err)
+	case !lives:
+		return fmt.Errorf("session %s: %w", session, lease.ErrLapsed)
+	}
+	return nil
+}
+
+// Leave implements [lease.Roster].
+func (s *Store) Leave(ctx context.Context, id lease.ID, session string) error {
+	sql := s.sql("DELETE FROM {{schema}}.waiter WHERE space = $1 AND key = $2 AND session = $3")
+	err := s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, sql, id.Space, id.Key, session)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("leaving %s: %w", id, err)
+	}
+	return nil
+}
+
+// Waiters implements [lease.Roster].
+func (s *Store) Waiters(ctx context.Context, space string) ([]lease.Waiter, error) {
+	out, err := rows(ctx, s, `SELECT w.space, w.key, `+sessionColumns+`
+		FROM {{schema}}.waiter w JOIN {{schema}}.session s ON s.id = w.session, (SELECT {{schema}}.clock() AS at OFFSET 0) c
+		WHERE w.space = $1 AND NOT s.ended AND s.deadline > c.at ORDER BY w.key, w.place`,
+		func(r pgx.CollectableRow) (w lease.Waiter, err error) {
+			w.Session, err = scanSession(r, &w.Lease.Space, &w.Lease.Key)
+			return w, err
+		}, space)
+	if err != nil {
+		return nil, fmt.Errorf("listing who waits in %s: %w", space, err)
+	}
+	return out, nil
+}
+
+// Ask implements [lease.Roster].
+func (s *Store) Ask(ctx context.Context, id lease.ID, successor, who string) error {
+	var asked bool
+	err := s.row(ctx, anything, "SELECT {{schema}}.ask($1, $2, $3, $4, $5)",
+		func(r pgx.Row) error { return r.Scan(&asked) },
+		id.Space, id.Key, successor, lease.AskReason(successor, who), patient{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("asking for %s: %w", id, err)
+	case !asked:
+		return fmt.Errorf("%s: %w", id, lease.ErrNotHeld)
+	}
+	return nil
+}
+
+// Sessions implements [lease.Roster].
+func (s *Store) Sessions(ctx context.Context) ([]lease.Session, error) {
+	out, err := rows(ctx, s, `SELECT `+sessionColumns+`
+		FROM {{schema}}.session s, (SELECT {{schema}}.clock() AS at OFFSET 0) c
+		WHERE NOT s.ended AND s.deadline > c.at ORDER BY s.started, s.id`,
+		func(r pgx.CollectableRow) (lease.Session, error) { return scanSession(r) })
+	if err != nil {
+		return nil, fmt.Errorf("listing sessions: %w", err)
+	}
+	return out, nil
+}
+
+const sessionColumns = `s.id, s.instance_id, s.name, s.address, s.interval_ns, s.timeout_ns, s.seq, s.deadline, s.ended, s.started, c.at`
+
+func scanSession(r pgx.Row, before ...any) (lease.Session, error) {
+	var n lease.Session
+	var interval, timeout int64
+	var deadline, at time.Time
+	err := r.Scan(append(before, &n.ID, &n.Instance.ID, &n.Instance.Name, &n.Instance.Address,
+		&interval, &timeout, &n.Seq, &deadline, &n.Ended, &n.Started, &at)...)
+	n.Timing = lease.Timing{Interval: time.Duration(interval), Timeout: time.Duration(timeout)}
+	n.Remaining, n.Started = deadline.Sub(at), n.Started.UTC()
+	return n, err
+}

@@ -1,0 +1,82 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// row runs a statement that returns one row.
+func (s *Store) row(ctx context.Context, l lane, sql string, scan func(pgx.Row) error, args ...any) error {
+	sql = s.sql(sql)
+	return s.pool.do(ctx, l, func(ctx context.Context, conn *pgx.Conn) error {
+		return scan(conn.QueryRow(ctx, sql, withPatience(ctx, args)...))
+	})
+}
+
+// patient stands, among the arguments of a statement, for how long it may wait for
+// locks, in milliseconds: a little less than its caller does, who so gets an answer.
+type patient struct{}
+
+func withPatience(ctx context.Context, args []any) []any {
+	out := make([]any, len(args))
+	copy(out, args)
+	for i, a := range out {
+		if _, ok := a.(patient); ok {
+			deadline, _ := ctx.Deadline()
+			out[i] = max(1, time.Until(deadline).Milliseconds()*9/10)
+		}
+	}
+	return out
+}
+
+// StartSession implements [lease.Store]. It also forgets some sessions that have
+// been over for a day.
+func (s *Store) StartSession(ctx context.Context, n lease.Session) (lease.Renewal, error) {
+	var changes *int64
+	err := s.row(ctx, sessions, "SELECT {{schema}}.start_session($1, $2, $3, $4, $5, $6, $7)",
+		func(r pgx.Row) error { return r.Scan(&changes) },
+		n.ID, n.Instance.ID, n.Instance.Name, n.Instance.Address, n.Timing.Interval.Nanoseconds(), n.Timing.Timeout.Nanoseconds(), patient{})
+	switch {
+	case err != nil:
+		return lease.Renewal{}, fmt.Errorf("starting session %s: %w", n.ID, err)
+	case changes == nil:
+		return lease.Renewal{}, fmt.Errorf("session %s was used before: %w", n.ID, lease.ErrLapsed)
+	}
+	return lease.Renewal{Seq: 1, Changes: *changes}, nil
+}
+
+// RenewSession implements [lease.Store].
+func (s *Store) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	var seq, changes *int64
+	err := s.row(ctx, sessions, "SELECT seq, changes FROM {{schema}}.renew_session($1, $2)",
+		func(r pgx.Row) error { return r.Scan(&seq, &changes) }, id, patient{})
+	switch {
+	case err != nil:
+		return lease.Renewal{}, fmt.Errorf("renewing session %s: %w", id, err)
+	case seq == nil:
+		return lease.Renewal{}, fmt.Errorf("session %s: %w", id, lease.ErrLapsed)
+	}
+	return lease.Renewal{Seq: *seq, Changes: *changes}, nil
+}
+
+// endAtOnce is how many leases one statement releases.
+const endAtOnce = 5000
+
+// EndSession implements [lease.Store]. Its first statement ends the session, and
+// with that all leases are free; those of a session with very many are released
+// by further ones.
+func (s *Store) EndSession(ctx context.Context, id, reason string) error {
+	for released := int64(endAtOnce); released == endAtOnce; {
+		err := s.row(ctx, anything, "SELECT {{schema}}.end_session($1, $2, $3, $4)",
+			func(r pgx.Row) error { return r.Scan(&released) }, id, lease.CutReason(reason), int64(endAtOnce), patient{})
+		if err != nil {
+			return fmt.Errorf("ending session %s: %w", id, err)
+		}
+	}
+	return nil
+}

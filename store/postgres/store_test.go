@@ -1,0 +1,125 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
+	"github.com/understudy-ha/understudy/store"
+	"github.com/understudy-ha/understudy/store/postgres"
+)
+
+func TestConformance(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	bouncer := realserver.PgBouncer(t, server)
+	database := server.NewDatabase(t)
+	schemas := 0
+	run := func(url string) func(t *testing.T) {
+		return func(t *testing.T) {
+			leasetest.Run(t, func(t *testing.T) *leasetest.Harness {
+				schemas++
+				url := fmt.Sprintf("%s&schema=s%d", url, schemas)
+				first := open(t, url)
+				stepClock(t, database, schemas, 0)
+				return &leasetest.Harness{
+					Open: func(t *testing.T) store.Store {
+						if s := first; s != nil {
+							first = nil
+							return s
+						}
+						return open(t, url)
+					},
+					Step: func(t *testing.T, d time.Duration) { stepClock(t, database, schemas, d) },
+				}
+			})
+		}
+	}
+	t.Run("direct", run(database))
+	t.Run("pgbouncer", run(bouncer.URL(database)))
+	exec(t, database, `ALTER ROLE postgres SET default_transaction_isolation = 'serializable';
+		ALTER ROLE postgres SET DateStyle = 'SQL, DMY'; ALTER ROLE postgres SET TimeZone = 'Asia/Kathmandu'`)
+	t.Run("strange settings by socket", run(server.OnSocket(database)))
+}
+
+// stepClock puts a clock into a store that is d ahead of what it was.
+func stepClock(t testing.TB, database string, schema int, d time.Duration) {
+	t.Helper()
+	exec(t, database, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS s%[1]d.test_clock (one int PRIMARY KEY, ahead interval);
+		INSERT INTO s%[1]d.test_clock VALUES (1, '%[2]d us') ON CONFLICT (one) DO UPDATE SET ahead = test_clock.ahead + excluded.ahead;
+		CREATE OR REPLACE FUNCTION s%[1]d.clock() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+		$$ SELECT clock_timestamp() + (SELECT ahead FROM s%[1]d.test_clock) $$`, schema, d.Microseconds()))
+}
+
+func open(t testing.TB, url string) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func connect(t testing.TB, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatalf("connecting: %v", err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// exec runs statements in a database on a connection of their own.
+func exec(t testing.TB, url, sql string) {
+	t.Helper()
+	conn := connect(t, url)
+	defer conn.Close(context.Background())
+	if _, err := conn.PgConn().Exec(t.Context(), sql).ReadAll(); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func begin(t testing.TB, conn *pgx.Conn) pgx.Tx {
+	t.Helper()
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+func role(key string) lease.ID { return lease.ID{Space: "role", Key: key} }
+
+// start starts a session for a new instance.
+func start(t testing.TB, s lease.Store, name string, timeout time.Duration) lease.Session {
+	t.Helper()
+	n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(name, "127.0.0.1:1"), Timing: lease.Timing{Interval: timeout / 5, Timeout: timeout}}
+	r, err := s.StartSession(t.Context(), n)
+	if err != nil {
+		t.Fatalf("StartSession: %v", err)
+	}
+	n.Seq = r.Seq
+	return n
+}
+
+// take takes a lease that must be there to be taken.
+func take(t testing.TB, s lease.Store, id lease.ID, n lease.Session, waited bool) lease.Lease {
+	t.Helper()
+	l, err := s.Get(t.Context(), id)
+	if err != nil {
+		t.Fatalf("Get: %v", err)
+	}
+	l, err = s.Acquire(t.Context(), lease.Claim{Lease: id, Session: n.ID, Seen: l.Seen(), Waited: waited})
+	if err != nil {
+		t.Fatalf("Acquire(%s): %v", id, err)
+	}
+	return l
+}
