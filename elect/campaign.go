@@ -153,7 +153,7 @@ func newCampaign(cfg Config) *campaign {
 
 // acquire waits for the role, and for the role that it must be held with.
 func (c *campaign) acquire(ctx context.Context) (*lease.Held, error) {
-	want := lease.Want{Leases: Leases(c.Role, max(1, c.Holders))}
+	want := lease.Want{Leases: Leases(c.Role, max(1, c.Holders)), Margin: c.stopGrace()}
 	if c.With == "" {
 		return c.Keeper.Acquire(ctx, want)
 	}
@@ -201,8 +201,11 @@ func (c *campaign) hold(ctx context.Context, held *lease.Held, work Work) error 
 	go func() { watched <- c.watch(workCtx, held, cancel) }()
 	overrun := c.guardOverrun(workCtx, held.Live, log)
 
-	log.Info("primary", "lease", held.ID.String())
-	err := work(workCtx, Term{Role: c.Role, Instance: c.Keeper.Instance(), Number: held.Term, Lease: held.ID, Live: held.Live})
+	var err error
+	if workCtx.Err() == nil { // or trust ran out while the answer was under way
+		log.Info("primary", "lease", held.ID.String())
+		err = work(workCtx, Term{Role: c.Role, Instance: c.Keeper.Instance(), Number: held.Term, Lease: held.ID, Live: held.Live})
+	}
 	stopped := workCtx.Err() != nil
 	cause := context.Cause(workCtx)
 
@@ -293,12 +296,16 @@ func (c *campaign) guardOverrun(workCtx context.Context, live *lease.Live, log *
 		// The end of trust as last told. A session that the store refuses is over
 		// at once, but its role was nobody else's before that end.
 		end := clock.Now() + c.stopGrace()
-		for told := workCtx.Done(); told != nil || clock.Now() < end; {
+		for told := workCtx.Done(); ; {
 			until, changed := live.Until()
 			if until > 0 {
 				end = until
 			}
-			timer, stop := clock.Timer(max(end-clock.Now(), time.Millisecond))
+			left := end - clock.Now()
+			if told == nil && left <= 0 {
+				break
+			}
+			timer, stop := clock.Timer(max(left, time.Millisecond))
 			select {
 			case <-returned:
 				stop()

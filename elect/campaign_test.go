@@ -3,6 +3,9 @@ package elect_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,69 +15,327 @@ import (
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
-// node is one instance with its keeper running in the bubble.
-type node struct {
-	*lease.Keeper
-	stop func()
-}
-
-func start(t *testing.T, st *memory.Store, name string) *node {
-	t.Helper()
-	k, err := lease.NewKeeper(lease.KeeperConfig{Store: st, Roster: st, Instance: lease.NewInstance(name, name+":80")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = k.Run(ctx) }()
-	n := &node{Keeper: k, stop: func() { cancel(); <-done }}
-	t.Cleanup(n.stop)
-	return n
+func TestConfigRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		n := start(t, store, "a")
+		tight := startNode(t, store, "tight", lease.Timing{Interval: time.Second, Timeout: 3 * time.Second})
+		for name, c := range map[string]struct {
+			cfg  elect.Config
+			want error
+		}{
+			"no keeper":        {elect.Config{Role: "r"}, lease.ErrInvalid},
+			"no role":          {elect.Config{Keeper: n.Keeper}, lease.ErrInvalid},
+			"a place":          {elect.Config{Keeper: n.Keeper, Role: "r#2"}, lease.ErrInvalid},
+			"control":          {elect.Config{Keeper: n.Keeper, Role: "r\x1b[2J"}, lease.ErrInvalid},
+			"too long":         {elect.Config{Keeper: n.Keeper, Role: strings.Repeat("r", lease.MaxKey)}, lease.ErrInvalid},
+			"too many":         {elect.Config{Keeper: n.Keeper, Role: "r", Holders: elect.MaxHolders + 1}, lease.ErrInvalid},
+			"less than none":   {elect.Config{Keeper: n.Keeper, Role: "r", Holders: -1}, lease.ErrInvalid},
+			"with itself":      {elect.Config{Keeper: n.Keeper, Role: "r", With: "r"}, lease.ErrInvalid},
+			"with a bad role":  {elect.Config{Keeper: n.Keeper, Role: "r", With: "a\nb"}, lease.ErrInvalid},
+			"too long a grace": {elect.Config{Keeper: n.Keeper, Role: "r", StopGrace: 2001 * time.Millisecond}, lease.ErrUnsafeTiming},
+			"negative grace":   {elect.Config{Keeper: n.Keeper, Role: "r", StopGrace: -1}, lease.ErrUnsafeTiming},
+			"no room at all":   {elect.Config{Keeper: tight.Keeper, Role: "r"}, lease.ErrUnsafeTiming},
+		} {
+			err := elect.Campaign(t.Context(), c.cfg, func(context.Context, elect.Term) error {
+				t.Errorf("%s: the work was run", name)
+				return nil
+			})
+			if !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
+		}
+	})
 }
 
 func TestHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := memory.New(nil)
-		a, b := start(t, st, "a"), start(t, st, "b")
-		ctx, stopA := context.WithCancel(t.Context())
-		var lastA int64
-		doneA := make(chan error, 1)
-		go func() {
-			doneA <- elect.Campaign(ctx, elect.Config{Keeper: a.Keeper, Role: "r"}, func(ctx context.Context, term elect.Term) error {
-				lastA = term.Number
-				<-ctx.Done()
-				return ctx.Err()
-			})
-		}()
+		store := memory.New(nil)
+		s := newStage(t)
+		a, b := start(t, store, "a"), start(t, store, "b")
+		ca := a.run(t, elect.Campaign, elect.Config{Role: "r"}, s.work(0))
 		time.Sleep(3 * time.Second)
-		startB := make(chan elect.Term, 1)
-		ctxB, stopB := context.WithCancel(t.Context())
-		doneB := make(chan error, 1)
-		go func() {
-			doneB <- elect.Campaign(ctxB, elect.Config{Keeper: b.Keeper, Role: "r"}, func(ctx context.Context, term elect.Term) error {
-				startB <- term
-				<-ctx.Done()
-				return ctx.Err()
-			})
-		}()
+		b.run(t, elect.Campaign, elect.Config{Role: "r"}, s.work(0))
 		time.Sleep(30 * time.Second)
-		p, err := elect.Resolve(t.Context(), st, "r")
-		if err != nil || p.Name != "a" {
-			t.Fatalf("primary is %+v, %v; want a", p, err)
-		}
+		mustResolve(t, store, "r", "a")
 		began := time.Now()
-		stopA()
-		term := <-startB
+		if err := ca.result(); !errors.Is(err, errStop) {
+			t.Errorf("the stopped campaign returned %v", err)
+		}
+		until(t, time.Second, "b plays", func() bool { return s.who("r") == "b" })
 		if took := time.Since(began); took > 10*time.Millisecond {
 			t.Errorf("the hand-over took %v", took)
 		}
-		if term.Number <= lastA {
-			t.Errorf("term %d after %d", term.Number, lastA)
-		}
-		if err := <-doneA; !errors.Is(err, context.Canceled) {
-			t.Errorf("the stopped campaign returned %v", err)
-		}
-		stopB()
-		<-doneB
 	})
+}
+
+func TestTakeoverAfterDeath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		s := newStage(t)
+		a, b := start(t, store, "a"), start(t, store, "b")
+		a.run(t, elect.Run, elect.Config{Role: "r"}, s.work(time.Second))
+		time.Sleep(time.Second)
+		b.run(t, elect.Run, elect.Config{Role: "r"}, s.work(time.Second))
+		worst := time.Duration(0)
+		// Deaths at every moment of an interval; who died comes back as a standby.
+		for i := range 20 {
+			time.Sleep(30*time.Second + time.Duration(i)*50*time.Millisecond)
+			victim, heir := a, "b"
+			if s.who("r") == "b" {
+				victim, heir = b, "a"
+			}
+			victim.cut()
+			took := until(t, timing.WorstTakeover(), "takeover by "+heir, func() bool { return s.who("r") == heir })
+			worst = max(worst, took)
+			victim.mend()
+		}
+		t.Logf("the longest of 20 takeovers took %v after the cut", worst)
+		if worst > timing.Timeout+100*time.Millisecond {
+			t.Errorf("a takeover took %v after the last renewal could be made", worst)
+		}
+	})
+}
+
+func TestLossStopsTheWorkInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		a := start(t, store, "a")
+		var told, cause = time.Time{}, error(nil)
+		c := a.run(t, elect.Campaign, elect.Config{Role: "r", StopGrace: 500 * time.Millisecond}, func(ctx context.Context, term elect.Term) error {
+			<-ctx.Done()
+			told, cause = time.Now(), context.Cause(ctx)
+			if !term.Live.Valid() {
+				t.Error("trust was over when the work was told")
+			}
+			return nil
+		})
+		time.Sleep(10*time.Second + 10*time.Millisecond)
+		cut := time.Now()
+		a.cut()
+		until(t, time.Minute, "the campaign ends", c.ended)
+		if err := c.result(); !errors.Is(err, lease.ErrLost) || !errors.Is(cause, lease.ErrLost) {
+			t.Errorf("the campaign returned %v, the cause was %v", err, cause)
+		}
+		if after, most := told.Sub(cut), timing.Timeout-timing.Interval-500*time.Millisecond; after > most || after < most-timing.Interval {
+			t.Errorf("the work was told %v after the link was cut, want at most %v", after, most)
+		}
+	})
+}
+
+func TestRunCampaignsAgainAfterALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		s := newStage(t)
+		a := start(t, store, "a")
+		c := a.run(t, elect.Run, elect.Config{Role: "r"}, s.work(0))
+		until(t, time.Second, "a plays", func() bool { return s.who("r") == "a" })
+		a.cut()
+		until(t, time.Minute, "a stops", func() bool { return s.who("r") == "" })
+		time.Sleep(time.Minute)
+		a.mend()
+		until(t, 2*timing.Timeout, "a plays again", func() bool { return s.who("r") == "a" })
+		if err := c.result(); !errors.Is(err, errStop) {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+func TestWorkEndsByItself(t *testing.T) {
+	failed := errors.New("disk on fire")
+	for name, c := range map[string]struct {
+		err    error
+		reason string
+	}{"done": {nil, "work done"}, "failed": {failed, "work failed: disk on fire"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.New(nil)
+				a := start(t, store, "a")
+				run := a.run(t, elect.Run, elect.Config{Role: "r"}, func(context.Context, elect.Term) error { return c.err })
+				until(t, time.Second, "Run ends", run.ended)
+				if err := <-run.done; !errors.Is(err, c.err) || err != nil && c.err == nil {
+					t.Errorf("Run returned %v, want %v", err, c.err)
+				} else {
+					run.done <- err
+				}
+				mustResolve(t, store, "r", "")
+				if got := lastReason(t, store); got != c.reason {
+					t.Errorf("the history says %q", got)
+				}
+			})
+		})
+	}
+}
+
+func TestWorkFailsWhileItIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		failed := errors.New("could not flush")
+		a := start(t, store, "a")
+		c := a.run(t, elect.Campaign, elect.Config{Role: "r"}, func(ctx context.Context, _ elect.Term) error {
+			<-ctx.Done()
+			return failed
+		})
+		time.Sleep(time.Second)
+		if err := c.result(); !errors.Is(err, failed) || !errors.Is(err, errStop) {
+			t.Errorf("the campaign returned %v, want both the failure and the cause", err)
+		}
+	})
+}
+
+// Work must not begin when trust ran out while the lease was being taken.
+func TestNoWorkWithoutTrust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		late := &lateAcquire{Store: store}
+		a := start(t, late, "a")
+		late.hook = func() { a.cut(); time.Sleep(timing.Timeout); a.mend() }
+		began := atomic.Int32{}
+		a.run(t, elect.Campaign, elect.Config{Role: "r"}, func(ctx context.Context, term elect.Term) error {
+			if began.Add(1); ctx.Err() != nil || !term.Live.Valid() {
+				t.Error("the work begins without trust")
+			}
+			<-ctx.Done()
+			return nil
+		})
+		time.Sleep(time.Minute)
+		if late.hook != nil {
+			t.Error("nothing was late: this test tests nothing")
+		}
+	})
+}
+
+// lateAcquire calls a hook after the first acquisition, before it is answered.
+type lateAcquire struct {
+	*memory.Store
+	hook func()
+}
+
+func (s *lateAcquire) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+	l, err := s.Store.Acquire(ctx, c)
+	if hook := s.hook; hook != nil {
+		s.hook = nil
+		go hook()
+	}
+	return l, err
+}
+
+func TestOverrun(t *testing.T) {
+	for name, c := range map[string]struct {
+		deaf time.Duration // after being told, the work goes on for so long
+		want int32
+	}{"obeys": {time.Second - time.Millisecond, 0}, "ignores": {time.Minute, 1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.New(nil)
+				a := start(t, store, "a")
+				var called atomic.Int32
+				var after time.Duration
+				cut := time.Time{}
+				cfg := elect.Config{Role: "r", StopGrace: time.Second, Overrun: func() { called.Add(1); after = time.Since(cut) }}
+				run := a.run(t, elect.Campaign, cfg, func(ctx context.Context, _ elect.Term) error {
+					<-ctx.Done()
+					time.Sleep(c.deaf)
+					return nil
+				})
+				time.Sleep(10*time.Second + 10*time.Millisecond)
+				cut = time.Now()
+				a.cut()
+				until(t, 2*time.Minute, "the campaign ends", run.ended)
+				if got := called.Load(); got != c.want {
+					t.Errorf("Overrun was called %d times, want %d", got, c.want)
+				}
+				if c.want > 0 && after > timing.Timeout-timing.Interval {
+					t.Errorf("Overrun was called %v after the cut, when trust was over", after)
+				}
+			})
+		})
+	}
+}
+
+// Told by the store that its session is over, work still has its grace: until
+// the end of trust nobody else can hold the role.
+func TestOverrunLeavesTheGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		a := start(t, store, "a")
+		var called atomic.Int32
+		cfg := elect.Config{Role: "r", StopGrace: time.Second, Overrun: func() { called.Add(1) }}
+		run := a.run(t, elect.Campaign, cfg, func(ctx context.Context, term elect.Term) error {
+			if err := store.EndSession(ctx, term.Live.ID(), "by hand"); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			time.Sleep(900 * time.Millisecond)
+			return nil
+		})
+		until(t, time.Minute, "the campaign ends", run.ended)
+		if called.Load() != 0 {
+			t.Error("Overrun was called while the work used its grace")
+		}
+	})
+}
+
+func TestSecondCampaignOfOneInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		s := newStage(t)
+		a := start(t, store, "a")
+		a.run(t, elect.Run, elect.Config{Role: "r"}, s.work(0))
+		until(t, time.Second, "a plays", func() bool { return s.who("r") == "a" })
+		second := a.run(t, elect.Run, elect.Config{Role: "r"}, s.work(0))
+		until(t, time.Second, "the second is refused", second.ended)
+		if err := <-second.done; !errors.Is(err, lease.ErrInvalid) {
+			t.Errorf("the second campaign returned %v, want ErrInvalid", err)
+		}
+		second.done <- nil
+		a.run(t, elect.Run, elect.Config{Role: "other"}, s.work(0))
+		until(t, time.Second, "a plays another role", func() bool { return s.who("other") == "a" })
+	})
+}
+
+func TestHolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		var playing atomic.Int32
+		work := func(ctx context.Context, _ elect.Term) error {
+			if n := playing.Add(1); n > 3 {
+				t.Errorf("%d hold a role for three", n)
+			}
+			defer playing.Add(-1)
+			<-ctx.Done()
+			return nil
+		}
+		var all []*node
+		for i := range 5 {
+			n := start(t, store, fmt.Sprint("n", i))
+			n.run(t, elect.Run, elect.Config{Role: "r", Holders: 3}, work)
+			all = append(all, n)
+		}
+		until(t, time.Second, "three hold it", func() bool { return playing.Load() == 3 })
+		holders, err := elect.Holders(t.Context(), store, "r")
+		if err != nil || len(holders) != 3 {
+			t.Fatalf("Holders = %s, %v", names(holders), err)
+		}
+		seen := map[string]bool{}
+		for _, h := range holders {
+			seen[h.Name] = true
+		}
+		if len(seen) != 3 {
+			t.Errorf("one instance holds two places: %s", names(holders))
+		}
+		for _, n := range all {
+			if seen[n.Instance().Name] {
+				n.cut()
+			}
+		}
+		until(t, timing.Timeout, "the cut ones stop", func() bool { return playing.Load() == 0 })
+		until(t, timing.WorstTakeover(), "the others hold it", func() bool { return playing.Load() == 2 })
+	})
+}
+
+func lastReason(t *testing.T, store *memory.Store) string {
+	t.Helper()
+	es := events(t, store)
+	return es[len(es)-1].Reason
 }

@@ -54,6 +54,7 @@ func Once(ctx context.Context, cfg OnceConfig, job Work) error {
 	}
 	held, err := cfg.Keeper.Acquire(ctx, lease.Want{
 		Leases: []lease.ID{{Space: OnceSpace, Key: cfg.Job}}, Every: cfg.Every,
+		Margin: cfg.campaign().stopGrace(),
 	})
 	if err != nil {
 		return err

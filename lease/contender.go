@@ -17,15 +17,18 @@ type Contender struct {
 	Roster   Roster // told that the session waits for the first lease; nil: nobody is
 	Hub      *Hub
 	Clock    Clock
-	Session  string   // for whom
-	Instance Instance // whose session that is
-	Timing   Timing   // of that session
-	Leases   []ID     // any one of which will do
+	Session  string          // for whom
+	Over     <-chan struct{} // closed when that session is over; nil: never
+	Instance Instance        // whose session that is
+	Timing   Timing          // of that session
+	Leases   []ID            // any one of which will do
 	// Every, when not 0, lets a lease be taken only so long after its present
 	// term began, by the store's clock: once per period, whoever takes it.
 	Every  time.Duration
 	Jitter func(time.Duration) time.Duration
 	Logger *slog.Logger
+
+	slots []*slot
 }
 
 // slot is what a contender knows of one lease.
@@ -40,7 +43,8 @@ type slot struct {
 
 // Acquire waits until one of the leases is taken. It returns [ErrLapsed] when
 // the contender's own session is over, and the cause of ctx when that ends;
-// after an unknown outcome it reads back before it believes either.
+// after an unknown outcome it reads back before it believes either. Called again
+// for the next session, it goes on with the patience that it had.
 func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 	sub := c.Hub.Subscribe(c.Leases...)
 	defer sub.Close()
@@ -50,14 +54,11 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 			c.leave(ctx)
 		}
 	}()
-	slots := make([]*slot, len(c.Leases))
-	for i, id := range c.Leases {
-		slots[i] = &slot{id: id, read: true}
-	}
+	c.begin()
 	pause := c.Timing.Interval / 8
 	for {
-		s := slots[0]
-		for _, other := range slots[1:] {
+		s := c.slots[0]
+		for _, other := range c.slots[1:] {
 			if other.due < s.due {
 				s = other
 			}
@@ -69,10 +70,13 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 			return Lease{}, context.Cause(ctx)
 		case change := <-sub.C():
 			stop()
-			for _, s := range slots {
+			for _, s := range c.slots {
 				c.note(s, change)
 			}
 			continue
+		case <-c.Over:
+			stop()
+			return Lease{}, ErrLapsed
 		case <-timer:
 		}
 		if !joined {
@@ -95,6 +99,17 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 			s.due = c.Clock.Now() + pause/2 + c.Jitter(pause)
 			pause = min(2*pause, c.Timing.Interval)
 		}
+	}
+}
+
+func (c *Contender) begin() {
+	if c.slots == nil {
+		for _, id := range c.Leases {
+			c.slots = append(c.slots, &slot{id: id})
+		}
+	}
+	for _, s := range c.slots {
+		s.read, s.due = true, c.Clock.Now()
 	}
 }
 
@@ -121,7 +136,7 @@ func (c *Contender) step(ctx context.Context, s *slot) (Lease, error) {
 	reserved := l.Reserved > 0 && !c.Instance.Named(l.Successor)
 	s.patience.Observe(l, c.Clock.Now(), reserved, c.Timing.Timeout)
 	s.due = s.patience.Due()
-	if !l.Free() {
+	if l.Session != "" {
 		// Contenders that count the same lapse come in one after the other.
 		s.due += c.Jitter(c.spread(s))
 	}
@@ -167,6 +182,7 @@ func (c *Contender) leave(ctx context.Context) {
 // note takes in a wake-up.
 func (c *Contender) note(s *slot, change Change) {
 	now := c.Clock.Now()
+	known, _ := s.patience.Claim(now)
 	switch {
 	case change == Change{}:
 		s.read, s.due = true, min(s.due, now+c.Jitter(c.Timing.Interval/4))
@@ -178,6 +194,8 @@ func (c *Contender) note(s *slot, change Change) {
 		if change.Successor == "" {
 			s.due += c.Jitter(c.spread(s))
 		}
+	case change.Term > 0 && change.Term <= known.Term && known.Session == "" && !change.Free:
+		// Overtaken by the release of that term.
 	default:
 		// Taken, reserved, or asked for: it cannot lapse within an interval.
 		s.read, s.due = true, now+c.Jitter(c.Timing.Interval)

@@ -41,6 +41,7 @@ type Keeper struct {
 	live     *Live         // nil while there is none
 	arrived  chan struct{} // closed when live is set
 	contends map[ID]bool   // leases that this process already contends for
+	used     map[ID]int64  // the newest term of each lease that it has held
 	stats    KeeperStats
 }
 
@@ -75,7 +76,7 @@ func NewKeeper(cfg KeeperConfig) (*Keeper, error) {
 	log := orDiscard(cfg.Logger).With("instance", cfg.Instance.Label())
 	return &Keeper{
 		cfg: cfg, log: log, hub: NewHub(cfg.Store, cfg.Clock, log),
-		arrived: make(chan struct{}), contends: map[ID]bool{},
+		arrived: make(chan struct{}), contends: map[ID]bool{}, used: map[ID]int64{},
 	}, nil
 }
 
@@ -243,11 +244,18 @@ func (k *Keeper) keep(ctx context.Context, live *Live, changes int64) error {
 func (k *Keeper) end(ctx context.Context, live *Live) {
 	k.set(nil)
 	live.finish()
-	_, err := call(ctx, k.cfg.Timing, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, k.cfg.Store.EndSession(ctx, live.ID(), "stopped")
-	})
-	if err != nil {
-		k.log.Warn("session could not be ended; it will lapse", "session", live.ID(), "in", k.cfg.Timing.Timeout, "err", err)
+	// A session that holds very many leases takes its time.
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.Timing.Timeout)
+	defer cancel()
+	for pause := k.firstPause(); ; pause = min(2*pause, k.cfg.Timing.Interval) {
+		err := k.cfg.Store.EndSession(ctx, live.ID(), "stopped")
+		if err == nil {
+			return
+		}
+		if permanent(err) || !sleep(ctx, k.cfg.Clock, pause/2+k.cfg.Jitter(pause)) {
+			k.log.Warn("session could not be ended; it will lapse", "session", live.ID(), "in", k.cfg.Timing.Timeout, "err", err)
+			return
+		}
 	}
 }
 

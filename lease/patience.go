@@ -5,7 +5,7 @@ import "time"
 // Patience is a contender's rule for believing that a lease can be taken. It is
 // pure: every time it is told is a reading of the contender's own [Clock].
 //
-// A free lease can be had at once. A held one is believed to have lapsed only
+// A released lease can be had at once. A held one is believed to have lapsed only
 // when the contender's clock, too, has counted what the store said remained,
 // with the holder's session unmoved: more than T counts as T, and a session that
 // was first seen lapsed counts as T. So a store whose wall clock is stepped
@@ -15,8 +15,12 @@ import "time"
 //
 // A step forward by less than T leaves something remaining, only too little. It
 // is noticed by comparing how far the store's clock and the contender's went
-// since the look before, and added again; without a look before, T is counted.
+// since the look before, and added again. Without a look before, or when that
+// showed another session, which may have been renewed before it, T is counted.
 // Two opposite steps between two looks at most 2·T apart go unnoticed.
+//
+// A session that the store has ended because it was past its deadline is counted
+// like one that has lapsed: its holder may not have heard of it yet.
 type Patience struct {
 	known bool
 	seen  Seen
@@ -27,7 +31,7 @@ type Patience struct {
 	looked bool          // the store's clock was seen …
 	at     time.Duration // … at this reading of ours
 	store  time.Time     // … to show this
-	unsure bool          // no look came before the one that set due
+	unsure bool          // no look before could vouch for the one that set due
 }
 
 // Observe takes in the lease as a reply showed it. received is the clock's
@@ -35,6 +39,7 @@ type Patience struct {
 // somebody else; fallback is the T to count when the lease does not tell one.
 func (p *Patience) Observe(l Lease, received time.Duration, reserved bool, fallback time.Duration) {
 	moved := !p.known || p.seen != l.Seen()
+	same := p.known && p.seen.Session == l.Session
 	if moved {
 		p.known, p.seen, p.first = true, l.Seen(), received
 		p.whole = l.Timing.Timeout
@@ -45,13 +50,13 @@ func (p *Patience) Observe(l Lease, received time.Duration, reserved bool, fallb
 	left := l.Remaining
 	ahead, certain := p.gained(l, received)
 	if moved {
-		p.unsure = !certain && !l.Free() && left > 0
+		p.unsure = !(certain && same) && l.Session != "" && !l.Foreign && left > 0
 	}
 	switch {
-	case l.Free() && !reserved:
+	case l.Session == "" && !reserved:
 		p.due = received
 		return
-	case l.Free():
+	case l.Session == "":
 		left = l.Reserved
 	}
 	end := p.first + p.whole
@@ -74,14 +79,16 @@ func (p *Patience) gained(l Lease, received time.Duration) (ahead time.Duration,
 		return 0, false // a wake-up, or a lease that was never held: no clock
 	}
 	store := l.Since.Add(l.Age)
-	ahead = store.Sub(p.store) - (received - p.at)
-	certain = p.looked && received-p.at <= 2*p.whole
+	if p.looked {
+		ahead = store.Sub(p.store) - (received - p.at)
+		certain = received-p.at <= 2*p.whole
+	}
 	p.looked, p.at, p.store = true, received, store
 	return max(0, ahead), certain
 }
 
-// Unsure tells that a whole T is being counted only because no look came before
-// this one. Another look soon, once the session has moved, makes it less.
+// Unsure tells that a whole T is being counted only because no look before could
+// vouch for this one. Another look soon, once the session has moved, makes it less.
 func (p *Patience) Unsure() bool { return p.unsure }
 
 // Due is when the lease may be claimed, on the contender's clock.

@@ -1,0 +1,200 @@
+package elect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+func events(t *testing.T, store *memory.Store) []history.Event {
+	t.Helper()
+	es, err := store.Read(t.Context(), history.Query{})
+	if err != nil || len(es) == 0 {
+		t.Fatalf("the history has %d events, %v", len(es), err)
+	}
+	return es
+}
+
+func TestRoles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		s := newStage(t)
+		a, b := start(t, store, "a"), start(t, store, "b")
+		a.run(t, elect.Run, elect.Config{Role: "one"}, s.work(0))
+		gone := a.run(t, elect.Run, elect.Config{Role: "vacant"}, s.work(0))
+		time.Sleep(time.Second)
+		b.run(t, elect.Run, elect.Config{Role: "one"}, s.work(0))
+		if err := gone.result(); !errors.Is(err, errStop) {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		roles, err := elect.Roles(t.Context(), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, r := range roles {
+			got[r.Name] = fmt.Sprintf("primary %s, %d standbys, vacant for %v, term: %t", names(r.Primary), len(r.Standbys), r.VacantFor.Round(time.Second), r.Term > 0)
+		}
+		want := map[string]string{
+			"one":    "primary a , 1 standbys, vacant for 0s, term: true",
+			"vacant": "primary , 0 standbys, vacant for 10s, term: true",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("Roles (-want +got):\n%s", diff)
+		}
+		if sb := roles[0].Standbys[0]; sb.Name != "b" || sb.Address != "b:80" || sb.ID != b.Instance().ID {
+			t.Errorf("the standby is %+v", sb)
+		}
+	})
+}
+
+func TestResolve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		if _, err := elect.Resolve(t.Context(), store, "a\nb"); !errors.Is(err, lease.ErrInvalid) {
+			t.Errorf("a hostile role: %v", err)
+		}
+		mustResolve(t, store, "r", "")
+		s := newStage(t)
+		a := start(t, store, "a")
+		a.run(t, elect.Run, elect.Config{Role: "r"}, s.work(0))
+		start(t, store, "b").run(t, elect.Run, elect.Config{Role: "rr"}, s.work(0))
+		time.Sleep(time.Second)
+		mustResolve(t, store, "r", "a")
+		a.cut()
+		time.Sleep(timing.Timeout)
+		mustResolve(t, store, "r", "")
+	})
+}
+
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		s := newStage(t)
+		a, b := start(t, store, "a"), start(t, store, "b")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		seen, done := make(chan string, 100), make(chan error, 1)
+		watch := func(fn func([]elect.Primary) error) {
+			done <- elect.Watch(ctx, elect.WatchConfig{Store: store, Role: "r", Clock: a.clock}, fn)
+		}
+		go watch(func(ps []elect.Primary) error { seen <- names(ps); return nil })
+		next := func(want string, within time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if got := <-seen; got != want || time.Since(began) > within {
+				t.Errorf("seen %q after %v, want %q within %v", got, time.Since(began), want, within)
+			}
+		}
+		next("", 0)
+		time.Sleep(time.Minute)
+		ca := a.run(t, elect.Run, elect.Config{Role: "r"}, s.work(0))
+		next("a ", 10*time.Millisecond)
+		b.run(t, elect.Run, elect.Config{Role: "r"}, s.work(0))
+		time.Sleep(time.Minute)
+		a.cut()
+		next("", timing.Timeout+2*time.Millisecond) // a lapse is no event: it is noticed
+		next("b ", 200*time.Millisecond)
+		_ = ca
+		time.Sleep(time.Minute)
+		if len(seen) > 0 {
+			t.Errorf("and then %q", <-seen)
+		}
+		cancel(errStop)
+		if err := <-done; !errors.Is(err, errStop) {
+			t.Errorf("Watch returned %v, want the cause of its context", err)
+		}
+		ctx = t.Context()
+		go watch(func([]elect.Primary) error { return errStop })
+		if err := <-done; !errors.Is(err, errStop) {
+			t.Errorf("Watch returned %v, want what its function returned", err)
+		}
+	})
+}
+
+func TestResign(t *testing.T) {
+	for name, c := range map[string]struct{ successor, heir string }{
+		"to anybody": {"", ""}, "to a name": {"c", "c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.New(nil)
+				s := newStage(t)
+				start(t, store, "a").run(t, elect.Run, elect.Config{Role: "r"}, s.work(0))
+				until(t, time.Second, "a plays", func() bool { return s.who("r") == "a" })
+				for _, name := range []string{"b", "c", "d"} {
+					start(t, store, name).run(t, elect.Run, elect.Config{Role: "r"}, s.work(0))
+				}
+				time.Sleep(20*time.Second + 300*time.Millisecond) // between two renewals
+				if err := elect.Resign(t.Context(), store, "r", c.successor, "operator"); err != nil {
+					t.Fatal(err)
+				}
+				took := until(t, time.Second, "another plays", func() bool { w := s.who("r"); return w != "a" && w != "" })
+				if took > 10*time.Millisecond || c.heir != "" && s.who("r") != c.heir {
+					t.Errorf("%s plays after %v", s.who("r"), took)
+				}
+				heir := s.who("r")
+				time.Sleep(time.Minute)
+				if s.who("r") != heir || s.terms("r") != 2 {
+					t.Errorf("%s plays in the end, after %d terms", s.who("r"), s.terms("r"))
+				}
+				asked := false
+				for _, e := range events(t, store) {
+					asked = asked || e.Reason == lease.AskReason(c.successor, "operator")
+				}
+				if !asked {
+					t.Error("the history does not tell who asked")
+				}
+			})
+		})
+	}
+}
+
+func TestResignRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		s := newStage(t)
+		if err := elect.Resign(t.Context(), store, "r", "", "me"); !errors.Is(err, elect.ErrVacant) {
+			t.Errorf("a role that nobody holds: %v", err)
+		}
+		start(t, store, "a").run(t, elect.Run, elect.Config{Role: "r"}, s.work(0))
+		time.Sleep(time.Second)
+		for role, successor := range map[string]string{"r": "nobody", "r#1": "", "": "", "x": "a"} {
+			if err := elect.Resign(t.Context(), store, role, successor, "me"); !errors.Is(err, lease.ErrInvalid) {
+				t.Errorf("role %q to %q: %v, want ErrInvalid", role, successor, err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if s.terms("r") != 1 {
+			t.Error("a refused request had an effect")
+		}
+	})
+}
+
+// Alone, an instance that resigns takes the role again after a T: better it
+// than nobody.
+func TestResignAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		s := newStage(t)
+		start(t, store, "a").run(t, elect.Run, elect.Config{Role: "r"}, s.work(0))
+		time.Sleep(time.Second)
+		if err := elect.Resign(t.Context(), store, "r", "", "me"); err != nil {
+			t.Fatal(err)
+		}
+		until(t, time.Second, "a leaves", func() bool { return s.who("r") == "" })
+		if took := until(t, 2*timing.Timeout, "a is back", func() bool { return s.who("r") == "a" }); took < timing.Timeout-time.Second {
+			t.Errorf("a is back after %v", took)
+		}
+	})
+}

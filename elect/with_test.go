@@ -1,0 +1,66 @@
+package elect_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+// A role that is held only with another follows it when that one moves.
+func TestWithFollowsAMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		s := newStage(t)
+		a, b := start(t, store, "a"), start(t, store, "B")
+		var mu sync.Mutex
+		var causes []error
+		near := func(ctx context.Context, term elect.Term) error {
+			err := s.work(0)(ctx, term)
+			mu.Lock()
+			defer mu.Unlock()
+			causes = append(causes, context.Cause(ctx))
+			return err
+		}
+		b.run(t, elect.Run, elect.Config{Role: "near", With: "main"}, near)
+		a2, b2 := start(t, store, "A"), start(t, store, "b") // the same machines, other processes
+		a2.run(t, elect.Run, elect.Config{Role: "near", With: "main"}, near)
+		time.Sleep(time.Minute)
+		if s.who("near") != "" {
+			t.Errorf("%s holds a role whose companion nobody holds", s.who("near"))
+		}
+		a.run(t, elect.Run, elect.Config{Role: "main"}, s.work(0))
+		until(t, 2*timing.Interval, "near joins main on a", func() bool { return s.who("near") == "A" })
+		b2.run(t, elect.Run, elect.Config{Role: "main"}, s.work(0))
+		time.Sleep(20 * time.Second)
+		if err := elect.Resign(t.Context(), store, "main", "b", "operator"); err != nil {
+			t.Fatal(err)
+		}
+		until(t, timing.Interval, "main moves", func() bool { return s.who("main") == "b" })
+		until(t, 2*timing.Interval, "near follows", func() bool { return s.who("near") == "B" })
+		mu.Lock()
+		defer mu.Unlock()
+		if len(causes) != 1 || !errors.Is(causes[0], elect.ErrMoved) {
+			t.Errorf("the work that had to move was told %v", causes)
+		}
+	})
+}
+
+func TestWithLosesItsCompanion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		s := newStage(t)
+		a, a2 := start(t, store, "a"), start(t, store, "a")
+		a.run(t, elect.Run, elect.Config{Role: "main"}, s.work(0))
+		a2.run(t, elect.Run, elect.Config{Role: "near", With: "main"}, s.work(0))
+		until(t, 2*timing.Interval, "near plays", func() bool { return s.who("near") == "a" })
+		a.cut()
+		// A lapse wakes nobody: it is found by looking every ten intervals.
+		until(t, timing.Timeout+11*timing.Interval, "near stops", func() bool { return s.who("near") == "" })
+	})
+}

@@ -1,0 +1,221 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
+)
+
+// judge stands directly at the store and beside the work, sees both in true
+// time, and writes down every broken promise. Its lock makes each request to the
+// store and what is noted of it one step.
+type judge struct {
+	leasetest.Target // the store
+	setup            Setup
+	storeNow         func() time.Time
+
+	mu       sync.Mutex
+	broken   []string
+	begin    time.Time
+	restored bool
+	// Of each session: its last accepted renewal in true time, its deadline by
+	// the store's clock, and whether another took a lease from it.
+	renewed  map[string]time.Time
+	deadline map[string]time.Time
+	over     map[string]bool
+
+	term    int64            // the newest that was granted
+	holder  string           // the session that it was granted to
+	session map[int64]string // of every term
+	offices map[*office]bool // work that has not returned
+	effect  int64            // the highest term that had an effect
+	grants  int
+}
+
+// office is one run of the work.
+type office struct {
+	node    string
+	session string
+	term    int64
+	told    bool // its context has ended
+}
+
+func newJudge(setup Setup, store leasetest.Target, storeNow func() time.Time) *judge {
+	return &judge{
+		Target: store, setup: setup, storeNow: storeNow, begin: time.Now(),
+		renewed: map[string]time.Time{}, deadline: map[string]time.Time{}, over: map[string]bool{},
+		session: map[int64]string{}, offices: map[*office]bool{},
+	}
+}
+
+func (j *judge) trace(format string, args ...any) {
+	if j.setup.Trace != nil {
+		j.setup.Trace("%-12v "+format, append([]any{time.Since(j.begin)}, args...)...)
+	}
+}
+
+func (j *judge) breach(format string, args ...any) {
+	j.trace("BROKEN "+format, args...)
+	j.broken = append(j.broken, fmt.Sprintf("after %v: %s", time.Since(j.begin).Round(time.Millisecond), fmt.Sprintf(format, args...)))
+}
+
+func (j *judge) StartSession(ctx context.Context, s lease.Session) (lease.Renewal, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r, err := j.Target.StartSession(ctx, s)
+	j.trace("start %.6s for %s, %v", s.ID, s.Instance.Name, err)
+	if err == nil {
+		j.extend(s.ID)
+	}
+	return r, err
+}
+
+func (j *judge) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r, err := j.Target.RenewSession(ctx, id)
+	j.trace("renew %.6s → %d, %v", id, r.Seq, err)
+	if err != nil {
+		return r, err
+	}
+	if d, known := j.deadline[id]; j.over[id] || known && !j.storeNow().Before(d) {
+		j.breach("session %s was renewed though it had lapsed (taken from: %t)", id, j.over[id])
+	}
+	j.extend(id)
+	return r, nil
+}
+
+func (j *judge) extend(id string) {
+	j.renewed[id] = time.Now()
+	j.deadline[id] = j.storeNow().Add(j.setup.Timing.Timeout)
+}
+
+func (j *judge) EndSession(ctx context.Context, id, reason string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.Target.EndSession(ctx, id, reason)
+}
+
+func (j *judge) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	l, err := j.Target.Acquire(ctx, c)
+	j.trace("acquire for %.6s, seen %d %.6s %d, waited %t → %d %.6s %d, remaining %v, %v",
+		c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, c.Waited, l.Term, l.Session, l.Seq, l.Remaining, err)
+	if err != nil || l.Term == j.term && l.Session == j.holder {
+		return l, err
+	}
+	j.grants++
+	if l.Term <= j.term {
+		j.breach("term %d was granted after term %d", l.Term, j.term)
+	}
+	if !j.setup.Fenced {
+		for o := range j.offices {
+			if o.session != c.Session {
+				j.breach("the role was given to %s (waited: %t) while the work of %s under term %d went on", l.Holder.Name, c.Waited, o.node, o.term)
+			}
+		}
+	}
+	if j.holder != "" && j.holder != l.Session {
+		j.over[j.holder] = true
+	}
+	j.term, j.holder, j.session[l.Term] = l.Term, l.Session, l.Session
+	return l, nil
+}
+
+func (j *judge) Release(ctx context.Context, h lease.Handback) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	err := j.Target.Release(ctx, h)
+	j.trace("release by %.6s of %d, %s for %q: %v", h.Session, h.Term, h.Reason, h.Successor, err)
+	if err == nil && h.Session == j.holder {
+		j.holder = "" // its session goes on
+	}
+	return err
+}
+
+func (j *judge) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	l, err := j.Target.Get(ctx, id)
+	j.trace("get → %d %.6s %d, remaining %v, now %v", l.Term, l.Session, l.Seq, l.Remaining, l.Since.Add(l.Age).Sub(j.begin))
+	return l, err
+}
+
+// restore notes that the store has forgotten what it said about sessions.
+func (j *judge) restore(put func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	put()
+	j.restored, j.holder = true, ""
+	clear(j.deadline)
+	clear(j.over)
+}
+
+// enter begins the work, leave ends it.
+func (j *judge) enter(o *office) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.offices[o] = true
+}
+
+func (j *judge) leave(o *office) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.offices, o)
+}
+
+// alive notes that the work has just found its context alive.
+func (j *judge) alive(o *office) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if end := j.renewed[o.session].Add(j.setup.Timing.Timeout); !j.restored && !time.Now().Before(end) {
+		j.breach("the work of %s finds its context alive %v after the deadline of its session", o.node, time.Since(end))
+	}
+}
+
+// stopping notes that the work has found its context ended.
+func (j *judge) stopping(o *office) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	o.told = true
+}
+
+// act is an effect of the work, at a ledger that compares terms.
+func (j *judge) act(o *office) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if owner := j.session[o.term]; owner != o.session {
+		j.breach("%s acts under term %d, which was granted to session %q", o.node, o.term, owner)
+	}
+	switch {
+	case o.term >= j.effect:
+		j.effect = o.term
+	case !j.setup.Fenced:
+		j.breach("an effect of %s under term %d follows one of term %d", o.node, o.term, j.effect)
+	case o.session == j.holder:
+		j.breach("the ledger refuses term %d of %s, who holds the role, after term %d", o.term, o.node, j.effect)
+	}
+}
+
+// primary is the term of the one who holds the role in the store and whose work
+// goes on, 0 when there is none.
+func (j *judge) primary() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	l, err := j.Target.Get(context.Background(), elect.Leases(roleName, 1)[0])
+	if err != nil {
+		j.breach("the store does not answer: %v", err)
+	}
+	for o := range j.offices {
+		if !o.told && o.session == l.Session && o.term == l.Term {
+			return o.term
+		}
+	}
+	return 0
+}

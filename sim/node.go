@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
+)
+
+const roleName = "role"
+
+// node is one run of one instance. A node that was killed or has stopped is
+// followed by another of the same name.
+type node struct {
+	name  string
+	world *world
+	dice  *dice
+	gate  *gate
+	clock *clock
+	link  *leasetest.Faulty
+	view  leasetest.Target // the store as the node sees it
+
+	dead   atomic.Bool
+	office atomic.Pointer[office]
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (w *world) newNode(name string, stream uint64) *node {
+	d := newDice(w.setup.Seed, stream)
+	g := &gate{dice: d}
+	worst := w.setup.RateError * w.setup.Timing.RateTolerance()
+	rate := 1 + worst*[]float64{-1, 1, 0, 0.5}[d.n(4)]
+	n := &node{
+		name: name, world: w, dice: d, gate: g, done: make(chan struct{}),
+		clock: &clock{gate: g, begin: time.Now(), rate: rate, offset: d.upTo(1000 * time.Hour), wall: d.upTo(time.Hour)},
+		link:  leasetest.NewFaulty(w.server, w.setup.Seed^stream),
+	}
+	n.link.Change(func(l *leasetest.Network) { *l = w.network() })
+	n.view = frozen{n.link, n}
+	if w.setup.Twin.Node != nil {
+		n.view = w.setup.Twin.Node(n)
+	}
+	return n
+}
+
+// start runs the node until it is stopped or killed.
+func (n *node) start() {
+	timing := n.world.setup.Timing
+	if twin := n.world.setup.Twin.Timing; twin != nil {
+		timing = twin(timing)
+	}
+	keeper, err := lease.NewKeeper(lease.KeeperConfig{
+		Store: n.view, Roster: n.view, Instance: lease.NewInstance(n.name, n.name+":80"), Timing: timing,
+		Clock: n.clock, Jitter: func(d time.Duration) time.Duration { return n.dice.upTo(d - 1) },
+	})
+	if err != nil {
+		panic(err) // the set-up is ours
+	}
+	var ctx context.Context
+	ctx, n.cancel = context.WithCancel(context.Background())
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		n.mustStop(ctx, "the keeper", keeper.Run(ctx))
+	}()
+	go func() {
+		defer close(n.done)
+		cfg := elect.Config{Keeper: keeper, Role: roleName, StopGrace: n.world.setup.Grace}
+		n.mustStop(ctx, "the campaign", elect.Run(ctx, cfg, n.work))
+		<-kept
+	}()
+}
+
+func (n *node) mustStop(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		n.world.judge.mu.Lock()
+		n.world.judge.breach("%s of %s returned %v", what, n.name, err)
+		n.world.judge.mu.Unlock()
+	}
+}
+
+// kill ends the node without a word to anybody. Goroutines cannot be ended from
+// outside, so they are cut off from the world and left to run out.
+func (n *node) kill() {
+	n.dead.Store(true)
+	n.link.Change(func(l *leasetest.Network) { *l = leasetest.Network{CutRequests: true, CutAnswers: true} })
+	if o := n.office.Load(); o != nil {
+		n.world.judge.leave(o)
+	}
+	n.gate.thaw()
+	n.cancel()
+}
+
+// work is what a primary does: effects, at random intervals, for as long as it
+// may. Told to stop, it takes nearly all of its grace.
+func (n *node) work(ctx context.Context, term elect.Term) error {
+	if n.world.setup.Twin.Derived {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+	}
+	j, grace := n.world.judge, n.world.setup.Grace
+	o := &office{node: n.name, session: term.Live.ID(), term: term.Number}
+	j.enter(o)
+	n.office.Store(o)
+	defer func() {
+		n.office.Store(nil)
+		j.leave(o)
+	}()
+	for ctx.Err() == nil && !n.dead.Load() {
+		j.alive(o)
+		n.stumble() // between looking and acting, of all places
+		if n.dead.Load() {
+			return ctx.Err()
+		}
+		j.act(o)
+		n.sleep(ctx, n.dice.upTo(n.world.setup.Timing.Interval/2))
+		n.gate.wait()
+	}
+	j.stopping(o)
+	for range 5 {
+		if n.dead.Load() {
+			break
+		}
+		j.act(o)
+		n.sleep(context.Background(), time.Duration(math.Floor(float64(grace)*0.198)))
+	}
+	return ctx.Err()
+}
+
+func (n *node) sleep(ctx context.Context, d time.Duration) {
+	fired, stop := n.clock.Timer(d)
+	defer stop()
+	select {
+	case <-ctx.Done():
+	case <-fired:
+	}
+}
+
+// stumble is a point at which the process may be frozen.
+func (n *node) stumble() {
+	if n.world.faulty() && n.world.setup.Fenced && n.dice.hit(0.003) {
+		n.gate.freeze(n.dice.upTo(4 * n.world.setup.Timing.Timeout))
+	}
+	n.gate.wait()
+}

@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
+)
+
+// Twin is a cluster that is broken on purpose, in one way, without a hook in the
+// code that is tested: by what its parts are made to see.
+type Twin struct {
+	Name string
+	// Store replaces the store by a broken one.
+	Store func(leasetest.Target) leasetest.Target
+	// Node replaces a node's view of the store.
+	Node func(*node) leasetest.Target
+	// Timing is what a node believes that its session has.
+	Timing func(lease.Timing) lease.Timing
+	// Derived makes the work ask a context that does not ask the clock.
+	Derived bool
+	// Need makes sure that a run has what the fault needs to show.
+	Need func(*Setup)
+}
+
+// Twins returns every one that the simulation must catch.
+func Twins() []Twin {
+	return []Twin{
+		{Name: "renewal stamped after the call", Node: func(n *node) leasetest.Target { return lateStamp{n.view, n.clock} },
+			Need: func(s *Setup) { s.Fenced, s.Restores = false, false; s.Network.MaxDelay = s.Timing.CallTimeout() }},
+		{Name: "trust of T instead of T-I",
+			Timing: func(t lease.Timing) lease.Timing { t.Timeout += t.Interval; return t },
+			Need: func(s *Setup) {
+				s.Fenced, s.Restores, s.Grace = false, false, s.Timing.Interval/20
+				s.Network.MaxDelay = time.Millisecond
+			}},
+		{Name: "release resets the term",
+			Store: func(t leasetest.Target) leasetest.Target { return newRecount(t, true) }},
+		{Name: "lapsed session renewed",
+			Store: func(t leasetest.Target) leasetest.Target { return reviver{t} }},
+		{Name: "contender believes the store's stepped clock", Node: func(n *node) leasetest.Target { return hasty{n.view} },
+			Need: func(s *Setup) { s.Fenced, s.Restores, s.Steps = false, false, true }},
+		{Name: "contender does not notice a small step", Node: func(n *node) leasetest.Target { return stepBlind{n.view, n.clock} },
+			Need: func(s *Setup) { s.Fenced, s.Restores, s.Steps = false, false, true }},
+		{Name: "term is old+1 after a restore",
+			Store: func(t leasetest.Target) leasetest.Target { return newRecount(t, false) },
+			Need:  func(s *Setup) { s.Fenced, s.Restores, s.Steps = true, true, false }},
+		{Name: "work asks a context that does not ask the clock", Derived: true,
+			Need: func(s *Setup) { s.Fenced, s.Restores = true, false }},
+	}
+}
+
+// lateStamp has the effect of reading the clock after a renewal instead of
+// before: the clock is set back by what the call took.
+type lateStamp struct {
+	leasetest.Target
+	clock *clock
+}
+
+func (v lateStamp) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	sent := v.clock.Now()
+	r, err := v.Target.RenewSession(ctx, id)
+	if err == nil {
+		v.clock.setBack(v.clock.Now() - sent)
+	}
+	return r, err
+}
+
+// reviver renews what has lapsed.
+type reviver struct{ leasetest.Target }
+
+func (v reviver) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	r, err := v.Target.RenewSession(ctx, id)
+	if errors.Is(err, lease.ErrLapsed) {
+		return lease.Renewal{Seq: 1}, nil
+	}
+	return r, err
+}
+
+// hasty takes the store's word that a session has lapsed: it counts a T of nothing.
+type hasty struct{ leasetest.Target }
+
+func (v hasty) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
+	l, err := v.Target.Get(ctx, id)
+	return v.believe(l), err
+}
+
+func (v hasty) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+	l, err := v.Target.Acquire(ctx, c)
+	return v.believe(l), err
+}
+
+func (hasty) believe(l lease.Lease) lease.Lease {
+	if l.Session != "" && l.Remaining <= 0 {
+		l.Timing.Timeout = 1
+	}
+	return l
+}
+
+// stepBlind sees a store whose clock goes as its own does, whatever it does.
+type stepBlind struct {
+	leasetest.Target
+	clock *clock
+}
+
+func (v stepBlind) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
+	l, err := v.Target.Get(ctx, id)
+	return v.smooth(l), err
+}
+
+func (v stepBlind) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+	l, err := v.Target.Acquire(ctx, c)
+	return v.smooth(l), err
+}
+
+func (v stepBlind) smooth(l lease.Lease) lease.Lease {
+	if !l.Since.IsZero() {
+		l.Since = time.Unix(0, 0).Add(v.clock.Now() - l.Age)
+	}
+	return l
+}
+
+// recount shows terms that count from 1: one more than the term before, as the
+// store remembers it, or from 1 again after a release. The judge's lock guards it.
+type recount struct {
+	leasetest.Target
+	atRelease bool
+	released  bool
+	shown     map[int64]int64 // by the true term
+	real      map[int64]int64 // by the shown term, the newest
+}
+
+func newRecount(t leasetest.Target, atRelease bool) *recount {
+	return &recount{Target: t, atRelease: atRelease, shown: map[int64]int64{}, real: map[int64]int64{}}
+}
+
+func (v *recount) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+	before, err := v.Target.Get(ctx, c.Lease)
+	if err != nil {
+		return lease.Lease{}, err
+	}
+	c.Seen.Term = v.real[c.Seen.Term]
+	l, err := v.Target.Acquire(ctx, c)
+	if _, known := v.shown[l.Term]; !known && err == nil {
+		next := v.shown[before.Term] + 1
+		if v.released && v.atRelease {
+			next = 1
+		}
+		v.released = false
+		v.shown[l.Term], v.real[next] = next, l.Term
+	}
+	l.Term = v.shown[l.Term]
+	return l, err
+}
+
+func (v *recount) Release(ctx context.Context, h lease.Handback) error {
+	h.Term = v.real[h.Term]
+	err := v.Target.Release(ctx, h)
+	v.released = v.released || err == nil
+	return err
+}
+
+func (v *recount) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
+	l, err := v.Target.Get(ctx, id)
+	l.Term = v.shown[l.Term]
+	return l, err
+}
+
+func (v *recount) Watch(ctx context.Context, wake func(lease.Change)) error {
+	return v.Target.Watch(ctx, func(lease.Change) { wake(lease.Change{}) })
+}
