@@ -140,6 +140,10 @@ func (c *Contender) step(ctx context.Context, s *slot) (Lease, error) {
 		// Contenders that count the same lapse come in one after the other.
 		s.due += c.Jitter(c.spread(s))
 	}
+	if now := c.Clock.Now(); err != nil && s.due <= now {
+		// Refused, and it seems that it can be had: not again without a pause.
+		s.due = now + c.Timing.Interval/16 + c.Jitter(c.Timing.Interval/16)
+	}
 	if s.patience.Unsure() {
 		c.lookAfter(s, c.Timing.Interval+c.Jitter(c.Timing.Interval/4))
 	}
