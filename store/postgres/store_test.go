@@ -47,6 +47,14 @@ func TestConformance(t *testing.T) {
 	t.Run("strange settings by socket", run(server.OnSocket(database)))
 }
 
+func TestLinearizable(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	database := server.NewDatabase(t)
+	leasetest.CheckLinearizable(t, func(t *testing.T) leasetest.Target {
+		return open(t, database)
+	}, leasetest.Concurrent{})
+}
+
 // stepClock puts a clock into a store that is d ahead of what it was.
 func stepClock(t testing.TB, database string, schema int, d time.Duration) {
 	t.Helper()

@@ -30,6 +30,13 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+func TestLinearizable(t *testing.T) {
+	server, prefix := realserver.Redis(t, realserver.RedisOptions{}), prefixOf(t)
+	leasetest.CheckLinearizable(t, func(t *testing.T) leasetest.Target {
+		return open(t, server.URL(), prefix)
+	}, leasetest.Concurrent{})
+}
+
 // open opens a store until the test ends, on a server that has been up for long.
 func open(tb testing.TB, url, prefix string) *redis.Store {
 	tb.Helper()

@@ -25,6 +25,13 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+func TestLinearizable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	leasetest.CheckLinearizable(t, func(t *testing.T) leasetest.Target {
+		return open(t, sqlite.Config{Path: path})
+	}, leasetest.Concurrent{})
+}
+
 // open opens a store until the test ends.
 func open(t testing.TB, cfg sqlite.Config) *sqlite.Store {
 	t.Helper()
