@@ -216,9 +216,9 @@ func TestStreamMissesNothingWhileJoining(t *testing.T) {
 				if !ok {
 					// It fell behind, and comes back as a reader does.
 					if last == "" {
-						c, leave = g.open("?after=0", "")
+						c, _ = g.open("?after=0", "")
 					} else {
-						c, leave = g.open("", last)
+						c, _ = g.open("", last)
 					}
 					continue
 				}

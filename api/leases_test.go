@@ -184,10 +184,10 @@ func TestSteppedStoreClockIsDangerous(t *testing.T) {
 
 func TestForgottenBeliefCostsTimeOnly(t *testing.T) {
 	g := newRig(t)
-	one, two := g.session("one"), g.session("two")
+	one := g.session("one")
 	g.put(one).want(200, "")
 	g.clock.step(time.Hour)
-	two = g.session("two")
+	two := g.session("two")
 	g.put(two).want(409, "held")
 	g.clock.pass(timeout - time.Millisecond)
 	g.s.beliefs = newBeliefs(g.store, g.clock) // as another server, or after ten thousand others

@@ -139,7 +139,9 @@ func carry[T any](ctx context.Context, f *Faulty, x fate, op func(context.Contex
 	}
 	if x.again > 0 {
 		wait(x.again)
-		_, _ = op(ctx)
+		if requests, _ := f.cut(); !requests {
+			_, _ = op(ctx)
+		}
 	}
 }
 

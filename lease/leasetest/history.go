@@ -19,7 +19,7 @@ func (b *bench) events(q history.Query) []history.Event {
 }
 
 func testEvents(b *bench) {
-	a, c, d := b.session("a"), b.session("c"), b.session("d")
+	a, c := b.session("a"), b.session("c")
 	began := b.now()
 	one := b.take(role("r"), a)
 	b.step(time.Minute)
@@ -30,7 +30,7 @@ func testEvents(b *bench) {
 	two := b.take(role("r"), c)
 	b.renew(c)
 	b.step(timing.Timeout + time.Minute)
-	d = b.session("d")
+	d := b.session("d")
 	three := b.take(role("r"), d)
 	if err := b.EndSession(b.ctx, d.ID, "stopped"); err != nil {
 		b.Fatal(err)

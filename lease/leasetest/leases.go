@@ -206,11 +206,10 @@ func testIndependent(b *bench) {
 }
 
 func testTerm(b *bench) {
-	a := b.session("a")
 	last := int64(0)
 	for _, step := range []time.Duration{0, time.Second, -2 * time.Hour, 0, 3 * time.Hour} {
 		b.step(step)
-		a = b.session("a")
+		a := b.session("a")
 		l := b.take(role("r"), a)
 		if l.Term <= last {
 			b.Fatalf("after a step of %v the term is %d, was %d", step, l.Term, last)

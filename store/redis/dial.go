@@ -83,10 +83,10 @@ func (d *dialer) askSentinel(ctx context.Context, sentinel string) (string, erro
 	defer client.Close()
 	hostPort, err := client.GetMasterAddrByName(ctx, d.target.master).Result()
 	if err != nil {
-		return "", fmt.Errorf("Sentinel %s: %w", sentinel, err)
+		return "", fmt.Errorf("sentinel %s: %w", sentinel, err)
 	}
 	if len(hostPort) != 2 {
-		return "", fmt.Errorf("Sentinel %s answered %q", sentinel, hostPort)
+		return "", fmt.Errorf("sentinel %s answered %q", sentinel, hostPort)
 	}
 	return net.JoinHostPort(hostPort[0], hostPort[1]), nil
 }
