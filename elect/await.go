@@ -8,10 +8,10 @@ import (
 )
 
 // await asks a question of the store whenever one of the leases may have
-// changed, and at least once in ten intervals, until the answer is yes. A store
-// that does not answer is asked again. It returns the cause of ctx when that
-// ends first.
-func await(ctx context.Context, k *lease.Keeper, ids []lease.ID, question func(context.Context) (bool, error)) error {
+// changed, and at least once in the given time, until the answer is yes. A store
+// that does not answer is asked again after an interval. It returns the cause of
+// ctx when that ends first.
+func await(ctx context.Context, k *lease.Keeper, ids []lease.ID, every time.Duration, question func(context.Context) (bool, error)) error {
 	sub := k.Hub().Subscribe(ids...)
 	defer sub.Close()
 	timing, clock := k.Timing(), k.Clock()
@@ -22,9 +22,9 @@ func await(ctx context.Context, k *lease.Keeper, ids []lease.ID, question func(c
 		if err == nil && yes {
 			return nil
 		}
-		wait := 10 * timing.Interval
+		wait := every
 		if err != nil {
-			wait = timing.Interval
+			wait = min(every, timing.Interval)
 		}
 		timer, stop := clock.Timer(wait)
 		select {

@@ -120,15 +120,20 @@ func Run(ctx context.Context, cfg Config, work Work) error {
 	}
 }
 
-// LetOthers waits until somebody else has the role, or one T has passed: what an
+// LetOthers waits until every place of the role is held, or one T has passed: what an
 // instance that resigned does before it campaigns again.
 func LetOthers(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Keeper.Timing().Timeout, errNobody)
 	defer cancel()
-	id := Leases(cfg.Role, 1)[0]
-	err := await(ctx, cfg.Keeper, []lease.ID{id}, func(ctx context.Context) (bool, error) {
-		l, err := cfg.Keeper.Store().Get(ctx, id)
-		return err == nil && l.Held(), err
+	places := Leases(cfg.Role, max(1, cfg.Holders))
+	err := await(ctx, cfg.Keeper, places, cfg.Keeper.Timing().Interval, func(ctx context.Context) (bool, error) {
+		for _, id := range places {
+			l, err := cfg.Keeper.Store().Get(ctx, id)
+			if err != nil || !l.Held() {
+				return false, err
+			}
+		}
+		return true, nil
 	})
 	if errors.Is(err, errNobody) {
 		return nil
@@ -158,14 +163,14 @@ func (c *campaign) acquire(ctx context.Context) (*lease.Held, error) {
 		return c.Keeper.Acquire(ctx, want)
 	}
 	for {
-		if err := await(ctx, c.Keeper, c.near(), c.isNear); err != nil {
+		if err := await(ctx, c.Keeper, c.near(), c.Keeper.Timing().Interval, c.isNear); err != nil {
 			return nil, err
 		}
 		near, cancel := context.WithCancelCause(ctx)
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			if err := await(near, c.Keeper, c.near(), c.isFar); err == nil {
+			if err := await(near, c.Keeper, c.near(), c.Keeper.Timing().Interval, c.isFar); err == nil {
 				cancel(ErrMoved)
 			}
 		}()
@@ -255,12 +260,14 @@ func reasonFor(cause error, stopped bool, err error) string {
 // a request to resign, or the role to be held with gone elsewhere. It returns
 // the successor that was asked for.
 func (c *campaign) watch(ctx context.Context, held *lease.Held, cancel context.CancelCauseFunc) (successor string) {
-	ids := []lease.ID{held.ID}
+	// What concerns the lease itself is told by a wake-up or with a renewal; that
+	// the holder of another role lapsed is told by nobody.
+	ids, every := []lease.ID{held.ID}, 10*c.Keeper.Timing().Interval
 	if c.With != "" {
-		ids = append(ids, c.near()...)
+		ids, every = append(ids, c.near()...), c.Keeper.Timing().Interval
 	}
 	// The error is the cause of the work's context, which its owner knows.
-	_ = await(ctx, c.Keeper, ids, func(ctx context.Context) (bool, error) {
+	_ = await(ctx, c.Keeper, ids, every, func(ctx context.Context) (bool, error) {
 		l, err := c.Keeper.Store().Get(ctx, held.ID)
 		if err != nil {
 			return false, err

@@ -28,6 +28,10 @@
 //
 // # What it does not promise
 //
+// A claim that reaches the store only after its campaign was stopped, although the
+// campaign looked once more, leaves the role held by nobody's work until the
+// session ends or the process campaigns for it again.
+//
 // It cannot stop work that ignores its context ([Config].Overrun is told), nor
 // know about a pause while it is paused. A role with several holders has that
 // many terms, one per place.

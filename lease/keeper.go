@@ -119,8 +119,8 @@ func (k *Keeper) Session(ctx context.Context) (*Live, error) {
 	}
 }
 
-// Run keeps a session until ctx ends. Then it waits for bound work to stop, no
-// longer than trust lasts, ends the session, which releases whatever it holds,
+// Run keeps a session until ctx ends. Then it waits for bound work to stop, as
+// long as the session can be renewed meanwhile, ends the session, which releases whatever it holds,
 // and returns nil once everything it started has stopped. It returns early only
 // for an error that no retry can mend: input that the store refuses, or two
 // hosts on a single-host store.

@@ -42,8 +42,10 @@ func (t Timing) WithDefaults() Timing {
 // [ErrUnsafeTiming] and names a timing that would be.
 //
 // T > 2·I always: a renewal may be lost, and the next must still come in time.
-// T ≥ 3·I + stopGrace for guarded work: two renewals may fail before work must
-// begin to stop, and it has stopGrace to do so before trust ends at T−I.
+// T ≥ 3·I + stopGrace for guarded work: work must begin to stop 2·I after the last
+// renewal that succeeded, or later, so that one that fails costs nothing if the
+// next succeeds at once. A store that swallows requests without an answer uses up
+// more of it: see [Timing.CallTimeout].
 func (t Timing) Validate(stopGrace time.Duration) error {
 	least := 2*t.Interval + time.Millisecond
 	rule := "T > 2·I"

@@ -175,6 +175,9 @@ func (w *world) within() time.Duration {
 	if !w.lastStep.IsZero() {
 		most += t.Timeout
 	}
+	if w.setup.Network.Late > 0 {
+		most += 5 * t.CallTimeout() // the latest that the dead have sent may renew a session
+	}
 	return time.Duration(float64(most) / (1 - t.RateTolerance()))
 }
 
