@@ -93,9 +93,7 @@ func readConfig(path string) (*serveConfig, error) {
 		if err != nil {
 			return nil, usagef("%v", err)
 		}
-		d := yaml.NewDecoder(bytes.NewReader(text))
-		d.KnownFields(true)
-		if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		if err := parseConfig(text, c); err != nil {
 			return nil, usagef("%s: %v", path, err)
 		}
 	}
@@ -105,11 +103,34 @@ func readConfig(path string) (*serveConfig, error) {
 	return c, nil
 }
 
+func parseConfig(text []byte, c *serveConfig) error {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		// The library names Go types, which mean nothing to who wrote the file.
+		plain := strings.NewReplacer(" not found in type main.serveConfig", " is not known here",
+			" not found in type main.roleConfig", " is not known in a role", "main.serveConfig", "this file",
+			"main.roleConfig", "a role")
+		return errors.New(plain.Replace(err.Error()))
+	}
+	if d.Decode(&yaml.Node{}) != io.EOF {
+		return errors.New("there is a second document in the file; only one is read")
+	}
+	return nil
+}
+
 func orNoFile(path string) string {
 	if path == "" {
 		return "configuration"
 	}
 	return path
+}
+
+func (c *serveConfig) scheme() string {
+	if c.TLSCert != "" {
+		return "https"
+	}
+	return "http"
 }
 
 // complete fills the defaults and checks what can be checked without a store.
@@ -161,6 +182,9 @@ func (c *serveConfig) checkRoles() error {
 		if err := elect.ValidateRole(r.Role); err != nil {
 			return err
 		}
+		if err := r.check(); err != nil {
+			return fmt.Errorf("role %q: %w", r.Role, err)
+		}
 		if seen[r.Role] {
 			return usagef("role %q stands twice", r.Role)
 		}
@@ -168,6 +192,24 @@ func (c *serveConfig) checkRoles() error {
 		if err := c.timing().Validate(time.Duration(r.StopGrace)); err != nil {
 			return fmt.Errorf("role %q: %w", r.Role, err)
 		}
+	}
+	return nil
+}
+
+// check refuses here what a campaign would refuse, before any role is taken.
+func (r *roleConfig) check() error {
+	switch {
+	case r.Holders < 0 || r.Holders > elect.MaxHolders:
+		return usagef("%d holders; 1 to %d are possible", r.Holders, elect.MaxHolders)
+	case r.With == r.Role:
+		return usagef("it cannot be held only with itself")
+	case r.With != "":
+		if err := elect.ValidateRole(r.With); err != nil {
+			return fmt.Errorf("with: %w", err)
+		}
+	}
+	if len(r.Command) > 0 && r.Command[0] == "" {
+		return usagef("the command names no program")
 	}
 	return nil
 }

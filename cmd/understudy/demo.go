@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -58,7 +59,9 @@ comes back after a while. Ctrl-C ends everything and leaves nothing behind: with
 				defer os.RemoveAll(dir)
 				a.storeURL = "sqlite:" + filepath.Join(dir, "demo.db")
 			}
-			return d.run(c.Context())
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP) // the terminal went away
+			defer stop()
+			return d.run(ctx)
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", defaultListen, "`ADDRESS` of the page")
@@ -89,9 +92,10 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w; another address can be chosen with --listen", err)
 	}
-	defer l.Close()
 	quiet := *d.app
 	quiet.log = quietLog()
+	page := openDoor(l, quiet.log)
+	defer page.close(ctx)
 	st, err := quiet.open(ctx)
 	if err != nil {
 		return err
@@ -107,13 +111,13 @@ func (d *demo) run(ctx context.Context) error {
 	parts.Go(func() { d.narrate(ctx, st) })
 	parts.Go(func() {
 		err := quiet.withKeeper(ctx, st, cfg.instance(), func(ctx context.Context, k *lease.Keeper) error {
-			return quiet.serveOn(ctx, cfg, l, st, k)
+			return quiet.serveOn(ctx, cfg, page, st, k)
 		})
 		if ctx.Err() == nil {
 			cancel(err)
 		}
 	})
-	d.welcome(l.Addr().String())
+	d.welcome(page.addr)
 	<-ctx.Done()
 	d.say("stopping everything …")
 	parts.Wait()

@@ -38,8 +38,9 @@ func usagef(format string, args ...any) error {
 // childExit is the exit of a guarded program, to be passed on as it is.
 type childExit struct{ code int }
 
-// Error is empty: the program has said itself what was wrong.
-func (e childExit) Error() string { return "" }
+// Error is what the history says; on the terminal the program has said itself
+// what was wrong.
+func (e childExit) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 // exitCode is the only place that maps errors to exit codes.
 func exitCode(err error) int {

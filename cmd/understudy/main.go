@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,7 +36,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	if err != nil && err.Error() != "" {
+	var child childExit
+	if err != nil && !errors.As(err, &child) {
 		fmt.Fprintf(stderr, "understudy: %s\n", clean(err.Error()))
 	}
 	return exitCode(err)
@@ -73,8 +75,23 @@ as the program that it guards did.`,
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.prepare() }
 	root.AddCommand(a.roleCommand(), a.serveCommand(), a.demoCommand(), a.statusCommand(),
 		a.historyCommand(), a.doctorCommand(), a.storeCommand(), a.versionCommand())
+	root.InitDefaultCompletionCmd()
+	describeCompletion(root)
 	onlySubcommands(root)
 	return root
+}
+
+// describeCompletion makes cobra's own command answer as the others do.
+func describeCompletion(root *cobra.Command) {
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Args, c.Example = nil, "  source <(understudy completion bash)"
+		for _, shell := range c.Commands() {
+			shell.Args, shell.Example = noArgs, "  understudy completion "+shell.Name()
+		}
+	}
 }
 
 // onlySubcommands makes a noun without its verb, or with a wrong one, a usage

@@ -161,11 +161,14 @@ func (a *app) roleWatchCommand() *cobra.Command {
 
 func (a *app) printChange(role string, holders []elect.Primary) error {
 	if a.json() {
-		out := []primaryJSON{}
+		line := struct {
+			Role      string        `json:"role"`
+			Primaries []primaryJSON `json:"primaries"`
+		}{role, []primaryJSON{}}
 		for _, p := range holders {
-			out = append(out, toJSON(p))
+			line.Primaries = append(line.Primaries, toJSON(p))
 		}
-		return a.printJSON(map[string]any{"role": role, "primaries": out})
+		return a.printJSON(line)
 	}
 	line := "vacant"
 	for i, p := range holders {
@@ -187,7 +190,8 @@ func (a *app) roleResignCommand() *cobra.Command {
 		Short: "Ask the primary to give the role up, to a named standby if you like",
 		Long: `Ask the primary to give the role up. It stops its work and releases the role, and
 a standby takes over within milliseconds. With --to, only that standby may have
-the role for the length of one timeout. Who asked is kept in the history.`,
+the role for the length of one timeout. Of a role with several holders, all are
+asked. Who asked is kept in the history.`,
 		Example: `  understudy role resign billing
   understudy role resign billing --to web-2`,
 		Args: exactly("ROLE"),

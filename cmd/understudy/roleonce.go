@@ -45,7 +45,7 @@ func (a *app) roleOnce(ctx context.Context, job string, argv []string, every tim
 	defer program.forwardSignals()()
 	st, err := a.openPatiently(ctx, true)
 	if err != nil {
-		return err
+		return stoppedWith(err)
 	}
 	defer st.Close()
 	err = a.withKeeper(ctx, st, f, func(ctx context.Context, k *lease.Keeper) error {

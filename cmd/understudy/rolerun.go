@@ -74,6 +74,9 @@ again under a new id.`,
 			if err := f.validate(); err != nil {
 				return err
 			}
+			if f.holders < 1 {
+				return usagef("--holders %d; 1 to %d are possible", f.holders, elect.MaxHolders)
+			}
 			return a.roleRun(c.Context(), args[0], args[1:], f)
 		},
 	}
@@ -101,7 +104,7 @@ func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRun
 	defer program.forwardSignals()()
 	st, err := a.openPatiently(ctx, f.restart)
 	if err != nil {
-		return err
+		return stoppedWith(err)
 	}
 	defer st.Close()
 	for {
@@ -142,6 +145,9 @@ func stoppedWith(err error) error {
 func (a *app) openPatiently(ctx context.Context, patient bool) (store.Store, error) {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		st, err := a.open(ctx)
+		if err != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if err == nil || !patient || exitCode(err) != exitUnreachable {
 			return st, err
 		}

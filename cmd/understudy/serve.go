@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +29,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Serve the page, the HTTP API (/v1, described at /openapi.json), server-sent events,
 /metrics, /healthz and /readyz on one port, and campaign for the roles that the
 file lists. It listens on 127.0.0.1:7600 unless told otherwise; any other address
-needs a token.`,
+needs a token. SIGINT, SIGTERM and SIGHUP stop it: the programs first, then the roles
+are given back.`,
 		Example: `  understudy serve
   understudy serve -c /etc/understudy.yaml
   understudy serve --store postgres://db/app --listen 127.0.0.1:9000`,
@@ -43,7 +46,11 @@ needs a token.`,
 			if cfg.Store != "" && !c.Flags().Changed("store") {
 				a.storeURL = cfg.Store
 			}
-			return a.serve(c.Context(), cfg)
+			// The file is not read again: who changes it restarts the server, and a
+			// terminal that goes away must not leave programs to their deadlines.
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP)
+			defer stop()
+			return a.serve(ctx, cfg)
 		},
 	}
 	c.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
@@ -56,14 +63,15 @@ func (a *app) serve(ctx context.Context, cfg *serveConfig) error {
 	if err != nil {
 		return err
 	}
-	defer listener.Close()
+	d := openDoor(listener, a.log)
+	defer d.close(ctx)
 	st, err := a.openPatiently(ctx, true)
 	if err != nil {
 		return stoppedWith(err)
 	}
 	defer st.Close()
 	err = a.withKeeper(ctx, st, cfg.instance(), func(ctx context.Context, k *lease.Keeper) error {
-		return a.serveOn(ctx, cfg, listener, st, k)
+		return a.serveOn(ctx, cfg, d, st, k)
 	})
 	if ctx.Err() != nil {
 		return stoppedWith(err)
@@ -79,7 +87,11 @@ func listen(cfg *serveConfig) (net.Listener, error) {
 	}
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		var addr *net.AddrError
+		if errors.As(err, &addr) {
+			return nil, usagef("%v; use HOST:PORT", err)
+		}
+		return nil, err
 	}
 	if cfg.TLSCert == "" {
 		return l, nil
@@ -96,13 +108,13 @@ func listen(cfg *serveConfig) (net.Listener, error) {
 
 // serveOn runs everything until ctx ends or a part fails for good, and returns
 // when all of it has stopped.
-func (a *app) serveOn(ctx context.Context, cfg *serveConfig, l net.Listener, st store.Store, k *lease.Keeper) error {
+func (a *app) serveOn(ctx context.Context, cfg *serveConfig, d *door, st store.Store, k *lease.Keeper) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	held := newHeldRoles()
 	server, err := api.New(api.Config{
 		Store: st, Hub: k.Hub(), Keepers: []*lease.Keeper{k}, Self: held.term, Roles: cfg.roleNames(),
-		Token: cfg.Token, Listen: l.Addr().String(), Version: version(), Logger: a.log,
+		Token: cfg.Token, Listen: d.addr, Version: version(), Logger: a.log,
 	})
 	if err != nil {
 		return err
@@ -120,18 +132,14 @@ func (a *app) serveOn(ctx context.Context, cfg *serveConfig, l net.Listener, st 
 	for _, r := range cfg.Roles {
 		part("role "+r.Role, func(ctx context.Context) error { return a.serveRole(ctx, k, r, held) })
 	}
-	httpServer := api.NewHTTPServer(server.Handler(), a.log)
-	part("http", func(context.Context) error { return httpServer.Serve(l) })
-	a.log.Info("serving", "url", "http://"+l.Addr().String(), "store", redact(a.storeURL), "roles", len(cfg.Roles))
+	d.lead(server.Handler())
+	part("http", d.wait)
+	a.log.Info("serving", "url", cfg.scheme()+"://"+d.addr, "store", redact(a.storeURL), "roles", len(cfg.Roles))
 	sdnotify.Ready()
 
 	<-ctx.Done()
 	sdnotify.Stopping()
-	stop, done := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	if httpServer.Shutdown(stop) != nil {
-		_ = httpServer.Close() // streams that did not end in time
-	}
-	done()
+	d.close(ctx)
 	parts.Wait()
 	return context.Cause(ctx)
 }

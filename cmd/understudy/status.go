@@ -1,9 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -115,15 +115,25 @@ func (a *app) watchStatus(ctx context.Context, st store.Store) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
+		// Cleared only when the next picture is there, so that nothing flickers and
+		// the last one stays while the store does not answer.
+		var picture bytes.Buffer
 		if !a.json() {
-			if _, err := io.WriteString(a.stdout, "\x1b[H\x1b[2J"); err != nil {
-				return err
-			}
+			picture.WriteString("\x1b[H\x1b[2J")
 		}
-		if err := a.status(ctx, st); err != nil && ctx.Err() == nil {
-			if exitCode(err) != exitUnreachable {
+		painter := *a
+		painter.stdout = &picture
+		err := painter.status(ctx, st)
+		switch {
+		case err == nil:
+			if _, err := picture.WriteTo(a.stdout); err != nil {
 				return err
 			}
+		case ctx.Err() != nil:
+			return nil
+		case exitCode(err) != exitUnreachable:
+			return err
+		default:
 			fmt.Fprintf(a.stderr, "%s  %s\n", time.Now().Format("15:04:05"), clean(err.Error()))
 		}
 		select {

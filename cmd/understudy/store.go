@@ -105,16 +105,26 @@ func schemaFits(info store.Info) error {
 	}
 }
 
-// redact hides the password of a URL.
+// redact hides the passwords of a URL, wherever a store may take them from.
 func redact(url string) string {
 	head, rest, ok := strings.Cut(url, "://")
-	at := strings.LastIndex(rest, "@")
-	if !ok || at < 0 {
+	if !ok {
 		return url
 	}
-	user, _, secret := strings.Cut(rest[:at], ":")
-	if !secret {
-		return url
+	rest, query, asked := strings.Cut(rest, "?")
+	if at := strings.LastIndex(rest, "@"); at >= 0 {
+		if user, _, secret := strings.Cut(rest[:at], ":"); secret {
+			rest = user + ":***" + rest[at:]
+		}
 	}
-	return head + "://" + user + ":***" + rest[at:]
+	if !asked {
+		return head + "://" + rest
+	}
+	options := strings.Split(query, "&")
+	for i, option := range options {
+		if name, _, _ := strings.Cut(option, "="); strings.Contains(strings.ToLower(name), "pass") {
+			options[i] = name + "=***"
+		}
+	}
+	return head + "://" + rest + "?" + strings.Join(options, "&")
 }

@@ -1,0 +1,24 @@
+// Command bench measures Understudy on real servers, beside the systems that it
+// is compared with, in one run on one machine.
+//
+// It prints a table of figures, each with the bound it is meant to keep, and
+// writes the same as JSON. It judges nothing by itself: a figure is a fact about
+// the machine that it was taken on, and a bound that does not hold is shown as
+// such, not as a failure. The command fails only when something could not be
+// measured at all.
+//
+// Sections (see -only):
+//
+//	handover   a primary stops gracefully: until its successor's work starts
+//	takeover   a primary is killed with SIGKILL: until its successor's work starts
+//	cost       renewing and acquiring with 1, 1,000 and 100,000 leases, against
+//	           an update of a single row in the same database
+//	crowd      1,000 instances on one PostgreSQL, and 100 standbys that wake
+//	footprint  an idle server's memory, and the size of the binary
+//
+// Every contender is a process of its own, started from this same program, and
+// stamps its moments with the host's boot-time clock, so that moments of two
+// processes can be subtracted. All servers keep what they acknowledge: PostgreSQL
+// with fsync, Redis with appendfsync always, SQLite with synchronous FULL, etcd
+// with its defaults, all in the same directory's file system (TMPDIR).
+package main

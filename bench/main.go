@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// options are the command line's.
+type options struct {
+	only    []string // sections to run; all when empty
+	kinds   []string // stores and peers to measure
+	rounds  int      // measurements per figure, where each takes long
+	leases  []int    // how many a session holds while its cost is measured
+	crowd   int      // instances on one PostgreSQL
+	json    string   // file for the figures
+	cpuProf string   // file for a profile of the cost section
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == workerArg {
+		os.Exit(workerMain(os.Args[2:]))
+	}
+	o := options{leases: []int{1, 1000, 100_000}}
+	only := flag.String("only", "", "sections to run, separated by commas (handover,takeover,cost,crowd,footprint)")
+	kinds := flag.String("kinds", "sqlite,postgres,redis,etcd", "what to measure, separated by commas")
+	flag.IntVar(&o.rounds, "rounds", 120, "hand-overs and takeovers to measure per store")
+	flag.IntVar(&o.crowd, "crowd", 1000, "instances on one PostgreSQL")
+	flag.StringVar(&o.json, "json", "results.json", "file to write the figures to, \"\" for none")
+	flag.StringVar(&o.cpuProf, "cpuprofile", "", "file to write a profile of this process during the section \"cost\" to")
+	flag.Parse()
+	o.only, o.kinds = list(*only), list(*kinds)
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func list(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
+}
+
+func run(ctx context.Context, o options) error {
+	b := &bed{}
+	defer b.clear()
+	// An interrupted run must leave no server and no file behind.
+	unhook := context.AfterFunc(ctx, func() { b.Fatal("bench: interrupted") })
+	defer unhook()
+
+	r := &Report{Machine: describeMachine()}
+	for _, s := range []struct {
+		name string
+		run  func(context.Context, *bed, options, *Report)
+	}{
+		{"handover", handOver}, {"takeover", takeOver}, {"cost", cost}, {"crowd", crowd}, {"footprint", footprint},
+	} {
+		if len(o.only) > 0 && !slices.Contains(o.only, s.name) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "%s …\n", s.name)
+		section := &bed{}
+		b.Cleanup(section.clear)
+		s.run(ctx, section, o, r)
+		section.clear()
+	}
+	if o.json != "" {
+		if err := r.save(o.json); err != nil {
+			return err
+		}
+	}
+	return r.write(os.Stdout)
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"sync"
+	"text/tabwriter"
+)
+
+// Figure is one thing that was measured.
+type Figure struct {
+	// Section, Subject and Name tell what it is of: "handover", "postgres", "median".
+	Section string `json:"section"`
+	Subject string `json:"subject"`
+	Name    string `json:"name"`
+	// Value in Unit.
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	// Bound is what it should not exceed, 0 when there is none.
+	Bound float64 `json:"bound,omitempty"`
+	// Peer is the same taken of Versus, 0 when there is none.
+	Peer   float64 `json:"peer,omitempty"`
+	Versus string  `json:"versus,omitempty"`
+	// Count of the single measurements behind it, 0 when that means nothing.
+	Count int `json:"count,omitempty"`
+}
+
+// Holds tells whether the figure keeps its bound.
+func (f Figure) Holds() bool { return f.Bound == 0 || f.Value <= f.Bound }
+
+// Report is what a run found out.
+type Report struct {
+	Machine Machine  `json:"machine"`
+	Figures []Figure `json:"figures"`
+
+	mu sync.Mutex
+}
+
+// add records figures and shows them as they come.
+func (r *Report) add(figures ...Figure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range figures {
+		r.Figures = append(r.Figures, f)
+		fmt.Fprintf(os.Stderr, "  %-12s %-34s %s %s\n", f.Subject, f.Name, number(f.Value), f.Unit)
+	}
+}
+
+// write prints the report as Markdown, so that it can be kept as it is.
+func (r *Report) write(w io.Writer) error {
+	r.Machine.write(w)
+	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
+	section := ""
+	for _, f := range r.Figures {
+		if f.Section != section {
+			section = f.Section
+			fmt.Fprintf(t, "\n### %s\n\n", section)
+			fmt.Fprintln(t, "| of\t| what\t| measured\t| bound\t| holds\t| beside\t| ratio\t| n\t|")
+			fmt.Fprintln(t, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
+		}
+		bound, holds, peer, ratio, n := "", "", "", "", ""
+		if f.Bound != 0 {
+			bound, holds = "≤ "+number(f.Bound), "yes"
+		}
+		if !f.Holds() {
+			holds = "**no**"
+		}
+		if f.Peer != 0 {
+			peer, ratio = f.Versus+" "+number(f.Peer), strconv.FormatFloat(f.Value/f.Peer, 'f', 2, 64)
+		}
+		if f.Count != 0 {
+			n = strconv.Itoa(f.Count)
+		}
+		fmt.Fprintf(t, "| %s\t| %s\t| %s %s\t| %s\t| %s\t| %s\t| %s\t| %s\t|\n",
+			f.Subject, f.Name, number(f.Value), f.Unit, bound, holds, peer, ratio, n)
+	}
+	return t.Flush()
+}
+
+func (r *Report) save(path string) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(data, '\n'), 0o644)
+}
+
+// number shows three digits that count, and never fewer than all before the point.
+func number(v float64) string {
+	digits := 0
+	if a := math.Abs(v); a > 0 && a < 100 {
+		digits = min(2-int(math.Floor(math.Log10(a))), 4)
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64)
+}

@@ -1,0 +1,40 @@
+//go:build linux
+
+package fault_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/fault"
+)
+
+// chaosRuns are random troubles: a short run usually, several long ones under
+// UNDERSTUDY_PROVE=1, from UNDERSTUDY_SEED if that is set.
+func chaosRuns() []scenario {
+	seed := rand.Uint64N(1 << 32)
+	if given, err := strconv.ParseUint(os.Getenv("UNDERSTUDY_SEED"), 10, 64); err == nil {
+		seed = given
+	}
+	runs, length := 1, 20*time.Second
+	if os.Getenv("UNDERSTUDY_PROVE") == "1" {
+		runs, length = 5, 3*time.Minute
+	}
+	var scenarios []scenario
+	for run := range uint64(runs) {
+		scenarios = append(scenarios, scenario{
+			name: fmt.Sprintf("chaos %d", run+1), server: true, steps: true,
+			outage: time.Hour, // its own waits are the bound
+			run: func(t *testing.T, c *fault.Cluster) {
+				t.Logf("UNDERSTUDY_SEED=%d", seed+run)
+				chaos := fault.Chaos{Cluster: c, Seed: seed + run, For: length}
+				t.Logf("did: %v", chaos.Run())
+			},
+		})
+	}
+	return scenarios
+}

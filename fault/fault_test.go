@@ -1,0 +1,105 @@
+//go:build linux
+
+package fault_test
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/fault"
+	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// scenario is one fault, from a cluster without nodes to what must come of it.
+type scenario struct {
+	name string
+	run  func(t *testing.T, c *fault.Cluster)
+	// server: the store's server itself is hurt; steps: its clock is.
+	server, steps bool
+	// outage is how long the scenario keeps everybody from holding the role.
+	outage time.Duration
+}
+
+// TestFault runs every scenario on every store that can have it. The judge reads
+// what came of each.
+func TestFault(t *testing.T) {
+	programs := fault.Build(t)
+	chaos := chaosRuns()
+	remote := slices.Concat(chaos, processes, links, servers)
+	t.Run("unguarded", func(t *testing.T) { unguarded(t, programs) })
+	t.Run("program dies with its guard", func(t *testing.T) { diesWithGuard(t, programs) })
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		for _, s := range slices.Concat(chaos, processes, files) {
+			s.try(t, programs, func(t *testing.T) fault.Database { return fault.SQLite(t) })
+		}
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		shared := realserver.Postgres(t, realserver.PostgresOptions{})
+		for _, s := range remote {
+			s.try(t, programs, func(t *testing.T) fault.Database {
+				if s.server {
+					return fault.Postgres(t, s.steps)
+				}
+				return fault.SharedPostgres(t, shared)
+			})
+		}
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		for _, s := range remote {
+			s.try(t, programs, func(t *testing.T) fault.Database { return fault.Redis(t, s.steps) })
+		}
+	})
+}
+
+func (s scenario) try(t *testing.T, programs fault.Programs, database func(*testing.T) fault.Database) {
+	t.Run(s.name, func(t *testing.T) {
+		t.Parallel()
+		c := fault.NewCluster(t, fault.Config{Programs: programs, Database: database(t), Seed: 1})
+		s.run(t, c)
+		c.Finish(c.Bound() + s.outage)
+	})
+}
+
+// diesWithGuard kills a guard long before its deadline: what it guarded does not
+// wait for that.
+func diesWithGuard(t *testing.T, programs fault.Programs) {
+	t.Parallel()
+	c := fault.NewCluster(t, fault.Config{Programs: programs, Database: fault.SQLite(t),
+		Timing: lease.Timing{Interval: 10 * time.Second, Timeout: 60 * time.Second}})
+	n := c.Start("a")
+	c.AwaitPrimary(0)
+	n.Signal(syscall.SIGKILL)
+	c.NothingLeft()
+}
+
+// unguarded is the twin that the judge must catch: with guard and watchers all
+// stopped, nobody stops the program when its time is over.
+func unguarded(t *testing.T, programs fault.Programs) {
+	t.Parallel()
+	c := fault.NewCluster(t, fault.Config{Programs: programs, Database: fault.SQLite(t)})
+	p, _ := c.Three()
+	for _, pid := range watchers(t, p) {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Pause(t)
+	realserver.Eventually(t, c.Bound(), "the judge sees two primaries", func() error {
+		broken := map[fault.Rule]bool{}
+		v := c.Judge(0, 0)
+		for _, violation := range v.Violations {
+			broken[violation.Rule] = true
+		}
+		if !broken[fault.Late] || !broken[fault.Overlap] || len(broken) > 2 {
+			return fmt.Errorf("it sees %v", v.Violations)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,29 @@
+//go:build linux
+
+package fault_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/fault"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Scenarios wait for most of their time.
+	_ = flag.Set("test.parallel", "6")
+	if err := fault.Adopt(); err != nil {
+		fmt.Fprintln(os.Stderr, "becoming the parent of orphans:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	for _, p := range fault.Leftovers(10 * time.Second) {
+		fmt.Fprintln(os.Stderr, "LEFT OVER:", p)
+		code = 1
+	}
+	os.Exit(code)
+}
