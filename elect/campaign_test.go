@@ -199,6 +199,7 @@ func TestNoWorkWithoutTrust(t *testing.T) {
 			return nil
 		})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if late.hook != nil {
 			t.Error("nothing was late: this test tests nothing")
 		}

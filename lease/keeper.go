@@ -200,7 +200,7 @@ func (k *Keeper) keep(ctx context.Context, live *Live, changes int64) error {
 		}
 		stopTimer()
 		if idle != nil && !live.Valid() {
-			k.log.Error("work goes on after the end of trust; ending the session nevertheless", "session", live.ID())
+			k.log.Error("the session is still in use after the end of trust; ending it nevertheless", "session", live.ID())
 			k.end(running, live)
 			return nil
 		}
