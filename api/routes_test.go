@@ -432,7 +432,7 @@ func checkRefs(t *testing.T, text string) {
 	for _, part := range strings.Split(text, `"$ref": "#/`)[1:] {
 		ref, _, _ := strings.Cut(part, `"`)
 		at := doc
-		for _, step := range strings.Split(ref, "/") {
+		for step := range strings.SplitSeq(ref, "/") {
 			m, _ := at.(map[string]any)
 			if at = m[step]; at == nil {
 				t.Errorf("%s points nowhere", ref)

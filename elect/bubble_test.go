@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -175,9 +176,9 @@ func mustResolve(t *testing.T, store *memory.Store, role, want string) {
 }
 
 func names(ps []elect.Primary) string {
-	out := ""
+	var out strings.Builder
 	for _, p := range ps {
-		out += fmt.Sprint(p.Name, " ")
+		out.WriteString(fmt.Sprint(p.Name, " "))
 	}
-	return out
+	return out.String()
 }

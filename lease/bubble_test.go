@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -56,10 +57,8 @@ func (s *spy) reset() {
 // fail makes the named calls fail with err; a nil err mends them.
 func (s *spy) fail(err error, calls ...string) {
 	s.intercept(func(_ context.Context, call string) error {
-		for _, c := range calls {
-			if c == call {
-				return err
-			}
+		if slices.Contains(calls, call) {
+			return err
 		}
 		return nil
 	})

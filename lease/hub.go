@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -95,12 +96,7 @@ func (s *Subscription) Close() {
 }
 
 func (s *Subscription) wants(id ID) bool {
-	for _, own := range s.ids {
-		if own == id {
-			return true
-		}
-	}
-	return len(s.ids) == 0
+	return len(s.ids) == 0 || slices.Contains(s.ids, id)
 }
 
 // push never blocks: only the hub sends, under its lock, so that once the

@@ -34,7 +34,7 @@ func script(t *testing.T, file string, begin func() (step func(words map[string]
 			continue
 		}
 		words := map[string]string{}
-		for _, w := range strings.Fields(input) {
+		for w := range strings.FieldsSeq(input) {
 			key, value, _ := strings.Cut(w, "=")
 			words[key] = value
 		}

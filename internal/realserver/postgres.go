@@ -172,7 +172,7 @@ func (s *PostgresServer) signalAll(sig syscall.Signal) {
 func (s *PostgresServer) children() (pids []int) {
 	pid := s.proc.Pid()
 	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	for _, field := range strings.Fields(string(list)) {
+	for field := range strings.FieldsSeq(string(list)) {
 		if child, err := strconv.Atoi(field); err == nil {
 			pids = append(pids, child)
 		}

@@ -70,7 +70,7 @@ func parseURL(raw string) (*target, error) {
 	}
 	t.user = u.User.Username()
 	t.password, _ = u.User.Password()
-	for _, host := range strings.Split(hosts, ",") {
+	for host := range strings.SplitSeq(hosts, ",") {
 		addr, err := address(host, port)
 		if err != nil {
 			return nil, err
