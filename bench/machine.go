@@ -44,21 +44,33 @@ func describeMachine() Machine {
 	if m.Fsync, err = fsync(dir); err != nil {
 		b.Fatalf("measuring the disk: %v", err)
 	}
-	m.Versions["sqlite"] = moduleVersion("modernc.org/sqlite")
+	m.Versions["sqlite"] = "modernc.org/sqlite " + moduleVersion("modernc.org/sqlite")
 	for name, argv := range map[string][]string{"redis": {"redis-server", "--version"}, "postgres": {postgresProgram(), "--version"}} {
 		if out, err := exec.Command(argv[0], argv[1:]...).Output(); err == nil {
-			m.Versions[name] = strings.TrimSpace(string(out))
+			m.Versions[name] = versionIn(string(out))
 		}
 	}
 	return m
 }
 
 func (m Machine) write(w io.Writer) {
-	fmt.Fprintf(w, "%s, %d cores, %s; Linux %s; files on %s, where 4 KiB are synced in %v (median); load %s at the start\n",
+	fmt.Fprintf(w, "Taken on %s, %d cores, %s of memory, Linux %s; files on %s, where 4 KiB are synced in %v (median);\nload %s at the start.",
 		m.Processor, m.Cores, m.Memory, m.Kernel, m.FileSystem, m.Fsync.Round(time.Microsecond), m.Load)
-	for _, name := range []string{"go", "postgres", "redis", "sqlite", "etcd"} {
-		fmt.Fprintf(w, "%s: %s\n", name, m.Versions[name])
+	for _, name := range []string{"postgres", "redis", "sqlite", "etcd", "go"} {
+		fmt.Fprintf(w, " %s: %s.", name, m.Versions[name])
 	}
+	fmt.Fprintln(w)
+}
+
+// versionIn is the first word of a program's answer that looks like a version.
+func versionIn(answer string) string {
+	for _, word := range strings.Fields(answer) {
+		word = strings.TrimPrefix(word, "v=")
+		if word[0] >= '0' && word[0] <= '9' {
+			return word
+		}
+	}
+	return strings.TrimSpace(answer)
 }
 
 // fsync is the median time to make 4 KiB at the end of a file durable.

@@ -19,6 +19,8 @@ type options struct {
 	leases  []int    // how many a session holds while its cost is measured
 	crowd   int      // instances on one PostgreSQL
 	json    string   // file for the figures
+	doc     string   // file to put the tables into
+	from    string   // file of figures to show instead of taking any
 	cpuProf string   // file for a profile of the cost section
 }
 
@@ -32,6 +34,8 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 120, "hand-overs and takeovers to measure per store")
 	flag.IntVar(&o.crowd, "crowd", 1000, "instances on one PostgreSQL")
 	flag.StringVar(&o.json, "json", "results.json", "file to write the figures to, \"\" for none")
+	flag.StringVar(&o.doc, "doc", "", "Markdown file to put the tables into, between the lines \""+docBegin+"\" and \""+docEnd+"\"")
+	flag.StringVar(&o.from, "from", "", "show the figures of this file instead of taking any")
 	flag.StringVar(&o.cpuProf, "cpuprofile", "", "file to write a profile of this process during the section \"cost\" to")
 	flag.Parse()
 	o.only, o.kinds = list(*only), list(*kinds)
@@ -49,6 +53,27 @@ func list(s string) []string {
 }
 
 func run(ctx context.Context, o options) error {
+	r, err := load(o.from)
+	if err != nil {
+		return err
+	}
+	if o.from == "" {
+		r = measure(ctx, o)
+		if o.json != "" {
+			if err := r.save(o.json); err != nil {
+				return err
+			}
+		}
+	}
+	if o.doc != "" {
+		if err := r.document(o.doc); err != nil {
+			return err
+		}
+	}
+	return r.write(os.Stdout)
+}
+
+func measure(ctx context.Context, o options) *Report {
 	b := &bed{}
 	defer b.clear()
 	// An interrupted run must leave no server and no file behind.
@@ -71,10 +96,5 @@ func run(ctx context.Context, o options) error {
 		s.run(ctx, section, o, r)
 		section.clear()
 	}
-	if o.json != "" {
-		if err := r.save(o.json); err != nil {
-			return err
-		}
-	}
-	return r.write(os.Stdout)
+	return r
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"text/tabwriter"
 )
@@ -87,6 +88,46 @@ func (r *Report) save(path string) error {
 		return err
 	}
 	return os.WriteFile(path, append(data, '\n'), 0o644)
+}
+
+// The lines of a document between which the tables stand.
+const (
+	docBegin = "<!-- figures: written by bench -doc -->"
+	docEnd   = "<!-- end of figures -->"
+)
+
+// document puts the report into a Markdown file.
+func (r *Report) document(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, begun := strings.Cut(string(data), docBegin+"\n")
+	_, after, ended := strings.Cut(rest, docEnd)
+	if !begun || !ended {
+		return fmt.Errorf("bench: %s lacks the line %q or %q", path, docBegin, docEnd)
+	}
+	var tables strings.Builder
+	if err := r.write(&tables); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(before+docBegin+"\n\n"+tables.String()+"\n"+docEnd+after), 0o644)
+}
+
+// load reads what save wrote; an empty report for no path.
+func load(path string) (*Report, error) {
+	r := &Report{}
+	if path == "" {
+		return r, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("bench: reading %s: %w", path, err)
+	}
+	return r, nil
 }
 
 // number shows three digits that count, and never fewer than all before the point.

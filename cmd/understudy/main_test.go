@@ -1,8 +1,10 @@
 package main
 
 import (
+	"net"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -16,10 +18,49 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			e.Setenv("LISTEN", l.Addr().String())
 			e.Setenv("UNDERSTUDY_STORE", "sqlite:"+e.WorkDir+"/state/understudy.db")
 			e.Setenv("HOME", e.WorkDir)
-			return nil
+			// A program built with the race detector would sleep for a second at each
+			// exit, and a guard, its two watchers and a command exit one after another.
+			e.Setenv("GORACE", "atexit_sleep_ms=0")
+			return l.Close()
 		},
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"eventually": eventually, "exits": exits},
 		Condition: func(name string) (bool, error) { return name == "root" && os.Getuid() == 0, nil },
 	})
+}
+
+// patience is how long a script waits for what should take milliseconds, or one
+// short timeout.
+const patience = 20 * time.Second
+
+// eventually runs a command until it succeeds or, with a "!" before it, until it
+// fails.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) == 0 {
+		ts.Fatalf("usage: [!] eventually COMMAND [ARG…]")
+	}
+	for deadline := time.Now().Add(patience); ; <-time.After(10 * time.Millisecond) {
+		failed := ts.Exec(args[0], args[1:]...)
+		if (failed != nil) == neg {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("not within %v: %v; the last answer: %v", patience, args, failed)
+		}
+	}
+}
+
+// exits runs a command and checks its exit code: exits CODE COMMAND [ARG…].
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARG…]")
+	}
+	script := append([]string{"-c", `"$@"; code=$?; [ $code = ` + args[0] + ` ] || { echo "exit code $code" >&2; exit 1; }`, "sh"}, args[1:]...)
+	ts.Check(ts.Exec("sh", script...))
 }

@@ -204,11 +204,8 @@ func (g *guarded) run(ctx context.Context, term elect.Term) error {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StopGrace: g.stopGrace, Deadline: until, Logger: g.app.log,
 	})
-	if errors.Is(err, guard.ErrTooLate) {
-		return fmt.Errorf("%w: %w", lease.ErrLost, err)
-	}
 	if err != nil {
-		return err
+		return startResult(err, lease.BootClock().Now() > until-g.stopGrace)
 	}
 	g.current.Store(p)
 	defer g.current.Store(nil)
@@ -233,6 +230,17 @@ func (g *guarded) run(ctx context.Context, term elect.Term) error {
 			return programResult(ctx, exit, waitErr)
 		}
 	}
+}
+
+// startResult is what it means to a campaign that its program was not started. On
+// a host so busy that the deadline came first (late), the role was lost: the
+// watchers, which know only the deadline that they were started with, ended too.
+func startResult(err error, late bool) error {
+	var program *guard.StartError
+	if errors.Is(err, guard.ErrTooLate) || late && !errors.As(err, &program) {
+		return fmt.Errorf("%w: %w", lease.ErrLost, err)
+	}
+	return err
 }
 
 // programResult is what the end of the program means to its campaign.

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+func TestConfigRefuses(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(empty, []byte(" \n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ text, says string }{
+		"broken YAML":             {"roles: [ {", "yaml"},
+		"unknown key":             {"rolez: []", "field rolez is not known here"},
+		"unknown key of a role":   {"roles: [{role: a, comand: [b]}]", "field comand is not known in a role"},
+		"a list":                  {"- a", "into this file"},
+		"a key twice":             {"name: a\nname: b", "already defined"},
+		"second document":         {"name: a\n---\nname: b", "second document"},
+		"no unit":                 {"interval: 5", `line 1: "5" is no duration`},
+		"unsafe timing":           {"interval: 1s\ntimeout: 2s", "T > 2·I"},
+		"long grace":              {"roles: [{role: a, stop_grace: 20s}]", "T ≥ 3·I + stop grace"},
+		"negative grace":          {"roles: [{role: a, stop_grace: -1s}]", "negative"},
+		"role twice":              {"roles: [{role: a}, {role: a}]", `role "a" stands twice`},
+		"role without a name":     {"roles: [{command: [a]}]", "role is empty"},
+		"too many holders":        {"roles: [{role: a, holders: 101}]", "1 to 100 are possible"},
+		"negative holders":        {"roles: [{role: a, holders: -1}]", "1 to 100 are possible"},
+		"with itself":             {"roles: [{role: a, with: a}]", "only with itself"},
+		"with what is no role":    {"roles: [{role: a, with: 'b#2'}]", "contains '#'"},
+		"command without program": {`roles: [{role: a, command: [""]}]`, "names no program"},
+		"name with a bell":        {`name: "a\a"`, "unprintable"},
+		"little history":          {"history_keep: 5", "at least 1000"},
+		"certificate alone":       {"tls_cert: c.pem", "go together"},
+		"no such token file":      {"token_file: /no/such/file", "token_file"},
+		"empty token file":        {"token_file: " + empty, "is empty"},
+		"two tokens":              {"token: abc\ntoken_file: " + empty, "exclude each other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "understudy.yaml")
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := readConfig(path)
+			if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "main.") {
+				t.Errorf("says %q, should say %q", err, c.says)
+			}
+			if exitCode(err) != exitUsage {
+				t.Errorf("exit code %d, want %d", exitCode(err), exitUsage)
+			}
+		})
+	}
+}
+
+func TestConfigDefaults(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "understudy.yaml")
+	if err := os.WriteFile(path, []byte("interval: 200ms\nroles: [{role: a}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := readConfig(path)
+	if errors.Is(err, lease.ErrUnsafeTiming) {
+		return // a short interval leaves no room for the default grace, and says so
+	}
+	t.Fatalf("five intervals of 200ms and a grace of 1s were accepted: %+v", c)
+}
+
+func TestRedact(t *testing.T) {
+	for url, want := range map[string]string{
+		"postgres://u:secret@h/db": "postgres://u:***@h/db",
+		"postgres://u:s@cret@h/db": "postgres://u:***@h/db",
+		"redis://:secret@h":        "redis://:***@h",
+		"postgres://u@h/db":        "postgres://u@h/db",
+		"postgres://h/db?user=u&password=secret&sslmode=require":  "postgres://h/db?user=u&password=***&sslmode=require",
+		"postgres://u:secret@h/db?sslpassword=secret&connect=1":   "postgres://u:***@h/db?sslpassword=***&connect=1",
+		"postgres://h/db?application_name=me@here:1":              "postgres://h/db?application_name=me@here:1",
+		"sqlite:/home/u:x@y/a.db":                                 "sqlite:/home/u:x@y/a.db",
+		"redis+sentinel://u:secret@h:26379,h2:26379/m/0?prefix=p": "redis+sentinel://u:***@h:26379,h2:26379/m/0?prefix=p",
+	} {
+		if got := redact(url); got != want {
+			t.Errorf("%s became %s, want %s", url, got, want)
+		}
+	}
+}
