@@ -11,8 +11,9 @@ import (
 
 // admit decides who may ask.
 func (s *Server) admit(r *http.Request, open bool) error {
-	if s.cfg.Token == "" && !loopback(hostOf(r.Host)) {
-		// A page of another site may have made its own name resolve to this host.
+	if s.cfg.Token == "" && r.Host != "" && !loopback(hostOf(r.Host)) {
+		// A page of another site may have made its own name resolve to this host. A
+		// browser always says which; a health check of HTTP/1.0 need not.
 		return fmt.Errorf("%w: without a token this server answers only as localhost, 127.0.0.1 or [::1], not as %.100q", errHost, r.Host)
 	}
 	if err := s.guard.Check(r); err != nil {

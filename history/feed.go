@@ -2,7 +2,7 @@ package history
 
 import (
 	"context"
-	"sort"
+	"slices"
 	"time"
 )
 
@@ -98,7 +98,7 @@ func (g *gaps) take(id int64, now time.Time) bool {
 		for id := range g.missing {
 			ids = append(ids, id)
 		}
-		sort.Slice(ids, func(i, j int) bool { return ids[i] < ids[j] })
+		slices.Sort(ids)
 		for _, id := range ids[:len(ids)-maxGaps] {
 			delete(g.missing, id)
 		}

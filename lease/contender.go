@@ -94,7 +94,11 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 		case errors.Is(err, ErrLapsed) || permanent(err):
 			return Lease{}, err
 		default:
-			c.Logger.Warn("contending; trying again", "lease", s.id.String(), "err", err)
+			level := slog.LevelWarn
+			if pause > c.Timing.Interval/8 {
+				level = slog.LevelDebug // the first time was enough
+			}
+			c.Logger.Log(ctx, level, "contending; trying again", "lease", s.id.String(), "err", err)
 			s.read = s.read || errors.Is(err, ErrUnknown)
 			s.due = c.Clock.Now() + pause/2 + c.Jitter(pause)
 			pause = min(2*pause, c.Timing.Interval)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
 
@@ -56,7 +57,7 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 		return 0, 0, err
 	}
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
-		return 0, 0, fmt.Errorf("sqlite: making the directory of the store: %w", err)
+		return 0, 0, fmt.Errorf("sqlite: making the directory of the store: %w: %w", lease.ErrUnavailable, err)
 	}
 	if err := s.useWAL(ctx); err != nil {
 		return 0, 0, err
