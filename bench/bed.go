@@ -12,6 +12,7 @@ import (
 type bed struct {
 	testing.TB
 
+	ending  sync.Mutex // held from the first Fatal on
 	mu      sync.Mutex
 	cleanup []func()
 }
@@ -40,8 +41,10 @@ func (b *bed) Failed() bool { return false }
 func (b *bed) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 func (b *bed) Log(args ...any)                 { fmt.Fprintln(os.Stderr, args...) }
 
-// Fatal ends the whole run: a figure that cannot be taken is no figure.
+// Fatal ends the whole run: a figure that cannot be taken is no figure. Who fails
+// while that goes on waits for the end.
 func (b *bed) Fatal(args ...any) {
+	b.ending.Lock()
 	b.Log(args...)
 	b.clear()
 	os.Exit(1)
