@@ -91,10 +91,8 @@ func measure(ctx context.Context, o options) *Report {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s …\n", s.name)
-		section := &bed{}
-		b.Cleanup(section.clear)
-		s.run(ctx, section, o, r)
-		section.clear()
+		s.run(ctx, b, o, r)
+		b.clear()
 	}
 	return r
 }
