@@ -8,18 +8,18 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// primaryJSON is a primary as every surface shows it.
-type primaryJSON struct {
+// PrimaryView is a primary as every surface shows it in JSON, the command line too.
+type PrimaryView struct {
 	elect.Primary
 	ExpiresInMS int64 `json:"expires_in_ms"`
 	// TimeoutMS is the T of the holder's session; only the state has it.
 	TimeoutMS int64 `json:"timeout_ms,omitempty"`
 }
 
-// roleJSON is a role in a list.
-type roleJSON struct {
+// RoleView is a role in a list, as every surface shows it in JSON.
+type RoleView struct {
 	Role        string          `json:"role"`
-	Primaries   []primaryJSON   `json:"primaries"`
+	Primaries   []PrimaryView   `json:"primaries"`
 	Standbys    []elect.Standby `json:"standbys"`
 	Term        int64           `json:"term"`
 	VacantForMS int64           `json:"vacant_for_ms"`
@@ -28,30 +28,32 @@ type roleJSON struct {
 // whoJSON is a role by itself: its primary, all holders if there are more, and
 // who stands by.
 type whoJSON struct {
-	primaryJSON
-	Primaries []primaryJSON   `json:"primaries"`
+	PrimaryView
+	Primaries []PrimaryView   `json:"primaries"`
 	Standbys  []elect.Standby `json:"standbys"`
 }
 
-func primaryToJSON(p elect.Primary) primaryJSON {
-	return primaryJSON{Primary: p, ExpiresInMS: p.ExpiresIn.Milliseconds()}
+// ViewPrimary shows a primary.
+func ViewPrimary(p elect.Primary) PrimaryView {
+	return PrimaryView{Primary: p, ExpiresInMS: p.ExpiresIn.Milliseconds()}
 }
 
-func primariesToJSON(holders []elect.Primary) []primaryJSON {
-	out := make([]primaryJSON, 0, len(holders))
+func viewPrimaries(holders []elect.Primary) []PrimaryView {
+	out := make([]PrimaryView, 0, len(holders))
 	for _, p := range holders {
-		out = append(out, primaryToJSON(p))
+		out = append(out, ViewPrimary(p))
 	}
 	return out
 }
 
-func roleToJSON(r elect.Role) roleJSON {
+// ViewRole shows a role; its lists are never null.
+func ViewRole(r elect.Role) RoleView {
 	standbys := r.Standbys
 	if standbys == nil {
 		standbys = []elect.Standby{}
 	}
-	return roleJSON{
-		Role: r.Name, Primaries: primariesToJSON(r.Primary), Standbys: standbys,
+	return RoleView{
+		Role: r.Name, Primaries: viewPrimaries(r.Primary), Standbys: standbys,
 		Term: r.Term, VacantForMS: r.VacantFor.Milliseconds(),
 	}
 }
@@ -61,9 +63,9 @@ func (s *Server) listRoles(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := make([]roleJSON, 0, len(roles))
+	out := make([]RoleView, 0, len(roles))
 	for _, role := range roles {
-		out = append(out, roleToJSON(role))
+		out = append(out, ViewRole(role))
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{"roles": out})
 }
@@ -78,7 +80,7 @@ func (s *Server) getRole(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := whoJSON{primaryJSON: primaryToJSON(holders[0]), Primaries: primariesToJSON(holders), Standbys: []elect.Standby{}}
+	out := whoJSON{PrimaryView: ViewPrimary(holders[0]), Primaries: viewPrimaries(holders), Standbys: []elect.Standby{}}
 	for _, waiter := range waiters {
 		if waiter.Lease.Key == role {
 			i := waiter.Session.Instance

@@ -277,7 +277,7 @@ func TestRoles(t *testing.T) {
 	if who["name"] != "one" || who["expires_in_ms"] != 5000.0 {
 		t.Errorf("who: %s", a.Body)
 	}
-	var roles struct{ Roles []roleJSON }
+	var roles struct{ Roles []RoleView }
 	g.do("GET", "/v1/roles", "").into(&roles)
 	if len(roles.Roles) != 1 || roles.Roles[0].Primaries[0].Name != "one" || roles.Roles[0].Standbys[0].Name != "two" {
 		t.Errorf("roles: %+v", roles)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -73,11 +72,9 @@ func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 // Then it ends every stream and every request that waits, and returns nil.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.stop()
-	var hub sync.WaitGroup
 	if s.ownHub {
-		hub.Go(func() { _ = s.hub.Run(ctx) })
+		defer s.hub.Start(ctx)()
 	}
-	defer hub.Wait()
 	s.board.run(ctx)
 	return nil
 }

@@ -35,7 +35,7 @@ type storeStateJSON struct {
 // rolesState and sessionState list at most maxShown, and tell how many there are.
 type rolesState struct {
 	Total int        `json:"total"`
-	List  []roleJSON `json:"list"`
+	List  []RoleView `json:"list"`
 }
 
 type sessionState struct {
@@ -89,9 +89,9 @@ func (b *board) read(ctx context.Context, out *stateJSON) error {
 		}
 	}
 	out.Sessions = shown
-	out.Roles = &rolesState{Total: len(roles), List: []roleJSON{}}
+	out.Roles = &rolesState{Total: len(roles), List: []RoleView{}}
 	for _, r := range roles[:min(len(roles), maxShown)] {
-		j := roleToJSON(r)
+		j := ViewRole(r)
 		for i := range j.Primaries {
 			j.Primaries[i].TimeoutMS = timeouts[j.Primaries[i].ID].Milliseconds()
 		}

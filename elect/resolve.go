@@ -235,10 +235,7 @@ func Watch(ctx context.Context, cfg WatchConfig, fn func([]Primary) error) error
 		cfg.Clock = lease.BootClock()
 	}
 	hub := lease.NewHub(cfg.Store, cfg.Clock, cfg.Logger)
-	hubCtx, stop := context.WithCancel(ctx)
-	stopped := make(chan struct{})
-	go func() { defer close(stopped); _ = hub.Run(hubCtx) }()
-	defer func() { stop(); <-stopped }()
+	defer hub.Start(ctx)()
 	sub := hub.Subscribe()
 	defer sub.Close()
 

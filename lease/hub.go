@@ -55,6 +55,18 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
+// Start runs the hub until ctx ends or stop is called; stop returns when it has
+// stopped.
+func (h *Hub) Start(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_ = h.Run(ctx)
+	}()
+	return func() { cancel(); <-stopped }
+}
+
 // Wake passes a change to those who subscribed to its lease, and the zero
 // Change to everybody.
 func (h *Hub) Wake(c Change) {

@@ -120,16 +120,12 @@ func (k *Keeper) Session(ctx context.Context) (*Live, error) {
 }
 
 // Run keeps a session until ctx ends. Then it waits for bound work to stop, as
-// long as the session can be renewed meanwhile, ends the session, which releases whatever it holds,
-// and returns nil once everything it started has stopped. It returns early only
-// for an error that no retry can mend: input that the store refuses, or two
-// hosts on a single-host store.
+// long as the session can be renewed meanwhile, ends the session, which releases
+// whatever it holds, and returns nil once everything it started has stopped. It
+// returns early only for an error that no retry can mend: input that the store
+// refuses, or two hosts on a single-host store.
 func (k *Keeper) Run(ctx context.Context) error {
-	var hub sync.WaitGroup
-	hubCtx, stopHub := context.WithCancel(context.WithoutCancel(ctx))
-	hub.Go(func() { _ = k.hub.Run(hubCtx) })
-	defer hub.Wait()
-	defer stopHub()
+	defer k.hub.Start(context.WithoutCancel(ctx))()
 
 	for ctx.Err() == nil {
 		live, changes, err := k.start(ctx)

@@ -59,10 +59,7 @@ func (a *app) historyCommand() *cobra.Command {
 // second besides, until ctx ends, which is no error, or tell returns one.
 func follow(ctx context.Context, st store.Store, log *slog.Logger, feed *history.Feed, tell func([]history.Event) error) error {
 	hub := lease.NewHub(st, nil, log)
-	hubCtx, stop := context.WithCancel(ctx)
-	stopped := make(chan struct{})
-	go func() { defer close(stopped); _ = hub.Run(hubCtx) }()
-	defer func() { stop(); <-stopped }()
+	defer hub.Start(ctx)()
 	sub := hub.Subscribe()
 	defer sub.Close()
 	tick := time.NewTicker(time.Second)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -24,16 +25,6 @@ func (a *app) roleCommand() *cobra.Command {
 	c.AddCommand(a.roleRunCommand(), a.roleOnceCommand(), a.roleWhoCommand(),
 		a.roleListCommand(), a.roleWatchCommand(), a.roleResignCommand())
 	return c
-}
-
-// primaryJSON is a primary as every command prints it.
-type primaryJSON struct {
-	elect.Primary
-	ExpiresInMS int64 `json:"expires_in_ms"`
-}
-
-func toJSON(p elect.Primary) primaryJSON {
-	return primaryJSON{Primary: p, ExpiresInMS: p.ExpiresIn.Milliseconds()}
 }
 
 func (a *app) roleWhoCommand() *cobra.Command {
@@ -58,7 +49,7 @@ func (a *app) roleWhoCommand() *cobra.Command {
 func (a *app) printPrimaries(holders []elect.Primary) error {
 	if a.json() {
 		for _, p := range holders {
-			if err := a.printJSON(toJSON(p)); err != nil {
+			if err := a.printJSON(api.ViewPrimary(p)); err != nil {
 				return err
 			}
 		}
@@ -92,26 +83,10 @@ func (a *app) roleListCommand() *cobra.Command {
 	}
 }
 
-// roleJSON is a role as `role list` and `status` print it.
-type roleJSON struct {
-	Role        string          `json:"role"`
-	Primaries   []primaryJSON   `json:"primaries"`
-	Standbys    []elect.Standby `json:"standbys"`
-	Term        int64           `json:"term"`
-	VacantForMS int64           `json:"vacant_for_ms"`
-}
-
-func rolesJSON(roles []elect.Role) []roleJSON {
-	out := make([]roleJSON, 0, len(roles))
+func rolesJSON(roles []elect.Role) []api.RoleView {
+	out := make([]api.RoleView, 0, len(roles))
 	for _, r := range roles {
-		j := roleJSON{Role: r.Name, Primaries: []primaryJSON{}, Standbys: r.Standbys, Term: r.Term, VacantForMS: r.VacantFor.Milliseconds()}
-		if j.Standbys == nil {
-			j.Standbys = []elect.Standby{}
-		}
-		for _, p := range r.Primary {
-			j.Primaries = append(j.Primaries, toJSON(p))
-		}
-		out = append(out, j)
+		out = append(out, api.ViewRole(r))
 	}
 	return out
 }
@@ -162,11 +137,11 @@ func (a *app) roleWatchCommand() *cobra.Command {
 func (a *app) printChange(role string, holders []elect.Primary) error {
 	if a.json() {
 		line := struct {
-			Role      string        `json:"role"`
-			Primaries []primaryJSON `json:"primaries"`
-		}{role, []primaryJSON{}}
+			Role      string            `json:"role"`
+			Primaries []api.PrimaryView `json:"primaries"`
+		}{role, []api.PrimaryView{}}
 		for _, p := range holders {
-			line.Primaries = append(line.Primaries, toJSON(p))
+			line.Primaries = append(line.Primaries, api.ViewPrimary(p))
 		}
 		return a.printJSON(line)
 	}
