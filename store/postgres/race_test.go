@@ -38,7 +38,8 @@ func TestInterleavings(t *testing.T) {
 		{"a takeover waits for a renewal under way", renewalUnderWay, "acquire", "FOR UPDATE", ""},
 		{"a renewal waits for a takeover under way", takeoverUnderWay, "renew_session", "AND NOT n.ended THEN", "THEN"},
 		{"a renewal that waited past its deadline is refused", renewalWaits, "clock", "clock_timestamp()", "now()"},
-		{"contenders that are refused lock nothing", contendersLockNothing, "acquire", "FOR look IN 1..2 LOOP", "FOR look IN 2..2 LOOP"},
+		{"contenders that are refused lock nothing", contendersLockNothing, "acquire", "THEN 2 ELSE 1 END", "THEN 2 ELSE 2 END"},
+		{"an answer shows the lease that it is about", answerIsOfOnePiece, "acquire", "IF l.term IS NULL THEN\n        SELECT", "IF true THEN\n        SELECT"},
 		{"a session does not end while it takes a lease", endWaitsForClaim, "acquire", "FOR KEY SHARE", ""},
 		{"a commit that lags changes Changes", lateCommit, "changes", "+ v_seen", ""},
 	} {
@@ -168,6 +169,39 @@ func contendersLockNothing(t *testing.T, url string) error {
 	defer cancel()
 	if _, err := s.RenewSession(ctx, a.ID); err != nil {
 		return fmt.Errorf("a renewal was held up by a claim that was refused: %w", err)
+	}
+	return nil
+}
+
+// answerIsOfOnePiece takes the lease from its holder while the holder, who asks
+// for it again, is between the look and the answer.
+func answerIsOfOnePiece(t *testing.T, url string) error {
+	s, id := open(t, url), role(lease.NewID())
+	a, b := start(t, s, "a", time.Minute), start(t, s, "b", time.Minute)
+	seen := take(t, s, id, a, false).Seen()
+	gate := begin(t, connect(t, url))
+	if _, err := gate.Exec(t.Context(), "SELECT pg_advisory_xact_lock(7)"); err != nil {
+		t.Fatal(err)
+	}
+	const clock = "CREATE OR REPLACE FUNCTION understudy.clock() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN %s RETURN clock_timestamp(); END $$"
+	exec(t, url, fmt.Sprintf(clock, "PERFORM pg_advisory_xact_lock_shared(7);"))
+	var got lease.Lease
+	answered := later(func() (err error) {
+		got, err = s.Acquire(t.Context(), lease.Claim{Lease: id, Session: a.ID, Seen: seen})
+		return err
+	})
+	waiting(t, url, 1)
+	exec(t, url, fmt.Sprintf("UPDATE understudy.lease SET term = term + 1, session = '%s' WHERE key = '%s'", b.ID, id.Key))
+	if err := gate.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err := <-answered
+	exec(t, url, fmt.Sprintf(clock, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Session != a.ID || got.Term != seen.Term {
+		return fmt.Errorf("a was told that it has the lease, and was shown term %d of another session", got.Term)
 	}
 	return nil
 }

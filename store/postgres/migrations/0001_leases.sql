@@ -113,6 +113,10 @@ CREATE TYPE {{schema}}.shown AS (
     since timestamptz, successor text, reserved timestamptz, asked boolean, asked_for text,
     waiting bigint, at timestamptz
 );
+CREATE FUNCTION {{schema}}.waiting(p_space text, p_key text, t timestamptz) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT count(*) FROM {{schema}}.waiter w JOIN {{schema}}.session n ON n.id = w.session
+     WHERE w.space = p_space AND w.key = p_key AND NOT n.ended AND n.deadline > t
+$$;
 CREATE FUNCTION {{schema}}.show(p_space text, p_key text) RETURNS SETOF {{schema}}.shown LANGUAGE sql STABLE AS $$
     SELECT p_space, p_key, coalesce(l.term, 0), coalesce(l.session, ''),
            coalesce(l.holder_id, ''), coalesce(l.holder_name, ''), coalesce(l.holder_address, ''),
@@ -120,8 +124,7 @@ CREATE FUNCTION {{schema}}.show(p_space text, p_key text) RETURNS SETOF {{schema
            coalesce(s.deadline, c.at), coalesce(s.ended, false),
            coalesce(l.since, c.at), coalesce(l.successor, ''), coalesce(l.reserved, c.at),
            coalesce(l.asked, false), coalesce(l.asked_for, ''),
-           (SELECT count(*) FROM {{schema}}.waiter w JOIN {{schema}}.session n ON n.id = w.session
-             WHERE w.space = p_space AND w.key = p_key AND NOT n.ended AND n.deadline > c.at),
+           {{schema}}.waiting(p_space, p_key, c.at),
            c.at
       FROM (SELECT {{schema}}.clock() AS at OFFSET 0) c
       LEFT JOIN {{schema}}.lease l ON l.space = p_space AND l.key = p_key
@@ -245,7 +248,8 @@ BEGIN
     END CASE;
 END $$;
 
--- Takes a lease. The verdict is 'taken', 'held' or 'lapsed'.
+-- Takes a lease. The verdict is 'taken', 'held' or 'lapsed'; the lease is the one
+-- that the verdict was given on, never one read later.
 CREATE FUNCTION {{schema}}.acquire(p_space text, p_key text, p_session text, p_seen_term bigint, p_seen_session text,
     p_seen_seq bigint, p_waited boolean, p_patience bigint, OUT verdict text, OUT lease {{schema}}.shown) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -253,22 +257,31 @@ DECLARE
     l {{schema}}.lease;
     old {{schema}}.session;
     me {{schema}}.session;
+    both_rows record;
     t timestamptz;
     v_reason text;
 BEGIN
     PERFORM {{schema}}.settle(p_patience);
-    -- The first look takes no lock, and most claims end there; the second decides.
-    FOR look IN 1..2 LOOP
+    -- The first look takes no lock, and most claims on a lease that was held end
+    -- there; the second decides.
+    FOR look IN CASE WHEN p_seen_session = '' THEN 2 ELSE 1 END .. 2 LOOP
         IF look = 1 THEN
-            SELECT x.* INTO l FROM {{schema}}.lease x WHERE x.space = p_space AND x.key = p_key;
-            SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = l.session;
+            SELECT x AS l, s AS s INTO both_rows FROM {{schema}}.lease x LEFT JOIN {{schema}}.session s ON s.id = x.session
+             WHERE x.space = p_space AND x.key = p_key;
+            l := both_rows.l;
+            old := both_rows.s;
         ELSE
             IF p_session COLLATE "C" < p_seen_session COLLATE "C" THEN
                 PERFORM FROM {{schema}}.session s WHERE s.id = p_session FOR KEY SHARE;
             END IF;
-            SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = p_seen_session FOR UPDATE;
+            IF p_seen_session <> '' THEN
+                SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = p_seen_session FOR UPDATE;
+            END IF;
             PERFORM FROM {{schema}}.session s WHERE s.id = p_session FOR KEY SHARE;
             SELECT x.* INTO l FROM {{schema}}.lease x WHERE x.space = p_space AND x.key = p_key FOR NO KEY UPDATE;
+            IF l.session <> p_seen_session THEN
+                SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = l.session;
+            END IF;
         END IF;
         -- After any wait: this session may have been renewed meanwhile.
         SELECT s.* INTO me FROM {{schema}}.session s WHERE s.id = p_session;
@@ -284,32 +297,44 @@ BEGIN
         EXIT WHEN verdict IS NOT NULL;
     END LOOP;
     IF verdict IS NULL THEN
-        verdict := CASE WHEN {{schema}}.take(p_space, p_key, l, old, me, v_reason, t) THEN 'taken' ELSE 'held' END;
+        l := {{schema}}.take(p_space, p_key, l, old, me, v_reason, t);
+        old := me;
+        verdict := CASE WHEN l.term IS NULL THEN 'held' ELSE 'taken' END;
     END IF;
-    SELECT s.* INTO lease FROM {{schema}}.show(p_space, p_key) s;
+    IF l.term IS NULL THEN
+        SELECT s.* INTO lease FROM {{schema}}.show(p_space, p_key) s;
+    ELSE
+        lease := ROW(p_space, p_key, l.term, l.session, l.holder_id, l.holder_name, l.holder_address,
+            coalesce(old.interval_ns, 0), coalesce(old.timeout_ns, 0), coalesce(old.seq, 0), coalesce(old.deadline, t),
+            coalesce(old.ended, false), l.since, l.successor, coalesce(l.reserved, t), l.asked, l.asked_for,
+            {{schema}}.waiting(p_space, p_key, t), t);
+    END IF;
 END $$;
 
--- The change that acquire has decided on, under its locks. False if somebody else
--- was the first ever to take the lease.
+-- The change that acquire has decided on, under its locks: the lease as it is then,
+-- or nulls if somebody else was the first ever to take it.
 CREATE FUNCTION {{schema}}.take(p_space text, p_key text, l {{schema}}.lease, old {{schema}}.session, me {{schema}}.session,
-    p_reason text, t timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+    p_reason text, t timestamptz) RETURNS {{schema}}.lease LANGUAGE plpgsql AS $$
 DECLARE
     v_term bigint := greatest(coalesce(l.term, 0) + 1, floor(extract(epoch FROM t) * 1000)::bigint);
     v_vacant interval := t - coalesce(old.deadline, l.since, t);
+    v_taken {{schema}}.lease;
 BEGIN
     IF l.term IS NULL THEN
         INSERT INTO {{schema}}.lease (space, key, term, session, holder_id, holder_name, holder_address, since)
         VALUES (p_space, p_key, v_term, me.id, me.instance_id, me.name, me.address, t)
-        ON CONFLICT (space, key) DO NOTHING;
+        ON CONFLICT (space, key) DO NOTHING RETURNING * INTO v_taken;
         IF NOT FOUND THEN
-            RETURN false;
+            RETURN v_taken;
         END IF;
     ELSE
         UPDATE {{schema}}.lease
            SET term = v_term, session = me.id, holder_id = me.instance_id, holder_name = me.name, holder_address = me.address,
                since = t, successor = '', reserved = NULL, asked = false, asked_for = ''
-         WHERE space = p_space AND key = p_key;
-        UPDATE {{schema}}.session SET ended = true WHERE id = old.id AND NOT ended;
+         WHERE space = p_space AND key = p_key RETURNING * INTO v_taken;
+        IF old.id IS NOT NULL THEN
+            UPDATE {{schema}}.session SET ended = true WHERE id = old.id AND NOT ended;
+        END IF;
     END IF;
     DELETE FROM {{schema}}.waiter WHERE space = p_space AND key = p_key AND session = me.id;
     INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
@@ -317,7 +342,7 @@ BEGIN
             CASE WHEN p_reason = 'lapsed' THEN {{schema}}.label(l.holder_name, l.holder_id) ELSE '' END,
             {{schema}}.label(me.name, me.instance_id), v_term, p_reason, {{schema}}.ns(greatest(v_vacant, '0')));
     PERFORM {{schema}}.announce(p_space, p_key, v_term, false, '');
-    RETURN true;
+    RETURN v_taken;
 END $$;
 
 CREATE FUNCTION {{schema}}.release(p_space text, p_key text, p_session text, p_term bigint, p_successor text,
