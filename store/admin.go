@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -15,6 +17,14 @@ type Store interface {
 	lease.Roster
 	history.Log
 	Admin
+}
+
+// Queues is what the stores offer besides that can divide work: SQLite and
+// PostgreSQL.
+type Queues interface {
+	Claims() claim.Table
+	Queue() dispatch.Queue
+	Desk() dispatch.Desk
 }
 
 // ErrSchema: the store's schema cannot be used by this program: it is newer, or

@@ -1,0 +1,66 @@
+package claim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Windows tell how long the keys of an instance that fell silent are kept from
+// the others.
+type Windows struct {
+	// First is how long a session lives after each renewal. Default 30 s. Its
+	// interval is a sixth of it, and at most 5 s.
+	First time.Duration
+	// Second is how long a step keeps others from its key, counted from its
+	// begin. Default 3 min. It must be longer than any step may take.
+	Second time.Duration
+}
+
+// Defaults of [Windows].
+const (
+	DefaultFirst  = 30 * time.Second
+	DefaultSecond = 3 * time.Minute
+)
+
+// WithDefaults fills what is zero.
+func (w Windows) WithDefaults() Windows {
+	if w.First == 0 {
+		w.First = DefaultFirst
+	}
+	if w.Second == 0 {
+		w.Second = max(DefaultSecond, w.First)
+	}
+	return w
+}
+
+// Timing is that of the sessions that hold claims under these windows.
+func (w Windows) Timing() lease.Timing {
+	return lease.Timing{Interval: min(w.First/6, 5*time.Second), Timeout: w.First}
+}
+
+// Validate refuses windows that cannot be kept, with an error that wraps
+// [lease.ErrUnsafeTiming]; step is the longest that one step of work takes.
+func (w Windows) Validate(step time.Duration) error {
+	if err := w.Timing().Validate(0); err != nil {
+		return fmt.Errorf("first window: %w", err)
+	}
+	if w.Second < w.First {
+		return fmt.Errorf("%w: a second window of %v is shorter than the first of %v", lease.ErrUnsafeTiming, w.Second, w.First)
+	}
+	if w.Second <= step {
+		return fmt.Errorf("%w: a second window of %v must be longer than the deadline of a step (%v): otherwise the key is given to another while this instance still works on it; with %v a key in a step would be taken over after %v at worst",
+			lease.ErrUnsafeTiming, w.Second, step, step+time.Second, max(w.First, step+time.Second)+takeEvery)
+	}
+	return nil
+}
+
+// WorstTakeover is the longest that the keys of an instance that died wait for
+// the next, while another is well: those with no step under way, and the others.
+func (w Windows) WorstTakeover() (idle, inStep time.Duration) {
+	return w.First + takeEvery, max(w.First, w.Second) + takeEvery
+}
+
+// takeEvery is how often an instance looks for keys that nobody told it of.
+const takeEvery = time.Second
