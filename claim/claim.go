@@ -91,10 +91,17 @@ type Row struct {
 	Interrupted bool
 }
 
-// Free is the rule of who may be taken from: nobody's keys, and those of a
-// lapsed holder, but a key in a step only past the second window. A free key is
-// taken when it is ready; a lapsed one whether it is ready or not, so that its
-// next holder can tell. Stores say the same in the database.
+// Query selects rows of a space.
+type Query struct {
+	Space   string
+	Session string // only keys that it holds, when not ""
+	After   string // only keys after this one
+	Limit   int    // 1 to MaxKeys; 0 is MaxKeys
+}
+
+// Free is the rule of whose keys may be taken, once they are ready: nobody's, and
+// those of a lapsed holder, but a key in a step only past the second window.
+// Stores say the same in the database.
 func (r Row) Free() bool {
 	return r.Session == "" || r.Lapsed && (!r.InStep || r.Hold <= 0)
 }
@@ -128,9 +135,9 @@ type Table interface {
 	// [lease.ErrLapsed] when the session does not live.
 	Join(ctx context.Context, m Member) (Share, error)
 
-	// Take takes keys that are free and ready, the one that has been ready for
-	// longest first, and keys of lapsed holders as [Row.Free] says, each under a
-	// new term: max(old + 1, the store's clock in ms). A key that was in a step is
+	// Take takes keys that are ready and [Row.Free], the one that has been ready
+	// for longest first, each under a new term: max(old + 1, the store's clock in
+	// ms). A key that was in a step is
 	// not in one any more, and is interrupted. Those taken over from a lapsed
 	// holder are one event for each holder and call, with reason history.Lapsed
 	// and the largest term. [lease.ErrLapsed] when the session does not live.
@@ -148,11 +155,12 @@ type Table interface {
 	Finish(ctx context.Context, space, session string, done []Finished) ([]string, error)
 
 	// Release gives keys back, where the session still holds them under the
-	// term. They stay as ready as they were. A key in a step is interrupted then:
+	// term. Those that were ready are ready from now on, behind all that have waited
+	// for longer; others stay as they are. A key in a step is interrupted then:
 	// whoever releases it must have stopped working on it. Sleeping members are woken.
 	Release(ctx context.Context, space, session string, claims []Claim) error
 
-	// List returns up to limit rows in the order of their keys (by bytes), after
-	// the given one.
-	List(ctx context.Context, space, after string, limit int) ([]Row, error)
+	// List returns rows in the order of their keys, by bytes. With a session, its
+	// cost grows with what that session holds, not with the keys that there are.
+	List(ctx context.Context, q Query) ([]Row, error)
 }

@@ -9,13 +9,18 @@ func (s Share) Fair() int {
 }
 
 // Surplus is how many keys the one that asked should give back, so that others
-// have as many: what it holds above its fair part, while another holds less than
-// its own and finds nothing free.
+// have as many. While there are free keys, who lacks some takes those; a
+// difference of one is fair.
 func (s Share) Surplus() int {
-	if s.Members <= 1 || s.Free || s.Least >= s.Held/s.Members {
+	fair := s.Fair()
+	switch {
+	case s.Members <= 1, s.Free, s.Mine < fair, s.Mine-s.Least < 2:
 		return 0
+	case s.Mine == fair && s.Held%s.Members != 0:
+		return 1 // the parts do not come out even, and somebody lacks more than that
+	default:
+		return s.Mine - fair
 	}
-	return max(0, s.Mine-s.Fair())
 }
 
 // Fresh is how many keys, of those that became free a moment ago, the one that

@@ -77,6 +77,9 @@ type Turn struct {
 	// Begin names claimed keys. A key that is in a step already, or whose head
 	// is pending and was not just settled, is only looked at.
 	Begin []claim.Claim
+	// Anew: an earlier turn that named these keys was not answered, and nothing
+	// was sent for them since: a key that is in a step begins it again.
+	Anew bool
 	// Window keeps others from a key in a step, even if the session lapses; see
 	// claim.Table.Begin.
 	Window time.Duration

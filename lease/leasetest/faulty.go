@@ -101,8 +101,8 @@ type answer[T any] struct {
 	err   error
 }
 
-// send takes one request through the network.
-func send[T any](ctx context.Context, f *Faulty, op func(context.Context) (T, error)) (T, error) {
+// Send takes one request of any port through the network of f.
+func Send[T any](ctx context.Context, f *Faulty, op func(context.Context) (T, error)) (T, error) {
 	var none T
 	deadline, bounded := ctx.Deadline()
 	if !bounded {
@@ -156,18 +156,18 @@ func wait(d time.Duration) {
 type nothing = struct{}
 
 func (f *Faulty) tell(ctx context.Context, op func(context.Context) error) error {
-	_, err := send(ctx, f, func(ctx context.Context) (nothing, error) { return nothing{}, op(ctx) })
+	_, err := Send(ctx, f, func(ctx context.Context) (nothing, error) { return nothing{}, op(ctx) })
 	return err
 }
 
 // StartSession implements [lease.Store].
 func (f *Faulty) StartSession(ctx context.Context, s lease.Session) (lease.Renewal, error) {
-	return send(ctx, f, func(ctx context.Context) (lease.Renewal, error) { return f.target.StartSession(ctx, s) })
+	return Send(ctx, f, func(ctx context.Context) (lease.Renewal, error) { return f.target.StartSession(ctx, s) })
 }
 
 // RenewSession implements [lease.Store].
 func (f *Faulty) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
-	return send(ctx, f, func(ctx context.Context) (lease.Renewal, error) { return f.target.RenewSession(ctx, id) })
+	return Send(ctx, f, func(ctx context.Context) (lease.Renewal, error) { return f.target.RenewSession(ctx, id) })
 }
 
 // EndSession implements [lease.Store].
@@ -177,7 +177,7 @@ func (f *Faulty) EndSession(ctx context.Context, id, reason string) error {
 
 // Acquire implements [lease.Store].
 func (f *Faulty) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
-	return send(ctx, f, func(ctx context.Context) (lease.Lease, error) { return f.target.Acquire(ctx, c) })
+	return Send(ctx, f, func(ctx context.Context) (lease.Lease, error) { return f.target.Acquire(ctx, c) })
 }
 
 // Release implements [lease.Store].
@@ -187,12 +187,12 @@ func (f *Faulty) Release(ctx context.Context, h lease.Handback) error {
 
 // Get implements [lease.Store].
 func (f *Faulty) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
-	return send(ctx, f, func(ctx context.Context) (lease.Lease, error) { return f.target.Get(ctx, id) })
+	return Send(ctx, f, func(ctx context.Context) (lease.Lease, error) { return f.target.Get(ctx, id) })
 }
 
 // List implements [lease.Store].
 func (f *Faulty) List(ctx context.Context, space, after string, limit int) ([]lease.Lease, error) {
-	return send(ctx, f, func(ctx context.Context) ([]lease.Lease, error) {
+	return Send(ctx, f, func(ctx context.Context) ([]lease.Lease, error) {
 		return f.target.List(ctx, space, after, limit)
 	})
 }
@@ -222,7 +222,7 @@ func (f *Faulty) Leave(ctx context.Context, id lease.ID, session string) error {
 
 // Waiters implements [lease.Roster].
 func (f *Faulty) Waiters(ctx context.Context, space string) ([]lease.Waiter, error) {
-	return send(ctx, f, func(ctx context.Context) ([]lease.Waiter, error) { return f.target.Waiters(ctx, space) })
+	return Send(ctx, f, func(ctx context.Context) ([]lease.Waiter, error) { return f.target.Waiters(ctx, space) })
 }
 
 // Ask implements [lease.Roster].
@@ -232,5 +232,5 @@ func (f *Faulty) Ask(ctx context.Context, id lease.ID, successor, who string) er
 
 // Sessions implements [lease.Roster].
 func (f *Faulty) Sessions(ctx context.Context) ([]lease.Session, error) {
-	return send(ctx, f, f.target.Sessions)
+	return Send(ctx, f, f.target.Sessions)
 }

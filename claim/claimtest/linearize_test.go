@@ -1,0 +1,156 @@
+package claimtest
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+func TestLinearizableMemory(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(memory.New(nil), nil)
+	CheckLinearizable(t, func(*testing.T) Store { return m }, Concurrent{})
+}
+
+// TestLinearizableCatches proves the check: each broken table is caught.
+func TestLinearizableCatches(t *testing.T) {
+	for name, broken := range map[string]twin{
+		"begun by the lapsed":          {begin: lapsedBegins},
+		"begun by the deposed":         {begin: deposedBegins},
+		"begun twice":                  {begin: beginsTwice},
+		"finished by the deposed":      {finish: deposedFinishes},
+		"taken from the living":        {take: takesFromTheLiving},
+		"taken within the window":      {take: ignoresWindows},
+		"taken before it is ready":     {take: takesUnready},
+		"an interruption is forgotten": {take: forgetsInterruptions},
+		"a term is used again":         {take: reusesTerms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 5 {
+				s := broken
+				s.Memory, s.calls = NewMemory(memory.New(nil), nil), new(atomic.Int64)
+				if problem := linearize(t.Context(), func() Store { return s }, Concurrent{Length: time.Second}); problem != "" {
+					t.Logf("caught: %.300s", problem)
+					return
+				}
+			}
+			t.Error("not caught")
+		})
+	}
+}
+
+// twin is a Memory that is broken in one place: before a call, or instead of it.
+type twin struct {
+	*Memory
+	calls  *atomic.Int64
+	take   func(*Step, claim.Want)
+	begin  func(s *Step, k *Key, session string, c claim.Claim) bool // tells that it was begun
+	finish func(s *Step, k *Key, session string, f claim.Finished) bool
+}
+
+func (w twin) Claims() claim.Table { return twinTable{w.Memory.Claims(), w} }
+
+type twinTable struct {
+	claim.Table
+	twin
+}
+
+func (t twinTable) Take(ctx context.Context, w claim.Want) ([]claim.Claim, error) {
+	if t.take != nil && t.calls.Add(1)%3 == 0 {
+		_ = t.Do(ctx, func(s *Step) error { t.take(s, w); return nil })
+	}
+	return t.Table.Take(ctx, w)
+}
+
+func (t twinTable) Begin(ctx context.Context, space, session string, hold time.Duration, claims []claim.Claim) ([]claim.Claim, error) {
+	began := false
+	if t.begin != nil {
+		_ = t.Do(ctx, func(s *Step) error {
+			if k := s.space(space).keys[claims[0].Key]; k != nil && t.begin(s, k, session, claims[0]) {
+				s.Begin(k, hold)
+				began = true
+			}
+			return nil
+		})
+	}
+	if began {
+		return claims, nil
+	}
+	return t.Table.Begin(ctx, space, session, hold, claims)
+}
+
+func (t twinTable) Finish(ctx context.Context, space, session string, done []claim.Finished) ([]string, error) {
+	finished := false
+	if t.finish != nil {
+		_ = t.Do(ctx, func(s *Step) error {
+			if k := s.space(space).keys[done[0].Key]; k != nil && t.finish(s, k, session, done[0]) {
+				s.Finish(k)
+				finished = true
+			}
+			return nil
+		})
+	}
+	if finished {
+		return []string{done[0].Key}, nil
+	}
+	return t.Table.Finish(ctx, space, session, done)
+}
+
+func lapsedBegins(s *Step, k *Key, session string, c claim.Claim) bool {
+	return !s.Live(session) && k.Session == session && k.Term == c.Term && !k.InStep
+}
+
+func deposedBegins(s *Step, k *Key, session string, c claim.Claim) bool {
+	return s.Live(session) && c.Term != 0 && k.Session != session && !k.InStep
+}
+
+func beginsTwice(s *Step, k *Key, session string, c claim.Claim) bool {
+	return s.Live(session) && k.Session == session && k.Term == c.Term && k.InStep
+}
+
+func deposedFinishes(_ *Step, k *Key, session string, f claim.Finished) bool {
+	return f.Term != 0 && k.Session != session && k.InStep
+}
+
+func takesFromTheLiving(s *Step, w claim.Want) {
+	for _, k := range s.Keys(w.Space) {
+		if s.Live(k.Session) && !k.InStep {
+			k.Session = ""
+		}
+	}
+}
+
+func ignoresWindows(s *Step, w claim.Want) {
+	for _, k := range s.Keys(w.Space) {
+		if k.Session != "" && !s.Live(k.Session) {
+			k.Until = s.Now
+		}
+	}
+}
+
+func takesUnready(s *Step, w claim.Want) {
+	for _, k := range s.Keys(w.Space) {
+		k.Idle, k.Ready = false, s.Now.Add(-time.Second)
+	}
+}
+
+func forgetsInterruptions(s *Step, w claim.Want) {
+	for _, k := range s.Keys(w.Space) {
+		if s.row(k).Free() {
+			k.Interrupted, k.InStep = false, false
+		}
+	}
+}
+
+func reusesTerms(s *Step, w claim.Want) {
+	for _, k := range s.Keys(w.Space) {
+		if k.Session == "" && k.Term > 0 {
+			k.Term = min(k.Term, s.Now.UnixMilli()) - 1000
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package claim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/claim/claimtest"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+// floor is where several instances work, in a bubble. It notices two of them on
+// one key.
+type floor struct {
+	t     *testing.T
+	store *claimtest.Memory
+	takes time.Duration
+	next  claim.Next
+
+	mu    sync.Mutex
+	on    map[string]string // who works on the key
+	steps map[string]int    // by instance
+	per   map[string]int    // by key
+	terms map[string]int64
+}
+
+func newFloor(t *testing.T) *floor {
+	return &floor{t: t, store: claimtest.NewMemory(memory.New(nil), nil), takes: 10 * time.Millisecond, next: claim.Next{In: time.Second},
+		on: map[string]string{}, steps: map[string]int{}, per: map[string]int{}, terms: map[string]int64{}}
+}
+
+func (f *floor) offer(n int) {
+	f.t.Helper()
+	var keys []string
+	for i := range n {
+		keys = append(keys, fmt.Sprintf("key%03d", i))
+	}
+	if err := f.store.Claims().Offer(f.t.Context(), "work", keys, 0); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *floor) work(name string) claim.Work {
+	return func(ctx context.Context, c claim.Claim) (claim.Next, error) {
+		f.mu.Lock()
+		if other := f.on[c.Key]; other != "" {
+			f.t.Errorf("%s works on %s while %s does", name, c.Key, other)
+		}
+		if c.Term < f.terms[c.Key] {
+			f.t.Errorf("the term of %s fell from %d to %d", c.Key, f.terms[c.Key], c.Term)
+		}
+		f.on[c.Key], f.terms[c.Key] = name, c.Term
+		f.steps[name]++
+		f.per[c.Key]++
+		f.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(f.takes):
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.on[c.Key] = ""
+		return f.next, ctx.Err()
+	}
+}
+
+func (f *floor) start(name string, work claim.Work) (stop func()) {
+	f.t.Helper()
+	windows := claim.Windows{}.WithDefaults()
+	k, err := lease.NewKeeper(lease.KeeperConfig{Store: f.store, Instance: lease.NewInstance(name, ""), Timing: windows.Timing(), Clock: &leasetest.BubbleClock{}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	keeping, end := context.WithCancel(context.Background())
+	running, halt := context.WithCancel(keeping)
+	kept, ran := make(chan struct{}), make(chan struct{})
+	go func() { defer close(kept); _ = k.Run(keeping) }()
+	go func() {
+		defer close(ran)
+		if err := claim.Run(running, claim.Config{Space: "work", Keeper: k, Table: f.store.Claims()}, work); err != nil {
+			f.t.Error(err)
+		}
+	}()
+	stop = func() { halt(); <-ran; end(); <-kept }
+	f.t.Cleanup(stop)
+	return stop
+}
+
+// counts are the steps so far, by key.
+func (f *floor) counts() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.per)
+}
+
+// held counts the keys of each instance, by its name.
+func (f *floor) held() map[string]int {
+	f.t.Helper()
+	rows, err := f.store.Claims().List(f.t.Context(), claim.Query{Space: "work"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, r := range rows {
+		if r.Session != "" && !r.Lapsed {
+			out[r.Holder.Name]++
+		}
+	}
+	return out
+}
+
+func TestRunDividesKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t)
+		f.offer(90)
+		f.start("a", f.work("a"))
+		time.Sleep(3 * time.Second)
+		stopB := f.start("b", f.work("b"))
+		f.start("c", f.work("c"))
+		time.Sleep(10 * time.Second)
+		for _, name := range []string{"a", "b", "c"} {
+			if n := f.held()[name]; n < 29 || n > 31 {
+				t.Errorf("%s holds %d of 90 keys: %v", name, n, f.held())
+			}
+		}
+		stopB()
+		time.Sleep(5 * time.Second)
+		if got := f.held(); got["a"]+got["c"] != 90 || got["a"] < 44 || got["a"] > 46 {
+			t.Errorf("after one has left: %v", got)
+		}
+		for key, n := range f.counts() {
+			if n < 10 || n > 20 {
+				t.Errorf("%d steps on %s in 18 s", n, key)
+			}
+		}
+		if len(f.counts()) != 90 {
+			t.Errorf("steps on %d keys", len(f.counts()))
+		}
+	})
+}
+
+func TestRunStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t)
+		f.takes = time.Hour // longer than the deadline and the grace
+		f.offer(20)
+		stop := f.start("a", f.work("a"))
+		time.Sleep(time.Second)
+		began := time.Now()
+		go func() {
+			time.Sleep(50 * time.Millisecond)
+			if n := f.held()["a"]; n != 8 {
+				t.Errorf("%d keys are held while stopping; 8 are in a step", n)
+			}
+		}()
+		stop()
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("stopping took %v", took)
+		}
+		if got := f.held(); len(got) != 0 {
+			t.Errorf("held after the stop: %v", got)
+		}
+	})
+}
+
+func TestRunIdleAndOffered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t)
+		f.next = claim.Next{Idle: true}
+		f.start("a", f.work("a"))
+		f.start("b", f.work("b"))
+		time.Sleep(5*time.Second + 300*time.Millisecond)
+		for n := range 3 {
+			f.offer(1)
+			time.Sleep(50 * time.Millisecond)
+			if f.counts()["key000"] != n+1 {
+				t.Fatalf("%d steps 50 ms after offer %d", f.counts()["key000"], n+1)
+			}
+			time.Sleep(time.Second)
+		}
+		if got := f.held(); len(got) != 0 {
+			t.Errorf("idle keys are held: %v", got)
+		}
+	})
+}
+
+func TestRunFailingWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t)
+		f.offer(2)
+		var times atomic.Int64
+		f.start("a", func(_ context.Context, c claim.Claim) (claim.Next, error) {
+			if c.Key == "key000" {
+				if times.Add(1) == 2 {
+					panic("no")
+				}
+				return claim.Next{}, errors.New("not now")
+			}
+			return claim.Next{In: time.Minute}, nil
+		})
+		time.Sleep(time.Minute)
+		if n := times.Load(); n < 3 || n > 40 {
+			t.Errorf("failing work was tried %d times in a minute", n)
+		}
+	})
+}
+
+func TestRunTakesOverFromTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t)
+		f.offer(10)
+		// An instance that claimed, began on two keys, and was never heard of again.
+		dead := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance("dead", ""), Timing: claim.Windows{}.WithDefaults().Timing()}
+		if _, err := f.store.StartSession(t.Context(), dead); err != nil {
+			t.Fatal(err)
+		}
+		table := f.store.Claims()
+		if _, err := table.Join(t.Context(), claim.Member{Space: "work", Session: dead.ID}); err != nil {
+			t.Fatal(err)
+		}
+		claims, err := table.Take(t.Context(), claim.Want{Space: "work", Session: dead.ID, Most: 10, Fresh: 10})
+		if err != nil || len(claims) != 10 {
+			t.Fatal(claims, err)
+		}
+		if _, err := table.Begin(t.Context(), "work", dead.ID, claim.DefaultSecond, claims[:2]); err != nil {
+			t.Fatal(err)
+		}
+		interrupted := map[string]bool{}
+		work := f.work("a")
+		f.start("a", func(ctx context.Context, c claim.Claim) (claim.Next, error) {
+			f.mu.Lock()
+			interrupted[c.Key] = interrupted[c.Key] || c.Interrupted
+			f.mu.Unlock()
+			return work(ctx, c)
+		})
+		time.Sleep(31 * time.Second)
+		if len(f.counts()) != 8 {
+			t.Errorf("%d keys were taken over past the first window, not 8", len(f.counts()))
+		}
+		time.Sleep(150 * time.Second)
+		if len(f.counts()) != 10 {
+			t.Errorf("%d keys were taken over past the second window", len(f.counts()))
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, c := range claims {
+			if want := slices.ContainsFunc(claims[:2], func(b claim.Claim) bool { return b.Key == c.Key }); interrupted[c.Key] != want {
+				t.Errorf("%s: interrupted %t", c.Key, interrupted[c.Key])
+			}
+		}
+	})
+}
+
+func TestRunRefuses(t *testing.T) {
+	f := newFloor(t)
+	k, err := lease.NewKeeper(lease.KeeperConfig{Store: f.store, Instance: lease.NewInstance("a", ""), Timing: claim.Windows{}.WithDefaults().Timing()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := map[string]func(*claim.Config){
+		"keeper and a table": func(c *claim.Config) { c.Table = nil },
+		"steps at once":      func(c *claim.Config) { c.Concurrency = -1 },
+		"windows need":       func(c *claim.Config) { c.Windows.First = time.Minute },
+		"must be longer":     func(c *claim.Config) { c.Step = time.Hour },
+		"space":              func(c *claim.Config) { c.Space = "No" },
+	}
+	for _, want := range slices.Sorted(maps.Keys(changes)) {
+		c := claim.Config{Space: "work", Keeper: k, Table: f.store.Claims()}
+		changes[want](&c)
+		if err := claim.Run(t.Context(), c, f.work("a")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in: %v", want, err)
+		}
+	}
+}

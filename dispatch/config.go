@@ -1,0 +1,123 @@
+package dispatch
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Config tells a [Dispatcher] what to deliver, and how.
+type Config struct {
+	// Name of the queue. Required.
+	Name string
+	// Keeper of this instance's session, whose timing is that of Windows.
+	// Required, as are Claims and Queue, which are of the keeper's store.
+	Keeper *lease.Keeper
+	Claims claim.Table
+	Queue  Queue
+	// Target of the batches. Required.
+	Target Target
+	// Windows that keep keys from others. Default 30 s and 3 min.
+	Windows claim.Windows
+	// SubmitTimeout is the deadline of one submission. Default 15 s. The second
+	// window must be longer.
+	SubmitTimeout time.Duration
+	// Concurrency is how many submissions may be under way at once. Default 64,
+	// at most 1000.
+	Concurrency int
+	// Rate is how many submissions may begin in a second. 0: no limit.
+	Rate float64
+	// Most is how many keys this instance claims at once. Default 16 for each
+	// submission at once, and at least 1024.
+	Most int
+	// Streak is how many batches of one key are sent one after the other before
+	// another key has its turn. Default 8.
+	Streak int
+	// PollEvery is how often the target is asked about what it has and has not
+	// decided. Default 1 s.
+	PollEvery time.Duration
+	// OnFailure and Retry: see their types.
+	OnFailure OnFailure
+	Retry     Backoff
+	// KeepFor is how long finished batches are kept. Default 7 days; negative: for
+	// ever.
+	KeepFor time.Duration
+	// StopGrace is how long submissions that are under way may go on when the
+	// dispatcher is stopped; all else is given back at once. Default 5 s.
+	StopGrace time.Duration
+	// Observers, besides the store.
+	Observers []Observer
+	// Logger; nil is silent.
+	Logger *slog.Logger
+	// Jitter returns a number in [0, 1). Default: the runtime's source.
+	Jitter func() float64
+}
+
+func (c Config) withDefaults() Config {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	c.Windows = c.Windows.WithDefaults()
+	set(&c.SubmitTimeout, 15*time.Second)
+	set(&c.PollEvery, time.Second)
+	set(&c.KeepFor, 7*24*time.Hour)
+	set(&c.StopGrace, 5*time.Second)
+	c.Retry = c.Retry.WithDefaults()
+	if c.Concurrency == 0 {
+		c.Concurrency = 64
+	}
+	if c.Most == 0 {
+		c.Most = max(1024, 16*c.Concurrency)
+	}
+	if c.Streak == 0 {
+		c.Streak = 8
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Jitter == nil {
+		c.Jitter = rand.Float64
+	}
+	return c
+}
+
+// Validate returns an error that wraps [lease.ErrInvalid] or
+// [lease.ErrUnsafeTiming]. Zero fields count as their defaults.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if err := ValidateQueue(c.Name); err != nil {
+		return err
+	}
+	switch {
+	case c.Keeper == nil || c.Claims == nil || c.Queue == nil || c.Target == nil:
+		return fmt.Errorf("%w: a dispatcher needs a keeper, claims, a queue and a target", lease.ErrInvalid)
+	case c.Concurrency < 1 || c.Concurrency > claim.MaxKeys:
+		return fmt.Errorf("%w: %d submissions at once; use 1 to %d", lease.ErrInvalid, c.Concurrency, claim.MaxKeys)
+	case c.Rate < 0 || c.Most < 1 || c.Streak < 1 || c.SubmitTimeout <= 0 || c.PollEvery <= 0 || c.StopGrace < 0:
+		return fmt.Errorf("%w: rate, most, streak, submit timeout, poll interval and stop grace cannot be negative", lease.ErrInvalid)
+	case c.OnFailure != OnFailureDefault && c.OnFailure != OnFailureBlock && c.OnFailure != OnFailureSkip:
+		return fmt.Errorf("%w: on failure %q: use block or skip", lease.ErrInvalid, c.OnFailure)
+	case c.Keeper.Timing() != c.Windows.Timing():
+		return fmt.Errorf("%w: the keeper's session has timing %v, and the windows need %v", lease.ErrInvalid, c.Keeper.Timing(), c.Windows.Timing())
+	case c.Target.Semantics().Asks && c.Target.Semantics().AskMany < 1:
+		return fmt.Errorf("%w: target %s can be asked about %d batches at once", lease.ErrInvalid, c.Target.Name(), c.Target.Semantics().AskMany)
+	}
+	if err := c.Retry.Validate(); err != nil {
+		return err
+	}
+	return c.Windows.Validate(c.SubmitTimeout + slack)
+}
+
+// slack is what may pass between the begin of a step in the store and the
+// moment at which its submission is sent.
+const slack = 2 * time.Second
+
+func (c Config) rule() Rule {
+	return Rule{Semantics: c.Target.Semantics(), OnFailure: c.OnFailure, Retry: c.Retry}
+}

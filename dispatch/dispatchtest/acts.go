@@ -1,0 +1,444 @@
+package dispatchtest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/claim/claimtest"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// situation brings a batch "1" of the key "k", with "2" behind it, into a state.
+type situation struct {
+	name  string
+	state dispatch.State // what it is then
+	after dispatch.After // how its last result went; "" when it had none
+	wait  time.Duration
+	may   string // what a person may do: r, s, c
+}
+
+func situations() []situation {
+	return []situation{
+		{"queued", dispatch.Queued, "", 0, "c"},
+		{"submitting", dispatch.Submitting, "", 0, ""},
+		{"pending", dispatch.Pending, dispatch.Hold, 0, ""},
+		{"valid", dispatch.Valid, dispatch.Hold, 0, ""},
+		{"delayed", dispatch.Delayed, dispatch.Again, time.Hour, "rs"},
+		{"unknown", dispatch.Unknown, dispatch.Again, time.Hour, "rs"},
+		{"unknown and blocks", dispatch.Unknown, dispatch.Block, 0, "rs"},
+		{"committed", dispatch.Committed, dispatch.Next, 0, ""},
+		{"invalid", dispatch.Invalid, dispatch.Next, 0, "r"},
+		{"invalid and blocks", dispatch.Invalid, dispatch.Block, 0, "rs"},
+		{"failed", dispatch.Failed, dispatch.Next, 0, "r"},
+		{"failed and blocks", dispatch.Failed, dispatch.Block, 0, "rs"},
+		{"cancelled", dispatch.Cancelled, "", 0, "r"},
+	}
+}
+
+// arrange makes a situation in a key of its own and returns the ids of the batch
+// and of the one behind it.
+func (b *bench) arrange(s lease.Session, sit situation, key string) (id, behind string) {
+	b.Helper()
+	id, behind = key+" 1", key+" 2"
+	b.add(key, id, behind)
+	switch sit.state {
+	case dispatch.Queued:
+	case dispatch.Cancelled:
+		b.act(dispatch.Cancel, id)
+	default:
+		c := b.takes(s, key)[0]
+		a := b.begins(s, c)
+		if sit.after != "" {
+			r := result(a, sit.state, sit.after)
+			r.Wait, r.Detail = sit.wait, "because"
+			b.settles(s, r)
+		}
+		return id, behind
+	}
+	b.takes(s, key) // out of the way of the next one
+	return id, behind
+}
+
+func testActions(b *bench) {
+	for i, sit := range situations() {
+		for _, a := range []dispatch.Action{dispatch.Retry, dispatch.Skip, dispatch.Cancel} {
+			s := b.session("a")
+			id, behind := b.arrange(s, sit, fmt.Sprintf("%d %s", i, a))
+			b.shows(id, sit.state)
+			may := strings.Contains(sit.may, string(a[0]))
+			err := b.Desk.Act(b.ctx, q, id, a, "operator")
+			if may && err != nil || !may && !errors.Is(err, dispatch.ErrState) {
+				b.Errorf("%s of one that is %s: %v", a, sit.name, err)
+			}
+			b.shows(behind, dispatch.Queued)
+			want := sit.state
+			switch {
+			case !may:
+			case a == dispatch.Retry:
+				want = dispatch.Queued
+			case a == dispatch.Cancel:
+				want = dispatch.Cancelled
+			case sit.state != dispatch.Invalid:
+				want = dispatch.Failed
+			}
+			b.shows(id, want)
+			if got := b.record(id); got.Blocks && (may || sit.after != dispatch.Block) {
+				b.Errorf("%s of one that is %s: it blocks", a, sit.name)
+			}
+			// Nothing of it is to be had in the next round.
+			if err := b.Store.EndSession(b.ctx, s.ID, ""); err != nil {
+				b.Fatal(err)
+			}
+			s = b.session("cleaner")
+			b.drains(s)
+			b.step(window + slack)
+			b.drains(b.session("cleaner"))
+		}
+	}
+}
+
+func testRetryInPlace(b *bench) {
+	s := b.session("a")
+	for i, sit := range situations() {
+		if sit.after != dispatch.Block && sit.after != dispatch.Again {
+			continue
+		}
+		key := fmt.Sprint("k", i)
+		id, behind := b.arrange(s, sit, key)
+		b.act(dispatch.Retry, id)
+		if got := b.record(id); got.State != dispatch.Queued || got.Seq != 1 || got.Blocks || got.Attempts != 0 || !got.Ended.IsZero() {
+			b.Errorf("%s, then retried: %+v", sit.name, got)
+		}
+		if err := b.Desk.Act(b.ctx, q, id, dispatch.Cancel, "operator"); !errors.Is(err, dispatch.ErrState) {
+			b.Errorf("%s, then retried: cancelled though it had been sent: %v", sit.name, err)
+		}
+		a := b.starts(s, key)
+		b.is(a, dispatch.Send, id, 1)
+		a = b.settles(s, done(a), claimOf(a)).Begun[0]
+		b.is(a, dispatch.Send, behind, 1)
+		b.settles(s, done(a))
+	}
+}
+
+func testRetryAtEnd(b *bench) {
+	s := b.session("a")
+	for i, sit := range situations() {
+		if !sit.state.Final() || sit.state == dispatch.Committed || sit.after == dispatch.Block {
+			continue
+		}
+		key := fmt.Sprint("k", i)
+		ids := []string{key + " 1", key + " 2", key + " 3"}
+		b.add(key, ids...)
+		want := []string{ids[1], ids[2], ids[0]}
+		if sit.state == dispatch.Cancelled {
+			b.act(dispatch.Cancel, ids[0])
+		} else {
+			a := b.starts(s, key)
+			b.settles(s, result(a, sit.state, sit.after))
+			if err := b.Claims.Release(b.ctx, dispatch.Space(q), s.ID, []claim.Claim{claimOf(a)}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.act(dispatch.Retry, ids[0])
+		if got := b.record(ids[0]); got.Seq != 4 || got.State != dispatch.Queued || got.Attempts != 0 || !got.Ended.IsZero() {
+			b.Errorf("%s, then retried: %+v", sit.name, got)
+		}
+		if got := b.drains(s)[key]; !same(got, want) {
+			b.Errorf("%s, then retried: delivered %q, want %q", sit.name, got, want)
+		}
+		// … and once more, when the key has nothing else to do.
+		b.add(key, key+" 4")
+		a := b.starts(s, key)
+		b.settles(s, result(a, dispatch.Invalid, dispatch.Next))
+		b.act(dispatch.Retry, key+" 4")
+		if got := b.drains(s)[key]; !same(got, []string{key + " 4"}) {
+			b.Errorf("retried in an idle key: delivered %q", got)
+		}
+	}
+}
+
+func testSkip(b *bench) {
+	s := b.session("a")
+	for i, sit := range situations() {
+		if sit.after != dispatch.Block && sit.after != dispatch.Again {
+			continue
+		}
+		key := fmt.Sprint("k", i)
+		id, behind := b.arrange(s, sit, key)
+		b.act(dispatch.Skip, id)
+		if got := b.record(id); got.Blocks || !got.State.Final() || got.Ended.IsZero() || got.Seq != 1 {
+			b.Errorf("%s, then skipped: %+v", sit.name, got)
+		}
+		a := b.starts(s, key) // at once, whatever the first one waited for
+		b.is(a, dispatch.Send, behind, 1)
+		// The last of a key, skipped, leaves it idle.
+		r := result(a, sit.state, sit.after)
+		r.Wait = sit.wait
+		b.settles(s, r)
+		b.act(dispatch.Skip, behind)
+		if got := b.drains(s); len(got) != 0 {
+			b.Errorf("%s, then skipped: %q were delivered", sit.name, got)
+		}
+		b.add(key, key+" 3")
+		if got := b.drains(s)[key]; !same(got, []string{key + " 3"}) {
+			b.Errorf("%s, then skipped: %q were delivered", sit.name, got)
+		}
+	}
+}
+
+func testCancel(b *bench) {
+	s := b.session("a")
+	b.add("k", "1", "2", "3", "4")
+	b.act(dispatch.Cancel, "3")
+	b.act(dispatch.Cancel, "1")
+	if got := b.record("1"); got.State != dispatch.Cancelled || got.Ended.IsZero() || got.Seq != 1 {
+		b.Errorf("cancelled: %+v", got)
+	}
+	if got := b.drains(s)["k"]; !same(got, []string{"2", "4"}) {
+		b.Errorf("delivered %q", got)
+	}
+	b.add("k", "5", "6")
+	b.act(dispatch.Cancel, "5")
+	b.act(dispatch.Cancel, "6")
+	if got := b.drains(s); len(got) != 0 {
+		b.Errorf("delivered %q", got)
+	}
+	b.add("k", "7")
+	a := b.starts(s, "k")
+	if b.is(a, dispatch.Send, "7", 1); a.Seq != 7 {
+		b.Errorf("seq %d, want 7", a.Seq)
+	}
+}
+
+// testActInFlight: what may have been sent is not taken out, nor sent again.
+func testActInFlight(b *bench) {
+	refused := func(when, id string, actions ...dispatch.Action) {
+		b.Helper()
+		for _, a := range actions {
+			if err := b.Desk.Act(b.ctx, q, id, a, "operator"); !errors.Is(err, dispatch.ErrState) {
+				b.Errorf("%s: %s is %v, want ErrState", when, a, err)
+			}
+		}
+	}
+	s := b.session("a")
+	b.add("k", "1", "2")
+	a := b.starts(s, "k")
+	refused("in a step", "1", dispatch.Retry, dispatch.Skip, dispatch.Cancel)
+	b.settles(s, result(a, dispatch.Delayed, dispatch.Again))
+	a = b.starts(s, "k")
+	refused("in a step, again", "1", dispatch.Retry, dispatch.Skip, dispatch.Cancel)
+	b.step(window + slack)
+	refused("past the window", "1", dispatch.Cancel)
+	other := b.session("c")
+	c := b.takes(other, "k")[0]
+	refused("interrupted", "1", dispatch.Cancel)
+	b.is(b.begins(other, c), dispatch.Ask, "1", 2)
+	refused("asked for", "1", dispatch.Retry, dispatch.Skip, dispatch.Cancel)
+	_ = a
+}
+
+func testActNothing(b *bench) {
+	b.add("k", "1")
+	if err := b.Desk.Act(b.ctx, q, "none", dispatch.Retry, "x"); !errors.Is(err, dispatch.ErrNoBatch) {
+		b.Errorf("an unknown batch: %v, want ErrNoBatch", err)
+	}
+	if err := b.Desk.Act(b.ctx, "none", "1", dispatch.Retry, "x"); !errors.Is(err, dispatch.ErrNoBatch) && !errors.Is(err, dispatch.ErrNoQueue) {
+		b.Errorf("an unknown queue: %v", err)
+	}
+	if err := b.Desk.Act(b.ctx, q, "1", "explode", "x"); err == nil {
+		b.Error("an unknown action is accepted")
+	}
+	b.shows("1", dispatch.Queued)
+}
+
+func testActRecorded(b *bench) {
+	s := b.session("a")
+	for i, a := range []dispatch.Action{dispatch.Retry, dispatch.Skip, dispatch.Cancel} {
+		key, who := fmt.Sprint("k", i), "somebody-"+string(a)
+		id := key + " 1"
+		b.add(key, id)
+		if a != dispatch.Cancel {
+			b.settles(s, result(b.starts(s, key), dispatch.Failed, dispatch.Block))
+		}
+		before := len(b.events(key))
+		if err := b.Desk.Act(b.ctx, q, id, a, who); err != nil {
+			b.Fatalf("%s: %v", a, err)
+		}
+		es := b.events(key)
+		if len(es) != before+1 || !strings.Contains(es[len(es)-1].Reason, who) {
+			b.Errorf("%s: the history of the store tells %+v", a, es)
+		}
+		trail := b.record(id).Trail
+		if len(trail) == 0 || !strings.Contains(trail[len(trail)-1].Detail, who) {
+			b.Errorf("%s: the batch's history tells %+v", a, trail)
+		}
+		b.drains(s)
+	}
+}
+
+func testTrail(b *bench) {
+	s := b.session("a")
+	b.add("happy", "h")
+	a := b.starts(s, "happy")
+	b.settles(s, done(a))
+	got := b.record("h")
+	if states := statesOf(got.Trail); !slices.Equal(states, []dispatch.State{dispatch.Queued, dispatch.Submitting, dispatch.Committed}) {
+		b.Errorf("committed at once: %q", states)
+	}
+	if got.Begun.IsZero() || got.Ended.Before(got.Begun) || got.Begun.Before(got.Enqueued) || got.Attempts != 1 || got.Term != a.Term || got.Code != 200 {
+		b.Errorf("committed at once: %+v", got)
+	}
+	last := got.Trail[len(got.Trail)-1]
+	if last.Term != a.Term || last.Attempt != 1 || last.Code != 200 || !last.At.Equal(got.Ended) {
+		b.Errorf("its last step is %+v", last)
+	}
+
+	b.add("long", "l")
+	a = b.starts(s, "long")
+	want := []dispatch.Step{}
+	result := func(state dispatch.State, after dispatch.After, code int, detail string) {
+		b.Helper()
+		r := result(a, state, after)
+		r.Code, r.Detail = code, detail
+		want = append(want, dispatch.Step{State: state, Term: a.Term, Attempt: a.Attempt, Code: code, Detail: detail})
+		b.settles(s, r)
+		switch after {
+		case dispatch.Again:
+			a = b.starts(s, "long")
+		case dispatch.Hold:
+			a = b.begins(s, claimOf(a))
+		}
+	}
+	result(dispatch.Delayed, dispatch.Again, 503, "busy")
+	result(dispatch.Unknown, dispatch.Again, 0, "no answer")
+	result(dispatch.Pending, dispatch.Hold, 202, "has it")
+	result(dispatch.Valid, dispatch.Hold, 200, "executed it")
+	result(dispatch.Invalid, dispatch.Block, 200, "refused it")
+	b.act(dispatch.Retry, "l")
+	a = b.starts(s, "long")
+	result(dispatch.Failed, dispatch.Next, 404, "gave up")
+
+	trail := b.record("l").Trail
+	if !slices.IsSortedFunc(trail, func(a, b dispatch.Step) int { return a.At.Compare(b.At) }) {
+		b.Errorf("a trail that is not in order: %+v", trail)
+	}
+	if len(trail) == 0 || trail[0].State != dispatch.Queued || trail[0].At.IsZero() {
+		b.Errorf("a trail that begins with %+v", trail)
+	}
+	i := 0
+	for _, n := range trail {
+		n.At = time.Time{}
+		if i < len(want) && n == want[i] {
+			i++
+		}
+	}
+	if i < len(want) {
+		b.Errorf("the trail\n %+v\nlacks, in their order,\n %+v", trail, want[i:])
+	}
+}
+
+func statesOf(trail []dispatch.Step) (out []dispatch.State) {
+	for _, n := range trail {
+		out = append(out, n.State)
+	}
+	return out
+}
+
+func testTrailBounded(b *bench) {
+	s := b.session("a")
+	b.add("k", "1")
+	for i := range dispatch.MaxTrail + 5 {
+		a := b.starts(s, "k")
+		r := result(a, dispatch.Delayed, dispatch.Again)
+		r.Detail = fmt.Sprint("no ", i)
+		b.settles(s, r)
+	}
+	got := b.record("1")
+	if n := len(got.Trail); n > dispatch.MaxTrail || n < dispatch.MaxTrail/2 {
+		b.Errorf("the trail has %d entries", n)
+	}
+	if n := got.Trail[len(got.Trail)-1]; n.Detail != fmt.Sprint("no ", dispatch.MaxTrail+4) || n.Attempt != dispatch.MaxTrail+5 {
+		b.Errorf("its last entry is %+v", n)
+	}
+}
+
+// Waking.
+
+func testWakeByAdd(b *bench) {
+	c := b.session("sleeper")
+	changes := claimtest.Watch(b.ctx, b, b.h.Open(b.T))
+	check := func(what string, want int) {
+		b.Helper()
+		if got := claimtest.Woken(b.ctx, b, b.Store, changes, dispatch.Space(q), c.ID); got != want {
+			b.Errorf("%s: woken %d times, want %d", what, got, want)
+		}
+	}
+	b.join(c, true)
+	b.add("k", "1", "2")
+	check("a new key", 1)
+	b.add("j", "3")
+	check("a new key, for one that was woken", 0)
+	b.drains(c)
+	b.join(c, true)
+	b.add("k", "4")
+	check("an idle key", 1)
+	a := b.starts(c, "k")
+	b.join(c, true)
+	b.add("k", "5")
+	check("a key that is held", 0)
+	r := result(a, dispatch.Delayed, dispatch.Again)
+	r.Wait = time.Hour
+	b.settles(c, r)
+	b.add("k", "6")
+	check("a key that waits", 0)
+}
+
+func testWakeByAct(b *bench) {
+	s, c := b.session("a"), b.session("sleeper")
+	changes := claimtest.Watch(b.ctx, b, b.h.Open(b.T))
+	for i, sit := range situations() {
+		if !strings.Contains(sit.may, "r") {
+			continue
+		}
+		for _, a := range []dispatch.Action{dispatch.Retry, dispatch.Skip} {
+			if !strings.Contains(sit.may, string(a[0])) {
+				continue
+			}
+			key := fmt.Sprintf("%d %s", i, a)
+			id, _ := b.arrange(s, sit, key)
+			if sit.state.Final() && sit.after != dispatch.Block {
+				// It stepped aside: the key is idle once the other is delivered.
+				var t dispatch.Turned
+				for _, r := range b.rows(dispatch.BatchQuery{Queue: q, Key: key, State: dispatch.Queued}) {
+					rows, err := b.Claims.List(b.ctx, claim.Query{Space: dispatch.Space(q)})
+					if err != nil {
+						b.Fatal(err)
+					}
+					k := slices.IndexFunc(rows, func(x claim.Row) bool { return x.Key == key })
+					x := b.begins(s, claim.Claim{Key: key, Term: rows[k].Term})
+					b.is(x, dispatch.Send, r.ID, 1)
+					t = b.settles(s, done(x))
+				}
+				b.stands(t, key, dispatch.Given)
+			}
+			b.join(c, true)
+			b.act(a, id)
+			if got := claimtest.Woken(b.ctx, b, b.Store, changes, dispatch.Space(q), c.ID); got != 1 {
+				b.Errorf("%s of one that is %s: woken %d times", a, sit.name, got)
+			}
+			b.drains(s)
+		}
+	}
+}
+
+func (b *bench) join(s lease.Session, asleep bool) {
+	b.Helper()
+	if _, err := b.Claims.Join(b.ctx, claim.Member{Space: dispatch.Space(q), Session: s.ID, Asleep: asleep}); err != nil {
+		b.Fatalf("Join: %v", err)
+	}
+}

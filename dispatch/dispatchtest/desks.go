@@ -1,0 +1,523 @@
+package dispatchtest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+func testDuplicates(b *bench) {
+	s := b.session("a")
+	if got := b.tryAdd("k", "1", "2", "1"); !slices.Equal(got, []bool{true, true, false}) {
+		b.Errorf("in one call: %v", got)
+	}
+	x := dispatch.Batch{Queue: q, Key: "other", ID: "1", Payload: []byte("changed")}
+	if got, err := b.Desk.Add(b.ctx, []dispatch.Batch{x}); err != nil || got[0] {
+		b.Errorf("in another call: %v, %v", got, err)
+	}
+	if got := b.record("1"); got.Key != "k" || string(got.Payload) != "1" {
+		b.Errorf("the duplicate changed it: %+v", got)
+	}
+	if got := b.drains(s); !cmp.Equal(got, map[string][]string{"k": {"1", "2"}}) {
+		b.Errorf("delivered %q", got)
+	}
+	if got := b.tryAdd("k", "2", "3"); !slices.Equal(got, []bool{false, true}) {
+		b.Errorf("after it was delivered: %v", got)
+	}
+	if got := b.drains(s); !cmp.Equal(got, map[string][]string{"k": {"3"}}) {
+		b.Errorf("delivered %q", got)
+	}
+}
+
+func testDuplicatesRace(b *bench) {
+	const rounds, clients = 20, 4
+	desks := make([]dispatch.Desk, clients)
+	for i := range desks {
+		desks[i] = b.h.Open(b.T).Desk()
+	}
+	for r := range rounds {
+		var added atomic.Int64
+		var all sync.WaitGroup
+		for c, desk := range desks {
+			all.Go(func() {
+				got, err := desk.Add(b.ctx, []dispatch.Batch{{Queue: q, Key: fmt.Sprint("k", c%2), ID: fmt.Sprint("id", r)}})
+				if err != nil {
+					b.Errorf("Add: %v", err)
+				} else if got[0] {
+					added.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if n := added.Load(); n != 1 {
+			b.Errorf("round %d: added %d times", r, n)
+		}
+	}
+	if rows := b.rows(dispatch.BatchQuery{Queue: q}); len(rows) != rounds {
+		b.Errorf("%d batches, want %d", len(rows), rounds)
+	}
+}
+
+func testAllOrNone(b *bench) {
+	good := dispatch.Batch{Queue: q, Key: "k", ID: "good"}
+	for name, c := range map[string]struct {
+		bad  dispatch.Batch
+		want error
+	}{
+		"unknown queue": {dispatch.Batch{Queue: "nowhere", Key: "k"}, dispatch.ErrNoQueue},
+		"no queue":      {dispatch.Batch{Key: "k"}, lease.ErrInvalid},
+		"no key":        {dispatch.Batch{Queue: q}, lease.ErrInvalid},
+		"control key":   {dispatch.Batch{Queue: q, Key: "a\x00b"}, lease.ErrInvalid},
+		"no text":       {dispatch.Batch{Queue: q, Key: "\xff"}, lease.ErrInvalid},
+		"long key":      {dispatch.Batch{Queue: q, Key: strings.Repeat("k", lease.MaxKey+1)}, lease.ErrInvalid},
+		"long id":       {dispatch.Batch{Queue: q, Key: "k", ID: strings.Repeat("i", dispatch.MaxID+1)}, lease.ErrInvalid},
+		"long type":     {dispatch.Batch{Queue: q, Key: "k", ContentType: strings.Repeat("t", dispatch.MaxContentType+1)}, lease.ErrInvalid},
+		"huge payload":  {dispatch.Batch{Queue: q, Key: "k", Payload: make([]byte, dispatch.MaxPayload+1)}, lease.ErrInvalid},
+	} {
+		for _, batches := range [][]dispatch.Batch{{good, c.bad}, {c.bad, good}} {
+			if added, err := b.Desk.Add(b.ctx, batches); !errors.Is(err, c.want) {
+				b.Errorf("%s: Add = %v, %v; want %v", name, added, err, c.want)
+			}
+		}
+	}
+	if rows := b.rows(dispatch.BatchQuery{Queue: q}); len(rows) != 0 {
+		b.Errorf("stored all the same: %+v", rows)
+	}
+	if err := b.Desk.Make(b.ctx, "No Queue"); !errors.Is(err, lease.ErrInvalid) {
+		b.Errorf("Make with a bad name: %v", err)
+	}
+	if added, err := b.Desk.Add(b.ctx, nil); err != nil || len(added) != 0 {
+		b.Errorf("Add of nothing = %v, %v", added, err)
+	}
+	if added, err := b.Desk.Add(b.ctx, []dispatch.Batch{{Queue: q, Key: "k"}, {Queue: q, Key: "k"}}); err != nil || slices.Contains(added, false) {
+		b.Errorf("Add without ids = %v, %v", added, err)
+	}
+	for _, r := range b.rows(dispatch.BatchQuery{Queue: q}) {
+		if r.ID == "" {
+			b.Errorf("no id was given to %+v", r)
+		}
+	}
+}
+
+func testAddReady(b *bench) {
+	s := b.session("a")
+	b.add("k", "1")
+	a := b.starts(s, "k")
+	r := result(a, dispatch.Delayed, dispatch.Again)
+	r.Wait = time.Hour
+	b.settles(s, r)
+	b.add("k", "2")
+	b.takes(s) // the first one's back-off holds
+	b.add("j", "3")
+	j := b.takes(s, "j")[0]
+	b.add("j", "4")
+	b.takes(s)
+	if got := b.turn(s, nil, j).Begun[0]; got.ID != "3" {
+		b.Errorf("begun %+v", got)
+	}
+}
+
+func testQueuesApart(b *bench) {
+	s := b.session("a")
+	if err := b.Desk.Make(b.ctx, "other"); err != nil {
+		b.Fatal(err)
+	}
+	b.add("k", "1")
+	x := dispatch.Batch{Queue: "other", Key: "k", ID: "1", Payload: []byte("other's")}
+	if got, err := b.Desk.Add(b.ctx, []dispatch.Batch{x}); err != nil || !got[0] {
+		b.Fatalf("Add = %v, %v", got, err)
+	}
+	c := b.takes(s, "k")[0]
+	t, err := b.Queue.Turn(b.ctx, dispatch.Turn{Queue: "other", Session: s.ID, Begin: nil, Results: []dispatch.Result{{Key: "k", Term: c.Term, Seq: 1, State: dispatch.Committed, After: dispatch.Next}}})
+	if err != nil || t.Settled[0].Accepted {
+		b.Errorf("a result in another queue: %+v, %v", t, err)
+	}
+	b.is(b.begins(s, c), dispatch.Send, "1", 1)
+	if got, err := b.Desk.Batch(b.ctx, "other", "1"); err != nil || string(got.Payload) != "other's" || got.State != dispatch.Queued || got.Seq != 1 {
+		b.Errorf("the other's: %+v, %v", got, err)
+	}
+	if _, err := b.Desk.Batch(b.ctx, "", "1"); err == nil {
+		b.Error("an id of two queues names a batch")
+	}
+}
+
+// queue is the overview of the suite's queue.
+func (b *bench) queue() dispatch.Overview {
+	b.Helper()
+	all, err := b.Desk.Queues(b.ctx)
+	if err != nil {
+		b.Fatalf("Queues: %v", err)
+	}
+	for _, o := range all {
+		if o.Queue == q {
+			return o
+		}
+	}
+	b.Fatalf("Queues = %+v", all)
+	return dispatch.Overview{}
+}
+
+func testQueues(b *bench) {
+	for _, name := range []string{"zz", "aa"} {
+		if err := b.Desk.Make(b.ctx, name); err != nil {
+			b.Fatal(err)
+		}
+	}
+	all, err := b.Desk.Queues(b.ctx)
+	if err != nil || len(all) != 3 || all[0].Queue != "aa" || all[1].Queue != q || all[2].Queue != "zz" {
+		b.Fatalf("Queues = %+v, %v", all, err)
+	}
+	check := func(when string, want dispatch.Overview) {
+		b.Helper()
+		got := b.queue()
+		if !near(got.Oldest, want.Oldest) {
+			b.Errorf("%s: the oldest waits for %v, want %v", when, got.Oldest, want.Oldest)
+		}
+		got.Oldest, want.Oldest, want.Queue = 0, 0, q
+		if len(got.Holders) == 0 {
+			got.Holders = nil
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			b.Errorf("%s: %s", when, diff)
+		}
+	}
+	check("empty", dispatch.Overview{})
+	s, c := b.session("a"), b.session("c")
+	b.join(s, false)
+	b.join(c, true)
+	holders := func(n int) []dispatch.HolderCount {
+		return []dispatch.HolderCount{{Instance: s.Instance, Keys: n}, {Instance: c.Instance, Asleep: true}}
+	}
+	b.add("blocked", "b1", "b2")
+	t := b.turn(s, nil, b.takes(s, "blocked")...)
+	b.settles(s, result(t.Begun[0], dispatch.Failed, dispatch.Block))
+	b.step(time.Minute)
+	b.add("delayed", "d1", "d2", "d3")
+	r := result(b.starts(s, "delayed"), dispatch.Delayed, dispatch.Again)
+	r.Wait = time.Hour
+	b.settles(s, r)
+	b.add("done", "x1", "x2", "x3")
+	b.act(dispatch.Cancel, "x3")
+	if got := b.drains(s)["done"]; len(got) != 2 {
+		b.Fatalf("delivered %q", got)
+	}
+	b.add("pending", "p1")
+	b.settles(s, result(b.starts(s, "pending"), dispatch.Pending, dispatch.Hold))
+	b.add("step", "s1", "s2")
+	b.starts(s, "step")
+	b.join(c, false) // the next one wakes nobody
+	b.add("waits", "w1", "w2")
+	b.act(dispatch.Cancel, "w2")
+	b.join(c, true)
+	b.step(time.Minute)
+	want := dispatch.Overview{
+		Depth: 9, Done: 4, Oldest: time.Minute, Keys: 5, InStep: 1, Pending: 1, Delayed: 1, Blocked: 1, Holders: holders(2),
+	}
+	got := b.queue().Holders
+	if len(got) == 2 && got[0].Instance == c.Instance { // their order is free
+		want.Holders[0], want.Holders[1] = want.Holders[1], want.Holders[0]
+	}
+	check("full", want)
+	b.act(dispatch.Skip, "b1")
+	want.Depth, want.Done, want.Blocked, want.Oldest = 8, 5, 0, 2*time.Minute
+	for i := range want.Holders {
+		want.Holders[i].Asleep = false // it was woken
+	}
+	check("unblocked", want)
+	b.step(timing.Timeout)
+	if got := b.queue().Holders; len(got) != 0 {
+		b.Errorf("holders that are dead: %+v", got)
+	}
+}
+
+func testKeys(b *bench) {
+	s := b.session("a")
+	b.add("B", "1", "2", "3")
+	b.add("a", "4", "5")
+	b.add("c", "6")
+	b.add("idle", "7")
+	b.add("step", "8", "9")
+	t := b.turn(s, nil, b.takes(s, "B", "a", "idle", "step", "c")...)
+	var results []dispatch.Result
+	for _, a := range t.Begun {
+		r := done(a)
+		switch a.Key {
+		case "B":
+			r.State, r.After, r.Detail = dispatch.Invalid, dispatch.Block, "no such thing"
+		case "a":
+			r.State, r.After, r.Wait, r.Detail = dispatch.Delayed, dispatch.Again, time.Hour, "busy"
+		case "c":
+			r.State, r.After = dispatch.Failed, dispatch.Block
+		case "step":
+			continue
+		}
+		results = append(results, r)
+	}
+	b.turn(s, results)
+	b.step(time.Minute)
+	names := func(k dispatch.KeyQuery) (out []string) {
+		b.Helper()
+		k.Queue = q
+		rows, err := b.Desk.Keys(b.ctx, k)
+		if err != nil {
+			b.Fatalf("Keys(%+v): %v", k, err)
+		}
+		for _, r := range rows {
+			out = append(out, r.Key)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		query dispatch.KeyQuery
+		want  []string
+	}{
+		{dispatch.KeyQuery{}, []string{"B", "a", "c", "step"}},
+		{dispatch.KeyQuery{Idle: true}, []string{"B", "a", "c", "idle", "step"}},
+		{dispatch.KeyQuery{Blocked: true}, []string{"B", "c"}},
+		{dispatch.KeyQuery{After: "B", Limit: 2}, []string{"a", "c"}},
+		{dispatch.KeyQuery{After: "B", Blocked: true}, []string{"c"}},
+		{dispatch.KeyQuery{After: "step"}, nil},
+	} {
+		if got := names(c.query); !same(got, c.want) {
+			b.Errorf("%+v: %q, want %q", c.query, got, c.want)
+		}
+	}
+	rows, err := b.Desk.Keys(b.ctx, dispatch.KeyQuery{Queue: q, Idle: true})
+	if err != nil || len(rows) != 5 {
+		b.Fatalf("Keys = %+v, %v", rows, err)
+	}
+	for _, r := range rows {
+		if r.Key != "idle" && !near(r.Waiting, time.Minute) || r.Term == 0 {
+			b.Errorf("%+v", r)
+		}
+	}
+	if r := rows[0]; r.Depth != 3 || r.Head != "1" || r.State != dispatch.Invalid || !r.Blocked || r.Reason != "no such thing" || r.InStep || r.Holder.ID != "" {
+		b.Errorf("blocked: %+v", r)
+	}
+	if r := rows[1]; r.Depth != 2 || r.Head != "4" || r.State != dispatch.Delayed || r.Blocked || r.Reason != "busy" || !near(r.Next, time.Hour-time.Minute) {
+		b.Errorf("delayed: %+v", r)
+	}
+	if r := rows[3]; r.Depth != 0 || r.Head != "" || r.State != "" {
+		b.Errorf("idle: %+v", r)
+	}
+	if r := rows[4]; r.Depth != 2 || r.Head != "8" || r.State != dispatch.Submitting || !r.InStep || r.Holder != s.Instance {
+		b.Errorf("in a step: %+v", r)
+	}
+	if _, err := b.Desk.Keys(b.ctx, dispatch.KeyQuery{Queue: "none"}); !errors.Is(err, dispatch.ErrNoQueue) {
+		b.Errorf("Keys of an unknown queue: %v, want ErrNoQueue", err)
+	}
+}
+
+func (b *bench) rows(query dispatch.BatchQuery) []dispatch.Record {
+	b.Helper()
+	rows, err := b.Desk.Batches(b.ctx, query)
+	if err != nil {
+		b.Fatalf("Batches(%+v): %v", query, err)
+	}
+	return rows
+}
+
+func testBatches(b *bench) {
+	s := b.session("a")
+	b.add("b", "4", "5", "6")
+	b.add("a", "1", "2", "3")
+	t := b.turn(s, nil, b.takes(s, "b", "a")...)
+	for _, a := range t.Begun {
+		if a.Key == "a" {
+			b.settles(s, done(a), claimOf(a)) // and "2" is under way
+			continue
+		}
+		b.settles(s, result(a, dispatch.Invalid, dispatch.Block))
+	}
+	b.act(dispatch.Cancel, "5")
+	for _, c := range []struct {
+		query dispatch.BatchQuery
+		want  string
+	}{
+		{dispatch.BatchQuery{}, "1 2 3 4 5 6"},
+		{dispatch.BatchQuery{Limit: 2}, "1 2"},
+		{dispatch.BatchQuery{AfterKey: "a", AfterSeq: 2, Limit: 3}, "3 4 5"},
+		{dispatch.BatchQuery{AfterKey: "a", AfterSeq: 3}, "4 5 6"},
+		{dispatch.BatchQuery{AfterKey: "b", AfterSeq: 3}, ""},
+		{dispatch.BatchQuery{Key: "b"}, "4 5 6"},
+		{dispatch.BatchQuery{Key: "b", AfterKey: "b", AfterSeq: 1}, "5 6"},
+		{dispatch.BatchQuery{Key: "none"}, ""},
+		{dispatch.BatchQuery{State: dispatch.Queued}, "3 6"},
+		{dispatch.BatchQuery{State: dispatch.Queued, AfterKey: "a", AfterSeq: 3}, "6"},
+		{dispatch.BatchQuery{State: dispatch.Submitting}, "2"},
+		{dispatch.BatchQuery{State: dispatch.Committed}, "1"},
+		{dispatch.BatchQuery{State: dispatch.Invalid}, "4"},
+		{dispatch.BatchQuery{State: dispatch.Cancelled}, "5"},
+		{dispatch.BatchQuery{State: dispatch.Pending}, ""},
+		{dispatch.BatchQuery{State: dispatch.Cancelled, Key: "a"}, ""},
+		{dispatch.BatchQuery{IDs: []string{"6", "none", "1"}}, "1 6"},
+		{dispatch.BatchQuery{IDs: []string{"6", "1"}, Key: "b"}, "6"},
+	} {
+		c.query.Queue = q
+		var got []string
+		for _, r := range b.rows(c.query) {
+			got = append(got, r.ID)
+			if r.Payload != nil || r.Trail != nil || r.Size != 1 || r.Queue != q || r.Key == "" || r.Seq == 0 || r.Enqueued.IsZero() || r.ContentType == "" {
+				b.Errorf("%+v lists %+v", c.query, r)
+			}
+		}
+		if len(c.query.IDs) > 0 {
+			slices.Sort(got) // their order is free
+		}
+		if strings.Join(got, " ") != c.want {
+			b.Errorf("%+v: %q, want %q", c.query, got, c.want)
+		}
+	}
+	for _, state := range dispatch.States() {
+		for _, r := range b.rows(dispatch.BatchQuery{Queue: q, State: state}) {
+			if r.State != state {
+				b.Errorf("among the %s: %+v", state, r)
+			}
+		}
+	}
+	if _, err := b.Desk.Batches(b.ctx, dispatch.BatchQuery{Queue: "none"}); !errors.Is(err, dispatch.ErrNoQueue) {
+		b.Errorf("Batches of an unknown queue: %v, want ErrNoQueue", err)
+	}
+}
+
+func testBatch(b *bench) {
+	b.add("k", "1")
+	got, err := b.Desk.Batch(b.ctx, "", "1")
+	if err != nil {
+		b.Fatalf("Batch without a queue: %v", err)
+	}
+	if got.Queue != q || got.Key != "k" || got.Seq != 1 || got.State != dispatch.Queued || got.Attempts != 0 || got.Enqueued.IsZero() || !got.Begun.IsZero() || !got.Ended.IsZero() {
+		b.Errorf("Batch = %+v", got)
+	}
+	for _, queue := range []string{"", q} {
+		if _, err := b.Desk.Batch(b.ctx, queue, "none"); !errors.Is(err, dispatch.ErrNoBatch) {
+			b.Errorf("no such batch in %q: %v, want ErrNoBatch", queue, err)
+		}
+	}
+	if _, err := b.Desk.Batch(b.ctx, "none", "1"); !errors.Is(err, dispatch.ErrNoBatch) && !errors.Is(err, dispatch.ErrNoQueue) {
+		b.Errorf("no such queue: %v", err)
+	}
+}
+
+// Pruning.
+
+// prunes prunes in steps until it is through, and returns how many are gone.
+func (b *bench) prunes(keep time.Duration, limit int) (total int) {
+	b.Helper()
+	throughs := 0
+	for range 1000 {
+		n, through, err := b.Queue.Prune(b.ctx, q, keep, limit)
+		if err != nil {
+			b.Fatalf("Prune: %v", err)
+		}
+		if n > limit {
+			b.Errorf("a step of %d deleted %d", limit, n)
+		}
+		total += n
+		if through {
+			throughs++
+		}
+		if throughs == 2 { // the first may have begun in the middle
+			return total
+		}
+	}
+	b.Fatalf("Prune is never through; %d are gone", total)
+	return 0
+}
+
+func testPrune(b *bench) {
+	s := b.session("a")
+	for i, sit := range situations() {
+		b.arrange(s, sit, fmt.Sprintf("%02d %s", i, sit.name))
+	}
+	b.step(time.Hour)
+	s = b.session("late")
+	b.add("new", "new 1")
+	a := b.starts2(s, "new")
+	b.settles(s, done(a))
+	left := func() (out []string) {
+		for _, r := range b.rows(dispatch.BatchQuery{Queue: q}) {
+			out = append(out, r.ID)
+		}
+		return out
+	}
+	before := left()
+	if n := b.prunes(24*time.Hour, 3); n != 0 {
+		b.Errorf("%d were pruned that are to be kept for a day", n)
+	}
+	if n := b.prunes(30*time.Minute, 3); n != 4 {
+		b.Errorf("%d were pruned, want the 4 that are over: committed, invalid, failed, cancelled", n)
+	}
+	after := left()
+	for _, id := range before {
+		r := strings.TrimSuffix(id, " 1")
+		gone := r != id && (strings.HasSuffix(r, " committed") || strings.HasSuffix(r, " invalid") || strings.HasSuffix(r, " failed") || strings.HasSuffix(r, " cancelled"))
+		if gone == slices.Contains(after, id) {
+			b.Errorf("%q: pruned is %t, want %t", id, !gone, gone)
+		}
+	}
+	if n := b.prunes(0, 100); n > 1 {
+		b.Errorf("%d more were pruned", n)
+	}
+}
+
+// starts2 begins with one of several keys that can be taken.
+func (b *bench) starts2(s lease.Session, key string) dispatch.Assignment {
+	b.Helper()
+	for _, c := range b.takesAll(s) {
+		if c.Key == key {
+			return b.begins(s, c)
+		}
+	}
+	b.Fatalf("%s is not there to be taken", key)
+	return dispatch.Assignment{}
+}
+
+func testPruneSeq(b *bench) {
+	s := b.session("a")
+	b.add("k", "1", "2", "3")
+	b.drains(s)
+	b.step(time.Hour)
+	if n := b.prunes(time.Minute, 10); n != 3 {
+		b.Errorf("%d pruned", n)
+	}
+	if rows := b.rows(dispatch.BatchQuery{Queue: q}); len(rows) != 0 {
+		b.Errorf("left: %+v", rows)
+	}
+	if _, err := b.Desk.Batch(b.ctx, q, "1"); !errors.Is(err, dispatch.ErrNoBatch) {
+		b.Errorf("a pruned batch: %v, want ErrNoBatch", err)
+	}
+	s = b.session("c")
+	b.add("k", "4", "5")
+	a := b.starts(s, "k")
+	if b.is(a, dispatch.Send, "4", 1); a.Seq != 4 {
+		b.Errorf("after all were pruned, the next number is %d, want 4", a.Seq)
+	}
+	if o := b.queue(); o.Depth != 2 || o.Done != 3 {
+		b.Errorf("%+v", o)
+	}
+}
+
+func testPruneSteps(b *bench) {
+	const keys, each = 7, 9
+	s := b.session("a")
+	for k := range keys {
+		for i := range each {
+			b.add(fmt.Sprint("k", k), fmt.Sprintf("%d %d", k, i))
+		}
+	}
+	b.drains(s)
+	b.step(time.Hour)
+	if n := b.prunes(time.Minute, 4); n != keys*each {
+		b.Errorf("%d of %d were pruned in steps of 4", n, keys*each)
+	}
+}

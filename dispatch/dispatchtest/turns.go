@@ -1,0 +1,643 @@
+package dispatchtest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/claim/claimtest"
+	"github.com/understudy-ha/understudy/dispatch"
+)
+
+func testOrder(b *bench) {
+	s := b.session("a")
+	b.add("k", "z", "y", "x")
+	a := b.starts(s, "k")
+	for i, id := range []string{"z", "y", "x"} {
+		b.is(a, dispatch.Send, id, 1)
+		if a.Seq != int64(i+1) || a.ContentType != dispatch.DefaultContentType {
+			b.Errorf("%s: seq %d, type %q", id, a.Seq, a.ContentType)
+		}
+		t := b.settles(s, done(a), claimOf(a))
+		b.shows(id, dispatch.Committed)
+		if i == 2 {
+			b.stands(t, "k", dispatch.Given)
+			break
+		}
+		b.stands(t, "k", dispatch.Held)
+		a = t.Begun[0]
+	}
+}
+
+func testOrderOfCalls(b *bench) {
+	want := map[string][]string{}
+	for i := range 20 {
+		desk := b.h.Open(b.T).Desk()
+		var batches []dispatch.Batch
+		for j := range 5 {
+			key := fmt.Sprint("k", (i+j)%3)
+			id := fmt.Sprintf("%02d-%d", 99-i, j)
+			want[key] = append(want[key], id)
+			batches = append(batches, dispatch.Batch{Queue: q, Key: key, ID: id, Payload: []byte(id)})
+		}
+		if _, err := desk.Add(b.ctx, batches); err != nil {
+			b.Fatalf("Add: %v", err)
+		}
+	}
+	got := b.drains(b.session("a"))
+	for key, ids := range want {
+		if !same(got[key], ids) {
+			b.Errorf("%s was delivered as %q, enqueued as %q", key, got[key], ids)
+		}
+	}
+}
+
+func testOneInFlight(b *bench) {
+	s, other := b.session("a"), b.session("c")
+	b.add("k", "1", "2")
+	a := b.starts(s, "k")
+	t := b.turn(s, nil, claimOf(a))
+	for _, again := range t.Begun {
+		if again.Todo == dispatch.Send {
+			b.Errorf("begun twice: %+v", again)
+		}
+	}
+	b.stands(t, "k", dispatch.Held)
+	b.takes(other)
+	t = b.turn(other, nil, claimOf(a))
+	b.stands(t, "k", dispatch.Lost)
+	if len(t.Begun) != 0 {
+		b.Errorf("another began %+v", t.Begun)
+	}
+	b.shows("1", dispatch.Submitting)
+	b.shows("2", dispatch.Queued)
+	b.is(b.settles(s, done(a), claimOf(a)).Begun[0], dispatch.Send, "2", 1)
+}
+
+func testKeysApart(b *bench) {
+	s := b.session("a")
+	b.add("blocked", "b1", "b2")
+	b.add("delayed", "d1", "d2")
+	b.add("fine", "f1", "f2")
+	t := b.turn(s, nil, b.takes(s, "blocked", "delayed", "fine")...)
+	var results []dispatch.Result
+	var again []claim.Claim
+	for _, a := range t.Begun {
+		r := done(a)
+		switch a.Key {
+		case "blocked":
+			r.State, r.After = dispatch.Failed, dispatch.Block
+		case "delayed":
+			r.State, r.After, r.Wait = dispatch.Delayed, dispatch.Again, time.Hour
+		}
+		results, again = append(results, r), append(again, claimOf(a))
+	}
+	t = b.turn(s, results, again...)
+	if len(t.Begun) != 1 || t.Begun[0].ID != "f2" {
+		b.Errorf("begun %+v, want f2 alone", t.Begun)
+	}
+	b.stands(t, "blocked", dispatch.Given)
+	b.stands(t, "delayed", dispatch.Given)
+	b.stands(t, "fine", dispatch.Held)
+}
+
+func testSettleAndBegin(b *bench) {
+	s := b.session("a")
+	b.add("k", "1", "2", "3")
+	a := b.starts(s, "k")
+	t := b.settles(s, done(a)) // not asked for the next
+	b.stands(t, "k", dispatch.Ready)
+	if len(t.Begun) != 0 {
+		b.Errorf("begun without being asked: %+v", t.Begun)
+	}
+	a = b.begins(s, claimOf(a))
+	b.is(a, dispatch.Send, "2", 1)
+	t = b.settles(s, result(a, dispatch.Invalid, dispatch.Next), claimOf(a))
+	b.is(t.Begun[0], dispatch.Send, "3", 1)
+	b.shows("2", dispatch.Invalid)
+	t = b.settles(s, done(t.Begun[0]))
+	b.stands(t, "k", dispatch.Given)
+	b.takes(s)
+}
+
+func testAgain(b *bench) {
+	s := b.session("a")
+	b.add("k", "1", "2")
+	a := b.starts(s, "k")
+	r := result(a, dispatch.Delayed, dispatch.Again)
+	r.Wait, r.Code, r.Detail = 2*time.Minute, 503, "busy"
+	b.stands(b.settles(s, r, claimOf(a)), "k", dispatch.Given)
+	b.takes(s)
+	if got := b.record("1"); got.State != dispatch.Delayed || got.Code != 503 || got.Detail != "busy" || got.Attempts != 1 || got.Term != a.Term || !got.Ended.IsZero() {
+		b.Errorf("delayed: %+v", got)
+	}
+	b.step(2*time.Minute + slack)
+	a = b.starts(s, "k")
+	b.is(a, dispatch.Send, "1", 2)
+	b.settles(s, result(a, dispatch.Delayed, dispatch.Again)) // at once
+	a = b.starts(s, "k")
+	b.is(a, dispatch.Send, "1", 3)
+	b.settles(s, result(a, dispatch.Unknown, dispatch.Again))
+	a = b.starts(s, "k")
+	b.is(a, dispatch.Ask, "1", 3)
+	b.is(b.settles(s, done(a), claimOf(a)).Begun[0], dispatch.Send, "2", 1)
+}
+
+func testHold(b *bench) {
+	s, other := b.session("a"), b.session("c")
+	b.add("k", "1", "2")
+	a := b.starts(s, "k")
+	r := result(a, dispatch.Pending, dispatch.Hold)
+	r.Link = "/status?id=1"
+	t := b.settles(s, r, claimOf(a))
+	b.stands(t, "k", dispatch.Held)
+	for _, a := range t.Begun {
+		if a.Todo != dispatch.Poll {
+			b.Errorf("begun %+v, and its target has not decided", a)
+		}
+	}
+	b.takes(other)
+	poll := b.begins(s, claimOf(a))
+	b.is(poll, dispatch.Poll, "1", 1)
+	if poll.Link != r.Link || poll.Seq != a.Seq {
+		b.Errorf("poll is %+v", poll)
+	}
+	b.shows("1", dispatch.Pending)
+	if rows, err := b.Claims.List(b.ctx, claim.Query{Space: dispatch.Space(q)}); err != nil || len(rows) != 1 || rows[0].InStep {
+		b.Errorf("asking how far it is began a step: %+v, %v", rows, err)
+	}
+	t = b.settles(s, result(poll, dispatch.Valid, dispatch.Hold))
+	b.stands(t, "k", dispatch.Held)
+	b.is(b.begins(s, claimOf(a)), dispatch.Poll, "1", 1)
+	b.shows("1", dispatch.Valid)
+	if got := b.record("1"); got.Link != r.Link {
+		b.Errorf("the link became %q", got.Link)
+	}
+	b.is(b.settles(s, done(a), claimOf(a)).Begun[0], dispatch.Send, "2", 1)
+}
+
+// testHoldTakenOver: what the target has is in no step, so that it is taken over
+// past the first window, and asked for, not sent.
+func testHoldTakenOver(b *bench) {
+	s := b.session("a")
+	b.add("k", "1", "2")
+	a := b.starts(s, "k")
+	b.settles(s, result(a, dispatch.Pending, dispatch.Hold))
+	b.step(timing.Timeout + slack)
+	next := b.session("c")
+	c := b.takes(next, "k")[0]
+	if c.Interrupted {
+		b.Error("a step that was over is told of as interrupted")
+	}
+	poll := b.begins(next, c)
+	b.is(poll, dispatch.Poll, "1", 1)
+	if poll.Term <= a.Term {
+		b.Errorf("term %d after %d", poll.Term, a.Term)
+	}
+	// The target forgot it: it is sent again.
+	r := result(poll, dispatch.Delayed, dispatch.Again)
+	b.settles(next, r)
+	b.is(b.starts(next, "k"), dispatch.Send, "1", 2)
+}
+
+func testBlock(b *bench) {
+	s := b.session("a")
+	b.add("k", "1", "2")
+	a := b.starts(s, "k")
+	r := result(a, dispatch.Failed, dispatch.Block)
+	r.Code, r.Detail = 404, "no such address"
+	b.stands(b.settles(s, r, claimOf(a)), "k", dispatch.Given)
+	b.takes(s)
+	b.add("k", "3") // does not unblock it
+	b.takes(s)
+	b.step(24 * time.Hour)
+	s = b.session("a")
+	b.takes(s)
+	if got := b.record("1"); !got.Blocks || got.State != dispatch.Failed || got.Detail != r.Detail || got.Code != 404 || got.Ended.IsZero() {
+		b.Errorf("blocking: %+v", got)
+	}
+	if got := b.record("2"); got.Blocks || got.State != dispatch.Queued {
+		b.Errorf("behind it: %+v", got)
+	}
+	if es := b.events("k"); len(es) != 1 {
+		b.Errorf("blocking made %d events: %+v", len(es), es)
+	}
+	b.act(dispatch.Skip, "1")
+	if got := b.drains(s)["k"]; !same(got, []string{"2", "3"}) {
+		b.Errorf("then %q were delivered", got)
+	}
+}
+
+func testIdle(b *bench) {
+	s := b.session("a")
+	b.add("k", "1")
+	a := b.starts(s, "k")
+	t := b.settles(s, done(a), claimOf(a))
+	b.stands(t, "k", dispatch.Given)
+	if len(t.Begun) != 0 {
+		b.Errorf("begun %+v", t.Begun)
+	}
+	b.takes(s)
+	b.add("k", "2")
+	again := b.starts(s, "k")
+	b.is(again, dispatch.Send, "2", 1)
+	if again.Term <= a.Term || again.Seq != 2 {
+		b.Errorf("the second is %+v, the first was under term %d", again, a.Term)
+	}
+	// A key whose only batch was taken out has no head either.
+	b.settles(s, done(again))
+	b.add("k", "3")
+	got, err := b.Claims.Take(b.ctx, claim.Want{Space: dispatch.Space(q), Session: s.ID, Most: 1, Fresh: 1})
+	if err != nil || len(got) != 1 {
+		b.Fatalf("Take = %v, %v", got, err)
+	}
+	b.act(dispatch.Cancel, "3")
+	t = b.turn(s, nil, got...)
+	if len(t.Begun) != 0 {
+		b.Errorf("begun %+v", t.Begun)
+	}
+	b.stands(t, "k", dispatch.Given)
+}
+
+func testLost(b *bench) {
+	s, other := b.session("a"), b.session("c")
+	b.add("k", "1", "2")
+	c := b.takes(s, "k")[0]
+	lost := func(what string, t dispatch.Turned, key string) {
+		b.Helper()
+		b.stands(t, key, dispatch.Lost)
+		if len(t.Begun) != 0 {
+			b.Errorf("%s: begun %+v", what, t.Begun)
+		}
+	}
+	lost("another", b.turn(other, nil, c), "k")
+	lost("older", b.turn(s, nil, claim.Claim{Key: "k", Term: c.Term - 1}), "k")
+	lost("no such key", b.turn(s, nil, claim.Claim{Key: "none", Term: c.Term}), "none")
+	if err := b.Claims.Release(b.ctx, dispatch.Space(q), s.ID, []claim.Claim{c}); err != nil {
+		b.Fatal(err)
+	}
+	lost("released", b.turn(s, nil, c), "k")
+	c = b.takes(s, "k")[0]
+	if err := b.Store.EndSession(b.ctx, s.ID, "stopped"); err != nil {
+		b.Fatal(err)
+	}
+	lost("ended", b.turn(s, nil, c), "k")
+	b.shows("1", dispatch.Queued)
+	b.is(b.starts(other, "k"), dispatch.Send, "1", 1)
+}
+
+func testMany(b *bench) {
+	const keys = claim.MaxKeys / 2
+	s := b.session("a")
+	var batches []dispatch.Batch
+	for i := range 2 * keys {
+		id := fmt.Sprint("b", i)
+		batches = append(batches, dispatch.Batch{Queue: q, Key: fmt.Sprint("k", i*7919%keys), ID: id, Payload: []byte(id)})
+	}
+	if added, err := b.Desk.Add(b.ctx, batches); err != nil || slices.Contains(added, false) {
+		b.Fatalf("Add of %d: %v", len(batches), err)
+	}
+	got := map[string][]string{}
+	claims, err := b.Claims.Take(b.ctx, claim.Want{Space: dispatch.Space(q), Session: s.ID, Most: claim.MaxKeys, Fresh: claim.MaxKeys})
+	if err != nil || len(claims) != keys {
+		b.Fatalf("Take = %d, %v", len(claims), err)
+	}
+	t := b.turn(s, nil, claims...)
+	for round := range 2 {
+		if len(t.Begun) != keys {
+			b.Fatalf("round %d: %d begun", round, len(t.Begun))
+		}
+		var results []dispatch.Result
+		for _, a := range t.Begun {
+			got[a.Key] = append(got[a.Key], a.ID)
+			results = append(results, done(a))
+		}
+		// Another order than that of the begins.
+		rand.New(rand.NewPCG(1, 2)).Shuffle(keys, func(i, j int) { results[i], results[j] = results[j], results[i] })
+		t = b.turn(s, results, claims...)
+		if len(t.Standing) != keys {
+			b.Errorf("round %d: %d keys stand somewhere", round, len(t.Standing))
+		}
+		for i, r := range t.Settled {
+			if !r.Accepted {
+				b.Errorf("round %d: %+v was not accepted", round, results[i])
+			}
+		}
+	}
+	for _, x := range batches {
+		if !slices.Contains(got[x.Key], x.ID) || len(got[x.Key]) != 2 {
+			b.Fatalf("%s was delivered as %q", x.Key, got[x.Key])
+		}
+	}
+	if t := b.turn(s, nil); len(t.Begun)+len(t.Settled)+len(t.Standing) != 0 {
+		b.Errorf("an empty turn: %+v", t)
+	}
+}
+
+func testPayloads(b *bench) {
+	s := b.session("a")
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	big := make([]byte, 1<<20)
+	random := rand.New(rand.NewPCG(3, 4))
+	for i := range big {
+		big[i] = byte(random.Uint32())
+	}
+	payloads := [][]byte{nil, {}, {0}, all, big, []byte(`\x00`), []byte("'; --"), []byte("\xff\xfe")}
+	for i, p := range payloads {
+		x := dispatch.Batch{Queue: q, Key: fmt.Sprint("k", i), ID: fmt.Sprint("b", i), ContentType: `text/x; a="b"`, Payload: p}
+		if _, err := b.Desk.Add(b.ctx, []dispatch.Batch{x}); err != nil {
+			b.Fatalf("Add of %d bytes: %v", len(p), err)
+		}
+		a := b.starts(s, x.Key)
+		r := b.record(x.ID)
+		if !bytes.Equal(a.Payload, p) || !bytes.Equal(r.Payload, p) || r.Size != len(p) ||
+			a.ContentType != x.ContentType || r.ContentType != x.ContentType {
+			b.Errorf("%d bytes came back as %d and %d, of size %d and type %q", len(p), len(a.Payload), len(r.Payload), r.Size, a.ContentType)
+		}
+	}
+}
+
+func testHostileText(b *bench) {
+	s := b.session("a")
+	for i, text := range claimtest.Hostile() {
+		// Ids may be as long as keys are.
+		x := dispatch.Batch{Queue: q, Key: text, ID: text, ContentType: text, Payload: []byte(text)}
+		if added, err := b.Desk.Add(b.ctx, []dispatch.Batch{x, x}); err != nil || !added[0] || added[1] {
+			b.Fatalf("Add %q = %v, %v", text, added, err)
+		}
+		a := b.starts(s, text)
+		if a.Key != text || a.ID != text || a.ContentType != text || string(a.Payload) != text {
+			b.Fatalf("%q came back as %+v", text, a)
+		}
+		r := result(a, dispatch.Failed, dispatch.Block)
+		r.Detail, r.Link = strings.Repeat(text, 1+500/len(text)), text
+		b.settles(s, r)
+		got := b.record(text)
+		if got.Detail != r.Detail || got.Link != text || len(got.Trail) == 0 || got.Trail[len(got.Trail)-1].Detail != r.Detail {
+			b.Errorf("%q is recorded as %+v", text, got)
+		}
+		rows, err := b.Desk.Batches(b.ctx, dispatch.BatchQuery{Queue: q, Key: text, IDs: []string{text}})
+		if err != nil || len(rows) != 1 || rows[0].ID != text {
+			b.Errorf("Batches of %q = %+v, %v", text, rows, err)
+		}
+		if err := b.Desk.Act(b.ctx, q, text, dispatch.Skip, text); err != nil {
+			b.Errorf("Skip of %q: %v", text, err)
+		}
+		if es := b.events(text); len(es) < 2 {
+			b.Errorf("%q has %d events", text, len(es))
+		}
+		keys, err := b.Desk.Keys(b.ctx, dispatch.KeyQuery{Queue: q, Idle: true})
+		if err != nil || len(keys) != i+1 {
+			b.Errorf("with %q, %d keys, %v", text, len(keys), err)
+		}
+	}
+}
+
+// testAnew: a turn that was not answered is asked again, whether it was applied
+// or not.
+func testAnew(b *bench) {
+	s := b.session("a")
+	anew := func(results []dispatch.Result, c claim.Claim) dispatch.Turned {
+		b.Helper()
+		t, err := b.Queue.Turn(b.ctx, dispatch.Turn{Queue: q, Session: s.ID, Results: results, Begin: []claim.Claim{c}, Window: window, Anew: true})
+		if err != nil || len(t.Begun) != 1 || t.Standing[c.Key] != dispatch.Held {
+			b.Fatalf("Turn anew = %+v, %v", t, err)
+		}
+		return t
+	}
+	b.add("k", "1", "2")
+	a := b.starts(s, "k")
+	for range 2 {
+		b.is(anew(nil, claimOf(a)).Begun[0], dispatch.Send, "1", 1)
+	}
+	b.settles(s, done(a), claimOf(a))
+	t := anew([]dispatch.Result{done(a)}, claimOf(a))
+	if t.Settled[0].Accepted {
+		b.Error("a result was accepted twice")
+	}
+	b.is(t.Begun[0], dispatch.Send, "2", 1)
+	b.settles(s, done(t.Begun[0]))
+
+	b.add("k", "3")
+	c := b.takes(s, "k")[0]
+	b.is(anew(nil, c).Begun[0], dispatch.Send, "3", 1) // it had not been applied
+	b.step(window + slack)
+	s = b.session("c")
+	c = b.takes(s, "k")[0]
+	b.is(b.begins(s, c), dispatch.Ask, "3", 1)
+	b.is(anew(nil, c).Begun[0], dispatch.Ask, "3", 1)
+}
+
+// Results.
+
+func testOldTerm(b *bench) {
+	s, other := b.session("a"), b.session("c")
+	b.add("k", "1", "2")
+	old := b.starts(s, "k")
+	late := []dispatch.Result{done(old)}
+	if err := b.Claims.Release(b.ctx, dispatch.Space(q), s.ID, []claim.Claim{claimOf(old)}); err != nil {
+		b.Fatal(err)
+	}
+	ignored := func(when string) {
+		b.Helper()
+		t := b.turn(s, late)
+		if t.Settled[0].Accepted {
+			b.Errorf("%s: a result under an old term was accepted", when)
+		}
+		b.stands(t, "k", dispatch.Lost)
+	}
+	ignored("free")
+	a := b.starts(other, "k")
+	b.is(a, dispatch.Ask, "1", 1)
+	ignored("in another's step")
+	t := b.turn(other, late)
+	if t.Settled[0].Accepted {
+		b.Error("a result under an old term was accepted from the present holder")
+	}
+	b.settles(other, result(a, dispatch.Delayed, dispatch.Again))
+	ignored("given back by another")
+	a = b.starts(s, "k") // the same session, under a later term
+	ignored("in a step of its own under a later term")
+	b.is(a, dispatch.Send, "1", 2)
+	b.settles(s, done(a))
+	if t := b.turn(s, []dispatch.Result{done(a)}); t.Settled[0].Accepted {
+		b.Error("a result was accepted twice")
+	}
+	b.shows("1", dispatch.Committed)
+	b.shows("2", dispatch.Queued)
+}
+
+func testNotHead(b *bench) {
+	s := b.session("a")
+	b.add("k", "1", "2", "3")
+	a := b.starts(s, "k")
+	for _, seq := range []int64{0, 2, 3, 4, -1} {
+		r := done(a)
+		r.Seq = seq
+		t := b.turn(s, []dispatch.Result{r}, claimOf(a))
+		if t.Settled[0].Accepted || len(t.Begun) != 0 {
+			b.Errorf("a result for batch %d of which 1 is the head: %+v", seq, t)
+		}
+		b.stands(t, "k", dispatch.Held)
+	}
+	two := b.settles(s, done(a), claimOf(a)).Begun[0]
+	if t := b.turn(s, []dispatch.Result{result(a, dispatch.Delayed, dispatch.Again)}); t.Settled[0].Accepted {
+		b.Error("a result was accepted for a batch that is over")
+	}
+	b.shows("1", dispatch.Committed)
+	b.settles(s, done(two))
+}
+
+func testLapsedResult(b *bench) {
+	s := b.session("a")
+	b.add("k", "1", "2")
+	a := b.starts(s, "k")
+	b.step(timing.Timeout + slack)
+	t := b.settles(s, done(a), claimOf(a))
+	b.stands(t, "k", dispatch.Lost)
+	if len(t.Begun) != 0 {
+		b.Errorf("a lapsed session began %+v", t.Begun)
+	}
+	b.shows("1", dispatch.Committed)
+	other := b.session("c")
+	next := b.starts(other, "k") // no step keeps it any more
+	b.is(next, dispatch.Send, "2", 1)
+	if t := b.turn(s, []dispatch.Result{done(next)}); t.Settled[0].Accepted {
+		b.Error("a result was accepted from a session that does not hold the key")
+	}
+}
+
+// Interruptions.
+
+func testInterrupted(b *bench) {
+	s := b.session("a")
+	b.add("k", "1", "2")
+	old := b.starts(s, "k")
+	b.step(window + slack)
+	next := b.session("c")
+	c := b.takes(next, "k")[0]
+	if !c.Interrupted {
+		b.Errorf("the claim is %+v", c)
+	}
+	ask := b.begins(next, c)
+	b.is(ask, dispatch.Ask, "1", 1)
+	if !slices.ContainsFunc(b.record("1").Trail, func(n dispatch.Step) bool { return n.State == dispatch.Unknown }) {
+		b.Errorf("its trail does not tell: %+v", b.record("1").Trail)
+	}
+	if t := b.turn(s, []dispatch.Result{done(old)}); t.Settled[0].Accepted {
+		b.Error("the result of the interrupted one was accepted")
+	}
+	t := b.settles(next, done(ask), c)
+	b.is(t.Begun[0], dispatch.Send, "2", 1) // the interruption was the first one's
+	b.settles(next, done(t.Begun[0]))
+}
+
+func testInterruptedAsk(b *bench) {
+	b.add("k", "1", "2")
+	b.starts(b.session("a"), "k")
+	for i := range 3 {
+		b.step(window + slack)
+		s := b.session(fmt.Sprint("s", i))
+		ask := b.starts(s, "k")
+		b.is(ask, dispatch.Ask, "1", 1)
+		if i == 2 {
+			b.settles(s, result(ask, dispatch.Delayed, dispatch.Again))
+			b.is(b.starts(s, "k"), dispatch.Send, "1", 2)
+		}
+	}
+}
+
+func testReleaseInStep(b *bench) {
+	s, other := b.session("a"), b.session("c")
+	b.add("k", "1")
+	a := b.starts(s, "k")
+	if err := b.Claims.Release(b.ctx, dispatch.Space(q), s.ID, []claim.Claim{claimOf(a)}); err != nil {
+		b.Fatal(err)
+	}
+	b.is(b.starts(other, "k"), dispatch.Ask, "1", 1)
+}
+
+func testWindow(b *bench) {
+	s := b.session("a")
+	b.add("k", "1", "2")
+	b.starts(s, "k")
+	b.step(window - slack)
+	other := b.session("c")
+	b.takes(other)
+	b.step(2 * slack)
+	b.is(b.starts(other, "k"), dispatch.Ask, "1", 1)
+
+	// A window of nothing keeps it no longer than the session lives.
+	b.add("j", "3")
+	c := b.takes(other, "j")[0]
+	t, err := b.Queue.Turn(b.ctx, dispatch.Turn{Queue: q, Session: other.ID, Begin: []claim.Claim{c}})
+	if err != nil || len(t.Begun) != 1 {
+		b.Fatalf("Turn = %+v, %v", t, err)
+	}
+	b.step(timing.Timeout + slack)
+	b.is(b.starts(b.session("d"), "j"), dispatch.Ask, "3", 1)
+}
+
+// testIdleRace enqueues in the very moments in which keys run dry: nothing is
+// left behind.
+func testIdleRace(b *bench) {
+	const keys, each, enqueuers, workers = 3, 60, 3, 3
+	var enqueueing, working sync.WaitGroup
+	for e := range enqueuers {
+		desk := b.h.Open(b.T).Desk()
+		enqueueing.Go(func() {
+			for i := range each {
+				x := dispatch.Batch{Queue: q, Key: fmt.Sprint("k", i%keys), ID: fmt.Sprintf("%d-%d", e, i)}
+				if added, err := desk.Add(b.ctx, []dispatch.Batch{x}); err != nil || !added[0] {
+					b.Errorf("Add = %v, %v", added, err)
+				}
+			}
+		})
+	}
+	stop := make(chan struct{})
+	for w := range workers {
+		store, s := b.h.Open(b.T), b.session(fmt.Sprint("w", w))
+		working.Go(func() {
+			h := &hand{store: store, session: s.ID}
+			for last := false; ; {
+				select {
+				case <-stop:
+					last = true // all was enqueued before this round
+				default:
+				}
+				busy, err := h.work(b.ctx, q)
+				if err != nil {
+					b.Errorf("work: %v", err)
+					return
+				}
+				if last && !busy {
+					return
+				}
+			}
+		})
+	}
+	enqueueing.Wait()
+	close(stop)
+	working.Wait()
+	rest, err := b.Desk.Batches(b.ctx, dispatch.BatchQuery{Queue: q})
+	if err != nil || len(rest) != enqueuers*each {
+		b.Fatalf("Batches = %d, %v", len(rest), err)
+	}
+	left := 0
+	for _, r := range rest {
+		if r.State != dispatch.Committed {
+			left++
+		}
+	}
+	if left > 0 {
+		b.Errorf("%d of %d batches were left behind, and nothing was ready", left, len(rest))
+	}
+}

@@ -1,0 +1,222 @@
+package front
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/sawtooth"
+)
+
+// word is a batch's status, from which each dialect makes its own.
+type word string
+
+const (
+	committed word = "COMMITTED"
+	invalid   word = "INVALID"
+	valid     word = "VALID"
+	pending   word = "PENDING"
+	unknown   word = "UNKNOWN"
+)
+
+type status struct {
+	id      string
+	word    word
+	reasons []sawtooth.Reason
+	record  dispatch.Record
+}
+
+// reasonsMost bounds for how many invalid batches of one request the payload is
+// read, to name the transaction that was invalid.
+const reasonsMost = 100
+
+// firstLook is the pause before a waiting request looks again; it is doubled from
+// look to look.
+const firstLook = 20 * time.Millisecond
+
+func (f *front) statuses(w http.ResponseWriter, r *http.Request) error {
+	ids, err := readIDs(w, r)
+	if err != nil {
+		return err
+	}
+	key, err := f.key(r)
+	if err != nil {
+		return err
+	}
+	if f.Dialect != GridSplinter {
+		key = "" // the id alone names a batch
+	}
+	wait, err := f.dialect.wait(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	found, err := f.await(r.Context(), ids, key, wait)
+	if err != nil {
+		return err
+	}
+	if err := f.explain(r.Context(), found); err != nil {
+		return err
+	}
+	f.dialect.statuses(w, r, found)
+	return nil
+}
+
+// readIDs returns the ids that a request names, each once.
+func readIDs(w http.ResponseWriter, r *http.Request) ([]string, error) {
+	var ids []string
+	if r.Method == http.MethodPost {
+		if r.Header.Get("Content-Type") != "application/json" {
+			return nil, faultf(faultIDType, "a list of ids has the Content-Type application/json, without parameters")
+		}
+		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, idsLimit)).Decode(&ids)
+		if err != nil && faultOf(err).kind == faultLarge {
+			return nil, err
+		}
+		if err != nil || len(ids) == 0 {
+			return nil, faultf(faultIDBody, "the body is not a JSON array of one or more ids")
+		}
+	} else {
+		query := r.URL.Query()
+		if !query.Has("id") {
+			return nil, faultf(faultNoID, "the query id is missing: one or more ids, separated by commas")
+		}
+		ids = strings.Split(query.Get("id"), ",")
+	}
+	var once []string
+	seen := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		if !sawtooth.ValidID(id) {
+			return nil, faultf(faultID, "an id has 128 lower-case hexadecimal digits; this one has not: %.140q", id)
+		}
+		if !seen[id] {
+			once = append(once, id)
+		}
+		seen[id] = true
+	}
+	return once, nil
+}
+
+// await looks until all batches are settled, the time is over, or there is no
+// place to wait.
+func (f *front) await(ctx context.Context, ids []string, key string, wait time.Duration) ([]status, error) {
+	found, err := f.look(ctx, ids, key)
+	if err != nil || wait <= 0 || f.settled(found) {
+		return found, err
+	}
+	select {
+	case f.waiting <- struct{}{}:
+		defer func() { <-f.waiting }()
+	default:
+		return found, nil
+	}
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	for pause := firstLook; ; pause = min(2*pause, f.LookEvery) {
+		next := time.NewTimer(min(pause, f.LookEvery))
+		select {
+		case <-next.C:
+		case <-over.C:
+			next.Stop()
+			return f.look(ctx, ids, key)
+		case <-ctx.Done():
+			next.Stop()
+			return nil, ctx.Err()
+		}
+		if found, err = f.look(ctx, ids, key); err != nil || f.settled(found) {
+			return found, err
+		}
+	}
+}
+
+func (f *front) settled(found []status) bool {
+	return !slices.ContainsFunc(found, func(s status) bool { return f.dialect.unsettled(s.word) })
+}
+
+// look tells how far batches are, in the order of their ids.
+func (f *front) look(ctx context.Context, ids []string, key string) ([]status, error) {
+	records, err := f.records(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]status, len(ids))
+	for i, id := range ids {
+		out[i] = status{id: id, word: unknown}
+		if r, ok := records[id]; ok && (key == "" || key == r.Key) {
+			out[i].word, out[i].record = wordOf(r), r
+		}
+	}
+	return out, nil
+}
+
+func wordOf(r dispatch.Record) word {
+	switch r.State {
+	case dispatch.Committed:
+		return committed
+	case dispatch.Invalid, dispatch.Cancelled:
+		return invalid
+	case dispatch.Valid:
+		return valid
+	case dispatch.Failed:
+		if !r.Blocks {
+			return unknown
+		}
+	}
+	return pending
+}
+
+// explain adds to invalid batches which of their transactions was at fault.
+func (f *front) explain(ctx context.Context, found []status) error {
+	left := reasonsMost
+	for i, s := range found {
+		if s.word != invalid {
+			continue
+		}
+		why := s.record.Detail
+		if s.record.State == dispatch.Cancelled {
+			why = "it was cancelled before it was sent"
+		}
+		found[i].reasons = []sawtooth.Reason{{Message: why}}
+		if left--; left < 0 {
+			continue
+		}
+		txns, err := f.transactions(ctx, s.id)
+		if err != nil {
+			return err
+		}
+		if reasons := sawtooth.ReasonsOf(why, txns); len(reasons) > 0 {
+			found[i].reasons = reasons
+		}
+	}
+	return nil
+}
+
+// transactions are the ids of a batch's transactions.
+func (f *front) transactions(ctx context.Context, id string) ([]string, error) {
+	call, cancel := context.WithTimeout(ctx, f.Timeout)
+	defer cancel()
+	r, err := f.Desk.Batch(call, f.Queue, id)
+	if errors.Is(err, dispatch.ErrNoBatch) {
+		return nil, nil // it was pruned a moment ago
+	}
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	list, err := sawtooth.ParseList(r.Payload)
+	if err != nil || len(list) != 1 {
+		return nil, nil // it came another way into this queue
+	}
+	err = list[0].Transactions(func(t sawtooth.Transaction) error {
+		ids = append(ids, t.ID)
+		return nil
+	})
+	if err != nil {
+		return nil, nil
+	}
+	return ids, nil
+}

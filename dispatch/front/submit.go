@@ -1,0 +1,147 @@
+package front
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/sawtooth"
+)
+
+// addMany is how many batches are stored at once.
+const addMany = 500
+
+const listType = "application/octet-stream"
+
+func (f *front) submit(w http.ResponseWriter, r *http.Request) error {
+	if err := f.dialect.listType(r.Header.Get("Content-Type")); err != nil {
+		return err
+	}
+	key, err := f.key(r)
+	if err != nil {
+		return err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
+	if err != nil {
+		return readFault(err)
+	}
+	list, err := parse(body)
+	if err != nil {
+		return err
+	}
+	ids := make([]string, len(list))
+	for i, b := range list {
+		ids[i] = b.ID
+	}
+	if err := f.store(r.Context(), key, list); err != nil {
+		return err
+	}
+	f.dialect.submitted(w, r, ids)
+	return nil
+}
+
+// readFault: a body that did not arrive is its sender's affair.
+func readFault(err error) error {
+	if known := faultOf(err); known.kind == faultLarge {
+		return known
+	}
+	return faultf(faultProtobuf, "the body broke off")
+}
+
+// parse returns the batches of a list, all of them acceptable.
+func parse(body []byte) ([]sawtooth.Batch, error) {
+	list, err := sawtooth.ParseList(body)
+	if err != nil {
+		return nil, faultf(faultProtobuf, "%v", err)
+	}
+	if len(list) == 0 {
+		return nil, faultf(faultEmpty, "there is no batch in it")
+	}
+	for _, b := range list {
+		if err := b.Check(); err != nil {
+			return nil, faultf(faultRefused, "%v", err)
+		}
+	}
+	return list, nil
+}
+
+// store puts the batches into the queue, those that are not there.
+func (f *front) store(ctx context.Context, key string, list []sawtooth.Batch) error {
+	seen := make(map[string]bool, len(list))
+	part := make([]dispatch.Batch, 0, min(len(list), addMany))
+	var again []string
+	flush := func() error {
+		if len(part) == 0 {
+			return nil
+		}
+		call, cancel := context.WithTimeout(ctx, f.Timeout)
+		defer cancel()
+		added, err := f.Desk.Add(call, part)
+		if err != nil {
+			return err
+		}
+		for i, b := range part {
+			if !added[i] {
+				again = append(again, b.ID)
+			}
+		}
+		part = part[:0]
+		return nil
+	}
+	for _, b := range list {
+		if seen[b.ID] {
+			continue
+		}
+		seen[b.ID] = true
+		part = append(part, dispatch.Batch{
+			Queue: f.Queue, Key: key, ID: b.ID, ContentType: listType, Payload: b.List(),
+		})
+		if len(part) == addMany {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	return f.sameKey(ctx, key, again)
+}
+
+// sameKey refuses batches that the queue has under another key: there they go to
+// another service, and nobody would deliver them to this one.
+func (f *front) sameKey(ctx context.Context, key string, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	records, err := f.records(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if r, ok := records[id]; ok && r.Key != key {
+			return faultf(faultRefused, "batch %.16s… was submitted before, for %s", id, r.Key)
+		}
+	}
+	return nil
+}
+
+// records looks batches up by their ids, in parts.
+func (f *front) records(ctx context.Context, ids []string) (map[string]dispatch.Record, error) {
+	out := make(map[string]dispatch.Record, len(ids))
+	for len(ids) > 0 {
+		n := min(len(ids), dispatch.MaxPage)
+		call, cancel := context.WithTimeout(ctx, f.Timeout)
+		found, err := f.Desk.Batches(call, dispatch.BatchQuery{Queue: f.Queue, IDs: ids[:n]})
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			out[r.ID] = r
+		}
+		ids = ids[n:]
+	}
+	return out, nil
+}

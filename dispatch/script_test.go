@@ -1,0 +1,405 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the scripts really print; look at the difference")
+
+// TestScripts replays testdata/*.txt through the machine. A line that begins with
+// "> " tells it what happened; what it then wants done follows, one effect on a
+// line. "-- name | settings" begins a new machine.
+func TestScripts(t *testing.T) {
+	for _, file := range []string{"order", "unknown", "share", "store", "stop"} {
+		t.Run(file, func(t *testing.T) {
+			path := "testdata/" + file + ".txt"
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := replay(t, string(text))
+			if *rewrite {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := strings.Split(string(text), "\n")
+			for i, line := range strings.Split(got, "\n") {
+				if i >= len(want) || line != want[i] {
+					t.Fatalf("%s:%d: is %q", path, i+1, line)
+				}
+			}
+			if len(got) < len(text) {
+				t.Errorf("%s: ends early", path)
+			}
+		})
+	}
+}
+
+func replay(t *testing.T, text string) string {
+	var out strings.Builder
+	var s *scripted
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "--"):
+			s = newScripted(t, line)
+			fmt.Fprintln(&out, line)
+		case strings.HasPrefix(line, "> "):
+			fmt.Fprintln(&out, line)
+			s.input(strings.Fields(line[2:]))
+			for _, e := range s.effects() {
+				fmt.Fprintln(&out, e)
+			}
+		case line == "", strings.HasPrefix(line, "#"):
+			fmt.Fprintln(&out, line)
+		}
+	}
+	return out.String()
+}
+
+// silentTarget only has semantics.
+type silentTarget struct{ s Semantics }
+
+func (silentTarget) Name() string                              { return "none" }
+func (s silentTarget) Semantics() Semantics                    { return s.s }
+func (silentTarget) Submit(context.Context, Assignment) Answer { panic("the machine submits nothing") }
+func (silentTarget) Ask(_ context.Context, _ []Assignment) []Answer {
+	panic("the machine asks nothing")
+}
+
+// scripted is a machine with what it waits for.
+type scripted struct {
+	t    *testing.T
+	m    *machine
+	now  time.Duration
+	want claim.Want
+	turn *exchange
+	give *giving
+	find claim.Query
+	sent map[string]*slot
+	asks [][]*slot
+	line string
+}
+
+func newScripted(t *testing.T, header string) *scripted {
+	cfg := Config{Name: "q", Concurrency: 2, Streak: 1, Most: 8, Jitter: func() float64 { return 0 }}
+	var sem Semantics
+	_, settings, _ := strings.Cut(header, "|")
+	for word := range strings.FieldsSeq(settings) {
+		key, value, _ := strings.Cut(word, "=")
+		n, _ := strconv.Atoi(value)
+		switch key {
+		case "resend":
+			sem.Resend = true
+		case "forgets":
+			sem.Forgets = true
+		case "asks":
+			sem.Asks, sem.AskMany = true, n
+		case "concurrency":
+			cfg.Concurrency = n
+		case "streak":
+			cfg.Streak = n
+		case "most":
+			cfg.Most = n
+		case "rate":
+			cfg.Rate = float64(n)
+		case "attempts":
+			cfg.Retry.Attempts = n
+		case "on-failure":
+			cfg.OnFailure = OnFailure(value)
+		default:
+			t.Fatalf("setting %q", word)
+		}
+	}
+	cfg.Target = silentTarget{sem}
+	return &scripted{t: t, m: newMachine(cfg.withDefaults()), sent: map[string]*slot{}}
+}
+
+func (s *scripted) input(words []string) {
+	t, m := s.t, s.m
+	s.line = strings.Join(words, " ")
+	switch words[0] {
+	case "at":
+		s.now = must(time.ParseDuration(words[1]))
+	case "live":
+		m.live(strings.Trim(words[1], "-"))
+	case "wake":
+		m.wake()
+	case "stop":
+		m.stop()
+	case "joined":
+		s.answers(laneJoin)
+		m.joined(s.now, share(t, words[1:]), nil)
+	case "taken":
+		s.answers(laneTake)
+		m.taken(s.now, s.want, claims(words[1:]), nil)
+	case "gave":
+		s.answers(laneGive)
+		m.gave(s.now, *s.give, nil)
+	case "found":
+		s.answers(laneFind)
+		m.listed(s.now, s.find, found(words[1:]), nil)
+	case "failed":
+		s.fail(words[1:])
+	case "turned":
+		s.answers(laneTurn)
+		out := s.turned(words[1:])
+		m.turned(s.now, s.turn, out, nil, false)
+	case "answer":
+		slot := s.sent[words[1]]
+		delete(s.sent, words[1])
+		a := slot.a
+		if a.Todo == Ask && words[2] != "missing" {
+			a.Todo = Ask
+		}
+		m.answered(slot, a, answer(words[2:]), time.Second)
+	case "told":
+		group := s.asks[0]
+		s.asks = s.asks[1:]
+		var answers []Answer
+		for _, w := range words[1:] {
+			answers = append(answers, Answer{Outcome: Outcome(w)})
+		}
+		m.told(s.now, group, answers)
+	default:
+		t.Fatalf("input %q", words)
+	}
+}
+
+// answers checks that the script answers what was asked.
+func (s *scripted) answers(l lane) {
+	if s.m.lane != l {
+		s.t.Fatalf("%s: the request under way is of kind %d, not %d", s.line, s.m.lane, l)
+	}
+}
+
+func (s *scripted) fail(words []string) {
+	err := errors.New("down")
+	switch s.m.lane {
+	case laneJoin:
+		s.m.joined(s.now, claim.Share{}, err)
+	case laneTake:
+		s.m.taken(s.now, s.want, nil, err)
+	case laneGive:
+		s.m.gave(s.now, *s.give, err)
+	case laneTurn:
+		s.m.turned(s.now, s.turn, Turned{}, err, len(words) > 0 && words[0] == "unknown")
+	}
+}
+
+// turned reads KEY:STANDING, KEY:send|ask|poll[/ATTEMPT] and KEY:late words.
+func (s *scripted) turned(words []string) Turned {
+	out := Turned{Standing: map[string]Standing{}}
+	late := map[string]bool{}
+	for _, w := range words {
+		key, what, _ := strings.Cut(w, ":")
+		what, refused := strings.CutSuffix(what, ":refused")
+		if refused {
+			late[key] = true
+		}
+		what, attempt, _ := strings.Cut(what, "/")
+		switch what {
+		case "late":
+			late[key] = true
+			out.Standing[key] = Lost
+		case "send", "ask", "poll":
+			out.Standing[key] = Held
+			a := Assignment{Batch: Batch{Queue: "q", Key: key, ID: "id"}, Todo: Todo(what), Attempt: 1}
+			if attempt != "" {
+				a.Attempt = must(strconv.Atoi(attempt))
+			}
+			for _, b := range s.turn.turn.Begin {
+				if b.Key == key {
+					a.Term = b.Term
+				}
+			}
+			out.Begun = append(out.Begun, a)
+		default:
+			out.Standing[key] = Standing(what)
+		}
+	}
+	for _, r := range s.turn.turn.Results {
+		out.Settled = append(out.Settled, Settled{Key: r.Key, Seq: r.Seq, Accepted: !late[r.Key]})
+	}
+	return out
+}
+
+func answer(words []string) Answer {
+	a := Answer{Outcome: Outcome(words[0])}
+	for _, w := range words[1:] {
+		if after, ok := strings.CutPrefix(w, "after="); ok {
+			a.RetryAfter = must(time.ParseDuration(after))
+		}
+	}
+	return a
+}
+
+func share(t *testing.T, words []string) (s claim.Share) {
+	for _, w := range words {
+		key, value, _ := strings.Cut(w, "=")
+		n, _ := strconv.Atoi(value)
+		switch key {
+		case "members":
+			s.Members = n
+		case "mine":
+			s.Mine = n
+		case "held":
+			s.Held = n
+		case "least":
+			s.Least = n
+		case "free":
+			s.Free = true
+		default:
+			t.Fatalf("share %q", w)
+		}
+	}
+	return s
+}
+
+func claims(words []string) (out []claim.Claim) {
+	for _, w := range words {
+		w, interrupted := strings.CutSuffix(w, "!")
+		key, term, _ := strings.Cut(w, ":")
+		out = append(out, claim.Claim{Key: key, Term: int64(must(strconv.Atoi(term))), Interrupted: interrupted})
+	}
+	return out
+}
+
+// found reads KEY:TERM, and KEY:TERM! for one in a step.
+func found(words []string) (out []claim.Row) {
+	for _, c := range claims(words) {
+		out = append(out, claim.Row{Key: c.Key, Term: c.Term, InStep: c.Interrupted})
+	}
+	return out
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// effects are what the machine wants done now, as text.
+func (s *scripted) effects() (out []string) {
+	for _, e := range s.m.step(s.now) {
+		switch {
+		case e.join != nil:
+			out = append(out, fmt.Sprintf("join asleep=%t", e.join.Asleep))
+		case e.take != nil:
+			s.want = *e.take
+			out = append(out, fmt.Sprintf("take most=%d fresh=%d", e.take.Most, e.take.Fresh))
+		case e.find != nil:
+			s.find = *e.find
+			out = append(out, "find "+e.find.Session)
+		case e.give != nil:
+			s.give = e.give
+			out = append(out, "give "+names(e.give.claims))
+		case e.turn != nil:
+			s.turn = e.turn
+			out = append(out, showTurn(e.turn.turn))
+		case e.send != nil:
+			s.sent[e.send.key] = e.send
+			out = append(out, fmt.Sprintf("%s %s attempt=%d", e.send.a.Todo, e.send.key, e.send.a.Attempt))
+		case e.ask != nil:
+			s.asks = append(s.asks, e.ask)
+			var keys []string
+			for _, slot := range e.ask {
+				keys = append(keys, slot.key)
+			}
+			out = append(out, "poll "+strings.Join(keys, ","))
+		}
+	}
+	if s.m.done() {
+		out = append(out, "done")
+	}
+	return out
+}
+
+func names(claims []claim.Claim) string {
+	var out []string
+	for _, c := range claims {
+		out = append(out, fmt.Sprintf("%s:%d", c.Key, c.Term))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ",")
+}
+
+func showTurn(x Turn) string {
+	out := "turn " + x.Session
+	for _, r := range x.Results {
+		out += fmt.Sprintf(" %s:%d=%s,%s", r.Key, r.Term, r.State, r.After)
+		if r.After == Again {
+			out += "," + r.Wait.Round(time.Millisecond).String()
+		}
+	}
+	if len(x.Begin) > 0 {
+		out += " begin " + names(x.Begin)
+	}
+	if x.Anew {
+		out += " anew"
+	}
+	if x.Window == 0 {
+		out += " shared"
+	}
+	return out
+}
+
+func TestJudgeIsTotal(t *testing.T) {
+	outcomes := []Outcome{Done, Accepted, Executed, Refused, Busy, Missing, Silent, Rejected, "", "nonsense"}
+	for _, o := range outcomes {
+		for _, todo := range []Todo{Send, Ask, Poll} {
+			for bits := range 16 {
+				sem := Semantics{Resend: bits&1 != 0, Asks: bits&2 != 0, Forgets: bits&4 != 0, Compares: bits&8 != 0, AskMany: 1}
+				for _, policy := range []OnFailure{OnFailureDefault, OnFailureBlock, OnFailureSkip} {
+					r := Rule{Semantics: sem, OnFailure: policy, Retry: Backoff{}.WithDefaults()}
+					got := r.Judge(Assignment{Todo: todo, Attempt: 1}, Answer{Outcome: o}, 0.5)
+					name := fmt.Sprintf("%s after %s, %+v, %q", o, todo, sem, policy)
+					if got.State == "" || got.After == "" || got.State == Queued || got.State == Submitting || got.State == Cancelled {
+						t.Errorf("%s: %+v", name, got)
+					}
+					if got.After == Next && !got.State.Final() {
+						t.Errorf("%s: goes on after a batch that is %s", name, got.State)
+					}
+					// What may have been taken is never let go, nor sent again blindly.
+					blind := (o == Silent || o == "" || o == "nonsense") && todo != Poll && !sem.Resend && !sem.Asks
+					if blind && got.After != Block {
+						t.Errorf("%s: %+v", name, got)
+					}
+					if o == Missing && todo == Ask && sem.Forgets && !sem.Resend && got.After != Block {
+						t.Errorf("%s: %+v", name, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestPauses(t *testing.T) {
+	r := Backoff{}.WithDefaults()
+	for attempt, most := range map[int]time.Duration{1: 250 * time.Millisecond, 2: 500 * time.Millisecond, 9: time.Minute, 500: time.Minute} {
+		if low, high := r.Pause(attempt, 0), r.Pause(attempt, 0.999); low != most/2 || high >= most || high <= low {
+			t.Errorf("after attempt %d: %v to %v", attempt, low, high)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	long := strings.Repeat("ä", MaxDetail)
+	if got := cut(long); len(got) > MaxDetail || !strings.HasPrefix(long, got) || lease.ValidateText("detail", got, 1, MaxDetail) != nil {
+		t.Errorf("%d bytes", len(got))
+	}
+}

@@ -1,0 +1,297 @@
+package target
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// HTTPConfig is what all targets that are reached by HTTP have in common.
+type HTTPConfig struct {
+	// URL of the target: http or https, without user or password. Required.
+	URL string
+	// CAFile has the certificates (PEM) that are trusted instead of the system's.
+	CAFile string
+	// TokenFile has the token that is sent as "Authorization: Bearer TOKEN". It
+	// is read anew when it has changed. Default: no such header.
+	TokenFile string
+	// Concurrency is how many connections are kept open for the next request.
+	// Default 64; that of the dispatcher fits.
+	Concurrency int
+	// IdleTimeout closes connections that nobody has used for so long. It should
+	// be shorter than the target's own: a request that meets the target closing
+	// is lost without a trace. Default 1 s.
+	IdleTimeout time.Duration
+}
+
+func (c HTTPConfig) withDefaults() HTTPConfig {
+	if c.Concurrency == 0 {
+		c.Concurrency = 64
+	}
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = time.Second
+	}
+	return c
+}
+
+// Validate returns an error that wraps [lease.ErrInvalid].
+func (c HTTPConfig) Validate() error {
+	u, err := url.Parse(c.URL)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: the target's URL cannot be read", lease.ErrInvalid) // the error would quote a password
+	case u.User != nil:
+		return fmt.Errorf("%w: the target's URL has a user or password; use a token file", lease.ErrInvalid)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "":
+		return fmt.Errorf("%w: the target's URL %q is not http://HOST… or https://HOST…", lease.ErrInvalid, c.URL)
+	case c.Concurrency < 0 || c.IdleTimeout < 0:
+		return fmt.Errorf("%w: concurrency and idle timeout cannot be negative", lease.ErrInvalid)
+	}
+	return nil
+}
+
+// Bounds of what is read of an answer.
+const (
+	maxAnswer   = 64 << 10
+	maxStatuses = 8 << 20
+	maxWords    = 500 // bytes of a body that are shown
+)
+
+// client sends one request at a time exactly once. It uses the transport without
+// http.Client: no redirects, no cookies.
+type client struct {
+	base      *url.URL
+	transport *http.Transport
+	token     *tokenFile
+}
+
+func newClient(c HTTPConfig) (*client, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	base, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	if base.Path == "" {
+		base.Path = "/" // otherwise paths joined to it have none at their beginning
+	}
+	cl := &client{base: base, transport: &http.Transport{
+		// Leaves loopback alone.
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dial,
+		MaxIdleConns:           c.Concurrency,
+		MaxIdleConnsPerHost:    c.Concurrency,
+		IdleConnTimeout:        c.IdleTimeout,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxResponseHeaderBytes: maxAnswer,
+		DisableCompression:     true,
+	}}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("%w: certificates: %w", lease.ErrInvalid, err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%w: %s has no certificate", lease.ErrInvalid, c.CAFile)
+		}
+		cl.transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	if c.TokenFile != "" {
+		cl.token = &tokenFile{path: c.TokenFile}
+		if _, err := cl.token.get(); err != nil {
+			return nil, fmt.Errorf("%w: %w", lease.ErrInvalid, err)
+		}
+	}
+	return cl, nil
+}
+
+func (c *client) place() string {
+	return c.base.Scheme + "://" + c.base.Host + strings.TrimSuffix(c.base.Path, "/")
+}
+
+// countingConn counts what was written, so that it can be told whether a request
+// has left at all.
+type countingConn struct {
+	net.Conn
+	written atomic.Int64
+}
+
+func (c *countingConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.written.Add(int64(n))
+	return n, err
+}
+
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	conn, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &countingConn{Conn: conn}, nil
+}
+
+// onceBody is a request's body that the transport cannot rewind: with a rewindable
+// one it would send a request again by itself when it has an Idempotency-Key.
+type onceBody struct{ rest []byte }
+
+func (b *onceBody) Read(p []byte) (int, error) {
+	if len(b.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+func (*onceBody) Close() error { return nil }
+
+// reply is an answer by HTTP, or the lack of one.
+type reply struct {
+	status int // 0 when there was none
+	header http.Header
+	body   []byte
+	// unsent: certainly nothing of the request has reached the target.
+	unsent bool
+	// err is what went wrong, with or without a status: a body that broke off.
+	err error
+}
+
+// fresh is how often a request that met a closed connection tries another one.
+const fresh = 3
+
+// do sends a request and reads up to most bytes of its answer.
+func (c *client) do(ctx context.Context, method string, to *url.URL, header http.Header, body []byte, most int) reply {
+	if c.token != nil {
+		token, err := c.token.get()
+		if err != nil {
+			return reply{unsent: true, err: err}
+		}
+		header["Authorization"] = []string{"Bearer " + token}
+	}
+	for try := 1; ; try++ {
+		r, reused := c.once(ctx, method, to, header, body, most)
+		if r.unsent && reused && try < fresh && ctx.Err() == nil {
+			continue
+		}
+		return r
+	}
+}
+
+func (c *client) once(ctx context.Context, method string, to *url.URL, header http.Header, body []byte, most int) (r reply, reused bool) {
+	var conn *countingConn
+	var before int64
+	got := false
+	trace := httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		got, reused = true, i.Reused
+		raw := i.Conn
+		if t, ok := raw.(*tls.Conn); ok {
+			raw = t.NetConn()
+		}
+		if conn, _ = raw.(*countingConn); conn != nil {
+			before = conn.written.Load()
+		}
+	}}
+	req := (&http.Request{
+		Method: method, URL: to, Header: header, Host: to.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(httptrace.WithClientTrace(ctx, &trace))
+	if method != http.MethodGet {
+		req.Body, req.ContentLength = &onceBody{body}, int64(len(body))
+	}
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		// After the end of ctx the transport may be writing still.
+		unsent := !got || conn != nil && ctx.Err() == nil && conn.written.Load() == before
+		return reply{err: err, unsent: unsent}, reused
+	}
+	r = reply{status: resp.StatusCode, header: resp.Header}
+	r.body, r.err = read(resp.Body, most)
+	return r, reused
+}
+
+var errLong = errors.New("the answer is too long")
+
+// read reads a body to its end, so that its connection can be used again, or
+// closes the connection if there are more than most bytes.
+func read(body io.ReadCloser, most int) ([]byte, error) {
+	defer body.Close()
+	if body == http.NoBody {
+		return nil, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(body, int64(most)+1))
+	if len(data) > most {
+		return data[:most], errLong
+	}
+	return data, err
+}
+
+// broken is the outcome of a reply without a usable answer; ok is false when there is one.
+func (r reply) broken() (a dispatch.Answer, ok bool) {
+	var untrusted *tls.CertificateVerificationError
+	switch {
+	case r.err == nil, r.status != 0 && errors.Is(r.err, errLong):
+		return a, false
+	case r.status != 0:
+		return dispatch.Answer{Outcome: dispatch.Silent, Code: r.status, Detail: "the answer broke off: " + words(r.err.Error())}, true
+	case !r.unsent:
+		return dispatch.Answer{Outcome: dispatch.Silent, Detail: "no answer: " + words(r.err.Error())}, true
+	case errors.As(r.err, &untrusted), errors.Is(r.err, errToken):
+		return dispatch.Answer{Outcome: dispatch.Rejected, Detail: words(r.err.Error())}, true
+	}
+	return dispatch.Answer{Outcome: dispatch.Busy, Detail: "not sent: " + words(r.err.Error())}, true
+}
+
+// retryAfter reads the header of that name, in seconds or as a date.
+func retryAfter(h http.Header, now time.Time) (d time.Duration, ok bool) {
+	v := h.Get("Retry-After")
+	if v == "" {
+		return 0, false
+	}
+	if seconds, err := strconv.ParseUint(v, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second, true
+	}
+	at, err := http.ParseTime(v)
+	if err != nil {
+		return 0, false
+	}
+	return max(0, at.Sub(now)), true
+}
+
+// words makes what a target said fit to be shown.
+func words(s string) string {
+	if len(s) > maxWords {
+		n := maxWords
+		for n > 0 && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s = s[:n]
+	}
+	s = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
+}

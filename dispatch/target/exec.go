@@ -1,0 +1,204 @@
+package target
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// ExecConfig tells which program carries batches out.
+type ExecConfig struct {
+	// Argv is the program and its arguments. Required.
+	Argv []string
+	// Env is its environment, to which UNDERSTUDY_QUEUE, _KEY, _BATCH, _TERM,
+	// _ATTEMPT, _SEQUENCE and _CONTENT_TYPE are added. Default: that of this
+	// process, without UNDERSTUDY_STORE, which may hold a password.
+	Env []string
+	// Dir is its working directory. Default: that of this process.
+	Dir string
+	// Resend declares that the program recognises the batch's id, or that running
+	// it twice does no harm.
+	Resend bool
+	// Compares declares that the program refuses what comes under an older term
+	// than it has seen for the key.
+	Compares bool
+}
+
+// Validate returns an error that wraps [lease.ErrInvalid].
+func (c ExecConfig) Validate() error {
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return fmt.Errorf("%w: no program", lease.ErrInvalid)
+	}
+	if slices.ContainsFunc(c.Argv, func(a string) bool { return strings.ContainsRune(a, 0) }) {
+		return fmt.Errorf("%w: the program's arguments contain a zero byte", lease.ErrInvalid)
+	}
+	return nil
+}
+
+// Exit codes with a meaning; they are those of sysexits.h.
+const (
+	exitDone     = 0
+	exitInvalid  = 65
+	exitBusy     = 75
+	exitNoRights = 77
+	exitConfig   = 78
+)
+
+// lingering is how long a program's output may be held open by what it left
+// behind.
+const lingering = 200 * time.Millisecond
+
+// Exec runs a program for each batch, with the payload on its standard input.
+//
+// At the deadline the program is killed with its process group. On Linux it is
+// killed too when the instance dies; what it had started by itself goes on then,
+// and on other systems so does the program, which should bound its own time.
+type Exec struct {
+	cfg ExecConfig
+	env []string
+}
+
+// NewExec returns a target that runs a program.
+func NewExec(c ExecConfig) (*Exec, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	env := c.Env
+	if env == nil {
+		env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "UNDERSTUDY_STORE=") })
+	}
+	return &Exec{cfg: c, env: env}, nil
+}
+
+// Name implements [dispatch.Target]. Arguments may hold secrets, and are left out.
+func (e *Exec) Name() string { return "exec " + filepath.Base(e.cfg.Argv[0]) }
+
+// Semantics implements [dispatch.Target].
+func (e *Exec) Semantics() dispatch.Semantics {
+	return dispatch.Semantics{Resend: e.cfg.Resend, Compares: e.cfg.Compares}
+}
+
+// Ask implements [dispatch.Target]; a program cannot be asked.
+func (e *Exec) Ask(_ context.Context, as []dispatch.Assignment) []dispatch.Answer {
+	return all(len(as), dispatch.Answer{Outcome: dispatch.Silent, Detail: "a program cannot be asked"})
+}
+
+// Submit implements [dispatch.Target].
+func (e *Exec) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answer {
+	if err := ctx.Err(); err != nil {
+		return dispatch.Answer{Outcome: dispatch.Busy, Detail: "not started: " + err.Error()}
+	}
+	// The death signal comes when the thread that started the program ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var out tail
+	cmd := exec.CommandContext(ctx, e.cfg.Argv[0], e.cfg.Argv[1:]...)
+	cmd.Dir, cmd.Env = e.cfg.Dir, e.environment(a)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(a.Payload), &out, &out
+	cmd.SysProcAttr = ownGroup()
+	cmd.Cancel = func() error { return killGroup(cmd.Process) }
+	cmd.WaitDelay = lingering
+	if err := cmd.Start(); err != nil {
+		return dispatch.Answer{Outcome: startOutcome(err), Detail: "not started: " + words(err.Error())}
+	}
+	err := cmd.Wait()
+	return judgeExec(cmd.ProcessState, err, ctx.Err(), out.String())
+}
+
+func (e *Exec) environment(a dispatch.Assignment) []string {
+	return append(e.env[:len(e.env):len(e.env)],
+		"UNDERSTUDY_QUEUE="+a.Queue,
+		"UNDERSTUDY_KEY="+a.Key,
+		"UNDERSTUDY_BATCH="+a.ID,
+		"UNDERSTUDY_TERM="+strconv.FormatInt(a.Term, 10),
+		"UNDERSTUDY_ATTEMPT="+strconv.Itoa(a.Attempt),
+		"UNDERSTUDY_SEQUENCE="+strconv.FormatInt(a.Seq, 10),
+		"UNDERSTUDY_CONTENT_TYPE="+a.ContentType,
+	)
+}
+
+// startOutcome of a program that could not be started: it is this machine that
+// lacks something, or the program will never start.
+func startOutcome(err error) dispatch.Outcome {
+	for _, lacking := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, lacking) {
+			return dispatch.Busy
+		}
+	}
+	return dispatch.Rejected
+}
+
+func judgeExec(state *os.ProcessState, err, ended error, output string) dispatch.Answer {
+	a := dispatch.Answer{Outcome: dispatch.Silent, Detail: output}
+	switch {
+	case state == nil:
+		a.Detail = join("its end was not seen: "+words(fmt.Sprint(err)), output)
+		return a
+	case state.ExitCode() < 0 && ended != nil:
+		a.Detail = join("killed at its deadline", output)
+		return a
+	case state.ExitCode() < 0:
+		a.Detail = join(state.String(), output)
+		return a
+	}
+	a.Code = state.ExitCode()
+	switch a.Code {
+	case exitDone:
+		a.Outcome = dispatch.Done
+	case exitInvalid:
+		a.Outcome = dispatch.Refused
+	case exitBusy:
+		a.Outcome = dispatch.Busy
+	case exitNoRights, exitConfig:
+		a.Outcome = dispatch.Rejected
+	}
+	if a.Outcome != dispatch.Done {
+		a.Detail = join(state.String(), output)
+	}
+	return a
+}
+
+func join(what, output string) string {
+	if output == "" {
+		return what
+	}
+	return what + ": " + output
+}
+
+// tail keeps the end of a program's output. Writing to it never fails, so that the
+// program is not stopped by it.
+type tail struct {
+	mu   sync.Mutex
+	last []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = append(t.last, p[max(0, len(p)-maxWords):]...)
+	if drop := len(t.last) - maxWords; drop > 0 {
+		t.last = append(t.last[:0], t.last[drop:]...)
+	}
+	return len(p), nil
+}
+
+// String is the output's end, from the first whole character on.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return words(strings.ToValidUTF8(string(t.last), " "))
+}

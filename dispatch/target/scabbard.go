@@ -1,0 +1,210 @@
+package target
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/sawtooth"
+)
+
+// ScabbardConfig tells where a Splinter node is. Its URL is that under which
+// /scabbard is found; its token is sent whole ("Cylinder:…", "Biome:…").
+type ScabbardConfig struct {
+	HTTPConfig
+}
+
+// Scabbard submits batches to the scabbard services of a Splinter node. The key
+// of a batch names the service: CIRCUIT::SERVICE.
+type Scabbard struct {
+	client *client
+}
+
+// Facts of its API.
+const (
+	scabbardTogether = 15 // ids that are asked for in one request
+	scabbardMany     = 60 // ids that are asked for at once
+	scabbardVersion  = "1"
+)
+
+// NewScabbard returns a target for a Splinter node.
+func NewScabbard(c ScabbardConfig) (*Scabbard, error) {
+	cl, err := newClient(c.HTTPConfig)
+	if err != nil {
+		return nil, err
+	}
+	return &Scabbard{client: cl}, nil
+}
+
+// Name implements [dispatch.Target].
+func (s *Scabbard) Name() string { return "scabbard " + s.client.place() }
+
+// Semantics implements [dispatch.Target].
+func (s *Scabbard) Semantics() dispatch.Semantics {
+	return dispatch.Semantics{Asks: true, AskMany: scabbardMany, Forgets: true}
+}
+
+func (s *Scabbard) header() http.Header {
+	return http.Header{"SplinterProtocolVersion": {scabbardVersion}, "User-Agent": {agent}}
+}
+
+// place is a resource of the service that a key names.
+func (s *Scabbard) place(key, resource string) (*url.URL, error) {
+	circuit, service, err := sawtooth.ParseService(key)
+	if err != nil {
+		return nil, err
+	}
+	return s.client.base.JoinPath("scabbard", circuit, service, resource), nil
+}
+
+// Submit implements [dispatch.Target].
+func (s *Scabbard) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answer {
+	if refused, ok := refuse(a); ok {
+		return refused
+	}
+	to, err := s.place(a.Key, "batches")
+	if err != nil {
+		return dispatch.Answer{Outcome: dispatch.Refused, Detail: err.Error()}
+	}
+	header := s.header()
+	header["Content-Type"] = []string{"application/octet-stream"}
+	return judgeScabbard(s.client.do(ctx, http.MethodPost, to, header, a.Payload, maxAnswer), time.Now())
+}
+
+func judgeScabbard(r reply, now time.Time) dispatch.Answer {
+	if r.status == http.StatusAccepted { // it has the batch, however its answer ended
+		return dispatch.Answer{Outcome: dispatch.Accepted, Code: r.status, Link: linkOf(r.body)}
+	}
+	if a, ok := r.broken(); ok {
+		return a
+	}
+	a := dispatch.Answer{Code: r.status, Outcome: dispatch.Silent, Detail: messageOf(r)}
+	a.RetryAfter, _ = retryAfter(r.header, now)
+	switch {
+	case r.status == http.StatusBadRequest, r.status == http.StatusRequestEntityTooLarge:
+		a.Outcome = dispatch.Refused
+	case r.status == http.StatusTooManyRequests:
+		a.Outcome = dispatch.Busy
+	case misdirected(r.status):
+		a.Outcome = dispatch.Rejected
+	}
+	return a
+}
+
+func messageOf(r reply) string {
+	var answer struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(r.body, &answer) == nil && answer.Message != "" {
+		return words(answer.Message)
+	}
+	return said(r)
+}
+
+// Ask implements [dispatch.Target].
+func (s *Scabbard) Ask(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
+	out := make([]dispatch.Answer, len(as))
+	byKey := map[string][]int{}
+	for i, a := range as {
+		if !sawtooth.ValidID(a.ID) {
+			out[i] = dispatch.Answer{Outcome: dispatch.Refused, Detail: "its id is no header signature"}
+			continue
+		}
+		byKey[a.Key] = append(byKey[a.Key], i)
+	}
+	type question struct {
+		key    string
+		places []int
+	}
+	var questions []question
+	for key, places := range byKey {
+		for len(places) > 0 {
+			n := min(len(places), scabbardTogether)
+			questions = append(questions, question{key, places[:n]})
+			places = places[n:]
+		}
+	}
+	several(len(questions), func(i int) {
+		q := questions[i]
+		ids := make([]string, len(q.places))
+		for j, place := range q.places {
+			ids[j] = as[place].ID
+		}
+		for j, answer := range s.statuses(ctx, q.key, ids) {
+			out[q.places[j]] = answer
+		}
+	})
+	return out
+}
+
+// statuses asks a service about batches. A question that could not be answered
+// as a whole is put again for each: older nodes answer 408 if one of them is not decided.
+func (s *Scabbard) statuses(ctx context.Context, key string, ids []string) []dispatch.Answer {
+	to, err := s.place(key, "batch_statuses")
+	if err != nil {
+		return all(len(ids), dispatch.Answer{Outcome: dispatch.Refused, Detail: err.Error()})
+	}
+	to.RawQuery = "ids=" + strings.Join(ids, ",")
+	r := s.client.do(ctx, http.MethodGet, to, s.header(), nil, maxStatuses)
+	if r.status == http.StatusRequestTimeout && len(ids) > 1 && ctx.Err() == nil {
+		out := make([]dispatch.Answer, len(ids))
+		for i := range ids {
+			out[i] = s.statuses(ctx, key, ids[i:i+1])[0]
+		}
+		return out
+	}
+	if a, ok := r.broken(); ok {
+		a.Outcome = dispatch.Silent
+		return all(len(ids), a)
+	}
+	if r.status != http.StatusOK {
+		return all(len(ids), dispatch.Answer{Outcome: dispatch.Silent, Code: r.status, Detail: messageOf(r)})
+	}
+	return readScabbard(r.body, ids)
+}
+
+func readScabbard(body []byte, ids []string) []dispatch.Answer {
+	otherwise := dispatch.Answer{Outcome: dispatch.Silent, Code: http.StatusOK, Detail: "the answer leaves it out"}
+	var answer []struct {
+		ID     string `json:"id"`
+		Status struct {
+			Type    string `json:"statusType"`
+			Message []struct {
+				Transaction string `json:"transaction_id"`
+				Message     string `json:"error_message"`
+			} `json:"message"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		otherwise.Detail = "the answer cannot be read: " + words(err.Error())
+		return all(len(ids), otherwise)
+	}
+	found := make(map[string]dispatch.Answer, len(answer))
+	for _, b := range answer {
+		a := dispatch.Answer{Code: http.StatusOK, Outcome: ledgerOutcome(b.Status.Type)}
+		switch a.Outcome {
+		case dispatch.Refused:
+			var reasons []sawtooth.Reason
+			for _, t := range b.Status.Message {
+				reasons = append(reasons, sawtooth.Reason{Transaction: t.Transaction, Message: t.Message})
+			}
+			a.Detail = sawtooth.ReasonText(reasons)
+		case dispatch.Missing:
+			a.Detail = "the service does not know it, or has forgotten it"
+		}
+		found[b.ID] = a
+	}
+	out := make([]dispatch.Answer, len(ids))
+	for i, id := range ids {
+		if a, ok := found[id]; ok {
+			out[i] = a
+		} else {
+			out[i] = otherwise
+		}
+	}
+	return out
+}

@@ -1,0 +1,22 @@
+// Package targettest has stand-ins for the targets of package target, written from
+// the protocols' specifications and strict about bytes:
+//
+//   - [Sink], a receiver of webhooks;
+//   - [Sawtooth], the part of the Sawtooth REST API that takes batches;
+//   - [Scabbard], that of a Splinter node;
+//   - [Signer], which makes really signed batches for both.
+//
+// Each is an http.Handler, to be used in the process of a test or in one of its own.
+// Each records the effects that it carried out, so that a judge can count
+// what was lost, doubled or out of order, and takes a [Fault] for every request: to be
+// slow, to drop its answer before or after the effect, to answer any
+// status, half a body, something that is no JSON, or never.
+//
+// They forget as the real ones do: Sawtooth an invalid batch after 600 s and
+// everything undecided at a restart, Scabbard all but the last 100 batches of a
+// service and everything at a restart. And as the real ones do, Sawtooth
+// ignores a batch that it has, while Scabbard carries it out once more.
+//
+// What they do not have: blocks, peers, consensus, state. A batch is carried out
+// when [Sawtooth.Commit] or [Scabbard.Commit] says so, or at once.
+package targettest

@@ -1,0 +1,180 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// WebhookConfig tells how batches are sent as webhooks.
+type WebhookConfig struct {
+	HTTPConfig
+	// StatusURL is asked what became of a batch, with {id} in it standing for
+	// the batch's id. Default: only locations that the receiver itself named are.
+	StatusURL string
+	// Secret signs every request. Default: no signature.
+	Secret []byte
+	// Header has more headers for every request. It cannot set those that the
+	// protocol has.
+	Header http.Header
+	// Resend declares that the receiver recognises the Idempotency-Key, or that
+	// being called twice does no harm.
+	Resend bool
+	// Compares declares that the receiver refuses what comes under an older term
+	// than it has seen for the key.
+	Compares bool
+	// Remembers declares that a 404 of the status URL proves that the batch did
+	// not arrive.
+	Remembers bool
+}
+
+// Validate returns an error that wraps [lease.ErrInvalid].
+func (c WebhookConfig) Validate() error {
+	if err := c.HTTPConfig.Validate(); err != nil {
+		return err
+	}
+	if c.StatusURL != "" {
+		status := HTTPConfig{URL: strings.ReplaceAll(c.StatusURL, "{id}", "id")}
+		if err := status.Validate(); err != nil {
+			return fmt.Errorf("status: %w", err)
+		}
+		if !strings.Contains(c.StatusURL, "{id}") {
+			return fmt.Errorf("%w: the status URL lacks {id}, which stands for the batch's id", lease.ErrInvalid)
+		}
+	}
+	if c.Remembers && c.StatusURL == "" {
+		return fmt.Errorf("%w: a receiver without a status URL cannot prove that a batch did not arrive", lease.ErrInvalid)
+	}
+	for name := range c.Header {
+		switch canonical := textproto.CanonicalMIMEHeaderKey(name); {
+		case canonical == HeaderID, canonical == "Content-Type", canonical == "Content-Length", canonical == "Host",
+			canonical == "Transfer-Encoding", canonical == "Connection", strings.HasPrefix(canonical, "Understudy-"):
+			return fmt.Errorf("%w: the header %s belongs to the protocol", lease.ErrInvalid, name)
+		}
+	}
+	return nil
+}
+
+// Webhook sends batches by HTTP POST.
+type Webhook struct {
+	cfg    WebhookConfig
+	client *client
+	signer *signer
+}
+
+// askWebhook is how many batches a receiver of webhooks is asked about in one go,
+// each with a request of its own.
+const askWebhook = 64
+
+// NewWebhook returns a target for webhooks.
+func NewWebhook(c WebhookConfig) (*Webhook, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	cl, err := newClient(c.HTTPConfig)
+	if err != nil {
+		return nil, err
+	}
+	w := &Webhook{cfg: c, client: cl}
+	if len(c.Secret) > 0 {
+		w.signer = newSigner(c.Secret)
+	}
+	return w, nil
+}
+
+// Name implements [dispatch.Target]. A query may hold secrets, and is left out.
+func (w *Webhook) Name() string { return "webhook " + w.client.place() }
+
+// Semantics implements [dispatch.Target].
+func (w *Webhook) Semantics() dispatch.Semantics {
+	return dispatch.Semantics{
+		Resend: w.cfg.Resend, Compares: w.cfg.Compares,
+		Asks: true, AskMany: askWebhook, Forgets: !w.cfg.Remembers,
+	}
+}
+
+// Submit implements [dispatch.Target].
+func (w *Webhook) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answer {
+	header := w.header(a)
+	if w.signer != nil {
+		header[HeaderSignature] = []string{w.signer.sign(header, a.Payload, time.Now())}
+	}
+	r := w.client.do(ctx, http.MethodPost, w.client.base, header, a.Payload, maxAnswer)
+	return judgeWebhook(r, a.Attempt, w.client.base, time.Now())
+}
+
+func (w *Webhook) header(a dispatch.Assignment) http.Header {
+	values := [...]string{
+		headerText(a.ID), headerText(a.Queue), headerText(a.Key), headerText(a.ContentType),
+		strconv.FormatInt(a.Term, 10), strconv.Itoa(a.Attempt), strconv.FormatInt(a.Seq, 10), agent,
+	}
+	h := make(http.Header, len(values)+2+len(w.cfg.Header))
+	for name, more := range w.cfg.Header {
+		h[textproto.CanonicalMIMEHeaderKey(name)] = more
+	}
+	names := [...]string{HeaderID, HeaderQueue, HeaderKey, "Content-Type", HeaderTerm, HeaderAttempt, HeaderSequence, "User-Agent"}
+	for i, name := range names {
+		h[name] = values[i : i+1 : i+1]
+	}
+	return h
+}
+
+const agent = "understudy"
+
+// Ask implements [dispatch.Target].
+func (w *Webhook) Ask(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
+	out := make([]dispatch.Answer, len(as))
+	several(len(as), func(i int) { out[i] = w.ask(ctx, as[i]) })
+	return out
+}
+
+func (w *Webhook) ask(ctx context.Context, a dispatch.Assignment) dispatch.Answer {
+	to, err := w.place(a)
+	switch {
+	case err != nil:
+		return dispatch.Answer{Outcome: dispatch.Silent, Detail: err.Error()}
+	case to == nil:
+		return dispatch.Answer{Outcome: dispatch.Missing, Detail: "the receiver named no place to ask about it"}
+	}
+	header := http.Header{"User-Agent": {agent}, "Accept": {"application/json"}}
+	for name, more := range w.cfg.Header {
+		header[textproto.CanonicalMIMEHeaderKey(name)] = more
+	}
+	return judgeAsked(w.client.do(ctx, http.MethodGet, to, header, nil, maxAnswer), time.Now())
+}
+
+// place is where to ask about a batch; nil when there is none.
+func (w *Webhook) place(a dispatch.Assignment) (*url.URL, error) {
+	if a.Link != "" {
+		return location(w.client.base, a.Link)
+	}
+	if w.cfg.StatusURL == "" {
+		return nil, nil
+	}
+	return url.Parse(strings.ReplaceAll(w.cfg.StatusURL, "{id}", escape(a.ID, unreserved)))
+}
+
+// maxLink bounds what is kept of a location.
+const maxLink = 1000
+
+// location resolves what a receiver named as the place to ask, which must be on
+// the same host: secrets go with the question.
+func location(base *url.URL, link string) (*url.URL, error) {
+	to, err := base.Parse(link)
+	if err != nil || len(link) > maxLink {
+		return nil, fmt.Errorf("its location cannot be read")
+	}
+	if to.Scheme != base.Scheme || to.Host != base.Host || to.User != nil {
+		return nil, fmt.Errorf("its location is on another host (%s), which is not asked", words(to.Host))
+	}
+	to.Fragment = ""
+	return to, nil
+}

@@ -1,0 +1,151 @@
+package target
+
+import (
+	"encoding/json"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+)
+
+// judgeWebhook reads the answer to a submission, by the table in the package's
+// documentation.
+func judgeWebhook(r reply, attempt int, base *url.URL, now time.Time) dispatch.Answer {
+	if a, ok := r.broken(); ok {
+		return a
+	}
+	a := dispatch.Answer{Code: r.status}
+	after, hasAfter := retryAfter(r.header, now)
+	a.RetryAfter = after
+	switch {
+	case r.status == http.StatusAccepted && r.header.Get("Location") != "":
+		return accepted(a, base, r.header.Get("Location"))
+	case r.status >= 200 && r.status < 300:
+		a.Outcome = dispatch.Done
+		return a
+	case r.status >= 300 && r.status < 400:
+		return redirected(a, r.header)
+	}
+	a.Outcome, a.Detail = webhookOutcome(r, attempt, hasAfter), said(r)
+	return a
+}
+
+func accepted(a dispatch.Answer, base *url.URL, link string) dispatch.Answer {
+	if _, err := location(base, link); err != nil {
+		a.Outcome, a.Detail = dispatch.Silent, "accepted, but "+err.Error()
+		return a
+	}
+	a.Outcome, a.Link = dispatch.Accepted, link
+	return a
+}
+
+func redirected(a dispatch.Answer, h http.Header) dispatch.Answer {
+	a.Outcome = dispatch.Rejected
+	if a.Code == http.StatusSeeOther {
+		a.Outcome = dispatch.Silent
+	}
+	a.Detail = http.StatusText(a.Code) + ": redirects are not followed"
+	if to := h.Get("Location"); to != "" {
+		a.Detail += "; it names " + words(to)
+	}
+	return a
+}
+
+func webhookOutcome(r reply, attempt int, hasAfter bool) dispatch.Outcome {
+	switch r.status {
+	case http.StatusConflict, http.StatusPreconditionFailed:
+		_, err := strconv.ParseInt(r.header.Get(HeaderTerm), 10, 64)
+		switch {
+		case err == nil:
+			return dispatch.Busy
+		case r.status == http.StatusConflict && (attempt > 1 || hasAfter):
+			return dispatch.Silent
+		}
+		return dispatch.Refused
+	case http.StatusTooEarly, http.StatusTooManyRequests:
+		return dispatch.Busy
+	case http.StatusServiceUnavailable:
+		if hasAfter {
+			return dispatch.Busy
+		}
+		return dispatch.Silent
+	case http.StatusRequestTimeout:
+		return dispatch.Silent
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
+		http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusProxyAuthRequired, http.StatusGone,
+		http.StatusMisdirectedRequest, http.StatusUpgradeRequired, http.StatusNotImplemented,
+		http.StatusHTTPVersionNotSupported, http.StatusLoopDetected, http.StatusNotExtended,
+		http.StatusNetworkAuthenticationRequired:
+		return dispatch.Rejected
+	}
+	if r.status >= 400 && r.status < 500 {
+		return dispatch.Refused
+	}
+	return dispatch.Silent
+}
+
+// said is an answer in the target's words, or failing that in those of the standard.
+func said(r reply) string {
+	if s := words(string(r.body[:min(len(r.body), maxWords+1)])); s != "" {
+		return s
+	}
+	return http.StatusText(r.status)
+}
+
+// judgeAsked reads the answer to the question what became of a batch.
+func judgeAsked(r reply, now time.Time) dispatch.Answer {
+	if a, ok := r.broken(); ok {
+		a.Outcome = dispatch.Silent
+		return a
+	}
+	a := dispatch.Answer{Code: r.status}
+	a.RetryAfter, _ = retryAfter(r.header, now)
+	kind, _, _ := mime.ParseMediaType(r.header.Get("Content-Type"))
+	switch {
+	case r.status == http.StatusOK && (kind == "application/json" || strings.HasSuffix(kind, "+json")):
+		a.Outcome, a.Detail = statusMember(r.body)
+		return a
+	case r.status == http.StatusAccepted:
+		a.Outcome = dispatch.Accepted
+		return a
+	case r.status >= 200 && r.status < 300, r.status == http.StatusSeeOther:
+		a.Outcome = dispatch.Done
+		return a
+	case r.status == http.StatusNotFound:
+		a.Outcome = dispatch.Missing
+	case r.status == http.StatusGone:
+		a.Outcome = dispatch.Refused
+	default:
+		a.Outcome = dispatch.Silent
+	}
+	a.Detail = said(r)
+	return a
+}
+
+func statusMember(body []byte) (dispatch.Outcome, string) {
+	var status struct {
+		Status  string `json:"status"`
+		Message string `json:"message"`
+	}
+	if err := json.Unmarshal(body, &status); err != nil {
+		return dispatch.Silent, "its status is no JSON object: " + words(err.Error())
+	}
+	detail := words(status.Message)
+	switch strings.ToLower(status.Status) {
+	case "committed":
+		return dispatch.Done, detail
+	case "pending":
+		return dispatch.Accepted, detail
+	case "valid":
+		return dispatch.Executed, detail
+	case "invalid":
+		return dispatch.Refused, detail
+	case "unknown":
+		return dispatch.Missing, detail
+	}
+	return dispatch.Silent, "its status says neither committed, pending, valid, invalid nor unknown"
+}
