@@ -30,14 +30,14 @@ func TestASessionOfAnotherBoot(t *testing.T) {
 	first := take(t, before, old, "r")
 	me := session(t, after, "me", quick)
 
-	l, err := claim(t, after, me, "r", false)
+	l, err := acquire(t, after, me, "r", false)
 	if !errors.Is(err, lease.ErrHeld) || !l.Foreign || l.Remaining != 0 || !l.Held() || l.Holder != old.Instance || l.Timing != quick {
 		t.Fatalf("claim of a lease of another boot: %+v, %v; want ErrHeld, and the lease shown as foreign", l, err)
 	}
 	if living, err := after.Sessions(t.Context()); err != nil || len(living) != 1 || living[0].ID != me.ID {
 		t.Errorf("Sessions = %+v, %v; want only that of this boot", living, err)
 	}
-	l, err = claim(t, after, me, "r", true)
+	l, err = acquire(t, after, me, "r", true)
 	if err != nil || l.Term <= first.Term || l.Foreign || l.Session != me.ID {
 		t.Fatalf("claim after a whole T: %+v, %v", l, err)
 	}

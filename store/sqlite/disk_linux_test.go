@@ -8,7 +8,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/realserver"
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -79,6 +82,77 @@ func TestFileFull(t *testing.T) {
 		limit(pages)
 		return func() { limit(1 << 30) }
 	})
+}
+
+// A turn that does not fit leaves everything as it was, and is done when there is
+// room again.
+func TestDiskFullDuringTurns(t *testing.T) {
+	dir := smallDisk(t)
+	s := openAt(t, filepath.Join(dir, "store.db"))
+	me := start(t, s)
+	const keys, each = 40, 100
+	if err := s.Desk().Make(t.Context(), "jobs"); err != nil {
+		t.Fatal(err)
+	}
+	for range each {
+		var batches []dispatch.Batch
+		for k := range keys {
+			batches = append(batches, dispatch.Batch{Queue: "jobs", Key: fmt.Sprint(k), Payload: []byte("x")})
+		}
+		if _, err := s.Desk().Add(t.Context(), batches); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held, err := s.Claims().Take(t.Context(), claim.Want{Space: dispatch.Space("jobs"), Session: me.ID, Most: keys, Fresh: keys})
+	if err != nil || len(held) != keys {
+		t.Fatalf("Take = %d keys, %v", len(held), err)
+	}
+	turn := dispatch.Turn{Queue: "jobs", Session: me.ID, Begin: held, Window: time.Hour}
+	last, full := map[string]int64{}, 0
+	var room func() // not nil: the disk is full
+	for n := 0; len(turn.Begin) > 0; n++ {
+		if n%10 == 5 && room == nil {
+			room = fill(t, dir)
+		}
+		out, err := s.Queue().Turn(t.Context(), turn)
+		if err != nil {
+			if room == nil || !errors.Is(err, lease.ErrUnavailable) {
+				t.Fatalf("Turn: %v; want ErrUnavailable, on a full disk", err)
+			}
+			full++
+			room()
+			room = nil
+			continue // the same again
+		}
+		for _, r := range out.Settled {
+			if !r.Accepted {
+				t.Fatalf("the result of number %d of %s was not accepted", r.Seq, r.Key)
+			}
+		}
+		turn.Results, turn.Begin = nil, nil
+		for _, a := range out.Begun {
+			if a.Seq != last[a.Key]+1 || a.Todo != dispatch.Send || a.Attempt != 1 {
+				t.Fatalf("after number %d of %s: %+v", last[a.Key], a.Key, a)
+			}
+			last[a.Key] = a.Seq
+			// Something to write down, so that the file has to grow.
+			detail := strings.Repeat("d", 400)
+			turn.Results = append(turn.Results, dispatch.Result{Key: a.Key, Term: a.Term, Seq: a.Seq, Attempt: 1,
+				State: dispatch.Committed, After: dispatch.Next, Detail: detail})
+			turn.Begin = append(turn.Begin, claim.Claim{Key: a.Key, Term: a.Term})
+		}
+	}
+	if room != nil {
+		room()
+	}
+	if full == 0 {
+		t.Error("the disk was never full: this proves nothing")
+	}
+	qs, err := s.Desk().Queues(t.Context())
+	if err != nil || qs[0].Done != keys*each || qs[0].Depth != 0 {
+		t.Errorf("in the end: %+v, %v", qs, err)
+	}
+	t.Logf("%d turns met a full disk", full)
 }
 
 func openAt(t *testing.T, path string) *Store {

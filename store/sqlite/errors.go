@@ -10,6 +10,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -54,7 +55,9 @@ func retry(ctx context.Context, try func() error) error {
 // failed gives an error the sentinel that the ports promise. Refusals pass as
 // they are; all else says that nothing was applied.
 func failed(op string, err error) error {
-	for _, refusal := range []error{lease.ErrHeld, lease.ErrNotHeld, lease.ErrLapsed} {
+	for _, refusal := range []error{
+		lease.ErrHeld, lease.ErrNotHeld, lease.ErrLapsed, dispatch.ErrNoQueue, dispatch.ErrNoBatch, dispatch.ErrState,
+	} {
 		if errors.Is(err, refusal) {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/sqlite"
 )
@@ -27,6 +28,10 @@ func TestMain(m *testing.M) {
 		childOpens()
 	case "contend":
 		childContends(os.Args[1])
+	case "enqueue":
+		childEnqueues(os.Args[1], os.Args[2])
+	case "deliver":
+		childDelivers(os.Args[1])
 	}
 }
 
@@ -65,6 +70,12 @@ func takePart(path string) error {
 		return err
 	}
 	if _, err := s.RenewSession(ctx, n.ID); err != nil {
+		return err
+	}
+	if err := s.Desk().Make(ctx, jobs); err != nil {
+		return err
+	}
+	if _, err := s.Desk().Add(ctx, []dispatch.Batch{{Queue: jobs, Key: "k"}}); err != nil {
 		return err
 	}
 	return s.Close()

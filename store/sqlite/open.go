@@ -48,6 +48,9 @@ const (
 	defaultPoll = 20 * time.Millisecond
 	// longestCall bounds a call whose context has no deadline of its own.
 	longestCall = 10 * time.Second
+	// writerSettings let a transaction of a thousand rows stay in memory until it
+	// commits.
+	writerSettings = "_pragma=cache_size(-4096)&_pragma=temp_store(2)"
 	// maxReaders bounds the connections that read.
 	maxReaders = 4
 )
@@ -107,7 +110,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 
-	s.writer = writer{db: openDB(own, path, ""), turn: make(chan struct{}, 1)}
+	s.writer = writer{db: openDB(own, path, writerSettings), turn: make(chan struct{}, 1)}
 	s.writer.db.SetMaxOpenConns(1)
 	s.readers = openDB(own, path, "_query_only=1")
 	s.readers.SetMaxOpenConns(maxReaders)

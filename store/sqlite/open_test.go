@@ -24,7 +24,7 @@ func session(t testing.TB, s lease.Store, name string, timing lease.Timing) leas
 	return n
 }
 
-func claim(t testing.TB, s lease.Store, n lease.Session, key string, waited bool) (lease.Lease, error) {
+func acquire(t testing.TB, s lease.Store, n lease.Session, key string, waited bool) (lease.Lease, error) {
 	t.Helper()
 	id := lease.ID{Space: "role", Key: key}
 	l, err := s.Get(t.Context(), id)
@@ -36,7 +36,7 @@ func claim(t testing.TB, s lease.Store, n lease.Session, key string, waited bool
 
 func take(t testing.TB, s lease.Store, n lease.Session, key string) lease.Lease {
 	t.Helper()
-	l, err := claim(t, s, n, key, false)
+	l, err := acquire(t, s, n, key, false)
 	if err != nil {
 		t.Fatalf("Acquire: %v", err)
 	}

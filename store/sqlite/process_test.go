@@ -83,6 +83,9 @@ func TestColdStartOfTwelveProcesses(t *testing.T) {
 		if err := plain(t, path).QueryRow("SELECT count(*) FROM understudy_session").Scan(&sessions); err != nil || sessions != processes {
 			t.Errorf("round %d: %d sessions, %v; want %d", round, sessions, err, processes)
 		}
+		if n := count(t, path, "understudy_batch WHERE seq <= ?", processes); n != processes {
+			t.Errorf("round %d: %d batches, want %d", round, n, processes)
+		}
 	}
 }
 

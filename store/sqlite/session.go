@@ -45,6 +45,7 @@ DELETE FROM understudy_session WHERE id IN (
     AND s.renewed_us + s.timeout_us < ?2
     AND (s.ended = 1 OR s.boot <> ?3 OR s.deadline_us <= ?4)
     AND NOT EXISTS (SELECT 1 FROM understudy_lease l WHERE l.session = s.id AND l.session <> '')
+    AND NOT EXISTS (SELECT 1 FROM understudy_claim c WHERE c.session = s.id AND c.session <> '')
 )`
 
 	sessionColumns = "s.id, s.instance, s.name, s.address, s.interval_us, s.timeout_us, s.seq, s.boot, s.deadline_us, s.ended, s.started_us"

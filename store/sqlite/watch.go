@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -15,6 +16,8 @@ const (
 	dataVersion = "PRAGMA data_version"
 	lastEvent   = "SELECT " + changesSQL
 	newEvents   = "SELECT id, part, subject, term, change, successor FROM understudy_event WHERE id > ?1 ORDER BY id LIMIT ?2"
+	lastWake    = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'understudy_wake'), 0)"
+	newWakes    = "SELECT n, space, session FROM understudy_wake WHERE n > ?1 ORDER BY n LIMIT ?2"
 )
 
 // watcher follows the events on a connection of its own. SQLite counts there
@@ -24,6 +27,7 @@ type watcher struct {
 	*statements
 	version int64 // of the data, when last looked at
 	last    int64 // id of the newest event that was told
+	woke    int64 // … and of the newest waking
 }
 
 // Watch implements [lease.Store].
@@ -49,7 +53,10 @@ func (s *Store) watch(ctx context.Context, wake func(lease.Change)) error {
 		if err := w.one(ctx, dataVersion, nil, &w.version); err != nil {
 			return err
 		}
-		return w.one(ctx, lastEvent, nil, &w.last)
+		if err := w.one(ctx, lastEvent, nil, &w.last); err != nil {
+			return err
+		}
+		return w.one(ctx, lastWake, nil, &w.woke)
 	})
 	if err != nil {
 		return err
@@ -75,9 +82,29 @@ func (w *watcher) look(ctx context.Context, wake func(lease.Change)) error {
 	if err := w.one(ctx, dataVersion, nil, &version); err != nil || version == w.version {
 		return err
 	}
-	var changes []lease.Change
-	last := w.last
-	err := w.each(ctx, newEvents, []any{w.last, maxTold}, func(scan func(...any) error) error {
+	events, last, err := w.events(ctx)
+	if err != nil {
+		return err
+	}
+	wakes, woke, err := w.wakes(ctx)
+	if err != nil {
+		return err
+	}
+	changes := append(wakes, events...)
+	if len(events) == maxTold || len(wakes) == maxTold {
+		changes = []lease.Change{{}}
+	}
+	w.version, w.last, w.woke = version, last, woke
+	for _, c := range changes {
+		wake(c)
+	}
+	return nil
+}
+
+// events are the changes that events tell of, and the id of the newest event.
+func (w *watcher) events(ctx context.Context) (changes []lease.Change, last int64, err error) {
+	last = w.last
+	err = w.each(ctx, newEvents, []any{w.last, maxTold}, func(scan func(...any) error) error {
 		var c lease.Change
 		var change int
 		if err := scan(&last, &c.Lease.Space, &c.Lease.Key, &c.Term, &change, &c.Successor); err != nil {
@@ -90,18 +117,27 @@ func (w *watcher) look(ctx context.Context, wake func(lease.Change)) error {
 		changes = append(changes, c)
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil && len(changes) == maxTold {
+		err = w.one(ctx, lastEvent, nil, &last)
 	}
-	if len(changes) == maxTold {
-		changes = []lease.Change{{}}
-		if err := w.one(ctx, lastEvent, nil, &last); err != nil {
+	return changes, last, err
+}
+
+// wakes are the members who were woken, and the id of the newest waking.
+func (w *watcher) wakes(ctx context.Context) (changes []lease.Change, last int64, err error) {
+	last = w.woke
+	err = w.each(ctx, newWakes, []any{w.woke, maxTold}, func(scan func(...any) error) error {
+		c := lease.Change{Free: true}
+		space := ""
+		if err := scan(&last, &space, &c.Successor); err != nil {
 			return err
 		}
+		c.Lease = claim.Wake(space)
+		changes = append(changes, c)
+		return nil
+	})
+	if err == nil && len(changes) == maxTold {
+		err = w.one(ctx, lastWake, nil, &last)
 	}
-	w.version, w.last = version, last
-	for _, c := range changes {
-		wake(c)
-	}
-	return nil
+	return changes, last, err
 }

@@ -1,0 +1,124 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// noQueue is how the trigger of the view understudy_enqueue speaks of a queue
+// that was not made.
+const noQueue = "understudy: no such queue"
+
+const (
+	enqueueOne = `
+INSERT INTO understudy_enqueue (queue, key, id, payload, content_type, enqueued_us) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`
+
+	// rowsWritten counts the rows that this connection has written since it was
+	// opened, also those that triggers wrote. It reads no table, so that a
+	// transaction that begins with it has read nothing yet.
+	rowsWritten = "SELECT total_changes()"
+)
+
+// Enqueue stores batches in the caller's own transaction: they exist when it
+// commits, in the order of commits, and never otherwise. It tells for each
+// whether it is new: false when the queue has a batch of that id.
+//
+// The transaction is one on the store's file, or on a file of the user's to
+// which the store's is attached, opened with any SQLite driver. Enqueue takes the
+// store's write lock, which holds up everybody until the commit: call it last,
+// and commit at once. Two files that are committed together may be parted by a
+// crash in between: where that matters, keep the user's tables in the store's
+// file.
+//
+// A queue that was not made is [dispatch.ErrNoQueue], and what [dispatch.Batch]
+// does not allow is [lease.ErrInvalid]; the transaction can go on then, with some of
+// the batches stored.
+func Enqueue(ctx context.Context, tx *sql.Tx, batches ...dispatch.Batch) (added []bool, err error) {
+	batches, err = whole(batches)
+	if err != nil {
+		return nil, err
+	}
+	return enqueue(batches, time.Now().UnixMicro(),
+		func(args ...any) error { _, err := tx.ExecContext(ctx, enqueueOne, args...); return err },
+		func(n *int64) error { return tx.QueryRowContext(ctx, rowsWritten).Scan(n) })
+}
+
+// whole returns the batches with their defaults, if all are as they must be.
+func whole(batches []dispatch.Batch) ([]dispatch.Batch, error) {
+	out := make([]dispatch.Batch, len(batches))
+	for i, b := range batches {
+		out[i] = b.WithDefaults()
+		if err := out[i].Validate(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func enqueue(batches []dispatch.Batch, now int64, insert func(...any) error, written func(*int64) error) (added []bool, err error) {
+	added = make([]bool, len(batches))
+	var before, after int64
+	if err := written(&before); err != nil {
+		return nil, fmt.Errorf("sqlite: enqueueing: %w", err)
+	}
+	for i, b := range batches {
+		payload := b.Payload
+		if payload == nil {
+			payload = []byte{}
+		}
+		err := insert(b.Queue, b.Key, b.ID, payload, b.ContentType, now)
+		if err == nil {
+			err = written(&after)
+		}
+		switch {
+		case err != nil && strings.Contains(err.Error(), noQueue):
+			return nil, fmt.Errorf("queue %q: %w", b.Queue, dispatch.ErrNoQueue)
+		case err != nil:
+			return nil, fmt.Errorf("sqlite: enqueueing: %w", err)
+		}
+		added[i] = after > before
+		before = after
+	}
+	return added, nil
+}
+
+const makeQueue = "INSERT INTO understudy_queue (name, made_us) VALUES (?1, ?2) ON CONFLICT DO NOTHING"
+
+// Make implements [dispatch.Desk].
+func (s desk) Make(ctx context.Context, name string) error {
+	if err := dispatch.ValidateQueue(name); err != nil {
+		return err
+	}
+	return s.write(ctx, "making a queue", func(t *txn) error {
+		_, err := t.exec(makeQueue, name, t.wall)
+		return err
+	})
+}
+
+// Add implements [dispatch.Desk].
+func (s desk) Add(ctx context.Context, batches []dispatch.Batch) (added []bool, err error) {
+	if len(batches) > claim.MaxKeys {
+		return nil, fmt.Errorf("sqlite: %w: %d batches at once; at most %d are allowed", lease.ErrInvalid, len(batches), claim.MaxKeys)
+	}
+	batches, err = whole(batches)
+	if err != nil {
+		return nil, err
+	}
+	err = s.write(ctx, "enqueueing", func(t *txn) error {
+		added, err = enqueue(batches, t.wall,
+			func(args ...any) error { _, err := t.exec(enqueueOne, args...); return err },
+			func(n *int64) error { return t.one(rowsWritten, nil, n) })
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return added, nil
+}

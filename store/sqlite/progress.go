@@ -1,0 +1,157 @@
+package sqlite
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// progress is what changes of a batch.
+type progress struct {
+	queue, key   string
+	seq          int64
+	id           string
+	state        dispatch.State
+	blocks       bool
+	attempts     int
+	term         int64
+	code         int
+	detail, link string
+	enqueued     int64
+	begun, ended *int64
+	trail        string
+}
+
+func (t *txn) progress(queue, key string, seq int64) (*progress, error) {
+	p := &progress{queue: queue, key: key, seq: seq}
+	err := t.one(getProgress, []any{queue, key, seq}, &p.id, &p.state, &p.blocks, &p.attempts, &p.term, &p.code,
+		&p.detail, &p.link, &p.enqueued, &p.begun, &p.ended, &p.trail)
+	return p, err
+}
+
+func (t *txn) save(p *progress) error {
+	_, err := t.exec(setProgress, p.queue, p.key, p.seq, p.state, p.blocks, p.attempts, p.term, p.code,
+		p.detail, p.link, p.begun, p.ended, p.trail)
+	return err
+}
+
+// steps is the batch's own history.
+func (p *progress) steps() []dispatch.Step {
+	var out []dispatch.Step
+	if p.trail != "" {
+		// What cannot be read is not worth failing for: the columns tell the rest.
+		if err := json.Unmarshal([]byte(p.trail), &out); err == nil {
+			return out
+		}
+	}
+	out = []dispatch.Step{{At: time.UnixMicro(p.enqueued), State: dispatch.Queued}}
+	if p.begun != nil {
+		out = append(out, dispatch.Step{At: time.UnixMicro(*p.begun), State: dispatch.Submitting, Term: p.term, Attempt: p.attempts})
+	}
+	if p.ended != nil {
+		out = append(out, dispatch.Step{At: time.UnixMicro(*p.ended), State: p.state, Term: p.term, Attempt: p.attempts, Code: p.code, Detail: p.detail})
+	}
+	return out
+}
+
+// keep writes the history down: its first entry and the latest.
+func (p *progress) keep(steps []dispatch.Step) error {
+	text, err := json.Marshal(bounded(steps))
+	p.trail = string(text)
+	return err
+}
+
+func bounded(steps []dispatch.Step) []dispatch.Step {
+	if over := len(steps) - dispatch.MaxTrail; over > 0 {
+		steps = append(steps[:1:1], steps[1+over:]...)
+	}
+	return steps
+}
+
+// reached is the state that the batch has reached.
+func (p *progress) reached(wall int64) dispatch.Step {
+	return dispatch.Step{At: time.UnixMicro(wall), State: p.state, Term: p.term, Attempt: p.attempts, Code: p.code, Detail: p.detail}
+}
+
+// note records a result in the batch's row; false when it is over already.
+func (n *turn) note(k *turnKey, r dispatch.Result) (bool, error) {
+	detail := cutDetail(r.Detail)
+	if r.State == dispatch.Committed && r.After == dispatch.Next && r.Attempt == 1 && k.step != 0 && k.interrupted == 0 {
+		done, err := n.exec(commitFirst, n.Queue, k.key, r.Seq, r.Term, r.Code, detail, r.Link, k.begun, n.wall)
+		if err != nil || done > 0 {
+			return done > 0, err
+		}
+	}
+	p, err := n.progress(n.Queue, k.key, r.Seq)
+	if err != nil || p.state.Final() {
+		return false, notThere(err)
+	}
+	trail := p.steps() // before the columns change that it may be made of
+	if k.step != 0 && sends(p.state) {
+		trail = append(trail, dispatch.Step{At: time.UnixMicro(k.begun), State: dispatch.Submitting, Term: k.step, Attempt: p.attempts + 1})
+		p.begun = &k.begun
+	}
+	p.state, p.blocks, p.attempts, p.term = r.State, r.After == dispatch.Block, r.Attempt, r.Term
+	p.code, p.detail, p.link = r.Code, detail, cmp.Or(r.Link, p.link)
+	if r.State.Final() {
+		p.ended = &n.wall
+	}
+	if err := p.keep(append(trail, p.reached(n.wall))); err != nil {
+		return false, err
+	}
+	return true, n.save(p)
+}
+
+// sends tells that the step of a key whose head is in this state sends it.
+func sends(s dispatch.State) bool { return s == dispatch.Queued || s == dispatch.Delayed }
+
+// interruption is the detail of a batch whose sender died.
+const interruption = "its instance was interrupted"
+
+// lost records that nobody knows what became of a batch that was being sent.
+func (n *turn) lost(k *turnKey, seq int64) error {
+	p, err := n.progress(n.Queue, k.key, seq)
+	if err != nil {
+		return err
+	}
+	begun := k.begun
+	trail := p.steps()
+	sent := dispatch.Step{At: time.UnixMicro(begun), State: dispatch.Submitting, Term: k.interrupted, Attempt: p.attempts + 1}
+	p.state, p.attempts, p.term, p.code, p.detail = dispatch.Unknown, p.attempts+1, k.interrupted, 0, interruption
+	p.begun = &begun
+	if err := p.keep(append(trail, sent, p.reached(n.wall))); err != nil {
+		return err
+	}
+	return n.save(p)
+}
+
+// blocked records that a key waits for a person.
+func (n *turn) blocked(k *turnKey, r dispatch.Result) error {
+	holder := ""
+	if n.me.Instance.ID != "" {
+		holder = n.me.Instance.Label()
+	}
+	return n.record(history.Event{
+		Part: "batch", Subject: n.Queue + "/" + k.key, From: holder, To: holder,
+		Term: r.Term, Reason: lease.CutReason("blocked: " + r.Detail),
+	}, changeTaken, "")
+}
+
+// cutDetail bounds what a target said.
+func cutDetail(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= dispatch.MaxDetail {
+		return s
+	}
+	cut := dispatch.MaxDetail
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut]
+}
