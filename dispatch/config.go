@@ -105,6 +105,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: on failure %q: use block or skip", lease.ErrInvalid, c.OnFailure)
 	case c.Keeper.Timing() != c.Windows.Timing():
 		return fmt.Errorf("%w: the keeper's session has timing %v, and the windows need %v", lease.ErrInvalid, c.Keeper.Timing(), c.Windows.Timing())
+	case c.Target.Semantics().Recognises && !c.Target.Semantics().Resend:
+		return fmt.Errorf("%w: target %s recognises ids, and yet nothing may be sent twice", lease.ErrInvalid, c.Target.Name())
 	case c.Target.Semantics().Asks && c.Target.Semantics().AskMany < 1:
 		return fmt.Errorf("%w: target %s can be asked about %d batches at once", lease.ErrInvalid, c.Target.Name(), c.Target.Semantics().AskMany)
 	}

@@ -100,8 +100,8 @@ type Desk interface {
 	Make(ctx context.Context, queue string) error
 
 	// Add enqueues batches, all or none, in a transaction of its own, and tells
-	// for each whether it is new: false when the queue has a batch of that id.
-	// Up to claim.MaxKeys batches.
+	// for each whether it is new: false when the queue has a batch of that id, or
+	// the call has it twice and this is the second. Up to claim.MaxKeys batches.
 	Add(ctx context.Context, batches []Batch) (added []bool, err error)
 
 	// Queues lists all queues by name.

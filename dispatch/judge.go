@@ -99,7 +99,7 @@ func (r Rule) Judge(a Assignment, answer Answer, jitter float64) Result {
 	case Busy, Rejected:
 		r.later(&out, Delayed, answer.RetryAfter, jitter)
 	case Missing:
-		r.missing(a, &out)
+		r.missing(a, &out, jitter)
 	default:
 		r.silent(a, &out, answer.RetryAfter, jitter)
 	}
@@ -144,10 +144,10 @@ func (r Rule) silent(a Assignment, out *Result, asked time.Duration, jitter floa
 }
 
 // missing: the target was asked and does not know it.
-func (r Rule) missing(a Assignment, out *Result) {
+func (r Rule) missing(a Assignment, out *Result, jitter float64) {
 	switch {
 	case a.Todo == Poll: // it did know it: look closer before anything else
-		out.State, out.After = Unknown, Again
+		out.State, out.After, out.Wait = Unknown, Again, r.Retry.Pause(1, jitter)
 	case r.Sends(true):
 		out.State, out.After = Unknown, Again
 		out.Wait = r.Retry.First

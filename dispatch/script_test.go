@@ -104,6 +104,8 @@ func newScripted(t *testing.T, header string) *scripted {
 		switch key {
 		case "resend":
 			sem.Resend = true
+		case "recognises":
+			sem.Resend, sem.Recognises = true, true
 		case "forgets":
 			sem.Forgets = true
 		case "asks":

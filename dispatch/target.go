@@ -11,6 +11,9 @@ type Semantics struct {
 	// Resend: sending a batch again whose fate is not known is safe, because the
 	// target recognises its id or because doing it twice does no harm.
 	Resend bool
+	// Recognises: it recognises the id of a batch that it has, however late a
+	// second request for it arrives. Implies Resend.
+	Recognises bool
 	// Asks: it can be asked what became of a batch.
 	Asks bool
 	// AskMany is how many batches it can be asked about at once, at least 1.
@@ -23,9 +26,9 @@ type Semantics struct {
 	Forgets bool
 }
 
-// Alone tells that a batch must never be under way twice at once, so that
-// its key is kept from others for the second window.
-func (s Semantics) Alone() bool { return !s.Resend || !s.Asks }
+// Alone tells that a batch must not be under way twice at once, so that its key is
+// kept from others for the second window.
+func (s Semantics) Alone() bool { return !s.Recognises || !s.Asks }
 
 // Outcome is what a target said, or did not say.
 type Outcome string

@@ -245,6 +245,33 @@ func testOldestFirst(b *bench) {
 	b.takes(a)
 }
 
+// testMost: no more are taken than were wanted, of those of several dead holders
+// and of nobody's, and in the end all are.
+func testMost(b *bench) {
+	var all []string
+	for i := range 3 {
+		s := b.session(fmt.Sprint("dead", i))
+		mine := []string{fmt.Sprint(i, "a"), fmt.Sprint(i, "b"), fmt.Sprint(i, "c")}
+		b.offer(0, mine...)
+		b.begins(s, 0, b.takes(s, mine...)...)
+		b.join(s, false)
+		all = append(all, mine...)
+	}
+	b.outlive()
+	b.offer(0, "x", "y")
+	all = append(all, "x", "y")
+	a := b.session("a")
+	var got []string
+	for _, most := range []int{1, 2, 4, 3, 5} {
+		taken := b.take(a, most)
+		got = append(got, names(taken)...)
+		if len(got) < len(all) && len(taken) < most {
+			b.Errorf("%d of %d wanted were taken, and there are more", len(taken), most)
+		}
+	}
+	b.expect("taken", got, all...)
+}
+
 func testHeld(b *bench) {
 	a, c := b.session("a"), b.session("c")
 	x := b.takeOne(a, "x")
@@ -350,13 +377,17 @@ func testOneOfMany(b *bench) {
 	for i := range all {
 		all[i] = fmt.Sprint("k", i)
 	}
+	tables := make([]claim.Table, takers)
+	for i := range tables {
+		tables[i] = b.h.Open(b.T).Claims()
+	}
 	for range 5 {
 		b.offer(0, all...)
 		var mu sync.Mutex
 		var done sync.WaitGroup
 		holders := map[string]string{}
-		for range takers {
-			table, s := b.h.Open(b.T).Claims(), b.session("taker")
+		for _, table := range tables {
+			s := b.session("taker")
 			done.Go(func() {
 				for empty := 0; empty < 3; {
 					got, err := table.Take(b.ctx, claim.Want{Space: space, Session: s.ID, Most: 7, Fresh: 7})

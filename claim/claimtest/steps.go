@@ -237,7 +237,7 @@ func testReleaseOrder(b *bench) {
 // testBeginOrTake has a holder begin and another take at the very moment of the
 // lapse: never do both succeed. Steps of the clock race with both.
 func testBeginOrTake(b *bench) {
-	const rounds, keys = 30, 8
+	const rounds, keys = 10, 8
 	taker := b.h.Open(b.T).Claims()
 	for round := range rounds {
 		a := b.session("a")

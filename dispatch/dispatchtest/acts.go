@@ -51,8 +51,7 @@ func (b *bench) arrange(s lease.Session, sit situation, key string) (id, behind 
 	case dispatch.Cancelled:
 		b.act(dispatch.Cancel, id)
 	default:
-		c := b.takes(s, key)[0]
-		a := b.begins(s, c)
+		a := b.startsAmong(s, key)
 		if sit.after != "" {
 			r := result(a, sit.state, sit.after)
 			r.Wait, r.Detail = sit.wait, "because"
@@ -60,14 +59,13 @@ func (b *bench) arrange(s lease.Session, sit situation, key string) (id, behind 
 		}
 		return id, behind
 	}
-	b.takes(s, key) // out of the way of the next one
 	return id, behind
 }
 
 func testActions(b *bench) {
+	s := b.session("a")
 	for i, sit := range situations() {
 		for _, a := range []dispatch.Action{dispatch.Retry, dispatch.Skip, dispatch.Cancel} {
-			s := b.session("a")
 			id, behind := b.arrange(s, sit, fmt.Sprintf("%d %s", i, a))
 			b.shows(id, sit.state)
 			may := strings.Contains(sit.may, string(a[0]))
@@ -90,14 +88,6 @@ func testActions(b *bench) {
 			if got := b.record(id); got.Blocks && (may || sit.after != dispatch.Block) {
 				b.Errorf("%s of one that is %s: it blocks", a, sit.name)
 			}
-			// Nothing of it is to be had in the next round.
-			if err := b.Store.EndSession(b.ctx, s.ID, ""); err != nil {
-				b.Fatal(err)
-			}
-			s = b.session("cleaner")
-			b.drains(s)
-			b.step(window + slack)
-			b.drains(b.session("cleaner"))
 		}
 	}
 }
@@ -411,20 +401,11 @@ func testWakeByAct(b *bench) {
 			}
 			key := fmt.Sprintf("%d %s", i, a)
 			id, _ := b.arrange(s, sit, key)
-			if sit.state.Final() && sit.after != dispatch.Block {
-				// It stepped aside: the key is idle once the other is delivered.
-				var t dispatch.Turned
-				for _, r := range b.rows(dispatch.BatchQuery{Queue: q, Key: key, State: dispatch.Queued}) {
-					rows, err := b.Claims.List(b.ctx, claim.Query{Space: dispatch.Space(q)})
-					if err != nil {
-						b.Fatal(err)
-					}
-					k := slices.IndexFunc(rows, func(x claim.Row) bool { return x.Key == key })
-					x := b.begins(s, claim.Claim{Key: key, Term: rows[k].Term})
-					b.is(x, dispatch.Send, r.ID, 1)
-					t = b.settles(s, done(x))
-				}
-				b.stands(t, key, dispatch.Given)
+			switch {
+			case sit.after == dispatch.Next: // it stepped aside, and the key goes on
+				b.stands(b.settles(s, done(b.begins(s, b.held(key)))), key, dispatch.Given)
+			case sit.state == dispatch.Cancelled:
+				b.drains(s)
 			}
 			b.join(c, true)
 			b.act(a, id)
@@ -434,6 +415,20 @@ func testWakeByAct(b *bench) {
 			b.drains(s)
 		}
 	}
+}
+
+// held is the claim on a key, whoever holds it.
+func (b *bench) held(key string) claim.Claim {
+	b.Helper()
+	rows, err := b.Claims.List(b.ctx, claim.Query{Space: dispatch.Space(q)})
+	if err != nil {
+		b.Fatalf("List: %v", err)
+	}
+	i := slices.IndexFunc(rows, func(r claim.Row) bool { return r.Key == key && r.Session != "" })
+	if i < 0 {
+		b.Fatalf("%s is not held: %+v", key, rows)
+	}
+	return claim.Claim{Key: key, Term: rows[i].Term}
 }
 
 func (b *bench) join(s lease.Session, asleep bool) {

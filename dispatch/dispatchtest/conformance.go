@@ -321,12 +321,19 @@ func near(got, want time.Duration) bool { return (got - want).Abs() <= slack }
 
 func same(a, b []string) bool { return slices.Equal(a, b) }
 
-// takesAll takes whatever there is.
-func (b *bench) takesAll(s lease.Session) []claim.Claim {
+// startsAmong begins with one of the keys that can be taken, and takes the others
+// too.
+func (b *bench) startsAmong(s lease.Session, key string) dispatch.Assignment {
 	b.Helper()
 	got, err := b.Claims.Take(b.ctx, claim.Want{Space: dispatch.Space(q), Session: s.ID, Most: claim.MaxKeys, Fresh: claim.MaxKeys})
 	if err != nil {
 		b.Fatalf("Take: %v", err)
 	}
-	return got
+	for _, c := range got {
+		if c.Key == key {
+			return b.begins(s, c)
+		}
+	}
+	b.Fatalf("%s is not there to be taken", key)
+	return dispatch.Assignment{}
 }

@@ -442,7 +442,7 @@ func testPrune(b *bench) {
 	b.step(time.Hour)
 	s = b.session("late")
 	b.add("new", "new 1")
-	a := b.starts2(s, "new")
+	a := b.startsAmong(s, "new")
 	b.settles(s, done(a))
 	left := func() (out []string) {
 		for _, r := range b.rows(dispatch.BatchQuery{Queue: q}) {
@@ -468,18 +468,6 @@ func testPrune(b *bench) {
 	if n := b.prunes(0, 100); n > 1 {
 		b.Errorf("%d more were pruned", n)
 	}
-}
-
-// starts2 begins with one of several keys that can be taken.
-func (b *bench) starts2(s lease.Session, key string) dispatch.Assignment {
-	b.Helper()
-	for _, c := range b.takesAll(s) {
-		if c.Key == key {
-			return b.begins(s, c)
-		}
-	}
-	b.Fatalf("%s is not there to be taken", key)
-	return dispatch.Assignment{}
 }
 
 func testPruneSeq(b *bench) {

@@ -375,7 +375,7 @@ func TestManyBatches(t *testing.T) {
 	h := newFront(t, d, front.Sawtooth, 0)
 	var ids []string
 	var batches [][]byte
-	for i := range 1100 { // more than fit into one call of the store
+	for i := range 1001 { // more than fit into one call of the store
 		id, b := signer().Batch(fmt.Sprint(i), "a")
 		ids, batches = append(ids, id), append(batches, b)
 	}

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -23,7 +24,8 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// HTTPConfig is what all targets that are reached by HTTP have in common.
+// HTTPConfig is what all targets that are reached by HTTP have in common. The
+// environment's proxies are used, but never for loopback.
 type HTTPConfig struct {
 	// URL of the target: http or https, without user or password. Required.
 	URL string
@@ -151,21 +153,6 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return &countingConn{Conn: conn}, nil
 }
 
-// onceBody is a request's body that the transport cannot rewind: with a rewindable
-// one it would send a request again by itself when it has an Idempotency-Key.
-type onceBody struct{ rest []byte }
-
-func (b *onceBody) Read(p []byte) (int, error) {
-	if len(b.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
-	return n, nil
-}
-
-func (*onceBody) Close() error { return nil }
-
 // reply is an answer by HTTP, or the lack of one.
 type reply struct {
 	status int // 0 when there was none
@@ -217,7 +204,10 @@ func (c *client) once(ctx context.Context, method string, to *url.URL, header ht
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(httptrace.WithClientTrace(ctx, &trace))
 	if method != http.MethodGet {
-		req.Body, req.ContentLength = &onceBody{body}, int64(len(body))
+		// Without GetBody it cannot be rewound: otherwise the transport would send
+		// a request that has an Idempotency-Key again by itself. It is of a kind
+		// that the transport knows, and writes together with the header.
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {

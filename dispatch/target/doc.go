@@ -1,11 +1,11 @@
 // Package target has the places where batches go. Each implements
 // dispatch.Target and declares what it can promise:
 //
-//	            Resend        Asks  Forgets              Compares
-//	[Exec]      if declared   no    –                    if declared
-//	[Webhook]   if declared   yes   unless declared      if declared
-//	[Sawtooth]  yes           yes   yes                  no
-//	[Scabbard]  no            yes   yes                  no
+//	            Resend, Recognises  Asks  Forgets          Compares
+//	[Exec]      if declared         no    –                if declared
+//	[Webhook]   if declared         yes   unless declared  if declared
+//	[Sawtooth]  yes                 yes   yes              no
+//	[Scabbard]  no                  yes   yes              no
 //
 // # What they promise
 //
@@ -66,7 +66,7 @@
 // A location on another host is not asked. A batch without either is one that the
 // receiver does not know, which proves nothing.
 //
-// Docs/targets.md shows the headers and how a receiver verifies their signature.
+// The page docs/targets.md shows the headers and how a receiver verifies their signature.
 //
 // # Ledgers: Sawtooth and Scabbard
 //

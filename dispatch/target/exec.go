@@ -30,9 +30,11 @@ type ExecConfig struct {
 	Env []string
 	// Dir is its working directory. Default: that of this process.
 	Dir string
-	// Resend declares that the program recognises the batch's id, or that running
-	// it twice does no harm.
+	// Resend declares that running the program twice for a batch does no harm.
 	Resend bool
+	// Recognises declares that the program recognises the id of a batch that it
+	// has done, however late it comes again. Implies Resend.
+	Recognises bool
 	// Compares declares that the program refuses what comes under an older term
 	// than it has seen for the key.
 	Compares bool
@@ -89,7 +91,9 @@ func (e *Exec) Name() string { return "exec " + filepath.Base(e.cfg.Argv[0]) }
 
 // Semantics implements [dispatch.Target].
 func (e *Exec) Semantics() dispatch.Semantics {
-	return dispatch.Semantics{Resend: e.cfg.Resend, Compares: e.cfg.Compares}
+	return dispatch.Semantics{
+		Resend: e.cfg.Resend || e.cfg.Recognises, Recognises: e.cfg.Recognises, Compares: e.cfg.Compares,
+	}
 }
 
 // Ask implements [dispatch.Target]; a program cannot be asked.

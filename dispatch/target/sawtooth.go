@@ -48,9 +48,11 @@ func NewSawtooth(c SawtoothConfig) (*Sawtooth, error) {
 // Name implements [dispatch.Target].
 func (s *Sawtooth) Name() string { return "sawtooth " + s.client.place() }
 
-// Semantics implements [dispatch.Target].
+// Semantics implements [dispatch.Target]. A validator drops without a word what it
+// has scheduled or committed. What it found invalid it does not have: a request
+// that was held up for long enough can make it judge that batch once more.
 func (s *Sawtooth) Semantics() dispatch.Semantics {
-	return dispatch.Semantics{Resend: true, Asks: true, AskMany: sawtoothMany, Forgets: true}
+	return dispatch.Semantics{Resend: true, Recognises: true, Asks: true, AskMany: sawtoothMany, Forgets: true}
 }
 
 // Submit implements [dispatch.Target].

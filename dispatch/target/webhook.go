@@ -25,9 +25,11 @@ type WebhookConfig struct {
 	// Header has more headers for every request. It cannot set those that the
 	// protocol has.
 	Header http.Header
-	// Resend declares that the receiver recognises the Idempotency-Key, or that
-	// being called twice does no harm.
+	// Resend declares that being called twice with the same batch does no harm.
 	Resend bool
+	// Recognises declares that the receiver recognises the Idempotency-Key of what
+	// it has done, however late it comes again. Implies Resend.
+	Recognises bool
 	// Compares declares that the receiver refuses what comes under an older term
 	// than it has seen for the key.
 	Compares bool
@@ -96,8 +98,8 @@ func (w *Webhook) Name() string { return "webhook " + w.client.place() }
 // Semantics implements [dispatch.Target].
 func (w *Webhook) Semantics() dispatch.Semantics {
 	return dispatch.Semantics{
-		Resend: w.cfg.Resend, Compares: w.cfg.Compares,
-		Asks: true, AskMany: askWebhook, Forgets: !w.cfg.Remembers,
+		Resend: w.cfg.Resend || w.cfg.Recognises, Recognises: w.cfg.Recognises,
+		Compares: w.cfg.Compares, Asks: true, AskMany: askWebhook, Forgets: !w.cfg.Remembers,
 	}
 }
 

@@ -483,4 +483,11 @@ func TestWebhookConfig(t *testing.T) {
 	if diff := cmp.Diff(want, hook.Semantics()); diff != "" {
 		t.Error(diff)
 	}
+	best := webhook(t, target.WebhookConfig{
+		HTTPConfig: target.HTTPConfig{URL: "http://h/"}, StatusURL: "http://h/{id}", Recognises: true, Compares: true, Remembers: true,
+	})
+	want = dispatch.Semantics{Resend: true, Recognises: true, Compares: true, Asks: true, AskMany: 64}
+	if diff := cmp.Diff(want, best.Semantics()); diff != "" {
+		t.Error(diff)
+	}
 }

@@ -1,0 +1,13 @@
+// Package sawtooth reads the batches of Hyperledger Sawtooth and Splinter: the
+// protobuf messages BatchList, Batch, BatchHeader, Transaction and
+// TransactionHeader, as far as ids and consistency need it. It also knows how the
+// reasons for which a batch was found invalid are kept as one line of text.
+//
+// It promises that what it reads is what any protobuf implementation reads
+// (unknown fields are skipped, the last of repeated scalars counts), that it
+// never panics or allocates more than a small multiple of its input, and that a
+// batch taken out of a list keeps its bytes.
+//
+// It does not verify signatures: that is the ledger's task, and needs a curve
+// that the standard library does not have. Every error wraps [ErrMalformed].
+package sawtooth
