@@ -33,7 +33,11 @@ func (m *machine) taken(now time.Duration, w claim.Want, claims []claim.Claim, e
 		return
 	}
 	m.success()
-	m.sleepy = len(claims) == 0
+	if m.sleepy = len(claims) == 0; m.sleepy {
+		m.look = min(2*m.look, takeLong)
+	} else {
+		m.look = takeBusy
+	}
 	m.asleep = m.asleep && m.sleepy
 	for _, c := range claims {
 		if c.Interrupted {
@@ -49,7 +53,7 @@ func (m *machine) taken(now time.Duration, w claim.Want, claims []claim.Claim, e
 	case m.counts[ready] >= m.cfg.Concurrency:
 		m.takeAt = now + linger
 	case !m.idle():
-		m.takeAt = now + takeBusy
+		m.takeAt = now + m.look
 	case w.Fresh < w.Most && m.share.Free:
 		m.takeAt = now + linger
 	default:

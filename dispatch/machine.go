@@ -38,6 +38,7 @@ type machine struct {
 	found    finder
 	joinAt   time.Duration
 	takeAt   time.Duration
+	look     time.Duration // pause between looks while work goes on
 	woken    bool
 	sleepy   bool // the last look found nothing
 	asleep   bool // the store has been told that we sleep
@@ -130,7 +131,8 @@ type giving struct {
 const (
 	joinEvery = time.Second            // membership, fair shares, rotation
 	takeIdle  = time.Second            // looks for keys when nothing was heard
-	takeBusy  = 5 * time.Millisecond   // … and while there is room and work goes on
+	takeBusy  = 5 * time.Millisecond   // … and while there is room and work goes on,
+	takeLong  = 15 * time.Millisecond  // less often when it finds nothing
 	linger    = 200 * time.Millisecond // fresh keys are left to who has less
 	quick     = 50 * time.Millisecond  // a submission that is answered quickly
 )
@@ -138,7 +140,7 @@ const (
 func newMachine(cfg Config) *machine {
 	return &machine{
 		cfg: cfg, rule: cfg.rule(), second: cfg.Windows.Second,
-		slots: map[ref]*slot{}, limiter: limiter{rate: cfg.Rate},
+		slots: map[ref]*slot{}, look: takeBusy, limiter: limiter{rate: cfg.Rate},
 		observed: Stats{Queue: cfg.Name, Target: cfg.Target.Name(), Recorded: map[State]int64{}},
 	}
 }
