@@ -80,6 +80,9 @@ func (r Rule) Judge(a Assignment, answer Answer, jitter float64) Result {
 	if a.Todo != Send && (answer.Outcome == Busy || answer.Outcome == Rejected) {
 		answer.Outcome = Silent // the inquiry was refused, which tells nothing of the batch
 	}
+	if !r.Semantics.Asks && (answer.Outcome == Accepted || answer.Outcome == Executed) {
+		answer.Outcome = Silent // nobody could ever hear more
+	}
 	out := Result{
 		Key: a.Key, Term: a.Term, Seq: a.Seq, Attempt: a.Attempt,
 		Code: answer.Code, Detail: cut(answer.Detail), Link: answer.Link,
@@ -111,6 +114,7 @@ func (r Rule) later(out *Result, s State, asked time.Duration, jitter float64) {
 	out.State, out.After = s, Again
 	out.Wait = max(r.Retry.Pause(out.Attempt, jitter), min(asked, maxRetryAfter))
 	if r.Retry.Attempts > 0 && out.Attempt >= r.Retry.Attempts {
+		out.Wait = 0
 		r.giveUp(out)
 	}
 }
@@ -122,7 +126,11 @@ const askAgain = time.Second
 const maxRetryAfter = time.Hour
 
 func (r Rule) giveUp(out *Result) {
-	out.State, out.After, out.Wait = Failed, Block, 0
+	if out.State == Unknown {
+		r.unresolved(out)
+		return
+	}
+	out.State, out.After = Failed, Block
 	if r.OnFailure == OnFailureSkip {
 		out.After = Next
 	}

@@ -50,9 +50,9 @@ func (m *machine) answered(s *slot, a Assignment, answer Answer, took time.Durat
 	}
 	s.a = a
 	r := m.rule.Judge(a, answer, m.cfg.Jitter())
-	if a.Todo == Send && answer.Outcome == Silent && r.After == Again && !m.rule.Semantics.Resend {
+	if a.Todo == Send && r.State == Unknown && r.After == Again && !answer.Over && !m.rule.Semantics.Recognises {
 		// The target may be at it until the deadline. Until then, that it does not
-		// know the batch would prove nothing.
+		// know the batch proves nothing, and the next one could overtake.
 		r.Wait = max(r.Wait, m.cfg.SubmitTimeout-took)
 	}
 	m.settle(s, r)

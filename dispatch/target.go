@@ -50,6 +50,9 @@ type Answer struct {
 	Outcome Outcome
 	Code    int    // the target's status; 0 when there was none
 	Detail  string // in its words or ours, for people
+	// Over, of a Silent submission: the target is done with the request, so that
+	// nothing of it can take effect later than now.
+	Over bool
 	// RetryAfter is when it asked to be tried again, 0 when it did not say.
 	RetryAfter time.Duration
 	Link       string // where its status can be asked

@@ -120,7 +120,9 @@ func (e *Exec) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 		return dispatch.Answer{Outcome: startOutcome(err), Detail: "not started: " + words(err.Error())}
 	}
 	err := cmd.Wait()
-	return judgeExec(cmd.ProcessState, err, ctx.Err(), out.String())
+	answer := judgeExec(cmd.ProcessState, err, ctx.Err(), out.String())
+	answer.Over = answer.Outcome == dispatch.Silent && cmd.ProcessState != nil
+	return answer
 }
 
 func (e *Exec) environment(a dispatch.Assignment) []string {

@@ -53,9 +53,9 @@ func TestExecTable(t *testing.T) {
 		"exit 75":                              {Outcome: dispatch.Busy, Code: 75, Detail: "exit status 75"},
 		"exit 77":                              {Outcome: dispatch.Rejected, Code: 77, Detail: "exit status 77"},
 		"exit 78":                              {Outcome: dispatch.Rejected, Code: 78, Detail: "exit status 78"},
-		"exit 1":                               {Outcome: dispatch.Silent, Code: 1, Detail: "exit status 1"},
-		"no-such-program-anywhere 2>/dev/null": {Outcome: dispatch.Silent, Code: 127, Detail: "exit status 127"},
-		"kill -9 $$":                           {Outcome: dispatch.Silent, Detail: "signal: killed"},
+		"exit 1":                               {Outcome: dispatch.Silent, Over: true, Code: 1, Detail: "exit status 1"},
+		"no-such-program-anywhere 2>/dev/null": {Outcome: dispatch.Silent, Over: true, Code: 127, Detail: "exit status 127"},
+		"kill -9 $$":                           {Outcome: dispatch.Silent, Over: true, Detail: "signal: killed"},
 		"exec <&-; exit 0":                     {Outcome: dispatch.Done},
 		`test "$UNDERSTUDY_QUEUE $UNDERSTUDY_KEY $UNDERSTUDY_BATCH $UNDERSTUDY_TERM $UNDERSTUDY_ATTEMPT $UNDERSTUDY_SEQUENCE $UNDERSTUDY_CONTENT_TYPE" = "orders the key id-1 1234 2 7 text/plain"`: {Outcome: dispatch.Done},
 	} {

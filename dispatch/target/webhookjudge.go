@@ -31,6 +31,7 @@ func judgeWebhook(r reply, attempt int, base *url.URL, now time.Time) dispatch.A
 		return redirected(a, r.header)
 	}
 	a.Outcome, a.Detail = webhookOutcome(r, attempt, hasAfter), said(r)
+	a.Over = r.status == http.StatusInternalServerError // others may come from a proxy that has lost patience
 	return a
 }
 
