@@ -35,11 +35,13 @@ type board struct {
 	log    *slog.Logger
 	hub    *lease.Hub
 	stream *stream
+	queues *queueLook
 	wanted chan struct{} // somebody new wants the state
 
 	feed      *history.Feed // nil until the store has answered
 	info      store.Info
 	inspected time.Time
+	hasQueues bool // there were some when the store last answered
 
 	mu       sync.Mutex
 	answered time.Time // when the store last did
@@ -47,8 +49,8 @@ type board struct {
 	failure  error // of the last look
 }
 
-func newBoard(cfg Config, hub *lease.Hub, stream *stream) *board {
-	return &board{cfg: cfg, log: cfg.Logger, hub: hub, stream: stream, wanted: make(chan struct{}, 1)}
+func newBoard(cfg Config, hub *lease.Hub, stream *stream, queues *queueLook) *board {
+	return &board{cfg: cfg, log: cfg.Logger, hub: hub, stream: stream, queues: queues, wanted: make(chan struct{}, 1)}
 }
 
 func (b *board) run(ctx context.Context) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
@@ -30,6 +31,8 @@ type Config struct {
 	Self func(role string) (elect.Term, bool)
 	// Roles that this process campaigns for. They are the roles in the metrics.
 	Roles []string
+	// Dispatchers of this process, by what tells what they have done, for the metrics.
+	Dispatchers []func() dispatch.Stats
 	// Token that requests must bear. "" asks for none, and is only for loopback:
 	// see [CheckListen].
 	Token string

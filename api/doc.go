@@ -1,6 +1,6 @@
 // Package api serves what Understudy knows and does over HTTP: roles, sessions
-// and leases for programs in any language, the history and its live feed,
-// metrics, health, and the page.
+// and leases for programs in any language, queues and their batches, the history
+// and its live feed, metrics, health, and the page.
 //
 // # What it promises
 //
@@ -12,6 +12,10 @@
 //   - Every answer is bounded: bodies, headers, lists, waiting requests, open
 //     streams, what is remembered of leases and sessions. A stream whose reader
 //     is slow is closed, not buffered; the reader resumes where it stopped.
+//   - The store is asked how the queues are doing once for all who want to know, at
+//     most once a second, and less often if it takes its time to say.
+//   - A payload is given back as it was stored, and in a form that no browser
+//     shows or runs as a page of this server.
 //   - An error says in a stable code what happened (see [Problem]). An outcome
 //     that is not known is said to be unknown.
 //   - The id of a session is known to whoever started it and shown to nobody

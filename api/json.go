@@ -78,3 +78,15 @@ func filter(r *http.Request, name string) (string, error) {
 	}
 	return text, lease.ValidateText(name, text, 1, lease.MaxKey)
 }
+
+// flag reads a parameter of the query that is true or false.
+func flag(r *http.Request, name string) (bool, error) {
+	switch text := r.URL.Query().Get(name); text {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, fmt.Errorf("%w: %s=%.50q: use true or false", lease.ErrInvalid, name, text)
+	}
+}

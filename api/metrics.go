@@ -14,7 +14,8 @@ import (
 )
 
 // metrics of this process. Every label has few values that the configuration or
-// the code gives: nothing that a request or the store says becomes one.
+// the code gives: nothing that a request or the store says becomes one, but the
+// names of queues, and of those only so many.
 type metrics struct {
 	handler  http.Handler
 	requests *prometheus.CounterVec
@@ -34,7 +35,7 @@ func newMetrics(s *Server) *metrics {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.duration, newKernelCollector(s),
+		m.requests, m.duration, newKernelCollector(s), newQueueCollector(s),
 	)
 	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	return m

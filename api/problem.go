@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
@@ -83,6 +84,10 @@ func statuses() []struct {
 		{lease.ErrNotFound, http.StatusNotFound, "not_found"},
 		{lease.ErrUnsafeTiming, http.StatusBadRequest, "unsafe_timing"},
 		{lease.ErrInvalid, http.StatusBadRequest, "invalid"},
+		{dispatch.ErrNoQueue, http.StatusNotFound, "no_queue"},
+		{dispatch.ErrNoBatch, http.StatusNotFound, "no_batch"},
+		{dispatch.ErrState, http.StatusConflict, "wrong_state"},
+		{errNoQueues, http.StatusNotFound, "store_without_queues"},
 		{errUnauthorized, http.StatusUnauthorized, "unauthorized"},
 		{errCrossOrigin, http.StatusForbidden, "cross_origin"},
 		{errHost, http.StatusMisdirectedRequest, "wrong_host"},

@@ -1,11 +1,9 @@
 package api
 
 import (
-	"net"
 	"net/http"
 
 	"github.com/understudy-ha/understudy/elect"
-	"github.com/understudy-ha/understudy/lease"
 )
 
 // PrimaryView is a primary as every surface shows it in JSON, the command line too.
@@ -122,15 +120,9 @@ func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
 	if err := readJSON(r, &body); err != nil {
 		return err
 	}
-	if err := lease.ValidateText("by", body.By, 0, lease.MaxName/2); err != nil {
+	who, err := by(r, body.By)
+	if err != nil {
 		return err
-	}
-	who := body.By
-	if who == "" {
-		who = "somebody"
-	}
-	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		who += " (" + host + ")"
 	}
 	role := r.PathValue("role")
 	if err := elect.Resign(r.Context(), s.cfg.Store, role, body.To, who); err != nil {

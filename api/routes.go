@@ -1,11 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
 	"time"
 
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/web"
 )
 
@@ -15,13 +17,15 @@ type route struct {
 	// open routes need no token.
 	open bool
 	// long routes bound their own time.
-	long   bool
+	long bool
+	// body is the most bytes of the request's body; 0 is maxBody.
+	body   int64
 	handle func(http.ResponseWriter, *http.Request) error
 }
 
 // routes lists every operation. A part that is added brings its own list.
 func (s *Server) routes() []route {
-	return []route{
+	return append(s.queueRoutes(), []route{
 		{pattern: "GET /v1/roles", handle: s.listRoles},
 		{pattern: "GET /v1/roles/{role}", handle: s.getRole},
 		{pattern: "GET /v1/roles/{role}/self", handle: s.self, open: true},
@@ -44,7 +48,29 @@ func (s *Server) routes() []route {
 		{pattern: "GET /healthz", handle: s.healthz, open: true},
 		{pattern: "GET /readyz", handle: s.readyz, open: true},
 		{pattern: "GET /openapi.json", handle: s.openapi},
+	}...)
+}
+
+func (s *Server) queueRoutes() []route {
+	const batches = "/v1/queues/{queue}/batches"
+	out := []route{
+		{pattern: "GET /v1/queues", handle: s.listQueues},
+		{pattern: "POST /v1/queues", handle: s.makeQueue},
+		{pattern: "GET /v1/queues/{queue}", handle: s.getQueue},
+		{pattern: "GET /v1/queues/{queue}/keys", handle: s.listKeys},
+
+		{pattern: "GET " + batches, handle: s.listBatches},
+		{pattern: "POST " + batches, handle: s.addBatches, body: maxBatchBody, long: true},
+		{pattern: "GET " + batches + "/{id}", handle: s.getBatch},
+		{pattern: "GET " + batches + "/{id}/payload", handle: s.getPayload},
+		{pattern: "POST " + batches + "/{id}/retry", handle: s.act(dispatch.Retry)},
+		{pattern: "POST " + batches + "/{id}/skip", handle: s.act(dispatch.Skip)},
+		{pattern: "POST " + batches + "/{id}/cancel", handle: s.act(dispatch.Cancel)},
 	}
+	for i := range out {
+		out[i].handle = s.withDesk(out[i].handle)
+	}
+	return out
 }
 
 func (s *Server) mount(rt route) {
@@ -62,7 +88,7 @@ func (s *Server) mount(rt route) {
 }
 
 func (s *Server) run(w http.ResponseWriter, r *http.Request, rt route) error {
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(rt.body, maxBody))
 	if !rt.long {
 		ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Timeout)
 		defer cancel()

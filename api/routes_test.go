@@ -140,7 +140,7 @@ func TestToken(t *testing.T) {
 	open := map[string]bool{"GET /healthz": true, "GET /readyz": true, "GET /v1/roles/{role}/self": true}
 	for _, rt := range s.routes() {
 		method, path, _ := strings.Cut(rt.pattern, " ")
-		path = strings.NewReplacer("{role}", "x", "{session}", "x", "{space}", "x", "{key}", "x").Replace(path)
+		path = strings.NewReplacer("{role}", "x", "{session}", "x", "{space}", "x", "{key}", "x", "{queue}", "x", "{id}", "x").Replace(path)
 		for _, given := range []string{"", "Bearer", "Bearer ", "Bearer wrong-horse-battery", "Basic " + token, token, "Bearer " + token + "x"} {
 			r := request(t.Context(), method, path, "")
 			r.Header.Set("Authorization", given)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -35,6 +36,10 @@ type Server struct {
 	sessions *lru[string, lease.Session]
 	waits    chan struct{} // one for each request that waits for a lease
 
+	desk   dispatch.Desk // nil when the store keeps no queues
+	queues *queueLook
+	heavy  chan struct{} // one for each long body that is being read
+
 	running context.Context // ends with Run, and with it streams and waits
 	stop    context.CancelFunc
 }
@@ -51,12 +56,14 @@ func New(cfg Config) (*Server, error) {
 		stream: newStream(), beliefs: newBeliefs(cfg.Store, cfg.Clock),
 		sessions: newLRU[string, lease.Session](maxKnown),
 		waits:    make(chan struct{}, maxWaits),
+		desk:     deskOf(cfg.Store), heavy: make(chan struct{}, maxHeavy),
 	}
 	s.running, s.stop = context.WithCancel(context.Background())
+	s.queues = newQueueLook(s.running, s.desk)
 	if s.hub == nil {
 		s.hub, s.ownHub = lease.NewHub(cfg.Store, cfg.Clock, cfg.Logger), true
 	}
-	s.board = newBoard(cfg, s.hub, s.stream)
+	s.board = newBoard(cfg, s.hub, s.stream, s.queues)
 	s.metrics = newMetrics(s)
 	for _, rt := range s.routes() {
 		s.mount(rt)

@@ -18,6 +18,7 @@ type stateJSON struct {
 	Parts    []string      `json:"parts"`
 	Roles    *rolesState   `json:"roles,omitempty"`
 	Sessions *sessionState `json:"sessions,omitempty"`
+	Queues   *queuesState  `json:"queues,omitempty"`
 }
 
 type serverJSON struct {
@@ -32,10 +33,17 @@ type storeStateJSON struct {
 	LatencyMS float64 `json:"latency_ms"`
 }
 
-// rolesState and sessionState list at most maxShown, and tell how many there are.
+// rolesState, queuesState and sessionState list at most maxShown, and tell how many there are.
 type rolesState struct {
 	Total int        `json:"total"`
 	List  []RoleView `json:"list"`
+}
+
+type queuesState struct {
+	Total int         `json:"total"`
+	List  []QueueView `json:"list"`
+	// Error of the last look: then what is shown is older than that.
+	Error string `json:"error,omitempty"`
 }
 
 type sessionState struct {
@@ -52,6 +60,9 @@ func (b *board) state(ctx context.Context, failed error) stateJSON {
 	}
 	if failed == nil {
 		failed = b.read(ctx, &out)
+	}
+	if b.hasQueues || len(b.cfg.Dispatchers) > 0 {
+		out.Parts = append(out.Parts, "queues")
 	}
 	latency, _ := b.ready()
 	out.Store = storeStateJSON{Info: b.info, Up: failed == nil, LatencyMS: float64(latency.Microseconds()) / 1000}
@@ -96,6 +107,9 @@ func (b *board) read(ctx context.Context, out *stateJSON) error {
 			j.Primaries[i].TimeoutMS = timeouts[j.Primaries[i].ID].Milliseconds()
 		}
 		out.Roles.List = append(out.Roles.List, j)
+	}
+	if out.Queues = b.queues.state(ctx); out.Queues != nil {
+		b.hasQueues = out.Queues.Total > 0
 	}
 	return nil
 }

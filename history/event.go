@@ -35,7 +35,9 @@ func (e Event) String() string {
 	d := e.Duration.Round(time.Millisecond)
 	what := e.Part + " " + e.Subject
 	switch {
-	case e.From == e.To && e.To != "":
+	case e.From == "" && e.To == "":
+		return fmt.Sprintf("%s: %s", what, e.Reason)
+	case e.From == e.To:
 		return fmt.Sprintf("%s: %s, %s (term %d)", what, e.To, e.Reason, e.Term)
 	case e.To == "":
 		return fmt.Sprintf("%s: %s → nobody, %s, held for %v (term %d)", what, e.From, e.Reason, d, e.Term)

@@ -4,12 +4,14 @@ import { byId, el, setText, setTitle, timeOf } from './dom.js';
 import { Unauthorized, ask, follow, setToken, token } from './stream.js';
 import * as history from './history.js';
 import * as instances from './instances.js';
+import * as queues from './queues.js';
 import * as roles from './roles.js';
 
 // sections of the page, in order. One with a part is shown when the server says
 // that the part is configured; a part that is added brings a section and a line.
 const sections = [
   { id: 'roles', title: 'Roles', part: 'roles' },
+  { id: 'queues', title: 'Queues', part: 'queues' },
   { id: 'instances', title: 'Instances' },
   { id: 'history', title: 'History' },
 ];
@@ -92,9 +94,12 @@ function show(state) {
   showStore(state);
   if (state.store.now) roles.clockIs(state.store.now);
   if (state.roles) roles.update(state.roles);
+  if (state.queues) queues.update(state.queues);
   if (state.sessions) instances.update(state.sessions, state.server.instance);
   const vacant = state.roles ? state.roles.list.filter((r) => r.primaries.length === 0).length : 0;
-  document.title = vacant ? `(${vacant} vacant) Understudy` : 'Understudy';
+  const blocked = state.queues ? state.queues.list.reduce((n, q) => n + q.blocked, 0) : 0;
+  const news = [vacant ? `${vacant} vacant` : '', blocked ? `${blocked} blocked` : ''].filter((t) => t).join(', ');
+  document.title = news ? `(${news}) Understudy` : 'Understudy';
 }
 
 let shownParts = '';

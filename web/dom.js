@@ -68,4 +68,18 @@ export function timeOf(iso) {
   return today ? clock.format(t) : `${day.format(t)} ${clock.format(t)}`;
 }
 
-export const plural = (n, one, many) => `${n} ${n === 1 ? one : many}`;
+// count is a number with its thousands apart.
+export const count = (n) => numbers.format(n);
+const numbers = new Intl.NumberFormat('en');
+
+// say tells for a moment what was done.
+let quiet = 0;
+export function say(text) {
+  const said = byId('said');
+  said.textContent = text;
+  said.hidden = false;
+  clearTimeout(quiet);
+  quiet = setTimeout(() => { said.hidden = true; }, 5000);
+}
+
+export const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many}`;

@@ -22,7 +22,7 @@ export function add(e, fresh = true) {
   const time = el('time', '', timeOf(e.at));
   time.dateTime = e.at;
   time.title = `${new Date(e.at).toLocaleString()} by the store’s clock, event ${e.id}, term ${e.term}`;
-  const subject = e.part === 'role' ? e.subject : `${e.part} ${e.subject}`;
+  const subject = e.part === 'role' || e.part === 'batch' ? e.subject : `${e.part} ${e.subject}`;
   const row = el('li', `event ${kind}`,
     time,
     el('div', 'what', el('strong', '', subject), el('span', '', words), el('span', 'sub', aside)));
@@ -50,6 +50,7 @@ const nameOf = (label) => label.slice(0, label.lastIndexOf('/') < 0 ? undefined 
 
 // describe puts an event into words.
 function describe(e) {
+  if (e.part === 'batch' && e.from === e.to) return ofBatch(e);
   const from = nameOf(e.from);
   const to = nameOf(e.to);
   const lasted = duration(e.duration_ns / 1e6);
@@ -59,4 +60,10 @@ function describe(e) {
   if (e.reason === 'lapsed') return { kind: 'lapsed', words: `${from || 'somebody'} → ${to}`, aside: `lapsed; followed ${e.duration_ns < 1e6 ? 'at once' : `${lasted} after its time ran out`}` };
   if (e.reason === 'successor') return { kind: 'taken', words: `→ ${to}`, aside: `as named successor, ${gap}` };
   return { kind: 'taken', words: `→ ${to}`, aside: e.duration_ns > 0 ? gap : 'for the first time' };
+}
+
+// ofBatch: a key was blocked by whoever had it, or a person acted on its batch.
+function ofBatch(e) {
+  const blocked = e.reason.startsWith('blocked');
+  return { kind: blocked ? 'lapsed' : 'asked', words: '', aside: e.to ? `${e.reason}; by ${nameOf(e.to)}` : e.reason };
 }

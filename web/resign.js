@@ -1,6 +1,6 @@
 // The question before a primary is asked to resign.
 
-import { byId, el } from './dom.js';
+import { byId, el, say } from './dom.js';
 import { ask } from './stream.js';
 
 const dialog = byId('resign');
@@ -46,12 +46,3 @@ byId('resign-form').addEventListener('submit', async (e) => {
     ok.disabled = false;
   }
 });
-
-let quiet = 0;
-function say(text) {
-  const said = byId('said');
-  said.textContent = text;
-  said.hidden = false;
-  clearTimeout(quiet);
-  quiet = setTimeout(() => { said.hidden = true; }, 5000);
-}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -146,27 +145,19 @@ func (c *Client) Resign(ctx context.Context, role, to, by string) error {
 // History returns events in ascending order.
 func (c *Client) History(ctx context.Context, q Query) ([]Event, error) {
 	v := url.Values{}
-	for name, text := range map[string]string{"part": q.Part, "subject": q.Subject} {
-		if text != "" {
-			v.Set(name, text)
-		}
-	}
-	for name, n := range map[string]int64{"after": q.After, "before": q.Before, "limit": int64(q.Limit)} {
-		if n != 0 {
-			v.Set(name, strconv.FormatInt(n, 10))
-		}
-	}
+	set(v, "part", q.Part)
+	set(v, "subject", q.Subject)
+	setNumber(v, "after", q.After)
+	setNumber(v, "before", q.Before)
+	setNumber(v, "limit", int64(q.Limit))
 	var out struct{ Events []Event }
 	err := c.do(ctx, http.MethodGet, "/v1/history", v, nil, &out)
 	return out.Events, err
 }
 
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, out any) error {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-	}
+	ctx, cancel := within(ctx)
+	defer cancel()
 	answer, err := c.send(ctx, method, path, query, body)
 	if err != nil {
 		return err
@@ -179,6 +170,14 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		return fmt.Errorf("client: %s %s: the answer cannot be read: %w", method, path, err)
 	}
 	return nil
+}
+
+// within gives a context a deadline if it has none.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, callTimeout)
 }
 
 // send returns an answer that is no error. path is escaped already.

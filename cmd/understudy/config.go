@@ -44,6 +44,8 @@ type serveConfig struct {
 	HistoryKeep int `yaml:"history_keep"`
 	// Roles to campaign for.
 	Roles []roleConfig `yaml:"roles"`
+	// Queues to deliver, from a store that keeps some.
+	Queues []queueConfig `yaml:"queues"`
 }
 
 // roleConfig is a role that the server campaigns for.
@@ -108,15 +110,24 @@ func parseConfig(text []byte, c *serveConfig) error {
 	d.KnownFields(true)
 	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
 		// The library names Go types, which mean nothing to who wrote the file.
-		plain := strings.NewReplacer(" not found in type main.serveConfig", " is not known here",
-			" not found in type main.roleConfig", " is not known in a role", "main.serveConfig", "this file",
-			"main.roleConfig", "a role")
-		return errors.New(plain.Replace(err.Error()))
+		return errors.New(plainer().Replace(err.Error()))
 	}
 	if d.Decode(&yaml.Node{}) != io.EOF {
 		return errors.New("there is a second document in the file; only one is read")
 	}
 	return nil
+}
+
+// plainer says what the types are that the file is made of.
+func plainer() *strings.Replacer {
+	pairs := []string{" not found in type main.serveConfig", " is not known here", "main.serveConfig", "this file"}
+	for _, t := range [][2]string{
+		{"roleConfig", "a role"}, {"queueConfig", "a queue"}, {"webhookConfig", "a webhook"}, {"ledgerConfig", "a ledger"},
+		{"execConfig", "exec"}, {"frontConfig", "a front"},
+	} {
+		pairs = append(pairs, " not found in type main."+t[0], " is not known in "+t[1], "main."+t[0], t[1])
+	}
+	return strings.NewReplacer(pairs...)
 }
 
 func orNoFile(path string) string {
@@ -169,7 +180,10 @@ func (c *serveConfig) complete() error {
 	if err := c.timing().Validate(0); err != nil {
 		return err
 	}
-	return c.checkRoles()
+	if err := c.checkRoles(); err != nil {
+		return err
+	}
+	return c.checkQueues()
 }
 
 func (c *serveConfig) checkRoles() error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/guard"
 	"github.com/understudy-ha/understudy/lease"
@@ -57,7 +58,8 @@ func exitCode(err error) int {
 		return exitLost
 	case errors.Is(err, errUsage), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming):
 		return exitUsage
-	case errors.Is(err, elect.ErrVacant), errors.Is(err, lease.ErrNotFound), errors.Is(err, lease.ErrNotHeld):
+	case errors.Is(err, elect.ErrVacant), errors.Is(err, lease.ErrNotFound), errors.Is(err, lease.ErrNotHeld),
+		errors.Is(err, dispatch.ErrNoQueue), errors.Is(err, dispatch.ErrNoBatch):
 		return exitAbsent
 	case errors.Is(err, lease.ErrUnavailable), errors.Is(err, lease.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
 		return exitUnreachable

@@ -1,4 +1,4 @@
-// Command understudy keeps one primary per role, and more, on the database that
+// Command understudy keeps one primary per role, delivers batches in order, and more, on the database that
 // is there already. See `understudy --help`.
 package main
 
@@ -48,8 +48,9 @@ func (a *app) root() *cobra.Command {
 		Use:   "understudy",
 		Short: "High availability for services, on the database their users already run",
 		Long: `Understudy lets exactly one instance hold a role, and exactly one other take over
-when it cannot go on. It needs no cluster of its own: an SQLite file on one host,
-PostgreSQL or Redis across hosts.
+when it cannot go on, and delivers batches in order, each key by one instance at a
+time. It needs no cluster of its own: an SQLite file on one host, PostgreSQL or Redis
+across hosts.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 vacant, absent or not found;
 4 the store cannot be reached; 5 the role was lost. "role run" otherwise exits
@@ -73,7 +74,7 @@ as the program that it guards did.`,
 	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.prepare() }
-	root.AddCommand(a.roleCommand(), a.serveCommand(), a.demoCommand(), a.statusCommand(),
+	root.AddCommand(a.roleCommand(), a.batchCommand(), a.serveCommand(), a.demoCommand(), a.statusCommand(),
 		a.historyCommand(), a.doctorCommand(), a.storeCommand(), a.versionCommand())
 	root.InitDefaultCompletionCmd()
 	describeCompletion(root)

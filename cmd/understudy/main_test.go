@@ -3,10 +3,13 @@ package main
 import (
 	"net"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/understudy-ha/understudy/internal/realserver"
 )
 
 func TestMain(m *testing.M) {
@@ -15,15 +18,30 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the command line as people type it: testdata/script/*.txt.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+	testscript.Run(t, scripts("testdata/script", nil, func(e *testscript.Env) string { return "sqlite:" + e.WorkDir + "/state/understudy.db" }))
+}
+
+// TestQueueScriptsOnPostgres runs those of queues on the other store that has some.
+func TestQueueScriptsOnPostgres(t *testing.T) {
+	files, err := filepath.Glob("testdata/script/batch*.txt")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	testscript.Run(t, scripts("", files, func(*testscript.Env) string { return server.NewDatabase(t) }))
+}
+
+// scripts of a folder, or those that are named.
+func scripts(dir string, files []string, store func(*testscript.Env) string) testscript.Params {
+	return testscript.Params{
+		Dir: dir, Files: files,
 		Setup: func(e *testscript.Env) error {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				return err
 			}
 			e.Setenv("LISTEN", l.Addr().String())
-			e.Setenv("UNDERSTUDY_STORE", "sqlite:"+e.WorkDir+"/state/understudy.db")
+			e.Setenv("UNDERSTUDY_STORE", store(e))
 			e.Setenv("HOME", e.WorkDir)
 			// A program built with the race detector would sleep for a second at each
 			// exit, and a guard, its two watchers and a command exit one after another.
@@ -32,7 +50,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"eventually": eventually, "exits": exits},
 		Condition: func(name string) (bool, error) { return name == "root" && os.Getuid() == 0, nil },
-	})
+	}
 }
 
 // patience is how long a script waits for what should take milliseconds, or one

@@ -25,12 +25,12 @@ func (a *app) serveCommand() *cobra.Command {
 	var file, listen string
 	c := &cobra.Command{
 		Use:   "serve [-c FILE]",
-		Short: "Serve the page and the HTTP API, and campaign for the roles in a file",
+		Short: "Serve the page and the HTTP API, campaign for the roles and deliver the queues in a file",
 		Long: `Serve the page, the HTTP API (/v1, described at /openapi.json), server-sent events,
-/metrics, /healthz and /readyz on one port, and campaign for the roles that the
-file lists. It listens on 127.0.0.1:7600 unless told otherwise; any other address
+/metrics, /healthz and /readyz on one port, campaign for the roles and deliver the
+queues that the file lists. It listens on 127.0.0.1:7600 unless told otherwise; any other address
 needs a token. SIGINT, SIGTERM and SIGHUP stop it: the programs first, then the roles
-are given back.`,
+and keys are given back.`,
 		Example: `  understudy serve
   understudy serve -c /etc/understudy.yaml
   understudy serve --store postgres://db/app --listen 127.0.0.1:9000`,
@@ -112,9 +112,15 @@ func (a *app) serveOn(ctx context.Context, cfg *serveConfig, d *door, st store.S
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	held := newHeldRoles()
+	queues, err := a.serveQueues(ctx, cfg, st, k.Instance())
+	if err != nil {
+		return err
+	}
+	defer queues.close()
 	server, err := api.New(api.Config{
-		Store: st, Hub: k.Hub(), Keepers: []*lease.Keeper{k}, Self: held.term, Roles: cfg.roleNames(),
-		Token: cfg.Token, Listen: d.addr, Version: version(), Logger: a.log,
+		Store: st, Hub: k.Hub(), Keepers: append([]*lease.Keeper{k}, queues.keepers.list...), Self: held.term, Roles: cfg.roleNames(),
+		Dispatchers: queues.stats(),
+		Token:       cfg.Token, Listen: d.addr, Version: version(), Logger: a.log,
 	})
 	if err != nil {
 		return err
@@ -132,9 +138,13 @@ func (a *app) serveOn(ctx context.Context, cfg *serveConfig, d *door, st store.S
 	for _, r := range cfg.Roles {
 		part("role "+r.Role, func(ctx context.Context) error { return a.serveRole(ctx, k, r, held) })
 	}
+	defer queues.keepers.start(ctx, cancel)() // the sessions end when the queues have given everything back
+	for _, q := range queues.list {
+		part("queue "+q.cfg.Queue, q.run)
+	}
 	d.lead(server.Handler())
 	part("http", d.wait)
-	a.log.Info("serving", "url", cfg.scheme()+"://"+d.addr, "store", redact(a.storeURL), "roles", len(cfg.Roles))
+	a.log.Info("serving", "url", cfg.scheme()+"://"+d.addr, "store", redact(a.storeURL), "roles", len(cfg.Roles), "queues", len(cfg.Queues))
 	sdnotify.Ready()
 
 	<-ctx.Done()

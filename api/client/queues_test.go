@@ -1,0 +1,84 @@
+package client_test
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+// queueStore is a store of everything in memory.
+type queueStore struct {
+	*memory.Store
+	*dispatchtest.Memory
+}
+
+func serveQueues(t *testing.T) *client.Client {
+	t.Helper()
+	st := memory.New(nil)
+	s, err := api.New(api.Config{Store: queueStore{st, dispatchtest.NewMemory(st, nil)}, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(s.Handler())
+	t.Cleanup(srv.Close)
+	return connect(t, srv.URL, token)
+}
+
+func TestQueues(t *testing.T) {
+	c := serveQueues(t)
+	ctx := t.Context()
+	_, err := c.Add(ctx, "orders", client.NewBatch{Key: "a"})
+	wantCode(t, err, "no_queue")
+	if err := c.MakeQueue(ctx, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	const id = "one/1 ü?%2F"
+	added, err := c.Add(ctx, "orders",
+		client.NewBatch{Key: "a b", ID: id, ContentType: "image/x", Payload: []byte("\x00\xff")}, client.NewBatch{Key: "a b", Payload: []byte("y")})
+	if err != nil || len(added) != 2 || !added[0].Added || added[0].ID != id || added[1].ID == "" {
+		t.Fatalf("added %+v, %v", added, err)
+	}
+	if again, err := c.Add(ctx, "orders", client.NewBatch{Key: "a b", ID: id}); err != nil || again[0].Added {
+		t.Errorf("a second time: %+v, %v", again, err)
+	}
+	queues, err := c.Queues(ctx)
+	if err != nil || len(queues) != 1 || queues[0].Depth != 2 || queues[0].Keys != 1 {
+		t.Errorf("queues %+v, %v", queues, err)
+	}
+	keys, err := c.Keys(ctx, client.KeyQuery{Queue: "orders", Limit: 5})
+	if err != nil || len(keys) != 1 || keys[0].Key != "a b" || keys[0].Head != id {
+		t.Errorf("keys %+v, %v", keys, err)
+	}
+	if keys, err := c.Keys(ctx, client.KeyQuery{Queue: "orders", Blocked: true}); err != nil || len(keys) != 0 {
+		t.Errorf("blocked keys %+v, %v", keys, err)
+	}
+	payload, kind, err := c.Payload(ctx, "orders", id)
+	if err != nil || string(payload) != "\x00\xff" || kind != "image/x" {
+		t.Errorf("payload %q of %s, %v", payload, kind, err)
+	}
+	if err := c.Cancel(ctx, "orders", id, "alice"); err != nil {
+		t.Fatal(err)
+	}
+	b, err := c.Batch(ctx, "orders", id)
+	if err != nil || b.State != "cancelled" || b.Ended.IsZero() || !strings.Contains(b.Trail[len(b.Trail)-1].Detail, "alice") {
+		t.Errorf("cancelled: %+v, %v", b, err)
+	}
+	wantCode(t, c.Skip(ctx, "orders", id, ""), "wrong_state")
+	if err := c.Retry(ctx, "orders", id, ""); err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.Batches(ctx, client.BatchQuery{Queue: "orders", Key: "a b", State: "queued"})
+	if err != nil || len(list) != 2 || list[1].ID != id {
+		t.Errorf("after the retry: %+v, %v", list, err)
+	}
+	if list, err = c.Batches(ctx, client.BatchQuery{Queue: "orders", AfterKey: "a b", AfterSeq: list[0].Seq, Limit: 9}); err != nil || len(list) != 1 {
+		t.Errorf("the next page: %+v, %v", list, err)
+	}
+	_, err = c.Batch(ctx, "orders", "nothing")
+	wantCode(t, err, "no_batch")
+}

@@ -1,0 +1,592 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+// queueStore is a store of everything in memory.
+type queueStore struct {
+	*memory.Store
+	*dispatchtest.Memory
+	desk dispatch.Desk // in place of Memory's, if not nil
+}
+
+func (s *queueStore) Desk() dispatch.Desk {
+	if s.desk != nil {
+		return s.desk
+	}
+	return s.Memory.Desk()
+}
+
+func newQueueStore(now func() time.Time) *queueStore {
+	st := memory.New(now)
+	return &queueStore{Store: st, Memory: dispatchtest.NewMemory(st, now)}
+}
+
+// queueRig is a server with queues, without a network.
+type queueRig struct {
+	rig
+	queues *queueStore
+}
+
+func newQueueRig(t *testing.T) *queueRig {
+	t.Helper()
+	clock := newStepped()
+	st := newQueueStore(clock.storeNow)
+	s, err := New(Config{Store: st, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &queueRig{rig: rig{t: t, store: st.Store, clock: clock, s: s}, queues: st}
+	g.do("POST", "/v1/queues", `{"queue":"orders"}`).want(200, "")
+	return g
+}
+
+// add stores a batch of text.
+func (g *queueRig) add(key, id, text string) {
+	g.t.Helper()
+	q := url.Values{"key": {key}, "id": {id}}
+	g.do("POST", "/v1/queues/orders/batches?"+q.Encode(), text).want(201, "")
+}
+
+// settle takes a key, begins its head and records what became of it.
+func (g *queueRig) settle(key string, r dispatch.Result) {
+	g.t.Helper()
+	session := g.session("worker")
+	ctx, space := g.t.Context(), dispatch.Space("orders")
+	claims, err := g.queues.Claims().Take(ctx, claim.Want{Space: space, Session: session, Most: claim.MaxKeys, Fresh: claim.MaxKeys})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for _, c := range claims {
+		if c.Key != key {
+			continue
+		}
+		turned, err := g.queues.Queue().Turn(ctx, dispatch.Turn{Queue: "orders", Session: session, Begin: []claim.Claim{c}, Window: time.Minute})
+		if err != nil || len(turned.Begun) != 1 {
+			g.t.Fatalf("%+v, %v", turned, err)
+		}
+		a := turned.Begun[0]
+		r.Key, r.Term, r.Seq, r.Attempt = key, a.Term, a.Seq, a.Attempt
+		turned, err = g.queues.Queue().Turn(ctx, dispatch.Turn{Queue: "orders", Session: session, Results: []dispatch.Result{r}})
+		if err != nil || !turned.Settled[0].Accepted {
+			g.t.Fatalf("%+v, %v", turned, err)
+		}
+		if err := g.queues.Claims().Release(ctx, space, session, claims); err != nil {
+			g.t.Fatal(err)
+		}
+		return
+	}
+	g.t.Fatalf("%s is not among %v", key, claims)
+}
+
+// block leaves the head of a key waiting for a person.
+func (g *queueRig) block(key string) {
+	g.t.Helper()
+	g.settle(key, dispatch.Result{State: dispatch.Failed, After: dispatch.Block, Code: 422, Detail: "no such account"})
+}
+
+func (g *queueRig) state(id string) dispatch.State {
+	g.t.Helper()
+	var b BatchView
+	g.do("GET", "/v1/queues/orders/batches/"+url.PathEscape(id), "").into(&b)
+	return b.State
+}
+
+func TestStoreWithoutQueues(t *testing.T) {
+	g := newRig(t)
+	for _, rt := range g.s.queueRoutes() {
+		method, path, _ := strings.Cut(rt.pattern, " ")
+		path = strings.NewReplacer("{queue}", "orders", "{id}", "x").Replace(path)
+		if p := g.do(method, path, "").want(404, "store_without_queues"); !strings.Contains(p.Detail, "SQLite and PostgreSQL") {
+			t.Errorf("%s: %s", rt.pattern, p.Detail)
+		}
+	}
+	if text := g.do("GET", "/metrics", "").Body; strings.Contains(text, "understudy_queue_") {
+		t.Error("a store without queues has metrics of queues")
+	}
+}
+
+func TestQueueGlance(t *testing.T) {
+	g := newQueueRig(t)
+	var none struct{ Queues []QueueView }
+	g.do("GET", "/v1/queues", "").into(&none)
+	if len(none.Queues) != 1 || none.Queues[0].Queue != "orders" || none.Queues[0].Holders == nil {
+		t.Fatalf("a new queue: %+v", none)
+	}
+	for n := range 3 {
+		g.add("a", fmt.Sprint("a", n), "x")
+	}
+	g.add("b/ö", "b0", "x")
+	g.clock.pass(90 * time.Second)
+	g.block("a")
+	g.s.queues.forget()
+
+	var q QueueView
+	g.do("GET", "/v1/queues/orders", "").into(&q)
+	want := QueueView{Queue: "orders", Depth: 4, OldestMS: 90_000, Keys: 2, Blocked: 1}
+	q.Rate, q.Holders = nil, nil
+	if diff := cmp.Diff(want, q); diff != "" {
+		t.Errorf("a queue at a glance (-want +got):\n%s", diff)
+	}
+	g.do("GET", "/v1/queues/parcels", "").want(404, "no_queue")
+	g.do("GET", "/v1/queues/Orders", "").want(400, "invalid")
+
+	var keys struct {
+		Keys []KeyView
+		Next string
+	}
+	g.do("GET", "/v1/queues/orders/keys?limit=1", "").into(&keys)
+	if len(keys.Keys) != 1 || keys.Next != "a" || !keys.Keys[0].Blocked || keys.Keys[0].Reason != "no such account" || keys.Keys[0].Head != "a0" {
+		t.Errorf("first key: %+v", keys)
+	}
+	keys.Next = ""
+	g.do("GET", "/v1/queues/orders/keys?after=a", "").into(&keys)
+	if len(keys.Keys) != 1 || keys.Next != "" || keys.Keys[0].Key != "b/ö" || keys.Keys[0].WaitingMS != 90_000 {
+		t.Errorf("second key: %+v", keys)
+	}
+	g.do("GET", "/v1/queues/orders/keys?blocked=true", "").into(&keys)
+	if len(keys.Keys) != 1 || keys.Keys[0].Key != "a" {
+		t.Errorf("blocked keys: %+v", keys)
+	}
+	g.do("GET", "/v1/queues/parcels/keys", "").want(404, "no_queue")
+	for _, query := range []string{"blocked=yes", "idle=1", "limit=0", "limit=1001", "after=%00"} {
+		g.do("GET", "/v1/queues/orders/keys?"+query, "").want(400, "invalid")
+	}
+}
+
+func TestAddOne(t *testing.T) {
+	g := newQueueRig(t)
+	payload := "\x00\xff<script>"
+	r := request(t.Context(), "POST", "/v1/queues/orders/batches?key=acct%2F7&id=one%2F1", payload)
+	r.Header.Set("Content-Type", "text/html")
+	a := send(t, g.s, r)
+	a.want(201, "")
+	if strings.TrimSpace(a.Body) != `{"id":"one/1","added":true}` || a.Header.Get("Location") != "/v1/queues/orders/batches/one%2F1" {
+		t.Errorf("added: %s at %s", a.Body, a.Header.Get("Location"))
+	}
+	a = send(t, g.s, request(t.Context(), "POST", "/v1/queues/orders/batches?key=acct%2F7&id=one%2F1", "other"))
+	if a.want(200, ""); !strings.Contains(a.Body, `"added":false`) {
+		t.Errorf("a second time: %s", a.Body)
+	}
+
+	a = g.do("GET", "/v1/queues/orders/batches/one%2F1/payload", "")
+	if a.Body != payload || a.Header.Get("Content-Type") != "text/html" {
+		t.Errorf("payload %q of type %s", a.Body, a.Header.Get("Content-Type"))
+	}
+	if h := a.Header; h.Get("Content-Disposition") != "attachment" || h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "sandbox") {
+		t.Errorf("a browser might run it: %v", h)
+	}
+	var b BatchView
+	g.do("GET", "/v1/queues/orders/batches/one%2F1", "").into(&b)
+	if b.Key != "acct/7" || b.Size != len(payload) || b.State != dispatch.Queued || b.Ended != nil || len(b.Trail) == 0 {
+		t.Errorf("batch %+v", b)
+	}
+
+	var added AddedView
+	g.do("POST", "/v1/queues/orders/batches?key=k", "").into(&added)
+	if added.ID == "" || !added.Added {
+		t.Errorf("without an id: %+v", added)
+	}
+	for _, query := range []string{"key=", "key=+k", "key=%00", "key=k&id=%07", "key=" + strings.Repeat("k", 201), "key=k&id=" + strings.Repeat("i", 201), "key=%zz"} {
+		g.do("POST", "/v1/queues/orders/batches?"+query, "x").want(400, "invalid")
+	}
+	g.do("POST", "/v1/queues/parcels/batches?key=k", "x").want(404, "no_queue")
+	r = request(t.Context(), "POST", "/v1/queues/orders/batches?key=k&id=big", strings.Repeat("x", dispatch.MaxPayload))
+	send(t, g.s, r).want(201, "")
+	r = request(t.Context(), "POST", "/v1/queues/orders/batches?key=k", strings.Repeat("x", dispatch.MaxPayload+1))
+	if p := send(t, g.s, r).want(413, "too_large"); !strings.Contains(p.Detail, "16777216") {
+		t.Errorf("too large: %s", p.Detail)
+	}
+}
+
+func TestAddMany(t *testing.T) {
+	g := newQueueRig(t)
+	a := g.do("POST", "/v1/queues/orders/batches", `{"batches":[
+		{"key":"a","id":"1","payload":"text"},
+		{"key":"b","id":"2","payload_json":{"n": 1}},
+		{"key":"b","id":"3","payload_base64":"AP8=","content_type":"image/x"},
+		{"key":"a","id":"1"}]}`)
+	a.want(200, "")
+	if want := `{"batches":[{"id":"1","added":true},{"id":"2","added":true},{"id":"3","added":true},{"id":"1","added":false}]}`; strings.TrimSpace(a.Body) != want {
+		t.Errorf("added %s", a.Body)
+	}
+	for id, want := range map[string][2]string{
+		"1": {"text", "text/plain; charset=utf-8"}, "2": {`{"n": 1}`, "application/json"}, "3": {"\x00\xff", "image/x"},
+	} {
+		a := g.do("GET", "/v1/queues/orders/batches/"+id+"/payload", "")
+		if a.Body != want[0] || a.Header.Get("Content-Type") != want[1] {
+			t.Errorf("%s is %q of %s", id, a.Body, a.Header.Get("Content-Type"))
+		}
+	}
+	for body, says := range map[string]string{
+		``:                          "0 batches",
+		`{"batches":[]}`:            "0 batches",
+		`{"batch":[]}`:              "unknown field",
+		`[{"key":"a"}]`:             "not the JSON",
+		`{"batches":[{"kye":"a"}]}`: "unknown field",
+		`{"batches":[{"key":"a"},{"id":"x","payload":"y"}]}`:             "batch 2 of 2",
+		`{"batches":[{"key":"a","payload":"x","payload_json":1}]}`:       "give one of",
+		`{"batches":[{"key":"a","payload_base64":"§"}]}`:                 "not the JSON",
+		`{"batches":[` + strings.Repeat(`{"key":"a"},`, 1000) + `{}]}`:   "1001 batches",
+		`{"batches":[{"key":"new","id":"n"},{"key":"a","id":" spaced"}]`: "not the JSON",
+	} {
+		if p := g.do("POST", "/v1/queues/orders/batches", body).want(400, "invalid"); !strings.Contains(p.Detail, says) {
+			t.Errorf("%.60s: %s", body, p.Detail)
+		}
+	}
+	g.do("POST", "/v1/queues/orders/batches", `{"batches":[{"key":"new"},{"key":" bad"}]}`).want(400, "invalid")
+	g.do("POST", "/v1/queues/parcels/batches", `{"batches":[{"key":"a"}]}`).want(404, "no_queue")
+	var list struct{ Batches []BatchView }
+	g.do("GET", "/v1/queues/orders/batches", "").into(&list)
+	if len(list.Batches) != 3 {
+		t.Errorf("%d batches came of it, want 3", len(list.Batches))
+	}
+}
+
+func TestListBatches(t *testing.T) {
+	g := newQueueRig(t)
+	for n := range 5 {
+		g.add("a", fmt.Sprint("a", n), "x")
+	}
+	g.add("b", "b0", "x")
+	g.block("a")
+	var page struct {
+		Batches []BatchView
+		Next    *batchCursor
+	}
+	var ids []string
+	query := url.Values{"limit": {"2"}}
+	for range 10 {
+		page.Next = nil
+		g.do("GET", "/v1/queues/orders/batches?"+query.Encode(), "").into(&page)
+		for _, b := range page.Batches {
+			ids = append(ids, b.ID)
+		}
+		if page.Next == nil {
+			break
+		}
+		query.Set("after_key", page.Next.AfterKey)
+		query.Set("after_seq", fmt.Sprint(page.Next.AfterSeq))
+	}
+	if diff := cmp.Diff([]string{"a0", "a1", "a2", "a3", "a4", "b0"}, ids); diff != "" {
+		t.Errorf("page by page (-want +got):\n%s", diff)
+	}
+	g.do("GET", "/v1/queues/orders/batches?state=failed", "").into(&page)
+	if len(page.Batches) != 1 || page.Batches[0].ID != "a0" || !page.Batches[0].Blocks || page.Batches[0].Code != 422 {
+		t.Errorf("failed: %+v", page.Batches)
+	}
+	g.do("GET", "/v1/queues/orders/batches?key=b", "").into(&page)
+	if len(page.Batches) != 1 || page.Batches[0].ID != "b0" {
+		t.Errorf("of b: %+v", page.Batches)
+	}
+	for _, query := range []string{"state=done", "limit=0", "after_seq=-1", "key=%00"} {
+		g.do("GET", "/v1/queues/orders/batches?"+query, "").want(400, "invalid")
+	}
+	g.do("GET", "/v1/queues/parcels/batches", "").want(404, "no_queue")
+	g.do("GET", "/v1/queues/orders/batches/nothing", "").want(404, "no_batch")
+	g.do("GET", "/v1/queues/orders/batches/nothing/payload", "").want(404, "no_batch")
+	g.do("GET", "/v1/queues/orders/batches/"+strings.Repeat("x", 201), "").want(400, "invalid")
+}
+
+func TestActions(t *testing.T) {
+	g := newQueueRig(t)
+	for _, key := range []string{"a", "b", "c"} {
+		g.add(key, key+"0", "x")
+		g.add(key, key+"1", "x")
+	}
+	g.block("a")
+	g.block("b")
+	do := func(id, action, body string) answer {
+		return g.do("POST", "/v1/queues/orders/batches/"+id+"/"+action, body)
+	}
+	do("a0", "retry", `{"by":"alice"}`).want(200, "")
+	do("b0", "skip", "").want(200, "")
+	do("c1", "cancel", `{"by":"alice"}`).want(200, "")
+	for id, want := range map[string]dispatch.State{"a0": dispatch.Queued, "b0": dispatch.Failed, "b1": dispatch.Queued, "c1": dispatch.Cancelled} {
+		if got := g.state(id); got != want {
+			t.Errorf("%s is %s, want %s", id, got, want)
+		}
+	}
+	for _, refused := range [][2]string{{"a0", "retry"}, {"c1", "cancel"}, {"b1", "skip"}} {
+		do(refused[0], refused[1], "").want(409, "wrong_state")
+	}
+	do("nothing", "retry", "").want(404, "no_batch")
+	do("a0", "explode", "").want(404, "no_route")
+	do("a0", "cancel", `{"by":" x"}`).want(400, "invalid")
+	do("a0", "cancel", `{"who":"x"}`).want(400, "invalid")
+	g.do("POST", "/v1/queues/parcels/batches/a0/retry", "").want(404, "no_queue")
+
+	var b BatchView
+	g.do("GET", "/v1/queues/orders/batches/a0", "").into(&b)
+	if last := b.Trail[len(b.Trail)-1]; !strings.Contains(last.Detail, "alice (192.0.2.1)") {
+		t.Errorf("the trail does not tell who: %+v", b.Trail)
+	}
+}
+
+// brokenDesk fails as it is told, and counts who asks.
+type brokenDesk struct {
+	dispatch.Desk
+	err    error
+	looked int
+}
+
+func (d *brokenDesk) Queues(ctx context.Context) ([]dispatch.Overview, error) {
+	d.looked++
+	if d.err != nil {
+		return nil, d.err
+	}
+	return d.Desk.Queues(ctx)
+}
+
+func TestQueueErrorsBecomeProblems(t *testing.T) {
+	g := newQueueRig(t)
+	broken := &brokenDesk{Desk: g.queues.Memory.Desk()}
+	g.s.queues = newQueueLook(t.Context(), broken)
+	for _, c := range []struct {
+		err    error
+		status int
+		code   string
+	}{
+		{lease.ErrUnavailable, 503, "store_unavailable"},
+		{lease.ErrUnknown, 504, "unknown_outcome"},
+		{errors.New("secret of the inside"), 500, "internal"},
+	} {
+		broken.err = fmt.Errorf("looking: %w", c.err)
+		g.s.queues.forget()
+		g.do("GET", "/v1/queues", "").want(c.status, c.code)
+	}
+	// A store that is down is not asked by everybody.
+	before := broken.looked
+	for range 20 {
+		g.do("GET", "/v1/queues", "")
+	}
+	if broken.looked != before {
+		t.Errorf("asked %d times more within a moment", broken.looked-before)
+	}
+}
+
+func TestRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		desk := &fakeQueues{}
+		l := newQueueLook(t.Context(), desk)
+		look := func() *float64 {
+			views, err := l.views(t.Context(), queueFresh)
+			if err != nil || len(views) != 1 {
+				t.Fatalf("%v, %v", views, err)
+			}
+			return views[0].Rate
+		}
+		if r := look(); r != nil {
+			t.Errorf("a rate of one look: %v", *r)
+		}
+		for range 30 {
+			time.Sleep(time.Second)
+			desk.done += 50
+			if r := look(); r == nil || *r < 49 || *r > 51 {
+				t.Fatalf("50 a second are shown as %v", r)
+			}
+		}
+		for range 12 {
+			time.Sleep(time.Second)
+			if look() == nil {
+				t.Fatal("no rate while nothing is done")
+			}
+		}
+		if r := look(); *r != 0 {
+			t.Errorf("nothing for %v, and the rate is %v", rateOver, *r)
+		}
+		desk.done = 7 // a queue that was made anew
+		time.Sleep(time.Second)
+		if r := look(); r != nil {
+			t.Errorf("the rate of a queue that was made anew: %v", *r)
+		}
+		time.Sleep(time.Hour)
+		if r := look(); r != nil {
+			t.Errorf("a rate over an hour in which nobody looked: %v", *r)
+		}
+	})
+}
+
+// fakeQueues has one queue, or as many as it is told.
+type fakeQueues struct {
+	dispatch.Desk
+	done int64
+	many int
+}
+
+func (f *fakeQueues) Queues(context.Context) ([]dispatch.Overview, error) {
+	out := []dispatch.Overview{{Queue: "orders", Done: f.done}}
+	for n := range f.many {
+		out = append(out, dispatch.Overview{Queue: fmt.Sprintf("q%03d", n)})
+	}
+	return out, nil
+}
+
+// slowDesk takes its time to say how the queues are doing.
+type slowDesk struct {
+	fakeQueues
+	takes atomic.Int64 // a duration
+	asked atomic.Int64
+}
+
+func (d *slowDesk) Queues(ctx context.Context) ([]dispatch.Overview, error) {
+	d.asked.Add(1)
+	select {
+	case <-ctx.Done():
+		return nil, lease.ErrUnavailable
+	case <-time.After(time.Duration(d.takes.Load())):
+		return d.fakeQueues.Queues(ctx)
+	}
+}
+
+func TestSlowLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 4 * time.Second
+		desk := &slowDesk{}
+		desk.takes.Store(int64(takes))
+		st := newQueueStore(nil)
+		st.desk = desk
+		s, err := New(Config{Store: st, Clock: bubbleClock{time.Now().Add(-time.Hour)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		look := func() stateJSON {
+			began := time.Now()
+			state := s.board.state(t.Context(), nil)
+			if took := time.Since(began); took > stateWaits {
+				t.Errorf("the state waited %v for the queues", took)
+			}
+			if !state.Store.Up {
+				t.Errorf("the store is called down: %s", state.Store.Error)
+			}
+			return state
+		}
+		for range 10 {
+			look()
+		}
+		if got := look(); got.Queues.Total != 1 || desk.asked.Load() != 1 {
+			t.Errorf("%d queues after %d looks", got.Queues.Total, desk.asked.Load())
+		}
+		time.Sleep(restFactor*takes - 2*time.Second)
+		if look(); desk.asked.Load() != 1 {
+			t.Error("a store that takes long is looked at again before it has rested")
+		}
+		time.Sleep(2 * time.Second)
+		desk.takes.Store(int64(time.Hour))
+		if look(); desk.asked.Load() != 2 {
+			t.Errorf("looked %d times, want 2", desk.asked.Load())
+		}
+		time.Sleep(queuesWithin)
+		if got := look(); got.Queues.Error == "" || got.Queues.Total != 1 {
+			t.Errorf("after a look without an answer the state has %+v", got.Queues)
+		}
+		s.stop() // ends a look that is under way
+	})
+}
+
+func TestQueueMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newQueueStore(nil)
+		fake := &fakeQueues{done: 12, many: 2 * maxQueueLabels}
+		st.desk = fake
+		s := start(t, Config{
+			Store: st, Clock: bubbleClock{time.Now().Add(-time.Hour)},
+			Dispatchers: []func() dispatch.Stats{func() dispatch.Stats {
+				return dispatch.Stats{
+					Queue: "q199", Claimed: 3, Submissions: 5, Latency: 1500 * time.Millisecond,
+					Recorded: map[dispatch.State]int64{dispatch.Committed: 4},
+				}
+			}},
+		})
+		time.Sleep(2 * time.Second)
+		text := send(t, s, request(t.Context(), "GET", "/metrics", "")).Body
+		for _, want := range []string{
+			`understudy_queue_done_total{queue="orders"} 12`, `understudy_queue_depth{queue="orders"} 0`, `understudy_queue_depth{queue="q199"} 0`,
+			`understudy_dispatch_claimed_keys{queue="q199"} 3`, `understudy_dispatch_submission_seconds_total{queue="q199"} 1.5`,
+			`understudy_dispatch_recorded_total{queue="q199",state="committed"} 4`, `understudy_dispatch_recorded_total{queue="q199",state="invalid"} 0`,
+		} {
+			if !strings.Contains(text, want+"\n") {
+				t.Errorf("metrics lack %s", want)
+			}
+		}
+		if n := strings.Count(text, "understudy_queue_depth{"); n != maxQueueLabels {
+			t.Errorf("%d queues have metrics, want %d", n, maxQueueLabels)
+		}
+	})
+}
+
+func TestStateShowsQueues(t *testing.T) {
+	g := newQueueRig(t)
+	parts := func() stateJSON { return g.s.board.state(t.Context(), nil) }
+	parts() // the first look tells whether there are any
+	if got := parts(); !strings.Contains(strings.Join(got.Parts, " "), "queues") || got.Queues.Total != 1 {
+		t.Errorf("parts %v, queues %+v", got.Parts, got.Queues)
+	}
+	for n := range maxBlockedKeys + 2 {
+		key := fmt.Sprintf("k%02d", n)
+		g.add(key, key, "x")
+		g.block(key)
+	}
+	g.s.queues.forget()
+	got := parts().Queues.List[0]
+	if got.Blocked != maxBlockedKeys+2 || len(got.BlockedKeys) != maxBlockedKeys || got.BlockedKeys[0].Reason != "no such account" {
+		t.Errorf("blocked: %+v", got)
+	}
+	without := newRig(t)
+	if got := without.s.board.state(t.Context(), nil); len(got.Parts) != 1 || got.Queues != nil {
+		t.Errorf("a store without queues shows %v", got.Parts)
+	}
+}
+
+// TestLongBodies: only so many are read at once, over a real connection.
+func TestLongBodies(t *testing.T) {
+	g := newQueueRig(t)
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config = NewHTTPServer(g.s.Handler(), nil)
+	srv.Start()
+	defer srv.Close()
+	for range maxHeavy {
+		g.s.heavy <- struct{}{}
+	}
+	post := func(n int) int {
+		answer, err := srv.Client().Post(srv.URL+"/v1/queues/orders/batches?key=k", "text/plain", bytes.NewReader(make([]byte, n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	if got := post(maxBody); got != http.StatusCreated {
+		t.Errorf("a short body was answered %d while long ones are read", got)
+	}
+	if got := post(maxBody + 1); got != http.StatusServiceUnavailable {
+		t.Errorf("one long body too many was answered %d", got)
+	}
+	<-g.s.heavy
+	if got := post(maxBody + 1); got != http.StatusCreated {
+		t.Errorf("a long body was answered %d when there was room", got)
+	}
+	if len(g.s.heavy) != maxHeavy-1 {
+		t.Errorf("%d places are taken, want %d", len(g.s.heavy), maxHeavy-1)
+	}
+}

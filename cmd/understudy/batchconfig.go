@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/dispatch/front"
+	"github.com/understudy-ha/understudy/dispatch/target"
+	"github.com/understudy-ha/understudy/store"
+)
+
+// queueConfig is a queue that an instance delivers, from the file or from flags.
+type queueConfig struct {
+	Queue string `yaml:"queue"`
+	// One of these is where its batches go.
+	Webhook  *webhookConfig `yaml:"webhook"`
+	Sawtooth *ledgerConfig  `yaml:"sawtooth"`
+	Scabbard *ledgerConfig  `yaml:"scabbard"`
+	Exec     *execConfig    `yaml:"exec"`
+	// The windows that keep keys from other instances. Default 30s and 3m.
+	FirstWindow  duration `yaml:"first_window"`
+	SecondWindow duration `yaml:"second_window"`
+	// SubmitTimeout is the deadline of a submission. Default 15s.
+	SubmitTimeout duration `yaml:"submit_timeout"`
+	// Concurrency is how many submissions are under way at once. Default 64.
+	Concurrency int `yaml:"concurrency"`
+	// Rate is how many submissions begin in a second at most. Default: no limit.
+	Rate float64 `yaml:"rate"`
+	// OnFailure is block or skip. Default: skip what the target judged invalid.
+	OnFailure string `yaml:"on_failure"`
+	// Keep is how long batches that are over are kept. Default 168h; negative: for ever.
+	Keep duration `yaml:"keep"`
+	// Front answers to clients of a ledger.
+	Front *frontConfig `yaml:"front"`
+}
+
+// webhookConfig is a target.WebhookConfig in the file.
+type webhookConfig struct {
+	ledgerConfig `yaml:",inline"`
+	StatusURL    string            `yaml:"status_url"`
+	SecretFile   string            `yaml:"secret_file"`
+	Headers      map[string]string `yaml:"headers"`
+	// What the receiver promises; see the target's own words.
+	ResendSafe    bool `yaml:"resend_safe"`
+	Recognises    bool `yaml:"recognises"`
+	ComparesTerms bool `yaml:"compares_terms"`
+	Remembers     bool `yaml:"remembers"`
+}
+
+// ledgerConfig is what all targets have that are reached by HTTP.
+type ledgerConfig struct {
+	URL       string `yaml:"url"`
+	CAFile    string `yaml:"ca_file"`
+	TokenFile string `yaml:"token_file"`
+}
+
+// execConfig is a program that is run for each batch.
+type execConfig struct {
+	Command       []string `yaml:"command"`
+	ResendSafe    bool     `yaml:"resend_safe"`
+	Recognises    bool     `yaml:"recognises"`
+	ComparesTerms bool     `yaml:"compares_terms"`
+}
+
+// frontConfig is where a queue is reached as if it were a ledger.
+type frontConfig struct {
+	Listen string `yaml:"listen"`
+	// Dialect is sawtooth, grid or grid-splinter. Default sawtooth.
+	Dialect string `yaml:"dialect"`
+	// Open lets other hosts in: whoever reaches the address may enqueue.
+	Open bool `yaml:"open"`
+}
+
+func (q *queueConfig) windows() claim.Windows {
+	return claim.Windows{First: time.Duration(q.FirstWindow), Second: time.Duration(q.SecondWindow)}.WithDefaults()
+}
+
+func (q *queueConfig) submitTimeout() time.Duration {
+	if q.SubmitTimeout == 0 {
+		return 15 * time.Second
+	}
+	return time.Duration(q.SubmitTimeout)
+}
+
+// check refuses what can be refused without a store.
+func (q *queueConfig) check() error {
+	if err := dispatch.ValidateQueue(q.Queue); err != nil {
+		return err
+	}
+	targets := 0
+	for _, there := range []bool{q.Webhook != nil, q.Sawtooth != nil, q.Scabbard != nil, q.Exec != nil} {
+		if there {
+			targets++
+		}
+	}
+	if targets != 1 {
+		return usagef("%d targets; name one of webhook, sawtooth, scabbard and exec", targets)
+	}
+	if q.submitTimeout() < 0 {
+		return usagef("a submit timeout of %v is negative", q.submitTimeout())
+	}
+	if err := q.windows().Validate(q.submitTimeout()); err != nil {
+		return err
+	}
+	if q.Front != nil {
+		return q.Front.check()
+	}
+	return nil
+}
+
+func (f *frontConfig) check() error {
+	if f.Dialect == "" {
+		f.Dialect = string(front.Sawtooth)
+	}
+	if !slices.Contains(front.Dialects(), front.Dialect(f.Dialect)) {
+		return usagef("front: dialect %q; the dialects are %v", f.Dialect, front.Dialects())
+	}
+	if _, _, err := net.SplitHostPort(f.Listen); err != nil {
+		return usagef("front: listen address %q: use HOST:PORT", f.Listen)
+	}
+	if !f.Open && api.CheckListen(f.Listen, "", false) != nil {
+		return usagef("front: clients of a ledger show no token, so that whoever reaches %q may enqueue; use a loopback address, or say that it is open (open: true, --front-open)", f.Listen)
+	}
+	return nil
+}
+
+func (f *frontConfig) listen() (net.Listener, error) {
+	l, err := net.Listen("tcp", f.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("front: %w", err)
+	}
+	return l, nil
+}
+
+// handler answers as the ledger would.
+func (f *frontConfig) handler(queues store.Queues, queue string, log *slog.Logger) (http.Handler, error) {
+	return front.New(front.Config{Desk: queues.Desk(), Queue: queue, Dialect: front.Dialect(f.Dialect), Logger: log})
+}
+
+func (c *ledgerConfig) http(concurrency int) target.HTTPConfig {
+	return target.HTTPConfig{URL: c.URL, CAFile: c.CAFile, TokenFile: c.TokenFile, Concurrency: concurrency}
+}
+
+// target makes the target; files that it names are read.
+func (q *queueConfig) target() (dispatch.Target, error) {
+	switch {
+	case q.Webhook != nil:
+		return q.Webhook.target(q.Concurrency)
+	case q.Sawtooth != nil:
+		return target.NewSawtooth(target.SawtoothConfig{HTTPConfig: q.Sawtooth.http(q.Concurrency)})
+	case q.Scabbard != nil:
+		return target.NewScabbard(target.ScabbardConfig{HTTPConfig: q.Scabbard.http(q.Concurrency)})
+	default:
+		return q.Exec.target()
+	}
+}
+
+func (c *execConfig) target() (dispatch.Target, error) {
+	return target.NewExec(target.ExecConfig{
+		Argv: c.Command, Resend: c.ResendSafe, Recognises: c.Recognises, Compares: c.ComparesTerms,
+	})
+}
+
+func (c *webhookConfig) target(concurrency int) (dispatch.Target, error) {
+	cfg := target.WebhookConfig{
+		HTTPConfig: c.http(concurrency), StatusURL: c.StatusURL,
+		Resend: c.ResendSafe, Recognises: c.Recognises, Compares: c.ComparesTerms, Remembers: c.Remembers, Header: http.Header{},
+	}
+	for name, value := range c.Headers {
+		cfg.Header.Set(name, value)
+	}
+	if c.SecretFile != "" {
+		text, err := os.ReadFile(c.SecretFile)
+		if err != nil {
+			return nil, usagef("secret file: %v", err)
+		}
+		if cfg.Secret = bytes.TrimSpace(text); len(cfg.Secret) == 0 {
+			return nil, usagef("secret file %s is empty", c.SecretFile)
+		}
+	}
+	return target.NewWebhook(cfg)
+}

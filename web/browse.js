@@ -1,0 +1,185 @@
+// The window that leads from a queue to its keys, from a key to its batches, and
+// from a batch to all that happened to it.
+
+import { byId, coarse, count, el, setText, timeOf } from './dom.js';
+import { askToAct } from './act.js';
+import { ask } from './stream.js';
+
+const dialog = byId('browse');
+const body = byId('browse-body');
+const path = byId('browse-path');
+const page = 100;
+const before = 5; // how many batches that are over are shown before the one whose turn it is
+const mostText = 20_000;
+
+let view = null; // what is shown: a function that shows it again
+let turn = 0; // counts the views, so that an answer that comes late is not shown
+
+export const openQueue = (queue) => open([[queue, () => openQueue(queue)]], () => showKeys(queue));
+
+// openKey shows the batches of a key, those around the named one first.
+export const openKey = (queue, key, id) => open(
+  [[queue, () => openQueue(queue)], [key, () => openKey(queue, key, id)]], () => showBatches(queue, key, id));
+
+export const openBatch = (queue, id) => open(
+  [[queue, () => openQueue(queue)], [id, () => openBatch(queue, id)]], () => showBatch(queue, id));
+
+byId('browse-close').addEventListener('click', () => dialog.close());
+byId('browse-refresh').addEventListener('click', () => show());
+dialog.addEventListener('close', () => { view = null; turn++; });
+
+function open(steps, what) {
+  const parts = steps.map(([text, go], i) => {
+    const step = el('button', 'link', text);
+    step.type = 'button';
+    step.addEventListener('click', go);
+    if (i === steps.length - 1) step.setAttribute('aria-current', 'page');
+    return el('li', '', step);
+  });
+  path.replaceChildren(...parts);
+  view = what;
+  body.replaceChildren(el('p', 'muted', 'One moment…'));
+  if (!dialog.open) dialog.showModal();
+  path.lastElementChild.firstElementChild.focus(); // what was clicked is gone
+  return show();
+}
+
+// show asks for what the window shows, and draws it.
+async function show() {
+  const mine = ++turn;
+  try {
+    const content = await view();
+    if (mine === turn) body.replaceChildren(...content);
+  } catch (err) {
+    if (mine === turn) body.replaceChildren(el('p', 'bad-text', err.message));
+  }
+}
+
+const at = (queue, rest = '') => `/v1/queues/${encodeURIComponent(queue)}${rest}`;
+const get = async (url) => (await ask(url)).json();
+
+// table makes a table whose first column leads somewhere.
+function table(heads, rows, go) {
+  const body = el('tbody', '', ...rows.map(({ cells, item, className }) => {
+    const link = el('button', 'link', cells[0]);
+    link.type = 'button';
+    link.addEventListener('click', () => go(item));
+    return el('tr', className || '', el('td', '', link), ...cells.slice(1).map((c, i) => {
+      const td = el('td', '', c === undefined ? '' : String(c));
+      td.dataset.head = heads[i + 1];
+      return td;
+    }));
+  }));
+  return el('table', '', el('thead', '', el('tr', '', ...heads.map((h) => el('th', '', h)))), body);
+}
+
+// paged shows a page of a list, and a button for the next.
+function paged(content, next, load) {
+  if (!next) return content;
+  const more = el('button', 'quiet', 'More');
+  more.type = 'button';
+  more.addEventListener('click', () => {
+    view = () => load(next);
+    show();
+  });
+  return [...content, more];
+}
+
+async function showKeys(queue, after = '') {
+  const { keys, next } = await get(at(queue, `/keys?limit=${page}&after=${encodeURIComponent(after)}`));
+  if (keys.length === 0) return [el('p', 'muted', after ? 'There are no more keys with something to do.' : 'No key has anything to do.')];
+  const rows = keys.map((k) => ({
+    item: k,
+    className: k.blocked ? 'bad' : '',
+    cells: [k.key, count(k.depth), k.blocked ? `${k.state}, blocked` : k.state, coarse(k.waiting_ms), k.holder ? k.holder.name : '', k.reason],
+  }));
+  return paged([table(['Key', 'Waiting', 'Its turn', 'Since', 'Held by', 'Reason'], rows, (k) => openKey(queue, k.key, k.head))], next, (n) => showKeys(queue, n));
+}
+
+async function showBatches(queue, key, id, cursor = null) {
+  const query = new URLSearchParams({ key, limit: page });
+  const from = cursor || { after_key: key, after_seq: await startAt(queue, id) };
+  query.set('after_key', from.after_key);
+  query.set('after_seq', from.after_seq);
+  const { batches, next } = await get(at(queue, `/batches?${query}`));
+  if (batches.length === 0) return [el('p', 'muted', 'There are no batches of this key here.')];
+  const rows = batches.map((b) => ({
+    item: b,
+    className: b.blocks ? 'bad' : '',
+    cells: [b.id, b.seq, b.blocks ? `${b.state}, blocks` : b.state, b.attempts || '', b.code || '', `${count(b.size)} B`, timeOf(b.enqueued), b.detail],
+  }));
+  const heads = ['Batch', 'Number', 'State', 'Attempts', 'Code', 'Size', 'Enqueued', 'Detail'];
+  return paged([table(heads, rows, (b) => openBatch(queue, b.id))], next, (n) => showBatches(queue, key, id, n));
+}
+
+// startAt is the number after which the list of a key begins, so that what is over
+// does not hide what waits.
+async function startAt(queue, id) {
+  if (!id) return 0;
+  const b = await get(at(queue, `/batches/${encodeURIComponent(id)}`)).catch(() => ({ seq: 0 }));
+  return Math.max(0, b.seq - 1 - before);
+}
+
+async function showBatch(queue, id) {
+  const b = await get(at(queue, `/batches/${encodeURIComponent(id)}`));
+  const key = el('button', 'link', b.key);
+  key.type = 'button';
+  key.addEventListener('click', () => openKey(queue, b.key, b.id));
+  const facts = el('dl', 'facts', ...[
+    ['State', b.blocks ? `${b.state}, blocks its key` : b.state], ['Key', key], ['Number', String(b.seq)], ['Attempts', String(b.attempts)],
+    ['Code', b.code ? String(b.code) : ''], ['Payload', `${count(b.size)} bytes of ${b.content_type}`], ['Enqueued', timeOf(b.enqueued)],
+    ['Begun', b.begun ? timeOf(b.begun) : ''], ['Ended', b.ended ? timeOf(b.ended) : ''], ['Status at', b.link || ''],
+  ].filter(([, v]) => v !== '').map(([name, value]) => el('div', '', el('dt', '', name), el('dd', '', value))));
+  const trail = el('ol', 'events card', ...(b.trail || []).map(step));
+  const shown = el('pre', '');
+  shown.hidden = true;
+  return [facts, el('p', 'sub', b.detail || ''), actions(b, shown), shown, el('h3', '', 'What happened to it'), trail];
+}
+
+function step(s) {
+  const aside = [s.attempt ? `attempt ${s.attempt}` : '', s.code ? `code ${s.code}` : '', s.term ? `term ${s.term}` : ''].filter((t) => t).join(', ');
+  const kind = { committed: 'taken', invalid: 'lapsed', failed: 'lapsed', unknown: 'asked', delayed: 'asked' }[s.state] || '';
+  const time = el('time', '', timeOf(s.at));
+  time.dateTime = s.at;
+  time.title = new Date(s.at).toLocaleString();
+  return el('li', `event ${kind}`, time, el('div', 'what', el('strong', '', s.state), el('span', '', aside), el('span', 'sub', s.detail || '')));
+}
+
+// actions are what a person may do now; the server refuses the rest.
+function actions(b, shown) {
+  const waits = b.blocks || b.state === 'delayed' || b.state === 'unknown';
+  const aside = ['invalid', 'failed', 'cancelled'].includes(b.state);
+  const can = { retry: waits || aside, skip: waits, cancel: b.state === 'queued' && b.attempts === 0 };
+  const words = { retry: 'Retry…', skip: 'Skip…', cancel: 'Cancel…' };
+  const buttons = Object.keys(can).filter((a) => can[a]).map((a) => {
+    const button = el('button', 'quiet', words[a]);
+    button.type = 'button';
+    button.addEventListener('click', () => askToAct(a, b, show));
+    return button;
+  });
+  const look = el('button', 'quiet', 'Show the payload');
+  look.type = 'button';
+  look.disabled = b.size === 0;
+  look.addEventListener('click', () => showPayload(b, look, shown));
+  return el('div', 'line', ...buttons, look);
+}
+
+async function showPayload(b, button, shown) {
+  button.disabled = true;
+  try {
+    const answer = await ask(at(b.queue, `/batches/${encodeURIComponent(b.id)}/payload`));
+    const bytes = new Uint8Array(await answer.arrayBuffer());
+    setText(shown, readable(bytes) + (bytes.length > mostText ? `\n… and ${count(bytes.length - mostText)} bytes more` : ''));
+  } catch (err) {
+    setText(shown, err.message);
+  }
+  shown.hidden = false;
+}
+
+// readable is text as it is, and anything else in hexadecimal.
+function readable(bytes) {
+  const part = bytes.subarray(0, mostText);
+  const text = new TextDecoder().decode(part);
+  if (![...text].some((c) => c === '\ufffd' || (c < ' ' && !'\t\n\r'.includes(c)))) return text;
+  return Array.from(part.subarray(0, 1024), (n) => n.toString(16).padStart(2, '0')).join(' ') + (bytes.length > 1024 ? ' …' : '');
+}

@@ -1,0 +1,124 @@
+// The section of the queues: what waits, who delivers it, and what is blocked.
+
+import { byId, coarse, count, el, keyed, plural, setText, setTitle } from './dom.js';
+import { askToAct } from './act.js';
+import { openBatch, openKey, openQueue } from './browse.js';
+
+const list = byId('queues-list');
+const filter = byId('queues-filter');
+const manyQueues = 8;
+
+let queues = [];
+let state = null;
+
+filter.addEventListener('input', draw);
+
+// update takes in what the server says.
+export function update(s) {
+  state = s;
+  queues = s.list;
+  draw();
+}
+
+function draw() {
+  const wanted = filter.value.trim().toLowerCase();
+  const shown = queues.filter((q) => q.queue.includes(wanted));
+  const blocked = queues.reduce((n, q) => n + q.blocked, 0);
+  filter.hidden = queues.length <= manyQueues;
+  byId('queues-empty').hidden = queues.length > 0;
+  list.hidden = shown.length === 0;
+  let summary = queues.length === 0 ? '' : plural(state.total, 'queue', 'queues');
+  if (blocked) summary += `, ${plural(blocked, 'key', 'keys')} blocked`;
+  if (state.total > queues.length) summary += `, the first ${queues.length} shown`;
+  if (wanted) summary += `, ${shown.length} match`;
+  if (state.error) summary += `; they could not be read: ${state.error}`;
+  setText(byId('queues-summary'), summary);
+  keyed(list, shown, (q) => q.queue, create, fill);
+}
+
+// figures of a queue: name, value and what it means.
+const figures = [
+  ['Waiting', (q) => count(q.depth), 'batches that are not over'],
+  ['Delivered', (q) => (q.rate_per_s === undefined ? '–' : `${perSecond(q.rate_per_s)} /s`), 'batches that were over, by the second, lately'],
+  ['Oldest', (q) => (q.oldest_ms >= 1 ? coarse(q.oldest_ms) : '–'), 'how long the batch that has waited longest is there, blocked keys left out'],
+  ['In flight', (q) => count(q.in_flight), 'keys whose batch is on its way to the target'],
+  ['Pending', (q) => count(q.pending), 'keys whose batch the target has and has not decided'],
+  ['Delayed', (q) => count(q.delayed), 'keys that wait for another attempt'],
+  ['Blocked', (q) => count(q.blocked), 'keys that wait for a person'],
+];
+
+const perSecond = (r) => (r >= 100 ? count(Math.round(r)) : r >= 10 || r === 0 ? r.toFixed(0) : r.toFixed(1));
+
+function create() {
+  const name = el('h3', 'name');
+  const sub = el('p', 'sub');
+  const values = figures.map(([title, , meaning]) => {
+    const dd = el('dd');
+    const box = el('div', '', el('dt', '', title), dd);
+    box.title = meaning;
+    return dd;
+  });
+  const holders = el('ul', 'chips');
+  const blocked = el('ul', 'blocked');
+  const more = el('p', 'sub');
+  const button = el('button', 'quiet', 'Look…');
+  button.type = 'button';
+  const element = el('li', 'queue', el('div', 'who', name, sub), el('dl', 'figures', ...values.map((dd) => dd.parentElement)),
+    el('div', 'act', button), holders, blocked, more);
+  const row = { element, name, sub, values, holders, blocked, more, button };
+  button.addEventListener('click', () => openQueue(row.queue.queue));
+  return row;
+}
+
+function fill(row, q) {
+  row.queue = q;
+  setText(row.name, q.queue);
+  setTitle(row.name, q.queue);
+  setText(row.sub, q.holders.length ? plural(q.holders.length, 'instance', 'instances') : 'nobody delivers');
+  figures.forEach(([, value], i) => setText(row.values[i], value(q)));
+  row.element.classList.toggle('vacant', q.blocked > 0 || (q.holders.length === 0 && q.depth > 0));
+  row.element.classList.toggle('idle', q.depth === 0);
+  row.button.setAttribute('aria-label', `Look at the keys of ${q.queue}`);
+  keyed(row.holders, q.holders, (h) => h.instance.id, createHolder, fillHolder);
+  const keys = q.blocked_keys || [];
+  keyed(row.blocked, keys, (k) => `${k.key} ${k.head}`, () => createBlocked(row), fillBlocked);
+  row.holders.hidden = q.holders.length === 0;
+  row.blocked.hidden = keys.length === 0;
+  row.more.hidden = q.blocked <= keys.length || keys.length === 0;
+  setText(row.more, `and ${count(q.blocked - keys.length)} more blocked keys`);
+}
+
+const createHolder = () => ({ element: el('li', 'chip') });
+
+function fillHolder(row, h) {
+  setText(row.element, `${h.instance.name}: ${h.asleep ? 'asleep' : plural(h.keys, 'key', 'keys')}`);
+  setTitle(row.element, `instance ${h.instance.id} ${h.asleep ? 'has nothing to do' : `holds ${plural(h.keys, 'key', 'keys')}`}`);
+}
+
+function createBlocked(queue) {
+  const key = el('button', 'link');
+  const batch = el('button', 'link sub');
+  const reason = el('p', 'sub reason');
+  const retry = el('button', 'quiet', 'Retry…');
+  const skip = el('button', 'quiet', 'Skip…');
+  for (const b of [key, batch, retry, skip]) b.type = 'button';
+  const element = el('li', '', el('div', 'what', key, batch, reason), el('div', 'line', retry, skip));
+  const row = { element, key, batch, reason, retry, skip };
+  const about = () => ({ queue: queue.queue.queue, key: row.shown.key, id: row.shown.head, state: row.shown.state, detail: row.shown.reason });
+  key.addEventListener('click', () => openKey(queue.queue.queue, row.shown.key, row.shown.head));
+  batch.addEventListener('click', () => openBatch(queue.queue.queue, row.shown.head));
+  retry.addEventListener('click', () => askToAct('retry', about()));
+  skip.addEventListener('click', () => askToAct('skip', about()));
+  return row;
+}
+
+function fillBlocked(row, k) {
+  row.shown = k;
+  setText(row.key, k.key);
+  setTitle(row.key, `all batches of ${k.key}`);
+  setText(row.batch, `${k.head}, ${k.state}`);
+  setTitle(row.batch, 'everything about this batch');
+  setText(row.reason, `${k.reason || 'no reason was given'} · ${plural(k.depth - 1, 'batch waits', 'batches wait')} behind it`);
+  row.retry.setAttribute('aria-label', `Retry the batch that blocks ${k.key}`);
+  row.skip.setAttribute('aria-label', `Skip the batch that blocks ${k.key}`);
+}
