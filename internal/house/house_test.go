@@ -55,7 +55,7 @@ var arrows = []struct {
 	{folder: "internal", allow: []string{"internal", "lease"}},
 	{folder: "cmd", allow: []string{"lease", "history", "elect", "claim", "dispatch", "dispatch/target", "dispatch/front", "store", "store/open", "api", "internal"}},
 	{folder: "sim", allow: []string{"lease", "lease/leasetest", "history", "elect", "claim", "dispatch", "dispatch/dispatchtest", "store", "store/memory", "store/sqlite"}},
-	{folder: "fault", allow: []string{"lease", "lease/leasetest", "history", "elect", "claim", "dispatch", "dispatch/target", "store", "store/open", "internal"}},
+	{folder: "fault", allow: []string{"lease", "lease/leasetest", "history", "elect", "claim", "dispatch", "dispatch/target", "dispatch/target/targettest", "store", "store/open", "store/postgres", "store/sqlite", "internal"}},
 }
 
 // only tells which folder alone, but for what serves tests, may import a foreign
