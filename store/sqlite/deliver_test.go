@@ -123,9 +123,9 @@ func TestDeliverersAreKilled(t *testing.T) {
 	if _, err := target.Exec("CREATE TABLE effect (n INTEGER PRIMARY KEY, key TEXT, seq INTEGER, id TEXT, pid INTEGER); CREATE INDEX effect_id ON effect (id)"); err != nil {
 		t.Fatal(err)
 	}
-	kills, batches := 60, 4000
+	kills, batches := 40, 2000
 	if testing.Short() {
-		kills, batches = 15, 1000
+		kills, batches = 10, 600
 	}
 	start := func() *realserver.Process { return realserver.Start(t, child(t, "deliver", l.path)) }
 	procs := []*realserver.Process{start(), start(), start()}

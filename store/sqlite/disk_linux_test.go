@@ -90,7 +90,7 @@ func TestDiskFullDuringTurns(t *testing.T) {
 	dir := smallDisk(t)
 	s := openAt(t, filepath.Join(dir, "store.db"))
 	me := start(t, s)
-	const keys, each = 40, 100
+	const keys, each = 40, 60
 	if err := s.Desk().Make(t.Context(), "jobs"); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestDiskFullDuringTurns(t *testing.T) {
 			}
 			last[a.Key] = a.Seq
 			// Something to write down, so that the file has to grow.
-			detail := strings.Repeat("d", 400)
+			detail := strings.Repeat("d", 800)
 			turn.Results = append(turn.Results, dispatch.Result{Key: a.Key, Term: a.Term, Seq: a.Seq, Attempt: 1,
 				State: dispatch.Committed, After: dispatch.Next, Detail: detail})
 			turn.Begin = append(turn.Begin, claim.Claim{Key: a.Key, Term: a.Term})

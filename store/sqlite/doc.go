@@ -1,5 +1,5 @@
-// Package sqlite keeps sessions, leases and the history in an SQLite file: the
-// store to begin with, without a server, for all processes of one host.
+// Package sqlite keeps sessions, leases, claims, queues and the history in an
+// SQLite file: the store to begin with, without a server, for all processes of one host.
 //
 // # What it promises
 //
@@ -67,6 +67,37 @@
 //     anything, a renewal for instance, was written since it began to read.
 //   - [Store.Guarded] rolls back what takes longer than one interval.
 //
+// # Queues
+//
+// A batch exists from the commit of the transaction that enqueued it, and the
+// order of a key is that of these commits: one transaction writes at a time, so
+// that the numbers it gives are in order. [Enqueue] does it from Go, with any
+// SQLite driver; every other client inserts into a view. What has the id of a
+// batch that is there is left out; id and content_type may be left out; a queue that
+// was not made, and what dispatch.Batch does not allow, is refused:
+//
+//	BEGIN;
+//	UPDATE invoice SET sent = 1 WHERE id = 7;
+//	INSERT INTO understudy_enqueue (queue, key, id, payload)
+//	VALUES ('invoices', 'customer-12', 'invoice-7', '{"total": 30}');
+//	COMMIT;
+//
+// It takes the write lock of the store's file, like the guard above: enqueue last,
+// and commit at once. Unlike the guard it changes the store's file. When that
+// is attached to another, SQLite commits the two one after the other, and a crash
+// between may leave the one without the other. For an outbox that never parts from the
+// data, keep the user's tables in the store's file.
+//
+// Keys are ready, delayed and pruned by the wall clock, which foreign clients have
+// too. When it is stepped back, what was to be ready by then waits for as long
+// as the step at most; what is enqueued after the step does not. Windows are counted
+// on the boot-time clock. After a reboot the steps of before hold nobody up, and the
+// sessions of before count as lapsed when the wall clock says so.
+//
+// The keys of a queue are never deleted, because their numbers must not begin
+// anew: a queue with a new key for every batch grows by some hundred bytes for each.
+// A person's view of all queues reads the row of every key.
+//
 // # How it fails
 //
 // A file that others keep locked, a full disk, missing permissions and damage
@@ -75,8 +106,10 @@
 // is lease.ErrUnknown, because it may come back after a crash. Calls whose
 // context has no deadline get one of 10 s. A call that got the lock is not
 // interrupted: it takes as long as its commit. The end of a session that held
-// thousands of leases and the trimming of the history work in portions, between
-// which others get the lock.
+// thousands of leases, the trimming of the history and the pruning of queues work in
+// portions, between which others get the lock. A turn of a queue holds it for about
+// 40 µs for each batch, and reads 16 MiB of payloads at most: what has no room
+// is left for the next turn.
 //
 // Watch looks every 20 ms whether anything was committed, and reads only what is
 // new. Of more than a thousand changes at once it says only that there were some.

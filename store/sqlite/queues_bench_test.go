@@ -123,18 +123,18 @@ func BenchmarkTurn(b *testing.B) {
 
 // fill puts batches there by way of SQL, as any program might.
 func (l *line) fill(batches, keys int) {
-	if batches == 0 {
-		return
-	}
-	for from := 0; from < batches; from += 20_000 {
-		_, err := plain(l, l.path).Exec(`
-WITH RECURSIVE i (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM i WHERE n + 1 < ?2)
-INSERT INTO understudy_enqueue (queue, key, payload) SELECT 'jobs', printf('key-%06d', n % ?3), zeroblob(200) FROM i`,
-			from, min(from+20_000, batches), keys)
-		if err != nil {
+	const portion = 20_000
+	for from := 0; from < batches; from += portion {
+		if _, err := plain(l, l.path).Exec(fillSQL(from, min(from+portion, batches), keys)); err != nil {
 			l.Fatal(err)
 		}
 	}
+}
+
+func fillSQL(from, to, keys int) string {
+	return fmt.Sprintf(`
+WITH RECURSIVE i (n) AS (SELECT %d UNION ALL SELECT n + 1 FROM i WHERE n + 1 < %d)
+INSERT INTO understudy_enqueue (queue, key, payload) SELECT 'jobs', printf('key-%%06d', n %% %d), zeroblob(200) FROM i`, from, to, keys)
 }
 
 func BenchmarkEnqueue(b *testing.B) {

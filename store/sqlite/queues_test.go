@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"context"
 	"errors"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/claim/claimtest"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
+	"github.com/understudy-ha/understudy/internal/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/store/sqlite"
@@ -145,6 +147,7 @@ func TestQueuesInABubble(t *testing.T) {
 		l.me = session(t, l.Store, "me", lease.Timing{Interval: time.Hour, Timeout: 24 * time.Hour})
 		woken := make(chan lease.Change, 10)
 		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		over := make(chan error)
 		go func() { over <- l.Watch(ctx, func(c lease.Change) { woken <- c }) }()
 		<-woken
@@ -156,7 +159,7 @@ func TestQueuesInABubble(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sqlite.Enqueue(ctx, tx, batch("k", "1")); err != nil {
+		if _, err := sqlite.Enqueue(t.Context(), tx, batch("k", "1")); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {
@@ -170,6 +173,10 @@ func TestQueuesInABubble(t *testing.T) {
 		if took := time.Since(began); took > 20*time.Millisecond {
 			t.Errorf("woken after %v", took)
 		}
+		cancel()
+		if err := <-over; err != nil {
+			t.Errorf("Watch: %v", err)
+		}
 		a := l.turn(nil, l.take(1)).Begun[0]
 		out := l.turn([]dispatch.Result{{Key: a.Key, Term: a.Term, Seq: 1, State: dispatch.Delayed, After: dispatch.Again, Wait: time.Hour, Attempt: 1}}, nil)
 		if out.Standing["k"] != dispatch.Given {
@@ -182,10 +189,6 @@ func TestQueuesInABubble(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 		if got := l.turn(nil, l.take(1)).Begun; len(got) != 1 || got[0].Attempt != 2 {
 			t.Errorf("begun after an hour: %+v", got)
-		}
-		cancel()
-		if err := <-over; err != nil {
-			t.Errorf("Watch: %v", err)
 		}
 		if err := l.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -325,8 +328,11 @@ INSERT INTO understudy_wake (space, session) SELECT 'work', 's' FROM i`); err !=
 // 100,000 batches wait over 10,000 keys: the shares, lists and turns still work,
 // and the oldest come first.
 func TestALongQueue(t *testing.T) {
+	program := realserver.Find(t, "sqlite3") // which is quicker than this driver
 	l := newLine(t, sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
-	l.fill(100_000, 10_000)
+	if out, err := exec.Command(program, l.path, fillSQL(0, 100_000, 10_000)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	qs, err := l.Desk().Queues(t.Context())
 	if err != nil || qs[0].Depth != 100_000 || qs[0].Keys != 10_000 {
 		t.Fatalf("Queues = %+v, %v", qs, err)
