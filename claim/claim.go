@@ -122,7 +122,8 @@ func Wake(space string) lease.ID { return lease.ID{Space: space} }
 // Part and Subject of a history event that it records are "claim" and the space.
 type Table interface {
 	// Offer makes keys ready in the given time from now, and creates those that
-	// are not there. A key that is ready earlier stays so. Sleeping members are
+	// are not there. A key that is ready earlier stays so; of one in a step it
+	// holds for after the step, however that is finished. Sleeping members are
 	// woken if a key became ready at once.
 	Offer(ctx context.Context, space string, keys []string, in time.Duration) error
 

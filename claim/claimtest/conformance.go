@@ -50,6 +50,7 @@ func Run(t *testing.T, make func(t *testing.T) *Harness) {
 		"step/finish makes ready or idle":            testFinish,
 		"step/finish by the lapsed, not the deposed": testFinishLapsed,
 		"window/first, with no step":                 testFirstWindow,
+		"step/offered while it is under way":         testOfferedInAStep,
 		"window/second, with a step":                 testSecondWindow,
 		"window/a hold of nothing":                   testNoHold,
 		"window/counted from the step's begin":       testWindowMoves,

@@ -45,6 +45,7 @@ type Key struct {
 	Since       time.Time
 	Idle        bool
 	Ready       time.Time // when not idle
+	Offered     time.Time // to be ready, since its step began; zero is not
 	InStep      bool
 	Until       time.Time // how long the step keeps others from the key
 	Interrupted bool
@@ -158,14 +159,19 @@ func (s *Step) Offer(name, key string, at time.Time) {
 		k = &Key{Key: key, Since: s.Now, Idle: true}
 		sp.keys[key] = k
 	}
-	if k.Idle || at.Before(k.Ready) {
+	switch {
+	case k.InStep && (k.Offered.IsZero() || at.Before(k.Offered)):
+		k.Offered = at
+	case !k.InStep && (k.Idle || at.Before(k.Ready)):
 		k.Idle, k.Ready = false, at
 	}
 	s.WakeIf(name, k)
 }
 
 // Begin begins a step.
-func (s *Step) Begin(k *Key, hold time.Duration) { k.InStep, k.Until = true, s.Now.Add(hold) }
+func (s *Step) Begin(k *Key, hold time.Duration) {
+	k.InStep, k.Until, k.Offered = true, s.Now.Add(hold), time.Time{}
+}
 
 // Finish ends a step.
 func (s *Step) Finish(k *Key) { k.InStep, k.Interrupted = false, false }

@@ -77,6 +77,8 @@ type state struct {
 	who         who // number 0 is nobody
 	idle        bool
 	ready       time.Duration
+	offer       time.Duration // what was offered since the step began, if inStep
+	inStep      bool
 	step        bool
 	until       time.Duration // the step's hold
 	interrupted bool
@@ -153,7 +155,11 @@ func only(s state, ok bool) []any {
 }
 
 func (s state) offered(in request) state {
-	if at := in.call + in.in; !s.there || s.idle || at < s.ready {
+	at := in.call + in.in
+	switch {
+	case s.step && (!s.inStep || at < s.offer):
+		s.offer, s.inStep = at, true
+	case !s.step && (!s.there || s.idle || at < s.ready):
 		s.there, s.idle, s.ready = true, false, at
 	}
 	return s
@@ -178,12 +184,17 @@ func (s state) taken(in request, term int64) state {
 
 func (s state) begun(in request) state {
 	s.step, s.until = true, in.call+in.in
+	s.offer, s.inStep = 0, false
 	return s
 }
 
 func (s state) finished(in request) state {
 	s.step, s.interrupted, s.until = false, false, 0
 	s.idle, s.ready = in.idle, in.call+in.in
+	if s.inStep && (s.idle || s.offer < s.ready) {
+		s.idle, s.ready = false, s.offer
+	}
+	s.offer, s.inStep = 0, false
 	if in.release {
 		s = s.freed()
 	}

@@ -85,6 +85,37 @@ func testFirstWindow(b *bench) {
 	b.takes(c, "idle")
 }
 
+// testOfferedInAStep: what is offered during a step is not lost by its finish.
+func testOfferedInAStep(b *bench) {
+	a := b.session("a")
+	for key, end := range map[string]claim.Finished{
+		"idle":  {Idle: true, Release: true},
+		"later": {In: time.Hour, Release: true},
+		"held":  {Idle: true},
+	} {
+		x := b.takeOne(a, key)
+		b.begins(a, hold, x)
+		b.offer(0, key)
+		end.Key, end.Term = x.Key, x.Term
+		b.finish(a, end)
+		if r := b.row(key); r.Idle || r.In > 0 {
+			b.Errorf("%s: offered in a step, and then %+v", key, r)
+		}
+		if err := b.Table.Withdraw(b.ctx, space, []string{key}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	x := b.takeOne(a, "once")
+	b.begins(a, hold, x)
+	b.offer(0, "once")
+	b.finish(a, claim.Finished{Key: x.Key, Term: x.Term})
+	b.begins(a, hold, x)
+	b.finish(a, claim.Finished{Key: x.Key, Term: x.Term, Idle: true})
+	if r := b.row("once"); !r.Idle {
+		b.Errorf("an offer counts for more than the step it came in: %+v", r)
+	}
+}
+
 func testSecondWindow(b *bench) {
 	a := b.session("a")
 	x := b.takeOne(a, "x")

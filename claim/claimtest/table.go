@@ -137,6 +137,9 @@ func (t table) Finish(ctx context.Context, space, session string, done []claim.F
 			}
 			s.Finish(k)
 			k.Idle, k.Ready = d.Idle, s.Now.Add(d.In)
+			if at := k.Offered; !at.IsZero() && (k.Idle || at.Before(k.Ready)) {
+				k.Idle, k.Ready = false, at
+			}
 			if d.Release {
 				s.Free(space, k)
 			}

@@ -1,5 +1,5 @@
-// Package postgres keeps sessions, leases and the history in PostgreSQL 12 or
-// later, in a schema of its own beside the tables of the application.
+// Package postgres keeps sessions, leases, claims, queues and the history in PostgreSQL
+// 12 or later, in a schema of its own beside the tables of the application.
 //
 // # What it promises
 //
@@ -18,6 +18,46 @@
 //
 // It opens two connections of its own, one of which only sessions may use, and
 // one more while Watch runs. It never uses a pool of the application's.
+//
+// # Enqueueing
+//
+// Batches are enqueued in the application's own transactions, through [Enqueue] or
+// in SQL from any language:
+//
+//	SELECT understudy.enqueue('orders', 'customer-7', payload);
+//	SELECT understudy.enqueue(queue => 'orders', key => 'customer-7', payload => …, id => …, content_type => …);
+//
+// returns the id, a random one if none is given, or null if the queue has a batch of
+// this id already. INSERT and COPY into understudy.batch (queue, key, id, payload,
+// content_type) do as well; there a duplicate is an error. A queue that was not
+// made is refused with SQLSTATE US002, by the function at once and otherwise at COMMIT.
+//
+// Nothing is locked before COMMIT. Then a deferred trigger numbers all batches of the
+// transaction: it locks the tails of their keys, in the order of the keys, so that
+// whoever enqueues to one of these keys meanwhile waits for the end of this commit,
+// and is behind it. A key that had nothing to do is made ready, and one dispatcher
+// that sleeps is notified; a busy one never is.
+//
+// At REPEATABLE READ and above a commit may fail with SQLSTATE 40001, when others
+// have enqueued to the same key since the transaction began, and must be tried
+// again; nothing is lost or out of order. What moves the lock to before the end of the
+// commit makes others wait, as for the guard below: SET CONSTRAINTS ALL
+// IMMEDIATE, which also gives up the order of the keys and with it the freedom from
+// deadlocks, and a commit that waits for a standby. PREPARE TRANSACTION may be
+// refused by the server, because of the notification.
+//
+// # Claims and queues
+//
+// The row of a key in understudy.claim is where takes, begins and results meet.
+// While batches are delivered it is locked and not written: what changes is in the row
+// of each batch, which is written twice, on its own page. Nothing that a
+// dispatcher calls reads batches that are over. Functions on queues and claims need READ
+// COMMITTED; where a pooler hides from the server that connections ask for it, and
+// the role's default is another, they take a transaction of three statements.
+//
+// A transaction that is held open for long keeps the server from reusing what it
+// might still see. Keys that always have something to do go on as before; a key
+// that becomes idle and ready again and again costs more each time, until it ends.
 //
 // # The guard
 //
@@ -48,8 +88,14 @@
 //
 //	GRANT USAGE ON SCHEMA understudy TO app;
 //
-// because require_term and its trigger run with the rights of the owner. A role
-// that only looks on needs that and SELECT on the view understudy.heartbeats.
+// because require_term and its trigger run with the rights of the owner; and that
+// is enough for understudy.enqueue too. A role that enqueues with INSERT or COPY
+// needs besides it
+//
+//	GRANT INSERT (queue, key, id, payload, content_type) ON understudy.batch TO app;
+//	GRANT USAGE ON SEQUENCE understudy.batch_n TO app;
+//
+// and cannot read or change anything by it. A role that only looks on needs that and SELECT on the view understudy.heartbeats.
 //
 // # What it does not promise
 //
@@ -68,7 +114,7 @@
 // lease.ErrUnavailable; the connection to a replica is given up, so that a URL
 // with several hosts finds the new primary. A statement that the server answered
 // with an error was rolled back: lease.ErrUnavailable too, or lease.ErrInvalid
-// when the values were at fault. A deadline or a broken connection after sending
+// when the values were at fault, or dispatch.ErrNoQueue. A deadline or a broken connection after sending
 // is lease.ErrUnknown. Deadlocks and serialization failures are tried again
 // within the deadline. A call without a deadline gets one of 10 s.
 package postgres

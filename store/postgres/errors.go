@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -71,6 +72,8 @@ func explain(err error) error {
 		// A server that shuts down while a commit waits for its standbys has
 		// committed; a pooler does not know what became of it.
 		return fmt.Errorf("%w: %w", lease.ErrUnknown, err)
+	case pg.Code == NoQueue:
+		return fmt.Errorf("%w: %w", dispatch.ErrNoQueue, err)
 	case strings.HasPrefix(pg.Code, classBadValue), pg.Code == codeCheckViolation:
 		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
 	}

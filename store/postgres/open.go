@@ -49,6 +49,7 @@ type Store struct {
 	location string
 	pool     *pool
 	log      *slog.Logger
+	floors   floors
 }
 
 // Open connects to the database and brings its schema up to date. It returns
@@ -62,7 +63,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Schema != "" {
 		schema = cfg.Schema
 	}
-	if !schemaName.MatchString(schema) || strings.HasPrefix(schema, "pg_") {
+	if !validSchema(schema) {
 		return nil, fmt.Errorf("%w: schema %q: use 1 to 40 of a–z, 0–9 and '_', beginning with a letter and not with pg_", lease.ErrInvalid, schema)
 	}
 	if cfg.Logger == nil {
@@ -85,6 +86,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 }
 
 var schemaName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
+
+func validSchema(name string) bool {
+	return schemaName.MatchString(name) && !strings.HasPrefix(name, "pg_")
+}
 
 // sql puts the schema's name into a statement. The name has been checked to be a
 // plain word.

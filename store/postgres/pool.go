@@ -37,7 +37,8 @@ type pool struct {
 	places chan struct{} // holds one for each connection in use
 	common chan struct{} // … for each that is not in use for sessions
 
-	plain atomic.Bool // connections are made without asking for settings
+	plain   atomic.Bool // connections are made without asking for settings
+	spelled atomic.Bool // and transactions must say their isolation level
 
 	closing context.Context
 	cancel  context.CancelFunc

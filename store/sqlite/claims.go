@@ -30,19 +30,20 @@ INSERT INTO understudy_claim (space, key, since_us, ready_us)
 VALUES (?1, ?2, ?3, ?4) ON CONFLICT (space, key) DO NOTHING`
 
 	offerKnown = `
-UPDATE understudy_claim SET ready_us = ?3
-WHERE space = ?1 AND key = ?2 AND blocked = 0 AND (ready_us IS NULL OR ready_us > ?3)
+UPDATE understudy_claim SET ready_us = iif(step <> 0, ready_us, ?3), offered_us = iif(step <> 0, coalesce(min(offered_us, ?3), ?3), NULL)
+WHERE space = ?1 AND key = ?2 AND blocked = 0 AND (step <> 0 OR ready_us IS NULL OR ready_us > ?3)
 RETURNING session`
 
 	// A queue's keys stay, because their sequence numbers must not begin anew.
 	withdraw = "DELETE FROM understudy_claim WHERE space = ?1 AND key = ?2 AND last = 0"
 
 	beginStep = `
-UPDATE understudy_claim SET step = term, begun_us = ?5, hold_us = ?6
+UPDATE understudy_claim SET step = term, begun_us = ?5, hold_us = ?6, offered_us = NULL
 WHERE space = ?1 AND key = ?2 AND session = ?3 AND term = ?4 AND step = 0`
 
 	finishStep = `
-UPDATE understudy_claim SET step = 0, interrupted = 0, ready_us = ?5
+UPDATE understudy_claim SET step = 0, interrupted = 0, offered_us = NULL,
+  ready_us = CASE WHEN offered_us IS NULL THEN ?5 ELSE coalesce(min(offered_us, ?5), offered_us) END
 WHERE space = ?1 AND key = ?2 AND session = ?3 AND term = ?4`
 
 	// A step of a key that is given back was interrupted. In this and all other

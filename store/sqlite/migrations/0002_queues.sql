@@ -9,6 +9,7 @@ CREATE TABLE understudy_claim (
   session     TEXT    NOT NULL DEFAULT '',
   since_us    INTEGER NOT NULL,
   ready_us    INTEGER,                     -- NULL: idle, or blocked
+  offered_us  INTEGER,                     -- when it was offered to be ready, since the step began
   step        INTEGER NOT NULL DEFAULT 0,  -- the term under which a step was begun, 0 when none is under way
   begun_us    INTEGER NOT NULL DEFAULT 0,  -- when the last one was begun
   hold_us     INTEGER NOT NULL DEFAULT 0,  -- until when it keeps others from the key

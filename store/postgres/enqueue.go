@@ -1,0 +1,78 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// SQLSTATEs of refusals.
+const (
+	// NoQueue: a batch was enqueued to a queue that nobody has made, by enqueue
+	// itself or at COMMIT.
+	NoQueue = "US002"
+
+	codeIsolation = "US003"
+)
+
+const enqueueSQL = "SELECT {{schema}}.enqueue_all($1, $2, $3, $4, $5)"
+
+// Enqueue puts batches at the ends of their keys when the caller's transaction
+// commits, and tells for each whether it is new: false when its queue has a batch
+// of that id. The transaction may be of any pool and isolation level on the
+// store's database. An error that wraps [dispatch.ErrNoQueue] or lease.ErrInvalid
+// says what is wrong with the batches, and what the server has to say comes as it
+// is; as any failed statement, it leaves the transaction good for nothing but
+// ROLLBACK, save for what is refused as lease.ErrInvalid before it is sent.
+func Enqueue(ctx context.Context, tx pgx.Tx, batches ...dispatch.Batch) (added []bool, err error) {
+	return EnqueueIn(ctx, tx, DefaultSchema, batches...)
+}
+
+// EnqueueIn is [Enqueue] for a store in another schema.
+func EnqueueIn(ctx context.Context, tx pgx.Tx, schema string, batches ...dispatch.Batch) (added []bool, err error) {
+	args, err := enqueueArgs(batches)
+	if err == nil && !validSchema(schema) {
+		err = fmt.Errorf("%w: schema %q", lease.ErrInvalid, schema)
+	}
+	if err == nil && len(batches) > 0 {
+		s := Store{schema: schema}
+		err = tx.QueryRow(ctx, s.sql(enqueueSQL), args...).Scan(&added)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("enqueueing: %w", refusal(err))
+	}
+	return added, nil
+}
+
+// enqueueArgs checks batches and takes them apart.
+func enqueueArgs(batches []dispatch.Batch) ([]any, error) {
+	n := len(batches)
+	queues, keys, ids, types, payloads := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
+	for i, b := range batches {
+		b = b.WithDefaults()
+		if err := b.Validate(); err != nil {
+			return nil, err
+		}
+		queues[i], keys[i], ids[i], types[i], payloads[i] = b.Queue, b.Key, b.ID, b.ContentType, b.Payload
+		if b.Payload == nil {
+			payloads[i] = []byte{}
+		}
+	}
+	return []any{queues, keys, ids, types, payloads}, nil
+}
+
+// refusal gives a server's refusal of a batch its meaning.
+func refusal(err error) error {
+	switch code := pgCode(err); {
+	case code == NoQueue:
+		return fmt.Errorf("%w: %w", dispatch.ErrNoQueue, err)
+	case code == codeCheckViolation, strings.HasPrefix(code, classBadValue):
+		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
+	}
+	return err
+}

@@ -1,0 +1,148 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/dispatch"
+)
+
+// Queue is what delivers batches.
+func (s *Store) Queue() dispatch.Queue { return queue{s} }
+
+type queue struct{ *Store }
+
+// named is a key of a turn, with its result and its claim if it has them.
+type named struct {
+	key    string
+	result *dispatch.Result
+	begin  *int64 // the claim's term
+}
+
+// gather lists the keys of a turn in the order in which their rows are locked.
+func gather(t dispatch.Turn) []named {
+	out := make([]named, 0, len(t.Results)+len(t.Begin))
+	at := make(map[string]int, cap(out))
+	for i := range t.Results {
+		at[t.Results[i].Key] = len(out)
+		out = append(out, named{key: t.Results[i].Key, result: &t.Results[i]})
+	}
+	for i := range t.Begin {
+		b := &t.Begin[i]
+		if n, ok := at[b.Key]; ok {
+			out[n].begin = &b.Term
+			continue
+		}
+		out = append(out, named{key: b.Key, begin: &b.Term})
+	}
+	slices.SortFunc(out, func(a, b named) int { return cmp.Compare(a.key, b.key) })
+	return out
+}
+
+const turnSQL = `SELECT key, accepted, standing, todo, seq, term, attempt, id, content_type, link, payload
+	FROM {{schema}}.turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
+
+// turnArgs takes the keys apart into columns.
+func turnArgs(t dispatch.Turn, keys []named) []any {
+	n := len(keys)
+	names, begins, terms, seqs := make([]string, n), make([]*int64, n), make([]*int64, n), make([]int64, n)
+	states, afters, waits := make([]string, n), make([]string, n), make([]int64, n)
+	attempts, codes := make([]int32, n), make([]int32, n)
+	details, links := make([]string, n), make([]string, n)
+	for i, k := range keys {
+		names[i], begins[i] = k.key, k.begin
+		if r := k.result; r != nil {
+			terms[i], seqs[i], states[i], afters[i], waits[i] = &r.Term, r.Seq, string(r.State), string(r.After), r.Wait.Microseconds()
+			attempts[i], codes[i], details[i], links[i] = int32(r.Attempt), int32(r.Code), text(r.Detail), text(r.Link)
+		}
+	}
+	// Binary answers spare payloads the detour by hexadecimal digits.
+	return []any{pgx.QueryResultFormats{pgx.BinaryFormatCode}, t.Queue, t.Session, t.Anew, t.Window.Microseconds(), names, begins, terms, seqs,
+		states, afters, waits, attempts, codes, details, links, patient{}}
+}
+
+// text is what a target said, as the database takes it.
+func text(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if len(s) <= dispatch.MaxDetail {
+		return s
+	}
+	end := dispatch.MaxDetail
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end]
+}
+
+// Turn implements [dispatch.Queue].
+func (q queue) Turn(ctx context.Context, t dispatch.Turn) (dispatch.Turned, error) {
+	out := dispatch.Turned{Settled: make([]dispatch.Settled, len(t.Results)), Standing: make(map[string]dispatch.Standing)}
+	keys := gather(t)
+	accepted := make(map[string]bool, len(keys))
+	sql := q.sql(turnSQL)
+	err := q.exactly(ctx, func(ctx context.Context, r runner) error {
+		clear(accepted)
+		clear(out.Standing)
+		out.Begun = make([]dispatch.Assignment, 0, len(t.Begin))
+		found, err := r.Query(ctx, sql, withPatience(ctx, turnArgs(t, keys))...)
+		if err != nil {
+			return err
+		}
+		defer found.Close()
+		for found.Next() {
+			if err := turned(found, t.Queue, &out, accepted); err != nil {
+				return err
+			}
+		}
+		return found.Err()
+	})
+	if err != nil {
+		return dispatch.Turned{}, fmt.Errorf("a turn of %d keys of %s: %w", len(keys), t.Queue, err)
+	}
+	for i, r := range t.Results {
+		out.Settled[i] = dispatch.Settled{Key: r.Key, Seq: r.Seq, Accepted: accepted[r.Key]}
+	}
+	return out, nil
+}
+
+// turned reads one row of a turn's answer.
+func turned(r pgx.Rows, queue string, out *dispatch.Turned, accepted map[string]bool) error {
+	var key, standing string
+	var ok *bool
+	var todo, id, contentType, link *string
+	var seq, term *int64
+	var attempt *int32
+	var payload []byte
+	if err := r.Scan(&key, &ok, &standing, &todo, &seq, &term, &attempt, &id, &contentType, &link, &payload); err != nil {
+		return err
+	}
+	out.Standing[key] = dispatch.Standing(standing)
+	if ok != nil {
+		accepted[key] = *ok
+	}
+	if todo == nil {
+		return nil
+	}
+	out.Begun = append(out.Begun, dispatch.Assignment{
+		Batch: dispatch.Batch{Queue: queue, Key: key, ID: *id, ContentType: *contentType, Payload: payload},
+		Todo:  dispatch.Todo(*todo), Seq: *seq, Term: *term, Attempt: int(*attempt), Link: *link,
+	})
+	return nil
+}
+
+// Prune implements [dispatch.Queue].
+func (q queue) Prune(ctx context.Context, name string, keep time.Duration, limit int) (deleted int, through bool, err error) {
+	err = q.one(ctx, "SELECT deleted, through FROM {{schema}}.prune($1, $2, $3, $4)",
+		func(r pgx.Row) error { return r.Scan(&deleted, &through) }, name, keep.Microseconds(), int64(limit), patient{})
+	if err != nil {
+		return 0, false, fmt.Errorf("pruning %s: %w", name, err)
+	}
+	return deleted, through, nil
+}

@@ -1,0 +1,230 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store/postgres"
+)
+
+const work = "work" // the queue of most tests here
+
+// big is a server as large as those that benchmarks are about.
+var big = map[string]string{"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "30min"}
+
+// workplace is a database with the queue and a session.
+func workplace(t testing.TB, server *realserver.PostgresServer) (url string, s *postgres.Store, me lease.Session) {
+	t.Helper()
+	url = server.NewDatabase(t)
+	s = open(t, url)
+	if err := s.Desk().Make(t.Context(), work); err != nil {
+		t.Fatal(err)
+	}
+	return url, s, start(t, s, "a", time.Hour)
+}
+
+// fill enqueues batches to keys in turn, in one statement.
+func fill(t testing.TB, url string, keys, batches int) {
+	t.Helper()
+	exec(t, url, fmt.Sprintf(`INSERT INTO understudy.batch (queue, key, payload)
+		SELECT '%s', 'key-' || n %% %d, decode(repeat('ab', 200), 'hex') FROM generate_series(1, %d) n`, work, keys, batches))
+}
+
+// deliverer delivers through turns of a fixed size, with a target that takes no time.
+type deliverer struct {
+	store   *postgres.Store
+	session string
+	size    int
+	keys    []claim.Claim // begun with in turn
+	results []dispatch.Result
+}
+
+// take claims up to n keys.
+func (d *deliverer) take(t testing.TB, n int) {
+	t.Helper()
+	for len(d.keys) < n {
+		most := min(n-len(d.keys), claim.MaxKeys)
+		got, err := d.store.Claims().Take(t.Context(), claim.Want{Space: dispatch.Space(work), Session: d.session, Most: most, Fresh: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) == 0 {
+			return
+		}
+		d.keys = append(d.keys, got...)
+	}
+}
+
+// turn settles what was begun, begins with as many keys, and returns how many
+// batches were settled.
+func (d *deliverer) turn(ctx context.Context) (int, error) {
+	begin := make([]claim.Claim, 0, d.size)
+	for _, r := range d.results {
+		begin = append(begin, claim.Claim{Key: r.Key, Term: r.Term})
+	}
+	fresh := min(d.size-len(begin), len(d.keys))
+	begin = append(begin, d.keys[:fresh]...)
+	d.keys = d.keys[fresh:]
+	out, err := d.store.Queue().Turn(ctx, dispatch.Turn{Queue: work, Session: d.session, Results: d.results, Begin: begin, Window: time.Minute})
+	if err != nil {
+		return 0, err
+	}
+	settled := 0
+	for _, s := range out.Settled {
+		if s.Accepted {
+			settled++
+		}
+	}
+	d.results = d.results[:0]
+	for _, a := range out.Begun {
+		d.results = append(d.results, dispatch.Result{Key: a.Key, Term: a.Term, Seq: a.Seq, State: dispatch.Committed, After: dispatch.Next, Attempt: a.Attempt, Code: 200})
+	}
+	for _, c := range begin {
+		if out.Standing[c.Key] == dispatch.Ready {
+			d.keys = append(d.keys, c)
+		}
+	}
+	return settled, nil
+}
+
+// drain delivers until there is nothing more, or that many batches, and returns how
+// many they were.
+func (d *deliverer) drain(t testing.TB, most int) (batches int) {
+	t.Helper()
+	for batches < most {
+		n, err := d.turn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		batches += n
+		if len(d.results) < d.size && len(d.keys) == 0 {
+			if d.take(t, 1000); len(d.results)+len(d.keys) == 0 {
+				break
+			}
+		}
+	}
+	return batches
+}
+
+// BenchmarkTurn is the rate of a dispatcher whose target takes no time, for a short
+// queue and for a long one.
+func BenchmarkTurn(b *testing.B) {
+	server := realserver.Postgres(b, realserver.PostgresOptions{Fsync: true, Settings: big})
+	const batches = 60_000
+	for _, c := range []struct{ keys, waiting, size int }{
+		{100, batches, 50}, {1000, batches, 100}, {1000, batches, 300}, {100_000, 1_000_000, 300},
+	} {
+		b.Run(fmt.Sprintf("waiting=%d/keys=%d/size=%d", c.waiting, c.keys, c.size), func(b *testing.B) {
+			url, s, me := workplace(b, server)
+			began := time.Now()
+			fill(b, url, c.keys, c.waiting)
+			b.Logf("enqueued %d in one transaction in %v", c.waiting, time.Since(began).Round(time.Millisecond))
+			exec(b, url, "VACUUM ANALYZE understudy.batch, understudy.claim")
+			exec(b, url, "CHECKPOINT")
+			d := &deliverer{store: s, session: me.ID, size: c.size}
+			for b.Loop() {
+				began, busy := time.Now(), cpu(b, url)
+				n := d.drain(b, batches)
+				b.ReportMetric(float64(n)/time.Since(began).Seconds(), "batches/s")
+				b.ReportMetric(float64((cpu(b, url)-busy).Microseconds())/float64(n), "server-µs/batch")
+			}
+		})
+	}
+}
+
+// BenchmarkEnqueue compares commits that enqueue a batch with those that insert a
+// row of the same size into a bare table. With one asleep who is woken again and
+// again, and does nothing, every batch is the first of its key.
+func BenchmarkEnqueue(b *testing.B) {
+	server := realserver.Postgres(b, realserver.PostgresOptions{Fsync: true, Settings: big})
+	const clients, commits = 8, 4000
+	for _, c := range []struct {
+		name, sql string
+		asleep    bool
+	}{
+		{"bare", "INSERT INTO bare VALUES (md5(random()::text), 'key-' || (random() * 1000)::int, $1)", false},
+		{"waiting-keys", "SELECT understudy.enqueue('work', 'key-' || (random() * 1000)::int, $1)", false},
+		{"new-keys", "SELECT understudy.enqueue('work', md5(random()::text), $1)", false},
+		{"new-keys-asleep", "SELECT understudy.enqueue('work', md5(random()::text), $1)", true},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			url, s, me := workplace(b, server)
+			exec(b, url, "CREATE TABLE bare (id text PRIMARY KEY, key text, payload bytea)")
+			fill(b, url, 1000, 5000)
+			conns := make([]*pgx.Conn, clients)
+			for i := range conns {
+				conns[i] = connect(b, url)
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			var sleeping sync.WaitGroup
+			if c.asleep {
+				sleeping.Go(func() { fallAsleep(ctx, s, me) })
+			}
+			for b.Loop() {
+				began := time.Now()
+				var all sync.WaitGroup
+				for _, conn := range conns {
+					all.Go(func() {
+						for range commits / clients {
+							if _, err := conn.Exec(ctx, c.sql, make([]byte, 200)); err != nil {
+								b.Error(err)
+							}
+						}
+					})
+				}
+				all.Wait()
+				b.ReportMetric(commits/time.Since(began).Seconds(), "commits/s")
+			}
+			cancel()
+			sleeping.Wait()
+		})
+	}
+}
+
+// fallAsleep says every 10 ms that it sleeps.
+func fallAsleep(ctx context.Context, s *postgres.Store, me lease.Session) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		_, _ = s.Claims().Join(ctx, claim.Member{Space: dispatch.Space(work), Session: me.ID, Asleep: true})
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// cpu is how long the server's processes for the stores have run on a CPU.
+func cpu(t testing.TB, url string) (total time.Duration) {
+	t.Helper()
+	rows, err := connect(t, url).Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = 'understudy'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		var ns int64
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+		if err == nil {
+			_, err = fmt.Sscan(string(stat), &ns)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += time.Duration(ns)
+	}
+	return total
+}

@@ -1,0 +1,529 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store/postgres"
+)
+
+// Each check must pass on the store as it is and must notice its broken twin.
+func TestQueueInterleavings(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	for _, c := range []struct {
+		name               string
+		check              func(t *testing.T, url string) error
+		function, old, new string
+	}{
+		{"a take waits for no begin and never wins over it", beginUnderWay, "take_lapsed", "FOR NO KEY UPDATE SKIP LOCKED", ""},
+		{"a take that saw no step looks again", stepSeenLate, "take_lapsed", "WHERE coalesce(x.step_end <= t, true)", ""},
+		{"a take beside a renewal under way", takeBesideRenewal, "take_lapsed", "FOR SHARE SKIP LOCKED", ""},
+		{"the order is that of the commits", commitOrder, "append", "FOR NO KEY UPDATE", ""},
+		{"an idle mark beside an enqueuer", idleBesideEnqueue, "mark_idle", "FOR NO KEY UPDATE SKIP LOCKED", ""},
+		{"who falls asleep sees what is being committed", asleepBesideEnqueue, "wake", "pg_advisory_xact_lock_shared", "concat"},
+		{"an old snapshot does not number", oldSnapshot, "append", "IF current_setting('transaction_isolation') = 'read committed' THEN", "IF true THEN"},
+		{"numbers are kept when all batches are pruned", pruneKeepsNumbers, "prune_key", "IF e.last < v_last THEN", "IF false THEN"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			url, _, _ := workplace(t, server)
+			if err := c.check(t, url); err != nil {
+				t.Error(err)
+			}
+			if c.function == "" {
+				return
+			}
+			sabotage(t, url, c.function, c.old, c.new)
+			if err := c.check(t, url); err == nil {
+				t.Error("the broken twin was not noticed")
+			}
+		})
+	}
+}
+
+// enqueue enqueues in a transaction that is left open.
+func enqueue(t testing.TB, tx pgx.Tx, key, id string) {
+	t.Helper()
+	added, err := postgres.Enqueue(t.Context(), tx, dispatch.Batch{Queue: work, Key: key, ID: id, Payload: []byte(id)})
+	if err != nil || !added[0] {
+		t.Fatalf("Enqueue = %v, %v", added, err)
+	}
+}
+
+func commit(t testing.TB, tx pgx.Tx) {
+	t.Helper()
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func takeKeys(t testing.TB, s *postgres.Store, session string) []claim.Claim {
+	t.Helper()
+	got, err := s.Claims().Take(t.Context(), claim.Want{Space: dispatch.Space(work), Session: session, Most: 10, Fresh: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// beginTurn begins with claims, in a transaction if there is one.
+const beginTurn = `SELECT coalesce(todo, '') FROM understudy.turn('work', $1, false, 60000000, ARRAY[$2], ARRAY[$3::bigint],
+	ARRAY[NULL::bigint], ARRAY[0::bigint], ARRAY[''], ARRAY[''], ARRAY[0::bigint], ARRAY[0], ARRAY[0], ARRAY[''], ARRAY[''], 10000)`
+
+// lapsing returns a claim whose holder lapses in a moment.
+func lapsing(t *testing.T, url string, s *postgres.Store) (lease.Session, claim.Claim) {
+	t.Helper()
+	tx := begin(t, connect(t, url))
+	key := "k-" + lease.NewID()
+	enqueue(t, tx, key, key)
+	commit(t, tx)
+	a := start(t, s, "a", 400*time.Millisecond)
+	return a, takeKeys(t, s, a.ID)[0]
+}
+
+func gone(t *testing.T, s *postgres.Store, id string) {
+	t.Helper()
+	realserver.Eventually(t, 10*time.Second, "the session lapses", func() error {
+		live, err := s.Sessions(t.Context())
+		if slices.ContainsFunc(live, func(n lease.Session) bool { return n.ID == id }) {
+			return errors.New("it lives")
+		}
+		return err
+	})
+}
+
+// beginUnderWay: a begin has locked the key, and its session lapses before it
+// commits.
+func beginUnderWay(t *testing.T, url string) error {
+	s := open(t, url)
+	a, c := lapsing(t, url, s)
+	tx := begin(t, connect(t, url))
+	var todo string
+	if err := tx.QueryRow(t.Context(), beginTurn, a.ID, c.Key, c.Term).Scan(&todo); err != nil || todo != "send" {
+		return fmt.Errorf("begin: %q, %v", todo, err)
+	}
+	gone(t, s, a.ID)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	next := start(t, s, "b", time.Minute)
+	got, err := s.Claims().Take(ctx, claim.Want{Space: dispatch.Space(work), Session: next.ID, Most: 10, Fresh: 10})
+	if err != nil {
+		return fmt.Errorf("a take beside a begin: %w", err)
+	}
+	commit(t, tx)
+	if slices.ContainsFunc(got, func(n claim.Claim) bool { return n.Key == c.Key }) {
+		return errors.New("a key was taken while a step on it was being begun")
+	}
+	return nil
+}
+
+// stepSeenLate holds a take up between its look and its locks, and lets the step
+// begin and commit meanwhile.
+func stepSeenLate(t *testing.T, url string) error {
+	s := open(t, url)
+	exec(t, url, "DELETE FROM understudy.member") // those of before
+	a, c := lapsing(t, url, s)
+	live := begin(t, connect(t, url))
+	var todo string
+	if err := live.QueryRow(t.Context(), beginTurn, a.ID, c.Key, c.Term).Scan(&todo); err != nil || todo != "send" {
+		return fmt.Errorf("begin: %q, %v", todo, err)
+	}
+	gone(t, s, a.ID)
+	// The gate is in the statement that locks, which has its snapshot by then.
+	const gate = `CREATE OR REPLACE FUNCTION understudy.step_end(c understudy.claim) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+		BEGIN %s RETURN (SELECT h.hold FROM understudy.head('work', c.key, c.done) h WHERE h.term = c.term); END $$`
+	exec(t, url, fmt.Sprintf(gate, "PERFORM pg_advisory_xact_lock_shared(7);"))
+	closed := begin(t, connect(t, url))
+	if _, err := closed.Exec(t.Context(), "SELECT pg_advisory_xact_lock(7)"); err != nil {
+		t.Fatal(err)
+	}
+	next := start(t, s, "b", time.Minute)
+	var got []claim.Claim
+	taken := later(func() (err error) {
+		got, err = s.Claims().Take(t.Context(), claim.Want{Space: dispatch.Space(work), Session: next.ID, Most: 10, Fresh: 10})
+		return err
+	})
+	waiting(t, url, 1)
+	commit(t, live)
+	commit(t, closed)
+	if err := <-taken; err != nil {
+		return err
+	}
+	if len(got) > 0 {
+		return errors.New("a key was taken though a step on it had begun")
+	}
+	return nil
+}
+
+func takeBesideRenewal(t *testing.T, url string) error {
+	s := open(t, url)
+	a, c := lapsing(t, url, s)
+	tx := begin(t, connect(t, url))
+	if _, err := tx.Exec(t.Context(), "SELECT understudy.renew_session($1, 10000)", a.ID); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, s, a.ID) // as it was before
+	got := takeKeys(t, s, start(t, s, "b", time.Minute).ID)
+	commit(t, tx)
+	if slices.ContainsFunc(got, func(n claim.Claim) bool { return n.Key == c.Key }) {
+		return errors.New("a key was taken from a session that was being renewed")
+	}
+	return nil
+}
+
+// commitOrder: who enqueued first commits last. Nothing is delivered out of that
+// order, and nothing is lost.
+func commitOrder(t *testing.T, url string) error {
+	s := open(t, url)
+	a := start(t, s, "a", time.Minute)
+	key := "k-" + lease.NewID()
+	first, second := begin(t, connect(t, url)), begin(t, connect(t, url))
+	enqueue(t, first, key, key+" first")
+	enqueue(t, second, key, key+" second")
+	commit(t, second)
+	c := takeKeys(t, s, a.ID)
+	if len(c) != 1 || c[0].Key != key {
+		return fmt.Errorf("taken %+v", c)
+	}
+	got, err := deliver(t, s, a.ID, c[0])
+	if err != nil || got != key+" second" {
+		return fmt.Errorf("delivered %q, %v", got, err)
+	}
+	commit(t, first)
+	// Two whose commits meet: the second waits for the first's.
+	one, two := begin(t, connect(t, url)), begin(t, connect(t, url))
+	enqueue(t, one, key, key+" one")
+	enqueue(t, two, key, key+" two")
+	if _, err := two.Exec(t.Context(), "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
+		return err
+	}
+	other := later(func() error { return one.Commit(context.Background()) })
+	select {
+	case err := <-other:
+		return fmt.Errorf("a commit did not wait for the one before: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	commit(t, two)
+	if err := <-other; err != nil {
+		return err
+	}
+	var order []string
+	for range 3 {
+		for _, c := range takeKeys(t, s, a.ID) {
+			for {
+				got, err := deliver(t, s, a.ID, c)
+				if err != nil || got == "" {
+					break
+				}
+				order = append(order, strings.TrimPrefix(got, key+" "))
+			}
+		}
+	}
+	if fmt.Sprint(order) != "[first two one]" {
+		return fmt.Errorf("then delivered %q", order)
+	}
+	return nil
+}
+
+// deliver delivers the head of a key and returns its id, "" when there is none.
+func deliver(t testing.TB, s *postgres.Store, session string, c claim.Claim) (string, error) {
+	t.Helper()
+	turn := dispatch.Turn{Queue: work, Session: session, Begin: []claim.Claim{c}, Window: time.Minute}
+	out, err := s.Queue().Turn(t.Context(), turn)
+	if err != nil || len(out.Begun) == 0 {
+		return "", err
+	}
+	a := out.Begun[0]
+	turn.Begin, turn.Results = nil, []dispatch.Result{{Key: a.Key, Term: a.Term, Seq: a.Seq, State: dispatch.Committed, After: dispatch.Next, Attempt: 1}}
+	out, err = s.Queue().Turn(t.Context(), turn)
+	if err == nil && !out.Settled[0].Accepted {
+		err = errors.New("not accepted")
+	}
+	return a.ID, err
+}
+
+// idleBesideEnqueue: a key runs dry while an enqueuer has its number and has not
+// committed.
+func idleBesideEnqueue(t *testing.T, url string) error {
+	s := open(t, url)
+	a := start(t, s, "a", time.Minute)
+	key := "k-" + lease.NewID()
+	tx := begin(t, connect(t, url))
+	enqueue(t, tx, key, key+" 1")
+	commit(t, tx)
+	c := takeKeys(t, s, a.ID)[0]
+	if _, err := deliverHeld(t, s, a.ID, c, func() {
+		tx = begin(t, connect(t, url))
+		enqueue(t, tx, key, key+" 2")
+		if _, err := tx.Exec(t.Context(), "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
+			t.Fatal(err)
+		}
+	}); err != nil {
+		return err
+	}
+	commit(t, tx)
+	var got string
+	deadline := time.Now().Add(5 * time.Second)
+	for got == "" && time.Now().Before(deadline) {
+		for _, c := range takeKeys(t, s, a.ID) {
+			var err error
+			if got, err = deliver(t, s, a.ID, c); err != nil {
+				return err
+			}
+		}
+	}
+	if got != key+" 2" {
+		return errors.New("a batch that was enqueued while its key ran dry is left behind")
+	}
+	return nil
+}
+
+// deliverHeld delivers a key's head and calls between after the begin.
+func deliverHeld(t *testing.T, s *postgres.Store, session string, c claim.Claim, between func()) (dispatch.Turned, error) {
+	t.Helper()
+	out, err := s.Queue().Turn(t.Context(), dispatch.Turn{Queue: work, Session: session, Begin: []claim.Claim{c}, Window: time.Minute})
+	if err != nil || len(out.Begun) != 1 {
+		return out, fmt.Errorf("begin: %+v, %w", out, err)
+	}
+	between()
+	a := out.Begun[0]
+	return s.Queue().Turn(t.Context(), dispatch.Turn{Queue: work, Session: session,
+		Results: []dispatch.Result{{Key: a.Key, Term: a.Term, Seq: a.Seq, State: dispatch.Committed, After: dispatch.Next, Attempt: 1}}})
+}
+
+// asleepBesideEnqueue: one falls asleep while an enqueuer, who has seen nobody
+// sleep, has not committed. It is told that there is something, or woken.
+func asleepBesideEnqueue(t *testing.T, url string) error {
+	s := open(t, url)
+	a := start(t, s, "a", time.Minute)
+	for _, c := range takeKeys(t, s, a.ID) {
+		if _, err := deliver(t, s, a.ID, c); err != nil {
+			return err
+		}
+	}
+	tx := begin(t, connect(t, url))
+	enqueue(t, tx, "k-"+lease.NewID(), lease.NewID())
+	if _, err := tx.Exec(t.Context(), "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	var share claim.Share
+	joined := later(func() (err error) {
+		share, err = s.Claims().Join(t.Context(), claim.Member{Space: dispatch.Space(work), Session: a.ID, Asleep: true})
+		return err
+	})
+	// It has said that it sleeps, and waits for those who may not have seen it.
+	realserver.Eventually(t, 5*time.Second, "it is asleep", func() error {
+		var asleep bool
+		err := connect(t, url).QueryRow(t.Context(), "SELECT asleep FROM understudy.member WHERE session = $1", a.ID).Scan(&asleep)
+		if err == nil && !asleep {
+			err = errors.New("awake")
+		}
+		return err
+	})
+	commit(t, tx)
+	if err := <-joined; err != nil {
+		return err
+	}
+	if !share.Free {
+		return errors.New("it fell asleep beside a commit and was not told")
+	}
+	return nil
+}
+
+// oldSnapshot: a transaction of a higher isolation level that began before
+// another's commit to the same key is told to try again, in the way that is known for it.
+func oldSnapshot(t *testing.T, url string) error {
+	key := "k-" + lease.NewID()
+	tx := begin(t, connect(t, url))
+	enqueue(t, tx, key, key+" 0")
+	commit(t, tx)
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		old, err := connect(t, url).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+		if err != nil {
+			t.Fatal(err)
+		}
+		enqueue(t, old, key, key+string(level))
+		tx := begin(t, connect(t, url))
+		enqueue(t, tx, key, key+" beside "+string(level))
+		commit(t, tx)
+		if err := old.Commit(t.Context()); err == nil || !strings.Contains(err.Error(), "40001") {
+			return fmt.Errorf("%s: commit: %v, want a serialization failure", level, err)
+		}
+		again, err := connect(t, url).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+		if err != nil {
+			t.Fatal(err)
+		}
+		enqueue(t, again, key, key+string(level))
+		if err := again.Commit(t.Context()); err != nil {
+			return fmt.Errorf("%s, again: %w", level, err)
+		}
+	}
+	return nil
+}
+
+func pruneKeepsNumbers(t *testing.T, url string) error {
+	s := open(t, url)
+	key := "k-" + lease.NewID()
+	if _, err := s.Desk().Add(t.Context(), []dispatch.Batch{{Queue: work, Key: key, ID: key}}); err != nil {
+		return err
+	}
+	if err := s.Desk().Act(t.Context(), work, key, dispatch.Cancel, "x"); err != nil {
+		return err
+	}
+	// As if whoever cancelled it had not had the time to mark the key idle.
+	exec(t, url, fmt.Sprintf("UPDATE understudy.tail SET last = 0 WHERE key = '%s'", key))
+	if n, _, err := s.Queue().Prune(t.Context(), work, 0, 100); err != nil || n == 0 {
+		return fmt.Errorf("Prune = %d, %w", n, err)
+	}
+	if _, err := s.Desk().Add(t.Context(), []dispatch.Batch{{Queue: work, Key: key, ID: key}}); err != nil {
+		return err
+	}
+	if r, err := s.Desk().Batch(t.Context(), work, key); err != nil || r.Seq != 2 {
+		return fmt.Errorf("seq %d after the first was pruned, %w", r.Seq, err)
+	}
+	return nil
+}
+
+// TestEnqueueUnderLoad: transactions of all kinds to a few keys in any order,
+// beside several that deliver. Nothing is lost or doubled, what one client committed
+// first is delivered first, and transactions at READ COMMITTED never fail.
+func TestEnqueueUnderLoad(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	url, s, _ := workplace(t, server)
+	clients, rounds := 5, 120
+	if testing.Short() {
+		clients, rounds = 3, 40
+	}
+	var mu sync.Mutex
+	committed, delivered := map[string]bool{}, map[string][]string{} // by key, in order
+	var enqueueing, delivering sync.WaitGroup
+	for n := range clients {
+		conn := connect(t, url)
+		enqueueing.Go(func() {
+			for i := range rounds {
+				ids, err := anyTransaction(t.Context(), conn, fmt.Sprintf("%d %04d", n, i))
+				if err != nil {
+					t.Errorf("client %d: %v", n, err)
+				}
+				mu.Lock()
+				for _, id := range ids {
+					committed[id] = true
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	var done atomic.Bool
+	for range 3 {
+		s, me := open(t, url), start(t, s, "d", time.Hour)
+		delivering.Go(func() {
+			for idle := 0; idle < 2; {
+				over := done.Load()
+				claims := takeKeys(t, s, me.ID)
+				if len(claims) == 0 && over {
+					idle++
+					<-time.After(150 * time.Millisecond) // longer than a key waits for a long commit
+				}
+				for _, c := range claims {
+					for {
+						id, err := deliver(t, s, me.ID, c)
+						if err != nil {
+							t.Errorf("deliver: %v", err)
+						}
+						if id == "" {
+							break
+						}
+						mu.Lock()
+						delivered[c.Key] = append(delivered[c.Key], id)
+						mu.Unlock()
+					}
+				}
+			}
+		})
+	}
+	enqueueing.Wait()
+	done.Store(true)
+	delivering.Wait()
+	total := 0
+	for key, ids := range delivered {
+		last := map[byte]string{}
+		for _, id := range ids {
+			total++
+			if !committed[id] {
+				t.Errorf("%s: delivered %q twice, or it was never committed", key, id)
+			}
+			delete(committed, id)
+			if last[id[0]] >= id {
+				t.Errorf("%s: delivered %q after %q of the same client", key, id, last[id[0]])
+			}
+			last[id[0]] = id
+		}
+	}
+	if len(committed) > 0 {
+		t.Errorf("%d of %d batches were left behind", len(committed), total+len(committed))
+	}
+	t.Logf("%d batches", total)
+}
+
+// anyTransaction enqueues to a few keys in any order, at any isolation level, with
+// savepoints and rollbacks, and returns what it has committed.
+func anyTransaction(ctx context.Context, conn *pgx.Conn, name string) (ids []string, err error) {
+	level := []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}[rand.N(4)]
+	for try := 0; ; try++ {
+		ids = nil
+		tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
+		if err != nil {
+			return nil, err
+		}
+		for i := range 1 + rand.N(4) {
+			key := fmt.Sprint("k", rand.N(5))
+			id := fmt.Sprintf("%s %d %d %s", name, i, try, key)
+			part := tx
+			if rand.N(3) == 0 {
+				if part, err = tx.Begin(ctx); err != nil {
+					return nil, err
+				}
+			}
+			if _, err = postgres.Enqueue(ctx, part, dispatch.Batch{Queue: work, Key: key, ID: id}); err != nil {
+				break
+			}
+			kept := true
+			if part != tx {
+				if kept = rand.N(2) == 0; kept {
+					err = part.Commit(ctx)
+				} else {
+					err = part.Rollback(ctx)
+				}
+			}
+			if kept {
+				ids = append(ids, id)
+			}
+		}
+		if err == nil && rand.N(10) == 0 {
+			return nil, tx.Rollback(ctx)
+		}
+		if err == nil {
+			err = tx.Commit(ctx)
+		}
+		if err == nil {
+			return ids, nil
+		}
+		_ = tx.Rollback(ctx)
+		if level == pgx.ReadCommitted || !strings.Contains(err.Error(), "40001") && !strings.Contains(err.Error(), "40P01") {
+			return nil, fmt.Errorf("%s: %w", level, err)
+		}
+	}
+}
