@@ -61,3 +61,13 @@ func TestDispatchConformance(t *testing.T) {
 		})
 	})
 }
+
+func TestClaimsAreLinearizable(t *testing.T) {
+	url := realserver.Postgres(t, realserver.PostgresOptions{}).NewDatabase(t)
+	claimtest.CheckLinearizable(t, func(t *testing.T) claimtest.Store { return open(t, url) }, claimtest.Concurrent{})
+}
+
+func TestDispatchKeepsOrder(t *testing.T) {
+	url := realserver.Postgres(t, realserver.PostgresOptions{}).NewDatabase(t)
+	dispatchtest.CheckOrder(t, func(t *testing.T) dispatchtest.Store { return open(t, url) }, dispatchtest.Concurrent{})
+}
