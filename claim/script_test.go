@@ -49,7 +49,7 @@ func script(t *testing.T, file string, answer func(words) string) {
 			t.Fatalf("%s:%d: no result: %s", file, n, line)
 		}
 		w := words{}
-		for _, word := range strings.Fields(input) {
+		for word := range strings.FieldsSeq(input) {
 			key, value, _ := strings.Cut(word, "=")
 			w[key] = value
 		}

@@ -341,23 +341,24 @@ func names(claims []claim.Claim) string {
 }
 
 func showTurn(x Turn) string {
-	out := "turn " + x.Session
+	var out strings.Builder
+	out.WriteString("turn " + x.Session)
 	for _, r := range x.Results {
-		out += fmt.Sprintf(" %s:%d=%s,%s", r.Key, r.Term, r.State, r.After)
+		out.WriteString(fmt.Sprintf(" %s:%d=%s,%s", r.Key, r.Term, r.State, r.After))
 		if r.After == Again {
-			out += "," + r.Wait.Round(time.Millisecond).String()
+			out.WriteString("," + r.Wait.Round(time.Millisecond).String())
 		}
 	}
 	if len(x.Begin) > 0 {
-		out += " begin " + names(x.Begin)
+		out.WriteString(" begin " + names(x.Begin))
 	}
 	if x.Anew {
-		out += " anew"
+		out.WriteString(" anew")
 	}
 	if x.Window == 0 {
-		out += " shared"
+		out.WriteString(" shared")
 	}
-	return out
+	return out.String()
 }
 
 func TestJudgeIsTotal(t *testing.T) {

@@ -16,7 +16,16 @@
 // shows what would have happened to a resource that believes everybody. After
 // the scenario, [Judge] reads it beside the store's history.
 //
-// # What the judge promises
+// A [Fleet] is instances of the queueworker (folder queueworker) that deliver one
+// queue to a [QueueTarget] in the test's process, which remembers every request and
+// answers badly. A [Feed] are users who enqueue in transactions of their own. Under
+// [QueueChaos] the workers kill and stop themselves at every step of a batch's way (gates
+// around the ports), besides random troubles. [JudgeQueue] looks at what the users
+// committed, at the store's records and at the target's requests.
+//
+// # What the judges promise
+//
+// Judge, of roles:
 //
 //   - late: no effect of a term stands after the first effect of a later term.
 //     The order is that of the file (O_APPEND), so that no clock is involved.
@@ -28,6 +37,25 @@
 //     allows.
 //   - history: every term that had effects was acquired, in the history, by the
 //     instance that had them.
+//
+// JudgeQueue:
+//
+//   - lost: what was committed is in the store, and what the store calls committed
+//     took effect.
+//   - ghost: what was rolled back, or refused, was not delivered.
+//   - commit: batches of one user and key have numbers in the order of the commits.
+//   - order: of a key, the next batch was begun when the one before was over, under
+//     terms that do not fall.
+//   - effect: effects of a key are in the order of the numbers.
+//   - twice: no batch took effect twice where ids are recognised, or where nobody
+//     allowed it to be sent again.
+//   - blind: what the target may have was not sent again, at a target that forgets and
+//     does not recognise ids, unless a person said so.
+//   - shown: what is not over waits for a person, or behind such a batch.
+//
+// Requests of a worker that was paused past its second window are counted apart:
+// nobody can recall them. Ledgers are told no term, so that beside them workers are
+// paused for less.
 //
 // Every rule is shown ledgers that break it, and must say so. It is also shown a
 // real one: of a node whose guard and watchers are all stopped at once, which no

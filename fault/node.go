@@ -36,30 +36,37 @@ type Node struct {
 // then see to the rest.
 func (n *Node) run(tb testing.TB, args []string) {
 	tb.Helper()
-	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer log.Close()
 	n.cmd = exec.Command(n.cluster.Programs.Understudy, args...)
 	n.cmd.Dir = n.cluster.dir
 	n.cmd.Env = append(os.Environ(), n.cluster.mark())
+	start(tb, n.cmd, n.log, n.done)
+}
+
+// start starts a process that dies with the test process. What it says goes to the
+// end of the log; done is closed when it has ended.
+func start(tb testing.TB, cmd *exec.Cmd, log string, done chan<- struct{}) {
+	tb.Helper()
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer file.Close()
 	// A file, not a pipe: the end of the process is not the end of what it started.
-	n.cmd.Stdout, n.cmd.Stderr = log, log
-	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Stdout, cmd.Stderr = file, file
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
 	go func() {
 		// The death signal comes when the thread ends that started the process.
 		runtime.LockOSThread()
-		err := n.cmd.Start()
+		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = n.cmd.Wait()
+			_ = cmd.Wait()
 		}
-		close(n.done)
+		close(done)
 	}()
 	if err := <-started; err != nil {
-		tb.Fatalf("starting %s: %v", n.Name, err)
+		tb.Fatalf("starting %s: %v", cmd.Path, err)
 	}
 }
 

@@ -11,8 +11,9 @@ import (
 
 // Programs are what a [Cluster] runs, built from this module.
 type Programs struct {
-	Understudy string
-	Worker     string
+	Understudy  string
+	Worker      string
+	QueueWorker string
 }
 
 // Build builds the programs as they are delivered, into a directory that is
@@ -22,10 +23,12 @@ func Build(tb testing.TB) Programs {
 	const module = "github.com/understudy-ha/understudy"
 	dir := tb.TempDir()
 	cmd := exec.Command("go", "build", "-trimpath", "-o", dir+string(filepath.Separator),
-		module+"/cmd/understudy", module+"/fault/worker")
+		module+"/cmd/understudy", module+"/fault/worker", module+"/fault/queueworker")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("building the programs: %v\n%s", err, out)
 	}
-	return Programs{Understudy: filepath.Join(dir, "understudy"), Worker: filepath.Join(dir, "worker")}
+	return Programs{
+		Understudy: filepath.Join(dir, "understudy"), Worker: filepath.Join(dir, "worker"), QueueWorker: filepath.Join(dir, "queueworker"),
+	}
 }

@@ -117,6 +117,23 @@ func (g *gate) run(f func()) {
 	go f()
 }
 
+// process is what may be frozen at some points of its way.
+type process struct {
+	dice *dice
+	gate *gate
+	// freezes tells whether that may happen now, for up to longest.
+	freezes func() bool
+	longest time.Duration
+}
+
+// stumble is such a point.
+func (p *process) stumble() {
+	if p.freezes() && p.dice.hit(0.003) {
+		p.gate.freeze(p.dice.upTo(p.longest))
+	}
+	p.gate.wait()
+}
+
 // clock is a host's clock: off by some rate, unrelated to any other.
 type clock struct {
 	gate  *gate

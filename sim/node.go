@@ -16,10 +16,9 @@ const roleName = "role"
 // node is one run of one instance. A node that was killed or has stopped is
 // followed by another of the same name.
 type node struct {
+	process
 	name  string
 	world *world
-	dice  *dice
-	gate  *gate
 	clock *clock
 	link  *leasetest.Faulty
 	view  leasetest.Target // the store as the node sees it
@@ -36,12 +35,16 @@ func (w *world) newNode(name string, stream uint64) *node {
 	worst := w.setup.RateError * w.setup.Timing.RateTolerance()
 	rate := 1 + worst*[]float64{-1, 1, 0, 0.5}[d.n(4)]
 	n := &node{
-		name: name, world: w, dice: d, gate: g, done: make(chan struct{}),
+		process: process{
+			dice: d, gate: g, longest: 4 * w.setup.Timing.Timeout,
+			freezes: func() bool { return w.faulty() && w.setup.Fenced },
+		},
+		name: name, world: w, done: make(chan struct{}),
 		clock: &clock{gate: g, begin: time.Now(), rate: rate, offset: d.upTo(1000 * time.Hour), wall: d.upTo(time.Hour)},
 		link:  leasetest.NewFaulty(w.server, w.setup.Seed^stream),
 	}
 	n.link.Change(func(l *leasetest.Network) { *l = w.network() })
-	n.view = frozen{n.link, n}
+	n.view = frozen{n.link, &n.process, w.setup.Timing}
 	if w.setup.Twin.Node != nil {
 		n.view = w.setup.Twin.Node(n)
 	}
@@ -141,12 +144,4 @@ func (n *node) sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-fired:
 	}
-}
-
-// stumble is a point at which the process may be frozen.
-func (n *node) stumble() {
-	if n.world.faulty() && n.world.setup.Fenced && n.dice.hit(0.003) {
-		n.gate.freeze(n.dice.upTo(4 * n.world.setup.Timing.Timeout))
-	}
-	n.gate.wait()
 }

@@ -69,7 +69,14 @@ func TestSimulation(t *testing.T) {
 
 // TestSeeds replays the seeds that once failed, with why.
 func TestSeeds(t *testing.T) {
-	f, err := os.Open("testdata/seeds.txt")
+	for _, seed := range seeds(t, "testdata/seeds.txt") {
+		check(t, seed)
+	}
+}
+
+func seeds(t *testing.T, path string) (all []uint64) {
+	t.Helper()
+	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,10 +88,11 @@ func TestSeeds(t *testing.T) {
 		}
 		seed, err := strconv.ParseUint(line, 10, 64)
 		if err != nil {
-			t.Fatalf("seeds.txt: %v", err)
+			t.Fatalf("%s: %v", path, err)
 		}
-		check(t, seed)
+		all = append(all, seed)
 	}
+	return all
 }
 
 func check(t *testing.T, seed uint64) Result {

@@ -11,28 +11,29 @@ import (
 // nor takes an answer in.
 type frozen struct {
 	leasetest.Target
-	node *node
+	process *process
+	timing  lease.Timing // that its sessions really have
 }
 
-func through[T any](n *node, op func() (T, error)) (T, error) {
-	n.stumble()
+func through[T any](p *process, op func() (T, error)) (T, error) {
+	p.stumble()
 	v, err := op()
-	n.stumble()
+	p.stumble()
 	return v, err
 }
 
 func (f frozen) tell(op func() error) error {
-	_, err := through(f.node, func() (struct{}, error) { return struct{}{}, op() })
+	_, err := through(f.process, func() (struct{}, error) { return struct{}{}, op() })
 	return err
 }
 
 func (f frozen) StartSession(ctx context.Context, s lease.Session) (lease.Renewal, error) {
-	s.Timing = f.node.world.setup.Timing
-	return through(f.node, func() (lease.Renewal, error) { return f.Target.StartSession(ctx, s) })
+	s.Timing = f.timing
+	return through(f.process, func() (lease.Renewal, error) { return f.Target.StartSession(ctx, s) })
 }
 
 func (f frozen) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
-	return through(f.node, func() (lease.Renewal, error) { return f.Target.RenewSession(ctx, id) })
+	return through(f.process, func() (lease.Renewal, error) { return f.Target.RenewSession(ctx, id) })
 }
 
 func (f frozen) EndSession(ctx context.Context, id, reason string) error {
@@ -40,7 +41,7 @@ func (f frozen) EndSession(ctx context.Context, id, reason string) error {
 }
 
 func (f frozen) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
-	return through(f.node, func() (lease.Lease, error) { return f.Target.Acquire(ctx, c) })
+	return through(f.process, func() (lease.Lease, error) { return f.Target.Acquire(ctx, c) })
 }
 
 func (f frozen) Release(ctx context.Context, h lease.Handback) error {
@@ -48,11 +49,11 @@ func (f frozen) Release(ctx context.Context, h lease.Handback) error {
 }
 
 func (f frozen) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
-	return through(f.node, func() (lease.Lease, error) { return f.Target.Get(ctx, id) })
+	return through(f.process, func() (lease.Lease, error) { return f.Target.Get(ctx, id) })
 }
 
 func (f frozen) Watch(ctx context.Context, wake func(lease.Change)) error {
-	return f.Target.Watch(ctx, func(c lease.Change) { f.node.gate.run(func() { wake(c) }) })
+	return f.Target.Watch(ctx, func(c lease.Change) { f.process.gate.run(func() { wake(c) }) })
 }
 
 func (f frozen) Join(ctx context.Context, id lease.ID, session string) error {

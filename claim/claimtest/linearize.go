@@ -118,13 +118,14 @@ func (w *contest) judge() string {
 			longest = max(longest, len(explained))
 		}
 	}
-	text := fmt.Sprintf("%s: no order of single steps explains the %d operations; at most %d can be:\n", w.space, len(w.history), longest)
+	var text strings.Builder
+	text.WriteString(fmt.Sprintf("%s: no order of single steps explains the %d operations; at most %d can be:\n", w.space, len(w.history), longest))
 	for i, op := range w.history {
 		if i >= longest-10 && i <= longest+4 {
-			text += fmt.Sprintf("  %8.3f–%8.3f ms  client %d  %v → %v\n", float64(op.Call)/1e6, float64(op.Return)/1e6, op.ClientId, op.Input, op.Output)
+			text.WriteString(fmt.Sprintf("  %8.3f–%8.3f ms  client %d  %v → %v\n", float64(op.Call)/1e6, float64(op.Return)/1e6, op.ClientId, op.Input, op.Output))
 		}
 	}
-	return text
+	return text.String()
 }
 
 // fighter is a client under one session after the other.

@@ -270,11 +270,12 @@ func (r *run) explain(key string, history []porcupine.Operation) string {
 			longest = max(longest, len(explained))
 		}
 	}
-	text := fmt.Sprintf("%s: no order of single steps explains the %d operations; at most %d can be:\n", key, len(history), longest)
+	var text strings.Builder
+	text.WriteString(fmt.Sprintf("%s: no order of single steps explains the %d operations; at most %d can be:\n", key, len(history), longest))
 	for i, op := range history {
 		if i >= longest-12 && i <= longest+6 {
-			text += fmt.Sprintf("  %9.3f–%9.3f ms  client %d  %v → %v\n", float64(op.Call)/1e6, float64(op.Return)/1e6, op.ClientId, op.Input, op.Output)
+			text.WriteString(fmt.Sprintf("  %9.3f–%9.3f ms  client %d  %v → %v\n", float64(op.Call)/1e6, float64(op.Return)/1e6, op.ClientId, op.Input, op.Output))
 		}
 	}
-	return text
+	return text.String()
 }

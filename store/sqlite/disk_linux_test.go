@@ -155,20 +155,6 @@ func TestDiskFullDuringTurns(t *testing.T) {
 	t.Logf("%d turns met a full disk", full)
 }
 
-func openAt(t *testing.T, path string) *Store {
-	t.Helper()
-	s, err := Open(t.Context(), Config{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return s
-}
-
 func start(t *testing.T, s *Store) lease.Session {
 	t.Helper()
 	n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance("a", ""), Timing: lease.Timing{Timeout: lease.MaxTimeout}.WithDefaults()}

@@ -55,7 +55,7 @@ CREATE TABLE {{schema}}.batch (
     payload      bytea NOT NULL DEFAULT '' CHECK (octet_length(payload) <= 16777216),
     trail        jsonb,                             -- null: all that happened is in the columns
     PRIMARY KEY (id, queue)
-) WITH (fillfactor = 45); -- room for what becomes of each batch, on its own page
+) WITH (fillfactor = 34); -- room for what becomes of each batch on its own page, even if nothing can be cleared away
 CREATE UNIQUE INDEX batch_order ON {{schema}}.batch (queue, key, seq) WHERE seq IS NOT NULL;
 CREATE INDEX batch_unnumbered ON {{schema}}.batch (tx, n) WHERE seq IS NULL;
 CREATE INDEX batch_aside ON {{schema}}.batch (queue, key, seq) WHERE aside;

@@ -76,7 +76,7 @@ DECLARE
 BEGIN
     dry := '{}';
     busy := p_keys;
-    FOR try IN 1 .. 8 LOOP
+    FOR try IN 1 .. 8 LOOP -- a commit's time
         FOR r IN
             SELECT k.key, l.tid, l.last FROM unnest(busy) k (key), LATERAL (
                 SELECT e.ctid AS tid, e.last FROM {{schema}}.tail e WHERE e.queue = p_queue AND e.key = k.key FOR NO KEY UPDATE SKIP LOCKED) l
@@ -87,7 +87,7 @@ BEGIN
             busy := array_remove(busy, r.key);
         END LOOP;
         EXIT WHEN busy = '{}';
-        PERFORM pg_sleep(0.001);
+        PERFORM pg_sleep(0.001 * (try + 1) / 2);
     END LOOP;
     -- In a statement of its own, which sees what the last holders of the locks did.
     SELECT coalesce(array_agg(k.key), '{}'), array_agg(k.tid), array_agg(greatest(k.last, m.last)) INTO dry, v_tids, v_lasts
@@ -246,8 +246,9 @@ BEGIN
                 v_given[i] := p_keys[i] = ANY (r.dry || r.busy);
                 v_standing[i] := CASE WHEN v_given[i] THEN 'given' ELSE 'ready' END;
                 IF p_keys[i] = ANY (r.busy) THEN
-                    -- It will have a batch when somebody's long commit is over.
-                    v_ready[i] := t + interval '100 milliseconds';
+                    -- It will have a batch when somebody's long commit is over: whoever takes
+                    -- it next will see.
+                    v_ready[i] := t;
                 END IF;
             END IF;
         END LOOP;

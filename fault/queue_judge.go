@@ -1,0 +1,240 @@
+package fault
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+)
+
+// The rules of queues.
+const (
+	Lost   Rule = "lost"
+	Ghost  Rule = "ghost"
+	Commit Rule = "commit"
+	Order  Rule = "order"
+	Effect Rule = "effect"
+	Twice  Rule = "twice"
+	Blind  Rule = "blind"
+	Shown  Rule = "shown"
+)
+
+// Sent is a batch of a user's transaction.
+type Sent struct {
+	ID, Key string
+	// By is who sent it, one after the other in the order of N.
+	By, N int
+	Fate  Fate
+}
+
+// Fate of a transaction.
+type Fate int
+
+// Fates.
+const (
+	Committed  Fate = iota
+	RolledBack      // and never to be seen
+	InDoubt         // its COMMIT got no answer
+)
+
+// Arrival is a request that reached the target, in the order in which the target
+// acted. Of ledgers, only those that had an effect are known, without a term.
+type Arrival struct {
+	ID   string
+	Term int64
+	At   time.Time
+	// Effect: it was carried out.
+	Effect bool
+	// Refused: the target answered that it had not taken it.
+	Refused bool
+}
+
+// QueueEvidence is what [JudgeQueue] looks at.
+type QueueEvidence struct {
+	Sent     []Sent
+	Records  []dispatch.Record // whole, of all batches of the queue
+	Arrivals []Arrival
+	Target   dispatch.Semantics
+	// Second window; see package claim.
+	Second time.Duration
+	// Retried are the batches that a person had sent again.
+	Retried map[string]bool
+}
+
+// QueueVerdict is what it says.
+type QueueVerdict struct {
+	Violations []Violation
+	Batches    int // that were committed
+	States     map[dispatch.State]int
+	Arrivals   int
+	// Again are batches that reached the target more than once, Apart requests of
+	// senders that were past their second window.
+	Again, Apart int
+	Attempts     int // the most that a batch needed
+}
+
+// JudgeQueue looks for broken rules.
+func JudgeQueue(e QueueEvidence) QueueVerdict {
+	j := queueJudge{QueueEvidence: e, records: map[string]dispatch.Record{}, effects: map[string]int{}, carriedOut: map[string]int{}}
+	j.verdict = QueueVerdict{States: map[dispatch.State]int{}, Arrivals: len(e.Arrivals)}
+	for _, r := range e.Records {
+		j.records[r.ID] = r
+		j.verdict.States[r.State]++
+		j.verdict.Attempts = max(j.verdict.Attempts, r.Attempts)
+	}
+	j.arrivals()
+	j.sent()
+	j.order()
+	return j.verdict
+}
+
+type queueJudge struct {
+	QueueEvidence
+	verdict QueueVerdict
+	records map[string]dispatch.Record
+	effects map[string]int // of senders in their time, by batch
+	// carriedOut counts those of all senders.
+	carriedOut map[string]int
+}
+
+func (j *queueJudge) add(rule Rule, key, format string, args ...any) {
+	j.verdict.Violations = append(j.verdict.Violations, Violation{rule, key, fmt.Sprintf(format, args...)})
+}
+
+// sent: what was committed is there, in the order of its sender, and what was
+// rolled back is not.
+func (j *queueJudge) sent() {
+	type line struct {
+		key string
+		by  int
+	}
+	last := map[line]Sent{}
+	for _, s := range j.Sent {
+		r, there := j.records[s.ID]
+		switch {
+		case s.Fate == Committed && !there:
+			j.add(Lost, s.Key, "%s was committed, and is not there", s.ID)
+		case s.Fate == RolledBack && there:
+			j.add(Ghost, s.Key, "%s was rolled back, and is there as %s", s.ID, r.State)
+		}
+		if !there {
+			continue
+		}
+		j.verdict.Batches++
+		at := line{s.Key, s.By}
+		if before, ok := last[at]; ok && j.records[before.ID].Seq >= r.Seq && !j.Retried[before.ID] {
+			j.add(Commit, s.Key, "%s is number %d, and %s, which was committed before it, number %d", s.ID, r.Seq, before.ID, j.records[before.ID].Seq)
+		}
+		last[at] = s
+	}
+}
+
+// arrivals: nothing reaches the target twice that must not, and effects come in
+// order.
+func (j *queueJudge) arrivals() {
+	doubt, reached, last := map[string]bool{}, map[string]int{}, map[string]dispatch.Record{}
+	for _, a := range j.Arrivals {
+		if a.Effect {
+			j.carriedOut[a.ID]++
+		}
+		r, there := j.records[a.ID]
+		if !there {
+			j.add(Ghost, "", "%s reached the target, and is not in the store", a.ID)
+			continue
+		}
+		if reached[a.ID]++; reached[a.ID] == 2 {
+			j.verdict.Again++
+		}
+		if j.apart(r, a) {
+			j.verdict.Apart++
+			continue
+		}
+		if doubt[a.ID] && !j.Target.Resend && j.Target.Forgets && !j.Retried[a.ID] {
+			j.add(Blind, r.Key, "%s reached the target again, under term %d, and nobody knew what had become of it", a.ID, a.Term)
+		}
+		doubt[a.ID] = !a.Refused
+		if !a.Effect {
+			continue
+		}
+		if j.effects[a.ID]++; j.effects[a.ID] > 1 && (j.Target.Recognises || !j.Target.Resend && !j.Retried[a.ID]) {
+			j.add(Twice, r.Key, "%s took effect %d times", a.ID, j.effects[a.ID])
+		}
+		if before := last[r.Key]; before.Seq > r.Seq {
+			j.add(Effect, r.Key, "%s (%d) took effect after %s (%d)", r.ID, r.Seq, before.ID, before.Seq)
+		}
+		last[r.Key] = r
+	}
+}
+
+// apart tells that a request came from a sender past its second window, whom
+// nobody can recall.
+func (j *queueJudge) apart(r dispatch.Record, a Arrival) bool {
+	newest, begun := int64(0), time.Time{}
+	for _, step := range r.Trail {
+		if step.At.Before(a.At) {
+			newest = max(newest, step.Term)
+		}
+		if step.Term == a.Term && begun.IsZero() {
+			begun = step.At
+		}
+	}
+	return a.Term > 0 && a.Term < newest && !begun.IsZero() && a.At.After(begun.Add(j.Second))
+}
+
+// order: of each key, the next batch begins when the one before is over, under
+// terms that do not fall; each is over, or shown to a person, or behind one that
+// is; and what is over is so truly.
+func (j *queueJudge) order() {
+	keys := map[string][]dispatch.Record{}
+	for _, r := range j.Records {
+		keys[r.Key] = append(keys[r.Key], r)
+	}
+	for _, key := range sortedKeys(keys) {
+		line := keys[key]
+		slices.SortFunc(line, func(a, b dispatch.Record) int { return cmp.Compare(a.Seq, b.Seq) })
+		var before dispatch.Record
+		blocked := false
+		for _, r := range line {
+			if r.Seq == before.Seq {
+				j.add(Order, key, "%s and %s both have number %d", before.ID, r.ID, r.Seq)
+			}
+			first := begun(r)
+			switch {
+			case before.ID == "" || first.IsZero():
+			case before.Ended.IsZero() || first.Before(before.Ended):
+				j.add(Order, key, "%s (%d) was begun at %v, and %s (%d) ended at %v", r.ID, r.Seq, first, before.ID, before.Seq, before.Ended)
+			case r.Term != 0 && r.Term < before.Term:
+				j.add(Order, key, "%s (%d) was sent under term %d, after %s under %d", r.ID, r.Seq, r.Term, before.ID, before.Term)
+			}
+			blocked = blocked || r.Blocks
+			if !blocked && !r.State.Final() {
+				j.add(Shown, key, "%s is %s, and waits for nobody", r.ID, r.State)
+			}
+			j.true(r)
+			before = r
+		}
+	}
+}
+
+// begun is when a batch was first begun; zero when it never was.
+func begun(r dispatch.Record) time.Time {
+	for _, step := range r.Trail {
+		if step.State == dispatch.Submitting {
+			return step.At
+		}
+	}
+	return r.Begun
+}
+
+// true: what is committed took effect, and what is cancelled did not.
+func (j *queueJudge) true(r dispatch.Record) {
+	effects := j.carriedOut[r.ID]
+	if r.State == dispatch.Committed && effects == 0 {
+		j.add(Lost, r.Key, "%s is recorded as committed, and never took effect", r.ID)
+	}
+	if (r.State == dispatch.Cancelled || r.State == dispatch.Invalid) && effects > 0 {
+		j.add(Ghost, r.Key, "%s is recorded as %s, and took effect", r.ID, r.State)
+	}
+}

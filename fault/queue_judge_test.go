@@ -1,0 +1,114 @@
+package fault_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/fault"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func at(second int) time.Time { return noon.Add(time.Duration(second) * time.Second) }
+
+// record is a batch that was begun and ended at the given seconds.
+func record(id string, seq, term int64, begun, ended int) dispatch.Record {
+	r := dispatch.Record{Batch: dispatch.Batch{Queue: "q", Key: "k", ID: id}, Seq: seq, State: dispatch.Committed,
+		Term: term, Attempts: 1, Begun: at(begun), Ended: at(ended)}
+	r.Trail = []dispatch.Step{{At: at(begun), State: dispatch.Submitting, Term: term}, {At: at(ended), State: r.State, Term: term}}
+	return r
+}
+
+// orderly is evidence that breaks no rule: three batches, the second of which an
+// instance that died had sent already, at a target that is never sent to blindly.
+func orderly() fault.QueueEvidence {
+	second := record("b", 2, 20, 3, 9)
+	second.Attempts, second.Trail = 1, []dispatch.Step{
+		{At: at(3), State: dispatch.Submitting, Term: 10}, {At: at(8), State: dispatch.Unknown, Term: 20}, {At: at(9), State: dispatch.Committed, Term: 20}}
+	return fault.QueueEvidence{
+		Sent: []fault.Sent{{ID: "a", Key: "k", N: 1}, {ID: "x", Key: "k", N: 2, Fate: fault.RolledBack}, {ID: "b", Key: "k", N: 3},
+			{ID: "c", Key: "k", N: 4}, {ID: "y", Key: "k", N: 5, Fate: fault.InDoubt}},
+		Records: []dispatch.Record{record("a", 1, 10, 1, 2), second, record("c", 3, 20, 10, 11)},
+		Arrivals: []fault.Arrival{{ID: "a", Term: 10, At: at(1), Effect: true}, {ID: "b", Term: 10, At: at(3), Effect: true},
+			{ID: "c", Term: 20, At: at(10), Refused: true}, {ID: "c", Term: 20, At: at(10), Effect: true}},
+		Target: dispatch.Semantics{Asks: true, Forgets: true},
+		Second: 4 * time.Second,
+	}
+}
+
+// TestFaultQueueJudgeCatches shows the judge one broken queue after the other.
+func TestFaultQueueJudgeCatches(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(e *fault.QueueEvidence)
+		want  []fault.Rule
+	}{
+		{"nothing wrong", func(*fault.QueueEvidence) {}, nil},
+		{"a committed batch is not there", func(e *fault.QueueEvidence) {
+			e.Sent = append(e.Sent, fault.Sent{ID: "d", Key: "k", N: 6})
+		}, []fault.Rule{fault.Lost}},
+		{"a batch that was rolled back is there", func(e *fault.QueueEvidence) { e.Sent[0].Fate = fault.RolledBack }, []fault.Rule{fault.Ghost}},
+		{"a batch that nobody enqueued is delivered", func(e *fault.QueueEvidence) {
+			e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "x", Term: 20, At: at(12), Effect: true})
+		}, []fault.Rule{fault.Ghost}},
+		{"recorded as committed, without effect", func(e *fault.QueueEvidence) { e.Arrivals[0].Effect = false }, []fault.Rule{fault.Lost}},
+		{"recorded as invalid, with an effect", func(e *fault.QueueEvidence) { e.Records[0].State = dispatch.Invalid }, []fault.Rule{fault.Ghost}},
+		{"not the order of commits", func(e *fault.QueueEvidence) {
+			e.Sent[2].N, e.Sent[3].N = 4, 3
+			e.Sent[2], e.Sent[3] = e.Sent[3], e.Sent[2]
+		}, []fault.Rule{fault.Commit}},
+		{"a number is given twice", func(e *fault.QueueEvidence) { e.Records[2].Seq = 2 }, []fault.Rule{fault.Commit, fault.Order}},
+		{"two in flight", func(e *fault.QueueEvidence) { e.Records[2].Trail[0].At = at(8) }, []fault.Rule{fault.Order}},
+		{"the next begins while one waits", func(e *fault.QueueEvidence) {
+			e.Records[1].State, e.Records[1].Ended, e.Records[1].Blocks = dispatch.Unknown, time.Time{}, true
+		}, []fault.Rule{fault.Order}},
+		{"terms fall", func(e *fault.QueueEvidence) { e.Records[2].Term = 15 }, []fault.Rule{fault.Order}},
+		{"one waits unseen", func(e *fault.QueueEvidence) {
+			e.Records[2].State, e.Records[2].Ended = dispatch.Delayed, time.Time{}
+		}, []fault.Rule{fault.Shown}},
+		{"one waits for a person", func(e *fault.QueueEvidence) {
+			e.Records[2].State, e.Records[2].Ended, e.Records[2].Blocks = dispatch.Unknown, time.Time{}, true
+		}, nil},
+		{"sent again blindly", func(e *fault.QueueEvidence) {
+			e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "c", Term: 20, At: at(11), Refused: true})
+		}, []fault.Rule{fault.Blind}},
+		{"sent again by a person", func(e *fault.QueueEvidence) {
+			e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "c", Term: 20, At: at(11), Effect: true})
+			e.Retried = map[string]bool{"c": true}
+		}, nil},
+		{"twice at a target that recognises ids", func(e *fault.QueueEvidence) {
+			e.Target = dispatch.Semantics{Resend: true, Recognises: true}
+			e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "c", Term: 20, At: at(11), Effect: true})
+		}, []fault.Rule{fault.Twice}},
+		{"out of order at the target", func(e *fault.QueueEvidence) {
+			e.Arrivals[1], e.Arrivals[3] = e.Arrivals[3], e.Arrivals[1]
+			e.Arrivals = append(e.Arrivals[:2], e.Arrivals[3])
+		}, []fault.Rule{fault.Effect}},
+		{"the deposed sends within its second window", func(e *fault.QueueEvidence) {
+			e.Records[1].Trail[1].At = at(5)
+			e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "b", Term: 10, At: at(6), Effect: true})
+		}, []fault.Rule{fault.Blind, fault.Twice, fault.Effect}},
+		{"… and past it", func(e *fault.QueueEvidence) {
+			e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "b", Term: 10, At: at(12), Effect: true})
+		}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := orderly()
+			c.spoil(&e)
+			v := fault.JudgeQueue(e)
+			var got []fault.Rule
+			for _, violation := range v.Violations {
+				got = append(got, violation.Rule)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("rules broken (-want +got):\n%s\n%v", diff, v.Violations)
+			}
+		})
+	}
+	if v := fault.JudgeQueue(orderly()); v.Batches != 3 || v.Again != 1 || v.Apart != 0 || v.States[dispatch.Committed] != 3 {
+		t.Errorf("findings: %+v", v)
+	}
+}

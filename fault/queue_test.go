@@ -1,0 +1,114 @@
+//go:build linux
+
+package fault_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/fault"
+)
+
+// receivers are the targets that queues are tried with. On each store, some are
+// tried in every run, and all under UNDERSTUDY_PROVE=1.
+var receivers = []struct {
+	name, kind string
+	semantics  dispatch.Semantics
+	always     string // the stores
+}{
+	{"recognises and compares", "webhook", dispatch.Semantics{Resend: true, Recognises: true, Compares: true, Asks: true, Forgets: true}, "sqlite postgres"},
+	{"forgets", "webhook", dispatch.Semantics{Asks: true, Forgets: true}, "postgres"},
+	{"remembers", "webhook", dispatch.Semantics{Asks: true}, ""},
+	{"cannot be asked", "webhook", dispatch.Semantics{Forgets: true}, "sqlite"},
+	{"recognises", "webhook", dispatch.Semantics{Resend: true, Recognises: true, Forgets: true}, ""},
+	{"sawtooth", "sawtooth", dispatch.Semantics{}, "postgres"},
+	{"scabbard", "scabbard", dispatch.Semantics{}, "sqlite"},
+}
+
+// TestFaultQueue makes trouble for instances that deliver a queue, and judges.
+func TestFaultQueue(t *testing.T) {
+	seed, length, prove := rand.Uint64N(1<<32), 10*time.Second, os.Getenv("UNDERSTUDY_PROVE") == "1"
+	if given, err := strconv.ParseUint(os.Getenv("UNDERSTUDY_SEED"), 10, 64); err == nil {
+		seed = given
+	}
+	if prove {
+		length = 2 * time.Minute
+	}
+	programs := fault.Build(t)
+	for _, store := range []string{"sqlite", "postgres"} {
+		for _, r := range receivers {
+			if !prove && !strings.Contains(r.always, store) {
+				continue
+			}
+			t.Run(store+"/"+r.name, func(t *testing.T) {
+				t.Parallel()
+				t.Logf("UNDERSTUDY_SEED=%d", seed)
+				slow := 1500 * time.Millisecond
+				if !r.semantics.Recognises && !r.semantics.Forgets {
+					slow = 300 * time.Millisecond // what it says it does not have it must not do after the deadline
+				}
+				disturb(t, fault.FleetConfig{Programs: programs, Database: database(t, store), Seed: seed,
+					Target: fault.NewQueueTarget(t, r.kind, r.semantics, seed, slow)}, length)
+			})
+		}
+	}
+}
+
+func database(t *testing.T, store string) fault.Database {
+	if store == "sqlite" {
+		return fault.SQLite(t)
+	}
+	return fault.Postgres(t, false)
+}
+
+func disturb(t *testing.T, cfg fault.FleetConfig, length time.Duration) {
+	fleet := fault.NewFleet(t, cfg)
+	longest := 2 * fleet.Windows.Second
+	if cfg.Target.Kind != "webhook" {
+		longest = 2 * fleet.Windows.First // its requests bear no term: nobody could tell who is past the second window
+	}
+	chaos := fault.QueueChaos{Fleet: fleet, Workers: 4, Seed: cfg.Seed, For: length, Longest: longest,
+		Feed: &fault.Feed{Database: cfg.Database, Target: cfg.Target, Users: 3, Keys: 12, Every: 100 * time.Millisecond, Seed: cfg.Seed}}
+	did, v := chaos.Run()
+	t.Logf("did %v", did)
+	t.Logf("%d batches %v, %d requests, %d batches came more than once, %d requests apart, at most %d attempts",
+		v.Batches, v.States, v.Arrivals, v.Again, v.Apart, v.Attempts)
+	for _, violation := range v.Violations {
+		t.Errorf("VIOLATION %s", violation)
+	}
+	if v.Batches < 50 {
+		t.Errorf("only %d batches", v.Batches)
+	}
+}
+
+// TestFaultQueueCatches has instances that believe what their target is not: that a
+// batch may be sent again whatever became of it. The judge must see it.
+func TestFaultQueueCatches(t *testing.T) {
+	target := fault.NewQueueTarget(t, "webhook", dispatch.Semantics{Forgets: true}, 1, 1500*time.Millisecond)
+	fleet := fault.NewFleet(t, fault.FleetConfig{Programs: fault.Build(t), Database: fault.SQLite(t), Target: target, Options: []string{"-resend"}})
+	fleet.Start("a", "")
+	fleet.Start("b", "")
+	target.Misbehave(true)
+	feeding, stop := context.WithTimeout(t.Context(), 3*time.Second)
+	defer stop()
+	feed := fault.Feed{Database: fleet.Database, Target: target, Users: 3, Keys: 12, Every: 50 * time.Millisecond, Seed: 1}
+	sent := feed.Run(feeding)
+	target.Misbehave(false)
+	fleet.Settled(time.Minute)
+	fleet.Stop(time.Minute)
+	v := fault.JudgeQueue(fault.QueueEvidence{Sent: sent, Records: fleet.Records(), Arrivals: target.Arrivals(),
+		Target: target.Semantics, Second: fleet.Windows.Second})
+	broken := map[fault.Rule]int{}
+	for _, violation := range v.Violations {
+		broken[violation.Rule]++
+	}
+	if t.Logf("it sees %v", broken); broken[fault.Blind] == 0 || broken[fault.Twice] == 0 {
+		t.Errorf("the judge sees %v", v.Violations)
+	}
+}

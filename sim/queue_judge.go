@@ -1,0 +1,411 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
+)
+
+// queueJudge stands directly at the store and at the target, and keeps books of
+// its own about what either was told. Its lock makes each request and what is
+// noted of it one step.
+type queueJudge struct {
+	leasetest.Target // the store of sessions
+	claims           claim.Table
+	queue            dispatch.Queue
+	world            *queueWorld
+	storeNow         func() time.Time
+	begin            time.Time
+
+	mu       sync.Mutex
+	result   QueueResult
+	deadline map[string]time.Time // of each session, by the store's clock
+	keys     map[string]*keyBook
+	batches  map[string]*batchBook
+}
+
+// keyBook is what the judge knows of a key.
+type keyBook struct {
+	name        string
+	term        int64  // the newest
+	session     string // "" when the key is free
+	step        *stepBook
+	interrupted bool
+	blocked     time.Time          // since when it waits for a person; zero when it does not
+	granted     map[int64]string   // session, by term
+	begun       map[int64]stepBook // the last step of each term
+	line        []*batchBook
+	calls       map[*submission]bool // under way
+}
+
+// stepBook is a step that was begun.
+type stepBook struct {
+	seq    int64
+	since  time.Time // by the store's clock
+	at     time.Time // in true time
+	window time.Duration
+}
+
+// batchBook is what the judge knows of a batch.
+type batchBook struct {
+	id    string
+	seq   int64
+	state dispatch.State
+	over  bool
+	// doubt: it was sent, and nobody has heard since whether the target has it.
+	doubt bool
+}
+
+// submission is a call of Target.Submit.
+type submission struct {
+	node  *queueNode
+	key   string
+	term  int64
+	apart bool
+}
+
+func newQueueJudge(w *queueWorld, storeNow func() time.Time) *queueJudge {
+	j := &queueJudge{
+		Target: w.store, claims: w.store.Claims(), queue: w.store.Queue(), world: w, storeNow: storeNow, begin: time.Now(),
+		deadline: map[string]time.Time{}, keys: map[string]*keyBook{}, batches: map[string]*batchBook{},
+	}
+	if twin := w.setup.Twin; twin.Store != nil {
+		j.claims, j.queue = twin.Store(j.claims, j.queue)
+	}
+	return j
+}
+
+func (j *queueJudge) trace(format string, args ...any) {
+	if trace := j.world.setup.Trace; trace != nil {
+		trace("%-12v "+format, append([]any{time.Since(j.begin)}, args...)...)
+	}
+}
+
+func (j *queueJudge) breach(format string, args ...any) {
+	j.trace("BROKEN "+format, args...)
+	what := fmt.Sprintf(format, args...)
+	j.result.Broken = append(j.result.Broken, fmt.Sprintf("after %v: %s", time.Since(j.begin).Round(time.Millisecond), what))
+}
+
+// says is breach, from outside.
+func (j *queueJudge) says(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.breach(format, args...)
+}
+
+func (j *queueJudge) key(name string) *keyBook {
+	k := j.keys[name]
+	if k == nil {
+		k = &keyBook{name: name, granted: map[int64]string{}, begun: map[int64]stepBook{}, calls: map[*submission]bool{}}
+		j.keys[name] = k
+	}
+	return k
+}
+
+// head is the first batch that is not over, nil when there is none.
+func (k *keyBook) head() *batchBook {
+	for _, b := range k.line {
+		if !b.over {
+			return b
+		}
+	}
+	return nil
+}
+
+func (j *queueJudge) StartSession(ctx context.Context, s lease.Session) (lease.Renewal, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r, err := j.Target.StartSession(ctx, s)
+	if err == nil {
+		j.deadline[s.ID] = j.storeNow().Add(s.Timing.Timeout)
+	}
+	j.trace("start %.6s of %s: %v", s.ID, s.Instance.Name, err)
+	return r, err
+}
+
+func (j *queueJudge) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r, err := j.Target.RenewSession(ctx, id)
+	switch {
+	case err == nil:
+		j.deadline[id] = j.storeNow().Add(j.world.setup.Dispatch.Windows.First)
+	case errors.Is(err, lease.ErrLapsed):
+		j.deadline[id] = time.Time{} // for good, wherever the clock steps
+	}
+	return r, err
+}
+
+func (j *queueJudge) EndSession(ctx context.Context, id, reason string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	err := j.Target.EndSession(ctx, id, reason)
+	if err == nil {
+		j.deadline[id] = time.Time{}
+	}
+	return err
+}
+
+func (j *queueJudge) lives(session string) bool { return j.storeNow().Before(j.deadline[session]) }
+
+func (j *queueJudge) join(ctx context.Context, m claim.Member) (claim.Share, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s, err := j.claims.Join(ctx, m)
+	j.trace("join %.6s asleep %t → %+v %v", m.Session, m.Asleep, s, err)
+	return s, err
+}
+
+func (j *queueJudge) take(ctx context.Context, w claim.Want) ([]claim.Claim, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	claims, err := j.claims.Take(ctx, w)
+	j.trace("take by %.6s, %d fresh of %d → %d, %v", w.Session, w.Fresh, w.Most, len(claims), err)
+	for _, c := range claims {
+		j.trace("take %s under %d by %.6s, interrupted %t", c.Key, c.Term, w.Session, c.Interrupted)
+		j.granted(c, w.Session)
+	}
+	return claims, err
+}
+
+// granted: a claim is given only of a key that is free, or whose holder has lapsed
+// and whose step is past its window; and it tells of a step that was interrupted.
+func (j *queueJudge) granted(c claim.Claim, session string) {
+	k, now := j.key(c.Key), j.storeNow()
+	if c.Term <= k.term {
+		j.breach("%s was taken under term %d after term %d", c.Key, c.Term, k.term)
+	}
+	if k.session != "" {
+		j.result.TakenOver++
+		if j.lives(k.session) {
+			j.breach("%s was taken from a session that lives", c.Key)
+		}
+	}
+	if !k.blocked.IsZero() {
+		j.breach("%s was taken while it waits for a person", c.Key)
+	}
+	if k.step != nil {
+		if kept := k.step.since.Add(j.window()); now.Before(kept) {
+			j.breach("%s was taken %v before the end of the second window of a step", c.Key, kept.Sub(now))
+		}
+		k.step, k.interrupted = nil, true
+	}
+	if c.Interrupted != k.interrupted {
+		j.breach("%s was taken, interrupted: %t; told: %t", c.Key, k.interrupted, c.Interrupted)
+	}
+	k.term, k.session, k.granted[c.Term] = c.Term, session, session
+}
+
+// window is how long a step must keep others from its key.
+func (j *queueJudge) window() time.Duration {
+	if !j.world.setup.Target.Alone() {
+		return 0
+	}
+	return j.world.setup.Dispatch.Windows.Second
+}
+
+func (j *queueJudge) release(ctx context.Context, space, session string, claims []claim.Claim) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	err := j.claims.Release(ctx, space, session, claims)
+	if err != nil {
+		return err
+	}
+	for _, c := range claims {
+		k := j.key(c.Key)
+		j.trace("release %s under %d by %.6s", c.Key, c.Term, session)
+		if k.session != session || k.term != c.Term {
+			continue
+		}
+		k.interrupted = k.interrupted || k.step != nil
+		k.session, k.step = "", nil
+	}
+	return nil
+}
+
+func (j *queueJudge) turn(ctx context.Context, t dispatch.Turn) (dispatch.Turned, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out, err := j.queue.Turn(ctx, t)
+	if err != nil {
+		return out, err
+	}
+	for i, r := range t.Results {
+		j.trace("result of %.6s: %s (%d) under %d is %s, %s, %v: %s; accepted %t", t.Session, r.Key, r.Seq, r.Term, r.State, r.After, r.Wait, r.Detail, out.Settled[i].Accepted)
+		if out.Settled[i].Accepted {
+			j.settled(t, r)
+		} else if k := j.key(r.Key); k.session == t.Session && k.term == r.Term && k.head() != nil && k.head().seq == r.Seq {
+			j.breach("a result for the head of %s under its term %d was not accepted", r.Key, r.Term)
+		}
+	}
+	for _, a := range out.Begun {
+		j.trace("begin by %.6s: %s %s (%d) of %s under %d, attempt %d, anew %t", t.Session, a.Todo, a.ID, a.Seq, a.Key, a.Term, a.Attempt, t.Anew)
+		j.begins(t, a)
+	}
+	for key, standing := range out.Standing {
+		if k := j.key(key); standing == dispatch.Given && k.session == t.Session {
+			if h := k.head(); h != nil {
+				j.breach("%s was given back as idle, and %s waits", key, h.id)
+			}
+			k.session = ""
+		}
+	}
+	return out, nil
+}
+
+// settled: a result counts under the newest term alone, for the head, and is true.
+func (j *queueJudge) settled(t dispatch.Turn, r dispatch.Result) {
+	k := j.key(r.Key)
+	h := k.head()
+	switch {
+	case k.term != r.Term || k.session != t.Session:
+		j.breach("a result for %s under term %d was accepted; its term is %d", r.Key, r.Term, k.term)
+		return
+	case h == nil || h.seq != r.Seq:
+		j.breach("a result for %s (%d) was accepted, which is not its head", r.Key, r.Seq)
+		return
+	}
+	sunk := j.world.sink.batches[h.id]
+	if sunk == nil {
+		sunk = &taken{}
+	}
+	switch {
+	case r.State == dispatch.Committed && sunk.effects == 0:
+		j.breach("%s is recorded as committed, and never took effect", h.id)
+	case r.State == dispatch.Invalid && !poison(h.id):
+		j.breach("%s is recorded as invalid, and was never refused", h.id)
+	case r.State == dispatch.Failed && sunk.rightly > 0:
+		j.breach("%s is recorded as failed, and took effect", h.id)
+	case r.State == dispatch.Delayed:
+		h.doubt = false // the target said that it did not take it
+	}
+	h.state, k.step, k.interrupted = r.State, nil, false
+	switch r.After {
+	case dispatch.Next:
+		h.over = true
+		if k.head() == nil {
+			k.session = ""
+		}
+	case dispatch.Again:
+		k.session = ""
+	case dispatch.Block:
+		k.session, k.blocked = "", time.Now()
+		j.result.Blocked++
+	}
+}
+
+// begins: one batch of a key at a time, the first that is not over, under a claim
+// that is held; and what was interrupted is asked for, not sent.
+func (j *queueJudge) begins(t dispatch.Turn, a dispatch.Assignment) {
+	k := j.key(a.Key)
+	h := k.head()
+	switch {
+	case k.term != a.Term || k.session != t.Session || !j.lives(t.Session):
+		j.breach("%s was begun under term %d; its term is %d, the session lives: %t", a.Key, a.Term, k.term, j.lives(t.Session))
+	case h == nil || h.id != a.ID || h.seq != a.Seq:
+		j.breach("%s (%d) of %s was begun; the head is %v", a.ID, a.Seq, a.Key, h)
+		return
+	}
+	held := h.state == dispatch.Pending || h.state == dispatch.Valid
+	if held != (a.Todo == dispatch.Poll) || a.Todo == dispatch.Send && (k.interrupted || h.state == dispatch.Unknown) {
+		j.breach("%s was begun to %s; it is %s, interrupted: %t", a.ID, a.Todo, h.state, k.interrupted)
+	}
+	if a.Todo == dispatch.Poll {
+		return
+	}
+	if a.Todo == dispatch.Ask {
+		j.result.Asked++
+	}
+	if k.step != nil && !t.Anew {
+		j.breach("%s was begun while %d of %s is in a step", a.ID, k.step.seq, a.Key)
+	}
+	s := stepBook{seq: a.Seq, since: j.storeNow(), at: time.Now(), window: t.Window}
+	k.step, k.begun[a.Term] = &s, s
+}
+
+// sends notes that an instance is about to submit.
+func (j *queueJudge) sends(n *queueNode, a dispatch.Assignment) *submission {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	k := j.key(a.Key)
+	c := &submission{node: n, key: a.Key, term: a.Term, apart: a.Term < k.term}
+	j.result.Submitted++
+	for other := range k.calls {
+		if other.term == a.Term {
+			j.breach("two submissions of %s are under way under term %d", a.Key, a.Term)
+		}
+	}
+	k.calls[c] = true
+	b := j.batches[a.ID]
+	switch {
+	case b == nil:
+		j.breach("%s was sent, which nobody enqueued", a.ID)
+		return c
+	case c.apart:
+		return c
+	case k.step == nil || k.step.seq != a.Seq:
+		j.breach("%s (%d) of %s was sent without a step", a.ID, a.Seq, a.Key)
+	case b.doubt && !j.world.setup.Target.Resend:
+		j.breach("%s was sent again, and nobody knew what had become of it", a.ID)
+	}
+	b.doubt = true
+	return c
+}
+
+func (j *queueJudge) sent(c *submission) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.key(c.key).calls, c)
+}
+
+// dies ends what a node that was killed had under way.
+func (j *queueJudge) dies(n *queueNode) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.trace("%s is killed", n.name)
+	for _, k := range j.keys {
+		for c := range k.calls {
+			if c.node == n {
+				delete(k.calls, c)
+			}
+		}
+	}
+}
+
+// arrived notes a request at the target, and tells whether it is one of a sender
+// past its time, whose effects nobody can prevent.
+func (j *queueJudge) arrived(n *queueNode, a dispatch.Assignment) (apart bool) {
+	k := j.key(a.Key)
+	if k.granted[a.Term] == "" {
+		j.breach("%s was sent under term %d, which nobody was given", a.ID, a.Term)
+	}
+	left := time.Until(k.begun[a.Term].at.Add(j.world.setup.Dispatch.Windows.Second))
+	switch {
+	case j.world.setup.Target.Recognises:
+		apart = j.batches[a.ID].over // it stepped aside, and others went on
+	case a.Term == k.term:
+	case left > 0:
+		j.breach("%s arrived under term %d, %v before the end of its second window, and %s is under term %d already", a.ID, a.Term, left, a.Key, k.term)
+	default:
+		apart = true
+	}
+	if apart {
+		j.result.Apart++
+	}
+	return apart
+}
+
+// told notes what the target said about a batch.
+func (j *queueJudge) told(a dispatch.Assignment, said dispatch.Outcome) {
+	if b := j.batches[a.ID]; b != nil && said == dispatch.Missing && !j.world.setup.Target.Forgets {
+		b.doubt = false
+	}
+}
