@@ -140,6 +140,7 @@ func (t table) Finish(ctx context.Context, space, session string, done []claim.F
 			if at := k.Offered; !at.IsZero() && (k.Idle || at.Before(k.Ready)) {
 				k.Idle, k.Ready = false, at
 			}
+			k.Offered = time.Time{}
 			if d.Release {
 				s.Free(space, k)
 			}
