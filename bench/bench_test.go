@@ -1,6 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"hash/maphash"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +90,11 @@ func TestReportShowsWhatDoesNotHold(t *testing.T) {
 		{Section: "s", Subject: "a", Name: "good", Value: 1, Unit: "ms", Bound: 1},
 		{Section: "s", Subject: "a", Name: "bad", Value: 2, Unit: "ms", Bound: 1, Peer: 4, Versus: "p"},
 	}}
+	r.Figures = append(r.Figures,
+		Figure{Section: "s", Subject: "a", Name: "enough", Value: 3, Unit: "/s", Least: 3},
+		Figure{Section: "s", Subject: "a", Name: "too few", Value: 2, Unit: "/s", Least: 3},
+		Figure{Section: "s", Subject: "a", Name: "none wrong", Limited: true},
+		Figure{Section: "s", Subject: "a", Name: "one wrong", Value: 1, Limited: true})
 	var out strings.Builder
 	if err := r.write(&out); err != nil {
 		t.Fatal(err)
@@ -94,5 +105,71 @@ func TestReportShowsWhatDoesNotHold(t *testing.T) {
 	}
 	if !has("good", "yes") || has("good", "**no**") || !has("bad", "**no**") || !has("bad", "p 4.00") || !has("bad", "0.50") {
 		t.Errorf("the report is\n%s", out.String())
+	}
+	if !has("enough", "≥ 3.00") || !has("enough", "yes") || !has("too few", "**no**") || !has("none wrong", "yes") || !has("one wrong", "**no**") {
+		t.Errorf("the report is\n%s", out.String())
+	}
+}
+
+func TestSinkJudgesOrder(t *testing.T) {
+	for _, c := range []struct {
+		name                        string
+		came                        []int
+		distinct, again, misordered int64
+	}{
+		{"in order", []int{1, 2, 3, 64, 65}, 5, 0, 1},
+		{"one again", []int{1, 2, 2, 1, 3}, 3, 2, 0},
+		{"overtaken", []int{1, 3, 2}, 3, 0, 2},
+		{"begins late", []int{2, 3}, 2, 0, 1},
+	} {
+		s := &sinkServer{clock: lease.BootClock(), seed: maphash.MakeSeed()}
+		s.clear()
+		for _, n := range c.came {
+			r := httptest.NewRequest("POST", "/in/test", bytes.NewReader(message("key", n, 0)))
+			w := httptest.NewRecorder()
+			if s.take(w, r); w.Code != 200 {
+				t.Fatalf("%s: %d: %s", c.name, n, w.Body)
+			}
+		}
+		got := s.sum()
+		if got.Distinct != c.distinct || got.Again != c.again || got.Misordered != c.misordered || got.Broken != 0 {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
+
+func TestMessageIsReadBack(t *testing.T) {
+	key, n, at, err := readMessage(message("key-000007", 41, 3*time.Second))
+	if key != "key-000007" || n != 41 || at != 3*time.Second || err != nil {
+		t.Errorf("read %q %d %v %v", key, n, at, err)
+	}
+	var job riverPost
+	if err := json.Unmarshal(message("k", 1, 2), &job); err != nil || job.Key != "k" || job.N != 1 || job.At != 2 || job.Text != padding {
+		t.Errorf("as a job: %+v, %v", job, err)
+	}
+	for _, broken := range []string{"", `{"n": 1, "at": 2}`, `{"n": x, "at": 0, "key": "k", "text": ""}`, `{"at": 0, "key": "k"}`} {
+		if _, _, _, err := readMessage([]byte(broken)); err == nil {
+			t.Errorf("%q was read", broken)
+		}
+	}
+}
+
+func TestDocumentReplacesItsBlockOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "doc.md")
+	begin, end := marks("two")
+	text := "a\n<!-- one: written by bench -doc -->\nkept\n<!-- end of one -->\nb\n" + begin + "\nstale\n" + end + "\nc\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := &Report{Figures: []Figure{{Section: "s", Subject: "a", Name: "new", Value: 1}}}
+	if err := r.document(path, "two"); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if got := string(data); err != nil || !strings.Contains(got, "kept") || strings.Contains(got, "stale") || !strings.Contains(got, "| new") || !strings.HasSuffix(got, end+"\nc\n") {
+		t.Errorf("%v: the document is\n%s", err, data)
+	}
+	if err := r.document(path, "three"); err == nil {
+		t.Error("a block that is not there was written")
 	}
 }

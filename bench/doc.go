@@ -7,7 +7,7 @@
 // such, not as a failure. The command fails only when something could not be
 // measured at all.
 //
-// Sections (see -only):
+// Sections (see -only), of leases:
 //
 //	handover   a primary stops gracefully: until its successor's work starts
 //	takeover   a primary is killed with SIGKILL: until its successor's work starts
@@ -15,6 +15,21 @@
 //	           an update of a single row in the same database
 //	crowd      1,000 instances on one PostgreSQL, and 100 standbys that wake
 //	footprint  an idle server's memory, and the size of the binary
+//
+// and of queues:
+//
+//	rate       batches delivered in a second, beside River's jobs that make the
+//	           same request in no order
+//	enqueue    transactions that enqueue, with and without a dispatcher to be told
+//	latency    enqueueing until the first byte is at the target
+//	backlog    a million batches that wait
+//	snapshot   a transaction that stays open for minutes beside
+//	claims     an instance of a queue stops or is killed: until the next delivers
+//	           its keys
+//
+// What queues deliver goes to a sink, an HTTP server in a process of its own, that
+// knows what each key's next message must be, and counts what comes twice or out
+// of order.
 //
 // Every contender is a process of its own, started from this same program, and
 // stamps its moments with the host's boot-time clock, so that moments of two

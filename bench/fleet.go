@@ -42,12 +42,15 @@ func startWorker(b *bed, o workerOptions) *member {
 	return m
 }
 
-func launchWorker(b *bed, o workerOptions) *member {
+func launchWorker(b *bed, o workerOptions) *member { return launch(b, o.args()) }
+
+// launch starts this program once more, as what the arguments say.
+func launch(b *bed, args []string) *member {
 	self, err := os.Executable()
 	if err != nil {
 		b.Fatalf("bench: finding this program: %v", err)
 	}
-	m := &member{b: b, cmd: exec.Command(self, o.args()...), lines: make(chan said, 10_000), ended: make(chan struct{})}
+	m := &member{b: b, cmd: exec.Command(self, args...), lines: make(chan said, 10_000), ended: make(chan struct{})}
 	m.cmd.Stderr = os.Stderr
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := m.cmd.StdoutPipe()

@@ -33,7 +33,8 @@ func describeMachine() Machine {
 	m := Machine{
 		Processor: field("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(),
 		Memory: field("/proc/meminfo", "MemTotal"), Kernel: firstWords("/proc/sys/kernel/osrelease", 1),
-		Load: firstWords("/proc/loadavg", 1), Versions: map[string]string{"go": runtime.Version(), "etcd": moduleVersion("go.etcd.io/etcd/server/v3")},
+		Load: firstWords("/proc/loadavg", 1), Versions: map[string]string{"go": runtime.Version(), "etcd": moduleVersion("go.etcd.io/etcd/server/v3"),
+			"river": moduleVersion("github.com/riverqueue/river")},
 	}
 	dir := b.TempDir()
 	var fs syscall.Statfs_t
@@ -56,8 +57,10 @@ func describeMachine() Machine {
 func (m Machine) write(w io.Writer) {
 	fmt.Fprintf(w, "Taken on %s, %d cores, %s of memory, Linux %s; files on %s, where 4 KiB are synced in %v (median);\nload %s at the start.",
 		m.Processor, m.Cores, m.Memory, m.Kernel, m.FileSystem, m.Fsync.Round(time.Microsecond), m.Load)
-	for _, name := range []string{"postgres", "redis", "sqlite", "etcd", "go"} {
-		fmt.Fprintf(w, " %s: %s.", name, m.Versions[name])
+	for _, name := range []string{"postgres", "redis", "sqlite", "etcd", "river", "go"} {
+		if v := m.Versions[name]; v != "" {
+			fmt.Fprintf(w, " %s: %s.", name, v)
+		}
 	}
 	fmt.Fprintln(w)
 }

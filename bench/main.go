@@ -13,28 +13,41 @@ import (
 
 // options are the command line's.
 type options struct {
-	only    []string // sections to run; all when empty
+	only    []string // sections or groups of them to run; all when empty
 	kinds   []string // stores and peers to measure
 	rounds  int      // measurements per figure, where each takes long
 	leases  []int    // how many a session holds while its cost is measured
 	crowd   int      // instances on one PostgreSQL
 	json    string   // file for the figures
-	doc     string   // file to put the tables into
+	doc     string   // file to put the tables into …
+	block   string   // … and which block of it
 	from    string   // file of figures to show instead of taking any
 	cpuProf string   // file for a profile of the cost section
+	drains  int      // measurements per figure of a queue
+	atOnce  int      // submissions of a queue under way at once
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == workerArg {
-		os.Exit(workerMain(os.Args[2:]))
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case workerArg:
+			os.Exit(workerMain(os.Args[2:]))
+		case deliverArg:
+			os.Exit(deliverMain(os.Args[2:]))
+		case sinkArg:
+			os.Exit(sinkMain())
+		}
 	}
 	o := options{leases: []int{1, 1000, 100_000}}
-	only := flag.String("only", "", "sections to run, separated by commas (handover,takeover,cost,crowd,footprint)")
+	only := flag.String("only", "", "sections or groups of them to run, separated by commas: leases (handover,takeover,cost,crowd,footprint), queues (rate,enqueue,latency,backlog,snapshot,claims)")
 	kinds := flag.String("kinds", "sqlite,postgres,redis,etcd", "what to measure, separated by commas")
 	flag.IntVar(&o.rounds, "rounds", 120, "hand-overs and takeovers to measure per store")
 	flag.IntVar(&o.crowd, "crowd", 1000, "instances on one PostgreSQL")
+	flag.IntVar(&o.drains, "drains", 5, "measurements per figure of a queue")
+	flag.IntVar(&o.atOnce, "at-once", rateAtOnce, "submissions under way at once, ours and River's")
 	flag.StringVar(&o.json, "json", "results.json", "file to write the figures to, \"\" for none")
-	flag.StringVar(&o.doc, "doc", "", "Markdown file to put the tables into, between the lines \""+docBegin+"\" and \""+docEnd+"\"")
+	flag.StringVar(&o.doc, "doc", "", "Markdown file to put the tables into")
+	flag.StringVar(&o.block, "block", "figures", "`name` of the block of that file that the tables replace: it stands between the lines \"<!-- name: written by bench -doc -->\" and \"<!-- end of name -->\"")
 	flag.StringVar(&o.from, "from", "", "show the figures of this file instead of taking any")
 	flag.StringVar(&o.cpuProf, "cpuprofile", "", "file to write a profile of this process during the section \"cost\" to")
 	flag.Parse()
@@ -66,7 +79,7 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	if o.doc != "" {
-		if err := r.document(o.doc); err != nil {
+		if err := r.document(o.doc, o.block); err != nil {
 			return err
 		}
 	}
@@ -81,13 +94,8 @@ func measure(ctx context.Context, o options) *Report {
 	defer unhook()
 
 	r := &Report{Machine: describeMachine()}
-	for _, s := range []struct {
-		name string
-		run  func(context.Context, *bed, options, *Report)
-	}{
-		{"handover", handOver}, {"takeover", takeOver}, {"cost", cost}, {"crowd", crowd}, {"footprint", footprint},
-	} {
-		if len(o.only) > 0 && !slices.Contains(o.only, s.name) {
+	for _, s := range sections() {
+		if len(o.only) > 0 && !slices.Contains(o.only, s.name) && !slices.Contains(o.only, s.group) {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s …\n", s.name)
@@ -95,4 +103,18 @@ func measure(ctx context.Context, o options) *Report {
 		b.clear()
 	}
 	return r
+}
+
+type section struct {
+	group, name string
+	run         func(context.Context, *bed, options, *Report)
+}
+
+func sections() []section {
+	return []section{
+		{"leases", "handover", handOver}, {"leases", "takeover", takeOver}, {"leases", "cost", cost}, {"leases", "crowd", crowd},
+		{"leases", "footprint", footprint},
+		{"queues", "rate", rate}, {"queues", "enqueue", enqueue}, {"queues", "latency", latency}, {"queues", "backlog", backlog},
+		{"queues", "snapshot", snapshot}, {"queues", "claims", claims},
+	}
 }

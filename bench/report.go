@@ -21,8 +21,11 @@ type Figure struct {
 	// Value in Unit.
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-	// Bound is what it should not exceed, 0 when there is none.
-	Bound float64 `json:"bound,omitempty"`
+	// Bound is what it should not exceed, 0 when there is none, unless Limited
+	// says that 0 is meant. Least is what it should reach.
+	Bound   float64 `json:"bound,omitempty"`
+	Limited bool    `json:"limited,omitempty"`
+	Least   float64 `json:"least,omitempty"`
 	// Peer is the same taken of Versus, 0 when there is none.
 	Peer   float64 `json:"peer,omitempty"`
 	Versus string  `json:"versus,omitempty"`
@@ -30,8 +33,10 @@ type Figure struct {
 	Count int `json:"count,omitempty"`
 }
 
-// Holds tells whether the figure keeps its bound.
-func (f Figure) Holds() bool { return f.Bound == 0 || f.Value <= f.Bound }
+// Holds tells whether the figure keeps its bounds.
+func (f Figure) Holds() bool { return (!f.bounded() || f.Value <= f.Bound) && f.Value >= f.Least }
+
+func (f Figure) bounded() bool { return f.Bound != 0 || f.Limited }
 
 // Report is what a run found out.
 type Report struct {
@@ -64,8 +69,11 @@ func (r *Report) write(w io.Writer) error {
 			fmt.Fprintln(t, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
 		}
 		bound, holds, peer, ratio, n := "", "", "", "", ""
-		if f.Bound != 0 {
+		if f.bounded() {
 			bound, holds = "≤ "+number(f.Bound), "yes"
+		}
+		if f.Least != 0 {
+			bound, holds = "≥ "+number(f.Least), "yes"
 		}
 		if !f.Holds() {
 			holds = "**no**"
@@ -90,28 +98,28 @@ func (r *Report) save(path string) error {
 	return os.WriteFile(path, append(data, '\n'), 0o644)
 }
 
-// The lines of a document between which the tables stand.
-const (
-	docBegin = "<!-- figures: written by bench -doc -->"
-	docEnd   = "<!-- end of figures -->"
-)
+// marks are the lines of a document between which a block of tables stands.
+func marks(block string) (begin, end string) {
+	return "<!-- " + block + ": written by bench -doc -->", "<!-- end of " + block + " -->"
+}
 
-// document puts the report into a Markdown file.
-func (r *Report) document(path string) error {
+// document puts the report into a block of a Markdown file.
+func (r *Report) document(path, block string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	before, rest, begun := strings.Cut(string(data), docBegin+"\n")
-	_, after, ended := strings.Cut(rest, docEnd)
+	begin, end := marks(block)
+	before, rest, begun := strings.Cut(string(data), begin+"\n")
+	_, after, ended := strings.Cut(rest, end)
 	if !begun || !ended {
-		return fmt.Errorf("bench: %s lacks the line %q or %q", path, docBegin, docEnd)
+		return fmt.Errorf("bench: %s lacks the line %q or %q", path, begin, end)
 	}
 	var tables strings.Builder
 	if err := r.write(&tables); err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(before+docBegin+"\n\n"+tables.String()+"\n"+docEnd+after), 0o644)
+	return os.WriteFile(path, []byte(before+begin+"\n\n"+tables.String()+"\n"+end+after), 0o644)
 }
 
 // load reads what save wrote; an empty report for no path.
