@@ -100,7 +100,11 @@ func (r Rule) Judge(a Assignment, answer Answer, jitter float64) Result {
 			out.After = Block
 		}
 	case Busy, Rejected:
-		r.later(&out, Delayed, answer.RetryAfter, jitter)
+		s := Delayed
+		if a.Doubtful {
+			s = Unknown // certain of this attempt, not of the one before
+		}
+		r.later(&out, s, answer.RetryAfter, jitter)
 	case Missing:
 		r.missing(a, &out, jitter)
 	default:

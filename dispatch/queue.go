@@ -36,6 +36,9 @@ type Assignment struct {
 	// Attempt is the number of this submission, from 1. When the todo is not
 	// Send it is that of the last one.
 	Attempt int
+	// Doubtful: an earlier attempt may have arrived, and the target could not
+	// say. A dispatcher sets it, not a store.
+	Doubtful bool
 	// Link: see [Record].
 	Link string
 }

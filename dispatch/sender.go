@@ -52,6 +52,7 @@ func (d *Dispatcher) submit(ctx context.Context, a Assignment) (Assignment, Answ
 			return a, Answer{Outcome: Silent, Detail: a.unresolved()}, 0
 		}
 		a.Todo = Send
+		a.Doubtful = !rule.Semantics.Asks || rule.Semantics.Forgets
 		a.Attempt++
 	}
 	answer := d.guarded(func() Answer { return d.cfg.Target.Submit(ctx, a) })

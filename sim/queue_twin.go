@@ -115,7 +115,11 @@ func turnTwins() []QueueTwin {
 		{Name: "… and the deposed sends on", Caught: "before the end of its second window, and", Store: turns(noWindow),
 			Need: func(s *QueueSetup) { alone(s); s.Freezes = true }},
 		{Name: "… and undoes the order", Caught: "took effect after", Store: turns(noWindow),
-			Need: func(s *QueueSetup) { alone(s); s.Freezes = true }},
+			Need: func(s *QueueSetup) {
+				alone(s)
+				s.Target, s.Freezes, s.Keys = dispatch.Semantics{Resend: true}, true, 1
+				s.Dispatch.Windows.First, s.Dispatch.Windows.Second = 1200*time.Millisecond, 12*time.Second
+			}},
 		{Name: "the next overtakes one that waits", Caught: "the head is",
 			Store: results(func(r *dispatch.Result) {
 				if r.After == dispatch.Again {

@@ -251,8 +251,8 @@ func ledgerOutcome(status string) dispatch.Outcome {
 // evidence looks for a batch in the blocks, which do not forget.
 func (s *Sawtooth) evidence(ctx context.Context, id string) dispatch.Answer {
 	to := s.client.base.JoinPath("batches", url.PathEscape(id))
-	r := s.client.do(ctx, http.MethodGet, to, http.Header{"User-Agent": {agent}}, nil, maxAnswer)
-	if r.status == http.StatusOK { // its body is the batch, which may be long
+	r := s.client.do(ctx, http.MethodGet, to, http.Header{"User-Agent": {agent}}, nil, maxStatuses)
+	if r.status == http.StatusOK && strings.Contains(string(r.body), `"`+id+`"`) { // the body is the batch, and may be cut
 		return dispatch.Answer{Outcome: dispatch.Done, Code: r.status, Detail: "found in a block"}
 	}
 	if a, ok := r.broken(); ok {
