@@ -139,7 +139,7 @@ END $$;
 -- Runs at the commit of the user's transaction, once for each of its batches; the
 -- first time it numbers all of them. It has the rights of the schema's owner.
 CREATE FUNCTION {{schema}}.number_batches() RETURNS trigger LANGUAGE plpgsql
-SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     k record;
     v_queue text;

@@ -87,6 +87,11 @@ BEGIN
             busy := array_remove(busy, r.key);
         END LOOP;
         EXIT WHEN busy = '{}';
+        -- Perhaps who had it locked is through, and the key has something to do.
+        busy := ARRAY(SELECT k.key FROM unnest(busy) k (key)
+            LEFT JOIN LATERAL (SELECT c.done FROM {{schema}}.claim c WHERE c.space = 'queue/' || p_queue AND c.key = k.key OFFSET 0) c ON true
+            WHERE NOT EXISTS (SELECT FROM {{schema}}.head(p_queue, k.key, c.done) OFFSET 0));
+        EXIT WHEN busy = '{}';
         PERFORM pg_sleep(0.001 * (try + 1) / 2);
     END LOOP;
     -- In a statement of its own, which sees what the last holders of the locks did.
@@ -201,58 +206,63 @@ BEGIN
         v_changed := v_changed OR v_accepted[i] AND v_interrupted[i];
     END LOOP;
 
-    FOR r IN
-        SELECT x.i, h.* FROM unnest(p_keys, v_after) WITH ORDINALITY x (key, after, i), LATERAL {{schema}}.head(p_queue, x.key, x.after) h
-         WHERE x.after IS NOT NULL
-    LOOP
-        h_tid[r.i] := r.tid;
-        h_seq[r.i] := r.seq;
-        h_state[r.i] := r.state;
-        h_step[r.i] := r.hold IS NOT NULL AND r.term = v_term[r.i];
-        h_size[r.i] := r.size;
-    END LOOP;
-    FOR i IN 1 .. v_n LOOP
-        IF v_standing[i] IS NOT NULL THEN
-            CONTINUE;
-        ELSIF h_seq[i] IS NULL THEN
-            v_empty := v_empty || p_keys[i];
-            CONTINUE;
-        END IF;
-        v_changed := v_changed OR h_seq[i] > v_done[i] + 64;
-        IF h_state[i] IN ('pending', 'valid') THEN
-            v_standing[i] := 'held';
-            IF p_bterms[i] IS NOT NULL AND v_lives AND NOT v_accepted[i] THEN
-                v_todo[i] := 'poll';
-            END IF;
-        ELSIF h_step[i] AND NOT (p_anew AND p_bterms[i] IS NOT NULL) THEN
-            v_standing[i] := 'held';
-        ELSIF p_bterms[i] IS NULL OR NOT v_lives OR v_bytes > 0 AND v_bytes + h_size[i] > 33554432 THEN
-            v_standing[i] := 'ready'; -- more would be too much for one answer
-        ELSE
-            v_bytes := v_bytes + h_size[i];
-            v_standing[i] := 'held';
-            v_todo[i] := CASE
-                WHEN h_state[i] = 'unknown' OR v_interrupted[i] AND NOT v_accepted[i] THEN 'ask'
-                WHEN h_step[i] THEN 'resend'
-                ELSE 'send' END;
-        END IF;
-    END LOOP;
-
-    IF v_empty <> '{}' THEN
-        SELECT * INTO r FROM {{schema}}.mark_idle(p_queue, v_empty);
+    FOR pass IN 1 .. 2 LOOP
+        FOR r IN
+            SELECT x.i, h.* FROM unnest(p_keys, v_after) WITH ORDINALITY x (key, after, i), LATERAL {{schema}}.head(p_queue, x.key, x.after) h
+             WHERE x.after IS NOT NULL
+        LOOP
+            h_tid[r.i] := r.tid;
+            h_seq[r.i] := r.seq;
+            h_state[r.i] := r.state;
+            h_step[r.i] := r.hold IS NOT NULL AND r.term = v_term[r.i];
+            h_size[r.i] := r.size;
+        END LOOP;
         FOR i IN 1 .. v_n LOOP
-            IF v_standing[i] IS NULL THEN
-                v_changed := true;
-                v_given[i] := p_keys[i] = ANY (r.dry || r.busy);
-                v_standing[i] := CASE WHEN v_given[i] THEN 'given' ELSE 'ready' END;
-                IF p_keys[i] = ANY (r.busy) THEN
-                    -- It will have a batch when somebody's long commit is over: whoever takes
-                    -- it next will see.
-                    v_ready[i] := t;
+            v_after[i] := NULL;
+            IF v_standing[i] IS NOT NULL THEN
+                CONTINUE;
+            ELSIF h_seq[i] IS NULL THEN
+                v_empty := v_empty || p_keys[i];
+                CONTINUE;
+            END IF;
+            v_changed := v_changed OR h_seq[i] > v_done[i] + 64;
+            IF h_state[i] IN ('pending', 'valid') THEN
+                v_standing[i] := 'held';
+                IF p_bterms[i] IS NOT NULL AND v_lives AND NOT v_accepted[i] THEN
+                    v_todo[i] := 'poll';
                 END IF;
+            ELSIF h_step[i] AND NOT (p_anew AND p_bterms[i] IS NOT NULL) THEN
+                v_standing[i] := 'held';
+            ELSIF p_bterms[i] IS NULL OR NOT v_lives OR v_bytes > 0 AND v_bytes + h_size[i] > 33554432 THEN
+                v_standing[i] := 'ready'; -- more would be too much for one answer
+            ELSE
+                v_bytes := v_bytes + h_size[i];
+                v_standing[i] := 'held';
+                v_todo[i] := CASE
+                    WHEN h_state[i] = 'unknown' OR v_interrupted[i] AND NOT v_accepted[i] THEN 'ask'
+                    WHEN h_step[i] THEN 'resend'
+                    ELSE 'send' END;
             END IF;
         END LOOP;
-    END IF;
+        EXIT WHEN v_empty = '{}';
+        -- Those with no head are idle, unless they get one at this very moment.
+        SELECT * INTO r FROM {{schema}}.mark_idle(p_queue, v_empty);
+        v_empty := '{}';
+        FOR i IN 1 .. v_n LOOP
+            IF v_standing[i] IS NOT NULL THEN
+                CONTINUE;
+            ELSIF p_keys[i] = ANY (r.dry || r.busy) THEN
+                v_changed := true;
+                v_given[i] := true;
+                v_standing[i] := 'given';
+                -- A busy one will have a batch when somebody's long commit is over:
+                -- whoever takes it next will see.
+                v_ready[i] := CASE WHEN p_keys[i] = ANY (r.busy) THEN t END;
+            ELSE
+                v_after[i] := v_done[i];
+            END IF;
+        END LOOP;
+    END LOOP;
 
     IF v_changed THEN
         PERFORM {{schema}}.places_only(true);
