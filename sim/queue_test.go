@@ -72,7 +72,7 @@ func TestQueueSeeds(t *testing.T) {
 // TestQueueSimulationCatches proves the checks: each broken queue is caught, and
 // for what it is.
 func TestQueueSimulationCatches(t *testing.T) {
-	const most = 300 // seeds
+	most := runs(t, 30, 300) // seeds; what is not caught by so few is left to `make prove`
 	for _, twin := range QueueTwins() {
 		t.Run(twin.Name, func(t *testing.T) {
 			t.Parallel()
@@ -87,6 +87,9 @@ func TestQueueSimulationCatches(t *testing.T) {
 						return
 					}
 				}
+			}
+			if most < 300 {
+				t.Skipf("not caught in %d seeds; make prove tries 300", most)
 			}
 			t.Errorf("not caught in %d seeds", most)
 		})
