@@ -72,11 +72,6 @@ func run(ctx context.Context, o options) error {
 	}
 	if o.from == "" {
 		r = measure(ctx, o)
-		if o.json != "" {
-			if err := r.save(o.json); err != nil {
-				return err
-			}
-		}
 	}
 	if o.doc != "" {
 		if err := r.document(o.doc, o.block); err != nil {
@@ -101,6 +96,12 @@ func measure(ctx context.Context, o options) *Report {
 		fmt.Fprintf(os.Stderr, "%s …\n", s.name)
 		s.run(ctx, b, o, r)
 		b.clear()
+		// After each section: the run is long, and a later one may not come to its end.
+		if o.json != "" {
+			if err := r.save(o.json); err != nil {
+				b.Fatal(err)
+			}
+		}
 	}
 	return r
 }
