@@ -106,12 +106,17 @@ func batchQuery(r *http.Request) (q dispatch.BatchQuery, err error) {
 	return q, nil
 }
 
-func (s *Server) getBatch(w http.ResponseWriter, r *http.Request) error {
+// named reads the batch that the request names.
+func (s *Server) named(r *http.Request) (dispatch.Record, error) {
 	queue, id, err := batchID(r)
 	if err != nil {
-		return err
+		return dispatch.Record{}, err
 	}
-	b, err := s.desk.Batch(r.Context(), queue, id)
+	return s.desk.Batch(r.Context(), queue, id)
+}
+
+func (s *Server) getBatch(w http.ResponseWriter, r *http.Request) error {
+	b, err := s.named(r)
 	if err != nil {
 		return err
 	}
@@ -121,11 +126,7 @@ func (s *Server) getBatch(w http.ResponseWriter, r *http.Request) error {
 // getPayload answers with what was stored. Whoever stored it chose its type, so
 // that a browser must neither show nor run it.
 func (s *Server) getPayload(w http.ResponseWriter, r *http.Request) error {
-	queue, id, err := batchID(r)
-	if err != nil {
-		return err
-	}
-	b, err := s.desk.Batch(r.Context(), queue, id)
+	b, err := s.named(r)
 	if err != nil {
 		return err
 	}

@@ -177,7 +177,7 @@ func (w *worker) underSession(ctx context.Context, live *lease.Live) {
 
 // look renews the membership, strikes fair shares, and takes keys.
 func (w *worker) look(ctx context.Context, session string) {
-	w.lookAt = w.clock.Now() + takeEvery
+	w.lookAt = w.clock.Now() + LookEvery
 	share, err := request(ctx, func(ctx context.Context) (Share, error) {
 		return w.cfg.Table.Join(ctx, Member{Space: w.cfg.Space, Session: session, Asleep: w.steps == 0})
 	})
@@ -192,7 +192,7 @@ func (w *worker) look(ctx context.Context, session string) {
 		return
 	}
 	claims, err := request(ctx, func(ctx context.Context) ([]Claim, error) {
-		return w.cfg.Table.Take(ctx, Want{Space: w.cfg.Space, Session: session, Most: room, Fresh: share.Fresh(room), Linger: linger})
+		return w.cfg.Table.Take(ctx, Want{Space: w.cfg.Space, Session: session, Most: room, Fresh: share.Fresh(room), Linger: Linger})
 	})
 	if err != nil {
 		w.trouble("taking keys", err)
@@ -201,9 +201,6 @@ func (w *worker) look(ctx context.Context, session string) {
 		w.keys[c.Key] = &owned{Claim: c, ready: w.clock.Now()}
 	}
 }
-
-// linger leaves keys that became free a moment ago to members that have less.
-const linger = 200 * time.Millisecond
 
 // strays gives back keys that the store has given to this session in an answer
 // that never came: nobody else may take them while the session lives. They are

@@ -51,7 +51,7 @@ func (w Windows) Validate(step time.Duration) error {
 	}
 	if w.Second <= step {
 		return fmt.Errorf("%w: a second window of %v must be longer than the deadline of a step (%v): otherwise the key is given to another while this instance still works on it; with %v a key in a step would be taken over after %v at worst",
-			lease.ErrUnsafeTiming, w.Second, step, step+time.Second, max(w.First, step+time.Second)+takeEvery)
+			lease.ErrUnsafeTiming, w.Second, step, step+time.Second, max(w.First, step+time.Second)+LookEvery)
 	}
 	return nil
 }
@@ -59,8 +59,13 @@ func (w Windows) Validate(step time.Duration) error {
 // WorstTakeover is the longest that the keys of an instance that died wait for
 // the next, while another is well: those with no step under way, and the others.
 func (w Windows) WorstTakeover() (idle, inStep time.Duration) {
-	return w.First + takeEvery, max(w.First, w.Second) + takeEvery
+	return w.First + LookEvery, max(w.First, w.Second) + LookEvery
 }
 
-// takeEvery is how often an instance looks for keys that nobody told it of.
-const takeEvery = time.Second
+// How those who claim keys go about it; WorstTakeover counts on the first.
+const (
+	// LookEvery is how often an instance looks for keys that nobody told it of.
+	LookEvery = time.Second
+	// Linger is how long keys that became free are left to members that have less.
+	Linger = 200 * time.Millisecond
+)

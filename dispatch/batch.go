@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -63,6 +64,19 @@ func (b Batch) Validate() error {
 		return fmt.Errorf("%w: the payload has %d bytes; at most %d are allowed", lease.ErrInvalid, len(b.Payload), MaxPayload)
 	}
 	return nil
+}
+
+// CutDetail bounds what a target said to [MaxDetail] bytes of valid UTF-8.
+func CutDetail(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= MaxDetail {
+		return s
+	}
+	end := MaxDetail
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end]
 }
 
 // ValidateQueue checks a queue's name: as a space of leases, 1 to 32 of a–z, 0–9,

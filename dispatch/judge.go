@@ -85,7 +85,7 @@ func (r Rule) Judge(a Assignment, answer Answer, jitter float64) Result {
 	}
 	out := Result{
 		Key: a.Key, Term: a.Term, Seq: a.Seq, Attempt: a.Attempt,
-		Code: answer.Code, Detail: cut(answer.Detail), Link: answer.Link,
+		Code: answer.Code, Detail: CutDetail(answer.Detail), Link: answer.Link,
 	}
 	switch answer.Outcome {
 	case Done:
@@ -174,16 +174,5 @@ func (r Rule) unresolved(out *Result) {
 	out.State, out.After = Unknown, Block
 	if out.Detail == "" {
 		out.Detail = "nobody knows whether the target has it"
-	}
-}
-
-func cut(s string) string {
-	if len(s) <= MaxDetail {
-		return s
-	}
-	for n := MaxDetail; ; n-- {
-		if s[n]&0xC0 != 0x80 { // not in the middle of a character
-			return s[:n]
-		}
 	}
 }

@@ -21,7 +21,7 @@ func (m *machine) want() *claim.Want {
 	m.woken = false
 	room := m.room()
 	return &claim.Want{
-		Space: Space(m.cfg.Name), Session: m.session, Most: room, Fresh: m.share.Fresh(room), Linger: linger,
+		Space: Space(m.cfg.Name), Session: m.session, Most: room, Fresh: m.share.Fresh(room), Linger: claim.Linger,
 	}
 }
 
@@ -51,13 +51,13 @@ func (m *machine) taken(now time.Duration, w claim.Want, claims []claim.Claim, e
 	case len(claims) == w.Most:
 		m.takeAt = now // there may be more
 	case m.counts[ready] >= m.cfg.Concurrency:
-		m.takeAt = now + linger
+		m.takeAt = now + claim.Linger
 	case !m.idle():
 		m.takeAt = now + m.look
 	case w.Fresh < w.Most && m.share.Free:
-		m.takeAt = now + linger
+		m.takeAt = now + claim.Linger
 	default:
-		m.takeAt = now + takeIdle
+		m.takeAt = now + claim.LookEvery
 		if !m.asleep {
 			m.joinAt = now // to say that we sleep, and to look once more
 		}

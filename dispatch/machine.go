@@ -129,12 +129,10 @@ type giving struct {
 
 // Pauses of the machine.
 const (
-	joinEvery = time.Second            // membership, fair shares, rotation
-	takeIdle  = time.Second            // looks for keys when nothing was heard
-	takeBusy  = 5 * time.Millisecond   // … and while there is room and work goes on,
-	takeLong  = 15 * time.Millisecond  // less often when it finds nothing
-	linger    = 200 * time.Millisecond // fresh keys are left to who has less
-	quick     = 50 * time.Millisecond  // a submission that is answered quickly
+	joinEvery = time.Second           // membership, fair shares, rotation
+	takeBusy  = 5 * time.Millisecond  // looks for keys while there is room and work goes on,
+	takeLong  = 15 * time.Millisecond // less often when it finds nothing
+	quick     = 50 * time.Millisecond // a submission that is answered quickly
 )
 
 func newMachine(cfg Config) *machine {

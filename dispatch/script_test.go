@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/lease"
@@ -163,11 +164,7 @@ func (s *scripted) input(words []string) {
 	case "answer":
 		slot := s.sent[words[1]]
 		delete(s.sent, words[1])
-		a := slot.a
-		if a.Todo == Ask && words[2] != "missing" {
-			a.Todo = Ask
-		}
-		m.answered(slot, a, answer(words[2:]), time.Second)
+		m.answered(slot, slot.a, answer(words[2:]), time.Second)
 	case "told":
 		group := s.asks[0]
 		s.asks = s.asks[1:]
@@ -400,9 +397,17 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-func TestCut(t *testing.T) {
-	long := strings.Repeat("ä", MaxDetail)
-	if got := cut(long); len(got) > MaxDetail || !strings.HasPrefix(long, got) || lease.ValidateText("detail", got, 1, MaxDetail) != nil {
-		t.Errorf("%d bytes", len(got))
+func TestCutDetail(t *testing.T) {
+	for name, said := range map[string]string{
+		"short": "no", "long": strings.Repeat("ä", MaxDetail), "odd": "a" + strings.Repeat("ä", MaxDetail),
+		"invalid": "no\xff", "inside a character": strings.Repeat("\x80", 2*MaxDetail), "grows": strings.Repeat("a\x80", MaxDetail/2+1),
+	} {
+		got := CutDetail(said)
+		if whole := strings.ToValidUTF8(said, "\uFFFD"); !strings.HasPrefix(whole, got) || len(got) < min(len(whole), MaxDetail-utf8.UTFMax) {
+			t.Errorf("%s: %d bytes %.20q of %.20q", name, len(got), got, whole)
+		}
+		if err := lease.ValidateText("detail", got, 1, MaxDetail); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -100,7 +100,8 @@ func (m *machine) pend(s *slot, at time.Duration) {
 	m.move(s, held)
 }
 
-// told is the target's answer to a poll. What has not changed is not recorded.
+// told is the target's answer to a poll, one for each of the group. What has not
+// changed is not recorded.
 func (m *machine) told(now time.Duration, group []*slot, answers []Answer) {
 	m.asking--
 	m.observed.Inquiries++
@@ -108,10 +109,7 @@ func (m *machine) told(now time.Duration, group []*slot, answers []Answer) {
 		if s.polling = false; s.phase != held {
 			continue
 		}
-		answer := Answer{Outcome: Silent, Detail: "the target's answer does not name it"}
-		if i < len(answers) {
-			answer = answers[i]
-		}
+		answer := answers[i]
 		r := m.rule.Judge(s.a, answer, m.cfg.Jitter())
 		if r.After == Hold && (r.State == s.state || answer.Outcome == Silent) {
 			m.pend(s, now+max(answer.RetryAfter, m.cfg.PollEvery/2+time.Duration(m.cfg.Jitter()*float64(m.cfg.PollEvery))))

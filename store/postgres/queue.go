@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -69,17 +68,7 @@ func turnArgs(t dispatch.Turn, keys []named) []any {
 }
 
 // text is what a target said, as the database takes it.
-func text(s string) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	if len(s) <= dispatch.MaxDetail {
-		return s
-	}
-	end := dispatch.MaxDetail
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end]
-}
+func text(s string) string { return dispatch.CutDetail(strings.ReplaceAll(s, "\x00", "\uFFFD")) }
 
 // Turn implements [dispatch.Queue].
 func (q queue) Turn(ctx context.Context, t dispatch.Turn) (dispatch.Turned, error) {

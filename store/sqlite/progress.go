@@ -3,9 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"encoding/json"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
@@ -81,7 +79,7 @@ func (p *progress) reached(wall int64) dispatch.Step {
 
 // note records a result in the batch's row; false when it is over already.
 func (n *turn) note(k *turnKey, r dispatch.Result) (bool, error) {
-	detail := cutDetail(r.Detail)
+	detail := dispatch.CutDetail(r.Detail)
 	if r.State == dispatch.Committed && r.After == dispatch.Next && r.Attempt == 1 && k.step != 0 && k.interrupted == 0 {
 		done, err := n.exec(commitFirst, n.Queue, k.key, r.Seq, r.Term, r.Code, detail, r.Link, k.begun, n.wall)
 		if err != nil || done > 0 {
@@ -141,17 +139,4 @@ func (n *turn) blocked(k *turnKey, r dispatch.Result) error {
 		Part: "batch", Subject: n.Queue + "/" + k.key, From: holder, To: holder,
 		Term: r.Term, Reason: lease.CutReason("blocked: " + r.Detail),
 	}, changeTaken, "")
-}
-
-// cutDetail bounds what a target said.
-func cutDetail(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= dispatch.MaxDetail {
-		return s
-	}
-	cut := dispatch.MaxDetail
-	for !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut]
 }
