@@ -86,7 +86,12 @@ func (g *target) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Ans
 	return dispatch.Answer{Outcome: dispatch.Done, Code: 200}
 }
 
-func (g *target) Ask(_ context.Context, as []dispatch.Assignment) []dispatch.Answer {
+func (g *target) Ask(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
+	if !g.semantics.Asks {
+		g.locked(func() { g.wrong = append(g.wrong, "asked, and cannot be") })
+		<-ctx.Done() // one that is asked without end would stop the bubble's time
+		return nil
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	out := make([]dispatch.Answer, len(as))
@@ -420,6 +425,65 @@ func TestTargetFails(t *testing.T) {
 			t.Errorf("the observer saw %v", seen)
 		}
 	})
+}
+
+// A queue whose target has batches is given one that cannot be asked.
+func TestTargetChanges(t *testing.T) {
+	for name, resend := range map[string]bool{"a person has to say": false, "sending twice is safe": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, old, g := newPlace(t), newTarget(), newTarget()
+				pending := func(dispatch.Assignment) dispatch.Answer { return dispatch.Answer{Outcome: dispatch.Accepted} }
+				old.semantics = dispatch.Semantics{Asks: true, AskMany: 1}
+				old.set(pending)
+				p.add("k", 2)
+				a := p.start("a", old, nil)
+				time.Sleep(500 * time.Millisecond) // before the first poll
+				a.stop()
+				if r := p.record("k-0001"); r.State != dispatch.Pending {
+					t.Fatalf("%+v", r)
+				}
+				p.add("other", 1)
+				g.semantics.Resend = resend
+				p.start("b", g, nil)
+				time.Sleep(time.Minute)
+				if !resend {
+					p.blocked(g)
+					if err := p.store.Desk().Act(t.Context(), "q", "k-0001", dispatch.Retry, "test"); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Minute)
+				}
+				p.delivered(g)
+			})
+		})
+	}
+}
+
+// blocked checks that the first batch of key k is shown to people, and that
+// neither it nor the one behind it was sent.
+func (p *place) blocked(g *target) {
+	p.t.Helper()
+	r := p.record("k-0001")
+	if r.State != dispatch.Unknown || !r.Blocks || r.Attempts != 1 || !r.Ended.IsZero() {
+		p.t.Errorf("%+v", r)
+	}
+	keys, err := p.store.Desk().Keys(p.t.Context(), dispatch.KeyQuery{Queue: "q", Blocked: true})
+	if err != nil || len(keys) != 1 || keys[0].Key != "k" || !strings.Contains(keys[0].Reason, "cannot be asked") {
+		p.t.Errorf("blocked keys: %+v, %v", keys, err)
+	}
+	if ids := g.order("k"); len(ids) != 0 {
+		p.t.Errorf("sent: %v", ids)
+	}
+}
+
+func (p *place) record(id string) dispatch.Record {
+	p.t.Helper()
+	r, err := p.store.Desk().Batch(p.t.Context(), "q", id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return r
 }
 
 type observer func(string)

@@ -40,5 +40,6 @@
 // successor. A target that compares terms refuses it, and one that recognises
 // ids takes it for the duplicate that it is. To a target that does neither, nor can be asked, a
 // batch whose fate is unknown is not sent again: it waits for a person, unless
-// the queue's owner has declared that sending again is safe.
+// the queue's owner has declared that sending again is safe. The same becomes of
+// a batch that is pending when its queue is given a target that cannot be asked.
 package dispatch

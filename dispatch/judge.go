@@ -140,10 +140,11 @@ func (r Rule) giveUp(out *Result) {
 	}
 }
 
-// silent: it may have been taken or not. Where it was polled it is still taken.
+// silent: it may have been taken or not. Where it is polled it is still taken, as
+// long as the target can be asked again.
 func (r Rule) silent(a Assignment, out *Result, asked time.Duration, jitter float64) {
 	switch {
-	case a.Todo == Poll:
+	case a.Todo == Poll && r.Semantics.Asks:
 		out.State, out.After = Pending, Hold
 	case r.Semantics.Asks || r.Semantics.Resend:
 		r.later(out, Unknown, asked, jitter)

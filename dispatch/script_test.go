@@ -375,9 +375,12 @@ func TestJudgeIsTotal(t *testing.T) {
 						t.Errorf("%s: goes on after a batch that is %s", name, got.State)
 					}
 					// What may have been taken is never let go, nor sent again blindly.
-					blind := (o == Silent || o == Accepted || o == "" || o == "nonsense") && todo != Poll && !sem.Resend && !sem.Asks
-					if blind && got.After != Block {
+					open := o == Silent || o == Accepted || o == Executed || o == "" || o == "nonsense"
+					if open && !sem.Resend && !sem.Asks && got.After != Block || open && got.State.Final() {
 						t.Errorf("%s: %+v", name, got)
+					}
+					if got.After == Hold && !sem.Asks {
+						t.Errorf("%s: is held, and nobody will ever hear more: %+v", name, got)
 					}
 					if o == Missing && todo == Ask && sem.Forgets && !sem.Resend && got.After != Block {
 						t.Errorf("%s: %+v", name, got)

@@ -158,14 +158,21 @@ func (m *machine) settled(f finding, accepted bool) {
 func (m *machine) assigned(now time.Duration, x *exchange, s *slot, a Assignment) {
 	s.a, s.since, s.anew, s.state = a, x.sent, false, ""
 	s.streak++
-	if a.Todo == Poll {
+	switch {
+	case a.Todo != Poll:
+		m.move(s, begun)
+		m.queued = append(m.queued, s)
+	case m.rule.Semantics.Asks:
 		s.state = Pending
 		m.pend(s, now)
-		return
+	default:
+		// The queue had another target when it was taken.
+		m.settle(s, m.rule.Judge(a, Answer{Outcome: Silent, Detail: unaskable}, m.cfg.Jitter()))
 	}
-	m.move(s, begun)
-	m.queued = append(m.queued, s)
 }
+
+// unaskable is the detail of a batch that another target has, for people.
+const unaskable = "an earlier target took it and had not decided; the present one cannot be asked what became of it"
 
 // stands puts a slot where the store says it stands.
 func (m *machine) stands(now time.Duration, s *slot, standing Standing) {

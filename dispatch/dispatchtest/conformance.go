@@ -42,6 +42,7 @@ func Run(t *testing.T, make func(t *testing.T) *Harness) {
 		"turn/again":                                  testAgain,
 		"turn/hold":                                   testHold,
 		"turn/hold is taken over":                     testHoldTakenOver,
+		"turn/hold is given up":                       testHoldGivenUp,
 		"turn/block":                                  testBlock,
 		"turn/a key without a head is given back":     testIdle,
 		"turn/standing of what is not held":           testLost,

@@ -205,6 +205,42 @@ func testHoldTakenOver(b *bench) {
 	b.is(b.starts(next, "k"), dispatch.Send, "1", 2)
 }
 
+// testHoldGivenUp: what a target has is in no step, and yet may become unknown,
+// with what was known of it, and block its key for a person.
+func testHoldGivenUp(b *bench) {
+	s := b.session("a")
+	b.add("k", "1", "2")
+	a := b.starts(s, "k")
+	r := result(a, dispatch.Pending, dispatch.Hold)
+	r.Link = "/status?id=1"
+	b.settles(s, r, claimOf(a))
+	poll := b.begins(s, claimOf(a))
+	r = result(poll, dispatch.Unknown, dispatch.Again)
+	b.stands(b.settles(s, r), "k", dispatch.Given)
+	ask := b.starts(s, "k")
+	b.is(ask, dispatch.Ask, "1", 1)
+	b.settles(s, result(ask, dispatch.Pending, dispatch.Hold), claimOf(ask))
+	poll = b.begins(s, claimOf(ask))
+	b.is(poll, dispatch.Poll, "1", 1)
+	r = result(poll, dispatch.Unknown, dispatch.Block)
+	r.Detail = "cannot be asked"
+	b.stands(b.settles(s, r), "k", dispatch.Given)
+	b.takes(s)
+	if got := b.record("1"); !got.Blocks || got.State != dispatch.Unknown || got.Detail != r.Detail || got.Link != "/status?id=1" || got.Attempts != 1 || !got.Ended.IsZero() {
+		b.Errorf("blocking: %+v", got)
+	}
+	if es := b.events("k"); len(es) != 1 {
+		b.Errorf("blocking made %d events: %+v", len(es), es)
+	}
+	b.act(dispatch.Retry, "1")
+	a = b.starts(s, "k")
+	b.is(a, dispatch.Send, "1", 1)
+	if a.Link != "" {
+		b.Errorf("sent again, with the link %q of the earlier attempt", a.Link)
+	}
+	b.is(b.settles(s, done(a), claimOf(a)).Begun[0], dispatch.Send, "2", 1)
+}
+
 func testBlock(b *bench) {
 	s := b.session("a")
 	b.add("k", "1", "2")
