@@ -1,0 +1,220 @@
+package zmtp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// Conn is one connection, from the end of its handshake on. Its methods may be called
+// from any goroutine, at any time.
+type Conn struct {
+	// Value is the user's. Set it in Handler.Connected, before anybody else can have the Conn.
+	Value any
+
+	cfg   *Config
+	nc    net.Conn
+	addr  string // of the other side: where it comes from, or what was dialed
+	minor int    // 0 or 1: ZMTP 3.0 or 3.1
+	peer  result
+	in    assembler
+	subs  subscriptions
+	watch watch
+
+	closing   atomic.Bool // the reader ends when it has written what it sent
+	bytesIn   atomic.Int64
+	messageIn atomic.Int64
+	outbox
+}
+
+func newConn(cfg *Config, nc net.Conn, addr string) *Conn {
+	c := &Conn{cfg: cfg, nc: nc, addr: addr}
+	c.in.maxBytes, c.in.maxFrames = cfg.MaxMessage, cfg.MaxFrames
+	c.outbox.start(cfg, nc)
+	return c
+}
+
+// Addr is the other side, tcp://host:port: as dialed, or where the connection comes from.
+func (c *Conn) Addr() string { return c.addr }
+
+// PeerKey is the long-term public key of the other side, which has proven to have the secret
+// one; nil without CURVE.
+func (c *Conn) PeerKey() *[32]byte {
+	if c.peer.key == nil {
+		return nil
+	}
+	return new(*c.peer.key)
+}
+
+// PeerIdentity is the Identity that the other side gave itself; empty if none. It must
+// not be changed.
+func (c *Conn) PeerIdentity() []byte { return c.peer.identity }
+
+// Dropped counts the messages that Send refused because the queue was full.
+func (c *Conn) Dropped() int64 { return c.stats().Dropped }
+
+// Send copies a message of at least one frame into the connection's queue. It returns
+// false, and does nothing, if the queue is full, the connection is closed, or this
+// is a SUB. It never waits. A PUB's Send does not ask for subscriptions.
+func (c *Conn) Send(m Message) bool {
+	if c.cfg.Kind == SUB || len(m) == 0 {
+		return false
+	}
+	return c.push(m)
+}
+
+// Close ends the connection without writing what waits. It does not wait for
+// Handler.Disconnected.
+func (c *Conn) Close() { c.fail(ErrClosed) }
+
+// shutdown has the reader write what waits, and end.
+func (c *Conn) shutdown() {
+	c.closing.Store(true)
+	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+}
+
+func (c *Conn) counts() Stats {
+	s := c.stats()
+	s.BytesIn, s.MessagesIn = c.bytesIn.Load(), c.messageIn.Load()
+	return s
+}
+
+// open does the handshake and what goes before the first message.
+func (c *Conn) open(server bool) error {
+	if err := c.nc.SetDeadline(time.Now().Add(c.cfg.HandshakeTimeout)); err != nil {
+		return err
+	}
+	if err := c.shake(server); err != nil {
+		return err
+	}
+	if err := c.nc.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	if c.closing.Load() {
+		return ErrClosed
+	}
+	c.in.opener, c.sealer = c.peer.sealer, c.peer.sealer
+	for _, prefix := range c.cfg.Subscribe {
+		c.append(math.MaxInt, func(dst []byte) []byte { return subscribe(dst, prefix, c.minor, c.sealer) })
+	}
+	return nil
+}
+
+// serve is the life of a connection after the handshake. It returns why it is over, when
+// nothing of it runs any more.
+func (c *Conn) serve() error {
+	c.watch.start(c)
+	if f := c.cfg.Handler.Connected; f != nil {
+		f(c)
+	}
+	err := c.read()
+	c.watch.stop()
+	if c.closing.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+		c.drain()
+		err = ErrClosed
+	}
+	err = c.fail(err)
+	c.wait()
+	if f := c.cfg.Handler.Disconnected; f != nil {
+		f(c, err)
+	}
+	return err
+}
+
+func (c *Conn) read() error {
+	for {
+		if err := c.deliverAll(); err != nil {
+			return err
+		}
+		c.rest()
+		n, err := c.in.fill(c.nc)
+		c.busy()
+		if err != nil {
+			if errors.Is(err, io.EOF) && c.in.partial() {
+				return fmt.Errorf("zmtp: the connection was cut within a message: %w", io.ErrUnexpectedEOF)
+			}
+			return err
+		}
+		c.bytesIn.Add(int64(n))
+	}
+}
+
+// deliverAll hands out everything that is whole in the buffer.
+func (c *Conn) deliverAll() error {
+	for !c.dead.Load() {
+		it, ok, err := c.in.next()
+		if err != nil || !ok {
+			return err
+		}
+		if it.command != nil {
+			err = c.command(it.command)
+		} else {
+			err = c.message(it.message)
+		}
+		if err != nil {
+			return err
+		}
+		c.relieve()
+	}
+	return ErrClosed
+}
+
+func (c *Conn) message(m Message) error {
+	if c.cfg.Kind == PUB {
+		if prefix, on, ok := subscription(m); ok {
+			return c.subscribed(prefix, on)
+		}
+		return nil
+	}
+	c.messageIn.Add(1)
+	if f := c.cfg.Handler.Message; f != nil {
+		f(c, m)
+	}
+	return nil
+}
+
+func (c *Conn) command(body []byte) error {
+	name, data, err := parseCommand(body)
+	if err != nil {
+		return err
+	}
+	switch name {
+	case "PING":
+		return c.ping(data)
+	case "SUBSCRIBE", "CANCEL":
+		if c.cfg.Kind == PUB {
+			return c.subscribed(data, name == "SUBSCRIBE")
+		}
+	case "ERROR":
+		return refusal(data)
+	}
+	return nil // PONG, like any other byte, shows that the peer lives
+}
+
+func (c *Conn) subscribed(prefix []byte, on bool) error {
+	changed := false
+	if on {
+		var err error
+		if changed, err = c.subs.add(prefix); err != nil {
+			return err
+		}
+	} else {
+		changed = c.subs.remove(prefix)
+	}
+	if f := c.cfg.Handler.Subscribed; f != nil && changed {
+		f(c, prefix, on)
+	}
+	return nil
+}
+
+// broken tells whether the connection ended because the other side broke the rules.
+func (c *Conn) broken() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Is(c.err, ErrProtocol) || errors.Is(c.err, ErrTooLarge)
+}

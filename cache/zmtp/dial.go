@@ -1,0 +1,157 @@
+package zmtp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Dialer keeps one connection to one address: it connects, and connects again when the
+// connection is lost, until Close. Its methods may be called from any goroutine.
+type Dialer struct {
+	cfg     *Config
+	addr    string // tcp://host:port
+	at      string // host:port
+	ctx     context.Context
+	cancel  context.CancelFunc
+	kicked  chan struct{}
+	running sync.WaitGroup
+	now     atomic.Pointer[Conn] // nil: not connected
+
+	mu    sync.Mutex
+	total Stats
+}
+
+// Dial returns at once and connects in the background. The error is one of the address or
+// the configuration, and wraps [ErrConfig].
+func Dial(addr string, cfg Config) (*Dialer, error) {
+	at, err := parseAddr(addr, false)
+	if err != nil {
+		return nil, err
+	}
+	resolved, err := cfg.resolve(false)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dialer{cfg: resolved, addr: addr, at: at, kicked: make(chan struct{}, 1)}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.running.Go(d.run)
+	return d, nil
+}
+
+// Addr is the address as it was given to Dial.
+func (d *Dialer) Addr() string { return d.addr }
+
+// Conn is the connection at the moment, nil if there is none.
+func (d *Dialer) Conn() *Conn { return d.now.Load() }
+
+// Send is [Conn.Send] on the connection at the moment; false without one. Nothing is
+// queued while disconnected: the caller decides.
+func (d *Dialer) Send(m Message) bool {
+	c := d.now.Load()
+	return c != nil && c.Send(m)
+}
+
+// Kick ends the back-off: the next attempt is made now. It does nothing while
+// connected.
+func (d *Dialer) Kick() {
+	select {
+	case d.kicked <- struct{}{}:
+	default:
+	}
+}
+
+// Stats counts what has happened so far.
+func (d *Dialer) Stats() Stats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.total
+	if c := d.now.Load(); c != nil {
+		s.Connections = 1
+		s.add(c.counts())
+	}
+	return s
+}
+
+// Close ends the connection without writing what waits. It returns when everything has
+// ended, handlers included.
+func (d *Dialer) Close() error {
+	d.cancel()
+	d.running.Wait()
+	return nil
+}
+
+func (d *Dialer) run() {
+	for failures := 0; d.ctx.Err() == nil; {
+		lasted, err := d.attempt()
+		var wait time.Duration
+		wait, failures = pause(d.cfg, lasted, failures)
+		if err != nil && d.ctx.Err() == nil {
+			d.cfg.Log.Debug("zmtp: cannot connect", "addr", d.addr, "err", err)
+			if f := d.cfg.Handler.Failed; f != nil {
+				f(d.addr, err)
+			}
+		}
+		sleep(d.ctx, d.kicked, wait)
+	}
+}
+
+// pause is how long to wait before the next attempt, after one that made a connection
+// for so long, or none, and so many failures. Whoever accepts connections only to close
+// them is not asked without a pause.
+func pause(cfg *Config, lasted time.Duration, failures int) (time.Duration, int) {
+	if lasted >= cfg.ReconnectMin {
+		return 0, 0
+	}
+	return backoff(failures+1, cfg.ReconnectMin, cfg.ReconnectMax), failures + 1
+}
+
+// attempt connects, and returns when the connection is over and how long it lasted, or why
+// there was none.
+func (d *Dialer) attempt() (lasted time.Duration, err error) {
+	dialer := net.Dialer{Timeout: d.cfg.HandshakeTimeout}
+	nc, err := dialer.DialContext(d.ctx, "tcp", d.at)
+	if err != nil {
+		return 0, fmt.Errorf("zmtp: connect to %s: %w", d.addr, err)
+	}
+	c := newConn(d.cfg, nc, d.addr)
+	defer context.AfterFunc(d.ctx, func() { c.fail(ErrClosed) })()
+	if err := c.open(false); err != nil {
+		c.fail(err)
+		d.mu.Lock()
+		d.total.HandshakesFailed++
+		d.mu.Unlock()
+		return 0, fmt.Errorf("zmtp: handshake with %s: %w", d.addr, err)
+	}
+	d.enter(c)
+	begin := time.Now()
+	err = c.serve()
+	d.leave(c)
+	d.cfg.Log.Debug("zmtp: disconnected", "addr", d.addr, "err", err)
+	return max(time.Since(begin), 1), nil
+}
+
+func (d *Dialer) enter(c *Conn) {
+	select {
+	case <-d.kicked: // it has what it wanted
+	default:
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.total.Handshakes++
+	d.now.Store(c)
+	d.cfg.Log.Debug("zmtp: connected", "addr", d.addr)
+}
+
+func (d *Dialer) leave(c *Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now.Store(nil)
+	d.total.add(c.counts())
+	if c.broken() {
+		d.total.Broken++
+	}
+}

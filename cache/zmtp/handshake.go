@@ -1,0 +1,196 @@
+package zmtp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Security is a mechanism that protects connections: nil for none (NULL), or a [Curve].
+type Security interface {
+	// resolve checks the keys, and completes them.
+	resolve(server bool) (Security, error)
+	mechanism() string
+	// begin makes one side of a handshake.
+	begin(server bool, own metadata) handshake
+}
+
+// handshake is one side of a mechanism, as a machine: it is given the commands of the
+// other side, one after the other, and says what to answer.
+type handshake interface {
+	// first is what to send before anything has come; nil for the side that waits.
+	first() (command []byte, err error)
+	// next takes a command. An error that is a [verdict] is told to the other side.
+	next(command []byte) (answer []byte, done bool, err error)
+	// result is valid when done.
+	result() result
+}
+
+// result is what a handshake has found out.
+type result struct {
+	metadata
+	key    *[32]byte // CURVE: long-term key of the other side
+	sealer *sealer   // CURVE: what comes from now on is sealed
+}
+
+// verdict is an error whose reason is sent to the other side.
+type verdict struct {
+	error
+	reason string
+}
+
+func (v verdict) Unwrap() error { return v.error }
+
+// fit checks what the other side says about itself.
+func fit(own, theirs metadata) error {
+	if !Kind(own.kind).accepts(theirs.kind) {
+		return verdict{fmt.Errorf("%w: the peer is %.32q, this side %q", ErrKind, theirs.kind, own.kind), "Invalid socket type"}
+	}
+	return nil
+}
+
+// expect takes a command that must have this name. An ERROR in its place is the
+// other side's refusal.
+func expect(name string, command []byte) ([]byte, error) {
+	got, data, err := parseCommand(command)
+	switch {
+	case err != nil:
+		return nil, err
+	case got == "ERROR":
+		return nil, refusal(data)
+	case got != name:
+		return nil, fmt.Errorf("%w: the command %q came; %s was due", ErrProtocol, got, name)
+	}
+	return data, nil
+}
+
+// null is the mechanism NULL: each side says what it is.
+type null struct{}
+
+func (n null) resolve(bool) (Security, error) { return n, nil }
+func (null) mechanism() string                { return "NULL" }
+
+func (null) begin(server bool, own metadata) handshake {
+	return &nullHandshake{server: server, own: own}
+}
+
+type nullHandshake struct {
+	server      bool
+	own, theirs metadata
+}
+
+func (h *nullHandshake) ready() []byte {
+	return appendMetadata(appendCommand(nil, "READY"), Kind(h.own.kind), h.own.identity)
+}
+
+func (h *nullHandshake) first() ([]byte, error) {
+	if h.server {
+		return nil, nil
+	}
+	return h.ready(), nil
+}
+
+func (h *nullHandshake) next(command []byte) ([]byte, bool, error) {
+	data, err := expect("READY", command)
+	if err != nil {
+		return nil, false, err
+	}
+	if h.theirs, err = parseMetadata(data); err != nil {
+		return nil, false, err
+	}
+	if err := fit(h.own, h.theirs); err != nil {
+		return nil, false, err
+	}
+	if h.server {
+		return h.ready(), true, nil
+	}
+	return nil, true, nil
+}
+
+func (h *nullHandshake) result() result { return result{metadata: h.theirs} }
+
+// shake carries a handshake out on a connection that has a deadline.
+func (c *Conn) shake(server bool) error {
+	mechanism := c.cfg.Security.mechanism()
+	if _, err := c.nc.Write(greeting(mechanism, server && mechanism != "NULL")); err != nil {
+		return err
+	}
+	g, err := c.readGreeting()
+	if err != nil {
+		return err
+	}
+	if c.minor, err = readGreeting(g, mechanism); err != nil {
+		return err
+	}
+	h := c.cfg.Security.begin(server, metadata{string(c.cfg.Kind), c.cfg.Identity})
+	command, err := h.first()
+	if err != nil {
+		return err
+	}
+	for done := false; ; {
+		if command != nil {
+			if _, err := c.nc.Write(appendFrame(nil, flagCommand, command)); err != nil {
+				return err
+			}
+		}
+		if done {
+			c.peer = h.result()
+			return nil
+		}
+		in, err := c.readCommand()
+		if err != nil {
+			return err
+		}
+		command, done, err = h.next(in)
+		if v, ok := errors.AsType[verdict](err); ok && server {
+			// The connection is over; whether the reason arrives is not important.
+			_, _ = c.nc.Write(appendFrame(nil, flagCommand, errorCommand(v.reason)))
+			return v.error
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Conn) readGreeting() ([]byte, error) {
+	for {
+		if err := checkGreeting(c.in.peek()); err != nil {
+			return nil, err
+		}
+		if g, ok := c.in.take(greetingSize); ok {
+			return g, nil
+		}
+		if err := c.await(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// await reads more of a handshake.
+func (c *Conn) await() error {
+	_, err := c.in.fill(c.nc)
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("the peer closed within it; does it have another mechanism, or another key? (%w)", err)
+	}
+	return err
+}
+
+func (c *Conn) readCommand() ([]byte, error) {
+	for {
+		f, n, err := parseFrame(c.in.peek(), maxHandshake, maxHandshake)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			c.in.take(n)
+			if f.flags&flagCommand == 0 {
+				return nil, fmt.Errorf("%w: a message came before the end of the handshake", ErrProtocol)
+			}
+			return f.body, nil
+		}
+		if err := c.await(); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package zmtp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Listener accepts connections. Its methods may be called from any goroutine.
+type Listener struct {
+	cfg     *Config
+	ln      net.Listener
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	pub     atomic.Pointer[[]*Conn] // PUB: those that are connected; never changed in place
+
+	mu    sync.Mutex
+	all   map[*Conn]bool // true: connected; false: in handshake
+	total Stats          // of the connections that are over
+}
+
+// Listen binds tcp://host:port at once and accepts in the background, until Close. The
+// host may be * (all interfaces), the port * or 0 (the kernel chooses).
+func Listen(addr string, cfg Config) (*Listener, error) {
+	at, err := parseAddr(addr, true)
+	if err != nil {
+		return nil, err
+	}
+	resolved, err := cfg.resolve(true)
+	if err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", at)
+	if err != nil {
+		return nil, fmt.Errorf("zmtp: listen on %s: %w", addr, err)
+	}
+	l := &Listener{cfg: resolved, ln: ln, all: map[*Conn]bool{}}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.pub.Store(&[]*Conn{})
+	l.running.Go(l.accept)
+	return l, nil
+}
+
+// Addr is tcp://host:port, with the port as chosen.
+func (l *Listener) Addr() string { return "tcp://" + l.ln.Addr().String() }
+
+// Publish queues a message for every connection with a subscription that is a prefix of
+// the first frame. It never waits, and returns for how many it was queued; those whose
+// queue is full miss it. It is for PUB; other kinds have no subscriptions.
+func (l *Listener) Publish(m Message) int {
+	if len(m) == 0 {
+		return 0
+	}
+	n := 0
+	for _, c := range *l.pub.Load() {
+		if c.subs.match(m[0]) && c.push(m) {
+			n++
+		}
+	}
+	return n
+}
+
+// Stats counts what has happened so far.
+func (l *Listener) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.total
+	for c, connected := range l.all {
+		if connected {
+			s.Connections++
+			s.add(c.counts())
+		}
+	}
+	return s
+}
+
+// Close stops listening and ends all connections. A ROUTER's are given up to a second to take
+// what was sent. It returns when everything has ended, handlers included.
+func (l *Listener) Close() error {
+	l.cancel()
+	err := l.ln.Close()
+	l.mu.Lock()
+	for c, connected := range l.all {
+		if connected && l.cfg.Kind == ROUTER {
+			c.shutdown()
+		} else {
+			c.fail(ErrClosed)
+		}
+	}
+	l.mu.Unlock()
+	patience := time.AfterFunc(linger, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for c := range l.all {
+			c.fail(ErrClosed)
+		}
+	})
+	defer patience.Stop()
+	l.running.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil // closed before
+	}
+	return err
+}
+
+func (l *Listener) accept() {
+	var failures int
+	for {
+		nc, err := l.ln.Accept()
+		if l.ctx.Err() != nil {
+			if err == nil {
+				_ = nc.Close()
+			}
+			return
+		}
+		if err != nil {
+			// Too many open files, most likely: it passes.
+			l.cfg.Log.Debug("zmtp: accept", "addr", l.Addr(), "err", err)
+			failures++
+			sleep(l.ctx, nil, backoff(failures, 5*time.Millisecond, time.Second))
+			continue
+		}
+		failures = 0
+		c := newConn(l.cfg, nc, "tcp://"+nc.RemoteAddr().String())
+		if !l.enter(c) {
+			_ = nc.Close()
+			continue
+		}
+		l.running.Go(func() { l.serve(c) })
+	}
+}
+
+// enter refuses connections beyond MaxConns, and after Close.
+func (l *Listener) enter(c *Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.all) >= l.cfg.MaxConns {
+		l.total.Refused++
+		l.cfg.Log.Debug("zmtp: connection refused: there are MaxConns already", "peer", c.addr, "max", l.cfg.MaxConns)
+		return false
+	}
+	if l.ctx.Err() != nil {
+		return false
+	}
+	l.all[c] = false
+	return true
+}
+
+func (l *Listener) serve(c *Conn) {
+	err := c.open(true)
+	if err == nil {
+		err = l.connected(c)
+	}
+	if err != nil {
+		c.fail(err)
+		l.mu.Lock()
+		delete(l.all, c)
+		l.total.HandshakesFailed++
+		l.mu.Unlock()
+		l.cfg.Log.Debug("zmtp: handshake failed", "peer", c.addr, "err", err)
+		return
+	}
+	defer l.left(c)
+	err = c.serve()
+	l.cfg.Log.Debug("zmtp: disconnected", "peer", c.addr, "err", err)
+}
+
+func (l *Listener) connected(c *Conn) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return ErrClosed
+	}
+	l.all[c] = true
+	l.total.Handshakes++
+	l.publishers()
+	l.cfg.Log.Debug("zmtp: connected", "peer", c.addr)
+	return nil
+}
+
+func (l *Listener) left(c *Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.all, c)
+	l.total.add(c.counts())
+	if c.broken() {
+		l.total.Broken++
+	}
+	l.publishers()
+}
+
+// publishers renews what Publish reads. It needs the lock.
+func (l *Listener) publishers() {
+	if l.cfg.Kind != PUB {
+		return
+	}
+	conns := make([]*Conn, 0, len(l.all))
+	for c, connected := range l.all {
+		if connected {
+			conns = append(conns, c)
+		}
+	}
+	l.pub.Store(&conns)
+}
+
+// backoff doubles with every failure, and is shortened at random by up to a half, so that
+// not everybody comes again at the same time.
+func backoff(failures int, least, most time.Duration) time.Duration {
+	d := least << min(failures-1, 16)
+	if d > most || d < least {
+		d = most
+	}
+	return d - rand.N(d/2+1)
+}
+
+// sleep waits, but not beyond the end of ctx or a kick.
+func sleep(ctx context.Context, kick <-chan struct{}, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-kick:
+	case <-ctx.Done():
+	}
+}

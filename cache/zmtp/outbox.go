@@ -1,0 +1,254 @@
+package zmtp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// writeChunk is how much is written under one deadline, and how much may gather before
+// the reader writes although more input is there.
+const writeChunk = 256 << 10
+
+// outbox is the writing half of a connection: a queue of bytes, written by one
+// goroutine at a time. That is the reader, for what was sent while it was busy, with one
+// attempt that does not wait; or else a flusher, which lives until the queue is empty.
+// The lock is never held across I/O.
+type outbox struct {
+	nc      net.Conn
+	direct  directWriter
+	limit   int
+	timeout time.Duration
+	sealer  *sealer
+	flusher func() // flush, made once
+	dead    atomic.Bool
+	much    atomic.Bool    // more than writeChunk has gathered
+	running sync.WaitGroup // flushers
+
+	mu       sync.Mutex
+	queue    []byte
+	spare    []byte // what was written last, to be used again
+	writing  int    // bytes that somebody is writing
+	owned    bool   // somebody is writing
+	reading  bool   // the reader will write what is queued
+	sealed   bool   // no more is taken, no more flushers start
+	err      error  // why the connection is over: the first reason
+	sentMsgs int64
+	sent     int64
+	dropped  int64
+}
+
+func (o *outbox) start(cfg *Config, nc net.Conn) {
+	o.nc, o.limit, o.timeout = nc, cfg.Queue, cfg.WriteTimeout
+	o.direct.start(nc)
+	o.flusher = o.flush
+	o.reading = true
+}
+
+// push queues a message.
+func (o *outbox) push(m Message) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.sealed {
+		return false
+	}
+	waiting := len(o.queue) + o.writing
+	if size := wireSize(m, o.sealer != nil); waiting > 0 && waiting+size > o.limit {
+		o.dropped++
+		return false
+	}
+	before := len(o.queue)
+	o.queue = appendMessage(o.queue, m, o.sealer)
+	o.sent += int64(len(o.queue) - before)
+	o.sentMsgs++
+	if len(o.queue) >= writeChunk {
+		o.much.Store(true)
+	}
+	o.kick()
+	return true
+}
+
+// append queues what is not a message, unless more than limit waits.
+func (o *outbox) append(limit int, f func(dst []byte) []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.sealed || len(o.queue)+o.writing > limit {
+		return
+	}
+	before := len(o.queue)
+	o.queue = f(o.queue)
+	o.sent += int64(len(o.queue) - before)
+	o.kick()
+}
+
+// kick starts a flusher unless somebody is going to write anyway. It needs the lock.
+func (o *outbox) kick() {
+	if !o.reading {
+		o.delegate()
+	}
+}
+
+// delegate starts a flusher unless somebody is writing. It needs the lock.
+func (o *outbox) delegate() {
+	if o.owned || o.sealed || len(o.queue) == 0 {
+		return
+	}
+	o.owned = true
+	o.running.Add(1)
+	go o.flusher()
+}
+
+// busy says that the reader will write what is queued from here on, when it rests.
+func (o *outbox) busy() {
+	o.mu.Lock()
+	o.reading = true
+	o.mu.Unlock()
+}
+
+// rest writes what was queued while the reader was busy, as far as it goes without
+// waiting; a flusher does the rest.
+func (o *outbox) rest() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reading = false
+	o.attempt()
+	o.kick()
+}
+
+// relieve writes early when much has gathered.
+func (o *outbox) relieve() {
+	if !o.much.Load() {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.attempt()
+	o.delegate()
+	o.much.Store(false)
+}
+
+// attempt writes once, without waiting. What is left goes back to the front of the
+// queue. It needs the lock and lets go of it meanwhile.
+func (o *outbox) attempt() {
+	if o.owned || o.sealed || len(o.queue) == 0 {
+		return
+	}
+	o.owned = true
+	p := o.take()
+	o.mu.Unlock()
+	n, err := o.direct.write(p)
+	if err != nil {
+		o.fail(err)
+	}
+	o.mu.Lock()
+	o.owned = false
+	if n < len(p) {
+		// Rare: the socket's buffer is full.
+		o.queue = append(p[n:len(p):len(p)], o.queue...)
+		o.writing = 0
+		return
+	}
+	o.give(p)
+}
+
+// take hands the queue to who writes it. It needs the lock.
+func (o *outbox) take() []byte {
+	p := o.queue
+	o.queue, o.spare = o.spare[:0], nil
+	o.writing = len(p)
+	return p
+}
+
+// give returns the buffer that take gave. It needs the lock.
+func (o *outbox) give(p []byte) {
+	o.writing = 0
+	if cap(p) <= keptBuffer {
+		o.spare = p
+	}
+}
+
+// flush writes until nothing waits.
+func (o *outbox) flush() {
+	defer o.running.Done()
+	for {
+		o.mu.Lock()
+		if len(o.queue) == 0 {
+			o.owned = false
+			o.mu.Unlock()
+			return
+		}
+		p := o.take()
+		o.mu.Unlock()
+		err := o.writeAll(p)
+		o.mu.Lock()
+		o.give(p)
+		o.mu.Unlock()
+		if err != nil {
+			o.fail(err)
+			return // and stays the owner: nobody is to write any more
+		}
+	}
+}
+
+// writeAll waits for the other side, for one timeout per chunk.
+func (o *outbox) writeAll(p []byte) error {
+	n, err := o.direct.write(p)
+	if err != nil || n == len(p) {
+		return err
+	}
+	for p = p[n:]; len(p) > 0; p = p[n:] {
+		if err := o.nc.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
+			return err
+		}
+		if n, err = o.nc.Write(p[:min(len(p), writeChunk)]); err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				return fmt.Errorf("%w: nothing could be written for %v", ErrSlow, o.timeout)
+			}
+			return err
+		}
+	}
+	return o.nc.SetWriteDeadline(time.Time{})
+}
+
+// drain takes no more and writes what waits. The caller is the reader, which has ended,
+// and bounds the time by closing the connection.
+func (o *outbox) drain() {
+	o.mu.Lock()
+	o.sealed = true
+	o.mu.Unlock()
+	o.running.Wait() // it leaves nothing
+	o.mu.Lock()
+	rest := o.take()
+	o.mu.Unlock()
+	if !o.dead.Load() {
+		_ = o.writeAll(rest)
+	}
+}
+
+// fail closes the connection. The first reason counts, and is returned.
+func (o *outbox) fail(err error) error {
+	o.mu.Lock()
+	if o.err == nil {
+		o.err = err
+	}
+	o.sealed = true
+	err = o.err
+	o.mu.Unlock()
+	if !o.dead.Swap(true) {
+		_ = o.nc.Close()
+	}
+	return err
+}
+
+// wait returns when no flusher runs any more.
+func (o *outbox) wait() { o.running.Wait() }
+
+func (o *outbox) stats() Stats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return Stats{BytesOut: o.sent, MessagesOut: o.sentMsgs, Dropped: o.dropped}
+}
