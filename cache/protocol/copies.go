@@ -1,0 +1,61 @@
+package protocol
+
+// believable is whether a copy may expire so late: a clock that is far ahead would
+// pin a value for ever.
+func (m *Machine) believable(expire int64) bool {
+	return expire <= m.now.Wall+m.Timings.MaxTTL.Milliseconds()+m.Timings.Skew.Milliseconds()
+}
+
+func (m *Machine) put(name string, e Entry) {
+	m.Table.Put(name, e)
+	m.emit(Save{name, e})
+}
+
+// update takes a copy that is newer than the one that is here.
+func (m *Machine) update(from string, u Update) {
+	e, old := u.Entry, m.Table.Get(u.Key)
+	if m.absurd(e.Term) || !m.believable(e.Expire) || !e.Held() {
+		m.counters.Ignored++
+		return
+	}
+	if r := m.removals.covering(u.Key); e.Term < r.Term {
+		m.counters.Ignored++
+		m.send(from, Remove{r})
+		return
+	}
+	switch {
+	case e.Newer(old):
+		e.Seen = max(old.Seen, e.Term)
+		m.put(u.Key, e)
+	case old.Held() && old.Newer(e):
+		m.send(from, Update{u.Key, old}) // it missed ours
+		fallthrough
+	default:
+		e = old
+	}
+	k := m.keys[u.Key]
+	if k == nil {
+		return
+	}
+	if e.Term > k.failure.term {
+		k.failure = failure{}
+	}
+	m.serve(k, e)
+	enough := e.Expire > max(m.now.Wall, k.since())
+	if enough && len(k.waiters) == 0 {
+		k.wanted = false
+	}
+	switch {
+	case k.state == Sourcing && u.Entry.Term > k.term:
+		m.abort(k, "another peer has fetched in a higher term")
+	case k.state == Candidate && enough:
+		m.giveUp(k, "")
+	case k.state == Candidate && k.fresh && !k.hurried && u.Entry.Expire > m.now.Wall:
+		m.again(k) // what was promised is no better than what is here
+		k.hurried = true
+	case k.state == Follower && u.Entry.Term >= k.term:
+		m.unbound(k, "") // what it waited for is over
+	}
+	m.standIfWanted(k)
+	m.arm(k)
+}

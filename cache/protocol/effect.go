@@ -1,0 +1,132 @@
+package protocol
+
+import "time"
+
+// Effect is what the runner does after a step, in order: one of [Send], [Reply],
+// [KeepAlive], [Refer], [Refuse], [Gone], [Changed], [Fetch], [Trust], [Abort],
+// [Save], [Raise], [SaveRemovals], [SaveMembership], [Drop] and [Moved].
+type Effect interface{ effect() }
+
+// Send gives a message to a peer, or, without To, to all of them.
+type Send struct {
+	To      string
+	Message Message
+}
+
+// Reply gives a value to who asked for it.
+type Reply struct {
+	Token Token
+	Entry Entry
+}
+
+// KeepAlive tells somebody that the wait goes on.
+type KeepAlive struct{ Token Token }
+
+// Refer tells somebody to ask another peer.
+type Refer struct {
+	Token Token
+	Why   string
+}
+
+// Refuse tells somebody that there is no value, why, and when to ask again.
+type Refuse struct {
+	Token  Token
+	Reason Reason
+	Why    string
+	Wait   time.Duration
+}
+
+// Reason is why a request was refused.
+type Reason byte
+
+// Reasons to refuse a request.
+const (
+	SourceFailed Reason = iota + 1
+	Partitioned
+	Overloaded
+	TimedOut
+	Broken // this peer cannot do its part: its storage or its clock
+)
+
+// Gone says how many of the members have confirmed a removal, this one included.
+type Gone struct {
+	Token         Token
+	Confirmed, Of int
+}
+
+// Changed is the end of a [Change].
+type Changed struct {
+	Token  Token
+	Config Config // the one in force
+	Err    string // why the change did not happen, or why nobody knows; empty: it did
+}
+
+// Fetch calls the source; it ends with a [Fetched] input of the same term. The call
+// must not outlive Until, which [Trust] moves and [Abort] ends.
+type Fetch struct {
+	Key   string
+	Term  int64
+	Stale Entry // what is being replaced
+	Until time.Duration
+}
+
+// Trust moves the time, on the boot clock, at which a fetch must have stopped.
+type Trust struct {
+	Key   string
+	Term  int64
+	Until time.Duration
+}
+
+// Abort ends a fetch: somebody else may fetch, or nobody wants the value any more.
+// Its result is ignored.
+type Abort struct {
+	Key  string
+	Term int64
+	Why  string
+}
+
+// Save stores an entry, replacing what was stored of the key, when there is time.
+type Save struct {
+	Key   string
+	Entry Entry
+}
+
+// Raise stores that terms up to To may have been used, before it is reported by
+// [Raised]: it must be safe from a crash of the machine.
+type Raise struct{ To int64 }
+
+// SaveRemovals stores all removals that are known, before the effects that follow.
+type SaveRemovals struct{ All []Removal }
+
+// SaveMembership stores what this peer has promised and accepted, before the
+// effects that follow, safe from a crash of the machine.
+type SaveMembership struct{ State MembershipState }
+
+// Drop closes the links to a peer that is a member no more.
+type Drop struct{ Peer string }
+
+// Moved tells of a change of a key's state, for logs and for people who watch.
+type Moved struct {
+	Key      string
+	From, To State
+	Term     int64
+	Peer     string // who is followed
+	Why      string
+}
+
+func (Send) effect()           {}
+func (Reply) effect()          {}
+func (KeepAlive) effect()      {}
+func (Refer) effect()          {}
+func (Refuse) effect()         {}
+func (Gone) effect()           {}
+func (Changed) effect()        {}
+func (Fetch) effect()          {}
+func (Trust) effect()          {}
+func (Abort) effect()          {}
+func (Save) effect()           {}
+func (Raise) effect()          {}
+func (SaveRemovals) effect()   {}
+func (SaveMembership) effect() {}
+func (Drop) effect()           {}
+func (Moved) effect()          {}

@@ -1,0 +1,106 @@
+package protocol
+
+import "time"
+
+// Now is the time of a step, by both of the peer's clocks.
+type Now struct {
+	// Boot only moves forward and counts suspend; every wait is measured on it.
+	Boot time.Duration
+	// Wall is Unix milliseconds; copies expire by it, and terms start from it.
+	Wall int64
+}
+
+// Token names somebody who waits: chosen by the runner, unique while it is in use.
+type Token uint64
+
+// Input is what happens to a peer: [Get], [Cancel], [RemoveKeys], [Heard], [Link],
+// [Fetched], [Raised], [Change] or [Tick].
+type Input interface{ input() }
+
+// Get asks for a value that expires after After. Every Get is answered by exactly
+// one of [Reply], [Refer] and [Refuse], unless a [Cancel] comes first.
+type Get struct {
+	Key   string
+	After int64 // Unix milliseconds; 0: any copy, however stale
+	// Refresh asks for a fetch that begins from now on, even where a fresh copy is held.
+	Refresh bool
+	// Until bounds the wait, on the boot clock.
+	Until time.Duration
+	Token Token
+}
+
+// Cancel forgets a Get.
+type Cancel struct{ Token Token }
+
+// RemoveKeys removes copies here and on every peer that can be reached, now or
+// later. It is answered by [Gone].
+type RemoveKeys struct {
+	Scope Scope
+	Name  string
+	// Until bounds the wait for the others' confirmations, on the boot clock.
+	Until time.Duration
+	Token Token
+}
+
+// Heard is a message from a peer.
+type Heard struct {
+	From    string
+	Message Message
+}
+
+// LinkState is what the transport knows of a peer.
+type LinkState byte
+
+// States of a link.
+const (
+	Down LinkState = iota // nothing is known of the peer itself
+	Up                    // what the peer says is heard
+	Dead                  // its address refuses connections: the process has ended
+)
+
+// Link is a change of a link.
+type Link struct {
+	Peer  string
+	State LinkState
+}
+
+// Fetched is the end of the fetch that [Fetch] asked for.
+type Fetched struct {
+	Key   string
+	Term  int64
+	Value []byte
+	// TTL overrides the configured time to live when it is above 0.
+	TTL time.Duration
+	// Err is why there is no value; empty: there is one.
+	Err string
+	// Wait overrides the back-off after a failure when it is above 0.
+	Wait time.Duration
+}
+
+// Raised says that terms up to To are stored, or, when Err is not empty, that they
+// could not be.
+type Raised struct {
+	To  int64
+	Err string
+}
+
+// Change proposes to add or to remove one member. It is answered by [Changed].
+type Change struct {
+	Add    *Member
+	Remove string // url
+	Until  time.Duration
+	Token  Token
+}
+
+// Tick is that time has passed: at [Machine.Next], or at any time.
+type Tick struct{}
+
+func (Get) input()        {}
+func (Cancel) input()     {}
+func (RemoveKeys) input() {}
+func (Heard) input()      {}
+func (Link) input()       {}
+func (Fetched) input()    {}
+func (Raised) input()     {}
+func (Change) input()     {}
+func (Tick) input()       {}

@@ -1,0 +1,102 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrUnsafeTiming is that waits do not fit together: with them two peers could
+// fetch one key at once, or an election could never end.
+var ErrUnsafeTiming = errors.New("cache: unsafe timing")
+
+// Timings are the waits of the protocol. A zero field has the specification's
+// value, where it has one.
+type Timings struct {
+	// CandidateMin and CandidateMax bound a candidate's random patience; 150 and 300 ms.
+	CandidateMin, CandidateMax time.Duration
+	// Repeat is how often a question is repeated to whoever has not answered; 100 ms.
+	Repeat time.Duration
+	// Candidate is how long a voter waits for its candidate to announce; 300 ms.
+	Candidate time.Duration
+	// Source is the announce timeout: how long a follower waits for the next
+	// announcement, how long a vote binds, and how long a peer that started
+	// abstains; 2 s.
+	Source time.Duration
+	// Announce is how often a fetch is announced; 1 s.
+	Announce time.Duration
+	// KeepAlive is how often whoever waits is told so; 1 s.
+	KeepAlive time.Duration
+	// Ping is how often a partitioned peer asks who is there; 3 s.
+	Ping time.Duration
+	// Hello is how often peers greet each other; 1 s.
+	Hello time.Duration
+	// Fetch is how long the source may take; 60 s.
+	Fetch time.Duration
+	// FailMin and FailMax bound the back-off after failures; 1 s and 1 min.
+	FailMin, FailMax time.Duration
+	// TTL is how long a value is fresh, from the start of its fetch; 1 h, at least 1 s.
+	TTL time.Duration
+	// Skew is how far other peers' wall clocks may be off; 5 s. A copy that
+	// expires later than MaxTTL and Skew from now is refused.
+	Skew time.Duration
+	// MaxTTL is the longest time to live that is believed; 10 × TTL, at least 24 h.
+	MaxTTL time.Duration
+}
+
+// WithDefaults fills in the zero fields.
+func (t Timings) WithDefaults() Timings {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	set(&t.CandidateMin, 150*time.Millisecond)
+	set(&t.CandidateMax, 300*time.Millisecond)
+	set(&t.Repeat, 100*time.Millisecond)
+	set(&t.Candidate, 300*time.Millisecond)
+	set(&t.Source, 2*time.Second)
+	set(&t.Announce, time.Second)
+	set(&t.KeepAlive, time.Second)
+	set(&t.Ping, 3*time.Second)
+	set(&t.Hello, time.Second)
+	set(&t.Fetch, time.Minute)
+	set(&t.FailMin, time.Second)
+	set(&t.FailMax, time.Minute)
+	set(&t.TTL, time.Hour)
+	set(&t.Skew, 5*time.Second)
+	set(&t.MaxTTL, max(10*t.TTL, 24*time.Hour))
+	return t
+}
+
+// Validate checks, after [Timings.WithDefaults], that the waits fit together.
+func (t Timings) Validate() error {
+	for _, c := range []struct {
+		bad bool
+		why string
+	}{
+		{t.CandidateMin < time.Millisecond, fmt.Sprintf("the candidate's shortest wait (%v) must be at least 1ms", t.CandidateMin)},
+		{t.CandidateMax < t.CandidateMin, fmt.Sprintf("the candidate's longest wait (%v) must not be below its shortest (%v)", t.CandidateMax, t.CandidateMin)},
+		{t.Repeat < time.Millisecond, fmt.Sprintf("questions must not be repeated more often than every 1ms (%v)", t.Repeat)},
+		{t.Candidate < t.CandidateMax, fmt.Sprintf("a voter must wait for its candidate (%v) as long as that may take (%v)", t.Candidate, t.CandidateMax)},
+		{t.Source < 2*t.Announce, fmt.Sprintf("the announce timeout (%v) must be at least twice the announce interval (%v): otherwise one late announcement ends a fetch", t.Source, t.Announce)},
+		{t.Source < 2*t.CandidateMax, fmt.Sprintf("the announce timeout (%v) must be at least twice the candidate's longest wait (%v): a vote must outlive the election", t.Source, t.CandidateMax)},
+		{t.Announce < time.Millisecond, fmt.Sprintf("the announce interval (%v) must be at least 1ms", t.Announce)},
+		{t.KeepAlive < 10*time.Millisecond, fmt.Sprintf("the keep-alive interval (%v) must be at least 10ms", t.KeepAlive)},
+		{t.Ping < 10*time.Millisecond || t.Hello < 10*time.Millisecond, "peers must not be greeted more often than every 10ms"},
+		{t.Fetch < time.Millisecond, fmt.Sprintf("the source's deadline (%v) must be at least 1ms", t.Fetch)},
+		{t.FailMin < time.Millisecond || t.FailMax < t.FailMin, fmt.Sprintf("the back-off after failures must grow from at least 1ms (%v) to no less (%v)", t.FailMin, t.FailMax)},
+		{t.TTL < time.Second, fmt.Sprintf("the time to live (%v) must be at least 1s", t.TTL)},
+		{t.MaxTTL < t.TTL, fmt.Sprintf("the longest time to live that is believed (%v) must not be below the time to live (%v)", t.MaxTTL, t.TTL)},
+		{t.Skew < 0, "the clocks' skew must not be negative"},
+	} {
+		if c.bad {
+			return fmt.Errorf("%w: %s", ErrUnsafeTiming, c.why)
+		}
+	}
+	return nil
+}
+
+// margin is what is kept between the end of a fetch and the earliest time at which
+// another may begin: late timers, and clocks that do not run alike.
+func (t Timings) margin() time.Duration { return t.Source / 10 }

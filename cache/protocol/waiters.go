@@ -1,0 +1,135 @@
+package protocol
+
+import (
+	"slices"
+	"time"
+)
+
+// waiter is a [Get] that has not been answered.
+type waiter struct {
+	token Token
+	key   *key
+	after int64
+	term  int64 // only a copy of a higher term will do; −1: of any
+	since int64 // only a copy that expires later will do
+	until time.Duration
+}
+
+// satisfied is whether a copy is what the waiter asked for.
+func (w *waiter) satisfied(e Entry) bool {
+	return e.Held() && e.Expire > w.after && e.Term > w.term
+}
+
+// since is the expiry that a copy must exceed to be what is waited for.
+func (k *key) since() (since int64) {
+	for _, w := range k.waiters {
+		since = max(since, w.since)
+	}
+	return since
+}
+
+// above is the term that a fetch must exceed to be what is waited for.
+func (k *key) above() (term int64) {
+	for _, w := range k.waiters {
+		term = max(term, w.term)
+	}
+	return term
+}
+
+// get answers from what is here, or waits; in both cases it sees to a fetch where
+// the copy is not fresh.
+func (m *Machine) get(in Get) {
+	e := m.Table.Get(in.Key)
+	k := m.key(in.Key)
+	defer m.arm(k)
+	w := &waiter{token: in.Token, key: k, after: min(in.After, m.now.Wall), term: -1, until: in.Until}
+	w.since = w.after
+	if in.Refresh {
+		// Only what is fetched from now on, whoever has what.
+		w.term, w.since = max(m.used(in.Key), m.now.Wall-1), MaxUint
+	}
+	if w.satisfied(e) {
+		m.emit(Reply{in.Token, e})
+		if !e.Fresh(m.now.Wall) {
+			k.wanted = true
+			m.standIfWanted(k)
+		}
+		return
+	}
+	if len(m.waiters) >= m.MaxWaiting {
+		m.emit(Refuse{in.Token, Overloaded, "too many requests wait at this peer", m.Timings.KeepAlive})
+		return
+	}
+	if len(k.waiters) == 0 {
+		k.lookAt = m.now.Boot + m.Timings.KeepAlive
+	}
+	k.lookAt = min(k.lookAt, in.Until)
+	k.waiters = append(k.waiters, w)
+	m.waiters[in.Token] = w
+	m.emit(KeepAlive{in.Token})
+	m.standIfWanted(k)
+}
+
+func (m *Machine) cancel(token Token) {
+	w := m.waiters[token]
+	if w == nil {
+		return
+	}
+	delete(m.waiters, token)
+	w.key.waiters = slices.DeleteFunc(w.key.waiters, func(other *waiter) bool { return other == w })
+	m.arm(w.key)
+}
+
+// lookAtWaiters tells those who still wait that they do, and ends waits.
+func (m *Machine) lookAtWaiters(k *key) {
+	k.lookAt = m.now.Boot + m.Timings.KeepAlive
+	m.answerSome(k, func(w *waiter) bool {
+		if w.until <= m.now.Boot {
+			m.emit(Refuse{w.token, TimedOut, "no value came in time", 0})
+			return true
+		}
+		k.lookAt = min(k.lookAt, w.until)
+		m.emit(KeepAlive{w.token})
+		return false
+	})
+}
+
+// answerSome forgets the waiters for which done is true.
+func (m *Machine) answerSome(k *key, done func(*waiter) bool) {
+	k.waiters = slices.DeleteFunc(k.waiters, func(w *waiter) bool {
+		if !done(w) {
+			return false
+		}
+		delete(m.waiters, w.token)
+		return true
+	})
+}
+
+// serve gives a copy to everybody for whom it is good enough.
+func (m *Machine) serve(k *key, e Entry) {
+	m.answerSome(k, func(w *waiter) bool {
+		if !w.satisfied(e) {
+			return false
+		}
+		m.emit(Reply{w.token, e})
+		return true
+	})
+}
+
+// refuseAll ends the waits for a key without a value.
+func (m *Machine) refuseAll(k *key, reason Reason, why string, wait time.Duration) {
+	k.wanted, k.round, k.hurried = false, 0, false
+	m.answerSome(k, func(w *waiter) bool {
+		m.emit(Refuse{w.token, reason, why, wait})
+		return true
+	})
+}
+
+// referAll sends everybody who waits to another peer.
+func (m *Machine) referAll(k *key, why string) {
+	k.wanted, k.round, k.hurried = false, 0, false
+	m.answerSome(k, func(w *waiter) bool {
+		m.emit(Refer{w.token, why})
+		return true
+	})
+}
