@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -174,6 +175,8 @@ func (o *outbox) give(p []byte) {
 // flush writes until nothing waits.
 func (o *outbox) flush() {
 	defer o.running.Done()
+	// Whoever else is about to send goes first: one write for all of them.
+	runtime.Gosched()
 	for {
 		o.mu.Lock()
 		if len(o.queue) == 0 {

@@ -1,0 +1,40 @@
+package cache
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// counters are what several goroutines count.
+type counters struct {
+	hits, stales, misses, referred, refused atomic.Int64
+	waiting                                 atomic.Int64
+	fetches, fetchFailures, fetchAborted    atomic.Int64
+	fetching, fetchTime                     atomic.Int64
+	sent, received, dropped, malformed      atomic.Int64
+	requests, badRequests, clients          atomic.Int64
+	saves, saveFailures                     atomic.Int64
+}
+
+// Stats are the counters since the peer was made, and the levels of now.
+func (p *Peer) Stats() Stats {
+	c, m := &p.counters, p.loop.counted()
+	keys, bytes, evicted := p.table.levels()
+	dropped := c.dropped.Load()
+	select {
+	case <-p.ready:
+		dropped += p.links.pub.Stats().Dropped // by full queues
+	default:
+	}
+	return Stats{
+		Hits: c.hits.Load(), Stales: c.stales.Load(), Misses: c.misses.Load(),
+		Referred: c.referred.Load(), Refused: c.refused.Load(), Waiting: c.waiting.Load(),
+		Keys: keys, Bytes: bytes, Evicted: evicted,
+		Elections: m.Elections, Won: m.Won, Yielded: m.Yielded,
+		Fetches: c.fetches.Load(), FetchFailures: c.fetchFailures.Load(), FetchAborted: c.fetchAborted.Load(),
+		Fetching: c.fetching.Load(), ElectionTime: m.ElectionTime, FetchTime: time.Duration(c.fetchTime.Load()),
+		Sent: c.sent.Load(), Received: c.received.Load(), Dropped: dropped, Malformed: c.malformed.Load() + m.Ignored,
+		Requests: c.requests.Load(), BadRequests: c.badRequests.Load(), Clients: c.clients.Load(),
+		Partitions: m.Partitions, Saves: c.saves.Load(), SaveFailures: c.saveFailures.Load(), Removals: m.Removals,
+	}
+}

@@ -1,0 +1,43 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+var (
+	// ErrInUse is that another process has the directory.
+	ErrInUse = errors.New("disk: another process uses this directory")
+	// ErrFile is a file that cannot be read: damaged, of another program, or of a
+	// newer version of this one.
+	ErrFile = errors.New("disk: the file cannot be used")
+
+	errClosed = errors.New("disk: the storage is closed")
+)
+
+// moveAway is what to do about a file that cannot be read.
+const moveAway = "it is a cache: move it away, with its -wal and -shm, and the peer starts with an empty one; do so on one peer at a time, while the others are up"
+
+// failed says what was being done and what to do about the error.
+func failed(doing string, err error) error {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return fmt.Errorf("disk: %s: %w", doing, err)
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+		return fmt.Errorf("%w: %s: %w; %s", ErrFile, doing, err, moveAway)
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("disk: %s: %w; free space on the file system of the cache", doing, err)
+	case sqlite3.SQLITE_IOERR:
+		return fmt.Errorf("disk: %s: %w; the disk failed or is full: see the kernel's log", doing, err)
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+		return fmt.Errorf("disk: %s: %w; the file and its directory must be writable by this user", doing, err)
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return fmt.Errorf("disk: %s: %w; another program has opened the file: close it", doing, err)
+	}
+	return fmt.Errorf("disk: %s: %w", doing, err)
+}

@@ -1,0 +1,214 @@
+package disk
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/understudy-ha/understudy/cache"
+	"github.com/understudy-ha/understudy/cache/protocol"
+)
+
+const (
+	loadEntries  = "SELECT key, term, expire, made, digest, value FROM entry ORDER BY seq"
+	loadRemovals = "SELECT scope, name, term FROM removal ORDER BY seq"
+	loadPeer     = "SELECT ceiling, membership FROM peer"
+
+	// Replacing gives the entry a new rowid, behind all others.
+	saveEntry      = "INSERT OR REPLACE INTO entry (key, term, expire, made, digest, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+	deleteEntry    = "DELETE FROM entry WHERE key = ?1"
+	raise          = "UPDATE peer SET ceiling = max(ceiling, ?1)"
+	saveMembership = "UPDATE peer SET membership = ?1"
+	deleteRemovals = "DELETE FROM removal"
+	saveRemoval    = "INSERT INTO removal (scope, name, term) VALUES (?1, ?2, ?3)"
+)
+
+// checkEvery is after how many records of a Save its context is looked at.
+const checkEvery = 64
+
+// Load implements [cache.Storage]. Only when it succeeds are damaged values
+// deleted.
+func (s *Storage) Load(ctx context.Context, each func(cache.Record) error) (cache.State, error) {
+	if err := s.usable(); err != nil {
+		return cache.State{}, err
+	}
+	state, err := s.loadState(ctx)
+	if err != nil {
+		return cache.State{}, err
+	}
+	var damaged []cache.Record
+	err = s.rows(ctx, loadEntries, func(rows *sql.Rows) error {
+		r, err := scanRecord(rows)
+		if err != nil {
+			return err
+		}
+		if r.Entry.Held() && protocol.Digest(r.Entry.Value) != r.Entry.Digest {
+			damaged = append(damaged, cache.Record{Key: r.Key})
+			return nil
+		}
+		if err := each(r); err != nil {
+			return callerError{err}
+		}
+		return nil
+	})
+	if caller, ok := err.(callerError); ok {
+		return cache.State{}, caller.error
+	}
+	if err != nil {
+		return cache.State{}, failed("loading", err)
+	}
+	if len(damaged) > 0 {
+		s.log.Warn("copies were damaged on the disk and are forgotten; the disk may be failing", "file", s.path, "copies", len(damaged))
+		if err := s.Save(ctx, damaged); err != nil {
+			return cache.State{}, err
+		}
+	}
+	return state, nil
+}
+
+// callerError is what a caller's function returned, and is passed on as it is.
+type callerError struct{ error }
+
+func (s *Storage) loadState(ctx context.Context) (state cache.State, err error) {
+	var membership sql.Null[string]
+	err = s.rows(ctx, loadPeer, func(rows *sql.Rows) error { return rows.Scan(&state.Ceiling, &membership) })
+	if err != nil {
+		return state, failed("loading the ceiling of terms", err)
+	}
+	if membership.Valid {
+		if err := json.Unmarshal([]byte(membership.V), &state.Membership); err != nil {
+			return state, fmt.Errorf("%w: loading the membership from %s: %w; %s", ErrFile, s.path, err, moveAway)
+		}
+	}
+	err = s.rows(ctx, loadRemovals, func(rows *sql.Rows) error {
+		var r protocol.Removal
+		var name []byte
+		if err := rows.Scan(&r.Scope, &name, &r.Term); err != nil {
+			return err
+		}
+		r.Name = string(name)
+		state.Removals = append(state.Removals, r)
+		return nil
+	})
+	if err != nil {
+		return state, failed("loading the removals", err)
+	}
+	return state, nil
+}
+
+// rows calls f for every row.
+func (s *Storage) rows(ctx context.Context, text string, f func(*sql.Rows) error) error {
+	stmt, err := s.saves.prepare(ctx, text)
+	if err != nil {
+		return err
+	}
+	rows, err := stmt.QueryContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := f(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func scanRecord(rows *sql.Rows) (r cache.Record, err error) {
+	var key, value sql.RawBytes
+	var digest int64
+	e := &r.Entry
+	if err := rows.Scan(&key, &e.Term, &e.Expire, &e.Made, &digest, &value); err != nil {
+		return r, err
+	}
+	r.Key, e.Digest = string(key), uint64(digest)
+	if e.Held() {
+		e.Value = slices.Clone([]byte(value))
+	}
+	return r, nil
+}
+
+// Save implements [cache.Storage].
+func (s *Storage) Save(ctx context.Context, records []cache.Record) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	err := s.saves.write(ctx, func(exec func(string, ...any) error) error {
+		for i, r := range records {
+			if i%checkEvery == checkEvery-1 && ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := saveRecord(exec, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return failed("saving copies", err)
+	}
+	return nil
+}
+
+func saveRecord(exec func(string, ...any) error, r cache.Record) error {
+	e, key := r.Entry, []byte(r.Key)
+	if absent(e) {
+		return exec(deleteEntry, key)
+	}
+	value := e.Value
+	if value == nil {
+		value = []byte{} // nil would be NULL
+	}
+	return exec(saveEntry, key, e.Term, e.Expire, e.Made, int64(e.Digest), value)
+}
+
+// absent reports whether e is the zero Entry.
+func absent(e protocol.Entry) bool {
+	return e.Term == 0 && e.Expire == 0 && e.Made == 0 && e.Digest == 0 && len(e.Value) == 0
+}
+
+// Raise implements [cache.Storage].
+func (s *Storage) Raise(ctx context.Context, to int64) error {
+	return s.surely(ctx, "raising the ceiling of terms", func(exec func(string, ...any) error) error {
+		return exec(raise, to)
+	})
+}
+
+// SaveRemovals implements [cache.Storage].
+func (s *Storage) SaveRemovals(ctx context.Context, all []protocol.Removal) error {
+	return s.surely(ctx, "saving removals", func(exec func(string, ...any) error) error {
+		if err := exec(deleteRemovals); err != nil {
+			return err
+		}
+		for _, r := range all {
+			if err := exec(saveRemoval, int64(r.Scope), []byte(r.Name), r.Term); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// SaveMembership implements [cache.Storage].
+func (s *Storage) SaveMembership(ctx context.Context, state protocol.MembershipState) error {
+	text, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("disk: saving the membership: %w", err)
+	}
+	return s.surely(ctx, "saving the membership", func(exec func(string, ...any) error) error {
+		return exec(saveMembership, string(text))
+	})
+}
+
+func (s *Storage) surely(ctx context.Context, doing string, fn func(exec func(string, ...any) error) error) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	if err := s.sure.write(ctx, fn); err != nil {
+		return failed(doing, err)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package cache
+
+import (
+	"errors"
+	"time"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/cache/wire"
+)
+
+// carry does what the machine wants done, or keeps it until what must be durable
+// before it is. Wishes of the second kind go to the saver at once, so that many
+// together cost one commit. The end of a fetch, and what is saved anyhow, wait for
+// nothing.
+func (l *loop) carry(e protocol.Effect) {
+	var ticket uint64
+	switch e := e.(type) {
+	case protocol.Abort:
+		l.holdBack(e.Key, e.Term, 0)
+		l.fetches.abort(e)
+		return
+	case protocol.Trust:
+		l.holdBack(e.Key, e.Term, e.Until)
+		l.fetches.trust(e)
+		return
+	case protocol.Save:
+		l.saver.save(e.Key) // what is saved is what the table has then
+		return
+	case protocol.SaveRemovals:
+		if l.cfg.Storage != nil {
+			ticket = l.saver.removed(e.All)
+		}
+	case protocol.SaveMembership:
+		if l.cfg.Storage != nil {
+			ticket = l.saver.membership(e.State)
+		}
+	}
+	switch {
+	case l.ticket != 0:
+		l.held = append(l.held, heldEffect{e, ticket})
+	case ticket != 0:
+		l.ticket = ticket
+	default:
+		l.do(e)
+	}
+}
+
+// holdBack sets until when a fetch that has not begun, because it is held, may last;
+// 0: it must not begin.
+func (l *loop) holdBack(key string, term int64, until time.Duration) {
+	for i := range l.held {
+		if f, ok := l.held[i].effect.(protocol.Fetch); ok && f.Key == key && f.Term == term {
+			f.Until = until
+			l.held[i].effect = f
+		}
+	}
+}
+
+// durable goes on with what has waited for the disk. After a failure, and until it is
+// mended, nobody is told that something was stored; they ask again.
+func (l *loop) durable(ticket uint64, err error) {
+	l.unsure = err != nil
+	if ticket < l.ticket || l.ticket == 0 {
+		return
+	}
+	l.ticket = 0
+	n := 0
+	for ; n < len(l.held); n++ {
+		h := l.held[n]
+		if h.ticket > ticket {
+			l.ticket = h.ticket
+			n++
+			break
+		}
+		if h.ticket == 0 {
+			l.do(h.effect)
+		}
+	}
+	clear(l.held[:n])
+	l.held = l.held[n:]
+	if len(l.held) == 0 {
+		l.held = nil
+	}
+}
+
+// says is whether a message tells another peer that something is stored.
+func says(e protocol.Send) bool {
+	switch e.Message.(type) {
+	case protocol.Removed, protocol.Membership:
+		return true
+	}
+	return false
+}
+
+// do carries one effect out. Nothing here waits.
+func (l *loop) do(e protocol.Effect) {
+	switch e := e.(type) {
+	case protocol.Send:
+		if !l.unsure || !says(e) {
+			l.links.send(e)
+		}
+	case protocol.Reply, protocol.KeepAlive, protocol.Refer, protocol.Refuse, protocol.Gone, protocol.Changed:
+		l.answer(e)
+	case protocol.Fetch:
+		l.fetches.start(e)
+	case protocol.Raise:
+		if l.cfg.Storage == nil {
+			l.own = append(l.own, protocol.Raised{To: e.To})
+			return
+		}
+		l.saver.ceiling(e.To)
+	case protocol.Drop:
+		l.links.drop(e.Peer)
+	case protocol.Moved:
+		l.moved(e)
+	}
+}
+
+// moved tells people. Without a key, it concerns the whole peer.
+func (l *loop) moved(e protocol.Moved) {
+	if e.Key == "" {
+		l.log.Info(e.Why)
+	} else {
+		l.log.Debug("key", "key", e.Key, "from", e.From, "to", e.To, "term", e.Term, "peer", e.Peer, "why", e.Why)
+	}
+	if !l.watchers.any() {
+		return
+	}
+	event := Event{Time: l.cfg.Wall(), Key: e.Key, Term: e.Term, Peer: e.Peer, Why: e.Why}
+	if e.Key != "" {
+		event.From, event.To = e.From.String(), e.To.String()
+	}
+	l.watchers.tell(event)
+}
+
+// answer is the part of do for who waits. A token of 0 is nobody's.
+func (l *loop) answer(e protocol.Effect) {
+	switch e := e.(type) {
+	case protocol.Reply:
+		if who := l.answered(e.Token); who != nil {
+			who.value(e.Entry, &l.replies)
+		}
+	case protocol.KeepAlive:
+		if who := l.waiters[e.Token]; who != nil && who.client != nil {
+			l.replies.send(who, wire.Reply{Kind: wire.ReplyKeepAlive})
+		}
+	case protocol.Refer:
+		if who := l.answered(e.Token); who != nil {
+			l.refer(who, referred(e.Why))
+		}
+	case protocol.Refuse:
+		if who := l.answered(e.Token); who != nil {
+			l.refuse(who, e)
+		}
+	case protocol.Gone:
+		if who := l.answered(e.Token); who != nil {
+			who.answer <- answer{confirmed: e.Confirmed, of: e.Of}
+		}
+	case protocol.Changed:
+		if who := l.answered(e.Token); who != nil {
+			a := answer{config: e.Config}
+			if e.Err != "" {
+				a.err = errors.New(e.Err)
+			}
+			who.answer <- a
+		}
+	}
+}
+
+// refer sends somebody to another peer; a caller has only this one.
+func (l *loop) refer(who *waiter, err error) {
+	l.counters.referred.Add(1)
+	if who.client == nil {
+		who.answer <- answer{err: err}
+		return
+	}
+	l.replies.send(who, wire.Reply{Kind: wire.ReplySeeOther})
+}
+
+// refuse tells somebody why there is no value.
+func (l *loop) refuse(who *waiter, e protocol.Refuse) {
+	l.counters.refused.Add(1)
+	code, err := refusal(e)
+	switch {
+	case who.client == nil:
+		who.answer <- answer{err: err}
+	case who.extended && e.Reason == protocol.Broken:
+		l.replies.send(who, wire.Reply{Kind: wire.ReplySeeOther})
+	case who.extended:
+		l.replies.send(who, wire.Reply{Kind: wire.ReplyError, Code: code, Retry: max(e.Wait, 0), Text: e.Why})
+	default:
+		l.delay(who)
+	}
+}
+
+// delay sends a client of the original's to another peer, but not at once: there the
+// same awaits it, and it would ask without a pause.
+func (l *loop) delay(who *waiter) {
+	if len(l.later) >= l.cfg.MaxWaiting {
+		return // it hears nothing, and asks again after its own time-out
+	}
+	l.replies.send(who, wire.Reply{Kind: wire.ReplyKeepAlive})
+	l.later = append(l.later, refused{l.cfg.Clock.Now() + refuseAfter, who})
+}

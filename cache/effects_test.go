@@ -1,0 +1,159 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+)
+
+// heldBench is a loop that carries effects out, with a disk that answers when the
+// test says so.
+type heldBench struct {
+	*loop
+	called chan string
+}
+
+func newHeldBench(t *testing.T) *heldBench {
+	t.Helper()
+	self := protocol.Member{URL: "tcp://127.0.0.1:1", API: "tcp://127.0.0.1:2"}
+	b := &heldBench{called: make(chan string, 10)}
+	p, err := New(Config{
+		Self: self.URL, Members: []protocol.Member{self}, Storage: newMemory(), Clock: bubbleClock{time.Now()},
+		Source: func(_ context.Context, f Fetch) (Value, error) {
+			b.called <- f.Key
+			return Value{}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.loop = p.loop
+	t.Cleanup(func() {
+		close(p.loop.ended)
+		p.fetches.stop(time.Minute)
+	})
+	return b
+}
+
+// reply is an effect that can be seen.
+func (b *heldBench) reply(name string) protocol.Effect {
+	b.last++
+	b.waiters[b.last] = newCaller()
+	return protocol.Reply{Token: b.last, Entry: protocol.Entry{Value: []byte(name)}}
+}
+
+func (b *heldBench) carryAll(effects ...protocol.Effect) {
+	for _, e := range effects {
+		b.carry(e)
+	}
+}
+
+// heldReplies are those that were not given yet.
+func (b *heldBench) heldReplies() []string {
+	var out []string
+	for _, e := range b.held {
+		if r, ok := e.effect.(protocol.Reply); ok {
+			out = append(out, string(r.Entry.Value))
+		}
+	}
+	return out
+}
+
+func TestEffectsWaitForTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHeldBench(t)
+		held := func(want ...string) {
+			t.Helper()
+			if got := b.heldReplies(); !slices.Equal(got, want) {
+				t.Errorf("held: %q, want %q", got, want)
+			}
+		}
+		b.carryAll(b.reply("a"), removal(1), b.reply("b"), b.reply("c"), protocol.SaveMembership{}, b.reply("d"))
+		held("b", "c", "d")
+		b.carryAll(b.reply("e")) // of a later step
+		held("b", "c", "d", "e")
+		b.durable(1, nil)
+		held("d", "e")
+		b.carryAll(removal(2), b.reply("f"))
+		b.durable(1, nil) // told twice
+		held("d", "e", "f")
+		b.durable(3, nil) // both at once
+		held()
+		if b.ticket != 0 || len(b.waiters) != 0 {
+			t.Errorf("waits for ticket %d, %d waiters", b.ticket, len(b.waiters))
+		}
+		b.carryAll(b.reply("g"))
+		held()
+	})
+}
+
+// After a failure, until it is mended, nobody is told that something is stored, and
+// everything else goes on.
+func TestEffectsAfterAFailedDisk(t *testing.T) {
+	for _, c := range []struct {
+		message protocol.Message
+		says    bool
+	}{
+		{protocol.Removed{}, true}, {protocol.Membership{}, true}, {protocol.Hello{}, false}, {protocol.Update{}, false},
+	} {
+		if got := says(protocol.Send{Message: c.message}); got != c.says {
+			t.Errorf("%T: %t", c.message, got)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newHeldBench(t)
+		// There are no links: carrying these messages out would crash.
+		told := protocol.Send{Message: protocol.Removed{}}
+		b.carryAll(removal(1), told, b.reply("a"))
+		b.durable(1, errors.New("the disk is full"))
+		b.carryAll(told, b.reply("b"))
+		if len(b.held) != 0 || len(b.waiters) != 0 {
+			t.Errorf("%d held, %d wait", len(b.held), len(b.waiters))
+		}
+		b.durable(1, nil)
+		if b.unsure {
+			t.Error("unsure for ever")
+		}
+	})
+}
+
+// removal is a list of removals that is news.
+func removal(term int64) protocol.Effect {
+	return protocol.SaveRemovals{All: []protocol.Removal{{Scope: protocol.PrefixKey, Term: term}}}
+}
+
+// A fetch that is held for the disk is not begun when it has been ended meanwhile,
+// or its time is over.
+func TestHeldFetchEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHeldBench(t)
+		now := b.cfg.Clock.Now()
+		fetch := func(key string, lasts time.Duration) protocol.Effect {
+			return protocol.Fetch{Key: key, Term: 1, Until: now + lasts}
+		}
+		b.carryAll(
+			removal(1),
+			fetch("aborted", time.Minute), fetch("over", time.Second), fetch("trusted", time.Second), fetch("good", time.Minute), fetch("shortened", time.Minute),
+			protocol.Abort{Key: "aborted", Term: 1}, protocol.Abort{Key: "good", Term: 2},
+			protocol.Trust{Key: "trusted", Term: 1, Until: now + time.Minute},
+			protocol.Trust{Key: "shortened", Term: 1, Until: -time.Second},
+		)
+		time.Sleep(2 * time.Second)
+		b.durable(1, nil)
+		synctest.Wait()
+		close(b.called)
+		var called []string
+		for key := range b.called {
+			called = append(called, key)
+		}
+		slices.Sort(called)
+		if !slices.Equal(called, []string{"good", "trusted"}) {
+			t.Errorf("the source was called for %q", called)
+		}
+	})
+}

@@ -1,0 +1,79 @@
+package cache
+
+import (
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Errors of a [Peer], to be told apart by errors.Is.
+var (
+	// ErrConfig wraps everything that is wrong with a [Config].
+	ErrConfig = errors.New("cache: configuration")
+	// ErrPartitioned: no majority of the members can be reached, so nobody may fetch,
+	// and there is no copy that would do. What is held is still given.
+	ErrPartitioned = errors.New("cache: no majority of the peers can be reached")
+	// ErrFailed: the source failed; a [Failure] says how, and when it is asked again.
+	ErrFailed = errors.New("cache: the source failed")
+	// ErrOverloaded: too much waits already. Ask again a little later, or another peer.
+	ErrOverloaded = errors.New("cache: too many requests wait")
+	// ErrTooLarge: a key or a value is larger than [Config.MaxKey] or [Config.MaxValue].
+	ErrTooLarge = errors.New("cache: too large")
+	// ErrBadKey: the key is empty.
+	ErrBadKey = errors.New("cache: a key must not be empty")
+	// ErrClosed: the peer has stopped, or is about to.
+	ErrClosed = errors.New("cache: the peer has stopped")
+	// ErrNotMember: this peer is not, or not yet, a member of the cluster.
+	ErrNotMember = errors.New("cache: this peer is not a member")
+	// ErrBroken: this peer cannot do its part, because of its storage or its clock.
+	ErrBroken = errors.New("cache: this peer cannot fetch")
+	// ErrSourceRuns: the source has not returned, although its context has ended.
+	ErrSourceRuns = errors.New("cache: the source has not returned although it was told to")
+)
+
+// Causes of the end of a source's context.
+var (
+	errAuthority = errors.New("cache: the fetch must stop: a majority of the peers no longer vouches that nobody else fetches")
+	errDeadline  = errors.New("cache: the fetch must stop: the source has taken longer than it may")
+	errStopping  = errors.New("cache: the fetch must stop: the peer stops")
+)
+
+// Failure is what is known of a fetch that failed, on this peer or another. It
+// is [ErrFailed], and [ErrNotFound] when the source said so.
+type Failure struct {
+	Text       string        // the source's error, at most 256 bytes
+	RetryAfter time.Duration // when the source may be asked again
+}
+
+// Error implements error.
+func (f *Failure) Error() string { return "cache: the source failed: " + f.Text }
+
+// Is implements errors.Is.
+func (f *Failure) Is(target error) bool {
+	return target == ErrFailed || target == ErrNotFound && strings.HasPrefix(f.Text, ErrNotFound.Error())
+}
+
+// maxText bounds the text of a failure, which every peer keeps.
+const maxText = 256
+
+// failureText is what peers are told of a source's error. A missing key stays
+// recognisable: its text begins with that of [ErrNotFound].
+func failureText(err error) string {
+	text := err.Error()
+	if errors.Is(err, ErrNotFound) && !strings.HasPrefix(text, ErrNotFound.Error()) {
+		text = ErrNotFound.Error() + ": " + text
+	}
+	text = strings.ToValidUTF8(text, "�")
+	if len(text) > maxText {
+		cut := maxText
+		for !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text = text[:cut]
+	}
+	if text == "" {
+		return "an error without a text"
+	}
+	return text
+}

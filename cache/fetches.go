@@ -1,0 +1,267 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// fetches calls the source: at most limit calls at a time, and one for a key, even
+// when an older call has not returned although it was told to. Each call has a
+// timer of its own that ends it when the authority for it does, whatever the rest
+// of the peer is doing.
+type fetches struct {
+	source   Source
+	limit    int
+	longest  time.Duration // Timings.Fetch
+	maxValue int
+	clock    lease.Clock
+	report   func(protocol.Fetched) // may block; not called for a fetch that was aborted
+	stats    *counters
+	log      *slog.Logger
+
+	mu      sync.Mutex
+	stopped bool
+	calls   map[string][]*call // by key: those that run or wait, in order of terms
+	waiting []*call            // for a free place, in order of arrival
+	running int
+	over    sync.WaitGroup
+}
+
+// call is one call of the source, or one that waits for its turn.
+type call struct {
+	protocol.Fetch
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	began  time.Duration // when it was asked for; its longest time runs from here
+	timer  *time.Timer
+	runs   bool
+	ended  bool // nobody wants its result
+}
+
+func newFetches(cfg Config, stats *counters, report func(protocol.Fetched)) *fetches {
+	return &fetches{source: cfg.Source, limit: cfg.Fetches, longest: cfg.Timings.Fetch, maxValue: cfg.MaxValue,
+		clock: cfg.Clock, report: report, stats: stats, log: cfg.Log, calls: map[string][]*call{}}
+}
+
+// start begins a fetch, or makes it wait for its turn.
+func (f *fetches) start(e protocol.Fetch) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.clock.Now()
+	if f.stopped || e.Until <= now {
+		return // the machine knows what time it is
+	}
+	c := &call{Fetch: e, began: now}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.timer = time.AfterFunc(e.Until-c.began, func() { f.expire(c) })
+	f.calls[e.Key] = append(f.calls[e.Key], c)
+	f.waiting = append(f.waiting, c)
+	f.stats.fetches.Add(1)
+	f.fill()
+}
+
+// fill gives the free places to those who wait; f.mu is held.
+func (f *fetches) fill() {
+	if f.stopped {
+		return
+	}
+	kept := f.waiting[:0]
+	for i, c := range f.waiting {
+		if f.running == f.limit {
+			kept = append(kept, f.waiting[i:]...)
+			break
+		}
+		switch {
+		case c.ended:
+		case f.calls[c.Key][0] != c:
+			kept = append(kept, c)
+		default:
+			f.running++
+			c.runs = true
+			f.over.Go(func() { f.run(c) })
+		}
+	}
+	clear(f.waiting[len(kept):])
+	f.waiting = kept
+}
+
+// trust moves the time at which a fetch must have stopped.
+func (f *fetches) trust(e protocol.Trust) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.find(e.Key, e.Term); c != nil {
+		c.Until = e.Until
+		f.judge(c)
+	}
+}
+
+// abort ends a fetch whose result nobody wants.
+func (f *fetches) abort(e protocol.Abort) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.find(e.Key, e.Term); c != nil {
+		f.stats.fetchAborted.Add(1)
+		f.end(c, fmt.Errorf("cache: the fetch must stop: %s", e.Why))
+	}
+}
+
+func (f *fetches) find(key string, term int64) *call {
+	for _, c := range f.calls[key] {
+		if c.Term == term && !c.ended {
+			return c
+		}
+	}
+	return nil
+}
+
+// expire is called by a call's timer, which may be early: Until may have moved.
+func (f *fetches) expire(c *call) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !c.ended {
+		f.judge(c)
+	}
+}
+
+// judge ends a call whose time is over, and sets the timer of another. The machine
+// counts the same time, and needs not be told. f.mu is held.
+func (f *fetches) judge(c *call) {
+	now := f.clock.Now()
+	if left := c.Until - now; left > 0 {
+		c.timer.Reset(left)
+		return
+	}
+	f.stats.fetchAborted.Add(1)
+	if now >= c.began+f.longest {
+		f.end(c, errDeadline)
+		return
+	}
+	f.end(c, errAuthority)
+}
+
+// end takes the wish for a call back. One that runs keeps its place until it has
+// returned; f.mu is held.
+func (f *fetches) end(c *call, why error) {
+	c.ended = true
+	c.timer.Stop()
+	c.cancel(why)
+	if !c.runs {
+		f.forget(c)
+		f.fill()
+	}
+}
+
+// forget takes a call that is over out of its key's list; f.mu is held.
+func (f *fetches) forget(c *call) {
+	list := f.calls[c.Key]
+	list = slices.DeleteFunc(list, func(one *call) bool { return one == c })
+	if len(list) == 0 {
+		delete(f.calls, c.Key)
+		return
+	}
+	f.calls[c.Key] = list
+}
+
+// run calls the source, and reports what it returned if that still counts.
+func (f *fetches) run(c *call) {
+	f.stats.fetching.Add(1)
+	began := f.clock.Now()
+	var value Value
+	err := context.Cause(c.ctx)
+	if err == nil {
+		value, err = f.ask(c)
+	}
+	now := f.clock.Now()
+	f.stats.fetching.Add(-1)
+	f.stats.fetchTime.Add(int64(now - began))
+
+	f.mu.Lock()
+	// The timer may be late, as after a suspend; the clock is not.
+	late := now >= c.Until
+	wanted := !c.ended && !late
+	if late && !c.ended {
+		f.stats.fetchAborted.Add(1)
+	}
+	if !c.ended {
+		f.end(c, nil)
+	}
+	f.running--
+	f.forget(c)
+	f.fill()
+	f.mu.Unlock()
+	if !wanted {
+		return
+	}
+	if err != nil {
+		f.stats.fetchFailures.Add(1)
+	}
+	f.report(f.outcome(c, value, err))
+}
+
+func (f *fetches) outcome(c *call, value Value, err error) protocol.Fetched {
+	out := protocol.Fetched{Key: c.Key, Term: c.Term}
+	if err == nil {
+		out.Value, out.TTL = value.Data, value.TTL
+		return out
+	}
+	out.Err = failureText(err)
+	if retry, ok := errors.AsType[*RetryAfter](err); ok {
+		out.Wait = retry.After
+	}
+	return out
+}
+
+// ask calls the source and turns whatever it does into a value or an error.
+func (f *fetches) ask(c *call) (value Value, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			f.log.Error("the source panicked", "key", c.Key, "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the source panicked: %v", r)
+		}
+	}()
+	if f.source == nil {
+		return Value{}, errors.New("this peer has no source")
+	}
+	value, err = f.source(c.ctx, Fetch{Key: c.Key, Term: c.Term, Stale: c.Stale.Value})
+	if err == nil && len(value.Data) > f.maxValue {
+		return Value{}, fmt.Errorf("%w: the source returned %d bytes; at most %d may be", ErrTooLarge, len(value.Data), f.maxValue)
+	}
+	return value, err
+}
+
+// stop ends every call, starts none any more, and tells whether all have returned
+// within a time.
+func (f *fetches) stop(within time.Duration) bool {
+	f.mu.Lock()
+	f.stopped = true
+	for _, list := range f.calls {
+		for _, c := range slices.Clone(list) {
+			if !c.ended {
+				f.end(c, errStopping)
+			}
+		}
+	}
+	f.mu.Unlock()
+	over := make(chan struct{})
+	go func() {
+		f.over.Wait()
+		close(over)
+	}()
+	timer, stop := f.clock.Timer(within)
+	defer stop()
+	select {
+	case <-over:
+		return true
+	case <-timer:
+		return false
+	}
+}

@@ -1,0 +1,304 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+)
+
+// bubbleClock is the boot clock of a synctest bubble.
+type bubbleClock struct{ start time.Time }
+
+func (c bubbleClock) Now() time.Duration { return time.Since(c.start) + time.Hour }
+func (c bubbleClock) Wall() time.Time    { return time.Now() }
+func (c bubbleClock) Timer(d time.Duration) (<-chan time.Time, func() bool) {
+	t := time.NewTimer(d)
+	return t.C, t.Stop
+}
+
+// fetchBench is fetches with a source that says when it runs, in a bubble.
+type fetchBench struct {
+	*fetches
+	mu      sync.Mutex
+	results []protocol.Fetched
+	causes  map[string]error // of the end of each key's context
+	running []string
+	most    int  // calls at a time
+	twice   bool // two of one key
+}
+
+// newFetchBench has a source that takes as long as its key says, and returns when
+// its context ends, unless the key says that it is stubborn.
+func newFetchBench(limit int) *fetchBench {
+	b := &fetchBench{causes: map[string]error{}}
+	cfg := Config{Fetches: limit, Clock: bubbleClock{time.Now()}, Source: b.source}.withDefaults()
+	b.fetches = newFetches(cfg, &counters{}, func(f protocol.Fetched) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.results = append(b.results, f)
+	})
+	return b
+}
+
+func (b *fetchBench) source(ctx context.Context, f Fetch) (Value, error) {
+	b.mu.Lock()
+	if slices.Contains(b.running, f.Key) {
+		b.twice = true
+	}
+	b.running = append(b.running, f.Key)
+	b.most = max(b.most, len(b.running))
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.running = slices.DeleteFunc(b.running, func(k string) bool { return k == f.Key })
+		b.causes[f.Key] = context.Cause(ctx)
+	}()
+	kind, rest, _ := strings.Cut(f.Key, " ")
+	took, _ := time.ParseDuration(strings.Fields(rest + " 0s")[0])
+	if kind == "panic" {
+		panic("no")
+	}
+	if kind == "stubborn" {
+		ctx = context.WithoutCancel(ctx)
+	}
+	select {
+	case <-time.After(took):
+	case <-ctx.Done():
+		return Value{}, ctx.Err()
+	}
+	switch kind {
+	case "fails":
+		return Value{}, errors.New("it fails")
+	case "large":
+		return Value{Data: make([]byte, 17<<20)}, nil
+	case "later":
+		return Value{}, fmt.Errorf("busy: %w", &RetryAfter{time.Minute, errors.New("come later")})
+	case "missing":
+		return Value{}, fmt.Errorf("looked twice: %w", ErrNotFound)
+	}
+	return Value{Data: []byte("value"), TTL: time.Minute}, nil
+}
+
+func (b *fetchBench) in(d time.Duration) time.Duration { return b.clock.Now() + d }
+
+func (b *fetchBench) begin(key string, until time.Duration) {
+	b.start(protocol.Fetch{Key: key, Term: 1, Until: b.in(until)})
+}
+
+func (b *fetchBench) outcome() (out []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, f := range b.results {
+		out = append(out, strings.Fields(f.Key)[0]+": "+string(f.Value)+f.Err)
+	}
+	return out
+}
+
+func (b *fetchBench) cause(key string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.causes[key]
+}
+
+func (b *fetchBench) want(t *testing.T, want ...string) {
+	t.Helper()
+	if got := b.outcome(); !slices.Equal(got, want) {
+		t.Errorf("reported %q, want %q", got, want)
+	}
+}
+
+func TestFetchOutcomes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFetchBench(64)
+		for _, key := range []string{"ok 1s", "fails 2s", "large 3s", "later 4s", "missing 5s", "panic"} {
+			b.begin(key, time.Minute)
+		}
+		time.Sleep(10 * time.Second)
+		b.want(t, "panic: the source panicked: no", "ok: value", "fails: it fails",
+			"large: cache: too large: the source returned 17825792 bytes; at most 16777216 may be",
+			"later: busy: come later", "missing: cache: the source has no such key: looked twice: cache: the source has no such key")
+		if got := b.results[4].Wait; got != time.Minute {
+			t.Errorf("to be asked again after %v", got)
+		}
+		if got := b.results[1].TTL; got != time.Minute {
+			t.Errorf("TTL %v", got)
+		}
+	})
+}
+
+// A call ends at the time that the last Trust set, by its own timer: nobody else
+// does anything here.
+func TestFetchEndsWithItsAuthority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFetchBench(64)
+		b.begin("kept 5s", 2*time.Second)
+		b.begin("lost 5s", 2*time.Second)
+		b.begin("shortened 5s", 2*time.Second)
+		time.Sleep(time.Second)
+		b.trust(protocol.Trust{Key: "kept 5s", Term: 1, Until: b.in(6 * time.Second)})
+		b.trust(protocol.Trust{Key: "lost 5s", Term: 2, Until: b.in(6 * time.Second)}) // of another call
+		b.trust(protocol.Trust{Key: "shortened 5s", Term: 1, Until: b.in(100 * time.Millisecond)})
+		time.Sleep(200 * time.Millisecond)
+		if cause := b.cause("shortened 5s"); !errors.Is(cause, errAuthority) {
+			t.Errorf("shortened: %v", cause)
+		}
+		if b.cause("lost 5s") != nil {
+			t.Error("ended before its time")
+		}
+		time.Sleep(900 * time.Millisecond)
+		if cause := b.cause("lost 5s"); !errors.Is(cause, errAuthority) {
+			t.Errorf("lost: %v", cause)
+		}
+		time.Sleep(time.Minute)
+		b.want(t, "kept: value")
+	})
+}
+
+func TestFetchDeadlineIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFetchBench(64)
+		b.begin("slow 5m", time.Minute)
+		time.Sleep(2 * time.Minute)
+		if cause := b.cause("slow 5m"); !errors.Is(cause, errDeadline) {
+			t.Errorf("ended with %v", cause)
+		}
+		b.want(t)
+	})
+}
+
+// A value that comes after its time does not count, even when no timer has said so.
+func TestFetchTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFetchBench(64)
+		b.begin("stubborn 3s", 2*time.Second)
+		b.begin("stubborn 4s", 2*time.Second)
+		b.fetches.mu.Lock()
+		for _, list := range b.calls {
+			list[0].timer.Stop() // as late as a timer can be
+		}
+		b.fetches.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		b.want(t)
+	})
+}
+
+func TestFetchAborted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFetchBench(1)
+		b.begin("first 5s", time.Minute)
+		b.begin("waits 5s", time.Minute)
+		b.begin("third 1s", time.Minute)
+		time.Sleep(time.Second)
+		b.abort(protocol.Abort{Key: "waits 5s", Term: 1, Why: "not wanted"})
+		b.abort(protocol.Abort{Key: "first 5s", Term: 7, Why: "of another term"})
+		b.abort(protocol.Abort{Key: "first 5s", Term: 1, Why: "because"})
+		synctest.Wait()
+		if cause := b.cause("first 5s"); cause == nil || !strings.Contains(cause.Error(), "because") {
+			t.Errorf("ended with %v", cause)
+		}
+		time.Sleep(time.Minute)
+		b.want(t, "third: value")
+		if len(b.calls) != 0 || len(b.waiting) != 0 || b.fetches.running != 0 {
+			t.Errorf("left behind: %d calls, %d waiting, %d running", len(b.calls), len(b.waiting), b.fetches.running)
+		}
+	})
+}
+
+func TestFetchesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFetchBench(3)
+		for i := range 20 {
+			b.begin(fmt.Sprintf("ok 1s %d", i), time.Minute)
+		}
+		time.Sleep(30 * time.Second)
+		if n := len(b.outcome()); n != 20 || b.most != 3 {
+			t.Errorf("%d results, %d calls at a time, want 20 and 3", n, b.most)
+		}
+	})
+}
+
+// A new call of a key waits for the old one, which does not heed its context.
+func TestFetchNeverTwiceAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFetchBench(64)
+		b.begin("stubborn 5s", time.Minute)
+		synctest.Wait()
+		b.abort(protocol.Abort{Key: "stubborn 5s", Term: 1, Why: "another fetches"})
+		b.start(protocol.Fetch{Key: "stubborn 5s", Term: 2, Until: b.in(time.Minute)})
+		b.begin("other 1s", time.Minute)
+		time.Sleep(9 * time.Second)
+		b.want(t, "other: value")
+		time.Sleep(2 * time.Second)
+		b.want(t, "other: value", "stubborn: value")
+		if b.twice {
+			t.Error("two calls of one key at a time")
+		}
+		if term := b.results[1].Term; term != 2 {
+			t.Errorf("the value of term %d was reported", term)
+		}
+	})
+}
+
+func TestFetchesStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFetchBench(1)
+		b.begin("first 5m", time.Hour)
+		b.begin("second 5m", time.Hour)
+		synctest.Wait()
+		if !b.stop(time.Second) {
+			t.Error("not over")
+		}
+		b.begin("third 1s", time.Hour)
+		time.Sleep(time.Hour)
+		if cause := b.cause("first 5m"); !errors.Is(cause, errStopping) {
+			t.Errorf("ended with %v", cause)
+		}
+		b.want(t)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := newFetchBench(1)
+		b.begin("stubborn 5m", time.Hour)
+		synctest.Wait()
+		if b.stop(time.Second) {
+			t.Error("over, although the source runs")
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestFailureText(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("plain"), "plain"},
+		{errors.New(""), "an error without a text"},
+		{errors.New("a\xffb"), "a�b"},
+		{ErrNotFound, ErrNotFound.Error()},
+	} {
+		if got := failureText(c.err); got != c.want {
+			t.Errorf("%q became %q, want %q", c.err, got, c.want)
+		}
+	}
+	long := failureText(errors.New("a" + strings.Repeat("é", 300)))
+	if len(long) > maxText || !utf8.ValidString(long) || len(long) < maxText-3 {
+		t.Errorf("%d bytes: %q", len(long), long)
+	}
+	f := &Failure{Text: failureText(fmt.Errorf("no row: %w", ErrNotFound))}
+	if !errors.Is(f, ErrFailed) || !errors.Is(f, ErrNotFound) {
+		t.Errorf("%v is not known as what it is", f)
+	}
+	if errors.Is(&Failure{Text: "other"}, ErrNotFound) {
+		t.Error("any failure is taken for a missing key")
+	}
+}

@@ -1,0 +1,202 @@
+package cache
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/cache/wire"
+	"github.com/understudy-ha/understudy/cache/zmtp"
+)
+
+const (
+	clientWaiting = 1024 // requests of one connection that may wait
+	maxRequest    = 4 << 10
+)
+
+// front answers clients. What is in the table is answered by the goroutine that
+// reads the client's connection, at once; everything else goes to the loop.
+type front struct {
+	*Peer
+	router  *zmtp.Listener
+	servers atomic.Pointer[[]string]
+	noted   notes
+}
+
+// client is a connection of a client. tokens is the loop's, out is the reading
+// goroutine's.
+type client struct {
+	conn    *zmtp.Conn
+	gone    atomic.Bool
+	waiting atomic.Int64
+	tokens  map[protocol.Token]struct{}
+	out     sender
+	request wire.Request
+	self    waiter // for replies that need no waiting
+}
+
+func newFront(p *Peer) *front {
+	f := &front{Peer: p, noted: notes{seed: maphash.MakeSeed()}}
+	f.members(protocol.NewConfig(p.cfg.Members))
+	return f
+}
+
+func (f *front) listen(addr string) error {
+	cfg := zmtp.Config{
+		Kind: zmtp.ROUTER, MaxMessage: f.cfg.MaxKey + maxRequest, MaxFrames: 16, Log: f.cfg.Log,
+		Handler: zmtp.Handler{Connected: f.connected, Message: f.message, Disconnected: f.disconnected},
+	}
+	if f.cfg.Curve != nil {
+		cfg.Security = f.cfg.Curve.server(true)
+	}
+	router, err := zmtp.Listen(addr, cfg)
+	if err != nil {
+		return fmt.Errorf("cache: listening for clients: %w", err)
+	}
+	f.router = router
+	return nil
+}
+
+func (f *front) close() {
+	if f.router != nil {
+		_ = f.router.Close()
+	}
+}
+
+// members sets what clients that ask for servers are told.
+func (f *front) members(c protocol.Config) {
+	servers := make([]string, 0, len(c.Members))
+	for _, m := range c.Members {
+		servers = append(servers, m.API)
+	}
+	if own := f.cfg.own().API; !slices.Contains(servers, own) && c.Has(f.cfg.Self) {
+		servers = append(servers, own)
+	}
+	f.servers.Store(&servers)
+}
+
+func (f *front) connected(c *zmtp.Conn) {
+	f.counters.clients.Add(1)
+	who := &client{conn: c, tokens: map[protocol.Token]struct{}{}, out: sender{stats: &f.counters}}
+	who.self.client = who
+	c.Value = who
+}
+
+func (f *front) disconnected(c *zmtp.Conn, _ error) {
+	f.counters.clients.Add(-1)
+	who := c.Value.(*client)
+	who.gone.Store(true)
+	if who.waiting.Load() > 0 {
+		f.loop.report(event{do: func() { f.loop.left(who) }})
+	}
+}
+
+// message is a request. The checks come in the order of the original's server; what
+// it ignored is ignored, unless the client knows errors.
+func (f *front) message(conn *zmtp.Conn, m zmtp.Message) {
+	c := conn.Value.(*client)
+	f.counters.requests.Add(1)
+	r := &c.request
+	err := r.Decode(m)
+	c.self.id, c.self.extended = r.ID, r.Extended
+	if err != nil {
+		f.counters.badRequests.Add(1)
+		c.error(wire.CodeBadRequest, err.Error(), 0)
+		return
+	}
+	wall := f.cfg.Wall().UnixMilli()
+	wait := r.Wait(wall)
+	if r.Patience == 0 {
+		// Only the original's clients are judged by their clocks, which may be off.
+		wait = r.Wait(wall - f.cfg.Timings.Skew.Milliseconds())
+	}
+	switch {
+	case wait <= 0:
+		f.counters.badRequests.Add(1)
+		return
+	case r.Op == wire.OpDiscover:
+		c.reply(wire.Reply{Kind: wire.ReplyServers, Servers: *f.servers.Load()})
+		return
+	case len(r.Key) > f.cfg.MaxKey:
+		f.counters.badRequests.Add(1)
+		c.error(wire.CodeTooLarge, fmt.Sprintf("a key has at most %d bytes", f.cfg.MaxKey), 0)
+		return
+	}
+	after := min(r.After, wall)
+	if e, fresh := f.table.hit(r.Key, wall); e.Expire > after && !r.Refresh && e.Held() {
+		c.reply(wire.Reply{Kind: wire.ReplyValue, Value: e.Value, Expire: e.Expire, Made: e.Made, Term: e.Term})
+		if fresh {
+			f.counters.hits.Add(1)
+			return
+		}
+		f.counters.stales.Add(1)
+		f.note(r.Key)
+		return
+	}
+	f.miss(c, r, after, wait)
+}
+
+// miss has the loop answer.
+func (f *front) miss(c *client, r *wire.Request, after int64, wait time.Duration) {
+	f.counters.misses.Add(1)
+	who := &waiter{client: c, id: slices.Clone(r.ID), extended: r.Extended}
+	in := protocol.Get{Key: string(r.Key), After: after, Refresh: r.Refresh, Until: f.cfg.Clock.Now() + wait}
+	if c.waiting.Add(1) <= clientWaiting && f.wait(event{in: in, who: who}) {
+		return
+	}
+	c.waiting.Add(-1)
+	f.counters.refused.Add(1)
+	if r.Extended {
+		c.error(wire.CodeOverloaded, "too many requests wait", time.Second)
+		return
+	}
+	c.reply(wire.Reply{Kind: wire.ReplySeeOther})
+}
+
+// wait gives a request to the loop, or says that it has no room.
+func (p *Peer) wait(e event) bool {
+	p.counters.waiting.Add(1)
+	if p.loop.ask(e) {
+		return true
+	}
+	p.counters.waiting.Add(-1)
+	return false
+}
+
+// note tells the loop that an old copy of a key was given, so that a fetch begins. It
+// is not told again for a while.
+func (p *Peer) note(key []byte) {
+	now := p.cfg.Clock.Now()
+	if p.front.noted.first(key, now) {
+		p.loop.ask(event{in: protocol.Get{Key: string(key), Until: now + p.cfg.Timings.KeepAlive}})
+	}
+}
+
+func (c *client) reply(r wire.Reply) { c.out.send(&c.self, r) }
+
+func (c *client) error(code wire.Code, text string, retry time.Duration) {
+	if c.self.extended && len(c.self.id) > 0 {
+		c.reply(wire.Reply{Kind: wire.ReplyError, Code: code, Text: text, Retry: retry})
+	}
+}
+
+// notes remembers, roughly, which keys were noted in the last moments: a hot key that
+// has expired is asked for a hundred thousand times before its fetch ends.
+type notes struct {
+	seed  maphash.Seed
+	slots [1024]atomic.Uint64
+}
+
+const noteEvery = 50 * time.Millisecond
+
+// first is whether a key was not noted lately. Another key in the same slot makes
+// it forget, which costs one needless note.
+func (n *notes) first(key []byte, now time.Duration) bool {
+	h := maphash.Bytes(n.seed, key)
+	mark := h ^ uint64(now/noteEvery)
+	slot := &n.slots[h%uint64(len(n.slots))]
+	return slot.Swap(mark) != mark
+}

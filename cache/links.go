@@ -1,0 +1,254 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/cache/wire"
+	"github.com/understudy-ha/understudy/cache/zmtp"
+)
+
+// Back-off of the connections to peers: short, for whoever comes back should be
+// heard soon, and one attempt costs little.
+const (
+	reconnectMin = 20 * time.Millisecond
+	reconnectMax = time.Second
+)
+
+// links are the connections among peers: everybody listens to everybody. What this
+// peer says goes out by its own listener, to whoever has subscribed to it.
+type links struct {
+	self   string
+	cfg    zmtp.Config // for dialers; Kind, Security and Handler are filled in
+	curve  *Curve
+	codec  wire.Codec
+	report func(event) // waits while the loop has no room
+	log    *slog.Logger
+	stats  *counters
+
+	pub    *zmtp.Listener
+	frames [][]byte // of the message being sent
+	to     sync.Map // url of a peer that has subscribed → *zmtp.Conn
+
+	mu      sync.Mutex
+	closed  bool
+	config  protocol.Config
+	dialers map[string]*link
+	closing sync.WaitGroup
+}
+
+// link is this peer's subscription to another.
+type link struct {
+	url    string
+	dialer *zmtp.Dialer
+	up     atomic.Bool
+	dead   bool // the machine was told; used by the dialer's goroutine only
+}
+
+func newLinks(cfg Config, stats *counters, report func(event)) *links {
+	return &links{
+		self: cfg.Self, curve: cfg.Curve, report: report, log: cfg.Log, stats: stats,
+		codec:   wire.Codec{Secret: cfg.Secret, Self: cfg.Self, MaxKey: cfg.MaxKey, MaxValue: cfg.MaxValue},
+		dialers: map[string]*link{},
+		cfg: zmtp.Config{
+			Queue: max(32<<20, 2*cfg.MaxValue), MaxMessage: cfg.MaxValue + cfg.MaxKey + 64<<10, MaxFrames: 64,
+			// A connection whose other end is gone without a word is noticed by its silence.
+			Heartbeat: cfg.Timings.Hello, HeartbeatTimeout: cfg.Timings.Source,
+			ReconnectMin: reconnectMin, ReconnectMax: reconnectMax, Log: cfg.Log,
+		},
+	}
+}
+
+// listen begins to say things; nobody has to be there.
+func (l *links) listen(addr string) error {
+	cfg := l.cfg
+	cfg.Kind = zmtp.PUB
+	cfg.MaxMessage = 64 << 10
+	cfg.Handler = zmtp.Handler{Subscribed: l.subscribed, Disconnected: l.unsubscribed}
+	if l.curve != nil {
+		cfg.Security = l.curve.server(false)
+	}
+	pub, err := zmtp.Listen(addr, cfg)
+	if err != nil {
+		return fmt.Errorf("cache: listening for peers: %w", err)
+	}
+	l.pub = pub
+	return nil
+}
+
+// subscribed is a peer that begins to hear this one. If it was not connected, it is
+// now: no need to wait for the next attempt. If it was, it should be greeted.
+func (l *links) subscribed(c *zmtp.Conn, prefix []byte, on bool) {
+	url := string(prefix)
+	if !on || url == "*" {
+		return
+	}
+	// A peer asks for what is said to all, and for what is said to itself.
+	l.mu.Lock()
+	k := l.dialers[url]
+	l.mu.Unlock()
+	if k == nil {
+		return
+	}
+	c.Value = url
+	l.to.Store(url, c)
+	if k.up.Load() {
+		l.report(event{in: protocol.Link{Peer: url, State: protocol.Up}})
+		return
+	}
+	k.dialer.Kick()
+}
+
+func (l *links) unsubscribed(c *zmtp.Conn, _ error) {
+	if url, ok := c.Value.(string); ok {
+		l.to.CompareAndDelete(url, c)
+	}
+}
+
+// send says a message to a peer, or to all. It is for the loop only.
+func (l *links) send(e protocol.Send) {
+	l.frames = l.codec.Encode(l.frames[:0], e.To, l.self, e.Message)
+	reached := l.pub.Publish(l.frames)
+	clear(l.frames)
+	l.stats.sent.Add(1)
+	if reached == 0 {
+		l.stats.dropped.Add(1) // nobody who should hear it is connected
+	}
+}
+
+// members opens links to new members. Those to peers that are members no more stay
+// until they have been told so, or for a while.
+func (l *links) members(c protocol.Config) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.config = c
+	for _, m := range c.Members {
+		if m.URL == l.self || l.dialers[m.URL] != nil {
+			continue
+		}
+		if err := l.dial(m.URL); err != nil {
+			l.log.Error("a member cannot be reached: its address or key is wrong here", "peer", m.URL, "err", err)
+		}
+	}
+	for url := range l.dialers {
+		if !c.Has(url) {
+			time.AfterFunc(farewell, func() { l.drop(url) })
+		}
+	}
+}
+
+// farewell is how long a link to a peer that is a member no more stays open.
+const farewell = 30 * time.Second
+
+// drop closes the link to a peer, unless it is a member.
+func (l *links) drop(url string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.dialers[url]; k != nil && !l.closed && !l.config.Has(url) {
+		l.hangUp(url, k)
+	}
+}
+
+// hangUp closes a link without waiting for it: its goroutine may itself be waiting
+// for the loop. l.mu is held.
+func (l *links) hangUp(url string, k *link) {
+	delete(l.dialers, url)
+	l.closing.Go(func() { _ = k.dialer.Close() })
+}
+
+// dial opens a link; l.mu is held.
+func (l *links) dial(url string) error {
+	k := &link{url: url}
+	cfg := l.cfg
+	cfg.Kind = zmtp.SUB
+	cfg.Subscribe = [][]byte{[]byte("*"), []byte(l.self)}
+	cfg.Handler = zmtp.Handler{
+		Connected:    func(*zmtp.Conn) { l.connected(k) },
+		Message:      func(_ *zmtp.Conn, m zmtp.Message) { l.heard(k, m) },
+		Disconnected: func(_ *zmtp.Conn, err error) { l.disconnected(k, err) },
+		Failed:       func(_ string, err error) { l.failed(k, err) },
+	}
+	if l.curve != nil {
+		security, err := l.curve.towards(url)
+		if err != nil {
+			return err
+		}
+		cfg.Security = security
+	}
+	d, err := zmtp.Dial(url, cfg)
+	if err != nil {
+		return err
+	}
+	k.dialer = d
+	l.dialers[url] = k
+	return nil
+}
+
+func (l *links) connected(k *link) {
+	k.up.Store(true)
+	k.dead = false
+	l.log.Info("connected to a peer", "peer", k.url)
+	l.report(event{in: protocol.Link{Peer: k.url, State: protocol.Up}})
+}
+
+func (l *links) disconnected(k *link, err error) {
+	k.up.Store(false)
+	l.log.Info("lost the connection to a peer", "peer", k.url, "why", err)
+	l.report(event{in: protocol.Link{Peer: k.url, State: protocol.Down}})
+}
+
+// failed is an attempt to connect. A refusal proves that the peer's process has
+// ended: nobody listens at its address.
+func (l *links) failed(k *link, err error) {
+	if k.dead || !errors.Is(err, syscall.ECONNREFUSED) {
+		return
+	}
+	k.dead = true
+	l.log.Info("a peer's address refuses connections: its process has ended", "peer", k.url)
+	l.report(event{in: protocol.Link{Peer: k.url, State: protocol.Dead}})
+}
+
+func (l *links) heard(k *link, m zmtp.Message) {
+	_, from, msg, err := l.codec.Decode(m)
+	if err == nil && from != k.url {
+		err = fmt.Errorf("cache: a message says that it is from %s", from)
+	}
+	if err != nil {
+		l.stats.malformed.Add(1)
+		l.log.Debug("a message was ignored", "peer", k.url, "err", err)
+		return
+	}
+	l.stats.received.Add(1)
+	l.report(event{in: protocol.Heard{From: from, Message: msg}})
+}
+
+// dropped counts the messages to a peer that found its queue full.
+func (l *links) dropped(url string) int64 {
+	if c, ok := l.to.Load(url); ok {
+		return c.(*zmtp.Conn).Dropped()
+	}
+	return 0
+}
+
+// close ends everything, and returns when it has ended.
+func (l *links) close() {
+	l.mu.Lock()
+	l.closed = true
+	for url, k := range l.dialers {
+		l.hangUp(url, k)
+	}
+	l.mu.Unlock()
+	if l.pub != nil {
+		_ = l.pub.Close()
+	}
+	l.closing.Wait()
+}

@@ -1,0 +1,333 @@
+package cache
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/cache/wire"
+)
+
+// Bounds of the loop.
+const (
+	inboxRoom = 1024 // from peers, sources and links; those who have no room wait
+	asksRoom  = 1024 // from clients and callers; those who have no room are refused
+	batch     = 256  // events taken without looking at the time
+	maxHeld   = 4096 // effects that wait for the disk; beyond it, the machine waits too
+	// refuseAfter is how long a refusal to a client of the original's is held back.
+	refuseAfter = time.Second
+)
+
+// event is an input of the machine, with who waits for its answer, or something
+// that the loop does by itself.
+type event struct {
+	in  protocol.Input
+	who *waiter
+	do  func()
+}
+
+// loop owns the machine: everything that happens to it, and everything that it
+// wants done, passes here, on one goroutine, which never waits for a network, a
+// disk or a source.
+type loop struct {
+	*Peer
+	m      *protocol.Machine
+	log    *slog.Logger
+	inbox  chan event
+	asks   chan event
+	stored chan func() // the saver's reports; always received, so that it never waits for the inbox
+	ended  chan struct{}
+
+	own     []protocol.Input // that carrying effects out has made
+	waiters map[protocol.Token]*waiter
+	last    protocol.Token
+	later   []refused // in order of time
+	replies sender
+
+	held   []heldEffect
+	ticket uint64 // of the saver, for which held effects wait; 0: none
+	unsure bool   // what must be durable is not
+
+	config int64 // number of the configuration that the links have
+	status protocol.Status
+	lookAt time.Duration
+
+	mu     sync.Mutex
+	counts protocol.Counters
+}
+
+// heldEffect waits for the disk. ticket is that of an effect which must be durable
+// before what follows; 0: it is one that follows.
+type heldEffect struct {
+	effect protocol.Effect
+	ticket uint64
+}
+
+// refused is a reply to a client that is held back.
+type refused struct {
+	at  time.Duration
+	who *waiter
+}
+
+func newLoop(p *Peer) *loop {
+	return &loop{Peer: p, log: p.cfg.Log, inbox: make(chan event, inboxRoom), asks: make(chan event, asksRoom),
+		stored: make(chan func()), ended: make(chan struct{}), waiters: map[protocol.Token]*waiter{},
+		replies: sender{stats: &p.counters}, config: -1}
+}
+
+// report gives an event to the loop, waiting for room.
+func (l *loop) report(e event) {
+	select {
+	case l.inbox <- e:
+	case <-l.ended:
+	}
+}
+
+// ask is report for those who are refused when there is no room.
+func (l *loop) ask(e event) bool {
+	select {
+	case l.asks <- e:
+		return true
+	default:
+		return false
+	}
+}
+
+// tell is report for the saver.
+func (l *loop) tell(do func()) {
+	select {
+	case l.stored <- do:
+	case <-l.ended:
+	}
+}
+
+func (l *loop) now() protocol.Now {
+	return protocol.Now{Boot: l.cfg.Clock.Now(), Wall: l.cfg.Wall().UnixMilli()}
+}
+
+// run is the loop, until ctx ends. Whoever still waits then is sent away.
+func (l *loop) run(ctx context.Context) {
+	defer l.dismiss()
+	defer close(l.ended)
+	for ctx.Err() == nil {
+		l.look()
+		l.refuseDue()
+		inbox, asks := l.inbox, l.asks
+		if len(l.held) > maxHeld {
+			inbox, asks = nil, nil
+		}
+		timer, stop := l.cfg.Clock.Timer(l.next() - l.cfg.Clock.Now())
+		select {
+		case e := <-inbox:
+			l.take(e)
+			l.drain()
+		case e := <-asks:
+			l.take(e)
+			l.drain()
+		case do := <-l.stored:
+			do()
+		case <-timer:
+			l.step(protocol.Tick{})
+		case <-ctx.Done():
+		}
+		stop()
+	}
+}
+
+func (l *loop) next() time.Duration {
+	next := l.m.Next()
+	if len(l.later) > 0 {
+		next = min(next, l.later[0].at)
+	}
+	return next
+}
+
+// drain takes what has come meanwhile.
+func (l *loop) drain() {
+	for range batch {
+		if len(l.held) > maxHeld {
+			return
+		}
+		select {
+		case e := <-l.inbox:
+			l.take(e)
+		case e := <-l.asks:
+			l.take(e)
+		default:
+			return
+		}
+	}
+}
+
+func (l *loop) take(e event) {
+	if e.do != nil {
+		e.do()
+		return
+	}
+	if e.who != nil {
+		if e.in = l.admit(e.in, e.who); e.in == nil {
+			return
+		}
+	}
+	if link, ok := e.in.(protocol.Link); ok {
+		l.told(link.Peer, [...]string{"link down", "link up", "process has ended"}[link.State])
+	}
+	l.step(e.in)
+}
+
+// admit gives a waiter its token, unless it has gone.
+func (l *loop) admit(in protocol.Input, who *waiter) protocol.Input {
+	if who.gone.Load() || who.client != nil && who.client.gone.Load() {
+		l.counters.waiting.Add(-1)
+		if who.client != nil {
+			who.client.waiting.Add(-1)
+		}
+		return nil
+	}
+	l.last++
+	who.token = l.last
+	l.waiters[who.token] = who
+	if who.client != nil {
+		who.client.tokens[who.token] = struct{}{}
+	}
+	switch in := in.(type) {
+	case protocol.Get:
+		in.Token = who.token
+		return in
+	case protocol.RemoveKeys:
+		in.Token = who.token
+		return in
+	case protocol.Change:
+		in.Token = who.token
+		return in
+	}
+	return in
+}
+
+// answered forgets a waiter, who is about to be answered; nil when it has gone.
+func (l *loop) answered(token protocol.Token) *waiter {
+	who := l.waiters[token]
+	if who == nil {
+		return nil
+	}
+	delete(l.waiters, token)
+	l.counters.waiting.Add(-1)
+	if who.client != nil {
+		delete(who.client.tokens, token)
+		who.client.waiting.Add(-1)
+	}
+	return who
+}
+
+// cancel forgets a caller who has gone.
+func (l *loop) cancel(who *waiter) {
+	if who.token != 0 && l.answered(who.token) != nil {
+		l.step(protocol.Cancel{Token: who.token})
+	}
+}
+
+// left forgets the requests of a client whose connection is over.
+func (l *loop) left(c *client) {
+	for token := range c.tokens {
+		l.answered(token)
+		l.step(protocol.Cancel{Token: token})
+	}
+}
+
+// step has the machine take an input, and carries out what it wants done.
+func (l *loop) step(in protocol.Input) {
+	for {
+		for _, e := range l.m.Step(l.now(), in) {
+			l.carry(e)
+		}
+		if len(l.own) == 0 {
+			return
+		}
+		in, l.own = l.own[0], l.own[1:]
+	}
+}
+
+// lookEvery is how often the whole peer's state is looked at.
+const lookEvery = 50 * time.Millisecond
+
+// look sees to what may have changed with the last steps.
+func (l *loop) look() {
+	if config := l.m.Config(); config.Number != l.config {
+		l.config = config.Number
+		l.links.members(config)
+		l.front.members(config)
+	}
+	l.mu.Lock()
+	l.counts = l.m.Counters()
+	l.mu.Unlock()
+	now := l.cfg.Clock.Now()
+	if now < l.lookAt {
+		return
+	}
+	l.lookAt = now + lookEvery
+	status := l.m.Status()
+	l.changed(l.status, status)
+	l.status = status
+}
+
+// changed tells people of what concerns the whole peer and of which the machine
+// says nothing.
+func (l *loop) changed(old, now protocol.Status) {
+	switch {
+	case old.Trouble == "" && now.Trouble != "":
+		l.log.Error(now.Trouble)
+		l.told("", now.Trouble)
+	case old.Partitioned && !now.Partitioned:
+		l.log.Info("a majority of the peers is connected")
+		l.told("", "a majority of the peers is connected")
+	case old.Abstaining && !now.Abstaining:
+		l.log.Info("votes: what it promised before its start has ended")
+		l.told("", "votes")
+	}
+}
+
+func (l *loop) counted() protocol.Counters {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counts
+}
+
+// refuseDue sends the refusals that were held back for long enough.
+func (l *loop) refuseDue() {
+	if len(l.later) == 0 {
+		return
+	}
+	now := l.cfg.Clock.Now()
+	n := 0
+	for n < len(l.later) && l.later[n].at <= now {
+		if who := l.later[n].who; !who.client.gone.Load() {
+			l.replies.send(who, wire.Reply{Kind: wire.ReplySeeOther})
+		}
+		n++
+	}
+	clear(l.later[:n])
+	l.later = l.later[n:]
+}
+
+// dismiss answers whoever waits when the loop has ended, or still comes.
+func (l *loop) dismiss() {
+	for token := range l.waiters {
+		l.refer(l.answered(token), ErrClosed)
+	}
+	for _, r := range l.later {
+		l.replies.send(r.who, wire.Reply{Kind: wire.ReplySeeOther})
+	}
+	for {
+		select {
+		case e := <-l.asks:
+			if e.who != nil {
+				l.counters.waiting.Add(-1)
+				l.refer(e.who, ErrClosed)
+			}
+		default:
+			return
+		}
+	}
+}

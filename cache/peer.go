@@ -1,0 +1,323 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+)
+
+// Peer is one member of a cluster of caches. Its methods may be called from any
+// goroutine.
+type Peer struct {
+	cfg      Config
+	table    *table
+	counters counters
+	watchers watchers
+	loop     *loop
+	links    *links
+	front    *front
+	saver    *saver
+	fetches  *fetches
+
+	started atomic.Bool
+	ready   chan struct{}
+	url     string // as bound; set before ready is closed
+	api     string
+}
+
+// New checks the configuration, see [Config.Validate], and opens nothing.
+func New(cfg Config) (*Peer, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	p := &Peer{cfg: cfg.withDefaults(), ready: make(chan struct{})}
+	p.table = newTable(p.cfg.MaxKeys, p.cfg.MaxBytes, func(key string) { p.saver.save(key) })
+	p.saver = newSaver(p.cfg, p.table, &p.counters)
+	p.loop = newLoop(p)
+	p.front = newFront(p)
+	p.links = newLinks(p.cfg, &p.counters, p.loop.report)
+	p.fetches = newFetches(p.cfg, &p.counters, func(f protocol.Fetched) { p.loop.report(event{in: f}) })
+	p.saver.raised = func(r protocol.Raised) { p.loop.tell(func() { p.loop.step(r) }) }
+	p.saver.durable = func(ticket uint64, err error) { p.loop.tell(func() { p.loop.durable(ticket, err) }) }
+	return p, nil
+}
+
+// Run, which may be called once, loads the storage, listens and serves until ctx
+// ends. Then it ends the fetches under way and waits for the source to return, at
+// most 10 s, closes its connections, by which the other peers know at once that it has
+// gone, saves what is unsaved, and returns nil when everything it started has stopped.
+// It returns an error when it cannot start, and [ErrSourceRuns] when the source did not
+// return: then the process should end at once.
+func (p *Peer) Run(ctx context.Context) error {
+	if p.started.Swap(true) {
+		return errors.New("cache: a Peer runs once; make a new one with New")
+	}
+	m, err := p.load(ctx)
+	if err != nil {
+		close(p.loop.ended)
+		return err
+	}
+	p.loop.m = m
+	if err := p.listen(); err != nil {
+		close(p.loop.ended)
+		p.front.close()
+		p.links.close()
+		return err
+	}
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	saving, stopSaving := context.WithCancel(work)
+	defer stop()
+	defer stopSaving()
+	var looping, storing sync.WaitGroup
+	if p.cfg.Storage != nil {
+		storing.Go(func() { p.saver.run(saving) })
+	}
+	looping.Go(func() { p.loop.run(work) })
+	close(p.ready)
+	p.cfg.Log.Info("serving", "url", p.url, "api", p.api)
+
+	<-ctx.Done()
+	// The peer goes on announcing its fetches until the last one has returned, so that
+	// nobody begins before.
+	var failed error
+	if !p.fetches.stop(sourceGrace) {
+		failed = ErrSourceRuns
+		p.cfg.Log.Error("the source has not returned although its context has ended; another peer may fetch the same now", "waited", sourceGrace)
+	}
+	stop()
+	looping.Wait()
+	p.front.close()
+	p.links.close()
+	p.watchers.close()
+	stopSaving()
+	storing.Wait()
+	p.cfg.Log.Info("stopped")
+	return failed
+}
+
+// sourceGrace is how long a peer that stops waits for its source.
+const sourceGrace = 10 * time.Second
+
+// load fills the table from the storage and makes the machine.
+func (p *Peer) load(ctx context.Context) (*protocol.Machine, error) {
+	state := State{}
+	if p.cfg.Storage != nil {
+		began := p.cfg.Clock.Now()
+		var n int
+		var err error
+		state, err = p.cfg.Storage.Load(ctx, func(r Record) error {
+			if len(r.Key) > 0 && len(r.Key) <= p.cfg.MaxKey && len(r.Entry.Value) <= p.cfg.MaxValue {
+				n++
+				p.table.Put(r.Key, r.Entry)
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			return nil, fmt.Errorf("cache: loading what is stored: %w", err)
+		}
+		p.cfg.Log.Info("loaded what is stored", "copies", n, "took", p.cfg.Clock.Now()-began)
+	}
+	p.saver.removals = newLedger(state.Removals)
+	membership := state.Membership
+	if membership.Config.Number == 0 {
+		membership = protocol.MembershipState{Config: protocol.NewConfig(p.cfg.Members)}
+		if p.cfg.Join {
+			membership.Config.Number = 0
+		}
+	}
+	now, floor := p.loop.now(), int64(0)
+	if state.Ceiling == 0 {
+		floor = now.Wall + p.cfg.Timings.Skew.Milliseconds()
+	}
+	return protocol.New(now, protocol.Setup{
+		Self: p.cfg.Self, State: membership, Keeps: p.cfg.Storage != nil,
+		Incarnation: rand.Uint64() | 1, Ceiling: state.Ceiling, Floor: floor, Removals: state.Removals,
+		Timings: p.cfg.Timings, Jitter: p.cfg.Jitter, Mixed: p.cfg.Mixed, Passive: p.cfg.Source == nil,
+		MaxWaiting: p.cfg.MaxWaiting, Table: p.table, Rand: rand.Float64,
+	}), nil
+}
+
+func (p *Peer) listen() error {
+	if err := p.links.listen(p.cfg.BindURL); err != nil {
+		return err
+	}
+	if err := p.front.listen(p.cfg.BindAPI); err != nil {
+		return err
+	}
+	p.url, p.api = p.links.pub.Addr(), p.front.router.Addr()
+	return nil
+}
+
+// Ready is closed when the peer has loaded its storage and listens.
+func (p *Peer) Ready() <-chan struct{} { return p.ready }
+
+// Addrs are the addresses that it listens on, with the ports as chosen; empty
+// before it is ready.
+func (p *Peer) Addrs() (url, api string) {
+	select {
+	case <-p.ready:
+		return p.url, p.api
+	default:
+		return "", ""
+	}
+}
+
+// Get gives a copy of a key's value: the one that is here if it will do, and
+// otherwise the one that this or another peer fetches, for which it waits until
+// ctx ends. It returns ctx's error then, or [ErrPartitioned], [ErrFailed] and perhaps
+// [ErrNotFound], [ErrOverloaded], [ErrTooLarge], [ErrBadKey], [ErrNotMember] or
+// [ErrClosed].
+func (p *Peer) Get(ctx context.Context, key string, o GetOptions) (Item, error) {
+	if err := p.checkKey(key); err != nil {
+		return Item{}, err
+	}
+	now := p.cfg.Wall()
+	wall, after := now.UnixMilli(), int64(0)
+	if !o.After.IsZero() {
+		after = max(0, min(o.After.UnixMilli(), wall))
+	}
+	if e, fresh := p.table.hitString(key, wall); e.Held() && e.Expire > after && !o.Refresh {
+		if fresh {
+			p.counters.hits.Add(1)
+			return item(key, e, Hit), nil
+		}
+		p.counters.stales.Add(1)
+		p.note([]byte(key))
+		return item(key, e, Stale), nil
+	}
+	p.counters.misses.Add(1)
+	a, err := p.call(ctx, true, protocol.Get{Key: key, After: after, Refresh: o.Refresh, Until: p.until(ctx, longestGet)})
+	if err != nil {
+		return Item{}, err
+	}
+	return item(key, a.entry, Miss), nil
+}
+
+// longestGet is how long a Get waits when its context has no deadline.
+const longestGet = 24 * time.Hour
+
+// Peek gives the copy that is here, however old, and asks nobody.
+func (p *Peer) Peek(key string) (Item, bool) {
+	wall := p.cfg.Wall().UnixMilli()
+	e, fresh := p.table.hitString(key, wall)
+	if !e.Held() {
+		return Item{}, false
+	}
+	from := Stale
+	if fresh {
+		from = Hit
+	}
+	return item(key, e, from), true
+}
+
+func item(key string, e protocol.Entry, from From) Item {
+	i := Item{Key: key, Value: e.Value, Term: e.Term, Digest: e.Digest, Expire: time.UnixMilli(e.Expire), From: from}
+	if e.Made > 0 {
+		i.Made = time.UnixMilli(e.Made)
+	}
+	return i
+}
+
+// Remove takes copies away, here at once, and on every peer that can be reached;
+// those that cannot are told later. No copy that was made before comes back. It
+// waits for the others until ctx ends, at most 10 s, and returns how many of the members
+// have confirmed, this one included.
+func (p *Peer) Remove(ctx context.Context, scope protocol.Scope, name string) (confirmed, of int, err error) {
+	switch {
+	case scope != protocol.OneKey && scope != protocol.PrefixKey:
+		return 0, 0, fmt.Errorf("%w: a removal is of one key or of a prefix", ErrBadKey)
+	case scope == protocol.OneKey && name == "":
+		return 0, 0, ErrBadKey
+	case len(name) > p.cfg.MaxKey:
+		return 0, 0, p.checkKey(name)
+	}
+	a, err := p.call(ctx, false, protocol.RemoveKeys{Scope: scope, Name: name, Until: p.until(ctx, longestChange)})
+	return a.confirmed, a.of, err
+}
+
+// longestChange is how long a removal or a change of the members may take.
+const longestChange = 10 * time.Second
+
+// Change adds a member or removes one, by url: one of the two. A majority of the
+// members has to agree, until ctx ends, at most 10 s. After an error that says so the
+// change may still happen. It returns the configuration in force.
+func (p *Peer) Change(ctx context.Context, add *protocol.Member, remove string) (protocol.Config, error) {
+	if (add == nil) == (remove == "") {
+		return protocol.Config{}, errors.New("cache: a change adds a member or removes one")
+	}
+	a, err := p.call(ctx, false, protocol.Change{Add: add, Remove: remove, Until: p.until(ctx, longestChange)})
+	return a.config, err
+}
+
+func (p *Peer) until(ctx context.Context, most time.Duration) time.Duration {
+	wait := most
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(most, time.Until(deadline))
+	}
+	return p.cfg.Clock.Now() + wait
+}
+
+func (p *Peer) checkKey(key string) error {
+	switch {
+	case key == "":
+		return ErrBadKey
+	case len(key) > p.cfg.MaxKey:
+		return fmt.Errorf("%w: the key has %d bytes; at most %d may be", ErrTooLarge, len(key), p.cfg.MaxKey)
+	}
+	return nil
+}
+
+// call has the loop answer a caller. Some are refused when the loop has no room,
+// others wait.
+func (p *Peer) call(ctx context.Context, refusable bool, in protocol.Input) (answer, error) {
+	if err := p.wanted(ctx); err != nil {
+		return answer{}, err
+	}
+	who := newCaller()
+	if refusable {
+		if !p.wait(event{in: in, who: who}) {
+			return answer{}, ErrOverloaded
+		}
+	} else {
+		p.counters.waiting.Add(1)
+		p.loop.report(event{in: in, who: who})
+	}
+	select {
+	case a := <-who.answer:
+		return a, a.err
+	case <-ctx.Done():
+		who.gone.Store(true)
+		p.loop.report(event{do: func() { p.loop.cancel(who) }})
+		return answer{}, ctx.Err()
+	case <-p.loop.ended:
+	}
+	select {
+	case a := <-who.answer:
+		return a, a.err
+	default:
+		return answer{}, ErrClosed
+	}
+}
+
+// wanted waits until the peer is ready.
+func (p *Peer) wanted(ctx context.Context) error {
+	select {
+	case <-p.loop.ended:
+		return ErrClosed
+	default:
+	}
+	select {
+	case <-p.ready:
+		return ctx.Err()
+	case <-p.loop.ended:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

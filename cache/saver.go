@@ -1,0 +1,294 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Bounds of one call of the storage.
+const (
+	saveRecords  = 1000
+	saveBytes    = 8 << 20
+	storageWait  = 10 * time.Second // for one call
+	saveRetry    = time.Second      // after a failure, with jitter
+	lastSaveWait = 5 * time.Second  // for what is unsaved when the peer stops
+)
+
+// saver writes to the storage, from one goroutine. Copies are written behind: only
+// the keys that have changed are remembered, and the table is read when it is
+// their turn, so that a slow disk makes copies older in storage, and never takes
+// memory or holds anybody up. What must be durable first goes first, and is
+// reported: many such wishes together cost one commit. What could not be made
+// durable is tried again until it is.
+type saver struct {
+	storage Storage
+	table   *table
+	clock   lease.Clock
+	log     *slog.Logger
+	stats   *counters
+	most    int // keys that may wait to be saved
+	raised  func(protocol.Raised)
+	durable func(ticket uint64, err error) // everything up to this ticket was tried
+	failing bool                           // the last call failed
+
+	mu       sync.Mutex
+	dirty    map[string]struct{}
+	raise    int64                     // wanted; 0: nothing
+	state    *protocol.MembershipState // wanted
+	removals ledger
+	ticket   uint64        // the last one given
+	wake     chan struct{} // there is something to do
+	urgent   chan struct{} // and it goes first
+}
+
+func newSaver(cfg Config, table *table, stats *counters) *saver {
+	return &saver{storage: cfg.Storage, table: table, clock: cfg.Clock, log: cfg.Log, stats: stats,
+		most: cfg.MaxKeys + 100_000, dirty: map[string]struct{}{}, removals: newLedger(nil),
+		wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+}
+
+// save remembers that a key's copy has changed or was evicted.
+func (s *saver) save(key string) {
+	if s.storage == nil {
+		return
+	}
+	s.mu.Lock()
+	_, known := s.dirty[key]
+	if !known && len(s.dirty) >= s.most {
+		s.removals.keep = true // the lost save may be that of a removal
+		s.mu.Unlock()
+		s.stats.saveFailures.Add(1)
+		return
+	}
+	s.dirty[key] = struct{}{}
+	s.mu.Unlock()
+	if !known {
+		stir(s.wake)
+	}
+}
+
+// ceiling asks for terms up to this to be stored; raised tells when.
+func (s *saver) ceiling(to int64) {
+	s.mu.Lock()
+	s.raise = max(s.raise, to)
+	s.mu.Unlock()
+	stir(s.urgent)
+}
+
+// removed asks for the list of removals to be stored, and returns the ticket that
+// durable will tell; 0 when nothing on it is new, and nobody has to wait.
+func (s *saver) removed(all []protocol.Removal) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.removals.set(all) {
+		stir(s.wake)
+		return 0
+	}
+	s.ticket++
+	stir(s.urgent)
+	return s.ticket
+}
+
+// membership asks for a state to be stored, as removed does.
+func (s *saver) membership(state protocol.MembershipState) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = &state
+	s.ticket++
+	stir(s.urgent)
+	return s.ticket
+}
+
+func stir(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// run writes until ctx ends, and then what is left, for as long as is reasonable.
+func (s *saver) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-s.wake:
+		case <-s.urgent:
+		case <-ctx.Done():
+			continue
+		}
+		for s.round(ctx) && ctx.Err() == nil {
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveWait)
+	defer cancel()
+	_ = s.first(last)
+	if keys, _ := s.taken(); s.copies(last, keys) == nil {
+		return
+	}
+	s.log.Warn("stopped before all copies were saved: they are fetched again, or come from the other peers")
+}
+
+// round writes everything that is wanted now, and tells whether there may be more.
+func (s *saver) round(ctx context.Context) bool {
+	err := s.first(ctx)
+	keys, gone := s.taken()
+	if len(keys) > 0 {
+		err = errors.Join(err, s.copies(ctx, keys))
+	}
+	if err == nil && len(gone) > 0 {
+		err = s.forget(ctx, gone)
+	}
+	if err == nil {
+		return len(keys) > 0
+	}
+	timer, stop := s.clock.Timer(time.Duration((0.5 + rand.Float64()) * float64(saveRetry)))
+	defer stop()
+	for {
+		select {
+		case <-timer:
+			return true
+		case <-s.urgent:
+			_ = s.first(ctx) // what still fails is tried again by the next round
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// taken takes the keys that are to be saved, and the removals that may be forgotten
+// once they are.
+func (s *saver) taken() (keys map[string]struct{}, gone []protocol.Removal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.dirty) > 0 {
+		keys, s.dirty = s.dirty, map[string]struct{}{}
+	}
+	return keys, s.removals.gone()
+}
+
+// forget stores the list of removals without those that are no longer needed: the
+// deletions that they asked for are stored.
+func (s *saver) forget(ctx context.Context, gone []protocol.Removal) error {
+	s.mu.Lock()
+	s.removals.drop(gone)
+	list := s.removals.list()
+	s.mu.Unlock()
+	err := s.call(ctx, "removals", func(ctx context.Context) error { return s.storage.SaveRemovals(ctx, list) })
+	if err != nil {
+		s.mu.Lock()
+		s.removals.add(gone)
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// first stores what must be durable before somebody goes on, and reports it.
+func (s *saver) first(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s.mu.Lock()
+	to, state, ticket := s.raise, s.state, s.ticket
+	var removals []protocol.Removal
+	fresh := s.removals.fresh
+	if fresh {
+		removals = s.removals.list()
+	}
+	s.raise, s.state, s.removals.fresh = 0, nil, false
+	s.mu.Unlock()
+	if to > 0 {
+		out := protocol.Raised{To: to}
+		if err := s.call(ctx, "the ceiling of terms", func(ctx context.Context) error { return s.storage.Raise(ctx, to) }); err != nil {
+			out.Err = err.Error()
+		}
+		s.raised(out)
+	}
+	if state == nil && !fresh {
+		return nil
+	}
+	var err error
+	if state != nil {
+		err = s.call(ctx, "the membership", func(ctx context.Context) error { return s.storage.SaveMembership(ctx, *state) })
+	}
+	if err == nil && fresh {
+		err = s.call(ctx, "removals", func(ctx context.Context) error { return s.storage.SaveRemovals(ctx, removals) })
+	}
+	if err != nil {
+		s.mu.Lock()
+		s.removals.fresh = s.removals.fresh || fresh
+		if s.state == nil {
+			s.state = state
+		}
+		s.mu.Unlock()
+	}
+	s.durable(ticket, err)
+	return err
+}
+
+// copies saves these keys as the table has them now; those that it could not save
+// are wanted again. Between two writes it looks after what goes first.
+func (s *saver) copies(ctx context.Context, keys map[string]struct{}) error {
+	batch := make([]Record, 0, min(len(keys), saveRecords))
+	bytes := 0
+	flush := func() error {
+		err := s.call(ctx, "copies", func(ctx context.Context) error { return s.storage.Save(ctx, batch) })
+		if err == nil {
+			s.stats.saves.Add(int64(len(batch)))
+			for _, r := range batch {
+				delete(keys, r.Key)
+			}
+		}
+		batch, bytes = batch[:0], 0
+		return err
+	}
+	var err error
+	for key := range keys {
+		e := s.table.Get(key)
+		e.Seen = 0 // the ceiling stands for it
+		batch = append(batch, Record{key, e})
+		bytes += len(key) + len(e.Value)
+		if len(batch) == saveRecords || bytes >= saveBytes {
+			if err = flush(); err != nil {
+				break
+			}
+			_ = s.first(ctx)
+		}
+	}
+	if err == nil && len(batch) > 0 {
+		err = flush()
+	}
+	if err != nil {
+		s.mu.Lock()
+		for key := range keys {
+			s.dirty[key] = struct{}{}
+		}
+		s.mu.Unlock()
+	}
+	return err
+}
+
+func (s *saver) call(ctx context.Context, what string, do func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, storageWait)
+	defer cancel()
+	err := do(limited)
+	if err == nil {
+		if s.failing {
+			s.failing = false
+			s.log.Info("the storage works again")
+		}
+		return nil
+	}
+	s.stats.saveFailures.Add(1)
+	if !s.failing && ctx.Err() == nil {
+		s.failing = true
+		s.log.Error("storing "+what+" failed, and is tried again; see to the disk", "err", err)
+	}
+	return fmt.Errorf("storing %s: %w", what, err)
+}

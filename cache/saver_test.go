@@ -1,0 +1,365 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+)
+
+// memory is a Storage that tests can make slow and broken.
+type memory struct {
+	mu      sync.Mutex
+	records map[string]protocol.Entry
+	state   State
+	log     []string
+	took    time.Duration // of every call
+	fail    string        // calls that begin so fail
+}
+
+func newMemory() *memory { return &memory{records: map[string]protocol.Entry{}} }
+
+var errDisk = errors.New("the disk is broken")
+
+func (m *memory) call(ctx context.Context, what string, do func()) error {
+	m.mu.Lock()
+	took, fail := m.took, m.fail
+	m.mu.Unlock()
+	if took > 0 {
+		select {
+		case <-time.After(took):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.log = append(m.log, what)
+	if fail != "" && strings.HasPrefix(what, fail) {
+		return errDisk
+	}
+	do()
+	return nil
+}
+
+func (m *memory) Load(ctx context.Context, each func(Record) error) (State, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(m.records)) {
+		if err := each(Record{key, m.records[key]}); err != nil {
+			return State{}, err
+		}
+	}
+	return m.state, nil
+}
+
+func (m *memory) Save(ctx context.Context, records []Record) error {
+	records = slices.Clone(records)
+	return m.call(ctx, fmt.Sprintf("save %d", len(records)), func() {
+		for _, r := range records {
+			if r.Entry.Term == 0 && r.Entry.Expire == 0 {
+				delete(m.records, r.Key)
+				continue
+			}
+			m.records[r.Key] = r.Entry
+		}
+	})
+}
+
+func (m *memory) Raise(ctx context.Context, to int64) error {
+	return m.call(ctx, fmt.Sprintf("raise %d", to), func() { m.state.Ceiling = max(m.state.Ceiling, to) })
+}
+
+func (m *memory) SaveRemovals(ctx context.Context, all []protocol.Removal) error {
+	return m.call(ctx, fmt.Sprintf("removals %d", len(all)), func() { m.state.Removals = all })
+}
+
+func (m *memory) SaveMembership(ctx context.Context, s protocol.MembershipState) error {
+	return m.call(ctx, fmt.Sprintf("membership %d", s.Config.Number), func() { m.state.Membership = s })
+}
+
+func (m *memory) set(took time.Duration, fail string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.took, m.fail = took, fail
+}
+
+func (m *memory) stored() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state
+}
+
+func (m *memory) calls() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.log)
+}
+
+func (m *memory) has(key string) (protocol.Entry, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, ok := m.records[key]
+	return e, ok
+}
+
+// saverBench is a saver at work, in a bubble. Its reports are written to told.
+type saverBench struct {
+	*saver
+	memory *memory
+	end    func()
+	mu     sync.Mutex
+	told   []string
+}
+
+func newSaverBench(t *testing.T) *saverBench {
+	b := &saverBench{memory: newMemory()}
+	cfg := Config{Storage: b.memory, Clock: bubbleClock{time.Now()}}.withDefaults()
+	b.saver = newSaver(cfg, newTable(100_000, 1<<30, nil), &counters{})
+	tell := func(what string) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.told = append(b.told, what)
+	}
+	b.raised = func(r protocol.Raised) { tell(fmt.Sprintf("raised %d %s", r.To, r.Err)) }
+	b.durable = func(ticket uint64, err error) { tell(fmt.Sprintf("durable %d %v", ticket, err)) }
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { b.run(ctx) })
+	b.end = func() {
+		cancel()
+		running.Wait()
+	}
+	t.Cleanup(b.end)
+	return b
+}
+
+func (b *saverBench) put(key string, term int64) {
+	b.table.Put(key, protocol.Entry{Term: term, Expire: 1, Seen: 9})
+	b.save(key)
+}
+
+func (b *saverBench) reports() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.told)
+}
+
+func (b *saverBench) check(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestSaverSavesWhatTheTableHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSaverBench(t)
+		b.memory.set(time.Second, "")
+		b.put("busy", 1)
+		synctest.Wait()
+		for term := range int64(50) {
+			b.put("key", term+1) // written once, with the last term
+		}
+		b.put("gone", 1)
+		b.table.Put("gone", protocol.Entry{})
+		time.Sleep(time.Minute)
+		b.check(t, "calls", b.memory.calls(), []string{"save 1", "save 2"})
+		if e, ok := b.memory.has("key"); !ok || e.Term != 50 || e.Seen != 0 {
+			t.Errorf("stored %+v", e)
+		}
+		if _, ok := b.memory.has("gone"); ok {
+			t.Error("what was evicted is stored")
+		}
+		b.end()
+	})
+}
+
+func TestSaverFirstThingsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSaverBench(t)
+		b.memory.set(time.Second, "")
+		b.put("a", 1)
+		synctest.Wait() // it is being saved
+		for i := range 2500 {
+			b.put(fmt.Sprint("key ", i), 1)
+		}
+		b.ceiling(7)
+		b.ceiling(9)
+		b.removed(removals(1))
+		if ticket := b.removed(removals(1, 2)); ticket != 2 {
+			t.Errorf("ticket %d", ticket)
+		}
+		b.membership(protocol.MembershipState{Config: protocol.Config{Number: 3}})
+		time.Sleep(4500 * time.Millisecond) // a, the ceiling, the membership, the removals
+		b.ceiling(20)
+		time.Sleep(time.Minute)
+		b.check(t, "calls", b.memory.calls(), []string{
+			"save 1", "raise 9", "membership 3", "removals 2", "save 1000", "raise 20", "save 1000", "save 500",
+		})
+		b.check(t, "told", b.reports(), []string{"raised 9 ", "durable 3 <nil>", "raised 20 "})
+		b.end()
+	})
+}
+
+func TestSaverBrokenDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSaverBench(t)
+		b.memory.set(0, "save")
+		b.put("key", 1)
+		b.put("other", 1)
+		time.Sleep(10 * time.Second)
+		if n := len(b.memory.calls()); n < 5 || n > 20 {
+			t.Errorf("it tried %d times in 10 s", n)
+		}
+		b.ceiling(5) // not held up by the copies
+		synctest.Wait()
+		b.check(t, "told", b.reports(), []string{"raised 5 "})
+		b.put("key", 2)
+		b.memory.set(0, "raise")
+		time.Sleep(3 * time.Second)
+		if e, _ := b.memory.has("key"); e.Term != 2 {
+			t.Errorf("stored %+v", e)
+		}
+		if _, ok := b.memory.has("other"); !ok {
+			t.Error("a failed save is forgotten")
+		}
+		b.ceiling(6)
+		b.memory.set(0, "removals")
+		b.removed(removals(1))
+		b.membership(protocol.MembershipState{})
+		synctest.Wait()
+		if told := b.reports(); !strings.Contains(told[len(told)-1], errDisk.Error()) {
+			t.Errorf("told %q", told)
+		}
+		b.memory.set(0, "")
+		time.Sleep(3 * time.Second)
+		if told := b.reports(); told[len(told)-1] != "durable 2 <nil>" {
+			t.Errorf("told %q", told)
+		}
+		if len(b.memory.stored().Removals) != 1 {
+			t.Error("what could not be stored is forgotten")
+		}
+		b.memory.set(0, "membership")
+		b.membership(protocol.MembershipState{Promised: 5})
+		synctest.Wait()
+		b.memory.set(0, "")
+		time.Sleep(3 * time.Second)
+		if b.memory.stored().Membership.Promised != 5 {
+			t.Error("a promise that could not be stored is forgotten")
+		}
+		b.end()
+	})
+}
+
+// A removal is forgotten only when what it removed is deleted.
+func TestSaverForgetsRemovalsLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSaverBench(t)
+		b.put("key", 1)
+		synctest.Wait()
+		b.memory.set(time.Second, "save")
+		b.table.Put("key", protocol.Entry{})
+		if b.removed(removals(1)) == 0 {
+			t.Error("nobody waits for a new removal")
+		}
+		b.save("key")
+		if b.removed(removals()) != 0 {
+			t.Error("somebody waits for an old one to be forgotten")
+		}
+		if b.removed(removals(2)) == 0 {
+			t.Error("nobody waits for another")
+		}
+		time.Sleep(20 * time.Second)
+		if got := b.memory.stored().Removals; len(got) != 2 {
+			t.Errorf("stored %v, while the copy is there", got)
+		}
+		b.memory.set(time.Second, "")
+		time.Sleep(20 * time.Second)
+		if _, ok := b.memory.has("key"); ok || !slices.Equal(b.memory.stored().Removals, removals(2)) {
+			t.Errorf("stored %v, copy %t", b.memory.stored().Removals, ok)
+		}
+		b.end()
+	})
+	synctest.Test(t, func(t *testing.T) { // a list that cannot be stored
+		b := newSaverBench(t)
+		b.removed(removals(1, 2))
+		synctest.Wait()
+		b.memory.set(0, "removals")
+		b.removed(removals(2))
+		time.Sleep(10 * time.Second)
+		b.memory.set(0, "")
+		time.Sleep(10 * time.Second)
+		if got := b.memory.stored().Removals; !slices.Equal(got, removals(2)) {
+			t.Errorf("stored %v", got)
+		}
+		b.end()
+	})
+}
+
+func removals(terms ...int64) (out []protocol.Removal) {
+	for _, term := range terms {
+		out = append(out, protocol.Removal{Scope: protocol.OneKey, Name: "key", Term: term})
+	}
+	return out
+}
+
+func TestSaverLastSave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSaverBench(t)
+		b.memory.set(time.Second, "")
+		b.put("first", 1)
+		synctest.Wait()
+		b.put("second", 1)
+		b.ceiling(3)
+		b.end()
+		for _, key := range []string{"first", "second"} {
+			if _, ok := b.memory.has(key); !ok {
+				t.Errorf("%s is not saved", key)
+			}
+		}
+		if b.memory.stored().Ceiling != 3 {
+			t.Error("the ceiling is not stored")
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // a disk that hangs
+		b := newSaverBench(t)
+		b.memory.set(24*time.Hour, "")
+		b.put("key", 1)
+		synctest.Wait()
+		began := time.Now()
+		b.end()
+		if took := time.Since(began); took > lastSaveWait+time.Second {
+			t.Errorf("stopping took %v", took)
+		}
+	})
+}
+
+func TestSaverIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSaverBench(t)
+		b.most = 10
+		b.memory.set(24*time.Hour, "")
+		for i := range 100 {
+			b.put(fmt.Sprint(i), 1)
+		}
+		b.saver.mu.Lock()
+		n := len(b.dirty)
+		b.saver.mu.Unlock()
+		if n > 10 {
+			t.Errorf("%d keys wait", n)
+		}
+		if lost := b.stats.saveFailures.Load(); lost == 0 {
+			t.Error("lost saves are not counted")
+		}
+		b.end()
+	})
+}

@@ -1,0 +1,312 @@
+package cache
+
+import (
+	"cmp"
+	"container/heap"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+)
+
+const (
+	shards = 64
+	// entryOverhead is what an entry costs besides its key and its value: the
+	// node, its place in the map, and what the allocator rounds up.
+	// TestTableOverhead measures it.
+	entryOverhead = 176
+)
+
+// table holds copies in memory. Any goroutine may read; one writes. What was used
+// least recently is evicted, over all shards, exactly: a use takes a number from
+// one counter, and the shard whose tail has the lowest number loses it.
+//
+// Its use is a hit or a Put. Get, Match and page look without using.
+type table struct {
+	seed     maphash.Seed
+	maxKeys  int
+	maxBytes int64
+	evicted  func(key string)
+	shards   [shards]shard
+
+	used              atomic.Uint64 // the last use's number
+	keys, bytes, gone atomic.Int64  // changed by the writer only
+	forgot            int64         // the highest term of what was evicted; the writer's
+}
+
+var _ protocol.Table = (*table)(nil)
+
+// shard is a part of the table. Its list, from first to last, is in the order of
+// use, the most recent first.
+type shard struct {
+	mu    sync.Mutex
+	nodes map[string]*node
+	root  node // root.next is the first, root.prev the last
+}
+
+type node struct {
+	next, prev *node
+	used       uint64
+	key        string
+	entry      protocol.Entry
+}
+
+// newTable makes an empty table that holds at most maxKeys entries, with or
+// without a value, and maxBytes bytes of keys, values and overhead. evicted is
+// told, by the goroutine that called Put and outside all locks, what was dropped
+// to keep these bounds.
+func newTable(maxKeys int, maxBytes int64, evicted func(key string)) *table {
+	t := &table{seed: maphash.MakeSeed(), maxKeys: maxKeys, maxBytes: maxBytes, evicted: evicted}
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.nodes = map[string]*node{}
+		s.root.next, s.root.prev = &s.root, &s.root
+	}
+	return t
+}
+
+func size(key string, e protocol.Entry) int64 {
+	return int64(len(key)) + int64(len(e.Value)) + entryOverhead
+}
+
+func (t *table) of(key string) *shard { return &t.shards[maphash.String(t.seed, key)%shards] }
+
+// hit uses a copy and returns it, and whether it is fresh.
+func (t *table) hit(key []byte, wall int64) (protocol.Entry, bool) {
+	s := &t.shards[maphash.Bytes(t.seed, key)%shards]
+	s.mu.Lock()
+	n := s.nodes[string(key)] // does not allocate: the string is only compared
+	return t.finishHit(s, n, wall)
+}
+
+// hitString is hit for who has a string.
+func (t *table) hitString(key string, wall int64) (protocol.Entry, bool) {
+	s := t.of(key)
+	s.mu.Lock()
+	return t.finishHit(s, s.nodes[key], wall)
+}
+
+// finishHit unlocks s.
+func (t *table) finishHit(s *shard, n *node, wall int64) (protocol.Entry, bool) {
+	if n == nil {
+		s.mu.Unlock()
+		return protocol.Entry{}, false
+	}
+	t.use(s, n)
+	e := n.entry
+	s.mu.Unlock()
+	return e, e.Fresh(wall)
+}
+
+// use makes n the most recently used; s is locked.
+func (t *table) use(s *shard, n *node) {
+	// The number is taken under the shard's lock: the shard's list is in the order
+	// of numbers.
+	n.used = t.used.Add(1)
+	if s.root.next != n {
+		n.unlink()
+		s.pushFront(n)
+	}
+}
+
+func (s *shard) pushFront(n *node) {
+	n.prev, n.next = &s.root, s.root.next
+	n.prev.next, n.next.prev = n, n
+}
+
+func (n *node) unlink() {
+	if n.next != nil {
+		n.prev.next, n.next.prev = n.next, n.prev
+	}
+}
+
+// last is the least recently used of a shard, nil when it is empty; s is locked.
+func (s *shard) last() *node {
+	if s.root.prev == &s.root {
+		return nil
+	}
+	return s.root.prev
+}
+
+// Get implements [protocol.Table].
+func (t *table) Get(key string) protocol.Entry {
+	s := t.of(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.nodes[key]; n != nil {
+		return n.entry
+	}
+	return protocol.Entry{}
+}
+
+// Put implements [protocol.Table]. The zero Entry takes the key away, which is no
+// eviction. An entry that is larger than the whole table is evicted at once,
+// alone.
+func (t *table) Put(key string, e protocol.Entry) {
+	absent := e.Term == 0 && e.Expire == 0 && e.Made == 0 && e.Digest == 0 && e.Seen == 0 && len(e.Value) == 0
+	if large := size(key, e) > t.maxBytes; absent || large {
+		t.remove(key)
+		if large {
+			t.drop(key, e)
+		}
+		return
+	}
+	s := t.of(key)
+	s.mu.Lock()
+	n := s.nodes[key]
+	if n == nil {
+		// The caller's key may be a part of something larger, which would be kept
+		// in memory with it.
+		n = &node{key: strings.Clone(key)}
+		s.nodes[n.key] = n
+		t.keys.Add(1)
+		t.bytes.Add(size(key, e))
+	} else {
+		t.bytes.Add(size(key, e) - size(key, n.entry))
+	}
+	n.entry = e
+	t.use(s, n)
+	s.mu.Unlock()
+	for t.keys.Load() > int64(t.maxKeys) || t.bytes.Load() > t.maxBytes {
+		t.evict()
+	}
+}
+
+func (t *table) remove(key string) {
+	s := t.of(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.nodes[key]; n != nil {
+		t.unlink(s, n)
+	}
+}
+
+// unlink takes a node away; s is locked.
+func (t *table) unlink(s *shard, n *node) {
+	n.unlink()
+	delete(s.nodes, n.key)
+	t.keys.Add(-1)
+	t.bytes.Add(-size(n.key, n.entry))
+}
+
+// Forgot implements [protocol.Table].
+func (t *table) Forgot() int64 { return t.forgot }
+
+func (t *table) drop(key string, e protocol.Entry) {
+	t.forgot = max(t.forgot, e.Term, e.Seen)
+	t.gone.Add(1)
+	if t.evicted != nil {
+		t.evicted(key)
+	}
+}
+
+// evict drops the least recently used entry. Readers may use it in between; then
+// it looks again.
+func (t *table) evict() {
+	for {
+		var oldest *shard
+		var used uint64
+		for i := range t.shards {
+			s := &t.shards[i]
+			s.mu.Lock()
+			if n := s.last(); n != nil && (oldest == nil || n.used < used) {
+				oldest, used = s, n.used
+			}
+			s.mu.Unlock()
+		}
+		if oldest == nil {
+			return
+		}
+		oldest.mu.Lock()
+		n := oldest.last()
+		if n.used != used {
+			oldest.mu.Unlock()
+			continue
+		}
+		t.unlink(oldest, n)
+		oldest.mu.Unlock()
+		t.drop(n.key, n.entry)
+		return
+	}
+}
+
+// Match implements [protocol.Table], in no order. It looks at every key: about
+// 30 ns for each. each runs without a lock, and may call Put for any key.
+func (t *table) Match(prefix string, each func(key string, e protocol.Entry) bool) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		var keys []string
+		s.mu.Lock()
+		for key := range s.nodes {
+			if strings.HasPrefix(key, prefix) {
+				keys = append(keys, key)
+			}
+		}
+		s.mu.Unlock()
+		for _, key := range keys {
+			s.mu.Lock()
+			n := s.nodes[key]
+			if n == nil { // evicted meanwhile
+				s.mu.Unlock()
+				continue
+			}
+			e := n.entry
+			s.mu.Unlock()
+			if !each(key, e) {
+				return
+			}
+		}
+	}
+}
+
+// keyed is an entry with its key.
+type keyed struct {
+	key   string
+	entry protocol.Entry
+}
+
+// page is the first limit entries, in the order of keys, whose keys start with
+// prefix and come after the key after. It looks at every key, a shard at a time:
+// about 30 ns for each, and for no longer than it takes to look at one
+// shard does it hold up that shard's readers. What is put or evicted meanwhile may be
+// in the page or not.
+func (t *table) page(after string, limit int, prefix string) []keyed {
+	if limit <= 0 {
+		return nil
+	}
+	var first largest
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		for key, n := range s.nodes {
+			switch {
+			case key <= after || !strings.HasPrefix(key, prefix):
+			case len(first) < limit:
+				heap.Push(&first, keyed{key, n.entry})
+			case key < first[0].key:
+				first[0] = keyed{key, n.entry}
+				heap.Fix(&first, 0)
+			}
+		}
+		s.mu.Unlock()
+	}
+	slices.SortFunc(first, func(a, b keyed) int { return cmp.Compare(a.key, b.key) })
+	return first
+}
+
+// largest is a heap whose first element has the largest key.
+type largest []keyed
+
+func (l largest) Len() int           { return len(l) }
+func (l largest) Less(i, j int) bool { return l[i].key > l[j].key }
+func (l largest) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
+func (l *largest) Push(x any)        { *l = append(*l, x.(keyed)) }
+func (l *largest) Pop() any          { panic("cache: a page only grows") }
+
+// levels are how much is held, and how much was evicted since the start.
+func (t *table) levels() (keys, bytes, evicted int64) {
+	return t.keys.Load(), t.bytes.Load(), t.gone.Load()
+}

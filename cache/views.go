@@ -1,0 +1,172 @@
+package cache
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+)
+
+// KeyQuery says which keys to list.
+type KeyQuery struct {
+	Prefix string // of the keys
+	After  string // the last key of the page before
+	Limit  int    // keys of a page, at most 1,000; 0: 100
+}
+
+// maxPage bounds a page of keys.
+const maxPage = 1000
+
+// Keys lists keys in their order: those of which a copy is here, and those of which
+// one is wanted. It looks at every key, about 30 ns for each.
+func (p *Peer) Keys(ctx context.Context, q KeyQuery) ([]KeyView, error) {
+	if q.Limit < 0 || q.Limit > maxPage {
+		return nil, fmt.Errorf("cache: a page has 1 to %d keys, not %d", maxPage, q.Limit)
+	}
+	limit := cmp.Or(q.Limit, 100)
+	page := p.held(ctx, q, limit)
+	views := map[string]KeyView{}
+	err := p.inLoop(ctx, func(m *protocol.Machine) {
+		for _, k := range page {
+			views[k.key] = p.keyView(k.key, k.entry, m.Look(k.key))
+		}
+		m.Active(func(key string, l protocol.Look) bool {
+			if _, known := views[key]; !known && key > q.After && strings.HasPrefix(key, q.Prefix) {
+				views[key] = p.keyView(key, p.table.Get(key), l)
+			}
+			return true
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]KeyView, 0, len(views))
+	for _, v := range views {
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b KeyView) int { return cmp.Compare(a.Key, b.Key) })
+	return out[:min(limit, len(out))], nil
+}
+
+// held is the first copies that a query asks for. The table also has keys of which
+// there is nothing to show.
+func (p *Peer) held(ctx context.Context, q KeyQuery, limit int) []keyed {
+	var out []keyed
+	for after, size := q.After, limit; ctx.Err() == nil; size = maxPage {
+		page := p.table.page(after, size, q.Prefix)
+		for _, k := range page {
+			if k.entry.Held() {
+				out = append(out, k)
+			}
+		}
+		if len(out) >= limit || len(page) < size {
+			break
+		}
+		after = page[len(page)-1].key
+	}
+	return out[:min(limit, len(out))]
+}
+
+// Key tells of one key, and false when nothing is known of it here.
+func (p *Peer) Key(ctx context.Context, key string) (KeyView, bool, error) {
+	var v KeyView
+	var known bool
+	err := p.inLoop(ctx, func(m *protocol.Machine) {
+		e, l := p.table.Get(key), m.Look(key)
+		v = p.keyView(key, e, l)
+		known = e.Held() || l.State != protocol.Idle || l.Waiting > 0 || l.Failure != ""
+	})
+	if err != nil || !known {
+		return KeyView{}, false, err
+	}
+	return v, true, nil
+}
+
+func (p *Peer) keyView(key string, e protocol.Entry, l protocol.Look) KeyView {
+	v := KeyView{
+		Key: key, State: l.State, Doing: l.State.String(), Peer: l.Peer, Term: max(e.Term, l.Term),
+		Size: len(e.Value), Waiting: l.Waiting, Failure: l.Failure,
+	}
+	if e.Held() {
+		v.Digest = fmt.Sprintf("%016x", e.Digest)
+		v.Expire = new(time.UnixMilli(e.Expire))
+		v.Fresh = e.Fresh(p.cfg.Wall().UnixMilli())
+	}
+	if e.Made > 0 {
+		v.Made = new(time.UnixMilli(e.Made))
+	}
+	if l.Retry > 0 {
+		v.Retry = new(p.wallAt(l.Retry))
+	}
+	return v
+}
+
+// wallAt is a time on the boot clock as people read it.
+func (p *Peer) wallAt(boot time.Duration) time.Time {
+	return p.cfg.Wall().Add(boot - p.cfg.Clock.Now())
+}
+
+// Cluster tells how this peer sees the cluster.
+func (p *Peer) Cluster(ctx context.Context) (ClusterView, error) {
+	var v ClusterView
+	err := p.inLoop(ctx, func(m *protocol.Machine) {
+		config, status := m.Config(), m.Status()
+		v = ClusterView{
+			Self: p.cfg.Self, Config: config.Number, Member: status.Member, Majority: config.Majority(),
+			Connected: status.Connected, Partitioned: status.Partitioned, Abstaining: status.Abstaining, Trouble: status.Trouble,
+		}
+		if i := slices.IndexFunc(config.Members, func(m protocol.Member) bool { return m.URL == p.cfg.Self }); i >= 0 {
+			v.Peers = append(v.Peers, PeerView{URL: p.cfg.Self, API: config.Members[i].API, Self: true, Link: "up", Kind: "understudy", Config: config.Number})
+		}
+		for _, one := range m.Peers() {
+			v.Peers = append(v.Peers, p.peerView(one))
+		}
+	})
+	if err != nil {
+		return ClusterView{}, err
+	}
+	slices.SortFunc(v.Peers, func(a, b PeerView) int { return cmp.Compare(a.URL, b.URL) })
+	return v, nil
+}
+
+func (p *Peer) peerView(l protocol.PeerLook) PeerView {
+	v := PeerView{
+		URL: l.URL, API: l.API, Link: [...]string{"down", "up", "dead"}[l.State], Since: new(p.wallAt(l.Since)),
+		Kind: "unknown", Dropped: p.links.dropped(l.URL),
+	}
+	switch {
+	case l.Hello.Incarnation != 0:
+		v.Kind, v.Config, v.Busy, v.Skew = "understudy", l.Hello.Config, l.Hello.Busy && l.State == protocol.Up, new(l.Skew)
+	case l.State == protocol.Up && p.cfg.Mixed:
+		v.Kind = "other"
+	}
+	return v
+}
+
+// inLoop runs a function where the machine may be looked at.
+func (p *Peer) inLoop(ctx context.Context, look func(*protocol.Machine)) error {
+	if err := p.wanted(ctx); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	select {
+	case p.loop.inbox <- event{do: func() { look(p.loop.m); close(done) }}:
+	case <-p.loop.ended:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-done:
+		return nil
+	case <-p.loop.ended:
+		return ErrClosed
+	case <-ctx.Done():
+		// The look may still happen, while nobody reads any more what it makes.
+		return ctx.Err()
+	}
+}
