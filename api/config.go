@@ -33,6 +33,10 @@ type Config struct {
 	Roles []string
 	// Dispatchers of this process, by what tells what they have done, for the metrics.
 	Dispatchers []func() dispatch.Stats
+	// Cache is this process's peer of a cache, which runs already. Default: none.
+	Cache CachePeer
+	// CacheType is the media type of the cache's values. Default application/octet-stream.
+	CacheType string
 	// Token that requests must bear. "" asks for none, and is only for loopback:
 	// see [CheckListen].
 	Token string
@@ -56,7 +60,7 @@ func (c Config) withDefaults() Config {
 		c.Self = func(string) (elect.Term, bool) { return elect.Term{}, false }
 	}
 	if c.Timeout == 0 {
-		c.Timeout = 5 * time.Second
+		c.Timeout = defaultTimeout
 	}
 	if c.Clock == nil {
 		c.Clock = lease.BootClock()
@@ -82,6 +86,9 @@ func (c Config) Validate() error {
 		if err := elect.ValidateRole(role); err != nil {
 			return err
 		}
+	}
+	if err := CheckMediaType(c.CacheType); err != nil {
+		return err
 	}
 	if c.Listen != "" {
 		return CheckListen(c.Listen, c.Token, true)

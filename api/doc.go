@@ -1,6 +1,7 @@
 // Package api serves what Understudy knows and does over HTTP: roles, sessions
-// and leases for programs in any language, queues and their batches, the history
-// and its live feed, metrics, health, and the page.
+// and leases for programs in any language, queues and their batches, the values of
+// a cache, the history and its live feed, metrics, health, and the page. A [Cache]
+// serves the cache's part alone, without a store.
 //
 // # What it promises
 //
@@ -14,8 +15,10 @@
 //     is slow is closed, not buffered; the reader resumes where it stopped.
 //   - The store is asked how the queues are doing once for all who want to know, at
 //     most once a second, and less often if it takes its time to say.
-//   - A payload is given back as it was stored, and in a form that no browser
-//     shows or runs as a page of this server.
+//   - A payload, and a value of the cache, is given back as it was stored, and in a
+//     form that no browser shows or runs as a page of this server.
+//   - A request for a value never waits where a copy that would do is here, and never
+//     longer than it asks for where none is. Age and freshness are as the peer has them.
 //   - An error says in a stable code what happened (see [Problem]). An outcome
 //     that is not known is said to be unknown.
 //   - The id of a session is known to whoever started it and shown to nobody
@@ -39,5 +42,7 @@
 //
 // While the store does not answer, requests that need it are answered 503 at the
 // latest after [Config].Timeout, /readyz turns to 503, and the page says so;
-// /v1/roles/{role}/self goes on answering from this process's own trust.
+// /v1/roles/{role}/self goes on answering from this process's own trust. The cache
+// needs no store: while its peer reaches no majority, what it has is given, and what
+// would have to be fetched is answered 503.
 package api

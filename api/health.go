@@ -8,7 +8,7 @@ import (
 //go:embed openapi.json
 var openapiJSON []byte
 
-func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) error {
+func healthz(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]string{"status": "up"})
 }
 

@@ -16,14 +16,26 @@ import (
 // metrics of this process. Every label has few values that the configuration or
 // the code gives: nothing that a request or the store says becomes one, but the
 // names of queues, and of those only so many.
-type metrics struct {
-	handler  http.Handler
+type metrics struct{ handler http.Handler }
+
+func newMetrics(t *traffic, more ...prometheus.Collector) *metrics {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		t.requests, t.duration,
+	)
+	reg.MustRegister(more...)
+	return &metrics{handler: promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4})}
+}
+
+// traffic counts what was answered, and how fast.
+type traffic struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
-func newMetrics(s *Server) *metrics {
-	m := &metrics{
+func newTraffic() *traffic {
+	return &traffic{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "understudy_http_requests_total", Help: "Requests answered, by route and status.",
 		}, []string{"route", "code"}),
@@ -32,17 +44,10 @@ func newMetrics(s *Server) *metrics {
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"route"}),
 	}
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.duration, newKernelCollector(s), newQueueCollector(s),
-	)
-	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
-	return m
 }
 
 // route returns what to call with each answer of a route.
-func (m *metrics) route(pattern string, long bool) func(status int, took time.Duration) {
+func (m *traffic) route(pattern string, long bool) func(status int, took time.Duration) {
 	return func(status int, took time.Duration) {
 		if status == 0 {
 			status = http.StatusOK

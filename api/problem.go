@@ -2,14 +2,12 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
-	"strconv"
 	"time"
 
+	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
@@ -87,6 +85,18 @@ func statuses() []struct {
 		{dispatch.ErrNoQueue, http.StatusNotFound, "no_queue"},
 		{dispatch.ErrNoBatch, http.StatusNotFound, "no_batch"},
 		{dispatch.ErrState, http.StatusConflict, "wrong_state"},
+		{cache.ErrNotFound, http.StatusNotFound, "not_found"},
+		{cache.ErrBadKey, http.StatusBadRequest, "invalid"},
+		{cache.ErrTooLarge, http.StatusRequestURITooLong, "key_too_long"},
+		{cache.ErrFailed, http.StatusBadGateway, "source_failed"},
+		{cache.ErrPartitioned, http.StatusServiceUnavailable, "partitioned"},
+		{cache.ErrOverloaded, http.StatusServiceUnavailable, "busy"},
+		{cache.ErrNotMember, http.StatusServiceUnavailable, "not_member"},
+		{cache.ErrClosed, http.StatusServiceUnavailable, "stopping"},
+		{errNoCache, http.StatusNotFound, "no_cache"},
+		{errNotYet, http.StatusGatewayTimeout, "not_yet"},
+		{errNotHere, http.StatusGatewayTimeout, "not_here"},
+		{errUnready, http.StatusServiceUnavailable, "not_ready"},
 		{errNoQueues, http.StatusNotFound, "store_without_queues"},
 		{errUnauthorized, http.StatusUnauthorized, "unauthorized"},
 		{errCrossOrigin, http.StatusForbidden, "cross_origin"},
@@ -98,6 +108,7 @@ func statuses() []struct {
 		{errBusy, http.StatusServiceUnavailable, "busy"},
 		{errStopping, http.StatusServiceUnavailable, "stopping"},
 		{context.DeadlineExceeded, http.StatusGatewayTimeout, "unknown_outcome"},
+		{errNotChanged, http.StatusConflict, "not_changed"},
 		{context.Canceled, http.StatusServiceUnavailable, "stopping"},
 	}
 }
@@ -118,8 +129,11 @@ func problemOf(err error) Problem {
 	switch p.Code {
 	case "unknown_outcome":
 		p.Detail += "; it may have been done: look before you believe either"
-	case "store_unavailable", "busy", "stopping":
+	case "store_unavailable", "busy", "stopping", "partitioned", "not_member", "not_yet":
 		p.RetryAfterMS = 1000
+	}
+	if failure, ok := errors.AsType[*cache.Failure](err); ok {
+		p.RetryAfterMS = max(1, failure.RetryAfter.Milliseconds())
 	}
 	if held, ok := errors.AsType[heldError](err); ok {
 		p.RetryAfterMS = max(1, held.retry.Milliseconds())
@@ -130,28 +144,4 @@ func problemOf(err error) Problem {
 	}
 	p.Title = http.StatusText(p.Status)
 	return p
-}
-
-// fail answers with an error. What nobody foresaw is logged, not shown.
-func (s *Server) fail(w *response, r *http.Request, err error) {
-	p := problemOf(err)
-	switch {
-	case p.Code == "internal":
-		s.log.Error("request failed", "method", r.Method, "route", r.Pattern, "err", err)
-	case p.Status >= http.StatusInternalServerError:
-		s.log.Debug("request failed", "method", r.Method, "route", r.Pattern, "err", err)
-	}
-	if w.status != 0 {
-		return // the answer has begun; there is no taking it back
-	}
-	h := w.Header()
-	if p.Status == http.StatusUnauthorized {
-		h.Set("WWW-Authenticate", `Bearer realm="understudy"`)
-	}
-	if p.RetryAfterMS > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(float64(p.RetryAfterMS)/1000))))
-	}
-	h.Set("Content-Type", "application/problem+json")
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p)
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
 	"log/slog"
 	"net/http"
 	"time"
@@ -25,9 +24,7 @@ type Server struct {
 	log     *slog.Logger
 	hub     *lease.Hub
 	ownHub  bool
-	token   [sha256.Size]byte
-	mux     *http.ServeMux
-	guard   *http.CrossOriginProtection
+	router  *router
 	metrics *metrics
 	stream  *stream
 	board   *board
@@ -40,6 +37,8 @@ type Server struct {
 	queues *queueLook
 	heavy  chan struct{} // one for each long body that is being read
 
+	cache *cachePart
+
 	running context.Context // ends with Run, and with it streams and waits
 	stop    context.CancelFunc
 }
@@ -51,8 +50,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, hub: cfg.Hub, token: sha256.Sum256([]byte(cfg.Token)),
-		mux: http.NewServeMux(), guard: http.NewCrossOriginProtection(),
+		cfg: cfg, log: cfg.Logger, hub: cfg.Hub, router: newRouter(cfg.Token, cfg.Timeout, cfg.Logger),
 		stream: newStream(), beliefs: newBeliefs(cfg.Store, cfg.Clock),
 		sessions: newLRU[string, lease.Session](maxKnown),
 		waits:    make(chan struct{}, maxWaits),
@@ -64,16 +62,15 @@ func New(cfg Config) (*Server, error) {
 		s.hub, s.ownHub = lease.NewHub(cfg.Store, cfg.Clock, cfg.Logger), true
 	}
 	s.board = newBoard(cfg, s.hub, s.stream, s.queues)
-	s.metrics = newMetrics(s)
-	for _, rt := range s.routes() {
-		s.mount(rt)
-	}
-	s.mountPage()
+	s.cache = newCachePart(cfg.Cache, cfg.CacheType, s.router, s.running)
+	s.cache.version = cfg.Version
+	s.metrics = newMetrics(s.router.traffic, newKernelCollector(s), newQueueCollector(s), newCacheCollector(s.cache))
+	s.router.mount(s.routes())
 	return s, nil
 }
 
 // Handler answers all requests.
-func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
+func (s *Server) Handler() http.Handler { return s.router }
 
 // Run follows the store for the streams, /readyz and the metrics until ctx ends.
 // Then it ends every stream and every request that waits, and returns nil.

@@ -64,6 +64,9 @@ func (b *board) state(ctx context.Context, failed error) stateJSON {
 	if b.hasQueues || len(b.cfg.Dispatchers) > 0 {
 		out.Parts = append(out.Parts, "queues")
 	}
+	if b.cfg.Cache != nil {
+		out.Parts = append(out.Parts, "cache")
+	}
 	latency, _ := b.ready()
 	out.Store = storeStateJSON{Info: b.info, Up: failed == nil, LatencyMS: float64(latency.Microseconds()) / 1000}
 	if failed != nil {

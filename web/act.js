@@ -1,4 +1,4 @@
-// The question before a person acts on a batch.
+// The question before a person acts.
 
 import { byId, say } from './dom.js';
 import { ask } from './stream.js';
@@ -6,6 +6,19 @@ import { ask } from './stream.js';
 const dialog = byId('act');
 const ok = byId('act-ok');
 let asked = null;
+
+// question asks before it does; act does it and returns what to say about it, and
+// done is called when it was done.
+export function question({ title, what, text, ok: word, danger = false, act, done = () => {} }) {
+  asked = { act, done };
+  byId('act-title').textContent = title;
+  byId('act-what').textContent = what;
+  byId('act-text').textContent = text;
+  byId('act-error').textContent = '';
+  ok.textContent = word;
+  ok.className = danger ? 'danger' : 'primary';
+  dialog.showModal();
+}
 
 const words = {
   retry: { title: 'Retry', ok: 'Retry', done: 'Retried', danger: false },
@@ -23,34 +36,37 @@ function consequence(action, b) {
   return 'It is sent again at once, its attempts counted anew.';
 }
 
-// askToAct asks before it does; b has queue, key, id, state, detail, and done is
-// called when it was done.
+// askToAct is the question about a batch; b has queue, key, id, state, detail.
 export function askToAct(action, b, done = () => {}) {
-  asked = { action, b, done };
   const w = words[action];
-  byId('act-title').textContent = `${w.title} batch ${b.id}?`;
-  byId('act-what').textContent = `Key ${b.key} of queue ${b.queue}, ${b.state}${b.detail ? `: ${b.detail}` : ''}`;
-  byId('act-text').textContent = consequence(action, b);
-  byId('act-error').textContent = '';
-  ok.textContent = w.ok;
-  ok.className = w.danger ? 'danger' : 'primary';
-  dialog.showModal();
+  question({
+    title: `${w.title} batch ${b.id}?`,
+    what: `Key ${b.key} of queue ${b.queue}, ${b.state}${b.detail ? `: ${b.detail}` : ''}`,
+    text: consequence(action, b),
+    ok: w.ok,
+    danger: w.danger,
+    act: async () => {
+      await ask(`/v1/queues/${encodeURIComponent(b.queue)}/batches/${encodeURIComponent(b.id)}/${action}`, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify({ by: 'somebody at the page' }),
+      });
+      return `${w.done} batch ${b.id} of key ${b.key}.`;
+    },
+    done,
+  });
 }
 
 byId('act-cancel').addEventListener('click', () => dialog.close());
 
 byId('act-form').addEventListener('submit', async (e) => {
   e.preventDefault();
-  const { action, b, done } = asked;
+  const { act, done } = asked;
   ok.disabled = true;
   try {
-    await ask(`/v1/queues/${encodeURIComponent(b.queue)}/batches/${encodeURIComponent(b.id)}/${action}`, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ by: 'somebody at the page' }),
-    });
+    const said = await act();
     dialog.close();
-    say(`${words[action].done} batch ${b.id} of key ${b.key}.`);
+    say(said);
     done();
   } catch (err) {
     byId('act-error').textContent = err.message;

@@ -2,6 +2,7 @@
 
 import { byId, el, setText, setTitle, timeOf } from './dom.js';
 import { Unauthorized, ask, follow, setToken, token } from './stream.js';
+import * as cache from './cache.js';
 import * as history from './history.js';
 import * as instances from './instances.js';
 import * as queues from './queues.js';
@@ -12,15 +13,24 @@ import * as roles from './roles.js';
 const sections = [
   { id: 'roles', title: 'Roles', part: 'roles' },
   { id: 'queues', title: 'Queues', part: 'queues' },
-  { id: 'instances', title: 'Instances' },
-  { id: 'history', title: 'History' },
+  { id: 'cache', title: 'Cache', part: 'cache' },
+  { id: 'instances', title: 'Instances', part: 'store' },
+  { id: 'history', title: 'History', part: 'store' },
+  { id: 'cache-log', title: 'Events', part: 'cache' },
 ];
 
 let stop = () => {};
+let stopCache = null; // while a cache's peer is followed
 let lastState = null;
 
-async function start() {
+function stopAll() {
   stop();
+  if (stopCache) stopCache();
+  stopCache = null;
+}
+
+async function start() {
+  stopAll();
   connection('connecting');
   try {
     const { events } = await (await ask('/v1/history?limit=100')).json();
@@ -35,13 +45,32 @@ async function start() {
     }, events.length ? events[events.length - 1].id : 0);
   } catch (err) {
     if (err instanceof Unauthorized) {
-      signedIn(false, token() ? 'That token is not the right one.' : '');
+      signedIn(false, wrongToken());
+      return;
+    }
+    if (err.code === 'no_route') {
+      alone();
       return;
     }
     connection('lost', err.message);
     const again = setTimeout(start, 2000);
     stop = () => clearTimeout(again);
   }
+}
+
+const wrongToken = () => (token() ? 'That token is not the right one.' : '');
+
+// alone is the page of a peer of a cache that no server has around it.
+function alone() {
+  signedIn(true);
+  document.body.classList.add('alone');
+  showSections(['cache']);
+  stopCache = cache.start({
+    connected: () => connection('live'),
+    lost: () => connection('lost'),
+    unauthorized: () => signedIn(false, wrongToken()),
+    state: showTitle,
+  });
 }
 
 function signedIn(yes, why = '') {
@@ -51,7 +80,7 @@ function signedIn(yes, why = '') {
   byId('sign-out').hidden = !yes || !token();
   setText(byId('login-error'), why);
   if (!yes) {
-    stop();
+    stopAll();
     setToken('');
     connection('signed out');
     byId('token').focus();
@@ -90,15 +119,21 @@ function banner(why = '') {
 function show(state) {
   lastState = state;
   banner();
-  showSections(state.parts);
+  showSections([...state.parts, 'store']);
+  if (state.parts.includes('cache') && !stopCache) stopCache = cache.start();
   showStore(state);
   if (state.store.now) roles.clockIs(state.store.now);
   if (state.roles) roles.update(state.roles);
   if (state.queues) queues.update(state.queues);
   if (state.sessions) instances.update(state.sessions, state.server.instance);
-  const vacant = state.roles ? state.roles.list.filter((r) => r.primaries.length === 0).length : 0;
-  const blocked = state.queues ? state.queues.list.reduce((n, q) => n + q.blocked, 0) : 0;
-  const news = [vacant ? `${vacant} vacant` : '', blocked ? `${blocked} blocked` : ''].filter((t) => t).join(', ');
+  showTitle();
+}
+
+function showTitle() {
+  const { roles: r, queues: q } = lastState || {};
+  const vacant = r ? r.list.filter((role) => role.primaries.length === 0).length : 0;
+  const blocked = q ? q.list.reduce((n, one) => n + one.blocked, 0) : 0;
+  const news = [vacant ? `${vacant} vacant` : '', blocked ? `${blocked} blocked` : '', cache.news()].filter((t) => t).join(', ');
   document.title = news ? `(${news}) Understudy` : 'Understudy';
 }
 
@@ -106,8 +141,9 @@ let shownParts = '';
 function showSections(parts) {
   if (shownParts === parts.join()) return;
   shownParts = parts.join();
-  const there = sections.filter((s) => !s.part || parts.includes(s.part));
+  const there = sections.filter((s) => parts.includes(s.part));
   for (const s of sections) byId(s.id).hidden = !there.includes(s);
+  for (const id of ['store', 'warnings']) byId(id).hidden = !parts.includes('store');
   byId('sections').replaceChildren(...there.map((s) => {
     const link = el('a', '', s.title);
     link.href = `#${s.id}`;

@@ -16,15 +16,17 @@ export async function ask(path, options = {}) {
   let problem = {};
   try { problem = await answer.json(); } catch { /* a proxy's page */ }
   const text = problem.detail || `${answer.status} ${answer.statusText}`;
-  throw answer.status === 401 ? new Unauthorized(text) : new Error(text);
+  const err = answer.status === 401 ? new Unauthorized(text) : new Error(text);
+  err.code = problem.code || '';
+  throw err;
 }
 
 const silence = 10_000; // the state comes every second; this long without a byte is a dead link
 
-// follow reads the stream and calls on[event](data) for each event, and
+// follow reads a stream and calls on[event](data) for each event, and
 // on.connected, on.lost and on.unauthorized, until stop is called. It comes back
 // with the id of the last event that it saw.
-export function follow(on, last) {
+export function follow(on, last, path = '/v1/events?state=true') {
   let stopped = false;
   let abort = new AbortController();
   const run = async () => {
@@ -32,7 +34,7 @@ export function follow(on, last) {
       abort = new AbortController();
       try {
         const headers = last === null ? {} : { 'Last-Event-ID': String(last) };
-        const answer = await ask('/v1/events?state=true', { headers, signal: abort.signal });
+        const answer = await ask(path, { headers, signal: abort.signal });
         on.connected();
         pause = 250;
         for await (const { event, id, data } of parse(answer.body, () => abort.abort())) {

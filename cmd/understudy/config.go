@@ -46,6 +46,8 @@ type serveConfig struct {
 	Roles []roleConfig `yaml:"roles"`
 	// Queues to deliver, from a store that keeps some.
 	Queues []queueConfig `yaml:"queues"`
+	// Cache is a peer of a cache, to run in this server.
+	Cache *cacheConfig `yaml:"cache"`
 }
 
 // roleConfig is a role that the server campaigns for.
@@ -124,6 +126,7 @@ func plainer() *strings.Replacer {
 	for _, t := range [][2]string{
 		{"roleConfig", "a role"}, {"queueConfig", "a queue"}, {"webhookConfig", "a webhook"}, {"ledgerConfig", "a ledger"},
 		{"execConfig", "exec"}, {"frontConfig", "a front"},
+		{"cacheConfig", "the cache"}, {"cachePeerConfig", "a peer"}, {"cacheExecConfig", "exec"}, {"originConfig", "an origin"},
 	} {
 		pairs = append(pairs, " not found in type main."+t[0], " is not known in "+t[1], "main."+t[0], t[1])
 	}
@@ -158,21 +161,8 @@ func (c *serveConfig) complete() error {
 	if c.HistoryKeep < 1000 {
 		return usagef("history_keep is %d; at least 1000", c.HistoryKeep)
 	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return usagef("tls_cert and tls_key go together")
-	}
-	if c.TokenFile != "" {
-		if c.Token != "" {
-			return usagef("token and token_file exclude each other")
-		}
-		text, err := os.ReadFile(c.TokenFile)
-		if err != nil {
-			return usagef("token_file: %v", err)
-		}
-		c.Token = strings.TrimSpace(string(text))
-		if c.Token == "" {
-			return usagef("token_file %s is empty", c.TokenFile)
-		}
+	if err := c.readToken(); err != nil {
+		return err
 	}
 	if err := lease.NewInstance(c.Name, c.Address).Validate(); err != nil {
 		return err
@@ -183,7 +173,37 @@ func (c *serveConfig) complete() error {
 	if err := c.checkRoles(); err != nil {
 		return err
 	}
-	return c.checkQueues()
+	if err := c.checkQueues(); err != nil {
+		return err
+	}
+	if c.Cache != nil {
+		if err := c.Cache.check(); err != nil {
+			return fmt.Errorf("cache: %w", err)
+		}
+	}
+	return nil
+}
+
+// readToken reads the token from its file, and checks what goes with it.
+func (c *serveConfig) readToken() error {
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return usagef("tls_cert and tls_key go together")
+	}
+	if c.TokenFile == "" {
+		return nil
+	}
+	if c.Token != "" {
+		return usagef("token and token_file exclude each other")
+	}
+	text, err := os.ReadFile(c.TokenFile)
+	if err != nil {
+		return usagef("token_file: %v", err)
+	}
+	c.Token = strings.TrimSpace(string(text))
+	if c.Token == "" {
+		return usagef("token_file %s is empty", c.TokenFile)
+	}
+	return nil
 }
 
 func (c *serveConfig) checkRoles() error {

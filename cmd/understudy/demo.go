@@ -94,7 +94,7 @@ func (d *demo) run(ctx context.Context) error {
 	}
 	quiet := *d.app
 	quiet.log = quietLog()
-	page := openDoor(l, quiet.log)
+	page := openDoor(l, quiet.log, "the store has not been reached yet")
 	defer page.close(ctx)
 	st, err := quiet.open(ctx)
 	if err != nil {

@@ -17,14 +17,15 @@ import (
 // a server that waits for its store would look hung to probes and load balancers.
 type door struct {
 	addr   string // that is listened on
+	waits  string // what for, until it leads inside
 	server *http.Server
 	inside atomic.Pointer[http.Handler]
 	done   chan struct{} // closed when it no longer answers
 	err    error         // why; valid once done
 }
 
-func openDoor(l net.Listener, log *slog.Logger) *door {
-	d := &door{addr: l.Addr().String(), done: make(chan struct{})}
+func openDoor(l net.Listener, log *slog.Logger, waits string) *door {
+	d := &door{addr: l.Addr().String(), waits: waits, done: make(chan struct{})}
 	d.server = api.NewHTTPServer(d, log)
 	go func() {
 		defer close(d.done)
@@ -52,7 +53,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusServiceUnavailable)
 	_ = json.NewEncoder(w).Encode(api.Problem{
 		Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable,
-		Code: "not_ready", Detail: "the store has not been reached yet",
+		Code: "not_ready", Detail: d.waits,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/guard"
@@ -56,7 +57,7 @@ func exitCode(err error) int {
 		return child.code
 	case errors.Is(err, lease.ErrLost):
 		return exitLost
-	case errors.Is(err, errUsage), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming):
+	case errors.Is(err, errUsage), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming), errors.Is(err, cache.ErrConfig):
 		return exitUsage
 	case errors.Is(err, elect.ErrVacant), errors.Is(err, lease.ErrNotFound), errors.Is(err, lease.ErrNotHeld),
 		errors.Is(err, dispatch.ErrNoQueue), errors.Is(err, dispatch.ErrNoBatch):
@@ -64,7 +65,7 @@ func exitCode(err error) int {
 	case errors.Is(err, lease.ErrUnavailable), errors.Is(err, lease.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
 		return exitUnreachable
 	default:
-		return exitFailed
+		return cacheExitCode(err)
 	}
 }
 

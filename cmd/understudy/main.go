@@ -50,10 +50,10 @@ func (a *app) root() *cobra.Command {
 		Long: `Understudy lets exactly one instance hold a role, and exactly one other take over
 when it cannot go on, and delivers batches in order, each key by one instance at a
 time. It needs no cluster of its own: an SQLite file on one host, PostgreSQL or Redis
-across hosts.
+across hosts; and no database at all for a cache whose peers fetch slow values once for all.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 vacant, absent or not found;
-4 the store cannot be reached; 5 the role was lost. "role run" otherwise exits
+4 the store, or the peer of a cache, cannot be reached; 5 the role was lost. "role run" otherwise exits
 as the program that it guards did.`,
 		Example: `  # Run a program on whichever host is primary for "billing":
   understudy role run billing --store postgres://db/app -- ./billing
@@ -74,7 +74,7 @@ as the program that it guards did.`,
 	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.prepare() }
-	root.AddCommand(a.roleCommand(), a.batchCommand(), a.serveCommand(), a.demoCommand(), a.statusCommand(),
+	root.AddCommand(a.roleCommand(), a.batchCommand(), a.cacheCommand(), a.serveCommand(), a.demoCommand(), a.statusCommand(),
 		a.historyCommand(), a.doctorCommand(), a.storeCommand(), a.versionCommand())
 	root.InitDefaultCompletionCmd()
 	describeCompletion(root)

@@ -48,7 +48,7 @@ func scripts(dir string, files []string, store func(*testscript.Env) string) tes
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			return l.Close()
 		},
-		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"eventually": eventually, "exits": exits},
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"eventually": eventually, "exits": exits, "addresses": addresses},
 		Condition: func(name string) (bool, error) { return name == "root" && os.Getuid() == 0, nil },
 	}
 }

@@ -25,11 +25,11 @@ func (a *app) serveCommand() *cobra.Command {
 	var file, listen string
 	c := &cobra.Command{
 		Use:   "serve [-c FILE]",
-		Short: "Serve the page and the HTTP API, campaign for the roles and deliver the queues in a file",
+		Short: "Serve the page and the HTTP API, run the roles, queues and cache of a file",
 		Long: `Serve the page, the HTTP API (/v1, described at /openapi.json), server-sent events,
-/metrics, /healthz and /readyz on one port, campaign for the roles and deliver the
-queues that the file lists. It listens on 127.0.0.1:7600 unless told otherwise; any other address
-needs a token. SIGINT, SIGTERM and SIGHUP stop it: the programs first, then the roles
+/metrics, /healthz and /readyz on one port, campaign for the roles, deliver the queues
+and run the peer of a cache that the file lists. It listens on 127.0.0.1:7600 unless told
+otherwise; any other address needs a token. SIGINT, SIGTERM and SIGHUP stop it: the programs first, then the roles
 and keys are given back.`,
 		Example: `  understudy serve
   understudy serve -c /etc/understudy.yaml
@@ -63,7 +63,7 @@ func (a *app) serve(ctx context.Context, cfg *serveConfig) error {
 	if err != nil {
 		return err
 	}
-	d := openDoor(listener, a.log)
+	d := openDoor(listener, a.log, "the store has not been reached yet")
 	defer d.close(ctx)
 	st, err := a.openPatiently(ctx, true)
 	if err != nil {
@@ -117,11 +117,20 @@ func (a *app) serveOn(ctx context.Context, cfg *serveConfig, d *door, st store.S
 		return err
 	}
 	defer queues.close()
-	server, err := api.New(api.Config{
+	apiConfig := api.Config{
 		Store: st, Hub: k.Hub(), Keepers: append([]*lease.Keeper{k}, queues.keepers.list...), Self: held.term, Roles: cfg.roleNames(),
 		Dispatchers: queues.stats(),
 		Token:       cfg.Token, Listen: d.addr, Version: version(), Logger: a.log,
-	})
+	}
+	var peer *servedCache
+	if cfg.Cache != nil {
+		if peer, err = a.cachePeer(cfg.Cache); err != nil {
+			return fmt.Errorf("cache: %w", err)
+		}
+		defer peer.close() // if it never runs
+		apiConfig.Cache, apiConfig.CacheType = peer.Peer, cfg.Cache.ContentType
+	}
+	server, err := api.New(apiConfig)
 	if err != nil {
 		return err
 	}
@@ -142,9 +151,16 @@ func (a *app) serveOn(ctx context.Context, cfg *serveConfig, d *door, st store.S
 	for _, q := range queues.list {
 		part("queue "+q.cfg.Queue, q.run)
 	}
+	if peer != nil {
+		part("cache", peer.run)
+		select {
+		case <-peer.Ready():
+		case <-ctx.Done(): // it could not start, or is to stop already
+		}
+	}
 	d.lead(server.Handler())
 	part("http", d.wait)
-	a.log.Info("serving", "url", cfg.scheme()+"://"+d.addr, "store", redact(a.storeURL), "roles", len(cfg.Roles), "queues", len(cfg.Queues))
+	a.log.Info("serving", "url", cfg.scheme()+"://"+d.addr, "store", redact(a.storeURL), "roles", len(cfg.Roles), "queues", len(cfg.Queues), "cache", cfg.Cache != nil)
 	sdnotify.Ready()
 
 	<-ctx.Done()

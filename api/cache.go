@@ -1,0 +1,251 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/understudy-ha/understudy/cache"
+	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// CachePeer is what the API needs of a [cache.Peer] that runs.
+type CachePeer interface {
+	Get(ctx context.Context, key string, o cache.GetOptions) (cache.Item, error)
+	Peek(key string) (cache.Item, bool)
+	Remove(ctx context.Context, scope protocol.Scope, name string) (confirmed, of int, err error)
+	Change(ctx context.Context, add *protocol.Member, remove string) (protocol.Config, error)
+	Keys(ctx context.Context, q cache.KeyQuery) ([]cache.KeyView, error)
+	Cluster(ctx context.Context) (cache.ClusterView, error)
+	Watch(ctx context.Context, each func(cache.Event)) error
+	Stats() cache.Stats
+}
+
+// CacheConfig describes a [Cache].
+type CacheConfig struct {
+	// Peer that is served. Required.
+	Peer CachePeer
+	// ContentType is the media type of the values. Default application/octet-stream.
+	ContentType string
+	// Token that requests must bear. "" asks for none, and is only for loopback:
+	// see [CheckListen].
+	Token string
+	// Listen is the address that is listened on, HOST:PORT. If it is given, a
+	// missing token is refused unless it is a loopback address.
+	Listen string
+	// Version of the program, to be shown.
+	Version string
+	// Timeout of a request that does not ask to wait. Default 5 s.
+	Timeout time.Duration
+	// Logger; nil is silent.
+	Logger *slog.Logger
+}
+
+// Cache answers for one peer of the cache, and for nothing else: values, keys,
+// peers, metrics, health and the page. A [Server] with [Config].Cache answers the
+// same under its own port.
+type Cache struct {
+	part    *cachePart
+	router  *router
+	metrics *metrics
+	stop    context.CancelFunc
+}
+
+// NewCache checks the configuration; errors wrap lease.ErrInvalid.
+func NewCache(cfg CacheConfig) (*Cache, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Cache{router: newRouter(cfg.Token, cmp.Or(cfg.Timeout, defaultTimeout), cfg.Logger)}
+	running, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	c.part = newCachePart(cfg.Peer, cfg.ContentType, c.router, running)
+	c.part.version = cfg.Version
+	c.metrics = newMetrics(c.router.traffic, newCacheCollector(c.part), buildInfo(cfg.Version))
+	c.router.mount(append(c.part.routes(), []route{
+		{pattern: "GET /metrics", handle: c.metrics.serve},
+		{pattern: "GET /healthz", handle: healthz, open: true},
+		{pattern: "GET /readyz", handle: c.part.readyz, open: true},
+		{pattern: "GET /openapi.json", handle: c.part.openapi},
+	}...))
+	return c, nil
+}
+
+func (c CacheConfig) validate() error {
+	if c.Peer == nil {
+		return fmt.Errorf("%w: there is no peer", lease.ErrInvalid)
+	}
+	if c.Timeout < 0 {
+		return fmt.Errorf("%w: a timeout of %v is negative", lease.ErrInvalid, c.Timeout)
+	}
+	if err := CheckMediaType(c.ContentType); err != nil {
+		return err
+	}
+	if c.Listen != "" {
+		return CheckListen(c.Listen, c.Token, true)
+	}
+	return checkToken(c.Token)
+}
+
+// CheckMediaType refuses what is no media type; "" is the default. Errors wrap
+// lease.ErrInvalid.
+func CheckMediaType(kind string) error {
+	if kind == "" {
+		return nil
+	}
+	if _, _, err := mime.ParseMediaType(kind); err != nil || !strings.Contains(kind, "/") {
+		return fmt.Errorf("%w: %.100q is no media type; write for instance application/json", lease.ErrInvalid, kind)
+	}
+	return nil
+}
+
+// Handler answers all requests.
+func (c *Cache) Handler() http.Handler { return c.router }
+
+// Close ends every stream and every request that waits.
+func (c *Cache) Close() { c.stop() }
+
+// Errors of the cache's routes alone.
+var (
+	errNoCache    = errors.New("this server runs no peer of a cache; see cache: in its file, and understudy cache serve")
+	errNotYet     = errors.New("there is no value yet")
+	errNotHere    = errors.New("there is no copy here that would do, and only what is here was asked for")
+	errNotChanged = errors.New("the members were not changed")
+	errUnready    = errors.New("this peer cannot fetch now")
+)
+
+// Waits of requests for values.
+const (
+	defaultTimeout = 5 * time.Second
+	defaultWait    = 10 * time.Second
+	maxFetchWait   = 5 * time.Minute
+)
+
+// cachePart answers the routes of the cache.
+type cachePart struct {
+	peer    CachePeer // nil: there is none
+	router  *router
+	running context.Context // streams and waits end with it
+	streams chan struct{}   // one for each stream
+	version string
+
+	fixed fixedHeaders
+	hot   prometheus.Counter // values given
+}
+
+const (
+	cachePath    = "/v1/cache/"
+	cacheGet     = "GET " + cachePath + "{key}"
+	cacheDelete  = "DELETE " + cachePath + "{key}"
+	cacheStreams = 100
+)
+
+// newCachePart takes the requests for values on the router, before its multiplexer:
+// a key may have slashes, in a row too, which the multiplexer would clean away.
+func newCachePart(peer CachePeer, kind string, rt *router, running context.Context) *cachePart {
+	c := &cachePart{
+		peer: peer, router: rt, running: running, streams: make(chan struct{}, cacheStreams),
+		fixed: newFixedHeaders(cmp.Or(kind, dispatch.DefaultContentType)),
+		hot:   rt.traffic.requests.WithLabelValues(cacheGet, "200"),
+	}
+	rt.direct = c.direct
+	return c
+}
+
+func (c *cachePart) routes() []route {
+	out := []route{
+		{pattern: "GET /v1/cache", handle: c.list},
+		{pattern: "DELETE /v1/cache", handle: c.removeMany, long: true},
+		{pattern: "POST /v1/cache-refresh", handle: c.refresh, long: true},
+		{pattern: "GET /v1/cache-peers", handle: c.peers},
+		{pattern: "POST /v1/cache-peers", handle: c.addPeer, long: true},
+		{pattern: "DELETE /v1/cache-peers", handle: c.removePeer, long: true},
+		{pattern: "GET /v1/cache-events", handle: c.events, long: true},
+	}
+	for i := range out {
+		out[i].handle = c.withPeer(out[i].handle)
+	}
+	return append(out, route{pattern: cacheGet, direct: true}, route{pattern: cacheDelete, direct: true})
+}
+
+func (c *cachePart) withPeer(handle func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	if c.peer == nil {
+		return func(http.ResponseWriter, *http.Request) error { return errNoCache }
+	}
+	return handle
+}
+
+// waiting bounds a request by what it asks for, by its caller, and by the server.
+func (c *cachePart) waiting(w http.ResponseWriter, r *http.Request, d time.Duration) (context.Context, context.CancelFunc) {
+	if d > defaultWait {
+		lift(w, d+defaultWait)
+	}
+	p := &patience{Context: r.Context(), running: c.running, until: time.Now().Add(d)}
+	return p, p.end
+}
+
+// patience is the context of a request that may have to wait. Most need not: its
+// timer is made when somebody looks at Done.
+type patience struct {
+	context.Context // the request's
+	running         context.Context
+	until           time.Time
+
+	once  sync.Once
+	inner context.Context
+	stop  context.CancelFunc
+}
+
+func (p *patience) begin() {
+	inner, cancel := context.WithDeadline(p.Context, p.until)
+	stop := context.AfterFunc(p.running, cancel)
+	p.inner, p.stop = inner, func() { stop(); cancel() }
+}
+
+// Deadline implements [context.Context].
+func (p *patience) Deadline() (time.Time, bool) { return p.until, true }
+
+// Done implements [context.Context].
+func (p *patience) Done() <-chan struct{} {
+	p.once.Do(p.begin)
+	return p.inner.Done()
+}
+
+// Err implements [context.Context].
+func (p *patience) Err() error {
+	p.once.Do(p.begin)
+	return p.inner.Err()
+}
+
+// end lets go of what was made, and has nothing made after it.
+func (p *patience) end() {
+	p.once.Do(func() { p.inner, p.stop = p.Context, func() {} })
+	p.stop()
+}
+
+// minWait is that of a request that does not want to wait: time enough to be told
+// what is here, or that nothing is.
+const minWait = time.Millisecond
+
+// waitFor reads how long a request wants to wait.
+func waitFor(r *http.Request, missing time.Duration) (time.Duration, error) {
+	if r.URL.RawQuery == "" || !r.URL.Query().Has("wait") {
+		return missing, nil
+	}
+	d, err := duration(r, "wait", maxFetchWait)
+	return max(d, minWait), err
+}

@@ -1,0 +1,195 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/understudy-ha/understudy/web"
+)
+
+// route is one operation of the API. Each is described in openapi.json.
+type route struct {
+	pattern string
+	// open routes need no token.
+	open bool
+	// long routes bound their own time.
+	long bool
+	// direct routes are answered before the multiplexer, by router.direct.
+	direct bool
+	// body is the most bytes of the request's body; 0 is maxBody.
+	body   int64
+	handle func(http.ResponseWriter, *http.Request) error
+}
+
+// router leads requests to their routes: admitted, bounded, counted, and with one
+// form of error.
+type router struct {
+	gate    gate
+	log     *slog.Logger
+	timeout time.Duration // of a request that is not long
+	mux     *http.ServeMux
+	traffic *traffic
+	// direct answers what it takes without the multiplexer; it tells whether it did.
+	direct func(w http.ResponseWriter, r *http.Request) bool
+}
+
+func newRouter(token string, timeout time.Duration, log *slog.Logger) *router {
+	return &router{gate: newGate(token), log: log, timeout: timeout, mux: http.NewServeMux(), traffic: newTraffic()}
+}
+
+func (rt *router) mount(routes []route) {
+	for _, r := range routes {
+		if !r.direct {
+			rt.mountOne(r)
+		}
+	}
+	rt.mountPage()
+}
+
+func (rt *router) mountOne(to route) {
+	observe := rt.traffic.route(to.pattern, to.long)
+	rt.mux.HandleFunc(to.pattern, func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		out := &response{ResponseWriter: w}
+		if err := rt.gate.admit(r, to.open); err != nil {
+			rt.fail(out, r, err)
+		} else if err := rt.run(out, r, to); err != nil {
+			rt.fail(out, r, err)
+		}
+		observe(out.status, time.Since(start))
+	})
+}
+
+func (rt *router) run(w http.ResponseWriter, r *http.Request, to route) error {
+	r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(to.body, maxBody))
+	if !to.long {
+		ctx, cancel := context.WithTimeout(r.Context(), rt.timeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
+	return to.handle(w, r)
+}
+
+// mountPage serves the page's files: they hold no secrets and need no token.
+func (rt *router) mountPage() {
+	files := web.Handler()
+	for _, name := range web.Paths() {
+		pattern := "GET " + name
+		if name == "/" {
+			pattern = "GET /{$}"
+		}
+		rt.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := rt.gate.admit(r, true); err != nil {
+				rt.fail(&response{ResponseWriter: w}, r, err)
+				return
+			}
+			files.ServeHTTP(w, r)
+		})
+	}
+}
+
+// ServeHTTP implements [http.Handler].
+func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if rt.direct != nil && rt.direct(w, r) {
+		return
+	}
+	harden(w.Header())
+	if handler, pattern := rt.mux.Handler(r); pattern == "" {
+		rt.unmatched(w, r, handler)
+		return
+	}
+	rt.mux.ServeHTTP(w, r)
+}
+
+// harden sets what keeps browsers from making anything of an answer.
+func harden(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Cache-Control", "no-store")
+}
+
+// unmatched answers what no route takes: the multiplexer knows whether it is the
+// path or the method, and says it in plain text.
+func (rt *router) unmatched(w http.ResponseWriter, r *http.Request, h http.Handler) {
+	said := &silent{header: http.Header{}}
+	h.ServeHTTP(said, r)
+	err := errNoRoute
+	if said.status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", said.header.Get("Allow"))
+		err = errMethod
+	}
+	rt.fail(&response{ResponseWriter: w}, r, err)
+	rt.traffic.requests.WithLabelValues("other", strconv.Itoa(said.status)).Inc()
+}
+
+// fail answers with an error. What nobody foresaw is logged, not shown.
+func (rt *router) fail(w *response, r *http.Request, err error) {
+	p := problemOf(err)
+	switch {
+	case p.Code == "internal":
+		rt.log.Error("request failed", "method", r.Method, "route", r.Pattern, "err", err)
+	case p.Status >= http.StatusInternalServerError:
+		rt.log.Debug("request failed", "method", r.Method, "route", r.Pattern, "err", err)
+	}
+	if w.status != 0 {
+		return // the answer has begun; there is no taking it back
+	}
+	h := w.Header()
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="understudy"`)
+	}
+	if p.RetryAfterMS > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(float64(p.RetryAfterMS)/1000))))
+	}
+	h.Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p)
+}
+
+// silent keeps the status and the header of an answer, and drops its body.
+type silent struct {
+	header http.Header
+	status int
+}
+
+func (s *silent) Header() http.Header         { return s.header }
+func (s *silent) WriteHeader(status int)      { s.status = status }
+func (s *silent) Write(p []byte) (int, error) { return len(p), nil }
+
+// response remembers the status that was answered.
+type response struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (r *response) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (r *response) Write(p []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(p)
+}
+
+// Unwrap lets [http.ResponseController] reach the connection.
+func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// lift lets an answer be written until d from now.
+func lift(w http.ResponseWriter, d time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
+}

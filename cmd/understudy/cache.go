@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/cache/protocol"
+)
+
+func (a *app) cacheCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "cache",
+		Short: "A cache of slow values, each fetched by one peer for all: serve, get, refresh, remove",
+		Long: `Peers that fetch the value of a key from its slow source once for everybody, and need no
+database: "cache serve" runs one. "cache get" asks at the address for clients of any peer
+(--server or $UNDERSTUDY_CACHE), the other commands over the HTTP of one peer (--http or
+$UNDERSTUDY_CACHE_HTTP).`,
+		Example: `  understudy cache serve --url tcp://127.0.0.1:7701 --api tcp://127.0.0.1:7801 --http 127.0.0.1:7600 --source-cmd './slow {key}'
+  understudy cache get customer-7 --server tcp://127.0.0.1:7801
+  understudy cache keys`,
+	}
+	c.AddCommand(a.cacheServeCommand(), a.cacheGetCommand(), a.cacheRefreshCommand(), a.cacheRemoveCommand(),
+		a.cacheKeysCommand(), a.cachePeersCommand(), a.cacheWatchCommand(), a.cacheKeygenCommand())
+	return c
+}
+
+// cacheHTTP is how the commands that ask over HTTP reach a peer.
+type cacheHTTP struct {
+	url, tokenFile string
+	wait           time.Duration
+}
+
+func (h *cacheHTTP) register(c *cobra.Command) {
+	f := c.PersistentFlags()
+	f.StringVar(&h.url, "http", "", "`URL` of a peer's HTTP (default $UNDERSTUDY_CACHE_HTTP, else http://"+defaultListen+")")
+	f.StringVar(&h.tokenFile, "token-file", "", "send the token in this `FILE` (default: that in $UNDERSTUDY_TOKEN, if any)")
+}
+
+func (h *cacheHTTP) registerWait(c *cobra.Command, d time.Duration, what string) {
+	c.PersistentFlags().DurationVar(&h.wait, "timeout", d, "wait so long for "+what+", at most 5m")
+}
+
+// client checks the flags; nothing is sent yet.
+func (h *cacheHTTP) client() (*client.Client, error) {
+	if h.wait < 0 || h.wait > 5*time.Minute {
+		return nil, usagef("--timeout %v: use up to 5m", h.wait)
+	}
+	cfg := client.Config{URL: h.url, Token: os.Getenv("UNDERSTUDY_TOKEN")}
+	if cfg.URL == "" {
+		cfg.URL = os.Getenv("UNDERSTUDY_CACHE_HTTP")
+	}
+	if cfg.URL == "" {
+		cfg.URL = "http://" + defaultListen
+	}
+	if h.tokenFile != "" {
+		token, err := secretFile(h.tokenFile)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Token = string(token)
+	}
+	c, err := client.New(cfg)
+	if err != nil {
+		return nil, usagef("--http: %v", err)
+	}
+	return c, nil
+}
+
+// ask lets f ask a peer within callTimeout beyond the wait.
+func (h *cacheHTTP) ask(ctx context.Context, f func(context.Context, *client.Client) error) error {
+	c, err := h.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.wait+callTimeout)
+	defer cancel()
+	return f(ctx, c)
+}
+
+func (a *app) cacheRefreshCommand() *cobra.Command {
+	var h cacheHTTP
+	c := &cobra.Command{
+		Use:   "refresh KEY",
+		Short: "Have a value fetched now, though its copy is fresh",
+		Long: `Have a value fetched now, though a fresh copy is there, and wait for it. If a fetch is under
+way, that is the one.`,
+		Example: `  understudy cache refresh customer-7
+  understudy cache refresh customer-7 --http https://10.0.0.1:7600 --token-file token`,
+		Args: exactly("KEY"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return h.ask(c.Context(), func(ctx context.Context, peer *client.Client) error {
+				defer a.tellWaiting(ctx, args[0])()
+				item, err := peer.CacheRefresh(ctx, args[0], h.wait)
+				if err != nil {
+					return err
+				}
+				if a.json() {
+					return a.printJSON(item)
+				}
+				_, err = fmt.Fprintf(a.stdout, "%s has %d bytes of term %d, fresh until %s\n", clean(item.Key), item.Size, item.Term, when(item.Expire))
+				return err
+			})
+		},
+	}
+	h.register(c)
+	h.registerWait(c, 10*time.Second, "the value")
+	return c
+}
+
+// tellWaiting says on standard error that a value is waited for, when that takes
+// long. stop ends it.
+func (a *app) tellWaiting(ctx context.Context, key string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for began := time.Now(); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(progressEvery):
+				fmt.Fprintf(a.stderr, "waiting for %s, %s so far\n", clean(key), brief(time.Since(began)))
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func (a *app) cacheRemoveCommand() *cobra.Command {
+	var h cacheHTTP
+	var prefix string
+	var all bool
+	c := &cobra.Command{
+		Use:   "remove {KEY | --prefix P | --all}",
+		Short: "Remove the copies of a key, a prefix, or everything, on every peer",
+		Long: `Remove copies on every peer: of one key, of all keys with a prefix, or all. What was fetched
+before is refused from then on, whichever peer still has it. A peer that cannot be reached
+removes when it is back; how many have confirmed is printed.`,
+		Example: `  understudy cache remove customer-7
+  understudy cache remove --prefix customer-`,
+		Args: func(c *cobra.Command, args []string) error {
+			if prefix != "" && all {
+				return usagef("--prefix and --all exclude each other")
+			}
+			if prefix != "" || all {
+				return noArgs(c, args)
+			}
+			if c.Flags().Changed("prefix") {
+				return usagef("--prefix is empty; to remove everything, write --all")
+			}
+			return exactly("KEY")(c, args)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			return h.ask(c.Context(), func(ctx context.Context, peer *client.Client) error {
+				var confirmed, of int
+				var err error
+				what := "every key"
+				if len(args) == 1 {
+					what = args[0]
+					confirmed, of, err = peer.CacheRemove(ctx, args[0], h.wait)
+				} else {
+					if prefix != "" {
+						what = "every key that begins with " + prefix
+					}
+					confirmed, of, err = peer.CacheRemoveAll(ctx, prefix, h.wait)
+				}
+				if err != nil {
+					return err
+				}
+				return a.printRemoved(what, confirmed, of)
+			})
+		},
+	}
+	c.Flags().StringVar(&prefix, "prefix", "", "remove all keys that begin with `P`")
+	c.Flags().BoolVar(&all, "all", false, "remove every key")
+	h.register(c)
+	h.registerWait(c, callTimeout, "the peers to confirm")
+	return c
+}
+
+func (a *app) printRemoved(what string, confirmed, of int) error {
+	if a.json() {
+		return a.printJSON(map[string]int{"confirmed": confirmed, "of": of})
+	}
+	if _, err := fmt.Fprintf(a.stdout, "removed %s; %d of %d peers have confirmed\n", clean(what), confirmed, of); err != nil {
+		return err
+	}
+	if confirmed < of {
+		fmt.Fprintln(a.stderr, "the others remove when they are back; until then they may give old copies to who asks them alone")
+	}
+	return nil
+}
+
+func (a *app) cacheKeysCommand() *cobra.Command {
+	var h cacheHTTP
+	var prefix, after string
+	var limit int
+	c := &cobra.Command{
+		Use:   "keys",
+		Short: "List the keys of a peer: what it does about them, age, size, failures",
+		Long: `List the keys of one peer in order: those it has a copy of, and those it waits for. The states
+are idle, follower (of the PEER that fetches, or wants to), candidate and sourcing (this peer
+fetches).`,
+		Example: `  understudy cache keys --prefix customer-
+  understudy cache keys -o json | jq -r 'select(.fresh | not).key'`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
+			peer, err := h.client()
+			if err != nil {
+				return err
+			}
+			keys, more, err := pages(c.Context(), limit, func(ctx context.Context, n int) ([]client.CacheKey, error) {
+				page, _, err := peer.CacheKeys(ctx, prefix, after, n)
+				if len(page) > 0 {
+					after = page[len(page)-1].Key
+				}
+				return page, err
+			})
+			if err != nil {
+				return err
+			}
+			if err := a.printCacheKeys(keys); err != nil {
+				return err
+			}
+			return a.tellMore(more)
+		},
+	}
+	c.Flags().StringVar(&prefix, "prefix", "", "only keys that begin with `P`")
+	c.Flags().StringVar(&after, "after", "", "only keys after this `KEY`")
+	c.Flags().IntVarP(&limit, "limit", "n", 100, "at most so many")
+	h.register(c)
+	return c
+}
+
+func (a *app) printCacheKeys(keys []client.CacheKey) error {
+	var rows []string
+	for _, k := range keys {
+		if a.json() {
+			if err := a.printJSON(k); err != nil {
+				return err
+			}
+			continue
+		}
+		age, left := "", ""
+		if k.Made != nil {
+			age = brief(max(0, time.Since(*k.Made)))
+		}
+		if k.Expire != nil {
+			if left = brief(time.Until(*k.Expire)); !k.Fresh {
+				left = "stale"
+			}
+		}
+		rows = append(rows, row(k.Key, k.State, k.Peer, k.Term, age, left, k.Size, orNothing(int64(k.Waiting)), oneLine(k.Failure)))
+	}
+	if a.json() {
+		return nil
+	}
+	return a.table("KEY\tSTATE\tPEER\tTERM\tAGE\tFRESH FOR\tBYTES\tWAITING\tFAILURE", rows)
+}
+
+// parseMember reads URL,API.
+func parseMember(text string) (protocol.Member, error) {
+	url, addr, ok := strings.Cut(text, ",")
+	m := protocol.Member{URL: strings.TrimSpace(url), API: strings.TrimSpace(addr)}
+	if !ok {
+		return m, usagef("peer %q: use URL,API, as in tcp://10.0.0.2:7701,tcp://10.0.0.2:7801", text)
+	}
+	if err := m.Validate(); err != nil {
+		return m, usagef("%v", err)
+	}
+	return m, nil
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/cache/zmtp"
+)
+
+func (a *app) cacheKeygenCommand() *cobra.Command {
+	var out string
+	c := &cobra.Command{
+		Use:   "keygen [--out FILE]",
+		Short: "Make a CURVE key pair for a peer or a client",
+		Long: `Make a CURVE key pair. It is written to a new file that only you can read, and the
+public key is printed: give that to the others. Without --out the whole pair is
+printed. Keys are in Z85, which has characters that a shell and YAML know: put them in
+single quotes.`,
+		Example: `  understudy cache keygen --out peer-1.key
+  understudy cache serve … --curve-key-file peer-1.key --curve-peer 'tcp://10.0.0.2:7701=PUBLIC-KEY'`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			key := zmtp.NewCurveKey()
+			if out == "" {
+				return a.printKeyPair(key)
+			}
+			if err := writeNew(out, keyText(key)); err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printJSON(map[string]string{"public": zmtp.EncodeKey(key.Public), "file": out})
+			}
+			_, err := fmt.Fprintln(a.stdout, zmtp.EncodeKey(key.Public))
+			return err
+		},
+	}
+	c.Flags().StringVar(&out, "out", "", "write the pair to this new `FILE`, mode 0600, and print the public key only")
+	return c
+}
+
+func (a *app) printKeyPair(key zmtp.CurveKey) error {
+	if a.json() {
+		return a.printJSON(map[string]string{"public": zmtp.EncodeKey(key.Public), "secret": zmtp.EncodeKey(key.Secret)})
+	}
+	_, err := fmt.Fprint(a.stdout, keyText(key))
+	return err
+}
+
+// keyText is what a key file has.
+func keyText(key zmtp.CurveKey) string {
+	return "public " + zmtp.EncodeKey(key.Public) + "\nsecret " + zmtp.EncodeKey(key.Secret) + "\n"
+}
+
+// writeNew never writes over a key that is there.
+func writeNew(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if os.IsExist(err) {
+		return usagef("%s is there already; a key that is in use must not be lost: name another file", path)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteString(text); err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// readCurveKey reads what keygen wrote. The error never shows the secret.
+func readCurveKey(path string) (key zmtp.CurveKey, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return key, usagef("key file: %v", err)
+	}
+	if info.Mode().Perm()&0o077&^fs.FileMode(0o040) != 0 {
+		return key, usagef("key file %s can be read or written by others (mode %04o): chmod 600 it", path, info.Mode().Perm())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return key, usagef("key file: %v", err)
+	}
+	found := map[string][32]byte{}
+	for n, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if (name != "public" && name != "secret") || value == "" {
+			return key, usagef("key file %s: line %d is neither \"public KEY\" nor \"secret KEY\"; see: understudy cache keygen", path, n+1)
+		}
+		if found[name], err = zmtp.DecodeKey(strings.TrimSpace(value)); err != nil {
+			return key, usagef("key file %s: line %d: the %s key is not 40 characters of Z85", path, n+1, name)
+		}
+	}
+	if len(found) != 2 {
+		return key, usagef("key file %s: it needs a public and a secret key; see: understudy cache keygen", path)
+	}
+	return zmtp.CurveKey{Public: found["public"], Secret: found["secret"]}, nil
+}
