@@ -91,6 +91,7 @@ func statuses() []struct {
 		{cache.ErrFailed, http.StatusBadGateway, "source_failed"},
 		{cache.ErrPartitioned, http.StatusServiceUnavailable, "partitioned"},
 		{cache.ErrOverloaded, http.StatusServiceUnavailable, "busy"},
+		{cache.ErrBroken, http.StatusServiceUnavailable, "broken"},
 		{cache.ErrNotMember, http.StatusServiceUnavailable, "not_member"},
 		{cache.ErrClosed, http.StatusServiceUnavailable, "stopping"},
 		{errNoCache, http.StatusNotFound, "no_cache"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -25,7 +26,8 @@ const (
 // peer says goes out by its own listener, to whoever has subscribed to it.
 type links struct {
 	self   string
-	cfg    zmtp.Config // for dialers; Kind, Security and Handler are filled in
+	first  []protocol.Member // whom this peer was started with
+	cfg    zmtp.Config       // for dialers; Kind, Security and Handler are filled in
 	curve  *Curve
 	codec  wire.Codec
 	report func(event) // waits while the loop has no room
@@ -53,7 +55,7 @@ type link struct {
 
 func newLinks(cfg Config, stats *counters, report func(event)) *links {
 	return &links{
-		self: cfg.Self, curve: cfg.Curve, report: report, log: cfg.Log, stats: stats,
+		self: cfg.Self, first: cfg.Members, curve: cfg.Curve, report: report, log: cfg.Log, stats: stats,
 		codec:   wire.Codec{Secret: cfg.Secret, Self: cfg.Self, MaxKey: cfg.MaxKey, MaxValue: cfg.MaxValue},
 		dialers: map[string]*link{},
 		cfg: zmtp.Config{
@@ -93,7 +95,8 @@ func (l *links) subscribed(c *zmtp.Conn, prefix []byte, on bool) {
 	l.mu.Lock()
 	k := l.dialers[url]
 	l.mu.Unlock()
-	if k == nil {
+	if k == nil { // it is no member, and should be told so
+		l.report(event{in: protocol.Link{Peer: url, State: protocol.Up}})
 		return
 	}
 	c.Value = url
@@ -122,17 +125,30 @@ func (l *links) send(e protocol.Send) {
 	}
 }
 
-// members opens links to new members. Those to peers that are members no more stay
-// until they have been told so, or for a while.
-func (l *links) members(c protocol.Config) {
+// members opens links to new members, and returns those that can be heard already.
+// Links to peers that are members no more stay until they have been told so, or
+// for a while.
+func (l *links) members(c protocol.Config) (up []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return
+		return nil
 	}
 	l.config = c
-	for _, m := range c.Members {
-		if m.URL == l.self || l.dialers[m.URL] != nil {
+	reach := c.Members
+	if !c.Has(l.self) {
+		// Whoever knows the configuration in force may not be in the last one that
+		// this peer has heard of.
+		reach = slices.Concat(reach, l.first)
+	}
+	for _, m := range reach {
+		if m.URL == l.self {
+			continue
+		}
+		if k := l.dialers[m.URL]; k != nil {
+			if k.up.Load() {
+				up = append(up, m.URL)
+			}
 			continue
 		}
 		if err := l.dial(m.URL); err != nil {
@@ -140,10 +156,11 @@ func (l *links) members(c protocol.Config) {
 		}
 	}
 	for url := range l.dialers {
-		if !c.Has(url) {
+		if !c.Has(url) && c.Has(l.self) {
 			time.AfterFunc(farewell, func() { l.drop(url) })
 		}
 	}
+	return up
 }
 
 // farewell is how long a link to a peer that is a member no more stays open.
@@ -202,7 +219,9 @@ func (l *links) connected(k *link) {
 
 func (l *links) disconnected(k *link, err error) {
 	k.up.Store(false)
-	l.log.Info("lost the connection to a peer", "peer", k.url, "why", err)
+	if !errors.Is(err, zmtp.ErrClosed) {
+		l.log.Info("lost the connection to a peer", "peer", k.url, "why", err)
+	}
 	l.report(event{in: protocol.Link{Peer: k.url, State: protocol.Down}})
 }
 
@@ -213,7 +232,7 @@ func (l *links) failed(k *link, err error) {
 		return
 	}
 	k.dead = true
-	l.log.Info("a peer's address refuses connections: its process has ended", "peer", k.url)
+	l.log.Info("nobody listens at a peer's address", "peer", k.url)
 	l.report(event{in: protocol.Link{Peer: k.url, State: protocol.Dead}})
 }
 

@@ -256,8 +256,10 @@ const lookEvery = 50 * time.Millisecond
 func (l *loop) look() {
 	if config := l.m.Config(); config.Number != l.config {
 		l.config = config.Number
-		l.links.members(config)
 		l.front.members(config)
+		for _, url := range l.links.members(config) {
+			l.step(protocol.Link{Peer: url, State: protocol.Up}) // the machine may not have known it
+		}
 	}
 	l.mu.Lock()
 	l.counts = l.m.Counters()

@@ -109,8 +109,8 @@ func (m *Machine) answer(from string, a Answer) {
 	k.outbid = k.outbid || !a.Yes && a.Term > k.term
 	if a.Expire > max(m.now.Wall, k.since()) && m.believable(a.Expire) {
 		if !k.fresh {
-			// Nothing is to be fetched: a moment for the copy to arrive.
-			k.fresh, k.patience, k.repeatAt = true, m.now.Boot+m.impatience(0), never
+			// Nothing is to be fetched: time for the copy to arrive, which may be large.
+			k.fresh, k.best, k.patience, k.repeatAt = true, from, m.now.Boot+m.Timings.Source, never
 			m.send("", Release{k.name, k.term, false})
 			m.send(from, EntryReq{k.name})
 			m.arm(k)
@@ -170,7 +170,12 @@ func (m *Machine) lost(k *key) {
 	m.giveUp(k, "nobody won")
 	k.round++
 	k.hurried = false
-	if heard+1 < m.config.Majority() && !fresh && k.round >= patientRounds {
+	switch {
+	case k.round < patientRounds:
+	case fresh:
+		m.refuseAll(k, Broken, "another peer has a copy, and it does not arrive here", m.Timings.FailMin)
+		return
+	case heard+1 < m.config.Majority():
 		m.cutOff()
 		m.refuseAll(k, Partitioned, whyPartitioned, m.Timings.Hello)
 		return
@@ -182,7 +187,8 @@ func (m *Machine) lost(k *key) {
 	m.stand(k)
 }
 
-// patientRounds is how many elections a refresh that nobody waits for is worth, and
-// in how many too few must have answered before a peer whose links stand believes
-// that it is cut off: it may have been slow itself.
+// patientRounds is how many elections a refresh that nobody waits for is worth; in
+// how many too few must have answered before a peer whose links stand believes that
+// it is cut off, for it may have been slow itself; and in how many a copy that was
+// promised must have failed to come.
 const patientRounds = 3

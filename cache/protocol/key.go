@@ -31,8 +31,8 @@ type key struct {
 	hurried  bool   // this election has begun again at once already
 	outbid   bool   // somebody refused because its term is higher
 	fresh    bool   // a fresh copy is elsewhere and was asked for
-	best     string // who has the newest copy, newer than ours
-	bestTime int64  // when that expires
+	best     string // who has the newest copy, newer than ours, or a fresh one
+	bestTime int64  // when the newest expires
 
 	// A fetching peer's.
 	made       int64 // Unix milliseconds

@@ -11,7 +11,10 @@ type peer struct {
 	link  LinkState
 	since time.Duration
 	hello Hello // the last; its Incarnation is 0 while there was none
-	skew  int64 // milliseconds by which its wall clock seemed ahead, within a day
+	// skew is by how many milliseconds, within a day, its wall clock seemed ahead: the
+	// lesser of the last two measurements, because a greeting that was late makes it
+	// seem behind.
+	skew, measured int64
 	// former is the incarnation before: its late greetings say nothing.
 	former uint64
 	// stranger is that it was started with other members under the same number.
@@ -24,6 +27,9 @@ type peer struct {
 func (m *Machine) link(in Link) {
 	p := m.peers[in.Peer]
 	if p == nil {
+		if in.State == Up { // it may have been a member, and not know better
+			m.agree(m.council.hello(m.now, in.Peer, 0, false))
+		}
 		return
 	}
 	if p.link != in.State {
@@ -79,6 +85,9 @@ func (m *Machine) dead(url string, before time.Duration) {
 			k.pending = nil
 		}
 	}
+	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Candidate && k.fresh && k.best == url }) {
+		m.again(k) // its copy will not come
+	}
 	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Follower && k.leader == url && k.boundAt < before }) {
 		m.unbound(k, "the peer that it followed has ended")
 	}
@@ -121,7 +130,18 @@ func (m *Machine) hello(from string, p *peer, h Hello) {
 	if restarted {
 		p.former = p.hello.Incarnation
 	}
-	p.hello, p.skew = h, max(-dayAhead, min(dayAhead, h.Wall-m.now.Wall))
+	p.hello = h
+	measured := max(-dayAhead, min(dayAhead, h.Wall-m.now.Wall))
+	p.skew = measured
+	if !news && max(p.measured, -p.measured) < max(measured, -measured) {
+		p.skew = p.measured
+	}
+	p.measured = measured
+	if h.Config <= m.config.Number {
+		m.behind = 0
+	} else if m.behind == 0 {
+		m.behind = m.now.Boot
+	}
 	p.stranger = h.Config == m.config.Number && h.Members != m.config.Digest()
 	if restarted {
 		p.clear = false
@@ -189,7 +209,7 @@ func (m *Machine) agree(effects []Effect) {
 	}
 	// Who was there before tells the new member what it may have missed.
 	tells := m.member() && next.Number == m.config.Number+1
-	m.config, m.partitioned = next, false
+	m.config, m.partitioned, m.behind = next, false, 0
 	for url := range m.peers {
 		if !next.Has(url) {
 			delete(m.peers, url)

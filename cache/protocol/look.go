@@ -100,8 +100,13 @@ func (m *Machine) Status() Status {
 		Member: m.member(), Partitioned: m.partitioned || !m.quorate(), Abstaining: m.abstaining(),
 		Connected: m.connected(), Majority: m.config.Majority(),
 	}
+	if m.behind != 0 && m.now.Boot-m.behind > 3*m.Timings.Hello {
+		s.Trouble = fmt.Sprintf("the others have a later configuration than this peer, which has number %d: it may have been removed, see `cache peers` at another", m.config.Number)
+	}
 	for _, p := range m.Peers() {
 		switch {
+		case p.State == Up && p.Hello.Incarnation == 0 && !m.Mixed && m.now.Boot-p.Since > 3*m.Timings.Hello:
+			s.Trouble = fmt.Sprintf("%s is connected and says no hello: a peer of another kind needs all others to run with --mixed", p.URL)
 		case p.Stranger:
 			s.Trouble = fmt.Sprintf("%s was started with other members than this peer: give all peers the same list", p.URL)
 		case p.Skew.Abs() > m.Timings.Skew && p.Hello.Incarnation != 0:

@@ -68,7 +68,8 @@ type Machine struct {
 	partitioned bool
 	pingAt      time.Duration
 	pongs       map[string]bool
-	alone       bool // no majority was connected at the last look
+	behind      time.Duration // since when others have said a higher configuration; 0: they do not
+	alone       bool          // no majority was connected at the last look
 
 	removals removals
 	counters Counters
