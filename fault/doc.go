@@ -23,6 +23,14 @@
 // around the ports), besides random troubles. [JudgeQueue] looks at what the users
 // committed, at the store's records and at the target's requests.
 //
+// [Peers] are the members of a cache: understudy cache serve, or the cacheworker
+// (folder cacheworker), which waits at gates, has a wall clock that can be set, and can
+// have a source that does what it must not. Their source is an [Origin] in the test's
+// process, or a program that asks it; it knows of a caller that has gone from the
+// kernel, before its own goroutines do. [CacheLoad] asks all the time and remembers what it was
+// told; [JudgeCache] reads that beside the origin's calls. Links are cut in a [Network]
+// of namespaces, as root, and disks are small mounts that nobody else sees.
+//
 // # What the judges promise
 //
 // Judge, of roles:
@@ -53,6 +61,22 @@
 //     does not recognise ids, unless a person said so.
 //   - shown: what is not over waits for a person, or behind such a batch.
 //
+// JudgeCache:
+//
+//   - overlap: while the source is called for a key, nobody else calls it for that key.
+//   - terms: no term has two calls of a key, and terms grow from call to call.
+//   - ghost: what is given in a term is what the source gave to the call of that term.
+//   - older: a peer gives nothing older, by term and expiry, than it has given before in
+//     the same life.
+//   - unfit: a copy expires after what was asked for; a new value was fetched, at least
+//     in part, after the question, or a few seconds before by another peer.
+//   - return: what was removed, and fetched before, is given no more by who has confirmed
+//     the removal.
+//
+// Calls of a peer that was stopped by a signal while they ran, or just before, are
+// counted apart: their overlaps cannot be helped, but their terms must differ. A call that
+// was given up before the origin saw it is none.
+//
 // Requests of a worker that was paused past its second window are counted apart:
 // nobody can recall them. Ledgers are told no term, so that beside them workers are
 // paused for less.
@@ -65,7 +89,9 @@
 //
 // That a rule was tried by a fault: a scenario waits for what its fault should
 // bring about (a takeover, a loss) and fails if that never comes. The wall clock
-// of this host is left alone: the simulation steps it.
+// of this host is left alone: the simulation steps it, and so does the cacheworker for
+// itself. That a peer of a cache which has just started abstains is not shown to matter:
+// only the simulation has a twin that does not.
 //
 // # How it fails
 //

@@ -1,5 +1,5 @@
-// Package sim runs whole clusters of real keepers, campaigns and dispatchers in one
-// process, under virtual time, from a seed.
+// Package sim runs whole clusters of real keepers, campaigns, dispatchers and caches
+// in one process, under virtual time, from a seed.
 //
 // A run of a role ([Run]) has three to five instances on one store. Every instance has its own
 // clock, whose rate is off by up to lease.Timing.RateTolerance and whose wall
@@ -49,11 +49,49 @@
 // deadline, or never; the store's clock is stepped only beside one that does. Without
 // this nothing could be promised.
 //
-// Each check is proven by a [Twin] or [QueueTwin], broken on purpose, that it must
-// catch.
+// A run of caches ([RunCache]) has one to seven machines of cache/protocol, and peers
+// that are added and removed, each on a host with clocks, a disk and links of its own.
+// Boot clocks run at rates that differ by 0.2 %, wall clocks are off by seconds and
+// are stepped, by up to two hours. Links delay, lose, reorder and duplicate, are cut
+// in either direction without a word, and break; a process is stopped, killed, killed
+// with its host, and starts again with its storage, without, or never had any; a disk
+// is slow, fails, and loses the last copies; a source is slow, fails and hangs. Of it
+// is checked, at every step:
+//
+//   - No two fetches of a key at once, whatever befalls the cluster. A fetch is under
+//     way until it returns, is aborted, or its time is over on its own host's boot clock:
+//     those whose process was stopped past that time are counted apart, and so is
+//     everything once a peer was reported dead that lives. Besides, clocks must run at
+//     rates that differ by less than a tenth, and a peer whose storage was lost must
+//     know that it has none to trust: it abstains.
+//   - No two fetches of a key in one term, unless somebody who had a part in the first
+//     has lost its storage since; none in a term that was given up; none without the
+//     votes of a majority of a configuration that everybody knows alike.
+//   - One vote per peer and term, unless its candidate has given the term up, or the
+//     voter has lost its storage; nothing is asked, voted or followed above the ceiling
+//     of terms that is stored.
+//   - No copy is replaced by an older one. What was fetched before a removal began is
+//     not held, taken or served by a peer that has confirmed it, as long as clocks
+//     are no further apart than Timings.Skew, and no term ahead of them all.
+//   - Every Get is answered once, with what it asked for, and no later than the
+//     keep-alive interval after its end.
+//   - A peer that finds no majority connected does not stand; none stands more than
+//     2·(1 s / CandidateMin + 1) + N times for a key within a second, sends more than
+//     (N−1)·(2 + Source / (2·Repeat)) questions in an election or more than two
+//     answers to a question, or fetches again before its back-off is over.
+//   - Once faults stop, every key has a fresh copy at every member within 2·Source +
+//     Ping + Fetch + 1.1·FailMax + 2·Hello + 5 s; then all members agree on the members,
+//     nobody abstains or is partitioned, a refresh comes to all, and in the end nobody
+//     remembers anything but copies.
+//
+// Nothing there runs beside anything else: the same seed does exactly the same.
+//
+// Each check is proven by a [Twin], [QueueTwin] or [CacheTwin], broken on purpose,
+// that it must catch.
 //
 // # What it does not do
 //
-// The same seed draws the same faults, but goroutines that are ready at the same
-// instant run in any order, so that a failing seed may have to be run a few times.
+// Except for caches, the same seed draws the same faults, but goroutines that are
+// ready at the same instant run in any order, so that a failing seed may have to be run
+// a few times.
 package sim

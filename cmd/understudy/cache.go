@@ -118,6 +118,9 @@ way, that is the one.`,
 func (a *app) tellWaiting(ctx context.Context, key string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
+	if short := []rune(key); len(short) > 64 {
+		key = string(short[:64]) + "…"
+	}
 	go func() {
 		defer close(done)
 		for began := time.Now(); ; {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -145,6 +146,7 @@ func (a *app) cacheGet(ctx context.Context, cfg client.Config, key string, o cli
 	}
 	out := struct {
 		Key    string     `json:"key"`
+		Base64 []byte     `json:"key_base64,omitempty"` // of a key that is no UTF-8
 		Value  []byte     `json:"value_base64"`
 		Term   int64      `json:"term,omitempty"`
 		Made   *time.Time `json:"made,omitempty"`
@@ -156,6 +158,9 @@ func (a *app) cacheGet(ctx context.Context, cfg client.Config, key string, o cli
 	}
 	if out.Value == nil {
 		out.Value = []byte{}
+	}
+	if !utf8.ValidString(key) {
+		out.Base64 = []byte(key)
 	}
 	if err := a.printJSON(out); err != nil {
 		return fmt.Errorf("printing: %w", err)
