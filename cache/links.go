@@ -88,9 +88,10 @@ func (l *links) listen(addr string) error {
 // now: no need to wait for the next attempt. If it was, it should be greeted.
 func (l *links) subscribed(c *zmtp.Conn, prefix []byte, on bool) {
 	url := string(prefix)
-	if !on || url == "*" {
-		return
+	if !on || url == "*" || c.Value != nil {
+		return // a connection is one peer's, and counts once
 	}
+	c.Value = url
 	// A peer asks for what is said to all, and for what is said to itself.
 	l.mu.Lock()
 	k := l.dialers[url]
@@ -99,7 +100,6 @@ func (l *links) subscribed(c *zmtp.Conn, prefix []byte, on bool) {
 		l.report(event{in: protocol.Link{Peer: url, State: protocol.Up}})
 		return
 	}
-	c.Value = url
 	l.to.Store(url, c)
 	if k.up.Load() {
 		l.report(event{in: protocol.Link{Peer: url, State: protocol.Up}})

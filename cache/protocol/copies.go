@@ -18,6 +18,10 @@ func (m *Machine) update(from string, u Update) {
 		m.counters.Ignored++
 		return
 	}
+	if e.Term < m.removals.owed[from] {
+		m.counters.Ignored++ // it has not been told of removals
+		return
+	}
 	if r := m.removals.covering(u.Key); e.Term < r.Term {
 		m.counters.Ignored++
 		m.send(from, Remove{r})

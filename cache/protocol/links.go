@@ -109,7 +109,7 @@ func (m *Machine) quorate() bool { return m.connected() >= m.config.Majority() }
 // greet says who this peer is: to one, or to every other.
 func (m *Machine) greet(to string) {
 	h := Hello{
-		Incarnation: m.Incarnation, Config: m.config.Number, Members: m.config.Digest(), Wall: m.now.Wall,
+		Incarnation: m.Incarnation, Config: m.config.Number, Members: m.digest, Wall: m.now.Wall,
 		Busy: m.busy > 0, Keeps: m.Keeps,
 	}
 	for _, member := range m.config.Members {
@@ -142,7 +142,7 @@ func (m *Machine) hello(from string, p *peer, h Hello) {
 	} else if m.behind == 0 {
 		m.behind = m.now.Boot
 	}
-	p.stranger = h.Config == m.config.Number && h.Members != m.config.Digest()
+	p.stranger = h.Config == m.config.Number && h.Members != m.digest
 	if restarted {
 		p.clear = false
 		m.dead(from, p.since) // a connection is one process: what it said on this one counts
@@ -200,6 +200,11 @@ func (m *Machine) pong(from string) {
 	}
 }
 
+func (m *Machine) adopt(c Config) {
+	m.config, m.digest = c, c.Digest()
+	m.partitioned, m.behind = false, 0
+}
+
 // agree carries out what the agreement on members asks for.
 func (m *Machine) agree(effects []Effect) {
 	m.effects = append(m.effects, effects...)
@@ -208,8 +213,12 @@ func (m *Machine) agree(effects []Effect) {
 		return
 	}
 	// Who was there before tells the new member what it may have missed.
-	tells := m.member() && next.Number == m.config.Number+1
-	m.config, m.partitioned, m.behind = next, false, 0
+	steady := m.member() && next.Number == m.config.Number+1
+	m.adopt(next)
+	if !steady {
+		// It may have been no member meanwhile, and what was removed then it has.
+		m.clean(Removal{Everything, "", MaxUint})
+	}
 	for url := range m.peers {
 		if !next.Has(url) {
 			delete(m.peers, url)
@@ -218,7 +227,7 @@ func (m *Machine) agree(effects []Effect) {
 	for _, member := range next.Members {
 		if member.URL != m.Self && m.peers[member.URL] == nil {
 			m.peers[member.URL] = &peer{since: m.now.Boot}
-			if tells {
+			if steady {
 				m.removals.owed[member.URL] = m.now.Wall + m.Timings.Skew.Milliseconds()
 			}
 		}

@@ -45,6 +45,7 @@ type Machine struct {
 
 	council *council
 	config  Config
+	digest  uint64 // of its members
 
 	now     Now
 	effects []Effect
@@ -80,7 +81,6 @@ func New(now Now, s Setup) *Machine {
 	m := &Machine{
 		Setup:   s,
 		council: newCouncil(s.Self, s.State, s.Keeps, s.Timings.Source, s.Rand),
-		config:  s.State.Config,
 		now:     now,
 		keys:    map[string]*key{},
 		waiters: map[Token]*waiter{},
@@ -92,6 +92,7 @@ func New(now Now, s Setup) *Machine {
 		grace:   now.Boot + s.Timings.Source,
 		alone:   true,
 	}
+	m.adopt(s.State.Config)
 	for _, member := range m.config.Members {
 		if member.URL != s.Self {
 			m.peers[member.URL] = &peer{since: now.Boot}

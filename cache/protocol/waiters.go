@@ -12,7 +12,24 @@ type waiter struct {
 	after int64
 	term  int64 // only a copy of a higher term will do; −1: of any
 	since int64 // only a copy that expires later will do
-	until time.Duration
+	// asked is when a refresh was asked for; 0: it is none. A fetch that began before,
+	// of which this peer has not heard, is told by its time, and to be sure of an end
+	// where clocks differ, only maxRejected times.
+	asked    int64
+	rejected int
+	until    time.Duration
+}
+
+const maxRejected = 2
+
+// rejects is whether a copy is of a fetch that began before the refresh was asked for.
+func (w *waiter) rejects(e Entry) bool {
+	if e.Made == 0 || e.Made >= w.asked || e.Term <= w.term || w.rejected == maxRejected {
+		return false
+	}
+	w.rejected++
+	w.term = e.Term
+	return true
 }
 
 // satisfied is whether a copy is what the waiter asked for.
@@ -46,7 +63,7 @@ func (m *Machine) get(in Get) {
 	w.since = w.after
 	if in.Refresh {
 		// Only what is fetched from now on, whoever has what.
-		w.term, w.since = max(m.used(in.Key), m.now.Wall-1), MaxUint
+		w.term, w.since, w.asked = max(m.used(in.Key), m.now.Wall-1), MaxUint, m.now.Wall
 	}
 	if w.satisfied(e) {
 		m.emit(Reply{in.Token, e})
@@ -108,7 +125,7 @@ func (m *Machine) answerSome(k *key, done func(*waiter) bool) {
 // serve gives a copy to everybody for whom it is good enough.
 func (m *Machine) serve(k *key, e Entry) {
 	m.answerSome(k, func(w *waiter) bool {
-		if !w.satisfied(e) {
+		if w.rejects(e) || !w.satisfied(e) {
 			return false
 		}
 		m.emit(Reply{w.token, e})

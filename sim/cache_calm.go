@@ -1,0 +1,150 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+)
+
+// recover ends all faults. Every key must then be answered everywhere in time, all
+// copies must agree, and everything must be forgotten that need not be remembered.
+func (w *cacheWorld) recover() {
+	w.calm = true
+	w.trace("calm")
+	clear(w.cuts)
+	for _, h := range w.hosts {
+		h.off = false
+		h.wall = w.skew()
+		if h.peer != nil {
+			h.peer.resume()
+		}
+		h.launch()
+	}
+	began := w.now
+	w.judge.result.Within = w.within()
+	left := w.demand()
+	for end := w.now + w.within(); w.now < end && *left > 0 && !w.judge.enough(); {
+		w.until(w.now + 20*time.Millisecond)
+	}
+	if w.judge.enough() {
+		return
+	}
+	w.judge.result.Settle = w.now - began
+	if *left > 0 {
+		w.judge.breach("%d keys have no fresh copy at a member %v after the last fault", *left, w.now-began)
+	}
+	w.until(began + w.within())
+	w.agree()
+	w.until(w.now + 2*w.setup.Timings.FailMax*11/10 + w.setup.Timings.Source + 10*time.Second)
+	w.forgotten()
+}
+
+// within is how long it may take until every key is answered: a broken connection
+// is noticed, and made again; promises run out, and a peer that started votes; one
+// that found itself partitioned asks who is there; the last fetch ends, or its
+// failure is old enough; the members hear of their last change; and a few elections.
+func (w *cacheWorld) within() time.Duration {
+	t := w.setup.Timings
+	return t.Source + time.Second + t.Source + t.Ping + t.Fetch + t.FailMax*11/10 + 2*t.Hello + 4*time.Second + w.setup.DiskSlow
+}
+
+// newest is the configuration with the highest number that a peer has.
+func (w *cacheWorld) newest() (c protocol.Config) {
+	for _, h := range w.hosts {
+		if h.peer != nil {
+			if mine := h.peer.real.Config(); mine.Number > c.Number {
+				c = mine
+			}
+		}
+	}
+	return c
+}
+
+// demand has every key asked for at every peer until there is a fresh copy; it
+// returns how many are missing.
+func (w *cacheWorld) demand() *int {
+	left := new(int)
+	for _, h := range w.hosts {
+		for i := range w.setup.Keys {
+			*left++
+			w.insist(h, cacheKey(i), left)
+		}
+	}
+	return left
+}
+
+func (w *cacheWorld) insist(h *cacheHost, key string, left *int) {
+	p := h.peer
+	in := protocol.Get{Key: key, After: h.wallNow(), Until: h.boot() + 10*time.Second}
+	p.ask(in, func(e protocol.Effect) {
+		_, replied := e.(protocol.Reply)
+		_, referred := e.(protocol.Refer)
+		if replied || referred && h.passive || !w.newest().Has(h.member.URL) {
+			*left--
+			return
+		}
+		w.after(100*time.Millisecond, func() { w.insist(h, key, left) })
+	})
+}
+
+// agree checks that the members are of one mind, then that a refresh of each key
+// comes to all of them.
+func (w *cacheWorld) agree() {
+	config := w.newest()
+	var members []*cachePeer
+	for _, h := range w.hosts {
+		if !config.Has(h.member.URL) {
+			continue
+		}
+		members = append(members, h.peer)
+		s := h.peer.real.Status()
+		if mine := h.peer.real.Config(); mine.Number != config.Number || !s.Member {
+			w.judge.breach("%s has configuration %d, others %d", h.name, mine.Number, config.Number)
+		}
+		if s.Partitioned || s.Abstaining || s.Connected != len(config.Members) {
+			w.judge.breach("%s is not well long after the last fault: %+v", h.name, s)
+		}
+	}
+	for i := range w.setup.Keys {
+		w.refresh(members, cacheKey(i))
+	}
+}
+
+func (w *cacheWorld) refresh(members []*cachePeer, key string) {
+	var p *cachePeer
+	for _, m := range members {
+		if !m.host.passive {
+			p = m
+		}
+	}
+	if p == nil {
+		return
+	}
+	t := w.setup.Timings
+	got := false
+	p.ask(protocol.Get{Key: key, Refresh: true, Until: p.host.boot() + t.Source + 2*time.Second}, func(e protocol.Effect) {
+		if _, got = e.(protocol.Reply); !got {
+			w.judge.breach("%s refuses to refresh %s long after the last fault: %s", p.host.name, key, cacheText(e))
+		}
+	})
+	w.until(w.now + t.Source + 3*time.Second)
+	first := members[0].table.rows[key]
+	for _, m := range members {
+		if e := m.table.rows[key]; got && !(w.judge.skewed && e.Term > first.Term) && (e.Term != first.Term || e.Digest != first.Digest || e.Expire != first.Expire) {
+			w.judge.breach("%s has %s of %s, %s has %s", m.host.name, cacheEntry(e), key, members[0].host.name, cacheEntry(first))
+		}
+	}
+}
+
+// forgotten checks that nothing is left that grows.
+func (w *cacheWorld) forgotten() {
+	for _, h := range w.hosts {
+		h.peer.real.Active(func(name string, l protocol.Look) bool {
+			w.judge.breach("%s still remembers %s: %+v", h.name, name, l)
+			return true
+		})
+		for token, wait := range h.peer.waits {
+			w.judge.breach("%s: %d was never answered: %s", h.name, token, cacheText(wait.in))
+		}
+	}
+}
