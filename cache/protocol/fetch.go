@@ -237,10 +237,18 @@ func (m *Machine) failedElsewhere(from string, f Failed) {
 	m.arm(k)
 }
 
-// abort ends this peer's fetch before its time.
+// abort ends this peer's fetch before its time. One that this very step began is not
+// begun at all.
 func (m *Machine) abort(k *key, why string) {
 	m.counters.Aborted++
-	m.emit(Abort{k.name, k.term, why})
+	begun := len(m.effects)
+	m.effects = slices.DeleteFunc(m.effects, func(e Effect) bool {
+		f, ok := e.(Fetch)
+		return ok && f.Key == k.name && f.Term == k.term
+	})
+	if len(m.effects) == begun {
+		m.emit(Abort{k.name, k.term, why})
+	}
 	m.send("", Release{k.name, k.term, true})
 	m.move(k, Idle, "", "gives up its fetch: "+why)
 }
