@@ -90,8 +90,7 @@
 // That a rule was tried by a fault: a scenario waits for what its fault should
 // bring about (a takeover, a loss) and fails if that never comes. The wall clock
 // of this host is left alone: the simulation steps it, and so does the cacheworker for
-// itself. That a peer of a cache which has just started abstains is not shown to matter:
-// only the simulation has a twin that does not.
+// itself.
 //
 // # How it fails
 //
