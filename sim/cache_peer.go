@@ -29,6 +29,7 @@ type cachePeer struct {
 	pauses  int // so far
 	inbox   []func()
 	number  int64 // of the configuration, as the judge knows
+	before  int64 // number of the configuration when the step began
 	dialed  int64 // the same, when links were last looked at
 
 	links   map[string]*cacheLink   // by url of who is heard

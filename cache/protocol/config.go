@@ -23,6 +23,9 @@ type Member struct {
 type Config struct {
 	Number  int64    `json:"number"`
 	Members []Member `json:"members"` // in the order of their urls
+	// Floor is a term: up to it, terms may have been used under the configurations
+	// before the last, with whose majorities this one's need not share a peer.
+	Floor int64 `json:"floor,omitempty"`
 }
 
 // MaxMembers bounds a configuration.

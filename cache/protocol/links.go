@@ -202,6 +202,9 @@ func (m *Machine) pong(from string) {
 
 func (m *Machine) adopt(c Config) {
 	m.config, m.digest = c, c.Digest()
+	if !m.absurd(c.Floor) {
+		m.floor = max(m.floor, c.Floor)
+	}
 	m.partitioned, m.behind = false, 0
 }
 

@@ -80,7 +80,6 @@ type Machine struct {
 func New(now Now, s Setup) *Machine {
 	m := &Machine{
 		Setup:   s,
-		council: newCouncil(s.Self, s.State, s.Keeps, s.Timings.Source, s.Rand),
 		now:     now,
 		keys:    map[string]*key{},
 		waiters: map[Token]*waiter{},
@@ -92,6 +91,8 @@ func New(now Now, s Setup) *Machine {
 		grace:   now.Boot + s.Timings.Source,
 		alone:   true,
 	}
+	terms := func() int64 { return max(m.ceiling, m.floor) }
+	m.council = newCouncil(s.Self, s.State, s.Keeps, s.Timings.Source, terms, s.Rand)
 	m.adopt(s.State.Config)
 	for _, member := range m.config.Members {
 		if member.URL != s.Self {

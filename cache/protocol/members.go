@@ -26,6 +26,11 @@ import (
 //     adopted C(n+1) it has promised nothing to candidates of C(n), and what it
 //     promised before has run out. So Q is not promised to anybody any more.
 //
+// For the same reason terms used under C(n) may be unknown to a majority of C(n+2).
+// So a promise tells up to where its peer may have used terms, and the highest of
+// a majority becomes the floor of what is proposed: a majority of C(n) shares a peer
+// with every majority of C(n+1), and that peer's terms of C(n) are in what it tells.
+//
 // What this needs of the rest of the machine:
 //   - A peer promises (votes, acknowledges announcements) only to peers of its own
 //     number. One of a lower number it refuses and tells; one of a higher number
@@ -86,6 +91,7 @@ type council struct {
 	self   string
 	keeps  bool          // there is storage
 	settle time.Duration // how long a configuration must be in force here before its successor is
+	terms  func() int64
 	jitter func() float64
 
 	state MembershipState
@@ -122,6 +128,7 @@ type proposal struct {
 	value    Config          // what is to be accepted; number 0: promises are collected
 	found    int64           // highest ballot under which something was accepted
 	accepted Config          // what was
+	floor    int64           // up to which acceptors may have used terms
 	yes      map[string]bool // promises, then acceptances
 	offered  bool            // want was given to acceptors: it may come to be agreed
 
@@ -131,11 +138,12 @@ type proposal struct {
 
 // newCouncil continues from state: as stored, or the members that the peer was
 // started with. settle is at least as long as any promise; jitter returns [0, 1).
-func newCouncil(self string, state MembershipState, keeps bool, settle time.Duration, jitter func() float64) *council {
+// terms tells up to which term this peer may have used any.
+func newCouncil(self string, state MembershipState, keeps bool, settle time.Duration, terms func() int64, jitter func() float64) *council {
 	// Nothing comes before number 1.
 	state.Settled = state.Settled || state.Config.Number <= 1
 	return &council{
-		self: self, keeps: keeps, settle: settle, jitter: jitter,
+		self: self, keeps: keeps, settle: settle, terms: terms, jitter: jitter,
 		state: state, basis: state.Config.Digest(), since: -1,
 		known: map[string]standing{}, telling: map[string]*telling{},
 	}
@@ -269,6 +277,8 @@ func (c *council) judge(from string, m Membership) (Membership, bool) {
 		reply.Step = stepAccepted
 	} else if c.state.Ballot > 0 {
 		reply.Config, reply.Accepted = c.state.Accepted, c.state.Ballot
+	} else {
+		reply.Config.Floor = c.terms()
 	}
 	if news {
 		c.save()
@@ -287,7 +297,7 @@ func (c *council) attempt(now time.Duration) {
 		c.finish("cache: the ballots of this configuration are used up: a peer must have sent a false one")
 		return
 	}
-	r.value, r.accepted, r.found = Config{}, Config{}, 0
+	r.value, r.accepted, r.found, r.floor = Config{}, Config{}, 0, 0
 	c.ask(now, Membership{Step: stepPrepare, Config: Config{Number: r.want.Number}})
 }
 
@@ -326,11 +336,12 @@ func (c *council) count(now time.Duration, from string, m Membership) {
 		if m.Accepted > r.found {
 			r.found, r.accepted = m.Accepted, m.Config
 		}
+		r.floor = max(r.floor, m.Config.Floor)
 		if r.yes[from] = true; len(r.yes) < acceptors.Majority() {
 			return
 		}
 		// Something that was accepted may have been agreed: it comes first.
-		if r.value = r.want; r.found > 0 {
+		if r.value, r.value.Floor = r.want, r.floor; r.found > 0 {
 			r.value = r.accepted
 		}
 		r.offered = r.offered || slices.Equal(r.value.Members, r.want.Members)

@@ -55,6 +55,8 @@ func councilConfig(c Config) string {
 // councilScript replays a script through one council. A line that begins with "> "
 // tells it what happened; what it wants done follows. "-- self config
 // [nothing-kept]" begins a new one. The settling time is 1s, and waits are exact.
+func noTerms() int64 { return 0 }
+
 type councilScript struct {
 	c   *council
 	now time.Duration
@@ -167,7 +169,7 @@ func TestMembersScripts(t *testing.T) {
 				if begin, ok := strings.CutPrefix(line, "-- "); ok {
 					f := strings.Fields(begin)
 					state := MembershipState{Config: membersNamed(f[1])}
-					s = &councilScript{c: newCouncil(memberNamed(f[0]).URL, state, len(f) == 2, time.Second, func() float64 { return 0.5 })}
+					s = &councilScript{c: newCouncil(memberNamed(f[0]).URL, state, len(f) == 2, time.Second, noTerms, func() float64 { return 0.5 })}
 				} else if happened, ok := strings.CutPrefix(line, "> "); ok {
 					for _, e := range s.line(t, happened) {
 						fmt.Fprintln(&out, councilEffect(e))
@@ -210,7 +212,7 @@ func TestMembersRestart(t *testing.T) {
 		{true, 0, 48, "save 2:a,b,c promised 48 accepted 17 3:a,b,c,d; to a: promise 3:a,b,c,d ballot=48 accepted=17"},
 	} {
 		state.Settled = test.settled
-		c := newCouncil(memberNamed("b").URL, state, true, time.Second, func() float64 { return 0 })
+		c := newCouncil(memberNamed("b").URL, state, true, time.Second, noTerms, func() float64 { return 0 })
 		c.tick(Now{Boot: time.Minute})
 		effects := c.heard(Now{Boot: time.Minute + test.at}, memberNamed("a").URL,
 			Membership{Step: stepPrepare, Config: Config{Number: 3}, Basis: c.basis, Ballot: test.ballot})
@@ -232,7 +234,7 @@ func TestMembersBallots(t *testing.T) {
 		if i == 5 {
 			state.Promised = slices.Max(slices.Collect(maps.Keys(used)))
 		}
-		c := newCouncil(memberNamed(name).URL, state, true, 0, func() float64 { return 0 })
+		c := newCouncil(memberNamed(name).URL, state, true, 0, noTerms, func() float64 { return 0 })
 		for _, e := range c.propose(Now{}, Change{Remove: memberNamed("c").URL, Until: time.Second}) {
 			if save, ok := e.(SaveMembership); ok {
 				if who, twice := used[save.State.Promised]; twice {
@@ -245,7 +247,7 @@ func TestMembersBallots(t *testing.T) {
 	if len(used) != 6 {
 		t.Errorf("%d ballots were stored before use, want 6", len(used))
 	}
-	c := newCouncil(memberNamed("a").URL, MembershipState{Config: membersNamed("1:a,b,c"), Promised: MaxUint}, true, 0, func() float64 { return 0 })
+	c := newCouncil(memberNamed("a").URL, MembershipState{Config: membersNamed("1:a,b,c"), Promised: MaxUint}, true, 0, noTerms, func() float64 { return 0 })
 	if changed, ok := c.propose(Now{}, Change{Remove: memberNamed("c").URL, Until: time.Second})[0].(Changed); !ok || !strings.Contains(changed.Err, "used up") {
 		t.Errorf("a ballot above %d was used", int64(MaxUint))
 	}
@@ -265,7 +267,7 @@ func TestMembersWanted(t *testing.T) {
 		"another's api": {Change{Add: &taken}, "named twice"},
 		"no address":    {Change{Add: &Member{URL: "d", API: "d"}}, "tcp://host:port"},
 	} {
-		c := newCouncil(memberNamed("a").URL, MembershipState{Config: membersNamed("1:a,b,c")}, true, 0, func() float64 { return 0 })
+		c := newCouncil(memberNamed("a").URL, MembershipState{Config: membersNamed("1:a,b,c")}, true, 0, noTerms, func() float64 { return 0 })
 		test.in.Until, test.in.Token = time.Second, 9
 		got := c.propose(Now{}, test.in)
 		if changed, ok := got[0].(Changed); len(got) != 1 || !ok || changed.Token != 9 || !strings.Contains(changed.Err, test.want) {
@@ -296,7 +298,7 @@ func TestMembersImproper(t *testing.T) {
 		"one replaced": membersNamed("2:a,b,d"),
 		"nothing new":  membersNamed("2:a,b,c"),
 	} {
-		c := newCouncil(memberNamed("a").URL, MembershipState{Config: membersNamed("1:a,b,c")}, true, 0, func() float64 { return 0 })
+		c := newCouncil(memberNamed("a").URL, MembershipState{Config: membersNamed("1:a,b,c")}, true, 0, noTerms, func() float64 { return 0 })
 		b := memberNamed("b").URL
 		if got := c.heard(Now{}, b, Membership{Step: stepAccept, Config: config, Basis: c.basis, Ballot: 17}); c.state.Ballot != 0 {
 			t.Errorf("%s: accepted: %v", name, got)
@@ -458,7 +460,7 @@ func (s *cluster) start(p *clusterPeer) {
 	if s.broken == "no settling" {
 		settle = 0
 	}
-	p.c = newCouncil(p.url, state, p.keeps, settle, s.rnd.Float64)
+	p.c = newCouncil(p.url, state, p.keeps, settle, noTerms, s.rnd.Float64)
 	p.waiting, p.ticking = map[Token]int64{}, 0
 	p.bound, p.holdsTill, p.abstain = "", 0, s.now+clusterSettle
 	s.did(p, p.c.tick(s.clock()))

@@ -160,7 +160,7 @@ func (b *builder) extension(m protocol.Message) {
 	case protocol.Removed:
 		b.byte(typeRemoved).removal(m.Removal)
 	case protocol.Membership:
-		b.byte(typeMembership).byte(m.Step).mark(m.Basis).uint(m.Ballot).uint(m.Accepted).uint(m.Config.Number)
+		b.byte(typeMembership).byte(m.Step).mark(m.Basis).uint(m.Ballot).uint(m.Accepted).uint(m.Config.Number).uint(m.Config.Floor)
 		for _, member := range m.Config.Members {
 			b.text(member.URL).text(member.API)
 		}

@@ -106,9 +106,9 @@ var extensions = []struct {
 	{"", protocol.Failed{Key: "foo", Term: 1, Wait: 1000, Count: 2, Text: "no"}, "2a | P1 | 66 | 666f6f | 01 | e803 | 02 | 6e6f"},
 	{"", protocol.Remove{Removal: protocol.Removal{Scope: protocol.OneKey, Name: "foo", Term: 1}}, "2a | P1 | 78 | 6b | 666f6f | 01"},
 	{p2, protocol.Removed{Removal: protocol.Removal{Scope: protocol.PrefixKey, Term: 1}}, "P2 | P1 | 58 | 70 | () | 01"},
-	{p2, protocol.Membership{Step: 2, Basis: 5, Ballot: 17, Accepted: 16, Config: protocol.Config{Number: 3, Members: []protocol.Member{{URL: p1, API: p2}}}},
-		"P2 | P1 | 6d | 02 | 0000000000000005 | 11 | 10 | 03 | P1 | P2"},
-	{p2, protocol.Membership{Step: 1, Ballot: 1, Config: protocol.Config{Number: 3}}, "P2 | P1 | 6d | 01 | 0000000000000000 | 01 | 00 | 03"},
+	{p2, protocol.Membership{Step: 2, Basis: 5, Ballot: 17, Accepted: 16, Config: protocol.Config{Number: 3, Floor: 4, Members: []protocol.Member{{URL: p1, API: p2}}}},
+		"P2 | P1 | 6d | 02 | 0000000000000005 | 11 | 10 | 03 | 04 | P1 | P2"},
+	{p2, protocol.Membership{Step: 1, Ballot: 1, Config: protocol.Config{Number: 3}}, "P2 | P1 | 6d | 01 | 0000000000000000 | 01 | 00 | 03 | 00"},
 }
 
 func TestVectors(t *testing.T) {
@@ -322,7 +322,7 @@ func TestEveryCut(t *testing.T) {
 			case protocol.Release:
 				optional = n >= 5
 			case protocol.Membership:
-				optional = n == 8
+				optional = n == 9
 			}
 			if (err == nil) != optional {
 				t.Errorf("%s, cut to %d frames: %v", v.frames, n, err)

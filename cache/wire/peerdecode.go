@@ -204,7 +204,7 @@ func (r *reader) removal() protocol.Removal {
 
 func (r *reader) membership() protocol.Membership {
 	m := protocol.Membership{Step: r.byte("step"), Basis: r.mark("basis"), Ballot: r.uint("ballot"), Accepted: r.uint("accepted")}
-	m.Config.Number = r.uint("number")
+	m.Config.Number, m.Config.Floor = r.uint("number"), r.uint("floor")
 	if n := len(r.frames) - r.at; r.err == nil && n > 2*protocol.MaxMembers {
 		r.fail("members", "%d members; %d are allowed", (n+1)/2, protocol.MaxMembers)
 	}
