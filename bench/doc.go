@@ -27,6 +27,15 @@
 //	claims     an instance of a queue stops or is killed: until the next delivers
 //	           its keys
 //
+// and of the cache:
+//
+//	hot        a key that a peer has, asked for as often as it answers, beside a bare
+//	           echo and a bare HTTP server
+//	cold       300 keys at once that nobody has, on all peers
+//	busy       the same while every core is busy
+//	lost       the peer that fetches is killed or stopped: until another fetches
+//	reload     restart with 100,000 entries, and the memory that they take
+//
 // What queues deliver goes to a sink, an HTTP server in a process of its own, that
 // knows what each key's next message must be, and counts what comes twice or out
 // of order.
