@@ -31,7 +31,7 @@ func TestLinearizableCatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range 5 {
+			for range 30 { // a busy machine does little in a second
 				s := broken
 				s.Memory, s.calls = NewMemory(memory.New(nil), nil), new(atomic.Int64)
 				if problem := linearize(t.Context(), func() Store { return s }, Concurrent{Length: time.Second}); problem != "" {

@@ -44,7 +44,7 @@ func TestLinearizableCatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := broken(memory.New(nil))
-			for range 5 {
+			for range 30 { // a busy machine does little in a second
 				if problem := linearize(func() Target { return s }, Concurrent{Length: time.Second}); problem != "" {
 					t.Logf("caught: %.300s", problem)
 					return
