@@ -147,7 +147,8 @@ type Store interface {
 
 	// EndSession ends the session, releases every lease it holds and takes it
 	// off every waiting list. Ending a session that is over or unknown is no
-	// error.
+	// error; what the former still has may be released or not, for anybody may
+	// take it.
 	EndSession(ctx context.Context, id, reason string) error
 
 	// Acquire takes the lease if it stands as c.Seen says and

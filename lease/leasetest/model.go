@@ -154,11 +154,18 @@ func apply(s state, in request, out reply, timeout time.Duration) []any {
 		me.seq, me.after, me.before = out.seq, in.call, in.back
 		return one(s, ok)
 	case end:
+		over := me.ended
 		me.ended = true
+		next := one(s, out.outcome == done)
 		if s.holder == in.number+1 {
 			s.holder = 0
+			freed := one(s, out.outcome == done)
+			if !over {
+				return freed
+			}
+			next = append(next, freed...) // a store may leave it to whoever takes it
 		}
-		return one(s, out.outcome == done)
+		return next
 	case release:
 		holds := s.holder == in.number+1 && s.term == in.seen.Term
 		if holds && out.outcome == done {
