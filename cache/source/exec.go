@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/cache"
+	"github.com/understudy-ha/understudy/internal/procgroup"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -140,8 +141,8 @@ func (p program) fetch(ctx context.Context, f cache.Fetch) (cache.Value, error) 
 	cmd := exec.CommandContext(running, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.Dir, out, said
 	cmd.Env = append(slices.Clip(p.Env), "UNDERSTUDY_KEY="+f.Key, "UNDERSTUDY_TERM="+strconv.FormatInt(f.Term, 10))
-	cmd.SysProcAttr = ownGroup()
-	cmd.Cancel = func() error { return killGroup(cmd.Process) }
+	cmd.SysProcAttr = procgroup.Own()
+	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
 	cmd.WaitDelay = lingering
 	if err = cmd.Start(); err == nil {
 		err = cmd.Wait()

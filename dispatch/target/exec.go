@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/procgroup"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -113,8 +114,8 @@ func (e *Exec) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	cmd := exec.CommandContext(ctx, e.cfg.Argv[0], e.cfg.Argv[1:]...)
 	cmd.Dir, cmd.Env = e.cfg.Dir, e.environment(a)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(a.Payload), &out, &out
-	cmd.SysProcAttr = ownGroup()
-	cmd.Cancel = func() error { return killGroup(cmd.Process) }
+	cmd.SysProcAttr = procgroup.Own()
+	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
 	cmd.WaitDelay = lingering
 	if err := cmd.Start(); err != nil {
 		return dispatch.Answer{Outcome: startOutcome(err), Detail: "not started: " + words(err.Error())}

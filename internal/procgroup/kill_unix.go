@@ -1,15 +1,15 @@
 //go:build unix
 
-package source
+package procgroup
 
 import (
 	"os"
 	"syscall"
 )
 
-// killGroup kills a process with its group. It is called before the process is
+// Kill kills a process with its group. It is called before the process is
 // waited for, so that its number cannot be another's by then.
-func killGroup(p *os.Process) error {
+func Kill(p *os.Process) error {
 	if err := syscall.Kill(-p.Pid, syscall.SIGKILL); err != nil {
 		return p.Kill()
 	}

@@ -1,0 +1,4 @@
+// Package procgroup starts a program in a process group of its own and kills it
+// with what it has started, as long as that stays in the group. On Linux the
+// program dies with its parent, too; where there are no groups it is killed alone.
+package procgroup
