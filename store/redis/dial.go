@@ -121,9 +121,12 @@ func (s *Store) arrive(ctx context.Context, conn *redis.Conn) error {
 		return err
 	}
 	info := parseInfo(text)
+	// The server subtracts two times of which each was cut to a second, so that
+	// it may say 1 a moment after it was started.
 	uptime, _ := strconv.ParseInt(info["uptime_in_seconds"], 10, 64)
+	age := max(0, uptime-1) * int64(time.Second/time.Microsecond)
 	err = s.scripts["arrive"].Run(ctx, conn, []string{s.root + "server"},
-		s.skew().Microseconds(), info["run_id"], uptime*int64(time.Second/time.Microsecond)).Err()
+		s.skew().Microseconds(), info["run_id"], age).Err()
 	if strings.Contains(fmt.Sprint(err), "READONLY") {
 		return nil // a replica can at least be looked at
 	}

@@ -181,6 +181,23 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// A server that lost everything tells its age in whole seconds of the clock: one
+// that was started just before a second began looks a second old at once.
+func TestRestartJustBeforeASecond(t *testing.T) {
+	server := realserver.Redis(t, realserver.RedisOptions{})
+	server.Kill()
+	<-time.After(time.Until(time.Now().Truncate(time.Second).Add(1900 * time.Millisecond)))
+	server.Start(t)
+	started := time.Now()
+	<-time.After(time.Until(started.Truncate(time.Second).Add(1050 * time.Millisecond)))
+	s := openFresh(t, server.URL(), "")
+	a := start(t, s, "a", time.Second)
+	_, err := acquire(t.Context(), s, contended, a.ID)
+	if err == nil && time.Since(started) < time.Second {
+		t.Errorf("a lease is given away %v after a restart that lost everything, within a timeout of 1s", time.Since(started))
+	}
+}
+
 // The server's clock is stepped by an hour, with the holder alive and with the
 // holder dead: never two holders, and a takeover at most one T late.
 func TestClockStep(t *testing.T) {
