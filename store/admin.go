@@ -9,6 +9,7 @@ import (
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
 )
 
 // Store is what every adapter offers.
@@ -25,6 +26,11 @@ type Queues interface {
 	Claims() claim.Table
 	Queue() dispatch.Queue
 	Desk() dispatch.Desk
+}
+
+// Monitors is what the same stores offer besides for package monitor.
+type Monitors interface {
+	Monitor() monitor.Table
 }
 
 // ErrSchema: the store's schema cannot be used by this program: it is newer, or
