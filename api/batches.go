@@ -49,7 +49,7 @@ func orNone(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
-	return &t
+	return new(t.UTC())
 }
 
 // batchCursor is where a list of batches goes on.

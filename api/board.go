@@ -31,12 +31,13 @@ const (
 // makes the state for those who want it, and knows whether the store answers.
 // One goroutine runs it; the mutex is for those who ask.
 type board struct {
-	cfg    Config
-	log    *slog.Logger
-	hub    *lease.Hub
-	stream *stream
-	queues *queueLook
-	wanted chan struct{} // somebody new wants the state
+	cfg     Config
+	log     *slog.Logger
+	hub     *lease.Hub
+	stream  *stream
+	queues  *queueLook
+	monitor *monitorPart
+	wanted  chan struct{} // somebody new wants the state
 
 	feed      *history.Feed // nil until the store has answered
 	info      store.Info
@@ -49,8 +50,8 @@ type board struct {
 	failure  error // of the last look
 }
 
-func newBoard(cfg Config, hub *lease.Hub, stream *stream, queues *queueLook) *board {
-	return &board{cfg: cfg, log: cfg.Logger, hub: hub, stream: stream, queues: queues, wanted: make(chan struct{}, 1)}
+func newBoard(cfg Config, hub *lease.Hub, stream *stream, queues *queueLook, monitor *monitorPart) *board {
+	return &board{cfg: cfg, log: cfg.Logger, hub: hub, stream: stream, queues: queues, monitor: monitor, wanted: make(chan struct{}, 1)}
 }
 
 func (b *board) run(ctx context.Context) {

@@ -37,6 +37,9 @@ type Config struct {
 	Cache CachePeer
 	// CacheType is the media type of the cache's values. Default application/octet-stream.
 	CacheType string
+	// Monitor is what this process does for the monitor. Default: nothing; the
+	// sources of the store are shown nevertheless.
+	Monitor *Monitor
 	// Token that requests must bear. "" asks for none, and is only for loopback:
 	// see [CheckListen].
 	Token string

@@ -11,6 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store"
 )
 
@@ -85,6 +86,9 @@ func statuses() []struct {
 		{dispatch.ErrNoQueue, http.StatusNotFound, "no_queue"},
 		{dispatch.ErrNoBatch, http.StatusNotFound, "no_batch"},
 		{dispatch.ErrState, http.StatusConflict, "wrong_state"},
+		{monitor.ErrNoSource, http.StatusNotFound, "no_source"},
+		{monitor.ErrNoEvent, http.StatusNotFound, "no_event"},
+		{monitor.ErrNoAlarm, http.StatusNotFound, "no_alarm"},
 		{cache.ErrNotFound, http.StatusNotFound, "not_found"},
 		{cache.ErrBadKey, http.StatusBadRequest, "invalid"},
 		{cache.ErrTooLarge, http.StatusRequestURITooLong, "key_too_long"},
@@ -98,6 +102,7 @@ func statuses() []struct {
 		{errNotYet, http.StatusGatewayTimeout, "not_yet"},
 		{errNotHere, http.StatusGatewayTimeout, "not_here"},
 		{errUnready, http.StatusServiceUnavailable, "not_ready"},
+		{errNoMonitor, http.StatusNotFound, "store_without_sources"},
 		{errNoQueues, http.StatusNotFound, "store_without_queues"},
 		{errUnauthorized, http.StatusUnauthorized, "unauthorized"},
 		{errCrossOrigin, http.StatusForbidden, "cross_origin"},

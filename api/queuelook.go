@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
@@ -15,11 +13,6 @@ const (
 	// how old their metrics.
 	queueFresh   = time.Second
 	queueScraped = 5 * time.Second
-	// queuesWithin bounds one look, and restFactor times what it took is until the next.
-	queuesWithin = 15 * time.Second
-	restFactor   = 10
-	// stateWaits is how long the state waits for a look.
-	stateWaits = 500 * time.Millisecond
 	// rateOver is the time over which a rate is taken.
 	rateOver = 10 * time.Second
 	// maxBlockedQueues and maxBlockedKeys bound the blocked keys of the state.
@@ -27,20 +20,18 @@ const (
 	maxBlockedKeys   = 20
 )
 
-// queueLook looks at the queues for all who ask at the same time, not more often
-// than they need it. On a store with very many keys a look takes its time: then it
-// rests ten times as long.
+// queueLook looks at the queues. On a store with very many keys that takes its time.
 type queueLook struct {
-	desk    dispatch.Desk
-	running context.Context // no look outlives it
+	desk dispatch.Desk
+	*look[queuesSeen]
+}
 
-	mu      sync.Mutex
-	flight  chan struct{}        // closed when the look that is under way has ended; nil without one
-	shown   []QueueView          // as the last look that was answered found them
-	blocked map[string][]KeyView // … with the first keys that wait for a person, by queue
-	tried   time.Time            // when the last look ended, answered or not
-	took    time.Duration
-	failure error // of the last look
+// queuesSeen is what a look at the queues found.
+type queuesSeen struct {
+	at      time.Time
+	queues  []dispatch.Overview
+	blocked map[string][]KeyView // the first keys that wait for a person, by queue
+	views   []QueueView
 	marks   map[string][]mark
 }
 
@@ -51,62 +42,30 @@ type mark struct {
 }
 
 func newQueueLook(running context.Context, desk dispatch.Desk) *queueLook {
-	return &queueLook{desk: desk, running: running, marks: map[string][]mark{}}
+	l := &queueLook{desk: desk}
+	l.look = &look[queuesSeen]{of: "the queues", running: running, ask: l.read, take: withRates}
+	return l
 }
 
-// views returns the queues as they were about age ago. A failure counts as long
-// as an answer, so that a store that is down is not asked by everybody.
+// views returns the queues as they were about age ago.
 func (l *queueLook) views(ctx context.Context, age time.Duration) ([]QueueView, error) {
 	if l.desk == nil {
 		return nil, nil
 	}
-	if under := l.start(age); under != nil {
-		select {
-		case <-under:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("looking at the queues: %w", context.Cause(ctx))
-		}
+	seen, err := l.view(ctx, age)
+	if err != nil {
+		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.failure != nil {
-		return nil, l.failure
-	}
-	return l.shown, nil
+	return seen.views, nil
 }
 
-// start returns a look to wait for, which it begins if it is due; nil if what is
-// known is good enough.
-func (l *queueLook) start(age time.Duration) <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.flight != nil {
-		return l.flight
-	}
-	if time.Since(l.tried) < max(age, restFactor*l.took) {
-		return nil
-	}
-	l.flight = make(chan struct{})
-	go l.look()
-	return l.flight
-}
-
-func (l *queueLook) look() {
-	ctx, cancel := context.WithTimeout(l.running, queuesWithin)
-	defer cancel()
-	started := time.Now()
+func (l *queueLook) read(ctx context.Context) (queuesSeen, error) {
 	queues, err := l.desk.Queues(ctx)
-	var blocked map[string][]KeyView
-	if err == nil {
-		blocked, err = l.blockedKeys(ctx, queues)
+	if err != nil {
+		return queuesSeen{}, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.flight)
-	l.flight, l.tried, l.took, l.failure = nil, time.Now(), time.Since(started), err
-	if err == nil {
-		l.take(queues, blocked)
-	}
+	blocked, err := l.blockedKeys(ctx, queues)
+	return queuesSeen{at: time.Now(), queues: queues, blocked: blocked}, err
 }
 
 func (l *queueLook) blockedKeys(ctx context.Context, queues []dispatch.Overview) (map[string][]KeyView, error) {
@@ -126,16 +85,16 @@ func (l *queueLook) blockedKeys(ctx context.Context, queues []dispatch.Overview)
 	return out, nil
 }
 
-// take keeps what a look found.
-func (l *queueLook) take(queues []dispatch.Overview, blocked map[string][]KeyView) {
-	l.shown, l.blocked = make([]QueueView, 0, len(queues)), blocked
-	marks := make(map[string][]mark, len(queues))
-	for _, o := range queues {
+// withRates makes what is shown, with rates since what was seen before.
+func withRates(before, now queuesSeen) queuesSeen {
+	now.views = make([]QueueView, 0, len(now.queues))
+	now.marks = make(map[string][]mark, len(now.queues))
+	for _, o := range now.queues {
 		view := ViewQueue(o)
-		marks[o.Queue], view.Rate = rate(l.marks[o.Queue], mark{l.tried, o.Done})
-		l.shown = append(l.shown, view)
+		now.marks[o.Queue], view.Rate = rate(before.marks[o.Queue], mark{now.at, o.Done})
+		now.views = append(now.views, view)
 	}
-	l.marks = marks
+	return now
 }
 
 // rate adds a mark, drops those that are too old, and tells what was done in a
@@ -161,37 +120,19 @@ func rate(marks []mark, now mark) ([]mark, *float64) {
 	return append(marks[:len(marks):len(marks)], now), r
 }
 
-// forget makes the next one who asks look anew, because something was changed.
-func (l *queueLook) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tried = time.Time{}
-}
-
 // state is what the page shows: the queues, with the first of their blocked keys,
-// as they are known. A look that takes long is not waited for: the rest of the
-// page is not to wait for the queues, nor to be called old when they are.
+// as they are known.
 func (l *queueLook) state(ctx context.Context) *queuesState {
 	if l.desk == nil {
 		return nil
 	}
-	if under := l.start(queueFresh); under != nil {
-		timer := time.NewTimer(stateWaits)
-		defer timer.Stop()
-		select {
-		case <-under:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := &queuesState{Total: len(l.shown), List: append([]QueueView{}, l.shown[:min(len(l.shown), maxShown)]...)}
+	seen, err := l.known(ctx, queueFresh)
+	out := &queuesState{Total: len(seen.views), List: append([]QueueView{}, seen.views[:min(len(seen.views), maxShown)]...)}
 	for i := range out.List {
-		out.List[i].BlockedKeys = l.blocked[out.List[i].Queue]
+		out.List[i].BlockedKeys = seen.blocked[out.List[i].Queue]
 	}
-	if l.failure != nil {
-		out.Error = lease.CutReason(l.failure.Error())
+	if err != nil {
+		out.Error = lease.CutReason(err.Error())
 	}
 	return out
 }

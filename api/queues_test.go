@@ -496,7 +496,7 @@ func TestSlowLooks(t *testing.T) {
 		if look(); desk.asked.Load() != 2 {
 			t.Errorf("looked %d times, want 2", desk.asked.Load())
 		}
-		time.Sleep(queuesWithin)
+		time.Sleep(lookMost)
 		if got := look(); got.Queues.Error == "" || got.Queues.Total != 1 {
 			t.Errorf("after a look without an answer the state has %+v", got.Queues)
 		}

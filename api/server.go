@@ -37,7 +37,8 @@ type Server struct {
 	queues *queueLook
 	heavy  chan struct{} // one for each long body that is being read
 
-	cache *cachePart
+	cache   *cachePart
+	monitor *monitorPart
 
 	running context.Context // ends with Run, and with it streams and waits
 	stop    context.CancelFunc
@@ -61,10 +62,11 @@ func New(cfg Config) (*Server, error) {
 	if s.hub == nil {
 		s.hub, s.ownHub = lease.NewHub(cfg.Store, cfg.Clock, cfg.Logger), true
 	}
-	s.board = newBoard(cfg, s.hub, s.stream, s.queues)
+	s.monitor = newMonitorPart(cfg.Store, cfg.Monitor, s.running)
+	s.board = newBoard(cfg, s.hub, s.stream, s.queues, s.monitor)
 	s.cache = newCachePart(cfg.Cache, cfg.CacheType, s.router, s.running)
 	s.cache.version = cfg.Version
-	s.metrics = newMetrics(s.router.traffic, newKernelCollector(s), newQueueCollector(s), newCacheCollector(s.cache))
+	s.metrics = newMetrics(s.router.traffic, newKernelCollector(s), newQueueCollector(s), newCacheCollector(s.cache), newMonitorCollector(s))
 	s.router.mount(s.routes())
 	return s, nil
 }

@@ -19,6 +19,7 @@ type stateJSON struct {
 	Roles    *rolesState   `json:"roles,omitempty"`
 	Sessions *sessionState `json:"sessions,omitempty"`
 	Queues   *queuesState  `json:"queues,omitempty"`
+	Monitor  *monitorState `json:"monitor,omitempty"`
 }
 
 type serverJSON struct {
@@ -46,6 +47,17 @@ type queuesState struct {
 	Error string `json:"error,omitempty"`
 }
 
+// monitorState is the monitor, with the first of its alarms that stand and of
+// the sources that are down.
+type monitorState struct {
+	MonitorView
+	Alarms []AlarmView     `json:"alarms"`
+	Down   []SourceView    `json:"down"`
+	Own    *ownMonitorView `json:"instance,omitempty"`
+	// Error of the last look: then what is shown is older than that.
+	Error string `json:"error,omitempty"`
+}
+
 type sessionState struct {
 	Total int           `json:"total"`
 	List  []sessionJSON `json:"list"`
@@ -63,6 +75,11 @@ func (b *board) state(ctx context.Context, failed error) stateJSON {
 	}
 	if b.hasQueues || len(b.cfg.Dispatchers) > 0 {
 		out.Parts = append(out.Parts, "queues")
+	}
+	if out.Monitor.used(b.monitor.own) {
+		out.Parts = append(out.Parts, "monitor")
+	} else {
+		out.Monitor = nil
 	}
 	if b.cfg.Cache != nil {
 		out.Parts = append(out.Parts, "cache")
@@ -114,5 +131,6 @@ func (b *board) read(ctx context.Context, out *stateJSON) error {
 	if out.Queues = b.queues.state(ctx); out.Queues != nil {
 		b.hasQueues = out.Queues.Total > 0
 	}
+	out.Monitor = b.monitor.state(ctx)
 	return nil
 }

@@ -2,12 +2,10 @@ package claim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -73,16 +71,14 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
-	switch {
-	case c.Keeper == nil || c.Table == nil:
-		return fmt.Errorf("%w: a keeper and a table are needed", lease.ErrInvalid)
-	case c.Concurrency < 1 || c.Concurrency > MaxKeys || c.Most < 1 || c.Step <= 0 || c.StopGrace < 0:
-		return fmt.Errorf("%w: use 1 to %d steps at once, at least one key, and positive durations", lease.ErrInvalid, MaxKeys)
-	case c.Keeper.Timing() != c.Windows.Timing():
-		return fmt.Errorf("%w: the keeper's session has timing %v, and the windows need %v", lease.ErrInvalid, c.Keeper.Timing(), c.Windows.Timing())
-	}
 	if err := lease.ValidateSpace(c.Space); err != nil {
 		return err
+	}
+	if err := validateHolder(c.Keeper, c.Table, c.Windows, c.Most); err != nil {
+		return err
+	}
+	if c.Concurrency < 1 || c.Concurrency > MaxKeys || c.Step <= 0 || c.StopGrace < 0 {
+		return fmt.Errorf("%w: use 1 to %d steps at once, and positive durations", lease.ErrInvalid, MaxKeys)
 	}
 	return c.Windows.Validate(c.Step)
 }
@@ -96,9 +92,8 @@ func Run(ctx context.Context, cfg Config, work Work) error {
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("claims of %q: %w", cfg.Space, err)
 	}
-	w := &worker{cfg: cfg, clock: cfg.Keeper.Clock(), work: work, keys: map[string]*owned{},
-		done: make(chan outcome, cfg.Concurrency),
-		log:  cfg.Logger.With("space", cfg.Space, "instance", cfg.Keeper.Instance().Label())}
+	w := &worker{cfg: cfg, work: work, done: make(chan outcome, cfg.Concurrency)}
+	w.holder = newHolder(cfg.Keeper, cfg.Table, cfg.Space, cfg.Most, cfg.Logger)
 	for ctx.Err() == nil {
 		live, err := cfg.Keeper.Session(ctx)
 		if err != nil {
@@ -107,14 +102,6 @@ func Run(ctx context.Context, cfg Config, work Work) error {
 		w.underSession(ctx, live)
 	}
 	return nil
-}
-
-// owned is a key that this instance claims, as far as it knows.
-type owned struct {
-	Claim
-	ready  time.Duration // when, on this host's clock
-	inStep bool
-	tries  int // failed steps in a row
 }
 
 // outcome of a step.
@@ -126,17 +113,11 @@ type outcome struct {
 
 // worker is Run's state; one goroutine owns it.
 type worker struct {
+	holder
 	cfg   Config
-	clock lease.Clock
 	work  Work
-	log   *slog.Logger
-	keys  map[string]*owned
 	steps int // under way
 	done  chan outcome
-	shed  int // keys that others lack: given back when they are ready, so that they are taken at once
-
-	lookAt time.Duration // when to look for keys that nobody told us of
-	more   int           // times in a row that the store counted more keys than are known
 }
 
 // underSession works until the session is over or ctx ends, and returns when
@@ -152,7 +133,7 @@ func (w *worker) underSession(ctx context.Context, live *lease.Live) {
 	w.lookAt = w.clock.Now()
 	for ctx.Err() == nil {
 		if w.clock.Now() >= w.lookAt {
-			w.look(ctx, live.ID())
+			w.look(ctx, live.ID(), w.steps == 0)
 		}
 		w.begin(ctx, steps, live.ID(), &over)
 		timer, stop := w.clock.Timer(w.pause())
@@ -173,77 +154,6 @@ func (w *worker) underSession(ctx context.Context, live *lease.Live) {
 		stop()
 	}
 	w.stop(ctx, live.ID(), cancel)
-}
-
-// look renews the membership, strikes fair shares, and takes keys.
-func (w *worker) look(ctx context.Context, session string) {
-	w.lookAt = w.clock.Now() + LookEvery
-	share, err := request(ctx, func(ctx context.Context) (Share, error) {
-		return w.cfg.Table.Join(ctx, Member{Space: w.cfg.Space, Session: session, Asleep: w.steps == 0})
-	})
-	if err != nil {
-		w.trouble("joining", err)
-		return
-	}
-	w.strays(ctx, session, share)
-	w.shed = share.Surplus()
-	room := min(MaxKeys, w.cfg.Most-len(w.keys))
-	if room <= 0 {
-		return
-	}
-	claims, err := request(ctx, func(ctx context.Context) ([]Claim, error) {
-		return w.cfg.Table.Take(ctx, Want{Space: w.cfg.Space, Session: session, Most: room, Fresh: share.Fresh(room), Linger: Linger})
-	})
-	if err != nil {
-		w.trouble("taking keys", err)
-	}
-	for _, c := range claims {
-		w.keys[c.Key] = &owned{Claim: c, ready: w.clock.Now()}
-	}
-}
-
-// strays gives back keys that the store has given to this session in an answer
-// that never came: nobody else may take them while the session lives. They are
-// looked for only the second time, because a request that was given up may still
-// be carried out.
-func (w *worker) strays(ctx context.Context, session string, s Share) {
-	if w.more++; s.Mine <= len(w.keys) {
-		w.more = 0
-	}
-	if w.more < 2 {
-		return
-	}
-	rows, err := request(ctx, func(ctx context.Context) ([]Row, error) {
-		return w.cfg.Table.List(ctx, Query{Space: w.cfg.Space, Session: session})
-	})
-	if err != nil {
-		w.trouble("listing own keys", err)
-		return
-	}
-	var back []Claim
-	for _, r := range rows {
-		if k := w.keys[r.Key]; k == nil || k.Term != r.Term {
-			back = append(back, Claim{Key: r.Key, Term: r.Term})
-		}
-	}
-	w.release(ctx, session, back)
-}
-
-func (w *worker) release(ctx context.Context, session string, back []Claim) {
-	for part := range slices.Chunk(back, MaxKeys) {
-		_, err := request(ctx, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, w.cfg.Table.Release(ctx, w.cfg.Space, session, part)
-		})
-		if err != nil {
-			w.trouble("giving keys back", err)
-			return // still ours: the next round tries again
-		}
-		for _, c := range part {
-			if k := w.keys[c.Key]; k != nil && k.Term == c.Term {
-				delete(w.keys, c.Key)
-			}
-		}
-	}
 }
 
 // begin starts steps on keys that are ready.
@@ -370,19 +280,4 @@ func (w *worker) drain(ctx context.Context, session string) {
 	for w.steps > 0 {
 		w.finish(ctx, session, <-w.done)
 	}
-}
-
-func (w *worker) trouble(doing string, err error) {
-	if errors.Is(err, lease.ErrLapsed) {
-		w.log.Debug("the session does not live", "doing", doing)
-		return
-	}
-	w.log.Warn("the store did not do it; trying again", "doing", doing, "err", err)
-}
-
-// request bounds one request to the store. It is made also while stopping.
-func request[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	return f(ctx)
 }

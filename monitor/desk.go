@@ -164,8 +164,11 @@ type Action struct {
 // Desk is what people and programs do with the monitor.
 type Desk interface {
 	// Configure puts a configuration into force, whole or not at all, and tells
-	// what changed. Intake and detection go on meanwhile. An event whose limit
-	// became shorter gives its sources a whole one from now.
+	// what changed: what changes nothing keeps Generation and every Rev. Intake and
+	// detection go on meanwhile. An event whose limit or run became shorter, whose
+	// schedule changed or which is resumed gives its sources a whole limit from now.
+	// A pause that a person made stays until the configured one itself changes. A
+	// name that comes back before its sources are forgotten keeps them.
 	Configure(ctx context.Context, c Configuration) (Configured, error)
 
 	// Refuse records why a configuration that was offered was not put into force.
@@ -180,14 +183,16 @@ type Desk interface {
 	Alarms(ctx context.Context, q AlarmQuery) ([]Alarm, error)
 
 	// Act does what a person asked for, and records who and why in the history.
-	// ErrNoSource, ErrNoEvent, ErrNoAlarm; lease.ErrInvalid for a verb that is none.
+	// ErrNoSource, ErrNoEvent, ErrNoAlarm; lease.ErrInvalid for a verb that is none,
+	// or a sink or a path that is not there.
 	Act(ctx context.Context, a Action) error
 
-	// Overview tells about all of it.
+	// Overview tells about all of it. Counts may be as old as the last Sweep.
 	Overview(ctx context.Context) (Overview, error)
 
 	// Enlist makes an instance known, or keeps it so, while its session lives, and
-	// registers its sinks, whose queues exist from then on.
+	// registers its sinks, whose queues exist from then on. lease.ErrLapsed if the
+	// session does not live.
 	Enlist(ctx context.Context, m Member) error
 }
 

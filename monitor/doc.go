@@ -22,9 +22,17 @@
 //
 //	the last beat + interval × missed + grace + the blind time since
 //
-// and, if the path was blind since the last beat, for one interval after that; a
-// source that was declared, resumed or whose timing was changed since has a whole
-// limit from then on.
+// and, if the path was blind since the last beat, for one interval and grace after
+// that, or beyond the above, whichever is less: a path that drops out again and again
+// hides nobody for ever. A source that was declared, resumed or whose timing was
+// changed since has a whole limit from then on, and one more after blindness since.
+// Of a schedule, times before the end of blindness do not count: their beats may have
+// been lost. Nor does a run in which the path was blind count as one that did not
+// end; silence will tell.
+//
+// What was raised ends by a beat, or by a configuration under which it would be no
+// outage, and by nothing else: that the path was blind, that the source was resumed
+// or that a run began is no sign of life.
 //
 // # What it promises
 //

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ const (
 	MaxName     = 200                  // bytes of an event's or a source's name
 	MaxInterval = 400 * 24 * time.Hour // of an interval, a grace, or any other duration
 	MaxMissed   = 10_000
+	MaxTimes    = 100 // of a schedule that may be missed
 	MaxLabels   = 32
 	MaxEvents   = 10_000 // event names of a configuration
 )
@@ -112,8 +114,12 @@ func (e Event) WithDefaults() Event {
 	return e
 }
 
-// limit is how long a source with an interval may be quiet.
+// limit is how long a source with an interval may be quiet. What is too long for a
+// Duration is the longest one.
 func (e *Event) limit() time.Duration {
+	if e.Missed > 0 && e.Interval > (math.MaxInt64-max(e.Grace, 0))/time.Duration(e.Missed) {
+		return math.MaxInt64
+	}
 	return e.Interval*time.Duration(e.Missed) + e.Grace
 }
 
@@ -136,18 +142,23 @@ func (e Event) Validate() error {
 		return wrong("an interval of %v is too short; use at least 100ms", e.Interval)
 	case e.Missed < 1 || e.Missed > MaxMissed:
 		return wrong("%d missed beats; use 1 to %d", e.Missed, MaxMissed)
+	case e.Schedule != "" && e.Missed > MaxTimes:
+		return wrong("%d missed times of a schedule; use 1 to %d", e.Missed, MaxTimes)
 	case e.Flaps < 0 || e.GroupMin < 0:
 		return wrong("numbers of flaps and of members cannot be negative")
 	case e.ControlLoop.TargetType != "VNF" && e.ControlLoop.TargetType != "VM":
 		return wrong("target type %q; use VNF or VM", e.ControlLoop.TargetType)
 	}
-	for name, d := range map[string]time.Duration{
-		"interval": e.Interval, "grace": e.Grace, "max run": e.MaxRun, "retire after": e.RetireAfter,
-		"flap window": e.FlapWindow, "steady": e.Steady, "group wait": e.GroupWait,
-		"the limit (interval × missed + grace)": e.limit(),
+	for _, f := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"interval", e.Interval}, {"grace", e.Grace}, {"the limit (interval × missed + grace)", e.limit()},
+		{"max run", e.MaxRun}, {"retire after", e.RetireAfter},
+		{"flap window", e.FlapWindow}, {"steady", e.Steady}, {"group wait", e.GroupWait},
 	} {
-		if d < 0 || d > MaxInterval {
-			return wrong("%s is %v; use 0 to %v", name, d, MaxInterval)
+		if f.d < 0 || f.d > MaxInterval {
+			return wrong("%s is %v; use 0 to %v", f.name, f.d, MaxInterval)
 		}
 	}
 	if e.Schedule != "" {

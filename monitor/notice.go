@@ -23,7 +23,8 @@ type Message struct {
 	GroupBy   string   `json:"group_by,omitempty"`
 	Members   []string `json:"members,omitempty"` // sources of a group, at most MaxMembers
 	Count     int      `json:"count,omitempty"`   // how many they are
-	// End is why it ended, when no beat did it: "retire", "forget" or "resume".
+	// End is why it ended, when no beat did it: "retire", "forget", or "resume" for
+	// what is no outage by the configuration that holds now.
 	End      Turn              `json:"end,omitempty"`
 	Severity string            `json:"severity,omitempty"`
 	Tags     []string          `json:"tags,omitempty"`

@@ -1,6 +1,9 @@
 package monitor
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Moment is a time on the monitor's own clock, in microseconds: about those since
 // 1970. It goes as the store's clock does, and never back.
@@ -9,17 +12,19 @@ type Moment int64
 // Never is later than every moment.
 const Never = Moment(1<<63 - 1)
 
-// Add returns the moment d later; [Never] stays.
+// Add returns the moment d later, [Never] at most; Never stays.
 func (m Moment) Add(d time.Duration) Moment {
-	if m == Never {
+	us := Moment(d.Microseconds())
+	if m == Never || us > 0 && m > Never-us {
 		return Never
 	}
-	return m + Moment(d.Microseconds())
+	return m + us
 }
 
-// Sub returns how long after the other it is.
+// Sub returns how long after the other it is, as far as a Duration goes (292 years).
 func (m Moment) Sub(other Moment) time.Duration {
-	return time.Duration(m-other) * time.Microsecond
+	const most = Moment(math.MaxInt64 / int64(time.Microsecond))
+	return time.Duration(min(max(m-other, -most), most)) * time.Microsecond
 }
 
 // Path is a way that beats take into the monitor, as the store knows it.
@@ -110,8 +115,8 @@ type Turn string
 const (
 	Stay   Turn = ""       // nothing but the time of the next look changes
 	Onset  Turn = "ONSET"  // an alarm is raised
-	Abated Turn = "ABATED" // its alarm ends
-	Resume Turn = "resume" // its pause is over: up, with a new base
+	Abated Turn = "ABATED" // its alarm ends; what is paused stays so
+	Resume Turn = "resume" // its pause is over: up, with a new base; or down, if its alarm stands
 	Return Turn = "return" // it was retired, and beats again: up, with a new base
 	Retire Turn = "retire" // it has been down for so long, or a person asked for it; its alarm ends
 	Forget Turn = "forget" // its event name was removed; its alarm ends, and so does the source
@@ -124,169 +129,249 @@ type Verdict struct {
 	// At is when it happened: when the limit passed, or the beat arrived that ended
 	// the outage. Never later than Now.
 	At Moment
-	// Due is when to look again, if nothing happens before. A beat by itself makes
-	// nobody look, unless the source is [Down] or [Retired] or is told by a signal.
+	// Due is when to look again, if nothing happens before: after Now, unless it
+	// turns. A beat by itself makes nobody look, unless an alarm of its source
+	// stands, or it is [Retired] or in a run, or its signal is not [Fine].
 	Due Moment
 	// Well is since when it has been well, while its alarm is kept because it flaps.
 	Well Moment
 }
 
-// unproven is how soon a source is looked at again whose path has not been proven
-// since its deadline passed.
-const unproven = 250 * time.Millisecond
+// How soon a source is looked at again whose path is not proven to have worked
+// until its deadline: the longer that takes, the less often, or a path that stalls
+// would have all its sources looked at all the time.
+const (
+	unprovenLeast = 250 * time.Millisecond
+	unprovenMost  = time.Second
+	blindLeast    = time.Second
+	blindMost     = 10 * time.Second
+)
 
 // Judge says what becomes of a source of this event, whose zero fields must have
 // their defaults.
 func (e *Event) Judge(f Facts) Verdict {
+	v := e.judge(f)
+	if v.Turn == Stay {
+		v.Due = max(v.Due, f.Now.Add(time.Microsecond))
+	}
+	return v
+}
+
+func (e *Event) judge(f Facts) Verdict {
 	switch {
 	case f.Removed:
 		return Verdict{Turn: Forget, At: f.Now, Due: Never}
 	case f.State == Retired && f.Beat > f.Ended:
-		return Verdict{Turn: Return, At: f.Beat, Due: e.deadline(f, f.Beat)}
+		return Verdict{Turn: Return, At: f.Beat, Due: e.anew(f, f.Beat)}
 	case f.State == Retired:
 		return Verdict{Due: Never}
 	case f.Asked:
 		return Verdict{Turn: Retire, At: f.Now, Due: Never}
 	case f.State == Paused && f.Until != 0 && f.Now >= f.Until:
-		return Verdict{Turn: Resume, At: f.Now, Due: e.deadline(f, f.Now)}
+		return Verdict{Turn: Resume, At: f.Now, Due: e.anew(f, f.Now)}
+	case f.Alarm != "":
+		return e.standing(f)
+	case f.State == Paused:
+		return Verdict{Due: orNever(f.Until)}
 	}
 	reason, at, due := e.trouble(f)
 	switch {
-	case reason != "" && f.Alarm != "":
-		return e.down(f)
-	case f.State == Paused && f.Alarm == "":
-		return Verdict{Due: orNever(f.Until)}
-	case reason != "" && e.Paused:
+	case reason == "":
+		return Verdict{Due: due}
+	case e.Paused:
 		// Resuming the event has everyone looked at again.
 		return Verdict{Due: Never}
-	case reason != "":
-		v := Verdict{Turn: Onset, Reason: reason, At: at, Due: Never}
-		if e.RetireAfter > 0 {
-			v.Due = f.Now.Add(e.RetireAfter)
-		}
-		return v
-	case f.Alarm == "":
-		return Verdict{Due: due}
-	case e.Flaps > 0 && f.Onsets >= e.Flaps:
-		return e.damp(f, due)
 	}
-	return Verdict{Turn: Abated, At: f.wellSince(), Due: due}
+	v := Verdict{Turn: Onset, Reason: reason, At: at, Due: Never}
+	if e.RetireAfter > 0 {
+		v.Due = f.Now.Add(e.RetireAfter)
+	}
+	return v
 }
 
-// down is for a source whose alarm stands with reason.
-func (e *Event) down(f Facts) Verdict {
-	if e.RetireAfter == 0 || f.State == Paused {
-		return Verdict{Due: orNever(f.Until)}
+// anew is when to look at a source first that has a new base.
+func (e *Event) anew(f Facts, base Moment) Moment {
+	f.Base = base
+	if f.Alarm != "" || e.failed(f) {
+		return f.Now
 	}
-	end := f.Onset.Add(e.RetireAfter)
-	if f.Now < end {
+	_, due := e.expected(f)
+	return due
+}
+
+// standing is for a source whose alarm stands.
+func (e *Event) standing(f Facts) Verdict {
+	until := Never
+	if f.State == Paused {
+		until = orNever(f.Until)
+	}
+	over, again := e.recovered(f)
+	if !over {
+		return e.down(f, until)
+	}
+	at := f.wellSince()
+	if e.Flaps > 0 && f.Onsets >= e.Flaps {
+		well := f.Well
+		if well == 0 {
+			well = at
+		}
+		if end := well.Add(e.Steady); f.Now < end {
+			return Verdict{Due: min(again, end, until), Well: well}
+		}
+		at = f.Now
+	}
+	if f.State == Paused {
+		return Verdict{Turn: Abated, At: at, Due: until}
+	}
+	_, due := e.expected(f)
+	return Verdict{Turn: Abated, At: at, Due: due}
+}
+
+// recovered tells whether the outage is over that an alarm stands for, and when it
+// may not be any more. Only a beat ends it, or a configuration by which it would be
+// none. That its path was blind meanwhile, that it was resumed or that its timing
+// changed gives it no new start, and no sign of life either; nor does the start of a run.
+func (e *Event) recovered(f Facts) (over bool, again Moment) {
+	f.EventBase = 0
+	if f.Base >= f.Onset {
+		f.Base = 0
+	}
+	beaten := f.Beat >= f.Onset
+	if !beaten && f.Reason == Overrun && e.MaxRun > 0 && f.Run >= f.Onset {
+		return false, 0
+	}
+	// A source that flaps may have beaten since, and fallen silent again.
+	if !beaten || e.Flaps > 0 && f.Well == 0 {
+		f.BlindThen, f.Path.Resumed, f.Path.Proof = f.Path.Blind, 0, f.Now
+	}
+	reason, _, again := e.trouble(f)
+	return reason == "", again
+}
+
+// down is for a source whose outage goes on.
+func (e *Event) down(f Facts, until Moment) Verdict {
+	if e.RetireAfter == 0 || f.State == Paused || e.Paused {
+		return Verdict{Due: until}
+	}
+	end := max(f.Onset.Add(e.RetireAfter).Add(f.blindSince(f.Onset)), max(f.Base, f.EventBase).Add(e.limit()))
+	end = f.allow(end, e.Interval+e.Grace)
+	switch {
+	case f.Now < end:
 		return Verdict{Due: end}
+	case f.Path.Sight(f.Now) < end:
+		return Verdict{Due: f.Now.Add(e.later(f, end))}
 	}
 	return Verdict{Turn: Retire, At: f.Now, Due: Never}
 }
 
-// damp keeps the alarm of a source that flaps until it has been well for a while.
-func (e *Event) damp(f Facts, due Moment) Verdict {
-	well := f.Well
-	if well == 0 {
-		well = f.wellSince()
-	}
-	if end := well.Add(e.Steady); f.Now < end {
-		return Verdict{Due: min(due, end), Well: well}
-	}
-	return Verdict{Turn: Abated, At: f.Now, Due: due}
-}
-
 // wellSince is when the outage that stands ended: by a beat, unless the alarm was
-// raised for no longer a reason since.
+// raised for what is no longer a reason.
 func (f *Facts) wellSince() Moment {
 	if f.Beat < f.Onset {
 		return f.Now
 	}
-	return f.Beat
+	return min(f.Beat, f.Now)
 }
 
 // trouble is what is wrong with a source, since when, and otherwise when something
 // may be.
 func (e *Event) trouble(f Facts) (r Reason, at, due Moment) {
-	if f.Failing {
-		return Failed, f.Beat, Never
+	if e.failed(f) {
+		return Failed, min(f.Beat, f.Now), Never
 	}
-	due = e.deadline(f, f.Base)
-	overrun := Never
-	if f.Run != 0 && e.MaxRun > 0 {
-		overrun = f.Run.Add(e.MaxRun + f.blindSince())
-		overrun = f.allow(overrun, e.MaxRun)
-	}
-	r = Silent
-	if overrun < due {
-		due, r = overrun, Overrun
-	}
-	switch sight := f.Path.Sight(f.Now); {
-	case sight > due:
+	r, due = e.expected(f)
+	switch {
+	case f.Path.Sight(f.Now) > due:
 		return r, due, 0
 	case f.Now > due:
-		return "", 0, f.Now.Add(e.later(f.Now.Sub(sight) > f.Path.Gap))
+		return "", 0, f.Now.Add(e.later(f, due))
 	}
 	return "", 0, due
 }
 
+// failed tells whether a source said that it failed, after it was expected to do well.
+func (e *Event) failed(f Facts) bool {
+	return f.Failing && f.Beat >= max(f.Base, f.EventBase)
+}
+
 // later is when to look at a source again whose path is not proven to have worked
-// until its deadline. When the path was blind, it has at least what allow gives.
-func (e *Event) later(blind bool) time.Duration {
-	if !blind {
-		return unproven
+// until its deadline. When the path is blind, that is not before the source would be
+// overdue if it could see from now on.
+func (e *Event) later(f Facts, due Moment) time.Duration {
+	over := f.Now.Sub(due)
+	if f.Now.Sub(f.Path.Sight(f.Now)) <= f.Path.Gap {
+		return min(max(over, unprovenLeast), unprovenMost)
 	}
-	return max(time.Second, e.Interval+e.Grace)
+	f.Path.Blind += f.Now.Sub(f.Path.Proof)
+	f.Path.Resumed = f.Now
+	_, again := e.expected(f)
+	return max(again.Sub(f.Now), min(max(over, blindLeast), blindMost))
 }
 
-// deadline is when a source is overdue.
-func (e *Event) deadline(f Facts, base Moment) Moment {
+// expected is when a source is overdue, and with what.
+func (e *Event) expected(f Facts) (Reason, Moment) {
+	due := e.deadline(f)
+	// The end of a run may have been lost while its path was blind. Silence will
+	// tell.
+	if e.MaxRun > 0 && f.Run != 0 && f.Path.Resumed <= f.Run {
+		if end := max(f.Run, f.Base, f.EventBase).Add(e.MaxRun); end < due {
+			return Overrun, end
+		}
+	}
+	return Silent, due
+}
+
+// deadline is when a source is silent.
+func (e *Event) deadline(f Facts) Moment {
 	if e.Schedule != "" {
-		return e.scheduled(f, base)
+		return e.scheduled(f)
 	}
-	end := max(base, f.EventBase).Add(e.limit())
-	if f.Beat != 0 {
-		end = max(end, f.Beat.Add(e.limit()+f.blindSince()))
-		return f.allow(end, e.Interval+e.Grace)
+	from, more := max(f.Base, f.EventBase), e.limit()
+	switch {
+	case f.Beat == 0:
+		// How long its path was blind since is not known: it has all of it anew.
+		return max(from, f.Path.Resumed).Add(e.limit())
+	case f.Beat >= from:
+		from, more = f.Beat, e.Interval+e.Grace
 	}
-	return f.allow(end, e.limit())
+	return f.allow(from.Add(e.limit()).Add(f.blindSince(from)), more)
 }
 
-// blindSince is for how long the path was blind since the last beat.
-func (f *Facts) blindSince() time.Duration {
-	if f.Beat == 0 {
+// blindSince is for how long the path was blind since the last beat, or a moment
+// after that: no more than there was time for.
+func (f *Facts) blindSince(from Moment) time.Duration {
+	if f.Beat == 0 || f.Path.Resumed <= from {
 		return 0
 	}
-	return max(0, f.Path.Blind-f.BlindThen)
+	return min(max(0, f.Path.Blind-f.BlindThen), f.Path.Resumed.Sub(from))
 }
 
-// allow gives a source some time after its path could see again, if the path was
-// blind since the last beat, or since the source is expected.
+// allow gives a source some time after its path could see again: what it sent
+// before may have been lost. No more than that beyond the end, or a path that drops
+// out again and again would hide what is silent for ever.
 func (f *Facts) allow(end Moment, more time.Duration) Moment {
-	if f.Path.Resumed > max(f.Beat, 1) && f.Path.Resumed > f.Base {
-		return max(end, f.Path.Resumed.Add(more))
+	if f.Path.Resumed > f.Beat {
+		return max(end, min(f.Path.Resumed, end).Add(more))
 	}
 	return end
 }
 
-// scheduled is when a source with a schedule is overdue: as many of its times as
+// scheduled is when a source with a schedule is silent: as many of its times as
 // may be missed, and the grace, after the last beat.
-func (e *Event) scheduled(f Facts, base Moment) Moment {
+func (e *Event) scheduled(f Facts) Moment {
 	s, err := ParseSchedule(e.Schedule)
 	if err != nil {
 		return Never // Validate refuses it
 	}
-	from := max(base, f.EventBase, f.Beat)
+	// The beats of times before the path resumed may have come while it was blind.
+	from := max(f.Base, f.EventBase, f.Beat, f.Path.Resumed)
 	at := f.Wall.Add(-f.Now.Sub(from))
 	for range e.Missed {
 		if at = s.Next(at); at.IsZero() {
 			return Never
 		}
 	}
-	end := f.Now.Add(at.Sub(f.Wall) + e.Grace)
-	// A beat that came while the path was blind may have been the one.
-	return f.allow(end, e.Grace)
+	return f.Now.Add(at.Sub(f.Wall)).Add(e.Grace)
 }
 
 func orNever(m Moment) Moment {

@@ -83,7 +83,7 @@ type Resolved struct {
 	// ID of the source, never used again for another; 0 when it is not known, and
 	// not learned, because its event is not configured or fixed.
 	ID int64
-	// SenderClock and Interval are those of its event.
+	// SenderClock is that of its event.
 	SenderClock bool
 }
 
@@ -96,7 +96,8 @@ type Stamp struct {
 	// Code is the exit status of a run, 0 without one.
 	Code int
 	// Sent is the sender's time, and Seq its number; zero when it did not say. A
-	// beat with both the same as the last one is a replay, and is only counted.
+	// beat that has a Sent, and both the same as the last one, is a replay: it is
+	// counted as one, and changes nothing about its source.
 	Sent time.Time
 	Seq  int64
 	// BySender judges by Sent: the beat counts from then, but not before the last
@@ -112,9 +113,9 @@ type Proof struct {
 	Path  string
 	Trust time.Duration // see [Path]
 	Gap   time.Duration
-	// Anew: what was sent in the last while may have been lost: it counts as
-	// blind until now, whatever the gap.
-	Anew bool
+	// Unproven: it only names the path of beats, of which others may still be on
+	// their way. Nothing is known of the path by it, but that it exists.
+	Unproven bool
 }
 
 // Delivery is what an instance took in since the last one.
@@ -137,20 +138,24 @@ type Stored struct {
 
 // Intake stores beats. Methods of this port and the others return
 // [lease.ErrUnavailable] when nothing can have been done, [lease.ErrUnknown] when
-// it may have been, and [lease.ErrInvalid]; they are safe to use from many
+// it may have been, and [lease.ErrInvalid], with nothing done, for more than a call
+// may bring or a path that is none of its proofs; they are safe to use from many
 // goroutines, and each is atomic. Any text is only data to a store.
 type Intake interface {
 	// Resolve finds sources, and learns those whose event is configured and not
-	// fixed. At most MaxSources, in any order; a Ref may be given twice.
+	// fixed. At most MaxSources, in any order; a Ref may be given twice. One that
+	// cannot be a name is not known, and no error.
 	Resolve(ctx context.Context, refs []Ref) ([]Resolved, error)
 
 	// Store records proofs and beats in one statement. A beat moves nothing but its
-	// own row, unless its source is [Down], [Retired] or in a run, or its signal is
-	// not [Fine]: then the source becomes due at once.
+	// own row, unless an alarm of its source stands, it is [Retired] or in a run, or
+	// the signal is not [Fine]: then the source becomes due at once. A Start moves
+	// neither the last beat nor what is known of it.
 	//
-	// The first proof of a path counts as Anew. Time before a proof that is longer than its gap since
-	// the last one was blind, and so is, for every path, time that the store's
-	// clock has skipped.
+	// The first proof of a path resumes it. When more time than its gap lies between a proof and
+	// the one before, all of it was blind. When nothing at all was proven for
+	// longer than the gap of the proof that comes, because no instance was up or the
+	// store's clock skipped that time, every path was blind until its next proof.
 	Store(ctx context.Context, d Delivery) (Stored, error)
 }
 
@@ -216,8 +221,8 @@ type Change struct {
 	Alarm  string
 	Reason Reason
 	At     time.Time // when it began or ended, by the wall clock
-	// Group: the alarm is held, to be reported with others of this group: the event, '/', and the
-	// value of its label.
+	// Group: the alarm is held, to be reported with others of this group: the event,
+	// '/', and the value of its label.
 	Group string
 	// Notices are enqueued if the change is made, in this order.
 	Notices []Notice
@@ -235,14 +240,17 @@ type Notice struct {
 // HeldGroup are alarms that wait to be reported together, or were and have ended.
 type HeldGroup struct {
 	Group string
+	Event string // its name
 	// Alarm of the group, "" when it was not reported; Started is when it began.
 	Alarm   string
 	Started time.Time
 	// Oldest is how long the oldest of Members has waited.
 	Oldest time.Duration
-	// Members are the alarms that are held, at most MaxSources of them. Of a group
-	// that was reported, they are those that joined since.
+	// Members are the alarms that are held, the oldest first, at most MaxSources of
+	// them; Count is how many there are. Of a group that was reported, they are those
+	// that joined since.
 	Members []Alarm
+	Count   int
 	// Standing is how many alarms that were reported with the group still stand.
 	Standing int
 }
@@ -271,15 +279,18 @@ type Detection interface {
 	Due(ctx context.Context, partitions []int, limit int) (Look, error)
 
 	// Apply makes changes, each if what it was judged on still holds, and tells
-	// which were made; the others become due as they were. An Onset makes the
-	// source [Down] and begins an alarm; Abated ends it; Retire and Forget end it
-	// if one stands. Each alarm that begins or ends is an event of the history:
+	// which were made; the others stay due as they were. A change that only moves
+	// Due leaves Rev alone. An Onset makes the source [Down] and begins an alarm;
+	// Abated ends it; Retire and Forget end it if one stands. Notices for a sink that
+	// is not registered are left out. Each alarm that begins or ends is an event of the history:
 	// part "monitor", subject event + "/" + source, reason the Reason, or the Turn.
 	Apply(ctx context.Context, changes []Change) ([]bool, error)
 
 	// Sweep does up to limit of what is left to do behind people's backs: it looks
 	// again at sources whose event's timing changed, and deletes alarms that ended
-	// longer than keep ago. It returns sources of removed events, for [Forget].
+	// longer than keep ago. It returns sources of removed events, for [Forget], and
+	// in Next a moment that is not after Now while more is left. A removed event is
+	// gone with its last source.
 	Sweep(ctx context.Context, keep time.Duration, limit int) (Look, error)
 
 	// Held lists groups of alarms that have members held or none left standing.

@@ -48,6 +48,10 @@ type serveConfig struct {
 	Queues []queueConfig `yaml:"queues"`
 	// Cache is a peer of a cache, to run in this server.
 	Cache *cacheConfig `yaml:"cache"`
+	// Monitor takes beats in, and raises alarms.
+	Monitor *monitorConfig `yaml:"monitor"`
+
+	file string // that it was read from; "" is none
 }
 
 // roleConfig is a role that the server campaigns for.
@@ -91,7 +95,7 @@ func (c *serveConfig) roleNames() []string {
 
 // readConfig reads and checks the file; "" is the configuration of no file.
 func readConfig(path string) (*serveConfig, error) {
-	c := &serveConfig{}
+	c := &serveConfig{file: path}
 	if path != "" {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -111,11 +115,13 @@ func parseConfig(text []byte, c *serveConfig) error {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		// The library names Go types, which mean nothing to who wrote the file.
-		return errors.New(plainer().Replace(err.Error()))
+		return errors.New(plain(err))
 	}
 	if d.Decode(&yaml.Node{}) != io.EOF {
 		return errors.New("there is a second document in the file; only one is read")
+	}
+	if c.Monitor != nil {
+		c.Monitor.locate(text, "monitor")
 	}
 	return nil
 }
@@ -126,6 +132,10 @@ func plainer() *strings.Replacer {
 	for _, t := range [][2]string{
 		{"roleConfig", "a role"}, {"queueConfig", "a queue"}, {"webhookConfig", "a webhook"}, {"ledgerConfig", "a ledger"},
 		{"execConfig", "exec"}, {"frontConfig", "a front"},
+		{"monitorConfig", "the monitor"}, {"eventsConfig", "the monitor"}, {"eventConfig", "an event"}, {"controlLoopConfig", "a control loop"},
+		{"declaredConfig", "a declared source"}, {"fetchConfig", "config"}, {"cbsConfig", "cbs"}, {"routerConfig", "a router"}, {"pingKeyConfig", "a ping key"},
+		{"sinkConfig", "a sink"}, {"hookSinkConfig", "a webhook"}, {"slackSinkConfig", "slack"}, {"topicSinkConfig", "a message router"},
+		{"alertSinkConfig", "alertmanager"}, {"emailSinkConfig", "email"}, {"logSinkConfig", "log"},
 		{"cacheConfig", "the cache"}, {"cachePeerConfig", "a peer"}, {"cacheExecConfig", "exec"}, {"originConfig", "an origin"},
 	} {
 		pairs = append(pairs, " not found in type main."+t[0], " is not known in "+t[1], "main."+t[0], t[1])
@@ -181,7 +191,7 @@ func (c *serveConfig) complete() error {
 			return fmt.Errorf("cache: %w", err)
 		}
 	}
-	return nil
+	return c.checkMonitor()
 }
 
 // readToken reads the token from its file, and checks what goes with it.

@@ -12,6 +12,7 @@ import (
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/guard"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
 )
 
 // The exit codes, as the help of the root command documents them.
@@ -37,6 +38,19 @@ func usagef(format string, args ...any) error {
 	return usageError{fmt.Sprintf(format, args...)}
 }
 
+// errAbsent: what was asked for is not there.
+var errAbsent = errors.New("absent")
+
+// absentError is shown without the word that marks it.
+type absentError struct{ msg string }
+
+func (e absentError) Error() string        { return e.msg }
+func (e absentError) Is(target error) bool { return target == errAbsent }
+
+func absentf(format string, args ...any) error {
+	return absentError{fmt.Sprintf(format, args...)}
+}
+
 // childExit is the exit of a guarded program, to be passed on as it is.
 type childExit struct{ code int }
 
@@ -60,7 +74,8 @@ func exitCode(err error) int {
 	case errors.Is(err, errUsage), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming), errors.Is(err, cache.ErrConfig):
 		return exitUsage
 	case errors.Is(err, elect.ErrVacant), errors.Is(err, lease.ErrNotFound), errors.Is(err, lease.ErrNotHeld),
-		errors.Is(err, dispatch.ErrNoQueue), errors.Is(err, dispatch.ErrNoBatch):
+		errors.Is(err, dispatch.ErrNoQueue), errors.Is(err, dispatch.ErrNoBatch),
+		errors.Is(err, monitor.ErrNoSource), errors.Is(err, monitor.ErrNoEvent), errors.Is(err, monitor.ErrNoAlarm), errors.Is(err, errAbsent):
 		return exitAbsent
 	case errors.Is(err, lease.ErrUnavailable), errors.Is(err, lease.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
 		return exitUnreachable

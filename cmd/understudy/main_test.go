@@ -21,11 +21,16 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, scripts("testdata/script", nil, func(e *testscript.Env) string { return "sqlite:" + e.WorkDir + "/state/understudy.db" }))
 }
 
-// TestQueueScriptsOnPostgres runs those of queues on the other store that has some.
-func TestQueueScriptsOnPostgres(t *testing.T) {
-	files, err := filepath.Glob("testdata/script/batch*.txt")
-	if err != nil || len(files) < 3 {
-		t.Fatalf("%v, %v", files, err)
+// TestScriptsOnPostgres runs those of queues and of the monitor on the other store
+// that has some.
+func TestScriptsOnPostgres(t *testing.T) {
+	var files []string
+	for _, pattern := range []string{"batch", "monitor"} {
+		found, err := filepath.Glob("testdata/script/" + pattern + "*.txt")
+		if err != nil || len(found) < 3 {
+			t.Fatalf("%v, %v", found, err)
+		}
+		files = append(files, found...)
 	}
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
 	testscript.Run(t, scripts("", files, func(*testscript.Env) string { return server.NewDatabase(t) }))
@@ -48,7 +53,7 @@ func scripts(dir string, files []string, store func(*testscript.Env) string) tes
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			return l.Close()
 		},
-		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"eventually": eventually, "exits": exits, "addresses": addresses},
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"eventually": eventually, "exits": exits, "addresses": addresses, "receiver": receiver},
 		Condition: func(name string) (bool, error) { return name == "root" && os.Getuid() == 0, nil },
 	}
 }

@@ -25,10 +25,10 @@ func (a *app) serveCommand() *cobra.Command {
 	var file, listen string
 	c := &cobra.Command{
 		Use:   "serve [-c FILE]",
-		Short: "Serve the page and the HTTP API, run the roles, queues and cache of a file",
+		Short: "Serve the page and the HTTP API, run the roles, queues, monitor and cache of a file",
 		Long: `Serve the page, the HTTP API (/v1, described at /openapi.json), server-sent events,
-/metrics, /healthz and /readyz on one port, campaign for the roles, deliver the queues
-and run the peer of a cache that the file lists. It listens on 127.0.0.1:7600 unless told
+/metrics, /healthz and /readyz on one port, campaign for the roles, deliver the queues,
+run the monitor and the peer of a cache that the file lists. It listens on 127.0.0.1:7600 unless told
 otherwise; any other address needs a token. SIGINT, SIGTERM and SIGHUP stop it: the programs first, then the roles
 and keys are given back.`,
 		Example: `  understudy serve
@@ -117,12 +117,22 @@ func (a *app) serveOn(ctx context.Context, cfg *serveConfig, d *door, st store.S
 		return err
 	}
 	defer queues.close()
+	var mon *servedMonitor
+	if cfg.Monitor != nil {
+		if mon, err = a.serveMonitor(ctx, cfg, st, k, &queues.keepers); err != nil {
+			return fmt.Errorf("monitor: %w", err)
+		}
+		queues.list = append(queues.list, mon.sinks...)
+	}
 	apiConfig := api.Config{
 		Store: st, Hub: k.Hub(), Keepers: append([]*lease.Keeper{k}, queues.keepers.list...), Self: held.term, Roles: cfg.roleNames(),
 		Dispatchers: queues.stats(),
 		Token:       cfg.Token, Listen: d.addr, Version: version(), Logger: a.log,
 	}
 	var peer *servedCache
+	if mon != nil {
+		apiConfig.Monitor = mon.api()
+	}
 	if cfg.Cache != nil {
 		if peer, err = a.cachePeer(cfg.Cache); err != nil {
 			return fmt.Errorf("cache: %w", err)
@@ -151,6 +161,9 @@ func (a *app) serveOn(ctx context.Context, cfg *serveConfig, d *door, st store.S
 	for _, q := range queues.list {
 		part("queue "+q.cfg.Queue, q.run)
 	}
+	if mon != nil {
+		mon.start(part)
+	}
 	if peer != nil {
 		part("cache", peer.run)
 		select {
@@ -160,12 +173,15 @@ func (a *app) serveOn(ctx context.Context, cfg *serveConfig, d *door, st store.S
 	}
 	d.lead(server.Handler())
 	part("http", d.wait)
-	a.log.Info("serving", "url", cfg.scheme()+"://"+d.addr, "store", redact(a.storeURL), "roles", len(cfg.Roles), "queues", len(cfg.Queues), "cache", cfg.Cache != nil)
+	a.log.Info("serving", "url", cfg.scheme()+"://"+d.addr, "store", redact(a.storeURL), "roles", len(cfg.Roles), "queues", len(cfg.Queues), "cache", cfg.Cache != nil, "monitor", mon != nil)
 	sdnotify.Ready()
 
 	<-ctx.Done()
 	sdnotify.Stopping()
 	d.close(ctx)
+	if mon != nil {
+		mon.close()
+	}
 	parts.Wait()
 	return context.Cause(ctx)
 }

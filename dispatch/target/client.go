@@ -62,7 +62,7 @@ func (c HTTPConfig) Validate() error {
 	case u.User != nil:
 		return fmt.Errorf("%w: the target's URL has a user or password; use a token file", lease.ErrInvalid)
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "":
-		return fmt.Errorf("%w: the target's URL %q is not http://HOST… or https://HOST…", lease.ErrInvalid, c.URL)
+		return fmt.Errorf("%w: the target's URL is not http://HOST… or https://HOST…", lease.ErrInvalid) // it may be a secret
 	case c.Concurrency < 0 || c.IdleTimeout < 0:
 		return fmt.Errorf("%w: concurrency and idle timeout cannot be negative", lease.ErrInvalid)
 	}
@@ -108,15 +108,9 @@ func newClient(c HTTPConfig) (*client, error) {
 		DisableCompression:     true,
 	}}
 	if c.CAFile != "" {
-		pem, err := os.ReadFile(c.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("%w: certificates: %w", lease.ErrInvalid, err)
+		if cl.transport.TLSClientConfig, err = Trust(c.CAFile); err != nil {
+			return nil, err
 		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%w: %s has no certificate", lease.ErrInvalid, c.CAFile)
-		}
-		cl.transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
 	if c.TokenFile != "" {
 		cl.token = &tokenFile{path: c.TokenFile}
@@ -125,6 +119,20 @@ func newClient(c HTTPConfig) (*client, error) {
 		}
 	}
 	return cl, nil
+}
+
+// Trust is a client's TLS that trusts the certificates (PEM) in a file, and nothing
+// else. Its errors wrap [lease.ErrInvalid].
+func Trust(file string) (*tls.Config, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: certificates: %w", lease.ErrInvalid, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%w: %s has no certificate", lease.ErrInvalid, file)
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
 func (c *client) place() string {
@@ -243,13 +251,13 @@ func (r reply) broken() (a dispatch.Answer, ok bool) {
 	case r.err == nil, r.status != 0 && errors.Is(r.err, errLong):
 		return a, false
 	case r.status != 0:
-		return dispatch.Answer{Outcome: dispatch.Silent, Code: r.status, Detail: "the answer broke off: " + words(r.err.Error())}, true
+		return dispatch.Answer{Outcome: dispatch.Silent, Code: r.status, Detail: "the answer broke off: " + Words(r.err.Error())}, true
 	case !r.unsent:
-		return dispatch.Answer{Outcome: dispatch.Silent, Detail: "no answer: " + words(r.err.Error())}, true
+		return dispatch.Answer{Outcome: dispatch.Silent, Detail: "no answer: " + Words(r.err.Error())}, true
 	case errors.As(r.err, &untrusted), errors.Is(r.err, errToken):
-		return dispatch.Answer{Outcome: dispatch.Rejected, Detail: words(r.err.Error())}, true
+		return dispatch.Answer{Outcome: dispatch.Rejected, Detail: Words(r.err.Error())}, true
 	}
-	return dispatch.Answer{Outcome: dispatch.Busy, Detail: "not sent: " + words(r.err.Error())}, true
+	return dispatch.Answer{Outcome: dispatch.Busy, Detail: "not sent: " + Words(r.err.Error())}, true
 }
 
 // retryAfter reads the header of that name, in seconds or as a date.
@@ -268,8 +276,9 @@ func retryAfter(h http.Header, now time.Time) (d time.Duration, ok bool) {
 	return max(0, at.Sub(now)), true
 }
 
-// words makes what a target said fit to be shown.
-func words(s string) string {
+// Words makes what a target, or anybody else, said fit to be shown: one line of
+// printable characters, at most 500 bytes.
+func Words(s string) string {
 	if len(s) > maxWords {
 		n := maxWords
 		for n > 0 && !utf8.RuneStart(s[n]) {

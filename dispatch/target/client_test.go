@@ -80,7 +80,7 @@ func TestWords(t *testing.T) {
 		strings.Repeat("€", 9000):            strings.Repeat("€", maxWords/3),
 		"x" + strings.Repeat("\u20ac", 9000): "x" + strings.Repeat("\u20ac", (maxWords-1)/3),
 	} {
-		if got := words(in); got != want {
+		if got := Words(in); got != want {
 			t.Errorf("%.20q…: %q", in, got)
 		}
 	}

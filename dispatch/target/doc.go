@@ -3,9 +3,11 @@
 //
 //	            Resend, Recognises  Asks  Forgets          Compares
 //	[Exec]      if declared         no    –                if declared
-//	[Webhook]   if declared         yes   unless declared  if declared
+//	[Webhook]   if declared         yes*  unless declared  if declared
 //	[Sawtooth]  yes                 yes   yes              no
 //	[Scabbard]  no                  yes   yes              no
+//
+// (*) unless every 2xx is declared to be final.
 //
 // # What they promise
 //

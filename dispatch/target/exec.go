@@ -118,7 +118,7 @@ func (e *Exec) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
 	cmd.WaitDelay = lingering
 	if err := cmd.Start(); err != nil {
-		return dispatch.Answer{Outcome: startOutcome(err), Detail: "not started: " + words(err.Error())}
+		return dispatch.Answer{Outcome: startOutcome(err), Detail: "not started: " + Words(err.Error())}
 	}
 	err := cmd.Wait()
 	answer := judgeExec(cmd.ProcessState, err, ctx.Err(), out.String())
@@ -153,7 +153,7 @@ func judgeExec(state *os.ProcessState, err, ended error, output string) dispatch
 	a := dispatch.Answer{Outcome: dispatch.Silent, Detail: output}
 	switch {
 	case state == nil:
-		a.Detail = join("its end was not seen: "+words(fmt.Sprint(err)), output)
+		a.Detail = join("its end was not seen: "+Words(fmt.Sprint(err)), output)
 		return a
 	case state.ExitCode() < 0 && ended != nil:
 		a.Detail = join("killed at its deadline", output)
@@ -207,5 +207,5 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return words(strings.ToValidUTF8(string(t.last), " "))
+	return Words(strings.ToValidUTF8(string(t.last), " "))
 }

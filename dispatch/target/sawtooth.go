@@ -92,7 +92,7 @@ func readFault(r reply) (code int, detail string) {
 	if json.Unmarshal(r.body, &f) != nil || f.Error.Code == 0 {
 		return 0, said(r)
 	}
-	return f.Error.Code, words(fmt.Sprintf("%s (code %d): %s", f.Error.Title, f.Error.Code, f.Error.Message))
+	return f.Error.Code, Words(fmt.Sprintf("%s (code %d): %s", f.Error.Title, f.Error.Code, f.Error.Message))
 }
 
 func judgeSawtooth(r reply, now time.Time) dispatch.Answer {
@@ -135,7 +135,7 @@ func linkOf(body []byte) string {
 	if json.Unmarshal(body, &answer) != nil || len(answer.Link) > maxLink {
 		return ""
 	}
-	return words(answer.Link)
+	return Words(answer.Link)
 }
 
 // Ask implements [dispatch.Target].
@@ -213,7 +213,7 @@ func readSawtooth(body []byte) (map[string]dispatch.Answer, dispatch.Answer) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		otherwise.Detail = "the answer cannot be read: " + words(err.Error())
+		otherwise.Detail = "the answer cannot be read: " + Words(err.Error())
 		return nil, otherwise
 	}
 	found := make(map[string]dispatch.Answer, len(answer.Data))

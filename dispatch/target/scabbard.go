@@ -100,7 +100,7 @@ func messageOf(r reply) string {
 		Message string `json:"message"`
 	}
 	if json.Unmarshal(r.body, &answer) == nil && answer.Message != "" {
-		return words(answer.Message)
+		return Words(answer.Message)
 	}
 	return said(r)
 }
@@ -180,7 +180,7 @@ func readScabbard(body []byte, ids []string) []dispatch.Answer {
 		} `json:"status"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		otherwise.Detail = "the answer cannot be read: " + words(err.Error())
+		otherwise.Detail = "the answer cannot be read: " + Words(err.Error())
 		return all(len(ids), otherwise)
 	}
 	found := make(map[string]dispatch.Answer, len(answer))

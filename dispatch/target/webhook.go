@@ -1,14 +1,17 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/lease"
@@ -17,6 +20,11 @@ import (
 // WebhookConfig tells how batches are sent as webhooks.
 type WebhookConfig struct {
 	HTTPConfig
+	// Method of a submission: POST, PUT or PATCH. Default POST.
+	Method string
+	// Final: every 2xx means committed. The location of a 202 is not asked, and
+	// neither is anything else.
+	Final bool
 	// StatusURL is asked what became of a batch, with {id} in it standing for
 	// the batch's id. Default: only locations that the receiver itself named are.
 	StatusURL string
@@ -43,6 +51,14 @@ func (c WebhookConfig) Validate() error {
 	if err := c.HTTPConfig.Validate(); err != nil {
 		return err
 	}
+	switch c.Method {
+	case "", http.MethodPost, http.MethodPut, http.MethodPatch:
+	default:
+		return fmt.Errorf("%w: method %q; use POST, PUT or PATCH", lease.ErrInvalid, c.Method)
+	}
+	if c.Final && c.StatusURL != "" {
+		return fmt.Errorf("%w: a receiver whose every 2xx is final is not asked; it needs no status URL", lease.ErrInvalid)
+	}
 	if c.StatusURL != "" {
 		status := HTTPConfig{URL: strings.ReplaceAll(c.StatusURL, "{id}", "id")}
 		if err := status.Validate(); err != nil {
@@ -55,8 +71,12 @@ func (c WebhookConfig) Validate() error {
 	if c.Remembers && c.StatusURL == "" {
 		return fmt.Errorf("%w: a receiver without a status URL cannot prove that a batch did not arrive", lease.ErrInvalid)
 	}
-	for name := range c.Header {
+	for name, values := range c.Header {
 		switch canonical := textproto.CanonicalMIMEHeaderKey(name); {
+		case name == "" || strings.ContainsFunc(name, func(r rune) bool { return !token(r) }):
+			return fmt.Errorf("%w: %q cannot be the name of a header", lease.ErrInvalid, name)
+		case slices.ContainsFunc(values, func(v string) bool { return strings.ContainsFunc(v, control) }):
+			return fmt.Errorf("%w: the value of the header %s has a line feed or another control character", lease.ErrInvalid, name)
 		case canonical == HeaderID, canonical == "Content-Type", canonical == "Content-Length", canonical == "Host",
 			canonical == "Transfer-Encoding", canonical == "Connection", strings.HasPrefix(canonical, "Understudy-"):
 			return fmt.Errorf("%w: the header %s belongs to the protocol", lease.ErrInvalid, name)
@@ -65,7 +85,15 @@ func (c WebhookConfig) Validate() error {
 	return nil
 }
 
-// Webhook sends batches by HTTP POST.
+// token tells what a header's name may have.
+func token(r rune) bool {
+	return r < utf8.RuneSelf && (unreserved(byte(r)) || strings.ContainsRune("!#$%&'*+^`|", r))
+}
+
+// control tells what no header's value may have.
+func control(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// Webhook sends batches by HTTP.
 type Webhook struct {
 	cfg    WebhookConfig
 	client *client
@@ -81,6 +109,7 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	c.Method = cmp.Or(c.Method, http.MethodPost)
 	cl, err := newClient(c.HTTPConfig)
 	if err != nil {
 		return nil, err
@@ -99,7 +128,7 @@ func (w *Webhook) Name() string { return "webhook " + w.client.place() }
 func (w *Webhook) Semantics() dispatch.Semantics {
 	return dispatch.Semantics{
 		Resend: w.cfg.Resend || w.cfg.Recognises, Recognises: w.cfg.Recognises,
-		Compares: w.cfg.Compares, Asks: true, AskMany: askWebhook, Forgets: !w.cfg.Remembers,
+		Compares: w.cfg.Compares, Asks: !w.cfg.Final, AskMany: askWebhook, Forgets: !w.cfg.Remembers,
 	}
 }
 
@@ -109,8 +138,8 @@ func (w *Webhook) Submit(ctx context.Context, a dispatch.Assignment) dispatch.An
 	if w.signer != nil {
 		header[HeaderSignature] = []string{w.signer.sign(header, a.Payload, time.Now())}
 	}
-	r := w.client.do(ctx, http.MethodPost, w.client.base, header, a.Payload, maxAnswer)
-	return judgeWebhook(r, a.Attempt, w.client.base, time.Now())
+	r := w.client.do(ctx, w.cfg.Method, w.client.base, header, a.Payload, maxAnswer)
+	return w.judge(r, a.Attempt, time.Now())
 }
 
 func (w *Webhook) header(a dispatch.Assignment) http.Header {
@@ -175,7 +204,7 @@ func location(base *url.URL, link string) (*url.URL, error) {
 		return nil, fmt.Errorf("its location cannot be read")
 	}
 	if to.Scheme != base.Scheme || to.Host != base.Host || to.User != nil {
-		return nil, fmt.Errorf("its location is on another host (%s), which is not asked", words(to.Host))
+		return nil, fmt.Errorf("its location is on another host (%s), which is not asked", Words(to.Host))
 	}
 	to.Fragment = ""
 	return to, nil

@@ -491,3 +491,43 @@ func TestWebhookConfig(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestWebhookFinal: where every 2xx is final, a location is not asked.
+func TestWebhookFinal(t *testing.T) {
+	methods := make(chan string, 10)
+	at := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		methods <- r.Method
+		w.Header().Set("Location", "http://127.0.0.2:1/later")
+		w.WriteHeader(http.StatusAccepted)
+	})
+	hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: at}, Method: http.MethodPatch, Final: true})
+	if hook.Semantics().Asks {
+		t.Error("it can be asked")
+	}
+	if got := hook.Submit(deadline(t, time.Minute), assignment("k", "i", "p")); got.Outcome != dispatch.Done || got.Code != 202 {
+		t.Errorf("got %+v", got)
+	}
+	if m := <-methods; m != http.MethodPatch {
+		t.Errorf("method %s", m)
+	}
+}
+
+func TestWebhookConfigRefused(t *testing.T) {
+	for name, change := range map[string]func(*target.WebhookConfig){
+		"method":                   func(c *target.WebhookConfig) { c.Method = http.MethodGet },
+		"final, and asked":         func(c *target.WebhookConfig) { c.Final, c.StatusURL = true, "http://h/{id}" },
+		"a header's name":          func(c *target.WebhookConfig) { c.Header = http.Header{"X Y": {"1"}} },
+		"no name":                  func(c *target.WebhookConfig) { c.Header = http.Header{"": {"1"}} },
+		"a header's value":         func(c *target.WebhookConfig) { c.Header = http.Header{"X": {"1\r\nY: 2"}} },
+		"no URL, and not shown":    func(c *target.WebhookConfig) { c.URL = "hooks.example.com/s3cret" },
+		"a file of no certificate": func(c *target.WebhookConfig) { c.CAFile = "webhook_test.go" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: "http://127.0.0.1:1"}}
+			change(&c)
+			if _, err := target.NewWebhook(c); !errors.Is(err, lease.ErrInvalid) || strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

@@ -12,9 +12,9 @@ import (
 	"github.com/understudy-ha/understudy/dispatch"
 )
 
-// judgeWebhook reads the answer to a submission, by the table in the package's
+// judge reads the answer to a submission, by the table in the package's
 // documentation.
-func judgeWebhook(r reply, attempt int, base *url.URL, now time.Time) dispatch.Answer {
+func (w *Webhook) judge(r reply, attempt int, now time.Time) dispatch.Answer {
 	if a, ok := r.broken(); ok {
 		return a
 	}
@@ -22,8 +22,8 @@ func judgeWebhook(r reply, attempt int, base *url.URL, now time.Time) dispatch.A
 	after, hasAfter := retryAfter(r.header, now)
 	a.RetryAfter = after
 	switch {
-	case r.status == http.StatusAccepted && r.header.Get("Location") != "":
-		return accepted(a, base, r.header.Get("Location"))
+	case r.status == http.StatusAccepted && r.header.Get("Location") != "" && !w.cfg.Final:
+		return accepted(a, w.client.base, r.header.Get("Location"))
 	case r.status >= 200 && r.status < 300:
 		a.Outcome = dispatch.Done
 		return a
@@ -45,13 +45,10 @@ func accepted(a dispatch.Answer, base *url.URL, link string) dispatch.Answer {
 }
 
 func redirected(a dispatch.Answer, h http.Header) dispatch.Answer {
-	a.Outcome = dispatch.Rejected
-	if a.Code == http.StatusSeeOther {
-		a.Outcome = dispatch.Silent
-	}
+	a.Outcome = OutcomeOf(a.Code)
 	a.Detail = http.StatusText(a.Code) + ": redirects are not followed"
 	if to := h.Get("Location"); to != "" {
-		a.Detail += "; it names " + words(to)
+		a.Detail += "; it names " + Words(to)
 	}
 	return a
 }
@@ -66,14 +63,20 @@ func webhookOutcome(r reply, attempt int, hasAfter bool) dispatch.Outcome {
 		case r.status == http.StatusConflict && (attempt > 1 || hasAfter):
 			return dispatch.Silent
 		}
-		return dispatch.Refused
-	case http.StatusTooEarly, http.StatusTooManyRequests:
-		return dispatch.Busy
 	case http.StatusServiceUnavailable:
 		if hasAfter {
 			return dispatch.Busy
 		}
-		return dispatch.Silent
+	}
+	return OutcomeOf(r.status)
+}
+
+// OutcomeOf is what a status that is not 2xx says about a request by itself: the
+// table of the webhook without what headers and earlier attempts add to it.
+func OutcomeOf(status int) dispatch.Outcome {
+	switch status {
+	case http.StatusTooEarly, http.StatusTooManyRequests:
+		return dispatch.Busy
 	case http.StatusRequestTimeout:
 		return dispatch.Silent
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
@@ -83,15 +86,18 @@ func webhookOutcome(r reply, attempt int, hasAfter bool) dispatch.Outcome {
 		http.StatusNetworkAuthenticationRequired:
 		return dispatch.Rejected
 	}
-	if r.status >= 400 && r.status < 500 {
+	switch {
+	case status >= 400 && status < 500:
 		return dispatch.Refused
+	case status >= 300 && status < 400 && status != http.StatusSeeOther:
+		return dispatch.Rejected
 	}
 	return dispatch.Silent
 }
 
 // said is an answer in the target's words, or failing that in those of the standard.
 func said(r reply) string {
-	if s := words(string(r.body[:min(len(r.body), maxWords+1)])); s != "" {
+	if s := Words(string(r.body[:min(len(r.body), maxWords+1)])); s != "" {
 		return s
 	}
 	return http.StatusText(r.status)
@@ -133,9 +139,9 @@ func statusMember(body []byte) (dispatch.Outcome, string) {
 		Message string `json:"message"`
 	}
 	if err := json.Unmarshal(body, &status); err != nil {
-		return dispatch.Silent, "its status is no JSON object: " + words(err.Error())
+		return dispatch.Silent, "its status is no JSON object: " + Words(err.Error())
 	}
-	detail := words(status.Message)
+	detail := Words(status.Message)
 	switch strings.ToLower(status.Status) {
 	case "committed":
 		return dispatch.Done, detail

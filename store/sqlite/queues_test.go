@@ -196,7 +196,7 @@ func TestQueuesInABubble(t *testing.T) {
 	})
 }
 
-// A store of the first schema gets the second with all that it has.
+// A store of the first schema gets the later ones with all that it has.
 func TestUpgrade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
@@ -210,9 +210,13 @@ func TestUpgrade(t *testing.T) {
 	}
 	db := plain(t, path)
 	for _, text := range []string{
+		"DROP VIEW vnf_table_1", "DROP VIEW vnf_table_2", "DROP VIEW hb_common", "DROP TRIGGER understudy_monitor_member_left",
+		"DROP TABLE understudy_monitor", "DROP TABLE understudy_monitor_event", "DROP TABLE understudy_monitor_count",
+		"DROP TABLE understudy_monitor_source", "DROP TABLE understudy_monitor_beat", "DROP TABLE understudy_monitor_path",
+		"DROP TABLE understudy_monitor_alarm", "DROP TABLE understudy_monitor_sink", "DROP TABLE understudy_monitor_member",
 		"DROP VIEW understudy_enqueue", "DROP TABLE understudy_batch", "DROP TABLE understudy_payload", "DROP TABLE understudy_queue",
 		"DROP TABLE understudy_wake", "DROP TABLE understudy_member", "DROP TABLE understudy_claim", "DROP TRIGGER understudy_session_left",
-		"DELETE FROM understudy_schema WHERE version = 2",
+		"DELETE FROM understudy_schema WHERE version > 1",
 	} {
 		if _, err := db.Exec(text); err != nil {
 			t.Fatalf("%s: %v", text, err)
@@ -222,7 +226,7 @@ func TestUpgrade(t *testing.T) {
 	if info, err := s.Inspect(t.Context()); err != nil || info.Schema != 1 {
 		t.Fatalf("Inspect = %+v, %v; want schema 1", info, err)
 	}
-	if from, to, err := s.Migrate(t.Context()); err != nil || from != 1 || to != 2 {
+	if from, to, err := s.Migrate(t.Context()); err != nil || from != 1 || to != 3 {
 		t.Fatalf("Migrate = %d, %d, %v", from, to, err)
 	}
 	if l, err := s.Get(t.Context(), held.ID); err != nil || l.Term != held.Term || l.Session != n.ID {

@@ -1,0 +1,313 @@
+package api
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+// hostile are names that stand in a path, a page or a picture without harm.
+var hostile = []string{
+	"<script>alert(1)</script>", "a/b", "a%2Fb", "?x=1#y", `"onload="x`, "ünïcødé – 監視", "a b", "'; DROP TABLE x;--", "a&amp;b", "+", "a;b,c=d",
+	strings.Repeat("x", monitor.MaxName),
+}
+
+func TestStoreWithoutSources(t *testing.T) {
+	g := newRig(t)
+	for _, rt := range g.s.monitor.routes() {
+		method, path, _ := strings.Cut(rt.pattern, " ")
+		path = strings.NewReplacer("{event}", "e", "{source}", "s", "{alarm}", "a").Replace(path)
+		if p := g.do(method, path, "").want(404, "store_without_sources"); !strings.Contains(p.Detail, "SQLite and PostgreSQL") {
+			t.Errorf("%s: %s", rt.pattern, p.Detail)
+		}
+	}
+	if text := g.do("GET", "/metrics", "").Body; strings.Contains(text, "understudy_monitor_sources") {
+		t.Error("a store without sources has metrics of sources")
+	}
+	if g.s.monitor.state(t.Context()) != nil {
+		t.Error("a store without sources has a state of them")
+	}
+}
+
+func TestMonitorGlance(t *testing.T) {
+	g := newMonitorRig(t)
+	if a := g.do("GET", "/v1/monitor", ""); strings.TrimSpace(a.Body) != `{"events":[],"paths":[],"sinks":[],"standing":0,"members":[]}` {
+		t.Errorf("an empty monitor: %s", a.Body)
+	}
+	if a := g.do("GET", "/v1/event-names", ""); strings.TrimSpace(a.Body) != `{"event_names":[]}` {
+		t.Errorf("no event names: %s", a.Body)
+	}
+	if s := g.s.monitor.state(t.Context()); s == nil || s.used(Monitor{}) || !s.used(Monitor{Inlet: new(monitor.Inlet)}) {
+		t.Errorf("an empty monitor is used: %+v", s)
+	}
+
+	g = newMonitorRig(t, every("web"), monitor.Event{Name: "backup", Schedule: "TZ=Europe/Berlin 30 2 * * *", Severity: "major", Tags: []string{"db"}})
+	g.beat("web", "w1", monitor.Fine)
+	g.beat("web", "w2", monitor.Fine)
+	g.down("backup", "b1")
+	if err := g.table.Enlist(t.Context(), monitor.Member{Session: "s", Instance: lease.NewInstance("one", "here:1"), Partitions: 64, Host: "h", Sinks: []string{"mail"}}); err != nil {
+		t.Fatal(err)
+	}
+	got := g.look()
+	want := []EventCountView{
+		{EventView: EventView{Event: "backup", Schedule: "TZ=Europe/Berlin 30 2 * * *", Missed: 1, Severity: "major", Tags: []string{"db"}, ControlLoop: monitor.ControlLoop{TargetType: "VNF"}}, Down: 1},
+		{EventView: EventView{Event: "web", IntervalMS: 1000, Missed: 3, ControlLoop: monitor.ControlLoop{TargetType: "VNF"}}, Up: 2},
+	}
+	if diff := cmp.Diff(want, got.Events); diff != "" {
+		t.Errorf("event names (-want +got):\n%s", diff)
+	}
+	if got.Standing != 1 || len(got.Paths) != 1 || got.Paths[0] != (PathView{Path: "test", Seeing: true, QuietMS: 0}) || got.Instance != nil ||
+		got.Origin != "test" || got.Configured == nil || !slices.Equal(got.Sinks, []string{"mail"}) {
+		t.Errorf("at a glance: %+v", got)
+	}
+	if len(got.Members) != 1 || got.Members[0].Partitions != 64 || got.Members[0].Host != "h" || got.Members[0].Instance.Name != "one" {
+		t.Errorf("members: %+v", got.Members)
+	}
+	var e EventCountView
+	g.do("GET", "/v1/event-names/backup", "").into(&e)
+	if diff := cmp.Diff(want[0], e); diff != "" {
+		t.Errorf("one event name (-want +got):\n%s", diff)
+	}
+	g.do("GET", "/v1/event-names/nothing", "").want(404, "no_event")
+
+	state := g.s.monitor.state(t.Context())
+	if len(state.Alarms) != 1 || state.Alarms[0].Source != "b1" || len(state.Down) != 1 || state.Down[0].Reason != monitor.Failed || state.Error != "" {
+		t.Errorf("the state: %+v", state)
+	}
+	if err := g.table.Refuse(t.Context(), "file", "no events"); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.look(); !strings.Contains(got.ConfigError, "no events") {
+		t.Errorf("refused and not said: %+v", got)
+	}
+}
+
+func TestSource(t *testing.T) {
+	g := newMonitorRig(t, every("web"))
+	g.do("GET", "/v1/sources/web/w1", "").want(404, "no_source")
+	g.do("GET", "/v1/sources/nothing/w1", "").want(404, "no_source")
+	g.do("POST", "/v1/sources", `{"sources":[{"event":"web","source":"w1","labels":{"rack":"r<1>"}}]}`).want(200, "")
+	s := g.source("web", "w1")
+	if s.State != monitor.Up || !s.Declared || s.Last != nil || s.QuietMS != nil || s.LeftMS == nil || *s.LeftMS != 3000 || s.Labels["rack"] != "r<1>" || s.Alarms == nil {
+		t.Errorf("before its first beat: %+v", s)
+	}
+	g.beat("web", "w1", monitor.Fine)
+	g.pass(2 * time.Second)
+	s = g.source("web", "w1")
+	if *s.QuietMS != 2000 || *s.LeftMS != 1000 || s.Beats != 1 || s.Path != "test" || !s.Last.Equal(g.clock.storeNow().Add(-2*time.Second)) || !strings.HasPrefix(s.Recent, "001") {
+		t.Errorf("after two seconds: %+v", s)
+	}
+	g.pass(2 * time.Second)
+	s = g.source("web", "w1")
+	if s.State != monitor.Down || s.Reason != monitor.Silent || s.Alarm == "" || *s.LeftMS >= 0 || len(s.Alarms) != 1 || s.Alarms[0].Ended != nil {
+		t.Errorf("silent: %+v", s)
+	}
+	g.beat("web", "w1", monitor.Fine)
+	g.pass(time.Millisecond)
+	if s = g.source("web", "w1"); s.State != monitor.Up || s.Alarm != "" || len(s.Alarms) != 1 || s.Alarms[0].Ended == nil || s.Alarms[0].End != monitor.Abated {
+		t.Errorf("back: %+v", s)
+	}
+	for _, name := range []string{"%00", "%0a", "%ff", "%20x", strings.Repeat("x", monitor.MaxName+1)} {
+		g.do("GET", "/v1/sources/web/"+name, "").want(400, "invalid")
+		g.do("GET", "/v1/sources/"+name+"/w1", "").want(400, "invalid")
+		g.do("GET", "/v1/sources/web/"+name+"/badge.svg", "").want(400, "invalid")
+		g.do("POST", "/v1/sources/web/"+name+"/pause", "").want(400, "invalid")
+		g.do("GET", "/v1/alarms/"+name, "").want(400, "invalid")
+	}
+}
+
+// TestNothingExpected: a schedule without another time leaves no time to count down.
+func TestNothingExpected(t *testing.T) {
+	v := ViewSource(monitor.SourceRecord{State: monitor.Up, Left: 1<<63 - 1})
+	if v.LeftMS != nil {
+		t.Errorf("%d ms left of what never comes", *v.LeftMS)
+	}
+}
+
+func (g *monitorRig) names(query url.Values) (names []string, next url.Values) {
+	g.t.Helper()
+	var page sourcePage
+	a := g.do("GET", "/v1/sources?"+query.Encode(), "")
+	a.want(200, "")
+	a.into(&page)
+	for _, s := range page.Sources {
+		names = append(names, s.Event+" "+s.Source)
+	}
+	if page.NextEvent != "" {
+		next = url.Values{"after_event": {page.NextEvent}, "after_source": {page.NextSource}}
+		for k, v := range query {
+			if next.Get(k) == "" {
+				next[k] = v
+			}
+		}
+	}
+	return names, next
+}
+
+func TestListSources(t *testing.T) {
+	g := newMonitorRig(t, every("a"), every("b"))
+	if a := g.do("GET", "/v1/sources", ""); strings.TrimSpace(a.Body) != `{"sources":[]}` {
+		t.Errorf("no sources: %s", a.Body)
+	}
+	g.do("POST", "/v1/sources", `{"sources":[
+		{"event":"a","source":"Web-1","labels":{"rack":"r=1"}},{"event":"a","source":"db-1"},{"event":"a","source":"web-2"},
+		{"event":"b","source":"Web-1","labels":{"rack":""}},{"event":"b","source":"web-3"}]}`).want(200, "")
+	g.down("b", "web-3")
+	for query, want := range map[string][]string{
+		"":                        {"a Web-1", "a db-1", "a web-2", "b Web-1", "b web-3"},
+		"event=b":                 {"b Web-1", "b web-3"},
+		"source=Web-1":            {"a Web-1", "b Web-1"},
+		"state=down":              {"b web-3"},
+		"state=up&event=b":        {"b Web-1"},
+		"state=retired":           nil,
+		"label=rack%3Dr%3D1":      {"a Web-1"},
+		"label=rack%3D":           {"b Web-1"},
+		"contains=WEB":            {"a Web-1", "a web-2", "b Web-1", "b web-3"},
+		"contains=eb-3&state=up":  nil,
+		"after_source=b&event=a":  {"a db-1", "a web-2"},
+		"after_event=a":           {"a Web-1", "a db-1", "a web-2", "b Web-1", "b web-3"},
+		"contains=b-1&event=nope": nil,
+	} {
+		values, _ := url.ParseQuery(query)
+		if got, _ := g.names(values); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+	for _, query := range []string{
+		"state=dead", "limit=0", "limit=1001", "limit=x", "event=%00", "source=%0a", "contains=%00", "after_source=x", "label=rack", "label=%3Dx", "label=%00",
+		"after_event=%ff", "event=" + strings.Repeat("x", 300),
+	} {
+		g.do("GET", "/v1/sources?"+query, "").want(400, "invalid")
+	}
+}
+
+func TestSourcesPageByPage(t *testing.T) {
+	g := newMonitorRig(t, every("a"), every("b"))
+	var all []string
+	for _, event := range []string{"a", "b"} {
+		for n := range 7 {
+			g.beat(event, fmt.Sprintf("s%d", n), monitor.Fine)
+			all = append(all, fmt.Sprintf("%s s%d", event, n))
+		}
+	}
+	for _, query := range []string{"limit=3", "limit=7", "limit=1", "limit=3&contains=S"} {
+		values, _ := url.ParseQuery(query)
+		var got []string
+		for range 2 * len(all) {
+			var names []string
+			names, values = g.names(values)
+			if got = append(got, names...); values == nil {
+				break
+			}
+		}
+		if !slices.Equal(got, all) {
+			t.Errorf("%s: %q", query, got)
+		}
+	}
+}
+
+// TestSearchIsBounded: a request that finds nothing ends, and says where to go on.
+func TestSearchIsBounded(t *testing.T) {
+	g := newMonitorRig(t, every("a"))
+	for from := 0; from < maxSearched+500; from += monitor.MaxSources {
+		var refs []monitor.Ref
+		for n := range monitor.MaxSources {
+			refs = append(refs, monitor.Ref{Event: "a", Source: fmt.Sprintf("s%06d", from+n)})
+		}
+		if _, err := g.table.Resolve(t.Context(), refs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, next := g.names(url.Values{"contains": {"10200"}})
+	if len(names) != 0 || next.Get("after_source") != fmt.Sprintf("s%06d", maxSearched-1) {
+		t.Fatalf("first %q, then %v", names, next)
+	}
+	if names, next = g.names(next); len(names) != 1 || next != nil {
+		t.Errorf("then %q, then %v", names, next)
+	}
+}
+
+func TestHostileNames(t *testing.T) {
+	g := newMonitorRig(t)
+	for _, name := range hostile {
+		g.do("PUT", "/v1/event-names/"+url.PathEscape(name), `{"interval_ms":1000}`).want(200, "")
+		body := fmt.Sprintf(`{"sources":[{"event":%q,"source":%q}]}`, name, name)
+		g.do("POST", "/v1/sources", body).want(200, "")
+	}
+	for _, name := range hostile {
+		if s := g.source(name, name); s.Event != name || s.Source != name {
+			t.Errorf("%q is shown as %q of %q", name, s.Source, s.Event)
+		}
+		if names, _ := g.names(url.Values{"event": {name}, "source": {name}}); len(names) != 1 {
+			t.Errorf("%q is listed as %q", name, names)
+		}
+		g.do("POST", sourcePath(name, name)+"/pause", `{"note":"<b>"}`).want(200, "")
+		if s := g.source(name, name); s.State != monitor.Paused || s.Note != "<b>" {
+			t.Errorf("%q paused: %+v", name, s)
+		}
+		g.do("GET", "/v1/event-names/"+url.PathEscape(name), "").want(200, "")
+	}
+}
+
+func TestAlarms(t *testing.T) {
+	g := newMonitorRig(t, every("a"), every("b"))
+	if a := g.do("GET", "/v1/alarms", ""); strings.TrimSpace(a.Body) != `{"alarms":[]}` {
+		t.Errorf("no alarms: %s", a.Body)
+	}
+	g.down("a", "s1", "s2")
+	g.pass(time.Second)
+	g.down("b", "s1", "s2", "s3")
+	g.beat("a", "s1", monitor.Fine)
+	g.pass(time.Millisecond)
+	type page struct {
+		Alarms []AlarmView
+		Next   *time.Time
+		NextID string `json:"next_id"`
+	}
+	list := func(query string) (ids []string, p page) {
+		a := g.do("GET", "/v1/alarms?"+query, "")
+		a.want(200, "")
+		a.into(&p)
+		for _, a := range p.Alarms {
+			ids = append(ids, a.Event+" "+a.Source)
+		}
+		return ids, p
+	}
+	for query, want := range map[string]int{"": 5, "standing=true": 4, "event=a": 2, "event=a&source=s1": 1, "source=s3": 1, "event=a&standing=true": 1, "event=c": 0} {
+		if got, _ := list(query); len(got) != want {
+			t.Errorf("%s: %q, want %d", query, got, want)
+		}
+	}
+	whole, _ := list("")
+	var got []string
+	query := url.Values{"limit": {"2"}}
+	for range 9 {
+		ids, p := list(query.Encode())
+		if got = append(got, ids...); p.Next == nil {
+			break
+		}
+		query.Set("before", p.Next.Format(time.RFC3339Nano))
+		query.Set("before_id", p.NextID)
+	}
+	if diff := cmp.Diff(whole, got); diff != "" {
+		t.Errorf("page by page (-whole +pages):\n%s", diff)
+	}
+	_, p := list("standing=true&limit=1")
+	var one AlarmView
+	g.do("GET", "/v1/alarms/"+p.Alarms[0].ID, "").into(&one)
+	if diff := cmp.Diff(p.Alarms[0], one); diff != "" || one.Reason != monitor.Failed || one.Ended != nil {
+		t.Errorf("one alarm (-listed +shown):\n%s", diff)
+	}
+	g.do("GET", "/v1/alarms/nothing", "").want(404, "no_alarm")
+	for _, query := range []string{"before=yesterday", "before_id=x", "standing=1", "limit=0", "event=%00", "before=2026-01-01T00:00:00Z&before_id=%00"} {
+		g.do("GET", "/v1/alarms?"+query, "").want(400, "invalid")
+	}
+}

@@ -1,0 +1,223 @@
+package claim_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/claim/claimtest"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+// vault is where several instances hold keys, in a bubble.
+type vault struct {
+	t     *testing.T
+	store *claimtest.Memory
+
+	mu   sync.Mutex
+	held map[string][]claim.Claim // by instance, as each was told last
+	cut  map[string]error         // instances whose requests fail
+}
+
+func newVault(t *testing.T, keys int) *vault {
+	h := &vault{t: t, store: claimtest.NewMemory(memory.New(nil), nil), held: map[string][]claim.Claim{}, cut: map[string]error{}}
+	var names []string
+	for i := range keys {
+		names = append(names, string(rune('a'+i/26))+string(rune('a'+i%26)))
+	}
+	if err := h.store.Claims().Offer(t.Context(), "part/things", names, 0); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// slot is an instance's way to the store.
+type slot struct {
+	name string
+	h    *vault
+	lose bool // the first answer to Take is lost
+}
+
+func (s *slot) fails() error {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	return s.h.cut[s.name]
+}
+
+type sessionSlot struct {
+	lease.Store
+	*slot
+}
+
+func (s sessionSlot) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	if err := s.fails(); err != nil {
+		return lease.Renewal{}, err
+	}
+	return s.Store.RenewSession(ctx, id)
+}
+
+type claimSlot struct {
+	claim.Table
+	*slot
+}
+
+func (s claimSlot) Join(ctx context.Context, m claim.Member) (claim.Share, error) {
+	if err := s.fails(); err != nil {
+		return claim.Share{}, err
+	}
+	return s.Table.Join(ctx, m)
+}
+
+func (s claimSlot) Take(ctx context.Context, w claim.Want) ([]claim.Claim, error) {
+	got, err := s.Table.Take(ctx, w)
+	if s.lose {
+		s.lose = false
+		return nil, lease.ErrUnknown
+	}
+	return got, err
+}
+
+func (h *vault) start(name string, lose bool) (stop func()) {
+	h.t.Helper()
+	windows := claim.Windows{First: 5 * time.Second, Second: 5 * time.Second}
+	s := &slot{name: name, h: h, lose: lose}
+	k, err := lease.NewKeeper(lease.KeeperConfig{Store: sessionSlot{h.store, s}, Instance: lease.NewInstance(name, ""), Timing: windows.Timing(), Clock: &leasetest.BubbleClock{}})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	keeping, end := context.WithCancel(context.Background())
+	running, halt := context.WithCancel(keeping)
+	var kept, ran sync.WaitGroup
+	kept.Go(func() { _ = k.Run(keeping) })
+	ran.Go(func() {
+		err := claim.Hold(running, claim.HoldConfig{Space: "part/things", Keeper: k, Table: claimSlot{h.store.Claims(), s}, Windows: windows}, func(session string, held []claim.Claim) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if session == "" {
+				h.t.Error("no session is named")
+			}
+			h.held[name] = slices.Clone(held)
+		})
+		if err != nil {
+			h.t.Error(err)
+		}
+	})
+	stop = sync.OnceFunc(func() { halt(); ran.Wait(); end(); kept.Wait() })
+	h.t.Cleanup(stop)
+	return stop
+}
+
+// counts tells how many keys each instance believes to hold, after checking that
+// it is what the store says.
+func (h *vault) counts(names ...string) (out []int) {
+	h.t.Helper()
+	rows, err := h.store.Claims().List(h.t.Context(), claim.Query{Space: "part/things"})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, name := range names {
+		h.mu.Lock()
+		held := h.held[name]
+		h.mu.Unlock()
+		var stored []string
+		for _, r := range rows {
+			if r.Holder.Name == name && !r.Lapsed {
+				stored = append(stored, r.Key)
+			}
+		}
+		var told []string
+		for _, c := range held {
+			told = append(told, c.Key)
+		}
+		if !slices.Equal(stored, told) {
+			h.t.Errorf("%s was told %v; the store says %v", name, told, stored)
+		}
+		out = append(out, len(held))
+	}
+	return out
+}
+
+func (h *vault) want(names string, counts ...int) {
+	h.t.Helper()
+	if got := h.counts(strings.Fields(names)...); !slices.Equal(got, counts) {
+		h.t.Errorf("%s hold %v, not %v", names, got, counts)
+	}
+}
+
+func TestHoldDivides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newVault(t, 65)
+		h.start("a", false)
+		time.Sleep(100 * time.Millisecond)
+		h.want("a", 65)
+		stop := h.start("b", false)
+		time.Sleep(5 * time.Second)
+		if got := h.counts("a", "b"); got[0]+got[1] != 65 || got[0] < 32 || got[1] < 32 {
+			t.Errorf("%v", got)
+		}
+		stop()
+		h.want("b", 0)
+		time.Sleep(500 * time.Millisecond) // at once, but for what is left to those who have less
+		h.want("a", 65)
+	})
+}
+
+func TestHoldTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newVault(t, 20)
+		h.start("a", false)
+		h.start("b", false)
+		time.Sleep(5 * time.Second)
+		h.want("a b", 10, 10)
+		h.mu.Lock()
+		h.cut["a"] = lease.ErrUnavailable
+		h.mu.Unlock()
+		idle, _ := claim.Windows{First: 5 * time.Second, Second: 5 * time.Second}.WorstTakeover()
+		time.Sleep(idle)
+		if got := h.counts("b"); got[0] != 20 {
+			t.Errorf("b holds %d keys after %v", got[0], idle)
+		}
+		h.mu.Lock()
+		delete(h.cut, "a")
+		h.mu.Unlock()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := h.counts("a"); got[0] > 10 { // its old session is over, and it knows
+			t.Errorf("a holds %d keys", got[0])
+		}
+		time.Sleep(5 * time.Second)
+		h.want("a b", 10, 10)
+	})
+}
+
+// Keys that the store gave in an answer that never came are given back, and taken
+// again; those that were taken away are not held any more.
+func TestHoldComparesWithTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newVault(t, 20)
+		h.start("a", true)
+		time.Sleep(4 * time.Second)
+		h.want("a", 20)
+		if err := h.store.Claims().Withdraw(t.Context(), "part/things", []string{"aa", "ab"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Second)
+		h.want("a", 18)
+	})
+}
+
+func TestHoldRefuses(t *testing.T) {
+	if err := claim.Hold(t.Context(), claim.HoldConfig{Space: "x"}, nil); err == nil {
+		t.Error("nothing to hold by")
+	}
+	if err := claim.Hold(t.Context(), claim.HoldConfig{Space: "/x"}, nil); err == nil {
+		t.Error("no space")
+	}
+}

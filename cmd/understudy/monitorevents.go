@@ -1,0 +1,277 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+// eventsConfig says what is monitored: a file of its own, or a part of the
+// server's.
+type eventsConfig struct {
+	Events []eventConfig `yaml:"events,omitempty"`
+	// Declared sources are known before their first beat.
+	Declared []declaredConfig `yaml:"declared,omitempty"`
+	// Keep leaves event names that do not stand here as they are.
+	Keep bool `yaml:"keep,omitempty"`
+}
+
+// eventConfig is a monitor.Event in a file.
+type eventConfig struct {
+	Event       string             `yaml:"event"`
+	Interval    duration           `yaml:"interval,omitempty"`
+	Missed      int                `yaml:"missed,omitempty"`
+	Schedule    string             `yaml:"schedule,omitempty"`
+	Grace       duration           `yaml:"grace,omitempty"`
+	MaxRun      duration           `yaml:"max_run,omitempty"`
+	Fixed       bool               `yaml:"fixed,omitempty"`
+	RetireAfter duration           `yaml:"retire_after,omitempty"`
+	SenderClock bool               `yaml:"sender_clock,omitempty"`
+	Flaps       int                `yaml:"flaps,omitempty"`
+	FlapWindow  duration           `yaml:"flap_window,omitempty"`
+	Steady      duration           `yaml:"steady,omitempty"`
+	GroupBy     string             `yaml:"group_by,omitempty"`
+	GroupWait   duration           `yaml:"group_wait,omitempty"`
+	GroupMin    int                `yaml:"group_min,omitempty"`
+	Severity    string             `yaml:"severity,omitempty"`
+	Tags        []string           `yaml:"tags,omitempty"`
+	Labels      map[string]string  `yaml:"labels,omitempty"`
+	Paused      bool               `yaml:"paused,omitempty"`
+	ControlLoop *controlLoopConfig `yaml:"control_loop,omitempty"`
+
+	line int // in the file; 0 when it is not from one
+}
+
+// controlLoopConfig are the fields of ONAP's control-loop events.
+type controlLoopConfig struct {
+	Name          string `yaml:"name,omitempty"`
+	PolicyName    string `yaml:"policy_name,omitempty"`
+	PolicyScope   string `yaml:"policy_scope,omitempty"`
+	PolicyVersion string `yaml:"policy_version,omitempty"`
+	// TargetType is VNF or VM. Default VNF.
+	TargetType string `yaml:"target_type,omitempty"`
+	Target     string `yaml:"target,omitempty"`
+	Version    string `yaml:"version,omitempty"`
+}
+
+// declaredConfig is a monitor.Declaration in a file.
+type declaredConfig struct {
+	Event  string            `yaml:"event"`
+	Source string            `yaml:"source"`
+	Labels map[string]string `yaml:"labels,omitempty"`
+
+	line int
+}
+
+// MarshalText writes a duration as it is read.
+func (d duration) MarshalText() ([]byte, error) { return []byte(short(time.Duration(d))), nil }
+
+func (e *eventConfig) event() monitor.Event {
+	out := monitor.Event{
+		Name: e.Event, Interval: time.Duration(e.Interval), Missed: e.Missed, Schedule: e.Schedule, Grace: time.Duration(e.Grace),
+		MaxRun: time.Duration(e.MaxRun), Fixed: e.Fixed, RetireAfter: time.Duration(e.RetireAfter), SenderClock: e.SenderClock,
+		Flaps: e.Flaps, FlapWindow: time.Duration(e.FlapWindow), Steady: time.Duration(e.Steady),
+		GroupBy: e.GroupBy, GroupWait: time.Duration(e.GroupWait), GroupMin: e.GroupMin,
+		Severity: e.Severity, Tags: e.Tags, Labels: e.Labels, Paused: e.Paused,
+	}
+	if e.ControlLoop != nil {
+		out.ControlLoop = monitor.ControlLoop(*e.ControlLoop)
+	}
+	return out
+}
+
+// writeEvent is the reverse of event.
+func writeEvent(e monitor.Event) eventConfig {
+	out := eventConfig{
+		Event: e.Name, Interval: duration(e.Interval), Missed: e.Missed, Schedule: e.Schedule, Grace: duration(e.Grace),
+		MaxRun: duration(e.MaxRun), Fixed: e.Fixed, RetireAfter: duration(e.RetireAfter), SenderClock: e.SenderClock,
+		Flaps: e.Flaps, FlapWindow: duration(e.FlapWindow), Steady: duration(e.Steady),
+		GroupBy: e.GroupBy, GroupWait: duration(e.GroupWait), GroupMin: e.GroupMin,
+		Severity: e.Severity, Tags: e.Tags, Labels: e.Labels, Paused: e.Paused,
+	}
+	if e.ControlLoop != (monitor.ControlLoop{}) {
+		out.ControlLoop = new(controlLoopConfig(e.ControlLoop))
+	}
+	return out
+}
+
+// configuration is what the file says, from a place that origin names.
+func (c *eventsConfig) configuration(origin string) monitor.Configuration {
+	out := monitor.Configuration{Keep: c.Keep, Origin: origin}
+	for i := range c.Events {
+		out.Events = append(out.Events, c.Events[i].event())
+	}
+	for _, d := range c.Declared {
+		out.Declared = append(out.Declared, monitor.Declaration{Event: d.Event, Source: d.Source, Labels: d.Labels})
+	}
+	return out
+}
+
+// check refuses what [monitor.Configuration.Validate] refuses, and says on which line
+// that is.
+func (c *eventsConfig) check() error {
+	for i := range c.Events {
+		if err := c.Events[i].event().Validate(); err != nil {
+			return atLine(c.Events[i].line, err)
+		}
+	}
+	for i := range c.Events {
+		same := slices.IndexFunc(c.Events[:i], func(e eventConfig) bool { return e.Event == c.Events[i].Event })
+		if same >= 0 {
+			return atLine(c.Events[i].line, usagef("event %q stands twice", c.Events[i].Event))
+		}
+	}
+	for _, d := range c.Declared {
+		if err := (monitor.Declaration{Event: d.Event, Source: d.Source, Labels: d.Labels}).Validate(); err != nil {
+			return atLine(d.line, err)
+		}
+		known := slices.ContainsFunc(c.Events, func(e eventConfig) bool { return e.Event == d.Event })
+		if !known && !c.Keep {
+			names := make([]string, 0, len(c.Events))
+			for _, e := range c.Events {
+				names = append(names, e.Event)
+			}
+			return atLine(d.line, usagef("source %q is declared for event %q, which does not stand here%s", d.Source, d.Event, didYouMean(d.Event, names)))
+		}
+	}
+	if len(c.Events) > monitor.MaxEvents {
+		return usagef("%d event names; at most %d", len(c.Events), monitor.MaxEvents)
+	}
+	return nil
+}
+
+func atLine(line int, err error) error {
+	if line == 0 {
+		return err
+	}
+	return fmt.Errorf("line %d: %w", line, err)
+}
+
+// locate notes on which lines of the file the events and sources stand: below the keys
+// of path.
+func (c *eventsConfig) locate(text []byte, path ...string) {
+	var doc yaml.Node
+	if yaml.Unmarshal(text, &doc) != nil || len(doc.Content) == 0 {
+		return
+	}
+	at := doc.Content[0]
+	for _, key := range path {
+		at = valueOf(at, key)
+	}
+	for i, n := range itemsOf(valueOf(at, "events")) {
+		if i < len(c.Events) {
+			c.Events[i].line = n.Line
+		}
+	}
+	for i, n := range itemsOf(valueOf(at, "declared")) {
+		if i < len(c.Declared) {
+			c.Declared[i].line = n.Line
+		}
+	}
+}
+
+// valueOf is the value of a key in a mapping; nil when there is none.
+func valueOf(n *yaml.Node, key string) *yaml.Node {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+func itemsOf(n *yaml.Node) []*yaml.Node {
+	if n == nil || n.Kind != yaml.SequenceNode {
+		return nil
+	}
+	return n.Content
+}
+
+// parseEventFlag reads NAME,KEY=VALUE,…, with the keys of a file. A key that stands
+// alone is true; label.NAME=VALUE and tag=TEXT may be repeated, and what is no key goes on with
+// the schedule before it, which may have commas.
+func parseEventFlag(text string) (eventConfig, error) {
+	var e eventConfig
+	name, rest, _ := strings.Cut(text, ",")
+	fields := map[string]any{"event": name}
+	last := ""
+	for part := range strings.SplitSeq(rest, ",") {
+		key, value, given := strings.Cut(part, "=")
+		switch {
+		case rest == "":
+			continue
+		case last == "schedule" && !isKey(key):
+			fields[last] = fmt.Sprint(fields[last], ",", part)
+			continue
+		case !given && (key == "fixed" || key == "paused" || key == "sender_clock"):
+			fields[key] = true
+		case !given || value == "":
+			return e, usagef("--event %q: write %q as KEY=VALUE, for instance interval=5s", text, part)
+		case strings.HasPrefix(key, "label."):
+			within(fields, "labels")[strings.TrimPrefix(key, "label.")] = value
+		case strings.HasPrefix(key, "control_loop."):
+			within(fields, "control_loop")[strings.TrimPrefix(key, "control_loop.")] = value
+		case key == "tag":
+			tags, _ := fields["tags"].([]string)
+			fields["tags"] = append(tags, value)
+		case fields[key] != nil:
+			return e, usagef("--event %q: %s stands twice", text, key)
+		default:
+			fields[key] = plainValue(key, value)
+		}
+		last = key
+	}
+	written, err := yaml.Marshal(fields)
+	if err != nil {
+		return e, err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(written))
+	d.KnownFields(true)
+	if err := d.Decode(&e); err != nil {
+		return e, usagef("--event %q: %s", text, withoutLines(plain(err)))
+	}
+	if err := e.event().Validate(); err != nil {
+		return e, fmt.Errorf("--event %q: %w", text, err)
+	}
+	return e, nil
+}
+
+// within is the mapping of a key, made if it is not there.
+func within(fields map[string]any, key string) map[string]any {
+	m, ok := fields[key].(map[string]any)
+	if !ok {
+		m = map[string]any{}
+		fields[key] = m
+	}
+	return m
+}
+
+// plainValue leaves numbers and words as they would stand in a file.
+func plainValue(key, value string) any {
+	switch key {
+	case "schedule", "severity", "group_by":
+		return value
+	}
+	var v any
+	if yaml.Unmarshal([]byte(value), &v) != nil {
+		return value
+	}
+	return v
+}
+
+// isKey tells whether a word is one of an event's keys in a flag.
+func isKey(word string) bool {
+	if strings.HasPrefix(word, "label.") || strings.HasPrefix(word, "control_loop.") || word == "tag" {
+		return true
+	}
+	return slices.Contains(keysOf[eventConfig](), word)
+}

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+// The path of beats that programs put into the store themselves. Every instance
+// proves it, so that its sources are judged while any instance is up.
+const (
+	storePath  = "store"
+	storeTrust = 2 * time.Second
+	storeGap   = 2 * time.Second
+)
+
+type sourceBeatFlags struct {
+	start, fail       bool
+	code              int
+	sent              string
+	seq               int64
+	server, tokenFile string
+	timeout           time.Duration
+}
+
+func (a *app) sourceBeatCommand() *cobra.Command {
+	var f sourceBeatFlags
+	c := &cobra.Command{
+		Use:   "beat EVENT SOURCE",
+		Short: "Send a beat of a source; exit 3 if its event is not known",
+		Long: `Send a beat: the source is alive, and all is well. With --start a run begins, which ends with the
+next beat; with --fail, or a --code other than 0, it has failed, which raises its alarm at once. A
+source is learned from its first beat, unless its event is fixed to declared ones.
+
+The beat goes into the store, or with --server to an instance of the monitor. It is tried again for
+a while when nobody answers; when it ends with 0 the beat is stored.`,
+		Example: `  understudy source beat nightly-backup db-1
+  understudy source beat nightly-backup db-1 --start; ./backup; understudy source beat nightly-backup db-1 --code $?
+  understudy source beat fleet web-1 --server https://monitor.example --token-file ping.key`,
+		Args: exactly("EVENT", "SOURCE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			b, err := f.beat(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), f.timeout)
+			defer cancel()
+			if f.server != "" {
+				err = a.beatServer(ctx, &f, b)
+			} else {
+				err = a.beatStore(ctx, b)
+			}
+			if err != nil || !a.json() {
+				return monitorAdvice(err)
+			}
+			return a.printJSON(map[string]string{"event": b.Event, "source": b.Source, "beat": "stored"})
+		},
+	}
+	fs := c.Flags()
+	fs.BoolVar(&f.start, "start", false, "a run begins")
+	fs.BoolVar(&f.fail, "fail", false, "what the source does has failed")
+	fs.IntVar(&f.code, "code", 0, "exit status of the run that ends: 0 is well, 1 to 255 is failed")
+	fs.StringVar(&f.sent, "sent", "", "`TIME` of the beat by the source's own clock, as 2026-01-02T03:04:05Z")
+	fs.Int64Var(&f.seq, "seq", 0, "number of the beat; one with the time and number of the last is a replay")
+	fs.StringVar(&f.server, "server", "", "send it to this `URL` of an instance, instead of into the store")
+	fs.StringVar(&f.tokenFile, "token-file", "", "send the token or ping key in this `FILE` to the server (default: that in $UNDERSTUDY_TOKEN, if any)")
+	fs.DurationVar(&f.timeout, "timeout", 2*callTimeout, "try for so long")
+	return c
+}
+
+func (f *sourceBeatFlags) beat(event, source string) (b monitor.Beat, err error) {
+	b = monitor.Beat{Event: event, Source: source, Code: f.code, Seq: f.seq}
+	switch {
+	case f.start && (f.fail || f.code != 0):
+		return b, usagef("--start excludes --fail and --code: a run that begins has not ended")
+	case f.code < 0 || f.code > 255:
+		return b, usagef("--code %d: exit statuses are 0 to 255", f.code)
+	case f.timeout <= 0:
+		return b, usagef("--timeout %v: it must be above 0", f.timeout)
+	case f.start:
+		b.Signal = monitor.Start
+	case f.fail || f.code != 0:
+		b.Signal = monitor.Fail
+	}
+	if f.sent != "" {
+		if b.Sent, err = time.Parse(time.RFC3339Nano, f.sent); err != nil {
+			return b, usagef("--sent %q: use a time such as 2026-01-02T03:04:05Z", f.sent)
+		}
+	}
+	return b, monitor.Declaration{Event: event, Source: source}.Validate()
+}
+
+// beatStore puts a beat into the store, as an instance would.
+func (a *app) beatStore(ctx context.Context, b monitor.Beat) error {
+	return a.patiently(ctx, func(ctx context.Context) error {
+		st, err := a.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer st.Close()
+		t, err := a.monitorOf(st)
+		if err != nil {
+			return err
+		}
+		return storeBeat(ctx, t, b)
+	})
+}
+
+// patiently tries again while nobody answers, until ctx ends: a beat that is
+// stored twice does no harm.
+func (a *app) patiently(ctx context.Context, try func(context.Context) error) error {
+	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		err := try(call)
+		cancel()
+		if err == nil || ctx.Err() != nil || exitCode(err) != exitUnreachable {
+			return err
+		}
+		a.log.Warn("not stored, or nobody knows; trying again", "err", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// storeBeat resolves the source and stores its beat. A source that is forgotten in
+// between is learned anew.
+func storeBeat(ctx context.Context, t monitor.Table, b monitor.Beat) error {
+	for range 2 {
+		found, err := t.Resolve(ctx, []monitor.Ref{{Event: b.Event, Source: b.Source}})
+		if err != nil {
+			return err
+		}
+		if found[0].ID == 0 {
+			return unknownSource(ctx, t, b)
+		}
+		stored, err := t.Store(ctx, monitor.Delivery{
+			// That this beat arrived proves nothing about those of others.
+			Proofs: []monitor.Proof{{Path: storePath, Trust: storeTrust, Gap: storeGap, Unproven: true}},
+			Beats: []monitor.Stamp{{
+				Source: found[0].ID, Signal: b.Signal, Code: b.Code, Sent: b.Sent, Seq: b.Seq,
+				BySender: found[0].SenderClock && !b.Sent.IsZero(), Count: 1,
+			}},
+		})
+		if err != nil || len(stored.Unknown) == 0 {
+			return err
+		}
+	}
+	return unknownSource(ctx, t, b)
+}
+
+// unknownSource says why a source is not known, and not learned.
+func unknownSource(ctx context.Context, t monitor.Table, b monitor.Beat) error {
+	s, err := t.Settings(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range s.Events {
+		if e.Name == b.Event && !e.Removed {
+			return fmt.Errorf("%w: %q; event %q is fixed to declared sources: understudy source declare", monitor.ErrNoSource, b.Source, b.Event)
+		}
+	}
+	return fmt.Errorf("%w: %q", monitor.ErrNoEvent, b.Event)
+}
+
+// beatServer sends a beat to an instance.
+func (a *app) beatServer(ctx context.Context, f *sourceBeatFlags, b monitor.Beat) error {
+	to, err := url.Parse(f.server)
+	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
+		return usagef("--server %q: use http://HOST:PORT or https://HOST:PORT", redact(f.server))
+	}
+	token := os.Getenv("UNDERSTUDY_TOKEN")
+	if f.tokenFile != "" {
+		text, err := secretFile(f.tokenFile)
+		if err != nil {
+			return err
+		}
+		token = string(text)
+	}
+	body, err := json.Marshal(shortBeat(b))
+	if err != nil {
+		return err
+	}
+	// No redirects, so that the token goes nowhere else.
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return a.patiently(ctx, func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.JoinPath("v1/beats").String(), bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			return fmt.Errorf("%w: %w", lease.ErrUnavailable, err)
+		}
+		defer answer.Body.Close()
+		said, err := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
+		if err != nil {
+			return fmt.Errorf("%w: %w", lease.ErrUnknown, err)
+		}
+		return beatAnswer(answer.StatusCode, said, b)
+	})
+}
+
+// shortBeat is a beat in the short form of POST /v1/beats.
+func shortBeat(b monitor.Beat) map[string]any {
+	out := map[string]any{"event": b.Event, "source": b.Source}
+	switch b.Signal {
+	case monitor.Start:
+		out["signal"] = "start"
+	case monitor.Fail:
+		out["signal"] = "fail"
+	}
+	if b.Code != 0 {
+		out["code"] = b.Code
+	}
+	if !b.Sent.IsZero() {
+		out["sent"] = b.Sent.UTC().Format(time.RFC3339Nano)
+	}
+	if b.Seq != 0 {
+		out["seq"] = b.Seq
+	}
+	return out
+}
+
+// beatAnswer is what an instance's answer means.
+func beatAnswer(status int, said []byte, b monitor.Beat) error {
+	switch {
+	case status/100 == 2:
+		return nil
+	case status == http.StatusNotFound:
+		return fmt.Errorf("%w: %q, or it is fixed to declared sources", monitor.ErrNoEvent, b.Event)
+	case status == http.StatusTooManyRequests || status >= 500:
+		return fmt.Errorf("%w: the server answered %d: %s", lease.ErrUnavailable, status, oneLine(detailOf(said)))
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return fmt.Errorf("the server refused the beat with %d: %s; give its token with --token-file, or set UNDERSTUDY_TOKEN", status, oneLine(detailOf(said)))
+	default:
+		return errors.New("the server refused the beat with " + fmt.Sprint(status) + ": " + oneLine(detailOf(said)))
+	}
+}
+
+// detailOf is what a problem says in words, or else all of it.
+func detailOf(said []byte) string {
+	var p struct {
+		Detail string `json:"detail"`
+	}
+	if json.Unmarshal(said, &p) == nil && p.Detail != "" {
+		return p.Detail
+	}
+	return strings.TrimSpace(string(said))
+}

@@ -1,0 +1,105 @@
+package intake
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+// flow remembers what it took. Events that begin with "x" are unknown.
+type flow struct {
+	mu     sync.Mutex
+	beats  []monitor.Beat
+	proofs int
+	takes  int
+	// fail, if set, is asked before each Take; an error means that nothing is taken.
+	fail func(take int, beats []monitor.Beat) error
+	// block, if set, holds up each Take until it can be received from.
+	block chan struct{}
+}
+
+func (f *flow) Take(ctx context.Context, beats []monitor.Beat) ([]monitor.Outcome, error) {
+	f.mu.Lock()
+	f.takes++
+	take, fail, block := f.takes, f.fail, f.block
+	f.mu.Unlock()
+	if block != nil {
+		select {
+		case <-block:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if fail != nil {
+		if err := fail(take, beats); err != nil {
+			return nil, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	outcomes := make([]monitor.Outcome, len(beats))
+	for i, b := range beats {
+		if strings.HasPrefix(b.Event, "x") {
+			outcomes[i] = monitor.Unknown
+			continue
+		}
+		f.beats = append(f.beats, b)
+	}
+	return outcomes, nil
+}
+
+func (f *flow) Prove(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.proofs++
+	return ctx.Err()
+}
+
+func (f *flow) taken() []monitor.Beat {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.beats)
+}
+
+func (f *flow) proven() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.proofs
+}
+
+func (f *flow) want(t *testing.T, beats ...monitor.Beat) {
+	t.Helper()
+	if diff := cmp.Diff(beats, f.taken()); diff != "" {
+		t.Errorf("beats (-want +got):\n%s", diff)
+	}
+}
+
+// journal is a logger whose lines can be read.
+type journal struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.String()
+}
+
+func (j *journal) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

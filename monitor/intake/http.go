@@ -1,0 +1,289 @@
+package intake
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+// HTTPConfig of the beats that come by HTTP.
+type HTTPConfig struct {
+	// Flow that takes them; its path is a steady one. Required.
+	Flow Flow
+	// Name of the path in dead letters. Default "http".
+	Name string
+	// Keys that let programs send beats.
+	Keys []PingKey
+	// Letters keep what was not taken; nil keeps none.
+	Letters *Letters
+	// Authorize tells whether a request has the API's own token. nil: whoever has no key may send beats.
+	Authorize func(*http.Request) bool
+	// Timeout of storing what a request brought. Default 10 s.
+	Timeout time.Duration
+	// Logger; nil is silent.
+	Logger *slog.Logger
+}
+
+func (c HTTPConfig) withDefaults() HTTPConfig {
+	if c.Name == "" {
+		c.Name = "http"
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate returns an error that wraps [lease.ErrInvalid] and shows no key.
+func (c HTTPConfig) Validate() error {
+	switch {
+	case c.Flow == nil:
+		return fmt.Errorf("%w: beats need a flow that takes them", lease.ErrInvalid)
+	case c.Timeout < 0:
+		return fmt.Errorf("%w: a time-out of %v is negative", lease.ErrInvalid, c.Timeout)
+	}
+	_, err := newGate(c.Keys, c.Authorize)
+	return err
+}
+
+// HTTP takes beats by HTTP. It is made by [NewHTTP].
+type HTTP struct {
+	cfg   HTTPConfig
+	gate  *gate
+	desks desks
+
+	requests, accepted, unknown, bad, busy, failed, denied atomic.Int64
+}
+
+// HTTPStats counts what came by HTTP. Beats are counted one by one.
+type HTTPStats struct {
+	Requests               int64
+	Accepted, Unknown, Bad int64 // beats
+	Busy                   int64 // requests that were sent away because too much was waiting
+	Failed                 int64 // requests that could not be stored in time
+	Denied                 int64 // requests without a right key
+}
+
+// NewHTTP checks the configuration; see [HTTPConfig.Validate].
+func NewHTTP(c HTTPConfig) (*HTTP, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("intake: %w", err)
+	}
+	g, err := newGate(c.Keys, c.Authorize)
+	if err != nil {
+		return nil, err
+	}
+	return &HTTP{cfg: c.withDefaults(), gate: g}, nil
+}
+
+// Stats returns the counts so far.
+func (h *HTTP) Stats() HTTPStats {
+	return HTTPStats{
+		Requests: h.requests.Load(), Accepted: h.accepted.Load(), Unknown: h.unknown.Load(), Bad: h.bad.Load(),
+		Busy: h.busy.Load(), Failed: h.failed.Load(), Denied: h.denied.Load(),
+	}
+}
+
+// Route is one operation. It checks by itself who may ask.
+type Route struct {
+	// Method, and Pattern of its path, for [http.ServeMux]; GET is HEAD too.
+	Method, Pattern string
+	// Body is the most bytes of the request's body that it reads.
+	Body    int64
+	Handler http.HandlerFunc
+}
+
+// Routes are all operations.
+func (h *HTTP) Routes() []Route {
+	routes := []Route{
+		{http.MethodPost, "/v1/beats", MaxBody, h.serve(h.beats, problem)},
+		{http.MethodPost, "/eventListener/v7", MaxBody, h.serve(h.events, requestError)},
+		{http.MethodPost, "/eventListener/v7/eventBatch", MaxBody, h.serve(h.events, requestError)},
+	}
+	for _, base := range []string{"/v1/ping/", "/v1/ping/key/{key}/"} {
+		for _, path := range []string{base + "{event}/{source}", base + "{event}/{source}/{what}"} {
+			for _, method := range []string{http.MethodGet, http.MethodPost} {
+				routes = append(routes, Route{method, path, maxPing, h.serve(h.ping, problem)})
+			}
+		}
+	}
+	return routes
+}
+
+// serve lets in who may, and answers errors as the operation's clients expect them.
+func (h *HTTP) serve(handle func(http.ResponseWriter, *http.Request, *PingKey) error, refuse func(http.ResponseWriter, fault)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h.requests.Add(1)
+		key, err := h.gate.admit(r)
+		if err == nil {
+			err = handle(w, r, key)
+		}
+		if err == nil {
+			return
+		}
+		f := faultOf(err)
+		switch f.status {
+		case http.StatusUnauthorized:
+			h.denied.Add(1)
+		case http.StatusTooManyRequests:
+			if errors.Is(err, errFlood) {
+				h.denied.Add(1)
+			} else {
+				h.busy.Add(1)
+			}
+		case http.StatusServiceUnavailable:
+			h.failed.Add(1)
+		case http.StatusInternalServerError:
+			h.cfg.Logger.Error("beats were not taken", "route", r.Pattern, "err", err)
+		}
+		refuse(w, f)
+	}
+}
+
+// maxErrors is how many of a body's flaws are told to its sender.
+const maxErrors = 10
+
+// tally is what became of a body.
+type tally struct {
+	Accepted int         `json:"accepted"`
+	Unknown  int         `json:"unknown"`
+	Bad      int         `json:"bad"`
+	Errors   []itemError `json:"errors,omitempty"`
+}
+
+type itemError struct {
+	Index  int    `json:"index"`
+	Cause  Cause  `json:"cause"`
+	Detail string `json:"detail"`
+}
+
+func (t *tally) add(index int, cause Cause, detail string) {
+	if cause == NotKnown {
+		t.Unknown++
+	} else {
+		t.Bad++
+	}
+	if len(t.Errors) < maxErrors {
+		t.Errors = append(t.Errors, itemError{index, cause, detail})
+	}
+}
+
+// store takes what a body was decoded to, and returns when that is stored.
+func (h *HTTP) store(ctx context.Context, d *decoder, key *PingKey) (tally, error) {
+	if key != nil {
+		d.keep(key.allows)
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
+	defer cancel()
+	var outcomes []monitor.Outcome
+	if len(d.beats) > 0 {
+		var err error
+		if outcomes, err = h.cfg.Flow.Take(ctx, d.beats); err != nil {
+			return tally{}, err
+		}
+	}
+	var t tally
+	book(d, outcomes, h.cfg.Name, h.cfg.Letters, t.add)
+	t.Accepted = d.items - t.Unknown - t.Bad
+	h.accepted.Add(int64(t.Accepted))
+	h.unknown.Add(int64(t.Unknown))
+	h.bad.Add(int64(t.Bad))
+	return t, nil
+}
+
+// keep makes flaws of the beats whose event a key is not for.
+func (d *decoder) keep(allowed func(event string) bool) {
+	n := 0
+	for i, b := range d.beats {
+		if !allowed(b.Event) {
+			d.flaws = append(d.flaws, flaw{index: d.places[i], cause: Forbidden, detail: fmt.Sprintf("the key is not for event %q", b.Event)})
+			continue
+		}
+		d.beats[n], d.places[n] = b, d.places[i]
+		n++
+	}
+	d.beats, d.places = d.beats[:n], d.places[:n]
+}
+
+// book makes letters of what was not taken, and tells of each.
+func book(d *decoder, outcomes []monitor.Outcome, path string, letters *Letters, tell func(index int, cause Cause, detail string)) {
+	now := time.Now()
+	for _, f := range d.flaws {
+		letters.Add(Letter{At: now, Path: path, Cause: f.cause, Detail: f.detail, Body: f.raw})
+		tell(f.index, f.cause, f.detail)
+	}
+	for i, o := range outcomes {
+		cause, b := NotKnown, d.beats[i]
+		switch o {
+		case monitor.Accepted:
+			continue
+		case monitor.Malformed:
+			cause = Refused
+		}
+		detail := fmt.Sprintf("event %q, source %q", b.Event, b.Source)
+		letters.Add(Letter{At: now, Path: path, Cause: cause, Detail: detail})
+		tell(d.places[i], cause, detail)
+	}
+}
+
+// decode reads a body's beats. One that is no JSON at all becomes a letter.
+func (h *HTTP) decode(d *desk) error {
+	err := d.decode(d.body.Bytes())
+	if broken := (*syntaxError)(nil); errors.As(err, &broken) {
+		h.bad.Add(1)
+		h.cfg.Letters.Add(Letter{At: time.Now(), Path: h.cfg.Name, Cause: Syntax, Detail: err.Error(), Body: d.body.Bytes()})
+	}
+	return err
+}
+
+// beats answers POST /v1/beats. A body of one beat that is not taken is refused;
+// of more, the counts tell.
+func (h *HTTP) beats(w http.ResponseWriter, r *http.Request, key *PingKey) error {
+	d, done, err := h.desks.take(w, r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := h.decode(d); err != nil {
+		return err
+	}
+	t, err := h.store(r.Context(), &d.decoder, key)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	switch single := d.items == 1 && !d.listed; {
+	case t.Accepted == d.items:
+	case !single:
+		status = http.StatusAccepted
+	case t.Unknown == 1:
+		status = http.StatusNotFound
+	case t.Errors[0].Cause == Forbidden:
+		status = http.StatusForbidden
+	default:
+		status = http.StatusBadRequest
+	}
+	answer(w, status, t)
+	return nil
+}
+
+func answer(w http.ResponseWriter, status int, t tally) {
+	body, _ := json.Marshal(t)
+	body = append(body, '\n')
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}

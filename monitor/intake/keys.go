@@ -1,0 +1,189 @@
+package intake
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+var (
+	errDenied   = errors.New("send a ping key, or the API's token")
+	errFlood    = errors.New("too many wrong keys are being answered")
+	errNotFor   = errors.New("this key is not for that event")
+	errPostOnly = errors.New("this key takes POST alone")
+)
+
+// PingKey lets programs send beats that may do nothing else. It is taken as
+// "Authorization: Bearer KEY", as the password of basic authentication, as ?key=KEY,
+// or in the path of a ping, /v1/ping/key/KEY/EVENT/SOURCE. What stands in a URL
+// stands in the logs of proxies too.
+type PingKey struct {
+	// Name is for people: 1 to monitor.MaxName bytes.
+	Name string
+	// Key is 16 to 200 letters, digits, '-', '.', '_' and '~'. Take a random one.
+	Key string
+	// Events that it is for; '*' stands for any characters. Empty: for all.
+	Events []string
+	// PostOnly refuses GET and HEAD, which programs that preview links send too.
+	PostOnly bool
+}
+
+// String does not show the key.
+func (k PingKey) String() string { return fmt.Sprintf("ping key %q", k.Name) }
+
+// GoString does not either.
+func (k PingKey) GoString() string { return k.String() }
+
+// Validate returns an error that wraps [lease.ErrInvalid] and does not show the key.
+func (k PingKey) Validate() error {
+	if err := lease.ValidateText("name of a ping key", k.Name, 1, monitor.MaxName); err != nil {
+		return err
+	}
+	if len(k.Key) < 16 || len(k.Key) > 200 {
+		return fmt.Errorf("%w: ping key %q has %d characters; use 16 to 200", lease.ErrInvalid, k.Name, len(k.Key))
+	}
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._~", r)
+	}
+	if strings.ContainsFunc(k.Key, odd) {
+		return fmt.Errorf("%w: ping key %q has a character that does not fit into a URL; use letters, digits, '-', '.', '_' and '~'", lease.ErrInvalid, k.Name)
+	}
+	for _, pattern := range k.Events {
+		if err := lease.ValidateText("events of ping key "+k.Name, pattern, 1, monitor.MaxName); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allows tells whether a key is for an event. Whoever needed none may do all.
+func (k *PingKey) allows(event string) bool {
+	return k == nil || len(k.Events) == 0 || slices.ContainsFunc(k.Events, func(p string) bool { return match(p, event) })
+}
+
+// match tells whether a text is of a pattern.
+func match(pattern, s string) bool {
+	parts := strings.Split(pattern, "*")
+	last := len(parts) - 1
+	if last == 0 {
+		return s == pattern
+	}
+	s, ok := strings.CutPrefix(s, parts[0])
+	for _, part := range parts[1:last] {
+		if ok {
+			_, s, ok = strings.Cut(s, part)
+		}
+	}
+	return ok && strings.HasSuffix(s, parts[last])
+}
+
+// Wrong keys are answered after a while, only so many at a time.
+const (
+	denyAfter = time.Second
+	denySlots = 64
+)
+
+// gate decides who may send beats.
+type gate struct {
+	keys      []PingKey
+	sums      [][sha256.Size]byte
+	authorize func(*http.Request) bool
+	slots     chan struct{}
+}
+
+func newGate(keys []PingKey, authorize func(*http.Request) bool) (*gate, error) {
+	g := &gate{keys: slices.Clone(keys), authorize: authorize, slots: make(chan struct{}, denySlots)}
+	for i, k := range keys {
+		if err := k.Validate(); err != nil {
+			return nil, err
+		}
+		for _, other := range keys[:i] {
+			if other.Name == k.Name || other.Key == k.Key {
+				return nil, fmt.Errorf("%w: ping keys %q and %q are the same, or have one name", lease.ErrInvalid, other.Name, k.Name)
+			}
+		}
+		g.sums = append(g.sums, sha256.Sum256([]byte(k.Key)))
+	}
+	return g, nil
+}
+
+// find looks a key up, in a time that tells nothing about the keys.
+func (g *gate) find(given string) *PingKey {
+	sum := sha256.Sum256([]byte(given))
+	found := -1
+	for i := range g.sums {
+		if subtle.ConstantTimeCompare(sum[:], g.sums[i][:]) == 1 {
+			found = i
+		}
+	}
+	if found < 0 {
+		return nil
+	}
+	return &g.keys[found]
+}
+
+// given is the key that a request has, "" for none.
+func given(r *http.Request) string {
+	if key := r.PathValue("key"); key != "" {
+		return key
+	}
+	if _, password, ok := r.BasicAuth(); ok {
+		return password
+	}
+	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
+	}
+	return r.URL.Query().Get("key")
+}
+
+// admit returns the key of a request, nil if it needs none. Without a guard
+// whoever has no key may do all, but a wrong one is refused.
+func (g *gate) admit(r *http.Request) (*PingKey, error) {
+	if g.authorize == nil && len(g.keys) == 0 {
+		return nil, nil
+	}
+	key := given(r)
+	if key != "" {
+		if k := g.find(key); k != nil {
+			if k.PostOnly && r.Method != http.MethodPost {
+				return nil, errPostOnly
+			}
+			return k, nil
+		}
+	}
+	switch {
+	case g.authorize == nil && key == "":
+		return nil, nil
+	case g.authorize != nil && r.PathValue("key") == "" && g.authorize(r):
+		return nil, nil
+	case key == "":
+		return nil, errDenied
+	}
+	return nil, g.deny(r.Context())
+}
+
+// deny lets whoever guesses wait.
+func (g *gate) deny(ctx context.Context) error {
+	select {
+	case g.slots <- struct{}{}:
+		defer func() { <-g.slots }()
+	default:
+		return errFlood
+	}
+	wait := time.NewTimer(denyAfter)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-ctx.Done():
+	}
+	return errDenied
+}

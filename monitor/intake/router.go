@@ -1,0 +1,414 @@
+package intake
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/internal/messagerouter"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+// RouterConfig of the beats that come from a topic of a Message Router.
+type RouterConfig struct {
+	// Name of the path, the same on all instances that read the topic. Required.
+	Name string
+	// URL of the topic, such as http://router:3904/events/TOPIC. Required.
+	URL string
+	// Group that reads the topic, and this instance's own id in it. Two with the
+	// same are refused by the router. Required.
+	Group, Consumer string
+	// LongPoll is how long the router waits for a message. Default 5 s.
+	LongPoll time.Duration
+	// Limit is how many messages a poll may bring; at most 4096. Default 1000.
+	Limit int
+	// User and Password of basic authentication; "" is none.
+	User, Password string
+	// TLS of https; nil trusts the system's certificates.
+	TLS *tls.Config
+	// Flow that takes the beats: the path that Path describes. Required.
+	Flow Flow
+	// Letters keep what was not taken; nil keeps none.
+	Letters *Letters
+	// Logger; nil is silent.
+	Logger *slog.Logger
+}
+
+const (
+	defaultLongPoll = 5 * time.Second
+	defaultLimit    = 1000
+	maxPollAnswer   = 32 << 20         // bytes
+	answerMargin    = 5 * time.Second  // beyond the long poll, until the router is given up
+	takeTimeout     = 30 * time.Second // of one attempt to store
+	proveWithin     = 2 * time.Second  // of the router's answer, or it proves nothing
+	stopGrace       = 5 * time.Second  // for what was read when Run is told to stop
+	pauseLeast      = 100 * time.Millisecond
+	pauseMost       = 30 * time.Second
+	growAfter       = 64 // good polls after which a limit that was lowered is doubled
+)
+
+func (c RouterConfig) withDefaults() RouterConfig {
+	if c.LongPoll == 0 {
+		c.LongPoll = defaultLongPoll
+	}
+	if c.Limit == 0 {
+		c.Limit = defaultLimit
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Path is the path of these beats: proven by each poll that finds no more, and
+// blind when none does for longer than a poll may take.
+func (c RouterConfig) Path() monitor.PathConfig {
+	return monitor.PathConfig{Name: c.Name, Gap: c.withDefaults().LongPoll + answerMargin}
+}
+
+// String shows no password.
+func (c RouterConfig) String() string {
+	return fmt.Sprintf("intake.RouterConfig{%s %s %s/%s}", c.Name, c.URL, c.Group, c.Consumer)
+}
+
+// GoString shows none either.
+func (c RouterConfig) GoString() string { return c.String() }
+
+// Validate returns an error that wraps [lease.ErrInvalid] and shows no password.
+func (c RouterConfig) Validate() error {
+	if err := lease.ValidateText("name of a router", c.Name, 1, monitor.MaxName); err != nil {
+		return err
+	}
+	in := func(err error) error { return fmt.Errorf("router %q: %w", c.Name, err) }
+	if err := messagerouter.ValidateConsumer(c.Group, c.Consumer); err != nil {
+		return in(err)
+	}
+	switch {
+	case c.LongPoll < 0 || c.LongPoll > time.Minute:
+		return in(fmt.Errorf("%w: a poll of %v; use up to 1m", lease.ErrInvalid, c.LongPoll))
+	case c.Limit < 0 || c.Limit > messagerouter.MaxLimit:
+		return in(fmt.Errorf("%w: a limit of %d; use 1 to %d", lease.ErrInvalid, c.Limit, messagerouter.MaxLimit))
+	case c.Flow == nil:
+		return in(fmt.Errorf("%w: beats need a flow that takes them", lease.ErrInvalid))
+	}
+	if err := c.client().Validate(); err != nil {
+		return in(err)
+	}
+	return nil
+}
+
+func (c RouterConfig) client() messagerouter.Config {
+	return messagerouter.Config{
+		Topic: c.URL, User: c.User, Password: c.Password, TLS: c.TLS, Timeout: answerMargin, MaxAnswer: maxPollAnswer,
+	}
+}
+
+// RouterStats tells what a [Router] does.
+type RouterStats struct {
+	Name                   string
+	Polls, Failures        int64
+	Messages               int64
+	Accepted, Unknown, Bad int64 // beats
+	// Retries is how often what was read had to be stored again.
+	Retries int64
+	// Lost is how many beats were in hand, not stored, when Run ended.
+	Lost int64
+	// Limit of the next poll: lower than configured after an answer that was too large.
+	Limit int
+	// Behind: the last poll found as many messages as it asked for, so that there may be more,
+	// and nothing is proven.
+	Behind bool
+	// Error of the last poll, "" if it was good, and since when there is one.
+	Error string
+	Since time.Time
+	// Proven is when the path was proven last.
+	Proven time.Time
+}
+
+// consumer is a [messagerouter.Client].
+type consumer interface {
+	Consume(ctx context.Context, group, consumer string, wait time.Duration, limit int) ([]json.RawMessage, error)
+	Close()
+}
+
+// Router takes beats from a topic. It is made by [NewRouter].
+type Router struct {
+	cfg    RouterConfig
+	client consumer
+
+	mu    sync.Mutex
+	stats RouterStats
+
+	// What follows belongs to Run's goroutine.
+	decoder
+	limit  int
+	good   int // polls since the limit was changed
+	failed int // polls in a row
+}
+
+// NewRouter checks the configuration; see [RouterConfig.Validate]. Nothing is asked yet.
+func NewRouter(c RouterConfig) (*Router, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("intake: %w", err)
+	}
+	c = c.withDefaults()
+	client, err := messagerouter.New(c.client())
+	if err != nil {
+		return nil, fmt.Errorf("intake: %w", err)
+	}
+	return newRouter(c, client), nil
+}
+
+func newRouter(c RouterConfig, client consumer) *Router {
+	r := &Router{cfg: c, client: client, limit: c.Limit}
+	r.stats = RouterStats{Name: c.Name, Limit: c.Limit}
+	return r
+}
+
+// Stats returns the counts so far.
+func (r *Router) Stats() RouterStats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stats
+}
+
+func (r *Router) note(f func(*RouterStats)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.stats)
+}
+
+// Run polls until ctx ends. What it has read by then it tries to store for 5 s more,
+// if the flow still takes it: stop the flow after the routers. It returns nil.
+func (r *Router) Run(ctx context.Context) error {
+	defer r.client.Close()
+	for ctx.Err() == nil {
+		rest(ctx, r.round(ctx))
+	}
+	return nil
+}
+
+// round polls once, stores what came, and returns how long to pause.
+func (r *Router) round(ctx context.Context) time.Duration {
+	begun := time.Now()
+	items, err := r.client.Consume(ctx, r.cfg.Group, r.cfg.Consumer, r.cfg.LongPoll, r.limit)
+	answered := time.Now()
+	full := len(items) >= r.limit
+	r.note(func(s *RouterStats) {
+		s.Polls++
+		s.Messages += int64(len(items))
+		if err == nil {
+			s.Behind = full
+		}
+	})
+	stored := r.deliver(ctx, items)
+	if err != nil {
+		if ctx.Err() != nil {
+			return 0
+		}
+		return r.trouble(err)
+	}
+	r.recovered()
+	r.grow()
+	switch {
+	case !stored || full:
+		return 0
+	case time.Since(answered) < proveWithin:
+		r.prove(ctx, proveWithin-time.Since(answered))
+	}
+	if len(items) == 0 && time.Since(begun) < pauseLeast {
+		return pauseLeast // it does not wait as it was asked to
+	}
+	return 0
+}
+
+// prove says that the router had no more. Later than a moment after it said so
+// that is not known any longer.
+func (r *Router) prove(ctx context.Context, within time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if err := r.cfg.Flow.Prove(ctx); err != nil {
+		r.cfg.Logger.Debug("a router's path was not proven", "router", r.cfg.Name, "err", err)
+		return
+	}
+	r.note(func(s *RouterStats) { s.Proven = time.Now() })
+}
+
+// deliver stores what messages contain. It goes on until that is done: the router
+// will not give them again. It tells whether it was.
+func (r *Router) deliver(ctx context.Context, items []json.RawMessage) bool {
+	r.reset()
+	all := true
+	for _, item := range items {
+		r.message(item)
+		if r.items >= maxItems/2 {
+			all = r.flush(ctx) && all
+		}
+	}
+	return r.flush(ctx) && all
+}
+
+func (r *Router) flush(ctx context.Context) bool {
+	defer r.reset()
+	outcomes, stored := r.take(ctx, r.beats)
+	if !stored {
+		r.note(func(s *RouterStats) { s.Lost += int64(len(r.beats)) })
+		r.cfg.Logger.Warn("stopped with beats in hand that were not stored", "router", r.cfg.Name, "beats", len(r.beats))
+	}
+	var unknown, bad int64
+	book(&r.decoder, outcomes, r.cfg.Name, r.cfg.Letters, func(_ int, cause Cause, _ string) {
+		if cause == NotKnown {
+			unknown++
+		} else {
+			bad++
+		}
+	})
+	r.note(func(s *RouterStats) {
+		s.Unknown += unknown
+		s.Bad += bad
+		for _, o := range outcomes {
+			if o == monitor.Accepted {
+				s.Accepted++
+			}
+		}
+	})
+	return stored
+}
+
+// take stores beats, however long that takes, unless ctx has ended.
+func (r *Router) take(ctx context.Context, beats []monitor.Beat) ([]monitor.Outcome, bool) {
+	if len(beats) == 0 {
+		return nil, true
+	}
+	// What was read has nobody but this process: it is worth a moment more.
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		rest(lasting, stopGrace)
+		cancel()
+	})()
+	for attempt := 0; ; attempt++ {
+		once, done := context.WithTimeout(lasting, takeTimeout)
+		outcomes, err := r.cfg.Flow.Take(once, beats)
+		done()
+		switch {
+		case err == nil:
+			if attempt > 0 {
+				r.cfg.Logger.Info("beats were stored after all", "router", r.cfg.Name, "beats", len(beats), "attempts", attempt+1)
+			}
+			return outcomes, true
+		case errors.Is(err, lease.ErrInvalid):
+			return r.halves(ctx, beats)
+		case attempt == 0:
+			r.cfg.Logger.Warn("beats are not stored; they are kept, and no more are read", "router", r.cfg.Name, "beats", len(beats), "err", err)
+		}
+		r.note(func(s *RouterStats) { s.Retries++ })
+		if !rest(ctx, pause(attempt)) && !rest(lasting, pause(0)) {
+			return nil, false
+		}
+	}
+}
+
+// halves stores beats of which one, at least, cannot be, each by itself if need be.
+func (r *Router) halves(ctx context.Context, beats []monitor.Beat) ([]monitor.Outcome, bool) {
+	if len(beats) == 1 {
+		return []monitor.Outcome{monitor.Malformed}, true
+	}
+	half := len(beats) / 2
+	first, ok := r.take(ctx, beats[:half])
+	if !ok {
+		return nil, false
+	}
+	second, ok := r.take(ctx, beats[half:])
+	if !ok {
+		return nil, false
+	}
+	return append(first, second...), true
+}
+
+// trouble is what a poll that failed costs: a pause, and a word the first time.
+func (r *Router) trouble(err error) time.Duration {
+	wait := pause(r.failed)
+	r.failed++
+	said, after := describe(err)
+	if errors.Is(err, messagerouter.ErrTooLarge) {
+		r.limit, r.good = max(1, r.limit/2), 0
+		r.cfg.Letters.Add(Letter{At: time.Now(), Path: r.cfg.Name, Cause: Answer, Detail: said})
+	} else if errors.Is(err, messagerouter.ErrAnswer) {
+		r.cfg.Letters.Add(Letter{At: time.Now(), Path: r.cfg.Name, Cause: Answer, Detail: said})
+	}
+	fresh := false
+	r.note(func(s *RouterStats) {
+		s.Failures++
+		s.Limit = r.limit
+		fresh = kind(s.Error) != kind(said)
+		if s.Error == "" {
+			s.Since = time.Now()
+		}
+		s.Error = said
+	})
+	if fresh {
+		r.cfg.Logger.Warn("the router cannot be read; its path is blind", "router", r.cfg.Name, "err", said)
+	}
+	return max(wait, min(after, 2*pauseMost))
+}
+
+func (r *Router) recovered() {
+	r.failed = 0
+	var since time.Time
+	r.note(func(s *RouterStats) { since, s.Error, s.Since = s.Since, "", time.Time{} })
+	if !since.IsZero() {
+		r.cfg.Logger.Info("the router can be read again", "router", r.cfg.Name, "after", time.Since(since).Round(time.Millisecond))
+	}
+}
+
+// grow raises a limit that was lowered, when answers have fitted for a while.
+func (r *Router) grow() {
+	if r.good++; r.limit < r.cfg.Limit && r.good >= growAfter {
+		r.limit, r.good = min(2*r.limit, r.cfg.Limit), 0
+		r.note(func(s *RouterStats) { s.Limit = r.limit })
+	}
+}
+
+// describe says what is wrong with a poll, and when the router wants to be asked again.
+func describe(err error) (string, time.Duration) {
+	refused, ok := errors.AsType[*messagerouter.Error](err)
+	switch {
+	case !ok:
+		return err.Error(), 0
+	case refused.Status == 409:
+		return "conflict: somebody else polls as this consumer; give each instance a consumer id of its own (" + refused.Error() + ")", refused.RetryAfter
+	}
+	return refused.Error(), refused.RetryAfter
+}
+
+// kind is a description without what differs from one poll to the next.
+func kind(said string) string { return said[:min(len(said), 40)] }
+
+// pause before the attempt that follows the given one, counted from 0.
+func pause(attempt int) time.Duration {
+	d := min(pauseLeast<<min(attempt, 20), pauseMost)
+	return d/2 + rand.N(d/2+1)
+}
+
+// rest waits, and tells whether ctx lives.
+func rest(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,194 @@
+package monitortest
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+func actTests() map[string]func(*bench) {
+	return map[string]func(*bench){
+		"act/pause and resume a source": testPause,
+		"act/a pause over a pause":      testPauseAgain,
+		"act/pause and resume an event": testPauseEvent,
+		"act/retire what is up":         testPutAway,
+		"act/acknowledge":               testAcknowledge,
+		"act/drop a sink":               testDropSink,
+		"act/on what is not there":      testActNothing,
+		"act/is recorded":               testActRecorded,
+	}
+}
+
+func contains(s string, parts ...string) bool {
+	for _, p := range parts {
+		if !strings.Contains(s, p) {
+			return false
+		}
+	}
+	return true
+}
+
+func testPause(b *bench) {
+	id := b.ready("a")[0]
+	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a", Who: "ops", Note: "works"})
+	b.wantDue(id, false)
+	b.step(10 * limit)
+	b.beat(id)
+	b.wantDue(id, false)
+	if s := b.source("e", "a"); s.State != monitor.Paused || s.Note != "works" || s.Beats != 2 {
+		b.Errorf("%+v", s)
+	}
+	b.step(limit)
+	b.act(monitor.Action{Verb: monitor.Unpause, Event: "e", Source: "a", Who: "ops"})
+	c := b.candidate(id)
+	if c.State != monitor.Up || !near(c.Base, c.Now) {
+		b.Errorf("resumed, it has a whole limit: %+v", c)
+	}
+	b.act(monitor.Action{Verb: monitor.Unpause, Event: "e", Source: "a", Who: "ops"})
+}
+
+func testPauseAgain(b *bench) {
+	id := b.ready("a")[0]
+	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a", For: time.Hour, Who: "ops"})
+	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a", For: 3 * time.Hour, Who: "ops"})
+	b.step(2 * time.Hour)
+	b.wantDue(id, false)
+	b.step(time.Hour + slack)
+	if c := b.candidate(id); c.Until > c.Now || c.State != monitor.Paused {
+		b.Errorf("%+v", c)
+	}
+	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a", Who: "ops"})
+	b.wantDue(id, false)
+	if s := b.source("e", "a"); !s.Until.IsZero() {
+		b.Errorf("%+v", s)
+	}
+}
+
+func testPauseEvent(b *bench) {
+	b.ready("a")
+	before := b.expected("e")
+	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Who: "ops"})
+	paused, generation := b.expected("e"), b.settings().Generation
+	if !paused.Paused || paused.Rev == before.Rev || before.Paused {
+		b.Errorf("before %+v, paused %+v", before, paused)
+	}
+	if s := b.source("e", "a"); s.State != monitor.Up {
+		b.Errorf("its source: %+v", s)
+	}
+	b.step(10 * limit)
+	b.act(monitor.Action{Verb: monitor.Unpause, Event: "e", Who: "ops"})
+	if e := b.expected("e"); e.Paused || e.Rev == paused.Rev || b.settings().Generation == generation {
+		b.Errorf("resumed %+v", e)
+	}
+	b.sweep(wideGap, 10)
+	id := b.resolve("e", "a")[0]
+	if c := b.candidate(id); !near(c.EventBase, c.Now) {
+		b.Errorf("resumed, its sources have a whole limit: %+v", c)
+	}
+}
+
+func testPutAway(b *bench) {
+	id := b.ready("a")[0]
+	b.later(id)
+	b.act(monitor.Action{Verb: monitor.PutAway, Event: "e", Source: "a", Who: "ops", Note: "sold"})
+	c := b.candidate(id)
+	if !c.Asked || c.State != monitor.Up {
+		b.Errorf("%+v", c)
+	}
+	b.wantTurns("asked for", monitor.Retire)
+	if s := b.source("e", "a"); s.State != monitor.Retired || s.Note != "sold" {
+		b.Errorf("%+v", s)
+	}
+	b.step(time.Hour)
+	b.beat(id)
+	b.wantTurns("it beats again", monitor.Return)
+	if s := b.source("e", "a"); s.State != monitor.Up {
+		b.Errorf("%+v", s)
+	}
+}
+
+func testAcknowledge(b *bench) {
+	ids := b.ready("a")
+	alarm := b.onset(ids[0])
+	b.act(monitor.Action{Verb: monitor.Acknowledge, Alarm: alarm, Who: "ops"})
+	if a := b.alarm(alarm); a.Acknowledged != "ops" || a.End != "" {
+		b.Errorf("%+v", a)
+	}
+	b.abate(ids[0])
+	if a := b.alarm(alarm); a.Acknowledged != "ops" || a.End != monitor.Abated {
+		b.Errorf("%+v", a)
+	}
+}
+
+func testDropSink(b *bench) {
+	b.enlist("one", "two")
+	before := b.settings()
+	b.act(monitor.Action{Verb: monitor.DropSink, Source: "one", Who: "ops"})
+	if s := b.settings(); len(s.Sinks) != 1 || s.Sinks[0] != "two" || s.Generation == before.Generation {
+		b.Errorf("%+v, before %+v", s, before)
+	}
+	b.enlist("one", "two")
+	if s := b.settings(); len(s.Sinks) != 2 {
+		b.Errorf("registered again: %+v", s)
+	}
+}
+
+func testActNothing(b *bench) {
+	b.ready("a")
+	b.configure(each("e"), each("gone"))
+	b.resolve("gone", "a")
+	b.configure(each("e"))
+	for _, c := range []struct {
+		a    monitor.Action
+		want error
+	}{
+		{monitor.Action{Verb: monitor.Pause, Event: "e", Source: "x"}, monitor.ErrNoSource},
+		{monitor.Action{Verb: monitor.Unpause, Event: "e", Source: "x"}, monitor.ErrNoSource},
+		{monitor.Action{Verb: monitor.PutAway, Event: "e", Source: "x"}, monitor.ErrNoSource},
+		{monitor.Action{Verb: monitor.Pause, Event: "x"}, monitor.ErrNoEvent},
+		{monitor.Action{Verb: monitor.Unpause, Event: "x"}, monitor.ErrNoEvent},
+		{monitor.Action{Verb: monitor.Pause, Event: "gone"}, monitor.ErrNoEvent},
+		{monitor.Action{Verb: monitor.PutAway, Event: "e"}, lease.ErrInvalid},
+		{monitor.Action{Verb: monitor.Pause, Event: "e", For: time.Hour}, lease.ErrInvalid},
+		{monitor.Action{Verb: monitor.Acknowledge, Alarm: "x"}, monitor.ErrNoAlarm},
+		{monitor.Action{Verb: monitor.DropSink, Source: "x"}, lease.ErrInvalid},
+		{monitor.Action{Verb: monitor.DropPath, Source: "x"}, lease.ErrInvalid},
+		{monitor.Action{Verb: "explode", Event: "e", Source: "a"}, lease.ErrInvalid},
+		{monitor.Action{Event: "e", Source: "a"}, lease.ErrInvalid},
+	} {
+		if err := b.Act(b.ctx, c.a); !errors.Is(err, c.want) {
+			b.Errorf("%+v: %v, want %v", c.a, err, c.want)
+		}
+	}
+	if s := b.source("e", "a"); s.State != monitor.Up {
+		b.Errorf("%+v", s)
+	}
+}
+
+func testActRecorded(b *bench) {
+	id := b.ready("a")[0]
+	alarm := b.onset(id)
+	for _, c := range []struct {
+		subject string
+		a       monitor.Action
+	}{
+		{"e/a", monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a"}},
+		{"e/a", monitor.Action{Verb: monitor.Unpause, Event: "e", Source: "a"}},
+		{"e/a", monitor.Action{Verb: monitor.PutAway, Event: "e", Source: "a"}},
+		{"e", monitor.Action{Verb: monitor.Pause, Event: "e"}},
+		{"e", monitor.Action{Verb: monitor.Unpause, Event: "e"}},
+		{alarm, monitor.Action{Verb: monitor.Acknowledge, Alarm: alarm}},
+		{"p", monitor.Action{Verb: monitor.DropPath, Source: "p"}},
+		{hook, monitor.Action{Verb: monitor.DropSink, Source: hook}},
+	} {
+		c.a.Who, c.a.Note = "o'ps", "because '; --"
+		b.act(c.a)
+		all := b.events(c.subject)
+		if len(all) == 0 || !contains(all[len(all)-1], string(c.a.Verb), c.a.Who, c.a.Note) {
+			b.Errorf("%+v: history of %s: %q", c.a, c.subject, all)
+		}
+	}
+}

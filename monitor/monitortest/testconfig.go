@@ -1,0 +1,410 @@
+package monitortest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+func configTests() map[string]func(*bench) {
+	return map[string]func(*bench){
+		"configure/added, changed, removed":           testConfigure,
+		"configure/what is kept":                      testKeep,
+		"configure/every field":                       testFields,
+		"configure/hostile text is only data":         testHostileEvent,
+		"configure/a shorter limit begins now":        testShorterBase,
+		"configure/declared sources":                  testConfigDeclared,
+		"configure/a person's pause survives":         testPauseSurvives,
+		"configure/at once by many: names stand once": testConfigureRace,
+		"D18 configure/whole or not at all":           testWholeOrNothing,
+		"D18 configure/an empty one is refused":       testEmptyConfig,
+		"D22 configure/under load":                    testUnderLoad,
+		"D22 configure/nobody sees half of one":       testNoHalf,
+		"declare/new and known":                       testDeclare,
+		"declare/all or none":                         testDeclareNone,
+		"refuse/is shown until one is applied":        testRefuse,
+	}
+}
+
+func testConfigure(b *bench) {
+	one := b.configure(each("b"), each("a"), each("c"))
+	if !slices.Equal(one.Added, []string{"a", "b", "c"}) || len(one.Changed)+len(one.Removed) != 0 {
+		b.Errorf("the first: %+v", one)
+	}
+	s := b.settings()
+	if len(s.Events) != 3 || s.Generation != one.Generation {
+		b.Fatalf("%+v", s)
+	}
+	changed := each("b")
+	changed.Severity = "high"
+	ids, revs := map[string]int64{}, map[string]int64{}
+	for _, e := range s.Events {
+		ids[e.Name], revs[e.Name] = e.ID, e.Rev
+	}
+	b.resolve("c", "x") // so that it is not forgotten at once
+	two := b.configure(each("a"), changed, each("d"))
+	if !slices.Equal(two.Added, []string{"d"}) || !slices.Equal(two.Changed, []string{"b"}) || !slices.Equal(two.Removed, []string{"c"}) || two.Generation == one.Generation {
+		b.Errorf("the second: %+v", two)
+	}
+	for _, e := range b.settings().Events {
+		if old, known := ids[e.Name]; known && (e.ID != old || (e.Rev == revs[e.Name]) != (e.Name == "a")) || e.Removed != (e.Name == "c") {
+			b.Errorf("%+v, before id %d, rev %d", e, old, revs[e.Name])
+		}
+	}
+	three := b.configure(each("a"), changed, each("d"))
+	if len(three.Added)+len(three.Changed)+len(three.Removed) != 0 || three.Generation != two.Generation {
+		b.Errorf("the same again: %+v, before %+v", three, two)
+	}
+	o, err := b.Overview(b.ctx)
+	if err != nil || !near(o.Configured, o.Now) || o.Origin != "suite" {
+		b.Errorf("configured %v from %q, %v", o.Configured, o.Origin, err)
+	}
+}
+
+func testKeep(b *bench) {
+	b.configure(each("a"), each("b"))
+	out, err := b.Configure(b.ctx, monitor.Configuration{Events: []monitor.Event{each("c")}, Keep: true})
+	if err != nil || !slices.Equal(out.Added, []string{"c"}) || len(out.Removed) != 0 {
+		b.Fatalf("%+v, %v", out, err)
+	}
+	if _, err := b.Configure(b.ctx, monitor.Configuration{Keep: true, Declared: []monitor.Declaration{{Event: "a", Source: "x"}}}); err != nil {
+		b.Errorf("only declared sources: %v", err)
+	}
+	var names []string
+	for _, e := range b.settings().Events {
+		names = append(names, e.Name)
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"a", "b", "c"}) {
+		b.Errorf("events %q", names)
+	}
+}
+
+// full has every field set.
+func full(name string) monitor.Event {
+	return monitor.Event{
+		Name: name, Interval: 1500 * time.Millisecond, Missed: 7, Grace: 123456 * time.Microsecond, MaxRun: time.Hour,
+		Fixed: true, RetireAfter: 24 * time.Hour, SenderClock: true, Flaps: 4, FlapWindow: time.Hour, Steady: time.Minute,
+		GroupBy: "site", GroupWait: 3 * time.Second, GroupMin: 5, Severity: "critical", Tags: []string{"b", "a", "ü"},
+		Labels: map[string]string{"team": "'x'", "empty": ""}, Paused: true,
+		ControlLoop: monitor.ControlLoop{
+			Name: "CL", PolicyName: "p", PolicyScope: "s", PolicyVersion: "1.0", TargetType: "VM", Target: "t", Version: "v",
+		},
+	}
+}
+
+func testFields(b *bench) {
+	e := full("full")
+	if v := reflect.ValueOf(e); v.NumField() != 20 { // of them only Schedule is not in full
+		b.Errorf("an event has %d fields: have full set the new ones", v.NumField())
+	}
+	b.configure(e, each("plain"))
+	if got := b.expected("full"); !reflect.DeepEqual(got.Event, e) {
+		b.Errorf("configured %+v, read %+v", e, got.Event)
+	}
+	plain := each("plain").WithDefaults()
+	if got := b.expected("plain"); !reflect.DeepEqual(got.Event, plain) {
+		b.Errorf("with defaults %+v, read %+v", plain, got.Event)
+	}
+	if out := b.configure(e, each("plain")); len(out.Changed) != 0 {
+		b.Errorf("the same again: %+v", out)
+	}
+}
+
+func testHostileEvent(b *bench) {
+	var events []monitor.Event
+	for _, text := range hostileNames() {
+		e := each(text)
+		e.Severity, e.Tags, e.Labels, e.ControlLoop.Name = text, []string{text}, map[string]string{"x": text}, text
+		events = append(events, e)
+	}
+	b.configure(events...)
+	for _, e := range events {
+		if got := b.expected(e.Name); !reflect.DeepEqual(got.Event, e.WithDefaults()) {
+			b.Errorf("configured %+v, read %+v", e, got.Event)
+		}
+	}
+	if out := b.configure(events...); len(out.Changed)+len(out.Added)+len(out.Removed) != 0 {
+		b.Errorf("the same again: %+v", out)
+	}
+}
+
+func testShorterBase(b *bench) {
+	id := b.ready("a")[0]
+	before := b.candidate(id)
+	b.step(limit)
+	short := each("e")
+	short.Missed = 1
+	b.configure(short)
+	if c := b.candidate(id); !near(c.EventBase, c.Now) || c.EventRev == before.EventRev {
+		b.Errorf("a shorter limit: %+v", c)
+	}
+	base := b.candidate(id).EventBase
+	b.step(limit)
+	labelled := short
+	labelled.Severity = "high"
+	b.configure(labelled)
+	if c := b.candidate(id); c.EventBase != base {
+		b.Errorf("another severity moved the base from %d to %d", base, c.EventBase)
+	}
+}
+
+func testConfigDeclared(b *bench) {
+	declared := []monitor.Declaration{{Event: "e", Source: "a", Labels: map[string]string{"k": "v"}}, {Event: "e", Source: "b"}}
+	c := monitor.Configuration{Events: []monitor.Event{each("e")}, Declared: declared}
+	out, err := b.Configure(b.ctx, c)
+	if err != nil || out.Declared != 2 {
+		b.Fatalf("%+v, %v", out, err)
+	}
+	c.Declared = append(c.Declared, monitor.Declaration{Event: "e", Source: "c"})
+	if out, err := b.Configure(b.ctx, c); err != nil || out.Declared != 1 {
+		b.Errorf("one more: %+v, %v", out, err)
+	}
+	if s := b.source("e", "a"); !s.Declared || s.Labels["k"] != "v" || s.State != monitor.Up {
+		b.Errorf("%+v", s)
+	}
+	c = monitor.Configuration{Keep: true, Events: []monitor.Event{each("f")}, Declared: []monitor.Declaration{{Event: "unheard of", Source: "a"}}}
+	if _, err := b.Configure(b.ctx, c); !errors.Is(err, monitor.ErrNoEvent) {
+		b.Errorf("declared for an event that is not configured: %v", err)
+	}
+	for _, e := range b.settings().Events {
+		if e.Name == "f" {
+			b.Error("half of it was put into force")
+		}
+	}
+}
+
+func testPauseSurvives(b *bench) {
+	e := each("e")
+	b.configure(e)
+	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Who: "ops"})
+	if out := b.configure(e); !b.expected("e").Paused || len(out.Changed) != 0 {
+		b.Errorf("the same configuration again: %+v, paused %v", out, b.expected("e").Paused)
+	}
+	e.Severity = "high"
+	if out := b.configure(e); !b.expected("e").Paused || !slices.Equal(out.Changed, []string{"e"}) {
+		b.Errorf("another severity: %+v, paused %v", out, b.expected("e").Paused)
+	}
+	e.Paused = true
+	b.configure(e)
+	e.Paused = false
+	if b.configure(e); b.expected("e").Paused {
+		b.Error("the configuration ended a pause of its own, and it goes on")
+	}
+}
+
+func testConfigureRace(b *bench) {
+	handles := []monitor.Table{b.Table, b.other()}
+	var g sync.WaitGroup
+	for i := range 12 {
+		g.Go(func() {
+			c := monitor.Configuration{
+				Events: []monitor.Event{each("a"), each("b"), each("c")}, Declared: []monitor.Declaration{{Event: "a", Source: "x"}, {Event: "b", Source: "x"}},
+			}
+			if i%2 == 1 {
+				slices.Reverse(c.Events)
+				slices.Reverse(c.Declared)
+			}
+			if _, err := handles[i%2].Configure(b.ctx, c); err != nil {
+				b.Errorf("Configure: %v", err)
+			}
+		})
+	}
+	g.Wait()
+	if s := b.settings(); len(s.Events) != 3 {
+		b.Errorf("%+v", s)
+	}
+	if all, err := b.Sources(b.ctx, monitor.SourceQuery{}); err != nil || len(all) != 2 {
+		b.Errorf("%+v, %v", all, err)
+	}
+}
+
+func testWholeOrNothing(b *bench) {
+	b.configure(each("a"), each("b"))
+	before := b.settings()
+	bad := each("bad")
+	bad.Interval = -time.Second
+	changed := each("a")
+	changed.Missed = 9
+	for what, c := range map[string]monitor.Configuration{
+		"a bad event":            {Events: []monitor.Event{changed, each("new"), bad}},
+		"one that stands twice":  {Events: []monitor.Event{changed, changed}},
+		"a bad source":           {Events: []monitor.Event{changed}, Declared: []monitor.Declaration{{Event: "a", Source: "\x00"}}},
+		"a source of none":       {Events: []monitor.Event{changed}, Declared: []monitor.Declaration{{Event: "new", Source: "x"}}},
+		"a name that cannot be":  {Events: []monitor.Event{changed, each("a\nb")}},
+		"an interval and a cron": {Events: []monitor.Event{{Name: "a", Interval: interval, Schedule: "* * * * *"}}},
+	} {
+		if _, err := b.Configure(b.ctx, c); !errors.Is(err, lease.ErrInvalid) {
+			b.Errorf("%s: %v", what, err)
+		}
+		if now := b.settings(); !reflect.DeepEqual(now, before) {
+			b.Errorf("%s: settings %+v, before %+v", what, now, before)
+		}
+	}
+}
+
+func testEmptyConfig(b *bench) {
+	b.configure(each("a"))
+	if _, err := b.Configure(b.ctx, monitor.Configuration{}); !errors.Is(err, lease.ErrInvalid) {
+		b.Errorf("empty: %v", err)
+	}
+	if e := b.expected("a"); e.Removed {
+		b.Error("an empty configuration removed all")
+	}
+}
+
+// testUnderLoad: intake and detection go on while names come and go.
+func testUnderLoad(b *bench) {
+	ids := b.ready("a", "b", "c", "d")
+	slices.Sort(ids)
+	other := b.other()
+	ctx, stop := context.WithCancel(b.ctx)
+	defer stop()
+	var g sync.WaitGroup
+	var stored atomic.Int64
+	g.Go(func() {
+		for ctx.Err() == nil {
+			d := monitor.Delivery{Proofs: []monitor.Proof{proof("p")}}
+			for _, id := range ids {
+				d.Beats = append(d.Beats, monitor.Stamp{Source: id, Count: 1})
+			}
+			out, err := other.Store(b.ctx, d)
+			if err != nil || len(out.Unknown) > 0 {
+				b.Errorf("Store: %+v, %v", out, err)
+				return
+			}
+			stored.Add(1)
+		}
+	})
+	g.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := other.Resolve(b.ctx, []monitor.Ref{{Event: "e", Source: "a"}, {Event: "come and go", Source: fmt.Sprint(stored.Load() % 7)}}); err != nil {
+				b.Errorf("Resolve: %v", err)
+				return
+			}
+		}
+	})
+	for i := range 10 {
+		e := each("e")
+		e.Severity = fmt.Sprint(i)
+		b.configure(e, each("come and go"))
+		b.look()
+		b.configure(e)
+		l, err := b.Sweep(b.ctx, wideGap, 100)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, c := range l.Candidates {
+			b.tryApply(b.change(c, monitor.Forget))
+		}
+	}
+	stop()
+	g.Wait()
+	if s := b.source("e", "a"); s.Beats != 1+stored.Load() {
+		b.Errorf("%d beats were stored, %d count", 1+stored.Load(), s.Beats)
+	}
+}
+
+func testNoHalf(b *bench) {
+	table := b.other()
+	numbered := func(i int) monitor.Configuration {
+		var c monitor.Configuration
+		for _, name := range []string{"a", "b", "c", "d"} {
+			e := each(name)
+			e.Severity = fmt.Sprint(i)
+			c.Events = append(c.Events, e)
+		}
+		c.Events = append(c.Events, each(fmt.Sprint("only ", i)))
+		return c
+	}
+	if _, err := b.Configure(b.ctx, numbered(0)); err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(b.ctx)
+	var g sync.WaitGroup
+	g.Go(func() {
+		defer stop()
+		for i := range 30 {
+			if _, err := table.Configure(b.ctx, numbered(i)); err != nil {
+				b.Errorf("Configure: %v", err)
+				return
+			}
+		}
+	})
+	defer g.Wait()
+	for ctx.Err() == nil {
+		seen, only := map[string]bool{}, 0
+		s := b.settings()
+		for _, e := range s.Events {
+			if e.Severity != "" {
+				seen[e.Severity] = true
+			} else if !e.Removed {
+				only++
+			}
+		}
+		if len(seen) != 1 || only != 1 {
+			b.Errorf("a mix of configurations: %+v", s)
+			return
+		}
+	}
+}
+
+func testDeclare(b *bench) {
+	b.configure(each("e"))
+	b.resolve("e", "known")
+	got, err := b.Declare(b.ctx, []monitor.Declaration{
+		{Event: "e", Source: "known", Labels: map[string]string{"k": "1"}}, {Event: "e", Source: "new"},
+		{Event: "e", Source: "new", Labels: map[string]string{"k": "2"}},
+	})
+	if err != nil || !slices.Equal(got, []bool{false, true, false}) {
+		b.Fatalf("%v, %v", got, err)
+	}
+	for name, want := range map[string]string{"known": "1", "new": "2"} {
+		if s := b.source("e", name); !s.Declared || s.Labels["k"] != want {
+			b.Errorf("%+v", s)
+		}
+	}
+	if got, err := b.Declare(b.ctx, nil); err != nil || len(got) != 0 {
+		b.Errorf("none: %v, %v", got, err)
+	}
+}
+
+func testDeclareNone(b *bench) {
+	b.configure(each("e"))
+	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Event: "e", Source: "a"}, {Event: "f", Source: "a"}}); !errors.Is(err, monitor.ErrNoEvent) {
+		b.Errorf("an event that is not configured: %v", err)
+	}
+	for _, bad := range []monitor.Declaration{{Event: "e"}, {Event: "e", Source: "\x00"}, {Event: "e", Source: "b", Labels: map[string]string{"a=b": "c"}}} {
+		if _, err := b.Declare(b.ctx, []monitor.Declaration{{Event: "e", Source: "a"}, bad}); !errors.Is(err, lease.ErrInvalid) {
+			b.Errorf("%+v: %v", bad, err)
+		}
+	}
+	if _, err := b.Declare(b.ctx, slices.Repeat([]monitor.Declaration{{Event: "e", Source: "a"}}, monitor.MaxSources+1)); !errors.Is(err, lease.ErrInvalid) {
+		b.Errorf("more than MaxSources: %v", err)
+	}
+	if all, err := b.Sources(b.ctx, monitor.SourceQuery{}); err != nil || len(all) != 0 {
+		b.Errorf("sources %+v, %v", all, err)
+	}
+}
+
+func testRefuse(b *bench) {
+	b.configure(each("e"))
+	if err := b.Refuse(b.ctx, "cbs", `event "x": an interval of -1s is too short`); err != nil {
+		b.Fatal(err)
+	}
+	o, err := b.Overview(b.ctx)
+	if err != nil || !contains(o.Error, "an interval of -1s is too short") || o.Origin != "suite" {
+		b.Errorf("error %q, origin %q, %v", o.Error, o.Origin, err)
+	}
+	b.configure(each("e"))
+	if o, err := b.Overview(b.ctx); err != nil || o.Error != "" {
+		b.Errorf("error %q, %v", o.Error, err)
+	}
+}

@@ -1,0 +1,452 @@
+package monitortest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+// TestSuiteCatches proves the suite: each broken table is caught by the test that is
+// named, and by one alone it need not be.
+func TestSuiteCatches(t *testing.T) {
+	for name, broken := range twins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test := conformance()[broken.by]
+			if test == nil {
+				t.Fatalf("no test is called %q", broken.by)
+			}
+			for range 30 { // some break only when two calls meet
+				if found := caught(t, broken, test); found != "" {
+					t.Logf("caught: %.300s", found)
+					return
+				}
+			}
+			t.Errorf("not caught by %q", broken.by)
+		})
+	}
+}
+
+// TestOutagesCatches proves the check of outages.
+func TestOutagesCatches(t *testing.T) {
+	for _, name := range []string{
+		"a beat in between is ignored", "another's turn in between is ignored", "nobody looks when the watched beat",
+		"nobody looks at signals", "beats come before the proofs", "a gap is not blind", "replays renew", "notices of what was not made",
+		"notices of ends are lost", "beats are counted in two steps", "moments go back",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			broken, ok := twins()[name]
+			if !ok {
+				t.Fatal("no such twin")
+			}
+			for seed := range uint64(30) { // a race is not lost each time
+				_, rig := broken.rig(t)
+				if found := checkOutages(t, rig, Outages{Seed: seed}); found != "" {
+					t.Logf("caught: %.300s", found)
+					return
+				}
+			}
+			t.Error("not caught")
+		})
+	}
+}
+
+// caught runs one test of the suite on a twin, and returns what it found.
+func caught(t *testing.T, broken twin, test func(*bench)) string {
+	_, rig := broken.rig(t)
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				r.note(fmt.Sprint("panic: ", p))
+			}
+		}()
+		try(t, r, rig, test)
+	}()
+	<-done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.found, "\n")
+}
+
+// recorder keeps what a test finds, instead of failing.
+type recorder struct {
+	testing.TB
+	mu    sync.Mutex
+	found []string
+}
+
+func (r *recorder) note(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.found = append(r.found, what)
+}
+
+func (r *recorder) Helper()                      {}
+func (r *recorder) Error(args ...any)            { r.note(fmt.Sprint(args...)) }
+func (r *recorder) Errorf(f string, args ...any) { r.note(fmt.Sprintf(f, args...)) }
+func (r *recorder) Fatal(args ...any)            { r.note(fmt.Sprint(args...)); runtime.Goexit() }
+func (r *recorder) Fatalf(f string, args ...any) { r.note(fmt.Sprintf(f, args...)); runtime.Goexit() }
+
+// twin is a Reference that is broken in one place.
+type twin struct {
+	by string // the test of the suite that must catch it
+
+	resolve   func(*Reference, context.Context, []monitor.Ref) ([]monitor.Resolved, error)
+	store     func(*Reference, context.Context, monitor.Delivery) (monitor.Stored, error)
+	due       func(*Reference, context.Context, []int, int) (monitor.Look, error)
+	apply     func(*Reference, context.Context, []monitor.Change) ([]bool, error)
+	sweep     func(*Reference, context.Context, time.Duration, int) (monitor.Look, error)
+	report    func(*Reference, context.Context, monitor.Report) (bool, error)
+	configure func(*Reference, context.Context, monitor.Configuration) (monitor.Configured, error)
+	sources   func(*Reference, context.Context, monitor.SourceQuery) ([]monitor.SourceRecord, error)
+	alarms    func(*Reference, context.Context, monitor.AlarmQuery) ([]monitor.Alarm, error)
+	act       func(*Reference, context.Context, monitor.Action) error
+	made      func(*Reference) // when it is made
+}
+
+func (w twin) rig(t *testing.T) (*Reference, Rig) {
+	r, rig := reference(t)
+	if w.made != nil {
+		w.made(r)
+	}
+	rig.Table = twinTable{r, w}
+	return r, rig
+}
+
+type twinTable struct {
+	*Reference
+	w twin
+}
+
+func (t twinTable) Resolve(ctx context.Context, refs []monitor.Ref) ([]monitor.Resolved, error) {
+	if t.w.resolve != nil {
+		return t.w.resolve(t.Reference, ctx, refs)
+	}
+	return t.Reference.Resolve(ctx, refs)
+}
+
+func (t twinTable) Store(ctx context.Context, d monitor.Delivery) (monitor.Stored, error) {
+	if t.w.store != nil {
+		d.Beats, d.Proofs = slices.Clone(d.Beats), slices.Clone(d.Proofs)
+		return t.w.store(t.Reference, ctx, d)
+	}
+	return t.Reference.Store(ctx, d)
+}
+
+func (t twinTable) Due(ctx context.Context, partitions []int, limit int) (monitor.Look, error) {
+	if t.w.due != nil {
+		return t.w.due(t.Reference, ctx, partitions, limit)
+	}
+	return t.Reference.Due(ctx, partitions, limit)
+}
+
+func (t twinTable) Apply(ctx context.Context, changes []monitor.Change) ([]bool, error) {
+	if t.w.apply != nil {
+		return t.w.apply(t.Reference, ctx, slices.Clone(changes))
+	}
+	return t.Reference.Apply(ctx, changes)
+}
+
+func (t twinTable) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Look, error) {
+	if t.w.sweep != nil {
+		return t.w.sweep(t.Reference, ctx, keep, limit)
+	}
+	return t.Reference.Sweep(ctx, keep, limit)
+}
+
+func (t twinTable) Report(ctx context.Context, r monitor.Report) (bool, error) {
+	if t.w.report != nil {
+		return t.w.report(t.Reference, ctx, r)
+	}
+	return t.Reference.Report(ctx, r)
+}
+
+func (t twinTable) Configure(ctx context.Context, c monitor.Configuration) (monitor.Configured, error) {
+	if t.w.configure != nil {
+		return t.w.configure(t.Reference, ctx, c)
+	}
+	return t.Reference.Configure(ctx, c)
+}
+
+func (t twinTable) Sources(ctx context.Context, q monitor.SourceQuery) ([]monitor.SourceRecord, error) {
+	if t.w.sources != nil {
+		return t.w.sources(t.Reference, ctx, q)
+	}
+	return t.Reference.Sources(ctx, q)
+}
+
+func (t twinTable) Alarms(ctx context.Context, q monitor.AlarmQuery) ([]monitor.Alarm, error) {
+	if t.w.alarms != nil {
+		return t.w.alarms(t.Reference, ctx, q)
+	}
+	return t.Reference.Alarms(ctx, q)
+}
+
+func (t twinTable) Act(ctx context.Context, a monitor.Action) error {
+	if t.w.act != nil {
+		return t.w.act(t.Reference, ctx, a)
+	}
+	return t.Reference.Act(ctx, a)
+}
+
+// within does something to a Reference as one step.
+func within(r *Reference, f func(step)) {
+	_ = r.do(context.Background(), func(s step) error { f(s); return nil })
+}
+
+// believing rewrites changes so that they were judged on what is.
+func believing(rewrite func(n *source, c *monitor.Change)) func(*Reference, context.Context, []monitor.Change) ([]bool, error) {
+	return func(r *Reference, ctx context.Context, changes []monitor.Change) ([]bool, error) {
+		within(r, func(s step) {
+			for i := range changes {
+				if n := s.sources[changes[i].ID]; n != nil {
+					rewrite(n, &changes[i])
+				}
+			}
+		})
+		return r.Apply(ctx, changes)
+	}
+}
+
+// keepingDue stores, and leaves the time of the next look as it was for some signals.
+func keepingDue(which func(monitor.Signal) bool) func(*Reference, context.Context, monitor.Delivery) (monitor.Stored, error) {
+	return func(r *Reference, ctx context.Context, d monitor.Delivery) (monitor.Stored, error) {
+		was := map[int64]monitor.Moment{}
+		within(r, func(s step) {
+			for _, b := range d.Beats {
+				if n := s.sources[b.Source]; n != nil && which(b.Signal) {
+					was[b.Source] = n.due
+				}
+			}
+		})
+		out, err := r.Store(ctx, d)
+		within(r, func(s step) {
+			for id, due := range was {
+				if n := s.sources[id]; n != nil {
+					n.due = due
+				}
+			}
+		})
+		return out, err
+	}
+}
+
+// proving rewrites proofs.
+func proving(rewrite func(*monitor.Proof)) func(*Reference, context.Context, monitor.Delivery) (monitor.Stored, error) {
+	return func(r *Reference, ctx context.Context, d monitor.Delivery) (monitor.Stored, error) {
+		for i := range d.Proofs {
+			rewrite(&d.Proofs[i])
+		}
+		return r.Store(ctx, d)
+	}
+}
+
+// beating rewrites beats.
+func beating(rewrite func(*monitor.Stamp)) func(*Reference, context.Context, monitor.Delivery) (monitor.Stored, error) {
+	return func(r *Reference, ctx context.Context, d monitor.Delivery) (monitor.Stored, error) {
+		for i := range d.Beats {
+			rewrite(&d.Beats[i])
+		}
+		return r.Store(ctx, d)
+	}
+}
+
+// looking rewrites what is due.
+func looking(rewrite func(*monitor.Look)) func(*Reference, context.Context, []int, int) (monitor.Look, error) {
+	return func(r *Reference, ctx context.Context, partitions []int, limit int) (monitor.Look, error) {
+		l, err := r.Due(ctx, partitions, limit)
+		rewrite(&l)
+		return l, err
+	}
+}
+
+// telling rewrites the notices of each change.
+func telling(rewrite func(c *monitor.Change)) func(*Reference, context.Context, []monitor.Change) ([]bool, error) {
+	return func(r *Reference, ctx context.Context, changes []monitor.Change) ([]bool, error) {
+		for i := range changes {
+			changes[i].Notices = slices.Clone(changes[i].Notices)
+			rewrite(&changes[i])
+		}
+		return r.Apply(ctx, changes)
+	}
+}
+
+func tellAnyway(r *Reference, ctx context.Context, changes []monitor.Change) ([]bool, error) {
+	made, err := r.Apply(ctx, changes)
+	within(r, func(s step) {
+		for i, ok := range made {
+			if !ok {
+				s.enqueue(changes[i].Notices)
+			}
+		}
+	})
+	return made, err
+}
+
+func beatsFirst(r *Reference, ctx context.Context, d monitor.Delivery) (out monitor.Stored, err error) {
+	within(r, func(s step) {
+		for i, p := range d.Proofs { // so that there is a path for the beats
+			if s.paths[p.Path] == nil {
+				s.prove(d.Proofs[i : i+1])
+			}
+		}
+		for _, b := range d.Beats {
+			if n := s.sources[b.Source]; n != nil {
+				s.stamp(n, b, s.paths[d.Proofs[b.Path].Path])
+			}
+		}
+		s.prove(d.Proofs)
+	})
+	return out, nil
+}
+
+// gapByEach finds a gap in one step, and counts it in another.
+func gapByEach(r *Reference, ctx context.Context, d monitor.Delivery) (monitor.Stored, error) {
+	for _, proof := range d.Proofs {
+		var since time.Duration
+		within(r, func(s step) {
+			if p := s.paths[proof.Path]; p != nil && s.now.Sub(p.Proof) > proof.Gap {
+				since = s.now.Sub(p.Proof)
+			}
+		})
+		runtime.Gosched()
+		within(r, func(s step) {
+			if p := s.paths[proof.Path]; p != nil && since > 0 {
+				p.Blind += since
+				p.Proof, p.Resumed, p.skipped = s.now, s.now, false
+			}
+		})
+	}
+	return r.Store(ctx, d)
+}
+
+// lookInTwoSteps reads versions in one step, and moves the time of the next look in another.
+func lookInTwoSteps(r *Reference, ctx context.Context, changes []monitor.Change) ([]bool, error) {
+	made := make([]bool, len(changes))
+	var looks []monitor.Change
+	within(r, func(s step) {
+		for i, c := range changes {
+			n := s.sources[c.ID]
+			if c.Turn == monitor.Stay && n != nil && n.rev == c.Rev && n.stamp == c.Stamp {
+				made[i], looks = true, append(looks, c)
+			}
+		}
+	})
+	for range 10 {
+		runtime.Gosched()
+	}
+	within(r, func(s step) {
+		for _, c := range looks {
+			s.sources[c.ID].due = c.Due
+		}
+	})
+	for i, c := range changes {
+		if c.Turn != monitor.Stay {
+			one, err := r.Apply(ctx, changes[i:i+1])
+			if err != nil {
+				return made, err
+			}
+			made[i] = one[0]
+		}
+	}
+	return made, nil
+}
+
+// countingTwice reads how many beats there were in one step, and writes in another.
+func countingTwice(r *Reference, ctx context.Context, d monitor.Delivery) (monitor.Stored, error) {
+	was := map[int64]int64{}
+	within(r, func(s step) {
+		for _, b := range d.Beats {
+			was[b.Source] = s.sources[b.Source].beats
+		}
+	})
+	runtime.Gosched()
+	out, err := r.Store(ctx, d)
+	within(r, func(s step) {
+		for _, b := range d.Beats {
+			s.sources[b.Source].beats = was[b.Source] + int64(b.Count)
+		}
+	})
+	return out, err
+}
+
+func numberedApart(r *Reference, ctx context.Context, refs []monitor.Ref) ([]monitor.Resolved, error) {
+	for _, ref := range refs {
+		var known bool
+		var next int64
+		within(r, func(s step) { known, next = s.names[ref] != nil, s.lastID })
+		runtime.Gosched()
+		within(r, func(s step) {
+			if e := s.named(ref.Event); e != nil && !known {
+				s.lastID = next
+				s.add(e, ref.Source)
+			}
+		})
+	}
+	return r.Resolve(ctx, refs)
+}
+
+func oneByOne(r *Reference, ctx context.Context, c monitor.Configuration) (out monitor.Configured, err error) {
+	for _, e := range c.Events {
+		one, err := r.Configure(ctx, monitor.Configuration{Events: []monitor.Event{e}, Keep: true, Origin: c.Origin})
+		if err != nil {
+			return out, err
+		}
+		out.Added, out.Changed = append(out.Added, one.Added...), append(out.Changed, one.Changed...)
+		runtime.Gosched()
+	}
+	last, err := r.Configure(ctx, c)
+	out.Removed, out.Declared, out.Generation = last.Removed, last.Declared, last.Generation
+	return out, err
+}
+
+func emptyTaken(r *Reference, ctx context.Context, c monitor.Configuration) (monitor.Configured, error) {
+	if len(c.Events) == 0 {
+		within(r, func(s step) {
+			for _, e := range s.events {
+				e.Removed = true
+			}
+		})
+		return monitor.Configured{}, nil
+	}
+	return r.Configure(ctx, c)
+}
+
+func resumesAll(r *Reference, ctx context.Context, c monitor.Configuration) (monitor.Configured, error) {
+	out, err := r.Configure(ctx, c)
+	within(r, func(s step) {
+		for _, e := range s.events {
+			e.Paused = e.configured.Paused
+		}
+	})
+	return out, err
+}
+
+func someMembers(r *Reference, ctx context.Context, rep monitor.Report) (bool, error) {
+	within(r, func(s step) {
+		rep.Members = slices.DeleteFunc(slices.Clone(rep.Members), func(id string) bool { return s.alarms[id] == nil || !s.alarms[id].held })
+	})
+	return r.Report(ctx, rep)
+}
+
+func endsEarly(r *Reference, ctx context.Context, rep monitor.Report) (bool, error) {
+	if rep.End {
+		within(r, func(s step) {
+			for _, a := range s.alarms {
+				a.group = nil
+			}
+		})
+	}
+	return r.Report(ctx, rep)
+}

@@ -1,0 +1,144 @@
+package monitor
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// call is one Take, or, without beats, one Prove.
+type call struct {
+	path     *Inflow
+	beats    []Beat
+	outcomes []Outcome
+	err      error // of a beat of it
+	left     int   // beats of which nobody knows yet what becomes
+	done     chan error
+	came     time.Duration // when it came, on this host's clock
+	// next is the first beat that was not taken out of the queue; untouched: none was.
+	next      int
+	untouched bool
+	// gone: its caller has left, and nobody waits for done.
+	gone atomic.Bool
+}
+
+// queue is the calls that wait, in the order in which they came. Its room is
+// counted in beats, until they are settled.
+type queue struct {
+	arrived chan struct{} // wakes the one who takes calls out
+
+	mu     sync.Mutex
+	calls  []*call
+	from   int // the first that is still in it
+	room   int
+	held   int // beats that take up room
+	closed bool
+}
+
+func (q *queue) push(c *call) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return fmt.Errorf("%w: the inlet has stopped", lease.ErrUnavailable)
+	case len(c.beats) > q.room:
+		return ErrBusy
+	}
+	if q.from > len(q.calls)/2 { // the front half is empty
+		n := copy(q.calls, q.calls[q.from:])
+		clear(q.calls[n:])
+		q.calls, q.from = q.calls[:n], 0
+	}
+	c.next, c.untouched = 0, true
+	q.calls = append(q.calls, c)
+	q.room -= len(c.beats)
+	q.held += len(c.beats)
+	q.kick()
+	return nil
+}
+
+// kick wakes the one who takes calls out.
+func (q *queue) kick() {
+	select {
+	case q.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// part is beats of a call, or all of one that has none.
+type part struct {
+	*call
+	from, to int
+}
+
+// pop takes out the beats of the first call, at most so many.
+func (q *queue) pop(most int) (p part, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.from < len(q.calls) {
+		c := q.calls[q.from]
+		if c.untouched && c.gone.Load() {
+			q.drop() // its room is free again
+			continue
+		}
+		p = part{c, c.next, min(len(c.beats), c.next+most)}
+		c.next, c.untouched = p.to, false
+		if p.to == len(c.beats) {
+			q.drop()
+		}
+		return p, true
+	}
+	return part{}, false
+}
+
+// oldest is when the first call came that waits; ok is false when none does.
+func (q *queue) oldest() (came time.Duration, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.from == len(q.calls) {
+		return 0, false
+	}
+	return q.calls[q.from].came, true
+}
+
+func (q *queue) drop() {
+	q.calls[q.from] = nil
+	q.from++
+}
+
+// leave is for a caller that does not wait any longer. It tells whether the call
+// was still in the queue, whole.
+func (q *queue) leave(c *call) (untouched bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c.gone.Store(true)
+	if c.untouched {
+		q.room += len(c.beats)
+		q.held -= len(c.beats)
+	}
+	return c.untouched
+}
+
+// settled frees the room of beats whose fate is known.
+func (q *queue) settled(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.room += n
+	q.held -= n
+}
+
+func (q *queue) waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.held
+}
+
+// close refuses what comes from now on.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+}

@@ -1,0 +1,229 @@
+package sink
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/dispatch/target"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+const (
+	tenYears = 10 * 365 * 24 * time.Hour
+	// alertsPath of the API.
+	alertsPath = "/api/v2/alerts"
+	// grace is how much longer other members are waited for when one has taken an alert.
+	grace = time.Second
+	// shunned is for how long a member that did not answer is only asked when no
+	// other takes an alert: one that hangs must not slow down ten thousand of them.
+	shunned = 10 * time.Second
+	// endings is how often the end of an alert is given to a cluster until all
+	// members have taken it; one that misses it would show the alert for years.
+	endings = 6
+)
+
+// alertmanager is told by a request to each member of a cluster.
+type alertmanager struct {
+	members []*member
+	lasts   time.Duration
+	hidden  []string
+}
+
+// member of a cluster.
+type member struct {
+	hook  *target.Webhook
+	place string
+
+	mu     sync.Mutex
+	silent time.Time // since when it does not answer; zero when it does
+}
+
+func (*AlertmanagerConfig) name() string { return "alertmanager" }
+
+func (c *AlertmanagerConfig) validate() error {
+	if len(c.URLs) == 0 {
+		return errors.New("it needs the URL of an Alertmanager")
+	}
+	if c.Lasts < 0 || c.Lasts > 10*tenYears {
+		return fmt.Errorf("an alert that lasts %v; use up to a hundred years, or 0 for ten", c.Lasts)
+	}
+	seen := map[Secret]bool{}
+	for _, u := range c.URLs {
+		if err := c.target(u).Validate(); err != nil {
+			return err
+		}
+		if seen[u] {
+			return fmt.Errorf("the URL of %s stands twice", host(u))
+		}
+		seen[u] = true
+	}
+	return nil
+}
+
+func (c *AlertmanagerConfig) target(u Secret) target.WebhookConfig {
+	if base := strings.TrimSuffix(string(u), "/"); !strings.HasSuffix(base, alertsPath) {
+		u = Secret(base + alertsPath)
+	}
+	return c.HTTP.target(u)
+}
+
+func (c *AlertmanagerConfig) open(string) (receiver, error) {
+	am := &alertmanager{lasts: c.Lasts}
+	if am.lasts == 0 {
+		am.lasts = tenYears
+	}
+	for _, u := range c.URLs {
+		hook, err := target.NewWebhook(c.target(u))
+		if err != nil {
+			return nil, err
+		}
+		am.members = append(am.members, &member{hook: hook, place: host(u)})
+		am.hidden = append(am.hidden, pathOf(u)...)
+	}
+	return am, nil
+}
+
+func (am *alertmanager) place() string {
+	places := make([]string, 0, len(am.members))
+	for _, m := range am.members {
+		places = append(places, m.place)
+	}
+	return strings.Join(places, ", ")
+}
+
+func (am *alertmanager) secrets() []string { return am.hidden }
+
+// recognises: an ONSET that came once more after its ABATED would stand again.
+func (*alertmanager) recognises() bool { return false }
+
+func (am *alertmanager) tell(ctx context.Context, a alarm) dispatch.Answer {
+	payload, err := json.Marshal(alerts(a.m, am.lasts, time.Now()))
+	if err != nil {
+		return dispatch.Answer{Outcome: dispatch.Refused, Detail: err.Error()}
+	}
+	a.Payload, a.ContentType = payload, jsonType
+	now := time.Now()
+	var first, last []*member
+	for _, m := range am.members {
+		if m.shunned(now) {
+			last = append(last, m)
+		} else {
+			first = append(first, m)
+		}
+	}
+	got := submit(ctx, a, first)
+	if !got.taken() {
+		got.add(submit(ctx, a, last))
+		last = nil
+	}
+	return got.answer(a, last)
+}
+
+// shunned tells whether others are asked before it.
+func (m *member) shunned(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.silent.IsZero() && now.Sub(m.silent) < shunned
+}
+
+// heard notes whether it has answered.
+func (m *member) heard(answer dispatch.Answer, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.silent = time.Time{}
+	if answer.Code == 0 {
+		m.silent = now
+	}
+}
+
+// answers of members, in their order.
+type answers struct {
+	from []*member
+	said []dispatch.Answer
+}
+
+func (as *answers) add(more answers) {
+	as.from, as.said = append(as.from, more.from...), append(as.said, more.said...)
+}
+
+func (as answers) taken() bool {
+	for _, a := range as.said {
+		if a.Outcome == dispatch.Done {
+			return true
+		}
+	}
+	return false
+}
+
+// submit tells members at once. It returns soon after one has taken the alert.
+func submit(ctx context.Context, a alarm, members []*member) answers {
+	out := answers{members, make([]dispatch.Answer, len(members))}
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	for i, m := range members {
+		all.Go(func() {
+			answer := m.hook.Submit(within, a.Assignment)
+			if ctx.Err() == nil || answer.Code != 0 { // otherwise it had no time to answer
+				m.heard(answer, time.Now())
+			}
+			if answer.Outcome == dispatch.Done {
+				time.AfterFunc(grace, cancel)
+			}
+			out.said[i] = answer
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// answer of all: done when one has taken it, and otherwise what leaves the most hope.
+func (as answers) answer(a alarm, unasked []*member) dispatch.Answer {
+	out := dispatch.Answer{Over: true}
+	var missing []string
+	for i, said := range as.said {
+		out.RetryAfter = max(out.RetryAfter, said.RetryAfter)
+		if said.Outcome == dispatch.Done {
+			out.Code = said.Code
+			continue
+		}
+		missing = append(missing, as.from[i].place+": "+said.Detail)
+	}
+	for _, m := range unasked {
+		missing = append(missing, m.place+": it does not answer, and was not asked")
+	}
+	out.Detail = strings.Join(missing, "; ")
+	if !as.taken() {
+		return as.refusal(out)
+	}
+	out.Outcome, out.RetryAfter = dispatch.Done, 0
+	switch {
+	case len(missing) == 0:
+	case a.m.Status == monitor.Abated && a.Attempt < endings:
+		out.Outcome, out.Detail = dispatch.Silent, "not all members have taken the end: "+out.Detail
+	default:
+		out.Detail = "not taken by all members: " + out.Detail
+	}
+	return out
+}
+
+func (as answers) refusal(out dispatch.Answer) dispatch.Answer {
+	for _, hope := range []dispatch.Outcome{dispatch.Silent, dispatch.Busy, dispatch.Rejected, dispatch.Refused} {
+		for _, said := range as.said {
+			if said.Outcome != hope {
+				continue
+			}
+			if out.Outcome == "" {
+				out.Outcome, out.Code = hope, said.Code
+			}
+			out.Over = out.Over && (hope != dispatch.Silent || said.Over)
+		}
+	}
+	return out
+}

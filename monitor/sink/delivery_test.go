@@ -1,0 +1,90 @@
+package sink_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
+	"github.com/understudy-ha/understudy/dispatch/target/targettest"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/monitor/sink"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+// TestD05DeliveredInTheEnd has a dispatcher tell a receiver that fails in all ways: each
+// ONSET and each ABATED has its effect once, and in order per source.
+func TestD05DeliveredInTheEnd(t *testing.T) {
+	var mu sync.Mutex
+	requests := 0
+	faults := []targettest.Fault{
+		{}, {Status: 500}, {Cut: true, After: true}, {Status: 429}, {Half: true, After: true}, {Status: 404}, {Cut: true}, {Status: 503, After: true},
+	}
+	at := &targettest.Sink{Recognises: true, Fault: func(targettest.Request) targettest.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		requests++
+		return faults[requests%len(faults)]
+	}}
+	s := hook(t, sink.WebhookConfig{URL: sink.Secret(serve(t, at.ServeHTTP)), Recognises: true})
+	store := dispatchtest.NewMemory(memory.New(nil), nil)
+	queue := monitor.QueueOf("pager")
+	if err := store.Desk().Make(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for i := range 20 {
+		for _, m := range []monitor.Message{onset(), abated()} {
+			m.Source, m.RequestID = fmt.Sprintf("edge-%d", i), fmt.Sprintf("outage-%d", i)
+			b := batch(t, m).Batch
+			ids = append(ids, b.ID)
+			if _, err := store.Desk().Add(t.Context(), []dispatch.Batch{b}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	deliver(t, store, queue, s)
+	for deadline := time.Now().Add(time.Minute); len(at.Missing(ids)) > 0; {
+		if time.Now().After(deadline) {
+			t.Fatalf("never told: %v", at.Missing(ids))
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	if wrong := at.Judge(); len(wrong) > 0 {
+		t.Error(strings.Join(wrong, "\n"))
+	}
+}
+
+// deliver runs a dispatcher until the test ends.
+func deliver(t *testing.T, store *dispatchtest.Memory, queue string, to dispatch.Target) {
+	t.Helper()
+	windows := claim.Windows{First: 5 * time.Second, Second: 60 * time.Second}
+	keeper, err := lease.NewKeeper(lease.KeeperConfig{Store: store, Instance: lease.NewInstance("test", ""), Timing: windows.Timing()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := dispatch.New(dispatch.Config{
+		Name: queue, Keeper: keeper, Claims: store.Claims(), Queue: store.Queue(), Target: to, Windows: windows,
+		Retry: dispatch.Backoff{First: time.Millisecond, Most: 10 * time.Millisecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	keeping, end := context.WithCancel(context.Background())
+	all.Go(func() { _ = keeper.Run(keeping) })
+	all.Go(func() {
+		defer end()
+		if err := d.Run(ctx); err != nil {
+			t.Errorf("the dispatcher returned %v", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); all.Wait() })
+}

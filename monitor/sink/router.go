@@ -1,0 +1,95 @@
+package sink
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/dispatch/target"
+	"github.com/understudy-ha/understudy/internal/messagerouter"
+	"github.com/understudy-ha/understudy/monitor/onap"
+)
+
+// router is told by a message in a topic.
+type router struct {
+	client *messagerouter.Client
+	config MessageRouterConfig
+}
+
+func (*MessageRouterConfig) name() string { return "message router" }
+
+func (c *MessageRouterConfig) validate() error {
+	if c.Compat && c.Micros {
+		return errors.New("events exactly as ONAP's service makes them are in milliseconds")
+	}
+	return c.client().Validate()
+}
+
+func (c *MessageRouterConfig) client() messagerouter.Config {
+	return messagerouter.Config{Topic: c.URL, User: c.User, Password: string(c.Password), Timeout: patience}
+}
+
+func (c *MessageRouterConfig) open(string) (receiver, error) {
+	cfg := c.client()
+	if c.CAFile != "" {
+		var err error
+		if cfg.TLS, err = target.Trust(c.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	client, err := messagerouter.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &router{client: client, config: *c}, nil
+}
+
+func (r *router) place() string     { return r.client.String() }
+func (r *router) secrets() []string { return []string{string(r.config.Password)} }
+func (*router) recognises() bool    { return false }
+
+func (r *router) tell(ctx context.Context, a alarm) dispatch.Answer {
+	event, err := onap.ControlLoopEvent(a.m, onap.Options{Compat: r.config.Compat, Micros: r.config.Micros, Now: time.Now()})
+	if err != nil {
+		return dispatch.Answer{Outcome: dispatch.Refused, Detail: "no control-loop event can be made of it: " + err.Error()}
+	}
+	// A line of text is kept to the byte; from JSON a router makes JSON of its own.
+	n, err := r.client.Publish(ctx, event, "text/plain")
+	return published(n, err)
+}
+
+// published judges a router's answer. Only one that says it took the event is believed.
+func published(n int, err error) dispatch.Answer {
+	if err == nil {
+		return dispatch.Answer{Outcome: dispatch.Done, Code: http.StatusOK}
+	}
+	out := dispatch.Answer{Outcome: dispatch.Silent, Detail: err.Error()}
+	if refused, ok := errors.AsType[*messagerouter.Error](err); ok {
+		out.Code, out.RetryAfter = refused.Status, refused.RetryAfter
+		switch {
+		case refused.Code == messagerouter.CodePartial && n > 0:
+			out.Outcome, out.Detail = dispatch.Done, fmt.Sprintf("the router took one event for %d", n)
+		case refused.Code == messagerouter.CodePartial, refused.Status == http.StatusConflict:
+			out.Outcome = dispatch.Busy
+		case refused.Status == http.StatusServiceUnavailable && refused.RetryAfter > 0:
+			out.Outcome = dispatch.Busy
+		default:
+			out.Outcome, out.Over = target.OutcomeOf(refused.Status), true
+		}
+		return out
+	}
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case errors.Is(err, messagerouter.ErrNotSent) && untrusted:
+		out.Outcome = dispatch.Rejected
+	case errors.Is(err, messagerouter.ErrNotSent):
+		out.Outcome = dispatch.Busy
+	case errors.Is(err, messagerouter.ErrAnswer), errors.Is(err, messagerouter.ErrTooLarge):
+		out.Over = true // it has answered
+	}
+	return out
+}

@@ -1,0 +1,171 @@
+-- What becomes of sources: turns, the alarms that they begin and end, and groups of these.
+
+-- Tells sinks, each of an id once. A sink that was dropped meanwhile is not told. It comes
+-- last, and takes back settings: lists are compared with each other, and what numbers the
+-- batches at the commit, one by one, keeps its plans.
+CREATE FUNCTION {{schema}}.monitor_notify(p_sinks text[], p_keys text[], p_ids text[], p_payloads bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('plan_cache_mode', 'auto', true), set_config('enable_hashjoin', 'on', true);
+    PERFORM {{schema}}.enqueue_all(array_agg('alarms.' || x.sink ORDER BY x.i), array_agg(x.key ORDER BY x.i), array_agg(x.id ORDER BY x.i),
+                array_agg('application/json'::text ORDER BY x.i), array_agg(x.payload ORDER BY x.i))
+       FROM unnest(p_sinks, p_keys, p_ids, p_payloads) WITH ORDINALITY x (sink, key, id, payload, i)
+       JOIN {{schema}}.monitor_sink s ON s.name = x.sink
+     HAVING count(*) > 0;
+END $$;
+
+-- Writes to the history what happened to the subjects, and tells that something did.
+CREATE FUNCTION {{schema}}.monitor_record(p_at timestamptz, p_subjects text[], p_reasons text[], p_durations bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_subjects IS NOT NULL THEN
+        INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+        SELECT p_at, 'monitor', x.subject, '', '', 0, {{schema}}.reason(x.reason), x.duration FROM unnest(p_subjects, p_reasons, p_durations) x (subject, reason, duration);
+        PERFORM pg_notify({{channel}}, '');
+    END IF;
+END $$;
+
+-- Moves the dues of sources of which nothing has changed since they were judged, and returns
+-- the places of those. What changes meanwhile counts "touched" up after it did, so that
+-- a row that was waited for, or is locked by then, is left alone.
+CREATE FUNCTION {{schema}}.monitor_move(p_places bigint[], p_ids bigint[], p_revs bigint[], p_stamps bigint[], p_event_revs bigint[],
+    p_dues bigint[], p_wells bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_places bigint[];
+    v_wells bigint[];
+BEGIN
+    WITH moved AS (
+        UPDATE {{schema}}.monitor_due d SET due = x.due
+          FROM (SELECT x.place, x.id, x.due, o.touched, x.well <> s.well AS well
+                  FROM unnest(p_places, p_ids, p_revs, p_stamps, p_event_revs, p_dues, p_wells) x (place, id, rev, stamp, event_rev, due, well)
+                  JOIN {{schema}}.monitor_due o ON o.id = x.id
+                  JOIN {{schema}}.monitor_source s ON s.id = x.id AND s.rev = x.rev
+                  JOIN {{schema}}.monitor_beat b ON b.id = x.id AND b.beats + b.run = x.stamp
+                  JOIN {{schema}}.monitor_event e ON e.id = s.event AND e.rev = x.event_rev) x
+         WHERE d.id = x.id AND d.touched = x.touched
+        RETURNING x.place, x.well
+    )
+    SELECT array_agg(place), array_agg(place) FILTER (WHERE well) INTO v_places, v_wells FROM moved;
+    IF v_wells IS NOT NULL THEN
+        -- Others may have turned it by now; then it means nothing.
+        UPDATE {{schema}}.monitor_source s SET well = x.well
+          FROM (SELECT x.* FROM unnest(p_places, p_ids, p_revs, p_wells) x (place, id, rev, well) WHERE x.place = ANY (v_wells) ORDER BY x.id) x
+         WHERE s.id = x.id AND s.rev = x.rev;
+    END IF;
+    RETURN coalesce(v_places, '{}');
+END $$;
+
+-- What becomes of one source.
+CREATE TYPE {{schema}}.monitor_turned AS (
+    place bigint, id bigint, turn text, due bigint, base bigint, alarm text, reason text, at timestamptz, grp text,
+    event bigint, event_name text, name text, labels jsonb, was text, stood text, seen boolean, state text
+);
+
+-- Turns sources of which nothing has changed since they were judged, and returns the
+-- places of those. Beats under way are waited for; later ones wait, and then see it.
+CREATE FUNCTION {{schema}}.monitor_turn(t bigint, p_wall timestamptz, p_places bigint[], p_ids bigint[], p_revs bigint[], p_stamps bigint[],
+    p_event_revs bigint[], p_turns text[], p_dues bigint[], p_bases bigint[], p_alarms text[], p_reasons text[], p_ats bigint[], p_groups text[])
+RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_turned {{schema}}.monitor_turned[];
+BEGIN
+    PERFORM FROM unnest(p_ids) x (id), LATERAL (
+        SELECT FROM {{schema}}.monitor_beat b JOIN {{schema}}.monitor_source s ON s.id = b.id WHERE b.id = x.id FOR NO KEY UPDATE OF b, s) l;
+    SELECT array_agg(ROW(x.place, x.id, x.turn, x.due, x.base, x.alarm, x.reason, coalesce({{schema}}.monitor_wall(nullif(x.at, 0)), p_wall), x.grp,
+               e.id, e.name, s.name, s.labels, s.state, s.alarm, b.at <> 0,
+               CASE x.turn WHEN 'ONSET' THEN 'down' WHEN 'return' THEN 'up' WHEN 'retire' THEN 'retired' WHEN 'forget' THEN NULL
+                    WHEN 'resume' THEN CASE WHEN s.alarm <> '' THEN 'down' ELSE 'up' END
+                    ELSE CASE WHEN s.state = 'down' THEN 'up' ELSE s.state END END)::{{schema}}.monitor_turned ORDER BY x.id)
+      INTO v_turned
+      FROM (SELECT DISTINCT ON (x.id) x.*
+              FROM unnest(p_places, p_ids, p_revs, p_stamps, p_event_revs, p_turns, p_dues, p_bases, p_alarms, p_reasons, p_ats, p_groups)
+                   x (place, id, rev, stamp, event_rev, turn, due, base, alarm, reason, at, grp) ORDER BY x.id, x.place) x
+      JOIN {{schema}}.monitor_source s ON s.id = x.id AND s.rev = x.rev
+      JOIN {{schema}}.monitor_beat b ON b.id = x.id AND b.beats + b.run = x.stamp
+      JOIN {{schema}}.monitor_event e ON e.id = s.event AND e.rev = x.event_rev;
+    IF v_turned IS NULL THEN
+        RETURN '{}';
+    END IF;
+    UPDATE {{schema}}.monitor_beat b SET watched = x.turn = 'ONSET' OR x.turn = 'retire' OR x.turn = 'resume' AND x.stood <> ''
+      FROM unnest(v_turned) x WHERE b.id = x.id AND x.turn <> 'forget';
+    UPDATE {{schema}}.monitor_source s
+       SET rev = s.rev + 1, state = x.state, well = 0,
+           alarm = CASE x.turn WHEN 'ONSET' THEN x.alarm WHEN 'resume' THEN s.alarm ELSE '' END,
+           reason = CASE x.turn WHEN 'ONSET' THEN x.reason WHEN 'resume' THEN s.reason ELSE '' END,
+           onset = CASE x.turn WHEN 'ONSET' THEN t WHEN 'resume' THEN s.onset ELSE 0 END,
+           base = CASE WHEN x.turn IN ('resume', 'return') THEN x.base ELSE s.base END,
+           until = CASE WHEN x.turn IN ('resume', 'retire') THEN 0 ELSE s.until END,
+           ended = CASE x.turn WHEN 'retire' THEN t WHEN 'return' THEN 0 ELSE s.ended END,
+           asked = s.asked AND x.turn NOT IN ('retire', 'return')
+      FROM unnest(v_turned) x WHERE s.id = x.id AND x.turn <> 'forget';
+    PERFORM {{schema}}.monitor_alarms(p_wall, v_turned);
+    UPDATE {{schema}}.monitor_due d SET due = x.due FROM unnest(v_turned) x WHERE d.id = x.id AND x.turn <> 'forget';
+    IF 'forget' = ANY (p_turns) THEN
+        DELETE FROM {{schema}}.monitor_beat b USING unnest(v_turned) x WHERE b.id = x.id AND x.turn = 'forget';
+        DELETE FROM {{schema}}.monitor_source s USING unnest(v_turned) x WHERE s.id = x.id AND x.turn = 'forget';
+        DELETE FROM {{schema}}.monitor_due d USING unnest(v_turned) x WHERE d.id = x.id AND x.turn = 'forget';
+    END IF;
+    INSERT INTO {{schema}}.monitor_count (event, state, seen, n)
+    SELECT c.event, c.state, c.seen, sum(c.n) FROM (
+        SELECT x.event, x.was AS state, x.seen, -1 AS n FROM unnest(v_turned) x
+        UNION ALL SELECT x.event, x.state, x.seen, 1 FROM unnest(v_turned) x WHERE x.state IS NOT NULL
+        UNION ALL SELECT x.event, 'alarm', true, CASE WHEN x.turn = 'ONSET' THEN 1 ELSE -1 END FROM unnest(v_turned) x
+         WHERE x.turn = 'ONSET' OR x.turn <> 'resume' AND x.stood <> '') c
+     GROUP BY c.event, c.state, c.seen HAVING sum(c.n) <> 0;
+    RETURN ARRAY(SELECT x.place FROM unnest(v_turned) x);
+END $$;
+
+-- Begins and ends the alarms of sources that turn.
+CREATE FUNCTION {{schema}}.monitor_alarms(p_wall timestamptz, p_turned {{schema}}.monitor_turned[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_subjects text[];
+    v_reasons text[];
+    v_lasted bigint[];
+BEGIN
+    INSERT INTO {{schema}}.monitor_alarm (id, event, source, grp, held, labels, reason, started, raised)
+    SELECT x.alarm, x.event_name, x.name, x.grp, x.grp <> '', x.labels, x.reason, x.at, p_wall FROM unnest(p_turned) x WHERE x.turn = 'ONSET';
+    PERFORM FROM (SELECT x.stood FROM unnest(p_turned) x WHERE x.turn NOT IN ('ONSET', 'resume') AND x.stood <> '' ORDER BY x.stood) x,
+        LATERAL (SELECT FROM {{schema}}.monitor_alarm a WHERE a.id = x.stood FOR NO KEY UPDATE) l;
+    WITH ended AS (
+        UPDATE {{schema}}.monitor_alarm a SET ended = x.at, finish = x.turn, held = false
+          FROM unnest(p_turned) x WHERE a.id = x.stood AND x.turn NOT IN ('ONSET', 'resume') AND x.stood <> ''
+        RETURNING x.place, x.event_name || '/' || x.name AS subject, x.turn AS reason, {{schema}}.ns(greatest(x.at - a.started, '0')) AS lasted
+    ), both_kinds AS (
+        SELECT * FROM ended
+        UNION ALL SELECT x.place, x.event_name || '/' || x.name, x.reason, {{schema}}.ns(greatest(p_wall - x.at, '0')) FROM unnest(p_turned) x WHERE x.turn = 'ONSET'
+    )
+    SELECT array_agg(subject ORDER BY place), array_agg(reason ORDER BY place), array_agg(lasted ORDER BY place)
+      INTO v_subjects, v_reasons, v_lasted FROM both_kinds;
+    PERFORM {{schema}}.monitor_record(p_wall, v_subjects, v_reasons, v_lasted);
+END $$;
+
+-- Makes changes, those that only move dues and others, and tells which were made.
+CREATE FUNCTION {{schema}}.monitor_apply(p_floor bigint, p_ids bigint[], p_revs bigint[], p_stamps bigint[], p_event_revs bigint[], p_turns text[],
+    p_dues bigint[], p_wells bigint[], p_bases bigint[], p_alarms text[], p_reasons text[], p_ats bigint[], p_groups text[],
+    p_places bigint[], p_sinks text[], p_keys text[], p_nids text[], p_payloads bytea[], p_patience bigint, OUT made bigint[], OUT moment bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    v_now record;
+BEGIN
+    PERFORM {{schema}}.monitor_settle(p_patience);
+    SELECT * INTO v_now FROM {{schema}}.monitor_now(p_floor);
+    moment := v_now.moment;
+    made := '{}';
+    IF EXISTS (SELECT FROM unnest(p_turns) x (turn) WHERE x.turn <> '') THEN
+        SELECT {{schema}}.monitor_turn(v_now.moment, v_now.wall, array_agg(x.i), array_agg(x.id), array_agg(x.rev), array_agg(x.stamp), array_agg(x.event_rev),
+                   array_agg(x.turn), array_agg(x.due), array_agg(x.base), array_agg(x.alarm), array_agg(x.reason), array_agg(x.at), array_agg(x.grp))
+          INTO made
+          FROM (SELECT x.* FROM unnest(p_ids, p_revs, p_stamps, p_event_revs, p_turns, p_dues, p_bases, p_alarms, p_reasons, p_ats, p_groups) WITH ORDINALITY
+                     x (id, rev, stamp, event_rev, turn, due, base, alarm, reason, at, grp, i) WHERE x.turn <> '' ORDER BY x.id, x.i) x;
+    END IF;
+    IF '' = ANY (p_turns) THEN
+        SELECT made || {{schema}}.monitor_move(array_agg(x.i), array_agg(x.id), array_agg(x.rev), array_agg(x.stamp), array_agg(x.event_rev),
+                   array_agg(x.due), array_agg(x.well))
+          INTO made
+          FROM (SELECT x.* FROM unnest(p_ids, p_revs, p_stamps, p_event_revs, p_turns, p_dues, p_wells) WITH ORDINALITY
+                     x (id, rev, stamp, event_rev, turn, due, well, i) WHERE x.turn = '' ORDER BY x.id) x;
+    END IF;
+    IF cardinality(p_places) > 0 AND made <> '{}' THEN
+        PERFORM set_config('enable_hashjoin', 'on', true);
+        PERFORM {{schema}}.monitor_notify(array_agg(x.sink ORDER BY x.i), array_agg(x.key ORDER BY x.i), array_agg(x.id ORDER BY x.i), array_agg(x.payload ORDER BY x.i))
+          FROM unnest(p_places, p_sinks, p_keys, p_nids, p_payloads) WITH ORDINALITY x (place, sink, key, id, payload, i)
+         WHERE x.place IN (SELECT unnest(made));
+    END IF;
+END $$;

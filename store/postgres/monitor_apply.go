@@ -1,0 +1,83 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+const applySQL = `SELECT made, moment FROM {{schema}}.monitor_apply($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`
+
+// Apply implements [monitor.Detection].
+func (m *monitors) Apply(ctx context.Context, changes []monitor.Change) ([]bool, error) {
+	if len(changes) > monitor.MaxSources {
+		return nil, fmt.Errorf("%w: %d changes at once; at most %d are allowed", lease.ErrInvalid, len(changes), monitor.MaxSources)
+	}
+	for _, c := range changes {
+		if c.Turn == monitor.Onset && c.Alarm == "" {
+			return nil, fmt.Errorf("%w: an alarm of source %d without an id", lease.ErrInvalid, c.ID)
+		}
+	}
+	out := make([]bool, len(changes))
+	if len(changes) == 0 {
+		return out, nil
+	}
+	var made []int64
+	var moment int64
+	args := append(append(asBinary(m.floor.Load()), changeArgs(changes)...), changeNotices(changes)...)
+	err := m.db.one(ctx, applySQL, func(r pgx.Row) error { return r.Scan(&made, &moment) }, append(args, patient{})...)
+	if err != nil {
+		return nil, fmt.Errorf("applying %d changes: %w", len(changes), err)
+	}
+	m.saw(monitor.Moment(moment))
+	for _, place := range made {
+		out[place-1] = true
+	}
+	return out, nil
+}
+
+// changeArgs takes changes apart into columns.
+func changeArgs(changes []monitor.Change) []any {
+	n := len(changes)
+	ids, revs, stamps, eventRevs := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	turns, alarms, reasons, groups := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	dues, wells, bases, ats := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	for i := range changes {
+		c := &changes[i]
+		ids[i], revs[i], stamps[i], eventRevs[i] = c.ID, c.Rev, c.Stamp, c.EventRev
+		turns[i], alarms[i], reasons[i], groups[i] = string(c.Turn), c.Alarm, string(c.Reason), c.Group
+		dues[i], wells[i], bases[i], ats[i] = int64(c.Due), int64(c.Well), int64(c.Base), micros(c.At)
+	}
+	return []any{ids, revs, stamps, eventRevs, turns, dues, wells, bases, alarms, reasons, ats, groups}
+}
+
+// changeNotices are the notices of all changes, with the places of these.
+func changeNotices(changes []monitor.Change) []any {
+	var places []int64
+	var notices []monitor.Notice
+	for i := range changes {
+		for _, n := range changes[i].Notices {
+			places, notices = append(places, int64(i+1)), append(notices, n)
+		}
+	}
+	if places == nil {
+		places = []int64{}
+	}
+	return append([]any{places}, noticeArgs(notices)...)
+}
+
+func noticeArgs(notices []monitor.Notice) []any {
+	n := len(notices)
+	sinks, keys, ids, payloads := make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
+	for i, x := range notices {
+		sinks[i], keys[i], ids[i], payloads[i] = x.Sink, x.Key, x.ID, x.Payload
+		if x.Payload == nil {
+			payloads[i] = []byte{}
+		}
+	}
+	return []any{sinks, keys, ids, payloads}
+}

@@ -1,0 +1,192 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/monitor/monitortest"
+)
+
+func TestMonitorOutages(t *testing.T) {
+	f := &fresh{database: realserver.Postgres(t, realserver.PostgresOptions{}).NewDatabase(t)}
+	monitortest.CheckOutages(t, monitorRig(t, f, f.database), monitortest.Outages{})
+}
+
+// TestD1: an instance that takes over is the one that hb_common shows, whether or not
+// the one before could say goodbye, and also if both have the same process id (D17).
+func TestD1TakeoverIsShown(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	url := server.NewDatabase(t)
+	s := open(t, url)
+	for _, host := range []string{"a", "b"} {
+		me := start(t, s, host, time.Minute)
+		member := monitor.Member{Session: me.ID, Instance: me.Instance, Process: 7, Host: host, Service: "hb", Active: true, Sinks: []string{"log"}}
+		if err := s.Monitor().Enlist(t.Context(), member); err != nil {
+			t.Fatal(err)
+		}
+		_, rows := view(t, url, "understudy.hb_common")
+		if len(rows) != 1 || rows[0][0] != "7" || rows[0][1] != host+"-hb" || rows[0][3] != "RECONFIGURATION" {
+			t.Errorf("after %s became active: %q", host, rows)
+		}
+	}
+	look, err := s.Monitor().Overview(t.Context())
+	if err != nil || len(look.Members) != 2 {
+		t.Errorf("members: %+v, %v", look.Members, err)
+	}
+}
+
+// TestD24: times of the view have the type that they always had, and do not overflow it.
+func TestD24TimesFit(t *testing.T) {
+	f := &fresh{database: realserver.Postgres(t, realserver.PostgresOptions{}).NewDatabase(t)}
+	openIt, step := f.schema(t, f.database)
+	s := openIt(t)
+	me := start(t, s, "a", 1000*time.Hour)
+	step(t, 20*365*24*time.Hour) // to the year 2046
+	me = start(t, s, "a", 1000*time.Hour)
+	member := monitor.Member{Session: me.ID, Instance: me.Instance, Process: 1, Host: "h", Service: "s", Active: true}
+	if err := s.Monitor().Enlist(t.Context(), member); err != nil {
+		t.Fatal(err)
+	}
+	if _, rows := view(t, f.database, "s1.hb_common"); len(rows) != 1 || rows[0][2] != strconv.Itoa(1<<31-1) {
+		t.Errorf("in the year 2046: %q", rows)
+	}
+}
+
+// TestD16: any number of instances may start at once, on an empty database and on one of
+// each version before, with data; nothing has to be made for them.
+func TestD16StartTogether(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	names, err := filepath.Glob("migrations/*.sql")
+	if err != nil || len(names) < 7 {
+		t.Fatal(names, err)
+	}
+	slices.Sort(names)
+	for version := range 7 {
+		t.Run(fmt.Sprintf("version %d", version), func(t *testing.T) {
+			url := server.NewDatabase(t)
+			if version > 0 {
+				exec(t, url, "CREATE SCHEMA understudy; CREATE TABLE understudy.migration (version bigint PRIMARY KEY, applied timestamptz NOT NULL DEFAULT clock_timestamp())")
+			}
+			for i := range version {
+				text, err := os.ReadFile(names[i])
+				if err != nil {
+					t.Fatal(err)
+				}
+				sql := strings.ReplaceAll(strings.ReplaceAll(string(text), "{{schema}}", `"understudy"`), "{{channel}}", "'understudy'")
+				exec(t, url, sql+fmt.Sprintf("; INSERT INTO understudy.migration (version) VALUES (%d)", i+1))
+			}
+			if version >= 4 {
+				exec(t, url, `INSERT INTO understudy.queue (name, made) VALUES ('work', clock_timestamp()), ('alarms.log', clock_timestamp());
+					INSERT INTO understudy.batch (queue, key, payload) SELECT 'work', 'key-' || n % 7, 'x' FROM generate_series(1, 100) n`)
+			}
+			twelveAtOnce(t, url)
+			s := open(t, url)
+			if out, err := s.Desk().Batches(t.Context(), dispatch.BatchQuery{Queue: "work"}); version >= 4 && (err != nil || len(out) != 100) {
+				t.Errorf("of what was there before: %d batches, %v", len(out), err)
+			}
+			watched(t, s.Monitor(), "a")
+		})
+	}
+}
+
+// TestD8CostsDoNotGrow: with very many sources, no operation looks at more rows than what it
+// is about, and its answer, ask for; whatever was planned when there were few (D7, D9).
+func TestD8CostsDoNotGrow(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	url, s, ids := fleet(t, server, 50)
+	storeBeats(t, s.Monitor(), ids)
+	const more = 60_000
+	exec(t, url, fmt.Sprintf(`WITH s AS (INSERT INTO understudy.monitor_source (event, name, number, known, base, declared)
+			SELECT 1, 'more-' || n, 100 + n, 0, 0, false FROM generate_series(1, %d) n RETURNING id),
+		b AS (INSERT INTO understudy.monitor_beat (id, at, width, path) SELECT id, 1, 60000000, 1 FROM s),
+		a AS (INSERT INTO understudy.monitor_alarm (id, event, source, reason, started, raised, ended, finish)
+			SELECT 'old-' || id, 'e', 'more-' || id, 'silent', clock_timestamp() - interval '1 hour', clock_timestamp() - interval '1 hour', clock_timestamp(), 'ABATED' FROM s)
+		INSERT INTO understudy.monitor_due (id, due) SELECT id, 9000000000000000 FROM s`, more))
+	exec(t, url, "UPDATE understudy.monitor_due SET due = 0 WHERE id IN (SELECT id FROM understudy.monitor_due ORDER BY id LIMIT 20)")
+	ctx := t.Context()
+	var look monitor.Look
+	for _, op := range []struct {
+		name string
+		most int64
+		do   func(m monitor.Table) error
+	}{
+		{"resolve", 50, func(m monitor.Table) error {
+			_, err := m.Resolve(ctx, []monitor.Ref{{Event: "e", Source: "more-7"}, {Event: "e", Source: "new"}})
+			return err
+		}},
+		{"store", 300, func(m monitor.Table) error { storeBeats(t, m, ids); return nil }},
+		{"due", 500, func(m monitor.Table) (err error) { look, err = m.Due(ctx, everywhere, 1000); return err }},
+		{"move", 400, func(m monitor.Table) error { return apply(ctx, m, look.Candidates[:10], monitor.Stay) }},
+		{"onset", 400, func(m monitor.Table) error { return apply(ctx, m, look.Candidates[10:], monitor.Onset) }},
+		{"sources", 400, func(m monitor.Table) error { _, err := m.Sources(ctx, monitor.SourceQuery{Limit: 50}); return err }},
+		{"sources that are down", 200, func(m monitor.Table) error {
+			_, err := m.Sources(ctx, monitor.SourceQuery{State: monitor.Down})
+			return err
+		}},
+		{"sources with a label", 50, func(m monitor.Table) error {
+			_, err := m.Sources(ctx, monitor.SourceQuery{Label: "a", Value: "b"})
+			return err
+		}},
+		{"alarms", 200, func(m monitor.Table) error {
+			_, err := m.Alarms(ctx, monitor.AlarmQuery{Event: "e", Source: "more-9", Limit: 10})
+			return err
+		}},
+		{"standing alarms", 200, func(m monitor.Table) error { _, err := m.Alarms(ctx, monitor.AlarmQuery{Standing: true}); return err }},
+		{"overview", 200, func(m monitor.Table) error { _, err := m.Overview(ctx); return err }},
+		{"settings", 50, func(m monitor.Table) error { _, err := m.Settings(ctx); return err }},
+		{"held", 100, func(m monitor.Table) error { _, err := m.Held(ctx); return err }},
+		{"sweep", 300, func(m monitor.Table) error { _, err := m.Sweep(ctx, time.Hour, 100); return err }},
+		{"pause", 100, func(m monitor.Table) error {
+			return m.Act(ctx, monitor.Action{Verb: monitor.Pause, Event: "e", Source: "more-8"})
+		}},
+	} {
+		before := rowsRead(t, url)
+		counted := open(t, url)
+		if err := op.do(counted.Monitor()); err != nil {
+			t.Errorf("%s: %v", op.name, err)
+		}
+		counted.Close() // the server counts what a connection did when it ends
+		onlyOne(t, url)
+		if n := rowsRead(t, url) - before; n > op.most {
+			t.Errorf("%s read %d rows, with %d sources; want at most %d", op.name, n, more, op.most)
+		} else {
+			t.Logf("%s read %d rows", op.name, n)
+		}
+	}
+}
+
+// apply makes the same turn of all.
+func apply(ctx context.Context, m monitor.Table, all []monitor.Candidate, turn monitor.Turn) error {
+	changes := make([]monitor.Change, len(all))
+	for i, c := range all {
+		changes[i] = change(c, turn, never)
+	}
+	made, err := m.Apply(ctx, changes)
+	if err == nil && slices.Contains(made, false) {
+		err = fmt.Errorf("not all were made: %v", made)
+	}
+	return err
+}
+
+// onlyOne waits until the connections of one store at most are open: what others did is counted then.
+func onlyOne(t *testing.T, url string) {
+	t.Helper()
+	realserver.Eventually(t, 10*time.Second, "connections end", func() error {
+		var n int
+		err := connect(t, url).QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'understudy' AND datname = current_database()").Scan(&n)
+		if err == nil && n > 1 {
+			err = fmt.Errorf("%d", n)
+		}
+		return err
+	})
+}

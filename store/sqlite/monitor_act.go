@@ -1,0 +1,215 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+const (
+	pauseSource = `
+UPDATE understudy_monitor_source SET rev = rev + 1, state = 'paused', until_us = ?2, note = ?3, due_us = nullif(?2, 0)
+WHERE id = ?1 AND state <> 'retired'`
+
+	unpauseSource = `
+UPDATE understudy_monitor_source
+SET rev = rev + 1, state = iif(alarm <> '', 'down', 'up'), base_us = ?2, until_us = 0, note = '', due_us = ?2
+WHERE id = ?1 AND state = 'paused'`
+
+	askAway = "UPDATE understudy_monitor_source SET rev = rev + 1, asked = 1, note = ?3, due_us = ?2 WHERE id = ?1 AND state <> 'retired'"
+
+	pauseEvent = `
+UPDATE understudy_monitor_event SET paused = ?2, rev = rev + 1, base_us = iif(?2, base_us, ?3), spread = '' WHERE id = ?1 AND paused <> ?2`
+
+	acknowledge = "UPDATE understudy_monitor_alarm SET acknowledged = ?2 WHERE id = ?1"
+	dropSink    = "DELETE FROM understudy_monitor_sink WHERE name = ?1"
+	dropPath    = "DELETE FROM understudy_monitor_path WHERE name = ?1"
+)
+
+// Act implements [monitor.Desk].
+func (m monitors) Act(ctx context.Context, a monitor.Action) error {
+	switch {
+	case a.Verb == monitor.Pause && a.Source == "" && a.For != 0:
+		return invalid("event %q cannot be paused for a time; pause it, and resume it", a.Event)
+	case a.For < 0 || a.For > monitor.MaxInterval:
+		return invalid("a pause of %v; use 0 to %v", a.For, monitor.MaxInterval)
+	case a.Verb == monitor.PutAway && a.Source == "":
+		return invalid("name the source of event %q to retire", a.Event)
+	}
+	return m.write(ctx, string(a.Verb), func(l *ledger) error {
+		subject, err := l.act(&a)
+		if err != nil {
+			return err
+		}
+		reason := string(a.Verb)
+		if a.Who != "" {
+			reason += " by " + a.Who
+		}
+		if a.Note != "" {
+			reason += ": " + a.Note
+		}
+		return l.record(history.Event{Part: historyPart, Subject: subject, Reason: lease.CutReason(reason)}, changeTaken, "")
+	})
+}
+
+// act does it, and says what it was done to.
+func (l *ledger) act(a *monitor.Action) (subject string, err error) {
+	switch a.Verb {
+	case monitor.Acknowledge:
+		return a.Alarm, l.must(acknowledge, fmt.Errorf("%q: %w", a.Alarm, monitor.ErrNoAlarm), a.Alarm, a.Who)
+	case monitor.DropSink:
+		if err := l.must(dropSink, invalid("no sink %q", a.Source), a.Source); err != nil {
+			return "", err
+		}
+		return a.Source, l.changed()
+	case monitor.DropPath:
+		return a.Source, l.must(dropPath, invalid("no path %q", a.Source), a.Source)
+	case monitor.Pause, monitor.Unpause, monitor.PutAway:
+	default:
+		return "", invalid("no such verb: %q", a.Verb)
+	}
+	e, err := eventsOf(l).named(a.Event)
+	switch {
+	case err != nil:
+		return "", err
+	case e == nil:
+		return "", fmt.Errorf("%q: %w", a.Event, monitor.ErrNoEvent)
+	case a.Source == "":
+		return a.Event, l.pause(e, a.Verb == monitor.Pause)
+	}
+	var id int64
+	err = l.row(findSource, []any{e.ID, a.Source}, &id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("%q of event %q: %w", a.Source, a.Event, monitor.ErrNoSource)
+	}
+	if err != nil {
+		return "", err
+	}
+	return a.Event + "/" + a.Source, l.actOn(id, a)
+}
+
+// must runs a statement that has to change a row.
+func (l *ledger) must(text string, otherwise error, args ...any) error {
+	n, err := l.exec(text, args...)
+	if err == nil && n == 0 {
+		return otherwise
+	}
+	return err
+}
+
+func (l *ledger) pause(e *eventRow, on bool) error {
+	n, err := l.exec(pauseEvent, e.ID, on, l.at)
+	if err == nil && n > 0 {
+		err = l.changed()
+	}
+	return err
+}
+
+func (l *ledger) actOn(id int64, a *monitor.Action) (err error) {
+	switch a.Verb {
+	case monitor.Pause:
+		until := int64(0)
+		if a.For > 0 {
+			until = l.at + a.For.Microseconds()
+		}
+		_, err = l.exec(pauseSource, id, until, a.Note)
+	case monitor.Unpause:
+		_, err = l.exec(unpauseSource, id, l.at)
+	default:
+		_, err = l.exec(askAway, id, l.at, a.Note)
+	}
+	return err
+}
+
+const (
+	readMember = `
+SELECT m.process, m.host, m.service, m.active, m.partitions, m.sinks
+FROM understudy_monitor_member m JOIN understudy_session x ON x.id = m.session WHERE m.session = ?2 AND ` + aliveSQL
+
+	putMonitorMember = `
+INSERT INTO understudy_monitor_member (session, process, host, service, active, partitions, sinks, seen_us)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+ON CONFLICT (session) DO UPDATE SET process = excluded.process, host = excluded.host, service = excluded.service,
+  active = excluded.active, partitions = excluded.partitions, sinks = excluded.sinks, seen_us = excluded.seen_us`
+
+	deactivateOthers = "UPDATE understudy_monitor_member SET active = 0 WHERE session <> ?1 AND active = 1"
+
+	addSink = "INSERT INTO understudy_monitor_sink (name) VALUES (?1) ON CONFLICT DO NOTHING"
+)
+
+// Enlist implements [monitor.Desk]. When nothing is new it only reads: the session
+// tells that the instance lives.
+func (m monitors) Enlist(ctx context.Context, n monitor.Member) error {
+	for _, sink := range n.Sinks {
+		if err := monitor.ValidateSink(sink); err != nil {
+			return err
+		}
+	}
+	told, err := json.Marshal(n.Sinks)
+	if err != nil {
+		return err
+	}
+	known := false
+	err = m.read(ctx, "looking for a member", func(v *snapshot) (err error) {
+		known, err = enlisted(v, m.s.clocks.boot, &n, string(told))
+		return err
+	})
+	if err != nil || known {
+		return err
+	}
+	return m.write(ctx, "enlisting", func(l *ledger) error {
+		if _, err := l.living(n.Session); err != nil {
+			return err
+		}
+		_, err := l.exec(putMonitorMember, n.Session, n.Process, n.Host, n.Service, n.Active, n.Partitions, string(told), l.wall)
+		if err == nil && n.Active {
+			_, err = l.exec(deactivateOthers, n.Session)
+		}
+		if err != nil {
+			return err
+		}
+		return l.register(n.Sinks)
+	})
+}
+
+// enlisted tells whether the member is known as it is, and its sinks are.
+func enlisted(v *snapshot, boot string, n *monitor.Member, told string) (bool, error) {
+	was := monitor.Member{}
+	var toldThen string
+	err := v.row(readMember, []any{boot, n.Session}, &was.Process, &was.Host, &was.Service, &was.Active, &was.Partitions, &toldThen)
+	if err != nil {
+		return false, notThere(err)
+	}
+	if was.Process != n.Process || was.Host != n.Host || was.Service != n.Service || was.Active != n.Active || was.Partitions != n.Partitions || toldThen != told {
+		return false, nil
+	}
+	names, err := sinks(v)
+	missing := slices.ContainsFunc(n.Sinks, func(s string) bool { return !slices.Contains(names, s) })
+	return err == nil && !missing, err
+}
+
+// register makes sinks known, and their queues.
+func (l *ledger) register(names []string) error {
+	added := false
+	for _, name := range names {
+		n, err := l.exec(addSink, name)
+		if err == nil {
+			_, err = l.exec(makeQueue, monitor.QueueOf(name), l.wall)
+		}
+		if err != nil {
+			return err
+		}
+		added = added || n > 0
+	}
+	if added {
+		return l.changed()
+	}
+	return nil
+}

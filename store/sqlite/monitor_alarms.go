@@ -1,0 +1,93 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+const alarmColumns = `
+SELECT a.id, a.event, a.source, a.labels, a.reason, a.started_us, a.raised_us, a.ended_us, a.ended_by, a.acknowledged, a.team, a.members`
+
+// listAlarms runs a query of alarmColumns.
+func listAlarms(r rowReader, text string, args ...any) (out []monitor.Alarm, err error) {
+	err = r.rows(text, args, func(scan func(...any) error) error {
+		var a monitor.Alarm
+		var labels string
+		var started, raised int64
+		var ended *int64
+		err := scan(&a.ID, &a.Event, &a.Source, &labels, &a.Reason, &started, &raised, &ended, &a.End, &a.Acknowledged, &a.Group, &a.Members)
+		if err != nil {
+			return err
+		}
+		a.Started, a.Raised = timeOf(started), timeOf(raised)
+		if ended != nil {
+			a.Ended = timeOf(*ended)
+		}
+		a.Labels, err = labelsOf(labels)
+		out = append(out, a)
+		return err
+	})
+	return out, err
+}
+
+// Alarms implements [monitor.Desk].
+func (m monitors) Alarms(ctx context.Context, q monitor.AlarmQuery) ([]monitor.Alarm, error) {
+	text, args := selectAlarms(q)
+	var out []monitor.Alarm
+	err := m.read(ctx, "listing alarms", func(v *snapshot) (err error) {
+		out, err = listAlarms(v, text, args...)
+		return err
+	})
+	return out, err
+}
+
+// selectAlarms names only the conditions that are asked for, and the index that
+// fits: those of one source are few, those that stand fewer than all. There are few
+// such texts.
+func selectAlarms(q monitor.AlarmQuery) (text string, args []any) {
+	index := "raised"
+	switch {
+	case q.ID != "":
+		index = ""
+	case q.Source != "":
+		index = "source"
+	case q.Standing:
+		index = "standing"
+	case q.Event != "":
+		index = "event"
+	}
+	text = alarmColumns + " FROM understudy_monitor_alarm a"
+	if index != "" {
+		text += " INDEXED BY understudy_monitor_alarm_" + index
+	}
+	text += " WHERE 1"
+	and := func(condition string, more ...any) {
+		text, args = text+" AND "+condition, append(args, more...)
+	}
+	if q.ID != "" {
+		and("a.id = ?", q.ID)
+	}
+	if q.Source != "" {
+		and("a.source = ?", q.Source)
+	}
+	if q.Event != "" {
+		and("a.event = ?", q.Event)
+	}
+	if q.Standing {
+		and("a.ended_us IS NULL")
+	}
+	if !q.Before.IsZero() && q.BeforeID != "" {
+		and("(a.raised_us, a.id) < (?, ?)", q.Before.UnixMicro(), q.BeforeID)
+	} else if !q.Before.IsZero() {
+		and("a.raised_us < ?", q.Before.UnixMicro())
+	}
+	return text + " ORDER BY a.raised_us DESC, a.id DESC LIMIT ?", append(args, pageOf(q.Limit))
+}
+
+func pageOf(limit int) int {
+	if limit <= 0 || limit > monitor.MaxPage {
+		return monitor.MaxPage
+	}
+	return limit
+}

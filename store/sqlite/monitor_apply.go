@@ -1,0 +1,241 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+const (
+	// A mere move of the due time changes no version.
+	moveDue = `
+UPDATE understudy_monitor_source AS s SET due_us = ?5, well_us = ?6
+WHERE s.id = ?1 AND s.rev = ?2
+  AND (SELECT b.beats + b.starts FROM understudy_monitor_beat b WHERE b.id = ?1) = ?3
+  AND (SELECT e.rev FROM understudy_monitor_event e WHERE e.id = s.event) = ?4`
+
+	readTurning = `
+SELECT s.name, s.labels, s.rev, s.state, s.alarm, b.beats + b.starts, e.name, e.rev
+FROM understudy_monitor_source s JOIN understudy_monitor_beat b ON b.id = s.id JOIN understudy_monitor_event e ON e.id = s.event
+WHERE s.id = ?1`
+
+	turnDown = `
+UPDATE understudy_monitor_source SET rev = rev + 1, state = 'down', alarm = ?2, reason = ?3, onset_us = ?4, well_us = 0, due_us = ?5 WHERE id = ?1`
+
+	turnWell = `
+UPDATE understudy_monitor_source
+SET rev = rev + 1, state = iif(state = 'paused', state, 'up'), alarm = '', reason = '', onset_us = 0, well_us = 0, due_us = ?2
+WHERE id = ?1`
+
+	turnBack = `
+UPDATE understudy_monitor_source
+SET rev = rev + 1, state = iif(alarm <> '', 'down', 'up'), base_us = ?2, until_us = 0, ended_us = 0, asked = 0, note = '', due_us = ?3
+WHERE id = ?1`
+
+	turnAway = `
+UPDATE understudy_monitor_source
+SET rev = rev + 1, state = 'retired', alarm = '', reason = '', onset_us = 0, well_us = 0, until_us = 0, asked = 0, ended_us = ?2, due_us = ?3
+WHERE id = ?1`
+
+	forgetSource = "DELETE FROM understudy_monitor_source WHERE id = ?1"
+
+	watchSource = "UPDATE understudy_monitor_beat SET watched = ?2 WHERE id = ?1"
+
+	beginAlarm = `
+INSERT INTO understudy_monitor_alarm (id, event, source, labels, reason, onset_us, started_us, raised_us, team, held)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9 <> '')`
+
+	endAlarm = `
+UPDATE understudy_monitor_alarm SET ended_us = ?2, ended_by = ?3, held = 0 WHERE id = ?1 AND ended_us IS NULL
+RETURNING lead, started_us`
+
+	leaveLead = "UPDATE understudy_monitor_alarm SET standing = standing - 1 WHERE id = ?1"
+)
+
+// Apply implements [monitor.Detection].
+func (m monitors) Apply(ctx context.Context, changes []monitor.Change) ([]bool, error) {
+	if len(changes) > monitor.MaxSources {
+		return nil, invalid("%d changes at once; at most %d are allowed", len(changes), monitor.MaxSources)
+	}
+	for i := range changes {
+		if err := validChange(&changes[i]); err != nil {
+			return nil, err
+		}
+	}
+	made := make([]bool, len(changes))
+	err := m.write(ctx, "turning sources", func(l *ledger) error {
+		n, err := l.notifier()
+		if err != nil {
+			return err
+		}
+		for i := range changes {
+			if made[i], err = n.apply(&changes[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+func validChange(c *monitor.Change) error {
+	switch c.Turn {
+	case monitor.Onset:
+		if c.Alarm == "" {
+			return invalid("an ONSET of source %d without an alarm's id", c.ID)
+		}
+	case monitor.Stay, monitor.Abated, monitor.Resume, monitor.Return, monitor.Retire, monitor.Forget:
+	default:
+		return invalid("source %d cannot turn %q", c.ID, c.Turn)
+	}
+	return validNotices(c.Notices)
+}
+
+// batch is a notice as the queue of its sink has it.
+func batch(n *monitor.Notice) dispatch.Batch {
+	return dispatch.Batch{Queue: monitor.QueueOf(n.Sink), Key: n.Key, ID: n.ID, Payload: n.Payload, ContentType: "application/json"}
+}
+
+func validNotices(notices []monitor.Notice) error {
+	for i := range notices {
+		if err := batch(&notices[i]).Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// notifier is a ledger that tells sinks.
+type notifier struct {
+	*ledger
+	sinks []string
+}
+
+func (l *ledger) notifier() (*notifier, error) {
+	names, err := sinks(l)
+	return &notifier{ledger: l, sinks: names}, err
+}
+
+// tell enqueues notices, but for those of sinks that were dropped.
+func (n *notifier) tell(notices []monitor.Notice) error {
+	for i := range notices {
+		if _, registered := slices.BinarySearch(n.sinks, notices[i].Sink); !registered {
+			continue
+		}
+		b := batch(&notices[i])
+		payload := b.Payload
+		if payload == nil {
+			payload = []byte{}
+		}
+		if _, err := n.exec(enqueueOne, b.Queue, b.Key, b.ID, payload, b.ContentType, n.wall); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turning is a source as a change finds it.
+type turning struct {
+	name, labels, event string
+	rev, stamp          int64
+	eventRev            int64
+	state               monitor.State
+	alarm               string
+}
+
+func (n *notifier) apply(c *monitor.Change) (made bool, err error) {
+	if c.Turn == monitor.Stay {
+		moved, err := n.exec(moveDue, c.ID, c.Rev, c.Stamp, c.EventRev, dueIn(c.Due), int64(c.Well))
+		return moved > 0, err
+	}
+	var s turning
+	err = n.row(readTurning, []any{c.ID}, &s.name, &s.labels, &s.rev, &s.state, &s.alarm, &s.stamp, &s.event, &s.eventRev)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, err
+	case s.rev != c.Rev || s.stamp != c.Stamp || s.eventRev != c.EventRev:
+		return false, nil
+	case c.Turn == monitor.Onset && s.alarm != "", c.Turn == monitor.Abated && s.alarm == "":
+		return false, nil
+	}
+	if err := n.turn(c, &s); err != nil {
+		return false, err
+	}
+	return true, n.tell(c.Notices)
+}
+
+func (n *notifier) turn(c *monitor.Change, s *turning) (err error) {
+	watched := false
+	switch c.Turn {
+	case monitor.Onset:
+		watched = true
+		if _, err = n.exec(turnDown, c.ID, c.Alarm, c.Reason, n.at, dueIn(c.Due)); err == nil {
+			err = n.begin(c, s)
+		}
+	case monitor.Abated:
+		if _, err = n.exec(turnWell, c.ID, dueIn(c.Due)); err == nil {
+			err = n.end(c, s)
+		}
+	case monitor.Resume, monitor.Return:
+		watched = s.alarm != ""
+		_, err = n.exec(turnBack, c.ID, int64(c.Base), dueIn(c.Due))
+	case monitor.Retire:
+		watched = true
+		if _, err = n.exec(turnAway, c.ID, n.at, dueIn(c.Due)); err == nil {
+			err = n.end(c, s)
+		}
+	case monitor.Forget:
+		if _, err = n.exec(forgetSource, c.ID); err == nil {
+			err = n.end(c, s)
+		}
+		return err
+	}
+	if err == nil {
+		_, err = n.exec(watchSource, c.ID, watched)
+	}
+	return err
+}
+
+func (n *notifier) begin(c *monitor.Change, s *turning) error {
+	_, err := n.exec(beginAlarm, c.Alarm, s.event, s.name, s.labels, c.Reason, n.at, unixMicro(c.At), n.wall, c.Group)
+	if err != nil {
+		return err
+	}
+	return n.record(history.Event{Part: historyPart, Subject: s.event + "/" + s.name, Reason: string(c.Reason)}, changeTaken, "")
+}
+
+// historyPart is the part of the monitor's events.
+const historyPart = "monitor"
+
+// end ends the alarm of a source, if one stands.
+func (n *notifier) end(c *monitor.Change, s *turning) error {
+	if s.alarm == "" {
+		return nil
+	}
+	var lead string
+	var started int64
+	err := n.row(endAlarm, []any{s.alarm, unixMicro(c.At), c.Turn}, &lead, &started)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // somebody deleted it
+	}
+	if err == nil && lead != "" {
+		_, err = n.exec(leaveLead, lead)
+	}
+	if err != nil {
+		return err
+	}
+	return n.record(history.Event{
+		Part: historyPart, Subject: s.event + "/" + s.name, Reason: string(c.Turn), Duration: c.At.Sub(time.UnixMicro(started)),
+	}, changeTaken, "")
+}

@@ -1,0 +1,239 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+const (
+	addEvent = `
+INSERT INTO understudy_monitor_event (name, config, paused, flaps, window_us, every_us, base_us) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)`
+
+	// setEvent has all sources of the event looked at again.
+	setEvent = `
+UPDATE understudy_monitor_event
+SET config = ?2, paused = ?3, flaps = ?4, window_us = ?5, every_us = ?6, base_us = ?7, removed = 0, rev = rev + 1, spread = ''
+WHERE id = ?1`
+
+	removeEvent = "UPDATE understudy_monitor_event SET removed = 1, rev = rev + 1, spread = NULL WHERE id = ?1"
+
+	recordConfigured = "UPDATE understudy_monitor SET configured_us = ?1, origin = ?2, error = ''"
+	recordRefused    = "UPDATE understudy_monitor SET error = ?1"
+
+	countDeclared = "SELECT count(*) FROM understudy_monitor_source WHERE event = ?1 AND name = ?2 AND labels = ?3 AND declared = 1"
+
+	relabel = "UPDATE understudy_monitor_source SET labels = ?2, declared = 1 WHERE id = ?1"
+)
+
+// Configure implements [monitor.Desk].
+func (m monitors) Configure(ctx context.Context, c monitor.Configuration) (monitor.Configured, error) {
+	if err := c.Validate(); err != nil {
+		return monitor.Configured{}, err
+	}
+	var out monitor.Configured
+	declared, err := m.undeclared(ctx, c.Declared)
+	if err != nil {
+		return monitor.Configured{}, err
+	}
+	err = m.write(ctx, "configuring the monitor", func(l *ledger) error {
+		out = monitor.Configured{}
+		if err := l.configure(c, &out); err != nil {
+			return err
+		}
+		events := eventsOf(l)
+		for i := range declared {
+			added, err := l.declare(events, &declared[i])
+			if err != nil {
+				return err
+			}
+			if added {
+				out.Declared++
+			}
+		}
+		if len(out.Added)+len(out.Changed)+len(out.Removed) > 0 {
+			if err := l.changed(); err != nil {
+				return err
+			}
+		}
+		out.Generation = l.generation
+		_, err := l.exec(recordConfigured, l.wall, c.Origin)
+		return err
+	})
+	if err != nil {
+		return monitor.Configured{}, err
+	}
+	return out, nil
+}
+
+// undeclared leaves out what is declared already, so that a configuration that is
+// applied again and again keeps nobody waiting.
+func (m monitors) undeclared(ctx context.Context, all []monitor.Declaration) (out []monitor.Declaration, err error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	err = m.read(ctx, "reading what is declared", func(v *snapshot) error {
+		out = nil
+		events := eventsOf(v)
+		for _, d := range all {
+			e, err := events.named(d.Event)
+			if err != nil {
+				return err
+			}
+			labels, err := labelsIn(d.Labels)
+			if err != nil {
+				return err
+			}
+			known := 0
+			if e != nil {
+				if err := v.row(countDeclared, []any{e.ID, d.Source, labels}, &known); err != nil {
+					return err
+				}
+			}
+			if known == 0 {
+				out = append(out, d)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// configure puts events into force.
+func (l *ledger) configure(c monitor.Configuration, out *monitor.Configured) error {
+	known := map[string]*eventRow{}
+	err := l.rows(allEvents, nil, func(scan func(...any) error) error {
+		e := &eventRow{}
+		err := e.scan(scan)
+		known[e.Name] = e
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, e := range c.Events {
+		if err := l.put(known[e.Name], e.WithDefaults(), out); err != nil {
+			return err
+		}
+		delete(known, e.Name)
+	}
+	for name, old := range known {
+		if c.Keep || old.Removed {
+			continue
+		}
+		if _, err := l.exec(removeEvent, old.ID); err != nil {
+			return err
+		}
+		out.Removed = append(out.Removed, name)
+	}
+	slices.Sort(out.Added)
+	slices.Sort(out.Changed)
+	slices.Sort(out.Removed)
+	return nil
+}
+
+// put adds or changes an event. What a person paused stays so until the configured
+// pause itself changes.
+func (l *ledger) put(old *eventRow, e monitor.Event, out *monitor.Configured) error {
+	config, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	every := slot(&e, l.wallTime())
+	if old == nil {
+		out.Added = append(out.Added, e.Name)
+		_, err := l.exec(addEvent, e.Name, string(config), e.Paused, e.Flaps, e.FlapWindow.Microseconds(), every, l.at)
+		return err
+	}
+	before, err := json.Marshal(old.configured)
+	if err != nil {
+		return err
+	}
+	if !old.Removed && string(before) == string(config) {
+		return nil
+	}
+	paused, base := old.Paused, old.base
+	if e.Paused != old.configured.Paused || old.Removed {
+		paused = e.Paused
+	}
+	if old.Removed || shorter(&old.configured, &e) || old.Paused && !paused {
+		base = l.at
+	}
+	if old.Removed {
+		out.Added = append(out.Added, e.Name)
+	} else {
+		out.Changed = append(out.Changed, e.Name)
+	}
+	_, err = l.exec(setEvent, old.ID, string(config), paused, e.Flaps, e.FlapWindow.Microseconds(), every, base)
+	return err
+}
+
+// shorter tells that a source may be overdue by what is configured now that was not
+// by what was.
+func shorter(old, e *monitor.Event) bool {
+	if old.Schedule != e.Schedule || e.MaxRun > 0 && (old.MaxRun == 0 || e.MaxRun < old.MaxRun) {
+		return true
+	}
+	return quiet(e) < quiet(old) || e.Schedule != "" && e.Missed < old.Missed
+}
+
+// declare makes a source known, or gives it its labels, and tells whether it is new.
+func (l *ledger) declare(events *eventCache, d *monitor.Declaration) (added bool, err error) {
+	e, err := events.named(d.Event)
+	if err != nil {
+		return false, err
+	}
+	if e == nil {
+		return false, fmt.Errorf("%q, for which source %q is declared: %w", d.Event, d.Source, monitor.ErrNoEvent)
+	}
+	labels, err := labelsIn(d.Labels)
+	if err != nil {
+		return false, err
+	}
+	id, added, err := l.add(e, d.Source, labels, true)
+	if err == nil && !added {
+		_, err = l.exec(relabel, id, labels)
+	}
+	return added, err
+}
+
+// Refuse implements [monitor.Desk].
+func (m monitors) Refuse(ctx context.Context, origin, reason string) error {
+	text := reason
+	if origin != "" {
+		text = origin + ": " + reason
+	}
+	return m.write(ctx, "recording a refused configuration", func(l *ledger) error {
+		_, err := l.exec(recordRefused, text)
+		return err
+	})
+}
+
+// Declare implements [monitor.Desk].
+func (m monitors) Declare(ctx context.Context, sources []monitor.Declaration) ([]bool, error) {
+	if len(sources) > monitor.MaxSources {
+		return nil, invalid("%d sources to declare; at most %d are allowed", len(sources), monitor.MaxSources)
+	}
+	for _, d := range sources {
+		if err := d.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	added := make([]bool, len(sources))
+	err := m.write(ctx, "declaring sources", func(l *ledger) (err error) {
+		events := eventsOf(l)
+		for i := range sources {
+			if added[i], err = l.declare(events, &sources[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return added, nil
+}

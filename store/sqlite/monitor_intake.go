@@ -1,0 +1,94 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+const (
+	findSource = "SELECT id FROM understudy_monitor_source WHERE event = ?1 AND name = ?2"
+
+	addSource = `
+INSERT INTO understudy_monitor_source (event, name, labels, declared, base_us, due_us) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT (event, name) DO NOTHING`
+)
+
+// Resolve implements [monitor.Intake].
+func (m monitors) Resolve(ctx context.Context, refs []monitor.Ref) ([]monitor.Resolved, error) {
+	const op = "resolving sources"
+	if len(refs) > monitor.MaxSources {
+		return nil, invalid("%d sources to resolve; at most %d are allowed", len(refs), monitor.MaxSources)
+	}
+	out := make([]monitor.Resolved, len(refs))
+	var unknown []int // places of those that can be learned
+	err := m.read(ctx, op, func(v *snapshot) error {
+		unknown = unknown[:0]
+		events := eventsOf(v)
+		for i, ref := range refs {
+			learn, err := resolve(v, events, ref, &out[i])
+			if err != nil {
+				return err
+			}
+			if learn {
+				unknown = append(unknown, i)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(unknown) == 0 {
+		return out, nil
+	}
+	err = m.write(ctx, op, func(l *ledger) error {
+		events := eventsOf(l)
+		for _, i := range unknown {
+			learn, err := resolve(l, events, refs[i], &out[i])
+			if err == nil && learn {
+				out[i].ID, _, err = l.add(events.byName[refs[i].Event], refs[i].Source, "", false)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// resolve finds a source, and tells whether it can be learned if it is not there.
+// What cannot be a name is never one.
+func resolve(r rowReader, events *eventCache, ref monitor.Ref, out *monitor.Resolved) (learn bool, err error) {
+	*out = monitor.Resolved{}
+	if lease.ValidateText("", ref.Event, 1, monitor.MaxName) != nil || lease.ValidateText("", ref.Source, 1, monitor.MaxName) != nil {
+		return false, nil
+	}
+	e, err := events.named(ref.Event)
+	if err != nil || e == nil {
+		return false, err
+	}
+	out.SenderClock = e.SenderClock
+	err = r.row(findSource, []any{e.ID, ref.Source}, &out.ID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return !e.Fixed, nil
+	}
+	return false, err
+}
+
+// add makes a source that is expected from now on, unless it is there.
+func (l *ledger) add(e *eventRow, name, labels string, declared bool) (id int64, added bool, err error) {
+	n, err := l.exec(addSource, e.ID, name, labels, declared, l.at, firstDue(&e.Event, l.at))
+	if err != nil {
+		return 0, false, err
+	}
+	err = l.row(findSource, []any{e.ID, name}, &id)
+	return id, n > 0, err
+}

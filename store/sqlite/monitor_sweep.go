@@ -1,0 +1,166 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+const (
+	spreading = `
+SELECT id, every_us, spread FROM understudy_monitor_event INDEXED BY understudy_monitor_event_spread
+WHERE spread IS NOT NULL ORDER BY id LIMIT 1`
+
+	spreadNext = "SELECT id, name FROM understudy_monitor_source WHERE event = ?1 AND name > ?2 ORDER BY name LIMIT ?3"
+
+	// spreadSlot begins the recent intervals anew when they are of another length.
+	spreadSlot = "UPDATE understudy_monitor_beat SET every_us = ?2, recent = at_us > 0 WHERE id = ?1 AND every_us <> ?2"
+
+	setSpread = "UPDATE understudy_monitor_event SET spread = ?2 WHERE id = ?1"
+
+	endedAlarms = `
+SELECT n FROM understudy_monitor_alarm INDEXED BY understudy_monitor_alarm_ended
+WHERE ended_us IS NOT NULL AND ended_us < ?1`
+
+	oldestEnded = endedAlarms + " ORDER BY ended_us LIMIT ?2"
+
+	dropAlarm = "DELETE FROM understudy_monitor_alarm WHERE n = ?1"
+
+	removedSources = `
+SELECT s.id FROM understudy_monitor_event e INDEXED BY understudy_monitor_event_removed
+CROSS JOIN understudy_monitor_source s ON s.event = e.id WHERE e.removed = 1 LIMIT ?1`
+
+	emptyRemoved = `
+FROM understudy_monitor_event WHERE removed = 1
+  AND NOT EXISTS (SELECT 1 FROM understudy_monitor_source s WHERE s.event = understudy_monitor_event.id)`
+
+	dropEmpty = "DELETE " + emptyRemoved
+
+	anythingToSweep = "SELECT EXISTS (" + spreading + ") OR EXISTS (" + endedAlarms + ") OR EXISTS (SELECT 1 " + emptyRemoved + ")"
+
+	// sweepAtOnce is what one transaction does, for which everybody's renewals wait.
+	sweepAtOnce = 1000
+)
+
+// Sweep implements [monitor.Detection]. When there is nothing to do, it only reads.
+func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Look, error) {
+	limit = max(0, min(limit, sweepAtOnce))
+	var out monitor.Look
+	var work, more bool
+	read := func() error {
+		return m.read(ctx, "sweeping", func(v *snapshot) (err error) {
+			out = lookAt(v, v.generation)
+			var ids []int64
+			if ids, err = numbers(v, removedSources, limit+1); err != nil {
+				return err
+			}
+			more = len(ids) > limit
+			out.Candidates, err = candidates(v, ids[:min(limit, len(ids))])
+			if err == nil {
+				work, err = swept(v, keep)
+			}
+			return err
+		})
+	}
+	if err := read(); err != nil {
+		return monitor.Look{}, err
+	}
+	if work && limit > 0 {
+		err := m.write(ctx, "sweeping", func(l *ledger) error {
+			if err := l.spread(limit); err != nil {
+				return err
+			}
+			old, err := numbers(l, oldestEnded, l.wall-keep.Microseconds(), limit)
+			for _, n := range old {
+				if err == nil {
+					_, err = l.exec(dropAlarm, n)
+				}
+			}
+			if err == nil {
+				err = l.dropEvents()
+			}
+			return err
+		})
+		if err == nil {
+			err = read()
+		}
+		if err != nil {
+			return monitor.Look{}, err
+		}
+	}
+	if more || work {
+		out.Next = out.Now
+	}
+	return out, nil
+}
+
+// numbers reads a column of numbers.
+func numbers(r rowReader, text string, args ...any) (out []int64, err error) {
+	err = r.rows(text, args, func(scan func(...any) error) error {
+		var n int64
+		err := scan(&n)
+		out = append(out, n)
+		return err
+	})
+	return out, err
+}
+
+// swept tells whether there is something to sweep.
+func swept(v *snapshot, keep time.Duration) (bool, error) {
+	var n int
+	err := v.row(anythingToSweep, []any{v.wall - keep.Microseconds()}, &n)
+	return n > 0, err
+}
+
+// spread makes sources due whose event changed, up to limit of them.
+func (l *ledger) spread(limit int) error {
+	for limit > 0 {
+		var event, every int64
+		var after string
+		err := l.row(spreading, nil, &event, &every, &after)
+		if err != nil {
+			return notThere(err)
+		}
+		ids, last, err := l.spreadSome(event, after, limit)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if _, err := l.exec(makeDue, id, l.at); err != nil {
+				return err
+			}
+			if _, err := l.exec(spreadSlot, id, every); err != nil {
+				return err
+			}
+		}
+		cursor := &last
+		if len(ids) < limit {
+			cursor = nil
+		}
+		if _, err := l.exec(setSpread, event, cursor); err != nil {
+			return err
+		}
+		limit -= len(ids)
+	}
+	return nil
+}
+
+func (l *ledger) spreadSome(event int64, after string, limit int) (ids []int64, last string, err error) {
+	err = l.rows(spreadNext, []any{event, after, limit}, func(scan func(...any) error) error {
+		var id int64
+		err := scan(&id, &last)
+		ids = append(ids, id)
+		return err
+	})
+	return ids, last, err
+}
+
+// dropEvents deletes removed events without sources.
+func (l *ledger) dropEvents() error {
+	n, err := l.exec(dropEmpty)
+	if err == nil && n > 0 {
+		err = l.changed()
+	}
+	return err
+}
