@@ -24,6 +24,8 @@ type app struct {
 	stdout, stderr io.Writer
 
 	storeURL, output, logLevel, logFormat string
+	// connections to the store that are used at once; 0 for as few as it takes.
+	connections int
 
 	log *slog.Logger
 }
@@ -63,7 +65,7 @@ func (a *app) prepare() error {
 func (a *app) open(ctx context.Context) (store.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
-	return open.Open(ctx, a.storeURL, open.Options{Logger: a.log})
+	return open.Open(ctx, a.storeURL, open.Options{Connections: a.connections, Logger: a.log})
 }
 
 // ask opens the store, lets f ask it within callTimeout, and closes it.

@@ -81,6 +81,18 @@ func (c *serveConfig) timing() lease.Timing {
 	return lease.Timing{Interval: time.Duration(c.Interval), Timeout: time.Duration(c.Timeout)}.WithDefaults()
 }
 
+// connections to the store: one for sessions, one for requests, and one for each
+// thing that goes on by itself and must not wait for the others.
+func (c *serveConfig) connections() int {
+	const mostDispatchers = 8
+	n, dispatchers := 2, len(c.Queues)
+	if c.Monitor != nil {
+		n += 3 // intake, detection and its chores
+		dispatchers += len(c.Monitor.Sinks)
+	}
+	return n + min(dispatchers, mostDispatchers)
+}
+
 func (c *serveConfig) instance() instanceFlags {
 	return instanceFlags{name: c.Name, address: c.Address, timing: c.timing()}
 }

@@ -65,6 +65,7 @@ func (a *app) serve(ctx context.Context, cfg *serveConfig) error {
 	}
 	d := openDoor(listener, a.log, "the store has not been reached yet")
 	defer d.close(ctx)
+	a.connections = cfg.connections()
 	st, err := a.openPatiently(ctx, true)
 	if err != nil {
 		return stoppedWith(err)

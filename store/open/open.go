@@ -25,6 +25,9 @@ type Options struct {
 	// NoMigrate leaves the schema as it is: it may be missing or old, and only
 	// Inspect and Migrate are sure to work.
 	NoMigrate bool
+	// Connections to a server that may be open at once. 0: as few as it takes. What
+	// does several things at once for others wants one for each.
+	Connections int
 	// Logger; nil is silent.
 	Logger *slog.Logger
 }
@@ -38,7 +41,7 @@ func Open(ctx context.Context, url string, o Options) (store.Store, error) {
 	case "sqlite":
 		return sqlite.Open(ctx, sqlite.Config{Path: strings.TrimPrefix(rest, "//"), NoMigrate: o.NoMigrate, Logger: o.Logger})
 	case "postgres", "postgresql":
-		return postgres.Open(ctx, postgres.Config{URL: url, NoMigrate: o.NoMigrate, Logger: o.Logger})
+		return postgres.Open(ctx, postgres.Config{URL: url, NoMigrate: o.NoMigrate, Connections: o.Connections, Logger: o.Logger})
 	case "redis", "rediss", "redis+sentinel", "rediss+sentinel":
 		return redis.Open(ctx, redis.Config{URL: url, NoMigrate: o.NoMigrate, Logger: o.Logger})
 	default:

@@ -97,6 +97,15 @@
 //
 // and cannot read or change anything by it. A role that only looks on needs that and SELECT on the view understudy.heartbeats.
 //
+// # The monitor
+//
+// A source is a row in each of three tables: monitor_beat, which every beat writes
+// and no index follows; monitor_due, which a look moves; monitor_source, which
+// changes when something becomes of it. The first two have autovacuum settings of
+// their own. The views vnf_table_1, vnf_table_2 and hb_common show what the tables
+// of these names held in the system that they come from; grant SELECT on them to who reads
+// those. vnf_table_2 joins all sources, and is not for every second.
+//
 // # What it does not promise
 //
 //   - Leases that survive what the database itself loses: a crash with

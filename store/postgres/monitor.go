@@ -14,9 +14,9 @@ import (
 
 var _ store.Monitors = (*Store)(nil)
 
-// Monitor is what the monitor keeps. Moments never go back as one such value tells
-// them, whatever becomes of the server's clock.
-func (s *Store) Monitor() monitor.Table { return &monitors{db: s} }
+// Monitor is what the store keeps for package monitor. Moments never go back as one
+// Store tells them, whatever becomes of the server's clock.
+func (s *Store) Monitor() monitor.Table { return s.monitors }
 
 // monitors is the table, and the latest moment that was read from it.
 type monitors struct {

@@ -50,6 +50,7 @@ type Store struct {
 	pool     *pool
 	log      *slog.Logger
 	floors   floors
+	monitors *monitors
 }
 
 // Open connects to the database and brings its schema up to date. It returns
@@ -73,6 +74,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		schema: schema, location: location, log: cfg.Logger.With("store", location),
 		pool: newPool(conn, max(2, cfg.Connections)),
 	}
+	s.monitors = &monitors{db: s}
 	if cfg.NoMigrate {
 		err = s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error { return conn.Ping(ctx) })
 	} else {

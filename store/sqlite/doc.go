@@ -98,6 +98,14 @@
 // anew: a queue with a new key for every batch grows by some hundred bytes for each.
 // A person's view of all queues reads the row of every key.
 //
+// # The monitor
+//
+// Moments go by the boot-time clock, and over a reboot by the wall clock: that time
+// was blind. A beat is one update by row id; sources are counted by triggers on what
+// seldom changes. Sources with a label are found by looking at each of their event. The
+// views vnf_table_1, vnf_table_2 and hb_common stand in the file, unless it had
+// tables of these names.
+//
 // # How it fails
 //
 // A file that others keep locked, a full disk, missing permissions and damage

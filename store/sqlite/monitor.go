@@ -28,10 +28,10 @@ type monitors struct {
 	turns   chan struct{} // bounds the snapshots
 }
 
-// Monitor returns what the store keeps for package monitor. Call it once: it prepares
-// statements of its own, which stay until the store is closed.
-func (s *Store) Monitor() monitor.Table {
-	s.wide.SetMaxIdleConns(maxReaders)
+// Monitor is what the store keeps for package monitor.
+func (s *Store) Monitor() monitor.Table { return s.monitors }
+
+func newMonitors(s *Store) monitors {
 	return monitors{s: s, reading: newStatements(s.wide), turns: make(chan struct{}, maxReaders)}
 }
 

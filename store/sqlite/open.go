@@ -72,6 +72,8 @@ type Store struct {
 	reading *statements
 	wide    *sql.DB     // connections that are kept for longer: watchers and users' transactions
 	file    os.FileInfo // what path named when it was opened
+
+	monitors monitors
 }
 
 // DefaultPath is where the file is when nobody says otherwise:
@@ -117,6 +119,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.readers.SetMaxIdleConns(maxReaders)
 	s.reading = newStatements(s.readers)
 	s.wide = openDB(own, path, "")
+	s.wide.SetMaxIdleConns(maxReaders)
+	s.monitors = newMonitors(s)
 
 	if cfg.NoMigrate {
 		return s, nil
@@ -190,7 +194,7 @@ func (s *Store) Close() error {
 		s.end()
 		s.writer.turn <- struct{}{} // a call under way is interrupted, and gives its turn up
 		defer func() { <-s.writer.turn }()
-		err = errors.Join(s.writer.close(), s.reading.close(), s.readers.Close(), s.wide.Close())
+		err = errors.Join(s.writer.close(), s.reading.close(), s.monitors.reading.close(), s.readers.Close(), s.wide.Close())
 	})
 	return err
 }

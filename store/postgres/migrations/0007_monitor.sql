@@ -6,12 +6,12 @@
 --
 -- A source is three rows, each with one kind of writer: monitor_beat is written by
 -- each of its beats and has no index that a beat changes; monitor_due by each look at
--- it; monitor_source only when something becomes of it. Locks are taken in this order, and
--- many of a kind in the order of their ids: the setting, events, beats, sources, alarms, dues, paths. The
--- beat and the source of one id may be locked together.
+-- it; monitor_source only when something becomes of it. Locks are taken in this order,
+-- and many of a kind in that of their ids: the setting, events, beats, sources, alarms,
+-- dues, paths. The beat and the source of one id may be locked together.
 --
--- Who changes what a judgement goes by either changes "stamp" or "rev", or makes the
--- source due and counts "touched" up after that.
+-- Who changes what a judgement goes by either changes the beat (its version is "beats"
+-- and "run", added up) or "rev", or makes the source due and counts "touched" up after that.
 
 CREATE TABLE {{schema}}.monitor_setting (
     one        boolean PRIMARY KEY DEFAULT true CHECK (one),
