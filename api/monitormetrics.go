@@ -60,7 +60,7 @@ type monitorCollector struct {
 	p     *monitorPart
 	ready func() bool
 
-	sources, standing, seeing, blind                   *prometheus.Desc
+	sources, standing, seeing, blind, refused          *prometheus.Desc
 	queued, beats, busy, flushes, stamps, latency      *prometheus.Desc
 	intakeFailures, letters                            *prometheus.Desc
 	partitions, judged, undone, turns, delay, failures *prometheus.Desc
@@ -77,6 +77,8 @@ func newMonitorCollector(s *Server) *monitorCollector {
 		standing: desc("alarms_standing", "Alarms that stand."),
 		seeing:   desc("path_seeing", "Whether a way that beats take is taken to work now.", "path"),
 		blind:    desc("path_blind_seconds_total", "For how long a way that beats take was blind, ever.", "path"),
+
+		refused: desc("config_refused", "Whether the last configuration that was offered was refused."),
 
 		queued:         desc("intake_queued", "Beats that wait on this instance to be stored."),
 		beats:          desc("beats_total", "Beats that this instance took in, by what became of them.", "outcome"),
@@ -99,7 +101,7 @@ func newMonitorCollector(s *Server) *monitorCollector {
 // Describe implements [prometheus.Collector].
 func (c *monitorCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.sources, c.standing, c.seeing, c.blind, c.queued, c.beats, c.busy, c.flushes, c.stamps, c.latency, c.intakeFailures, c.letters,
+		c.sources, c.standing, c.seeing, c.blind, c.refused, c.queued, c.beats, c.busy, c.flushes, c.stamps, c.latency, c.intakeFailures, c.letters,
 		c.partitions, c.judged, c.undone, c.turns, c.delay, c.failures,
 	} {
 		out <- d
@@ -163,6 +165,7 @@ func (c *monitorCollector) store(gauge, count func(*prometheus.Desc, float64, ..
 		gauge(c.sources, float64(e.Retired), e.Event, string(monitor.Retired))
 	}
 	gauge(c.standing, float64(seen.view.Standing))
+	gauge(c.refused, oneIf(seen.view.ConfigError != ""))
 	for _, p := range seen.view.Paths[:min(len(seen.view.Paths), maxPathLabels)] {
 		gauge(c.seeing, oneIf(p.Seeing), p.Path)
 		count(c.blind, float64(p.BlindMS)/1000, p.Path)

@@ -89,7 +89,7 @@ func (c *chores) sweepOnce(ctx context.Context) (every time.Duration, err error)
 		return err
 	})
 	if err != nil {
-		return sweepEvery, err
+		return 0, err // the back-off is what counts
 	}
 	w.saw(l)
 	c.swept = l.Generation

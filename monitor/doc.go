@@ -30,9 +30,9 @@
 // been lost. Nor does a run in which the path was blind count as one that did not
 // end; silence will tell.
 //
-// What was raised ends by a beat, or by a configuration under which it would be no
-// outage, and by nothing else: that the path was blind, that the source was resumed
-// or that a run began is no sign of life.
+// What was raised ends by a beat, by a configuration under which it would be no
+// outage, or with its source, and by nothing else: that the path was blind, that the
+// source was resumed or that a run began is no sign of life.
 //
 // # What it promises
 //

@@ -15,7 +15,7 @@ func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err er
 	w.mu.Unlock()
 	if !b.read {
 		if b, err = w.reread(ctx); err != nil {
-			return sweepEvery, err
+			return 0, err // the back-off is what counts
 		}
 	}
 	every = sweepEvery
@@ -41,6 +41,9 @@ func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err er
 		if made && len(g.Members) >= MaxSources {
 			every = soon // there may be more of them
 		}
+	}
+	if err != nil {
+		every = 0
 	}
 	return every, err
 }

@@ -43,8 +43,15 @@ type Path struct {
 	Resumed Moment
 }
 
-// Sight is the moment up to which the path is taken to have worked.
-func (p Path) Sight(now Moment) Moment { return min(now, p.Proof.Add(p.Trust)) }
+// Sight is the moment up to which the path is taken to have worked. When more than its
+// gap has passed since the last proof, all that time will count as blind by the next
+// one, and none of it is trusted.
+func (p Path) Sight(now Moment) Moment {
+	if now > p.Proof.Add(max(p.Gap, p.Trust)) {
+		return p.Proof
+	}
+	return min(now, p.Proof.Add(p.Trust))
+}
 
 // State of a source.
 type State string
@@ -253,7 +260,9 @@ func (e *Event) down(f Facts, until Moment) Verdict {
 	if e.RetireAfter == 0 || f.State == Paused || e.Paused {
 		return Verdict{Due: until}
 	}
-	end := max(f.Onset.Add(e.RetireAfter).Add(f.blindSince(f.Onset)), max(f.Base, f.EventBase).Add(e.limit()))
+	// A source that goes on saying that it fails is there.
+	from := max(f.Onset, f.Beat)
+	end := max(from.Add(e.RetireAfter).Add(f.blindSince(from)), max(f.Base, f.EventBase).Add(e.limit()))
 	end = f.allow(end, e.Interval+e.Grace)
 	switch {
 	case f.Now < end:
@@ -305,7 +314,11 @@ func (e *Event) later(f Facts, due Moment) time.Duration {
 	f.Path.Blind += f.Now.Sub(f.Path.Proof)
 	f.Path.Resumed = f.Now
 	_, again := e.expected(f)
-	return max(again.Sub(f.Now), min(max(over, blindLeast), blindMost))
+	most := blindMost
+	if e.Schedule == "" {
+		most = min(most, max(e.limit(), blindLeast))
+	}
+	return max(again.Sub(f.Now), min(max(over, blindLeast), most))
 }
 
 // expected is when a source is overdue, and with what.

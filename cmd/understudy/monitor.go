@@ -200,7 +200,7 @@ func (a *app) printMonitor(o monitor.Overview, queues map[string]dispatch.Overvi
 	}
 	fmt.Fprintf(a.stdout, "configured  %s\nstanding    %d alarms\n", clean(configured), o.Standing)
 	if o.Error != "" {
-		fmt.Fprintf(a.stdout, "refused     %s\n", clean(oneLine(o.Error)))
+		fmt.Fprintf(a.stdout, "refused     %s\n", clean(strings.ReplaceAll(o.Error, "\n", " ")))
 	}
 	var rows []string
 	for _, e := range o.Events {

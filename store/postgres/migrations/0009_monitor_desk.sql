@@ -212,6 +212,7 @@ DECLARE
 BEGIN
     PERFORM {{schema}}.monitor_settle(p_patience);
     SELECT n.moment, n.wall INTO moment, wall FROM {{schema}}.monitor_now(p_floor) n;
+    PERFORM {{schema}}.monitor_drop_events();
     v_more := {{schema}}.monitor_respread(moment, p_limit);
     DELETE FROM {{schema}}.monitor_alarm a USING (
         SELECT x.id FROM {{schema}}.monitor_alarm x WHERE x.ended IS NOT NULL AND x.ended < wall - {{schema}}.us(p_keep)
@@ -224,7 +225,6 @@ BEGIN
         SELECT x.id FROM {{schema}}.monitor_source x WHERE x.event = e.id ORDER BY x.name LIMIT p_limit + 1) s WHERE e.removed LIMIT p_limit + 1);
     v_more := v_more OR cardinality(ids) > p_limit;
     ids := ids[1:p_limit];
-    PERFORM {{schema}}.monitor_drop_events();
     next := CASE WHEN v_more THEN moment - 1 ELSE 9223372036854775807 END;
     SELECT s.generation INTO generation FROM {{schema}}.monitor_setting s;
 END $$;
@@ -234,12 +234,12 @@ CREATE FUNCTION {{schema}}.monitor_respread(t bigint, p_limit integer) RETURNS b
 DECLARE
     e {{schema}}.monitor_event;
     v_ids bigint[];
+    v_all bigint[] := '{}';
+    v_widths bigint[] := '{}';
     v_left integer := p_limit;
 BEGIN
     FOR e IN SELECT x.* FROM {{schema}}.monitor_event x WHERE x.respread IS NOT NULL AND NOT x.removed ORDER BY x.id LOOP
-        IF v_left <= 0 THEN
-            RETURN true;
-        END IF;
+        EXIT WHEN v_left <= 0;
         SELECT x.* INTO e FROM {{schema}}.monitor_event x WHERE x.id = e.id AND x.respread IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
         v_ids := ARRAY(SELECT s.id FROM {{schema}}.monitor_source s WHERE s.event = e.id AND s.name > e.respread ORDER BY s.name LIMIT v_left);
@@ -247,12 +247,17 @@ BEGIN
            SET respread = CASE WHEN cardinality(v_ids) = v_left THEN (SELECT s.name FROM {{schema}}.monitor_source s WHERE s.id = v_ids[v_left]) END
          WHERE x.id = e.id;
         v_left := v_left - cardinality(v_ids);
-        v_ids := ARRAY(SELECT x.id FROM unnest(v_ids) x (id) ORDER BY x.id);
-        -- What was noted of slots of another width means nothing any more.
-        UPDATE {{schema}}.monitor_beat b SET width = {{schema}}.monitor_width(e.every), recent = 0
-          FROM unnest(v_ids) x (id) WHERE b.id = x.id AND b.width <> {{schema}}.monitor_width(e.every);
-        PERFORM {{schema}}.monitor_touch(v_ids, t);
+        v_all := v_all || v_ids;
+        v_widths := v_widths || array_fill({{schema}}.monitor_width(e.every), ARRAY[cardinality(v_ids)]);
     END LOOP;
+    -- All beats before all dues, each in the order of their ids.
+    SELECT array_agg(x.id ORDER BY x.id), array_agg(x.width ORDER BY x.id) INTO v_all, v_widths FROM unnest(v_all, v_widths) x (id, width);
+    IF v_all IS NOT NULL THEN
+        -- What was noted of slots of another width means nothing any more.
+        UPDATE {{schema}}.monitor_beat b SET width = x.width, recent = 0
+          FROM unnest(v_all, v_widths) x (id, width) WHERE b.id = x.id AND b.width <> x.width;
+        PERFORM {{schema}}.monitor_touch(v_all, t);
+    END IF;
     RETURN v_left <= 0;
 END $$;
 
