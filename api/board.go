@@ -39,10 +39,11 @@ type board struct {
 	monitor *monitorPart
 	wanted  chan struct{} // somebody new wants the state
 
-	feed      *history.Feed // nil until the store has answered
-	info      store.Info
-	inspected time.Time
-	hasQueues bool // there were some when the store last answered
+	feed       *history.Feed // nil until the store has answered
+	info       store.Info
+	inspected  time.Time
+	hasQueues  bool // there were some when the store last answered
+	hasMonitor bool // it was in use then
 
 	mu       sync.Mutex
 	answered time.Time // when the store last did

@@ -32,11 +32,17 @@ type look[T any] struct {
 	tried   time.Time     // when the last look ended, answered or not
 	took    time.Duration
 	failure error // of the last look
+	changes int   // how often something was changed
 }
 
 // view returns what was seen about age ago.
 func (l *look[T]) view(ctx context.Context, age time.Duration) (T, error) {
-	if under := l.start(age); under != nil {
+	// Twice: a look that was under way when something was changed may not show it.
+	for range 2 {
+		under := l.start(age)
+		if under == nil {
+			break
+		}
 		select {
 		case <-under:
 		case <-ctx.Done():
@@ -79,11 +85,11 @@ func (l *look[T]) start(age time.Duration) <-chan struct{} {
 		return nil
 	}
 	l.flight = make(chan struct{})
-	go l.look()
+	go l.look(l.changes)
 	return l.flight
 }
 
-func (l *look[T]) look() {
+func (l *look[T]) look(changes int) {
 	ctx, cancel := context.WithTimeout(l.running, lookMost)
 	defer cancel()
 	started := time.Now()
@@ -92,6 +98,9 @@ func (l *look[T]) look() {
 	defer l.mu.Unlock()
 	close(l.flight)
 	l.flight, l.tried, l.took, l.failure = nil, time.Now(), time.Since(started), err
+	if changes != l.changes {
+		l.tried = time.Time{}
+	}
 	switch {
 	case err != nil:
 	case l.take != nil:
@@ -106,4 +115,5 @@ func (l *look[T]) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tried = time.Time{}
+	l.changes++
 }

@@ -25,10 +25,9 @@ const (
 	monitorScraped = 5 * time.Second
 	// maxConfiguration is the most bytes of a configuration.
 	maxConfiguration = 8 << 20
-	// maxShownAlarms bounds the standing alarms, and maxShownSources the sources,
-	// that the state lists.
-	maxShownAlarms  = 50
-	maxShownSources = 100
+	// maxShownAlarms is how many standing alarms the state lists, and alarms of a
+	// source are shown with it.
+	maxShownAlarms = 50
 	// maxSearched is how many sources one request looks at that searches them.
 	maxSearched = 10_000
 )
@@ -52,8 +51,7 @@ type monitorPart struct {
 // monitorSeen is what a look at the monitor found.
 type monitorSeen struct {
 	view   MonitorView
-	alarms []AlarmView  // that stand, the newest first
-	down   []SourceView // sources whose alarm stands
+	alarms []AlarmView // that stand, the newest first
 }
 
 func newMonitorPart(st store.Store, own *Monitor, running context.Context) *monitorPart {
@@ -81,11 +79,7 @@ func (p *monitorPart) read(ctx context.Context) (out monitorSeen, err error) {
 	for _, a := range alarms {
 		out.alarms = append(out.alarms, ViewAlarm(a))
 	}
-	down, err := p.table.Sources(ctx, monitor.SourceQuery{State: monitor.Down, Limit: maxShownSources})
-	for _, s := range down {
-		out.down = append(out.down, ViewSource(s))
-	}
-	return out, err
+	return out, nil
 }
 
 func (p *monitorPart) routes() []route {
@@ -150,7 +144,11 @@ func (p *monitorPart) state(ctx context.Context) *monitorState {
 		return nil
 	}
 	seen, err := p.seen.known(ctx, monitorFresh)
-	out := &monitorState{MonitorView: seen.view, Alarms: append([]AlarmView{}, seen.alarms...), Down: append([]SourceView{}, seen.down...), Own: p.ownView()}
+	out := &monitorState{MonitorView: seen.view, Alarms: append([]AlarmView{}, seen.alarms...), Own: p.ownView()}
+	for _, e := range seen.view.Events {
+		out.Totals.add(e)
+	}
+	out.Events = out.Events[:min(len(out.Events), maxShown)]
 	if err != nil {
 		out.Error = lease.CutReason(err.Error())
 	}
@@ -159,7 +157,7 @@ func (p *monitorPart) state(ctx context.Context) *monitorState {
 
 // used tells whether anybody makes use of the monitor, so that it has a section.
 func (s *monitorState) used(own Monitor) bool {
-	return s != nil && (len(s.Events)+len(s.Members) > 0 || own.Inlet != nil)
+	return s != nil && (s.Totals.Events+len(s.Members) > 0 || own.Inlet != nil)
 }
 
 func (p *monitorPart) get(w http.ResponseWriter, r *http.Request) error {

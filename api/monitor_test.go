@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/store/memory"
 )
 
 // hostile are names that stand in a path, a page or a picture without harm.
@@ -64,7 +67,7 @@ func TestMonitorGlance(t *testing.T) {
 	if diff := cmp.Diff(want, got.Events); diff != "" {
 		t.Errorf("event names (-want +got):\n%s", diff)
 	}
-	if got.Standing != 1 || len(got.Paths) != 1 || got.Paths[0] != (PathView{Path: "test", Seeing: true, QuietMS: 0}) || got.Instance != nil ||
+	if got.Standing != 1 || len(got.Paths) != 1 || !cmp.Equal(got.Paths[0], PathView{Path: "test", Seeing: true, QuietMS: new(int64(0))}) || got.Instance != nil ||
 		got.Origin != "test" || got.Configured == nil || !slices.Equal(got.Sinks, []string{"mail"}) {
 		t.Errorf("at a glance: %+v", got)
 	}
@@ -79,14 +82,76 @@ func TestMonitorGlance(t *testing.T) {
 	g.do("GET", "/v1/event-names/nothing", "").want(404, "no_event")
 
 	state := g.s.monitor.state(t.Context())
-	if len(state.Alarms) != 1 || state.Alarms[0].Source != "b1" || len(state.Down) != 1 || state.Down[0].Reason != monitor.Failed || state.Error != "" {
+	if len(state.Alarms) != 1 || state.Alarms[0].Source != "b1" || state.Totals != (monitorTotals{Events: 2, Up: 2, Down: 1}) || state.Error != "" {
 		t.Errorf("the state: %+v", state)
+	}
+	if s := g.s.board.state(t.Context(), nil); !slices.Contains(s.Parts, "monitor") || s.Monitor == nil {
+		t.Errorf("the page has no section of the monitor: %v", s.Parts)
+	}
+	if s := g.s.board.state(t.Context(), errors.New("away")); !slices.Contains(s.Parts, "monitor") || s.Monitor != nil {
+		t.Errorf("a store that is away takes the section of the monitor along: %v", s.Parts)
+	}
+	if s := newMonitorRig(t).s.board.state(t.Context(), nil); slices.Contains(s.Parts, "monitor") {
+		t.Errorf("a section of a monitor that nobody uses: %v", s.Parts)
+	}
+	if _, err := g.table.Store(t.Context(), monitor.Delivery{Proofs: []monitor.Proof{{Path: "later", Trust: time.Second, Gap: time.Second, Unproven: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	if p := g.look().Paths[0]; p.Path != "later" || p.Seeing || p.QuietMS != nil {
+		t.Errorf("a path that was never proven: %+v", p)
 	}
 	if err := g.table.Refuse(t.Context(), "file", "no events"); err != nil {
 		t.Fatal(err)
 	}
 	if got := g.look(); !strings.Contains(got.ConfigError, "no events") {
 		t.Errorf("refused and not said: %+v", got)
+	}
+}
+
+// away is a table that does not answer.
+type away struct {
+	monitor.Table
+	err error
+}
+
+func (a away) Overview(context.Context) (monitor.Overview, error) { return monitor.Overview{}, a.err }
+func (a away) Sources(context.Context, monitor.SourceQuery) ([]monitor.SourceRecord, error) {
+	return nil, a.err
+}
+func (a away) Alarms(context.Context, monitor.AlarmQuery) ([]monitor.Alarm, error) {
+	return nil, a.err
+}
+func (a away) Act(context.Context, monitor.Action) error { return a.err }
+func (a away) Configure(context.Context, monitor.Configuration) (monitor.Configured, error) {
+	return monitor.Configured{}, a.err
+}
+func (a away) Declare(context.Context, []monitor.Declaration) ([]bool, error) { return nil, a.err }
+
+func TestMonitorAway(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+		code   string
+	}{{lease.ErrUnavailable, 503, "store_unavailable"}, {lease.ErrUnknown, 504, "unknown_outcome"}, {errors.New("secret"), 500, "internal"}} {
+		st := memory.New(nil)
+		s, err := New(Config{Store: &monitorStore{st, away{nil, fmt.Errorf("asking: %w", c.err)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ask := range [][3]string{
+			{"GET", "/v1/monitor"}, {"GET", "/v1/event-names"}, {"GET", "/v1/event-names/web"}, {"GET", "/v1/sources"}, {"GET", "/v1/sources?contains=x"},
+			{"GET", "/v1/sources/web/w1"}, {"GET", "/v1/sources/web/w1/badge.svg"}, {"GET", "/v1/alarms"}, {"GET", "/v1/alarms/x"},
+			{"POST", "/v1/sources", `{"sources":[{"event":"web","source":"w1"}]}`}, {"POST", "/v1/sources/web/w1/pause"}, {"POST", "/v1/alarms/x/acknowledge"},
+			{"PUT", "/v1/event-names/web", `{"interval_ms":1000}`}, {"PUT", "/v1/monitor/configuration", `{"event_names":[{"event":"x","interval_ms":1000}]}`},
+		} {
+			send(t, s, request(t.Context(), ask[0], ask[1], ask[2])).want(c.status, c.code)
+		}
+		if state := s.monitor.state(t.Context()); state.Error == "" || state.Alarms == nil {
+			t.Errorf("the state does not say that it is old: %+v", state)
+		}
+		if text := send(t, s, request(t.Context(), "GET", "/metrics", "")).Body; strings.Contains(text, "understudy_monitor_sources{") {
+			t.Error("metrics of what could not be read")
+		}
 	}
 }
 

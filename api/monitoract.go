@@ -81,7 +81,8 @@ func (p *monitorPart) declare(w http.ResponseWriter, r *http.Request) error {
 
 // putEvent adds or changes one event name.
 func (p *monitorPart) putEvent(w http.ResponseWriter, r *http.Request) error {
-	v := EventView{Event: r.PathValue("event")}
+	// What was shown of it may be sent back: what it counts changes nothing.
+	v := EventCountView{EventView: EventView{Event: r.PathValue("event")}}
 	if err := readJSON(r, &v); err != nil {
 		return err
 	}

@@ -228,6 +228,10 @@ func TestPutOneEvent(t *testing.T) {
 	if a = g.do("PUT", "/v1/event-names/db", `{"event":"db","interval_ms":1000}`); !strings.Contains(a.Body, `"changed":["db"]`) {
 		t.Errorf("changed: %s", a.Body)
 	}
+	shown := g.do("GET", "/v1/event-names/db", "").Body
+	if a = g.do("PUT", "/v1/event-names/db", strings.Replace(shown, `"interval_ms":1000`, `"interval_ms":7000`, 1)); !strings.Contains(a.Body, `"changed":["db"]`) {
+		t.Errorf("what was shown, sent back: %s", a.Body)
+	}
 	if n := len(g.look().Events); n != 2 {
 		t.Errorf("%d event names, want 2", n)
 	}

@@ -120,6 +120,26 @@ func TestBeatsByPingKey(t *testing.T) {
 	}
 }
 
+// TestLargeBodies: beats may come in bodies that are larger than those of other
+// routes, up to a limit of their own.
+func TestLargeBodies(t *testing.T) {
+	g := newIntakeRig(t)
+	const token = "Bearer " + apiToken
+	var beats []string
+	for n := range 2000 {
+		beats = append(beats, fmt.Sprintf(`{"event":"web","source":"a source with a rather long name, %06d"}`, n))
+	}
+	body := "[" + strings.Join(beats, ",") + "]"
+	if len(body) <= maxBody {
+		t.Fatalf("%d bytes prove nothing", len(body))
+	}
+	if a := g.ask(token, "POST", "/v1/beats", body); a.Status != 200 || !strings.Contains(a.Body, `"accepted":2000`) {
+		t.Errorf("a large body: %d %s", a.Status, a.Body)
+	}
+	g.ask(token, "POST", "/v1/beats", body+strings.Repeat(" ", int(intake.MaxBody))).want(413, "too_large")
+	g.ask(token, "POST", "/v1/sources/web/x/pause", `{"note":"`+strings.Repeat("x", maxBody)+`"}`).want(413, "too_large")
+}
+
 func TestLetters(t *testing.T) {
 	g := newMonitorRig(t)
 	if a := g.do("GET", "/v1/monitor/letters", ""); strings.TrimSpace(a.Body) != `{"letters":[],"counts":{}}` {

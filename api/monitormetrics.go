@@ -2,9 +2,11 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -28,7 +30,21 @@ type ownMonitorView struct {
 	Raised     int64 `json:"raised"`
 	Abated     int64 `json:"abated"`
 	// Letters is how many messages could not be taken.
-	Letters int64 `json:"letters"`
+	Letters int64        `json:"letters"`
+	Routers []routerView `json:"routers,omitempty"`
+}
+
+// routerView is how this instance reads a topic of a Message Router.
+type routerView struct {
+	Router   string `json:"router"`
+	Polls    int64  `json:"polls"`
+	Failures int64  `json:"failures"`
+	Messages int64  `json:"messages"`
+	// Behind: more messages were there than it asked for.
+	Behind bool `json:"behind"`
+	// Error of the last poll, and since when there is one; missing if it was good.
+	Error string     `json:"error,omitempty"`
+	Since *time.Time `json:"since,omitempty"`
 }
 
 // ownView is nil when this process does nothing for the monitor.
@@ -50,6 +66,14 @@ func (p *monitorPart) ownView() *ownMonitorView {
 			v.Letters += n
 		}
 	}
+	for _, r := range p.own.Routers {
+		s := r.Stats()
+		one := routerView{Router: s.Name, Polls: s.Polls, Failures: s.Failures, Messages: s.Messages, Behind: s.Behind}
+		if s.Error != "" {
+			one.Error, one.Since = lease.CutReason(s.Error), orNone(s.Since)
+		}
+		v.Routers = append(v.Routers, one)
+	}
 	return v
 }
 
@@ -63,6 +87,7 @@ type monitorCollector struct {
 	sources, standing, seeing, blind, refused          *prometheus.Desc
 	queued, beats, busy, flushes, stamps, latency      *prometheus.Desc
 	intakeFailures, letters                            *prometheus.Desc
+	routerUp, polls, pollFailures, messages            *prometheus.Desc
 	partitions, judged, undone, turns, delay, failures *prometheus.Desc
 }
 
@@ -89,6 +114,11 @@ func newMonitorCollector(s *Server) *monitorCollector {
 		intakeFailures: desc("intake_failures_total", "Requests to the store that failed, and were tried again."),
 		letters:        desc("letters_total", "Messages that this instance could not take, by cause.", "cause"),
 
+		routerUp:     desc("router_up", "Whether the last poll of a Message Router's topic by this instance was good.", "router"),
+		polls:        desc("router_polls_total", "Polls of a Message Router's topic by this instance.", "router"),
+		pollFailures: desc("router_failures_total", "Of these, those that failed.", "router"),
+		messages:     desc("router_messages_total", "Messages that these polls brought.", "router"),
+
 		partitions: desc("partitions", "Parts of the sources that this instance looks after."),
 		judged:     desc("judged_total", "Sources that this instance judged because their time had come."),
 		undone:     desc("undone_total", "Judgements that were undone by what happened meanwhile."),
@@ -102,6 +132,7 @@ func newMonitorCollector(s *Server) *monitorCollector {
 func (c *monitorCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.sources, c.standing, c.seeing, c.blind, c.refused, c.queued, c.beats, c.busy, c.flushes, c.stamps, c.latency, c.intakeFailures, c.letters,
+		c.routerUp, c.polls, c.pollFailures, c.messages,
 		c.partitions, c.judged, c.undone, c.turns, c.delay, c.failures,
 	} {
 		out <- d
@@ -132,6 +163,18 @@ func (c *monitorCollector) Collect(out chan<- prometheus.Metric) {
 		for cause, n := range l.Counts() {
 			count(c.letters, float64(n), cause)
 		}
+	}
+	told := map[string]bool{}
+	for _, r := range c.p.own.Routers {
+		s := r.Stats()
+		if told[s.Name] {
+			continue // two series of one name would spoil all others
+		}
+		told[s.Name] = true
+		gauge(c.routerUp, oneIf(s.Polls > 0 && s.Error == ""), s.Name)
+		count(c.polls, float64(s.Polls), s.Name)
+		count(c.pollFailures, float64(s.Failures), s.Name)
+		count(c.messages, float64(s.Messages), s.Name)
 	}
 	if watcher := c.p.own.Watcher; watcher != nil {
 		s := watcher.Stats()

@@ -25,9 +25,8 @@ func (s *monitorStore) Monitor() monitor.Table { return s.table }
 // after the sources but the test.
 type monitorRig struct {
 	rig
-	table  *monitortest.Reference
-	events []monitor.Expected
-	ids    int
+	table *monitortest.Reference
+	ids   int
 }
 
 func newMonitorRig(t *testing.T, events ...monitor.Event) *monitorRig {

@@ -158,9 +158,10 @@ type EventCountView struct {
 // PathView is a way that beats take.
 type PathView struct {
 	Path string `json:"path"`
-	// Seeing: it is taken to work now; QuietMS is how long ago it was proven to.
-	Seeing  bool  `json:"seeing"`
-	QuietMS int64 `json:"quiet_ms"`
+	// Seeing: it is taken to work now; QuietMS is how long ago it was proven to,
+	// missing if it never was.
+	Seeing  bool   `json:"seeing"`
+	QuietMS *int64 `json:"quiet_ms,omitempty"`
 	// BlindMS is for how long it was blind, ever.
 	BlindMS int64 `json:"blind_ms"`
 }
@@ -203,7 +204,11 @@ func ViewMonitor(o monitor.Overview) MonitorView {
 		})
 	}
 	for _, p := range o.Paths {
-		out.Paths = append(out.Paths, PathView{Path: p.Name, Seeing: p.Seeing, QuietMS: p.Quiet.Milliseconds(), BlindMS: p.Blind.Milliseconds()})
+		v := PathView{Path: p.Name, Seeing: p.Seeing, BlindMS: p.Blind.Milliseconds()}
+		if p.Proof != 0 {
+			v.QuietMS = new(p.Quiet.Milliseconds())
+		}
+		out.Paths = append(out.Paths, v)
 	}
 	for _, m := range o.Members {
 		out.Members = append(out.Members, MonitorMemberView{

@@ -47,15 +47,34 @@ type queuesState struct {
 	Error string `json:"error,omitempty"`
 }
 
-// monitorState is the monitor, with the first of its alarms that stand and of
-// the sources that are down.
+// monitorState is the monitor, with the newest of its alarms that stand. It lists
+// at most maxShown event names; the totals are of all.
 type monitorState struct {
 	MonitorView
+	Totals monitorTotals   `json:"totals"`
 	Alarms []AlarmView     `json:"alarms"`
-	Down   []SourceView    `json:"down"`
 	Own    *ownMonitorView `json:"instance,omitempty"`
 	// Error of the last look: then what is shown is older than that.
 	Error string `json:"error,omitempty"`
+}
+
+// monitorTotals are the states of all sources.
+type monitorTotals struct {
+	Events  int   `json:"events"`
+	Up      int64 `json:"up"`
+	Down    int64 `json:"down"`
+	Paused  int64 `json:"paused"`
+	Retired int64 `json:"retired"`
+	Unseen  int64 `json:"unseen"`
+}
+
+func (t *monitorTotals) add(e EventCountView) {
+	t.Events++
+	t.Up += e.Up
+	t.Down += e.Down
+	t.Paused += e.PausedSources
+	t.Retired += e.Retired
+	t.Unseen += e.Unseen
 }
 
 type sessionState struct {
@@ -76,7 +95,10 @@ func (b *board) state(ctx context.Context, failed error) stateJSON {
 	if b.hasQueues || len(b.cfg.Dispatchers) > 0 {
 		out.Parts = append(out.Parts, "queues")
 	}
-	if out.Monitor.used(b.monitor.own) {
+	if out.Monitor != nil && out.Monitor.Error == "" {
+		b.hasMonitor = out.Monitor.used(b.monitor.own)
+	}
+	if b.hasMonitor {
 		out.Parts = append(out.Parts, "monitor")
 	} else {
 		out.Monitor = nil

@@ -24,6 +24,7 @@ type chores struct {
 	enlisted chan<- struct{}
 	shown    Member // what is known of it
 	swept    int64  // the generation that was swept, -1 for none
+	grouped  int64  // the generation by which groups were looked for
 }
 
 func (w *Watcher) chores(ctx context.Context, enlisted chan<- struct{}) {
@@ -70,7 +71,8 @@ func (c *chores) round(ctx context.Context, session string) time.Duration {
 		every, err := c.sweepOnce(ctx)
 		c.sweep.again(err, every)
 	}
-	if c.groups.due() && c.swept >= 0 { // the store's time is known
+	if (c.groups.due() || c.groups.tries == 0 && c.grouped != c.swept) && c.swept >= 0 { // the store's time is known
+		c.grouped = c.swept
 		every, err := w.reportGroups(ctx)
 		c.groups.again(err, every)
 	}
@@ -93,14 +95,21 @@ func (c *chores) sweepOnce(ctx context.Context) (every time.Duration, err error)
 	}
 	w.saw(l)
 	c.swept = l.Generation
+	for i := range l.Candidates {
+		if c := &l.Candidates[i]; c.State == Retired {
+			c.Removed = true // for long
+		}
+	}
 	made, err := w.judge(ctx, l)
 	switch {
+	case err != nil:
+		return 0, err
 	case l.Next > l.Now:
-		return sweepEvery, err
+		return sweepEvery, nil
 	case made == 0 && len(l.Candidates) > 0:
-		return time.Second, err // what undid it may go on
+		return time.Second, nil // what undid it may go on
 	}
-	return soon, err
+	return soon, nil
 }
 
 // self is this instance as others are shown it.

@@ -129,7 +129,7 @@ func (fl *flusher) wait(ctx context.Context) {
 // flush stores what waits, and proofs.
 func (fl *flusher) flush(ctx context.Context) {
 	fl.gather()
-	if err := fl.resolve(ctx); err != nil {
+	if err := fl.resolve(ctx, fl.insist); err != nil {
 		fl.fail(fl.gathered, err)
 		return
 	}
@@ -161,8 +161,11 @@ func (fl *flusher) gather() {
 	}
 }
 
+// request makes a request of the store, named for people.
+type request func(ctx context.Context, doing string, f func(context.Context) error) error
+
 // resolve finds the ids of all sources that are gathered.
-func (fl *flusher) resolve(ctx context.Context) error {
+func (fl *flusher) resolve(ctx context.Context, make request) error {
 	now := fl.clock.Now()
 	fl.missing = fl.missing[:0]
 	clear(fl.asked)
@@ -170,7 +173,7 @@ func (fl *flusher) resolve(ctx context.Context) error {
 	fl.settle(func(it *item) (Outcome, bool) { return fl.look(now, it) })
 	for part := range slices.Chunk(fl.missing, MaxSources) {
 		var answer []Resolved
-		err := fl.insist(ctx, "resolving names", func(ctx context.Context) (err error) {
+		err := make(ctx, "resolving names", func(ctx context.Context) (err error) {
 			answer, err = fl.in.cfg.Intake.Resolve(ctx, part)
 			return err
 		})

@@ -131,7 +131,18 @@ func (k *ids) renew(generation int64) {
 	if generation == k.generation {
 		return
 	}
+	if generation < k.generation {
+		k.reset() // the store is as it was some time ago
+	}
 	k.generation = generation
+	clear(k.events)
+	clear(k.unknown)
+}
+
+// reset forgets everything. A store that was restored, or whose copy took over, may
+// give an id that is known by heart to another source.
+func (k *ids) reset() {
+	k.young, k.old = map[digest]int64{}, nil
 	clear(k.events)
 	clear(k.unknown)
 }

@@ -262,6 +262,9 @@ func (e *Event) down(f Facts, until Moment) Verdict {
 	}
 	// A source that goes on saying that it fails is there.
 	from := max(f.Onset, f.Beat)
+	if f.Beat == 0 {
+		from = max(from, f.Path.Resumed) // how long it was blind is not known
+	}
 	end := max(from.Add(e.RetireAfter).Add(f.blindSince(from)), max(f.Base, f.EventBase).Add(e.limit()))
 	end = f.allow(end, e.Interval+e.Grace)
 	switch {

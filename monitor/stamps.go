@@ -120,6 +120,11 @@ func (fl *flusher) store(ctx context.Context) {
 	var answer Stored
 	var began time.Duration
 	err := fl.insist(ctx, "storing beats", func(ctx context.Context) (err error) {
+		if fl.tries > 0 {
+			if err := fl.anew(ctx); err != nil {
+				return err
+			}
+		}
 		began = fl.clock.Now()
 		answer, err = fl.in.cfg.Intake.Store(ctx, Delivery{Proofs: fl.prove(began), Beats: fl.stamps})
 		return err
@@ -146,6 +151,23 @@ func (fl *flusher) store(ctx context.Context) {
 	for _, c := range fl.empty {
 		c.done <- nil
 	}
+}
+
+// anew makes the flush again from names: the store that did not answer may be
+// another one by now.
+func (fl *flusher) anew(ctx context.Context) error {
+	fl.ids.reset()
+	for _, id := range fl.order {
+		fl.redo = append(fl.redo, fl.chains[id]...)
+	}
+	clear(fl.chains)
+	fl.order = fl.order[:0]
+	fl.gathered = append(fl.gathered[:0], fl.items...)
+	err := fl.resolve(ctx, func(ctx context.Context, _ string, f func(context.Context) error) error { return f(ctx) })
+	if err == nil {
+		fl.arrange()
+	}
+	return err
 }
 
 // prove makes the proofs of the flush's paths. While beats wait for long, nothing is

@@ -288,9 +288,10 @@ type Detection interface {
 
 	// Sweep does up to limit of what is left to do behind people's backs: it looks
 	// again at sources whose event's timing changed, and deletes alarms that ended
-	// longer than keep ago. It returns sources of removed events, for [Forget], and
-	// in Next a moment that is not after Now while more is left. A removed event is
-	// gone with its last source.
+	// longer than keep ago. It returns sources for [Forget]: those of removed events,
+	// and those that were learned and have been retired for longer than keep. Next is
+	// not after Now while more is left. A removed event is gone with its last source,
+	// at the next Sweep.
 	Sweep(ctx context.Context, keep time.Duration, limit int) (Look, error)
 
 	// Held lists groups of alarms that have members held or none left standing.

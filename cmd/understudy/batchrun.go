@@ -219,6 +219,7 @@ func (a *app) dispatcher(ctx context.Context, queues store.Queues, k *lease.Keep
 		Name: q.Queue, Keeper: k, Claims: queues.Claims(), Queue: queues.Queue(), Target: to,
 		Windows: q.windows(), SubmitTimeout: q.submitTimeout(), Concurrency: q.Concurrency, Rate: q.Rate,
 		OnFailure: dispatch.OnFailure(q.OnFailure), KeepFor: time.Duration(q.Keep), Logger: a.log,
+		Observers: []dispatch.Observer{&refusals{log: a.log, queue: q.Queue}},
 	})
 	if err != nil {
 		return nil, err

@@ -150,7 +150,8 @@ WAITING alarms are not delivered yet; those BLOCKED wait for a person: see "batc
 				}
 				queues, err := a.sinkQueues(ctx, st)
 				if err != nil {
-					return err
+					// Counting very many keys may take longer than anybody waits.
+					a.log.Warn("what waits for the sinks could not be counted", "err", err)
 				}
 				if a.json() {
 					return a.printJSON(statusJSON(o, queues))
@@ -220,7 +221,11 @@ func (a *app) printMonitor(o monitor.Overview, queues map[string]dispatch.Overvi
 		if q.Depth > 0 {
 			oldest = orDash(q.Oldest)
 		}
-		sinks = append(sinks, row(s, q.Depth, q.Blocked, oldest, q.Done))
+		if _, known := queues[s]; !known {
+			sinks = append(sinks, row(s, "?", "?", "?", "?", tellers(o, s)))
+			continue
+		}
+		sinks = append(sinks, row(s, q.Depth, q.Blocked, oldest, q.Done, tellers(o, s)))
 	}
 	members := make([]string, 0, len(o.Members))
 	for _, m := range o.Members {
@@ -236,7 +241,7 @@ func (a *app) printMonitor(o monitor.Overview, queues map[string]dispatch.Overvi
 	}{
 		{"EVENT\tEXPECTED\tUP\tDOWN\tPAUSED\tRETIRED\tUNSEEN\tSTATE", rows},
 		{"PATH\tSTATE\tPROVEN\tBLIND FOR", paths},
-		{"SINK\tWAITING\tBLOCKED\tOLDEST\tTOLD", sinks},
+		{"SINK\tWAITING\tBLOCKED\tOLDEST\tOVER\tTOLD BY", sinks},
 		{"INSTANCE\tHOST\tPROCESS\tSERVICE\tROLE\tPARTITIONS\tSINKS", members},
 	} {
 		fmt.Fprintln(a.stdout)
@@ -245,6 +250,23 @@ func (a *app) printMonitor(o monitor.Overview, queues map[string]dispatch.Overvi
 		}
 	}
 	return nil
+}
+
+// tellers are the instances that tell a sink.
+func tellers(o monitor.Overview, sink string) string {
+	n := 0
+	for _, m := range o.Members {
+		if slices.Contains(m.Sinks, sink) {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return "nobody: drop it, or start an instance with it"
+	case 1:
+		return "1 instance"
+	}
+	return fmt.Sprintf("%d instances", n)
 }
 
 // expectation is what is expected of the sources of an event, in few words.

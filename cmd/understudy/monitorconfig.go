@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -45,7 +46,8 @@ type routerConfig struct {
 	Router string `yaml:"router"`
 	URL    string `yaml:"url"`
 	Group  string `yaml:"group"`
-	// Consumer must differ between instances. Default: the instance's name.
+	// Consumer must differ between instances. Default: the instance's name and the
+	// port that it listens on, so that two on one host differ.
 	Consumer string `yaml:"consumer"`
 	// LongPoll is how long the router may hold a request. Default 5s.
 	LongPoll duration `yaml:"long_poll"`
@@ -146,14 +148,19 @@ func (c *monitorConfig) keys() ([]intake.PingKey, error) {
 	return out, nil
 }
 
-// router is what reads from a topic, for an instance of this name.
-func (r *routerConfig) router(instance string) (intake.RouterConfig, error) {
+func portOf(listen string) string {
+	_, port, _ := net.SplitHostPort(listen)
+	return port
+}
+
+// router is what reads from a topic, as this consumer unless another is named.
+func (r *routerConfig) router(consumer string) (intake.RouterConfig, error) {
 	out := intake.RouterConfig{
 		Name: r.Router, URL: r.URL, Group: r.Group, Consumer: r.Consumer,
 		LongPoll: time.Duration(r.LongPoll), Limit: r.Limit, User: r.User,
 	}
 	if out.Consumer == "" {
-		out.Consumer = instance
+		out.Consumer = consumer
 	}
 	password, err := optionalSecret(r.PasswordFile)
 	if err != nil {

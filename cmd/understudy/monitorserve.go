@@ -92,7 +92,7 @@ func (s *servedMonitor) makeIntake(cfg *serveConfig) (err error) {
 		return err
 	}
 	for i := range s.cfg.Routers {
-		c, err := s.cfg.Routers[i].router(cfg.Name)
+		c, err := s.cfg.Routers[i].router(cfg.Name + "-" + portOf(cfg.Listen))
 		if err != nil {
 			return err
 		}

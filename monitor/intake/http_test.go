@@ -235,8 +235,12 @@ func TestAcknowledgedWhenStored(t *testing.T) {
 func TestTooMuchInHand(t *testing.T) {
 	r := newRig(t, HTTPConfig{})
 	r.http.desks.held.Store(maxHeld)
-	if w := r.do("POST", "/v1/beats", `{"event":"e","source":"a"}`); w.Code != 429 || w.Header().Get("Retry-After") == "" {
+	beat := `{"event":"e","source":"a"}`
+	if w := r.do("POST", "/v1/beats", "["+strings.Repeat(" ", light)+beat+"]"); w.Code != 429 || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := r.do("POST", "/v1/beats", beat); w.Code != 200 {
+		t.Errorf("a light body is refused for what others have in hand: %d %s", w.Code, w.Body)
 	}
 	if held := r.http.desks.held.Load(); held != maxHeld {
 		t.Errorf("%d bytes are held, want %d", held, maxHeld)

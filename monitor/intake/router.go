@@ -185,8 +185,9 @@ func (r *Router) note(f func(*RouterStats)) {
 	f(&r.stats)
 }
 
-// Run polls until ctx ends. What it has read by then it tries to store for 5 s more,
-// if the flow still takes it: stop the flow after the routers. It returns nil.
+// Run polls until ctx ends. The poll that is under way then it lets come to its end, for
+// 5 s at most, because the router would hand messages to nobody; what it has read it tries to store
+// for 5 s more, if the flow still takes it: stop the flow after the routers. It returns nil.
 func (r *Router) Run(ctx context.Context) error {
 	defer r.client.Close()
 	for ctx.Err() == nil {
@@ -198,7 +199,9 @@ func (r *Router) Run(ctx context.Context) error {
 // round polls once, stores what came, and returns how long to pause.
 func (r *Router) round(ctx context.Context) time.Duration {
 	begun := time.Now()
-	items, err := r.client.Consume(ctx, r.cfg.Group, r.cfg.Consumer, r.cfg.LongPoll, r.limit)
+	lasting, cancel := outlast(ctx)
+	defer cancel()
+	items, err := r.client.Consume(lasting, r.cfg.Group, r.cfg.Consumer, r.cfg.LongPoll, r.limit)
 	answered := time.Now()
 	full := len(items) >= r.limit
 	r.note(func(s *RouterStats) {
@@ -288,12 +291,8 @@ func (r *Router) take(ctx context.Context, beats []monitor.Beat) ([]monitor.Outc
 		return nil, true
 	}
 	// What was read has nobody but this process: it is worth a moment more.
-	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	lasting, cancel := outlast(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		rest(lasting, stopGrace)
-		cancel()
-	})()
 	for attempt := 0; ; attempt++ {
 		once, done := context.WithTimeout(lasting, takeTimeout)
 		outcomes, err := r.cfg.Flow.Take(once, beats)
@@ -314,6 +313,16 @@ func (r *Router) take(ctx context.Context, beats []monitor.Beat) ([]monitor.Outc
 			return nil, false
 		}
 	}
+}
+
+// outlast returns a context that lasts for stopGrace longer than ctx.
+func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		rest(lasting, stopGrace)
+		cancel()
+	})
+	return lasting, func() { stop(); cancel() }
 }
 
 // halves stores beats of which one, at least, cannot be, each by itself if need be.

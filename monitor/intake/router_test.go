@@ -183,6 +183,23 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// TestStopLetsThePollEnd: what the router hands out while Run is told to stop is
+// not for nobody.
+func TestStopLetsThePollEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &flow{}
+		client := &topic{begun: time.Now(), answers: []pollAnswer{{after: 4 * time.Second, items: []string{msg("a")}}}}
+		r := newRouter(RouterConfig{Name: "mr", Flow: f}.withDefaults(), client)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = r.Run(ctx)
+		f.want(t, beat("a"))
+		if len(client.polls) != 1 {
+			t.Errorf("%d polls", len(client.polls))
+		}
+	})
+}
+
 // TestProof: only a poll that found no more proves the path.
 func TestProof(t *testing.T) {
 	full := []string{msg("a"), msg("b")}

@@ -165,8 +165,9 @@ func (r *Reference) Sweep(ctx context.Context, keep time.Duration, limit int) (o
 		used := map[*event]bool{}
 		for _, n := range s.all() {
 			used[n.event] = true
+			old := n.state == monitor.Retired && !n.declared && s.now.Sub(n.ended) > keep
 			switch {
-			case !n.event.Removed:
+			case !n.event.Removed && !old:
 			case len(out.Candidates) == limit:
 				out.Next = s.now
 			default:

@@ -2,6 +2,7 @@ package monitortest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/monitor"
@@ -17,6 +18,7 @@ func sweepTests() map[string]func(*bench) {
 		"sweep/deletes alarms that ended long ago":   testPrune,
 		"sweep/deletes in small steps":               testPruneSteps,
 		"sweep/leaves sources of other events alone": testSweepOthers,
+		"sweep/forgets what was retired long ago":    testSweepRetired,
 	}
 }
 
@@ -34,8 +36,8 @@ func (b *bench) sweep(keep time.Duration, limit int) (steps int) {
 		}
 		var changes []monitor.Change
 		for _, c := range l.Candidates {
-			if !c.Removed {
-				b.Fatalf("its event is not removed: %+v", c)
+			if !c.Removed && c.State != monitor.Retired {
+				b.Fatalf("it is to stay: %+v", c)
 			}
 			changes = append(changes, b.change(c, monitor.Forget))
 		}
@@ -178,5 +180,32 @@ func testPruneSteps(b *bench) {
 	}
 	if all, err := b.Alarms(b.ctx, monitor.AlarmQuery{}); err != nil || len(all) != 0 {
 		b.Errorf("alarms %+v, %v", all, err)
+	}
+}
+
+// Sources that were learned come and go; those that were declared are somebody's wish.
+func testSweepRetired(b *bench) {
+	const keep = time.Hour
+	ids := b.ready("learned", "returned", "declared")
+	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Event: "e", Source: "declared"}}); err != nil {
+		b.Fatal(err)
+	}
+	for _, name := range []string{"learned", "returned", "declared"} {
+		b.act(monitor.Action{Verb: monitor.PutAway, Event: "e", Source: name, Who: "ops"})
+	}
+	for _, id := range ids {
+		b.apply(b.change(b.candidate(id), monitor.Retire))
+	}
+	b.sweep(keep, 10)
+	b.source("e", "learned") // not yet
+	b.beat(ids[1])
+	b.apply(b.change(b.candidate(ids[1]), monitor.Return))
+	b.step(keep + time.Minute)
+	b.sweep(keep, 1)
+	if names := b.listSources(monitor.SourceQuery{Event: "e"}); !slices.Equal(names, []string{"e/declared", "e/returned"}) {
+		b.Errorf("after the sweep there are %v", names)
+	}
+	if again := b.resolve("e", "learned")[0]; again == ids[0] {
+		b.Error("its id was given again")
 	}
 }

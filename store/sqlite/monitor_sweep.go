@@ -31,6 +31,11 @@ WHERE ended_us IS NOT NULL AND ended_us < ?1`
 SELECT s.id FROM understudy_monitor_event e INDEXED BY understudy_monitor_event_removed
 CROSS JOIN understudy_monitor_source s ON s.event = e.id WHERE e.removed = 1 LIMIT ?1`
 
+	oldSources = `
+SELECT s.id FROM understudy_monitor_source s INDEXED BY understudy_monitor_source_old
+JOIN understudy_monitor_event e ON e.id = s.event
+WHERE s.state = 'retired' AND s.declared = 0 AND s.ended_us < ?1 AND e.removed = 0 ORDER BY s.ended_us LIMIT ?2`
+
 	emptyRemoved = `
 FROM understudy_monitor_event WHERE removed = 1
   AND NOT EXISTS (SELECT 1 FROM understudy_monitor_source s WHERE s.event = understudy_monitor_event.id)`
@@ -55,6 +60,11 @@ func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mon
 			if ids, err = numbers(v, removedSources, limit+1); err != nil {
 				return err
 			}
+			old, err := numbers(v, oldSources, int64(out.Now)-keep.Microseconds(), limit+1-len(ids))
+			if err != nil {
+				return err
+			}
+			ids = append(ids, old...)
 			more = len(ids) > limit
 			out.Candidates, err = candidates(v, ids[:min(limit, len(ids))])
 			if err == nil {

@@ -77,6 +77,7 @@ CREATE TABLE {{schema}}.monitor_source (
     UNIQUE (event, name)
 ) WITH (fillfactor = 90);
 CREATE INDEX monitor_source_state ON {{schema}}.monitor_source (event, state, name);
+CREATE INDEX monitor_source_old ON {{schema}}.monitor_source (ended) WHERE state = 'retired' AND NOT declared;
 CREATE UNIQUE INDEX monitor_source_number ON {{schema}}.monitor_source (event, number);
 CREATE INDEX monitor_source_label ON {{schema}}.monitor_source USING gin (labels jsonb_path_ops);
 

@@ -1,16 +1,57 @@
 -- What becomes of sources: turns, the alarms that they begin and end, and groups of these.
 
+-- Puts batches at the ends of their keys as "append" and "enqueue_all" of queues do, all at
+-- once. It comes last in its transaction: whoever enqueues to one of the keys waits for its end.
+-- A batch whose id the queue has already is left out.
+CREATE FUNCTION {{schema}}.monitor_enqueue(p_queue text, p_keys text[], p_ids text[], p_payloads bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_keys text[] := ARRAY(SELECT DISTINCT k.key COLLATE "C" FROM unnest(p_keys) k (key) ORDER BY 1);
+    v_starts bigint[]; -- a number that was given, and all before it
+    v_lasts bigint[];  -- the last that was given
+    v_terms bigint[];
+    v_ready bigint;
+BEGIN
+    PERFORM {{schema}}.refuse_queue(p_queue);
+    INSERT INTO {{schema}}.tail (queue, key) SELECT p_queue, k.key FROM unnest(v_keys) k (key) ON CONFLICT DO NOTHING;
+    PERFORM FROM unnest(v_keys) k (key), LATERAL (
+        SELECT FROM {{schema}}.tail e WHERE e.queue = p_queue AND e.key = k.key FOR NO KEY UPDATE) l;
+    -- In a statement of its own, which sees what the last holders of the locks did.
+    SELECT array_agg(e.last ORDER BY k.i), array_agg(coalesce(m.last, e.last) ORDER BY k.i), array_agg(e.term ORDER BY k.i)
+      INTO v_starts, v_lasts, v_terms
+      FROM unnest(v_keys) WITH ORDINALITY k (key, i)
+      JOIN LATERAL (SELECT e.last, e.term FROM {{schema}}.tail e WHERE e.queue = p_queue AND e.key = k.key OFFSET 0) e ON true
+      LEFT JOIN LATERAL (SELECT b.seq AS last FROM {{schema}}.batch b
+        WHERE b.queue = p_queue AND b.key = k.key AND b.seq > e.last ORDER BY b.seq DESC LIMIT 1) m ON true;
+    INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload, seq)
+    SELECT p_queue, x.key, x.id, 'application/json', x.payload, v_lasts[x.place] + row_number() OVER (PARTITION BY x.place ORDER BY x.i)
+      FROM (SELECT u.*, dense_rank() OVER (ORDER BY u.key COLLATE "C") AS place
+              FROM unnest(p_keys, p_ids, p_payloads) WITH ORDINALITY u (key, id, payload, i)) x
+     WHERE NOT EXISTS (SELECT FROM {{schema}}.batch b WHERE b.id = x.id AND b.queue = p_queue)
+     ORDER BY x.i ON CONFLICT (id, queue) DO NOTHING;
+    -- Nobody marks a key as idle while its tail is locked.
+    WITH readied AS (
+        INSERT INTO {{schema}}.claim AS c (space, key, term, since, ready_at, done)
+        SELECT 'queue/' || p_queue, k.key, k.term, {{schema}}.clock(), {{schema}}.clock(), k.start FROM unnest(v_keys, v_terms, v_starts) k (key, term, start)
+         WHERE NOT EXISTS (SELECT FROM {{schema}}.claim o WHERE o.space = 'queue/' || p_queue AND o.key = k.key
+                            AND (o.session <> '' OR o.ready_at IS NOT NULL OR o.blocked IS NOT NULL))
+        ON CONFLICT (space, key) DO UPDATE SET ready_at = coalesce(c.ready_at, excluded.ready_at)
+        RETURNING 1
+    )
+    SELECT count(*) INTO v_ready FROM readied;
+    IF v_ready > 0 THEN
+        PERFORM {{schema}}.wake('queue/' || p_queue, v_ready);
+    END IF;
+END $$;
+
 -- Tells sinks, each of an id once. A sink that was dropped meanwhile is not told. It comes
--- last, and takes back settings: lists are compared with each other, and what numbers the
--- batches at the commit, one by one, keeps its plans.
+-- last: what looks at the batches at the commit, one by one, is to keep its plans.
 CREATE FUNCTION {{schema}}.monitor_notify(p_sinks text[], p_keys text[], p_ids text[], p_payloads bytea[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM set_config('plan_cache_mode', 'auto', true), set_config('enable_hashjoin', 'on', true);
-    PERFORM {{schema}}.enqueue_all(array_agg('alarms.' || x.sink ORDER BY x.i), array_agg(x.key ORDER BY x.i), array_agg(x.id ORDER BY x.i),
-                array_agg('application/json'::text ORDER BY x.i), array_agg(x.payload ORDER BY x.i))
+    PERFORM {{schema}}.monitor_enqueue('alarms.' || x.sink, array_agg(x.key ORDER BY x.i), array_agg(x.id ORDER BY x.i), array_agg(x.payload ORDER BY x.i))
        FROM unnest(p_sinks, p_keys, p_ids, p_payloads) WITH ORDINALITY x (sink, key, id, payload, i)
        JOIN {{schema}}.monitor_sink s ON s.name = x.sink
-     HAVING count(*) > 0;
+      GROUP BY x.sink ORDER BY x.sink;
+    PERFORM set_config('plan_cache_mode', 'auto', true);
 END $$;
 
 -- Writes to the history what happened to the subjects, and tells that something did.

@@ -223,6 +223,8 @@ BEGIN
     PERFORM {{schema}}.monitor_fold();
     ids := ARRAY(SELECT s.id FROM {{schema}}.monitor_event e, LATERAL (
         SELECT x.id FROM {{schema}}.monitor_source x WHERE x.event = e.id ORDER BY x.name LIMIT p_limit + 1) s WHERE e.removed LIMIT p_limit + 1);
+    ids := ids || ARRAY(SELECT s.id FROM {{schema}}.monitor_source s JOIN {{schema}}.monitor_event e ON e.id = s.event AND NOT e.removed
+        WHERE s.state = 'retired' AND NOT s.declared AND s.ended < moment - p_keep ORDER BY s.ended LIMIT p_limit + 1 - cardinality(ids));
     v_more := v_more OR cardinality(ids) > p_limit;
     ids := ids[1:p_limit];
     next := CASE WHEN v_more THEN moment - 1 ELSE 9223372036854775807 END;

@@ -81,6 +81,7 @@ CREATE TABLE understudy_monitor_source (
 ) STRICT;
 
 CREATE INDEX understudy_monitor_source_due ON understudy_monitor_source (id % 64, due_us) WHERE due_us IS NOT NULL;
+CREATE INDEX understudy_monitor_source_old ON understudy_monitor_source (ended_us) WHERE state = 'retired' AND declared = 0;
 CREATE INDEX understudy_monitor_source_state ON understudy_monitor_source (event, state, name);
 
 -- What changes with every beat, and no more. It has no index but its rowid. A beat of
