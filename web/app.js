@@ -5,6 +5,7 @@ import { Unauthorized, ask, follow, setToken, token } from './stream.js';
 import * as cache from './cache.js';
 import * as history from './history.js';
 import * as instances from './instances.js';
+import * as monitor from './monitor.js';
 import * as queues from './queues.js';
 import * as roles from './roles.js';
 
@@ -12,6 +13,7 @@ import * as roles from './roles.js';
 // that the part is configured; a part that is added brings a section and a line.
 const sections = [
   { id: 'roles', title: 'Roles', part: 'roles' },
+  { id: 'monitor', title: 'Monitor', part: 'monitor' },
   { id: 'queues', title: 'Queues', part: 'queues' },
   { id: 'cache', title: 'Cache', part: 'cache' },
   { id: 'instances', title: 'Instances', part: 'store' },
@@ -27,6 +29,7 @@ function stopAll() {
   stop();
   if (stopCache) stopCache();
   stopCache = null;
+  monitor.stop();
 }
 
 async function start() {
@@ -125,6 +128,7 @@ function show(state) {
   if (state.store.now) roles.clockIs(state.store.now);
   if (state.roles) roles.update(state.roles);
   if (state.queues) queues.update(state.queues);
+  if (state.monitor) monitor.update(state.monitor, state.queues, state.store.now, state.server.instance);
   if (state.sessions) instances.update(state.sessions, state.server.instance);
   showTitle();
 }
@@ -133,7 +137,7 @@ function showTitle() {
   const { roles: r, queues: q } = lastState || {};
   const vacant = r ? r.list.filter((role) => role.primaries.length === 0).length : 0;
   const blocked = q ? q.list.reduce((n, one) => n + one.blocked, 0) : 0;
-  const news = [vacant ? `${vacant} vacant` : '', blocked ? `${blocked} blocked` : '', cache.news()].filter((t) => t).join(', ');
+  const news = [vacant ? `${vacant} vacant` : '', blocked ? `${blocked} blocked` : '', monitor.news(), cache.news()].filter((t) => t).join(', ');
   document.title = news ? `(${news}) Understudy` : 'Understudy';
 }
 
@@ -177,5 +181,9 @@ function fact(name, value, title) {
   setTitle(facts.get(name), title || '');
 }
 
-setInterval(() => { if (!document.hidden) roles.tick(); }, 250);
+setInterval(() => {
+  if (document.hidden) return;
+  roles.tick();
+  monitor.tick();
+}, 250);
 start();

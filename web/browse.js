@@ -1,5 +1,6 @@
-// The window that leads from a queue to its keys, from a key to its batches, and
-// from a batch to all that happened to it.
+// The window in which one looks closer. It leads from a queue to its keys, from a
+// key to its batches, and from a batch to all that happened to it; other sections
+// open it for what is theirs.
 
 import { byId, coarse, count, el, setText, timeOf } from './dom.js';
 import { askToAct } from './act.js';
@@ -12,23 +13,28 @@ const page = 100;
 const before = 5; // how many batches that are over are shown before the one whose turn it is
 const mostText = 20_000;
 
+const aboutQueue = 'Keys and batches of a queue';
+
 let view = null; // what is shown: a function that shows it again
 let turn = 0; // counts the views, so that an answer that comes late is not shown
 
-export const openQueue = (queue) => open([[queue, () => openQueue(queue)]], () => showKeys(queue));
+export const openQueue = (queue) => open(aboutQueue, [[queue, () => openQueue(queue)]], () => showKeys(queue));
 
 // openKey shows the batches of a key, those around the named one first.
 export const openKey = (queue, key, id) => open(
-  [[queue, () => openQueue(queue)], [key, () => openKey(queue, key, id)]], () => showBatches(queue, key, id));
+  aboutQueue, [[queue, () => openQueue(queue)], [key, () => openKey(queue, key, id)]], () => showBatches(queue, key, id));
 
 export const openBatch = (queue, id) => open(
-  [[queue, () => openQueue(queue)], [id, () => openBatch(queue, id)]], () => showBatch(queue, id));
+  aboutQueue, [[queue, () => openQueue(queue)], [id, () => openBatch(queue, id)]], () => showBatch(queue, id));
 
 byId('browse-close').addEventListener('click', () => dialog.close());
 byId('browse-refresh').addEventListener('click', () => show());
 dialog.addEventListener('close', () => { view = null; turn++; });
 
-function open(steps, what) {
+// open shows what a function returns, the elements or a promise of them. The steps
+// that lead there are names and what goes there.
+export function open(about, steps, what) {
+  dialog.setAttribute('aria-label', about);
   const parts = steps.map(([text, go], i) => {
     const step = el('button', 'link', text);
     step.type = 'button';
@@ -45,7 +51,7 @@ function open(steps, what) {
 }
 
 // show asks for what the window shows, and draws it.
-async function show() {
+export async function show() {
   const mine = ++turn;
   try {
     const content = await view();
@@ -59,7 +65,7 @@ const at = (queue, rest = '') => `/v1/queues/${encodeURIComponent(queue)}${rest}
 const get = async (url) => (await ask(url)).json();
 
 // table makes a table whose first column leads somewhere.
-function table(heads, rows, go) {
+export function table(heads, rows, go) {
   const body = el('tbody', '', ...rows.map(({ cells, item, className }) => {
     const link = el('button', 'link', cells[0]);
     link.type = 'button';
@@ -74,7 +80,7 @@ function table(heads, rows, go) {
 }
 
 // paged shows a page of a list, and a button for the next.
-function paged(content, next, load) {
+export function paged(content, next, load) {
   if (!next) return content;
   const more = el('button', 'quiet', 'More');
   more.type = 'button';

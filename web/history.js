@@ -22,7 +22,7 @@ export function add(e, fresh = true) {
   const time = el('time', '', timeOf(e.at));
   time.dateTime = e.at;
   time.title = `${new Date(e.at).toLocaleString()} by the store’s clock, event ${e.id}, term ${e.term}`;
-  const subject = e.part === 'role' || e.part === 'batch' ? e.subject : `${e.part} ${e.subject}`;
+  const subject = ['role', 'batch', 'monitor'].includes(e.part) ? e.subject : `${e.part} ${e.subject}`;
   const row = el('li', `event ${kind}`,
     time,
     el('div', 'what', el('strong', '', subject), el('span', '', words), el('span', 'sub', aside)));
@@ -51,6 +51,7 @@ const nameOf = (label) => label.slice(0, label.lastIndexOf('/') < 0 ? undefined 
 // describe puts an event into words.
 function describe(e) {
   if (e.part === 'batch' && e.from === e.to) return ofBatch(e);
+  if (e.part === 'monitor') return ofMonitor(e);
   const from = nameOf(e.from);
   const to = nameOf(e.to);
   const lasted = duration(e.duration_ns / 1e6);
@@ -66,4 +67,15 @@ function describe(e) {
 function ofBatch(e) {
   const blocked = e.reason.startsWith('blocked');
   return { kind: blocked ? 'lapsed' : 'asked', words: '', aside: e.to ? `${e.reason}; by ${nameOf(e.to)}` : e.reason };
+}
+
+const outages = ['silent', 'failed', 'overrun'];
+
+// ofMonitor: an alarm began or ended, or a person did something.
+function ofMonitor(e) {
+  const lasted = e.duration_ns > 0 ? `after ${duration(e.duration_ns / 1e6)}` : '';
+  if (outages.includes(e.reason)) return { kind: 'lapsed', words: e.reason, aside: 'alarm raised' };
+  if (e.reason === 'ABATED') return { kind: 'taken', words: 'is back', aside: `alarm ended ${lasted}` };
+  if (e.reason === 'retire' || e.reason === 'forget') return { kind: 'asked', words: e.reason === 'retire' ? 'retired' : 'forgotten', aside: `alarm ended ${lasted}` };
+  return { kind: 'asked', words: '', aside: e.reason };
 }

@@ -13,8 +13,9 @@ import (
 //go:embed index.html *.js *.css *.svg
 var files embed.FS
 
-// policy lets the page use its own files and its own server, and nothing else.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+// policy lets the page use its own files and its own server, and nothing else. A blob
+// is a picture that it has fetched with its token.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 type asset struct {

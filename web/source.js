@@ -1,0 +1,193 @@
+// What the window shows of the monitor: one source, one alarm, the alarms that were,
+// and the dead letters.
+
+import { byId, coarse, count, duration, el, plural, setText, timeOf } from './dom.js';
+import { question } from './act.js';
+import { open, paged, show, table } from './browse.js';
+import { acknowledge, act, askToPause } from './pause.js';
+import { drawSpark, spark } from './spark.js';
+import { ask } from './stream.js';
+
+const page = 100;
+const get = async (url) => (await ask(url)).json();
+const at = (event, source) => `/v1/sources/${encodeURIComponent(event)}/${encodeURIComponent(source)}`;
+
+let live = []; // what moves by itself in the window
+
+// tick moves what moves by itself between two answers.
+export function tick() {
+  if (byId('browse').open) for (const move of live) move();
+}
+
+export const openSource = (event, source, done = () => {}) => open('A source of the monitor',
+  [[source, () => openSource(event, source, done)]], () => showSource(event, source, done));
+
+export const openAlarm = (id, done = () => {}) => open('An alarm', [['Alarms', openAlarms], [id, () => openAlarm(id, done)]], () => showAlarm(id, done));
+
+export const openAlarms = () => open('Alarms', [['Alarms', openAlarms]], () => showAlarms(''));
+export const openStanding = () => open('Standing alarms', [['Standing alarms', openStanding]], () => showAlarms('standing=true&'));
+export const openLetters = () => open('Dead letters', [['Dead letters', openLetters]], showLetters);
+
+// why is what there is to say about a state.
+export function why(s) {
+  if (s.state === 'down') return s.reason;
+  if (s.state === 'paused') return s.until ? `until ${timeOf(s.until)}` : 'until resumed';
+  if (s.running) return 'a run is under way';
+  return '';
+}
+
+// leftOf puts into words how long a source may still be quiet.
+export function leftOf(s, passed) {
+  if (s.left_ms === undefined) return s.state === 'up' ? 'nothing is expected' : '';
+  const left = s.left_ms - passed;
+  if (s.state === 'down') return s.reason === 'silent' && left < 0 ? `${coarse(-left)} over` : '';
+  return left >= 0 ? `${coarse(left + 999)} left` : `late by ${coarse(-left)}`;
+}
+
+const facts = (pairs) => el('dl', 'facts', ...pairs.filter(([, v]) => v !== '' && v !== undefined)
+  .map(([name, value]) => el('div', '', el('dt', '', name), el('dd', '', value))));
+
+const button = (text, go, className = 'quiet') => {
+  const b = el('button', className, text);
+  b.type = 'button';
+  b.addEventListener('click', go);
+  return b;
+};
+
+const timeIf = (iso) => (iso ? timeOf(iso) : '');
+
+async function showSource(event, source, done) {
+  const s = await get(at(event, source));
+  const received = performance.now();
+  const last = el('span', '');
+  const left = el('span', '');
+  live = [() => {
+    const passed = performance.now() - received;
+    setText(last, s.quiet_ms === undefined ? 'never' : `${coarse(s.quiet_ms + passed)} ago, at ${timeOf(s.last)}`);
+    setText(left, leftOf(s, passed) || '–');
+  }];
+  live[0]();
+  const line = spark(64);
+  drawSpark(line, s);
+  const labels = Object.entries(s.labels || {}).map(([k, v]) => `${k}=${v}`).join(', ');
+  return [
+    facts([['State', [s.state, why(s)].filter((t) => t).join(', ')], ['Event', s.event], ['Last beat', last], ['Time left', left], ['Beats', count(s.beats)],
+      ['Came by', s.path || ''], ['Known', s.declared ? 'declared' : 'from its first beat'], ['Labels', labels], ['Down since', timeIf(s.since)],
+      ['Sender’s time', timeIf(s.sent)], ['Sender’s number', s.seq ? count(s.seq) : ''], ['Exit status', s.code ? String(s.code) : ''], ['Note', s.note || '']]),
+    line,
+    actions(s, done),
+    el('h3', '', 'Its last alarms'),
+    alarmTable(s.alarms, 'It has raised none.'),
+    el('h3', '', 'Badge'),
+    badge(event, source),
+  ];
+}
+
+// actions are what a person may do now.
+function actions(s, done) {
+  const again = () => { show(); done(); };
+  const confirm = (verb, what, text, word, danger) => question({
+    title: `${word} ${s.source}?`,
+    what,
+    text,
+    ok: word,
+    danger,
+    act: async () => {
+      await act(s.event, s.source, verb);
+      return `${word}d ${s.source}.`;
+    },
+    done: again,
+  });
+  const line = el('div', 'line');
+  if (s.alarm) line.append(button('Alarm', () => openAlarm(s.alarm, done)));
+  if (s.state === 'paused') line.append(button('Resume…', () => confirm('resume', `It is judged again as a source of ${s.event}.`, 'It has a whole limit from now to show itself.', 'Resume', false)));
+  else if (s.state !== 'retired') line.append(button('Pause…', () => askToPause(s.event, s.source, again)));
+  if (s.state !== 'retired') line.append(button('Retire…', () => confirm('retire', 'It is not judged any more, and its alarm ends if one stands.', 'A beat brings it back.', 'Retire', true)));
+  return line;
+}
+
+// badge shows the picture, and the address that other pages show it by. The server's
+// token is sent with the request, which an image by itself would not do.
+function badge(event, source) {
+  const path = `${at(event, source)}/badge.svg`;
+  const img = el('img', '');
+  img.alt = `State of ${source}`;
+  img.height = 20;
+  ask(path).then((answer) => answer.blob()).then((blob) => {
+    const url = URL.createObjectURL(blob);
+    img.addEventListener('load', () => URL.revokeObjectURL(url), { once: true });
+    img.src = url;
+  }).catch((err) => { img.alt = err.message; });
+  return el('div', 'badge', img, el('code', 'sub', `${window.location.origin}${path}`));
+}
+
+// subject is what an alarm is about.
+export function subject(a) {
+  if (a.source) return a.source;
+  return `${a.group.slice(a.group.indexOf('/') + 1)} (${plural(a.members || 0, 'source', 'sources')})`;
+}
+
+const ends = { ABATED: 'a beat', retire: 'retired', forget: 'event removed' };
+
+function alarmTable(alarms, none) {
+  if (alarms.length === 0) return el('p', 'muted', none);
+  const rows = alarms.map((a) => ({
+    item: a,
+    className: a.ended ? '' : 'bad',
+    cells: [timeOf(a.started), subject(a), a.ended ? a.reason : `${a.reason}, stands`, a.event, lasted(a), a.ended ? ends[a.end] || a.end : '', a.acknowledged || ''],
+  }));
+  return table(['Began', 'Source', 'Reason', 'Event', 'Lasted', 'Ended by', 'Acknowledged'], rows, (a) => openAlarm(a.id));
+}
+
+const lasted = (a) => (a.ended ? duration(new Date(a.ended) - new Date(a.started)) : '');
+
+async function showAlarms(filter, cursor = '') {
+  live = [];
+  const { alarms, next, next_id: id } = await get(`/v1/alarms?${filter}limit=${page}${cursor}`);
+  const none = cursor ? 'There are no more.' : filter ? 'No alarm stands.' : 'No alarm was raised yet.';
+  return paged([alarmTable(alarms, none)], next && { next, id },
+    (n) => showAlarms(filter, `&before=${encodeURIComponent(n.next)}&before_id=${encodeURIComponent(n.id)}`));
+}
+
+async function showAlarm(id, done) {
+  live = [];
+  const a = await get(`/v1/alarms/${encodeURIComponent(id)}`);
+  const line = el('div', 'line');
+  if (!a.ended && !a.acknowledged) line.append(button('Acknowledge…', () => askToAcknowledge(a, () => { show(); done(); })));
+  const labels = Object.entries(a.labels || {}).map(([k, v]) => `${k}=${v}`).join(', ');
+  return [
+    facts([['Source', a.source ? button(a.source, () => openSource(a.event, a.source, done), 'link') : ''], ['Event', a.event], ['Group', a.group || ''],
+      ['Sources of the group', a.members ? count(a.members) : ''], ['Reason', a.reason], ['Began', timeIf(a.started)], ['Found', timeIf(a.raised)],
+      ['Ended', a.ended ? timeOf(a.ended) : 'it stands'], ['Lasted', lasted(a)], ['Ended by', a.end ? ends[a.end] || a.end : ''],
+      ['Acknowledged by', a.acknowledged || ''], ['Labels', labels], ['Request id', a.id]]),
+    line,
+  ];
+}
+
+export function askToAcknowledge(a, done = () => {}) {
+  question({
+    title: `Acknowledge the alarm of ${subject(a)}?`,
+    what: `Event ${a.event}, ${a.reason}.`,
+    text: 'Everybody who looks sees that somebody knows of it. It stands until it ends.',
+    ok: 'Acknowledge',
+    act: async () => {
+      await acknowledge(a.id);
+      return `Acknowledged the alarm of ${subject(a)}.`;
+    },
+    done,
+  });
+}
+
+async function showLetters() {
+  live = [];
+  const { letters, counts } = await get('/v1/monitor/letters');
+  if (letters.length === 0) return [el('p', 'muted', 'This instance has understood every message since it started.')];
+  const rows = letters.map((l) => ({ item: l, cells: [timeOf(l.at), l.path, l.cause, l.detail] }));
+  return [
+    facts(Object.entries(counts).map(([cause, n]) => [cause, count(n)])),
+    table(['At', 'Came by', 'Cause', 'Detail'], rows, (l) => open('A dead letter', [['Dead letters', openLetters], [timeOf(l.at), () => {}]], () => [
+      facts([['At', timeOf(l.at)], ['Came by', l.path], ['Cause', l.cause], ['Detail', l.detail]]),
+      l.body ? el('pre', '', l.body) : el('p', 'muted', 'Its text was not kept.'),
+    ])),
+  ];
+}
