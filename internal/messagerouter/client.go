@@ -107,7 +107,7 @@ func New(c Config) (*Client, error) {
 		TLSClientConfig:        c.TLS.Clone(),
 		TLSHandshakeTimeout:    c.Timeout,
 		Protocols:              protocols,
-		MaxIdleConnsPerHost: 64,
+		MaxIdleConnsPerHost:    64,
 		IdleConnTimeout:        10 * time.Second, // before the router closes them
 		MaxResponseHeaderBytes: maxError,
 		DisableCompression:     true,

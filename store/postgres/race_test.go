@@ -66,13 +66,16 @@ func later(f func() error) <-chan error {
 	return c
 }
 
+// waitingSQL counts the statements in the database that wait for a lock.
+const waitingSQL = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
 // waiting waits until n statements in the database wait for a lock.
 func waiting(t *testing.T, url string, n int) {
 	t.Helper()
 	conn := connect(t, url)
 	realserver.Eventually(t, 10*time.Second, fmt.Sprintf("%d statements wait", n), func() error {
 		var got int
-		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").Scan(&got)
+		err := conn.QueryRow(t.Context(), waitingSQL).Scan(&got)
 		if err == nil && got < n {
 			err = fmt.Errorf("%d wait", got)
 		}

@@ -10,8 +10,8 @@
 -- and many of a kind in that of their ids: the setting, events, beats, sources, alarms,
 -- dues, paths. The beat and the source of one id may be locked together.
 --
--- Who changes what a judgement goes by either changes the beat (its version is "beats"
--- and "run", added up) or "rev", or makes the source due and counts "touched" up after that.
+-- Who changes what a judgement goes by changes the beat (its version is "beats" and
+-- "run", added up) or "rev", and only then makes the source due.
 
 CREATE TABLE {{schema}}.monitor_setting (
     one        boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -103,8 +103,7 @@ CREATE TABLE {{schema}}.monitor_beat (
 
 CREATE TABLE {{schema}}.monitor_due (
     id      bigint PRIMARY KEY,
-    due     bigint NOT NULL,
-    touched integer NOT NULL DEFAULT 0
+    due     bigint NOT NULL
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX monitor_due_order ON {{schema}}.monitor_due ((id & 63), due);
 
@@ -297,7 +296,7 @@ END $$;
 -- Makes sources due, in the order of their ids.
 CREATE FUNCTION {{schema}}.monitor_touch(p_ids bigint[], t bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE {{schema}}.monitor_due d SET due = least(d.due, t), touched = d.touched + 1 FROM unnest(p_ids) x (id) WHERE d.id = x.id;
+    UPDATE {{schema}}.monitor_due d SET due = least(d.due, t) FROM unnest(p_ids) x (id) WHERE d.id = x.id;
 END $$;
 
 -- Stores proofs and beats; p_at is the place of each beat's path. p_signals and what

@@ -65,31 +65,37 @@ BEGIN
 END $$;
 
 -- Moves the dues of sources of which nothing has changed since they were judged, and returns
--- the places of those. What changes meanwhile counts "touched" up after it did, so that
--- a row that was waited for, or is locked by then, is left alone.
+-- the places of those. What is compared is read under the lock of the due, which whoever
+-- changes it has to wait for before it makes the source due.
 CREATE FUNCTION {{schema}}.monitor_move(p_places bigint[], p_ids bigint[], p_revs bigint[], p_stamps bigint[], p_event_revs bigint[],
     p_dues bigint[], p_wells bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     v_places bigint[];
     v_wells bigint[];
+    v_free bigint[];
 BEGIN
+    -- Dues of what turned are locked already: nobody is waited for from here on. What
+    -- others have is left as it was, due.
+    v_free := ARRAY(SELECT l.id FROM unnest(p_ids) x (id), LATERAL (
+        SELECT d.id FROM {{schema}}.monitor_due d WHERE d.id = x.id FOR NO KEY UPDATE SKIP LOCKED) l);
     WITH moved AS (
         UPDATE {{schema}}.monitor_due d SET due = x.due
-          FROM (SELECT x.place, x.id, x.due, o.touched, x.well <> s.well AS well
+          FROM (SELECT x.place, x.id, x.due, x.well <> s.well AS well
                   FROM unnest(p_places, p_ids, p_revs, p_stamps, p_event_revs, p_dues, p_wells) x (place, id, rev, stamp, event_rev, due, well)
-                  JOIN {{schema}}.monitor_due o ON o.id = x.id
                   JOIN {{schema}}.monitor_source s ON s.id = x.id AND s.rev = x.rev
                   JOIN {{schema}}.monitor_beat b ON b.id = x.id AND b.beats + b.run = x.stamp
-                  JOIN {{schema}}.monitor_event e ON e.id = s.event AND e.rev = x.event_rev) x
-         WHERE d.id = x.id AND d.touched = x.touched
+                  JOIN {{schema}}.monitor_event e ON e.id = s.event AND e.rev = x.event_rev
+                 WHERE x.id = ANY (v_free)) x
+         WHERE d.id = x.id
         RETURNING x.place, x.well
     )
     SELECT array_agg(place), array_agg(place) FILTER (WHERE well) INTO v_places, v_wells FROM moved;
     IF v_wells IS NOT NULL THEN
-        -- Others may have turned it by now; then it means nothing.
+        -- Others may have turned it by now, or are at it; then it means nothing.
+        v_free := ARRAY(SELECT l.id FROM unnest(p_places, p_ids) x (place, id), LATERAL (
+            SELECT s.id FROM {{schema}}.monitor_source s WHERE s.id = x.id FOR NO KEY UPDATE SKIP LOCKED) l WHERE x.place = ANY (v_wells));
         UPDATE {{schema}}.monitor_source s SET well = x.well
-          FROM (SELECT x.* FROM unnest(p_places, p_ids, p_revs, p_wells) x (place, id, rev, well) WHERE x.place = ANY (v_wells) ORDER BY x.id) x
-         WHERE s.id = x.id AND s.rev = x.rev;
+          FROM unnest(p_ids, p_revs, p_wells) x (id, rev, well) WHERE s.id = x.id AND s.rev = x.rev AND s.id = ANY (v_free);
     END IF;
     RETURN coalesce(v_places, '{}');
 END $$;

@@ -164,7 +164,7 @@ BEGIN
            until = CASE WHEN p_verb = 'retire' THEN x.until ELSE v_until END, base = CASE WHEN p_verb = 'resume' THEN t ELSE x.base END
      WHERE x.id = s.id;
     UPDATE {{schema}}.monitor_due d
-       SET due = CASE WHEN p_verb <> 'pause' THEN t WHEN v_until > 0 THEN v_until ELSE 9223372036854775807 END, touched = d.touched + 1 WHERE d.id = s.id;
+       SET due = CASE WHEN p_verb <> 'pause' THEN t WHEN v_until > 0 THEN v_until ELSE 9223372036854775807 END WHERE d.id = s.id;
     IF v_state <> s.state THEN
         INSERT INTO {{schema}}.monitor_count (event, state, seen, n) VALUES (s.event, s.state, v_seen, -1), (s.event, v_state, v_seen, 1);
     END IF;
