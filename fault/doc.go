@@ -31,6 +31,13 @@
 // told; [JudgeCache] reads that beside the origin's calls. Links are cut in a [Network]
 // of namespaces, as root, and disks are small mounts that nobody else sees.
 //
+// [Monitors] are instances of understudy monitor run, each at an address of its own, which
+// tell an [AlarmSink] or more in the test's process. A [Beater] is sources that beat at
+// any of them; it remembers every attempt, and some of its sources fall silent until
+// every sink knows. [MonitorChaos] strikes at random; in the end every source has one
+// more outage from end to end. [JudgeMonitor] reads what was beaten beside the store's alarms
+// and what each sink was told.
+//
 // # What the judges promise
 //
 // Judge, of roles:
@@ -76,6 +83,18 @@
 // Calls of a peer that was stopped by a signal while they ran, or just before, are
 // counted apart: their overlaps cannot be helped, but their terms must differ. A call that
 // was given up before the origin saw it is none.
+//
+// JudgeMonitor:
+//
+//   - false: no alarm is raised of a source that had a beat stored, and had sent it,
+//     within its limit before, nor before its outage began.
+//   - ghost: an alarm ends by a beat that may have been stored since it was raised, and
+//     sinks are told of nothing but alarms.
+//   - twice: a source has one alarm at a time.
+//   - order: of a source, every sink is told ONSET and ABATED in turn, by the first time
+//     that each came, and those of one alarm together.
+//   - lost: every sink is told of every alarm, and of its end; what is quiet has one.
+//   - shown: what beats has none that stands.
 //
 // Requests of a worker that was paused past its second window are counted apart:
 // nobody can recall them. Ledgers are told no term, so that beside them workers are

@@ -1,4 +1,4 @@
-// Package sim runs whole clusters of real keepers, campaigns, dispatchers and caches
+// Package sim runs whole clusters of real keepers, campaigns, dispatchers, caches and monitors
 // in one process, under virtual time, from a seed.
 //
 // A run of a role ([Run]) has three to five instances on one store. Every instance has its own
@@ -86,8 +86,25 @@
 //
 // Nothing there runs beside anything else: the same seed does exactly the same.
 //
-// Each check is proven by a [Twin], [QueueTwin] or [CacheTwin], broken on purpose,
-// that it must catch.
+// A run of a monitor ([RunMonitor]) has two to five instances, each with a real inlet, watcher and
+// claims, and sources that beat, fall silent, fail, run, and flap; beats are lost, late, out of
+// order and said again, and senders' clocks are wrong by hours. Instances are killed, stopped,
+// frozen, cut off and started again, all of them are down for ten minutes; the store is down for as long, slow,
+// hangs, loses answers, and its clock is stepped by hours; a message router is down; what is
+// expected is changed, paused and removed. The store is monitortest.Reference, and an SQLite file in some runs.
+// By books of its own, of what was acknowledged, proven and configured, the judge checks:
+//
+//   - No alarm is raised of a source before its limit has passed since its last acknowledged
+//     beat, with the time that its path was blind; none of what is not judged; none although a
+//     beat was stored after it was looked at.
+//   - While all is well, an outage is alarmed within its limit + the claims' first window + 2 s
+//     (with blindness since: its limit + 10 s more), and an alarm ends as soon after its source is well again,
+//     its event was removed, or it was to be retired; pauses end, and groups are reported.
+//   - Every sink is told of every alarm, ONSET and ABATED in turn, each once, under one id.
+//   - What was acknowledged is stored; in the end nothing stands, waits or is left over.
+//
+// Each check is proven by a [Twin], [QueueTwin], [CacheTwin] or [MonitorTwin], broken on
+// purpose, that it must catch.
 //
 // # What it does not do
 //

@@ -1,0 +1,164 @@
+//go:build linux
+
+package fault
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// MonitorChaos is a run of random troubles for a monitor.
+type MonitorChaos struct {
+	Beater *Beater
+	Seed   uint64
+	For    time.Duration
+	// Longest pause of an instance.
+	Longest time.Duration
+	// Servers is how often the store's own server is struck.
+	Servers int
+
+	random *rand.Rand
+	count  map[string]int
+	undo   []lasting
+}
+
+// Run makes trouble while sources beat and fall silent; then all is well, and each
+// of them has one more outage from end to end. It returns what it did, and how many
+// outages there were that waited for all that must come of them.
+func (c *MonitorChaos) Run(tb testing.TB) (did map[string]int, cycles int, v MonitorVerdict) {
+	tb.Helper()
+	c.random, c.count = rand.New(rand.NewPCG(c.Seed, 3)), map[string]int{}
+	m := c.Beater.Monitors
+	m.Start()
+	ctx, stop := context.WithCancel(context.Background())
+	over := make(chan struct{})
+	go func() { c.Beater.Run(ctx); close(over) }()
+	for _, s := range m.Sinks {
+		s.Feel(Fickle)
+	}
+	c.trouble(tb)
+	stop()
+	<-over
+	c.calm()
+	e := c.Beater.RollCall(tb, 4*patience)
+	_, cycles = c.Beater.Beats()
+	return c.count, cycles, JudgeMonitor(e)
+}
+
+func (c *MonitorChaos) trouble(tb testing.TB) {
+	end := time.Now().Add(c.For)
+	next := time.Now().Add(time.Second)
+	for !tb.Failed() && time.Now().Before(end) {
+		c.tend()
+		if now := time.Now(); now.After(next) {
+			next = now.Add(c.upTo(time.Second))
+			if what := c.strike(tb); what != "" {
+				c.count[what]++
+			}
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+func (c *MonitorChaos) upTo(d time.Duration) time.Duration {
+	return time.Duration(c.random.Int64N(int64(d) + 1))
+}
+
+// tend starts instances that have ended, lets go on those that were stopped for long
+// enough, and ends troubles.
+func (c *MonitorChaos) tend() {
+	now := time.Now()
+	for _, one := range c.Beater.Monitors.all {
+		switch {
+		case one.Exited():
+			one.Start()
+		case !one.paused.IsZero() && now.After(one.paused):
+			one.Resume()
+		}
+	}
+	c.undo = slices.DeleteFunc(c.undo, func(l lasting) bool {
+		over := now.After(l.until)
+		if over {
+			l.undo()
+		}
+		return over
+	})
+}
+
+// strike makes one random trouble.
+func (c *MonitorChaos) strike(tb testing.TB) string {
+	m := c.Beater.Monitors
+	one := m.all[c.random.IntN(len(m.all))]
+	switch n := c.random.IntN(10); {
+	case n < 3:
+		one.Signal(syscall.SIGKILL)
+		return "killed"
+	case n < 5 && one.paused.IsZero() && !one.Exited():
+		if one.Pause(c.upTo(c.Longest)) {
+			return "paused"
+		}
+	case n < 6:
+		one.Signal(syscall.SIGTERM)
+		return "stopped"
+	case n < 8 && one.Link != nil:
+		return c.spoil(one)
+	case n < 9 && m.Database.Server != nil && c.count["server"] < c.Servers:
+		return c.hurt(tb)
+	}
+	return ""
+}
+
+func (c *MonitorChaos) spoil(one *Monitor) string {
+	switch c.random.IntN(4) {
+	case 0:
+		one.Link.Reset()
+		return "link reset"
+	case 1:
+		one.Link.Set(Way{Swallow: true}, Way{})
+	case 2:
+		one.Link.Set(Way{}, Way{Hold: true})
+	default:
+		one.Link.Set(Way{Delay: c.upTo(100 * time.Millisecond)}, Way{Loss: 0.05, Again: 100 * time.Millisecond})
+	}
+	c.undo = append(c.undo, lasting{time.Now().Add(c.upTo(2 * c.Beater.Monitors.Window)), func() { one.Link.Set(Way{}, Way{}) }})
+	return "link spoilt"
+}
+
+func (c *MonitorChaos) hurt(tb testing.TB) string {
+	server := c.Beater.Monitors.Database.Server
+	c.count["server"]++
+	switch c.random.IntN(3) {
+	case 0:
+		server.Kill()
+		server.Start(tb)
+		return "server killed"
+	case 1:
+		server.Stop()
+		server.Start(tb)
+		return "server restarted"
+	}
+	server.Pause()
+	<-time.After(c.upTo(c.Beater.Monitors.Window))
+	server.Resume()
+	return "server paused"
+}
+
+// calm ends all troubles.
+func (c *MonitorChaos) calm() {
+	m := c.Beater.Monitors
+	for _, s := range m.Sinks {
+		s.Feel(Kind)
+	}
+	for _, l := range c.undo {
+		l.undo()
+	}
+	for _, one := range m.all {
+		if one.Resume(); one.Exited() {
+			one.Start()
+		}
+	}
+}
