@@ -36,6 +36,14 @@
 //	lost       the peer that fetches is killed or stopped: until another fetches
 //	reload     restart with 100,000 entries, and the memory that they take
 //
+// and of the monitor:
+//
+//	intake     beats that are stored in a second: in arrays, by ping URLs, and one in
+//	           each request; and what one costs
+//	silence    a source's limit passes: until the sink is told; 10,000 at once
+//	killed     one of two instances is killed: until its sources are looked after
+//	million    a million sources that beat each minute: start, processor, memory
+//
 // What queues deliver goes to a sink, an HTTP server in a process of its own, that
 // knows what each key's next message must be, and counts what comes twice or out
 // of order.

@@ -23,7 +23,7 @@ type options struct {
 	block   string   // … and which block of it
 	from    string   // file of figures to show instead of taking any
 	cpuProf string   // file for a profile of the cost section
-	drains  int      // measurements per figure of a queue or of the cache
+	drains  int      // measurements per figure of a queue, the cache or the monitor
 	atOnce  int      // submissions of a queue under way at once
 }
 
@@ -42,14 +42,16 @@ func main() {
 			os.Exit(bareMain())
 		case spinArg:
 			os.Exit(spinMain())
+		case beatsArg:
+			os.Exit(beatsMain(os.Args[2:]))
 		}
 	}
 	o := options{leases: []int{1, 1000, 100_000}}
-	only := flag.String("only", "", "sections or groups of them to run, separated by commas: leases (handover,takeover,cost,crowd,footprint), queues (rate,enqueue,latency,backlog,snapshot,claims), cache (hot,cold,busy,lost,reload)")
+	only := flag.String("only", "", "sections or groups of them to run, separated by commas: leases (handover,takeover,cost,crowd,footprint), queues (rate,enqueue,latency,backlog,snapshot,claims), cache (hot,cold,busy,lost,reload), monitor (intake,silence,killed,million)")
 	kinds := flag.String("kinds", "sqlite,postgres,redis,etcd", "what to measure, separated by commas")
 	flag.IntVar(&o.rounds, "rounds", 120, "hand-overs and takeovers to measure per store")
 	flag.IntVar(&o.crowd, "crowd", 1000, "instances on one PostgreSQL")
-	flag.IntVar(&o.drains, "drains", 5, "measurements per figure of a queue or of the cache")
+	flag.IntVar(&o.drains, "drains", 5, "measurements per figure of a queue, the cache or the monitor")
 	flag.IntVar(&o.atOnce, "at-once", rateAtOnce, "submissions under way at once, ours and River's")
 	flag.StringVar(&o.json, "json", "results.json", "file to write the figures to, \"\" for none")
 	flag.StringVar(&o.doc, "doc", "", "Markdown file to put the tables into")
@@ -124,5 +126,6 @@ func sections() []section {
 		{"queues", "rate", rate}, {"queues", "enqueue", enqueue}, {"queues", "latency", latency}, {"queues", "backlog", backlog},
 		{"queues", "snapshot", snapshot}, {"queues", "claims", claims},
 		{"cache", "hot", hot}, {"cache", "cold", cold}, {"cache", "busy", busy}, {"cache", "lost", lost}, {"cache", "reload", reload},
+		{"monitor", "intake", takeIn}, {"monitor", "silence", silence}, {"monitor", "killed", killed}, {"monitor", "million", million},
 	}
 }

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// beatsArg makes this program send beats. It ends when its standard input is closed.
+// It speaks just enough HTTP, so that it costs the machine as little as may be.
+const beatsArg = "monitor-beats"
+
+// Ways to send beats.
+const (
+	byArray = "array" // POST /v1/beats, many in each
+	byPing  = "ping"  // POST /v1/ping/EVENT/SOURCE
+	byPost  = "post"  // POST /v1/beats, one in each
+)
+
+// beatOptions tell a process what to send, and where.
+type beatOptions struct {
+	Address string
+	Event   string
+	Way     string
+	Each    int // beats in a request
+	Conns   int // keep-alive connections
+	Sources int
+}
+
+func startBeats(b *bed, o beatOptions) *member {
+	data, _ := json.Marshal(o) // of plain fields, cannot fail
+	m := launch(b, []string{beatsArg, string(data)})
+	m.await(saidReady, time.Minute)
+	return m
+}
+
+func sourceName(i int) string { return fmt.Sprintf("source-%07d", i) }
+
+// appendSource is sourceName without what that costs.
+func appendSource(out []byte, i int) []byte {
+	out = append(out, "source-0000000"...)
+	for at := len(out) - 1; i > 0; at, i = at-1, i/10 {
+		out[at] = byte('0' + i%10)
+	}
+	return out
+}
+
+// stride leads from one source to the next, so that they come in no order, and all
+// before one comes again: it has no factor in common with their number.
+const stride = 7919
+
+// beatConn is one connection.
+type beatConn struct {
+	o    *beatOptions
+	conn net.Conn
+	in   *bufio.Reader
+	out  []byte
+	body []byte
+}
+
+var errBusy = errors.New("too much waits there")
+
+func dialBeats(o *beatOptions) (*beatConn, error) {
+	conn, err := net.Dial("tcp", o.Address)
+	if err != nil {
+		return nil, err
+	}
+	return &beatConn{o: o, conn: conn, in: bufio.NewReader(conn)}, nil
+}
+
+// send has n sources beat, those with the numbers that which gives, and returns when
+// they are stored.
+func (c *beatConn) send(n int, which func(int) int) error {
+	if c.o.Way == byPing {
+		c.out = append(append(append(c.out[:0], "POST /v1/ping/"...), c.o.Event...), '/')
+		c.out = append(appendSource(c.out, which(0)), " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"...)
+		return c.roundTrip()
+	}
+	c.body = c.body[:0]
+	for i := range n {
+		c.body = append(append(append(c.body, `,{"event":"`...), c.o.Event...), `","source":"`...)
+		c.body = append(appendSource(c.body, which(i)), `"}`...)
+	}
+	if c.o.Way == byArray {
+		c.body[0] = '['
+		c.body = append(c.body, ']')
+	} else {
+		c.body[0] = ' '
+	}
+	c.out = append(c.out[:0], "POST /v1/beats HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "...)
+	c.out = append(strconv.AppendInt(c.out, int64(len(c.body)), 10), "\r\n\r\n"...)
+	c.out = append(c.out, c.body...)
+	return c.roundTrip()
+}
+
+func (c *beatConn) roundTrip() error {
+	_ = c.conn.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := c.conn.Write(c.out); err != nil {
+		return err
+	}
+	return readAccepted(c.in)
+}
+
+// readAccepted reads an answer, which says that all was taken.
+func readAccepted(in *bufio.Reader) error {
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	status := string(line[:min(len(line), len("HTTP/1.1 200"))])
+	size := -1
+	for {
+		if line, err = in.ReadSlice('\n'); err != nil {
+			return err
+		}
+		if len(line) <= 2 {
+			break
+		}
+		if name, value, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(name, []byte("Content-Length")) {
+			if size, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return err
+			}
+		}
+	}
+	if size < 0 {
+		return errors.New("an answer without its length")
+	}
+	body, err := in.Peek(min(size, 400))
+	said := string(body)
+	if _, e := in.Discard(size); err == nil {
+		err = e
+	}
+	switch {
+	case err != nil:
+		return err
+	case status == "HTTP/1.1 429", status == "HTTP/1.1 503":
+		return errBusy
+	case status != "HTTP/1.1 200":
+		return fmt.Errorf("%s: %s", status, said)
+	}
+	return nil
+}
+
+// beater is a process that sends beats.
+type beater struct {
+	o     beatOptions
+	conns []*beatConn
+	next  atomic.Int64
+}
+
+func newBeater(o beatOptions) (*beater, error) {
+	s := &beater{o: o}
+	for range o.Conns {
+		c, err := dialBeats(&s.o)
+		if err != nil {
+			return nil, err
+		}
+		s.conns = append(s.conns, c)
+	}
+	return s, nil
+}
+
+// all sends requests on all connections, for as long as there is another: next
+// waits until it is time for that and returns its first beat's number, and how many. What was
+// refused because too much waited is sent again after a moment.
+func (s *beater) all(which func(int) int, next func() (from, n int)) (lots, error) {
+	took := make([]sample, len(s.conns))
+	errs := make([]error, len(s.conns))
+	var beats atomic.Int64
+	var senders sync.WaitGroup
+	began := time.Now()
+	for i, c := range s.conns {
+		senders.Go(func() {
+			for from, n := next(); n > 0; from, n = next() {
+				at := time.Now()
+				err := c.send(n, func(k int) int { return which(from + k) })
+				for ; errors.Is(err, errBusy); err = c.roundTrip() {
+					time.Sleep(5 * time.Millisecond)
+				}
+				if err != nil {
+					errs[i] = err
+					return
+				}
+				beats.Add(int64(n))
+				took[i] = append(took[i], time.Since(at))
+			}
+		})
+	}
+	senders.Wait()
+	out := lotsOf(took, began)
+	out.Count = int(beats.Load())
+	return out, errors.Join(errs...)
+}
+
+// obey is one command: "hammer DURATION", as fast as it goes; "pace DURATION RATE",
+// so many beats a second; "once FROM TO", each of some sources once.
+func (s *beater) obey(words []string) (lots, error) {
+	scattered := func(i int) int { return i * stride % s.o.Sources }
+	each := int64(s.o.Each)
+	switch {
+	case len(words) == 2 && words[0] == "hammer":
+		d, err := time.ParseDuration(words[1])
+		end := time.Now().Add(d)
+		return s.finish(err, scattered, func() (int, int) {
+			if time.Now().After(end) {
+				return 0, 0
+			}
+			return int(s.next.Add(each) - each), s.o.Each
+		})
+	case len(words) == 3 && words[0] == "pace":
+		d, err := time.ParseDuration(words[1])
+		rate, err2 := strconv.ParseFloat(words[2], 64)
+		began, first := time.Now(), s.next.Load()
+		return s.finish(errors.Join(err, err2), scattered, func() (int, int) {
+			from := s.next.Add(each) - each
+			at := time.Duration(float64(from-first) / rate * float64(time.Second))
+			if at >= d {
+				return 0, 0
+			}
+			time.Sleep(time.Until(began.Add(at)))
+			return int(from), s.o.Each
+		})
+	case len(words) == 3 && words[0] == "once":
+		from, err := strconv.Atoi(words[1])
+		to, err2 := strconv.Atoi(words[2])
+		var next atomic.Int64
+		next.Store(int64(from))
+		return s.finish(errors.Join(err, err2), func(i int) int { return i }, func() (int, int) {
+			at := int(next.Add(each) - each)
+			return at, max(0, min(s.o.Each, to-at))
+		})
+	}
+	return lots{}, fmt.Errorf("unknown command %q", words)
+}
+
+func (s *beater) finish(err error, which func(int) int, next func() (int, int)) (lots, error) {
+	if err != nil {
+		return lots{}, err
+	}
+	return s.all(which, next)
+}
+
+func beatsMain(args []string) int {
+	clock := lease.BootClock()
+	said := &worker{clock: clock}
+	var o beatOptions
+	if err := json.Unmarshal([]byte(args[0]), &o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench beats:", err)
+		return 2
+	}
+	s, err := newBeater(o)
+	if err != nil {
+		said.say(saidFailed, clock.Now(), err.Error())
+		return 1
+	}
+	said.say(saidReady, clock.Now())
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		out, err := s.obey(strings.Fields(lines.Text()))
+		if err != nil {
+			out.Failed = err.Error()
+		}
+		data, _ := json.Marshal(out)
+		said.say(saidResult, clock.Now(), string(data))
+	}
+	return 0
+}
