@@ -235,6 +235,7 @@ func (c nodeClaims) List(ctx context.Context, q claim.Query) ([]claim.Row, error
 }
 
 func (t nodeTable) Resolve(ctx context.Context, refs []monitor.Ref) ([]monitor.Resolved, error) {
+	refs = slices.Clone(refs) // it may arrive when the inlet uses them for others
 	return sends(ctx, t.n, func(ctx context.Context) ([]monitor.Resolved, error) { return t.Table.Resolve(ctx, refs) })
 }
 
