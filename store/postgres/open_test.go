@@ -158,6 +158,15 @@ func TestReadOnlyServer(t *testing.T) {
 	// The way in which a server that became a replica answers.
 	exec(t, database, `ALTER ROLE postgres SET default_transaction_read_only = on;
 		SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'understudy'`)
+	conn := connect(t, database)
+	realserver.Eventually(t, 10*time.Second, "the store's connections are closed", func() error {
+		var n int
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'understudy'").Scan(&n)
+		if err == nil && n > 0 {
+			err = fmt.Errorf("%d are open", n)
+		}
+		return err
+	})
 	_, err := s.RenewSession(t.Context(), a.ID)
 	if !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), "replica") {
 		t.Errorf("RenewSession on a server that accepts no writes: %v, want ErrUnavailable and why", err)
