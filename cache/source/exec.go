@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/cache"
+	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/internal/procgroup"
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -137,7 +138,7 @@ func (p program) fetch(ctx context.Context, f cache.Fetch) (cache.Value, error) 
 	defer runtime.UnlockOSThread()
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	out, said := &output{max: p.MaxValue, stop: stop}, &tail{}
+	out, said := &output{max: p.MaxValue, stop: stop}, &heard.Tail{}
 	cmd := exec.CommandContext(running, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.Dir, out, said
 	cmd.Env = append(slices.Clip(p.Env), "UNDERSTUDY_KEY="+f.Key, "UNDERSTUDY_TERM="+strconv.FormatInt(f.Term, 10))

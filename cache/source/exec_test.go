@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/understudy-ha/understudy/cache"
+	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -88,7 +89,7 @@ func TestExecFailures(t *testing.T) {
 		}
 	}
 	_, err := fetchExec(t, script("i=0; while [ $i -lt 3000 ]; do echo line $i >&2; i=$((i+1)); done; exit 1"), "k")
-	if text := err.Error(); len(text) > maxWords+100 || !strings.HasSuffix(text, "line 2998 line 2999") {
+	if text := err.Error(); len(text) > heard.MaxWords+100 || !strings.HasSuffix(text, "line 2998 line 2999") {
 		t.Errorf("of a long output is told %q", text)
 	}
 }

@@ -79,17 +79,3 @@ func seconds(s string) (d time.Duration, ok bool) {
 	}
 	return time.Duration(min(n, most)) * time.Second, true
 }
-
-// retryAfter reads the header of that name, in seconds or as a date; 0 when there
-// is none.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	v := h.Get("Retry-After")
-	if d, ok := seconds(v); ok {
-		return d
-	}
-	at, err := http.ParseTime(v)
-	if err != nil {
-		return 0
-	}
-	return max(0, at.Sub(now))
-}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/cache"
+	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -165,7 +166,7 @@ func (o *origin) redirect(next *http.Request, before []*http.Request) error {
 	case len(before) > maxRedirects:
 		return fmt.Errorf("more than %d redirects", maxRedirects)
 	case next.URL.Scheme != "http" && next.URL.Scheme != "https":
-		return fmt.Errorf("a redirect to %s is not followed", words(next.URL.Scheme))
+		return fmt.Errorf("a redirect to %s is not followed", heard.Words(next.URL.Scheme))
 	case last.URL.Scheme == "https" && next.URL.Scheme != "https":
 		return errors.New("a redirect from https to http is not followed")
 	}
@@ -233,9 +234,9 @@ func (o *origin) value(ctx context.Context, resp *http.Response) (cache.Value, e
 
 // refused is the error that an answer without a value stands for.
 func (o *origin) refused(resp *http.Response) error {
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, 4*maxWords))
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 4*heard.MaxWords))
 	text := resp.Status
-	if said := words(strings.ToValidUTF8(string(body), " ")); said != "" {
+	if said := heard.Words(strings.ToValidUTF8(string(body), " ")); said != "" {
 		text += ": " + said
 	}
 	switch resp.StatusCode {
@@ -244,7 +245,7 @@ func (o *origin) refused(resp *http.Response) error {
 	}
 	err := fmt.Errorf("source: GET %s: %s", o.name, text)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		if after := retryAfter(resp.Header, time.Now()); after > 0 {
+		if after, _ := heard.RetryAfter(resp.Header, time.Now()); after > 0 {
 			return &cache.RetryAfter{After: min(after, maxRetryAfter), Err: err}
 		}
 	}

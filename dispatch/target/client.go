@@ -13,14 +13,12 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -73,7 +71,6 @@ func (c HTTPConfig) Validate() error {
 const (
 	maxAnswer   = 64 << 10
 	maxStatuses = 8 << 20
-	maxWords    = 500 // bytes of a body that are shown
 )
 
 // client sends one request at a time exactly once. It uses the transport without
@@ -251,46 +248,11 @@ func (r reply) broken() (a dispatch.Answer, ok bool) {
 	case r.err == nil, r.status != 0 && errors.Is(r.err, errLong):
 		return a, false
 	case r.status != 0:
-		return dispatch.Answer{Outcome: dispatch.Silent, Code: r.status, Detail: "the answer broke off: " + Words(r.err.Error())}, true
+		return dispatch.Answer{Outcome: dispatch.Silent, Code: r.status, Detail: "the answer broke off: " + heard.Words(r.err.Error())}, true
 	case !r.unsent:
-		return dispatch.Answer{Outcome: dispatch.Silent, Detail: "no answer: " + Words(r.err.Error())}, true
+		return dispatch.Answer{Outcome: dispatch.Silent, Detail: "no answer: " + heard.Words(r.err.Error())}, true
 	case errors.As(r.err, &untrusted), errors.Is(r.err, errToken):
-		return dispatch.Answer{Outcome: dispatch.Rejected, Detail: Words(r.err.Error())}, true
+		return dispatch.Answer{Outcome: dispatch.Rejected, Detail: heard.Words(r.err.Error())}, true
 	}
-	return dispatch.Answer{Outcome: dispatch.Busy, Detail: "not sent: " + Words(r.err.Error())}, true
-}
-
-// retryAfter reads the header of that name, in seconds or as a date.
-func retryAfter(h http.Header, now time.Time) (d time.Duration, ok bool) {
-	v := h.Get("Retry-After")
-	if v == "" {
-		return 0, false
-	}
-	if seconds, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second, true
-	}
-	at, err := http.ParseTime(v)
-	if err != nil {
-		return 0, false
-	}
-	return max(0, at.Sub(now)), true
-}
-
-// Words makes what a target, or anybody else, said fit to be shown: one line of
-// printable characters, at most 500 bytes.
-func Words(s string) string {
-	if len(s) > maxWords {
-		n := maxWords
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n]
-	}
-	s = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
+	return dispatch.Answer{Outcome: dispatch.Busy, Detail: "not sent: " + heard.Words(r.err.Error())}, true
 }

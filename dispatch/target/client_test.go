@@ -70,37 +70,6 @@ func TestStaleConnection(t *testing.T) {
 	}
 }
 
-func TestWords(t *testing.T) {
-	for in, want := range map[string]string{
-		"":                                   "",
-		" a\r\n\tb\x1b[31m ":                 "a b [31m",
-		"a\xffb":                             "a b",
-		strings.Repeat("x", 9000):            strings.Repeat("x", maxWords),
-		strings.Repeat("ü", 9000):            strings.Repeat("ü", maxWords/2),
-		strings.Repeat("€", 9000):            strings.Repeat("€", maxWords/3),
-		"x" + strings.Repeat("\u20ac", 9000): "x" + strings.Repeat("\u20ac", (maxWords-1)/3),
-	} {
-		if got := Words(in); got != want {
-			t.Errorf("%.20q…: %q", in, got)
-		}
-	}
-}
-
-func TestTail(t *testing.T) {
-	var got tail
-	for range 1000 {
-		if n, err := got.Write([]byte("0123456789€")); n != 13 || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	if s := got.String(); len(s) > maxWords || !strings.HasSuffix(s, "€0123456789€") {
-		t.Errorf("%d bytes: %s", len(s), s)
-	}
-	if cap(got.last) > 8*maxWords {
-		t.Errorf("%d bytes are kept", cap(got.last))
-	}
-}
-
 func TestTokenFileChanges(t *testing.T) {
 	// A token that is younger than a second is not read again; an older one is.
 	path := t.TempDir() + "/token"

@@ -12,11 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/internal/procgroup"
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -110,7 +110,7 @@ func (e *Exec) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	// The death signal comes when the thread that started the program ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var out tail
+	var out heard.Tail
 	cmd := exec.CommandContext(ctx, e.cfg.Argv[0], e.cfg.Argv[1:]...)
 	cmd.Dir, cmd.Env = e.cfg.Dir, e.environment(a)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(a.Payload), &out, &out
@@ -118,7 +118,7 @@ func (e *Exec) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
 	cmd.WaitDelay = lingering
 	if err := cmd.Start(); err != nil {
-		return dispatch.Answer{Outcome: startOutcome(err), Detail: "not started: " + Words(err.Error())}
+		return dispatch.Answer{Outcome: startOutcome(err), Detail: "not started: " + heard.Words(err.Error())}
 	}
 	err := cmd.Wait()
 	answer := judgeExec(cmd.ProcessState, err, ctx.Err(), out.String())
@@ -153,7 +153,7 @@ func judgeExec(state *os.ProcessState, err, ended error, output string) dispatch
 	a := dispatch.Answer{Outcome: dispatch.Silent, Detail: output}
 	switch {
 	case state == nil:
-		a.Detail = join("its end was not seen: "+Words(fmt.Sprint(err)), output)
+		a.Detail = join("its end was not seen: "+heard.Words(fmt.Sprint(err)), output)
 		return a
 	case state.ExitCode() < 0 && ended != nil:
 		a.Detail = join("killed at its deadline", output)
@@ -184,28 +184,4 @@ func join(what, output string) string {
 		return what
 	}
 	return what + ": " + output
-}
-
-// tail keeps the end of a program's output. Writing to it never fails, so that the
-// program is not stopped by it.
-type tail struct {
-	mu   sync.Mutex
-	last []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last = append(t.last, p[max(0, len(p)-maxWords):]...)
-	if drop := len(t.last) - maxWords; drop > 0 {
-		t.last = append(t.last[:0], t.last[drop:]...)
-	}
-	return len(p), nil
-}
-
-// String is the output's end, from the first whole character on.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return Words(strings.ToValidUTF8(string(t.last), " "))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/internal/sawtooth"
 )
 
@@ -92,7 +93,7 @@ func readFault(r reply) (code int, detail string) {
 	if json.Unmarshal(r.body, &f) != nil || f.Error.Code == 0 {
 		return 0, said(r)
 	}
-	return f.Error.Code, Words(fmt.Sprintf("%s (code %d): %s", f.Error.Title, f.Error.Code, f.Error.Message))
+	return f.Error.Code, heard.Words(fmt.Sprintf("%s (code %d): %s", f.Error.Title, f.Error.Code, f.Error.Message))
 }
 
 func judgeSawtooth(r reply, now time.Time) dispatch.Answer {
@@ -103,7 +104,7 @@ func judgeSawtooth(r reply, now time.Time) dispatch.Answer {
 		return a
 	}
 	a := dispatch.Answer{Code: r.status, Outcome: dispatch.Silent}
-	a.RetryAfter, _ = retryAfter(r.header, now)
+	a.RetryAfter, _ = heard.RetryAfter(r.header, now)
 	code, detail := readFault(r)
 	a.Detail = detail
 	switch {
@@ -135,7 +136,7 @@ func linkOf(body []byte) string {
 	if json.Unmarshal(body, &answer) != nil || len(answer.Link) > maxLink {
 		return ""
 	}
-	return Words(answer.Link)
+	return heard.Words(answer.Link)
 }
 
 // Ask implements [dispatch.Target].
@@ -213,7 +214,7 @@ func readSawtooth(body []byte) (map[string]dispatch.Answer, dispatch.Answer) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		otherwise.Detail = "the answer cannot be read: " + Words(err.Error())
+		otherwise.Detail = "the answer cannot be read: " + heard.Words(err.Error())
 		return nil, otherwise
 	}
 	found := make(map[string]dispatch.Answer, len(answer.Data))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/internal/sawtooth"
 )
 
@@ -83,7 +84,7 @@ func judgeScabbard(r reply, now time.Time) dispatch.Answer {
 		return a
 	}
 	a := dispatch.Answer{Code: r.status, Outcome: dispatch.Silent, Detail: messageOf(r)}
-	a.RetryAfter, _ = retryAfter(r.header, now)
+	a.RetryAfter, _ = heard.RetryAfter(r.header, now)
 	switch {
 	case r.status == http.StatusBadRequest, r.status == http.StatusRequestEntityTooLarge:
 		a.Outcome = dispatch.Refused
@@ -100,7 +101,7 @@ func messageOf(r reply) string {
 		Message string `json:"message"`
 	}
 	if json.Unmarshal(r.body, &answer) == nil && answer.Message != "" {
-		return Words(answer.Message)
+		return heard.Words(answer.Message)
 	}
 	return said(r)
 }
@@ -180,7 +181,7 @@ func readScabbard(body []byte, ids []string) []dispatch.Answer {
 		} `json:"status"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		otherwise.Detail = "the answer cannot be read: " + Words(err.Error())
+		otherwise.Detail = "the answer cannot be read: " + heard.Words(err.Error())
 		return all(len(ids), otherwise)
 	}
 	found := make(map[string]dispatch.Answer, len(answer))

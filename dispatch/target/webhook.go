@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -204,7 +205,7 @@ func location(base *url.URL, link string) (*url.URL, error) {
 		return nil, fmt.Errorf("its location cannot be read")
 	}
 	if to.Scheme != base.Scheme || to.Host != base.Host || to.User != nil {
-		return nil, fmt.Errorf("its location is on another host (%s), which is not asked", Words(to.Host))
+		return nil, fmt.Errorf("its location is on another host (%s), which is not asked", heard.Words(to.Host))
 	}
 	to.Fragment = ""
 	return to, nil

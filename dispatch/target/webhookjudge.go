@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/heard"
 )
 
 // judge reads the answer to a submission, by the table in the package's
@@ -19,7 +20,7 @@ func (w *Webhook) judge(r reply, attempt int, now time.Time) dispatch.Answer {
 		return a
 	}
 	a := dispatch.Answer{Code: r.status}
-	after, hasAfter := retryAfter(r.header, now)
+	after, hasAfter := heard.RetryAfter(r.header, now)
 	a.RetryAfter = after
 	switch {
 	case r.status == http.StatusAccepted && r.header.Get("Location") != "" && !w.cfg.Final:
@@ -48,7 +49,7 @@ func redirected(a dispatch.Answer, h http.Header) dispatch.Answer {
 	a.Outcome = OutcomeOf(a.Code)
 	a.Detail = http.StatusText(a.Code) + ": redirects are not followed"
 	if to := h.Get("Location"); to != "" {
-		a.Detail += "; it names " + Words(to)
+		a.Detail += "; it names " + heard.Words(to)
 	}
 	return a
 }
@@ -97,7 +98,7 @@ func OutcomeOf(status int) dispatch.Outcome {
 
 // said is an answer in the target's words, or failing that in those of the standard.
 func said(r reply) string {
-	if s := Words(string(r.body[:min(len(r.body), maxWords+1)])); s != "" {
+	if s := heard.Words(string(r.body[:min(len(r.body), heard.MaxWords+1)])); s != "" {
 		return s
 	}
 	return http.StatusText(r.status)
@@ -110,7 +111,7 @@ func judgeAsked(r reply, now time.Time) dispatch.Answer {
 		return a
 	}
 	a := dispatch.Answer{Code: r.status}
-	a.RetryAfter, _ = retryAfter(r.header, now)
+	a.RetryAfter, _ = heard.RetryAfter(r.header, now)
 	kind, _, _ := mime.ParseMediaType(r.header.Get("Content-Type"))
 	switch {
 	case r.status == http.StatusOK && (kind == "application/json" || strings.HasSuffix(kind, "+json")):
@@ -139,9 +140,9 @@ func statusMember(body []byte) (dispatch.Outcome, string) {
 		Message string `json:"message"`
 	}
 	if err := json.Unmarshal(body, &status); err != nil {
-		return dispatch.Silent, "its status is no JSON object: " + Words(err.Error())
+		return dispatch.Silent, "its status is no JSON object: " + heard.Words(err.Error())
 	}
-	detail := Words(status.Message)
+	detail := heard.Words(status.Message)
 	switch strings.ToLower(status.Status) {
 	case "committed":
 		return dispatch.Done, detail

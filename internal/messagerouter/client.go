@@ -25,8 +25,7 @@ const (
 	// MaxWait is the longest that a poll may last.
 	MaxWait = 5 * time.Minute
 
-	maxError  = 64 << 10 // bytes of an error's body that are read
-	maxDetail = 300      // and shown
+	maxError = 64 << 10 // bytes of an error's body that are read
 )
 
 // Config of a client.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/internal/messagerouter"
 	"github.com/understudy-ha/understudy/internal/messagerouter/standin"
 	"github.com/understudy-ha/understudy/lease"
@@ -102,7 +103,7 @@ func TestRefusals(t *testing.T) {
 		{"no topic", standin.Fault{Status: 404, Code: 3001}, messagerouter.Error{Status: 404, Code: messagerouter.CodeNotFound, Message: "Not Found"}},
 		{"called good", standin.Fault{Body: `{"status":"503","mrstatus":3002,"message":"away"}`}, messagerouter.Error{Status: 503, Code: 3002, Message: "away"}},
 		{"odd", standin.Fault{Body: ` {"mrstatus":"1004","message":{"x":1}}`}, messagerouter.Error{Status: 500, Code: 1004}},
-		{"page", standin.Fault{Status: 502, Body: page}, messagerouter.Error{Status: 502, Message: "<html> Bad gateway" + strings.Repeat("x", 300-len("<html>\n\x00Bad\tgateway"))}},
+		{"page", standin.Fault{Status: 502, Body: page}, messagerouter.Error{Status: 502, Message: "<html> Bad gateway" + strings.Repeat("x", heard.MaxWords-len("<html>\n\x00Bad\tgateway"))}},
 		{"redirect", standin.Fault{Status: 302, Header: http.Header{"Location": {"http://elsewhere.invalid/"}}}, messagerouter.Error{Status: 302, Message: "it redirects to http://elsewhere.invalid/; configure that URL if you trust it"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

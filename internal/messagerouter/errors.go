@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/understudy-ha/understudy/internal/heard"
 )
 
 var (
@@ -58,12 +57,12 @@ func (e *Error) Error() string {
 func refused(resp *http.Response, body []byte) *Error {
 	e := refusal(body)
 	if e == nil {
-		e = &Error{Message: words(string(body))}
+		e = &Error{Message: heard.Words(string(body))}
 	}
 	e.Status = resp.StatusCode
-	e.RetryAfter = retryAfter(resp.Header, time.Now())
+	e.RetryAfter, _ = heard.RetryAfter(resp.Header, time.Now())
 	if to := resp.Header.Get("Location"); to != "" && e.Status >= 300 && e.Status < 400 {
-		e.Message = "it redirects to " + words(to) + "; configure that URL if you trust it"
+		e.Message = "it redirects to " + heard.Words(to) + "; configure that URL if you trust it"
 	}
 	return e
 }
@@ -92,38 +91,7 @@ func refusal(body []byte) *Error {
 	}
 	var message string
 	if json.Unmarshal(said.Message, &message) == nil {
-		e.Message = words(message)
+		e.Message = heard.Words(message)
 	}
 	return e
-}
-
-// retryAfter reads that header, in seconds or as a date.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	v := h.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	at, err := http.ParseTime(v)
-	if err != nil {
-		return 0
-	}
-	return max(0, at.Sub(now))
-}
-
-// words makes what a router said fit to be shown.
-func words(s string) string {
-	if len(s) > maxDetail {
-		n := maxDetail
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n]
-	}
-	s = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
 }

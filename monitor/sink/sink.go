@@ -11,6 +11,7 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/dispatch/target"
+	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -74,10 +75,10 @@ func (s *sink) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	defer cancel()
 	m, err := message(a.Payload)
 	if err != nil {
-		return dispatch.Answer{Outcome: dispatch.Refused, Detail: "no alarm: " + target.Words(err.Error())}
+		return dispatch.Answer{Outcome: dispatch.Refused, Detail: "no alarm: " + heard.Words(err.Error())}
 	}
 	answer := s.to.tell(ctx, alarm{a, m})
-	answer.Detail = target.Words(s.redacted.Replace(answer.Detail))
+	answer.Detail = heard.Words(s.redacted.Replace(answer.Detail))
 	return answer
 }
 

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/understudy-ha/understudy/dispatch/target"
+	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
 // clean makes one line of whatever a name holds.
-func clean(s string) string { return target.Words(s) }
+func clean(s string) string { return heard.Words(s) }
 
 // who is the source or the group.
 func who(m monitor.Message) string {
