@@ -323,7 +323,7 @@ func TestNoStampede(t *testing.T) {
 				}
 			}()
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(3 * timing.Timeout) // they wait
 		store.intercept(func(_ context.Context, call string) error {
 			if call == "acquire" || call == "acquired" {
 				time.Sleep(time.Millisecond / 2) // a round trip of a millisecond
