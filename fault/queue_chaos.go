@@ -81,7 +81,7 @@ func (c *QueueChaos) Run() (map[string]int, QueueVerdict) {
 // trouble lasts until its time is over and every gate was tried.
 func (c *QueueChaos) trouble() {
 	tb := c.Fleet.tb
-	end, last := time.Now().Add(c.For), time.Now().Add(c.For+6*patience)
+	end, last := time.Now().Add(c.For), time.Now().Add(c.For+10*patience)
 	next := time.Now().Add(time.Second)
 	for tb.Failed() || time.Now().Before(end) || len(c.gates) > 0 && time.Now().Before(last) {
 		if tb.Failed() {
