@@ -230,7 +230,7 @@ func (s step) facts(n *source) monitor.Facts {
 	if n.alarm != nil {
 		f.Alarm, f.Reason, f.Onset, f.Well = n.alarm.ID, n.alarm.Reason, n.alarm.onset, n.well
 		for _, at := range n.onsets {
-			if s.now.Sub(at) <= n.event.FlapWindow {
+			if n.event.Flaps > 0 && s.now.Sub(at) <= n.event.FlapWindow {
 				f.Onsets++
 			}
 		}

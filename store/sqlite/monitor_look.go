@@ -37,7 +37,7 @@ CROSS JOIN understudy_monitor_event e ON e.id = s.event` + factJoins
 SELECT count(*) FROM (
   SELECT onset_us FROM understudy_monitor_alarm WHERE source = ?1 AND event = (SELECT name FROM understudy_monitor_event WHERE id = ?2)
   ORDER BY raised_us DESC, id DESC LIMIT ?3)
-WHERE onset_us > ?4`
+WHERE onset_us >= ?4`
 )
 
 // Settings implements [monitor.Detection].
