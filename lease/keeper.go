@@ -23,6 +23,10 @@ type KeeperConfig struct {
 	Timing Timing
 	// Clock of this host. Default [BootClock].
 	Clock Clock
+	// Vouch, if not nil, is asked before each renewal whether what the session stands for
+	// is well; its error keeps the session from being renewed, and it is asked again
+	// soon. ctx ends after [Timing.CallTimeout].
+	Vouch func(ctx context.Context) error
 	// Logger; nil is silent.
 	Logger *slog.Logger
 	// Jitter returns a random duration in [0, d). Default: the runtime's source.
@@ -207,10 +211,7 @@ func (k *Keeper) keep(ctx context.Context, live *Live, changes int64) error {
 		if clock.Now() < next {
 			continue
 		}
-		sent := clock.Now()
-		r, err := call(running, timing, func(ctx context.Context) (Renewal, error) {
-			return k.cfg.Store.RenewSession(ctx, live.ID())
-		})
+		sent, r, err := k.renew(running, live)
 		switch {
 		case err == nil:
 			live.renewed(NewTrust(sent, timing))
@@ -271,6 +272,20 @@ func (k *Keeper) count(f func(*KeeperStats)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	f(&k.stats)
+}
+
+// renew renews the session once, if whoever vouches for it does, and tells when it asked.
+func (k *Keeper) renew(ctx context.Context, live *Live) (sent time.Duration, r Renewal, err error) {
+	r, err = call(ctx, k.cfg.Timing, func(ctx context.Context) (Renewal, error) {
+		if k.cfg.Vouch != nil {
+			if err := k.cfg.Vouch(ctx); err != nil {
+				return Renewal{}, fmt.Errorf("not vouched for: %v", err) // its errors mean nothing here
+			}
+		}
+		sent = k.cfg.Clock.Now()
+		return k.cfg.Store.RenewSession(ctx, live.ID())
+	})
+	return sent, r, err
 }
 
 func (k *Keeper) firstPause() time.Duration { return k.cfg.Timing.Interval / 8 }

@@ -10,6 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/shard"
 )
 
 // Store is what every adapter offers.
@@ -31,6 +32,12 @@ type Queues interface {
 // Monitors is what the same stores offer besides for package monitor.
 type Monitors interface {
 	Monitor() monitor.Table
+}
+
+// Shards is what every store offers for package shard.
+type Shards interface {
+	Registry() shard.Registry
+	Commands() shard.Commands
 }
 
 // ErrSchema: the store's schema cannot be used by this program: it is newer, or

@@ -1,0 +1,145 @@
+package shard
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Unfit is a node that cannot become the primary, and why.
+type Unfit struct {
+	Node string `json:"node"`
+	Why  string `json:"why"`
+}
+
+// choice is what a plan asks of its new primary.
+type choice struct {
+	from   string // the old one, never chosen
+	wanted string // the only one to be considered, unless ""
+	force  bool   // nothing but being alive is asked of the wanted one
+	tried  []string
+	maxLag int64 // 0: any
+	// frozen: only nodes that have acknowledged their detachment under this epoch, with what they
+	// reported then. Otherwise what their last report says.
+	frozen int64
+}
+
+// choose returns the node to promote: live, a member, synchronised, of the shard's own
+// lineage, with the highest transaction id, then the highest priority, then the lowest id.
+// Without one it tells of each why not.
+func choose(v View, c choice) (best string, unfit []Unfit) {
+	type fit struct {
+		Record
+		tried bool
+	}
+	var fits []fit
+	last := lastTxn(v, c.from)
+	for _, r := range v.Nodes {
+		if r.ID == c.from || c.wanted != "" && r.ID != c.wanted {
+			continue
+		}
+		if c.frozen != 0 {
+			done, ok := r.Done(c.frozen, DoDetach)
+			if !ok || done.Error != "" {
+				unfit = append(unfit, Unfit{r.Label(), "it has not left the old primary: " + cmp.Or(done.Error, "no answer")})
+				continue
+			}
+			r.Txn, r.Lineage, r.Before = done.Txn, done.Lineage, done.Before
+		}
+		if why := unfitness(v, r, c, last); why != "" {
+			unfit = append(unfit, Unfit{r.Label(), why})
+			continue
+		}
+		fits = append(fits, fit{r, slices.Contains(c.tried, r.ID)})
+	}
+	if len(fits) == 0 {
+		return "", unfit
+	}
+	return slices.MinFunc(fits, func(a, b fit) int {
+		if a.tried != b.tried {
+			if a.tried {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(cmp.Compare(b.Txn, a.Txn), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
+	}).ID, unfit
+}
+
+func unfitness(v View, r Record, c choice, last int64) string {
+	switch {
+	case !r.Live():
+		return fmt.Sprintf("its agent is silent for %v", r.Age.Round(1e6))
+	case r.Condition != Up:
+		return "it is " + string(r.Condition)
+	case c.force && c.wanted != "":
+		return ""
+	}
+	if _, member := v.Row.Member(r.ID); !member {
+		return "it was never synchronised with this shard"
+	}
+	switch known, diverged := v.Row.holds(r); {
+	case r.Priority == 0 && c.wanted == "":
+		return "its priority is 0"
+	case !r.Synced:
+		return "its copy is not complete"
+	case !known:
+		return fmt.Sprintf("its data is of another lineage (%.8s)", r.Lineage.ID)
+	case diverged:
+		return fmt.Sprintf("it went its own way: it has transactions up to %d that were never the shard's", r.Txn)
+	case c.maxLag > 0 && last-r.Txn > c.maxLag:
+		return fmt.Sprintf("it lacks %d of the last known %d, more than max_lag %d", last-r.Txn, last, c.maxLag)
+	}
+	return ""
+}
+
+// holds tells whether the node's data is of a lineage of the shard, and whether it has
+// more than belongs to it.
+func (r Row) holds(n Record) (known, diverged bool) {
+	for _, l := range r.Lineages {
+		if l.ID == n.Lineage.ID {
+			return true, l.End != 0 && n.Txn > l.End
+		}
+	}
+	// One that was promoted and never opened still has what it had then.
+	for _, l := range r.Lineages {
+		if n.Before.ID != "" && l.ID == n.Before.ID {
+			return true, n.Txn > n.Before.End || l.End != 0 && n.Txn > l.End
+		}
+	}
+	return false, false
+}
+
+func lastTxn(v View, id string) int64 {
+	r, _ := v.Node(id)
+	return r.Txn
+}
+
+// Done returns the node's result of an order under an epoch.
+func (r Record) Done(epoch int64, o Order) (Result, bool) {
+	for _, done := range slices.Backward(r.Results) {
+		if done.Epoch == epoch && done.Order == o {
+			return done, true
+		}
+	}
+	return Result{}, false
+}
+
+// because lists why nobody is suitable.
+func because(shard string, unfit []Unfit) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no replica of shard %q can become the primary", shard)
+	if len(unfit) == 0 {
+		b.WriteString(": it has none that reports")
+	}
+	for i, u := range unfit {
+		sep := "; "
+		if i == 0 {
+			sep = ": "
+		}
+		fmt.Fprintf(&b, "%s%s: %s", sep, u.Node, u.Why)
+	}
+	fmt.Fprintf(&b, ". To promote one all the same: understudy shard failover %s --to NODE --force", shard)
+	return b.String()
+}

@@ -1,0 +1,33 @@
+package shard
+
+import "fmt"
+
+// Endpoint is where a shard's primary is.
+type Endpoint struct {
+	Shard   string `json:"shard"`
+	NodeID  string `json:"node_id"`
+	Address string `json:"address"` // for clients
+	Epoch   int64  `json:"epoch"`
+}
+
+// Whereabouts is where clients find the primary: the node that was last opened for
+// writes, unless it is known to be over or a plan has begun to replace it. ErrNoPrimary
+// wraps why there is none.
+func (v View) Whereabouts() (Endpoint, error) {
+	row := v.Row
+	r, known := v.Node(row.Primary)
+	switch {
+	case row.Primary == "":
+		return Endpoint{}, fmt.Errorf("%w: shard %q has had none yet", ErrNoPrimary, row.Name)
+	case row.Plan != nil && (row.Plan.Phase == Detaching || row.Plan.Phase == Promoting || row.Plan.Phase == Fencing):
+		return Endpoint{}, fmt.Errorf("%w: shard %q is failing over (epoch %d, %s)", ErrNoPrimary, row.Name, row.Plan.Epoch, row.Plan.Phase)
+	case known && (r.Condition == Down || r.Condition == Refused):
+		return Endpoint{}, fmt.Errorf("%w: the primary of shard %q, %s, is %s", ErrNoPrimary, row.Name, r.Label(), r.Condition)
+	case known:
+		return Endpoint{row.Name, r.ID, r.Client(), row.PrimaryEpoch}, nil
+	}
+	if m, ok := row.Member(row.Primary); ok {
+		return Endpoint{row.Name, m.ID, m.Address, row.PrimaryEpoch}, nil
+	}
+	return Endpoint{}, fmt.Errorf("%w: nothing is known of the primary of shard %q", ErrNoPrimary, row.Name)
+}

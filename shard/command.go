@@ -1,0 +1,79 @@
+package shard
+
+import (
+	"fmt"
+	"time"
+)
+
+// Order is what a command tells a node's agent to do.
+type Order string
+
+// Orders. Each can be carried out any number of times.
+const (
+	DoFence   Order = "fence"   // close the fence
+	DoDetach  Order = "detach"  // leave the primary, keep what was copied, and report the frozen txn id
+	DoPause   Order = "pause"   // let writes wait, close the fence, report the txn id; it ends by itself
+	DoCatch   Order = "catch"   // wait until the copy has reached Txn
+	DoYield   Order = "yield"   // give the shard's lease up for Node To
+	DoPromote Order = "promote" // become the primary: see [Agent]
+	DoFollow  Order = "follow"  // copy from the node To at Address
+)
+
+// Command waits in the queue of a node until its agent takes it.
+type Command struct {
+	ID    string `json:"id"`
+	Shard string `json:"shard"`
+	Node  string `json:"node"` // whose queue
+	Epoch int64  `json:"epoch"`
+	Order Order  `json:"order"`
+	// To and Address name a node.
+	To      string `json:"to,omitempty"`
+	Address string `json:"address,omitempty"`
+	Txn     int64  `json:"txn,omitempty"`
+	// For is how long a pause lasts at most.
+	For time.Duration `json:"for_ns,omitempty"`
+	// Within is how long the command may wait before it is dropped unread, counted by
+	// the store; 1 s to MaxWithin.
+	Within time.Duration `json:"within_ns"`
+	By     string        `json:"by"` // instance of the orchestrator's agent
+}
+
+// Limits of commands.
+const (
+	MaxWithin = time.Hour
+	MaxQueue  = 64 // commands of a node; more are refused
+)
+
+// CommandID is the same for the same order of the same plan, so that one that is sent again is
+// known.
+func CommandID(epoch int64, node string, o Order) string {
+	return fmt.Sprintf("%d/%.12s/%s", epoch, node, o)
+}
+
+// Result is a command's acknowledgement, in the record of the node that carried it out.
+type Result struct {
+	ID    string `json:"id"`
+	Epoch int64  `json:"epoch"`
+	Order Order  `json:"order"`
+	// Error is why it could not be done; "" if it was.
+	Error string `json:"error,omitempty"`
+	// Txn, Lineage and Before are the node's afterwards.
+	Txn     int64         `json:"txn"`
+	Lineage Lineage       `json:"lineage"`
+	Before  Lineage       `json:"lineage_before,omitzero"`
+	Took    time.Duration `json:"took_ns"`
+}
+
+// Obey tells whether an agent may carry the command out: known is the highest epoch
+// that it has seen, of which it keeps a copy on disk. The text says why not.
+func (c Command) Obey(shard, node string, known int64) (why string, ok bool) {
+	switch {
+	case c.Shard != shard || c.Node != node:
+		return fmt.Sprintf("it is for node %.8s of shard %q", c.Node, c.Shard), false
+	case c.Epoch < known:
+		return fmt.Sprintf("epoch %d is over, %d has begun", c.Epoch, known), false
+	case c.Epoch <= 0:
+		return "it has no epoch", false
+	}
+	return "", true
+}

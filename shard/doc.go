@@ -1,0 +1,66 @@
+// Package shard keeps one primary per shard of a database: it notices that the
+// primary is gone, chooses the best replica, promotes it, and makes sure that the old
+// one accepts nothing any more.
+//
+// A shard is a primary and its replicas, each a node: a database server that this
+// package does not replace. An [Agent] stands beside every node. The agents
+// meet in a [Registry], which a store keeps; whichever of them sees that the
+// primary is over takes the failover lock and becomes the orchestrator of one [Plan].
+//
+// # Who is the primary
+//
+// The shard's [Row] names it, and an epoch, which only grows. The row changes by
+// compare-and-set alone ([Registry.Decide]). A node is opened for writes only after
+// its agent
+//
+//   - has promoted it while it was fenced,
+//   - holds the shard's lease, under a session that it renews only after the node
+//     has answered a write probe, and
+//   - has written itself into the row, under the epoch of the plan that names it.
+//
+// A plan that was replaced by a later one has lost the right to the last step: so at
+// most one node is opened per epoch, whatever its agents and orchestrators do.
+//
+// # When a primary is over
+//
+// [Judge] is the rule, and it is pure. Two signals are needed: the session of its
+// agent is over by the store's clock and by the judge's own, and no live agent gets an
+// answer from the node. A replica with input from it since then vetoes. That its
+// agent saw the process end is proof by itself, and needs no waiting. Silence is no
+// proof: it has to last for the timeout T, and at least as long as the node's own
+// fence takes to close.
+//
+// # Fences
+//
+// A fence is a condition in the node itself. It is armed beforehand: a primary whose
+// replicas do not acknowledge refuses writes, so that one that was hung, or that
+// nobody can reach, closes by itself. It is closed by the agent, at the end of its trust in
+// the session. An armed fence that would close because too few replicas are left is
+// disarmed only after the record says so, and a primary that is silent behind
+// a disarmed fence is not replaced without a person.
+//
+// # What it promises
+//
+// No node accepts a write under an epoch after the first one accepted under a later
+// epoch, but for what is listed below. A healthy primary is not deposed because its
+// agent died, its store is down, or clocks were stepped. What a replica had that was chosen
+// is not lost, and among those that can be reached the one with the most is chosen.
+// A switchover loses nothing. Whatever dies on the way, the next orchestrator brings
+// the shard to one primary.
+//
+// # What it does not promise
+//
+// Replication is asynchronous: what the primary acknowledged and no replica had is lost
+// with it. Where the agent is dead (or is told not to kill) and its host is cut off at
+// the same time, the armed fence alone closes the node: up to three seconds after the last
+// acknowledgement of a replica that reached it, which can be later than
+// the first write of its successor. A hung node whose agent lives is killed before
+// its lease is given away.
+//
+// # How it fails
+//
+// A shard without a suitable replica stays without a primary, and the [Action] says
+// why, node by node, and which command would force it. While the store is down nothing
+// fails over; a primary goes on as long as the agents of all other members promise
+// not to replace it, and closes its fence otherwise.
+package shard

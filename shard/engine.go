@@ -1,0 +1,78 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+var (
+	// ErrNodeRefused: the node refused a write because of its fence, or as a replica.
+	ErrNodeRefused = errors.New("shard: node refuses writes")
+	// ErrNodeUnwell: the node answers, but cannot write: its disk is full, say.
+	ErrNodeUnwell = errors.New("shard: node cannot write")
+	// ErrNodeGone: nothing listens at the node's address.
+	ErrNodeGone = errors.New("shard: connection refused")
+	// ErrNodeAccess: the node does not let us in: wrong password, no right to a command, TLS.
+	ErrNodeAccess = errors.New("shard: no access to node")
+	// ErrUnsupported: the engine has no such thing.
+	ErrUnsupported = errors.New("shard: the engine cannot do that")
+)
+
+// State is what a node says of itself.
+type State struct {
+	Role      Role
+	Txn       int64
+	Lineage   Lineage
+	Before    Lineage // the one that it was promoted from; zero if there is none
+	Loading   bool
+	Link      *Upstream  // on a replica
+	Followers []Follower // on a primary
+	Fence     Fence
+	Synced    bool
+	Keys      int64
+	Run       string // new at every start of its process; "" if the engine has none
+	PID       int    // 0 when the engine does not tell
+	Version   string // product and version, for people
+	NodeID    string // where the engine has one of its own (SableDB)
+}
+
+// Engine acts on one node. Every method is one short exchange, bounded by ctx. Errors
+// wrap ErrNodeGone when the connection was refused, ErrNodeAccess, or the context's error when no answer came
+// in time. Methods may be called from several goroutines, and again after an error.
+type Engine interface {
+	// Probe asks the node about itself.
+	Probe(ctx context.Context) (State, error)
+	// TryWrite proves that the node accepts writes, and changes no data. ErrNodeRefused
+	// and ErrNodeUnwell tell why it does not.
+	TryWrite(ctx context.Context) error
+	// SetFence opens, arms or closes the fence. It holds for connections that exist and
+	// for those to come, and for commands that the node has received and not begun. Armed
+	// with n: writes need n replicas that acknowledge. ErrUnsupported if the engine
+	// has no armed fence.
+	SetFence(ctx context.Context, f Fence, n int) error
+	// Pause lets writes wait for at most d; 0 lets them go on. ErrUnsupported if the
+	// engine cannot; a closed fence then has to do.
+	Pause(ctx context.Context, d time.Duration) error
+	// Promote makes a replica a primary; its fence stays as it is.
+	Promote(ctx context.Context) error
+	// Follow makes the node a replica of the one at the address: it copies what is
+	// missing, all of it if need be. "" detaches it: it stays a replica with what it
+	// has, of nobody.
+	Follow(ctx context.Context, address string) error
+	// Close gives the connections up.
+	Close() error
+}
+
+// Engines reaches nodes by their address.
+type Engines interface {
+	// Name of the engine: "redis", "sabledb".
+	Name() string
+	// At returns the engine of the node at an address. It connects when it is used.
+	At(address string) Engine
+	// Knock asks whether a node answers, from a connection that is kept per address.
+	Knock(ctx context.Context, address string) Verdict
+	// FenceDelay is how long an armed fence takes to close after the last
+	// acknowledgement of a replica; 0 when the engine has none.
+	FenceDelay() time.Duration
+}

@@ -1,0 +1,231 @@
+package shard
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// phase goes on with a plan of our own.
+func (t turn) phase(p Plan) Action {
+	var a Action
+	switch p.Phase {
+	case Pausing:
+		a = t.pausing(p)
+	case Catching:
+		a = t.catching(p)
+	case Fencing:
+		a = t.fencing(p)
+	case Detaching:
+		a = t.detaching(p)
+	case Promoting:
+		a = t.promoting(p)
+	case Following:
+		a = t.following(p)
+	default:
+		a = t.finish(fmt.Sprintf("the phase %q is not known to this version", p.Phase), "")
+	}
+	a.Lock = true
+	if a.Decide == nil {
+		a.Send = t.outstanding(p)
+	}
+	return a
+}
+
+// outstanding are the commands of the plan's phase that have no answer.
+func (t turn) outstanding(p Plan) []Command {
+	var out []Command
+	send := func(node string, o Order, edit func(*Command)) {
+		if node == "" {
+			return
+		}
+		if r, ok := t.v.Node(node); ok {
+			if _, done := r.Done(p.Epoch, o); done {
+				return
+			}
+		}
+		c := Command{ID: CommandID(p.Epoch, node, o), Shard: t.v.Row.Name, Node: node, Epoch: p.Epoch, Order: o, By: t.s.Instance, Within: max(5*t.p.Patience, time.Second)}
+		if edit != nil {
+			edit(&c)
+		}
+		out = append(out, c)
+	}
+	switch p.Phase {
+	case Pausing:
+		send(p.From, DoPause, func(c *Command) { c.For = p.Timeout })
+	case Catching:
+		send(p.To, DoCatch, func(c *Command) { c.Txn = p.Txn })
+	case Fencing:
+		send(p.From, DoFence, nil)
+	case Detaching:
+		for _, r := range t.replicas(p.From) {
+			send(r.ID, DoDetach, nil)
+		}
+	case Promoting:
+		send(p.To, DoPromote, nil)
+		if p.Kind == Switchover {
+			send(p.From, DoYield, func(c *Command) { c.To = p.To })
+		}
+	case Following:
+		to, _ := t.v.Node(p.To)
+		for _, r := range t.unled(p)[:min(t.p.Parallel, len(t.unled(p)))] {
+			send(r.ID, DoFollow, func(c *Command) { c.To, c.Address = to.ID, to.Address })
+		}
+	}
+	return out
+}
+
+// replicas are the nodes whose agents live, but for one.
+func (t turn) replicas(but string) []Record {
+	return slices.DeleteFunc(slices.Clone(t.v.Nodes), func(r Record) bool { return r.ID == but || !r.Live() })
+}
+
+// late tells that the phase has taken as long as an agent that lives would need.
+func (t turn) late() bool { return t.s.PhaseFor >= t.p.Patience }
+
+func (t turn) pausing(p Plan) Action {
+	from, _ := t.v.Node(p.From)
+	done, ok := from.Done(p.Epoch, DoPause)
+	switch {
+	case ok && done.Error == "":
+		return t.advance(Catching, "", func(p *Plan) { p.Txn = done.Txn })
+	case ok:
+		return t.replace("the primary could not be paused: "+done.Error, "")
+	case t.late():
+		return t.replace("the primary's agent did not pause it in time", "")
+	}
+	return Action{Wait: t.p.Patience - t.s.PhaseFor}
+}
+
+func (t turn) catching(p Plan) Action {
+	to, _ := t.v.Node(p.To)
+	done, ok := to.Done(p.Epoch, DoCatch)
+	// The pause began before this phase; a third of it is kept for the promotion.
+	limit := p.Timeout * 2 / 3
+	switch {
+	case ok && done.Error == "" && done.Txn >= p.Txn:
+		return t.advance(Promoting, fmt.Sprintf("at %d", p.Txn), nil)
+	case ok:
+		return t.replace("the replica could not catch up: "+done.Error, "")
+	case t.s.PhaseFor >= limit || !to.Live():
+		return t.replace(fmt.Sprintf("the replica did not reach %d in time", p.Txn), "")
+	}
+	return Action{Wait: limit - t.s.PhaseFor}
+}
+
+func (t turn) fencing(p Plan) Action {
+	from, known := t.v.Node(p.From)
+	done, ok := from.Done(p.Epoch, DoFence)
+	switch {
+	case ok && done.Error == "" || t.found.Proved:
+		return t.advance(Detaching, "", nil)
+	case ok || t.late():
+		return t.advance(Detaching, "the old primary could not be fenced", nil)
+	}
+	a := Action{Wait: t.p.Patience - t.s.PhaseFor}
+	if known && !from.Live() {
+		a.FenceAt = from.Address
+	}
+	return a
+}
+
+func (t turn) detaching(p Plan) Action {
+	waiting := 0
+	for _, r := range t.replicas(p.From) {
+		if _, ok := r.Done(p.Epoch, DoDetach); !ok {
+			waiting++
+		}
+	}
+	if waiting > 0 && !t.late() {
+		return Action{Wait: t.p.Patience - t.s.PhaseFor}
+	}
+	best, unfit := choose(t.v, choice{from: p.From, wanted: p.Wanted, force: p.Force, tried: p.Tried, maxLag: t.p.MaxLag, frozen: p.Epoch})
+	if best == "" {
+		return t.finish(because(t.v.Row.Name, unfit), "")
+	}
+	r, _ := t.v.Node(best)
+	done, _ := r.Done(p.Epoch, DoDetach)
+	return t.advance(Promoting, fmt.Sprintf("chose %s at %d", r.Label(), done.Txn), func(p *Plan) { p.To = best })
+}
+
+// promoting waits until the chosen node has written itself into the row, which also
+// begins the next phase.
+func (t turn) promoting(p Plan) Action {
+	to, _ := t.v.Node(p.To)
+	done, ok := to.Done(p.Epoch, DoPromote)
+	why := ""
+	switch {
+	case ok && done.Error != "":
+		why = fmt.Sprintf("%s could not be promoted: %s", to.Label(), done.Error)
+	case t.s.PhaseFor >= 2*t.p.Patience:
+		why = to.Label() + " did not become the primary in time"
+	default:
+		return Action{Wait: 2*t.p.Patience - t.s.PhaseFor}
+	}
+	if len(p.Tried) >= 3 && p.Kind == Failover {
+		return t.finish(why, "")
+	}
+	return t.replace(why, p.To)
+}
+
+// following leads the others to the new primary. It goes on being watched meanwhile.
+func (t turn) following(p Plan) Action {
+	switch left := t.unled(p); {
+	case t.found.Health == Over && t.v.Row.Primary == p.To:
+		return t.finish("", "the new primary is over already: "+t.found.Why)
+	case len(left) == 0:
+		return t.finish("", "")
+	case t.s.PhaseFor >= t.p.FollowWait:
+		return t.finish("", fmt.Sprintf("%d still copying", len(left)))
+	}
+	return Action{Wait: min(t.p.Patience, t.p.FollowWait-t.s.PhaseFor)}
+}
+
+// unled are the nodes that live and do not follow the new primary yet, those that have begun
+// first.
+func (t turn) unled(p Plan) []Record {
+	out := slices.DeleteFunc(t.replicas(p.To), func(r Record) bool {
+		return r.Condition != Up || r.Role == Replica && r.PrimaryID == p.To && r.Link != nil && r.Link.Up
+	})
+	slices.SortStableFunc(out, func(a, b Record) int {
+		_, x := a.Done(p.Epoch, DoFollow)
+		_, y := b.Done(p.Epoch, DoFollow)
+		switch {
+		case x == y:
+			return 0
+		case x:
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// Install is the last step of a promotion, for the agent of the node that a plan names: the row in
+// which it is the primary, for [Registry.Decide]. Its lineage is what the node shows after
+// its promotion, txn what it stands at, and took how long it took. It is ErrChanged when
+// the plan is not in force any more.
+func (r Row) Install(node string, epoch int64, lineage Lineage, txn int64, took time.Duration) (Row, error) {
+	p := r.Plan
+	if p == nil || p.Epoch != epoch || p.To != node || p.Phase != Promoting {
+		return Row{}, fmt.Errorf("%w: the plan of epoch %d does not name node %.8s any more", ErrChanged, epoch, node)
+	}
+	r = r.Copy()
+	r.Primary, r.PrimaryEpoch = node, epoch
+	r.Plan.Steps = append(r.Plan.Steps, Step{Phase: Promoting, Took: took})
+	r.Plan.Phase = Following
+	r.Lineages = extend(r.Lineages, lineage.ID, txn)
+	return r, nil
+}
+
+// extend ends the present lineage at txn and begins another, unless it is the same.
+func extend(all []Lineage, id string, txn int64) []Lineage {
+	if n := len(all); n > 0 {
+		if all[n-1].ID == id {
+			return all
+		}
+		all[n-1].End = txn
+	}
+	all = append(all, Lineage{ID: id})
+	return all[max(0, len(all)-MaxLineages):]
+}

@@ -1,0 +1,54 @@
+package shard
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+)
+
+// Promise is what the agent of a primary asks of every other member's agent when the
+// store does not answer: neither to orchestrate nor to obey a promotion for so long.
+// Whoever gives it counts on its own boot clock from when the question came; the
+// primary counts from before it asked. All members have to promise.
+type Promise struct {
+	Shard string        `json:"shard"`
+	From  string        `json:"from"` // node id of the primary
+	To    string        `json:"to"`   // node id of who is asked
+	Epoch int64         `json:"epoch"`
+	For   time.Duration `json:"for_ns"`
+	Nonce string        `json:"nonce"` // random, of each question
+}
+
+// MaxPromise is the longest that may be asked for.
+const MaxPromise = time.Minute
+
+// Sign returns the authentication of the promise's question ("ask") or answer ("give"),
+// under the shard's secret.
+func (p Promise) Sign(secret, what string) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n%d\n%d\n%s", what, p.Shard, p.From, p.To, p.Epoch, p.For, p.Nonce)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// Verify tells whether the authentication is right.
+func (p Promise) Verify(secret, what, mac string) bool {
+	return secret != "" && hmac.Equal([]byte(mac), []byte(p.Sign(secret, what)))
+}
+
+// Check tells whether an agent may give the promise, given the row that it saw last and the highest epoch
+// that it knows. The text says why not.
+func (p Promise) Check(row Row, me string, known int64) (why string, ok bool) {
+	switch {
+	case p.To != me || p.Shard != row.Name:
+		return "it is for another", false
+	case p.For <= 0 || p.For > MaxPromise:
+		return fmt.Sprintf("it may last for up to %v", MaxPromise), false
+	case p.From != row.Primary || p.Epoch != row.PrimaryEpoch || p.Epoch < known && !row.Settled():
+		return fmt.Sprintf("node %.8s of epoch %d is not the primary that is known here", p.From, p.Epoch), false
+	case row.Plan != nil && row.Plan.Phase != Following:
+		return "a plan to replace it is under way", false
+	}
+	return "", true
+}

@@ -1,0 +1,183 @@
+package shard
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Role of a node.
+type Role string
+
+// Roles.
+const (
+	Primary Role = "primary"
+	Replica Role = "replica"
+)
+
+// Condition of a node as its own agent sees it, on the same host.
+type Condition string
+
+// Conditions.
+const (
+	Up      Condition = "up"      // it answers
+	Loading Condition = "loading" // it answers, but serves nothing yet
+	Silent  Condition = "silent"  // it does not answer in time, or the agent has not asked yet
+	Down    Condition = "down"    // proved: its process ended, or its own host refuses the connection
+	Refused Condition = "refused" // it answers, and the agent will have nothing to do with it: see Record.Trouble
+)
+
+// Fence is what keeps a node from accepting writes.
+type Fence string
+
+// Fences.
+const (
+	Open   Fence = "open"   // nothing: it accepts writes as long as it is a primary
+	Armed  Fence = "armed"  // it refuses writes by itself once its replicas do not acknowledge
+	Closed Fence = "closed" // it refuses writes
+)
+
+// Verdict is what came of knocking at a node from another host.
+type Verdict string
+
+// Verdicts.
+const (
+	Answers Verdict = "answers"
+	Refuses Verdict = "refuses" // nothing listens at its address
+	Mute    Verdict = "mute"    // no answer in time
+)
+
+// Opinion is what an agent thinks of another node.
+type Opinion struct {
+	Of      string        `json:"of"` // node id
+	Verdict Verdict       `json:"verdict"`
+	Age     time.Duration `json:"age_ns"` // at the time of the report
+}
+
+// Upstream is a replica's link to its primary.
+type Upstream struct {
+	Address string `json:"address,omitempty"`
+	Up      bool   `json:"up"`
+	Syncing bool   `json:"syncing,omitempty"` // a first or full copy is under way
+	// Input is how long ago the last byte came from the primary, at the time of the
+	// report; negative when that is not known.
+	Input time.Duration `json:"input_ns"`
+}
+
+// Follower is a replica as its primary sees it.
+type Follower struct {
+	Address string `json:"address"`
+	ID      string `json:"id,omitempty"` // where the engine knows it
+	Txn     int64  `json:"txn"`
+	Online  bool   `json:"online"` // its first full copy is done
+	// Lag is how long ago it last acknowledged anything.
+	Lag time.Duration `json:"lag_ns"`
+}
+
+// Lineage is one history of a data set: a primary begins a new one when it is promoted, and its
+// replicas share it. Transaction ids go on from one to the next.
+type Lineage struct {
+	ID string `json:"id"`
+	// End is the last transaction id that belongs to it, 0 as long as it goes on. What a
+	// node has beyond it was never part of the shard.
+	End int64 `json:"end,omitempty"`
+}
+
+// Record is a node as its agent reports it, every interval. A store keeps the latest.
+// The names in its JSON are those of the registry's hashes on Redis.
+type Record struct {
+	Shard string `json:"shard_name"`
+	// ID is 40 hexadecimal digits, kept in the agent's data folder.
+	ID string `json:"node_id"`
+	// Address is the private one: HOST:PORT, used between nodes and by agents.
+	Address string `json:"node_address"`
+	// Announced is the address for clients; "" is Address.
+	Announced string `json:"announced_address,omitempty"`
+	Role      Role   `json:"role"`
+	// Updated is when the record was written, in microseconds, by the store's clock; the store's to give.
+	Updated int64 `json:"last_updated"`
+	// Age of the record by the store's clock, when it was read; the store's to give.
+	Age time.Duration `json:"-"`
+	Txn int64         `json:"last_txn_id"`
+	// PrimaryID is the node that it follows, "" on a primary.
+	PrimaryID string `json:"primary_node_id"`
+
+	Condition Condition `json:"condition"`
+	// Trouble is what a person should know: why it is refused, held back, or not armed.
+	Trouble string    `json:"trouble,omitempty"`
+	Lineage Lineage   `json:"lineage"`
+	Before  Lineage   `json:"lineage_before,omitzero"` // the one that it was promoted from
+	Link    *Upstream `json:"link,omitempty"`          // on a replica
+	// Synced tells that it has a whole copy of the data, of the lineage that it shows.
+	Synced    bool       `json:"synced"`
+	Followers []Follower `json:"followers,omitempty"` // on a primary; at most MaxMembers
+	Fence     Fence      `json:"fence"`
+	// Armed promises that the fence of this primary is armed, and stays so until a
+	// report without it was accepted by the store.
+	Armed bool `json:"armed"`
+	// Priority decides between replicas that are equal: the higher. 0 is never promoted.
+	Priority int `json:"priority"`
+	// Epoch is the highest that the agent has obeyed or seen.
+	Epoch   int64    `json:"epoch"`
+	Opinion *Opinion `json:"opinion,omitempty"`
+	// Results of commands of the highest epoch, oldest first; at most MaxResults.
+	Results []Result `json:"results,omitempty"`
+
+	Instance string        `json:"instance"` // the agent's, new at every start
+	Agent    string        `json:"agent_address,omitempty"`
+	Interval time.Duration `json:"interval_ns"`
+	Timeout  time.Duration `json:"timeout_ns"`
+	// Run is the node's own identity for this run of its process, "" if it has none. Two
+	// live records with the same one are the same node twice.
+	Run     string `json:"run,omitempty"`
+	Engine  string `json:"engine"`
+	Version string `json:"version,omitempty"` // of the node's program
+	Keys    int64  `json:"keys"`
+}
+
+// Limits.
+const (
+	MaxMembers = 64   // nodes of a shard
+	MaxResults = 16   // in a record
+	MaxShards  = 1000 // of one List
+)
+
+// Live tells that the agent has reported within its timeout.
+func (r Record) Live() bool { return r.Age <= r.Timeout }
+
+// Client is the address for clients.
+func (r Record) Client() string {
+	if r.Announced != "" {
+		return r.Announced
+	}
+	return r.Address
+}
+
+// Label is the node as people see it in the history: address and the begin of its id.
+func (r Record) Label() string { return fmt.Sprintf("%s (%.8s)", r.Client(), r.ID) }
+
+// Validate returns an error that wraps lease.ErrInvalid unless a store may keep the record.
+func (r Record) Validate() error {
+	if err := ValidateName(r.Shard); err != nil {
+		return err
+	}
+	if err := ValidateNodeID(r.ID); err != nil {
+		return err
+	}
+	if err := ValidateAddress("node address", r.Address); err != nil {
+		return err
+	}
+	if r.Announced != "" {
+		if err := ValidateAddress("announced address", r.Announced); err != nil {
+			return err
+		}
+	}
+	switch {
+	case r.Timeout <= 0 || r.Interval <= 0:
+		return fmt.Errorf("%w: node %.8s: a record needs its agent's interval and timeout", lease.ErrInvalid, r.ID)
+	case len(r.Results) > MaxResults || len(r.Followers) > MaxMembers:
+		return fmt.Errorf("%w: node %.8s: at most %d results and %d followers", lease.ErrInvalid, r.ID, MaxResults, MaxMembers)
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package shard
+
+import (
+	"fmt"
+	"time"
+)
+
+// Memory is what an agent keeps on disk beside its node, so that a node which comes back
+// is known again.
+type Memory struct {
+	NodeID  string  `json:"node_id"`
+	Shard   string  `json:"shard"`
+	Epoch   int64   `json:"epoch"` // the highest that was seen
+	Run     string  `json:"run,omitempty"`
+	Lineage Lineage `json:"lineage"`
+	Txn     int64   `json:"txn"`
+	Keys    int64   `json:"keys"`
+	// Promised until this reading of the boot clock of this boot, not to replace
+	// the primary; see [Promise].
+	Promised time.Duration `json:"promised_ns,omitempty"`
+	Boot     string        `json:"boot,omitempty"`
+}
+
+// Stance is what an agent does with its node as long as no command tells it otherwise.
+type Stance string
+
+// Stances.
+const (
+	Hold   Stance = "hold"   // be the primary: take the lease, then open or arm the fence
+	Found  Stance = "found"  // make the shard, with this node as its first primary
+	Resume Stance = "resume" // be the primary again under a new epoch: its history was cut by a restart
+	Trail  Stance = "trail"  // follow the primary, as it does, or by leading it there
+	Close  Stance = "close"  // keep the fence closed
+	Stay   Stance = "stay"   // leave the node as it is
+	Shun   Stance = "shun"   // keep the fence closed, give the lease up, and say why: Condition Refused
+)
+
+// Bearing is a stance, with what it needs.
+type Bearing struct {
+	Stance Stance
+	Why    string
+	// Address to follow, on Trail.
+	Address string
+}
+
+// Self is an agent and its node, as they are now.
+type Self struct {
+	ID     string
+	State  State
+	Memory Memory
+	// Holding: the agent holds the shard's lease and trusts it.
+	Holding bool
+	// Settled is whether the others have had time to report since this agent started: three
+	// timeouts.
+	Settled bool
+	// Discard: a person said that whatever the node holds may be lost.
+	Discard bool
+}
+
+// Stand tells what an agent does about its node, given the view. It is pure.
+func Stand(v View, me Self) Bearing {
+	row := v.Row
+	switch {
+	case row.Rev == 0:
+		return standAlone(v, me)
+	case row.Primary == me.ID && (row.Plan == nil || row.Plan.Phase == Following || row.Plan.Phase == Pausing || row.Plan.Phase == Catching):
+		return standFirst(v, me)
+	case row.Primary == me.ID || !row.Settled():
+		// Commands decide. A primary that is not the plan's must not be open meanwhile.
+		if me.State.Role == Primary && !me.Holding {
+			return Bearing{Stance: Close, Why: "a plan is under way"}
+		}
+		return Bearing{Stance: Stay, Why: "a plan is under way"}
+	}
+	return standBehind(v, me)
+}
+
+// standAlone is about a shard that does not exist yet.
+func standAlone(v View, me Self) Bearing {
+	if me.State.Role == Replica {
+		return Bearing{Stance: Stay, Why: "the shard has no primary yet; this node is a replica"}
+	}
+	if me.State.Keys > 0 || len(me.State.Followers) > 0 {
+		return Bearing{Stance: Found}
+	}
+	for _, r := range v.Nodes {
+		better := r.Keys > 0 || len(r.Followers) > 0 || r.ID < me.ID
+		if r.ID != me.ID && r.Live() && r.Role == Primary && better {
+			return Bearing{Stance: Close, Why: fmt.Sprintf("the shard has no primary yet; %s has more of a claim", r.Label())}
+		}
+	}
+	return Bearing{Stance: Found}
+}
+
+// standFirst is about the node that the row names.
+func standFirst(v View, me Self) Bearing {
+	last := Lineage{}
+	if n := len(v.Row.Lineages); n > 0 {
+		last = v.Row.Lineages[n-1]
+	}
+	s := me.State
+	switch {
+	case s.Loading:
+		return Bearing{Stance: Close, Why: "it is loading its data"}
+	case s.Role == Replica:
+		return Bearing{Stance: Shun, Why: "the shard names it as its primary, but it was made a replica"}
+	case s.Lineage.ID == last.ID && (me.Holding || s.Txn >= me.Memory.Txn || me.Memory.Lineage.ID != last.ID):
+		return Bearing{Stance: Hold}
+	case s.Keys == 0 && me.Memory.Keys > 0 && !me.Discard:
+		return Bearing{Stance: Shun, Why: fmt.Sprintf("it came back empty, and had %d keys", me.Memory.Keys)}
+	case s.Keys == 0 && me.Memory.NodeID != me.ID:
+		return Bearing{Stance: Shun, Why: "it is empty, and nothing is known of what it had"}
+	}
+	if best, _ := choose(v, choice{from: me.ID}); best != "" {
+		return Bearing{Stance: Shun, Why: "it was restarted, and a replica that was not has all that it may have lost"}
+	}
+	if !me.Settled {
+		return Bearing{Stance: Close, Why: "it was restarted; its replicas have not reported yet"}
+	}
+	return Bearing{Stance: Resume, Why: "it was restarted, and no replica has a better copy"}
+}
+
+// standBehind is about every other node.
+func standBehind(v View, me Self) Bearing {
+	row, s := v.Row, me.State
+	p, known := v.Node(row.Primary)
+	_, member := row.Member(me.ID)
+	ours, _ := row.holds(Record{Lineage: s.Lineage, Before: s.Before, Txn: s.Txn})
+	address := p.Address
+	if m, ok := row.Member(row.Primary); !known && ok {
+		address = m.Address
+	}
+	switch {
+	case s.Role == Replica && s.Link != nil && s.Link.Address == address:
+		return Bearing{Stance: Trail, Address: address}
+	case s.Loading:
+		return Bearing{Stance: Close, Why: "it is loading its data"}
+	case address == "":
+		return Bearing{Stance: Close, Why: "the primary's address is not known"}
+	case member || ours || s.Keys == 0 || me.Discard:
+		return Bearing{Stance: Trail, Address: address}
+	case s.Role == Replica:
+		return Bearing{Stance: Shun, Why: fmt.Sprintf("it follows %s, and its %d keys were never this shard's; to lose them and join: --discard-data", s.Link.Address, s.Keys)}
+	}
+	return Bearing{Stance: Shun, Why: fmt.Sprintf("its %d keys were never this shard's (lineage %.8s); to lose them and join: --discard-data", s.Keys, s.Lineage.ID)}
+}
