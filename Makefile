@@ -6,6 +6,10 @@
 
 GO ?= go
 
+# The race detector looks at this program and at the driver, not into the C library and the
+# database engine that were translated to Go: those take eight times as long under it.
+RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc/...=-race=false -gcflags=modernc.org/memory=-race=false
+
 .PHONY: build run test check prove bench clean deps
 
 build:
@@ -18,7 +22,7 @@ deps:
 	@./scripts/test-deps
 
 test: deps
-	UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) test -race -shuffle=on -timeout 20m ./...
+	UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) test $(RACE) -shuffle=on -timeout 20m ./...
 
 check:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
@@ -30,7 +34,7 @@ check:
 	$(GO) test ./internal/house
 
 prove: deps
-	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -count=1 -timeout 2h -v -run 'Simulation|Fault|Takeover' ./sim/... ./fault/...
+	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -count=1 -timeout 2h -v -run 'Simulation|Fault|Takeover|IsItsModel' ./sim/... ./fault/... ./store/sqlite
 
 bench: deps
 	cd bench && UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) run .

@@ -203,7 +203,7 @@ func unplugged(t *testing.T, n *fault.Network, c *fault.Peers) {
 	if a := alone.Get("b", "", patience); fault.Status(a.Err) != 503 {
 		t.Errorf("asked for what it lacks: %v; want 503", a.Err)
 	}
-	if a := alone.Get("a", "", time.Second); a.Err != nil || a.Term != old.Term {
+	if a := alone.Get("a", "", patience); a.Err != nil || a.Term != old.Term {
 		t.Errorf("asked for what it has: term %d, %v", a.Term, a.Err)
 	}
 	if more := c.Origin.Calls()[calls:]; slices.ContainsFunc(more, func(call fault.Call) bool { return call.Peer == "p2" }) {

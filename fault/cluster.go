@@ -52,7 +52,7 @@ type Cluster struct {
 }
 
 // patience is what a busy machine is given beyond what a rule gives it.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // NewCluster makes a cluster without nodes. When the test ends, whatever the
 // nodes started is ended too, and told if the test failed.

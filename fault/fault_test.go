@@ -27,6 +27,7 @@ type scenario struct {
 // TestFault runs every scenario on every store that can have it. The judge reads
 // what came of each.
 func TestFault(t *testing.T) {
+	t.Parallel()
 	programs := fault.Build(t)
 	chaos := chaosRuns()
 	remote := slices.Concat(chaos, processes, links, servers)

@@ -132,16 +132,30 @@ func (b *Beater) Beat(ctx context.Context, name string, random *rand.Rand) (stor
 func (b *Beater) at(one *Monitor, name string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
 	defer cancel()
-	a := Beaten{Source: name, Sent: time.Now()}
+	// Known from its beginning: what it does may be seen before its answer.
+	b.mu.Lock()
+	n := len(b.beats)
+	b.beats = append(b.beats, Beaten{Source: name, Sent: time.Now()})
+	b.mu.Unlock()
 	status, _ := one.ask(ctx, "POST", "/v1/beats", fmt.Sprintf(`{"event":%q,"source":%q}`, b.Event, name))
-	a.Answered, a.Stored = time.Now(), status == 200 || status == 202
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.beats = append(b.beats, a)
-	return a.Stored
+	b.beats[n].Answered, b.beats[n].Stored = time.Now(), status == 200 || status == 202
+	return b.beats[n].Stored
 }
 
-// Beats are all attempts so far, and how many outages were seen from end to end.
+// Heard waits until a beat of each source was stored.
+func (b *Beater) Heard(tb testing.TB, within time.Duration) {
+	tb.Helper()
+	realserver.Eventually(tb, within, "all are heard", func() error {
+		if n := len(b.Monitors.Sources(b.Event)); n < len(b.Names()) {
+			return fmt.Errorf("%d of %d", n, len(b.Names()))
+		}
+		return nil
+	})
+}
+
+// Beats are all attempts so far, those without an answer yet too, and how many outages were seen from end to end.
 func (b *Beater) Beats() ([]Beaten, int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

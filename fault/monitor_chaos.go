@@ -4,11 +4,14 @@ package fault
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/realserver"
 )
 
 // MonitorChaos is a run of random troubles for a monitor.
@@ -43,7 +46,7 @@ func (c *MonitorChaos) Run(tb testing.TB) (did map[string]int, cycles int, v Mon
 	c.trouble(tb)
 	stop()
 	<-over
-	c.calm()
+	c.calm(tb)
 	e := c.Beater.RollCall(tb, 4*patience)
 	_, cycles = c.Beater.Beats()
 	return c.count, cycles, JudgeMonitor(e)
@@ -148,7 +151,8 @@ func (c *MonitorChaos) hurt(tb testing.TB) string {
 }
 
 // calm ends all troubles.
-func (c *MonitorChaos) calm() {
+func (c *MonitorChaos) calm(tb testing.TB) {
+	tb.Helper()
 	m := c.Beater.Monitors
 	for _, s := range m.Sinks {
 		s.Feel(Kind)
@@ -157,8 +161,15 @@ func (c *MonitorChaos) calm() {
 		l.undo()
 	}
 	for _, one := range m.all {
-		if one.Resume(); one.Exited() {
-			one.Start()
-		}
+		one.Resume()
+		realserver.Eventually(tb, 3*patience, one.Name+" is up", func() error {
+			if one.Exited() {
+				one.Start() // it may have been about to stop until now
+			}
+			if status, text := one.Ask("GET", "/healthz", ""); status != 200 {
+				return fmt.Errorf("%d %s", status, text)
+			}
+			return nil
+		})
 	}
 }

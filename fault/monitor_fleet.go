@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -116,8 +117,17 @@ func (one *Monitor) Start() {
 		}
 		url = m.Database.through(m.tb, one.Link.Addr)
 	}
+	address := strings.TrimPrefix(one.URL, "http://")
+	// What ran in a wrapper may live a moment longer than the wrapper.
+	realserver.Eventually(m.tb, patience, one.Name+"'s address is free", func() error {
+		l, err := net.Listen("tcp", address)
+		if err == nil {
+			l.Close()
+		}
+		return err
+	})
 	args := append(slices.Clone(m.Wrap), m.Programs.Understudy, "monitor", "run", "--store", url, "--name", one.Name,
-		"--listen", strings.TrimPrefix(one.URL, "http://"), "--first-window", m.Window.String())
+		"--listen", address, "--first-window", m.Window.String())
 	for _, s := range m.Sinks {
 		args = append(args, "--webhook", s.URL)
 	}

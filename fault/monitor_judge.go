@@ -15,8 +15,8 @@ const False Rule = "false"
 // Beaten is one attempt to send a beat that is well.
 type Beaten struct {
 	Source string
-	// Sent and Answered are when it began and was over, by the wall clock. Stored: the
-	// answer said that it is.
+	// Sent and Answered are when it began and was over, by the wall clock; Answered is
+	// zero before. Stored: the answer said that it is.
 	Sent, Answered time.Time
 	Stored         bool
 }

@@ -39,7 +39,7 @@ func monitorTakeover(t *testing.T, p fault.Programs, db fault.Database) {
 	if prove, _ := proving(); prove {
 		rounds = 12
 	}
-	m := monitorsOf(t, p, db, 2, 1, "--event", "quick,interval=100ms,missed=2")
+	m := monitorsOf(t, p, db, 2, 1, "--event", "quick,interval=250ms,missed=4")
 	m.Start()
 	other := m.Named("m2")
 	var all []string
@@ -55,11 +55,28 @@ func monitorTakeover(t *testing.T, p fault.Programs, db fault.Database) {
 		}
 		return n
 	}
+	beat := func() (stop func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for ctx.Err() == nil {
+				other.Ask("POST", "/v1/beats", body)
+				select {
+				case <-ctx.Done():
+				case <-time.After(50 * time.Millisecond):
+				}
+			}
+		}()
+		return sync.OnceFunc(func() { cancel(); <-over })
+	}
 	var found, told []time.Duration
 	for range rounds {
-		realserver.Eventually(t, patience, "all are well", func() error {
-			if status, text := other.Ask("POST", "/v1/beats", body); status != 200 && status != 202 {
-				return fmt.Errorf("%d %s", status, text)
+		stop := beat()
+		defer stop()
+		realserver.Eventually(t, 2*patience, "all are well", func() error {
+			if n := len(m.Sources("quick")); n < sources {
+				return fmt.Errorf("only %d were heard", n)
 			}
 			if n := standing(); n > 0 {
 				return fmt.Errorf("%d are not", n)
@@ -67,16 +84,16 @@ func monitorTakeover(t *testing.T, p fault.Programs, db fault.Database) {
 			return nil
 		})
 		m.Delivered(2 * patience)
-		before := len(m.Sinks[0].Told())
 		m.Named("m1").Signal(syscall.SIGKILL)
 		ended := time.Now()
+		stop()
 		realserver.Eventually(t, 2*patience, "all are told of", func() error {
 			if n := standing(); n < sources {
 				return fmt.Errorf("%d of %d", n, sources)
 			}
 			return nil
 		})
-		last := slices.MaxFunc(m.Sinks[0].Told()[before:], func(a, b fault.Told) int { return a.At.Compare(b.At) })
+		last := slices.MaxFunc(m.Sinks[0].Told(), func(a, b fault.Told) int { return a.At.Compare(b.At) })
 		told = append(told, last.At.Sub(ended))
 		raised := slices.MaxFunc(m.Alarms(), func(a, b monitor.Alarm) int { return a.Raised.Compare(b.Raised) })
 		found = append(found, raised.Raised.Sub(ended))
@@ -126,13 +143,24 @@ func monitorPaused(t *testing.T, p fault.Programs, db fault.Database) {
 	monitorJudged(t, fault.JudgeMonitor(b.RollCall(t, 3*patience)))
 }
 
-// unblamed fails the test if a source that always beats was found silent in a time in
-// which nobody could hear it.
-func unblamed(t *testing.T, m *fault.Monitors, from, to time.Time) {
+// unblamed fails the test if a source that always beats was found silent because nobody
+// could hear it from then until then. It may have been quiet before, or after: a busy
+// machine keeps it from beating.
+func unblamed(t *testing.T, b *fault.Beater, from, until time.Time) {
 	t.Helper()
-	for _, a := range m.Alarms() {
-		if strings.HasPrefix(a.Source, "steady") && a.Raised.After(from) && a.Raised.Before(to) {
-			t.Errorf("%s could not be heard since %v, and was found silent at %v, before %v", a.Source, from, a.Raised, to)
+	beats, _ := b.Beats()
+	for _, a := range b.Monitors.Alarms() {
+		if !strings.HasPrefix(a.Source, "steady") || !a.Raised.After(from) || !a.Raised.Before(until.Add(hbEvery)) {
+			continue
+		}
+		var heard time.Time // before
+		for _, s := range beats {
+			if s.Source == a.Source && s.Stored && s.Sent.Before(from) {
+				heard = s.Sent
+			}
+		}
+		if quiet := from.Sub(heard) + max(0, a.Raised.Sub(until)); quiet < hbLimit {
+			t.Errorf("%s could not be heard from %v to %v, was quiet for %v besides, and was found silent at %v", a.Source, from, until, quiet, a.Raised)
 		}
 	}
 }
@@ -146,14 +174,8 @@ func monitorAllPaused(t *testing.T, p fault.Programs, db fault.Database) {
 	stop := inBackground(b)
 	defer stop()
 	for range 2 {
-		realserver.Eventually(t, patience, "all are heard", func() error {
-			if n := len(m.Sources(hb)); n < len(b.Names()) {
-				return fmt.Errorf("%d of %d", n, len(b.Names()))
-			}
-			return nil
-		})
+		b.Heard(t, patience)
 		<-time.After(hbLimit)
-		from := time.Now()
 		for _, one := range m.All() {
 			realserver.Eventually(t, patience, "it is stopped", func() error {
 				if !one.Pause(time.Hour) {
@@ -162,13 +184,14 @@ func monitorAllPaused(t *testing.T, p fault.Programs, db fault.Database) {
 				return nil
 			})
 		}
+		from := time.Now()
 		<-time.After(3 * time.Second)
 		up := time.Now()
 		for _, one := range m.All() {
 			one.Resume()
 		}
 		m.Settled()
-		unblamed(t, m, from.Add(hbEvery), up.Add(hbEvery))
+		unblamed(t, b, from, up)
 	}
 	stop()
 	monitorJudged(t, fault.JudgeMonitor(b.RollCall(t, 3*patience)))
@@ -195,8 +218,8 @@ func monitorServerAway(t *testing.T, p fault.Programs, db fault.Database) {
 	})
 	pids := []int{m.All()[0].PID(), m.All()[1].PID()}
 	for _, away := range []func(){db.Server.Stop, db.Server.Kill} {
-		from := time.Now()
 		away()
+		from := time.Now()
 		<-time.After(length / 2)
 		realserver.Eventually(t, patience, "it says that it is not ready", func() error {
 			if status, text := m.Named("m1").Ask("GET", "/readyz", ""); status != 503 {
@@ -208,7 +231,7 @@ func monitorServerAway(t *testing.T, p fault.Programs, db fault.Database) {
 		up := time.Now()
 		db.Server.Start(t)
 		m.Settled()
-		unblamed(t, m, from, up.Add(hbEvery))
+		unblamed(t, b, from, up)
 	}
 	stop()
 	<-over
@@ -234,7 +257,7 @@ func monitorTwelve(t *testing.T, p fault.Programs, db fault.Database) {
 			t.Fatalf("making the store with %s: %v: %s", old, err, out)
 		}
 	}
-	want := int64(0)
+	var want, most int64 // what was stored for sure, and what may have been
 	for life := range 2 {
 		m.Start()
 		var mu sync.Mutex
@@ -245,13 +268,17 @@ func monitorTwelve(t *testing.T, p fault.Programs, db fault.Database) {
 				for i := range sources {
 					body = append(body, fmt.Sprintf(`{"event":"many","source":"life-%d/%d"}`, life, i))
 				}
-				status, text := one.Ask("POST", "/v1/beats", "["+strings.Join(body, ",")+"]")
+				attempts := int64(0)
+				realserver.Eventually(t, 2*patience, one.Name+" takes all", func() error {
+					attempts++ // a busy store may not answer in time
+					if status, text := one.Ask("POST", "/v1/beats", "["+strings.Join(body, ",")+"]"); status != 200 && status != 202 {
+						return fmt.Errorf("%d %s", status, text)
+					}
+					return nil
+				})
 				mu.Lock()
 				defer mu.Unlock()
-				if status != 200 && status != 202 {
-					t.Errorf("%s: %d %s", one.Name, status, text)
-				}
-				want += sources
+				want, most = want+sources, most+attempts*sources
 			})
 		}
 		all.Wait()
@@ -266,8 +293,8 @@ func monitorTwelve(t *testing.T, p fault.Programs, db fault.Database) {
 	for _, r := range records {
 		beats += r.Beats
 	}
-	if len(records) != 2*sources || beats != want {
-		t.Errorf("%d sources with %d beats; want %d with %d", len(records), beats, 2*sources, want)
+	if len(records) != 2*sources || beats < want || beats > most {
+		t.Errorf("%d sources with %d beats; want %d with %d to %d", len(records), beats, 2*sources, want, most)
 	}
 }
 
@@ -296,21 +323,18 @@ func monitorEqualIDs(t *testing.T, p fault.Programs, db fault.Database) {
 		t.Errorf("%d members, %d of them active", len(o.Members), active)
 	}
 	b := beaterOf(m, 6, 0)
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
-	defer stop()
-	b.All(ctx)
+	hear := inBackground(b)
+	b.Heard(t, 2*patience)
+	hear()
 	m.Named("m1").Kill()
 	b.Await(t, 2*patience, true)
 	m.Delivered(2 * patience)
 	m.Named("m2").Kill()
 	m.Start() // with the same ids again
-	ctx, stop = context.WithCancel(t.Context())
-	over := make(chan struct{})
-	go func() { b.All(ctx); close(over) }()
+	hear = inBackground(b)
 	b.Await(t, 2*patience, false)
 	monitorJudged(t, fault.JudgeMonitor(b.Evidence(t, 2*patience)))
-	stop()
-	<-over
+	hear()
 	for _, one := range m.All() {
 		one.Kill() // who stops it in order would only stop what holds the namespace
 	}

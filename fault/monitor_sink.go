@@ -117,6 +117,13 @@ func (s *AlarmSink) Told() []Told {
 	return slices.Clone(s.told)
 }
 
+// Messages is how many different ones it took.
+func (s *AlarmSink) Messages() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.times)
+}
+
 // Of is what it was told of a source, each message once.
 func (s *AlarmSink) Of(source string) (own []Told) {
 	seen := map[string]bool{}

@@ -39,6 +39,7 @@ var (
 
 // TestFaultMonitor runs whole monitors through faults.
 func TestFaultMonitor(t *testing.T) {
+	t.Parallel()
 	programs := fault.Build(t)
 	shared := realserver.Postgres(t, realserver.PostgresOptions{})
 	prove, _ := proving()

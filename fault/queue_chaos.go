@@ -81,7 +81,7 @@ func (c *QueueChaos) Run() (map[string]int, QueueVerdict) {
 // trouble lasts until its time is over and every gate was tried.
 func (c *QueueChaos) trouble() {
 	tb := c.Fleet.tb
-	end, last := time.Now().Add(c.For), time.Now().Add(c.For+10*patience)
+	end, last := time.Now().Add(c.For), time.Now().Add(c.For+5*patience)
 	next := time.Now().Add(time.Second)
 	for tb.Failed() || time.Now().Before(end) || len(c.gates) > 0 && time.Now().Before(last) {
 		if tb.Failed() {
@@ -247,10 +247,10 @@ func (c *QueueChaos) operate() int {
 	if err != nil {
 		return 0 // the server is in trouble
 	}
-	before := c.blocked
+	before, stuck := c.blocked, false
 	c.blocked = map[string]bool{}
 	for _, k := range keys {
-		if c.blocked[k.Head] = true; !before[k.Head] {
+		if c.blocked[k.Head] = true; !before[k.Head] || stuck {
 			continue
 		}
 		if k.Reason == "" {
@@ -260,8 +260,11 @@ func (c *QueueChaos) operate() int {
 		if c.Fleet.Target.Has(k.Head) {
 			action = dispatch.Skip
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		// A worker that was stopped may have the file's lock, and is let go on by whoever
+		// waits here: not for long.
+		ctx, cancel := context.WithTimeout(context.Background(), 2*c.Fleet.Submit)
 		err := c.Fleet.desk.Act(ctx, queueName, k.Head, action, "a person")
+		stuck = ctx.Err() != nil
 		cancel()
 		if c.retried[k.Head] = true; err == nil {
 			c.count["a person: "+string(action)]++

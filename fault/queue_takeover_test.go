@@ -20,6 +20,7 @@ import (
 // for the next one. The figures are told; only what would be a hang fails. The
 // simulation holds the bounds.
 func TestFaultQueueTakeover(t *testing.T) {
+	t.Parallel()
 	asked := dispatch.Semantics{Resend: true, Recognises: true, Asks: true}
 	rounds := 3
 	if os.Getenv("UNDERSTUDY_PROVE") == "1" {

@@ -91,6 +91,7 @@ func disturb(t *testing.T, cfg fault.FleetConfig, length time.Duration) {
 // TestFaultQueueCatches has instances that believe what their target is not: that a
 // batch may be sent again whatever became of it. The judge must see it.
 func TestFaultQueueCatches(t *testing.T) {
+	t.Parallel()
 	target := fault.NewQueueTarget(t, "webhook", dispatch.Semantics{Forgets: true}, 1, 1500*time.Millisecond)
 	fleet := fault.NewFleet(t, fault.FleetConfig{Programs: fault.Build(t), Database: fault.SQLite(t), Target: target, Options: []string{"-resend"}})
 	fleet.Start("a", "")

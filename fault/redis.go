@@ -49,7 +49,7 @@ func (s *redisServer) Start(tb testing.TB) {
 	cmd := exec.Command(s.argv[0], s.argv[1:]...)
 	cmd.Env = s.env
 	s.proc = realserver.Start(tb, cmd)
-	realserver.Eventually(tb, 20*time.Second, "redis-server answers", func() error {
+	realserver.Eventually(tb, time.Minute, "redis-server answers", func() error {
 		if s.proc.Exited() {
 			tb.Fatalf("redis-server has ended:\n%s", s.proc.Output())
 		}

@@ -258,7 +258,7 @@ func (b *sourceBook) replayed(n *sending) bool {
 	if n.own.IsZero() {
 		return false
 	}
-	first := false
+	first, sent := false, b.firstSent(n)
 	for _, m := range b.notes {
 		switch {
 		case m == n, m.sent.After(n.acked):
@@ -266,7 +266,7 @@ func (b *sourceBook) replayed(n *sending) bool {
 			first = first || !m.acked.IsZero() && !m.acked.After(n.sent)
 		case m.seq > n.seq, m.signal == monitor.Start:
 			return false
-		case m.acked.IsZero() && (m.open || m.until.After(m.sent)), !m.acked.IsZero() && m.acked.After(b.firstSent(n)):
+		case m.acked.IsZero() && (m.open || m.until.After(m.sent)), !m.acked.IsZero() && m.acked.After(sent):
 			return false
 		}
 	}

@@ -28,7 +28,7 @@ func TestMonitorSimulation(t *testing.T) {
 		return
 	}
 	first := uint64(time.Now().UnixNano()) / 1000
-	n := runs(t, 24, 20000)
+	n := runs(t, 12, 20000)
 	t.Logf("%d seeds from %d", n, first)
 	const shares = 4
 	for share := range shares {
@@ -68,6 +68,9 @@ func TestMonitorSQLite(t *testing.T) {
 	for i := range n {
 		s := DrawMonitor(first + uint64(i))
 		s.SQLite, s.Steps = true, false
+		if os.Getenv("UNDERSTUDY_PROVE") != "1" {
+			s.Length = min(s.Length, 25*time.Second) // a file takes its time
+		}
 		if r := RunMonitor(t, s); len(r.Broken) > 0 {
 			t.Errorf("seed %d:\n  %s", s.Seed, strings.Join(r.Broken[:min(5, len(r.Broken))], "\n  "))
 		}

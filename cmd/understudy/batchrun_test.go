@@ -113,7 +113,7 @@ func TestDeliverToLedger(t *testing.T) {
 	st := sqliteURL(t)
 	log := runs(t, "batch", "run", "ledger", "--store", st, "--sawtooth", srv.URL, "--front", "127.0.0.1:0")
 	var front string
-	realserver.Eventually(t, 20*time.Second, "the front answers", func() error {
+	realserver.Eventually(t, time.Minute, "the front answers", func() error {
 		m := regexp.MustCompile(`msg=front .* url=(\S+)`).FindStringSubmatch(log.String())
 		if m == nil {
 			return fmt.Errorf("the log has\n%s", log)
@@ -138,7 +138,7 @@ func TestDeliverToLedger(t *testing.T) {
 	if answer.StatusCode != http.StatusAccepted {
 		t.Fatalf("the front answered %s", answer.Status)
 	}
-	realserver.Eventually(t, 20*time.Second, "the front shows it committed", func() error {
+	realserver.Eventually(t, time.Minute, "the front shows it committed", func() error {
 		answer, err := http.Get(front + "/batch_statuses?wait=10&id=" + id)
 		if err != nil {
 			return err

@@ -58,9 +58,9 @@ func scripts(dir string, files []string, store func(*testscript.Env) string) tes
 	}
 }
 
-// patience is how long a script waits for what should take milliseconds, or one
-// short timeout.
-const patience = 20 * time.Second
+// patience is how long a script waits for what should take milliseconds, or a few
+// seconds: a busy machine is given more.
+const patience = 90 * time.Second
 
 // eventually runs a command until it succeeds or, with a "!" before it, until it
 // fails.

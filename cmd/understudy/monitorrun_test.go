@@ -24,7 +24,7 @@ import (
 // urlOf waits until a command says where it serves.
 func urlOf(t *testing.T, log *output) (url string) {
 	t.Helper()
-	realserver.Eventually(t, 20*time.Second, "it serves", func() error {
+	realserver.Eventually(t, time.Minute, "it serves", func() error {
 		m := regexp.MustCompile(`msg=serving url=(\S+)`).FindStringSubmatch(log.String())
 		if m == nil {
 			return fmt.Errorf("the log has\n%s", log)
@@ -54,7 +54,7 @@ func TestMonitorRouters(t *testing.T) {
 	for n := range 2 {
 		mr.Publish("HB_IN", fmt.Sprintf(ves, time.Now().UnixMicro(), n), "no beat at all")
 		var got []controlLoop
-		realserver.Eventually(t, 60*time.Second, "an ONSET, then its ABATED", func() error {
+		realserver.Eventually(t, 2*time.Minute, "an ONSET, then its ABATED", func() error {
 			got = nil
 			for _, text := range mr.Messages("CL_OUT") {
 				var c controlLoop
@@ -157,7 +157,7 @@ func TestMonitorFromCBS(t *testing.T) {
 	runs(t, "monitor", "run", "--store", st, "--listen", "127.0.0.1:0", "--config-cbs", "--log")
 	says := func(want string, args ...string) {
 		t.Helper()
-		realserver.Eventually(t, 60*time.Second, want, func() error {
+		realserver.Eventually(t, 2*time.Minute, want, func() error {
 			code, out := ask(t, append(args, "--store", st)...)
 			if code != exitOK || !regexp.MustCompile(want).MatchString(out) {
 				return fmt.Errorf("exit code %d\n%s", code, out)
@@ -171,7 +171,7 @@ func TestMonitorFromCBS(t *testing.T) {
 		says("(?m)^refused ", "monitor", "status")
 		says("event: Heartbeat_one", "monitor", "config", "show")
 		answer.Store(entry("Heartbeat_one"))
-		realserver.Eventually(t, 60*time.Second, "it is well again", func() error {
+		realserver.Eventually(t, 2*time.Minute, "it is well again", func() error {
 			if _, out := ask(t, "monitor", "status", "--store", st); strings.Contains(out, "refused") {
 				return errors.New(out)
 			}
@@ -214,7 +214,7 @@ func TestMonitorStops(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
 	stop()
-	realserver.Eventually(t, 20*time.Second, "nobody is let in any more", func() error {
+	realserver.Eventually(t, time.Minute, "nobody is let in any more", func() error {
 		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 		if err != nil {
 			return nil

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,7 +94,7 @@ func TestProgramInheritsNothingElse(t *testing.T) {
 	text := make([]byte, 0, 100)
 	for !bytes.HasSuffix(text, []byte("\n\n")) && err == nil {
 		var n int
-		_ = r.SetReadDeadline(time.Now().Add(30 * time.Second))
+		_ = r.SetReadDeadline(time.Now().Add(time.Minute))
 		n, err = r.Read(text[len(text):cap(text)])
 		text = text[:len(text)+n]
 	}
@@ -130,7 +131,7 @@ func TestNobodyElseKeepsTheOutputOpen(t *testing.T) {
 	defer r.Close()
 	p := run(t, mark, Config{Argv: shell("echo done; exec 0<&- 1>&- 2>&-; exec sleep 1000"), Stdout: w, Stderr: w})
 	w.Close()
-	_ = r.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = r.SetReadDeadline(time.Now().Add(time.Minute))
 	if text, err := io.ReadAll(r); err != nil || string(text) != "done\n" {
 		t.Errorf("read %q, %v", text, err)
 	}
@@ -228,7 +229,7 @@ func TestStop(t *testing.T) {
 			ends(t, p, mark, tc.code, Stopped)
 			if took := now() - began; tc.code == 137 && took < tc.grace {
 				t.Errorf("killed after %v, before the grace of %v", took, tc.grace)
-			} else if took > 30*time.Second {
+			} else if took > 50*time.Second {
 				t.Errorf("took %v", took)
 			}
 		})
@@ -254,7 +255,7 @@ func ready(t *testing.T, mark string, cfg Config) *Process {
 	cfg.Stdout = w
 	p := run(t, mark, cfg)
 	w.Close()
-	_ = r.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = r.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := r.Read(make([]byte, 16)); err != nil {
 		t.Fatalf("not ready: %v", err)
 	}
@@ -271,7 +272,7 @@ func TestSignalsPassOn(t *testing.T) {
 	script := `n=0; for s in HUP QUIT USR1 USR2 WINCH CONT INT; do trap "echo $s" $s; done; echo go; while :; do sleep 0.02; done`
 	p := run(t, mark, Config{Argv: shell(script), Stdout: w})
 	w.Close()
-	_ = r.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = r.SetReadDeadline(time.Now().Add(time.Minute))
 	var got []string
 	next := func() {
 		buf := make([]byte, 16)
@@ -307,7 +308,6 @@ func TestDeadlineIsKept(t *testing.T) {
 	})
 	exit := ends(t, p, mark, 137, Deadline)
 	checkStamps(t, file, deadline, grace, 5)
-	// How long it takes to reap a thousand is the machine's matter: see doc.go.
 	t.Logf("all were reaped %v before the deadline", deadline-exit.At)
 }
 
@@ -330,13 +330,13 @@ func checkStamps(t *testing.T, file string, deadline, grace time.Duration, write
 
 func TestExtensionKeepsAlive(t *testing.T) {
 	mark := watched(t)
-	const ahead = 3 * time.Second
+	const ahead = 5 * time.Second
 	p := run(t, mark, Config{Argv: shell("exec sleep 1000"), StopGrace: time.Second, Deadline: now() + ahead})
 	began := now()
 	var last time.Duration
 	every := time.NewTicker(40 * time.Millisecond)
 	defer every.Stop()
-	for range 100 {
+	for now() < began+ahead+time.Second {
 		<-every.C
 		last = now() + ahead
 		p.Extend(last)
@@ -345,9 +345,6 @@ func TestExtensionKeepsAlive(t *testing.T) {
 	case <-p.Done():
 		t.Fatalf("ended after %v", now()-began)
 	default:
-	}
-	if now()-began < ahead {
-		t.Fatal("the first deadline has not passed: the test shows nothing")
 	}
 	exit := ends(t, p, mark, 143, Deadline)
 	if exit.At >= last || exit.At < last-2*time.Second {
@@ -392,7 +389,7 @@ bomb() {
 echo ready
 bomb 4`
 	p := ready(t, mark, Config{Argv: shell(script), StopGrace: 2 * time.Second})
-	realserver.Eventually(t, 30*time.Second, "the bomb has gone off", func() error {
+	realserver.Eventually(t, time.Minute, "the bomb has gone off", func() error {
 		if n := len(marked(mark)); n < 40 {
 			return errors.New("few processes yet")
 		}
@@ -402,22 +399,25 @@ bomb 4`
 	ends(t, p, mark, 137, Stopped)
 }
 
+// None of a thousand processes runs past the deadline.
 func TestThousandDescendants(t *testing.T) {
 	mark := watched(t)
-	deadline := now() + 40*time.Second
+	const grace, scattered = 4 * time.Second, 3
+	file := filepath.Join(t.TempDir(), "stamps")
+	script := `trap '' TERM; i=0; while [ $i -lt 1000 ]; do sleep 1000 & i=$((i+1)); done; echo ready; exec "$@"`
 	p := ready(t, mark, Config{
-		Argv:      shell(`trap '' TERM; i=0; while [ $i -lt 1000 ]; do sleep 1000 & i=$((i+1)); done; echo ready; wait`),
-		StopGrace: 2 * time.Second, Deadline: deadline,
+		Argv:      []string{"sh", "-c", script, "sh", os.Args[0], "program-scatter", file, strconv.Itoa(scattered)},
+		StopGrace: grace,
 	})
-	if n := len(marked(mark)); n < 1001 {
+	writing(t, file, scattered+1)
+	if n := len(marked(mark)); n < 1000+scattered+1 {
 		t.Fatalf("%d processes", n)
 	}
-	deadline = now() + 5*time.Second
+	deadline := now() + 8*time.Second
 	p.Extend(deadline)
 	exit := ends(t, p, mark, 137, Deadline)
-	if exit.At >= deadline {
-		t.Errorf("reaped %v after the deadline", exit.At-deadline)
-	}
+	checkStamps(t, file, deadline, grace, scattered+1)
+	// How long the kernel takes to take the dead apart is the machine's matter: see doc.go.
 	t.Logf("all were reaped %v before the deadline", deadline-exit.At)
 }
 

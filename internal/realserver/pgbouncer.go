@@ -44,7 +44,7 @@ server_login_retry = 0.2
 	cmd := exec.Command(program, file)
 	cmd.Dir, cmd.SysProcAttr = dir, asServer(tb)
 	b.proc = Start(tb, cmd)
-	Eventually(tb, 10*time.Second, "PgBouncer listens", func() error {
+	Eventually(tb, time.Minute, "PgBouncer listens", func() error {
 		if b.proc.Exited() {
 			tb.Fatalf("PgBouncer has ended:\n%s", b.proc.Output())
 		}

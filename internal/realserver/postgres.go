@@ -104,7 +104,7 @@ func (s *PostgresServer) NewDatabase(tb testing.TB) string {
 }
 
 // Exec runs one statement as the superuser in the database that every cluster has.
-func (s *PostgresServer) Exec(sql string) error { return s.exec(sql, 20*time.Second) }
+func (s *PostgresServer) Exec(sql string) error { return s.exec(sql, time.Minute) }
 
 func (s *PostgresServer) exec(sql string, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -122,7 +122,7 @@ func (s *PostgresServer) exec(sql string, within time.Duration) error {
 func (s *PostgresServer) Start(tb testing.TB) {
 	tb.Helper()
 	s.launch(tb)
-	Eventually(tb, 30*time.Second, "PostgreSQL answers", func() error {
+	Eventually(tb, 2*time.Minute, "PostgreSQL answers", func() error {
 		if s.proc.Exited() {
 			tb.Fatalf("PostgreSQL has ended:\n%s", s.proc.Output())
 		}
@@ -142,12 +142,23 @@ func (s *PostgresServer) Stop() { s.proc.Stop(syscall.SIGINT) }
 // Kill ends the server and all its processes as a crash of the machine would,
 // save that what was written to files is not lost.
 func (s *PostgresServer) Kill() {
+	s.proc.Signal(syscall.SIGSTOP) // it starts no more of them
 	children := s.children()
-	s.proc.Signal(syscall.SIGKILL)
 	for _, pid := range children {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	s.proc.Kill()
+	// The next server refuses to start while one of them has the shared memory.
+	for end := time.Now().Add(time.Minute); slices.ContainsFunc(children, lives) && time.Now().Before(end); {
+		<-time.After(time.Millisecond)
+	}
+}
+
+// lives tells whether a process has not ended; one that nobody has waited for yet has.
+func lives(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return err == nil && !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
 // Restart stops and starts the server.

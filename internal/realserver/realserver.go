@@ -100,12 +100,12 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Stop ends the process with a signal of its choice and waits up to 20 s.
+// Stop ends the process with a signal of its choice and waits up to a minute.
 func (p *Process) Stop(s syscall.Signal) {
 	p.Signal(s)
 	select {
 	case <-p.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		p.Kill()
 	}
 }

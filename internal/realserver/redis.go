@@ -120,7 +120,7 @@ func (s *RedisServer) URL() string {
 func (s *RedisServer) Start(tb testing.TB) {
 	tb.Helper()
 	s.proc = Start(tb, exec.Command(s.argv[0], s.argv[1:]...))
-	Eventually(tb, 20*time.Second, "redis-server answers", s.ping)
+	Eventually(tb, time.Minute, "redis-server answers", s.ping)
 }
 
 // Restart stops the server as an operator would, and starts it again.

@@ -18,8 +18,8 @@ import (
 )
 
 func TestMonitorOutages(t *testing.T) {
-	f := &fresh{database: realserver.Postgres(t, realserver.PostgresOptions{}).NewDatabase(t)}
-	monitortest.CheckOutages(t, monitorRig(t, f, f.database), monitortest.Outages{})
+	f := newFresh(t, realserver.Postgres(t, realserver.PostgresOptions{}))
+	monitortest.CheckOutages(t, monitorRig(t, f.empty(t, direct)), monitortest.Outages{})
 }
 
 // TestD1: an instance that takes over is the one that hb_common shows, whether or not
@@ -47,17 +47,16 @@ func TestD1TakeoverIsShown(t *testing.T) {
 
 // TestD24: times of the view have the type that they always had, and do not overflow it.
 func TestD24TimesFit(t *testing.T) {
-	f := &fresh{database: realserver.Postgres(t, realserver.PostgresOptions{}).NewDatabase(t)}
-	openIt, step := f.schema(t, f.database)
-	s := openIt(t)
+	f := newFresh(t, realserver.Postgres(t, realserver.PostgresOptions{})).empty(t, direct)
+	s := f.open(t)
 	me := start(t, s, "a", 1000*time.Hour)
-	step(t, 20*365*24*time.Hour) // to the year 2046
+	f.step(t, 20*365*24*time.Hour) // to the year 2046
 	me = start(t, s, "a", 1000*time.Hour)
 	member := monitor.Member{Session: me.ID, Instance: me.Instance, Process: 1, Host: "h", Service: "s", Active: true}
 	if err := s.Monitor().Enlist(t.Context(), member); err != nil {
 		t.Fatal(err)
 	}
-	if _, rows := view(t, f.database, "s1.hb_common"); len(rows) != 1 || rows[0][2] != strconv.Itoa(1<<31-1) {
+	if _, rows := view(t, f.direct, "s1.hb_common"); len(rows) != 1 || rows[0][2] != strconv.Itoa(1<<31-1) {
 		t.Errorf("in the year 2046: %q", rows)
 	}
 }

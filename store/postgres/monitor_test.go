@@ -12,22 +12,21 @@ import (
 )
 
 func TestMonitorConformance(t *testing.T) {
-	ways(t, func(t *testing.T, f *fresh, url string) {
-		monitortest.Run(t, func(t *testing.T) monitortest.Rig { return monitorRig(t, f, url) })
+	ways(t, func(t *testing.T, empty func(*testing.T) freshStore) {
+		monitortest.Run(t, func(t *testing.T) monitortest.Rig { return monitorRig(t, empty(t)) })
 	})
 }
 
-// monitorRig is an empty store in a schema of its own; url leads to its database.
-func monitorRig(t *testing.T, f *fresh, url string) monitortest.Rig {
-	open, step := f.schema(t, url)
-	s, schema := open(t), f.schemas
+// monitorRig is an empty store.
+func monitorRig(t *testing.T, f freshStore) monitortest.Rig {
+	s := f.open(t)
 	return monitortest.Rig{
 		Table: s.Monitor(), Sessions: s, History: s,
-		Open: func(t *testing.T) monitor.Table { return open(t).Monitor() },
-		Step: step,
+		Open: func(t *testing.T) monitor.Table { return f.open(t).Monitor() },
+		Step: f.step,
 		Sent: func(t *testing.T, sink string) []monitor.Notice { return noticesOf(t, s.Desk(), sink) },
 		View: func(t *testing.T, name string) ([]string, [][]string) {
-			return view(t, f.database, fmt.Sprintf("s%d.%s", schema, name))
+			return view(t, f.direct, "s1."+name)
 		},
 	}
 }

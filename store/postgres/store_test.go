@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -18,33 +17,20 @@ import (
 func TestConformance(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
 	bouncer := realserver.PgBouncer(t, server)
-	database := server.NewDatabase(t)
-	schemas := 0
-	run := func(url string) func(t *testing.T) {
+	f := newFresh(t, server)
+	run := func(way func(string) string) func(t *testing.T) {
 		return func(t *testing.T) {
 			leasetest.Run(t, func(t *testing.T) *leasetest.Harness {
-				schemas++
-				url := fmt.Sprintf("%s&schema=s%d", url, schemas)
-				first := open(t, url)
-				stepClock(t, database, schemas, 0)
-				return &leasetest.Harness{
-					Open: func(t *testing.T) store.Store {
-						if s := first; s != nil {
-							first = nil
-							return s
-						}
-						return open(t, url)
-					},
-					Step: func(t *testing.T, d time.Duration) { stepClock(t, database, schemas, d) },
-				}
+				s := f.empty(t, way)
+				return &leasetest.Harness{Open: func(t *testing.T) store.Store { return s.open(t) }, Step: s.step}
 			})
 		}
 	}
-	t.Run("direct", run(database))
-	t.Run("pgbouncer", run(bouncer.URL(database)))
-	exec(t, database, `ALTER ROLE postgres SET default_transaction_isolation = 'serializable';
+	t.Run("direct", run(direct))
+	t.Run("pgbouncer", run(bouncer.URL))
+	exec(t, server.URL(), `ALTER ROLE postgres SET default_transaction_isolation = 'serializable';
 		ALTER ROLE postgres SET DateStyle = 'SQL, DMY'; ALTER ROLE postgres SET TimeZone = 'Asia/Kathmandu'`)
-	t.Run("strange settings by socket", run(server.OnSocket(database)))
+	t.Run("strange settings by socket", run(server.OnSocket))
 }
 
 func TestLinearizable(t *testing.T) {
@@ -53,15 +39,6 @@ func TestLinearizable(t *testing.T) {
 	leasetest.CheckLinearizable(t, func(t *testing.T) leasetest.Target {
 		return open(t, database)
 	}, leasetest.Concurrent{})
-}
-
-// stepClock puts a clock into a store that is d ahead of what it was.
-func stepClock(t testing.TB, database string, schema int, d time.Duration) {
-	t.Helper()
-	exec(t, database, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS s%[1]d.test_clock (one int PRIMARY KEY, ahead interval);
-		INSERT INTO s%[1]d.test_clock VALUES (1, '%[2]d us') ON CONFLICT (one) DO UPDATE SET ahead = test_clock.ahead + excluded.ahead;
-		CREATE OR REPLACE FUNCTION s%[1]d.clock() RETURNS timestamptz LANGUAGE sql VOLATILE AS
-		$$ SELECT clock_timestamp() + (SELECT ahead FROM s%[1]d.test_clock) $$`, schema, d.Microseconds()))
 }
 
 func open(t testing.TB, url string) *postgres.Store {
