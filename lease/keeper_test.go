@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
 )
 
 func TestKeeperConfig(t *testing.T) {
@@ -395,6 +397,72 @@ func TestRenewalStandsInForALostWakeUp(t *testing.T) {
 		<-got
 		if took := time.Since(began); took > 3*timing.Interval/2 {
 			t.Errorf("without notifications the hand-over took %v", took)
+		}
+	})
+}
+
+// A session is renewed only when who vouches for it does, and its trust counts from after
+// that was asked.
+func TestVouch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		var mu sync.Mutex
+		var answer error
+		var asked int
+		say := func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			answer = err
+		}
+		k, err := lease.NewKeeper(lease.KeeperConfig{
+			Store: store, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{},
+			Vouch: func(ctx context.Context) error {
+				mu.Lock()
+				asked++
+				err := answer
+				mu.Unlock()
+				if errors.Is(err, context.DeadlineExceeded) {
+					<-ctx.Done() // as one that hangs
+				}
+				return err
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- k.Run(ctx) }()
+		live, err := k.Session(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * timing.Interval)
+		if mu.Lock(); asked < 9 || !live.Valid() {
+			t.Errorf("asked %d times in ten intervals; valid: %t", asked, live.Valid())
+		}
+		mu.Unlock()
+		// An error of the one who vouches is none of the store's, whatever it wraps.
+		for _, no := range []error{errors.New("not well"), lease.ErrLapsed, lease.ErrInvalid, context.DeadlineExceeded} {
+			live, err := k.Session(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			say(no)
+			store.reset()
+			time.Sleep(timing.Timeout)
+			if live.Valid() || store.count("renew") != 0 {
+				t.Errorf("%v: after T valid: %t, renewed %d times", no, live.Valid(), store.count("renew"))
+			}
+			say(nil)
+			time.Sleep(2 * timing.Timeout)
+			if next, err := k.Session(t.Context()); err != nil || next.ID() == live.ID() || !next.Valid() {
+				t.Errorf("%v: no new session after it is well again: %v", no, err)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package shard
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,7 +21,8 @@ func (t turn) automatic() Action {
 	if n := len(row.recent(t.v.Now, t.p.FlapWindow)); n >= t.p.FlapLimit {
 		return Action{Blocked: fmt.Sprintf("shard %q failed over %d times within %v; find out why, then: understudy shard failover %s", name, n, t.p.FlapWindow, name)}
 	}
-	if last := row.Last; last != nil && last.Failed != "" {
+	// Only a failover that did something counts, not a request that was refused.
+	if last := row.Last; last != nil && last.Failed != "" && last.Kind == Failover && len(last.Steps) > 0 {
 		if since := t.v.Now.Sub(last.Ended); since >= 0 && since < t.p.Patience {
 			return Action{Blocked: last.Failed, Wait: t.p.Patience - since}
 		}
@@ -34,43 +36,56 @@ func (t turn) automatic() Action {
 // begin starts a plan under an epoch of its own.
 func (t turn) begin(p Plan) Action {
 	return t.decide(func(r *Row) {
-		r.Epoch++
+		r.Epoch = t.v.nextEpoch()
 		p.Epoch, p.By, p.ByNode, p.Began = r.Epoch, t.s.Instance, t.s.Node, t.v.Now
 		r.Plan = &p
-		r.Request = nil
+		if r.Request != nil && p.Request == r.Request.id() {
+			r.Request = nil
+		}
 	}, nil)
 }
 
 // requested begins what a person asked for, or refuses it.
 func (t turn) requested(q Request) Action {
 	row := t.v.Row
-	plan := Plan{Kind: q.Kind, From: row.Primary, Wanted: q.To, Force: q.Force, Request: q.ID,
+	force := q.Force && q.Kind == Failover
+	plan := Plan{Kind: q.Kind, From: row.Primary, Wanted: q.To, Force: force, Request: q.id(),
 		Reason: "asked for by " + q.By, Timeout: cmp.Or(q.Timeout, DefaultPause)}
 	old, _ := t.v.Node(row.Primary)
-	best, unfit := choose(t.v, choice{from: row.Primary, wanted: q.To, force: q.Force, maxLag: t.p.MaxLag})
+	best, unfit := choose(t.v, choice{from: row.Primary, wanted: q.To, force: force, maxLag: t.p.MaxLag})
 	switch {
+	case q.Kind != Failover && q.Kind != Switchover:
+		return t.refuse(plan, fmt.Sprintf("the request is for a %.20q, which this version does not know", q.Kind))
 	case row.Primary == "":
 		return t.refuse(plan, "the shard has no primary yet")
-	case q.To == row.Primary && q.Force && lives(old) && t.found.Health == Over:
-		plan.Kind, plan.Phase, plan.To, plan.Wanted = Return, Promoting, q.To, ""
+	case q.To == row.Primary && force && lives(old) && t.found.Health == Over:
+		plan.Kind, plan.Phase, plan.To, plan.Wanted, plan.Anew = Return, Promoting, q.To, "", row.alien(old)
 	case q.To == row.Primary:
 		return t.refuse(plan, old.Label()+" is the primary already")
 	case best == "":
 		return t.refuse(plan, because(row.Name, unfit))
-	case q.Kind == Switchover && (!lives(old) || old.Condition != Up || t.found.Health == Over):
-		return t.refuse(plan, fmt.Sprintf("the primary %s is not well (%s); a switchover needs it. Use: understudy shard failover %s", old.Label(), t.found.Why, row.Name))
+	case q.Kind == Switchover && (t.found.Health != Fine || !old.Live() || old.Condition != Up):
+		return t.refuse(plan, fmt.Sprintf("the primary %s is not well (%s: %s); a switchover needs it. Use: understudy shard failover %s",
+			old.Label(), t.found.Health, t.found.Why, row.Name))
 	case q.Kind == Switchover:
 		plan.Phase, plan.To = Pausing, best
 	case t.found.Health == Over:
 		plan.Phase = Detaching
-	case !q.Force:
-		return t.refuse(plan, fmt.Sprintf("the primary is %s: %s. To replace it without loss: understudy shard switchover %s. To replace it all the same, losing what no replica has: understudy shard failover %s --force",
-			t.found.Health, t.found.Why, row.Name, row.Name))
+	case !force:
+		gentle := ""
+		if t.found.Health == Fine {
+			gentle = " To replace it without loss: understudy shard switchover " + row.Name + "."
+		}
+		return t.refuse(plan, fmt.Sprintf("the primary is %s: %s.%s To replace it all the same, losing what no replica has: understudy shard failover %s --force",
+			t.found.Health, t.found.Why, gentle, row.Name))
 	default:
 		plan.Phase = Fencing
 	}
 	return t.begin(plan)
 }
+
+// id is never "", so that a plan shows that somebody asked for it.
+func (q Request) id() string { return cmp.Or(q.ID, "?") }
 
 // lives tells that both the node and its agent do.
 func lives(r Record) bool { return r.Live() && (r.Condition == Up || r.Condition == Refused) }
@@ -81,8 +96,12 @@ func (t turn) refuse(p Plan, why string) Action {
 	return t.decide(func(r *Row) { r.Request, r.Last = nil, &p }, t.event(p))
 }
 
-// instead parts the reason of the first of several plans from that of the latest.
-const instead = "; in place of epoch "
+const (
+	// instead parts the reason of the first of several plans from that of the latest.
+	instead = "; in place of epoch "
+	// attempts is how many nodes, or how often one, a plan and those in its place try to promote.
+	attempts = 3
+)
 
 // replace begins a plan under a new epoch in the place of one that got stuck. Nothing
 // that was sent under the old epoch counts any more; a node that was named by it and
@@ -90,26 +109,48 @@ const instead = "; in place of epoch "
 func (t turn) replace(why, tried string) Action {
 	old := *t.v.Row.Plan
 	next := old
-	next.Steps, next.Took, next.Txn = nil, 0, 0
+	next.Steps, next.Took = nil, 0
 	reason, _, _ := strings.Cut(old.Reason, instead)
 	next.Reason = fmt.Sprintf("%s%s%d: %s", reason, instead, old.Epoch, why)
 	if tried != "" {
 		next.Tried = append(next.Tried[:len(next.Tried):len(next.Tried)], tried)
 	}
-	from, _ := t.v.Node(old.From)
-	alive := lives(from)
 	switch {
 	case old.Phase == Following:
 		next.Kind, next.Phase, next.To = Repair, Following, t.v.Row.Primary
-	case (old.Kind == Switchover || old.Kind == Return) && alive:
-		next.Kind, next.Phase, next.To, next.Wanted = Return, Promoting, old.From, ""
-	case old.Kind != Failover && t.found.Health != Over:
-		return Action{Lock: true, Wait: t.p.Patience / 4}
+	case len(next.Tried) > attempts:
+		return t.finish(why, "")
+	case old.Kind == Switchover || old.Kind == Return:
+		return t.goBack(old, next, why)
 	default:
-		next.Kind, next.Phase, next.To = Failover, Detaching, ""
-		if old.Kind != Failover {
-			next.Wanted = ""
+		next.Kind, next.Phase, next.To, next.Anew = Failover, Detaching, "", false
+		if old.Phase == Fencing {
+			next.Phase = Fencing
 		}
+	}
+	return t.begin(next)
+}
+
+// goBack is the way on of a switchover that could not finish: back to the old primary while that
+// lives, and otherwise a failover, once it is proved that it can be replaced. One that had not been
+// paused is left as it is.
+func (t turn) goBack(old, next Plan, why string) Action {
+	from, _ := t.v.Node(old.From)
+	// A person who forced the primary that there is did so whatever its condition.
+	well := lives(from) && (from.Condition == Up || old.Kind == Return && old.Force)
+	wait := old.Phase != Pausing && t.s.PhaseFor < max(8*t.p.Patience, 4*from.Timeout) && t.v.Row.Request == nil
+	why = fmt.Sprintf("%s; the old primary %s is %s: %s", why, from.Label(), t.found.Health, t.found.Why)
+	switch {
+	case well && slices.Contains(next.Tried, old.From):
+		return t.finish(why, "") // its own agent knows best what to do then
+	case well:
+		next.Kind, next.Phase, next.To, next.Wanted = Return, Promoting, old.From, ""
+	case t.found.Health == Over:
+		next.Kind, next.Phase, next.To, next.Wanted, next.Anew = Failover, Detaching, "", "", false
+	case wait && t.found.Health != Stuck:
+		return Action{Lock: true, Wait: t.p.Patience / 4, Blocked: why}
+	default:
+		return t.finish(why, "")
 	}
 	return t.begin(next)
 }
@@ -118,6 +159,9 @@ func (t turn) replace(why, tried string) Action {
 func (p Plan) String() string {
 	s := string(p.Kind)
 	if p.Failed != "" {
+		if p.Kind == Return && !p.Force {
+			s = string(Switchover)
+		}
 		return s + " failed: " + p.Failed
 	}
 	for i, step := range p.Steps {

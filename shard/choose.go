@@ -35,6 +35,9 @@ func choose(v View, c choice) (best string, unfit []Unfit) {
 	}
 	var fits []fit
 	last := lastTxn(v, c.from)
+	if _, reports := v.Node(c.wanted); c.wanted != "" && !reports {
+		return "", []Unfit{{fmt.Sprintf("%.40s", c.wanted), "no node with this id reports"}}
+	}
 	for _, r := range v.Nodes {
 		if r.ID == c.from || c.wanted != "" && r.ID != c.wanted {
 			continue
@@ -72,7 +75,7 @@ func unfitness(v View, r Record, c choice, last int64) string {
 	case !r.Live():
 		return fmt.Sprintf("its agent is silent for %v", r.Age.Round(1e6))
 	case r.Condition != Up:
-		return "it is " + string(r.Condition)
+		return strings.TrimSuffix("it is "+string(r.Condition)+": "+r.Trouble, ": ")
 	case c.force && c.wanted != "":
 		return ""
 	}
@@ -82,7 +85,7 @@ func unfitness(v View, r Record, c choice, last int64) string {
 	switch known, diverged := v.Row.holds(r); {
 	case r.Priority == 0 && c.wanted == "":
 		return "its priority is 0"
-	case !r.Synced:
+	case !r.Synced || r.Link != nil && r.Link.Syncing:
 		return "its copy is not complete"
 	case !known:
 		return fmt.Sprintf("its data is of another lineage (%.8s)", r.Lineage.ID)
@@ -109,6 +112,12 @@ func (r Row) holds(n Record) (known, diverged bool) {
 		}
 	}
 	return false, false
+}
+
+// alien tells that the node's data is not what the shard goes on with.
+func (r Row) alien(n Record) bool {
+	known, diverged := r.holds(n)
+	return !known || diverged
 }
 
 func lastTxn(v View, id string) int64 {

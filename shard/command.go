@@ -41,7 +41,7 @@ type Command struct {
 // Limits of commands.
 const (
 	MaxWithin = time.Hour
-	MaxQueue  = 64 // commands of a node; more are refused
+	MaxQueue  = 64 // commands of a node; of more, the oldest are dropped
 )
 
 // CommandID is the same for the same order of the same plan, so that one that is sent again is

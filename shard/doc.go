@@ -33,11 +33,11 @@
 // # Fences
 //
 // A fence is a condition in the node itself. It is armed beforehand: a primary whose
-// replicas do not acknowledge refuses writes, so that one that was hung, or that
-// nobody can reach, closes by itself. It is closed by the agent, at the end of its trust in
-// the session. An armed fence that would close because too few replicas are left is
-// disarmed only after the record says so, and a primary that is silent behind
-// a disarmed fence is not replaced without a person.
+// replicas do not acknowledge refuses writes, so that one that nobody can reach closes by
+// itself. It is closed by the agent, at the end of its trust in the session; a node that hangs,
+// so that it cannot be closed, is killed by then. An armed fence that would close because too
+// few replicas are left is disarmed only after the record says so, and a primary that is
+// silent behind a disarmed fence is not replaced without a person.
 //
 // # What it promises
 //
@@ -51,11 +51,11 @@
 // # What it does not promise
 //
 // Replication is asynchronous: what the primary acknowledged and no replica had is lost
-// with it. Where the agent is dead (or is told not to kill) and its host is cut off at
-// the same time, the armed fence alone closes the node: up to three seconds after the last
-// acknowledgement of a replica that reached it, which can be later than
-// the first write of its successor. A hung node whose agent lives is killed before
-// its lease is given away.
+// with it. Where the agent cannot act, because it is dead, stopped together with its node, or told not to
+// kill, the armed fence alone closes the node, and that leaves two gaps. One that is cut off
+// accepts writes for up to three seconds after the last acknowledgement of a replica that reached it, which can be
+// later than the first write of its successor. One that hangs accepts, at the moment when it goes on, what
+// waited on connections that it had before: Redis looks at its clock only after that round.
 //
 // # How it fails
 //

@@ -14,7 +14,8 @@ type Sight struct {
 	// count (lease.Patience); OverFor is since when.
 	Over    bool
 	OverFor time.Duration
-	// PhaseFor is how long the plan has been in its phase, as far as the agent saw it.
+	// PhaseFor is how long the plan has been in its phase, as far as the agent saw it: it
+	// begins anew with every epoch and phase.
 	PhaseFor time.Duration
 	// Orchestrating: the agent holds the failover lock.
 	Orchestrating bool
@@ -46,9 +47,13 @@ type Finding struct {
 	Wait time.Duration
 }
 
-// recency is the precision in which replicas know when they last heard of their
-// primary.
-const recency = time.Second
+const (
+	// recency is the precision in which replicas know when they last heard of their
+	// primary: they may have heard that much earlier than they say, never later.
+	recency = time.Second
+	// soon is when opinions that were asked for are looked for again.
+	soon = 20 * time.Millisecond
+)
 
 // Judge tells whether the primary of the view can be replaced: the rule of two
 // signals. fenceDelay is the engine's.
@@ -58,41 +63,68 @@ func Judge(v View, s Sight, fenceDelay time.Duration) Finding {
 		return Finding{Health: None, Why: "the shard has had no primary yet"}
 	}
 	own, known := v.Node(id)
-	if known && own.Condition == Down && v.Lease.Free() {
-		return Finding{Health: Over, Proved: true, Why: "its agent saw the node's process end"}
+	holder, usurped := v.holder()
+	usurped = usurped && holder.ID != id
+	if known && own.Live() && (v.Lease.Free() || usurped) {
+		switch {
+		case own.Condition == Down:
+			return Finding{Health: Over, Proved: true, Why: "its agent saw the node's process end"}
+		case own.Condition == Refused && own.Fence == Closed:
+			return Finding{Health: Over, Proved: true, Why: "its agent keeps it closed: " + own.Trouble}
+		}
 	}
-	if known && own.Condition == Refused && own.Live() && v.Lease.Free() {
-		return Finding{Health: Over, Proved: true, Why: "its agent keeps it closed: " + own.Trouble}
-	}
-	if !s.Over {
+	switch {
+	case usurped && !v.Lease.Free() && !s.Over:
+		return Finding{Health: Doubtful, Why: fmt.Sprintf("its lease is held by the agent of %s, which is not the primary", holder.Label())}
+	case !s.Over:
 		return Finding{Health: Fine, Why: "its agent holds the lease"}
-	}
-	if known && own.Live() && (own.Condition == Up || own.Condition == Loading) && own.Age < s.OverFor {
+	case known && own.Live() && own.Age < s.OverFor && own.Condition == Loading && own.Fence == Closed && s.OverFor >= own.Timeout:
+		return Finding{Health: Over, Proved: true, Why: "its session is over, and it loads its data behind a closed fence"}
+	case known && own.Live() && own.Age < s.OverFor && (own.Condition == Up || own.Condition == Loading):
 		return Finding{Health: Unattended, Why: "its session is over, but its agent sees it up"}
+	case known && !own.Live() && own.Fence == Closed && s.OverFor >= own.Timeout:
+		return Finding{Health: Over, Proved: true, Why: "its agent closed its fence, and is gone"}
 	}
-	o := gather(v, s, id)
+	return secondOpinion(v, s, own, fenceDelay)
+}
+
+// holder returns the node whose agent has the shard's lease, as far as that is known.
+func (v View) holder() (Record, bool) {
+	for _, r := range v.Nodes {
+		if v.Lease.Session != "" && r.Instance != "" && r.Instance == v.Lease.Holder.ID {
+			return r, true
+		}
+	}
+	return Record{}, false
+}
+
+// secondOpinion is about a primary whose session is over.
+func secondOpinion(v View, s Sight, own Record, fenceDelay time.Duration) Finding {
+	o := gather(v, s, v.Row.Primary)
 	switch {
 	case o.veto != "":
 		return Finding{Health: Unattended, Why: "its session is over, but " + o.veto}
 	case len(o.missing) > 0:
-		return Finding{Health: Doubtful, Why: "not heard yet: " + strings.Join(o.missing, ", "), Wait: 20 * time.Millisecond}
+		return Finding{Health: Doubtful, Why: "not heard yet: " + strings.Join(o.missing, ", "), Wait: soon}
 	case o.refused+o.mute == 0:
-		return Finding{Health: Doubtful, Why: "nobody has tried to reach it", Wait: 20 * time.Millisecond}
+		return Finding{Health: Doubtful, Why: "nobody has tried to reach it", Wait: soon}
 	case o.mute == 0:
 		return Finding{Health: Over, Why: fmt.Sprintf("its session is over, and it refuses connections (%d of %d)", o.refused, o.refused)}
 	}
-	return silent(v, s, own, known, fenceDelay, o)
+	return silent(v, s, own, fenceDelay, o)
 }
 
-// silent is about a primary of which nobody hears anything. Its silence began with the
-// last renewal, at the latest one timeout before the session was over.
-func silent(v View, s Sight, own Record, known bool, fenceDelay time.Duration, o opinions) Finding {
+// silent is about a primary of which nobody hears anything. One that answered after
+// its session was over, as its agent had died before, has to be silent for a timeout of its own.
+func silent(v View, s Sight, own Record, fenceDelay time.Duration, o opinions) Finding {
 	why := fmt.Sprintf("its session is over, and it does not answer (%d silent, %d refused)", o.mute, o.refused)
-	if !known || !own.Armed {
+	if !own.Armed {
 		return Finding{Health: Stuck, Why: why + "; its fence was not armed, so it may still accept writes from others"}
 	}
-	quiet := s.OverFor + v.Lease.Timing.Timeout
-	if wait := fenceDelay - quiet; wait > 0 {
+	if wait := max(own.Timeout, v.Lease.Timing.Timeout) - o.quiet; o.quiet < s.OverFor && wait > 0 {
+		return Finding{Health: Doubtful, Why: why + "; it answered after that, and may again", Wait: wait}
+	}
+	if wait := fenceDelay - o.quiet; wait > 0 {
 		return Finding{Health: Doubtful, Why: why + "; its fence needs time to close", Wait: wait}
 	}
 	return Finding{Health: Over, Why: why}
@@ -103,30 +135,55 @@ func silent(v View, s Sight, own Record, known bool, fenceDelay time.Duration, o
 type opinions struct {
 	veto          string
 	refused, mute int
+	quiet         time.Duration // how long nobody had an answer
 	missing       []string
 }
 
 func gather(v View, s Sight, id string) opinions {
-	var o opinions
+	o := opinions{quiet: -1}
 	for _, r := range v.Nodes {
-		if _, member := v.Row.Member(r.ID); r.ID == id || !member || !r.Live() {
+		if _, member := v.Row.Member(r.ID); r.ID == id || !member {
 			continue
 		}
-		if l := r.Link; r.Role == Replica && r.PrimaryID == id && l != nil && l.Up && l.Input >= 0 && l.Input+r.Age+recency <= s.OverFor {
+		if !r.Live() {
+			// After an outage of the store all records are old: they get the time to be renewed.
+			if s.OverFor < r.Timeout {
+				o.missing = append(o.missing, r.Label())
+			}
+			continue
+		}
+		since, certain := r.heard(id, s.OverFor)
+		op, age := r.Opinion, r.Age
+		fresh := op != nil && op.Of == id && op.Age+age <= min(s.OverFor, r.Timeout)
+		switch {
+		case since && certain:
 			o.veto = fmt.Sprintf("replica %s has heard from it since", r.Label())
 			return o
-		}
-		switch {
-		case r.Opinion == nil || r.Opinion.Of != id || r.Opinion.Age+r.Age > s.OverFor:
-			o.missing = append(o.missing, r.Label())
-		case r.Opinion.Verdict == Answers:
+		case fresh && op.Verdict == Answers:
 			o.veto = fmt.Sprintf("it answers the agent of %s", r.Label())
 			return o
-		case r.Opinion.Verdict == Refuses:
+		case since || !fresh:
+			o.missing = append(o.missing, r.Label())
+			continue
+		case op.Verdict == Refuses:
 			o.refused++
 		default:
 			o.mute++
 		}
+		if quiet := op.Silence + age; o.quiet < 0 || quiet < o.quiet {
+			o.quiet = quiet
+		}
 	}
 	return o
+}
+
+// heard tells whether a replica may have heard from the node lately and since its session
+// was over, and whether it certainly has. A link that has fallen silent says nothing.
+func (r Record) heard(id string, over time.Duration) (since, certain bool) {
+	l := r.Link
+	if r.Role != Replica || r.PrimaryID != id || l == nil || !l.Up || l.Input < 0 {
+		return false, false
+	}
+	ago := l.Input + r.Age
+	return ago <= min(over, r.Timeout), ago+recency <= over && ago <= r.Timeout
 }

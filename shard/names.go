@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -53,6 +54,11 @@ func ValidateAddress(what, address string) error {
 	}
 	if host == "" {
 		return fmt.Errorf("%w: %s %.100q: the host is missing; other machines could not reach it", lease.ErrInvalid, what, address)
+	}
+	for _, c := range host {
+		if c > 127 || !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:%", c) {
+			return fmt.Errorf("%w: %s %.100q: %q cannot stand in a host's name or number", lease.ErrInvalid, what, address, c)
+		}
 	}
 	return lease.ValidateText(what, address, 1, lease.MaxAddress)
 }

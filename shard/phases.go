@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -27,7 +28,7 @@ func (t turn) phase(p Plan) Action {
 	}
 	a.Lock = true
 	if a.Decide == nil {
-		a.Send = t.outstanding(p)
+		a.Send, a.FenceAt = t.outstanding(p), t.fenceAt(p)
 	}
 	return a
 }
@@ -58,26 +59,41 @@ func (t turn) outstanding(p Plan) []Command {
 	case Fencing:
 		send(p.From, DoFence, nil)
 	case Detaching:
-		for _, r := range t.replicas(p.From) {
+		for _, r := range t.attached(p.From) {
 			send(r.ID, DoDetach, nil)
 		}
 	case Promoting:
 		send(p.To, DoPromote, nil)
-		if p.Kind == Switchover {
+		if holder, ok := t.v.holder(); ok && holder.ID != p.To {
+			send(holder.ID, DoYield, func(c *Command) { c.To = p.To })
+		} else if p.Kind == Switchover {
 			send(p.From, DoYield, func(c *Command) { c.To = p.To })
 		}
 	case Following:
 		to, _ := t.v.Node(p.To)
-		for _, r := range t.unled(p)[:min(t.p.Parallel, len(t.unled(p)))] {
+		unled := t.unled(p)
+		for _, r := range unled[:min(t.p.Parallel, len(unled))] {
 			send(r.ID, DoFollow, func(c *Command) { c.To, c.Address = to.ID, to.Address })
 		}
 	}
 	return out
 }
 
-// replicas are the nodes whose agents live, but for one.
-func (t turn) replicas(but string) []Record {
-	return slices.DeleteFunc(slices.Clone(t.v.Nodes), func(r Record) bool { return r.ID == but || !r.Live() })
+// members are the nodes of the shard whose agents live, but for one.
+func (t turn) members(but string) []Record {
+	return slices.DeleteFunc(slices.Clone(t.v.Nodes), func(r Record) bool {
+		_, member := t.v.Row.Member(r.ID)
+		return r.ID == but || !r.Live() || !member
+	})
+}
+
+// attached are the nodes that must leave the old primary: the members, and whoever else
+// acknowledges its writes or was named by a person, with an agent that lives.
+func (t turn) attached(from string) []Record {
+	return slices.DeleteFunc(slices.Clone(t.v.Nodes), func(r Record) bool {
+		_, member := t.v.Row.Member(r.ID)
+		return r.ID == from || !r.Live() || !member && r.PrimaryID != from && r.ID != t.v.Row.Plan.Wanted
+	})
 }
 
 // late tells that the phase has taken as long as an agent that lives would need.
@@ -102,19 +118,21 @@ func (t turn) catching(p Plan) Action {
 	done, ok := to.Done(p.Epoch, DoCatch)
 	// The pause began before this phase; a third of it is kept for the promotion.
 	limit := p.Timeout * 2 / 3
+	caught := to
+	caught.Txn, caught.Lineage, caught.Before = done.Txn, done.Lineage, done.Before
 	switch {
-	case ok && done.Error == "" && done.Txn >= p.Txn:
+	case ok && done.Error == "" && done.Txn >= p.Txn && !t.v.Row.alien(caught):
 		return t.advance(Promoting, fmt.Sprintf("at %d", p.Txn), nil)
 	case ok:
-		return t.replace("the replica could not catch up: "+done.Error, "")
-	case t.s.PhaseFor >= limit || !to.Live():
+		return t.replace("the replica could not catch up: "+cmp.Or(done.Error, "its data is another now"), "")
+	case t.s.PhaseFor >= limit || !to.Live() || to.Condition == Down:
 		return t.replace(fmt.Sprintf("the replica did not reach %d in time", p.Txn), "")
 	}
 	return Action{Wait: limit - t.s.PhaseFor}
 }
 
 func (t turn) fencing(p Plan) Action {
-	from, known := t.v.Node(p.From)
+	from, _ := t.v.Node(p.From)
 	done, ok := from.Done(p.Epoch, DoFence)
 	switch {
 	case ok && done.Error == "" || t.found.Proved:
@@ -122,17 +140,39 @@ func (t turn) fencing(p Plan) Action {
 	case ok || t.late():
 		return t.advance(Detaching, "the old primary could not be fenced", nil)
 	}
-	a := Action{Wait: t.p.Patience - t.s.PhaseFor}
-	if known && !from.Live() {
-		a.FenceAt = from.Address
+	return Action{Wait: t.p.Patience - t.s.PhaseFor}
+}
+
+// fenceAt is the address of an old primary whose agent cannot close it, unless it is another
+// node's by now.
+func (t turn) fenceAt(p Plan) string {
+	from, known := t.v.Node(p.From)
+	if !known || p.From == p.To || from.Live() || p.Phase != Fencing && p.Phase != Detaching && p.Phase != Promoting {
+		return ""
 	}
-	return a
+	for _, r := range t.v.Nodes {
+		if r.ID != from.ID && r.Address == from.Address {
+			return ""
+		}
+	}
+	return from.Address
+}
+
+// back tells that the old primary has come back of itself: its agent holds the lease
+// again. Nobody else could be promoted then, nor need be.
+func (t turn) back(p Plan) bool {
+	r, ok := t.v.holder()
+	return ok && p.Kind == Failover && !p.Force && r.ID == p.From && r.ID == t.v.Row.Primary &&
+		t.v.Lease.Held() && r.Live() && r.Condition == Up
 }
 
 func (t turn) detaching(p Plan) Action {
+	if t.back(p) {
+		return t.finish("the old primary is back", "")
+	}
 	waiting := 0
-	for _, r := range t.replicas(p.From) {
-		if _, ok := r.Done(p.Epoch, DoDetach); !ok {
+	for _, r := range t.attached(p.From) {
+		if _, ok := r.Done(p.Epoch, DoDetach); !ok && r.Condition == Up {
 			waiting++
 		}
 	}
@@ -145,7 +185,8 @@ func (t turn) detaching(p Plan) Action {
 	}
 	r, _ := t.v.Node(best)
 	done, _ := r.Done(p.Epoch, DoDetach)
-	return t.advance(Promoting, fmt.Sprintf("chose %s at %d", r.Label(), done.Txn), func(p *Plan) { p.To = best })
+	r.Txn, r.Lineage, r.Before = done.Txn, done.Lineage, done.Before
+	return t.advance(Promoting, fmt.Sprintf("chose %s at %d", r.Label(), done.Txn), func(p *Plan) { p.To, p.Anew = best, t.v.Row.alien(r) })
 }
 
 // promoting waits until the chosen node has written itself into the row, which also
@@ -155,15 +196,16 @@ func (t turn) promoting(p Plan) Action {
 	done, ok := to.Done(p.Epoch, DoPromote)
 	why := ""
 	switch {
+	case t.back(p):
+		return t.finish("the old primary is back", "")
 	case ok && done.Error != "":
 		why = fmt.Sprintf("%s could not be promoted: %s", to.Label(), done.Error)
+	case to.Live() && to.Condition == Down:
+		why = to.Label() + " died before it became the primary"
 	case t.s.PhaseFor >= 2*t.p.Patience:
 		why = to.Label() + " did not become the primary in time"
 	default:
 		return Action{Wait: 2*t.p.Patience - t.s.PhaseFor}
-	}
-	if len(p.Tried) >= 3 && p.Kind == Failover {
-		return t.finish(why, "")
 	}
 	return t.replace(why, p.To)
 }
@@ -173,6 +215,9 @@ func (t turn) following(p Plan) Action {
 	switch left := t.unled(p); {
 	case t.found.Health == Over && t.v.Row.Primary == p.To:
 		return t.finish("", "the new primary is over already: "+t.found.Why)
+	case p.Kind == Return && !p.Force:
+		// Its own replicas never left it, but for the one that was to be the next.
+		return t.finish("it went back to the old primary: "+p.Reason, "")
 	case len(left) == 0:
 		return t.finish("", "")
 	case t.s.PhaseFor >= t.p.FollowWait:
@@ -181,11 +226,12 @@ func (t turn) following(p Plan) Action {
 	return Action{Wait: min(t.p.Patience, t.p.FollowWait-t.s.PhaseFor)}
 }
 
-// unled are the nodes that live and do not follow the new primary yet, those that have begun
-// first.
+// unled are the members that live and do not follow the new primary yet, those that
+// have begun first. One that cannot is left to its own agent.
 func (t turn) unled(p Plan) []Record {
-	out := slices.DeleteFunc(t.replicas(p.To), func(r Record) bool {
-		return r.Condition != Up || r.Role == Replica && r.PrimaryID == p.To && r.Link != nil && r.Link.Up
+	out := slices.DeleteFunc(t.members(p.To), func(r Record) bool {
+		done, _ := r.Done(p.Epoch, DoFollow)
+		return done.Error != "" || r.Condition != Up || r.Role == Replica && r.PrimaryID == p.To && r.Link != nil && r.Link.Up
 	})
 	slices.SortStableFunc(out, func(a, b Record) int {
 		_, x := a.Done(p.Epoch, DoFollow)
@@ -214,17 +260,34 @@ func (r Row) Install(node string, epoch int64, lineage Lineage, txn int64, took 
 	r.Primary, r.PrimaryEpoch = node, epoch
 	r.Plan.Steps = append(r.Plan.Steps, Step{Phase: Promoting, Took: took})
 	r.Plan.Phase = Following
+	if p.Anew {
+		r.Lineages = nil
+	}
 	r.Lineages = extend(r.Lineages, lineage.ID, txn)
+	if _, member := r.Member(node); !member {
+		r.Members = append(r.Members, Member{ID: node, Since: p.Began})
+	}
+	if p.Kind == Failover && p.Request == "" {
+		r.Failovers = append(r.Failovers, p.Began)
+		r.Failovers = r.Failovers[max(0, len(r.Failovers)-MaxFailovers):]
+	}
 	return r, nil
 }
 
-// extend ends the present lineage at txn and begins another, unless it is the same.
+// extend ends the lineages at txn, where the new primary stood, and begins another, unless
+// it goes on with the present one. What anybody has of them beyond that was never its.
 func extend(all []Lineage, id string, txn int64) []Lineage {
-	if n := len(all); n > 0 {
-		if all[n-1].ID == id {
-			return all
+	if n := len(all); n > 0 && all[n-1].ID == id {
+		return all
+	}
+	if txn <= 0 {
+		return []Lineage{{ID: id}}
+	}
+	all = slices.DeleteFunc(all, func(l Lineage) bool { return l.ID == id })
+	for i := range all {
+		if all[i].End == 0 || all[i].End > txn {
+			all[i].End = txn
 		}
-		all[n-1].End = txn
 	}
 	all = append(all, Lineage{ID: id})
 	return all[max(0, len(all)-MaxLineages):]

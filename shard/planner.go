@@ -2,6 +2,7 @@ package shard
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/history"
@@ -92,12 +93,23 @@ func (t turn) next() Action {
 	case row.Plan == nil:
 		return Action{}
 	case row.Plan.By != t.s.Instance:
-		if !t.s.Orchestrating {
-			return Action{Lock: true}
+		if t.orchestrated(*row.Plan) {
+			return Action{Wait: t.p.Patience}
 		}
 		return t.replace("its orchestrator died", "")
 	}
 	return t.phase(*row.Plan)
+}
+
+// orchestrated tells that the plan's orchestrator lives, and has not had more time than any
+// phase may take.
+func (t turn) orchestrated(p Plan) bool {
+	limit := 4*t.p.Patience + p.Timeout
+	if p.Phase == Following {
+		limit += t.p.FollowWait
+	}
+	r, ok := t.v.Node(p.ByNode)
+	return ok && p.ByNode != t.s.Node && r.Live() && r.Instance == p.By && t.s.PhaseFor < limit
 }
 
 // decide changes the row as edit says and sends the commands of the phase that the plan
@@ -107,7 +119,9 @@ func (t turn) decide(edit func(*Row), event *history.Event, drop ...string) Acti
 	edit(&row)
 	d := Decision{Row: row, Event: event, Drop: drop}
 	if row.Plan != nil {
-		d.Commands = turn{v: View{Row: row, Nodes: t.v.Nodes}, s: t.s, p: t.p}.outstanding(*row.Plan)
+		then := t
+		then.v.Row = row
+		d.Commands = then.outstanding(*row.Plan)
 	}
 	return Action{Lock: true, Decide: &d}
 }
@@ -123,7 +137,8 @@ func (t turn) advance(to Phase, note string, edit func(*Plan)) Action {
 	}, nil)
 }
 
-// finish ends the plan; failed is why it reached nothing.
+// finish ends the plan; failed is why it reached nothing. The record of an old primary
+// that is gone is retired with it; it makes itself anew when it returns.
 func (t turn) finish(failed, note string) Action {
 	p := *t.v.Row.Plan
 	p.Steps = append(p.Steps[:len(p.Steps):len(p.Steps)], Step{Phase: p.Phase, Took: t.s.PhaseFor, Note: note})
@@ -132,13 +147,16 @@ func (t turn) finish(failed, note string) Action {
 		p.Took += s.Took
 	}
 	var drop []string
-	if old, ok := t.v.Node(p.From); ok && failed == "" && p.Kind == Failover && (!old.Live() || old.Condition != Up) {
+	old, ok := t.v.Node(p.From)
+	if ok && failed == "" && p.From != t.v.Row.Primary && (!old.Live() || old.Condition == Down) {
 		drop = append(drop, p.From)
 	}
 	return t.decide(func(r *Row) {
 		r.Plan, r.Last = nil, &p
-		if failed == "" && p.Kind == Failover && p.Request == "" {
-			r.Failovers = append(r.recent(t.v.Now, t.p.FlapWindow), t.v.Now)
+		for i := range r.Members {
+			if slices.Contains(drop, r.Members[i].ID) {
+				r.Members[i].Since = t.v.Now
+			}
 		}
 	}, t.event(p), drop...)
 }

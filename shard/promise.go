@@ -28,7 +28,7 @@ const MaxPromise = time.Minute
 // under the shard's secret.
 func (p Promise) Sign(secret, what string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
-	fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n%d\n%d\n%s", what, p.Shard, p.From, p.To, p.Epoch, p.For, p.Nonce)
+	fmt.Fprintf(mac, "%q %q %q %q %d %d %q", what, p.Shard, p.From, p.To, p.Epoch, p.For, p.Nonce)
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
@@ -37,15 +37,17 @@ func (p Promise) Verify(secret, what, mac string) bool {
 	return secret != "" && hmac.Equal([]byte(mac), []byte(p.Sign(secret, what)))
 }
 
-// Check tells whether an agent may give the promise, given the row that it saw last and the highest epoch
-// that it knows. The text says why not.
+// Check tells whether an agent may give the promise, given the row that it saw last and
+// the highest epoch that it knows. The text says why not.
 func (p Promise) Check(row Row, me string, known int64) (why string, ok bool) {
 	switch {
 	case p.To != me || p.Shard != row.Name:
 		return "it is for another", false
 	case p.For <= 0 || p.For > MaxPromise:
 		return fmt.Sprintf("it may last for up to %v", MaxPromise), false
-	case p.From != row.Primary || p.Epoch != row.PrimaryEpoch || p.Epoch < known && !row.Settled():
+	case known > row.Epoch:
+		return fmt.Sprintf("epoch %d has begun, which is newer than what is known of the shard here", known), false
+	case p.From == "" || p.From != row.Primary || p.Epoch != row.PrimaryEpoch:
 		return fmt.Sprintf("node %.8s of epoch %d is not the primary that is known here", p.From, p.Epoch), false
 	case row.Plan != nil && row.Plan.Phase != Following:
 		return "a plan to replace it is under way", false

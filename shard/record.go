@@ -53,6 +53,10 @@ type Opinion struct {
 	Of      string        `json:"of"` // node id
 	Verdict Verdict       `json:"verdict"`
 	Age     time.Duration `json:"age_ns"` // at the time of the report
+	// Silence is how long no knock was answered, at the time of the report: since the first
+	// of those without an answer was begun. 0 when the last was answered. A refused
+	// connection is no answer.
+	Silence time.Duration `json:"silence_ns,omitempty"`
 }
 
 // Upstream is a replica's link to its primary.
@@ -112,7 +116,9 @@ type Record struct {
 	// Synced tells that it has a whole copy of the data, of the lineage that it shows.
 	Synced    bool       `json:"synced"`
 	Followers []Follower `json:"followers,omitempty"` // on a primary; at most MaxMembers
-	Fence     Fence      `json:"fence"`
+	// Fence: Closed is a promise. A report that says otherwise is accepted by the store
+	// before the fence is opened or armed.
+	Fence Fence `json:"fence"`
 	// Armed promises that the fence of this primary is armed, and stays so until a
 	// report without it was accepted by the store.
 	Armed bool `json:"armed"`

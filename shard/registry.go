@@ -93,7 +93,7 @@ type Registry interface {
 	Look(ctx context.Context, shard string) (View, error)
 
 	// Decide changes the row if its Rev is still the one given, and then does the rest
-	// of the decision; the new Rev is one more. Those who watch are woken. [ErrChanged]
+	// of the decision; the new Rev is greater. Those who watch are woken. [ErrChanged]
 	// otherwise, and nothing is done.
 	Decide(ctx context.Context, d Decision) (rev int64, err error)
 

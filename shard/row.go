@@ -9,7 +9,7 @@ import (
 // Stores keep it as JSON; what they look into is Name, Rev, Primary and Members.
 type Row struct {
 	Name string `json:"name"`
-	// Rev counts the decisions; 0 is a shard that was never decided about.
+	// Rev grows with each decision; 0 is a shard that was never decided about.
 	Rev int64 `json:"rev"`
 	// Epoch of the latest plan. Every plan has one of its own, and they only grow.
 	Epoch int64 `json:"epoch"`
@@ -25,23 +25,28 @@ type Row struct {
 	Request *Request `json:"request,omitempty"` // of a person, not yet begun
 	Paused  *Pause   `json:"paused,omitempty"`
 	Last    *Plan    `json:"last,omitempty"` // the latest that ended
-	// Failovers are the times of the latest automatic ones, by the store's clock.
+	// Failovers are when the latest automatic ones began that reached a new primary, by
+	// the store's clock; at most MaxFailovers.
 	Failovers []time.Time `json:"failovers,omitempty"`
 	// Secret authenticates the agents among themselves; made with the row.
 	Secret string `json:"secret,omitempty"`
 }
 
-// MaxLineages is how many histories a row remembers.
-const MaxLineages = 8
+// Limits of a row.
+const (
+	MaxLineages  = 8  // histories that it remembers
+	MaxFailovers = 64 // times of failovers
+)
 
 // Member is a node that belongs to the shard.
 type Member struct {
 	ID string `json:"id"`
 	// Address and Agent are those of its admission or last change, for those who have to
 	// reach it while the store is down.
-	Address string    `json:"address"`
-	Agent   string    `json:"agent,omitempty"`
-	Since   time.Time `json:"since"`
+	Address string `json:"address"`
+	Agent   string `json:"agent,omitempty"`
+	// Since is its admission, or when a failover retired its record.
+	Since time.Time `json:"since"`
 }
 
 // Pause keeps the shard from failing over by itself.
@@ -103,6 +108,8 @@ type Plan struct {
 	ByNode string `json:"by_node"` // and the node beside which it stands
 	Reason string `json:"reason"`  // why it began
 	Force  bool   `json:"force,omitempty"`
+	// Anew: a person forced a node whose data is not the shard's; its history begins anew.
+	Anew bool `json:"anew,omitempty"`
 	// Request that it carries out, "" when nobody asked.
 	Request string `json:"request,omitempty"`
 	// Txn is what the old primary stood at when it was paused.

@@ -15,6 +15,8 @@ type Memory struct {
 	Lineage Lineage `json:"lineage"`
 	Txn     int64   `json:"txn"`
 	Keys    int64   `json:"keys"`
+	// Copying: a full copy was begun, and has not ended.
+	Copying bool `json:"copying,omitempty"`
 	// Promised until this reading of the boot clock of this boot, not to replace
 	// the primary; see [Promise].
 	Promised time.Duration `json:"promised_ns,omitempty"`
@@ -24,14 +26,15 @@ type Memory struct {
 // Stance is what an agent does with its node as long as no command tells it otherwise.
 type Stance string
 
-// Stances.
+// Stances. Where the lease is given up, the fence is closed before.
 const (
-	Hold   Stance = "hold"   // be the primary: take the lease, then open or arm the fence
+	// Hold: be the primary: take the lease, look again, and open or arm the fence if it still says so.
+	Hold   Stance = "hold"
 	Found  Stance = "found"  // make the shard, with this node as its first primary
-	Resume Stance = "resume" // be the primary again under a new epoch: its history was cut by a restart
-	Trail  Stance = "trail"  // follow the primary, as it does, or by leading it there
-	Close  Stance = "close"  // keep the fence closed
-	Stay   Stance = "stay"   // leave the node as it is
+	Resume Stance = "resume" // be the primary again under a new epoch: its history was cut by a restart; a replica is promoted first
+	Trail  Stance = "trail"  // follow the primary, as it does, or by leading it there; give the lease up
+	Close  Stance = "close"  // keep the fence closed, give the lease up
+	Stay   Stance = "stay"   // leave the node, its fence and the lease as they are
 	Shun   Stance = "shun"   // keep the fence closed, give the lease up, and say why: Condition Refused
 )
 
@@ -63,16 +66,24 @@ func Stand(v View, me Self) Bearing {
 	switch {
 	case row.Rev == 0:
 		return standAlone(v, me)
-	case row.Primary == me.ID && (row.Plan == nil || row.Plan.Phase == Following || row.Plan.Phase == Pausing || row.Plan.Phase == Catching):
+	case !row.Settled():
+		return standBy(*row.Plan, row.Primary, me)
+	case row.Primary == me.ID:
 		return standFirst(v, me)
-	case row.Primary == me.ID || !row.Settled():
-		// Commands decide. A primary that is not the plan's must not be open meanwhile.
-		if me.State.Role == Primary && !me.Holding {
-			return Bearing{Stance: Close, Why: "a plan is under way"}
-		}
-		return Bearing{Stance: Stay, Why: "a plan is under way"}
 	}
 	return standBehind(v, me)
+}
+
+// standBy is about every node while a plan decides by commands. The primary that there
+// is stays one, with its fence as the commands leave it, as long as it has the lease; so does
+// the one that is being promoted. No other has a use for the lease.
+func standBy(p Plan, primary string, me Self) Bearing {
+	const why = "a plan is under way"
+	ours := me.ID == primary || me.ID == p.To && p.Phase == Promoting
+	if me.Holding && !ours || !me.Holding && me.State.Role == Primary {
+		return Bearing{Stance: Close, Why: why}
+	}
+	return Bearing{Stance: Stay, Why: why}
 }
 
 // standAlone is about a shard that does not exist yet.
@@ -80,12 +91,15 @@ func standAlone(v View, me Self) Bearing {
 	if me.State.Role == Replica {
 		return Bearing{Stance: Stay, Why: "the shard has no primary yet; this node is a replica"}
 	}
+	if me.State.Loading {
+		return Bearing{Stance: Close, Why: "it is loading its data"}
+	}
 	if me.State.Keys > 0 || len(me.State.Followers) > 0 {
 		return Bearing{Stance: Found}
 	}
 	for _, r := range v.Nodes {
 		better := r.Keys > 0 || len(r.Followers) > 0 || r.ID < me.ID
-		if r.ID != me.ID && r.Live() && r.Role == Primary && better {
+		if r.ID != me.ID && r.Live() && r.Condition == Up && r.Role == Primary && better {
 			return Bearing{Stance: Close, Why: fmt.Sprintf("the shard has no primary yet; %s has more of a claim", r.Label())}
 		}
 	}
@@ -98,17 +112,25 @@ func standFirst(v View, me Self) Bearing {
 	if n := len(v.Row.Lineages); n > 0 {
 		last = v.Row.Lineages[n-1]
 	}
-	s := me.State
+	s, m := me.State, me.Memory
+	// A configuration file that calls it a replica is heard again at every restart.
+	restarted := m.NodeID == me.ID && m.Run != "" && s.Run != m.Run
 	switch {
 	case s.Loading:
 		return Bearing{Stance: Close, Why: "it is loading its data"}
-	case s.Role == Replica:
+	case s.Role == Replica && !restarted:
 		return Bearing{Stance: Shun, Why: "the shard names it as its primary, but it was made a replica"}
-	case s.Lineage.ID == last.ID && (me.Holding || s.Txn >= me.Memory.Txn || me.Memory.Lineage.ID != last.ID):
+	case s.Role == Replica && (!m.Whole(s) || s.Lineage.ID != last.ID):
+		return Bearing{Stance: Shun, Why: "the shard names it as its primary, but it was restarted as a replica, and may have lost data"}
+	case s.Role == Replica:
+		return Bearing{Stance: Resume, Why: "it was restarted as a replica, and has all that it had"}
+	case s.Lineage.ID == last.ID && (me.Holding || s.Txn >= m.Txn || m.Lineage.ID != last.ID):
 		return Bearing{Stance: Hold}
-	case s.Keys == 0 && me.Memory.Keys > 0 && !me.Discard:
-		return Bearing{Stance: Shun, Why: fmt.Sprintf("it came back empty, and had %d keys", me.Memory.Keys)}
-	case s.Keys == 0 && me.Memory.NodeID != me.ID:
+	case m.GoesOn(s):
+		return Bearing{Stance: Hold}
+	case s.Keys == 0 && m.Keys > 0 && !me.Discard:
+		return Bearing{Stance: Shun, Why: fmt.Sprintf("it came back empty, and had %d keys", m.Keys)}
+	case s.Keys == 0 && m.NodeID != me.ID && !me.Discard:
 		return Bearing{Stance: Shun, Why: "it is empty, and nothing is known of what it had"}
 	}
 	if best, _ := choose(v, choice{from: me.ID}); best != "" {
@@ -137,9 +159,13 @@ func standBehind(v View, me Self) Bearing {
 		return Bearing{Stance: Close, Why: "it is loading its data"}
 	case address == "":
 		return Bearing{Stance: Close, Why: "the primary's address is not known"}
+	case member && row.Plan != nil && s.Role == Replica:
+		return Bearing{Stance: Stay, Why: "the plan under way leads it to the new primary when it is its turn"}
+	case member && row.Plan != nil:
+		return Bearing{Stance: Close, Why: "the plan under way leads it to the new primary when it is its turn"}
 	case member || ours || s.Keys == 0 || me.Discard:
 		return Bearing{Stance: Trail, Address: address}
-	case s.Role == Replica:
+	case s.Role == Replica && s.Link != nil && s.Link.Address != "":
 		return Bearing{Stance: Shun, Why: fmt.Sprintf("it follows %s, and its %d keys were never this shard's; to lose them and join: --discard-data", s.Link.Address, s.Keys)}
 	}
 	return Bearing{Stance: Shun, Why: fmt.Sprintf("its %d keys were never this shard's (lineage %.8s); to lose them and join: --discard-data", s.Keys, s.Lineage.ID)}

@@ -7,39 +7,75 @@ import (
 
 // Foundation is the row of a new shard, whose first primary is the node of the record.
 func Foundation(r Record, secret string, now time.Time) Row {
+	epoch := now.UnixMilli()
 	return Row{
-		Name: r.Shard, Epoch: 1, Primary: r.ID, PrimaryEpoch: 1,
+		Name: r.Shard, Epoch: epoch, Primary: r.ID, PrimaryEpoch: epoch,
 		Lineages: []Lineage{{ID: r.Lineage.ID}},
 		Members:  []Member{{ID: r.ID, Address: r.Address, Agent: r.Agent, Since: now}},
 		Secret:   secret,
 	}
 }
 
+// nextEpoch is for a new plan. As terms do, epochs follow the store's clock in milliseconds, so
+// that a store which lost its latest writes gives none out twice: an agent's answer to
+// the lost one would count for the other.
+func (v View) nextEpoch() int64 {
+	epoch := max(v.Row.Epoch+1, v.Now.UnixMilli())
+	for _, r := range v.Nodes {
+		epoch = max(epoch, r.Epoch+1)
+	}
+	return epoch
+}
+
 // Reopen is the row under which its primary goes on after a restart that cut its
 // history: under a new epoch, and with a lineage that nobody else has.
-func (r Row) Reopen(lineage Lineage) Row {
-	r = r.Copy()
-	r.Epoch++
+func (v View) Reopen(lineage Lineage) Row {
+	r := v.Row.Copy()
+	r.Epoch = v.nextEpoch()
 	r.PrimaryEpoch = r.Epoch
 	r.Lineages = []Lineage{{ID: lineage.ID}}
+	// What a plan in Following was sent under is of an older epoch now; its replicas go on by themselves.
+	r.Plan = nil
 	return r
 }
 
+// Rename is for a primary that goes on under a new lineage ([Memory.GoesOn]): the row that knows
+// it, and whether that changes anything. Nothing does while a plan is under way.
+func (r Row) Rename(lineage Lineage, txn int64) (Row, bool) {
+	if n := len(r.Lineages); r.Plan != nil || lineage.ID == "" || n > 0 && r.Lineages[n-1].ID == lineage.ID {
+		return r, false
+	}
+	r = r.Copy()
+	r.Lineages = extend(r.Lineages, lineage.ID, txn)
+	return r, true
+}
+
 // Admit is for the primary's agent: the row with the nodes as members that have their
-// first full copy and are seen online by the primary, with addresses as they are now, and
-// without members of which nothing was heard for forgetAfter (0: never). It tells whether that
-// changes anything. The primary keeps its agents' promises by this: an agent that it has not
-// admitted may neither orchestrate nor be promoted.
+// first full copy and follow the primary, with addresses as they are now, and without members of
+// which nothing was heard for forgetAfter (0: never). It tells whether that changes
+// anything; nothing does while a plan is under way. The primary can count on promises by
+// this: an agent that it has not admitted may neither orchestrate nor be promoted.
 func (v View) Admit(forgetAfter time.Duration) (Row, bool) {
 	row, changed := v.Row.Copy(), false
+	if row.Plan != nil {
+		return row, false
+	}
 	primary, _ := v.Node(row.Primary)
+	row.Members = slices.DeleteFunc(row.Members, func(m Member) bool {
+		n, reports := v.Node(m.ID)
+		silent := n.Age
+		if !reports {
+			silent = v.Now.Sub(m.Since)
+		}
+		gone := forgetAfter > 0 && silent > forgetAfter && m.ID != row.Primary
+		changed = changed || gone
+		return gone
+	})
 	for _, n := range v.Nodes {
 		i := slices.IndexFunc(row.Members, func(m Member) bool { return m.ID == n.ID })
 		switch {
 		case i >= 0 && (row.Members[i].Address != n.Address || row.Members[i].Agent != n.Agent) && n.Live():
 			row.Members[i].Address, row.Members[i].Agent, changed = n.Address, n.Agent, true
-		case i >= 0 && forgetAfter > 0 && n.Age > forgetAfter && n.ID != row.Primary:
-			row.Members, changed = slices.Delete(row.Members, i, i+1), true
 		case i < 0 && len(row.Members) < MaxMembers && n.joined(primary):
 			row.Members = append(row.Members, Member{ID: n.ID, Address: n.Address, Agent: n.Agent, Since: v.Now})
 			changed = true

@@ -15,6 +15,7 @@ type Snapshot struct {
 	waiting  map[lease.ID][]string
 	events   []history.Event
 	lastID   int64
+	shards   shards
 }
 
 // Snapshot copies the store as it stands.
@@ -23,7 +24,7 @@ func (s *Store) Snapshot() Snapshot {
 	defer s.mu.Unlock()
 	c := Snapshot{
 		sessions: map[string]session{}, leases: map[lease.ID]row{}, waiting: copyWaiting(s.waiting),
-		events: slices.Clone(s.events), lastID: s.lastID,
+		events: slices.Clone(s.events), lastID: s.lastID, shards: s.shards.copy(),
 	}
 	for id, n := range s.sessions {
 		c.sessions[id] = *n
@@ -47,6 +48,7 @@ func (s *Store) Restore(c Snapshot) {
 		s.leases[id] = &r
 	}
 	s.waiting, s.events, s.lastID = copyWaiting(c.waiting), slices.Clone(c.events), c.lastID
+	s.shards.restore(c.shards)
 }
 
 func copyWaiting(from map[lease.ID][]string) map[lease.ID][]string {

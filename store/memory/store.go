@@ -9,6 +9,7 @@ import (
 
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
 )
 
@@ -31,6 +32,7 @@ type Store struct {
 	lastID   int64
 	watchers map[int]func(lease.Change)
 	nextW    int
+	shards   shards
 }
 
 type session struct {
@@ -58,6 +60,7 @@ func New(now func() time.Time) *Store {
 	return &Store{
 		now: now, sessions: map[string]*session{}, leases: map[lease.ID]*row{},
 		waiting: map[lease.ID][]string{}, watchers: map[int]func(lease.Change){},
+		shards: newShards(),
 	}
 }
 
@@ -267,5 +270,8 @@ func (s *Store) record(now time.Time, e history.Event, c lease.Change) {
 	s.events = append(s.events, e)
 	for _, wake := range s.watchers {
 		wake(c)
+	}
+	if c.Lease.Space == shard.Space {
+		s.shards.tell(c.Lease.Key)
 	}
 }

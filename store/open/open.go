@@ -3,7 +3,7 @@
 //
 //	sqlite:PATH                   one host; the file makes itself
 //	postgres://USER:PASS@HOST/DB  also postgresql://; options as libpq's, and schema=NAME
-//	redis://HOST:PORT/DB          rediss:// for TLS; also prefix=NAME
+//	redis://HOST:PORT/DB          rediss:// for TLS; also prefix=NAME, scripts=off
 //	redis+sentinel://HOST:26379,HOST2:26379/MASTER/DB
 package open
 

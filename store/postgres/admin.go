@@ -97,5 +97,6 @@ func (v server) warnings() (out []string) {
 // Close implements [store.Admin].
 func (s *Store) Close() error {
 	s.pool.close()
+	s.ears.close()
 	return nil
 }

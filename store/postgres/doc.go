@@ -106,6 +106,17 @@
 // of these names held in the system that they come from; grant SELECT on them to who reads
 // those. vnf_table_2 joins all sources, and is not for every second.
 //
+// # Shards
+//
+// What is decided about a shard is a row in shard_row, what an agent reports one in
+// shard_node, which is written on its own page and followed by no index. Reports, decisions and
+// locks of one shard come one after the other, each until its commit; those of different shards
+// do not meet. A report is one round trip and shows the whole shard. The revision of a row is
+// at least the clock in microseconds, so that a database that lost its newest transactions, or
+// was put back to a backup, gives no revision twice: who decides on what he read before gets
+// shard.ErrChanged. All who wait for commands share one connection that listens; behind
+// a pooler they ask, up to about twice a second.
+//
 // # What it does not promise
 //
 //   - Leases that survive what the database itself loses: a crash with

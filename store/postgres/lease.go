@@ -87,19 +87,24 @@ func rows[T any](ctx context.Context, s *Store, sql string, scan pgx.RowToFunc[T
 
 // scanLease reads a row of the type "shown", after other columns.
 func scanLease(r pgx.Row, before ...any) (lease.Lease, error) {
+	return scanLeaseAt(r, new(time.Time), before...)
+}
+
+// scanLeaseAt also tells the clock.
+func scanLeaseAt(r pgx.Row, at *time.Time, before ...any) (lease.Lease, error) {
 	var l lease.Lease
 	var interval, timeout int64
-	var deadline, reserved, at time.Time
+	var deadline, reserved time.Time
 	err := r.Scan(append(before, &l.Space, &l.Key, &l.Term, &l.Session, &l.Holder.ID, &l.Holder.Name, &l.Holder.Address,
 		&interval, &timeout, &l.Seq, &deadline, &l.Ended, &l.Since, &l.Successor, &reserved, &l.Asked, &l.AskedFor,
-		&l.Waiting, &at)...)
+		&l.Waiting, at)...)
 	if err != nil {
 		return lease.Lease{}, err
 	}
 	l.Timing = lease.Timing{Interval: time.Duration(interval), Timeout: time.Duration(timeout)}
-	l.Remaining, l.Age, l.Since = deadline.Sub(at), at.Sub(l.Since), l.Since.UTC()
+	l.Remaining, l.Age, l.Since = deadline.Sub(*at), at.Sub(l.Since), l.Since.UTC()
 	if l.Successor != "" {
-		l.Reserved = max(0, reserved.Sub(at))
+		l.Reserved = max(0, reserved.Sub(*at))
 	}
 	if l.Session == "" {
 		l.Holder = lease.Instance{}

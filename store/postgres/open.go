@@ -51,6 +51,7 @@ type Store struct {
 	log      *slog.Logger
 	floors   floors
 	monitors *monitors
+	ears     *ears
 }
 
 // Open connects to the database and brings its schema up to date. It returns
@@ -75,6 +76,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		pool: newPool(conn, max(2, cfg.Connections)),
 	}
 	s.monitors = &monitors{db: s}
+	s.ears = &ears{watch: s.Watch, closing: s.pool.closing}
 	if cfg.NoMigrate {
 		err = s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error { return conn.Ping(ctx) })
 	} else {

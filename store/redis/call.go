@@ -33,6 +33,10 @@ func loadScripts() (scripts, error) {
 	if err != nil {
 		return nil, err
 	}
+	shards, err := fs.ReadFile(sources, "scripts/shard_rows.lua")
+	if err != nil {
+		return nil, err
+	}
 	files, err := fs.Glob(sources, "scripts/*.lua")
 	if err != nil {
 		return nil, err
@@ -40,7 +44,7 @@ func loadScripts() (scripts, error) {
 	all := scripts{}
 	for _, file := range files {
 		name := strings.TrimSuffix(path.Base(file), ".lua")
-		if name == "clock" || name == "rows" {
+		if name == "clock" || name == "rows" || name == "shard_rows" {
 			continue
 		}
 		body, err := fs.ReadFile(sources, file)
@@ -50,6 +54,9 @@ func loadScripts() (scripts, error) {
 		source := string(clock)
 		if !bare(name) {
 			source += string(rows)
+		}
+		if strings.HasPrefix(name, "shard_") {
+			source += string(shards)
 		}
 		all[name] = redis.NewScript(source + string(body))
 	}

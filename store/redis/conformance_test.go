@@ -57,7 +57,7 @@ func openFresh(tb testing.TB, url, prefix string) *redis.Store {
 		tb.Fatalf("Open: %v", err)
 	}
 	tb.Cleanup(func() { _ = s.Close() })
-	return s
+	return s.(*redis.Store)
 }
 
 // prefixOf gives each test an empty store on a shared server.

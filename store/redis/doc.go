@@ -40,6 +40,29 @@
 // The server's clock may be stepped: see package lease. A step by more than 24
 // hours forward expires every session; their holders hear at the next renewal.
 //
+// # Shards
+//
+// Others may read what package shard keeps. After the prefix:
+//
+//	NODE_ID                 hash    node_id, node_address, role, last_updated (µs), last_txn_id, primary_node_id;
+//	                                shard_name, instance, timeout_ns; detail (the rest, JSON)
+//	PRIMARY_ID_replicas     set     ids of the members but the primary
+//	PRIMARY_ID_FAILOVER     string  the failover lock; SET NX EX 60
+//	NODE_ID_queue           list    commands in JSON, each with expires_us; LPUSH, BRPOP
+//	shard:NAME              hash    rev, primary, doc (the row, JSON)
+//	shards                  zset    names
+//	shard-nodes:NAME        set     ids of nodes
+//	node-address:ADDRESS    set     ids of nodes
+//
+// A failover lock expires by the server's own timer; all else is judged by TIME. What
+// is in a queue and is no command is dropped.
+//
+// A server that lost its newest writes may show an older row, with an older primary, and have
+// forgotten commands and a failover lock. The revision of a row is at least the clock in
+// microseconds, so none is given twice, as long as the clock was not set back further than
+// the loss: who decides on what he read before gets shard.ErrChanged. Epochs are what the agents
+// make them. The shard's lease is not given away for one T, as any other.
+//
 // # How it fails
 //
 // lease.ErrUnavailable: nothing was sent, or the server refused (read-only
@@ -50,6 +73,9 @@
 //
 // A server that has reached maxmemory still renews, releases and ends; it starts
 // no session and gives no free lease away.
+//
+// Waiting for a command ends with lease.ErrUnknown two seconds after its time if the server does
+// not answer; a command that was on its way is lost then, and whoever sent it sends it again.
 //
 // [Store.Watch] ends with an error within four seconds after its connection has
 // died, silently or not; whoever watches again hears the zero Change first.

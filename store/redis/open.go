@@ -37,7 +37,8 @@ type Config struct {
 	//	redis+sentinel://[USER:PASSWORD@]HOST[:26379],HOST2[:26379]/MASTER[/DB]
 	//	rediss+sentinel://…
 	//
-	// Options follow as ?NAME=VALUE&…: prefix; with TLS cacert, cert and key
+	// Options follow as ?NAME=VALUE&…: prefix; scripts=off for SableDB, and any server that has
+	// no scripts; with TLS cacert, cert and key
 	// (files in PEM form) and servername; with Sentinels sentinel_username and
 	// sentinel_password, which are for the Sentinels as USER and PASSWORD are for
 	// the servers.
@@ -66,15 +67,18 @@ type Store struct {
 	// heart carries sessions and nothing else, so that no renewal waits for a
 	// connection while other calls hang.
 	heart, rest *lines
-	watches     *redis.Client
+	// waits carries calls that wait at the server for a command.
+	waits   *lines
+	watches *redis.Client
 	// skew is added to the server's clock; tests replace it.
 	skew func() time.Duration
 }
 
 // Open connects to the server and brings the schema up to date. It returns
 // lease.ErrInvalid for a URL that cannot be used, lease.ErrUnavailable for a
-// server that does not answer or cannot be used, and store.ErrSchema.
-func Open(ctx context.Context, cfg Config) (*Store, error) {
+// server that does not answer or cannot be used, and store.ErrSchema. The store is a
+// *[Store], and with scripts=off in the URL another one.
+func Open(ctx context.Context, cfg Config) (store.Store, error) {
 	t, err := parseURL(cfg.URL)
 	if err != nil {
 		return nil, err
@@ -84,6 +88,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	if !validPrefix.MatchString(t.prefix) {
 		return nil, fmt.Errorf("%w: prefix %q: use 1 to 100 of A–Z, a–z, 0–9 and ._:/-", lease.ErrInvalid, t.prefix)
+	}
+	if t.plain {
+		s, err := openPlain(ctx, cfg, t)
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
 	}
 	scripts, err := loadScripts()
 	if err != nil {
@@ -103,6 +114,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.dialer = &dialer{target: t, log: s.log}
 	s.heart, s.rest = newLines(heartLines, s.line), newLines(restLines, s.line)
+	s.waits = newLines(waitLines, s.waiting)
 	s.watches = s.client(s.dialer.dial)
 	if err := s.check(ctx, cfg.NoMigrate); err != nil {
 		_ = s.Close()
@@ -127,27 +139,34 @@ func (s *Store) check(ctx context.Context, noMigrate bool) error {
 }
 
 // line makes a line that connects when it is first used.
-func (s *Store) line() *line {
+func (s *Store) line() *line { return s.lineOf(callTimeout) }
+
+func (s *Store) lineOf(answer time.Duration) *line {
 	l := &line{}
-	l.client = s.client(func(ctx context.Context, network, addr string) (net.Conn, error) {
+	l.client = s.patient(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := s.dialer.dial(ctx, network, addr)
 		if err == nil {
 			l.connected(conn)
 		}
 		return conn, err
-	})
+	}, answer)
 	return l
 }
 
 // client makes a driver. Nothing is retried in it: what may have been applied is
 // for the caller to know.
-func (s *Store) client(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *redis.Client {
+func (s *Store) client(dial dialFunc) *redis.Client { return s.patient(dial, callTimeout) }
+
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// patient makes a driver that waits so long for an answer.
+func (s *Store) patient(dial dialFunc, answer time.Duration) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: s.target.addrs[0], Dialer: dial, OnConnect: s.arrive,
 		Username: s.target.user, Password: s.target.password, DB: s.target.db,
 		Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout,
-		ContextTimeoutEnabled: true, ReadTimeout: callTimeout, WriteTimeout: callTimeout, PoolTimeout: callTimeout,
+		ContextTimeoutEnabled: true, ReadTimeout: answer, WriteTimeout: callTimeout, PoolTimeout: callTimeout,
 		// After as many failures to connect the driver tries only once a second.
 		PoolSize: 100, MaxIdleConns: 1, PipelinePoolSize: -1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -158,5 +177,6 @@ func (s *Store) client(dial func(ctx context.Context, network, addr string) (net
 func (s *Store) Close() error {
 	s.heart.close()
 	s.rest.close()
+	s.waits.close()
 	return s.watches.Close()
 }

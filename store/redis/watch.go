@@ -19,13 +19,19 @@ const quiet = 2 * time.Second
 
 // Watch implements [lease.Store]. It has a connection of its own.
 func (s *Store) Watch(ctx context.Context, wake func(lease.Change)) error {
+	return s.subscribe(ctx, func(message any) { s.deliver(message, wake) }, s.channel)
+}
+
+// subscribe passes on what comes, confirmations of subscriptions included, until ctx ends
+// or the connection is dead.
+func (s *Store) subscribe(ctx context.Context, deliver func(message any), channels ...string) error {
 	sub := s.watches.Subscribe(ctx)
 	defer sub.Close()
 	// A read does not hear that ctx ended; the end of its connection it does.
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })()
 	dial, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := sub.Subscribe(dial, s.channel); err != nil {
+	if err := sub.Subscribe(dial, channels...); err != nil {
 		return ended(ctx, failure(err, false))
 	}
 	asked := false
@@ -35,7 +41,7 @@ func (s *Store) Watch(ctx context.Context, wake func(lease.Change)) error {
 		switch {
 		case err == nil:
 			asked = false
-			s.deliver(message, wake)
+			deliver(message)
 		case ctx.Err() != nil:
 			return nil
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked:

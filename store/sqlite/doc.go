@@ -106,6 +106,13 @@
 // views vnf_table_1, vnf_table_2 and hb_common stand in the file, unless it had
 // tables of these names.
 //
+// # Shards
+//
+// A report is one transaction: it writes the record and reads the view. Records age by the
+// boot-time clock; those of another boot count as silent, and its locks and
+// commands as over. Who waits for a command, or watches, looks every 20 ms; waiting
+// writes nothing.
+//
 // # How it fails
 //
 // A file that others keep locked, a full disk, missing permissions and damage

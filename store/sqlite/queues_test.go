@@ -214,7 +214,8 @@ func TestUpgrade(t *testing.T) {
 		"DROP TABLE understudy_monitor", "DROP TABLE understudy_monitor_event", "DROP TABLE understudy_monitor_count",
 		"DROP TABLE understudy_monitor_source", "DROP TABLE understudy_monitor_beat", "DROP TABLE understudy_monitor_path",
 		"DROP TABLE understudy_monitor_alarm", "DROP TABLE understudy_monitor_sink", "DROP TABLE understudy_monitor_member",
-		"DROP VIEW understudy_enqueue", "DROP TABLE understudy_batch", "DROP TABLE understudy_payload", "DROP TABLE understudy_queue",
+		"DROP TABLE understudy_shard", "DROP TABLE understudy_shard_node", "DROP TABLE understudy_shard_lock",
+		"DROP TABLE understudy_shard_command", "DROP TABLE understudy_shard_wake", "DROP VIEW understudy_enqueue", "DROP TABLE understudy_batch", "DROP TABLE understudy_payload", "DROP TABLE understudy_queue",
 		"DROP TABLE understudy_wake", "DROP TABLE understudy_member", "DROP TABLE understudy_claim", "DROP TRIGGER understudy_session_left",
 		"DELETE FROM understudy_schema WHERE version > 1",
 	} {
@@ -226,7 +227,7 @@ func TestUpgrade(t *testing.T) {
 	if info, err := s.Inspect(t.Context()); err != nil || info.Schema != 1 {
 		t.Fatalf("Inspect = %+v, %v; want schema 1", info, err)
 	}
-	if from, to, err := s.Migrate(t.Context()); err != nil || from != 1 || to != 3 {
+	if from, to, err := s.Migrate(t.Context()); err != nil || from != 1 || to != 4 {
 		t.Fatalf("Migrate = %d, %d, %v", from, to, err)
 	}
 	if l, err := s.Get(t.Context(), held.ID); err != nil || l.Term != held.Term || l.Session != n.ID {

@@ -1,0 +1,46 @@
+package checks
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// Agent is a [shard.Agent], as far as it is asked here.
+type Agent interface {
+	Status() shard.Status
+	Give(p shard.Promise, mac string) (answer string, err error)
+}
+
+// Config of a handler.
+type Config struct {
+	// Agent that answers. Required.
+	Agent Agent
+	// Tags of the node, for ?tag_NAME=VALUE. "noloadbalance" with "true" takes a replica out
+	// of /replica and /read-only.
+	Tags map[string]string
+	// Version of the agent's program, for GET /patroni.
+	Version string
+	// Metrics serves /metrics, and History /history; nil: no metrics, and the last plan alone.
+	Metrics, History http.Handler
+	// Logger; nil is silent.
+	Logger *slog.Logger
+}
+
+// Validate returns an error that wraps [lease.ErrInvalid].
+func (c Config) Validate() error {
+	if c.Agent == nil {
+		return fmt.Errorf("%w: checks need an agent", lease.ErrInvalid)
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}

@@ -1,0 +1,102 @@
+package checks
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// rule is a check: whether the answer is yes. Its error is a question that cannot be
+// understood.
+type rule func(s shard.Status, tags map[string]string, q url.Values) (bool, error)
+
+// rules are the checks by their path.
+func rules() map[string]rule {
+	never := func(shard.Status, map[string]string, url.Values) (bool, error) { return false, nil }
+	all := map[string]rule{
+		"/leader":         plain(func(s shard.Status) bool { return s.Holding }),
+		"/read-only":      readOnly,
+		"/read-only-sync": plain(primary),
+		"/standby-leader": never,
+		"/sync":           never,
+		"/synchronous":    never,
+		"/health":         plain(up),
+		"/liveness":       plain(alive),
+		"/readiness":      plain(func(s shard.Status) bool { return primary(s) || up(s) && s.StoreDown == 0 }),
+	}
+	for _, path := range []string{"/{$}", "/primary", "/read-write", "/master"} {
+		all[path] = plain(primary)
+	}
+	for _, path := range []string{"/replica", "/async", "/asynchronous"} {
+		all[path] = replica
+	}
+	return all
+}
+
+func plain(f func(shard.Status) bool) rule {
+	return func(s shard.Status, _ map[string]string, _ url.Values) (bool, error) { return f(s), nil }
+}
+
+func up(s shard.Status) bool { return s.Condition == shard.Up && !s.State.Loading }
+
+// primary tells that writes go here. That the agent holds the lease is not enough: it takes it
+// before it opens the node.
+func primary(s shard.Status) bool {
+	return s.Holding && s.Open && up(s) && s.State.Role == shard.Primary && s.View.Row.Primary == s.NodeID
+}
+
+func alive(s shard.Status) bool {
+	if s.State.Role == shard.Primary {
+		return s.LoopAge <= s.Timeout
+	}
+	return s.LoopAge <= 2*s.Timeout
+}
+
+func readOnly(s shard.Status, tags map[string]string, q url.Values) (bool, error) {
+	ok, err := replica(s, tags, q)
+	return err == nil && (ok || primary(s)), err
+}
+
+func replica(s shard.Status, tags map[string]string, q url.Values) (bool, error) {
+	ok := s.State.Role == shard.Replica && up(s) && s.State.Synced && !strings.EqualFold(tags["noloadbalance"], "true")
+	for name, values := range q {
+		tag, is := strings.CutPrefix(name, "tag_")
+		if !is {
+			continue
+		}
+		have, has := tags[tag]
+		ok = ok && has && strings.EqualFold(have, values[0])
+	}
+	if q.Get("lag") == "" {
+		return ok, nil
+	}
+	most, err := size(q.Get("lag"))
+	if err != nil {
+		return false, err
+	}
+	lag, known := lagOf(s)
+	return ok && known && lag <= most, nil
+}
+
+// lagOf is what the node lacks of what the shard's primary was last known to have.
+func lagOf(s shard.Status) (int64, bool) {
+	p, known := s.View.Node(s.View.Row.Primary)
+	return max(p.Txn-s.State.Txn, 0), known
+}
+
+// size reads a number with a unit, as Patroni does: kB, MB, GB and TB are powers of 1024.
+func size(text string) (int64, error) {
+	digits := strings.TrimRight(text, "abkmgtABKMGT ")
+	unit := strings.ToLower(strings.TrimSpace(text[len(digits):]))
+	factors := map[string]float64{"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
+	factor, ok := factors[unit]
+	n, err := strconv.ParseFloat(digits, 64)
+	if !ok || err != nil || !(n >= 0) || n*factor > math.MaxInt64/2 {
+		return 0, fmt.Errorf("lag=%.40q is no size; use a number, alone or with kB, MB or GB", text)
+	}
+	return int64(n * factor), nil
+}

@@ -1,0 +1,114 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/engine/wire"
+)
+
+// Probe implements [shard.Engine].
+func (n *Node) Probe(ctx context.Context) (shard.State, error) {
+	replies, err := n.do(ctx, n.probe,
+		[]string{"INFO", "server"}, []string{"INFO", "replication"}, []string{"INFO", "keyspace"}, []string{"INFO", "persistence"},
+		[]string{"CONFIG", "GET", "min-replicas-*"})
+	if err != nil {
+		return shard.State{}, err
+	}
+	var text strings.Builder
+	for _, r := range replies[:4] {
+		text.WriteString(r.Text)
+		text.WriteByte('\n')
+	}
+	s, err := parseState(text.String())
+	if err != nil {
+		return shard.State{}, fmt.Errorf("node %s: %w", n.address, err)
+	}
+	if s.Fence, err = parseFence(replies[4].Items); err != nil {
+		return shard.State{}, fmt.Errorf("node %s: %w", n.address, err)
+	}
+	return s, nil
+}
+
+// parseFence reads the answer to CONFIG GET, names and values in turn.
+func parseFence(items []wire.Reply) (shard.Fence, error) {
+	values := map[string]int{}
+	for i := 0; i+1 < len(items); i += 2 {
+		values[items[i].Text], _ = strconv.Atoi(items[i+1].Text)
+	}
+	replicas, ok := values["min-replicas-to-write"]
+	lag, ok2 := values["min-replicas-max-lag"]
+	switch {
+	case !ok || !ok2:
+		return "", fmt.Errorf("%w: CONFIG GET does not tell min-replicas-to-write", shard.ErrUnsupported)
+	case replicas <= 0 || lag <= 0:
+		return shard.Open, nil
+	case strconv.Itoa(replicas) == closedWith:
+		return shard.Closed, nil
+	}
+	return shard.Armed, nil
+}
+
+// info is the text of INFO, by field.
+type info struct {
+	fields map[string]string
+	bad    string // a field that was no number
+}
+
+func parseInfo(text string) *info {
+	in := &info{fields: map[string]string{}}
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
+		if ok && !strings.HasPrefix(name, "#") {
+			in.fields[name] = value
+		}
+	}
+	return in
+}
+
+// get returns a field by its name, or by what a server calls it that speaks of
+// primaries and replicas.
+func (in *info) get(name string) (string, bool) {
+	value, ok := in.fields[name]
+	if !ok {
+		value, ok = in.fields[modern(name)]
+	}
+	return value, ok
+}
+
+func modern(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(name, "master", "primary"), "slave", "replica")
+}
+
+func (in *info) text(name string) string {
+	value, _ := in.get(name)
+	return value
+}
+
+// number returns missing if there is no such field.
+func (in *info) number(name string, missing int64) int64 {
+	value, ok := in.get(name)
+	if !ok {
+		return missing
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		in.bad = name
+	}
+	return n
+}
+
+func (in *info) seconds(name string) time.Duration {
+	n := in.number(name, -1)
+	if n < 0 {
+		return -1
+	}
+	return time.Duration(min(n, maxSeconds)) * time.Second
+}
+
+// maxSeconds is how much of a server's count of seconds is believed.
+const maxSeconds = 10 * 365 * 24 * 3600

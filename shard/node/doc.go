@@ -1,0 +1,39 @@
+// Package node starts and watches the process of a database node on this host, and runs a
+// user's hooks.
+//
+// # What it promises
+//
+// A node that [Process] starts has a session of its own and outlives the agent: nothing
+// that happens to the agent ends it. Its output goes to a file, never to a pipe that
+// would break with the agent. An agent that is started again finds the node by the file
+// node.pid in the data folder and adopts it: the process id counts only with
+// the time at which that process was started and with the boot of the host, so that another process
+// which has the number by now is left alone.
+//
+// The end of a process is told by the kernel (pidfd), also of one that is no child,
+// at once and without asking again and again. When [Process.Done] is closed, the
+// process has closed its files and connections. [Process.Kill] reaches exactly the process that was
+// started or adopted, stopped or not.
+//
+// [Adopt] takes a process that somebody else started only if that very process
+// listens on the node's port in this network namespace. The number that a node tells of itself
+// may be that of a container, where another process has it here.
+//
+// # What it does not promise
+//
+// An agent that is killed between starting the node and writing node.pid, a
+// moment of less than a millisecond mostly, leaves a node that the next agent does not
+// know; starting a second one fails then, because the port is taken. Processes that
+// the node starts are not followed. The log is kept within its bound only while an
+// agent runs, and what is written while it is being shortened may be lost.
+//
+// On systems without pidfd (Linux before 5.3, and others), processes are asked for ten times
+// a second, and nothing is adopted. On systems that are not Unix nothing is started.
+//
+// # How it fails
+//
+// Errors of the file system and of starting the program are returned by Start as they
+// are. A file node.pid that cannot be understood is an error as well: it may be all that is
+// known of a node that runs. A hook that fails or takes too long is an error
+// with the end of its output.
+package node

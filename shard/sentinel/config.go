@@ -1,0 +1,98 @@
+package sentinel
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// Whereabouts is what is known of shards: a [shard.Directory] of all, or an agent of its
+// own. Views belong to all readers.
+type Whereabouts interface {
+	Shard(name string) (shard.View, bool)
+	Shards() []shard.View
+	Changed() <-chan struct{}
+}
+
+// Peer is another endpoint that answers Sentinel clients.
+type Peer struct {
+	ID      string // 40 hexadecimal digits
+	Address string // HOST:PORT
+}
+
+// Config of a server.
+type Config struct {
+	// Where the shards are. Required.
+	Where Whereabouts
+	// Password that clients must give; "" asks for none. Username is that of AUTH with two
+	// arguments. Default "default".
+	Password, Username string
+	// ID of this endpoint, 40 hexadecimal digits. Default random.
+	ID string
+	// Address of this endpoint for clients, HOST:PORT; "" if it is not known. It is left out of
+	// Peers.
+	Address string
+	// Peers are the other endpoints, for clients that look for more; nil: none are
+	// known. It must not block.
+	Peers func() []Peer
+	// Failover asks for a switchover of a shard, by "SENTINEL FAILOVER". nil refuses the
+	// command, and names the one to use instead.
+	Failover func(ctx context.Context, shard string) error
+	// MaxConns is how many clients may be connected at once. Default 1000.
+	MaxConns int
+	// MaxOutput is how many bytes may wait for a subscriber that does not read, before it is
+	// disconnected. Default 256 KiB.
+	MaxOutput int
+	// Idle is how long a client that is no subscriber may say nothing. Default 10 min.
+	Idle time.Duration
+	// Logger; nil is silent.
+	Logger *slog.Logger
+}
+
+// Validate returns an error that wraps [lease.ErrInvalid].
+func (c Config) Validate() error {
+	switch {
+	case c.Where == nil:
+		return fmt.Errorf("%w: a Sentinel endpoint needs to know where the shards are", lease.ErrInvalid)
+	case c.MaxConns < 0 || c.MaxOutput < 0 || c.Idle < 0:
+		return fmt.Errorf("%w: limits of a Sentinel endpoint cannot be negative", lease.ErrInvalid)
+	case c.Password == "" && c.Username != "":
+		return fmt.Errorf("%w: a Sentinel endpoint with a user name needs a password", lease.ErrInvalid)
+	}
+	if c.ID != "" {
+		if err := shard.ValidateNodeID(c.ID); err != nil {
+			return err
+		}
+	}
+	if c.Address != "" {
+		return shard.ValidateAddress("address of the Sentinel endpoint", c.Address)
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	c.Username = cmp.Or(c.Username, "default")
+	c.MaxConns = cmp.Or(c.MaxConns, 1000)
+	c.MaxOutput = cmp.Or(c.MaxOutput, 256<<10)
+	c.Idle = cmp.Or(c.Idle, 10*time.Minute)
+	if c.ID == "" {
+		c.ID = newID()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func newID() string {
+	var b [20]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return hex.EncodeToString(b[:])
+}

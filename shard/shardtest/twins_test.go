@@ -1,0 +1,464 @@
+package shardtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// TestSuiteCatches proves the suite: each broken store is caught by the topic that is
+// named, and by one alone it need not be.
+func TestSuiteCatches(t *testing.T) {
+	all := topics()
+	for name, broken := range twins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := all[broken.by]
+			if topic == nil {
+				t.Fatalf("no topic is called %q", broken.by)
+			}
+			for range 40 { // some break only when two calls meet
+				if found := caught(t, broken, topic); found != "" {
+					t.Logf("caught: %.300s", found)
+					return
+				}
+			}
+			t.Errorf("not caught by %q", broken.by)
+		})
+	}
+}
+
+// TestEveryTopicCatches tells of topics that no broken store needs.
+func TestEveryTopicCatches(t *testing.T) {
+	for topic := range topics() {
+		needed := false
+		for _, broken := range twins() {
+			needed = needed || broken.by == topic
+		}
+		if !needed {
+			t.Errorf("no broken store proves the topic %q", topic)
+		}
+	}
+}
+
+// caught runs one topic on a twin, and returns what it found.
+func caught(t *testing.T, broken twin, topic func(*bench)) string {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				r.note(fmt.Sprint("panic: ", p))
+			}
+		}()
+		s := broken.subject()
+		topic(&bench{
+			TB: r, Registry: s.Registry, Commands: s.Commands, t: t, s: s, ctx: ctx, patience: 2 * time.Second, wait: time.Second,
+		})
+	}()
+	<-done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.found, "\n")
+}
+
+// recorder keeps what a topic finds, instead of failing.
+type recorder struct {
+	testing.TB
+	mu    sync.Mutex
+	found []string
+}
+
+func (r *recorder) note(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.found = append(r.found, what)
+}
+
+func (r *recorder) Helper()                      {}
+func (r *recorder) Error(args ...any)            { r.note(fmt.Sprint(args...)) }
+func (r *recorder) Errorf(f string, args ...any) { r.note(fmt.Sprintf(f, args...)) }
+func (r *recorder) Fatal(args ...any)            { r.note(fmt.Sprint(args...)); runtime.Goexit() }
+func (r *recorder) Fatalf(f string, args ...any) { r.note(fmt.Sprintf(f, args...)); runtime.Goexit() }
+func (r *recorder) Skip(args ...any)             { runtime.Goexit() }
+
+// world is a store that works, and what a broken one remembers beside it.
+type world struct {
+	shard.Registry
+	shard.Commands
+	mu    sync.Mutex
+	kept  shard.View
+	sent  map[string]bool
+	count int
+}
+
+// forget drops a node wherever it is.
+func (w *world) forget(ctx context.Context, id string) {
+	views, _ := w.List(ctx, "", shard.MaxShards)
+	for _, v := range views {
+		if _, ok := v.Node(id); ok {
+			_, _ = w.Registry.Decide(ctx, shard.Decision{Row: v.Row, Drop: []string{id}})
+		}
+	}
+}
+
+// read is the row as it stands.
+func (w *world) read(ctx context.Context, name string) shard.Row {
+	v, err := w.Look(ctx, name)
+	if err != nil {
+		return shard.Row{Name: name}
+	}
+	return v.Row
+}
+
+// together lets other goroutines come between two steps.
+func together() {
+	pause(context.Background(), 100*time.Microsecond)
+}
+
+// twin is a store that is broken in one place.
+type twin struct {
+	by string // the topic that must catch it
+
+	report func(*world, context.Context, shard.Record, bool) (shard.View, error)
+	look   func(*world, context.Context, string) (shard.View, error)
+	decide func(*world, context.Context, shard.Decision) (int64, error)
+	lock   func(*world, context.Context, shard.Lock) error
+	unlock func(*world, context.Context, shard.Lock) error
+	list   func(*world, context.Context, string, int) ([]shard.View, error)
+	watch  func(*world, context.Context, string, func(string)) error
+	send   func(*world, context.Context, ...shard.Command) error
+	next   func(*world, context.Context, string, time.Duration) (shard.Command, error)
+	// shown changes whatever view is shown.
+	shown   func(*world, *shard.View)
+	advance func(*world)
+}
+
+func (t twin) subject() Subject {
+	s := reference()
+	w := &world{Registry: s.Registry, Commands: s.Commands, sent: map[string]bool{}}
+	s.Registry, s.Commands = twinRegistry{w, t}, twinCommands{w, t}
+	if t.advance != nil {
+		step := s.Advance
+		s.Advance = func(d time.Duration) { step(d / 2); t.advance(w); step(d - d/2) }
+	}
+	return s
+}
+
+type twinRegistry struct {
+	w *world
+	t twin
+}
+
+func (r twinRegistry) show(v shard.View, err error) (shard.View, error) {
+	if err == nil && r.t.shown != nil {
+		r.t.shown(r.w, &v)
+	}
+	return v, err
+}
+
+func (r twinRegistry) Report(ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+	if r.t.report != nil {
+		return r.t.report(r.w, ctx, n, tell)
+	}
+	return r.show(r.w.Report(ctx, n, tell))
+}
+
+func (r twinRegistry) Look(ctx context.Context, name string) (shard.View, error) {
+	if r.t.look != nil {
+		return r.t.look(r.w, ctx, name)
+	}
+	return r.show(r.w.Look(ctx, name))
+}
+
+func (r twinRegistry) Decide(ctx context.Context, d shard.Decision) (int64, error) {
+	if r.t.decide != nil {
+		return r.t.decide(r.w, ctx, d)
+	}
+	return r.w.Decide(ctx, d)
+}
+
+func (r twinRegistry) Lock(ctx context.Context, l shard.Lock) error {
+	if r.t.lock != nil {
+		return r.t.lock(r.w, ctx, l)
+	}
+	return r.w.Lock(ctx, l)
+}
+
+func (r twinRegistry) Unlock(ctx context.Context, l shard.Lock) error {
+	if r.t.unlock != nil {
+		return r.t.unlock(r.w, ctx, l)
+	}
+	return r.w.Unlock(ctx, l)
+}
+
+func (r twinRegistry) List(ctx context.Context, after string, limit int) ([]shard.View, error) {
+	if r.t.list != nil {
+		return r.t.list(r.w, ctx, after, limit)
+	}
+	views, err := r.w.List(ctx, after, limit)
+	for i := range views {
+		views[i], _ = r.show(views[i], nil)
+	}
+	return views, err
+}
+
+func (r twinRegistry) Watch(ctx context.Context, name string, wake func(string)) error {
+	if r.t.watch != nil {
+		return r.t.watch(r.w, ctx, name, wake)
+	}
+	return r.w.Watch(ctx, name, wake)
+}
+
+type twinCommands struct {
+	w *world
+	t twin
+}
+
+func (c twinCommands) Send(ctx context.Context, all ...shard.Command) error {
+	if c.t.send != nil {
+		return c.t.send(c.w, ctx, all...)
+	}
+	return c.w.Send(ctx, all...)
+}
+
+func (c twinCommands) Next(ctx context.Context, node string, wait time.Duration) (shard.Command, error) {
+	if c.t.next != nil {
+		return c.t.next(c.w, ctx, node, wait)
+	}
+	return c.w.Next(ctx, node, wait)
+}
+
+func twins() map[string]twin {
+	all := map[string]twin{}
+	for _, part := range []map[string]twin{reportTwins(), takenTwins(), viewTwins(), decideTwins(), lockTwins(), commandTwins(), watchTwins(), inputTwins()} {
+		for name, broken := range part {
+			if _, used := all[name]; used {
+				panic("two twins are called " + name)
+			}
+			all[name] = broken
+		}
+	}
+	return all
+}
+
+func reportTwins() map[string]twin {
+	return map[string]twin{
+		"numbers are floats": {by: "report/the whole record is kept", shown: func(_ *world, v *shard.View) {
+			for i := range v.Nodes {
+				v.Nodes[i].Txn = int64(float64(v.Nodes[i].Txn))
+			}
+		}},
+		"a report is merged into the last": {by: "report/the last one counts", report: func(w *world, ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+			if v, err := w.Look(ctx, n.Shard); err == nil && n.Link == nil {
+				old, _ := v.Node(n.ID)
+				n.Link = old.Link
+			}
+			return w.Report(ctx, n, tell)
+		}},
+		"the first report counts": {by: "report/the last one counts", report: func(w *world, ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+			if v, err := w.Look(ctx, n.Shard); err == nil {
+				if old, known := v.Node(n.ID); known {
+					n.Txn = old.Txn
+				}
+			}
+			return w.Report(ctx, n, tell)
+		}},
+		"records are always young": {by: "report/stamp and age", shown: func(_ *world, v *shard.View) {
+			for i := range v.Nodes {
+				v.Nodes[i].Age = 0
+			}
+		}},
+		"the agent stamps": {by: "report/stamp and age", report: func(w *world, ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+			v, err := w.Report(ctx, n, tell)
+			if err == nil {
+				v.Nodes[0].Updated, v.Nodes[0].Age = n.Updated, n.Age
+			}
+			return v, err
+		}},
+		"a look renews": {by: "report/a record lives for its timeout", look: func(w *world, ctx context.Context, name string) (shard.View, error) {
+			v, err := w.Look(ctx, name)
+			for _, n := range v.Nodes {
+				_, _ = w.Report(ctx, n, false)
+			}
+			if err != nil {
+				return v, err
+			}
+			return w.Look(ctx, name)
+		}},
+		"the view of before": {by: "report/the view of after it", report: func(w *world, ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+			v, err := w.Look(ctx, n.Shard)
+			if _, failed := w.Report(ctx, n, tell); failed != nil || err != nil {
+				return w.Look(ctx, n.Shard)
+			}
+			return v, nil
+		}},
+		"nodes are in no order": {by: "report/the view of after it", shown: func(_ *world, v *shard.View) { slices.Reverse(v.Nodes) }},
+		"names are folded": {by: "report/shards know nothing of another", look: func(w *world, ctx context.Context, name string) (shard.View, error) {
+			return w.Look(ctx, strings.ToLower(name))
+		}},
+		"an agent that was once is the only one": {by: "report/an agent that starts anew", report: func(w *world, ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+			if v, err := w.Look(ctx, n.Shard); err == nil {
+				if old, known := v.Node(n.ID); known && old.Instance != n.Instance {
+					return v, shard.ErrTaken
+				}
+			}
+			return w.Report(ctx, n, tell)
+		}},
+		"addresses are kept for ever": {by: "report/a node that moves", report: func(w *world, ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if at := n.Address; w.sent[at] && !w.sent[at+n.ID] {
+				return shard.View{}, shard.ErrTaken
+			}
+			w.sent[n.Address], w.sent[n.Address+n.ID] = true, true
+			return w.Report(ctx, n, tell)
+		}},
+		"every shard is there": {by: "report/a shard without row and records", look: func(w *world, ctx context.Context, name string) (shard.View, error) {
+			v, err := w.Look(ctx, name)
+			if errors.Is(err, shard.ErrNotFound) {
+				err = nil
+			}
+			return v, err
+		}},
+	}
+}
+
+// seizes is a store that lets a node be registered whatever speaks against it, where
+// when says so.
+func seizes(by string, when func(n, old shard.Record) bool) twin {
+	return twin{by: by, report: func(w *world, ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+		v, err := w.Report(ctx, n, tell)
+		if !errors.Is(err, shard.ErrTaken) {
+			return v, err
+		}
+		views, _ := w.List(ctx, "", shard.MaxShards)
+		for _, seen := range views {
+			for _, old := range seen.Nodes {
+				if (old.ID == n.ID || old.Address == n.Address) && when(n, old) {
+					w.forget(ctx, old.ID)
+				}
+			}
+		}
+		return w.Report(ctx, n, tell)
+	}}
+}
+
+// twoSteps is a store that looks and then writes, so that others can come between.
+func twoSteps(by string) twin {
+	return twin{by: by, report: func(w *world, ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+		views, _ := w.List(ctx, "", shard.MaxShards)
+		together()
+		for _, seen := range views {
+			for _, old := range seen.Nodes {
+				if old.ID == n.ID && old.Instance != n.Instance || (old.ID == n.ID || old.Address == n.Address) && seen.Row.Name != n.Shard ||
+					old.ID != n.ID && old.Address == n.Address {
+					return shard.View{}, shard.ErrTaken
+				}
+			}
+		}
+		v, err := w.Report(ctx, n, tell)
+		if errors.Is(err, shard.ErrTaken) { // too late to know
+			return w.Look(ctx, n.Shard)
+		}
+		return v, err
+	}}
+}
+
+func takenTwins() map[string]twin {
+	return map[string]twin{
+		"a node goes from shard to shard": seizes("taken/the id in another shard", func(n, old shard.Record) bool { return old.ID == n.ID && old.Shard != n.Shard }),
+		"a silent node goes from shard to shard": seizes("taken/the id in another shard", func(n, old shard.Record) bool {
+			return old.ID == n.ID && old.Shard != n.Shard && !old.Live()
+		}),
+		"an address goes from shard to shard": seizes("taken/the address in another shard", func(n, old shard.Record) bool { return old.ID != n.ID && old.Shard != n.Shard }),
+		"a silent address goes from shard to shard": seizes("taken/the address in another shard", func(n, old shard.Record) bool {
+			return old.ID != n.ID && old.Shard != n.Shard && !old.Live()
+		}),
+		"an address goes from node to node": seizes("taken/the address by another node", func(n, old shard.Record) bool { return old.ID != n.ID && old.Shard == n.Shard }),
+		"the last agent wins":               seizes("taken/the id by another agent", func(n, old shard.Record) bool { return old.ID == n.ID && old.Instance != n.Instance }),
+		"the newcomer's timeout counts": seizes("taken/the id by another agent", func(n, old shard.Record) bool {
+			return old.ID == n.ID && old.Instance != n.Instance && n.Timeout < old.Timeout
+		}),
+		"clients' addresses are one node's": {by: "taken/by oneself is no matter", report: func(w *world, ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+			views, _ := w.List(ctx, "", shard.MaxShards)
+			for _, v := range views {
+				for _, old := range v.Nodes {
+					if old.ID != n.ID && old.Client() == n.Client() {
+						return shard.View{}, shard.ErrTaken
+					}
+				}
+			}
+			return w.Report(ctx, n, tell)
+		}},
+		"an address is looked up first": twoSteps("taken/one of many nodes at an address"),
+		"the agent is looked up first":  twoSteps("taken/one of many agents of a node"),
+		"the shard is looked up first":  twoSteps("taken/one of many shards of a node"),
+		"the home is looked up first":   twoSteps("taken/one of many shards of an address"),
+	}
+}
+
+func viewTwins() map[string]twin {
+	return map[string]twin{
+		"row and nodes are read one after the other": {by: "view/all at one moment", look: func(w *world, ctx context.Context, name string) (shard.View, error) {
+			v, err := w.Look(ctx, name)
+			together()
+			after, failed := w.Look(ctx, name)
+			if err != nil || failed != nil {
+				return after, failed
+			}
+			v.Nodes = after.Nodes
+			return v, nil
+		}},
+		"the lease is of before": {by: "view/the lease is that of the store", shown: func(w *world, v *shard.View) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			now := v.Lease
+			if w.count++; w.count > 3 {
+				v.Lease = w.kept.Lease
+			}
+			w.kept.Lease = now
+		}},
+		"successors are not shown": {by: "view/the lease is that of the store", shown: func(_ *world, v *shard.View) { v.Lease.Successor = "" }},
+		"the lock of any primary": {by: "view/the lock of the row's primary", shown: func(w *world, v *shard.View) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if v.Lock == "" {
+				v.Lock = w.kept.Lock
+			}
+			w.kept.Lock = v.Lock
+		}},
+		"what is shown is shared": {by: "view/what is shown is a copy", shown: func(w *world, v *shard.View) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.kept.Row.Rev != v.Row.Rev {
+				w.kept = *v
+			}
+			v.Row = w.kept.Row
+		}},
+		"pages overlap": {by: "view/shards page by page", list: func(w *world, ctx context.Context, after string, limit int) ([]shard.View, error) {
+			if after != "" {
+				after = after[:len(after)-1]
+			}
+			return w.List(ctx, after, limit)
+		}},
+		"pages are too long": {by: "view/shards page by page", list: func(w *world, ctx context.Context, after string, limit int) ([]shard.View, error) {
+			return w.List(ctx, after, limit+1)
+		}},
+		"shards without a row are not listed": {by: "view/shards page by page", list: func(w *world, ctx context.Context, after string, limit int) ([]shard.View, error) {
+			views, err := w.List(ctx, after, limit)
+			return slices.DeleteFunc(views, func(v shard.View) bool { return v.Row.Rev == 0 }), err
+		}},
+	}
+}

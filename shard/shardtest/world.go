@@ -1,0 +1,534 @@
+package shardtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// World is a cluster of nodes in memory, for agents under test: replication, offsets and
+// lineages as Redis has them, and fences. Nodes can be killed, hung, cut off and
+// slowed down. It goes by package time, so that in a bubble its time is virtual.
+type World struct {
+	mu    sync.Mutex
+	nodes map[string]*Node
+	order []string
+	cut   map[[2]string]bool
+	count int64
+	// Lying fences say that they are closed or armed, and let every write through: a broken
+	// variant, which checks of what is accepted have to notice.
+	Lying bool
+	// FenceDelay of its engines.
+	FenceDelay time.Duration
+	// CopyTime is what a full copy takes; 0 is 20 ms.
+	CopyTime time.Duration
+	// OnAccept, unless nil, is called for each write that is acknowledged, before anybody
+	// can know of it. It must not call the world.
+	OnAccept func(Accepted)
+	accepted []Accepted
+}
+
+// Accepted is a write that a node acknowledged.
+type Accepted struct {
+	ID   int64
+	Node string // address
+	At   time.Time
+}
+
+type write struct {
+	id int64
+	at time.Time
+}
+
+// Node is one of a [World]. Its fields are under the world's lock.
+type Node struct {
+	w       *World
+	address string
+
+	running bool
+	hung    bool
+	moved   chan struct{} // closed and replaced when it is continued or ends
+	done    chan struct{} // closed when its process ends
+	pid     int
+	run     string
+	fenced  bool // it starts with its fence closed
+
+	role    shard.Role
+	lineage shard.Lineage
+	before  shard.Lineage
+	data    []write
+	txn     int64
+	fence   shard.Fence
+	need    int
+	paused  time.Time
+	sick    bool // it cannot write
+
+	primary string // whom it follows; "" is nobody
+	linked  bool
+	peer    string    // the run of its primary that it is connected to
+	retry   time.Time // when it tries to connect again
+	synced  bool
+	copying time.Time // until when a full copy takes
+	input   time.Time
+	lag     time.Duration
+	copies  int
+	queued  int // writes that wait while it hangs
+}
+
+// NewWorld returns a world without nodes.
+func NewWorld() *World {
+	return &World{nodes: map[string]*Node{}, cut: map[[2]string]bool{}, FenceDelay: 2 * time.Second}
+}
+
+// Add makes a node that runs, an empty primary.
+func (w *World) Add(address string) *Node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := &Node{w: w, address: address, moved: make(chan struct{}), done: make(chan struct{})}
+	w.nodes[address] = n
+	w.order = append(w.order, address)
+	n.boot()
+	return n
+}
+
+// At returns the node at an address.
+func (w *World) At(address string) *Node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.nodes[address]
+}
+
+// Accepted returns the writes that were acknowledged, in order.
+func (w *World) Accepted() []Accepted {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.accepted)
+}
+
+// Cut cuts or mends the way between two hosts, which are named by the addresses of their nodes.
+func (w *World) Cut(a, b string, cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.settle()
+	w.cut[[2]string{min(a, b), max(a, b)}] = cut
+	w.settle()
+}
+
+func (w *World) reaches(a, b string) bool { return a == b || !w.cut[[2]string{min(a, b), max(a, b)}] }
+
+func (w *World) name() string {
+	w.count++
+	return fmt.Sprintf("%040x", w.count)
+}
+
+// boot begins a run of the node's process, with the data that it has.
+func (n *Node) boot() {
+	n.running, n.hung, n.run, n.done = true, false, n.w.name(), make(chan struct{})
+	n.w.count++
+	n.pid = int(n.w.count)
+	n.role, n.primary, n.linked, n.synced = shard.Primary, "", false, true
+	n.lineage, n.before, n.txn = shard.Lineage{ID: n.w.name()}, shard.Lineage{}, 0
+	n.fence, n.need, n.paused, n.queued = shard.Open, 0, time.Time{}, 0
+	if n.fenced {
+		n.fence = shard.Closed
+	}
+}
+
+func (n *Node) change(f func()) {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	n.w.settle()
+	f()
+	n.w.settle()
+	close(n.moved)
+	n.moved = make(chan struct{})
+}
+
+// Kill ends the node's process.
+func (n *Node) Kill() { n.change(n.end) }
+
+func (n *Node) end() {
+	if !n.running {
+		return
+	}
+	n.running, n.hung, n.linked = false, false, false
+	close(n.done)
+}
+
+// Start starts the node again, with what it had, or empty.
+func (n *Node) Start(empty bool) {
+	n.change(func() {
+		if n.running {
+			return
+		}
+		if empty {
+			n.data = nil
+		}
+		n.boot()
+	})
+}
+
+// Fenced has the node start with its fence closed, now and whenever it is started.
+func (n *Node) Fenced() { n.change(func() { n.fenced, n.fence = true, shard.Closed }) }
+
+// Hang stops the node's process; Continue lets it go on.
+func (n *Node) Hang() { n.change(func() { n.hung = n.running }) }
+
+// Continue lets a node go on that hung. What it received meanwhile comes first.
+func (n *Node) Continue() {
+	n.change(func() {
+		if !n.hung {
+			return
+		}
+		for ; n.queued > 0; n.queued-- {
+			_, _ = n.write()
+		}
+		n.hung = false
+	})
+}
+
+// Sick makes the node unable to write.
+func (n *Node) Sick(sick bool) { n.change(func() { n.sick = sick }) }
+
+// Lag makes the node get what its primary writes only so much later.
+func (n *Node) Lag(lag time.Duration) { n.change(func() { n.lag = lag }) }
+
+// Copies is how many full copies the node has made of others.
+func (n *Node) Copies() int {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	return n.copies
+}
+
+// Has tells whether the node has a write.
+func (n *Node) Has(id int64) bool {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	n.w.settle()
+	return slices.ContainsFunc(n.data, func(w write) bool { return w.id == id })
+}
+
+// State of the node, whether anybody can reach it or not.
+func (n *Node) State() shard.State {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	n.w.settle()
+	return n.state()
+}
+
+// Running tells that the node's process runs.
+func (n *Node) Running() bool {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	return n.running
+}
+
+// Write writes to the node from its own host, as a client does that gives up at once; one that hangs
+// keeps the write for later.
+func (n *Node) Write() (id int64, err error) {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	n.w.settle()
+	switch {
+	case !n.running:
+		return 0, shard.ErrNodeGone
+	case n.hung:
+		n.queued++
+		return 0, context.DeadlineExceeded
+	case time.Now().Before(n.paused):
+		return 0, context.DeadlineExceeded
+	}
+	return n.write()
+}
+
+func (n *Node) write() (int64, error) {
+	if err := n.refuses(); err != nil {
+		return 0, err
+	}
+	n.w.count++
+	n.txn++
+	n.data = append(n.data, write{n.w.count, time.Now()})
+	n.w.accepted = append(n.w.accepted, Accepted{n.w.count, n.address, time.Now()})
+	if n.w.OnAccept != nil {
+		n.w.OnAccept(n.w.accepted[len(n.w.accepted)-1])
+	}
+	n.w.settle()
+	return n.w.count, nil
+}
+
+func (n *Node) refuses() error {
+	switch {
+	case n.role != shard.Primary:
+		return fmt.Errorf("%w: a replica", shard.ErrNodeRefused)
+	case n.sick:
+		return fmt.Errorf("%w: its disk is full", shard.ErrNodeUnwell)
+	case n.w.Lying:
+		return nil
+	case n.fence == shard.Closed:
+		return fmt.Errorf("%w: its fence is closed", shard.ErrNodeRefused)
+	case n.fence == shard.Armed && n.acknowledged() < n.need:
+		return fmt.Errorf("%w: too few replicas", shard.ErrNodeRefused)
+	}
+	return nil
+}
+
+func (n *Node) acknowledged() int {
+	count := 0
+	for _, f := range n.followers() {
+		if f.Online && f.Lag <= time.Second {
+			count++
+		}
+	}
+	return count
+}
+
+func (n *Node) followers() []shard.Follower {
+	var out []shard.Follower
+	for _, a := range n.w.order {
+		if r := n.w.nodes[a]; r.linked && r.primary == n.address && r.running {
+			out = append(out, shard.Follower{Address: a, Txn: r.txn, Online: !r.syncing(), Lag: time.Since(r.input)})
+		}
+	}
+	return out
+}
+
+func (n *Node) syncing() bool { return !n.copying.IsZero() }
+
+func (n *Node) state() shard.State {
+	s := shard.State{Role: n.role, Txn: n.txn, Lineage: n.lineage, Before: n.before, Fence: n.fence, Synced: n.synced && !n.syncing(),
+		Keys: int64(len(n.data)), Run: n.run, PID: n.pid, Version: "world"}
+	if n.role == shard.Replica {
+		s.Link = &shard.Upstream{Address: n.primary, Up: n.linked, Syncing: n.syncing(), Input: -1}
+		if n.linked {
+			s.Link.Input = time.Since(n.input)
+		}
+	} else {
+		s.Followers = n.followers()
+	}
+	return s
+}
+
+// linkTime is how long a link is kept over which nothing comes.
+const linkTime = time.Minute
+
+// settle lets replication do what it does in no time. The lock is held.
+func (w *World) settle() {
+	for range w.order { // chains
+		for _, a := range w.order {
+			w.nodes[a].replicate()
+		}
+	}
+}
+
+func (n *Node) replicate() {
+	if !n.running || n.hung || n.role != shard.Replica || n.primary == "" {
+		return
+	}
+	p := n.w.nodes[n.primary]
+	if p == nil || !p.running {
+		if n.linked {
+			// Redis looks after its links once per second.
+			n.retry = time.Now().Add(time.Second)
+		}
+		n.linked, n.copying = false, time.Time{}
+		return
+	}
+	if n.linked && n.peer != p.run {
+		n.linked, n.copying, n.retry = false, time.Time{}, time.Now().Add(time.Second)
+	}
+	if p.hung || !n.w.reaches(n.address, p.address) {
+		if n.linked && time.Since(n.input) > linkTime {
+			n.linked = false
+		}
+		return
+	}
+	if !n.linked {
+		if time.Now().Before(n.retry) {
+			return
+		}
+		n.attach(p)
+	}
+	n.input = time.Now()
+	if n.syncing() {
+		if time.Now().Before(n.copying) {
+			return
+		}
+		n.copying, n.synced, n.linked = time.Time{}, true, true
+		n.data, n.txn = nil, p.txn-int64(len(p.data))
+	}
+	n.lineage, n.before = p.lineage, p.before
+	n.catchUp(p)
+}
+
+// attach connects to a primary: with what is missing, or with a full copy.
+func (n *Node) attach(p *Node) {
+	partial := n.synced && (n.lineage.ID == p.lineage.ID && n.txn <= p.txn ||
+		p.before.ID != "" && n.lineage.ID == p.before.ID && n.txn <= p.before.End)
+	n.linked, n.peer = true, p.run
+	if !partial {
+		n.copies++
+		n.synced, n.copying = false, time.Now().Add(cmp.Or(n.w.CopyTime, 20*time.Millisecond))
+	}
+}
+
+func (n *Node) catchUp(p *Node) {
+	seen := time.Now().Add(-n.lag)
+	for i := int64(len(p.data)) - (p.txn - n.txn); i < int64(len(p.data)); i++ {
+		if i < 0 {
+			continue
+		}
+		if p.data[i].at.After(seen) {
+			return
+		}
+		n.data = append(n.data, p.data[i])
+		n.txn++
+	}
+}
+
+// Engines reaches the nodes from the host of the node at an address.
+func (w *World) Engines(host string) shard.Engines { return engines{w, host} }
+
+type engines struct {
+	w    *World
+	host string
+}
+
+func (e engines) Name() string                   { return "world" }
+func (e engines) FenceDelay() time.Duration      { return e.w.FenceDelay }
+func (e engines) At(address string) shard.Engine { return engine{e, address} }
+
+func (e engines) Knock(ctx context.Context, address string) shard.Verdict {
+	err := e.reach(ctx, address, func(*Node) error { return nil })
+	switch {
+	case err == nil:
+		return shard.Answers
+	case errors.Is(err, shard.ErrNodeGone):
+		return shard.Refuses
+	}
+	return shard.Mute
+}
+
+// reach has f done by the node, when it can be reached and goes on.
+func (e engines) reach(ctx context.Context, address string, f func(*Node) error) error {
+	for {
+		e.w.mu.Lock()
+		n := e.w.nodes[address]
+		if n == nil || !e.w.reaches(e.host, address) {
+			e.w.mu.Unlock()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		if !n.running {
+			e.w.mu.Unlock()
+			return fmt.Errorf("%w: %s", shard.ErrNodeGone, address)
+		}
+		if !n.hung {
+			defer e.w.mu.Unlock()
+			e.w.settle()
+			defer e.w.settle()
+			return f(n)
+		}
+		moved := n.moved
+		e.w.mu.Unlock()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+type engine struct {
+	engines
+	address string
+}
+
+func (e engine) Close() error { return nil }
+
+func (e engine) Probe(ctx context.Context) (s shard.State, err error) {
+	err = e.reach(ctx, e.address, func(n *Node) error { s = n.state(); return nil })
+	return s, err
+}
+
+func (e engine) TryWrite(ctx context.Context) error {
+	for {
+		var paused time.Time
+		err := e.reach(ctx, e.address, func(n *Node) error {
+			if paused = n.paused; time.Now().Before(paused) {
+				return nil
+			}
+			paused = time.Time{}
+			return n.refuses()
+		})
+		if paused.IsZero() {
+			return err
+		}
+		timer := time.NewTimer(time.Until(paused))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (e engine) SetFence(ctx context.Context, f shard.Fence, need int) error {
+	return e.reach(ctx, e.address, func(n *Node) error { n.fence, n.need = f, need; return nil })
+}
+
+func (e engine) Pause(ctx context.Context, d time.Duration) error {
+	return e.reach(ctx, e.address, func(n *Node) error { n.paused = time.Now().Add(d); return nil })
+}
+
+func (e engine) Promote(ctx context.Context) error {
+	return e.reach(ctx, e.address, func(n *Node) error {
+		if n.role == shard.Primary {
+			return nil
+		}
+		n.role, n.primary, n.linked, n.copying = shard.Primary, "", false, time.Time{}
+		n.before = shard.Lineage{ID: n.lineage.ID, End: n.txn}
+		n.lineage = shard.Lineage{ID: n.w.name()}
+		return nil
+	})
+}
+
+func (e engine) Follow(ctx context.Context, address string) error {
+	return e.reach(ctx, e.address, func(n *Node) error {
+		if n.role == shard.Replica && n.primary == address {
+			return nil
+		}
+		n.role, n.primary, n.linked, n.copying, n.retry = shard.Replica, address, false, time.Time{}, time.Time{}
+		return nil
+	})
+}
+
+// Process is the node's, for the agent that supervises it.
+func (n *Node) Process() shard.Process { return process{n} }
+
+type process struct{ n *Node }
+
+func (p process) Start(context.Context) error { p.n.Start(false); return nil }
+func (p process) Running() bool               { return p.n.Running() }
+func (p process) Kill() error                 { p.n.Kill(); return nil }
+
+func (p process) Done() <-chan struct{} {
+	p.n.w.mu.Lock()
+	defer p.n.w.mu.Unlock()
+	return p.n.done
+}
+
+func (p process) PID() int {
+	p.n.w.mu.Lock()
+	defer p.n.w.mu.Unlock()
+	if !p.n.running {
+		return 0
+	}
+	return p.n.pid
+}

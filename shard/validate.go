@@ -1,0 +1,71 @@
+package shard
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// MinWithin is the least that a command may wait in its queue.
+const MinWithin = time.Second
+
+// MaxWait is how long [Commands.Next] waits at most.
+const MaxWait = 5 * time.Second
+
+// Validate returns an error that wraps lease.ErrInvalid unless a store may take the
+// decision.
+func (d Decision) Validate() error {
+	if err := ValidateName(d.Row.Name); err != nil {
+		return err
+	}
+	if d.Row.Rev < 0 || len(d.Row.Members) > MaxMembers {
+		return fmt.Errorf("%w: shard %q: revision %d and %d members; use at least 0, and at most %d",
+			lease.ErrInvalid, d.Row.Name, d.Row.Rev, len(d.Row.Members), MaxMembers)
+	}
+	var ids []string
+	if d.Row.Primary != "" {
+		ids = append(ids, d.Row.Primary)
+	}
+	for _, m := range d.Row.Members {
+		ids = append(ids, m.ID)
+	}
+	for _, id := range append(ids, d.Drop...) {
+		if err := ValidateNodeID(id); err != nil {
+			return err
+		}
+	}
+	for _, c := range d.Commands {
+		if err := c.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Validate returns an error that wraps lease.ErrInvalid unless a store may queue the
+// command.
+func (c Command) Validate() error {
+	if err := ValidateName(c.Shard); err != nil {
+		return err
+	}
+	if err := ValidateNodeID(c.Node); err != nil {
+		return err
+	}
+	if c.Within < MinWithin || c.Within > MaxWithin {
+		return fmt.Errorf("%w: command %.80q waits for %v; use %v to %v", lease.ErrInvalid, c.ID, c.Within, MinWithin, MaxWithin)
+	}
+	return lease.ValidateText("command id", c.ID, 1, lease.MaxKey)
+}
+
+// Validate returns an error that wraps lease.ErrInvalid unless a store may look for the
+// lock, and take it unless its Value is "".
+func (l Lock) Validate() error {
+	if err := ValidateName(l.Shard); err != nil {
+		return err
+	}
+	if err := ValidateNodeID(l.Primary); err != nil {
+		return err
+	}
+	return lease.ValidateText("value of the failover lock", l.Value, 0, lease.MaxName)
+}

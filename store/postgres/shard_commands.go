@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// Commands are the queues that the store keeps for package shard. Whoever waits is woken
+// by a notification; all who wait in a process share one connection for that. Behind a pooler
+// they look again and again, up to twice a second.
+func (s *Store) Commands() shard.Commands { return commands{s} }
+
+// commands is the [shard.Commands] of a Store.
+type commands struct{ db *Store }
+
+// commandColumns are commands as the database takes them.
+type commandColumns struct {
+	nodes, ids, docs []string
+	within           []int64
+}
+
+func columnsOf(all []shard.Command) (q commandColumns, err error) {
+	q = commandColumns{[]string{}, []string{}, []string{}, []int64{}}
+	for _, c := range all {
+		doc, err := json.Marshal(c)
+		if err != nil {
+			return q, fmt.Errorf("command %q: %w", c.ID, err)
+		}
+		q.nodes, q.ids, q.docs = append(q.nodes, c.Node), append(q.ids, c.ID), append(q.docs, string(doc))
+		q.within = append(q.within, c.Within.Microseconds())
+	}
+	return q, nil
+}
+
+// Send implements [shard.Commands].
+func (c commands) Send(ctx context.Context, all ...shard.Command) error {
+	for _, one := range all {
+		if err := one.Validate(); err != nil {
+			return err
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	q, err := columnsOf(all)
+	if err != nil {
+		return err
+	}
+	err = c.db.exec(ctx, "SELECT {{schema}}.shard_send($1, $2, $3, $4, $5, $6)", q.nodes, q.ids, q.within, q.docs, int64(shard.MaxQueue), patient{})
+	if err != nil {
+		return fmt.Errorf("sending commands: %w", err)
+	}
+	return nil
+}
+
+// How often a queue is looked at where nothing is told: at first soon again, for commands come
+// one after another.
+const (
+	firstLook = 20 * time.Millisecond
+	lastLook  = 500 * time.Millisecond
+)
+
+// Next implements [shard.Commands].
+func (c commands) Next(ctx context.Context, node string, wait time.Duration) (shard.Command, error) {
+	if err := shard.ValidateNodeID(node); err != nil {
+		return shard.Command{}, err
+	}
+	wait = min(max(wait, 0), shard.MaxWait)
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	var told <-chan struct{}
+	if wait > 0 {
+		var done func()
+		told, done = c.db.ears.listenFor(node)
+		defer done()
+	}
+	look := firstLook
+	for {
+		got, err := c.take(ctx, node)
+		if !errors.Is(err, shard.ErrNone) || wait == 0 {
+			return got, err
+		}
+		again := look/2 + rand.N(look)
+		if c.db.ears.hear() {
+			again = shard.MaxWait // it will be told
+		} else {
+			look = min(2*look, lastLook)
+		}
+		next := time.NewTimer(again)
+		select {
+		case <-told:
+		case <-next.C:
+		case <-over.C:
+			wait = 0 // one last look
+		case <-ctx.Done():
+			next.Stop()
+			return shard.Command{}, fmt.Errorf("waiting for a command to node %.8s: %w: %w", node, lease.ErrUnavailable, context.Cause(ctx))
+		case <-c.db.pool.closing.Done():
+			next.Stop()
+			return shard.Command{}, fmt.Errorf("waiting for a command to node %.8s: %w: %w", node, lease.ErrUnavailable, errClosed)
+		}
+		next.Stop()
+	}
+}
+
+// take takes the oldest command out of a queue, or returns ErrNone.
+func (c commands) take(ctx context.Context, node string) (got shard.Command, err error) {
+	var doc *string
+	err = c.db.one(ctx, "SELECT {{schema}}.shard_next($1, $2)", func(row pgx.Row) error { return row.Scan(&doc) }, node, patient{})
+	if err != nil {
+		return got, fmt.Errorf("taking a command of node %.8s: %w", node, err)
+	}
+	if doc == nil {
+		return got, fmt.Errorf("%w for node %.8s", shard.ErrNone, node)
+	}
+	if err := json.Unmarshal([]byte(*doc), &got); err != nil {
+		return got, fmt.Errorf("%w: a command of node %.8s cannot be read: %w", lease.ErrUnavailable, node, err)
+	}
+	return got, nil
+}

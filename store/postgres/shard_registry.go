@@ -1,0 +1,279 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/store"
+)
+
+var _ store.Shards = (*Store)(nil)
+
+// Registry is what the store keeps for package shard.
+func (s *Store) Registry() shard.Registry { return registry{s} }
+
+// registry is the [shard.Registry] of a Store.
+type registry struct{ db *Store }
+
+// Report implements [shard.Registry].
+func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (v shard.View, err error) {
+	if err := n.Validate(); err != nil {
+		return v, err
+	}
+	doc, err := json.Marshal(n)
+	if err != nil {
+		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
+	}
+	sum, err := gist(n)
+	if err != nil {
+		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
+	}
+	var got []string
+	err = r.db.one(ctx, `SELECT {{schema}}.shard_report($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		func(row pgx.Row) error { return row.Scan(&got) },
+		asBinary(n.Shard, n.ID, n.Address, []byte(n.Instance), n.Timeout.Microseconds(), string(doc), sum, tell, patient{})...)
+	if err != nil {
+		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
+	}
+	if len(got) == 3 {
+		return v, taken(n, got[0], got[1], got[2])
+	}
+	if v, err = viewOf(got); err != nil {
+		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
+	}
+	return v, nil
+}
+
+// gist sums up what a report says, but for numbers that move all the time and that nobody
+// relies on to be kept. A report with the same gist as the last may be lost in a crash of
+// the server.
+func gist(n shard.Record) ([]byte, error) {
+	n.Txn, n.Keys, n.Updated = 0, 0, 0
+	if n.Link != nil {
+		link := *n.Link
+		link.Input = 0
+		n.Link = &link
+	}
+	if n.Opinion != nil {
+		opinion := *n.Opinion
+		opinion.Age, opinion.Silence = 0, 0
+		n.Opinion = &opinion
+	}
+	n.Followers = slices.Clone(n.Followers)
+	for i := range n.Followers {
+		n.Followers[i].Txn, n.Followers[i].Lag = 0, 0
+	}
+	text, err := json.Marshal(n)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	return sum[:16], nil
+}
+
+// taken is the error for a node that is registered otherwise: why, who, and what else
+// is known of that.
+func taken(r shard.Record, why, who, what string) error {
+	switch why {
+	case "shard":
+		return fmt.Errorf("%w: node %.8s is in shard %q; forget it there first", shard.ErrTaken, who, what)
+	case "instance":
+		return fmt.Errorf("%w: another agent that lives reports node %.8s (instance %.8s)", shard.ErrTaken, who, what)
+	case "address of shard":
+		return fmt.Errorf("%w: %s is node %.8s of shard %q; forget it there first", shard.ErrTaken, r.Address, who, what)
+	default:
+		return fmt.Errorf("%w: %s is node %.8s, whose agent lives", shard.ErrTaken, r.Address, who)
+	}
+}
+
+// Look implements [shard.Registry].
+func (r registry) Look(ctx context.Context, name string) (v shard.View, err error) {
+	if err := shard.ValidateName(name); err != nil {
+		return v, err
+	}
+	err = r.db.row(ctx, anything, `SELECT {{schema}}.shard_look($1, $2)`, func(row pgx.Row) (err error) {
+		v, err = scanView(row)
+		return err
+	}, asBinary(name, patient{})...)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return shard.View{}, fmt.Errorf("%w: no shard %q", shard.ErrNotFound, name)
+	case err != nil:
+		return shard.View{}, fmt.Errorf("looking at shard %q: %w", name, err)
+	}
+	return v, nil
+}
+
+// List implements [shard.Registry].
+func (r registry) List(ctx context.Context, after string, limit int) ([]shard.View, error) {
+	limit = min(max(limit, 1), shard.MaxShards)
+	sql := r.db.sql(`SELECT {{schema}}.shard_list($1, $2, $3)`)
+	var out []shard.View
+	err := r.db.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
+		found, err := conn.Query(ctx, sql, withPatience(ctx, asBinary(clean(after), int64(limit), patient{}))...)
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (shard.View, error) { return scanView(row) })
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing shards: %w", err)
+	}
+	return out, nil
+}
+
+// Decide implements [shard.Registry].
+func (r registry) Decide(ctx context.Context, d shard.Decision) (rev int64, err error) {
+	if err := d.Validate(); err != nil {
+		return 0, err
+	}
+	doc, err := json.Marshal(d.Row)
+	if err != nil {
+		return 0, fmt.Errorf("deciding about shard %q: %w", d.Row.Name, err)
+	}
+	q, err := columnsOf(d.Commands)
+	if err != nil {
+		return 0, err
+	}
+	var e history.Event
+	if d.Event != nil {
+		e = *d.Event
+	}
+	var decided bool
+	err = r.db.one(ctx, `SELECT decided, rev FROM {{schema}}.shard_decide($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
+		func(row pgx.Row) error { return row.Scan(&decided, &rev) },
+		d.Row.Name, d.Row.Rev, d.Row.Primary, string(doc), append([]string{}, d.Drop...),
+		q.nodes, q.ids, q.within, q.docs, int64(shard.MaxQueue),
+		d.Event != nil, clean(e.Part), clean(e.Subject), clean(e.From), clean(e.To), e.Term, clean(e.Reason), e.Duration.Nanoseconds(), patient{})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("deciding about shard %q: %w", d.Row.Name, err)
+	case !decided:
+		return 0, fmt.Errorf("%w: shard %q is at %d, not at %d", shard.ErrChanged, d.Row.Name, rev, d.Row.Rev)
+	}
+	return rev, nil
+}
+
+// Lock implements [shard.Registry].
+func (r registry) Lock(ctx context.Context, l shard.Lock) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	if l.Value == "" {
+		return fmt.Errorf("%w: a failover lock needs a value", lease.ErrInvalid)
+	}
+	var held *string
+	err := r.db.one(ctx, `SELECT {{schema}}.shard_take_lock($1, $2, $3, $4, $5, $6)`,
+		func(row pgx.Row) error { return row.Scan(&held) },
+		l.Primary, l.Shard, l.Value, clean(l.Instead), shard.LockTime.Microseconds(), patient{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("taking the failover lock of primary %.8s: %w", l.Primary, err)
+	case held != nil:
+		return fmt.Errorf("%w: of primary %.8s, with the value %q", shard.ErrLocked, l.Primary, *held)
+	}
+	return nil
+}
+
+// Unlock implements [shard.Registry].
+func (r registry) Unlock(ctx context.Context, l shard.Lock) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	err := r.db.exec(ctx, `SELECT {{schema}}.shard_unlock($1, $2, $3, $4)`, l.Primary, l.Shard, clean(l.Instead), patient{})
+	if err != nil {
+		return fmt.Errorf("giving the failover lock of primary %.8s up: %w", l.Primary, err)
+	}
+	return nil
+}
+
+// scanView reads what shard_show returns.
+func scanView(r pgx.Row) (v shard.View, err error) {
+	var texts []string
+	if err := r.Scan(&texts); err != nil {
+		return v, err
+	}
+	return viewOf(texts)
+}
+
+// viewOf is the view that shard_show returned.
+func viewOf(texts []string) (v shard.View, err error) {
+	const columns, leases = 4, 19
+	if len(texts) < columns+leases || (len(texts)-columns-leases)%2 != 0 {
+		return v, fmt.Errorf("%w: %d texts are no shard", lease.ErrUnavailable, len(texts))
+	}
+	name, doc, records := texts[0], texts[2], texts[columns+leases:]
+	if err := (textRow{texts[1]}).Scan(&v.Row.Rev); err != nil {
+		return v, err
+	}
+	rev := v.Row.Rev
+	if rev != 0 {
+		if err := json.Unmarshal([]byte(doc), &v.Row); err != nil {
+			return v, fmt.Errorf("%w: the row of shard %q cannot be read: %w", lease.ErrUnavailable, name, err)
+		}
+	}
+	v.Row.Name, v.Row.Rev, v.Lock = name, rev, texts[3]
+	if v.Lease, err = scanLeaseAt(textRow(texts[columns:columns+leases]), &v.Now); err != nil {
+		return v, err
+	}
+	nodes := len(records) / 2
+	for i := range nodes {
+		var n shard.Record
+		if err := json.Unmarshal([]byte(records[i]), &n); err != nil {
+			return v, fmt.Errorf("%w: a record of shard %q cannot be read: %w", lease.ErrUnavailable, name, err)
+		}
+		if err := (textRow{records[nodes+i]}).Scan(&n.Updated); err != nil {
+			return v, err
+		}
+		n.Age = max(0, v.Now.Sub(time.UnixMicro(n.Updated)))
+		v.Nodes = append(v.Nodes, n)
+	}
+	slices.SortFunc(v.Nodes, func(a, b shard.Record) int { return cmp.Compare(a.ID, b.ID) })
+	return v, nil
+}
+
+// textRow is a row whose columns came as texts, with times in microseconds.
+type textRow []string
+
+// Scan implements [pgx.Row].
+func (r textRow) Scan(dest ...any) error {
+	if len(dest) != len(r) {
+		return fmt.Errorf("%w: %d columns for %d", lease.ErrUnavailable, len(r), len(dest))
+	}
+	for i, text := range r {
+		var err error
+		switch to := dest[i].(type) {
+		case *string:
+			*to = text
+		case *bool:
+			*to, err = strconv.ParseBool(text)
+		case *int64:
+			*to, err = strconv.ParseInt(text, 10, 64)
+		case *int:
+			*to, err = strconv.Atoi(text)
+		case *time.Time:
+			var us int64
+			us, err = strconv.ParseInt(text, 10, 64)
+			*to = time.UnixMicro(us).UTC()
+		default:
+			err = fmt.Errorf("no column can be read into a %T", to)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: column %d: %w", lease.ErrUnavailable, i+1, err)
+		}
+	}
+	return nil
+}

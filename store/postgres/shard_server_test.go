@@ -1,0 +1,197 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// TestShardPlans: nothing that is done about one shard looks at all, also when its plan was made
+// while there was nothing; and a heartbeat touches no index.
+func TestShardPlans(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	url := server.NewDatabase(t)
+	s := open(t, url)
+	r, q := s.Registry(), s.Commands()
+	everything := func(of int) {
+		t.Helper()
+		n := benchRecord(of, 0)
+		for range 2 {
+			if _, err := r.Report(t.Context(), n, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := shard.Command{ID: "c", Shard: n.Shard, Node: n.ID, Epoch: 1, Order: shard.DoFence, Within: time.Minute}
+		if _, err := r.Decide(t.Context(), shard.Decision{Row: shard.Foundation(n, "s", time.Now()), Commands: []shard.Command{c},
+			Drop: []string{benchRecord(of, 1).ID}, Event: &history.Event{Part: shard.Space, Subject: n.Shard}}); err != nil {
+			t.Fatal(err)
+		}
+		l := shard.Lock{Shard: n.Shard, Primary: n.ID, Value: "v"}
+		for what, err := range map[string]error{
+			"Send": q.Send(t.Context(), c), "Lock": r.Lock(t.Context(), l), "Unlock": r.Unlock(t.Context(), shard.Lock{Shard: l.Shard, Primary: l.Primary, Instead: "v"}),
+		} {
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+		if _, err := r.Look(t.Context(), n.Shard); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.List(t.Context(), n.Shard, 3); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.Next(t.Context(), n.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for of := range 20 { // plans of functions are kept after some calls
+		everything(of)
+	}
+	exec(t, url, `INSERT INTO understudy.shard_row SELECT 'more-' || i, 1, '', '{}' FROM generate_series(1, 5000) i;
+		INSERT INTO understudy.shard_node SELECT lpad(i::text, 40, 'e'), 'more-' || i, 'host:' || i, '', 1000, now(), '{}' FROM generate_series(1, 5000) i`)
+	scans := func() (seq, hot, updates int64) {
+		t.Helper()
+		// What a backend has done is counted when it ends, at the latest.
+		conn := connect(t, url)
+		err := conn.QueryRow(t.Context(), `SELECT sum(seq_scan) FILTER (WHERE relname LIKE 'shard%')
+			- (SELECT count(*) FROM pg_indexes WHERE tablename LIKE 'shard%'), -- making one is a scan
+			sum(n_tup_hot_upd) FILTER (WHERE relname = 'shard_node'),
+			sum(n_tup_upd) FILTER (WHERE relname = 'shard_node') FROM pg_stat_user_tables`).Scan(&seq, &hot, &updates)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seq, hot, updates
+	}
+	for of := 20; of < 40; of++ {
+		everything(of)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	realserver.Eventually(t, time.Minute, "the updates are counted", func() error {
+		if _, _, updates := scans(); updates < 40 {
+			return fmt.Errorf("%d updates", updates)
+		}
+		return nil
+	})
+	if seq, hot, updates := scans(); seq > 0 || hot < updates {
+		t.Errorf("%d sequential scans; %d of %d updates without an index", seq, hot, updates)
+	}
+}
+
+// TestShardOneListener: all who wait in a process share one connection, which ends after them.
+func TestShardOneListener(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	url := server.NewDatabase(t)
+	s := open(t, url)
+	got := make(chan error, 10)
+	for n := range 10 {
+		go func() { got <- await(t.Context(), s.Commands(), benchRecord(n, 0).ID) }()
+	}
+	conn := connect(t, url)
+	realserver.Eventually(t, time.Minute, "one connection listens", func() error {
+		var n int
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'").Scan(&n)
+		if err == nil && n != 1 {
+			err = fmt.Errorf("%d listen", n)
+		}
+		return err
+	})
+	for n := range 10 {
+		r := benchRecord(n, 0)
+		if err := s.Commands().Send(t.Context(), shard.Command{ID: "c", Shard: r.Shard, Node: r.ID, Within: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// await takes a command, however often it has to ask.
+func await(ctx context.Context, q shard.Commands, node string) error {
+	for {
+		if _, err := q.Next(ctx, node, shard.MaxWait); err == nil || ctx.Err() != nil {
+			return err
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+// TestShardServerRestart: what was decided and sent outlives a crash of the server, and
+// whoever waits goes on after it.
+func TestShardServerRestart(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	s := open(t, server.NewDatabase(t))
+	r, n := s.Registry(), benchRecord(1, 0)
+	if _, err := r.Report(t.Context(), n, false); err != nil {
+		t.Fatal(err)
+	}
+	rev, err := r.Decide(t.Context(), shard.Decision{Row: shard.Foundation(n, "s", time.Now()),
+		Commands: []shard.Command{{ID: "a", Shard: n.Shard, Node: n.ID, Within: time.Hour}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	other := make(chan error, 1)
+	go func() { other <- await(ctx, s.Commands(), benchRecord(2, 0).ID) }()
+	server.Kill()
+	if _, err := r.Report(t.Context(), n, false); err == nil {
+		t.Error("a server that is dead accepted a report")
+	}
+	server.Start(t)
+	realserver.Eventually(t, time.Minute, "the shard is as it was", func() error {
+		v, err := r.Look(t.Context(), n.Shard)
+		if err == nil && (v.Row.Rev != rev || len(v.Nodes) != 1) {
+			err = fmt.Errorf("revision %d with %d nodes", v.Row.Rev, len(v.Nodes))
+		}
+		return err
+	})
+	if err := await(ctx, s.Commands(), n.ID); err != nil {
+		t.Errorf("the command that waited: %v", err)
+	}
+	if err := s.Commands().Send(ctx, shard.Command{ID: "b", Shard: n.Shard, Node: benchRecord(2, 0).ID, Within: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-other; err != nil {
+		t.Errorf("who waited all the time: %v", err)
+	}
+}
+
+// TestShardBackup: a database that was put back to what it was gives no revision again, so
+// that nobody decides on what he read in the time that never was.
+func TestShardBackup(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	url := server.NewDatabase(t)
+	s := open(t, url)
+	r, row := s.Registry(), shard.Foundation(benchRecord(1, 0), "s", time.Now())
+	decide := func(row shard.Row) int64 {
+		t.Helper()
+		rev, err := r.Decide(t.Context(), shard.Decision{Row: row})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rev
+	}
+	row.Rev = decide(row)
+	exec(t, url, "CREATE TABLE backup AS TABLE understudy.shard_row")
+	lost := row
+	lost.Rev = decide(row)
+	exec(t, url, "DELETE FROM understudy.shard_row; INSERT INTO understudy.shard_row TABLE backup")
+	again := row
+	if again.Rev = decide(row); again.Rev <= lost.Rev {
+		t.Errorf("revision %d after %d was lost", again.Rev, lost.Rev)
+	}
+	if _, err := r.Decide(t.Context(), shard.Decision{Row: lost}); !errors.Is(err, shard.ErrChanged) {
+		t.Errorf("deciding on what was lost: %v", err)
+	}
+}

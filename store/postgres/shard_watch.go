@@ -1,0 +1,175 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// Spaces of notifications that are of no lease.
+const (
+	spaceRow   = "shard:row"   // the key is a shard
+	spaceQueue = "shard:queue" // the key is a node
+)
+
+// Watch implements [shard.Registry]. It returns errors.ErrUnsupported behind a pooler.
+func (r registry) Watch(ctx context.Context, name string, wake func(shard string)) error {
+	if name != "" {
+		if err := shard.ValidateName(name); err != nil {
+			return err
+		}
+	}
+	return r.db.Watch(ctx, func(c lease.Change) {
+		switch {
+		case c == lease.Change{}:
+			wake("")
+		case (c.Lease.Space == shard.Space || c.Lease.Space == spaceRow) && (name == "" || name == c.Lease.Key):
+			wake(c.Lease.Key)
+		}
+	})
+}
+
+// ears listen on one connection for all who wait for commands, as long as somebody does and for a
+// while after.
+type ears struct {
+	watch func(ctx context.Context, wake func(lease.Change)) error
+	// closing ends it for good.
+	closing context.Context
+
+	mu      sync.Mutex
+	waiting map[string]map[chan struct{}]bool // by node
+	cancel  context.CancelFunc                // while it listens
+	idle    *time.Timer
+	hearing bool
+	running sync.WaitGroup
+}
+
+// Times of ears.
+const (
+	// deafFor is how long nothing is tried behind a pooler.
+	deafFor = time.Minute
+	// linger is how long it listens on for nobody.
+	linger = 10 * time.Second
+	// mend is about how long after the end of a connection another is made.
+	mend = time.Second
+)
+
+// listenFor returns what gets a value when something may have come for a node; done ends that.
+func (e *ears) listenFor(node string) (told <-chan struct{}, done func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := make(chan struct{}, 1)
+	if e.waiting == nil {
+		e.waiting = map[string]map[chan struct{}]bool{}
+	}
+	if e.waiting[node] == nil {
+		e.waiting[node] = map[chan struct{}]bool{}
+	}
+	e.waiting[node][c] = true
+	if e.idle != nil {
+		e.idle.Stop()
+	}
+	if e.cancel == nil && e.closing.Err() == nil {
+		ctx, cancel := context.WithCancel(e.closing)
+		e.cancel = cancel
+		e.running.Go(func() { e.run(ctx) })
+	}
+	return c, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.waiting[node], c)
+		if len(e.waiting[node]) == 0 {
+			delete(e.waiting, node)
+		}
+		if len(e.waiting) == 0 {
+			e.idle = time.AfterFunc(linger, e.rest)
+		}
+	}
+}
+
+// rest ends the connection if nobody waits.
+func (e *ears) rest() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.waiting) == 0 && e.cancel != nil {
+		e.cancel()
+		e.cancel, e.hearing = nil, false
+	}
+}
+
+// hear tells whether what comes is told.
+func (e *ears) hear() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hearing
+}
+
+func (e *ears) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := e.watch(ctx, func(c lease.Change) { e.wake(ctx, c) })
+		e.deaf(ctx)
+		pause := mend/2 + rand.N(mend)
+		if errors.Is(err, errors.ErrUnsupported) {
+			pause = deafFor
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// deaf wakes all, so that they look by themselves from now on.
+func (e *ears) deaf(ctx context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ctx.Err() == nil { // else another may listen already
+		e.hearing = false
+	}
+	e.wakeAll()
+}
+
+func (e *ears) wake(ctx context.Context, c lease.Change) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+	case c == lease.Change{}: // it listens from now on
+		e.hearing = true
+		e.wakeAll()
+	case c.Lease.Space == spaceQueue:
+		for told := range e.waiting[c.Lease.Key] {
+			signal(told)
+		}
+	}
+}
+
+func (e *ears) wakeAll() {
+	for _, all := range e.waiting {
+		for told := range all {
+			signal(told)
+		}
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// close waits until nothing listens any more; closing has ended.
+func (e *ears) close() {
+	e.mu.Lock()
+	if e.idle != nil {
+		e.idle.Stop()
+	}
+	e.mu.Unlock()
+	e.running.Wait()
+}

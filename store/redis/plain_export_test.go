@@ -1,0 +1,11 @@
+package redis
+
+import (
+	"time"
+
+	"github.com/understudy-ha/understudy/store"
+)
+
+// SetPlainSkew adds to the wall clock that a store without scripts takes for the
+// store's.
+func SetPlainSkew(s store.Store, skew func() time.Duration) { s.(*plain).skew = skew }

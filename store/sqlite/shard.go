@@ -1,0 +1,376 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/store"
+)
+
+var _ store.Shards = (*Store)(nil)
+
+// Registry is what the store keeps for package shard.
+func (s *Store) Registry() shard.Registry { return registry{s} }
+
+// registry is the [shard.Registry] of a Store.
+type registry struct{ s *Store }
+
+const (
+	sameNodes = "SELECT id, shard, address, instance, timeout_ns, boot, at_us FROM understudy_shard_node WHERE id = ?1 OR address = ?2"
+
+	putNode = `
+INSERT INTO understudy_shard_node (id, shard, address, instance, timeout_ns, boot, at_us, updated_us, doc)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+ON CONFLICT (id) DO UPDATE SET address = ?3, instance = ?4, timeout_ns = ?5, boot = ?6, at_us = ?7, updated_us = ?8, doc = ?9`
+
+	shardNodes = "SELECT boot, at_us, updated_us, doc FROM understudy_shard_node WHERE shard = ?1 ORDER BY id"
+	shardRow   = "SELECT rev, doc FROM understudy_shard WHERE name = ?1"
+	shardRev   = "SELECT rev FROM understudy_shard WHERE name = ?1"
+	shardLock  = "SELECT value FROM understudy_shard_lock WHERE node = ?1 AND boot = ?2 AND expires_us > ?3"
+	shardNames = `
+SELECT name FROM understudy_shard WHERE name > ?1
+UNION SELECT shard FROM understudy_shard_node WHERE shard > ?1 ORDER BY 1 LIMIT ?2`
+
+	putShard = `
+INSERT INTO understudy_shard (name, rev, doc) VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET rev = ?2, doc = ?3`
+
+	dropNode     = "DELETE FROM understudy_shard_node WHERE id = ?1 AND shard = ?2"
+	dropCommands = "DELETE FROM understudy_shard_command WHERE node = ?1"
+	wakeShard    = "INSERT INTO understudy_shard_wake (shard) VALUES (?1)"
+
+	putLock = `
+INSERT INTO understudy_shard_lock (node, value, boot, expires_us) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (node) DO UPDATE SET value = ?2, boot = ?3, expires_us = ?4`
+
+	dropLock    = "DELETE FROM understudy_shard_lock WHERE node = ?1 AND value = ?2"
+	forgetLocks = "DELETE FROM understudy_shard_lock WHERE boot <> ?1 OR expires_us <= ?2"
+)
+
+// shardTxn is a transaction that writes.
+type shardTxn struct{ *txn }
+
+func (t shardTxn) rows(text string, args []any, f func(func(...any) error) error) error {
+	return t.each(t.ctx, text, args, f)
+}
+
+func (t shardTxn) row(text string, args []any, dest ...any) error { return t.one(text, args, dest...) }
+
+// writeShards runs fn in a transaction. Unlike the store's own, it hands on the refusals of
+// package shard.
+func (s *Store) writeShards(ctx context.Context, op string, fn func(shardTxn) error) error {
+	var refused error
+	err := s.write(ctx, op, func(t *txn) error {
+		err := fn(shardTxn{t})
+		if shardRefusal(err) {
+			refused = err
+		}
+		return err
+	})
+	if refused != nil {
+		return refused
+	}
+	return err
+}
+
+// readShards runs fn on one state of the file. The clocks are read after the state was
+// fixed: nothing in it is later.
+func (s *Store) readShards(ctx context.Context, op string, fn func(viewer) error) error {
+	var refused error
+	err := s.read(ctx, op, func(ctx context.Context) error {
+		select {
+		case s.monitors.turns <- struct{}{}:
+			defer func() { <-s.monitors.turns }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		tx, err := s.wide.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		from := &snapshot{statements: s.monitors.reading, ctx: ctx, tx: tx}
+		var version int
+		if err := from.row(readSchema, nil, &version); err != nil {
+			return err
+		}
+		err = fn(viewer{from, s.clocks.boot, s.clocks.bootMicros(), s.clocks.wallMicros()})
+		if shardRefusal(err) {
+			refused = err
+			return nil
+		}
+		return err
+	})
+	if refused != nil {
+		return refused
+	}
+	return err
+}
+
+func shardRefusal(err error) bool {
+	for _, r := range []error{shard.ErrNotFound, shard.ErrChanged, shard.ErrLocked, shard.ErrTaken, shard.ErrNone} {
+		if errors.Is(err, r) {
+			return true
+		}
+	}
+	return false
+}
+
+// queries is a transaction of either kind.
+type queries interface {
+	rows(text string, args []any, f func(scan func(...any) error) error) error
+	row(text string, args []any, dest ...any) error
+}
+
+// viewer shows shards as they stand in one transaction.
+type viewer struct {
+	queries
+	boot      string
+	now, wall int64
+}
+
+func (t shardTxn) viewer() viewer { return viewer{t, t.boot, t.now, t.wall} }
+
+// age is that of a record. One that was written before the host was started anew is of an
+// agent that is no more.
+func (v viewer) age(boot string, at, updated int64, timeout time.Duration) time.Duration {
+	if boot != v.boot {
+		return max(micros(v.wall-updated), timeout+time.Microsecond)
+	}
+	return max(0, micros(v.now-at))
+}
+
+func (v viewer) view(name string) (shard.View, error) {
+	out := shard.View{Row: shard.Row{Name: name}, Now: time.UnixMicro(v.wall), Lease: lease.Lease{ID: shard.LeaseOf(name)}}
+	var doc string
+	err := v.row(shardRow, []any{name}, &out.Row.Rev, &doc)
+	if err == nil {
+		rev := out.Row.Rev
+		err = json.Unmarshal([]byte(doc), &out.Row)
+		out.Row.Rev = rev
+	}
+	if err = notThere(err); err != nil {
+		return shard.View{}, err
+	}
+	err = v.rows(shardNodes, []any{name}, func(scan func(...any) error) error {
+		var r shard.Record
+		var boot string
+		var at, updated int64
+		if err := scan(&boot, &at, &updated, &doc); err != nil {
+			return err
+		}
+		if err := json.Unmarshal([]byte(doc), &r); err != nil {
+			return err
+		}
+		r.Updated, r.Age = updated, v.age(boot, at, updated, r.Timeout)
+		out.Nodes = append(out.Nodes, r)
+		return nil
+	})
+	if err == nil && out.Row.Rev == 0 && len(out.Nodes) == 0 {
+		err = fmt.Errorf("%w: no shard %q", shard.ErrNotFound, name)
+	}
+	if err == nil {
+		out.Lock, err = v.lock(out.Row.Primary)
+	}
+	if err == nil {
+		err = scanLease(func(dest ...any) error {
+			return v.row(getLease, []any{v.boot, out.Lease.Space, out.Lease.Key}, dest...)
+		}, v.boot, &out.Lease)
+	}
+	if err != nil {
+		return shard.View{}, err
+	}
+	return out, nil
+}
+
+// lock is the value of a primary's lock, "" when it is free.
+func (v viewer) lock(primary string) (value string, err error) {
+	err = v.row(shardLock, []any{primary, v.boot, v.now}, &value)
+	return value, notThere(err)
+}
+
+// Report implements [shard.Registry].
+func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+	if err := n.Validate(); err != nil {
+		return shard.View{}, err
+	}
+	var out shard.View
+	err := r.s.writeShards(ctx, "reporting a node", func(t shardTxn) error {
+		if err := t.taken(n); err != nil {
+			return err
+		}
+		n.Updated = t.wall
+		doc, err := json.Marshal(n)
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(putNode, n.ID, n.Shard, n.Address, n.Instance, n.Timeout.Nanoseconds(), t.boot, t.now, t.wall, string(doc))
+		if err == nil && tell {
+			_, err = t.exec(wakeShard, n.Shard)
+		}
+		if err == nil {
+			out, err = t.viewer().view(n.Shard)
+		}
+		return err
+	})
+	if err != nil {
+		return shard.View{}, err
+	}
+	return out, nil
+}
+
+// taken tells whether the node is registered otherwise.
+func (t shardTxn) taken(n shard.Record) error {
+	return t.rows(sameNodes, []any{n.ID, n.Address}, func(scan func(...any) error) error {
+		var id, home, address, instance, boot string
+		var timeout, at int64
+		if err := scan(&id, &home, &address, &instance, &timeout, &boot, &at); err != nil {
+			return err
+		}
+		lives := boot == t.boot && micros(t.now-at) <= time.Duration(timeout)
+		switch {
+		case id == n.ID && home != n.Shard:
+			return fmt.Errorf("%w: node %.8s is in shard %q; forget it there first", shard.ErrTaken, id, home)
+		case home != n.Shard:
+			return fmt.Errorf("%w: %s is node %.8s of shard %q; forget it there first", shard.ErrTaken, address, id, home)
+		case id == n.ID && instance != n.Instance && lives:
+			return fmt.Errorf("%w: another agent that lives reports node %.8s (instance %.8s)", shard.ErrTaken, id, instance)
+		case id != n.ID && lives:
+			return fmt.Errorf("%w: %s is node %.8s, whose agent lives", shard.ErrTaken, address, id)
+		}
+		return nil
+	})
+}
+
+// Look implements [shard.Registry].
+func (r registry) Look(ctx context.Context, name string) (shard.View, error) {
+	if err := shard.ValidateName(name); err != nil {
+		return shard.View{}, err
+	}
+	var out shard.View
+	err := r.s.readShards(ctx, "looking at a shard", func(v viewer) (err error) {
+		out, err = v.view(name)
+		return err
+	})
+	if err != nil {
+		return shard.View{}, err
+	}
+	return out, nil
+}
+
+// List implements [shard.Registry].
+func (r registry) List(ctx context.Context, after string, limit int) ([]shard.View, error) {
+	limit = min(max(limit, 1), shard.MaxShards)
+	var out []shard.View
+	err := r.s.readShards(ctx, "listing shards", func(v viewer) error {
+		out = nil
+		var names []string
+		err := v.rows(shardNames, []any{after, limit}, func(scan func(...any) error) error {
+			var name string
+			names = append(names, name)
+			return scan(&names[len(names)-1])
+		})
+		for _, name := range names {
+			if err != nil {
+				return err
+			}
+			var one shard.View
+			one, err = v.view(name)
+			out = append(out, one)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Decide implements [shard.Registry]. A new revision is at least the clock, so that a file
+// that was put back from a backup gives none out a second time.
+func (r registry) Decide(ctx context.Context, d shard.Decision) (rev int64, err error) {
+	if err := d.Validate(); err != nil {
+		return 0, err
+	}
+	name := d.Row.Name
+	err = r.s.writeShards(ctx, "deciding about a shard", func(t shardTxn) error {
+		rev = 0
+		if err := notThere(t.one(shardRev, []any{name}, &rev)); err != nil {
+			return err
+		}
+		if rev != d.Row.Rev {
+			return fmt.Errorf("%w: shard %q is at %d, not at %d", shard.ErrChanged, name, rev, d.Row.Rev)
+		}
+		rev = max(rev+1, t.wall)
+		doc, err := json.Marshal(d.Row)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(putShard, name, rev, string(doc)); err != nil {
+			return err
+		}
+		for _, id := range d.Drop {
+			_, err := t.exec(dropNode, id, name)
+			if err == nil {
+				_, err = t.exec(dropCommands, id)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := t.send(d.Commands); err != nil {
+			return err
+		}
+		if d.Event != nil {
+			if err := t.record(*d.Event, changeAny, ""); err != nil {
+				return err
+			}
+		}
+		_, err = t.exec(wakeShard, name)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return rev, nil
+}
+
+// Lock implements [shard.Registry].
+func (r registry) Lock(ctx context.Context, l shard.Lock) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	if l.Value == "" {
+		return fmt.Errorf("%w: the failover lock of shard %q needs a value", lease.ErrInvalid, l.Shard)
+	}
+	return r.s.writeShards(ctx, "taking the failover lock", func(t shardTxn) error {
+		held, err := t.viewer().lock(l.Primary)
+		if err != nil {
+			return err
+		}
+		if held != l.Instead {
+			return fmt.Errorf("%w: of primary %.8s, with the value %q", shard.ErrLocked, l.Primary, held)
+		}
+		if _, err := t.exec(forgetLocks, t.boot, t.now); err != nil {
+			return err
+		}
+		_, err = t.exec(putLock, l.Primary, l.Value, t.boot, t.now+shard.LockTime.Microseconds())
+		return err
+	})
+}
+
+// Unlock implements [shard.Registry].
+func (r registry) Unlock(ctx context.Context, l shard.Lock) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	return r.s.writeShards(ctx, "giving the failover lock up", func(t shardTxn) error {
+		_, err := t.exec(dropLock, l.Primary, l.Instead)
+		return err
+	})
+}

@@ -1,0 +1,123 @@
+package sqlite
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+const (
+	lastShardWake = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'understudy_shard_wake'), 0)"
+	newShardWakes = "SELECT n, shard FROM understudy_shard_wake WHERE n > ?1 ORDER BY n LIMIT ?2"
+)
+
+// shardWatcher follows what shards' watchers are told of, and the events of their leases.
+type shardWatcher struct {
+	watcher
+	of   string // a shard, or "" for all
+	told int64  // the newest waking that was told
+}
+
+// Watch implements [shard.Registry].
+func (r registry) Watch(ctx context.Context, name string, wake func(string)) error {
+	if name != "" {
+		if err := shard.ValidateName(name); err != nil {
+			return err
+		}
+	}
+	inner, cancel := r.s.untilClosed(ctx)
+	defer cancel()
+	err := r.s.watchShards(inner, name, wake)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return failed("watching shards", err)
+}
+
+func (s *Store) watchShards(ctx context.Context, name string, wake func(string)) error {
+	conn, err := s.wide.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	w := &shardWatcher{watcher: watcher{statements: newStatements(conn)}, of: name}
+	defer w.close()
+	err = retry(ctx, func() error {
+		if err := w.one(ctx, dataVersion, nil, &w.version); err != nil {
+			return err
+		}
+		if err := w.one(ctx, lastEvent, nil, &w.last); err != nil {
+			return err
+		}
+		return w.one(ctx, lastShardWake, nil, &w.told)
+	})
+	if err != nil {
+		return err
+	}
+	wake("")
+	tick := time.NewTicker(s.poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+		if err := w.look(ctx, wake); err != nil && !busy(err) {
+			return err
+		}
+	}
+}
+
+// look tells what is new. When it fails the next look finds it all again.
+func (w *shardWatcher) look(ctx context.Context, wake func(string)) error {
+	var version int64
+	if err := w.one(ctx, dataVersion, nil, &version); err != nil || version == w.version {
+		return err
+	}
+	changes, last, err := w.events(ctx)
+	if err != nil {
+		return err
+	}
+	names, told, err := w.wakings(ctx)
+	if err != nil {
+		return err
+	}
+	if len(changes) == maxTold || len(names) == maxTold {
+		names = []string{""}
+	} else {
+		for _, c := range changes {
+			if c != (lease.Change{}) && c.Lease.Space == shard.Space {
+				names = append(names, c.Lease.Key)
+			}
+		}
+	}
+	w.version, w.last, w.told = version, last, told
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if w.of == "" || name == "" || name == w.of {
+			wake(name)
+		}
+	}
+	return nil
+}
+
+// wakings are the shards that were told of, and the newest of these tellings.
+func (w *shardWatcher) wakings(ctx context.Context) (names []string, last int64, err error) {
+	last = w.told
+	err = w.each(ctx, newShardWakes, []any{w.told, maxTold}, func(scan func(...any) error) error {
+		name := ""
+		if err := scan(&last, &name); err != nil {
+			return err
+		}
+		names = append(names, name)
+		return nil
+	})
+	if err == nil && len(names) == maxTold {
+		err = w.one(ctx, lastShardWake, nil, &last)
+	}
+	return names, last, err
+}
