@@ -69,6 +69,10 @@ type Upstream struct {
 	Input time.Duration `json:"input_ns"`
 }
 
+// Detached tells that a replica was left without a primary on purpose: what it has stands still,
+// and nobody can copy from it.
+func (l *Upstream) Detached() bool { return l != nil && l.Address == "" }
+
 // Follower is a replica as its primary sees it.
 type Follower struct {
 	Address string `json:"address"`
@@ -148,6 +152,17 @@ const (
 	MaxResults = 16   // in a record
 	MaxShards  = 1000 // of one List
 )
+
+// AgeAt is the age of a record with this timeout, for a store whose clock shows now. One that is
+// stamped further ahead than its timeout was written before the clock was stepped back: it counts
+// as silent until its agent reports again.
+func AgeAt(now, updated time.Time, timeout time.Duration) time.Duration {
+	age := now.Sub(updated)
+	if age < -timeout {
+		return timeout + time.Microsecond
+	}
+	return max(0, age)
+}
 
 // Live tells that the agent has reported within its timeout.
 func (r Record) Live() bool { return r.Age <= r.Timeout }

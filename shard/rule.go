@@ -99,14 +99,23 @@ func (a *Agent) found(ctx context.Context) error {
 	if err := a.takeLease(ctx, false); err != nil {
 		return err
 	}
+	if a.selfNow().State.Role == Replica { // of nobody: it was started so
+		if err := a.gate.shut(ctx); err != nil {
+			return err
+		}
+		if _, err := a.promoted(ctx); err != nil {
+			return err
+		}
+	}
 	secret := rand.Text()
 	return a.decideAndOpen(ctx, func(v View) (Decision, error) {
 		if v.Row.Rev != 0 {
 			return Decision{}, fmt.Errorf("%w: the shard has been made by another", ErrChanged)
 		}
 		me, _ := v.Node(a.id)
+		me.Lineage = a.selfNow().State.Lineage
 		return Decision{Row: Foundation(me, secret, v.Now)}, nil
-	}, 1)
+	}, func(r Row) bool { return r.Secret == secret })
 }
 
 // resume goes on under a new epoch.
@@ -130,13 +139,14 @@ func (a *Agent) resume(ctx context.Context) error {
 			return Decision{}, err
 		}
 		return Decision{Row: row}, nil
-	}, 0)
+	}, nil)
 }
 
 // decideAndOpen writes the node into the row and opens it. When it fails, the lease is given up and
-// the node stays closed. epoch is that under which the row names it then; 0: the row's.
-func (a *Agent) decideAndOpen(ctx context.Context, edit func(v View) (Decision, error), epoch int64) error {
-	err := a.decideOwn(ctx, edit, epoch)
+// the node stays closed. done knows a row in which an earlier try, whose answer was lost, was
+// taken; nil: none can.
+func (a *Agent) decideAndOpen(ctx context.Context, edit func(v View) (Decision, error), done func(Row) bool) error {
+	err := a.decideOwn(ctx, edit, done)
 	if err == nil {
 		err = a.openUp(ctx, false)
 	}
@@ -147,14 +157,14 @@ func (a *Agent) decideAndOpen(ctx context.Context, edit func(v View) (Decision, 
 }
 
 // decideOwn decides as edit says about the view as it is, until the decision is taken.
-func (a *Agent) decideOwn(ctx context.Context, edit func(v View) (Decision, error), epoch int64) error {
+func (a *Agent) decideOwn(ctx context.Context, edit func(v View) (Decision, error), done func(Row) bool) error {
 	for {
 		v, err := a.looked(ctx)
 		if err != nil {
 			return err
 		}
-		if p := v.Row; p.Primary == a.id && p.PrimaryEpoch == epoch && epoch > 0 && p.Rev > 0 {
-			return nil // an earlier try whose answer was lost
+		if done != nil && done(v.Row) {
+			return nil
 		}
 		d, err := edit(v)
 		if err != nil {
@@ -175,7 +185,7 @@ func (a *Agent) decideOwn(ctx context.Context, edit func(v View) (Decision, erro
 			return context.Cause(ctx)
 		case errors.Is(err, lease.ErrInvalid):
 			return err
-		case epoch == 0 && errors.Is(err, lease.ErrUnknown):
+		case done == nil && errors.Is(err, lease.ErrUnknown):
 			return err // the next look tells
 		}
 		if !sleep(ctx, a.cfg.Clock, a.cfg.Jitter(a.cfg.Timing.Interval/8)) {
@@ -266,7 +276,7 @@ func (a *Agent) promote(ctx context.Context, c Command, plan Plan) error {
 	err = a.decideAndOpen(ctx, func(v View) (Decision, error) {
 		row, err := v.Row.Install(a.id, c.Epoch, n.Lineage, n.Txn, a.cfg.Clock.Now()-began)
 		return Decision{Row: row}, err
-	}, c.Epoch)
+	}, func(r Row) bool { return r.Primary == a.id && r.PrimaryEpoch == c.Epoch })
 	if err == nil {
 		a.after(call)
 	}

@@ -88,7 +88,7 @@ func standBy(p Plan, primary string, me Self) Bearing {
 
 // standAlone is about a shard that does not exist yet.
 func standAlone(v View, me Self) Bearing {
-	if me.State.Role == Replica {
+	if me.State.Role == Replica && !me.State.Link.Detached() {
 		return Bearing{Stance: Stay, Why: "the shard has no primary yet; this node is a replica"}
 	}
 	if me.State.Loading {
@@ -99,7 +99,7 @@ func standAlone(v View, me Self) Bearing {
 	}
 	for _, r := range v.Nodes {
 		better := r.Keys > 0 || len(r.Followers) > 0 || r.ID < me.ID
-		if r.ID != me.ID && r.Live() && r.Condition == Up && r.Role == Primary && better {
+		if r.ID != me.ID && r.Live() && r.Condition == Up && (r.Role == Primary || r.Link.Detached()) && better {
 			return Bearing{Stance: Close, Why: fmt.Sprintf("the shard has no primary yet; %s has more of a claim", r.Label())}
 		}
 	}
@@ -113,18 +113,19 @@ func standFirst(v View, me Self) Bearing {
 		last = v.Row.Lineages[n-1]
 	}
 	s, m := me.State, me.Memory
-	// A configuration file that calls it a replica is heard again at every restart.
+	// A node that its agent starts is a replica of nobody at first, and a configuration file that
+	// calls it a replica is heard again at every restart.
 	restarted := m.NodeID == me.ID && m.Run != "" && s.Run != m.Run
 	switch {
 	case s.Loading:
 		return Bearing{Stance: Close, Why: "it is loading its data"}
 	case s.Role == Replica && !restarted:
 		return Bearing{Stance: Shun, Why: "the shard names it as its primary, but it was made a replica"}
-	case s.Role == Replica && (!m.Whole(s) || s.Lineage.ID != last.ID):
-		return Bearing{Stance: Shun, Why: "the shard names it as its primary, but it was restarted as a replica, and may have lost data"}
-	case s.Role == Replica:
+	case s.Role == Replica && m.Whole(s) && s.Lineage.ID == last.ID:
 		return Bearing{Stance: Resume, Why: "it was restarted as a replica, and has all that it had"}
-	case s.Lineage.ID == last.ID && (me.Holding || s.Txn >= m.Txn || m.Lineage.ID != last.ID):
+	case s.Role == Replica && !s.Link.Detached():
+		return Bearing{Stance: Shun, Why: "the shard names it as its primary, but it was restarted as a replica, and may have lost data"}
+	case s.Role == Primary && s.Lineage.ID == last.ID && (me.Holding || s.Txn >= m.Txn || m.Lineage.ID != last.ID):
 		return Bearing{Stance: Hold}
 	case m.GoesOn(s):
 		return Bearing{Stance: Hold}

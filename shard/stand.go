@@ -236,8 +236,32 @@ func (a *Agent) trail(b Bearing, now time.Duration) {
 	was := s.node.Role
 	epoch, primary := s.view.Row.PrimaryEpoch, s.view.Row.Primary
 	a.do("follow "+b.Address, nil, 4*a.cfg.Timing.Timeout, func(ctx context.Context) error {
+		if was == Primary {
+			if err := a.reconsider(ctx); err != nil {
+				return err
+			}
+		}
 		return a.follow(ctx, b.Address, was, epoch, primary)
 	})
+}
+
+// reconsider looks again at a primary that is to lose what it has, now that it is closed: it may
+// have taken a write since it was found to have nothing.
+func (a *Agent) reconsider(ctx context.Context) error {
+	if err := a.gate.shut(ctx); err != nil {
+		return err
+	}
+	if _, err := a.look(ctx); err != nil {
+		return err
+	}
+	v, err := a.looked(ctx)
+	if err != nil {
+		return err
+	}
+	if b := Stand(v, a.selfNow()); b.Stance != Trail {
+		return fmt.Errorf("it is not to follow any more: %s", b.Why)
+	}
+	return nil
 }
 
 // follow makes the node a replica of the one at the address; of nobody if that is "".

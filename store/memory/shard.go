@@ -44,7 +44,7 @@ type node struct {
 	at time.Time
 }
 
-func (n node) lives(now time.Time) bool { return now.Sub(n.at) <= n.Timeout }
+func (n node) lives(now time.Time) bool { return shard.AgeAt(now, n.at, n.Timeout) <= n.Timeout }
 
 type failoverLock struct {
 	value   string
@@ -166,7 +166,7 @@ func (s *Store) view(name string, now time.Time) shard.View {
 	for _, id := range slices.Sorted(maps.Keys(of.nodes)) {
 		n := of.nodes[id]
 		r := copyRecord(n.Record)
-		r.Age = max(0, now.Sub(n.at))
+		r.Age = shard.AgeAt(now, n.at, r.Timeout)
 		v.Nodes = append(v.Nodes, r)
 	}
 	return v

@@ -58,7 +58,7 @@ func recordOf(fields map[string]string, at int64) (shard.Record, error) {
 		}
 	}
 	r.Timeout = time.Duration(timeout)
-	r.Age = time.Duration(max(0, at-r.Updated)) * time.Microsecond
+	r.Age = shard.AgeAt(time.UnixMicro(at), time.UnixMicro(r.Updated), time.Duration(timeout))
 	return r, nil
 }
 

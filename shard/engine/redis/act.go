@@ -91,7 +91,8 @@ func (n *Node) Follow(ctx context.Context, address string) error {
 		return err
 	}
 	if role := parseInfo(replies[0].Text).text("role"); role != "slave" && role != "replica" {
-		commands = append(commands, clientKill("normal"), clientKill("pubsub"))
+		// A pause would hold up what comes from the new primary, too.
+		commands = append(commands, []string{"CLIENT", "UNPAUSE"}, clientKill("normal"), clientKill("pubsub"))
 	}
 	_, err = n.do(ctx, n.act, commands...)
 	return err

@@ -52,9 +52,11 @@ func (c Config) wire() wire.Config {
 }
 
 // StartArgs are appended to the arguments of a redis-server that an agent starts: its fence is
-// closed from the first moment on.
+// closed from the first moment on, and it is a replica of nobody. So a primary that comes back
+// empty is not copied by its replicas, which connect again by themselves, before its
+// agent has looked at it.
 func StartArgs() []string {
-	return []string{"--min-replicas-to-write", closedWith, "--min-replicas-max-lag", "1"}
+	return []string{"--min-replicas-to-write", closedWith, "--min-replicas-max-lag", "1", "--replicaof", nowhereHost, nowherePort}
 }
 
 // engines implements [shard.Engines].

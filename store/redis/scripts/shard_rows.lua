@@ -16,7 +16,8 @@ local function node(id)
   }
 end
 
-local function reports(n, t) return t - n.updated <= n.timeout end
+-- One that is stamped further ahead was written before the clock was stepped back.
+local function reports(n, t) return math.abs(t - n.updated) <= n.timeout end
 
 -- drop deletes a node's record, if it is of this shard.
 local function drop(shard, id)
