@@ -37,6 +37,7 @@ type board struct {
 	stream  *stream
 	queues  *queueLook
 	monitor *monitorPart
+	shards  *shardPart
 	wanted  chan struct{} // somebody new wants the state
 
 	feed       *history.Feed // nil until the store has answered
@@ -44,6 +45,7 @@ type board struct {
 	inspected  time.Time
 	hasQueues  bool // there were some when the store last answered
 	hasMonitor bool // it was in use then
+	hasShards  bool // there were some when they were last read
 
 	mu       sync.Mutex
 	answered time.Time // when the store last did
@@ -51,8 +53,10 @@ type board struct {
 	failure  error // of the last look
 }
 
-func newBoard(cfg Config, hub *lease.Hub, stream *stream, queues *queueLook, monitor *monitorPart) *board {
-	return &board{cfg: cfg, log: cfg.Logger, hub: hub, stream: stream, queues: queues, monitor: monitor, wanted: make(chan struct{}, 1)}
+func newBoard(cfg Config, hub *lease.Hub, stream *stream, queues *queueLook, monitor *monitorPart, shards *shardPart) *board {
+	return &board{
+		cfg: cfg, log: cfg.Logger, hub: hub, stream: stream, queues: queues, monitor: monitor, shards: shards, wanted: make(chan struct{}, 1),
+	}
 }
 
 func (b *board) run(ctx context.Context) {
@@ -60,8 +64,9 @@ func (b *board) run(ctx context.Context) {
 	defer sub.Close()
 	for {
 		started := time.Now()
+		shards := b.shards.changed()
 		b.look(ctx)
-		if !rest(ctx, pollRest, nil, nil) || !rest(ctx, time.Until(started.Add(pollEvery)), sub.C(), b.wanted) {
+		if !rest(ctx, pollRest, nil, nil, nil) || !rest(ctx, time.Until(started.Add(pollEvery)), sub.C(), b.wanted, shards) {
 			return
 		}
 	}
@@ -138,8 +143,8 @@ func (b *board) ready() (latency time.Duration, ok bool) {
 	return b.latency, !b.answered.IsZero() && time.Since(b.answered) < readyFor
 }
 
-// rest waits for d or for either channel; it returns false when ctx ended.
-func rest(ctx context.Context, d time.Duration, changed <-chan lease.Change, wanted <-chan struct{}) bool {
+// rest waits for d or for any of the channels; it returns false when ctx ended.
+func rest(ctx context.Context, d time.Duration, changed <-chan lease.Change, wanted, shards <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -147,6 +152,7 @@ func rest(ctx context.Context, d time.Duration, changed <-chan lease.Change, wan
 		return false
 	case <-changed:
 	case <-wanted:
+	case <-shards:
 	case <-timer.C:
 	}
 	return true

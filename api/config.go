@@ -40,6 +40,9 @@ type Config struct {
 	// Monitor is what this process does for the monitor. Default: nothing; the
 	// sources of the store are shown nevertheless.
 	Monitor *Monitor
+	// Shards is what is known of the shards in the store, such as a [shard.Directory] that
+	// runs. Default: the server has nothing to say of shards.
+	Shards ShardDirectory
 	// Token that requests must bear. "" asks for none, and is only for loopback:
 	// see [CheckListen].
 	Token string
@@ -84,6 +87,9 @@ func (c Config) Validate() error {
 	}
 	if c.Timeout < 0 {
 		return fmt.Errorf("%w: a timeout of %v is negative", lease.ErrInvalid, c.Timeout)
+	}
+	if _, ok := c.Store.(store.Shards); c.Shards != nil && !ok {
+		return fmt.Errorf("%w: this store keeps no shards", lease.ErrInvalid)
 	}
 	for _, role := range c.Roles {
 		if err := elect.ValidateRole(role); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
 )
 
@@ -73,6 +74,7 @@ func statuses() []struct {
 		code   string
 	}{
 		{lease.ErrUnknown, http.StatusGatewayTimeout, "unknown_outcome"},
+		{shard.ErrNoAgent, http.StatusServiceUnavailable, "no_agent"},
 		{lease.ErrUnavailable, http.StatusServiceUnavailable, "store_unavailable"},
 		{lease.ErrTwoHosts, http.StatusServiceUnavailable, "two_hosts"},
 		{store.ErrSchema, http.StatusServiceUnavailable, "store_schema"},
@@ -98,6 +100,13 @@ func statuses() []struct {
 		{cache.ErrBroken, http.StatusServiceUnavailable, "broken"},
 		{cache.ErrNotMember, http.StatusServiceUnavailable, "not_member"},
 		{cache.ErrClosed, http.StatusServiceUnavailable, "stopping"},
+		{shard.ErrNoPrimary, http.StatusServiceUnavailable, "no_primary"},
+		{shard.ErrNotFound, http.StatusNotFound, "not_found"},
+		{shard.ErrLocked, http.StatusConflict, "under_way"},
+		{shard.ErrChanged, http.StatusConflict, "changed"},
+		{shard.ErrTaken, http.StatusConflict, "taken"},
+		{shard.ErrFailed, http.StatusConflict, "not_done"},
+		{errNoShards, http.StatusNotFound, "no_shards"},
 		{errNoCache, http.StatusNotFound, "no_cache"},
 		{errNotYet, http.StatusGatewayTimeout, "not_yet"},
 		{errNotHere, http.StatusGatewayTimeout, "not_here"},
@@ -135,7 +144,7 @@ func problemOf(err error) Problem {
 	switch p.Code {
 	case "unknown_outcome":
 		p.Detail += "; it may have been done: look before you believe either"
-	case "store_unavailable", "busy", "stopping", "partitioned", "not_member", "not_yet":
+	case "store_unavailable", "busy", "stopping", "partitioned", "not_member", "not_yet", "no_primary", "under_way", "changed":
 		p.RetryAfterMS = 1000
 	}
 	if failure, ok := errors.AsType[*cache.Failure](err); ok {

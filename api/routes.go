@@ -8,7 +8,7 @@ import (
 
 // routes lists every operation. A part that is added brings its own list.
 func (s *Server) routes() []route {
-	return slices.Concat(s.queueRoutes(), s.cache.routes(), s.monitor.routes(), []route{
+	return slices.Concat(s.queueRoutes(), s.cache.routes(), s.monitor.routes(), s.shards.routes(), []route{
 		{pattern: "GET /v1/roles", handle: s.listRoles},
 		{pattern: "GET /v1/roles/{role}", handle: s.getRole},
 		{pattern: "GET /v1/roles/{role}/self", handle: s.self, open: true},

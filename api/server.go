@@ -14,7 +14,7 @@ import (
 const (
 	maxBody   = 64 << 10
 	maxHeader = 16 << 10
-	maxWaits  = 1000   // requests that wait for a lease
+	maxWaits  = 1000   // requests that wait for a lease or a shard
 	maxKnown  = 10_000 // leases and sessions that are remembered
 )
 
@@ -31,7 +31,7 @@ type Server struct {
 
 	beliefs  *beliefs
 	sessions *lru[string, lease.Session]
-	waits    chan struct{} // one for each request that waits for a lease
+	waits    chan struct{} // one for each request that waits
 
 	desk   dispatch.Desk // nil when the store keeps no queues
 	queues *queueLook
@@ -39,6 +39,7 @@ type Server struct {
 
 	cache   *cachePart
 	monitor *monitorPart
+	shards  *shardPart
 
 	running context.Context // ends with Run, and with it streams and waits
 	stop    context.CancelFunc
@@ -63,10 +64,11 @@ func New(cfg Config) (*Server, error) {
 		s.hub, s.ownHub = lease.NewHub(cfg.Store, cfg.Clock, cfg.Logger), true
 	}
 	s.monitor = newMonitorPart(cfg.Store, cfg.Monitor, s.running)
-	s.board = newBoard(cfg, s.hub, s.stream, s.queues, s.monitor)
+	s.shards = newShardPart(cfg, s.waits, s.running)
+	s.board = newBoard(cfg, s.hub, s.stream, s.queues, s.monitor, s.shards)
 	s.cache = newCachePart(cfg.Cache, cfg.CacheType, s.router, s.running)
 	s.cache.version = cfg.Version
-	s.metrics = newMetrics(s.router.traffic, newKernelCollector(s), newQueueCollector(s), newCacheCollector(s.cache), newMonitorCollector(s))
+	s.metrics = newMetrics(s.router.traffic, newKernelCollector(s), newQueueCollector(s), newCacheCollector(s.cache), newMonitorCollector(s), newShardCollector(s.shards))
 	s.router.mount(s.routes())
 	return s, nil
 }

@@ -20,6 +20,7 @@ type stateJSON struct {
 	Sessions *sessionState `json:"sessions,omitempty"`
 	Queues   *queuesState  `json:"queues,omitempty"`
 	Monitor  *monitorState `json:"monitor,omitempty"`
+	Shards   *shardsState  `json:"shards,omitempty"`
 }
 
 type serverJSON struct {
@@ -97,6 +98,13 @@ func (b *board) state(ctx context.Context, failed error) stateJSON {
 	}
 	if out.Monitor != nil && out.Monitor.Error == "" {
 		b.hasMonitor = out.Monitor.used(b.monitor.own)
+	}
+	// The directory has what it had while the store does not answer.
+	if out.Shards = b.shards.state(); out.Shards != nil {
+		b.hasShards = out.Shards.Totals.Shards > 0 || b.hasShards && out.Shards.Error != ""
+	}
+	if b.hasShards {
+		out.Parts = append(out.Parts, "shards")
 	}
 	if b.hasMonitor {
 		out.Parts = append(out.Parts, "monitor")

@@ -68,7 +68,7 @@ func (t turn) requested(q Request) Action {
 		return t.refuse(plan, fmt.Sprintf("the primary %s is not well (%s: %s); a switchover needs it. Use: understudy shard failover %s",
 			old.Label(), t.found.Health, t.found.Why, row.Name))
 	case q.Kind == Switchover:
-		plan.Phase, plan.To = Pausing, best
+		plan.Phase, plan.To, plan.Run = Pausing, best, old.Run
 	case t.found.Health == Over:
 		plan.Phase = Detaching
 	case !force:
@@ -141,7 +141,7 @@ func (t turn) goBack(old, next Plan, why string) Action {
 	wait := old.Phase != Pausing && t.s.PhaseFor < max(8*t.p.Patience, 4*from.Timeout) && t.v.Row.Request == nil
 	why = fmt.Sprintf("%s; the old primary %s is %s: %s", why, from.Label(), t.found.Health, t.found.Why)
 	switch {
-	case well && slices.Contains(next.Tried, old.From):
+	case well && (slices.Contains(next.Tried, old.From) || old.Run != "" && from.Run != old.Run):
 		return t.finish(why, "") // its own agent knows best what to do then
 	case well:
 		next.Kind, next.Phase, next.To, next.Wanted = Return, Promoting, old.From, ""

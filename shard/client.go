@@ -23,6 +23,8 @@ func (v View) Whereabouts() (Endpoint, error) {
 		return Endpoint{}, fmt.Errorf("%w: shard %q is failing over (epoch %d, %s)", ErrNoPrimary, row.Name, row.Plan.Epoch, row.Plan.Phase)
 	case known && (r.Condition == Down || r.Condition == Refused):
 		return Endpoint{}, fmt.Errorf("%w: the primary of shard %q, %s, is %s", ErrNoPrimary, row.Name, r.Label(), r.Condition)
+	case known && !r.Live() && r.Fence == Closed:
+		return Endpoint{}, fmt.Errorf("%w: the primary of shard %q, %s, is closed for writes, and its agent is gone", ErrNoPrimary, row.Name, r.Label())
 	case known:
 		return Endpoint{row.Name, r.ID, r.Client(), row.PrimaryEpoch}, nil
 	}

@@ -93,7 +93,7 @@ func (d Desk) Ask(ctx context.Context, shard string, q Request, to string) (id s
 		case v.Row.Plan != nil:
 			return nil, fmt.Errorf("%w: a %s is under way (epoch %d, %s)", ErrLocked, v.Row.Plan.Kind, v.Row.Plan.Epoch, v.Row.Plan.Phase)
 		case !slices.ContainsFunc(v.Nodes, func(r Record) bool { _, m := v.Row.Member(r.ID); return m && r.Live() }):
-			return nil, fmt.Errorf("%w: no agent of shard %q lives that could do it; start one beside each node", lease.ErrUnavailable, shard)
+			return nil, fmt.Errorf("%w of shard %q, which would have to do it; start one beside each node", ErrNoAgent, shard)
 		}
 		row := v.Row.Copy()
 		q.At = v.Now
@@ -182,6 +182,9 @@ func (d Desk) Wait(ctx context.Context, shard, request string, progress func(Vie
 		}
 	}
 }
+
+// ErrNoAgent: nobody is there to carry a request out.
+var ErrNoAgent = errors.New("shard: no live agent of a member")
 
 // ErrFailed: what was asked for was refused, or could not be done.
 var ErrFailed = errors.New("shard: not done")

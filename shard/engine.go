@@ -29,6 +29,7 @@ type State struct {
 	Link      *Upstream  // on a replica
 	Followers []Follower // on a primary
 	Fence     Fence
+	Needs     int // replicas that an armed fence needs, 0 when the engine does not tell
 	Synced    bool
 	Keys      int64
 	Run       string // new at every start of its process; "" if the engine has none

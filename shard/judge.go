@@ -39,12 +39,12 @@ const (
 
 // Finding is what is believed about the primary.
 type Finding struct {
-	Health Health
-	Why    string
+	Health Health `json:"health"`
+	Why    string `json:"why"`
 	// Proved: nothing can be written to it any more; it need not be fenced.
-	Proved bool
+	Proved bool `json:"proved"`
 	// Wait is after how long it is worth another look, 0 when only a change is.
-	Wait time.Duration
+	Wait time.Duration `json:"wait_ns"`
 }
 
 const (
@@ -65,7 +65,7 @@ func Judge(v View, s Sight, fenceDelay time.Duration) Finding {
 	own, known := v.Node(id)
 	holder, usurped := v.holder()
 	usurped = usurped && holder.ID != id
-	if known && own.Live() && (v.Lease.Free() || usurped) {
+	if known && own.Live() && (s.Over || v.Lease.Free() || usurped) {
 		switch {
 		case own.Condition == Down:
 			return Finding{Health: Over, Proved: true, Why: "its agent saw the node's process end"}
@@ -181,7 +181,7 @@ func gather(v View, s Sight, id string) opinions {
 // was over, and whether it certainly has. A link that has fallen silent says nothing.
 func (r Record) heard(id string, over time.Duration) (since, certain bool) {
 	l := r.Link
-	if r.Role != Replica || r.PrimaryID != id || l == nil || !l.Up || l.Input < 0 {
+	if r.Condition != Up || r.Role != Replica || r.PrimaryID != id || l == nil || !l.Up || l.Input < 0 {
 		return false, false
 	}
 	ago := l.Input + r.Age

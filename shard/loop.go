@@ -22,15 +22,23 @@ func (a *Agent) turn(now time.Duration) {
 		s.by(due)
 	}
 	a.checkDeath(now)
+	a.orphaned(now)
 	a.think(now)
 	a.exchange(now)
 }
+
+// watched is how long a replica that was led to another primary is looked at more often: a plan waits
+// for its link.
+const watched = 10 * time.Second
 
 // every is the interval of this round, a little different each time.
 func (s *state) every(a *Agent) time.Duration {
 	i := a.cfg.Timing.Interval
 	if s.refused != "" || s.access != "" {
 		i = max(i, a.cfg.Timing.Timeout/2)
+	}
+	if l := s.node.Link; s.led != 0 && l != nil && !l.Up && a.cfg.Clock.Now() < s.led+watched {
+		i = min(i, 100*time.Millisecond)
 	}
 	return i
 }
@@ -66,7 +74,11 @@ func (a *Agent) probed(n State, asked time.Duration, err error) {
 			a.reborn()
 		}
 		role, fence, synced := s.node.Role, s.node.Fence, s.node.Synced
+		if n.Fence == Armed && n.Needs != 0 && n.Needs != max(1, a.cfg.MinReplicas) {
+			n.Fence = Open // somebody else's condition: it is not what we promise
+		}
 		s.node, s.answered, s.known, s.gone, s.access = n, true, true, 0, ""
+		s.answeredAt = asked
 		s.condition = Up
 		if n.Loading {
 			s.condition = Loading
@@ -131,12 +143,16 @@ func (a *Agent) exchange(now time.Duration) {
 	a.job("store", a.cfg.call(), func(ctx context.Context) func() {
 		var v View
 		var err error
+		asked := a.cfg.Clock.Now()
 		if report {
 			v, err = a.cfg.Registry.Report(ctx, r, tell)
 		} else {
 			v, err = a.cfg.Registry.Look(ctx, a.cfg.Shard)
 		}
 		return func() {
+			if report && (err == nil || errors.Is(err, ErrTaken)) {
+				s.heard = asked
+			}
 			a.exchanged(r, v, report, err)
 			if err != nil && tell {
 				s.tell = !errors.Is(err, ErrTaken)

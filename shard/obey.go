@@ -56,7 +56,7 @@ func (a *Agent) heed(c Command) {
 	}
 	// Of an epoch that is over nothing is left to do.
 	s.queue = slices.DeleteFunc(s.queue, func(q Command) bool { return q.Epoch < c.Epoch })
-	s.queue = append(s.queue, c)
+	s.queue, s.heeded = append(s.queue, c), a.cfg.Clock.Now()
 	if len(s.queue) > MaxQueue {
 		s.queue = s.queue[1:]
 	}
@@ -72,10 +72,25 @@ func (a *Agent) obeyNext() {
 		return
 	}
 	c := s.queue[0]
-	s.queue = s.queue[1:]
 	now := a.cfg.Clock.Now()
+	if c.Order == DoPromote && s.view.Row.Epoch < c.Epoch && now-s.heeded < a.cfg.Timing.Timeout {
+		// What kind of a plan it belongs to has to be known.
+		if due := s.viewAt + 20*time.Millisecond; now >= due {
+			s.look = true
+		} else {
+			s.by(due)
+		}
+		return
+	}
+	s.queue = s.queue[1:]
 	known := max(a.folder.memory().Epoch, s.view.Row.Epoch)
 	if _, ok := c.Obey(a.cfg.Shard, a.id, known); !ok {
+		return
+	}
+	if (c.Order == DoPromote || c.Order == DoCatch) && s.view.Row.Epoch < c.Epoch {
+		// The command was faster than the row, and it depends on the plan.
+		s.queue = append([]Command{c}, s.queue...)
+		s.look = true
 		return
 	}
 	if why := a.unfit(c); why != "" {
@@ -150,7 +165,7 @@ func (a *Agent) unfit(c Command) string {
 	switch {
 	case s.shunned == "" || c.Order != DoPromote && c.Order != DoFollow && c.Order != DoDetach:
 		return ""
-	case c.Order == DoPromote && p != nil && p.Epoch == c.Epoch && (p.Force || p.Kind == Return):
+	case c.Order == DoPromote && p != nil && p.Epoch == c.Epoch && p.Force:
 		return ""
 	}
 	return s.shunned

@@ -107,6 +107,8 @@ func (t turn) pausing(p Plan) Action {
 		return t.advance(Catching, "", func(p *Plan) { p.Txn = done.Txn })
 	case ok:
 		return t.replace("the primary could not be paused: "+done.Error, "")
+	case from.Live() && from.Condition == Down:
+		return t.replace("the primary's process ended", "")
 	case t.late():
 		return t.replace("the primary's agent did not pause it in time", "")
 	}
@@ -233,17 +235,18 @@ func (t turn) unled(p Plan) []Record {
 		done, _ := r.Done(p.Epoch, DoFollow)
 		return done.Error != "" || r.Condition != Up || r.Role == Replica && r.PrimaryID == p.To && r.Link != nil && r.Link.Up
 	})
-	slices.SortStableFunc(out, func(a, b Record) int {
-		_, x := a.Done(p.Epoch, DoFollow)
-		_, y := b.Done(p.Epoch, DoFollow)
+	// The old primary comes first, as long as it is one: clients wait there for its pause to end.
+	rank := func(r Record) int {
+		_, begun := r.Done(p.Epoch, DoFollow)
 		switch {
-		case x == y:
+		case r.ID == p.From && r.Role == Primary:
 			return 0
-		case x:
-			return -1
+		case begun:
+			return 1
 		}
-		return 1
-	})
+		return 2
+	}
+	slices.SortStableFunc(out, func(a, b Record) int { return rank(a) - rank(b) })
 	return out
 }
 

@@ -129,6 +129,22 @@ func (a *Agent) checkDeath(now time.Duration) {
 	}
 }
 
+// orphaned closes an open primary beside which this agent was started, once neither the session of the
+// agent before it nor a record of its own can keep others from replacing the node any more.
+func (a *Agent) orphaned(now time.Duration) {
+	s := &a.s
+	if s.tenure != nil || a.gate.isOpen() || a.gate.closing() || !s.answered || s.node.Role != Primary || s.node.Fence == Closed {
+		return
+	}
+	t := a.cfg.Timing
+	if due := max(s.began, s.heard) + t.Timeout - t.Interval; now < due {
+		s.by(due)
+		return
+	}
+	a.log.Warn("the store does not answer, and the node is open without a lease; closing its fence")
+	a.gate.close()
+}
+
 // hung: the node did not answer until trust in the session was over, and may be
 // open. Its process is killed, so that nothing which it has received is done later.
 func (a *Agent) hung() {

@@ -137,7 +137,7 @@ type Record struct {
 	Instance string        `json:"instance"` // the agent's, new at every start
 	Agent    string        `json:"agent_address,omitempty"`
 	Interval time.Duration `json:"interval_ns"`
-	Timeout  time.Duration `json:"timeout_ns"`
+	Timeout  time.Duration `json:"timeout_ns"` // the last record of an agent that stops has Gone
 	// Run is the node's own identity for this run of its process, "" if it has none. Two
 	// live records with the same one are the same node twice.
 	Run     string `json:"run,omitempty"`
@@ -145,6 +145,10 @@ type Record struct {
 	Version string `json:"version,omitempty"` // of the node's program
 	Keys    int64  `json:"keys"`
 }
+
+// Gone is the timeout in the last record of an agent that stops: it does not count as live from then on,
+// and the next one need not wait.
+const Gone = time.Nanosecond
 
 // Limits.
 const (

@@ -112,6 +112,9 @@ type Plan struct {
 	Anew bool `json:"anew,omitempty"`
 	// Request that it carries out, "" when nobody asked.
 	Request string `json:"request,omitempty"`
+	// Run of the old primary's process when a switchover began: one that was restarted since may
+	// have lost anything, and is no place to go back to.
+	Run string `json:"run,omitempty"`
 	// Txn is what the old primary stood at when it was paused.
 	Txn int64 `json:"txn,omitempty"`
 	// Tried are nodes that did not become the primary under an earlier epoch.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -138,7 +139,9 @@ func (a *Agent) resume(ctx context.Context) error {
 		if err := a.folder.raise(row.Epoch); err != nil {
 			return Decision{}, err
 		}
-		return Decision{Row: row}, nil
+		e := history.Event{Part: Space, Subject: row.Name, Term: row.Epoch, Reason: lease.CutReason(fmt.Sprintf(
+			"%s goes on after a restart; what it had not kept on disk is lost (it had %d keys, and has %d)", a.cfg.Announced, me.Memory.Keys, me.State.Keys))}
+		return Decision{Row: row, Event: &e}, nil
 	}, nil)
 }
 

@@ -11,6 +11,7 @@ import (
 type deed struct {
 	name    string
 	command *Command // nil: by its own stance
+	stance  Stance   // when it began
 	cancel  context.CancelCauseFunc
 }
 
@@ -21,7 +22,7 @@ func (a *Agent) do(name string, c *Command, within time.Duration, f func(ctx con
 		return
 	}
 	ctx, cancel := context.WithCancelCause(a.ctx)
-	d := &deed{name: name, command: c, cancel: cancel}
+	d := &deed{name: name, command: c, stance: s.bearing.Stance, cancel: cancel}
 	s.deed = d
 	began := a.cfg.Clock.Now()
 	a.log.Info("begins: " + name)
@@ -83,8 +84,9 @@ func (a *Agent) stand(now time.Duration) {
 		s.trouble = why
 		return
 	}
-	if s.raised > s.view.Row.Epoch && now-s.raisedAt < a.cfg.Timing.Timeout {
-		// What the row said before the command that was obeyed counts no more.
+	if s.raised > s.view.Row.Epoch && s.viewAt < s.raisedAt+a.cfg.Timing.Timeout {
+		// What the row said before the command that was obeyed counts no more, unless the store
+		// goes on saying so.
 		if due := s.viewAt + 20*time.Millisecond; now >= due {
 			s.look = true
 		} else {
@@ -182,6 +184,8 @@ func (a *Agent) drop() {
 	}
 	row := s.view.Row
 	switch c := d.command; {
+	case c == nil && d.stance != Trail && s.bearing.Stance == Trail:
+		a.cancelDeed("another is the primary")
 	case c == nil && (s.bearing.Stance == Shun || s.bearing.Stance == Close):
 		a.cancelDeed("the node has to be closed")
 	case c == nil && len(s.queue) > 0:
@@ -276,6 +280,7 @@ func (a *Agent) follow(ctx context.Context, address string, was Role, epoch int6
 	if err != nil {
 		return err
 	}
+	a.ask(func() { a.s.led = a.cfg.Clock.Now() })
 	if _, err := a.look(ctx); err != nil {
 		return err
 	}

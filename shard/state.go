@@ -14,16 +14,18 @@ type state struct {
 	next time.Duration   // when to go round at the latest
 
 	// Of the node.
-	node      State
-	answered  bool // the latest probe was
-	known     bool // any probe was
-	fresh     bool // it has not been looked at since it came, or came back
-	access    string
-	gone      time.Duration // since when its process is known to be over; 0: it is not
-	condition Condition
-	adopted   Process // of a node that somebody else started
-	probeAt   time.Duration
-	probedAt  time.Duration // when the node was asked what is known of it
+	node       State
+	answered   bool // the latest probe was
+	known      bool // any probe was
+	fresh      bool // it has not been looked at since it came, or came back
+	access     string
+	gone       time.Duration // since when its process is known to be over; 0: it is not
+	condition  Condition
+	adopted    Process // of a node that somebody else started
+	probeAt    time.Duration
+	answeredAt time.Duration // when the last probe was begun that it answered
+	led        time.Duration // when it was last led to another primary
+	probedAt   time.Duration // when the node was asked what is known of it
 
 	// Of the store.
 	view       View
@@ -34,6 +36,7 @@ type state struct {
 	registered bool
 	refused    string        // why the store does not take the record
 	failing    time.Duration // since when the store does not answer; 0: it does
+	heard      time.Duration // when the latest request to the store was begun that was answered
 	wellSince  time.Duration // since when it has answered, outages below T apart
 	steady     time.Duration // since when every call was answered
 	lease      lease.Lease
@@ -77,7 +80,8 @@ type state struct {
 	ill      string // why the node cannot write, once it was given up for that
 	deed     *deed
 	queue    []Command
-	raised   int64 // the highest epoch that was obeyed, and when
+	heeded   time.Duration // when the latest command came
+	raised   int64         // the highest epoch that was obeyed, and when
 	raisedAt time.Duration
 	retry    time.Duration
 	backoff  time.Duration
@@ -95,6 +99,7 @@ type state struct {
 	action   Action
 	leaving  time.Duration // since when; 0: not
 	letGo    bool          // nothing is left to hand over
+	handover string        // request of a switchover away from here, while stopping
 	fencedAt time.Duration // when the orchestrator last tried to fence the old primary
 	disarmed time.Duration // when that was last tried
 	admitted time.Duration // when members were last changed
@@ -244,7 +249,7 @@ func (a *Agent) record(now time.Duration) Record {
 		Interval: a.cfg.Timing.Interval, Timeout: a.cfg.Timing.Timeout,
 		Run: n.Run, Engine: a.cfg.Engines.Name(), Version: n.Version, Keys: n.Keys,
 	}
-	since := now - s.probeAt
+	since := now - s.answeredAt // what it said then has aged, whether it answers or not
 	if n.Link != nil {
 		link := *n.Link
 		if link.Input >= 0 {

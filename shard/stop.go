@@ -25,13 +25,14 @@ func (a *Agent) handOver() {
 	v := s.view
 	a.job("handover", a.cfg.call(), func(ctx context.Context) func() {
 		row := v.Row.Copy()
+		id := lease.NewID()
 		if row.Request == nil && row.Plan == nil {
-			row.Request = &Request{ID: lease.NewID(), Kind: Switchover, By: "the agent of " + a.cfg.Announced + ", which stops", At: v.Now}
+			row.Request = &Request{ID: id, Kind: Switchover, By: "the agent of " + a.cfg.Announced + ", which stops", At: v.Now}
 			if _, err := a.cfg.Registry.Decide(ctx, Decision{Row: row}); err != nil && !errors.Is(err, ErrChanged) {
 				return func() { s.letGo = true }
 			}
 		}
-		return func() { s.look = true }
+		return func() { s.look, s.handover = true, id }
 	})
 }
 
@@ -42,6 +43,9 @@ func (s *state) left(now time.Duration) bool {
 	}
 	s.by(now + 50*time.Millisecond)
 	row := s.view.Row
+	if last := row.Last; last != nil && s.handover != "" && last.Request == s.handover && last.Failed != "" {
+		return true
+	}
 	return s.letGo || now-s.leaving > 2*DefaultPause || s.failing != 0 || s.gone != 0 ||
 		row.Request == nil && row.Plan == nil && s.view.Row.Primary != "" && !s.busy["handover"] && s.deed == nil && s.tenure == nil
 }
@@ -64,7 +68,9 @@ func (a *Agent) leave(ctx context.Context) {
 	}
 	if s.registered && s.refused == "" {
 		s.trouble = "its agent has stopped"
-		_, err := a.cfg.Registry.Report(ctx, a.record(now), false)
+		r := a.record(now)
+		r.Timeout = Gone
+		_, err := a.cfg.Registry.Report(ctx, r, false)
 		if err != nil {
 			a.log.Debug("the last report was not accepted", "err", err)
 		}

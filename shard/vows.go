@@ -122,15 +122,13 @@ func (a *Agent) allPromise(ctx context.Context, members []Member, row Row, lasts
 	if err != nil && !errors.Is(err, ErrNodeRefused) && !errors.Is(err, ErrNodeUnwell) {
 		return fmt.Errorf("the node does not answer: %w", err)
 	}
+	err = nil // a node that refuses writes answers
 	errs := make(chan error, len(members))
 	for _, m := range members {
 		a.wg.Go(func() { errs <- a.onePromise(ctx, m, row, lasts) })
 	}
 	for range members {
 		err = errors.Join(err, <-errs)
-	}
-	if errors.Is(err, ErrNodeRefused) || errors.Is(err, ErrNodeUnwell) {
-		err = nil
 	}
 	return err
 }

@@ -8,11 +8,13 @@ import * as instances from './instances.js';
 import * as monitor from './monitor.js';
 import * as queues from './queues.js';
 import * as roles from './roles.js';
+import * as shards from './shards.js';
 
 // sections of the page, in order. One with a part is shown when the server says
 // that the part is configured; a part that is added brings a section and a line.
 const sections = [
   { id: 'roles', title: 'Roles', part: 'roles' },
+  { id: 'shards', title: 'Shards', part: 'shards' },
   { id: 'monitor', title: 'Monitor', part: 'monitor' },
   { id: 'queues', title: 'Queues', part: 'queues' },
   { id: 'cache', title: 'Cache', part: 'cache' },
@@ -127,6 +129,7 @@ function show(state) {
   showStore(state);
   if (state.store.now) roles.clockIs(state.store.now);
   if (state.roles) roles.update(state.roles);
+  if (state.shards) shards.update(state.shards, state.store.now);
   if (state.queues) queues.update(state.queues);
   if (state.monitor) monitor.update(state.monitor, state.queues, state.store.now, state.server.instance);
   if (state.sessions) instances.update(state.sessions, state.server.instance);
@@ -137,7 +140,7 @@ function showTitle() {
   const { roles: r, queues: q } = lastState || {};
   const vacant = r ? r.list.filter((role) => role.primaries.length === 0).length : 0;
   const blocked = q ? q.list.reduce((n, one) => n + one.blocked, 0) : 0;
-  const news = [vacant ? `${vacant} vacant` : '', blocked ? `${blocked} blocked` : '', monitor.news(), cache.news()].filter((t) => t).join(', ');
+  const news = [vacant ? `${vacant} vacant` : '', blocked ? `${blocked} blocked` : '', shards.news(), monitor.news(), cache.news()].filter((t) => t).join(', ');
   document.title = news ? `(${news}) Understudy` : 'Understudy';
 }
 
@@ -184,6 +187,7 @@ function fact(name, value, title) {
 setInterval(() => {
   if (document.hidden) return;
   roles.tick();
+  shards.tick();
   monitor.tick();
 }, 250);
 start();

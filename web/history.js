@@ -52,6 +52,7 @@ const nameOf = (label) => label.slice(0, label.lastIndexOf('/') < 0 ? undefined 
 function describe(e) {
   if (e.part === 'batch' && e.from === e.to) return ofBatch(e);
   if (e.part === 'monitor') return ofMonitor(e);
+  if (e.part === 'shard' && ofPlan.test(e.reason) && (e.to || !e.from)) return ofShard(e);
   const from = nameOf(e.from);
   const to = nameOf(e.to);
   const lasted = duration(e.duration_ns / 1e6);
@@ -67,6 +68,14 @@ function describe(e) {
 function ofBatch(e) {
   const blocked = e.reason.startsWith('blocked');
   return { kind: blocked ? 'lapsed' : 'asked', words: '', aside: e.to ? `${e.reason}; by ${nameOf(e.to)}` : e.reason };
+}
+
+const ofPlan = /^(failover|switchover|return|repair|paused|resumed|node)\b/;
+
+// ofShard: a plan ended, or a person did something. Who holds the shard's lease is told as of any other.
+function ofShard(e) {
+  if (e.to) return { kind: 'taken', words: `${e.from || 'nobody'} → ${e.to}`, aside: e.reason };
+  return { kind: / failed: /.test(e.reason) ? 'lapsed' : 'asked', words: '', aside: e.reason };
 }
 
 const outages = ['silent', 'failed', 'overrun'];

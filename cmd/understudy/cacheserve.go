@@ -198,6 +198,19 @@ func (s *servedCache) run(ctx context.Context) error {
 	return s.Run(ctx)
 }
 
+// start runs it as a part of a server, and waits until it is ready or ctx ends: it could
+// not start, or is to stop already. nil is no peer.
+func (s *servedCache) start(ctx context.Context, part func(string, func(context.Context) error)) {
+	if s == nil {
+		return
+	}
+	part("cache", s.run)
+	select {
+	case <-s.Ready():
+	case <-ctx.Done():
+	}
+}
+
 func (s *servedCache) close() {
 	if s.storage != nil {
 		_ = s.storage.Close()

@@ -50,6 +50,8 @@ type serveConfig struct {
 	Cache *cacheConfig `yaml:"cache"`
 	// Monitor takes beats in, and raises alarms.
 	Monitor *monitorConfig `yaml:"monitor"`
+	// Sentinel answers clients that find the primaries of shards through Redis Sentinel.
+	Sentinel *sentinelConfig `yaml:"sentinel"`
 
 	file string // that it was read from; "" is none
 }
@@ -85,7 +87,7 @@ func (c *serveConfig) timing() lease.Timing {
 // thing that goes on by itself and must not wait for the others.
 func (c *serveConfig) connections() int {
 	const mostDispatchers = 8
-	n, dispatchers := 2, len(c.Queues)
+	n, dispatchers := 3, len(c.Queues) // the third reads shards
 	if c.Monitor != nil {
 		n += 3 // intake, detection and its chores
 		dispatchers += len(c.Monitor.Sinks)
@@ -149,6 +151,7 @@ func plainer() *strings.Replacer {
 		{"sinkConfig", "a sink"}, {"hookSinkConfig", "a webhook"}, {"slackSinkConfig", "slack"}, {"topicSinkConfig", "a message router"},
 		{"alertSinkConfig", "alertmanager"}, {"emailSinkConfig", "email"}, {"logSinkConfig", "log"},
 		{"cacheConfig", "the cache"}, {"cachePeerConfig", "a peer"}, {"cacheExecConfig", "exec"}, {"originConfig", "an origin"},
+		{"sentinelConfig", "sentinel"},
 	} {
 		pairs = append(pairs, " not found in type main."+t[0], " is not known in "+t[1], "main."+t[0], t[1])
 	}
@@ -201,6 +204,11 @@ func (c *serveConfig) complete() error {
 	if c.Cache != nil {
 		if err := c.Cache.check(); err != nil {
 			return fmt.Errorf("cache: %w", err)
+		}
+	}
+	if c.Sentinel != nil {
+		if err := c.Sentinel.complete(); err != nil {
+			return fmt.Errorf("sentinel: %w", err)
 		}
 	}
 	return c.checkMonitor()

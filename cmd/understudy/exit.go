@@ -13,6 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/guard"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/shard"
 )
 
 // The exit codes, as the help of the root command documents them.
@@ -75,7 +76,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, elect.ErrVacant), errors.Is(err, lease.ErrNotFound), errors.Is(err, lease.ErrNotHeld),
 		errors.Is(err, dispatch.ErrNoQueue), errors.Is(err, dispatch.ErrNoBatch),
-		errors.Is(err, monitor.ErrNoSource), errors.Is(err, monitor.ErrNoEvent), errors.Is(err, monitor.ErrNoAlarm), errors.Is(err, errAbsent):
+		errors.Is(err, monitor.ErrNoSource), errors.Is(err, monitor.ErrNoEvent), errors.Is(err, monitor.ErrNoAlarm),
+		errors.Is(err, shard.ErrNotFound), errors.Is(err, shard.ErrNoPrimary), errors.Is(err, errAbsent):
 		return exitAbsent
 	case errors.Is(err, lease.ErrUnavailable), errors.Is(err, lease.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
 		return exitUnreachable

@@ -23,29 +23,7 @@ func (a *app) historyCommand() *cobra.Command {
   understudy history --part role --subject billing --limit 20 -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if q.Limit < 1 || q.Limit > history.MaxRead {
-				return usagef("--limit %d: 1 to %d are possible", q.Limit, history.MaxRead)
-			}
-			st, err := a.open(c.Context())
-			if err != nil {
-				return err
-			}
-			defer st.Close()
-			q.Newest = true
-			ctx, cancel := context.WithTimeout(c.Context(), callTimeout)
-			events, err := st.Read(ctx, q)
-			cancel()
-			if err != nil {
-				return err
-			}
-			if err := a.printEvents(events); err != nil || !goOn {
-				return err
-			}
-			after := q.After
-			if len(events) > 0 {
-				after = events[len(events)-1].ID
-			}
-			return follow(c.Context(), st, a.log, history.NewFeed(st, after, q.Part, q.Subject), a.printEvents)
+			return a.showHistory(c.Context(), q, goOn)
 		},
 	}
 	c.Flags().BoolVarP(&goOn, "follow", "f", false, "go on with what happens from now on")
@@ -53,6 +31,33 @@ func (a *app) historyCommand() *cobra.Command {
 	c.Flags().StringVar(&q.Subject, "subject", "", "only this subject, for instance the role's name")
 	c.Flags().IntVarP(&q.Limit, "limit", "n", 100, "the newest so many events")
 	return c
+}
+
+// showHistory prints the newest events that match, and then goes on if it is wanted.
+func (a *app) showHistory(ctx context.Context, q history.Query, goOn bool) error {
+	if q.Limit < 1 || q.Limit > history.MaxRead {
+		return usagef("--limit %d: 1 to %d are possible", q.Limit, history.MaxRead)
+	}
+	st, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	q.Newest = true
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	events, err := st.Read(call, q)
+	cancel()
+	if err != nil {
+		return err
+	}
+	if err := a.printEvents(events); err != nil || !goOn {
+		return err
+	}
+	after := q.After
+	if len(events) > 0 {
+		after = events[len(events)-1].ID
+	}
+	return follow(ctx, st, a.log, history.NewFeed(st, after, q.Part, q.Subject), a.printEvents)
 }
 
 // follow hands on events as they come, woken by the store and looking once a

@@ -50,7 +50,8 @@ func (a *app) root() *cobra.Command {
 		Short: "High availability for services, on the database their users already run",
 		Long: `Understudy lets exactly one instance hold a role, and exactly one other take over
 when it cannot go on, delivers batches in order, each key by one instance at a
-time, and raises an alarm when a source falls silent. It needs no cluster of its own: an SQLite file on one host, PostgreSQL or Redis
+time, raises an alarm when a source falls silent, and puts a replica in the place of a Redis primary
+that cannot go on. It needs no cluster of its own: an SQLite file on one host, PostgreSQL or Redis
 across hosts; and no database at all for a cache whose peers fetch slow values once for all.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 vacant, absent or not found;
@@ -75,7 +76,7 @@ as the program that it guards did.`,
 	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.prepare() }
-	root.AddCommand(a.roleCommand(), a.batchCommand(), a.monitorCommand(), a.sourceCommand(), a.alarmCommand(), a.cacheCommand(), a.serveCommand(), a.demoCommand(), a.statusCommand(),
+	root.AddCommand(a.roleCommand(), a.batchCommand(), a.monitorCommand(), a.sourceCommand(), a.alarmCommand(), a.shardCommand(), a.cacheCommand(), a.serveCommand(), a.demoCommand(), a.statusCommand(),
 		a.historyCommand(), a.doctorCommand(), a.storeCommand(), a.versionCommand())
 	root.InitDefaultCompletionCmd()
 	describeCompletion(root)

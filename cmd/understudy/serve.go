@@ -22,14 +22,15 @@ import (
 )
 
 func (a *app) serveCommand() *cobra.Command {
-	var file, listen string
+	var file, listen, sentinel string
 	c := &cobra.Command{
 		Use:   "serve [-c FILE]",
 		Short: "Serve the page and the HTTP API, run the roles, queues, monitor and cache of a file",
 		Long: `Serve the page, the HTTP API (/v1, described at /openapi.json), server-sent events,
 /metrics, /healthz and /readyz on one port, campaign for the roles, deliver the queues,
 run the monitor and the peer of a cache that the file lists. It listens on 127.0.0.1:7600 unless told
-otherwise; any other address needs a token. SIGINT, SIGTERM and SIGHUP stop it: the programs first, then the roles
+otherwise; any other address needs a token. With --sentinel it also answers clients that find the primaries
+of shards through Redis Sentinel. SIGINT, SIGTERM and SIGHUP stop it: the programs first, then the roles
 and keys are given back.`,
 		Example: `  understudy serve
   understudy serve -c /etc/understudy.yaml
@@ -43,6 +44,11 @@ and keys are given back.`,
 			if listen != "" {
 				cfg.Listen = listen
 			}
+			if sentinel != "" {
+				if err := cfg.sentinelAt(sentinel); err != nil {
+					return err
+				}
+			}
 			if cfg.Store != "" && !c.Flags().Changed("store") {
 				a.storeURL = cfg.Store
 			}
@@ -55,6 +61,7 @@ and keys are given back.`,
 	}
 	c.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
 	c.Flags().StringVar(&listen, "listen", "", "`ADDRESS` to listen on (default "+defaultListen+")")
+	c.Flags().StringVar(&sentinel, "sentinel", "", "answer Sentinel clients on this `ADDRESS`, HOST:PORT (default: not at all)")
 	return c
 }
 
@@ -65,6 +72,10 @@ func (a *app) serve(ctx context.Context, cfg *serveConfig) error {
 	}
 	d := openDoor(listener, a.log, "the store has not been reached yet")
 	defer d.close(ctx)
+	if err := cfg.Sentinel.open(); err != nil {
+		return err
+	}
+	defer cfg.Sentinel.close()
 	a.connections = cfg.connections()
 	st, err := a.openPatiently(ctx, true)
 	if err != nil {
@@ -141,6 +152,13 @@ func (a *app) serveOn(ctx context.Context, cfg *serveConfig, d *door, st store.S
 		defer peer.close() // if it never runs
 		apiConfig.Cache, apiConfig.CacheType = peer.Peer, cfg.Cache.ContentType
 	}
+	shards, err := a.serveShards(cfg, st)
+	if err != nil {
+		return err
+	}
+	if shards != nil {
+		apiConfig.Shards = shards.dir
+	}
 	server, err := api.New(apiConfig)
 	if err != nil {
 		return err
@@ -154,6 +172,7 @@ func (a *app) serveOn(ctx context.Context, cfg *serveConfig, d *door, st store.S
 		})
 	}
 	part("api", server.Run)
+	shards.start(part)
 	part("history", func(ctx context.Context) error { return trim(ctx, st, cfg.HistoryKeep, a.log) })
 	for _, r := range cfg.Roles {
 		part("role "+r.Role, func(ctx context.Context) error { return a.serveRole(ctx, k, r, held) })
@@ -165,16 +184,10 @@ func (a *app) serveOn(ctx context.Context, cfg *serveConfig, d *door, st store.S
 	if mon != nil {
 		mon.start(part)
 	}
-	if peer != nil {
-		part("cache", peer.run)
-		select {
-		case <-peer.Ready():
-		case <-ctx.Done(): // it could not start, or is to stop already
-		}
-	}
+	peer.start(ctx, part)
 	d.lead(server.Handler())
 	part("http", d.wait)
-	a.log.Info("serving", "url", cfg.scheme()+"://"+d.addr, "store", redact(a.storeURL), "roles", len(cfg.Roles), "queues", len(cfg.Queues), "cache", cfg.Cache != nil, "monitor", mon != nil)
+	a.log.Info("serving", "url", cfg.scheme()+"://"+d.addr, "store", redact(a.storeURL), "roles", len(cfg.Roles), "queues", len(cfg.Queues), "cache", cfg.Cache != nil, "monitor", mon != nil, "sentinel", cfg.Sentinel.where())
 	sdnotify.Ready()
 
 	<-ctx.Done()

@@ -58,6 +58,7 @@ type Node struct {
 	pid     int
 	run     string
 	fenced  bool // it starts with its fence closed
+	alone   bool // it starts as a replica of nobody
 
 	role    shard.Role
 	lineage shard.Lineage
@@ -138,6 +139,9 @@ func (n *Node) boot() {
 	if n.fenced {
 		n.fence = shard.Closed
 	}
+	if n.alone {
+		n.role = shard.Replica
+	}
 }
 
 func (n *Node) change(f func()) {
@@ -176,6 +180,10 @@ func (n *Node) Start(empty bool) {
 
 // Fenced has the node start with its fence closed, now and whenever it is started.
 func (n *Node) Fenced() { n.change(func() { n.fenced, n.fence = true, shard.Closed }) }
+
+// Alone has the node start as a replica of nobody, now and whenever it is started, so that no other
+// copies from it before its agent has seen it.
+func (n *Node) Alone() { n.change(func() { n.alone, n.role = true, shard.Replica }) }
 
 // Hang stops the node's process; Continue lets it go on.
 func (n *Node) Hang() { n.change(func() { n.hung = n.running }) }
@@ -349,7 +357,8 @@ func (n *Node) replicate() {
 		return
 	}
 	if !n.linked {
-		if time.Now().Before(n.retry) {
+		// A replica that has no primary itself does not serve others.
+		if time.Now().Before(n.retry) || p.role == shard.Replica && !p.linked {
 			return
 		}
 		n.attach(p)

@@ -111,7 +111,9 @@
 // What is decided about a shard is a row in shard_row, what an agent reports one in
 // shard_node, which is written on its own page and followed by no index. Reports, decisions and
 // locks of one shard come one after the other, each until its commit; those of different shards
-// do not meet. A report is one round trip and shows the whole shard. The revision of a row is
+// do not meet. A report is one round trip and shows the whole shard. One that says nothing new but
+// numbers (transactions, keys, lags), and is not told, is answered before it is on disk: a crash of the
+// server may lose such reports of its last second, as if the agent had been late, and no others. The revision of a row is
 // at least the clock in microseconds, so that a database that lost its newest transactions, or
 // was put back to a backup, gives no revision twice: who decides on what he read before gets
 // shard.ErrChanged. All who wait for commands share one connection that listens; behind

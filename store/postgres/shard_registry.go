@@ -3,12 +3,12 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,10 +22,13 @@ import (
 var _ store.Shards = (*Store)(nil)
 
 // Registry is what the store keeps for package shard.
-func (s *Store) Registry() shard.Registry { return registry{s} }
+func (s *Store) Registry() shard.Registry { return registry{s, &accepted{}} }
 
 // registry is the [shard.Registry] of a Store.
-type registry struct{ db *Store }
+type registry struct {
+	db       *Store
+	accepted *accepted
+}
 
 // Report implements [shard.Registry].
 func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (v shard.View, err error) {
@@ -36,51 +39,28 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (v shar
 	if err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}
-	sum, err := gist(n)
+	sum, err := gistOf(n)
 	if err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}
-	var got []string
-	err = r.db.one(ctx, `SELECT {{schema}}.shard_report($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+	light := r.accepted.take(n.ID, sum) && !tell
+	var got string
+	err = r.db.one(ctx, `SELECT {{schema}}.shard_report($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 		func(row pgx.Row) error { return row.Scan(&got) },
-		asBinary(n.Shard, n.ID, n.Address, []byte(n.Instance), n.Timeout.Microseconds(), string(doc), sum, tell, patient{})...)
+		n.Shard, n.ID, n.Address, []byte(n.Instance), n.Timeout.Microseconds(), string(doc), sum[:], light, tell, patient{})
 	if err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}
-	if len(got) == 3 {
-		return v, taken(n, got[0], got[1], got[2])
+	if refusal, refused := strings.CutPrefix(got, between); refused {
+		why, rest, _ := strings.Cut(refusal, between)
+		who, what, _ := strings.Cut(rest, between)
+		return v, taken(n, why, who, what)
 	}
+	r.accepted.put(n.ID, sum)
 	if v, err = viewOf(got); err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}
 	return v, nil
-}
-
-// gist sums up what a report says, but for numbers that move all the time and that nobody
-// relies on to be kept. A report with the same gist as the last may be lost in a crash of
-// the server.
-func gist(n shard.Record) ([]byte, error) {
-	n.Txn, n.Keys, n.Updated = 0, 0, 0
-	if n.Link != nil {
-		link := *n.Link
-		link.Input = 0
-		n.Link = &link
-	}
-	if n.Opinion != nil {
-		opinion := *n.Opinion
-		opinion.Age, opinion.Silence = 0, 0
-		n.Opinion = &opinion
-	}
-	n.Followers = slices.Clone(n.Followers)
-	for i := range n.Followers {
-		n.Followers[i].Txn, n.Followers[i].Lag = 0, 0
-	}
-	text, err := json.Marshal(n)
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(text)
-	return sum[:16], nil
 }
 
 // taken is the error for a node that is registered otherwise: why, who, and what else
@@ -106,7 +86,7 @@ func (r registry) Look(ctx context.Context, name string) (v shard.View, err erro
 	err = r.db.row(ctx, anything, `SELECT {{schema}}.shard_look($1, $2)`, func(row pgx.Row) (err error) {
 		v, err = scanView(row)
 		return err
-	}, asBinary(name, patient{})...)
+	}, name, patient{})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return shard.View{}, fmt.Errorf("%w: no shard %q", shard.ErrNotFound, name)
@@ -122,7 +102,7 @@ func (r registry) List(ctx context.Context, after string, limit int) ([]shard.Vi
 	sql := r.db.sql(`SELECT {{schema}}.shard_list($1, $2, $3)`)
 	var out []shard.View
 	err := r.db.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
-		found, err := conn.Query(ctx, sql, withPatience(ctx, asBinary(clean(after), int64(limit), patient{}))...)
+		found, err := conn.Query(ctx, sql, withPatience(ctx, []any{clean(after), int64(limit), patient{}})...)
 		if err != nil {
 			return err
 		}
@@ -202,47 +182,68 @@ func (r registry) Unlock(ctx context.Context, l shard.Lock) error {
 
 // scanView reads what shard_show returns.
 func scanView(r pgx.Row) (v shard.View, err error) {
-	var texts []string
-	if err := r.Scan(&texts); err != nil {
+	var text string
+	if err := r.Scan(&text); err != nil {
 		return v, err
 	}
-	return viewOf(texts)
+	return viewOf(text)
 }
 
+// between separates the columns of what shard_show returns.
+const between = "\x1f"
+
 // viewOf is the view that shard_show returned.
-func viewOf(texts []string) (v shard.View, err error) {
-	const columns, leases = 4, 19
+func viewOf(text string) (v shard.View, err error) {
+	const columns, leases = 4, 12
+	texts := strings.Split(text, between)
 	if len(texts) < columns+leases || (len(texts)-columns-leases)%2 != 0 {
-		return v, fmt.Errorf("%w: %d texts are no shard", lease.ErrUnavailable, len(texts))
+		return v, fmt.Errorf("%w: %d columns are no shard", lease.ErrUnavailable, len(texts))
 	}
-	name, doc, records := texts[0], texts[2], texts[columns+leases:]
-	if err := (textRow{texts[1]}).Scan(&v.Row.Rev); err != nil {
+	var name, doc string
+	var rev int64
+	if err := textRow(texts[:columns]).Scan(&name, &rev, &doc, &v.Lock); err != nil {
 		return v, err
 	}
-	rev := v.Row.Rev
 	if rev != 0 {
 		if err := json.Unmarshal([]byte(doc), &v.Row); err != nil {
 			return v, fmt.Errorf("%w: the row of shard %q cannot be read: %w", lease.ErrUnavailable, name, err)
 		}
 	}
-	v.Row.Name, v.Row.Rev, v.Lock = name, rev, texts[3]
-	if v.Lease, err = scanLeaseAt(textRow(texts[columns:columns+leases]), &v.Now); err != nil {
+	v.Row.Name, v.Row.Rev = name, rev
+	if v.Lease, v.Now, err = leaseOf(name, texts[columns:columns+leases]); err != nil {
 		return v, err
 	}
-	nodes := len(records) / 2
-	for i := range nodes {
+	for pair := range slices.Chunk(texts[columns+leases:], 2) {
 		var n shard.Record
-		if err := json.Unmarshal([]byte(records[i]), &n); err != nil {
-			return v, fmt.Errorf("%w: a record of shard %q cannot be read: %w", lease.ErrUnavailable, name, err)
-		}
-		if err := (textRow{records[nodes+i]}).Scan(&n.Updated); err != nil {
+		var text string
+		var updated int64
+		if err := textRow(pair).Scan(&text, &updated); err != nil {
 			return v, err
 		}
-		n.Age = max(0, v.Now.Sub(time.UnixMicro(n.Updated)))
+		if err := json.Unmarshal([]byte(text), &n); err != nil {
+			return v, fmt.Errorf("%w: a record of shard %q cannot be read: %w", lease.ErrUnavailable, name, err)
+		}
+		n.Updated, n.Age = updated, shard.AgeAt(v.Now, time.UnixMicro(updated), n.Timeout)
 		v.Nodes = append(v.Nodes, n)
 	}
 	slices.SortFunc(v.Nodes, func(a, b shard.Record) int { return cmp.Compare(a.ID, b.ID) })
 	return v, nil
+}
+
+// leaseOf is the lease that shard_show returned, and the clock.
+func leaseOf(name string, texts textRow) (l lease.Lease, now time.Time, err error) {
+	var words [6]string
+	if err := json.Unmarshal([]byte(texts[0]), &words); err != nil {
+		return l, now, fmt.Errorf("%w: the lease of shard %q cannot be read: %w", lease.ErrUnavailable, name, err)
+	}
+	// In the order of the type "shown".
+	t := texts[1:]
+	shown := textRow{
+		shard.Space, name, t[0], words[0], words[1], words[2], words[3], t[1], t[2], t[3], t[4], t[5], t[6],
+		words[4], t[7], t[8], words[5], t[9], t[10],
+	}
+	l, err = scanLeaseAt(shown, &now)
+	return l, now, err
 }
 
 // textRow is a row whose columns came as texts, with times in microseconds.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -54,7 +55,7 @@ func TestShardPlans(t *testing.T) {
 		everything(of)
 	}
 	exec(t, url, `INSERT INTO understudy.shard_row SELECT 'more-' || i, 1, '', '{}' FROM generate_series(1, 5000) i;
-		INSERT INTO understudy.shard_node SELECT lpad(i::text, 40, 'e'), 'more-' || i, 'host:' || i, '', 1000, now(), '{}' FROM generate_series(1, 5000) i`)
+		INSERT INTO understudy.shard_node SELECT lpad(i::text, 40, 'e'), 'more-' || i, 'host:' || i, '', 1000, now(), '', false, '{}' FROM generate_series(1, 5000) i`)
 	scans := func() (seq, hot, updates int64) {
 		t.Helper()
 		// What a backend has done is counted when it ends, at the latest.
@@ -193,5 +194,76 @@ func TestShardBackup(t *testing.T) {
 	}
 	if _, err := r.Decide(t.Context(), shard.Decision{Row: lost}); !errors.Is(err, shard.ErrChanged) {
 		t.Errorf("deciding on what was lost: %v", err)
+	}
+}
+
+// TestShardLightReports: a crash of the server may take back reports that only say "still so",
+// for which nobody waits; never what one of them newly said, nor one that was told.
+func TestShardLightReports(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{Settings: map[string]string{"wal_writer_delay": "10s", "autovacuum": "off"}})
+	url := server.NewDatabase(t)
+	r, n := open(t, url).Registry(), benchRecord(1, 0)
+	report := func(tell bool) {
+		t.Helper()
+		n.Txn++
+		if _, err := r.Report(t.Context(), n, tell); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// late tells whether the server answered before it wrote. What else it does writes now and then.
+	late := func(tell bool, change func()) bool {
+		t.Helper()
+		conn := connect(t, url)
+		defer conn.Close(t.Context())
+		for range 20 {
+			change()
+			report(tell)
+			var late bool
+			if err := conn.QueryRow(t.Context(), "SELECT pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()").Scan(&late); err != nil {
+				t.Fatal(err)
+			}
+			if late {
+				return true
+			}
+		}
+		return false
+	}
+	if late(false, func() { n.Armed = !n.Armed }) {
+		t.Error("who says something new was answered before it was written")
+	}
+	if late(true, func() {}) {
+		t.Error("who told was answered before it was written")
+	}
+	if !late(false, func() { n.Keys++ }) {
+		t.Error("each report waits for the disk, though it says nothing new")
+	}
+	n.Fence = shard.Open
+	report(false)
+	n.Fence = shard.Closed
+	report(false)
+	kept := n.Txn
+	report(false)
+	server.Kill()
+	server.Start(t)
+	realserver.Eventually(t, time.Minute, "the record is there", func() error {
+		v, err := r.Look(t.Context(), n.Shard)
+		if err == nil && (len(v.Nodes) != 1 || v.Nodes[0].Fence != shard.Closed || v.Nodes[0].Txn < kept) {
+			err = fmt.Errorf("%+v", v.Nodes)
+		}
+		return err
+	})
+}
+
+// TestShardHolderOfOddName: what parts the columns of a view may be in a name.
+func TestShardHolderOfOddName(t *testing.T) {
+	s := open(t, realserver.Postgres(t, realserver.PostgresOptions{}).NewDatabase(t))
+	n := benchRecord(1, 0)
+	want := take(t, s, lease.ID{Space: shard.Space, Key: n.Shard}, start(t, s, "a\x1fb\"\\\n", time.Hour), false)
+	v, err := s.Registry().Report(t.Context(), n, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := v.Lease; got.Holder != want.Holder || got.Session != want.Session || got.Term != want.Term {
+		t.Errorf("the view shows %+v, want %+v", got, want)
 	}
 }

@@ -4,12 +4,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/realserver"
 	"github.com/understudy-ha/understudy/shard/shardtest"
 )
 
+// TestShardConformance runs topics side by side, each in a database that no other uses meanwhile.
 func TestShardConformance(t *testing.T) {
-	ways(t, func(t *testing.T, empty func(*testing.T) freshStore) {
-		shardtest.TestRegistry(t, func(t *testing.T) shardtest.Subject { return shardSubject(t, empty(t)) })
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	const lanes = 3
+	free := make(chan *fresh, lanes)
+	for range lanes {
+		free <- newFresh(t, server)
+	}
+	waysTo(t, server, func(t *testing.T, way func(string) string) {
+		shardtest.TestRegistry(t, func(t *testing.T) shardtest.Subject {
+			t.Parallel()
+			f := <-free
+			t.Cleanup(func() { free <- f }) // after its stores are closed
+			return shardSubject(t, f.empty(t, way))
+		})
 	})
 }
 

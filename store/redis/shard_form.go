@@ -116,11 +116,6 @@ func taken(r shard.Record, why, who, what string) error {
 		return fmt.Errorf("%w: %s is node %.8s, whose agent lives", shard.ErrTaken, r.Address, who)
 	}
 }
-
-// Keys of a shard's. A node's id is 40 hexadecimal digits, so that its keys are like
-// none of the store's others.
-func (s *Store) nodeKey(id string) string          { return s.root + id }
-func (s *Store) replicasKey(primary string) string { return s.root + primary + "_replicas" }
 func (s *Store) lockKey(primary string) string     { return s.root + primary + "_FAILOVER" }
 func (s *Store) nodeQueueKey(id string) string     { return s.root + id + "_queue" }
 func (s *Store) shardKey(name string) string       { return s.root + "shard:" + name }

@@ -43,7 +43,7 @@ func (n *Node) SetFence(ctx context.Context, f shard.Fence, replicas int) error 
 		return fmt.Errorf("%w: fence %q", lease.ErrInvalid, f)
 	}
 	// A lag of 0 would switch the condition off.
-	commands := [][]string{configSet("min-replicas-max-lag", "1"), configSet("min-replicas-to-write", want)}
+	commands := [][]string{configSet("min-replicas-max-lag", strconv.Itoa(maxLag)), configSet("min-replicas-to-write", want)}
 	if f == shard.Open {
 		commands = commands[1:]
 	}

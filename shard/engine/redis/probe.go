@@ -28,14 +28,18 @@ func (n *Node) Probe(ctx context.Context) (shard.State, error) {
 	if err != nil {
 		return shard.State{}, fmt.Errorf("node %s: %w", n.address, err)
 	}
-	if s.Fence, err = parseFence(replies[4].Items); err != nil {
+	if s.Fence, s.Needs, err = parseFence(replies[4].Items); err != nil {
 		return shard.State{}, fmt.Errorf("node %s: %w", n.address, err)
 	}
 	return s, nil
 }
 
+// maxLag is the lag in seconds with which a fence is armed. One that allows more closes too late
+// to count as armed.
+const maxLag = 1
+
 // parseFence reads the answer to CONFIG GET, names and values in turn.
-func parseFence(items []wire.Reply) (shard.Fence, error) {
+func parseFence(items []wire.Reply) (f shard.Fence, needs int, err error) {
 	values := map[string]int{}
 	for i := 0; i+1 < len(items); i += 2 {
 		values[items[i].Text], _ = strconv.Atoi(items[i+1].Text)
@@ -44,13 +48,15 @@ func parseFence(items []wire.Reply) (shard.Fence, error) {
 	lag, ok2 := values["min-replicas-max-lag"]
 	switch {
 	case !ok || !ok2:
-		return "", fmt.Errorf("%w: CONFIG GET does not tell min-replicas-to-write", shard.ErrUnsupported)
+		return "", 0, fmt.Errorf("%w: CONFIG GET does not tell min-replicas-to-write", shard.ErrUnsupported)
 	case replicas <= 0 || lag <= 0:
-		return shard.Open, nil
+		return shard.Open, 0, nil
 	case strconv.Itoa(replicas) == closedWith:
-		return shard.Closed, nil
+		return shard.Closed, 0, nil
+	case lag > maxLag:
+		return shard.Open, 0, nil
 	}
-	return shard.Armed, nil
+	return shard.Armed, replicas, nil
 }
 
 // info is the text of INFO, by field.

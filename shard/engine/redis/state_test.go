@@ -89,15 +89,15 @@ func TestParseFence(t *testing.T) {
 		replicas, lag string
 		want          shard.Fence
 	}{
-		{"0", "10", shard.Open}, {"1", "0", shard.Open}, {"1", "1", shard.Armed}, {"3", "10", shard.Armed},
+		{"0", "10", shard.Open}, {"1", "0", shard.Open}, {"1", "1", shard.Armed}, {"3", "1", shard.Armed}, {"3", "10", shard.Open},
 		{closedWith, "1", shard.Closed}, {closedWith, "0", shard.Open},
 	} {
 		items := []wire.Reply{{Text: "min-replicas-to-write"}, {Text: c.replicas}, {Text: "min-replicas-max-lag"}, {Text: c.lag}}
-		if got, err := parseFence(items); err != nil || got != c.want {
+		if got, _, err := parseFence(items); err != nil || got != c.want {
 			t.Errorf("%s, %s: %s, %v", c.replicas, c.lag, got, err)
 		}
 	}
-	if _, err := parseFence(nil); !errors.Is(err, shard.ErrUnsupported) {
+	if _, _, err := parseFence(nil); !errors.Is(err, shard.ErrUnsupported) {
 		t.Errorf("no answer: %v", err)
 	}
 }

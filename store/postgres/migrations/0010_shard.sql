@@ -52,7 +52,7 @@ CREATE TABLE {{schema}}.shard_command (
 -- These return something, so that an assignment can call them: that takes no statement.
 CREATE FUNCTION {{schema}}.shard_settle(p_patience bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    v_settings text := set_config('lock_timeout', greatest(p_patience, 1)::text, true) || set_config('enable_seqscan', 'off', true);
+    v_settings text := set_config('lock_timeout', greatest(p_patience, 1)::text, true) || set_config('enable_seqscan', 'off', true) || set_config('jit', 'off', true);
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'understudy: this needs the isolation level READ COMMITTED' USING ERRCODE = 'US003';
@@ -67,42 +67,42 @@ BEGIN
     RETURN pg_advisory_xact_lock(hashtext({{channel}} || ' shard'), hashtext(p_shard)) IS NOT NULL;
 END $$;
 
-CREATE FUNCTION {{schema}}.shard_us(t timestamptz) RETURNS text LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM t) * 1000000)::bigint::text $$;
+CREATE FUNCTION {{schema}}.shard_us(t timestamptz) RETURNS bigint LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM t) * 1000000)::bigint $$;
 
 -- A shard as it stands, all at one moment: one row, or none if there is neither a row nor a record.
--- Its name, revision, row and lock, the lease as show has it with times in microseconds, then the
--- records, and when each was written. All that in one array of texts, since a result of one column
--- costs the server half as much as one of many. It must stay what PostgreSQL can put into
--- the statement that calls it, whose plan is kept; show is not used, because what that calls is
--- planned each time.
-CREATE FUNCTION {{schema}}.shard_show(p_shard text) RETURNS SETOF text[] LANGUAGE sql STABLE AS $$
-    SELECT ARRAY[p_shard, coalesce(r.rev, 0)::text, coalesce(r.doc, ''), coalesce(k.value, ''),
-            'shard', p_shard, coalesce(l.term, 0)::text, coalesce(l.session, ''),
-            coalesce(l.holder_id, ''), coalesce(l.holder_name, ''), coalesce(l.holder_address, ''),
-            coalesce(s.interval_ns, 0)::text, coalesce(s.timeout_ns, 0)::text, coalesce(s.seq, 0)::text,
-            {{schema}}.shard_us(coalesce(s.deadline, c.at)), coalesce(s.ended, false)::text,
-            {{schema}}.shard_us(coalesce(l.since, c.at)), coalesce(l.successor, ''), {{schema}}.shard_us(coalesce(l.reserved, c.at)),
-            coalesce(l.asked, false)::text, coalesce(l.asked_for, ''),
+-- Its name, revision, row and lock; the lease as show has it, with its texts in one JSON array and its
+-- times in microseconds; then each record and when it was written. All that is one text, with
+-- U+001F in between, which is never in a name, a lock's value or JSON: a column that has to be parsed,
+-- planned and written by itself costs the server more than what is in it. The function must stay what
+-- PostgreSQL can put into the statement that calls it, whose plan is kept; show is not used, because
+-- what that calls is planned each time.
+CREATE FUNCTION {{schema}}.shard_show(p_shard text) RETURNS SETOF text LANGUAGE sql STABLE AS $$
+    SELECT concat_ws(U&'\001F', p_shard, coalesce(r.rev, 0), coalesce(r.doc, ''), coalesce(k.value, ''),
+            CASE WHEN l.key IS NULL THEN '["","","","","",""]'
+                 ELSE json_build_array(l.session, l.holder_id, l.holder_name, l.holder_address, l.successor, l.asked_for)::text END,
+            coalesce(l.term, 0), coalesce(s.interval_ns, 0), coalesce(s.timeout_ns, 0), coalesce(s.seq, 0),
+            {{schema}}.shard_us(coalesce(s.deadline, c.at)), coalesce(s.ended, false),
+            {{schema}}.shard_us(coalesce(l.since, c.at)), {{schema}}.shard_us(coalesce(l.reserved, c.at)), coalesce(l.asked, false),
             (SELECT count(*) FROM {{schema}}.waiter w JOIN {{schema}}.session x ON x.id = w.session
-              WHERE w.space = 'shard' AND w.key = p_shard AND NOT x.ended AND x.deadline > c.at)::text,
-            {{schema}}.shard_us(c.at)] || n.docs || n.updated
+              WHERE w.space = 'shard' AND w.key = p_shard AND NOT x.ended AND x.deadline > c.at),
+            {{schema}}.shard_us(c.at), n.records)
       FROM (SELECT {{schema}}.clock() AS at OFFSET 0) c
       LEFT JOIN {{schema}}.shard_row r ON r.name = p_shard
       LEFT JOIN {{schema}}.shard_lock k ON k.primary_id = r.primary_id AND k.expires > c.at
-     CROSS JOIN (SELECT array_agg(x.doc) AS docs, array_agg({{schema}}.shard_us(x.updated)) AS updated
+     CROSS JOIN (SELECT string_agg(concat(x.doc, U&'\001F', {{schema}}.shard_us(x.updated)), U&'\001F') AS records
                    FROM {{schema}}.shard_node x WHERE x.shard = p_shard) n
       LEFT JOIN {{schema}}.lease l ON l.space = 'shard' AND l.key = p_shard
       LEFT JOIN {{schema}}.session s ON s.id = l.session
-     WHERE r.name IS NOT NULL OR n.docs IS NOT NULL
+     WHERE r.name IS NOT NULL OR n.records IS NOT NULL
 $$;
 
 -- The same for those who only look: none, one, or a page of all.
-CREATE FUNCTION {{schema}}.shard_look(p_shard text, p_patience bigint) RETURNS SETOF text[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{schema}}.shard_look(p_shard text, p_patience bigint) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM {{schema}}.settle(p_patience);
     RETURN QUERY SELECT * FROM {{schema}}.shard_show(p_shard);
 END $$;
-CREATE FUNCTION {{schema}}.shard_list(p_after text, p_most bigint, p_patience bigint) RETURNS SETOF text[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{schema}}.shard_list(p_after text, p_most bigint, p_patience bigint) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM {{schema}}.settle(p_patience);
     RETURN QUERY SELECT x.* FROM (
@@ -126,36 +126,36 @@ BEGIN
         SELECT CASE WHEN n.shard <> p_shard THEN 'shard' ELSE 'instance' END AS kind, n.id,
                CASE WHEN n.shard <> p_shard THEN n.shard ELSE encode(n.instance, 'escape') END AS what, 1 AS place
           FROM {{schema}}.shard_node n
-         WHERE n.id = p_id AND (n.shard <> p_shard OR n.instance <> p_instance AND t - n.updated <= n.timeout_us * interval '1 microsecond')
+         WHERE n.id = p_id AND (n.shard <> p_shard OR n.instance <> p_instance AND t - n.updated BETWEEN -n.timeout_us * interval '1 microsecond' AND n.timeout_us * interval '1 microsecond')
         UNION ALL
         SELECT CASE WHEN n.shard <> p_shard THEN 'address of shard' ELSE 'address' END, n.id, n.shard, 2
           FROM {{schema}}.shard_node n
-         WHERE n.address = p_address AND n.id <> p_id AND (n.shard <> p_shard OR t - n.updated <= n.timeout_us * interval '1 microsecond')
+         WHERE n.address = p_address AND n.id <> p_id AND (n.shard <> p_shard OR t - n.updated BETWEEN -n.timeout_us * interval '1 microsecond' AND n.timeout_us * interval '1 microsecond')
     ) x ORDER BY x.place, x.id LIMIT 1;
 END $$;
 
 -- Writes a record, and returns the shard as it is after it; or, if that is not possible, why, and
--- who and what stands against it.
+-- who and what stands against it, after an U+001F. p_light: it need not be kept if it says the same as the last one.
 CREATE FUNCTION {{schema}}.shard_report(p_shard text, p_id text, p_address text, p_instance bytea, p_timeout_us bigint, p_doc text,
-    p_gist bytea, p_tell boolean, p_patience bigint) RETURNS text[] LANGUAGE plpgsql AS $$
+    p_gist bytea, p_light boolean, p_tell boolean, p_patience bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     v_entered boolean := {{schema}}.shard_enter(p_shard, p_patience);
     v_again boolean;
+    v_commit text;
     t timestamptz;
     v_taken record;
-    v_shown text[];
 BEGIN
     -- The usual case. Whoever takes over the address of a node locks its row first: if that
     -- was waited for, the condition is looked at again, by the clock of then.
     UPDATE {{schema}}.shard_node n SET updated = {{schema}}.clock(), timeout_us = p_timeout_us, again = n.gist = p_gist, gist = p_gist, doc = p_doc
      WHERE n.id = p_id AND n.shard = p_shard AND n.address = p_address AND n.instance = p_instance
-       AND {{schema}}.clock() - n.updated <= n.timeout_us * interval '1 microsecond'
+       AND {{schema}}.clock() - n.updated BETWEEN -n.timeout_us * interval '1 microsecond' AND n.timeout_us * interval '1 microsecond'
     RETURNING n.again INTO v_again;
-    IF v_again AND NOT p_tell THEN
+    IF v_again AND p_light THEN
         -- Nobody waits for the disk for a report that only says "still so". A crash of the server
         -- may then lose those of the last second: it is as if the agent had been late. What was
         -- decided by what they show is not lost without them, for the log is written in order.
-        v_shown := ARRAY[set_config('synchronous_commit', 'off', true)];
+        v_commit := set_config('synchronous_commit', 'off', true);
     ELSIF v_again IS NULL THEN
         PERFORM pg_advisory_xact_lock(hashtext({{channel}} || ' shard address'), hashtext(p_address));
         -- A new id has no row to lock.
@@ -166,7 +166,7 @@ BEGIN
         t := {{schema}}.clock();
         SELECT * INTO v_taken FROM {{schema}}.shard_taken(p_shard, p_id, p_address, p_instance, t);
         IF v_taken.why IS NOT NULL THEN
-            RETURN ARRAY[v_taken.why, v_taken.who, v_taken.what];
+            RETURN U&'\001F' || concat_ws(U&'\001F', v_taken.why, v_taken.who, v_taken.what);
         END IF;
         INSERT INTO {{schema}}.shard_node AS n (id, shard, address, instance, timeout_us, updated, gist, doc)
         VALUES (p_id, p_shard, p_address, p_instance, p_timeout_us, t, p_gist, p_doc)
@@ -176,8 +176,7 @@ BEGIN
     IF p_tell THEN
         PERFORM {{schema}}.shard_announce(p_shard);
     END IF;
-    SELECT * INTO v_shown FROM {{schema}}.shard_show(p_shard);
-    RETURN v_shown;
+    RETURN (SELECT * FROM {{schema}}.shard_show(p_shard));
 END $$;
 
 -- Locks queues, so that what is numbered first is seen first.

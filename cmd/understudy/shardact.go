@@ -1,0 +1,344 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// defaultWait is how long who asks for a plan waits for it.
+const defaultWait = time.Minute
+
+// atDesk opens the store for what a person does with shards.
+func (a *app) atDesk(ctx context.Context, f func(context.Context, shard.Desk) error) error {
+	st, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	shards, err := shardsOf(st)
+	if err != nil {
+		return err
+	}
+	return f(ctx, shard.Desk{Registry: shards.Registry(), By: who()})
+}
+
+// deskOnce does one thing with a shard, within callTimeout, and tells that it was done.
+func (a *app) deskOnce(c *cobra.Command, name, did, told string, f func(context.Context, shard.Desk) error) error {
+	return a.atDesk(c.Context(), func(ctx context.Context, d shard.Desk) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		if err := known(ctx, d, name); err != nil {
+			return err
+		}
+		if err := f(ctx, d); err != nil {
+			return err
+		}
+		if a.json() {
+			return a.printJSON(map[string]string{"shard": name, "done": did})
+		}
+		_, err := fmt.Fprintln(a.stdout, clean(told))
+		return err
+	})
+}
+
+// known says plainly that there is no such shard.
+func known(ctx context.Context, d shard.Desk, name string) error {
+	_, err := d.Registry.Look(ctx, name)
+	return unknownShard(name, err)
+}
+
+func (a *app) shardPauseCommand() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:   "pause SHARD",
+		Short: "Keep a shard from failing over by itself",
+		Long: `Keep a shard from failing over by itself, until "shard resume": for work at its nodes, its network or
+its store. A plan that is under way goes on, and switchovers and failovers that a person asks for are carried
+out. Who paused it and why is kept in the history.`,
+		Example: `  understudy shard pause orders --reason "new switch in rack 4"`,
+		Args:    shardName,
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.deskOnce(c, args[0], "pause", fmt.Sprintf("shard %s does not fail over by itself now; end it with: understudy shard resume %s", args[0], args[0]),
+				func(ctx context.Context, d shard.Desk) error { return d.Pause(ctx, args[0], reason) })
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "`WHY`, for the history")
+	return c
+}
+
+func (a *app) shardResumeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "resume SHARD",
+		Short:   "Let a paused shard fail over by itself again",
+		Example: "  understudy shard resume orders",
+		Args:    shardName,
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.deskOnce(c, args[0], "resume", fmt.Sprintf("shard %s fails over by itself again", args[0]),
+				func(ctx context.Context, d shard.Desk) error { return d.Resume(ctx, args[0]) })
+		},
+	}
+}
+
+func (a *app) shardForgetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "forget SHARD NODE",
+		Short: "Remove a node that is gone for good",
+		Long: `Remove a node from its shard: what was recorded of it, its membership, and its queue. NODE is its id,
+the begin of it (4 characters or more), or an address. Its agent must have stopped: one that still reports would
+bring the node back. The primary cannot be forgotten.`,
+		Example: "  understudy shard forget orders 10.0.0.3:6379",
+		Args: func(c *cobra.Command, args []string) error {
+			if err := exactly("SHARD", "NODE")(c, args); err != nil {
+				return err
+			}
+			return shard.ValidateName(args[0])
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.deskOnce(c, args[0], "forget", fmt.Sprintf("node %s of shard %s is forgotten", args[1], args[0]),
+				func(ctx context.Context, d shard.Desk) error { return d.Forget(ctx, args[0], args[1]) })
+		},
+	}
+}
+
+// planFlags are those of what asks for a plan.
+type planFlags struct {
+	to   string
+	wait time.Duration
+}
+
+func (f *planFlags) register(c *cobra.Command) {
+	c.Flags().StringVar(&f.to, "to", "", "the `NODE` that shall be the primary: its id, the begin of it, or an address (default: the best one)")
+	c.Flags().DurationVar(&f.wait, "wait", defaultWait, "wait so long for it; what nobody has begun by then is taken back")
+}
+
+func (f *planFlags) check() error {
+	if f.wait <= 0 {
+		return usagef("--wait %v: it must be positive", f.wait)
+	}
+	return nil
+}
+
+func (a *app) shardSwitchoverCommand() *cobra.Command {
+	var f planFlags
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "switchover SHARD",
+		Short: "Make a replica the primary, without losing a write",
+		Long: `Make a replica the primary while both are well. Writes wait until the replica has them all; then it
+is promoted, and the others follow it. If that cannot be done within --timeout, everything goes back to where it
+was. No acknowledged write is lost either way.
+
+Each step is printed as it ends. Exit 1, with the reason, if it was refused or went back.`,
+		Example: `  understudy shard switchover orders
+  understudy shard switchover orders --to 10.0.0.2:6379 --timeout 2s`,
+		Args: shardName,
+		RunE: func(c *cobra.Command, args []string) error {
+			if timeout <= 0 {
+				return usagef("--timeout %v: it must be positive", timeout)
+			}
+			if err := f.check(); err != nil {
+				return err
+			}
+			return a.askForPlan(c.Context(), args[0], shard.Request{Kind: shard.Switchover, Timeout: timeout}, f)
+		},
+	}
+	f.register(c)
+	c.Flags().DurationVar(&timeout, "timeout", shard.DefaultPause, "writes wait at most so long; then it goes back")
+	return c
+}
+
+func (a *app) shardFailoverCommand() *cobra.Command {
+	var f planFlags
+	var force bool
+	c := &cobra.Command{
+		Use:   "failover SHARD",
+		Short: "Replace a primary that is over, or with --force one that may not be",
+		Long: `Replace a primary that is over, where the agents do not by themselves: the shard is paused, or failed
+over too often of late. A primary that is well is better replaced by "shard switchover".
+
+With --force also one of which nobody knows whether it is over, or a replica that lacks data: what it
+lacks is lost. Make sure first that the old primary is dead or cut off from its clients: what is written to it
+afterwards is lost, too.`,
+		Example: `  understudy shard failover orders
+  understudy shard failover orders --to 10.0.0.2:6379 --force`,
+		Args: shardName,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return a.askForPlan(c.Context(), args[0], shard.Request{Kind: shard.Failover, Force: force}, f)
+		},
+	}
+	f.register(c)
+	c.Flags().BoolVar(&force, "force", false, "even if that loses writes")
+	return c
+}
+
+// askForPlan puts a request to the agents, and tells of each step until it is over.
+func (a *app) askForPlan(ctx context.Context, name string, q shard.Request, f planFlags) error {
+	return a.atDesk(ctx, func(ctx context.Context, d shard.Desk) error {
+		waiting, cancel := context.WithTimeout(ctx, f.wait)
+		defer cancel()
+		var err error
+		if q.ID, err = a.askWhenFree(waiting, d, name, q, f.to); err != nil {
+			return err
+		}
+		p := &progress{app: a, shard: name, request: q.ID, kind: q.Kind}
+		plan, err := d.Wait(waiting, name, q.ID, p.look)
+		switch {
+		case err == nil:
+			p.steps(plan)
+			return errors.Join(p.err, p.done(plan))
+		case errors.Is(err, shard.ErrFailed):
+			p.steps(plan)
+			return errors.Join(p.err, err)
+		case exitCode(err) == exitUnreachable || ctx.Err() != nil:
+			return p.takeBack(ctx, d, f.wait)
+		}
+		return err
+	})
+}
+
+// askWhenFree puts the request once the plan before it is over, of which only replicas
+// that have yet to follow may be left.
+func (a *app) askWhenFree(ctx context.Context, d shard.Desk, name string, q shard.Request, to string) (string, error) {
+	for told := false; ; {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		v, err := d.Registry.Look(call, name)
+		following := err == nil && v.Row.Plan != nil && v.Row.Plan.Phase == shard.Following
+		id := ""
+		if err = unknownShard(name, err); err == nil && !following {
+			id, err = d.Ask(call, name, q, to)
+		}
+		cancel()
+		switch {
+		case errors.Is(err, shard.ErrLocked):
+			return "", fmt.Errorf("%w; see: understudy shard show %s", err, name)
+		case err != nil || !following:
+			return id, err
+		case !told:
+			a.log.Info("replicas still turn to the new primary; waiting for them", "shard", name, "epoch", v.Row.Plan.Epoch)
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+			return "", fmt.Errorf("%w: replicas of shard %q still turn to its new primary (epoch %d); try again, or see: understudy shard show %s", shard.ErrFailed, name, v.Row.Plan.Epoch, name)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// progress tells of a plan as it goes on. Plans that take each other's place have epochs of
+// their own.
+type progress struct {
+	app     *app
+	shard   string
+	request string
+	kind    shard.Kind
+
+	view  shard.View // the latest
+	epoch int64
+	told  int // steps of that epoch
+	err   error
+}
+
+// look is called with every view.
+func (p *progress) look(v shard.View) {
+	p.view = v
+	for _, plan := range []*shard.Plan{v.Row.Plan, v.Row.Last} {
+		if plan != nil && plan.Request == p.request {
+			p.steps(*plan)
+			return
+		}
+	}
+}
+
+// steps tells of those that have ended since.
+func (p *progress) steps(plan shard.Plan) {
+	if plan.Epoch != p.epoch && plan.Phase != "" {
+		p.epoch, p.told = plan.Epoch, 0
+		if plan.Failed == "" || len(plan.Steps) > 0 {
+			p.begins(plan)
+		}
+	}
+	for ; p.told < len(plan.Steps); p.told++ {
+		step := plan.Steps[p.told]
+		if p.app.json() {
+			p.print(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "phase": step.Phase, "took_ms": ms(step.Took), "note": step.Note})
+		} else {
+			p.say("  %-10s %8s  %s", step.Phase, brief(step.Took), step.Note)
+		}
+	}
+}
+
+func (p *progress) begins(plan shard.Plan) {
+	if p.app.json() {
+		p.print(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "kind": plan.Kind, "from": plan.From, "to": plan.To})
+		return
+	}
+	to := "the best replica"
+	if plan.To != "" {
+		to = nodeLabel(p.view, plan.To)
+	}
+	p.say("%s of %s, epoch %d: %s → %s", plan.Kind, p.shard, plan.Epoch, nodeLabel(p.view, plan.From), to)
+}
+
+// done tells where the primary is now.
+func (p *progress) done(plan shard.Plan) error {
+	var took time.Duration
+	for _, s := range plan.Steps {
+		took += s.Took
+	}
+	if p.app.json() {
+		return p.app.printJSON(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "done": true, "took_ms": ms(took), "node_id": plan.To, "address": p.address(plan.To)})
+	}
+	_, err := fmt.Fprintf(p.app.stdout, "done in %s: the primary of %s is %s\n", brief(took), clean(p.shard), clean(nodeLabel(p.view, plan.To)))
+	return err
+}
+
+func (p *progress) address(id string) string {
+	r, _ := p.view.Node(id)
+	return r.Client()
+}
+
+// takeBack withdraws what nobody has begun, and says how it stands.
+func (p *progress) takeBack(ctx context.Context, d shard.Desk, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	if err := d.Cancel(ctx, p.shard, p.request); err != nil {
+		return fmt.Errorf("the %s of shard %q may still be carried out; see: understudy shard show %s: %w", p.kind, p.shard, p.shard, err)
+	}
+	v, err := d.Registry.Look(ctx, p.shard)
+	if err != nil {
+		return err
+	}
+	if plan := v.Row.Plan; plan != nil && plan.Request == p.request {
+		return fmt.Errorf("%w: the %s of shard %q goes on, in phase %s; see: understudy shard show %s", shard.ErrFailed, p.kind, p.shard, plan.Phase, p.shard)
+	}
+	if last := v.Row.Last; last != nil && last.Request == p.request {
+		return fmt.Errorf("%w: the %s of shard %q is over; see: understudy shard history %s", shard.ErrFailed, p.kind, p.shard, p.shard)
+	}
+	return fmt.Errorf("%w: no agent began the %s of shard %q within %v, and it was taken back; are the agents of its members up? See: understudy shard show %s",
+		shard.ErrFailed, p.kind, p.shard, wait, p.shard)
+}
+
+func (p *progress) say(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintln(p.app.stdout, clean(fmt.Sprintf(format, args...)))
+	}
+}
+
+func (p *progress) print(v any) {
+	if p.err == nil {
+		p.err = p.app.printJSON(v)
+	}
+}
+
+// ms is a duration in milliseconds, as all JSON has it.
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+func (a *app) shardShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show SHARD",
+		Short: "Show all that is known of a shard: its nodes, its plan, the latest failover",
+		Long: `Show all that is known of a shard. A node's fence is open (it accepts writes while it is the primary),
+armed (it refuses them by itself once no replica acknowledges) or closed. TXN is its transaction id, in bytes of
+replication on Redis; LAG is how far the primary was ahead of it when both reported last.`,
+		Example: `  understudy shard show orders
+  understudy shard show orders -o json | jq .last`,
+		Args: shardName,
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.askShard(c.Context(), args[0], func(v shard.View) error {
+				if a.json() {
+					return a.printJSON(api.ViewShard(v, 0))
+				}
+				return a.printShard(v)
+			})
+		},
+	}
+}
+
+func (a *app) printShard(v shard.View) error {
+	s := api.ViewShard(v, 0)
+	if err := a.printShardHead(s); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.stdout)
+	var rows []string
+	for _, n := range s.Nodes {
+		rows = append(rows, row(n.Address, shortID(n.ID), nodeRole(s, n), nodeCondition(n), n.Txn, nodeLag(n), shortLineage(n.Lineage), n.Fence, n.Priority, n.Keys, n.Version, agentText(n)))
+	}
+	err := a.table("NODE\tID\tROLE\tCONDITION\tTXN\tLAG\tLINEAGE\tFENCE\tPRIORITY\tKEYS\tVERSION\tAGENT", rows)
+	return errors.Join(err, a.printTroubles(s), a.printPlan("under way", v, v.Row.Plan), a.printPlan("latest", v, v.Row.Last))
+}
+
+// printShardHead prints what is known of a shard as a whole, each fact on its line, uncut.
+func (a *app) printShardHead(s api.ShardView) error {
+	primary, holder := "none: "+s.Why, ""
+	if s.Primary != nil {
+		primary = fmt.Sprintf("%s (%s), since epoch %d", s.Primary.Address, shortID(s.Primary.NodeID), s.Primary.Epoch)
+	}
+	if s.Holder != "" {
+		holder = fmt.Sprintf("%s, term %d, %s left", s.Holder, s.Term, brief(time.Duration(s.LeftMS)*time.Millisecond))
+	}
+	health := string(s.Health)
+	if s.Health != shard.Fine {
+		health += ": " + s.Reason
+	}
+	if s.Blocked != "" {
+		health += ". " + s.Blocked
+	}
+	facts := [][2]string{{"shard", s.Shard}, {"primary", primary}, {"health", health}, {"lease", holder}}
+	if p := s.Paused; p != nil {
+		facts = append(facts, [2]string{"paused", fmt.Sprintf("by %s since %s%s; go on with: understudy shard resume %s", p.By, when(p.Since), after(": ", p.Reason), s.Shard)})
+	}
+	if q := s.Request; q != nil {
+		facts = append(facts, [2]string{"asked for", fmt.Sprintf("%s, by %s at %s", q.Kind, q.By, when(q.At))})
+	}
+	for _, f := range facts {
+		if f[1] == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(a.stdout, "%-10s %s\n", f[0], clean(strings.Join(strings.Fields(f[1]), " "))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) printTroubles(s api.ShardView) error {
+	for _, n := range s.Nodes {
+		if n.Trouble == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(a.stdout, "\n%s: %s\n", clean(n.Address), clean(n.Trouble)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printPlan prints a plan with its steps, if there is one.
+func (a *app) printPlan(which string, v shard.View, p *shard.Plan) error {
+	if p == nil {
+		return nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s: %s, epoch %d", which, p.Kind, p.Epoch)
+	if p.Force {
+		b.WriteString(", forced")
+	}
+	if p.From != "" || p.To != "" {
+		fmt.Fprintf(&b, ", %s → %s", nodeLabel(v, p.From), nodeLabel(v, p.To))
+	}
+	fmt.Fprintf(&b, "\n  began %s: %s\n", when(p.Began), p.Reason)
+	for _, step := range p.Steps {
+		fmt.Fprintf(&b, "  %-10s %8s  %s\n", step.Phase, brief(step.Took), step.Note)
+	}
+	switch {
+	case p.Ended.IsZero():
+		fmt.Fprintf(&b, "  %-10s for %s, by the agent of %s\n", p.Phase, brief(max(0, v.Now.Sub(p.Began))), nodeLabel(v, p.ByNode))
+	case p.Failed != "":
+		fmt.Fprintf(&b, "  failed: %s\n", p.Failed)
+	default:
+		fmt.Fprintf(&b, "  done in %s\n", brief(p.Took))
+	}
+	_, err := fmt.Fprint(a.stdout, clean(b.String()))
+	return err
+}
+
+// nodeLabel is a node as people know it.
+func nodeLabel(v shard.View, id string) string {
+	if id == "" {
+		return "?"
+	}
+	if r, ok := v.Node(id); ok {
+		return r.Label()
+	}
+	if m, ok := v.Row.Member(id); ok {
+		return fmt.Sprintf("%s (%s)", m.Address, shortID(id))
+	}
+	return shortID(id)
+}
+
+func shortID(id string) string { return id[:min(8, len(id))] }
+
+func shortLineage(id string) string { return id[:min(8, len(id))] }
+
+// nodeRole is what the node is, seen from its shard.
+func nodeRole(s api.ShardView, n api.NodeView) string {
+	switch {
+	case n.Role == "":
+		return "unknown"
+	case n.Primary, s.Health == shard.None:
+		return string(n.Role)
+	case n.Role == shard.Primary:
+		return "primary (deposed)"
+	case !n.Member:
+		return "replica (joining)"
+	}
+	return string(n.Role)
+}
+
+// nodeCondition is as its agent last reported it.
+func nodeCondition(n api.NodeView) string {
+	if !n.AgentLives && n.Condition != "" {
+		return "was " + string(n.Condition)
+	}
+	return string(n.Condition)
+}
+
+func nodeLag(n api.NodeView) string {
+	if n.Primary || n.Role != shard.Replica {
+		return ""
+	}
+	return fmt.Sprint(n.Lag)
+}
+
+func agentText(n api.NodeView) string {
+	if n.AgentLives {
+		return "up"
+	}
+	return "silent for " + brief(time.Duration(n.AgeMS)*time.Millisecond)
+}
+
+func (a *app) shardTopologyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "topology SHARD",
+		Short: "Show who follows whom",
+		Long: `Show the primary, the replicas that follow it, and the nodes that are outside: those that follow
+nobody of the shard, are silent, or are not allowed in.`,
+		Example: "  understudy shard topology orders",
+		Args:    shardName,
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.askShard(c.Context(), args[0], func(v shard.View) error {
+				s := api.ViewShard(v, 0)
+				if a.json() {
+					return a.printJSON(s)
+				}
+				return a.printTopology(s)
+			})
+		},
+	}
+}
+
+// printTopology prints the tree below the primary, and then the others.
+func (a *app) printTopology(s api.ShardView) error {
+	head := fmt.Sprintf("%s: %s", s.Shard, s.Health)
+	if s.Health != shard.Fine {
+		head += ", " + s.Reason
+	}
+	if note := shardNote(s); s.Plan != nil || s.Request != nil || s.Paused != nil {
+		head += "; " + note
+	}
+	if _, err := fmt.Fprintln(a.stdout, clean(head)); err != nil {
+		return err
+	}
+	t := topology{of: s, seen: map[string]bool{}}
+	for _, n := range s.Nodes {
+		if n.Primary {
+			t.add("", "", n)
+		}
+	}
+	for _, n := range s.Nodes {
+		if t.seen[n.ID] {
+			continue
+		}
+		if !t.outside && len(t.rows) > 0 {
+			t.rows = append(t.rows, strings.Repeat("\t", strings.Count(t.rows[0], "\t")))
+		}
+		t.outside = true
+		t.add("○ ", "  ", n)
+	}
+	return a.table("NODE\tROLE\tCONDITION\tTXN\tLAG\tLINK\tLINEAGE\tFENCE\tAGENT\tNOTE", t.rows)
+}
+
+// topology is a tree that is being laid out.
+type topology struct {
+	of   api.ShardView
+	seen map[string]bool
+	rows []string
+	// outside: nodes below this row follow nobody of the shard.
+	outside bool
+}
+
+// add lays out a node behind its branch, and those that follow it below.
+func (t *topology) add(branch, below string, n api.NodeView) {
+	t.seen[n.ID] = true
+	t.rows = append(t.rows, row(branch+n.Address+" ("+shortID(n.ID)+")", nodeRole(t.of, n), nodeCondition(n), n.Txn, nodeLag(n), linkText(n),
+		shortLineage(n.Lineage), n.Fence, agentText(n), oneLine(n.Trouble)))
+	var followers []api.NodeView
+	for _, f := range t.of.Nodes {
+		if f.Follows == n.ID && !t.seen[f.ID] && f.LinkUp != nil && *f.LinkUp && f.AgentLives {
+			followers = append(followers, f)
+		}
+	}
+	for i, f := range followers {
+		if i == len(followers)-1 {
+			t.add(below+"└─ ", below+"   ", f)
+		} else {
+			t.add(below+"├─ ", below+"│  ", f)
+		}
+	}
+}
+
+func linkText(n api.NodeView) string {
+	switch {
+	case n.LinkUp == nil:
+		return ""
+	case n.Syncing:
+		return "copying"
+	case *n.LinkUp:
+		return "up"
+	}
+	return "down"
+}
