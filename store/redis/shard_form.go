@@ -116,9 +116,13 @@ func taken(r shard.Record, why, who, what string) error {
 		return fmt.Errorf("%w: %s is node %.8s, whose agent lives", shard.ErrTaken, r.Address, who)
 	}
 }
-func (s *Store) lockKey(primary string) string     { return s.root + primary + "_FAILOVER" }
-func (s *Store) nodeQueueKey(id string) string     { return s.root + id + "_queue" }
-func (s *Store) shardKey(name string) string       { return s.root + "shard:" + name }
+
+// Keys of a shard's. A node's id is 40 hexadecimal digits, so that its keys are like
+// none of the store's others.
+func (s *Store) nodeKey(id string) string      { return s.root + id }
+func (s *Store) lockKey(primary string) string { return s.root + primary + "_FAILOVER" }
+func (s *Store) nodeQueueKey(id string) string { return s.root + id + "_queue" }
+func (s *Store) shardKey(name string) string   { return s.root + "shard:" + name }
 
 // lockSeconds is how long a lock lives, as EX takes it.
 const lockSeconds = int(shard.LockTime / time.Second)
