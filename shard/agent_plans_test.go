@@ -277,10 +277,11 @@ func TestPromiseIsKept(t *testing.T) {
 		c := newCluster(t, 3, nil).up()
 		a, b := c.hosts[0], c.hosts[1]
 		row := c.view().Row
-		p := shard.Promise{Shard: "s", From: a.id(), To: b.id(), Epoch: row.PrimaryEpoch, For: time.Minute, Nonce: "n"}
+		p := shard.Promise{Shard: "s", From: a.id(), To: b.id(), Epoch: row.PrimaryEpoch, For: time.Minute, Seq: 7}
 		if _, err := b.agent.Give(p, p.Sign("wrong", "ask")); err == nil {
 			t.Error("a promise was given to a stranger")
 		}
+		began := time.Now()
 		for _, h := range c.hosts[1:] {
 			p.To = h.id()
 			answer, err := h.agent.Give(p, p.Sign(row.Secret, "ask"))
@@ -289,8 +290,11 @@ func TestPromiseIsKept(t *testing.T) {
 			}
 			h.crash()
 			h.start()
+			c.until("the agent knows the shard again", time.Minute, func() bool { return h.agent.Status().View.Row.Primary == a.id() })
+			if _, err := h.agent.Give(p, p.Sign(row.Secret, "ask")); err == nil {
+				t.Error("a question that was answered counts again")
+			}
 		}
-		began := time.Now()
 		a.crash()
 		a.node.Kill()
 		c.until("another node accepts writes", 5*time.Minute, func() bool { return c.writes(b) || c.writes(c.hosts[2]) })

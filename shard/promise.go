@@ -18,7 +18,9 @@ type Promise struct {
 	To    string        `json:"to"`   // node id of who is asked
 	Epoch int64         `json:"epoch"`
 	For   time.Duration `json:"for_ns"`
-	Nonce string        `json:"nonce"` // random, of each question
+	// Seq grows with each question under an epoch. One that is not above the latest that was
+	// answered is refused: somebody else has sent it again.
+	Seq int64 `json:"seq"`
 }
 
 // MaxPromise is the longest that may be asked for.
@@ -28,7 +30,7 @@ const MaxPromise = time.Minute
 // under the shard's secret.
 func (p Promise) Sign(secret, what string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
-	fmt.Fprintf(mac, "%q %q %q %q %d %d %q", what, p.Shard, p.From, p.To, p.Epoch, p.For, p.Nonce)
+	fmt.Fprintf(mac, "%q %q %q %q %d %d %d", what, p.Shard, p.From, p.To, p.Epoch, p.For, p.Seq)
 	return hex.EncodeToString(mac.Sum(nil))
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 func TestPromiseCheck(t *testing.T) {
-	good := Promise{Shard: "s", From: "a", To: "b", Epoch: 3, For: 5 * time.Second, Nonce: "n"}
+	good := Promise{Shard: "s", From: "a", To: "b", Epoch: 3, For: 5 * time.Second, Seq: 7}
 	row := Row{Name: "s", Epoch: 4, Primary: "a", PrimaryEpoch: 3}
 	for _, c := range []struct {
 		name  string
@@ -38,14 +38,14 @@ func TestPromiseCheck(t *testing.T) {
 }
 
 func TestPromiseSign(t *testing.T) {
-	p := Promise{Shard: "s", From: "a", To: "b", Epoch: 3, For: time.Second, Nonce: "n"}
+	p := Promise{Shard: "s", From: "a", To: "b", Epoch: 3, For: time.Second, Seq: 7}
 	mac := p.Sign("secret", "ask")
 	if !p.Verify("secret", "ask", mac) {
 		t.Error("its own authentication is not right")
 	}
 	for name, edit := range map[string]func(*Promise){
 		"shard": func(p *Promise) { p.Shard = "t" }, "from": func(p *Promise) { p.From = "c" }, "to": func(p *Promise) { p.To = "c" },
-		"epoch": func(p *Promise) { p.Epoch++ }, "for": func(p *Promise) { p.For++ }, "nonce": func(p *Promise) { p.Nonce = "m" },
+		"epoch": func(p *Promise) { p.Epoch++ }, "for": func(p *Promise) { p.For++ }, "seq": func(p *Promise) { p.Seq++ },
 		"a field's end": func(p *Promise) { p.From, p.To = "a\" \"b", "" },
 	} {
 		other := p

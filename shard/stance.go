@@ -21,6 +21,9 @@ type Memory struct {
 	// the primary; see [Promise].
 	Promised time.Duration `json:"promised_ns,omitempty"`
 	Boot     string        `json:"boot,omitempty"`
+	// Asked is the Promise.Seq of the latest question that was answered, under AskedEpoch.
+	Asked      int64 `json:"asked,omitempty"`
+	AskedEpoch int64 `json:"asked_epoch,omitempty"`
 }
 
 // Stance is what an agent does with its node as long as no command tells it otherwise.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/understudy-ha/understudy/lease"
 )
 
 // ErrRefused: an agent does not give a promise; the text says why.
@@ -31,6 +29,8 @@ func (a *Agent) Give(p Promise, mac string) (answer string, err error) {
 		switch {
 		case !p.Verify(secret, "ask", mac):
 			why = "its authentication is wrong"
+		case a.folder.memory().answered(p):
+			why = "it was asked before"
 		case s.busy["decide"] || s.busy["lock"] && row.Plan != nil:
 			why = "a decision is under way"
 		case s.deed != nil && s.deed.command != nil && s.deed.command.Order == DoPromote || slices.ContainsFunc(s.queue, func(c Command) bool { return c.Order == DoPromote }):
@@ -49,12 +49,16 @@ func (a *Agent) Give(p Promise, mac string) (answer string, err error) {
 	}
 	err = a.folder.change(true, func(m *Memory) {
 		m.Promised, m.Boot = max(m.Promised, until), a.cfg.Boot
+		m.Asked, m.AskedEpoch = p.Seq, p.Epoch
 	})
 	if err != nil {
 		return "", fmt.Errorf("%w: it could not be kept: %v", ErrRefused, err)
 	}
 	return p.Sign(secret, "give"), nil
 }
+
+// answered tells that the question, or a later one, was answered before.
+func (m Memory) answered(p Promise) bool { return m.AskedEpoch == p.Epoch && p.Seq <= m.Asked }
 
 // askPromises asks all other members not to replace this primary while the store is down,
 // every interval, from when trust in the session has come to half its time.
@@ -140,7 +144,7 @@ func (a *Agent) onePromise(ctx context.Context, m Member, row Row, lasts time.Du
 	case m.Agent == "":
 		return fmt.Errorf("the agent of node %.8s has no address", m.ID)
 	}
-	p := Promise{Shard: row.Name, From: a.id, To: m.ID, Epoch: row.PrimaryEpoch, For: lasts, Nonce: lease.NewID()}
+	p := Promise{Shard: row.Name, From: a.id, To: m.ID, Epoch: row.PrimaryEpoch, For: lasts, Seq: int64(a.cfg.Clock.Now())}
 	answer, err := a.cfg.Promisers.Ask(ctx, m.Agent, p, p.Sign(row.Secret, "ask"))
 	if err != nil {
 		return fmt.Errorf("the agent of node %.8s at %s: %w", m.ID, m.Agent, err)

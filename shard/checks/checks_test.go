@@ -218,7 +218,7 @@ func TestInformation(t *testing.T) {
 }
 
 func TestPromises(t *testing.T) {
-	asked := shard.Promise{Shard: "s", From: id(1), To: id(2), Epoch: 7, For: time.Second, Nonce: "once"}
+	asked := shard.Promise{Shard: "s", From: id(1), To: id(2), Epoch: 7, For: time.Second, Seq: 7}
 	a := &agent{give: func(p shard.Promise, mac string) (string, error) {
 		if d := cmp.Diff(asked, p); d != "" || !p.Verify(secret, "ask", mac) {
 			return "", errors.New("this was not asked")
