@@ -292,14 +292,14 @@ func TestShardRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newShardRig(t)
 		const path = "/v1/shards/orders/switchover"
-		a := g.do("POST", path, `{"to":"10.0.0.2:6379","timeout_ms":700,"by":"alice"}`)
+		a := g.do("POST", path, `{"to":"10.0.0.2:6379","timeout_ms":1700,"by":"alice"}`)
 		a.want(202, "")
 		var asked, now ShardRequestView
 		a.into(&asked)
 		if at := a.Header.Get("Location"); at != "/v1/shards/orders/requests/"+asked.Request || asked.State != RequestWaits {
 			t.Fatalf("asked: %s, %+v", at, asked)
 		}
-		if q := g.show().Request; q == nil || q.To != nodeID(2) || q.Timeout != 700*time.Millisecond || q.By != "alice (192.0.2.1)" {
+		if q := g.show().Request; q == nil || q.To != nodeID(2) || q.Timeout != 1700*time.Millisecond || q.By != "alice (192.0.2.1)" {
 			t.Errorf("the agents are asked for %+v", q)
 		}
 		g.do("POST", path, "").want(409, "under_way")

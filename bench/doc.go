@@ -44,6 +44,17 @@
 //	killed     one of two instances is killed: until its sources are looked after
 //	million    a million sources that beat each minute: start, processor, memory
 //
+// and of shards, three redis-servers with an agent each, beside three with as many Sentinels:
+//
+//	node        the primary's process is killed: until the next has accepted a write
+//	host        … and its agent with it
+//	silent      both are stopped; then they go on
+//	hung        only the process is stopped; then it goes on, if it still can
+//	crash       the primary is killed under load: what is lost of what it acknowledged
+//	switchover  beside Sentinel's own, and that of the server
+//	agent       what an agent needs
+//	many        killed beside 999 shards of simulated agents on the same store
+//
 // What queues deliver goes to a sink, an HTTP server in a process of its own, that
 // knows what each key's next message must be, and counts what comes twice or out
 // of order.

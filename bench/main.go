@@ -25,6 +25,7 @@ type options struct {
 	cpuProf string   // file for a profile of the cost section
 	drains  int      // measurements per figure of a queue, the cache or the monitor
 	atOnce  int      // submissions of a queue under way at once
+	fails   int      // outages and switchovers of a shard to measure, each with new processes
 }
 
 func main() {
@@ -42,17 +43,20 @@ func main() {
 			os.Exit(bareMain())
 		case spinArg:
 			os.Exit(spinMain())
+		case shardFleetArg:
+			os.Exit(shardFleetMain(os.Args[2:]))
 		case beatsArg:
 			os.Exit(beatsMain(os.Args[2:]))
 		}
 	}
 	o := options{leases: []int{1, 1000, 100_000}}
-	only := flag.String("only", "", "sections or groups of them to run, separated by commas: leases (handover,takeover,cost,crowd,footprint), queues (rate,enqueue,latency,backlog,snapshot,claims), cache (hot,cold,busy,lost,reload), monitor (intake,silence,killed,million)")
+	only := flag.String("only", "", "sections or groups of them to run, separated by commas: leases (handover,takeover,cost,crowd,footprint), queues (rate,enqueue,latency,backlog,snapshot,claims), cache (hot,cold,busy,lost,reload), monitor (intake,silence,killed,million), shard (node,host,silent,hung,crash,switchover,agent,many)")
 	kinds := flag.String("kinds", "sqlite,postgres,redis,etcd", "what to measure, separated by commas")
 	flag.IntVar(&o.rounds, "rounds", 120, "hand-overs and takeovers to measure per store")
 	flag.IntVar(&o.crowd, "crowd", 1000, "instances on one PostgreSQL")
 	flag.IntVar(&o.drains, "drains", 5, "measurements per figure of a queue, the cache or the monitor")
 	flag.IntVar(&o.atOnce, "at-once", rateAtOnce, "submissions under way at once, ours and River's")
+	flag.IntVar(&o.fails, "fails", 10, "outages and switchovers of a shard to measure of each kind")
 	flag.StringVar(&o.json, "json", "results.json", "file to write the figures to, \"\" for none")
 	flag.StringVar(&o.doc, "doc", "", "Markdown file to put the tables into")
 	flag.StringVar(&o.block, "block", "figures", "`name` of the block of that file that the tables replace: it stands between the lines \"<!-- name: written by bench -doc -->\" and \"<!-- end of name -->\"")
@@ -127,5 +131,7 @@ func sections() []section {
 		{"queues", "snapshot", snapshot}, {"queues", "claims", claims},
 		{"cache", "hot", hot}, {"cache", "cold", cold}, {"cache", "busy", busy}, {"cache", "lost", lost}, {"cache", "reload", reload},
 		{"monitor", "intake", takeIn}, {"monitor", "silence", silence}, {"monitor", "killed", killed}, {"monitor", "million", million},
+		{"shard", "node", shardOutage("node")}, {"shard", "host", shardOutage("host")}, {"shard", "silent", shardOutage("silent")}, {"shard", "hung", shardOutage("hung")},
+		{"shard", "crash", shardCrash}, {"shard", "switchover", shardSwitchover}, {"shard", "agent", shardAgents}, {"shard", "many", shardMany},
 	}
 }

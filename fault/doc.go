@@ -31,6 +31,13 @@
 // told; [JudgeCache] reads that beside the origin's calls. Links are cut in a [Network]
 // of namespaces, as root, and disks are small mounts that nobody else sees.
 //
+// A [Shard] is redis-servers, each supervised by an understudy shard agent of its own; node and
+// agent can be hurt apart. [ShardLoad] writes to every node all the time, whoever is its
+// primary. A write's node tells, in the same transaction, under which lineage it accepted it and how far that
+// stands. [ShardChaos] makes one fault after the other, and waits until the shard is well again by
+// itself; where links are cut, in a [Network], the writers still reach every node. [JudgeShard] reads what was
+// acknowledged beside the lineages of the shard's row.
+//
 // [Monitors] are instances of understudy monitor run, each at an address of its own, which
 // tell an [AlarmSink] or more in the test's process. A [Beater] is sources that beat at
 // any of them; it remembers every attempt, and some of its sources fall silent until
@@ -95,6 +102,19 @@
 //     that each came, and those of one alarm together.
 //   - lost: every sink is told of every alarm, and of its end; what is quiet has one.
 //   - shown: what beats has none that stands.
+//
+// JudgeShard:
+//
+//   - late: no write is accepted under a lineage after the first one of a later
+//     lineage. What was sent to a node while it was stopped was accepted when it went on.
+//   - stranger: every write stands under a lineage that the row named.
+//   - dropped: what lies within a lineage's end, where the next primary began, is there in the end;
+//     of the last lineage, all is.
+//   - copied: what all replicas had acknowledged is there in the end.
+//
+// Writes that a primary alone had are lost with it, and counted. So are those that a node
+// accepts in the round in which it goes on after a hang that nobody may end, or before its
+// armed fence closes when nobody else is left to close it.
 //
 // Requests of a worker that was paused past its second window are counted apart:
 // nobody can recall them. Ledgers are told no term, so that beside them workers are

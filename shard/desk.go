@@ -76,6 +76,9 @@ func (d Desk) Resume(ctx context.Context, shard string) error {
 // Ask puts a request into the row, which the agents then carry out or refuse: see
 // [Desk.Wait]. to is a node as [View.Find] finds it, "" for the best. It returns the request's id.
 func (d Desk) Ask(ctx context.Context, shard string, q Request, to string) (id string, err error) {
+	if q.Timeout != 0 && (q.Timeout < MinPause || q.Timeout > MaxPause) {
+		return "", fmt.Errorf("%w: a switchover may keep writes waiting for %v to %v, not %v", lease.ErrInvalid, MinPause, MaxPause, q.Timeout)
+	}
 	q.ID, q.By = lease.NewID(), d.By
 	err = d.change(ctx, shard, func(v View) (*Decision, error) {
 		if to != "" {

@@ -216,7 +216,9 @@ func (g *gate) closeOnce(ctx context.Context, until time.Duration) {
 	open = g.open
 	g.mu.Unlock()
 	g.log.Warn("the fence could not be closed; trying again", "err", err)
-	if until, _, _ := g.trust.until(); open && g.clock.Now() >= until {
+	// One that answers, be it that it lets nobody in, does not hang.
+	answers := errors.Is(err, ErrNodeAccess) || errors.Is(err, ErrNodeUnwell) || errors.Is(err, ErrNodeRefused)
+	if until, _, _ := g.trust.until(); open && !answers && g.clock.Now() >= until {
 		g.hung()
 	}
 	sleep(ctx, g.clock, g.each/4)

@@ -37,8 +37,9 @@ func (s *state) every(a *Agent) time.Duration {
 	if s.refused != "" || s.access != "" {
 		i = max(i, a.cfg.Timing.Timeout/2)
 	}
-	if l := s.node.Link; s.led != 0 && l != nil && !l.Up && a.cfg.Clock.Now() < s.led+watched {
-		i = min(i, 100*time.Millisecond)
+	led := s.led != 0 && a.cfg.Clock.Now() < s.led+watched
+	if l := s.node.Link; l != nil && (l.Syncing || led && !l.Up) {
+		i = min(i, 100*time.Millisecond) // also so that the end of a copy is not missed
 	}
 	return i
 }
@@ -70,8 +71,11 @@ func (a *Agent) probed(n State, asked time.Duration, err error) {
 	s.probedAt = asked
 	switch {
 	case err == nil:
-		if s.known && s.node.Run != n.Run {
+		switch {
+		case s.known && s.node.Run != n.Run:
 			a.reborn()
+		case !s.known:
+			a.met(n)
 		}
 		role, fence, synced := s.node.Role, s.node.Fence, s.node.Synced
 		if n.Fence == Armed && n.Needs != 0 && n.Needs != max(1, a.cfg.MinReplicas) {
@@ -110,10 +114,20 @@ func (a *Agent) probed(n State, asked time.Duration, err error) {
 	}
 }
 
+// met is the first look at a node. An open primary that was restarted while nobody looked after it
+// is closed before anything else: another may have taken its place.
+func (a *Agent) met(n State) {
+	m := a.folder.memory()
+	if m.Epoch > 0 && n.Role == Primary && n.Fence != Closed && n.Run != "" && n.Run != m.Run {
+		a.log.Warn("the node was restarted while it had no agent")
+		a.gate.close()
+	}
+}
+
 // reborn: the node's process is another one than before. What it has may be less.
 func (a *Agent) reborn() {
 	a.log.Warn("the node was restarted")
-	a.s.fresh, a.s.armed = true, false
+	a.s.fresh, a.s.armed, a.s.rebornAt = true, false, a.cfg.Clock.Now()
 	if a.s.tenure != nil || a.gate.isOpen() {
 		a.gate.close()
 	}
@@ -269,8 +283,8 @@ func (a *Agent) self(now time.Duration) Self {
 	if m.Lineage.ID == "" {
 		m = Memory{} // nothing is known of what the node had
 	}
-	return Self{ID: a.id, State: a.s.node, Memory: m, Holding: a.holding(),
-		Settled: now-a.s.began >= 3*a.cfg.Timing.Timeout, Discard: a.cfg.Discard}
+	return Self{ID: a.id, State: a.s.node, Memory: m, Holding: a.holding(), Address: a.cfg.Private,
+		For: now - max(a.s.began, a.s.rebornAt), Discard: a.cfg.Discard}
 }
 
 // knock asks whether the primary answers, if that is another node: once per interval, and at once

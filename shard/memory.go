@@ -54,7 +54,7 @@ func (f *folder) load(shard string, now time.Duration) error {
 		return fmt.Errorf("shard: reading the data folder: %w", err)
 	}
 	if err := json.Unmarshal(b, &f.kept); err != nil {
-		return fmt.Errorf("%w: %s is damaged: %v; restore it, or remove it to make the node a new one", lease.ErrInvalid, f.path(), err)
+		return fmt.Errorf("%w: %s is damaged: %v; restore it; without it the node is a new one to its shard, which must not be done to the primary", lease.ErrInvalid, f.path(), err)
 	}
 	if err := ValidateNodeID(f.kept.NodeID); err != nil {
 		return fmt.Errorf("%s: %w", f.path(), err)

@@ -220,12 +220,14 @@ func (a *Agent) catchUp(ctx context.Context, c Command, within time.Duration) er
 			n, err = a.node.Probe(ctx)
 			return err
 		})
-		if err == nil && n.Txn >= c.Txn {
+		// Without its link it may stand at a number that is not the primary's.
+		linked := n.Role == Replica && n.Synced && n.Link != nil && n.Link.Up && !n.Link.Syncing
+		if err == nil && linked && n.Txn >= c.Txn {
 			_, err = a.look(ctx)
 			return err
 		}
 		if !sleep(ctx, a.cfg.Clock, time.Millisecond) {
-			return fmt.Errorf("it is at %d, and has to reach %d", n.Txn, c.Txn)
+			return fmt.Errorf("it is at %d, and has to reach %d (in touch with its primary: %v)", n.Txn, c.Txn, linked)
 		}
 	}
 }

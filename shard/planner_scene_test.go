@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // plan reads KIND PHASE and settings; the plan's epoch is the row's, which becomes one more.
@@ -110,7 +111,7 @@ func (s *scene) install(words []string) []string {
 // record.
 func (s *scene) stand(words []string) {
 	r := s.node(words[0])
-	me := Self{ID: r.ID, Settled: true, Memory: Memory{NodeID: r.ID, Run: "1", Lineage: Lineage{ID: "L"}, Txn: 100, Keys: 7}}
+	me := Self{ID: r.ID, For: time.Hour, Memory: Memory{NodeID: r.ID, Run: "1", Lineage: Lineage{ID: "L"}, Txn: 100, Keys: 7}}
 	me.State = State{Role: r.Role, Txn: r.Txn, Lineage: r.Lineage, Before: r.Before, Loading: r.Condition == Loading, Link: r.Link,
 		Followers: r.Followers, Synced: r.Synced, Keys: r.Keys, Run: "1"}
 	for _, w := range words[1:] {
@@ -119,13 +120,19 @@ func (s *scene) stand(words []string) {
 		case "holding":
 			me.Holding = true
 		case "new-agent":
-			me.Settled = false
+			me.For = 0
 		case "discard":
 			me.Discard = true
 		case "restarted":
 			me.State.Run = "2"
 		case "no-memory":
 			me.Memory = Memory{}
+		case "for":
+			me.For, _ = time.ParseDuration(val)
+		case "seen":
+			me.Memory.Epoch = s.number(val)
+		case "address":
+			me.Address = s.node(val).Address
 		case "had":
 			me.Memory.Txn = s.number(val)
 		case "had-lineage":

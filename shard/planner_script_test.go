@@ -110,7 +110,7 @@ func newScene(t *testing.T) *scene {
 	}
 	s.lease([]string{"a"})
 	s.s = Sight{Node: sceneID("b"), Instance: "ib"}
-	s.self = Self{ID: sceneID("a"), Settled: true}
+	s.self = Self{ID: sceneID("a"), For: time.Hour}
 	return s
 }
 

@@ -79,8 +79,12 @@ type Request struct {
 	At      time.Time     `json:"at"`
 }
 
-// DefaultPause is how long a switchover may keep writes waiting before it goes back.
-const DefaultPause = 5 * time.Second
+// How long a switchover may keep writes waiting before it goes back.
+const (
+	DefaultPause = 5 * time.Second
+	MinPause     = time.Second
+	MaxPause     = time.Minute
+)
 
 // Phase of a plan, in the order in which they follow.
 type Phase string

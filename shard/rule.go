@@ -115,7 +115,7 @@ func (a *Agent) found(ctx context.Context) error {
 		}
 		me, _ := v.Node(a.id)
 		me.Lineage = a.selfNow().State.Lineage
-		return Decision{Row: Foundation(me, secret, v.Now)}, nil
+		return Decision{Row: v.Foundation(me, secret)}, nil
 	}, func(r Row) bool { return r.Secret == secret })
 }
 
@@ -136,9 +136,6 @@ func (a *Agent) resume(ctx context.Context) error {
 			return Decision{}, fmt.Errorf("the node is not to go on as the primary any more: %s", b.Why)
 		}
 		row := v.Reopen(me.State.Lineage)
-		if err := a.folder.raise(row.Epoch); err != nil {
-			return Decision{}, err
-		}
 		e := history.Event{Part: Space, Subject: row.Name, Term: row.Epoch, Reason: lease.CutReason(fmt.Sprintf(
 			"%s goes on after a restart; what it had not kept on disk is lost (it had %d keys, and has %d)", a.cfg.Announced, me.Memory.Keys, me.State.Keys))}
 		return Decision{Row: row, Event: &e}, nil

@@ -56,9 +56,10 @@ type Self struct {
 	Memory Memory
 	// Holding: the agent holds the shard's lease and trusts it.
 	Holding bool
-	// Settled is whether the others have had time to report since this agent started: three
-	// timeouts.
-	Settled bool
+	// Address of the node, as others know it.
+	Address string
+	// For is how long the agent has seen this run of the node's process.
+	For time.Duration
 	// Discard: a person said that whatever the node holds may be lost.
 	Discard bool
 }
@@ -69,6 +70,9 @@ func Stand(v View, me Self) Bearing {
 	switch {
 	case row.Rev == 0:
 		return standAlone(v, me)
+	case me.Memory.Epoch > row.Epoch:
+		return Bearing{Stance: Close, Why: fmt.Sprintf("the store knows epoch %d, and %d has begun here: it has lost what was decided last. To go on with the node that has the newest data: understudy shard failover %s --to NODE --force",
+			row.Epoch, me.Memory.Epoch, row.Name)}
 	case !row.Settled():
 		return standBy(*row.Plan, row.Primary, me)
 	case row.Primary == me.ID:
@@ -97,11 +101,22 @@ func standAlone(v View, me Self) Bearing {
 	if me.State.Loading {
 		return Bearing{Stance: Close, Why: "it is loading its data"}
 	}
-	if me.State.Keys > 0 || len(me.State.Followers) > 0 {
+	if me.State.Keys > 0 {
+		return Bearing{Stance: Found}
+	}
+	if m := me.Memory; m.Keys > 0 && !me.Discard {
+		return Bearing{Stance: Close, Why: fmt.Sprintf("the store knows nothing of the shard, and this node came back empty; it had %d keys", m.Keys)}
+	}
+	for _, r := range v.Nodes {
+		if r.ID != me.ID && r.Live() && r.Condition == Up && r.Keys > 0 {
+			return Bearing{Stance: Close, Why: fmt.Sprintf("the shard has no primary yet, and %s has data; this node has none", r.Label())}
+		}
+	}
+	if len(me.State.Followers) > 0 {
 		return Bearing{Stance: Found}
 	}
 	for _, r := range v.Nodes {
-		better := r.Keys > 0 || len(r.Followers) > 0 || r.ID < me.ID
+		better := len(r.Followers) > 0 || r.ID < me.ID
 		if r.ID != me.ID && r.Live() && r.Condition == Up && (r.Role == Primary || r.Link.Detached()) && better {
 			return Bearing{Stance: Close, Why: fmt.Sprintf("the shard has no primary yet; %s has more of a claim", r.Label())}
 		}
@@ -122,6 +137,8 @@ func standFirst(v View, me Self) Bearing {
 	switch {
 	case s.Loading:
 		return Bearing{Stance: Close, Why: "it is loading its data"}
+	case s.Role == Replica && s.Link.Detached() && m.Whole(s) && s.Lineage.ID == last.ID:
+		return Bearing{Stance: Resume, Why: "it follows nobody, and has all that it had"}
 	case s.Role == Replica && !restarted:
 		return Bearing{Stance: Shun, Why: "the shard names it as its primary, but it was made a replica"}
 	case s.Role == Replica && m.Whole(s) && s.Lineage.ID == last.ID:
@@ -140,11 +157,31 @@ func standFirst(v View, me Self) Bearing {
 	if best, _ := choose(v, choice{from: me.ID}); best != "" {
 		return Bearing{Stance: Shun, Why: "it was restarted, and a replica that was not has all that it may have lost"}
 	}
-	if !me.Settled {
-		return Bearing{Stance: Close, Why: "it was restarted; its replicas have not reported yet"}
+	if why := v.wanting(me); why != "" {
+		return Bearing{Stance: Close, Why: why}
 	}
 	return Bearing{Stance: Resume, Why: "it was restarted, and no replica has a better copy"}
 }
+
+// wanting is what a primary that may have lost data waits for before it goes on with what is left:
+// the reports of others that may have more. After a minute those who are silent are taken to
+// be dead.
+func (v View) wanting(me Self) string {
+	own, _ := v.Node(me.ID)
+	if me.For < 3*own.Timeout {
+		return "it was restarted; its replicas have not reported yet"
+	}
+	for _, m := range v.Row.Members {
+		if r, _ := v.Node(m.ID); m.ID != me.ID && !r.Live() && me.For < max(patient, 3*own.Timeout) {
+			return fmt.Sprintf("it was restarted, and may lack data; it waits up to %v for node %.8s at %s, which may have more. To go on now: understudy shard failover %s --to %.8s --force",
+				patient, m.ID, m.Address, v.Row.Name, me.ID)
+		}
+	}
+	return ""
+}
+
+// patient is how long a primary that may have lost data waits for members that do not report.
+const patient = time.Minute
 
 // standBehind is about every other node.
 func standBehind(v View, me Self) Bearing {
@@ -157,6 +194,8 @@ func standBehind(v View, me Self) Bearing {
 		address = m.Address
 	}
 	switch {
+	case address != "" && address == me.Address:
+		return Bearing{Stance: Close, Why: fmt.Sprintf("its address is that of the primary, node %.8s, whose data folder is not this one: start the agent with that folder, or: understudy shard failover %s --force", row.Primary, row.Name)}
 	case s.Role == Replica && s.Link != nil && s.Link.Address == address:
 		return Bearing{Stance: Trail, Address: address}
 	case s.Loading:

@@ -149,11 +149,23 @@ func (s *state) shun(why string) {
 func (a *Agent) stranger() string {
 	s := &a.s
 	for _, r := range s.view.Nodes {
-		if s.node.Run != "" && r.ID != a.id && r.Run == s.node.Run && r.Live() && (r.Condition == Up || r.Condition == Loading) {
+		same := s.node.Run != "" && r.ID != a.id && r.Run == s.node.Run && r.Live() && (r.Condition == Up || r.Condition == Loading)
+		if same && !s.view.Row.rightful(a.id, r.ID) {
 			return fmt.Sprintf("%s is the same node as that of %s; check the addresses", a.cfg.Node, r.Label())
 		}
 	}
 	return ""
+}
+
+// rightful tells which of two agents beside one node goes on: the member's, of two members the one
+// that was admitted first, and of none that with the lower id.
+func (r Row) rightful(me, other string) bool {
+	m, mine := r.Member(me)
+	o, others := r.Member(other)
+	if mine && others && !m.Since.Equal(o.Since) {
+		return m.Since.Before(o.Since)
+	}
+	return mine && !others || mine == others && me < other
 }
 
 // first is the first contact with a node that came, or came back: it is closed, unless
@@ -270,6 +282,9 @@ func (a *Agent) reconsider(ctx context.Context) error {
 
 // follow makes the node a replica of the one at the address; of nobody if that is "".
 func (a *Agent) follow(ctx context.Context, address string, was Role, epoch int64, primary string) error {
+	if address != "" && (address == a.cfg.Private || address == a.cfg.Node) {
+		return fmt.Errorf("%s is its own address", address)
+	}
 	if was == Primary {
 		if err := a.gate.shut(ctx); err != nil {
 			return err

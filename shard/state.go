@@ -24,6 +24,7 @@ type state struct {
 	adopted    Process // of a node that somebody else started
 	probeAt    time.Duration
 	answeredAt time.Duration // when the last probe was begun that it answered
+	rebornAt   time.Duration // when its process was last found to be another
 	led        time.Duration // when it was last led to another primary
 	probedAt   time.Duration // when the node was asked what is known of it
 
@@ -242,7 +243,7 @@ func (a *Agent) record(now time.Duration) Record {
 	n := s.node
 	r := Record{
 		Shard: a.cfg.Shard, ID: a.id, Address: a.cfg.Private, Announced: a.cfg.Announced,
-		Role: n.Role, Txn: n.Txn, Condition: s.condition, Trouble: lease.CutReason(s.trouble),
+		Role: n.Role, Txn: n.Txn, Condition: s.condition, Trouble: lease.CutReason(cmp.Or(s.access, s.trouble)),
 		Lineage: n.Lineage, Before: n.Before, Synced: a.folder.memory().Whole(n), Fence: cmp.Or(s.willOpen, n.Fence), Armed: s.armed,
 		Priority: *a.cfg.Priority, Epoch: max(a.folder.memory().Epoch, s.view.Row.Epoch),
 		Results: slices.Clone(s.results), Instance: a.instance.ID, Agent: a.cfg.AgentAddress,

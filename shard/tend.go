@@ -6,14 +6,21 @@ import (
 )
 
 // Foundation is the row of a new shard, whose first primary is the node of the record.
-func Foundation(r Record, secret string, now time.Time) Row {
-	epoch := now.UnixMilli()
-	return Row{
+func (v View) Foundation(r Record, secret string) Row {
+	epoch, now := v.nextEpoch(), v.Now
+	row := Row{
 		Name: r.Shard, Epoch: epoch, Primary: r.ID, PrimaryEpoch: epoch,
 		Lineages: []Lineage{{ID: r.Lineage.ID}},
 		Members:  []Member{{ID: r.ID, Address: r.Address, Agent: r.Agent, Since: now}},
 		Secret:   secret,
 	}
+	// Replicas that have all of it already may take its place from the first moment on.
+	for _, n := range v.Nodes {
+		if n.joined(r) && len(row.Members) < MaxMembers {
+			row.Members = append(row.Members, Member{ID: n.ID, Address: n.Address, Agent: n.Agent, Since: now})
+		}
+	}
+	return row
 }
 
 // nextEpoch is for a new plan. As terms do, epochs follow the store's clock in milliseconds, so
@@ -76,12 +83,17 @@ func (v View) Admit(forgetAfter time.Duration) (Row, bool) {
 		switch {
 		case i >= 0 && (row.Members[i].Address != n.Address || row.Members[i].Agent != n.Agent) && n.Live():
 			row.Members[i].Address, row.Members[i].Agent, changed = n.Address, n.Agent, true
-		case i < 0 && len(row.Members) < MaxMembers && n.joined(primary):
+		case i < 0 && len(row.Members) < MaxMembers && n.joined(primary) && !v.twice(n):
 			row.Members = append(row.Members, Member{ID: n.ID, Address: n.Address, Agent: n.Agent, Since: v.Now})
 			changed = true
 		}
 	}
 	return row, changed
+}
+
+// twice tells that another agent reports the same node.
+func (v View) twice(n Record) bool {
+	return n.Run != "" && slices.ContainsFunc(v.Nodes, func(r Record) bool { return r.ID != n.ID && r.Run == n.Run && r.Live() })
 }
 
 // joined tells that a replica has the whole of its primary's data.

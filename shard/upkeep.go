@@ -131,8 +131,8 @@ func (a *Agent) remember(now time.Duration) {
 			return
 		}
 	}
-	if !s.answered || s.fresh {
-		return
+	if !s.answered || s.fresh || s.view.Row.Primary == a.id && s.node.Role == Replica {
+		return // a primary that was restarted as a replica is to be known as such until it goes on
 	}
 	holding := s.tenure != nil && a.gate.isOpen() && a.holding()
 	next := m.Note(s.node, holding)

@@ -1,4 +1,4 @@
-// Package sim runs whole clusters of real keepers, campaigns, dispatchers, caches and monitors
+// Package sim runs whole clusters of real keepers, campaigns, dispatchers, caches, monitors and shards
 // in one process, under virtual time, from a seed.
 //
 // A run of a role ([Run]) has three to five instances on one store. Every instance has its own
@@ -103,7 +103,31 @@
 //   - Every sink is told of every alarm, ONSET and ABATED in turn, each once, under one id.
 //   - What was acknowledged is stored; in the end nothing stands, waits or is left over.
 //
-// Each check is proven by a [Twin], [QueueTwin], [CacheTwin] or [MonitorTwin], broken on
+// A run of a shard ([RunShard]) has two, three or five nodes of shardtest.World, each with a real
+// shard.Agent on a host with clocks, disk and links of its own, clients that write to every node all
+// the time, and the memory store. Nodes and agents are killed, stopped and started again, together
+// and with their host; nodes hang and do what they had received when they go on, lag, lose their data, and
+// cannot write; hosts are split, and each way is cut by itself: between nodes, from an agent to a node,
+// between agents, to the store; the store is down for minutes, slow, loses answers, and its clock is stepped;
+// commands are late and lost; orchestrators die after a step; people switch, force, pause and forget. The judge
+// knows every acknowledged write and every decision, and checks:
+//
+//   - No write is accepted under an epoch after the first of a later one. Those that only an armed fence
+//     could refuse are counted apart: of a node whose agent is dead, or was started less than 2·T ago,
+//     or that hung and could not be killed.
+//   - What a new primary lacks, no replica has that had left the old one and was fit; a
+//     switchover, and one that went back, lose nothing; what the shard kept is on all nodes in the end.
+//   - What says that it stands still does.
+//   - No primary is replaced unasked that accepts writes and is followed by a replica whose agent
+//     reports, for 2·T.
+//   - One primary per epoch; epochs never fall.
+//   - Once faults stop, the shard is settled within a minute + 12·T, or says that nobody is
+//     suitable after data was lost, and is settled when a person has chosen; and then it stays.
+//
+// Only supervised nodes lose data there: the replicas of one that comes back empty by itself as a primary
+// copy that from it.
+//
+// Each check is proven by a [Twin], [QueueTwin], [CacheTwin], [MonitorTwin] or [ShardTwin], broken on
 // purpose, that it must catch.
 //
 // # What it does not do

@@ -27,7 +27,7 @@ func BenchmarkShardReport(b *testing.B) {
 	}
 	for i := range shards * nodes {
 		if i%nodes == 0 {
-			row := shard.Foundation(benchRecord(i/nodes, 0), "secret", time.Now())
+			row := shard.View{Now: time.Now()}.Foundation(benchRecord(i/nodes, 0), "secret")
 			if _, err := r.Decide(b.Context(), shard.Decision{Row: row}); err != nil {
 				b.Fatal(err)
 			}

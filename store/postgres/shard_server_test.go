@@ -29,7 +29,7 @@ func TestShardPlans(t *testing.T) {
 			}
 		}
 		c := shard.Command{ID: "c", Shard: n.Shard, Node: n.ID, Epoch: 1, Order: shard.DoFence, Within: time.Minute}
-		if _, err := r.Decide(t.Context(), shard.Decision{Row: shard.Foundation(n, "s", time.Now()), Commands: []shard.Command{c},
+		if _, err := r.Decide(t.Context(), shard.Decision{Row: shard.View{Now: time.Now()}.Foundation(n, "s"), Commands: []shard.Command{c},
 			Drop: []string{benchRecord(of, 1).ID}, Event: &history.Event{Part: shard.Space, Subject: n.Shard}}); err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestShardServerRestart(t *testing.T) {
 	if _, err := r.Report(t.Context(), n, false); err != nil {
 		t.Fatal(err)
 	}
-	rev, err := r.Decide(t.Context(), shard.Decision{Row: shard.Foundation(n, "s", time.Now()),
+	rev, err := r.Decide(t.Context(), shard.Decision{Row: shard.View{Now: time.Now()}.Foundation(n, "s"),
 		Commands: []shard.Command{{ID: "a", Shard: n.Shard, Node: n.ID, Within: time.Hour}}})
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func TestShardBackup(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
 	url := server.NewDatabase(t)
 	s := open(t, url)
-	r, row := s.Registry(), shard.Foundation(benchRecord(1, 0), "s", time.Now())
+	r, row := s.Registry(), shard.View{Now: time.Now()}.Foundation(benchRecord(1, 0), "s")
 	decide := func(row shard.Row) int64 {
 		t.Helper()
 		rev, err := r.Decide(t.Context(), shard.Decision{Row: row})

@@ -56,7 +56,8 @@ func (c Config) wire() wire.Config {
 // empty is not copied by its replicas, which connect again by themselves, before its
 // agent has looked at it.
 func StartArgs() []string {
-	return []string{"--min-replicas-to-write", closedWith, "--min-replicas-max-lag", "1", "--replicaof", nowhereHost, nowherePort}
+	return []string{"--min-replicas-to-write", closedWith, "--min-replicas-max-lag", "1", "--replicaof", nowhereHost, nowherePort,
+		"--rdb-del-sync-files", "yes"}
 }
 
 // engines implements [shard.Engines].

@@ -1,0 +1,108 @@
+//go:build linux
+
+package fault_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/fault"
+	"github.com/understudy-ha/understudy/internal/realserver"
+)
+
+// TestFaultShardInput gives agents and people what cannot be: a clear error, and no change.
+func TestFaultShardInput(t *testing.T) {
+	t.Parallel()
+	programs := fault.Build(t)
+	s := fault.NewShard(t, fault.ShardConfig{Programs: programs, Database: fault.SQLite(t), Nodes: 2})
+	before := s.View()
+	p := s.Primary()
+	p.Must("SET", "precious", "1")
+	alone := realserver.Redis(t, realserver.RedisOptions{Password: "secret"})
+	wrong := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(wrong, []byte("guess\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	agent := func(name, node string, more ...string) []string {
+		return append([]string{"shard", "agent", name, "--node", node, "--data", t.TempDir(), "--interval", "400ms", "--timeout", "2s"}, more...)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		says string // while it runs on, or as it ends
+	}{
+		{"unknown shard", []string{"shard", "primary", "nobody"}, "nobody"},
+		{"switchover of an unknown shard", []string{"shard", "switchover", "nobody"}, "nobody"},
+		{"switchover to an unknown node", []string{"shard", "switchover", "orders", "--to", "127.0.0.1:1"}, "127.0.0.1:1"},
+		{"switchover to the primary", []string{"shard", "switchover", "orders", "--to", p.Addr}, "is the primary already"},
+		{"failover of a primary that is well", []string{"shard", "failover", "orders"}, "--force"},
+		{"the primary cannot be forgotten", []string{"shard", "forget", "orders", p.Addr}, "primary"},
+		{"node in two shards", agent("others", p.Addr), "registered otherwise"},
+		{"two agents, one node", agent("orders", p.Addr), "registered otherwise"},
+		{"another address of the same node", agent("orders", strings.Replace(p.Addr, "127.0.0.1", "127.0.0.2", 1), "--private-address", p.Addr), "registered otherwise"},
+		{"wrong password", agent("third", alone.Addr, "--password-file", wrong), "WRONGPASS"},
+		{"no password", agent("third", alone.Addr), "NOAUTH"},
+		{"no such password file", agent("third", alone.Addr, "--password-file", wrong+"x"), "password-file"},
+		{"shard name with a space", agent("a b", alone.Addr), "shard name"},
+		{"shard name with a line's end", agent("a\nb", alone.Addr), "shard name"},
+		{"shard name with escapes", agent("\x1b[2Jx", alone.Addr), "shard name"},
+		{"empty shard name", agent("", alone.Addr), "shard name"},
+		{"shard name that is a path", agent("../x", alone.Addr), "shard name"},
+		{"address without a port", agent("third", "127.0.0.1"), "HOST:PORT"},
+		{"port that is none", agent("third", "127.0.0.1:70000"), "port"},
+		{"address with a line's end", agent("third", "127.0.0.1\n:6379"), "cannot stand in"},
+		{"unsafe timing", []string{"shard", "agent", "third", "--node", alone.Addr, "--data", t.TempDir(), "--interval", "1s", "--timeout", "3100ms"}, "safe are"},
+	} {
+		t.Run(c.name, func(t *testing.T) { says(t, s, c.args, c.says) })
+	}
+	unmoved(t, s, before, "bad input")
+	if got := s.Settled(); got != p || got.Must("GET", "precious") != "1" {
+		t.Error("the primary is not what it was")
+	}
+	if v := s.View(); len(v.Nodes) != len(s.Nodes) || len(v.Row.Members) != len(s.Nodes) {
+		t.Errorf("%d records and %d members of %d nodes", len(v.Nodes), len(v.Row.Members), len(s.Nodes))
+	}
+}
+
+// says runs a command that must not succeed until it has said the words, and ends it.
+func says(t *testing.T, s *fault.Shard, args []string, words string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.Programs.Understudy, append(args, "--store", s.Database.URL)...)
+	log := filepath.Join(t.TempDir(), "said")
+	file, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd.Stdout, cmd.Stderr = file, file
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		text, _ := os.ReadFile(log)
+		said := strings.Contains(string(text), words)
+		select {
+		case err := <-ended:
+			text, _ := os.ReadFile(log)
+			if err == nil || !strings.Contains(string(text), words) || strings.Contains(string(text), "\x1b") {
+				t.Errorf("it ended with %v and said %q, without %q", err, text, words)
+			}
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+		if said {
+			cancel()
+			<-ended
+			return
+		}
+	}
+}

@@ -1,0 +1,220 @@
+//go:build linux
+
+package fault_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/fault"
+	"github.com/understudy-ha/understudy/internal/realserver"
+)
+
+// storeAt is where the store stands in the network of a shard of three.
+const storeAt = 4
+
+// shardCut is a fault of the network.
+type shardCut struct {
+	name string
+	run  func(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad)
+}
+
+// TestFaultShardNetwork cuts links between hosts. Clients reach every node all the time: what a node
+// accepts while it is cut off from the others is seen.
+func TestFaultShardNetwork(t *testing.T) {
+	t.Parallel()
+	programs := fault.Build(t)
+	for group, cuts := range map[string][]shardCut{
+		"hosts": {
+			{"primary's host cut off from everybody", hostCutOff},
+			{"primary's host cut off, its agent dead", hostCutOffAlone},
+			{"orchestrator cut off from everybody", orchestratorCutOff},
+		},
+		"links": {
+			{"primary cut off from the store", primaryFromStore},
+			{"primary cut off from its replicas", primaryFromReplicas},
+			{"a replica cut off from everybody", replicaCutOff},
+		},
+		"ways": {
+			{"primary sends, and hears nobody", primaryDeaf},
+			{"primary hears, and nobody hears it", primaryDumb},
+		},
+	} {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			n := fault.InNetwork(t, programs, storeAt)
+			for _, c := range cuts {
+				if n != nil && !t.Failed() {
+					t.Run(c.name, func(t *testing.T) { c.try(t, programs, n) })
+				}
+			}
+		})
+	}
+}
+
+func (c shardCut) try(t *testing.T, programs fault.Programs, n *fault.Network) {
+	s := fault.NewShard(t, fault.ShardConfig{Programs: programs, Database: fault.RedisIn(t, n, storeAt), Network: n, Seed: 1})
+	load := &fault.ShardLoad{Shard: s}
+	load.Start()
+	realserver.Eventually(t, time.Minute, "the primary is armed", func() error {
+		if !s.Primary().Record().Armed {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	c.run(t, n, s, load)
+	if !t.Failed() && !load.Stopped() {
+		judgedShard(t, s, load)
+	}
+}
+
+// hostCutOff: the others replace it, and it has closed before.
+func hostCutOff(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad) {
+	p := s.Primary()
+	n.CutOff(p.At())
+	from := now()
+	s.Moved(p)
+	moved := now()
+	t.Logf("moved after %v", moved-from)
+	s.Pass(s.Timing.Timeout)
+	if w := load.Writes(p, moved); len(w) > 0 {
+		t.Errorf("%d writes to the one that is cut off, after another took over", len(w))
+	}
+	n.HealAll(p.At())
+	s.Settled()
+}
+
+// hostCutOffAlone: nobody but the armed fence closes it.
+func hostCutOffAlone(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad) {
+	p := s.Primary()
+	p.KillAgent()
+	n.CutOff(p.At())
+	from := now()
+	s.Moved(p)
+	t.Logf("moved after %v", now()-from)
+	s.Pass(s.Timing.Timeout)
+	n.HealAll(p.At())
+	p.Start()
+	s.Settled()
+	evidence := load.Stop(s.Settled())
+	const armed = 4 * time.Second // three by its own arithmetic, from its last acknowledgement
+	evidence.Excused = func(w fault.ShardWrite) bool { return w.Node == p.Addr && w.Acked < from+armed }
+	v := fault.JudgeShard(evidence)
+	t.Logf("%d writes, %d lost, %d slipped", v.Writes, v.Lost, v.Slipped)
+	for _, violation := range v.Violations {
+		t.Errorf("VIOLATION %s", violation)
+	}
+}
+
+// primaryFromStore: it is not replaced, and goes on by promises.
+func primaryFromStore(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad) {
+	p, before := s.Primary(), s.View()
+	n.Cut(p.At(), storeAt)
+	n.Cut(storeAt, p.At())
+	s.Pass(3 * s.Timing.Timeout)
+	late := now()
+	s.Pass(s.Timing.Timeout)
+	unmoved(t, s, before, "it is cut off from the store alone")
+	t.Logf("%d writes by promises", len(load.Writes(p, late)))
+	n.Heal(p.At(), storeAt)
+	n.Heal(storeAt, p.At())
+	if s.Settled() != p {
+		t.Error("it was replaced afterwards")
+	}
+}
+
+// primaryFromReplicas: its agent holds the lease, so it stays; the replicas come back.
+func primaryFromReplicas(t *testing.T, n *fault.Network, s *fault.Shard, _ *fault.ShardLoad) {
+	p, before := s.Primary(), s.View()
+	for _, r := range s.Replicas() {
+		n.Cut(p.At(), r.At())
+		n.Cut(r.At(), p.At())
+	}
+	s.Pass(4 * s.Timing.Timeout)
+	unmoved(t, s, before, "its agent holds the lease")
+	realserver.Eventually(t, time.Minute, "it takes writes without replicas", func() error {
+		_, err := p.Do("SET", "x", "1")
+		return err
+	})
+	for _, r := range s.Nodes {
+		if r != p {
+			n.Heal(p.At(), r.At())
+			n.Heal(r.At(), p.At())
+		}
+	}
+	s.Settled()
+}
+
+// primaryDeaf: what others send does not arrive; TCP needs both ways.
+func primaryDeaf(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad) {
+	oneWayCut(t, s, load, func(p, other int) { n.Cut(other, p) }, func(p, other int) { n.Heal(other, p) })
+}
+
+func primaryDumb(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad) {
+	oneWayCut(t, s, load, n.Cut, n.Heal)
+}
+
+func oneWayCut(t *testing.T, s *fault.Shard, load *fault.ShardLoad, cut, heal func(p, other int)) {
+	p := s.Primary()
+	others := []int{storeAt}
+	for _, r := range s.Replicas() {
+		others = append(others, r.At())
+	}
+	for _, o := range others {
+		cut(p.At(), o)
+	}
+	s.Moved(p)
+	moved := now()
+	s.Pass(s.Timing.Timeout)
+	if w := load.Writes(p, moved); len(w) > 0 {
+		t.Errorf("%d writes to the old primary after another took over", len(w))
+	}
+	for _, o := range others {
+		heal(p.At(), o)
+	}
+	s.Settled()
+}
+
+func replicaCutOff(t *testing.T, n *fault.Network, s *fault.Shard, _ *fault.ShardLoad) {
+	p, before := s.Primary(), s.View()
+	r := s.Replicas()[0]
+	n.CutOff(r.At())
+	s.Pass(3 * s.Timing.Timeout)
+	unmoved(t, s, before, "a replica was cut off")
+	if _, err := p.Do("SET", "x", "1"); err != nil {
+		t.Errorf("no writes without one replica: %v", err)
+	}
+	n.HealAll(r.At())
+	s.Settled()
+}
+
+// orchestratorCutOff cuts off whoever carries out a plan; the other one does.
+func orchestratorCutOff(t *testing.T, n *fault.Network, s *fault.Shard, _ *fault.ShardLoad) {
+	p := s.Primary()
+	p.KillHost()
+	var by *fault.ShardNode
+	realserver.Eventually(t, time.Minute, "a plan", func() error {
+		v, err := s.Look()
+		switch {
+		case err != nil:
+			return err
+		case v.Row.Plan == nil:
+			return fmt.Errorf("none yet")
+		}
+		r, _ := v.Node(v.Row.Plan.ByNode)
+		for _, node := range s.Nodes {
+			if node.Addr == r.Address {
+				by = node
+			}
+		}
+		return nil
+	})
+	n.CutOff(by.At())
+	s.Pass(2 * s.Timing.Timeout)
+	p.Start()
+	s.Pass(s.Timing.Timeout)
+	n.HealAll(by.At())
+	s.Settled()
+}

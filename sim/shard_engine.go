@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// engines reach the nodes from the host, where its agent reaches them.
+func (h *shardHost) engines() shard.Engines {
+	return shardEngines{Engines: h.w.nodes.Engines(h.address), h: h}
+}
+
+type shardEngines struct {
+	shard.Engines
+	h *shardHost
+}
+
+// deaf tells whether the agent does not reach the node at an address.
+func (e shardEngines) deaf(address string) bool {
+	w := e.h.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range w.hosts {
+		if o.address == address {
+			return w.deaf[[2]int{e.h.i, o.i}]
+		}
+	}
+	return false
+}
+
+func (e shardEngines) Knock(ctx context.Context, address string) shard.Verdict {
+	if e.deaf(address) {
+		<-ctx.Done()
+		return shard.Mute
+	}
+	return e.Engines.Knock(ctx, address)
+}
+
+func (e shardEngines) At(address string) shard.Engine {
+	return shardEngine{e.Engines.At(address), e, address}
+}
+
+type shardEngine struct {
+	shard.Engine
+	e       shardEngines
+	address string
+}
+
+// act has something done with a node. What a node has received that hangs is done when it goes on,
+// whoever waits for it, in any order.
+func (e shardEngine) act(ctx context.Context, f func(context.Context) error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if e.e.deaf(e.address) {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	if n := e.e.h.w.nodes.At(e.address); n == nil || !n.Hung() {
+		return f(ctx)
+	}
+	done := make(chan error, 1)
+	e.e.h.w.flying.Go(func() {
+		later, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		done <- f(later)
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (e shardEngine) Probe(ctx context.Context) (s shard.State, err error) {
+	if e.e.deaf(e.address) {
+		<-ctx.Done()
+		return s, context.Cause(ctx)
+	}
+	return e.Engine.Probe(ctx)
+}
+
+func (e shardEngine) TryWrite(ctx context.Context) error {
+	if e.e.deaf(e.address) {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return e.Engine.TryWrite(ctx)
+}
+
+func (e shardEngine) SetFence(ctx context.Context, f shard.Fence, n int) error {
+	return e.act(ctx, func(ctx context.Context) error {
+		if f != shard.Closed {
+			e.e.h.w.judge.opening(e.address)
+		}
+		err := e.Engine.SetFence(ctx, f, n)
+		e.e.h.w.judge.trace("   %s| fence of %s: %s %d: %v", e.e.h.name, e.address, f, n, err)
+		return err
+	})
+}
+
+func (e shardEngine) Pause(ctx context.Context, d time.Duration) error {
+	return e.act(ctx, func(ctx context.Context) error { return e.Engine.Pause(ctx, d) })
+}
+
+func (e shardEngine) Promote(ctx context.Context) error {
+	return e.act(ctx, func(ctx context.Context) error { return e.Engine.Promote(ctx) })
+}
+
+func (e shardEngine) Follow(ctx context.Context, address string) error {
+	return e.act(ctx, func(ctx context.Context) error { return e.Engine.Follow(ctx, address) })
+}

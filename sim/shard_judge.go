@@ -1,0 +1,364 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/shardtest"
+)
+
+// shardJudge knows every write that was acknowledged and every decision.
+type shardJudge struct {
+	w        *shardWorld
+	begin    time.Time
+	deciding sync.Mutex
+
+	mu       sync.Mutex
+	broken   []string
+	row      shard.Row
+	named    map[int64]string // the primary of an epoch
+	latest   map[string]int64 // the latest epoch under which a node, by address, was named
+	open     map[string]int64 // … under which it was opened
+	top      int64            // the highest epoch under which a write was accepted
+	topAt    time.Time
+	kept     map[int64]bool  // writes that the shard has acknowledged and not lost
+	data     map[string]bool // hosts whose node lost its data
+	forgot   map[string]bool // hosts whose node a person had forgotten
+	well     time.Time       // since when the primary is well, and a replica is in touch with it
+	wellNode string
+	forced   bool // a person had the data changed
+	result   ShardResult
+}
+
+func newShardJudge(w *shardWorld) *shardJudge {
+	return &shardJudge{w: w, begin: time.Now(), named: map[int64]string{}, latest: map[string]int64{}, open: map[string]int64{},
+		kept: map[int64]bool{}, data: map[string]bool{}, forgot: map[string]bool{}}
+}
+
+func (j *shardJudge) at(t time.Time) string { return fmt.Sprintf("%.3f s", t.Sub(j.begin).Seconds()) }
+
+func (j *shardJudge) trace(format string, args ...any) {
+	if t := j.w.setup.Trace; t != nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		t(j.at(time.Now())+" "+format, args...)
+	}
+}
+
+func (j *shardJudge) breach(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.breachLocked(format, args...)
+}
+
+func (j *shardJudge) breachLocked(format string, args ...any) {
+	text := j.at(time.Now()) + " " + fmt.Sprintf(format, args...)
+	if len(j.broken) < 20 {
+		j.broken = append(j.broken, text)
+	}
+	if t := j.w.setup.Trace; t != nil {
+		t("BROKEN %s", text)
+	}
+}
+
+// opening: the fence of a node is about to be opened.
+func (j *shardJudge) opening(address string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.open[address] = j.latest[address]
+}
+
+// accepted is a write that was acknowledged. The world is locked.
+func (j *shardJudge) accepted(a shardtest.Accepted) {
+	h := j.hostAt(a.Node)
+	excuse := h.excused()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	epoch := j.open[a.Node]
+	j.result.Writes++
+	switch {
+	case epoch == 0:
+		j.breachLocked("%s accepted a write, and never was in the row", h.name)
+	case epoch < j.top && excuse:
+		j.result.Slips++
+	case epoch < j.top:
+		j.breachLocked("%s accepted a write under epoch %d after the first of epoch %d, at %s", h.name, epoch, j.top, j.at(j.topAt))
+	case epoch > j.top:
+		j.top, j.topAt = epoch, time.Now()
+	}
+	if epoch == j.row.PrimaryEpoch {
+		j.kept[a.ID] = true
+	}
+}
+
+// excused: nobody could close the host's node but its own armed fence, as its agent is dead or has just
+// come, or could kill it as it hung.
+func (h *shardHost) excused() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.w.setup.Timing.Timeout
+	unruly := !h.w.setup.KillHung || h.began.After(h.hung)
+	return h.agent == nil || time.Since(h.began) < 2*t || !h.went.IsZero() && time.Since(h.went) < time.Second && unruly
+}
+
+func (j *shardJudge) hostAt(address string) *shardHost {
+	for _, h := range j.w.hosts {
+		if h.address == address {
+			return h
+		}
+	}
+	return nil
+}
+
+// judgedRegistry is the store's, with the judge looking on.
+type judgedRegistry struct {
+	shard.Registry
+	j *shardJudge
+}
+
+func (r judgedRegistry) Decide(ctx context.Context, d shard.Decision) (int64, error) {
+	return r.j.decide(ctx, d)
+}
+
+// decide passes a decision on, and looks at what became of it.
+func (j *shardJudge) decide(ctx context.Context, d shard.Decision) (int64, error) {
+	j.deciding.Lock()
+	defer j.deciding.Unlock()
+	base := j.w.base.Registry()
+	before, _ := base.Look(ctx, shardName)
+	rev, err := base.Decide(ctx, d)
+	if err == nil {
+		d.Row.Rev = rev
+		j.decided(before, d.Row)
+	}
+	return rev, err
+}
+
+func (j *shardJudge) decided(v shard.View, row shard.Row) {
+	old := v.Row
+	j.trace("row: epoch %d, primary %.8s (%d), plan %s", row.Epoch, row.Primary, row.PrimaryEpoch, planText(row.Plan))
+	if row.Epoch < old.Epoch || row.PrimaryEpoch < old.PrimaryEpoch || row.PrimaryEpoch > row.Epoch {
+		j.breach("epochs fell: from %d (%d) to %d (%d)", old.Epoch, old.PrimaryEpoch, row.Epoch, row.PrimaryEpoch)
+	}
+	j.mu.Lock()
+	j.row = row
+	j.mu.Unlock()
+	p, was := row.Plan, old.Plan
+	if p != nil && p.Force {
+		j.mu.Lock()
+		j.forced = true
+		j.mu.Unlock()
+	}
+	if p != nil && was == nil && p.Kind == shard.Failover && p.Request == "" {
+		j.deposes(v, *p)
+	}
+	if p != nil && p.Phase == shard.Promoting && was != nil && was.Phase == shard.Detaching {
+		j.frozen(v, *p)
+	}
+	if row.Primary != old.Primary || row.PrimaryEpoch != old.PrimaryEpoch {
+		j.installed(v, row)
+	}
+}
+
+func planText(p *shard.Plan) string {
+	if p == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s %d %s from %.8s to %.8s (%s)", p.Kind, p.Epoch, p.Phase, p.From, p.To, p.Reason)
+}
+
+// deposes checks a failover that nobody asked for.
+func (j *shardJudge) deposes(v shard.View, p shard.Plan) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if t := 2*j.w.setup.Timing.Timeout + time.Second; j.wellNode == p.From && !j.well.IsZero() && time.Since(j.well) > t {
+		j.breachLocked("a healthy primary is deposed: %s is well since %s: %s", p.From[:8], j.at(j.well), p.Reason)
+	}
+}
+
+// frozen checks that nodes which say that they left their primary stand still.
+func (j *shardJudge) frozen(v shard.View, p shard.Plan) {
+	for _, r := range v.Nodes {
+		done, ok := r.Done(p.Epoch, shard.DoDetach)
+		h := j.w.hostOf(r.ID)
+		if !ok || done.Error != "" || h == nil || !r.Live() {
+			continue
+		}
+		if s := h.node.State(); s.Run == r.Run && s.Role == shard.Replica && s.Txn != done.Txn {
+			j.breach("%s said that it stands still at %d, and is at %d", h.name, done.Txn, s.Txn)
+		}
+	}
+}
+
+// installed checks what a new primary has.
+func (j *shardJudge) installed(v shard.View, row shard.Row) {
+	h := j.w.hostOf(row.Primary)
+	if h == nil {
+		j.breach("the primary %.8s is no node of the shard", row.Primary)
+		return
+	}
+	has := dataOf(h)
+	for _, h := range j.w.hosts {
+		n := h.node.State()
+		j.trace("   %s: %s txn %d of %.8s, before %+v, data %d, link %+v", h.name, n.Role, n.Txn, n.Lineage.ID[32:], n.Before, n.Keys, n.Link)
+	}
+	rest := map[string]map[int64]bool{}
+	p := row.Plan
+	for _, r := range v.Nodes {
+		o := j.w.hostOf(r.ID)
+		if o == nil || o == h || p == nil {
+			continue
+		}
+		done, ok := r.Done(p.Epoch, shard.DoDetach)
+		if _, member := row.Member(r.ID); ok && done.Error == "" && member && r.Live() && r.Condition == shard.Up && r.Synced && r.Lineage.ID == lineageBefore(v.Row) {
+			rest[o.name] = dataOf(o)
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.result.Installs++
+	if who, ok := j.named[row.PrimaryEpoch]; ok && who != row.Primary {
+		j.breachLocked("two primaries of epoch %d: %.8s and %.8s", row.PrimaryEpoch, who, row.Primary)
+	}
+	j.named[row.PrimaryEpoch] = row.Primary
+	j.latest[h.address] = row.PrimaryEpoch
+	var missing []int64
+	for id := range j.kept {
+		if !has[id] {
+			missing = append(missing, id)
+			delete(j.kept, id)
+		}
+	}
+	slices.Sort(missing)
+	if len(missing) == 0 {
+		return
+	}
+	j.result.Lost += len(missing)
+	switch {
+	case p == nil && !j.data[h.name]:
+		j.breachLocked("%s goes on as the primary without %d acknowledged writes", h.name, len(missing))
+	case p == nil || p.Force:
+	case p.Kind == shard.Switchover || p.Kind == shard.Return:
+		if !j.data[h.name] {
+			j.breachLocked("a %s lost %d acknowledged writes, the first %d", p.Kind, len(missing), missing[0])
+		}
+	default:
+		for name, has := range rest {
+			n := 0
+			for _, id := range missing {
+				if has[id] {
+					n++
+				}
+			}
+			if n > 0 && !slices.Contains(p.Tried, j.w.hostNamed(name)) && p.Wanted == "" {
+				j.breachLocked("%s was promoted without %d acknowledged writes that %s has", h.name, n, name)
+			}
+		}
+	}
+}
+
+func lineageBefore(r shard.Row) string {
+	if n := len(r.Lineages); n > 0 {
+		return r.Lineages[n-1].ID
+	}
+	return ""
+}
+
+func (w *shardWorld) hostNamed(name string) string {
+	for _, h := range w.hosts {
+		if h.name == name {
+			return h.id()
+		}
+	}
+	return ""
+}
+
+func dataOf(h *shardHost) map[int64]bool {
+	has := map[int64]bool{}
+	for _, id := range h.node.Data() {
+		has[id] = true
+	}
+	return has
+}
+
+// lossy: a node has lost its data.
+func (j *shardJudge) lossy(h *shardHost) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.data[h.name] = true
+}
+
+// forget: a person had the host's node forgotten.
+func (j *shardJudge) forget(h *shardHost) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.forgot[h.name] = true
+}
+
+func (j *shardJudge) forgotten(h *shardHost) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.forgot[h.name]
+}
+
+// hurt: the host's node was not well for a moment, which watch may not see.
+func (j *shardJudge) hurt(h *shardHost) {
+	id := h.id()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if id == "" || j.wellNode == id {
+		j.well = time.Time{}
+	}
+}
+
+// watch looks at the primary all the time.
+func (j *shardJudge) watch(done <-chan struct{}) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		j.mu.Lock()
+		id, was := j.row.Primary, j.wellNode
+		j.mu.Unlock()
+		h := j.w.hostOf(id)
+		well := h != nil && h.node.Accepts() && j.w.attended(h)
+		j.mu.Lock()
+		switch {
+		case !well:
+			j.well = time.Time{}
+		case j.well.IsZero() || was != id:
+			j.well, j.wellNode = time.Now(), id
+		}
+		j.mu.Unlock()
+	}
+}
+
+// attended tells that a replica whose agent lives, and reaches the store, follows the node.
+func (w *shardWorld) attended(p *shardHost) bool {
+	for _, h := range w.hosts {
+		line, _ := h.lineNow()
+		if h == p || h.alive() == nil || line != lineWell || h.node.Hung() {
+			continue
+		}
+		s := h.node.State()
+		if s.Role == shard.Replica && s.Link != nil && s.Link.Up && s.Link.Address == p.address && s.Link.Input >= 0 && s.Link.Input < 200*time.Millisecond && !s.Link.Syncing {
+			return true
+		}
+	}
+	return false
+}
+
+func (j *shardJudge) finish() ShardResult {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.result.Broken = j.broken
+	return j.result
+}

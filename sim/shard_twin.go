@@ -1,0 +1,195 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// ShardTwin is a shard that is broken on purpose, in one way: see [Twin].
+type ShardTwin struct {
+	Name string
+	// Caught is what the judge has to say of it.
+	Caught string
+	// First seed that is tried.
+	First uint64
+	// Agent breaks what an agent is given.
+	Agent func(*shardHost, *shard.Config)
+	// Need makes sure that a run has what the fault needs to show.
+	Need func(*ShardSetup)
+}
+
+// ShardTwins returns every one that the simulation must catch.
+func ShardTwins() []ShardTwin {
+	return []ShardTwin{
+		{Name: "the fence is not closed", First: 6, Caught: "after the first of epoch", Need: divided, Agent: engine(func(e *brokenEngine) {
+			e.fence = func(ctx context.Context, f shard.Fence, n int) error {
+				if f == shard.Closed {
+					return ctx.Err()
+				}
+				return e.Engine.SetFence(ctx, f, n)
+			}
+		})},
+		{Name: "promises are not kept", Caught: "after the first of epoch", Need: divided, Agent: func(h *shardHost, c *shard.Config) {
+			c.Promisers = forger{c.Promisers, h, func(int) bool { return true }}
+		}},
+		{Name: "only some promise", Caught: "after the first of epoch", Need: divided, Agent: func(h *shardHost, c *shard.Config) {
+			c.Promisers = forger{c.Promisers, h, func(i int) bool { return i%2 == 1 }}
+		}},
+		{Name: "one signal is enough", Caught: "a healthy primary is deposed", Need: unattended, Agent: registry(func(r *brokenRegistry) {
+			r.view = func(v *shard.View) {
+				for i := range v.Nodes {
+					n := &v.Nodes[i]
+					if n.Link != nil {
+						n.Link = &shard.Upstream{Address: n.Link.Address, Input: -1, Up: true}
+					}
+					if n.Opinion != nil {
+						n.Opinion = &shard.Opinion{Of: n.Opinion.Of, Verdict: shard.Mute, Silence: time.Hour}
+					}
+					if n.ID == v.Row.Primary {
+						n.Condition = shard.Silent
+					}
+				}
+			}
+		})},
+		{Name: "replicas are not detached", Caught: "stands still", Need: forced, Agent: engine(func(e *brokenEngine) {
+			e.follow = func(ctx context.Context, address string) error {
+				if address == "" {
+					return ctx.Err()
+				}
+				return e.Engine.Follow(ctx, address)
+			}
+		})},
+		{Name: "a half copy counts as whole", First: 18, Caught: "acknowledged writes", Need: copying, Agent: engine(func(e *brokenEngine) {
+			e.probe = func(s *shard.State) {
+				s.Synced = true
+				if s.Link != nil {
+					s.Link.Syncing = false
+				}
+			}
+		})},
+		{Name: "a switchover does not wait for the last writes", First: 14, Caught: "acknowledged writes", Need: copying, Agent: engine(func(e *brokenEngine) {
+			e.probe = func(s *shard.State) {
+				if s.Role == shard.Replica {
+					s.Txn += 1000
+				}
+			}
+		})},
+	}
+}
+
+// divided shards are split all the time, copying ones have replicas that take their time, and people
+// who switch, unattended ones agents that die, forced ones people who fail over, and replicas that lag.
+func divided(s *ShardSetup) {
+	s.Nodes, s.Length, s.Only = 3, 2*time.Minute, "divided"
+}
+
+func unattended(s *ShardSetup) {
+	s.Nodes, s.Length, s.Only = 3, 2*time.Minute, "unattended"
+}
+
+func forced(s *ShardSetup) {
+	s.Nodes, s.Length, s.Only = 3, 3*time.Minute, "forced"
+}
+
+func copying(s *ShardSetup) {
+	s.Nodes, s.Length, s.Operators, s.CopyTime, s.Only = 3, 2*time.Minute, true, 10*time.Second, "copying"
+}
+
+// forger answers for others that they promise.
+type forger struct {
+	shard.Promisers
+	h      *shardHost
+	forges func(to int) bool
+}
+
+func (f forger) Ask(ctx context.Context, address string, p shard.Promise, mac string) (string, error) {
+	if o := f.h.w.hostOf(p.To); o != nil && f.forges(o.i+f.h.i) {
+		return p.Sign(f.h.w.view().Row.Secret, "give"), nil
+	}
+	return f.Promisers.Ask(ctx, address, p, mac)
+}
+
+// brokenRegistry is a registry of which some methods do something else; nil ones do not.
+type brokenRegistry struct {
+	shard.Registry
+	decide func(context.Context, shard.Decision) (int64, error)
+	view   func(*shard.View)
+}
+
+func registry(breaks func(*brokenRegistry)) func(*shardHost, *shard.Config) {
+	return func(_ *shardHost, c *shard.Config) {
+		r := &brokenRegistry{Registry: c.Registry}
+		breaks(r)
+		c.Registry = r
+	}
+}
+
+func (r *brokenRegistry) Decide(ctx context.Context, d shard.Decision) (int64, error) {
+	if r.decide != nil {
+		return r.decide(ctx, d)
+	}
+	return r.Registry.Decide(ctx, d)
+}
+
+func (r *brokenRegistry) Report(ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+	v, err := r.Registry.Report(ctx, n, tell)
+	if r.view != nil && err == nil {
+		r.view(&v)
+	}
+	return v, err
+}
+
+func (r *brokenRegistry) Look(ctx context.Context, name string) (shard.View, error) {
+	v, err := r.Registry.Look(ctx, name)
+	if r.view != nil && err == nil {
+		r.view(&v)
+	}
+	return v, err
+}
+
+// brokenEngine is an engine of which some methods do something else; nil ones do not.
+type brokenEngine struct {
+	shard.Engine
+	fence  func(context.Context, shard.Fence, int) error
+	follow func(context.Context, string) error
+	probe  func(*shard.State)
+}
+
+type brokenEngines struct {
+	shard.Engines
+	breaks func(*brokenEngine)
+}
+
+func engine(breaks func(*brokenEngine)) func(*shardHost, *shard.Config) {
+	return func(_ *shardHost, c *shard.Config) { c.Engines = brokenEngines{c.Engines, breaks} }
+}
+
+func (b brokenEngines) At(address string) shard.Engine {
+	e := &brokenEngine{Engine: b.Engines.At(address)}
+	b.breaks(e)
+	return e
+}
+
+func (e *brokenEngine) SetFence(ctx context.Context, f shard.Fence, n int) error {
+	if e.fence != nil {
+		return e.fence(ctx, f, n)
+	}
+	return e.Engine.SetFence(ctx, f, n)
+}
+
+func (e *brokenEngine) Follow(ctx context.Context, address string) error {
+	if e.follow != nil {
+		return e.follow(ctx, address)
+	}
+	return e.Engine.Follow(ctx, address)
+}
+
+func (e *brokenEngine) Probe(ctx context.Context) (shard.State, error) {
+	s, err := e.Engine.Probe(ctx)
+	if err == nil && e.probe != nil {
+		e.probe(&s)
+	}
+	return s, err
+}
