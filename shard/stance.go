@@ -137,7 +137,7 @@ func standFirst(v View, me Self) Bearing {
 	switch {
 	case s.Loading:
 		return Bearing{Stance: Close, Why: "it is loading its data"}
-	case s.Role == Replica && s.Link.Detached() && m.Whole(s) && s.Lineage.ID == last.ID:
+	case s.Role == Replica && s.Link.Detached() && m.Whole(s) && s.Lineage.ID == last.ID && s.Txn >= m.Txn:
 		return Bearing{Stance: Resume, Why: "it follows nobody, and has all that it had"}
 	case s.Role == Replica && !restarted:
 		return Bearing{Stance: Shun, Why: "the shard names it as its primary, but it was made a replica"}
@@ -147,6 +147,8 @@ func standFirst(v View, me Self) Bearing {
 		return Bearing{Stance: Shun, Why: "the shard names it as its primary, but it was restarted as a replica, and may have lost data"}
 	case s.Role == Primary && s.Lineage.ID == last.ID && (me.Holding || s.Txn >= m.Txn || m.Lineage.ID != last.ID):
 		return Bearing{Stance: Hold}
+	case s.Role == Primary && last.ID != "" && s.Before.ID == last.ID && s.Txn == s.Before.End && s.Txn >= m.Txn:
+		return Bearing{Stance: Resume, Why: "it was promoted, and has all that it had"}
 	case m.GoesOn(s):
 		return Bearing{Stance: Hold}
 	case s.Keys == 0 && m.Keys > 0 && !me.Discard:
@@ -172,7 +174,7 @@ func (v View) wanting(me Self) string {
 		return "it was restarted; its replicas have not reported yet"
 	}
 	for _, m := range v.Row.Members {
-		if r, _ := v.Node(m.ID); m.ID != me.ID && !r.Live() && me.For < max(patient, 3*own.Timeout) {
+		if r, known := v.Node(m.ID); m.ID != me.ID && !(known && r.Live()) && me.For < max(patient, 3*own.Timeout) {
 			return fmt.Sprintf("it was restarted, and may lack data; it waits up to %v for node %.8s at %s, which may have more. To go on now: understudy shard failover %s --to %.8s --force",
 				patient, m.ID, m.Address, v.Row.Name, me.ID)
 		}

@@ -94,3 +94,25 @@ func TestRenamedLineage(t *testing.T) {
 		t.Error("it was renamed while a plan is under way")
 	}
 }
+
+// A primary that its agent starts again follows nobody at first. It goes on if it has all that it
+// had, also after it was promoted for that, and on the way is not taken for one that was demoted.
+func TestGoingOnAfterAStop(t *testing.T) {
+	id := "00112233445566778899aabbccddeeff00112233"
+	v := View{Row: Row{Rev: 1, Epoch: 1, Primary: id, PrimaryEpoch: 1, Lineages: []Lineage{{ID: "L"}}, Members: []Member{{ID: id}, {ID: "other"}}}}
+	m := Memory{NodeID: id, Run: "1", Lineage: Lineage{ID: "L"}, Txn: 100, Keys: 5}
+	detached := State{Role: Replica, Run: "2", Lineage: Lineage{ID: "L"}, Txn: 100, Keys: 5, Link: &Upstream{}, Synced: true}
+	promoted := State{Role: Primary, Run: "2", Lineage: Lineage{ID: "N"}, Before: Lineage{ID: "L", End: 100}, Txn: 100, Keys: 5, Synced: true}
+	for _, run := range []string{"1", "2"} { // also when the new run was noted already
+		m.Run = run
+		for _, s := range []State{detached, promoted} {
+			if b := Stand(v, Self{ID: id, State: s, Memory: m}); b.Stance != Resume {
+				t.Errorf("%s, noted run %s: %s, %s", s.Role, run, b.Stance, b.Why)
+			}
+			s.Txn, s.Before.End = 99, min(s.Before.End, 99)
+			if b := Stand(v, Self{ID: id, State: s, Memory: m}); b.Stance == Resume || b.Stance == Hold {
+				t.Errorf("%s with less, noted run %s: %s, %s", s.Role, run, b.Stance, b.Why)
+			}
+		}
+	}
+}
