@@ -125,9 +125,7 @@ func (w *shardWorld) reboot(h *shardHost) {
 	w.flying.Go(func() {
 		h.crash()
 		h.node.Kill()
-		c := h.clock
-		h.clock = &clock{gate: c.gate, begin: time.Now(), rate: c.rate, offset: w.dice.upTo(time.Hour), wall: c.wall}
-		h.boot += "'"
+		h.reboot(w.dice.upTo(time.Hour))
 		select {
 		case <-w.quiet:
 		case <-time.After(after):

@@ -21,10 +21,10 @@ type shardHost struct {
 	dir           string
 	dice          *dice
 	node          *shardtest.Node
-	clock         *clock
-	boot          string
 
 	mu    sync.Mutex
+	clock *clock
+	boot  string
 	line  shardLine
 	moved chan struct{} // closed and replaced when the line changes
 	ids   map[string]bool
@@ -83,6 +83,22 @@ func (h *shardHost) id() string {
 	return ""
 }
 
+// kernel is the run of the host's kernel: its clock, and the name of its boot.
+func (h *shardHost) kernel() (*clock, string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.clock, h.boot
+}
+
+// reboot gives the host another run of its kernel, whose clock begins anew.
+func (h *shardHost) reboot(offset time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.clock
+	h.clock = &clock{gate: c.gate, begin: time.Now(), rate: c.rate, offset: offset, wall: c.wall}
+	h.boot += "'"
+}
+
 // start starts the host's agent.
 func (h *shardHost) start() {
 	h.ops <- struct{}{}
@@ -92,11 +108,12 @@ func (h *shardHost) start() {
 	}
 	w := h.w
 	link := shardLink{h}
+	clock, boot := h.kernel()
 	cfg := shard.Config{
 		Shard: shardName, Node: h.address, AgentAddress: "agent-" + h.name, Dir: h.dir, Engines: h.engines(),
 		Local: func(address string) bool { return address == h.address }, KillHung: w.setup.KillHung, MinReplicas: w.setup.MinReplicas,
 		Registry: link, Commands: link, Leases: shardLeases{link}, Promisers: shardPromisers{h}, Timing: w.setup.Timing,
-		Clock: h.clock, Boot: h.boot, Policy: shard.Policy{FlapLimit: 1000, Patience: w.setup.Timing.Timeout * 2 / 5},
+		Clock: clock, Boot: boot, Policy: shard.Policy{FlapLimit: 1000, Patience: w.setup.Timing.Timeout * 2 / 5},
 		Jitter: func(d time.Duration) time.Duration { return h.dice.upTo(d - 1) },
 	}
 	if w.setup.Supervised {

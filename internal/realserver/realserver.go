@@ -8,11 +8,13 @@ package realserver
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -42,15 +44,33 @@ func Find(tb testing.TB, program string, patterns ...string) string {
 	return ""
 }
 
-// FreePort returns a loopback port that was free a moment ago.
+// FreePort returns a loopback port that is free, and nobody else's who asks here until the
+// test ends. It is below those that the kernel gives to outgoing connections, so that a server
+// which is restarted finds it free again.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatalf("no free port: %v", err)
+	const first, last = 10_000, 32_000
+	dir := filepath.Join(os.TempDir(), "understudy-ports-"+strconv.Itoa(os.Getuid()))
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		tb.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	for range 1000 {
+		port := first + rand.IntN(last-first)
+		lock, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o666)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+				_ = l.Close()
+				tb.Cleanup(func() { _ = lock.Close() })
+				return port
+			}
+		}
+		_ = lock.Close()
+	}
+	tb.Fatal("no free port")
+	return 0
 }
 
 // Process is a server that was started. Its methods act on the process that was

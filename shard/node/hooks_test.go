@@ -18,7 +18,7 @@ import (
 
 func TestHooks(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out")
-	h := &Hooks{Argv: []string{"sh", "-c", `env | grep ^UNDERSTUDY_ | sort > "$0"`, file}}
+	h := &Hooks{Argv: []string{"sh", "-c", `unset UNDERSTUDY_REQUIRE_BACKENDS UNDERSTUDY_PROVE; env | grep ^UNDERSTUDY_ | sort > "$0"`, file}}
 	call := shard.HookCall{Event: shard.OnPromote, Shard: "s", Node: "10.0.0.1:6379", Role: shard.Primary, Epoch: 7, From: "a", To: "b"}
 	for _, when := range []string{"before", "after"} {
 		if when == "before" {
