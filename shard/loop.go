@@ -175,6 +175,18 @@ func (a *Agent) exchange(now time.Duration) {
 	})
 }
 
+// promptly is the pause between looks at a row that is about to change.
+const promptly = 20 * time.Millisecond
+
+// lookAgain has the view read when the last one is that old.
+func (a *Agent) lookAgain(now, age time.Duration) {
+	if due := a.s.viewAt + age; now >= due {
+		a.s.look = true
+	} else {
+		a.s.by(due)
+	}
+}
+
 func (a *Agent) exchanged(r Record, v View, report bool, err error) {
 	s := &a.s
 	now := a.cfg.Clock.Now()
@@ -204,7 +216,7 @@ func (a *Agent) exchanged(r Record, v View, report bool, err error) {
 		s.refused = err.Error()
 		a.publish(now)
 	case errors.Is(err, ErrNotFound):
-		s.failing = 0
+		s.failing, s.notBefore = 0, now+promptly
 	default:
 		if s.failing == 0 {
 			s.failing = now

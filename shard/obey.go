@@ -73,24 +73,19 @@ func (a *Agent) obeyNext() {
 	}
 	c := s.queue[0]
 	now := a.cfg.Clock.Now()
-	if c.Order == DoPromote && s.view.Row.Epoch < c.Epoch && now-s.heeded < a.cfg.Timing.Timeout {
-		// What kind of a plan it belongs to has to be known.
-		if due := s.viewAt + 20*time.Millisecond; now >= due {
-			s.look = true
+	if (c.Order == DoPromote || c.Order == DoCatch) && s.view.Row.Epoch < c.Epoch {
+		// The command was faster than the row, and what it asks depends on the plan there. If no
+		// such row comes, whoever sent it sends it again, or has lost the decision.
+		if now < s.heeded+a.cfg.Timing.Timeout {
+			a.lookAgain(now, promptly)
 		} else {
-			s.by(due)
+			s.queue = s.queue[1:]
 		}
 		return
 	}
 	s.queue = s.queue[1:]
 	known := max(a.folder.memory().Epoch, s.view.Row.Epoch)
 	if _, ok := c.Obey(a.cfg.Shard, a.id, known); !ok {
-		return
-	}
-	if (c.Order == DoPromote || c.Order == DoCatch) && s.view.Row.Epoch < c.Epoch {
-		// The command was faster than the row, and it depends on the plan.
-		s.queue = append([]Command{c}, s.queue...)
-		s.look = true
 		return
 	}
 	if why := a.unfit(c); why != "" {

@@ -34,7 +34,9 @@ func (a *Agent) orchestrate(now time.Duration) {
 	if act.Wait > 0 {
 		s.by(now + max(act.Wait, time.Millisecond))
 		if act.Finding.Wait > 0 && act.Finding.Wait <= act.Wait {
-			a.lookAgain(now, act.Finding.Wait)
+			// More slowly as it goes on.
+			age := max(act.Finding.Wait, (now-s.overSince)/8)
+			a.lookAgain(now, min(age, a.cfg.Timing.Interval/2))
 		}
 	}
 	switch {
@@ -44,17 +46,6 @@ func (a *Agent) orchestrate(now time.Duration) {
 		a.pickLock(now)
 	default:
 		a.direct(act, now)
-	}
-}
-
-// lookAgain reads the view after the time that the judge asks for, more slowly as it goes on.
-func (a *Agent) lookAgain(now, wait time.Duration) {
-	s := &a.s
-	wait = min(max(wait, (now-s.overSince)/8), a.cfg.Timing.Interval/2)
-	if due := s.viewAt + wait; now >= due {
-		s.look = true
-	} else {
-		s.by(due)
 	}
 }
 

@@ -87,11 +87,7 @@ func (a *Agent) stand(now time.Duration) {
 	if s.raised > s.view.Row.Epoch && s.viewAt < s.raisedAt+a.cfg.Timing.Timeout {
 		// What the row said before the command that was obeyed counts no more, unless the store
 		// goes on saying so.
-		if due := s.viewAt + 20*time.Millisecond; now >= due {
-			s.look = true
-		} else {
-			s.by(due)
-		}
+		a.lookAgain(now, promptly)
 		a.drop()
 		a.obeyNext()
 		return
