@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/shardtest"
 )
@@ -140,6 +141,51 @@ func TestPromotionOfReplacedPlan(t *testing.T) {
 			t.Errorf("the node of epoch %d was opened: %s", old.Load().Epoch, c.describe())
 		}
 		c.allHave(b)
+	})
+}
+
+// A replica that has more, and whose answer comes after the choice but before the chosen one is opened,
+// is not passed over.
+func TestLatecomerIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *shard.Config) { cfg.MinReplicas = 0 }).up()
+		a, b, late := c.hosts[0], c.hosts[1], c.hosts[2]
+		b.node.Lag(time.Hour)
+		for range 10 {
+			if !c.writes(a) {
+				t.Fatal(c.describe())
+			}
+		}
+		behind := func() (answered bool) {
+			v := c.view()
+			if p := v.Row.Plan; p != nil {
+				r, _ := v.Node(late.id())
+				_, answered = r.Done(p.Epoch, shard.DoDetach)
+			}
+			return answered
+		}
+		late.line.Intercept(func(call string) error {
+			if p := c.view().Row.Plan; call == "report" && p != nil && p.Phase == shard.Detaching && len(p.Tried) == 0 {
+				return lease.ErrUnavailable
+			}
+			return nil
+		})
+		chosen := make(chan struct{})
+		var once sync.Once
+		b.line.Intercept(func(call string) error {
+			if p := c.view().Row.Plan; call == "acquire" && p != nil && p.To == b.id() && p.Phase == shard.Promoting {
+				once.Do(func() { close(chosen) })
+				for !behind() {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			return nil
+		})
+		a.node.Kill()
+		<-chosen
+		c.until("the other is the primary", time.Minute, func() bool { return c.view().Row.Primary == late.id() })
+		c.settled(late)
+		c.allHave(late)
 	})
 }
 

@@ -70,6 +70,21 @@ func choose(v View, c choice) (best string, unfit []Unfit) {
 	}).ID, unfit
 }
 
+// latecomer tells of a node that left the old primary under a failover after the choice was made,
+// and has more than txn, at which the chosen one stands. Only a plan's first try gives way to it:
+// one that is always late must not keep the shard without a primary.
+func (p Plan) latecomer(v View, txn int64) string {
+	if p.Kind != Failover || p.Wanted != "" || len(p.Tried) > 0 {
+		return ""
+	}
+	best, _ := choose(v, choice{from: p.From, tried: []string{p.To}, frozen: p.Epoch})
+	r, _ := v.Node(best)
+	if done, _ := r.Done(p.Epoch, DoDetach); best != p.To && done.Txn > txn {
+		return fmt.Sprintf("%s answered after the choice was made, and stands at %d, not at %d", r.Label(), done.Txn, txn)
+	}
+	return ""
+}
+
 func unfitness(v View, r Record, c choice, last int64) string {
 	switch {
 	case !r.Live():

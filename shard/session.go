@@ -43,7 +43,7 @@ func (a *Agent) sit() *session {
 	if err != nil {
 		panic("shard: " + err.Error()) // New has checked all of it
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(a.ctx))
+	ctx, cancel := context.WithCancel(a.ctx)
 	s.keeper, s.cancel = keeper, cancel
 	a.session = s
 	a.wg.Go(func() {

@@ -30,13 +30,15 @@ type shardJudge struct {
 	forgot   map[string]bool // hosts whose node a person had forgotten
 	well     time.Time       // since when the primary is well, and a replica is in touch with it
 	wellNode string
-	forced   bool // a person had the data changed
+	forced   bool                 // a person had the data changed
+	left     map[string]time.Time // when the store first had the result of a detachment, by command
+	choice   map[string]bool      // … which of them it had when a plan's choice was made
 	result   ShardResult
 }
 
 func newShardJudge(w *shardWorld) *shardJudge {
 	return &shardJudge{w: w, begin: time.Now(), named: map[int64]string{}, latest: map[string]int64{}, open: map[string]int64{},
-		kept: map[int64]bool{}, data: map[string]bool{}, forgot: map[string]bool{}}
+		kept: map[int64]bool{}, data: map[string]bool{}, forgot: map[string]bool{}, left: map[string]time.Time{}, choice: map[string]bool{}}
 }
 
 func (j *shardJudge) at(t time.Time) string { return fmt.Sprintf("%.3f s", t.Sub(j.begin).Seconds()) }
@@ -114,6 +116,26 @@ func (j *shardJudge) hostAt(address string) *shardHost {
 	return nil
 }
 
+// reported: the store has taken the record.
+func (j *shardJudge) reported(r shard.Record) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, done := range r.Results {
+		if id := shard.CommandID(done.Epoch, r.ID, done.Order); done.Order == shard.DoDetach && j.left[id].IsZero() {
+			j.left[id] = time.Now()
+		}
+	}
+}
+
+// considered tells that a result of the plan was known when the choice was made, or long enough before
+// the chosen one wrote itself into the row to make it give way.
+func (j *shardJudge) considered(p shard.Plan, node string) bool {
+	id := shard.CommandID(p.Epoch, node, shard.DoDetach)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.choice[id] || len(p.Tried) == 0 && time.Since(j.left[id]) > j.w.setup.Timing.Timeout
+}
+
 // judgedRegistry is the store's, with the judge looking on.
 type judgedRegistry struct {
 	shard.Registry
@@ -184,6 +206,11 @@ func (j *shardJudge) deposes(v shard.View, p shard.Plan) {
 func (j *shardJudge) frozen(v shard.View, p shard.Plan) {
 	for _, r := range v.Nodes {
 		done, ok := r.Done(p.Epoch, shard.DoDetach)
+		if ok {
+			j.mu.Lock()
+			j.choice[shard.CommandID(p.Epoch, r.ID, shard.DoDetach)] = true
+			j.mu.Unlock()
+		}
 		h := j.w.hostOf(r.ID)
 		if !ok || done.Error != "" || h == nil || !r.Live() {
 			continue
@@ -214,7 +241,7 @@ func (j *shardJudge) installed(v shard.View, row shard.Row) {
 			continue
 		}
 		done, ok := r.Done(p.Epoch, shard.DoDetach)
-		if _, member := row.Member(r.ID); ok && done.Error == "" && member && r.Live() && r.Condition == shard.Up && r.Synced && r.Lineage.ID == lineageBefore(v.Row) {
+		if _, member := row.Member(r.ID); ok && done.Error == "" && j.considered(*p, r.ID) && member && r.Live() && r.Condition == shard.Up && r.Synced && r.Lineage.ID == lineageBefore(v.Row) {
 			rest[o.name] = dataOf(o)
 		}
 	}

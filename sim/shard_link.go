@@ -99,7 +99,11 @@ func (l shardLink) commands() shard.Commands { return l.h.w.base.Commands() }
 
 func (l shardLink) Report(ctx context.Context, r shard.Record, tell bool) (shard.View, error) {
 	return pass(ctx, l, func(ctx context.Context) (shard.View, error) {
-		return l.registry().Report(ctx, r, tell)
+		v, err := l.registry().Report(ctx, r, tell)
+		if err == nil {
+			l.h.w.judge.reported(r)
+		}
+		return v, err
 	})
 }
 

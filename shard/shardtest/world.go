@@ -73,6 +73,7 @@ type Node struct {
 	primary string // whom it follows; "" is nobody
 	linked  bool
 	peer    string    // the run of its primary that it is connected to
+	dataset int       // … and how many full copies that had taken
 	retry   time.Time // when it tries to connect again
 	synced  bool
 	copying time.Time // until when a full copy takes
@@ -347,7 +348,8 @@ func (n *Node) replicate() {
 		n.linked, n.copying = false, time.Time{}
 		return
 	}
-	if n.linked && n.peer != p.run {
+	// One that takes a full copy itself sends its replicas away.
+	if n.linked && (n.peer != p.run || n.dataset != p.copies) {
 		n.linked, n.copying, n.retry = false, time.Time{}, time.Now().Add(time.Second)
 	}
 	if p.hung || !n.w.reaches(n.address, p.address) {
@@ -358,7 +360,7 @@ func (n *Node) replicate() {
 	}
 	if !n.linked {
 		// A replica that has no primary itself does not serve others.
-		if time.Now().Before(n.retry) || p.role == shard.Replica && !p.linked {
+		if time.Now().Before(n.retry) || p.role == shard.Replica && (!p.linked || p.syncing()) {
 			return
 		}
 		n.attach(p)
@@ -379,7 +381,7 @@ func (n *Node) replicate() {
 func (n *Node) attach(p *Node) {
 	partial := n.synced && (n.lineage.ID == p.lineage.ID && n.txn <= p.txn ||
 		p.before.ID != "" && n.lineage.ID == p.before.ID && n.txn <= p.before.End)
-	n.linked, n.peer = true, p.run
+	n.linked, n.peer, n.dataset = true, p.run, p.copies
 	if !partial {
 		n.copies++
 		n.synced, n.copying = false, time.Now().Add(cmp.Or(n.w.CopyTime, 20*time.Millisecond))
