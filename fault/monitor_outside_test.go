@@ -359,6 +359,19 @@ func monitorDiskFull(t *testing.T, p fault.Programs, _ fault.Database) {
 		t.Fatal(err)
 	}
 	ready(200)
+	realserver.Eventually(t, 2*patience, "a beat of each source is stored", func() error {
+		missing := b.Names()
+		beats, _ := b.Beats()
+		for _, a := range beats {
+			if a.Stored {
+				missing = slices.DeleteFunc(missing, func(name string) bool { return name == a.Source })
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("none of %v", missing)
+		}
+		return nil
+	})
 	stop()
 	b.Await(t, 3*patience, true)
 	stop = inBackground(b)
