@@ -15,7 +15,7 @@ func (a *Agent) orchestrate(now time.Duration) {
 	row := s.view.Row
 	fresh := s.viewAt != 0 && now-s.viewAt <= a.cfg.Timing.Timeout
 	switch {
-	case row.Rev == 0 || !fresh || s.failing != 0 || now < s.promised:
+	case row.Rev == 0 || !fresh || s.stale || s.failing != 0 || now < s.promised:
 		return
 	case row.Plan == nil && row.Request == nil && s.wellSince != s.began && now < s.wellSince+a.cfg.Timing.Timeout:
 		// The store was away: first everybody has to report again.
@@ -27,7 +27,10 @@ func (a *Agent) orchestrate(now time.Duration) {
 		sight.OverFor = now - s.overSince
 	}
 	act := Next(s.view, sight, a.cfg.Policy)
-	if act.Blocked != "" && act.Blocked != s.action.Blocked {
+	switch {
+	case act.Blocked == "":
+		s.blocked.over()
+	case s.blocked.due(wording(act.Blocked), now):
 		a.log.Error(act.Blocked)
 	}
 	s.action = act
@@ -136,8 +139,10 @@ func (a *Agent) decideAsync(d Decision) {
 				a.noteSent(d.Commands, a.cfg.Clock.Now())
 				a.decided(d.Row)
 			case errors.Is(err, ErrChanged):
+				s.stale = true
 				a.log.Debug("the row was changed by another")
 			default:
+				s.stale = true
 				a.log.Warn("a decision could not be taken; looking again", "err", err)
 				s.notBefore = a.cfg.Clock.Now() + a.cfg.Jitter(a.cfg.Timing.Interval/8)
 			}

@@ -31,6 +31,7 @@ type state struct {
 	// Of the store.
 	view       View
 	viewAt     time.Duration
+	stale      bool          // nothing is decided from this view any more: a decision was not taken
 	viewed     chan struct{} // closed and replaced with each view
 	rev        int64         // of the newest decision of our own
 	revAt      time.Duration
@@ -61,6 +62,7 @@ type state struct {
 	results   []Result
 	armed     bool
 	trouble   string
+	unarmed   said     // of arming
 	pendings  []Member // of an admission whose outcome is not known
 
 	// Of being the primary.
@@ -74,6 +76,7 @@ type state struct {
 	}
 	promised time.Duration // until when this agent has promised not to act
 	asked    time.Duration
+	alone    said // of promises that are not given
 
 	// Of deeds.
 	bearing  Bearing
@@ -88,6 +91,7 @@ type state struct {
 	backoff  time.Duration
 	began    time.Duration // when the agent did
 	kept     time.Duration // when the memory was last written
+	unkept   said          // of what could not be
 
 	// Of plans.
 	phase struct {
@@ -98,6 +102,7 @@ type state struct {
 	lock     lockState
 	sent     map[string]time.Duration
 	action   Action
+	blocked  said          // of a primary that is over, about which nothing can be done
 	leaving  time.Duration // since when; 0: not
 	letGo    bool          // nothing is left to hand over
 	handover string        // request of a switchover away from here, while stopping
@@ -174,7 +179,7 @@ func (a *Agent) takeView(v View, now time.Duration) {
 	if s.viewAt != 0 && now-s.viewAt > a.cfg.Timing.Timeout {
 		s.wellSince = now
 	}
-	s.view, s.viewAt, s.pendings = v, now, nil
+	s.view, s.viewAt, s.stale, s.pendings = v, now, false, nil
 	s.see(a, v.Lease, now)
 	s.trackPlan(now)
 	close(s.viewed)
