@@ -33,23 +33,12 @@ func await(ctx context.Context, k *lease.Keeper, ids []lease.ID, every time.Dura
 			return context.Cause(ctx)
 		case change := <-sub.C():
 			// The zero change comes with a renewal: it is not about this lease alone.
-			if change == (lease.Change{}) && !pause(ctx, clock, timing.Interval/10) {
+			if change == (lease.Change{}) && !lease.Sleep(ctx, clock, timing.Interval/10) {
 				stop()
 				return context.Cause(ctx)
 			}
 		case <-timer:
 		}
 		stop()
-	}
-}
-
-func pause(ctx context.Context, clock lease.Clock, d time.Duration) bool {
-	timer, stop := clock.Timer(d)
-	defer stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer:
-		return true
 	}
 }

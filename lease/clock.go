@@ -1,6 +1,9 @@
 package lease
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Clock is a host's own time. It is used to bound trust and to be patient, never
 // to judge another host.
@@ -25,4 +28,17 @@ func (bootClock) Wall() time.Time    { return time.Now().Round(0) }
 func (bootClock) Timer(d time.Duration) (<-chan time.Time, func() bool) {
 	t := time.NewTimer(d)
 	return t.C, t.Stop
+}
+
+// Sleep waits for d on the clock, or until ctx ends, and tells whether it waited to the
+// end. It may be late.
+func Sleep(ctx context.Context, clock Clock, d time.Duration) bool {
+	c, stop := clock.Timer(d)
+	defer stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c:
+		return true
+	}
 }

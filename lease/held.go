@@ -127,7 +127,7 @@ func (k *Keeper) giveBack(ctx context.Context, l Lease, successor, reason string
 		if err == nil || errors.Is(err, ErrNotHeld) {
 			return nil
 		}
-		if permanent(err) || !sleep(ctx, k.cfg.Clock, pause/2+k.cfg.Jitter(pause)) {
+		if permanent(err) || !Sleep(ctx, k.cfg.Clock, pause/2+k.cfg.Jitter(pause)) {
 			return fmt.Errorf("releasing %s: %w; it is free %v after the last renewal", l.ID, err, timing.Timeout)
 		}
 	}

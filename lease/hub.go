@@ -48,7 +48,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		if h.clock.Now()-started > most {
 			pause = first
 		}
-		if !sleep(ctx, h.clock, pause/2+rand.N(pause/2+1)) {
+		if !Sleep(ctx, h.clock, pause/2+rand.N(pause/2+1)) {
 			return nil
 		}
 		pause = min(2*pause, most)
@@ -128,18 +128,6 @@ func (s *Subscription) push(c Change) {
 		break
 	}
 	s.c <- Change{}
-}
-
-// sleep waits for d on the clock and tells whether ctx is still going on.
-func sleep(ctx context.Context, clock Clock, d time.Duration) bool {
-	c, stop := clock.Timer(d)
-	defer stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-c:
-		return true
-	}
 }
 
 func orDiscard(log *slog.Logger) *slog.Logger {

@@ -171,7 +171,7 @@ func (k *Keeper) start(ctx context.Context) (*Live, int64, error) {
 			return nil, 0, err
 		}
 		k.log.Warn("session could not be started; trying again", "err", err)
-		if !sleep(ctx, k.cfg.Clock, pause/2+k.cfg.Jitter(pause)) {
+		if !Sleep(ctx, k.cfg.Clock, pause/2+k.cfg.Jitter(pause)) {
 			return nil, 0, nil
 		}
 	}
@@ -249,7 +249,7 @@ func (k *Keeper) end(ctx context.Context, live *Live) {
 		if err == nil {
 			return
 		}
-		if permanent(err) || !sleep(ctx, k.cfg.Clock, pause/2+k.cfg.Jitter(pause)) {
+		if permanent(err) || !Sleep(ctx, k.cfg.Clock, pause/2+k.cfg.Jitter(pause)) {
 			k.log.Warn("session could not be ended; it will lapse", "session", live.ID(), "in", k.cfg.Timing.Timeout, "err", err)
 			return
 		}

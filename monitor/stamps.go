@@ -251,7 +251,7 @@ func (fl *flusher) insist(ctx context.Context, doing string, f func(context.Cont
 		if !fl.wanted() {
 			return fmt.Errorf("%w: %w", doubtful(doubt), err)
 		}
-		sleep(ctx, fl.clock, pause)
+		lease.Sleep(ctx, fl.clock, pause)
 	}
 }
 
@@ -274,14 +274,4 @@ func (fl *flusher) wanted() bool {
 func backoff(failures int, least, most time.Duration) time.Duration {
 	pause := min(most, least<<min(failures-1, 20))
 	return pause/2 + rand.N(pause/2+1)
-}
-
-// sleep waits for d on the clock, or until ctx ends.
-func sleep(ctx context.Context, clock lease.Clock, d time.Duration) {
-	timer, stop := clock.Timer(d)
-	defer stop()
-	select {
-	case <-ctx.Done():
-	case <-timer:
-	}
 }

@@ -205,7 +205,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := w.request(ctx, func(ctx context.Context) error { return w.cfg.Claims.Offer(ctx, Space, Keys(), 0) })
 		if pause := offer.told(err, 0); err != nil {
-			sleep(ctx, w.clock, pause)
+			lease.Sleep(ctx, w.clock, pause)
 			continue
 		}
 		break

@@ -199,7 +199,7 @@ func (a *Agent) watch(ctx context.Context) {
 		if a.cfg.Clock.Now()-began > most {
 			pause = first
 		}
-		if !sleep(ctx, a.cfg.Clock, pause/2+a.cfg.Jitter(pause)) {
+		if !lease.Sleep(ctx, a.cfg.Clock, pause/2+a.cfg.Jitter(pause)) {
 			return
 		}
 		pause = min(2*pause, most)

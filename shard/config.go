@@ -55,7 +55,7 @@ type Config struct {
 	Leases   lease.Store
 
 	// Timing of the reports and of the primary's session. Default 1 s and 5 s. It needs
-	// T ≥ 3·I and a fifth of T, in which the fence closes.
+	// T ≥ 3·I and a fifth of T, in which the fence closes: T ≥ 3.75·I.
 	Timing lease.Timing
 	// Policy of the plans that this agent makes.
 	Policy Policy
@@ -168,7 +168,23 @@ func (c Config) Validate() error {
 	case c.RestartGrace < 0 || c.HookTimeout < 0:
 		return fmt.Errorf("%w: restart grace and hook timeout cannot be negative", lease.ErrInvalid)
 	}
-	return c.Timing.Validate(c.margin())
+	return c.validateTiming()
+}
+
+// validateTiming names the bound itself. The margin is a part of T: with the T that
+// [lease.Timing.Validate] would suggest it grows, so that T is too short again.
+func (c Config) validateTiming() error {
+	t := c.Timing
+	least := (15*t.Interval + 3) / 4 // T ≥ 3·I + T/5, rounded up
+	if t.Interval < lease.MinInterval || least > lease.MaxTimeout || t.Timeout >= least {
+		return t.Validate(c.margin())
+	}
+	safe := fmt.Sprintf("T = %v", least)
+	if i := (t.Timeout * 4 / 15).Truncate(time.Millisecond); i >= lease.MinInterval {
+		safe += fmt.Sprintf(", or I = %v", i)
+	}
+	return fmt.Errorf("%w: interval I = %v and timeout T = %v break T ≥ 3·I and a fifth of T, in which the fence closes; safe are %s",
+		lease.ErrUnsafeTiming, t.Interval, t.Timeout, safe)
 }
 
 func (c Config) withDefaults() Config {

@@ -98,6 +98,11 @@ func (d Desk) Ask(ctx context.Context, shard string, q Request, to string) (id s
 		case !slices.ContainsFunc(v.Nodes, func(r Record) bool { _, m := v.Row.Member(r.ID); return m && r.Live() }):
 			return nil, fmt.Errorf("%w of shard %q, which would have to do it; start one beside each node", ErrNoAgent, shard)
 		}
+		if _, member := v.Row.Member(q.To); q.To != "" && !member && len(v.Row.Members) >= MaxMembers {
+			// It would become one by its promotion, and no store takes such a row.
+			return nil, fmt.Errorf("%w: shard %q has %d members, and %.8s is none of them; there is room for no more. Remove one first: understudy shard forget %s NODE",
+				lease.ErrInvalid, shard, len(v.Row.Members), q.To, shard)
+		}
 		row := v.Row.Copy()
 		q.At = v.Now
 		row.Request = &q

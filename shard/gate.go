@@ -29,6 +29,7 @@ type gate struct {
 	hung, lost func()
 
 	kick chan struct{}
+	told said // of closing; run's own
 
 	mu      sync.Mutex
 	demand  int64         // raised whenever the fence is to be closed
@@ -211,17 +212,22 @@ func (g *gate) closeOnce(ctx context.Context, until time.Duration) {
 		close(g.settled)
 		g.settled = make(chan struct{})
 		g.mu.Unlock()
+		if g.told.over() {
+			g.log.Info("the fence is closed after all")
+		}
 		return
 	}
 	open = g.open
 	g.mu.Unlock()
-	g.log.Warn("the fence could not be closed; trying again", "err", err)
+	if g.told.due(kindOf(err), g.clock.Now()) {
+		g.log.Warn("the fence could not be closed; trying again", "err", err)
+	}
 	// One that answers, be it that it lets nobody in, does not hang.
 	answers := errors.Is(err, ErrNodeAccess) || errors.Is(err, ErrNodeUnwell) || errors.Is(err, ErrNodeRefused)
 	if until, _, _ := g.trust.until(); open && !answers && g.clock.Now() >= until {
 		g.hung()
 	}
-	sleep(ctx, g.clock, g.each/4)
+	lease.Sleep(ctx, g.clock, g.each/4)
 }
 
 // ended tells the gate that the node's process is over: it accepts nothing.
@@ -277,17 +283,5 @@ func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
-	}
-}
-
-// sleep waits for d on the clock and tells whether ctx is still going on.
-func sleep(ctx context.Context, clock lease.Clock, d time.Duration) bool {
-	c, stop := clock.Timer(d)
-	defer stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-c:
-		return true
 	}
 }

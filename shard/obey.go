@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/understudy-ha/understudy/lease"
 )
 
 // take takes commands out of the node's queue and hands them to the loop.
@@ -27,7 +29,7 @@ func (a *Agent) take(ctx context.Context) {
 		case errors.Is(err, ErrNone):
 			continue
 		}
-		if !sleep(ctx, a.cfg.Clock, pause/2+a.cfg.Jitter(pause)) {
+		if !lease.Sleep(ctx, a.cfg.Clock, pause/2+a.cfg.Jitter(pause)) {
 			return
 		}
 		pause = min(2*pause, a.cfg.Timing.Interval)
@@ -221,7 +223,7 @@ func (a *Agent) catchUp(ctx context.Context, c Command, within time.Duration) er
 			_, err = a.look(ctx)
 			return err
 		}
-		if !sleep(ctx, a.cfg.Clock, time.Millisecond) {
+		if !lease.Sleep(ctx, a.cfg.Clock, time.Millisecond) {
 			return fmt.Errorf("it is at %d, and has to reach %d (in touch with its primary: %v)", n.Txn, c.Txn, linked)
 		}
 	}

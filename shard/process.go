@@ -3,6 +3,8 @@ package shard
 import (
 	"context"
 	"time"
+
+	"github.com/understudy-ha/understudy/lease"
 )
 
 // supervise keeps the node's process running.
@@ -28,7 +30,7 @@ func (a *Agent) supervise(ctx context.Context) {
 				pause = first
 			}
 		}
-		if !sleep(ctx, a.cfg.Clock, pause/2+a.cfg.Jitter(pause)) {
+		if !lease.Sleep(ctx, a.cfg.Clock, pause/2+a.cfg.Jitter(pause)) {
 			return
 		}
 		pause = min(2*pause, most)

@@ -206,3 +206,26 @@ func (r Record) Validate() error {
 	}
 	return nil
 }
+
+// Why a store does not take a record: what of it belongs to another node or agent.
+const (
+	TakenShard        = "shard"            // the node is in the shard that what names
+	TakenInstance     = "instance"         // another agent that lives reports the node: what is its instance
+	TakenAddress      = "address"          // another node of the shard, whose agent lives, has the address
+	TakenAddressShard = "address of shard" // … a node of the shard that what names has it
+)
+
+// Taken is the error, which wraps [ErrTaken], for a record that a store does not take: why is one
+// of the four reasons, who the id of the node that stands in the way.
+func (r Record) Taken(why, who, what string) error {
+	switch why {
+	case TakenShard:
+		return fmt.Errorf("%w: node %.8s is in shard %q; forget it there first", ErrTaken, who, what)
+	case TakenInstance:
+		return fmt.Errorf("%w: another agent that lives reports node %.8s (instance %.8s)", ErrTaken, who, what)
+	case TakenAddressShard:
+		return fmt.Errorf("%w: %s is node %.8s of shard %q; forget it there first", ErrTaken, r.Address, who, what)
+	default:
+		return fmt.Errorf("%w: %s is node %.8s, whose agent lives", ErrTaken, r.Address, who)
+	}
+}

@@ -188,7 +188,7 @@ func (a *Agent) decideOwn(ctx context.Context, edit func(v View) (Decision, erro
 		case done == nil && errors.Is(err, lease.ErrUnknown):
 			return err // the next look tells
 		}
-		if !sleep(ctx, a.cfg.Clock, a.cfg.Jitter(a.cfg.Timing.Interval/8)) {
+		if !lease.Sleep(ctx, a.cfg.Clock, a.cfg.Jitter(a.cfg.Timing.Interval/8)) {
 			return context.Cause(ctx)
 		}
 	}
@@ -311,7 +311,7 @@ func (a *Agent) promoted(ctx context.Context) (State, error) {
 		if err == nil && n.Role == Primary && !n.Loading {
 			return n, nil
 		}
-		if !sleep(ctx, a.cfg.Clock, 5*time.Millisecond) {
+		if !lease.Sleep(ctx, a.cfg.Clock, 5*time.Millisecond) {
 			return n, fmt.Errorf("waiting for the node to become a primary: %w", context.Cause(ctx))
 		}
 	}

@@ -258,7 +258,7 @@ func (a *Agent) release(ctx context.Context, t *tenure, successor, reason string
 		if err == nil || errors.Is(err, lease.ErrNotHeld) || errors.Is(err, lease.ErrInvalid) {
 			return
 		}
-		if !sleep(ctx, a.cfg.Clock, pause/2+a.cfg.Jitter(pause)) {
+		if !lease.Sleep(ctx, a.cfg.Clock, pause/2+a.cfg.Jitter(pause)) {
 			a.log.Warn("the lease could not be released; it will lapse", "err", err)
 			return
 		}

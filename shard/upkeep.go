@@ -27,9 +27,10 @@ func (a *Agent) arm(now time.Duration) {
 				switch {
 				case err == nil:
 					s.armed, s.tell, s.node.Fence, s.probeAt = true, true, Armed, 0
+					s.unarmed.over()
 				case errors.Is(err, ErrUnsupported):
 					a.log.Debug("the engine has no fence that could be armed")
-				default:
+				case s.unarmed.due(kindOf(err), a.cfg.Clock.Now()):
 					a.log.Warn("the fence could not be armed; trying again", "err", err)
 				}
 			}
@@ -127,7 +128,7 @@ func (a *Agent) remember(now time.Duration) {
 	m := a.folder.memory()
 	if epoch := max(m.Epoch, s.view.Row.Epoch); epoch > m.Epoch {
 		if err := a.folder.raise(epoch); err != nil {
-			a.log.Error("the data folder cannot be written", "err", err)
+			a.unkept(err, now)
 			return
 		}
 	}
@@ -143,6 +144,14 @@ func (a *Agent) remember(now time.Duration) {
 	s.kept = now
 	err := a.folder.change(false, func(m *Memory) { *m = m.Note(s.node, holding) })
 	if err != nil {
+		a.unkept(err, now)
+		return
+	}
+	s.unkept.over()
+}
+
+func (a *Agent) unkept(err error, now time.Duration) {
+	if a.s.unkept.due("data folder", now) {
 		a.log.Error("the data folder cannot be written", "err", err)
 	}
 }

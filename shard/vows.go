@@ -93,9 +93,12 @@ func (a *Agent) askPromises(now time.Duration) {
 		return func() {
 			if err != nil {
 				s.trouble = err.Error()
-				a.log.Warn("the session is not renewed, and not all others promise to leave the primary as it is", "err", err)
+				if s.alone.due("no promise", a.cfg.Clock.Now()) {
+					a.log.Warn("the session is not renewed, and not all others promise to leave the primary as it is", "err", err)
+				}
 				return
 			}
+			s.alone.over()
 			s.stats.Promised++
 			a.trust.set(func(t *trust) { t.promised = max(t.promised, sent+lasts-a.cfg.Timing.Interval) })
 		}

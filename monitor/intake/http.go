@@ -248,9 +248,9 @@ func (h *HTTP) decode(d *desk) error {
 	return err
 }
 
-// beats answers POST /v1/beats. A body of one beat that is not taken is refused;
-// of more, the counts tell.
-func (h *HTTP) beats(w http.ResponseWriter, r *http.Request, key *PingKey) error {
+// booked reads the beats of a request, stores them, and has respond answer with how
+// that went. Until then the desk is the request's.
+func (h *HTTP) booked(w http.ResponseWriter, r *http.Request, key *PingKey, respond func(*desk, tally)) error {
 	d, done, err := h.desks.take(w, r)
 	if err != nil {
 		return err
@@ -263,20 +263,28 @@ func (h *HTTP) beats(w http.ResponseWriter, r *http.Request, key *PingKey) error
 	if err != nil {
 		return err
 	}
-	status := http.StatusOK
-	switch single := d.items == 1 && !d.listed; {
-	case t.Accepted == d.items:
-	case !single:
-		status = http.StatusAccepted
-	case t.Unknown == 1:
-		status = http.StatusNotFound
-	case t.Errors[0].Cause == Forbidden:
-		status = http.StatusForbidden
-	default:
-		status = http.StatusBadRequest
-	}
-	answer(w, status, t)
+	respond(d, t)
 	return nil
+}
+
+// beats answers POST /v1/beats. A body of one beat that is not taken is refused;
+// of more, the counts tell.
+func (h *HTTP) beats(w http.ResponseWriter, r *http.Request, key *PingKey) error {
+	return h.booked(w, r, key, func(d *desk, t tally) {
+		status := http.StatusOK
+		switch single := d.items == 1 && !d.listed; {
+		case t.Accepted == d.items:
+		case !single:
+			status = http.StatusAccepted
+		case t.Unknown == 1:
+			status = http.StatusNotFound
+		case t.Errors[0].Cause == Forbidden:
+			status = http.StatusForbidden
+		default:
+			status = http.StatusBadRequest
+		}
+		answer(w, status, t)
+	})
 }
 
 func answer(w http.ResponseWriter, status int, t tally) {

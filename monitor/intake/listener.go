@@ -8,25 +8,14 @@ import (
 // events answers as a VES collector does: 202 without a body. Of a batch it is
 // enough that one event was taken; the others are among the dead letters.
 func (h *HTTP) events(w http.ResponseWriter, r *http.Request, key *PingKey) error {
-	d, done, err := h.desks.take(w, r)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := h.decode(d); err != nil {
-		return err
-	}
-	t, err := h.store(r.Context(), &d.decoder, key)
-	if err != nil {
-		return err
-	}
-	if t.Accepted == 0 && len(t.Errors) > 0 {
-		first := t.Errors[0]
-		requestError(w, fault{status: http.StatusBadRequest, code: string(first.Cause), detail: string(first.Cause) + ": " + first.Detail})
-		return nil
-	}
-	w.WriteHeader(http.StatusAccepted)
-	return nil
+	return h.booked(w, r, key, func(_ *desk, t tally) {
+		if t.Accepted == 0 && len(t.Errors) > 0 {
+			first := t.Errors[0]
+			requestError(w, fault{status: http.StatusBadRequest, code: string(first.Cause), detail: string(first.Cause) + ": " + first.Detail})
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+	})
 }
 
 type exception struct {

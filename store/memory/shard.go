@@ -98,19 +98,19 @@ func (all *shards) taken(n shard.Record, now time.Time) error {
 	home, known := all.home[n.ID]
 	switch {
 	case known && home != n.Shard:
-		return fmt.Errorf("%w: node %.8s is in shard %q; forget it there first", shard.ErrTaken, n.ID, home)
+		return n.Taken(shard.TakenShard, n.ID, home)
 	case known:
 		if old := all.byName[home].nodes[n.ID]; old.Instance != n.Instance && old.lives(now) {
-			return fmt.Errorf("%w: another agent that lives reports node %.8s (instance %.8s)", shard.ErrTaken, n.ID, old.Instance)
+			return n.Taken(shard.TakenInstance, n.ID, old.Instance)
 		}
 	}
 	for id := range all.addresses[n.Address] {
 		home := all.home[id]
 		if home != n.Shard {
-			return fmt.Errorf("%w: %s is node %.8s of shard %q; forget it there first", shard.ErrTaken, n.Address, id, home)
+			return n.Taken(shard.TakenAddressShard, id, home)
 		}
 		if id != n.ID && all.byName[home].nodes[id].lives(now) {
-			return fmt.Errorf("%w: %s is node %.8s, whose agent lives", shard.ErrTaken, n.Address, id)
+			return n.Taken(shard.TakenAddress, id, "")
 		}
 	}
 	return nil

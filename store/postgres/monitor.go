@@ -6,8 +6,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -51,11 +49,6 @@ func fromMicros(us int64) time.Time {
 }
 
 func micro(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
-
-// asBinary spares large answers the detour by decimal digits.
-func asBinary(args ...any) []any {
-	return append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)
-}
 
 // storable tells whether the database can hold these texts, and so can have anything by them.
 func storable(texts ...string) bool {

@@ -28,7 +28,7 @@ func (m *monitors) Apply(ctx context.Context, changes []monitor.Change) ([]bool,
 	}
 	var made []int64
 	var moment int64
-	args := append(append(asBinary(m.floor.Load()), changeArgs(changes)...), changeNotices(changes)...)
+	args := append(append([]any{m.floor.Load()}, changeArgs(changes)...), changeNotices(changes)...)
 	err := m.db.one(ctx, applySQL, func(r pgx.Row) error { return r.Scan(&made, &moment) }, append(args, patient{})...)
 	if err != nil {
 		return nil, fmt.Errorf("applying %d changes: %w", len(changes), err)

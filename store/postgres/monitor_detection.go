@@ -76,7 +76,7 @@ func (m *monitors) look(ctx context.Context, source string, args ...any) (look m
 	sql := m.db.sql(`SELECT l.moment, l.wall, l.generation, l.next, ` + candidateColumns + ` FROM ` + source + ` l LEFT JOIN LATERAL ` + candidates + ` ON true ORDER BY c.i`)
 	err = m.db.exactly(ctx, func(ctx context.Context, r runner) error {
 		look = monitor.Look{}
-		found, err := r.Query(ctx, sql, withPatience(ctx, asBinary(args...))...)
+		found, err := r.Query(ctx, sql, withPatience(ctx, args)...)
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func (m *monitors) Held(ctx context.Context) (out []monitor.HeldGroup, err error
 		FROM {{schema}}.monitor_held($1, $2) WITH ORDINALITY h (grp, event, alarm, since, standing, n, age, member, i), LATERAL (SELECT (h.member).*) a ORDER BY h.i`)
 	err = m.db.exactly(ctx, func(ctx context.Context, r runner) error {
 		out = nil
-		found, err := r.Query(ctx, sql, withPatience(ctx, asBinary(int64(monitor.MaxSources), patient{}))...)
+		found, err := r.Query(ctx, sql, withPatience(ctx, []any{int64(monitor.MaxSources), patient{}})...)
 		if err != nil {
 			return err
 		}

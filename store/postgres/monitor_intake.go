@@ -25,7 +25,7 @@ type known struct {
 func (m *monitors) know(ctx context.Context, events, names, labels []string) (out []known, err error) {
 	sql := m.db.sql("SELECT i, id, sender_clock, every, coalesce(fresh, false) FROM {{schema}}.monitor_know($1, $2, $3, $4, $5)")
 	err = m.db.exactly(ctx, func(ctx context.Context, r runner) error {
-		found, err := r.Query(ctx, sql, withPatience(ctx, asBinary(m.floor.Load(), events, names, labels, patient{}))...)
+		found, err := r.Query(ctx, sql, withPatience(ctx, []any{m.floor.Load(), events, names, labels, patient{}})...)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func proofArgs(proofs []monitor.Proof, floor int64) []any {
 	for i, p := range proofs {
 		paths[i], trusts[i], gaps[i], unproven[i] = p.Path, p.Trust.Microseconds(), p.Gap.Microseconds(), p.Unproven
 	}
-	return asBinary(floor, paths, trusts, gaps, unproven)
+	return []any{floor, paths, trusts, gaps, unproven}
 }
 
 // beatArgs takes beats apart into columns. The last three are nil when no beat says

@@ -49,8 +49,8 @@ func (m *monitors) Sources(ctx context.Context, q monitor.SourceQuery) (out []mo
 	sql := m.db.sql(pageSQL)
 	err = m.db.exactly(ctx, func(ctx context.Context, r runner) error {
 		out = nil
-		found, err := r.Query(ctx, sql, withPatience(ctx, asBinary(m.floor.Load(), q.Event, q.Source, string(q.State), labels,
-			q.AfterEvent, q.AfterSource, int64(listed(q.Limit)), patient{}))...)
+		found, err := r.Query(ctx, sql, withPatience(ctx, []any{m.floor.Load(), q.Event, q.Source, string(q.State), labels,
+			q.AfterEvent, q.AfterSource, int64(listed(q.Limit)), patient{}})...)
 		if err != nil {
 			return err
 		}

@@ -62,8 +62,7 @@ func turnArgs(t dispatch.Turn, keys []named) []any {
 			attempts[i], codes[i], details[i], links[i] = int32(r.Attempt), int32(r.Code), text(r.Detail), text(r.Link)
 		}
 	}
-	// Binary answers spare payloads the detour by hexadecimal digits.
-	return []any{pgx.QueryResultFormats{pgx.BinaryFormatCode}, t.Queue, t.Session, t.Anew, t.Window.Microseconds(), names, begins, terms, seqs,
+	return []any{t.Queue, t.Session, t.Anew, t.Window.Microseconds(), names, begins, terms, seqs,
 		states, afters, waits, attempts, codes, details, links, patient{}}
 }
 

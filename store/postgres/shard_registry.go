@@ -54,28 +54,13 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (v shar
 	if refusal, refused := strings.CutPrefix(got, between); refused {
 		why, rest, _ := strings.Cut(refusal, between)
 		who, what, _ := strings.Cut(rest, between)
-		return v, taken(n, why, who, what)
+		return v, n.Taken(why, who, what)
 	}
 	r.accepted.put(n.ID, sum)
 	if v, err = viewOf(got); err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}
 	return v, nil
-}
-
-// taken is the error for a node that is registered otherwise: why, who, and what else
-// is known of that.
-func taken(r shard.Record, why, who, what string) error {
-	switch why {
-	case "shard":
-		return fmt.Errorf("%w: node %.8s is in shard %q; forget it there first", shard.ErrTaken, who, what)
-	case "instance":
-		return fmt.Errorf("%w: another agent that lives reports node %.8s (instance %.8s)", shard.ErrTaken, who, what)
-	case "address of shard":
-		return fmt.Errorf("%w: %s is node %.8s of shard %q; forget it there first", shard.ErrTaken, r.Address, who, what)
-	default:
-		return fmt.Errorf("%w: %s is node %.8s, whose agent lives", shard.ErrTaken, r.Address, who)
-	}
 }
 
 // Look implements [shard.Registry].

@@ -81,10 +81,10 @@ func (s *plain) registered(t *tx, n shard.Record, atAddress []string) (map[strin
 	old := own.fields()
 	if len(old) > 0 {
 		if home := old["shard_name"]; home != n.Shard {
-			return nil, taken(n, "shard", n.ID, home)
+			return nil, n.Taken(shard.TakenShard, n.ID, home)
 		}
 		if old["instance"] != n.Instance && reports(old["timeout_ns"], age) {
-			return nil, taken(n, "instance", n.ID, old["instance"])
+			return nil, n.Taken(shard.TakenInstance, n.ID, old["instance"])
 		}
 	}
 	for i, id := range others {
@@ -92,9 +92,9 @@ func (s *plain) registered(t *tx, n shard.Record, atAddress []string) (map[strin
 		switch {
 		case about[0] == "":
 		case about[0] != n.Shard:
-			return nil, taken(n, "address of shard", id, about[0])
+			return nil, n.Taken(shard.TakenAddressShard, id, about[0])
 		case reports(about[1], all[4+2*i]):
-			return nil, taken(n, "address", id, "")
+			return nil, n.Taken(shard.TakenAddress, id, "")
 		}
 	}
 	return old, nil

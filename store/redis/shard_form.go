@@ -102,21 +102,6 @@ func unreadable(what, name string, err error) error {
 	return fmt.Errorf("%w: %s %q cannot be read; something else writes under this prefix: %w", lease.ErrUnavailable, what, name, err)
 }
 
-// taken is the error for a node that is registered otherwise: why, who, and what else
-// is known of that.
-func taken(r shard.Record, why, who, what string) error {
-	switch why {
-	case "shard":
-		return fmt.Errorf("%w: node %.8s is in shard %q; forget it there first", shard.ErrTaken, who, what)
-	case "instance":
-		return fmt.Errorf("%w: another agent that lives reports node %.8s (instance %.8s)", shard.ErrTaken, who, what)
-	case "address of shard":
-		return fmt.Errorf("%w: %s is node %.8s of shard %q; forget it there first", shard.ErrTaken, r.Address, who, what)
-	default:
-		return fmt.Errorf("%w: %s is node %.8s, whose agent lives", shard.ErrTaken, r.Address, who)
-	}
-}
-
 // Keys of a shard's. A node's id is 40 hexadecimal digits, so that its keys are like
 // none of the store's others.
 func (s *Store) nodeKey(id string) string      { return s.root + id }

@@ -43,7 +43,7 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.
 		if err := answer.err(); err != nil {
 			return shard.View{}, err
 		}
-		return shard.View{}, taken(n, outcome, who, what)
+		return shard.View{}, n.Taken(outcome, who, what)
 	}
 	return answer.row().view(n.Shard)
 }

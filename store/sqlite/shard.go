@@ -235,13 +235,13 @@ func (t shardTxn) taken(n shard.Record) error {
 		lives := boot == t.boot && micros(t.now-at) <= time.Duration(timeout)
 		switch {
 		case id == n.ID && home != n.Shard:
-			return fmt.Errorf("%w: node %.8s is in shard %q; forget it there first", shard.ErrTaken, id, home)
+			return n.Taken(shard.TakenShard, id, home)
 		case home != n.Shard:
-			return fmt.Errorf("%w: %s is node %.8s of shard %q; forget it there first", shard.ErrTaken, address, id, home)
+			return n.Taken(shard.TakenAddressShard, id, home)
 		case id == n.ID && instance != n.Instance && lives:
-			return fmt.Errorf("%w: another agent that lives reports node %.8s (instance %.8s)", shard.ErrTaken, id, instance)
+			return n.Taken(shard.TakenInstance, id, instance)
 		case id != n.ID && lives:
-			return fmt.Errorf("%w: %s is node %.8s, whose agent lives", shard.ErrTaken, address, id)
+			return n.Taken(shard.TakenAddress, id, "")
 		}
 		return nil
 	})

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
@@ -38,38 +37,9 @@ func (r registry) Watch(ctx context.Context, name string, wake func(string)) err
 }
 
 func (s *Store) watchShards(ctx context.Context, name string, wake func(string)) error {
-	conn, err := s.wide.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	w := &shardWatcher{watcher: watcher{statements: newStatements(conn)}, of: name}
-	defer w.close()
-	err = retry(ctx, func() error {
-		if err := w.one(ctx, dataVersion, nil, &w.version); err != nil {
-			return err
-		}
-		if err := w.one(ctx, lastEvent, nil, &w.last); err != nil {
-			return err
-		}
-		return w.one(ctx, lastShardWake, nil, &w.told)
-	})
-	if err != nil {
-		return err
-	}
-	wake("")
-	tick := time.NewTicker(s.poll)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		}
-		if err := w.look(ctx, wake); err != nil && !busy(err) {
-			return err
-		}
-	}
+	w := shardWatcher{of: name}
+	return s.follow(ctx, &w.watcher, mark{lastShardWake, &w.told}, func() { wake("") },
+		func(ctx context.Context) error { return w.look(ctx, wake) })
 }
 
 // look tells what is new. When it fails the next look finds it all again.

@@ -42,26 +42,40 @@ func (s *Store) Watch(ctx context.Context, wake func(lease.Change)) error {
 }
 
 func (s *Store) watch(ctx context.Context, wake func(lease.Change)) error {
+	var w watcher
+	return s.follow(ctx, &w, mark{lastWake, &w.woke}, func() { wake(lease.Change{}) },
+		func(ctx context.Context) error { return w.look(ctx, wake) })
+}
+
+// mark is how far a watcher has told, and the statement that says it anew.
+type mark struct {
+	sql string
+	at  *int64
+}
+
+// follow gives the watcher a connection, sets its marks, of which own is one that
+// another kind of watcher does not have, and has it look at each tick until ctx
+// ends. begun is called when nothing can be missed any more.
+func (s *Store) follow(ctx context.Context, w *watcher, own mark, begun func(), look func(context.Context) error) error {
 	conn, err := s.wide.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	w := &watcher{statements: newStatements(conn)}
+	w.statements = newStatements(conn)
 	defer w.close()
 	err = retry(ctx, func() error {
-		if err := w.one(ctx, dataVersion, nil, &w.version); err != nil {
-			return err
+		for _, m := range []mark{{dataVersion, &w.version}, {lastEvent, &w.last}, own} {
+			if err := w.one(ctx, m.sql, nil, m.at); err != nil {
+				return err
+			}
 		}
-		if err := w.one(ctx, lastEvent, nil, &w.last); err != nil {
-			return err
-		}
-		return w.one(ctx, lastWake, nil, &w.woke)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	wake(lease.Change{})
+	begun()
 	tick := time.NewTicker(s.poll)
 	defer tick.Stop()
 	for {
@@ -70,7 +84,7 @@ func (s *Store) watch(ctx context.Context, wake func(lease.Change)) error {
 			return context.Cause(ctx)
 		case <-tick.C:
 		}
-		if err := w.look(ctx, wake); err != nil && !busy(err) {
+		if err := look(ctx); err != nil && !busy(err) {
 			return err
 		}
 	}
