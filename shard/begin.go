@@ -145,7 +145,7 @@ func (t turn) goBack(old, next Plan, why string) Action {
 		return t.finish(why, "") // its own agent knows best what to do then
 	case well:
 		next.Kind, next.Phase, next.To, next.Wanted = Return, Promoting, old.From, ""
-	case t.found.Health == Over:
+	case t.found.Health == Over, old.Phase == Promoting && t.s.Over && t.s.Fenced && !from.Live():
 		next.Kind, next.Phase, next.To, next.Wanted, next.Anew = Failover, Detaching, "", "", false
 	case wait && t.found.Health != Stuck:
 		return Action{Lock: true, Wait: t.p.Patience / 4, Blocked: why}

@@ -44,7 +44,9 @@
 // No node accepts a write under an epoch after the first one accepted under a later
 // epoch, but for what is listed below. A healthy primary is not deposed because its
 // agent died, its store is down, or clocks were stepped. What a replica had that was chosen
-// is not lost, and among those that can be reached the one with the most is chosen.
+// is not lost, and among those that can be reached the one with the most is chosen. One that
+// answers late, before the chosen one was written into the row, and has more, makes it give
+// way once.
 // A switchover loses nothing. Whatever dies on the way, the next orchestrator brings
 // the shard to one primary.
 //

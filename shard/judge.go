@@ -19,6 +19,9 @@ type Sight struct {
 	PhaseFor time.Duration
 	// Orchestrating: the agent holds the failover lock.
 	Orchestrating bool
+	// Fenced: the agent has closed the fence of the old primary itself under the present plan, after
+	// its session was over. Its own agent, without the lease, cannot open it again.
+	Fenced bool
 }
 
 // Health of a shard's primary.

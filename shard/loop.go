@@ -295,7 +295,7 @@ func (a *Agent) self(now time.Duration) Self {
 	if m.Lineage.ID == "" {
 		m = Memory{} // nothing is known of what the node had
 	}
-	return Self{ID: a.id, State: a.s.node, Memory: m, Holding: a.holding(), Address: a.cfg.Private,
+	return Self{ID: a.id, State: a.s.node, Memory: m, Holding: a.holding(), Address: a.cfg.Private, Without: now - a.s.without,
 		For: now - max(a.s.began, a.s.rebornAt), Discard: a.cfg.Discard}
 }
 

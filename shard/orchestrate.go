@@ -25,6 +25,7 @@ func (a *Agent) orchestrate(now time.Duration) {
 	sight := Sight{Node: a.id, Instance: a.instance.ID, Over: s.over, PhaseFor: now - s.phase.since, Orchestrating: a.leads()}
 	if s.over {
 		sight.OverFor = now - s.overSince
+		sight.Fenced = s.fenced.epoch == row.Epoch && s.fenced.at >= s.overSince
 	}
 	act := Next(s.view, sight, a.cfg.Policy)
 	switch {
@@ -72,14 +73,16 @@ func (a *Agent) direct(act Action, now time.Duration) {
 		s.by(due)
 	} else if act.FenceAt != "" && !s.busy["fence"] {
 		s.fencedAt = now
+		epoch := s.view.Row.Epoch
 		a.job("fence", a.cfg.Policy.Patience, func(ctx context.Context) func() {
 			node := a.cfg.Engines.At(act.FenceAt)
 			defer func() { _ = node.Close() }()
 			err := a.each(ctx, func(ctx context.Context) error { return node.SetFence(ctx, Closed, 0) })
 			if err != nil {
 				a.log.Warn("the old primary could not be fenced from here", "address", act.FenceAt, "err", err)
+				return nil
 			}
-			return nil
+			return func() { s.fenced.epoch, s.fenced.at = epoch, now }
 		})
 	}
 	a.send(act.Send, now)

@@ -102,7 +102,7 @@ func (w *modelWorld) stance(a *modelAgent, v View) Bearing {
 	if w.rules.stand != nil {
 		v = w.rules.stand(v)
 	}
-	return Stand(v, Self{ID: a.id, State: w.state(a), Memory: a.memory, Holding: a.holding, For: w.now - a.started})
+	return Stand(v, Self{ID: a.id, State: w.state(a), Memory: a.memory, Holding: a.holding, For: w.now - a.started, Without: time.Hour})
 }
 
 // plan asks the planner, on the view that there is, and does what it says.

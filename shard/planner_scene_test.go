@@ -111,7 +111,7 @@ func (s *scene) install(words []string) []string {
 // record.
 func (s *scene) stand(words []string) {
 	r := s.node(words[0])
-	me := Self{ID: r.ID, For: time.Hour, Memory: Memory{NodeID: r.ID, Run: "1", Lineage: Lineage{ID: "L"}, Txn: 100, Keys: 7}}
+	me := Self{ID: r.ID, For: time.Hour, Without: time.Hour, Memory: Memory{NodeID: r.ID, Run: "1", Lineage: Lineage{ID: "L"}, Txn: 100, Keys: 7}}
 	me.State = State{Role: r.Role, Txn: r.Txn, Lineage: r.Lineage, Before: r.Before, Loading: r.Condition == Loading, Link: r.Link,
 		Followers: r.Followers, Synced: r.Synced, Keys: r.Keys, Run: "1"}
 	for _, w := range words[1:] {
@@ -119,6 +119,8 @@ func (s *scene) stand(words []string) {
 		switch key {
 		case "holding":
 			me.Holding = true
+		case "new-store":
+			me.Without = 0
 		case "new-agent":
 			me.For = 0
 		case "discard":

@@ -110,7 +110,7 @@ func newScene(t *testing.T) *scene {
 	}
 	s.lease([]string{"a"})
 	s.s = Sight{Node: sceneID("b"), Instance: "ib"}
-	s.self = Self{ID: sceneID("a"), For: time.Hour}
+	s.self = Self{ID: sceneID("a"), For: time.Hour, Without: time.Hour}
 	return s
 }
 
@@ -254,6 +254,11 @@ func (s *scene) edit(r *Record, words []string) {
 			r.Before = Lineage{id, s.number(end)}
 		case "partial":
 			r.Synced = false
+		case "followers":
+			r.Followers = nil
+			for n := range strings.SplitSeq(val, ",") {
+				r.Followers = append(r.Followers, Follower{Address: n + ":1", Online: true})
+			}
 		case "trouble":
 			r.Trouble = strings.ReplaceAll(val, "_", " ")
 		case "instance":
@@ -288,6 +293,8 @@ func (s *scene) me(words []string) {
 			s.s.Over, s.s.OverFor = true, s.duration(val)
 		case "not-over":
 			s.s.Over, s.s.OverFor = false, 0
+		case "fenced":
+			s.s.Fenced = true
 		case "lock":
 			s.s.Orchestrating = true
 		case "no-lock":

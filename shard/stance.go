@@ -1,8 +1,11 @@
 package shard
 
 import (
+	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/understudy-ha/understudy/lease"
 )
 
 // Memory is what an agent keeps on disk beside its node, so that a node which comes back
@@ -60,6 +63,8 @@ type Self struct {
 	Address string
 	// For is how long the agent has seen this run of the node's process.
 	For time.Duration
+	// Without is how long the agent has seen that there is no such shard.
+	Without time.Duration
 	// Discard: a person said that whatever the node holds may be lost.
 	Discard bool
 }
@@ -101,6 +106,9 @@ func standAlone(v View, me Self) Bearing {
 	if me.State.Loading {
 		return Bearing{Stance: Close, Why: "it is loading its data"}
 	}
+	if me.unheard(v) {
+		return Bearing{Stance: Stay, Why: "the shard does not exist yet, and not all who follow this node have reported"}
+	}
 	if me.State.Keys > 0 {
 		return Bearing{Stance: Found}
 	}
@@ -122,6 +130,24 @@ func standAlone(v View, me Self) Bearing {
 		}
 	}
 	return Bearing{Stance: Found}
+}
+
+// unheard tells that the node has followers which may be members of the shard from its first moment on,
+// and of which the store does not know that yet. It is waited for as long as a record is believed.
+func (me Self) unheard(v View) bool {
+	own, _ := v.Node(me.ID)
+	followers, joined := 0, 0
+	for _, f := range me.State.Followers {
+		if f.Online {
+			followers++
+		}
+	}
+	for _, n := range v.Nodes {
+		if n.joined(own) {
+			joined++
+		}
+	}
+	return joined < followers && me.Without < cmp.Or(own.Timeout, lease.DefaultTimeout)
 }
 
 // standFirst is about the node that the row names.

@@ -31,6 +31,7 @@ type state struct {
 	// Of the store.
 	view       View
 	viewAt     time.Duration
+	without    time.Duration // since when there is no such shard
 	stale      bool          // nothing is decided from this view any more: a decision was not taken
 	viewed     chan struct{} // closed and replaced with each view
 	rev        int64         // of the newest decision of our own
@@ -107,6 +108,10 @@ type state struct {
 	letGo    bool          // nothing is left to hand over
 	handover string        // request of a switchover away from here, while stopping
 	fencedAt time.Duration // when the orchestrator last tried to fence the old primary
+	fenced   struct {      // … and when it began to and did, under which epoch
+		epoch int64
+		at    time.Duration
+	}
 	disarmed time.Duration // when that was last tried
 	admitted time.Duration // when members were last changed
 	stats    Stats
@@ -175,6 +180,9 @@ func (a *Agent) takeView(v View, now time.Duration) {
 	if v.Row.Rev < s.rev && now-s.revAt < a.cfg.Timing.Timeout {
 		s.look = true // it was read before our own decision
 		return
+	}
+	if v.Row.Rev == 0 && (s.view.Row.Rev != 0 || s.viewAt == 0) {
+		s.without = now
 	}
 	if s.viewAt != 0 && now-s.viewAt > a.cfg.Timing.Timeout {
 		s.wellSince = now
