@@ -89,6 +89,8 @@ func unfitness(v View, r Record, c choice, last int64) string {
 	switch {
 	case !r.Live():
 		return fmt.Sprintf("its agent is silent for %v", r.Age.Round(1e6))
+	case c.force && c.wanted != "" && r.Condition == Refused:
+		return "" // its agent takes a person's word for it
 	case r.Condition != Up:
 		return strings.TrimSuffix("it is "+string(r.Condition)+": "+r.Trouble, ": ")
 	case c.force && c.wanted != "":

@@ -162,7 +162,7 @@ func (a *Agent) unfit(c Command) string {
 	switch {
 	case s.shunned == "" || c.Order != DoPromote && c.Order != DoFollow && c.Order != DoDetach:
 		return ""
-	case c.Order == DoPromote && p != nil && p.Epoch == c.Epoch && p.Force:
+	case p != nil && p.Epoch == c.Epoch && p.Force && (c.Order == DoPromote || c.Order == DoDetach && p.Wanted == a.id):
 		return ""
 	}
 	return s.shunned
