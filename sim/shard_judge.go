@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -30,15 +31,16 @@ type shardJudge struct {
 	forgot   map[string]bool // hosts whose node a person had forgotten
 	well     time.Time       // since when the primary is well, and a replica is in touch with it
 	wellNode string
-	forced   bool                 // a person had the data changed
-	left     map[string]time.Time // when the store first had the result of a detachment, by command
-	choice   map[string]bool      // … which of them it had when a plan's choice was made
+	forced   bool                       // a person had the data changed
+	left     map[string]time.Time       // when the store first had the result of a detachment, by command
+	shown    map[string]map[string]bool // … which of them a host was shown
+	choice   map[string]bool            // … and had been when it made a plan's choice
 	result   ShardResult
 }
 
 func newShardJudge(w *shardWorld) *shardJudge {
 	return &shardJudge{w: w, begin: time.Now(), named: map[int64]string{}, latest: map[string]int64{}, open: map[string]int64{},
-		kept: map[int64]bool{}, data: map[string]bool{}, forgot: map[string]bool{}, left: map[string]time.Time{}, choice: map[string]bool{}}
+		kept: map[int64]bool{}, data: map[string]bool{}, forgot: map[string]bool{}, left: map[string]time.Time{}, shown: map[string]map[string]bool{}, choice: map[string]bool{}}
 }
 
 func (j *shardJudge) at(t time.Time) string { return fmt.Sprintf("%.3f s", t.Sub(j.begin).Seconds()) }
@@ -127,6 +129,31 @@ func (j *shardJudge) reported(r shard.Record) {
 	}
 }
 
+// show notes what a view tells the host of detachments.
+func (j *shardJudge) show(h *shardHost, v shard.View) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	p := v.Row.Plan
+	for _, r := range v.Nodes {
+		if p == nil {
+			return
+		}
+		if _, ok := r.Done(p.Epoch, shard.DoDetach); ok {
+			if j.shown[h.name] == nil {
+				j.shown[h.name] = map[string]bool{}
+			}
+			j.shown[h.name][shard.CommandID(p.Epoch, r.ID, shard.DoDetach)] = true
+		}
+	}
+}
+
+// knows is what the host was shown until now.
+func (j *shardJudge) knows(h *shardHost) map[string]bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return maps.Clone(j.shown[h.name])
+}
+
 // considered tells that a result of the plan was known when the choice was made, or long enough before
 // the chosen one wrote itself into the row to make it give way.
 func (j *shardJudge) considered(p shard.Plan, node string) bool {
@@ -143,11 +170,12 @@ type judgedRegistry struct {
 }
 
 func (r judgedRegistry) Decide(ctx context.Context, d shard.Decision) (int64, error) {
-	return r.j.decide(ctx, d)
+	return r.j.decide(ctx, d, nil)
 }
 
-// decide passes a decision on, and looks at what became of it.
-func (j *shardJudge) decide(ctx context.Context, d shard.Decision) (int64, error) {
+// decide passes a decision on, of somebody who knows of these detachments, and looks at what became
+// of it.
+func (j *shardJudge) decide(ctx context.Context, d shard.Decision, known map[string]bool) (int64, error) {
 	j.deciding.Lock()
 	defer j.deciding.Unlock()
 	base := j.w.base.Registry()
@@ -155,12 +183,12 @@ func (j *shardJudge) decide(ctx context.Context, d shard.Decision) (int64, error
 	rev, err := base.Decide(ctx, d)
 	if err == nil {
 		d.Row.Rev = rev
-		j.decided(before, d.Row)
+		j.decided(before, d.Row, known)
 	}
 	return rev, err
 }
 
-func (j *shardJudge) decided(v shard.View, row shard.Row) {
+func (j *shardJudge) decided(v shard.View, row shard.Row, known map[string]bool) {
 	old := v.Row
 	j.trace("row: epoch %d, primary %.8s (%d), plan %s", row.Epoch, row.Primary, row.PrimaryEpoch, planText(row.Plan))
 	if row.Epoch < old.Epoch || row.PrimaryEpoch < old.PrimaryEpoch || row.PrimaryEpoch > row.Epoch {
@@ -179,6 +207,9 @@ func (j *shardJudge) decided(v shard.View, row shard.Row) {
 		j.deposes(v, *p)
 	}
 	if p != nil && p.Phase == shard.Promoting && was != nil && was.Phase == shard.Detaching {
+		j.mu.Lock()
+		maps.Copy(j.choice, known)
+		j.mu.Unlock()
 		j.frozen(v, *p)
 	}
 	if row.Primary != old.Primary || row.PrimaryEpoch != old.PrimaryEpoch {
@@ -206,11 +237,6 @@ func (j *shardJudge) deposes(v shard.View, p shard.Plan) {
 func (j *shardJudge) frozen(v shard.View, p shard.Plan) {
 	for _, r := range v.Nodes {
 		done, ok := r.Done(p.Epoch, shard.DoDetach)
-		if ok {
-			j.mu.Lock()
-			j.choice[shard.CommandID(p.Epoch, r.ID, shard.DoDetach)] = true
-			j.mu.Unlock()
-		}
 		h := j.w.hostOf(r.ID)
 		if !ok || done.Error != "" || h == nil || !r.Live() {
 			continue

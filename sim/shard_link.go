@@ -98,21 +98,30 @@ func (l shardLink) registry() shard.Registry { return l.h.w.base.Registry() }
 func (l shardLink) commands() shard.Commands { return l.h.w.base.Commands() }
 
 func (l shardLink) Report(ctx context.Context, r shard.Record, tell bool) (shard.View, error) {
-	return pass(ctx, l, func(ctx context.Context) (shard.View, error) {
+	return l.show(pass(ctx, l, func(ctx context.Context) (shard.View, error) {
 		v, err := l.registry().Report(ctx, r, tell)
 		if err == nil {
 			l.h.w.judge.reported(r)
 		}
 		return v, err
-	})
+	}))
 }
 
 func (l shardLink) Look(ctx context.Context, name string) (shard.View, error) {
-	return pass(ctx, l, func(ctx context.Context) (shard.View, error) { return l.registry().Look(ctx, name) })
+	return l.show(pass(ctx, l, func(ctx context.Context) (shard.View, error) { return l.registry().Look(ctx, name) }))
+}
+
+// show lets the judge see what the host is shown.
+func (l shardLink) show(v shard.View, err error) (shard.View, error) {
+	if err == nil {
+		l.h.w.judge.show(l.h, v)
+	}
+	return v, err
 }
 
 func (l shardLink) Decide(ctx context.Context, d shard.Decision) (int64, error) {
-	rev, err := pass(ctx, l, func(ctx context.Context) (int64, error) { return l.h.w.judge.decide(ctx, d) })
+	known := l.h.w.judge.knows(l.h)
+	rev, err := pass(ctx, l, func(ctx context.Context) (int64, error) { return l.h.w.judge.decide(ctx, d, known) })
 	l.h.perish(d, err)
 	return rev, err
 }
