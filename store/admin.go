@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
@@ -38,6 +39,11 @@ type Monitors interface {
 type Shards interface {
 	Registry() shard.Registry
 	Commands() shard.Commands
+}
+
+// Tokens is what every store offers for package access.
+type Tokens interface {
+	Tokens() access.Tokens
 }
 
 // ErrSchema: the store's schema cannot be used by this program: it is newer, or

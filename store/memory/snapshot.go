@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -16,6 +17,7 @@ type Snapshot struct {
 	events   []history.Event
 	lastID   int64
 	shards   shards
+	tokens   []access.Token
 }
 
 // Snapshot copies the store as it stands.
@@ -25,6 +27,7 @@ func (s *Store) Snapshot() Snapshot {
 	c := Snapshot{
 		sessions: map[string]session{}, leases: map[lease.ID]row{}, waiting: copyWaiting(s.waiting),
 		events: slices.Clone(s.events), lastID: s.lastID, shards: s.shards.copy(),
+		tokens: slices.Clone(s.tokens),
 	}
 	for id, n := range s.sessions {
 		c.sessions[id] = *n
@@ -49,6 +52,7 @@ func (s *Store) Restore(c Snapshot) {
 	}
 	s.waiting, s.events, s.lastID = copyWaiting(c.waiting), slices.Clone(c.events), c.lastID
 	s.shards.restore(c.shards)
+	s.tokens = slices.Clone(c.tokens)
 }
 
 func copyWaiting(from map[lease.ID][]string) map[lease.ID][]string {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
@@ -33,6 +34,7 @@ type Store struct {
 	watchers map[int]func(lease.Change)
 	nextW    int
 	shards   shards
+	tokens   []access.Token
 }
 
 type session struct {

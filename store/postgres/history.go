@@ -12,10 +12,12 @@ import (
 	"github.com/understudy-ha/understudy/history"
 )
 
+const insertEvent = `INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+	VALUES ({{schema}}.clock(), $1, $2, $3, $4, $5, $6, $7)`
+
 // Append implements [history.Log].
 func (s *Store) Append(ctx context.Context, e history.Event) error {
-	sql := s.sql(`INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
-		VALUES ({{schema}}.clock(), $1, $2, $3, $4, $5, $6, $7)`)
+	sql := s.sql(insertEvent)
 	err := s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, sql, e.Part, e.Subject, e.From, e.To, e.Term, e.Reason, e.Duration.Nanoseconds())
 		return err

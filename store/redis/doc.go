@@ -40,6 +40,11 @@
 // The server's clock may be stepped: see package lease. A step by more than 24
 // hours forward expires every session; their holders hear at the next renewal.
 //
+// # Tokens
+//
+// Those of package access are fields of the hash "tokens": JSON, by id, and "rev", which each change raises. A failover that
+// loses the newest writes can bring a revoked token back.
+//
 // # Shards
 //
 // Others may read what package shard keeps. After the prefix:

@@ -1,0 +1,61 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+)
+
+var _ store.Tokens = (*Store)(nil)
+
+// Tokens is what the store keeps for package access.
+func (s *Store) Tokens() access.Tokens { return tokens{s} }
+
+// tokens is the [access.Tokens] of a Store.
+type tokens struct{ s *Store }
+
+// Add implements [access.Tokens].
+func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
+	return a.change(ctx, "adding a token", func(all []access.Token, now time.Time) (access.Change, error) {
+		return access.Adding(all, t, lasts, now)
+	})
+}
+
+// Revoke implements [access.Tokens].
+func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
+	return a.change(ctx, "revoking a token", func(all []access.Token, now time.Time) (access.Change, error) {
+		return access.Revoking(all, ref, by, now)
+	})
+}
+
+func (a tokens) change(ctx context.Context, op string, decide func([]access.Token, time.Time) (access.Change, error)) (access.Token, error) {
+	if err := a.s.begin(ctx, op); err != nil {
+		return access.Token{}, err
+	}
+	defer a.s.mu.Unlock()
+	now := a.s.now()
+	c, err := decide(a.s.tokens, now)
+	if err != nil || c.Nothing {
+		return c.Token, err
+	}
+	kept := slices.DeleteFunc(slices.Clone(a.s.tokens), func(t access.Token) bool {
+		return t.ID == c.Token.ID || slices.Contains(c.Drop, t.ID)
+	})
+	a.s.tokens = append(kept, c.Token)
+	access.Sort(a.s.tokens)
+	a.s.record(now, c.Event, lease.Change{})
+	return c.Token, nil
+}
+
+// List implements [access.Tokens].
+func (a tokens) List(ctx context.Context) ([]access.Token, time.Time, error) {
+	if err := a.s.begin(ctx, "listing tokens"); err != nil {
+		return nil, time.Time{}, err
+	}
+	defer a.s.mu.Unlock()
+	return slices.Clone(a.s.tokens), a.s.now(), nil
+}

@@ -1,0 +1,210 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/store"
+)
+
+var (
+	_ store.Tokens = (*Store)(nil)
+	_ store.Tokens = (*plain)(nil)
+)
+
+// Tokens are fields of one hash, by id; the field "rev", which is no id, grows with each change, so that
+// one is decided from what stands there.
+
+// Tokens is what the store keeps for package access.
+func (s *Store) Tokens() access.Tokens { return tokens{s} }
+
+// tokens is the [access.Tokens] of a Store.
+type tokens struct{ s *Store }
+
+// deciding is a change that is decided from the tokens as they stand.
+type deciding func(all []access.Token, now time.Time) (access.Change, error)
+
+func adding(t access.Token, lasts time.Duration) deciding {
+	return func(all []access.Token, now time.Time) (access.Change, error) {
+		return access.Adding(all, t, lasts, now)
+	}
+}
+
+func revoking(ref, by string) deciding {
+	return func(all []access.Token, now time.Time) (access.Change, error) {
+		return access.Revoking(all, ref, by, now)
+	}
+}
+
+// Add implements [access.Tokens].
+func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
+	return a.change(ctx, "adding a token", adding(t, lasts))
+}
+
+// Revoke implements [access.Tokens].
+func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
+	return a.change(ctx, "revoking a token", revoking(ref, by))
+}
+
+func (a tokens) change(ctx context.Context, op string, decide deciding) (access.Token, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	for attempt := range maxAttempts {
+		all, rev, now, err := a.read(ctx)
+		if err != nil {
+			return access.Token{}, fmt.Errorf("%s: %w", op, err)
+		}
+		c, err := decide(all, now)
+		if err != nil || c.Nothing {
+			return c.Token, err
+		}
+		e := c.Event
+		args := []any{rev, c.Token.ID, tokenDoc(c.Token), e.Part, e.Subject, e.Reason, e.Duration.Microseconds(), a.s.keep, a.s.channel}
+		for _, id := range c.Drop {
+			args = append(args, id)
+		}
+		v, err := a.s.run(ctx, a.s.rest, writes, "tokens_change", []string{a.s.tokensKey()}, args...)
+		if err != nil {
+			return access.Token{}, fmt.Errorf("%s: %w", op, err)
+		}
+		answer := rowOf(v)
+		if answer.text() == "ok" {
+			return c.Token, nil
+		}
+		if err := answer.err(); err != nil {
+			return access.Token{}, err
+		}
+		if !pause(ctx, time.Duration(attempt+1)*time.Millisecond) {
+			break
+		}
+	}
+	return access.Token{}, failure(fmt.Errorf("%s: others came in between each time", op), false)
+}
+
+// List implements [access.Tokens].
+func (a tokens) List(ctx context.Context) ([]access.Token, time.Time, error) {
+	all, _, now, err := a.read(ctx)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("listing tokens: %w", err)
+	}
+	return all, now, nil
+}
+
+func (a tokens) read(ctx context.Context) (all []access.Token, rev string, now time.Time, err error) {
+	v, err := a.s.run(ctx, a.s.rest, reads, "tokens_list", []string{a.s.tokensKey()})
+	if err != nil {
+		return nil, "", now, err
+	}
+	answer := rowOf(v)
+	now = answer.time().UTC()
+	fields := map[string]string{}
+	for f := answer.row(); f.more(); {
+		id := f.text()
+		fields[id] = f.text()
+	}
+	if err := answer.err(); err != nil {
+		return nil, "", now, err
+	}
+	all, rev, err = tokensOf(a.s.tokensKey(), fields)
+	return all, rev, now, err
+}
+
+func (s *Store) tokensKey() string { return s.root + "tokens" }
+func (s *plain) tokensKey() string { return s.root + "tokens" }
+
+// tokenRow is a token as it is kept.
+type tokenRow struct {
+	access.Token
+	Sum string `json:"sum"` // in hexadecimal
+}
+
+func tokenDoc(t access.Token) string { return document(tokenRow{t, hex.EncodeToString(t.Sum[:])}) }
+
+// tokensOf reads the hash; rev is "0" before the first change.
+func tokensOf(key string, fields map[string]string) (all []access.Token, rev string, err error) {
+	rev = "0"
+	for id, text := range fields {
+		if id == "rev" {
+			rev = text
+			continue
+		}
+		var row tokenRow
+		if err := json.Unmarshal([]byte(text), &row); err != nil {
+			return nil, "", foreign(key, err)
+		}
+		sum, err := hex.DecodeString(row.Sum)
+		if err != nil || len(sum) != sha256.Size || row.ID != id {
+			return nil, "", foreign(key, errors.New("a field is no token"))
+		}
+		copy(row.Token.Sum[:], sum)
+		all = append(all, row.Token)
+	}
+	access.Sort(all)
+	return all, rev, nil
+}
+
+// Tokens is what the store keeps for package access.
+func (s *plain) Tokens() access.Tokens { return plainTokens{s} }
+
+// plainTokens is the [access.Tokens] of a store without scripts.
+type plainTokens struct{ s *plain }
+
+// Add implements [access.Tokens].
+func (a plainTokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
+	return a.change(ctx, "adding a token", adding(t, lasts))
+}
+
+// Revoke implements [access.Tokens].
+func (a plainTokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
+	return a.change(ctx, "revoking a token", revoking(ref, by))
+}
+
+func (a plainTokens) change(ctx context.Context, op string, decide deciding) (access.Token, error) {
+	s, key := a.s, a.s.tokensKey()
+	var c access.Change
+	var refused error
+	err := s.record(ctx, s.rest, func(t *tx) (*history.Event, error) {
+		read := ask("HGETALL", key)
+		if err := t.watch([]string{key}, read); err != nil {
+			return nil, err
+		}
+		all, _, err := tokensOf(key, read.fields())
+		if err != nil {
+			return nil, err
+		}
+		if c, refused = decide(all, s.now()); refused != nil || c.Nothing {
+			return nil, nil
+		}
+		if len(c.Drop) > 0 {
+			t.do(append([]string{"HDEL", key}, c.Drop...)...)
+		}
+		t.do("HSET", key, c.Token.ID, tokenDoc(c.Token)) // the key is watched: it needs no revision
+		return &c.Event, nil
+	})
+	switch {
+	case refused != nil:
+		return access.Token{}, refused
+	case err != nil:
+		return access.Token{}, fmt.Errorf("%s: %w", op, err)
+	}
+	return c.Token, nil
+}
+
+// List implements [access.Tokens].
+func (a plainTokens) List(ctx context.Context) (all []access.Token, now time.Time, err error) {
+	read := ask("HGETALL", a.s.tokensKey())
+	if err := a.s.look(ctx, read); err != nil {
+		return nil, now, fmt.Errorf("listing tokens: %w", err)
+	}
+	if all, _, err = tokensOf(a.s.tokensKey(), read.fields()); err != nil {
+		return nil, now, err
+	}
+	return all, a.s.now().UTC(), nil
+}

@@ -1,0 +1,2 @@
+-- KEYS: tokens. ARGV: clock.
+return {int(now()), redis.call('HGETALL', KEYS[1])}

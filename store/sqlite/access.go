@@ -1,0 +1,127 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/store"
+)
+
+var _ store.Tokens = (*Store)(nil)
+
+// Tokens is what the store keeps for package access.
+func (s *Store) Tokens() access.Tokens { return tokens{s} }
+
+// tokens is the [access.Tokens] of a Store.
+type tokens struct{ s *Store }
+
+const (
+	allTokens = "SELECT id, name, scopes, sum, created_us, made_by, expires_us, revoked_us, revoked_by FROM understudy_token"
+
+	putToken = `
+INSERT INTO understudy_token (id, name, scopes, sum, created_us, made_by, expires_us, revoked_us, revoked_by)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+ON CONFLICT (id) DO UPDATE SET revoked_us = ?8, revoked_by = ?9`
+
+	dropToken = "DELETE FROM understudy_token WHERE id = ?1"
+)
+
+// Add implements [access.Tokens].
+func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
+	return a.change(ctx, "adding a token", func(all []access.Token, now time.Time) (access.Change, error) {
+		return access.Adding(all, t, lasts, now)
+	})
+}
+
+// Revoke implements [access.Tokens].
+func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
+	return a.change(ctx, "revoking a token", func(all []access.Token, now time.Time) (access.Change, error) {
+		return access.Revoking(all, ref, by, now)
+	})
+}
+
+func (a tokens) change(ctx context.Context, op string, decide func([]access.Token, time.Time) (access.Change, error)) (access.Token, error) {
+	var c access.Change
+	var refused error
+	err := a.s.write(ctx, op, func(t *txn) error {
+		all, err := tokensOf(t.ctx, t.statements)
+		if err != nil {
+			return err
+		}
+		if c, refused = decide(all, time.UnixMicro(t.wall)); refused != nil || c.Nothing {
+			return refused
+		}
+		for _, id := range c.Drop {
+			if _, err := t.exec(dropToken, id); err != nil {
+				return err
+			}
+		}
+		k := c.Token
+		_, err = t.exec(putToken, k.ID, k.Name, strings.Join(k.Scopes.Names(), " "), k.Sum[:], stamp(k.Created), k.By, stamp(k.Expires), stamp(k.Revoked), k.RevokedBy)
+		if err != nil {
+			return err
+		}
+		return t.record(c.Event, changeAny, "")
+	})
+	if refused != nil {
+		return access.Token{}, refused
+	}
+	if err != nil {
+		return access.Token{}, err
+	}
+	return c.Token, nil
+}
+
+// List implements [access.Tokens].
+func (a tokens) List(ctx context.Context) (all []access.Token, now time.Time, err error) {
+	err = a.s.read(ctx, "listing tokens", func(ctx context.Context) (err error) {
+		all, err = tokensOf(ctx, a.s.reading)
+		return err
+	})
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	access.Sort(all)
+	return all, time.UnixMicro(a.s.clocks.wallMicros()).UTC(), nil
+}
+
+func tokensOf(ctx context.Context, from *statements) (all []access.Token, err error) {
+	err = from.each(ctx, allTokens, nil, func(scan func(...any) error) error {
+		var t access.Token
+		var scopes string
+		var sum []byte
+		var created, expires, revoked int64
+		if err := scan(&t.ID, &t.Name, &scopes, &sum, &created, &t.By, &expires, &revoked, &t.RevokedBy); err != nil {
+			return err
+		}
+		if copy(t.Sum[:], sum) != sha256.Size || len(sum) != sha256.Size {
+			return fmt.Errorf("token %s has a sum of %d bytes: something else writes into its table", t.ID, len(sum))
+		}
+		for name := range strings.FieldsSeq(scopes) {
+			t.Scopes = append(t.Scopes, access.Scope(name))
+		}
+		t.Created, t.Expires, t.Revoked = unstamp(created), unstamp(expires), unstamp(revoked)
+		all = append(all, t)
+		return nil
+	})
+	return all, err
+}
+
+// stamp is a time in microseconds, 0 for none.
+func stamp(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func unstamp(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
