@@ -1,0 +1,272 @@
+package resolve
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+const (
+	maxAnswer = 4 << 20 // bytes of an answer that are read
+	maxNames  = 1024    // names that a client remembers
+)
+
+// ClientConfig tells a [Client] whom to ask.
+type ClientConfig struct {
+	// Servers, such as http://10.0.0.1:7600. The one that answered last is asked first. Required.
+	Servers []string
+	// Token that the servers ask for; "" sends none.
+	Token string
+	// HTTP is what requests are sent with. Default: a client of its own that follows no
+	// redirects, so that the token goes nowhere else.
+	HTTP *http.Client
+	// Timeout of one request to one server. Default 2 s.
+	Timeout time.Duration
+	// Interval at which what is watched is asked for. Default 1 s; it is jittered by a quarter.
+	Interval time.Duration
+	// Most is how long an answer may be believed at most. Default DefaultMost.
+	Most time.Duration
+	// Clock of this host. Default lease.BootClock.
+	Clock lease.Clock
+}
+
+// Client asks servers over HTTP and remembers what they answered for as long as it may be
+// believed. It is safe to use from many goroutines.
+type Client struct {
+	cfg     ClientConfig
+	servers []*url.URL
+
+	mu    sync.Mutex
+	first int // index of the server to be asked first
+	names map[Name]*entry
+}
+
+// entry is what is remembered of a name.
+type entry struct {
+	asking chan struct{} // of capacity 1: one goroutine asks at a time
+	answer Answer
+	until  time.Duration // reading of the clock
+	used   time.Duration
+}
+
+// NewClient makes a client; it sends nothing yet. Errors wrap lease.ErrInvalid.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	c := &Client{cfg: cfg, names: map[Name]*entry{}}
+	if len(cfg.Servers) == 0 {
+		return nil, fmt.Errorf("%w: a resolver needs a server, such as http://127.0.0.1:7600", lease.ErrInvalid)
+	}
+	for _, s := range cfg.Servers {
+		u, err := url.Parse(s)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			return nil, fmt.Errorf("%w: server %q: use http://HOST:PORT or https://HOST:PORT", lease.ErrInvalid, s)
+		}
+		c.servers = append(c.servers, u)
+	}
+	if cfg.Timeout < 0 || cfg.Interval < 0 || cfg.Most < 0 {
+		return nil, fmt.Errorf("%w: durations of a resolver cannot be negative", lease.ErrInvalid)
+	}
+	c.cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Second)
+	c.cfg.Interval = cmp.Or(cfg.Interval, time.Second)
+	c.cfg.Most = cmp.Or(cfg.Most, DefaultMost)
+	if c.cfg.HTTP == nil {
+		c.cfg.HTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	if c.cfg.Clock == nil {
+		c.cfg.Clock = lease.BootClock()
+	}
+	return c, nil
+}
+
+// Lookup returns who stands behind a name, as [ParseName] reads it: "billing" is a role,
+// "primary/orders" and "replica/orders" are of a shard. What is remembered and may still be
+// believed is not asked for again. An error wraps [ErrVacant] when nobody does,
+// [ErrUnknown] when there is no such name, [ErrStale] when no server could say.
+func (c *Client) Lookup(ctx context.Context, name string) (Answer, error) {
+	n, err := ParseName(name)
+	if err != nil {
+		return Answer{Name: n}, err
+	}
+	a, err := c.lookup(ctx, n, false)
+	if err == nil && len(a.Holders) == 0 {
+		err = fmt.Errorf("%w: %s", ErrVacant, n)
+	}
+	return a, err
+}
+
+// Watch calls fn with the answer for a name, at once and then whenever a holder, its address or
+// its term changes, until ctx ends or fn returns an error, which it returns. No holders
+// are nobody. While no server can say, fn is not called. A change is seen after about an
+// interval; changes that came and went in between are in the servers' history.
+func (c *Client) Watch(ctx context.Context, name string, fn func(Answer) error) error {
+	n, err := ParseName(name)
+	if err != nil {
+		return err
+	}
+	var last Answer
+	for first := true; ; {
+		a, err := c.lookup(ctx, n, true)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if errors.Is(err, ErrUnknown) {
+			a, err = Answer{Name: n}, nil
+		}
+		if err == nil && (first || !a.Same(last)) {
+			if err := fn(a); err != nil {
+				return err
+			}
+			first, last = false, a
+		}
+		if !lease.Sleep(ctx, c.cfg.Clock, c.pause()) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (c *Client) pause() time.Duration {
+	i := c.cfg.Interval
+	return i - i/4 + rand.N(i/2+1)
+}
+
+// lookup is what is remembered, or what a server says; anew asks in any case.
+func (c *Client) lookup(ctx context.Context, n Name, anew bool) (Answer, error) {
+	e := c.entry(n)
+	if a, ok := c.remembered(e); ok && !anew {
+		return a, nil
+	}
+	select {
+	case e.asking <- struct{}{}:
+		defer func() { <-e.asking }()
+	case <-ctx.Done():
+		return Answer{Name: n}, context.Cause(ctx)
+	}
+	if a, ok := c.remembered(e); ok && !anew { // somebody else has asked meanwhile
+		return a, nil
+	}
+	asked := c.cfg.Clock.Now()
+	a, err := c.ask(ctx, n)
+	if err == nil {
+		until := asked + a.TTL // its time counts from before the question
+		c.mu.Lock()
+		e.answer, e.until = a, until
+		c.mu.Unlock()
+		a.TTL = max(0, until-c.cfg.Clock.Now())
+		return a, nil
+	}
+	if a, ok := c.remembered(e); ok && errors.Is(err, ErrStale) {
+		return a, nil
+	}
+	return Answer{Name: n}, err
+}
+
+// remembered is an answer that may still be believed.
+func (c *Client) remembered(e *entry) (Answer, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := e.answer
+	a.TTL = e.until - c.cfg.Clock.Now()
+	return a, a.TTL > 0
+}
+
+func (c *Client) entry(n Name) *entry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.cfg.Clock.Now()
+	e := c.names[n]
+	if e == nil {
+		if len(c.names) >= maxNames {
+			oldest := n
+			for name, other := range c.names {
+				if oldest == n || other.used < c.names[oldest].used {
+					oldest = name
+				}
+			}
+			delete(c.names, oldest)
+		}
+		e = &entry{asking: make(chan struct{}, 1)}
+		c.names[n] = e
+	}
+	e.used = now
+	return e
+}
+
+// ask asks one server after the other until one can say.
+func (c *Client) ask(ctx context.Context, n Name) (Answer, error) {
+	c.mu.Lock()
+	first := c.first
+	c.mu.Unlock()
+	var failed error
+	for i := range c.servers {
+		at := (first + i) % len(c.servers)
+		a, err := c.askOne(ctx, c.servers[at], n)
+		if err == nil || errors.Is(err, ErrUnknown) || errors.Is(err, errRefused) {
+			c.mu.Lock()
+			c.first = at
+			c.mu.Unlock()
+			return a, err
+		}
+		failed = err
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return Answer{Name: n}, fmt.Errorf("%w: %s: %w", ErrStale, n, failed)
+}
+
+// errRefused: a server has an answer, which is that it gives none.
+var errRefused = errors.New("resolve: the server refuses to answer")
+
+func (c *Client) askOne(ctx context.Context, server *url.URL, n Name) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	path := "/v1/roles/"
+	if n.Kind != Role {
+		path = "/v1/shards/"
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(server.String(), "/")+path+url.PathEscape(n.Of), nil)
+	if err != nil {
+		return Answer{}, err
+	}
+	if c.cfg.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	}
+	res, err := c.cfg.HTTP.Do(r)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer res.Body.Close()
+	var body said
+	err = json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&body)
+	switch {
+	case res.StatusCode >= http.StatusBadRequest:
+		return c.refusal(server, res.StatusCode, body, n)
+	case res.StatusCode != http.StatusOK || err != nil:
+		return Answer{}, fmt.Errorf("%s answered %s, which is not how this API answers", server.Host, res.Status)
+	}
+	age, _ := strconv.Atoi(res.Header.Get("Age"))
+	return body.answer(n, time.Duration(max(0, age))*time.Second, c.cfg.Most)
+}
+
+func (c *Client) refusal(server *url.URL, status int, body said, n Name) (Answer, error) {
+	switch {
+	case body.Code == "vacant":
+		return Answer{Name: n, TTL: Empty}, nil
+	case body.Code == "not_found":
+		return Answer{Name: n}, fmt.Errorf("%w: %s", ErrUnknown, n)
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return Answer{Name: n}, fmt.Errorf("%w: %s: %d %s %s", errRefused, server.Host, status, body.Code, body.Detail)
+	}
+	return Answer{Name: n}, fmt.Errorf("%s answered %d %s %s", server.Host, status, body.Code, body.Detail)
+}

@@ -1,0 +1,104 @@
+package dns
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/resolve"
+)
+
+// DefaultZone is the zone unless told otherwise. internal. is reserved for private use.
+const DefaultZone = "understudy.internal."
+
+// Defaults of a [Config].
+const (
+	DefaultRate  = 200 // answers in a second to one source
+	DefaultConns = 256 // connections at a time
+)
+
+// Source is what knows the answers, such as a [resolve.Book].
+type Source interface {
+	// Find returns what stands behind a name, whatever the case of its letters; of one
+	// that is resolve.ErrUnknown, whether names end in it.
+	Find(n resolve.Name) (a resolve.Answer, above bool, err error)
+}
+
+// Config is what a server needs.
+type Config struct {
+	// Source of the answers. Required.
+	Source Source
+	// Zone that is answered for. Default DefaultZone.
+	Zone string
+	// Address of this server as others reach it, for ns.<zone>. Default: it has none.
+	Address netip.Addr
+	// Rate is how many answers a second one source gets (an IPv4 address, or the 64 bits of an IPv6
+	// network), and twice as many at once. Default DefaultRate; negative is no limit.
+	// Loopback has none.
+	Rate int
+	// Conns is how many TCP connections there may be. Default DefaultConns.
+	Conns int
+	// Idle is how long a TCP connection may be silent. Default 5 s.
+	Idle time.Duration
+	// Logger; nil is silent.
+	Logger *slog.Logger
+}
+
+// Validate returns an error that wraps lease.ErrInvalid.
+func (c Config) Validate() error {
+	if c.Source == nil {
+		return fmt.Errorf("%w: a DNS server needs a source of answers", lease.ErrInvalid)
+	}
+	if c.Conns < 0 || c.Idle < 0 {
+		return fmt.Errorf("%w: conns and idle of a DNS server cannot be negative", lease.ErrInvalid)
+	}
+	return CheckZone(c.Zone)
+}
+
+// CheckZone returns an error that wraps lease.ErrInvalid unless the text can be a zone: a
+// host name of at most 100 bytes, with a dot at its end or without. "" is DefaultZone.
+func CheckZone(zone string) error {
+	if zone == "" {
+		return nil
+	}
+	if len(zone) > 100 || !isHostName(strings.TrimSuffix(zone, ".")) {
+		return fmt.Errorf("%w: zone %.120q: use a host name of at most 100 letters, such as %s", lease.ErrInvalid, zone, DefaultZone)
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	c.Zone = dns.CanonicalName(cmp.Or(c.Zone, DefaultZone))
+	c.Rate = cmp.Or(c.Rate, DefaultRate)
+	c.Conns = cmp.Or(c.Conns, DefaultConns)
+	c.Idle = cmp.Or(c.Idle, 5*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// isHostName tells that a name, without a dot at its end, is one that hosts have.
+func isHostName(name string) bool {
+	if len(name) > 250 {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for _, c := range []byte(label) {
+			letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+			if !letter && c != '-' && c != '_' {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,205 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// queries of one TCP connection, and how long a message may take on its way.
+const (
+	maxQueries = 128
+	messageIO  = 2 * time.Second
+)
+
+// Server answers. It is safe to use from many goroutines.
+type Server struct {
+	cfg    Config
+	serial uint32
+	limit  *limiter
+
+	answers  [4]atomic.Uint64 // by outcome
+	limited  atomic.Uint64
+	overflow atomic.Uint64
+}
+
+// Stats of a server since it was made.
+type Stats struct {
+	Answered uint64 // with records, or without where there are none
+	Unknown  uint64 // NXDOMAIN
+	Failed   uint64 // SERVFAIL
+	Refused  uint64 // anything else
+	Limited  uint64 // queries of sources that asked too much
+	Overflow uint64 // connections beyond the limit
+}
+
+const (
+	answered = iota
+	unknown
+	failed
+	refused
+)
+
+// New makes a server.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	return &Server{cfg: cfg, serial: uint32(time.Now().Unix()), limit: newLimiter(cfg.Rate)}, nil
+}
+
+// Stats tells what was done so far.
+func (s *Server) Stats() Stats {
+	return Stats{
+		Answered: s.answers[answered].Load(), Unknown: s.answers[unknown].Load(),
+		Failed: s.answers[failed].Load(), Refused: s.answers[refused].Load(),
+		Limited: s.limited.Load(), Overflow: s.overflow.Load(),
+	}
+}
+
+// Serve answers on a packet connection and a listener, of which one may be nil, until ctx
+// ends; then it closes them, and returns nil.
+func (s *Server) Serve(ctx context.Context, packets net.PacketConn, listener net.Listener) error {
+	var servers []*dns.Server
+	common := func() *dns.Server {
+		return &dns.Server{
+			Handler: dns.HandlerFunc(s.handle), UDPSize: dns.DefaultMsgSize, MaxTCPQueries: maxQueries,
+			ReadTimeout: messageIO, WriteTimeout: messageIO, IdleTimeout: func() time.Duration { return s.cfg.Idle },
+		}
+	}
+	if packets != nil {
+		d := common()
+		d.PacketConn = packets
+		servers = append(servers, d)
+	}
+	if listener != nil {
+		d := common()
+		d.Listener = &limited{Listener: listener, room: make(chan struct{}, s.cfg.Conns), over: &s.overflow}
+		servers = append(servers, d)
+	}
+	failed := make(chan error, len(servers))
+	var running sync.WaitGroup
+	for _, d := range servers {
+		started := make(chan struct{})
+		d.NotifyStartedFunc = func() { close(started) }
+		running.Go(func() {
+			if err := d.ActivateAndServe(); err != nil {
+				failed <- err
+			}
+		})
+		select {
+		case <-started:
+		case err := <-failed:
+			failed <- err
+		}
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		err = fmt.Errorf("dns: %w", err)
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), messageIO)
+	defer cancel()
+	for _, d := range servers {
+		if stopErr := d.ShutdownContext(stop); stopErr != nil {
+			s.cfg.Logger.Debug("a DNS listener did not stop at once", "err", stopErr)
+		}
+	}
+	if packets != nil {
+		_ = packets.Close()
+	}
+	if listener != nil {
+		_ = listener.Close()
+	}
+	running.Wait()
+	return err
+}
+
+// handle answers one query.
+func (s *Server) handle(w dns.ResponseWriter, q *dns.Msg) {
+	_, udp := w.RemoteAddr().(*net.UDPAddr)
+	verdict := s.limit.take(source(w.RemoteAddr()), time.Now())
+	if verdict != pass {
+		s.limited.Add(1)
+		if verdict == drop || !udp {
+			_ = w.Close()
+			return
+		}
+	}
+	m := s.answer(q, udp)
+	if m == nil {
+		return
+	}
+	if verdict == slip {
+		m.Answer, m.Ns, m.Extra, m.Truncated = nil, nil, nil, true
+	}
+	s.count(m.Rcode)
+	if err := w.WriteMsg(m); err != nil && !errors.Is(err, net.ErrClosed) {
+		s.cfg.Logger.Debug("a DNS answer could not be sent", "err", err)
+	}
+}
+
+func (s *Server) count(rcode int) {
+	at := refused
+	switch rcode {
+	case dns.RcodeSuccess:
+		at = answered
+	case dns.RcodeNameError:
+		at = unknown
+	case dns.RcodeServerFailure:
+		at = failed
+	}
+	s.answers[at].Add(1)
+}
+
+func source(a net.Addr) netip.Addr {
+	switch a := a.(type) {
+	case *net.UDPAddr:
+		return a.AddrPort().Addr()
+	case *net.TCPAddr:
+		return a.AddrPort().Addr()
+	}
+	return netip.Addr{}
+}
+
+// limited accepts so many connections at a time, and closes those beyond.
+type limited struct {
+	net.Listener
+	room chan struct{}
+	over *atomic.Uint64
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case l.room <- struct{}{}:
+			return &counted{Conn: c, leave: sync.OnceFunc(func() { <-l.room })}, nil
+		default:
+			l.over.Add(1)
+			_ = c.Close()
+		}
+	}
+}
+
+type counted struct {
+	net.Conn
+	leave func()
+}
+
+func (c *counted) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}
