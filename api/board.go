@@ -38,6 +38,7 @@ type board struct {
 	queues  *queueLook
 	monitor *monitorPart
 	shards  *shardPart
+	series  *series
 	wanted  chan struct{} // somebody new wants the state
 
 	feed       *history.Feed // nil until the store has answered
@@ -55,7 +56,7 @@ type board struct {
 
 func newBoard(cfg Config, hub *lease.Hub, stream *stream, queues *queueLook, monitor *monitorPart, shards *shardPart) *board {
 	return &board{
-		cfg: cfg, log: cfg.Logger, hub: hub, stream: stream, queues: queues, monitor: monitor, shards: shards, wanted: make(chan struct{}, 1),
+		cfg: cfg, log: cfg.Logger, hub: hub, stream: stream, queues: queues, monitor: monitor, shards: shards, series: newSeries(), wanted: make(chan struct{}, 1),
 	}
 }
 
@@ -87,6 +88,10 @@ func (b *board) look(ctx context.Context) {
 		}
 		b.stream.pass(m)
 	}
+	if b.series.due(time.Now()) && err == nil {
+		b.series.sample(ctx, b)
+	}
+	b.series.note(events)
 	if !b.stream.viewers() || context.Cause(ctx) == context.Canceled {
 		return
 	}

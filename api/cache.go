@@ -170,7 +170,7 @@ func (c *cachePart) routes() []route {
 	out := []route{
 		{pattern: "GET /v1/cache", handle: c.list},
 		{pattern: "DELETE /v1/cache", handle: c.removeMany, long: true},
-		{pattern: "POST /v1/cache-refresh", handle: c.refresh, long: true},
+		{pattern: "POST /v1/cache-refresh", handle: c.refresh, long: true, unlimited: true},
 		{pattern: "GET /v1/cache-peers", handle: c.peers},
 		{pattern: "POST /v1/cache-peers", handle: c.addPeer, long: true},
 		{pattern: "DELETE /v1/cache-peers", handle: c.removePeer, long: true},

@@ -24,7 +24,12 @@ func (c *cachePart) direct(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	out := &response{ResponseWriter: w}
-	pattern, err := cacheGet, c.router.gate.admit(r, false)
+	to := route{pattern: cacheGet, unlimited: true}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		to.pattern = cacheDelete
+	}
+	pattern := cacheGet
+	_, err := c.router.admit(r, to)
 	if err == nil {
 		pattern, err = c.answer(out, r, key)
 	}

@@ -43,9 +43,16 @@ type Config struct {
 	// Shards is what is known of the shards in the store, such as a [shard.Directory] that
 	// runs. Default: the server has nothing to say of shards.
 	Shards ShardDirectory
-	// Token that requests must bear. "" asks for none, and is only for loopback:
-	// see [CheckListen].
+	// Token that may do everything, and manage the tokens of the store, which requests may bear as well. ""
+	// asks for none, and is only for loopback: see [CheckListen].
 	Token string
+	// Limits of how often a caller may ask. The zero value limits with room to spare.
+	Limits Limits
+	// CertificateExpires tells when the certificate ends that is served, for the metrics. Default: there is
+	// none.
+	CertificateExpires func() time.Time
+	// Counters of parts of this process that the API knows nothing else of, for the metrics. Default: none.
+	Counters func() []Counter
 	// Listen is the address that is listened on, HOST:PORT. If it is given, a
 	// missing token is refused unless it is a loopback address.
 	Listen string
@@ -90,6 +97,9 @@ func (c Config) Validate() error {
 	}
 	if _, ok := c.Store.(store.Shards); c.Shards != nil && !ok {
 		return fmt.Errorf("%w: this store keeps no shards", lease.ErrInvalid)
+	}
+	if err := c.Limits.Validate(); err != nil {
+		return err
 	}
 	for _, role := range c.Roles {
 		if err := elect.ValidateRole(role); err != nil {

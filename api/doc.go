@@ -30,7 +30,10 @@
 //
 // # What it does not promise
 //
-// Whoever has the token may do everything: there is one token and no users. A
+// A token that is revoked is refused within about two seconds, and its streams end; but a server that cannot
+// reach its store knows what it knew, and refuses it when it reaches the store again. What a caller says of itself is
+// written into the history as it says it, beside the name of its token, which is true. Limits keep callers from
+// crowding each other out, not a flood from everywhere. A
 // program that is paused past the end of its trust does not know it while it is
 // paused; its term is for that.
 //
@@ -38,9 +41,11 @@
 //
 // Without a token the server answers only on loopback, and only to requests that
 // name a loopback host, so that a web page elsewhere cannot reach it through a
-// name that it rebinds. With a token everything needs it, but the page's own
-// files, /healthz, /readyz and /v1/roles/{role}/self. Changes asked for by a
-// browser on behalf of another site are refused.
+// name that it rebinds. With a token everything needs it, or one of the tokens that the store keeps (see package
+// access) with the scope of the route; but not the page's own
+// files, /healthz, /readyz and /v1/roles/{role}/self. Only the configured token manages tokens. Changes asked for by a
+// browser on behalf of another site are refused. Each token, and each address without one, may ask only so often
+// (see [Limits]).
 //
 // # How it fails
 //

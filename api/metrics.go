@@ -59,6 +59,18 @@ func (m *traffic) route(pattern string, long bool) func(status int, took time.Du
 	}
 }
 
+// certificateCollector tells when a certificate ends; nil: there is none.
+func certificateCollector(expires func() time.Time) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "understudy_tls_not_after_seconds", Help: "When the certificate of this server ends, in seconds since 1970; 0: it has none.",
+	}, func() float64 {
+		if expires == nil {
+			return 0
+		}
+		return float64(expires().Unix())
+	})
+}
+
 func (m *metrics) serve(w http.ResponseWriter, r *http.Request) error {
 	m.handler.ServeHTTP(w, r)
 	return nil

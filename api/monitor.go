@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/intake"
@@ -121,7 +122,7 @@ func (p *monitorPart) intakeRoutes() (out []route) {
 	}
 	for _, r := range p.own.Intake.Routes() {
 		out = append(out, route{
-			pattern: r.Method + " " + r.Pattern, open: true, body: r.Body,
+			pattern: r.Method + " " + r.Pattern, open: true, keyed: true, scope: access.Ingest, body: r.Body,
 			handle: func(w http.ResponseWriter, q *http.Request) error { r.Handler(w, q); return nil },
 		})
 	}

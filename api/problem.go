@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
@@ -32,6 +33,10 @@ type Problem struct {
 
 var (
 	errUnauthorized = errors.New("send the header: Authorization: Bearer TOKEN")
+	errScope        = errors.New("the token may not do this")
+	errManages      = errors.New("tokens are managed with the token of the server's configuration, or by `understudy token` on a host that reaches the store")
+	errLimited      = errors.New("too many requests")
+	errNoTokens     = errors.New("this server's store keeps no tokens")
 	errCrossOrigin  = errors.New("a page of another site may not ask for changes")
 	errHost         = errors.New("misdirected request")
 	errNoRoute      = errors.New("there is nothing here; see /openapi.json")
@@ -41,6 +46,31 @@ var (
 	errBusy         = errors.New("too many are waiting here already")
 	errStopping     = errors.New("the server is stopping")
 )
+
+// scopeError is what a token lacks.
+type scopeError struct {
+	need access.Scope
+	has  access.Token
+}
+
+func (e scopeError) Error() string {
+	return fmt.Sprintf("this needs a token with the scope %s; token %q has %s", e.need, e.has.Name, e.has.Scopes)
+}
+
+func (e scopeError) Unwrap() error { return errScope }
+
+// limitedError is errLimited with when to ask again.
+type limitedError struct {
+	scope access.Scope
+	rate  Rate
+	retry time.Duration
+}
+
+func (e limitedError) Error() string {
+	return fmt.Sprintf("too many requests (%s): %v a second are allowed, and %d at once", e.scope, e.rate.PerSecond, e.rate.Burst)
+}
+
+func (e limitedError) Unwrap() error { return errLimited }
 
 // heldError is [lease.ErrHeld] with what the caller may want to know.
 type heldError struct {
@@ -113,6 +143,13 @@ func statuses() []struct {
 		{errUnready, http.StatusServiceUnavailable, "not_ready"},
 		{errNoMonitor, http.StatusNotFound, "store_without_sources"},
 		{errNoQueues, http.StatusNotFound, "store_without_queues"},
+		{errScope, http.StatusForbidden, "missing_scope"},
+		{errManages, http.StatusForbidden, "config_token_needed"},
+		{errLimited, http.StatusTooManyRequests, "too_many_requests"},
+		{errNoTokens, http.StatusNotFound, "store_without_tokens"},
+		{access.ErrNotFound, http.StatusNotFound, "no_token"},
+		{access.ErrTaken, http.StatusConflict, "taken"},
+		{access.ErrFull, http.StatusConflict, "too_many_tokens"},
 		{errUnauthorized, http.StatusUnauthorized, "unauthorized"},
 		{errCrossOrigin, http.StatusForbidden, "cross_origin"},
 		{errHost, http.StatusMisdirectedRequest, "wrong_host"},
@@ -156,6 +193,9 @@ func problemOf(err error) Problem {
 		if !held.lease.Free() {
 			p.Holder = &held.lease.Holder
 		}
+	}
+	if limited, ok := errors.AsType[limitedError](err); ok {
+		p.RetryAfterMS = max(1, limited.retry.Milliseconds())
 	}
 	p.Title = http.StatusText(p.Status)
 	return p

@@ -1,11 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 
+	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
@@ -186,15 +188,20 @@ func queueName(r *http.Request) (string, error) {
 	return name, dispatch.ValidateQueue(name)
 }
 
-// by tells who asked for a change: what the caller says of itself, and the
-// address it came from.
+// by tells who asked for a change: the token that was shown, what the caller says of itself, and the address
+// it came from. Of these, a caller can only choose what it says.
 func by(r *http.Request, said string) (string, error) {
 	if err := lease.ValidateText("by", said, 0, lease.MaxName/2); err != nil {
 		return "", err
 	}
-	who := said
-	if who == "" {
-		who = "somebody"
+	who, shown := cmp.Or(said, "somebody"), callerOf(r.Context())
+	switch {
+	case shown.token.ID != "" && said != "":
+		who = said + " with token " + shown.token.Name
+	case shown.token.ID != "":
+		who = "token " + shown.token.Name
+	case shown.config && said == "":
+		who = "token " + access.Config
 	}
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		who += " (" + host + ")"

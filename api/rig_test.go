@@ -96,7 +96,8 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	clock := newStepped()
 	st := memory.New(clock.storeNow)
-	s, err := New(Config{Store: st, Clock: clock})
+	free := Rate{PerSecond: -1}
+	s, err := New(Config{Store: st, Clock: clock, Limits: Limits{Read: free, Act: free}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,20 +4,29 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/web"
 )
 
 // route is one operation of the API. Each is described in openapi.json.
 type route struct {
 	pattern string
-	// open routes need no token.
-	open bool
+	// open routes need no token; keyed ones of them want to know of one that is shown.
+	open, keyed bool
+	// scope that a token needs. Default: read to GET, act for all else.
+	scope access.Scope
+	// manages: only the configured token will do.
+	manages bool
+	// unlimited routes are asked as often as somebody likes.
+	unlimited bool
 	// long routes bound their own time.
 	long bool
 	// direct routes are answered before the multiplexer, by router.direct.
@@ -27,10 +36,22 @@ type route struct {
 	handle func(http.ResponseWriter, *http.Request) error
 }
 
+// needs is the scope that a token needs.
+func (to route) needs() access.Scope {
+	switch {
+	case to.scope != "":
+		return to.scope
+	case strings.HasPrefix(to.pattern, "GET "):
+		return access.Read
+	}
+	return access.Act
+}
+
 // router leads requests to their routes: admitted, bounded, counted, and with one
 // form of error.
 type router struct {
 	gate    gate
+	limit   *limiter // nil: there is none
 	log     *slog.Logger
 	timeout time.Duration // of a request that is not long
 	mux     *http.ServeMux
@@ -57,17 +78,37 @@ func (rt *router) mountOne(to route) {
 	rt.mux.HandleFunc(to.pattern, func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		out := &response{ResponseWriter: w}
-		if err := rt.gate.admit(r, to.open); err != nil {
-			rt.fail(out, r, err)
-		} else if err := rt.run(out, r, to); err != nil {
+		who, err := rt.admit(r, to)
+		if err == nil {
+			err = rt.run(out, withCaller(r, who), to)
+		}
+		if err != nil {
 			rt.fail(out, r, err)
 		}
 		observe(out.status, time.Since(start))
 	})
 }
 
+// admit tells who asks, if they may, and have not asked too often.
+func (rt *router) admit(r *http.Request, to route) (caller, error) {
+	who, err := rt.gate.admit(r, to)
+	switch {
+	case errors.Is(err, errUnauthorized):
+		return who, cmp.Or(rt.limit.take(r, caller{}, wrongToken), err)
+	case err != nil || to.unlimited || to.open && !to.keyed:
+		return who, err
+	}
+	return who, rt.limit.take(r, who, to.needs())
+}
+
 func (rt *router) run(w http.ResponseWriter, r *http.Request, to route) error {
 	r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(to.body, maxBody))
+	if who := callerOf(r.Context()); to.long && who.token.ID != "" {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		go rt.gate.book.follow(ctx, who.token.ID, cancel)
+		r = r.WithContext(ctx)
+	}
 	if !to.long {
 		ctx, cancel := context.WithTimeout(r.Context(), rt.timeout)
 		defer cancel()
@@ -85,7 +126,7 @@ func (rt *router) mountPage() {
 			pattern = "GET /{$}"
 		}
 		rt.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := rt.gate.admit(r, true); err != nil {
+			if _, err := rt.gate.admit(r, route{open: true}); err != nil {
 				rt.fail(&response{ResponseWriter: w}, r, err)
 				return
 			}
@@ -145,6 +186,9 @@ func (rt *router) fail(w *response, r *http.Request, err error) {
 	h := w.Header()
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="understudy"`)
+	}
+	if lacks, ok := errors.AsType[scopeError](err); ok {
+		h.Set("WWW-Authenticate", `Bearer realm="understudy", error="insufficient_scope", scope="`+string(lacks.need)+`"`)
 	}
 	if p.RetryAfterMS > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(float64(p.RetryAfterMS)/1000))))

@@ -3,12 +3,15 @@ package api
 import (
 	"slices"
 
+	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/dispatch"
 )
 
 // routes lists every operation. A part that is added brings its own list.
 func (s *Server) routes() []route {
-	return slices.Concat(s.queueRoutes(), s.cache.routes(), s.monitor.routes(), s.shards.routes(), []route{
+	return slices.Concat(s.queueRoutes(), s.cache.routes(), s.monitor.routes(), s.shards.routes(), s.overview.routes(), s.tokenRoutes(), []route{
+		{pattern: "GET /v1/series", handle: s.board.series.get},
+
 		{pattern: "GET /v1/roles", handle: s.listRoles},
 		{pattern: "GET /v1/roles/{role}", handle: s.getRole},
 		{pattern: "GET /v1/roles/{role}/self", handle: s.self, open: true},
@@ -16,13 +19,13 @@ func (s *Server) routes() []route {
 
 		{pattern: "GET /v1/sessions", handle: s.listSessions},
 		{pattern: "POST /v1/sessions", handle: s.startSession},
-		{pattern: "POST /v1/sessions/{session}/renew", handle: s.renewSession},
-		{pattern: "DELETE /v1/sessions/{session}", handle: s.endSession},
+		{pattern: "POST /v1/sessions/{session}/renew", handle: s.renewSession, unlimited: true},
+		{pattern: "DELETE /v1/sessions/{session}", handle: s.endSession, unlimited: true},
 
 		{pattern: "GET /v1/leases/{space}", handle: s.listLeases},
 		{pattern: "GET /v1/leases/{space}/{key}", handle: s.getLease},
-		{pattern: "PUT /v1/leases/{space}/{key}", handle: s.putLease, long: true},
-		{pattern: "DELETE /v1/leases/{space}/{key}", handle: s.releaseLease},
+		{pattern: "PUT /v1/leases/{space}/{key}", handle: s.putLease, long: true, unlimited: true},
+		{pattern: "DELETE /v1/leases/{space}/{key}", handle: s.releaseLease, unlimited: true},
 
 		{pattern: "GET /v1/history", handle: s.history},
 		{pattern: "GET /v1/events", handle: s.events, long: true},
@@ -43,7 +46,7 @@ func (s *Server) queueRoutes() []route {
 		{pattern: "GET /v1/queues/{queue}/keys", handle: s.listKeys},
 
 		{pattern: "GET " + batches, handle: s.listBatches},
-		{pattern: "POST " + batches, handle: s.addBatches, body: maxBatchBody, long: true},
+		{pattern: "POST " + batches, handle: s.addBatches, scope: access.Ingest, body: maxBatchBody, long: true},
 		{pattern: "GET " + batches + "/{id}", handle: s.getBatch},
 		{pattern: "GET " + batches + "/{id}/payload", handle: s.getPayload},
 		{pattern: "POST " + batches + "/{id}/retry", handle: s.act(dispatch.Retry)},

@@ -145,6 +145,7 @@ func TestToken(t *testing.T) {
 		path = strings.NewReplacer("{role}", "x", "{session}", "x", "{space}", "x", "{key}", "x", "{queue}", "x", "{id}", "x").Replace(path)
 		for _, given := range []string{"", "Bearer", "Bearer ", "Bearer wrong-horse-battery", "Basic " + token, token, "Bearer " + token + "x"} {
 			r := request(t.Context(), method, path, "")
+			r.RemoteAddr = "127.0.0.1:1" // which is not limited
 			r.Header.Set("Authorization", given)
 			a := send(t, s, r)
 			switch {

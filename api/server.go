@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -37,9 +38,10 @@ type Server struct {
 	queues *queueLook
 	heavy  chan struct{} // one for each long body that is being read
 
-	cache   *cachePart
-	monitor *monitorPart
-	shards  *shardPart
+	cache    *cachePart
+	monitor  *monitorPart
+	shards   *shardPart
+	overview *overview
 
 	running context.Context // ends with Run, and with it streams and waits
 	stop    context.CancelFunc
@@ -59,6 +61,7 @@ func New(cfg Config) (*Server, error) {
 		desk:     deskOf(cfg.Store), heavy: make(chan struct{}, maxHeavy),
 	}
 	s.running, s.stop = context.WithCancel(context.Background())
+	s.router.limit, s.router.gate.book = newLimiter(cfg.Limits), newTokenBook(cfg.Store, s.running)
 	s.queues = newQueueLook(s.running, s.desk)
 	if s.hub == nil {
 		s.hub, s.ownHub = lease.NewHub(cfg.Store, cfg.Clock, cfg.Logger), true
@@ -68,9 +71,25 @@ func New(cfg Config) (*Server, error) {
 	s.board = newBoard(cfg, s.hub, s.stream, s.queues, s.monitor, s.shards)
 	s.cache = newCachePart(cfg.Cache, cfg.CacheType, s.router, s.running)
 	s.cache.version = cfg.Version
-	s.metrics = newMetrics(s.router.traffic, newKernelCollector(s), newQueueCollector(s), newCacheCollector(s.cache), newMonitorCollector(s), newShardCollector(s.shards))
+	s.overview = newOverview(s)
+	s.metrics = newMetrics(s.router.traffic, newKernelCollector(s), newQueueCollector(s), newCacheCollector(s.cache), newMonitorCollector(s), newShardCollector(s.shards),
+		s.router.limit.limited, countersCollector{cfg.Counters}, certificateCollector(cfg.CertificateExpires))
 	s.router.mount(s.routes())
 	return s, nil
+}
+
+// SetToken changes the configured token of a running server: the old one is refused from now on, but for requests
+// that are under way. A server that has no token cannot be given one, nor lose the one it has, because that also
+// decides where it may listen. Errors wrap lease.ErrInvalid.
+func (s *Server) SetToken(token string) error {
+	if err := checkToken(token); err != nil {
+		return err
+	}
+	if (token == "") != (s.cfg.Token == "") {
+		return fmt.Errorf("%w: whether there is a token cannot be changed while the server runs: restart it", lease.ErrInvalid)
+	}
+	s.router.gate.config.set(token)
+	return nil
 }
 
 // Handler answers all requests.

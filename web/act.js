@@ -1,24 +1,104 @@
-// The question before a person acts.
+// The one way in which a person acts: a window says what will happen, asks who it is,
+// does it, and says how it went.
 
-import { byId, say } from './dom.js';
+import { byId, el, say } from './dom.js';
 import { ask } from './stream.js';
 
 const dialog = byId('act');
 const ok = byId('act-ok');
+const fields = byId('act-fields');
+const name = byId('act-by');
+const remembered = 'understudy-name'; // in this tab, until it is closed
 let asked = null;
 
-// question asks before it does; act does it and returns what to say about it, and
-// done is called when it was done.
-export function question({ title, what, text, ok: word, danger = false, act, done = () => {} }) {
-  asked = { act, done };
+// question asks before it does. act gets what was filled in by the names of the fields,
+// and by; it does it and returns what to say about it. done is called when it was done.
+// A field is a name, a label and a kind: select (with options, pairs of value and text),
+// text or check. What cannot be signed has signed: false.
+export function question({ title, what = '', text = '', ok: word, danger = false, signed = true, fields: wanted = [], act, done = () => {} }) {
+  asked = { act, done, inputs: wanted.map(field), signed };
   byId('act-title').textContent = title;
   byId('act-what').textContent = what;
+  byId('act-what').hidden = !what;
   byId('act-text').textContent = text;
   byId('act-error').textContent = '';
+  byId('act-who').hidden = !signed;
+  name.value = sessionStorage.getItem(remembered) || '';
+  fields.replaceChildren(...asked.inputs.map((f) => f.box));
   ok.textContent = word;
   ok.className = danger ? 'danger' : 'primary';
+  busy(false);
   dialog.showModal();
+  const first = asked.inputs.find((f) => !f.input.disabled);
+  (first ? first.input : signed && !name.value ? name : ok).focus();
 }
+
+function field({ name: id, label, kind = 'text', options = [], value = '', most = 60 }) {
+  const input = el(kind === 'select' ? 'select' : 'input');
+  input.id = `act-field-${id}`;
+  const words = el('label', kind === 'check' ? 'line check' : '', kind === 'check' ? input : '', kind === 'check' ? el('span', '', label) : label);
+  words.htmlFor = input.id;
+  if (kind === 'select') {
+    input.append(...options.map(([v, text]) => {
+      const option = el('option', '', text);
+      option.value = v;
+      return option;
+    }));
+    input.value = value;
+    input.disabled = options.length < 2;
+  } else if (kind === 'check') {
+    input.type = 'checkbox';
+  } else {
+    input.type = 'text';
+    input.maxLength = most;
+    input.autocomplete = 'off';
+    input.value = value;
+  }
+  return { id, input, box: el('div', 'field', words, kind === 'check' ? '' : input), read: () => (kind === 'check' ? input.checked : input.value.trim()) };
+}
+
+// busy: it is being done. The window may be closed meanwhile; what comes of it is said then.
+function busy(is) {
+  ok.disabled = is;
+  byId('act-cancel').textContent = is ? 'Close' : 'Leave it';
+  dialog.setAttribute('aria-busy', String(is));
+}
+
+// post sends what was filled in.
+export const post = (path, body) => ask(path, {
+  method: 'POST',
+  headers: { 'Content-Type': 'application/json' },
+  body: JSON.stringify(body),
+});
+
+byId('act-cancel').addEventListener('click', () => dialog.close());
+
+byId('act-form').addEventListener('submit', async (e) => {
+  e.preventDefault();
+  const mine = asked;
+  const { act, done, inputs, signed } = mine;
+  const here = () => asked === mine && dialog.open;
+  const values = Object.fromEntries(inputs.map((f) => [f.id, f.read()]));
+  if (signed) {
+    const who = name.value.trim();
+    if (who) sessionStorage.setItem(remembered, who);
+    else sessionStorage.removeItem(remembered);
+    values.by = who || 'somebody at the page';
+  }
+  busy(true);
+  byId('act-error').textContent = '';
+  try {
+    const said = await act(values);
+    if (here()) dialog.close();
+    say(said);
+    done();
+  } catch (err) {
+    if (here()) byId('act-error').textContent = err.message;
+    else say(err.message);
+  } finally {
+    if (asked === mine) busy(false);
+  }
+});
 
 const words = {
   retry: { title: 'Retry', ok: 'Retry', done: 'Retried', danger: false },
@@ -45,32 +125,10 @@ export function askToAct(action, b, done = () => {}) {
     text: consequence(action, b),
     ok: w.ok,
     danger: w.danger,
-    act: async () => {
-      await ask(`/v1/queues/${encodeURIComponent(b.queue)}/batches/${encodeURIComponent(b.id)}/${action}`, {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify({ by: 'somebody at the page' }),
-      });
+    act: async ({ by }) => {
+      await post(`/v1/queues/${encodeURIComponent(b.queue)}/batches/${encodeURIComponent(b.id)}/${action}`, { by });
       return `${w.done} batch ${b.id} of key ${b.key}.`;
     },
     done,
   });
 }
-
-byId('act-cancel').addEventListener('click', () => dialog.close());
-
-byId('act-form').addEventListener('submit', async (e) => {
-  e.preventDefault();
-  const { act, done } = asked;
-  ok.disabled = true;
-  try {
-    const said = await act();
-    dialog.close();
-    say(said);
-    done();
-  } catch (err) {
-    byId('act-error').textContent = err.message;
-  } finally {
-    ok.disabled = false;
-  }
-});

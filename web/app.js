@@ -1,27 +1,17 @@
-// The page: signs in, follows the stream, and hands what comes to its sections.
+// The dashboard: signs in, follows the stream, and hands what comes to its pages.
 
 import { byId, el, setText, setTitle, timeOf } from './dom.js';
 import { Unauthorized, ask, follow, setToken, token } from './stream.js';
 import * as cache from './cache.js';
+import * as charts from './charts.js';
 import * as history from './history.js';
 import * as instances from './instances.js';
 import * as monitor from './monitor.js';
+import * as overview from './overview.js';
+import * as pages from './pages.js';
 import * as queues from './queues.js';
 import * as roles from './roles.js';
 import * as shards from './shards.js';
-
-// sections of the page, in order. One with a part is shown when the server says
-// that the part is configured; a part that is added brings a section and a line.
-const sections = [
-  { id: 'roles', title: 'Roles', part: 'roles' },
-  { id: 'shards', title: 'Shards', part: 'shards' },
-  { id: 'monitor', title: 'Monitor', part: 'monitor' },
-  { id: 'queues', title: 'Queues', part: 'queues' },
-  { id: 'cache', title: 'Cache', part: 'cache' },
-  { id: 'instances', title: 'Instances', part: 'store' },
-  { id: 'history', title: 'History', part: 'store' },
-  { id: 'cache-log', title: 'Events', part: 'cache' },
-];
 
 let stop = () => {};
 let stopCache = null; // while a cache's peer is followed
@@ -69,7 +59,7 @@ const wrongToken = () => (token() ? 'That token is not the right one.' : '');
 function alone() {
   signedIn(true);
   document.body.classList.add('alone');
-  showSections(['cache']);
+  pages.offer(['cache']);
   stopCache = cache.start({
     connected: () => connection('live'),
     lost: () => connection('lost'),
@@ -124,7 +114,7 @@ function banner(why = '') {
 function show(state) {
   lastState = state;
   banner();
-  showSections([...state.parts, 'store']);
+  pages.offer([...state.parts, 'store']);
   if (state.parts.includes('cache') && !stopCache) stopCache = cache.start();
   showStore(state);
   if (state.store.now) roles.clockIs(state.store.now);
@@ -133,6 +123,9 @@ function show(state) {
   if (state.queues) queues.update(state.queues);
   if (state.monitor) monitor.update(state.monitor, state.queues, state.store.now, state.server.instance);
   if (state.sessions) instances.update(state.sessions, state.server.instance);
+  overview.update();
+  charts.update();
+  pages.seek();
   showTitle();
 }
 
@@ -141,22 +134,11 @@ function showTitle() {
   const vacant = r ? r.list.filter((role) => role.primaries.length === 0).length : 0;
   const blocked = q ? q.list.reduce((n, one) => n + one.blocked, 0) : 0;
   const news = [vacant ? `${vacant} vacant` : '', blocked ? `${blocked} blocked` : '', shards.news(), monitor.news(), cache.news()].filter((t) => t).join(', ');
-  document.title = news ? `(${news}) Understudy` : 'Understudy';
+  const title = pages.currentTitle() ? `${pages.currentTitle()} · Understudy` : 'Understudy';
+  document.title = news ? `(${news}) ${title}` : title;
 }
 
-let shownParts = '';
-function showSections(parts) {
-  if (shownParts === parts.join()) return;
-  shownParts = parts.join();
-  const there = sections.filter((s) => parts.includes(s.part));
-  for (const s of sections) byId(s.id).hidden = !there.includes(s);
-  for (const id of ['store', 'warnings']) byId(id).hidden = !parts.includes('store');
-  byId('sections').replaceChildren(...there.map((s) => {
-    const link = el('a', '', s.title);
-    link.href = `#${s.id}`;
-    return link;
-  }));
-}
+window.addEventListener('page', showTitle);
 
 function showStore({ store, server }) {
   fact('Store', store.location || '–', `${store.kind}, schema ${store.schema}`);

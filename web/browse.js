@@ -4,6 +4,7 @@
 
 import { byId, coarse, count, el, setText, timeOf } from './dom.js';
 import { askToAct } from './act.js';
+import { anchor, leave } from './pages.js';
 import { ask } from './stream.js';
 
 const dialog = byId('browse');
@@ -29,7 +30,12 @@ export const openBatch = (queue, id) => open(
 
 byId('browse-close').addEventListener('click', () => dialog.close());
 byId('browse-refresh').addEventListener('click', () => show());
-dialog.addEventListener('close', () => { view = null; turn++; });
+dialog.addEventListener('close', () => {
+  if (dialog.open) return; // it was opened again meanwhile
+  view = null;
+  turn++;
+  leave();
+});
 
 // open shows what a function returns, the elements or a promise of them. The steps
 // that lead there are names and what goes there.
@@ -167,7 +173,7 @@ function actions(b, shown) {
   look.type = 'button';
   look.disabled = b.size === 0;
   look.addEventListener('click', () => showPayload(b, look, shown));
-  return el('div', 'line', ...buttons, look);
+  return el('div', 'line', ...buttons, look, anchor('quiet', 'History of its key', 'history', 'batch', b.queue, ...b.key.split('/')));
 }
 
 async function showPayload(b, button, shown) {

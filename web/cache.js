@@ -270,6 +270,7 @@ function askToRefresh(k) {
     title: `Refresh ${k.key}?`,
     what: 'One peer fetches it now, though its copy may be fresh.',
     text: 'The copy that is there is given until then.',
+    signed: false,
     ok: 'Refresh',
     act: async () => {
       const item = await (await ask(`/v1/cache-refresh?key=${encoded(k)}`, { method: 'POST' })).json();
@@ -286,6 +287,7 @@ function askToRemove(k) {
     title: `Remove ${k.key}?`,
     what: 'Every peer removes its copy.',
     text: 'Who asks for it next waits for the source.',
+    signed: false,
     ok: 'Remove',
     danger: true,
     act: async () => removed(k.key, await (await ask(`/v1/cache?key=${encoded(k)}`, { method: 'DELETE' })).json()),
@@ -300,6 +302,7 @@ removeMany.addEventListener('click', () => {
     title: `Remove ${what}?`,
     what: prefix ? 'Every peer removes its copies of them.' : `Every peer removes all that it has: ${plural(state.stats.keys, 'copy', 'copies')} here.`,
     text: 'The source is asked for each of them anew when somebody wants it: be sure that it can bear that.',
+    signed: false,
     ok: 'Remove',
     danger: true,
     act: async () => removed(what, await (await ask(`/v1/cache?${prefix ? `prefix=${encodeURIComponent(prefix)}` : 'all=true'}`, { method: 'DELETE' })).json()),

@@ -1,20 +1,84 @@
-// The section of the history: what changed hands, the newest on top.
+// The page of the history: what changed hands, the newest on top; of everything, of one
+// subject, or of all that a text occurs in.
 
-import { byId, duration, el, timeOf } from './dom.js';
+import { byId, duration, el, setText, timeOf } from './dom.js';
+import { anchor, when } from './pages.js';
+import { ask } from './stream.js';
 
 const list = byId('history-list');
-const most = 200;
+const text = byId('history-text');
+const part = byId('history-part');
+const most = 1000; // rows, and events that are asked for
+const first = 200; // that are asked for when everything is shown
 const seen = new Set();
+
+let only = { part: '', subject: '', text: '' };
+let latest = []; // what came before the page was opened, oldest first
+let turn = 0; // counts the looks, so that an answer that comes late is not shown
+
+when('history', (rest) => {
+  const [of = '', ...subject] = rest;
+  only = of === 'about' ? { part: '', subject: '', text: subject.join('/') } : { part: of, subject: subject.join('/'), text: '' };
+  part.value = [...part.options].some((o) => o.value === only.part) ? only.part : '';
+  text.value = only.text || only.subject;
+  load();
+});
+
+// Who chooses by hand goes to the address of what is chosen.
+part.addEventListener('change', () => { window.location.hash = `#/history${part.value ? `/${part.value}` : ''}`; });
+let typing = 0;
+text.addEventListener('input', () => {
+  clearTimeout(typing);
+  typing = setTimeout(() => {
+    only = { ...only, subject: '', text: text.value.trim() };
+    load();
+  }, 250);
+});
 
 // fill takes in the events that were before, oldest first, silently.
 export function fill(events) {
+  latest = events;
+  if (!only.part && !only.text) show(events);
+  else load();
+}
+
+async function load() {
+  const mine = ++turn;
+  const all = !only.part && !only.text;
+  setText(byId('history-summary'), only.subject ? `of ${only.part} ${only.subject}` : only.text ? `that tells of “${only.text}”` : '');
+  byId('history-all').hidden = all;
+  if (all) show(latest);
+  try {
+    const query = new URLSearchParams({ limit: only.text ? most : first });
+    if (only.part) query.set('part', only.part);
+    if (only.subject) query.set('subject', only.subject);
+    const { events } = await (await ask(`/v1/history?${query}`)).json();
+    if (mine === turn) show(events);
+  } catch (err) {
+    if (mine === turn) setText(byId('history-summary'), `could not be read: ${err.message}`);
+  }
+}
+
+function show(events) {
   list.setAttribute('aria-busy', 'true');
-  for (const e of events) add(e, false);
+  list.replaceChildren();
+  seen.clear();
+  for (const e of events) put(e, false);
   list.setAttribute('aria-busy', 'false');
   empty();
 }
 
-export function add(e, fresh = true) {
+const wanted = (e) => (!only.part || e.part === only.part) && (!only.subject || e.subject === only.subject)
+  && (!only.text || [e.part, e.subject, e.from, e.to, e.reason].join(' ').toLowerCase().includes(only.text.toLowerCase()));
+
+// add takes in one that has just happened.
+export function add(e) {
+  latest = [...latest.slice(-(first - 1)), e];
+  put(e, true);
+}
+
+function put(e, fresh) {
+  if (!wanted(e)) return;
   const key = `${e.id} ${e.at}`; // a store that is restored may give an id again
   if (seen.has(key)) return;
   seen.add(key);
@@ -25,7 +89,7 @@ export function add(e, fresh = true) {
   const subject = ['role', 'batch', 'monitor'].includes(e.part) ? e.subject : `${e.part} ${e.subject}`;
   const row = el('li', `event ${kind}`,
     time,
-    el('div', 'what', el('strong', '', subject), el('span', '', words), el('span', 'sub', aside)));
+    el('div', 'what', anchor('name', subject, 'history', e.part, ...e.subject.split('/')), el('span', '', words), el('span', 'sub', aside)));
   row.eventId = e.id;
   row.seenAs = key;
   if (fresh) row.classList.add('changed');
@@ -37,11 +101,12 @@ export function add(e, fresh = true) {
     seen.delete(list.lastElementChild.seenAs);
     list.lastElementChild.remove();
   }
-  empty();
+  if (fresh) empty();
 }
 
 function empty() {
   byId('history-empty').hidden = list.childElementCount > 0;
+  setText(byId('history-empty'), only.part || only.text ? 'Nothing of that kind is in the history.' : 'Nothing has changed hands yet.');
   list.hidden = list.childElementCount === 0;
 }
 
@@ -49,7 +114,7 @@ function empty() {
 const nameOf = (label) => label.slice(0, label.lastIndexOf('/') < 0 ? undefined : label.lastIndexOf('/'));
 
 // describe puts an event into words.
-function describe(e) {
+export function describe(e) {
   if (e.part === 'batch' && e.from === e.to) return ofBatch(e);
   if (e.part === 'monitor') return ofMonitor(e);
   if (e.part === 'shard' && ofPlan.test(e.reason) && (e.to || !e.from)) return ofShard(e);

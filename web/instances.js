@@ -2,6 +2,8 @@
 
 import { byId, el, keyed, plural, setText, setTitle, timeOf } from './dom.js';
 
+import { anchor, link } from './pages.js';
+
 const list = byId('instances-list');
 
 export function update(state, self) {
@@ -19,7 +21,8 @@ function create() {
   const address = el('span', 'sub');
   const since = el('span', 'sub');
   const timing = el('span', 'sub');
-  return { element: el('li', 'tile card', el('div', 'line', name, here), address, since, timing), name, here, address, since, timing };
+  const past = anchor('sub', 'History', 'history');
+  return { element: el('li', 'tile card', el('div', 'line', name, here), address, since, timing, past), past, name, here, address, since, timing };
 }
 
 function fill(row, s, self) {
@@ -28,6 +31,8 @@ function fill(row, s, self) {
   row.here.hidden = !self || self.id !== s.instance.id;
   setText(row.address, s.instance.address || 'no address');
   setTitle(row.address, s.instance.address || '');
+  row.past.href = link('history', 'about', s.instance.name);
+  row.past.setAttribute('aria-label', `History of ${s.instance.name}`);
   setText(row.since, `since ${timeOf(s.started)}`);
   setText(row.timing, `renews every ${seconds(s.interval_ms)}, lapses after ${seconds(s.timeout_ms)}`);
 }

@@ -1,9 +1,9 @@
 // The section of the monitor: what stands, what is expected, and how it is doing.
 
 import { byId, coarse, count, el, keyed, plural, setText, setTitle, timeOf } from './dom.js';
-import { question } from './act.js';
 import { openQueue } from './browse.js';
-import { act, askToPause } from './pause.js';
+import { anchor, link, when } from './pages.js';
+import { askToPause, askToResume } from './pause.js';
 import { askToAcknowledge, openAlarm, openAlarms, openLetters, openSource, openStanding, subject, tick as tickWindow } from './source.js';
 import * as sources from './sources.js';
 
@@ -27,6 +27,10 @@ export const news = () => (state && state.standing ? plural(state.standing, 'ala
 export const stop = () => sources.stop();
 
 filter.addEventListener('input', () => drawEvents());
+when('monitor', ([kind, ...rest]) => {
+  if (kind === 'alarm') openAlarm(rest[0]);
+  else if (kind === 'source') openSource(rest[0], rest.slice(1).join('/'));
+});
 byId('monitor-history').addEventListener('click', openAlarms);
 byId('monitor-letters').addEventListener('click', openLetters);
 byId('monitor-all').addEventListener('click', openStanding);
@@ -104,8 +108,9 @@ function createAlarm() {
   const known = el('span', 'sub');
   const ack = el('button', 'quiet', 'Acknowledge…');
   ack.type = 'button';
-  const element = el('li', 'alarm', el('div', 'who', name, of), el('div', '', reason, since), known, el('div', 'act', ack));
-  const row = { element, name, of, reason, since, known, ack };
+  const past = anchor('quiet', 'History', 'history');
+  const element = el('li', 'alarm', el('div', 'who', name, of), el('div', '', reason, since), known, el('div', 'act', ack, past));
+  const row = { element, past, name, of, reason, since, known, ack };
   name.addEventListener('click', () => (row.shown.source ? openSource(row.shown.event, row.shown.source) : openAlarm(row.shown.id)));
   ack.addEventListener('click', () => askToAcknowledge(row.shown));
   return row;
@@ -124,6 +129,8 @@ function fillAlarm(row, a) {
   setTitle(row.since, `since ${new Date(a.started).toLocaleString()} by the store’s clock; found ${new Date(a.raised).toLocaleString()}`);
   setText(row.known, a.acknowledged ? `known to ${a.acknowledged}` : '');
   row.element.classList.toggle('known', Boolean(a.acknowledged));
+  row.past.href = link('history', 'monitor', ...(a.source ? `${a.event}/${a.source}` : a.group).split('/'));
+  row.past.setAttribute('aria-label', `History of ${subject(a)}`);
   row.ack.hidden = Boolean(a.acknowledged);
   row.ack.setAttribute('aria-label', `Acknowledge the alarm of ${subject(a)}`);
 }
@@ -165,10 +172,11 @@ function createEvent() {
     link.addEventListener('click', () => sources.choose(row.shown.event, state));
     return { link, box: el('div', '', el('dt', '', title), el('dd', '', link)) };
   });
+  row.past = anchor('quiet', 'History', 'history');
   row.button = el('button', 'quiet');
   row.button.type = 'button';
   row.button.addEventListener('click', () => (row.shown.paused ? askToResume(row.shown.event) : askToPause(row.shown.event)));
-  row.element = el('li', 'event-name', el('div', 'who', name, what), el('dl', 'figures', ...row.counts.map((c) => c.box)), el('div', 'act', row.button));
+  row.element = el('li', 'event-name', el('div', 'who', name, what), el('dl', 'figures', ...row.counts.map((c) => c.box)), el('div', 'act', row.button, row.past));
   return row;
 }
 
@@ -200,24 +208,13 @@ function fillEvent(row, e) {
     link.disabled = value(e) === 0;
     link.setAttribute('aria-label', `Show the ${count(value(e))} sources of ${e.event} that are ${state}`);
   });
+  row.past.href = link('history', 'about', `${e.event}/`);
+  row.past.setAttribute('aria-label', `History of ${e.event}`);
   row.element.classList.toggle('vacant', e.down > 0);
   row.element.classList.toggle('idle', Boolean(e.paused || e.removed));
   setText(row.button, e.paused ? 'Resume…' : 'Pause…');
   row.button.setAttribute('aria-label', `${e.paused ? 'Resume' : 'Pause'} ${e.event}`);
   row.button.hidden = Boolean(e.removed);
-}
-
-function askToResume(event) {
-  question({
-    title: `Resume ${event}?`,
-    what: 'Its sources are judged again.',
-    text: 'Each has a whole limit from now to show itself.',
-    ok: 'Resume',
-    act: async () => {
-      await act(event, '', 'resume');
-      return `Resumed ${event}.`;
-    },
-  });
 }
 
 // figures of this instance's intake: name, value and what it means.

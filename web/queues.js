@@ -3,6 +3,7 @@
 import { byId, coarse, count, el, keyed, plural, setText, setTitle } from './dom.js';
 import { askToAct } from './act.js';
 import { openBatch, openKey, openQueue } from './browse.js';
+import { anchor, link, when } from './pages.js';
 
 const list = byId('queues-list');
 const filter = byId('queues-filter');
@@ -12,6 +13,7 @@ let queues = [];
 let state = null;
 
 filter.addEventListener('input', draw);
+when('queues', ([queue, key, id]) => { if (key) openKey(queue, key, id); });
 
 // update takes in what the server says.
 export function update(s) {
@@ -61,11 +63,12 @@ function create() {
   const holders = el('ul', 'chips');
   const blocked = el('ul', 'blocked');
   const more = el('p', 'sub');
+  const past = anchor('quiet', 'History', 'history');
   const button = el('button', 'quiet', 'Look…');
   button.type = 'button';
   const element = el('li', 'queue', el('div', 'who', name, sub), el('dl', 'figures', ...values.map((dd) => dd.parentElement)),
-    el('div', 'act', button), holders, blocked, more);
-  const row = { element, name, sub, values, holders, blocked, more, button };
+    el('div', 'act', button, past), holders, blocked, more);
+  const row = { element, name, sub, values, holders, blocked, more, button, past };
   button.addEventListener('click', () => openQueue(row.queue.queue));
   return row;
 }
@@ -78,6 +81,8 @@ function fill(row, q) {
   figures.forEach(([, value], i) => setText(row.values[i], value(q)));
   row.element.classList.toggle('vacant', q.blocked > 0 || (q.holders.length === 0 && q.depth > 0));
   row.element.classList.toggle('idle', q.depth === 0);
+  row.past.href = link('history', 'about', `${q.queue}/`);
+  row.past.setAttribute('aria-label', `History of ${q.queue}`);
   row.button.setAttribute('aria-label', `Look at the keys of ${q.queue}`);
   keyed(row.holders, q.holders, (h) => h.instance.id, createHolder, fillHolder);
   const keys = q.blocked_keys || [];
@@ -102,8 +107,9 @@ function createBlocked(queue) {
   const retry = el('button', 'quiet', 'Retry…');
   const skip = el('button', 'quiet', 'Skip…');
   for (const b of [key, batch, retry, skip]) b.type = 'button';
-  const element = el('li', '', el('div', 'what', key, batch, reason), el('div', 'line', retry, skip));
-  const row = { element, key, batch, reason, retry, skip };
+  const past = anchor('quiet', 'History', 'history');
+  const element = el('li', '', el('div', 'what', key, batch, reason), el('div', 'line', retry, skip, past));
+  const row = { element, past, queue, key, batch, reason, retry, skip };
   const about = () => ({ queue: queue.queue.queue, key: row.shown.key, id: row.shown.head, state: row.shown.state, detail: row.shown.reason });
   key.addEventListener('click', () => openKey(queue.queue.queue, row.shown.key, row.shown.head));
   batch.addEventListener('click', () => openBatch(queue.queue.queue, row.shown.head));
@@ -119,6 +125,8 @@ function fillBlocked(row, k) {
   setText(row.batch, `${k.head}, ${k.state}`);
   setTitle(row.batch, 'everything about this batch');
   setText(row.reason, `${k.reason || 'no reason was given'} · ${plural(k.depth - 1, 'batch waits', 'batches wait')} behind it`);
+  row.past.href = link('history', 'batch', row.queue.queue.queue, ...k.key.split('/'));
+  row.past.setAttribute('aria-label', `History of ${k.key}`);
   row.retry.setAttribute('aria-label', `Retry the batch that blocks ${k.key}`);
   row.skip.setAttribute('aria-label', `Skip the batch that blocks ${k.key}`);
 }

@@ -1,48 +1,24 @@
 // The question before a primary is asked to resign.
 
-import { byId, el, say } from './dom.js';
-import { ask } from './stream.js';
-
-const dialog = byId('resign');
-const to = byId('resign-to');
-const ok = byId('resign-ok');
-let role = null;
+import { post, question } from './act.js';
 
 export function askToResign(r) {
-  role = r;
   const names = r.primaries.map((p) => p.name).join(', ');
-  byId('resign-title').textContent = `Ask ${names} to give up ${r.role}?`;
-  byId('resign-text').textContent = r.standbys.length
-    ? 'It stops its work and hands the role over within milliseconds of having stopped.'
-    : 'It stops its work. Nobody stands by: the role stays vacant until somebody comes, which may be the same one.';
-  const anyone = el('option', '', r.standbys.length ? 'Whoever is first' : 'Nobody waits');
-  anyone.value = '';
-  to.replaceChildren(anyone, ...r.standbys.map((s) => {
-    const option = el('option', '', s.address ? `${s.name} (${s.address})` : s.name);
-    option.value = s.id;
-    return option;
-  }));
-  to.disabled = r.standbys.length === 0;
-  byId('resign-error').textContent = '';
-  dialog.showModal();
+  const waits = r.standbys.length > 0;
+  question({
+    title: `Ask ${names} to give up ${r.role}?`,
+    text: waits
+      ? 'It stops its work and hands the role over within milliseconds of having stopped.'
+      : 'It stops its work. Nobody stands by: the role stays vacant until somebody comes, which may be the same one.',
+    ok: 'Ask to resign',
+    danger: true,
+    fields: [{
+      name: 'to', label: 'Who shall take over?', kind: 'select',
+      options: [['', waits ? 'Whoever is first' : 'Nobody waits'], ...r.standbys.map((s) => [s.id, s.address ? `${s.name} (${s.address})` : s.name])],
+    }],
+    act: async ({ to, by }) => {
+      await post(`/v1/roles/${encodeURIComponent(r.role)}/resign`, { to, by });
+      return `Asked ${names} to give up ${r.role}.`;
+    },
+  });
 }
-
-byId('resign-cancel').addEventListener('click', () => dialog.close());
-
-byId('resign-form').addEventListener('submit', async (e) => {
-  e.preventDefault();
-  ok.disabled = true;
-  try {
-    await ask(`/v1/roles/${encodeURIComponent(role.role)}/resign`, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ to: to.value, by: 'somebody at the page' }),
-    });
-    dialog.close();
-    say(`Asked ${role.primaries.map((p) => p.name).join(', ')} to give up ${role.role}.`);
-  } catch (err) {
-    byId('resign-error').textContent = err.message;
-  } finally {
-    ok.disabled = false;
-  }
-});

@@ -1,6 +1,7 @@
 // The section of the roles: who is primary, for how long, and who stands by.
 
 import { byId, coarse, el, keyed, plural, setText, setTitle } from './dom.js';
+import { anchor, link } from './pages.js';
 import { askToResign } from './resign.js';
 
 const list = byId('roles-list');
@@ -50,8 +51,9 @@ function create() {
   const standbys = el('div', 'standbys');
   const button = el('button', 'quiet', 'Resign…');
   button.type = 'button';
-  const element = el('li', 'role', el('div', 'who', name, state), holders, standbys, el('div', 'act', button));
-  const row = { element, name, state, holders, standbys, button };
+  const past = anchor('quiet', 'History', 'history');
+  const element = el('li', 'role', el('div', 'who', name, state), holders, standbys, el('div', 'act', button, past));
+  const row = { element, name, state, holders, standbys, button, past };
   button.addEventListener('click', () => askToResign(row.role));
   return row;
 }
@@ -68,6 +70,8 @@ function fill(row, role) {
   keyed(row.holders, role.primaries, (p) => p.id + p.term, createHolder, fillHolder);
   keyed(row.standbys, role.standbys, (s) => s.id, createStandby, fillStandby);
   row.button.hidden = role.primaries.length === 0;
+  row.past.href = link('history', 'role', role.role);
+  row.past.setAttribute('aria-label', `History of ${role.role}`);
   row.button.setAttribute('aria-label', `Ask the primary of ${role.role} to resign`);
 }
 
@@ -131,6 +135,6 @@ function tickHolder(h, now, storeNow) {
   const share = Math.min(1, left / (h.holder.timeout_ms || 5000));
   h.fillBar.style.transform = `scaleX(${share.toFixed(3)})`;
   h.fillBar.dataset.level = share > 0.5 ? 'good' : share > 0.2 ? 'low' : 'bad';
-  setText(h.left, left > 0 ? `${(left / 1000).toFixed(1)} s left` : 'lapsed');
+  setText(h.left, left > 0 ? `${left < 60_000 ? `${(left / 1000).toFixed(1)} s` : coarse(left)} left` : 'lapsed');
   setText(h.since, `for ${coarse(storeNow - new Date(h.holder.since).getTime())}`);
 }

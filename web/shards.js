@@ -1,7 +1,8 @@
 // The section of the shards: who is the primary, who follows it, and what is being done.
 
 import { byId, count, el, keyed, plural, setText } from './dom.js';
-import { askToChange, askToResume } from './change.js';
+import { askToChange, askToResume, askToWithdraw } from './change.js';
+import { anchor, link, when } from './pages.js';
 import { createNode, fillNode, inOrder } from './nodes.js';
 import { createLast, createPlan, fillLast, fillPlan, tickPlan } from './plan.js';
 
@@ -16,6 +17,12 @@ let offset = 0; // the store's clock minus this one's, in ms
 const chosen = new Map(); // shards that were opened or closed by hand
 
 filter.addEventListener('input', draw);
+when('shards', ([shard]) => {
+  if (!shard) return;
+  filter.value = '';
+  chosen.set(shard, true);
+  draw();
+});
 
 export function news() {
   if (!state) return '';
@@ -62,18 +69,21 @@ function create() {
   const over = button('quiet', 'Switch over…');
   const fail = button('quiet', 'Fail over…');
   const pause = button('quiet', 'Pause…');
+  const withdraw = button('quiet', 'Cancel the request…');
+  const past = anchor('quiet', 'History', 'history');
   const says = el('ul', 'says');
   const plan = createPlan();
   const nodes = el('ul', 'nodes');
   const last = createLast();
   const body = el('div', 'topology', plan.element, nodes, last.element);
   const element = el('li', 'shard',
-    el('div', 'head', el('h3', '', toggle), el('div', 'where', at, pips), el('div', 'line acts', over, fail, pause)),
+    el('div', 'head', el('h3', '', toggle), el('div', 'where', at, pips), el('div', 'line acts', over, fail, withdraw, pause, past)),
     says, body);
-  const row = { element, toggle, name, at, pips, over, fail, pause, says, plan, nodes, last, body };
+  const row = { element, toggle, name, at, pips, over, fail, pause, withdraw, past, says, plan, nodes, last, body };
   toggle.addEventListener('click', () => { chosen.set(row.shard.shard, row.body.hidden); draw(); });
   over.addEventListener('click', () => askToChange('switchover', row.shard));
   fail.addEventListener('click', () => askToChange('failover', row.shard));
+  withdraw.addEventListener('click', () => askToWithdraw(row.shard));
   pause.addEventListener('click', () => (row.shard.paused ? askToResume(row.shard) : askToChange('pause', row.shard)));
   return row;
 }
@@ -95,6 +105,9 @@ function fill(row, s) {
   row.fail.hidden = s.health === 'fine' || s.health === 'none';
   row.over.disabled = row.fail.disabled = Boolean(s.plan || s.request);
   row.pause.hidden = s.health === 'none';
+  row.withdraw.hidden = !s.request;
+  row.past.href = link('history', 'shard', s.shard);
+  row.past.setAttribute('aria-label', `History of ${s.shard}`);
   setText(row.pause, s.paused ? 'Resume…' : 'Pause…');
   for (const [b, text] of [[row.over, 'Switch over'], [row.fail, 'Fail over'], [row.pause, s.paused ? 'Resume' : 'Pause']]) b.setAttribute('aria-label', `${text} ${s.shard}`);
   row.pips.hidden = open;

@@ -4,6 +4,7 @@
 import { byId, coarse, count, duration, el, plural, setText, timeOf } from './dom.js';
 import { question } from './act.js';
 import { open, paged, show, table } from './browse.js';
+import { anchor } from './pages.js';
 import { acknowledge, act, askToPause } from './pause.js';
 import { drawSpark, spark } from './spark.js';
 import { ask } from './stream.js';
@@ -92,8 +93,8 @@ function actions(s, done) {
     text,
     ok: word,
     danger,
-    act: async () => {
-      await act(s.event, s.source, verb);
+    act: async ({ by }) => {
+      await act(s.event, s.source, verb, { by });
       return `${word}d ${s.source}.`;
     },
     done: again,
@@ -103,6 +104,7 @@ function actions(s, done) {
   if (s.state === 'paused') line.append(button('Resume…', () => confirm('resume', `It is judged again as a source of ${s.event}.`, 'It has a whole limit from now to show itself.', 'Resume', false)));
   else if (s.state !== 'retired') line.append(button('Pause…', () => askToPause(s.event, s.source, again)));
   if (s.state !== 'retired') line.append(button('Retire…', () => confirm('retire', 'It is not judged any more, and its alarm ends if one stands.', 'A beat brings it back.', 'Retire', true)));
+  line.append(anchor('quiet', 'History', 'history', 'monitor', s.event, ...s.source.split('/')));
   return line;
 }
 
@@ -170,8 +172,8 @@ export function askToAcknowledge(a, done = () => {}) {
     what: `Event ${a.event}, ${a.reason}.`,
     text: 'Everybody who looks sees that somebody knows of it. It stands until it ends.',
     ok: 'Acknowledge',
-    act: async () => {
-      await acknowledge(a.id);
+    act: async ({ by }) => {
+      await acknowledge(a.id, by);
       return `Acknowledged the alarm of ${subject(a)}.`;
     },
     done,

@@ -32,9 +32,11 @@ export function follow(on, last, path = '/v1/events?state=true') {
   const run = async () => {
     for (let pause = 500; !stopped; pause = Math.min(2 * pause, 5000)) {
       abort = new AbortController();
+      const slow = setTimeout(() => abort.abort(), silence);
       try {
         const headers = last === null ? {} : { 'Last-Event-ID': String(last) };
         const answer = await ask(path, { headers, signal: abort.signal });
+        clearTimeout(slow);
         on.connected();
         pause = 250;
         for await (const { event, id, data } of parse(answer.body, () => abort.abort())) {
@@ -44,15 +46,31 @@ export function follow(on, last, path = '/v1/events?state=true') {
       } catch (err) {
         if (stopped) return;
         if (err instanceof Unauthorized) return on.unauthorized(err);
+      } finally {
+        clearTimeout(slow);
       }
       if (stopped) return;
       on.lost();
-      await new Promise((done) => setTimeout(done, pause * (0.75 + Math.random() / 2)));
+      await rest(pause * (0.75 + Math.random() / 2));
     }
   };
   run();
   return () => { stopped = true; abort.abort(); };
 }
+
+// rest waits, but no longer when the network comes back or somebody looks again.
+const rest = (ms) => new Promise((done) => {
+  let timer = 0;
+  const end = () => {
+    clearTimeout(timer);
+    window.removeEventListener('online', end);
+    document.removeEventListener('visibilitychange', end);
+    done();
+  };
+  timer = setTimeout(end, ms);
+  window.addEventListener('online', end);
+  document.addEventListener('visibilitychange', end);
+});
 
 // parse splits a body into server-sent events.
 async function* parse(body, dead) {

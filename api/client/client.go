@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -48,6 +49,10 @@ func New(cfg Config) (*Client, error) {
 	}
 	return c, nil
 }
+
+// NotUnderstudy is the code of an [Error] that no server of this API gave: something else
+// answers at that URL.
+const NotUnderstudy = "not_understudy"
 
 // Error is an answer that is an error.
 type Error struct {
@@ -163,6 +168,9 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		return err
 	}
 	defer answer.Body.Close()
+	if !isJSON(answer.Header) && (out != nil || answer.StatusCode != http.StatusNoContent) {
+		return c.stranger(answer.StatusCode, fmt.Sprintf("answered %.80q", answer.Header.Get("Content-Type")))
+	}
 	if out == nil {
 		return nil
 	}
@@ -180,26 +188,41 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, callTimeout)
 }
 
+// content is a body that is sent as it is; any other is sent as JSON.
+type content struct {
+	kind  string
+	bytes []byte
+}
+
+func contentOf(body any) (content, error) {
+	if c, ok := body.(content); ok {
+		return c, nil
+	}
+	text, err := json.Marshal(body)
+	return content{"application/json", text}, err
+}
+
 // send returns an answer that is no error. path is escaped already.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, error) {
 	target := strings.TrimSuffix(c.base.String(), "/") + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
-	var content io.Reader
+	var sent content
+	var from io.Reader
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
+		var err error
+		if sent, err = contentOf(body); err != nil {
 			return nil, fmt.Errorf("client: %w", err)
 		}
-		content = bytes.NewReader(text)
+		from = bytes.NewReader(sent.bytes)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, target, content)
+	r, err := http.NewRequestWithContext(ctx, method, target, from)
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
+	if sent.kind != "" {
+		r.Header.Set("Content-Type", sent.kind)
 	}
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
@@ -212,11 +235,26 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		return answer, nil
 	}
 	defer answer.Body.Close()
+	return nil, c.failure(answer)
+}
+
+// failure reads an answer that is an error.
+func (c *Client) failure(answer *http.Response) *Error {
 	failed := &Error{}
 	_ = json.NewDecoder(io.LimitReader(answer.Body, 1<<16)).Decode(failed) // a proxy may have answered something else
 	failed.Status = answer.StatusCode
 	if failed.Code == "" {
-		failed.Code, failed.Detail = "not_understudy", fmt.Sprintf("%s answered %s, which is not how this API answers", c.base.Host, answer.Status)
+		failed = c.stranger(answer.StatusCode, "answered "+answer.Status)
 	}
-	return nil, failed
+	return failed
+}
+
+// stranger is an answer that this API does not give.
+func (c *Client) stranger(status int, what string) *Error {
+	return &Error{Status: status, Code: NotUnderstudy, Detail: fmt.Sprintf("%s %s, which is not how this API answers", c.base.Host, what)}
+}
+
+func isJSON(h http.Header) bool {
+	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	return kind == "application/json"
 }

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -216,5 +217,28 @@ func TestEventsEndWithTheirReader(t *testing.T) {
 	enough := errors.New("enough")
 	if err := c.Events(t.Context(), client.Follow{After: 1}, func(client.Event) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("ended with %v", err)
+	}
+}
+
+// TestStranger: what is no server of this API is not taken for one, whatever it answers.
+func TestStranger(t *testing.T) {
+	for kind, body := range map[string]string{"text/html": "<p>Welcome</p>", "": "", "text/plain": "OK"} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			_, _ = io.WriteString(w, body)
+		}))
+		defer srv.Close()
+		c, err := client.New(client.Config{URL: srv.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, looked := c.Roles(t.Context())
+		_, told := c.Server(t.Context())
+		for what, err := range map[string]error{"roles": looked, "server": told, "resign": c.Resign(t.Context(), "billing", "", "me")} {
+			answer, ok := errors.AsType[*client.Error](err)
+			if !ok || answer.Code != client.NotUnderstudy {
+				t.Errorf("%s of %q: %v", what, kind, err)
+			}
+		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package client asks the HTTP API of an Understudy server: who is primary,
 // to resign, what changed hands; to enqueue batches, to see how they are doing and to
-// retry them; to look after a cache; to send beats and see who is silent. It stands
-// on the standard library alone.
+// retry them; to look after a cache and shards; to send beats and see who is silent; to manage
+// tokens; how all of it is at a glance. It stands on the standard library alone.
 //
 // Every call ends with its context; one without a deadline gets ten seconds.
 // An answer that is an error is an [*Error] with the API's stable code;

@@ -27,8 +27,10 @@ const (
 // Follow selects what [Client.Events] passes on.
 type Follow struct {
 	Part, Subject string
-	// After is the id of the last event that is known; 0 is from now on.
+	// After is the id of the last event that is known; 0 is from now on, or with All
+	// everything that there is first.
 	After int64
+	All   bool
 }
 
 // Events calls fn for each event as it is written, until ctx ends or fn returns
@@ -81,7 +83,7 @@ func (c *Client) stream(ctx context.Context, f *Follow, fn func(Event) error) (g
 	if f.Subject != "" {
 		v.Set("subject", f.Subject)
 	}
-	if f.After > 0 {
+	if f.After > 0 || f.All {
 		v.Set("after", strconv.FormatInt(f.After, 10))
 	}
 	answer, err := c.send(ctx, http.MethodGet, "/v1/events", v, nil)

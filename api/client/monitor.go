@@ -53,7 +53,13 @@ func (c *Client) Ping(ctx context.Context, event, source, what string) error {
 	if what != "" {
 		path += "/" + url.PathEscape(what)
 	}
-	return c.do(ctx, http.MethodPost, path, nil, nil, nil)
+	ctx, cancel := within(ctx)
+	defer cancel()
+	answer, err := c.send(ctx, http.MethodPost, path, nil, nil)
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close() // says OK in plain text
 }
 
 // Source is what beats are expected from.
@@ -146,6 +152,13 @@ type Alarm struct {
 	Acknowledged string `json:"acknowledged"`
 }
 
+// Alarm returns one alarm.
+func (c *Client) Alarm(ctx context.Context, id string) (Alarm, error) {
+	var out Alarm
+	err := c.do(ctx, http.MethodGet, "/v1/alarms/"+url.PathEscape(id), nil, nil, &out)
+	return out, err
+}
+
 // AlarmQuery selects alarms, the newest first.
 type AlarmQuery struct {
 	Event, Source string
@@ -198,6 +211,16 @@ func (c *Client) Declare(ctx context.Context, sources ...Declaration) (added int
 // resumed. The history shows by and note, here and below.
 func (c *Client) Pause(ctx context.Context, event, source string, d time.Duration, by, note string) error {
 	return c.actOn(ctx, event, source, "pause", map[string]any{"for_ms": d.Milliseconds(), "by": by, "note": note})
+}
+
+// PauseEvent keeps all sources of an event from raising alarms until it is resumed.
+func (c *Client) PauseEvent(ctx context.Context, event, by, note string) error {
+	return c.do(ctx, http.MethodPost, "/v1/event-names/"+url.PathEscape(event)+"/pause", nil, map[string]string{"by": by, "note": note}, nil)
+}
+
+// ResumeEvent ends the pause of an event; sources that were paused by themselves stay so.
+func (c *Client) ResumeEvent(ctx context.Context, event, by, note string) error {
+	return c.do(ctx, http.MethodPost, "/v1/event-names/"+url.PathEscape(event)+"/resume", nil, map[string]string{"by": by, "note": note}, nil)
 }
 
 // Resume ends the pause of a source, which has a whole limit to show itself.

@@ -198,6 +198,16 @@ func (c *Client) Add(ctx context.Context, queue string, batches ...NewBatch) ([]
 	return out.Batches, err
 }
 
+// AddPayload enqueues one batch whose payload is sent as it is, so that it may be as long as a
+// payload can be, 16 MiB. An id is unique in the queue.
+func (c *Client) AddPayload(ctx context.Context, queue string, b NewBatch) (Added, error) {
+	v := url.Values{"key": {b.Key}}
+	set(v, "id", b.ID)
+	var out Added
+	err := c.do(ctx, http.MethodPost, queuePath(queue)+"/batches", v, content{kind: b.ContentType, bytes: b.Payload}, &out)
+	return out, err
+}
+
 // Retry tries a batch again at once that blocks its key, is delayed or unknown,
 // and puts one that had stepped aside at the end of its key. The history shows by
 // as who asked, here and below.

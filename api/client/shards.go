@@ -20,9 +20,14 @@ type Shard struct {
 	Blocked string      `json:"blocked"`
 	Epoch   int64       `json:"epoch"`
 	Paused  *ShardPause `json:"paused"`
-	Plan    *ShardPlan  `json:"plan"` // under way
-	Last    *ShardPlan  `json:"last"` // the latest that ended
-	Nodes   []ShardNode `json:"nodes"`
+	Request *ShardAsked `json:"request"` // that no agent has begun with
+	Plan    *ShardPlan  `json:"plan"`    // under way
+	Last    *ShardPlan  `json:"last"`    // the latest that ended
+	// Holder is the agent that holds the shard's lease, under Term, for another LeftMS.
+	Holder string      `json:"holder"`
+	Term   int64       `json:"term"`
+	LeftMS int64       `json:"left_ms"`
+	Nodes  []ShardNode `json:"nodes"`
 }
 
 // ShardPrimary is where the primary of a shard is.
@@ -40,11 +45,24 @@ type ShardPause struct {
 	Since  time.Time `json:"since"`
 }
 
+// ShardAsked is what a person asked for.
+type ShardAsked struct {
+	ID      string        `json:"id"`
+	Kind    string        `json:"kind"` // failover or switchover
+	To      string        `json:"to"`   // node id; "" is the best one
+	Force   bool          `json:"force"`
+	By      string        `json:"by"`
+	Timeout time.Duration `json:"timeout_ns"`
+	At      time.Time     `json:"at"`
+}
+
 // ShardNode is a database server of a shard.
 type ShardNode struct {
 	ID         string `json:"node_id"`
-	Address    string `json:"address"` // for clients
-	Role       string `json:"role"`    // primary or replica
+	Address    string `json:"address"`         // for clients
+	Private    string `json:"private_address"` // for the other nodes
+	Agent      string `json:"agent_address"`
+	Role       string `json:"role"` // primary or replica
 	IsPrimary  bool   `json:"is_primary"`
 	Condition  string `json:"condition"` // up, loading, silent, down or refused
 	Trouble    string `json:"trouble"`
@@ -57,24 +75,40 @@ type ShardNode struct {
 	SameLineage bool   `json:"same_lineage"`
 	Lineage     string `json:"lineage"`
 	LinkUp      *bool  `json:"link_up"` // nil on a primary
-	Fence       string `json:"fence"`   // open, armed or closed
+	Syncing     bool   `json:"syncing"` // its copy is not whole yet
+	Follows     string `json:"primary_node_id"`
+	Fence       string `json:"fence"` // open, armed or closed
+	Armed       bool   `json:"armed"`
 	Priority    int    `json:"priority"`
 	Epoch       int64  `json:"epoch"`
+	Keys        int64  `json:"keys"`
+	Engine      string `json:"engine"`
+	Version     string `json:"version"`
 }
 
 // ShardPlan is a change of primary.
 type ShardPlan struct {
-	Epoch  int64         `json:"epoch"`
-	Kind   string        `json:"kind"`  // failover, switchover, return or repair
-	From   string        `json:"from"`  // node id
-	To     string        `json:"to"`    // node id, once chosen
-	Phase  string        `json:"phase"` // the present or last one
-	Reason string        `json:"reason"`
-	Began  time.Time     `json:"began"`
-	Steps  []ShardStep   `json:"steps"`
-	Ended  time.Time     `json:"ended"`
-	Took   time.Duration `json:"took_ns"`
-	Failed string        `json:"failed"` // why it reached nothing
+	Epoch   int64         `json:"epoch"`
+	Kind    string        `json:"kind"`    // failover, switchover, return or repair
+	From    string        `json:"from"`    // node id
+	To      string        `json:"to"`      // node id, once chosen
+	Wanted  string        `json:"wanted"`  // node id that a person named
+	Phase   string        `json:"phase"`   // the present or last one
+	By      string        `json:"by"`      // the agent that carries it out
+	ByNode  string        `json:"by_node"` // and its node's id
+	Reason  string        `json:"reason"`
+	Force   bool          `json:"force"`
+	Anew    bool          `json:"anew"` // the new primary's data is not the shard's
+	Request string        `json:"request"`
+	Run     string        `json:"run"`
+	Txn     int64         `json:"txn"`
+	Tried   []string      `json:"tried"` // node ids
+	Timeout time.Duration `json:"timeout_ns"`
+	Began   time.Time     `json:"began"`
+	Steps   []ShardStep   `json:"steps"`
+	Ended   time.Time     `json:"ended"`
+	Took    time.Duration `json:"took_ns"`
+	Failed  string        `json:"failed"` // why it reached nothing
 }
 
 // ShardStep is a phase of a plan that is done.

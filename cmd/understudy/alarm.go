@@ -41,7 +41,7 @@ its event name removed.`,
 			if err := checkLimit(limit); err != nil {
 				return err
 			}
-			return a.withMonitor(c.Context(), func(ctx context.Context, t monitor.Table) error {
+			return a.withSources(c.Context(), func(ctx context.Context, t sourceDesk) error {
 				alarms, more, err := pages(ctx, limit, func(ctx context.Context, n int) ([]monitor.Alarm, error) {
 					q.Limit = n
 					page, err := t.Alarms(ctx, q)
@@ -110,7 +110,7 @@ func (a *app) alarmShowCommand() *cobra.Command {
 		Example: "  understudy alarm show 3f0c… -o json",
 		Args:    exactly("ID"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.askMonitor(c.Context(), func(ctx context.Context, t monitor.Table) error {
+			return a.askSources(c.Context(), func(ctx context.Context, t sourceDesk) error {
 				found, err := t.Alarms(ctx, monitor.AlarmQuery{ID: args[0], Limit: 1})
 				if err == nil && len(found) == 0 {
 					err = fmt.Errorf("%w: %q", monitor.ErrNoAlarm, args[0])
@@ -172,7 +172,7 @@ else changes: an alarm ends when its source returns. Who and why is kept in the 
 // actOnEach goes on after one with which it cannot be done, and returns all that
 // was wrong.
 func (a *app) actOnEach(ctx context.Context, did, noun string, names []string, action func(string) monitor.Action) error {
-	return a.withMonitor(ctx, func(ctx context.Context, t monitor.Table) error {
+	return a.withSources(ctx, func(ctx context.Context, t sourceDesk) error {
 		var failed []error
 		for _, name := range names {
 			call, cancel := context.WithTimeout(ctx, callTimeout)

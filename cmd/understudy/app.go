@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,10 +25,14 @@ type app struct {
 	stdout, stderr io.Writer
 
 	storeURL, output, logLevel, logFormat string
+	// serverURL is asked instead of the store, with the token in tokenFile; see chooseSide.
+	serverURL, tokenFile string
+	command              string // that was given, by its path
 	// connections to the store that are used at once; 0 for as few as it takes.
 	connections int
 
-	log *slog.Logger
+	log   *slog.Logger
+	level *slog.LevelVar // of log
 }
 
 // prepare checks the global flags.
@@ -35,23 +40,13 @@ func (a *app) prepare() error {
 	if a.output != "table" && a.output != "json" {
 		return usagef("-o %q: the formats are table and json", a.output)
 	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
-		return usagef("--log-level %q: the levels are debug, info, warn and error", a.logLevel)
+	if err := a.logAs(cmp.Or(a.logLevel, os.Getenv("UNDERSTUDY_LOG_LEVEL")), cmp.Or(a.logFormat, os.Getenv("UNDERSTUDY_LOG_FORMAT"))); err != nil {
+		return err
 	}
-	options := &slog.HandlerOptions{Level: level}
-	switch a.logFormat {
-	case "text":
-		a.log = slog.New(slog.NewTextHandler(a.stderr, options))
-	case "json":
-		a.log = slog.New(slog.NewJSONHandler(a.stderr, options))
-	default:
-		return usagef("--log-format %q: the formats are text and json", a.logFormat)
+	if err := a.chooseSide(); err != nil {
+		return err
 	}
-	if a.storeURL == "" {
-		a.storeURL = os.Getenv("UNDERSTUDY_STORE")
-	}
-	if a.storeURL == "" {
+	if a.storeURL == "" && !a.remote() {
 		url, err := open.DefaultURL()
 		if err != nil {
 			return usagef("no --store is given and there is no state directory: %v", err)
@@ -61,8 +56,40 @@ func (a *app) prepare() error {
 	return nil
 }
 
+// logAs makes the log of a level and a format; "" is the default.
+func (a *app) logAs(level, format string) error {
+	l, err := logOptions(level, format)
+	if err != nil {
+		return err
+	}
+	a.level = &slog.LevelVar{}
+	a.level.Set(l)
+	options := &slog.HandlerOptions{Level: a.level}
+	if format == "json" {
+		a.log = slog.New(slog.NewJSONHandler(a.stderr, options))
+	} else {
+		a.log = slog.New(slog.NewTextHandler(a.stderr, options))
+	}
+	return nil
+}
+
+// logOptions checks what is said of the log.
+func logOptions(level, format string) (slog.Level, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(cmp.Or(level, "info"))); err != nil {
+		return l, usagef("log level %q: the levels are debug, info, warn and error", level)
+	}
+	if format != "" && format != "text" && format != "json" {
+		return l, usagef("log format %q: the formats are text and json", format)
+	}
+	return l, nil
+}
+
 // open opens the store once.
 func (a *app) open(ctx context.Context) (store.Store, error) {
+	if err := a.needStore(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
 	return open.Open(ctx, a.storeURL, open.Options{Connections: a.connections, Logger: a.log})

@@ -50,17 +50,6 @@ func (a *app) queuesOf(st store.Store) (store.Queues, error) {
 	return nil, usagef("the store %s keeps no queues; SQLite (sqlite:PATH) and PostgreSQL (postgres://…) do", redact(a.storeURL))
 }
 
-// askDesk opens the store and lets f ask its desk within callTimeout.
-func (a *app) askDesk(ctx context.Context, f func(context.Context, dispatch.Desk) error) error {
-	return a.ask(ctx, func(ctx context.Context, st store.Store) error {
-		q, err := a.queuesOf(st)
-		if err != nil {
-			return err
-		}
-		return withAdvice(f(ctx, q.Desk()))
-	})
-}
-
 // withAdvice says what to do about a queue that is not there.
 func withAdvice(err error) error {
 	if errors.Is(err, dispatch.ErrNoQueue) {

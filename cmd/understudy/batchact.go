@@ -53,20 +53,6 @@ func (a *app) batchActCommand(action dispatch.Action, short, long string) *cobra
 	return c
 }
 
-// withDesk opens the store and lets f use its desk; f bounds its own calls.
-func (a *app) withDesk(ctx context.Context, f func(context.Context, dispatch.Desk) error) error {
-	st, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	q, err := a.queuesOf(st)
-	if err != nil {
-		return err
-	}
-	return withAdvice(f(ctx, q.Desk()))
-}
-
 // actor does the same with many batches.
 type actor struct {
 	app    *app
@@ -174,6 +160,9 @@ retry or skip it.`,
 }
 
 func (a *app) waitAll(ctx context.Context, queue string, ids []string) error {
+	if a.remote() {
+		return a.withDesk(ctx, func(ctx context.Context, d dispatch.Desk) error { return a.waitAt(ctx, d, queue, ids) })
+	}
 	st, err := a.openPatiently(ctx, true)
 	if err != nil {
 		return waited(ctx, err, "the store cannot be reached")
@@ -183,7 +172,11 @@ func (a *app) waitAll(ctx context.Context, queue string, ids []string) error {
 	if err != nil {
 		return err
 	}
-	w := waiter{app: a, desk: q.Desk()}
+	return a.waitAt(ctx, q.Desk(), queue, ids)
+}
+
+func (a *app) waitAt(ctx context.Context, d dispatch.Desk, queue string, ids []string) error {
+	w := waiter{app: a, desk: d}
 	var failed []error
 	for _, id := range ids {
 		b, err := w.wait(ctx, queue, id)

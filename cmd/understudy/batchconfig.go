@@ -46,9 +46,11 @@ type queueConfig struct {
 // webhookConfig is a target.WebhookConfig in the file.
 type webhookConfig struct {
 	ledgerConfig `yaml:",inline"`
-	StatusURL    string            `yaml:"status_url"`
+	StatusURL    string            `yaml:"status_url" secret:"url"`
 	SecretFile   string            `yaml:"secret_file"`
-	Headers      map[string]string `yaml:"headers"`
+	Headers      map[string]string `yaml:"headers" secret:"all"`
+	// HeaderFiles have the values of headers that are secrets.
+	HeaderFiles map[string]string `yaml:"header_files"`
 	// What the receiver promises; see the target's own words.
 	ResendSafe    bool `yaml:"resend_safe"`
 	Recognises    bool `yaml:"recognises"`
@@ -58,7 +60,7 @@ type webhookConfig struct {
 
 // ledgerConfig is what all targets have that are reached by HTTP.
 type ledgerConfig struct {
-	URL       string `yaml:"url"`
+	URL       string `yaml:"url" secret:"url"`
 	CAFile    string `yaml:"ca_file"`
 	TokenFile string `yaml:"token_file"`
 }
@@ -175,7 +177,11 @@ func (c *webhookConfig) target(concurrency int) (dispatch.Target, error) {
 		HTTPConfig: c.http(concurrency), StatusURL: c.StatusURL,
 		Resend: c.ResendSafe, Recognises: c.Recognises, Compares: c.ComparesTerms, Remembers: c.Remembers, Header: http.Header{},
 	}
-	for name, value := range c.Headers {
+	headers, err := secretHeaders(c.Headers, c.HeaderFiles)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range headers {
 		cfg.Header.Set(name, value)
 	}
 	if c.SecretFile != "" {

@@ -29,8 +29,9 @@ func TestTargetsOfTheFile(t *testing.T) {
 		if err := parseConfig([]byte("queues: [{queue: orders, "+text+"}]"), c); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		if err := c.checkQueues(); err != nil {
-			t.Fatalf("%s: %v", text, err)
+		f := &findings{}
+		if c.checkQueues(f); f.err() != nil {
+			t.Fatalf("%s: %v", text, f.err())
 		}
 		to, err := c.Queues[0].target()
 		if err != nil {

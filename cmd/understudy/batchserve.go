@@ -13,20 +13,22 @@ import (
 	"github.com/understudy-ha/understudy/store"
 )
 
-// checkQueues refuses what can be refused without a store.
-func (c *serveConfig) checkQueues() error {
+// checkQueues refuses what can be refused without a store; files of secrets are read.
+func (c *serveConfig) checkQueues(f *findings) {
 	seen := map[string]bool{}
 	for i := range c.Queues {
-		q := &c.Queues[i]
-		if err := q.check(); err != nil {
-			return fmt.Errorf("queue %q: %w", q.Queue, err)
+		q, path := &c.Queues[i], fmt.Sprintf("queues[%d]", i)
+		err := q.check()
+		if err == nil {
+			_, err = q.target()
 		}
-		if seen[q.Queue] {
-			return usagef("queue %q stands twice", q.Queue)
+		if err != nil {
+			f.at(path, fmt.Errorf("queue %q: %w", q.Queue, err))
+		} else if seen[q.Queue] {
+			f.at(path, usagef("queue %q stands twice", q.Queue))
 		}
 		seen[q.Queue] = true
 	}
-	return nil
 }
 
 // servedQueues are what a server delivers, ready to run.

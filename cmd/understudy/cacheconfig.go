@@ -88,10 +88,12 @@ type cacheExecConfig struct {
 
 // originConfig is a URL that has the values.
 type originConfig struct {
-	URL       string            `yaml:"url"`
+	URL       string            `yaml:"url" secret:"url"`
 	TokenFile string            `yaml:"token_file"`
 	CAFile    string            `yaml:"ca_file"`
-	Headers   map[string]string `yaml:"headers"`
+	Headers   map[string]string `yaml:"headers" secret:"all"`
+	// HeaderFiles have the values of headers that are secrets.
+	HeaderFiles map[string]string `yaml:"header_files"`
 }
 
 // size is a number of bytes, written as 256MiB, 64KiB or 1000.
@@ -99,10 +101,7 @@ type size int64
 
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (s *size) UnmarshalYAML(n *yaml.Node) error {
-	if err := s.Set(n.Value); err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
-	}
-	return nil
+	return s.Set(n.Value)
 }
 
 // Set implements pflag.Value.
@@ -226,7 +225,11 @@ func (c *cacheConfig) source() (cache.Source, error) {
 		return nil, nil
 	}
 	o := source.URLConfig{URL: c.Origin.URL, Header: http.Header{}, MaxValue: int(c.MaxValue), MaxTTL: maxTTL}
-	for name, value := range c.Origin.Headers {
+	headers, err := secretHeaders(c.Origin.Headers, c.Origin.HeaderFiles)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range headers {
 		o.Header.Set(name, value)
 	}
 	if c.Origin.TokenFile != "" {

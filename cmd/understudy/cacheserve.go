@@ -221,7 +221,7 @@ func (s *servedCache) close() {
 func (a *app) cacheServe(ctx context.Context, f *cacheServeFlags) error {
 	var front *door
 	if f.http.Listen != "" {
-		listener, err := listen(&f.http)
+		listener, err := a.listen(&f.http)
 		if err != nil {
 			return err
 		}

@@ -1,28 +1,25 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/lease"
 )
 
 // defaultListen is where the server listens when nothing else is said.
 const defaultListen = "127.0.0.1:7600"
 
-// serveConfig is the file that `understudy serve -c` reads. docs/server.md shows
+// serveConfig is the file that `understudy serve -c` reads. docs/configuration.md shows
 // it whole.
 type serveConfig struct {
-	// Store URL; default as for every command.
-	Store string `yaml:"store"`
+	// Store URL, or the file that it is read from; default as for every command.
+	Store     string `yaml:"store" secret:"password"`
+	StoreFile string `yaml:"store_file"`
 	// Name and Address of this instance. Default: the host's name; none.
 	Name    string `yaml:"name"`
 	Address string `yaml:"address"`
@@ -30,7 +27,7 @@ type serveConfig struct {
 	// than a loopback address needs a token, and TLS or BehindTLS.
 	Listen string `yaml:"listen"`
 	// Token, or the file that it is read from, that requests must carry.
-	Token     string `yaml:"token"`
+	Token     string `yaml:"token" secret:"all"`
 	TokenFile string `yaml:"token_file"`
 	// TLSCert and TLSKey are PEM files.
 	TLSCert string `yaml:"tls_cert"`
@@ -40,6 +37,10 @@ type serveConfig struct {
 	// Interval and Timeout of this instance's session. Default 1s and 5s.
 	Interval duration `yaml:"interval"`
 	Timeout  duration `yaml:"timeout"`
+	// LogLevel is debug, info, warn or error, default info; LogFormat text or json,
+	// default text.
+	LogLevel  string `yaml:"log_level"`
+	LogFormat string `yaml:"log_format"`
 	// HistoryKeep is how many events are kept. Default 100000.
 	HistoryKeep int `yaml:"history_keep"`
 	// Roles to campaign for.
@@ -52,8 +53,18 @@ type serveConfig struct {
 	Monitor *monitorConfig `yaml:"monitor"`
 	// Sentinel answers clients that find the primaries of shards through Redis Sentinel.
 	Sentinel *sentinelConfig `yaml:"sentinel"`
+	// Shards of which a node stands on this host: the agents beside those nodes.
+	Shards []shardConfig `yaml:"shards"`
+	// DNS answers for the names of roles and shards.
+	DNS *dnsConfig `yaml:"dns"`
+	// Hooks are programs that are run on each change.
+	Hooks []hookConfig `yaml:"hooks"`
+	// Limits of how often a caller may ask over HTTP.
+	Limits limitsConfig `yaml:"limits"`
 
-	file string // that it was read from; "" is none
+	cert  *certificate   // that is served; nil without TLS
+	file  string         // that it was read from; "" is none
+	lines map[string]int // on which its keys stand, by their paths
 }
 
 // roleConfig is a role that the server campaigns for.
@@ -67,13 +78,31 @@ type roleConfig struct {
 	Command []string `yaml:"command"`
 }
 
+// limitsConfig are the api.Limits in the file.
+type limitsConfig struct {
+	Read     rateConfig `yaml:"read"`
+	Act      rateConfig `yaml:"act"`
+	Ingest   rateConfig `yaml:"ingest"`
+	Loopback bool       `yaml:"loopback"`
+}
+
+// rateConfig is an api.Rate in the file.
+type rateConfig struct {
+	PerSecond float64 `yaml:"per_second"`
+	Burst     int     `yaml:"burst"`
+}
+
+func (c limitsConfig) limits() api.Limits {
+	return api.Limits{Read: api.Rate(c.Read), Act: api.Rate(c.Act), Ingest: api.Rate(c.Ingest), Loopback: c.Loopback}
+}
+
 // duration is written as 1s or 250ms.
 type duration time.Duration
 
 func (d *duration) UnmarshalYAML(n *yaml.Node) error {
 	parsed, err := time.ParseDuration(n.Value)
 	if err != nil {
-		return fmt.Errorf("line %d: %q is no duration; write for instance 1s or 250ms", n.Line, n.Value)
+		return fmt.Errorf("%q is no duration; write for instance 1s or 250ms", n.Value)
 	}
 	*d = duration(parsed)
 	return nil
@@ -92,7 +121,10 @@ func (c *serveConfig) connections() int {
 		n += 3 // intake, detection and its chores
 		dispatchers += len(c.Monitor.Sinks)
 	}
-	return n + min(dispatchers, mostDispatchers)
+	if c.DNS != nil || len(c.Hooks) > 0 {
+		n++
+	}
+	return n + min(dispatchers, mostDispatchers) + agentConnections*len(c.Shards)
 }
 
 func (c *serveConfig) instance() instanceFlags {
@@ -107,8 +139,15 @@ func (c *serveConfig) roleNames() []string {
 	return names
 }
 
-// readConfig reads and checks the file; "" is the configuration of no file.
+// readConfig reads and checks the file; "" is the configuration of no file. What the
+// environment says goes before the file.
 func readConfig(path string) (*serveConfig, error) {
+	return readConfigWith(path, os.Environ(), func(*serveConfig) {})
+}
+
+// readConfigWith is readConfig with another environment, and with what the command line says,
+// which goes before both.
+func readConfigWith(path string, environ []string, flags func(*serveConfig)) (*serveConfig, error) {
 	c := &serveConfig{file: path}
 	if path != "" {
 		text, err := os.ReadFile(path)
@@ -116,46 +155,27 @@ func readConfig(path string) (*serveConfig, error) {
 			return nil, usagef("%v", err)
 		}
 		if err := parseConfig(text, c); err != nil {
-			return nil, usagef("%s: %v", path, err)
+			return nil, inFile(path, err)
 		}
 	}
+	if _, err := takeEnv(c, environ); err != nil {
+		return nil, err
+	}
+	flags(c)
 	if err := c.complete(); err != nil {
-		return nil, fmt.Errorf("%s: %w", orNoFile(path), err)
+		return nil, inFile(orNoFile(path), err)
 	}
 	return c, nil
 }
 
-func parseConfig(text []byte, c *serveConfig) error {
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return errors.New(plain(err))
-	}
-	if d.Decode(&yaml.Node{}) != io.EOF {
-		return errors.New("there is a second document in the file; only one is read")
+func parseConfig(text []byte, c *serveConfig) (err error) {
+	if c.lines, err = readStrictly(text, c, ""); err != nil {
+		return err
 	}
 	if c.Monitor != nil {
-		c.Monitor.locate(text, "monitor")
+		c.Monitor.locate(c.lines, "monitor.")
 	}
 	return nil
-}
-
-// plainer says what the types are that the file is made of.
-func plainer() *strings.Replacer {
-	pairs := []string{" not found in type main.serveConfig", " is not known here", "main.serveConfig", "this file"}
-	for _, t := range [][2]string{
-		{"roleConfig", "a role"}, {"queueConfig", "a queue"}, {"webhookConfig", "a webhook"}, {"ledgerConfig", "a ledger"},
-		{"execConfig", "exec"}, {"frontConfig", "a front"},
-		{"monitorConfig", "the monitor"}, {"eventsConfig", "the monitor"}, {"eventConfig", "an event"}, {"controlLoopConfig", "a control loop"},
-		{"declaredConfig", "a declared source"}, {"fetchConfig", "config"}, {"cbsConfig", "cbs"}, {"routerConfig", "a router"}, {"pingKeyConfig", "a ping key"},
-		{"sinkConfig", "a sink"}, {"hookSinkConfig", "a webhook"}, {"slackSinkConfig", "slack"}, {"topicSinkConfig", "a message router"},
-		{"alertSinkConfig", "alertmanager"}, {"emailSinkConfig", "email"}, {"logSinkConfig", "log"},
-		{"cacheConfig", "the cache"}, {"cachePeerConfig", "a peer"}, {"cacheExecConfig", "exec"}, {"originConfig", "an origin"},
-		{"sentinelConfig", "sentinel"},
-	} {
-		pairs = append(pairs, " not found in type main."+t[0], " is not known in "+t[1], "main."+t[0], t[1])
-	}
-	return strings.NewReplacer(pairs...)
 }
 
 func orNoFile(path string) string {
@@ -170,110 +190,4 @@ func (c *serveConfig) scheme() string {
 		return "https"
 	}
 	return "http"
-}
-
-// complete fills the defaults and checks what can be checked without a store.
-func (c *serveConfig) complete() error {
-	if c.Name == "" {
-		c.Name = hostname()
-	}
-	if c.Listen == "" {
-		c.Listen = defaultListen
-	}
-	if c.HistoryKeep == 0 {
-		c.HistoryKeep = 100_000
-	}
-	if c.HistoryKeep < 1000 {
-		return usagef("history_keep is %d; at least 1000", c.HistoryKeep)
-	}
-	if err := c.readToken(); err != nil {
-		return err
-	}
-	if err := lease.NewInstance(c.Name, c.Address).Validate(); err != nil {
-		return err
-	}
-	if err := c.timing().Validate(0); err != nil {
-		return err
-	}
-	if err := c.checkRoles(); err != nil {
-		return err
-	}
-	if err := c.checkQueues(); err != nil {
-		return err
-	}
-	if c.Cache != nil {
-		if err := c.Cache.check(); err != nil {
-			return fmt.Errorf("cache: %w", err)
-		}
-	}
-	if c.Sentinel != nil {
-		if err := c.Sentinel.complete(); err != nil {
-			return fmt.Errorf("sentinel: %w", err)
-		}
-	}
-	return c.checkMonitor()
-}
-
-// readToken reads the token from its file, and checks what goes with it.
-func (c *serveConfig) readToken() error {
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return usagef("tls_cert and tls_key go together")
-	}
-	if c.TokenFile == "" {
-		return nil
-	}
-	if c.Token != "" {
-		return usagef("token and token_file exclude each other")
-	}
-	text, err := os.ReadFile(c.TokenFile)
-	if err != nil {
-		return usagef("token_file: %v", err)
-	}
-	c.Token = strings.TrimSpace(string(text))
-	if c.Token == "" {
-		return usagef("token_file %s is empty", c.TokenFile)
-	}
-	return nil
-}
-
-func (c *serveConfig) checkRoles() error {
-	seen := map[string]bool{}
-	for i := range c.Roles {
-		r := &c.Roles[i]
-		if r.StopGrace == 0 {
-			r.StopGrace = duration(elect.DefaultStopGrace)
-		}
-		if err := elect.ValidateRole(r.Role); err != nil {
-			return err
-		}
-		if err := r.check(); err != nil {
-			return fmt.Errorf("role %q: %w", r.Role, err)
-		}
-		if seen[r.Role] {
-			return usagef("role %q stands twice", r.Role)
-		}
-		seen[r.Role] = true
-		if err := c.timing().Validate(time.Duration(r.StopGrace)); err != nil {
-			return fmt.Errorf("role %q: %w", r.Role, err)
-		}
-	}
-	return nil
-}
-
-// check refuses here what a campaign would refuse, before any role is taken.
-func (r *roleConfig) check() error {
-	switch {
-	case r.Holders < 0 || r.Holders > elect.MaxHolders:
-		return usagef("%d holders; 1 to %d are possible", r.Holders, elect.MaxHolders)
-	case r.With == r.Role:
-		return usagef("it cannot be held only with itself")
-	case r.With != "":
-		if err := elect.ValidateRole(r.With); err != nil {
-			return fmt.Errorf("with: %w", err)
-		}
-	}
-	if len(r.Command) > 0 && r.Command[0] == "" {
-		return usagef("the command names no program")
-	}
-	return nil
 }

@@ -2,214 +2,179 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/elect"
-	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
-	"github.com/understudy-ha/understudy/store"
 )
 
-// demoRole is what the instances of the demonstration compete for.
-const demoRole = "billing"
+const (
+	// demoReturn is how long a process that was killed stays away.
+	demoReturn = 8 * time.Second
+	// demoStopWait is how long a process may take to stop before it is killed.
+	demoStopWait = 10 * time.Second
+)
 
-// demoNames are the instances of the demonstration.
-var demoNames = [...]string{"anna", "ben", "clara"}
-
-// demoReturn is how long an instance that was killed stays away.
-const demoReturn = 8 * time.Second
+type demoFlags struct {
+	listen        string
+	timing        lease.Timing
+	auto, noShard bool
+	slack         time.Duration
+}
 
 func (a *app) demoCommand() *cobra.Command {
-	var listen string
-	var timing lease.Timing
+	var f demoFlags
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Three instances on this machine that compete for a role: kill one and see",
-		Long: `Start three instances as processes of their own, which compete for the role
-"billing", each to run a small program while it is primary. Kill the primary as
-printed, and see who takes over, here and on the page. An instance that was killed
-comes back after a while. Ctrl-C ends everything and leaves nothing behind: without
---store, the store is an SQLite file in a temporary directory.`,
+		Short: "Three instances on this machine with roles, queues, monitor, cache and a shard: kill them and see",
+		Long: `Start three instances as processes of their own, which compete for a role, deliver batches
+in order, raise an alarm when a source falls silent and fetch slow values once for all; and, where
+redis-server is installed, a shard of three nodes under a writer that counts what it loses. Kill any
+process as printed, and see here and on the page what the others do. What was killed comes back
+after a while. Ctrl-C ends everything and leaves nothing behind: without --store, the store is an
+SQLite file in a temporary directory.
+
+With --auto the demonstration kills by itself, act by act, measures, and ends with a table: exit 0 if
+all that is promised was kept, 1 if not.`,
 		Example: `  understudy demo
+  understudy demo --auto
   understudy demo --store postgres://localhost/test`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := timing.Validate(elect.DefaultStopGrace); err != nil {
+			if err := f.timing.Validate(demoGrace(f.timing)); err != nil {
 				return err
 			}
-			d := &demo{app: a, timing: timing, listen: listen, pids: map[string]int{}}
-			if !c.Flags().Changed("store") && os.Getenv("UNDERSTUDY_STORE") == "" {
-				dir, err := os.MkdirTemp("", "understudy-demo-")
-				if err != nil {
-					return err
-				}
-				defer os.RemoveAll(dir)
-				a.storeURL = "sqlite:" + filepath.Join(dir, "demo.db")
+			if f.slack < 0 {
+				return usagef("--slack %v: it cannot be negative", f.slack)
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP) // the terminal went away
 			defer stop()
-			return d.run(ctx)
+			own := !c.Flags().Changed("store") && os.Getenv("UNDERSTUDY_STORE") == ""
+			return a.demo(ctx, f, own)
 		},
 	}
-	c.Flags().StringVar(&listen, "listen", defaultListen, "`ADDRESS` of the page")
-	c.Flags().DurationVar(&timing.Interval, "interval", lease.DefaultInterval, "renew every `I`")
-	c.Flags().DurationVar(&timing.Timeout, "timeout", lease.DefaultTimeout, "lapse after `T`")
+	fs := c.Flags()
+	fs.StringVar(&f.listen, "listen", defaultListen, "`ADDRESS` of the page; if it is taken, another one is found")
+	fs.DurationVar(&f.timing.Interval, "interval", lease.DefaultInterval, "renew every `I`")
+	fs.DurationVar(&f.timing.Timeout, "timeout", lease.DefaultTimeout, "lapse after `T`")
+	fs.BoolVar(&f.auto, "auto", false, "kill, show and measure by itself, act by act, and end")
+	fs.BoolVar(&f.noShard, "no-shard", false, "leave the shard out")
+	fs.DurationVar(&f.slack, "slack", 2*time.Second, "with --auto: a busy machine may be later by so much")
+	c.AddCommand(a.demoSensorCommand())
 	return c
 }
 
-// demo runs the instances and tells what happens to them.
-type demo struct {
-	app    *app
-	timing lease.Timing
-	listen string
+// demoGrace is how long the programs of roles have to stop.
+func demoGrace(t lease.Timing) time.Duration { return min(elect.DefaultStopGrace, t.Timeout/5) }
 
-	mu   sync.Mutex
-	pids map[string]int // of the instances, by name
+// demo is what all acts share.
+type demo struct {
+	app   *app
+	flags demoFlags
+	voice *demoVoice
+	dir   string // of everything that it writes
+	run   string // tells this demonstration from others on the same store
+	self  string // path of this program
+
+	minder *demoMinder
+	world  *demoWorld
+	fleet  *demoFleet
+	page   *client.Client
+	url    string // of the page
+
+	works bool              // the store keeps queues, and sources for the monitor
+	peers []cachePeerConfig // of the cache; the page's is the last
+	hosts []string          // addresses of the instances
+
+	acts  []demoAct
+	procs []*demoProc
 }
 
-func (d *demo) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	cfg := &serveConfig{Listen: d.listen, Name: "page"}
-	cfg.Interval, cfg.Timeout = duration(d.timing.Interval), duration(d.timing.Timeout)
-	if err := cfg.complete(); err != nil {
-		return err
-	}
-	l, err := listen(cfg)
-	if err != nil {
-		return fmt.Errorf("%w; another address can be chosen with --listen", err)
-	}
-	quiet := *d.app
-	quiet.log = quietLog()
-	page := openDoor(l, quiet.log, "the store has not been reached yet")
-	defer page.close(ctx)
-	st, err := quiet.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
+// demoAct is a part of the demonstration.
+type demoAct interface {
+	// run goes on until ctx ends.
+	run(ctx context.Context)
+	// ended tells that a process of the demonstration has.
+	ended(p *demoProc)
+	// settled tells whether nothing is under way that a death has caused.
+	settled(ctx context.Context) bool
+	// try says what people may do, in lines.
+	try() []string
+	// play does it by itself: it kills, shows what happens, and tells what came of it.
+	play(ctx context.Context) ([]demoOutcome, error)
+}
 
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	defer cancel(nil)
-	for _, name := range demoNames {
-		parts.Go(func() { d.keepInstance(ctx, name) })
-	}
-	parts.Go(func() { d.narrate(ctx, st) })
-	parts.Go(func() {
-		err := quiet.withKeeper(ctx, st, cfg.instance(), func(ctx context.Context, k *lease.Keeper) error {
-			return quiet.serveOn(ctx, cfg, page, st, k)
-		})
-		if ctx.Err() == nil {
-			cancel(err)
-		}
-	})
-	d.welcome(page.addr)
-	<-ctx.Done()
-	d.say("stopping everything …")
-	parts.Wait()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+func (a *app) demo(ctx context.Context, f demoFlags, ownStore bool) (err error) {
+	d := &demo{app: a, flags: f, voice: newDemoVoice(a.stdout), run: fmt.Sprintf("%x", time.Now().UnixMilli())}
+	if d.self, err = os.Executable(); err != nil {
 		return err
+	}
+	if d.dir, err = os.MkdirTemp("", "understudy-demo-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(d.dir)
+	if ownStore {
+		a.storeURL = "sqlite:" + filepath.Join(d.dir, "demo.db")
+	}
+	if d.minder, err = startDemoMinder(d.dir); err != nil {
+		return err
+	}
+	defer d.minder.close()
+	if d.world, err = newDemoWorld(d); err != nil {
+		return err
+	}
+	defer d.world.close()
+	return d.open(ctx)
+}
+
+// ended tells everybody that a process has.
+func (d *demo) ended(p *demoProc, err error, planned bool) {
+	if !planned {
+		d.voice.event("process", "%s ended (%v); it comes back in %v%s", p.name, err, demoReturn, p.words())
+	}
+	for _, act := range d.acts {
+		act.ended(p)
+	}
+}
+
+// welcome says what to try.
+func (d *demo) welcome(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	d.voice.say("\nTry, in another terminal; what is killed comes back after %v:\n", demoReturn)
+	for _, act := range d.acts {
+		for _, line := range act.try() {
+			d.voice.say("  %s", line)
+		}
+	}
+	d.voice.say("  end      Ctrl-C; nothing is left behind\n")
+}
+
+// await waits until done says so, and calls it again and again. what is for the error.
+func (d *demo) await(ctx context.Context, what string, done func() bool) error {
+	patience := demoPatience + 4*d.flags.timing.Timeout + d.flags.slack
+	for deadline := time.Now().Add(patience); !done(); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not within %v: %s", patience, what)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 	return nil
 }
-
-func (d *demo) welcome(addr string) {
-	d.say(`Understudy: three instances, %s, compete for the role %q.
-
-  look     http://%s
-  ask      %s role who %s --store %s
-  kill     the primary, with the command that is printed below: a standby takes over
-           after %v, when its session has lapsed
-  resign   %s role resign %s --store %s
-           a standby takes over within milliseconds
-  end      Ctrl-C; nothing is left behind
-`, strings.Join(demoNames[:], ", "), demoRole, addr, os.Args[0], demoRole, d.app.storeURL, d.timing.Timeout,
-		os.Args[0], demoRole, d.app.storeURL)
-}
-
-func (d *demo) say(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	fmt.Fprintf(d.app.stdout, format+"\n", args...)
-}
-
-// keepInstance runs one instance, and again some time after it ended.
-func (d *demo) keepInstance(ctx context.Context, name string) {
-	for ctx.Err() == nil {
-		err := d.runInstance(ctx, name)
-		if ctx.Err() != nil {
-			return
-		}
-		d.say("%s  %s ended (%v); it comes back in %v", stamp(time.Now()), name, err, demoReturn)
-		select {
-		case <-ctx.Done():
-		case <-time.After(demoReturn):
-		}
-	}
-}
-
-func (d *demo) runInstance(ctx context.Context, name string) error {
-	runtime.LockOSThread() // the death signal in ownGroup follows this thread
-	defer runtime.UnlockOSThread()
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, self, "role", "run", demoRole, "--store", d.app.storeURL, "--name", name,
-		"--address", name+".example:8080", "--restart", "--log-level", "error",
-		"--interval", d.timing.Interval.String(), "--timeout", d.timing.Timeout.String(),
-		"--", "sh", "-c", `echo "              $UNDERSTUDY_NAME works as primary of $UNDERSTUDY_ROLE, term $UNDERSTUDY_TERM"; while :; do sleep 1; done`)
-	cmd.Stdout, cmd.Stderr = d.app.stdout, d.app.stderr
-	// Its own process group: Ctrl-C in the terminal is for this process, which
-	// then stops the instances one by one.
-	cmd.SysProcAttr = ownGroup()
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 2 * d.timing.Timeout
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	d.mu.Lock()
-	d.pids[name] = cmd.Process.Pid
-	d.mu.Unlock()
-	return cmd.Wait()
-}
-
-// narrate tells each change of hands as it happens, and how to make the next.
-func (d *demo) narrate(ctx context.Context, st store.Store) {
-	feed := history.NewFeed(st, 0, elect.Space, demoRole)
-	_ = follow(ctx, st, quietLog(), feed, func(events []history.Event) error {
-		for _, e := range events {
-			d.say("%s  %s", stamp(e.At), clean(e.String()))
-			name, _, _ := strings.Cut(e.To, "/")
-			if pid := d.pid(name); pid != 0 && e.From != e.To {
-				d.say("              to kill %s:  kill -9 %d", name, pid)
-			}
-		}
-		return nil
-	})
-}
-
-func (d *demo) pid(name string) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.pids[name]
-}
-
-func stamp(t time.Time) string { return t.Local().Format("15:04:05.000") }
 
 // quietLog lets only errors through: the demonstration tells the story itself.
 func quietLog() *slog.Logger {

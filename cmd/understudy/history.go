@@ -38,26 +38,23 @@ func (a *app) showHistory(ctx context.Context, q history.Query, goOn bool) error
 	if q.Limit < 1 || q.Limit > history.MaxRead {
 		return usagef("--limit %d: 1 to %d are possible", q.Limit, history.MaxRead)
 	}
-	st, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	q.Newest = true
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	events, err := st.Read(call, q)
-	cancel()
-	if err != nil {
-		return err
-	}
-	if err := a.printEvents(events); err != nil || !goOn {
-		return err
-	}
-	after := q.After
-	if len(events) > 0 {
-		after = events[len(events)-1].ID
-	}
-	return follow(ctx, st, a.log, history.NewFeed(st, after, q.Part, q.Subject), a.printEvents)
+	return a.withRoles(ctx, func(ctx context.Context, d roleDesk) error {
+		q.Newest = true
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		events, err := d.Read(call, q)
+		cancel()
+		if err != nil {
+			return err
+		}
+		if err := a.printEvents(events); err != nil || !goOn {
+			return err
+		}
+		after := q.After
+		if len(events) > 0 {
+			after = events[len(events)-1].ID
+		}
+		return d.follow(ctx, after, q.Part, q.Subject, a.printEvents)
+	})
 }
 
 // follow hands on events as they come, woken by the store and looking once a

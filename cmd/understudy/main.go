@@ -55,7 +55,7 @@ that cannot go on. It needs no cluster of its own: an SQLite file on one host, P
 across hosts; and no database at all for a cache whose peers fetch slow values once for all.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 vacant, absent or not found;
-4 the store, or the peer of a cache, cannot be reached; 5 the role was lost. "role run" otherwise exits
+4 the store, a server or the peer of a cache cannot be reached; 5 the role was lost. "role run" otherwise exits
 as the program that it guards did.`,
 		Example: `  # Run a program on whichever host is primary for "billing":
   understudy role run billing --store postgres://db/app -- ./billing
@@ -72,12 +72,17 @@ as the program that it guards did.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	f := root.PersistentFlags()
 	f.StringVar(&a.storeURL, "store", "", "store `URL`: sqlite:PATH, postgres://…, redis://… (default $UNDERSTUDY_STORE, else an SQLite file in the state directory)")
+	f.StringVar(&a.serverURL, "server", "", "ask the server at this `URL` instead of a store (default $UNDERSTUDY_SERVER)")
+	f.StringVar(&a.tokenFile, "token-file", "", "show the server the token in this `FILE` (default: that in $UNDERSTUDY_TOKEN, if any)")
 	f.StringVarP(&a.output, "output", "o", "table", "output `format`: table or json")
-	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error")
-	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.prepare() }
-	root.AddCommand(a.roleCommand(), a.batchCommand(), a.monitorCommand(), a.sourceCommand(), a.alarmCommand(), a.shardCommand(), a.cacheCommand(), a.serveCommand(), a.demoCommand(), a.statusCommand(),
-		a.historyCommand(), a.doctorCommand(), a.storeCommand(), a.versionCommand())
+	f.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error (default $UNDERSTUDY_LOG_LEVEL, else info)")
+	f.StringVar(&a.logFormat, "log-format", "", "text or json (default $UNDERSTUDY_LOG_FORMAT, else text)")
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		a.command = c.CommandPath()
+		return a.prepare()
+	}
+	root.AddCommand(a.roleCommand(), a.batchCommand(), a.monitorCommand(), a.sourceCommand(), a.alarmCommand(), a.shardCommand(), a.cacheCommand(), a.serveCommand(), a.configCommand(), a.demoCommand(), a.statusCommand(),
+		a.historyCommand(), a.doctorCommand(), a.storeCommand(), a.tokenCommand(), a.versionCommand())
 	root.InitDefaultCompletionCmd()
 	describeCompletion(root)
 	onlySubcommands(root)

@@ -133,8 +133,9 @@ func (f *fetchConfig) every(own time.Duration) time.Duration {
 
 // activePart puts configurations into force while this instance is the active one.
 type activePart struct {
-	mon  *servedMonitor
-	told string // what was refused last, and logged
+	mon   *servedMonitor
+	told  string        // what was refused last, and logged
+	again chan struct{} // tells that the event names of this instance are others now
 }
 
 // run campaigns for the role for as long as the instance runs.
@@ -175,7 +176,7 @@ func (p *activePart) lead(ctx context.Context) error {
 		default:
 			soon, p.told = time.Second, ""
 		}
-		if !rest(ctx, pause) {
+		if !restUnless(ctx, p.again, pause) {
 			return context.Cause(ctx)
 		}
 	}
@@ -199,7 +200,7 @@ func (p *activePart) source(ctx context.Context) (func(context.Context) (fetched
 // once fetches a configuration, puts it into force, and tells when to look again.
 func (p *activePart) once(ctx context.Context, fetch func(context.Context) (fetched, error)) (time.Duration, error) {
 	if fetch == nil {
-		c := p.mon.cfg.configuration(p.mon.origin)
+		c := p.mon.events()
 		if c.Keep || len(c.Events) == 0 {
 			return forever, nil // each instance did so when it started, or there is nothing
 		}
@@ -254,7 +255,7 @@ func (s *servedMonitor) configure(ctx context.Context, c monitor.Configuration) 
 // addEvents puts the event names that this instance adds to those of the store into
 // force, before it takes the first beat.
 func (s *servedMonitor) addEvents(ctx context.Context) error {
-	c := s.cfg.configuration(s.origin)
+	c := s.events()
 	if !c.Keep || len(c.Events)+len(c.Declared) == 0 {
 		return nil
 	}
@@ -272,7 +273,10 @@ func (s *servedMonitor) addEvents(ctx context.Context) error {
 
 // rest waits, somewhat less or more so that instances do not march in step, and tells
 // whether ctx goes on.
-func rest(ctx context.Context, d time.Duration) bool {
+func rest(ctx context.Context, d time.Duration) bool { return restUnless(ctx, nil, d) }
+
+// restUnless is rest that ends when something comes.
+func restUnless(ctx context.Context, sooner <-chan struct{}, d time.Duration) bool {
 	if tenth := d / 10; tenth > 0 && d < 1<<62 {
 		d += rand.N(2*tenth) - tenth
 	}
@@ -281,6 +285,8 @@ func rest(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
+	case <-sooner:
+		return true
 	case <-t.C:
 		return true
 	}

@@ -2,17 +2,14 @@ package main
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
@@ -44,7 +41,7 @@ type monitorConfig struct {
 type routerConfig struct {
 	// Router is its name, for people and for the path "router.NAME".
 	Router string `yaml:"router"`
-	URL    string `yaml:"url"`
+	URL    string `yaml:"url" secret:"url"`
 	Group  string `yaml:"group"`
 	// Consumer must differ between instances. Default: the instance's name and the
 	// port that it listens on, so that two on one host differ.
@@ -81,35 +78,27 @@ func (c *monitorConfig) windows() claim.Windows {
 
 // check refuses what can be refused without a store; files of secrets are read.
 func (c *monitorConfig) check() error {
-	if err := c.eventsConfig.check(); err != nil {
-		return err
-	}
+	found := []error{c.eventsConfig.check()}
 	if c.Config != nil {
 		if len(c.Events) > 0 || len(c.Declared) > 0 {
-			return usagef("config says where the event names come from; events and declared cannot stand beside it")
+			found = append(found, usagef("config says where the event names come from; events and declared cannot stand beside it"))
 		}
-		if err := c.Config.check(); err != nil {
-			return fmt.Errorf("config: %w", err)
-		}
+		found = append(found, in("config", c.Config.check()))
 	}
-	if err := c.windows().Validate(0); err != nil {
-		return err
-	}
+	found = append(found, c.windows().Validate(0))
 	if c.KeepAlarms < 0 {
-		return usagef("keep_alarms is %v; it cannot be negative", time.Duration(c.KeepAlarms))
+		found = append(found, usagef("keep_alarms is %v; it cannot be negative", time.Duration(c.KeepAlarms)))
 	}
 	seen := map[string]bool{}
 	for i := range c.Sinks {
 		s := &c.Sinks[i]
-		if err := s.check(); err != nil {
-			return err
-		}
+		found = append(found, s.check())
 		if seen[s.Sink] {
-			return usagef("sink %q stands twice", s.Sink)
+			found = append(found, usagef("sink %q stands twice", s.Sink))
 		}
 		seen[s.Sink] = true
 	}
-	return c.checkIntake()
+	return errors.Join(append(found, c.checkIntake())...)
 }
 
 func (c *monitorConfig) checkIntake() error {
@@ -215,23 +204,7 @@ func (c *serveConfig) checkMonitor() error {
 	if err := c.timing().Validate(activeGrace); err != nil {
 		return fmt.Errorf("monitor: %w", err)
 	}
-	if err := c.Monitor.check(); err != nil {
-		return fmt.Errorf("monitor: %w", err)
-	}
-	return nil
-}
-
-// bearer tells who shows the server's token; nil: nobody needs to.
-func bearer(token string) func(*http.Request) bool {
-	if token == "" {
-		return nil
-	}
-	sum := sha256.Sum256([]byte(token))
-	return func(r *http.Request) bool {
-		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		shown := sha256.Sum256([]byte(strings.TrimSpace(given)))
-		return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(shown[:], sum[:]) == 1
-	}
+	return in("monitor", c.Monitor.check())
 }
 
 // routerPath is the way that beats take through a router: it is taken to work only as far

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -113,23 +114,30 @@ func (c *eventsConfig) configuration(origin string) monitor.Configuration {
 	return out
 }
 
+// same tells whether two say the same.
+func (c *eventsConfig) same(other *eventsConfig) bool {
+	return written(reflect.ValueOf(*c)) == written(reflect.ValueOf(*other))
+}
+
 // check refuses what [monitor.Configuration.Validate] refuses, and says on which line
 // that is.
 func (c *eventsConfig) check() error {
+	var found []error
 	for i := range c.Events {
 		if err := c.Events[i].event().Validate(); err != nil {
-			return atLine(c.Events[i].line, err)
+			found = append(found, atLine(c.Events[i].line, err))
 		}
 	}
 	for i := range c.Events {
 		same := slices.IndexFunc(c.Events[:i], func(e eventConfig) bool { return e.Event == c.Events[i].Event })
 		if same >= 0 {
-			return atLine(c.Events[i].line, usagef("event %q stands twice", c.Events[i].Event))
+			found = append(found, atLine(c.Events[i].line, usagef("event %q stands twice", c.Events[i].Event)))
 		}
 	}
 	for _, d := range c.Declared {
 		if err := (monitor.Declaration{Event: d.Event, Source: d.Source, Labels: d.Labels}).Validate(); err != nil {
-			return atLine(d.line, err)
+			found = append(found, atLine(d.line, err))
+			continue
 		}
 		known := slices.ContainsFunc(c.Events, func(e eventConfig) bool { return e.Event == d.Event })
 		if !known && !c.Keep {
@@ -137,63 +145,23 @@ func (c *eventsConfig) check() error {
 			for _, e := range c.Events {
 				names = append(names, e.Event)
 			}
-			return atLine(d.line, usagef("source %q is declared for event %q, which does not stand here%s", d.Source, d.Event, didYouMean(d.Event, names)))
+			found = append(found, atLine(d.line, usagef("source %q is declared for event %q, which does not stand here%s", d.Source, d.Event, didYouMean(d.Event, names))))
 		}
 	}
 	if len(c.Events) > monitor.MaxEvents {
-		return usagef("%d event names; at most %d", len(c.Events), monitor.MaxEvents)
+		found = append(found, usagef("%d event names; at most %d", len(c.Events), monitor.MaxEvents))
 	}
-	return nil
+	return errors.Join(found...)
 }
 
-func atLine(line int, err error) error {
-	if line == 0 {
-		return err
+// locate notes on which lines of the file the events and sources stand: below a path of keys.
+func (c *eventsConfig) locate(lines map[string]int, below string) {
+	for i := range c.Events {
+		c.Events[i].line = lines[fmt.Sprintf("%sevents[%d]", below, i)]
 	}
-	return fmt.Errorf("line %d: %w", line, err)
-}
-
-// locate notes on which lines of the file the events and sources stand: below the keys
-// of path.
-func (c *eventsConfig) locate(text []byte, path ...string) {
-	var doc yaml.Node
-	if yaml.Unmarshal(text, &doc) != nil || len(doc.Content) == 0 {
-		return
+	for i := range c.Declared {
+		c.Declared[i].line = lines[fmt.Sprintf("%sdeclared[%d]", below, i)]
 	}
-	at := doc.Content[0]
-	for _, key := range path {
-		at = valueOf(at, key)
-	}
-	for i, n := range itemsOf(valueOf(at, "events")) {
-		if i < len(c.Events) {
-			c.Events[i].line = n.Line
-		}
-	}
-	for i, n := range itemsOf(valueOf(at, "declared")) {
-		if i < len(c.Declared) {
-			c.Declared[i].line = n.Line
-		}
-	}
-}
-
-// valueOf is the value of a key in a mapping; nil when there is none.
-func valueOf(n *yaml.Node, key string) *yaml.Node {
-	if n == nil || n.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
-		}
-	}
-	return nil
-}
-
-func itemsOf(n *yaml.Node) []*yaml.Node {
-	if n == nil || n.Kind != yaml.SequenceNode {
-		return nil
-	}
-	return n.Content
 }
 
 // parseEventFlag reads NAME,KEY=VALUE,…, with the keys of a file. A key that stands
@@ -234,10 +202,8 @@ func parseEventFlag(text string) (eventConfig, error) {
 	if err != nil {
 		return e, err
 	}
-	d := yaml.NewDecoder(bytes.NewReader(written))
-	d.KnownFields(true)
-	if err := d.Decode(&e); err != nil {
-		return e, usagef("--event %q: %s", text, withoutLines(plain(err)))
+	if _, err := readStrictly(written, &e, "an event"); err != nil {
+		return e, usagef("--event %q: %s", text, withoutLines(err.Error()))
 	}
 	if err := e.event().Validate(); err != nil {
 		return e, fmt.Errorf("--event %q: %w", text, err)
@@ -273,5 +239,5 @@ func isKey(word string) bool {
 	if strings.HasPrefix(word, "label.") || strings.HasPrefix(word, "control_loop.") || word == "tag" {
 		return true
 	}
-	return slices.Contains(keysOf[eventConfig](), word)
+	return keysOf(reflect.TypeFor[eventConfig]())[word] != nil
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -75,7 +75,8 @@ func (d *document) complete(properties string) error {
 func parseDocument(text []byte) (document, error) {
 	var top map[string]yaml.Node
 	if err := yaml.Unmarshal(text, &top); err != nil {
-		return document{}, errors.New(plain(err))
+		_, err = readStrictly(text, &eventsConfig{}, "")
+		return document{}, cmp.Or(err, errors.New("its keys cannot be told apart"))
 	}
 	if len(top) == 0 {
 		return document{}, errors.New("it is empty")
@@ -89,12 +90,11 @@ func parseDocument(text []byte) (document, error) {
 		return parseServerFile(text)
 	}
 	var c eventsConfig
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&c); err != nil {
-		return document{}, errors.New(plain(err))
+	lines, err := readStrictly(text, &c, "")
+	if err != nil {
+		return document{}, err
 	}
-	c.locate(text)
+	c.locate(lines, "")
 	if err := c.check(); err != nil {
 		return document{}, err
 	}

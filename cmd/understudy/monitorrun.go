@@ -71,7 +71,7 @@ second signal ends it without that.`,
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP)
 			defer stop()
 			done := make(chan error, 1)
-			go func(ctx context.Context) { done <- a.serve(ctx, cfg) }(ctx)
+			go func(ctx context.Context) { done <- a.serve(ctx, cfg, nil) }(ctx)
 			return untilSecond(done, signals)
 		},
 	}

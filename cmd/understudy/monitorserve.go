@@ -32,6 +32,8 @@ type servedMonitor struct {
 	letters *intake.Letters
 	sinks   []servedQueue
 	lead    *activePart
+	mu      sync.Mutex   // of the event names
+	names   eventsConfig // that this instance would put into force
 
 	reading sync.WaitGroup // routers that may still bring beats
 	shut    chan struct{}  // closed when nothing comes over HTTP any more
@@ -52,7 +54,7 @@ func (a *app) serveMonitor(ctx context.Context, cfg *serveConfig, st store.Store
 		app: a, cfg: cfg.Monitor, table: table, keeper: k, origin: originOf(cfg.file, cfg.Name), letters: intake.NewLetters(deadLetters),
 		shut: make(chan struct{}),
 	}
-	s.lead = &activePart{mon: s}
+	s.lead, s.names = &activePart{mon: s, again: make(chan struct{}, 1)}, cfg.Monitor.eventsConfig
 	if err := s.makeIntake(cfg); err != nil {
 		return nil, err
 	}
@@ -85,9 +87,11 @@ func (s *servedMonitor) makeIntake(cfg *serveConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	s.http, err = intake.NewHTTP(intake.HTTPConfig{
-		Flow: s.inlet.Path(monitorPath("http")), Keys: keys, Letters: s.letters, Authorize: bearer(cfg.Token), Logger: s.app.log,
-	})
+	over := intake.HTTPConfig{Flow: s.inlet.Path(monitorPath("http")), Keys: keys, Letters: s.letters, Logger: s.app.log}
+	if cfg.Token != "" {
+		over.Authorize = api.MayIngest
+	}
+	s.http, err = intake.NewHTTP(over)
 	if err != nil {
 		return err
 	}
@@ -165,3 +169,29 @@ func (s *servedMonitor) store(ctx context.Context) error {
 
 // close tells that nothing comes over HTTP any more.
 func (s *servedMonitor) close() { close(s.shut) }
+
+// events are the event names of this instance's own configuration.
+func (s *servedMonitor) events() monitor.Configuration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names.configuration(s.origin)
+}
+
+// change puts other event names into force: at once if each instance adds its own, or if this
+// one is the active one; otherwise when it becomes that.
+func (s *servedMonitor) change(ctx context.Context, names eventsConfig) error {
+	if names.Keep {
+		if err := s.configure(ctx, names.configuration(s.origin)); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.names = names
+	s.cfg.eventsConfig = names
+	s.mu.Unlock()
+	select {
+	case s.lead.again <- struct{}{}:
+	default: // it will look anyway
+	}
+	return nil
+}

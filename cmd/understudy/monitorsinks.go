@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
@@ -43,7 +44,7 @@ type sinkConfig struct {
 // sinkHTTPConfig is what all sinks have that are reached by HTTP. URLFile is read
 // instead of URL where that is a secret.
 type sinkHTTPConfig struct {
-	URL       string `yaml:"url"`
+	URL       string `yaml:"url" secret:"path"`
 	URLFile   string `yaml:"url_file"`
 	CAFile    string `yaml:"ca_file"`
 	TokenFile string `yaml:"token_file"`
@@ -53,7 +54,7 @@ type sinkHTTPConfig struct {
 type hookSinkConfig struct {
 	sinkHTTPConfig `yaml:",inline"`
 	Method         string            `yaml:"method"`
-	Headers        map[string]string `yaml:"headers"`
+	Headers        map[string]string `yaml:"headers" secret:"all"`
 	// HeaderFiles have the values of headers that are secrets.
 	HeaderFiles map[string]string `yaml:"header_files"`
 	SecretFile  string            `yaml:"secret_file"`
@@ -71,7 +72,7 @@ type slackSinkConfig struct {
 
 // topicSinkConfig is a sink.MessageRouterConfig in the file.
 type topicSinkConfig struct {
-	URL          string `yaml:"url"`
+	URL          string `yaml:"url" secret:"url"`
 	User         string `yaml:"user"`
 	PasswordFile string `yaml:"password_file"`
 	CAFile       string `yaml:"ca_file"`
@@ -83,7 +84,7 @@ type topicSinkConfig struct {
 
 // alertSinkConfig is a sink.AlertmanagerConfig in the file.
 type alertSinkConfig struct {
-	URLs      []string `yaml:"urls"`
+	URLs      []string `yaml:"urls" secret:"url"`
 	CAFile    string   `yaml:"ca_file"`
 	TokenFile string   `yaml:"token_file"`
 	Lasts     duration `yaml:"lasts"`
@@ -223,16 +224,28 @@ func (c *hookSinkConfig) sink(concurrency int) (*sink.WebhookConfig, error) {
 	if out.Secret, err = optionalSecret(c.SecretFile); err != nil {
 		return nil, err
 	}
-	for name, value := range c.Headers {
+	headers, err := secretHeaders(c.Headers, c.HeaderFiles)
+	for name, value := range headers {
 		out.Header[name] = sink.Secret(value)
 	}
-	for name, path := range c.HeaderFiles {
-		if _, twice := c.Headers[name]; twice {
+	return out, err
+}
+
+// secretHeaders are the headers that stand in the file, and those that have files of their own.
+func secretHeaders(plain, files map[string]string) (map[string]string, error) {
+	out := maps.Clone(plain)
+	for name, path := range files {
+		if _, twice := plain[name]; twice {
 			return nil, usagef("header %q stands both in headers and in header_files", name)
 		}
-		if out.Header[name], err = optionalSecret(path); err != nil {
-			return nil, err
+		value, err := secretFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("header %q: %w", name, err)
 		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[name] = string(value)
 	}
 	return out, nil
 }

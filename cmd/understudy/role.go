@@ -12,7 +12,6 @@ import (
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/elect"
-	"github.com/understudy-ha/understudy/store"
 )
 
 func (a *app) roleCommand() *cobra.Command {
@@ -35,8 +34,8 @@ func (a *app) roleWhoCommand() *cobra.Command {
   ssh "$(understudy role who billing -o json | jq -r .address)"`,
 		Args: exactly("ROLE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.ask(c.Context(), func(ctx context.Context, st store.Store) error {
-				holders, err := elect.Holders(ctx, st, args[0])
+			return a.askRoles(c.Context(), func(ctx context.Context, d roleDesk) error {
+				holders, err := d.Holders(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -69,8 +68,8 @@ func (a *app) roleListCommand() *cobra.Command {
 		Example: "  understudy role list -o json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.ask(c.Context(), func(ctx context.Context, st store.Store) error {
-				roles, err := elect.Roles(ctx, st)
+			return a.askRoles(c.Context(), func(ctx context.Context, d roleDesk) error {
+				roles, err := d.Roles(ctx)
 				if err != nil {
 					return err
 				}
@@ -171,8 +170,8 @@ asked. Who asked is kept in the history.`,
   understudy role resign billing --to web-2`,
 		Args: exactly("ROLE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.ask(c.Context(), func(ctx context.Context, st store.Store) error {
-				if err := elect.Resign(ctx, st, args[0], to, who()); err != nil {
+			return a.askRoles(c.Context(), func(ctx context.Context, d roleDesk) error {
+				if err := d.Resign(ctx, args[0], to, who()); err != nil {
 					return err
 				}
 				if a.json() {

@@ -56,17 +56,15 @@ func shardName(c *cobra.Command, args []string) error {
 }
 
 // askShard looks at a shard once.
-func (a *app) askShard(ctx context.Context, name string, f func(shard.View) error) error {
-	return a.ask(ctx, func(ctx context.Context, st store.Store) error {
-		shards, err := shardsOf(st)
-		if err != nil {
-			return err
-		}
-		v, err := shards.Registry().Look(ctx, name)
+func (a *app) askShard(ctx context.Context, name string, f func(shardSeen) error) error {
+	return a.atDesk(ctx, func(ctx context.Context, d shardDesk) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		s, err := d.look(ctx, name)
 		if err != nil {
 			return unknownShard(name, err)
 		}
-		return f(v)
+		return f(s)
 	})
 }
 
@@ -89,37 +87,34 @@ is silent, and may still be open for writes: a person has to decide); none (ther
   understudy shard list -o json | jq -r 'select(.health != "fine") | .shard'`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.ask(c.Context(), func(ctx context.Context, st store.Store) error {
-				shards, err := shardsOf(st)
-				if err != nil {
-					return err
-				}
-				return a.listShards(ctx, shards.Registry())
+			return a.atDesk(c.Context(), func(ctx context.Context, d shardDesk) error {
+				ctx, cancel := context.WithTimeout(ctx, callTimeout)
+				defer cancel()
+				return a.listShards(ctx, d)
 			})
 		},
 	}
 }
 
-func (a *app) listShards(ctx context.Context, registry shard.Registry) error {
+func (a *app) listShards(ctx context.Context, d shardDesk) error {
 	const page = 200
 	var rows []string
 	for after := ""; ; {
-		views, err := registry.List(ctx, after, page)
+		shards, err := d.list(ctx, after, page)
 		if err != nil {
 			return err
 		}
-		for _, v := range views {
-			after = v.Row.Name
-			s := api.ViewShard(v, 0)
+		for _, s := range shards {
+			after = s.Shard
 			if a.json() {
-				if err := a.printJSON(s); err != nil {
+				if err := a.printJSON(s.ShardView); err != nil {
 					return err
 				}
 				continue
 			}
-			rows = append(rows, shardRow(s))
+			rows = append(rows, shardRow(s.ShardView))
 		}
-		if len(views) < page {
+		if len(shards) < page {
 			break
 		}
 	}
@@ -192,8 +187,8 @@ while the store is down.`,
 			if watch {
 				return a.watchPrimary(c.Context(), args[0])
 			}
-			return a.askShard(c.Context(), args[0], func(v shard.View) error {
-				at, err := v.Whereabouts()
+			return a.askShard(c.Context(), args[0], func(s shardSeen) error {
+				at, err := s.whereabouts()
 				if err != nil {
 					return err
 				}
@@ -211,6 +206,9 @@ while the store is down.`,
 
 // watchPrimary prints where the primary is, and why there is none, at each change.
 func (a *app) watchPrimary(ctx context.Context, name string) error {
+	if a.remote() {
+		return a.watchThrough(ctx, name)
+	}
 	return a.withDirectory(ctx, name, func(ctx context.Context, dir *shard.Directory) error {
 		last := ""
 		for {
@@ -327,8 +325,8 @@ func (a *app) shardHistoryCommand() *cobra.Command {
 			if err != nil || goOn || a.json() {
 				return err
 			}
-			return a.askShard(c.Context(), args[0], func(v shard.View) error {
-				return errors.Join(a.printPlan("under way", v, v.Row.Plan), a.printPlan("latest", v, v.Row.Last))
+			return a.askShard(c.Context(), args[0], func(s shardSeen) error {
+				return errors.Join(a.printPlan("under way", s, s.Plan), a.printPlan("latest", s, s.Last))
 			})
 		},
 	}

@@ -14,23 +14,9 @@ import (
 // defaultWait is how long who asks for a plan waits for it.
 const defaultWait = time.Minute
 
-// atDesk opens the store for what a person does with shards.
-func (a *app) atDesk(ctx context.Context, f func(context.Context, shard.Desk) error) error {
-	st, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	shards, err := shardsOf(st)
-	if err != nil {
-		return err
-	}
-	return f(ctx, shard.Desk{Registry: shards.Registry(), By: who()})
-}
-
 // deskOnce does one thing with a shard, within callTimeout, and tells that it was done.
-func (a *app) deskOnce(c *cobra.Command, name, did, told string, f func(context.Context, shard.Desk) error) error {
-	return a.atDesk(c.Context(), func(ctx context.Context, d shard.Desk) error {
+func (a *app) deskOnce(c *cobra.Command, name, did, told string, f func(context.Context, shardDesk) error) error {
+	return a.atDesk(c.Context(), func(ctx context.Context, d shardDesk) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		if err := known(ctx, d, name); err != nil {
@@ -48,8 +34,8 @@ func (a *app) deskOnce(c *cobra.Command, name, did, told string, f func(context.
 }
 
 // known says plainly that there is no such shard.
-func known(ctx context.Context, d shard.Desk, name string) error {
-	_, err := d.Registry.Look(ctx, name)
+func known(ctx context.Context, d shardDesk, name string) error {
+	_, err := d.look(ctx, name)
 	return unknownShard(name, err)
 }
 
@@ -65,7 +51,7 @@ out. Who paused it and why is kept in the history.`,
 		Args:    shardName,
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.deskOnce(c, args[0], "pause", fmt.Sprintf("shard %s does not fail over by itself now; end it with: understudy shard resume %s", args[0], args[0]),
-				func(ctx context.Context, d shard.Desk) error { return d.Pause(ctx, args[0], reason) })
+				func(ctx context.Context, d shardDesk) error { return d.pause(ctx, args[0], reason) })
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "`WHY`, for the history")
@@ -80,7 +66,7 @@ func (a *app) shardResumeCommand() *cobra.Command {
 		Args:    shardName,
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.deskOnce(c, args[0], "resume", fmt.Sprintf("shard %s fails over by itself again", args[0]),
-				func(ctx context.Context, d shard.Desk) error { return d.Resume(ctx, args[0]) })
+				func(ctx context.Context, d shardDesk) error { return d.resume(ctx, args[0]) })
 		},
 	}
 }
@@ -101,7 +87,7 @@ bring the node back. The primary cannot be forgotten.`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.deskOnce(c, args[0], "forget", fmt.Sprintf("node %s of shard %s is forgotten", args[1], args[0]),
-				func(ctx context.Context, d shard.Desk) error { return d.Forget(ctx, args[0], args[1]) })
+				func(ctx context.Context, d shardDesk) error { return d.forget(ctx, args[0], args[1]) })
 		},
 	}
 }
@@ -182,7 +168,7 @@ afterwards is lost, too.`,
 
 // askForPlan puts a request to the agents, and tells of each step until it is over.
 func (a *app) askForPlan(ctx context.Context, name string, q shard.Request, f planFlags) error {
-	return a.atDesk(ctx, func(ctx context.Context, d shard.Desk) error {
+	return a.atDesk(ctx, func(ctx context.Context, d shardDesk) error {
 		waiting, cancel := context.WithTimeout(ctx, f.wait)
 		defer cancel()
 		var err error
@@ -190,7 +176,7 @@ func (a *app) askForPlan(ctx context.Context, name string, q shard.Request, f pl
 			return err
 		}
 		p := &progress{app: a, shard: name, request: q.ID, kind: q.Kind}
-		plan, err := d.Wait(waiting, name, q.ID, p.look)
+		plan, err := d.wait(waiting, name, q.ID, p.look)
 		switch {
 		case err == nil:
 			p.steps(plan)
@@ -207,14 +193,14 @@ func (a *app) askForPlan(ctx context.Context, name string, q shard.Request, f pl
 
 // askWhenFree puts the request once the plan before it is over, of which only replicas
 // that have yet to follow may be left.
-func (a *app) askWhenFree(ctx context.Context, d shard.Desk, name string, q shard.Request, to string) (string, error) {
+func (a *app) askWhenFree(ctx context.Context, d shardDesk, name string, q shard.Request, to string) (string, error) {
 	for told := false; ; {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		v, err := d.Registry.Look(call, name)
-		following := err == nil && v.Row.Plan != nil && v.Row.Plan.Phase == shard.Following
+		s, err := d.look(call, name)
+		following := err == nil && s.Plan != nil && s.Plan.Phase == shard.Following
 		id := ""
 		if err = unknownShard(name, err); err == nil && !following {
-			id, err = d.Ask(call, name, q, to)
+			id, err = d.ask(call, name, q, to)
 		}
 		cancel()
 		switch {
@@ -223,12 +209,12 @@ func (a *app) askWhenFree(ctx context.Context, d shard.Desk, name string, q shar
 		case err != nil || !following:
 			return id, err
 		case !told:
-			a.log.Info("replicas still turn to the new primary; waiting for them", "shard", name, "epoch", v.Row.Plan.Epoch)
+			a.log.Info("replicas still turn to the new primary; waiting for them", "shard", name, "epoch", s.Plan.Epoch)
 			told = true
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("%w: replicas of shard %q still turn to its new primary (epoch %d); try again, or see: understudy shard show %s", shard.ErrFailed, name, v.Row.Plan.Epoch, name)
+			return "", fmt.Errorf("%w: replicas of shard %q still turn to its new primary (epoch %d); try again, or see: understudy shard show %s", shard.ErrFailed, name, s.Plan.Epoch, name)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -242,16 +228,16 @@ type progress struct {
 	request string
 	kind    shard.Kind
 
-	view  shard.View // the latest
+	seen  shardSeen // the latest
 	epoch int64
 	told  int // steps of that epoch
 	err   error
 }
 
 // look is called with every view.
-func (p *progress) look(v shard.View) {
-	p.view = v
-	for _, plan := range []*shard.Plan{v.Row.Plan, v.Row.Last} {
+func (p *progress) look(s shardSeen) {
+	p.seen = s
+	for _, plan := range []*shard.Plan{s.Plan, s.Last} {
 		if plan != nil && plan.Request == p.request {
 			p.steps(*plan)
 			return
@@ -284,9 +270,9 @@ func (p *progress) begins(plan shard.Plan) {
 	}
 	to := "the best replica"
 	if plan.To != "" {
-		to = nodeLabel(p.view, plan.To)
+		to = nodeLabel(p.seen, plan.To)
 	}
-	p.say("%s of %s, epoch %d: %s → %s", plan.Kind, p.shard, plan.Epoch, nodeLabel(p.view, plan.From), to)
+	p.say("%s of %s, epoch %d: %s → %s", plan.Kind, p.shard, plan.Epoch, nodeLabel(p.seen, plan.From), to)
 }
 
 // done tells where the primary is now.
@@ -298,30 +284,30 @@ func (p *progress) done(plan shard.Plan) error {
 	if p.app.json() {
 		return p.app.printJSON(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "done": true, "took_ms": ms(took), "node_id": plan.To, "address": p.address(plan.To)})
 	}
-	_, err := fmt.Fprintf(p.app.stdout, "done in %s: the primary of %s is %s\n", brief(took), clean(p.shard), clean(nodeLabel(p.view, plan.To)))
+	_, err := fmt.Fprintf(p.app.stdout, "done in %s: the primary of %s is %s\n", brief(took), clean(p.shard), clean(nodeLabel(p.seen, plan.To)))
 	return err
 }
 
 func (p *progress) address(id string) string {
-	r, _ := p.view.Node(id)
-	return r.Client()
+	n, _ := p.seen.node(id)
+	return n.Address
 }
 
 // takeBack withdraws what nobody has begun, and says how it stands.
-func (p *progress) takeBack(ctx context.Context, d shard.Desk, wait time.Duration) error {
+func (p *progress) takeBack(ctx context.Context, d shardDesk, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	if err := d.Cancel(ctx, p.shard, p.request); err != nil {
+	if err := d.cancel(ctx, p.shard, p.request); err != nil {
 		return fmt.Errorf("the %s of shard %q may still be carried out; see: understudy shard show %s: %w", p.kind, p.shard, p.shard, err)
 	}
-	v, err := d.Registry.Look(ctx, p.shard)
+	s, err := d.look(ctx, p.shard)
 	if err != nil {
 		return err
 	}
-	if plan := v.Row.Plan; plan != nil && plan.Request == p.request {
+	if plan := s.Plan; plan != nil && plan.Request == p.request {
 		return fmt.Errorf("%w: the %s of shard %q goes on, in phase %s; see: understudy shard show %s", shard.ErrFailed, p.kind, p.shard, plan.Phase, p.shard)
 	}
-	if last := v.Row.Last; last != nil && last.Request == p.request {
+	if last := s.Last; last != nil && last.Request == p.request {
 		return fmt.Errorf("%w: the %s of shard %q is over; see: understudy shard history %s", shard.ErrFailed, p.kind, p.shard, p.shard)
 	}
 	return fmt.Errorf("%w: no agent began the %s of shard %q within %v, and it was taken back; are the agents of its members up? See: understudy shard show %s",

@@ -39,6 +39,7 @@ type agentFlags struct {
 	keepNode                       bool
 	stopWait                       time.Duration
 	argv                           []string // the node's program; none if somebody else starts it
+	open                           agentListeners
 }
 
 func (a *app) shardAgentCommand() *cobra.Command {

@@ -17,61 +17,95 @@ import (
 	"github.com/understudy-ha/understudy/shard/checks"
 	"github.com/understudy-ha/understudy/shard/node"
 	"github.com/understudy-ha/understudy/shard/sentinel"
+	"github.com/understudy-ha/understudy/store"
 )
 
 // agentConnections: what waits for commands, watches, reports, keeps the session, and
 // decides must not wait for each other.
 const agentConnections = 5
 
-// shardAgent runs an agent until ctx ends.
-func (a *app) shardAgent(ctx context.Context, f *agentFlags) error {
-	if err := os.MkdirAll(f.cfg.Dir, 0o700); err != nil {
-		return usagef("--data: %v", err)
+// agentListeners are where an agent answers: opened before the store is reached.
+type agentListeners struct {
+	front *door        // nil without one
+	guide net.Listener // nil without one
+}
+
+func (l agentListeners) close(ctx context.Context) {
+	if l.guide != nil {
+		_ = l.guide.Close()
 	}
-	var front *door
+	if l.front != nil {
+		l.front.close(ctx)
+	}
+}
+
+// agentListen makes the data folder, and listens.
+func (a *app) agentListen(f *agentFlags) (out agentListeners, err error) {
+	if err := os.MkdirAll(f.cfg.Dir, 0o700); err != nil {
+		return out, usagef("--data: %v", err)
+	}
+	if f.sentinel != "" {
+		if out.guide, err = listenOn("--sentinel", f.sentinel); err != nil {
+			return out, err
+		}
+	}
 	if f.listen != "" {
 		l, err := listenOn("--listen", f.listen)
 		if err != nil {
-			return err
+			out.close(context.Background())
+			return agentListeners{}, err
 		}
-		front = openDoor(l, a.log, "the store has not been reached yet")
-		defer front.close(ctx)
+		out.front = openDoor(l, a.log, "the store has not been reached yet")
 	}
-	var guide net.Listener
-	if f.sentinel != "" {
-		var err error
-		if guide, err = listenOn("--sentinel", f.sentinel); err != nil {
-			return err
-		}
-		defer guide.Close()
+	return out, nil
+}
+
+// shardAgent runs an agent until ctx ends.
+func (a *app) shardAgent(ctx context.Context, f *agentFlags) error {
+	var err error
+	if f.open, err = a.agentListen(f); err != nil {
+		return err
 	}
+	defer f.open.close(ctx)
 	a.connections = agentConnections
 	st, err := a.openPatiently(ctx, true)
 	if err != nil {
 		return stoppedWith(err)
 	}
 	defer st.Close()
-	shards, err := shardsOf(st)
+	agent, done, err := a.agentOn(f, st)
 	if err != nil {
 		return err
+	}
+	defer done()
+	return a.runAgent(ctx, f, agent, true)
+}
+
+// agentOn makes an agent on a store; done lets go of what it asks others with.
+func (a *app) agentOn(f *agentFlags, st store.Store) (_ *shard.Agent, done func(), err error) {
+	shards, err := shardsOf(st)
+	if err != nil {
+		return nil, nil, err
 	}
 	f.cfg.Registry, f.cfg.Commands, f.cfg.Leases = shards.Registry(), shards.Commands(), st
 	asking, err := checks.NewClient(checks.ClientConfig{Timeout: f.cfg.Timing.Timeout / 5})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer asking.Close()
 	f.cfg.Promisers = asking
 	agent, err := shard.New(f.cfg)
 	if err != nil {
-		return err
+		asking.Close()
+		return nil, nil, err
 	}
-	return a.runAgent(ctx, f, agent, front, guide)
+	return agent, asking.Close, nil
 }
 
 // runAgent runs the agent and what stands before it, and returns when all of it has stopped:
-// the agent last, so that others see what it still does.
-func (a *app) runAgent(ctx context.Context, f *agentFlags, agent *shard.Agent, front *door, guide net.Listener) error {
+// the agent last, so that others see what it still does. Alone in its process, it tells systemd
+// how that is.
+func (a *app) runAgent(ctx context.Context, f *agentFlags, agent *shard.Agent, alone bool) error {
+	front, guide := f.open.front, f.open.guide
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -115,11 +149,11 @@ func (a *app) runAgent(ctx context.Context, f *agentFlags, agent *shard.Agent, f
 		args = append(args, "sentinel", guide.Addr().String())
 	}
 	a.log.Info("standing beside the node", args...)
-	sdnotify.Ready()
-	go func() {
-		<-ctx.Done()
-		sdnotify.Stopping()
-	}()
+	if alone {
+		part("watchdog", func(ctx context.Context) error { return watchAgent(ctx, agent) })
+		sdnotify.Ready()
+		defer context.AfterFunc(ctx, sdnotify.Stopping)()
+	}
 	err := agent.Run(ctx)
 	err = errors.Join(err, a.endNode(ctx, f))
 	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
@@ -201,7 +235,7 @@ func tellOf(s shard.Status) told {
 	t := told{registered: s.Registered, open: s.Open, role: s.State.Role, condition: string(s.Condition), trouble: s.Trouble, epoch: s.View.Row.PrimaryEpoch}
 	_, t.member = s.View.Row.Member(s.NodeID)
 	if s.View.Row.Primary != "" {
-		t.primary = nodeLabel(s.View, s.View.Row.Primary)
+		t.primary = nodeLabel(seenIn(s.View), s.View.Row.Primary)
 	}
 	return t
 }

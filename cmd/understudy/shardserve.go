@@ -20,15 +20,6 @@ type sentinelConfig struct {
 	listener net.Listener
 }
 
-// sentinelAt is where the flag says that it shall be.
-func (c *serveConfig) sentinelAt(listen string) error {
-	if c.Sentinel == nil {
-		c.Sentinel = &sentinelConfig{}
-	}
-	c.Sentinel.Listen = listen
-	return c.Sentinel.complete()
-}
-
 func (s *sentinelConfig) complete() (err error) {
 	if s.Listen == "" {
 		return usagef("listen is missing; use HOST:PORT, as in 127.0.0.1:26379")

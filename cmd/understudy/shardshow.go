@@ -23,28 +23,27 @@ replication on Redis; LAG is how far the primary was ahead of it when both repor
   understudy shard show orders -o json | jq .last`,
 		Args: shardName,
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.askShard(c.Context(), args[0], func(v shard.View) error {
+			return a.askShard(c.Context(), args[0], func(s shardSeen) error {
 				if a.json() {
-					return a.printJSON(api.ViewShard(v, 0))
+					return a.printJSON(s.ShardView)
 				}
-				return a.printShard(v)
+				return a.printShard(s)
 			})
 		},
 	}
 }
 
-func (a *app) printShard(v shard.View) error {
-	s := api.ViewShard(v, 0)
-	if err := a.printShardHead(s); err != nil {
+func (a *app) printShard(s shardSeen) error {
+	if err := a.printShardHead(s.ShardView); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.stdout)
 	var rows []string
 	for _, n := range s.Nodes {
-		rows = append(rows, row(n.Address, shortID(n.ID), nodeRole(s, n), nodeCondition(n), n.Txn, nodeLag(n), shortLineage(n.Lineage), n.Fence, n.Priority, n.Keys, n.Version, agentText(n)))
+		rows = append(rows, row(n.Address, shortID(n.ID), nodeRole(s.ShardView, n), nodeCondition(n), n.Txn, nodeLag(n), shortLineage(n.Lineage), n.Fence, n.Priority, n.Keys, n.Version, agentText(n)))
 	}
 	err := a.table("NODE\tID\tROLE\tCONDITION\tTXN\tLAG\tLINEAGE\tFENCE\tPRIORITY\tKEYS\tVERSION\tAGENT", rows)
-	return errors.Join(err, a.printTroubles(s), a.printPlan("under way", v, v.Row.Plan), a.printPlan("latest", v, v.Row.Last))
+	return errors.Join(err, a.printTroubles(s.ShardView), a.printPlan("under way", s, s.Plan), a.printPlan("latest", s, s.Last))
 }
 
 // printShardHead prints what is known of a shard as a whole, each fact on its line, uncut.
@@ -94,7 +93,7 @@ func (a *app) printTroubles(s api.ShardView) error {
 }
 
 // printPlan prints a plan with its steps, if there is one.
-func (a *app) printPlan(which string, v shard.View, p *shard.Plan) error {
+func (a *app) printPlan(which string, s shardSeen, p *shard.Plan) error {
 	if p == nil {
 		return nil
 	}
@@ -104,7 +103,7 @@ func (a *app) printPlan(which string, v shard.View, p *shard.Plan) error {
 		b.WriteString(", forced")
 	}
 	if p.From != "" || p.To != "" {
-		fmt.Fprintf(&b, ", %s → %s", nodeLabel(v, p.From), nodeLabel(v, p.To))
+		fmt.Fprintf(&b, ", %s → %s", nodeLabel(s, p.From), nodeLabel(s, p.To))
 	}
 	fmt.Fprintf(&b, "\n  began %s: %s\n", when(p.Began), p.Reason)
 	for _, step := range p.Steps {
@@ -112,7 +111,7 @@ func (a *app) printPlan(which string, v shard.View, p *shard.Plan) error {
 	}
 	switch {
 	case p.Ended.IsZero():
-		fmt.Fprintf(&b, "  %-10s for %s, by the agent of %s\n", p.Phase, brief(max(0, v.Now.Sub(p.Began))), nodeLabel(v, p.ByNode))
+		fmt.Fprintf(&b, "  %-10s for %s, by the agent of %s\n", p.Phase, brief(max(0, s.at.Sub(p.Began))), nodeLabel(s, p.ByNode))
 	case p.Failed != "":
 		fmt.Fprintf(&b, "  failed: %s\n", p.Failed)
 	default:
@@ -123,15 +122,12 @@ func (a *app) printPlan(which string, v shard.View, p *shard.Plan) error {
 }
 
 // nodeLabel is a node as people know it.
-func nodeLabel(v shard.View, id string) string {
+func nodeLabel(s shardSeen, id string) string {
 	if id == "" {
 		return "?"
 	}
-	if r, ok := v.Node(id); ok {
-		return r.Label()
-	}
-	if m, ok := v.Row.Member(id); ok {
-		return fmt.Sprintf("%s (%s)", m.Address, shortID(id))
+	if n, ok := s.node(id); ok {
+		return fmt.Sprintf("%s (%s)", n.Address, shortID(id))
 	}
 	return shortID(id)
 }
@@ -186,12 +182,11 @@ nobody of the shard, are silent, or are not allowed in.`,
 		Example: "  understudy shard topology orders",
 		Args:    shardName,
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.askShard(c.Context(), args[0], func(v shard.View) error {
-				s := api.ViewShard(v, 0)
+			return a.askShard(c.Context(), args[0], func(s shardSeen) error {
 				if a.json() {
-					return a.printJSON(s)
+					return a.printJSON(s.ShardView)
 				}
-				return a.printTopology(s)
+				return a.printTopology(s.ShardView)
 			})
 		},
 	}

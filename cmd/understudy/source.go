@@ -51,7 +51,7 @@ not (.). The states are up, down, paused and retired.`,
 			if err := sourceFilter(&q, state, label); err != nil {
 				return err
 			}
-			return a.withMonitor(c.Context(), func(ctx context.Context, t monitor.Table) error {
+			return a.withSources(c.Context(), func(ctx context.Context, t sourceDesk) error {
 				sources, more, err := pages(ctx, limit, func(ctx context.Context, n int) ([]monitor.SourceRecord, error) {
 					q.Limit = n
 					page, err := t.Sources(ctx, q)
@@ -171,7 +171,7 @@ func (a *app) sourceShowCommand() *cobra.Command {
   understudy source show nightly-backup db-1 -o json | jq .left_ms`,
 		Args: exactly("EVENT", "SOURCE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.askMonitor(c.Context(), func(ctx context.Context, t monitor.Table) error {
+			return a.askSources(c.Context(), func(ctx context.Context, t sourceDesk) error {
 				found, err := t.Sources(ctx, monitor.SourceQuery{Event: args[0], Source: args[1], Limit: 1})
 				if err == nil && len(found) == 0 {
 					err = fmt.Errorf("%w: %q of event %q", monitor.ErrNoSource, args[1], args[0])

@@ -35,7 +35,7 @@ after it was declared. A source that is known gets these labels.`,
 				}
 				declared = append(declared, d)
 			}
-			return a.withMonitor(c.Context(), func(ctx context.Context, t monitor.Table) error {
+			return a.withSources(c.Context(), func(ctx context.Context, t sourceDesk) error {
 				return a.declare(ctx, t, declared)
 			})
 		},
@@ -45,7 +45,7 @@ after it was declared. A source that is known gets these labels.`,
 }
 
 // declare tells of each source whether it is new.
-func (a *app) declare(ctx context.Context, t monitor.Table, sources []monitor.Declaration) error {
+func (a *app) declare(ctx context.Context, t sourceDesk, sources []monitor.Declaration) error {
 	for some := range slices.Chunk(sources, monitor.MaxSources) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		added, err := t.Declare(call, some)

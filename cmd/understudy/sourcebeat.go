@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,12 +10,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
@@ -28,12 +29,11 @@ const (
 )
 
 type sourceBeatFlags struct {
-	start, fail       bool
-	code              int
-	sent              string
-	seq               int64
-	server, tokenFile string
-	timeout           time.Duration
+	start, fail bool
+	code        int
+	sent        string
+	seq         int64
+	timeout     time.Duration
 }
 
 func (a *app) sourceBeatCommand() *cobra.Command {
@@ -45,7 +45,8 @@ func (a *app) sourceBeatCommand() *cobra.Command {
 next beat; with --fail, or a --code other than 0, it has failed, which raises its alarm at once. A
 source is learned from its first beat, unless its event is fixed to declared ones.
 
-The beat goes into the store, or with --server to an instance of the monitor. It is tried again for
+The beat goes into the store, or with --server to an instance of the monitor; a ping key may stand in the
+token's place. It is tried again for
 a while when nobody answers; when it ends with 0 the beat is stored.`,
 		Example: `  understudy source beat nightly-backup db-1
   understudy source beat nightly-backup db-1 --start; ./backup; understudy source beat nightly-backup db-1 --code $?
@@ -58,8 +59,8 @@ a while when nobody answers; when it ends with 0 the beat is stored.`,
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), f.timeout)
 			defer cancel()
-			if f.server != "" {
-				err = a.beatServer(ctx, &f, b)
+			if a.remote() {
+				err = a.beatServer(ctx, b)
 			} else {
 				err = a.beatStore(ctx, b)
 			}
@@ -75,8 +76,6 @@ a while when nobody answers; when it ends with 0 the beat is stored.`,
 	fs.IntVar(&f.code, "code", 0, "exit status of the run that ends: 0 is well, 1 to 255 is failed")
 	fs.StringVar(&f.sent, "sent", "", "`TIME` of the beat by the source's own clock, as 2026-01-02T03:04:05Z")
 	fs.Int64Var(&f.seq, "seq", 0, "number of the beat; one with the time and number of the last is a replay")
-	fs.StringVar(&f.server, "server", "", "send it to this `URL` of an instance, instead of into the store")
-	fs.StringVar(&f.tokenFile, "token-file", "", "send the token or ping key in this `FILE` to the server (default: that in $UNDERSTUDY_TOKEN, if any)")
 	fs.DurationVar(&f.timeout, "timeout", 2*callTimeout, "try for so long")
 	return c
 }
@@ -179,18 +178,14 @@ func unknownSource(ctx context.Context, t monitor.Table, b monitor.Beat) error {
 }
 
 // beatServer sends a beat to an instance.
-func (a *app) beatServer(ctx context.Context, f *sourceBeatFlags, b monitor.Beat) error {
-	to, err := url.Parse(f.server)
-	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
-		return usagef("--server %q: use http://HOST:PORT or https://HOST:PORT", redact(f.server))
+func (a *app) beatServer(ctx context.Context, b monitor.Beat) error {
+	to, err := url.Parse(a.serverURL)
+	if err != nil {
+		return usagef("--server %q: use http://HOST:PORT or https://HOST:PORT", redact(a.serverURL))
 	}
-	token := os.Getenv("UNDERSTUDY_TOKEN")
-	if f.tokenFile != "" {
-		text, err := secretFile(f.tokenFile)
-		if err != nil {
-			return err
-		}
-		token = string(text)
+	token, err := a.token()
+	if err != nil {
+		return err
 	}
 	body, err := json.Marshal(shortBeat(b))
 	if err != nil {
@@ -246,6 +241,8 @@ func beatAnswer(status int, said []byte, b monitor.Beat) error {
 	switch {
 	case status/100 == 2:
 		return nil
+	case status == http.StatusNotFound && problemIn(said).Code == "no_route":
+		return errors.New("the server takes no beats: its configuration has no part \"monitor\"")
 	case status == http.StatusNotFound:
 		return fmt.Errorf("%w: %q, or it is fixed to declared sources", monitor.ErrNoEvent, b.Event)
 	case status == http.StatusTooManyRequests || status >= 500:
@@ -257,13 +254,15 @@ func beatAnswer(status int, said []byte, b monitor.Beat) error {
 	}
 }
 
+// problemIn reads a problem; without one it is empty.
+func problemIn(said []byte) (p client.Error) {
+	if json.Unmarshal(said, &p) != nil {
+		return client.Error{}
+	}
+	return p
+}
+
 // detailOf is what a problem says in words, or else all of it.
 func detailOf(said []byte) string {
-	var p struct {
-		Detail string `json:"detail"`
-	}
-	if json.Unmarshal(said, &p) == nil && p.Detail != "" {
-		return p.Detail
-	}
-	return strings.TrimSpace(string(said))
+	return cmp.Or(problemIn(said).Detail, strings.TrimSpace(string(said)))
 }

@@ -2,128 +2,74 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/lease"
-	"github.com/understudy-ha/understudy/store"
+	"github.com/understudy-ha/understudy/shard"
 )
 
 func (a *app) statusCommand() *cobra.Command {
 	var watch bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show everything at a glance: store, roles, instances, the latest events",
+		Short: "Show everything at a glance, what needs a person first",
+		Long: `Show everything at a glance on one screen: what needs a person, the store, roles, shards, queues, the
+monitor, the cache of the server that is asked, instances, and the latest events. Of each part the rows are shown that
+somebody should look at, and then as many others as there is room for; "role list" and so on list all. With -o json
+everything is there, on one line.`,
 		Example: `  understudy status --watch
-  understudy status -o json`,
+  understudy status --server https://ha.example:7600 --token-file token
+  understudy status -o json | jq -r '.needs[] | .part + " " + .subject + ": " + .what'`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			st, err := a.open(c.Context())
-			if err != nil {
-				return err
-			}
-			defer st.Close()
-			if !watch {
-				return a.status(c.Context(), st)
-			}
-			return a.watchStatus(c.Context(), st)
+			return a.withServer(c.Context(), func(ctx context.Context, c *client.Client) error {
+				if watch {
+					return a.watchStatus(ctx, c)
+				}
+				return a.status(ctx, c)
+			})
 		},
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "show it anew every second, until interrupted")
 	return c
 }
 
-// situation is all that status shows.
-type situation struct {
-	info     store.Info
-	roles    []elect.Role
-	sessions []lease.Session
-	events   []history.Event
-}
-
-func look(ctx context.Context, st store.Store) (s situation, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if s.info, err = st.Inspect(ctx); err != nil {
-		return s, err
-	}
-	if s.roles, err = elect.Roles(ctx, st); err != nil {
-		return s, err
-	}
-	if s.sessions, err = st.Sessions(ctx); err != nil {
-		return s, err
-	}
-	s.events, err = st.Read(ctx, history.Query{Newest: true, Limit: 10})
-	return s, err
-}
-
-func (a *app) status(ctx context.Context, st store.Store) error {
-	s, err := look(ctx, st)
+func (a *app) status(ctx context.Context, c *client.Client) error {
+	s, err := look(ctx, c)
 	if err != nil {
 		return err
 	}
 	if a.json() {
-		return a.printJSON(map[string]any{
-			"store": s.info, "roles": rolesJSON(s.roles), "instances": sessionsJSON(s.sessions), "history": s.events,
-		})
+		return a.printJSON(s)
 	}
-	return a.printSituation(s)
+	_, err = fmt.Fprint(a.stdout, s.text())
+	return err
 }
 
-func sessionsJSON(sessions []lease.Session) []map[string]any {
-	out := []map[string]any{}
-	for _, s := range sessions {
-		out = append(out, map[string]any{
-			"session": s.ID, "instance": s.Instance, "started": s.Started, "renewals": s.Seq,
-			"interval_ms": s.Timing.Interval.Milliseconds(), "timeout_ms": s.Timing.Timeout.Milliseconds(),
-			"expires_in_ms": s.Remaining.Milliseconds(),
-		})
-	}
-	return out
-}
-
-func (a *app) printSituation(s situation) error {
-	fmt.Fprintf(a.stdout, "store  %s (%s)\n", clean(s.info.Location), clean(s.info.Server))
-	for _, w := range s.info.Warnings {
-		fmt.Fprintf(a.stdout, "       warning: %s\n", clean(w))
-	}
-	fmt.Fprintln(a.stdout)
-	if err := a.printRoles(s.roles); err != nil {
-		return err
-	}
-	fmt.Fprintln(a.stdout)
-	var rows []string
-	for _, n := range s.sessions {
-		rows = append(rows, row(n.Instance.Name, n.Instance.Address, n.Instance.ID, n.Started.Local().Format(time.DateTime),
-			n.Timing.Interval.String()+"/"+n.Timing.Timeout.String(), brief(n.Remaining)))
-	}
-	if err := a.table("INSTANCE\tADDRESS\tID\tSTARTED\tI/T\tLEFT", rows); err != nil {
-		return err
-	}
-	fmt.Fprintln(a.stdout)
-	return a.printEvents(s.events)
-}
-
-// watchStatus redraws until ctx ends. A store that does not answer is shown as
-// such, and asked again.
-func (a *app) watchStatus(ctx context.Context, st store.Store) error {
+// watchStatus redraws until ctx ends. Who does not answer is shown as such, and asked
+// again.
+func (a *app) watchStatus(ctx context.Context, c *client.Client) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		// Cleared only when the next picture is there, so that nothing flickers and
-		// the last one stays while the store does not answer.
+		// the last one stays while nobody answers.
 		var picture bytes.Buffer
 		if !a.json() {
 			picture.WriteString("\x1b[H\x1b[2J")
 		}
 		painter := *a
 		painter.stdout = &picture
-		err := painter.status(ctx, st)
+		err := painter.status(ctx, c)
 		switch {
 		case err == nil:
 			if _, err := picture.WriteTo(a.stdout); err != nil {
@@ -141,5 +87,224 @@ func (a *app) watchStatus(ctx context.Context, st store.Store) error {
 			return nil
 		case <-tick.C:
 		}
+	}
+}
+
+// How many rows of each part are shown: with their headers, and the empty lines between, 40.
+const (
+	rowsOfNeeds     = 6
+	rowsOfRoles     = 4
+	rowsOfShards    = 3
+	rowsOfQueues    = 3
+	rowsOfInstances = 3
+	rowsOfEvents    = 5
+	lineOfStatus    = 120 // characters of what is longer
+)
+
+// text is what people read.
+func (s situation) text() string {
+	var b strings.Builder
+	s.writeNeeds(&b)
+	fmt.Fprintf(&b, "store  %s (%s), answers in %s\n", clean(s.Store.Location), clean(s.Store.Server), brief(time.Duration(s.Store.LatencyMS*float64(time.Millisecond))))
+	for _, t := range []statusTable{s.roleTable(), s.shardTable(), s.queueTable()} {
+		t.write(&b)
+	}
+	s.writeMonitor(&b)
+	s.writeCache(&b)
+	s.instanceTable().write(&b)
+	s.writeEvents(&b)
+	return b.String()
+}
+
+// writeNeeds puts the bad ones first, as the server has sorted them.
+func (s situation) writeNeeds(b *strings.Builder) {
+	total := int64(len(s.Needs)) + s.MoreNeeds
+	if len(s.Errors) > 0 {
+		fmt.Fprintf(b, "!      not known: %s\n", clean(cutTo(strings.Join(s.Errors, "; "), lineOfStatus)))
+	}
+	if total == 0 {
+		fmt.Fprintln(b, "needs  nobody: nothing waits for a person")
+		return
+	}
+	fmt.Fprintf(b, "needs  a person: %d\n", total)
+	shown := s.Needs[:min(len(s.Needs), rowsOfNeeds)]
+	for _, n := range shown {
+		mark := "!"
+		if n.Severity == "warn" {
+			mark = "·"
+		}
+		about := strings.TrimSpace(n.Part + " " + n.Subject)
+		if n.Item != "" {
+			about += " " + n.Item
+		}
+		fmt.Fprintf(b, "  %s %s\n", mark, clean(cutTo(about+": "+n.What, lineOfStatus)))
+	}
+	if left := total - int64(len(shown)); left > 0 {
+		fmt.Fprintf(b, "  … and %d more; see -o json\n", left)
+	}
+}
+
+// statusTable is a part with the first of its rows.
+type statusTable struct {
+	header string
+	rows   []string
+	most   int
+	see    string // where all of them are
+}
+
+func (t statusTable) write(b *strings.Builder) {
+	if len(t.rows) == 0 {
+		return
+	}
+	fmt.Fprintln(b)
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, t.header)
+	shown := t.rows
+	if len(shown) > t.most {
+		shown = shown[:t.most-1]
+	}
+	for _, r := range shown {
+		fmt.Fprintln(w, r)
+	}
+	_ = w.Flush() // into memory
+	if left := len(t.rows) - len(shown); left > 0 {
+		fmt.Fprintf(b, "… and %d more: %s\n", left, t.see)
+	}
+}
+
+// count is how many of a part are held, for its header.
+func (s situation) count(part string) string {
+	for _, h := range s.Held {
+		if h.Part == part {
+			return fmt.Sprintf(" (%d of %d held)", h.Held, h.Total)
+		}
+	}
+	return ""
+}
+
+func (s situation) roleTable() statusTable {
+	t := statusTable{header: "ROLE" + s.count("role") + "\tPRIMARY\tADDRESS\tTERM\tSINCE\tSTANDBYS", most: rowsOfRoles, see: "role list"}
+	roles := slices.Clone(s.Roles)
+	slices.SortStableFunc(roles, func(x, y client.Role) int { return cmp.Compare(min(len(x.Primaries), 1), min(len(y.Primaries), 1)) })
+	for _, r := range roles {
+		var waiting []string
+		for _, one := range r.Standbys {
+			waiting = append(waiting, one.Name)
+		}
+		if len(r.Primaries) == 0 {
+			t.rows = append(t.rows, row(r.Role, "(vacant for "+brief(millis(r.VacantForMS))+")", "", r.Term, "", oneLine(strings.Join(waiting, ", "))))
+			continue
+		}
+		p := r.Primaries[0]
+		name := p.Name
+		if n := len(r.Primaries) - 1; n > 0 {
+			name += fmt.Sprintf(" and %d more", n)
+		}
+		t.rows = append(t.rows, row(r.Role, name, p.Address, p.Term, when(p.Since), oneLine(strings.Join(waiting, ", "))))
+	}
+	return t
+}
+
+func (s situation) shardTable() statusTable {
+	t := statusTable{header: "SHARD" + s.count("shard") + "\tHEALTH\tPRIMARY\tEPOCH\tNODES\tNOTE", most: rowsOfShards, see: "shard list"}
+	shards := slices.Clone(s.Shards)
+	fine := func(s client.Shard) int {
+		if s.Health == string(shard.Fine) && s.Plan == nil && s.Paused == nil {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(shards, func(x, y client.Shard) int { return cmp.Compare(fine(x), fine(y)) })
+	for _, one := range shards {
+		primary, note := "none", one.Why
+		if one.Primary != nil {
+			primary, note = one.Primary.Address, ""
+		}
+		switch {
+		case one.Plan != nil:
+			note = fmt.Sprintf("%s under way, %s", one.Plan.Kind, one.Plan.Phase)
+		case one.Blocked != "":
+			note = one.Blocked
+		case one.Paused != nil:
+			note = "paused by " + one.Paused.By
+		case note == "" && one.Health != string(shard.Fine):
+			note = one.Reason
+		}
+		t.rows = append(t.rows, row(one.Shard, one.Health, primary, one.Epoch, len(one.Nodes), cutTo(note, 50)))
+	}
+	return t
+}
+
+// cutTo fits a text into a line or a column.
+func cutTo(s string, most int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}
+
+func (s situation) queueTable() statusTable {
+	t := statusTable{header: "QUEUE" + s.count("queue") + "\tDEPTH\tOLDEST\tBLOCKED\tDELAYED\tDONE\tINSTANCES", most: rowsOfQueues, see: "batch queues"}
+	queues := slices.Clone(s.Queues)
+	slices.SortStableFunc(queues, func(x, y client.Queue) int {
+		return cmp.Or(cmp.Compare(y.Blocked, x.Blocked), cmp.Compare(y.Depth, x.Depth))
+	})
+	for _, q := range queues {
+		t.rows = append(t.rows, row(q.Queue, q.Depth, orDash(millis(q.OldestMS)), q.Blocked, q.Delayed, q.Done, len(q.Holders)))
+	}
+	return t
+}
+
+func (s situation) writeMonitor(b *strings.Builder) {
+	if s.Monitor == nil {
+		return
+	}
+	var up, down, paused int64
+	for _, e := range s.Monitor.Events {
+		up, down, paused = up+e.Up, down+e.Down, paused+e.PausedSources
+	}
+	blind := 0
+	for _, p := range s.Monitor.Paths {
+		if !p.Seeing {
+			blind++
+		}
+	}
+	fmt.Fprintf(b, "\nmonitor   %d events: %d sources up, %d down, %d paused; %d alarms stand; %d of %d paths blind; %d instances%s\n",
+		len(s.Monitor.Events), up, down, paused, s.Monitor.Standing, blind, len(s.Monitor.Paths), len(s.Monitor.Members), s.count("monitor"))
+}
+
+func (s situation) writeCache(b *strings.Builder) {
+	if s.Cache == nil {
+		return
+	}
+	state := "may fetch"
+	switch {
+	case !s.Cache.Member:
+		state = "is no member"
+	case s.Cache.Partitioned:
+		state = "is partitioned"
+	}
+	fmt.Fprintf(b, "cache     %s %s; reaches %d of the %d peers that are a majority%s\n", clean(s.Cache.Self), state, s.Cache.Connected, s.Cache.Majority,
+		clean(after("; ", oneLine(s.Cache.Trouble))))
+}
+
+func (s situation) instanceTable() statusTable {
+	t := statusTable{header: fmt.Sprintf("INSTANCE (%d)\tADDRESS\tID\tSTARTED\tI/T\tLEFT", len(s.Instances)), most: rowsOfInstances, see: "status -o json"}
+	for _, n := range s.Instances {
+		t.rows = append(t.rows, row(n.Instance.Name, n.Instance.Address, n.Instance.ID, when(n.Started),
+			millis(n.IntervalMS).String()+"/"+millis(n.TimeoutMS).String(), brief(millis(n.ExpiresInMS))))
+	}
+	return t
+}
+
+func (s situation) writeEvents(b *strings.Builder) {
+	events := s.History[max(0, len(s.History)-rowsOfEvents):]
+	if len(events) == 0 {
+		return
+	}
+	fmt.Fprintln(b)
+	for _, e := range events {
+		fmt.Fprintf(b, "%s  %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), clean(cutTo(history.Event(e).String(), lineOfStatus)))
 	}
 }

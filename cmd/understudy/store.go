@@ -24,6 +24,9 @@ func (a *app) storeCommand() *cobra.Command {
 			Use: "path", Short: "Print the store that is used", Args: noArgs,
 			Example: "  understudy store path",
 			RunE: func(*cobra.Command, []string) error {
+				if err := a.needStore(); err != nil {
+					return err
+				}
 				if a.json() {
 					return a.printJSON(map[string]string{"store": redact(a.storeURL)})
 				}
@@ -39,6 +42,9 @@ func (a *app) storeVerb(name, short, example string, do func(context.Context, st
 	return &cobra.Command{
 		Use: name, Short: short, Args: noArgs, Example: "  " + example,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := a.needStore(); err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(c.Context(), 12*callTimeout)
 			defer cancel()
 			st, err := open.Open(ctx, a.storeURL, open.Options{NoMigrate: true, Logger: a.log})

@@ -1,0 +1,174 @@
+package api
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// maxBuckets is how many callers are told apart at a time; whoever asked longest ago is forgotten, and may
+// then ask anew.
+const maxBuckets = 10_000
+
+// Rate is how often a caller may ask.
+type Rate struct {
+	// PerSecond is how many requests a second. 0 is the default, and less than 0 no limit.
+	PerSecond float64
+	// Burst is how many at once. 0 is the default: PerSecond times 4, at least 1.
+	Burst int
+}
+
+// Limits of each caller: each token of the store, and each client address with none, or with the configured
+// token. An address is an IPv4 address or the first 64 bits of an IPv6 one. What keeps a lease alive is not limited,
+// nor are values of a cache.
+type Limits struct {
+	// Read requests. Default 50 a second, 200 at once.
+	Read Rate
+	// Act requests. Default 10 a second, 50 at once. Wrong tokens are counted by it, too.
+	Act Rate
+	// Ingest: requests with beats and batches. Default: no limit.
+	Ingest Rate
+	// Loopback: callers on this host are limited too, as which all callers of a proxy on this host come.
+	Loopback bool
+}
+
+func (l Limits) withDefaults() Limits {
+	fill := func(r *Rate, perSecond float64, burst int) {
+		if r.PerSecond == 0 {
+			r.PerSecond = perSecond
+			if r.Burst == 0 {
+				r.Burst = burst
+			}
+		}
+		if r.Burst == 0 {
+			r.Burst = max(1, int(math.Ceil(4*r.PerSecond)))
+		}
+	}
+	fill(&l.Read, 50, 200)
+	fill(&l.Act, 10, 50)
+	fill(&l.Ingest, -1, 1)
+	return l
+}
+
+// Validate checks the limits; errors wrap lease.ErrInvalid.
+func (l Limits) Validate() error {
+	for name, r := range map[access.Scope]Rate{access.Read: l.Read, access.Act: l.Act, access.Ingest: l.Ingest} {
+		if math.IsNaN(r.PerSecond) || r.PerSecond > 1e6 || r.PerSecond > 0 && r.PerSecond < 0.01 || r.Burst < 0 || r.Burst > 1e6 {
+			return fmt.Errorf("%w: limit of %s: %v a second, %d at once; use 0.01 to 1000000 a second (or less than 0: no limit), and up to 1000000 at once",
+				lease.ErrInvalid, name, r.PerSecond, r.Burst)
+		}
+	}
+	return nil
+}
+
+// wrongToken is what a request counts as that shows no right token. It is no scope.
+const wrongToken access.Scope = "wrong token"
+
+func (l Limits) of(scope access.Scope) Rate {
+	switch scope {
+	case access.Read:
+		return l.Read
+	case access.Ingest:
+		return l.Ingest
+	}
+	return l.Act
+}
+
+// limiter holds a bucket for each caller and scope, from which every request takes one.
+type limiter struct {
+	limits  Limits
+	now     func() time.Time
+	buckets *lru[bucketKey, *bucket]
+	limited *prometheus.CounterVec
+}
+
+type bucketKey struct {
+	token string       // of the store, or
+	addr  netip.Prefix // without one
+	scope access.Scope
+}
+
+type bucket struct {
+	mu    sync.Mutex
+	left  float64
+	since time.Time
+}
+
+func newLimiter(limits Limits) *limiter {
+	return &limiter{
+		limits: limits.withDefaults(), now: time.Now, buckets: newLRU[bucketKey, *bucket](maxBuckets),
+		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "understudy_http_limited_total", Help: "Requests that were sent away because their caller had asked too often, by scope.",
+		}, []string{"scope"}),
+	}
+}
+
+// take is a [limitedError] when the caller has asked too often.
+func (l *limiter) take(r *http.Request, who caller, scope access.Scope) error {
+	if l == nil {
+		return nil
+	}
+	rate := l.limits.of(scope)
+	if rate.PerSecond < 0 {
+		return nil
+	}
+	key := bucketKey{token: who.token.ID, scope: scope}
+	addr := addressOf(r)
+	if addr.IsLoopback() && !l.limits.Loopback {
+		return nil
+	}
+	if key.token == "" {
+		key.addr = netOf(addr)
+	}
+	now := l.now()
+	b := l.buckets.getOrAdd(key, func() *bucket { return &bucket{left: float64(rate.Burst), since: now} })
+	if wait := b.take(rate, now); wait > 0 {
+		l.limited.WithLabelValues(string(scope)).Inc()
+		return limitedError{scope, rate, wait}
+	}
+	return nil
+}
+
+// take returns how long to wait for the next.
+func (b *bucket) take(rate Rate, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if passed := now.Sub(b.since).Seconds(); passed > 0 {
+		b.left = min(float64(rate.Burst), b.left+passed*rate.PerSecond)
+		b.since = now
+	}
+	if b.left < 1 {
+		return time.Duration((1 - b.left) / rate.PerSecond * float64(time.Second))
+	}
+	b.left--
+	return 0
+}
+
+// addressOf is where a request came from; the zero address if that is none.
+func addressOf(r *http.Request) netip.Addr {
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		return at.Addr().Unmap().WithZone("")
+	}
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	addr, _ := netip.ParseAddr(host)
+	return addr.Unmap().WithZone("")
+}
+
+// netOf is what one caller may choose its address from.
+func netOf(addr netip.Addr) netip.Prefix {
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = 64
+	}
+	p, _ := addr.Prefix(bits)
+	return p
+}

@@ -1,0 +1,131 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/access"
+)
+
+func from(addr string) *http.Request { return &http.Request{RemoteAddr: addr} }
+
+// TestBuckets steps the clock of a limiter.
+func TestBuckets(t *testing.T) {
+	now := time.Unix(1000, 0)
+	l := newLimiter(Limits{Read: Rate{PerSecond: 2, Burst: 3}, Act: Rate{PerSecond: 1, Burst: 1}})
+	l.now = func() time.Time { return now }
+	try := func(addr string, who caller, scope access.Scope, want ...bool) {
+		t.Helper()
+		for i, may := range want {
+			if err := l.take(from(addr), who, scope); (err == nil) != may {
+				t.Errorf("%s %s, request %d: %v, want it taken: %t", addr, scope, i+1, err, may)
+			}
+		}
+	}
+	const one = "203.0.113.1:1"
+	ops, probe := caller{token: access.Token{ID: "ops"}}, caller{token: access.Token{ID: "probe"}}
+	try(one, caller{}, access.Read, true, true, true, false, false)
+	try("203.0.113.1:2", caller{}, access.Read, false)                   // another port of the same
+	try("[::ffff:203.0.113.1]:2", caller{}, access.Read, false)          // the same, written otherwise
+	try("203.0.113.2:1", caller{}, access.Read, true, true, true, false) // another address
+	try(one, caller{}, access.Act, true, false)                          // another scope
+	try(one, ops, access.Read, true, true, true, false)                  // a token has its own …
+	try("203.0.113.9:1", ops, access.Read, false)                        // … wherever it is used
+	try(one, probe, access.Read, true)
+	try("[2001:db8::1]:1", caller{}, access.Act, true)
+	try("[2001:db8::2]:1", caller{}, access.Act, false) // whoever has one address of a /64 has all
+	try("[2001:db8:0:1::2]:1", caller{}, access.Act, true)
+	for range 1000 {
+		try(one, caller{}, access.Ingest, true)
+		try("127.0.0.1:1", caller{}, access.Read, true)
+		try("[::1]:1", ops, access.Act, true)
+	}
+	try("@", caller{}, access.Act, true, false) // what has no address is one caller
+
+	now = now.Add(400 * time.Millisecond)
+	err, _ := l.take(from(one), caller{}, access.Read).(limitedError)
+	if err.retry.Round(time.Millisecond) != 100*time.Millisecond {
+		t.Errorf("to be tried again in %v, want 100ms", err.retry)
+	}
+	now = now.Add(100 * time.Millisecond)
+	try(one, caller{}, access.Read, true, false)
+	now = now.Add(time.Hour)
+	try(one, caller{}, access.Read, true, true, true, false)
+	now = now.Add(-time.Hour) // a clock that goes back gives nothing, and takes nothing
+	try(one, caller{}, access.Read, false)
+
+	l.limits.Loopback = true
+	try("127.0.0.1:1", caller{}, access.Act, true, false)
+}
+
+func TestBucketsAreBounded(t *testing.T) {
+	l := newLimiter(Limits{})
+	for i := range 2 * maxBuckets {
+		_ = l.take(from(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255)), caller{}, access.Read)
+	}
+	if n := l.buckets.order.Len(); n != maxBuckets {
+		t.Errorf("%d buckets are kept, want %d", n, maxBuckets)
+	}
+}
+
+func TestLimitsAreChecked(t *testing.T) {
+	for _, l := range []Limits{
+		{Read: Rate{PerSecond: 1e9}}, {Act: Rate{PerSecond: 1e-9}}, {Ingest: Rate{Burst: -1}}, {Ingest: Rate{Burst: 1e9}},
+	} {
+		if l.Validate() == nil {
+			t.Errorf("%+v was taken", l)
+		}
+	}
+	if l := (Limits{Act: Rate{PerSecond: 3}}).withDefaults(); l.Act.Burst != 12 || l.Read != (Rate{50, 200}) || l.Ingest.PerSecond >= 0 {
+		t.Errorf("completed to %+v", l)
+	}
+}
+
+// TestLimited: a caller who asks too often is told when to come back, and others are not held up.
+func TestLimited(t *testing.T) {
+	g := newTokenRig(t, Config{Token: configToken1, Limits: Limits{Read: Rate{PerSecond: 0.01, Burst: 2}, Act: Rate{PerSecond: 0.01, Burst: 2}}})
+	ask := func(addr, token, method, path string) answer {
+		t.Helper()
+		r := request(t.Context(), method, path, "")
+		r.RemoteAddr = addr
+		r.Header.Set("Authorization", "Bearer "+token)
+		return send(t, g.s, r)
+	}
+	const here, there = "203.0.113.1:1", "203.0.113.2:1"
+	for range 2 {
+		ask(here, configToken1, "GET", "/v1/roles").want(200, "")
+	}
+	a := ask(here, configToken1, "GET", "/v1/roles")
+	p := a.want(429, "too_many_requests")
+	if p.RetryAfterMS < 90_000 || p.RetryAfterMS > 100_000 || a.Header.Get("Retry-After") == "" {
+		t.Errorf("to be tried again in %d ms (%s s)", p.RetryAfterMS, a.Header.Get("Retry-After"))
+	}
+	ask(there, configToken1, "GET", "/v1/roles").want(200, "")
+	for _, path := range []string{"/healthz", "/", "/v1/roles/x/self"} {
+		if a := ask(here, "", "GET", path); a.Status == 429 {
+			t.Errorf("%s is limited", path)
+		}
+	}
+	for range 5 { // a lease is kept alive whatever else is asked
+		if a := ask(here, configToken1, "POST", "/v1/sessions/x/renew"); a.Status == 429 {
+			t.Error("renewals are limited")
+		}
+	}
+	for _, code := range []string{"unauthorized", "unauthorized", "too_many_requests"} {
+		var p Problem
+		ask("203.0.113.3:1", "wrong-horse-battery", "GET", "/v1/roles").into(&p)
+		if p.Code != code {
+			t.Errorf("a wrong token is answered %s, want %s", p.Code, code)
+		}
+	}
+	ask("203.0.113.3:1", configToken1, "GET", "/v1/roles").want(200, "") // whoever shares the address and has a right one
+	metrics := ask("127.0.0.1:1", configToken1, "GET", "/metrics").Body
+	for _, line := range []string{`understudy_http_limited_total{scope="read"} 1`, `understudy_http_limited_total{scope="wrong token"} 1`, "understudy_tls_not_after_seconds 0"} {
+		if !strings.Contains(metrics, line) {
+			t.Errorf("the metrics lack %s", line)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+const (
+	// seriesEvery is the time that one point stands for, and seriesPoints how many are kept: an hour.
+	seriesEvery  = 10 * time.Second
+	seriesPoints = 360
+	maxSeries    = 200
+	// maxAsked is how many one request may ask for.
+	maxAsked = 20
+	// longestTakeover is how long nobody may have held something for its being taken to count as a takeover.
+	longestTakeover = 10 * time.Minute
+)
+
+// SeriesView is how something went lately.
+type SeriesView struct {
+	Name string `json:"name"`
+	Unit string `json:"unit"`
+	// Points, the oldest first, the last at the time that the answer tells; null where nothing is known.
+	Points []*float64 `json:"points,omitempty"`
+}
+
+// line is one series: a ring of points.
+type line struct {
+	unit   string
+	points [seriesPoints]float32 // NaN where nothing is known
+	last   int64                 // the slot of its latest point
+}
+
+// series keeps what the page draws, in memory: it begins anew with the process.
+type series struct {
+	mu    sync.Mutex
+	began time.Time
+	slot  int64 // the latest; points of it may still be written
+	lines map[string]*line
+
+	accepted int64 // beats, when they were last counted; negative before
+	counted  time.Time
+}
+
+func newSeries() *series { return &series{lines: map[string]*line{}, accepted: -1} }
+
+// due tells whether a new slot has begun, and begins it.
+func (s *series) due(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.began.IsZero() {
+		s.began = now
+		return true
+	}
+	slot := int64(now.Sub(s.began) / seriesEvery)
+	if slot <= s.slot {
+		return false
+	}
+	for at := max(s.slot+1, slot-seriesPoints+1); at <= slot; at++ {
+		for _, l := range s.lines {
+			l.points[at%seriesPoints] = float32(math.NaN())
+		}
+	}
+	s.slot = slot
+	return true
+}
+
+// put writes the point of the present slot: the sum, or the greatest, of what is put there.
+func (s *series) put(name, unit string, v float64, greatest bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lines[name]
+	if l == nil {
+		if !s.room() {
+			return
+		}
+		l = &line{unit: unit}
+		for i := range l.points {
+			l.points[i] = float32(math.NaN())
+		}
+		s.lines[name] = l
+	}
+	at := &l.points[s.slot%seriesPoints]
+	switch old := float64(*at); {
+	case math.IsNaN(old):
+		*at = float32(v)
+	case greatest:
+		*at = float32(max(old, v))
+	default:
+		*at = float32(old + v)
+	}
+	l.last = s.slot
+}
+
+// room makes place for one more, if need be where nothing came for an hour.
+func (s *series) room() bool {
+	if len(s.lines) < maxSeries {
+		return true
+	}
+	for name, l := range s.lines {
+		if s.slot-l.last >= seriesPoints {
+			delete(s.lines, name)
+			return true
+		}
+	}
+	return false
+}
+
+// note takes the takeovers from what happened.
+func (s *series) note(events []history.Event) {
+	for _, e := range events {
+		first := e.Reason == history.Vacant && e.Duration == 0
+		if e.To == "" || e.From == e.To || first || e.Duration > longestTakeover {
+			continue
+		}
+		plan := strings.HasPrefix(e.Reason, "failover") || strings.HasPrefix(e.Reason, "switchover")
+		if e.Part != elect.Space && (e.Part != shard.Space || !plan) {
+			continue
+		}
+		ms := float64(e.Duration.Microseconds()) / 1000
+		s.put("takeover", "ms", ms, true)
+		s.put("takeover/"+e.Part+"/"+e.Subject, "ms", ms, true)
+	}
+}
+
+// sample takes a point of everything that has a level.
+func (s *series) sample(ctx context.Context, b *board) {
+	if q := b.queues.state(ctx); q != nil && q.Error == "" {
+		for _, one := range q.List {
+			s.put("depth", "batches", float64(one.Depth), false)
+			s.put("depth/"+one.Queue, "batches", float64(one.Depth), false)
+		}
+	}
+	if v := b.shards.state(); v != nil && v.Error == "" {
+		for _, one := range v.List {
+			for _, n := range one.Nodes {
+				if n.InStep && !n.Primary && n.AgentLives {
+					s.put("lag", "transactions", float64(n.Lag), true)
+					s.put("lag/"+one.Shard, "transactions", float64(n.Lag), true)
+				}
+			}
+		}
+	}
+	if own := b.monitor.ownView(); own != nil {
+		now := time.Now()
+		if s.accepted >= 0 && own.Accepted >= s.accepted && now.After(s.counted) {
+			s.put("beats", "beats/s", float64(own.Accepted-s.accepted)/now.Sub(s.counted).Seconds(), true)
+		}
+		s.accepted, s.counted = own.Accepted, now
+	}
+}
+
+// get lists the series by name or, asked with names, shows them with their points.
+func (s *series) get(w http.ResponseWriter, r *http.Request) error {
+	names := r.URL.Query()["name"]
+	if len(names) > maxAsked {
+		return fmt.Errorf("%w: ask for %d names at most, not for %d", lease.ErrInvalid, maxAsked, len(names))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := []SeriesView{}
+	for name, l := range s.lines {
+		switch {
+		case len(names) == 0:
+			out = append(out, SeriesView{Name: name, Unit: l.unit})
+		case slices.Contains(names, name):
+			out = append(out, SeriesView{Name: name, Unit: l.unit, Points: s.points(l)})
+		}
+	}
+	slices.SortFunc(out, func(a, b SeriesView) int { return strings.Compare(a.Name, b.Name) })
+	return writeJSON(w, http.StatusOK, map[string]any{"every_ms": seriesEvery.Milliseconds(), "series": out})
+}
+
+func (s *series) points(l *line) []*float64 {
+	out := make([]*float64, 0, seriesPoints)
+	for at := max(0, s.slot-seriesPoints+1); at <= s.slot; at++ {
+		var p *float64
+		if v := float64(l.points[at%seriesPoints]); !math.IsNaN(v) {
+			p = new(math.Round(v*1000) / 1000)
+		}
+		out = append(out, p)
+	}
+	return out
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/elect"
+)
+
+// demoRole shows a role that changes hands.
+type demoRole struct {
+	d *demo
+
+	mu     sync.Mutex
+	holder string
+	term   int64
+	since  time.Time // when that was seen
+	last   demoOutcome
+	turns  int // how often somebody took over
+}
+
+func newDemoRole(d *demo) *demoRole { return &demoRole{d: d} }
+
+// run looks who holds the role, and tells each change.
+func (r *demoRole) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if who, err := r.d.page.Who(ctx, demoRoleName); err == nil {
+			r.see(ctx, who.Name, who.Term)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (r *demoRole) see(ctx context.Context, name string, term int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if term == r.term {
+		return
+	}
+	before, since := r.holder, r.since
+	r.holder, r.term, r.since = name, term, time.Now()
+	d := r.d
+	p := d.fleet.proc(before)
+	switch {
+	case before == "":
+		d.voice.event("role", "%s holds %q, term %d", name, demoRoleName, term)
+	case p != nil && p.endedAt().After(since): // it may be back already
+		r.last = demoOutcome{
+			part: "role", what: fmt.Sprintf("%s took %q over from %s", name, demoRoleName, before), slack: d.flags.slack,
+			took: time.Since(p.endedAt()), worst: d.flags.timing.Timeout + d.flags.timing.Interval,
+		}
+		r.turns++
+		d.voice.outcome(r.last)
+	default:
+		d.voice.event("role", "%q: %s → %s%s, term %d", demoRoleName, before, name, r.why(ctx, before), term)
+	}
+	if p := d.fleet.proc(name); p != nil && !d.flags.auto {
+		d.voice.hint("to kill %s: kill -9 %d", name, p.running())
+	}
+}
+
+// why somebody who did not die holds the role no more, in brackets.
+func (r *demoRole) why(ctx context.Context, before string) string {
+	events, err := r.d.page.History(ctx, client.Query{Part: elect.Space, Subject: demoRoleName, Limit: 5})
+	if err != nil {
+		return ""
+	}
+	for _, e := range slices.Backward(events) {
+		if e.To == "" && strings.HasPrefix(e.From, before+"/") {
+			return " (" + e.Reason + ")"
+		}
+	}
+	return ""
+}
+
+func (r *demoRole) ended(*demoProc) {}
+
+func (r *demoRole) settled(ctx context.Context) bool {
+	role, err := r.d.page.Who(ctx, demoRoleName)
+	holder, _, _ := r.who()
+	return err == nil && role.Name == holder && len(role.Standbys) == len(demoNames)-1
+}
+
+func (r *demoRole) who() (holder string, turns int, last demoOutcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.holder, r.turns, r.last
+}
+
+func (r *demoRole) try() []string {
+	holder, _, _ := r.who()
+	p := r.d.fleet.proc(holder)
+	if p == nil {
+		return nil
+	}
+	return []string{
+		fmt.Sprintf("role     kill -9 %d    (%s, who holds %q: a standby takes over within %s)", p.running(), holder, demoRoleName, seconds(r.d.flags.timing.Timeout+r.d.flags.timing.Interval)),
+		fmt.Sprintf("         %s role resign %s --store %s    (within milliseconds)", os.Args[0], demoRoleName, redact(r.d.app.storeURL)),
+	}
+}
+
+// play kills the holder. On a machine that is too busy the role can change hands at the same
+// moment without that; then it kills the next.
+func (r *demoRole) play(ctx context.Context) (out []demoOutcome, err error) {
+	for range 3 {
+		if out, err = r.kill(ctx); err != nil || len(out) > 0 {
+			return out, err
+		}
+	}
+	return nil, errors.New("the role changes hands again and again, though nobody dies; is the machine very busy?")
+}
+
+func (r *demoRole) kill(ctx context.Context) ([]demoOutcome, error) {
+	d := r.d
+	holder, turns, _ := r.who()
+	p := d.fleet.proc(holder)
+	if p == nil {
+		return nil, fmt.Errorf("nobody holds %q", demoRoleName)
+	}
+	d.voice.event("role", "kill -9 %d: %s holds %q, and a standby must take it over", p.running(), holder, demoRoleName)
+	_, back, err := p.kill()
+	if err != nil {
+		return nil, err
+	}
+	defer back()
+	var n int
+	var last demoOutcome
+	if err := d.await(ctx, "somebody takes the role over", func() bool {
+		var now string
+		now, n, last = r.who()
+		return n > turns || now != holder
+	}); err != nil || n == turns {
+		return nil, err
+	}
+	return []demoOutcome{last}, nil
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/api"
+)
+
+func (a *app) tokenCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "token",
+		Short: "Tokens of the API: create, list, revoke",
+		Long: `A token lets a person or a program ask the servers on this store. Its scopes say what it may do:
+
+  read    look at anything
+  act     change what goes on, and look at anything
+  ingest  send beats and batches, and nothing else
+
+Tokens are in the store, for all servers on it; the secret of one is not, and is shown once, when
+the token is made. The token in a server's configuration is another: it may do everything. A server without
+one answers on this host alone, to everybody, and needs no tokens.`,
+		Example: `  understudy token create grafana --scope read
+  understudy token create ci --scope act --scope ingest --expires 90d
+  understudy token revoke grafana`,
+	}
+	c.AddCommand(a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+	return c
+}
+
+func (a *app) tokenCreateCommand() *cobra.Command {
+	var scopes []string
+	var expires string
+	c := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make a token, and print its secret",
+		Long: `Make a token, and print its secret, on a line by itself. Nobody can find the secret out afterwards: put it
+where it is needed. What the token is used for stands in the history under its NAME, which no other token that
+is good has.`,
+		Example: `  understudy token create grafana --scope read
+  understudy token create backup-1 --scope ingest --expires 365d > /etc/understudy.token`,
+		Args: exactly("NAME"),
+		RunE: func(c *cobra.Command, args []string) error {
+			may, err := access.ParseScopes(scopes)
+			if err != nil {
+				return usagef("--scope: use read, act or ingest, as often as needed")
+			}
+			lasts, err := lifetime(expires)
+			if err != nil {
+				return err
+			}
+			if _, _, err := access.Make(args[0], may, who()); err != nil {
+				return err // before anybody is asked
+			}
+			return a.withTokens(c.Context(), func(ctx context.Context, d tokenDesk) error {
+				t, err := d.create(ctx, args[0], may, lasts)
+				if err != nil {
+					return err
+				}
+				return a.printToken(t)
+			})
+		},
+	}
+	c.Flags().StringArrayVar(&scopes, "scope", nil, "what it may do: `SCOPE` read, act or ingest (may be repeated)")
+	c.Flags().StringVar(&expires, "expires", "", "when it ends, such as 90d or 12h `FROM-NOW` (default: never)")
+	return c
+}
+
+// printToken prints the secret alone on stdout, so that it can be put into a file, and the rest beside it.
+func (a *app) printToken(made api.NewTokenView) error {
+	if a.json() {
+		return a.printJSON(made)
+	}
+	t := made.Token
+	until := "for ever"
+	if !t.Expires.IsZero() {
+		until = "until " + t.Expires.Local().Format("2006-01-02 15:04")
+	}
+	fmt.Fprintf(a.stderr, "token %s %q may %s, %s; its secret is shown this once:\n", t.ID, clean(t.Name), t.Scopes, until)
+	_, err := fmt.Fprintln(a.stdout, made.Secret)
+	return err
+}
+
+func (a *app) tokenListCommand() *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the tokens that are good",
+		Example: `  understudy token list
+  understudy token list --all -o json | jq -r 'select(.state == "live") | .name'`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.withTokens(c.Context(), func(ctx context.Context, d tokenDesk) error {
+				list, err := d.list(ctx)
+				if err != nil {
+					return err
+				}
+				var rows []string
+				for _, t := range list {
+					if !all && t.State != api.TokenLive {
+						continue
+					}
+					if a.json() {
+						if err := a.printJSON(t); err != nil {
+							return err
+						}
+						continue
+					}
+					ends := ""
+					switch {
+					case !t.Revoked.IsZero():
+						ends = t.Revoked.Local().Format(time.DateTime) + " by " + t.RevokedBy
+					case !t.Expires.IsZero():
+						ends = t.Expires.Local().Format(time.DateTime)
+					}
+					rows = append(rows, row(t.ID, t.Name, t.Scopes, t.State, t.Created.Local().Format(time.DateTime)+" by "+t.By, ends))
+				}
+				if a.json() {
+					return nil
+				}
+				return a.table("ID\tNAME\tSCOPES\tSTATE\tCREATED\tENDS", rows)
+			})
+		},
+	}
+	c.Flags().BoolVarP(&all, "all", "a", false, "those that are revoked or expired too")
+	return c
+}
+
+func (a *app) tokenRevokeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke ID|NAME",
+		Short: "End a token for good",
+		Long: `End a token for good. Servers read the tokens at most once a second: a token may work for up to two seconds
+more, and with a server that cannot reach the store for as long as it cannot.`,
+		Example: `  understudy token revoke grafana`,
+		Args:    exactly("ID or NAME"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withTokens(c.Context(), func(ctx context.Context, d tokenDesk) error {
+				t, err := d.revoke(ctx, args[0])
+				if errors.Is(err, access.ErrNotFound) {
+					return absentf("no token that is good is called %q, and none has that id; see: understudy token list --all", args[0])
+				}
+				if err != nil {
+					return err
+				}
+				if a.json() {
+					return a.printJSON(t)
+				}
+				_, err = fmt.Fprintf(a.stdout, "token %s %q is revoked\n", t.ID, clean(t.Name))
+				return err
+			})
+		},
+	}
+}
+
+// lifetime reads how long a token lasts: a duration, which may be in days; 0 is for ever.
+func lifetime(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if days, isDays := strings.CutSuffix(text, "d"); isDays {
+		var n int
+		if n, err = strconv.Atoi(days); err == nil && n <= int(access.MaxLife.Hours()/24) {
+			d = time.Duration(n) * 24 * time.Hour
+		}
+	}
+	if err != nil || d < access.MinLife || d > access.MaxLife {
+		return 0, usagef("--expires %q: write for instance 90d or 12h, up to ten years", text)
+	}
+	return d, nil
+}

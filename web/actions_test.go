@@ -1,0 +1,117 @@
+package web_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/web/webtest"
+)
+
+// act confirms what is asked, signed by alice, and waits for the result.
+func act(t *testing.T, p *webtest.Page, said string) {
+	t.Helper()
+	p.Until(`document.querySelector('#act').open`)
+	p.Fill("#act-by", "alice")
+	p.Eval(`{ document.querySelector('#said').hidden = true; }`, nil)
+	p.Click("#act-ok", "")
+	p.Until(fmt.Sprintf(`!document.querySelector('#said').hidden && document.querySelector('#said').textContent.includes(%q)`, said))
+}
+
+func testActions(t *testing.T, b *webtest.Browser) {
+	s := newStage(t)
+	s.fill()
+	p := b.Page(t, 1440, 900, "light")
+	p.Open(s.url("#/roles"))
+	live(p)
+
+	p.Click(`[aria-label="Ask the primary of billing to resign"]`, "")
+	p.Shot("act-resign")
+	act(t, p, "to give up billing")
+	p.Eval(`{ location.hash = '#/history/role/billing'; }`, nil)
+	p.Until(`document.querySelector('#history-list').textContent.includes('alice')`)
+
+	p.Eval(`{ location.hash = '#/queues'; }`, nil)
+	p.Click(`[aria-label="Retry the batch that blocks account-7"]`, "")
+	p.Until(`document.querySelector('#act-by').value === 'alice'`)
+	act(t, p, "Retried batch account-7-0")
+	p.Click(`[aria-label="Skip the batch that blocks account-8"]`, "")
+	act(t, p, "Skipped batch account-8-0")
+	p.Eval(`{ location.hash = '#/queues/orders/account-9/account-9-2'; }`, nil)
+	p.Click("#browse .link", "account-9-2")
+	p.Click("#browse-body button", "Cancel…")
+	act(t, p, "Cancelled batch account-9-2")
+	for id, want := range map[string]string{"account-7-0": "queued", "account-8-0": "skipped", "account-9-2": "cancelled"} {
+		var batch api.BatchView
+		if s.do("GET", "/v1/queues/orders/batches/"+id, "", &batch); string(batch.State) != want && !(want == "skipped" && !batch.Blocks) {
+			t.Errorf("%s is %s, want %s", id, batch.State, want)
+		}
+	}
+	p.Click("#browse-close", "")
+	actOnMonitor(t, p)
+	actOnShards(t, s, p)
+
+	p.Eval(`{ location.hash = '#/cache'; }`, nil)
+	p.Click(`[aria-label="Remove report"]`, "")
+	p.Until(`document.querySelector('#act').open && document.querySelector('#act-who').hidden`)
+	p.Click("#act-ok", "")
+	if got := <-s.peer.removed; !strings.HasSuffix(got, "report") {
+		t.Errorf("removed %q", got)
+	}
+	for _, text := range p.Trouble() {
+		if !strings.HasPrefix(text, "Failed to load resource") { // requests that were refused, as they should be
+			t.Error(text)
+		}
+	}
+	check(t, p, "after everything")
+}
+
+func actOnMonitor(t *testing.T, p *webtest.Page) {
+	t.Helper()
+	p.Eval(`{ location.hash = '#/monitor'; }`, nil)
+	p.Click(`[aria-label="Acknowledge the alarm of web-2"]`, "")
+	act(t, p, "Acknowledged the alarm of web-2")
+	p.Click(`[aria-label="Pause web"]`, "")
+	p.Fill("#act-field-note", "new disks")
+	act(t, p, "Paused web")
+	p.Click(`[aria-label="Resume web"]`, "")
+	act(t, p, "Resumed web")
+	p.Click("#sources-list .link", "db-1")
+	p.Click("#browse-body button", "Pause…")
+	p.Shot("act-pause")
+	act(t, p, "Paused db-1")
+	p.Click("#browse-body button", "Retire…")
+	act(t, p, "Retired db-1")
+	p.Click("#browse-close", "")
+	p.Eval(`{ location.hash = '#/history/monitor/web/db-1'; }`, nil)
+	p.Until(`(([...document.querySelectorAll('#history-list > li')].filter((e) => e.textContent.includes('alice'))).length === 2)`) // retired, once somebody judges it
+}
+
+func actOnShards(t *testing.T, s *stage, p *webtest.Page) {
+	t.Helper()
+	p.Eval(`{ location.hash = '#/shards'; }`, nil)
+	p.Click(`[aria-label="Pause orders"]`, "")
+	p.Fill("#act-field-reason", "new rack")
+	act(t, p, "Paused orders")
+	p.Click(`[aria-label="Resume orders"]`, "")
+	act(t, p, "Resumed orders")
+
+	// No agent runs: what is asked for stays a request, which is withdrawn.
+	for verb, shard := range map[string]string{"Switch over": "orders", "Fail over": "payments"} {
+		p.Click(fmt.Sprintf(`[aria-label="%s %s"]`, verb, shard), "")
+		p.Until(`document.querySelector('#act').open`)
+		p.Fill("#act-by", "alice")
+		p.Click("#act-ok", "")
+		p.Until(fmt.Sprintf(`document.querySelector('#shards-list').rows.get(%q).shard.request.by.includes('alice')`, shard))
+		p.Click("#act-cancel", "Close")
+		p.Click("#shards-list button", "Cancel the request")
+		p.Until(`document.querySelector('#act').open`)
+		p.Click("#act-ok", "Cancel it")
+		p.Until(fmt.Sprintf(`!document.querySelector('#shards-list').rows.get(%q).shard.request`, shard))
+		var view api.ShardView
+		if s.do("GET", "/v1/shards/"+shard, "", &view); view.Request != nil {
+			t.Errorf("%s: still asked for: %+v", shard, view.Request)
+		}
+	}
+}
