@@ -1,7 +1,7 @@
 # make run    three instances on this machine: kill one and see
 # make test   install what the tests need, run everything with -race
 # make check  formatting, vet, static checks: fast, no servers
-# make prove  long simulation and long faults
+# make prove  long simulation and long faults; one table of what was tried
 # make bench  beside the peers; figures for docs/performance.md
 
 GO ?= go
@@ -34,7 +34,7 @@ check:
 	$(GO) test ./internal/house
 
 prove: deps
-	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -count=1 -timeout 2h -v -run 'Simulation|Fault|Takeover|IsItsModel' ./sim/... ./fault/... ./store/sqlite
+	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -count=1 -timeout 2h -run 'Simulation|Seeds|Fault|Takeover|IsItsModel' ./sim/... ./fault/... ./store/sqlite | $(GO) run ./internal/proof
 
 bench: deps
 	cd bench && UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) run .

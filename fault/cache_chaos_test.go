@@ -60,6 +60,7 @@ func cacheChaos(t *testing.T, programs fault.Programs) {
 func chaosJudged(t *testing.T, did map[string]int, v fault.CacheVerdict) {
 	t.Helper()
 	t.Logf("did %v", did)
+	tried(t, did)
 	t.Logf("%d calls of the source, %d answers, %d refusals, the slowest answer took %v, %d overlaps apart", v.Calls, v.Answered, v.Refused, v.Slowest, v.Apart)
 	for _, violation := range v.Violations {
 		t.Errorf("VIOLATION %s", violation)

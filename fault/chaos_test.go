@@ -32,7 +32,9 @@ func chaosRuns() []scenario {
 			run: func(t *testing.T, c *fault.Cluster) {
 				t.Logf("UNDERSTUDY_SEED=%d", seed+run)
 				chaos := fault.Chaos{Cluster: c, Seed: seed + run, For: length}
-				t.Logf("did: %v", chaos.Run())
+				did := chaos.Run()
+				t.Logf("did: %v", did)
+				tried(t, did)
 			},
 		})
 	}

@@ -5,12 +5,21 @@ package fault_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/understudy-ha/understudy/fault"
 )
+
+// tried tells make prove's table how often each fault was tried.
+func tried(t *testing.T, did map[string]int) {
+	for _, fault := range slices.Sorted(maps.Keys(did)) {
+		t.Attr("tried", fmt.Sprintf("%d %s", did[fault], fault))
+	}
+}
 
 func TestMain(m *testing.M) {
 	flag.Parse()

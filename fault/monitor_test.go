@@ -118,6 +118,7 @@ func monitorChaos(t *testing.T, p fault.Programs, db fault.Database) {
 	chaos := fault.MonitorChaos{Beater: b, Seed: seed, For: length, Longest: 3 * time.Second, Servers: 1 + int(length/(10*time.Second))}
 	did, cycles, v := chaos.Run(t)
 	t.Logf("did %v; %d outages were waited for from end to end", did, cycles)
+	tried(t, did)
 	monitorJudged(t, v)
 	if v.Outages < len(b.Names()) || v.Beats < 50 {
 		t.Error("nothing was tried")

@@ -78,6 +78,7 @@ func disturb(t *testing.T, cfg fault.FleetConfig, length time.Duration) {
 		Feed: &fault.Feed{Database: cfg.Database, Target: cfg.Target, Users: 3, Keys: 12, Every: 100 * time.Millisecond, Seed: cfg.Seed}}
 	did, v := chaos.Run()
 	t.Logf("did %v", did)
+	tried(t, did)
 	t.Logf("%d batches %v, %d requests, %d batches came more than once, %d requests apart, at most %d attempts",
 		v.Batches, v.States, v.Arrivals, v.Again, v.Apart, v.Attempts)
 	for _, violation := range v.Violations {

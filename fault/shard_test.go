@@ -51,6 +51,7 @@ func TestFaultShardChaos(t *testing.T) {
 			chaos := fault.ShardChaos{Shard: s, Load: load, Seed: seed, Faults: faults}
 			did := chaos.Run()
 			t.Logf("did %v", did)
+			tried(t, did)
 			judgedShard(t, s, load)
 		})
 	}

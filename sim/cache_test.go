@@ -32,6 +32,7 @@ func TestCacheSimulation(t *testing.T) {
 	for share := range shares {
 		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
 			t.Parallel()
+			tried(t, (n-share+shares-1)/shares)
 			var sum CacheResult
 			slowest := 0.0
 			for i := share; i < n; i += shares {

@@ -34,6 +34,7 @@ func TestMonitorSimulation(t *testing.T) {
 	for share := range shares {
 		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
 			t.Parallel()
+			tried(t, (n-share+shares-1)/shares)
 			var sum MonitorResult
 			for i := share; i < n; i += shares {
 				r := checkMonitor(t, first+uint64(i))
@@ -64,6 +65,7 @@ func checkMonitor(t *testing.T, seed uint64) MonitorResult {
 func TestMonitorSQLite(t *testing.T) {
 	first := uint64(time.Now().UnixNano()) / 1000
 	n := runs(t, 1, 200)
+	tried(t, n)
 	t.Logf("%d seeds from %d", n, first)
 	for i := range n {
 		s := DrawMonitor(first + uint64(i))

@@ -34,6 +34,7 @@ func TestQueueSimulation(t *testing.T) {
 	for share := range shares {
 		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
 			t.Parallel()
+			tried(t, (n-share+shares-1)/shares)
 			var sum QueueResult
 			for i := share; i < n; i += shares {
 				r := checkQueue(t, first+uint64(i))

@@ -39,6 +39,7 @@ func TestShardSimulation(t *testing.T) {
 	for share := range shares {
 		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
 			t.Parallel()
+			tried(t, (n-share+shares-1)/shares)
 			var sum ShardResult
 			for i := share; i < n; i += shares {
 				r := checkShard(t, first+uint64(i))

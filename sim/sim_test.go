@@ -12,6 +12,11 @@ import (
 )
 
 // runs is how many seeds a test tries: SIM_RUNS, or many for `make prove`, or few.
+// tried tells make prove's table how many histories a test tries.
+func tried(t *testing.T, n int) {
+	t.Attr("tried", fmt.Sprintf("%d random histories in simulation", n))
+}
+
 func runs(t *testing.T, few, many int) int {
 	if s := os.Getenv("SIM_RUNS"); s != "" {
 		n, err := strconv.Atoi(s)
@@ -53,6 +58,7 @@ func TestSimulation(t *testing.T) {
 	for share := range shares {
 		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
 			t.Parallel()
+			tried(t, (n-share+shares-1)/shares)
 			var longest, grants = 0.0, 0
 			for i := share; i < n; i += shares {
 				r := check(t, first+uint64(i))

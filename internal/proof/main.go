@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+func main() {
+	if err := run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "proof:", err)
+		os.Exit(1)
+	}
+}
+
+// event is one line of go test -json, see "go doc test2json".
+type event struct {
+	Action, Package, Test, Output, Key, Value string
+	Elapsed                                   float64
+}
+
+// parts by how the tests are called; the first that fits counts.
+var parts = [][2]string{
+	{"Cache", "cache"}, {"Monitor", "monitor"}, {"Queue", "dispatch"}, {"Shard", "shard"}, {"", "lease, elect"},
+}
+
+type row struct{ part, fault string }
+
+type count struct{ tried, violations int }
+
+// book keeps what each test said until it ends.
+type book struct {
+	out    io.Writer
+	said   map[string][]string // output of tests that have not ended
+	tried  map[string][]event  // attributes
+	nested map[string]bool     // tests that have tests within them, which count in their place
+	rows   map[row]*count
+	twins  [2]int // broken variants: caught, not caught
+	failed []string
+}
+
+func run(in io.Reader, out io.Writer) error {
+	b := &book{out: out, said: map[string][]string{}, tried: map[string][]event{}, nested: map[string]bool{}, rows: map[row]*count{}}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			fmt.Fprintln(out, lines.Text()) // of the compiler
+			continue
+		}
+		b.take(e)
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("reading: %w", err)
+	}
+	return b.close()
+}
+
+func (b *book) take(e event) {
+	id := e.Package + " " + e.Test
+	switch e.Action {
+	case "run":
+		for i, c := range e.Test {
+			if c == '/' {
+				b.nested[e.Package+" "+e.Test[:i]] = true
+			}
+		}
+	case "attr":
+		if e.Key == "tried" {
+			b.tried[id] = append(b.tried[id], e)
+		}
+	case "output":
+		b.said[id] = append(b.said[id], e.Output)
+	case "build-output":
+		fmt.Fprint(b.out, e.Output)
+	case "pass", "skip", "fail":
+		b.over(e, id)
+		delete(b.said, id)
+		delete(b.tried, id)
+	}
+}
+
+// over books a test, or a package, that has ended.
+func (b *book) over(e event, id string) {
+	bad := e.Action == "fail"
+	if e.Test == "" {
+		if bad {
+			b.failed = append(b.failed, e.Package)
+			fmt.Fprint(b.out, strings.Join(b.said[id], ""))
+		}
+		return
+	}
+	if !b.nested[id] {
+		fmt.Fprintf(b.out, "%-4s %7.1fs  %s\n", e.Action, e.Elapsed, e.Test)
+	}
+	violations := 0
+	if bad {
+		fmt.Fprint(b.out, strings.Join(b.said[id], ""))
+		violations = max(1, strings.Count(strings.Join(b.said[id], ""), "VIOLATION"))
+	}
+	top, fault, _ := strings.Cut(e.Test, "/")
+	part := part(top)
+	switch {
+	case e.Action == "skip":
+	case strings.Contains(top, "Catches"):
+		if !b.nested[id] && bad {
+			b.twins[1]++
+		} else if !b.nested[id] {
+			b.twins[0]++
+		}
+	case len(b.tried[id]) > 0:
+		for _, a := range b.tried[id] {
+			n, what, _ := strings.Cut(a.Value, " ")
+			tried, err := strconv.Atoi(n)
+			if err != nil {
+				continue // not ours
+			}
+			b.add(row{part, what}, count{tried, violations})
+			violations = 0 // counted once
+		}
+	case !b.nested[id]:
+		b.add(row{part, cmp.Or(withoutStores(fault), top)}, count{1, violations})
+	}
+}
+
+func part(top string) string {
+	return parts[slices.IndexFunc(parts, func(p [2]string) bool { return strings.Contains(top, p[0]) })][1]
+}
+
+// withoutStores is a test's name without the stores that it is repeated on, and without shares.
+func withoutStores(name string) string {
+	words := slices.DeleteFunc(strings.Split(name, "/"), func(w string) bool {
+		return w == "sqlite" || w == "postgres" || w == "redis" || strings.HasPrefix(w, "share_") || strings.HasPrefix(w, "seed=")
+	})
+	return strings.ReplaceAll(strings.Join(words, ": "), "_", " ")
+}
+
+func (b *book) add(r row, c count) {
+	if b.rows[r] == nil {
+		b.rows[r] = &count{}
+	}
+	b.rows[r].tried += c.tried
+	b.rows[r].violations += c.violations
+}
+
+// close prints the table.
+func (b *book) close() error {
+	if len(b.rows) == 0 {
+		return errors.New("no test ran")
+	}
+	fmt.Fprintln(b.out)
+	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PART\tFAULT\tTRIED\tVIOLATIONS")
+	var sum count
+	for _, r := range slices.SortedFunc(maps.Keys(b.rows), func(x, y row) int {
+		return cmp.Or(cmp.Compare(x.part, y.part), cmp.Compare(x.fault, y.fault))
+	}) {
+		c := b.rows[r]
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", r.part, r.fault, c.tried, c.violations)
+		sum.tried, sum.violations = sum.tried+c.tried, sum.violations+c.violations
+	}
+	fmt.Fprintf(w, "all\t\t%d\t%d\n", sum.tried, sum.violations)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(b.out, "\nBroken variants, which the checks have to catch: %d caught, %d not.\n", b.twins[0], b.twins[1])
+	switch {
+	case sum.violations+b.twins[1] > 0:
+		return fmt.Errorf("%d violations, %d broken variants not caught", sum.violations, b.twins[1])
+	case len(b.failed) > 0:
+		return fmt.Errorf("failed: %s", strings.Join(b.failed, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const stream = `{"Action":"run","Package":"p","Test":"TestFaultCache"}
+{"Action":"run","Package":"p","Test":"TestFaultCache/a_peer_dies/sqlite"}
+{"Action":"pass","Package":"p","Test":"TestFaultCache/a_peer_dies/sqlite","Elapsed":2}
+{"Action":"run","Package":"p","Test":"TestFaultCache/a_peer_dies/postgres"}
+{"Action":"output","Package":"p","Test":"TestFaultCache/a_peer_dies/postgres","Output":"VIOLATION lost\n"}
+{"Action":"output","Package":"p","Test":"TestFaultCache/a_peer_dies/postgres","Output":"VIOLATION twice\n"}
+{"Action":"fail","Package":"p","Test":"TestFaultCache/a_peer_dies/postgres","Elapsed":3}
+{"Action":"fail","Package":"p","Test":"TestFaultCache","Elapsed":5}
+{"Action":"run","Package":"p","Test":"TestShardSimulation"}
+{"Action":"run","Package":"p","Test":"TestShardSimulation/share_0"}
+{"Action":"attr","Package":"p","Test":"TestShardSimulation/share_0","Key":"tried","Value":"40 histories"}
+{"Action":"attr","Package":"p","Test":"TestShardSimulation/share_0","Key":"tried","Value":"7 splits"}
+{"Action":"pass","Package":"p","Test":"TestShardSimulation/share_0"}
+{"Action":"pass","Package":"p","Test":"TestShardSimulation"}
+{"Action":"run","Package":"p","Test":"TestFaultSkipped"}
+{"Action":"skip","Package":"p","Test":"TestFaultSkipped"}
+{"Action":"run","Package":"p","Test":"TestShardSimulationCatches"}
+{"Action":"run","Package":"p","Test":"TestShardSimulationCatches/a_twin"}
+{"Action":"pass","Package":"p","Test":"TestShardSimulationCatches/a_twin"}
+{"Action":"pass","Package":"p","Test":"TestShardSimulationCatches"}
+{"Action":"fail","Package":"p"}
+`
+
+func TestTable(t *testing.T) {
+	var out strings.Builder
+	err := run(strings.NewReader(stream), &out)
+	_, table, _ := strings.Cut(out.String(), "\n\n")
+	want := `PART   FAULT        TRIED  VIOLATIONS
+cache  a peer dies  2      2
+shard  histories    40     0
+shard  splits       7      0
+all                 49     2
+
+Broken variants, which the checks have to catch: 1 caught, 0 not.
+`
+	if diff := cmp.Diff(want, table); diff != "" {
+		t.Error(diff)
+	}
+	if err == nil || err.Error() != "2 violations, 0 broken variants not caught" {
+		t.Errorf("the error is %v", err)
+	}
+	if !strings.Contains(out.String(), "VIOLATION lost") {
+		t.Error("the output of what failed is not shown")
+	}
+}
+
+func TestNothingRan(t *testing.T) {
+	if err := run(strings.NewReader("# a package does not compile\n"), &strings.Builder{}); err == nil {
+		t.Error("it ended well")
+	}
+}
+
+func TestPackageFails(t *testing.T) {
+	const died = `{"Action":"run","Package":"p","Test":"TestFault"}
+{"Action":"pass","Package":"p","Test":"TestFault"}
+{"Action":"output","Package":"p","Output":"panic: test timed out\n"}
+{"Action":"fail","Package":"p"}
+`
+	var out strings.Builder
+	if err := run(strings.NewReader(died), &out); err == nil || !strings.Contains(out.String(), "timed out") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
