@@ -173,6 +173,10 @@ func weakOrchestrator(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 	for _, phase := range []shard.Phase{shard.Detaching, shard.Promoting, shard.Following} {
 		p := s.Settled()
 		s.Forgive()
+		before, err := s.Look()
+		if err != nil {
+			t.Fatal(err)
+		}
 		var victim *fault.ShardNode
 		p.KillNode()
 		realserver.Eventually(t, time.Minute, "a plan in "+string(phase), func() error {
@@ -199,7 +203,13 @@ func weakOrchestrator(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 			met[phase] = true
 			victim.KillAgent()
 		}
-		s.Moved(p)
+		// It may be the same node again: who was promoted may be the one that was just killed.
+		realserver.Eventually(t, time.Minute, "a primary of a later epoch", func() error {
+			if v, err := s.Look(); err != nil || v.Row.PrimaryEpoch <= before.Row.PrimaryEpoch {
+				return fmt.Errorf("the row is %+v (%w)", v.Row, err)
+			}
+			return nil
+		})
 		if victim != nil {
 			victim.Start()
 		}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +28,24 @@ func (c bubbleClock) Timer(d time.Duration) (<-chan time.Time, func() bool) {
 	return t.C, t.Stop
 }
 
+// lockedBuffer is for what goroutines write and the test reads.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // unclosable is a node whose fence cannot be closed as long as fail says so.
 type unclosable struct {
 	Engine
@@ -37,39 +57,40 @@ func (n unclosable) SetFence(context.Context, Fence, int) error { return n.fail(
 // A fence that cannot be closed for a minute is tried often, and told rarely.
 func TestGateTellsRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log lockedBuffer
 		clock := bubbleClock{time.Now()}
-		tries := 0
-		var err error
+		var tries atomic.Int64
+		var err atomic.Value
+		set := func(e error) { err.Store(&e) }
 		g := &gate{clock: clock, trust: newTrust(clock), each: 500 * time.Millisecond, log: slog.New(slog.NewTextHandler(&log, nil)),
 			hung: func() {}, lost: func() {}, kick: make(chan struct{}, 1), settled: make(chan struct{})}
 		g.engine = unclosable{fail: func() error {
-			tries++
-			if err == nil {
-				return nil
+			e := *err.Load().(*error)
+			if n := tries.Add(1); e != nil {
+				return fmt.Errorf("%w, as from port %d", e, 40000+n)
 			}
-			return fmt.Errorf("%w, as from port %d", err, 40000+tries)
+			return nil
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); g.run(ctx) }()
 		told := func(what string) int { return strings.Count(log.String(), what) }
 
-		err = context.DeadlineExceeded
+		set(context.DeadlineExceeded)
 		g.close()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := told("could not be closed"); tries < 60 || n < 3 || n > 7 {
-			t.Errorf("told %d times of %d tries in a minute", n, tries)
+		if n := told("could not be closed"); tries.Load() < 60 || n < 3 || n > 7 {
+			t.Errorf("told %d times of %d tries in a minute", n, tries.Load())
 		}
 		before := told("could not be closed")
-		err = ErrNodeAccess
+		set(ErrNodeAccess)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if n := told("could not be closed"); n != before+1 {
 			t.Errorf("a trouble of another kind was told %d times", n-before)
 		}
-		err = nil
+		set(nil)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if told("is closed after all") != 1 || g.closing() {

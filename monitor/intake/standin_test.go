@@ -264,7 +264,8 @@ func TestTooLargeForOneAnswer(t *testing.T) {
 	r.server.Publish("t", padded("huge", 20_000), padded("huge", 20_000), padded("huge", 20_000), msg("last"))
 	until(t, "the last beat", func() bool { return r.sources()["last"] == 1 })
 	got := r.sources()
-	if got["a"] != 1 || got["b"] != 1 || got["huge"] != 0 || r.letters.Counts()["answer"] < 2 || r.router.Stats().Limit != 1 {
+	// The router may hand out again what it had not written when the answer was given up.
+	if got["a"] == 0 || got["b"] == 0 || got["huge"] != 0 || r.letters.Counts()["answer"] < 2 || r.router.Stats().Limit != 1 {
 		t.Errorf("%v %v %+v", got, r.letters.Counts(), r.router.Stats())
 	}
 }
