@@ -73,7 +73,7 @@ func TestShardSeeds(t *testing.T) {
 
 // TestShardSimulationCatches proves the checks: each broken shard is caught, and for what it is.
 func TestShardSimulationCatches(t *testing.T) {
-	most := runs(t, 30, 600) // seeds
+	most := runs(t, 12, 600) // seeds
 	for _, twin := range ShardTwins() {
 		t.Run(twin.Name, func(t *testing.T) {
 			t.Parallel()

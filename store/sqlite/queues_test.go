@@ -217,6 +217,7 @@ func TestUpgrade(t *testing.T) {
 		"DROP TABLE understudy_shard", "DROP TABLE understudy_shard_node", "DROP TABLE understudy_shard_lock",
 		"DROP TABLE understudy_shard_command", "DROP TABLE understudy_shard_wake", "DROP VIEW understudy_enqueue", "DROP TABLE understudy_batch", "DROP TABLE understudy_payload", "DROP TABLE understudy_queue",
 		"DROP TABLE understudy_wake", "DROP TABLE understudy_member", "DROP TABLE understudy_claim", "DROP TRIGGER understudy_session_left",
+		"DROP TABLE understudy_token",
 		"DELETE FROM understudy_schema WHERE version > 1",
 	} {
 		if _, err := db.Exec(text); err != nil {
@@ -227,7 +228,7 @@ func TestUpgrade(t *testing.T) {
 	if info, err := s.Inspect(t.Context()); err != nil || info.Schema != 1 {
 		t.Fatalf("Inspect = %+v, %v; want schema 1", info, err)
 	}
-	if from, to, err := s.Migrate(t.Context()); err != nil || from != 1 || to != 4 {
+	if from, to, err := s.Migrate(t.Context()); err != nil || from != 1 || to != 5 {
 		t.Fatalf("Migrate = %d, %d, %v", from, to, err)
 	}
 	if l, err := s.Get(t.Context(), held.ID); err != nil || l.Term != held.Term || l.Session != n.ID {
