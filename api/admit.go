@@ -26,27 +26,41 @@ func newGate(token string) gate {
 	return g
 }
 
-// configToken is the sum of the token of the configuration; nil while there is none.
+// configToken is the token of the configuration, which may be exchanged.
 type configToken struct {
-	sum atomic.Pointer[[sha256.Size]byte]
+	now atomic.Pointer[configured] // nil while there is none
+}
+
+// configured is one token of the configuration.
+type configured struct {
+	sum  [sha256.Size]byte
+	over chan struct{} // closed when another has taken its place
 }
 
 func (c *configToken) set(token string) {
-	if token == "" {
-		c.sum.Store(nil)
-		return
+	var next *configured
+	if token != "" {
+		next = &configured{sum: sha256.Sum256([]byte(token)), over: make(chan struct{})}
+		if was := c.now.Load(); was != nil && was.sum == next.sum {
+			return
+		}
 	}
-	c.sum.Store(new(sha256.Sum256([]byte(token))))
+	if was := c.now.Swap(next); was != nil {
+		close(was.over)
+	}
 }
 
-func (c *configToken) there() bool { return c.sum.Load() != nil }
+func (c *configToken) there() bool { return c.now.Load() != nil }
 
-// shown tells whether a request shows it. How long it takes tells nothing of the token.
-func (c *configToken) shown(r *http.Request) bool {
-	sum := c.sum.Load()
+// shown is it if a request shows it, else nil. How long it takes tells nothing of the token.
+func (c *configToken) shown(r *http.Request) *configured {
+	now := c.now.Load()
 	text, ok := bearer(r)
 	given := sha256.Sum256([]byte(text))
-	return sum != nil && subtle.ConstantTimeCompare(given[:], sum[:]) == 1 && ok
+	if now == nil || subtle.ConstantTimeCompare(given[:], now.sum[:]) != 1 || !ok {
+		return nil
+	}
+	return now
 }
 
 // caller is who asks, as far as the request shows it.
@@ -55,8 +69,8 @@ type caller struct {
 	token access.Token
 	// may is what the caller may do.
 	may access.Scopes
-	// config: the configured token was shown.
-	config bool
+	// config is the configured token, if that was shown.
+	config *configured
 }
 
 // MayIngest tells of a request that came through a [Server] whether it shows a token that may send beats: the
@@ -76,7 +90,7 @@ func (g gate) admit(r *http.Request, to route) (caller, error) {
 		// browser always says which; a health check of HTTP/1.0 need not.
 		return caller{}, fmt.Errorf("%w: without a token this server answers only as localhost, 127.0.0.1 or [::1], not as %.100q", errHost, r.Host)
 	}
-	if err := g.guard.Check(r); err != nil {
+	if err := g.guard.Check(g.asChange(r, to)); err != nil {
 		return caller{}, errCrossOrigin
 	}
 	if to.open && !to.keyed {
@@ -84,11 +98,11 @@ func (g gate) admit(r *http.Request, to route) (caller, error) {
 	}
 	who, err := g.identify(r)
 	switch {
-	case to.open:
-		return who, nil // it knows its callers itself, and may have use for this
+	case to.keyed && (r.PathValue("key") != "" || err == errUnauthorized):
+		return caller{}, nil // it has keys of its own
 	case err != nil:
 		return who, err
-	case to.manages && !who.config:
+	case to.manages && who.config == nil:
 		return who, errManages
 	case !who.may.Has(to.needs()):
 		return who, scopeError{need: to.needs(), has: who.token}
@@ -96,11 +110,23 @@ func (g gate) admit(r *http.Request, to route) (caller, error) {
 	return who, nil
 }
 
-// identify tells who asks. Without a configured token whoever shows no token may do everything, because the
-// server is reached from this host alone.
+// asChange is a request as the guard is to see it: a ping by GET changes something, and a server that asks for
+// no token must not take one that a page of another site has sent.
+func (g gate) asChange(r *http.Request, to route) *http.Request {
+	if to.scope != access.Ingest || r.Method == http.MethodPost || g.config.there() {
+		return r
+	}
+	r = r.WithContext(r.Context()) // a copy
+	r.Method = http.MethodPost
+	return r
+}
+
+// identify tells who asks: errUnauthorized itself when no token was shown, and an error that wraps it when one of
+// the store was that is not good. Without a configured token whoever shows none of the store may do everything,
+// because the server is reached from this host alone.
 func (g gate) identify(r *http.Request) (caller, error) {
-	if g.config.shown(r) {
-		return caller{may: access.AllScopes(), config: true}, nil
+	if shown := g.config.shown(r); shown != nil {
+		return caller{may: access.AllScopes(), config: shown}, nil
 	}
 	if shown, ok := bearer(r); ok && g.book != nil {
 		if id, sum, ok := access.Parse(shown); ok {
@@ -111,6 +137,8 @@ func (g gate) identify(r *http.Request) (caller, error) {
 			if found {
 				return caller{token: t, may: t.Scopes}, nil
 			}
+			// Not "anybody": the end of a token must not give its bearer more.
+			return caller{}, fmt.Errorf("%w; the token that was sent is not known here, has expired, or was revoked", errUnauthorized)
 		}
 	}
 	if g.config.there() {
@@ -119,12 +147,28 @@ func (g gate) identify(r *http.Request) (caller, error) {
 	return caller{may: access.AllScopes()}, nil
 }
 
+// shown tells whether a token was.
+func (c caller) shown() bool { return c.token.ID != "" || c.config != nil }
+
+// follow ends what a caller began soon after the token has ended that was shown; it returns when ctx has ended.
+func (g gate) follow(ctx context.Context, who caller, stop func()) {
+	if who.config == nil {
+		g.book.follow(ctx, who.token.ID, stop)
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-who.config.over:
+		stop()
+	}
+}
+
 // callerKey is that of the caller in the context of a request.
 type callerKey struct{}
 
 // withCaller remembers who asks, where that is more than anybody.
 func withCaller(r *http.Request, who caller) *http.Request {
-	if who.token.ID == "" && !who.config {
+	if !who.shown() {
 		return r
 	}
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, who))

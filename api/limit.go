@@ -33,7 +33,8 @@ type Rate struct {
 type Limits struct {
 	// Read requests. Default 50 a second, 200 at once.
 	Read Rate
-	// Act requests. Default 10 a second, 50 at once. Wrong tokens are counted by it, too.
+	// Act requests. Default 10 a second, 50 at once. Wrong tokens are counted by it, too, apart from right ones,
+	// and from this host as well: behind a proxy all guesses come from there.
 	Act Rate
 	// Ingest: requests with beats and batches. Default: no limit.
 	Ingest Rate
@@ -123,7 +124,7 @@ func (l *limiter) take(r *http.Request, who caller, scope access.Scope) error {
 	}
 	key := bucketKey{token: who.token.ID, scope: scope}
 	addr := addressOf(r)
-	if addr.IsLoopback() && !l.limits.Loopback {
+	if addr.IsLoopback() && !l.limits.Loopback && scope != wrongToken {
 		return nil
 	}
 	if key.token == "" {

@@ -57,6 +57,10 @@ func TestBuckets(t *testing.T) {
 	now = now.Add(-time.Hour) // a clock that goes back gives nothing, and takes nothing
 	try(one, caller{}, access.Read, false)
 
+	for _, may := range []bool{true, false} { // a proxy on this host brings everybody's guesses
+		try("127.0.0.1:1", caller{}, wrongToken, may)
+	}
+
 	l.limits.Loopback = true
 	try("127.0.0.1:1", caller{}, access.Act, true, false)
 }

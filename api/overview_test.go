@@ -66,11 +66,15 @@ func TestOverviewOfRolesAndQueues(t *testing.T) {
 		t.Errorf("roles (-want +got):\n%s", diff)
 	}
 	held, needs := v.of("queue")
-	want = HeldView{Part: "queue", Total: 1, Wrong: []WrongView{{Subject: "orders", What: "2 wait, and nobody delivers"}}}
+	want = HeldView{Part: "queue", Total: 1, Wrong: []WrongView{{Subject: "orders", What: "2 waiting, and nobody delivers"}}}
 	if diff := cmp.Diff(want, held); diff != "" {
 		t.Errorf("queues (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]NeedView{{Part: "queue", Subject: "orders", Item: "a", ID: "a0", Severity: "bad", What: "Blocked: no such account"}}, needs); diff != "" {
+	wanted := []NeedView{
+		{Part: "queue", Subject: "orders", Severity: "bad", What: "2 waiting, and nobody delivers: start an instance that has this queue"},
+		{Part: "queue", Subject: "orders", Item: "a", ID: "a0", Severity: "bad", What: "Blocked: no such account"},
+	}
+	if diff := cmp.Diff(wanted, needs); diff != "" {
 		t.Errorf("what needs a person (-want +got):\n%s", diff)
 	}
 	c := v.Changes

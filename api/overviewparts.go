@@ -88,7 +88,9 @@ func (v *OverviewView) addQueues(s *queuesState) {
 	for _, q := range s.List {
 		if q.Depth > 0 && len(q.Holders) == 0 {
 			h.Held--
-			h.wrong(q.Queue, fmt.Sprintf("%d wait, and nobody delivers", q.Depth))
+			what := fmt.Sprintf("%d waiting, and nobody delivers", q.Depth)
+			h.wrong(q.Queue, what)
+			v.need(NeedView{Part: "queue", Subject: q.Queue, Severity: bad, What: what + ": start an instance that has this queue"})
 		}
 		for _, k := range q.BlockedKeys {
 			v.need(NeedView{Part: "queue", Subject: q.Queue, Item: k.Key, ID: k.Head, Severity: bad,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 
 	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/dispatch"
@@ -194,13 +195,17 @@ func by(r *http.Request, said string) (string, error) {
 	if err := lease.ValidateText("by", said, 0, lease.MaxName/2); err != nil {
 		return "", err
 	}
+	if strings.Contains(said, "token ") {
+		// The history says which token was shown, and nobody is to say it for it.
+		return "", fmt.Errorf("%w: by is %q: leave the token out; the history adds the one that was shown", lease.ErrInvalid, said)
+	}
 	who, shown := cmp.Or(said, "somebody"), callerOf(r.Context())
 	switch {
 	case shown.token.ID != "" && said != "":
 		who = said + " with token " + shown.token.Name
 	case shown.token.ID != "":
 		who = "token " + shown.token.Name
-	case shown.config && said == "":
+	case shown.config != nil && said == "":
 		who = "token " + access.Config
 	}
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {

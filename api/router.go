@@ -103,10 +103,10 @@ func (rt *router) admit(r *http.Request, to route) (caller, error) {
 
 func (rt *router) run(w http.ResponseWriter, r *http.Request, to route) error {
 	r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(to.body, maxBody))
-	if who := callerOf(r.Context()); to.long && who.token.ID != "" {
+	if who := callerOf(r.Context()); to.long && who.shown() {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		go rt.gate.book.follow(ctx, who.token.ID, cancel)
+		go rt.gate.follow(ctx, who, cancel)
 		r = r.WithContext(ctx)
 	}
 	if !to.long {

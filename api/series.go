@@ -31,7 +31,7 @@ const (
 type SeriesView struct {
 	Name string `json:"name"`
 	Unit string `json:"unit"`
-	// Points, the oldest first, the last at the time that the answer tells; null where nothing is known.
+	// Points, one for each every_ms, the oldest first and the last of now; null where nothing is known.
 	Points []*float64 `json:"points,omitempty"`
 }
 
@@ -128,10 +128,20 @@ func (s *series) note(events []history.Event) {
 		if e.Part != elect.Space && (e.Part != shard.Space || !plan) {
 			continue
 		}
-		ms := float64(e.Duration.Microseconds()) / 1000
+		ms := float64(without(e).Microseconds()) / 1000
 		s.put("takeover", "ms", ms, true)
 		s.put("takeover/"+e.Part+"/"+e.Subject, "ms", ms, true)
 	}
+}
+
+// without is how long nobody held what was taken over. The plan of a shard goes on until the
+// others follow, and tells in its reason how long that took.
+func without(e history.Event) time.Duration {
+	_, last, _ := strings.Cut(e.Reason, ", "+string(shard.Following)+" ")
+	if following, err := time.ParseDuration(last); err == nil && e.Part == shard.Space {
+		return max(0, e.Duration-following)
+	}
+	return e.Duration
 }
 
 // sample takes a point of everything that has a level.

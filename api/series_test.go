@@ -100,7 +100,7 @@ func TestTakeoversAreSeries(t *testing.T) {
 		event("role", "a", "a", "asked to resign", 9, time.Second), // nothing changed hands
 		event("role", "a", "", "released", 9, time.Second),         // it was let go
 		event("shard", "a", "b", "vacant", 9, time.Second),         // its lease, not its primary
-		event("shard", "a", "b", "failover: it died", 9, 2*time.Second),
+		event("shard", "a", "b", "failover: detaching 1s, promoting 1s, following 3.1s", 9, 5100*time.Millisecond),
 		event("monitor/sources", "", "b", history.Vacant, 9, time.Second),
 	})
 	for name, want := range map[string]string{"takeover": "2000", "takeover/role/x": "40", "takeover/shard/x": "2000"} {

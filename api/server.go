@@ -78,8 +78,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// SetToken changes the configured token of a running server: the old one is refused from now on, but for requests
-// that are under way. A server that has no token cannot be given one, nor lose the one it has, because that also
+// SetToken changes the configured token of a running server: the old one is refused from now on, and streams
+// that it opened end. A server that has no token cannot be given one, nor lose the one it has, because that also
 // decides where it may listen. Errors wrap lease.ErrInvalid.
 func (s *Server) SetToken(token string) error {
 	if err := checkToken(token); err != nil {

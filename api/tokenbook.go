@@ -25,6 +25,8 @@ const (
 type tokenBook struct {
 	tokens access.Tokens
 	seen   *look[tokensSeen]
+	// ended are those that were revoked through this server, whatever the last look found.
+	ended *lru[string, struct{}]
 }
 
 // tokensSeen is what a look at the tokens found.
@@ -40,7 +42,7 @@ func newTokenBook(st store.Store, running context.Context) *tokenBook {
 	if !ok {
 		return nil
 	}
-	b := &tokenBook{tokens: t.Tokens()}
+	b := &tokenBook{tokens: t.Tokens(), ended: newLRU[string, struct{}](access.MaxTokens)}
 	b.seen = &look[tokensSeen]{of: "the tokens", running: running, ask: b.ask}
 	return b
 }
@@ -74,11 +76,25 @@ func (b *tokenBook) find(ctx context.Context, id string, sum [sha256.Size]byte) 
 	case seen.byID == nil:
 		return t, false, fmt.Errorf("%w: the tokens have not been read yet", lease.ErrUnavailable)
 	}
-	return t, t.Shown(sum) && seen.live(t), nil
+	return t, t.Shown(sum) && b.live(seen, t), nil
+}
+
+// revoke ends a token in the store, and here at once.
+func (b *tokenBook) revoke(ctx context.Context, ref, by string) (access.Token, error) {
+	t, err := b.tokens.Revoke(ctx, ref, by)
+	if err != nil {
+		return t, err
+	}
+	b.ended.getOrAdd(t.ID, func() struct{} { return struct{}{} })
+	b.seen.forget()
+	return t, nil
 }
 
 // live tells whether a token is, as far as is known.
-func (s tokensSeen) live(t access.Token) bool { return t.Live(s.now.Add(time.Since(s.read))) }
+func (b *tokenBook) live(s tokensSeen, t access.Token) bool {
+	_, ended := b.ended.get(t.ID)
+	return !ended && t.Live(s.now.Add(time.Since(s.read)))
+}
 
 // follow ends what a token began soon after the token has: stop is called then, or never, until ctx ends.
 func (b *tokenBook) follow(ctx context.Context, id string, stop func()) {
@@ -91,7 +107,7 @@ func (b *tokenBook) follow(ctx context.Context, id string, stop func()) {
 		case <-tick.C:
 		}
 		seen, _ := b.seen.known(ctx, tokensFresh)
-		if t, there := seen.byID[id]; !there || !seen.live(t) {
+		if t, there := seen.byID[id]; !there || !b.live(seen, t) {
 			stop()
 			return
 		}

@@ -114,11 +114,9 @@ func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	book := s.router.gate.book
-	t, err := book.tokens.Revoke(r.Context(), r.PathValue("id"), who)
+	t, err := s.router.gate.book.revoke(r.Context(), r.PathValue("id"), who)
 	if err != nil {
 		return err
 	}
-	book.seen.forget()
 	return writeJSON(w, http.StatusOK, ViewToken(t, t.Revoked))
 }

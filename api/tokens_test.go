@@ -144,11 +144,16 @@ func TestBeatsByToken(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) { // a wrong key waits
 		g := newTokenRig(t, Config{Token: configToken1, Monitor: &Monitor{Intake: in}})
-		for token, may := range map[string]bool{
-			configToken1: true, g.token("probe", 0, access.Ingest): true, g.token("ops", 0, access.Read, access.Act): false, "": false,
+		ops, over := g.token("ops", 0, access.Read, access.Act), g.token("over", time.Second, access.Ingest)
+		time.Sleep(time.Second)
+		const taken = 0 // whatever the intake says of it
+		for token, want := range map[string]int{
+			configToken1: taken, g.token("probe", 0, access.Ingest): taken, ops: 403, over: 401, "": 401, "wrong-horse-battery": 401,
 		} {
-			if a := g.do(token, "POST", "/v1/beats", `{"event":"e","source":"s"}`); may == (a.Status == 401) {
-				t.Errorf("may send beats: %t, and is answered %d %s", may, a.Status, a.Body)
+			for _, path := range []string{"/v1/beats", "/v1/ping/e/s"} {
+				if a := g.do(token, "POST", path, `{"event":"e","source":"s"}`); want != taken && a.Status != want || want == taken && (a.Status == 401 || a.Status == 403) {
+					t.Errorf("%s by %.8s… is answered %d %s, want %d", path, token, a.Status, a.Body, want)
+				}
 			}
 		}
 		g.s.stop()
@@ -188,6 +193,39 @@ func TestTokensAreManaged(t *testing.T) {
 	}
 	g.do(made.Secret, "GET", "/v1/roles", "").want(401, "unauthorized") // at once
 	g.do(configToken1, "DELETE", "/v1/tokens/"+made.Token.ID, "").want(200, "")
+}
+
+// TestRevokedHere: who revokes a token here need not wait until this server has read the tokens again.
+func TestRevokedHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTokenRig(t, Config{Token: configToken1})
+		secret := g.token("one", 0, access.Read)
+		g.do(secret, "GET", "/v1/roles", "").want(200, "")
+		streamed, beganAt := make(chan answer, 1), time.Now()
+		go func() { streamed <- g.do(secret, "GET", "/v1/events", "") }()
+		synctest.Wait()
+		g.store.away.Store(true) // for whoever reads, but not for whoever revokes
+		g.do(configToken1, "DELETE", "/v1/tokens/one", "").want(200, "")
+		g.do(secret, "GET", "/v1/roles", "").want(401, "unauthorized")
+		<-streamed
+		if d := time.Since(beganAt); d > 3*time.Second {
+			t.Errorf("the stream ended %v after its token", d)
+		}
+		g.s.stop()
+	})
+}
+
+// TestStoreAwayAtStart: beats are to be sent again then, and their token is not called wrong.
+func TestStoreAwayAtStart(t *testing.T) {
+	in, err := intake.NewHTTP(intake.HTTPConfig{Flow: nowhere{}, Authorize: MayIngest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newTokenRig(t, Config{Token: configToken1, Monitor: &Monitor{Intake: in}})
+	secret := g.token("probe", 0, access.Ingest)
+	g.store.away.Store(true)
+	g.do(secret, "POST", "/v1/beats", `{"event":"e","source":"s"}`).want(503, "store_unavailable")
+	g.s.stop()
 }
 
 // TestTokensElsewhere changes the store as another server, or the command line, does.
@@ -231,7 +269,7 @@ func TestTokensElsewhere(t *testing.T) {
 
 		before := g.store.lists.Load()
 		for range 1000 {
-			look("ust_aaaaaaaaaa_"+strings.Repeat("A", 43), 401)
+			g.do("ust_aaaaaaaaaa_"+strings.Repeat("A", 43), "GET", "/v1/roles", "")
 		}
 		if n := g.store.lists.Load() - before; n > 1 {
 			t.Errorf("a thousand unknown tokens at one moment had the store asked %d times", n)
@@ -291,10 +329,64 @@ func TestOpenServer(t *testing.T) {
 	if a := g.do("", "POST", "/v1/sessions", `{"name":"x"}`); a.Status != 201 {
 		t.Errorf("without a token: %d %s", a.Status, a.Body)
 	}
+	if _, err := g.store.Tokens().Revoke(t.Context(), "reader", "bob"); err != nil {
+		t.Fatal(err)
+	}
+	g.s.router.gate.book.seen.forget()
+	g.do(reader, "POST", "/v1/sessions", `{"name":"x"}`).want(401, "unauthorized") // and not "anybody"
 	for _, method := range []string{"GET", "POST"} {
 		g.do("", method, "/v1/tokens", "").want(403, "config_token_needed")
 	}
 	g.do("", "DELETE", "/v1/tokens/reader", "").want(403, "config_token_needed")
+}
+
+// TestPingsOfOtherSites: a server that asks for no token is not to believe what a page of another site has a
+// browser send, by GET either.
+func TestPingsOfOtherSites(t *testing.T) {
+	in, err := intake.NewHTTP(intake.HTTPConfig{Flow: nowhere{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newTokenRig(t, Config{Monitor: &Monitor{Intake: in}})
+	reader := g.token("reader", 0, access.Read)
+	for _, method := range []string{"GET", "HEAD", "POST"} {
+		for site, refused := range map[string]bool{"cross-site": true, "same-site": true, "same-origin": false, "none": false, "": false} {
+			r := request(t.Context(), method, "/v1/ping/e/s", "")
+			r.Header.Set("Sec-Fetch-Site", site)
+			if a := send(t, g.s, r); refused != (a.Status == 403) {
+				t.Errorf("%s from %q is answered %d %s", method, site, a.Status, a.Body)
+			}
+		}
+		if a := g.do(reader, method, "/v1/ping/e/s", ""); a.Status != 403 {
+			t.Errorf("%s with a token for reading is answered %d %s", method, a.Status, a.Body)
+		}
+	}
+	r := request(t.Context(), "GET", "/v1/roles", "") // a link may lead here
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	send(t, g.s, r).want(200, "")
+}
+
+// TestSetTokenEndsStreams: what the old one began does not go on.
+func TestSetTokenEndsStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTokenRig(t, Config{Token: configToken1})
+		ended := make(chan answer, 1)
+		go func() { ended <- g.do(configToken1, "GET", "/v1/events", "") }()
+		synctest.Wait()
+		for _, token := range []string{configToken1, "another-horse-battery"} {
+			if len(ended) > 0 {
+				t.Error("the stream ended before its token")
+			}
+			if err := g.s.SetToken(token); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if len(ended) == 0 {
+			t.Error("the stream goes on without its token")
+		}
+		g.s.stop()
+	})
 }
 
 func TestSetToken(t *testing.T) {
@@ -340,6 +432,7 @@ func TestAudit(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("asked by %q, want %q", got, want)
 	}
+	g.do(configToken1, "POST", "/v1/roles/billing/resign", `{"by":"carol with token ops"}`).want(400, "invalid")
 	long := strings.Repeat("x", lease.MaxName/2)
 	g.token(strings.Repeat("n", access.MaxName), 0, access.Act)
 	r := withCaller(request(t.Context(), "POST", "/", ""), caller{token: access.Token{ID: "i", Name: strings.Repeat("n", access.MaxName)}})

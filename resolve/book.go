@@ -19,7 +19,7 @@ import (
 const (
 	MaxRoles    = 20_000           // roles that it keeps; those with the greatest names are left out
 	restPerWork = 10               // how long it rests after a reading, in times of what that took
-	mostRest    = 10 * time.Second // and at most
+	mostRest    = 10 * time.Second // and at most, but for a third of the time that answers have left
 )
 
 // Shards is what a book needs of a [shard.Directory].
@@ -145,7 +145,9 @@ func (b *Book) Run(ctx context.Context) error {
 		started := b.cfg.Clock.Now()
 		soonest, err := b.round(ctx, started)
 		b.outcome(err)
-		rest := min(restPerWork*(b.cfg.Clock.Now()-started), mostRest)
+		// What was read must not end before it is read again, however slow the store is.
+		enough := max(b.cfg.Interval, min(soonest, b.cfg.Most)/3)
+		rest := min(restPerWork*(b.cfg.Clock.Now()-started), mostRest, enough)
 		if err != nil {
 			rest = b.cfg.Interval / 2 // it was waiting, not work
 		}

@@ -26,8 +26,8 @@ type ExecConfig struct {
 	// see the package's documentation, and [Split]. Required.
 	Command []string
 	// Env is its environment, to which UNDERSTUDY_KEY and UNDERSTUDY_TERM are
-	// added. Default: that of this process, without UNDERSTUDY_STORE, which may
-	// hold a password.
+	// added. Default: that of this process, without UNDERSTUDY_STORE and
+	// UNDERSTUDY_TOKEN, which are secrets.
 	Env []string
 	// Dir is its working directory. Default: that of this process.
 	Dir string
@@ -99,7 +99,9 @@ func Exec(c ExecConfig) (cache.Source, error) {
 		}
 	}
 	if c.Env == nil {
-		c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "UNDERSTUDY_STORE=") })
+		c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+			return strings.HasPrefix(v, "UNDERSTUDY_STORE=") || strings.HasPrefix(v, "UNDERSTUDY_TOKEN=")
+		})
 	}
 	if c.MaxValue == 0 {
 		c.MaxValue = defaultMaxValue

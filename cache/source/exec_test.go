@@ -221,8 +221,9 @@ func TestExecLeftovers(t *testing.T) {
 
 func TestExecEnvironment(t *testing.T) {
 	t.Setenv("UNDERSTUDY_STORE", "postgres://u:hidden@host/")
+	t.Setenv("UNDERSTUDY_TOKEN", "hidden-too")
 	t.Setenv("UNDERSTUDY_OTHER", "passed on")
-	if v, err := fetchExec(t, script(`printf %s "$UNDERSTUDY_STORE,$UNDERSTUDY_OTHER"`), "k"); string(v.Data) != ",passed on" {
+	if v, err := fetchExec(t, script(`printf %s "$UNDERSTUDY_STORE$UNDERSTUDY_TOKEN,$UNDERSTUDY_OTHER"`), "k"); string(v.Data) != ",passed on" {
 		t.Errorf("%q, %v", v.Data, err)
 	}
 	c := script("pwd; echo $A$UNDERSTUDY_OTHER")

@@ -27,7 +27,7 @@ type ExecConfig struct {
 	Argv []string
 	// Env is its environment, to which UNDERSTUDY_QUEUE, _KEY, _BATCH, _TERM,
 	// _ATTEMPT, _SEQUENCE and _CONTENT_TYPE are added. Default: that of this
-	// process, without UNDERSTUDY_STORE, which may hold a password.
+	// process, without UNDERSTUDY_STORE and UNDERSTUDY_TOKEN, which are secrets.
 	Env []string
 	// Dir is its working directory. Default: that of this process.
 	Dir string
@@ -82,7 +82,9 @@ func NewExec(c ExecConfig) (*Exec, error) {
 	}
 	env := c.Env
 	if env == nil {
-		env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "UNDERSTUDY_STORE=") })
+		env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+			return strings.HasPrefix(v, "UNDERSTUDY_STORE=") || strings.HasPrefix(v, "UNDERSTUDY_TOKEN=")
+		})
 	}
 	return &Exec{cfg: c, env: env}, nil
 }

@@ -131,8 +131,9 @@ func TestExecLeftovers(t *testing.T) {
 
 func TestExecEnvironment(t *testing.T) {
 	t.Setenv("UNDERSTUDY_STORE", "postgres://u:hidden@host/")
+	t.Setenv("UNDERSTUDY_TOKEN", "hidden-too")
 	t.Setenv("UNDERSTUDY_OTHER", "passed on")
-	if got := run(t, shell(t, `echo "$UNDERSTUDY_STORE,$UNDERSTUDY_OTHER"`)); got.Detail != ",passed on" {
+	if got := run(t, shell(t, `echo "$UNDERSTUDY_STORE$UNDERSTUDY_TOKEN,$UNDERSTUDY_OTHER"`)); got.Detail != ",passed on" {
 		t.Errorf("got %+v", got)
 	}
 	e, err := NewExec(ExecConfig{Argv: []string{"/bin/sh", "-c", "pwd; echo $A$UNDERSTUDY_OTHER"}, Env: []string{"A=b"}, Dir: "/"})

@@ -64,13 +64,10 @@ func (s *Server) fill(m *dns.Msg, q dns.Question) {
 		return
 	}
 	m.Authoritative = true
-	if q.Qtype == dns.TypeANY && at.place != nowhere && at.place != leaf {
-		q.Qtype = dns.TypeSOA
-	}
 	switch at.place {
 	case apex:
 		switch q.Qtype {
-		case dns.TypeSOA:
+		case dns.TypeSOA, dns.TypeANY:
 			m.Answer = []dns.RR{s.soa(q.Name, authority)}
 			return
 		case dns.TypeNS:

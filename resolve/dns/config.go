@@ -39,7 +39,7 @@ type Config struct {
 	// Address of this server as others reach it, for ns.<zone>. Default: it has none.
 	Address netip.Addr
 	// Rate is how many answers a second one source gets (an IPv4 address, or the 64 bits of an IPv6
-	// network), and twice as many at once. Default DefaultRate; negative is no limit.
+	// network) by UDP, and as many by TCP; twice as many at once. Default DefaultRate; negative is no limit.
 	// Loopback has none.
 	Rate int
 	// Conns is how many TCP connections there may be. Default DefaultConns.

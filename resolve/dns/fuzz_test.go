@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -72,6 +73,48 @@ func TestUnescape(t *testing.T) {
 		if got := unescape(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
+	}
+}
+
+// writer takes what is answered to a source.
+type writer struct {
+	dns.ResponseWriter
+	from    net.Addr
+	whole   int
+	dropped bool
+}
+
+func (w *writer) RemoteAddr() net.Addr { return w.from }
+func (w *writer) Close() error         { w.dropped = true; return nil }
+func (w *writer) WriteMsg(m *dns.Msg) error {
+	if !m.Truncated {
+		w.whole++
+	}
+	return nil
+}
+
+// Who is named in a flood by UDP can still ask by TCP, and not without a limit.
+func TestFloodInAnothersName(t *testing.T) {
+	s, err := New(Config{Source: everything{}, Rate: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := new(dns.Msg)
+	q.SetQuestion("billing.role."+DefaultZone, dns.TypeA)
+	ip := net.IPv4(192, 0, 2, 1)
+	udp, tcp := &writer{from: &net.UDPAddr{IP: ip}}, &writer{from: &net.TCPAddr{IP: ip}}
+	for range 500 {
+		s.handle(udp, q)
+	}
+	s.handle(tcp, q)
+	if udp.whole < 20 || udp.whole > 400 || tcp.whole != 1 || tcp.dropped {
+		t.Errorf("%d whole answers by UDP, %d by TCP, closed %v", udp.whole, tcp.whole, tcp.dropped)
+	}
+	for range 500 {
+		s.handle(tcp, q)
+	}
+	if !tcp.dropped {
+		t.Error("TCP has no limit")
 	}
 }
 

@@ -23,7 +23,8 @@ const (
 type Server struct {
 	cfg    Config
 	serial uint32
-	limit  *limiter
+	// By UDP somebody may ask in another's name: what is spent so must not keep him from TCP.
+	byUDP, byTCP *limiter
 
 	answers  [4]atomic.Uint64 // by outcome
 	limited  atomic.Uint64
@@ -53,7 +54,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	return &Server{cfg: cfg, serial: uint32(time.Now().Unix()), limit: newLimiter(cfg.Rate)}, nil
+	return &Server{cfg: cfg, serial: uint32(time.Now().Unix()), byUDP: newLimiter(cfg.Rate), byTCP: newLimiter(cfg.Rate)}, nil
 }
 
 // Stats tells what was done so far.
@@ -127,7 +128,11 @@ func (s *Server) Serve(ctx context.Context, packets net.PacketConn, listener net
 // handle answers one query.
 func (s *Server) handle(w dns.ResponseWriter, q *dns.Msg) {
 	_, udp := w.RemoteAddr().(*net.UDPAddr)
-	verdict := s.limit.take(source(w.RemoteAddr()), time.Now())
+	limit := s.byTCP
+	if udp {
+		limit = s.byUDP
+	}
+	verdict := limit.take(source(w.RemoteAddr()), time.Now())
 	if verdict != pass {
 		s.limited.Add(1)
 		if verdict == drop || !udp {

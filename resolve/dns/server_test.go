@@ -304,6 +304,11 @@ func TestRefusals(t *testing.T) {
 	if m := ask(t, "udp", server, question("billing.role.ha.internal.", wire.TypeANY)); len(m.Answer) != 2 {
 		t.Errorf("ANY: %v", m.Answer)
 	}
+	for name, want := range map[string]int{zone: 1, "ns." + zone: 1, "role." + zone: 0} {
+		if m := ask(t, "udp", server, question(name, wire.TypeANY)); m.Rcode != wire.RcodeSuccess || len(m.Answer) != want {
+			t.Errorf("ANY %s: %v", name, m)
+		}
+	}
 }
 
 // TestResolver asks as a Go program does.

@@ -45,6 +45,9 @@ func Open(ctx context.Context, url string, o Options) (store.Store, error) {
 	case "redis", "rediss", "redis+sentinel", "rediss+sentinel":
 		return redis.Open(ctx, redis.Config{URL: url, NoMigrate: o.NoMigrate, Logger: o.Logger})
 	default:
+		if scheme == url { // it may be a password, put where the URL belongs
+			return nil, fmt.Errorf("%w: the store URL has no colon; use sqlite:PATH, postgres://… or redis://…", lease.ErrInvalid)
+		}
 		return nil, fmt.Errorf("%w: store URL begins with %q; use sqlite:PATH, postgres://… or redis://…", lease.ErrInvalid, scheme)
 	}
 }
