@@ -21,7 +21,7 @@ const wanted = {
 };
 
 const kinds = {
-  takeover: { title: 'Takeovers', of: 'time without a holder', stems: true, none: 'Nobody took over in the last hour.', say: (v) => duration(v) },
+  takeover: { title: 'Takeovers', of: 'time without a holder; after a crash, from the end of its lease', stems: true, none: 'Nobody took over in the last hour.', say: (v) => duration(v) },
   lag: { title: 'Replication lag', of: 'how far replicas were behind; on Redis in bytes', none: 'No replica has reported yet.', say: (v) => count(Math.round(v)) },
   beats: { title: 'Beats', of: 'stored by this instance, by the second', none: 'No beat has been counted yet.', say: (v) => `${v >= 10 ? count(Math.round(v)) : v.toFixed(1)} /s` },
   depth: { title: 'Queue depth', of: 'batches that are not over', none: 'No queue has been counted yet.', say: (v) => count(Math.round(v)) },
@@ -110,7 +110,7 @@ function fill(row, s, step) {
   const { say, stems } = row.k;
   row.none.hidden = known.length > 0;
   row.plot.hidden = known.length === 0;
-  setText(row.now, known.length ? (stems ? `${count(known.length)}, latest ${say(last)}` : say(last)) : '');
+  setText(row.now, known.length ? (stems ? `latest ${say(last)}` : say(last)) : '');
   setText(row.top, known.length ? `at most ${say(greatest)}` : '');
   setText(row.desc, known.length ? `In the last hour: at most ${say(greatest)}, at least ${say(Math.min(...known))}, the latest ${say(last)}.` : row.k.none);
   const x = (i) => wide - s.points.length + i + 0.5;

@@ -71,9 +71,9 @@ function go(byHand) {
   for (const a of byId('sections').children) {
     if (a.dataset.page === page.id) {
       a.setAttribute('aria-current', 'page');
-      a.scrollIntoView({ block: 'nearest', inline: 'nearest' });
     } else a.removeAttribute('aria-current');
   }
+  reveal();
   document.body.dataset.page = page.id;
   sought = page.id === id ? rest[0] || '' : '';
   if (byHand) {
@@ -87,6 +87,13 @@ function go(byHand) {
   if (open) open(page.id === id ? rest : [], byHand);
   seek();
   window.dispatchEvent(new Event('page'));
+}
+
+// reveal scrolls the navigation, where it is too narrow for all, to the page that is shown.
+function reveal() {
+  const nav = byId('sections');
+  const a = nav.querySelector('[aria-current]');
+  if (a) nav.scrollLeft = a.offsetLeft - nav.offsetLeft - (nav.clientWidth - a.offsetWidth) / 2;
 }
 
 // seek brings the row that the address names into view, once it is there.
@@ -110,6 +117,7 @@ export function leave() {
 }
 
 window.addEventListener('hashchange', () => go(true));
+window.addEventListener('resize', reveal);
 
 // The skip link leads past the navigation, and is not an address.
 document.querySelector('.skip').addEventListener('click', (e) => {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -107,16 +108,31 @@ func (q *queueConfig) check() error {
 	if targets != 1 {
 		return usagef("%d targets; name one of webhook, sawtooth, scabbard and exec", targets)
 	}
-	if q.submitTimeout() < 0 {
-		return usagef("a submit timeout of %v is negative", q.submitTimeout())
-	}
-	if err := q.windows().Validate(q.submitTimeout()); err != nil {
+	if err := q.checkDelivery(); err != nil {
 		return err
 	}
 	if q.Front != nil {
 		return q.Front.check()
 	}
 	return nil
+}
+
+// dispatchSlack is what a dispatcher adds to the deadline of a submission; see dispatch.Config.
+const dispatchSlack = 2 * time.Second
+
+// checkDelivery refuses here what a dispatcher would refuse, before any is made.
+func (q *queueConfig) checkDelivery() error {
+	switch failure := dispatch.OnFailure(q.OnFailure); {
+	case q.submitTimeout() < 0:
+		return usagef("a submit timeout of %v is negative", q.submitTimeout())
+	case q.Concurrency < 0 || q.Concurrency > claim.MaxKeys:
+		return usagef("concurrency is %d; use 1 to %d", q.Concurrency, claim.MaxKeys)
+	case !(q.Rate >= 0) || math.IsInf(q.Rate, 1): // or no number
+		return usagef("rate is %v; use so many submissions in a second, or leave it out for no limit", q.Rate)
+	case failure != dispatch.OnFailureDefault && failure != dispatch.OnFailureBlock && failure != dispatch.OnFailureSkip:
+		return usagef("on_failure: %q; use block or skip", q.OnFailure)
+	}
+	return q.windows().Validate(q.submitTimeout() + dispatchSlack)
 }
 
 func (f *frontConfig) check() error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -150,9 +151,9 @@ func readConfig(path string) (*serveConfig, error) {
 func readConfigWith(path string, environ []string, flags func(*serveConfig)) (*serveConfig, error) {
 	c := &serveConfig{file: path}
 	if path != "" {
-		text, err := os.ReadFile(path)
+		text, err := readBounded(path)
 		if err != nil {
-			return nil, usagef("%v", err)
+			return nil, err
 		}
 		if err := parseConfig(text, c); err != nil {
 			return nil, inFile(path, err)
@@ -166,6 +167,23 @@ func readConfigWith(path string, environ []string, flags func(*serveConfig)) (*s
 		return nil, inFile(orNoFile(path), err)
 	}
 	return c, nil
+}
+
+// readBounded reads a file that may be none: such as a device, which never ends.
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	if len(text) > maxDocument {
+		return nil, usagef("%s is larger than %d MiB", path, maxDocument>>20)
+	}
+	return text, nil
 }
 
 func parseConfig(text []byte, c *serveConfig) (err error) {

@@ -35,6 +35,9 @@ that would run, and the longest that its work rests when this instance dies and 
   understudy config check understudy.yaml -o json | jq -r '.parts[] | "\(.part) \(.name): \(.worst_ms) ms"'`,
 		Args: exactly("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return usagef("config check: the name of FILE is empty")
+			}
 			cfg, err := readConfig(args[0])
 			if err != nil {
 				return a.printWrong(args[0], err)

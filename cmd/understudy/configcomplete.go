@@ -1,15 +1,19 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store/open"
 )
 
 // complete fills the defaults and checks what can be checked without a store: the error
@@ -28,8 +32,16 @@ func (c *serveConfig) complete() error {
 	if c.HistoryKeep < 1000 {
 		f.at("history_keep", usagef("history_keep is %d; at least 1000", c.HistoryKeep))
 	}
-	f.at("store_file", c.readStore())
-	f.at("token_file", c.readToken())
+	if err := c.readStore(); err != nil {
+		f.at("store_file", err)
+	} else {
+		f.at("store", checkStore(c.Store))
+	}
+	if err := c.readToken(); err != nil {
+		f.at("token_file", err)
+	} else {
+		f.at("listen", api.CheckListen(c.Listen, c.Token, c.BehindTLS || c.TLSCert != ""))
+	}
 	f.at("tls_cert", c.checkCert())
 	_, err := logOptions(c.LogLevel, c.LogFormat)
 	f.at("log_level", err)
@@ -51,11 +63,43 @@ func (c *serveConfig) complete() error {
 		f.at("dns", in("dns", c.DNS.complete()))
 	}
 	f.at("hooks", completeHooks(c.Hooks, c.roleNames()))
+	c.checkPlaces(f)
 	f.at("limits", in("limits", c.Limits.limits().Validate()))
 	if err := c.checkMonitor(); err != nil {
 		f.list = append(f.list, err) // with its own lines
 	}
 	return f.err()
+}
+
+// checkPlaces refuses to listen twice on one address.
+func (c *serveConfig) checkPlaces(f *findings) {
+	taken := map[string]string{c.Listen: "listen"}
+	place := func(path, address string) {
+		_, port, _ := net.SplitHostPort(address)
+		if port == "" || port == "0" {
+			return // none, or one that the system chooses
+		}
+		if by := taken[address]; by != "" {
+			f.at(path, usagef("%s: %s is taken by %s", path, address, by))
+			return
+		}
+		taken[address] = path
+	}
+	if c.Sentinel != nil {
+		place("sentinel", c.Sentinel.Listen)
+	}
+	if c.DNS != nil {
+		place("dns", c.DNS.Listen)
+	}
+	for i := range c.Queues {
+		if front := c.Queues[i].Front; front != nil {
+			place(fmt.Sprintf("queues[%d]", i), front.Listen)
+		}
+	}
+	for i := range c.Shards {
+		place(fmt.Sprintf("shards[%d]", i), c.Shards[i].Listen)
+		place(fmt.Sprintf("shards[%d]", i), c.Shards[i].Sentinel)
+	}
 }
 
 // in says of each error in which part it is.
@@ -78,6 +122,23 @@ func (c *serveConfig) readStore() error {
 	text, err := secretOf("store_file", c.StoreFile)
 	c.Store = text
 	return err
+}
+
+// checkStore refuses a URL that names no store. It asks none: the time for that is over.
+func checkStore(url string) error {
+	if url == "" || strings.HasPrefix(url, "sqlite:") {
+		return nil // opening it would make the file
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	st, err := open.Open(over, url, open.Options{})
+	if err == nil {
+		return st.Close()
+	}
+	if errors.Is(err, lease.ErrInvalid) {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
 }
 
 // readToken reads the token from its file, and checks what goes with it.

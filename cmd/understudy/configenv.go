@@ -55,6 +55,10 @@ func takeEnv(c *serveConfig, environ []string) (taken []envKey, err error) {
 		if value == "" || k.name == envPrefix+"NAME" && said[envPrefix+"TERM"] != "" {
 			continue // a guarded program's name is that of its guard
 		}
+		if plain, isFile := strings.CutSuffix(k.name, "_FILE"); isFile && said[plain] != "" && slices.ContainsFunc(taken, func(t envKey) bool { return t.name == plain }) {
+			f.at("", usagef("%s and %s, in the environment, exclude each other", plain, k.name))
+			continue
+		}
 		if err := set(fieldAt(reflect.ValueOf(c).Elem(), k.index), value); err != nil {
 			f.at("", usagef("%s, in the environment: %s", k.name, err))
 			continue

@@ -13,6 +13,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// maxFound is how many mistakes are told at once.
+const maxFound = 100
+
 // readStrictly reads YAML into v, and refuses all keys that v does not have, keys that
 // stand twice, and values of another kind: all of them at once, each with its line. what is v
 // in the words of who wrote the text. It tells on which lines the keys stand, by their paths,
@@ -23,7 +26,7 @@ func readStrictly(text []byte, v any, what string) (lines map[string]int, err er
 	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
 		return nil, nil // nothing stands there
 	} else if err != nil {
-		return nil, usagef("it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil, usagef("it is no YAML: %s", noYAML(err))
 	}
 	if d.Decode(&yaml.Node{}) != io.EOF {
 		return nil, usagef("there is a second document in the file; only one is read")
@@ -37,6 +40,16 @@ func readStrictly(text []byte, v any, what string) (lines map[string]int, err er
 		return nil, usagef("%s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	return w.lines, nil
+}
+
+// noYAML says why a text is none, without the name of an anchor: that may be a secret which begins
+// with a star.
+func noYAML(err error) string {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if strings.HasPrefix(text, "unknown anchor") {
+		return "a * names an anchor that does not stand before it; write a text that begins with a * in quotes"
+	}
+	return text
 }
 
 // walk goes through a text beside the type that it is read into.
@@ -88,6 +101,9 @@ func oneOf(many string) string {
 }
 
 func (w *walk) say(n *yaml.Node, format string, args ...any) {
+	if len(w.found) == maxFound {
+		return
+	}
 	w.found = append(w.found, usagef("line %d: %s", n.Line, fmt.Sprintf(format, args...)))
 }
 
@@ -104,7 +120,7 @@ func (w *walk) value(n *yaml.Node, t reflect.Type, at place) {
 	}
 	w.seen[v] = true
 	switch {
-	case n.Kind == yaml.ScalarNode && n.Tag == "!!null": // nothing stands there
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Decode(new(any)) == nil: // nothing stands there
 	case scalar(t):
 		w.scalar(n, t, at)
 	case n.Kind == yaml.MappingNode && (t.Kind() == reflect.Struct || t.Kind() == reflect.Map):
@@ -135,17 +151,17 @@ func (w *walk) mapping(n *yaml.Node, t reflect.Type, at place) {
 		known = keysOf(t)
 	}
 	first := map[string]int{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && len(w.found) < maxFound; i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
-		if k.Tag == "!!merge" {
-			w.merge(v, t, at)
-			continue
-		}
 		if before, twice := first[k.Value]; twice {
 			w.say(k, "%q stands twice %s; it stands already on line %d", k.Value, at.in(), before)
 			continue
 		}
 		first[k.Value] = k.Line
+		if k.Tag == "!!merge" {
+			w.merge(v, t, at)
+			continue
+		}
 		of := reflect.Type(nil)
 		if known == nil {
 			of = t.Elem()
@@ -177,6 +193,8 @@ func (w *walk) scalar(n *yaml.Node, t reflect.Type, at place) {
 	}
 	if err := n.Decode(reflect.New(t).Interface()); err != nil {
 		switch {
+		case t.Kind() == reflect.String: // which may be a secret
+			w.say(n, "%s wants %s", at.whole(), wanted(t))
 		case !unmarshals(t):
 			w.say(n, "%s: %q is not %s", at.whole(), n.Value, wanted(t))
 		default:

@@ -53,6 +53,10 @@ func (r *reloader) once(ctx context.Context, l live) {
 		}
 		return
 	}
+	if len(next.lines) == 0 && len(r.cfg.lines) > 0 {
+		log.Error("the configuration was not read again, and nothing has changed", "err", next.file+" is empty: is it being written?")
+		return
+	}
 	if r.cfg.cert != nil {
 		if err := r.cfg.cert.reload(); err != nil {
 			log.Error("the certificate stays as it was", "err", err)

@@ -51,6 +51,27 @@ func TestReloadTellsSystemd(t *testing.T) {
 	<-done
 }
 
+// A file that is just being written is empty for a moment: its roles are not given up for that.
+func TestReloadOfAnEmptyFile(t *testing.T) {
+	read := func(text string) *serveConfig {
+		c, err := readConfigWith(writeFile(t, text), nil, func(*serveConfig) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	var said strings.Builder
+	was := read("roles: [{role: a}]\n")
+	r := &reloader{
+		app: &app{log: slog.New(slog.NewTextHandler(&said, nil))}, cfg: was,
+		load: func() (*serveConfig, error) { return read("# soon\n"), nil },
+	}
+	r.once(t.Context(), live{}) // with nothing to stop a role with
+	if len(r.cfg.Roles) != 1 || !strings.Contains(said.String(), "is empty") {
+		t.Errorf("roles %v, said %s", r.cfg.Roles, said.String())
+	}
+}
+
 // Each difference is one key.
 func TestChangedKeys(t *testing.T) {
 	read := func(text string) *serveConfig {

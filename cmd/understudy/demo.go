@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 )
 
 const (
-	// demoReturn is how long a process that was killed stays away.
+	// demoReturn is how long a process that was killed stays away at least.
 	demoReturn = 8 * time.Second
 	// demoStopWait is how long a process may take to stop before it is killed.
 	demoStopWait = 10 * time.Second
@@ -41,7 +42,7 @@ in order, raise an alarm when a source falls silent and fetch slow values once f
 redis-server is installed, a shard of three nodes under a writer that counts what it loses. Kill any
 process as printed, and see here and on the page what the others do. What was killed comes back
 after a while. Ctrl-C ends everything and leaves nothing behind: without --store, the store is an
-SQLite file in a temporary directory.
+SQLite file in a temporary directory, which is in memory where the host has room for that.
 
 With --auto the demonstration kills by itself, act by act, measures, and ends with a table: exit 0 if
 all that is promised was kept, 1 if not.`,
@@ -118,7 +119,7 @@ func (a *app) demo(ctx context.Context, f demoFlags, ownStore bool) (err error) 
 	if d.self, err = os.Executable(); err != nil {
 		return err
 	}
-	if d.dir, err = os.MkdirTemp("", "understudy-demo-"); err != nil {
+	if d.dir, err = makeDemoDir(); err != nil {
 		return err
 	}
 	defer os.RemoveAll(d.dir)
@@ -136,28 +137,47 @@ func (a *app) demo(ctx context.Context, f demoFlags, ownStore bool) (err error) 
 	return d.open(ctx)
 }
 
+func makeDemoDir() (string, error) {
+	const pattern = "understudy-demo-"
+	if base := demoBase(); base != "" {
+		if dir, err := os.MkdirTemp(base, pattern); err == nil {
+			return dir, nil
+		}
+	}
+	return os.MkdirTemp("", pattern)
+}
+
 // ended tells everybody that a process has.
 func (d *demo) ended(p *demoProc, err error, planned bool) {
 	if !planned {
-		d.voice.event("process", "%s ended (%v); it comes back in %v%s", p.name, err, demoReturn, p.words())
+		d.voice.event("process", "%s ended (%v); it comes back in %v%s", p.name, err, d.away(), p.words())
 	}
 	for _, act := range d.acts {
 		act.ended(p)
 	}
 }
 
+// away is how long a process that was killed stays away: a source until its silence was told.
+func (d *demo) away() time.Duration { return max(demoReturn, demoMissed*d.beats()+3*time.Second) }
+
 // welcome says what to try.
 func (d *demo) welcome(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	d.voice.say("\nTry, in another terminal; what is killed comes back after %v:\n", demoReturn)
+	d.voice.say("\nTry, in another terminal; what is killed comes back after %v:\n", d.away())
 	for _, act := range d.acts {
 		for _, line := range act.try() {
 			d.voice.say("  %s", line)
 		}
 	}
 	d.voice.say("  end      Ctrl-C; nothing is left behind\n")
+}
+
+// command is one of this program's that asks the page's server. It does not say where the store
+// is, which can be a secret.
+func (d *demo) command(words ...string) string {
+	return strings.Join(append(append([]string{os.Args[0]}, words...), "--server", d.url), " ")
 }
 
 // await waits until done says so, and calls it again and again. what is for the error.

@@ -43,7 +43,7 @@ func (p *demoProc) keep(ctx context.Context, d *demo) {
 		d.ended(p, err, held != nil)
 		var awhile <-chan time.Time
 		if held == nil {
-			awhile = time.After(demoReturn)
+			awhile = time.After(d.away())
 		}
 		select {
 		case <-ctx.Done():

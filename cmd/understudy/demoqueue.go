@@ -14,15 +14,15 @@ import (
 
 const (
 	demoKeys  = 8
-	demoPace  = time.Second            // between two batches of a key
-	demoHurry = 100 * time.Millisecond // the same, while the act is played: more than can be done
+	demoPace  = 250 * time.Millisecond // between two batches, each of the next key
+	demoHurry = 100 * time.Millisecond // the same, of all keys at once, while the act is played: more than can be done
 	demoWork  = 150 * time.Millisecond // for a batch, in the act
 )
 
 // demoQueue shows batches that are delivered in order, whoever dies.
 type demoQueue struct {
 	d     *demo
-	pace  atomic.Int64
+	hurry atomic.Bool // as fast as demoHurry
 	stop  atomic.Bool // no more are added
 	added atomic.Int64
 
@@ -36,33 +36,36 @@ type demoQueue struct {
 
 func newDemoQueue(d *demo) *demoQueue {
 	q := &demoQueue{d: d, waits: map[string]string{}}
-	q.pace.Store(int64(demoPace))
 	d.world.onBatch = q.arrived
 	return q
 }
 
-// run adds batches for each key. One whose answer is lost is added again under its id.
+// run adds batches, key after key. One whose answer is lost is added again under its id.
 func (q *demoQueue) run(ctx context.Context) {
-	for number := int64(1); ctx.Err() == nil; {
+	for next := int64(0); ctx.Err() == nil; {
+		pause, many := demoPace, int64(1)
+		if q.hurry.Load() {
+			pause, many = demoHurry, demoKeys
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Duration(q.pace.Load())):
+		case <-time.After(pause):
 		}
 		if q.stop.Load() {
 			continue
 		}
 		var batches []client.NewBatch
-		for i := range demoKeys {
-			key := fmt.Sprintf("customer-%d", i+1)
+		for n := next; n < next+many; n++ {
+			key, number := fmt.Sprintf("customer-%d", n%demoKeys+1), n/demoKeys+1
 			payload, _ := json.Marshal(demoBatch{Run: q.d.run, Key: key, Number: number}) // strings and a number
 			batches = append(batches, client.NewBatch{
 				Key: key, ID: fmt.Sprintf("%s-%s-%d", q.d.run, key, number), ContentType: "application/json", Payload: payload,
 			})
 		}
 		if _, err := q.d.page.Add(ctx, demoQueueName, batches...); err == nil {
-			q.added.Add(demoKeys)
-			number++
+			q.added.Add(many)
+			next += many
 		}
 	}
 }
@@ -80,6 +83,8 @@ func (q *demoQueue) ended(p *demoProc) {
 	}
 	if len(q.waits) > n {
 		q.victims, q.since = append(q.victims, p.name), p.endedAt()
+	} else if !q.d.flags.auto {
+		q.d.voice.event("queue", "%s was not the last to deliver for any key; the others go on", p.name)
 	}
 }
 
@@ -123,7 +128,7 @@ func (q *demoQueue) try() []string {
 	}
 	_, worst := q.d.windows().WorstTakeover()
 	return []string{
-		fmt.Sprintf("queue    kill -9 %d    (%s, who delivers most: its keys go on elsewhere, in order, within %s)", p.running(), name, seconds(worst)),
+		fmt.Sprintf("queue    kill -9 %d    (%s, who delivers for some keys: they go on elsewhere, in order, within %s)", p.running(), name, seconds(worst)),
 	}
 }
 
@@ -140,7 +145,7 @@ func (q *demoQueue) busiest() (name string, keys int) {
 // play kills who delivers most, and counts at the end.
 func (q *demoQueue) play(ctx context.Context) ([]demoOutcome, error) {
 	d := q.d
-	q.pace.Store(int64(demoHurry))
+	q.hurry.Store(true)
 	d.world.effort.Store(int64(demoWork)) // so that every key has a batch under way
 	before := d.world.count().delivered
 	if err := d.await(ctx, "batches arrive", func() bool { return d.world.count().delivered >= before+10*demoKeys }); err != nil {
@@ -175,7 +180,7 @@ func (q *demoQueue) play(ctx context.Context) ([]demoOutcome, error) {
 	sum := d.world.count()
 	total := demoOutcome{part: "queue", what: sum.String(), broken: err != nil || sum.disordered+sum.twice > 0}
 	d.voice.outcome(total)
-	q.pace.Store(int64(demoPace))
+	q.hurry.Store(false)
 	q.stop.Store(false)
 	return []demoOutcome{last, total}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -105,7 +104,7 @@ func (r *demoRole) try() []string {
 	}
 	return []string{
 		fmt.Sprintf("role     kill -9 %d    (%s, who holds %q: a standby takes over within %s)", p.running(), holder, demoRoleName, seconds(r.d.flags.timing.Timeout+r.d.flags.timing.Interval)),
-		fmt.Sprintf("         %s role resign %s --store %s    (within milliseconds)", os.Args[0], demoRoleName, redact(r.d.app.storeURL)),
+		fmt.Sprintf("         %s    (within milliseconds)", r.d.command("role", "resign", demoRoleName)),
 	}
 }
 

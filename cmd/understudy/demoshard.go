@@ -144,11 +144,11 @@ func (s *demoShard) primary() *demoProc {
 }
 
 func (s *demoShard) try() []string {
-	out := []string{fmt.Sprintf("shard    %s shard show %s --store %s", os.Args[0], s.name, redact(s.d.app.storeURL))}
+	out := []string{"shard    " + s.d.command("shard", "show", s.name)}
 	if p := s.primary(); p != nil {
 		out = append(out, fmt.Sprintf("         kill -9 %d    (%s, the primary: a replica takes over, and no acknowledged write is lost)", p.running(), p.name))
 	}
-	return append(out, fmt.Sprintf("         %s shard switchover %s --store %s", os.Args[0], s.name, redact(s.d.app.storeURL)))
+	return append(out, "         "+s.d.command("shard", "switchover", s.name))
 }
 
 // settled: all nodes are there, each may be promoted, and the primary is written to.

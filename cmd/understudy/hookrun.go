@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +45,7 @@ func runHook(ctx context.Context, cfg hookConfig, e seenEvent, logger *slog.Logg
 	defer input.Close()
 	timeout := time.Duration(cfg.Timeout)
 	p, err := guard.Start(ctx, guard.Config{
-		Argv: cfg.Command, Env: append(os.Environ(), told.environment()...),
+		Argv: cfg.Command, Env: append(hookEnviron(os.Environ()), told.environment()...),
 		Stdin: input, Stdout: os.Stdout, Stderr: os.Stderr,
 		StopGrace: min(timeout/4, 2*time.Second), Deadline: lease.BootClock().Now() + timeout, Logger: logger,
 	})
@@ -68,6 +69,12 @@ func runHook(ctx context.Context, cfg hookConfig, e seenEvent, logger *slog.Logg
 		return fmt.Errorf("exit code %d", exit.Code)
 	}
 	return nil
+}
+
+// hookEnviron is the server's environment without the server's settings, which may be secrets: what a hook
+// starts must not act as the server by accident.
+func hookEnviron(of []string) []string {
+	return slices.DeleteFunc(of, func(v string) bool { return strings.HasPrefix(v, "UNDERSTUDY_") })
 }
 
 // input is the event as one line of JSON, to be read from a pipe: it fits in, so that a program that

@@ -154,6 +154,14 @@ func TestHooksRead(t *testing.T) {
 	}
 }
 
+// TestHookEnvironment: a hook gets what the server got, but for the server's settings.
+func TestHookEnvironment(t *testing.T) {
+	got := hookEnviron([]string{"HOME=/srv", "UNDERSTUDY_TOKEN=secret", "UNDERSTUDY_STORE=postgres://u:p@db/a", "UNDERSTUDY_EVENT_ID=of another", "PATH=/bin"})
+	if want := []string{"HOME=/srv", "PATH=/bin"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestHookInput(t *testing.T) {
 	e := hookEvent{ID: 5, On: "role", Subject: "bil\x00ling", Reason: "say \"why\"\n", DurationMS: 12}
 	r, err := e.input()

@@ -112,8 +112,13 @@ func (c *monitorConfig) checkIntake() error {
 			return usagef("router %q stands twice", r.Router)
 		}
 		seen[r.Router] = true
-		if _, err := r.router("this instance"); err != nil {
+		made, err := r.router("this instance")
+		if err != nil {
 			return fmt.Errorf("router %s: %w", r.Router, err)
+		}
+		made.Flow = (*monitor.Inflow)(nil) // nothing flows yet
+		if err := made.Validate(); err != nil {
+			return err
 		}
 	}
 	_, err := c.keys()

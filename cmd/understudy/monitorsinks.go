@@ -131,11 +131,7 @@ func (c *sinkConfig) check() error {
 	if err := made.Validate(); err != nil {
 		return err
 	}
-	q := c.queue()
-	if q.submitTimeout() < 0 {
-		return usagef("sink %s: a submit timeout of %v is negative", c.Sink, q.submitTimeout())
-	}
-	if err := q.windows().Validate(q.submitTimeout()); err != nil {
+	if err := c.queue().checkDelivery(); err != nil {
 		return fmt.Errorf("sink %s: %w", c.Sink, err)
 	}
 	return nil

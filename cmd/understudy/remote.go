@@ -82,6 +82,9 @@ func httpClient(by http.RoundTripper) *http.Client {
 	}
 }
 
+// leastPause is between two tries of a request that came too soon.
+const leastPause = 100 * time.Millisecond
+
 // patient sends a request again that came too soon after others, when the server says, as
 // long as its context lasts.
 type patient struct{ http.RoundTripper }
@@ -93,9 +96,9 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil || answer.StatusCode != http.StatusTooManyRequests || r.Body != nil && r.GetBody == nil {
 			return answer, err
 		}
-		seconds, err := strconv.Atoi(answer.Header.Get("Retry-After"))
-		pause := time.Duration(seconds) * time.Second
-		if ends, ok := r.Context().Deadline(); err != nil || seconds < 0 || !ok || time.Until(ends) <= pause {
+		seconds, err := strconv.ParseUint(answer.Header.Get("Retry-After"), 10, 16)
+		pause := max(time.Duration(seconds)*time.Second, leastPause) // what says 0 is not asked in a loop
+		if ends, ok := r.Context().Deadline(); err != nil || !ok || time.Until(ends) <= pause {
 			return answer, nil // the caller is told
 		}
 		answer.Body.Close()

@@ -95,14 +95,14 @@ func TestStatusFits(t *testing.T) {
 func TestPatient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bodies []string
-		refuse := 2
+		refuse, after := 2, "1"
 		c, err := client.New(client.Config{URL: "http://x", HTTP: httpClient(roundTrip(func(r *http.Request) (*http.Response, error) {
 			body, _ := io.ReadAll(r.Body)
 			bodies = append(bodies, string(body))
 			out := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader("{}"))}
 			if refuse > 0 {
 				refuse--
-				out.StatusCode, out.Header = http.StatusTooManyRequests, http.Header{"Retry-After": {"1"}}
+				out.StatusCode, out.Header = http.StatusTooManyRequests, http.Header{"Retry-After": {after}}
 				out.Body = io.NopCloser(strings.NewReader(`{"code":"too_many_requests","detail":"too many"}`))
 			}
 			return out, nil
@@ -120,6 +120,14 @@ func TestPatient(t *testing.T) {
 		err = heard(c.MakeQueue(ctx, "orders"))
 		if err == nil || !strings.Contains(err.Error(), "429: too many") || time.Since(started) > callTimeout {
 			t.Errorf("%v after %v", err, time.Since(started))
+		}
+		for say, most := range map[string]int{"0": 100, "99999999999": 1, "-1": 1, "soon": 1} {
+			bodies, refuse, after = nil, 1_000_000, say
+			ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+			if err := c.MakeQueue(ctx, "orders"); err == nil || len(bodies) > most {
+				t.Errorf("told to come back after %q it asked %d times: %v", say, len(bodies), err)
+			}
+			cancel()
 		}
 	})
 }

@@ -127,7 +127,7 @@ func (r reworded) Unwrap() error { return r.error }
 
 func (c *serveConfig) checkShards(f *findings) {
 	quiet := &app{log: slog.New(slog.DiscardHandler), stdout: io.Discard, stderr: io.Discard}
-	seen := map[string]bool{}
+	seen, nodes := map[string]bool{}, map[string]bool{}
 	for i := range c.Shards {
 		s, path := &c.Shards[i], fmt.Sprintf("shards[%d]", i)
 		checked, err := s.flags(quiet)
@@ -138,7 +138,10 @@ func (c *serveConfig) checkShards(f *findings) {
 		if seen[checked.cfg.Dir] {
 			f.at(path, usagef("shard %q: data %s is that of another node, too; each node has its own", s.Shard, s.Data))
 		}
-		seen[checked.cfg.Dir] = true
+		if nodes[s.Node] {
+			f.at(path, usagef("shard %q: node %s stands twice; each node has one agent", s.Shard, s.Node))
+		}
+		seen[checked.cfg.Dir], nodes[s.Node] = true, true
 	}
 }
 

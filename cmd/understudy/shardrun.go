@@ -139,7 +139,11 @@ func (a *app) runAgent(ctx context.Context, f *agentFlags, agent *shard.Agent, a
 		}
 		part("sentinel", func(ctx context.Context) error { return s.Serve(ctx, guide) })
 	}
-	part("story", func(ctx context.Context) error { return a.tellStory(ctx, agent) })
+	story := *a
+	if !alone { // of several in one log
+		story.log = a.log.With("shard", f.cfg.Shard, "of", f.cfg.Node)
+	}
+	part("story", func(ctx context.Context) error { return story.tellStory(ctx, agent) })
 	args := []any{"shard", f.cfg.Shard, "node", f.cfg.Node, "id", shortID(agent.ID()), "store", redact(a.storeURL),
 		"interval", f.cfg.Timing.Interval, "timeout", f.cfg.Timing.Timeout}
 	if front != nil {

@@ -270,8 +270,8 @@ func (s situation) writeMonitor(b *strings.Builder) {
 			blind++
 		}
 	}
-	fmt.Fprintf(b, "\nmonitor   %d events: %d sources up, %d down, %d paused; %d alarms stand; %d of %d paths blind; %d instances%s\n",
-		len(s.Monitor.Events), up, down, paused, s.Monitor.Standing, blind, len(s.Monitor.Paths), len(s.Monitor.Members), s.count("monitor"))
+	fmt.Fprintf(b, "\nmonitor   %s: %d sources up, %d down, %d paused; %d alarms stand; %d of %d paths blind; %d instances%s\n",
+		count(int64(len(s.Monitor.Events)), "event name"), up, down, paused, s.Monitor.Standing, blind, len(s.Monitor.Paths), len(s.Monitor.Members), s.count("monitor"))
 }
 
 func (s situation) writeCache(b *strings.Builder) {
@@ -285,7 +285,8 @@ func (s situation) writeCache(b *strings.Builder) {
 	case s.Cache.Partitioned:
 		state = "is partitioned"
 	}
-	fmt.Fprintf(b, "cache     %s %s; reaches %d of the %d peers that are a majority%s\n", clean(s.Cache.Self), state, s.Cache.Connected, s.Cache.Majority,
+	fmt.Fprintf(b, "cache     %s %s; %d of %d peers connected, %d are a majority%s\n",
+		clean(s.Cache.Self), state, s.Cache.Connected, len(s.Cache.Peers), s.Cache.Majority,
 		clean(after("; ", oneLine(s.Cache.Trouble))))
 }
 
