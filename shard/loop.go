@@ -128,6 +128,7 @@ func (a *Agent) met(n State) {
 func (a *Agent) reborn() {
 	a.log.Warn("the node was restarted")
 	a.s.fresh, a.s.armed, a.s.rebornAt = true, false, a.cfg.Clock.Now()
+	a.s.results = nil // they tell of what the other process had; whoever needs them asks again
 	if a.s.tenure != nil || a.gate.isOpen() {
 		a.gate.close()
 	}
