@@ -54,12 +54,12 @@ func TestShardSimulation(t *testing.T) {
 	}
 }
 
-// unfinished keeps a run out of make test until it is understood why a replica is promoted, once in
-// about a hundred runs, that lacks what another has.
+// unfinished keeps a run out of make test as long as one history in a few hundred ends with a finding.
+// Those that were looked into since were faults of the model and of the judge, but for two in the agent.
 func unfinished(t *testing.T) {
 	t.Helper()
 	if os.Getenv("UNDERSTUDY_PROVE") == "" {
-		t.Skip("one run in about a hundred fails, and it is not known yet why: make prove runs it")
+		t.Skip("one history in a few hundred ends with a finding: make prove runs it")
 	}
 }
 
