@@ -112,7 +112,8 @@ type state struct {
 		epoch int64
 		at    time.Duration
 	}
-	disarmed time.Duration // when that was last tried
+	arming   time.Duration // when the fence was last tried to be armed
+	disarmed time.Duration // … and disarmed
 	admitted time.Duration // when members were last changed
 	stats    Stats
 }

@@ -20,6 +20,11 @@ func (a *Agent) arm(now time.Duration) {
 		a.log.Warn("the fence was disarmed by somebody else")
 		s.armed, s.tell = false, true
 	case (enough && s.ready >= 2 || a.cfg.MinReplicas > 0) && !s.armed && s.node.Fence != Armed:
+		if due := s.arming + a.cfg.Timing.Interval/4; s.arming != 0 && now < due {
+			s.by(due)
+			return
+		}
+		s.arming = now
 		a.job("arm", a.cfg.exchange(), func(ctx context.Context) func() {
 			err := a.gate.set(ctx, Armed, need)
 			return func() {
