@@ -11,6 +11,7 @@ import (
 
 // settle ends all faults. The shard has to come to rest by itself, or to say truly why it cannot.
 func (w *shardWorld) settle() {
+	pause(10 * time.Millisecond) // what was begun at the last moment is under way
 	w.heal()
 	began := time.Now()
 	why := w.await(w.within())
@@ -95,7 +96,7 @@ func (w *shardWorld) unsettled() string {
 		return "nobody holds the lease"
 	}
 	for _, h := range w.hosts {
-		if len(h.ops) > 0 {
+		if len(h.ops) > 0 || h.alive() == nil {
 			return "the agent of " + h.name + " is being stopped"
 		}
 		s := h.node.State()

@@ -165,6 +165,7 @@ func (h *shardHost) finish(cause error) {
 	h.mu.Lock()
 	h.agent = nil
 	h.mu.Unlock()
+	h.w.judge.hurt(h) // who stops closes its node
 }
 
 // setLine changes the way to the store.
