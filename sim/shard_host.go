@@ -22,19 +22,20 @@ type shardHost struct {
 	dice          *dice
 	node          *shardtest.Node
 
-	mu    sync.Mutex
-	clock *clock
-	boot  string
-	line  shardLine
-	moved chan struct{} // closed and replaced when the line changes
-	ids   map[string]bool
-	agent *shard.Agent
-	stop  context.CancelCauseFunc
-	done  chan error
-	began time.Time // when its agent was started
-	hung  time.Time // when its node was stopped last, and
-	went  time.Time // went on
-	ops   chan struct{}
+	mu      sync.Mutex
+	clock   *clock
+	boot    string
+	line    shardLine
+	moved   chan struct{} // closed and replaced when the line changes
+	ids     map[string]bool
+	agent   *shard.Agent
+	stop    context.CancelCauseFunc
+	done    chan error
+	began   time.Time // when its agent was started
+	leaving bool      // it was told to stop
+	hung    time.Time // when its node was stopped last, and
+	went    time.Time // went on
+	ops     chan struct{}
 }
 
 // shardLine is a host's way to the store.
@@ -136,7 +137,7 @@ func (h *shardHost) start() {
 	done := make(chan error, 1)
 	h.mu.Lock()
 	h.agent, h.stop, h.done, h.began = agent, cancel, done, time.Now()
-	h.ids[agent.ID()] = true
+	h.ids[agent.ID()], h.leaving = true, false
 	h.mu.Unlock()
 	go func() { done <- agent.Run(ctx) }()
 }
@@ -153,6 +154,7 @@ func (h *shardHost) finish(cause error) {
 	if cause != nil {
 		h.agent = nil // it goes on until it has handed over otherwise
 	}
+	h.leaving = agent != nil
 	h.mu.Unlock()
 	if agent == nil {
 		return

@@ -106,7 +106,8 @@ func (h *shardHost) excused() bool {
 	defer h.mu.Unlock()
 	t := h.w.setup.Timing.Timeout
 	unruly := !h.w.setup.KillHung || h.began.After(h.hung)
-	return h.agent == nil || time.Since(h.began) < 2*t || !h.went.IsZero() && time.Since(h.went) < time.Second && unruly
+	// One that stops leaves a node open that it does not supervise.
+	return h.agent == nil || h.leaving && !h.w.setup.Supervised || time.Since(h.began) < 2*t || !h.went.IsZero() && time.Since(h.went) < time.Second && unruly
 }
 
 func (j *shardJudge) hostAt(address string) *shardHost {
