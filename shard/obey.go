@@ -75,7 +75,7 @@ func (a *Agent) obeyNext() {
 	}
 	c := s.queue[0]
 	now := a.cfg.Clock.Now()
-	if (c.Order == DoPromote || c.Order == DoCatch) && s.view.Row.Epoch < c.Epoch {
+	if (c.Order == DoPromote || c.Order == DoCatch || c.Order == DoDetach && s.shunned != "") && s.view.Row.Epoch < c.Epoch {
 		// The command was faster than the row, and what it asks depends on the plan there. If no
 		// such row comes, whoever sent it sends it again, or has lost the decision.
 		if now < s.heeded+a.cfg.Timing.Timeout {
@@ -85,6 +85,10 @@ func (a *Agent) obeyNext() {
 		}
 		return
 	}
+	if c.Order == DoPromote && now < s.promised {
+		s.by(s.promised) // a plan that cannot wait for the end of the promise is replaced
+		return
+	}
 	s.queue = s.queue[1:]
 	known := max(a.folder.memory().Epoch, s.view.Row.Epoch)
 	if _, ok := c.Obey(a.cfg.Shard, a.id, known); !ok {
@@ -92,10 +96,6 @@ func (a *Agent) obeyNext() {
 	}
 	if why := a.unfit(c); why != "" {
 		a.answer(c, errors.New(why), 0)
-		return
-	}
-	if c.Order == DoPromote && now < s.promised {
-		a.answer(c, fmt.Errorf("it has promised the primary not to take its place for another %v", s.promised-now), 0)
 		return
 	}
 	within := max(2*a.cfg.Policy.Patience, a.cfg.Timing.Timeout)
