@@ -10,6 +10,12 @@ GO ?= go
 # database engine that were translated to Go: those take eight times as long under it.
 RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc/...=-race=false -gcflags=modernc.org/memory=-race=false
 
+# What takes longest begins first, so that it is not waited for alone. Tests wait for much of
+# their time: one package more is run at once than there are processors. Vetting is for make check.
+# The race detector would have each program sleep for a second at its end.
+LONG = ./fault ./store/... ./sim ./cmd/...
+ATONCE = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
+
 .PHONY: build run test check prove bench clean deps
 
 build:
@@ -22,7 +28,8 @@ deps:
 	@./scripts/test-deps
 
 test: deps
-	UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) test $(RACE) -shuffle=on -timeout 20m ./...
+	UNDERSTUDY_REQUIRE_BACKENDS=1 GORACE=atexit_sleep_ms=100 \
+	  $(GO) test $(RACE) -vet=off -p $(ATONCE) -shuffle=on -timeout 20m $(LONG) ./...
 
 check:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \

@@ -27,8 +27,12 @@ type Tokens interface {
 	Revoke(ctx context.Context, ref, by string) (Token, error)
 }
 
-// Change is what a store has to do at one moment, decided by [Adding] or [Revoking] from the tokens as they
-// stand.
+// Decide tells what a store has to do, from all its tokens as they stand at one moment of its clock, in any
+// order, which it does not alter. An error says why there is nothing to do; it wraps one of this package, or
+// lease.ErrInvalid. It may be asked again, where others came in between.
+type Decide func(all []Token, now time.Time) (Change, error)
+
+// Change is what a store has to do at one moment.
 type Change struct {
 	// Token as it stands afterwards.
 	Token Token
@@ -40,15 +44,23 @@ type Change struct {
 	Event history.Event
 }
 
-// Adding decides what adding a token means; see [Tokens.Add]. now is the store's clock.
-func Adding(all []Token, t Token, lasts time.Duration, now time.Time) (Change, error) {
+// Adding decides what adding a token means; see [Tokens.Add].
+func Adding(t Token, lasts time.Duration) Decide {
+	return func(all []Token, now time.Time) (Change, error) { return add(all, t, lasts, moment(now)) }
+}
+
+// Revoking decides what revoking a token means; see [Tokens.Revoke].
+func Revoking(ref, by string) Decide {
+	return func(all []Token, now time.Time) (Change, error) { return revoke(all, ref, by, moment(now)) }
+}
+
+func add(all []Token, t Token, lasts time.Duration, now time.Time) (Change, error) {
 	if err := t.Validate(); err != nil {
 		return Change{}, err
 	}
 	if lasts != 0 && (lasts < MinLife || lasts > MaxLife) {
 		return Change{}, fmt.Errorf("%w: a token that lasts %v; use %v to %v, or 0 for ever", lease.ErrInvalid, lasts, MinLife, MaxLife)
 	}
-	now = moment(now)
 	for _, old := range all {
 		switch {
 		case old.ID == t.ID && old.Sum == t.Sum:
@@ -91,15 +103,13 @@ func room(all []Token, now time.Time) (drop []string, err error) {
 	return drop, nil
 }
 
-// Revoking decides what revoking a token means; see [Tokens.Revoke]. now is the store's clock.
-func Revoking(all []Token, ref, by string, now time.Time) (Change, error) {
+func revoke(all []Token, ref, by string, now time.Time) (Change, error) {
 	if err := lease.ValidateText("who revokes the token", by, 1, lease.MaxName); err != nil {
 		return Change{}, err
 	}
 	if err := lease.ValidateText("token", ref, 1, lease.MaxName); err != nil {
 		return Change{}, err
 	}
-	now = moment(now)
 	at := slices.IndexFunc(all, func(t Token) bool { return t.ID == ref })
 	if at < 0 {
 		at = slices.IndexFunc(all, func(t Token) bool { return t.Name == ref && t.Live(now) })

@@ -30,7 +30,7 @@ var (
 	// ErrNotFound: no token has that id, and none that lives has that name.
 	ErrNotFound = errors.New("access: no such token")
 	// ErrTaken: a token that lives has that name, or another has that id.
-	ErrTaken = errors.New("access: the name is taken")
+	ErrTaken = errors.New("access: name or id taken")
 	// ErrFull: there are [MaxTokens] tokens that live.
 	ErrFull = errors.New("access: too many tokens")
 )

@@ -96,18 +96,18 @@ func full(t *testing.T, over int) []access.Token {
 func TestRoom(t *testing.T) {
 	more, _, _ := access.Make("more", access.Scopes{access.Read}, "alice")
 	now := began().Add(100 * time.Hour)
-	if _, err := access.Adding(full(t, 0), more, 0, now); !errors.Is(err, access.ErrFull) {
+	if _, err := access.Adding(more, 0)(full(t, 0), now); !errors.Is(err, access.ErrFull) {
 		t.Errorf("one more than there may be: %v", err)
 	}
 	all := full(t, 5)
-	c, err := access.Adding(all, more, 0, now)
+	c, err := access.Adding(more, 0)(all, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{all[4].ID}, c.Drop); diff != "" {
 		t.Errorf("what makes room should be what is over for longest (-want +got):\n%s", diff)
 	}
-	c, err = access.Adding(all, more, 0, began().Add(access.KeepOver+3*time.Minute+time.Second))
+	c, err = access.Adding(more, 0)(all, began().Add(access.KeepOver+3*time.Minute+time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

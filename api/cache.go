@@ -53,8 +53,8 @@ type CacheConfig struct {
 }
 
 // Cache answers for one peer of the cache, and for nothing else: values, keys,
-// peers, metrics, health and the page. A [Server] with [Config].Cache answers the
-// same under its own port.
+// peers, metrics, health and the page. Callers have the default [Limits]. A [Server] with
+// [Config].Cache answers the same under its own port, and may have others.
 type Cache struct {
 	part    *cachePart
 	router  *router
@@ -73,9 +73,10 @@ func NewCache(cfg CacheConfig) (*Cache, error) {
 	c := &Cache{router: newRouter(cfg.Token, cmp.Or(cfg.Timeout, defaultTimeout), cfg.Logger)}
 	running, stop := context.WithCancel(context.Background())
 	c.stop = stop
+	c.router.limit = newLimiter(Limits{})
 	c.part = newCachePart(cfg.Peer, cfg.ContentType, c.router, running)
 	c.part.version = cfg.Version
-	c.metrics = newMetrics(c.router.traffic, newCacheCollector(c.part), buildInfo(cfg.Version))
+	c.metrics = newMetrics(c.router.traffic, newCacheCollector(c.part), c.router.limit.limited, buildInfo(cfg.Version))
 	c.router.mount(append(c.part.routes(), []route{
 		{pattern: "GET /metrics", handle: c.metrics.serve},
 		{pattern: "GET /healthz", handle: healthz, open: true},

@@ -26,7 +26,7 @@ func (c *cachePart) direct(w http.ResponseWriter, r *http.Request) bool {
 	out := &response{ResponseWriter: w}
 	to := route{pattern: cacheGet, unlimited: true}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		to.pattern = cacheDelete
+		to = route{pattern: cacheDelete}
 	}
 	pattern := cacheGet
 	_, err := c.router.admit(r, to)

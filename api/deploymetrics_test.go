@@ -70,8 +70,8 @@ func exported(t *testing.T) map[string][]string {
 func counted(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
-	for _, file := range []string{"dnsserve.go", "hookserve.go"} {
-		text, err := os.ReadFile(filepath.Join("..", "cmd", "understudy", file))
+	for _, file := range []string{"names.go", "hooks.go"} {
+		text, err := os.ReadFile(filepath.Join("..", "internal", "server", file))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	reader := newReader(part, subject, r.URL.Query().Get("state") == "true")
+	state, err := flag(r, "state")
+	if err != nil {
+		return err
+	}
+	reader := newReader(part, subject, state)
 	known, err := s.stream.join(reader, after)
 	if err != nil {
 		return err

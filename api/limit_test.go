@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/access"
@@ -132,4 +133,47 @@ func TestLimited(t *testing.T) {
 			t.Errorf("the metrics lack %s", line)
 		}
 	}
+}
+
+// TestCacheLimited: a peer's own HTTP has the limits that a server has, and values have none.
+func TestCacheLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // no budget grows
+		p := newStandIn()
+		p.hold("k", "v", 0, time.Hour)
+		c, err := NewCache(CacheConfig{Peer: p, Token: configToken1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		g := &cacheRig{t, p, c}
+		limited := func(method, path, token string) int {
+			t.Helper()
+			for n := range 300 {
+				if a := g.do(method, path, "Authorization", "Bearer "+token); a.Status == http.StatusTooManyRequests {
+					return n
+				}
+			}
+			return -1
+		}
+		for _, c := range []struct {
+			method, path, token string
+			after               int
+		}{
+			{"GET", "/v1/cache/k", configToken1, -1},
+			{"GET", "/v1/cache", configToken1, 200},
+			{"DELETE", "/v1/cache/k", configToken1, 50},
+			{"GET", "/v1/cache/k", "wrong-horse-battery", 50},
+			{"GET", "/v1/cache/k", configToken1, -1}, // whoever shares the address and has a right one
+		} {
+			if n := limited(c.method, c.path, c.token); n != c.after {
+				t.Errorf("%s %s with %s is limited after %d requests, want %d", c.method, c.path, c.token, n, c.after)
+			}
+		}
+		r := request(t.Context(), "GET", "/metrics", "")
+		r.RemoteAddr = "127.0.0.1:1"
+		r.Header.Set("Authorization", "Bearer "+configToken1)
+		if a := g.send(r); !strings.Contains(a.Body, `understudy_http_limited_total{scope="wrong token"} 1`) {
+			t.Error("the metrics do not count who was sent away")
+		}
+	})
 }

@@ -110,7 +110,7 @@ func TestQueriesAreChecked(t *testing.T) {
 	for _, path := range []string{
 		"/v1/history?limit=0", "/v1/history?limit=1001", "/v1/history?after=-1", "/v1/history?after=x", "/v1/history?before=0",
 		"/v1/history?after=1&before=5", "/v1/history?part=%00", "/v1/leases/role?limit=5000", "/v1/leases/role?after=%0a", "/v1/leases/9",
-		"/v1/events?after=-2", "/v1/events?subject=%00",
+		"/v1/events?after=-2", "/v1/events?subject=%00", "/v1/events?state=1",
 	} {
 		g.do("GET", path, "").want(400, "invalid")
 	}

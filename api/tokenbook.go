@@ -32,8 +32,8 @@ type tokenBook struct {
 // tokensSeen is what a look at the tokens found.
 type tokensSeen struct {
 	byID map[string]access.Token // nil: nothing was found out yet
-	now  time.Time               // of the store's clock …
-	read time.Time               // … at this moment of ours
+	now  time.Time               // of the store's clock, not before …
+	read time.Time               // … this moment of ours: a token may end early, but not late
 }
 
 // newTokenBook returns nil for a store that keeps no tokens.
@@ -50,11 +50,12 @@ func newTokenBook(st store.Store, running context.Context) *tokenBook {
 func (b *tokenBook) ask(ctx context.Context) (tokensSeen, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokensMost)
 	defer cancel()
+	asked := time.Now()
 	all, now, err := b.tokens.List(ctx)
 	if err != nil {
 		return tokensSeen{}, err
 	}
-	out := tokensSeen{byID: make(map[string]access.Token, len(all)), now: now, read: time.Now()}
+	out := tokensSeen{byID: make(map[string]access.Token, len(all)), now: now, read: asked}
 	for _, t := range all {
 		out.byID[t.ID] = t
 	}

@@ -160,6 +160,31 @@ func TestBeatsByToken(t *testing.T) {
 	})
 }
 
+// TestBeatsByTokenOfAnOpenServer: a token of the store counts where none is asked for, also beside ping keys, for which it
+// is not to be taken.
+func TestBeatsByTokenOfAnOpenServer(t *testing.T) {
+	in, err := intake.NewHTTP(intake.HTTPConfig{Flow: nowhere{}, Keys: []intake.PingKey{{Name: "cron", Key: pingKey, Events: []string{"w*"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) { // a wrong key waits
+		g := newTokenRig(t, Config{Monitor: &Monitor{Intake: in}})
+		ops, over := g.token("ops", 0, access.Read, access.Act), g.token("over", time.Second, access.Ingest)
+		time.Sleep(time.Second)
+		const taken = 0 // whatever the intake says of it
+		for token, want := range map[string]int{
+			"": taken, g.token("probe", 0, access.Ingest): taken, ops: 403, over: 401, "wrong-horse-battery": 401, pingKey: 403,
+		} {
+			for _, path := range []string{"/v1/beats", "/v1/ping/e/s"} {
+				if a := g.do(token, "POST", path, `{"event":"e","source":"s"}`); want != taken && a.Status != want || want == taken && (a.Status == 401 || a.Status == 403) {
+					t.Errorf("%s by %.8s… is answered %d %s, want %d", path, token, a.Status, a.Body, want)
+				}
+			}
+		}
+		g.s.stop()
+	})
+}
+
 func TestTokensAreManaged(t *testing.T) {
 	g := newTokenRig(t, Config{Token: configToken1})
 	a := g.do(configToken1, "POST", "/v1/tokens", `{"name":"ops","scopes":["act","ingest"],"lasts_ms":3600000,"by":"carol"}`)

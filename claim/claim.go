@@ -11,10 +11,8 @@ import (
 // ErrNotHeld: the key is not held by the session and term that were named.
 var ErrNotHeld = errors.New("claim: not held")
 
-// Limits of one call. Callers split what is more.
-const (
-	MaxKeys = 1000 // keys of one call, and rows of one List
-)
+// MaxKeys is the most keys of one call, and rows of one List. Callers split what is more.
+const MaxKeys = 1000
 
 // Claim is a key as its holder knows it.
 type Claim struct {
@@ -138,10 +136,10 @@ type Table interface {
 
 	// Take takes keys that are ready and [Row.Free], the one that has been ready
 	// for longest first, each under a new term: max(old + 1, the store's clock in
-	// ms). A key that was in a step is
-	// not in one any more, and is interrupted. Those taken over from a lapsed
-	// holder are one event for each holder and call, with reason history.Lapsed
-	// and the largest term. [lease.ErrLapsed] when the session does not live.
+	// ms). A key that was in a step is not in one any more, and is interrupted.
+	// Those taken over from a lapsed holder are one event for each holder and call,
+	// with reason history.Lapsed and the largest term. [lease.ErrLapsed] when the
+	// session does not live.
 	Take(ctx context.Context, w Want) ([]Claim, error)
 
 	// Begin begins a step on each key that the session holds under the term and

@@ -30,7 +30,7 @@ type HoldConfig struct {
 func (c HoldConfig) withDefaults() HoldConfig {
 	c.Windows = c.Windows.WithDefaults()
 	if c.Most == 0 {
-		c.Most = 10_000
+		c.Most = defaultMost
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -210,6 +211,42 @@ func TestHoldComparesWithTheStore(t *testing.T) {
 		}
 		time.Sleep(4 * time.Second)
 		h.want("a", 18)
+	})
+}
+
+// The same when it holds more keys than one answer of the store can name.
+func TestHoldComparesManyKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newVault(t, 0)
+		names := make([]string, claim.MaxKeys+20)
+		for i := range names {
+			names[i] = fmt.Sprintf("key %04d", i)
+		}
+		for part := range slices.Chunk(names, claim.MaxKeys) {
+			if err := h.store.Claims().Offer(t.Context(), "part/things", part, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		holds := func(want []string) {
+			t.Helper()
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			var got []string
+			for _, c := range h.held["a"] {
+				got = append(got, c.Key)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("it holds %d keys, not the %d that there are", len(got), len(want))
+			}
+		}
+		h.start("a", false)
+		time.Sleep(4 * time.Second)
+		holds(names)
+		if err := h.store.Claims().Withdraw(t.Context(), "part/things", []string{names[0], names[len(names)-1]}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Second)
+		holds(names[1 : len(names)-1])
 	})
 }
 

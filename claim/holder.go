@@ -10,6 +10,9 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
+// defaultMost is how many keys an instance holds at most when nothing else is said.
+const defaultMost = 10_000
+
 // owned is a key that this instance claims, as far as it knows.
 type owned struct {
 	Claim
@@ -60,6 +63,7 @@ func (h *holder) look(ctx context.Context, session string, asleep bool) {
 	})
 	if err != nil {
 		h.trouble("taking keys", err)
+		return
 	}
 	h.lain = share.Free && len(claims) < room
 	for _, c := range claims {
@@ -78,24 +82,28 @@ func (h *holder) compare(ctx context.Context, session string, s Share) {
 	if h.odd < 2 {
 		return
 	}
-	rows, err := request(ctx, func(ctx context.Context) ([]Row, error) {
-		return h.table.List(ctx, Query{Space: h.space, Session: session})
-	})
-	if err != nil {
-		h.trouble("listing own keys", err)
-		return
-	}
 	var back []Claim
 	ours := map[string]bool{}
-	for _, r := range rows {
-		if k := h.keys[r.Key]; k == nil || k.Term != r.Term {
-			back = append(back, Claim{Key: r.Key, Term: r.Term})
-		} else {
-			ours[r.Key] = true
+	for after, more := "", true; more; {
+		rows, err := request(ctx, func(ctx context.Context) ([]Row, error) {
+			return h.table.List(ctx, Query{Space: h.space, Session: session, After: after})
+		})
+		if err != nil {
+			h.trouble("listing own keys", err)
+			return
 		}
+		for _, r := range rows {
+			after = r.Key
+			if k := h.keys[r.Key]; k == nil || k.Term != r.Term {
+				back = append(back, Claim{Key: r.Key, Term: r.Term})
+			} else {
+				ours[r.Key] = true
+			}
+		}
+		more = len(rows) == MaxKeys
 	}
 	for key, k := range h.keys {
-		if len(rows) < MaxKeys && !ours[key] && !k.inStep {
+		if !ours[key] && !k.inStep {
 			delete(h.keys, key)
 		}
 	}

@@ -59,7 +59,7 @@ func (c Config) withDefaults() Config {
 		c.Concurrency = 8
 	}
 	if c.Most == 0 {
-		c.Most = 10_000
+		c.Most = defaultMost
 	}
 	if c.StopGrace == 0 {
 		c.StopGrace = 5 * time.Second

@@ -1,11 +1,12 @@
 package elect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sort"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -19,7 +20,8 @@ type Primary struct {
 	Address string    `json:"address"`
 	Term    int64     `json:"term"`
 	Since   time.Time `json:"since"` // by the store's clock
-	// ExpiresIn is what is left before the holder lapses unless it renews.
+	// ExpiresIn is what is left before the holder lapses unless it renews; 0 when
+	// that is not known, as after the host of a single-host store has restarted.
 	ExpiresIn time.Duration `json:"-"`
 }
 
@@ -51,7 +53,7 @@ func Resolve(ctx context.Context, store lease.Store, role string) (Primary, erro
 	return holders[0], nil
 }
 
-// Holders returns all holders of a role; [ErrVacant] when there is none.
+// Holders returns all holders of a role, in the order of their places; [ErrVacant] when there is none.
 func Holders(ctx context.Context, store lease.Store, role string) ([]Primary, error) {
 	if err := ValidateRole(role); err != nil {
 		return nil, err
@@ -64,6 +66,9 @@ func Holders(ctx context.Context, store lease.Store, role string) ([]Primary, er
 	if err != nil {
 		return nil, err
 	}
+	slices.SortFunc(more, func(a, b lease.Lease) int { // the store's order puts place 10 before place 2
+		return cmp.Or(cmp.Compare(len(a.Key), len(b.Key)), cmp.Compare(a.Key, b.Key))
+	})
 	var out []Primary
 	for _, l := range append([]lease.Lease{first}, more...) {
 		if roleOf(l.Key) == role && l.Held() {
@@ -131,7 +136,7 @@ func Roles(ctx context.Context, store Store) ([]Role, error) {
 	for _, r := range byName {
 		out = append(out, *r)
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	slices.SortFunc(out, func(a, b Role) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
@@ -236,7 +241,7 @@ func Watch(ctx context.Context, cfg WatchConfig, fn func([]Primary) error) error
 	}
 	hub := lease.NewHub(cfg.Store, cfg.Clock, cfg.Logger)
 	defer hub.Start(ctx)()
-	sub := hub.Subscribe()
+	sub := hub.Subscribe(Leases(cfg.Role, MaxHolders)...)
 	defer sub.Close()
 
 	var last []Primary
@@ -254,7 +259,9 @@ func Watch(ctx context.Context, cfg WatchConfig, fn func([]Primary) error) error
 		}
 		wait := cfg.Interval
 		for _, p := range now {
-			wait = min(wait, p.ExpiresIn+time.Millisecond)
+			if p.ExpiresIn > 0 { // it is not known of a holder of the host's boot before
+				wait = min(wait, p.ExpiresIn+time.Millisecond)
+			}
 		}
 		timer, stopTimer := cfg.Clock.Timer(wait)
 		select {

@@ -13,6 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -78,6 +79,31 @@ func TestResolve(t *testing.T) {
 	})
 }
 
+// The place with the lowest number counts, however its number is written.
+func TestResolvePlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		const places = 12
+		for i, id := range elect.Leases("r", places)[1:] { // the first is vacant
+			me := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(fmt.Sprint("i", i+2), ""), Timing: timing}
+			_, err := store.StartSession(t.Context(), me)
+			if err == nil {
+				_, err = store.Acquire(t.Context(), lease.Claim{Lease: id, Session: me.ID})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		holders, err := elect.Holders(t.Context(), store, "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff("i2 i3 i4 i5 i6 i7 i8 i9 i10 i11 i12 ", names(holders)); diff != "" {
+			t.Errorf("the holders (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New(nil)
@@ -118,6 +144,36 @@ func TestWatch(t *testing.T) {
 		go watch(func([]elect.Primary) error { return errStop })
 		if err := <-done; !errors.Is(err, errStop) {
 			t.Errorf("Watch returned %v, want what its function returned", err)
+		}
+	})
+}
+
+// rebooted is a store that shows a holder of the host's boot before, of which the store's clock says nothing.
+type rebooted struct {
+	*memory.Store
+	reads int
+}
+
+func (s *rebooted) Get(_ context.Context, id lease.ID) (lease.Lease, error) {
+	s.reads++
+	return lease.Lease{ID: id, Term: 1, Session: "before", Timing: timing, Foreign: true}, nil
+}
+
+func TestWatchAfterReboot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		store := &rebooted{Store: memory.New(nil)}
+		var seen [][]elect.Primary
+		err := elect.Watch(ctx, elect.WatchConfig{Store: store, Role: "r", Clock: &leasetest.BubbleClock{}}, func(ps []elect.Primary) error {
+			seen = append(seen, ps)
+			return nil
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || len(seen) != 1 || len(seen[0]) != 1 {
+			t.Errorf("it saw %v, and ended with %v", seen, err)
+		}
+		if store.reads > 25 {
+			t.Errorf("it looked %d times in 20 intervals", store.reads)
 		}
 	})
 }

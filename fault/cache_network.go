@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -31,7 +30,7 @@ const inside = "UNDERSTUDY_FAULT_NETNS"
 // InNetwork runs the test in a process of its own with an empty network, and then
 // returns nil: that process has done the work. There it returns the network. It
 // skips the test where that is not allowed.
-func InNetwork(t *testing.T, programs Programs, peers int) *Network {
+func InNetwork(t *testing.T, peers int) *Network {
 	t.Helper()
 	if os.Getenv(inside) != "1" {
 		if os.Getuid() != 0 {
@@ -43,7 +42,7 @@ func InNetwork(t *testing.T, programs Programs, peers int) *Network {
 		defer runtime.UnlockOSThread()
 		only := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
 		cmd := exec.Command("/proc/self/exe", "-test.run="+only, "-test.v", "-test.timeout=30m")
-		cmd.Env = append(os.Environ(), inside+"=1", built+"="+filepath.Dir(programs.Understudy))
+		cmd.Env = append(os.Environ(), inside+"=1")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 		out, err := cmd.CombinedOutput()
 		t.Logf("in a network of its own:\n%s", out)

@@ -17,7 +17,7 @@ import (
 // cutLinks cuts the links among peers, each in a network of its own.
 func cutLinks(t *testing.T, programs fault.Programs) {
 	prove, seed := proving()
-	n := fault.InNetwork(t, programs, 5)
+	n := fault.InNetwork(t, 5)
 	if n == nil {
 		return
 	}

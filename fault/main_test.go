@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/fault"
+	"github.com/understudy-ha/understudy/internal/realserver"
 )
 
 // tried tells make prove's table how often each fault was tried.
@@ -29,10 +30,19 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "becoming the parent of orphans:", err)
 		os.Exit(1)
 	}
-	code := m.Run()
+	dir, err := os.MkdirTemp("", "understudy-programs")
+	if err == nil && os.Getenv(fault.ProgramsDir) == "" {
+		err = os.Setenv(fault.ProgramsDir, dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "a directory for the programs:", err)
+		os.Exit(1)
+	}
+	code := realserver.Main(m)
 	for _, p := range fault.Leftovers(10 * time.Second) {
 		fmt.Fprintln(os.Stderr, "LEFT OVER:", p)
 		code = 1
 	}
+	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }

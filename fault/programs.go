@@ -3,9 +3,12 @@
 package fault
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -17,30 +20,39 @@ type Programs struct {
 	CacheWorker string
 }
 
-// built has, for a test process that another one started, the programs' directory.
-const built = "UNDERSTUDY_FAULT_PROGRAMS"
+// ProgramsDir is the setting in the environment that names the directory of the
+// programs. A test's main function makes it and removes it; a test process that this
+// one starts finds them there.
+const ProgramsDir = "UNDERSTUDY_FAULT_PROGRAMS"
 
-// Build builds the programs as they are delivered, into a directory that is
-// removed with the test. It is called once for a whole run.
+// Build builds the programs as they are delivered, the first time that it is called.
 func Build(tb testing.TB) Programs {
 	tb.Helper()
-	const module = "github.com/understudy-ha/understudy"
-	if dir := os.Getenv(built); dir != "" {
-		return programs(dir)
+	p, err := build()
+	if err != nil {
+		tb.Fatalf("building the programs: %v", err)
 	}
-	dir := tb.TempDir()
+	return p
+}
+
+var build = sync.OnceValues(func() (Programs, error) {
+	const module = "github.com/understudy-ha/understudy"
+	dir := os.Getenv(ProgramsDir)
+	if dir == "" {
+		return Programs{}, errors.New("no " + ProgramsDir)
+	}
+	p := Programs{
+		Understudy: filepath.Join(dir, "understudy"), Worker: filepath.Join(dir, "worker"), QueueWorker: filepath.Join(dir, "queueworker"),
+		CacheWorker: filepath.Join(dir, "cacheworker"),
+	}
+	if _, err := os.Stat(p.Understudy); err == nil {
+		return p, nil
+	}
 	cmd := exec.Command("go", "build", "-trimpath", "-o", dir+string(filepath.Separator),
 		module+"/cmd/understudy", module+"/fault/worker", module+"/fault/queueworker", module+"/fault/cacheworker")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		tb.Fatalf("building the programs: %v\n%s", err, out)
+		return Programs{}, fmt.Errorf("%w\n%s", err, out)
 	}
-	return programs(dir)
-}
-
-func programs(dir string) Programs {
-	return Programs{
-		Understudy: filepath.Join(dir, "understudy"), Worker: filepath.Join(dir, "worker"), QueueWorker: filepath.Join(dir, "queueworker"),
-		CacheWorker: filepath.Join(dir, "cacheworker"),
-	}
-}
+	return p, nil
+})

@@ -38,6 +38,7 @@ func TestFaultQueueTakeover(t *testing.T) {
 			{"stopped", asked, syscall.SIGTERM},
 		} {
 			t.Run(store+"/"+c.name, func(t *testing.T) {
+				t.Parallel()
 				var waiting, under []time.Duration
 				for range rounds {
 					target := fault.NewQueueTarget(t, "webhook", c.target, 1, time.Second)

@@ -38,7 +38,7 @@ func TestFaultQueue(t *testing.T) {
 		seed = given
 	}
 	if prove {
-		length = 2 * time.Minute
+		length = time.Minute
 	}
 	programs := fault.Build(t)
 	for _, store := range []string{"sqlite", "postgres"} {
@@ -62,8 +62,11 @@ func TestFaultQueue(t *testing.T) {
 }
 
 func database(t *testing.T, store string) fault.Database {
-	if store == "sqlite" {
+	switch store {
+	case "sqlite":
 		return fault.SQLite(t)
+	case "redis":
+		return fault.Redis(t, false)
 	}
 	return fault.Postgres(t, false)
 }

@@ -390,6 +390,11 @@ func (s *Shard) kill() {
 	if s.tb.Failed() && s.store != nil {
 		shown, err := s.Understudy("shard", "show", shardName, "-o", "json")
 		s.tb.Logf("the shard: %s %v", shown, err)
+		for _, n := range s.Nodes {
+			info, err := n.Do("INFO", "replication")
+			memory, _ := os.ReadFile(filepath.Join(n.Dir, "memory.json"))
+			s.tb.Logf("%s remembers %s and shows %s %v", n.Name, memory, info, err)
+		}
 	}
 	for _, n := range s.Nodes {
 		n.KillAgent()

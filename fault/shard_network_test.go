@@ -44,7 +44,7 @@ func TestFaultShardNetwork(t *testing.T) {
 	} {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
-			n := fault.InNetwork(t, programs, storeAt)
+			n := fault.InNetwork(t, storeAt)
 			for _, c := range cuts {
 				if n != nil && !t.Failed() {
 					t.Run(c.name, func(t *testing.T) { c.try(t, programs, n) })

@@ -33,19 +33,15 @@ func TestFaultShardChaos(t *testing.T) {
 	t.Parallel()
 	programs := fault.Build(t)
 	prove, seed := proving()
-	faults := 6
+	faults, stores := 6, []string{"redis", "sqlite"}
 	if prove {
-		faults = 200
+		faults, stores = 200, append(stores, "postgres")
 	}
-	for _, store := range []string{"redis", "sqlite"} {
+	for _, store := range stores {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			t.Logf("UNDERSTUDY_SEED=%d", seed)
-			cfg := fault.ShardConfig{Programs: programs, Database: fault.SQLite(t), Seed: seed}
-			if store == "redis" {
-				cfg.Database = fault.Redis(t, false)
-			}
-			s := fault.NewShard(t, cfg)
+			s := fault.NewShard(t, fault.ShardConfig{Programs: programs, Database: database(t, store), Seed: seed})
 			load := &fault.ShardLoad{Shard: s}
 			load.Start()
 			chaos := fault.ShardChaos{Shard: s, Load: load, Seed: seed, Faults: faults}

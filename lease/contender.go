@@ -153,7 +153,7 @@ func (c *Contender) step(ctx context.Context, s *slot) (Lease, error) {
 	}
 	if c.Every > 0 && l.Term > 0 {
 		// The store's clock may be stepped while the period passes.
-		s.due = max(s.due, c.Clock.Now()+min(c.Every, c.Every-l.TermAge()))
+		s.due = max(s.due, c.Clock.Now()+min(c.Every, c.Every-l.termAge()))
 		c.lookAfter(s, time.Minute)
 	}
 	return l, nil

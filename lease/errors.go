@@ -1,6 +1,9 @@
 package lease
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrHeld: somebody else holds the lease, or it is reserved for somebody
@@ -42,3 +45,9 @@ var (
 	// that only one host may use (SQLite): two kernels share the file.
 	ErrTwoHosts = errors.New("lease: two hosts share a single-host store")
 )
+
+// EndedInPart is the error of a store that has ended a session with more leases than it frees at once, and
+// could not free the others. It wraps [ErrUnknown]: they are free, and not all who wait were told.
+func EndedInPart(session string, err error) error {
+	return fmt.Errorf("%w: session %s is ended, but not all of its leases were announced as free: %v", ErrUnknown, session, err)
+}

@@ -19,7 +19,7 @@ type KeeperConfig struct {
 	Roster Roster
 	// Instance whose session it is. Required: see [NewInstance].
 	Instance Instance
-	// Timing of the session. Zero fields get their defaults: 1 s and 5 s.
+	// Timing of the session. Zero fields get their defaults.
 	Timing Timing
 	// Clock of this host. Default [BootClock].
 	Clock Clock

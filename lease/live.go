@@ -88,7 +88,7 @@ func (l *Live) Bind(ctx context.Context, margin time.Duration) (bound context.Co
 	})
 }
 
-// Idle returns a channel that is closed when no work is bound.
+// whenIdle returns a channel that is closed when no work is bound.
 func (l *Live) whenIdle() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

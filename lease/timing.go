@@ -8,10 +8,11 @@ import (
 // Timing is how a session is kept: renewed every Interval (I), live for Timeout
 // (T) after each renewal.
 type Timing struct {
-	// Interval between two renewals. Default 1 s; at least 10 ms.
+	// Interval between two renewals. Default 1 s, or a fifth of the timeout where
+	// that is less; at least 10 ms.
 	Interval time.Duration
 	// Timeout after which a session that was not renewed has lapsed, by the
-	// store's clock. Default 5 s; more than twice the interval; at most 24 h.
+	// store's clock. Default five intervals; more than two; at most 24 h.
 	Timeout time.Duration
 }
 
@@ -23,8 +24,7 @@ const (
 	MaxTimeout      = 24 * time.Hour
 )
 
-// WithDefaults fills what is zero: an interval of 1 s, and a timeout of five
-// intervals.
+// WithDefaults fills what is zero.
 func (t Timing) WithDefaults() Timing {
 	if t.Interval == 0 {
 		t.Interval = DefaultInterval

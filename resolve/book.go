@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -17,9 +18,9 @@ import (
 
 // Limits of a book.
 const (
-	MaxRoles    = 20_000           // roles that it keeps; those with the greatest names are left out
-	restPerWork = 10               // how long it rests after a reading, in times of what that took
-	mostRest    = 10 * time.Second // and at most, but for a third of the time that answers have left
+	MaxRoles = 20_000 // roles that it keeps; those with the greatest names are left out
+	// A reading may take as long as answers can be believed, within these: what takes longer has failed.
+	leastReading, mostReading = 5 * time.Second, 30 * time.Second
 )
 
 // Shards is what a book needs of a [shard.Directory].
@@ -43,7 +44,8 @@ type BookConfig struct {
 	// Most is how long an answer may be believed at most after the reading on which it
 	// rests. Default DefaultMost.
 	Most time.Duration
-	// Interval between two readings. Default 1 s.
+	// Interval between two readings. Default 1 s. It is jittered by an eighth, and kept as far as
+	// [shard.ReadAgain] lets it.
 	Interval time.Duration
 	// Clock of this host. Default lease.BootClock.
 	Clock lease.Clock
@@ -143,15 +145,14 @@ func (b *Book) Run(ctx context.Context) error {
 	}
 	for {
 		started := b.cfg.Clock.Now()
-		soonest, err := b.round(ctx, started)
+		life, err := b.round(ctx, started)
 		b.outcome(err)
-		// What was read must not end before it is read again, however slow the store is.
-		enough := max(b.cfg.Interval, min(soonest, b.cfg.Most)/3)
-		rest := min(restPerWork*(b.cfg.Clock.Now()-started), mostRest, enough)
+		interval := b.cfg.Interval + b.cfg.Interval/8 - rand.N(b.cfg.Interval/4+1)
+		least, most := shard.ReadAgain(interval, b.cfg.Clock.Now()-started, life)
 		if err != nil {
-			rest = b.cfg.Interval / 2 // it was waiting, not work
+			least, most = interval, interval // it was waiting, not work
 		}
-		if !b.rest(ctx, wake, max(rest, b.cfg.Interval/10), max(rest, min(b.cfg.Interval, soonest+time.Millisecond))) {
+		if !b.rest(ctx, wake, least, most) {
 			return nil
 		}
 	}
@@ -179,17 +180,17 @@ func (b *Book) rest(ctx context.Context, wake <-chan lease.Change, least, most t
 	return true
 }
 
-// round reads all roles, and returns in how long the first holder lapses unless it renews.
-func (b *Book) round(ctx context.Context, started time.Duration) (soonest time.Duration, err error) {
-	call, cancel := context.WithTimeout(ctx, max(b.cfg.Most, 5*time.Second))
+// round reads all roles, and returns for how long all of it can be believed, counted from started.
+func (b *Book) round(ctx context.Context, started time.Duration) (life time.Duration, err error) {
+	call, cancel := context.WithTimeout(ctx, min(max(b.cfg.Most, leastReading), mostReading))
 	defer cancel()
+	life = b.cfg.Most
 	roles, err := elect.Roles(call, b.cfg.Store)
-	soonest = time.Hour
 	if ctx.Err() != nil {
-		return soonest, nil
+		return life, nil
 	}
 	if err != nil {
-		return soonest, err
+		return life, err
 	}
 	for _, name := range b.cfg.Roles {
 		if !slices.ContainsFunc(roles, func(r elect.Role) bool { return r.Name == name }) {
@@ -205,7 +206,7 @@ func (b *Book) round(ctx context.Context, started time.Duration) (soonest time.D
 	for _, r := range roles {
 		for _, p := range r.Primary {
 			if p.ExpiresIn > 0 {
-				soonest = min(soonest, p.ExpiresIn)
+				life = min(life, p.ExpiresIn)
 			}
 		}
 	}
@@ -213,7 +214,7 @@ func (b *Book) round(ctx context.Context, started time.Duration) (soonest time.D
 	b.mu.Lock()
 	b.roles, b.read, b.known = x, started, true
 	b.mu.Unlock()
-	return soonest, nil
+	return life, nil
 }
 
 func (b *Book) outcome(err error) {

@@ -158,45 +158,61 @@ func TestFlattererIsCaught(t *testing.T) {
 // slow is a store whose readings take a while.
 type slow struct {
 	*memory.Store
-	takes time.Duration
+	takes func() time.Duration
 }
 
 func (s slow) List(ctx context.Context, space, after string, limit int) ([]lease.Lease, error) {
-	time.Sleep(s.takes)
+	time.Sleep(s.takes())
 	return s.Store.List(ctx, space, after, limit)
 }
 
 // A store that is slow is read less often, but often enough that answers do not end meanwhile.
 func TestSlowReadingsKeepAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, clock := memory.New(nil), &leasetest.BubbleClock{}
-		k, err := lease.NewKeeper(lease.KeeperConfig{
-			Store: store, Roster: store, Instance: lease.NewInstance("n", "n:80"), Timing: timing, Clock: clock,
+	rng := rand.New(rand.NewPCG(1, 1))
+	for name, c := range map[string]struct {
+		takes  func() time.Duration
+		timing lease.Timing
+	}{
+		"rather slow":   {func() time.Duration { return 700 * time.Millisecond }, timing},
+		"slow":          {func() time.Duration { return 1500 * time.Millisecond }, timing},
+		"now and then":  {func() time.Duration { return time.Duration(rng.Int64N(int64(1500 * time.Millisecond))) }, timing},
+		"short leases":  {func() time.Duration { return 0 }, lease.Timing{Interval: 200 * time.Millisecond, Timeout: time.Second}},
+		"longer leases": {func() time.Duration { return 1800 * time.Millisecond }, lease.Timing{Interval: time.Second, Timeout: 20 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { keepsAnswers(t, c.takes, c.timing) })
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		background(t, func(ctx context.Context) { _ = k.Run(ctx) })
-		background(t, func(ctx context.Context) {
-			_ = elect.Run(ctx, elect.Config{Keeper: k, Role: "billing"}, func(ctx context.Context, _ elect.Term) error {
-				<-ctx.Done()
-				return ctx.Err()
-			})
-		})
-		time.Sleep(time.Second)
-		b, err := resolve.NewBook(resolve.BookConfig{Store: slow{store, 700 * time.Millisecond}, Clock: clock})
-		if err != nil {
-			t.Fatal(err)
-		}
-		background(t, func(ctx context.Context) { _ = b.Run(ctx) })
-		time.Sleep(time.Second)
-		for range 600 {
-			if a, err := b.Answer(role("billing")); err != nil || len(a.Holders) != 1 {
-				t.Fatalf("%+v, %v", a, err)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
+	}
+}
+
+func keepsAnswers(t *testing.T, takes func() time.Duration, timing lease.Timing) {
+	store, clock := memory.New(nil), &leasetest.BubbleClock{}
+	k, err := lease.NewKeeper(lease.KeeperConfig{
+		Store: store, Roster: store, Instance: lease.NewInstance("n", "n:80"), Timing: timing, Clock: clock,
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, func(ctx context.Context) { _ = k.Run(ctx) })
+	background(t, func(ctx context.Context) {
+		_ = elect.Run(ctx, elect.Config{Keeper: k, Role: "billing", StopGrace: 100 * time.Millisecond}, func(ctx context.Context, _ elect.Term) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	})
+	time.Sleep(time.Second)
+	b, err := resolve.NewBook(resolve.BookConfig{Store: slow{store, takes}, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, func(ctx context.Context) { _ = b.Run(ctx) })
+	time.Sleep(2 * time.Second)
+	for range 6000 {
+		if a, err := b.Answer(role("billing")); err != nil || len(a.Holders) != 1 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // shards that a test writes.

@@ -62,7 +62,7 @@ func (c *Client) Dialer(name string) (*Dialer, error) {
 }
 
 // DialContext dials the present holder of the name; with several the first that can be
-// reached. The host in address is not looked at, its port only where the holder tells none: so
+// reached, each of them having its part of the time that is left (10 s if ctx has no deadline). The host in address is not looked at, its port only where the holder tells none: so
 // it fits http.Transport and others that dial. The connection is closed when somebody
 // else stands behind the name, or the same under another term; while no server can
 // say who does, it is left alone.
@@ -77,8 +77,8 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		return nil, err
 	}
 	var failed error
-	for _, h := range a.Holders {
-		raw, err := d.dial(ctx, network, h, address)
+	for i, h := range a.Holders {
+		raw, err := d.dial(ctx, network, h, address, len(a.Holders)-i)
 		if err != nil {
 			failed = err
 			continue
@@ -88,7 +88,12 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return nil, fmt.Errorf("resolve: %s: %w", d.name, failed)
 }
 
-func (d *Dialer) dial(ctx context.Context, network string, h Holder, address string) (net.Conn, error) {
+// dial tries one of so many holders that are left, for its part of the time: one whose host is silent must leave some
+// to the others.
+func (d *Dialer) dial(ctx context.Context, network string, h Holder, address string, left int) (net.Conn, error) {
+	until, _ := ctx.Deadline() // DialContext has seen to it
+	ctx, cancel := context.WithTimeout(ctx, time.Until(until)/time.Duration(left))
+	defer cancel()
 	host, port, ok := SplitAddress(h.Address)
 	if _, asked, err := net.SplitHostPort(address); err == nil {
 		port = cmp.Or(port, asked)

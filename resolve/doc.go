@@ -14,6 +14,9 @@
 // died outlives the moment at which another may take over because of that, and while a store
 // is away answers end: [ErrStale] takes their place, not an old address.
 //
+// Answers of a [Book] do not run out while its store answers: the next reading begins when half of their life is over,
+// so that a reading may take two fifths of it. [shard.ReadAgain] tells how the load on the store is bounded.
+//
 // # What it does not promise
 //
 // While the store's clock has been stepped back, what it says is left of a lease may be too

@@ -176,6 +176,29 @@ func TestStoreDownWithoutPromises(t *testing.T) {
 	}
 }
 
+// The primary's agent closes it when it has lost the store, and dies before it can say so. The others hear
+// from the node as before, and have to find out that it takes no writes.
+func TestClosedByAnAgentThatDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *shard.Config) { cfg.Promisers = nil }).up()
+		a := c.hosts[0]
+		id := a.id()
+		a.line.Set(shardtest.Refused)
+		c.until("the primary closes", timeout, func() bool { return !c.writes(a) })
+		a.crash()
+		if r, _ := c.view().Node(id); r.Fence == shard.Closed {
+			t.Fatal("its agent has said so")
+		}
+		b, took := c.next(a, 4*timeout)
+		t.Logf("another is open after %v", took)
+		c.steady(b, 10*time.Second)
+		a.line.Set(shardtest.Well)
+		a.start()
+		c.settled(b)
+		c.oneWriter(b)
+	})
+}
+
 // The store comes and goes; nobody promises. The fence must not flutter.
 func TestStoreFlutters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

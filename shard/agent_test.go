@@ -1,6 +1,7 @@
 package shard_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,32 @@ func TestFoundAndJoin(t *testing.T) {
 		c.oneWriter(c.hosts[0])
 		if v := c.view(); v.Row.Epoch == 0 || v.Row.Plan != nil || len(v.Row.Members) != 3 {
 			t.Errorf("after a minute: %s", c.describe())
+		}
+	})
+}
+
+// A node that follows a server outside the shard is left alone, and says why no shard comes of it.
+func TestFollowsAStranger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2, nil)
+		stranger := c.world.Add("10.9.9.9:6379")
+		if _, err := stranger.Write(); err != nil {
+			t.Fatal(err)
+		}
+		a := c.hosts[0]
+		if err := c.world.Engines(a.address).At(a.address).Follow(t.Context(), "10.9.9.9:6379"); err != nil {
+			t.Fatal(err)
+		}
+		c.until("it has copied", time.Minute, func() bool { return a.node.State().Synced })
+		for _, h := range c.hosts {
+			h.start()
+		}
+		c.until("it says why", 10*time.Second, func() bool {
+			r, _ := c.view().Node(a.id())
+			return strings.Contains(r.Trouble, "this node is a replica")
+		})
+		if link := a.node.State().Link; link == nil || link.Address != "10.9.9.9:6379" || c.view().Row.Rev != 0 {
+			t.Errorf("it was not left alone:\n%s", c.describe())
 		}
 	})
 }

@@ -65,8 +65,12 @@ func (t turn) requested(q Request) Action {
 	case best == "":
 		return t.refuse(plan, because(row.Name, unfit))
 	case q.Kind == Switchover && (t.found.Health != Fine || !old.Live() || old.Condition != Up):
-		return t.refuse(plan, fmt.Sprintf("the primary %s is not well (%s: %s); a switchover needs it. Use: understudy shard failover %s",
-			old.Label(), t.found.Health, t.found.Why, row.Name))
+		help := "Use: understudy shard failover " + row.Name
+		if t.found.Health == Unattended {
+			help = "Start its agent, or wait until that has the lease again"
+		}
+		return t.refuse(plan, fmt.Sprintf("the primary %s is not well (%s: %s); a switchover needs it. %s",
+			old.Label(), t.found.Health, t.found.Why, help))
 	case q.Kind == Switchover:
 		plan.Phase, plan.To, plan.Run = Pausing, best, old.Run
 	case t.found.Health == Over:

@@ -37,7 +37,10 @@ func (d Desk) change(ctx context.Context, shard string, edit func(v View) (*Deci
 		if err != nil || decision == nil {
 			return err
 		}
-		if _, err := d.Registry.Decide(ctx, *decision); !errors.Is(err, ErrChanged) {
+		switch _, err := d.Registry.Decide(ctx, *decision); {
+		case errors.Is(err, lease.ErrUnknown):
+			return fmt.Errorf("%w; it may have been taken. Before you ask again: understudy shard show %s", err, shard)
+		case !errors.Is(err, ErrChanged):
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/shardtest"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -55,5 +56,25 @@ func TestDeskRefusesOneMemberTooMany(t *testing.T) {
 	}
 	if _, err := desk.Ask(t.Context(), "s", force, id(99)); err != nil {
 		t.Error("the last free place was refused:", err)
+	}
+}
+
+// Whoever gets no answer is told that the request may have been taken, and where that is to be seen.
+func TestDeskGetsNoAnswer(t *testing.T) {
+	c := memory.New(nil)
+	line := &shardtest.Line{Registry: c.Registry(), Commands: c.Commands(), Leases: c}
+	registry, _, _ := line.Ports()
+	if _, err := registry.Decide(t.Context(), shard.Decision{Row: shard.Row{Name: "s", Epoch: 1, Primary: strings.Repeat("a", 40), PrimaryEpoch: 1, Secret: "secret"}}); err != nil {
+		t.Fatal(err)
+	}
+	line.Intercept(func(call string) error {
+		if call == "decide" {
+			return lease.ErrUnknown
+		}
+		return nil
+	})
+	err := shard.Desk{Registry: registry, By: "test"}.Pause(t.Context(), "s", "a new switch")
+	if !errors.Is(err, lease.ErrUnknown) || !strings.Contains(err.Error(), "understudy shard show s") {
+		t.Errorf("%v", err)
 	}
 }

@@ -19,18 +19,18 @@ const (
 	MaxDirectory = 20_000 // shards that it keeps; those with the greatest names are left out
 	maxWoken     = 1024   // shards that wait to be looked at; the others wait for the next round
 	page         = 200    // shards of one reading, so that a shard that changed need not wait for all
-	restPerWork  = 20     // how long it rests after a round, in times of what the round took
-	mostPause    = 10 * time.Second
 )
 
 // DirectoryConfig is what a directory needs.
 type DirectoryConfig struct {
 	// Registry that it reads. Required.
 	Registry Registry
-	// Interval between two readings of all shards. Default 1 s. It is jittered by a quarter,
-	// and longer where a reading takes more than a twentieth of it. What others wait
-	// for is seen at once, where the store notifies.
+	// Interval between two readings of all shards. Default 1 s. It is jittered by a quarter, longer where a
+	// reading takes more than a tenth of it, and shorter where what was read would end: see [ReadAgain]. What
+	// others wait for is seen at once, where the store notifies.
 	Interval time.Duration
+	// Most is how long readers believe a reading at most. Default 5 s.
+	Most time.Duration
 	// Timeout of one call to the registry. Default 5 s.
 	Timeout time.Duration
 	// Clock of this host; nil is lease.BootClock.
@@ -44,7 +44,7 @@ func (c DirectoryConfig) Validate() error {
 	switch {
 	case c.Registry == nil:
 		return fmt.Errorf("%w: a directory of shards needs a registry", lease.ErrInvalid)
-	case c.Interval < 0 || c.Timeout < 0:
+	case c.Interval < 0 || c.Most < 0 || c.Timeout < 0:
 		return fmt.Errorf("%w: intervals and time-outs cannot be negative", lease.ErrInvalid)
 	}
 	return nil
@@ -52,6 +52,7 @@ func (c DirectoryConfig) Validate() error {
 
 func (c DirectoryConfig) withDefaults() DirectoryConfig {
 	c.Interval = cmp.Or(c.Interval, time.Second)
+	c.Most = cmp.Or(c.Most, 5*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	if c.Clock == nil {
 		c.Clock = lease.BootClock()
@@ -139,30 +140,29 @@ func (d *Directory) Run(ctx context.Context) error {
 	var watch sync.WaitGroup
 	watch.Go(func() { d.watch(ctx) })
 	defer watch.Wait()
-	for pause := time.Duration(0); ; {
-		if !d.rest(ctx, pause) {
+	for least, most := time.Duration(0), time.Duration(0); ; {
+		if !d.rest(ctx, least, most) {
 			return nil
 		}
 		started := d.cfg.Clock.Now()
-		err := d.round(ctx)
+		life, err := d.round(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		took := d.cfg.Clock.Now() - started
-		rest := restPerWork * took
-		if err != nil {
-			rest = took // it was waiting, not work
-		}
-		pause = max(d.cfg.Interval, min(rest, mostPause))
 		d.outcome(started, err)
-		pause += pause/4 - rand.N(pause/2+1)
+		interval := d.cfg.Interval + d.cfg.Interval/4 - rand.N(d.cfg.Interval/2+1)
+		least, most = ReadAgain(interval, d.cfg.Clock.Now()-started, life)
+		if err != nil {
+			least, most = interval, interval // it was waiting, not work
+		}
 	}
 }
 
-// rest waits for the pause, looking at shards that were woken meanwhile, until all are to
-// be read. It is false when ctx ended.
-func (d *Directory) rest(ctx context.Context, pause time.Duration) bool {
-	timer, stop := d.cfg.Clock.Timer(pause)
+// rest waits for most, or for least when everything may have changed, looking at shards that were woken
+// meanwhile. It is false when ctx ended.
+func (d *Directory) rest(ctx context.Context, least, most time.Duration) bool {
+	began := d.cfg.Clock.Now()
+	timer, stop := d.cfg.Clock.Timer(most)
 	defer func() { stop() }()
 	for soon := false; ; {
 		select {
@@ -174,37 +174,41 @@ func (d *Directory) rest(ctx context.Context, pause time.Duration) bool {
 			d.mu.Lock()
 			all := d.all
 			d.mu.Unlock()
-			if all && !soon { // a tenth of an interval bounds what a store can make us read
+			if all && !soon {
 				soon = true
 				stop()
-				timer, stop = d.cfg.Clock.Timer(min(pause, d.cfg.Interval/10))
+				timer, stop = d.cfg.Clock.Timer(max(0, least-(d.cfg.Clock.Now()-began)))
 			}
 			d.look(ctx)
 		}
 	}
 }
 
-// round reads all shards, page by page.
-func (d *Directory) round(ctx context.Context) error {
+// round reads all shards, page by page, and returns for how long all of it can be believed.
+func (d *Directory) round(ctx context.Context) (life time.Duration, err error) {
+	life = d.cfg.Most
 	d.mu.Lock()
 	d.all = false
 	d.mu.Unlock()
 	for after, n := "", 0; ; {
 		views, err := d.list(ctx, after)
 		if err != nil {
-			return err
+			return life, err
 		}
 		if n += len(views); n > MaxDirectory {
 			d.cfg.Logger.Warn("more shards than a directory keeps; the others cannot be found through it", "most", MaxDirectory)
-			return nil
+			return life, nil
 		}
 		last := len(views) < page
 		if len(views) > 0 && views[0].Row.Name <= after {
-			return fmt.Errorf("shard: the registry lists %q after %q", views[0].Row.Name, after)
+			return life, fmt.Errorf("shard: the registry lists %q after %q", views[0].Row.Name, after)
 		}
 		d.take(after, views, last)
+		for _, v := range views {
+			life = v.life(life)
+		}
 		if last {
-			return nil
+			return life, nil
 		}
 		after = views[len(views)-1].Row.Name
 		d.look(ctx)

@@ -28,7 +28,8 @@
 // answer from the node. A replica with input from it since then vetoes. That its
 // agent saw the process end is proof by itself, and needs no waiting. Silence is no
 // proof: it has to last for the timeout T, and at least as long as the node's own
-// fence takes to close.
+// fence takes to close. Instead of no answer it is enough that other agents have found its fence closed for T while its
+// own was silent: that one closed it, and died before it could say so.
 //
 // # Fences
 //

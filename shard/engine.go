@@ -29,8 +29,8 @@ type State struct {
 	Link      *Upstream  // on a replica
 	Followers []Follower // on a primary
 	Fence     Fence
-	Needs     int // replicas that an armed fence needs, 0 when the engine does not tell
-	Synced    bool
+	Needs     int  // replicas that an armed fence needs, 0 when the engine does not tell
+	Synced    bool // it has all of one copy, be it an old one; not between the begin of loading one and its end
 	Keys      int64
 	Run       string // new at every start of its process; "" if the engine has none
 	PID       int    // 0 when the engine does not tell

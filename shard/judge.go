@@ -85,10 +85,32 @@ func Judge(v View, s Sight, fenceDelay time.Duration) Finding {
 		return Finding{Health: Over, Proved: true, Why: "its session is over, and it loads its data behind a closed fence"}
 	case known && own.Live() && own.Age < s.OverFor && (own.Condition == Up || own.Condition == Loading):
 		return Finding{Health: Unattended, Why: "its session is over, but its agent sees it up"}
-	case known && !own.Live() && own.Fence == Closed && s.OverFor >= own.Timeout:
+	case known && !own.Live() && s.OverFor >= own.Timeout && (own.Fence == Closed || v.shut(s, id) >= own.Timeout):
 		return Finding{Health: Over, Proved: true, Why: "its agent closed its fence, and is gone"}
 	}
 	return secondOpinion(v, s, own, fenceDelay)
+}
+
+// shut is for how long a node was found closed, at every knock, by the agent of a member. The node's own
+// agent may have died before it could say so; one that lives may open it again only under the lease.
+func (v View) shut(s Sight, id string) (longest time.Duration) {
+	for _, r := range v.Nodes {
+		if _, member := v.Row.Member(r.ID); !member || r.ID == id || !r.Live() {
+			continue
+		}
+		if op, fresh := r.thinks(id, s.OverFor); fresh {
+			longest = max(longest, op.Closed)
+		}
+	}
+	return longest
+}
+
+// thinks returns the opinion of a node that was formed since its session was over.
+func (r Record) thinks(id string, over time.Duration) (o Opinion, fresh bool) {
+	if r.Opinion == nil || r.Opinion.Of != id || r.Opinion.Age+r.Age > min(over, r.Timeout) {
+		return Opinion{}, false
+	}
+	return *r.Opinion, true
 }
 
 // holder returns the node whose agent has the shard's lease, as far as that is known.
@@ -156,8 +178,7 @@ func gather(v View, s Sight, id string) opinions {
 			continue
 		}
 		since, certain := r.heard(id, s.OverFor)
-		op, age := r.Opinion, r.Age
-		fresh := op != nil && op.Of == id && op.Age+age <= min(s.OverFor, r.Timeout)
+		op, fresh := r.thinks(id, s.OverFor)
 		switch {
 		case since && certain:
 			o.veto = fmt.Sprintf("replica %s has heard from it since", r.Label())
@@ -173,7 +194,7 @@ func gather(v View, s Sight, id string) opinions {
 		default:
 			o.mute++
 		}
-		if quiet := op.Silence + age; o.quiet < 0 || quiet < o.quiet {
+		if quiet := op.Silence + r.Age; o.quiet < 0 || quiet < o.quiet {
 			o.quiet = quiet
 		}
 	}

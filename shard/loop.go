@@ -307,7 +307,7 @@ func (a *Agent) knock(now time.Duration) {
 	of := s.view.Row.Primary
 	address := s.addressOf(of)
 	if of == "" || of == a.id || address == "" {
-		s.opinion, s.mute = Opinion{}, 0
+		s.opinion, s.mute, s.shut = Opinion{}, 0, 0
 		return
 	}
 	stale := s.opinion.Of != of || s.over && s.knocked < s.overSince
@@ -318,9 +318,12 @@ func (a *Agent) knock(now time.Duration) {
 	if s.mute != 0 && s.opinion.Of == of {
 		within = max(within/2, 100*time.Millisecond) // it did not answer the last time either
 	}
+	own, known := s.view.Node(of)
+	left := s.over && known && !own.Live()
 	a.job("knock", within, func(ctx context.Context) func() {
 		asked := a.cfg.Clock.Now()
 		verdict := a.cfg.Engines.Knock(ctx, address)
+		shut := left && verdict == Answers && a.foundClosed(ctx, address)
 		return func() {
 			if s.opinion.Of != of || s.opinion.Verdict != verdict || s.over && s.knocked < s.overSince {
 				s.tell = s.tell || s.over
@@ -331,7 +334,24 @@ func (a *Agent) knock(now time.Duration) {
 			case s.mute == 0 || s.opinion.Of != of:
 				s.mute = asked
 			}
-			s.opinion, s.knocked = Opinion{Of: of, Verdict: verdict}, asked
+			opinion := Opinion{Of: of, Verdict: verdict}
+			switch {
+			case !shut:
+				s.shut = 0
+			case s.shut == 0 || s.opinion.Of != of:
+				s.shut = asked
+			default:
+				opinion.Closed = asked - s.shut
+			}
+			s.opinion, s.knocked = opinion, asked
 		}
 	})
+}
+
+// foundClosed tells that a node whose agent is silent has its fence closed.
+func (a *Agent) foundClosed(ctx context.Context, address string) bool {
+	node := a.cfg.Engines.At(address)
+	defer func() { _ = node.Close() }()
+	n, err := node.Probe(ctx)
+	return err == nil && n.Fence == Closed
 }

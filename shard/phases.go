@@ -172,13 +172,12 @@ func (t turn) detaching(p Plan) Action {
 	if t.back(p) {
 		return t.finish("the old primary is back", "")
 	}
-	waiting := 0
-	for _, r := range t.attached(p.From) {
-		if _, ok := r.Done(p.Epoch, DoDetach); !ok && r.Condition == Up {
-			waiting++
-		}
-	}
-	if waiting > 0 && !t.late() {
+	waits := slices.ContainsFunc(t.attached(p.From), func(r Record) bool {
+		_, ok := r.Done(p.Epoch, DoDetach)
+		forced := p.Force && r.ID == p.Wanted && r.Condition == Refused // its agent takes a person's word for it
+		return !ok && (r.Condition == Up || forced)
+	})
+	if waits && !t.late() {
 		return Action{Wait: t.p.Patience - t.s.PhaseFor}
 	}
 	best, unfit := choose(t.v, choice{from: p.From, wanted: p.Wanted, force: p.Force, tried: p.Tried, maxLag: t.p.MaxLag, frozen: p.Epoch})

@@ -231,6 +231,8 @@ func (s *scene) edit(r *Record, words []string) {
 			r.Opinion = &Opinion{Of: cmp.Or(sceneID(val), s.v.Row.Primary), Verdict: Verdict(key)}
 		case "silence":
 			r.Opinion.Silence = s.duration(val)
+		case "shut":
+			r.Opinion.Closed = s.duration(val)
 		case "opinion-age":
 			r.Opinion.Age = s.duration(val)
 		case "no-opinion":

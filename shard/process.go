@@ -83,10 +83,13 @@ func (a *Agent) find(pid int) {
 	}
 	p, err := a.cfg.Adopt(pid)
 	if err != nil {
-		a.log.Debug("the node's process cannot be watched", "pid", pid, "err", err)
+		if why := err.Error(); why != s.unwatched {
+			s.unwatched = why
+			a.log.Warn("the node's process cannot be watched: its end is seen later, and it is not killed when it hangs", "pid", pid, "err", err)
+		}
 		return
 	}
-	s.adopted = p
+	s.adopted, s.unwatched = p, ""
 	a.wg.Go(func() {
 		select {
 		case <-a.ctx.Done():

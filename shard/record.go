@@ -57,6 +57,9 @@ type Opinion struct {
 	// of those without an answer was begun. 0 when the last was answered. A refused
 	// connection is no answer.
 	Silence time.Duration `json:"silence_ns,omitempty"`
+	// Closed is for how long every knock has found its fence closed. That is looked at while its own
+	// agent is silent; 0 otherwise, and when the last found it open.
+	Closed time.Duration `json:"closed_ns,omitempty"`
 }
 
 // Upstream is a replica's link to its primary.

@@ -117,6 +117,10 @@ func (a *Agent) stand(now time.Duration) {
 	case Trail:
 		a.stepDown("another is the primary")
 		a.trail(b, now)
+	case Stay:
+		if s.view.Row.Rev == 0 {
+			s.trouble = b.Why // otherwise a plan says what goes on
+		}
 	case Close:
 		s.trouble = b.Why
 		a.stepDown(b.Why)

@@ -22,6 +22,7 @@ type state struct {
 	gone       time.Duration // since when its process is known to be over; 0: it is not
 	condition  Condition
 	adopted    Process // of a node that somebody else started
+	unwatched  string  // why it could not be adopted, as it was said last
 	probeAt    time.Duration
 	answeredAt time.Duration // when the last probe was begun that it answered
 	rebornAt   time.Duration // when its process was last found to be another
@@ -59,6 +60,7 @@ type state struct {
 	opinion   Opinion
 	knocked   time.Duration
 	mute      time.Duration // since when no knock was answered; 0: the last was
+	shut      time.Duration // since when each found the fence closed; 0: the last did not
 	willOpen  Fence         // told before the fence is opened, until a probe has seen it
 	results   []Result
 	armed     bool

@@ -3,7 +3,8 @@ package shard
 // Whole tells whether a node that shows this state has all that it had when it was
 // last seen well; it is what [Record.Synced] says. A replica that was restarted from a copy
 // on disk may have lost anything, until it has been in touch with its primary again or shows that it
-// stands where it stood. One whose full copy was begun and not ended has only a part.
+// stands where it stood. Of a full copy that was begun the engine tells whether it has ended, as long as the
+// process lives that began it; after a restart it counts as a part.
 func (m Memory) Whole(s State) bool {
 	linked := s.Role == Replica && s.Link != nil && s.Link.Up && !s.Link.Syncing
 	switch {
@@ -11,7 +12,7 @@ func (m Memory) Whole(s State) bool {
 		return false
 	case linked:
 		return true
-	case m.Copying:
+	case m.Copying && (s.Run == "" || s.Run != m.Run):
 		return false
 	case m.Lineage.ID == "" || s.Run != "" && s.Run == m.Run:
 		return true

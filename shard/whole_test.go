@@ -8,8 +8,9 @@ import (
 // TestWhole follows one replica through copies, restarts and a promotion.
 func TestWhole(t *testing.T) {
 	up, down, copying := &Upstream{Up: true}, &Upstream{}, &Upstream{Syncing: true}
+	half := &Upstream{} // down as well: the copy broke off
 	state := func(run, lineage string, txn int64, l *Upstream) State {
-		s := State{Role: Replica, Txn: txn, Lineage: Lineage{ID: lineage}, Run: run, Link: l, Synced: true, Keys: txn}
+		s := State{Role: Replica, Txn: txn, Lineage: Lineage{ID: lineage}, Run: run, Link: l, Synced: l != half, Keys: txn}
 		if l == nil {
 			s.Role = Primary
 		}
@@ -33,7 +34,11 @@ func TestWhole(t *testing.T) {
 		{name: "restarted with another history", s: state("4", "R", 500, down), txn: 100},
 		{name: "linked again", s: state("4", "L", 120, up), whole: true, txn: 120},
 		{name: "another full copy", s: state("4", "L", 1, copying), txn: 120},
-		{name: "… broke off", s: state("4", "L", 1, down), txn: 120},
+		{name: "… broke off", s: state("4", "L", 1, half), txn: 120},
+		{name: "another one", s: state("4", "L", 1, copying), txn: 120},
+		{name: "… ended, and the link with it", s: state("4", "M", 125, down), whole: true, txn: 125},
+		{name: "another one", s: state("4", "M", 1, copying), txn: 125},
+		{name: "… and restarted with all that it had", s: state("4b", "M", 125, down), txn: 125},
 		{name: "… and was done", s: state("4", "M", 130, up), whole: true, txn: 130},
 		{name: "promoted", s: state("4", "N", 130, nil), whole: true, txn: 130},
 		{name: "the primary", s: state("4", "N", 140, nil), holding: true, whole: true, txn: 140},

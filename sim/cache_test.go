@@ -26,13 +26,13 @@ func TestCacheSimulation(t *testing.T) {
 		return
 	}
 	first := uint64(time.Now().UnixNano()) / 1000
-	n := runs(t, 200, 50000)
+	n := runs(t, 200, 30000)
 	t.Logf("%d seeds from %d", n, first)
 	const shares = 4
 	for share := range shares {
 		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
 			t.Parallel()
-			tried(t, (n-share+shares-1)/shares)
+			triedShare(t, n, share, shares)
 			var sum CacheResult
 			slowest := 0.0
 			for i := share; i < n; i += shares {
@@ -67,7 +67,7 @@ func checkCache(t *testing.T, seed uint64) CacheResult {
 
 // TestCacheSimulationRepeats proves that a seed can be replayed.
 func TestCacheSimulationRepeats(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(runs(t, 4, 40)) {
 		trace := func() (lines []string) {
 			s := DrawCache(seed)
 			s.Trace = func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
@@ -93,7 +93,8 @@ func TestCacheSimulationCatches(t *testing.T) {
 	for _, twin := range CacheTwins() {
 		t.Run(twin.Name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(most) {
+			for i := range uint64(most) {
+				seed := tellingSeeds[twin.Name] + i
 				s := DrawCache(seed)
 				if s.Twin = twin; twin.Need != nil {
 					twin.Need(&s)

@@ -28,13 +28,13 @@ func TestMonitorSimulation(t *testing.T) {
 		return
 	}
 	first := uint64(time.Now().UnixNano()) / 1000
-	n := runs(t, 12, 20000)
+	n := runs(t, 12, 8000)
 	t.Logf("%d seeds from %d", n, first)
 	const shares = 4
 	for share := range shares {
 		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
 			t.Parallel()
-			tried(t, (n-share+shares-1)/shares)
+			triedShare(t, n, share, shares)
 			var sum MonitorResult
 			for i := share; i < n; i += shares {
 				r := checkMonitor(t, first+uint64(i))
@@ -93,8 +93,10 @@ func TestMonitorSimulationCatches(t *testing.T) {
 	for i := range MonitorTwins() {
 		t.Run(MonitorTwins()[i].Name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(most) {
-				s, twin := DrawMonitor(seed), MonitorTwins()[i]
+			for n := range uint64(most) {
+				twin := MonitorTwins()[i]
+				seed := tellingSeeds[twin.Name] + n
+				s := DrawMonitor(seed)
 				if s.Twin = twin; twin.Need != nil {
 					twin.Need(&s)
 				}

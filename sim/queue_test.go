@@ -34,7 +34,7 @@ func TestQueueSimulation(t *testing.T) {
 	for share := range shares {
 		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
 			t.Parallel()
-			tried(t, (n-share+shares-1)/shares)
+			triedShare(t, n, share, shares)
 			var sum QueueResult
 			for i := share; i < n; i += shares {
 				r := checkQueue(t, first+uint64(i))
@@ -77,7 +77,8 @@ func TestQueueSimulationCatches(t *testing.T) {
 	for _, twin := range QueueTwins() {
 		t.Run(twin.Name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(most) {
+			for i := range uint64(most) {
+				seed := tellingSeeds[twin.Name] + i
 				s := DrawQueue(seed)
 				if s.Twin = twin; twin.Need != nil {
 					twin.Need(&s)

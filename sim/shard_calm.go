@@ -90,7 +90,7 @@ func (w *shardWorld) unsettled() string {
 		return "a plan or a request is under way"
 	case p == nil:
 		return "there is no primary"
-	case !p.node.Accepts():
+	case !w.serves(p):
 		return p.name + " is the primary, and does not accept writes"
 	case !v.Lease.Held():
 		return "nobody holds the lease"
@@ -111,6 +111,18 @@ func (w *shardWorld) unsettled() string {
 		}
 	}
 	return ""
+}
+
+// serves tells that the primary accepts writes, or rightly does not: the bound asks for more replicas
+// than a person has left it.
+func (w *shardWorld) serves(p *shardHost) bool {
+	replicas := 0
+	for _, h := range w.hosts {
+		if h != p && !w.left(h) {
+			replicas++
+		}
+	}
+	return p.node.Accepts() || replicas < w.setup.MinReplicas && p.node.State().Fence == shard.Armed
 }
 
 // left tells that a node was forgotten by a person, and its agent does not take what it has for the shard's.
@@ -154,7 +166,7 @@ func (w *shardWorld) rest() {
 	before := w.view().Row
 	p := w.hostOf(before.Primary)
 	for end := time.Now().Add(4 * t); time.Now().Before(end); pause(50 * time.Millisecond) {
-		if p != nil && !p.node.Accepts() {
+		if p != nil && !w.serves(p) {
 			w.judge.breach("%s does not accept writes any more, without a fault\n%s", p.name, w.describe())
 			return
 		}

@@ -280,6 +280,9 @@ func (j *shardJudge) installed(v shard.View, row shard.Row) {
 	}
 	j.named[row.PrimaryEpoch] = row.Primary
 	j.latest[h.address] = row.PrimaryEpoch
+	if p != nil && !p.Force && !h.node.State().Synced {
+		j.breachLocked("%s was promoted with half a copy", h.name)
+	}
 	var missing []int64
 	for id := range j.kept {
 		if !has[id] {

@@ -37,7 +37,7 @@ func ShardTwins() []ShardTwin {
 		{Name: "only some promise", Caught: "after the first of epoch", Need: divided, Agent: func(h *shardHost, c *shard.Config) {
 			c.Promisers = forger{c.Promisers, h, func(i int) bool { return i%2 == 1 }}
 		}},
-		{Name: "one signal is enough", Caught: "a healthy primary is deposed", Need: unattended, Agent: registry(func(r *brokenRegistry) {
+		{Name: "one signal is enough", First: 86, Caught: "a healthy primary is deposed", Need: unattended, Agent: registry(func(r *brokenRegistry) {
 			r.view = func(v *shard.View) {
 				for i := range v.Nodes {
 					n := &v.Nodes[i]
@@ -61,7 +61,7 @@ func ShardTwins() []ShardTwin {
 				return e.Engine.Follow(ctx, address)
 			}
 		})},
-		{Name: "a half copy counts as whole", First: 18, Caught: "acknowledged writes", Need: copying, Agent: engine(func(e *brokenEngine) {
+		{Name: "a half copy counts as whole", Caught: "with half a copy", Need: halves, Agent: engine(func(e *brokenEngine) {
 			e.probe = func(s *shard.State) {
 				s.Synced = true
 				if s.Link != nil {
@@ -79,7 +79,7 @@ func ShardTwins() []ShardTwin {
 	}
 }
 
-// divided shards are split all the time, copying ones have replicas that take their time, and people
+// divided shards are split all the time; copying ones have replicas that take their time, and people
 // who switch, unattended ones agents that die, forced ones people who fail over, and replicas that lag.
 func divided(s *ShardSetup) {
 	s.Nodes, s.Length, s.Only = 3, 2*time.Minute, "divided"
@@ -95,6 +95,12 @@ func forced(s *ShardSetup) {
 
 func copying(s *ShardSetup) {
 	s.Nodes, s.Length, s.Operators, s.CopyTime, s.Only = 3, 2*time.Minute, true, 10*time.Second, "copying"
+}
+
+// halves are copying, and have nobody else who could be promoted.
+func halves(s *ShardSetup) {
+	copying(s)
+	s.Nodes, s.Disks = 2, true
 }
 
 // forger answers for others that they promise.

@@ -11,12 +11,15 @@ import (
 	"time"
 )
 
-// runs is how many seeds a test tries: SIM_RUNS, or many for `make prove`, or few.
 // tried tells make prove's table how many histories a test tries.
 func tried(t *testing.T, n int) {
 	t.Attr("tried", fmt.Sprintf("%d random histories in simulation", n))
 }
 
+// triedShare is tried for one of the shares of n seeds: every shares-th, beginning with that one.
+func triedShare(t *testing.T, n, share, shares int) { tried(t, (n-share+shares-1)/shares) }
+
+// runs is how many seeds a test tries: SIM_RUNS, or many for `make prove`, or few.
 func runs(t *testing.T, few, many int) int {
 	if s := os.Getenv("SIM_RUNS"); s != "" {
 		n, err := strconv.Atoi(s)
@@ -58,7 +61,7 @@ func TestSimulation(t *testing.T) {
 	for share := range shares {
 		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
 			t.Parallel()
-			tried(t, (n-share+shares-1)/shares)
+			triedShare(t, n, share, shares)
 			var longest, grants = 0.0, 0
 			for i := share; i < n; i += shares {
 				r := check(t, first+uint64(i))
@@ -110,13 +113,57 @@ func check(t *testing.T, seed uint64) Result {
 	return r
 }
 
+// tellingSeeds are where a run of a broken twin begins, by its name, when the seeds before do not
+// show what is broken, or take long. Others begin at 0.
+var tellingSeeds = map[string]uint64{
+	"renewal stamped after the call": 57,
+	"trust of T instead of T-I":      8,
+
+	"a key goes on that waits for a person": 13,
+	"an old term is accepted":               10,
+	"… and the deposed sends on":            11,
+	"what is under way can be cancelled":    6,
+	"… and undoes the order":                102,
+
+	"a pause does not end":                  4,
+	"a pause is not seen":                   4,
+	"a replay is a sign of life":            3,
+	"a return is not seen":                  3,
+	"alarms are raised twice":               3,
+	"an alarm does not end":                 3,
+	"beats are acknowledged and lost":       3,
+	"beats between are overlooked":          2,
+	"blind time counts":                     5,
+	"groups are not reported":               3,
+	"no time after blindness":               3,
+	"nobody sweeps":                         3,
+	"nothing is proven":                     3,
+	"one is not told":                       3,
+	"the base is forgotten":                 1,
+	"the end comes first":                   2,
+	"the end has another id":                3,
+	"the path is trusted for ever":          3,
+	"the router's path is proven by others": 3,
+	"the sender's clock decides":            2,
+	"what is judged is not looked at again": 3,
+
+	"a late yes is counted":                        20,
+	"a partition never ends":                       7,
+	"a promise is believed for too long":           10,
+	"a removed copy is taken again":                41,
+	"an acknowledgement counts from when it comes": 15,
+	"an older copy is taken":                       7,
+	"failures are remembered for ever":             42,
+}
+
 // TestSimulationCatches proves the checks: each broken cluster is caught.
 func TestSimulationCatches(t *testing.T) {
 	const most = 200 // seeds
 	for _, twin := range Twins() {
 		t.Run(twin.Name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(most) {
+			for i := range uint64(most) {
+				seed := tellingSeeds[twin.Name] + i
 				s := Draw(seed)
 				if s.Twin = twin; twin.Need != nil {
 					twin.Need(&s)

@@ -43,6 +43,10 @@ async function start() {
       signedIn(false, wrongToken());
       return;
     }
+    if (err.code === 'missing_scope') { // one that may only send, for instance
+      signedIn(false, err.message);
+      return;
+    }
     if (err.code === 'no_route') {
       alone();
       return;

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/web/webtest"
@@ -23,6 +24,7 @@ func TestInBrowser(t *testing.T) {
 		{"navigation", testNavigation},
 		{"actions", testActions},
 		{"charts", testCharts},
+		{"sign in", testSignIn},
 		{"server dies", testServerDies},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, b) })
@@ -78,6 +80,43 @@ func check(t *testing.T, p *webtest.Page, where string) {
 	if found = append(found, p.Trouble()...); len(found) > 0 {
 		t.Errorf("%s:\n%s", where, strings.Join(found, "\n"))
 	}
+}
+
+// testSignIn: whoever shows a token that does not open the page is told why, and can show another.
+func testSignIn(t *testing.T, b *webtest.Browser) {
+	s := newStage(t)
+	s.stop()
+	s.token = "correct-horse-battery"
+	s.start()
+	secrets := map[access.Scope]string{}
+	for _, scope := range access.AllScopes() {
+		one, secret, err := access.Make(string(scope), access.Scopes{scope}, "alice")
+		if err == nil {
+			_, err = s.store.Tokens().Add(t.Context(), one, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets[scope] = secret
+	}
+	p := b.Page(t, 1440, 900, "light")
+	show := func(token, says string) {
+		t.Helper()
+		p.Until(`document.querySelector('#login').checkVisibility() && !document.querySelector('#stage').checkVisibility()`)
+		p.Fill("#token", token)
+		p.Click("#login button", "")
+		if says == "" {
+			live(p)
+			return
+		}
+		p.Until(fmt.Sprintf(`document.querySelector('#login-error').textContent.includes(%q)`, says))
+	}
+	p.Open(s.url("#/roles"))
+	show("wrong-horse-battery", "not the right one")
+	show(secrets[access.Ingest], "scope read")
+	show(secrets[access.Read], "")
+	p.Click("#sign-out", "")
+	show(s.token, "")
 }
 
 func testFlawsAreFound(t *testing.T, b *webtest.Browser) {

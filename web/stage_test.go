@@ -30,6 +30,7 @@ const long = "nightly-reconciliation-of-accounts-with-a-name-that-is-too-long-fo
 // stage is a server with something of every part, that can be stopped and started anew.
 type stage struct {
 	t     *testing.T
+	token string // that it asks for; "" for none
 	store *everything
 	table *monitortest.Reference
 	peer  *peer
@@ -53,7 +54,7 @@ func newStage(t *testing.T) *stage {
 // start serves the store, at the address of before if there was one.
 func (s *stage) start() {
 	s.t.Helper()
-	server, err := api.New(api.Config{Store: s.store, Shards: directory{s.store.Registry()}, Cache: s.peer, Version: "v1"})
+	server, err := api.New(api.Config{Store: s.store, Token: s.token, Shards: directory{s.store.Registry()}, Cache: s.peer, Version: "v1"})
 	if err != nil {
 		s.t.Fatal(err)
 	}

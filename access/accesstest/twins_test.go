@@ -12,6 +12,7 @@ import (
 
 	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/recorder"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -32,7 +33,7 @@ type model struct {
 	silent bool // writes no history
 }
 
-func (m *model) do(ctx context.Context, decide func([]access.Token, time.Time) (access.Change, error)) (access.Token, error) {
+func (m *model) do(ctx context.Context, decide access.Decide) (access.Token, error) {
 	if ctx.Err() != nil && !m.deaf {
 		return access.Token{}, fmt.Errorf("%w: %w", lease.ErrUnavailable, ctx.Err())
 	}
@@ -69,7 +70,7 @@ func (m *model) do(ctx context.Context, decide func([]access.Token, time.Time) (
 
 func (m *model) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
 	return m.do(ctx, func(all []access.Token, now time.Time) (access.Change, error) {
-		c, err := access.Adding(all, t, lasts, now)
+		c, err := access.Adding(t, lasts)(all, now)
 		if m.lax && err != nil {
 			t.Created = now
 			return access.Change{Token: t}, nil
@@ -79,9 +80,7 @@ func (m *model) Add(ctx context.Context, t access.Token, lasts time.Duration) (a
 }
 
 func (m *model) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return m.do(ctx, func(all []access.Token, now time.Time) (access.Change, error) {
-		return access.Revoking(all, ref, by, now)
-	})
+	return m.do(ctx, access.Revoking(ref, by))
 }
 
 func (m *model) List(ctx context.Context) ([]access.Token, time.Time, error) {
@@ -188,37 +187,6 @@ func revive(all []access.Token) []access.Token {
 	return all
 }
 
-// recorder keeps what a topic finds, instead of failing.
-type recorder struct {
-	testing.TB
-	mu    sync.Mutex
-	found []string
-}
-
-func (r *recorder) note(text string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.found = append(r.found, text)
-}
-
-func (r *recorder) Helper()                        {}
-func (r *recorder) Errorf(format string, a ...any) { r.note(fmt.Sprintf(format, a...)) }
-func (r *recorder) Fatal(a ...any)                 { r.note(fmt.Sprint(a...)); panic(r) }
-func (r *recorder) Fatalf(format string, a ...any) { r.note(fmt.Sprintf(format, a...)); panic(r) }
-
-func caught(t *testing.T, broken *model, topic func(*bench)) []string {
-	r := &recorder{TB: t}
-	func() {
-		defer func() {
-			if p := recover(); p != nil && p != any(r) {
-				r.note(fmt.Sprint("panic: ", p))
-			}
-		}()
-		topic(newBench(r, t.Context(), subject(broken)))
-	}()
-	return r.found
-}
-
 // TestSuiteCatches proves the suite: each broken store is caught by the topic that is named, and each topic
 // catches one.
 func TestSuiteCatches(t *testing.T) {
@@ -231,7 +199,9 @@ func TestSuiteCatches(t *testing.T) {
 		needed[twin.by] = true
 		var found []string
 		for range 100 { // some break only when two calls meet
-			if found = caught(t, twin.broken(), topic); found != nil {
+			s := subject(twin.broken())
+			found = recorder.Found(t, func(r testing.TB) { topic(newBench(r, t.Context(), s)) })
+			if found != nil {
 				break
 			}
 		}

@@ -27,7 +27,7 @@ type URLConfig struct {
 	// URL is http or https, with {key} or {key+} in its path or its query. It
 	// has no user or password: use Header. Required.
 	URL string
-	// Header has more headers for every request.
+	// Header has more headers for every request. Names and values are checked.
 	Header http.Header
 	// Client makes the requests. Its CheckRedirect is replaced, and a Timeout of
 	// its own is kept. Default: one that keeps 64 connections open, uses the
@@ -55,6 +55,7 @@ func (c URLConfig) Validate() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("source: %w: %s", lease.ErrInvalid, fmt.Sprintf(format, args...))
 	}
+	shown, _, _ := strings.Cut(c.URL, "?") // what follows may be a secret
 	u, err := url.Parse(expand(c.URL, "key"))
 	switch {
 	case err != nil:
@@ -62,22 +63,18 @@ func (c URLConfig) Validate() error {
 	case u.User != nil:
 		return bad("the source's URL has a user or password; use a header")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "":
-		return bad("the source's URL %q is not http://HOST/… or https://HOST/…", c.URL)
+		return bad("the source's URL %q is not http://HOST/… or https://HOST/…", shown)
 	case u.Host != host(c.URL):
-		return bad("the source's URL %q has {key} in its host: a key must not choose whom to ask", c.URL)
+		return bad("the source's URL %q has {key} in its host: a key must not choose whom to ask", shown)
 	case expand(c.URL, "key") == c.URL:
-		return bad("the source's URL %q lacks {key}, which stands for the key", c.URL)
+		return bad("the source's URL %q lacks {key}, which stands for the key", shown)
 	case dotted(u):
-		return bad("the source's URL %q has a segment . or .. in its path", c.URL)
+		return bad("the source's URL %q has a segment . or .. in its path", shown)
 	case c.MaxValue < 0 || c.MaxTTL < 0:
 		return bad("the largest value and the longest time to live cannot be negative")
 	}
-	for name := range c.Header {
-		switch canonical := textproto.CanonicalMIMEHeaderKey(name); {
-		case canonical == "Host", canonical == "Content-Length", canonical == "Transfer-Encoding", canonical == "Connection",
-			canonical == "Range", strings.HasPrefix(canonical, "If-"), strings.HasPrefix(canonical, "Understudy-"):
-			return bad("the header %s belongs to the protocol", name)
-		}
+	if err := checkHeader(c.Header); err != nil {
+		return bad("%v", err)
 	}
 	return nil
 }

@@ -16,17 +16,11 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
 )
 
-// Concurrent are the limits of one check of concurrent histories. Zero fields
-// get their defaults.
-type Concurrent struct {
-	Worlds  int           // keys that are fought for side by side; default 6
-	Clients int           // that fight for each; default 4
-	Length  time.Duration // default 2 s
-	Timeout time.Duration // T of the sessions; default 200 ms
-	Call    time.Duration // deadline of each call; default 5 s
-}
+// Concurrent are the limits of one check of concurrent histories; its worlds are keys.
+type Concurrent = leasetest.Concurrent
 
 // CheckLinearizable lets concurrent clients work on keys in real time: they
 // offer, take, begin, finish, release and look, go on after their sessions have
@@ -44,11 +38,7 @@ func CheckLinearizable(t *testing.T, open func(t *testing.T) Store, limits Concu
 
 // linearize returns what is wrong, or "".
 func linearize(ctx context.Context, open func() Store, limits Concurrent) string {
-	limits.Worlds = cmp.Or(limits.Worlds, 6)
-	limits.Clients = cmp.Or(limits.Clients, 4)
-	limits.Length = cmp.Or(limits.Length, 2*time.Second)
-	limits.Timeout = cmp.Or(limits.Timeout, 200*time.Millisecond)
-	limits.Call = cmp.Or(limits.Call, 5*time.Second)
+	limits = limits.WithDefaults()
 	ctx, cancel := context.WithTimeout(ctx, limits.Length)
 	defer cancel()
 	begin, name := time.Now(), strings.ToLower(lease.NewID()[:8])
@@ -98,34 +88,10 @@ func (w *contest) judge() string {
 			break
 		}
 	}
-	model := porcupine.NondeterministicModel{
+	return leasetest.Explain(w.space, porcupine.NondeterministicModel{
 		Init: func() []any { return []any{state{}} },
-		Step: func(st, in, out any) []any {
-			return after(st.(state), in.(request), out.(reply))
-		},
-		DescribeOperation: func(in, out any) string { return fmt.Sprintf("%v → %v", in, out) },
-	}
-	result, info := porcupine.CheckOperationsVerbose(model.ToModel(), w.history, 20*time.Second)
-	switch result {
-	case porcupine.Ok:
-		return ""
-	case porcupine.Unknown:
-		return fmt.Sprintf("%s: the history of %d operations could not be judged in time", w.space, len(w.history))
-	}
-	longest := 0
-	for _, partition := range info.PartialLinearizations() {
-		for _, explained := range partition {
-			longest = max(longest, len(explained))
-		}
-	}
-	var text strings.Builder
-	text.WriteString(fmt.Sprintf("%s: no order of single steps explains the %d operations; at most %d can be:\n", w.space, len(w.history), longest))
-	for i, op := range w.history {
-		if i >= longest-10 && i <= longest+4 {
-			text.WriteString(fmt.Sprintf("  %8.3f–%8.3f ms  client %d  %v → %v\n", float64(op.Call)/1e6, float64(op.Return)/1e6, op.ClientId, op.Input, op.Output))
-		}
-	}
-	return text.String()
+		Step: func(st, in, out any) []any { return after(st.(state), in.(request), out.(reply)) },
+	}, w.history)
 }
 
 // fighter is a client under one session after the other.

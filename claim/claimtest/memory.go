@@ -165,7 +165,7 @@ func (s *Step) Offer(name, key string, at time.Time) {
 	case !k.InStep && (k.Idle || at.Before(k.Ready)):
 		k.Idle, k.Ready = false, at
 	}
-	s.WakeIf(name, k)
+	s.wakeIf(name, k)
 }
 
 // Begin begins a step.
@@ -183,11 +183,11 @@ func (s *Step) Free(name string, k *Key) {
 	}
 	k.Interrupted = k.Interrupted || k.InStep
 	k.InStep, k.Session, k.Holder, k.Since = false, "", lease.Instance{}, s.Now
-	s.WakeIf(name, k)
+	s.wakeIf(name, k)
 }
 
-// WakeIf wakes those who sleep, if the key is free and ready.
-func (s *Step) WakeIf(name string, k *Key) {
+// wakeIf wakes those who sleep, if the key is free and ready.
+func (s *Step) wakeIf(name string, k *Key) {
 	if k.Session != "" || !s.ready(k) {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -100,7 +101,7 @@ func alarmLasted(al monitor.Alarm) string {
 	if al.Ended.IsZero() {
 		return ""
 	}
-	return brief(al.Ended.Sub(al.Started))
+	return plain.Brief(al.Ended.Sub(al.Started))
 }
 
 func (a *app) alarmShowCommand() *cobra.Command {
@@ -141,7 +142,7 @@ func (a *app) printFacts(facts [][2]string) error {
 		if f[1] == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(a.stdout, "%-10s %s\n", f[0], clean(oneLine(f[1]))); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "%-10s %s\n", f[0], plain.Text(plain.Line(f[1]))); err != nil {
 			return err
 		}
 	}

@@ -11,8 +11,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/open"
 )
@@ -24,21 +27,19 @@ const callTimeout = 5 * time.Second
 type app struct {
 	stdout, stderr io.Writer
 
-	storeURL, output, logLevel, logFormat string
+	// Host has the store that the flags name, and the log.
+	instance.Host
+
+	output, logLevel, logFormat string
 	// serverURL is asked instead of the store, with the token in tokenFile; see chooseSide.
 	serverURL, tokenFile string
 	command              string // that was given, by its path
-	// connections to the store that are used at once; 0 for as few as it takes.
-	connections int
-
-	log   *slog.Logger
-	level *slog.LevelVar // of log
 }
 
 // prepare checks the global flags.
 func (a *app) prepare() error {
 	if a.output != "table" && a.output != "json" {
-		return usagef("-o %q: the formats are table and json", a.output)
+		return usage.Errorf("-o %q: the formats are table and json", a.output)
 	}
 	if err := a.logAs(cmp.Or(a.logLevel, os.Getenv("UNDERSTUDY_LOG_LEVEL")), cmp.Or(a.logFormat, os.Getenv("UNDERSTUDY_LOG_FORMAT"))); err != nil {
 		return err
@@ -46,43 +47,31 @@ func (a *app) prepare() error {
 	if err := a.chooseSide(); err != nil {
 		return err
 	}
-	if a.storeURL == "" && !a.remote() {
+	if a.StoreURL == "" && !a.remote() {
 		url, err := open.DefaultURL()
 		if err != nil {
-			return usagef("no --store is given and there is no state directory: %v", err)
+			return usage.Errorf("no --store is given and there is no state directory: %v", err)
 		}
-		a.storeURL = url
+		a.StoreURL = url
 	}
 	return nil
 }
 
 // logAs makes the log of a level and a format; "" is the default.
 func (a *app) logAs(level, format string) error {
-	l, err := logOptions(level, format)
+	l, err := settings.LogOptions(level, format)
 	if err != nil {
 		return err
 	}
-	a.level = &slog.LevelVar{}
-	a.level.Set(l)
-	options := &slog.HandlerOptions{Level: a.level}
+	a.Level = &slog.LevelVar{}
+	a.Level.Set(l)
+	options := &slog.HandlerOptions{Level: a.Level}
 	if format == "json" {
-		a.log = slog.New(slog.NewJSONHandler(a.stderr, options))
+		a.Log = slog.New(slog.NewJSONHandler(a.stderr, options))
 	} else {
-		a.log = slog.New(slog.NewTextHandler(a.stderr, options))
+		a.Log = slog.New(slog.NewTextHandler(a.stderr, options))
 	}
 	return nil
-}
-
-// logOptions checks what is said of the log.
-func logOptions(level, format string) (slog.Level, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(cmp.Or(level, "info"))); err != nil {
-		return l, usagef("log level %q: the levels are debug, info, warn and error", level)
-	}
-	if format != "" && format != "text" && format != "json" {
-		return l, usagef("log format %q: the formats are text and json", format)
-	}
-	return l, nil
 }
 
 // open opens the store once.
@@ -90,9 +79,15 @@ func (a *app) open(ctx context.Context) (store.Store, error) {
 	if err := a.needStore(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
-	defer cancel()
-	return open.Open(ctx, a.storeURL, open.Options{Connections: a.connections, Logger: a.log})
+	return a.Host.Open(ctx)
+}
+
+// openPatiently opens the store, and if it cannot be reached yet goes on trying if patient.
+func (a *app) openPatiently(ctx context.Context, patient bool) (store.Store, error) {
+	if err := a.needStore(); err != nil {
+		return nil, err
+	}
+	return a.Host.OpenPatiently(ctx, patient)
 }
 
 // ask opens the store, lets f ask it within callTimeout, and closes it.
@@ -131,51 +126,11 @@ func (a *app) table(header string, rows []string) error {
 func row(cells ...any) string {
 	texts := make([]string, len(cells))
 	for i, c := range cells {
-		text := clean(fmt.Sprint(c))
+		text := plain.Text(fmt.Sprint(c))
 		if text == "" {
 			text = "-"
 		}
 		texts[i] = text
 	}
 	return strings.Join(texts, "\t")
-}
-
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || unicode.IsPrint(r):
-			return r
-		case r == '\t':
-			return ' '
-		default:
-			return '�'
-		}
-	}, s)
-}
-
-// brief is a duration as people read it: three figures are enough.
-func brief(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "-" + brief(-d)
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < 48*time.Hour:
-		return d.Round(time.Second).String()
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours()/24))
-	}
-}
-
-// hostname is the default name of an instance.
-func hostname() string {
-	name, err := os.Hostname()
-	if err != nil || name == "" {
-		return "unnamed"
-	}
-	return name
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/realserver"
 )
 
@@ -63,7 +64,7 @@ func TestBackupOfSQLite(t *testing.T) {
 	file := filepath.Join(dir, "state", "understudy.db")
 	url := "sqlite:" + file
 	enqueue(t, url, "before")
-	st, err := (&app{storeURL: url}).open(t.Context())
+	st, err := (&app{Host: instance.Host{StoreURL: url}}).open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,8 @@ import (
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/store"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/usage"
 )
 
 func (a *app) batchCommand() *cobra.Command {
@@ -40,14 +41,6 @@ steps aside.`),
 		a.batchActCommand(dispatch.Cancel, "Take out batches that were never sent",
 			`Take out batches that were never sent. They end as cancelled.`))
 	return c
-}
-
-// queuesOf returns the queues of a store that keeps some.
-func (a *app) queuesOf(st store.Store) (store.Queues, error) {
-	if q, ok := st.(store.Queues); ok {
-		return q, nil
-	}
-	return nil, usagef("the store %s keeps no queues; SQLite (sqlite:PATH) and PostgreSQL (postgres://…) do", redact(a.storeURL))
 }
 
 // withAdvice says what to do about a queue that is not there.
@@ -107,7 +100,7 @@ func orDash(d time.Duration) string {
 	if d <= 0 {
 		return ""
 	}
-	return brief(d)
+	return plain.Brief(d)
 }
 
 // maxRows is the most that one command lists.
@@ -115,7 +108,7 @@ const maxRows = 1_000_000
 
 func checkLimit(n int) error {
 	if n < 1 || n > maxRows {
-		return usagef("--limit %d: 1 to %d are possible", n, maxRows)
+		return usage.Errorf("--limit %d: 1 to %d are possible", n, maxRows)
 	}
 	return nil
 }
@@ -194,7 +187,7 @@ func (a *app) printKeys(keys []dispatch.KeyRecord) error {
 			}
 			continue
 		}
-		rows = append(rows, row(k.Key, k.Depth, k.Head, keyState(k), orDash(k.Waiting), orDash(k.Next), k.Holder.Name, oneLine(k.Reason)))
+		rows = append(rows, row(k.Key, k.Depth, k.Head, keyState(k), orDash(k.Waiting), orDash(k.Next), k.Holder.Name, plain.Line(k.Reason)))
 	}
 	if a.json() {
 		return nil
@@ -207,15 +200,6 @@ func keyState(k dispatch.KeyRecord) string {
 		return string(k.State) + ", blocked"
 	}
 	return string(k.State)
-}
-
-// oneLine fits what a target said into a table.
-func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > 100 {
-		return string(r[:99]) + "…"
-	}
-	return s
 }
 
 func (a *app) batchListCommand() *cobra.Command {
@@ -273,7 +257,7 @@ func (a *app) printBatches(batches []dispatch.Record) error {
 			}
 			continue
 		}
-		rows = append(rows, row(b.Key, b.Seq, b.ID, batchState(b), b.Attempts, orNothing(b.Code), b.Size, when(b.Enqueued), oneLine(b.Detail)))
+		rows = append(rows, row(b.Key, b.Seq, b.ID, batchState(b), b.Attempts, orNothing(b.Code), b.Size, when(b.Enqueued), plain.Line(b.Detail)))
 	}
 	if a.json() {
 		return nil
@@ -343,7 +327,7 @@ func (a *app) printBatch(b dispatch.Record) error {
 	}
 	for _, f := range facts {
 		if f[1] != "" {
-			if _, err := fmt.Fprintf(a.stdout, "%-10s %s\n", f[0], clean(f[1])); err != nil {
+			if _, err := fmt.Fprintf(a.stdout, "%-10s %s\n", f[0], plain.Text(f[1])); err != nil {
 				return err
 			}
 		}
@@ -351,7 +335,7 @@ func (a *app) printBatch(b dispatch.Record) error {
 	fmt.Fprintln(a.stdout)
 	var rows []string
 	for _, s := range b.Trail {
-		rows = append(rows, row(s.At.Local().Format("2006-01-02 15:04:05.000"), s.State, orNothing(s.Attempt), orNothing(s.Code), orNothing(s.Term), oneLine(s.Detail)))
+		rows = append(rows, row(s.At.Local().Format("2006-01-02 15:04:05.000"), s.State, orNothing(s.Attempt), orNothing(s.Code), orNothing(s.Term), plain.Line(s.Detail)))
 	}
 	return a.table("AT\tSTATE\tATTEMPT\tCODE\tTERM\tDETAIL", rows)
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/usage"
 )
 
 // errNotCommitted: a batch that was waited for ended otherwise, or did not end.
@@ -96,7 +98,7 @@ func (t actor) tell(queue, id string) error {
 	if t.app.json() {
 		return t.app.printJSON(map[string]string{"queue": queue, "id": id, "action": string(t.action)})
 	}
-	_, err := fmt.Fprintf(t.app.stdout, "%s: %s in %s\n", t.action, clean(id), clean(queue))
+	_, err := fmt.Fprintf(t.app.stdout, "%s: %s in %s\n", t.action, plain.Text(id), plain.Text(queue))
 	return err
 }
 
@@ -144,7 +146,7 @@ retry or skip it.`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if timeout < 0 {
-				return usagef("--timeout %v is negative", timeout)
+				return usage.Errorf("--timeout %v is negative", timeout)
 			}
 			ctx, cancel := c.Context(), context.CancelFunc(func() {})
 			if timeout > 0 {
@@ -168,7 +170,7 @@ func (a *app) waitAll(ctx context.Context, queue string, ids []string) error {
 		return waited(ctx, err, "the store cannot be reached")
 	}
 	defer st.Close()
-	q, err := a.queuesOf(st)
+	q, err := a.Queues(st)
 	if err != nil {
 		return err
 	}
@@ -186,7 +188,7 @@ func (a *app) waitAt(ctx context.Context, d dispatch.Desk, queue string, ids []s
 		if a.json() {
 			err = a.printJSON(api.ViewBatch(b))
 		} else {
-			_, err = fmt.Fprintf(a.stdout, "%s  %s\n", clean(b.ID), batchState(b))
+			_, err = fmt.Fprintf(a.stdout, "%s  %s\n", plain.Text(b.ID), batchState(b))
 		}
 		if err != nil {
 			return err
@@ -202,7 +204,7 @@ func endOf(b dispatch.Record) string {
 	if b.Detail == "" {
 		return string(b.State)
 	}
-	return string(b.State) + ": " + oneLine(b.Detail)
+	return string(b.State) + ": " + plain.Line(b.Detail)
 }
 
 // waited is what the end of a wait means: that the time is up, or what went wrong.
@@ -229,7 +231,7 @@ func (w waiter) wait(ctx context.Context, queue, id string) (dispatch.Record, er
 		case err != nil && ctx.Err() != nil:
 			return b, waited(ctx, context.Cause(ctx), id+" is "+last)
 		case err != nil && exitCode(err) == exitUnreachable:
-			w.app.log.Warn("the store does not answer; trying again", "err", err)
+			w.app.Log.Warn("the store does not answer; trying again", "err", err)
 		case err != nil:
 			return b, err
 		case b.State.Final() && !b.Blocks:
@@ -239,7 +241,7 @@ func (w waiter) wait(ctx context.Context, queue, id string) (dispatch.Record, er
 		}
 		if b.Blocks && !told {
 			told = true
-			fmt.Fprintf(w.app.stderr, "%s waits for a person (%s); see: understudy batch retry %s\n", clean(id), clean(endOf(b)), clean(id))
+			fmt.Fprintf(w.app.stderr, "%s waits for a person (%s); see: understudy batch retry %s\n", plain.Text(id), plain.Text(endOf(b)), plain.Text(id))
 		}
 		select {
 		case <-ctx.Done():

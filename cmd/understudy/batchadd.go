@@ -15,6 +15,8 @@ import (
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -88,9 +90,9 @@ func (f batchAddFlags) check(queue string) error {
 	}
 	switch {
 	case f.ndjson && (f.key != "" || f.id != "" || f.contentType != ""):
-		return usagef("with --ndjson, key, id and content type stand in each line")
+		return usage.Errorf("with --ndjson, key, id and content type stand in each line")
 	case !f.ndjson && f.key == "":
-		return usagef("--key says which batches are kept in order; with --ndjson it stands in each line")
+		return usage.Errorf("--key says which batches are kept in order; with --ndjson it stands in each line")
 	}
 	return nil
 }
@@ -102,7 +104,7 @@ func input(c *cobra.Command, args []string) (io.ReadCloser, error) {
 	}
 	f, err := os.Open(args[0])
 	if err != nil {
-		return nil, usagef("%v", err)
+		return nil, usage.Errorf("%v", err)
 	}
 	return f, nil
 }
@@ -125,7 +127,7 @@ func (a *app) batchAdd(ctx context.Context, d dispatch.Desk, queue string, in io
 		return fmt.Errorf("reading the payload: %w", err)
 	}
 	if len(payload) > dispatch.MaxPayload {
-		return usagef("the payload has more than %d bytes", dispatch.MaxPayload)
+		return usage.Errorf("the payload has more than %d bytes", dispatch.MaxPayload)
 	}
 	b := dispatch.Batch{Queue: queue, Key: f.key, ID: f.id, ContentType: f.contentType, Payload: payload}
 	if err := b.WithDefaults().Validate(); err != nil {
@@ -135,7 +137,7 @@ func (a *app) batchAdd(ctx context.Context, d dispatch.Desk, queue string, in io
 	if err := adder.store(ctx); err != nil || adder.doubles == 0 {
 		return err
 	}
-	_, err = fmt.Fprintf(a.stderr, "%s is in %s already; it was not stored again\n", clean(f.id), queue)
+	_, err = fmt.Fprintf(a.stderr, "%s is in %s already; it was not stored again\n", plain.Text(f.id), queue)
 	return err
 }
 
@@ -181,7 +183,7 @@ func (d *adder) lines(ctx context.Context, in io.Reader) error {
 	}
 	if err := scan.Err(); err != nil {
 		if errors.Is(err, bufio.ErrTooLong) {
-			err = usagef("a line has more than %d bytes", maxLine)
+			err = usage.Errorf("a line has more than %d bytes", maxLine)
 		}
 		return d.endAt(ctx, err)
 	}
@@ -237,7 +239,7 @@ func (d *adder) store(ctx context.Context) error {
 		if d.app.json() {
 			err = d.app.printJSON(map[string]any{"queue": d.queue, "key": b.Key, "id": b.ID, "added": fresh})
 		} else {
-			_, err = fmt.Fprintln(d.app.stdout, clean(b.ID))
+			_, err = fmt.Fprintln(d.app.stdout, plain.Text(b.ID))
 		}
 		if err != nil {
 			return err
@@ -256,7 +258,7 @@ func (d *adder) add(ctx context.Context, group []dispatch.Batch) ([]bool, error)
 		if err == nil || n == attempts || ctx.Err() != nil || exitCode(err) != exitUnreachable {
 			return added, err
 		}
-		d.app.log.Warn("not stored, or nobody knows; trying again", "err", err)
+		d.app.Log.Warn("not stored, or nobody knows; trying again", "err", err)
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -12,19 +9,19 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/claim"
-	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/sdnotify"
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/server"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/lease"
-	"github.com/understudy-ha/understudy/store"
 )
 
 // errAtOnce: a second signal came while the instance was stopping.
 var errAtOnce = errors.New("stopped at once; what was under way is looked after by the next instance when the windows have passed")
 
 type batchRunFlags struct {
-	queueConfig
+	settings.Queue
 	name                        string
 	webhook, sawtooth, scabbard string
 	exec                        bool
@@ -60,13 +57,16 @@ at once. A second signal ends it without that.`,
 			if err := f.complete(args); err != nil {
 				return err
 			}
+			if err := a.needStore(); err != nil {
+				return err
+			}
 			signals := make(chan os.Signal, 4)
 			signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer signal.Stop(signals)
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP)
 			defer stop()
 			done := make(chan error, 1)
-			go func() { done <- a.batchRun(ctx, &f.queueConfig, f.name) }()
+			go func() { done <- server.RunQueue(ctx, &a.Host, &f.Queue, f.name) }()
 			return untilSecond(done, signals)
 		},
 	}
@@ -88,7 +88,7 @@ func untilSecond(done <-chan error, signals <-chan os.Signal) error {
 
 func (f *batchRunFlags) register(c *cobra.Command) {
 	fs := c.Flags()
-	fs.StringVar(&f.name, "name", hostname(), "`NAME` of this instance, for people")
+	fs.StringVar(&f.name, "name", instance.Hostname(), "`NAME` of this instance, for people")
 	fs.StringVar(&f.webhook, "webhook", "", "POST each batch to this `URL`")
 	fs.StringVar(&f.sawtooth, "sawtooth", "", "submit to the REST API of a Sawtooth validator at this `URL`")
 	fs.StringVar(&f.scabbard, "scabbard", "", "submit to scabbard services of a Splinter node at this `URL`; keys are CIRCUIT::SERVICE")
@@ -116,21 +116,23 @@ func (f *batchRunFlags) args(c *cobra.Command, args []string) error {
 	dash := c.ArgsLenAtDash()
 	switch {
 	case len(args) == 0 || dash == 0:
-		return usagef("%s: QUEUE is missing; see --help", c.CommandPath())
+		return usage.Errorf("%s: QUEUE is missing; see --help", c.CommandPath())
 	case f.exec && (dash != 1 || len(args) < 2):
-		return usagef("%s: write the program after --, as in: %s %s --exec -- ./program", c.CommandPath(), c.CommandPath(), args[0])
+		return usage.Errorf("%s: write the program after --, as in: %s %s --exec -- ./program", c.CommandPath(), c.CommandPath(), args[0])
 	case !f.exec && len(args) > 1:
-		return usagef("%s: %q is one argument too many; a program needs --exec and stands after --", c.CommandPath(), args[1])
+		return usage.Errorf("%s: %q is one argument too many; a program needs --exec and stands after --", c.CommandPath(), args[1])
 	}
 	return nil
 }
 
 // complete turns the flags into what the file would say, and checks it.
 func (f *batchRunFlags) complete(args []string) error {
-	f.Queue = args[0]
-	at := func(url string) ledgerConfig { return ledgerConfig{URL: url, CAFile: f.caFile, TokenFile: f.tokenFile} }
+	f.Queue.Queue = args[0]
+	at := func(url string) settings.Ledger {
+		return settings.Ledger{URL: url, CAFile: f.caFile, TokenFile: f.tokenFile}
+	}
 	if f.webhook != "" {
-		f.Webhook = &webhookConfig{ledgerConfig: at(f.webhook), StatusURL: f.statusURL, SecretFile: f.secretFile, ResendSafe: f.resendSafe, Recognises: f.recognises}
+		f.Webhook = &settings.Webhook{Ledger: at(f.webhook), StatusURL: f.statusURL, SecretFile: f.secretFile, ResendSafe: f.resendSafe, Recognises: f.recognises}
 	}
 	if f.sawtooth != "" {
 		l := at(f.sawtooth)
@@ -141,130 +143,19 @@ func (f *batchRunFlags) complete(args []string) error {
 		f.Scabbard = &l
 	}
 	if f.exec {
-		f.Exec = &execConfig{Command: args[1:], ResendSafe: f.resendSafe, Recognises: f.recognises}
+		f.Exec = &settings.Exec{Command: args[1:], ResendSafe: f.resendSafe, Recognises: f.recognises}
 	}
 	if f.front != "" {
-		f.Front = &frontConfig{Listen: f.front, Dialect: f.dialect, Open: f.frontOpen}
+		f.Front = &settings.Front{Listen: f.front, Dialect: f.dialect, Open: f.frontOpen}
 	}
 	if f.webhook == "" && (f.secretFile != "" || f.statusURL != "") {
-		return usagef("--secret-file and --status-url belong to --webhook")
+		return usage.Errorf("--secret-file and --status-url belong to --webhook")
 	}
 	if (f.resendSafe || f.recognises) && (f.Sawtooth != nil || f.Scabbard != nil) {
-		return usagef("--resend-safe and --recognises belong to --webhook and --exec: what a ledger does with a batch that it is sent twice is known")
+		return usage.Errorf("--resend-safe and --recognises belong to --webhook and --exec: what a ledger does with a batch that it is sent twice is known")
 	}
 	if err := lease.NewInstance(f.name, "").Validate(); err != nil {
 		return err
 	}
-	return f.check()
-}
-
-func (a *app) batchRun(ctx context.Context, q *queueConfig, name string) error {
-	to, err := q.target()
-	if err != nil {
-		return err
-	}
-	var front net.Listener
-	if q.Front != nil {
-		if front, err = q.Front.listen(); err != nil {
-			return err
-		}
-		defer front.Close()
-	}
-	st, err := a.openPatiently(ctx, true)
-	if err != nil {
-		return stoppedWith(err)
-	}
-	defer st.Close()
-	queues, err := a.queuesOf(st)
-	if err != nil {
-		return err
-	}
-	instance := instanceFlags{name: name, timing: q.windows().Timing()}
-	err = a.withKeeper(ctx, st, instance, func(ctx context.Context, k *lease.Keeper) error {
-		d, err := a.dispatcher(ctx, queues, k, q, to)
-		if err != nil {
-			return err
-		}
-		return a.deliver(ctx, queues, d, q, front)
-	})
-	if ctx.Err() != nil {
-		return stoppedWith(err)
-	}
-	return err
-}
-
-// deliver runs until ctx ends or the front fails.
-func (a *app) deliver(ctx context.Context, queues store.Queues, d *dispatch.Dispatcher, q *queueConfig, front net.Listener) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if front != nil {
-			cancel(a.serveFront(ctx, front, queues, q))
-		}
-	}()
-	defer func() { cancel(nil); <-ended }()
-	sdnotify.Ready()
-	defer context.AfterFunc(ctx, sdnotify.Stopping)()
-	if err := d.Run(ctx); err != nil {
-		return err
-	}
-	return context.Cause(ctx)
-}
-
-// dispatcher makes the queue and what delivers it.
-func (a *app) dispatcher(ctx context.Context, queues store.Queues, k *lease.Keeper, q *queueConfig, to dispatch.Target) (*dispatch.Dispatcher, error) {
-	d, err := dispatch.New(dispatch.Config{
-		Name: q.Queue, Keeper: k, Claims: queues.Claims(), Queue: queues.Queue(), Target: to,
-		Windows: q.windows(), SubmitTimeout: q.submitTimeout(), Concurrency: q.Concurrency, Rate: q.Rate,
-		OnFailure: dispatch.OnFailure(q.OnFailure), KeepFor: time.Duration(q.Keep), Logger: a.log,
-		Observers: []dispatch.Observer{&refusals{log: a.log, queue: q.Queue}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if err := queues.Desk().Make(call, q.Queue); err != nil {
-		return nil, err
-	}
-	idle, submitting := d.WorstTakeover()
-	a.log.Info("delivering", "queue", q.Queue, "target", to.Name(), "store", redact(a.storeURL),
-		"takeover_of_idle_keys_within", idle, "takeover_in_mid_submission_within", submitting)
-	return d, nil
-}
-
-// A front reads up to 10 MiB, and its clients may wait for their batches for nearly
-// five minutes; not when it stops.
-const (
-	frontReads  = time.Minute
-	frontWrites = 6 * time.Minute
-	frontStops  = time.Second
-)
-
-// serveFront answers on a listener of its own until ctx ends.
-func (a *app) serveFront(ctx context.Context, l net.Listener, queues store.Queues, q *queueConfig) error {
-	handler, err := q.Front.handler(queues, q.Queue, a.log)
-	if err != nil {
-		return err
-	}
-	// A page of another site must not submit from a browser on this host.
-	server := api.NewHTTPServer(http.NewCrossOriginProtection().Handler(handler), a.log)
-	server.ReadTimeout, server.WriteTimeout = frontReads, frontWrites
-	stopped := make(chan struct{})
-	defer context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), frontStops)
-		defer cancel()
-		if server.Shutdown(call) != nil { // some wait for their batches, and will ask again
-			_ = server.Close()
-		}
-	})()
-	a.log.Info("front", "queue", q.Queue, "url", "http://"+l.Addr().String(), "dialect", q.Front.Dialect)
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	<-stopped
-	return nil
+	return f.Check()
 }

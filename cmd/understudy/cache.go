@@ -11,6 +11,9 @@ import (
 
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/usage"
 )
 
 func (a *app) cacheCommand() *cobra.Command {
@@ -38,7 +41,7 @@ type cacheHTTP struct {
 
 func (h *cacheHTTP) register(c *cobra.Command) {
 	f := c.PersistentFlags()
-	f.StringVar(&h.url, "http", "", "`URL` of a peer's HTTP (default $UNDERSTUDY_CACHE_HTTP, else http://"+defaultListen+")")
+	f.StringVar(&h.url, "http", "", "`URL` of a peer's HTTP (default $UNDERSTUDY_CACHE_HTTP, else http://"+settings.DefaultListen+")")
 	f.StringVar(&h.tokenFile, "token-file", "", "send the token in this `FILE` (default: that in $UNDERSTUDY_TOKEN, if any)")
 }
 
@@ -49,17 +52,17 @@ func (h *cacheHTTP) registerWait(c *cobra.Command, d time.Duration, what string)
 // client checks the flags; nothing is sent yet.
 func (h *cacheHTTP) client() (*client.Client, error) {
 	if h.wait < 0 || h.wait > 5*time.Minute {
-		return nil, usagef("--timeout %v: use up to 5m", h.wait)
+		return nil, usage.Errorf("--timeout %v: use up to 5m", h.wait)
 	}
 	cfg := client.Config{URL: h.url, Token: os.Getenv("UNDERSTUDY_TOKEN")}
 	if cfg.URL == "" {
 		cfg.URL = os.Getenv("UNDERSTUDY_CACHE_HTTP")
 	}
 	if cfg.URL == "" {
-		cfg.URL = "http://" + defaultListen
+		cfg.URL = "http://" + settings.DefaultListen
 	}
 	if h.tokenFile != "" {
-		token, err := secretFile(h.tokenFile)
+		token, err := settings.SecretFile(h.tokenFile)
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +70,7 @@ func (h *cacheHTTP) client() (*client.Client, error) {
 	}
 	c, err := client.New(cfg)
 	if err != nil {
-		return nil, usagef("--http: %v", err)
+		return nil, usage.Errorf("--http: %v", err)
 	}
 	return c, nil
 }
@@ -103,7 +106,7 @@ way, that is the one.`,
 				if a.json() {
 					return a.printJSON(item)
 				}
-				_, err = fmt.Fprintf(a.stdout, "%s has %d bytes of term %d, fresh until %s\n", clean(item.Key), item.Size, item.Term, when(item.Expire))
+				_, err = fmt.Fprintf(a.stdout, "%s has %d bytes of term %d, fresh until %s\n", plain.Text(item.Key), item.Size, item.Term, when(item.Expire))
 				return err
 			})
 		},
@@ -128,7 +131,7 @@ func (a *app) tellWaiting(ctx context.Context, key string) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-time.After(progressEvery):
-				fmt.Fprintf(a.stderr, "waiting for %s, %s so far\n", clean(key), brief(time.Since(began)))
+				fmt.Fprintf(a.stderr, "waiting for %s, %s so far\n", plain.Text(key), plain.Brief(time.Since(began)))
 			}
 		}
 	}()
@@ -149,13 +152,13 @@ removes when it is back; how many have confirmed is printed.`,
   understudy cache remove --prefix customer-`,
 		Args: func(c *cobra.Command, args []string) error {
 			if prefix != "" && all {
-				return usagef("--prefix and --all exclude each other")
+				return usage.Errorf("--prefix and --all exclude each other")
 			}
 			if prefix != "" || all {
 				return noArgs(c, args)
 			}
 			if c.Flags().Changed("prefix") {
-				return usagef("--prefix is empty; to remove everything, write --all")
+				return usage.Errorf("--prefix is empty; to remove everything, write --all")
 			}
 			return exactly("KEY")(c, args)
 		},
@@ -191,7 +194,7 @@ func (a *app) printRemoved(what string, confirmed, of int) error {
 	if a.json() {
 		return a.printJSON(map[string]int{"confirmed": confirmed, "of": of})
 	}
-	if _, err := fmt.Fprintf(a.stdout, "removed %s; %d of %d peers have confirmed\n", clean(what), confirmed, of); err != nil {
+	if _, err := fmt.Fprintf(a.stdout, "removed %s; %d of %d peers have confirmed\n", plain.Text(what), confirmed, of); err != nil {
 		return err
 	}
 	if confirmed < of {
@@ -255,14 +258,14 @@ func (a *app) printCacheKeys(keys []client.CacheKey) error {
 		}
 		age, left := "", ""
 		if k.Made != nil {
-			age = brief(max(0, time.Since(*k.Made)))
+			age = plain.Brief(max(0, time.Since(*k.Made)))
 		}
 		if k.Expire != nil {
-			if left = brief(time.Until(*k.Expire)); !k.Fresh {
+			if left = plain.Brief(time.Until(*k.Expire)); !k.Fresh {
 				left = "stale"
 			}
 		}
-		rows = append(rows, row(k.Key, k.State, k.Peer, k.Term, age, left, k.Size, orNothing(int64(k.Waiting)), oneLine(k.Failure)))
+		rows = append(rows, row(k.Key, k.State, k.Peer, k.Term, age, left, k.Size, orNothing(int64(k.Waiting)), plain.Line(k.Failure)))
 	}
 	if a.json() {
 		return nil
@@ -275,10 +278,10 @@ func parseMember(text string) (protocol.Member, error) {
 	url, addr, ok := strings.Cut(text, ",")
 	m := protocol.Member{URL: strings.TrimSpace(url), API: strings.TrimSpace(addr)}
 	if !ok {
-		return m, usagef("peer %q: use URL,API, as in tcp://10.0.0.2:7701,tcp://10.0.0.2:7801", text)
+		return m, usage.Errorf("peer %q: use URL,API, as in tcp://10.0.0.2:7701,tcp://10.0.0.2:7801", text)
 	}
 	if err := m.Validate(); err != nil {
-		return m, usagef("%v", err)
+		return m, usage.Errorf("%v", err)
 	}
 	return m, nil
 }

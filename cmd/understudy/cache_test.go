@@ -16,6 +16,7 @@ import (
 	httpclient "github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/cache/client"
 	"github.com/understudy-ha/understudy/cache/zmtp"
+	"github.com/understudy-ha/understudy/internal/settings"
 )
 
 // addresses sets each variable that is named to an address of this host that is
@@ -29,23 +30,6 @@ func addresses(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		defer l.Close()
 		ts.Setenv(name, l.Addr().String())
-	}
-}
-
-func TestSizes(t *testing.T) {
-	for text, want := range map[string]int64{"1": 1, "1000": 1000, "64KiB": 64 << 10, "256MiB": 256 << 20, "2GiB": 2 << 30} {
-		var s size
-		if err := s.Set(text); err != nil || int64(s) != want {
-			t.Errorf("%s: %d, %v", text, s, err)
-		}
-		if text != "1000" && s.String() != text {
-			t.Errorf("%s is shown as %s", text, s.String())
-		}
-	}
-	for _, text := range []string{"", "0", "-1", "5MB", "MiB", "1.5GiB", "99999999999GiB", "9223372036854775807"} {
-		if err := new(size).Set(text); err == nil {
-			t.Errorf("%q was accepted", text)
-		}
 	}
 }
 
@@ -72,7 +56,7 @@ func TestKeyFile(t *testing.T) {
 	if err := writeNew(path, keyText(key)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := readCurveKey(path); err != nil || got.Public != key.Public || got.Secret != key.Secret {
+	if got, err := settings.ReadCurveKey(path); err != nil || got.Public != key.Public || got.Secret != key.Secret {
 		t.Errorf("%v, %v", got, err)
 	}
 	if err := writeNew(path, "other"); exitCode(err) != exitUsage {
@@ -97,7 +81,7 @@ func TestKeyFile(t *testing.T) {
 		if err := os.Chmod(path, c.mode); err != nil {
 			t.Fatal(err)
 		}
-		_, err := readCurveKey(path)
+		_, err := settings.ReadCurveKey(path)
 		if err == nil || !strings.Contains(err.Error(), c.says) || exitCode(err) != exitUsage {
 			t.Errorf("%s: %v", name, err)
 		}

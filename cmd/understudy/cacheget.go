@@ -16,6 +16,8 @@ import (
 	httpclient "github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/cache/client"
 	"github.com/understudy-ha/understudy/cache/zmtp"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/usage"
 )
 
 type cacheGetFlags struct {
@@ -69,13 +71,13 @@ func (f *cacheGetFlags) complete(now time.Time) (cfg client.Config, o client.Opt
 		}
 	}
 	if len(cfg.Servers) == 0 {
-		return cfg, o, usagef("which servers? Give --server tcp://HOST:PORT, or set UNDERSTUDY_CACHE")
+		return cfg, o, usage.Errorf("which servers? Give --server tcp://HOST:PORT, or set UNDERSTUDY_CACHE")
 	}
 	if f.output != "raw" && f.output != "json" {
-		return cfg, o, usagef("-o %q: the formats are raw and json", f.output)
+		return cfg, o, usage.Errorf("-o %q: the formats are raw and json", f.output)
 	}
 	if cfg.Timeout <= 0 {
-		return cfg, o, usagef("--timeout %v: it must be above 0", f.timeout)
+		return cfg, o, usage.Errorf("--timeout %v: it must be above 0", f.timeout)
 	}
 	o.Refresh = f.refresh
 	if o.After, err = afterTime(f.after, now); err != nil {
@@ -96,9 +98,9 @@ func afterTime(text string, now time.Time) (time.Time, error) {
 	}
 	switch {
 	case err != nil:
-		return t, usagef("--after %q: use now, a duration such as 10m for ten minutes ago, or a time such as 2026-01-02T03:04:05Z", text)
+		return t, usage.Errorf("--after %q: use now, a duration such as 10m for ten minutes ago, or a time such as 2026-01-02T03:04:05Z", text)
 	case t.After(now):
-		return t, usagef("--after %q lies ahead; to have the value fetched now, use --refresh", text)
+		return t, usage.Errorf("--after %q lies ahead; to have the value fetched now, use --refresh", text)
 	}
 	return t, nil
 }
@@ -106,11 +108,11 @@ func afterTime(text string, now time.Time) (time.Time, error) {
 func (f *cacheGetFlags) curve() (*client.Curve, error) {
 	if f.keyFile == "" {
 		if len(f.keys) > 0 {
-			return nil, usagef("--curve-server needs --curve-key-file")
+			return nil, usage.Errorf("--curve-server needs --curve-key-file")
 		}
 		return nil, nil
 	}
-	key, err := readCurveKey(f.keyFile)
+	key, err := settings.ReadCurveKey(f.keyFile)
 	if err != nil {
 		return nil, err
 	}
@@ -118,17 +120,17 @@ func (f *cacheGetFlags) curve() (*client.Curve, error) {
 	for _, text := range f.keys {
 		addr, public, ok := strings.Cut(text, "=")
 		if !ok {
-			return nil, usagef("--curve-server %q: use ADDRESS=KEY", text)
+			return nil, usage.Errorf("--curve-server %q: use ADDRESS=KEY", text)
 		}
 		if out.Servers[addr], err = zmtp.DecodeKey(public); err != nil {
-			return nil, usagef("--curve-server %s: %v", addr, err)
+			return nil, usage.Errorf("--curve-server %s: %v", addr, err)
 		}
 	}
 	return out, nil
 }
 
 func (a *app) cacheGet(ctx context.Context, cfg client.Config, key string, o client.Options, output string) error {
-	cfg.Log = a.log
+	cfg.Log = a.Log
 	c, err := client.New(cfg)
 	if err != nil {
 		return err

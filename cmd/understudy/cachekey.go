@@ -2,13 +2,12 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/cache/zmtp"
+	"github.com/understudy-ha/understudy/internal/usage"
 )
 
 func (a *app) cacheKeygenCommand() *cobra.Command {
@@ -59,7 +58,7 @@ func keyText(key zmtp.CurveKey) string {
 func writeNew(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if os.IsExist(err) {
-		return usagef("%s is there already; a key that is in use must not be lost: name another file", path)
+		return usage.Errorf("%s is there already; a key that is in use must not be lost: name another file", path)
 	}
 	if err != nil {
 		return err
@@ -71,33 +70,4 @@ func writeNew(path, text string) error {
 		err = closed
 	}
 	return err
-}
-
-// readCurveKey reads what keygen wrote. The error never shows the secret.
-func readCurveKey(path string) (key zmtp.CurveKey, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return key, usagef("key file: %v", err)
-	}
-	if info.Mode().Perm()&0o077&^fs.FileMode(0o040) != 0 {
-		return key, usagef("key file %s can be read or written by others (mode %04o): chmod 600 it", path, info.Mode().Perm())
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return key, usagef("key file: %v", err)
-	}
-	found := map[string][32]byte{}
-	for n, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if (name != "public" && name != "secret") || value == "" {
-			return key, usagef("key file %s: line %d is neither \"public KEY\" nor \"secret KEY\"; see: understudy cache keygen", path, n+1)
-		}
-		if found[name], err = zmtp.DecodeKey(strings.TrimSpace(value)); err != nil {
-			return key, usagef("key file %s: line %d: the %s key is not 40 characters of Z85", path, n+1, name)
-		}
-	}
-	if len(found) != 2 {
-		return key, usagef("key file %s: it needs a public and a secret key; see: understudy cache keygen", path)
-	}
-	return zmtp.CurveKey{Public: found["public"], Secret: found["secret"]}, nil
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/usage"
 )
 
 func (a *app) cachePeersCommand() *cobra.Command {
@@ -27,7 +30,7 @@ the present ones has to agree. Start a new peer with "cache serve --join" first.
   understudy cache peers remove tcp://10.0.0.2:7701`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("%q is no command of %q; see %s --help", args[0], c.CommandPath(), c.CommandPath())
+				return usage.Errorf("%q is no command of %q; see %s --help", args[0], c.CommandPath(), c.CommandPath())
 			}
 			return nil
 		},
@@ -64,7 +67,7 @@ func (a *app) printCluster(v client.CacheCluster) error {
 		return err
 	}
 	if v.Trouble != "" {
-		fmt.Fprintf(a.stdout, "trouble: %s\n", clean(v.Trouble))
+		fmt.Fprintf(a.stdout, "trouble: %s\n", plain.Text(v.Trouble))
 	}
 	fmt.Fprintln(a.stdout)
 	var rows []string
@@ -74,10 +77,10 @@ func (a *app) printCluster(v client.CacheCluster) error {
 			link = "this peer"
 		}
 		if p.Since != nil {
-			since = brief(max(0, time.Since(*p.Since)))
+			since = plain.Brief(max(0, time.Since(*p.Since)))
 		}
 		if p.Skew != nil {
-			skew = brief(*p.Skew)
+			skew = plain.Brief(*p.Skew)
 		}
 		rows = append(rows, row(p.URL, p.API, link, since, p.Kind, orNothing(p.Config), skew, orNothing(p.Dropped)))
 	}
@@ -160,7 +163,7 @@ that is told on standard error.`,
 // failure.
 func (a *app) watchCache(ctx context.Context, peer *client.Client, prefix string) error {
 	if _, err := peer.CachePeers(ctx); err != nil {
-		return stoppedWith(err)
+		return instance.Stopped(err)
 	}
 	for {
 		err := peer.CacheEvents(ctx, prefix, a.printCacheEvent)
@@ -172,7 +175,7 @@ func (a *app) watchCache(ctx context.Context, peer *client.Client, prefix string
 		case errors.As(err, &refused) && refused.Status < 500, errors.Is(err, errOutput):
 			return err
 		case !errors.As(err, &broken):
-			fmt.Fprintf(a.stderr, "%s  %s\n", time.Now().Format("15:04:05"), clean(err.Error()))
+			fmt.Fprintf(a.stderr, "%s  %s\n", time.Now().Format("15:04:05"), plain.Text(err.Error()))
 		}
 		select {
 		case <-ctx.Done():
@@ -205,7 +208,7 @@ func (a *app) printCacheEvent(e client.CacheEvent) error {
 	if e.Term > 0 {
 		line += fmt.Sprintf("  term %d", e.Term)
 	}
-	if _, err := fmt.Fprintln(a.stdout, clean(line+"  "+e.Why)); err != nil {
+	if _, err := fmt.Fprintln(a.stdout, plain.Text(line+"  "+e.Why)); err != nil {
 		return fmt.Errorf("%w: %w", errOutput, err)
 	}
 	return nil

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -11,20 +8,19 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/understudy-ha/understudy/api"
-	"github.com/understudy-ha/understudy/cache"
-	"github.com/understudy-ha/understudy/cache/disk"
 	"github.com/understudy-ha/understudy/cache/source"
-	"github.com/understudy-ha/understudy/internal/sdnotify"
+	"github.com/understudy-ha/understudy/internal/server"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/usage"
 )
 
 type cacheServeFlags struct {
-	cacheConfig
+	settings.Cache
 	peers, curvePeers, headers []string
 	sourceCmd                  string
-	origin                     originConfig
+	origin                     settings.Origin
 	jitter                     float64
-	http                       serveConfig // where HTTP is served, and under which protection
+	http                       settings.Server // where HTTP is served, and under which protection
 }
 
 func (a *app) cacheServeCommand() *cobra.Command {
@@ -41,7 +37,8 @@ within the announce timeout. Without a majority nobody fetches, and what is ther
 
 Peers talk to each other at --url, clients ask at --api ("cache get"), and with --http any
 program asks over HTTP: GET /v1/cache/KEY. There is the page, too. Addresses that other hosts
-reach need CURVE keys ("cache keygen"), or --insecure.
+reach need CURVE keys ("cache keygen"), or --insecure. Callers over HTTP have the limits that a server
+has by default.
 
 With --source-cmd the program's standard output is the value; exit 66 says that there is none.
 With --source-url {key} stands for the key, percent-encoded.
@@ -63,7 +60,7 @@ SIGINT, SIGTERM and SIGHUP stop it: fetches under way are given up, and the othe
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP)
 			defer stop()
-			return a.cacheServe(ctx, &f)
+			return server.RunCache(ctx, &a.Host, &f.Cache, &f.http)
 		},
 	}
 	f.register(c)
@@ -117,20 +114,20 @@ func (f *cacheServeFlags) register(c *cobra.Command) {
 // complete turns the flags into what the file would say, and checks it.
 func (f *cacheServeFlags) complete(changed func(string) bool) error {
 	if f.URL == "" || f.API == "" {
-		return usagef("--url and --api are missing: where do other peers and clients reach this one? Both are tcp://HOST:PORT")
+		return usage.Errorf("--url and --api are missing: where do other peers and clients reach this one? Both are tcp://HOST:PORT")
 	}
 	for _, text := range f.peers {
 		m, err := parseMember(text)
 		if err != nil {
 			return err
 		}
-		f.Peers = append(f.Peers, cachePeerConfig{URL: m.URL, API: m.API})
+		f.Peers = append(f.Peers, settings.CachePeer{URL: m.URL, API: m.API})
 	}
 	f.CurvePeers = map[string]string{}
 	for _, text := range f.curvePeers {
 		url, key, ok := strings.Cut(text, "=")
 		if !ok {
-			return usagef("--curve-peer %q: use URL=KEY", text)
+			return usage.Errorf("--curve-peer %q: use URL=KEY", text)
 		}
 		f.CurvePeers[url] = key
 	}
@@ -139,149 +136,29 @@ func (f *cacheServeFlags) complete(changed func(string) bool) error {
 		if err != nil {
 			return err
 		}
-		f.Exec = &cacheExecConfig{Command: words}
+		f.Exec = &settings.CacheExec{Command: words}
 	}
 	if f.origin.URL != "" {
 		f.origin.Headers = map[string]string{}
 		for _, h := range f.headers {
 			name, value, ok := strings.Cut(h, ":")
 			if !ok {
-				return usagef("--source-header %q: use 'NAME: VALUE'", h)
+				return usage.Errorf("--source-header %q: use 'NAME: VALUE'", h)
 			}
 			f.origin.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
 		}
 		f.Origin = &f.origin
 	} else if changed("source-header") || changed("source-token-file") || changed("source-ca-file") {
-		return usagef("--source-header, --source-token-file and --source-ca-file belong to --source-url")
+		return usage.Errorf("--source-header, --source-token-file and --source-ca-file belong to --source-url")
 	}
 	if changed("jitter") {
 		f.Jitter = &f.jitter
 	}
 	if f.http.Listen == "" && (changed("token-file") || changed("tls-cert") || changed("tls-key") || changed("behind-tls") || changed("content-type")) {
-		return usagef("--token-file, --tls-cert, --tls-key, --behind-tls and --content-type belong to --http")
+		return usage.Errorf("--token-file, --tls-cert, --tls-key, --behind-tls and --content-type belong to --http")
 	}
-	if err := f.http.readToken(); err != nil {
+	if err := f.http.ReadToken(); err != nil {
 		return err
 	}
-	return f.check()
-}
-
-// servedCache is a peer, ready to run.
-type servedCache struct {
-	*cache.Peer
-	storage *disk.Storage // nil without one
-}
-
-// cachePeer makes the peer of a configuration. Nothing runs yet.
-func (a *app) cachePeer(c *cacheConfig) (out *servedCache, err error) {
-	cfg, err := c.peer(a.log)
-	if err != nil {
-		return nil, err
-	}
-	out = &servedCache{}
-	if c.Data != "" {
-		if out.storage, err = disk.Open(c.Data, a.log); err != nil {
-			return nil, err
-		}
-		cfg.Storage = out.storage
-	}
-	if out.Peer, err = cache.New(cfg); err != nil {
-		out.close()
-		return nil, err
-	}
-	return out, nil
-}
-
-// run serves until ctx ends; then the storage is closed.
-func (s *servedCache) run(ctx context.Context) error {
-	defer s.close()
-	return s.Run(ctx)
-}
-
-// start runs it as a part of a server, and waits until it is ready or ctx ends: it could
-// not start, or is to stop already. nil is no peer.
-func (s *servedCache) start(ctx context.Context, part func(string, func(context.Context) error)) {
-	if s == nil {
-		return
-	}
-	part("cache", s.run)
-	select {
-	case <-s.Ready():
-	case <-ctx.Done():
-	}
-}
-
-func (s *servedCache) close() {
-	if s.storage != nil {
-		_ = s.storage.Close()
-	}
-}
-
-// cacheServe runs a peer, and HTTP if it is wanted, until ctx ends.
-func (a *app) cacheServe(ctx context.Context, f *cacheServeFlags) error {
-	var front *door
-	if f.http.Listen != "" {
-		listener, err := a.listen(&f.http)
-		if err != nil {
-			return err
-		}
-		front = openDoor(listener, a.log, "the peer is loading what it has stored")
-		defer front.close(ctx)
-	}
-	peer, err := a.cachePeer(&f.cacheConfig)
-	if err != nil {
-		return err
-	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- peer.run(running) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		stop()
-		return <-ended
-	case <-peer.Ready():
-	}
-	url, shut, closed := "", func() {}, (<-chan struct{})(nil)
-	if front != nil {
-		server, err := api.NewCache(api.CacheConfig{
-			Peer: peer.Peer, ContentType: f.ContentType, Token: f.http.Token, Listen: front.addr, Version: version(), Logger: a.log,
-		})
-		if err != nil {
-			stop()
-			return errors.Join(err, <-ended)
-		}
-		front.lead(server.Handler())
-		url, closed = f.http.scheme()+"://"+front.addr, front.done
-		shut = func() { server.Close(); front.close(ctx) }
-	}
-	a.tellServing(f, url)
-	sdnotify.Ready()
-	select {
-	case err := <-ended:
-		shut()
-		return err
-	case <-closed:
-		err = fmt.Errorf("http: %w", front.err)
-	case <-ctx.Done():
-	}
-	sdnotify.Stopping()
-	shut() // who waits is answered before the peer goes
-	stop()
-	return errors.Join(err, <-ended)
-}
-
-// tellServing says where to look, and how long a takeover takes at worst. The peer
-// itself has said where it listens.
-func (a *app) tellServing(f *cacheServeFlags, http string) {
-	if http != "" {
-		a.log.Info("serving HTTP", "url", http)
-	}
-	if f.Exec == nil && f.Origin == nil {
-		a.log.Warn("this peer has no source: it votes, and gives what it has, and never fetches")
-		return
-	}
-	a.log.Info("takeover of a fetch", "when its process ends", "at once", "when it hangs or is cut off, after its last announcement", time.Duration(f.AnnounceTimeout))
+	return f.Check()
 }

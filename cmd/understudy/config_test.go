@@ -1,132 +1,43 @@
 package main
 
 import (
-	"errors"
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/understudy-ha/understudy/lease"
 )
 
-func TestConfigRefuses(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(empty, []byte(" \n"), 0o600); err != nil {
+// secretMark is what no output may have.
+const secretMark = "s3cretm4rker"
+
+// No command and no error prints a secret of a file, right or wrong.
+func TestSecretsAreNeverPrinted(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	t.Setenv("UNDERSTUDY_STORE", "")
+	file := filepath.Join(dir, "secret")
+	if err := os.WriteFile(file, []byte(secretMark+"-and-more\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]struct{ text, says string }{
-		"broken YAML":               {"roles: [ {", "it is no YAML"},
-		"unknown key":               {"rolez: []", `"rolez" is not known here`},
-		"unknown key of a role":     {"roles: [{role: a, comand: [b]}]", `"comand" is not known in a role`},
-		"a list":                    {"- a", "the file wants keys with values"},
-		"a key twice":               {"name: a\nname: b", `line 2: "name" stands twice here; it stands already on line 1`},
-		"second document":           {"name: a\n---\nname: b", "second document"},
-		"no unit":                   {"interval: 5", `line 1: interval: "5" is no duration`},
-		"unsafe timing":             {"interval: 1s\ntimeout: 2s", "T > 2·I"},
-		"long grace":                {"roles: [{role: a, stop_grace: 20s}]", "T ≥ 3·I + stop grace"},
-		"negative grace":            {"roles: [{role: a, stop_grace: -1s}]", "negative"},
-		"role twice":                {"roles: [{role: a}, {role: a}]", `role "a" stands twice`},
-		"role without a name":       {"roles: [{command: [a]}]", "role is empty"},
-		"too many holders":          {"roles: [{role: a, holders: 101}]", "1 to 100 are possible"},
-		"negative holders":          {"roles: [{role: a, holders: -1}]", "1 to 100 are possible"},
-		"with itself":               {"roles: [{role: a, with: a}]", "only with itself"},
-		"with what is no role":      {"roles: [{role: a, with: 'b#2'}]", "contains '#'"},
-		"command without program":   {`roles: [{role: a, command: [""]}]`, "names no program"},
-		"unknown key of a queue":    {"queues: [{queue: a, webook: {}}]", `"webook" is not known in a queue`},
-		"unknown key of a target":   {"queues: [{queue: a, webhook: {ulr: x}}]", `"ulr" is not known in webhook`},
-		"unknown key of a front":    {"queues: [{queue: a, front: {port: 1}}]", `"port" is not known in front`},
-		"queue without a name":      {"queues: [{exec: {command: [a]}}]", "1 to 32 characters"},
-		"queue twice":               {"queues: [{queue: a, exec: {command: [a]}}, {queue: a, exec: {command: [a]}}]", `queue "a" stands twice`},
-		"no target":                 {"queues: [{queue: a}]", "0 targets; name one of webhook"},
-		"two targets":               {"queues: [{queue: a, exec: {command: [a]}, webhook: {url: http://x}}]", "2 targets"},
-		"unsafe windows":            {"queues: [{queue: a, exec: {command: [a]}, submit_timeout: 3m}]", "must be longer than the deadline"},
-		"window in no unit":         {"queues: [{queue: a, exec: {command: [a]}, first_window: 30}]", `"30" is no duration`},
-		"a front for everybody":     {"queues: [{queue: a, exec: {command: [a]}, front: {listen: ':9008'}}]", "may enqueue"},
-		"a front without address":   {"queues: [{queue: a, exec: {command: [a]}, front: {dialect: grid}}]", "use HOST:PORT"},
-		"an unknown dialect":        {"queues: [{queue: a, exec: {command: [a]}, front: {listen: '127.0.0.1:0', dialect: morse}}]", "the dialects are"},
-		"unknown key of the cache":  {"cache: {urll: x}", `"urll" is not known in cache`},
-		"unknown key of a peer":     {"cache: {peers: [{uri: x}]}", `"uri" is not known in a peer`},
-		"unknown key of an origin":  {"cache: {origin: {uri: x}}", `"uri" is not known in origin`},
-		"cache without addresses":   {"cache: {url: 'tcp://127.0.0.1:1'}", "url and api are missing"},
-		"cache for everybody":       {"cache: {url: 'tcp://10.0.0.1:1', api: 'tcp://10.0.0.1:2'}", "can be reached from other hosts"},
-		"cache of two sources":      {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', exec: {command: ['true', '{key}']}, origin: {url: 'http://x/{key}'}}", "not from both"},
-		"cache of no size":          {"cache: {max_bytes: 5MB}", `line 1: max_bytes: "5MB" is no size`},
-		"cache of no member":        {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', peers: [{url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:3'}]}", "named twice"},
-		"unsafe cache":              {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', announce_timeout: 100ms}", "unsafe timing"},
-		"cache of another type":     {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', content_type: text}", "no media type"},
-		"cache without its key":     {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', curve_key_file: /no/such/file}", "key file"},
-		"cache without its secret":  {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', secret_file: /no/such/file}", "secret file"},
-		"cache of too much jitter":  {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', jitter: 0.6}", "0 to 0.5"},
-		"cache of negative jitter":  {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', jitter: -1}", "0 to 0.5"},
-		"sentinel nowhere":          {"sentinel: {}", "listen is missing"},
-		"sentinel without a port":   {"sentinel: {listen: here}", "use HOST:PORT"},
-		"no password for sentinel":  {"sentinel: {listen: '127.0.0.1:0', password_file: /no/such/file}", "password_file"},
-		"unknown key of sentinel":   {"sentinel: {lisen: x}", `"lisen" is not known in sentinel`},
-		"name with a bell":          {`name: "a\a"`, "unprintable"},
-		"little history":            {"history_keep: 5", "at least 1000"},
-		"certificate alone":         {"tls_cert: c.pem", "go together"},
-		"no such token file":        {"token_file: /no/such/file", "token_file"},
-		"empty token file":          {"token_file: " + empty, "is empty"},
-		"a shard without its node":  {"shards: [{shard: a, data: d}]", `line 1: shard "a": node is missing`},
-		"a shard without a name":    {"shards: [{node: 'h:1', data: d}]", "shard"},
-		"a shard without a folder":  {"shards: [{shard: a, node: 'h:1'}]", "data is missing"},
-		"unsafe shard":              {"shards: [{shard: a, node: 'h:1', data: d, timeout: 3s}]", "safe are timeout 3.75s"},
-		"a shard of no engine":      {"shards: [{shard: a, node: 'h:1', data: d, engine: disk}]", `engine "disk"`},
-		"a shard that keeps nobody": {"shards: [{shard: a, node: 'h:1', data: d, keep_node: true}]", "keep_node belongs to command"},
-		"two nodes in one folder":   {"shards: [{shard: a, node: 'h:1', data: d}, {shard: a, node: 'h:2', data: d}]", "that of another node"},
-		"no such log level":         {"log_level: loud", "the levels are"},
-		"no such log format":        {"log_format: xml", "the formats are"},
-		"a list of words":           {"roles: [{role: a, command: b}]", "command wants a list"},
-		"a word for a number":       {"history_keep: many", `line 1: history_keep: "many" is not a whole number`},
-		"a key within itself":       {"roles: &a [*a]", "a role wants keys with values"},
-		"two stores":                {"store: a\nstore_file: " + empty, "store and store_file exclude"},
-		"queue without its secret":  {"queues: [{queue: a, webhook: {url: 'http://h/', secret_file: /no/such/file}}]", "secret file"},
-		"no such certificate":       {"tls_cert: /no/a\ntls_key: /no/b", "tls_cert and tls_key"},
-		"two tokens":                {"token: abc\ntoken_file: " + empty, "exclude each other"},
+	right := "store: postgres://u:" + secretMark + "@127.0.0.1:1/db\ntoken: " + secretMark + "-and-more\nqueues: [{queue: q, webhook: {url: 'https://u:" + secretMark + "@h/', headers: {A: " + secretMark + "}, secret_file: " + file + "}}]\n" +
+		"monitor: {sinks: [{sink: s, slack: {url: 'https://h/" + secretMark + "'}}, {sink: t, slack: {url_file: " + file + "}}]}\nsentinel: {listen: '127.0.0.1:0', password_file: " + file + "}\n"
+	for name, text := range map[string]string{
+		"as it is": right, "an unknown key": right + "tokn: " + secretMark + "\n", "twice": right + "token: " + secretMark + "\n",
+		"a bad number": right + "history_keep: 7\n", "of another kind": right + "token_file: [" + secretMark + "]\n", "no YAML": right + "roles: [ {",
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "understudy.yaml")
-			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			path := filepath.Join(dir, "understudy.yaml")
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := readConfig(path)
-			if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "main.") {
-				t.Errorf("says %q, should say %q", err, c.says)
-			}
-			if exitCode(err) != exitUsage {
-				t.Errorf("exit code %d, want %d", exitCode(err), exitUsage)
+			for _, args := range [][]string{{"config", "show", path}, {"config", "show", path, "-o", "json"}, {"config", "check", path}, {"config", "check", path, "-o", "json"}} {
+				var out, err bytes.Buffer
+				run(t.Context(), args, &out, &err)
+				if said := out.String() + err.String(); strings.Contains(said, secretMark) || said == "" {
+					t.Errorf("%v: %s", args, said)
+				}
 			}
 		})
-	}
-}
-
-func TestConfigDefaults(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "understudy.yaml")
-	if err := os.WriteFile(path, []byte("interval: 200ms\nroles: [{role: a}]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := readConfig(path)
-	if errors.Is(err, lease.ErrUnsafeTiming) {
-		return // a short interval leaves no room for the default grace, and says so
-	}
-	t.Fatalf("five intervals of 200ms and a grace of 1s were accepted: %+v", c)
-}
-
-func TestRedact(t *testing.T) {
-	for url, want := range map[string]string{
-		"postgres://u:secret@h/db": "postgres://u:***@h/db",
-		"postgres://u:s@cret@h/db": "postgres://u:***@h/db",
-		"redis://:secret@h":        "redis://:***@h",
-		"postgres://u@h/db":        "postgres://u@h/db",
-		"postgres://h/db?user=u&password=secret&sslmode=require":  "postgres://h/db?user=u&password=***&sslmode=require",
-		"postgres://u:secret@h/db?sslpassword=secret&connect=1":   "postgres://u:***@h/db?sslpassword=***&connect=1",
-		"postgres://h/db?application_name=me@here:1":              "postgres://h/db?application_name=me@here:1",
-		"sqlite:/home/u:x@y/a.db":                                 "sqlite:/home/u:x@y/a.db",
-		"redis+sentinel://u:secret@h:26379,h2:26379/m/0?prefix=p": "redis+sentinel://u:***@h:26379,h2:26379/m/0?prefix=p",
-	} {
-		if got := redact(url); got != want {
-			t.Errorf("%s became %s, want %s", url, got, want)
-		}
 	}
 }

@@ -15,6 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/usage"
 )
 
 func deployFile(t *testing.T, path string) string {
@@ -44,13 +48,13 @@ func parses(argv []string) error {
 
 // exists is parses without a look at arguments, which a page may leave out.
 func exists(argv []string) (*cobra.Command, error) {
-	a := &app{stdout: io.Discard, stderr: io.Discard, log: slog.New(slog.DiscardHandler)}
+	a := &app{stdout: io.Discard, stderr: io.Discard, Host: instance.Host{Log: slog.New(slog.DiscardHandler)}}
 	c, rest, err := a.root().Find(argv)
 	if err != nil {
 		return nil, err
 	}
 	if len(rest) > 0 && c.HasSubCommands() && !strings.HasPrefix(rest[0], "-") {
-		return nil, usagef("%q is no command of %q", rest[0], c.CommandPath())
+		return nil, usage.Errorf("%q is no command of %q", rest[0], c.CommandPath())
 	}
 	return c, c.ParseFlags(rest)
 }
@@ -126,7 +130,8 @@ func TestDockerfile(t *testing.T) {
 	text := deployFile(t, "docker/Dockerfile")
 	exe := regexp.MustCompile(`(?m)CMD (\[.*\])$`)
 	found := exe.FindAllStringSubmatch(text, -1)
-	if len(found) != 2 || !strings.Contains(text, "\nFROM scratch\n") || !strings.Contains(text, "\nUSER 65532:65532\n") || !strings.Contains(text, "ca-certificates.crt") {
+	if len(found) != 2 || !strings.Contains(text, "\nFROM scratch\n") || !strings.Contains(text, "\nUSER 65532:65532\n") || !strings.Contains(text, "ca-certificates.crt") ||
+		!strings.Contains(text, "\nCOPY --from=build /out /\n") {
 		t.Fatalf("not the image that it should be: %d commands", len(found))
 	}
 	for _, m := range found {
@@ -206,7 +211,7 @@ func TestCompose(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := readConfig(filepath.Join(dir, "understudy.yaml")); err != nil {
+	if _, err := settings.Read(filepath.Join(dir, "understudy.yaml")); err != nil {
 		t.Errorf("its configuration: %v", err)
 	}
 }

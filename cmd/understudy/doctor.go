@@ -3,43 +3,17 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/understudy-ha/understudy/lease"
-	"github.com/understudy-ha/understudy/store"
+	"github.com/understudy-ha/understudy/internal/doctor"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/store/open"
 )
-
-// finding is one line of the doctor's report.
-type finding struct {
-	Check   string `json:"check"`
-	Verdict string `json:"verdict"` // ok, warn or bad
-	Says    string `json:"says"`
-	// Do is what a person can do about it, and See where that is explained.
-	Do  string `json:"do,omitempty"`
-	See string `json:"see,omitempty"`
-}
-
-func well(check, format string, args ...any) finding {
-	return finding{Check: check, Verdict: "ok", Says: fmt.Sprintf(format, args...)}
-}
-
-// warn and bad say what is the matter; does adds what to do.
-func warn(check, format string, args ...any) finding {
-	return finding{Check: check, Verdict: "warn", Says: fmt.Sprintf(format, args...)}
-}
-
-func bad(check, format string, args ...any) finding {
-	return finding{Check: check, Verdict: "bad", Says: fmt.Sprintf(format, args...)}
-}
-
-func (f finding) does(see, format string, args ...any) finding {
-	f.Do, f.See = fmt.Sprintf(format, args...), see
-	return f
-}
 
 // errUnwell: the doctor found something bad, and has said what.
 var errUnwell = errors.New("something above needs attention")
@@ -52,7 +26,7 @@ type doctorFlags struct {
 	tokenFile string
 	ready     bool
 
-	config                    *serveConfig // that was read from file; nil without one
+	config                    *settings.Server // that was read from file; nil without one
 	storeGiven, timingByFlags bool
 }
 
@@ -98,14 +72,14 @@ func (f *doctorFlags) complete(a *app) (err error) {
 	if f.file == "" {
 		return f.validate()
 	}
-	if f.config, err = readConfig(f.file); err != nil {
+	if f.config, err = settings.Read(f.file); err != nil {
 		return err
 	}
 	if f.config.Store != "" && !f.storeGiven {
-		a.storeURL = f.config.Store
+		a.StoreURL = f.config.Store
 	}
 	if !f.timingByFlags {
-		f.timing = f.config.timing()
+		f.timing = f.config.Timing()
 	}
 	f.stopGrace = 0
 	for _, r := range f.config.Roles {
@@ -118,69 +92,70 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 	if err := f.complete(a); err != nil {
 		return err
 	}
-	asker, err := f.asker()
+	servers, err := f.asked()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	opened := time.Now()
 	if err := a.needStore(); err != nil {
 		return err
 	}
-	st, err := open.Open(ctx, a.storeURL, open.Options{NoMigrate: true, Logger: a.log})
+	began := time.Now()
+	st, err := open.Open(ctx, a.StoreURL, open.Options{NoMigrate: true, Logger: a.Log})
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	asked := time.Now()
-	info, err := st.Inspect(ctx)
+	found, err := doctor.Look(ctx, st, doctor.Config{
+		Name: f.name, Timing: f.timing, StopGrace: f.stopGrace, Opening: time.Since(began), Servers: servers, Takeovers: f.takeovers(),
+	})
 	if err != nil {
 		return err
 	}
-	answered := time.Now()
-	found := []finding{well("store", "%s, %s; opened in %s", info.Location, info.Server, brief(asked.Sub(opened)))}
-	found = append(found, examine(info, asked.Add(answered.Sub(asked)/2))...)
-	if info.Schema == info.Wanted {
-		latency, err := measure(ctx, st, f.instanceFlags)
-		if err != nil {
-			return err
-		}
-		found = append(found, judgeLatency(latency, f.timing))
-		found = append(found, checkup(ctx, st)...)
-		found = append(found, checkParts(ctx, st, f.timing)...)
-	}
-	found = append(found, asker.look(ctx)...)
-	found = append(found, foresee(info, f)...)
 	return a.report(found)
 }
 
-// checkParts looks at each part that the store keeps. One that cannot be looked at is a finding, and
-// does not hide the others.
-func checkParts(ctx context.Context, st store.Store, t lease.Timing) (found []finding) {
-	look := func(part string, f func(context.Context) ([]finding, error)) {
-		one, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		got, err := f(one)
-		found = append(found, got...)
+// asked are the servers that the command line names, and the token for them.
+func (f *doctorFlags) asked() (*doctor.Servers, error) {
+	token := os.Getenv("UNDERSTUDY_TOKEN")
+	if f.tokenFile != "" {
+		text, err := os.ReadFile(f.tokenFile)
 		if err != nil {
-			found = append(found, bad(part, "it cannot be looked at: %v", err).does("docs/stores.md", "see to the store, and ask again"))
+			return nil, usage.Errorf("--token-file: %v", err)
 		}
+		token = strings.TrimSpace(string(text))
 	}
-	look("roles", func(ctx context.Context) ([]finding, error) { return checkRolesHeld(ctx, st, t) })
-	if q, ok := st.(store.Queues); ok {
-		look("queues", func(ctx context.Context) ([]finding, error) { return checkQueuesFlow(ctx, q.Desk()) })
-	}
-	if m, ok := st.(store.Monitors); ok {
-		look("monitor", func(ctx context.Context) ([]finding, error) { return checkMonitorSees(ctx, m.Monitor()) })
-	}
-	if s, ok := st.(store.Shards); ok {
-		look("shards", func(ctx context.Context) ([]finding, error) { return checkShardsStand(ctx, s.Registry()) })
-	}
-	return found
+	return doctor.NewServers(f.servers, token)
 }
 
-func (a *app) report(found []finding) error {
+// takeovers are those that the file promises.
+func (f *doctorFlags) takeovers() []doctor.Takeover {
+	if f.config == nil {
+		return nil
+	}
+	var out []doctor.Takeover
+	for _, p := range f.config.Parts() {
+		if p.WorstMS > 0 {
+			out = append(out, doctor.Takeover{Part: p.Part, Name: p.Name, Worst: time.Duration(p.WorstMS) * time.Millisecond, Means: p.Means})
+		}
+	}
+	return out
+}
+
+// ready asks all servers whether they are, and nothing else.
+func (a *app) ready(ctx context.Context, f doctorFlags) error {
+	servers, err := f.asked()
+	if err != nil {
+		return err
+	}
+	if len(f.servers) == 0 {
+		return usage.Errorf("--ready belongs to --server URL")
+	}
+	return a.report(servers.Ready(ctx))
+}
+
+func (a *app) report(found []doctor.Finding) error {
 	unwell := false
 	var rows []string
 	for _, f := range found {

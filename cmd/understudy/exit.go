@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -11,6 +10,8 @@ import (
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/guard"
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
@@ -26,19 +27,6 @@ const (
 	exitLost        = 5
 )
 
-// errUsage: the command line is wrong.
-var errUsage = errors.New("usage")
-
-// usageError is shown without the word that marks it.
-type usageError struct{ msg string }
-
-func (e usageError) Error() string        { return e.msg }
-func (e usageError) Is(target error) bool { return target == errUsage }
-
-func usagef(format string, args ...any) error {
-	return usageError{fmt.Sprintf(format, args...)}
-}
-
 // errAbsent: what was asked for is not there.
 var errAbsent = errors.New("absent")
 
@@ -52,16 +40,9 @@ func absentf(format string, args ...any) error {
 	return absentError{fmt.Sprintf(format, args...)}
 }
 
-// childExit is the exit of a guarded program, to be passed on as it is.
-type childExit struct{ code int }
-
-// Error is what the history says; on the terminal the program has said itself
-// what was wrong.
-func (e childExit) Error() string { return fmt.Sprintf("exit code %d", e.code) }
-
 // exitCode is the only place that maps errors to exit codes.
 func exitCode(err error) int {
-	var child childExit
+	var child instance.Exit
 	var start *guard.StartError
 	switch {
 	case err == nil:
@@ -69,17 +50,17 @@ func exitCode(err error) int {
 	case errors.As(err, &start):
 		return start.Code
 	case errors.As(err, &child):
-		return child.code
+		return child.Code
 	case errors.Is(err, lease.ErrLost):
 		return exitLost
-	case errors.Is(err, errUsage), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming), errors.Is(err, cache.ErrConfig):
+	case errors.Is(err, usage.Err), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming), errors.Is(err, cache.ErrConfig):
 		return exitUsage
 	case errors.Is(err, elect.ErrVacant), errors.Is(err, lease.ErrNotFound), errors.Is(err, lease.ErrNotHeld),
 		errors.Is(err, dispatch.ErrNoQueue), errors.Is(err, dispatch.ErrNoBatch),
 		errors.Is(err, monitor.ErrNoSource), errors.Is(err, monitor.ErrNoEvent), errors.Is(err, monitor.ErrNoAlarm),
 		errors.Is(err, shard.ErrNotFound), errors.Is(err, shard.ErrNoPrimary), errors.Is(err, errAbsent):
 		return exitAbsent
-	case errors.Is(err, lease.ErrUnavailable), errors.Is(err, lease.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
+	case instance.Unreachable(err):
 		return exitUnreachable
 	default:
 		return cacheExitCode(err)
@@ -88,7 +69,7 @@ func exitCode(err error) int {
 
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s takes no arguments; see --help", c.CommandPath())
+		return usage.Errorf("%s takes no arguments; see --help", c.CommandPath())
 	}
 	return nil
 }
@@ -97,10 +78,10 @@ func noArgs(c *cobra.Command, args []string) error {
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < len(names) {
-			return usagef("%s: %s is missing; see --help", c.CommandPath(), names[len(args)])
+			return usage.Errorf("%s: %s is missing; see --help", c.CommandPath(), names[len(args)])
 		}
 		if len(args) > len(names) {
-			return usagef("%s: %q is one argument too many; see --help", c.CommandPath(), args[len(names)])
+			return usage.Errorf("%s: %q is one argument too many; see --help", c.CommandPath(), args[len(names)])
 		}
 		return nil
 	}

@@ -35,10 +35,10 @@ func (a *app) withServer(ctx context.Context, f func(context.Context, *client.Cl
 
 // serveHere runs the API on a store for as long as f runs.
 func (a *app) serveHere(ctx context.Context, st store.Store, f func(context.Context, *client.Client) error) error {
-	cfg := api.Config{Store: st, Version: version(), Logger: a.log}
+	cfg := api.Config{Store: st, Version: version(), Logger: a.Log}
 	parts := []func(context.Context) error{}
 	if shards, ok := st.(store.Shards); ok {
-		dir, err := shard.NewDirectory(shard.DirectoryConfig{Registry: shards.Registry(), Logger: a.log})
+		dir, err := shard.NewDirectory(shard.DirectoryConfig{Registry: shards.Registry(), Logger: a.Log})
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (a *app) serveHere(ctx context.Context, st store.Store, f func(context.Cont
 		return err
 	}
 	within := newInner()
-	answers := api.NewHTTPServer(server.Handler(), a.log)
+	answers := api.NewHTTPServer(server.Handler(), a.Log)
 	parts = append(parts, server.Run)
 	c, err := client.New(client.Config{URL: "http://localhost", HTTP: httpClient(&http.Transport{DialContext: within.dial})})
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -36,7 +38,7 @@ func (a *app) historyCommand() *cobra.Command {
 // showHistory prints the newest events that match, and then goes on if it is wanted.
 func (a *app) showHistory(ctx context.Context, q history.Query, goOn bool) error {
 	if q.Limit < 1 || q.Limit > history.MaxRead {
-		return usagef("--limit %d: 1 to %d are possible", q.Limit, history.MaxRead)
+		return usage.Errorf("--limit %d: 1 to %d are possible", q.Limit, history.MaxRead)
 	}
 	return a.withRoles(ctx, func(ctx context.Context, d roleDesk) error {
 		q.Newest = true
@@ -91,7 +93,7 @@ func (a *app) printEvents(events []history.Event) error {
 		if a.json() {
 			err = a.printJSON(e)
 		} else {
-			_, err = fmt.Fprintf(a.stdout, "%s  %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), clean(e.String()))
+			_, err = fmt.Fprintf(a.stdout, "%s  %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), plain.Text(e.String()))
 		}
 		if err != nil {
 			return err

@@ -1,5 +1,10 @@
 // Command understudy keeps one primary per role, delivers batches in order, and more, on the database that
 // is there already. See `understudy --help`.
+//
+// Here is the command line alone: a file for each noun, and more where a noun has many verbs (shard.go, shardact.go,
+// shardshow.go); remote*.go is what nouns do with --server. What is behind it are packages: internal/settings is the
+// file of a server, internal/server what runs, internal/agent the agent of a shard, internal/doctor the doctor's
+// checks, internal/demo the demonstration.
 package main
 
 import (
@@ -16,6 +21,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/internal/guard"
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/store/open"
 )
 
@@ -31,15 +39,15 @@ func main() {
 
 // run is the whole program, as tests run it too.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	a := &app{stdout: stdout, stderr: stderr}
+	a := &app{Host: instance.Host{Version: version()}, stdout: stdout, stderr: stderr}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	var child childExit
+	var child instance.Exit
 	if err != nil && !errors.As(err, &child) {
-		fmt.Fprintf(stderr, "understudy: %s\n", clean(err.Error()))
+		fmt.Fprintf(stderr, "understudy: %s\n", plain.Text(err.Error()))
 	}
 	return exitCode(err)
 }
@@ -69,9 +77,9 @@ as the program that it guards did.`,
 		SilenceErrors: true,
 		Version:       version(),
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage.Errorf("%v", err) })
 	f := root.PersistentFlags()
-	f.StringVar(&a.storeURL, "store", "", "store `URL`: sqlite:PATH, postgres://…, redis://… (default $UNDERSTUDY_STORE, else an SQLite file in the state directory)")
+	f.StringVar(&a.StoreURL, "store", "", "store `URL`: sqlite:PATH, postgres://…, redis://… (default $UNDERSTUDY_STORE, else an SQLite file in the state directory)")
 	f.StringVar(&a.serverURL, "server", "", "ask the server at this `URL` instead of a store (default $UNDERSTUDY_SERVER)")
 	f.StringVar(&a.tokenFile, "token-file", "", "show the server the token in this `FILE` (default: that in $UNDERSTUDY_TOKEN, if any)")
 	f.StringVarP(&a.output, "output", "o", "table", "output `format`: table or json")
@@ -112,11 +120,11 @@ func onlySubcommands(c *cobra.Command) {
 		c.Args = cobra.ArbitraryArgs
 		c.RunE = func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("%q is no command of %q; see %s --help", args[0], c.CommandPath(), c.CommandPath())
+				return usage.Errorf("%q is no command of %q; see %s --help", args[0], c.CommandPath(), c.CommandPath())
 			}
 			if c.HasParent() {
 				_ = c.Help()
-				return usagef("%q needs a command", c.CommandPath())
+				return usage.Errorf("%q needs a command", c.CommandPath())
 			}
 			return c.Help()
 		}

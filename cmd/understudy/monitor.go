@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -80,16 +80,8 @@ func (a *app) tellDone(did, noun, name string) error {
 	if a.json() {
 		return a.printJSON(map[string]string{"action": did, noun: name})
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s: %s\n", did, clean(name))
+	_, err := fmt.Fprintf(a.stdout, "%s: %s\n", did, plain.Text(name))
 	return err
-}
-
-// monitorOf returns the monitor's table of a store that keeps one.
-func (a *app) monitorOf(st store.Store) (monitor.Table, error) {
-	if m, ok := st.(store.Monitors); ok {
-		return m.Monitor(), nil
-	}
-	return nil, usagef("the store %s keeps no sources; SQLite (sqlite:PATH) and PostgreSQL (postgres://…) do", redact(a.storeURL))
 }
 
 // withMonitor opens the store and lets f use its table; f bounds its own calls.
@@ -99,7 +91,7 @@ func (a *app) withMonitor(ctx context.Context, f func(context.Context, monitor.T
 		return err
 	}
 	defer st.Close()
-	t, err := a.monitorOf(st)
+	t, err := a.Monitor(st)
 	if err != nil {
 		return err
 	}
@@ -140,7 +132,7 @@ WAITING alarms are not delivered yet; those BLOCKED wait for a person: see "batc
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.ask(c.Context(), func(ctx context.Context, st store.Store) error {
-				t, err := a.monitorOf(st)
+				t, err := a.Monitor(st)
 				if err != nil {
 					return err
 				}
@@ -151,7 +143,7 @@ WAITING alarms are not delivered yet; those BLOCKED wait for a person: see "batc
 				queues, err := a.sinkQueues(ctx, st)
 				if err != nil {
 					// Counting very many keys may take longer than anybody waits.
-					a.log.Warn("what waits for the sinks could not be counted", "err", err)
+					a.Log.Warn("what waits for the sinks could not be counted", "err", err)
 				}
 				if a.json() {
 					return a.printJSON(statusJSON(o, queues))
@@ -164,7 +156,7 @@ WAITING alarms are not delivered yet; those BLOCKED wait for a person: see "batc
 
 // sinkQueues are the queues from which sinks are told, by sink.
 func (a *app) sinkQueues(ctx context.Context, st store.Store) (map[string]dispatch.Overview, error) {
-	q, err := a.queuesOf(st)
+	q, err := a.Queues(st)
 	if err != nil {
 		return nil, err
 	}
@@ -197,11 +189,11 @@ func statusJSON(o monitor.Overview, queues map[string]dispatch.Overview) monitor
 func (a *app) printMonitor(o monitor.Overview, queues map[string]dispatch.Overview) error {
 	configured := "never"
 	if !o.Configured.IsZero() {
-		configured = when(o.Configured) + " from " + oneLine(o.Origin)
+		configured = when(o.Configured) + " from " + plain.Line(o.Origin)
 	}
-	fmt.Fprintf(a.stdout, "configured  %s\nstanding    %d alarms\n", clean(configured), o.Standing)
+	fmt.Fprintf(a.stdout, "configured  %s\nstanding    %d alarms\n", plain.Text(configured), o.Standing)
 	if o.Error != "" {
-		fmt.Fprintf(a.stdout, "refused     %s\n", clean(strings.ReplaceAll(o.Error, "\n", " ")))
+		fmt.Fprintf(a.stdout, "refused     %s\n", plain.Text(strings.ReplaceAll(o.Error, "\n", " ")))
 	}
 	var rows []string
 	for _, e := range o.Events {
@@ -213,7 +205,7 @@ func (a *app) printMonitor(o monitor.Overview, queues map[string]dispatch.Overvi
 		if !p.Seeing {
 			seeing = "blind"
 		}
-		paths = append(paths, row(p.Name, seeing, brief(p.Quiet), orDash(p.Blind)))
+		paths = append(paths, row(p.Name, seeing, plain.Brief(p.Quiet), orDash(p.Blind)))
 	}
 	sinks := make([]string, 0, len(o.Sinks))
 	for _, s := range o.Sinks {
@@ -271,13 +263,13 @@ func tellers(o monitor.Overview, sink string) string {
 
 // expectation is what is expected of the sources of an event, in few words.
 func expectation(e monitor.Event) string {
-	text := "every " + short(e.Interval)
+	text := "every " + plain.Duration(e.Interval)
 	if e.Schedule != "" {
 		text = "at " + e.Schedule
 	}
 	text += fmt.Sprintf(" × %d", e.Missed)
 	if e.Grace > 0 {
-		text += " + " + short(e.Grace)
+		text += " + " + plain.Duration(e.Grace)
 	}
 	return text
 }
@@ -290,16 +282,4 @@ func eventState(e monitor.Expected) string {
 		return "paused"
 	}
 	return ""
-}
-
-// short is a duration without the parts of it that are zero.
-func short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }

@@ -9,13 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
-	"go.yaml.in/yaml/v3"
 
-	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/internal/settings"
 )
 
 // receiver takes what is POSTed and writes it to a file, a line for each: receiver
@@ -40,72 +37,6 @@ func receiver(ts *testscript.TestScript, neg bool, args []string) {
 	}))
 	ts.Setenv(args[0], srv.URL)
 	ts.Defer(func() { srv.Close(); f.Close() })
-}
-
-func TestEventFlag(t *testing.T) {
-	for text, want := range map[string]monitor.Event{
-		"job,interval=5s,missed=3":              {Name: "job", Interval: 5 * time.Second, Missed: 3},
-		"job,interval=5s,fixed,severity=1":      {Name: "job", Interval: 5 * time.Second, Fixed: true, Severity: "1"},
-		"job,schedule=0,30 2 * * 1,5,grace=1m":  {Name: "job", Schedule: "0,30 2 * * 1,5", Grace: time.Minute},
-		"a b/ü,interval=1m,tag=x,tag=y":         {Name: "a b/ü", Interval: time.Minute, Tags: []string{"x", "y"}},
-		"job,interval=1m,label.x=1,label.y=a=b": {Name: "job", Interval: time.Minute, Labels: map[string]string{"x": "1", "y": "a=b"}},
-		"job,interval=1m,control_loop.name=CL,control_loop.target_type=VM": {
-			Name: "job", Interval: time.Minute, ControlLoop: monitor.ControlLoop{Name: "CL", TargetType: "VM"},
-		},
-	} {
-		got, err := parseEventFlag(text)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		if diff := cmp.Diff(want, got.event()); diff != "" {
-			t.Errorf("%s: (-want +got)\n%s", text, diff)
-		}
-	}
-	for text, says := range map[string]string{
-		"":                                   "event name is empty",
-		"job":                                "an interval or a schedule",
-		"job,5s":                             `write "5s" as KEY=VALUE`,
-		"job,interval=":                      "KEY=VALUE",
-		"job,interval=5":                     `"5" is no duration`,
-		"job,intervall=5s":                   `did you mean "interval"?`,
-		"job,interval=5s,interval=6s":        "interval stands twice",
-		"job,interval=5s,missed=many":        `"many" is not a whole number`,
-		"job,interval=5s,missed=-1":          "-1 missed beats",
-		"job,interval=1ms":                   "too short",
-		"job,schedule=61 * * * *":            "schedule",
-		"job,interval=5s,schedule=@daily":    "exclude each other",
-		"job,interval=5s,control_loop.nam=x": `did you mean "name"?`,
-	} {
-		_, err := parseEventFlag(text)
-		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "main.") || strings.Contains(err.Error(), "line ") {
-			t.Errorf("%s: says %q, should say %q", text, err, says)
-		}
-		if exitCode(err) != exitUsage {
-			t.Errorf("%s: exit code %d", text, exitCode(err))
-		}
-	}
-}
-
-// TestEventsRoundTrip: what "config show" prints can be applied, and changes nothing.
-func TestEventsRoundTrip(t *testing.T) {
-	e := monitor.Event{
-		Name: "a: [b", Interval: 90 * time.Second, Missed: 2, Grace: 1500 * time.Millisecond, MaxRun: time.Hour, Fixed: true,
-		RetireAfter: 24 * time.Hour, SenderClock: true, Flaps: 4, FlapWindow: time.Hour, Steady: time.Minute,
-		GroupBy: "site", GroupWait: 10 * time.Second, GroupMin: 2, Severity: "yes", Tags: []string{"1", "null"},
-		Labels: map[string]string{"x": "0x10", "y": ""}, Paused: true, ControlLoop: monitor.ControlLoop{Name: "CL", TargetType: "VM", Version: "1.0"},
-	}
-	text, err := yaml.Marshal(eventsConfig{Events: []eventConfig{writeEvent(e)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := parseDocument(text)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	if diff := cmp.Diff([]monitor.Event{e}, doc.Events); diff != "" {
-		t.Errorf("(-want +got)\n%s%s", diff, text)
-	}
 }
 
 func TestMonitorConfigRefuses(t *testing.T) {
@@ -166,37 +97,15 @@ func TestMonitorConfigRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			code, out := ask(t, "monitor", "config", "check", path)
-			if code != exitUsage || !strings.Contains(out, c.says) || strings.Contains(out, "main.") {
+			if code != exitUsage || !strings.Contains(out, c.says) || strings.Contains(out, "settings.") {
 				t.Errorf("exit code %d, should say %q:\n%s", code, c.says, out)
 			}
 			if strings.HasPrefix(c.text, "monitor:") && !strings.Contains(c.says, "elsewhere") {
-				_, err := readConfig(path)
+				_, err := settings.Read(path)
 				if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("the server says %q", err)
 				}
 			}
 		})
-	}
-}
-
-func TestShort(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		0: "0s", time.Second: "1s", time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m", 24 * time.Hour: "24h",
-		61 * time.Second: "1m1s", 3605 * time.Second: "1h0m5s", 1500 * time.Millisecond: "1.5s", 10 * time.Minute: "10m",
-	} {
-		if got := short(d); got != want {
-			t.Errorf("%v became %s, want %s", d, got, want)
-		}
-	}
-}
-
-func TestDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"interval", "intervall", 1}, {"missed", "mised", 1}, {"ab", "ba", 1}, {"ulr", "url", 1}, {"grace", "schedule", 7}} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("%q and %q: %d, want %d", c.a, c.b, got, c.want)
-		}
 	}
 }

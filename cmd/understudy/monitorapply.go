@@ -10,6 +10,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/server"
+	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -39,7 +42,7 @@ what is wrong, and where. ` + documentForms,
   understudy monitor config check hb.json -o json`,
 		Args: exactly("FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			doc, err := readDocument(args[0], properties, c.InOrStdin())
+			doc, err := settings.ReadDocument(args[0], properties, c.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -50,18 +53,18 @@ what is wrong, and where. ` + documentForms,
 	return c
 }
 
-func (a *app) printDocument(doc document) error {
+func (a *app) printDocument(doc settings.Document) error {
 	if a.json() {
-		out := map[string]any{"form": doc.form, "events": eventViews(doc.Events), "declared": len(doc.Declared), "keep": doc.Keep}
-		if doc.onap != nil {
-			out["warnings"] = append([]string{}, doc.onap.Warnings...)
+		out := map[string]any{"form": doc.Form, "events": eventViews(doc.Events), "declared": len(doc.Declared), "keep": doc.Keep}
+		if doc.ONAP != nil {
+			out["warnings"] = append([]string{}, doc.ONAP.Warnings...)
 		}
 		return a.printJSON(out)
 	}
-	fmt.Fprintf(a.stdout, "%s is the %s; event names: %d, declared sources: %d\n", clean(doc.Origin), doc.form, len(doc.Events), len(doc.Declared))
-	if doc.onap != nil {
-		for _, w := range doc.onap.Warnings {
-			fmt.Fprintf(a.stderr, "warning: %s\n", clean(oneLine(w)))
+	fmt.Fprintf(a.stdout, "%s is the %s; event names: %d, declared sources: %d\n", plain.Text(doc.Origin), doc.Form, len(doc.Events), len(doc.Declared))
+	if doc.ONAP != nil {
+		for _, w := range doc.ONAP.Warnings {
+			fmt.Fprintf(a.stderr, "warning: %s\n", plain.Text(plain.Line(w)))
 		}
 		if err := a.printElsewhere(doc); err != nil {
 			return err
@@ -78,19 +81,19 @@ func (a *app) printDocument(doc document) error {
 
 // printElsewhere shows what else the JSON of ONAP's service says, and where that goes
 // here: into flags, or the server's file.
-func (a *app) printElsewhere(doc document) error {
-	c := doc.onap
+func (a *app) printElsewhere(doc settings.Document) error {
+	c := doc.ONAP
 	database := ""
 	if c.Database.Host != "" {
 		database = fmt.Sprintf("postgres://%s@%s/%s", c.Database.User, net.JoinHostPort(c.Database.Host, fmt.Sprint(c.Database.Port)), c.Database.Name)
 	}
 	poll := "never"
 	if c.Poll > 0 {
-		poll = short(c.Poll)
+		poll = plain.Duration(c.Poll)
 	}
 	return a.printFacts([][2]string{
-		{"store", database}, {"read from", redact(c.Subscribe)}, {"group", c.Group}, {"consumer", c.Consumer},
-		{"tell", redact(c.Publish)}, {"service", c.Service}, {"poll", poll}, {"missing", strings.Join(c.Missing, ", ")},
+		{"store", database}, {"read from", plain.URL(c.Subscribe)}, {"group", c.Group}, {"consumer", c.Consumer},
+		{"tell", plain.URL(c.Publish)}, {"service", c.Service}, {"poll", poll}, {"missing", strings.Join(c.Missing, ", ")},
 	})
 }
 
@@ -115,14 +118,14 @@ Instances that fetch a configuration put theirs into force again at their next l
   understudy monitor config apply --keep more.yaml`,
 		Args: exactly("FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			doc, err := readDocument(args[0], "", c.InOrStdin())
+			doc, err := settings.ReadDocument(args[0], "", c.InOrStdin())
 			if err != nil {
 				return err
 			}
 			doc.Keep = doc.Keep || keep
 			doc.Origin = originHere(doc.Origin)
 			return a.withMonitor(c.Context(), func(ctx context.Context, t monitor.Table) error {
-				ctx, cancel := context.WithTimeout(ctx, configureTimeout)
+				ctx, cancel := context.WithTimeout(ctx, server.ConfigureTimeout)
 				defer cancel()
 				done, err := t.Configure(ctx, doc.Configuration)
 				if err != nil {
@@ -156,7 +159,7 @@ func (a *app) printConfigured(done monitor.Configured) error {
 		names []string
 	}{{"added", done.Added}, {"changed", done.Changed}, {"removed", done.Removed}} {
 		for _, name := range what.names {
-			fmt.Fprintf(a.stdout, "%s: %s\n", what.did, clean(name))
+			fmt.Fprintf(a.stdout, "%s: %s\n", what.did, plain.Text(name))
 		}
 	}
 	if done.Declared > 0 {
@@ -190,7 +193,7 @@ takes. With -o json there is one line for each, in the API's form.`,
 }
 
 func (a *app) printSettings(s monitor.Settings) error {
-	var file eventsConfig
+	var file settings.Monitored
 	for _, e := range s.Events {
 		if e.Removed {
 			continue
@@ -201,7 +204,7 @@ func (a *app) printSettings(s monitor.Settings) error {
 			}
 			continue
 		}
-		file.Events = append(file.Events, writeEvent(e.Event))
+		file.Events = append(file.Events, settings.EventOf(e.Event))
 	}
 	if a.json() {
 		return nil

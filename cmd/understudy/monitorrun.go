@@ -11,19 +11,23 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/strict"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/lease"
 )
 
 type monitorRunFlags struct {
-	serveConfig
-	monitorConfig
+	settings.Server
+	settings.Monitor
 
 	events, declared           []string
 	webhooks, slacks           []string
 	alertmanagers, emailTo     []string
 	webhookSecret              string
 	recognises, log            bool
-	email                      emailSinkConfig
+	email                      settings.EmailSink
 	routersIn, routersOut      []string
 	group, consumer, compat    string
 	routerUser, routerPassword string
@@ -112,8 +116,8 @@ func (f *monitorRunFlags) register(c *cobra.Command) {
 
 	fs.DurationVar((*time.Duration)(&f.FirstWindow), "first-window", 5*time.Second, "sources of an instance that is silent for so long are looked after by others")
 	fs.DurationVar((*time.Duration)(&f.KeepAlarms), "keep-alarms", 90*24*time.Hour, "keep alarms that ended for so long")
-	fs.StringVar(&f.Name, "name", hostname(), "`NAME` of this instance, for people")
-	fs.StringVar(&f.Listen, "listen", defaultListen, "take beats in, and serve the page and the API, on this `ADDRESS`, HOST:PORT")
+	fs.StringVar(&f.Name, "name", instance.Hostname(), "`NAME` of this instance, for people")
+	fs.StringVar(&f.Listen, "listen", settings.DefaultListen, "take beats in, and serve the page and the API, on this `ADDRESS`, HOST:PORT")
 	fs.StringVar(&f.TokenFile, "token-file", "", "requests must carry the token in this `FILE`; needed for any address that is not loopback …")
 	fs.StringVar(&f.TLSCert, "tls-cert", "", "… together with TLS: certificate `FILE`, PEM")
 	fs.StringVar(&f.TLSKey, "tls-key", "", "its key `FILE`, PEM")
@@ -121,11 +125,11 @@ func (f *monitorRunFlags) register(c *cobra.Command) {
 }
 
 // complete turns the flags into what the file would say, and checks it.
-func (f *monitorRunFlags) complete(changed func(string) bool) (*serveConfig, error) {
-	m := &f.monitorConfig
+func (f *monitorRunFlags) complete(changed func(string) bool) (*settings.Server, error) {
+	m := &f.Monitor
 	m.Keep = true
 	for _, text := range f.events {
-		e, err := parseEventFlag(text)
+		e, err := settings.ParseEvent(text)
 		if err != nil {
 			return nil, err
 		}
@@ -134,39 +138,39 @@ func (f *monitorRunFlags) complete(changed func(string) bool) (*serveConfig, err
 	for _, text := range f.declared {
 		event, source, ok := strings.Cut(text, "/")
 		if !ok {
-			return nil, usagef("--declare %q: use EVENT/SOURCE", text)
+			return nil, usage.Errorf("--declare %q: use EVENT/SOURCE", text)
 		}
-		m.Declared = append(m.Declared, declaredConfig{Event: event, Source: source})
+		m.Declared = append(m.Declared, settings.Declared{Event: event, Source: source})
 	}
 	if f.configFile != "" || f.cbs {
 		if len(m.Events) > 0 || len(m.Declared) > 0 {
-			return nil, usagef("--event and --declare exclude --config and --config-cbs, which put a whole configuration into force")
+			return nil, usage.Errorf("--event and --declare exclude --config and --config-cbs, which put a whole configuration into force")
 		}
 		m.Keep = false
-		m.Config = &fetchConfig{File: f.configFile, CBS: f.cbs, Poll: duration(f.poll)}
+		m.Config = &settings.Fetch{File: f.configFile, CBS: f.cbs, Poll: strict.Duration(f.poll)}
 	} else if changed("poll") {
-		return nil, usagef("--poll belongs to --config and --config-cbs")
+		return nil, usage.Errorf("--poll belongs to --config and --config-cbs")
 	}
 	if err := f.sinks(changed); err != nil {
 		return nil, err
 	}
 	for i, url := range f.routersIn {
-		m.Routers = append(m.Routers, routerConfig{
+		m.Routers = append(m.Routers, settings.Router{
 			Router: numbered("mr", i), URL: url, Group: f.group, Consumer: f.consumer, User: f.routerUser, PasswordFile: f.routerPassword,
 		})
 	}
 	for _, file := range f.pingKeys {
-		m.PingKeys = append(m.PingKeys, pingKeyConfig{File: file, PostOnly: f.pingPost})
+		m.PingKeys = append(m.PingKeys, settings.PingKey{File: file, PostOnly: f.pingPost})
 	}
 	if f.pingPost && len(f.pingKeys) == 0 {
-		return nil, usagef("--ping-post-only belongs to --ping-key-file")
+		return nil, usage.Errorf("--ping-post-only belongs to --ping-key-file")
 	}
 	if err := lease.NewInstance(f.Name, "").Validate(); err != nil {
 		return nil, err
 	}
-	cfg := &f.serveConfig
+	cfg := &f.Server
 	cfg.Monitor = m
-	return cfg, cfg.complete()
+	return cfg, cfg.Complete()
 }
 
 // numbered are names that each instance with the same flags gives: the first has no
@@ -180,41 +184,41 @@ func numbered(name string, i int) string {
 
 // sinks makes sinks of the flags, under names that are the same on every instance.
 func (f *monitorRunFlags) sinks(changed func(string) bool) error {
-	add := func(s sinkConfig) { f.Sinks = append(f.Sinks, s) }
+	add := func(s settings.Sink) { f.Sinks = append(f.Sinks, s) }
 	for i, url := range f.webhooks {
-		add(sinkConfig{Sink: numbered("webhook", i), Webhook: &hookSinkConfig{
-			sinkHTTPConfig: sinkHTTPConfig{URL: url}, SecretFile: f.webhookSecret, Recognises: f.recognises,
+		add(settings.Sink{Sink: numbered("webhook", i), Webhook: &settings.HookSink{
+			SinkHTTP: settings.SinkHTTP{URL: url}, SecretFile: f.webhookSecret, Recognises: f.recognises,
 		}})
 	}
 	for i, url := range f.slacks {
-		add(sinkConfig{Sink: numbered("slack", i), Slack: &slackSinkConfig{sinkHTTPConfig{URL: url}}})
+		add(settings.Sink{Sink: numbered("slack", i), Slack: &settings.SlackSink{SinkHTTP: settings.SinkHTTP{URL: url}}})
 	}
 	if len(f.alertmanagers) > 0 {
-		add(sinkConfig{Sink: "alertmanager", Alertmanager: &alertSinkConfig{URLs: f.alertmanagers}})
+		add(settings.Sink{Sink: "alertmanager", Alertmanager: &settings.AlertSink{URLs: f.alertmanagers}})
 	}
 	if len(f.emailTo) > 0 {
 		f.email.To = f.emailTo
-		add(sinkConfig{Sink: "email", Email: &f.email})
+		add(settings.Sink{Sink: "email", Email: &f.email})
 	}
 	for i, url := range f.routersOut {
-		add(sinkConfig{Sink: numbered("router", i), MessageRouter: &topicSinkConfig{
+		add(settings.Sink{Sink: numbered("router", i), MessageRouter: &settings.TopicSink{
 			URL: url, User: f.routerUser, PasswordFile: f.routerPassword, Compat: f.compat,
 		}})
 	}
 	if f.log {
-		add(sinkConfig{Sink: "log", Log: &logSinkConfig{}})
+		add(settings.Sink{Sink: "log", Log: &settings.LogSink{}})
 	}
 	switch {
 	case len(f.webhooks) == 0 && (f.webhookSecret != "" || f.recognises):
-		return usagef("--webhook-secret-file and --recognises belong to --webhook")
+		return usage.Errorf("--webhook-secret-file and --recognises belong to --webhook")
 	case len(f.routersOut) == 0 && f.compat != "":
-		return usagef("--compat belongs to --router-out")
+		return usage.Errorf("--compat belongs to --router-out")
 	case len(f.emailTo) == 0 && (changed("email-server") || changed("email-from") || changed("email-tls") || changed("email-user") || changed("email-password-file")):
-		return usagef("--email-server, --email-from, --email-tls, --email-user and --email-password-file belong to --email")
+		return usage.Errorf("--email-server, --email-from, --email-tls, --email-user and --email-password-file belong to --email")
 	case len(f.routersIn) == 0 && (changed("group") || changed("consumer")):
-		return usagef("--group and --consumer belong to --router-in")
+		return usage.Errorf("--group and --consumer belong to --router-in")
 	case len(f.routersIn)+len(f.routersOut) == 0 && (f.routerUser != "" || f.routerPassword != ""):
-		return usagef("--router-user and --router-password-file belong to --router-in and --router-out")
+		return usage.Errorf("--router-user and --router-password-file belong to --router-in and --router-out")
 	}
 	return nil
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
@@ -25,25 +28,25 @@ import (
 // environment, and with both in the environment a command asks the server if it can.
 func (a *app) chooseSide() error {
 	switch {
-	case a.serverURL != "" && a.storeURL != "":
-		return usagef("--store and --server exclude each other: a server is on its own store")
-	case a.serverURL == "" && a.storeURL == "":
-		a.serverURL, a.storeURL = os.Getenv("UNDERSTUDY_SERVER"), os.Getenv("UNDERSTUDY_STORE")
+	case a.serverURL != "" && a.StoreURL != "":
+		return usage.Errorf("--store and --server exclude each other: a server is on its own store")
+	case a.serverURL == "" && a.StoreURL == "":
+		a.serverURL, a.StoreURL = os.Getenv("UNDERSTUDY_SERVER"), os.Getenv("UNDERSTUDY_STORE")
 	}
 	if a.serverURL == "" {
 		return nil
 	}
 	to, err := url.Parse(a.serverURL)
 	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
-		return usagef("--server %q: use http://HOST:PORT or https://HOST:PORT", redact(a.serverURL))
+		return usage.Errorf("--server %q: use http://HOST:PORT or https://HOST:PORT", plain.URL(a.serverURL))
 	}
 	return nil
 }
 
 // needStore refuses a command that a server cannot do when there is no store.
 func (a *app) needStore() error {
-	if a.storeURL == "" {
-		return usagef("%s works on the store itself: give --store", a.command)
+	if a.StoreURL == "" {
+		return usage.Errorf("%s works on the store itself: give --store", a.command)
 	}
 	return nil
 }
@@ -56,7 +59,7 @@ func (a *app) token() (string, error) {
 	if a.tokenFile == "" {
 		return os.Getenv("UNDERSTUDY_TOKEN"), nil
 	}
-	text, err := secretFile(a.tokenFile)
+	text, err := settings.SecretFile(a.tokenFile)
 	return string(text), err
 }
 
@@ -68,7 +71,7 @@ func (a *app) server() (*client.Client, error) {
 	}
 	c, err := client.New(client.Config{URL: a.serverURL, Token: token, HTTP: httpClient(http.DefaultTransport)})
 	if err != nil {
-		return nil, usagef("--server: %v", err)
+		return nil, usage.Errorf("--server: %v", err)
 	}
 	return c, nil
 }
@@ -133,7 +136,7 @@ func meanings() map[string]error {
 		"no_primary": shard.ErrNoPrimary, "under_way": shard.ErrLocked, "changed": shard.ErrChanged, "not_done": shard.ErrFailed, "no_agent": shard.ErrNoAgent,
 		"no_token":      access.ErrNotFound,
 		"unsafe_timing": lease.ErrUnsafeTiming, "invalid": lease.ErrInvalid, "too_large": lease.ErrInvalid,
-		"store_without_queues": errUsage, "store_without_sources": errUsage, "store_without_tokens": errUsage, "no_shards": errUsage,
+		"store_without_queues": usage.Err, "store_without_sources": usage.Err, "store_without_tokens": usage.Err, "no_shards": usage.Err,
 		"store_unavailable": lease.ErrUnavailable, "busy": lease.ErrUnavailable, "stopping": lease.ErrUnavailable, "not_ready": lease.ErrUnavailable,
 		"two_hosts": lease.ErrTwoHosts, "unknown_outcome": lease.ErrUnknown,
 	}
@@ -148,7 +151,7 @@ func heard(err error) error {
 	if is := meanings()[answer.Code]; is != nil {
 		return heardError{answer.Error(), is}
 	}
-	text := fmt.Sprintf("the server refused with %d: %s", answer.Status, oneLine(answer.Error()))
+	text := fmt.Sprintf("the server refused with %d: %s", answer.Status, plain.Line(answer.Error()))
 	switch {
 	case answer.Code == client.NotUnderstudy && answer.Status >= http.StatusInternalServerError:
 		// What stands before the server says that it is not there.

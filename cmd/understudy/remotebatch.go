@@ -7,6 +7,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -27,7 +28,7 @@ func (a *app) withDesk(ctx context.Context, f func(context.Context, dispatch.Des
 		return err
 	}
 	defer st.Close()
-	q, err := a.queuesOf(st)
+	q, err := a.Queues(st)
 	if err != nil {
 		return err
 	}
@@ -182,7 +183,7 @@ func (r remoteQueues) find(ctx context.Context, id string) (string, error) {
 		case err != nil:
 			return "", heard(err)
 		case found != "":
-			return "", usagef("batch %q is in %s and in %s: name the queue", id, found, q.Queue)
+			return "", usage.Errorf("batch %q is in %s and in %s: name the queue", id, found, q.Queue)
 		default:
 			found = q.Queue
 		}

@@ -35,7 +35,7 @@ func (a *app) withRoles(ctx context.Context, f func(context.Context, roleDesk) e
 		return err
 	}
 	defer st.Close()
-	return f(ctx, storeRoles{st, a.log})
+	return f(ctx, storeRoles{st, a.Log})
 }
 
 // askRoles is withRoles within callTimeout.

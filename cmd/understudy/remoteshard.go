@@ -9,6 +9,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -66,7 +67,7 @@ func (a *app) atDesk(ctx context.Context, f func(context.Context, shardDesk) err
 		return err
 	}
 	defer st.Close()
-	shards, err := shardsOf(st)
+	shards, err := instance.Shards(st)
 	if err != nil {
 		return err
 	}
@@ -248,7 +249,7 @@ func (a *app) watchThrough(ctx context.Context, name string) error {
 			case errors.Is(err, shard.ErrNotFound):
 				err = fmt.Errorf("%w: no agent has ever reported for shard %q", shard.ErrNoPrimary, name)
 			case exitCode(err) == exitUnreachable:
-				a.log.Warn("the server does not answer; trying again", "err", err)
+				a.Log.Warn("the server does not answer; trying again", "err", err)
 			default:
 				return err
 			}

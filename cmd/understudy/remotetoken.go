@@ -7,6 +7,7 @@ import (
 	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/store"
 )
 
@@ -31,7 +32,7 @@ func (a *app) withTokens(ctx context.Context, f func(context.Context, tokenDesk)
 	return a.ask(ctx, func(ctx context.Context, st store.Store) error {
 		keeps, ok := st.(store.Tokens)
 		if !ok {
-			return usagef("this store keeps no tokens")
+			return usage.Errorf("this store keeps no tokens")
 		}
 		return f(ctx, storeTokens{keeps.Tokens()})
 	})

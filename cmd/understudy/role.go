@@ -12,6 +12,8 @@ import (
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/plain"
 )
 
 func (a *app) roleCommand() *cobra.Command {
@@ -56,7 +58,7 @@ func (a *app) printPrimaries(holders []elect.Primary) error {
 	}
 	var rows []string
 	for _, p := range holders {
-		rows = append(rows, row(p.Name, p.Address, p.Term, p.Since.Local().Format(time.DateTime), brief(p.ExpiresIn), p.ID))
+		rows = append(rows, row(p.Name, p.Address, p.Term, p.Since.Local().Format(time.DateTime), plain.Brief(p.ExpiresIn), p.ID))
 	}
 	return a.table("NAME\tADDRESS\tTERM\tSINCE\tLEFT\tID", rows)
 }
@@ -99,10 +101,10 @@ func (a *app) printRoles(roles []elect.Role) error {
 		}
 		waiting := strings.Join(standbys, ", ")
 		if len(r.Primary) == 0 {
-			rows = append(rows, row(r.Name, "(vacant for "+brief(r.VacantFor)+")", "", r.Term, "", "", waiting))
+			rows = append(rows, row(r.Name, "(vacant for "+plain.Brief(r.VacantFor)+")", "", r.Term, "", "", waiting))
 		}
 		for _, p := range r.Primary {
-			rows = append(rows, row(r.Name, p.Name, p.Address, p.Term, p.Since.Local().Format(time.DateTime), brief(p.ExpiresIn), waiting))
+			rows = append(rows, row(r.Name, p.Name, p.Address, p.Term, p.Since.Local().Format(time.DateTime), plain.Brief(p.ExpiresIn), waiting))
 			waiting = ""
 		}
 	}
@@ -122,7 +124,7 @@ func (a *app) roleWatchCommand() *cobra.Command {
 				return err
 			}
 			defer st.Close()
-			err = elect.Watch(c.Context(), elect.WatchConfig{Store: st, Role: args[0], Logger: a.log}, func(holders []elect.Primary) error {
+			err = elect.Watch(c.Context(), elect.WatchConfig{Store: st, Role: args[0], Logger: a.Log}, func(holders []elect.Primary) error {
 				return a.printChange(args[0], holders)
 			})
 			if errors.Is(err, context.Canceled) {
@@ -153,7 +155,7 @@ func (a *app) printChange(role string, holders []elect.Primary) error {
 		}
 		line += fmt.Sprintf("%s %s term %d", p.Name, p.Address, p.Term)
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s\n", time.Now().Format("15:04:05.000"), clean(role), clean(line))
+	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s\n", time.Now().Format("15:04:05.000"), plain.Text(role), plain.Text(line))
 	return err
 }
 
@@ -177,7 +179,7 @@ asked. Who asked is kept in the history.`,
 				if a.json() {
 					return a.printJSON(map[string]string{"role": args[0], "asked": "resign", "to": to})
 				}
-				_, err := fmt.Fprintf(a.stdout, "asked the primary of %s to resign; see: understudy role watch %s\n", clean(args[0]), clean(args[0]))
+				_, err := fmt.Fprintf(a.stdout, "asked the primary of %s to resign; see: understudy role watch %s\n", plain.Text(args[0]), plain.Text(args[0]))
 				return err
 			})
 		},
@@ -190,7 +192,7 @@ asked. Who asked is kept in the history.`,
 func who() string {
 	u, err := user.Current()
 	if err != nil {
-		return "somebody@" + hostname()
+		return "somebody@" + instance.Hostname()
 	}
-	return u.Username + "@" + hostname()
+	return u.Username + "@" + instance.Hostname()
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -27,7 +29,7 @@ each run ended with is in the history.`,
 		Args: roleAndProgram,
 		RunE: func(c *cobra.Command, args []string) error {
 			if every <= 0 {
-				return usagef("--every says how often, for instance --every 1h")
+				return usage.Errorf("--every says how often, for instance --every 1h")
 			}
 			if err := f.validate(); err != nil {
 				return err
@@ -41,32 +43,32 @@ each run ended with is in the history.`,
 }
 
 func (a *app) roleOnce(ctx context.Context, job string, argv []string, every time.Duration, f instanceFlags) error {
-	program := &guarded{app: a, argv: argv, stopGrace: f.stopGrace}
-	defer program.forwardSignals()()
+	program := &instance.Program{Log: a.Log, Argv: argv, StopGrace: f.stopGrace}
+	defer program.ForwardSignals()()
 	st, err := a.openPatiently(ctx, true)
 	if err != nil {
-		return stoppedWith(err)
+		return instance.Stopped(err)
 	}
 	defer st.Close()
-	err = a.withKeeper(ctx, st, f, func(ctx context.Context, k *lease.Keeper) error {
-		cfg := elect.OnceConfig{Keeper: k, Job: job, Every: every, StopGrace: f.stopGrace, Logger: a.log}
+	err = a.WithKeeper(ctx, st, f.who(), func(ctx context.Context, k *lease.Keeper) error {
+		cfg := elect.OnceConfig{Keeper: k, Job: job, Every: every, StopGrace: f.stopGrace, Logger: a.Log}
 		for {
-			err := elect.Once(ctx, cfg, program.run)
-			var child childExit
+			err := elect.Once(ctx, cfg, program.Run)
+			var child instance.Exit
 			switch {
 			case ctx.Err() != nil:
 				return err
 			case errors.As(err, &child):
-				a.log.Warn("the job failed", "role", job, "exit", child.code)
+				a.Log.Warn("the job failed", "role", job, "exit", child.Code)
 			case errors.Is(err, lease.ErrLost), errors.Is(err, lease.ErrResign):
-				a.log.Warn("the job was stopped", "role", job, "err", err)
+				a.Log.Warn("the job was stopped", "role", job, "err", err)
 			case err != nil:
 				return err
 			}
 		}
 	})
 	if ctx.Err() != nil {
-		return stoppedWith(err)
+		return instance.Stopped(err)
 	}
 	return err
 }

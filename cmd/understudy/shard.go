@@ -10,8 +10,9 @@ import (
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/shard"
-	"github.com/understudy-ha/understudy/store"
 )
 
 func (a *app) shardCommand() *cobra.Command {
@@ -36,15 +37,6 @@ switchover loses nothing.`,
 		a.shardSwitchoverCommand(), a.shardFailoverCommand(), a.shardPauseCommand(), a.shardResumeCommand(), a.shardForgetCommand(),
 		a.shardHistoryCommand(), a.shardProxyCommand())
 	return c
-}
-
-// shardsOf is what the store keeps about shards.
-func shardsOf(st store.Store) (store.Shards, error) {
-	s, ok := st.(store.Shards)
-	if !ok {
-		return nil, usagef("this store keeps no shards; use sqlite:PATH, postgres://… or redis://…")
-	}
-	return s, nil
 }
 
 // shardName wants SHARD alone.
@@ -140,7 +132,7 @@ func shardRow(s api.ShardView) string {
 			lag = max(lag, n.Lag)
 		}
 	}
-	return row(s.Shard, s.Health, primary, s.Epoch, fmt.Sprintf("%d of %d", well, replicas), lag, oneLine(shardNote(s)))
+	return row(s.Shard, s.Health, primary, s.Epoch, fmt.Sprintf("%d of %d", well, replicas), lag, plain.Line(shardNote(s)))
 }
 
 // shardNote is what is most worth knowing of a shard, in a few words.
@@ -195,7 +187,7 @@ while the store is down.`,
 				if a.json() {
 					return a.printJSON(at)
 				}
-				_, err = fmt.Fprintln(a.stdout, clean(at.Address))
+				_, err = fmt.Fprintln(a.stdout, plain.Text(at.Address))
 				return err
 			})
 		},
@@ -250,7 +242,7 @@ func (a *app) printWhereabouts(name string, at shard.Endpoint, why error) error 
 	if why != nil {
 		text = "none (" + why.Error() + ")"
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s\n", time.Now().Format("15:04:05.000"), clean(name), clean(text))
+	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s\n", time.Now().Format("15:04:05.000"), plain.Text(name), plain.Text(text))
 	return err
 }
 
@@ -261,11 +253,11 @@ func (a *app) withDirectory(ctx context.Context, name string, f func(context.Con
 		return err
 	}
 	defer st.Close()
-	shards, err := shardsOf(st)
+	shards, err := instance.Shards(st)
 	if err != nil {
 		return err
 	}
-	dir, err := shard.NewDirectory(shard.DirectoryConfig{Registry: onlyShard{shards.Registry(), name}, Logger: a.log})
+	dir, err := shard.NewDirectory(shard.DirectoryConfig{Registry: onlyShard{shards.Registry(), name}, Logger: a.Log})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/internal/agent"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -28,7 +31,7 @@ func (a *app) deskOnce(c *cobra.Command, name, did, told string, f func(context.
 		if a.json() {
 			return a.printJSON(map[string]string{"shard": name, "done": did})
 		}
-		_, err := fmt.Fprintln(a.stdout, clean(told))
+		_, err := fmt.Fprintln(a.stdout, plain.Text(told))
 		return err
 	})
 }
@@ -105,7 +108,7 @@ func (f *planFlags) register(c *cobra.Command) {
 
 func (f *planFlags) check() error {
 	if f.wait <= 0 {
-		return usagef("--wait %v: it must be positive", f.wait)
+		return usage.Errorf("--wait %v: it must be positive", f.wait)
 	}
 	return nil
 }
@@ -126,7 +129,7 @@ Each step is printed as it ends. Exit 1, with the reason, if it was refused or w
 		Args: shardName,
 		RunE: func(c *cobra.Command, args []string) error {
 			if timeout <= 0 {
-				return usagef("--timeout %v: it must be positive", timeout)
+				return usage.Errorf("--timeout %v: it must be positive", timeout)
 			}
 			if err := f.check(); err != nil {
 				return err
@@ -209,7 +212,7 @@ func (a *app) askWhenFree(ctx context.Context, d shardDesk, name string, q shard
 		case err != nil || !following:
 			return id, err
 		case !told:
-			a.log.Info("replicas still turn to the new primary; waiting for them", "shard", name, "epoch", s.Plan.Epoch)
+			a.Log.Info("replicas still turn to the new primary; waiting for them", "shard", name, "epoch", s.Plan.Epoch)
 			told = true
 		}
 		select {
@@ -258,7 +261,7 @@ func (p *progress) steps(plan shard.Plan) {
 		if p.app.json() {
 			p.print(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "phase": step.Phase, "took_ms": ms(step.Took), "note": step.Note})
 		} else {
-			p.say("  %-10s %8s  %s", step.Phase, brief(step.Took), step.Note)
+			p.say("  %-10s %8s  %s", step.Phase, plain.Brief(step.Took), step.Note)
 		}
 	}
 }
@@ -270,9 +273,9 @@ func (p *progress) begins(plan shard.Plan) {
 	}
 	to := "the best replica"
 	if plan.To != "" {
-		to = nodeLabel(p.seen, plan.To)
+		to = agent.Label(p.seen.ShardView, plan.To)
 	}
-	p.say("%s of %s, epoch %d: %s → %s", plan.Kind, p.shard, plan.Epoch, nodeLabel(p.seen, plan.From), to)
+	p.say("%s of %s, epoch %d: %s → %s", plan.Kind, p.shard, plan.Epoch, agent.Label(p.seen.ShardView, plan.From), to)
 }
 
 // done tells where the primary is now.
@@ -284,7 +287,7 @@ func (p *progress) done(plan shard.Plan) error {
 	if p.app.json() {
 		return p.app.printJSON(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "done": true, "took_ms": ms(took), "node_id": plan.To, "address": p.address(plan.To)})
 	}
-	_, err := fmt.Fprintf(p.app.stdout, "done in %s: the primary of %s is %s\n", brief(took), clean(p.shard), clean(nodeLabel(p.seen, plan.To)))
+	_, err := fmt.Fprintf(p.app.stdout, "done in %s: the primary of %s is %s\n", plain.Brief(took), plain.Text(p.shard), plain.Text(agent.Label(p.seen.ShardView, plan.To)))
 	return err
 }
 
@@ -316,7 +319,7 @@ func (p *progress) takeBack(ctx context.Context, d shardDesk, wait time.Duration
 
 func (p *progress) say(format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintln(p.app.stdout, clean(fmt.Sprintf(format, args...)))
+		_, p.err = fmt.Fprintln(p.app.stdout, plain.Text(fmt.Sprintf(format, args...)))
 	}
 }
 

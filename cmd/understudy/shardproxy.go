@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os/signal"
 	"syscall"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/internal/door"
+	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/internal/sdnotify"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/proxy"
@@ -32,13 +33,13 @@ stop it; connections may go on for --drain.`,
   understudy shard proxy orders --listen 127.0.0.1:6380 --replicas`,
 		Args: shardName,
 		RunE: func(c *cobra.Command, args []string) error {
-			l, err := listenOn("--listen", addr)
+			l, err := door.Listen("--listen", addr)
 			if err != nil {
 				return err
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP)
 			defer stop()
-			cfg.Shard, cfg.Logger = args[0], a.log
+			cfg.Shard, cfg.Logger = args[0], a.Log
 			if replicas {
 				cfg.Route = proxy.Replicas
 			}
@@ -62,30 +63,10 @@ func (a *app) serveProxy(ctx context.Context, l net.Listener, cfg proxy.Config) 
 		if err != nil {
 			return err
 		}
-		a.log.Info("leading to the shard", "shard", cfg.Shard, "listen", l.Addr().String(), "store", redact(a.storeURL))
+		a.Log.Info("leading to the shard", "shard", cfg.Shard, "listen", l.Addr().String(), "store", plain.URL(a.StoreURL))
 		sdnotify.Ready()
 		err = p.Serve(ctx, l)
 		sdnotify.Stopping()
 		return err
 	})
-}
-
-// listenOn listens on the address that a flag gives.
-func listenOn(flag, addr string) (net.Listener, error) {
-	if addr == "" {
-		return nil, usagef("%s is missing; use HOST:PORT, as in %s 127.0.0.1:6379", flag, flag)
-	}
-	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return nil, usagef("%s %q: use HOST:PORT", flag, addr)
-	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		var wrong *net.AddrError
-		var name *net.DNSError
-		if errors.As(err, &wrong) || errors.As(err, &name) {
-			return nil, usagef("%s: %v; use HOST:PORT", flag, err)
-		}
-		return nil, err
-	}
-	return l, nil
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/internal/agent"
+	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -40,7 +42,7 @@ func (a *app) printShard(s shardSeen) error {
 	fmt.Fprintln(a.stdout)
 	var rows []string
 	for _, n := range s.Nodes {
-		rows = append(rows, row(n.Address, shortID(n.ID), nodeRole(s.ShardView, n), nodeCondition(n), n.Txn, nodeLag(n), shortLineage(n.Lineage), n.Fence, n.Priority, n.Keys, n.Version, agentText(n)))
+		rows = append(rows, row(n.Address, agent.ShortID(n.ID), nodeRole(s.ShardView, n), nodeCondition(n), n.Txn, nodeLag(n), shortLineage(n.Lineage), n.Fence, n.Priority, n.Keys, n.Version, agentText(n)))
 	}
 	err := a.table("NODE\tID\tROLE\tCONDITION\tTXN\tLAG\tLINEAGE\tFENCE\tPRIORITY\tKEYS\tVERSION\tAGENT", rows)
 	return errors.Join(err, a.printTroubles(s.ShardView), a.printPlan("under way", s, s.Plan), a.printPlan("latest", s, s.Last))
@@ -50,10 +52,10 @@ func (a *app) printShard(s shardSeen) error {
 func (a *app) printShardHead(s api.ShardView) error {
 	primary, holder := "none: "+s.Why, ""
 	if s.Primary != nil {
-		primary = fmt.Sprintf("%s (%s), since epoch %d", s.Primary.Address, shortID(s.Primary.NodeID), s.Primary.Epoch)
+		primary = fmt.Sprintf("%s (%s), since epoch %d", s.Primary.Address, agent.ShortID(s.Primary.NodeID), s.Primary.Epoch)
 	}
 	if s.Holder != "" {
-		holder = fmt.Sprintf("%s, term %d, %s left", s.Holder, s.Term, brief(time.Duration(s.LeftMS)*time.Millisecond))
+		holder = fmt.Sprintf("%s, term %d, %s left", s.Holder, s.Term, plain.Brief(time.Duration(s.LeftMS)*time.Millisecond))
 	}
 	health := string(s.Health)
 	if s.Health != shard.Fine {
@@ -73,7 +75,7 @@ func (a *app) printShardHead(s api.ShardView) error {
 		if f[1] == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(a.stdout, "%-10s %s\n", f[0], clean(strings.Join(strings.Fields(f[1]), " "))); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "%-10s %s\n", f[0], plain.Text(strings.Join(strings.Fields(f[1]), " "))); err != nil {
 			return err
 		}
 	}
@@ -85,7 +87,7 @@ func (a *app) printTroubles(s api.ShardView) error {
 		if n.Trouble == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(a.stdout, "\n%s: %s\n", clean(n.Address), clean(n.Trouble)); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "\n%s: %s\n", plain.Text(n.Address), plain.Text(n.Trouble)); err != nil {
 			return err
 		}
 	}
@@ -103,36 +105,23 @@ func (a *app) printPlan(which string, s shardSeen, p *shard.Plan) error {
 		b.WriteString(", forced")
 	}
 	if p.From != "" || p.To != "" {
-		fmt.Fprintf(&b, ", %s → %s", nodeLabel(s, p.From), nodeLabel(s, p.To))
+		fmt.Fprintf(&b, ", %s → %s", agent.Label(s.ShardView, p.From), agent.Label(s.ShardView, p.To))
 	}
 	fmt.Fprintf(&b, "\n  began %s: %s\n", when(p.Began), p.Reason)
 	for _, step := range p.Steps {
-		fmt.Fprintf(&b, "  %-10s %8s  %s\n", step.Phase, brief(step.Took), step.Note)
+		fmt.Fprintf(&b, "  %-10s %8s  %s\n", step.Phase, plain.Brief(step.Took), step.Note)
 	}
 	switch {
 	case p.Ended.IsZero():
-		fmt.Fprintf(&b, "  %-10s for %s, by the agent of %s\n", p.Phase, brief(max(0, s.at.Sub(p.Began))), nodeLabel(s, p.ByNode))
+		fmt.Fprintf(&b, "  %-10s for %s, by the agent of %s\n", p.Phase, plain.Brief(max(0, s.at.Sub(p.Began))), agent.Label(s.ShardView, p.ByNode))
 	case p.Failed != "":
 		fmt.Fprintf(&b, "  failed: %s\n", p.Failed)
 	default:
-		fmt.Fprintf(&b, "  done in %s\n", brief(p.Took))
+		fmt.Fprintf(&b, "  done in %s\n", plain.Brief(p.Took))
 	}
-	_, err := fmt.Fprint(a.stdout, clean(b.String()))
+	_, err := fmt.Fprint(a.stdout, plain.Text(b.String()))
 	return err
 }
-
-// nodeLabel is a node as people know it.
-func nodeLabel(s shardSeen, id string) string {
-	if id == "" {
-		return "?"
-	}
-	if n, ok := s.node(id); ok {
-		return fmt.Sprintf("%s (%s)", n.Address, shortID(id))
-	}
-	return shortID(id)
-}
-
-func shortID(id string) string { return id[:min(8, len(id))] }
 
 func shortLineage(id string) string { return id[:min(8, len(id))] }
 
@@ -170,7 +159,7 @@ func agentText(n api.NodeView) string {
 	if n.AgentLives {
 		return "up"
 	}
-	return "silent for " + brief(time.Duration(n.AgeMS)*time.Millisecond)
+	return "silent for " + plain.Brief(time.Duration(n.AgeMS)*time.Millisecond)
 }
 
 func (a *app) shardTopologyCommand() *cobra.Command {
@@ -201,7 +190,7 @@ func (a *app) printTopology(s api.ShardView) error {
 	if note := shardNote(s); s.Plan != nil || s.Request != nil || s.Paused != nil {
 		head += "; " + note
 	}
-	if _, err := fmt.Fprintln(a.stdout, clean(head)); err != nil {
+	if _, err := fmt.Fprintln(a.stdout, plain.Text(head)); err != nil {
 		return err
 	}
 	t := topology{of: s, seen: map[string]bool{}}
@@ -235,8 +224,8 @@ type topology struct {
 // add lays out a node behind its branch, and those that follow it below.
 func (t *topology) add(branch, below string, n api.NodeView) {
 	t.seen[n.ID] = true
-	t.rows = append(t.rows, row(branch+n.Address+" ("+shortID(n.ID)+")", nodeRole(t.of, n), nodeCondition(n), n.Txn, nodeLag(n), linkText(n),
-		shortLineage(n.Lineage), n.Fence, agentText(n), oneLine(n.Trouble)))
+	t.rows = append(t.rows, row(branch+n.Address+" ("+agent.ShortID(n.ID)+")", nodeRole(t.of, n), nodeCondition(n), n.Txn, nodeLag(n), linkText(n),
+		shortLineage(n.Lineage), n.Fence, agentText(n), plain.Line(n.Trouble)))
 	var followers []api.NodeView
 	for _, f := range t.of.Nodes {
 		if f.Follows == n.ID && !t.seen[f.ID] && f.LinkUp != nil && *f.LinkUp && f.AgentLives {

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -78,14 +80,14 @@ not (.). The states are up, down, paused and retired.`,
 func sourceFilter(q *monitor.SourceQuery, state, label string) error {
 	states := []monitor.State{monitor.Up, monitor.Down, monitor.Paused, monitor.Retired}
 	if q.State = monitor.State(state); state != "" && !slices.Contains(states, q.State) {
-		return usagef("--state %q: the states are up, down, paused and retired", state)
+		return usage.Errorf("--state %q: the states are up, down, paused and retired", state)
 	}
 	if label == "" {
 		return nil
 	}
 	var ok bool
 	if q.Label, q.Value, ok = strings.Cut(label, "="); !ok || q.Label == "" {
-		return usagef("--label %q: use NAME=VALUE", label)
+		return usage.Errorf("--label %q: use NAME=VALUE", label)
 	}
 	return nil
 }
@@ -127,7 +129,7 @@ func sourceQuiet(s monitor.SourceRecord) string {
 	if s.Last.IsZero() {
 		return "never beat"
 	}
-	return brief(s.Quiet)
+	return plain.Brief(s.Quiet)
 }
 
 func sourceLeft(s monitor.SourceRecord) string {
@@ -135,9 +137,9 @@ func sourceLeft(s monitor.SourceRecord) string {
 	case s.State != monitor.Up && s.State != monitor.Down:
 		return ""
 	case s.Left < 0:
-		return "overdue " + brief(-s.Left)
+		return "overdue " + plain.Brief(-s.Left)
 	default:
-		return brief(s.Left)
+		return plain.Brief(s.Left)
 	}
 }
 
@@ -195,7 +197,7 @@ func (a *app) sourceShowCommand() *cobra.Command {
 func (a *app) printSource(s monitor.SourceRecord, alarms []monitor.Alarm) error {
 	last := "never"
 	if !s.Last.IsZero() {
-		last = fmt.Sprintf("%s, %s ago, by %s", when(s.Last), brief(s.Quiet), s.Path)
+		last = fmt.Sprintf("%s, %s ago, by %s", when(s.Last), plain.Brief(s.Quiet), s.Path)
 	}
 	by := "its first beat"
 	if s.Declared {

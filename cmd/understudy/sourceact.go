@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -57,9 +59,9 @@ func (a *app) declare(ctx context.Context, t sourceDesk, sources []monitor.Decla
 			if a.json() {
 				err = a.printJSON(map[string]any{"event": d.Event, "source": d.Source, "added": added[i]})
 			} else if added[i] {
-				_, err = fmt.Fprintf(a.stdout, "declared: %s\n", clean(d.Source))
+				_, err = fmt.Fprintf(a.stdout, "declared: %s\n", plain.Text(d.Source))
 			} else {
-				_, err = fmt.Fprintf(a.stdout, "known already: %s\n", clean(d.Source))
+				_, err = fmt.Fprintf(a.stdout, "known already: %s\n", plain.Text(d.Source))
 			}
 			if err != nil {
 				return err
@@ -74,7 +76,7 @@ func parseLabels(texts []string) (map[string]string, error) {
 	for _, text := range texts {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" {
-			return nil, usagef("--label %q: use NAME=VALUE", text)
+			return nil, usage.Errorf("--label %q: use NAME=VALUE", text)
 		}
 		out[name] = value
 	}
@@ -96,9 +98,9 @@ with --for; then the source has a whole limit to show itself. Who and why is kep
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case span < 0 || span > monitor.MaxInterval:
-				return usagef("--for %v: use up to %v", span, monitor.MaxInterval)
+				return usage.Errorf("--for %v: use up to %v", span, monitor.MaxInterval)
 			case span > 0 && len(args) == 1:
-				return usagef("--for belongs to sources; an event is paused until \"source resume %s\"", args[0])
+				return usage.Errorf("--for belongs to sources; an event is paused until \"source resume %s\"", args[0])
 			}
 			return a.sourceAct(c.Context(), monitor.Action{Verb: monitor.Pause, For: span, Note: note}, args)
 		},

@@ -16,16 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/usage"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
-)
-
-// The path of beats that programs put into the store themselves. Every instance
-// proves it, so that its sources are judged while any instance is up.
-const (
-	storePath  = "store"
-	storeTrust = 2 * time.Second
-	storeGap   = 2 * time.Second
 )
 
 type sourceBeatFlags struct {
@@ -84,11 +79,11 @@ func (f *sourceBeatFlags) beat(event, source string) (b monitor.Beat, err error)
 	b = monitor.Beat{Event: event, Source: source, Code: f.code, Seq: f.seq}
 	switch {
 	case f.start && (f.fail || f.code != 0):
-		return b, usagef("--start excludes --fail and --code: a run that begins has not ended")
+		return b, usage.Errorf("--start excludes --fail and --code: a run that begins has not ended")
 	case f.code < 0 || f.code > 255:
-		return b, usagef("--code %d: exit statuses are 0 to 255", f.code)
+		return b, usage.Errorf("--code %d: exit statuses are 0 to 255", f.code)
 	case f.timeout <= 0:
-		return b, usagef("--timeout %v: it must be above 0", f.timeout)
+		return b, usage.Errorf("--timeout %v: it must be above 0", f.timeout)
 	case f.start:
 		b.Signal = monitor.Start
 	case f.fail || f.code != 0:
@@ -96,7 +91,7 @@ func (f *sourceBeatFlags) beat(event, source string) (b monitor.Beat, err error)
 	}
 	if f.sent != "" {
 		if b.Sent, err = time.Parse(time.RFC3339Nano, f.sent); err != nil {
-			return b, usagef("--sent %q: use a time such as 2026-01-02T03:04:05Z", f.sent)
+			return b, usage.Errorf("--sent %q: use a time such as 2026-01-02T03:04:05Z", f.sent)
 		}
 	}
 	return b, monitor.Declaration{Event: event, Source: source}.Validate()
@@ -110,7 +105,7 @@ func (a *app) beatStore(ctx context.Context, b monitor.Beat) error {
 			return err
 		}
 		defer st.Close()
-		t, err := a.monitorOf(st)
+		t, err := a.Monitor(st)
 		if err != nil {
 			return err
 		}
@@ -128,7 +123,7 @@ func (a *app) patiently(ctx context.Context, try func(context.Context) error) er
 		if err == nil || ctx.Err() != nil || exitCode(err) != exitUnreachable {
 			return err
 		}
-		a.log.Warn("not stored, or nobody knows; trying again", "err", err)
+		a.Log.Warn("not stored, or nobody knows; trying again", "err", err)
 		select {
 		case <-ctx.Done():
 			return err
@@ -150,7 +145,7 @@ func storeBeat(ctx context.Context, t monitor.Table, b monitor.Beat) error {
 		}
 		stored, err := t.Store(ctx, monitor.Delivery{
 			// That this beat arrived proves nothing about those of others.
-			Proofs: []monitor.Proof{{Path: storePath, Trust: storeTrust, Gap: storeGap, Unproven: true}},
+			Proofs: []monitor.Proof{{Path: settings.StorePath, Trust: settings.StoreTrust, Gap: settings.StoreGap, Unproven: true}},
 			Beats: []monitor.Stamp{{
 				Source: found[0].ID, Signal: b.Signal, Code: b.Code, Sent: b.Sent, Seq: b.Seq,
 				BySender: found[0].SenderClock && !b.Sent.IsZero(), Count: 1,
@@ -181,7 +176,7 @@ func unknownSource(ctx context.Context, t monitor.Table, b monitor.Beat) error {
 func (a *app) beatServer(ctx context.Context, b monitor.Beat) error {
 	to, err := url.Parse(a.serverURL)
 	if err != nil {
-		return usagef("--server %q: use http://HOST:PORT or https://HOST:PORT", redact(a.serverURL))
+		return usage.Errorf("--server %q: use http://HOST:PORT or https://HOST:PORT", plain.URL(a.serverURL))
 	}
 	token, err := a.token()
 	if err != nil {
@@ -246,11 +241,11 @@ func beatAnswer(status int, said []byte, b monitor.Beat) error {
 	case status == http.StatusNotFound:
 		return fmt.Errorf("%w: %q, or it is fixed to declared sources", monitor.ErrNoEvent, b.Event)
 	case status == http.StatusTooManyRequests || status >= 500:
-		return fmt.Errorf("%w: the server answered %d: %s", lease.ErrUnavailable, status, oneLine(detailOf(said)))
+		return fmt.Errorf("%w: the server answered %d: %s", lease.ErrUnavailable, status, plain.Line(detailOf(said)))
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return fmt.Errorf("the server refused the beat with %d: %s; give its token with --token-file, or set UNDERSTUDY_TOKEN", status, oneLine(detailOf(said)))
+		return fmt.Errorf("the server refused the beat with %d: %s; give its token with --token-file, or set UNDERSTUDY_TOKEN", status, plain.Line(detailOf(said)))
 	default:
-		return errors.New("the server refused the beat with " + fmt.Sprint(status) + ": " + oneLine(detailOf(said)))
+		return errors.New("the server refused the beat with " + fmt.Sprint(status) + ": " + plain.Line(detailOf(said)))
 	}
 }
 

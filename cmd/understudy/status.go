@@ -14,6 +14,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -80,7 +81,7 @@ func (a *app) watchStatus(ctx context.Context, c *client.Client) error {
 		case exitCode(err) != exitUnreachable:
 			return err
 		default:
-			fmt.Fprintf(a.stderr, "%s  %s\n", time.Now().Format("15:04:05"), clean(err.Error()))
+			fmt.Fprintf(a.stderr, "%s  %s\n", time.Now().Format("15:04:05"), plain.Text(err.Error()))
 		}
 		select {
 		case <-ctx.Done():
@@ -105,7 +106,7 @@ const (
 func (s situation) text() string {
 	var b strings.Builder
 	s.writeNeeds(&b)
-	fmt.Fprintf(&b, "store  %s (%s), answers in %s\n", clean(s.Store.Location), clean(s.Store.Server), brief(time.Duration(s.Store.LatencyMS*float64(time.Millisecond))))
+	fmt.Fprintf(&b, "store  %s (%s), answers in %s\n", plain.Text(s.Store.Location), plain.Text(s.Store.Server), plain.Brief(time.Duration(s.Store.LatencyMS*float64(time.Millisecond))))
 	for _, t := range []statusTable{s.roleTable(), s.shardTable(), s.queueTable()} {
 		t.write(&b)
 	}
@@ -120,7 +121,7 @@ func (s situation) text() string {
 func (s situation) writeNeeds(b *strings.Builder) {
 	total := int64(len(s.Needs)) + s.MoreNeeds
 	if len(s.Errors) > 0 {
-		fmt.Fprintf(b, "!      not known: %s\n", clean(cutTo(strings.Join(s.Errors, "; "), lineOfStatus)))
+		fmt.Fprintf(b, "!      not known: %s\n", plain.Text(cutTo(strings.Join(s.Errors, "; "), lineOfStatus)))
 	}
 	if total == 0 {
 		fmt.Fprintln(b, "needs  nobody: nothing waits for a person")
@@ -137,7 +138,7 @@ func (s situation) writeNeeds(b *strings.Builder) {
 		if n.Item != "" {
 			about += " " + n.Item
 		}
-		fmt.Fprintf(b, "  %s %s\n", mark, clean(cutTo(about+": "+n.What, lineOfStatus)))
+		fmt.Fprintf(b, "  %s %s\n", mark, plain.Text(cutTo(about+": "+n.What, lineOfStatus)))
 	}
 	if left := total - int64(len(shown)); left > 0 {
 		fmt.Fprintf(b, "  … and %d more; see -o json\n", left)
@@ -192,7 +193,7 @@ func (s situation) roleTable() statusTable {
 			waiting = append(waiting, one.Name)
 		}
 		if len(r.Primaries) == 0 {
-			t.rows = append(t.rows, row(r.Role, "(vacant for "+brief(millis(r.VacantForMS))+")", "", r.Term, "", oneLine(strings.Join(waiting, ", "))))
+			t.rows = append(t.rows, row(r.Role, "(vacant for "+plain.Brief(millis(r.VacantForMS))+")", "", r.Term, "", plain.Line(strings.Join(waiting, ", "))))
 			continue
 		}
 		p := r.Primaries[0]
@@ -200,7 +201,7 @@ func (s situation) roleTable() statusTable {
 		if n := len(r.Primaries) - 1; n > 0 {
 			name += fmt.Sprintf(" and %d more", n)
 		}
-		t.rows = append(t.rows, row(r.Role, name, p.Address, p.Term, when(p.Since), oneLine(strings.Join(waiting, ", "))))
+		t.rows = append(t.rows, row(r.Role, name, p.Address, p.Term, when(p.Since), plain.Line(strings.Join(waiting, ", "))))
 	}
 	return t
 }
@@ -271,7 +272,7 @@ func (s situation) writeMonitor(b *strings.Builder) {
 		}
 	}
 	fmt.Fprintf(b, "\nmonitor   %s: %d sources up, %d down, %d paused; %d alarms stand; %d of %d paths blind; %d instances%s\n",
-		count(int64(len(s.Monitor.Events)), "event name"), up, down, paused, s.Monitor.Standing, blind, len(s.Monitor.Paths), len(s.Monitor.Members), s.count("monitor"))
+		plain.Count(int64(len(s.Monitor.Events)), "event name"), up, down, paused, s.Monitor.Standing, blind, len(s.Monitor.Paths), len(s.Monitor.Members), s.count("monitor"))
 }
 
 func (s situation) writeCache(b *strings.Builder) {
@@ -286,15 +287,15 @@ func (s situation) writeCache(b *strings.Builder) {
 		state = "is partitioned"
 	}
 	fmt.Fprintf(b, "cache     %s %s; %d of %d peers connected, %d are a majority%s\n",
-		clean(s.Cache.Self), state, s.Cache.Connected, len(s.Cache.Peers), s.Cache.Majority,
-		clean(after("; ", oneLine(s.Cache.Trouble))))
+		plain.Text(s.Cache.Self), state, s.Cache.Connected, len(s.Cache.Peers), s.Cache.Majority,
+		plain.Text(after("; ", plain.Line(s.Cache.Trouble))))
 }
 
 func (s situation) instanceTable() statusTable {
 	t := statusTable{header: fmt.Sprintf("INSTANCE (%d)\tADDRESS\tID\tSTARTED\tI/T\tLEFT", len(s.Instances)), most: rowsOfInstances, see: "status -o json"}
 	for _, n := range s.Instances {
 		t.rows = append(t.rows, row(n.Instance.Name, n.Instance.Address, n.Instance.ID, when(n.Started),
-			millis(n.IntervalMS).String()+"/"+millis(n.TimeoutMS).String(), brief(millis(n.ExpiresInMS))))
+			millis(n.IntervalMS).String()+"/"+millis(n.TimeoutMS).String(), plain.Brief(millis(n.ExpiresInMS))))
 	}
 	return t
 }
@@ -306,6 +307,6 @@ func (s situation) writeEvents(b *strings.Builder) {
 	}
 	fmt.Fprintln(b)
 	for _, e := range events {
-		fmt.Fprintf(b, "%s  %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), clean(cutTo(history.Event(e).String(), lineOfStatus)))
+		fmt.Fprintf(b, "%s  %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), plain.Text(cutTo(history.Event(e).String(), lineOfStatus)))
 	}
 }

@@ -3,10 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/internal/doctor"
+	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/open"
 )
@@ -28,9 +29,9 @@ func (a *app) storeCommand() *cobra.Command {
 					return err
 				}
 				if a.json() {
-					return a.printJSON(map[string]string{"store": redact(a.storeURL)})
+					return a.printJSON(map[string]string{"store": plain.URL(a.StoreURL)})
 				}
-				_, err := fmt.Fprintln(a.stdout, redact(a.storeURL))
+				_, err := fmt.Fprintln(a.stdout, plain.URL(a.StoreURL))
 				return err
 			},
 		},
@@ -47,7 +48,7 @@ func (a *app) storeVerb(name, short, example string, do func(context.Context, st
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), 12*callTimeout)
 			defer cancel()
-			st, err := open.Open(ctx, a.storeURL, open.Options{NoMigrate: true, Logger: a.log})
+			st, err := open.Open(ctx, a.StoreURL, open.Options{NoMigrate: true, Logger: a.Log})
 			if err != nil {
 				return err
 			}
@@ -85,7 +86,7 @@ func (a *app) storeCheck(ctx context.Context, st store.Store) error {
 	} else {
 		a.printInfo(info)
 	}
-	return schemaFits(info)
+	return doctor.SchemaFits(info)
 }
 
 func (a *app) printInfo(info store.Info) {
@@ -94,43 +95,8 @@ func (a *app) printInfo(info store.Info) {
 		wakes = "no: changes are found by polling, once per interval"
 	}
 	fmt.Fprintf(a.stdout, "store     %s\nserver    %s\nschema    %d (this program wants %d)\nwakes     %s\nclock     %s\n",
-		clean(info.Location), clean(info.Server), info.Schema, info.Wanted, wakes, info.Now.UTC().Format("2006-01-02 15:04:05.000 UTC"))
+		plain.Text(info.Location), plain.Text(info.Server), info.Schema, info.Wanted, wakes, info.Now.UTC().Format("2006-01-02 15:04:05.000 UTC"))
 	for _, w := range info.Warnings {
-		fmt.Fprintf(a.stdout, "warning   %s\n", clean(w))
+		fmt.Fprintf(a.stdout, "warning   %s\n", plain.Text(w))
 	}
-}
-
-func schemaFits(info store.Info) error {
-	switch {
-	case info.Schema > info.Wanted:
-		return fmt.Errorf("%w: the store has version %d, this program knows %d: use a newer understudy", store.ErrSchema, info.Schema, info.Wanted)
-	case info.Schema < info.Wanted:
-		return fmt.Errorf("%w: the store has version %d, this program wants %d: run understudy store migrate", store.ErrSchema, info.Schema, info.Wanted)
-	default:
-		return nil
-	}
-}
-
-// redact hides the passwords of a URL, wherever a store may take them from.
-func redact(url string) string {
-	head, rest, ok := strings.Cut(url, "://")
-	if !ok {
-		return url
-	}
-	rest, query, asked := strings.Cut(rest, "?")
-	if at := strings.LastIndex(rest, "@"); at >= 0 {
-		if user, _, secret := strings.Cut(rest[:at], ":"); secret {
-			rest = user + ":***" + rest[at:]
-		}
-	}
-	if !asked {
-		return head + "://" + rest
-	}
-	options := strings.Split(query, "&")
-	for i, option := range options {
-		if name, _, _ := strings.Cut(option, "="); strings.Contains(strings.ToLower(name), "pass") {
-			options[i] = name + "=***"
-		}
-	}
-	return head + "://" + rest + "?" + strings.Join(options, "&")
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/usage"
 )
 
 func (a *app) tokenCommand() *cobra.Command {
@@ -50,7 +52,7 @@ is good has.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			may, err := access.ParseScopes(scopes)
 			if err != nil {
-				return usagef("--scope: use read, act or ingest, as often as needed")
+				return usage.Errorf("--scope: use read, act or ingest, as often as needed")
 			}
 			lasts, err := lifetime(expires)
 			if err != nil {
@@ -83,7 +85,7 @@ func (a *app) printToken(made api.NewTokenView) error {
 	if !t.Expires.IsZero() {
 		until = "until " + t.Expires.Local().Format("2006-01-02 15:04")
 	}
-	fmt.Fprintf(a.stderr, "token %s %q may %s, %s; its secret is shown this once:\n", t.ID, clean(t.Name), t.Scopes, until)
+	fmt.Fprintf(a.stderr, "token %s %q may %s, %s; its secret is shown this once:\n", t.ID, plain.Text(t.Name), t.Scopes, until)
 	_, err := fmt.Fprintln(a.stdout, made.Secret)
 	return err
 }
@@ -153,7 +155,7 @@ more, and with a server that cannot reach the store for as long as it cannot.`,
 				if a.json() {
 					return a.printJSON(t)
 				}
-				_, err = fmt.Fprintf(a.stdout, "token %s %q is revoked\n", t.ID, clean(t.Name))
+				_, err = fmt.Fprintf(a.stdout, "token %s %q is revoked\n", t.ID, plain.Text(t.Name))
 				return err
 			})
 		},
@@ -173,7 +175,7 @@ func lifetime(text string) (time.Duration, error) {
 		}
 	}
 	if err != nil || d < access.MinLife || d > access.MaxLife {
-		return 0, usagef("--expires %q: write for instance 90d or 12h, up to ten years", text)
+		return 0, usage.Errorf("--expires %q: write for instance 90d or 12h, up to ten years", text)
 	}
 	return d, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
 )
 
 // Concurrent are the limits of one check of concurrent dispatchers. Zero fields
@@ -250,32 +251,8 @@ func (r *run) inspect(ctx context.Context, desk dispatch.Desk) (places map[strin
 }
 
 func (r *run) explain(key string, history []porcupine.Operation) string {
-	model := porcupine.NondeterministicModel{
+	return leasetest.Explain(key, porcupine.NondeterministicModel{
 		Init: func() []any { return []any{state{}} },
-		Step: func(st, in, out any) []any {
-			return step1(st.(state), in.(request), out.(reply), r.limits)
-		},
-		DescribeOperation: func(in, out any) string { return fmt.Sprintf("%v → %v", in, out) },
-	}
-	result, info := porcupine.CheckOperationsVerbose(model.ToModel(), history, 30*time.Second)
-	switch result {
-	case porcupine.Ok:
-		return ""
-	case porcupine.Unknown:
-		return fmt.Sprintf("%s: the history of %d operations could not be judged in time", key, len(history))
-	}
-	longest := 0
-	for _, partition := range info.PartialLinearizations() {
-		for _, explained := range partition {
-			longest = max(longest, len(explained))
-		}
-	}
-	var text strings.Builder
-	text.WriteString(fmt.Sprintf("%s: no order of single steps explains the %d operations; at most %d can be:\n", key, len(history), longest))
-	for i, op := range history {
-		if i >= longest-12 && i <= longest+6 {
-			text.WriteString(fmt.Sprintf("  %9.3f–%9.3f ms  client %d  %v → %v\n", float64(op.Call)/1e6, float64(op.Return)/1e6, op.ClientId, op.Input, op.Output))
-		}
-	}
-	return text.String()
+		Step: func(st, in, out any) []any { return step1(st.(state), in.(request), out.(reply), r.limits) },
+	}, history)
 }

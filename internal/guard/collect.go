@@ -15,6 +15,15 @@ import (
 // account is what a watcher has said.
 type account struct{ started, failed, ended *report }
 
+// silent tells that a watcher ended without a word.
+func (a account) silent() bool { return a.failed == nil && a.ended == nil }
+
+// endsOthers tells that a watcher ended the one further in, or never started it: it could not do its own work, or
+// was to kill and found the other late. Exited is what it says when the other ended by itself.
+func (a account) endsOthers() bool {
+	return a.failed != nil || a.ended != nil && a.ended.Reason != Exited
+}
+
 // said is a report of a watcher, or nil when the watcher is gone.
 type said struct {
 	watcher int
@@ -92,7 +101,11 @@ func (p *Process) finish(accounts []account) {
 	asked := p.stopped
 	p.mu.Unlock()
 	for i, a := range accounts {
-		if a.failed == nil && a.ended == nil {
+		switch {
+		case !a.silent():
+		case i > 0 && accounts[0].endsOthers():
+			p.log.Debug("the outer watcher ended the inner one with the program", "program", p.program, "pid", p.pid)
+		default:
 			p.log.Warn("a watcher died before its work was done", "program", p.program, "pid", p.pid, "watcher", i)
 		}
 	}

@@ -2,7 +2,9 @@ package guard
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -271,13 +273,15 @@ func TestWatcherIsKilled(t *testing.T) {
 }
 
 // A watcher that is stopped while the guard lives does no harm by itself: it is
-// the deadline, or Stop, that the other one enforces.
+// the deadline, or Stop, that the other one enforces. Nobody is warned of what was to end.
 func TestWatcherIsStopped(t *testing.T) {
 	for _, which := range []string{"inner", "outer"} {
 		t.Run(which, func(t *testing.T) {
 			mark := watched(t)
+			var warned bytes.Buffer
 			p := ready(t, mark, Config{
 				Argv: shell(`trap '' TERM; setsid sleep 1000 & echo ready; while :; do sleep 0.05; done`), StopGrace: time.Second,
+				Logger: slog.New(slog.NewTextHandler(&warned, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			})
 			pid, inner := watchersOf(t, os.Getpid())
 			if which == "inner" {
@@ -286,6 +290,9 @@ func TestWatcherIsStopped(t *testing.T) {
 			send1(t, pid, syscall.SIGSTOP)
 			p.Stop()
 			ends(t, p, mark, 137, Stopped)
+			if warned.Len() > 0 {
+				t.Errorf("a program was stopped, and that is a warning: %s", warned.String())
+			}
 		})
 	}
 }

@@ -78,7 +78,17 @@ var arrows = []struct {
 	{folder: "api/client", std: true},
 	{folder: "web", std: true},
 	{folder: "internal", allow: []string{"internal", "lease"}},
-	{folder: "cmd", allow: []string{"access", "lease", "history", "elect", "claim", "dispatch", "dispatch/target", "dispatch/front", "cache", "cache/protocol", "cache/zmtp", "cache/client", "cache/disk", "cache/source", "monitor", "monitor/intake", "monitor/sink", "monitor/onap", "shard", "shard/engine/redis", "shard/engine/sabledb", "shard/node", "shard/sentinel", "shard/checks", "shard/proxy", "resolve", "resolve/dns", "store", "store/open", "api", "api/client", "internal"}},
+	{folder: "internal/strict", std: true, allow: []string{"internal/plain", "internal/usage"}, foreign: []string{"go.yaml.in/yaml/"}},
+	{folder: "internal/door", std: true, allow: []string{"api", "internal/usage"}},
+	{folder: "internal/instance", allow: []string{"elect", "lease", "monitor", "store", "store/open", "internal/guard", "internal/plain", "internal/usage"}},
+	{folder: "internal/agent", allow: []string{"api", "cache/source", "lease", "shard", "shard/checks", "shard/engine/redis", "shard/engine/sabledb", "shard/node", "shard/sentinel", "store", "internal/door", "internal/instance", "internal/plain", "internal/sdnotify", "internal/usage"}},
+	{folder: "internal/settings", allow: []string{"api", "cache", "cache/protocol", "cache/source", "cache/zmtp", "claim", "dispatch", "dispatch/front", "dispatch/target", "elect", "lease", "monitor", "monitor/intake", "monitor/onap", "monitor/sink", "resolve", "resolve/dns", "shard", "store", "store/open", "internal/agent", "internal/instance", "internal/plain", "internal/strict", "internal/usage"}},
+	{folder: "internal/server", allow: []string{"api", "cache", "cache/disk", "claim", "dispatch", "elect", "history", "lease", "monitor", "monitor/intake", "resolve", "resolve/dns", "shard", "shard/sentinel", "store", "internal/agent", "internal/door", "internal/guard", "internal/instance", "internal/plain", "internal/sdnotify", "internal/settings", "internal/strict", "internal/usage"}},
+	{folder: "internal/plain", std: true},
+	{folder: "internal/usage", std: true},
+	{folder: "internal/demo", allow: []string{"api", "api/client", "claim", "elect", "lease", "monitor", "shard/engine/redis", "store", "internal/plain", "internal/resp", "internal/usage"}},
+	{folder: "internal/doctor", allow: []string{"api", "api/client", "dispatch", "elect", "lease", "monitor", "shard", "store", "internal/plain", "internal/usage"}},
+	{folder: "cmd", allow: []string{"access", "api", "api/client", "cache", "cache/client", "cache/protocol", "cache/source", "cache/zmtp", "claim", "dispatch", "elect", "history", "lease", "monitor", "shard", "shard/proxy", "store", "store/open", "internal"}},
 	{folder: "sim", allow: []string{"shard", "shard/shardtest", "monitor", "monitor/monitortest", "cache/protocol", "cache/cachetest", "lease", "lease/leasetest", "history", "elect", "claim", "dispatch", "dispatch/dispatchtest", "store", "store/memory", "store/sqlite"}},
 	{folder: "fault", allow: []string{"shard", "shard/engine/redis", "shard/node", "shard/sentinel", "monitor", "monitor/intake", "monitor/sink", "cache", "cache/protocol", "cache/wire", "cache/zmtp", "cache/client", "cache/source", "lease", "lease/leasetest", "history", "elect", "claim", "dispatch", "dispatch/target", "dispatch/target/targettest", "store", "store/open", "store/postgres", "store/sqlite", "internal"}},
 }
@@ -208,6 +218,11 @@ func TestArrowsCatch(t *testing.T) {
 		{"cache/client", "cache", false},
 		{"cache", "cache/zmtp", true},
 		{"cache", "store", false},
+		{"internal/strict", "lease", false},
+		{"internal/settings", "internal/server", false},
+		{"internal/demo", "internal/server", false},
+		{"cmd/understudy", "store/sqlite", false},
+		{"cmd/understudy", "internal/server", true},
 	} {
 		_, _, allow, _ := rule(c.folder)
 		if got := allowed(c.imported, c.folder, allow); got != c.want {

@@ -143,20 +143,21 @@ func (p *Process) Exited() bool {
 // Output is what the process has printed.
 func (p *Process) Output() string { return p.out.String() }
 
-// Eventually calls ready every few milliseconds until it returns nil, or fails
-// the test after the given time with the last error.
+// Eventually calls ready until it returns nil, or fails the test after the given time with the
+// last error. It waits a few milliseconds between two calls, and a twentieth of what it has
+// waited already, so that many who wait long leave the machine to what they wait for.
 func Eventually(tb testing.TB, within time.Duration, what string, ready func() error) {
 	tb.Helper()
-	deadline := time.Now().Add(within)
-	for {
+	for began := time.Now(); ; {
 		err := ready()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		waited := time.Since(began)
+		if waited > within {
 			tb.Fatalf("%s: not within %v: %v", what, within, err)
 		}
-		<-time.After(5 * time.Millisecond)
+		<-time.After(min(max(waited/20, 5*time.Millisecond), 50*time.Millisecond))
 	}
 }
 

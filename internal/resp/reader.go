@@ -9,11 +9,11 @@ import (
 	"strconv"
 )
 
-// Limits of one request. Zero is the default.
+// What zero [Limits] stand for.
 const (
-	DefaultLine  = 4 << 10
-	DefaultArgs  = 1024
-	DefaultBytes = 64 << 10
+	defaultLine  = 4 << 10
+	defaultArgs  = 1024
+	defaultBytes = 64 << 10
 )
 
 // Limits bound what a client can send.
@@ -37,9 +37,9 @@ type Reader struct {
 
 // NewReader reads from r.
 func NewReader(r io.Reader, l Limits) *Reader {
-	l.Line = max(cmp.Or(l.Line, DefaultLine), 64)
-	l.Args = cmp.Or(l.Args, DefaultArgs)
-	l.Bytes = cmp.Or(l.Bytes, DefaultBytes)
+	l.Line = max(cmp.Or(l.Line, defaultLine), 64)
+	l.Args = cmp.Or(l.Args, defaultArgs)
+	l.Bytes = cmp.Or(l.Bytes, defaultBytes)
 	return &Reader{bufio.NewReaderSize(r, l.Line), l}
 }
 

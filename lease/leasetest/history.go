@@ -3,6 +3,7 @@ package leasetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/history"
@@ -103,14 +104,14 @@ func testHistoryRead(b *bench) {
 		"newest":  {history.Query{Part: "shard", Newest: true, Limit: 2}, []string{"shard8", "shard9"}},
 		"older":   {history.Query{Newest: true, Before: all[5].ID, Limit: 2}, []string{"shard3", "shard4"}},
 	} {
-		if got := terms(c.q); !equal(got, c.want) {
+		if got := terms(c.q); !slices.Equal(got, c.want) {
 			b.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 	if n, err := b.Trim(b.ctx, 4); err != nil || n != 7 {
 		b.Errorf("Trim to 4 = %d, %v; want 7 deleted", n, err)
 	}
-	if got := terms(history.Query{}); !equal(got, []string{"shard7", "shard8", "shard9", "other0"}) {
+	if got := terms(history.Query{}); !slices.Equal(got, []string{"shard7", "shard8", "shard9", "other0"}) {
 		b.Errorf("after Trim: %q", got)
 	}
 }

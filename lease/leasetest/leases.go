@@ -3,6 +3,7 @@ package leasetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -310,10 +311,10 @@ func testList(b *bench) {
 		}
 		return keys
 	}
-	if got := list("", 100); !equal(got, []string{"B", "a", "b", "c", "é"}) {
+	if got := list("", 100); !slices.Equal(got, []string{"B", "a", "b", "c", "é"}) {
 		b.Errorf("List = %q", got)
 	}
-	if got := list("a", 2); !equal(got, []string{"b", "c"}) {
+	if got := list("a", 2); !slices.Equal(got, []string{"b", "c"}) {
 		b.Errorf("List after a, 2 = %q", got)
 	}
 	if got := list("é", 2); len(got) != 0 {

@@ -1,6 +1,7 @@
 package leasetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,21 @@ import (
 // Concurrent are the limits of one check of concurrent histories. Zero fields
 // get their defaults.
 type Concurrent struct {
-	Worlds  int           // leases that are fought for side by side; default 6
+	Worlds  int           // leases, or what else there is, that are fought for side by side; default 6
 	Clients int           // that fight for each; default 4
 	Length  time.Duration // default 2 s
 	Timeout time.Duration // T of the sessions; default 200 ms
 	Call    time.Duration // deadline of each call; default 5 s
+}
+
+// WithDefaults fills what is zero.
+func (c Concurrent) WithDefaults() Concurrent {
+	c.Worlds = cmp.Or(c.Worlds, 6)
+	c.Clients = cmp.Or(c.Clients, 4)
+	c.Length = cmp.Or(c.Length, 2*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 200*time.Millisecond)
+	c.Call = cmp.Or(c.Call, 5*time.Second)
+	return c
 }
 
 // CheckLinearizable lets concurrent clients work on a store in real time and
@@ -38,21 +49,7 @@ func CheckLinearizable(t *testing.T, open func(t *testing.T) Target, limits Conc
 
 // linearize returns what is wrong, or "".
 func linearize(open func() Target, limits Concurrent) string {
-	if limits.Worlds == 0 {
-		limits.Worlds = 6
-	}
-	if limits.Clients == 0 {
-		limits.Clients = 4
-	}
-	if limits.Length == 0 {
-		limits.Length = 2 * time.Second
-	}
-	if limits.Timeout == 0 {
-		limits.Timeout = 200 * time.Millisecond
-	}
-	if limits.Call == 0 {
-		limits.Call = 5 * time.Second
-	}
+	limits = limits.WithDefaults()
 	ctx, cancel := context.WithTimeout(context.Background(), limits.Length)
 	defer cancel()
 	begin, run := time.Now(), lease.NewID()[:8]
@@ -120,36 +117,10 @@ func (w *contest) judge() string {
 	if len(w.problems) > 0 {
 		return w.problems[0]
 	}
-	model := porcupine.NondeterministicModel{
-		Init:              func() []any { return []any{state{}} },
-		Step:              func(st, in, out any) []any { return step(st.(state), in.(request), out.(reply), w.timeout) },
-		DescribeOperation: func(in, out any) string { return fmt.Sprintf("%v → %v", in, out) },
-	}
-	result, info := porcupine.CheckOperationsVerbose(model.ToModel(), w.history, 20*time.Second)
-	switch result {
-	case porcupine.Ok:
-		return ""
-	case porcupine.Unknown:
-		return fmt.Sprintf("%s: the history of %d operations could not be judged in time", w.id, len(w.history))
-	}
-	longest := 0
-	for _, partition := range info.PartialLinearizations() {
-		for _, explained := range partition {
-			longest = max(longest, len(explained))
-		}
-	}
-	return fmt.Sprintf("%s: no order of single steps explains the %d operations; at most %d can be:\n%s",
-		w.id, len(w.history), longest, w.tail(longest))
-}
-
-// tail prints the operations around the one that cannot be explained.
-func (w *contest) tail(at int) (out string) {
-	for i, op := range w.history {
-		if i >= at-8 && i <= at+4 {
-			out += fmt.Sprintf("  %8.3f–%8.3f ms  client %d  %v → %v\n", float64(op.Call)/1e6, float64(op.Return)/1e6, op.ClientId, op.Input, op.Output)
-		}
-	}
-	return out
+	return Explain(w.id.String(), porcupine.NondeterministicModel{
+		Init: func() []any { return []any{state{}} },
+		Step: func(st, in, out any) []any { return step(st.(state), in.(request), out.(reply), w.timeout) },
+	}, w.history)
 }
 
 // fighter is a client under one session.

@@ -3,6 +3,7 @@ package leasetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -71,7 +72,7 @@ func testWaiters(b *bench) {
 				b.Errorf("%s: waiter is shown as %+v", when, w.Session)
 			}
 		}
-		if !equal(got, want) {
+		if !slices.Equal(got, want) {
 			b.Errorf("%s: waiters are %q, want %q", when, got, want)
 		}
 	}
@@ -162,16 +163,4 @@ func testAdmin(b *bench) {
 	if err != nil || from != to || to != info.Wanted {
 		b.Errorf("Migrate of a store that is up to date = %d, %d, %v", from, to, err)
 	}
-}
-
-func equal(a, b []string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }

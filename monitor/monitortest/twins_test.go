@@ -2,14 +2,13 @@ package monitortest
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/recorder"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -62,41 +61,8 @@ func TestOutagesCatches(t *testing.T) {
 // caught runs one test of the suite on a twin, and returns what it found.
 func caught(t *testing.T, broken twin, test func(*bench)) string {
 	_, rig := broken.rig(t)
-	r := &recorder{TB: t}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() {
-			if p := recover(); p != nil {
-				r.note(fmt.Sprint("panic: ", p))
-			}
-		}()
-		try(t, r, rig, test)
-	}()
-	<-done
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return strings.Join(r.found, "\n")
+	return strings.Join(recorder.Found(t, func(r testing.TB) { try(t, r, rig, test) }), "\n")
 }
-
-// recorder keeps what a test finds, instead of failing.
-type recorder struct {
-	testing.TB
-	mu    sync.Mutex
-	found []string
-}
-
-func (r *recorder) note(what string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.found = append(r.found, what)
-}
-
-func (r *recorder) Helper()                      {}
-func (r *recorder) Error(args ...any)            { r.note(fmt.Sprint(args...)) }
-func (r *recorder) Errorf(f string, args ...any) { r.note(fmt.Sprintf(f, args...)) }
-func (r *recorder) Fatal(args ...any)            { r.note(fmt.Sprint(args...)); runtime.Goexit() }
-func (r *recorder) Fatalf(f string, args ...any) { r.note(fmt.Sprintf(f, args...)); runtime.Goexit() }
 
 // twin is a Reference that is broken in one place.
 type twin struct {

@@ -18,6 +18,9 @@ const agentDir = "UNDERSTUDY_TEST_AGENT_DIR"
 // As nodeMode says, it is a node.
 const nodeMode = "UNDERSTUDY_TEST_NODE"
 
+// As adoptee says ("PID ADDRESS"), it adopts a process that somebody else started, and kills it.
+const adoptee = "UNDERSTUDY_TEST_ADOPT"
+
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(nodeMode) != "":
@@ -29,6 +32,8 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Println(p.PID(), err)
 		_, _ = io.Copy(io.Discard, os.Stdin)
+	case os.Getenv(adoptee) != "":
+		fmt.Print(adoptAndKill(os.Getenv(adoptee)))
 	default:
 		goleak.VerifyTestMain(m)
 	}
@@ -56,4 +61,24 @@ func beNode(mode string) {
 	default:
 		select {}
 	}
+}
+
+// adoptAndKill returns what became of it: "killed", or the error.
+func adoptAndKill(arg string) string {
+	var (
+		pid     int
+		address string
+	)
+	if _, err := fmt.Sscan(arg, &pid, &address); err != nil {
+		return err.Error()
+	}
+	p, err := Adopt(pid, address)
+	if err == nil {
+		err = p.Kill()
+	}
+	if err != nil {
+		return err.Error()
+	}
+	<-p.Done()
+	return "killed"
 }

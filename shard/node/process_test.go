@@ -312,3 +312,60 @@ func TestAdopt(t *testing.T) {
 		t.Error("a process that listens on another port was adopted")
 	}
 }
+
+// Debian's unit of Redis has PrivateUsers=, so that not even its own user may look into its process.
+func TestAdoptInUserNamespace(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to run programs as another user")
+	}
+	const nobody = 65534
+	// The agent cannot read where go test has this binary.
+	dir, err := os.MkdirTemp("/tmp", "understudy-adopt-")
+	must(t, err)
+	defer os.RemoveAll(dir)
+	must(t, os.Chmod(dir, 0o755))
+	self, err := os.ReadFile("/proc/self/exe")
+	must(t, err)
+	agent := filepath.Join(dir, "agent")
+	must(t, os.WriteFile(agent, self, 0o755))
+
+	redis := realserver.Find(t, "redis-server")
+	node := func(port string) *exec.Cmd {
+		c := exec.CommandContext(t.Context(), redis, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", "/tmp")
+		c.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER,
+			Credential:  &syscall.Credential{Uid: nobody, Gid: nobody},
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: nobody, Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: nobody, Size: 1}},
+		}
+		must(t, c.Start())
+		realserver.Eventually(t, patience, "the node answers", func() error {
+			conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+			if err == nil {
+				_ = conn.Close()
+			}
+			return err
+		})
+		return c
+	}
+	adopt := func(pid int, port string) string {
+		c := exec.CommandContext(t.Context(), agent)
+		c.Env = append(os.Environ(), fmt.Sprintf("%s=%d 127.0.0.1:%s", adoptee, pid, port))
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		out, err := c.CombinedOutput()
+		must(t, err)
+		return string(out)
+	}
+	mine, other := strconv.Itoa(realserver.FreePort(t)), strconv.Itoa(realserver.FreePort(t))
+	a, b := node(mine), node(other)
+	if got := adopt(b.Process.Pid, mine); !strings.Contains(got, "cannot be looked into") {
+		t.Errorf("the node of another port: %s", got)
+	}
+	must(t, a.Process.Signal(syscall.SIGSTOP))
+	if got := adopt(a.Process.Pid, mine); got != "killed" {
+		t.Errorf("the node itself: %s", got)
+	}
+	_ = a.Wait()
+	must(t, b.Process.Kill())
+	_ = b.Wait()
+}

@@ -16,14 +16,15 @@ func (c *conn) list(kind string) *[]string {
 	return &c.channels
 }
 
-// subscribe also tells of what has just happened: clients ask for the address, then subscribe, and
-// would miss for ever a switch in between.
+// subscribe also tells of what has happened since the client asked: some ask for the address, then subscribe, and
+// would miss for ever a switch in between. One that has not asked is not told: ioredis drops its
+// connection to the primary at every such message, and subscribes anew.
 func (c *conn) subscribe(_ context.Context, args []string) {
 	kind := strings.ToLower(args[0])
 	fresh := !c.hears(switchMaster)
 	defer func() {
 		if fresh && c.hears(switchMaster) {
-			for _, m := range c.srv.recent() {
+			for _, m := range c.srv.since(c.asked) {
 				c.hear(m)
 			}
 		}

@@ -27,9 +27,10 @@ type conn struct {
 	id  int64
 
 	// Of the reading goroutine alone.
-	in   *resp.Reader
-	name string
-	auth bool
+	in    *resp.Reader
+	name  string
+	auth  bool
+	asked time.Time // when it was last told where primaries are; zero: never
 
 	mu       sync.Mutex
 	moved    *sync.Cond // something was written, was added, or the end has come

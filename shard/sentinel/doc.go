@@ -39,9 +39,9 @@
 // # What it does not promise
 //
 // Messages are sent to those who are connected, and changes that follow each other
-// within milliseconds may be told as one. Only +switch-master is told also to those who subscribe
-// within 10 s after it: clients ask first and subscribe then, and must not miss what
-// happened in between. They may thus be told twice. Sentinels of Redis cannot form a quorum with this endpoint: it
+// within milliseconds may be told as one. Only +switch-master is told also to those who asked for the address before
+// it, and subscribe on the same connection within 10 s after it: they must not miss what
+// happened in between. Sentinels of Redis cannot form a quorum with this endpoint: it
 // tells them what it knows, and votes for nobody. A quorum is always 1 here, since the store
 // has decided already.
 package sentinel

@@ -81,6 +81,9 @@ func (c *conn) sentinel(ctx context.Context, args []string) {
 		c.error(arity("sentinel|" + sub))
 		return
 	}
+	if sub == "get-master-addr-by-name" || sub == "master" || sub == "masters" {
+		c.asked = time.Now()
+	}
 	var m master
 	if about {
 		var ok bool

@@ -12,7 +12,7 @@ import (
 // tick is how often a server looks for changes that nobody told of: a node that fell silent.
 const tick = time.Second
 
-// remembered is for how long those who subscribe late are told of a +switch-master.
+// remembered is for how long those who asked before a +switch-master, and subscribe after it, are told.
 const remembered = 10 * time.Second
 
 // maxRemembered is how many of them at most.
@@ -221,13 +221,14 @@ func (s *Server) remember(m message) {
 	s.switches = s.switches[max(0, len(s.switches)-maxRemembered):]
 }
 
-// recent are the messages of the last moments.
-func (s *Server) recent() []message {
+// since are the messages of the last moments that are news to a client which asked at the given time, if it
+// did.
+func (s *Server) since(asked time.Time) []message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []message
 	for _, m := range s.switches {
-		if time.Since(m.at) < remembered {
+		if !asked.IsZero() && m.at.After(asked) && time.Since(m.at) < remembered {
 			out = append(out, m.message)
 		}
 	}

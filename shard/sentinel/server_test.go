@@ -144,11 +144,11 @@ func TestNoPrimary(t *testing.T) {
 }
 
 // TestLateSubscriber shows that a client which asked before a switch and subscribed after it
-// is told.
+// is told, and that one which need not be is not: ioredis drops its connection whenever it is told.
 func TestLateSubscriber(t *testing.T) {
 	world := newWorld(view("orders", 1, "10.0.0.1:1", "10.0.0.2:2"))
 	address, _ := serve(t, sentinel.Config{Where: world})
-	early, late := dial(t, address), dial(t, address)
+	early, late, stranger, latest := dial(t, address), dial(t, address), dial(t, address), dial(t, address)
 	early.do("subscribe", "+switch-master")
 	late.do("sentinel", "get-master-addr-by-name", "orders")
 	world.set(view("orders", 2, "10.0.0.1:1", "10.0.0.2:2"))
@@ -159,6 +159,13 @@ func TestLateSubscriber(t *testing.T) {
 	late.do("subscribe", "+switch-master")
 	if got := late.read(); got != want {
 		t.Errorf("the late one: %s", got)
+	}
+	latest.do("sentinel", "get-master-addr-by-name", "orders")
+	for name, p := range map[string]*peer{"one that never asked": stranger, "one that asked after it": latest} {
+		p.do("subscribe", "+switch-master")
+		if got := p.do("ping"); !strings.Contains(got, "pong") {
+			t.Errorf("%s was told: %s", name, got)
+		}
 	}
 }
 

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -261,29 +261,8 @@ func (c *contest) judge() string {
 	if len(c.problems) > 0 {
 		return c.problems[0].Error()
 	}
-	model := porcupine.NondeterministicModel{
+	return leasetest.Explain("shard "+c.name, porcupine.NondeterministicModel{
 		Init: func() []any { return []any{state{facts: facts{rev: c.rev}}} },
 		Step: func(s, in, out any) []any { return step(s.(state), in.(request), out.(reply)) },
-	}
-	result, info := porcupine.CheckOperationsVerbose(model.ToModel(), c.history, patience)
-	switch result {
-	case porcupine.Ok:
-		return ""
-	case porcupine.Unknown:
-		return fmt.Sprintf("shard %s: the history of %d operations could not be judged in time", c.name, len(c.history))
-	}
-	longest := 0
-	for _, partition := range info.PartialLinearizations() {
-		for _, explained := range partition {
-			longest = max(longest, len(explained))
-		}
-	}
-	var out strings.Builder
-	fmt.Fprintf(&out, "shard %s: no order of single steps explains the %d operations; at most %d can be:\n", c.name, len(c.history), longest)
-	for i, op := range c.history {
-		if i >= longest-8 && i <= longest+4 {
-			fmt.Fprintf(&out, "  %8.3f–%8.3f ms  client %d  %v → %v\n", float64(op.Call)/1e6, float64(op.Return)/1e6, op.ClientId, op.Input, op.Output)
-		}
-	}
-	return out.String()
+	}, c.history)
 }

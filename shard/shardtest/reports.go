@@ -34,7 +34,7 @@ func full(name string, n int) shard.Record {
 	r.Link = &shard.Upstream{Address: "10.9.9.9:1", Up: true, Syncing: true, Input: -1}
 	r.Synced, r.Priority, r.Agent, r.Run = true, 0, "10.0.0.1:7000", "run"
 	r.Followers = []shard.Follower{{Address: "10.0.0.2:1", ID: nodeID(9), Txn: 1<<62 + 3, Online: true, Lag: time.Second + 1}, {Address: "x:1", Lag: -1}}
-	r.Opinion = &shard.Opinion{Of: nodeID(8), Verdict: shard.Mute, Age: 3}
+	r.Opinion = &shard.Opinion{Of: nodeID(8), Verdict: shard.Mute, Age: 3, Silence: 4, Closed: 5}
 	r.Results = []shard.Result{
 		{ID: "1/a/fence", Epoch: 1<<53 + 1, Order: shard.DoFence, Error: "no", Txn: 1 << 61, Lineage: r.Lineage, Before: r.Before, Took: 5},
 		{ID: "1/a/detach", Epoch: 2, Order: shard.DoDetach},

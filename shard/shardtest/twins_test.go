@@ -3,14 +3,13 @@ package shardtest
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/recorder"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -53,45 +52,13 @@ func TestEveryTopicCatches(t *testing.T) {
 func caught(t *testing.T, broken twin, topic func(*bench)) string {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r := &recorder{TB: t}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() {
-			if p := recover(); p != nil {
-				r.note(fmt.Sprint("panic: ", p))
-			}
-		}()
-		s := broken.subject()
+	s := broken.subject()
+	return strings.Join(recorder.Found(t, func(r testing.TB) {
 		topic(&bench{
 			TB: r, Registry: s.Registry, Commands: s.Commands, t: t, s: s, ctx: ctx, patience: 2 * time.Second, wait: time.Second,
 		})
-	}()
-	<-done
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return strings.Join(r.found, "\n")
+	}), "\n")
 }
-
-// recorder keeps what a topic finds, instead of failing.
-type recorder struct {
-	testing.TB
-	mu    sync.Mutex
-	found []string
-}
-
-func (r *recorder) note(what string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.found = append(r.found, what)
-}
-
-func (r *recorder) Helper()                      {}
-func (r *recorder) Error(args ...any)            { r.note(fmt.Sprint(args...)) }
-func (r *recorder) Errorf(f string, args ...any) { r.note(fmt.Sprintf(f, args...)) }
-func (r *recorder) Fatal(args ...any)            { r.note(fmt.Sprint(args...)); runtime.Goexit() }
-func (r *recorder) Fatalf(f string, args ...any) { r.note(fmt.Sprintf(f, args...)); runtime.Goexit() }
-func (r *recorder) Skip(args ...any)             { runtime.Goexit() }
 
 // world is a store that works, and what a broken one remembers beside it.
 type world struct {

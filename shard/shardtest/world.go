@@ -371,7 +371,7 @@ func (n *Node) replicate() {
 			return
 		}
 		n.copying, n.synced, n.linked = time.Time{}, true, true
-		n.data, n.txn = nil, p.txn-int64(len(p.data))
+		n.txn = p.txn - int64(len(p.data))
 	}
 	n.lineage, n.before = p.lineage, p.before
 	n.catchUp(p)
@@ -383,7 +383,9 @@ func (n *Node) attach(p *Node) {
 		p.before.ID != "" && n.lineage.ID == p.before.ID && n.txn <= p.before.End)
 	n.linked, n.peer, n.dataset = true, p.run, p.copies
 	if !partial {
+		// What it had is gone from now on, while it tells of the same place in the same lineage until the end.
 		n.copies++
+		n.data = nil
 		n.synced, n.copying = false, time.Now().Add(cmp.Or(n.w.CopyTime, 20*time.Millisecond))
 	}
 }

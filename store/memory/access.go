@@ -20,19 +20,15 @@ type tokens struct{ s *Store }
 
 // Add implements [access.Tokens].
 func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", func(all []access.Token, now time.Time) (access.Change, error) {
-		return access.Adding(all, t, lasts, now)
-	})
+	return a.change(ctx, "adding a token", access.Adding(t, lasts))
 }
 
 // Revoke implements [access.Tokens].
 func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", func(all []access.Token, now time.Time) (access.Change, error) {
-		return access.Revoking(all, ref, by, now)
-	})
+	return a.change(ctx, "revoking a token", access.Revoking(ref, by))
 }
 
-func (a tokens) change(ctx context.Context, op string, decide func([]access.Token, time.Time) (access.Change, error)) (access.Token, error) {
+func (a tokens) change(ctx context.Context, op string, decide access.Decide) (access.Token, error) {
 	if err := a.s.begin(ctx, op); err != nil {
 		return access.Token{}, err
 	}

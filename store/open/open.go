@@ -1,10 +1,3 @@
-// Package open turns a URL into a store. It is the only place that knows all of
-// them:
-//
-//	sqlite:PATH                   one host; the file makes itself
-//	postgres://USER:PASS@HOST/DB  also postgresql://; options as libpq's, and schema=NAME
-//	redis://HOST:PORT/DB          rediss:// for TLS; also prefix=NAME, scripts=off
-//	redis+sentinel://HOST:26379,HOST2:26379/MASTER/DB
 package open
 
 import (
@@ -25,8 +18,9 @@ type Options struct {
 	// NoMigrate leaves the schema as it is: it may be missing or old, and only
 	// Inspect and Migrate are sure to work.
 	NoMigrate bool
-	// Connections to a server that may be open at once. 0: as few as it takes. What
-	// does several things at once for others wants one for each.
+	// Connections to PostgreSQL that may be open at once; the others need no bound.
+	// 0: as few as it takes. What does several things at once for others wants one
+	// for each.
 	Connections int
 	// Logger; nil is silent.
 	Logger *slog.Logger

@@ -35,22 +35,18 @@ const (
 
 // Add implements [access.Tokens].
 func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", func(all []access.Token, now time.Time) (access.Change, error) {
-		return access.Adding(all, t, lasts, now)
-	})
+	return a.change(ctx, "adding a token", access.Adding(t, lasts))
 }
 
 // Revoke implements [access.Tokens].
 func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", func(all []access.Token, now time.Time) (access.Change, error) {
-		return access.Revoking(all, ref, by, now)
-	})
+	return a.change(ctx, "revoking a token", access.Revoking(ref, by))
 }
 
 // errRefused ends a transaction that is not to do anything.
 var errRefused = errors.New("refused")
 
-func (a tokens) change(ctx context.Context, op string, decide func([]access.Token, time.Time) (access.Change, error)) (access.Token, error) {
+func (a tokens) change(ctx context.Context, op string, decide access.Decide) (access.Token, error) {
 	var c access.Change
 	var refused error
 	err := a.db.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
@@ -135,13 +131,7 @@ func scanToken(r pgx.CollectableRow) (t access.Token, err error) {
 		return t, fmt.Errorf("%w: token %s: %w", lease.ErrUnavailable, t.ID, err)
 	}
 	copy(t.Sum[:], sum)
-	t.Created = t.Created.UTC()
-	if expires != nil {
-		t.Expires = expires.UTC()
-	}
-	if revoked != nil {
-		t.Revoked = revoked.UTC()
-	}
+	t.Created, t.Expires, t.Revoked = t.Created.UTC(), utc(expires), utc(revoked)
 	return t, nil
 }
 

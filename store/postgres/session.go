@@ -71,9 +71,12 @@ const endAtOnce = 5000
 // with that all leases are free; those of a session with very many are released
 // by further ones.
 func (s *Store) EndSession(ctx context.Context, id, reason string) error {
-	for released := int64(endAtOnce); released == endAtOnce; {
+	for first, released := true, int64(endAtOnce); released == endAtOnce; first = false {
 		err := s.row(ctx, anything, "SELECT {{schema}}.end_session($1, $2, $3, $4)",
 			func(r pgx.Row) error { return r.Scan(&released) }, id, lease.CutReason(reason), int64(endAtOnce), patient{})
+		if err != nil && !first {
+			return lease.EndedInPart(id, err)
+		}
 		if err != nil {
 			return fmt.Errorf("ending session %s: %w", id, err)
 		}

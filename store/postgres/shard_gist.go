@@ -23,7 +23,7 @@ func gistOf(n shard.Record) (g gist, err error) {
 	}
 	if n.Opinion != nil {
 		opinion := *n.Opinion
-		opinion.Age, opinion.Silence = 0, 0
+		opinion.Age, opinion.Silence, opinion.Closed = 0, 0, 0
 		n.Opinion = &opinion
 	}
 	n.Followers = slices.Clone(n.Followers)

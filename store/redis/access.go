@@ -28,32 +28,17 @@ func (s *Store) Tokens() access.Tokens { return tokens{s} }
 // tokens is the [access.Tokens] of a Store.
 type tokens struct{ s *Store }
 
-// deciding is a change that is decided from the tokens as they stand.
-type deciding func(all []access.Token, now time.Time) (access.Change, error)
-
-func adding(t access.Token, lasts time.Duration) deciding {
-	return func(all []access.Token, now time.Time) (access.Change, error) {
-		return access.Adding(all, t, lasts, now)
-	}
-}
-
-func revoking(ref, by string) deciding {
-	return func(all []access.Token, now time.Time) (access.Change, error) {
-		return access.Revoking(all, ref, by, now)
-	}
-}
-
 // Add implements [access.Tokens].
 func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", adding(t, lasts))
+	return a.change(ctx, "adding a token", access.Adding(t, lasts))
 }
 
 // Revoke implements [access.Tokens].
 func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", revoking(ref, by))
+	return a.change(ctx, "revoking a token", access.Revoking(ref, by))
 }
 
-func (a tokens) change(ctx context.Context, op string, decide deciding) (access.Token, error) {
+func (a tokens) change(ctx context.Context, op string, decide access.Decide) (access.Token, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	for attempt := range maxAttempts {
@@ -158,15 +143,15 @@ type plainTokens struct{ s *plain }
 
 // Add implements [access.Tokens].
 func (a plainTokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", adding(t, lasts))
+	return a.change(ctx, "adding a token", access.Adding(t, lasts))
 }
 
 // Revoke implements [access.Tokens].
 func (a plainTokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", revoking(ref, by))
+	return a.change(ctx, "revoking a token", access.Revoking(ref, by))
 }
 
-func (a plainTokens) change(ctx context.Context, op string, decide deciding) (access.Token, error) {
+func (a plainTokens) change(ctx context.Context, op string, decide access.Decide) (access.Token, error) {
 	s, key := a.s, a.s.tokensKey()
 	var c access.Change
 	var refused error

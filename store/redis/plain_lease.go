@@ -263,25 +263,6 @@ func (s *plain) free(t *tx, row leaseRow, held time.Duration, reason, successor 
 	return &history.Event{Part: row.Space, Subject: row.Key, From: row.holder().Label(), Term: row.Term, Reason: lease.CutReason(reason), Duration: held}
 }
 
-// freeFor releases a lease of a session that has ended, if it still has it.
-func (s *plain) freeFor(ctx context.Context, session, name, reason string) error {
-	return s.record(ctx, s.heart, func(t *tx) (*history.Event, error) {
-		doc, age := ask("GET", s.termKey(name)), ask("TTL", s.sinceKey(name))
-		if err := t.watch([]string{s.termKey(name)}, doc, age); err != nil {
-			return nil, err
-		}
-		row, _, err := readLease(lease.ID{}, doc)
-		if err != nil {
-			return nil, err
-		}
-		if row.Session != session {
-			t.do("SREM", s.heldKey(session), name)
-			return nil, nil
-		}
-		return s.free(t, row, ageOf(age), reason, "", 0), nil
-	})
-}
-
 // Get implements [lease.Store].
 func (s *plain) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	all, err := s.leases(ctx, id)

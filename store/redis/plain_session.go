@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -152,16 +153,48 @@ func (s *plain) RenewSession(ctx context.Context, id string) (lease.Renewal, err
 	return lease.Renewal{Seq: row.Seq, Changes: changed.number()}, nil
 }
 
-// EndSession implements [lease.Store]. The session is over with the first step;
-// each of its leases is released in one more.
+// EndSession implements [lease.Store]. The first step ends the session and releases its
+// leases, all at one moment; those of a session with very many are released by further
+// ones.
 func (s *plain) EndSession(ctx context.Context, id, reason string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	held := ask("SMEMBERS", s.heldKey(id))
-	err := s.transact(ctx, s.heart, writes, func(t *tx) error {
-		own := s.lookSession(id)
-		if err := t.watch([]string{s.aliveKey(id), s.rowKey(id), s.heldKey(id)}, append(own.commands(), held)...); err != nil {
+	for begun := false; ; begun = true {
+		more, err := s.endSome(ctx, id, reason)
+		switch {
+		case err != nil && begun:
+			// Not what the step says of itself: those before it were carried out.
+			return lease.EndedInPart(id, err)
+		case err != nil || !more:
 			return err
+		}
+	}
+}
+
+// endSome ends the session and releases some of its leases. more tells that it has others.
+func (s *plain) endSome(ctx context.Context, id, reason string) (more bool, err error) {
+	var length *command
+	err = s.transact(ctx, s.heart, writes, func(t *tx) error {
+		length = nil
+		peek := ask("SMEMBERS", s.heldKey(id))
+		if err := t.read(peek); err != nil {
+			return err
+		}
+		all := slices.Sorted(slices.Values(peek.texts()))
+		some := all[:min(len(all), endChunk)]
+		more = len(some) < len(all)
+		own, held := s.lookSession(id), ask("SMEMBERS", s.heldKey(id))
+		keys, looks := []string{s.aliveKey(id), s.rowKey(id), s.heldKey(id)}, append(own.commands(), held)
+		docs, ages := make([]*command, len(some)), make([]*command, len(some))
+		for i, name := range some {
+			docs[i], ages[i] = ask("GET", s.termKey(name)), ask("TTL", s.sinceKey(name))
+			keys, looks = append(keys, s.termKey(name)), append(looks, docs[i], ages[i])
+		}
+		if err := t.watch(keys, looks...); err != nil {
+			return err
+		}
+		if !slices.Equal(all, slices.Sorted(slices.Values(held.texts()))) {
+			return errAgain
 		}
 		row, shown, known, err := own.show()
 		if err != nil {
@@ -170,17 +203,23 @@ func (s *plain) EndSession(ctx context.Context, id, reason string) error {
 		if known && !row.Over {
 			s.close(t, id, row, shown)
 		}
+		for i, name := range some {
+			l, _, err := readLease(lease.ID{}, docs[i])
+			if err != nil {
+				return err
+			}
+			if l.Session != id {
+				t.do("SREM", s.heldKey(id), name)
+				continue
+			}
+			length = s.write(t, *s.free(t, l, ageOf(ages[i]), reason, "", 0))
+		}
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		s.trimAfter(ctx, length)
 	}
-	for _, name := range held.texts() {
-		if err := s.freeFor(ctx, id, name, reason); err != nil {
-			return err
-		}
-	}
-	return nil
+	return more, err
 }
 
 // close ends a session that has not ended.

@@ -45,9 +45,12 @@ func (s *Store) RenewSession(ctx context.Context, id string) (lease.Renewal, err
 // EndSession implements [lease.Store]. The session is over with the first step;
 // the leases are released in as many more as it takes.
 func (s *Store) EndSession(ctx context.Context, id, reason string) error {
-	for {
+	for first := true; ; first = false {
 		v, err := s.run(ctx, s.heart, writes, "session_end", []string{s.sessionKey(id)},
 			id, lease.CutReason(reason), endChunk, s.keep, s.channel)
+		if err != nil && !first {
+			return lease.EndedInPart(id, err)
+		}
 		if err != nil {
 			return err
 		}

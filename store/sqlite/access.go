@@ -32,19 +32,15 @@ ON CONFLICT (id) DO UPDATE SET revoked_us = ?8, revoked_by = ?9`
 
 // Add implements [access.Tokens].
 func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", func(all []access.Token, now time.Time) (access.Change, error) {
-		return access.Adding(all, t, lasts, now)
-	})
+	return a.change(ctx, "adding a token", access.Adding(t, lasts))
 }
 
 // Revoke implements [access.Tokens].
 func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", func(all []access.Token, now time.Time) (access.Change, error) {
-		return access.Revoking(all, ref, by, now)
-	})
+	return a.change(ctx, "revoking a token", access.Revoking(ref, by))
 }
 
-func (a tokens) change(ctx context.Context, op string, decide func([]access.Token, time.Time) (access.Change, error)) (access.Token, error) {
+func (a tokens) change(ctx context.Context, op string, decide access.Decide) (access.Token, error) {
 	var c access.Change
 	var refused error
 	err := a.s.write(ctx, op, func(t *txn) error {
@@ -61,7 +57,7 @@ func (a tokens) change(ctx context.Context, op string, decide func([]access.Toke
 			}
 		}
 		k := c.Token
-		_, err = t.exec(putToken, k.ID, k.Name, strings.Join(k.Scopes.Names(), " "), k.Sum[:], stamp(k.Created), k.By, stamp(k.Expires), stamp(k.Revoked), k.RevokedBy)
+		_, err = t.exec(putToken, k.ID, k.Name, strings.Join(k.Scopes.Names(), " "), k.Sum[:], unixMicro(k.Created), k.By, unixMicro(k.Expires), unixMicro(k.Revoked), k.RevokedBy)
 		if err != nil {
 			return err
 		}
@@ -104,24 +100,9 @@ func tokensOf(ctx context.Context, from *statements) (all []access.Token, err er
 		for name := range strings.FieldsSeq(scopes) {
 			t.Scopes = append(t.Scopes, access.Scope(name))
 		}
-		t.Created, t.Expires, t.Revoked = unstamp(created), unstamp(expires), unstamp(revoked)
+		t.Created, t.Expires, t.Revoked = timeOf(created).UTC(), timeOf(expires).UTC(), timeOf(revoked).UTC()
 		all = append(all, t)
 		return nil
 	})
 	return all, err
-}
-
-// stamp is a time in microseconds, 0 for none.
-func stamp(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
-func unstamp(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
 }

@@ -94,12 +94,39 @@ func (s *statements) close() error {
 	return errors.Join(errs...)
 }
 
-// writer is the one connection that writes. Whoever fills turn owns the rest.
+// writer is the one connection that writes. Whoever fills turn owns the rest. Those who wait for it get it in
+// the order in which they came.
 type writer struct {
-	db    *sql.DB
-	turn  chan struct{}
-	conn  *sql.Conn // nil when there is none yet, or the last one was given up
+	db   *sql.DB
+	turn chan struct{} // of capacity 1
+	// next is filled by the one who may wait for turn, of all who renew nothing. So a renewal waits for two transactions at
+	// most, and for other renewals, however many write; and no number of renewals keeps the others out.
+	next  chan struct{} // of capacity 1
+	conn  *sql.Conn     // nil when there is none yet, or the last one was given up
 	stmts *statements
+}
+
+func newWriter(db *sql.DB) writer {
+	db.SetMaxOpenConns(1)
+	return writer{db: db, turn: make(chan struct{}, 1), next: make(chan struct{}, 1)}
+}
+
+// enter waits for the turn, which the caller gives back by emptying turn.
+func (w *writer) enter(ctx context.Context, renews bool) error {
+	if !renews {
+		select {
+		case w.next <- struct{}{}:
+			defer func() { <-w.next }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	select {
+	case w.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (w *writer) connect(ctx context.Context) error {
@@ -152,13 +179,11 @@ func (t *txn) one(text string, args []any, dest ...any) error {
 
 // writing gives the caller its turn on the connection that writes, when it is
 // connected to the right file. With a nil error, done must be called.
-func (s *Store) writing(ctx context.Context) (_ context.Context, done func(), err error) {
+func (s *Store) writing(ctx context.Context, renews bool) (_ context.Context, done func(), err error) {
 	ctx, cancel := s.bound(ctx)
-	select {
-	case s.writer.turn <- struct{}{}:
-	case <-ctx.Done():
+	if err := s.writer.enter(ctx, renews); err != nil {
 		cancel()
-		return nil, nil, context.Cause(ctx)
+		return nil, nil, err
 	}
 	done = func() { <-s.writer.turn; cancel() }
 	if err = context.Cause(ctx); err == nil {
@@ -181,7 +206,7 @@ func (s *Store) writing(ctx context.Context) (_ context.Context, done func(), er
 // ctx bounds the wait for the lock. Who has it is not interrupted, because that
 // would leave it unknown what was done; no transaction here is long.
 func (s *Store) write(ctx context.Context, op string, fn func(*txn) error) error {
-	ctx, done, err := s.writing(ctx)
+	ctx, done, err := s.writing(ctx, false)
 	if err != nil {
 		return failed(op, err)
 	}

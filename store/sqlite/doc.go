@@ -17,7 +17,8 @@
 //     timeout on a clock of its own and has not seen it move. If it does move,
 //     two kernels share the file, and the contender gives up with
 //     lease.ErrTwoHosts.
-//   - A renewal costs the same whatever the session holds.
+//   - A renewal costs the same whatever the session holds, and waits for no more than two other
+//     transactions of its own process, however many of them want to write.
 //
 // # What it does not promise
 //
@@ -26,8 +27,8 @@
 //     apart; on FUSE and on other systems that is left to the user. On a host
 //     without a boot id (systems other than Linux) the wall clock judges, and
 //     steps of it cost what they cost on the other stores.
-//   - Fairness. One transaction writes at a time; who waits tries again after
-//     random pauses of 1 to 15 ms. A commit takes as long as the disk needs to
+//   - Fairness between processes. One transaction writes at a time; who waits for another process tries
+//     again after random pauses of 1 to 15 ms. A commit takes as long as the disk needs to
 //     sync. Timeouts of 5 s and more leave room for that.
 //   - Survival of the file's removal. When the path no longer names the file that
 //     was opened, every write fails until the program is restarted, because

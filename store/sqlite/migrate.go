@@ -111,7 +111,7 @@ func (s *Store) apply(t *txn, from int, all []string) error {
 // refuses that as busy, whatever its timeout, while others open the file.
 func (s *Store) useWAL(ctx context.Context) error {
 	const op = "switching to write-ahead logging"
-	ctx, done, err := s.writing(ctx)
+	ctx, done, err := s.writing(ctx, false)
 	if err != nil {
 		return failed(op, err)
 	}

@@ -212,6 +212,7 @@ func dueIn(m monitor.Moment) *int64 {
 	return new(int64(m))
 }
 
+// unixMicro is a time as a column, 0 for none; timeOf is its inverse.
 func unixMicro(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

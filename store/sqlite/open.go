@@ -112,8 +112,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 
-	s.writer = writer{db: openDB(own, path, writerSettings), turn: make(chan struct{}, 1)}
-	s.writer.db.SetMaxOpenConns(1)
+	s.writer = newWriter(openDB(own, path, writerSettings))
 	s.readers = openDB(own, path, "_query_only=1")
 	s.readers.SetMaxOpenConns(maxReaders)
 	s.readers.SetMaxIdleConns(maxReaders)

@@ -127,7 +127,7 @@ func (s *Store) RenewSession(ctx context.Context, id string) (lease.Renewal, err
 // renew is the usual case, in one statement that is its own transaction;
 // [sql.ErrNoRows] when the session does not live.
 func (s *Store) renew(ctx context.Context, id string) (r lease.Renewal, err error) {
-	ctx, done, err := s.writing(ctx)
+	ctx, done, err := s.writing(ctx, true)
 	if err != nil {
 		return r, failed(renewing, err)
 	}
@@ -198,7 +198,7 @@ func (s *Store) EndSession(ctx context.Context, id, reason string) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("%w: session %s is ended, but not all of its leases were announced as free: %v", lease.ErrUnknown, id, err)
+			return lease.EndedInPart(id, err)
 		}
 	}
 	return nil

@@ -1,0 +1,198 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+)
+
+const (
+	// callTimeout bounds each request.
+	callTimeout = 5 * time.Second
+	// leastAway is how long a process that was killed stays away at least.
+	leastAway = 8 * time.Second
+	// stopWait is how long a process may take to stop before it is killed.
+	stopWait = 10 * time.Second
+)
+
+// Config says what is shown, and how fast.
+type Config struct {
+	// Out is told the story.
+	Out io.Writer
+	// Self is the path of this program, of which the instances are processes.
+	Self string
+	// StoreURL is an empty store for the demonstration alone. Default: an SQLite file of its own.
+	StoreURL string
+	// Listen is where the page is served, HOST:PORT; elsewhere if that is taken.
+	Listen string
+	// Timing of the instances.
+	Timing lease.Timing
+	// Auto kills by itself, act by act, and ends; NoShard leaves the shard out.
+	Auto, NoShard bool
+	// Slack is how much later than promised a busy machine may be, with Auto.
+	Slack time.Duration
+	// OpenPage makes the server of the page.
+	OpenPage PageOpener
+}
+
+// Validate refuses timings that cannot be kept.
+func (c Config) Validate() error {
+	if err := c.Timing.Validate(stopGrace(c.Timing)); err != nil {
+		return err
+	}
+	if c.Slack < 0 {
+		return usage.Errorf("--slack %v: it cannot be negative", c.Slack)
+	}
+	return nil
+}
+
+// stopGrace is how long the programs of roles have to stop.
+func stopGrace(t lease.Timing) time.Duration { return min(elect.DefaultStopGrace, t.Timeout/5) }
+
+// PageOpener listens for a page with the settings of a server, as its file would have them, on a store. What
+// goes wrong later is told to log.
+type PageOpener func(settings []byte, storeURL string, log *slog.Logger) (Page, error)
+
+// Page is the server of the demonstration's page. It answers from the beginning, and has something
+// to say from Serve on.
+type Page interface {
+	// Addr is where it listens, HOST:PORT.
+	Addr() string
+	// Open opens its store, for the demonstration to look into, too: who called closes it.
+	Open(ctx context.Context) (store.Store, error)
+	// Serve serves the store until ctx ends.
+	Serve(ctx context.Context, st store.Store) error
+	// Close lets go of the address.
+	Close(ctx context.Context)
+}
+
+// demo is what all acts share.
+type demo struct {
+	cfg   Config
+	voice *voice
+	dir   string // of everything that it writes
+	run   string // tells this demonstration from others on the same store
+
+	minder *minder
+	world  *world
+	fleet  *fleet
+	page   *client.Client
+	url    string // of the page
+
+	works bool     // the store keeps queues, and sources for the monitor
+	peers []peer   // of the cache; the page's is the last
+	hosts []string // addresses of the instances
+
+	acts  []act
+	procs []*process
+}
+
+// act is a part of the demonstration.
+type act interface {
+	// run goes on until ctx ends.
+	run(ctx context.Context)
+	// ended tells that a process of the demonstration has.
+	ended(p *process)
+	// settled tells whether nothing is under way that a death has caused.
+	settled(ctx context.Context) bool
+	// try says what people may do, in lines.
+	try() []string
+	// play does it by itself: it kills, shows what happens, and tells what came of it.
+	play(ctx context.Context) ([]outcome, error)
+}
+
+// Run runs the demonstration until ctx ends, or with Auto until everything was shown. It leaves nothing behind.
+func Run(ctx context.Context, c Config) (err error) {
+	d := &demo{cfg: c, voice: newVoice(c.Out), run: fmt.Sprintf("%x", time.Now().UnixMilli())}
+	if d.dir, err = makeDir(); err != nil {
+		return err
+	}
+	defer os.RemoveAll(d.dir)
+	if c.StoreURL == "" {
+		d.cfg.StoreURL = "sqlite:" + filepath.Join(d.dir, "demo.db")
+	}
+	if d.minder, err = startMinder(d.dir); err != nil {
+		return err
+	}
+	defer d.minder.close()
+	if d.world, err = newWorld(d); err != nil {
+		return err
+	}
+	defer d.world.close()
+	return d.open(ctx)
+}
+
+func makeDir() (string, error) {
+	const pattern = "understudy-demo-"
+	if base := baseDir(); base != "" {
+		if dir, err := os.MkdirTemp(base, pattern); err == nil {
+			return dir, nil
+		}
+	}
+	return os.MkdirTemp("", pattern)
+}
+
+// ended tells everybody that a process has.
+func (d *demo) ended(p *process, err error, planned bool) {
+	if !planned {
+		d.voice.event("process", "%s ended (%v); it comes back in %v%s", p.name, err, d.away(), p.words())
+	}
+	for _, act := range d.acts {
+		act.ended(p)
+	}
+}
+
+// away is how long a process that was killed stays away: a source until its silence was told.
+func (d *demo) away() time.Duration { return max(leastAway, missed*d.beats()+3*time.Second) }
+
+// welcome says what to try.
+func (d *demo) welcome(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	d.voice.say("\nTry, in another terminal; what is killed comes back after %v:\n", d.away())
+	for _, act := range d.acts {
+		for _, line := range act.try() {
+			d.voice.say("  %s", line)
+		}
+	}
+	d.voice.say("  end      Ctrl-C; nothing is left behind\n")
+}
+
+// command is one of this program's that asks the page's server. It does not say where the store
+// is, which can be a secret.
+func (d *demo) command(words ...string) string {
+	return strings.Join(append(append([]string{os.Args[0]}, words...), "--server", d.url), " ")
+}
+
+// await waits until done says so, and calls it again and again. what is for the error.
+func (d *demo) await(ctx context.Context, what string, done func() bool) error {
+	patience := patience + 4*d.cfg.Timing.Timeout + d.cfg.Slack
+	for deadline := time.Now().Add(patience); !done(); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not within %v: %s", patience, what)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// quietLog lets only errors through: the demonstration tells the story itself.
+func quietLog() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+}

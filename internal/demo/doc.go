@@ -1,0 +1,8 @@
+// Package demo is the demonstration of `understudy demo`: three instances on this machine, as processes of their own,
+// and acts that show what happens when one of them is killed.
+//
+// It promises that what it starts ends with it, however it ends, and that it leaves nothing behind; that it touches no
+// store which is used for something else; and that with Auto an error says so when something promised was not kept.
+// It shows what the program does from outside: it asks its servers over HTTP, and knows no part of them. What it
+// measures holds for this machine alone.
+package demo

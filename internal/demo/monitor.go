@@ -1,0 +1,129 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/understudy-ha/understudy/api/client"
+)
+
+const (
+	sensorName  = "sensor-4" // a process of its own, which can be killed
+	sensorCount = 6          // with those that go on for ever
+)
+
+// monitorAct shows a source that falls silent and returns.
+type monitorAct struct {
+	d      *demo
+	sensor *process
+}
+
+func newMonitorAct(d *demo) *monitorAct {
+	m := &monitorAct{d: d, sensor: &process{
+		name: sensorName, env: d.env(), log: filepath.Join(d.dir, sensorName+".log"), stop: syscall.SIGTERM,
+		argv: []string{d.cfg.Self, "demo", "sensor", sensorName, "--every", d.beatEvery().String(), "--to", strings.Join(d.fleet.urls, ",")},
+	}}
+	d.world.onAlarm = m.told
+	return m
+}
+
+// beats is the interval of the event: not as short as that of sessions can be, since a
+// sender that has to wait for its turn looks silent. Sources beat at beatEvery.
+func (d *demo) beats() time.Duration     { return max(d.cfg.Timing.Interval, time.Second) }
+func (d *demo) beatEvery() time.Duration { return d.beats() / 2 }
+
+// limit is how long a source may be quiet.
+func (m *monitorAct) limit() time.Duration { return missed * m.d.beats() }
+
+// worst is how long it takes until somebody is told of silence, at worst: it is found
+// when the limit is over, and told at once.
+func (m *monitorAct) worst() time.Duration { return m.limit() + time.Second }
+
+// run beats for the sources that do not die.
+func (m *monitorAct) run(ctx context.Context) {
+	var names []string
+	for i := range sensorCount {
+		if name := fmt.Sprintf("sensor-%d", i+1); name != sensorName {
+			names = append(names, name)
+		}
+	}
+	Beat(ctx, m.d.fleet.clients, m.d.beatEvery(), names...)
+}
+
+// Beat sends beats of sources to the first server that takes them, until ctx ends.
+func Beat(ctx context.Context, to []*client.Client, every time.Duration, sources ...string) {
+	beats := make([]client.Beat, 0, len(sources))
+	for _, s := range sources {
+		beats = append(beats, client.Beat{Event: EventName, Source: s})
+	}
+	for tick := time.NewTicker(every); ; {
+		for _, c := range to {
+			call, cancel := context.WithTimeout(ctx, callTimeout)
+			taken, err := c.Beats(call, beats...)
+			cancel()
+			if err == nil && taken.Accepted == len(beats) {
+				break
+			}
+		}
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// told says what the monitor told.
+func (m *monitorAct) told(status, source string) {
+	what := status + ": " + source + " is silent"
+	if status != "ONSET" {
+		what = status + ": " + source + " is back"
+	}
+	m.d.voice.event("monitor", "%s", what)
+}
+
+func (m *monitorAct) ended(*process) {}
+
+// settled: every source has beaten.
+func (m *monitorAct) settled(ctx context.Context) bool {
+	sources, _, err := m.d.page.Sources(ctx, client.SourceQuery{Event: EventName})
+	return err == nil && len(sources) == sensorCount
+}
+
+func (m *monitorAct) try() []string {
+	return []string{fmt.Sprintf("monitor  kill -9 %d    (%s, which must beat within %s: one alarm, which ends when it is back)", m.sensor.running(), sensorName, seconds(m.limit()))}
+}
+
+// play kills the source, and lets it come back.
+func (m *monitorAct) play(ctx context.Context) ([]outcome, error) {
+	d, w := m.d, m.d.world
+	onsets, _ := w.alarmsOf("ONSET", sensorName)
+	abated, _ := w.alarmsOf("ABATED", sensorName)
+	d.voice.event("monitor", "kill -9 %d: %s falls silent, which must be told within %s", m.sensor.running(), sensorName, seconds(m.worst()))
+	_, back, err := m.sensor.kill()
+	if err != nil {
+		return nil, err
+	}
+	defer back()
+	if err := d.await(ctx, "its silence is told", func() bool { n, _ := w.alarmsOf("ONSET", sensorName); return n > onsets }); err != nil {
+		return nil, err
+	}
+	_, at := w.alarmsOf("ONSET", sensorName)
+	silent := outcome{part: "monitor", what: sensorName + " was told silent", took: at.Sub(m.sensor.endedAt()), worst: m.worst(), slack: d.cfg.Slack}
+	d.voice.outcome(silent)
+	back()
+	err = d.await(ctx, "its return is told", func() bool { n, _ := w.alarmsOf("ABATED", sensorName); return n > abated })
+	more, _ := w.alarmsOf("ONSET", sensorName)
+	less, _ := w.alarmsOf("ABATED", sensorName)
+	sum := outcome{
+		part: "monitor", what: fmt.Sprintf("%d ONSET, %d ABATED of %s, %d of others", more-onsets, less-abated, sensorName, w.otherAlarms(sensorName)),
+		broken: err != nil || more-onsets != 1 || less-abated != 1 || w.otherAlarms(sensorName) > 0,
+	}
+	d.voice.outcome(sum)
+	return []outcome{silent, sum}, nil
+}

@@ -1,0 +1,221 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// process is a process of the demonstration that comes back when it ends.
+type process struct {
+	name string
+	argv []string
+	env  []string       // nil is that of the demonstration
+	dir  string         // that it runs in; "" is where the demonstration does
+	log  string         // file that its output goes to
+	stop syscall.Signal // that ends it
+
+	mu    sync.Mutex
+	pid   int           // 0 while it does not run
+	since time.Time     // when it ended the last time
+	held  chan struct{} // while an act keeps it away; closed to let it come back
+}
+
+// keep runs the process until ctx ends, again and again.
+func (p *process) keep(ctx context.Context, d *demo) {
+	for again := false; ctx.Err() == nil; again = true {
+		err := p.run(ctx, d, again)
+		if ctx.Err() != nil {
+			return
+		}
+		p.mu.Lock()
+		p.since = time.Now()
+		held := p.held
+		p.mu.Unlock()
+		d.ended(p, err, held != nil)
+		var awhile <-chan time.Time
+		if held == nil {
+			awhile = time.After(d.away())
+		}
+		select {
+		case <-ctx.Done():
+		case <-held:
+		case <-awhile:
+		}
+	}
+}
+
+// run runs it once.
+func (p *process) run(ctx context.Context, d *demo, again bool) error {
+	runtime.LockOSThread() // the death signal in ownGroup follows this thread
+	defer runtime.UnlockOSThread()
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	cmd := exec.CommandContext(ctx, p.argv[0], p.argv[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = p.dir, p.env, out, out
+	// Its own process group: Ctrl-C in the terminal is for the demonstration, which
+	// then stops the others in order.
+	cmd.SysProcAttr = ownGroup()
+	cmd.Cancel = func() error { return cmd.Process.Signal(p.stop) }
+	cmd.WaitDelay = stopWait
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	pid := cmd.Process.Pid
+	d.minder.look(pid)
+	defer d.minder.leave(pid)
+	p.set(pid)
+	defer p.set(0)
+	if again && !d.cfg.Auto {
+		d.voice.event("process", "%s is back; to kill it again: kill -9 %d", p.name, pid)
+	}
+	return cmd.Wait()
+}
+
+// words are the last that a process said that ended by itself.
+func (p *process) words() string {
+	f, err := os.Open(p.log)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	const most = 400
+	if end, err := f.Seek(0, io.SeekEnd); err == nil {
+		_, _ = f.Seek(max(0, end-most), io.SeekStart)
+	}
+	text, _ := io.ReadAll(io.LimitReader(f, most))
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if last := lines[len(lines)-1]; strings.HasPrefix(last, "understudy: ") {
+		return ": " + strings.TrimPrefix(last, "understudy: ")
+	}
+	return ""
+}
+
+func (p *process) set(pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pid = pid
+}
+
+// running returns its process id; 0 while it does not run.
+func (p *process) running() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pid
+}
+
+// endedAt is when it ended the last time.
+func (p *process) endedAt() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.since
+}
+
+// kill kills it, and keeps it away until back is called.
+func (p *process) kill() (pid int, back func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pid == 0 {
+		return 0, nil, fmt.Errorf("%s does not run", p.name)
+	}
+	held := make(chan struct{})
+	p.held = held
+	if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
+		return 0, nil, fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	return p.pid, sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.held = nil
+		close(held)
+	}), nil
+}
+
+// minder is a process that outlives the demonstration for a moment, whatever ends
+// it: it ends what was left running, and removes the folder.
+type minder struct {
+	mu  sync.Mutex
+	in  *os.File // its standard input, which ends with the demonstration
+	cmd *exec.Cmd
+}
+
+// minderScript reads "+PID" and "-PID", and when nothing more comes, ends these process groups:
+// politely first. Then it removes the folder. It is a shell's, so that it has no part in
+// what the demonstration shows.
+const minderScript = `trap "" INT TERM HUP
+pids=" "
+while read -r sign pid; do
+	case $sign in
+	+) pids="$pids$pid " ;;
+	-) pids="${pids%% $pid *} ${pids#* $pid }" ;;
+	esac
+done
+for pid in $pids; do kill -TERM -$pid 2>/dev/null; done
+n=0
+while [ $n -lt 50 ]; do
+	left=
+	for pid in $pids; do kill -0 -$pid 2>/dev/null && left=1; done
+	[ -n "$left" ] || break
+	sleep 0.1
+	n=$((n + 1))
+done
+for pid in $pids; do kill -KILL -$pid 2>/dev/null; done
+rm -rf -- "$1"`
+
+func startMinder(dir string) (*minder, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	cmd := exec.Command("sh", "-c", minderScript, "understudy-demo-minder", dir)
+	cmd.Stdin, cmd.Dir = r, filepath.Dir(dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("what cleans up: %w", err)
+	}
+	return &minder{in: w, cmd: cmd}, nil
+}
+
+func (m *minder) look(pid int)  { m.tell('+', pid) }
+func (m *minder) leave(pid int) { m.tell('-', pid) }
+
+func (m *minder) tell(sign rune, pid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fmt.Fprintf(m.in, "%c %d\n", sign, pid) // without it the death signal is left
+}
+
+// close lets it clean up what is left, and waits for it.
+func (m *minder) close() {
+	m.in.Close()
+	_ = m.cmd.Wait()
+}
+
+// freeAddresses are addresses of this host that are free, all different. They are not
+// held: whoever is to listen there has to be able to.
+func freeAddresses(n int) ([]string, error) {
+	out := make([]string, 0, n)
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		out = append(out, l.Addr().String())
+	}
+	return out, nil
+}

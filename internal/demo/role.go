@@ -1,0 +1,145 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/elect"
+)
+
+// roleAct shows a role that changes hands.
+type roleAct struct {
+	d *demo
+
+	mu     sync.Mutex
+	holder string
+	term   int64
+	since  time.Time // when that was seen
+	last   outcome
+	turns  int // how often somebody took over
+}
+
+func newRoleAct(d *demo) *roleAct { return &roleAct{d: d} }
+
+// run looks who holds the role, and tells each change.
+func (r *roleAct) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if who, err := r.d.page.Who(ctx, roleName); err == nil {
+			r.see(ctx, who.Name, who.Term)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (r *roleAct) see(ctx context.Context, name string, term int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if term == r.term {
+		return
+	}
+	before, since := r.holder, r.since
+	r.holder, r.term, r.since = name, term, time.Now()
+	d := r.d
+	p := d.fleet.proc(before)
+	switch {
+	case before == "":
+		d.voice.event("role", "%s holds %q, term %d", name, roleName, term)
+	case p != nil && p.endedAt().After(since): // it may be back already
+		r.last = outcome{
+			part: "role", what: fmt.Sprintf("%s took %q over from %s", name, roleName, before), slack: d.cfg.Slack,
+			took: time.Since(p.endedAt()), worst: d.cfg.Timing.Timeout + d.cfg.Timing.Interval,
+		}
+		r.turns++
+		d.voice.outcome(r.last)
+	default:
+		d.voice.event("role", "%q: %s → %s%s, term %d", roleName, before, name, r.why(ctx, before), term)
+	}
+	if p := d.fleet.proc(name); p != nil && !d.cfg.Auto {
+		d.voice.hint("to kill %s: kill -9 %d", name, p.running())
+	}
+}
+
+// why somebody who did not die holds the role no more, in brackets.
+func (r *roleAct) why(ctx context.Context, before string) string {
+	events, err := r.d.page.History(ctx, client.Query{Part: elect.Space, Subject: roleName, Limit: 5})
+	if err != nil {
+		return ""
+	}
+	for _, e := range slices.Backward(events) {
+		if e.To == "" && strings.HasPrefix(e.From, before+"/") {
+			return " (" + e.Reason + ")"
+		}
+	}
+	return ""
+}
+
+func (r *roleAct) ended(*process) {}
+
+func (r *roleAct) settled(ctx context.Context) bool {
+	role, err := r.d.page.Who(ctx, roleName)
+	holder, _, _ := r.who()
+	return err == nil && role.Name == holder && len(role.Standbys) == len(names)-1
+}
+
+func (r *roleAct) who() (holder string, turns int, last outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.holder, r.turns, r.last
+}
+
+func (r *roleAct) try() []string {
+	holder, _, _ := r.who()
+	p := r.d.fleet.proc(holder)
+	if p == nil {
+		return nil
+	}
+	return []string{
+		fmt.Sprintf("role     kill -9 %d    (%s, who holds %q: a standby takes over within %s)", p.running(), holder, roleName, seconds(r.d.cfg.Timing.Timeout+r.d.cfg.Timing.Interval)),
+		fmt.Sprintf("         %s    (within milliseconds)", r.d.command("role", "resign", roleName)),
+	}
+}
+
+// play kills the holder. On a machine that is too busy the role can change hands at the same
+// moment without that; then it kills the next.
+func (r *roleAct) play(ctx context.Context) (out []outcome, err error) {
+	for range 3 {
+		if out, err = r.kill(ctx); err != nil || len(out) > 0 {
+			return out, err
+		}
+	}
+	return nil, errors.New("the role changes hands again and again, though nobody dies; is the machine very busy?")
+}
+
+func (r *roleAct) kill(ctx context.Context) ([]outcome, error) {
+	d := r.d
+	holder, turns, _ := r.who()
+	p := d.fleet.proc(holder)
+	if p == nil {
+		return nil, fmt.Errorf("nobody holds %q", roleName)
+	}
+	d.voice.event("role", "kill -9 %d: %s holds %q, and a standby must take it over", p.running(), holder, roleName)
+	_, back, err := p.kill()
+	if err != nil {
+		return nil, err
+	}
+	defer back()
+	var n int
+	var last outcome
+	if err := d.await(ctx, "somebody takes the role over", func() bool {
+		var now string
+		now, n, last = r.who()
+		return n > turns || now != holder
+	}); err != nil || n == turns {
+		return nil, err
+	}
+	return []outcome{last}, nil
+}

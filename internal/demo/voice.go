@@ -1,0 +1,139 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/internal/plain"
+)
+
+// voice tells the story of the demonstration, one line for each event.
+type voice struct {
+	mu     sync.Mutex
+	w      io.Writer
+	colour bool
+}
+
+func newVoice(w io.Writer) *voice {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return &voice{w: w}
+	}
+	info, err := f.Stat()
+	return &voice{w: w, colour: err == nil && info.Mode()&os.ModeCharDevice != 0}
+}
+
+// The colours of a terminal.
+const (
+	bold  = "1"
+	green = "32"
+	red   = "31"
+	dim   = "2"
+)
+
+func (v *voice) paint(colour, text string) string {
+	if !v.colour {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+// say prints text as it is.
+func (v *voice) say(format string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	fmt.Fprintf(v.w, format+"\n", args...)
+}
+
+// event prints what happened to a part, in columns.
+func (v *voice) event(part, format string, args ...any) {
+	text := strings.ReplaceAll(plain.Text(fmt.Sprintf(format, args...)), "\n", " ")
+	v.say("%s  %s  %s", v.paint(dim, stamp(time.Now())), v.paint(bold, fmt.Sprintf("%-9s", part)), text)
+}
+
+// hint prints a command to try, below an event.
+func (v *voice) hint(format string, args ...any) {
+	v.say("%25s%s", "", v.paint(dim, plain.Text(fmt.Sprintf(format, args...))))
+}
+
+// outcome prints what came of a promise.
+func (v *voice) outcome(o outcome) { v.event(o.part, "%s %s", v.mark(o), o) }
+
+func (v *voice) mark(o outcome) string {
+	if o.kept() {
+		return v.paint(green, "✓")
+	}
+	return v.paint(red, "✗")
+}
+
+// summary prints all outcomes as a table.
+func (v *voice) summary(list []outcome) {
+	rows := [][4]string{{"", "WHAT HAPPENED", "MEASURED", "PROMISED"}}
+	for _, o := range list {
+		took, worst := "-", "-"
+		if o.took > 0 {
+			took = seconds(o.took)
+		}
+		if o.worst > 0 {
+			worst = "≤ " + seconds(o.worst)
+		}
+		rows = append(rows, [4]string{o.part, plain.Text(o.what), took, worst})
+	}
+	var width [4]int
+	for _, r := range rows {
+		for i, cell := range r {
+			width[i] = max(width[i], len([]rune(cell)))
+		}
+	}
+	for i, r := range rows {
+		mark := " "
+		if i > 0 {
+			mark = v.mark(list[i-1])
+		}
+		for j := range r {
+			r[j] += strings.Repeat(" ", width[j]-len([]rune(r[j])))
+		}
+		line := r[0] + "  " + r[1] + "  " + r[2] + "  " + r[3]
+		if i == 0 {
+			line = v.paint(bold, line)
+		}
+		v.say("%s %s", mark, strings.TrimRight(line, " "))
+	}
+}
+
+// outcome is what came of a promise.
+type outcome struct {
+	part, what  string
+	took, worst time.Duration // 0 where no time is promised
+	slack       time.Duration // how much later it may be on a machine that is busy
+	broken      bool          // something else than the time was promised, and not kept
+}
+
+func (o outcome) kept() bool { return !o.broken && (o.worst == 0 || o.took <= o.worst+o.slack) }
+
+func (o outcome) String() string {
+	switch {
+	case o.worst == 0:
+		return o.what
+	case o.took <= o.worst:
+		return fmt.Sprintf("%s after %s; worst case %s", o.what, seconds(o.took), seconds(o.worst))
+	case o.kept():
+		return fmt.Sprintf("%s after %s; worst case %s, and this machine is busy", o.what, seconds(o.took), seconds(o.worst))
+	default:
+		return fmt.Sprintf("%s after %s; LATER than the worst case of %s", o.what, seconds(o.took), seconds(o.worst))
+	}
+}
+
+// seconds is a duration with two digits behind the point where it has some.
+func seconds(d time.Duration) string {
+	if d%time.Second == 0 {
+		return fmt.Sprintf("%d s", d/time.Second)
+	}
+	return fmt.Sprintf("%.2f s", d.Seconds())
+}
+
+func stamp(t time.Time) string { return t.Local().Format("15:04:05.000") }

@@ -1,0 +1,172 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/internal/resp"
+)
+
+// writer writes into the shard, and knows what was acknowledged: by the primary and by
+// one replica at least (WAIT 1), as whoever must not lose it would.
+type writer struct {
+	d     *demo
+	shard *shardAct
+
+	mu      sync.Mutex
+	address string // of the primary, as far as it is known
+	acked   []int64
+	refused int64 // writes that failed, or that nobody confirmed: they may or may not be there
+	missing int   // of those that were acknowledged, at the last look
+}
+
+// writeEvery is the pause between two writes.
+const writeEvery = 20 * time.Millisecond
+
+func newWriter(d *demo, s *shardAct) *writer { return &writer{d: d, shard: s} }
+
+func (w *writer) at() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.address
+}
+
+func (w *writer) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.acked)
+}
+
+func (w *writer) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return fmt.Sprintf("%d writes acknowledged, %d lost, %d refused", len(w.acked), w.missing, w.refused)
+}
+
+// redisConn is a connection to a node, for commands that are answered by a word or a number.
+type redisConn struct {
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func dialRedis(ctx context.Context, address string) (*redisConn, error) {
+	d := net.Dialer{Timeout: time.Second}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &redisConn{conn: conn, in: bufio.NewReader(conn)}, nil
+}
+
+// do sends a command once, and returns the number of its answer; a word is 0.
+func (r *redisConn) do(args ...string) (int64, error) {
+	var request resp.Writer
+	request.Bulks(args...)
+	if err := r.conn.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
+		return 0, err
+	}
+	if _, err := r.conn.Write(request.Take(nil)); err != nil {
+		return 0, err
+	}
+	line, err := r.in.ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	switch text := strings.TrimSpace(line[1:]); line[0] {
+	case '+':
+		return 0, nil
+	case ':':
+		return strconv.ParseInt(text, 10, 64)
+	default:
+		return 0, errors.New(text)
+	}
+}
+
+// run writes until ctx ends, wherever the primary is.
+func (w *writer) run(ctx context.Context) {
+	number := int64(0)
+	for ctx.Err() == nil {
+		if p, err := w.d.page.ShardPrimary(ctx, w.shard.name, 0); err == nil {
+			number = w.writeTo(ctx, p.Address, number)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// writeTo writes to one node until that fails.
+func (w *writer) writeTo(ctx context.Context, address string, number int64) int64 {
+	c, err := dialRedis(ctx, address)
+	if err != nil {
+		return number
+	}
+	defer c.conn.Close()
+	for ctx.Err() == nil {
+		number++
+		_, err := c.do("SET", w.key(number), "written")
+		var replicas int64
+		if err == nil {
+			replicas, err = c.do("WAIT", "1", "1000")
+		}
+		w.mu.Lock()
+		w.address = address
+		if err == nil && replicas > 0 {
+			w.acked = append(w.acked, number)
+		} else {
+			w.refused++
+		}
+		w.mu.Unlock()
+		if err != nil {
+			return number
+		}
+		if replicas > 0 {
+			w.shard.written(address)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(writeEvery):
+		}
+	}
+	return number
+}
+
+func (w *writer) key(number int64) string { return "write:" + strconv.FormatInt(number, 10) }
+
+// lost looks on the primary for everything that was acknowledged.
+func (w *writer) lost(ctx context.Context) (int, error) {
+	w.mu.Lock()
+	acked, address := append([]int64(nil), w.acked...), w.address
+	w.mu.Unlock()
+	c, err := dialRedis(ctx, address)
+	if err != nil {
+		return 0, err
+	}
+	defer c.conn.Close()
+	missing := 0
+	for len(acked) > 0 {
+		n := min(1000, len(acked))
+		keys := []string{"EXISTS"}
+		for _, number := range acked[:n] {
+			keys = append(keys, w.key(number))
+		}
+		there, err := c.do(keys...)
+		if err != nil {
+			return 0, err
+		}
+		missing += n - int(there)
+		acked = acked[n:]
+	}
+	w.mu.Lock()
+	w.missing = missing
+	w.mu.Unlock()
+	return missing, nil
+}

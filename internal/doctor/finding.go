@@ -1,0 +1,31 @@
+package doctor
+
+import "fmt"
+
+// Finding is one line of a doctor's report.
+type Finding struct {
+	Check   string `json:"check"`
+	Verdict string `json:"verdict"` // ok, warn or bad
+	Says    string `json:"says"`
+	// Do is what a person can do about it, and See where that is explained.
+	Do  string `json:"do,omitempty"`
+	See string `json:"see,omitempty"`
+}
+
+func well(check, format string, args ...any) Finding {
+	return Finding{Check: check, Verdict: "ok", Says: fmt.Sprintf(format, args...)}
+}
+
+// warn and bad say what is the matter; does adds what to do.
+func warn(check, format string, args ...any) Finding {
+	return Finding{Check: check, Verdict: "warn", Says: fmt.Sprintf(format, args...)}
+}
+
+func bad(check, format string, args ...any) Finding {
+	return Finding{Check: check, Verdict: "bad", Says: fmt.Sprintf(format, args...)}
+}
+
+func (f Finding) does(see, format string, args ...any) Finding {
+	f.Do, f.See = fmt.Sprintf(format, args...), see
+	return f
+}

@@ -1,0 +1,111 @@
+package doctor
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/store"
+)
+
+// oldBatch is how long the oldest batch of a queue may wait before that is worth a line.
+const oldBatch = 5 * time.Minute
+
+// checkRolesHeld finds roles that nobody holds.
+func checkRolesHeld(ctx context.Context, st store.Store, t lease.Timing) (out []Finding, err error) {
+	roles, err := elect.Roles(ctx, st)
+	if err != nil || len(roles) == 0 {
+		return nil, err
+	}
+	held := 0
+	for _, r := range roles {
+		switch {
+		case len(r.Primary) > 0:
+			held++
+		case len(r.Standbys) == 0:
+			out = append(out, warn("role", "%s is vacant for %s, and nobody waits for it", r.Name, plain.Brief(r.VacantFor)).
+				does("docs/runbook.md#understudyrolevacant", "start an instance that campaigns for it"))
+		case r.VacantFor > t.WorstTakeover():
+			out = append(out, bad("role", "%s is vacant for %s, though %d wait for it", r.Name, plain.Brief(r.VacantFor), len(r.Standbys)).
+				does("docs/runbook.md#understudyrolevacant", "read the log of %s: does it reach the store, and is the role that it is held with held there?", r.Standbys[0].Name))
+		default:
+			out = append(out, warn("role", "%s changes hands: vacant for %s", r.Name, plain.Brief(r.VacantFor)).
+				does("docs/runbook.md#understudyrolevacant", "ask again in %v", t.WorstTakeover()))
+		}
+	}
+	return append([]Finding{well("roles", "%d of %d are held", held, len(roles))}, out...), nil
+}
+
+// checkQueuesFlow finds queues that do not.
+func checkQueuesFlow(ctx context.Context, desk dispatch.Desk) (out []Finding, err error) {
+	queues, err := desk.Queues(ctx)
+	if err != nil || len(queues) == 0 {
+		return nil, err
+	}
+	var depth int64
+	for _, q := range queues {
+		depth += q.Depth
+		if q.Blocked > 0 {
+			out = append(out, bad("queue", "%s: %d keys are blocked and wait for a person", q.Queue, q.Blocked).
+				does("docs/runbook.md#understudyqueueblocked", "run: understudy batch keys %s --blocked; then batch retry or batch skip", q.Queue))
+		}
+		switch {
+		case q.Keys > q.Blocked && len(q.Holders) == 0:
+			out = append(out, bad("queue", "%s: no instance delivers it; its depth is %d", q.Queue, q.Depth).
+				does("docs/runbook.md#understudyqueueundelivered", "start an instance with this queue: understudy batch run %s …, or queues: in the server's file", q.Queue))
+		case q.Oldest > oldBatch:
+			out = append(out, warn("queue", "%s: the oldest batch waits for %s", q.Queue, plain.Brief(q.Oldest)).
+				does("docs/runbook.md#understudyqueueslow", "run: understudy batch keys %s; it tells what each waits for", q.Queue))
+		}
+	}
+	return append([]Finding{well("queues", "%s, with a depth of %d in all", plain.Count(int64(len(queues)), "queue"), depth)}, out...), nil
+}
+
+// checkMonitorSees finds what keeps the monitor from noticing silence, or from telling anybody.
+func checkMonitorSees(ctx context.Context, table monitor.Table) (out []Finding, err error) {
+	o, err := table.Overview(ctx)
+	if err != nil || len(o.Events) == 0 && len(o.Members) == 0 {
+		return nil, err
+	}
+	owned, told := 0, map[string]bool{}
+	for _, m := range o.Members {
+		owned += m.Partitions
+		for _, s := range m.Sinks {
+			told[s] = true
+		}
+	}
+	if owned < monitor.Partitions {
+		out = append(out, bad("monitor", "%d of %d partitions have no owner: silence in them is not noticed", monitor.Partitions-owned, monitor.Partitions).
+			does("docs/runbook.md#understudymonitorunwatched", "start an instance with the monitor; after a start or a crash ask again in a few seconds"))
+	}
+	for _, p := range o.Paths {
+		if !p.Seeing {
+			out = append(out, bad("monitor", "the path %s is blind for %s: sources that beat by it cannot be alarmed", p.Name, plain.Brief(p.Quiet)).
+				does("docs/runbook.md#understudymonitorblind", "see to it, or give it up: understudy monitor path drop %s", p.Name))
+		}
+	}
+	if o.Error != "" {
+		out = append(out, bad("monitor", "the last configuration was refused: %s", o.Error).
+			does("docs/runbook.md#understudymonitorconfigrefused", "mend it, and try it with: understudy monitor config check FILE"))
+	}
+	untold := slices.DeleteFunc(slices.Clone(o.Sinks), func(s string) bool { return told[s] })
+	switch {
+	case len(o.Sinks) == 0:
+		out = append(out, warn("monitor", "there is no sink: nobody is told of alarms but those who look").
+			does("docs/sinks.md", "add sinks: to the server's file, or --webhook and the like to monitor run"))
+	case len(untold) > 0:
+		out = append(out, bad("monitor", "no instance delivers to %s", strings.Join(untold, ", ")).
+			does("docs/runbook.md#understudyalarmsnottold", "configure it on an instance, or give it up: understudy monitor sink drop %s", untold[0]))
+	}
+	var sources int64
+	for _, e := range o.Events {
+		sources += e.Up + e.Down + e.Paused
+	}
+	return append([]Finding{well("monitor", "%s of %s, %s stand", plain.Count(sources, "source"), plain.Count(int64(len(o.Events)), "event name"), plain.Count(o.Standing, "alarm"))}, out...), nil
+}

@@ -1,0 +1,28 @@
+package door
+
+import (
+	"errors"
+	"net"
+
+	"github.com/understudy-ha/understudy/internal/usage"
+)
+
+// Listen listens on the address that a flag gives.
+func Listen(flag, addr string) (net.Listener, error) {
+	if addr == "" {
+		return nil, usage.Errorf("%s is missing; use HOST:PORT, as in %s 127.0.0.1:6379", flag, flag)
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, usage.Errorf("%s %q: use HOST:PORT", flag, addr)
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		var wrong *net.AddrError
+		var name *net.DNSError
+		if errors.As(err, &wrong) || errors.As(err, &name) {
+			return nil, usage.Errorf("%s: %v; use HOST:PORT", flag, err)
+		}
+		return nil, err
+	}
+	return l, nil
+}

@@ -1,0 +1,196 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+const (
+	// ConfigureTimeout bounds one change of the configuration: there may be many
+	// event names and declared sources.
+	ConfigureTimeout = time.Minute
+	// fetchTimeout bounds one look for a new one, with all places that are tried.
+	fetchTimeout = time.Minute
+	// retryMost is how soon a look is tried again that failed, at the latest.
+	retryMost = time.Minute
+)
+
+// activePart puts configurations into force while this instance is the active one.
+type activePart struct {
+	mon   *servedMonitor
+	told  string        // what was refused last, and logged
+	again chan struct{} // tells that the event names of this instance are others now
+}
+
+// run campaigns for the role for as long as the instance runs.
+func (p *activePart) run(ctx context.Context) error {
+	for {
+		err := elect.Run(ctx, elect.Config{Keeper: p.mon.keeper, Role: settings.ActiveRole, StopGrace: settings.ActiveGrace, Logger: p.mon.host.Log},
+			func(ctx context.Context, _ elect.Term) error { return p.lead(ctx) })
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, lease.ErrInvalid) || errors.Is(err, lease.ErrUnsafeTiming) {
+			return err
+		}
+		p.mon.host.Log.Warn("no longer the active instance; standing by", "err", err)
+		if !rest(ctx, p.mon.keeper.Timing().Interval) {
+			return nil
+		}
+	}
+}
+
+// lead looks for a new configuration every so often. One that failed is tried
+// again soon.
+func (p *activePart) lead(ctx context.Context) error {
+	p.mon.watcher.SetActive(true)
+	defer p.mon.watcher.SetActive(false)
+	fetch, err := p.source(ctx)
+	if err != nil {
+		return err
+	}
+	for soon := time.Second; ; {
+		pause, err := p.once(ctx, fetch)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			pause, soon = min(soon, pause), min(2*soon, retryMost)
+			p.refuse(ctx, err)
+		default:
+			soon, p.told = time.Second, ""
+		}
+		if !restUnless(ctx, p.again, pause) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// source is where the configuration comes from; nil: it is what the instance was
+// started with.
+func (p *activePart) source(ctx context.Context) (func(context.Context) (settings.Fetched, error), error) {
+	if p.mon.cfg.Config == nil {
+		return nil, nil
+	}
+	call, cancel := context.WithTimeout(ctx, instance.CallTimeout)
+	defer cancel()
+	o, err := p.mon.table.Overview(call)
+	if err != nil {
+		p.mon.host.Log.Warn("where the configuration in force came from is not known", "err", err)
+	}
+	return p.mon.cfg.Config.Fetcher(o.Origin, p.mon.host.Log)
+}
+
+// once fetches a configuration, puts it into force, and tells when to look again.
+func (p *activePart) once(ctx context.Context, fetch func(context.Context) (settings.Fetched, error)) (time.Duration, error) {
+	if fetch == nil {
+		c := p.mon.events()
+		if c.Keep || len(c.Events) == 0 {
+			return settings.Forever, nil // each instance did so when it started, or there is nothing
+		}
+		return settings.Forever, p.mon.configure(ctx, c)
+	}
+	call, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	f, err := fetch(call)
+	if err != nil {
+		return settings.Forever, err
+	}
+	return f.Poll, p.mon.configure(ctx, f.Configuration)
+}
+
+// refuse tells, once, that the last configuration stays in force, and why.
+func (p *activePart) refuse(ctx context.Context, reason error) {
+	if p.told == reason.Error() {
+		return
+	}
+	origin := p.mon.origin
+	if p.mon.cfg.Config != nil {
+		origin = p.mon.cfg.Config.String()
+	}
+	p.told = reason.Error()
+	said := strings.TrimPrefix(p.told, origin+": ")
+	p.mon.host.Log.Error("the configuration was not put into force; the last one stays", "from", origin, "err", said)
+	call, cancel := context.WithTimeout(ctx, instance.CallTimeout)
+	defer cancel()
+	if err := p.mon.table.Refuse(call, origin, plain.Text(said)); err != nil {
+		p.mon.host.Log.Warn("that could not be recorded", "err", err)
+	}
+}
+
+// configure puts a configuration into force.
+func (s *servedMonitor) configure(ctx context.Context, c monitor.Configuration) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	call, cancel := context.WithTimeout(ctx, ConfigureTimeout)
+	defer cancel()
+	done, err := s.table.Configure(call, c)
+	if err != nil {
+		return err
+	}
+	if n := len(done.Added) + len(done.Changed) + len(done.Removed) + done.Declared; n > 0 {
+		s.host.Log.Info("configuration in force", "from", c.Origin, "added", len(done.Added), "changed", len(done.Changed),
+			"removed", len(done.Removed), "declared", done.Declared)
+	}
+	return nil
+}
+
+// addEvents puts the event names that this instance adds to those of the store into
+// force, before it takes the first beat.
+func (s *servedMonitor) addEvents(ctx context.Context) error {
+	c := s.events()
+	if !c.Keep || len(c.Events)+len(c.Declared) == 0 {
+		return nil
+	}
+	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		err := s.configure(ctx, c)
+		if err == nil || ctx.Err() != nil || !instance.Unreachable(err) {
+			return err
+		}
+		s.host.Log.Warn("the event names are not in force yet; trying again", "err", err)
+		if !rest(ctx, pause) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// rest waits, somewhat less or more so that instances do not march in step, and tells
+// whether ctx goes on.
+func rest(ctx context.Context, d time.Duration) bool { return restUnless(ctx, nil, d) }
+
+// restUnless is rest that ends when something comes.
+func restUnless(ctx context.Context, sooner <-chan struct{}, d time.Duration) bool {
+	if tenth := d / 10; tenth > 0 && d < 1<<62 {
+		d += rand.N(2*tenth) - tenth
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-sooner:
+		return true
+	case <-t.C:
+		return true
+	}
+}
+
+// originOf is where an instance's own event names come from.
+func originOf(file, name string) string {
+	if file == "" {
+		return fmt.Sprintf("the command line of %s", name)
+	}
+	return fmt.Sprintf("%s of %s", file, name)
+}

@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/internal/agent"
+	"github.com/understudy-ha/understudy/internal/door"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/usage"
+)
+
+// entrance is all that a server listens on: opened before the store is reached.
+type entrance struct {
+	*door.Door                // of the page and the API
+	cert       *certificate   // nil without TLS
+	guide      net.Listener   // for Sentinel clients; nil without
+	sockets    *nameSockets   // for DNS; nil without
+	beside     []*agent.Flags // agents, which listen already
+}
+
+// openEntrance listens for all that the configuration names; waits is what is answered until the
+// store is there.
+func openEntrance(cfg *settings.Server, waits string, log *slog.Logger) (_ *entrance, err error) {
+	e := &entrance{}
+	if cfg.TLSCert != "" {
+		if e.cert, err = openCertificate(cfg.TLSCert, cfg.TLSKey, log); err != nil {
+			return nil, err
+		}
+	}
+	l, err := listen(cfg, e.cert)
+	if err != nil {
+		return nil, err
+	}
+	e.Door = door.Open(l, log, waits)
+	if err := e.openRest(cfg, log); err != nil {
+		e.closeAll(context.Background())
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *entrance) openRest(cfg *settings.Server, log *slog.Logger) (err error) {
+	if c := cfg.Sentinel; c != nil {
+		if e.guide, err = door.Listen("sentinel", c.Listen); err != nil {
+			return err
+		}
+	}
+	if cfg.DNS != nil {
+		if e.sockets, err = openNames(cfg.DNS.Listen); err != nil {
+			return err
+		}
+	}
+	for i := range cfg.Shards {
+		c := &cfg.Shards[i]
+		f, err := c.Agent(log)
+		if err == nil {
+			err = settings.AsKeys(f.Listen(log))
+		}
+		if err != nil {
+			return fmt.Errorf("shard %q: %w", c.Shard, err)
+		}
+		e.beside = append(e.beside, f)
+	}
+	return nil
+}
+
+// closeAll lets go of everything.
+func (e *entrance) closeAll(ctx context.Context) {
+	for _, f := range e.beside {
+		f.Close(ctx)
+	}
+	e.sockets.close()
+	if e.guide != nil {
+		_ = e.guide.Close()
+	}
+	e.Door.Close(ctx)
+}
+
+// guideAt is where Sentinel clients are answered, for the log; "" is nowhere.
+func (e *entrance) guideAt() string {
+	if e.guide == nil {
+		return ""
+	}
+	return e.guide.Addr().String()
+}
+
+// listen refuses what is not safe to listen on.
+func listen(cfg *settings.Server, cert *certificate) (net.Listener, error) {
+	if err := api.CheckListen(cfg.Listen, cfg.Token, cfg.BehindTLS || cert != nil); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		var addr *net.AddrError
+		if errors.As(err, &addr) {
+			return nil, usage.Errorf("%v; use HOST:PORT", err)
+		}
+		return nil, err
+	}
+	if cert != nil {
+		l = tls.NewListener(l, cert.config())
+	}
+	return l, nil
+}

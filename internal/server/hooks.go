@@ -1,0 +1,260 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+)
+
+// maxHookWaiting is how many events wait for one hook; the oldest are given up.
+const maxHookWaiting = 1000
+
+// matches tells whether a text fits a pattern in which a star stands for anything.
+func matches(pattern, text string) bool {
+	first, rest, star := strings.Cut(pattern, "*")
+	text, ok := strings.CutPrefix(text, first)
+	if !star || !ok {
+		return ok && text == ""
+	}
+	for {
+		part, after, more := strings.Cut(rest, "*")
+		if !more {
+			return strings.HasSuffix(text, part)
+		}
+		_, text, ok = strings.Cut(text, part)
+		if !ok {
+			return false
+		}
+		rest = after
+	}
+}
+
+// servedHooks reads the history, and gives what is new to the hooks.
+type servedHooks struct {
+	log    history.Log
+	hub    *lease.Hub
+	every  time.Duration
+	hooks  []*hook
+	logger *slog.Logger
+}
+
+// hook is one of them.
+type hook struct {
+	cfg     settings.Hook
+	label   string // of it in metrics and logs
+	primary func() bool
+	window  time.Duration // how long an event waits for this instance to become primary
+	logger  *slog.Logger
+	waiting chan seenEvent
+
+	ok, failed, killed, dropped atomic.Uint64
+}
+
+// seenEvent is an event, and when it was seen.
+type seenEvent struct {
+	history.Event
+	on   string
+	seen time.Time
+}
+
+// serveHooks makes them. Nothing runs yet. Without any it is nil, which does nothing.
+func serveHooks(log *slog.Logger, hooks []settings.Hook, st store.Store, k *lease.Keeper, held *heldRoles) *servedHooks {
+	if len(hooks) == 0 {
+		return nil
+	}
+	out := &servedHooks{log: st, hub: k.Hub(), every: k.Timing().Interval, logger: log}
+	for i, cfg := range hooks {
+		h := &hook{
+			cfg: cfg, label: strconv.Itoa(i+1) + " " + filepath.Base(cfg.Command[0]),
+			window: 2*k.Timing().Timeout + 5*time.Second, logger: log,
+			waiting: make(chan seenEvent, maxHookWaiting), primary: func() bool { return true },
+		}
+		if cfg.OnlyPrimaryOf != "" {
+			h.primary = func() bool { _, is := held.term(cfg.OnlyPrimaryOf); return is }
+		}
+		out.hooks = append(out.hooks, h)
+	}
+	return out
+}
+
+func (s *servedHooks) start(part func(string, func(context.Context) error)) {
+	if s != nil {
+		part("hooks", s.run)
+	}
+}
+
+// run reads until ctx ends, and returns when no program of a hook is alive any more.
+func (s *servedHooks) run(ctx context.Context) error {
+	var hooks sync.WaitGroup
+	defer hooks.Wait()
+	for _, h := range s.hooks {
+		hooks.Go(func() { h.run(ctx) })
+	}
+	sub := s.hub.Subscribe()
+	defer sub.Close()
+	var feed *history.Feed
+	failing := false
+	for ctx.Err() == nil {
+		err := s.read(ctx, &feed)
+		if err != nil && !failing && ctx.Err() == nil {
+			s.logger.Warn("hooks cannot read the history; they go on where they are when it can be read again", "err", err)
+		}
+		failing = err != nil
+		s.pause(ctx, sub)
+	}
+	return nil
+}
+
+// read passes on what is new. The first time it only finds out where the history ends.
+func (s *servedHooks) read(ctx context.Context, feed **history.Feed) error {
+	call, cancel := context.WithTimeout(ctx, instance.CallTimeout)
+	defer cancel()
+	if *feed == nil {
+		last, err := s.log.Read(call, history.Query{Newest: true, Limit: 1})
+		if err != nil {
+			return err
+		}
+		after := int64(0)
+		if len(last) > 0 {
+			after = last[0].ID
+		}
+		*feed = history.NewFeed(s.log, after, "", "")
+		return nil
+	}
+	events, err := (*feed).Next(call)
+	for _, e := range events {
+		for _, h := range s.hooks {
+			h.offer(e, time.Now())
+		}
+	}
+	return err
+}
+
+// pause waits for an interval, or less when something changed hands: a tenth of it at least.
+func (s *servedHooks) pause(ctx context.Context, sub *lease.Subscription) {
+	late, soon := time.NewTimer(s.every), time.NewTimer(s.every/10)
+	defer late.Stop()
+	defer soon.Stop()
+	for woken, rested := false, false; !woken || !rested; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-late.C:
+			return
+		case <-soon.C:
+			rested = true
+		case <-sub.C():
+			woken = true
+		}
+	}
+}
+
+// offer gives a hook an event if that is one of its own. It never waits: the oldest that waits
+// makes room. Only one goroutine offers.
+func (h *hook) offer(e history.Event, now time.Time) {
+	parts := settings.HookParts()
+	at := slices.IndexFunc(h.cfg.On, func(on string) bool { return parts[on] == e.Part })
+	if at < 0 || !matches(h.cfg.Match, e.Subject) {
+		return
+	}
+	for {
+		select {
+		case h.waiting <- seenEvent{e, h.cfg.On[at], now}:
+			return
+		default:
+		}
+		select {
+		case old := <-h.waiting:
+			h.dropped.Add(1)
+			h.logger.Error("a hook is too slow; an event is given up", "hook", h.label, "event", old.ID, "what", old.String())
+		default:
+		}
+	}
+}
+
+// run runs the program for one event after the other.
+func (h *hook) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-h.waiting:
+			if h.mine(ctx, e) {
+				h.tell(ctx, e)
+			}
+		}
+	}
+}
+
+// mine tells whether this instance runs the program for an event. Where a role decides
+// that, an event waits for long enough that the next primary has it, if the present one is gone.
+func (h *hook) mine(ctx context.Context, e seenEvent) bool {
+	const look = 200 * time.Millisecond
+	for !h.primary() {
+		if time.Since(e.seen) > h.window {
+			return false
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(look):
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// tell runs the program once, and counts how that ended.
+func (h *hook) tell(ctx context.Context, e seenEvent) {
+	began := time.Now()
+	err := runHook(ctx, h.cfg, e, h.logger)
+	switch took := time.Since(began).Round(time.Millisecond); {
+	case err == nil:
+		h.ok.Add(1)
+		h.logger.Debug("hook", "hook", h.label, "event", e.ID, "took", took)
+	case ctx.Err() != nil:
+		h.killed.Add(1)
+		h.logger.Warn("a hook was stopped with the server", "hook", h.label, "event", e.ID, "what", e.String())
+	case errors.Is(err, errHookLate):
+		h.killed.Add(1)
+		h.logger.Error("a hook took too long and was killed", "hook", h.label, "event", e.ID, "what", e.String(), "timeout", time.Duration(h.cfg.Timeout))
+	default:
+		h.failed.Add(1)
+		h.logger.Error("a hook failed", "hook", h.label, "event", e.ID, "what", e.String(), "err", err, "took", took)
+	}
+}
+
+// counters for the metrics.
+func (s *servedHooks) counters() []api.Counter {
+	if s == nil {
+		return nil
+	}
+	var out []api.Counter
+	for _, h := range s.hooks {
+		for _, c := range []struct {
+			name, help string
+			count      uint64
+		}{
+			{"understudy_hook_runs_total", "Programs of hooks that ended well.", h.ok.Load()},
+			{"understudy_hook_failures_total", "Programs of hooks that could not be started or ended with another code than 0.", h.failed.Load()},
+			{"understudy_hook_killed_total", "Programs of hooks that were killed because they took too long, or with the server.", h.killed.Load()},
+			{"understudy_hook_dropped_total", "Events that a hook was too slow for.", h.dropped.Load()},
+		} {
+			out = append(out, api.Counter{Name: c.name, Help: c.help, Label: "hook", Value: h.label, Count: c.count})
+		}
+	}
+	return out
+}

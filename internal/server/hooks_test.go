@@ -1,0 +1,188 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/settings"
+)
+
+func TestHookMatches(t *testing.T) {
+	for pattern, c := range map[string]struct{ yes, no string }{
+		"*":         {",billing,a/b", "-"},
+		"billing":   {"billing", "billings,bill,"},
+		"billing*":  {"billing,billing#2,billings", "bill,a billing"},
+		"*/key":     {"q/key,a/b/key,/key", "key,q/keys"},
+		"a*b*c":     {"abc,a-b-c,abcbc,a b bc", "ac,acb,xabc,abcx"},
+		"**":        {",x", "-"},
+		"a*a":       {"aa,aba", "a"},
+		"straße*":   {"straße,straße 1", "strasse"},
+		"orders/a*": {"orders/a,orders/a/b", "orders/b"},
+	} {
+		for text := range strings.SplitSeq(c.yes, ",") {
+			if !matches(pattern, text) {
+				t.Errorf("%q does not match %q", pattern, text)
+			}
+		}
+		for text := range strings.SplitSeq(c.no, ",") {
+			if c.no != "-" && matches(pattern, text) {
+				t.Errorf("%q matches %q", pattern, text)
+			}
+		}
+	}
+}
+
+func testHook(primary func() bool) *hook {
+	cfg := settings.Hook{Command: []string{"true"}, Match: "b*", On: []string{"role", "alarm"}}
+	return &hook{cfg: cfg, primary: primary, window: 15 * time.Second, logger: slog.New(slog.DiscardHandler), waiting: make(chan seenEvent, 3)}
+}
+
+func TestHookOffer(t *testing.T) {
+	h := testHook(nil)
+	for i, e := range []history.Event{
+		{Part: "role", Subject: "billing"}, {Part: "role", Subject: "other"}, {Part: "batch", Subject: "b/1"},
+		{Part: "monitor", Subject: "backup/db"}, {Part: "role", Subject: "b2"}, {Part: "role", Subject: "b3"}, {Part: "role", Subject: "b4"},
+	} {
+		e.ID = int64(i)
+		h.offer(e, time.Now())
+	}
+	var got []int64
+	for len(h.waiting) > 0 {
+		got = append(got, (<-h.waiting).ID)
+	}
+	if !slices.Equal(got, []int64{4, 5, 6}) || h.dropped.Load() != 2 {
+		t.Errorf("waiting: %v, given up: %d; want the newest three, and two", got, h.dropped.Load())
+	}
+}
+
+// TestHookMine: an event is for the one who is primary when it is seen, or who becomes it soon.
+func TestHookMine(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration // from when it is primary
+		want  bool
+	}{
+		"now": {0, true}, "soon": {12 * time.Second, true}, "too late": {20 * time.Second, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			h := testHook(func() bool { return time.Since(began) >= c.after })
+			if got := h.mine(t.Context(), seenEvent{seen: began}); got != c.want {
+				t.Errorf("%s: %v", name, got)
+			}
+		})
+	}
+}
+
+// flaky is a log whose readings fail at first.
+type flaky struct {
+	history.Log
+	fails  int
+	events []history.Event
+}
+
+func (f *flaky) Read(_ context.Context, q history.Query) ([]history.Event, error) {
+	if f.fails--; f.fails >= 0 {
+		return nil, errors.New("away")
+	}
+	if q.Newest {
+		return f.events[max(0, len(f.events)-1):], nil
+	}
+	var out []history.Event
+	for _, e := range f.events {
+		if e.ID > q.After {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// TestHooksRead: what is written after the first reading is told, once, whatever fails between.
+func TestHooksRead(t *testing.T) {
+	log := &flaky{fails: 2, events: []history.Event{{ID: 6, Part: "role", Subject: "b"}, {ID: 7, Part: "role", Subject: "b"}}}
+	s := &servedHooks{log: log, hooks: []*hook{testHook(nil)}, logger: slog.New(slog.DiscardHandler)}
+	var feed *history.Feed
+	failed := 0
+	read := func() {
+		if err := s.read(t.Context(), &feed); err != nil {
+			failed++
+		}
+	}
+	for range 3 {
+		read()
+	}
+	log.events = append(log.events, history.Event{ID: 8, Part: "role", Subject: "b"})
+	log.fails = 1
+	for range 3 {
+		read()
+	}
+	if n := len(s.hooks[0].waiting); n != 1 || failed != 3 {
+		t.Errorf("%d told, %d readings failed", n, failed)
+	}
+}
+
+// TestHookEnvironment: a hook gets what the server got, but for the server's settings.
+func TestHookEnvironment(t *testing.T) {
+	got := hookEnviron([]string{"HOME=/srv", "UNDERSTUDY_TOKEN=secret", "UNDERSTUDY_STORE=postgres://u:p@db/a", "UNDERSTUDY_EVENT_ID=of another", "PATH=/bin"})
+	if want := []string{"HOME=/srv", "PATH=/bin"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestHookInput(t *testing.T) {
+	e := hookEvent{ID: 5, On: "role", Subject: "bil\x00ling", Reason: "say \"why\"\n", DurationMS: 12}
+	r, err := e.input()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	if err != nil || strings.Count(string(text), "\n") != 1 {
+		t.Fatalf("%q, %v", text, err)
+	}
+	var got hookEvent
+	if err := json.Unmarshal(text, &got); err != nil || got != e {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, v := range e.environment() {
+		if strings.Contains(v, "\x00") || !strings.HasPrefix(v, "UNDERSTUDY_EVENT_") {
+			t.Errorf("%q", v)
+		}
+	}
+	e.Reason = strings.Repeat("x", 1<<20)
+	if _, err := e.input(); err == nil {
+		t.Error("an event that does not fit into a pipe is written")
+	}
+}
+
+// TestHookAcrossATakeover: what the former primary told and what it did not is told by its successor, under the same
+// numbers. So a takeover loses nothing, and may tell twice.
+func TestHookAcrossATakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		dead := func() bool { return time.Since(began) >= 2*time.Second }
+		former := testHook(func() bool { return !dead() })
+		next := testHook(dead)
+		var told [2][]int64
+		for id, at := range []time.Duration{0, time.Second, 3 * time.Second} {
+			time.Sleep(at - time.Since(began))
+			for i, h := range []*hook{former, next} {
+				h.offer(history.Event{ID: int64(id), Part: "role", Subject: "billing"}, time.Now())
+				if e := <-h.waiting; (i == 1 || !dead()) && h.mine(t.Context(), e) {
+					told[i] = append(told[i], e.ID)
+				}
+			}
+		}
+		if want := [2][]int64{{0}, {0, 1, 2}}; !slices.Equal(told[0], want[0]) || !slices.Equal(told[1], want[1]) {
+			t.Errorf("told by the former primary and by the next: %v, want %v", told, want)
+		}
+	})
+}

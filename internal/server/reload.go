@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/sdnotify"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/strict"
+)
+
+// reloader reads the server's file again when it is told to.
+type reloader struct {
+	Reload
+	host *instance.Host
+	cfg  *settings.Server // that is in force; a key that waits for a restart is as it was
+	cert *certificate     // nil without TLS
+}
+
+// live is what can be changed while the server runs.
+type live struct {
+	roles   *campaigns
+	monitor *servedMonitor // nil without one
+	server  *api.Server
+}
+
+func (r *reloader) run(ctx context.Context, l live) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.When:
+			sdnotify.Reloading()
+			r.once(ctx, l)
+			sdnotify.Ready()
+		}
+	}
+}
+
+// once reads the file, and changes what can be changed: all of it, or nothing if there is a
+// mistake in it.
+func (r *reloader) once(ctx context.Context, l live) {
+	log := r.host.Log
+	next, err := r.Load()
+	if err != nil {
+		for _, e := range strict.Each(err) {
+			log.Error("the configuration was not read again, and nothing has changed", "err", plain.Text(e.Error()))
+		}
+		return
+	}
+	if next.Empty() && !r.cfg.Empty() {
+		log.Error("the configuration was not read again, and nothing has changed", "err", next.From()+" is empty: is it being written?")
+		return
+	}
+	if r.cert != nil {
+		if err := r.cert.reload(); err != nil {
+			log.Error("the certificate stays as it was", "err", err)
+		}
+	}
+	for _, key := range settings.Changed(r.cfg, next) {
+		if r.apply(ctx, l, key, next) {
+			log.Info(key + ": changed in the file; it is in force")
+		} else {
+			log.Warn(key + ": changed in the file; takes effect after a restart")
+		}
+	}
+	log.Info("the configuration was read again", "file", settings.OrNoFile(next.From()))
+}
+
+// apply changes one key, if that can be done now.
+func (r *reloader) apply(ctx context.Context, l live, key string, next *settings.Server) bool {
+	switch {
+	case key == "log_level":
+		level, _ := settings.LogOptions(next.LogLevel, "")
+		r.host.Level.Set(level)
+		r.cfg.LogLevel = next.LogLevel
+	case key == "token":
+		if l.server.SetToken(next.Token) != nil {
+			return false // there was none, or shall be none
+		}
+		r.cfg.Token = next.Token
+	case key == "token_file": // "token" tells whether what it holds has changed
+		r.cfg.TokenFile = next.TokenFile
+	case strings.HasPrefix(key, "roles."):
+		return r.applyRole(l, strings.TrimPrefix(key, "roles."), next)
+	case (key == "monitor.events" || key == "monitor.declared" || key == "monitor.keep") && l.monitor != nil && r.cfg.Monitor.Config == nil:
+		if r.cfg.Monitor.Monitored.Same(&next.Monitor.Monitored) {
+			return true // another of the three keys has brought it
+		}
+		if err := l.monitor.change(ctx, next.Monitor.Monitored); err != nil {
+			r.host.Log.Error("the monitor's events stay as they were", "err", err)
+			return false
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// applyRole starts to campaign for a role that is new, and gives up one that is gone. One that
+// is there in another way would have to be given up in between: that is left to a restart.
+func (r *reloader) applyRole(l live, name string, next *settings.Server) bool {
+	of := func(role settings.Role) bool { return role.Role == name }
+	was, is := slices.IndexFunc(r.cfg.Roles, of), slices.IndexFunc(next.Roles, of)
+	switch {
+	case was < 0:
+		l.roles.start(next.Roles[is])
+		r.cfg.Roles = append(slices.Clone(r.cfg.Roles), next.Roles[is])
+	case is < 0:
+		l.roles.stop(name)
+		r.cfg.Roles = slices.Delete(slices.Clone(r.cfg.Roles), was, was+1)
+	default:
+		return false
+	}
+	return true
+}

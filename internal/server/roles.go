@@ -1,0 +1,115 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// campaigns are the roles that the server campaigns for, each by itself.
+type campaigns struct {
+	log     *slog.Logger
+	keeper  *lease.Keeper
+	held    *heldRoles
+	part    func(string, func(context.Context) error)
+	running map[string]campaign // used by one goroutine at a time
+}
+
+type campaign struct {
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+func (c *campaigns) start(r settings.Role) {
+	quit := make(chan struct{})
+	one := campaign{stop: sync.OnceFunc(func() { close(quit) }), done: make(chan struct{})}
+	c.running[r.Role] = one
+	c.part("role "+r.Role, func(ctx context.Context) error {
+		defer close(one.done)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			select {
+			case <-quit:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		return serveRole(ctx, c.log, c.keeper, r, c.held)
+	})
+}
+
+// stop stops a role's program, and returns when the role was given back.
+func (c *campaigns) stop(name string) {
+	one := c.running[name]
+	one.stop()
+	<-one.done
+	delete(c.running, name)
+}
+
+// serveRole campaigns for one role for as long as the server runs.
+func serveRole(ctx context.Context, log *slog.Logger, k *lease.Keeper, r settings.Role, held *heldRoles) error {
+	program := &instance.Program{Log: log, Argv: r.Command, StopGrace: time.Duration(r.StopGrace)}
+	for {
+		err := elect.Run(ctx, elect.Config{
+			Keeper: k, Role: r.Role, Holders: r.Holders, With: r.With,
+			StopGrace: time.Duration(r.StopGrace), Logger: log,
+		}, func(ctx context.Context, term elect.Term) error {
+			defer held.enter(term)()
+			if len(r.Command) > 0 {
+				return program.Run(ctx, term)
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, lease.ErrInvalid) || errors.Is(err, lease.ErrUnsafeTiming) {
+			return err
+		}
+		// The program ended by itself: the role was given back. Stand by again, not
+		// at once, so that a program that cannot start does not spin.
+		log.Warn("the program of a role ended; standing by again", "role", r.Role, "err", err, "in", k.Timing().Interval)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(k.Timing().Interval):
+		}
+	}
+}
+
+// heldRoles knows which roles this process holds now.
+type heldRoles struct {
+	mu    sync.Mutex
+	terms map[string]elect.Term
+}
+
+func newHeldRoles() *heldRoles { return &heldRoles{terms: map[string]elect.Term{}} }
+
+func (h *heldRoles) enter(t elect.Term) (leave func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.terms[t.Role] = t
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.terms, t.Role)
+	}
+}
+
+// term returns the term under which this process is primary of a role, if it may
+// believe so now.
+func (h *heldRoles) term(role string) (elect.Term, bool) {
+	h.mu.Lock()
+	t, ok := h.terms[role]
+	h.mu.Unlock()
+	return t, ok && t.Live.Valid()
+}

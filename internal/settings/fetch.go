@@ -1,0 +1,118 @@
+package settings
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/understudy-ha/understudy/internal/strict"
+	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/monitor/onap"
+)
+
+const (
+	defaultPoll = 5 * time.Minute
+	// Forever is longer than anything runs.
+	Forever = time.Duration(1<<63 - 1)
+)
+
+// Fetch is where a configuration comes from, again and again.
+type Fetch struct {
+	// File is YAML, or the JSON of ONAP's heartbeat service.
+	File string `yaml:"file"`
+	// CBS fetches that JSON as ONAP's service does: from its Config Binding
+	// Service, or the files that take its place.
+	CBS bool `yaml:"cbs"`
+	// Properties is the file hbproperties.yaml of that service: how often to look, if the
+	// JSON lacks what the service needs.
+	Properties string `yaml:"properties"`
+	// Poll is how often to look. Default: what the JSON says, or 5m.
+	Poll strict.Duration `yaml:"poll"`
+}
+
+// String is where it is.
+func (f *Fetch) String() string {
+	if f.CBS {
+		return "the Config Binding Service"
+	}
+	return f.File
+}
+
+func (f *Fetch) check() error {
+	switch {
+	case f.File == "-":
+		return usage.Errorf("standard input cannot be read again and again; name a file")
+	case (f.File == "") == !f.CBS:
+		return usage.Errorf("say where it comes from: either file or cbs: true")
+	case f.Poll < 0 || f.Poll > 0 && time.Duration(f.Poll) < time.Second:
+		return usage.Errorf("poll is %v; use at least 1s", time.Duration(f.Poll))
+	}
+	return nil
+}
+
+// Fetched is a configuration, and when to look for the next one.
+type Fetched struct {
+	monitor.Configuration
+	Poll time.Duration // forever is not at all
+}
+
+// Fetcher returns what fetches the configuration; last is the origin of the one in
+// force.
+func (f *Fetch) Fetcher(last string, log *slog.Logger) (func(context.Context) (Fetched, error), error) {
+	if !f.CBS {
+		return func(context.Context) (Fetched, error) {
+			doc, err := ReadDocument(f.File, f.Properties, nil)
+			out := Fetched{doc.Configuration, f.every(defaultPoll)}
+			if doc.ONAP != nil {
+				out.Poll = f.every(doc.ONAP.Poll)
+			}
+			return out, err
+		}, nil
+	}
+	from, err := onap.NewFetcher(onap.FetcherConfig{Decode: yaml.Unmarshal, Last: last, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (Fetched, error) {
+		c, origin, err := from.Fetch(ctx)
+		if err != nil {
+			return Fetched{}, err
+		}
+		c.Monitor.Origin = origin
+		c, err = withProperties(c, f.Properties)
+		return Fetched{c.Monitor, f.every(c.Poll)}, err
+	}, nil
+}
+
+// withProperties adds what stands in hbproperties.yaml, if there is one.
+func withProperties(c onap.Config, path string) (onap.Config, error) {
+	if path == "" {
+		return c, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return c, usage.Errorf("properties: %v", err)
+	}
+	p, err := onap.ParseProperties(text, yaml.Unmarshal, os.LookupEnv)
+	if err != nil {
+		return c, fmt.Errorf("properties: %s: %w", path, err)
+	}
+	return c.WithProperties(p), nil
+}
+
+// every is how often to look, if the configuration itself has its own opinion; 0 there
+// is not at all.
+func (f *Fetch) every(own time.Duration) time.Duration {
+	switch {
+	case f.Poll > 0:
+		return time.Duration(f.Poll)
+	case own > 0:
+		return own
+	}
+	return Forever
+}

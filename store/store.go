@@ -1,0 +1,43 @@
+package store
+
+import (
+	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// Store is what every adapter offers.
+type Store interface {
+	lease.Store
+	lease.Roster
+	history.Log
+	Admin
+}
+
+// Queues is what the stores offer besides that can divide work: SQLite and
+// PostgreSQL.
+type Queues interface {
+	Claims() claim.Table
+	Queue() dispatch.Queue
+	Desk() dispatch.Desk
+}
+
+// Monitors is what the same stores offer besides for package monitor.
+type Monitors interface {
+	Monitor() monitor.Table
+}
+
+// Shards is what every store offers for package shard.
+type Shards interface {
+	Registry() shard.Registry
+	Commands() shard.Commands
+}
+
+// Tokens is what every store offers for package access.
+type Tokens interface {
+	Tokens() access.Tokens
+}
