@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
@@ -159,13 +160,27 @@ func (j *queueJudge) arrivals() {
 			continue
 		}
 		if j.effects[a.ID]++; j.effects[a.ID] > 1 && (j.Target.Recognises || !j.Target.Resend && !j.Retried[a.ID]) {
-			j.add(Twice, r.Key, "%s took effect %d times", a.ID, j.effects[a.ID])
+			j.add(Twice, r.Key, "%s took effect %d times%s", a.ID, j.effects[a.ID], j.story(r))
 		}
 		if before := last[r.Key]; before.Seq > r.Seq {
-			j.add(Effect, r.Key, "%s (%d) took effect after %s (%d)", r.ID, r.Seq, before.ID, before.Seq)
+			j.add(Effect, r.Key, "%s (%d) took effect after %s (%d)%s%s", r.ID, r.Seq, before.ID, before.Seq, j.story(r), j.story(before))
 		}
 		last[r.Key] = r
 	}
+}
+
+// story is what the store and the target know of a batch, a line each.
+func (j *queueJudge) story(r dispatch.Record) string {
+	var out strings.Builder
+	for _, step := range r.Trail {
+		fmt.Fprintf(&out, "\n\t%s %s %s under term %d", step.At.Format(time.StampMicro), r.ID, step.State, step.Term)
+	}
+	for _, a := range j.Arrivals {
+		if a.ID == r.ID {
+			fmt.Fprintf(&out, "\n\t%s %s arrived under term %d, effect %t, refused %t", a.At.Format(time.StampMicro), r.ID, a.Term, a.Effect, a.Refused)
+		}
+	}
+	return out.String()
 }
 
 // apart tells that a request came from a sender past its second window, whom

@@ -38,6 +38,15 @@ type State struct {
 	NodeID    string // where the engine has one of its own (SableDB)
 }
 
+// promotedAt is where the node stood when it was promoted. Where it stands since is too much: a client
+// that waits for replicas moves a closed primary on, although nothing is written.
+func (s State) promotedAt() int64 {
+	if end := s.Before.End; end > 0 && end < s.Txn {
+		return end
+	}
+	return s.Txn
+}
+
 // Engine acts on one node. Every method is one short exchange, bounded by ctx. Errors
 // wrap ErrNodeGone when the connection was refused, ErrNodeAccess, or the context's error when no answer came
 // in time. Methods may be called from several goroutines, and again after an error.

@@ -250,10 +250,9 @@ func (t turn) unled(p Plan) []Record {
 }
 
 // Install is the last step of a promotion, for the agent of the node that a plan names: the row in
-// which it is the primary, for [Registry.Decide]. Its lineage is what the node shows after
-// its promotion, txn what it stands at, and took how long it took. It is ErrChanged when
-// the plan is not in force any more.
-func (r Row) Install(node string, epoch int64, lineage Lineage, txn int64, took time.Duration) (Row, error) {
+// which it is the primary, for [Registry.Decide]. The state is what the node shows after
+// its promotion, and took how long that took. It is ErrChanged when the plan is not in force any more.
+func (r Row) Install(node string, epoch int64, s State, took time.Duration) (Row, error) {
 	p := r.Plan
 	if p == nil || p.Epoch != epoch || p.To != node || p.Phase != Promoting {
 		return Row{}, fmt.Errorf("%w: the plan of epoch %d does not name node %.8s any more", ErrChanged, epoch, node)
@@ -265,7 +264,7 @@ func (r Row) Install(node string, epoch int64, lineage Lineage, txn int64, took 
 	if p.Anew {
 		r.Lineages = nil
 	}
-	r.Lineages = extend(r.Lineages, lineage.ID, txn)
+	r.Lineages = extend(r.Lineages, s.Lineage.ID, s.promotedAt())
 	if _, member := r.Member(node); !member {
 		r.Members = append(r.Members, Member{ID: node, Since: p.Began})
 	}

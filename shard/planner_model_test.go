@@ -74,7 +74,7 @@ func TestModelCatches(t *testing.T) {
 			p := *r.Plan
 			p.Epoch, p.To, p.Phase = epoch, node, Promoting
 			r.Plan = &p
-			return r.Install(node, epoch, l, txn, 0)
+			return r.Install(node, epoch, State{Lineage: l, Txn: txn}, 0)
 		}
 	}
 	for name, rules := range map[string]modelRules{

@@ -324,7 +324,7 @@ func (w *modelWorld) promotion(a *modelAgent) {
 // one epoch, and that the node has nothing that the shard never had.
 func (w *modelWorld) installs(a *modelAgent, j *modelJob) error {
 	install := func(r Row, node string, epoch int64, l Lineage, txn int64) (Row, error) {
-		return r.Install(node, epoch, l, txn, 0)
+		return r.Install(node, epoch, State{Lineage: l, Txn: txn}, 0)
 	}
 	if w.rules.install != nil {
 		install = w.rules.install

@@ -99,7 +99,7 @@ func (s *scene) install(words []string) []string {
 			s.edit(r, []string{w})
 		}
 	}
-	row, err := s.v.Row.Install(r.ID, epoch, r.Lineage, r.Txn, 0)
+	row, err := s.v.Row.Install(r.ID, epoch, State{Lineage: r.Lineage, Before: r.Before, Txn: r.Txn}, 0)
 	if err != nil {
 		return []string{fmt.Sprintf("changed=%v %v", errors.Is(err, ErrChanged), err)}
 	}

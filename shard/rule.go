@@ -274,10 +274,10 @@ func (a *Agent) promote(ctx context.Context, c Command, plan Plan) error {
 		return err
 	}
 	err = a.decideAndOpen(ctx, func(v View) (Decision, error) {
-		if why := plan.latecomer(v, n.Txn); why != "" {
+		if why := plan.latecomer(v, n.promotedAt()); why != "" {
 			return Decision{}, errors.New(why)
 		}
-		row, err := v.Row.Install(a.id, c.Epoch, n.Lineage, n.Txn, a.cfg.Clock.Now()-began)
+		row, err := v.Row.Install(a.id, c.Epoch, n, a.cfg.Clock.Now()-began)
 		return Decision{Row: row}, err
 	}, func(r Row) bool { return r.Primary == a.id && r.PrimaryEpoch == c.Epoch })
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/cache"
+	"github.com/understudy-ha/understudy/internal/headers"
 	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -73,7 +74,7 @@ func (c URLConfig) Validate() error {
 	case c.MaxValue < 0 || c.MaxTTL < 0:
 		return bad("the largest value and the longest time to live cannot be negative")
 	}
-	if err := checkHeader(c.Header); err != nil {
+	if err := headers.Check(c.Header, func(name string) bool { return name == "Range" || strings.HasPrefix(name, "If-") }); err != nil {
 		return bad("%v", err)
 	}
 	return nil

@@ -7,13 +7,12 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/headers"
 	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -72,27 +71,12 @@ func (c WebhookConfig) Validate() error {
 	if c.Remembers && c.StatusURL == "" {
 		return fmt.Errorf("%w: a receiver without a status URL cannot prove that a batch did not arrive", lease.ErrInvalid)
 	}
-	for name, values := range c.Header {
-		switch canonical := textproto.CanonicalMIMEHeaderKey(name); {
-		case name == "" || strings.ContainsFunc(name, func(r rune) bool { return !token(r) }):
-			return fmt.Errorf("%w: %q cannot be the name of a header", lease.ErrInvalid, name)
-		case slices.ContainsFunc(values, func(v string) bool { return strings.ContainsFunc(v, control) }):
-			return fmt.Errorf("%w: the value of the header %s has a line feed or another control character", lease.ErrInvalid, name)
-		case canonical == HeaderID, canonical == "Content-Type", canonical == "Content-Length", canonical == "Host",
-			canonical == "Transfer-Encoding", canonical == "Connection", strings.HasPrefix(canonical, "Understudy-"):
-			return fmt.Errorf("%w: the header %s belongs to the protocol", lease.ErrInvalid, name)
-		}
+	own := func(name string) bool { return name == HeaderID || name == "Content-Type" }
+	if err := headers.Check(c.Header, own); err != nil {
+		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
 	}
 	return nil
 }
-
-// token tells what a header's name may have.
-func token(r rune) bool {
-	return r < utf8.RuneSelf && (unreserved(byte(r)) || strings.ContainsRune("!#$%&'*+^`|", r))
-}
-
-// control tells what no header's value may have.
-func control(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // Webhook sends batches by HTTP.
 type Webhook struct {

@@ -84,6 +84,7 @@ var arrows = []struct {
 	{folder: "internal/agent", allow: []string{"api", "cache/source", "lease", "shard", "shard/checks", "shard/engine/redis", "shard/engine/sabledb", "shard/node", "shard/sentinel", "store", "internal/door", "internal/instance", "internal/plain", "internal/sdnotify", "internal/usage"}},
 	{folder: "internal/settings", allow: []string{"api", "cache", "cache/protocol", "cache/source", "cache/zmtp", "claim", "dispatch", "dispatch/front", "dispatch/target", "elect", "lease", "monitor", "monitor/intake", "monitor/onap", "monitor/sink", "resolve", "resolve/dns", "shard", "store", "store/open", "internal/agent", "internal/instance", "internal/plain", "internal/strict", "internal/usage"}},
 	{folder: "internal/server", allow: []string{"api", "cache", "cache/disk", "claim", "dispatch", "elect", "history", "lease", "monitor", "monitor/intake", "resolve", "resolve/dns", "shard", "shard/sentinel", "store", "internal/agent", "internal/door", "internal/guard", "internal/instance", "internal/plain", "internal/sdnotify", "internal/settings", "internal/strict", "internal/usage"}},
+	{folder: "internal/headers", std: true},
 	{folder: "internal/plain", std: true},
 	{folder: "internal/usage", std: true},
 	{folder: "internal/demo", allow: []string{"api", "api/client", "claim", "elect", "lease", "monitor", "shard/engine/redis", "store", "internal/plain", "internal/resp", "internal/usage"}},

@@ -173,7 +173,7 @@ func (c *Cache) source() (cache.Source, error) {
 		return nil, err
 	}
 	for name, value := range headers {
-		o.Header[name] = []string{value} // as it is written, so that one which stands twice is noticed
+		o.Header.Set(name, value)
 	}
 	if c.Origin.TokenFile != "" {
 		if _, twice := o.Header["Authorization"]; twice {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"net/textproto"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/understudy-ha/understudy/internal/usage"
@@ -45,19 +47,27 @@ func optionalSecret(path string) (sink.Secret, error) {
 	return sink.Secret(text), err
 }
 
-// secretHeaders are the headers that stand in the file, and those that have files of their own.
+// secretHeaders are the headers that stand in the file, and those that have files of their own. Two that differ
+// in case only would be one: neither is taken.
 func secretHeaders(plain, files map[string]string) (map[string]string, error) {
-	out := maps.Clone(plain)
-	for name, path := range files {
-		if _, twice := plain[name]; twice {
+	seen := map[string]string{}
+	for _, name := range slices.Concat(slices.Sorted(maps.Keys(plain)), slices.Sorted(maps.Keys(files))) {
+		canonical := textproto.CanonicalMIMEHeaderKey(name)
+		other, twice := seen[canonical]
+		switch {
+		case twice && other == name:
 			return nil, usage.Errorf("header %q stands both in headers and in header_files", name)
+		case twice:
+			return nil, usage.Errorf("the headers %s and %s are one; leave one out", other, name)
 		}
+		seen[canonical] = name
+	}
+	out := map[string]string{}
+	maps.Copy(out, plain)
+	for name, path := range files {
 		value, err := SecretFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("header %q: %w", name, err)
-		}
-		if out == nil {
-			out = map[string]string{}
 		}
 		out[name] = string(value)
 	}

@@ -1,4 +1,4 @@
-package source
+package headers
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// checkHeader refuses headers that cannot be sent, or that are not for others to set. It shows no value: it may be a
-// secret.
-func checkHeader(h http.Header) error {
+// Check refuses headers that cannot be sent, names that differ in case only, and those that are not for others to
+// set: what frames a request, what begins with Understudy-, and what the caller says is its own, by canonical name.
+func Check(h http.Header, own func(name string) bool) error {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		if name == "" || strings.ContainsFunc(name, notInName) {
@@ -22,9 +22,7 @@ func checkHeader(h http.Header) error {
 			return fmt.Errorf("the headers %s and %s are one; leave one out", other, name)
 		}
 		seen[canonical] = name
-		switch {
-		case canonical == "Host", canonical == "Content-Length", canonical == "Transfer-Encoding", canonical == "Connection",
-			canonical == "Range", strings.HasPrefix(canonical, "If-"), strings.HasPrefix(canonical, "Understudy-"):
+		if framing(canonical) || strings.HasPrefix(canonical, "Understudy-") || own(canonical) {
 			return fmt.Errorf("the header %s belongs to the protocol", name)
 		}
 		for _, value := range h[name] {
@@ -34,6 +32,10 @@ func checkHeader(h http.Header) error {
 		}
 	}
 	return nil
+}
+
+func framing(name string) bool {
+	return name == "Host" || name == "Content-Length" || name == "Transfer-Encoding" || name == "Connection"
 }
 
 // notInName tells what is no character of a token (RFC 9110, 5.6.2).
