@@ -136,6 +136,7 @@ func (j *queueJudge) sent() {
 // order.
 func (j *queueJudge) arrivals() {
 	doubt, reached, last := map[string]bool{}, map[string]int{}, map[string]dispatch.Record{}
+	newest := map[string]int64{} // the term under which a batch was sent last
 	for _, a := range j.Arrivals {
 		if a.Effect {
 			j.carriedOut[a.ID]++
@@ -148,10 +149,11 @@ func (j *queueJudge) arrivals() {
 		if reached[a.ID]++; reached[a.ID] == 2 {
 			j.verdict.Again++
 		}
-		if j.apart(r, a) {
+		if j.apart(r, a, newest[a.ID]) {
 			j.verdict.Apart++
 			continue
 		}
+		newest[a.ID] = max(newest[a.ID], a.Term)
 		if doubt[a.ID] && !j.Target.Resend && j.Target.Forgets && !j.Retried[a.ID] {
 			j.add(Blind, r.Key, "%s reached the target again, under term %d, and nobody knew what had become of it", a.ID, a.Term)
 		}
@@ -184,9 +186,9 @@ func (j *queueJudge) story(r dispatch.Record) string {
 }
 
 // apart tells that a request came from a sender past its second window, whom
-// nobody can recall.
-func (j *queueJudge) apart(r dispatch.Record, a Arrival) bool {
-	newest, begun := int64(0), time.Time{}
+// nobody can recall: its batch had been begun, or sent, under a newer term.
+func (j *queueJudge) apart(r dispatch.Record, a Arrival, newest int64) bool {
+	var begun time.Time
 	for _, step := range r.Trail {
 		if step.At.Before(a.At) {
 			newest = max(newest, step.Term)

@@ -1,6 +1,7 @@
 package fault_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -91,6 +92,13 @@ func TestFaultQueueJudgeCatches(t *testing.T) {
 			e.Records[1].Trail[1].At = at(5)
 			e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "b", Term: 10, At: at(6), Effect: true})
 		}, []fault.Rule{fault.Blind, fault.Twice, fault.Effect}},
+		{"past it, and the store does not know yet of its successor's", func(e *fault.QueueEvidence) {
+			e.Target = dispatch.Semantics{Asks: true}
+			e.Records[1].Trail[1].Term, e.Records[1].Trail[2].At, e.Records[1].Ended = 10, at(13), at(13)
+			e.Records[2] = record("c", 3, 20, 14, 15)
+			e.Arrivals[1] = fault.Arrival{ID: "b", Term: 20, At: at(8), Effect: true}
+			e.Arrivals = slices.Insert(e.Arrivals, 2, fault.Arrival{ID: "b", Term: 10, At: at(12), Effect: true})
+		}, nil},
 		{"… and past it", func(e *fault.QueueEvidence) {
 			e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "b", Term: 10, At: at(12), Effect: true})
 		}, nil},

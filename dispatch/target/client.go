@@ -79,6 +79,7 @@ type client struct {
 	base      *url.URL
 	transport *http.Transport
 	token     *tokenFile
+	clock     lease.Clock // goes on while this process, or its host, is held up
 }
 
 func newClient(c HTTPConfig) (*client, error) {
@@ -93,17 +94,18 @@ func newClient(c HTTPConfig) (*client, error) {
 	if base.Path == "" {
 		base.Path = "/" // otherwise paths joined to it have none at their beginning
 	}
-	cl := &client{base: base, transport: &http.Transport{
+	cl := &client{base: base, clock: lease.BootClock()}
+	cl.transport = &http.Transport{
 		// Leaves loopback alone.
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dial,
+		DialContext:            cl.dial,
 		MaxIdleConns:           c.Concurrency,
 		MaxIdleConnsPerHost:    c.Concurrency,
 		IdleConnTimeout:        c.IdleTimeout,
 		TLSHandshakeTimeout:    10 * time.Second,
 		MaxResponseHeaderBytes: maxAnswer,
 		DisableCompression:     true,
-	}}
+	}
 	if c.CAFile != "" {
 		if cl.transport.TLSClientConfig, err = Trust(c.CAFile); err != nil {
 			return nil, err
@@ -136,26 +138,34 @@ func (c *client) place() string {
 	return c.base.Scheme + "://" + c.base.Host + strings.TrimSuffix(c.base.Path, "/")
 }
 
+var errLate = errors.New("this process was held up past the request's deadline")
+
 // countingConn counts what was written, so that it can be told whether a request
-// has left at all.
+// has left at all, and writes nothing past the deadline of its request: the timer of a
+// process that was held up may fire later than the process goes on.
 type countingConn struct {
 	net.Conn
+	clock   lease.Clock
 	written atomic.Int64
+	until   atomic.Int64 // a reading of the clock; 0 for no deadline
 }
 
 func (c *countingConn) Write(p []byte) (int, error) {
+	if until := c.until.Load(); until != 0 && c.clock.Now() > time.Duration(until) {
+		return 0, errLate
+	}
 	n, err := c.Conn.Write(p)
 	c.written.Add(int64(n))
 	return n, err
 }
 
-func dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (c *client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	conn, err := d.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	return &countingConn{Conn: conn}, nil
+	return &countingConn{Conn: conn, clock: c.clock}, nil
 }
 
 // reply is an answer by HTTP, or the lack of one.
@@ -192,8 +202,11 @@ func (c *client) do(ctx context.Context, method string, to *url.URL, header http
 
 func (c *client) once(ctx context.Context, method string, to *url.URL, header http.Header, body []byte, most int) (r reply, reused bool) {
 	var conn *countingConn
-	var before int64
+	var before, until int64
 	got := false
+	if deadline, ok := ctx.Deadline(); ok {
+		until = int64(c.clock.Now() + time.Until(deadline))
+	}
 	trace := httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		got, reused = true, i.Reused
 		raw := i.Conn
@@ -202,6 +215,7 @@ func (c *client) once(ctx context.Context, method string, to *url.URL, header ht
 		}
 		if conn, _ = raw.(*countingConn); conn != nil {
 			before = conn.written.Load()
+			conn.until.Store(until)
 		}
 	}}
 	req := (&http.Request{

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
 )
 
 // deafConn refuses writes once it is told to, without writing anything.
@@ -50,7 +51,7 @@ func TestStaleConnection(t *testing.T) {
 		if dials.Add(1) == 1 {
 			conn = deafConn{conn, &deaf}
 		}
-		return &countingConn{Conn: conn}, nil
+		return &countingConn{Conn: conn, clock: hook.client.clock}, nil
 	}
 	a := dispatch.Assignment{Batch: dispatch.Batch{ID: "i", Key: "k", Queue: "q", Payload: []byte("x")}, Attempt: 1}
 	for i := range 2 {
@@ -67,6 +68,41 @@ func TestStaleConnection(t *testing.T) {
 	hook.client.transport.CloseIdleConnections()
 	if got := hook.Submit(t.Context(), a); got.Outcome != dispatch.Busy || dials.Load() != 1 {
 		t.Errorf("got %+v after %d connections", got, dials.Load())
+	}
+}
+
+// heldUp is the clock of a process that was held up for a minute after the first reading of a request.
+type heldUp struct {
+	lease.Clock
+	readings atomic.Int32
+}
+
+func (c *heldUp) Now() time.Duration {
+	if c.readings.Add(1) == 1 {
+		return c.Clock.Now()
+	}
+	return c.Clock.Now() + time.Minute
+}
+
+// TestHeldUp: a process that goes on after the deadline of its request, before it has sent it, does not send it,
+// although its timers have not fired yet.
+func TestHeldUp(t *testing.T) {
+	var requests atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	defer s.Close()
+	hook, err := NewWebhook(WebhookConfig{HTTPConfig: HTTPConfig{URL: s.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hook.client.clock = &heldUp{Clock: lease.BootClock()}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	a := dispatch.Assignment{Batch: dispatch.Batch{ID: "i", Key: "k", Queue: "q", Payload: []byte("x")}, Attempt: 1}
+	if got := hook.Submit(ctx, a); got.Outcome != dispatch.Busy || requests.Load() != 0 {
+		t.Errorf("got %+v after %d requests", got, requests.Load())
+	}
+	if got := hook.Submit(t.Context(), a); got.Outcome != dispatch.Done || requests.Load() != 1 {
+		t.Errorf("without a deadline: %+v after %d requests", got, requests.Load())
 	}
 }
 
