@@ -2,68 +2,38 @@ package sim
 
 import (
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 )
 
-// TestCacheSimulation is TestSimulation for caches; a seed does the same each time.
-func TestCacheSimulation(t *testing.T) {
-	if s := os.Getenv("SIM_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatalf("SIM_SEED=%q is not a number", s)
+var caches = histories[CacheResult]{
+	few: 200, many: 30000,
+	run: func(_ *testing.T, seed uint64, trace func(string, ...any)) (CacheResult, []string) {
+		s := DrawCache(seed)
+		s.Trace = trace
+		r := RunCache(s)
+		return r, r.Broken
+	},
+	sum: func(all *CacheResult, r CacheResult) {
+		all.Gets += r.Gets
+		all.Replies += r.Replies
+		all.Fetches += r.Fetches
+		all.Elections += r.Elections
+		all.Removals += r.Removals
+		all.Changes += r.Changes
+		all.Apart += r.Apart
+		all.Again += r.Again
+		all.Busiest = max(all.Busiest, r.Busiest)
+		if r.Settle.Seconds()*all.Within.Seconds() >= all.Settle.Seconds()*r.Within.Seconds() {
+			all.Settle, all.Within = r.Settle, r.Within // what came nearest to its time
 		}
-		setup := DrawCache(seed)
-		var trace []string
-		setup.Trace = func(format string, args ...any) { trace = append(trace, fmt.Sprintf(format, args...)) }
-		if r := RunCache(setup); len(r.Broken) > 0 {
-			setup.Trace = nil
-			t.Fatalf("%+v\n%s\n%s", setup, strings.Join(trace, "\n"), strings.Join(r.Broken, "\n"))
-		}
-		return
-	}
-	first := uint64(time.Now().UnixNano()) / 1000
-	n := runs(t, 200, 30000)
-	t.Logf("%d seeds from %d", n, first)
-	const shares = 4
-	for share := range shares {
-		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
-			t.Parallel()
-			triedShare(t, n, share, shares)
-			var sum CacheResult
-			slowest := 0.0
-			for i := share; i < n; i += shares {
-				r := checkCache(t, first+uint64(i))
-				sum.Gets += r.Gets
-				sum.Replies += r.Replies
-				sum.Fetches += r.Fetches
-				sum.Elections += r.Elections
-				sum.Removals += r.Removals
-				sum.Changes += r.Changes
-				sum.Apart += r.Apart
-				sum.Again += r.Again
-				sum.Busiest = max(sum.Busiest, r.Busiest)
-				slowest = max(slowest, r.Settle.Seconds()/r.Within.Seconds())
-			}
-			t.Logf("%+v; settled within %.2f of the time", sum, slowest)
-			if each := n / shares; sum.Replies < 20*each || sum.Fetches < 3*each || each > 50 && sum.Removals*sum.Changes == 0 {
-				t.Error("nothing happens")
-			}
-		})
-	}
+	},
+	idle: func(all CacheResult, runs int) bool {
+		return all.Replies < 20*runs || all.Fetches < 3*runs || runs > 50 && all.Removals*all.Changes == 0
+	},
 }
 
-func checkCache(t *testing.T, seed uint64) CacheResult {
-	t.Helper()
-	r := RunCache(DrawCache(seed))
-	if len(r.Broken) > 0 {
-		t.Errorf("seed %d (replay with SIM_SEED=%d):\n  %s", seed, seed, strings.Join(r.Broken[:min(5, len(r.Broken))], "\n  "))
-	}
-	return r
-}
+// TestCacheSimulation is TestSimulation for the cache. A seed does the same each time.
+func TestCacheSimulation(t *testing.T) { caches.explore(t) }
 
 // TestCacheSimulationRepeats proves that a seed can be replayed.
 func TestCacheSimulationRepeats(t *testing.T) {
@@ -89,27 +59,13 @@ func TestCacheSimulationRepeats(t *testing.T) {
 // TestCacheSimulationCatches proves the checks: each broken cluster is caught, and
 // for what it is.
 func TestCacheSimulationCatches(t *testing.T) {
-	most := runs(t, 60, 1000) // seeds; what is not caught by so few is left to `make prove`
 	for _, twin := range CacheTwins() {
-		t.Run(twin.Name, func(t *testing.T) {
-			t.Parallel()
-			for i := range uint64(most) {
-				seed := tellingSeeds[twin.Name] + i
-				s := DrawCache(seed)
-				if s.Twin = twin; twin.Need != nil {
-					twin.Need(&s)
-				}
-				for _, broken := range RunCache(s).Broken {
-					if strings.Contains(broken, twin.Caught) {
-						t.Logf("caught at seed %d: %s", seed, broken)
-						return
-					}
-				}
+		catches(t, twin.Name, twin.Caught, 60, 1000, func(_ *testing.T, seed uint64) []string {
+			s := DrawCache(seed)
+			if s.Twin = twin; twin.Need != nil {
+				twin.Need(&s)
 			}
-			if most < 1000 {
-				t.Skipf("not caught in %d seeds; make prove tries 1000", most)
-			}
-			t.Errorf("not caught in %d seeds", most)
+			return RunCache(s).Broken
 		})
 	}
 }

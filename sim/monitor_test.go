@@ -1,113 +1,65 @@
 package sim
 
 import (
-	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
 
-// TestMonitorSimulation is TestSimulation for monitors.
-func TestMonitorSimulation(t *testing.T) {
-	if s := os.Getenv("SIM_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatalf("SIM_SEED=%q is not a number", s)
-		}
-		for range 20 {
-			setup := DrawMonitor(seed)
-			var trace []string
-			setup.Trace = func(format string, args ...any) { trace = append(trace, fmt.Sprintf(format, args...)) }
-			if r := RunMonitor(t, setup); len(r.Broken) > 0 {
-				setup.Trace = nil
-				t.Fatalf("%+v\n%s\n%s", setup, strings.Join(trace, "\n"), strings.Join(r.Broken, "\n"))
-			}
-		}
-		return
-	}
-	first := uint64(time.Now().UnixNano()) / 1000
-	n := runs(t, 12, 8000)
-	t.Logf("%d seeds from %d", n, first)
-	const shares = 4
-	for share := range shares {
-		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
-			t.Parallel()
-			triedShare(t, n, share, shares)
-			var sum MonitorResult
-			for i := share; i < n; i += shares {
-				r := checkMonitor(t, first+uint64(i))
-				sum.Beats += r.Beats
-				sum.Onsets += r.Onsets
-				sum.Abated += r.Abated
-				sum.Blind += r.Blind
-				sum.Groups += r.Groups
-			}
-			t.Logf("%+v", sum)
-			if each := n / shares; sum.Beats < 50*each || sum.Onsets < 2*each || each > 10 && sum.Abated*sum.Blind*sum.Groups == 0 {
-				t.Error("nothing happens")
-			}
-		})
-	}
+var monitors = histories[MonitorResult]{
+	few: 12, many: 8000,
+	run: func(t *testing.T, seed uint64, trace func(string, ...any)) (MonitorResult, []string) {
+		s := DrawMonitor(seed)
+		s.Trace = trace
+		r := RunMonitor(t, s)
+		return r, r.Broken
+	},
+	sum: func(all *MonitorResult, r MonitorResult) {
+		all.Beats += r.Beats
+		all.Onsets += r.Onsets
+		all.Abated += r.Abated
+		all.Blind += r.Blind
+		all.Groups += r.Groups
+	},
+	idle: func(all MonitorResult, runs int) bool {
+		return all.Beats < 50*runs || all.Onsets < 2*runs || runs > 10 && all.Abated*all.Blind*all.Groups == 0
+	},
 }
 
-func checkMonitor(t *testing.T, seed uint64) MonitorResult {
-	t.Helper()
-	r := RunMonitor(t, DrawMonitor(seed))
-	if len(r.Broken) > 0 {
-		t.Errorf("seed %d (replay with SIM_SEED=%d):\n  %s", seed, seed, strings.Join(r.Broken[:min(5, len(r.Broken))], "\n  "))
-	}
-	return r
-}
+// TestMonitorSimulation is TestSimulation for monitors.
+func TestMonitorSimulation(t *testing.T) { monitors.explore(t) }
 
 // TestMonitorSQLite is TestMonitorSimulation on the store that is a file.
 func TestMonitorSQLite(t *testing.T) {
-	first := uint64(time.Now().UnixNano()) / 1000
-	n := runs(t, 1, 200)
-	tried(t, n)
-	t.Logf("%d seeds from %d", n, first)
-	for i := range n {
-		s := DrawMonitor(first + uint64(i))
-		s.SQLite, s.Steps = true, false
+	onFile := monitors
+	onFile.few, onFile.many = 1, 200
+	onFile.run = func(t *testing.T, seed uint64, trace func(string, ...any)) (MonitorResult, []string) {
+		s := DrawMonitor(seed)
+		s.SQLite, s.Steps, s.Trace = true, false, trace
 		if os.Getenv("UNDERSTUDY_PROVE") != "1" {
 			s.Length = min(s.Length, 25*time.Second) // a file takes its time
 		}
-		if r := RunMonitor(t, s); len(r.Broken) > 0 {
-			t.Errorf("seed %d:\n  %s", s.Seed, strings.Join(r.Broken[:min(5, len(r.Broken))], "\n  "))
-		}
+		r := RunMonitor(t, s)
+		return r, r.Broken
 	}
+	onFile.idle = func(all MonitorResult, _ int) bool { return all.Beats == 0 }
+	onFile.explore(t)
 }
 
 // TestMonitorSeeds replays the seeds that once failed, with why.
-func TestMonitorSeeds(t *testing.T) {
-	for _, seed := range seeds(t, "testdata/monitor_seeds.txt") {
-		checkMonitor(t, seed)
-	}
-}
+func TestMonitorSeeds(t *testing.T) { monitors.again(t, "testdata/monitor_seeds.txt") }
 
 // TestMonitorSimulationCatches proves the checks: each broken monitor is caught, and
 // for what it is.
 func TestMonitorSimulationCatches(t *testing.T) {
-	const most = 60 // seeds
 	for i := range MonitorTwins() {
-		t.Run(MonitorTwins()[i].Name, func(t *testing.T) {
-			t.Parallel()
-			for n := range uint64(most) {
-				twin := MonitorTwins()[i]
-				seed := tellingSeeds[twin.Name] + n
-				s := DrawMonitor(seed)
-				if s.Twin = twin; twin.Need != nil {
-					twin.Need(&s)
-				}
-				for _, broken := range RunMonitor(t, s).Broken {
-					if strings.Contains(broken, twin.Caught) {
-						t.Logf("caught at seed %d: %s", seed, broken)
-						return
-					}
-				}
+		name, want := MonitorTwins()[i].Name, MonitorTwins()[i].Caught
+		catches(t, name, want, 60, 60, func(t *testing.T, seed uint64) []string {
+			s, twin := DrawMonitor(seed), MonitorTwins()[i] // which keeps something of a run
+			if s.Twin = twin; twin.Need != nil {
+				twin.Need(&s)
 			}
-			t.Errorf("not caught in %d seeds", most)
+			return RunMonitor(t, s).Broken
 		})
 	}
 }

@@ -12,8 +12,6 @@ type ShardTwin struct {
 	Name string
 	// Caught is what the judge has to say of it.
 	Caught string
-	// First seed that is tried.
-	First uint64
 	// Agent breaks what an agent is given.
 	Agent func(*shardHost, *shard.Config)
 	// Need makes sure that a run has what the fault needs to show.
@@ -23,7 +21,7 @@ type ShardTwin struct {
 // ShardTwins returns every one that the simulation must catch.
 func ShardTwins() []ShardTwin {
 	return []ShardTwin{
-		{Name: "the fence is not closed", First: 6, Caught: "after the first of epoch", Need: divided, Agent: engine(func(e *brokenEngine) {
+		{Name: "the fence is not closed", Caught: "after the first of epoch", Need: divided, Agent: engine(func(e *brokenEngine) {
 			e.fence = func(ctx context.Context, f shard.Fence, n int) error {
 				if f == shard.Closed {
 					return ctx.Err()
@@ -37,7 +35,7 @@ func ShardTwins() []ShardTwin {
 		{Name: "only some promise", Caught: "after the first of epoch", Need: divided, Agent: func(h *shardHost, c *shard.Config) {
 			c.Promisers = forger{c.Promisers, h, func(i int) bool { return i%2 == 1 }}
 		}},
-		{Name: "one signal is enough", First: 86, Caught: "a healthy primary is deposed", Need: unattended, Agent: registry(func(r *brokenRegistry) {
+		{Name: "one signal is enough", Caught: "a healthy primary is deposed", Need: unattended, Agent: registry(func(r *brokenRegistry) {
 			r.view = func(v *shard.View) {
 				for i := range v.Nodes {
 					n := &v.Nodes[i]
@@ -69,7 +67,7 @@ func ShardTwins() []ShardTwin {
 				}
 			}
 		})},
-		{Name: "a switchover does not wait for the last writes", First: 14, Caught: "acknowledged writes", Need: copying, Agent: engine(func(e *brokenEngine) {
+		{Name: "a switchover does not wait for the last writes", Caught: "acknowledged writes", Need: copying, Agent: engine(func(e *brokenEngine) {
 			e.probe = func(s *shard.State) {
 				if s.Role == shard.Replica {
 					s.Txn += 1000
