@@ -2,6 +2,7 @@ package door
 
 import (
 	"errors"
+	"fmt"
 	"net"
 
 	"github.com/understudy-ha/understudy/internal/usage"
@@ -22,7 +23,7 @@ func Listen(flag, addr string) (net.Listener, error) {
 		if errors.As(err, &wrong) || errors.As(err, &name) {
 			return nil, usage.Errorf("%s: %v; use HOST:PORT", flag, err)
 		}
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	return l, nil
 }
