@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,7 +11,6 @@ import (
 	"github.com/understudy-ha/understudy/internal/agent"
 	"github.com/understudy-ha/understudy/internal/door"
 	"github.com/understudy-ha/understudy/internal/settings"
-	"github.com/understudy-ha/understudy/internal/usage"
 )
 
 // entrance is all that a server listens on: opened before the store is reached.
@@ -95,12 +93,8 @@ func listen(cfg *settings.Server, cert *certificate) (net.Listener, error) {
 	if err := api.CheckListen(cfg.Listen, cfg.Token, cfg.BehindTLS || cert != nil); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", cfg.Listen)
+	l, err := door.Listen("listen", cfg.Listen)
 	if err != nil {
-		var addr *net.AddrError
-		if errors.As(err, &addr) {
-			return nil, usage.Errorf("%v; use HOST:PORT", err)
-		}
 		return nil, err
 	}
 	if cert != nil {
