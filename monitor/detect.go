@@ -22,7 +22,9 @@ func (w *Watcher) detect(ctx context.Context) {
 		if more {
 			continue
 		}
-		if next = max(next+pause, began); err != nil {
+		// Who was woken has looked before its time: it must not wait for that as well, or
+		// one that is woken again and again would not look for long.
+		if next = max(min(next, began)+pause, began); err != nil {
 			next = w.clock.Now() + pause
 		}
 		timer, stop := w.clock.Timer(next - w.clock.Now())

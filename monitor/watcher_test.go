@@ -144,6 +144,26 @@ func TestWatcherTakeover(t *testing.T) {
 	})
 }
 
+// Whoever is woken because sources change hands looks at once, and again when it would
+// have: it is not late for each time that it was early.
+func TestWatcherWokenOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, each3)
+		w.poll = 2 * time.Second
+		a := w.start("a")
+		time.Sleep(time.Second)
+		for range 20 { // sources go to another and come back
+			b := w.start("b")
+			time.Sleep(1100 * time.Millisecond)
+			b.stop()
+			time.Sleep(300 * time.Millisecond)
+		}
+		a.beat(t.Context(), monitor.Fine, "x")
+		time.Sleep(3*time.Second + w.poll + time.Second)
+		w.want("x", onset)
+	})
+}
+
 // Nothing is told of ten minutes in which nobody could look.
 func TestWatcherStoreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -28,6 +28,7 @@ type world struct {
 	ref    *monitortest.Reference
 	claims *claimtest.Memory
 	away   atomic.Bool // nobody reaches the store
+	poll   time.Duration
 	read   []monitor.Message
 }
 
@@ -156,7 +157,7 @@ func (w *world) start(name string) *instance {
 	k, err := lease.NewKeeper(lease.KeeperConfig{Store: leaseDoor{w.claims, i}, Instance: lease.NewInstance(name, ""), Timing: windows.Timing(), Clock: clock})
 	must(err)
 	table := tableDoor{w.table, i}
-	i.Watcher, err = monitor.NewWatcher(monitor.WatcherConfig{Keeper: k, Claims: claimDoor{w.claims.Claims(), i}, Table: table, Self: monitor.Member{Sinks: []string{"hook"}}})
+	i.Watcher, err = monitor.NewWatcher(monitor.WatcherConfig{Keeper: k, Claims: claimDoor{w.claims.Claims(), i}, Table: table, Poll: w.poll, Self: monitor.Member{Sinks: []string{"hook"}}})
 	must(err)
 	i.inlet, err = monitor.NewInlet(monitor.InletConfig{Intake: table, Clock: clock})
 	must(err)
