@@ -59,6 +59,10 @@ type InletConfig struct {
 	Logger *slog.Logger
 }
 
+// staleAfter is how many times Every a path counts as working after it was proven, and
+// how many a proof may wait to be recorded.
+const staleAfter = 4
+
 func (c InletConfig) withDefaults() InletConfig {
 	if c.Clock == nil {
 		c.Clock = lease.BootClock()
@@ -163,10 +167,10 @@ type Inflow struct {
 // Path opens a path. One that is open already is returned as it is.
 func (in *Inlet) Path(cfg PathConfig) *Inflow {
 	if cfg.Steady && cfg.Trust == 0 {
-		cfg.Trust = 4 * in.cfg.Every
+		cfg.Trust = staleAfter * in.cfg.Every
 	}
 	if cfg.Steady && cfg.Gap == 0 {
-		cfg.Gap = 4 * in.cfg.Every
+		cfg.Gap = staleAfter * in.cfg.Every
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -214,7 +218,8 @@ func (f *Inflow) Take(ctx context.Context, beats []Beat) ([]Outcome, error) {
 
 // Prove says that whatever was sent by this path until now has been taken. It
 // returns when that is recorded; its errors are those of Take. It must be called
-// after Take has returned for what came before.
+// after Take has returned for what came before. What waited for longer than 4 × Every
+// proves nothing, and neither does what nobody waits for: lease.ErrUnavailable.
 func (f *Inflow) Prove(ctx context.Context) error {
 	_, err := f.in.enter(ctx, f, nil)
 	return err

@@ -57,6 +57,46 @@ func TestInletProofs(t *testing.T) {
 	})
 }
 
+// What a proof says was so when it was asked for. One that waits while the store does
+// not answer, because others wait for their beats, proves nothing in the end.
+func TestInletStaleProofs(t *testing.T) {
+	for name, patience := range map[string]time.Duration{"nobody waits for it": time.Second, "it waited for long": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSpy(t)
+				in := open(t, s, monitor.InletConfig{})
+				router := in.Path(monitor.PathConfig{Name: "router", Gap: 10 * time.Second})
+				in.take(beat("a"))
+				s.rig(func(context.Context, string) error { return errAway }, nil)
+				var all sync.WaitGroup
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					if err := router.Prove(ctx); err == nil {
+						t.Error("it was recorded")
+					}
+				})
+				all.Go(func() { in.take(beat("a")) })
+				time.Sleep(8 * time.Second)
+				s.stored()
+				s.rig(nil, nil)
+				all.Wait()
+				time.Sleep(time.Second)
+				for _, d := range s.stored() {
+					for _, p := range d.Proofs {
+						if p.Path == "router" && !p.Unproven {
+							t.Error("the router is proven by what was so 8 s ago")
+						}
+					}
+				}
+				if err := router.Prove(t.Context()); err != nil {
+					t.Errorf("and later: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // An inlet that is behind does not say that all has arrived.
 func TestInletBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

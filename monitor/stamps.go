@@ -149,7 +149,11 @@ func (fl *flusher) store(ctx context.Context) {
 	}
 	fl.answer(nil)
 	for _, c := range fl.empty {
-		c.done <- nil
+		var err error
+		if fl.stale(c, began) {
+			err = fmt.Errorf("%w: a proof waited for longer than %v, and proves nothing", lease.ErrUnavailable, staleAfter*fl.in.cfg.Every)
+		}
+		c.done <- err
 	}
 }
 
@@ -177,12 +181,18 @@ func (fl *flusher) prove(now time.Duration) []Proof {
 	behind := waits && now-came > fl.in.cfg.Every
 	fl.proofs = fl.proofs[:0]
 	for _, f := range fl.paths {
-		asked := slices.ContainsFunc(fl.empty, func(c *call) bool { return c.path == f })
+		asked := slices.ContainsFunc(fl.empty, func(c *call) bool { return c.path == f && !fl.stale(c, now) })
 		fl.proofs = append(fl.proofs, Proof{
 			Path: f.cfg.Name, Trust: f.cfg.Trust, Gap: f.cfg.Gap, Unproven: !asked && (behind || !f.cfg.Steady),
 		})
 	}
 	return fl.proofs
+}
+
+// stale tells whether nobody waits any more for what a call without beats says of its
+// path, or it waited for so long that it may not be true any more.
+func (fl *flusher) stale(c *call, now time.Duration) bool {
+	return c.gone.Load() || now-c.came > staleAfter*fl.in.cfg.Every
 }
 
 // forget has the names of sources resolved anew whose ids are not there any more,
