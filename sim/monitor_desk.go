@@ -13,7 +13,7 @@ func (j *monitorJudge) Report(ctx context.Context, r monitor.Report) (bool, erro
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	made, err := j.Table.Report(ctx, r)
-	j.touched = time.Now()
+	j.touch(err)
 	if err != nil || !made {
 		return made, err
 	}

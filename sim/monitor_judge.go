@@ -26,8 +26,9 @@ type monitorJudge struct {
 	names   map[int64]string // of events
 	alarms  map[string]*sourceBook
 	paths   map[string]*pathBook
-	proven  time.Time // when any path was
-	touched time.Time // when the store was, last
+	proven  time.Time     // when any path was
+	touched time.Time     // when the store was, last
+	stepped time.Duration // its clock, since
 	sinks   map[string]*sinkBook
 	lost    []lostTime
 }
@@ -53,6 +54,7 @@ type sourceBook struct {
 	ref      monitor.Ref
 	from     *monitorSource
 	known    bool
+	learned  time.Time // from what it sent, at the latest; zero if it was declared
 	declared bool
 	fresh    time.Time // what came before does not count: it was forgotten
 	base     time.Time // of a declaration, a resumption
@@ -86,9 +88,9 @@ type sending struct {
 // pathBook is when a path was blind.
 type pathBook struct {
 	proof   time.Time
-	skipped bool // the store's clock was stepped ahead since
-	maybe   bool // the store counts as if it was
-	hidden  bool // … stepped back: no time may have passed for it
+	counted time.Duration // that has passed since on the monitor's clock, at least
+	maybe   bool          // the store counts as if its clock was stepped ahead
+	hidden  bool          // … stepped back: no time may have passed for it
 	blind   []blindness
 }
 
@@ -182,7 +184,10 @@ func (j *monitorJudge) answered(n *sending, o monitor.Outcome) {
 	n.open = false
 	now := time.Now()
 	if o == monitor.Accepted {
-		n.acked, n.book.known = now, true
+		n.acked = now
+		if !n.book.known {
+			n.book.known, n.book.learned = true, now
+		}
 		j.r.Beats++
 		j.trace("%v: %d of %s is acknowledged, %d, again %v", n.book.ref, n.signal, j.at(n.sent), n.seq, n.again)
 		return
@@ -209,16 +214,28 @@ func (j *monitorJudge) steps(by time.Duration) {
 	defer j.mu.Unlock()
 	j.trace("the store's clock steps by %v", by)
 	j.world.stepped.Add(int64(by))
+	j.stepped += by
 	if by < 0 {
 		j.lost = append(j.lost, lostTime{time.Now(), time.Since(j.touched)})
 		for _, p := range j.paths {
 			p.hidden = true
 		}
+	}
+}
+
+// touch notes that the store was asked, and its clock read: what steps back take away of
+// the time since it was read last nobody has seen. That others have read it meanwhile can
+// only have made that less.
+func (j *monitorJudge) touch(err error) {
+	if err != nil {
 		return
 	}
+	now := time.Now()
+	counted := max(0, now.Sub(j.touched)+j.stepped)
 	for _, p := range j.paths {
-		p.skipped = true
+		p.counted += counted
 	}
+	j.touched, j.stepped = now, 0
 }
 
 // Resolve implements [monitor.Intake].
@@ -226,7 +243,7 @@ func (j *monitorJudge) Resolve(ctx context.Context, refs []monitor.Ref) ([]monit
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	out, err := j.Table.Resolve(ctx, refs)
-	j.touched = time.Now()
+	j.touch(err)
 	for i, r := range out {
 		if r.ID != 0 && err == nil {
 			j.ids[r.ID] = refs[i]
@@ -240,7 +257,7 @@ func (j *monitorJudge) Store(ctx context.Context, d monitor.Delivery) (monitor.S
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	out, err := j.Table.Store(ctx, d)
-	j.touched = time.Now()
+	j.touch(err)
 	if err == nil {
 		j.proves(d.Proofs)
 	}
@@ -266,7 +283,7 @@ func (j *monitorJudge) proves(proofs []monitor.Proof) {
 		if v.Unproven {
 			continue
 		}
-		sure := p.skipped || !p.hidden && now.Sub(p.proof) > j.gap(v.Path)
+		sure := p.counted > j.gap(v.Path)
 		switch {
 		case p.proof.IsZero():
 			p.blind = append(p.blind, blindness{now, now, true})
@@ -275,7 +292,7 @@ func (j *monitorJudge) proves(proofs []monitor.Proof) {
 			j.r.Blind++
 			j.trace("path %s was blind from %s", v.Path, j.at(p.proof))
 		}
-		p.proof, p.skipped, p.maybe, p.hidden = now, false, false, false
+		p.proof, p.counted, p.maybe, p.hidden = now, 0, false, false
 		j.proven = now
 	}
 }
@@ -305,7 +322,7 @@ func (j *monitorJudge) Sweep(ctx context.Context, keep time.Duration, limit int)
 }
 
 func (j *monitorJudge) looked(l monitor.Look, err error) (monitor.Look, error) {
-	j.touched = time.Now()
+	j.touch(err)
 	for _, c := range l.Candidates {
 		j.ids[c.ID] = monitor.Ref{Event: j.names[c.Event], Source: c.Source}
 	}
@@ -318,7 +335,7 @@ func (j *monitorJudge) applies(ctx context.Context, n *monitorNode, cs []monitor
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	made, err := j.Table.Apply(ctx, cs)
-	j.touched = time.Now()
+	j.touch(err)
 	if err != nil {
 		return made, err
 	}

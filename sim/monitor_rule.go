@@ -153,7 +153,9 @@ func (j *monitorJudge) blindly(b *sourceBook, deadline, looked time.Time) {
 	if b.lastAcked(looked) == nil || p == nil {
 		return // it is judged by another path
 	}
-	if p.proof.Add(trust).Before(deadline) || looked.Sub(p.proof) > j.gap(b.from.path) && p.proof.Before(deadline) {
+	// By a clock that was stepped back, the proof may be as young as it can be.
+	old := !p.hidden && looked.Sub(p.proof) > j.gap(b.from.path)
+	if p.proof.Add(trust).Before(deadline) || old && p.proof.Before(deadline) {
 		j.breach("%v: a false alarm: its path was last seen to work at %s, and it had until %s", b.ref, j.at(p.proof), j.at(deadline))
 	}
 	r := j.world.router
@@ -222,7 +224,7 @@ func (j *monitorJudge) latest(b *sourceBook, e *eventBook) (when time.Time, ok b
 			sent = n.sent
 		}
 	}
-	base := maxTime(b.baseUp, maxTime(e.base, e.back))
+	base := maxTime(maxTime(b.baseUp, b.learned), maxTime(e.base, e.back))
 	from := maxTime(beat, base)
 	if from.IsZero() {
 		return now, false

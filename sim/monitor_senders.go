@@ -207,6 +207,9 @@ func (r *router) publish(m routed) {
 	}
 }
 
+// proveWithin is how long after the router's answer it proves anything, as in package intake.
+const proveWithin = 2 * time.Second
+
 var errRouterDown = errors.New("sim: the router is down")
 
 func (r *router) poll() ([]routed, error) {
@@ -226,6 +229,7 @@ func (r *router) consume(ctx context.Context, n *monitorNode) {
 	for ctx.Err() == nil {
 		n.gate.wait()
 		got, err := r.poll()
+		answered := n.clock.Now()
 		n.gate.wait()
 		for err == nil && len(got) > 0 && ctx.Err() == nil {
 			if r.take(ctx, n, got) {
@@ -233,8 +237,8 @@ func (r *router) consume(ctx context.Context, n *monitorNode) {
 			}
 			n.pause(ctx, 200*time.Millisecond)
 		}
-		if err == nil {
-			call, cancel := context.WithTimeout(ctx, 10*time.Second)
+		if left := proveWithin - (n.clock.Now() - answered); err == nil && left > 0 {
+			call, cancel := context.WithTimeout(ctx, left)
 			_ = n.router.Prove(call) // the next poll does
 			cancel()
 		}
