@@ -102,11 +102,14 @@ func (h *hold) underSession(ctx context.Context, live *lease.Live) {
 	defer woken.Close()
 	clear(h.keys)
 	h.lookAt = h.clock.Now()
+	left := h.lookAt // keys are left to others until then
 	for ctx.Err() == nil {
 		if h.clock.Now() >= h.lookAt {
 			h.look(ctx, live.ID(), true) // asleep: there is no step that would end by itself
 			h.give(ctx, live.ID(), h.shed)
-			h.shed = 0
+			if h.shed > 0 { // who gave is woken first, and what it gave is for others
+				h.shed, left = 0, h.clock.Now()+Linger
+			}
 			if h.lain { // nobody may want them: who gave them back stops
 				h.lookAt = h.clock.Now() + Linger + Linger/4
 			}
@@ -121,7 +124,7 @@ func (h *hold) underSession(ctx context.Context, live *lease.Live) {
 			h.tell(live.ID(), nil)
 			return
 		case <-woken.C():
-			h.lookAt = h.clock.Now()
+			h.lookAt = max(h.clock.Now(), left)
 		case <-timer:
 		}
 		stop()

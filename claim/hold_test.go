@@ -3,6 +3,7 @@ package claim_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ type vault struct {
 	mu   sync.Mutex
 	held map[string][]claim.Claim // by instance, as each was told last
 	cut  map[string]error         // instances whose requests fail
+	took int                      // keys, together
 }
 
 func newVault(t *testing.T, keys int) *vault {
@@ -78,6 +80,9 @@ func (s claimSlot) Join(ctx context.Context, m claim.Member) (claim.Share, error
 
 func (s claimSlot) Take(ctx context.Context, w claim.Want) ([]claim.Claim, error) {
 	got, err := s.Table.Take(ctx, w)
+	s.h.mu.Lock()
+	s.h.took += len(got)
+	s.h.mu.Unlock()
 	if s.lose {
 		s.lose = false
 		return nil, lease.ErrUnknown
@@ -168,6 +173,37 @@ func TestHoldDivides(t *testing.T) {
 		time.Sleep(500 * time.Millisecond) // at once, but for what is left to those who have less
 		h.want("a", 65)
 	})
+}
+
+// What is given back goes to whoever lacks it, and not back to who gave it: about as many
+// keys move when one joins as it is to have.
+func TestHoldGivesAway(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			h := newVault(t, 65)
+			names := "a b c d e f"[:2*(2+rng.IntN(4))+1]
+			all := strings.Fields(names)
+			for _, name := range all[:len(all)-1] {
+				h.start(name, false)
+				time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
+			}
+			time.Sleep(5 * time.Second)
+			h.mu.Lock()
+			before := h.took
+			h.mu.Unlock()
+			h.start(all[len(all)-1], false)
+			time.Sleep(4 * time.Second)
+			if got := h.counts(all...); slices.Max(got)-slices.Min(got) > 1 {
+				t.Errorf("%v", got)
+			}
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if moved := h.took - before; moved > 65/len(all)+10 {
+				t.Errorf("%d of 65 keys moved for a member that joined %d", moved, len(all)-1)
+			}
+		})
+	}
 }
 
 func TestHoldTakesOver(t *testing.T) {
