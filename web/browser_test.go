@@ -25,10 +25,31 @@ func TestInBrowser(t *testing.T) {
 		{"actions", testActions},
 		{"charts", testCharts},
 		{"sign in", testSignIn},
+		{"many tabs", testManyTabs},
 		{"server dies", testServerDies},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, b) })
 	}
+}
+
+// testManyTabs: a browser opens six connections to a server for all its tabs. Those that nobody sees leave them
+// to others, and go on when somebody looks again.
+func testManyTabs(t *testing.T, b *webtest.Browser) {
+	const hide = `Object.defineProperty(document, 'hidden', {value: %t, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))`
+	s := newStage(t)
+	var tabs []*webtest.Page
+	for range 8 {
+		p := b.Page(t, 1440, 900, "light")
+		p.Open(s.url("#/instances"))
+		live(p)
+		p.Eval(fmt.Sprintf(hide, true), nil)
+		tabs = append(tabs, p)
+	}
+	p := tabs[0]
+	p.Eval(`{ const real = fetch; window.asked = 0; window.fetch = (...args) => { asked++; return real(...args); }; }`, nil)
+	p.Eval(fmt.Sprintf(hide, false), nil)
+	p.Until(`asked > 0 && document.body.dataset.connection === 'live'`)
+	check(t, p, "a tab that is seen again")
 }
 
 // names of the pages in the order of the navigation.

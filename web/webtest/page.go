@@ -122,10 +122,10 @@ func (p *Page) eval(js string, into any) error {
 	return json.Unmarshal(out.Result.Value, into)
 }
 
-// Until waits in the page until an expression is true.
+// Until waits in the page until an expression is true. A page that is left meanwhile is followed.
 func (p *Page) Until(js string) {
 	p.t.Helper()
-	p.Eval(fmt.Sprintf(`new Promise((ok, no) => {
+	wait := fmt.Sprintf(`new Promise((ok, no) => {
 		const end = Date.now() + 30000;
 		const look = () => {
 			let is = false;
@@ -135,7 +135,14 @@ func (p *Page) Until(js string) {
 			else setTimeout(look, 20);
 		};
 		look();
-	})`, js), nil)
+	})`, js)
+	err := p.eval(wait, nil)
+	for left := 3; left > 0 && err != nil && strings.Contains(err.Error(), "navigated"); left-- {
+		err = p.eval(wait, nil)
+	}
+	if err != nil {
+		p.t.Fatalf("%v; the page: %s", err, p.Text("main"))
+	}
 }
 
 // Click waits until what a selector finds can be seen and used, and clicks on it. With a text,
