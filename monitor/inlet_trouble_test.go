@@ -171,6 +171,29 @@ func TestInletStoreAway(t *testing.T) {
 	}
 }
 
+// Who left between two tries has said it elsewhere, and more since: it is not stored any
+// more, however long this process was stopped in between.
+func TestInletGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(t)
+		in := open(t, s, monitor.InletConfig{})
+		in.take(beat("a"))
+		s.rig(func(context.Context, string) error { return errAway }, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, err := in.Take(ctx, signals("a", monitor.Fail)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		s.stored()
+		s.rig(nil, nil) // before the next try
+		time.Sleep(5 * time.Second)
+		if got := stamps(s.stored()); len(got) > 0 {
+			t.Errorf("nobody waits for %+v", got)
+		}
+		in.take(beat("a"))
+	})
+}
+
 func TestInletCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy(t)

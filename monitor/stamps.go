@@ -258,10 +258,14 @@ func (fl *flusher) insist(ctx context.Context, doing string, f func(context.Cont
 		if errors.Is(err, lease.ErrInvalid) {
 			return err
 		}
+		if fl.wanted() {
+			lease.Sleep(ctx, fl.clock, pause)
+		}
+		// Who waited may have left during the pause, and said more elsewhere since: a process that
+		// was stopped must not go on with what was new then.
 		if !fl.wanted() {
 			return fmt.Errorf("%w: %w", doubtful(doubt), err)
 		}
-		lease.Sleep(ctx, fl.clock, pause)
 	}
 }
 
