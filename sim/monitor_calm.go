@@ -117,6 +117,9 @@ func (b *sourceBook) lastWord() *sending {
 			return nil // they overlap
 		}
 	}
+	if slices.ContainsFunc(b.notes, func(n *sending) bool { return last != nil && n != last && n.late.After(last.sent) }) {
+		return nil
+	}
 	return last
 }
 
@@ -241,7 +244,7 @@ func (j *monitorJudge) stored(b *sourceBook, r monitor.SourceRecord) {
 		case n.acked.IsZero() || n.signal == monitor.Start || !n.sent.After(b.fresh) || at[n.sent] > 60:
 		case n.again:
 			beats-- // with a copy of the newest in one flush, an older one passes for a copy
-		default:
+		case !n.copies: // the same of what was said again when it was not answered
 			beats++
 		}
 	}

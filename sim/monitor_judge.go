@@ -81,6 +81,8 @@ type sending struct {
 	open   bool
 	acked  time.Time // zero when it was not
 	until  time.Time // it may be stored, when nobody knows
+	copies bool      // it was said again, elsewhere, when it was not answered
+	late   time.Time // until when an instance that was stopped may store it still
 	own    time.Time // by its sender's clock
 	seq    int64
 }
@@ -206,6 +208,13 @@ func (j *monitorJudge) unanswered(n *sending, horizon time.Time) {
 	defer j.mu.Unlock()
 	n.open, n.until = false, horizon
 	j.trace("%v: %d of %s is not answered", n.book.ref, n.signal, j.at(n.sent))
+}
+
+// tries notes that a try was not answered; late is until when it may be stored nevertheless.
+func (j *monitorJudge) tries(n *sending, late time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n.copies, n.late = true, maxTime(n.late, late)
 }
 
 // steps steps the store's wall clock.

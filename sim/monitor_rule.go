@@ -8,13 +8,14 @@ import (
 )
 
 // blindBetween is for how long a path was blind after a moment, as was known at
-// another, and when that ended last. Only what is sure, or all that may be.
+// another, and when that ended last. Only what is sure, or all that may be. What ended at
+// that very moment may have been recorded after it.
 func (p *pathBook) blindBetween(after, known time.Time, sure bool) (sum time.Duration, resumed time.Time) {
 	if p == nil {
 		return 0, time.Time{}
 	}
 	for _, v := range p.blind {
-		if v.to.After(after) && !v.to.After(known) && (v.sure || !sure) {
+		if v.to.After(after) && !v.to.After(known) && (!sure || v.sure && v.to.Before(known)) {
 			sum += v.to.Sub(v.from)
 			resumed = v.to
 		}
@@ -187,7 +188,7 @@ func (b *sourceBook) lastly(known time.Time, is func(*sending) bool) bool {
 		if !is(n) || n.sent.After(known) || n.acked.IsZero() && !n.open && !n.until.After(n.sent) {
 			return false
 		}
-		end := n.acked.Add(lateBy) // a request that was made again may be carried out after that
+		end := maxTime(n.acked.Add(lateBy), n.late) // a request that was made again may be carried out after that
 		if n.acked.IsZero() {
 			end = known.Add(time.Hour)
 		}
@@ -220,6 +221,7 @@ func (j *monitorJudge) latest(b *sourceBook, e *eventBook) (when time.Time, ok b
 		if n.signal == monitor.Start && e.Schedule == "" {
 			continue // it is no beat
 		}
+		at = maxTime(at, n.late)
 		if beat = maxTime(beat, at); beat.Equal(at) {
 			sent = n.sent
 		}

@@ -167,9 +167,11 @@ func (s *monitorSource) deliver(b monitor.Beat, again bool) {
 			return
 		}
 		horizon = time.Now().Add(afterwards)
+		late := time.Time{}
 		if !n.running() {
-			horizon = n.frozenUntil().Add(afterwards)
+			horizon, late = n.frozenUntil().Add(afterwards), n.frozenUntil().Add(lateBy)
 		}
+		w.judge.tries(note, late)
 	}
 	w.judge.unanswered(note, horizon)
 }
