@@ -113,7 +113,7 @@ func (b *sourceBook) lastWord() *sending {
 		}
 		if last == nil || n.sent.After(last.acked) {
 			last = n
-		} else if n.acked.After(last.sent) && n != last {
+		} else if !n.acked.Before(last.sent) && n != last {
 			return nil // they overlap
 		}
 	}
@@ -136,7 +136,8 @@ func (j *monitorJudge) wellFor(b *sourceBook, e *eventBook) (since time.Time, ok
 	next := time.Now()
 	for i := len(b.notes) - 1; i >= 0; i-- {
 		n := b.notes[i]
-		if n.again || n.open || n.acked.IsZero() && !n.until.After(n.sent) {
+		// A failure that is said again after something else came is one more.
+		if n.again && n.signal != monitor.Fail || n.open || n.acked.IsZero() && !n.until.After(n.sent) {
 			continue
 		}
 		if n.signal != monitor.Fine || n.acked.IsZero() || next.Sub(n.counts(e)) > most || !n.sent.After(b.onset) {
