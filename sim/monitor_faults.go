@@ -135,6 +135,7 @@ func (w *monitorWorld) cutOff() {
 		d := w.dice.upTo(3 * w.setup.First)
 		w.judge.trace("%s is cut off for %v", n.name, d)
 		n.cut.Store(true)
+		n.heals.Store(time.Now().Add(d).UnixNano())
 		w.health.up(time.Now().Add(d + 4*time.Second))
 		time.AfterFunc(d, func() { n.cut.Store(false) })
 	}

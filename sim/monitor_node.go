@@ -25,7 +25,8 @@ type monitorNode struct {
 	flying sync.WaitGroup // requests that go on without it
 
 	dead  atomic.Bool
-	cut   atomic.Bool // from the store
+	cut   atomic.Bool  // from the store
+	heals atomic.Int64 // when that ends, Unix nanoseconds
 	leave context.CancelFunc
 	end   context.CancelFunc
 	done  chan struct{}

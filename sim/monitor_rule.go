@@ -35,6 +35,14 @@ func (b *sourceBook) lastAcked(by time.Time) *sending {
 	return last
 }
 
+// mayBeat tells that it may have been heard until then, although no beat was acknowledged as new: one was
+// stored without an answer, and acknowledged when it was said again.
+func (b *sourceBook) mayBeat(by time.Time) bool {
+	return slices.ContainsFunc(b.notes, func(n *sending) bool {
+		return (n.again || n.acked.IsZero()) && n.signal != monitor.Start && n.sent.After(b.fresh) && !n.sent.After(by)
+	})
+}
+
 // counts is from when on a beat counts: when it was received at the earliest, or when
 // it was sent, if the sender's clock decides.
 func (n *sending) counts(e *eventBook) time.Time {
@@ -58,7 +66,11 @@ func (j *monitorJudge) earliest(b *sourceBook, e *eventBook, known time.Time) ti
 		if len(j.paths) > 1 {
 			resumed = time.Time{} // which path it will beat by is not known
 		}
-		return maxTime(base, resumed).Add(limitOf(e.Event))
+		whole := maxTime(base, resumed).Add(limitOf(e.Event))
+		if b.mayBeat(known) {
+			return minTime(whole, allowed(path, base, base, known, limitOf(e.Event), e.Interval+e.Grace))
+		}
+		return whole
 	}
 	if e.Schedule != "" {
 		return last.counts(e).Add(e.Grace)

@@ -168,6 +168,9 @@ func (s *monitorSource) deliver(b monitor.Beat, again bool) {
 		}
 		horizon = time.Now().Add(afterwards)
 		late := time.Time{}
+		if n.cut.Load() {
+			late = time.Unix(0, n.heals.Load()).Add(lateBy) // it waits to store others, too
+		}
 		if !n.running() {
 			horizon, late = n.frozenUntil().Add(afterwards), n.frozenUntil().Add(lateBy)
 		}
