@@ -198,7 +198,7 @@ func echo(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	var conns sync.WaitGroup
-	go func() {
+	conns.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
@@ -210,7 +210,7 @@ func echo(t *testing.T, name string) string {
 				_, _ = io.Copy(io.Discard, c)
 			})
 		}
-	}()
+	})
 	t.Cleanup(func() { l.Close(); conns.Wait() })
 	return l.Addr().String()
 }

@@ -39,10 +39,14 @@ func (c *BubbleClock) Wall() time.Time {
 func (c *BubbleClock) Timer(d time.Duration) (<-chan time.Time, func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Not a channel timer: under the race detector, the runtime may crash when
-	// two goroutines of a bubble receive from timers that are already due.
+	// Not a channel timer, and none that is due at once: under the race detector, the runtime may crash
+	// when two goroutines of a bubble meet timers that are already due.
 	fired := make(chan time.Time, 1)
-	t := time.AfterFunc(d+c.late, func() { fired <- time.Now() })
+	if d += c.late; d <= 0 {
+		fired <- time.Now()
+		return fired, func() bool { return false }
+	}
+	t := time.AfterFunc(d, func() { fired <- time.Now() })
 	return fired, t.Stop
 }
 

@@ -117,6 +117,7 @@ func TestD03PoisonByRouter(t *testing.T) {
 			r.server.Publish("t", messages...)
 			r.server.Publish("t", msg("last"))
 			until(t, "the last beat", func() bool { return r.sources()["last"] == 1 })
+			until(t, "the store's answer for it", func() bool { return int(r.router.Stats().Accepted) == len(r.flow.taken()) })
 			if diff := cmp.Diff(want, r.letters.Counts()); diff != "" {
 				t.Error(diff)
 			}
