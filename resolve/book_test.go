@@ -328,12 +328,12 @@ func TestBook(t *testing.T) {
 		if err := store.EndSession(t.Context(), billing.ID, "over"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(110 * time.Millisecond)
+		time.Sleep(120 * time.Millisecond) // a tenth of the interval, and of its jitter
 		if got, _, err := find(b, role("billing")); got != "" || err != nil {
 			t.Errorf("after the release: %q, %v", got, err)
 		}
 		hold("Billing", "b:1")
-		time.Sleep(110 * time.Millisecond)
+		time.Sleep(120 * time.Millisecond) // a tenth of the interval, and of its jitter
 		if got, _, _ := find(b, role("billing")); got != "b:1" {
 			t.Errorf("after the takeover: %q", got)
 		}
