@@ -173,7 +173,7 @@ func (c *Cache) source() (cache.Source, error) {
 		return nil, err
 	}
 	for name, value := range headers {
-		o.Header.Set(name, value)
+		o.Header[name] = []string{value}
 	}
 	if c.Origin.TokenFile != "" {
 		if _, twice := o.Header["Authorization"]; twice {

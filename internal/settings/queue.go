@@ -203,7 +203,7 @@ func (c *Webhook) target(concurrency int) (dispatch.Target, error) {
 		return nil, err
 	}
 	for name, value := range headers {
-		cfg.Header.Set(name, value)
+		cfg.Header[name] = []string{value}
 	}
 	if c.SecretFile != "" {
 		text, err := os.ReadFile(c.SecretFile)

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"net/textproto"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/understudy-ha/understudy/internal/usage"
@@ -47,24 +45,15 @@ func optionalSecret(path string) (sink.Secret, error) {
 	return sink.Secret(text), err
 }
 
-// secretHeaders are the headers that stand in the file, and those that have files of their own. Two that differ
-// in case only would be one: neither is taken.
+// secretHeaders are the headers that stand in the file, and those that have files of their own, by their names as
+// they are written, so that who takes them notices two that differ in case only.
 func secretHeaders(plain, files map[string]string) (map[string]string, error) {
-	seen := map[string]string{}
-	for _, name := range slices.Concat(slices.Sorted(maps.Keys(plain)), slices.Sorted(maps.Keys(files))) {
-		canonical := textproto.CanonicalMIMEHeaderKey(name)
-		other, twice := seen[canonical]
-		switch {
-		case twice && other == name:
-			return nil, usage.Errorf("header %q stands both in headers and in header_files", name)
-		case twice:
-			return nil, usage.Errorf("the headers %s and %s are one; leave one out", other, name)
-		}
-		seen[canonical] = name
-	}
 	out := map[string]string{}
 	maps.Copy(out, plain)
 	for name, path := range files {
+		if _, twice := plain[name]; twice {
+			return nil, usage.Errorf("header %q stands both in headers and in header_files", name)
+		}
 		value, err := SecretFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("header %q: %w", name, err)

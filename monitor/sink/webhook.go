@@ -50,7 +50,7 @@ func (c *WebhookConfig) target() target.WebhookConfig {
 	t.Method, t.Secret, t.Recognises = c.Method, []byte(c.Secret), c.Recognises
 	t.Header = http.Header{}
 	for name, value := range c.Header {
-		t.Header.Add(name, string(value))
+		t.Header[name] = []string{string(value)}
 	}
 	return t
 }
