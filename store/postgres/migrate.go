@@ -45,14 +45,18 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 		if from, err = s.version(ctx, conn); err != nil || from >= len(todo) {
 			return err
 		}
-		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 			from, err = s.migrate(ctx, tx, todo)
 			return err
 		})
+		if err != nil {
+			return fmt.Errorf("migrating the schema: %w", err)
+		}
+		return nil
 	})
 	switch {
 	case err != nil:
-		return 0, 0, fmt.Errorf("migrating the schema: %w", err)
+		return 0, 0, err
 	case from > len(todo):
 		return from, from, fmt.Errorf("%w %q is at version %d and this program knows versions up to %d: use the newer program",
 			store.ErrSchema, s.schema, from, len(todo))
