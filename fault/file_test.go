@@ -5,8 +5,6 @@ package fault_test
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,6 +14,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/understudy-ha/understudy/fault"
+	"github.com/understudy-ha/understudy/internal/realserver"
 )
 
 // files are the faults of a store that is a file.
@@ -55,42 +54,16 @@ func fileLocked(t *testing.T, c *fault.Cluster) {
 // Whether the role can be kept on a full disk is the file system's luck; there
 // are never two primaries, and there is one again when there is space.
 func diskFull(t *testing.T, c *fault.Cluster) {
-	disk := t.TempDir()
-	if err := syscall.Mount("understudy", disk, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("a small file system cannot be mounted: %v", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
+	disk := realserver.SmallDisk(t, "1m")
 	c.Database = fault.Database{URL: "sqlite:" + filepath.Join(disk, "store.db")}
 	c.Three()
-	ballast := filepath.Join(disk, "ballast")
-	fill(t, ballast)
+	free := realserver.FillDisk(t, disk)
 	c.Pass(3 * c.Timing.Timeout)
 	if p := c.Node(c.Last().Holder); p != nil {
 		p.Signal(syscall.SIGKILL)
 	}
 	c.Pass(2 * c.Timing.Timeout)
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
+	free()
 	c.AwaitPrimary(0)
 	c.Settled()
-}
-
-// fill writes until there is no space left.
-func fill(t *testing.T, path string) {
-	t.Helper()
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for size := 64 << 10; size > 0; {
-		_, err := f.Write(make([]byte, size))
-		switch {
-		case errors.Is(err, syscall.ENOSPC):
-			size /= 2
-		case err != nil:
-			t.Fatal(err)
-		}
-	}
 }

@@ -2,59 +2,18 @@ package disk
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/internal/realserver"
 )
 
-// smallDisk mounts a file system of a few megabytes.
-func smallDisk(t *testing.T) string {
-	dir := t.TempDir()
-	if err := syscall.Mount("understudy-test", dir, "tmpfs", 0, "size=16m"); err != nil {
-		if os.Geteuid() == 0 && os.Getenv(realserver.RequireEnv) == "1" {
-			t.Fatalf("mounting a small disk: %v", err)
-		}
-		t.Skipf("a small disk cannot be mounted: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmounting %s: %v", dir, err)
-		}
-	})
-	return dir
-}
-
-// fillDisk writes until nothing more fits, and returns how to give it all back.
-func fillDisk(t *testing.T, dir string) (free func()) {
-	t.Helper()
-	path := filepath.Join(dir, "ballast")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for size := 1 << 16; size > 0; {
-		if _, err := f.Write(make([]byte, size)); err != nil {
-			size /= 2
-		}
-	}
-	return func() {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestDiskFull fills a real disk: every call either is applied or fails whole,
 // what was acknowledged stays, also for the next process, and with room again all
 // goes on.
 func TestDiskFull(t *testing.T) {
-	dir := smallDisk(t)
+	dir := realserver.SmallDisk(t, "16m")
 	s := open(t, dir)
 	saved, ceiling, failures := -1, int64(0), 0
 	try := func(i int) {
@@ -74,7 +33,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	i := 0
 	for round := range 4 {
-		free := fillDisk(t, dir)
+		free := realserver.FillDisk(t, dir)
 		for range 100 {
 			i++
 			try(i)

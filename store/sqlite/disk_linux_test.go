@@ -3,10 +3,8 @@ package sqlite
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,49 +14,14 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// smallDisk mounts a file system of a few megabytes, more than the log may grow to.
-func smallDisk(t *testing.T) string {
-	dir := t.TempDir()
-	if err := syscall.Mount("understudy-test", dir, "tmpfs", 0, "size=16m"); err != nil {
-		if os.Geteuid() == 0 && os.Getenv(realserver.RequireEnv) == "1" {
-			t.Fatalf("mounting a small disk: %v", err)
-		}
-		t.Skipf("a small disk cannot be mounted: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmounting %s: %v", dir, err)
-		}
-	})
-	return dir
-}
-
-// fill writes until nothing more fits, and returns how to give it all back.
-func fill(t *testing.T, dir string) (free func()) {
-	t.Helper()
-	path := filepath.Join(dir, "ballast")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for size := 1 << 16; size > 0; {
-		if _, err := f.Write(make([]byte, size)); err != nil {
-			size /= 2
-		}
-	}
-	return func() {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
+// roomy is the size of a disk that holds more than the log may grow to.
+const roomy = "16m"
 
 func TestDiskFull(t *testing.T) {
-	dir := smallDisk(t)
+	dir := realserver.SmallDisk(t, roomy)
 	s := openAt(t, filepath.Join(dir, "store.db"))
 	n := start(t, s)
-	acknowledged := survives(t, s, n, func() func() { return fill(t, dir) })
+	acknowledged := survives(t, s, n, func() func() { return realserver.FillDisk(t, dir) })
 	t.Logf("%d leases were taken before and between full disks", acknowledged)
 }
 
@@ -87,7 +50,7 @@ func TestFileFull(t *testing.T) {
 // A turn that does not fit leaves everything as it was, and is done when there is
 // room again.
 func TestDiskFullDuringTurns(t *testing.T) {
-	dir := smallDisk(t)
+	dir := realserver.SmallDisk(t, roomy)
 	s := openAt(t, filepath.Join(dir, "store.db"))
 	me := start(t, s)
 	const keys, each = 40, 60
@@ -112,7 +75,7 @@ func TestDiskFullDuringTurns(t *testing.T) {
 	var room func() // not nil: the disk is full
 	for n := 0; len(turn.Begin) > 0; n++ {
 		if n%10 == 5 && room == nil {
-			room = fill(t, dir)
+			room = realserver.FillDisk(t, dir)
 		}
 		out, err := s.Queue().Turn(t.Context(), turn)
 		if err != nil {

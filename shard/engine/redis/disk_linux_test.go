@@ -3,7 +3,6 @@ package redis_test
 import (
 	"errors"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/understudy-ha/understudy/internal/realserver"
@@ -12,11 +11,7 @@ import (
 
 // A full disk under the append-only file does the same.
 func TestFullDisk(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("a small file system cannot be mounted here: %v", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	dir := realserver.SmallDisk(t, "1m")
 	a := realserver.Redis(t, realserver.RedisOptions{Args: []string{"--dir", dir, "--appendonly", "yes", "--appendfsync", "everysec"}})
 	n := node(t, a)
 	must(t, n.TryWrite(t.Context()))
