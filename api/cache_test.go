@@ -351,29 +351,32 @@ func TestCacheWaits(t *testing.T) {
 	})
 }
 
-// TestCacheWaitOutlivesTheServersDeadlines: on a real connection.
+// TestCacheWaitOutlivesTheServersDeadlines: who waits for a value is answered past the deadlines of other requests.
 func TestCacheWaitOutlivesTheServersDeadlines(t *testing.T) {
-	g := newCacheRig(t)
-	g.peer.get = func(ctx context.Context, _ string, _ cache.GetOptions) (cache.Item, error) {
-		select {
-		case <-time.After(400 * time.Millisecond):
-			return cache.Item{Value: []byte("late"), From: cache.Miss, Expire: time.Now().Add(time.Hour)}, nil
-		case <-ctx.Done():
-			return cache.Item{}, ctx.Err()
+	synctest.Test(t, func(t *testing.T) {
+		g := newCacheRig(t)
+		g.peer.get = func(ctx context.Context, _ string, _ cache.GetOptions) (cache.Item, error) {
+			select {
+			case <-time.After(400 * time.Millisecond):
+				return cache.Item{Value: []byte("late"), From: cache.Miss, Expire: time.Now().Add(time.Hour)}, nil
+			case <-ctx.Done():
+				return cache.Item{}, ctx.Err()
+			}
 		}
-	}
-	srv := httptest.NewUnstartedServer(g.c.Handler())
-	srv.Config.ReadTimeout, srv.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
-	srv.Start()
-	defer srv.Close()
-	answer, err := http.Get(srv.URL + "/v1/cache/k?wait=1m")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "late" {
-		t.Errorf("%d %q %v", answer.StatusCode, body, err)
-	}
+		l := newPipes(t)
+		srv := &http.Server{Handler: g.c.Handler(), ReadTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond}
+		done := make(chan struct{})
+		go func() { defer close(done); _ = srv.Serve(l) }()
+		defer func() { _ = srv.Close(); <-done }()
+		answer, err := l.client.Get(l.url + "/v1/cache/k?wait=1m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "late" {
+			t.Errorf("%d %q %v", answer.StatusCode, body, err)
+		}
+	})
 }
 
 func TestCacheRemovals(t *testing.T) {

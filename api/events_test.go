@@ -34,37 +34,45 @@ func (f *flaky) Read(ctx context.Context, q history.Query) ([]history.Event, err
 	return f.Store.Read(ctx, q)
 }
 
-// wire is a server on a real connection.
+// wire is a server on a connection.
 type wire struct {
-	t     *testing.T
-	store *flaky
-	s     *Server
-	url   string
+	t      *testing.T
+	store  *flaky
+	s      *Server
+	url    string
+	client *http.Client
 }
 
-func newWire(t *testing.T, change func(*http.Server, *net.Listener)) *wire {
+func newWire(t *testing.T, change func(*net.Listener)) *wire {
 	t.Helper()
-	st := &flaky{Store: memory.New(nil)}
-	s := start(t, Config{Store: st})
-	srv := NewHTTPServer(s.Handler(), nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	url := "http://" + l.Addr().String()
 	if change != nil {
-		change(srv, &l)
+		change(&l)
 	}
+	return serve(t, Config{}, NewHTTPServer(nil, nil), l, &wire{url: url, client: http.DefaultClient})
+}
+
+// serve begins to serve a store of its own, and waits until it has been read.
+func serve(t *testing.T, cfg Config, srv *http.Server, l net.Listener, g *wire) *wire {
+	t.Helper()
+	g.t, g.store = t, &flaky{Store: memory.New(nil)}
+	cfg.Store = g.store
+	g.s = start(t, cfg)
+	srv.Handler = g.s.Handler()
 	done := make(chan struct{})
 	go func() { defer close(done); _ = srv.Serve(l) }()
 	t.Cleanup(func() { _ = srv.Close(); <-done })
-	realserver.Eventually(t, 5*time.Second, "the server is ready", func() error {
-		if _, ok := s.board.ready(); !ok {
+	realserver.Eventually(t, enough, "the server is ready", func() error {
+		if _, ok := g.s.board.ready(); !ok {
 			return errors.New("not ready")
 		}
 		return nil
 	})
-	return &wire{t: t, store: st, s: s, url: url}
+	return g
 }
 
 func (g *wire) append(n int) {
@@ -88,7 +96,7 @@ func (g *wire) open(query, lastID string) (<-chan frame, func()) {
 	if lastID != "" {
 		r.Header.Set("Last-Event-ID", lastID)
 	}
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := g.client.Do(r)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -129,8 +137,8 @@ func next(t *testing.T, c <-chan frame) frame {
 			t.Fatal("the stream ended")
 		}
 		return f
-	case <-time.After(5 * time.Second):
-		t.Fatal("nothing came for 5 s")
+	case <-time.After(enough):
+		t.Fatalf("nothing came for %v", enough)
 	}
 	return frame{}
 }
@@ -179,7 +187,7 @@ func TestStreamResumes(t *testing.T) {
 	all, _ := g.open("?after=0", "") // from the store
 	wantIDs(t, all, 1, 8)
 
-	other := &wire{t: t, store: g.store}
+	other := &wire{t: t, store: g.store, client: http.DefaultClient}
 	other.s = start(t, Config{Store: g.store})
 	srv := httptest.NewServer(other.s.Handler())
 	defer srv.Close()
@@ -239,7 +247,7 @@ func TestStateStream(t *testing.T) {
 	var s stateJSON
 	see := func(what string, ok func() bool) {
 		t.Helper()
-		realserver.Eventually(t, 8*time.Second, what, func() error {
+		realserver.Eventually(t, enough, what, func() error {
 			f := next(t, c)
 			if f.event != "state" {
 				return fmt.Errorf("%+v", f)
@@ -255,7 +263,8 @@ func TestStateStream(t *testing.T) {
 		})
 	}
 	see("an empty state", func() bool { return s.Store.Up && s.Store.Kind == "memory" && s.Roles != nil && len(s.Roles.List) == 0 })
-	n := lease.Session{ID: "s", Instance: lease.NewInstance("web-1", ""), Timing: lease.Timing{}.WithDefaults()}
+	// Nobody renews it: it outlives the test.
+	n := lease.Session{ID: "s", Instance: lease.NewInstance("web-1", ""), Timing: lease.Timing{Interval: time.Minute, Timeout: time.Hour}}
 	if _, err := g.store.StartSession(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +273,7 @@ func TestStateStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	see("the new primary", func() bool {
-		return s.Roles != nil && len(s.Roles.List) == 1 && s.Roles.List[0].Primaries[0].Name == "web-1" && s.Roles.List[0].Primaries[0].TimeoutMS == 5000
+		return s.Roles != nil && len(s.Roles.List) == 1 && s.Roles.List[0].Primaries[0].Name == "web-1" && s.Roles.List[0].Primaries[0].TimeoutMS == 3_600_000
 	})
 	t.Logf("a change of hands was shown after %v", time.Since(began))
 	g.store.down.Store(true)
@@ -276,7 +285,7 @@ func TestStateStream(t *testing.T) {
 // TestSlowReaderIsLeftOut: somebody who does not read is left out, and those who
 // read do not notice.
 func TestSlowReaderIsLeftOut(t *testing.T) {
-	g := newWire(t, func(_ *http.Server, l *net.Listener) { *l = smallBuffers{*l} })
+	g := newWire(t, func(l *net.Listener) { *l = smallBuffers{*l} })
 	conn, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -285,14 +294,14 @@ func TestSlowReaderIsLeftOut(t *testing.T) {
 	_ = conn.(*net.TCPConn).SetReadBuffer(4096)
 	fmt.Fprintf(conn, "GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 	good, _ := g.open("", "")
-	realserver.Eventually(t, 5*time.Second, "both are there", func() error {
+	realserver.Eventually(t, enough, "both are there", func() error {
 		if n := g.s.stream.len(); n != 2 {
 			return fmt.Errorf("%d readers", n)
 		}
 		return nil
 	})
 	n := 0
-	realserver.Eventually(t, 30*time.Second, "the slow one is left out", func() error {
+	realserver.Eventually(t, enough, "the slow one is left out", func() error {
 		g.append(200)
 		for range 200 {
 			n++
@@ -331,33 +340,38 @@ func TestTooManyStreams(t *testing.T) {
 // TestStreamOutlivesTheServersDeadlines: a stream, and a request that waits, go
 // on past the deadlines that other requests have.
 func TestStreamOutlivesTheServersDeadlines(t *testing.T) {
-	const deadline = 100 * time.Millisecond
-	g := newWire(t, func(s *http.Server, _ *net.Listener) { s.ReadTimeout, s.WriteTimeout = deadline, deadline })
-	c, _ := g.open("", "")
-	until := time.Now().Add(4 * deadline)
-	for id := 1; time.Now().Before(until); id++ {
-		g.append(1)
-		wantIDs(t, c, id, id)
-		<-time.After(deadline / 2)
-	}
-	for _, id := range []string{"one", "two"} {
-		n := lease.Session{ID: id, Instance: lease.NewInstance(id, ""), Timing: lease.Timing{}.WithDefaults()}
-		if _, err := g.store.StartSession(t.Context(), n); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		const deadline = 100 * time.Millisecond
+		l := newPipes(t)
+		srv := &http.Server{ReadTimeout: deadline, WriteTimeout: deadline}
+		g := serve(t, Config{Clock: bubbleClock{time.Now().Add(-time.Hour)}}, srv, l, &wire{url: l.url, client: l.client})
+		c, _ := g.open("", "")
+		until := time.Now().Add(4 * deadline)
+		for id := 1; time.Now().Before(until); id++ {
+			g.append(1)
+			wantIDs(t, c, id, id)
+			<-time.After(deadline / 2)
+		}
+		for _, id := range []string{"one", "two"} {
+			n := lease.Session{ID: id, Instance: lease.NewInstance(id, ""), Timing: lease.Timing{}.WithDefaults()}
+			if _, err := g.store.StartSession(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := g.store.Acquire(t.Context(), lease.Claim{Lease: lease.ID{Space: "x", Key: "y"}, Session: "one"}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if _, err := g.store.Acquire(t.Context(), lease.Claim{Lease: lease.ID{Space: "x", Key: "y"}, Session: "one"}); err != nil {
-		t.Fatal(err)
-	}
-	r, _ := http.NewRequest("PUT", g.url+"/v1/leases/x/y?wait=400ms", strings.NewReader(`{"session":"two"}`))
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatalf("the request that waits: %v", err)
-	}
-	answer.Body.Close()
-	if answer.StatusCode != 409 {
-		t.Errorf("answered %d", answer.StatusCode)
-	}
+		began := time.Now()
+		r, _ := http.NewRequestWithContext(t.Context(), "PUT", g.url+"/v1/leases/x/y?wait=400ms", strings.NewReader(`{"session":"two"}`))
+		answer, err := g.client.Do(r)
+		if err != nil {
+			t.Fatalf("the request that waits: %v", err)
+		}
+		answer.Body.Close()
+		if took := time.Since(began); answer.StatusCode != 409 || took < 4*deadline {
+			t.Errorf("answered %d after %v", answer.StatusCode, took)
+		}
+	})
 }
 
 func TestStreamEndsWithTheServer(t *testing.T) {
@@ -369,7 +383,7 @@ func TestStreamEndsWithTheServer(t *testing.T) {
 		if open {
 			t.Error("something came after the end")
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(enough):
 		t.Error("the stream goes on")
 	}
 }

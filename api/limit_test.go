@@ -91,48 +91,50 @@ func TestLimitsAreChecked(t *testing.T) {
 
 // TestLimited: a caller who asks too often is told when to come back, and others are not held up.
 func TestLimited(t *testing.T) {
-	g := newTokenRig(t, Config{Token: configToken1, Limits: Limits{Read: Rate{PerSecond: 0.01, Burst: 2}, Act: Rate{PerSecond: 0.01, Burst: 2}}})
-	ask := func(addr, token, method, path string) answer {
-		t.Helper()
-		r := request(t.Context(), method, path, "")
-		r.RemoteAddr = addr
-		r.Header.Set("Authorization", "Bearer "+token)
-		return send(t, g.s, r)
-	}
-	const here, there = "203.0.113.1:1", "203.0.113.2:1"
-	for range 2 {
-		ask(here, configToken1, "GET", "/v1/roles").want(200, "")
-	}
-	a := ask(here, configToken1, "GET", "/v1/roles")
-	p := a.want(429, "too_many_requests")
-	if p.RetryAfterMS < 90_000 || p.RetryAfterMS > 100_000 || a.Header.Get("Retry-After") == "" {
-		t.Errorf("to be tried again in %d ms (%s s)", p.RetryAfterMS, a.Header.Get("Retry-After"))
-	}
-	ask(there, configToken1, "GET", "/v1/roles").want(200, "")
-	for _, path := range []string{"/healthz", "/", "/v1/roles/x/self"} {
-		if a := ask(here, "", "GET", path); a.Status == 429 {
-			t.Errorf("%s is limited", path)
+	synctest.Test(t, func(t *testing.T) { // no budget grows
+		g := newTokenRig(t, Config{Token: configToken1, Limits: Limits{Read: Rate{PerSecond: 0.01, Burst: 2}, Act: Rate{PerSecond: 0.01, Burst: 2}}})
+		ask := func(addr, token, method, path string) answer {
+			t.Helper()
+			r := request(t.Context(), method, path, "")
+			r.RemoteAddr = addr
+			r.Header.Set("Authorization", "Bearer "+token)
+			return send(t, g.s, r)
 		}
-	}
-	for range 5 { // a lease is kept alive whatever else is asked
-		if a := ask(here, configToken1, "POST", "/v1/sessions/x/renew"); a.Status == 429 {
-			t.Error("renewals are limited")
+		const here, there = "203.0.113.1:1", "203.0.113.2:1"
+		for range 2 {
+			ask(here, configToken1, "GET", "/v1/roles").want(200, "")
 		}
-	}
-	for _, code := range []string{"unauthorized", "unauthorized", "too_many_requests"} {
-		var p Problem
-		ask("203.0.113.3:1", "wrong-horse-battery", "GET", "/v1/roles").into(&p)
-		if p.Code != code {
-			t.Errorf("a wrong token is answered %s, want %s", p.Code, code)
+		a := ask(here, configToken1, "GET", "/v1/roles")
+		p := a.want(429, "too_many_requests")
+		if p.RetryAfterMS < 90_000 || p.RetryAfterMS > 100_000 || a.Header.Get("Retry-After") == "" {
+			t.Errorf("to be tried again in %d ms (%s s)", p.RetryAfterMS, a.Header.Get("Retry-After"))
 		}
-	}
-	ask("203.0.113.3:1", configToken1, "GET", "/v1/roles").want(200, "") // whoever shares the address and has a right one
-	metrics := ask("127.0.0.1:1", configToken1, "GET", "/metrics").Body
-	for _, line := range []string{`understudy_http_limited_total{scope="read"} 1`, `understudy_http_limited_total{scope="wrong token"} 1`, "understudy_tls_not_after_seconds 0"} {
-		if !strings.Contains(metrics, line) {
-			t.Errorf("the metrics lack %s", line)
+		ask(there, configToken1, "GET", "/v1/roles").want(200, "")
+		for _, path := range []string{"/healthz", "/", "/v1/roles/x/self"} {
+			if a := ask(here, "", "GET", path); a.Status == 429 {
+				t.Errorf("%s is limited", path)
+			}
 		}
-	}
+		for range 5 { // a lease is kept alive whatever else is asked
+			if a := ask(here, configToken1, "POST", "/v1/sessions/x/renew"); a.Status == 429 {
+				t.Error("renewals are limited")
+			}
+		}
+		for _, code := range []string{"unauthorized", "unauthorized", "too_many_requests"} {
+			var p Problem
+			ask("203.0.113.3:1", "wrong-horse-battery", "GET", "/v1/roles").into(&p)
+			if p.Code != code {
+				t.Errorf("a wrong token is answered %s, want %s", p.Code, code)
+			}
+		}
+		ask("203.0.113.3:1", configToken1, "GET", "/v1/roles").want(200, "") // whoever shares the address and has a right one
+		metrics := ask("127.0.0.1:1", configToken1, "GET", "/metrics").Body
+		for _, line := range []string{`understudy_http_limited_total{scope="read"} 1`, `understudy_http_limited_total{scope="wrong token"} 1`, "understudy_tls_not_after_seconds 0"} {
+			if !strings.Contains(metrics, line) {
+				t.Errorf("the metrics lack %s", line)
+			}
+		}
+	})
 }
 
 // TestCacheLimited: a peer's own HTTP has the limits that a server has, and values have none.

@@ -215,7 +215,7 @@ func TestMonitorMetricsOfStore(t *testing.T) {
 		if _, up := g.s.board.ready(); up {
 			break
 		}
-		if time.Since(wait) > 30*time.Second {
+		if time.Since(wait) > enough {
 			t.Fatal("the board never looked")
 		}
 		<-time.After(5 * time.Millisecond)

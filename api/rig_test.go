@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,9 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/memory"
 )
+
+// enough is how long a test waits for what takes milliseconds: a busy machine is given more.
+const enough = 2 * time.Minute
 
 // start runs a server until the test ends.
 func start(t *testing.T, cfg Config) *Server {
@@ -179,3 +183,56 @@ func (g *rig) get() lease.Lease {
 	}
 	return l
 }
+
+// pipes are connections within a synctest bubble, whose deadlines are of its clock.
+type pipes struct {
+	url    string
+	client *http.Client
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+}
+
+func newPipes(t *testing.T) *pipes {
+	t.Helper()
+	p := &pipes{url: "http://" + thisHost{}.String(), conns: make(chan net.Conn), closed: make(chan struct{})}
+	p.close = sync.OnceFunc(func() { close(p.closed) })
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		select {
+		case p.conns <- pipe{theirs}:
+			return ours, nil
+		case <-p.closed:
+			return nil, net.ErrClosed
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	transport := &http.Transport{DialContext: dial}
+	p.client = &http.Client{Transport: transport}
+	t.Cleanup(transport.CloseIdleConnections)
+	return p
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.close(); return nil }
+func (p *pipes) Addr() net.Addr { return thisHost{} }
+
+// pipe looks to the server as if it came from this host.
+type pipe struct{ net.Conn }
+
+func (pipe) LocalAddr() net.Addr  { return thisHost{} }
+func (pipe) RemoteAddr() net.Addr { return thisHost{} }
+
+type thisHost struct{}
+
+func (thisHost) Network() string { return "tcp" }
+func (thisHost) String() string  { return "127.0.0.1:7600" }

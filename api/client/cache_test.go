@@ -113,17 +113,17 @@ func TestCache(t *testing.T) {
 	if err != nil || view.Config != 1 || len(view.Peers) != 1 || !view.Peers[0].Self || view.Peers[0].URL != view.Self {
 		t.Errorf("%+v, %v", view, err)
 	}
-	if _, err := c.CacheRemovePeer(ctx, "tcp://127.0.0.1:9", time.Second); !errors.As(err, &refused) || refused.Code != "not_changed" {
+	if _, err := c.CacheRemovePeer(ctx, "tcp://127.0.0.1:9", wait); !errors.As(err, &refused) || refused.Code != "not_changed" {
 		t.Errorf("removing a stranger: %v", err)
 	}
-	if _, err := c.CacheAddPeer(ctx, client.CacheMember{URL: "x"}, time.Second); !errors.As(err, &refused) || refused.Code != "invalid" {
+	if _, err := c.CacheAddPeer(ctx, client.CacheMember{URL: "x"}, wait); !errors.As(err, &refused) || refused.Code != "invalid" {
 		t.Errorf("adding nobody: %v", err)
 	}
 }
 
 func TestCacheEvents(t *testing.T) {
 	c := newCache(t, func(context.Context, cache.Fetch) (cache.Value, error) { return cache.Value{Data: []byte("v")}, nil })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), enough)
 	defer cancel()
 	go func() { // again and again, because nothing is kept for who comes later
 		for ctx.Err() == nil {

@@ -71,7 +71,7 @@ func TestShards(t *testing.T) {
 	if err != nil || one.Health != "fine" || one.Primary == nil || len(one.Nodes) != 2 || one.Nodes[1].LinkUp == nil || *one.Nodes[1].LinkUp {
 		t.Errorf("shard %+v, %v", one, err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(enough)
 	var list []client.Shard
 	for len(list) == 0 && time.Now().Before(deadline) { // until the directory has read them
 		list, err = c.Shards(ctx, client.ShardQuery{Trouble: true, Text: "ORD", Limit: 5})
@@ -116,7 +116,7 @@ func TestShardRequests(t *testing.T) {
 	if _, err := st.Registry().Decide(ctx, shard.Decision{Row: row}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.ShardRequest(ctx, "orders", asked.Request, 10*time.Second)
+	got, err := c.ShardRequest(ctx, "orders", asked.Request, time.Minute)
 	if err != nil || got.State != "failed" || got.Error == "" || got.Plan.Epoch != 8 {
 		t.Errorf("refused: %+v, %v", got, err)
 	}
