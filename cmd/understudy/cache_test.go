@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,17 +18,16 @@ import (
 	"github.com/understudy-ha/understudy/internal/settings"
 )
 
-// addresses sets each variable that is named to an address of this host that is
-// free, all different.
-func addresses(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: addresses NAME…")
-	}
-	for _, name := range args {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		ts.Check(err)
-		defer l.Close()
-		ts.Setenv(name, l.Addr().String())
+// addresses makes the command that sets each variable that is named to an address of
+// this host that is free, all different.
+func addresses(t *testing.T) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg || len(args) == 0 {
+			ts.Fatalf("usage: addresses NAME…")
+		}
+		for _, name := range args {
+			ts.Setenv(name, freeAddress(t))
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the command line as people type it: testdata/script/*.txt.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, scripts("testdata/script", nil, func(e *testscript.Env) string { return "sqlite:" + e.WorkDir + "/state/understudy.db" }))
+	testscript.Run(t, scripts(t, "testdata/script", nil, func(e *testscript.Env) string { return "sqlite:" + e.WorkDir + "/state/understudy.db" }))
 }
 
 // TestScriptsOnPostgres runs those of queues and of the monitor on the other store
@@ -33,29 +34,30 @@ func TestScriptsOnPostgres(t *testing.T) {
 		files = append(files, found...)
 	}
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
-	testscript.Run(t, scripts("", files, func(*testscript.Env) string { return server.NewDatabase(t) }))
+	testscript.Run(t, scripts(t, "", files, func(*testscript.Env) string { return server.NewDatabase(t) }))
 }
 
 // scripts of a folder, or those that are named.
-func scripts(dir string, files []string, store func(*testscript.Env) string) testscript.Params {
+func scripts(t *testing.T, dir string, files []string, store func(*testscript.Env) string) testscript.Params {
 	return testscript.Params{
 		Dir: dir, Files: files,
 		Setup: func(e *testscript.Env) error {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return err
-			}
-			e.Setenv("LISTEN", l.Addr().String())
+			e.Setenv("LISTEN", freeAddress(t))
 			e.Setenv("UNDERSTUDY_STORE", store(e))
 			e.Setenv("HOME", e.WorkDir)
 			// A program built with the race detector would sleep for a second at each
 			// exit, and a guard, its two watchers and a command exit one after another.
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
-			return l.Close()
+			return nil
 		},
-		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"eventually": eventually, "exits": exits, "addresses": addresses, "receiver": receiver},
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"eventually": eventually, "exits": exits, "addresses": addresses(t), "receiver": receiver},
 		Condition: func(name string) (bool, error) { return name == "root" && os.Getuid() == 0, nil },
 	}
+}
+
+// freeAddress is an address of this host that nothing else takes until the test ends.
+func freeAddress(t *testing.T) string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(realserver.FreePort(t)))
 }
 
 // patience is how long a script waits for what should take milliseconds, or a few
