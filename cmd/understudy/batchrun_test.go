@@ -92,7 +92,7 @@ func TestDeliverWebhooks(t *testing.T) {
 	if code != exitOK || !strings.Contains(out, "1200 stored, 0 were there already") {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	code, out = ask(t, append([]string{"batch", "wait", "--store", st, "--queue", "hooks", "--timeout", "60s"}, ids[1190:]...)...)
+	code, out = ask(t, append([]string{"batch", "wait", "--store", st, "--queue", "hooks", "--timeout", "5m"}, ids[1190:]...)...)
 	if code != exitOK {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}

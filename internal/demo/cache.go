@@ -57,7 +57,8 @@ func (c *cacheAct) play(ctx context.Context) ([]outcome, error) {
 	once.broken = once.broken || len(fetches) != 1
 	d.voice.outcome(once)
 
-	// The same while who fetches dies: its askers turn to the others.
+	// The same while who fetches dies: its askers turn to the others. It gets no value before, however late it is killed.
+	d.world.withhold("stock")
 	dying := make(chan error, 1)
 	var back func()
 	var victim *process

@@ -111,7 +111,7 @@ func (d *demo) instance(i int) mapping {
 		}, {"role": moreRole, "holders": 2, "stop_grace": stopGrace(t).String()}},
 		"cache": mapping{
 			"url": d.peers[i].url, "api": d.peers[i].api, "peers": d.members(), "content_type": "text/plain",
-			"announce_timeout": "5s", // a busy machine is not silent
+			"announce_timeout": d.announce(),
 			"origin":           mapping{"url": d.world.url + "/slow/" + name + "/{key}"},
 		},
 	}
@@ -152,7 +152,7 @@ func (d *demo) pageSettings(listen string) ([]byte, error) {
 	return yaml.Marshal(mapping{
 		"name": "page", "listen": listen,
 		"interval": d.cfg.Timing.Interval.String(), "timeout": d.cfg.Timing.Timeout.String(),
-		"cache": mapping{"url": own.url, "api": own.api, "peers": d.members(), "content_type": "text/plain", "announce_timeout": "5s"},
+		"cache": mapping{"url": own.url, "api": own.api, "peers": d.members(), "content_type": "text/plain", "announce_timeout": d.announce()},
 	})
 }
 
@@ -163,8 +163,13 @@ func (d *demo) windows() claim.Windows {
 	return claim.Windows{First: first, Second: max(first, d.submit()+3*time.Second)}
 }
 
-// submit is how long a submission may take.
-func (d *demo) submit() time.Duration { return min(d.cfg.Timing.Timeout, 2*time.Second) }
+// submit is how long a submission may take: as long as leaves the second window as it is, and 2 s at least.
+func (d *demo) submit() time.Duration {
+	return max(min(d.cfg.Timing.Timeout, 2*time.Second), d.cfg.Timing.Timeout-3*time.Second)
+}
+
+// announce is after how long of silence a peer of the cache is given up that fetches: a busy machine is not silent.
+func (d *demo) announce() string { return max(5*time.Second, d.cfg.Timing.Timeout).String() }
 
 // proc is the process of an instance.
 func (f *fleet) proc(name string) *process {

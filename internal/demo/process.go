@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -206,16 +208,24 @@ func (m *minder) close() {
 }
 
 // freeAddresses are addresses of this host that are free, all different. They are not
-// held: whoever is to listen there has to be able to.
+// held: whoever is to listen there has to be able to. So they are none that a kernel gives to others
+// meanwhile, as far as there are such.
 func freeAddresses(n int) ([]string, error) {
+	const first, last = 10_000, 32_000
 	out := make([]string, 0, n)
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+	for tries := 0; len(out) < n; tries++ {
+		port := 0
+		if tries < 10*n {
+			port = first + rand.IntN(last-first)
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		switch {
+		case err == nil:
+			defer l.Close()
+			out = append(out, l.Addr().String())
+		case port == 0:
 			return nil, err
 		}
-		defer l.Close()
-		out = append(out, l.Addr().String())
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -187,10 +188,12 @@ func (s *shardAct) play(ctx context.Context) ([]outcome, error) {
 	}); err != nil {
 		return nil, err
 	}
-	lost, err := s.writer.lost(ctx)
+	var lost int
+	var unread error
+	err = d.await(ctx, "what was written is read", func() bool { lost, unread = s.writer.lost(ctx); return unread == nil })
 	total := outcome{part: "shard", what: s.writer.String(), broken: err != nil || lost > 0}
 	if err != nil {
-		total.what = fmt.Sprintf("what was written cannot be read: %v", err)
+		total.what = fmt.Sprintf("what was written cannot be read: %v", cmp.Or(unread, err))
 	}
 	d.voice.outcome(total)
 	return []outcome{last, total}, nil

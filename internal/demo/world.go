@@ -44,6 +44,7 @@ type world struct {
 	alarms map[string]int // "ONSET sensor-4" and the like, with how often each was told
 	told   map[string]time.Time
 	asked  map[string][]string // by whom the source was asked for a key
+	held   map[string]bool     // keys whose first asker gets nothing
 }
 
 // keyState is what has arrived of a key.
@@ -73,7 +74,7 @@ func newWorld(d *demo) (*world, error) {
 	}
 	w := &world{
 		run: d.run, listener: l, url: "http://" + l.Addr().String(), keys: map[string]*keyState{}, ids: map[string]bool{},
-		alarms: map[string]int{}, told: map[string]time.Time{}, asked: map[string][]string{},
+		alarms: map[string]int{}, told: map[string]time.Time{}, asked: map[string][]string{}, held: map[string]bool{},
 		onAlarm: func(string, string) {}, onBatch: func(string, string) {}, onAsk: func(string, string) {},
 	}
 	mux := http.NewServeMux()
@@ -159,13 +160,25 @@ func (w *world) slow(out http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	w.asked[key] = append(w.asked[key], by)
 	n := len(w.asked[key])
+	held := n == 1 && w.held[key]
 	w.mu.Unlock()
 	w.onAsk(key, by)
+	var done <-chan time.Time
+	if !held {
+		done = time.After(slowness)
+	}
 	select {
 	case <-r.Context().Done():
-	case <-time.After(slowness):
+	case <-done:
 		fmt.Fprintf(out, "%s, fetch %d, by %s\n", key, n, by)
 	}
+}
+
+// withhold lets the first who asks for a key wait until it goes.
+func (w *world) withhold(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held[key] = true
 }
 
 // askers are who asked the source for a key.
