@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/monitortest"
@@ -44,14 +46,14 @@ func newStage(t *testing.T) *stage {
 	table := monitortest.NewReference(monitortest.Options{History: st})
 	s := &stage{
 		t: t, store: &everything{Store: st, Memory: dispatchtest.NewMemory(st, nil), table: table}, table: table,
-		peer: &peer{removed: make(chan string, 10)}, addr: "127.0.0.1:0",
+		peer: &peer{removed: make(chan string, 10)}, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(realserver.FreePort(t))),
 	}
 	s.start()
 	t.Cleanup(func() { s.stop() })
 	return s
 }
 
-// start serves the store, at the address of before if there was one.
+// start serves the store, at its address.
 func (s *stage) start() {
 	s.t.Helper()
 	server, err := api.New(api.Config{Store: s.store, Token: s.token, Shards: directory{s.store.Registry()}, Cache: s.peer, Version: "v1"})
@@ -161,7 +163,10 @@ func (s *stage) campaign(names ...string) {
 		go func() { defer close(end); f() }()
 	}
 	for _, name := range names {
-		k, err := lease.NewKeeper(lease.KeeperConfig{Store: s.store.Store, Roster: s.store.Store, Instance: lease.NewInstance(name, "10.0.0.2:80")})
+		k, err := lease.NewKeeper(lease.KeeperConfig{
+			Store: s.store.Store, Roster: s.store.Store, Instance: lease.NewInstance(name, "10.0.0.2:80"),
+			Timing: lease.Timing{Interval: time.Second, Timeout: 5 * time.Minute}, // nobody lapses
+		})
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // answerWithin bounds each question to the browser; pages wait less long.
-const answerWithin = 60 * time.Second
+const answerWithin = 3 * time.Minute
 
 // Browser is a process of Chromium.
 type Browser struct {

@@ -126,7 +126,7 @@ func (p *Page) eval(js string, into any) error {
 func (p *Page) Until(js string) {
 	p.t.Helper()
 	wait := fmt.Sprintf(`new Promise((ok, no) => {
-		const end = Date.now() + 30000;
+		const end = Date.now() + 120000;
 		const look = () => {
 			let is = false;
 			try { is = Boolean(%s); } catch { /* not there yet */ }
