@@ -20,7 +20,7 @@ import (
 )
 
 // tutorialTime is what a tutorial may take on a machine that is busy; most need ten seconds.
-const tutorialTime = 2 * time.Minute
+const tutorialTime = 8 * time.Minute
 
 // needs has the programs of a tutorial besides understudy and a shell.
 var needs = map[string][]string{

@@ -28,7 +28,7 @@ func open(t *testing.T) *door.Door {
 
 func get(t *testing.T, d *door.Door, path string) (int, string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.Addr+path, nil)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestDoor(t *testing.T) {
 		t.Errorf("led inside: %d %s", status, body)
 	}
 	d.Close(t.Context())
-	if _, err := net.DialTimeout("tcp", d.Addr, time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := net.DialTimeout("tcp", d.Addr, time.Minute); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("after it was closed: %v", err)
 	}
 }

@@ -88,7 +88,7 @@ func TestProgramInheritsNothingElse(t *testing.T) {
 	defer r.Close()
 	p := run(t, mark, Config{
 		Argv:   shell(`cut -d' ' -f5 /proc/$$/stat; grep SigIgn /proc/$$/status; echo; exec sleep 1000`),
-		Stdout: w, StopGrace: time.Second,
+		Stdout: w, StopGrace: time.Minute,
 	})
 	w.Close()
 	text := make([]byte, 0, 100)
@@ -98,9 +98,10 @@ func TestProgramInheritsNothingElse(t *testing.T) {
 		n, err = r.Read(text[len(text):cap(text)])
 		text = text[:len(text)+n]
 	}
-	want := fmt.Sprintf("%d\n%s\n\n", p.Pid(), ignoredSignals(t))
-	if diff := cmp.Diff(want, string(text)); diff != "" {
-		t.Error("its own process group, and no signal ignored that this process does not ignore:\n", diff)
+	var group int
+	var ignored uint64
+	if _, err := fmt.Sscanf(string(text), "%d\nSigIgn: %x", &group, &ignored); err != nil || group != p.Pid() || ignored&^ignoredSignals(t) != 0 {
+		t.Errorf("process %d is not in a group of its own, or ignores signals that this process does not ignore: %q, %v", p.Pid(), text, err)
 	}
 	has := map[string]bool{}
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.Pid()))
@@ -302,7 +303,7 @@ func TestDeadlineIsKept(t *testing.T) {
 	mark := watched(t)
 	file := filepath.Join(t.TempDir(), "stamps")
 	const grace = 2 * time.Second
-	deadline := now() + 5*time.Second
+	deadline := now() + 10*time.Second
 	p := run(t, mark, Config{
 		Argv: []string{os.Args[0], "program-scatter", file, "4"}, StopGrace: grace, Deadline: deadline,
 	})
@@ -319,19 +320,33 @@ func checkStamps(t *testing.T, file string, deadline, grace time.Duration, write
 	if n != writers {
 		t.Errorf("%d programs wrote, want %d: the test shows nothing", n, writers)
 	}
-	if last >= deadline {
-		t.Errorf("alive %v after the deadline", last-deadline)
-	}
+	checkDead(t, file, deadline, grace)
 	if last < deadline-grace {
 		t.Errorf("dead %v before the deadline, the grace is %v", deadline-last, grace)
 	}
 	t.Logf("the last sign of life was %v before the deadline", deadline-last)
 }
 
+// checkDead proves that nothing wrote past the deadline. A machine that stood still while the watchers
+// were to kill goes on for the milliseconds that they need (doc.go): only time in which it ran counts.
+func checkDead(t *testing.T, file string, deadline, grace time.Duration) {
+	t.Helper()
+	last, _ := stamps(t, file)
+	if last < deadline {
+		return
+	}
+	margin := outerPlan(grace).kill // that the last of the watchers has at least
+	if ran := awake(t, file, deadline-margin, last); ran >= margin {
+		t.Errorf("alive %v after the deadline", last-deadline)
+	} else {
+		t.Logf("the machine stood still: it ran for %v of the last %v before the last sign of life", ran, last-deadline+margin)
+	}
+}
+
 func TestExtensionKeepsAlive(t *testing.T) {
 	mark := watched(t)
-	const ahead = 5 * time.Second
-	p := run(t, mark, Config{Argv: shell("exec sleep 1000"), StopGrace: time.Second, Deadline: now() + ahead})
+	const grace, ahead = 3 * time.Second, 8 * time.Second
+	p := run(t, mark, Config{Argv: shell("exec sleep 1000"), StopGrace: grace, Deadline: now() + ahead})
 	began := now()
 	var last time.Duration
 	every := time.NewTicker(40 * time.Millisecond)
@@ -347,26 +362,26 @@ func TestExtensionKeepsAlive(t *testing.T) {
 	default:
 	}
 	exit := ends(t, p, mark, 143, Deadline)
-	if exit.At >= last || exit.At < last-2*time.Second {
+	if exit.At >= last || exit.At < last-grace-time.Second {
 		t.Errorf("ended %v before the last deadline", last-exit.At)
 	}
 }
 
-// ignoredSignals is the line of /proc/self/status that says which signals this
-// process was told to ignore before it began.
-func ignoredSignals(t *testing.T) string {
+// ignoredSignals are those that this process was told to ignore before it began: a shell's
+// background jobs ignore SIGINT.
+func ignoredSignals(t *testing.T) (set uint64) {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(status)) {
-		if strings.HasPrefix(line, "SigIgn:") {
-			return strings.TrimSpace(line)
+		if n, _ := fmt.Sscanf(line, "SigIgn: %x", &set); n == 1 {
+			return set
 		}
 	}
 	t.Fatal("no SigIgn in /proc/self/status")
-	return ""
+	return 0
 }
 
 func TestDeadlineMovedBack(t *testing.T) {
@@ -434,7 +449,7 @@ func TestOtherChildren(t *testing.T) {
 	}
 	var all []*Process
 	for range 5 {
-		all = append(all, run(t, mark, Config{Argv: shell("setsid sleep 1000 & sleep 1000"), StopGrace: time.Second}))
+		all = append(all, run(t, mark, Config{Argv: shell("setsid sleep 1000 & sleep 1000"), StopGrace: time.Minute}))
 	}
 	for _, p := range all {
 		p.Stop()

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -235,20 +236,44 @@ func watchersOf(t *testing.T, guard int) (outer, inner int) {
 // stamps returns the last time that was written, and how many processes wrote.
 func stamps(t *testing.T, file string) (last time.Duration, writers int) {
 	t.Helper()
+	seen := map[string]bool{}
+	eachStamp(t, file, func(pid string, at time.Duration) {
+		seen[pid] = true
+		last = max(last, at)
+	})
+	return last, len(seen)
+}
+
+// awake is how long of a time the machine ran: a pause in which no program wrote counts as 20 ms.
+func awake(t *testing.T, file string, from, to time.Duration) (ran time.Duration) {
+	t.Helper()
+	const step = 20 * time.Millisecond
+	all := []time.Duration{from, to}
+	eachStamp(t, file, func(_ string, at time.Duration) {
+		if at > from && at < to {
+			all = append(all, at)
+		}
+	})
+	slices.Sort(all)
+	for i, at := range all[1:] {
+		ran += min(at-all[i], step)
+	}
+	return ran
+}
+
+func eachStamp(t *testing.T, file string, do func(pid string, at time.Duration)) {
+	t.Helper()
 	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	seen := map[string]bool{}
 	for in := bufio.NewScanner(f); in.Scan(); {
 		pid, at, _ := strings.Cut(in.Text(), " ")
 		ns, err := strconv.ParseInt(at, 10, 64)
 		if err != nil {
 			continue // killed in the middle of a line
 		}
-		seen[pid] = true
-		last = max(last, time.Duration(ns))
+		do(pid, time.Duration(ns))
 	}
-	return last, len(seen)
 }

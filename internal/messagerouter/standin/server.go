@@ -7,9 +7,12 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/realserver"
 )
 
 // Request is one that was received.
@@ -56,7 +59,7 @@ type group struct {
 func New(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{
-		t: t, address: "127.0.0.1:0", topics: map[string]*topic{}, polls: map[string]bool{}, changed: make(chan struct{}),
+		t: t, address: net.JoinHostPort("127.0.0.1", strconv.Itoa(realserver.FreePort(t))), topics: map[string]*topic{}, polls: map[string]bool{}, changed: make(chan struct{}),
 	}
 	s.Up()
 	t.Cleanup(s.Down)
@@ -178,14 +181,13 @@ func (s *Server) Up() {
 	if err != nil {
 		s.t.Fatalf("message router: %v", err)
 	}
-	s.address = listener.Addr().String()
 	s.server = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second}
 	go func(server *http.Server) { _ = server.Serve(listener) }(s.server)
 }
 
 // listen tries for a while: the port may be in use for a moment by a connection that ends.
 func listen(ctx context.Context, address string) (net.Listener, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
