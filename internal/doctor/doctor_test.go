@@ -155,7 +155,7 @@ func TestDoctorAsksServers(t *testing.T) {
 func TestDoctorFindsVacantRoles(t *testing.T) {
 	st := memory.New(nil)
 	ctx := t.Context()
-	timing := lease.Timing{Interval: time.Second, Timeout: 5 * time.Second}
+	timing := lease.Timing{Interval: time.Minute, Timeout: time.Hour} // nobody renews, and nobody lapses
 	start := func(name string) string {
 		s := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(name, ""), Timing: timing}
 		if _, err := st.StartSession(ctx, s); err != nil {
