@@ -116,7 +116,7 @@ func watched(t *testing.T) (mark string) {
 	before := openFiles(t)
 	t.Cleanup(func() {
 		defer killMarked(mark) // what a failed test has left
-		realserver.Eventually(t, 2*time.Minute, "nothing is left over", func() error {
+		realserver.Eventually(t, 5*time.Minute, "nothing is left over", func() error {
 			if left := marked(mark); len(left) > 0 {
 				return fmt.Errorf("alive: %v", left)
 			}
@@ -196,7 +196,7 @@ func ends(t *testing.T, p *Process, mark string, code int, why Reason) Exit {
 	t.Helper()
 	select {
 	case <-p.Done():
-	case <-time.After(3 * time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatalf("not ended; alive: %v", marked(mark))
 	}
 	left := marked(mark)
