@@ -146,9 +146,9 @@ func (p program) fetch(ctx context.Context, f cache.Fetch) (cache.Value, error) 
 	cmd.Env = append(slices.Clip(p.Env), "UNDERSTUDY_KEY="+f.Key, "UNDERSTUDY_TERM="+strconv.FormatInt(f.Term, 10))
 	cmd.SysProcAttr = procgroup.Own()
 	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
-	cmd.WaitDelay = lingering
-	if err = cmd.Start(); err == nil {
-		err = cmd.Wait()
+	started, err := procgroup.Start(cmd, lingering)
+	if err == nil {
+		err = started.Wait()
 	}
 	return p.judge(running, cmd.ProcessState, err, out, said.String())
 }

@@ -118,11 +118,11 @@ func (e *Exec) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(a.Payload), &out, &out
 	cmd.SysProcAttr = procgroup.Own()
 	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
-	cmd.WaitDelay = lingering
-	if err := cmd.Start(); err != nil {
+	running, err := procgroup.Start(cmd, lingering)
+	if err != nil {
 		return dispatch.Answer{Outcome: startOutcome(err), Detail: "not started: " + heard.Words(err.Error())}
 	}
-	err := cmd.Wait()
+	err = running.Wait()
 	answer := judgeExec(cmd.ProcessState, err, ctx.Err(), out.String())
 	answer.Over = answer.Outcome == dispatch.Silent && cmd.ProcessState != nil
 	return answer

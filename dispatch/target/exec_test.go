@@ -160,18 +160,10 @@ func TestExecMany(t *testing.T) {
 			answers <- [2]string{id, got.Detail}
 		}()
 	}
-	silent := 0 // what a busy machine did not read in time
 	for range cap(answers) {
-		switch got := <-answers; got[1] {
-		case got[0]:
-		case "":
-			silent++
-		default:
+		if got := <-answers; got[0] != got[1] {
 			t.Errorf("batch %s said %q", got[0], got[1])
 		}
-	}
-	if silent > cap(answers)/2 {
-		t.Errorf("%d of %d programs said nothing", silent, cap(answers))
 	}
 }
 

@@ -82,8 +82,10 @@ func (h *Hooks) run(ctx context.Context, when string, call shard.HookCall) error
 	cmd.SysProcAttr = procgroup.Own()
 	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
 	// What it left behind may hold its output open.
-	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	running, err := procgroup.Start(cmd, time.Second)
+	if err == nil {
+		err = running.Wait()
+	}
 	if ctx.Err() != nil {
 		err = fmt.Errorf("it took longer than %v: %w", timeout, context.Cause(ctx))
 	}
