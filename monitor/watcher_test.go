@@ -335,11 +335,13 @@ func TestWatcherPausedAfterJudging(t *testing.T) {
 	}
 }
 
-// late is a table whose answers take a while.
+// late is a table whose answers come at full fifths of a second: those who ask in between judge the
+// same at the same time.
 type late struct{ monitor.Table }
 
 func (l late) Due(ctx context.Context, ps []int, n int) (monitor.Look, error) {
-	defer time.Sleep(10 * time.Millisecond)
+	const beat = 200 * time.Millisecond
+	defer func() { time.Sleep(time.Until(time.Now().Truncate(beat).Add(beat))) }()
 	return l.Table.Due(ctx, ps, n)
 }
 
