@@ -18,8 +18,6 @@ const (
 	tenYears = 10 * 365 * 24 * time.Hour
 	// alertsPath of the API.
 	alertsPath = "/api/v2/alerts"
-	// grace is how much longer other members are waited for when one has taken an alert.
-	grace = time.Second
 	// shunned is for how long a member that did not answer is only asked when no
 	// other takes an alert: one that hangs must not slow down ten thousand of them.
 	shunned = 10 * time.Second
@@ -27,6 +25,9 @@ const (
 	// members have taken it; one that misses it would show the alert for years.
 	endings = 6
 )
+
+// grace is how much longer other members are waited for when one has taken an alert.
+var grace = time.Second
 
 // alertmanager is told by a request to each member of a cluster.
 type alertmanager struct {
