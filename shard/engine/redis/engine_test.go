@@ -82,6 +82,10 @@ func do(t *testing.T, s *realserver.RedisServer, args ...string) string {
 	return answer
 }
 
+// quiet keeps a primary from writing PINGs into its history: a replica that was detached before one
+// would stand behind one that was detached after it.
+var quiet = []string{"--repl-ping-replica-period", "3600", "--repl-timeout", "7200"}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -190,9 +194,9 @@ func TestDetach(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := realserver.Redis(t, realserver.RedisOptions{})
-			b := realserver.Redis(t, realserver.RedisOptions{ReplicaOf: a})
-			c := realserver.Redis(t, realserver.RedisOptions{ReplicaOf: a})
+			a := realserver.Redis(t, realserver.RedisOptions{Args: quiet})
+			b := realserver.Redis(t, realserver.RedisOptions{ReplicaOf: a, Args: quiet})
+			c := realserver.Redis(t, realserver.RedisOptions{ReplicaOf: a, Args: quiet})
 			nb, nc := node(t, b), node(t, c)
 			do(t, a, "SET", "k", "v")
 			for _, n := range []shard.Engine{nb, nc} {
@@ -247,8 +251,8 @@ func TestDetach(t *testing.T) {
 
 // An old primary that leaves in time, with nothing that the new one lacks, needs no full copy.
 func TestSwitchover(t *testing.T) {
-	a := realserver.Redis(t, realserver.RedisOptions{})
-	b := realserver.Redis(t, realserver.RedisOptions{ReplicaOf: a})
+	a := realserver.Redis(t, realserver.RedisOptions{Args: quiet})
+	b := realserver.Redis(t, realserver.RedisOptions{ReplicaOf: a, Args: quiet})
 	na, nb := node(t, a), node(t, b)
 	do(t, a, "SET", "k", "v")
 	until(t, nb, "the replica has the key", func(s shard.State) bool { return linked(s) && s.Keys == 1 })
