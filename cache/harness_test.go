@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen in the end.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, ok func() bool) {

@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what must happen: the machine may be busy.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
@@ -148,7 +148,7 @@ func (s *script) cut() {
 // quick are rules for tests that wait for silence, and in which a server that answers
 // must not be taken for silent.
 func quick() rules {
-	return rules{first: 2 * time.Second, alive: 120 * time.Millisecond, avoid: time.Hour, backOff: 40 * time.Millisecond}
+	return rules{first: 10 * time.Second, alive: 120 * time.Millisecond, avoid: time.Hour, backOff: 40 * time.Millisecond}
 }
 
 // patient are rules under which a busy machine is not taken for a silent server.
