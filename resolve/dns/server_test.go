@@ -128,7 +128,7 @@ func serve(t *testing.T, cfg dns.Config) (string, *dns.Server) {
 
 func ask(t *testing.T, network, server string, q *wire.Msg) *wire.Msg {
 	t.Helper()
-	c := &wire.Client{Net: network, Timeout: 10 * time.Second}
+	c := &wire.Client{Net: network, Timeout: time.Minute}
 	m, _, err := c.Exchange(q, server)
 	if err != nil {
 		t.Fatalf("%s %v: %v", network, q.Question, err)
@@ -260,7 +260,7 @@ func TestSizes(t *testing.T) {
 		return q
 	}
 	for size, most := range map[uint16]int{0: 512, 100: 512, 700: 700, 4096: 1232} {
-		c := &wire.Client{Timeout: 10 * time.Second, UDPSize: 4096}
+		c := &wire.Client{Timeout: time.Minute, UDPSize: 4096}
 		m, _, err := c.Exchange(q(size), server)
 		if err != nil {
 			t.Fatal(err)
@@ -357,7 +357,7 @@ func TestDig(t *testing.T) {
 		{"+edns=1 +noednsneg ha.internal", "status: BADVERS"},
 		{"+noedns ha.internal NS", "ns.ha.internal."},
 	} {
-		args := append([]string{"@" + host, "-p", port, "+tries=2", "+time=5"}, strings.Fields(c.args)...)
+		args := append([]string{"@" + host, "-p", port, "+tries=2", "+time=30"}, strings.Fields(c.args)...)
 		out, err := exec.CommandContext(t.Context(), dig, args...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), c.want) || strings.Contains(string(out), "malformed") {
 			t.Errorf("dig %s: %v\n%s", c.args, err, out)

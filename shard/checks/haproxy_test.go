@@ -30,7 +30,8 @@ defaults
   timeout connect 5s
   timeout client 60s
   timeout server 60s
-  default-server inter 50ms fall 1 rise 1 on-marked-down shutdown-sessions
+  timeout check 60s
+  default-server inter 500ms fall 1 rise 1 on-marked-down shutdown-sessions
 frontend writes
   bind 127.0.0.1:%d
   default_backend primary
