@@ -337,7 +337,7 @@ func pausedAllButOne(t *testing.T, programs fault.Programs) {
 		p.Pause()
 	}
 	realserver.Eventually(t, 2*patience, "a peer without a majority says so", func() error {
-		if a := alone.Get("b", "", 100*time.Millisecond); fault.Status(a.Err) != 503 {
+		if a := alone.Get("b", "", 5*time.Second); fault.Status(a.Err) != 503 {
 			return a.Err
 		}
 		return nil

@@ -4,6 +4,7 @@ package fault_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/fault"
+	"github.com/understudy-ha/understudy/internal/realserver"
 )
 
 // receivers are the targets that queues are tried with. On each store, some are
@@ -96,15 +98,25 @@ func disturb(t *testing.T, cfg fault.FleetConfig, length time.Duration) {
 // batch may be sent again whatever became of it. The judge must see it.
 func TestFaultQueueCatches(t *testing.T) {
 	t.Parallel()
+	const enough = 150
 	target := fault.NewQueueTarget(t, "webhook", dispatch.Semantics{Forgets: true}, 1, 1500*time.Millisecond)
 	fleet := fault.NewFleet(t, fault.FleetConfig{Programs: fault.Build(t), Database: fault.SQLite(t), Target: target, Options: []string{"-resend"}})
 	fleet.Start("a", "")
 	fleet.Start("b", "")
 	target.Misbehave(true)
-	feeding, stop := context.WithTimeout(t.Context(), 3*time.Second)
+	feeding, stop := context.WithCancel(t.Context())
 	defer stop()
 	feed := fault.Feed{Database: fleet.Database, Target: target, Users: 3, Keys: 12, Every: 50 * time.Millisecond, Seed: 1}
-	sent := feed.Run(feeding)
+	fed := make(chan []fault.Sent, 1)
+	go func() { fed <- feed.Run(feeding) }()
+	realserver.Eventually(t, 3*time.Minute, "the target is asked often enough to be wronged", func() error {
+		if n := len(target.Arrivals()); n < enough {
+			return fmt.Errorf("%d times so far", n)
+		}
+		return nil
+	})
+	stop()
+	sent := <-fed
 	target.Misbehave(false)
 	fleet.Settled(time.Minute)
 	fleet.Stop(time.Minute)
@@ -114,7 +126,7 @@ func TestFaultQueueCatches(t *testing.T) {
 	for _, violation := range v.Violations {
 		broken[violation.Rule]++
 	}
-	if t.Logf("it sees %v", broken); broken[fault.Blind] == 0 || broken[fault.Twice] == 0 {
+	if t.Logf("of %d arrivals it sees %v", len(target.Arrivals()), broken); broken[fault.Blind] == 0 || broken[fault.Twice] == 0 {
 		t.Errorf("the judge sees %v", v.Violations)
 	}
 }

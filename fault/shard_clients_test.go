@@ -78,8 +78,8 @@ func haproxy(t *testing.T, s *fault.Shard) (addr string) {
 	program := realserver.Find(t, "haproxy", "/usr/sbin/haproxy")
 	port := realserver.FreePort(t)
 	var config strings.Builder
-	fmt.Fprintf(&config, "defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n"+
-		"  default-server inter 100ms fall 1 rise 1 on-marked-down shutdown-sessions\n"+
+	fmt.Fprintf(&config, "defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n  timeout check 60s\n"+
+		"  default-server inter 500ms fall 1 rise 1 on-marked-down shutdown-sessions\n"+
 		"listen writes\n  bind 127.0.0.1:%d\n  option httpchk OPTIONS /primary\n", port)
 	for _, n := range s.Nodes {
 		_, check, _ := net.SplitHostPort(n.Checks)
