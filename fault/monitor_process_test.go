@@ -248,7 +248,7 @@ func monitorServerAway(t *testing.T, p fault.Programs, db fault.Database) {
 // names an older understudy, which makes the store instead.
 func monitorTwelve(t *testing.T, p fault.Programs, db fault.Database) {
 	const sources = 100
-	m := fault.NewMonitors(t, fault.MonitorsConfig{Programs: p, Database: db, Window: 5 * time.Second,
+	m := fault.NewMonitors(t, fault.MonitorsConfig{Programs: p, Database: db, Window: 15 * time.Second,
 		Options: []string{"--event", "many,interval=1h"}}, instances(12)...)
 	if old := os.Getenv("UNDERSTUDY_OLD"); old != "" {
 		before := *m
