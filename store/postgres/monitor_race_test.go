@@ -181,20 +181,7 @@ func failureUnderWay(t *testing.T, url string) error {
 		made = err == nil && out[0]
 		return err
 	})
-	conn, over, err := connect(t, url), false, error(nil)
-	realserver.Eventually(t, 10*time.Second, "the move is over, or waits", func() error {
-		select {
-		case err = <-moved:
-			over = true
-			return nil
-		default:
-		}
-		var n int
-		if err := conn.QueryRow(t.Context(), waitingSQL).Scan(&n); err != nil || n > 0 {
-			return err
-		}
-		return errors.New("neither")
-	})
+	over, err := overOrWaits(t, url, moved)
 	commit(t, tx)
 	if !over {
 		err = <-moved
@@ -205,19 +192,12 @@ func failureUnderWay(t *testing.T, url string) error {
 	return nil
 }
 
-// soon is long enough for a call that waits for nobody, and shorter than one that does.
-func soon(t *testing.T, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	return f(ctx)
-}
-
 func proofUnderWay(t *testing.T, url string) error {
 	m := open(t, url).Monitor()
 	c := watched(t, m, "a", "b")
 	tx := storing(t, url, c[0].ID, monitor.Fine)
 	defer commit(t, tx)
-	return soon(t, func(ctx context.Context) error {
+	return waitsForNobody(t, url, func(ctx context.Context) error {
 		d := monitor.Delivery{Proofs: []monitor.Proof{{Path: "p", Trust: time.Second, Gap: time.Hour}}, Beats: []monitor.Stamp{{Source: c[1].ID, Count: 1}}}
 		_, err := m.Store(ctx, d)
 		return err
@@ -235,7 +215,7 @@ func configurationUnderWay(t *testing.T, url string) error {
 	if _, err := tx.Exec(t.Context(), "UPDATE understudy.monitor_event SET rev = rev + 1"); err != nil {
 		t.Fatal(err)
 	}
-	return soon(t, func(ctx context.Context) error {
+	return waitsForNobody(t, url, func(ctx context.Context) error {
 		d := monitor.Delivery{Proofs: []monitor.Proof{{Path: "p", Trust: time.Second, Gap: time.Hour}}, Beats: []monitor.Stamp{{Source: c[0].ID, Count: 1}}}
 		if _, err := m.Store(ctx, d); err != nil {
 			return err
@@ -251,7 +231,8 @@ func configurationUnderWay(t *testing.T, url string) error {
 	})
 }
 
-// numbered has several instances learn the same sources at once.
+// numbered has several instances learn sources at once: one for certain while another has not
+// committed what it learned, and then many the same ones.
 func numbered(t *testing.T, url string) error {
 	const learners, names = 6, 40
 	first := open(t, url).Monitor()
@@ -259,17 +240,32 @@ func numbered(t *testing.T, url string) error {
 	if _, err := first.Configure(t.Context(), monitor.Configuration{Events: []monitor.Event{{Name: event, Interval: time.Hour}}, Keep: true}); err != nil {
 		t.Fatal(err)
 	}
+	tx := begin(t, connect(t, url))
+	const know = "SELECT count(*) FROM understudy.monitor_know(0, ARRAY[$1], ARRAY['under way'], NULL, 10000)"
+	if _, err := tx.Exec(t.Context(), know, event); err != nil {
+		t.Fatal(err)
+	}
+	beside := later(func() error {
+		_, err := first.Resolve(t.Context(), []monitor.Ref{{Event: event, Source: "beside"}})
+		return err
+	})
+	waiting(t, url, 1)
+	commit(t, tx)
+	if err := <-beside; err != nil {
+		return err
+	}
 	tables := make([]*postgres.Store, learners)
 	for i := range tables {
 		tables[i] = open(t, url)
 	}
+	ctx := amply(t)
 	var all sync.WaitGroup
 	errs := make([]error, learners)
 	for i, s := range tables {
 		all.Go(func() {
 			for n := range names {
 				refs := []monitor.Ref{{Event: event, Source: fmt.Sprintf("s%d", (n+i)%names)}, {Event: event, Source: fmt.Sprintf("s%d", n)}}
-				if _, err := s.Monitor().Resolve(t.Context(), refs); err != nil {
+				if _, err := s.Monitor().Resolve(ctx, refs); err != nil {
 					errs[i] = err
 				}
 			}
@@ -282,7 +278,7 @@ func numbered(t *testing.T, url string) error {
 	var got string
 	err := connect(t, url).QueryRow(t.Context(), `SELECT format('%s sources, %s counted, 1 to %s', count(*), (SELECT source_name_count FROM understudy.vnf_table_1 WHERE event_name = $1),
 		max(source_name_key)) FROM understudy.vnf_table_2 WHERE event_name = $1`, event).Scan(&got)
-	if want := fmt.Sprintf("%d sources, %[1]d counted, 1 to %[1]d", names); err == nil && got != want {
+	if want := fmt.Sprintf("%d sources, %[1]d counted, 1 to %[1]d", names+2); err == nil && got != want {
 		err = fmt.Errorf("learned %s; want %s", got, want)
 	}
 	return err

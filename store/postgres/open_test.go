@@ -105,16 +105,17 @@ func TestMigrations(t *testing.T) {
 }
 
 func twelveAtOnce(t *testing.T, url string) {
+	ctx := amply(t)
 	var wg sync.WaitGroup
 	for i := range 12 {
 		wg.Go(func() {
-			s, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+			s, err := postgres.Open(ctx, postgres.Config{URL: url})
 			if err != nil {
 				t.Errorf("start %d: %v", i, err)
 				return
 			}
 			defer s.Close()
-			if _, err := s.Sessions(t.Context()); err != nil {
+			if _, err := s.Sessions(ctx); err != nil {
 				t.Errorf("start %d: %v", i, err)
 			}
 		})
@@ -159,7 +160,7 @@ func TestReadOnlyServer(t *testing.T) {
 	exec(t, database, `ALTER ROLE postgres SET default_transaction_read_only = on;
 		SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'understudy'`)
 	conn := connect(t, database)
-	realserver.Eventually(t, 10*time.Second, "the store's connections are closed", func() error {
+	realserver.Eventually(t, ample, "the store's connections are closed", func() error {
 		var n int
 		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'understudy'").Scan(&n)
 		if err == nil && n > 0 {
@@ -228,7 +229,7 @@ func TestEndsSessionWithManyLeases(t *testing.T) {
 	wakes := make(chan lease.Change, 100)
 	go func() { _ = s.Watch(t.Context(), func(c lease.Change) { wakes <- c }) }()
 	<-wakes // it is ready
-	if err := s.EndSession(t.Context(), a.ID, "stopped"); err != nil {
+	if err := s.EndSession(amply(t), a.ID, "stopped"); err != nil {
 		t.Fatal(err)
 	}
 	var held, events int

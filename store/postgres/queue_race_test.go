@@ -40,6 +40,7 @@ func TestQueueInterleavings(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			url, _, _ := workplace(t, server)
+			stepped(t, url)
 			if err := c.check(t, url); err != nil {
 				t.Error(err)
 			}
@@ -80,29 +81,30 @@ func takeKeys(t testing.TB, s *postgres.Store, session string) []claim.Claim {
 }
 
 // beginTurn begins with claims, in a transaction if there is one.
-const beginTurn = `SELECT coalesce(todo, '') FROM understudy.turn('work', $1, false, 60000000, ARRAY[$2], ARRAY[$3::bigint],
+const beginTurn = `SELECT coalesce(todo, '') FROM understudy.turn('work', $1, false, 36000000000, ARRAY[$2], ARRAY[$3::bigint],
 	ARRAY[NULL::bigint], ARRAY[0::bigint], ARRAY[''], ARRAY[''], ARRAY[0::bigint], ARRAY[0], ARRAY[0], ARRAY[''], ARRAY[''], 10000)`
 
-// lapsing returns a claim whose holder lapses in a moment.
+// lapsing returns a claim whose holder lapses when it is gone.
 func lapsing(t *testing.T, url string, s *postgres.Store) (lease.Session, claim.Claim) {
 	t.Helper()
 	tx := begin(t, connect(t, url))
 	key := "k-" + lease.NewID()
 	enqueue(t, tx, key, key)
 	commit(t, tx)
-	a := start(t, s, "a", 400*time.Millisecond)
-	return a, takeKeys(t, s, a.ID)[0]
+	a := start(t, s, "a", time.Hour)
+	taken := takeKeys(t, s, a.ID)
+	step(t, url, 40*time.Minute)
+	return a, taken[0]
 }
 
-func gone(t *testing.T, s *postgres.Store, id string) {
+// gone has its holder lapse, if it was not renewed since.
+func gone(t *testing.T, url string, s *postgres.Store, id string) {
 	t.Helper()
-	realserver.Eventually(t, 10*time.Second, "the session lapses", func() error {
-		live, err := s.Sessions(t.Context())
-		if slices.ContainsFunc(live, func(n lease.Session) bool { return n.ID == id }) {
-			return errors.New("it lives")
-		}
-		return err
-	})
+	step(t, url, 40*time.Minute)
+	live, err := s.Sessions(t.Context())
+	if err != nil || slices.ContainsFunc(live, func(n lease.Session) bool { return n.ID == id }) {
+		t.Fatalf("it lives: %v", err)
+	}
 }
 
 // beginUnderWay: a begin has locked the key, and its session lapses before it
@@ -115,11 +117,13 @@ func beginUnderWay(t *testing.T, url string) error {
 	if err := tx.QueryRow(t.Context(), beginTurn, a.ID, c.Key, c.Term).Scan(&todo); err != nil || todo != "send" {
 		return fmt.Errorf("begin: %q, %v", todo, err)
 	}
-	gone(t, s, a.ID)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	next := start(t, s, "b", time.Minute)
-	got, err := s.Claims().Take(ctx, claim.Want{Space: dispatch.Space(work), Session: next.ID, Most: 10, Fresh: 10})
+	gone(t, url, s, a.ID)
+	next := start(t, s, "b", time.Hour)
+	var got []claim.Claim
+	err := waitsForNobody(t, url, func(ctx context.Context) (err error) {
+		got, err = s.Claims().Take(ctx, claim.Want{Space: dispatch.Space(work), Session: next.ID, Most: 10, Fresh: 10})
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("a take beside a begin: %w", err)
 	}
@@ -141,7 +145,7 @@ func stepSeenLate(t *testing.T, url string) error {
 	if err := live.QueryRow(t.Context(), beginTurn, a.ID, c.Key, c.Term).Scan(&todo); err != nil || todo != "send" {
 		return fmt.Errorf("begin: %q, %v", todo, err)
 	}
-	gone(t, s, a.ID)
+	gone(t, url, s, a.ID)
 	// The gate is in the statement that locks, which has its snapshot by then.
 	const gate = `CREATE OR REPLACE FUNCTION understudy.step_end(c understudy.claim) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
 		BEGIN %s RETURN (SELECT h.hold FROM understudy.head('work', c.key, c.done) h WHERE h.term = c.term); END $$`
@@ -150,7 +154,7 @@ func stepSeenLate(t *testing.T, url string) error {
 	if _, err := closed.Exec(t.Context(), "SELECT pg_advisory_xact_lock(7)"); err != nil {
 		t.Fatal(err)
 	}
-	next := start(t, s, "b", time.Minute)
+	next := start(t, s, "b", time.Hour)
 	var got []claim.Claim
 	taken := later(func() (err error) {
 		got, err = s.Claims().Take(t.Context(), claim.Want{Space: dispatch.Space(work), Session: next.ID, Most: 10, Fresh: 10})
@@ -175,8 +179,8 @@ func takeBesideRenewal(t *testing.T, url string) error {
 	if _, err := tx.Exec(t.Context(), "SELECT understudy.renew_session($1, 10000)", a.ID); err != nil {
 		t.Fatal(err)
 	}
-	gone(t, s, a.ID) // as it was before
-	got := takeKeys(t, s, start(t, s, "b", time.Minute).ID)
+	gone(t, url, s, a.ID) // as it was before
+	got := takeKeys(t, s, start(t, s, "b", time.Hour).ID)
 	commit(t, tx)
 	if slices.ContainsFunc(got, func(n claim.Claim) bool { return n.Key == c.Key }) {
 		return errors.New("a key was taken from a session that was being renewed")
@@ -188,7 +192,7 @@ func takeBesideRenewal(t *testing.T, url string) error {
 // order, and nothing is lost.
 func commitOrder(t *testing.T, url string) error {
 	s := open(t, url)
-	a := start(t, s, "a", time.Minute)
+	a := start(t, s, "a", time.Hour)
 	key := "k-" + lease.NewID()
 	first, second := begin(t, connect(t, url)), begin(t, connect(t, url))
 	enqueue(t, first, key, key+" first")
@@ -211,10 +215,8 @@ func commitOrder(t *testing.T, url string) error {
 		return err
 	}
 	other := later(func() error { return one.Commit(context.Background()) })
-	select {
-	case err := <-other:
+	if over, err := overOrWaits(t, url, other); over {
 		return fmt.Errorf("a commit did not wait for the one before: %v", err)
-	case <-time.After(100 * time.Millisecond):
 	}
 	commit(t, two)
 	if err := <-other; err != nil {
@@ -259,7 +261,7 @@ func deliver(t testing.TB, s *postgres.Store, session string, c claim.Claim) (st
 // committed.
 func idleBesideEnqueue(t *testing.T, url string) error {
 	s := open(t, url)
-	a := start(t, s, "a", time.Minute)
+	a := start(t, s, "a", time.Hour)
 	key := "k-" + lease.NewID()
 	tx := begin(t, connect(t, url))
 	enqueue(t, tx, key, key+" 1")
@@ -276,8 +278,8 @@ func idleBesideEnqueue(t *testing.T, url string) error {
 	}
 	commit(t, tx)
 	var got string
-	deadline := time.Now().Add(5 * time.Second)
-	for got == "" && time.Now().Before(deadline) {
+	for tries := 0; got == "" && tries < 10; tries++ {
+		step(t, url, time.Second) // longer than a key waits for a long commit
 		for _, c := range takeKeys(t, s, a.ID) {
 			var err error
 			if got, err = deliver(t, s, a.ID, c); err != nil {
@@ -304,11 +306,28 @@ func deliverHeld(t *testing.T, s *postgres.Store, session string, c claim.Claim,
 		Results: []dispatch.Result{{Key: a.Key, Term: a.Term, Seq: a.Seq, State: dispatch.Committed, After: dispatch.Next, Attempt: 1}}})
 }
 
+// gateBehindLook closes a gate behind what somebody who falls asleep sees when he looks.
+func gateBehindLook(t *testing.T, url string) (closed pgx.Tx) {
+	t.Helper()
+	closed = begin(t, connect(t, url))
+	var there bool
+	if err := closed.QueryRow(t.Context(), "SELECT to_regproc('understudy.gated') IS NOT NULL FROM pg_advisory_xact_lock(7)").Scan(&there); err != nil {
+		t.Fatal(err)
+	}
+	if !there {
+		exec(t, url, `CREATE FUNCTION understudy.gated(p_space text, p_from timestamptz, t timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+			DECLARE seen boolean := understudy.any_free(p_space, p_from, t);
+			BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN seen; END $$`)
+		sabotage(t, url, "look_again", `"understudy".any_free`, "understudy.gated")
+	}
+	return closed
+}
+
 // asleepBesideEnqueue: one falls asleep while an enqueuer, who has seen nobody
 // sleep, has not committed. It is told that there is something, or woken.
 func asleepBesideEnqueue(t *testing.T, url string) error {
 	s := open(t, url)
-	a := start(t, s, "a", time.Minute)
+	a := start(t, s, "a", time.Hour)
 	for _, c := range takeKeys(t, s, a.ID) {
 		if _, err := deliver(t, s, a.ID, c); err != nil {
 			return err
@@ -319,21 +338,16 @@ func asleepBesideEnqueue(t *testing.T, url string) error {
 	if _, err := tx.Exec(t.Context(), "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
 		t.Fatal(err)
 	}
+	closed := gateBehindLook(t, url)
 	var share claim.Share
 	joined := later(func() (err error) {
 		share, err = s.Claims().Join(t.Context(), claim.Member{Space: dispatch.Space(work), Session: a.ID, Asleep: true})
 		return err
 	})
-	// It has said that it sleeps, and waits for those who may not have seen it.
-	realserver.Eventually(t, 5*time.Second, "it is asleep", func() error {
-		var asleep bool
-		err := connect(t, url).QueryRow(t.Context(), "SELECT asleep FROM understudy.member WHERE session = $1", a.ID).Scan(&asleep)
-		if err == nil && !asleep {
-			err = errors.New("awake")
-		}
-		return err
-	})
+	// It has said that it sleeps, and has looked once, in vain. It looks again for a moment alone.
+	waiting(t, url, 1)
 	commit(t, tx)
+	commit(t, closed)
 	if err := <-joined; err != nil {
 		return err
 	}

@@ -46,6 +46,7 @@ func TestInterleavings(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			url := server.NewDatabase(t)
 			open(t, url)
+			stepped(t, url)
 			if err := c.check(t, url); err != nil {
 				t.Error(err)
 			}
@@ -67,13 +68,14 @@ func later(f func() error) <-chan error {
 }
 
 // waitingSQL counts the statements in the database that wait for a lock.
-const waitingSQL = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+const waitingSQL = `SELECT count(*) FROM pg_stat_activity
+	WHERE wait_event_type = 'Lock' AND datname = current_database() AND backend_type = 'client backend'`
 
 // waiting waits until n statements in the database wait for a lock.
 func waiting(t *testing.T, url string, n int) {
 	t.Helper()
 	conn := connect(t, url)
-	realserver.Eventually(t, 10*time.Second, fmt.Sprintf("%d statements wait", n), func() error {
+	realserver.Eventually(t, ample, fmt.Sprintf("%d statements wait", n), func() error {
 		var got int
 		err := conn.QueryRow(t.Context(), waitingSQL).Scan(&got)
 		if err == nil && got < n {
@@ -83,28 +85,72 @@ func waiting(t *testing.T, url string, n int) {
 	})
 }
 
-// lapse waits until the session has lapsed by the server's clock.
-func lapse(t *testing.T, s lease.Store, id lease.ID) lease.Lease {
+// overOrWaits waits until a call that was started is over, or waits for a lock.
+func overOrWaits(t *testing.T, url string, call <-chan error) (over bool, err error) {
 	t.Helper()
-	var l lease.Lease
-	realserver.Eventually(t, 10*time.Second, "the holder lapses", func() (err error) {
-		if l, err = s.Get(t.Context(), id); err == nil && l.Remaining > 0 {
-			err = fmt.Errorf("%v left", l.Remaining)
+	conn := connect(t, url)
+	realserver.Eventually(t, ample, "the call is over, or waits", func() error {
+		select {
+		case err = <-call:
+			over = true
+			return nil
+		default:
 		}
-		return err
+		var n int
+		if err := conn.QueryRow(t.Context(), waitingSQL).Scan(&n); err != nil || n > 0 {
+			return err
+		}
+		return errors.New("neither")
 	})
+	return over, err
+}
+
+// waitsForNobody is an error if the call fails, or waits for somebody's lock.
+func waitsForNobody(t *testing.T, url string, call func(context.Context) error) error {
+	t.Helper()
+	ctx := amply(t)
+	over, err := overOrWaits(t, url, later(func() error { return call(ctx) }))
+	if !over {
+		return errors.New("it waits for a lock")
+	}
+	return err
+}
+
+// stepped gives the store a clock that can be set ahead, so that nobody lapses who is not meant to.
+func stepped(t *testing.T, url string) {
+	t.Helper()
+	exec(t, url, `CREATE TABLE understudy.test_clock (ahead interval); INSERT INTO understudy.test_clock VALUES ('0');
+		CREATE OR REPLACE FUNCTION understudy.clock() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+		$$ SELECT clock_timestamp() + (SELECT ahead FROM understudy.test_clock) $$`)
+}
+
+// step sets that clock ahead by so much more.
+func step(t *testing.T, url string, by time.Duration) {
+	t.Helper()
+	exec(t, url, fmt.Sprintf("UPDATE understudy.test_clock SET ahead = ahead + '%d us'", by.Microseconds()))
+}
+
+// lapsed reads a lease whose holder has lapsed.
+func lapsed(t *testing.T, s lease.Store, id lease.ID) lease.Lease {
+	t.Helper()
+	l, err := s.Get(t.Context(), id)
+	if err != nil || l.Remaining > 0 {
+		t.Fatalf("%s: %v is left, %v", id, l.Remaining, err)
+	}
 	return l
 }
 
 func renewalUnderWay(t *testing.T, url string) error {
 	s, id := open(t, url), role(lease.NewID())
-	a, c := start(t, s, "a", 200*time.Millisecond), start(t, s, "c", time.Minute)
+	a, c := start(t, s, "a", time.Hour), start(t, s, "c", 24*time.Hour)
 	take(t, s, id, a, false)
+	step(t, url, 40*time.Minute)
 	tx := begin(t, connect(t, url))
 	if _, err := tx.Exec(t.Context(), "SELECT understudy.renew_session($1, 10000)", a.ID); err != nil {
 		t.Fatal(err)
 	}
-	seen := lapse(t, s, id) // as the row was before the renewal
+	step(t, url, 40*time.Minute)
+	seen := lapsed(t, s, id) // as the row was before the renewal
 	claim := later(func() error {
 		_, err := s.Acquire(t.Context(), lease.Claim{Lease: id, Session: c.ID, Seen: seen.Seen()})
 		return err
@@ -121,7 +167,7 @@ func renewalUnderWay(t *testing.T, url string) error {
 
 func takeoverUnderWay(t *testing.T, url string) error {
 	s, id := open(t, url), role(lease.NewID())
-	a, c := start(t, s, "a", time.Minute), start(t, s, "c", time.Minute)
+	a, c := start(t, s, "a", time.Hour), start(t, s, "c", time.Hour)
 	seen := take(t, s, id, a, false).Seen()
 	tx := begin(t, connect(t, url))
 	var verdict string
@@ -141,7 +187,7 @@ func takeoverUnderWay(t *testing.T, url string) error {
 
 func renewalWaits(t *testing.T, url string) error {
 	s, id := open(t, url), role(lease.NewID())
-	a := start(t, s, "a", 300*time.Millisecond)
+	a := start(t, s, "a", time.Hour)
 	take(t, s, id, a, false)
 	tx := begin(t, connect(t, url))
 	if _, err := tx.Exec(t.Context(), "SELECT FROM understudy.session WHERE id = $1 FOR UPDATE", a.ID); err != nil {
@@ -149,7 +195,10 @@ func renewalWaits(t *testing.T, url string) error {
 	}
 	renewal := later(func() error { _, err := s.RenewSession(t.Context(), a.ID); return err })
 	waiting(t, url, 1)
-	lapse(t, open(t, url), id)
+	// The deadline lies between the moment at which it began to wait and the one at which it goes on.
+	if _, err := tx.Exec(t.Context(), "UPDATE understudy.session SET deadline = clock_timestamp() WHERE id = $1", a.ID); err != nil {
+		t.Fatal(err)
+	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -161,16 +210,15 @@ func renewalWaits(t *testing.T, url string) error {
 
 func contendersLockNothing(t *testing.T, url string) error {
 	s, id := open(t, url), role(lease.NewID())
-	a, c := start(t, s, "a", time.Minute), start(t, s, "c", time.Minute)
+	a, c := start(t, s, "a", time.Hour), start(t, s, "c", time.Hour)
 	seen := take(t, s, id, a, false).Seen()
 	tx := begin(t, connect(t, url))
 	var verdict string
 	if err := tx.QueryRow(t.Context(), acquireSQL, id.Key, c.ID, seen.Term, seen.Session, seen.Seq, false).Scan(&verdict); err != nil || verdict != "held" {
 		t.Fatal(verdict, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	if _, err := s.RenewSession(ctx, a.ID); err != nil {
+	err := waitsForNobody(t, url, func(ctx context.Context) error { _, err := s.RenewSession(ctx, a.ID); return err })
+	if err != nil {
 		return fmt.Errorf("a renewal was held up by a claim that was refused: %w", err)
 	}
 	return nil
@@ -180,7 +228,7 @@ func contendersLockNothing(t *testing.T, url string) error {
 // for it again, is between the look and the answer.
 func answerIsOfOnePiece(t *testing.T, url string) error {
 	s, id := open(t, url), role(lease.NewID())
-	a, b := start(t, s, "a", time.Minute), start(t, s, "b", time.Minute)
+	a, b := start(t, s, "a", time.Hour), start(t, s, "b", time.Hour)
 	seen := take(t, s, id, a, false).Seen()
 	gate := begin(t, connect(t, url))
 	if _, err := gate.Exec(t.Context(), "SELECT pg_advisory_xact_lock(7)"); err != nil {
@@ -211,31 +259,27 @@ func answerIsOfOnePiece(t *testing.T, url string) error {
 
 func endWaitsForClaim(t *testing.T, url string) error {
 	s, id := open(t, url), role(lease.NewID())
-	a := start(t, s, "a", time.Minute)
+	a := start(t, s, "a", time.Hour)
 	tx := begin(t, connect(t, url))
 	var verdict string
 	if err := tx.QueryRow(t.Context(), acquireSQL, id.Key, a.ID, 0, "", 0, false).Scan(&verdict); err != nil || verdict != "taken" {
 		t.Fatal(verdict, err)
 	}
 	ended := later(func() error { return s.EndSession(t.Context(), a.ID, "stopped") })
-	select {
-	case <-ended:
-	case <-time.After(300 * time.Millisecond):
-	}
+	over, err := overOrWaits(t, url, ended)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var l lease.Lease
-	realserver.Eventually(t, 5*time.Second, "the session ends", func() (err error) {
-		sessions, err := s.Sessions(t.Context())
-		for _, n := range sessions {
-			if n.ID == a.ID {
-				return errors.New("it lives")
-			}
-		}
-		l, _ = s.Get(t.Context(), id)
-		return err
-	})
+	if !over {
+		err = <-ended
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if l.Session != "" {
 		return fmt.Errorf("a session ended and kept a lease: %+v", l)
 	}
@@ -244,13 +288,13 @@ func endWaitsForClaim(t *testing.T, url string) error {
 
 func lateCommit(t *testing.T, url string) error {
 	s := open(t, url)
-	a := start(t, s, "a", time.Minute)
+	a := start(t, s, "a", time.Hour)
 	tx := begin(t, connect(t, url))
 	var verdict string
 	if err := tx.QueryRow(t.Context(), acquireSQL, lease.NewID(), a.ID, 0, "", 0, false).Scan(&verdict); err != nil || verdict != "taken" {
 		t.Fatal(verdict, err)
 	}
-	other := start(t, s, "other", time.Minute)
+	other := start(t, s, "other", time.Hour)
 	before, err := s.RenewSession(t.Context(), other.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -273,7 +317,6 @@ func lateCommit(t *testing.T, url string) error {
 func TestDeadline(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
 	url := server.NewDatabase(t)
-	const timeout = 15 * time.Millisecond
 	rounds := 300
 	if testing.Short() {
 		rounds = 30
@@ -286,8 +329,9 @@ func TestDeadline(t *testing.T) {
 		id := role(lease.NewID())
 		c := start(t, contender, "c", time.Hour)
 		wg.Go(func() {
-			for range rounds {
-				kept, got := meet(t, holder, contender, id, c.ID, timeout)
+			m := meeting{early: 2 * time.Millisecond, timeout: 15 * time.Millisecond}
+			for round, began := 0, time.Now(); round < rounds && time.Since(began) < time.Minute && !t.Failed(); round++ {
+				kept, got := m.meet(t, holder, contender, id, c.ID)
 				mu.Lock()
 				switch {
 				case kept && got:
@@ -310,8 +354,26 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// meeting is how long before the deadline both set out. It follows how long that takes on this
+// machine, so that now the one and now the other comes in time.
+type meeting struct {
+	early   time.Duration // on average
+	timeout time.Duration // of the session, which is long enough to begin with
+}
+
+// learn changes it after a round.
+func (m *meeting) learn(kept bool) {
+	if kept {
+		m.early = max(m.early*9/10, 100*time.Microsecond)
+	} else {
+		m.early = min(m.early*11/10, time.Minute)
+	}
+	m.timeout = max(m.timeout, 4*m.early)
+}
+
 // meet lets one renewal and one claim race at the deadline.
-func meet(t *testing.T, holder, contender *postgres.Store, id lease.ID, claimant string, timeout time.Duration) (kept, got bool) {
+func (m *meeting) meet(t *testing.T, holder, contender *postgres.Store, id lease.ID, claimant string) (kept, got bool) {
+	timeout := m.timeout
 	a := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance("a", ""), Timing: lease.Timing{Interval: timeout / 5, Timeout: timeout}}
 	l, err := contender.Get(t.Context(), id)
 	if err != nil {
@@ -325,10 +387,10 @@ func meet(t *testing.T, holder, contender *postgres.Store, id lease.ID, claimant
 	}
 	l, err = holder.Acquire(t.Context(), lease.Claim{Lease: id, Session: a.ID, Seen: l.Seen(), Waited: true})
 	if err != nil {
-		return false, false // lapsed while it was taking it
+		m.timeout = min(2*m.timeout, time.Minute) // lapsed while it was taking it
+		return false, false
 	}
-	when := time.After(time.Until(began.Add(timeout)) - rand.N(4*time.Millisecond))
-	<-when
+	<-time.After(time.Until(began.Add(timeout)) - rand.N(2*m.early))
 	renewal := later(func() error { _, err := holder.RenewSession(t.Context(), a.ID); return err })
 	taken, claimErr := contender.Acquire(t.Context(), lease.Claim{Lease: id, Session: claimant, Seen: l.Seen()})
 	renewErr := <-renewal
@@ -342,5 +404,6 @@ func meet(t *testing.T, holder, contender *postgres.Store, id lease.ID, claimant
 			t.Error(err)
 		}
 	}
+	m.learn(renewErr == nil)
 	return renewErr == nil, claimErr == nil
 }

@@ -200,7 +200,10 @@ func TestShardBackup(t *testing.T) {
 // TestShardLightReports: a crash of the server may take back reports that only say "still so",
 // for which nobody waits; never what one of them newly said, nor one that was told.
 func TestShardLightReports(t *testing.T) {
-	server := realserver.Postgres(t, realserver.PostgresOptions{Settings: map[string]string{"wal_writer_delay": "10s", "autovacuum": "off"}})
+	server := realserver.Postgres(t, realserver.PostgresOptions{Settings: map[string]string{
+		// Nobody else writes, or notes every 15 s what is under way, between a report and the look.
+		"wal_writer_delay": "10s", "autovacuum": "off", "wal_level": "minimal", "max_wal_senders": "0",
+	}})
 	url := server.NewDatabase(t)
 	r, n := open(t, url).Registry(), benchRecord(1, 0)
 	report := func(tell bool) {

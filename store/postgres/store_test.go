@@ -43,12 +43,24 @@ func TestLinearizable(t *testing.T) {
 
 func open(t testing.TB, url string) *postgres.Store {
 	t.Helper()
-	s, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	s, err := postgres.Open(amply(t), postgres.Config{URL: url})
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// ample is longer than anything takes that does not hang, on whatever machine.
+const ample = 3 * time.Minute
+
+// amply is a context for calls that may have to wait for others on a slow machine: one without a
+// deadline gets ten seconds.
+func amply(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), ample)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 func connect(t testing.TB, url string) *pgx.Conn {
