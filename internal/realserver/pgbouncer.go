@@ -44,11 +44,11 @@ server_login_retry = 0.2
 	cmd := exec.Command(program, file)
 	cmd.Dir, cmd.SysProcAttr = dir, asServer(tb)
 	b.proc = Start(tb, cmd)
-	Eventually(tb, time.Minute, "PgBouncer listens", func() error {
+	Eventually(tb, 2*time.Minute, "PgBouncer listens", func() error {
 		if b.proc.Exited() {
 			tb.Fatalf("PgBouncer has ended:\n%s", b.proc.Output())
 		}
-		conn, err := net.DialTimeout("tcp", b.addr(), time.Second)
+		conn, err := net.DialTimeout("tcp", b.addr(), time.Minute)
 		if err == nil {
 			conn.Close()
 		}

@@ -126,7 +126,7 @@ func (s *PostgresServer) Start(tb testing.TB) {
 		if s.proc.Exited() {
 			tb.Fatalf("PostgreSQL has ended:\n%s", s.proc.Output())
 		}
-		return s.exec("SELECT 1", 5*time.Second)
+		return s.exec("SELECT 1", time.Minute)
 	})
 }
 

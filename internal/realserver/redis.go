@@ -151,7 +151,7 @@ func (s *RedisServer) Do(args ...string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	r := bufio.NewReader(conn)
 	if s.opt.Password != "" {
 		if _, err := roundTrip(conn, r, "AUTH", s.opt.Password); err != nil {
@@ -200,7 +200,7 @@ func (s *RedisServer) ping() error {
 }
 
 func (s *RedisServer) dial() (net.Conn, error) {
-	d := net.Dialer{Timeout: time.Second}
+	d := net.Dialer{Timeout: time.Minute}
 	if s.opt.TLS {
 		return tls.DialWithDialer(&d, "tcp", s.Addr, &tls.Config{InsecureSkipVerify: true})
 	}

@@ -37,6 +37,9 @@ func TestLinearizable(t *testing.T) {
 	}, leasetest.Concurrent{})
 }
 
+// ample is longer than anything takes that does not hang, on whatever machine.
+const ample = 3 * time.Minute
+
 // open opens a store until the test ends, on a server that has been up for long.
 func open(tb testing.TB, url, prefix string) *redis.Store {
 	tb.Helper()
@@ -50,7 +53,7 @@ func open(tb testing.TB, url, prefix string) *redis.Store {
 // openFresh opens a store until the test ends.
 func openFresh(tb testing.TB, url, prefix string) *redis.Store {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), ample)
 	defer cancel()
 	s, err := redis.Open(ctx, redis.Config{URL: url, Prefix: prefix})
 	if err != nil {

@@ -121,19 +121,23 @@ func TestPausedServer(t *testing.T) {
 	<-ready
 
 	server.Pause()
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	_, err := s.RenewSession(ctx, a.ID)
 	cancel()
-	if took := time.Since(began); !errors.Is(err, lease.ErrUnknown) || took > 800*time.Millisecond {
-		t.Errorf("RenewSession on a paused server: %v after %v, want ErrUnknown after 300ms", err, took)
+	if !errors.Is(err, lease.ErrUnknown) {
+		t.Errorf("RenewSession on a paused server: %v, want ErrUnknown", err)
 	}
-	ctx, cancel = context.WithCancel(t.Context())
+	ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
 	stop := time.AfterFunc(100*time.Millisecond, cancel)
-	began = time.Now()
-	_, err = s.Get(ctx, lease.ID{Space: "role", Key: "r"})
-	if took := time.Since(began); !errors.Is(err, lease.ErrUnavailable) || took > 800*time.Millisecond {
-		t.Errorf("Get, cancelled after 100ms: %v after %v, want ErrUnavailable at once", err, took)
+	got := make(chan error, 1)
+	go func() { _, err := s.Get(ctx, lease.ID{Space: "role", Key: "r"}); got <- err }()
+	select {
+	case err := <-got:
+		if !errors.Is(err, lease.ErrUnavailable) {
+			t.Errorf("Get, cancelled after 100ms: %v, want ErrUnavailable", err)
+		}
+	case <-time.After(ample):
+		t.Error("Get, cancelled after 100ms, goes on")
 	}
 	stop.Stop()
 	select {
@@ -141,11 +145,11 @@ func TestPausedServer(t *testing.T) {
 		if !errors.Is(err, lease.ErrUnavailable) {
 			t.Errorf("Watch on a paused server: %v, want ErrUnavailable", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(ample):
 		t.Error("Watch does not notice that its connection is dead")
 	}
 	server.Resume()
-	realserver.Eventually(t, 10*time.Second, "renewal after the pause", func() error {
+	realserver.Eventually(t, ample, "renewal after the pause", func() error {
 		_, err := s.RenewSession(t.Context(), a.ID)
 		return err
 	})
@@ -234,6 +238,7 @@ func TestRenewAgainstTakeover(t *testing.T) {
 	}
 	id := lease.ID{Space: "role", Key: "r"}
 	renewed, taken := 0, 0
+	early := time.Millisecond // how long before the deadline they set out, about what the calls take
 	for i := range rounds {
 		a := start(t, s, "a", timeout)
 		held, err := acquire(t.Context(), s, id, a.ID)
@@ -241,8 +246,7 @@ func TestRenewAgainstTakeover(t *testing.T) {
 			t.Fatalf("round %d: %v", i, err)
 		}
 		b := start(t, s, "b", time.Hour)
-		// What is left until the deadline is about what the calls take.
-		skew += timeout - time.Duration(rand.N(1000))*time.Microsecond
+		skew += timeout - rand.N(early)
 		var wg sync.WaitGroup
 		var renewal, takeover error
 		wg.Go(func() { _, renewal = s.RenewSession(t.Context(), a.ID) })
@@ -257,6 +261,10 @@ func TestRenewAgainstTakeover(t *testing.T) {
 			renewed++
 		case takeover == nil:
 			taken++
+		}
+		// So that now the one and now the other comes in time, on whatever machine.
+		if early = early * 11 / 10; renewal == nil {
+			early = max(early*8/10, 10*time.Microsecond)
 		}
 		for _, session := range []string{a.ID, b.ID} {
 			if err := s.EndSession(t.Context(), session, ""); err != nil {

@@ -16,16 +16,18 @@ import (
 
 func TestOpenTwelveAtOnce(t *testing.T) {
 	server := realserver.Redis(t, realserver.RedisOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), ample)
+	defer cancel()
 	var wg sync.WaitGroup
 	for range 12 {
 		wg.Go(func() {
-			s, err := redis.Open(t.Context(), redis.Config{URL: server.URL()})
+			s, err := redis.Open(ctx, redis.Config{URL: server.URL()})
 			if err != nil {
 				t.Errorf("Open: %v", err)
 				return
 			}
 			defer s.Close()
-			if from, to, err := s.Migrate(t.Context()); from != 1 || to != 1 || err != nil {
+			if from, to, err := s.Migrate(ctx); from != 1 || to != 1 || err != nil {
 				t.Errorf("Migrate = %d, %d, %v; want 1, 1", from, to, err)
 			}
 		})
@@ -99,7 +101,7 @@ func TestTLSAndPassword(t *testing.T) {
 		"no password":            strings.Replace(server.URL(), ":hunter2@", "", 1),
 		"no TLS":                 "redis://:hunter2@" + server.Addr,
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		_, err := redis.Open(ctx, redis.Config{URL: url})
 		cancel()
 		if !errors.Is(err, lease.ErrUnavailable) || strings.Contains(err.Error(), "hunter") {
@@ -113,7 +115,7 @@ func TestInspectWarns(t *testing.T) {
 	replica := realserver.Redis(t, realserver.RedisOptions{ReplicaOf: master})
 	safe := realserver.Redis(t, realserver.RedisOptions{AppendOnly: true})
 	s := openFresh(t, master.URL(), "")
-	realserver.Eventually(t, 20*time.Second, "warnings", func() error {
+	realserver.Eventually(t, ample, "warnings", func() error {
 		info, err := s.Inspect(t.Context())
 		if err != nil {
 			return err

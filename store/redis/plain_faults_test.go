@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -130,14 +131,15 @@ func TestPlainUnknownOutcome(t *testing.T) {
 			s, prefix := startSable(t), prefixOf(t)
 			st := s.open(t, prefix)
 			me := plainSession(t, st, "a", time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), ample)
+			defer cancel()
 			hold := make(chan struct{})
 			s.Before(func(args []string) {
 				if args[0] == c.at {
+					cancel()
 					<-hold
 				}
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
 			_, err := st.Acquire(ctx, lease.Claim{Lease: roleR, Session: me.ID})
 			if !errors.Is(err, c.want) {
 				t.Errorf("Acquire that hangs at %s: %v, want %v", c.at, err, c.want)
@@ -246,7 +248,7 @@ func TestPlainRealTime(t *testing.T) {
 	t.Parallel()
 	s, prefix := startSable(t), prefixOf(t)
 	st, clock := s.open(t, prefix), lease.BootClock()
-	me := plainSession(t, st, "a", 3*time.Second)
+	me := plainSession(t, st, "a", 10*time.Second)
 	heir := plainSession(t, s.open(t, prefix), "heir", time.Minute)
 	if _, err := plainClaim(t.Context(), st, roleR, me.ID); err != nil {
 		t.Fatal(err)
@@ -367,7 +369,7 @@ func TestPlainKeys(t *testing.T) {
 		{"HGET " + a + " node_id", a}, {"HGET " + a + " node_address", "10.0.0.1:6379"}, {"HGET " + a + " role", "primary"},
 		{"HGET " + a + " last_txn_id", "42"}, {"HGET " + a + " primary_node_id", ""},
 		{"TYPE " + a + "_replicas", "set"}, {"SCARD " + a + "_replicas", "1"}, {"SISMEMBER " + a + "_replicas " + b, "1"},
-		{"GET " + a + "_FAILOVER", "me:1"}, {"TTL " + a + "_FAILOVER", "60"},
+		{"GET " + a + "_FAILOVER", "me:1"},
 		{"TYPE " + b + "_queue", "list"}, {"LLEN " + b + "_queue", "1"}, {"TYPE shard:orders", "hash"},
 	} {
 		args := strings.Fields(c.args)
@@ -375,6 +377,10 @@ func TestPlainKeys(t *testing.T) {
 		if got, err := s.real.Do(args...); got != c.want || err != nil {
 			t.Errorf("%s = %q, %v; want %q", c.args, got, err, c.want)
 		}
+	}
+	ttl, err := s.real.Do("TTL", root+a+"_FAILOVER")
+	if left, _ := strconv.Atoi(ttl); left < 20 || left > 60 || err != nil {
+		t.Errorf("the lock expires in %s s, %v; want 60", ttl, err)
 	}
 	odd := shard.Row{Name: "odd", Paused: &shard.Pause{By: "x", Since: time.Date(12026, 1, 1, 0, 0, 0, 0, time.UTC)}}
 	if _, err := reg.Decide(t.Context(), shard.Decision{Row: odd}); !errors.Is(err, lease.ErrInvalid) {
