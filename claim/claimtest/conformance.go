@@ -8,6 +8,7 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
 )
 
 // Store is a store of sessions that keeps claims too.
@@ -71,7 +72,7 @@ func Run(t *testing.T, make func(t *testing.T) *Harness) {
 		t.Run(name, func(t *testing.T) {
 			h := make(t)
 			s := h.Open(t)
-			test(&bench{T: t, Store: s, Table: s.Claims(), ctx: t.Context(), h: h})
+			test(&bench{T: t, Store: s, Table: s.Claims(), ctx: leasetest.Amply(t), h: h})
 		})
 	}
 }

@@ -128,7 +128,7 @@ func Watch(ctx context.Context, t fataler, s lease.Store) <-chan lease.Change {
 			t.Skip("this store is only polled")
 		}
 		t.Fatalf("Watch: %v", err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("Watch is not ready")
 	}
 	return changes
@@ -146,7 +146,7 @@ func Woken(ctx context.Context, t fataler, s lease.Store, changes <-chan lease.C
 	if _, err := s.Acquire(ctx, lease.Claim{Lease: mark, Session: who.ID}); err != nil {
 		t.Fatalf("Acquire: %v", err)
 	}
-	for deadline := time.After(30 * time.Second); ; {
+	for deadline := time.After(2 * time.Minute); ; {
 		select {
 		case c := <-changes:
 			switch {

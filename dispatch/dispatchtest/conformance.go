@@ -11,6 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
 )
 
 // Store is a store of sessions and claims that keeps queues too.
@@ -86,7 +87,7 @@ func Run(t *testing.T, make func(t *testing.T) *Harness) {
 		t.Run(name, func(t *testing.T) {
 			h := make(t)
 			s := h.Open(t)
-			b := &bench{T: t, Store: s, Desk: s.Desk(), Queue: s.Queue(), Claims: s.Claims(), ctx: t.Context(), h: h}
+			b := &bench{T: t, Store: s, Desk: s.Desk(), Queue: s.Queue(), Claims: s.Claims(), ctx: leasetest.Amply(t), h: h}
 			for range 2 { // twice is no error
 				if err := b.Desk.Make(b.ctx, q); err != nil {
 					b.Fatalf("Make: %v", err)

@@ -30,8 +30,8 @@ type Concurrent struct {
 	Length      time.Duration // of the fight, not of the clearing up; default 3 s
 	Timeout     time.Duration // T of the sessions; default 250 ms
 	Window      time.Duration // that keeps others from a step; default 400 ms
-	Call        time.Duration // deadline of each call; default 5 s
-	Clear       time.Duration // for what is left after the fight; default 60 s
+	Call        time.Duration // deadline of each call; default a minute
+	Clear       time.Duration // for what is left after the fight; default 5 min
 }
 
 func (c Concurrent) withDefaults() Concurrent {
@@ -42,8 +42,8 @@ func (c Concurrent) withDefaults() Concurrent {
 	c.Length = cmp.Or(c.Length, 3*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 250*time.Millisecond)
 	c.Window = cmp.Or(c.Window, 400*time.Millisecond)
-	c.Call = cmp.Or(c.Call, 5*time.Second)
-	c.Clear = cmp.Or(c.Clear, time.Minute)
+	c.Call = cmp.Or(c.Call, time.Minute)
+	c.Clear = cmp.Or(c.Clear, 5*time.Minute)
 	return c
 }
 

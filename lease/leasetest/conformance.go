@@ -51,7 +51,7 @@ func Run(t *testing.T, make func(t *testing.T) *Harness) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := make(t)
-			test(&bench{T: t, ctx: t.Context(), h: h, Store: h.Open(t)})
+			test(&bench{T: t, ctx: Amply(t), h: h, Store: h.Open(t)})
 		})
 	}
 }
@@ -61,6 +61,15 @@ func Run(t *testing.T, make func(t *testing.T) *Harness) {
 var timing = lease.Timing{Interval: time.Minute, Timeout: 5 * time.Minute}
 
 const slack = 30 * time.Second
+
+// Amply is a context for what a busy machine may take long for: calls without a deadline get
+// one of seconds from the stores.
+func Amply(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
 
 // bench is one test with its store.
 type bench struct {

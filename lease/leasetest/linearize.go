@@ -22,7 +22,7 @@ type Concurrent struct {
 	Clients int           // that fight for each; default 4
 	Length  time.Duration // default 2 s
 	Timeout time.Duration // T of the sessions; default 200 ms
-	Call    time.Duration // deadline of each call; default 5 s
+	Call    time.Duration // deadline of each call; default a minute
 }
 
 // WithDefaults fills what is zero.
@@ -31,7 +31,7 @@ func (c Concurrent) WithDefaults() Concurrent {
 	c.Clients = cmp.Or(c.Clients, 4)
 	c.Length = cmp.Or(c.Length, 2*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 200*time.Millisecond)
-	c.Call = cmp.Or(c.Call, 5*time.Second)
+	c.Call = cmp.Or(c.Call, time.Minute)
 	return c
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -43,7 +44,7 @@ func Run(t *testing.T, make func(t *testing.T) Rig) {
 
 // try puts one store through one test, which tells report what it finds.
 func try(t *testing.T, report testing.TB, r Rig, test func(*bench)) {
-	b := &bench{TB: report, t: t, rig: r, Table: r.Table, ctx: t.Context(), session: lease.NewID()}
+	b := &bench{TB: report, t: t, rig: r, Table: r.Table, ctx: leasetest.Amply(t), session: lease.NewID()}
 	if r.Sessions != nil {
 		b.session = b.begin("first")
 	}

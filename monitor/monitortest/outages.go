@@ -22,14 +22,14 @@ type Outages struct {
 	Storers  int           // goroutines that store beats; default 3
 	Watchers int           // goroutines that judge and apply, each for all sources; default 3
 	Ticks    int           // of half an interval; default 60
-	Call     time.Duration // deadline of each call; default 10 s
+	Call     time.Duration // deadline of each call; default 2 min
 	Seed     uint64
 }
 
 func (o Outages) withDefaults() Outages {
 	o.Sources, o.Ticks = cmp.Or(o.Sources, 40), cmp.Or(o.Ticks, 60)
 	o.Storers, o.Watchers = cmp.Or(o.Storers, 3), cmp.Or(o.Watchers, 3)
-	o.Call = cmp.Or(o.Call, 10*time.Second)
+	o.Call = cmp.Or(o.Call, 2*time.Minute)
 	return o
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -48,7 +49,7 @@ func TestRegistry(t *testing.T, open func(t *testing.T) Subject) {
 // try puts one store through one topic, which tells report what it finds.
 func try(t *testing.T, report testing.TB, s Subject, topic func(*bench)) {
 	topic(&bench{
-		TB: report, Registry: s.Registry, Commands: s.Commands, t: t, s: s, ctx: t.Context(), patience: patience, wait: maxWait,
+		TB: report, Registry: s.Registry, Commands: s.Commands, t: t, s: s, ctx: leasetest.Amply(t), patience: patience, wait: maxWait,
 	})
 }
 
@@ -88,7 +89,7 @@ const (
 	// brief is waited for where the clock cannot be stepped, unless it is too coarse.
 	brief = 50 * time.Millisecond
 	// patience is how long anything may take that is not promised to be quick.
-	patience = time.Minute
+	patience = 2 * time.Minute
 	// maxWait is the longest that Next waits.
 	maxWait = shard.MaxWait
 )
