@@ -26,7 +26,7 @@ func TestTheClockIsReadUnderTheLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	c := &counted{Clock: lease.BootClock()}
 	s := open(t, sqlite.Config{Path: path, Clock: c})
-	n := session(t, s, "a", lease.Timing{}.WithDefaults())
+	n := session(t, s, "a", patient)
 	conn, err := plain(t, path).Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,19 +19,22 @@ import (
 	"github.com/understudy-ha/understudy/store/sqlite"
 )
 
-// The window of the steps of those who deliver, and are killed.
-const quickWindow = 2 * time.Second
+// The window of the steps of those who deliver, and are killed. Nobody else may be so slow
+// as to have his effect after it.
+const quickWindow = 10 * time.Second
 
 // deliverer is an instance at its simplest: it takes what there is, and has an
 // effect for each batch in a file that plays the target.
 type deliverer struct {
 	store  *sqlite.Store
 	target *sql.DB
-	me     lease.Session
+	me     atomic.Pointer[string] // its session
 }
 
 func childDelivers(path string) {
-	if err := deliver(context.Background(), path); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*ample)
+	defer cancel()
+	if err := deliver(ctx, path); err != nil {
 		fmt.Println("failed:", err)
 		os.Exit(1)
 	}
@@ -41,28 +45,24 @@ func deliver(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	target, err := sql.Open("sqlite", path+".target?_pragma=busy_timeout(10000)")
+	target, err := sql.Open("sqlite", path+".target?_pragma=busy_timeout(120000)")
 	if err != nil {
 		return err
 	}
-	d := deliverer{store: s, target: target, me: lease.Session{
-		ID: lease.NewID(), Instance: lease.NewInstance(fmt.Sprint(os.Getpid()), ""), Timing: quick,
-	}}
-	if _, err := s.StartSession(ctx, d.me); err != nil {
+	d := &deliverer{store: s, target: target}
+	if err := d.start(ctx); err != nil {
 		return err
 	}
-	go func() {
-		for {
-			<-time.After(quick.Interval)
-			if _, err := s.RenewSession(ctx, d.me.ID); err != nil {
-				fmt.Println("failed:", err)
-				os.Exit(1)
-			}
-		}
-	}()
+	go d.renew(ctx)
 	var results []dispatch.Result
 	for {
-		held, err := s.Claims().Take(ctx, claim.Want{Space: dispatch.Space(jobs), Session: d.me.ID, Most: 10, Fresh: 10})
+		me := *d.me.Load()
+		held, err := s.Claims().Take(ctx, claim.Want{Space: dispatch.Space(jobs), Session: me, Most: 10, Fresh: 10})
+		if errors.Is(err, lease.ErrLapsed) { // on a machine that is busy with others
+			if err = d.start(ctx); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func deliver(ctx context.Context, path string) error {
 			<-time.After(2 * time.Millisecond)
 			continue
 		}
-		t, err := s.Queue().Turn(ctx, dispatch.Turn{Queue: jobs, Session: d.me.ID, Results: results, Begin: held, Window: quickWindow})
+		t, err := s.Queue().Turn(ctx, dispatch.Turn{Queue: jobs, Session: me, Results: results, Begin: held, Window: quickWindow})
 		if err != nil {
 			return err
 		}
@@ -90,8 +90,29 @@ func deliver(ctx context.Context, path string) error {
 	}
 }
 
+// start starts a session.
+func (d *deliverer) start(ctx context.Context) error {
+	n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(fmt.Sprint(os.Getpid()), ""), Timing: quick}
+	_, err := d.store.StartSession(ctx, n)
+	if err == nil {
+		d.me.Store(&n.ID)
+	}
+	return err
+}
+
+// renew renews the session that it is in.
+func (d *deliverer) renew(ctx context.Context) {
+	for {
+		<-time.After(quick.Interval)
+		if _, err := d.store.RenewSession(ctx, *d.me.Load()); err != nil && !errors.Is(err, lease.ErrLapsed) {
+			fmt.Println("failed:", err)
+			os.Exit(1)
+		}
+	}
+}
+
 // send has the effect, or finds out whether somebody had it, or fails.
-func (d deliverer) send(a dispatch.Assignment) (dispatch.Result, error) {
+func (d *deliverer) send(a dispatch.Assignment) (dispatch.Result, error) {
 	r := dispatch.Result{
 		Key: a.Key, Term: a.Term, Seq: a.Seq, Attempt: a.Attempt, State: dispatch.Committed, After: dispatch.Next, Code: 200,
 	}
@@ -119,7 +140,7 @@ func (d deliverer) send(a dispatch.Assignment) (dispatch.Result, error) {
 // effect twice, and no key gets out of order.
 func TestDeliverersAreKilled(t *testing.T) {
 	l := newLine(t, sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
-	target := plain(t, l.path+".target?_pragma=busy_timeout(10000)&_journal_mode=WAL")
+	target := plain(t, l.path+".target?_pragma=busy_timeout(120000)&_journal_mode=WAL")
 	if _, err := target.Exec("CREATE TABLE effect (n INTEGER PRIMARY KEY, key TEXT, seq INTEGER, id TEXT, pid INTEGER); CREATE INDEX effect_id ON effect (id)"); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +153,7 @@ func TestDeliverersAreKilled(t *testing.T) {
 	enqueued := make(chan error, 1)
 	go func() { enqueued <- enqueueMany(t.Context(), l, batches) }()
 	for range kills {
-		<-time.After(time.Duration(20+rand.N(150)) * time.Millisecond)
+		<-time.After(time.Duration(100+rand.N(400)) * time.Millisecond)
 		i := rand.N(len(procs))
 		if procs[i].Exited() {
 			t.Fatalf("one who delivers ended by itself: %s", procs[i].Output())
@@ -143,7 +164,7 @@ func TestDeliverersAreKilled(t *testing.T) {
 	if err := <-enqueued; err != nil {
 		t.Fatal(err)
 	}
-	realserver.Eventually(t, 2*time.Minute, "all of it delivered", func() error {
+	realserver.Eventually(t, 2*ample, "all of it delivered", func() error {
 		qs, err := l.Desk().Queues(t.Context())
 		if err != nil || len(qs) != 1 || qs[0].Depth != 0 || qs[0].Done != int64(batches) {
 			return fmt.Errorf("%+v, %v", qs, err)
@@ -158,7 +179,7 @@ func TestDeliverersAreKilled(t *testing.T) {
 
 // enqueueMany enqueues for 15 keys, in the manner of a user's program.
 func enqueueMany(ctx context.Context, l *line, batches int) error {
-	db, err := sql.Open("sqlite", l.path+"?_pragma=busy_timeout(10000)")
+	db, err := sql.Open("sqlite", l.path+"?_pragma=busy_timeout(120000)")
 	if err != nil {
 		return err
 	}

@@ -225,7 +225,7 @@ func TestEnqueueByAnotherProgram(t *testing.T) {
 // childEnqueues enqueues batches of a few keys from a process of its own, each in a
 // transaction that notes the batch in a table of the user's too.
 func childEnqueues(path, name string) {
-	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(20000)&_txlock=immediate")
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(120000)&_txlock=immediate")
 	for i := 0; err == nil && i < 200; i++ {
 		<-time.After(rand.N(2 * time.Millisecond)) // others are to have their turn
 		err = func() error {

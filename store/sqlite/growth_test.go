@@ -25,7 +25,7 @@ func TestOldSessionsAreForgotten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	c := &clock{Clock: lease.BootClock()}
 	s := open(t, sqlite.Config{Path: path, Clock: c, Wall: c.Wall})
-	timing := lease.Timing{}.WithDefaults()
+	timing := lease.Timing{Interval: 5 * time.Second, Timeout: 30 * time.Second}
 	holds := session(t, s, "holds", timing)
 	take(t, s, holds, "r")
 	for range 50 {
@@ -44,7 +44,7 @@ func TestOldSessionsAreForgotten(t *testing.T) {
 		t.Fatalf("%d of 50 sessions are left before a day has passed", n)
 	}
 	c.step(2 * time.Minute)
-	realserver.Eventually(t, 30*time.Second, "forgetting", func() error {
+	realserver.Eventually(t, ample, "forgetting", func() error {
 		session(t, s, "new", timing)
 		if n := count(t, path, "understudy_session WHERE name = 'gone'"); n > 0 {
 			return fmt.Errorf("%d are left", n)
@@ -65,11 +65,11 @@ func TestDeadWaitersMakeRoom(t *testing.T) {
 	c := &clock{Clock: lease.BootClock()}
 	s := open(t, sqlite.Config{Path: path, Clock: c, Wall: c.Wall})
 	for range 20 {
-		n := session(t, s, "again", lease.Timing{}.WithDefaults())
+		n := session(t, s, "again", lease.Timing{Interval: 10 * time.Second, Timeout: time.Minute})
 		if err := s.Join(t.Context(), roleR, n.ID); err != nil {
 			t.Fatal(err)
 		}
-		c.step(5 * time.Second)
+		c.step(time.Minute)
 	}
 	if n := count(t, path, "understudy_waiter"); n != 1 {
 		t.Errorf("%d rows wait, want the last one", n)
@@ -91,19 +91,19 @@ func TestWatchOfABurst(t *testing.T) {
 		select {
 		case c := <-changes:
 			return c
-		case <-time.After(10 * time.Second):
+		case <-time.After(ample):
 			t.Fatal("no wake-up")
 			return lease.Change{}
 		}
 	}
 	next() // ready
-	if err := s.EndSession(t.Context(), n.ID, "stopped"); err != nil {
+	if err := s.EndSession(amply(t), n.ID, "stopped"); err != nil {
 		t.Fatal(err)
 	}
 	if c := next(); c != (lease.Change{}) {
 		t.Errorf("a burst begins with %+v, want the zero Change", c)
 	}
-	me := session(t, s, "b", lease.Timing{}.WithDefaults())
+	me := session(t, s, "b", patient)
 	l := take(t, s, me, "r")
 	if c, want := next(), (lease.Change{Lease: l.ID, Term: l.Term}); c != want {
 		t.Errorf("after the burst: %+v, want %+v", c, want)
@@ -132,7 +132,7 @@ func TestEndOfASessionWithManyLeases(t *testing.T) {
 	const leases = 5500 // more than is released at once
 	hold(t, path, n, leases)
 	began := time.Now()
-	if err := s.EndSession(t.Context(), n.ID, "stopped"); err != nil {
+	if err := s.EndSession(amply(t), n.ID, "stopped"); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("releasing %d leases took %v", leases, time.Since(began))

@@ -34,13 +34,14 @@ type guarded struct {
 
 // setUp puts the user's table into the store's file, or into a file of its own
 // to which the store's is attached.
-func setUp(t *testing.T, attached bool) *guarded { return setUpWith(t, attached, 30*time.Second) }
+func setUp(t *testing.T, attached bool) *guarded {
+	return setUpWith(t, attached, lease.Timing{Interval: 30 * time.Second}.WithDefaults())
+}
 
-func setUpWith(t *testing.T, attached bool, interval time.Duration) *guarded {
+func setUpWith(t *testing.T, attached bool, timing lease.Timing) *guarded {
 	path := filepath.Join(t.TempDir(), "store.db")
 	g := &guarded{T: t, path: path, clock: &clock{Clock: lease.BootClock()}}
 	g.Store = open(t, sqlite.Config{Path: path, Clock: g.clock, Wall: g.clock.Wall})
-	timing := lease.Timing{Interval: interval}.WithDefaults()
 	g.first = take(t, g.Store, session(t, g.Store, "first", timing), "r")
 	if attached {
 		g.db = plain(t, filepath.Join(t.TempDir(), "users.db")+"?_pragma=busy_timeout(5000)&_journal_mode=WAL")
@@ -106,7 +107,7 @@ func effect(ctx context.Context, tx *sql.Tx, term int64) error {
 func (g *guarded) takeOver() lease.Lease {
 	g.Helper()
 	g.clock.step(g.first.Timing.Timeout)
-	g.second = session(g.T, g.Store, "second", lease.Timing{}.WithDefaults())
+	g.second = session(g.T, g.Store, "second", patient)
 	return take(g.T, g.Store, g.second, "r")
 }
 
@@ -226,23 +227,27 @@ func TestGuardLocksUntilTheCommit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		renew := func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
+		renew := func(ctx context.Context) error {
 			_, err := g.RenewSession(ctx, g.first.Session)
 			return err
 		}
-		realserver.Eventually(t, 5*time.Second, "a renewal before the guard", renew)
+		if err := renew(amply(t)); err != nil {
+			t.Errorf("attached=%t: a renewal before the guard: %v", attached, err)
+		}
 		if err := sqlite.Guard(t.Context(), tx, roleR, g.first.Term); err != nil {
 			t.Fatal(err)
 		}
-		if err := renew(); !errors.Is(err, lease.ErrUnavailable) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := renew(ctx); !errors.Is(err, lease.ErrUnavailable) {
 			t.Errorf("attached=%t: a renewal between guard and commit: %v, want ErrUnavailable", attached, err)
 		}
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		realserver.Eventually(t, 5*time.Second, "a renewal after the commit", renew)
+		if err := renew(amply(t)); err != nil {
+			t.Errorf("attached=%t: a renewal after the commit: %v", attached, err)
+		}
 	}
 }
 
@@ -309,13 +314,13 @@ func TestGuardedStartsOver(t *testing.T) {
 // A transaction that dawdles with the write lock is rolled back after one
 // interval, and renewals go on.
 func TestGuardedIsBounded(t *testing.T) {
-	g := setUpWith(t, false, time.Second)
+	g := setUpWith(t, false, lease.Timing{Interval: time.Second, Timeout: time.Hour})
 	began := time.Now()
 	err := g.Guarded(t.Context(), roleR, g.first.Term, func(tx *sql.Tx) error {
 		if _, err := tx.Exec("INSERT INTO effect VALUES (-1)"); err != nil {
 			return err
 		}
-		realserver.Eventually(t, 20*time.Second, "the roll-back", func() error {
+		realserver.Eventually(t, ample, "the roll-back", func() error {
 			if _, err := tx.Exec("SELECT 1"); err == nil {
 				return errors.New("the transaction goes on")
 			}
@@ -324,7 +329,7 @@ func TestGuardedIsBounded(t *testing.T) {
 		return nil
 	})
 	took := time.Since(began)
-	if !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), "interval of 1s") || took > 15*time.Second {
+	if !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), "interval of 1s") || took > ample {
 		t.Errorf("Guarded = %v after %v, want ErrUnavailable after 1 s", err, took)
 	}
 	if err := g.Append(t.Context(), history.Event{}); err != nil {
@@ -337,8 +342,8 @@ func TestHeartbeats(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	c := &clock{Clock: lease.BootClock()}
 	s := open(t, sqlite.Config{Path: path, Clock: c, Wall: c.Wall})
-	kept := session(t, s, "kept", lease.Timing{}.WithDefaults())
-	gone := session(t, s, "gone", lease.Timing{}.WithDefaults())
+	kept := session(t, s, "kept", patient)
+	gone := session(t, s, "gone", patient)
 	take(t, s, kept, "kept")
 	take(t, s, gone, "gone")
 	if _, err := s.Acquire(t.Context(), lease.Claim{Lease: lease.ID{Space: "shard", Key: "no role"}, Session: kept.ID}); err != nil {
@@ -365,7 +370,7 @@ func TestHeartbeats(t *testing.T) {
 			t.Fatal(err)
 		}
 		when, err := time.Parse("2006-01-02 15:04:05.000", at)
-		if err != nil || when.Sub(renewed).Abs() > time.Second {
+		if err != nil || when.Before(renewed.Add(-time.Millisecond)) || when.After(c.Wall()) {
 			t.Errorf("%s has the timestamp %q, %v; want about %v", r[0], at, err, renewed.UTC())
 		}
 		got = append(got, r)

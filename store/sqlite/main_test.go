@@ -59,13 +59,13 @@ func childOpens() {
 }
 
 func takePart(path string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), ample)
 	defer cancel()
 	s, err := sqlite.Open(ctx, sqlite.Config{Path: path})
 	if err != nil {
 		return err
 	}
-	n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance("child", ""), Timing: lease.Timing{}.WithDefaults()}
+	n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance("child", ""), Timing: patient}
 	if _, err := s.StartSession(ctx, n); err != nil {
 		return err
 	}
@@ -81,8 +81,12 @@ func takePart(path string) error {
 	return s.Close()
 }
 
-// The timing of the children that contend.
-var quick = lease.Timing{Interval: 200 * time.Millisecond, Timeout: time.Second}
+// The timing of children that are killed: of those that deliver, and of those that contend, whose
+// transactions may take an interval.
+var (
+	quick = lease.Timing{Interval: 200 * time.Millisecond, Timeout: time.Second}
+	brisk = lease.Timing{Interval: 600 * time.Millisecond, Timeout: 3 * time.Second}
+)
 
 // childContends waits for the lease role/r and, while it holds it, has effects
 // under its term. It ends by being killed.
@@ -98,7 +102,7 @@ func contend(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	k, err := lease.NewKeeper(lease.KeeperConfig{Store: s, Roster: s, Instance: lease.NewInstance(fmt.Sprint(os.Getpid()), ""), Timing: quick})
+	k, err := lease.NewKeeper(lease.KeeperConfig{Store: s, Roster: s, Instance: lease.NewInstance(fmt.Sprint(os.Getpid()), ""), Timing: brisk})
 	if err != nil {
 		return err
 	}

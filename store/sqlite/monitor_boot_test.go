@@ -106,7 +106,7 @@ func TestD17_ActiveInstanceIsShown(t *testing.T) {
 	}
 	enlist := func(host string, active bool) lease.Session {
 		t.Helper()
-		n := session(t, s, host, lease.Timing{}.WithDefaults())
+		n := session(t, s, host, patient)
 		// Processes of two containers have one number.
 		if err := m.Enlist(t.Context(), monitor.Member{Session: n.ID, Process: 7, Host: host, Service: "hb", Active: active}); err != nil {
 			t.Fatal(err)

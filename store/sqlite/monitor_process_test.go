@@ -32,7 +32,7 @@ func startMonitor(t *testing.T, what, path string) (lines *bufio.Scanner, cmd *e
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd = exec.Command(self, "-test.run=^TestMonitorChild$", "-test.timeout=5m")
+	cmd = exec.Command(self, "-test.run=^TestMonitorChild$", "-test.timeout=15m")
 	cmd.Env = append(os.Environ(), monitorChild+"="+what+" "+path)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -50,17 +50,17 @@ func TestMonitorChild(t *testing.T) {
 	if !ok {
 		t.Skip("runs as a process of other tests")
 	}
-	s, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	s, err := sqlite.Open(amply(t), sqlite.Config{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	m := childMonitor{Table: s.Monitor(), name: fmt.Sprint("instance-", os.Getpid())}
-	if err := m.join(t.Context(), s); err != nil {
+	if err := m.join(amply(t), s); err != nil {
 		t.Fatal(err)
 	}
 	if what == "once" {
-		ids, err := m.once(t.Context())
+		ids, err := m.once(amply(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,9 +68,11 @@ func TestMonitorChild(t *testing.T) {
 		return
 	}
 	for {
-		if err := m.turnOver(t.Context()); err != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), ample)
+		if err := m.turnOver(ctx); err != nil {
 			t.Fatal(err)
 		}
+		cancel()
 	}
 }
 
@@ -90,7 +92,7 @@ func refs() (out []monitor.Ref) {
 }
 
 func (m childMonitor) join(ctx context.Context, s *sqlite.Store) error {
-	n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(m.name, ""), Timing: lease.Timing{}.WithDefaults()}
+	n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(m.name, ""), Timing: patient}
 	if _, err := s.StartSession(ctx, n); err != nil {
 		return err
 	}

@@ -15,6 +15,21 @@ import (
 	"github.com/understudy-ha/understudy/store/sqlite"
 )
 
+// ample is longer than anything takes that does not hang, on whatever machine.
+const ample = 3 * time.Minute
+
+// amply is a context for calls that may have to wait for others on a slow machine: one without a
+// deadline gets ten seconds.
+func amply(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), ample)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// patient is for sessions that are not to lapse, and need no renewal during a test.
+var patient = lease.Timing{Interval: time.Minute, Timeout: time.Hour}
+
 func session(t testing.TB, s lease.Store, name string, timing lease.Timing) lease.Session {
 	t.Helper()
 	n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(name, ""), Timing: timing}
@@ -50,7 +65,7 @@ func TestPathsOfAllKinds(t *testing.T) {
 	} {
 		dir := filepath.Join(t.TempDir(), "made", name+".d")
 		path := filepath.Join(dir, name)
-		take(t, open(t, sqlite.Config{Path: path}), session(t, open(t, sqlite.Config{Path: path}), "a", lease.Timing{}.WithDefaults()), "r")
+		take(t, open(t, sqlite.Config{Path: path}), session(t, open(t, sqlite.Config{Path: path}), "a", patient), "r")
 		files, err := os.ReadDir(dir)
 		if err != nil {
 			t.Errorf("%q: %v", name, err)
@@ -116,7 +131,7 @@ func TestWhatIsNoStore(t *testing.T) {
 func TestAFileThatWasReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := open(t, sqlite.Config{Path: path})
-	n := session(t, s, "a", lease.Timing{}.WithDefaults())
+	n := session(t, s, "a", patient)
 	l := take(t, s, n, "r")
 	if err := os.Rename(path, path+".old"); err != nil {
 		t.Fatal(err)
@@ -139,7 +154,7 @@ func TestAFileThatWasReplaced(t *testing.T) {
 func TestALockedFileIsUnavailableUntilTheDeadline(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := open(t, sqlite.Config{Path: path})
-	n := session(t, s, "a", lease.Timing{}.WithDefaults())
+	n := session(t, s, "a", patient)
 	other := plain(t, path)
 	conn, err := other.Conn(t.Context())
 	if err != nil {
@@ -153,7 +168,7 @@ func TestALockedFileIsUnavailableUntilTheDeadline(t *testing.T) {
 	defer cancel()
 	began := time.Now()
 	_, err = s.RenewSession(ctx, n.ID)
-	if took := time.Since(began); !errors.Is(err, lease.ErrUnavailable) || took > 5*time.Second {
+	if took := time.Since(began); !errors.Is(err, lease.ErrUnavailable) || took > ample {
 		t.Errorf("RenewSession of a locked file: %v after %v, want ErrUnavailable after 100 ms", err, took)
 	}
 	if _, err := s.Get(t.Context(), lease.ID{Space: "role", Key: "r"}); err != nil {
@@ -173,7 +188,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := session(t, s, "a", lease.Timing{}.WithDefaults())
+	n := session(t, s, "a", patient)
 	ready, watched, renewed := make(chan struct{}), make(chan error, 1), make(chan error, 1)
 	go func() { watched <- s.Watch(context.Background(), func(lease.Change) { close(ready) }) }()
 	<-ready
@@ -200,7 +215,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 			if !errors.Is(err, lease.ErrUnavailable) {
 				t.Errorf("%s of a store that was closed: %v, want ErrUnavailable", what, err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(ample):
 			t.Errorf("%s outlives Close", what)
 		}
 	}

@@ -51,7 +51,7 @@ func TestRenewalsGoFirst(t *testing.T) {
 		return last[0].ID
 	}
 	for wait := time.Now(); newest() < 2*writers; {
-		if time.Since(wait) > time.Minute {
+		if time.Since(wait) > ample {
 			t.Fatal("the writers do not write")
 		}
 	}
@@ -70,7 +70,7 @@ func TestRenewalsGoFirst(t *testing.T) {
 	}
 	after := newest()
 	for wait := time.Now(); newest() < after+writers; {
-		if time.Since(wait) > time.Minute {
+		if time.Since(wait) > ample {
 			t.Fatal("the writers have no turn any more")
 		}
 	}

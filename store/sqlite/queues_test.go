@@ -70,7 +70,8 @@ func TestClaimsAfterAReboot(t *testing.T) {
 	fresh.step(-fresh.Now())
 	after := open(t, sqlite.Config{Path: path, BootID: "after", Clock: fresh, Wall: c.Wall})
 
-	old := session(t, before, "old", quick)
+	timing := lease.Timing{Interval: 10 * time.Second, Timeout: time.Minute}
+	old := session(t, before, "old", timing)
 	work := before.Claims()
 	if err := work.Offer(t.Context(), "work", []string{"idle", "step"}, 0); err != nil {
 		t.Fatal(err)
@@ -98,7 +99,7 @@ func TestClaimsAfterAReboot(t *testing.T) {
 	if got := take(); len(got) != 0 {
 		t.Errorf("taken before the old sessions can have lapsed: %+v", got)
 	}
-	c.step(quick.Timeout + 10*time.Second)
+	c.step(timing.Timeout + 10*time.Second)
 	rows, err := after.Claims().List(t.Context(), claim.Query{Space: "work"})
 	if err != nil || len(rows) != 2 || !rows[0].Free() || !rows[1].Free() || rows[1].Holder != old.Instance {
 		t.Errorf("List = %+v, %v; want both free", rows, err)
@@ -315,7 +316,7 @@ func TestWakingsAreForgotten(t *testing.T) {
 		}
 	}
 	for range 20 {
-		join(session(t, l.Store, "again", lease.Timing{}.WithDefaults()).ID)
+		join(session(t, l.Store, "again", lease.Timing{Interval: 5 * time.Second, Timeout: 30 * time.Second}).ID)
 		c.step(time.Minute)
 	}
 	if n := count(t, path, "understudy_member"); n != 1 {
