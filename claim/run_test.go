@@ -128,20 +128,20 @@ func TestRunDividesKeys(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		stopB := f.start("b", f.work("b"))
 		f.start("c", f.work("c"))
-		time.Sleep(10 * time.Second)
+		time.Sleep(20 * time.Second) // a few keys are given away in each second
 		for _, name := range []string{"a", "b", "c"} {
 			if n := f.held()[name]; n < 29 || n > 31 {
 				t.Errorf("%s holds %d of 90 keys: %v", name, n, f.held())
 			}
 		}
 		stopB()
-		time.Sleep(5 * time.Second)
+		time.Sleep(10 * time.Second)
 		if got := f.held(); got["a"]+got["c"] != 90 || got["a"] < 44 || got["a"] > 46 {
 			t.Errorf("after one has left: %v", got)
 		}
 		for key, n := range f.counts() {
-			if n < 10 || n > 20 {
-				t.Errorf("%d steps on %s in 18 s", n, key)
+			if n < 20 || n > 35 {
+				t.Errorf("%d steps on %s in 33 s", n, key)
 			}
 		}
 		if len(f.counts()) != 90 {
