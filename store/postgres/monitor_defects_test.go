@@ -170,6 +170,27 @@ func costsOfMonitor(ctx context.Context, ids []int64) []cost {
 	}
 }
 
+// TestDueInOrder: who is due longest comes first, whatever plan the server makes, which depends
+// on when it counted its rows last.
+func TestDueInOrder(t *testing.T) {
+	url, _, ids := fleet(t, realserver.Postgres(t, realserver.PostgresOptions{}), 40)
+	exec(t, url, "UPDATE understudy.monitor_due SET due = 1000 - (id * 7) % 41")
+	slices.SortFunc(ids, func(a, b int64) int { return int(b*7%41 - a*7%41) })
+	for _, plan := range []string{"", "&enable_nestloop=off", "&enable_nestloop=off&enable_hashjoin=off", "&enable_hashjoin=off&enable_mergejoin=off"} {
+		look, err := open(t, url+plan).Monitor().Due(t.Context(), everywhere, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []int64
+		for _, c := range look.Candidates {
+			got = append(got, c.ID)
+		}
+		if !slices.Equal(got, ids) {
+			t.Errorf("with %q due in the order %v, want %v", plan, got, ids)
+		}
+	}
+}
+
 // apply makes the same turn of all.
 func apply(ctx context.Context, m monitor.Table, all []monitor.Candidate, turn monitor.Turn) error {
 	changes := make([]monitor.Change, len(all))

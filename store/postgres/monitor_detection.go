@@ -65,10 +65,9 @@ const candidateColumns = `coalesce(c.id, 0), coalesce(c.event, 0), c.source, c.l
 	c.path, coalesce(c.proof, 0), coalesce(c.trust, 0), coalesce(c.gap, 0), coalesce(c.blind, 0), coalesce(c.resumed, 0),
 	coalesce(c.held, false), c.group_alarm, c.started`
 
-// candidates are those of the ids in a row l.
-const candidates = `{{schema}}.monitor_candidates(l.ids, l.wall) WITH ORDINALITY c (id, event, source, labels, rev, stamp, event_rev,
-	state, alarm, reason, onset, onsets, well, base, until, ended, asked, beat, blind_then, failing, run, event_base, removed,
-	path, proof, trust, gap, blind, resumed, held, group_alarm, started, i)`
+// candidates are those of the ids in a row l, whose place there is i: the function returns them in
+// whatever order its plan finds them.
+const candidates = `(SELECT c.*, x.i FROM unnest(l.ids) WITH ORDINALITY x (id, i) JOIN {{schema}}.monitor_candidates(l.ids, l.wall) c ON c.id = x.id) c`
 
 // look reads what a function found: the clock, and candidates. A row without an id
 // has no more than the clock.
