@@ -90,7 +90,8 @@ type demo struct {
 	page   *client.Client
 	url    string // of the page
 
-	works bool     // the store keeps queues, and sources for the monitor
+	works bool // the store keeps queues, and sources for the monitor
+	ports ports
 	peers []peer   // of the cache; the page's is the last
 	hosts []string // addresses of the instances
 

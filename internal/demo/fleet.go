@@ -46,7 +46,7 @@ type peer struct{ url, api string }
 // places finds addresses for the instances, and for the peers of the cache.
 func (d *demo) places() error {
 	n := len(names)
-	free, err := freeAddresses(n + 2*(n+1))
+	free, err := d.ports.free(n + 2*(n+1))
 	if err != nil {
 		return err
 	}

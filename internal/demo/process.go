@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -205,27 +202,4 @@ func (m *minder) tell(sign rune, pid int) {
 func (m *minder) close() {
 	m.in.Close()
 	_ = m.cmd.Wait()
-}
-
-// freeAddresses are addresses of this host that are free, all different. They are not
-// held: whoever is to listen there has to be able to. So they are none that a kernel gives to others
-// meanwhile, as far as there are such.
-func freeAddresses(n int) ([]string, error) {
-	const first, last = 10_000, 32_000
-	out := make([]string, 0, n)
-	for tries := 0; len(out) < n; tries++ {
-		port := 0
-		if tries < 10*n {
-			port = first + rand.IntN(last-first)
-		}
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		switch {
-		case err == nil:
-			defer l.Close()
-			out = append(out, l.Addr().String())
-		case port == 0:
-			return nil, err
-		}
-	}
-	return out, nil
 }

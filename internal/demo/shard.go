@@ -40,7 +40,7 @@ type shardAct struct {
 // newShardAct takes the path of redis-server.
 func newShardAct(d *demo, program string) (*shardAct, error) {
 	s := &shardAct{d: d, name: shardPrefix + d.run}
-	free, err := freeAddresses(2 * nodeCount)
+	free, err := d.ports.free(2 * nodeCount)
 	if err != nil {
 		return nil, err
 	}

@@ -46,10 +46,10 @@ func Find(tb testing.TB, program string, patterns ...string) string {
 
 // FreePort returns a loopback port that is free, and nobody else's who asks here until the
 // test ends. It is below those that the kernel gives to outgoing connections, so that a server
-// which is restarted finds it free again.
+// which is restarted finds it free again, and below those that a demonstration takes.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
-	const first, last = 10_000, 32_000
+	const first, last = 10_000, 24_000
 	dir := filepath.Join(os.TempDir(), "understudy-ports-"+strconv.Itoa(os.Getuid()))
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		tb.Fatal(err)
