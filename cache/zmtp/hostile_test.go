@@ -198,11 +198,11 @@ func cutter(t *testing.T, to string, up bool, after int64) string {
 		if !up {
 			client, server = server, client
 		}
+		both := func() { client.Close(); server.Close() }
 		var back sync.WaitGroup
-		back.Go(func() { _, _ = io.Copy(client, server) })
+		back.Go(func() { _, _ = io.Copy(client, server); both() })
 		_, _ = io.CopyN(server, client, after)
-		client.Close()
-		server.Close()
+		both()
 		back.Wait()
 	}()
 	return s.addr()
