@@ -54,14 +54,8 @@ func open(t testing.TB, url string) *postgres.Store {
 // ample is longer than anything takes that does not hang, on whatever machine.
 const ample = 3 * time.Minute
 
-// amply is a context for calls that may have to wait for others on a slow machine: one without a
-// deadline gets ten seconds.
-func amply(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), ample)
-	t.Cleanup(cancel)
-	return ctx
-}
+// amply is a context for calls that may have to wait for others on a slow machine.
+var amply = leasetest.Amply
 
 func connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()

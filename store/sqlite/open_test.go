@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/sqlite"
 )
@@ -18,14 +19,8 @@ import (
 // ample is longer than anything takes that does not hang, on whatever machine.
 const ample = 3 * time.Minute
 
-// amply is a context for calls that may have to wait for others on a slow machine: one without a
-// deadline gets ten seconds.
-func amply(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), ample)
-	t.Cleanup(cancel)
-	return ctx
-}
+// amply is a context for calls that may have to wait for others on a slow machine.
+var amply = leasetest.Amply
 
 // patient is for sessions that are not to lapse, and need no renewal during a test.
 var patient = lease.Timing{Interval: time.Minute, Timeout: time.Hour}
