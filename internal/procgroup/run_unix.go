@@ -3,7 +3,6 @@
 package procgroup
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -43,7 +42,7 @@ func Start(cmd *exec.Cmd, lingers time.Duration) (*Running, error) {
 				return nil, err
 			}
 			theirs, instead[*out] = append(theirs, w), w
-			r.pipes = append(r.pipes, &pipe{File: ours, to: *out})
+			r.pipes = append(r.pipes, &pipe{file: ours, to: *out})
 		}
 		*out = instead[*out]
 	}
@@ -54,7 +53,7 @@ func Start(cmd *exec.Cmd, lingers time.Duration) (*Running, error) {
 	for _, p := range r.pipes {
 		r.all.Go(func() {
 			_, p.err = io.Copy(p.to, p)
-			_ = p.Close() // who writes on is told so
+			_ = p.file.Close() // who writes on is told so
 		})
 	}
 	return r, nil
@@ -62,7 +61,7 @@ func Start(cmd *exec.Cmd, lingers time.Duration) (*Running, error) {
 
 func (r *Running) close() {
 	for _, p := range r.pipes {
-		_ = p.Close()
+		_ = p.file.Close()
 	}
 }
 
@@ -71,15 +70,13 @@ func (r *Running) close() {
 // program itself has written is read in any case, however busy this process is.
 func (r *Running) Wait() error {
 	err := r.cmd.Wait()
-	read, done := context.WithTimeout(context.Background(), r.lingers)
-	stop := context.AfterFunc(read, func() {
+	timer := time.AfterFunc(r.lingers, func() {
 		for _, p := range r.pipes {
-			_ = p.SetReadDeadline(time.Unix(1, 0))
+			_ = p.file.SetReadDeadline(time.Unix(1, 0))
 		}
 	})
 	r.all.Wait()
-	stop()
-	done()
+	timer.Stop()
 	for _, p := range r.pipes {
 		if err == nil {
 			err = p.err
@@ -93,22 +90,21 @@ const most = 64 << 10
 
 // pipe is the end of a program's output that is read.
 type pipe struct {
-	*os.File
+	file *os.File // not embedded: it has more ways to be read than Read
 	to   io.Writer
 	err  error
 	late int // bytes that were read after its deadline
 }
 
-// Read reads, after the deadline too what is in the pipe already. It is the only way to read: a
-// pipe is no [io.WriterTo].
+// Read reads, after the deadline too what is in the pipe already.
 func (p *pipe) Read(b []byte) (n int, err error) {
-	if n, err = p.File.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if n, err = p.file.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
 	if p.late >= most {
 		return 0, exec.ErrWaitDelay
 	}
-	raw, err := p.SyscallConn()
+	raw, err := p.file.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
@@ -129,9 +125,4 @@ func (p *pipe) Read(b []byte) (n int, err error) {
 	}
 	p.late += n
 	return n, nil
-}
-
-// WriteTo hides that of the file, which would pass Read by.
-func (p *pipe) WriteTo(w io.Writer) (int64, error) {
-	return io.Copy(w, struct{ io.Reader }{p})
 }
