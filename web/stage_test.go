@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +45,7 @@ func newStage(t *testing.T) *stage {
 	table := monitortest.NewReference(monitortest.Options{History: st})
 	s := &stage{
 		t: t, store: &everything{Store: st, Memory: dispatchtest.NewMemory(st, nil), table: table}, table: table,
-		peer: &peer{removed: make(chan string, 10)}, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(realserver.FreePort(t))),
+		peer: &peer{removed: make(chan string, 10)}, addr: realserver.FreeAddress(t),
 	}
 	s.start()
 	t.Cleanup(func() { s.stop() })

@@ -15,6 +15,7 @@ import (
 	httpclient "github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/cache/client"
 	"github.com/understudy-ha/understudy/cache/zmtp"
+	"github.com/understudy-ha/understudy/internal/realserver"
 	"github.com/understudy-ha/understudy/internal/settings"
 )
 
@@ -26,7 +27,7 @@ func addresses(t *testing.T) func(*testscript.TestScript, bool, []string) {
 			ts.Fatalf("usage: addresses NAME…")
 		}
 		for _, name := range args {
-			ts.Setenv(name, freeAddress(t))
+			ts.Setenv(name, realserver.FreeAddress(t))
 		}
 	}
 }

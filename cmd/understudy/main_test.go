@@ -1,10 +1,8 @@
 package main
 
 import (
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -42,7 +40,7 @@ func scripts(t *testing.T, dir string, files []string, store func(*testscript.En
 	return testscript.Params{
 		Dir: dir, Files: files,
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("LISTEN", freeAddress(t))
+			e.Setenv("LISTEN", realserver.FreeAddress(t))
 			e.Setenv("UNDERSTUDY_STORE", store(e))
 			e.Setenv("HOME", e.WorkDir)
 			// A program built with the race detector would sleep for a second at each
@@ -53,11 +51,6 @@ func scripts(t *testing.T, dir string, files []string, store func(*testscript.En
 		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"eventually": eventually, "exits": exits, "addresses": addresses(t), "receiver": receiver},
 		Condition: func(name string) (bool, error) { return name == "root" && os.Getuid() == 0, nil },
 	}
-}
-
-// freeAddress is an address of this host that nothing else takes until the test ends.
-func freeAddress(t *testing.T) string {
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(realserver.FreePort(t)))
 }
 
 // patience is how long a script waits for what should take milliseconds, or a few

@@ -73,6 +73,12 @@ func FreePort(tb testing.TB) int {
 	return 0
 }
 
+// FreeAddress returns 127.0.0.1 with a FreePort.
+func FreeAddress(tb testing.TB) string {
+	tb.Helper()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(tb)))
+}
+
 // Process is a server that was started. Its methods act on the process that was
 // started, never on a name.
 type Process struct {

@@ -279,21 +279,21 @@ func TestTooLargeForOneAnswer(t *testing.T) {
 // polls. The original reads 4096 messages in 20 s.
 func TestD07Backlog(t *testing.T) {
 	const n = 30_000
-	server := standin.New(t)
+	r, c := newRouterRig(t)
 	messages := make([]string, n)
 	for i := range messages {
 		messages[i] = msg(fmt.Sprint(i))
 	}
-	server.Publish("t", messages...)
-	r := &routerRig{server: server, flow: &flow{}, letters: NewLetters(0), log: &journal{}}
+	r.server.Publish("t", messages...)
+	c.LongPoll = time.Minute
 	begun := time.Now()
-	r.start(t, RouterConfig{Name: "mr", URL: server.URL("t"), Group: "g", Consumer: "c", LongPoll: time.Minute, Flow: r.flow, Logger: r.log.logger()}, 0)
+	r.start(t, c, 0)
 	until(t, "all beats", func() bool { return r.router.Stats().Accepted == n })
 	t.Logf("%d messages in %v", n, time.Since(begun))
 	if got := r.router.Stats().Polls; got > n/defaultLimit+2 {
 		t.Errorf("%d polls", got)
 	}
-	server.Down() // or Run waits for a while for the poll that is under way
+	r.server.Down() // or Run waits for a while for the poll that is under way
 }
 
 // TestD19NothingInTheLog: neither a password nor what a message says.

@@ -109,7 +109,7 @@ func node(t *testing.T, name string) string {
 
 // nowhere is an address where nothing listens.
 func nowhere(t *testing.T) string {
-	return net.JoinHostPort("127.0.0.1", fmt.Sprint(realserver.FreePort(t)))
+	return realserver.FreeAddress(t)
 }
 
 func serve(t *testing.T, cfg proxy.Config) (string, *proxy.Proxy) {

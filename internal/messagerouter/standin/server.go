@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -59,7 +58,7 @@ type group struct {
 func New(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{
-		t: t, address: net.JoinHostPort("127.0.0.1", strconv.Itoa(realserver.FreePort(t))), topics: map[string]*topic{}, polls: map[string]bool{}, changed: make(chan struct{}),
+		t: t, address: realserver.FreeAddress(t), topics: map[string]*topic{}, polls: map[string]bool{}, changed: make(chan struct{}),
 	}
 	s.Up()
 	t.Cleanup(s.Down)
