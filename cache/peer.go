@@ -133,7 +133,7 @@ func (p *Peer) load(ctx context.Context) (*protocol.Machine, error) {
 	}
 	now, floor := p.loop.now(), int64(0)
 	if state.Ceiling == 0 {
-		floor = now.Wall + p.cfg.Timings.Skew.Milliseconds()
+		floor = now.Wall + p.cfg.Timings.Reach().Milliseconds()
 	}
 	return protocol.New(now, protocol.Setup{
 		Self: p.cfg.Self, State: membership, Keeps: p.cfg.Storage != nil,

@@ -24,7 +24,7 @@ type CacheLoad struct {
 	Every time.Duration
 	// Removals is how long passes between removals; 0: there are none.
 	Removals time.Duration
-	// Late: see [CacheEvidence]; 5 s, by which terms may be ahead of the clock.
+	// Late: see [CacheEvidence]; 5 s, by which clocks may be off.
 	Late time.Duration
 	// Patience of a question; 3 s.
 	Patience time.Duration

@@ -33,6 +33,7 @@ type Origin struct {
 	plan   func(Call) Plan
 	begun  chan struct{} // closed and replaced with each call
 	paused map[string]pause
+	killed map[string]time.Duration
 	gates  chan Gate
 }
 
@@ -60,8 +61,13 @@ type Gate struct {
 	GoOn          func()
 }
 
-// awake is how long a peer that was stopped may take to see what it missed.
-const awake = time.Second
+// awake is how long a peer that was stopped may take to see what it missed; buried is
+// how long the kernel may take to end a program whose peer was killed, after it has
+// closed the peer's connections.
+const (
+	awake  = time.Second
+	buried = time.Second
+)
 
 type connKey struct{}
 
@@ -77,7 +83,7 @@ func NewOrigin(tb testing.TB, listen string) *Origin {
 		tb.Fatal(err)
 	}
 	over, end := context.WithCancel(context.Background())
-	o := &Origin{URL: "http://" + l.Addr().String(), over: over, begun: make(chan struct{}), paused: map[string]pause{},
+	o := &Origin{URL: "http://" + l.Addr().String(), over: over, begun: make(chan struct{}), paused: map[string]pause{}, killed: map[string]time.Duration{},
 		plan: func(Call) Plan { return Plan{} }, gates: make(chan Gate, 64)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /of/{peer}/{key}", o.serve)
@@ -155,6 +161,9 @@ func (o *Origin) begin(c *originCall) (*originCall, Plan) {
 			other.Ended = c.Begun // its handler will see it in a moment
 			continue
 		}
+		if at, ok := o.killed[other.Peer]; ok && other.Begun < at && c.Begun < at+buried {
+			continue
+		}
 		c.Beside = append(c.Beside, other.N)
 	}
 	o.calls = append(o.calls, c)
@@ -208,6 +217,13 @@ func (o *Origin) Pausing(peer string, stopped bool) {
 			c.Apart = true
 		}
 	}
+}
+
+// Killing tells that a peer is about to be killed whose source is a program.
+func (o *Origin) Killing(peer string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.killed[peer] = since()
 }
 
 // Calls are all calls so far, in the order of their begin.

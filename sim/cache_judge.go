@@ -140,8 +140,9 @@ func (j *cacheJudge) fetches(f *cacheFetch) {
 	}
 	k.fetched[f.term] = f
 	f.ahead = true
+	restarts := j.world.setup.Timings.Reach() - j.world.setup.Timings.Skew
 	for _, h := range j.world.hosts {
-		f.ahead = f.ahead && h.wallNow() < f.term
+		f.ahead = f.ahead && h.wallNow()+restarts.Milliseconds() <= f.term
 	}
 	for _, other := range k.running {
 		switch {

@@ -348,7 +348,7 @@ type cacheFetch struct {
 	watch uint64
 	begun time.Duration // true time
 	late  bool          // its process was paused at its end
-	ahead bool          // no clock had come to its term
+	ahead bool          // its term was further ahead of all clocks than restarts take it
 	over  bool
 }
 

@@ -72,7 +72,8 @@
 //     of terms that is stored.
 //   - No copy is replaced by an older one. What was fetched before a removal began is
 //     not held, taken or served by a peer that has confirmed it, as long as clocks
-//     are no further apart than Timings.Skew, and no term ahead of them all.
+//     are no further apart than Timings.Skew, and no term further ahead of them all than
+//     restarts take it (after a removal, the next is).
 //   - Every Get is answered once, with what it asked for, and no later than the
 //     keep-alive interval after its end.
 //   - A peer that finds no majority connected does not stand; none stands more than

@@ -231,7 +231,7 @@ func (m *Machine) agree(effects []Effect) {
 		if member.URL != m.Self && m.peers[member.URL] == nil {
 			m.peers[member.URL] = &peer{since: m.now.Boot}
 			if steady {
-				m.removals.owed[member.URL] = m.now.Wall + m.Timings.Skew.Milliseconds()
+				m.removals.owed[member.URL] = m.now.Wall + m.Timings.Reach().Milliseconds()
 			}
 		}
 	}

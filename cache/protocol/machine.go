@@ -20,7 +20,7 @@ type Setup struct {
 	// Ceiling and Removals are as stored.
 	Ceiling int64
 	// Floor counts as used at the start, without being stored: where nothing was, the
-	// wall clock and [Timings.Skew], because a removal reaches so far ahead.
+	// wall clock and [Timings.Reach], because a removal reaches so far ahead.
 	Floor    int64
 	Removals []Removal
 	// Timings are complete and valid.
@@ -258,15 +258,20 @@ const dayAhead = int64(24 * time.Hour / time.Millisecond)
 func (m *Machine) absurd(term int64) bool { return term < 0 || term > m.now.Wall+dayAhead }
 
 // raise sees to it that terms up to need, and those of the near future, are safe
-// from a restart; it reports whether need is so already.
+// from a restart; it reports whether need is so already. Terms that are ahead of the
+// clock get no lead but a few: every restart begins above the ceiling, and a peer that
+// restarts again and again would run away from the clock.
 func (m *Machine) raise(need int64) bool {
 	lead := m.Timings.Source.Milliseconds()
-	if m.raising == 0 && need+lead > m.ceiling {
-		m.raising = max(need, m.now.Wall) + 2*lead
+	if soon := max(need+fewTerms/2, min(need, m.now.Wall)+lead); m.raising == 0 && soon > m.ceiling {
+		m.raising = max(need+fewTerms, m.now.Wall+2*lead)
 		m.emit(Raise{m.raising})
 	}
 	return need <= m.ceiling
 }
+
+// fewTerms are what a ceiling that is ahead of the clock has in reserve.
+const fewTerms = 100
 
 // raised goes on with what waited for the ceiling.
 func (m *Machine) raised(in Raised) {

@@ -136,9 +136,9 @@ func (r *removals) next() time.Duration {
 
 // removeKeys is a removal that begins here.
 func (m *Machine) removeKeys(in RemoveKeys) {
-	// It reaches a little into the future, so that a fetch that began before, at a
-	// peer whose clock is ahead, is of a lower term.
-	r := Removal{in.Scope, in.Name, max(m.now.Wall+m.Timings.Skew.Milliseconds(), m.used(in.Name)+1)}
+	// It reaches a little into the future, so that a fetch that began before is of a
+	// lower term.
+	r := Removal{in.Scope, in.Name, max(m.now.Wall+m.Timings.Reach().Milliseconds(), m.used(in.Name)+1)}
 	covers := r.covers
 	for _, k := range m.keys {
 		if covers(k.name) {

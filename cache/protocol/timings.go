@@ -69,6 +69,12 @@ func (t Timings) WithDefaults() Timings {
 	return t
 }
 
+// Reach is how far ahead of its wall clock a peer has to begin a removal, or terms of
+// which it remembers nothing: beyond the terms of others, whose clocks may be ahead by
+// Skew, and who begin above a ceiling, which leads the clock by twice Source, when they
+// have restarted; the second is for several restarts in a row.
+func (t Timings) Reach() time.Duration { return t.Skew + 2*t.Source + time.Second }
+
 // Validate checks, after [Timings.WithDefaults], that the waits fit together.
 func (t Timings) Validate() error {
 	for _, c := range []struct {
