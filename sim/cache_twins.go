@@ -90,6 +90,13 @@ func restartTwins() []CacheTwin {
 				whole(s)
 				s.Removals, s.Restarts = true, true
 			}},
+		{Name: "a removal reaches no further than clocks may be off", Caught: "and has confirmed",
+			Setup: func(_ *cachePeer, s *protocol.Setup) { s.Timings.Skew -= s.Timings.Reach() - s.Timings.Skew },
+			Need: func(s *CacheSetup) {
+				whole(s)
+				s.Removals, s.Restarts, s.Cuts, s.Gap = true, true, true, 30*time.Millisecond
+				s.Timings.TTL, s.Length = time.Second, 20*s.Timings.Source
+			}},
 		{Name: "a member is added without asking", Caught: "elsewhere",
 			In: func(t *cacheTwist, in protocol.Input) []protocol.Input {
 				if c, ok := in.(protocol.Change); ok && c.Add != nil && t.Config().Number > 0 {

@@ -137,6 +137,8 @@ var tellingSeeds = map[string]uint64{
 	"renewal stamped after the call": 57,
 	"trust of T instead of T-I":      8,
 
+	"a removal reaches no further than clocks may be off": 66,
+
 	"a key goes on that waits for a person": 13,
 	"an old term is accepted":               10,
 	"… and the deposed sends on":            11,
