@@ -57,6 +57,9 @@ func (c *CacheChaos) Run() (map[string]int, CacheVerdict) {
 	took := c.wellAgain()
 	tb.Logf("all is given again %v after the last trouble", took.Round(time.Millisecond))
 	c.Load.Stop()
+	if n := c.Peers.Origin.Standstills(); n > 0 {
+		c.count["the machine stood still"] = n
+	}
 	return c.count, c.Load.Judge()
 }
 

@@ -123,7 +123,7 @@ func deafIsSeen(t *testing.T, n *fault.Network, c *fault.Peers) {
 	n.CutOff(number(c.Named(first.Peer)))
 	defer n.HealAll(number(c.Named(first.Peer)))
 	o.Await(t, "a", first.N+1, 2*patience)
-	v := fault.JudgeCache(fault.CacheEvidence{Calls: o.Calls()})
+	v := fault.JudgeCache(fault.CacheEvidence{Calls: awake(o)})
 	if len(v.Violations) != 1 || v.Violations[0].Rule != fault.Overlap {
 		t.Errorf("the judge sees %v", v.Violations)
 	}

@@ -34,6 +34,8 @@ type Origin struct {
 	begun  chan struct{} // closed and replaced with each call
 	paused map[string]pause
 	killed map[string]time.Duration
+	stood  pause // when the machine stood still last
+	stands int   // how often it did
 	gates  chan Gate
 }
 
@@ -52,7 +54,8 @@ type originCall struct {
 	conn net.Conn
 }
 
-// pause is when a peer was stopped last, and when it went on; 0 when it has not.
+// pause is when a peer was stopped last, or the machine, and when it went on; 0 when
+// it has not.
 type pause struct{ since, until time.Duration }
 
 // Gate is a place at which a peer of the cacheworker waits until it is told to go on.
@@ -62,8 +65,8 @@ type Gate struct {
 }
 
 // awake is how long a peer that was stopped may take to see what it missed; buried is
-// how long the kernel may take to end a program whose peer was killed, after it has
-// closed the peer's connections.
+// how long the kernel may take, after it has closed a killed peer's connections to the
+// others, to close those to the origin, and to end the peer's program.
 const (
 	awake  = time.Second
 	buried = time.Second
@@ -91,6 +94,7 @@ func NewOrigin(tb testing.TB, listen string) *Origin {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: patience,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }}
 	go func() { _ = server.Serve(l) }()
+	go o.watch()
 	tb.Cleanup(func() { end(); server.Close() })
 	return o
 }
@@ -150,7 +154,7 @@ func (o *Origin) begin(c *originCall) (*originCall, Plan) {
 		return nil, Plan{} // it was given up before anybody looked at it
 	}
 	c.N, c.Begun = len(o.calls), since()
-	if p, ok := o.paused[c.Peer]; ok && (p.until == 0 || c.Begun < p.until+awake) {
+	if p, ok := o.paused[c.Peer]; ok && (p.until == 0 || c.Begun < p.until+awake) || o.stands > 0 && c.Begun < o.stood.until+awake {
 		c.Apart = true
 	}
 	for _, other := range o.calls {
@@ -219,7 +223,41 @@ func (o *Origin) Pausing(peer string, stopped bool) {
 	}
 }
 
-// Killing tells that a peer is about to be killed whose source is a program.
+// watch sees when the whole machine stands still, which pauses every peer.
+func (o *Origin) watch() {
+	const tick, still = 50 * time.Millisecond, 500 * time.Millisecond
+	for last := since(); o.over.Err() == nil; {
+		<-time.After(tick)
+		now := since()
+		if now-last > still {
+			o.still(pause{last, now})
+		}
+		last = now
+	}
+}
+
+// still sets the calls apart that a standstill of the machine met, or that have begun
+// at its end, before it was seen.
+func (o *Origin) still(p pause) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stood = p
+	o.stands++
+	for _, c := range o.calls {
+		if c.Ended == 0 || c.Ended > p.since {
+			c.Apart = true
+		}
+	}
+}
+
+// Standstills is how often the machine stood still.
+func (o *Origin) Standstills() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stands
+}
+
+// Killing tells that a peer is about to be killed.
 func (o *Origin) Killing(peer string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

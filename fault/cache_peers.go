@@ -204,7 +204,7 @@ func (p *Peer) Start(options ...string) {
 	}
 	args = append(args, "--url", p.URL, "--api", p.API, "--ttl", c.TTL.String(), "--announce-timeout", c.Announce.String(),
 		"--fetch-timeout", c.Fetch.String())
-	if !p.programmed() {
+	if !slices.Contains(slices.Concat(c.Options, p.Options, options), "--source-cmd") {
 		args = append(args, "--source-url", c.Origin.Of(p.Name))
 	}
 	for _, other := range c.all[:c.N] {
@@ -222,11 +222,6 @@ func (p *Peer) Start(options ...string) {
 // Curl are the options of a peer whose source is a program.
 func Curl() []string {
 	return []string{"--source-cmd", `sh -c 'exec curl -sSf -H "Understudy-Term: $UNDERSTUDY_TERM" "$UNDERSTUDY_ORIGIN/$UNDERSTUDY_KEY"' --`}
-}
-
-// programmed tells whether the peer's source is a program.
-func (p *Peer) programmed() bool {
-	return slices.Contains(p.peers.Options, "--source-cmd") || slices.Contains(p.Options, "--source-cmd")
 }
 
 // Data is the peer's directory.
@@ -253,9 +248,7 @@ func (p *Peer) Exited() bool {
 
 // Kill ends it as a crash does, and returns when.
 func (p *Peer) Kill() time.Duration {
-	if p.programmed() {
-		p.peers.Origin.Killing(p.Name)
-	}
+	p.peers.Origin.Killing(p.Name)
 	at := since()
 	_ = p.cmd.Process.Kill()
 	<-p.done
