@@ -187,8 +187,7 @@ func startPeers(ctx context.Context, b *bed, from *origin, data bool) []*cachePe
 	peers := make([]*cachePeer, cachePeers)
 	var among []string
 	for i := range peers {
-		address := func() string { return fmt.Sprintf("127.0.0.1:%d", realserver.FreePort(b)) }
-		peers[i] = &cachePeer{b: b, url: "tcp://" + address(), api: "tcp://" + address(), http: address()}
+		peers[i] = &cachePeer{b: b, url: "tcp://" + realserver.FreeAddress(b), api: "tcp://" + realserver.FreeAddress(b), http: realserver.FreeAddress(b)}
 		among = append(among, "--peer", peers[i].url+","+peers[i].api)
 	}
 	for i, p := range peers {

@@ -60,7 +60,7 @@ func footprint(ctx context.Context, b *bed, o options, r *Report) {
 
 // serve starts a server on the store and waits until it answers.
 func serve(b *bed, program string, p place) *realserver.Process {
-	address := fmt.Sprintf("127.0.0.1:%d", realserver.FreePort(b))
+	address := realserver.FreeAddress(b)
 	cmd := exec.Command(program, "serve", "--store", p.url, "--listen", address)
 	cmd.Dir = b.TempDir()
 	proc := realserver.Start(b, cmd)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -29,7 +28,7 @@ type instance struct {
 
 // startInstance runs one and waits until it takes beats in and looks after sources.
 func startInstance(b *bed, program, store string, args ...string) *instance {
-	in := &instance{b: b, address: fmt.Sprintf("127.0.0.1:%d", realserver.FreePort(b))}
+	in := &instance{b: b, address: realserver.FreeAddress(b)}
 	argv := append([]string{"monitor", "run", "--store", store, "--listen", in.address, "--name", "bench-" + in.address}, args...)
 	cmd := exec.Command(program, argv...)
 	cmd.Dir = b.TempDir()

@@ -59,8 +59,6 @@ func (n *trioNode) pid() int {
 	return pid
 }
 
-func newAddress(b *bed) string { return fmt.Sprintf("127.0.0.1:%d", realserver.FreePort(b)) }
-
 // agentProgram is what a trio of agents runs on.
 type agentProgram struct {
 	path     string
@@ -86,8 +84,8 @@ func openShards(ctx context.Context, b *bed, url string, connections int) (store
 func startAgents(b *bed, p agentProgram, name string, timing lease.Timing) *trio {
 	t := &trio{b: b, shard: name, registry: p.registry}
 	for range trioSize {
-		n := &trioNode{address: newAddress(b), dir: b.TempDir()}
-		guide, listen := newAddress(b), newAddress(b)
+		n := &trioNode{address: realserver.FreeAddress(b), dir: b.TempDir()}
+		guide, listen := realserver.FreeAddress(b), realserver.FreeAddress(b)
 		_, port, _ := net.SplitHostPort(n.address)
 		argv := append([]string{"shard", "agent", name, "--store", p.store, "--node", n.address, "--data", n.dir,
 			"--interval", timing.Interval.String(), "--timeout", timing.Timeout.String(), "--listen", listen, "--sentinel", guide,
@@ -119,7 +117,7 @@ func startAlone(b *bed) *trio {
 func (t *trio) startNodes() {
 	b := t.b
 	for i := range trioSize {
-		n := &trioNode{address: newAddress(b), dir: b.TempDir()}
+		n := &trioNode{address: realserver.FreeAddress(b), dir: b.TempDir()}
 		_, port, _ := net.SplitHostPort(n.address)
 		argv := append([]string{"--port", port, "--dir", n.dir}, nodeArgs...)
 		if i > 0 {
@@ -139,7 +137,7 @@ func startSentinels(b *bed, name string) *trio {
 	t.startNodes()
 	host, port, _ := net.SplitHostPort(t.nodes[0].address)
 	for range trioSize {
-		guide, dir := newAddress(b), b.TempDir()
+		guide, dir := realserver.FreeAddress(b), b.TempDir()
 		_, own, _ := net.SplitHostPort(guide)
 		config := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor %s %s %s 2\nsentinel down-after-milliseconds %s %d\n",
 			own, dir, name, host, port, name, sentinelDown.Milliseconds())

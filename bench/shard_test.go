@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/realserver"
 )
 
 // pretender is a server that keeps one list, and tells where the primary is.
@@ -106,7 +108,7 @@ func TestWriter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			guide, first, second := startPretender(t), startPretender(t), startPretender(t)
 			guide.primary = first.address()
-			gone := newAddress(&bed{})
+			gone := realserver.FreeAddress(&bed{})
 			w := &writer{key: "k", batch: batch, pause: time.Millisecond, patience: time.Second,
 				newFind: func() finder { return &guideFinder{guides: []string{gone, guide.address()}, name: "m"} }}
 			w.start(context.Background())
