@@ -110,6 +110,10 @@ func (j *judge) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error)
 	if err != nil || l.Term == j.term && l.Session == j.holder {
 		return l, err
 	}
+	if j.restored && l.Term == j.term && l.Session == j.session[l.Term] {
+		j.holder = l.Session // the backup has the lease, and its holder asked again
+		return l, err
+	}
 	j.grants++
 	if l.Term <= j.term {
 		j.breach("term %d was granted after term %d", l.Term, j.term)

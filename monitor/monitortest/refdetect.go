@@ -153,7 +153,7 @@ func (r *Reference) Sweep(ctx context.Context, keep time.Duration, limit int) (o
 		left := limit
 		for _, id := range slices.Sorted(maps.Keys(s.alarms)) {
 			a := s.alarms[id]
-			if a.over == 0 || s.now.Sub(a.over) <= keep {
+			if a.over == 0 || s.wall.Sub(a.Ended) <= keep {
 				continue
 			}
 			if left--; left < 0 {

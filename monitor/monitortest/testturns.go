@@ -131,6 +131,17 @@ func testWell(b *bench) {
 	if got := b.candidate(id); got.Well != 0 {
 		b.Errorf("it is not well any more, and well since %d", got.Well)
 	}
+	keep = b.change(b.candidate(id), monitor.Stay)
+	keep.Well, keep.Due = c.Beat, c.Now
+	b.apply(keep)
+	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a", For: time.Hour, Who: "ops"})
+	b.step(2 * time.Hour)
+	resume := b.change(b.candidate(id), monitor.Resume)
+	resume.Due = c.Now
+	b.apply(resume)
+	if got := b.candidate(id); got.Well != 0 {
+		b.Errorf("its pause is over, and it has been well since %d, before it", got.Well)
+	}
 }
 
 func testPauseEnds(b *bench) {

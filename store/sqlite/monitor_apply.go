@@ -35,7 +35,7 @@ WHERE id = ?1`
 
 	turnBack = `
 UPDATE understudy_monitor_source
-SET rev = rev + 1, state = iif(alarm <> '', 'down', 'up'), base_us = ?2, until_us = 0, ended_us = 0, asked = 0, note = '', due_us = ?3
+SET rev = rev + 1, state = iif(alarm <> '', 'down', 'up'), well_us = 0, base_us = ?2, until_us = 0, ended_us = 0, asked = 0, note = '', due_us = ?3
 WHERE id = ?1`
 
 	turnAway = `
