@@ -34,8 +34,8 @@ type Origin struct {
 	begun  chan struct{} // closed and replaced with each call
 	paused map[string]pause
 	killed map[string]time.Duration
-	stood  pause // when the machine stood still last
-	stands int   // how often it did
+	woke   time.Duration // when the machine went on last, after it had stood still
+	stands int           // how often it did
 	gates  chan Gate
 }
 
@@ -54,8 +54,7 @@ type originCall struct {
 	conn net.Conn
 }
 
-// pause is when a peer was stopped last, or the machine, and when it went on; 0 when
-// it has not.
+// pause is when a peer was stopped last, and when it went on; 0 when it has not.
 type pause struct{ since, until time.Duration }
 
 // Gate is a place at which a peer of the cacheworker waits until it is told to go on.
@@ -154,7 +153,7 @@ func (o *Origin) begin(c *originCall) (*originCall, Plan) {
 		return nil, Plan{} // it was given up before anybody looked at it
 	}
 	c.N, c.Begun = len(o.calls), since()
-	if p, ok := o.paused[c.Peer]; ok && (p.until == 0 || c.Begun < p.until+awake) || o.stands > 0 && c.Begun < o.stood.until+awake {
+	if p, ok := o.paused[c.Peer]; ok && (p.until == 0 || c.Begun < p.until+awake) || o.stands > 0 && c.Begun < o.woke+awake {
 		c.Apart = true
 	}
 	for _, other := range o.calls {
@@ -230,7 +229,7 @@ func (o *Origin) watch() {
 		<-time.After(tick)
 		now := since()
 		if now-last > still {
-			o.still(pause{last, now})
+			o.still(last, now)
 		}
 		last = now
 	}
@@ -238,13 +237,13 @@ func (o *Origin) watch() {
 
 // still sets the calls apart that a standstill of the machine met, or that have begun
 // at its end, before it was seen.
-func (o *Origin) still(p pause) {
+func (o *Origin) still(from, until time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stood = p
+	o.woke = until
 	o.stands++
 	for _, c := range o.calls {
-		if c.Ended == 0 || c.Ended > p.since {
+		if c.Ended == 0 || c.Ended > from {
 			c.Apart = true
 		}
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -31,6 +32,7 @@ type judge struct {
 
 	term    int64            // the newest that was granted
 	holder  string           // the session that it was granted to
+	before  string           // … when the store was restored, and which has not given it back
 	session map[int64]string // of every term
 	offices map[*office]bool // work that has not returned
 	effect  int64            // the highest term that had an effect
@@ -110,7 +112,7 @@ func (j *judge) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error)
 	if err != nil || l.Term == j.term && l.Session == j.holder {
 		return l, err
 	}
-	if j.restored && l.Term == j.term && l.Session == j.session[l.Term] {
+	if l.Term == j.term && l.Session == j.before {
 		j.holder = l.Session // the backup has the lease, and its holder asked again
 		return l, err
 	}
@@ -140,6 +142,9 @@ func (j *judge) Release(ctx context.Context, h lease.Handback) error {
 	if err == nil && h.Session == j.holder {
 		j.holder = "" // its session goes on
 	}
+	if err == nil && h.Session == j.before {
+		j.before = ""
+	}
 	return err
 }
 
@@ -156,7 +161,7 @@ func (j *judge) restore(put func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	put()
-	j.restored, j.holder = true, ""
+	j.restored, j.before, j.holder = true, cmp.Or(j.holder, j.before), ""
 	clear(j.deadline)
 	clear(j.over)
 }
