@@ -176,10 +176,13 @@ func TestHoldDivides(t *testing.T) {
 }
 
 // What is given back goes to whoever lacks it, and not back to who gave it: about as many
-// keys move when one joins as it is to have.
+// keys move when one joins as it is to have. A few move twice when two look in the same
+// moment, as all do in a bubble, so that is judged over many joins.
 func TestHoldGivesAway(t *testing.T) {
+	const joins, spare = 100, 3 // spare keys for each join; a little over 1 was seen
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range 100 {
+	moved, needed := 0, 0
+	for range joins {
 		synctest.Test(t, func(t *testing.T) {
 			h := newVault(t, 65)
 			names := "a b c d e f"[:2*(2+rng.IntN(4))+1]
@@ -199,10 +202,12 @@ func TestHoldGivesAway(t *testing.T) {
 			}
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			if moved := h.took - before; moved > 65/len(all)+10 {
-				t.Errorf("%d of 65 keys moved for a member that joined %d", moved, len(all)-1)
-			}
+			moved += h.took - before
+			needed += 65 / len(all)
 		})
+	}
+	if moved > needed+spare*joins {
+		t.Errorf("%d keys moved in %d joins that needed %d", moved, joins, needed)
 	}
 }
 
