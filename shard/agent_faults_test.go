@@ -219,8 +219,7 @@ func TestStoreFlutters(t *testing.T) {
 		if n := opened() - began; n > 4 {
 			t.Errorf("the fence was opened %d times in two minutes", n)
 		}
-		c.until("the shard has a primary", time.Minute, func() bool { return c.host(c.view().Row.Primary) != nil && c.view().Row.Plan == nil })
-		c.settled(c.host(c.view().Row.Primary))
+		c.settles("the shard has a primary")
 	})
 }
 

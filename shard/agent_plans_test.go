@@ -102,9 +102,7 @@ func orchestratorDies(t *testing.T, kind shard.Kind, phase shard.Phase, both boo
 			h.start()
 		}
 	}
-	c.until("all is settled", 2*time.Minute, func() bool { return c.view().Row.Plan == nil && c.host(c.view().Row.Primary) != nil })
-	last := c.host(c.view().Row.Primary)
-	c.settled(last)
+	last := c.settles("all is settled")
 	c.oneWriter(last)
 	if !both {
 		c.allHave(last)
@@ -247,13 +245,7 @@ func TestPauseExpires(t *testing.T) {
 		for _, h := range c.hosts {
 			h.line.Set(shardtest.Well)
 		}
-		c.until("the shard comes back", time.Minute, func() bool {
-			v := c.view()
-			p := c.host(v.Row.Primary)
-			return v.Row.Plan == nil && p != nil && c.writes(p)
-		})
-		p := c.host(c.view().Row.Primary)
-		c.settled(p)
+		p := c.settles("the shard comes back")
 		c.allHave(p)
 	})
 }

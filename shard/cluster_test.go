@@ -192,23 +192,41 @@ func (c *cluster) settled(h *host) {
 	c.t.Helper()
 	c.until("the shard is settled on "+h.name, 60*time.Second, func() bool {
 		v := c.view()
-		if v.Row.Plan != nil || v.Row.Primary != h.id() || !c.writes(h) || !v.Lease.Held() {
+		return v.Row.Primary == h.id() && c.settledAs(v)
+	})
+}
+
+// settles waits until any host's node is, and returns it: what was asked for before may move the
+// primary once more.
+func (c *cluster) settles(what string) (h *host) {
+	c.t.Helper()
+	c.until(what, 3*time.Minute, func() bool {
+		v := c.view()
+		h = c.host(v.Row.Primary)
+		return c.settledAs(v)
+	})
+	return h
+}
+
+// settledAs: what the view says is so, and nothing is left to do.
+func (c *cluster) settledAs(v shard.View) bool {
+	h := c.host(v.Row.Primary)
+	if h == nil || v.Row.Plan != nil || !c.writes(h) || !v.Lease.Held() {
+		return false
+	}
+	n := 0
+	for _, o := range c.hosts {
+		if o == h || !o.node.Running() || o.agent == nil {
+			continue
+		}
+		n++
+		s := o.node.State()
+		if _, member := v.Row.Member(o.id()); !member || s.Role != shard.Replica || s.Link == nil || s.Link.Address != h.address || !s.Link.Up || !s.Synced {
 			return false
 		}
-		n := 0
-		for _, o := range c.hosts {
-			if o == h || !o.node.Running() || o.agent == nil {
-				continue
-			}
-			n++
-			s := o.node.State()
-			if _, member := v.Row.Member(o.id()); !member || s.Role != shard.Replica || s.Link == nil || s.Link.Address != h.address || !s.Link.Up || !s.Synced {
-				return false
-			}
-		}
-		me, _ := v.Node(h.id())
-		return n == 0 || me.Armed
-	})
+	}
+	me, _ := v.Node(h.id())
+	return n == 0 || me.Armed
 }
 
 func (h *host) id() string {
