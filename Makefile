@@ -20,13 +20,18 @@ RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/li
 LONG = ./fault ./store/... ./sim ./cmd/...
 ATONCE = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 
+# One program, static and without paths of the machine that built it.
+BUILD = CGO_ENABLED=0 GOGC=off GOMEMLIMIT=1GiB $(GO) build -trimpath $(QUICK) -ldflags '-s -w'
+
 .PHONY: build run test check prove bench clean deps
 
 build:
-	CGO_ENABLED=0 GOGC=off GOMEMLIMIT=1GiB $(GO) build -trimpath $(QUICK) -ldflags '-s -w' -o bin/understudy ./cmd/understudy
+	$(BUILD) -o bin/understudy ./cmd/understudy
 
-run: build
-	@./bin/understudy demo
+# Who only wants to see it need not wait for the clients of PostgreSQL and Redis to be compiled.
+run:
+	$(BUILD) -tags embedded -o bin/demo ./cmd/understudy
+	@./bin/demo demo
 
 deps:
 	@./scripts/test-deps
@@ -39,6 +44,8 @@ check:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -tags embedded ./cmd/understudy
+	$(GO) test -tags embedded ./store/open
 	$(GO) fix -diff ./...
 	GOOS=darwin $(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...

@@ -8,8 +8,6 @@ import (
 
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
-	"github.com/understudy-ha/understudy/store/postgres"
-	"github.com/understudy-ha/understudy/store/redis"
 	"github.com/understudy-ha/understudy/store/sqlite"
 )
 
@@ -35,9 +33,9 @@ func Open(ctx context.Context, url string, o Options) (store.Store, error) {
 	case "sqlite":
 		return sqlite.Open(ctx, sqlite.Config{Path: strings.TrimPrefix(rest, "//"), NoMigrate: o.NoMigrate, Logger: o.Logger})
 	case "postgres", "postgresql":
-		return postgres.Open(ctx, postgres.Config{URL: url, NoMigrate: o.NoMigrate, Connections: o.Connections, Logger: o.Logger})
+		return openPostgres(ctx, url, o)
 	case "redis", "rediss", "redis+sentinel", "rediss+sentinel":
-		return redis.Open(ctx, redis.Config{URL: url, NoMigrate: o.NoMigrate, Logger: o.Logger})
+		return openRedis(ctx, url, o)
 	default:
 		if scheme == url { // it may be a password, put where the URL belongs
 			return nil, fmt.Errorf("%w: the store URL has no colon; use sqlite:PATH, postgres://… or redis://…", lease.ErrInvalid)
@@ -45,10 +43,6 @@ func Open(ctx context.Context, url string, o Options) (store.Store, error) {
 		return nil, fmt.Errorf("%w: store URL begins with %q; use sqlite:PATH, postgres://… or redis://…", lease.ErrInvalid, scheme)
 	}
 }
-
-// SilenceDrivers keeps the drivers from printing to standard error by themselves.
-// It is for programs, once, before the first Open.
-func SilenceDrivers() { redis.SilenceDriver() }
 
 // DefaultURL is the store that is used when none is named: an SQLite file in
 // the user's state directory.

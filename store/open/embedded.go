@@ -1,0 +1,28 @@
+//go:build embedded
+
+package open
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+)
+
+// The clients of PostgreSQL and Redis are a quarter of what a first build compiles.
+
+func openPostgres(context.Context, string, Options) (store.Store, error) {
+	return nil, without("PostgreSQL")
+}
+
+func openRedis(context.Context, string, Options) (store.Store, error) {
+	return nil, without("Redis")
+}
+
+func without(kind string) error {
+	return fmt.Errorf("%w: this program was built for the embedded store alone (-tags embedded), without %s; use sqlite:PATH, or the program that `make build` makes", lease.ErrInvalid, kind)
+}
+
+// SilenceDrivers does nothing here: SQLite prints nothing.
+func SilenceDrivers() {}

@@ -1,0 +1,23 @@
+//go:build !embedded
+
+package open
+
+import (
+	"context"
+
+	"github.com/understudy-ha/understudy/store"
+	"github.com/understudy-ha/understudy/store/postgres"
+	"github.com/understudy-ha/understudy/store/redis"
+)
+
+func openPostgres(ctx context.Context, url string, o Options) (store.Store, error) {
+	return postgres.Open(ctx, postgres.Config{URL: url, NoMigrate: o.NoMigrate, Connections: o.Connections, Logger: o.Logger})
+}
+
+func openRedis(ctx context.Context, url string, o Options) (store.Store, error) {
+	return redis.Open(ctx, redis.Config{URL: url, NoMigrate: o.NoMigrate, Logger: o.Logger})
+}
+
+// SilenceDrivers keeps the drivers from printing to standard error by themselves.
+// It is for programs, once, before the first Open.
+func SilenceDrivers() { redis.SilenceDriver() }
