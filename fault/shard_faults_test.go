@@ -22,7 +22,7 @@ import (
 
 // shardFaults are those beside the weak points.
 var shardFaults = []shardTest{
-	{name: "agent dies while its node is well", run: agentDies},
+	{name: "agent dies while its node is well", run: agentDies, still: true},
 	{name: "hung and killed, with writes in its queues", run: hungWithQueues},
 	{name: "hung and not killed, with writes in its queues", run: hungNotKilled, change: func(c *fault.ShardConfig) { c.Agent = []string{"--kill-hung=false"} }},
 	{name: "chosen replica dies before its promotion", run: chosenDies(shard.Detaching)},

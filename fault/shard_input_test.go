@@ -19,7 +19,7 @@ import (
 func TestFaultShardInput(t *testing.T) {
 	t.Parallel()
 	programs := fault.Build(t)
-	s := fault.NewShard(t, fault.ShardConfig{Programs: programs, Database: fault.SQLite(t), Nodes: 2})
+	s := fault.NewShard(t, fault.ShardConfig{Programs: programs, Database: fault.SQLite(t), Nodes: 2, Timing: unhurried})
 	before := s.View()
 	p := s.Primary()
 	p.Must("SET", "precious", "1")

@@ -15,10 +15,11 @@ import (
 // storeAt is where the store stands in the network of a shard of three.
 const storeAt = 4
 
-// shardCut is a fault of the network.
+// shardCut is a fault of the network. still is that of a shardTest.
 type shardCut struct {
-	name string
-	run  func(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad)
+	name  string
+	run   func(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad)
+	still bool
 }
 
 // TestFaultShardNetwork cuts links between hosts. Clients reach every node all the time: what a node
@@ -28,18 +29,18 @@ func TestFaultShardNetwork(t *testing.T) {
 	programs := fault.Build(t)
 	for group, cuts := range map[string][]shardCut{
 		"hosts": {
-			{"primary's host cut off from everybody", hostCutOff},
-			{"primary's host cut off, its agent dead", hostCutOffAlone},
-			{"orchestrator cut off from everybody", orchestratorCutOff},
+			{name: "primary's host cut off from everybody", run: hostCutOff},
+			{name: "primary's host cut off, its agent dead", run: hostCutOffAlone},
+			{name: "orchestrator cut off from everybody", run: orchestratorCutOff},
 		},
 		"links": {
-			{"primary cut off from the store", primaryFromStore},
-			{"primary cut off from its replicas", primaryFromReplicas},
-			{"a replica cut off from everybody", replicaCutOff},
+			{name: "primary cut off from the store", run: primaryFromStore, still: true},
+			{name: "primary cut off from its replicas", run: primaryFromReplicas, still: true},
+			{name: "a replica cut off from everybody", run: replicaCutOff, still: true},
 		},
 		"ways": {
-			{"primary sends, and hears nobody", primaryDeaf},
-			{"primary hears, and nobody hears it", primaryDumb},
+			{name: "primary sends, and hears nobody", run: primaryDeaf},
+			{name: "primary hears, and nobody hears it", run: primaryDumb},
 		},
 	} {
 		t.Run(group, func(t *testing.T) {
@@ -55,7 +56,11 @@ func TestFaultShardNetwork(t *testing.T) {
 }
 
 func (c shardCut) try(t *testing.T, programs fault.Programs, n *fault.Network) {
-	s := fault.NewShard(t, fault.ShardConfig{Programs: programs, Database: fault.RedisIn(t, n, storeAt), Network: n, Seed: 1})
+	cfg := fault.ShardConfig{Programs: programs, Database: fault.RedisIn(t, n, storeAt), Network: n, Seed: 1}
+	if c.still {
+		cfg.Timing = unhurried
+	}
+	s := fault.NewShard(t, cfg)
 	load := &fault.ShardLoad{Shard: s}
 	load.Start()
 	realserver.Eventually(t, time.Minute, "the primary is armed", func() error {

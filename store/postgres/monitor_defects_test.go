@@ -191,6 +191,27 @@ func TestDueInOrder(t *testing.T) {
 	}
 }
 
+// TestSweepInSteps: a sweep deletes no more than it was told to, also when the server counted its
+// rows when there was one, and plans for that.
+func TestSweepInSteps(t *testing.T) {
+	url, s, _ := fleet(t, realserver.Postgres(t, realserver.PostgresOptions{}), 1)
+	over := func(n int) {
+		exec(t, url, fmt.Sprintf(`INSERT INTO understudy.monitor_alarm (id, event, source, reason, started, raised, ended, finish)
+			SELECT gen_random_uuid(), 'e', 'gone', 'silent', t, t, t, 'ABATED' FROM generate_series(1, %d), (SELECT clock_timestamp() - interval '1 day') x (t)`, n))
+	}
+	over(1)
+	exec(t, url, "ANALYZE understudy.monitor_alarm")
+	over(6)
+	for _, want := range []int{4, 1, 0} {
+		if _, err := s.Monitor().Sweep(t.Context(), time.Hour, 3); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := s.Monitor().Alarms(t.Context(), monitor.AlarmQuery{}); err != nil || len(all) != want {
+			t.Errorf("%d alarms are left, want %d; %v", len(all), want, err)
+		}
+	}
+}
+
 // apply makes the same turn of all.
 func apply(ctx context.Context, m monitor.Table, all []monitor.Candidate, turn monitor.Turn) error {
 	changes := make([]monitor.Change, len(all))

@@ -214,10 +214,10 @@ BEGIN
     SELECT n.moment, n.wall INTO moment, wall FROM {{schema}}.monitor_now(p_floor) n;
     PERFORM {{schema}}.monitor_drop_events();
     v_more := {{schema}}.monitor_respread(moment, p_limit);
-    DELETE FROM {{schema}}.monitor_alarm a USING (
+    -- An array: what is joined may be looked for once per row, past those that it has just deleted.
+    DELETE FROM {{schema}}.monitor_alarm a WHERE a.id = ANY (ARRAY(
         SELECT x.id FROM {{schema}}.monitor_alarm x WHERE x.ended IS NOT NULL AND x.ended < wall - {{schema}}.us(p_keep)
-         ORDER BY x.ended LIMIT p_limit FOR UPDATE SKIP LOCKED) old
-     WHERE a.id = old.id;
+         ORDER BY x.ended LIMIT p_limit FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS v_n = ROW_COUNT;
     v_more := v_more OR v_n >= p_limit;
     PERFORM {{schema}}.monitor_fold();
