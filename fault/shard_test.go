@@ -9,6 +9,7 @@ import (
 
 	"github.com/understudy-ha/understudy/fault"
 	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -41,7 +42,8 @@ func TestFaultShardChaos(t *testing.T) {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			t.Logf("UNDERSTUDY_SEED=%d", seed)
-			s := fault.NewShard(t, fault.ShardConfig{Programs: programs, Database: database(t, store), Seed: seed})
+			s := fault.NewShard(t, fault.ShardConfig{Programs: programs, Database: database(t, store), Seed: seed,
+				Timing: lease.Timing{Interval: 400 * time.Millisecond, Timeout: 3 * time.Second}})
 			load := &fault.ShardLoad{Shard: s}
 			load.Start()
 			chaos := fault.ShardChaos{Shard: s, Load: load, Seed: seed, Faults: faults}

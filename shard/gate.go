@@ -23,13 +23,16 @@ type gate struct {
 	trust  *trust
 	each   time.Duration // deadline of one exchange
 	margin time.Duration // of trust, kept for closing
+	late   time.Duration // for closing, when trust was over before that began
 	log    *slog.Logger
-	// hung is called when the node did not answer until trust was over, and lost when trust ended.
+	// hung is called when the node did not answer until trust was over, or for late if it was over before;
+	// lost when trust ended.
 	// Neither may block.
 	hung, lost func()
 
-	kick chan struct{}
-	told said // of closing; run's own
+	kick  chan struct{}
+	told  said          // of closing; run's own
+	hangs time.Duration // when a node that has not answered hangs; 0: it was not asked to close. run's own
 
 	mu      sync.Mutex
 	demand  int64         // raised whenever the fence is to be closed
@@ -42,7 +45,7 @@ type gate struct {
 }
 
 func newGate(cfg Config, t *trust, log *slog.Logger) *gate {
-	return &gate{engine: cfg.Engines.At(cfg.Node), clock: cfg.Clock, trust: t, each: cfg.exchange(), margin: cfg.margin(), log: log,
+	return &gate{engine: cfg.Engines.At(cfg.Node), clock: cfg.Clock, trust: t, each: cfg.exchange(), margin: cfg.margin(), late: cfg.Timing.Timeout / 2, log: log,
 		kick: make(chan struct{}, 1), settled: make(chan struct{})}
 }
 
@@ -172,6 +175,7 @@ func (g *gate) run(ctx context.Context) {
 			g.closeOnce(ctx, until)
 			continue
 		}
+		g.hangs = 0
 		var timer <-chan time.Time
 		stop := func() bool { return true }
 		if open {
@@ -193,9 +197,15 @@ func (g *gate) closeOnce(ctx context.Context, until time.Duration) {
 	g.mu.Lock()
 	mine, open := g.demand, g.open
 	g.mu.Unlock()
-	each := g.each
-	if left := until - g.clock.Now(); open && left > 0 {
+	each, left := g.each, until-g.clock.Now()
+	if open && left > 0 {
 		each = min(each, max(left, g.each/4))
+	}
+	if g.hangs == 0 {
+		g.hangs = until
+		if left <= 0 { // this agent stood still, or the whole host: a node that is well answers soon
+			g.hangs = g.clock.Now() + g.late
+		}
 	}
 	err := func() error {
 		ctx, cancel := context.WithTimeout(ctx, each)
@@ -224,7 +234,7 @@ func (g *gate) closeOnce(ctx context.Context, until time.Duration) {
 	}
 	// One that answers, be it that it lets nobody in, does not hang.
 	answers := errors.Is(err, ErrNodeAccess) || errors.Is(err, ErrNodeUnwell) || errors.Is(err, ErrNodeRefused)
-	if until, _, _ := g.trust.until(); open && !answers && g.clock.Now() >= until {
+	if until, _, _ := g.trust.until(); open && !answers && g.clock.Now() >= max(until, g.hangs) {
 		g.hung()
 	}
 	lease.Sleep(ctx, g.clock, g.each/4)
