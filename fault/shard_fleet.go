@@ -77,7 +77,6 @@ type ShardNode struct {
 	cmd   *exec.Cmd
 	done  chan struct{}
 	log   string
-	held  []net.Listener // ports, until it starts
 }
 
 // NewShard makes a shard whose nodes run, and waits until it is settled. When the test ends,
@@ -125,28 +124,18 @@ func (s *Shard) add(at int) {
 		n.Link = NewProxy(s.tb, s.Database.Addr, s.Seed+uint64(at))
 	}
 	for _, address := range []*string{&n.Addr, &n.Checks, &n.Sentinel} {
-		*address = net.JoinHostPort(host, n.reserve(host))
+		*address = net.JoinHostPort(host, n.port())
 	}
 	s.Nodes = append(s.Nodes, n)
 }
 
-// reserve finds a port that is not the kernel's to give, and keeps it until the node starts: many
-// are looked for at once, and what connects would take one that was only free a moment ago.
-func (n *ShardNode) reserve(host string) string {
-	n.shard.tb.Helper()
+// port is free for what the node starts, now and whenever it starts it again.
+func (n *ShardNode) port() string {
 	if n.shard.Network != nil {
 		return strconv.Itoa(10_000 + rand.IntN(20_000)) // nobody else is there
 	}
-	for range 1000 {
-		port := strconv.Itoa(10_000 + rand.IntN(20_000))
-		l, err := net.Listen("tcp", net.JoinHostPort(host, port))
-		if err == nil {
-			n.held = append(n.held, l)
-			return port
-		}
-	}
-	n.shard.tb.Fatal("no free port")
-	return ""
+	n.shard.tb.Helper()
+	return strconv.Itoa(realserver.FreePort(n.shard.tb))
 }
 
 // Mark is in the environment of everything that the shard starts.
@@ -159,10 +148,6 @@ func (n *ShardNode) Start() {
 	if n.cmd != nil && !n.Exited() {
 		return
 	}
-	for _, l := range n.held {
-		l.Close()
-	}
-	n.held = nil
 	argv := append(n.agentLine(), n.nodeLine()...)
 	if s.Network != nil {
 		argv = append(s.Network.Wrap(n.at), argv...)
