@@ -24,7 +24,7 @@ type fetches struct {
 	longest  time.Duration // Timings.Fetch
 	maxValue int
 	clock    lease.Clock
-	report   func(protocol.Fetched) // may block; not called for a fetch that was aborted
+	report   func(protocol.Fetched) // may block; not called for a fetch that was aborted, or stopped
 	stats    *counters
 	log      *slog.Logger
 
@@ -57,10 +57,14 @@ func (f *fetches) start(e protocol.Fetch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.clock.Now()
-	if f.stopped || e.Until <= now {
-		return // the machine knows what time it is
+	if f.stopped {
+		return
 	}
 	c := &call{Fetch: e, began: now}
+	if e.Until <= now {
+		f.tell(c, errAuthority)
+		return
+	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.timer = time.AfterFunc(e.Until-c.began, func() { f.expire(c) })
 	f.calls[e.Key] = append(f.calls[e.Key], c)
@@ -132,8 +136,7 @@ func (f *fetches) expire(c *call) {
 	}
 }
 
-// judge ends a call whose time is over, and sets the timer of another. The machine
-// counts the same time, and needs not be told. f.mu is held.
+// judge ends a call whose time is over, and sets the timer of another; f.mu is held.
 func (f *fetches) judge(c *call) {
 	now := f.clock.Now()
 	if left := c.Until - now; left > 0 {
@@ -141,11 +144,19 @@ func (f *fetches) judge(c *call) {
 		return
 	}
 	f.stats.fetchAborted.Add(1)
+	why := errAuthority
 	if now >= c.began+f.longest {
-		f.end(c, errDeadline)
-		return
+		why = errDeadline
 	}
-	f.end(c, errAuthority)
+	f.end(c, why)
+	f.tell(c, why)
+}
+
+// tell reports a call that ended with its time. The machine counts the same time and
+// mostly knows; but a promise that it heard of a moment before has it wait for a fetch
+// that is over.
+func (f *fetches) tell(c *call, why error) {
+	f.over.Go(func() { f.report(f.outcome(c, Value{}, why)) })
 }
 
 // end takes the wish for a call back. One that runs keeps its place until it has
@@ -185,13 +196,13 @@ func (f *fetches) run(c *call) {
 	f.stats.fetchTime.Add(int64(now - began))
 
 	f.mu.Lock()
-	// The timer may be late, as after a suspend; the clock is not.
-	late := now >= c.Until
-	wanted := !c.ended && !late
-	if late && !c.ended {
-		f.stats.fetchAborted.Add(1)
-	}
-	if !c.ended {
+	wanted := false
+	switch {
+	case c.ended:
+	case now >= c.Until: // its timer is late, as after a suspend; the clock is not
+		f.judge(c)
+	default:
+		wanted = true
 		f.end(c, nil)
 	}
 	f.running--

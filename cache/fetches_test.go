@@ -137,7 +137,8 @@ func TestFetchOutcomes(t *testing.T) {
 }
 
 // A call ends at the time that the last Trust set, by its own timer: nobody else
-// does anything here.
+// does anything here. The machine is told, for it may have heard of a promise just
+// before, and think that the call goes on.
 func TestFetchEndsWithItsAuthority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFetchBench(64)
@@ -159,8 +160,10 @@ func TestFetchEndsWithItsAuthority(t *testing.T) {
 		if cause := b.cause("lost 5s"); !errors.Is(cause, errAuthority) {
 			t.Errorf("lost: %v", cause)
 		}
+		b.trust(protocol.Trust{Key: "lost 5s", Term: 1, Until: b.in(6 * time.Second)}) // too late
+		b.begin("late 1s", 0)
 		time.Sleep(time.Minute)
-		b.want(t, "kept: value")
+		b.want(t, "shortened: "+errAuthority.Error(), "lost: "+errAuthority.Error(), "late: "+errAuthority.Error(), "kept: value")
 	})
 }
 
@@ -172,7 +175,7 @@ func TestFetchDeadlineIsTold(t *testing.T) {
 		if cause := b.cause("slow 5m"); !errors.Is(cause, errDeadline) {
 			t.Errorf("ended with %v", cause)
 		}
-		b.want(t)
+		b.want(t, "slow: "+errDeadline.Error())
 	})
 }
 
@@ -188,7 +191,7 @@ func TestFetchTooLate(t *testing.T) {
 		}
 		b.fetches.mu.Unlock()
 		time.Sleep(10 * time.Second)
-		b.want(t)
+		b.want(t, "stubborn: "+errAuthority.Error(), "stubborn: "+errAuthority.Error())
 	})
 }
 

@@ -151,7 +151,7 @@ func (j *cacheJudge) answer(a Answer) {
 	c, known := j.made[callID{a.Key, a.Term}]
 	switch {
 	case !known:
-		j.add(Ghost, a.Key, "%s gave a value of term %d, in which nobody called the source", a.Peer, a.Term)
+		j.add(Ghost, a.Key, "%s gave %.80q as of term %d, in which nobody called the source", a.Peer, a.Value, a.Term)
 		return
 	case c.Value != a.Value:
 		j.add(Ghost, a.Key, "%s gave, as of term %d, %.80q; the source gave %.80q", a.Peer, a.Term, a.Value, c.Value)

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -98,7 +97,7 @@ func NewPeers(tb testing.TB, cfg PeersConfig) *Peers {
 		cfg.N = 3
 	}
 	if cfg.Address == nil {
-		net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(255))
+		net := realserver.FreeNet(tb)
 		cfg.Address = func(n int) string { return net + strconv.Itoa(n) }
 	}
 	c := &Peers{PeersConfig: cfg, tb: tb, dir: tb.TempDir(),

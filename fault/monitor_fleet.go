@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -78,7 +77,7 @@ func NewMonitors(tb testing.TB, cfg MonitorsConfig, names ...string) *Monitors {
 	if cfg.Window == 0 {
 		cfg.Window = 2 * time.Second
 	}
-	m := &Monitors{MonitorsConfig: cfg, tb: tb, dir: tb.TempDir(), net: fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(255)),
+	m := &Monitors{MonitorsConfig: cfg, tb: tb, dir: tb.TempDir(), net: realserver.FreeNet(tb),
 		http: &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}}
 	for i, name := range names {
 		one := &Monitor{Name: name, URL: "http://" + m.net + strconv.Itoa(i+1) + ":7601", monitors: m, log: filepath.Join(m.dir, name+".log")}

@@ -8,6 +8,7 @@ package realserver
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -50,27 +51,54 @@ func Find(tb testing.TB, program string, patterns ...string) string {
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	const first, last = 10_000, 24_000
+	for range 1000 {
+		port := first + rand.IntN(last-first)
+		release := reserve(tb, strconv.Itoa(port))
+		if release == nil {
+			continue
+		}
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			_ = l.Close()
+			tb.Cleanup(release)
+			return port
+		}
+		release()
+	}
+	tb.Fatal("no free port")
+	return 0
+}
+
+// FreeNet returns the beginning of 254 loopback addresses, such as "127.5.7.", of which no
+// other test has any that asks here, until this one ends.
+func FreeNet(tb testing.TB) string {
+	tb.Helper()
+	for {
+		net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(255))
+		if release := reserve(tb, net); release != nil {
+			tb.Cleanup(release)
+			return net
+		}
+	}
+}
+
+// reserve keeps a name from all who ask for it, in any process of this user, until it is
+// released, which the end of the process does too. It returns nil if somebody has it.
+func reserve(tb testing.TB, name string) (release func()) {
+	tb.Helper()
 	dir := filepath.Join(os.TempDir(), "understudy-ports-"+strconv.Itoa(os.Getuid()))
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		tb.Fatal(err)
 	}
-	for range 1000 {
-		port := first + rand.IntN(last-first)
-		lock, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o666)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-				_ = l.Close()
-				tb.Cleanup(func() { _ = lock.Close() })
-				return port
-			}
-		}
-		_ = lock.Close()
+	lock, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	tb.Fatal("no free port")
-	return 0
+	release = func() { _ = lock.Close() }
+	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		release()
+		return nil
+	}
+	return release
 }
 
 // FreeAddress returns 127.0.0.1 with a FreePort.

@@ -31,7 +31,7 @@ type Server struct {
 	address string
 
 	mu             sync.Mutex
-	server         *http.Server // nil while it is down
+	down           func() // nil while it is down
 	topics         map[string]*topic
 	polls          map[string]bool // by topic, group and consumer
 	faults         []Fault
@@ -160,11 +160,11 @@ func (s *Server) Objects() {
 // Down stops listening and breaks all connections. Topics are kept.
 func (s *Server) Down() {
 	s.mu.Lock()
-	server := s.server
-	s.server = nil
+	down := s.down
+	s.down = nil
 	s.mu.Unlock()
-	if server != nil {
-		_ = server.Close()
+	if down != nil {
+		down()
 	}
 }
 
@@ -173,15 +173,22 @@ func (s *Server) Up() {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.server != nil {
+	if s.down != nil {
 		return
 	}
 	listener, err := listen(s.t.Context(), s.address)
 	if err != nil {
 		s.t.Fatalf("message router: %v", err)
 	}
-	s.server = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second}
-	go func(server *http.Server) { _ = server.Serve(listener) }(s.server)
+	server := &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan struct{})
+	go func() { defer close(served); _ = server.Serve(listener) }()
+	s.down = func() {
+		// It may not have begun to listen, or have just let somebody in.
+		_ = server.Close()
+		<-served
+		_ = server.Close()
+	}
 }
 
 // listen tries for a while: the port may be in use for a moment by a connection that ends.
