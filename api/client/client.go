@@ -13,8 +13,11 @@ import (
 	"time"
 )
 
-// callTimeout bounds calls whose context has no deadline.
-const callTimeout = 10 * time.Second
+// Bounds of calls whose context has no deadline; those that carry payloads may be long.
+const (
+	callTimeout    = 10 * time.Second
+	payloadTimeout = 30 * time.Second
+)
 
 // maxAnswer is the most bytes of an answer that are read.
 const maxAnswer = 16 << 20
@@ -161,7 +164,7 @@ func (c *Client) History(ctx context.Context, q Query) ([]Event, error) {
 }
 
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, out any) error {
-	ctx, cancel := within(ctx)
+	ctx, cancel := within(ctx, callTimeout)
 	defer cancel()
 	answer, err := c.send(ctx, method, path, query, body)
 	if err != nil {
@@ -181,11 +184,11 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 }
 
 // within gives a context a deadline if it has none.
-func within(ctx context.Context) (context.Context, context.CancelFunc) {
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, callTimeout)
+	return context.WithTimeout(ctx, d)
 }
 
 // content is a body that is sent as it is; any other is sent as JSON.

@@ -171,7 +171,7 @@ type StoreInfo struct {
 
 // Server tells of the server and its store: the first state that its stream of events has.
 func (c *Client) Server(ctx context.Context) (Server, error) {
-	ctx, cancel := within(ctx)
+	ctx, cancel := within(ctx, callTimeout)
 	defer cancel()
 	answer, err := c.send(ctx, http.MethodGet, "/v1/events", url.Values{"state": {"true"}}, nil)
 	if err != nil {

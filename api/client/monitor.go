@@ -53,7 +53,7 @@ func (c *Client) Ping(ctx context.Context, event, source, what string) error {
 	if what != "" {
 		path += "/" + url.PathEscape(what)
 	}
-	ctx, cancel := within(ctx)
+	ctx, cancel := within(ctx, callTimeout)
 	defer cancel()
 	answer, err := c.send(ctx, http.MethodPost, path, nil, nil)
 	if err != nil {

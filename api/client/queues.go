@@ -176,7 +176,7 @@ func (c *Client) Batch(ctx context.Context, queue, id string) (Batch, error) {
 
 // Payload returns the payload of a batch and its content type.
 func (c *Client) Payload(ctx context.Context, queue, id string) (payload []byte, contentType string, err error) {
-	ctx, cancel := within(ctx)
+	ctx, cancel := within(ctx, payloadTimeout)
 	defer cancel()
 	answer, err := c.send(ctx, http.MethodGet, batchPath(queue, id)+"/payload", nil, nil)
 	if err != nil {
@@ -193,6 +193,8 @@ func (c *Client) Payload(ctx context.Context, queue, id string) (payload []byte,
 // Add enqueues batches, all or none, up to 1000 and some 12 MB together, and
 // tells of each whether it is new.
 func (c *Client) Add(ctx context.Context, queue string, batches ...NewBatch) ([]Added, error) {
+	ctx, cancel := within(ctx, payloadTimeout)
+	defer cancel()
 	var out struct{ Batches []Added }
 	err := c.do(ctx, http.MethodPost, queuePath(queue)+"/batches", nil, map[string]any{"batches": batches}, &out)
 	return out.Batches, err
@@ -203,6 +205,8 @@ func (c *Client) Add(ctx context.Context, queue string, batches ...NewBatch) ([]
 func (c *Client) AddPayload(ctx context.Context, queue string, b NewBatch) (Added, error) {
 	v := url.Values{"key": {b.Key}}
 	set(v, "id", b.ID)
+	ctx, cancel := within(ctx, payloadTimeout)
+	defer cancel()
 	var out Added
 	err := c.do(ctx, http.MethodPost, queuePath(queue)+"/batches", v, content{kind: b.ContentType, bytes: b.Payload}, &out)
 	return out, err

@@ -161,14 +161,6 @@ func waiting(d time.Duration) url.Values {
 	return v
 }
 
-// patient gives a call that waits the time for it.
-func patient(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok || wait <= 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, wait+callTimeout)
-}
-
 // Shards lists shards by name; there may be more if there are as many as the limit.
 func (c *Client) Shards(ctx context.Context, q ShardQuery) ([]Shard, error) {
 	v := url.Values{}
@@ -193,7 +185,7 @@ func (c *Client) Shard(ctx context.Context, shard string) (Shard, error) {
 // ShardPrimary returns where the primary of a shard is; an [*Error] with the code no_primary
 // when there is none, and none came within wait.
 func (c *Client) ShardPrimary(ctx context.Context, shard string, wait time.Duration) (ShardPrimary, error) {
-	ctx, cancel := patient(ctx, wait)
+	ctx, cancel := within(ctx, callTimeout+max(0, wait))
 	defer cancel()
 	var out ShardPrimary
 	err := c.do(ctx, http.MethodGet, shardPath(shard)+"/primary", waiting(wait), nil, &out)
@@ -214,7 +206,7 @@ func (c *Client) Failover(ctx context.Context, shard string, f Failover) (ShardR
 }
 
 func (c *Client) askShard(ctx context.Context, path string, body map[string]any, wait time.Duration) (ShardRequest, error) {
-	ctx, cancel := patient(ctx, wait)
+	ctx, cancel := within(ctx, callTimeout+max(0, wait))
 	defer cancel()
 	var out ShardRequest
 	err := c.do(ctx, http.MethodPost, path, waiting(wait), body, &out)
@@ -224,7 +216,7 @@ func (c *Client) askShard(ctx context.Context, path string, body map[string]any,
 // ShardRequest tells what has become of a request, waiting for its end up to wait. Only the
 // latest of a shard is known.
 func (c *Client) ShardRequest(ctx context.Context, shard, request string, wait time.Duration) (ShardRequest, error) {
-	ctx, cancel := patient(ctx, wait)
+	ctx, cancel := within(ctx, callTimeout+max(0, wait))
 	defer cancel()
 	var out ShardRequest
 	err := c.do(ctx, http.MethodGet, shardPath(shard)+"/requests/"+url.PathEscape(request), waiting(wait), nil, &out)

@@ -20,8 +20,12 @@ import (
 	"github.com/understudy-ha/understudy/store/open"
 )
 
-// callTimeout bounds each request of the commands that ask once.
-const callTimeout = 5 * time.Second
+const (
+	// callTimeout bounds each request of the commands that ask once.
+	callTimeout = 5 * time.Second
+	// payloadTimeout bounds one that carries payloads, which may be long.
+	payloadTimeout = 6 * callTimeout
+)
 
 // app is what all commands share: the global flags and where to print.
 type app struct {

@@ -298,7 +298,9 @@ as it was given. The queue must be named if several have a batch of that id.`,
   understudy batch show order-42 --queue orders --payload >order.json`,
 		Args: exactly("ID"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.askDesk(c.Context(), func(ctx context.Context, d dispatch.Desk) error {
+			return a.withDesk(c.Context(), func(ctx context.Context, d dispatch.Desk) error {
+				ctx, cancel := context.WithTimeout(ctx, payloadTimeout)
+				defer cancel()
 				b, err := d.Batch(ctx, queue, args[0])
 				switch {
 				case err != nil:

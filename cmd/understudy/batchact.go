@@ -79,7 +79,7 @@ func (t actor) each(ctx context.Context, queue string, ids []string) error {
 }
 
 func (t actor) one(ctx context.Context, queue, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, payloadTimeout)
 	defer cancel()
 	if queue == "" {
 		b, err := t.desk.Batch(ctx, "", id)
@@ -253,7 +253,7 @@ func (w waiter) wait(ctx context.Context, queue, id string) (dispatch.Record, er
 
 // look reads the batch without its payload, once it is known where it is.
 func (w waiter) look(ctx context.Context, queue, id string) (dispatch.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, payloadTimeout)
 	defer cancel()
 	if queue == "" {
 		return w.desk.Batch(ctx, "", id)

@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// addTimeout bounds one request that stores batches.
-	addTimeout = 6 * callTimeout
 	// maxGroup and maxGroupBytes bound what is stored at once.
 	maxGroup      = 500
 	maxGroupBytes = 4 << 20
@@ -252,7 +250,7 @@ func (d *adder) store(ctx context.Context) error {
 func (d *adder) add(ctx context.Context, group []dispatch.Batch) ([]bool, error) {
 	const attempts = 5
 	for n := 1; ; n++ {
-		call, cancel := context.WithTimeout(ctx, addTimeout)
+		call, cancel := context.WithTimeout(ctx, payloadTimeout)
 		added, err := d.desk.Add(call, group)
 		cancel()
 		if err == nil || n == attempts || ctx.Err() != nil || exitCode(err) != exitUnreachable {
