@@ -110,7 +110,7 @@ func TestPlainEndMeetsATaker(t *testing.T) {
 func TestPlainEndOfMany(t *testing.T) {
 	s, prefix := startSable(t), prefixOf(t)
 	st, other := s.open(t, prefix), s.open(t, prefix)
-	me := plainSession(t, st, "a", time.Minute)
+	me := plainSession(t, st, "a", time.Hour) // its lapse would begin the step anew
 	ids := holds(t, st, me.ID, redis.EndChunk+10)
 	var steps atomic.Int32
 	s.Before(func(args []string) {
