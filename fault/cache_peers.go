@@ -97,8 +97,8 @@ func NewPeers(tb testing.TB, cfg PeersConfig) *Peers {
 		cfg.N = 3
 	}
 	if cfg.Address == nil {
-		net := realserver.FreeNet(tb)
-		cfg.Address = func(n int) string { return net + strconv.Itoa(n) }
+		prefix := realserver.FreeNet(tb)
+		cfg.Address = func(n int) string { return prefix + strconv.Itoa(n) }
 	}
 	c := &Peers{PeersConfig: cfg, tb: tb, dir: tb.TempDir(),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}}}

@@ -73,10 +73,10 @@ func FreePort(tb testing.TB) int {
 func FreeNet(tb testing.TB) string {
 	tb.Helper()
 	for {
-		net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(255))
-		if release := reserve(tb, net); release != nil {
+		prefix := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(255))
+		if release := reserve(tb, prefix); release != nil {
 			tb.Cleanup(release)
-			return net
+			return prefix
 		}
 	}
 }
