@@ -13,7 +13,7 @@
 //
 // # What it does not
 //
-// It forgets tokens that are over: after [KeepOver], or when they have to make room, because there may be
+// It forgets tokens that are over: after [KeepEnded], or when they have to make room, because there may be
 // [MaxTokens]. It does not end what a token began: that is the server's, see package api. A store that loses
 // what it acknowledged, as Redis may at a failover, may lose a revocation as well: look at the list then.
 //

@@ -27,31 +27,31 @@ type Tokens interface {
 	Revoke(ctx context.Context, ref, by string) (Token, error)
 }
 
-// Decide tells what a store has to do, from all its tokens as they stand at one moment of its clock, in any
+// Decision tells what a store has to do, from all its tokens as they stand at one moment of its clock, in any
 // order, which it does not alter. An error says why there is nothing to do; it wraps one of this package, or
 // lease.ErrInvalid. It may be asked again, where others came in between.
-type Decide func(all []Token, now time.Time) (Change, error)
+type Decision func(all []Token, now time.Time) (Change, error)
 
 // Change is what a store has to do at one moment.
 type Change struct {
 	// Token as it stands afterwards.
 	Token Token
-	// Nothing: it stands so already, and there is nothing to do.
-	Nothing bool
+	// Unchanged: it stands so already, and there is nothing to do.
+	Unchanged bool
 	// Drop are the ids of tokens to be forgotten.
 	Drop []string
 	// Event to be recorded.
 	Event history.Event
 }
 
-// Adding decides what adding a token means; see [Tokens.Add].
-func Adding(t Token, lasts time.Duration) Decide {
-	return func(all []Token, now time.Time) (Change, error) { return add(all, t, lasts, moment(now)) }
+// DecideAdd decides what adding a token means; see [Tokens.Add].
+func DecideAdd(t Token, lasts time.Duration) Decision {
+	return func(all []Token, now time.Time) (Change, error) { return add(all, t, lasts, storeTime(now)) }
 }
 
-// Revoking decides what revoking a token means; see [Tokens.Revoke].
-func Revoking(ref, by string) Decide {
-	return func(all []Token, now time.Time) (Change, error) { return revoke(all, ref, by, moment(now)) }
+// DecideRevoke decides what revoking a token means; see [Tokens.Revoke].
+func DecideRevoke(ref, by string) Decision {
+	return func(all []Token, now time.Time) (Change, error) { return revoke(all, ref, by, storeTime(now)) }
 }
 
 func add(all []Token, t Token, lasts time.Duration, now time.Time) (Change, error) {
@@ -64,39 +64,39 @@ func add(all []Token, t Token, lasts time.Duration, now time.Time) (Change, erro
 	for _, old := range all {
 		switch {
 		case old.ID == t.ID && old.Sum == t.Sum:
-			return Change{Token: old, Nothing: true}, nil
+			return Change{Token: old, Unchanged: true}, nil
 		case old.ID == t.ID:
 			return Change{}, fmt.Errorf("%w: another token has the id %s", ErrTaken, t.ID)
-		case old.Name == t.Name && old.Live(now):
+		case old.Name == t.Name && old.IsLive(now):
 			return Change{}, fmt.Errorf("%w: token %s is called %q; revoke it, or take another name", ErrTaken, old.ID, t.Name)
 		}
 	}
-	drop, err := room(all, now)
+	drop, err := tokensToDrop(all, now)
 	if err != nil {
 		return Change{}, err
 	}
 	t.Created, t.Expires, t.Revoked, t.RevokedBy = now, time.Time{}, time.Time{}, ""
 	until := ""
 	if lasts != 0 {
-		t.Expires = moment(now.Add(lasts))
+		t.Expires = storeTime(now.Add(lasts))
 		until = ", until " + t.Expires.Format(time.RFC3339)
 	}
 	return Change{Token: t, Drop: drop, Event: history.Event{
 		Part: Part, Subject: t.Name,
-		Reason: lease.CutReason(fmt.Sprintf("token %s (%s%s) created by %s", t.ID, t.Scopes, until, t.By)),
+		Reason: lease.TruncateReason(fmt.Sprintf("token %s (%s%s) created by %s", t.ID, t.Scopes, until, t.By)),
 	}}, nil
 }
 
-// room tells which tokens go before one more is added.
-func room(all []Token, now time.Time) (drop []string, err error) {
-	over := slices.DeleteFunc(slices.Clone(all), func(t Token) bool { return t.Live(now) })
+// tokensToDrop tells which tokens go before one more is added.
+func tokensToDrop(all []Token, now time.Time) (drop []string, err error) {
+	over := slices.DeleteFunc(slices.Clone(all), func(t Token) bool { return t.IsLive(now) })
 	slices.SortFunc(over, func(a, b Token) int { return a.ended().Compare(b.ended()) })
 	excess := len(all) + 1 - MaxTokens
 	if excess > len(over) {
 		return nil, fmt.Errorf("%w: %d tokens live; revoke those that nobody uses", ErrFull, len(all)-len(over))
 	}
 	for i, t := range over {
-		if i < excess || now.Sub(t.ended()) > KeepOver {
+		if i < excess || now.Sub(t.ended()) > KeepEnded {
 			drop = append(drop, t.ID)
 		}
 	}
@@ -112,19 +112,19 @@ func revoke(all []Token, ref, by string, now time.Time) (Change, error) {
 	}
 	at := slices.IndexFunc(all, func(t Token) bool { return t.ID == ref })
 	if at < 0 {
-		at = slices.IndexFunc(all, func(t Token) bool { return t.Name == ref && t.Live(now) })
+		at = slices.IndexFunc(all, func(t Token) bool { return t.Name == ref && t.IsLive(now) })
 	}
 	if at < 0 {
 		return Change{}, fmt.Errorf("%w: %q", ErrNotFound, ref)
 	}
 	t := all[at]
 	if !t.Revoked.IsZero() {
-		return Change{Token: t, Nothing: true}, nil
+		return Change{Token: t, Unchanged: true}, nil
 	}
 	t.Revoked, t.RevokedBy = now, by
 	return Change{Token: t, Event: history.Event{
 		Part: Part, Subject: t.Name, Duration: max(0, now.Sub(t.Created)),
-		Reason: lease.CutReason(fmt.Sprintf("token %s revoked by %s", t.ID, by)),
+		Reason: lease.TruncateReason(fmt.Sprintf("token %s revoked by %s", t.ID, by)),
 	}}, nil
 }
 
@@ -138,5 +138,5 @@ func Sort(all []Token) {
 	})
 }
 
-// moment is a time as every store can keep it.
-func moment(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+// storeTime is a time as every store can keep it.
+func storeTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

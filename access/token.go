@@ -16,22 +16,22 @@ import (
 
 // Limits.
 const (
-	MaxTokens = 1000 // in one store, those that are over included
-	// MaxName is the most bytes of a token's name: it stands in the history beside who used it.
+	MaxTokens = 1000 // in one store, ended ones included
+	// MaxName is the most bytes of a token's name: the history shows it beside the caller's own name.
 	MaxName = 40
 	// MinLife and MaxLife bound how long a token lasts that does not last for ever.
 	MinLife = time.Second
 	MaxLife = 10 * 366 * 24 * time.Hour
-	// KeepOver is how long a token that is over is still listed: until the next one is made after that.
-	KeepOver = 366 * 24 * time.Hour
+	// KeepEnded is how long an ended token stays listed: the first token created after that removes it.
+	KeepEnded = 366 * 24 * time.Hour
 )
 
 var (
-	// ErrNotFound: no token has that id, and none that lives has that name.
+	// ErrNotFound: no token has that id, and no live one has that name.
 	ErrNotFound = errors.New("access: no such token")
-	// ErrTaken: a token that lives has that name, or another has that id.
+	// ErrTaken: a live token has that name, or another has that id.
 	ErrTaken = errors.New("access: name or id taken")
-	// ErrFull: there are [MaxTokens] tokens that live.
+	// ErrFull: there are [MaxTokens] live tokens.
 	ErrFull = errors.New("access: too many tokens")
 )
 
@@ -40,9 +40,9 @@ type Scope string
 
 // Scopes.
 const (
-	Read   Scope = "read"   // look at anything
-	Act    Scope = "act"    // change what goes on; look at anything
-	Ingest Scope = "ingest" // send beats and batches, and nothing else
+	Read   Scope = "read"   // read anything
+	Act    Scope = "act"    // change anything; read anything
+	Ingest Scope = "ingest" // send heartbeats and messages, and nothing else
 )
 
 // Scopes are those of a token, in the order of AllScopes, each once.
@@ -70,7 +70,7 @@ func ParseScopes(names []string) (Scopes, error) {
 	return out, nil
 }
 
-// Has tells whether they let do what needs the scope. Act lets read; nothing else implies another.
+// Has reports whether the scopes allow what needs the given one. Act includes read; no other scope includes another.
 func (s Scopes) Has(need Scope) bool {
 	return slices.Contains(s, need) || need == Read && slices.Contains(s, Act)
 }
@@ -102,12 +102,12 @@ type Token struct {
 	RevokedBy string    `json:"revoked_by,omitempty"`
 }
 
-// Live tells whether the token may be used at that moment of the store's clock.
-func (t Token) Live(now time.Time) bool {
+// IsLive reports whether the token may be used at that time of the store's clock.
+func (t Token) IsLive(now time.Time) bool {
 	return t.Revoked.IsZero() && (t.Expires.IsZero() || now.Before(t.Expires))
 }
 
-// ended is when a token that is over came to its end.
+// ended is when a token that is not live ended.
 func (t Token) ended() time.Time {
 	if t.Revoked.IsZero() || !t.Expires.IsZero() && t.Expires.Before(t.Revoked) {
 		return t.Expires
@@ -115,8 +115,9 @@ func (t Token) ended() time.Time {
 	return t.Revoked
 }
 
-// Shown tells whether the sum is that of the token's secret. How long it takes tells nothing of it.
-func (t Token) Shown(sum [sha256.Size]byte) bool {
+// HasSum reports whether sum is that of the token's secret. It takes the same time for every sum, so that timing reveals
+// nothing about the secret.
+func (t Token) HasSum(sum [sha256.Size]byte) bool {
 	return subtle.ConstantTimeCompare(t.Sum[:], sum[:]) == 1
 }
 
@@ -133,7 +134,7 @@ func (t Token) Validate() error {
 	case err != nil:
 		return err
 	case !slices.Equal(scopes, t.Scopes):
-		return fmt.Errorf("%w: the scopes of a token stand once each, and as read, act, ingest", lease.ErrInvalid)
+		return fmt.Errorf("%w: give each scope of a token once, in the order read, act, ingest", lease.ErrInvalid)
 	case t.Sum == [sha256.Size]byte{}:
 		return fmt.Errorf("%w: token %q has no secret", lease.ErrInvalid, t.Name)
 	}
@@ -158,9 +159,9 @@ const (
 	secret   = 32
 )
 
-// Make returns a new token and its secret, which nobody can find out afterwards. Add gives it its times.
+// NewToken returns a new token and its secret, which cannot be recovered afterwards. [Tokens.Add] sets its times.
 // Errors wrap lease.ErrInvalid.
-func Make(name string, scopes Scopes, by string) (Token, string, error) {
+func NewToken(name string, scopes Scopes, by string) (Token, string, error) {
 	t := Token{ID: strings.ToLower(rand.Text()[:idLength]), Name: name, Scopes: slices.Clone(scopes), By: by}
 	var random [secret]byte
 	_, _ = rand.Read(random[:]) // it never fails

@@ -16,15 +16,15 @@ import (
 func began() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 func TestSecrets(t *testing.T) {
-	one, secret, err := access.Make("ops", access.Scopes{access.Read}, "alice")
+	one, secret, err := access.NewToken("ops", access.Scopes{access.Read}, "alice")
 	if err != nil {
 		t.Fatal(err)
 	}
 	id, sum, ok := access.Parse(secret)
-	if !ok || id != one.ID || !one.Shown(sum) {
+	if !ok || id != one.ID || !one.HasSum(sum) {
 		t.Errorf("the secret %d bytes long is not that of its token", len(secret))
 	}
-	if other, second, _ := access.Make("ops", access.Scopes{access.Read}, "alice"); other.ID == one.ID || second == secret || other.Shown(sum) {
+	if other, second, _ := access.NewToken("ops", access.Scopes{access.Read}, "alice"); other.ID == one.ID || second == secret || other.HasSum(sum) {
 		t.Error("two tokens are alike")
 	}
 	if strings.Contains(fmt.Sprintf("%+v %#v", one, one), secret[15:]) {
@@ -34,7 +34,7 @@ func TestSecrets(t *testing.T) {
 	if secret[len(secret)-1] == last {
 		last = 'Q'
 	}
-	if _, sum, ok := access.Parse(secret[:len(secret)-1] + string(last)); !ok || one.Shown(sum) {
+	if _, sum, ok := access.Parse(secret[:len(secret)-1] + string(last)); !ok || one.HasSum(sum) {
 		t.Error("another secret counts as the token's")
 	}
 	for _, text := range []string{"", "ust_", "ust__", secret[1:], secret + "A", secret[:len(secret)-1], strings.ToUpper(secret[:14]) + secret[14:], strings.Replace(secret, "_", "-", 2)} {
@@ -80,7 +80,7 @@ func full(t *testing.T, over int) []access.Token {
 	t.Helper()
 	var all []access.Token
 	for i := range access.MaxTokens {
-		one, _, err := access.Make(fmt.Sprint("t", i), access.Scopes{access.Read}, "alice")
+		one, _, err := access.NewToken(fmt.Sprint("t", i), access.Scopes{access.Read}, "alice")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,20 +94,20 @@ func full(t *testing.T, over int) []access.Token {
 }
 
 func TestRoom(t *testing.T) {
-	more, _, _ := access.Make("more", access.Scopes{access.Read}, "alice")
+	more, _, _ := access.NewToken("more", access.Scopes{access.Read}, "alice")
 	now := began().Add(100 * time.Hour)
-	if _, err := access.Adding(more, 0)(full(t, 0), now); !errors.Is(err, access.ErrFull) {
+	if _, err := access.DecideAdd(more, 0)(full(t, 0), now); !errors.Is(err, access.ErrFull) {
 		t.Errorf("one more than there may be: %v", err)
 	}
 	all := full(t, 5)
-	c, err := access.Adding(more, 0)(all, now)
+	c, err := access.DecideAdd(more, 0)(all, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{all[4].ID}, c.Drop); diff != "" {
 		t.Errorf("what makes room should be what is over for longest (-want +got):\n%s", diff)
 	}
-	c, err = access.Adding(more, 0)(all, began().Add(access.KeepOver+3*time.Minute+time.Second))
+	c, err = access.DecideAdd(more, 0)(all, began().Add(access.KeepEnded+3*time.Minute+time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,14 +54,14 @@ func TestBadge(t *testing.T) {
 		return a
 	}
 	g.do("POST", "/v1/sources", `{"sources":[{"event":"web","source":"declared"}]}`).want(200, "")
-	g.beat("web", "up", monitor.Fine)
-	g.beat("web", "paused", monitor.Fine)
-	g.beat("web", "late", monitor.Fine)
+	g.beat("web", "up", monitor.SignalSuccess)
+	g.beat("web", "paused", monitor.SignalSuccess)
+	g.beat("web", "late", monitor.SignalSuccess)
 	g.down("web", "failed", "gone")
 	g.do("POST", "/v1/sources/web/paused/pause", "").want(200, "")
 	g.do("POST", "/v1/sources/web/gone/retire", "").want(200, "")
 	g.pass(2 * time.Second)
-	g.beat("web", "up", monitor.Fine)
+	g.beat("web", "up", monitor.SignalSuccess)
 	g.clock.pass(1500 * time.Millisecond)
 	for source, want := range map[string]string{"up": "up", "declared": "not seen yet", "paused": "paused", "late": "late", "failed": "failed", "gone": "retired"} {
 		a := badge(source)

@@ -12,11 +12,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/cache/protocol"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/prometheus"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -25,7 +24,6 @@ type CachePeer interface {
 	Get(ctx context.Context, key string, o cache.GetOptions) (cache.Item, error)
 	Peek(key string) (cache.Item, bool)
 	Remove(ctx context.Context, scope protocol.Scope, name string) (confirmed, of int, err error)
-	Change(ctx context.Context, add *protocol.Member, remove string) (protocol.Config, error)
 	Keys(ctx context.Context, q cache.KeyQuery) ([]cache.KeyView, error)
 	Cluster(ctx context.Context) (cache.ClusterView, error)
 	Watch(ctx context.Context, each func(cache.Event)) error
@@ -122,11 +120,10 @@ func (c *Cache) Close() { c.stop() }
 
 // Errors of the cache's routes alone.
 var (
-	errNoCache    = errors.New("this server runs no peer of a cache; see cache: in its file, and understudy cache serve")
-	errNotYet     = errors.New("there is no value yet")
-	errNotHere    = errors.New("there is no copy here that would do, and only what is here was asked for")
-	errNotChanged = errors.New("the members were not changed")
-	errUnready    = errors.New("this peer cannot fetch now")
+	errNoCache = errors.New("this server runs no peer of a cache; see cache: in its file, and understudy cache serve")
+	errNotYet  = errors.New("there is no value yet")
+	errNotHere = errors.New("there is no copy here that would do, and only what is here was asked for")
+	errUnready = errors.New("this peer cannot fetch now")
 )
 
 // Waits of requests for values.
@@ -145,7 +142,7 @@ type cachePart struct {
 	version string
 
 	fixed fixedHeaders
-	hot   prometheus.Counter // values given
+	hot   *prometheus.Counter // values given
 }
 
 const (
@@ -163,7 +160,7 @@ func newCachePart(peer CachePeer, kind string, rt *router, running context.Conte
 		fixed: newFixedHeaders(cmp.Or(kind, dispatch.DefaultContentType)),
 		hot:   rt.traffic.requests.WithLabelValues(cacheGet, "200"),
 	}
-	rt.direct = c.direct
+	rt.direct = c.serveDirect
 	return c
 }
 
@@ -173,8 +170,6 @@ func (c *cachePart) routes() []route {
 		{pattern: "DELETE /v1/cache", handle: c.removeMany, long: true},
 		{pattern: "POST /v1/cache-refresh", handle: c.refresh, long: true, unlimited: true},
 		{pattern: "GET /v1/cache-peers", handle: c.peers},
-		{pattern: "POST /v1/cache-peers", handle: c.addPeer, long: true},
-		{pattern: "DELETE /v1/cache-peers", handle: c.removePeer, long: true},
 		{pattern: "GET /v1/cache-events", handle: c.events, long: true},
 	}
 	for i := range out {
@@ -190,18 +185,18 @@ func (c *cachePart) withPeer(handle func(http.ResponseWriter, *http.Request) err
 	return handle
 }
 
-// waiting bounds a request by what it asks for, by its caller, and by the server.
-func (c *cachePart) waiting(w http.ResponseWriter, r *http.Request, d time.Duration) (context.Context, context.CancelFunc) {
+// waitContext bounds a request by what it asks for, by its caller, and by the server.
+func (c *cachePart) waitContext(w http.ResponseWriter, r *http.Request, d time.Duration) (context.Context, context.CancelFunc) {
 	if d > defaultWait {
-		lift(w, d+defaultWait)
+		extendWriteDeadline(w, d+defaultWait)
 	}
-	p := &patience{Context: r.Context(), running: c.running, until: time.Now().Add(d)}
+	p := &lazyDeadline{Context: r.Context(), running: c.running, until: time.Now().Add(d)}
 	return p, p.end
 }
 
-// patience is the context of a request that may have to wait. Most need not: its
-// timer is made when somebody looks at Done.
-type patience struct {
+// lazyDeadline is the context of a request that may have to wait. Most need not: its
+// timer is created when Done is called.
+type lazyDeadline struct {
 	context.Context // the request's
 	running         context.Context
 	until           time.Time
@@ -211,29 +206,29 @@ type patience struct {
 	stop  context.CancelFunc
 }
 
-func (p *patience) begin() {
+func (p *lazyDeadline) start() {
 	inner, cancel := context.WithDeadline(p.Context, p.until)
 	stop := context.AfterFunc(p.running, cancel)
 	p.inner, p.stop = inner, func() { stop(); cancel() }
 }
 
 // Deadline implements [context.Context].
-func (p *patience) Deadline() (time.Time, bool) { return p.until, true }
+func (p *lazyDeadline) Deadline() (time.Time, bool) { return p.until, true }
 
 // Done implements [context.Context].
-func (p *patience) Done() <-chan struct{} {
-	p.once.Do(p.begin)
+func (p *lazyDeadline) Done() <-chan struct{} {
+	p.once.Do(p.start)
 	return p.inner.Done()
 }
 
 // Err implements [context.Context].
-func (p *patience) Err() error {
-	p.once.Do(p.begin)
+func (p *lazyDeadline) Err() error {
+	p.once.Do(p.start)
 	return p.inner.Err()
 }
 
 // end lets go of what was made, and has nothing made after it.
-func (p *patience) end() {
+func (p *lazyDeadline) end() {
 	p.once.Do(func() { p.inner, p.stop = p.Context, func() {} })
 	p.stop()
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/cache/protocol"
 	"github.com/understudy-ha/understudy/lease"
@@ -32,7 +33,6 @@ type standIn struct {
 	asked     []cache.GetOptions
 	confirmed int
 	removed   []string
-	changed   []string
 	refuse    error
 	view      cache.ClusterView
 	events    chan cache.Event
@@ -41,7 +41,7 @@ type standIn struct {
 func newStandIn() *standIn {
 	return &standIn{
 		items: map[string]cache.Item{}, confirmed: 3, events: make(chan cache.Event),
-		view: cache.ClusterView{Self: "tcp://127.0.0.1:1", Config: 1, Member: true, Majority: 2, Connected: 3, Peers: []cache.PeerView{
+		view: cache.ClusterView{Self: "tcp://127.0.0.1:1", Member: true, Majority: 2, Connected: 3, Peers: []cache.PeerView{
 			{URL: "tcp://127.0.0.1:1", Self: true, Link: "up"}, {URL: "tcp://127.0.0.1:3", Link: "up"}, {URL: "tcp://127.0.0.1:5", Link: "dead"},
 		}},
 	}
@@ -91,17 +91,8 @@ func (p *standIn) Remove(_ context.Context, scope protocol.Scope, name string) (
 	return p.confirmed, 3, p.refuse
 }
 
-func (p *standIn) Change(_ context.Context, add *protocol.Member, remove string) (protocol.Config, error) {
-	if add != nil {
-		p.changed = append(p.changed, "+"+add.URL+","+add.API)
-	} else {
-		p.changed = append(p.changed, "-"+remove)
-	}
-	return protocol.Config{Number: 2, Members: []protocol.Member{{URL: "tcp://a:1", API: "tcp://a:2"}}}, p.refuse
-}
-
 func (p *standIn) Keys(_ context.Context, q cache.KeyQuery) ([]cache.KeyView, error) {
-	return []cache.KeyView{{Key: q.Prefix + "a", Doing: "idle", Size: 3}, {Key: q.Prefix + "\xff", Doing: "sourcing"}}[:min(q.Limit, 2)], p.refuse
+	return []cache.KeyView{{Key: q.Prefix + "a", Doing: "idle", Size: 3}, {Key: q.Prefix + "\xff", Doing: "fetching"}}[:min(q.Limit, 2)], p.refuse
 }
 
 func (p *standIn) Cluster(context.Context) (cache.ClusterView, error) { return p.view, p.refuse }
@@ -408,7 +399,7 @@ func TestCacheRemovals(t *testing.T) {
 func TestCacheListAndPeers(t *testing.T) {
 	g := newCacheRig(t)
 	var list struct {
-		Keys []CacheKey
+		Keys []apitype.CacheKey
 		Next string
 		Last string `json:"next_base64"`
 	}
@@ -427,24 +418,8 @@ func TestCacheListAndPeers(t *testing.T) {
 	if diff := cmp.Diff(g.peer.view, view); diff != "" {
 		t.Error(diff)
 	}
-	add := func(body string) answer { return g.send(request(t.Context(), "POST", "/v1/cache-peers", body)) }
-	add(`{"url":"tcp://a:1"}`).want(400, "invalid")
-	add(`{"uri":"tcp://a:1"}`).want(400, "invalid")
-	add(`{"url":"tcp://a:1","api":"tcp://a:2"}`).want(200, "")
-	g.do("DELETE", "/v1/cache-peers").want(400, "invalid")
-	a := g.do("DELETE", "/v1/cache-peers?url=tcp://a:1")
-	if a.want(200, ""); a.Body != `{"number":2,"members":[{"url":"tcp://a:1","api":"tcp://a:2"}]}`+"\n" {
-		t.Errorf("%s", a.Body)
-	}
-	if diff := cmp.Diff([]string{"+tcp://a:1,tcp://a:2", "-tcp://a:1"}, g.peer.changed); diff != "" {
-		t.Error(diff)
-	}
-	g.peer.refuse = errors.New("cache: a change is under way")
-	if p := add(`{"url":"tcp://a:1","api":"tcp://a:2"}`).want(409, "not_changed"); !strings.Contains(p.Detail, "under way") {
-		t.Errorf("%+v", p)
-	}
-	g.peer.refuse = context.DeadlineExceeded
-	add(`{"url":"tcp://a:1","api":"tcp://a:2"}`).want(504, "unknown_outcome")
+	g.do("POST", "/v1/cache-peers").want(405, "method_not_allowed")
+	g.do("DELETE", "/v1/cache-peers?url=tcp://a:1").want(405, "method_not_allowed")
 }
 
 func TestCacheReadiness(t *testing.T) {

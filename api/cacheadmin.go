@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/cache/protocol"
 	"github.com/understudy-ha/understudy/lease"
@@ -19,15 +20,20 @@ import (
 // maxCacheKeys is the most keys of a list, as the peer has it.
 const maxCacheKeys = 1000
 
-// CacheKey is a key, as every surface shows it in JSON.
-type CacheKey struct {
-	cache.KeyView
-	// Base64 is the key exactly, when it is not UTF-8 and JSON cannot carry it.
-	Base64 string `json:"key_base64,omitempty"`
+// viewCacheKey shows a key.
+func viewCacheKey(k cache.KeyView) apitype.CacheKey {
+	return apitype.CacheKey{
+		Key: k.Key, Base64: inBase64(k.Key), State: k.Doing, Peer: k.Peer, Term: k.Term, Size: k.Size, Digest: k.Digest,
+		Made: orZero(k.Made), Expire: orZero(k.Expire), Fresh: k.Fresh, Waiting: k.Waiting, Failure: k.Failure, Retry: orZero(k.Retry),
+	}
 }
 
-// ViewCacheKey shows a key.
-func ViewCacheKey(k cache.KeyView) CacheKey { return CacheKey{KeyView: k, Base64: inBase64(k.Key)} }
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
 
 func inBase64(key string) string {
 	if utf8.ValidString(key) {
@@ -46,14 +52,9 @@ func (c *cachePart) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := struct {
-		Keys []CacheKey `json:"keys"`
-		// Next is what to ask for with after, if there may be more.
-		Next       string `json:"next,omitempty"`
-		NextBase64 string `json:"next_base64,omitempty"`
-	}{Keys: make([]CacheKey, 0, len(keys))}
+	out := apitype.CacheKeys{Keys: make([]apitype.CacheKey, 0, len(keys))}
 	for _, k := range keys {
-		out.Keys = append(out.Keys, ViewCacheKey(k))
+		out.Keys = append(out.Keys, viewCacheKey(k))
 		if len(out.Keys) == int(limit) {
 			out.Next, out.NextBase64 = k.Key, inBase64(k.Key)
 		}
@@ -85,7 +86,7 @@ func (c *cachePart) remove(w http.ResponseWriter, r *http.Request, scope protoco
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.waiting(w, r, wait)
+	ctx, cancel := c.waitContext(w, r, wait)
 	defer cancel()
 	confirmed, of, err := c.peer.Remove(ctx, scope, name)
 	if err != nil && !(errors.Is(err, context.DeadlineExceeded) && of > 0) {
@@ -95,27 +96,15 @@ func (c *cachePart) remove(w http.ResponseWriter, r *http.Request, scope protoco
 	if confirmed < of {
 		status = http.StatusAccepted
 	}
-	harden(w.Header())
-	return writeJSON(w, status, map[string]int{"confirmed": confirmed, "of": of})
+	setSecurityHeaders(w.Header())
+	return writeJSON(w, status, apitype.CacheRemoved{Confirmed: confirmed, Of: of})
 }
 
-// CacheItem is a copy without its value, as every surface shows it in JSON.
-type CacheItem struct {
-	Key    string     `json:"key"`
-	Base64 string     `json:"key_base64,omitempty"`
-	Term   int64      `json:"term"`
-	Size   int        `json:"size"`
-	Digest string     `json:"digest"`
-	Made   *time.Time `json:"made,omitempty"`
-	Expire time.Time  `json:"expire"`
-	From   cache.From `json:"from"`
-}
-
-// ViewCacheItem shows a copy.
-func ViewCacheItem(i cache.Item) CacheItem {
-	return CacheItem{
+// viewCacheItem shows a copy.
+func viewCacheItem(i cache.Item) apitype.CacheItem {
+	return apitype.CacheItem{
 		Key: i.Key, Base64: inBase64(i.Key), Term: i.Term, Size: len(i.Value), Digest: fmt.Sprintf("%016x", i.Digest),
-		Made: orNone(i.Made), Expire: i.Expire, From: i.From,
+		Made: i.Made.UTC(), Expire: i.Expire, From: string(i.From),
 	}
 }
 
@@ -126,13 +115,13 @@ func (c *cachePart) refresh(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.waiting(w, r, wait)
+	ctx, cancel := c.waitContext(w, r, wait)
 	defer cancel()
 	item, err := c.peer.Get(ctx, key, cache.GetOptions{Refresh: true})
-	if err := c.waited(r, err, wait); err != nil {
+	if err := c.waitError(r, err, wait); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, ViewCacheItem(item))
+	return writeJSON(w, http.StatusOK, viewCacheItem(item))
 }
 
 func (c *cachePart) peers(w http.ResponseWriter, r *http.Request) error {
@@ -140,46 +129,26 @@ func (c *cachePart) peers(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, view)
+	return writeJSON(w, http.StatusOK, viewCluster(view))
 }
 
-func (c *cachePart) addPeer(w http.ResponseWriter, r *http.Request) error {
-	var m protocol.Member
-	if err := readJSON(r, &m); err != nil {
-		return err
+// viewCluster shows how a peer sees its cluster.
+func viewCluster(c cache.ClusterView) apitype.CacheCluster {
+	out := apitype.CacheCluster{
+		Self: c.Self, Member: c.Member, Majority: c.Majority, Connected: c.Connected,
+		Partitioned: c.Partitioned, Abstaining: c.Abstaining, Trouble: c.Trouble, Peers: make([]apitype.CachePeer, 0, len(c.Peers)),
 	}
-	if err := m.Validate(); err != nil {
-		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
+	for _, p := range c.Peers {
+		one := apitype.CachePeer{
+			URL: p.URL, API: p.API, Self: p.Self, Link: p.Link, Since: orZero(p.Since),
+			Kind: p.Kind, List: p.List, Busy: p.Busy, Dropped: p.Dropped,
+		}
+		if p.Skew != nil {
+			one.SkewMS = new(p.Skew.Milliseconds())
+		}
+		out.Peers = append(out.Peers, one)
 	}
-	return c.change(w, r, &m, "")
-}
-
-func (c *cachePart) removePeer(w http.ResponseWriter, r *http.Request) error {
-	url := r.URL.Query().Get("url")
-	if url == "" {
-		return fmt.Errorf("%w: url is missing: which peer is to be removed?", lease.ErrInvalid)
-	}
-	return c.change(w, r, nil, url)
-}
-
-// change answers with the configuration in force. What the peer refuses for a
-// reason of its own is a conflict.
-func (c *cachePart) change(w http.ResponseWriter, r *http.Request, add *protocol.Member, remove string) error {
-	wait, err := waitFor(r, defaultWait)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := c.waiting(w, r, wait)
-	defer cancel()
-	config, err := c.peer.Change(ctx, add, remove)
-	switch {
-	case err == nil:
-		return writeJSON(w, http.StatusOK, config)
-	case problemOf(err).Code == "internal":
-		return fmt.Errorf("%w: %w", errNotChanged, err)
-	default:
-		return err
-	}
+	return out
 }
 
 // readyz tells whether this peer may fetch: it is a member, and a majority is there.
@@ -193,7 +162,7 @@ func (c *cachePart) readyz(w http.ResponseWriter, r *http.Request) error {
 	case view.Partitioned:
 		return fmt.Errorf("%w: it reaches %d of the %d members that are a majority", errUnready, view.Connected, view.Majority)
 	}
-	return writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+	return writeJSON(w, http.StatusOK, apitype.Ready{Status: "ready"})
 }
 
 // openapi is the part of the description that holds here.

@@ -16,9 +16,9 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// direct answers requests whose path names a key: what follows /v1/cache/, with
+// serveDirect answers requests whose path names a key: what follows /v1/cache/, with
 // its percent-encoding undone, whatever it is.
-func (c *cachePart) direct(w http.ResponseWriter, r *http.Request) bool {
+func (c *cachePart) serveDirect(w http.ResponseWriter, r *http.Request) bool {
 	key, ok := strings.CutPrefix(r.URL.Path, cachePath)
 	if !ok {
 		return false
@@ -29,13 +29,13 @@ func (c *cachePart) direct(w http.ResponseWriter, r *http.Request) bool {
 		to = route{pattern: cacheDelete}
 	}
 	pattern := cacheGet
-	_, err := c.router.admit(r, to)
+	_, err := c.router.authorize(r, to)
 	if err == nil {
-		pattern, err = c.answer(out, r, key)
+		pattern, err = c.serveKey(out, r, key)
 	}
 	if err != nil {
-		harden(w.Header())
-		c.router.fail(out, r, err)
+		setSecurityHeaders(w.Header())
+		c.router.writeError(out, r, err)
 	}
 	if pattern == cacheGet && out.status == http.StatusOK {
 		c.hot.Inc()
@@ -45,12 +45,12 @@ func (c *cachePart) direct(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-func (c *cachePart) answer(w *response, r *http.Request, key string) (pattern string, err error) {
+func (c *cachePart) serveKey(w *response, r *http.Request, key string) (pattern string, err error) {
 	switch {
 	case c.peer == nil:
 		return "other", errNoCache
 	case r.Method == http.MethodGet, r.Method == http.MethodHead:
-		return cacheGet, c.get(w, r, key)
+		return cacheGet, c.getValue(w, r, key)
 	case r.Method == http.MethodDelete:
 		return cacheDelete, c.remove(w, r, protocol.OneKey, key)
 	default:
@@ -59,9 +59,9 @@ func (c *cachePart) answer(w *response, r *http.Request, key string) (pattern st
 	}
 }
 
-func (c *cachePart) get(w *response, r *http.Request, key string) error {
+func (c *cachePart) getValue(w *response, r *http.Request, key string) error {
 	now := time.Now()
-	want, err := wanted(r, now)
+	want, err := parseDirectives(r, now)
 	if err != nil {
 		return err
 	}
@@ -69,12 +69,12 @@ func (c *cachePart) get(w *response, r *http.Request, key string) error {
 	if err != nil {
 		return err
 	}
-	c.give(w, r, item, now)
+	c.writeValue(w, r, item, now)
 	return nil
 }
 
-// want is which copy will do.
-type want struct {
+// cacheDirectives is which copy will do.
+type cacheDirectives struct {
 	after    time.Time     // it expires later than this; zero: however stale
 	fresh    time.Duration // … and so long after now
 	age      time.Duration // it is no older; below 0: however old
@@ -83,11 +83,11 @@ type want struct {
 	wait     time.Duration
 }
 
-// wanted reads the query and, for what it leaves open, the header Cache-Control.
-func wanted(r *http.Request, now time.Time) (want, error) {
-	out := want{age: -1, wait: defaultWait}
+// parseDirectives reads the query and, for what it leaves open, the header Cache-Control.
+func parseDirectives(r *http.Request, now time.Time) (cacheDirectives, error) {
+	out := cacheDirectives{age: -1, wait: defaultWait}
 	for _, line := range r.Header["Cache-Control"] {
-		out.directives(line, now)
+		out.parse(line, now)
 	}
 	if r.URL.RawQuery == "" {
 		return out, nil
@@ -101,7 +101,7 @@ func wanted(r *http.Request, now time.Time) (want, error) {
 		out.after = now.Add(-d)
 	}
 	if q.Has("refresh") {
-		refresh, err := bare(q, "refresh")
+		refresh, err := flagParameter(q, "refresh")
 		if err != nil {
 			return out, err
 		}
@@ -112,8 +112,8 @@ func wanted(r *http.Request, now time.Time) (want, error) {
 	return out, err
 }
 
-// bare reads a parameter that is true when it stands there without a value.
-func bare(q url.Values, name string) (bool, error) {
+// flagParameter reads a parameter that is true when it stands there without a value.
+func flagParameter(q url.Values, name string) (bool, error) {
 	switch text := q.Get(name); text {
 	case "", "true":
 		return true, nil
@@ -124,9 +124,9 @@ func bare(q url.Values, name string) (bool, error) {
 	}
 }
 
-// directives reads the header Cache-Control of a request; what does not concern a
+// parse reads the header Cache-Control of a request; what does not concern a
 // cache that fetches for itself is left alone, as is what cannot be read.
-func (w *want) directives(line string, now time.Time) {
+func (w *cacheDirectives) parse(line string, now time.Time) {
 	for directive := range strings.SplitSeq(line, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(directive), "=")
 		seconds, err := strconv.ParseInt(strings.Trim(value, `"`), 10, 32)
@@ -149,14 +149,14 @@ func (w *want) directives(line string, now time.Time) {
 	}
 }
 
-func (w want) served(i cache.Item, now time.Time) bool {
+func (w cacheDirectives) accepts(i cache.Item, now time.Time) bool {
 	return (w.fresh == 0 || i.Expire.Sub(now) > w.fresh) && (w.after.IsZero() || i.Expire.After(w.after)) && (w.age < 0 || !i.Made.IsZero() && now.Sub(i.Made) <= w.age)
 }
 
-func (c *cachePart) find(w http.ResponseWriter, r *http.Request, key string, want want, now time.Time) (cache.Item, error) {
+func (c *cachePart) find(w http.ResponseWriter, r *http.Request, key string, want cacheDirectives, now time.Time) (cache.Item, error) {
 	if want.onlyHere {
 		item, ok := c.peer.Peek(key)
-		if !ok || !want.served(item, now) {
+		if !ok || !want.accepts(item, now) {
 			return item, errNotHere
 		}
 		if item.From = cache.Hit; !item.Expire.After(now) {
@@ -165,18 +165,18 @@ func (c *cachePart) find(w http.ResponseWriter, r *http.Request, key string, wan
 		return item, nil
 	}
 	if want.age >= 0 || want.fresh > 0 { // more than a peer knows to ask for
-		if item, ok := c.peer.Peek(key); !ok || !want.served(item, now) {
+		if item, ok := c.peer.Peek(key); !ok || !want.accepts(item, now) {
 			want.refresh = want.refresh || ok
 		}
 	}
-	ctx, cancel := c.waiting(w, r, want.wait)
+	ctx, cancel := c.waitContext(w, r, want.wait)
 	defer cancel()
 	item, err := c.peer.Get(ctx, key, cache.GetOptions{After: want.after, Refresh: want.refresh})
-	return item, c.waited(r, err, want.wait)
+	return item, c.waitError(r, err, want.wait)
 }
 
-// waited tells a wait that ended from a caller who went and a server that stops.
-func (c *cachePart) waited(r *http.Request, err error, wait time.Duration) error {
+// waitError tells a wait that ended from a caller who went and a server that stops.
+func (c *cachePart) waitError(r *http.Request, err error, wait time.Duration) error {
 	switch {
 	case err == nil || r.Context().Err() != nil:
 		return err
@@ -208,9 +208,9 @@ func newFixedHeaders(kind string) fixedHeaders {
 	return out
 }
 
-// give answers with a value. Headers are put into the map as they are, and their
+// writeValue answers with a value. Headers are put into the map as they are, and their
 // values are parts of one string: this is the path that must cost little.
-func (c *cachePart) give(w http.ResponseWriter, r *http.Request, i cache.Item, now time.Time) {
+func (c *cachePart) writeValue(w http.ResponseWriter, r *http.Request, i cache.Item, now time.Time) {
 	h := w.Header()
 	h["Content-Type"] = c.fixed.kind
 	h["X-Content-Type-Options"] = c.fixed.nosniff
@@ -218,19 +218,19 @@ func (c *cachePart) give(w http.ResponseWriter, r *http.Request, i cache.Item, n
 	h["Content-Disposition"] = c.fixed.attachment
 	h["Cross-Origin-Resource-Policy"] = c.fixed.same
 	h["X-Cache"] = c.fixed.from[i.From]
-	describe(h, i, now)
+	setFreshnessHeaders(h, i, now)
 	if len(i.Value) > 1<<20 {
-		lift(w, time.Minute)
+		extendWriteDeadline(w, time.Minute)
 	}
-	if conditional(r.Header) {
+	if isConditional(r.Header) {
 		http.ServeContent(w, r, "", i.Made, bytes.NewReader(i.Value))
 		return
 	}
 	_, _ = w.Write(i.Value) // an error is a caller who has gone
 }
 
-// describe sets the headers that say how old a value is and until when it is fresh.
-func describe(h http.Header, i cache.Item, now time.Time) {
+// setFreshnessHeaders sets the headers that say how old a value is and until when it is fresh.
+func setFreshnessHeaders(h http.Header, i cache.Item, now time.Time) {
 	var buf [256]byte
 	var ends [7]int
 	b := buf[:0]
@@ -270,7 +270,7 @@ func describe(h http.Header, i cache.Item, now time.Time) {
 	}
 }
 
-func conditional(h http.Header) bool {
+func isConditional(h http.Header) bool {
 	for _, name := range []string{"If-None-Match", "Range", "If-Modified-Since", "If-Match", "If-Unmodified-Since"} {
 		if len(h[name]) > 0 {
 			return true

@@ -4,9 +4,8 @@ import (
 	"context"
 	"runtime"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/understudy-ha/understudy/cache"
+	"github.com/understudy-ha/understudy/internal/prometheus"
 )
 
 // cacheCollector reads the counts of the peer when they are asked for. Keys and
@@ -14,9 +13,9 @@ import (
 type cacheCollector struct {
 	c *cachePart
 
-	requests, links, up                            *prometheus.Desc
-	member, partitioned, abstaining, config, peers *prometheus.Desc
-	values                                         []cacheValue
+	requests, links, up                           *prometheus.Desc
+	member, partitioned, abstaining, lists, peers *prometheus.Desc
+	values                                        []cacheValue
 }
 
 // cacheValue is a metric that is one of the peer's own numbers.
@@ -32,14 +31,14 @@ func newCacheCollector(c *cachePart) *cacheCollector {
 	}
 	out := &cacheCollector{
 		c:           c,
-		requests:    desc("requests_total", "Requests for values: hit, stale, miss (it was waited for), referred to another peer, refused.", "result"),
-		up:          desc("up", "1 if the peer runs and says how its cluster is."),
+		requests:    desc("requests_total", "Requests for values: hit, stale, miss (fetched first), referred to another peer, refused.", "result"),
+		up:          desc("up", "1 if the peer runs and reports the state of its cluster."),
 		member:      desc("member", "1 if this peer is a member of the cluster."),
-		partitioned: desc("partitioned", "1 while no majority of the members is reached: nobody may fetch."),
-		abstaining:  desc("abstaining", "1 while this peer has started lately and does not vote."),
-		config:      desc("config", "Number of the configuration of members in force."),
+		partitioned: desc("partitioned", "1 while this peer reaches no majority of the members and may not fetch."),
+		abstaining:  desc("abstaining", "1 while this peer does not vote because it started recently."),
+		lists:       desc("other_lists", "Peers whose list of members differs from this peer's."),
 		peers:       desc("peers", "Members of the cluster, this one included."),
-		links:       desc("links", "Links to the other members, by what is known of them.", "state"),
+		links:       desc("links", "Links to the other members, by state.", "state"),
 	}
 	count := func(name, help string, of func(cache.Stats) float64) {
 		out.values = append(out.values, cacheValue{desc(name, help), prometheus.CounterValue, of})
@@ -76,7 +75,7 @@ func newCacheCollector(c *cachePart) *cacheCollector {
 
 // Describe implements [prometheus.Collector].
 func (c *cacheCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.requests, c.up, c.member, c.partitioned, c.abstaining, c.config, c.peers, c.links} {
+	for _, d := range []*prometheus.Desc{c.requests, c.up, c.member, c.partitioned, c.abstaining, c.lists, c.peers, c.links} {
 		out <- d
 	}
 	for _, v := range c.values {
@@ -112,10 +111,13 @@ func (c *cacheCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.member, oneIf(view.Member))
 	gauge(c.partitioned, oneIf(view.Partitioned))
 	gauge(c.abstaining, oneIf(view.Abstaining))
-	gauge(c.config, float64(view.Config))
 	gauge(c.peers, float64(len(view.Peers)))
 	links := map[string]int{"up": 0, "down": 0, "dead": 0}
+	lists := 0
 	for _, p := range view.Peers {
+		if p.List != "" && p.List != "same" {
+			lists++
+		}
 		if !p.Self {
 			links[p.Link]++
 		}

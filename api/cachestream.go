@@ -8,59 +8,22 @@ import (
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/cache"
 )
 
-// CacheStats are the counts of a peer since its start, and its levels, as every
-// surface shows them in JSON.
-type CacheStats struct {
-	Hits           int64 `json:"hits"`
-	Stales         int64 `json:"stales"`
-	Misses         int64 `json:"misses"`
-	Referred       int64 `json:"referred"`
-	Refused        int64 `json:"refused"`
-	Waiting        int64 `json:"waiting"`
-	Keys           int64 `json:"keys"`
-	Bytes          int64 `json:"bytes"`
-	Evicted        int64 `json:"evicted"`
-	Elections      int64 `json:"elections"`
-	Won            int64 `json:"won"`
-	Yielded        int64 `json:"yielded"`
-	ElectionNS     int64 `json:"election_ns"`
-	Fetches        int64 `json:"fetches"`
-	FetchFailures  int64 `json:"fetch_failures"`
-	FetchesAborted int64 `json:"fetches_aborted"`
-	Fetching       int64 `json:"fetching"`
-	FetchNS        int64 `json:"fetch_ns"`
-	Clients        int64 `json:"clients"`
-	Dropped        int64 `json:"dropped"`
-	Malformed      int64 `json:"malformed"`
-	Partitions     int64 `json:"partitions"`
-	Removals       int64 `json:"removals"`
-	SaveFailures   int64 `json:"save_failures"`
-}
-
-// ViewCacheStats shows the counts.
-func ViewCacheStats(s cache.Stats) CacheStats {
-	return CacheStats{
+// viewCacheStats shows the counts.
+func viewCacheStats(s cache.Stats) apitype.CacheStats {
+	return apitype.CacheStats{
 		Hits: s.Hits, Stales: s.Stales, Misses: s.Misses, Referred: s.Referred, Refused: s.Refused, Waiting: s.Waiting,
 		Keys: s.Keys, Bytes: s.Bytes, Evicted: s.Evicted, Elections: s.Elections, Won: s.Won, Yielded: s.Yielded,
-		ElectionNS: int64(s.ElectionTime), Fetches: s.Fetches, FetchFailures: s.FetchFailures, FetchesAborted: s.FetchAborted,
-		Fetching: s.Fetching, FetchNS: int64(s.FetchTime), Clients: s.Clients, Dropped: s.Dropped, Malformed: s.Malformed,
+		ElectionMS: s.ElectionTime.Milliseconds(), Fetches: s.Fetches, FetchFailures: s.FetchFailures, FetchesAborted: s.FetchAborted,
+		Fetching: s.Fetching, FetchMS: s.FetchTime.Milliseconds(), Clients: s.Clients, Dropped: s.Dropped, Malformed: s.Malformed,
 		Partitions: s.Partitions, Removals: s.Removals, SaveFailures: s.SaveFailures,
 	}
 }
 
-// cacheState is what the page shows of a peer, but its keys.
-type cacheState struct {
-	Version string             `json:"version"`
-	At      time.Time          `json:"at"`
-	Cluster *cache.ClusterView `json:"cluster,omitempty"` // missing while the peer does not say
-	Error   string             `json:"error,omitempty"`   // why
-	Stats   CacheStats         `json:"stats"`
-}
-
-// stateEvery is how often the state is sent to whoever wants it.
+// stateEvery is how often the state is sent to readers that want it.
 const stateEvery = time.Second
 
 // events streams what the peer does about its keys as it happens: what was before
@@ -80,14 +43,14 @@ func (c *cachePart) events(w http.ResponseWriter, r *http.Request) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // a proxy that collects answers would hold it back
-	out := frames{w: w, c: http.NewResponseController(w)}
+	out := sseWriter{w: w, c: http.NewResponseController(w)}
 	if err := out.write([]byte("retry: 1000\n\n")); err != nil {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer context.AfterFunc(c.running, cancel)()
 	defer cancel()
-	c.follow(ctx, out, c.watch(ctx, prefix), state)
+	c.streamEvents(ctx, out, c.watch(ctx, prefix), state)
 	return nil
 }
 
@@ -106,14 +69,14 @@ func (c *cachePart) watch(ctx context.Context, prefix string) <-chan cache.Event
 			}
 		})
 		if err != nil && ctx.Err() == nil && !errors.Is(err, cache.ErrClosed) {
-			c.router.log.Debug("the peer cannot be watched", "err", err)
+			c.router.log.Debug("cache peer cannot be watched", "err", err)
 		}
 	}()
 	return events
 }
 
-func (c *cachePart) follow(ctx context.Context, out frames, events <-chan cache.Event, state bool) {
-	beat := time.NewTicker(heartbeat)
+func (c *cachePart) streamEvents(ctx context.Context, out sseWriter, events <-chan cache.Event, state bool) {
+	beat := time.NewTicker(keepAliveInterval)
 	defer beat.Stop()
 	var tick <-chan time.Time
 	if state {
@@ -136,7 +99,9 @@ func (c *cachePart) follow(ctx context.Context, out frames, events <-chan cache.
 			if !ok {
 				return
 			}
-			frame = namedFrame("cache", e)
+			frame = namedFrame("cache", apitype.CacheEvent{
+				Time: e.Time, Key: e.Key, From: e.From, To: e.To, Term: e.Term, Peer: e.Peer, Why: e.Why,
+			})
 		}
 		if out.write(frame) != nil {
 			return
@@ -147,9 +112,9 @@ func (c *cachePart) follow(ctx context.Context, out frames, events <-chan cache.
 func (c *cachePart) stateFrame(ctx context.Context) []byte {
 	ctx, cancel := context.WithTimeout(ctx, stateEvery)
 	defer cancel()
-	s := cacheState{Version: c.version, At: time.Now(), Stats: ViewCacheStats(c.peer.Stats())}
+	s := apitype.CacheState{Version: c.version, At: time.Now(), Stats: viewCacheStats(c.peer.Stats())}
 	if view, err := c.peer.Cluster(ctx); err == nil {
-		s.Cluster = &view
+		s.Cluster = new(viewCluster(view))
 	} else {
 		s.Error = err.Error()
 	}

@@ -23,7 +23,7 @@ type Config struct {
 	// Store that is served. Required.
 	Store store.Store
 	// Hub that wakes those who wait. Default: one of its own.
-	Hub *lease.Hub
+	Hub *lease.Notifier
 	// Keepers of this process's sessions, for the metrics.
 	Keepers []*lease.Keeper
 	// Self tells the term under which this process is primary of a role now.
@@ -40,7 +40,7 @@ type Config struct {
 	// Monitor is what this process does for the monitor. Default: nothing; the
 	// sources of the store are shown nevertheless.
 	Monitor *Monitor
-	// Shards is what is known of the shards in the store, such as a [shard.Directory] that
+	// Shards is what is known of the shards in the store, such as a [catalog.Catalog] that
 	// runs. Default: the server has nothing to say of shards.
 	Shards ShardDirectory
 	// Token that may do everything, and manage the tokens of the store, which requests may bear as well. ""
@@ -127,7 +127,7 @@ func CheckListen(addr, token string, secured bool) error {
 		return err
 	}
 	switch {
-	case loopback(host):
+	case isLoopback(host):
 		return nil
 	case token == "":
 		return fmt.Errorf("%w: listening on %q lets other hosts in: set a token, or listen on 127.0.0.1", lease.ErrInvalid, addr)
@@ -152,8 +152,8 @@ func checkToken(token string) error {
 	return nil
 }
 
-// loopback tells whether a host, without its port, is this one for sure.
-func loopback(host string) bool {
+// isLoopback tells whether a host, without its port, is this one for sure.
+func isLoopback(host string) bool {
 	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
 		return true
 	}

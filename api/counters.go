@@ -1,6 +1,6 @@
 package api
 
-import "github.com/prometheus/client_golang/prometheus"
+import "github.com/understudy-ha/understudy/internal/prometheus"
 
 // Counter is one count of a part of this process that the API knows nothing else of.
 type Counter struct {

@@ -10,8 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/understudy-ha/understudy/internal/prometheus"
 	"github.com/understudy-ha/understudy/shard"
 )
 

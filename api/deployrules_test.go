@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 const runbook = "https://github.com/understudy-ha/understudy/blob/main/docs/runbook.md"
@@ -89,6 +91,7 @@ func TestEachAlertHasAnEntryAndATest(t *testing.T) {
 // promtool runs Prometheus's own tool, where it is installed.
 func promtool(t *testing.T, args ...string) (string, error) {
 	t.Helper()
+	realserver.SkipIfShort(t, "promtool")
 	path, err := exec.LookPath("promtool")
 	if err != nil {
 		if os.Getenv("UNDERSTUDY_REQUIRE_BACKENDS") == "1" {

@@ -7,7 +7,7 @@
 //
 //   - A program that talks to it over HTTP gets the kernel's guarantees: trust is
 //     counted on the program's own clock from before its request, and the belief
-//     that a holder has lapsed is formed by the rule of lease.Patience, on this
+//     that a holder has lapsed is formed by the rule of lease.TakeoverPolicy, on this
 //     server's clock, across requests. No step of the store's clock makes two
 //     holders, whichever way a lease is taken.
 //   - Every answer is bounded: bodies, headers, lists, waiting requests, open
@@ -23,7 +23,7 @@
 //     all; the header Age tells how old it is. While the store does not answer, what was known
 //     is given, as a shard's primary goes on meanwhile. What has become of a request is read
 //     from the store.
-//   - An error says in a stable code what happened (see [Problem]). An outcome
+//   - An error says in a stable code what happened (see [apitype.Problem]). An outcome
 //     that is not known is said to be unknown.
 //   - The id of a session is known to whoever started it and shown to nobody
 //     else: it is what one must know to renew, use or end the session.

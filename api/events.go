@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	heartbeat = 15 * time.Second
-	// writeWithin is how long one write to a stream may take.
-	writeWithin = 10 * time.Second
+	keepAliveInterval = 15 * time.Second
+	// writeTimeout is how long one write to a stream may take.
+	writeTimeout = 10 * time.Second
 )
 
-// events streams the history as it is written, and the state to whoever asks
-// for it with state=true. A reader that comes back names the last event that it
-// saw and gets what it missed.
+// events streams the history as it is written, and with state=true the state too. A reader that reconnects names the last
+// event that it saw and gets those it missed.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	part, err := filter(r, "part")
 	if err != nil {
@@ -30,7 +29,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	after, err := lastSeen(r)
+	after, err := resumeAfter(r)
 	if err != nil {
 		return err
 	}
@@ -39,37 +38,38 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	reader := newReader(part, subject, state)
-	known, err := s.stream.join(reader, after)
+	// Subscribe before the replay, not after: an event written in between would otherwise be in neither. Those in both
+	// are sent once.
+	known, err := s.stream.subscribe(reader, after)
 	if err != nil {
 		return err
 	}
-	defer s.stream.leave(reader)
+	defer s.stream.unsubscribe(reader)
 	if reader.state {
-		s.board.nudge()
+		s.poller.requestState()
 	}
 
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // a proxy that collects answers would hold it back
-	out := frames{w: w, c: http.NewResponseController(w)}
+	out := sseWriter{w: w, c: http.NewResponseController(w)}
 	if err := out.write([]byte("retry: 1000\n\n")); err != nil {
 		return nil
 	}
 	var sent map[int64]bool
 	if !known {
 		if sent, err = s.replay(r, out, reader, after); err != nil {
-			s.log.Debug("stream broke", "err", err)
+			s.log.Debug("stream ended: the replay failed", "err", err)
 			return nil // the reader comes back, and names the last that it got
 		}
 	}
-	s.follow(r, out, reader, sent)
+	s.streamEvents(r, out, reader, sent)
 	return nil
 }
 
-// follow writes what comes, until the reader goes or falls behind, or the server
-// stops. What was sent before is left out.
-func (s *Server) follow(r *http.Request, out frames, reader *reader, sent map[int64]bool) {
-	beat := time.NewTicker(heartbeat)
+// streamEvents writes events until the reader leaves or falls behind, or the server stops. It skips those already sent.
+func (s *Server) streamEvents(r *http.Request, out sseWriter, reader *reader, sent map[int64]bool) {
+	beat := time.NewTicker(keepAliveInterval)
 	defer beat.Stop()
 	for {
 		select {
@@ -84,7 +84,7 @@ func (s *Server) follow(r *http.Request, out frames, reader *reader, sent map[in
 			continue
 		case <-reader.wake:
 		}
-		messages, ok := s.stream.take(reader)
+		messages, ok := s.stream.pending(reader)
 		if !ok {
 			s.log.Debug("stream closed: its reader fell behind", "remote", r.RemoteAddr)
 			return
@@ -102,7 +102,7 @@ func (s *Server) follow(r *http.Request, out frames, reader *reader, sent map[in
 
 // replay writes what the store has after an event that is not among the latest,
 // and returns which events it wrote, because some may come a second time.
-func (s *Server) replay(r *http.Request, out frames, reader *reader, after int64) (map[int64]bool, error) {
+func (s *Server) replay(r *http.Request, out sseWriter, reader *reader, after int64) (map[int64]bool, error) {
 	sent := map[int64]bool{}
 	q := history.Query{After: after, Part: reader.part, Subject: reader.subject}
 	for {
@@ -113,11 +113,11 @@ func (s *Server) replay(r *http.Request, out frames, reader *reader, after int64
 			return nil, err
 		}
 		if len(sent) > 4*history.MaxRead {
-			clear(sent) // only the newest can be on their way a second time
+			clear(sent) // only the newest can be in the stream's backlog too
 		}
 		for _, e := range page {
 			q.After = e.ID
-			m, err := eventMessage(e)
+			m, err := newHistoryEvent(e)
 			if err != nil {
 				return nil, err
 			}
@@ -132,9 +132,8 @@ func (s *Server) replay(r *http.Request, out frames, reader *reader, after int64
 	}
 }
 
-// lastSeen is the event after which the reader wants to go on; negative if it
-// wants what comes from now on.
-func lastSeen(r *http.Request) (int64, error) {
+// resumeAfter is the event after which the reader continues; negative for new events only.
+func resumeAfter(r *http.Request) (int64, error) {
 	text := r.Header.Get("Last-Event-ID")
 	if text == "" {
 		return number(r, "after", 0, math.MaxInt64, -1)
@@ -146,14 +145,14 @@ func lastSeen(r *http.Request) (int64, error) {
 	return id, nil
 }
 
-// frames writes to a stream, each frame at once and within its time.
-type frames struct {
+// sseWriter writes to a stream, each frame at once and within its time.
+type sseWriter struct {
 	w http.ResponseWriter
 	c *http.ResponseController
 }
 
-func (f frames) write(frame []byte) error {
-	_ = f.c.SetWriteDeadline(time.Now().Add(writeWithin))
+func (f sseWriter) write(frame []byte) error {
+	_ = f.c.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := f.w.Write(frame); err != nil {
 		return err
 	}

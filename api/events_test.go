@@ -15,8 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/memory"
 )
@@ -67,7 +68,7 @@ func serve(t *testing.T, cfg Config, srv *http.Server, l net.Listener, g *wire) 
 	go func() { defer close(done); _ = srv.Serve(l) }()
 	t.Cleanup(func() { _ = srv.Close(); <-done })
 	realserver.Eventually(t, enough, "the server is ready", func() error {
-		if _, ok := g.s.board.ready(); !ok {
+		if _, ok := g.s.poller.readiness(); !ok {
 			return errors.New("not ready")
 		}
 		return nil
@@ -189,6 +190,12 @@ func TestStreamResumes(t *testing.T) {
 
 	other := &wire{t: t, store: g.store, client: http.DefaultClient}
 	other.s = start(t, Config{Store: g.store})
+	realserver.Eventually(t, enough, "the other server follows the history", func() error {
+		if _, ok := other.s.poller.readiness(); !ok {
+			return errors.New("it has not read the store yet")
+		}
+		return nil
+	})
 	srv := httptest.NewServer(other.s.Handler())
 	defer srv.Close()
 	other.url = srv.URL
@@ -244,7 +251,7 @@ func TestStreamMissesNothingWhileJoining(t *testing.T) {
 func TestStateStream(t *testing.T) {
 	g := newWire(t, nil)
 	c, _ := g.open("?state=true", "")
-	var s stateJSON
+	var s apitype.State
 	see := func(what string, ok func() bool) {
 		t.Helper()
 		realserver.Eventually(t, enough, what, func() error {
@@ -252,7 +259,7 @@ func TestStateStream(t *testing.T) {
 			if f.event != "state" {
 				return fmt.Errorf("%+v", f)
 			}
-			s = stateJSON{}
+			s = apitype.State{}
 			if err := json.Unmarshal([]byte(f.data), &s); err != nil {
 				t.Fatal(err)
 			}
@@ -269,7 +276,7 @@ func TestStateStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if _, err := g.store.Acquire(t.Context(), lease.Claim{Lease: lease.ID{Space: "role", Key: "billing"}, Session: "s"}); err != nil {
+	if _, err := g.store.Acquire(t.Context(), lease.Expectation{Lease: lease.ID{Space: "role", Key: "billing"}, Session: "s"}); err != nil {
 		t.Fatal(err)
 	}
 	see("the new primary", func() bool {
@@ -330,7 +337,7 @@ func (l smallBuffers) Accept() (net.Conn, error) {
 func TestTooManyStreams(t *testing.T) {
 	g := newRig(t)
 	for range maxStreams {
-		if _, err := g.s.stream.join(newReader("", "", false), -1); err != nil {
+		if _, err := g.s.stream.subscribe(newReader("", "", false), -1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -358,7 +365,7 @@ func TestStreamOutlivesTheServersDeadlines(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := g.store.Acquire(t.Context(), lease.Claim{Lease: lease.ID{Space: "x", Key: "y"}, Session: "one"}); err != nil {
+		if _, err := g.store.Acquire(t.Context(), lease.Expectation{Lease: lease.ID{Space: "x", Key: "y"}, Session: "one"}); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -409,42 +416,42 @@ func TestRecentIsBounded(t *testing.T) {
 	s := newStream()
 	slow, quick := newReader("", "", false), newReader("", "", false)
 	for _, r := range []*reader{slow, quick} {
-		if known, err := s.join(r, -1); !known || err != nil {
+		if known, err := s.subscribe(r, -1); !known || err != nil {
 			t.Fatal(known, err)
 		}
 	}
 	const all = 5*maxRecent + 10
 	for id := range int64(all) {
-		m, err := eventMessage(history.Event{ID: id})
+		m, err := newHistoryEvent(history.Event{ID: id})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.pass(m)
-		if got, ok := s.take(quick); !ok || len(got) != 1 || got[0].event.ID != id {
+		s.publish(m)
+		if got, ok := s.pending(quick); !ok || len(got) != 1 || got[0].event.ID != id {
 			t.Fatalf("the quick reader got %v at %d", got, id)
 		}
 	}
 	if n := len(s.recent); n > 2*maxRecent || n < maxRecent {
 		t.Errorf("%d events are kept", n)
 	}
-	if _, ok := s.take(slow); ok || s.len() != 1 {
+	if _, ok := s.pending(slow); ok || s.len() != 1 {
 		t.Error("the slow reader is still there")
 	}
 	back := newReader("", "", false)
-	if known, _ := s.join(back, all-11); !known {
+	if known, _ := s.subscribe(back, all-11); !known {
 		t.Error("a recent event is not known")
 	}
-	if missed, ok := s.take(back); !ok || len(missed) != 10 || missed[0].event.ID != all-10 {
+	if missed, ok := s.pending(back); !ok || len(missed) != 10 || missed[0].event.ID != all-10 {
 		t.Errorf("missed %d", len(missed))
 	}
 	fresh := newReader("", "", false)
-	if known, _ := s.join(fresh, -1); !known {
+	if known, _ := s.subscribe(fresh, -1); !known {
 		t.Error("from now on needs the store")
 	}
-	if got, ok := s.take(fresh); !ok || len(got) != 0 {
+	if got, ok := s.pending(fresh); !ok || len(got) != 0 {
 		t.Errorf("from now on begins with %d events of before", len(got))
 	}
-	if known, _ := s.join(newReader("", "", false), 0); known {
+	if known, _ := s.subscribe(newReader("", "", false), 0); known {
 		t.Error("an event of long ago is said to be known")
 	}
 }
@@ -455,9 +462,9 @@ func TestWakeUpsAreQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(nil)
 		s := start(t, Config{Store: st, Clock: bubbleClock{time.Now().Add(-time.Hour)}})
-		time.Sleep(10*pollEvery + pollEvery/3)
+		time.Sleep(10*pollInterval + pollInterval/3)
 		r := newReader("", "", false)
-		if _, err := s.stream.join(r, -1); err != nil {
+		if _, err := s.stream.subscribe(r, -1); err != nil {
 			t.Fatal(err)
 		}
 		<-r.wake
@@ -466,7 +473,7 @@ func TestWakeUpsAreQuick(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-r.wake
-		if took := time.Since(began); took > pollRest {
+		if took := time.Since(began); took > minPollGap {
 			t.Errorf("passed on after %v", took)
 		}
 	})
@@ -475,7 +482,7 @@ func TestWakeUpsAreQuick(t *testing.T) {
 // TestHostileTextStaysInItsFrame: nothing that the history says can end its
 // field or begin another event.
 func TestHostileTextStaysInItsFrame(t *testing.T) {
-	m, err := eventMessage(history.Event{ID: 1, Subject: "a\n\nevent: state\ndata: {}\r\u2028"})
+	m, err := newHistoryEvent(history.Event{ID: 1, Subject: "a\n\nevent: state\ndata: {}\r\u2028"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/understudy-ha/understudy/elect"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 

@@ -2,8 +2,10 @@ package api
 
 import (
 	"fmt"
+	"github.com/understudy-ha/understudy/api/apitype"
 	"math"
 	"net/http"
+	"time"
 
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
@@ -38,8 +40,20 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if events == nil {
-		events = []history.Event{}
+	out := apitype.Events{Events: make([]apitype.Event, 0, len(events))}
+	for _, e := range events {
+		out.Events = append(out.Events, viewEvent(e))
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"events": events})
+	return writeJSON(w, http.StatusOK, out)
 }
+
+// viewEvent shows a row of the history.
+func viewEvent(e history.Event) apitype.Event {
+	return apitype.Event{
+		ID: e.ID, At: e.At, Part: e.Part, Subject: e.Subject, From: e.From, To: e.To, Term: e.Term, Reason: e.Reason,
+		DurationMS: roundedUp(e.Duration),
+	}
+}
+
+// roundedUp is a duration in whole milliseconds. It is rounded up, so that 0 means none at all.
+func roundedUp(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

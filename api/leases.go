@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -16,34 +17,14 @@ const maxWait = time.Minute
 // errWaited ends a wait that was in vain.
 var errWaited = errors.New("waited in vain")
 
-// leaseJSON is a lease as it stands. The holder's session is not shown.
-type leaseJSON struct {
-	Space string `json:"space"`
-	Key   string `json:"key"`
-	Held  bool   `json:"held"`
-	Term  int64  `json:"term"`
-	// Holder is missing when nobody has a claim on the lease.
-	Holder      *lease.Instance `json:"holder,omitempty"`
-	ExpiresInMS int64           `json:"expires_in_ms"`
-	Since       time.Time       `json:"since"`
-	AgeMS       int64           `json:"age_ms"`
-	// Asked to give it up, for AskedFor if that is not "".
-	Asked    bool   `json:"asked"`
-	AskedFor string `json:"asked_for,omitempty"`
-	// Successor for which it is kept, for so long.
-	Successor  string `json:"successor,omitempty"`
-	ReservedMS int64  `json:"reserved_ms,omitempty"`
-	Waiting    int    `json:"waiting"`
-}
-
-func leaseToJSON(l lease.Lease) leaseJSON {
-	out := leaseJSON{
+func viewLease(l lease.Lease) apitype.Lease {
+	out := apitype.Lease{
 		Space: l.Space, Key: l.Key, Held: l.Held(), Term: l.Term,
 		ExpiresInMS: max(0, l.Remaining.Milliseconds()), Since: l.Since, AgeMS: l.Age.Milliseconds(),
-		Asked: l.Asked, AskedFor: l.AskedFor, Waiting: l.Waiting,
+		Asked: l.ReleaseRequested, AskedFor: l.RequestedSuccessor, Waiting: l.Waiting,
 	}
 	if !l.Free() {
-		out.Holder = &l.Holder
+		out.Holder = new(viewInstance(l.Holder))
 	}
 	if l.Reserved > 0 {
 		out.Successor, out.ReservedMS = l.Successor, l.Reserved.Milliseconds()
@@ -72,12 +53,9 @@ func (s *Server) listLeases(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := struct {
-		Leases []leaseJSON `json:"leases"`
-		Next   string      `json:"next,omitempty"` // what to ask for with after, if there may be more
-	}{Leases: make([]leaseJSON, 0, len(leases))}
+	out := apitype.Leases{Leases: make([]apitype.Lease, 0, len(leases))}
 	for _, l := range leases {
-		out.Leases = append(out.Leases, leaseToJSON(l))
+		out.Leases = append(out.Leases, viewLease(l))
 		if len(out.Leases) == int(limit) {
 			out.Next = l.Key
 		}
@@ -97,7 +75,7 @@ func (s *Server) getLease(w http.ResponseWriter, r *http.Request) error {
 	if l.Term == 0 {
 		return fmt.Errorf("%w: %s was never held", lease.ErrNotFound, id)
 	}
-	return writeJSON(w, http.StatusOK, leaseToJSON(l))
+	return writeJSON(w, http.StatusOK, viewLease(l))
 }
 
 // putLease takes a lease for a session, at once or within the time that the
@@ -112,36 +90,34 @@ func (s *Server) putLease(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Session string `json:"session"`
-	}
+	var body apitype.AcquireRequest
 	if err := readJSON(r, &body); err != nil {
 		return err
 	}
-	l, err := s.take(r.Context(), id, body.Session)
+	l, err := s.tryAcquire(r.Context(), id, body.Session)
 	if wait > 0 && errors.Is(err, lease.ErrHeld) {
-		lift(w, wait+2*s.cfg.Timeout)
-		l, err = s.wait(r.Context(), id, body.Session, wait)
+		extendWriteDeadline(w, wait+2*s.cfg.Timeout)
+		l, err = s.waitForLease(r.Context(), id, body.Session, wait)
 	}
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, leaseToJSON(l))
+	return writeJSON(w, http.StatusOK, viewLease(l))
 }
 
-// take tries once.
-func (s *Server) take(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
+// tryAcquire tries once.
+func (s *Server) tryAcquire(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	n, err := s.session(ctx, session)
 	if err != nil {
 		return lease.Lease{}, err
 	}
-	return s.beliefs.attempt(ctx, id, n)
+	return s.takeovers.acquire(ctx, id, n)
 }
 
-// wait contends for a lease on behalf of a session for so long.
-func (s *Server) wait(ctx context.Context, id lease.ID, session string, d time.Duration) (lease.Lease, error) {
+// waitForLease contends for a lease on behalf of a session for so long.
+func (s *Server) waitForLease(ctx context.Context, id lease.ID, session string, d time.Duration) (lease.Lease, error) {
 	select {
 	case s.waits <- struct{}{}:
 		defer func() { <-s.waits }()
@@ -157,19 +133,19 @@ func (s *Server) wait(ctx context.Context, id lease.ID, session string, d time.D
 	waiting, end := context.WithCancelCause(waiting)
 	defer context.AfterFunc(s.running, func() { end(errStopping) })()
 	c := lease.Contender{
-		Store: s.cfg.Store, Roster: s.cfg.Store, Hub: s.hub, Clock: s.cfg.Clock,
+		Store: s.cfg.Store, Roster: s.cfg.Store, Notifier: s.hub, Clock: s.cfg.Clock,
 		Session: n.ID, Instance: n.Instance, Timing: n.Timing, Leases: []lease.ID{id},
 		Jitter: s.cfg.Jitter, Logger: s.log,
 	}
 	l, err := c.Acquire(waiting)
 	switch {
 	case errors.Is(err, errWaited):
-		return s.take(ctx, id, session) // tells who holds it and when to ask again
+		return s.tryAcquire(ctx, id, session) // tells who holds it and when to ask again
 	case err == nil && ctx.Err() != nil:
 		// Whoever asked has gone, and would not know what its session holds.
 		call, cancelCall := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
 		defer cancelCall()
-		back := lease.Handback{Lease: id, Session: n.ID, Term: l.Term, Reason: "the one who asked has gone"}
+		back := lease.ReleaseRequest{Lease: id, Session: n.ID, Term: l.Term, Reason: "the one who asked has gone"}
 		return l, errors.Join(context.Cause(ctx), s.cfg.Store.Release(call, back))
 	}
 	return l, err
@@ -180,20 +156,15 @@ func (s *Server) releaseLease(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body := struct {
-		Session   string `json:"session"`
-		Term      int64  `json:"term"`
-		Successor string `json:"successor"`
-		Reason    string `json:"reason"`
-	}{Reason: "released"}
+	body := apitype.ReleaseRequest{Reason: "released"}
 	if err := readJSON(r, &body); err != nil {
 		return err
 	}
 	if err := validateSession(body.Session); err != nil {
 		return err
 	}
-	back := lease.Handback{
-		Lease: id, Session: body.Session, Term: body.Term, Successor: body.Successor, Reason: lease.CutReason(body.Reason),
+	back := lease.ReleaseRequest{
+		Lease: id, Session: body.Session, Term: body.Term, Successor: body.Successor, Reason: lease.TruncateReason(body.Reason),
 	}
 	if body.Successor != "" {
 		if err := lease.ValidateText("successor", body.Successor, 1, lease.MaxName); err != nil {

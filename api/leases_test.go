@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/memory"
 )
@@ -62,7 +63,7 @@ func TestSessionLifecycle(t *testing.T) {
 func TestPutAndRelease(t *testing.T) {
 	g := newRig(t)
 	one, two := g.session("one"), g.session("two")
-	var l, again leaseJSON
+	var l, again apitype.Lease
 	a := g.put(one)
 	a.want(200, "")
 	a.into(&l)
@@ -93,7 +94,7 @@ func TestPutAndRelease(t *testing.T) {
 func TestReleaseToSuccessor(t *testing.T) {
 	g := newRig(t)
 	one, two, three := g.session("one"), g.session("two"), g.session("three")
-	var l leaseJSON
+	var l apitype.Lease
 	a := g.put(one)
 	a.into(&l)
 	g.do("DELETE", "/v1/leases/role/billing", fmt.Sprintf(`{"session":%q,"term":%d,"successor":"three"}`, one, l.Term)).want(204, "")
@@ -176,7 +177,7 @@ func TestSteppedStoreClockIsDangerous(t *testing.T) {
 	g.put(g.session("one")).want(200, "")
 	g.clock.step(time.Hour)
 	l := g.get()
-	naive := lease.Claim{Lease: l.ID, Session: g.session("two"), Seen: l.Seen()}
+	naive := lease.Expectation{Lease: l.ID, Session: g.session("two"), Seen: l.Seen()}
 	if _, err := g.store.Acquire(t.Context(), naive); err != nil {
 		t.Errorf("the store itself refused (%v): the test of patience proves nothing", err)
 	}
@@ -190,7 +191,7 @@ func TestForgottenBeliefCostsTimeOnly(t *testing.T) {
 	two := g.session("two")
 	g.put(two).want(409, "held")
 	g.clock.pass(timeout - time.Millisecond)
-	g.s.beliefs = newBeliefs(g.store, g.clock) // as another server, or after ten thousand others
+	g.s.takeovers = newTakeovers(g.store, g.clock) // as another server, or after ten thousand others
 	two = g.session("two")
 	if p := g.put(two).want(409, "held"); p.RetryAfterMS != timeout.Milliseconds() {
 		t.Errorf("retry after %d ms, want a whole T", p.RetryAfterMS)
@@ -243,7 +244,7 @@ func TestWait(t *testing.T) {
 		one, two := g.session("one"), g.session("two")
 		defer g.renewals(two)()
 		stop := g.renewals(one)
-		var l leaseJSON
+		var l apitype.Lease
 		ask(t.Context(), one, "0s").into(&l)
 
 		began := time.Now()
@@ -347,7 +348,7 @@ type vanishing struct {
 	leave context.CancelFunc
 }
 
-func (v *vanishing) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (v *vanishing) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	l, err := v.Store.Acquire(ctx, c)
 	if err == nil && v.leave != nil {
 		v.leave()
@@ -364,7 +365,7 @@ func TestNothingIsHeldForACallerWhoHasGone(t *testing.T) {
 		g.s = start(t, Config{Store: st, Clock: bubbleClock{time.Now().Add(-time.Hour)}})
 		one, two := g.session("one"), g.session("two")
 		defer g.renewals(two)()
-		var l leaseJSON
+		var l apitype.Lease
 		g.put(one).into(&l)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -400,7 +401,7 @@ func TestListLeasesInPages(t *testing.T) {
 	var keys []string
 	for after, n := "", 0; n < 10; n++ {
 		var page struct {
-			Leases []leaseJSON
+			Leases []apitype.Lease
 			Next   string
 		}
 		g.do("GET", "/v1/leases/job?limit=2&after="+after, "").into(&page)

@@ -9,17 +9,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/internal/prometheus"
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// maxBuckets is how many callers are told apart at a time; whoever asked longest ago is forgotten, and may
-// then ask anew.
+// maxBuckets is how many callers have a bucket at a time. The one that asked longest ago is dropped: it starts with a
+// full bucket next time, which is the price of bounded memory.
 const maxBuckets = 10_000
 
-// Rate is how often a caller may ask.
+// Rate is how often a caller may send requests.
 type Rate struct {
 	// PerSecond is how many requests a second. 0 is the default, and less than 0 no limit.
 	PerSecond float64
@@ -33,10 +32,10 @@ type Rate struct {
 type Limits struct {
 	// Read requests. Default 50 a second, 200 at once.
 	Read Rate
-	// Act requests. Default 10 a second, 50 at once. Wrong tokens are counted by it, too, apart from right ones,
-	// and from this host as well: behind a proxy all guesses come from there.
+	// Act requests. Default 10 a second, 50 at once. Wrong tokens have a bucket of the same size, apart from right ones.
+	// It applies to this host too, because all guesses behind a proxy come from there.
 	Act Rate
-	// Ingest: requests with beats and batches. Default: no limit.
+	// Ingest: requests with heartbeats and messages. Default: no limit.
 	Ingest Rate
 	// Loopback: callers on this host are limited too, as which all callers of a proxy on this host come.
 	Loopback bool
@@ -71,10 +70,10 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// wrongToken is what a request counts as that shows no right token. It is no scope.
+// wrongToken is the bucket of requests without a valid token. It is not a scope that a token can have.
 const wrongToken access.Scope = "wrong token"
 
-func (l Limits) of(scope access.Scope) Rate {
+func (l Limits) rateOf(scope access.Scope) Rate {
 	switch scope {
 	case access.Read:
 		return l.Read
@@ -84,7 +83,7 @@ func (l Limits) of(scope access.Scope) Rate {
 	return l.Act
 }
 
-// limiter holds a bucket for each caller and scope, from which every request takes one.
+// limiter holds a token bucket for each caller and scope.
 type limiter struct {
 	limits  Limits
 	now     func() time.Time
@@ -108,27 +107,28 @@ func newLimiter(limits Limits) *limiter {
 	return &limiter{
 		limits: limits.withDefaults(), now: time.Now, buckets: newLRU[bucketKey, *bucket](maxBuckets),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "understudy_http_limited_total", Help: "Requests that were sent away because their caller had asked too often, by scope.",
+			Name: "understudy_http_limited_total", Help: "Requests rejected because their caller was over its rate limit, by scope.",
 		}, []string{"scope"}),
 	}
 }
 
-// take is a [limitedError] when the caller has asked too often.
-func (l *limiter) take(r *http.Request, who caller, scope access.Scope) error {
+// allow returns a [limitedError] when the caller is over its rate.
+func (l *limiter) allow(r *http.Request, who caller, scope access.Scope) error {
 	if l == nil {
 		return nil
 	}
-	rate := l.limits.of(scope)
+	rate := l.limits.rateOf(scope)
 	if rate.PerSecond < 0 {
 		return nil
 	}
 	key := bucketKey{token: who.token.ID, scope: scope}
 	addr := addressOf(r)
+	// This host is trusted unless a proxy on it forwards other callers. Guesses of tokens are limited even so.
 	if addr.IsLoopback() && !l.limits.Loopback && scope != wrongToken {
 		return nil
 	}
 	if key.token == "" {
-		key.addr = netOf(addr)
+		key.addr = clientPrefix(addr)
 	}
 	now := l.now()
 	b := l.buckets.getOrAdd(key, func() *bucket { return &bucket{left: float64(rate.Burst), since: now} })
@@ -139,7 +139,7 @@ func (l *limiter) take(r *http.Request, who caller, scope access.Scope) error {
 	return nil
 }
 
-// take returns how long to wait for the next.
+// take takes one request from the bucket, or returns how long until it may.
 func (b *bucket) take(rate Rate, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,8 +164,9 @@ func addressOf(r *http.Request) netip.Addr {
 	return addr.Unmap().WithZone("")
 }
 
-// netOf is what one caller may choose its address from.
-func netOf(addr netip.Addr) netip.Prefix {
+// clientPrefix is the range in which one caller can choose its address: a host usually gets a whole IPv6 /64, and could
+// otherwise have a new bucket for each request.
+func clientPrefix(addr netip.Addr) netip.Prefix {
 	bits := addr.BitLen()
 	if addr.Is6() {
 		bits = 64

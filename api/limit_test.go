@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/api/apitype"
 )
 
 func from(addr string) *http.Request { return &http.Request{RemoteAddr: addr} }
@@ -21,7 +22,7 @@ func TestBuckets(t *testing.T) {
 	try := func(addr string, who caller, scope access.Scope, want ...bool) {
 		t.Helper()
 		for i, may := range want {
-			if err := l.take(from(addr), who, scope); (err == nil) != may {
+			if err := l.allow(from(addr), who, scope); (err == nil) != may {
 				t.Errorf("%s %s, request %d: %v, want it taken: %t", addr, scope, i+1, err, may)
 			}
 		}
@@ -47,7 +48,7 @@ func TestBuckets(t *testing.T) {
 	try("@", caller{}, access.Act, true, false) // what has no address is one caller
 
 	now = now.Add(400 * time.Millisecond)
-	err, _ := l.take(from(one), caller{}, access.Read).(limitedError)
+	err, _ := l.allow(from(one), caller{}, access.Read).(limitedError)
 	if err.retry.Round(time.Millisecond) != 100*time.Millisecond {
 		t.Errorf("to be tried again in %v, want 100ms", err.retry)
 	}
@@ -69,7 +70,7 @@ func TestBuckets(t *testing.T) {
 func TestBucketsAreBounded(t *testing.T) {
 	l := newLimiter(Limits{})
 	for i := range 2 * maxBuckets {
-		_ = l.take(from(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255)), caller{}, access.Read)
+		_ = l.allow(from(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255)), caller{}, access.Read)
 	}
 	if n := l.buckets.order.Len(); n != maxBuckets {
 		t.Errorf("%d buckets are kept, want %d", n, maxBuckets)
@@ -121,7 +122,7 @@ func TestLimited(t *testing.T) {
 			}
 		}
 		for _, code := range []string{"unauthorized", "unauthorized", "too_many_requests"} {
-			var p Problem
+			var p apitype.Problem
 			ask("203.0.113.3:1", "wrong-horse-battery", "GET", "/v1/roles").into(&p)
 			if p.Code != code {
 				t.Errorf("a wrong token is answered %s, want %s", p.Code, code)

@@ -35,7 +35,7 @@ func (l *lru[K, V]) get(key K) (value V, ok bool) {
 	return e.Value.(*entry[K, V]).value, true
 }
 
-// getOrAdd returns the value of the key, made anew if there is none.
+// getOrAdd returns the value of the key, made by fresh if there is none.
 func (l *lru[K, V]) getOrAdd(key K, fresh func() V) V {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,10 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
+	"github.com/understudy-ha/understudy/internal/prometheus"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -21,11 +18,11 @@ type metrics struct{ handler http.Handler }
 func newMetrics(t *traffic, more ...prometheus.Collector) *metrics {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGoCollector(), prometheus.NewProcessCollector(),
 		t.requests, t.duration,
 	)
 	reg.MustRegister(more...)
-	return &metrics{handler: promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4})}
+	return &metrics{handler: prometheus.Handler(reg, 4)}
 }
 
 // traffic counts what was answered, and how fast.
@@ -100,9 +97,9 @@ func newKernelCollector(s *Server) *kernelCollector {
 		lost:     desc("sessions_lost_total", "Sessions that lapsed."),
 		renewing: desc("session_renewal_latency_seconds", "Time that the last accepted renewal took; the longest of all sessions."),
 		up:       desc("store_up", "1 if the store answered in the last seconds."),
-		latency:  desc("store_latency_seconds", "Time that the store took to answer when it last did."),
+		latency:  desc("store_latency_seconds", "Duration of the store's last answer."),
 		streams:  desc("http_streams", "Open event streams."),
-		waits:    desc("http_lease_waits", "Requests that wait for a lease."),
+		waits:    desc("http_lease_waits", "Requests that are waiting for a lease."),
 	}
 }
 
@@ -143,7 +140,7 @@ func (c *kernelCollector) Collect(out chan<- prometheus.Metric) {
 	count(c.failures, sum.Failures)
 	count(c.lost, sum.Lost)
 	gauge(c.renewing, sum.Latency.Seconds())
-	latency, up := c.s.board.ready()
+	latency, up := c.s.poller.readiness()
 	gauge(c.up, oneIf(up))
 	gauge(c.latency, latency.Seconds())
 	gauge(c.streams, float64(c.s.stream.len()))

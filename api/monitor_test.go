@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store/memory"
@@ -42,65 +43,66 @@ func TestStoreWithoutSources(t *testing.T) {
 
 func TestMonitorGlance(t *testing.T) {
 	g := newMonitorRig(t)
-	if a := g.do("GET", "/v1/monitor", ""); strings.TrimSpace(a.Body) != `{"events":[],"paths":[],"sinks":[],"standing":0,"members":[]}` {
+	if a := g.do("GET", "/v1/monitor", ""); strings.TrimSpace(a.Body) != `{"checks":[],"paths":[],"sinks":[],"standing":0,"members":[]}` {
 		t.Errorf("an empty monitor: %s", a.Body)
 	}
-	if a := g.do("GET", "/v1/event-names", ""); strings.TrimSpace(a.Body) != `{"event_names":[]}` {
+	if a := g.do("GET", "/v1/checks", ""); strings.TrimSpace(a.Body) != `{"checks":[]}` {
 		t.Errorf("no event names: %s", a.Body)
 	}
-	if s := g.s.monitor.state(t.Context()); s == nil || s.used(Monitor{}) || !s.used(Monitor{Inlet: new(monitor.Inlet)}) {
+	p := g.s.monitor
+	if s := p.state(t.Context()); s == nil || p.isUsed(s) || !(&monitorPart{own: Monitor{Inlet: new(monitor.Intake)}}).isUsed(s) {
 		t.Errorf("an empty monitor is used: %+v", s)
 	}
 
-	g = newMonitorRig(t, every("web"), monitor.Event{Name: "backup", Schedule: "TZ=Europe/Berlin 30 2 * * *", Severity: "major", Tags: []string{"db"}})
-	g.beat("web", "w1", monitor.Fine)
-	g.beat("web", "w2", monitor.Fine)
+	g = newMonitorRig(t, every("web"), monitor.Check{Name: "backup", Schedule: "TZ=Europe/Berlin 30 2 * * *", Severity: "major", Tags: []string{"db"}})
+	g.beat("web", "w1", monitor.SignalSuccess)
+	g.beat("web", "w2", monitor.SignalSuccess)
 	g.down("backup", "b1")
-	if err := g.table.Enlist(t.Context(), monitor.Member{Session: "s", Instance: lease.NewInstance("one", "here:1"), Partitions: 64, Host: "h", Sinks: []string{"mail"}}); err != nil {
+	if err := g.table.RegisterMember(t.Context(), monitor.Member{Session: "s", Instance: lease.NewInstance("one", "here:1"), Partitions: 64, Host: "h", Sinks: []string{"mail"}}); err != nil {
 		t.Fatal(err)
 	}
 	got := g.look()
-	want := []EventCountView{
-		{EventView: EventView{Event: "backup", Schedule: "TZ=Europe/Berlin 30 2 * * *", Missed: 1, Severity: "major", Tags: []string{"db"}, ControlLoop: monitor.ControlLoop{TargetType: "VNF"}}, Down: 1},
-		{EventView: EventView{Event: "web", IntervalMS: 1000, Missed: 3, ControlLoop: monitor.ControlLoop{TargetType: "VNF"}}, Up: 2},
+	want := []apitype.CheckCount{
+		{Check: apitype.Check{Name: "backup", Schedule: "TZ=Europe/Berlin 30 2 * * *", Missed: 1, Severity: "major", Tags: []string{"db"}, ControlLoop: apitype.ControlLoop{TargetType: "VNF"}}, Down: 1},
+		{Check: apitype.Check{Name: "web", IntervalMS: 1000, Missed: 3, ControlLoop: apitype.ControlLoop{TargetType: "VNF"}}, Up: 2},
 	}
-	if diff := cmp.Diff(want, got.Events); diff != "" {
+	if diff := cmp.Diff(want, got.Checks); diff != "" {
 		t.Errorf("event names (-want +got):\n%s", diff)
 	}
-	if got.Standing != 1 || len(got.Paths) != 1 || !cmp.Equal(got.Paths[0], PathView{Path: "test", Seeing: true, QuietMS: new(int64(0))}) || got.Instance != nil ||
-		got.Origin != "test" || got.Configured == nil || !slices.Equal(got.Sinks, []string{"mail"}) {
+	if got.Standing != 1 || len(got.Paths) != 1 || !cmp.Equal(got.Paths[0], apitype.Path{Path: "test", Seeing: true, QuietMS: new(int64(0))}) || got.Instance != nil ||
+		got.Origin != "test" || got.Configured.IsZero() || !slices.Equal(got.Sinks, []string{"mail"}) {
 		t.Errorf("at a glance: %+v", got)
 	}
 	if len(got.Members) != 1 || got.Members[0].Partitions != 64 || got.Members[0].Host != "h" || got.Members[0].Instance.Name != "one" {
 		t.Errorf("members: %+v", got.Members)
 	}
-	var e EventCountView
-	g.do("GET", "/v1/event-names/backup", "").into(&e)
+	var e apitype.CheckCount
+	g.do("GET", "/v1/checks/backup", "").into(&e)
 	if diff := cmp.Diff(want[0], e); diff != "" {
 		t.Errorf("one event name (-want +got):\n%s", diff)
 	}
-	g.do("GET", "/v1/event-names/nothing", "").want(404, "no_event")
+	g.do("GET", "/v1/checks/nothing", "").want(404, "no_event")
 
 	state := g.s.monitor.state(t.Context())
-	if len(state.Alarms) != 1 || state.Alarms[0].Source != "b1" || state.Totals != (monitorTotals{Events: 2, Up: 2, Down: 1}) || state.Error != "" {
+	if len(state.Alarms) != 1 || state.Alarms[0].Source != "b1" || state.Totals != (apitype.SourceTotals{Checks: 2, Up: 2, Down: 1}) || state.Error != "" {
 		t.Errorf("the state: %+v", state)
 	}
-	if s := g.s.board.state(t.Context(), nil); !slices.Contains(s.Parts, "monitor") || s.Monitor == nil {
+	if s := g.s.poller.state(t.Context(), nil); !slices.Contains(s.Parts, "monitor") || s.Monitor == nil {
 		t.Errorf("the page has no section of the monitor: %v", s.Parts)
 	}
-	if s := g.s.board.state(t.Context(), errors.New("away")); !slices.Contains(s.Parts, "monitor") || s.Monitor != nil {
+	if s := g.s.poller.state(t.Context(), errors.New("away")); !slices.Contains(s.Parts, "monitor") || s.Monitor != nil {
 		t.Errorf("a store that is away takes the section of the monitor along: %v", s.Parts)
 	}
-	if s := newMonitorRig(t).s.board.state(t.Context(), nil); slices.Contains(s.Parts, "monitor") {
+	if s := newMonitorRig(t).s.poller.state(t.Context(), nil); slices.Contains(s.Parts, "monitor") {
 		t.Errorf("a section of a monitor that nobody uses: %v", s.Parts)
 	}
-	if _, err := g.table.Store(t.Context(), monitor.Delivery{Proofs: []monitor.Proof{{Path: "later", Trust: time.Second, Gap: time.Second, Unproven: true}}}); err != nil {
+	if _, err := g.table.RecordHeartbeats(t.Context(), monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "later", TrustFor: time.Second, MaxGap: time.Second, NameOnly: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	if p := g.look().Paths[0]; p.Path != "later" || p.Seeing || p.QuietMS != nil {
 		t.Errorf("a path that was never proven: %+v", p)
 	}
-	if err := g.table.Refuse(t.Context(), "file", "no events"); err != nil {
+	if err := g.table.RejectConfiguration(t.Context(), "file", "no events"); err != nil {
 		t.Fatal(err)
 	}
 	if got := g.look(); !strings.Contains(got.ConfigError, "no events") {
@@ -110,7 +112,7 @@ func TestMonitorGlance(t *testing.T) {
 
 // away is a table that does not answer.
 type away struct {
-	monitor.Table
+	monitor.Store
 	err error
 }
 
@@ -121,9 +123,9 @@ func (a away) Sources(context.Context, monitor.SourceQuery) ([]monitor.SourceRec
 func (a away) Alarms(context.Context, monitor.AlarmQuery) ([]monitor.Alarm, error) {
 	return nil, a.err
 }
-func (a away) Act(context.Context, monitor.Action) error { return a.err }
-func (a away) Configure(context.Context, monitor.Configuration) (monitor.Configured, error) {
-	return monitor.Configured{}, a.err
+func (a away) ApplyAction(context.Context, monitor.Action) error { return a.err }
+func (a away) Configure(context.Context, monitor.Configuration) (monitor.ConfigurationChanges, error) {
+	return monitor.ConfigurationChanges{}, a.err
 }
 func (a away) Declare(context.Context, []monitor.Declaration) ([]bool, error) { return nil, a.err }
 
@@ -139,10 +141,10 @@ func TestMonitorAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, ask := range [][3]string{
-			{"GET", "/v1/monitor"}, {"GET", "/v1/event-names"}, {"GET", "/v1/event-names/web"}, {"GET", "/v1/sources"}, {"GET", "/v1/sources?contains=x"},
+			{"GET", "/v1/monitor"}, {"GET", "/v1/checks"}, {"GET", "/v1/checks/web"}, {"GET", "/v1/sources"}, {"GET", "/v1/sources?contains=x"},
 			{"GET", "/v1/sources/web/w1"}, {"GET", "/v1/sources/web/w1/badge.svg"}, {"GET", "/v1/alarms"}, {"GET", "/v1/alarms/x"},
-			{"POST", "/v1/sources", `{"sources":[{"event":"web","source":"w1"}]}`}, {"POST", "/v1/sources/web/w1/pause"}, {"POST", "/v1/alarms/x/acknowledge"},
-			{"PUT", "/v1/event-names/web", `{"interval_ms":1000}`}, {"PUT", "/v1/monitor/configuration", `{"event_names":[{"event":"x","interval_ms":1000}]}`},
+			{"POST", "/v1/sources", `{"sources":[{"check":"web","source":"w1"}]}`}, {"POST", "/v1/sources/web/w1/pause"}, {"POST", "/v1/alarms/x/acknowledge"},
+			{"PUT", "/v1/checks/web", `{"interval_ms":1000}`}, {"PUT", "/v1/monitor/configuration", `{"checks":[{"check":"x","interval_ms":1000}]}`},
 		} {
 			send(t, s, request(t.Context(), ask[0], ask[1], ask[2])).want(c.status, c.code)
 		}
@@ -159,12 +161,12 @@ func TestSource(t *testing.T) {
 	g := newMonitorRig(t, every("web"))
 	g.do("GET", "/v1/sources/web/w1", "").want(404, "no_source")
 	g.do("GET", "/v1/sources/nothing/w1", "").want(404, "no_source")
-	g.do("POST", "/v1/sources", `{"sources":[{"event":"web","source":"w1","labels":{"rack":"r<1>"}}]}`).want(200, "")
+	g.do("POST", "/v1/sources", `{"sources":[{"check":"web","source":"w1","labels":{"rack":"r<1>"}}]}`).want(200, "")
 	s := g.source("web", "w1")
-	if s.State != monitor.Up || !s.Declared || s.Last != nil || s.QuietMS != nil || s.LeftMS == nil || *s.LeftMS != 3000 || s.Labels["rack"] != "r<1>" || s.Alarms == nil {
+	if s.State != string(monitor.Up) || !s.Declared || !s.Last.IsZero() || s.QuietMS != nil || s.LeftMS == nil || *s.LeftMS != 3000 || s.Labels["rack"] != "r<1>" || s.Alarms == nil {
 		t.Errorf("before its first beat: %+v", s)
 	}
-	g.beat("web", "w1", monitor.Fine)
+	g.beat("web", "w1", monitor.SignalSuccess)
 	g.pass(2 * time.Second)
 	s = g.source("web", "w1")
 	if *s.QuietMS != 2000 || *s.LeftMS != 1000 || s.Beats != 1 || s.Path != "test" || !s.Last.Equal(g.clock.storeNow().Add(-2*time.Second)) || !strings.HasPrefix(s.Recent, "001") {
@@ -172,12 +174,12 @@ func TestSource(t *testing.T) {
 	}
 	g.pass(2 * time.Second)
 	s = g.source("web", "w1")
-	if s.State != monitor.Down || s.Reason != monitor.Silent || s.Alarm == "" || *s.LeftMS >= 0 || len(s.Alarms) != 1 || s.Alarms[0].Ended != nil {
+	if s.State != string(monitor.Down) || s.Reason != string(monitor.Silent) || s.Alarm == "" || *s.LeftMS >= 0 || len(s.Alarms) != 1 || !s.Alarms[0].Ended.IsZero() {
 		t.Errorf("silent: %+v", s)
 	}
-	g.beat("web", "w1", monitor.Fine)
+	g.beat("web", "w1", monitor.SignalSuccess)
 	g.pass(time.Millisecond)
-	if s = g.source("web", "w1"); s.State != monitor.Up || s.Alarm != "" || len(s.Alarms) != 1 || s.Alarms[0].Ended == nil || s.Alarms[0].End != monitor.Abated {
+	if s = g.source("web", "w1"); s.State != string(monitor.Up) || s.Alarm != "" || len(s.Alarms) != 1 || s.Alarms[0].Ended.IsZero() || s.Alarms[0].End != string(monitor.Abated) {
 		t.Errorf("back: %+v", s)
 	}
 	for _, name := range []string{"%00", "%0a", "%ff", "%20x", strings.Repeat("x", monitor.MaxName+1)} {
@@ -191,7 +193,7 @@ func TestSource(t *testing.T) {
 
 // TestNothingExpected: a schedule without another time leaves no time to count down.
 func TestNothingExpected(t *testing.T) {
-	v := ViewSource(monitor.SourceRecord{State: monitor.Up, Left: 1<<63 - 1})
+	v := viewSource(monitor.SourceRecord{State: monitor.Up, Left: 1<<63 - 1})
 	if v.LeftMS != nil {
 		t.Errorf("%d ms left of what never comes", *v.LeftMS)
 	}
@@ -199,15 +201,15 @@ func TestNothingExpected(t *testing.T) {
 
 func (g *monitorRig) names(query url.Values) (names []string, next url.Values) {
 	g.t.Helper()
-	var page sourcePage
+	var page apitype.Sources
 	a := g.do("GET", "/v1/sources?"+query.Encode(), "")
 	a.want(200, "")
 	a.into(&page)
 	for _, s := range page.Sources {
-		names = append(names, s.Event+" "+s.Source)
+		names = append(names, s.Check+" "+s.Name)
 	}
-	if page.NextEvent != "" {
-		next = url.Values{"after_event": {page.NextEvent}, "after_source": {page.NextSource}}
+	if page.Next != "" {
+		next = url.Values{"after": {page.Next}}
 		for k, v := range query {
 			if next.Get(k) == "" {
 				next[k] = v
@@ -223,8 +225,8 @@ func TestListSources(t *testing.T) {
 		t.Errorf("no sources: %s", a.Body)
 	}
 	g.do("POST", "/v1/sources", `{"sources":[
-		{"event":"a","source":"Web-1","labels":{"rack":"r=1"}},{"event":"a","source":"db-1"},{"event":"a","source":"web-2"},
-		{"event":"b","source":"Web-1","labels":{"rack":""}},{"event":"b","source":"web-3"}]}`).want(200, "")
+		{"check":"a","source":"Web-1","labels":{"rack":"r=1"}},{"check":"a","source":"db-1"},{"check":"a","source":"web-2"},
+		{"check":"b","source":"Web-1","labels":{"rack":""}},{"check":"b","source":"web-3"}]}`).want(200, "")
 	g.down("b", "web-3")
 	for query, want := range map[string][]string{
 		"":                        {"a Web-1", "a db-1", "a web-2", "b Web-1", "b web-3"},
@@ -259,7 +261,7 @@ func TestSourcesPageByPage(t *testing.T) {
 	var all []string
 	for _, event := range []string{"a", "b"} {
 		for n := range 7 {
-			g.beat(event, fmt.Sprintf("s%d", n), monitor.Fine)
+			g.beat(event, fmt.Sprintf("s%d", n), monitor.SignalSuccess)
 			all = append(all, fmt.Sprintf("%s s%d", event, n))
 		}
 	}
@@ -283,16 +285,16 @@ func TestSourcesPageByPage(t *testing.T) {
 func TestSearchIsBounded(t *testing.T) {
 	g := newMonitorRig(t, every("a"))
 	for from := 0; from < maxSearched+500; from += monitor.MaxSources {
-		var refs []monitor.Ref
+		var refs []monitor.SourceRef
 		for n := range monitor.MaxSources {
-			refs = append(refs, monitor.Ref{Event: "a", Source: fmt.Sprintf("s%06d", from+n)})
+			refs = append(refs, monitor.SourceRef{Check: "a", Source: fmt.Sprintf("s%06d", from+n)})
 		}
-		if _, err := g.table.Resolve(t.Context(), refs); err != nil {
+		if _, err := g.table.ResolveSources(t.Context(), refs); err != nil {
 			t.Fatal(err)
 		}
 	}
 	names, next := g.names(url.Values{"contains": {"10200"}})
-	if len(names) != 0 || next.Get("after_source") != fmt.Sprintf("s%06d", maxSearched-1) {
+	if len(names) != 0 || next.Get("after") != fmt.Sprintf("a/s%06d", maxSearched-1) {
 		t.Fatalf("first %q, then %v", names, next)
 	}
 	if names, next = g.names(next); len(names) != 1 || next != nil {
@@ -303,22 +305,22 @@ func TestSearchIsBounded(t *testing.T) {
 func TestHostileNames(t *testing.T) {
 	g := newMonitorRig(t)
 	for _, name := range hostile {
-		g.do("PUT", "/v1/event-names/"+url.PathEscape(name), `{"interval_ms":1000}`).want(200, "")
-		body := fmt.Sprintf(`{"sources":[{"event":%q,"source":%q}]}`, name, name)
+		g.do("PUT", "/v1/checks/"+url.PathEscape(name), `{"interval_ms":1000}`).want(200, "")
+		body := fmt.Sprintf(`{"sources":[{"check":%q,"source":%q}]}`, name, name)
 		g.do("POST", "/v1/sources", body).want(200, "")
 	}
 	for _, name := range hostile {
-		if s := g.source(name, name); s.Event != name || s.Source != name {
-			t.Errorf("%q is shown as %q of %q", name, s.Source, s.Event)
+		if s := g.source(name, name); s.Check != name || s.Source.Name != name {
+			t.Errorf("%q is shown as %q of %q", name, s.Source.Name, s.Check)
 		}
-		if names, _ := g.names(url.Values{"event": {name}, "source": {name}}); len(names) != 1 {
+		if names, _ := g.names(url.Values{"check": {name}, "source": {name}}); len(names) != 1 {
 			t.Errorf("%q is listed as %q", name, names)
 		}
 		g.do("POST", sourcePath(name, name)+"/pause", `{"note":"<b>"}`).want(200, "")
-		if s := g.source(name, name); s.State != monitor.Paused || s.Note != "<b>" {
+		if s := g.source(name, name); s.State != string(monitor.Paused) || s.Note != "<b>" {
 			t.Errorf("%q paused: %+v", name, s)
 		}
-		g.do("GET", "/v1/event-names/"+url.PathEscape(name), "").want(200, "")
+		g.do("GET", "/v1/checks/"+url.PathEscape(name), "").want(200, "")
 	}
 }
 
@@ -330,19 +332,14 @@ func TestAlarms(t *testing.T) {
 	g.down("a", "s1", "s2")
 	g.pass(time.Second)
 	g.down("b", "s1", "s2", "s3")
-	g.beat("a", "s1", monitor.Fine)
+	g.beat("a", "s1", monitor.SignalSuccess)
 	g.pass(time.Millisecond)
-	type page struct {
-		Alarms []AlarmView
-		Next   *time.Time
-		NextID string `json:"next_id"`
-	}
-	list := func(query string) (ids []string, p page) {
+	list := func(query string) (ids []string, p apitype.Alarms) {
 		a := g.do("GET", "/v1/alarms?"+query, "")
 		a.want(200, "")
 		a.into(&p)
 		for _, a := range p.Alarms {
-			ids = append(ids, a.Event+" "+a.Source)
+			ids = append(ids, a.Check+" "+a.Source)
 		}
 		return ids, p
 	}
@@ -356,19 +353,18 @@ func TestAlarms(t *testing.T) {
 	query := url.Values{"limit": {"2"}}
 	for range 9 {
 		ids, p := list(query.Encode())
-		if got = append(got, ids...); p.Next == nil {
+		if got = append(got, ids...); p.Next == "" {
 			break
 		}
-		query.Set("before", p.Next.Format(time.RFC3339Nano))
-		query.Set("before_id", p.NextID)
+		query.Set("after", p.Next)
 	}
 	if diff := cmp.Diff(whole, got); diff != "" {
 		t.Errorf("page by page (-whole +pages):\n%s", diff)
 	}
 	_, p := list("standing=true&limit=1")
-	var one AlarmView
+	var one apitype.Alarm
 	g.do("GET", "/v1/alarms/"+p.Alarms[0].ID, "").into(&one)
-	if diff := cmp.Diff(p.Alarms[0], one); diff != "" || one.Reason != monitor.Failed || one.Ended != nil {
+	if diff := cmp.Diff(p.Alarms[0], one); diff != "" || one.Reason != string(monitor.Failed) || !one.Ended.IsZero() {
 		t.Errorf("one alarm (-listed +shown):\n%s", diff)
 	}
 	g.do("GET", "/v1/alarms/nothing", "").want(404, "no_alarm")

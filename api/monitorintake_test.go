@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/internal/memstore/checks"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/intake"
-	"github.com/understudy-ha/understudy/monitor/monitortest"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -24,8 +25,8 @@ const (
 func newIntakeRig(t *testing.T) *monitorRig {
 	t.Helper()
 	st := memory.New(nil)
-	table := monitortest.NewReference(monitortest.Options{History: st})
-	inlet, err := monitor.NewInlet(monitor.InletConfig{Intake: table, Every: 10 * time.Millisecond})
+	table := checks.NewReference(checks.Options{History: st})
+	inlet, err := monitor.NewIntake(monitor.IntakeConfig{Store: table, ProbeInterval: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,12 +34,12 @@ func newIntakeRig(t *testing.T) *monitorRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watcher, err := monitor.NewWatcher(monitor.WatcherConfig{Keeper: keeper, Claims: struct{ claim.Table }{}, Table: table})
+	watcher, err := monitor.NewWatcher(monitor.WatcherConfig{Keeper: keeper, Claims: struct{ claim.KeyTable }{}, Store: table})
 	if err != nil {
 		t.Fatal(err)
 	}
-	letters := intake.NewLetters(10)
-	flow := inlet.Path(monitor.PathConfig{Name: "http", Trust: time.Second, Gap: 2 * time.Second, Steady: true})
+	letters := intake.NewDeadLetters(10)
+	flow := inlet.OpenPath(monitor.PathConfig{Name: "http", TrustFor: time.Second, MaxGap: 2 * time.Second, Synchronous: true})
 	in, err := intake.NewHTTP(intake.HTTPConfig{
 		Flow: flow, Letters: letters, Keys: []intake.PingKey{{Name: "cron", Key: pingKey, Events: []string{"w*"}}},
 		Authorize: MayIngest,
@@ -54,7 +55,7 @@ func newIntakeRig(t *testing.T) *monitorRig {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = inlet.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
-	if _, err := table.Configure(t.Context(), monitor.Configuration{Events: []monitor.Event{every("web"), every("db")}}); err != nil {
+	if _, err := table.Configure(t.Context(), monitor.Configuration{Checks: []monitor.Check{every("web"), every("db")}}); err != nil {
 		t.Fatal(err)
 	}
 	return &monitorRig{rig: rig{t: t, store: st, s: s}, table: table}
@@ -108,11 +109,11 @@ func TestBeatsByPingKey(t *testing.T) {
 			t.Errorf("%s %s with %q: %d %s, want %d", c.method, c.path, c.auth, a.Status, a.Body, c.status)
 		}
 	}
-	var page sourcePage
+	var page apitype.Sources
 	g.ask(token, "GET", "/v1/sources", "").into(&page)
 	var got []string
 	for _, s := range page.Sources {
-		got = append(got, fmt.Sprint(s.Event, " ", s.Source, " ", s.Path))
+		got = append(got, fmt.Sprint(s.Check, " ", s.Name, " ", s.Path))
 	}
 	if want := "[db d1 http db d2 http web w1 http web w2 http web w3 http]"; fmt.Sprint(got) != want {
 		t.Errorf("sources %v, want %s", got, want)
@@ -152,7 +153,7 @@ func TestLetters(t *testing.T) {
 		}
 	}
 	var out struct {
-		Letters []LetterView
+		Letters []apitype.DeadLetter
 		Counts  map[string]int64
 	}
 	a := g.ask(token, "GET", "/v1/monitor/letters", "")
@@ -195,7 +196,7 @@ func TestMonitorMetrics(t *testing.T) {
 	}
 
 	var own struct {
-		Instance *ownMonitorView
+		Instance *apitype.MonitorInstance
 	}
 	g.ask(token, "GET", "/v1/monitor", "").into(&own)
 	if own.Instance == nil || own.Instance.Accepted != 52 || own.Instance.Unknown != 51 || own.Instance.Letters != 52 {
@@ -206,13 +207,13 @@ func TestMonitorMetrics(t *testing.T) {
 func TestMonitorMetricsOfStore(t *testing.T) {
 	g := newMonitorRig(t, every("web"))
 	g.down("web", "w1", "w2")
-	g.beat("web", "w3", monitor.Fine)
+	g.beat("web", "w3", monitor.SignalSuccess)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan struct{})
 	go func() { defer close(done); _ = g.s.Run(ctx) }()
 	for wait := time.Now(); ; {
-		if _, up := g.s.board.ready(); up {
+		if _, up := g.s.poller.readiness(); up {
 			break
 		}
 		if time.Since(wait) > enough {
@@ -230,22 +231,22 @@ func TestMonitorMetricsOfStore(t *testing.T) {
 		}
 	}
 	// However many sources, names and paths there are: they are bounded.
-	var events []monitor.Event
+	var events []monitor.Check
 	for n := range 3 * maxEventLabels {
 		events = append(events, every(fmt.Sprintf("event-%03d", n)))
 	}
-	if _, err := g.table.Configure(t.Context(), monitor.Configuration{Events: events}); err != nil {
+	if _, err := g.table.Configure(t.Context(), monitor.Configuration{Checks: events}); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 3 * maxPathLabels {
-		if _, err := g.table.Store(t.Context(), monitor.Delivery{Proofs: []monitor.Proof{{Path: fmt.Sprint("path-", n), Trust: time.Second, Gap: time.Second}}}); err != nil {
+		if _, err := g.table.RecordHeartbeats(t.Context(), monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: fmt.Sprint("path-", n), TrustFor: time.Second, MaxGap: time.Second}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for n := range 100 {
-		g.beat("event-000", fmt.Sprint("s", n), monitor.Fine)
+		g.beat("event-000", fmt.Sprint("s", n), monitor.SignalSuccess)
 	}
-	g.s.monitor.seen.forget()
+	g.s.monitor.snapshot.invalidate()
 	text = g.do("GET", "/metrics", "").Body
 	if n := strings.Count(text, "\nunderstudy_monitor_sources{"); n != 4*maxEventLabels {
 		t.Errorf("%d series of sources, want %d", n, 4*maxEventLabels)

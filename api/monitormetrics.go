@@ -2,10 +2,9 @@ package api
 
 import (
 	"context"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/internal/prometheus"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
@@ -17,49 +16,19 @@ const (
 	maxPathLabels  = 100
 )
 
-// ownMonitorView is what this instance does for the monitor, since it started.
-type ownMonitorView struct {
-	Queued     int   `json:"queued"` // beats that wait to be stored
-	Accepted   int64 `json:"accepted"`
-	Unknown    int64 `json:"unknown"`
-	Malformed  int64 `json:"malformed"`
-	Replayed   int64 `json:"replayed"`
-	Busy       int64 `json:"busy"`
-	Partitions int   `json:"partitions"`
-	Sweeper    bool  `json:"sweeper"`
-	Raised     int64 `json:"raised"`
-	Abated     int64 `json:"abated"`
-	// Letters is how many messages could not be taken.
-	Letters int64        `json:"letters"`
-	Routers []routerView `json:"routers,omitempty"`
-}
-
-// routerView is how this instance reads a topic of a Message Router.
-type routerView struct {
-	Router   string `json:"router"`
-	Polls    int64  `json:"polls"`
-	Failures int64  `json:"failures"`
-	Messages int64  `json:"messages"`
-	// Behind: more messages were there than it asked for.
-	Behind bool `json:"behind"`
-	// Error of the last poll, and since when there is one; missing if it was good.
-	Error string     `json:"error,omitempty"`
-	Since *time.Time `json:"since,omitempty"`
-}
-
 // ownView is nil when this process does nothing for the monitor.
-func (p *monitorPart) ownView() *ownMonitorView {
+func (p *monitorPart) ownView() *apitype.MonitorInstance {
 	if p.own.Inlet == nil && p.own.Watcher == nil {
 		return nil
 	}
-	v := &ownMonitorView{}
+	v := &apitype.MonitorInstance{}
 	if p.own.Inlet != nil {
 		s := p.own.Inlet.Stats()
 		v.Queued, v.Accepted, v.Unknown, v.Malformed, v.Replayed, v.Busy = s.Queued, s.Accepted, s.Unknown, s.Malformed, s.Replayed, s.Busy
 	}
 	if p.own.Watcher != nil {
 		s := p.own.Watcher.Stats()
-		v.Partitions, v.Sweeper, v.Raised, v.Abated = s.Partitions, s.Sweeper, s.Turns[monitor.Onset], s.Turns[monitor.Abated]
+		v.Partitions, v.Sweeper, v.Raised, v.Abated = s.Partitions, s.Sweeper, s.Transitions[monitor.Onset], s.Transitions[monitor.Abated]
 	}
 	if p.own.Letters != nil {
 		for _, n := range p.own.Letters.Counts() {
@@ -68,9 +37,9 @@ func (p *monitorPart) ownView() *ownMonitorView {
 	}
 	for _, r := range p.own.Routers {
 		s := r.Stats()
-		one := routerView{Router: s.Name, Polls: s.Polls, Failures: s.Failures, Messages: s.Messages, Behind: s.Behind}
+		one := apitype.MessageRouter{Router: s.Name, Polls: s.Polls, Failures: s.Failures, Messages: s.Messages, Behind: s.Behind}
 		if s.Error != "" {
-			one.Error, one.Since = lease.CutReason(s.Error), orNone(s.Since)
+			one.Error, one.Since = lease.TruncateReason(s.Error), s.Since.UTC()
 		}
 		v.Routers = append(v.Routers, one)
 	}
@@ -97,33 +66,33 @@ func newMonitorCollector(s *Server) *monitorCollector {
 	}
 	return &monitorCollector{
 		p:        s.monitor,
-		ready:    func() bool { _, up := s.board.ready(); return up },
-		sources:  desc("sources", "Sources, by event name and state.", "event", "state"),
-		standing: desc("alarms_standing", "Alarms that stand."),
-		seeing:   desc("path_seeing", "Whether a way that beats take is taken to work now.", "path"),
-		blind:    desc("path_blind_seconds_total", "For how long a way that beats take was blind, ever.", "path"),
+		ready:    func() bool { _, up := s.poller.readiness(); return up },
+		sources:  desc("sources", "Sources, by check and state.", "event", "state"),
+		standing: desc("alarms_standing", "Alarms that have not ended."),
+		seeing:   desc("path_seeing", "1 while the intake path counts as working.", "path"),
+		blind:    desc("path_blind_seconds_total", "Total length of the blind periods of an intake path.", "path"),
 
-		refused: desc("config_refused", "Whether the last configuration that was offered was refused."),
+		refused: desc("config_refused", "1 while the last configuration offered was rejected."),
 
-		queued:         desc("intake_queued", "Beats that wait on this instance to be stored."),
-		beats:          desc("beats_total", "Beats that this instance took in, by what became of them.", "outcome"),
-		busy:           desc("intake_busy_total", "Calls that this instance refused because too many beats waited."),
-		flushes:        desc("intake_flushes_total", "Times that this instance stored beats."),
-		stamps:         desc("intake_stamps_total", "Sources that these times touched."),
-		latency:        desc("intake_flush_seconds_total", "How long these times took together."),
+		queued:         desc("intake_queued", "Heartbeats on this instance that are not stored yet."),
+		beats:          desc("beats_total", "Heartbeats that this instance received, by outcome.", "outcome"),
+		busy:           desc("intake_busy_total", "Requests that this instance rejected because too many heartbeats were waiting."),
+		flushes:        desc("intake_flushes_total", "Writes of heartbeats to the store by this instance."),
+		stamps:         desc("intake_stamps_total", "Sources that these writes updated."),
+		latency:        desc("intake_flush_seconds_total", "Total time of these writes."),
 		intakeFailures: desc("intake_failures_total", "Requests to the store that failed, and were tried again."),
-		letters:        desc("letters_total", "Messages that this instance could not take, by cause.", "cause"),
+		letters:        desc("letters_total", "Messages that this instance could not read, by cause.", "cause"),
 
-		routerUp:     desc("router_up", "Whether the last poll of a Message Router's topic by this instance was good.", "router"),
+		routerUp:     desc("router_up", "1 if this instance's last poll of the Message Router topic succeeded.", "router"),
 		polls:        desc("router_polls_total", "Polls of a Message Router's topic by this instance.", "router"),
-		pollFailures: desc("router_failures_total", "Of these, those that failed.", "router"),
+		pollFailures: desc("router_failures_total", "Polls of a Message Router's topic that failed.", "router"),
 		messages:     desc("router_messages_total", "Messages that these polls brought.", "router"),
 
-		partitions: desc("partitions", "Parts of the sources that this instance looks after."),
-		judged:     desc("judged_total", "Sources that this instance judged because their time had come."),
-		undone:     desc("undone_total", "Judgements that were undone by what happened meanwhile."),
-		turns:      desc("turns_total", "What became of sources by this instance's judgement.", "turn"),
-		delay:      desc("onset_delay_seconds_total", "How long after they began this instance found outages, together."),
+		partitions: desc("partitions", "Partitions of the sources that this instance evaluates."),
+		judged:     desc("judged_total", "Evaluations of sources by this instance at their deadline."),
+		undone:     desc("undone_total", "Evaluations discarded because the source had changed meanwhile."),
+		turns:      desc("turns_total", "Transitions of sources that this instance recorded.", "turn"),
+		delay:      desc("onset_delay_seconds_total", "Total delay between the start of outages and their detection by this instance."),
 		failures:   desc("detection_failures_total", "Requests to the store that failed, and are tried again."),
 	}
 }
@@ -155,7 +124,7 @@ func (c *monitorCollector) Collect(out chan<- prometheus.Metric) {
 		}
 		count(c.busy, float64(s.Busy))
 		count(c.flushes, float64(s.Flushes))
-		count(c.stamps, float64(s.Stamps))
+		count(c.stamps, float64(s.Updates))
 		count(c.latency, s.Latency.Seconds())
 		count(c.intakeFailures, float64(s.Failures))
 	}
@@ -179,10 +148,10 @@ func (c *monitorCollector) Collect(out chan<- prometheus.Metric) {
 	if watcher := c.p.own.Watcher; watcher != nil {
 		s := watcher.Stats()
 		gauge(c.partitions, float64(s.Partitions))
-		count(c.judged, float64(s.Judged))
-		count(c.undone, float64(s.Undone))
-		for _, turn := range []monitor.Turn{monitor.Onset, monitor.Abated, monitor.Resume, monitor.Return, monitor.Retire, monitor.Forget} {
-			count(c.turns, float64(s.Turns[turn]), string(turn))
+		count(c.judged, float64(s.Evaluated))
+		count(c.undone, float64(s.Conflicts))
+		for _, turn := range []monitor.Transition{monitor.Onset, monitor.Abated, monitor.Resume, monitor.Return, monitor.Retire, monitor.Forget} {
+			count(c.turns, float64(s.Transitions[turn]), string(turn))
 		}
 		count(c.delay, s.Delay.Seconds())
 		count(c.failures, float64(s.Failures))
@@ -197,15 +166,15 @@ func (c *monitorCollector) store(gauge, count func(*prometheus.Desc, float64, ..
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeWithin)
 	defer cancel()
-	seen, err := c.p.seen.view(ctx, monitorScraped)
+	seen, err := c.p.snapshot.fresh(ctx, monitorScraped)
 	if err != nil {
 		return // readyz and the page say so
 	}
-	for _, e := range seen.view.Events[:min(len(seen.view.Events), maxEventLabels)] {
-		gauge(c.sources, float64(e.Up), e.Event, string(monitor.Up))
-		gauge(c.sources, float64(e.Down), e.Event, string(monitor.Down))
-		gauge(c.sources, float64(e.PausedSources), e.Event, string(monitor.Paused))
-		gauge(c.sources, float64(e.Retired), e.Event, string(monitor.Retired))
+	for _, e := range seen.view.Checks[:min(len(seen.view.Checks), maxEventLabels)] {
+		gauge(c.sources, float64(e.Up), e.Name, string(monitor.Up))
+		gauge(c.sources, float64(e.Down), e.Name, string(monitor.Down))
+		gauge(c.sources, float64(e.PausedSources), e.Name, string(monitor.Paused))
+		gauge(c.sources, float64(e.Retired), e.Name, string(monitor.Retired))
 	}
 	gauge(c.standing, float64(seen.view.Standing))
 	gauge(c.refused, oneIf(seen.view.ConfigError != ""))

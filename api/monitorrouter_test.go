@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/internal/memstore/checks"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/intake"
-	"github.com/understudy-ha/understudy/monitor/monitortest"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -37,21 +38,21 @@ func TestRouters(t *testing.T) {
 	defer func() { stop(); <-done }()
 
 	clock, st := newStepped(), memory.New(nil)
-	inlet, err := monitor.NewInlet(monitor.InletConfig{Intake: monitortest.NewReference(monitortest.Options{})})
+	inlet, err := monitor.NewIntake(monitor.IntakeConfig{Store: checks.NewReference(checks.Options{})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := New(Config{
-		Store: &monitorStore{st, monitortest.NewReference(monitortest.Options{})}, Clock: clock,
+		Store: &monitorStore{st, checks.NewReference(checks.Options{})}, Clock: clock,
 		Monitor: &Monitor{Inlet: inlet, Routers: []*intake.Router{router, router}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	until := func(what string, good func(routerView) bool) {
+	until := func(what string, good func(apitype.MessageRouter) bool) {
 		t.Helper()
 		var out struct {
-			Instance struct{ Routers []routerView }
+			Instance struct{ Routers []apitype.MessageRouter }
 		}
 		for began := time.Now(); time.Since(began) < enough; <-time.After(5 * time.Millisecond) {
 			send(t, s, request(t.Context(), "GET", "/v1/monitor", "")).into(&out)
@@ -69,9 +70,9 @@ func TestRouters(t *testing.T) {
 			t.Errorf("metrics lack %s", line)
 		}
 	}
-	until("a router that is down", func(r routerView) bool { return r.Failures > 0 && r.Error != "" && r.Since != nil })
+	until("a router that is down", func(r apitype.MessageRouter) bool { return r.Failures > 0 && r.Error != "" && !r.Since.IsZero() })
 	metric(0)
 	up.Store(true)
-	until("a router that is up", func(r routerView) bool { return r.Messages > 0 && r.Error == "" && r.Since == nil })
+	until("a router that is up", func(r apitype.MessageRouter) bool { return r.Messages > 0 && r.Error == "" && r.Since.IsZero() })
 	metric(1)
 }

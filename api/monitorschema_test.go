@@ -132,39 +132,39 @@ func (s schemas) merged(schema map[string]any) map[string]any {
 // TestAnswersAreAsDescribed: what the routes of the monitor answer is what
 // openapi.json says.
 func TestAnswersAreAsDescribed(t *testing.T) {
-	g := newMonitorRig(t, every("web"), monitor.Event{
+	g := newMonitorRig(t, every("web"), monitor.Check{
 		Name: "full", Interval: time.Second, Missed: 3, Grace: time.Second, MaxRun: time.Minute, Fixed: true, RetireAfter: time.Hour, SenderClock: true,
 		Flaps: 3, GroupBy: "rack", Severity: "major", Tags: []string{"x"}, Labels: map[string]string{"a": "b"}, Paused: true, ControlLoop: monitor.ControlLoop{Name: "n"},
-	}, monitor.Event{Name: "cron", Schedule: "* * * * *"})
+	}, monitor.Check{Name: "cron", Schedule: "* * * * *"})
 	g.down("web", "w1", "w2")
-	g.beat("web", "w2", monitor.Start)
-	g.beat("web", "w2", monitor.Fine)
+	g.beat("web", "w2", monitor.SignalStart)
+	g.beat("web", "w2", monitor.SignalSuccess)
 	g.pass(time.Millisecond)
-	g.beat("web", "w3", monitor.Fine)
+	g.beat("web", "w3", monitor.SignalSuccess)
 	alarm := g.source("web", "w1").Alarm
-	if err := g.table.Enlist(t.Context(), monitor.Member{Session: "s", Instance: lease.NewInstance("one", "x"), Process: 1, Host: "h", Service: "s", Active: true, Partitions: 3, Sinks: []string{"mail"}}); err != nil {
+	if err := g.table.RegisterMember(t.Context(), monitor.Member{Session: "s", Instance: lease.NewInstance("one", "x"), Process: 1, Host: "h", Service: "s", Active: true, Partitions: 3, Sinks: []string{"mail"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.table.Refuse(t.Context(), "file", "bad"); err != nil {
+	if err := g.table.RejectConfiguration(t.Context(), "file", "bad"); err != nil {
 		t.Fatal(err)
 	}
 	docs := schemasOf(t, g.s)
 	for _, c := range []struct{ route, path, body string }{
-		{"POST /v1/sources", "/v1/sources", `{"sources":[{"event":"full","source":"f1","labels":{"rack":"1"}}]}`},
+		{"POST /v1/sources", "/v1/sources", `{"sources":[{"check":"full","source":"f1","labels":{"rack":"1"}}]}`},
 		{"POST /v1/alarms/{alarm}/acknowledge", "/v1/alarms/" + alarm + "/acknowledge", `{"by":"x","note":"y"}`},
-		{"POST /v1/sources/{event}/{source}/pause", "/v1/sources/web/w3/pause", `{"for_ms":1000,"note":"y"}`},
+		{"POST /v1/sources/{check}/{source}/pause", "/v1/sources/web/w3/pause", `{"for_ms":1000,"note":"y"}`},
 		{"GET /v1/monitor", "/v1/monitor", ""},
-		{"GET /v1/event-names", "/v1/event-names", ""},
-		{"GET /v1/event-names/{event}", "/v1/event-names/full", ""},
+		{"GET /v1/checks", "/v1/checks", ""},
+		{"GET /v1/checks/{check}", "/v1/checks/full", ""},
 		{"GET /v1/sources", "/v1/sources?limit=2", ""},
 		{"GET /v1/sources", "/v1/sources", ""},
-		{"GET /v1/sources/{event}/{source}", "/v1/sources/web/w1", ""},
-		{"GET /v1/sources/{event}/{source}", "/v1/sources/web/w2", ""},
+		{"GET /v1/sources/{check}/{source}", "/v1/sources/web/w1", ""},
+		{"GET /v1/sources/{check}/{source}", "/v1/sources/web/w2", ""},
 		{"GET /v1/alarms", "/v1/alarms?limit=1", ""},
 		{"GET /v1/alarms/{alarm}", "/v1/alarms/" + alarm, ""},
 		{"GET /v1/monitor/letters", "/v1/monitor/letters", ""},
-		{"PUT /v1/event-names/{event}", "/v1/event-names/new", `{"interval_ms":1000}`},
-		{"PUT /v1/monitor/configuration", "/v1/monitor/configuration", `{"event_names":[{"event":"new","interval_ms":1000}]}`},
+		{"PUT /v1/checks/{check}", "/v1/checks/new", `{"interval_ms":1000}`},
+		{"PUT /v1/monitor/configuration", "/v1/monitor/configuration", `{"checks":[{"check":"new","interval_ms":1000}]}`},
 	} {
 		method, _, _ := strings.Cut(c.route, " ")
 		a := g.do(method, c.path, c.body)
@@ -181,7 +181,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 func TestFlawsAreFound(t *testing.T) {
 	docs := schemasOf(t, newMonitorRig(t).s)
 	alarm := docs.answer(t, "GET /v1/alarms/{alarm}", 200)
-	const good = `{"id":"i","event":"e","reason":"silent","started":"2026-01-01T00:00:00Z","raised":"2026-01-01T00:00:00Z"}`
+	const good = `{"id":"i","check":"e","reason":"silent","started":"2026-01-01T00:00:00Z","raised":"2026-01-01T00:00:00Z"}`
 	for text, want := range map[string]int{
 		good: 0,
 		strings.Replace(good, `"id":"i",`, "", 1):           1,

@@ -7,15 +7,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 )
 
 const (
-	// overviewFresh is how old what the overview tells may be.
+	// overviewFresh is how old the overview may be.
 	overviewFresh = 2 * time.Second
-	// overviewBack is how far back it looks for what changed.
+	// overviewBack is how far back it reports changes.
 	overviewBack = time.Hour
 	// maxWrong, maxGroups and maxNeeds bound its lists.
 	maxWrong  = 10
@@ -23,89 +24,27 @@ const (
 	maxNeeds  = 100
 )
 
-// OverviewView answers three questions at a glance: is everything held, what changed in
-// the last hour, and what needs a person. It is made of what the other operations show,
-// one look each, and its lists are bounded; what they leave out is counted.
-type OverviewView struct {
-	// At is the store's time.
-	At      time.Time   `json:"at"`
-	Held    []HeldView  `json:"held"`
-	Changes ChangesView `json:"changes"`
-	Needs   []NeedView  `json:"needs"`
-	// MoreNeeds are those that are not listed.
-	MoreNeeds int64 `json:"more_needs"`
-	// Errors tell what could not be read: what is shown of it is old, or missing.
-	Errors []string `json:"errors,omitempty"`
-}
-
-// HeldView is how many things of a part there are, and how many of them somebody holds.
-type HeldView struct {
-	Part  string      `json:"part"`
-	Total int         `json:"total"`
-	Held  int         `json:"held"`
-	Wrong []WrongView `json:"wrong"`
-	// More are those that nobody holds and that are not listed.
-	More int `json:"more"`
-}
-
-// WrongView is one that nobody holds.
-type WrongView struct {
-	Subject string `json:"subject"`
-	What    string `json:"what"`
-}
-
-// ChangesView is what happened since a time, by what it happened to, the latest first.
-type ChangesView struct {
-	Since  time.Time   `json:"since"`
-	Total  int         `json:"total"`
-	Groups []GroupView `json:"groups"`
-	// More: more happened than was looked at, or there are more groups than are listed.
-	More bool `json:"more"`
-}
-
-// GroupView is what happened to one subject.
-type GroupView struct {
-	Part    string        `json:"part"`
-	Subject string        `json:"subject"`
-	Count   int           `json:"count"`
-	First   time.Time     `json:"first"`
-	Latest  history.Event `json:"latest"`
-}
-
-// NeedView is something that a person has to look at.
-type NeedView struct {
-	Part    string `json:"part"`
-	Subject string `json:"subject"`
-	// Item of the subject: the key of a queue, the source of an event.
-	Item string `json:"item,omitempty"`
-	// ID of the batch or the alarm.
-	ID string `json:"id,omitempty"`
-	// Severity is "bad" for what stands still until somebody acts, otherwise "warn".
-	Severity string `json:"severity"`
-	What     string `json:"what"`
-}
-
-// overviewSeen is what the overview's own look found.
-type overviewSeen struct {
+// overviewSnapshot is the result of the overview's own read.
+type overviewSnapshot struct {
 	at       time.Time
 	warnings []string
 	roles    []elect.Role
-	changes  ChangesView
+	changes  apitype.Changes
 }
 
-// overview makes [OverviewView] of what the parts know.
+// overview makes [apitype.Overview] of what the parts know.
 type overview struct {
-	cfg     Config
-	queues  *queueLook
-	monitor *monitorPart
-	shards  *shardPart
-	cache   *cachePart
-	seen    *look[overviewSeen]
+	cfg      Config
+	queues   *queueReader
+	monitor  *monitorPart
+	shards   *shardPart
+	cache    *cachePart
+	snapshot *sharedRead[overviewSnapshot]
 }
 
 func newOverview(s *Server) *overview {
 	o := &overview{cfg: s.cfg, queues: s.queues, monitor: s.monitor, shards: s.shards, cache: s.cache}
-	o.seen = &look[overviewSeen]{of: "the store", running: s.running, ask: o.read}
+	o.snapshot = &sharedRead[overviewSnapshot]{subject: "the store", running: s.running, load: o.read}
 	return o
 }
 
@@ -113,8 +52,8 @@ func (o *overview) routes() []route {
 	return []route{{pattern: "GET /v1/overview", handle: o.get}}
 }
 
-// read is one look at what no other part keeps.
-func (o *overview) read(ctx context.Context) (out overviewSeen, err error) {
+// read reads what no other part of the server keeps.
+func (o *overview) read(ctx context.Context) (out overviewSnapshot, err error) {
 	info, err := o.cfg.Store.Inspect(ctx)
 	if err != nil {
 		return out, err
@@ -124,13 +63,13 @@ func (o *overview) read(ctx context.Context) (out overviewSeen, err error) {
 		return out, err
 	}
 	events, err := o.cfg.Store.Read(ctx, history.Query{Newest: true})
-	out.changes = grouped(events, info.Now.Add(-overviewBack))
+	out.changes = groupChanges(events, info.Now.Add(-overviewBack))
 	return out, err
 }
 
-// grouped puts together what happened to the same subject; events are in ascending order.
-func grouped(events []history.Event, since time.Time) ChangesView {
-	out := ChangesView{Since: since.UTC(), Groups: []GroupView{}}
+// groupChanges puts together what happened to the same subject; events are in ascending order.
+func groupChanges(events []history.Event, since time.Time) apitype.Changes {
+	out := apitype.Changes{Since: since.UTC(), Groups: []apitype.Change{}}
 	type subject struct{ part, name string }
 	at := map[subject]int{}
 	for i, e := range events {
@@ -144,48 +83,51 @@ func grouped(events []history.Event, since time.Time) ChangesView {
 		if !ok {
 			n = len(out.Groups)
 			at[k] = n
-			out.Groups = append(out.Groups, GroupView{Part: e.Part, Subject: e.Subject, First: e.At})
+			out.Groups = append(out.Groups, apitype.Change{Part: e.Part, Subject: e.Subject, First: e.At})
 		}
 		out.Groups[n].Count++
-		out.Groups[n].Latest = e
+		out.Groups[n].Latest = viewEvent(e)
 	}
-	slices.SortStableFunc(out.Groups, func(a, b GroupView) int { return cmp.Compare(b.Latest.ID, a.Latest.ID) })
+	slices.SortStableFunc(out.Groups, func(a, b apitype.Change) int { return cmp.Compare(b.Latest.ID, a.Latest.ID) })
 	out.More = out.More || len(out.Groups) > maxGroups
 	out.Groups = out.Groups[:min(len(out.Groups), maxGroups)]
 	return out
 }
 
 func (o *overview) get(w http.ResponseWriter, r *http.Request) error {
-	seen, err := o.seen.view(r.Context(), overviewFresh)
+	seen, err := o.snapshot.fresh(r.Context(), overviewFresh)
 	if seen.at.IsZero() {
 		return cmp.Or(err, errBusy)
 	}
-	out := OverviewView{At: seen.at.UTC(), Held: []HeldView{}, Changes: seen.changes, Needs: []NeedView{}}
-	out.failed("The store does not answer", err)
+	out := overviewBuilder{apitype.Overview{At: seen.at.UTC(), Held: []apitype.Held{}, Changes: seen.changes, Needs: []apitype.Need{}}}
+	out.addError("The store does not answer", err)
 	out.addRoles(seen.roles)
 	for _, text := range seen.warnings {
-		out.need(NeedView{Part: "store", Severity: warn, What: text})
+		out.addNeed(apitype.Need{Part: "store", Severity: warn, What: text})
 	}
 	out.addShards(o.shards.state())
 	out.addQueues(o.queues.state(r.Context()))
-	if state := o.monitor.state(r.Context()); state.used(o.monitor.own) {
+	if state := o.monitor.state(r.Context()); o.monitor.isUsed(state) {
 		out.addMonitor(state)
 	}
 	if o.cache.peer != nil {
 		cluster, err := o.cache.peer.Cluster(r.Context())
 		out.addCache(cluster, err)
 	}
-	slices.SortStableFunc(out.Needs, func(a, b NeedView) int { return cmp.Compare(a.Severity, b.Severity) }) // "bad" is first
-	return writeJSON(w, http.StatusOK, out)
+	slices.SortStableFunc(out.Needs, func(a, b apitype.Need) int { return cmp.Compare(a.Severity, b.Severity) }) // "bad" is first
+	return writeJSON(w, http.StatusOK, out.Overview)
 }
 
-func (v *OverviewView) failed(what string, err error) {
+// overviewBuilder is an overview in the making.
+type overviewBuilder struct{ apitype.Overview }
+
+func (v *overviewBuilder) addError(what string, err error) {
 	if err != nil {
-		v.Errors = append(v.Errors, what+": "+lease.CutReason(err.Error()))
+		v.Errors = append(v.Errors, what+": "+lease.TruncateReason(err.Error()))
 	}
 }
 
-func (v *OverviewView) need(n NeedView) {
+func (v *overviewBuilder) addNeed(n apitype.Need) {
 	if len(v.Needs) == maxNeeds {
 		v.MoreNeeds++
 		return
@@ -193,11 +135,11 @@ func (v *OverviewView) need(n NeedView) {
 	v.Needs = append(v.Needs, n)
 }
 
-// wrong counts one that nobody holds.
-func (h *HeldView) wrong(subject, what string) {
+// addWrong counts one that is not held.
+func addWrong(h *apitype.Held, subject, what string) {
 	if len(h.Wrong) == maxWrong {
 		h.More++
 		return
 	}
-	h.Wrong = append(h.Wrong, WrongView{Subject: subject, What: what})
+	h.Wrong = append(h.Wrong, apitype.Wrong{Subject: subject, What: what})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
@@ -16,17 +17,17 @@ import (
 )
 
 // overview looks anew.
-func (g *rig) overview() (out OverviewView) {
+func (g *rig) overview() (out apitype.Overview) {
 	g.t.Helper()
-	g.s.overview.seen.forget()
+	g.s.overview.snapshot.invalidate()
 	a := g.do("GET", "/v1/overview", "")
 	a.want(200, "")
 	a.into(&out)
 	return out
 }
 
-// of is what the overview says of a part.
-func (v OverviewView) of(part string) (held HeldView, needs []NeedView) {
+// ofPart is what the overview says of a part.
+func ofPart(v apitype.Overview, part string) (held apitype.Held, needs []apitype.Need) {
 	for _, h := range v.Held {
 		if h.Part == part {
 			held = h
@@ -54,24 +55,24 @@ func TestOverviewOfRolesAndQueues(t *testing.T) {
 	g.add("a", "a0", "x")
 	g.add("b", "b0", "x")
 	g.block("a")
-	g.s.queues.forget()
+	g.s.queues.invalidate()
 
 	v := g.overview()
 	if !v.At.Equal(g.clock.storeNow()) || len(v.Errors) > 0 || v.MoreNeeds != 0 {
 		t.Errorf("at %v, errors %q, %d more", v.At, v.Errors, v.MoreNeeds)
 	}
-	held, _ := v.of("role")
-	want := HeldView{Part: "role", Total: 2, Held: 1, Wrong: []WrongView{{Subject: "reports", What: "vacant for 3s, nobody waits"}}}
+	held, _ := ofPart(v, "role")
+	want := apitype.Held{Part: "role", Total: 2, Held: 1, Wrong: []apitype.Wrong{{Subject: "reports", What: "vacant for 3s, no standby"}}}
 	if diff := cmp.Diff(want, held); diff != "" {
 		t.Errorf("roles (-want +got):\n%s", diff)
 	}
-	held, needs := v.of("queue")
-	want = HeldView{Part: "queue", Total: 1, Wrong: []WrongView{{Subject: "orders", What: "2 waiting, and nobody delivers"}}}
+	held, needs := ofPart(v, "queue")
+	want = apitype.Held{Part: "queue", Total: 1, Wrong: []apitype.Wrong{{Subject: "orders", What: "2 waiting, no instance delivers"}}}
 	if diff := cmp.Diff(want, held); diff != "" {
 		t.Errorf("queues (-want +got):\n%s", diff)
 	}
-	wanted := []NeedView{
-		{Part: "queue", Subject: "orders", Severity: "bad", What: "2 waiting, and nobody delivers: start an instance that has this queue"},
+	wanted := []apitype.Need{
+		{Part: "queue", Subject: "orders", Severity: "bad", What: "2 waiting, no instance delivers: start an instance that has this queue"},
 		{Part: "queue", Subject: "orders", Item: "a", ID: "a0", Severity: "bad", What: "Blocked: no such account"},
 	}
 	if diff := cmp.Diff(wanted, needs); diff != "" {
@@ -98,32 +99,32 @@ func TestGrouped(t *testing.T) {
 	for n := range history.MaxRead {
 		events = append(events, history.Event{ID: int64(n + 1), At: since.Add(time.Duration(n-2) * time.Second), Part: "role", Subject: fmt.Sprint("r", n%60)})
 	}
-	v := grouped(events, since)
+	v := groupChanges(events, since)
 	if v.Total != history.MaxRead-2 || len(v.Groups) != maxGroups || !v.More {
 		t.Errorf("%d events in %d groups, more %t", v.Total, len(v.Groups), v.More)
 	}
 	if g := v.Groups[0]; g.Latest.ID != history.MaxRead || g.Count != 17 && g.Count != 16 {
 		t.Errorf("the first is %+v", g)
 	}
-	if v := grouped(events[:4], since); v.Total != 2 || v.More {
+	if v := groupChanges(events[:4], since); v.Total != 2 || v.More {
 		t.Errorf("of four, two of them old: %+v", v)
 	}
-	if v := grouped(events, since.Add(-time.Hour)); !v.More || v.Total != history.MaxRead {
+	if v := groupChanges(events, since.Add(-time.Hour)); !v.More || v.Total != history.MaxRead {
 		t.Errorf("there may be older ones, and nothing says so: %d, %t", v.Total, v.More)
 	}
 }
 
 func TestOverviewOfShards(t *testing.T) {
 	g := newShardRig(t)
-	held, needs := g.overview().of("shard")
+	held, needs := ofPart(g.overview(), "shard")
 	if held.Total != 1 || held.Held != 1 || len(held.Wrong)+len(needs) != 0 {
 		t.Errorf("a shard that is well: %+v, %+v", held, needs)
 	}
 	g.decide(func(r *shard.Row) { r.Paused = &shard.Pause{By: "alice"} })
-	if _, needs = g.overview().of("shard"); len(needs) != 1 || needs[0].Severity != "warn" || !strings.Contains(needs[0].What, "Paused by alice") {
+	if _, needs = ofPart(g.overview(), "shard"); len(needs) != 1 || needs[0].Severity != "warn" || !strings.Contains(needs[0].What, "Paused by alice") {
 		t.Errorf("paused: %+v", needs)
 	}
-	l, err := g.store.Get(t.Context(), shard.LeaseOf("orders"))
+	l, err := g.store.Get(t.Context(), shard.LeaseID("orders"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func TestOverviewOfShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.report("orders", 1, func(r *shard.Record) { r.Condition = shard.Down })
-	if _, needs = g.overview().of("shard"); len(needs) != 1 || needs[0].Severity != "bad" || needs[0].What == "" {
+	if _, needs = ofPart(g.overview(), "shard"); len(needs) != 1 || needs[0].Severity != "bad" || needs[0].What == "" {
 		t.Errorf("its primary has died: %+v; %+v", needs, g.show())
 	}
 }
@@ -139,7 +140,7 @@ func TestOverviewOfShards(t *testing.T) {
 func TestOverviewOfMonitor(t *testing.T) {
 	g := newMonitorRig(t, every("web"))
 	g.down("web", "w1", "w2")
-	held, needs := g.overview().of("monitor")
+	held, needs := ofPart(g.overview(), "monitor")
 	if held.Total != monitor.Partitions || held.Held != 0 || len(held.Wrong) != 1 {
 		t.Errorf("nobody looks after the sources: %+v", held)
 	}
@@ -147,7 +148,7 @@ func TestOverviewOfMonitor(t *testing.T) {
 		t.Fatalf("two alarms: %+v", needs)
 	}
 	g.do("POST", "/v1/alarms/"+needs[0].ID+"/acknowledge", `{"by":"alice"}`).want(200, "")
-	_, again := g.overview().of("monitor")
+	_, again := ofPart(g.overview(), "monitor")
 	if len(again) != 2 || again[1].ID != needs[0].ID || again[1].Severity != "warn" || !strings.Contains(again[1].What, "known to alice") {
 		t.Errorf("one of them is known: %+v", again)
 	}
@@ -160,11 +161,11 @@ func TestOverviewOfCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := &rig{t: t, s: s}
-	if held, _ := g.overview().of("cache"); held.Held != 3 || len(held.Wrong) != 0 {
+	if held, _ := ofPart(g.overview(), "cache"); held.Held != 3 || len(held.Wrong) != 0 {
 		t.Errorf("a peer that is well: %+v", held)
 	}
 	p.view.Partitioned, p.view.Connected = true, 1
-	if held, _ := g.overview().of("cache"); len(held.Wrong) != 1 || !strings.Contains(held.Wrong[0].What, "alone") {
+	if held, _ := ofPart(g.overview(), "cache"); len(held.Wrong) != 1 || !strings.Contains(held.Wrong[0].What, "alone") {
 		t.Errorf("a peer that is alone: %+v", held)
 	}
 	p.refuse = fmt.Errorf("it is closing")
@@ -193,11 +194,11 @@ func TestOverviewWithoutItsStore(t *testing.T) {
 }
 
 func TestOverviewIsBounded(t *testing.T) {
-	var v OverviewView
-	h := HeldView{}
+	var v overviewBuilder
+	h := apitype.Held{}
 	for n := range maxNeeds + 5 {
-		v.need(NeedView{Subject: fmt.Sprint(n)})
-		h.wrong(fmt.Sprint(n), "")
+		v.addNeed(apitype.Need{Subject: fmt.Sprint(n)})
+		addWrong(&h, fmt.Sprint(n), "")
 	}
 	if len(v.Needs) != maxNeeds || v.MoreNeeds != 5 || len(h.Wrong) != maxWrong || h.More != maxNeeds+5-maxWrong {
 		t.Errorf("%d needs and %d more; %d wrong and %d more", len(v.Needs), v.MoreNeeds, len(h.Wrong), h.More)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/monitor"
@@ -18,32 +19,32 @@ const (
 	warn = "warn"
 )
 
-func (v *OverviewView) addRoles(roles []elect.Role) {
-	h := HeldView{Part: "role", Total: len(roles), Wrong: []WrongView{}}
+func (v *overviewBuilder) addRoles(roles []elect.Role) {
+	h := apitype.Held{Part: "role", Total: len(roles), Wrong: []apitype.Wrong{}}
 	for _, r := range roles {
 		switch {
 		case len(r.Primary) > 0:
 			h.Held++
 		case len(r.Standbys) > 0:
-			h.wrong(r.Name, fmt.Sprintf("vacant for %v, %d wait", r.VacantFor.Round(time.Second), len(r.Standbys)))
+			addWrong(&h, r.Name, fmt.Sprintf("vacant for %v, %d wait", r.VacantFor.Round(time.Second), len(r.Standbys)))
 		default:
-			h.wrong(r.Name, fmt.Sprintf("vacant for %v, nobody waits", r.VacantFor.Round(time.Second)))
+			addWrong(&h, r.Name, fmt.Sprintf("vacant for %v, no standby", r.VacantFor.Round(time.Second)))
 		}
 	}
 	v.Held = append(v.Held, h)
 }
 
-func (v *OverviewView) addShards(s *shardsState) {
+func (v *overviewBuilder) addShards(s *apitype.ShardsState) {
 	if s == nil || s.Totals.Shards == 0 {
 		return
 	}
-	h := HeldView{Part: "shard", Total: s.Totals.Shards, Held: s.Totals.Shards - s.Totals.NoPrimary, Wrong: []WrongView{}}
+	h := apitype.Held{Part: "shard", Total: s.Totals.Shards, Held: s.Totals.Shards - s.Totals.NoPrimary, Wrong: []apitype.Wrong{}}
 	for _, one := range s.List { // those in trouble are first
 		if one.Primary == nil {
-			h.wrong(one.Shard, whyNone(one.ShardView))
+			addWrong(&h, one.Name, whyNone(one.Shard))
 		}
-		if n, ok := needOf(one.ShardView); ok {
-			v.need(n)
+		if n, ok := needOf(one.Shard); ok {
+			v.addNeed(n)
 		}
 	}
 	h.More = s.Totals.NoPrimary - len(h.Wrong)
@@ -54,23 +55,23 @@ func (v *OverviewView) addShards(s *shardsState) {
 }
 
 // whyNone is why a shard has no primary.
-func whyNone(s ShardView) string {
+func whyNone(s apitype.Shard) string {
 	return strings.TrimPrefix(cmp.Or(s.Why, s.Reason), "shard: no primary: ")
 }
 
-// needOf is why a person should look at a shard.
-func needOf(s ShardView) (n NeedView, ok bool) {
-	n = NeedView{Part: "shard", Subject: s.Shard, Severity: bad}
+// needOf is why a shard needs attention.
+func needOf(s apitype.Shard) (n apitype.Need, ok bool) {
+	n = apitype.Need{Part: "shard", Subject: s.Name, Severity: bad}
 	switch {
 	case s.Blocked != "":
 		n.What = "It is not replaced: " + s.Blocked
-	case s.Health == shard.Stuck || s.Health == shard.Unattended:
+	case s.Health == string(shard.Stuck) || s.Health == string(shard.Unattended):
 		n.What = s.Reason
-	case s.Primary == nil && s.Plan == nil && s.Health != shard.None:
+	case s.Primary == nil && s.Plan == nil && s.Health != string(shard.None):
 		n.What = "No primary: " + whyNone(s)
-	case s.Health == shard.Over && s.Paused != nil:
+	case s.Health == string(shard.Replaceable) && s.Paused != nil:
 		n.What = "Paused by " + s.Paused.By + ", and its primary is over: " + s.Reason
-	case s.Health == shard.Doubtful:
+	case s.Health == string(shard.Doubtful):
 		n.Severity, n.What = warn, "In doubt whether its primary is over: "+s.Reason
 	case s.Paused != nil:
 		n.Severity, n.What = warn, "Paused by "+s.Paused.By+": it does not fail over by itself"
@@ -80,20 +81,20 @@ func needOf(s ShardView) (n NeedView, ok bool) {
 	return n, true
 }
 
-func (v *OverviewView) addQueues(s *queuesState) {
+func (v *overviewBuilder) addQueues(s *apitype.QueuesState) {
 	if s == nil || s.Total == 0 {
 		return
 	}
-	h := HeldView{Part: "queue", Total: s.Total, Held: s.Total, Wrong: []WrongView{}}
+	h := apitype.Held{Part: "queue", Total: s.Total, Held: s.Total, Wrong: []apitype.Wrong{}}
 	for _, q := range s.List {
 		if q.Depth > 0 && len(q.Holders) == 0 {
 			h.Held--
-			what := fmt.Sprintf("%d waiting, and nobody delivers", q.Depth)
-			h.wrong(q.Queue, what)
-			v.need(NeedView{Part: "queue", Subject: q.Queue, Severity: bad, What: what + ": start an instance that has this queue"})
+			what := fmt.Sprintf("%d waiting, no instance delivers", q.Depth)
+			addWrong(&h, q.Queue, what)
+			v.addNeed(apitype.Need{Part: "queue", Subject: q.Queue, Severity: bad, What: what + ": start an instance that has this queue"})
 		}
 		for _, k := range q.BlockedKeys {
-			v.need(NeedView{Part: "queue", Subject: q.Queue, Item: k.Key, ID: k.Head, Severity: bad,
+			v.addNeed(apitype.Need{Part: "queue", Subject: q.Queue, Item: k.Key, ID: k.Head, Severity: bad,
 				What: fmt.Sprintf("Blocked: %s", cmp.Or(k.Reason, "no reason was given"))})
 		}
 		v.MoreNeeds += max(0, q.Blocked-int64(len(q.BlockedKeys)))
@@ -104,33 +105,33 @@ func (v *OverviewView) addQueues(s *queuesState) {
 	}
 }
 
-func (v *OverviewView) addMonitor(s *monitorState) {
-	h := HeldView{Part: "monitor", Total: monitor.Partitions, Wrong: []WrongView{}}
+func (v *overviewBuilder) addMonitor(s *apitype.MonitorState) {
+	h := apitype.Held{Part: "monitor", Total: monitor.Partitions, Wrong: []apitype.Wrong{}}
 	for _, m := range s.Members {
 		h.Held += m.Partitions
 	}
 	h.Held = min(h.Held, h.Total)
-	if s.Totals.Events == 0 {
+	if s.Totals.Checks == 0 {
 		h.Held = h.Total // nothing is expected of anybody
 	}
 	if left := h.Total - h.Held; left > 0 {
-		h.wrong("", fmt.Sprintf("%d of the %d parts of the sources are looked after by nobody", left, h.Total))
+		addWrong(&h, "", fmt.Sprintf("no instance watches %d of the %d partitions of sources", left, h.Total))
 	}
 	v.Held = append(v.Held, h)
 	if s.ConfigError != "" {
-		v.need(NeedView{Part: "monitor", Severity: bad, What: "The configuration was refused: " + s.ConfigError})
+		v.addNeed(apitype.Need{Part: "monitor", Severity: bad, What: "The configuration was refused: " + s.ConfigError})
 	}
 	for _, p := range s.Paths {
 		if !p.Seeing {
-			v.need(NeedView{Part: "monitor", Subject: p.Path, Severity: warn, What: "Nothing proves that beats can come this way: silence is not judged"})
+			v.addNeed(apitype.Need{Part: "monitor", Subject: p.Path, Severity: warn, What: "Nothing proves that beats can come this way: silence is not judged"})
 		}
 	}
 	for _, a := range s.Alarms {
-		n := NeedView{Part: "monitor", Subject: a.Event, Item: cmp.Or(a.Source, a.Group), ID: a.ID, Severity: bad, What: string(a.Reason)}
+		n := apitype.Need{Part: "monitor", Subject: a.Check, Item: cmp.Or(a.Source, a.Group), ID: a.ID, Severity: bad, What: a.Reason}
 		if a.Acknowledged != "" {
 			n.Severity, n.What = warn, n.What+", known to "+a.Acknowledged
 		}
-		v.need(n)
+		v.addNeed(n)
 	}
 	v.MoreNeeds += max(0, s.Standing-int64(len(s.Alarms)))
 	if s.Error != "" {
@@ -138,19 +139,19 @@ func (v *OverviewView) addMonitor(s *monitorState) {
 	}
 }
 
-func (v *OverviewView) addCache(c cache.ClusterView, err error) {
-	h := HeldView{Part: "cache", Total: len(c.Peers), Held: c.Connected, Wrong: []WrongView{}}
+func (v *overviewBuilder) addCache(c cache.ClusterView, err error) {
+	h := apitype.Held{Part: "cache", Total: len(c.Peers), Held: c.Connected, Wrong: []apitype.Wrong{}}
 	switch {
 	case err != nil:
-		v.failed("The cache's peer does not say how its cluster is", err)
+		v.addError("The cache's peer does not say how its cluster is", err)
 		return
 	case !c.Member:
-		h.wrong(c.Self, "this peer is not a member: it gives what it has, and does not fetch")
+		addWrong(&h, c.Self, "this peer is not a member: it gives what it has, and does not fetch")
 	case c.Partitioned:
-		h.wrong(c.Self, fmt.Sprintf("alone: it reaches %d of the %d members that are a majority", c.Connected, c.Majority))
+		addWrong(&h, c.Self, fmt.Sprintf("alone: it reaches %d of the %d members that are a majority", c.Connected, c.Majority))
 	}
 	v.Held = append(v.Held, h)
 	if c.Trouble != "" {
-		v.need(NeedView{Part: "cache", Subject: c.Self, Severity: warn, What: c.Trouble})
+		v.addNeed(apitype.Need{Part: "cache", Subject: c.Self, Severity: warn, What: c.Trouble})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
@@ -16,20 +17,6 @@ import (
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
 )
-
-// Problem is the body of every answer that is an error, as RFC 9457 has it.
-type Problem struct {
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	// Code is what programs should look at; it does not change.
-	Code   string `json:"code"`
-	Detail string `json:"detail,omitempty"`
-	// RetryAfterMS is when it is worth while to ask again, if that is known.
-	RetryAfterMS int64 `json:"retry_after_ms,omitempty"`
-	// Holder and Term of the lease that is held by another.
-	Holder *lease.Instance `json:"holder,omitempty"`
-	Term   int64           `json:"term,omitempty"`
-}
 
 var (
 	errUnauthorized = errors.New("send the header: Authorization: Bearer TOKEN")
@@ -116,10 +103,10 @@ func statuses() []struct {
 		{lease.ErrUnsafeTiming, http.StatusBadRequest, "unsafe_timing"},
 		{lease.ErrInvalid, http.StatusBadRequest, "invalid"},
 		{dispatch.ErrNoQueue, http.StatusNotFound, "no_queue"},
-		{dispatch.ErrNoBatch, http.StatusNotFound, "no_batch"},
+		{dispatch.ErrNoMessage, http.StatusNotFound, "no_batch"},
 		{dispatch.ErrState, http.StatusConflict, "wrong_state"},
 		{monitor.ErrNoSource, http.StatusNotFound, "no_source"},
-		{monitor.ErrNoEvent, http.StatusNotFound, "no_event"},
+		{monitor.ErrNoCheck, http.StatusNotFound, "no_event"},
 		{monitor.ErrNoAlarm, http.StatusNotFound, "no_alarm"},
 		{cache.ErrNotFound, http.StatusNotFound, "not_found"},
 		{cache.ErrBadKey, http.StatusBadRequest, "invalid"},
@@ -160,14 +147,13 @@ func statuses() []struct {
 		{errBusy, http.StatusServiceUnavailable, "busy"},
 		{errStopping, http.StatusServiceUnavailable, "stopping"},
 		{context.DeadlineExceeded, http.StatusGatewayTimeout, "unknown_outcome"},
-		{errNotChanged, http.StatusConflict, "not_changed"},
 		{context.Canceled, http.StatusServiceUnavailable, "stopping"},
 	}
 }
 
 // problemOf is the only place where errors become HTTP.
-func problemOf(err error) Problem {
-	p := Problem{Status: http.StatusInternalServerError, Code: "internal", Detail: "see the log of the server"}
+func problemOf(err error) apitype.Problem {
+	p := apitype.Problem{Status: http.StatusInternalServerError, Code: "internal", Detail: "see the log of the server"}
 	for _, m := range statuses() {
 		if errors.Is(err, m.err) {
 			p.Status, p.Code, p.Detail = m.status, m.code, err.Error()
@@ -191,7 +177,7 @@ func problemOf(err error) Problem {
 		p.RetryAfterMS = max(1, held.retry.Milliseconds())
 		p.Term = held.lease.Term
 		if !held.lease.Free() {
-			p.Holder = &held.lease.Holder
+			p.Holder = new(viewInstance(held.lease.Holder))
 		}
 	}
 	if limited, ok := errors.AsType[limitedError](err); ok {

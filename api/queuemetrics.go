@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/prometheus"
 )
 
 const (
@@ -39,27 +39,27 @@ func newQueueCollector(s *Server) *queueCollector {
 	}
 	return &queueCollector{
 		s:        s,
-		depth:    desc("queue_depth", "Batches that are not over."),
-		done:     desc("queue_done_total", "Batches that are over, ever."),
-		oldest:   desc("queue_oldest_seconds", "How long the batch that has waited longest is there, blocked keys left out."),
-		keys:     desc("queue_keys_waiting", "Keys that have batches waiting."),
-		inFlight: desc("queue_keys_in_flight", "Keys whose batch is on its way to the target."),
-		pending:  desc("queue_keys_pending", "Keys whose batch the target has and has not decided."),
+		depth:    desc("queue_depth", "Messages that have not ended."),
+		done:     desc("queue_done_total", "Messages that have ended, ever."),
+		oldest:   desc("queue_oldest_seconds", "Age of the oldest waiting message; blocked keys do not count."),
+		keys:     desc("queue_keys_waiting", "Keys with waiting messages."),
+		inFlight: desc("queue_keys_in_flight", "Keys whose message is on its way to the target."),
+		pending:  desc("queue_keys_pending", "Keys whose message the target has received and not decided."),
 		delayed:  desc("queue_keys_delayed", "Keys that wait for another attempt."),
-		blocked:  desc("queue_keys_blocked", "Keys that wait for a person."),
+		blocked:  desc("queue_keys_blocked", "Keys that wait for an operator."),
 
 		claimed:     desc("dispatch_claimed_keys", "Keys that this instance holds."),
 		sending:     desc("dispatch_sending", "Submissions of this instance that are under way."),
-		awaited:     desc("dispatch_pending", "Batches of this instance's keys that the target has and has not decided."),
-		recorded:    desc("dispatch_recorded_total", "States of batches that this instance recorded.", "state"),
+		awaited:     desc("dispatch_pending", "Messages of this instance's keys that the target has received and not decided."),
+		recorded:    desc("dispatch_recorded_total", "States of messages that this instance recorded.", "state"),
 		ignored:     desc("dispatch_ignored_total", "Results that came too late: another instance had the key."),
 		submissions: desc("dispatch_submissions_total", "Submissions that this instance sent."),
-		latency:     desc("dispatch_submission_seconds_total", "Time that these submissions took together."),
-		inquiries:   desc("dispatch_inquiries_total", "Times that this instance asked the target about batches."),
+		latency:     desc("dispatch_submission_seconds_total", "Total time of these submissions."),
+		inquiries:   desc("dispatch_inquiries_total", "Status requests about messages that this instance sent to the target."),
 		turns:       desc("dispatch_turns_total", "Exchanges with the store."),
 		turnKeys:    desc("dispatch_turn_keys_total", "Keys that these exchanges named."),
 		failures:    desc("dispatch_turn_failures_total", "Exchanges with the store that failed."),
-		takenOver:   desc("dispatch_taken_over_total", "Keys taken while a submission of theirs was interrupted."),
+		takenOver:   desc("dispatch_taken_over_total", "Keys taken over with an interrupted submission."),
 		givenFor:    desc("dispatch_given_back_total", "Keys given to other instances for their fair share."),
 	}
 }
@@ -82,14 +82,14 @@ func (c *queueCollector) Collect(out chan<- prometheus.Metric) {
 		own[st.Queue] = true
 		c.dispatcher(out, st)
 	}
-	if _, up := c.s.board.ready(); !up {
+	if _, up := c.s.poller.readiness(); !up {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeWithin)
 	defer cancel()
 	queues, err := c.s.queues.views(ctx, queueScraped)
 	if err != nil {
-		c.s.log.Debug("the queues have no metrics now", "err", err)
+		c.s.log.Debug("queues cannot be read for metrics", "err", err)
 		return
 	}
 	gauge := func(d *prometheus.Desc, v float64, queue string) {
@@ -126,7 +126,7 @@ func (c *queueCollector) dispatcher(out chan<- prometheus.Metric, st dispatch.St
 	count(c.submissions, float64(st.Submissions))
 	count(c.latency, st.Latency.Seconds())
 	count(c.inquiries, float64(st.Inquiries))
-	count(c.turns, float64(st.Turns))
+	count(c.turns, float64(st.Exchanges))
 	count(c.turnKeys, float64(st.Keys))
 	count(c.failures, float64(st.Failures))
 	count(c.takenOver, float64(st.TakenOver))
@@ -134,11 +134,11 @@ func (c *queueCollector) dispatcher(out chan<- prometheus.Metric, st dispatch.St
 }
 
 // labelled are the queues that have metrics.
-func labelled(queues []QueueView, own map[string]bool) []QueueView {
+func labelled(queues []apitype.Queue, own map[string]bool) []apitype.Queue {
 	if len(queues) <= maxQueueLabels {
 		return queues
 	}
-	rank := func(q QueueView) int { return int(oneIf(!own[q.Queue])) }
-	sorted := slices.SortedStableFunc(slices.Values(queues), func(a, b QueueView) int { return cmp.Compare(rank(a), rank(b)) })
+	rank := func(q apitype.Queue) int { return int(oneIf(!own[q.Queue])) }
+	sorted := slices.SortedStableFunc(slices.Values(queues), func(a, b apitype.Queue) int { return cmp.Compare(rank(a), rank(b)) })
 	return sorted[:maxQueueLabels]
 }

@@ -16,9 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/memory"
 )
@@ -26,20 +26,18 @@ import (
 // queueStore is a store of everything in memory.
 type queueStore struct {
 	*memory.Store
-	*dispatchtest.Memory
-	desk dispatch.Desk // in place of Memory's, if not nil
+	desk dispatch.Admin // in place of its own, if not nil
 }
 
-func (s *queueStore) Desk() dispatch.Desk {
+func (s *queueStore) QueueAdmin() dispatch.Admin {
 	if s.desk != nil {
 		return s.desk
 	}
-	return s.Memory.Desk()
+	return s.Store.QueueAdmin()
 }
 
 func newQueueStore(now func() time.Time) *queueStore {
-	st := memory.New(now)
-	return &queueStore{Store: st, Memory: dispatchtest.NewMemory(st, now)}
+	return &queueStore{Store: memory.New(now)}
 }
 
 // queueRig is a server with queues, without a network.
@@ -65,7 +63,7 @@ func newQueueRig(t *testing.T) *queueRig {
 func (g *queueRig) add(key, id, text string) {
 	g.t.Helper()
 	q := url.Values{"key": {key}, "id": {id}}
-	g.do("POST", "/v1/queues/orders/batches?"+q.Encode(), text).want(201, "")
+	g.do("POST", "/v1/queues/orders/messages?"+q.Encode(), text).want(201, "")
 }
 
 // settle takes a key, begins its head and records what became of it.
@@ -73,7 +71,7 @@ func (g *queueRig) settle(key string, r dispatch.Result) {
 	g.t.Helper()
 	session := g.session("worker")
 	ctx, space := g.t.Context(), dispatch.Space("orders")
-	claims, err := g.queues.Claims().Take(ctx, claim.Want{Space: space, Session: session, Most: claim.MaxKeys, Fresh: claim.MaxKeys})
+	claims, err := g.queues.Claims().ClaimKeys(ctx, claim.ClaimRequest{Space: space, Session: session, Limit: claim.MaxKeys, Fresh: claim.MaxKeys})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -81,14 +79,14 @@ func (g *queueRig) settle(key string, r dispatch.Result) {
 		if c.Key != key {
 			continue
 		}
-		turned, err := g.queues.Queue().Turn(ctx, dispatch.Turn{Queue: "orders", Session: session, Begin: []claim.Claim{c}, Window: time.Minute})
+		turned, err := g.queues.Queue().Exchange(ctx, dispatch.Exchange{Queue: "orders", Session: session, Begin: []claim.Claim{c}, Window: time.Minute})
 		if err != nil || len(turned.Begun) != 1 {
 			g.t.Fatalf("%+v, %v", turned, err)
 		}
 		a := turned.Begun[0]
 		r.Key, r.Term, r.Seq, r.Attempt = key, a.Term, a.Seq, a.Attempt
-		turned, err = g.queues.Queue().Turn(ctx, dispatch.Turn{Queue: "orders", Session: session, Results: []dispatch.Result{r}})
-		if err != nil || !turned.Settled[0].Accepted {
+		turned, err = g.queues.Queue().Exchange(ctx, dispatch.Exchange{Queue: "orders", Session: session, Results: []dispatch.Result{r}})
+		if err != nil || !turned.Receipts[0].Accepted {
 			g.t.Fatalf("%+v, %v", turned, err)
 		}
 		if err := g.queues.Claims().Release(ctx, space, session, claims); err != nil {
@@ -107,9 +105,9 @@ func (g *queueRig) block(key string) {
 
 func (g *queueRig) state(id string) dispatch.State {
 	g.t.Helper()
-	var b BatchView
-	g.do("GET", "/v1/queues/orders/batches/"+url.PathEscape(id), "").into(&b)
-	return b.State
+	var b apitype.Message
+	g.do("GET", "/v1/queues/orders/messages/"+url.PathEscape(id), "").into(&b)
+	return dispatch.State(b.State)
 }
 
 func TestStoreWithoutQueues(t *testing.T) {
@@ -128,7 +126,7 @@ func TestStoreWithoutQueues(t *testing.T) {
 
 func TestQueueGlance(t *testing.T) {
 	g := newQueueRig(t)
-	var none struct{ Queues []QueueView }
+	var none struct{ Queues []apitype.Queue }
 	g.do("GET", "/v1/queues", "").into(&none)
 	if len(none.Queues) != 1 || none.Queues[0].Queue != "orders" || none.Queues[0].Holders == nil {
 		t.Fatalf("a new queue: %+v", none)
@@ -139,11 +137,11 @@ func TestQueueGlance(t *testing.T) {
 	g.add("b/ö", "b0", "x")
 	g.clock.pass(90 * time.Second)
 	g.block("a")
-	g.s.queues.forget()
+	g.s.queues.invalidate()
 
-	var q QueueView
+	var q apitype.Queue
 	g.do("GET", "/v1/queues/orders", "").into(&q)
-	want := QueueView{Queue: "orders", Depth: 4, OldestMS: 90_000, Keys: 2, Blocked: 1}
+	want := apitype.Queue{Queue: "orders", Depth: 4, OldestMS: 90_000, Keys: 2, Blocked: 1}
 	q.Rate, q.Holders = nil, nil
 	if diff := cmp.Diff(want, q); diff != "" {
 		t.Errorf("a queue at a glance (-want +got):\n%s", diff)
@@ -152,7 +150,7 @@ func TestQueueGlance(t *testing.T) {
 	g.do("GET", "/v1/queues/Orders", "").want(400, "invalid")
 
 	var keys struct {
-		Keys []KeyView
+		Keys []apitype.Key
 		Next string
 	}
 	g.do("GET", "/v1/queues/orders/keys?limit=1", "").into(&keys)
@@ -177,43 +175,43 @@ func TestQueueGlance(t *testing.T) {
 func TestAddOne(t *testing.T) {
 	g := newQueueRig(t)
 	payload := "\x00\xff<script>"
-	r := request(t.Context(), "POST", "/v1/queues/orders/batches?key=acct%2F7&id=one%2F1", payload)
+	r := request(t.Context(), "POST", "/v1/queues/orders/messages?key=acct%2F7&id=one%2F1", payload)
 	r.Header.Set("Content-Type", "text/html")
 	a := send(t, g.s, r)
 	a.want(201, "")
-	if strings.TrimSpace(a.Body) != `{"id":"one/1","added":true}` || a.Header.Get("Location") != "/v1/queues/orders/batches/one%2F1" {
+	if strings.TrimSpace(a.Body) != `{"id":"one/1","added":true}` || a.Header.Get("Location") != "/v1/queues/orders/messages/one%2F1" {
 		t.Errorf("added: %s at %s", a.Body, a.Header.Get("Location"))
 	}
-	a = send(t, g.s, request(t.Context(), "POST", "/v1/queues/orders/batches?key=acct%2F7&id=one%2F1", "other"))
+	a = send(t, g.s, request(t.Context(), "POST", "/v1/queues/orders/messages?key=acct%2F7&id=one%2F1", "other"))
 	if a.want(200, ""); !strings.Contains(a.Body, `"added":false`) {
 		t.Errorf("a second time: %s", a.Body)
 	}
 
-	a = g.do("GET", "/v1/queues/orders/batches/one%2F1/payload", "")
+	a = g.do("GET", "/v1/queues/orders/messages/one%2F1/payload", "")
 	if a.Body != payload || a.Header.Get("Content-Type") != "text/html" {
 		t.Errorf("payload %q of type %s", a.Body, a.Header.Get("Content-Type"))
 	}
 	if h := a.Header; h.Get("Content-Disposition") != "attachment" || h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "sandbox") {
 		t.Errorf("a browser might run it: %v", h)
 	}
-	var b BatchView
-	g.do("GET", "/v1/queues/orders/batches/one%2F1", "").into(&b)
-	if b.Key != "acct/7" || b.Size != len(payload) || b.State != dispatch.Queued || b.Ended != nil || len(b.Trail) == 0 {
+	var b apitype.Message
+	g.do("GET", "/v1/queues/orders/messages/one%2F1", "").into(&b)
+	if b.Key != "acct/7" || b.Size != len(payload) || b.State != string(dispatch.Queued) || !b.Ended.IsZero() || len(b.Trail) == 0 {
 		t.Errorf("batch %+v", b)
 	}
 
-	var added AddedView
-	g.do("POST", "/v1/queues/orders/batches?key=k", "").into(&added)
+	var added apitype.AddedMessage
+	g.do("POST", "/v1/queues/orders/messages?key=k", "").into(&added)
 	if added.ID == "" || !added.Added {
 		t.Errorf("without an id: %+v", added)
 	}
 	for _, query := range []string{"key=", "key=+k", "key=%00", "key=k&id=%07", "key=" + strings.Repeat("k", 201), "key=k&id=" + strings.Repeat("i", 201), "key=%zz"} {
-		g.do("POST", "/v1/queues/orders/batches?"+query, "x").want(400, "invalid")
+		g.do("POST", "/v1/queues/orders/messages?"+query, "x").want(400, "invalid")
 	}
-	g.do("POST", "/v1/queues/parcels/batches?key=k", "x").want(404, "no_queue")
-	r = request(t.Context(), "POST", "/v1/queues/orders/batches?key=k&id=big", strings.Repeat("x", dispatch.MaxPayload))
+	g.do("POST", "/v1/queues/parcels/messages?key=k", "x").want(404, "no_queue")
+	r = request(t.Context(), "POST", "/v1/queues/orders/messages?key=k&id=big", strings.Repeat("x", dispatch.MaxPayload))
 	send(t, g.s, r).want(201, "")
-	r = request(t.Context(), "POST", "/v1/queues/orders/batches?key=k", strings.Repeat("x", dispatch.MaxPayload+1))
+	r = request(t.Context(), "POST", "/v1/queues/orders/messages?key=k", strings.Repeat("x", dispatch.MaxPayload+1))
 	if p := send(t, g.s, r).want(413, "too_large"); !strings.Contains(p.Detail, "16777216") {
 		t.Errorf("too large: %s", p.Detail)
 	}
@@ -221,49 +219,49 @@ func TestAddOne(t *testing.T) {
 
 func TestAddMany(t *testing.T) {
 	g := newQueueRig(t)
-	a := g.do("POST", "/v1/queues/orders/batches", `{"batches":[
+	a := g.do("POST", "/v1/queues/orders/messages", `{"messages":[
 		{"key":"a","id":"1","payload":"text"},
 		{"key":"b","id":"2","payload_json":{"n": 1}},
 		{"key":"b","id":"3","payload_base64":"AP8=","content_type":"image/x"},
 		{"key":"a","id":"1"}]}`)
 	a.want(200, "")
-	if want := `{"batches":[{"id":"1","added":true},{"id":"2","added":true},{"id":"3","added":true},{"id":"1","added":false}]}`; strings.TrimSpace(a.Body) != want {
+	if want := `{"messages":[{"id":"1","added":true},{"id":"2","added":true},{"id":"3","added":true},{"id":"1","added":false}]}`; strings.TrimSpace(a.Body) != want {
 		t.Errorf("added %s", a.Body)
 	}
 	for id, want := range map[string][2]string{
 		"1": {"text", "text/plain; charset=utf-8"}, "2": {`{"n": 1}`, "application/json"}, "3": {"\x00\xff", "image/x"},
 	} {
-		a := g.do("GET", "/v1/queues/orders/batches/"+id+"/payload", "")
+		a := g.do("GET", "/v1/queues/orders/messages/"+id+"/payload", "")
 		if a.Body != want[0] || a.Header.Get("Content-Type") != want[1] {
 			t.Errorf("%s is %q of %s", id, a.Body, a.Header.Get("Content-Type"))
 		}
 	}
 	for body, says := range map[string]string{
-		``:                          "0 batches",
-		`{"batches":[]}`:            "0 batches",
-		`{"batch":[]}`:              "unknown field",
-		`[{"key":"a"}]`:             "not the JSON",
-		`{"batches":[{"kye":"a"}]}`: "unknown field",
-		`{"batches":[{"key":"a"},{"id":"x","payload":"y"}]}`:             "batch 2 of 2",
-		`{"batches":[{"key":"a","payload":"x","payload_json":1}]}`:       "give one of",
-		`{"batches":[{"key":"a","payload_base64":"§"}]}`:                 "not the JSON",
-		`{"batches":[` + strings.Repeat(`{"key":"a"},`, 1000) + `{}]}`:   "1001 batches",
-		`{"batches":[{"key":"new","id":"n"},{"key":"a","id":" spaced"}]`: "not the JSON",
+		``:                           "0 messages",
+		`{"messages":[]}`:            "0 messages",
+		`{"batch":[]}`:               "unknown field",
+		`[{"key":"a"}]`:              "not the JSON",
+		`{"messages":[{"kye":"a"}]}`: "unknown field",
+		`{"messages":[{"key":"a"},{"id":"x","payload":"y"}]}`:             "message 2 of 2",
+		`{"messages":[{"key":"a","payload":"x","payload_json":1}]}`:       "give one of",
+		`{"messages":[{"key":"a","payload_base64":"§"}]}`:                 "not the JSON",
+		`{"messages":[` + strings.Repeat(`{"key":"a"},`, 1000) + `{}]}`:   "1001 messages",
+		`{"messages":[{"key":"new","id":"n"},{"key":"a","id":" spaced"}]`: "not the JSON",
 	} {
-		if p := g.do("POST", "/v1/queues/orders/batches", body).want(400, "invalid"); !strings.Contains(p.Detail, says) {
+		if p := g.do("POST", "/v1/queues/orders/messages", body).want(400, "invalid"); !strings.Contains(p.Detail, says) {
 			t.Errorf("%.60s: %s", body, p.Detail)
 		}
 	}
-	g.do("POST", "/v1/queues/orders/batches", `{"batches":[{"key":"new"},{"key":" bad"}]}`).want(400, "invalid")
-	g.do("POST", "/v1/queues/parcels/batches", `{"batches":[{"key":"a"}]}`).want(404, "no_queue")
-	var list struct{ Batches []BatchView }
-	g.do("GET", "/v1/queues/orders/batches", "").into(&list)
-	if len(list.Batches) != 3 {
-		t.Errorf("%d batches came of it, want 3", len(list.Batches))
+	g.do("POST", "/v1/queues/orders/messages", `{"messages":[{"key":"new"},{"key":" bad"}]}`).want(400, "invalid")
+	g.do("POST", "/v1/queues/parcels/messages", `{"messages":[{"key":"a"}]}`).want(404, "no_queue")
+	var list struct{ Messages []apitype.Message }
+	g.do("GET", "/v1/queues/orders/messages", "").into(&list)
+	if len(list.Messages) != 3 {
+		t.Errorf("%d messages came of it, want 3", len(list.Messages))
 	}
 }
 
-func TestListBatches(t *testing.T) {
+func TestListMessages(t *testing.T) {
 	g := newQueueRig(t)
 	for n := range 5 {
 		g.add("a", fmt.Sprint("a", n), "x")
@@ -271,41 +269,45 @@ func TestListBatches(t *testing.T) {
 	g.add("b", "b0", "x")
 	g.block("a")
 	var page struct {
-		Batches []BatchView
-		Next    *batchCursor
+		Messages []apitype.Message
+		Next     string
 	}
 	var ids []string
 	query := url.Values{"limit": {"2"}}
 	for range 10 {
-		page.Next = nil
-		g.do("GET", "/v1/queues/orders/batches?"+query.Encode(), "").into(&page)
-		for _, b := range page.Batches {
+		page.Next = ""
+		g.do("GET", "/v1/queues/orders/messages?"+query.Encode(), "").into(&page)
+		for _, b := range page.Messages {
 			ids = append(ids, b.ID)
 		}
-		if page.Next == nil {
+		if page.Next == "" {
 			break
 		}
-		query.Set("after_key", page.Next.AfterKey)
-		query.Set("after_seq", fmt.Sprint(page.Next.AfterSeq))
+		if query.Has("after") { // the next page is found by its key and number too
+			key, seq, _ := strings.Cut(page.Next, "/")
+			query = url.Values{"limit": {"2"}, "after_key": {key}, "after_seq": {seq}}
+		} else {
+			query = url.Values{"limit": {"2"}, "after": {page.Next}}
+		}
 	}
 	if diff := cmp.Diff([]string{"a0", "a1", "a2", "a3", "a4", "b0"}, ids); diff != "" {
 		t.Errorf("page by page (-want +got):\n%s", diff)
 	}
-	g.do("GET", "/v1/queues/orders/batches?state=failed", "").into(&page)
-	if len(page.Batches) != 1 || page.Batches[0].ID != "a0" || !page.Batches[0].Blocks || page.Batches[0].Code != 422 {
-		t.Errorf("failed: %+v", page.Batches)
+	g.do("GET", "/v1/queues/orders/messages?state=failed", "").into(&page)
+	if len(page.Messages) != 1 || page.Messages[0].ID != "a0" || !page.Messages[0].Blocks || page.Messages[0].Code != 422 {
+		t.Errorf("failed: %+v", page.Messages)
 	}
-	g.do("GET", "/v1/queues/orders/batches?key=b", "").into(&page)
-	if len(page.Batches) != 1 || page.Batches[0].ID != "b0" {
-		t.Errorf("of b: %+v", page.Batches)
+	g.do("GET", "/v1/queues/orders/messages?key=b", "").into(&page)
+	if len(page.Messages) != 1 || page.Messages[0].ID != "b0" {
+		t.Errorf("of b: %+v", page.Messages)
 	}
 	for _, query := range []string{"state=done", "limit=0", "after_seq=-1", "key=%00"} {
-		g.do("GET", "/v1/queues/orders/batches?"+query, "").want(400, "invalid")
+		g.do("GET", "/v1/queues/orders/messages?"+query, "").want(400, "invalid")
 	}
-	g.do("GET", "/v1/queues/parcels/batches", "").want(404, "no_queue")
-	g.do("GET", "/v1/queues/orders/batches/nothing", "").want(404, "no_batch")
-	g.do("GET", "/v1/queues/orders/batches/nothing/payload", "").want(404, "no_batch")
-	g.do("GET", "/v1/queues/orders/batches/"+strings.Repeat("x", 201), "").want(400, "invalid")
+	g.do("GET", "/v1/queues/parcels/messages", "").want(404, "no_queue")
+	g.do("GET", "/v1/queues/orders/messages/nothing", "").want(404, "no_batch")
+	g.do("GET", "/v1/queues/orders/messages/nothing/payload", "").want(404, "no_batch")
+	g.do("GET", "/v1/queues/orders/messages/"+strings.Repeat("x", 201), "").want(400, "invalid")
 }
 
 func TestActions(t *testing.T) {
@@ -317,7 +319,7 @@ func TestActions(t *testing.T) {
 	g.block("a")
 	g.block("b")
 	do := func(id, action, body string) answer {
-		return g.do("POST", "/v1/queues/orders/batches/"+id+"/"+action, body)
+		return g.do("POST", "/v1/queues/orders/messages/"+id+"/"+action, body)
 	}
 	do("a0", "retry", `{"by":"alice"}`).want(200, "")
 	do("b0", "skip", "").want(200, "")
@@ -334,10 +336,10 @@ func TestActions(t *testing.T) {
 	do("a0", "explode", "").want(404, "no_route")
 	do("a0", "cancel", `{"by":" x"}`).want(400, "invalid")
 	do("a0", "cancel", `{"who":"x"}`).want(400, "invalid")
-	g.do("POST", "/v1/queues/parcels/batches/a0/retry", "").want(404, "no_queue")
+	g.do("POST", "/v1/queues/parcels/messages/a0/retry", "").want(404, "no_queue")
 
-	var b BatchView
-	g.do("GET", "/v1/queues/orders/batches/a0", "").into(&b)
+	var b apitype.Message
+	g.do("GET", "/v1/queues/orders/messages/a0", "").into(&b)
 	if last := b.Trail[len(b.Trail)-1]; !strings.Contains(last.Detail, "alice (192.0.2.1)") {
 		t.Errorf("the trail does not tell who: %+v", b.Trail)
 	}
@@ -345,7 +347,7 @@ func TestActions(t *testing.T) {
 
 // brokenDesk fails as it is told, and counts who asks.
 type brokenDesk struct {
-	dispatch.Desk
+	dispatch.Admin
 	err    error
 	looked int
 }
@@ -355,13 +357,13 @@ func (d *brokenDesk) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 	if d.err != nil {
 		return nil, d.err
 	}
-	return d.Desk.Queues(ctx)
+	return d.Admin.Queues(ctx)
 }
 
 func TestQueueErrorsBecomeProblems(t *testing.T) {
 	g := newQueueRig(t)
-	broken := &brokenDesk{Desk: g.queues.Memory.Desk()}
-	g.s.queues = newQueueLook(t.Context(), broken)
+	broken := &brokenDesk{Admin: g.queues.Store.QueueAdmin()}
+	g.s.queues = newQueueReader(t.Context(), broken)
 	for _, c := range []struct {
 		err    error
 		status int
@@ -372,7 +374,7 @@ func TestQueueErrorsBecomeProblems(t *testing.T) {
 		{errors.New("secret of the inside"), 500, "internal"},
 	} {
 		broken.err = fmt.Errorf("looking: %w", c.err)
-		g.s.queues.forget()
+		g.s.queues.invalidate()
 		g.do("GET", "/v1/queues", "").want(c.status, c.code)
 	}
 	// A store that is down is not asked by everybody.
@@ -388,7 +390,7 @@ func TestQueueErrorsBecomeProblems(t *testing.T) {
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		desk := &fakeQueues{}
-		l := newQueueLook(t.Context(), desk)
+		l := newQueueReader(t.Context(), desk)
 		look := func() *float64 {
 			views, err := l.views(t.Context(), queueFresh)
 			if err != nil || len(views) != 1 {
@@ -429,7 +431,7 @@ func TestRate(t *testing.T) {
 
 // fakeQueues has one queue, or as many as it is told.
 type fakeQueues struct {
-	dispatch.Desk
+	dispatch.Admin
 	done int64
 	many int
 }
@@ -470,10 +472,10 @@ func TestSlowLooks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		look := func() stateJSON {
+		look := func() apitype.State {
 			began := time.Now()
-			state := s.board.state(t.Context(), nil)
-			if took := time.Since(began); took > stateWaits {
+			state := s.poller.state(t.Context(), nil)
+			if took := time.Since(began); took > maxLatestWait {
 				t.Errorf("the state waited %v for the queues", took)
 			}
 			if !state.Store.Up {
@@ -496,7 +498,7 @@ func TestSlowLooks(t *testing.T) {
 		if look(); desk.asked.Load() != 2 {
 			t.Errorf("looked %d times, want 2", desk.asked.Load())
 		}
-		time.Sleep(lookMost)
+		time.Sleep(maxReadTime)
 		if got := look(); got.Queues.Error == "" || got.Queues.Total != 1 {
 			t.Errorf("after a look without an answer the state has %+v", got.Queues)
 		}
@@ -537,7 +539,7 @@ func TestQueueMetrics(t *testing.T) {
 
 func TestStateShowsQueues(t *testing.T) {
 	g := newQueueRig(t)
-	parts := func() stateJSON { return g.s.board.state(t.Context(), nil) }
+	parts := func() apitype.State { return g.s.poller.state(t.Context(), nil) }
 	parts() // the first look tells whether there are any
 	if got := parts(); !strings.Contains(strings.Join(got.Parts, " "), "queues") || got.Queues.Total != 1 {
 		t.Errorf("parts %v, queues %+v", got.Parts, got.Queues)
@@ -547,13 +549,13 @@ func TestStateShowsQueues(t *testing.T) {
 		g.add(key, key, "x")
 		g.block(key)
 	}
-	g.s.queues.forget()
+	g.s.queues.invalidate()
 	got := parts().Queues.List[0]
 	if got.Blocked != maxBlockedKeys+2 || len(got.BlockedKeys) != maxBlockedKeys || got.BlockedKeys[0].Reason != "no such account" {
 		t.Errorf("blocked: %+v", got)
 	}
 	without := newRig(t)
-	if got := without.s.board.state(t.Context(), nil); len(got.Parts) != 1 || got.Queues != nil {
+	if got := without.s.poller.state(t.Context(), nil); len(got.Parts) != 1 || got.Queues != nil {
 		t.Errorf("a store without queues shows %v", got.Parts)
 	}
 }
@@ -565,11 +567,11 @@ func TestLongBodies(t *testing.T) {
 	srv.Config = NewHTTPServer(g.s.Handler(), nil)
 	srv.Start()
 	defer srv.Close()
-	for range maxHeavy {
-		g.s.heavy <- struct{}{}
+	for range maxLargeBodies {
+		g.s.largeBodies <- struct{}{}
 	}
 	post := func(n int) int {
-		answer, err := srv.Client().Post(srv.URL+"/v1/queues/orders/batches?key=k", "text/plain", bytes.NewReader(make([]byte, n)))
+		answer, err := srv.Client().Post(srv.URL+"/v1/queues/orders/messages?key=k", "text/plain", bytes.NewReader(make([]byte, n)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -582,11 +584,11 @@ func TestLongBodies(t *testing.T) {
 	if got := post(maxBody + 1); got != http.StatusServiceUnavailable {
 		t.Errorf("one long body too many was answered %d", got)
 	}
-	<-g.s.heavy
+	<-g.s.largeBodies
 	if got := post(maxBody + 1); got != http.StatusCreated {
 		t.Errorf("a long body was answered %d when there was room", got)
 	}
-	if len(g.s.heavy) != maxHeavy-1 {
-		t.Errorf("%d places are taken, want %d", len(g.s.heavy), maxHeavy-1)
+	if len(g.s.largeBodies) != maxLargeBodies-1 {
+		t.Errorf("%d places are taken, want %d", len(g.s.largeBodies), maxLargeBodies-1)
 	}
 }

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -96,12 +98,19 @@ type rig struct {
 	s     *Server
 }
 
+// leasesOnly is a store without queues and sources, as Redis is.
+type leasesOnly struct {
+	store.Store
+	store.Shards
+	store.Tokens
+}
+
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	clock := newStepped()
 	st := memory.New(clock.storeNow)
 	free := Rate{PerSecond: -1}
-	s, err := New(Config{Store: st, Clock: clock, Limits: Limits{Read: free, Act: free}})
+	s, err := New(Config{Store: leasesOnly{st, st, st}, Clock: clock, Limits: Limits{Read: free, Act: free}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,9 +152,9 @@ func (a answer) into(v any) {
 	}
 }
 
-func (a answer) want(status int, code string) Problem {
+func (a answer) want(status int, code string) apitype.Problem {
 	a.t.Helper()
-	var p Problem
+	var p apitype.Problem
 	if a.Status != status {
 		a.t.Fatalf("answered %d %s, want %d", a.Status, a.Body, status)
 	}

@@ -3,57 +3,36 @@ package api
 import (
 	"net/http"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/elect"
 )
 
-// PrimaryView is a primary as every surface shows it in JSON, the command line too.
-type PrimaryView struct {
-	elect.Primary
-	ExpiresInMS int64 `json:"expires_in_ms"`
-	// TimeoutMS is the T of the holder's session; only the state has it.
-	TimeoutMS int64 `json:"timeout_ms,omitempty"`
-}
-
-// RoleView is a role in a list, as every surface shows it in JSON.
-type RoleView struct {
-	Role        string          `json:"role"`
-	Primaries   []PrimaryView   `json:"primaries"`
-	Standbys    []elect.Standby `json:"standbys"`
-	Term        int64           `json:"term"`
-	VacantForMS int64           `json:"vacant_for_ms"`
-}
-
-// whoJSON is a role by itself: its primary, all holders if there are more, and
-// who stands by.
-type whoJSON struct {
-	PrimaryView
-	Primaries []PrimaryView   `json:"primaries"`
-	Standbys  []elect.Standby `json:"standbys"`
-}
-
 // ViewPrimary shows a primary.
-func ViewPrimary(p elect.Primary) PrimaryView {
-	return PrimaryView{Primary: p, ExpiresInMS: p.ExpiresIn.Milliseconds()}
+func ViewPrimary(p elect.Primary) apitype.Primary {
+	return apitype.Primary{
+		Role: p.Role, ID: p.ID, Name: p.Name, Address: p.Address, Term: p.Term, Since: p.Since,
+		ExpiresInMS: p.ExpiresIn.Milliseconds(),
+	}
 }
 
-func viewPrimaries(holders []elect.Primary) []PrimaryView {
-	out := make([]PrimaryView, 0, len(holders))
+func viewPrimaries(holders []elect.Primary) []apitype.Primary {
+	out := make([]apitype.Primary, 0, len(holders))
 	for _, p := range holders {
 		out = append(out, ViewPrimary(p))
 	}
 	return out
 }
 
-// ViewRole shows a role; its lists are never null.
-func ViewRole(r elect.Role) RoleView {
-	standbys := r.Standbys
-	if standbys == nil {
-		standbys = []elect.Standby{}
-	}
-	return RoleView{
-		Role: r.Name, Primaries: viewPrimaries(r.Primary), Standbys: standbys,
+// viewRole shows a role; its lists are never null.
+func viewRole(r elect.Role) apitype.Role {
+	out := apitype.Role{
+		Role: r.Name, Primaries: viewPrimaries(r.Primary), Standbys: make([]apitype.Standby, 0, len(r.Standbys)),
 		Term: r.Term, VacantForMS: r.VacantFor.Milliseconds(),
 	}
+	for _, s := range r.Standbys {
+		out.Standbys = append(out.Standbys, apitype.Standby{ID: s.ID, Name: s.Name, Address: s.Address})
+	}
+	return out
 }
 
 func (s *Server) listRoles(w http.ResponseWriter, r *http.Request) error {
@@ -61,11 +40,11 @@ func (s *Server) listRoles(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := make([]RoleView, 0, len(roles))
+	out := make([]apitype.Role, 0, len(roles))
 	for _, role := range roles {
-		out = append(out, ViewRole(role))
+		out = append(out, viewRole(role))
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"roles": out})
+	return writeJSON(w, http.StatusOK, apitype.Roles{Roles: out})
 }
 
 func (s *Server) getRole(w http.ResponseWriter, r *http.Request) error {
@@ -78,11 +57,11 @@ func (s *Server) getRole(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := whoJSON{PrimaryView: ViewPrimary(holders[0]), Primaries: viewPrimaries(holders), Standbys: []elect.Standby{}}
+	out := apitype.RoleHolders{Primary: ViewPrimary(holders[0]), Primaries: viewPrimaries(holders), Standbys: []apitype.Standby{}}
 	for _, waiter := range waiters {
 		if waiter.Lease.Key == role {
 			i := waiter.Session.Instance
-			out.Standbys = append(out.Standbys, elect.Standby{ID: i.ID, Name: i.Name, Address: i.Address})
+			out.Standbys = append(out.Standbys, apitype.Standby{ID: i.ID, Name: i.Name, Address: i.Address})
 		}
 	}
 	return writeJSON(w, http.StatusOK, out)
@@ -98,13 +77,13 @@ func (s *Server) self(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return errNotPrimary
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"role": role, "term": term})
+	return writeJSON(w, http.StatusOK, apitype.RoleSelf{Role: role, Term: term})
 }
 
 // selfTerm is the term under which this process may believe itself primary now.
 func (s *Server) selfTerm(role string) (int64, bool) {
 	term, ok := s.cfg.Self(role)
-	if !ok || term.Live == nil || !term.Live.Valid() {
+	if !ok || term.Session == nil || !term.Session.Valid() {
 		return 0, false
 	}
 	return term.Number, true
@@ -113,14 +92,11 @@ func (s *Server) selfTerm(role string) (int64, bool) {
 // resign asks the primary to give the role up. The history shows who asked: what
 // the caller says of itself, and the address it came from.
 func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
-	var body struct {
-		To string `json:"to"`
-		By string `json:"by"`
-	}
+	var body apitype.ResignRequest
 	if err := readJSON(r, &body); err != nil {
 		return err
 	}
-	who, err := by(r, body.By)
+	who, err := requesterOf(r, body.By)
 	if err != nil {
 		return err
 	}
@@ -128,5 +104,5 @@ func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
 	if err := elect.Resign(r.Context(), s.cfg.Store, role, body.To, who); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusAccepted, map[string]string{"role": role, "asked": "resign", "to": body.To})
+	return writeJSON(w, http.StatusAccepted, apitype.ResignAccepted{Role: role, Asked: "resign", To: body.To})
 }

@@ -25,8 +25,10 @@ type route struct {
 	scope access.Scope
 	// manages: only the configured token will do.
 	manages bool
-	// unlimited routes are asked as often as somebody likes.
+	// unlimited routes have no limit on how often a caller may ask.
 	unlimited bool
+	// hidden routes are old names that openapi.json leaves out.
+	hidden bool
 	// long routes bound their own time.
 	long bool
 	// direct routes are answered before the multiplexer, by router.direct.
@@ -47,10 +49,9 @@ func (to route) needs() access.Scope {
 	return access.Act
 }
 
-// router leads requests to their routes: admitted, bounded, counted, and with one
-// form of error.
+// router leads requests to their routes: authorized, bounded, counted, and with one form of error.
 type router struct {
-	gate    gate
+	auth    authorizer
 	limit   *limiter // nil: there is none
 	log     *slog.Logger
 	timeout time.Duration // of a request that is not long
@@ -61,7 +62,7 @@ type router struct {
 }
 
 func newRouter(token string, timeout time.Duration, log *slog.Logger) *router {
-	return &router{gate: newGate(token), log: log, timeout: timeout, mux: http.NewServeMux(), traffic: newTraffic()}
+	return &router{auth: newAuthorizer(token), log: log, timeout: timeout, mux: http.NewServeMux(), traffic: newTraffic()}
 }
 
 func (rt *router) mount(routes []route) {
@@ -78,35 +79,36 @@ func (rt *router) mountOne(to route) {
 	rt.mux.HandleFunc(to.pattern, func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		out := &response{ResponseWriter: w}
-		who, err := rt.admit(r, to)
+		who, err := rt.authorize(r, to)
 		if err == nil {
-			err = rt.run(out, withCaller(r, who), to)
+			err = rt.serve(out, withCaller(r, who), to)
 		}
 		if err != nil {
-			rt.fail(out, r, err)
+			rt.writeError(out, r, err)
 		}
 		observe(out.status, time.Since(start))
 	})
 }
 
-// admit tells who asks, if they may, and have not asked too often.
-func (rt *router) admit(r *http.Request, to route) (caller, error) {
-	who, err := rt.gate.admit(r, to)
+// authorize returns the caller if the route is for them and they are within their rate.
+func (rt *router) authorize(r *http.Request, to route) (caller, error) {
+	who, err := rt.auth.authorize(r, to)
 	switch {
+	// Guessing is limited by address, whatever token was tried, and apart from the address's valid requests.
 	case errors.Is(err, errUnauthorized):
-		return who, cmp.Or(rt.limit.take(r, caller{}, wrongToken), err)
+		return who, cmp.Or(rt.limit.allow(r, caller{}, wrongToken), err)
 	case err != nil || to.unlimited || to.open && !to.keyed:
 		return who, err
 	}
-	return who, rt.limit.take(r, who, to.needs())
+	return who, rt.limit.allow(r, who, to.needs())
 }
 
-func (rt *router) run(w http.ResponseWriter, r *http.Request, to route) error {
+func (rt *router) serve(w http.ResponseWriter, r *http.Request, to route) error {
 	r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(to.body, maxBody))
-	if who := callerOf(r.Context()); to.long && who.shown() {
+	if who := callerOf(r.Context()); to.long && who.hasToken() {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		go rt.gate.follow(ctx, who, cancel)
+		go rt.auth.cancelWhenRevoked(ctx, who, cancel)
 		r = r.WithContext(ctx)
 	}
 	if !to.long {
@@ -126,8 +128,8 @@ func (rt *router) mountPage() {
 			pattern = "GET /{$}"
 		}
 		rt.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if _, err := rt.gate.admit(r, route{open: true}); err != nil {
-				rt.fail(&response{ResponseWriter: w}, r, err)
+			if _, err := rt.auth.authorize(r, route{open: true}); err != nil {
+				rt.writeError(&response{ResponseWriter: w}, r, err)
 				return
 			}
 			files.ServeHTTP(w, r)
@@ -140,16 +142,16 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rt.direct != nil && rt.direct(w, r) {
 		return
 	}
-	harden(w.Header())
+	setSecurityHeaders(w.Header())
 	if handler, pattern := rt.mux.Handler(r); pattern == "" {
-		rt.unmatched(w, r, handler)
+		rt.serveUnmatched(w, r, handler)
 		return
 	}
 	rt.mux.ServeHTTP(w, r)
 }
 
-// harden sets what keeps browsers from making anything of an answer.
-func harden(h http.Header) {
+// setSecurityHeaders sets what keeps browsers from making anything of an answer.
+func setSecurityHeaders(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -157,22 +159,22 @@ func harden(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// unmatched answers what no route takes: the multiplexer knows whether it is the
+// serveUnmatched answers what no route takes: the multiplexer knows whether it is the
 // path or the method, and says it in plain text.
-func (rt *router) unmatched(w http.ResponseWriter, r *http.Request, h http.Handler) {
-	said := &silent{header: http.Header{}}
+func (rt *router) serveUnmatched(w http.ResponseWriter, r *http.Request, h http.Handler) {
+	said := &headerRecorder{header: http.Header{}}
 	h.ServeHTTP(said, r)
 	err := errNoRoute
 	if said.status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", said.header.Get("Allow"))
 		err = errMethod
 	}
-	rt.fail(&response{ResponseWriter: w}, r, err)
+	rt.writeError(&response{ResponseWriter: w}, r, err)
 	rt.traffic.requests.WithLabelValues("other", strconv.Itoa(said.status)).Inc()
 }
 
-// fail answers with an error. What nobody foresaw is logged, not shown.
-func (rt *router) fail(w *response, r *http.Request, err error) {
+// writeError answers with an error. Unexpected ones are logged and not shown: their text may hold secrets of the store.
+func (rt *router) writeError(w *response, r *http.Request, err error) {
 	p := problemOf(err)
 	switch {
 	case p.Code == "internal":
@@ -181,7 +183,7 @@ func (rt *router) fail(w *response, r *http.Request, err error) {
 		rt.log.Debug("request failed", "method", r.Method, "route", r.Pattern, "err", err)
 	}
 	if w.status != 0 {
-		return // the answer has begun; there is no taking it back
+		return // the header is sent: the status cannot change any more
 	}
 	h := w.Header()
 	if p.Status == http.StatusUnauthorized {
@@ -198,15 +200,15 @@ func (rt *router) fail(w *response, r *http.Request, err error) {
 	_ = json.NewEncoder(w).Encode(p)
 }
 
-// silent keeps the status and the header of an answer, and drops its body.
-type silent struct {
+// headerRecorder keeps the status and the header of an answer, and drops its body.
+type headerRecorder struct {
 	header http.Header
 	status int
 }
 
-func (s *silent) Header() http.Header         { return s.header }
-func (s *silent) WriteHeader(status int)      { s.status = status }
-func (s *silent) Write(p []byte) (int, error) { return len(p), nil }
+func (s *headerRecorder) Header() http.Header         { return s.header }
+func (s *headerRecorder) WriteHeader(status int)      { s.status = status }
+func (s *headerRecorder) Write(p []byte) (int, error) { return len(p), nil }
 
 // response remembers the status that was answered.
 type response struct {
@@ -233,7 +235,7 @@ func (r *response) Write(p []byte) (int, error) {
 // Unwrap lets [http.ResponseController] reach the connection.
 func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// lift lets an answer be written until d from now.
-func lift(w http.ResponseWriter, d time.Duration) {
+// extendWriteDeadline lets an answer be written until d from now.
+func extendWriteDeadline(w http.ResponseWriter, d time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }

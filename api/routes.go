@@ -10,7 +10,7 @@ import (
 // routes lists every operation. A part that is added brings its own list.
 func (s *Server) routes() []route {
 	return slices.Concat(s.queueRoutes(), s.cache.routes(), s.monitor.routes(), s.shards.routes(), s.overview.routes(), s.tokenRoutes(), []route{
-		{pattern: "GET /v1/series", handle: s.board.series.get},
+		{pattern: "GET /v1/series", handle: s.poller.series.get},
 
 		{pattern: "GET /v1/roles", handle: s.listRoles},
 		{pattern: "GET /v1/roles/{role}", handle: s.getRole},
@@ -38,23 +38,22 @@ func (s *Server) routes() []route {
 }
 
 func (s *Server) queueRoutes() []route {
-	const batches = "/v1/queues/{queue}/batches"
 	out := []route{
 		{pattern: "GET /v1/queues", handle: s.listQueues},
 		{pattern: "POST /v1/queues", handle: s.makeQueue},
 		{pattern: "GET /v1/queues/{queue}", handle: s.getQueue},
 		{pattern: "GET /v1/queues/{queue}/keys", handle: s.listKeys},
 
-		{pattern: "GET " + batches, handle: s.listBatches},
-		{pattern: "POST " + batches, handle: s.addBatches, scope: access.Ingest, body: maxBatchBody, long: true},
-		{pattern: "GET " + batches + "/{id}", handle: s.getBatch},
-		{pattern: "GET " + batches + "/{id}/payload", handle: s.getPayload},
-		{pattern: "POST " + batches + "/{id}/retry", handle: s.act(dispatch.Retry)},
-		{pattern: "POST " + batches + "/{id}/skip", handle: s.act(dispatch.Skip)},
-		{pattern: "POST " + batches + "/{id}/cancel", handle: s.act(dispatch.Cancel)},
+		{pattern: "GET " + messagesPath, handle: s.listMessages},
+		{pattern: "POST " + messagesPath, handle: s.addMessages, scope: access.Ingest, body: maxMessagesBody, long: true},
+		{pattern: "GET " + messagesPath + "/{id}", handle: s.getMessage},
+		{pattern: "GET " + messagesPath + "/{id}/payload", handle: s.getPayload},
+		{pattern: "POST " + messagesPath + "/{id}/retry", handle: s.messageAction(dispatch.Retry)},
+		{pattern: "POST " + messagesPath + "/{id}/skip", handle: s.messageAction(dispatch.Skip)},
+		{pattern: "POST " + messagesPath + "/{id}/cancel", handle: s.messageAction(dispatch.Cancel)},
 	}
 	for i := range out {
-		out[i].handle = s.withDesk(out[i].handle)
+		out[i].handle = s.withQueues(out[i].handle)
 	}
-	return out
+	return withOldPaths(out)
 }

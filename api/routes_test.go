@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,11 +15,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
-	"github.com/understudy-ha/understudy/monitor/intake"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/memory"
 )
@@ -279,7 +278,7 @@ func TestRoles(t *testing.T) {
 	if who["name"] != "one" || who["expires_in_ms"] != 5000.0 {
 		t.Errorf("who: %s", a.Body)
 	}
-	var roles struct{ Roles []RoleView }
+	var roles struct{ Roles []apitype.Role }
 	g.do("GET", "/v1/roles", "").into(&roles)
 	if len(roles.Roles) != 1 || roles.Roles[0].Primaries[0].Name != "one" || roles.Roles[0].Standbys[0].Name != "two" {
 		t.Errorf("roles: %+v", roles)
@@ -288,7 +287,7 @@ func TestRoles(t *testing.T) {
 	g.do("POST", "/v1/roles/billing/resign", `{"to":"nobody"}`).want(400, "invalid")
 	g.do("POST", "/v1/roles/billing/resign", `{"by":" x"}`).want(400, "invalid")
 	g.do("POST", "/v1/roles/billing/resign", `{"to":"two","by":"alice"}`).want(202, "")
-	var l leaseJSON
+	var l apitype.Lease
 	g.do("GET", "/v1/leases/role/billing", "").into(&l)
 	if !l.Asked || l.AskedFor != "two" {
 		t.Errorf("the holder is not told: %+v", l)
@@ -318,7 +317,7 @@ func TestSelf(t *testing.T) {
 		s, err := New(Config{
 			Store: failing{st, errors.New("self must not ask the store")}, Clock: clock, Keepers: []*lease.Keeper{k}, Roles: []string{"billing", "other"},
 			Self: func(role string) (elect.Term, bool) {
-				return elect.Term{Role: role, Number: 42, Live: live}, role == "billing"
+				return elect.Term{Role: role, Number: 42, Session: live}, role == "billing"
 			},
 		})
 		if err != nil {
@@ -356,7 +355,7 @@ func TestHealthAndMetrics(t *testing.T) {
 		do("/healthz").want(200, "")
 		do("/readyz").want(200, "")
 		st.down.Store(true)
-		time.Sleep(readyFor + 2*pollEvery)
+		time.Sleep(readyFor + 2*pollInterval)
 		do("/healthz").want(200, "")
 		do("/readyz").want(503, "not_ready")
 		text := do("/metrics").Body
@@ -369,7 +368,7 @@ func TestHealthAndMetrics(t *testing.T) {
 			}
 		}
 		st.down.Store(false)
-		time.Sleep(2 * pollEvery)
+		time.Sleep(2 * pollInterval)
 		do("/readyz").want(200, "")
 	})
 }
@@ -393,72 +392,10 @@ func TestMetricsStaySmall(t *testing.T) {
 // nowhere takes beats, and keeps none.
 type nowhere struct{}
 
-func (nowhere) Take(_ context.Context, beats []monitor.Beat) ([]monitor.Outcome, error) {
+func (nowhere) Record(_ context.Context, beats []monitor.Heartbeat) ([]monitor.Outcome, error) {
 	return make([]monitor.Outcome, len(beats)), nil
 }
-func (nowhere) Prove(context.Context) error { return nil }
-
-func TestOpenAPIAgrees(t *testing.T) {
-	in, err := intake.NewHTTP(intake.HTTPConfig{Flow: nowhere{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := newRig(t)
-	g.s, err = New(Config{Store: g.store, Clock: g.clock, Monitor: &Monitor{Intake: in}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var doc struct {
-		Paths map[string]map[string]json.RawMessage
-	}
-	g.do("GET", "/openapi.json", "").into(&doc)
-	var described, registered []string
-	for path, ops := range doc.Paths {
-		for method := range ops {
-			if method != "parameters" {
-				described = append(described, strings.ToUpper(method)+" "+path)
-			}
-		}
-	}
-	for _, rt := range g.s.routes() {
-		registered = append(registered, rt.pattern)
-		method, path, _ := strings.Cut(rt.pattern, " ")
-		var op struct {
-			Security  *[]any
-			Responses map[string]any
-		}
-		_ = json.Unmarshal(doc.Paths[path][strings.ToLower(method)], &op)
-		if noToken := op.Security != nil && len(*op.Security) == 0; noToken != rt.open {
-			t.Errorf("%s: described as open: %t, is %t", rt.pattern, noToken, rt.open)
-		}
-	}
-	slices.Sort(described)
-	slices.Sort(registered)
-	if diff := cmp.Diff(registered, described); diff != "" {
-		t.Errorf("routes and openapi.json differ (-registered +described):\n%s", diff)
-	}
-	checkRefs(t, g.do("GET", "/openapi.json", "").Body)
-}
-
-// checkRefs finds references that point nowhere.
-func checkRefs(t *testing.T, text string) {
-	t.Helper()
-	var doc any
-	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range strings.Split(text, `"$ref": "#/`)[1:] {
-		ref, _, _ := strings.Cut(part, `"`)
-		at := doc
-		for step := range strings.SplitSeq(ref, "/") {
-			m, _ := at.(map[string]any)
-			if at = m[step]; at == nil {
-				t.Errorf("%s points nowhere", ref)
-				break
-			}
-		}
-	}
-}
+func (nowhere) RecordProbe(context.Context) error { return nil }
 
 func TestLRU(t *testing.T) {
 	l := newLRU[int, string](2)

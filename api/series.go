@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
@@ -23,40 +24,32 @@ const (
 	maxSeries    = 200
 	// maxAsked is how many one request may ask for.
 	maxAsked = 20
-	// longestTakeover is how long nobody may have held something for its being taken to count as a takeover.
+	// longestTakeover is the longest time without a holder that counts as a takeover: after more, it was out of use.
 	longestTakeover = 10 * time.Minute
 )
 
-// SeriesView is how something went lately.
-type SeriesView struct {
-	Name string `json:"name"`
-	Unit string `json:"unit"`
-	// Points, one for each every_ms, the oldest first and the last of now; null where nothing is known.
-	Points []*float64 `json:"points,omitempty"`
-}
-
-// line is one series: a ring of points.
-type line struct {
+// ring is one series: a ring of points.
+type ring struct {
 	unit   string
 	points [seriesPoints]float32 // NaN where nothing is known
 	last   int64                 // the slot of its latest point
 }
 
-// series keeps what the page draws, in memory: it begins anew with the process.
+// series keeps what the page draws, in memory: it is empty when the process starts.
 type series struct {
 	mu    sync.Mutex
 	began time.Time
 	slot  int64 // the latest; points of it may still be written
-	lines map[string]*line
+	lines map[string]*ring
 
 	accepted int64 // beats, when they were last counted; negative before
 	counted  time.Time
 }
 
-func newSeries() *series { return &series{lines: map[string]*line{}, accepted: -1} }
+func newSeries() *series { return &series{lines: map[string]*ring{}, accepted: -1} }
 
-// due tells whether a new slot has begun, and begins it.
-func (s *series) due(now time.Time) bool {
+// startSlotIfDue tells whether a new slot has begun, and begins it.
+func (s *series) startSlotIfDue(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.began.IsZero() {
@@ -76,16 +69,16 @@ func (s *series) due(now time.Time) bool {
 	return true
 }
 
-// put writes the point of the present slot: the sum, or the greatest, of what is put there.
-func (s *series) put(name, unit string, v float64, greatest bool) {
+// record writes the point of the present slot: the sum, or the greatest, of what is put there.
+func (s *series) record(name, unit string, v float64, greatest bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.lines[name]
 	if l == nil {
-		if !s.room() {
+		if !s.makeRoom() {
 			return
 		}
-		l = &line{unit: unit}
+		l = &ring{unit: unit}
 		for i := range l.points {
 			l.points[i] = float32(math.NaN())
 		}
@@ -103,8 +96,8 @@ func (s *series) put(name, unit string, v float64, greatest bool) {
 	l.last = s.slot
 }
 
-// room makes place for one more, if need be where nothing came for an hour.
-func (s *series) room() bool {
+// makeRoom makes place for one more, if need be where nothing came for an hour.
+func (s *series) makeRoom() bool {
 	if len(s.lines) < maxSeries {
 		return true
 	}
@@ -117,8 +110,8 @@ func (s *series) room() bool {
 	return false
 }
 
-// note takes the takeovers from what happened.
-func (s *series) note(events []history.Event) {
+// recordTakeovers takes the takeovers from what happened.
+func (s *series) recordTakeovers(events []history.Event) {
 	for _, e := range events {
 		first := e.Reason == history.Vacant && e.Duration == 0
 		if e.To == "" || e.From == e.To || first || e.Duration > longestTakeover {
@@ -128,15 +121,15 @@ func (s *series) note(events []history.Event) {
 		if e.Part != elect.Space && (e.Part != shard.Space || !plan) {
 			continue
 		}
-		ms := float64(without(e).Microseconds()) / 1000
-		s.put("takeover", "ms", ms, true)
-		s.put("takeover/"+e.Part+"/"+e.Subject, "ms", ms, true)
+		ms := float64(timeWithoutHolder(e).Microseconds()) / 1000
+		s.record("takeover", "ms", ms, true)
+		s.record("takeover/"+e.Part+"/"+e.Subject, "ms", ms, true)
 	}
 }
 
-// without is how long nobody held what was taken over. The plan of a shard goes on until the
+// timeWithoutHolder is the time without a holder before a takeover. The plan of a shard goes on until the
 // others follow, and tells in its reason how long that took.
-func without(e history.Event) time.Duration {
+func timeWithoutHolder(e history.Event) time.Duration {
 	_, last, _ := strings.Cut(e.Reason, ", "+string(shard.Following)+" ")
 	if following, err := time.ParseDuration(last); err == nil && e.Part == shard.Space {
 		return max(0, e.Duration-following)
@@ -145,19 +138,19 @@ func without(e history.Event) time.Duration {
 }
 
 // sample takes a point of everything that has a level.
-func (s *series) sample(ctx context.Context, b *board) {
+func (s *series) sample(ctx context.Context, b *poller) {
 	if q := b.queues.state(ctx); q != nil && q.Error == "" {
 		for _, one := range q.List {
-			s.put("depth", "batches", float64(one.Depth), false)
-			s.put("depth/"+one.Queue, "batches", float64(one.Depth), false)
+			s.record("depth", "messages", float64(one.Depth), false)
+			s.record("depth/"+one.Queue, "messages", float64(one.Depth), false)
 		}
 	}
 	if v := b.shards.state(); v != nil && v.Error == "" {
 		for _, one := range v.List {
 			for _, n := range one.Nodes {
 				if n.InStep && !n.Primary && n.AgentLives {
-					s.put("lag", "transactions", float64(n.Lag), true)
-					s.put("lag/"+one.Shard, "transactions", float64(n.Lag), true)
+					s.record("lag", "transactions", float64(n.Lag), true)
+					s.record("lag/"+one.Name, "transactions", float64(n.Lag), true)
 				}
 			}
 		}
@@ -165,7 +158,7 @@ func (s *series) sample(ctx context.Context, b *board) {
 	if own := b.monitor.ownView(); own != nil {
 		now := time.Now()
 		if s.accepted >= 0 && own.Accepted >= s.accepted && now.After(s.counted) {
-			s.put("beats", "beats/s", float64(own.Accepted-s.accepted)/now.Sub(s.counted).Seconds(), true)
+			s.record("beats", "beats/s", float64(own.Accepted-s.accepted)/now.Sub(s.counted).Seconds(), true)
 		}
 		s.accepted, s.counted = own.Accepted, now
 	}
@@ -179,20 +172,20 @@ func (s *series) get(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := []SeriesView{}
+	out := []apitype.Series{}
 	for name, l := range s.lines {
 		switch {
 		case len(names) == 0:
-			out = append(out, SeriesView{Name: name, Unit: l.unit})
+			out = append(out, apitype.Series{Name: name, Unit: l.unit})
 		case slices.Contains(names, name):
-			out = append(out, SeriesView{Name: name, Unit: l.unit, Points: s.points(l)})
+			out = append(out, apitype.Series{Name: name, Unit: l.unit, Points: s.points(l)})
 		}
 	}
-	slices.SortFunc(out, func(a, b SeriesView) int { return strings.Compare(a.Name, b.Name) })
-	return writeJSON(w, http.StatusOK, map[string]any{"every_ms": seriesEvery.Milliseconds(), "series": out})
+	slices.SortFunc(out, func(a, b apitype.Series) int { return strings.Compare(a.Name, b.Name) })
+	return writeJSON(w, http.StatusOK, apitype.SeriesList{EveryMS: seriesEvery.Milliseconds(), Series: out})
 }
 
-func (s *series) points(l *line) []*float64 {
+func (s *series) points(l *ring) []*float64 {
 	out := make([]*float64, 0, seriesPoints)
 	for at := max(0, s.slot-seriesPoints+1); at <= s.slot; at++ {
 		var p *float64

@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/history"
 )
 
 type seriesAnswer struct {
 	EveryMS int64 `json:"every_ms"`
-	Series  []SeriesView
+	Series  []apitype.Series
 }
 
 func (g *rig) series(query string) (out seriesAnswer) {
@@ -35,19 +36,19 @@ func known(points []*float64) (out string) {
 
 func TestSeries(t *testing.T) {
 	g := newRig(t)
-	s := g.s.board.series
+	s := g.s.poller.series
 	now := time.Now()
-	if !s.due(now) || s.due(now.Add(seriesEvery/2)) {
+	if !s.startSlotIfDue(now) || s.startSlotIfDue(now.Add(seriesEvery/2)) {
 		t.Error("a slot begins when it should not, or does not when it should")
 	}
-	s.put("depth", "batches", 2, false)
-	s.put("depth", "batches", 3, false)
-	s.put("lag", "transactions", 7, true)
-	s.put("lag", "transactions", 4, true)
-	if !s.due(now.Add(3 * seriesEvery)) {
+	s.record("depth", "messages", 2, false)
+	s.record("depth", "messages", 3, false)
+	s.record("lag", "transactions", 7, true)
+	s.record("lag", "transactions", 4, true)
+	if !s.startSlotIfDue(now.Add(3 * seriesEvery)) {
 		t.Error("three slots later none has begun")
 	}
-	s.put("depth", "batches", 1.23456, false)
+	s.record("depth", "messages", 1.23456, false)
 
 	if got := g.series(""); got.EveryMS != 10_000 || len(got.Series) != 2 || got.Series[0].Name != "depth" || got.Series[0].Points != nil {
 		t.Errorf("the names: %+v", got)
@@ -59,12 +60,12 @@ func TestSeries(t *testing.T) {
 	g.do("GET", "/v1/series?"+strings.Repeat("name=x&", maxAsked+1), "").want(400, "invalid")
 
 	// An hour later nothing of it is left, however long nobody looked.
-	s.due(now.Add((seriesPoints + 2) * seriesEvery))
-	s.put("depth", "batches", 9, false)
+	s.startSlotIfDue(now.Add((seriesPoints + 2) * seriesEvery))
+	s.record("depth", "messages", 9, false)
 	if got := g.series("?name=depth"); len(got.Series[0].Points) != seriesPoints || strings.Count(known(got.Series[0].Points), "-") != seriesPoints-2 {
 		t.Errorf("an hour later: %s", known(got.Series[0].Points))
 	}
-	s.due(now.Add(20 * time.Hour))
+	s.startSlotIfDue(now.Add(20 * time.Hour))
 	if got := g.series("?name=depth"); strings.Trim(known(got.Series[0].Points), "- ") != "" {
 		t.Errorf("a day later: %s", known(got.Series[0].Points))
 	}
@@ -73,26 +74,26 @@ func TestSeries(t *testing.T) {
 func TestSeriesAreBounded(t *testing.T) {
 	s := newSeries()
 	now := time.Now()
-	s.due(now)
+	s.startSlotIfDue(now)
 	for n := range maxSeries + 10 {
-		s.put(fmt.Sprint("depth/", n), "batches", 1, false)
+		s.record(fmt.Sprint("depth/", n), "messages", 1, false)
 	}
 	if len(s.lines) != maxSeries || s.lines["depth/205"] != nil {
 		t.Errorf("%d series", len(s.lines))
 	}
-	s.due(now.Add((seriesPoints + 1) * seriesEvery))
-	if s.put("depth/205", "batches", 1, false); len(s.lines) != maxSeries || s.lines["depth/205"] == nil {
+	s.startSlotIfDue(now.Add((seriesPoints + 1) * seriesEvery))
+	if s.record("depth/205", "messages", 1, false); len(s.lines) != maxSeries || s.lines["depth/205"] == nil {
 		t.Error("none has made room that nobody has heard of for an hour")
 	}
 }
 
 func TestTakeoversAreSeries(t *testing.T) {
 	s := newSeries()
-	s.due(time.Now())
+	s.startSlotIfDue(time.Now())
 	event := func(part, from, to, reason string, term int64, took time.Duration) history.Event {
 		return history.Event{Part: part, Subject: "x", From: from, To: to, Reason: reason, Term: term, Duration: took}
 	}
-	s.note([]history.Event{
+	s.recordTakeovers([]history.Event{
 		event("role", "a", "b", history.Lapsed, 3, 40*time.Millisecond),
 		event("role", "", "b", history.Successor, 4, 30*time.Millisecond),
 		event("role", "", "a", history.Vacant, 7, 0),               // for the first time
@@ -118,9 +119,9 @@ func TestSampleOfQueues(t *testing.T) {
 	g.do("POST", "/v1/queues", `{"queue":"parcels"}`).want(200, "")
 	g.add("a", "a0", "x")
 	g.add("b", "b0", "x")
-	g.s.queues.forget()
-	b := g.s.board
-	b.series.due(time.Now())
+	g.s.queues.invalidate()
+	b := g.s.poller
+	b.series.startSlotIfDue(time.Now())
 	b.series.sample(t.Context(), b)
 	got := g.series("?name=depth&name=depth/orders&name=depth/parcels")
 	if len(got.Series) != 3 || known(got.Series[0].Points) != "2" || known(got.Series[1].Points) != "2" || known(got.Series[2].Points) != "0" {
@@ -130,8 +131,8 @@ func TestSampleOfQueues(t *testing.T) {
 
 func TestSampleOfShards(t *testing.T) {
 	g := newShardRig(t)
-	b := g.s.board
-	b.series.due(time.Now())
+	b := g.s.poller
+	b.series.startSlotIfDue(time.Now())
 	b.series.sample(t.Context(), b)
 	if got := g.series("?name=lag/orders"); len(got.Series) != 1 || known(got.Series[0].Points) != "10" {
 		t.Errorf("%+v", got)

@@ -15,28 +15,28 @@ import (
 const (
 	maxBody   = 64 << 10
 	maxHeader = 16 << 10
-	maxWaits  = 1000   // requests that wait for a lease or a shard
-	maxKnown  = 10_000 // leases and sessions that are remembered
+	maxWaits  = 1000   // requests that wait for a lease or a shard: each holds a connection
+	maxKnown  = 10_000 // leases and sessions in memory; the store has all of them
 )
 
 // Server answers the API. Its handler works while [Server.Run] runs.
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
-	hub     *lease.Hub
+	hub     *lease.Notifier
 	ownHub  bool
 	router  *router
 	metrics *metrics
 	stream  *stream
-	board   *board
+	poller  *poller
 
-	beliefs  *beliefs
-	sessions *lru[string, lease.Session]
-	waits    chan struct{} // one for each request that waits
+	takeovers *takeovers
+	sessions  *lru[string, lease.Session]
+	waits     chan struct{} // one for each request that waits
 
-	desk   dispatch.Desk // nil when the store keeps no queues
-	queues *queueLook
-	heavy  chan struct{} // one for each long body that is being read
+	queueAdmin  dispatch.Admin // nil when the store keeps no queues
+	queues      *queueReader
+	largeBodies chan struct{} // one for each long body that is being read
 
 	cache    *cachePart
 	monitor  *monitorPart
@@ -55,20 +55,20 @@ func New(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, hub: cfg.Hub, router: newRouter(cfg.Token, cfg.Timeout, cfg.Logger),
-		stream: newStream(), beliefs: newBeliefs(cfg.Store, cfg.Clock),
-		sessions: newLRU[string, lease.Session](maxKnown),
-		waits:    make(chan struct{}, maxWaits),
-		desk:     deskOf(cfg.Store), heavy: make(chan struct{}, maxHeavy),
+		stream: newStream(), takeovers: newTakeovers(cfg.Store, cfg.Clock),
+		sessions:   newLRU[string, lease.Session](maxKnown),
+		waits:      make(chan struct{}, maxWaits),
+		queueAdmin: queueAdminOf(cfg.Store), largeBodies: make(chan struct{}, maxLargeBodies),
 	}
 	s.running, s.stop = context.WithCancel(context.Background())
-	s.router.limit, s.router.gate.book = newLimiter(cfg.Limits), newTokenBook(cfg.Store, s.running)
-	s.queues = newQueueLook(s.running, s.desk)
+	s.router.limit, s.router.auth.tokens = newLimiter(cfg.Limits), newTokenCache(cfg.Store, s.running)
+	s.queues = newQueueReader(s.running, s.queueAdmin)
 	if s.hub == nil {
-		s.hub, s.ownHub = lease.NewHub(cfg.Store, cfg.Clock, cfg.Logger), true
+		s.hub, s.ownHub = lease.NewNotifier(cfg.Store, cfg.Clock, cfg.Logger), true
 	}
 	s.monitor = newMonitorPart(cfg.Store, cfg.Monitor, s.running)
 	s.shards = newShardPart(cfg, s.waits, s.running)
-	s.board = newBoard(cfg, s.hub, s.stream, s.queues, s.monitor, s.shards)
+	s.poller = newPoller(cfg, s.hub, s.stream, s.queues, s.monitor, s.shards)
 	s.cache = newCachePart(cfg.Cache, cfg.CacheType, s.router, s.running)
 	s.cache.version = cfg.Version
 	s.overview = newOverview(s)
@@ -88,7 +88,7 @@ func (s *Server) SetToken(token string) error {
 	if (token == "") != (s.cfg.Token == "") {
 		return fmt.Errorf("%w: whether there is a token cannot be changed while the server runs: restart it", lease.ErrInvalid)
 	}
-	s.router.gate.config.set(token)
+	s.router.auth.config.set(token)
 	return nil
 }
 
@@ -102,7 +102,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.ownHub {
 		defer s.hub.Start(ctx)()
 	}
-	s.board.run(ctx)
+	s.poller.run(ctx)
 	return nil
 }
 

@@ -7,23 +7,25 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// sessionJSON is a session as it is listed. Its id is for its owner alone:
-// whoever knows it can end it while the owner still believes in it.
-type sessionJSON struct {
-	Instance    lease.Instance `json:"instance"`
-	IntervalMS  int64          `json:"interval_ms"`
-	TimeoutMS   int64          `json:"timeout_ms"`
-	Renewals    int64          `json:"renewals"`
-	Started     time.Time      `json:"started"`
-	ExpiresInMS int64          `json:"expires_in_ms"`
+func viewInstance(i lease.Instance) apitype.Instance {
+	return apitype.Instance{ID: i.ID, Name: i.Name, Address: i.Address}
 }
 
-func sessionToJSON(n lease.Session) sessionJSON {
-	return sessionJSON{
-		Instance: n.Instance, IntervalMS: n.Timing.Interval.Milliseconds(), TimeoutMS: n.Timing.Timeout.Milliseconds(),
+// holderOf is the instance that holds something; nil when none does.
+func holderOf(i lease.Instance) *apitype.Instance {
+	if i.ID == "" {
+		return nil
+	}
+	return new(viewInstance(i))
+}
+
+func viewSession(n lease.Session) apitype.Session {
+	return apitype.Session{
+		Instance: viewInstance(n.Instance), IntervalMS: n.Timing.Interval.Milliseconds(), TimeoutMS: n.Timing.Timeout.Milliseconds(),
 		Renewals: n.Seq, Started: n.Started, ExpiresInMS: max(0, n.Remaining.Milliseconds()),
 	}
 }
@@ -33,20 +35,15 @@ func (s *Server) listSessions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := make([]sessionJSON, 0, len(sessions))
+	out := make([]apitype.Session, 0, len(sessions))
 	for _, n := range sessions {
-		out = append(out, sessionToJSON(n))
+		out = append(out, viewSession(n))
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"sessions": out})
+	return writeJSON(w, http.StatusOK, apitype.Sessions{Sessions: out})
 }
 
 func (s *Server) startSession(w http.ResponseWriter, r *http.Request) error {
-	var body struct {
-		Name       string `json:"name"`
-		Address    string `json:"address"`
-		IntervalMS int64  `json:"interval_ms"`
-		TimeoutMS  int64  `json:"timeout_ms"`
-	}
+	var body apitype.NewSession
 	if err := readJSON(r, &body); err != nil {
 		return err
 	}
@@ -68,10 +65,10 @@ func (s *Server) startSession(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.sessions.getOrAdd(n.ID, func() lease.Session { return n })
 	w.Header().Set("Location", "/v1/sessions/"+n.ID)
-	return writeJSON(w, http.StatusCreated, map[string]any{
-		"session": n.ID, "instance": n.Instance,
-		"interval_ms": n.Timing.Interval.Milliseconds(), "timeout_ms": n.Timing.Timeout.Milliseconds(),
-		"trusted_for_ms": (n.Timing.Timeout - n.Timing.Interval).Milliseconds(),
+	return writeJSON(w, http.StatusCreated, apitype.StartedSession{
+		Session: n.ID, Instance: viewInstance(n.Instance),
+		IntervalMS: n.Timing.Interval.Milliseconds(), TimeoutMS: n.Timing.Timeout.Milliseconds(),
+		TrustedForMS: (n.Timing.Timeout - n.Timing.Interval).Milliseconds(),
 	})
 }
 
@@ -87,7 +84,7 @@ func (s *Server) renewSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, map[string]int64{"renewals": renewal.Seq, "changes": renewal.Changes})
+	return writeJSON(w, http.StatusOK, apitype.Renewal{Renewals: renewal.Seq, Changes: renewal.Changes})
 }
 
 func (s *Server) endSession(w http.ResponseWriter, r *http.Request) error {

@@ -4,14 +4,11 @@ import (
 	"net/http"
 	"runtime"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
+	"github.com/understudy-ha/understudy/internal/prometheus"
 	"github.com/understudy-ha/understudy/shard"
 )
 
-// ShardAgent is a [shard.Agent], as far as it is measured.
+// ShardAgent is an agent of package shard/agent, as far as it is measured.
 type ShardAgent interface{ Status() shard.Status }
 
 // ShardAgentMetrics serves what an agent knows of its node, and what it did, in the format of
@@ -19,10 +16,10 @@ type ShardAgent interface{ Status() shard.Status }
 func ShardAgentMetrics(agent ShardAgent, version string) http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGoCollector(), prometheus.NewProcessCollector(),
 		newAgentCollector(agent, version),
 	)
-	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	return prometheus.Handler(reg, 4)
 }
 
 // agentCollector reads an agent's status when it is asked for. Labels are the agent's own
@@ -48,27 +45,27 @@ func newAgentCollector(agent ShardAgent, version string) *agentCollector {
 		condition:  desc("node_condition", "1 for the condition of the node.", "condition"),
 		role:       desc("node_role", "1 for the role of the node.", "role"),
 		fence:      desc("node_fence", "1 for the fence of the node.", "fence"),
-		armed:      desc("node_armed", "Whether the node refuses writes by itself once no replica acknowledges."),
-		holding:    desc("holding", "Whether the agent may keep its node open for writes."),
-		open:       desc("open", "Whether it does."),
+		armed:      desc("node_armed", "1 if the node rejects writes by itself once no replica acknowledges them."),
+		holding:    desc("holding", "1 while the agent may keep its node open for writes."),
+		open:       desc("open", "1 while the node is open for writes."),
 		epoch:      desc("epoch", "The highest epoch that the agent knows."),
 		txn:        desc("node_txn", "Transaction id of the node; on Redis its replication offset in bytes."),
 		lag:        desc("node_lag", "How far the primary was ahead at its last report, in the same unit; of a replica."),
-		linkUp:     desc("node_link_up", "Whether a replica's link to its primary is up."),
-		input:      desc("node_input_age_seconds", "How long ago a replica heard of its primary."),
+		linkUp:     desc("node_link_up", "1 while the replica's link to its primary is up."),
+		input:      desc("node_input_age_seconds", "Time since a replica last received data from its primary."),
 		followers:  desc("node_followers", "Replicas of a primary that are online."),
 		keys:       desc("node_keys", "Keys in the node."),
-		blocked:    desc("blocked", "Whether a primary that is over is not replaced; the log and GET /status say why."),
-		trouble:    desc("trouble", "Whether there is something about the node that a person should know; GET /status says what."),
-		storeDown:  desc("store_down_seconds", "For how long the store has not answered; 0: it does."),
-		promised:   desc("promised_seconds", "For how much longer the agent has promised to do nothing."),
-		registered: desc("registered", "Whether the store accepted a record of this run of the agent."),
-		round:      desc("loop_age_seconds", "How long ago the agent's loop last went round."),
-		plans:      desc("plans_total", "Plans that the agent began."),
+		blocked:    desc("blocked", "1 while a failed primary cannot be replaced; the log and GET /status say why."),
+		trouble:    desc("trouble", "1 while the node needs attention; GET /status says why."),
+		storeDown:  desc("store_down_seconds", "Time since the store stopped answering; 0 while it answers."),
+		promised:   desc("promised_seconds", "Time that the agent's promise not to act still lasts."),
+		registered: desc("registered", "1 once the store has accepted a record of this run of the agent."),
+		round:      desc("loop_age_seconds", "Time since the agent's loop last ran."),
+		plans:      desc("plans_total", "Plans that the agent started."),
 		opened:     desc("opened_total", "Times that the agent opened its node for writes."),
-		fenced:     desc("fenced_total", "Times that trust ended while the node was open, and it was closed."),
-		deaths:     desc("deaths_total", "Deaths of the node's process that the agent saw."),
-		kills:      desc("kills_total", "Times that the agent killed a node which hung."),
+		fenced:     desc("fenced_total", "Times that the agent closed an open node because its lease or promises had ended."),
+		deaths:     desc("deaths_total", "Ends of the node's process that the agent observed."),
+		kills:      desc("kills_total", "Hung nodes that the agent killed."),
 		promises:   desc("promises_total", "Rounds in which all other agents promised to leave the primary as it is while the store was down."),
 		commanded:  desc("commands_total", "Commands that the agent carried out."),
 	}
@@ -95,7 +92,7 @@ func (c *agentCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	s := c.agent.Status()
 	gauge(c.build, 1, c.version, runtime.Version())
-	for _, v := range []shard.Condition{shard.Up, shard.Loading, shard.Silent, shard.Down, shard.Refused} {
+	for _, v := range []shard.Condition{shard.Up, shard.Loading, shard.Silent, shard.Down, shard.Quarantined} {
 		gauge(c.condition, oneIf(s.Condition == v), string(v))
 	}
 	gauge(c.holding, oneIf(s.Holding))

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/internal/prometheus"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -40,11 +40,11 @@ func newShardCollector(p *shardPart) *shardCollector {
 	return &shardCollector{
 		p:     p,
 		total: desc("shards", "Shards, by the health of their primary.", "health"),
-		fresh: desc("shards_age_seconds", "How old what is known of the shards is."),
+		fresh: desc("shards_age_seconds", "Age of this server's knowledge of the shards."),
 
 		up:        one("up", "1 while the shard has a primary that its agent looks after."),
 		epoch:     one("epoch", "Epoch under which the primary was opened."),
-		blocked:   one("blocked", "1 while the primary is over and nothing is done about it; a person has to look."),
+		blocked:   one("blocked", "1 while a failed primary cannot be replaced; an operator has to decide."),
 		paused:    one("paused", "1 while the shard does not fail over by itself."),
 		underWay:  one("plan_under_way", "1 while the primary is being changed."),
 		failovers: one("failovers_last_hour", "Automatic failovers that reached a new primary within the last hour."),
@@ -83,7 +83,7 @@ func (c *shardCollector) Collect(out chan<- prometheus.Metric) {
 		}
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	totals := map[shard.Health]int{}
+	totals := map[string]int{}
 	for i, v := range c.p.dir.Shards() {
 		s := ViewShard(v, 0)
 		totals[s.Health]++
@@ -91,54 +91,54 @@ func (c *shardCollector) Collect(out chan<- prometheus.Metric) {
 			c.shard(s, v, gauge)
 		}
 	}
-	for _, h := range []shard.Health{shard.Fine, shard.Unattended, shard.Doubtful, shard.Over, shard.Stuck, shard.None} {
-		gauge(c.total, float64(totals[h]), string(h))
+	for _, h := range []shard.Health{shard.Fine, shard.Unattended, shard.Doubtful, shard.Replaceable, shard.Stuck, shard.None} {
+		gauge(c.total, float64(totals[string(h)]), string(h))
 	}
 	if age, _ := c.p.freshness(); age > 0 {
 		gauge(c.fresh, age.Seconds())
 	}
 }
 
-func (c *shardCollector) shard(s ShardView, v shard.View, gauge func(*prometheus.Desc, float64, ...string)) {
-	gauge(c.up, oneIf(s.Primary != nil && s.Health == shard.Fine), s.Shard)
-	gauge(c.epoch, float64(s.Epoch), s.Shard)
-	gauge(c.blocked, oneIf(s.Blocked != ""), s.Shard)
-	gauge(c.paused, oneIf(s.Paused != nil), s.Shard)
-	gauge(c.underWay, oneIf(s.Plan != nil), s.Shard)
+func (c *shardCollector) shard(s apitype.Shard, v shard.View, gauge func(*prometheus.Desc, float64, ...string)) {
+	gauge(c.up, oneIf(s.Primary != nil && s.Health == string(shard.Fine)), s.Name)
+	gauge(c.epoch, float64(s.Epoch), s.Name)
+	gauge(c.blocked, oneIf(s.Blocked != ""), s.Name)
+	gauge(c.paused, oneIf(s.Paused != nil), s.Name)
+	gauge(c.underWay, oneIf(s.Plan != nil), s.Name)
 	recent := 0
 	for _, at := range v.Row.Failovers {
 		if v.Now.Sub(at) < failoverWindow {
 			recent++
 		}
 	}
-	gauge(c.failovers, float64(recent), s.Shard)
-	if l := s.Last; l != nil && l.Failed == "" && (l.Kind == shard.Failover || l.Kind == shard.Switchover) {
+	gauge(c.failovers, float64(recent), s.Name)
+	if l := v.Row.Last; l != nil && l.Failed == "" && (l.Kind == shard.Failover || l.Kind == shard.Switchover) {
 		took := time.Duration(0)
 		for _, step := range l.Steps {
 			if step.Phase != shard.Following {
 				took += step.Took
 			}
 		}
-		gauge(c.took, took.Seconds(), s.Shard, string(l.Kind))
+		gauge(c.took, took.Seconds(), s.Name, string(l.Kind))
 	}
 	for _, n := range s.Nodes[:min(len(s.Nodes), shard.MaxMembers)] {
 		if n.Role == "" {
 			continue // no agent reports it
 		}
-		gauge(c.age, float64(n.AgeMS)/1000, s.Shard, n.ID, n.Address)
-		gauge(c.live, oneIf(n.AgentLives), s.Shard, n.ID, n.Address)
-		gauge(c.primary, oneIf(n.Primary), s.Shard, n.ID, n.Address)
-		gauge(c.nodeUp, oneIf(n.AgentLives && n.Condition == shard.Up), s.Shard, n.ID, n.Address)
-		gauge(c.txn, float64(n.Txn), s.Shard, n.ID, n.Address)
-		gauge(c.priority, float64(n.Priority), s.Shard, n.ID, n.Address)
+		gauge(c.age, float64(n.AgeMS)/1000, s.Name, n.ID, n.Address)
+		gauge(c.live, oneIf(n.AgentLives), s.Name, n.ID, n.Address)
+		gauge(c.primary, oneIf(n.Primary), s.Name, n.ID, n.Address)
+		gauge(c.nodeUp, oneIf(n.AgentLives && n.Condition == string(shard.Up)), s.Name, n.ID, n.Address)
+		gauge(c.txn, float64(n.Txn), s.Name, n.ID, n.Address)
+		gauge(c.priority, float64(n.Priority), s.Name, n.ID, n.Address)
 		if !n.Primary && n.InStep {
-			gauge(c.lag, float64(n.Lag), s.Shard, n.ID, n.Address)
+			gauge(c.lag, float64(n.Lag), s.Name, n.ID, n.Address)
 		}
 		if n.LinkUp != nil {
-			gauge(c.link, oneIf(*n.LinkUp), s.Shard, n.ID, n.Address)
+			gauge(c.link, oneIf(*n.LinkUp), s.Name, n.ID, n.Address)
 		}
 		for _, f := range []shard.Fence{shard.Open, shard.Armed, shard.Closed} {
-			gauge(c.fence, oneIf(n.Fence == f), s.Shard, n.ID, n.Address, string(f))
+			gauge(c.fence, oneIf(n.Fence == string(f)), s.Name, n.ID, n.Address, string(f))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
@@ -22,7 +23,7 @@ var errNoShards = errors.New("this server has nothing to say of shards")
 const maxShownShards = 200
 
 // ShardDirectory is what is known of the shards, at no cost to the store: a
-// [shard.Directory], or a [shard.Agent] for its own.
+// [catalog.Catalog], or an agent of package shard/agent for its own.
 type ShardDirectory interface {
 	Shard(name string) (shard.View, bool)
 	Shards() []shard.View
@@ -56,10 +57,10 @@ func (p *shardPart) routes() []route {
 		{pattern: "POST " + one + "/switchover", handle: p.switchover, long: true},
 		{pattern: "POST " + one + "/failover", handle: p.failover, long: true},
 		{pattern: "GET " + one + "/requests/{id}", handle: p.getRequest, long: true},
-		{pattern: "DELETE " + one + "/requests/{id}", handle: p.cancel},
+		{pattern: "DELETE " + one + "/requests/{id}", handle: p.cancelRequest},
 		{pattern: "POST " + one + "/pause", handle: p.pause},
 		{pattern: "POST " + one + "/resume", handle: p.resume},
-		{pattern: "DELETE " + one + "/nodes/{node}", handle: p.forget},
+		{pattern: "DELETE " + one + "/nodes/{node}", handle: p.forgetNode},
 	}
 	for i := range out {
 		handle := out[i].handle
@@ -101,14 +102,14 @@ func (p *shardPart) view(ctx context.Context, name string) (shard.View, error) {
 	if v, ok := p.dir.Shard(name); ok {
 		return v, nil
 	}
-	return p.look(ctx, name)
+	return p.readView(ctx, name)
 }
 
-// look asks the store.
-func (p *shardPart) look(ctx context.Context, name string) (shard.View, error) {
+// readView asks the store.
+func (p *shardPart) readView(ctx context.Context, name string) (shard.View, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	return p.registry.Look(ctx, name)
+	return p.registry.ReadView(ctx, name)
 }
 
 func (p *shardPart) list(w http.ResponseWriter, r *http.Request) error {
@@ -132,29 +133,26 @@ func (p *shardPart) list(w http.ResponseWriter, r *http.Request) error {
 	} else if err != nil && len(p.dir.Shards()) == 0 {
 		return err
 	}
-	out := struct {
-		Shards []ShardView `json:"shards"`
-		Next   string      `json:"next,omitempty"` // what to ask for with after, if there may be more
-	}{Shards: []ShardView{}}
+	out := apitype.Shards{Shards: []apitype.Shard{}}
 	for _, v := range p.dir.Shards() {
 		if v.Row.Name <= after || !strings.Contains(strings.ToLower(v.Row.Name), strings.ToLower(text)) {
 			continue
 		}
 		view := ViewShard(v, 0)
-		if trouble && view.alarm() == calm {
+		if trouble && severityOf(view) == calm {
 			continue
 		}
 		if out.Shards = append(out.Shards, view); len(out.Shards) == int(limit) {
-			out.Next = view.Shard
+			out.Next = view.Name
 			break
 		}
 	}
-	p.aged(w)
+	p.setAge(w)
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// aged says how old the answer is. While the store does not answer, what was known is given.
-func (p *shardPart) aged(w http.ResponseWriter) {
+// setAge says how old the answer is. While the store does not answer, what was known is given.
+func (p *shardPart) setAge(w http.ResponseWriter) {
 	if age, err := p.freshness(); err == nil || age > 0 {
 		w.Header().Set("Age", strconv.Itoa(int(age.Seconds())))
 	}
@@ -165,7 +163,7 @@ func (p *shardPart) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p.aged(w)
+	p.setAge(w)
 	return writeJSON(w, http.StatusOK, ViewShard(v, 0))
 }
 
@@ -173,34 +171,34 @@ func (p *shardPart) get(w http.ResponseWriter, r *http.Request) error {
 func (p *shardPart) primary(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("shard")
 	var at shard.Endpoint
-	err := p.until(w, r, func(ctx context.Context) (done bool, err error) {
+	err := p.waitUntil(w, r, func(ctx context.Context) (done bool, err error) {
 		v, err := p.view(ctx, name)
 		if err != nil {
 			return true, err
 		}
-		at, err = v.Whereabouts()
+		at, err = v.PrimaryEndpoint()
 		return err == nil, err
 	})
 	if err != nil {
 		return err
 	}
-	p.aged(w)
-	return writeJSON(w, http.StatusOK, at)
+	p.setAge(w)
+	return writeJSON(w, http.StatusOK, viewEndpoint(at))
 }
 
-// until calls look until it is done or the time has passed for which the caller is willing
-// to wait, at every change and now and then; it returns what look said last.
-func (p *shardPart) until(w http.ResponseWriter, r *http.Request, look func(context.Context) (done bool, err error)) error {
+// waitUntil calls check at every change, and once a pollInterval, until it is done or the caller's wait has passed. It
+// returns the last error of check.
+func (p *shardPart) waitUntil(w http.ResponseWriter, r *http.Request, check func(context.Context) (done bool, err error)) error {
 	wait, err := duration(r, "wait", maxWait)
 	if err != nil {
 		return err
 	}
-	return p.untilFor(w, r, wait, look)
+	return p.waitUntilFor(w, r, wait, check)
 }
 
-func (p *shardPart) untilFor(w http.ResponseWriter, r *http.Request, wait time.Duration, look func(context.Context) (done bool, err error)) error {
+func (p *shardPart) waitUntilFor(w http.ResponseWriter, r *http.Request, wait time.Duration, check func(context.Context) (done bool, err error)) error {
 	changed := p.dir.Changed()
-	done, err := look(r.Context())
+	done, err := check(r.Context())
 	if done || wait == 0 {
 		return err
 	}
@@ -210,10 +208,10 @@ func (p *shardPart) untilFor(w http.ResponseWriter, r *http.Request, wait time.D
 	default:
 		return errBusy
 	}
-	lift(w, wait+2*p.timeout)
+	extendWriteDeadline(w, wait+2*p.timeout)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	poll := time.NewTicker(pollEvery)
+	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for {
 		select {
@@ -227,59 +225,33 @@ func (p *shardPart) untilFor(w http.ResponseWriter, r *http.Request, wait time.D
 			return errStopping
 		}
 		changed = p.dir.Changed()
-		if done, err = look(r.Context()); done {
+		if done, err = check(r.Context()); done {
 			return err
 		}
 	}
 }
 
-// shardsState is what the page shows of the shards: at most maxShownShards of them, those in
-// trouble first, and the totals of all.
-type shardsState struct {
-	Totals shardTotals  `json:"totals"`
-	List   []shownShard `json:"list"`
-	// Error of the last reading: then what is shown is older than that.
-	Error string `json:"error,omitempty"`
-}
-
-// shownShard is a shard with what the page makes of it.
-type shownShard struct {
-	ShardView
-	Alarm alarm `json:"alarm"`
-}
-
-// shardTotals count all shards; one can be in several of them.
-type shardTotals struct {
-	Shards     int `json:"shards"`
-	NoPrimary  int `json:"no_primary"`
-	Blocked    int `json:"blocked"`
-	Unattended int `json:"unattended"`
-	UnderWay   int `json:"under_way"`
-	Paused     int `json:"paused"`
-	Trouble    int `json:"trouble"` // that a person should look at for whatever reason
-}
-
-// alarm is how soon somebody should look at a shard; the page knows the numbers.
-type alarm int
+// severity is how soon a shard needs attention; the page knows the numbers.
+type severity int
 
 const (
-	calm   alarm = iota
-	minor        // a node is not as it should be, or the shard is paused
-	moving       // a plan is under way
-	major        // it has a primary, and nobody who looks after it
-	severe       // it has none, or nothing is done about one that is over
+	calm   severity = iota
+	minor           // a node is not as it should be, or the shard is paused
+	moving          // a plan is under way
+	major           // it has a primary without a live agent
+	severe          // it has none, or nothing is done about one that is over
 )
 
-func (s ShardView) alarm() alarm {
-	troubled := func(n NodeView) bool {
-		return n.Trouble != "" || !n.AgentLives || n.Condition != shard.Up || n.LinkUp != nil && !*n.LinkUp
+func severityOf(s apitype.Shard) severity {
+	troubled := func(n apitype.ShardNode) bool {
+		return n.Trouble != "" || !n.AgentLives || n.Condition != string(shard.Up) || n.LinkUp != nil && !*n.LinkUp
 	}
 	switch {
-	case s.Blocked != "" || s.Health == shard.Stuck || s.Primary == nil && s.Plan == nil:
+	case s.Blocked != "" || s.Health == string(shard.Stuck) || s.Primary == nil && s.Plan == nil:
 		return severe
 	case s.Plan != nil || s.Request != nil:
 		return moving
-	case s.Health != shard.Fine:
+	case s.Health != string(shard.Fine):
 		return major
 	case s.Paused != nil || slices.ContainsFunc(s.Nodes, troubled):
 		return minor
@@ -287,7 +259,7 @@ func (s ShardView) alarm() alarm {
 	return calm
 }
 
-func (t *shardTotals) add(s ShardView) {
+func addShard(t *apitype.ShardTotals, s apitype.Shard) {
 	for _, c := range []struct {
 		count *int
 		is    bool
@@ -295,10 +267,10 @@ func (t *shardTotals) add(s ShardView) {
 		{&t.Shards, true},
 		{&t.NoPrimary, s.Primary == nil},
 		{&t.Blocked, s.Blocked != ""},
-		{&t.Unattended, s.Health == shard.Unattended},
+		{&t.Unattended, s.Health == string(shard.Unattended)},
 		{&t.UnderWay, s.Plan != nil},
 		{&t.Paused, s.Paused != nil},
-		{&t.Trouble, s.alarm() != calm},
+		{&t.Trouble, severityOf(s) != calm},
 	} {
 		if c.is {
 			*c.count++
@@ -307,22 +279,22 @@ func (t *shardTotals) add(s ShardView) {
 }
 
 // state is what the page shows; nil without shards.
-func (p *shardPart) state() *shardsState {
+func (p *shardPart) state() *apitype.ShardsState {
 	if p.dir == nil {
 		return nil
 	}
-	out := &shardsState{}
+	out := &apitype.ShardsState{}
 	views := p.dir.Shards()
-	out.List = make([]shownShard, 0, len(views))
+	out.List = make([]apitype.ShownShard, 0, len(views))
 	for _, v := range views {
 		s := ViewShard(v, 0)
-		out.Totals.add(s)
-		out.List = append(out.List, shownShard{s, s.alarm()})
+		addShard(&out.Totals, s)
+		out.List = append(out.List, apitype.ShownShard{Shard: s, Alarm: int(severityOf(s))})
 	}
-	slices.SortStableFunc(out.List, func(a, b shownShard) int { return cmp.Compare(b.Alarm, a.Alarm) })
+	slices.SortStableFunc(out.List, func(a, b apitype.ShownShard) int { return cmp.Compare(b.Alarm, a.Alarm) })
 	out.List = out.List[:min(len(out.List), maxShownShards)]
 	if _, err := p.freshness(); err != nil && !errors.Is(err, shard.ErrNotFound) {
-		out.Error = lease.CutReason(err.Error())
+		out.Error = lease.TruncateReason(err.Error())
 	}
 	return out
 }

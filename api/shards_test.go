@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
@@ -35,7 +36,7 @@ type directory struct {
 }
 
 func (d *directory) Shard(name string) (shard.View, bool) {
-	v, err := d.registry.Look(context.Background(), name)
+	v, err := d.registry.ReadView(context.Background(), name)
 	return v, err == nil
 }
 
@@ -90,7 +91,7 @@ func (g *shardRig) shard(name string) {
 		g.report(name, n, nil)
 		row.Members = append(row.Members, shard.Member{ID: nodeID(n), Address: nodeAt(n)})
 	}
-	if _, err := g.store.Registry().Decide(g.t.Context(), shard.Decision{Row: row}); err != nil {
+	if _, err := g.store.Registry().UpdateRow(g.t.Context(), shard.RowUpdate{Row: row}); err != nil {
 		g.t.Fatal(err)
 	}
 	id := lease.NewID()
@@ -98,7 +99,7 @@ func (g *shardRig) shard(name string) {
 	if _, err := g.store.StartSession(g.t.Context(), session); err != nil {
 		g.t.Fatal(err)
 	}
-	if _, err := g.store.Acquire(g.t.Context(), lease.Claim{Lease: shard.LeaseOf(name), Session: id}); err != nil {
+	if _, err := g.store.Acquire(g.t.Context(), lease.Expectation{Lease: shard.LeaseID(name), Session: id}); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -125,26 +126,26 @@ func (g *shardRig) report(name string, n int, edit func(*shard.Record)) {
 // decide changes the row as an agent would.
 func (g *shardRig) decide(edit func(*shard.Row)) {
 	g.t.Helper()
-	v, err := g.store.Registry().Look(g.t.Context(), "orders")
+	v, err := g.store.Registry().ReadView(g.t.Context(), "orders")
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	row := v.Row.Copy()
 	edit(&row)
-	if _, err := g.store.Registry().Decide(g.t.Context(), shard.Decision{Row: row}); err != nil {
+	if _, err := g.store.Registry().UpdateRow(g.t.Context(), shard.RowUpdate{Row: row}); err != nil {
 		g.t.Fatal(err)
 	}
 	g.dir.tell()
 }
 
-func (g *shardRig) show() ShardView {
+func (g *shardRig) show() apitype.Shard {
 	g.t.Helper()
 	a := g.do("GET", "/v1/shards/orders", "")
 	a.want(200, "")
 	if strings.Contains(a.Body, "agents-only") {
 		g.t.Fatalf("the secret of the agents is shown: %s", a.Body)
 	}
-	var v ShardView
+	var v apitype.Shard
 	a.into(&v)
 	return v
 }
@@ -152,13 +153,13 @@ func (g *shardRig) show() ShardView {
 func TestShardIsShown(t *testing.T) {
 	g := newShardRig(t)
 	v := g.show()
-	if v.Primary == nil || *v.Primary != (shard.Endpoint{Shard: "orders", NodeID: nodeID(1), Address: nodeAt(1), Epoch: 7}) || v.Health != shard.Fine || len(v.Nodes) != 3 {
+	if v.Primary == nil || *v.Primary != (apitype.ShardPrimary{Shard: "orders", NodeID: nodeID(1), Address: nodeAt(1), Epoch: 7}) || v.Health != string(shard.Fine) || len(v.Nodes) != 3 {
 		t.Errorf("shown %+v", v)
 	}
 	if n := v.Nodes[1]; n.Lag != 10 || !n.InStep || n.LinkUp == nil || !*n.LinkUp || !n.AgentLives || n.Primary {
 		t.Errorf("the replica is shown as %+v", n)
 	}
-	var at shard.Endpoint
+	var at apitype.ShardPrimary
 	a := g.do("GET", "/v1/shards/orders/primary", "")
 	a.into(&at)
 	if at != *v.Primary || a.Header.Get("Age") != "3" {
@@ -180,14 +181,14 @@ func TestShardsAreListed(t *testing.T) {
 	g.report("bbb", 32, func(r *shard.Record) { r.Trouble = "its copy broke off" })
 	list := func(query string) (out []string, next string) {
 		var page struct {
-			Shards []ShardView
+			Shards []apitype.Shard
 			Next   string
 		}
 		a := g.do("GET", "/v1/shards?"+query, "")
 		a.want(200, "")
 		a.into(&page)
 		for _, s := range page.Shards {
-			out = append(out, s.Shard)
+			out = append(out, s.Name)
 		}
 		return out, page.Next
 	}
@@ -212,8 +213,8 @@ func TestShardsAreListed(t *testing.T) {
 	g.dir.stale = shard.ErrNotFound
 	g.do("GET", "/v1/shards", "").want(503, "not_ready")
 	state := g.s.shards.state()
-	if got := state.List[0]; got.Shard != "bbb" || got.Alarm != minor || state.Totals.Shards != 4 || state.Totals.Trouble != 1 {
-		t.Errorf("the page is shown %s first, of %+v", got.Shard, state.Totals)
+	if got := state.List[0]; got.Name != "bbb" || got.Alarm != int(minor) || state.Totals.Shards != 4 || state.Totals.Trouble != 1 {
+		t.Errorf("the page is shown %s first, of %+v", got.Name, state.Totals)
 	}
 }
 
@@ -250,7 +251,7 @@ func TestShardWithoutPrimary(t *testing.T) {
 			g.decide(func(r *shard.Row) { r.Plan, r.Primary, r.PrimaryEpoch = nil, nodeID(2), 8 })
 		}()
 		began = time.Now()
-		var at shard.Endpoint
+		var at apitype.ShardPrimary
 		g.do("GET", "/v1/shards/orders/primary?wait=30s", "").into(&at)
 		if took := time.Since(began); at.Address != nodeAt(2) || took != 1234*time.Millisecond {
 			t.Errorf("after %v: %+v", took, at)
@@ -266,11 +267,11 @@ func TestShardIsPaused(t *testing.T) {
 	}
 	// One that is over and paused is blocked, and says so.
 	g.report("orders", 1, func(r *shard.Record) { r.Condition, r.Trouble = shard.Down, "killed" })
-	l, _ := g.store.Get(t.Context(), shard.LeaseOf("orders"))
-	if err := g.store.Release(t.Context(), lease.Handback{Lease: shard.LeaseOf("orders"), Session: l.Session, Term: l.Term}); err != nil {
+	l, _ := g.store.Get(t.Context(), shard.LeaseID("orders"))
+	if err := g.store.Release(t.Context(), lease.ReleaseRequest{Lease: shard.LeaseID("orders"), Session: l.Session, Term: l.Term}); err != nil {
 		t.Fatal(err)
 	}
-	if v := g.show(); v.Primary != nil || v.Health != shard.Over || !strings.Contains(v.Blocked, "understudy shard resume orders") {
+	if v := g.show(); v.Primary != nil || v.Health != string(shard.Replaceable) || !strings.Contains(v.Blocked, "understudy shard resume orders") {
 		t.Errorf("down and paused: %+v", v)
 	}
 	g.do("POST", "/v1/shards/orders/resume", `{"by":"bob"}`).want(200, "")
@@ -294,23 +295,23 @@ func TestShardRequests(t *testing.T) {
 		const path = "/v1/shards/orders/switchover"
 		a := g.do("POST", path, `{"to":"10.0.0.2:6379","timeout_ms":1700,"by":"alice"}`)
 		a.want(202, "")
-		var asked, now ShardRequestView
+		var asked, now apitype.ShardRequest
 		a.into(&asked)
-		if at := a.Header.Get("Location"); at != "/v1/shards/orders/requests/"+asked.Request || asked.State != RequestWaits {
+		if at := a.Header.Get("Location"); at != "/v1/shards/orders/requests/"+asked.Request || asked.State != apitype.RequestWaiting {
 			t.Fatalf("asked: %s, %+v", at, asked)
 		}
-		if q := g.show().Request; q == nil || q.To != nodeID(2) || q.Timeout != 1700*time.Millisecond || q.By != "alice (192.0.2.1)" {
+		if q := g.show().Request; q == nil || q.To != nodeID(2) || q.TimeoutMS != 1700 || q.By != "alice (192.0.2.1)" {
 			t.Errorf("the agents are asked for %+v", q)
 		}
 		g.do("POST", path, "").want(409, "under_way")
-		follow := func(query string) ShardRequestView {
-			var out ShardRequestView
+		follow := func(query string) apitype.ShardRequest {
+			var out apitype.ShardRequest
 			a := g.do("GET", "/v1/shards/orders/requests/"+asked.Request+query, "")
 			a.want(200, "")
 			a.into(&out)
 			return out
 		}
-		if now = follow("?wait=2s"); now.State != RequestWaits {
+		if now = follow("?wait=2s"); now.State != apitype.RequestWaiting {
 			t.Errorf("nobody has begun: %+v", now)
 		}
 		plan := &shard.Plan{Epoch: 8, Kind: shard.Switchover, From: nodeID(1), To: nodeID(2), Phase: shard.Pausing, Request: asked.Request}
@@ -321,11 +322,11 @@ func TestShardRequests(t *testing.T) {
 			g.decide(func(r *shard.Row) { r.Plan.Phase, r.Primary, r.PrimaryEpoch = shard.Following, nodeID(2), 8 })
 		}()
 		began := time.Now()
-		if now = follow("?wait=30s"); now.State != RequestDone || now.Plan.To != nodeID(2) || time.Since(began) != 200*time.Millisecond {
+		if now = follow("?wait=30s"); now.State != apitype.RequestDone || now.Plan.To != nodeID(2) || time.Since(began) != 200*time.Millisecond {
 			t.Errorf("after %v: %+v", time.Since(began), now)
 		}
 		g.decide(func(r *shard.Row) { r.Plan, r.Last = nil, r.Plan })
-		if now = follow(""); now.State != RequestDone {
+		if now = follow(""); now.State != apitype.RequestDone {
 			t.Errorf("when it is over: %+v", now)
 		}
 
@@ -351,7 +352,7 @@ func TestShardRequests(t *testing.T) {
 		send(t, g.s, request(ctx, "POST", path+"?wait=10s", "")).want(202, "") // whoever asked has gone; it waits nevertheless
 		g.decide(func(r *shard.Row) { r.Request = nil })
 
-		var second ShardRequestView
+		var second apitype.ShardRequest
 		g.do("POST", path, "").into(&second)
 		g.do("DELETE", "/v1/shards/orders/requests/"+second.Request+"?by=bob", "").want(204, "")
 		if g.show().Request != nil {
@@ -374,8 +375,8 @@ func TestShardNodeIsForgotten(t *testing.T) {
 	}
 	g.do("DELETE", nodes+nodeAt(3), "").want(400, "invalid") // its agent reports
 	g.do("DELETE", nodes+"10.0.0.9:1", "").want(404, "not_found")
-	v, _ := g.store.Registry().Look(t.Context(), "orders")
-	if _, err := g.store.Registry().Decide(t.Context(), shard.Decision{Row: v.Row, Drop: []string{nodeID(3)}}); err != nil {
+	v, _ := g.store.Registry().ReadView(t.Context(), "orders")
+	if _, err := g.store.Registry().UpdateRow(t.Context(), shard.RowUpdate{Row: v.Row, Drop: []string{nodeID(3)}}); err != nil {
 		t.Fatal(err)
 	}
 	g.do("DELETE", nodes+nodeID(3)+"?by=alice", "").want(204, "")
@@ -408,7 +409,7 @@ func TestShardMetrics(t *testing.T) {
 	}
 	for n := range 2 * maxShardLabels {
 		name := fmt.Sprintf("s-%03d", n)
-		if _, err := g.store.Registry().Decide(t.Context(), shard.Decision{Row: shard.Row{Name: name}}); err != nil {
+		if _, err := g.store.Registry().UpdateRow(t.Context(), shard.RowUpdate{Row: shard.Row{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -427,17 +428,17 @@ func TestShardsArePushed(t *testing.T) {
 		g := newShardRig(t)
 		s := start(t, Config{Store: g.store, Shards: g.dir, Clock: bubbleClock{time.Now().Add(-time.Hour)}})
 		r := newReader("", "", true)
-		if _, err := s.stream.join(r, -1); err != nil {
+		if _, err := s.stream.subscribe(r, -1); err != nil {
 			t.Fatal(err)
 		}
-		defer s.stream.leave(r)
-		state := func() stateJSON {
+		defer s.stream.unsubscribe(r)
+		state := func() apitype.State {
 			for {
 				<-r.wake
-				messages, _ := s.stream.take(r)
+				messages, _ := s.stream.pending(r)
 				for _, m := range messages {
 					if m.event == nil {
-						var out stateJSON
+						var out apitype.State
 						_, data, _ := strings.Cut(string(m.frame), "data: ")
 						if err := json.Unmarshal([]byte(data), &out); err != nil {
 							t.Fatal(err)
@@ -452,31 +453,31 @@ func TestShardsArePushed(t *testing.T) {
 			t.Fatalf("parts %v, shards %+v", first.Parts, first.Shards)
 		}
 		state() // from here on only the time and the directory lead to another
-		time.Sleep(pollRest + pollRest/2)
-		if more, _ := s.stream.take(r); len(more) > 0 {
+		time.Sleep(minPollGap + minPollGap/2)
+		if more, _ := s.stream.pending(r); len(more) > 0 {
 			t.Fatalf("%d messages came though nothing has changed", len(more))
 		}
 		began := time.Now()
 		g.dir.tell()
 		state()
-		if took := time.Since(began); took > pollRest {
+		if took := time.Since(began); took > minPollGap {
 			t.Errorf("a change was shown after %v", took)
 		}
 	})
 }
 
 func TestShardAlarms(t *testing.T) {
-	up := NodeView{AgentLives: true, Condition: shard.Up}
-	at := &shard.Endpoint{}
-	for want, views := range map[alarm][]ShardView{
-		calm:   {{Health: shard.Fine, Primary: at, Nodes: []NodeView{up}}},
-		minor:  {{Health: shard.Fine, Primary: at, Paused: &shard.Pause{}}, {Health: shard.Fine, Primary: at, Nodes: []NodeView{up, {Condition: shard.Up}}}, {Health: shard.Fine, Primary: at, Nodes: []NodeView{{AgentLives: true, Condition: shard.Up, LinkUp: new(false)}}}},
-		moving: {{Health: shard.Over, Plan: &shard.Plan{}}, {Health: shard.Fine, Primary: at, Request: &shard.Request{}}},
-		major:  {{Health: shard.Unattended, Primary: at}, {Health: shard.Doubtful, Primary: at}},
-		severe: {{Health: shard.Over, Primary: at, Blocked: "x"}, {Health: shard.Stuck, Primary: at}, {Health: shard.None}},
+	up := apitype.ShardNode{AgentLives: true, Condition: string(shard.Up)}
+	at := &apitype.ShardPrimary{}
+	for want, views := range map[severity][]apitype.Shard{
+		calm:   {{Health: string(shard.Fine), Primary: at, Nodes: []apitype.ShardNode{up}}},
+		minor:  {{Health: string(shard.Fine), Primary: at, Paused: &apitype.ShardPause{}}, {Health: string(shard.Fine), Primary: at, Nodes: []apitype.ShardNode{up, {Condition: string(shard.Up)}}}, {Health: string(shard.Fine), Primary: at, Nodes: []apitype.ShardNode{{AgentLives: true, Condition: string(shard.Up), LinkUp: new(false)}}}},
+		moving: {{Health: string(shard.Replaceable), Plan: &apitype.ShardPlan{}}, {Health: string(shard.Fine), Primary: at, Request: &apitype.ShardRequestAsked{}}},
+		major:  {{Health: string(shard.Unattended), Primary: at}, {Health: string(shard.Doubtful), Primary: at}},
+		severe: {{Health: string(shard.Replaceable), Primary: at, Blocked: "x"}, {Health: string(shard.Stuck), Primary: at}, {Health: string(shard.None)}},
 	} {
 		for _, v := range views {
-			if got := v.alarm(); got != want {
+			if got := severityOf(v); got != want {
 				t.Errorf("%+v: alarm %d, want %d", v, got, want)
 			}
 		}

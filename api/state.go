@@ -4,73 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
 
-// stateJSON is all that the page shows but the history. While the store does not
-// answer, what was read from it is missing: the page keeps what it has.
-type stateJSON struct {
-	Server serverJSON     `json:"server"`
-	Store  storeStateJSON `json:"store"`
-	// Parts that are configured: the sections of the page.
-	Parts    []string      `json:"parts"`
-	Roles    *rolesState   `json:"roles,omitempty"`
-	Sessions *sessionState `json:"sessions,omitempty"`
-	Queues   *queuesState  `json:"queues,omitempty"`
-	Monitor  *monitorState `json:"monitor,omitempty"`
-	Shards   *shardsState  `json:"shards,omitempty"`
-}
-
-type serverJSON struct {
-	Instance *lease.Instance `json:"instance,omitempty"`
-	Version  string          `json:"version"`
-}
-
-type storeStateJSON struct {
-	store.Info
-	Up        bool    `json:"up"`
-	Error     string  `json:"error,omitempty"`
-	LatencyMS float64 `json:"latency_ms"`
-}
-
-// rolesState, queuesState and sessionState list at most maxShown, and tell how many there are.
-type rolesState struct {
-	Total int        `json:"total"`
-	List  []RoleView `json:"list"`
-}
-
-type queuesState struct {
-	Total int         `json:"total"`
-	List  []QueueView `json:"list"`
-	// Error of the last look: then what is shown is older than that.
-	Error string `json:"error,omitempty"`
-}
-
-// monitorState is the monitor, with the newest of its alarms that stand. It lists
-// at most maxShown event names; the totals are of all.
-type monitorState struct {
-	MonitorView
-	Totals monitorTotals   `json:"totals"`
-	Alarms []AlarmView     `json:"alarms"`
-	Own    *ownMonitorView `json:"instance,omitempty"`
-	// Error of the last look: then what is shown is older than that.
-	Error string `json:"error,omitempty"`
-}
-
-// monitorTotals are the states of all sources.
-type monitorTotals struct {
-	Events  int   `json:"events"`
-	Up      int64 `json:"up"`
-	Down    int64 `json:"down"`
-	Paused  int64 `json:"paused"`
-	Retired int64 `json:"retired"`
-	Unseen  int64 `json:"unseen"`
-}
-
-func (t *monitorTotals) add(e EventCountView) {
-	t.Events++
+func addTotals(t *apitype.SourceTotals, e apitype.CheckCount) {
+	t.Checks++
 	t.Up += e.Up
 	t.Down += e.Down
 	t.Paused += e.PausedSources
@@ -78,28 +19,22 @@ func (t *monitorTotals) add(e EventCountView) {
 	t.Unseen += e.Unseen
 }
 
-type sessionState struct {
-	Total int           `json:"total"`
-	List  []sessionJSON `json:"list"`
-}
-
-// state reads what the page shows; failed is what the look before it met.
-func (b *board) state(ctx context.Context, failed error) stateJSON {
-	out := stateJSON{Server: serverJSON{Version: b.cfg.Version}, Parts: []string{"roles"}}
+// state reads what the page shows; failed is the error of the poll before it.
+func (b *poller) state(ctx context.Context, failed error) apitype.State {
+	out := apitype.State{Server: apitype.ServerInfo{Version: b.cfg.Version}, Parts: []string{"roles"}}
 	if len(b.cfg.Keepers) > 0 {
-		i := b.cfg.Keepers[0].Instance()
-		out.Server.Instance = &i
+		out.Server.Instance = new(viewInstance(b.cfg.Keepers[0].Instance()))
 	}
 	if failed == nil {
-		failed = b.read(ctx, &out)
+		failed = b.readState(ctx, &out)
 	}
 	if b.hasQueues || len(b.cfg.Dispatchers) > 0 {
 		out.Parts = append(out.Parts, "queues")
 	}
 	if out.Monitor != nil && out.Monitor.Error == "" {
-		b.hasMonitor = out.Monitor.used(b.monitor.own)
+		b.hasMonitor = b.monitor.isUsed(out.Monitor)
 	}
-	// The directory has what it had while the store does not answer.
+	// The directory keeps its last knowledge while the store does not answer.
 	if out.Shards = b.shards.state(); out.Shards != nil {
 		b.hasShards = out.Shards.Totals.Shards > 0 || b.hasShards && out.Shards.Error != ""
 	}
@@ -114,10 +49,11 @@ func (b *board) state(ctx context.Context, failed error) stateJSON {
 	if b.cfg.Cache != nil {
 		out.Parts = append(out.Parts, "cache")
 	}
-	latency, _ := b.ready()
-	out.Store = storeStateJSON{Info: b.info, Up: failed == nil, LatencyMS: float64(latency.Microseconds()) / 1000}
+	latency, _ := b.readiness()
+	out.Store = viewStore(b.info)
+	out.Store.Up, out.Store.LatencyMS = failed == nil, float64(latency.Microseconds())/1000
 	if failed != nil {
-		out.Store.Error = lease.CutReason(failed.Error())
+		out.Store.Error = lease.TruncateReason(failed.Error())
 	}
 	if !b.inspected.IsZero() {
 		out.Store.Now = b.info.Now.Add(time.Since(b.inspected))
@@ -125,8 +61,15 @@ func (b *board) state(ctx context.Context, failed error) stateJSON {
 	return out
 }
 
-func (b *board) read(ctx context.Context, out *stateJSON) error {
-	if time.Since(b.inspected) > inspectEvery {
+func viewStore(i store.Info) apitype.StoreInfo {
+	return apitype.StoreInfo{
+		Kind: i.Kind, Location: i.Location, Server: i.Server, Schema: i.Schema, Wanted: i.Wanted, Now: i.Now,
+		Notifies: i.Notifies, Warnings: i.Warnings,
+	}
+}
+
+func (b *poller) readState(ctx context.Context, out *apitype.State) error {
+	if time.Since(b.inspected) > inspectInterval {
 		info, err := b.cfg.Store.Inspect(ctx)
 		if err != nil {
 			return err
@@ -142,17 +85,17 @@ func (b *board) read(ctx context.Context, out *stateJSON) error {
 		return err
 	}
 	timeouts := map[string]time.Duration{}
-	shown := &sessionState{Total: len(sessions), List: []sessionJSON{}}
+	shown := &apitype.SessionsState{Total: len(sessions), List: []apitype.Session{}}
 	for _, n := range sessions {
 		timeouts[n.Instance.ID] = max(timeouts[n.Instance.ID], n.Timing.Timeout)
 		if len(shown.List) < maxShown {
-			shown.List = append(shown.List, sessionToJSON(n))
+			shown.List = append(shown.List, viewSession(n))
 		}
 	}
 	out.Sessions = shown
-	out.Roles = &rolesState{Total: len(roles), List: []RoleView{}}
+	out.Roles = &apitype.RolesState{Total: len(roles), List: []apitype.Role{}}
 	for _, r := range roles[:min(len(roles), maxShown)] {
-		j := ViewRole(r)
+		j := viewRole(r)
 		for i := range j.Primaries {
 			j.Primaries[i].TimeoutMS = timeouts[j.Primaries[i].ID].Milliseconds()
 		}

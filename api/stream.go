@@ -9,37 +9,36 @@ import (
 )
 
 const (
-	maxStreams = 100
-	// maxRecent is how many events are kept for all readers together: those that
-	// are behind, and those that come back.
+	maxStreams = 100 // each holds a connection and a goroutine
+	// maxRecent is how many events are kept for all readers together, for those that are behind and those that
+	// reconnect. Up to twice as many are in memory.
 	maxRecent = 2000
 )
 
-// message is one server-sent event, made once for all readers.
-type message struct {
+// streamEvent is one server-sent event, encoded once for all readers.
+type streamEvent struct {
 	event *history.Event // nil for the state
 	frame []byte
 }
 
-// stream keeps the latest of what the board sees, and wakes its readers. It
-// never waits for one: a reader that is so far behind that what it needs is no
-// longer kept is left out.
+// stream keeps the latest events and wakes its readers. It never waits for a reader: one that is so far behind that its next
+// event is no longer kept is dropped, reconnects with Last-Event-ID, and reads the gap from the store.
 type stream struct {
 	mu      sync.Mutex
 	readers map[*reader]struct{}
-	recent  []message // in the order in which they came
-	dropped int64     // how many came before them
-	state   message   // the latest, of which no other is of interest
-	states  int64     // how many there were
+	recent  []streamEvent // in the order in which they came
+	dropped int64         // how many came before them
+	state   streamEvent   // the latest; older ones are worthless
+	states  int64         // how many there were
 }
 
-// reader is one open request. The mutex of its stream guards what changes.
+// reader is one open request. Its stream's mutex guards the fields that change.
 type reader struct {
 	part, subject string // what it wants of the history; "" is everything
 	state         bool   // … and the state, too
 
-	wake   chan struct{} // something is there for it, or it was left out
-	next   int64         // the first event that it has not had, counted from the first of all
+	wake   chan struct{} // there is an event for it, or it was dropped
+	next   int64         // position of the first event that it has not had
 	states int64         // the last state that it has had
 }
 
@@ -49,17 +48,16 @@ func newReader(part, subject string, state bool) *reader {
 	return &reader{part: part, subject: subject, state: state, wake: make(chan struct{}, 1)}
 }
 
-// join adds a reader that has seen the event with the id after and goes on from
-// there, or from now on if that is negative. known is false if that event is no
-// longer kept: then what came after it, up to now, is in the store alone.
-func (s *stream) join(r *reader, after int64) (known bool, err error) {
+// subscribe adds a reader that continues after the event with the id after, or with the next one if after is negative.
+// known is false if that event is no longer kept: then the events since are in the store alone.
+func (s *stream) subscribe(r *reader, after int64) (known bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.readers) >= maxStreams {
 		return false, errBusy
 	}
 	s.readers[r] = struct{}{}
-	r.nudge()
+	r.wakeUp()
 	r.next = s.dropped + int64(len(s.recent))
 	for i, m := range s.recent {
 		if m.event.ID == after {
@@ -70,14 +68,14 @@ func (s *stream) join(r *reader, after int64) (known bool, err error) {
 	return after < 0, nil
 }
 
-func (s *stream) leave(r *reader) {
+func (s *stream) unsubscribe(r *reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.readers, r)
 }
 
-// take returns what is there for the reader; false if it was left out.
-func (s *stream) take(r *reader) (out []message, ok bool) {
+// pending returns the events that the reader has not had yet; false if it was dropped.
+func (s *stream) pending(r *reader) (out []streamEvent, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.readers[r]; !ok {
@@ -96,8 +94,8 @@ func (s *stream) take(r *reader) (out []message, ok bool) {
 	return out, true
 }
 
-// viewers tells whether anybody wants the state.
-func (s *stream) viewers() bool {
+// hasStateReaders reports whether a reader wants the state.
+func (s *stream) hasStateReaders() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r := range s.readers {
@@ -114,8 +112,8 @@ func (s *stream) len() int {
 	return len(s.readers)
 }
 
-// pass takes in a message for whoever wants it.
-func (s *stream) pass(m message) {
+// publish adds an event for all readers.
+func (s *stream) publish(m streamEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.event == nil {
@@ -123,20 +121,21 @@ func (s *stream) pass(m message) {
 		s.states++
 	} else {
 		s.recent = append(s.recent, m)
-		if len(s.recent) >= 2*maxRecent { // by halves, so that it is rare
-			s.recent = append([]message(nil), s.recent[maxRecent:]...)
+		if len(s.recent) >= 2*maxRecent { // drop half at once, so that the copy is rare
+			s.recent = append([]streamEvent(nil), s.recent[maxRecent:]...)
 			s.dropped += maxRecent
 		}
 	}
 	for r := range s.readers {
+		// Its next event is gone: a gap in the middle of a stream would look like history without it.
 		if r.next < s.dropped {
 			delete(s.readers, r)
 		}
-		r.nudge()
+		r.wakeUp()
 	}
 }
 
-func (r *reader) nudge() {
+func (r *reader) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -147,15 +146,15 @@ func (r *reader) wants(e history.Event) bool {
 	return (r.part == "" || r.part == e.Part) && (r.subject == "" || r.subject == e.Subject)
 }
 
-// eventMessage and stateMessage put a value into the form of the stream. JSON has
-// no line breaks, so that nothing in it can end its field.
-func eventMessage(e history.Event) (message, error) {
-	data, err := json.Marshal(e)
+// newHistoryEvent and newStateEvent encode a value for the stream. JSON has no line breaks, so that no value can end its
+// field early.
+func newHistoryEvent(e history.Event) (streamEvent, error) {
+	data, err := json.Marshal(viewEvent(e))
 	frame := "id: " + strconv.FormatInt(e.ID, 10) + "\nevent: history\ndata: " + string(data) + "\n\n"
-	return message{event: &e, frame: []byte(frame)}, err
+	return streamEvent{event: &e, frame: []byte(frame)}, err
 }
 
-func stateMessage(v any) (message, error) {
+func newStateEvent(v any) (streamEvent, error) {
 	data, err := json.Marshal(v)
-	return message{frame: []byte("event: state\ndata: " + string(data) + "\n\n")}, err
+	return streamEvent{frame: []byte("event: state\ndata: " + string(data) + "\n\n")}, err
 }

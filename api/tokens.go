@@ -6,41 +6,23 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// TokenState is what a token is good for.
-type TokenState string
-
-// States of a token.
-const (
-	TokenLive    TokenState = "live"
-	TokenExpired TokenState = "expired"
-	TokenRevoked TokenState = "revoked"
-)
-
-// TokenView is a token as every surface shows it in JSON, the command line too. It has no secret.
-type TokenView struct {
-	access.Token
-	State TokenState `json:"state"`
-}
-
-// ViewToken shows a token; now is the store's clock.
-func ViewToken(t access.Token, now time.Time) TokenView {
-	v := TokenView{t, TokenLive}
+// viewToken shows a token; now is the store's clock.
+func viewToken(t access.Token, now time.Time) apitype.Token {
+	out := apitype.Token{
+		ID: t.ID, Name: t.Name, Scopes: t.Scopes.Names(), Created: t.Created, By: t.By,
+		Expires: t.Expires, Revoked: t.Revoked, RevokedBy: t.RevokedBy, State: apitype.TokenLive,
+	}
 	switch {
 	case !t.Revoked.IsZero():
-		v.State = TokenRevoked
-	case !t.Live(now):
-		v.State = TokenExpired
+		out.State = apitype.TokenRevoked
+	case !t.IsLive(now):
+		out.State = apitype.TokenExpired
 	}
-	return v
-}
-
-// NewTokenView is a token that was just made, and its secret, which is shown this once.
-type NewTokenView struct {
-	Token  TokenView `json:"token"`
-	Secret string    `json:"secret"`
+	return out
 }
 
 func (s *Server) tokenRoutes() []route {
@@ -52,7 +34,7 @@ func (s *Server) tokenRoutes() []route {
 	for i := range out {
 		handle := out[i].handle
 		out[i].handle = func(w http.ResponseWriter, r *http.Request) error {
-			if s.router.gate.book == nil {
+			if s.router.auth.tokens == nil {
 				return errNoTokens
 			}
 			return handle(w, r)
@@ -62,25 +44,19 @@ func (s *Server) tokenRoutes() []route {
 }
 
 func (s *Server) listTokens(w http.ResponseWriter, r *http.Request) error {
-	all, now, err := s.router.gate.book.tokens.List(r.Context())
+	all, now, err := s.router.auth.tokens.tokens.List(r.Context())
 	if err != nil {
 		return err
 	}
-	out := make([]TokenView, 0, len(all))
+	out := make([]apitype.Token, 0, len(all))
 	for _, t := range all {
-		out = append(out, ViewToken(t, now))
+		out = append(out, viewToken(t, now))
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"tokens": out})
+	return writeJSON(w, http.StatusOK, apitype.Tokens{Tokens: out})
 }
 
 func (s *Server) makeToken(w http.ResponseWriter, r *http.Request) error {
-	var body struct {
-		Name   string   `json:"name"`
-		Scopes []string `json:"scopes"`
-		// LastsMS is how long it lasts; 0 is for ever.
-		LastsMS int64  `json:"lasts_ms"`
-		By      string `json:"by"`
-	}
+	var body apitype.NewToken
 	if err := readJSON(r, &body); err != nil {
 		return err
 	}
@@ -91,32 +67,32 @@ func (s *Server) makeToken(w http.ResponseWriter, r *http.Request) error {
 	if body.LastsMS < 0 || body.LastsMS > access.MaxLife.Milliseconds() {
 		return fmt.Errorf("%w: lasts_ms is %d: use 0 for ever, or up to %d", lease.ErrInvalid, body.LastsMS, access.MaxLife.Milliseconds())
 	}
-	who, err := by(r, body.By)
+	who, err := requesterOf(r, body.By)
 	if err != nil {
 		return err
 	}
-	t, secret, err := access.Make(body.Name, scopes, who)
+	t, secret, err := access.NewToken(body.Name, scopes, who)
 	if err != nil {
 		return err
 	}
-	book := s.router.gate.book
-	if t, err = book.tokens.Add(r.Context(), t, millis(body.LastsMS)); err != nil {
+	tokens := s.router.auth.tokens
+	if t, err = tokens.tokens.Add(r.Context(), t, millis(body.LastsMS)); err != nil {
 		return err
 	}
-	book.seen.forget()
-	return writeJSON(w, http.StatusCreated, NewTokenView{ViewToken(t, t.Created), secret})
+	tokens.snapshot.invalidate()
+	return writeJSON(w, http.StatusCreated, apitype.TokenSecret{Token: viewToken(t, t.Created), Secret: secret})
 }
 
 // revokeToken ends a token that the path names by its id or its name. Here that counts at once, and on every
 // other server when it reads the tokens next.
 func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
-	who, err := by(r, r.URL.Query().Get("by"))
+	who, err := requesterOf(r, r.URL.Query().Get("by"))
 	if err != nil {
 		return err
 	}
-	t, err := s.router.gate.book.revoke(r.Context(), r.PathValue("id"), who)
+	t, err := s.router.auth.tokens.revoke(r.Context(), r.PathValue("id"), who)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, ViewToken(t, t.Revoked))
+	return writeJSON(w, http.StatusOK, viewToken(t, t.Revoked))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor/intake"
@@ -66,7 +67,7 @@ func newTokenRig(t *testing.T, cfg Config) *tokenRig {
 // token makes one and returns its secret.
 func (g *tokenRig) token(name string, lasts time.Duration, scopes ...access.Scope) string {
 	g.t.Helper()
-	one, secret, err := access.Make(name, scopes, "alice")
+	one, secret, err := access.NewToken(name, scopes, "alice")
 	if err == nil {
 		_, err = g.store.Tokens().Add(g.t.Context(), one, lasts)
 	}
@@ -104,10 +105,10 @@ func TestScopes(t *testing.T) {
 		Security []map[string][]string
 	}
 	g.do(configToken1, "GET", "/openapi.json", "").into(&doc)
-	blank := strings.NewReplacer("{role}", "x", "{session}", "x", "{space}", "x", "{key}", "x", "{queue}", "x", "{id}", "x", "{event}", "x", "{source}", "x", "{alarm}", "x", "{shard}", "x", "{node}", "x", "{what}", "x")
+	blank := strings.NewReplacer("{role}", "x", "{session}", "x", "{space}", "x", "{key}", "x", "{queue}", "x", "{id}", "x", "{event}", "x", "{check}", "x", "{source}", "x", "{alarm}", "x", "{shard}", "x", "{node}", "x", "{what}", "x")
 	for _, rt := range g.s.routes() {
 		method, path, _ := strings.Cut(rt.pattern, " ")
-		if rt.open {
+		if rt.open || rt.hidden {
 			continue
 		}
 		var op struct{ Security []map[string][]string }
@@ -191,9 +192,9 @@ func TestTokensAreManaged(t *testing.T) {
 	if a.Status != 201 {
 		t.Fatal(a.Body)
 	}
-	var made NewTokenView
+	var made apitype.TokenSecret
 	a.into(&made)
-	if diff := cmp.Diff(access.Scopes{access.Act, access.Ingest}, made.Token.Scopes); diff != "" || made.Token.State != TokenLive || made.Token.By != "carol (127.0.0.1)" ||
+	if diff := cmp.Diff([]string{"act", "ingest"}, made.Token.Scopes); diff != "" || made.Token.State != apitype.TokenLive || made.Token.By != "carol (127.0.0.1)" ||
 		!made.Token.Expires.Equal(made.Token.Created.Add(time.Hour)) {
 		t.Errorf("made %+v", made.Token)
 	}
@@ -205,15 +206,15 @@ func TestTokensAreManaged(t *testing.T) {
 		g.do(configToken1, "POST", "/v1/tokens", body).want(400, "invalid")
 	}
 	a = g.do(configToken1, "GET", "/v1/tokens", "")
-	var list struct{ Tokens []TokenView }
+	var list struct{ Tokens []apitype.Token }
 	a.into(&list)
 	if len(list.Tokens) != 1 || list.Tokens[0].ID != made.Token.ID || strings.Contains(a.Body, made.Secret) || strings.Contains(a.Body, "sum") {
 		t.Errorf("listed %s", a.Body)
 	}
 	g.do(configToken1, "DELETE", "/v1/tokens/nobody", "").want(404, "no_token")
-	var gone TokenView
+	var gone apitype.Token
 	g.do(configToken1, "DELETE", "/v1/tokens/ops?by=dave", "").into(&gone)
-	if gone.State != TokenRevoked || gone.RevokedBy != "dave (127.0.0.1)" {
+	if gone.State != apitype.TokenRevoked || gone.RevokedBy != "dave (127.0.0.1)" {
 		t.Errorf("revoked %+v", gone)
 	}
 	g.do(made.Secret, "GET", "/v1/roles", "").want(401, "unauthorized") // at once
@@ -357,7 +358,7 @@ func TestOpenServer(t *testing.T) {
 	if _, err := g.store.Tokens().Revoke(t.Context(), "reader", "bob"); err != nil {
 		t.Fatal(err)
 	}
-	g.s.router.gate.book.seen.forget()
+	g.s.router.auth.tokens.snapshot.invalidate()
 	g.do(reader, "POST", "/v1/sessions", `{"name":"x"}`).want(401, "unauthorized") // and not "anybody"
 	for _, method := range []string{"GET", "POST"} {
 		g.do("", method, "/v1/tokens", "").want(403, "config_token_needed")
@@ -462,7 +463,7 @@ func TestAudit(t *testing.T) {
 	g.token(strings.Repeat("n", access.MaxName), 0, access.Act)
 	r := withCaller(request(t.Context(), "POST", "/", ""), caller{token: access.Token{ID: "i", Name: strings.Repeat("n", access.MaxName)}})
 	r.RemoteAddr = "[2001:db8:1111:2222:3333:4444:5555:6666]:80"
-	if who, err := by(r, long); err != nil || len(who) > lease.MaxName {
+	if who, err := requesterOf(r, long); err != nil || len(who) > lease.MaxName {
 		t.Errorf("%d bytes are more than the history takes: %v", len(who), err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/client"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 )
 

@@ -143,7 +143,7 @@ func storeSubject(ctx context.Context, kind string, st store.Store) (*subject, s
 	}
 	seen := make([]lease.Lease, turns)
 	take := func(ctx context.Context, id lease.ID, last lease.Lease) (lease.Lease, error) {
-		return st.Acquire(ctx, lease.Claim{Lease: id, Session: session.ID, Seen: last.Seen()})
+		return st.Acquire(ctx, lease.Expectation{Lease: id, Session: session.ID, Seen: last.Seen()})
 	}
 	s := &subject{kind: kind}
 	s.renew = func(ctx context.Context) error {
@@ -156,7 +156,7 @@ func storeSubject(ctx context.Context, kind string, st store.Store) (*subject, s
 		return err
 	}
 	s.release = func(ctx context.Context, i int) error {
-		err := st.Release(ctx, lease.Handback{Lease: turnID(i), Session: session.ID, Term: seen[i].Term, Reason: "bench"})
+		err := st.Release(ctx, lease.ReleaseRequest{Lease: turnID(i), Session: session.ID, Term: seen[i].Term, Reason: "bench"})
 		seen[i].Session, seen[i].Seq = "", 0
 		return err
 	}

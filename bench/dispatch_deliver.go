@@ -23,9 +23,9 @@ const queueName = "bench"
 // queueStore is a store that has queues.
 type queueStore interface {
 	store.Store
-	Claims() claim.Table
+	Claims() claim.KeyTable
 	Queue() dispatch.Queue
-	Desk() dispatch.Desk
+	QueueAdmin() dispatch.Admin
 }
 
 func openQueues(ctx context.Context, url string) (queueStore, error) {
@@ -65,7 +65,7 @@ func deliver(ctx context.Context, o queueOptions, stop <-chan struct{}, started 
 	}
 	d, err := dispatch.New(dispatch.Config{
 		Name: queueName, Keeper: keeper, Claims: st.Claims(), Queue: st.Queue(), Target: to, Windows: windows,
-		Concurrency: o.Concurrency, Most: o.Most, SubmitTimeout: min(15*time.Second, windows.Second/2),
+		Concurrency: o.Concurrency, MaxKeys: o.Most, SubmitTimeout: min(15*time.Second, windows.Second/2),
 	})
 	if err != nil {
 		return "", err
@@ -91,7 +91,7 @@ func makeQueue(ctx context.Context, b *bed, url string) {
 	st, err := openQueues(ctx, url)
 	if err == nil {
 		defer st.Close()
-		err = st.Desk().Make(ctx, queueName)
+		err = st.QueueAdmin().CreateQueue(ctx, queueName)
 	}
 	if err != nil {
 		b.Fatalf("bench: making a queue: %v", err)
@@ -135,11 +135,11 @@ func fill(ctx context.Context, b *bed, url string, keys, per int) {
 func fillKeys(ctx context.Context, b *bed, st queueStore, from, to, per int) {
 	for n := 1; n <= per; n++ {
 		for first := from; first < to; first += claim.MaxKeys {
-			var batches []dispatch.Batch
+			var batches []dispatch.Message
 			for k := first; k < min(to, first+claim.MaxKeys); k++ {
 				batches = append(batches, post(keyName(k), n, 0))
 			}
-			if _, err := st.Desk().Add(ctx, batches); err != nil {
+			if _, err := st.QueueAdmin().Add(ctx, batches); err != nil {
 				b.Fatalf("bench: enqueueing: %v", err)
 			}
 		}
@@ -147,8 +147,8 @@ func fillKeys(ctx context.Context, b *bed, st queueStore, from, to, per int) {
 }
 
 // post is a message as a batch.
-func post(key string, n int, at time.Duration) dispatch.Batch {
-	return dispatch.Batch{
+func post(key string, n int, at time.Duration) dispatch.Message {
+	return dispatch.Message{
 		Queue: queueName, Key: key, ID: fmt.Sprintf("%s-%d", key, n), ContentType: "application/json", Payload: message(key, n, at),
 	}
 }

@@ -121,7 +121,7 @@ func commits(ctx context.Context, b *bed, e enqueuer, during time.Duration) (n i
 			for time.Since(began) < during {
 				key := keyName(rand.N(enqueueKeys))
 				// The sink's judgement of the order is not asked for here.
-				batch := dispatch.Batch{Queue: queueName, Key: key, ID: lease.NewID(), ContentType: "application/json", Payload: message(key, 1, 0)}
+				batch := dispatch.Message{Queue: queueName, Key: key, ID: lease.NewID(), ContentType: "application/json", Payload: message(key, 1, 0)}
 				if err := e.add(ctx, batch); err != nil {
 					b.Fatalf("bench: enqueueing: %v", err)
 				}
@@ -141,7 +141,7 @@ func riverEnqueuer(ctx context.Context, b *bed, url string) enqueuer {
 	if err != nil {
 		b.Fatalf("bench: River: %v", err)
 	}
-	return enqueuer{close: pool.Close, add: func(ctx context.Context, batch dispatch.Batch) error {
+	return enqueuer{close: pool.Close, add: func(ctx context.Context, batch dispatch.Message) error {
 		tx, err := pool.Begin(ctx)
 		if err != nil {
 			return err
@@ -160,7 +160,7 @@ func bareEnqueuer(ctx context.Context, b *bed, url string) enqueuer {
 	if _, err := pool.Exec(ctx, "CREATE TABLE bare (id text PRIMARY KEY, key text NOT NULL, payload bytea NOT NULL)"); err != nil {
 		b.Fatalf("bench: %v", err)
 	}
-	return enqueuer{close: pool.Close, add: func(ctx context.Context, batch dispatch.Batch) error {
+	return enqueuer{close: pool.Close, add: func(ctx context.Context, batch dispatch.Message) error {
 		tx, err := pool.Begin(ctx)
 		if err != nil {
 			return err

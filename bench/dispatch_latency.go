@@ -19,7 +19,7 @@ import (
 // enqueuer enqueues as a program does: each batch in a transaction of its own,
 // with a connection that has nothing to do with the store's.
 type enqueuer struct {
-	add   func(context.Context, dispatch.Batch) error
+	add   func(context.Context, dispatch.Message) error
 	close func()
 }
 
@@ -28,7 +28,7 @@ func newEnqueuer(ctx context.Context, b *bed, url string, connections int) enque
 		return sqliteEnqueuer(b, url)
 	}
 	pool := committersPool(ctx, b, url, connections)
-	return enqueuer{close: pool.Close, add: func(ctx context.Context, batch dispatch.Batch) error {
+	return enqueuer{close: pool.Close, add: func(ctx context.Context, batch dispatch.Message) error {
 		tx, err := pool.Begin(ctx)
 		if err != nil {
 			return err
@@ -60,7 +60,7 @@ func sqliteEnqueuer(b *bed, url string) enqueuer {
 		b.Fatalf("bench: %v", err)
 	}
 	db.SetMaxOpenConns(1)
-	return enqueuer{close: func() { _ = db.Close() }, add: func(ctx context.Context, batch dispatch.Batch) error {
+	return enqueuer{close: func() { _ = db.Close() }, add: func(ctx context.Context, batch dispatch.Message) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ type numbers struct{ next []int }
 
 func newNumbers(keys int) *numbers { return &numbers{make([]int, keys)} }
 
-func (n *numbers) post(k int, at time.Duration) dispatch.Batch {
+func (n *numbers) post(k int, at time.Duration) dispatch.Message {
 	n.next[k]++
 	return post(keyName(k), n.next[k], at)
 }

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // serverScheme makes a worker an etcd server: etcd-server:CLIENT_PORT:PEER_PORT:DIR.

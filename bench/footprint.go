@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 const (
@@ -32,7 +32,7 @@ func footprint(ctx context.Context, b *bed, o options, r *Report) {
 	if err != nil {
 		b.Fatalf("bench: %v", err)
 	}
-	r.add(Figure{Section: "footprint", Subject: "binary", Name: "size", Value: float64(file.Size()) / mib, Unit: "MiB", Bound: 30})
+	r.add(Figure{Section: "footprint", Subject: "binary", Name: "size", Value: float64(file.Size()) / mib, Unit: "MiB", Bound: 28})
 
 	type server struct {
 		place
@@ -52,7 +52,7 @@ func footprint(ctx context.Context, b *bed, o options, r *Report) {
 		if s.proc == nil {
 			f.Value = float64(residentMemory(s.pid)) / mib
 		} else {
-			f.Value, f.Bound = float64(residentMemory(s.proc.Pid()))/mib, 40
+			f.Value, f.Bound = float64(residentMemory(s.proc.Pid()))/mib, 24
 		}
 		r.add(f)
 	}

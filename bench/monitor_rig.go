@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -70,9 +70,9 @@ type alarmSink struct {
 	url string
 
 	mu    sync.Mutex
-	came  map[monitor.Turn]map[string]alarm // by request id
-	again int                               // requests with an id that came before
-	heard chan struct{}                     // closed and made anew with each
+	came  map[monitor.Transition]map[string]alarm // by request id
+	again int                                     // requests with an id that came before
+	heard chan struct{}                           // closed and made anew with each
 }
 
 func startAlarmSink(b *bed) *alarmSink {
@@ -91,7 +91,7 @@ func startAlarmSink(b *bed) *alarmSink {
 // ServeHTTP takes one alarm.
 func (s *alarmSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
-	var m monitor.Message
+	var m monitor.AlarmMessage
 	if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -118,18 +118,18 @@ func (s *alarmSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *alarmSink) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.came, s.heard = map[monitor.Turn]map[string]alarm{}, make(chan struct{})
+	s.came, s.heard = map[monitor.Transition]map[string]alarm{}, make(chan struct{})
 }
 
 // count is how much came of a kind.
-func (s *alarmSink) count(turn monitor.Turn) int {
+func (s *alarmSink) count(turn monitor.Transition) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.came[turn])
 }
 
 // wait returns when so many of a kind came, or it has been long enough.
-func (s *alarmSink) wait(turn monitor.Turn, n int, within time.Duration) {
+func (s *alarmSink) wait(turn monitor.Transition, n int, within time.Duration) {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	for {
@@ -148,7 +148,7 @@ func (s *alarmSink) wait(turn monitor.Turn, n int, within time.Duration) {
 }
 
 // await returns what came of a kind, as soon as that is so many.
-func (s *alarmSink) await(b *bed, turn monitor.Turn, n int, within time.Duration) []alarm {
+func (s *alarmSink) await(b *bed, turn monitor.Transition, n int, within time.Duration) []alarm {
 	s.wait(turn, n, within)
 	s.mu.Lock()
 	defer s.mu.Unlock()

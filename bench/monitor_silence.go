@@ -94,7 +94,7 @@ func lates(all []alarm) (out sample) {
 
 // spread is how long it took from when the first of a crowd turned until the sink was told of
 // the last.
-func (g *rig) spread(turn monitor.Turn) time.Duration {
+func (g *rig) spread(turn monitor.Transition) time.Duration {
 	all := g.sink.await(g.b, turn, crowdSize, 2*time.Minute)
 	first, last := all[0].started, all[0].told
 	for _, a := range all {
@@ -114,7 +114,7 @@ func (g *rig) spread(turn monitor.Turn) time.Duration {
 func (g *rig) crowds(r *Report, in *instance, kind string, rounds int) (others []float64) {
 	sender := startBeats(g.b, beatOptions{Address: in.address, Event: crowdEvent, Way: byArray, Each: beatArray, Conns: 4, Sources: crowdSize})
 	tellLots(g.b, sender, "once 0 %d", crowdSize) // they are learned
-	got := map[monitor.Turn]sample{}
+	got := map[monitor.Transition]sample{}
 	var server, instance []float64
 	for round := range rounds {
 		g.sink.forget()
@@ -136,7 +136,7 @@ func (g *rig) crowds(r *Report, in *instance, kind string, rounds int) (others [
 		others = append(others, u.others)
 	}
 	sender.end()
-	for turn, name := range map[monitor.Turn]string{monitor.Onset: "silent", monitor.Abated: "back"} {
+	for turn, name := range map[monitor.Transition]string{monitor.Onset: "silent", monitor.Abated: "back"} {
 		if s := got[turn]; len(s) > 0 {
 			f := Figure{Section: "silence", Subject: kind, Name: fmt.Sprintf("%d sources %s at once: until the last is told, median", crowdSize, name), Value: s.median().Seconds(), Unit: "s", Count: len(s)}
 			if kind == "postgres" {

@@ -111,14 +111,14 @@ func TestBeatsAreWhole(t *testing.T) {
 
 type taken struct{ seen map[string]int }
 
-func (f *taken) Take(_ context.Context, beats []monitor.Beat) ([]monitor.Outcome, error) {
+func (f *taken) Record(_ context.Context, beats []monitor.Heartbeat) ([]monitor.Outcome, error) {
 	for _, b := range beats {
-		f.seen[b.Event+" "+b.Source]++
+		f.seen[b.Check+" "+b.Source]++
 	}
 	return make([]monitor.Outcome, len(beats)), nil
 }
 
-func (f *taken) Prove(context.Context) error { return nil }
+func (f *taken) RecordProbe(context.Context) error { return nil }
 
 func TestReadAccepted(t *testing.T) {
 	for text, want := range map[string]error{
@@ -147,7 +147,7 @@ func TestAlarmSink(t *testing.T) {
 	defer b.clear()
 	s := startAlarmSink(b)
 	at := time.Now().Add(-time.Second)
-	tell := func(m monitor.Message) {
+	tell := func(m monitor.AlarmMessage) {
 		body, _ := json.Marshal(m)
 		resp, err := http.Post(s.url, "application/json", strings.NewReader(string(body)))
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -156,10 +156,10 @@ func TestAlarmSink(t *testing.T) {
 		resp.Body.Close()
 	}
 	for _, id := range []string{"1", "2", "1"} {
-		tell(monitor.Message{Status: monitor.Onset, RequestID: id, Source: "s" + id, Started: at})
+		tell(monitor.AlarmMessage{Status: monitor.Onset, RequestID: id, Source: "s" + id, Started: at})
 	}
 	ended := at.Add(500 * time.Millisecond)
-	tell(monitor.Message{Status: monitor.Abated, RequestID: "1", Source: "s1", Started: at, Ended: &ended})
+	tell(monitor.AlarmMessage{Status: monitor.Abated, RequestID: "1", Source: "s1", Started: at, Ended: &ended})
 	if all := lates(s.await(b, monitor.Onset, 2, time.Minute)); len(all) != 2 || s.twice() != 1 || all.max() < time.Second {
 		t.Errorf("%v, %d twice", all, s.twice())
 	}

@@ -98,12 +98,12 @@ func (o observed) RenewSession(ctx context.Context, id string) (lease.Renewal, e
 	return r, err
 }
 
-func (o observed) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (o observed) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	o.count("acquire", c.Lease)
 	return o.Store.Acquire(ctx, c)
 }
 
-func (o observed) Release(ctx context.Context, h lease.Handback) error {
+func (o observed) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	o.count("release", h.Lease)
 	return o.Store.Release(ctx, h)
 }

@@ -56,7 +56,7 @@ func (r *Report) add(figures ...Figure) {
 	}
 }
 
-// write prints the report as Markdown, so that it can be kept as it is.
+// write prints the report as Markdown.
 func (r *Report) write(w io.Writer) error {
 	r.Machine.write(w)
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
@@ -68,26 +68,52 @@ func (r *Report) write(w io.Writer) error {
 			fmt.Fprintln(t, "| of\t| what\t| measured\t| bound\t| holds\t| beside\t| ratio\t| n\t|")
 			fmt.Fprintln(t, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
 		}
-		bound, holds, peer, ratio, n := "", "", "", "", ""
-		if f.bounded() {
-			bound, holds = "≤ "+number(f.Bound), "yes"
-		}
-		if f.Least != 0 {
-			bound, holds = "≥ "+number(f.Least), "yes"
-		}
-		if !f.Holds() {
-			holds = "**no**"
-		}
+		bound, holds, peer, n := f.cells()
+		ratio := ""
 		if f.Peer != 0 {
-			peer, ratio = f.Versus+" "+number(f.Peer), strconv.FormatFloat(f.Value/f.Peer, 'f', 2, 64)
-		}
-		if f.Count != 0 {
-			n = strconv.Itoa(f.Count)
+			ratio = strconv.FormatFloat(f.Value/f.Peer, 'f', 2, 64)
 		}
 		fmt.Fprintf(t, "| %s\t| %s\t| %s %s\t| %s\t| %s\t| %s\t| %s\t| %s\t|\n",
 			f.Subject, f.Name, number(f.Value), f.Unit, bound, holds, peer, ratio, n)
 	}
 	return t.Flush()
+}
+
+// brief prints what a page shows: figures that have a bound or something beside them.
+func (r *Report) brief(w io.Writer) {
+	r.Machine.write(w)
+	section := ""
+	for _, f := range r.Figures {
+		bound, holds, peer, n := f.cells()
+		if bound == "" && peer == "" {
+			continue
+		}
+		if f.Section != section {
+			section = f.Section
+			fmt.Fprintf(w, "\n### %s\n\n|of|what|measured|bound|holds|beside|n|\n|---|---|---|---|---|---|---|\n", section)
+		}
+		fmt.Fprintf(w, "|%s|%s|%s %s|%s|%s|%s|%s|\n", f.Subject, f.Name, number(f.Value), f.Unit, bound, holds, peer, n)
+	}
+}
+
+// cells are those of a figure's row that may be empty.
+func (f Figure) cells() (bound, holds, peer, n string) {
+	if f.bounded() {
+		bound, holds = "≤ "+number(f.Bound), "yes"
+	}
+	if f.Least != 0 {
+		bound, holds = "≥ "+number(f.Least), "yes"
+	}
+	if !f.Holds() {
+		holds = "**no**"
+	}
+	if f.Peer != 0 {
+		peer = f.Versus + " " + number(f.Peer)
+	}
+	if f.Count != 0 {
+		n = strconv.Itoa(f.Count)
+	}
+	return bound, holds, peer, n
 }
 
 func (r *Report) save(path string) error {
@@ -116,9 +142,7 @@ func (r *Report) document(path, block string) error {
 		return fmt.Errorf("bench: %s lacks the line %q or %q", path, begin, end)
 	}
 	var tables strings.Builder
-	if err := r.write(&tables); err != nil {
-		return err
-	}
+	r.brief(&tables)
 	return os.WriteFile(path, []byte(before+begin+"\n\n"+tables.String()+"\n"+end+after), 0o644)
 }
 

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 )
 

@@ -18,9 +18,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/agent"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/open"
 )
@@ -198,7 +199,7 @@ func newFakeShard(i int) *fakeShard {
 	lineage := shard.Lineage{ID: randomHex()}
 	for k := range trioSize {
 		r := shard.Record{Shard: s.name, ID: randomHex(), Address: fmt.Sprintf("10.%d.%d.%d:6379", i/250, i%250, k+1), Agent: fmt.Sprintf("10.%d.%d.%d:8008", i/250, i%250, k+1),
-			Role: shard.Replica, Condition: shard.Up, Lineage: lineage, Synced: true, Fence: shard.Closed, Priority: shard.DefaultPriority,
+			Role: shard.Replica, Condition: shard.Up, Lineage: lineage, Synced: true, Fence: shard.Closed, Priority: agent.DefaultPriority,
 			Instance: lease.NewID(), Interval: usual().Interval, Timeout: usual().Timeout, Run: randomHex(), Engine: "redis", Version: "7.0.15", Txn: 1, Keys: 1000}
 		if k == 0 {
 			r.Role, r.Fence, r.Armed = shard.Primary, shard.Armed, true
@@ -226,7 +227,7 @@ func (s *fakeShard) found(ctx context.Context, st store.Store, shards store.Shar
 		if _, err := st.StartSession(ctx, lease.Session{ID: session, Instance: in, Timing: usual()}); err != nil {
 			return "", fmt.Errorf("a session: %w", err)
 		}
-		_, err := st.Acquire(ctx, lease.Claim{Lease: shard.LeaseOf(s.name), Session: session})
+		_, err := st.Acquire(ctx, lease.Expectation{Lease: shard.LeaseID(s.name), Session: session})
 		if err == nil {
 			break
 		}
@@ -235,11 +236,11 @@ func (s *fakeShard) found(ctx context.Context, st store.Store, shards store.Shar
 		}
 		time.Sleep(time.Second)
 	}
-	row := shard.View{Now: time.Now()}.Foundation(r, randomHex())
+	row := shard.View{Now: time.Now()}.BootstrapRow(r, randomHex())
 	for _, m := range s.nodes[1:] {
 		row.Members = append(row.Members, shard.Member{ID: m.ID, Address: m.Address, Agent: m.Agent, Since: time.Now()})
 	}
-	if _, err := shards.Registry().Decide(ctx, shard.Decision{Row: row}); err != nil {
+	if _, err := shards.Registry().UpdateRow(ctx, shard.RowUpdate{Row: row}); err != nil {
 		return "", fmt.Errorf("a row: %w", err)
 	}
 	return session, nil

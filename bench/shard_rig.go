@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
@@ -176,7 +176,7 @@ func (t *trio) view() shard.View {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	v, err := t.registry.Look(ctx, t.shard)
+	v, err := t.registry.ReadView(ctx, t.shard)
 	if err != nil {
 		return shard.View{}
 	}

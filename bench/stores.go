@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // place is a store, or a peer, that was started.

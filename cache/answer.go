@@ -27,7 +27,6 @@ type waiter struct {
 type answer struct {
 	entry         protocol.Entry
 	confirmed, of int
-	config        protocol.Config
 	err           error
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -191,7 +192,7 @@ func TestMalformedMessages(t *testing.T) {
 		members = append(members, protocol.Member{URL: free[2*i], API: free[2*i+1]})
 	}
 	s := newStand(t, members[1].URL)
-	p := run(t, Config{Self: members[0].URL, Members: members, Source: echo})
+	p := run(t, Config{Self: members[0].URL, Members: members, Origin: echo})
 	eventually(t, "it listens to its peer", func() bool { return s.subscribed.Load() == 2 })
 	self, from := members[0].URL, members[1].URL
 	huge := "\xff\xff\xff\xff\xff\xff\xff\xff"
@@ -320,7 +321,7 @@ func TestOnlyRefusalIsDeath(t *testing.T) {
 	g := newGate(t, strings.TrimPrefix(s.Addr(), "tcp://"))
 	free := addrs(t, 3)
 	members := []protocol.Member{{URL: free[0], API: free[1]}, {URL: "tcp://" + g.Addr().String(), API: free[2]}}
-	p := run(t, Config{Self: members[0].URL, Members: members, Source: echo})
+	p := run(t, Config{Self: members[0].URL, Members: members, Origin: echo})
 	state := func() protocol.LinkState {
 		var s protocol.LinkState
 		if err := p.inLoop(context.Background(), func(m *protocol.Machine) { s = m.Peers()[0].State }); err != nil {
@@ -341,72 +342,78 @@ func TestOnlyRefusalIsDeath(t *testing.T) {
 	eventually(t, "dead", func() bool { return state() == protocol.Dead })
 }
 
-func TestJoinAndLeave(t *testing.T) {
+// A member is added and another removed by giving every peer the new list, one after
+// another, while all of them serve.
+func TestChangeMembers(t *testing.T) {
 	disks := []*memory{newMemory(), newMemory(), newMemory(), newMemory()}
 	c := newCluster(t, 3, echo, func(i int, cfg *Config) { cfg.Storage = disks[i] }).settled()
 	free := addrs(t, 2)
 	fourth := protocol.Member{URL: free[0], API: free[1]}
-	joining := run(t, Config{
-		Self: fourth.URL, Members: append(c.members, fourth), Join: true, Storage: disks[3], Timings: fast(),
-		Source: func(ctx context.Context, f Fetch) (Value, error) { c.calls.Add(1); return echo(ctx, f) },
+	four := append(slices.Clone(c.members), fourth)
+	added := run(t, Config{
+		Self: fourth.URL, Members: four, Storage: disks[3], Timings: fast(),
+		Origin: func(ctx context.Context, f Fetch) (Value, error) { c.calls.Add(1); return echo(ctx, f) },
 	})
-	if _, err := joining.Get(c.ctx(), "key", GetOptions{}); !errors.Is(err, ErrNotMember) {
-		t.Errorf("a peer that is no member: %v", err)
-	}
-	config, err := c.peers[0].Change(c.ctx(), &fourth, "")
-	if err != nil || config.Number != 2 || !config.Has(fourth.URL) {
-		t.Fatalf("%+v, %v", config, err)
-	}
-	all := append(c.peers, joining)
-	everybody := func(n int64, members int, who []*member) {
+	eventually(t, "a peer that nobody has in its list says so", func() bool {
+		_, err := added.Get(c.ctx(), "key", GetOptions{})
+		return errors.Is(err, ErrNotMember)
+	})
+	change := func(p *member, list []protocol.Member) {
 		t.Helper()
-		eventually(t, fmt.Sprint("everybody has configuration ", n), func() bool {
+		eventually(t, "the list is taken", func() bool {
+			err := p.ChangeMembers(c.ctx(), list)
+			if err != nil && !strings.Contains(err.Error(), "has just changed") && !strings.Contains(err.Error(), "still has another list") {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+	}
+	all := append(slices.Clone(c.peers), added)
+	for i, p := range c.peers {
+		change(p, four)
+		// With one list here and another there, everybody is answered.
+		for _, p := range all[:3] {
+			if item, err := p.Get(c.ctx(), fmt.Sprint("during ", i), GetOptions{}); err != nil || string(item.Value) != fmt.Sprint("value of during ", i) {
+				t.Fatalf("%q, %v", item.Value, err)
+			}
+		}
+	}
+	connected := func(n int, who []*member) {
+		t.Helper()
+		eventually(t, fmt.Sprint("all have the list of ", n), func() bool {
 			for _, p := range who {
 				v, err := p.Cluster(c.ctx())
-				if err != nil || v.Config != n || v.Connected != members {
+				if err != nil || len(v.Peers) != n || v.Connected != n || slices.ContainsFunc(v.Peers, func(v PeerView) bool { return v.List != "same" }) {
 					return false
 				}
 			}
 			return true
 		})
 	}
-	everybody(2, 4, all)
-	eventually(t, "the new member votes", func() bool {
-		_, err := joining.Get(c.ctx(), "key", GetOptions{})
+	connected(4, all)
+	eventually(t, "the new member votes and fetches", func() bool {
+		_, err := added.Get(c.ctx(), "new", GetOptions{})
 		return err == nil
 	})
-	servers := *joining.front.servers.Load()
-	if len(servers) != 4 {
+	if servers := *added.front.servers.Load(); len(servers) != 4 {
 		t.Errorf("clients are told of %q", servers)
 	}
-	if _, err := c.peers[1].Change(c.ctx(), &fourth, ""); err == nil {
-		t.Error("a member was added twice")
+	if err := all[1].ChangeMembers(c.ctx(), []protocol.Member{four[1], four[3]}); err == nil || strings.Count(err.Error(), "cache:") != 1 || !strings.Contains(err.Error(), "one member at a time") {
+		t.Errorf("two members at once: %v", err)
 	}
-	if _, err := c.peers[1].Change(c.ctx(), nil, c.members[0].URL); err != nil {
-		t.Fatal(err)
+	three := four[1:]
+	for _, p := range all[1:] {
+		change(p, three)
 	}
-	everybody(3, 3, all[1:])
-	if _, err := c.peers[1].Change(c.ctx(), nil, ""); err == nil {
-		t.Error("a change of nothing")
-	}
-	// What was agreed on counts more than what a peer is started with.
-	c.peers[2].stop()
-	c.start(2)
-	eventually(t, "it knows the members", func() bool {
-		v, err := c.peers[2].Cluster(c.ctx())
-		return err == nil && v.Config == 3 && v.Connected == 3
+	connected(3, all[1:])
+	// The one that is left out is not heard any more, and says so.
+	eventually(t, "the removed member refuses", func() bool {
+		_, err := all[0].Get(c.ctx(), "late", GetOptions{})
+		v, _ := all[0].Cluster(c.ctx())
+		return errors.Is(err, ErrNotMember) && strings.Contains(v.Trouble, "does not have this peer")
 	})
-	if got := disks[2].stored().Membership.Config.Number; got != 3 {
-		t.Errorf("configuration %d is stored", got)
-	}
-}
-
-// Peers that forget what they accept cannot agree on members.
-func TestChangeNeedsStorage(t *testing.T) {
-	c := newCluster(t, 2, echo, nil).settled()
-	_, err := c.peers[0].Change(c.ctx(), nil, c.members[1].URL)
-	if err == nil || !strings.Contains(err.Error(), "storage") || strings.Count(err.Error(), "cache:") != 1 {
-		t.Errorf("changed: %v", err)
+	if got := disks[2].stored().Members.Members; len(got) != 3 {
+		t.Errorf("%v is stored", got)
 	}
 }
 
@@ -429,7 +436,7 @@ func TestOriginalPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ear.Close()
-	p := run(t, Config{Self: members[0].URL, Members: members, Source: echo, Mixed: true})
+	p := run(t, Config{Self: members[0].URL, Members: members, Origin: echo, Mixed: true})
 	eventually(t, "it listens to its peer", func() bool { return s.subscribed.Load() == 2 })
 	got := make(chan error)
 	go func() {

@@ -9,28 +9,24 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// Config says what a peer is and what it may use. Self, Members and Source are
+// Config says what a peer is and what it may use. Self, Members and Origin are
 // needed; every other field has a useful zero.
 type Config struct {
 	// Self is this peer's url, the name that the others know it by:
 	// tcp://host:port, byte for byte as in their lists.
 	Self string
-	// Members are all peers of the cluster, this one included. A configuration that
-	// was agreed on later, and stored, counts more.
+	// Members are all peers of the cluster, this one included: the same list on every
+	// peer, except while it changes by one member. See [Peer.ChangeMembers].
 	Members []protocol.Member
-	// Join starts a peer that is not a member yet and waits to be added; Members
-	// are then the others, to be reached, and this peer's own addresses.
-	Join bool
 	// BindURL and BindAPI are where to listen, when that differs from the
 	// addresses by which the peer is known.
 	BindURL, BindAPI string
-	// Source fetches values. Nil: the peer never fetches, but votes and answers
+	// Origin fetches values. Nil: the peer never fetches, but votes and answers
 	// with what it has.
-	Source Source
-	// Fetches bounds the calls of Source at one time; 64. What is beyond waits.
+	Origin Origin
+	// Fetches bounds the calls of Origin at one time; 64. What is beyond waits.
 	Fetches int
-	// Storage keeps copies across restarts. Nil: the peer starts empty, and takes
-	// no part in changes of the membership.
+	// Storage keeps copies across restarts. Nil: the peer starts empty.
 	Storage Storage
 	// Timings are the waits of the protocol.
 	Timings protocol.Timings

@@ -2,7 +2,7 @@
 // database. The peers elect, per key, who fetches; everybody gets a copy; an old
 // copy is given at once while one peer refreshes it; any peer may die at any moment.
 //
-// A [Peer] is one member, with a [Source] that it calls. Programs in the same
+// A [Peer] is one member, with a [Origin] that it calls. Programs in the same
 // process use its methods; others use the client in cache/client, HTTP, or any client of
 // the ZeroMQ protocol that this one is compatible with.
 //
@@ -11,12 +11,12 @@
 //   - While a majority of the members is connected, the source is called for a key by at most
 //     one peer at a time, and once per expiry. A peer may fetch only while a majority has
 //     promised to vote for nobody else; it ends its call before those promises do. This rests
-//     on clocks that run alike within a tenth of [protocol.Timings.Source], on a source that
+//     on clocks that run alike within a tenth of [protocol.Timings.AnnounceTimeout], on a source that
 //     returns when its context ends, and on no peer of the kind that [Config.Mixed] allows.
 //   - Each call has a term that is higher than that of every call of the key before it, and
 //     stays so over restarts with storage: the fencing token for a source that compares.
 //   - A copy is never replaced by an older one, and nothing that was removed comes back.
-//     Terms, removals and the membership are stored before anybody acts on them.
+//     Terms and removals are stored before anybody acts on them.
 //   - Whoever asks is answered: with a value, with the source's failure, or with why there is
 //     none. Nothing that is here is withheld, in a partition neither.
 //   - Everything is bounded: keys, bytes, requests that wait, calls of the source, queues to
@@ -38,14 +38,14 @@
 //     backend) makes the others fetch while it still does. Let peers reach each other directly.
 //   - Terms that are unique where a peer loses its storage, or has none, and is back at once: it
 //     has to be away for longer than the peers' clocks are apart, plus twice
-//     [protocol.Timings.Source].
+//     [protocol.Timings.AnnounceTimeout].
 //   - Secrecy or authenticity without [Curve]. [Config.Secret] authenticates peers alone.
 //
 // # States
 //
 // A key is idle, or this peer follows a candidate or one that fetches (follower), asks
-// for votes (candidate), or fetches (sourcing). A peer is starting (it abstains from
-// votes for one [protocol.Timings.Source], or until every other peer has confirmed that nothing
+// for votes (candidate), or fetches (fetching). A peer is starting (it abstains from
+// votes for one [protocol.Timings.AnnounceTimeout], or until every other peer has confirmed that nothing
 // rests on what it promised before), voting, partitioned (no majority: it gives what it has),
 // or stopped. The rules are in cache/protocol, which does no I/O.
 //
@@ -53,7 +53,7 @@
 //
 // A peer whose process ends is noticed at once, for its address refuses connections, and
 // another fetches what it fetched. One that hangs, or is cut off, is noticed after the
-// announce timeout, [protocol.Timings.Source]. A source that fails is told to everybody who
+// announce timeout, [protocol.Timings.AnnounceTimeout]. A source that fails is told to everybody who
 // waits, and asked again after a back-off that grows, by one peer. A storage that fails or
 // hangs loses saves, never answers: what must be durable first waits for it, so that
 // elections on that peer stand still and others hold them. A peer that cannot store terms

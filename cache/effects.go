@@ -30,9 +30,9 @@ func (l *loop) carry(e protocol.Effect) {
 		if l.cfg.Storage != nil {
 			ticket = l.saver.removed(e.All)
 		}
-	case protocol.SaveMembership:
+	case protocol.SaveMembers:
 		if l.cfg.Storage != nil {
-			ticket = l.saver.membership(e.State)
+			ticket = l.saver.members(e.State)
 		}
 	}
 	switch {
@@ -41,7 +41,7 @@ func (l *loop) carry(e protocol.Effect) {
 	case ticket != 0:
 		l.ticket = ticket
 	default:
-		l.do(e)
+		l.execute(e)
 	}
 }
 
@@ -73,7 +73,7 @@ func (l *loop) durable(ticket uint64, err error) {
 			break
 		}
 		if h.ticket == 0 {
-			l.do(h.effect)
+			l.execute(h.effect)
 		}
 	}
 	clear(l.held[:n])
@@ -83,20 +83,17 @@ func (l *loop) durable(ticket uint64, err error) {
 	}
 }
 
-// says is whether a message tells another peer that something is stored.
-func says(e protocol.Send) bool {
-	switch e.Message.(type) {
-	case protocol.Removed, protocol.Membership:
-		return true
-	}
-	return false
+// claimsStored is whether a message tells another peer that something is stored.
+func claimsStored(e protocol.Send) bool {
+	_, removed := e.Message.(protocol.Removed)
+	return removed
 }
 
-// do carries one effect out. Nothing here waits.
-func (l *loop) do(e protocol.Effect) {
+// execute carries one effect out. Nothing here waits.
+func (l *loop) execute(e protocol.Effect) {
 	switch e := e.(type) {
 	case protocol.Send:
-		if !l.unsure || !says(e) {
+		if !l.unsure || !claimsStored(e) {
 			l.links.send(e)
 		}
 	case protocol.Reply, protocol.KeepAlive, protocol.Refer, protocol.Refuse, protocol.Gone, protocol.Changed:
@@ -109,8 +106,6 @@ func (l *loop) do(e protocol.Effect) {
 			return
 		}
 		l.saver.ceiling(e.To)
-	case protocol.Drop:
-		l.links.drop(e.Peer)
 	case protocol.Moved:
 		l.moved(e)
 	}
@@ -130,7 +125,7 @@ func (l *loop) moved(e protocol.Moved) {
 	if e.Key != "" {
 		event.From, event.To = e.From.String(), e.To.String()
 	}
-	l.watchers.tell(event)
+	l.watchers.notify(event)
 }
 
 // answer is the part of do for who waits. A token of 0 is nobody's.
@@ -158,7 +153,7 @@ func (l *loop) answer(e protocol.Effect) {
 		}
 	case protocol.Changed:
 		if who := l.answered(e.Token); who != nil {
-			a := answer{config: e.Config}
+			var a answer
 			if e.Err != "" {
 				a.err = errors.New(e.Err)
 			}

@@ -24,7 +24,7 @@ func newHeldBench(t *testing.T) *heldBench {
 	b := &heldBench{called: make(chan string, 10)}
 	p, err := New(Config{
 		Self: self.URL, Members: []protocol.Member{self}, Storage: newMemory(), Clock: bubbleClock{time.Now()},
-		Source: func(_ context.Context, f Fetch) (Value, error) {
+		Origin: func(_ context.Context, f Fetch) (Value, error) {
 			b.called <- f.Key
 			return Value{}, nil
 		},
@@ -73,7 +73,7 @@ func TestEffectsWaitForTheDisk(t *testing.T) {
 				t.Errorf("held: %q, want %q", got, want)
 			}
 		}
-		b.carryAll(b.reply("a"), removal(1), b.reply("b"), b.reply("c"), protocol.SaveMembership{}, b.reply("d"))
+		b.carryAll(b.reply("a"), removal(1), b.reply("b"), b.reply("c"), protocol.SaveMembers{}, b.reply("d"))
 		held("b", "c", "d")
 		b.carryAll(b.reply("e")) // of a later step
 		held("b", "c", "d", "e")
@@ -99,9 +99,9 @@ func TestEffectsAfterAFailedDisk(t *testing.T) {
 		message protocol.Message
 		says    bool
 	}{
-		{protocol.Removed{}, true}, {protocol.Membership{}, true}, {protocol.Hello{}, false}, {protocol.Update{}, false},
+		{protocol.Removed{}, true}, {protocol.MembersList{}, false}, {protocol.Hello{}, false}, {protocol.Update{}, false},
 	} {
-		if got := says(protocol.Send{Message: c.message}); got != c.says {
+		if got := claimsStored(protocol.Send{Message: c.message}); got != c.says {
 			t.Errorf("%T: %t", c.message, got)
 		}
 	}

@@ -28,8 +28,8 @@ var (
 	ErrNotMember = errors.New("cache: this peer is not a member")
 	// ErrBroken: this peer cannot do its part, because of its storage or its clock.
 	ErrBroken = errors.New("cache: this peer cannot fetch")
-	// ErrSourceRuns: the source has not returned, although its context has ended.
-	ErrSourceRuns = errors.New("cache: the source has not returned although it was told to")
+	// ErrOriginRuns: the source has not returned, although its context has ended.
+	ErrOriginRuns = errors.New("cache: the source has not returned although it was told to")
 )
 
 // Causes of the end of a source's context.
@@ -42,7 +42,7 @@ var (
 // Failure is what is known of a fetch that failed, on this peer or another. It
 // is [ErrFailed], and [ErrNotFound] when the source said so.
 type Failure struct {
-	Text       string        // the source's error, at most 256 bytes
+	Text       string        // the origin's error, at most 256 bytes
 	RetryAfter time.Duration // when the source may be asked again
 }
 

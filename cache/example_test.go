@@ -15,7 +15,7 @@ func Example() {
 	peer, err := cache.New(cache.Config{
 		Self:    self.URL,
 		Members: []protocol.Member{self},
-		Source: func(ctx context.Context, f cache.Fetch) (cache.Value, error) {
+		Origin: func(ctx context.Context, f cache.Fetch) (cache.Value, error) {
 			fmt.Println("the source is asked for", f.Key)
 			return cache.Value{Data: []byte("a slow value")}, nil
 		},

@@ -19,7 +19,7 @@ import (
 // timer of its own that ends it when the authority for it does, whatever the rest
 // of the peer is doing.
 type fetches struct {
-	source   Source
+	source   Origin
 	limit    int
 	longest  time.Duration // Timings.Fetch
 	maxValue int
@@ -48,7 +48,7 @@ type call struct {
 }
 
 func newFetches(cfg Config, stats *counters, report func(protocol.Fetched)) *fetches {
-	return &fetches{source: cfg.Source, limit: cfg.Fetches, longest: cfg.Timings.Fetch, maxValue: cfg.MaxValue,
+	return &fetches{source: cfg.Origin, limit: cfg.Fetches, longest: cfg.Timings.Fetch, maxValue: cfg.MaxValue,
 		clock: cfg.Clock, report: report, stats: stats, log: cfg.Log, calls: map[string][]*call{}}
 }
 

@@ -40,7 +40,7 @@ type fetchBench struct {
 // its context ends, unless the key says that it is stubborn.
 func newFetchBench(limit int) *fetchBench {
 	b := &fetchBench{causes: map[string]error{}}
-	cfg := Config{Fetches: limit, Clock: bubbleClock{time.Now()}, Source: b.source}.withDefaults()
+	cfg := Config{Fetches: limit, Clock: bubbleClock{time.Now()}, Origin: b.source}.withDefaults()
 	b.fetches = newFetches(cfg, &counters{}, func(f protocol.Fetched) {
 		b.mu.Lock()
 		defer b.mu.Unlock()

@@ -40,7 +40,7 @@ type client struct {
 
 func newFront(p *Peer) *front {
 	f := &front{Peer: p, noted: notes{seed: maphash.MakeSeed()}}
-	f.members(protocol.NewConfig(p.cfg.Members))
+	f.members(protocol.NewMembers(p.cfg.Members))
 	return f
 }
 
@@ -67,13 +67,10 @@ func (f *front) close() {
 }
 
 // members sets what clients that ask for servers are told.
-func (f *front) members(c protocol.Config) {
-	servers := make([]string, 0, len(c.Members))
-	for _, m := range c.Members {
+func (f *front) members(list protocol.Members) {
+	servers := make([]string, 0, len(list))
+	for _, m := range list {
 		servers = append(servers, m.API)
-	}
-	if own := f.cfg.own().API; !slices.Contains(servers, own) && c.Has(f.cfg.Self) {
-		servers = append(servers, own)
 	}
 	f.servers.Store(&servers)
 }

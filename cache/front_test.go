@@ -58,14 +58,14 @@ func newRaw(t *testing.T, api string, security zmtp.Security) *raw {
 }
 
 // uint is a number as the protocol writes it.
-func uint(n int64) string {
+func decimal(n int64) string {
 	b := bytes.TrimRight(binary.LittleEndian.AppendUint64(nil, uint64(n)), "\x00")
 	return string(append(b, make([]byte, max(0, 1-len(b)))...))
 }
 
 // soon is an expiry that a client of the original's gives; later than its 5 s, for a
 // busy machine.
-func soon() string { return uint(time.Now().Add(patience).UnixMilli()) }
+func soon() string { return decimal(time.Now().Add(patience).UnixMilli()) }
 
 func (r *raw) send(frames ...string) {
 	r.t.Helper()
@@ -117,7 +117,7 @@ func TestOriginalClient(t *testing.T) {
 			t.Errorf("%s: %q", what, got)
 		}
 	}
-	r.send("3", "?", soon(), "key", uint(time.Now().UnixMilli()))
+	r.send("3", "?", soon(), "key", decimal(time.Now().UnixMilli()))
 	r.want("3", "=", "value of key")
 	began := time.Now()
 	r.send("4", "?", soon(), "fails")
@@ -141,7 +141,7 @@ func TestClientGetsStale(t *testing.T) {
 	c.get(0, "key", "1")
 	c.ahead.Add(int64(2 * time.Hour))
 	r := newRaw(t, c.members[0].API, nil)
-	r.send("1", "?", uint(time.Now().Add(3*time.Hour).UnixMilli()), "key")
+	r.send("1", "?", decimal(time.Now().Add(3*time.Hour).UnixMilli()), "key")
 	r.want("1", "=", "1")
 	eventually(t, "it is refreshed", func() bool {
 		item, _ := c.peers[0].Peek("key")
@@ -180,7 +180,7 @@ func TestExtendedClient(t *testing.T) {
 		return echo(ctx, f)
 	}, nil).settled()
 	r := newRaw(t, c.members[0].API, nil)
-	ask := func(id, key string, patience int64) { r.send(id, "?", "\x01", key, "", "\x01", uint(patience)) } // its clock is far behind
+	ask := func(id, key string, patience int64) { r.send(id, "?", "\x01", key, "", "\x01", decimal(patience)) } // its clock is far behind
 	ask("1", "key", 60_000)
 	if got := r.want("1", "=", "value of key"); len(got) != 6 {
 		t.Errorf("%d frames", len(got))
@@ -195,7 +195,7 @@ func TestExtendedClient(t *testing.T) {
 	r.want("5", "!", string(wire.CodeBadRequest))
 	ask("6", "slow", 100)
 	r.want("6", "!")
-	r.send("7", "?", "\x01", "key", "", "\x03", uint(60_000)) // refresh
+	r.send("7", "?", "\x01", "key", "", "\x03", decimal(60_000)) // refresh
 	r.want("7", "=", "value of key")
 	if n := c.calls.Load() - slow.Load(); n != 4 {
 		t.Errorf("%d calls of the source, beside the slow one", n)
@@ -210,7 +210,7 @@ func TestMalformedRequests(t *testing.T) {
 		{"1"}, {"1", "?"}, {"", "?", soon(), "key"}, {"1", "", soon(), "key"}, {"1", "??", soon(), "key"},
 		{"1", "?", "\xff\xff\xff\xff\xff\xff\xff\xff", "key"}, // killed the original's process
 		{"1", "?", "", "key"}, {"1", "?", soon()}, {"1", "?", soon(), ""}, {"1", "x", soon(), "key"},
-		{"1", "?", uint(time.Now().UnixMilli() - 60_000), "key"}, // expired
+		{"1", "?", decimal(time.Now().UnixMilli() - 60_000), "key"}, // expired
 		{"1", "?", soon(), "key", "\xff\xff\xff\xff\xff\xff\xff\xff"},
 		{"1", "?", soon(), string(make([]byte, 1025))},
 		{string(make([]byte, 65)), "?", soon(), "key"},
@@ -234,7 +234,7 @@ func TestMalformedRequests(t *testing.T) {
 func TestClientSkew(t *testing.T) {
 	c := newCluster(t, 1, echo, nil).settled()
 	r := newRaw(t, c.members[0].API, nil)
-	r.send("1", "?", uint(time.Now().UnixMilli()-1000), "key")
+	r.send("1", "?", decimal(time.Now().UnixMilli()-1000), "key")
 	r.want("1", "=", "value of key")
 }
 
@@ -245,7 +245,7 @@ func TestClientGoesAway(t *testing.T) {
 	}, nil).settled()
 	r := newRaw(t, c.members[0].API, nil)
 	for i := range 10 {
-		r.send(fmt.Sprint(i), "?", soon(), fmt.Sprint("key ", i), "", "\x01", uint(time.Hour.Milliseconds()))
+		r.send(fmt.Sprint(i), "?", soon(), fmt.Sprint("key ", i), "", "\x01", decimal(time.Hour.Milliseconds()))
 	}
 	eventually(t, "ten wait", func() bool { return c.peers[0].Stats().Waiting == 10 && c.calls.Load() == 10 })
 	_ = r.dialer.Close()
@@ -271,7 +271,7 @@ func TestClientIsBounded(t *testing.T) {
 	c.get(0, "key", "value of key")
 	flood, other := newRaw(t, c.members[0].API, nil), newRaw(t, c.members[0].API, nil)
 	for i := range clientWaiting + 100 {
-		flood.send(fmt.Sprint(i), "?", "\x01", fmt.Sprint("slow ", i), "", "\x01", uint(60_000))
+		flood.send(fmt.Sprint(i), "?", "\x01", fmt.Sprint("slow ", i), "", "\x01", decimal(60_000))
 	}
 	for range 100 {
 		if got := flood.next(); got[1] != "!" || got[2] != string(wire.CodeOverloaded) {

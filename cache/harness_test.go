@@ -54,7 +54,7 @@ type cluster struct {
 	t       testing.TB
 	members []protocol.Member
 	config  func(i int, c *Config)
-	source  Source
+	source  Origin
 	calls   atomic.Int64 // of the source
 	ahead   atomic.Int64 // nanoseconds that every wall clock has been put forward
 	peers   []*member
@@ -71,7 +71,7 @@ func fast() protocol.Timings {
 	return protocol.Timings{FailMin: 200 * time.Millisecond}
 }
 
-func newCluster(t testing.TB, n int, source Source, config func(i int, c *Config)) *cluster {
+func newCluster(t testing.TB, n int, source Origin, config func(i int, c *Config)) *cluster {
 	t.Helper()
 	c := &cluster{t: t, source: source, config: config, peers: make([]*member, n)}
 	free := addrs(t, 2*n)
@@ -97,7 +97,7 @@ func (c *cluster) start(i int) *Peer {
 	cfg := Config{
 		Self: c.members[i].URL, Members: c.members, Timings: fast(), Jitter: -1,
 		Wall: func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) },
-		Source: func(ctx context.Context, f Fetch) (Value, error) {
+		Origin: func(ctx context.Context, f Fetch) (Value, error) {
 			c.calls.Add(1)
 			return c.source(ctx, f)
 		},

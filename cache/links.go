@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,8 +25,7 @@ const (
 // peer says goes out by its own listener, to whoever has subscribed to it.
 type links struct {
 	self   string
-	first  []protocol.Member // whom this peer was started with
-	cfg    zmtp.Config       // for dialers; Kind, Security and Handler are filled in
+	cfg    zmtp.Config // for dialers; Kind, Security and Handler are filled in
 	curve  *Curve
 	codec  wire.Codec
 	report func(event) // waits while the loop has no room
@@ -40,7 +38,6 @@ type links struct {
 
 	mu      sync.Mutex
 	closed  bool
-	config  protocol.Config
 	dialers map[string]*link
 	closing sync.WaitGroup
 }
@@ -55,13 +52,13 @@ type link struct {
 
 func newLinks(cfg Config, stats *counters, report func(event)) *links {
 	return &links{
-		self: cfg.Self, first: cfg.Members, curve: cfg.Curve, report: report, log: cfg.Log, stats: stats,
+		self: cfg.Self, curve: cfg.Curve, report: report, log: cfg.Log, stats: stats,
 		codec:   wire.Codec{Secret: cfg.Secret, Self: cfg.Self, MaxKey: cfg.MaxKey, MaxValue: cfg.MaxValue},
 		dialers: map[string]*link{},
 		cfg: zmtp.Config{
 			Queue: max(32<<20, 2*cfg.MaxValue), MaxMessage: cfg.MaxValue + cfg.MaxKey + 64<<10, MaxFrames: 64,
 			// A connection whose other end is gone without a word is noticed by its silence.
-			Heartbeat: cfg.Timings.Hello, HeartbeatTimeout: cfg.Timings.Source,
+			Heartbeat: cfg.Timings.Hello, HeartbeatTimeout: cfg.Timings.AnnounceTimeout,
 			ReconnectMin: reconnectMin, ReconnectMax: reconnectMax, Log: cfg.Log,
 		},
 	}
@@ -125,23 +122,15 @@ func (l *links) send(e protocol.Send) {
 	}
 }
 
-// members opens links to new members, and returns those that can be heard already.
-// Links to peers that are members no more stay until they have been told so, or
-// for a while.
-func (l *links) members(c protocol.Config) (up []string) {
+// members opens links to new members, closes those to peers that are members no more,
+// and returns the members that can be heard already.
+func (l *links) members(list protocol.Members) (up []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return nil
 	}
-	l.config = c
-	reach := c.Members
-	if !c.Has(l.self) {
-		// Whoever knows the configuration in force may not be in the last one that
-		// this peer has heard of.
-		reach = slices.Concat(reach, l.first)
-	}
-	for _, m := range reach {
+	for _, m := range list {
 		if m.URL == l.self {
 			continue
 		}
@@ -155,24 +144,12 @@ func (l *links) members(c protocol.Config) (up []string) {
 			l.log.Error("a member cannot be reached: its address or key is wrong here", "peer", m.URL, "err", err)
 		}
 	}
-	for url := range l.dialers {
-		if !c.Has(url) && c.Has(l.self) {
-			time.AfterFunc(farewell, func() { l.drop(url) })
+	for url, k := range l.dialers {
+		if !list.Has(url) {
+			l.hangUp(url, k)
 		}
 	}
 	return up
-}
-
-// farewell is how long a link to a peer that is a member no more stays open.
-const farewell = 30 * time.Second
-
-// drop closes the link to a peer, unless it is a member.
-func (l *links) drop(url string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if k := l.dialers[url]; k != nil && !l.closed && !l.config.Has(url) {
-		l.hangUp(url, k)
-	}
 }
 
 // hangUp closes a link without waiting for it: its goroutine may itself be waiting

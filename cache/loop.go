@@ -50,7 +50,7 @@ type loop struct {
 	ticket uint64 // of the saver, for which held effects wait; 0: none
 	unsure bool   // what must be durable is not
 
-	config int64 // number of the configuration that the links have
+	digest uint64 // of the list of members that the links have
 	status protocol.Status
 	lookAt time.Duration
 
@@ -74,7 +74,7 @@ type refused struct {
 func newLoop(p *Peer) *loop {
 	return &loop{Peer: p, log: p.cfg.Log, inbox: make(chan event, inboxRoom), asks: make(chan event, asksRoom),
 		stored: make(chan func()), ended: make(chan struct{}), waiters: map[protocol.Token]*waiter{},
-		replies: sender{stats: &p.counters}, config: -1}
+		replies: sender{stats: &p.counters}}
 }
 
 // report gives an event to the loop, waiting for room.
@@ -95,8 +95,8 @@ func (l *loop) ask(e event) bool {
 	}
 }
 
-// tell is report for the saver.
-func (l *loop) tell(do func()) {
+// reportStored is report for the saver.
+func (l *loop) reportStored(do func()) {
 	select {
 	case l.stored <- do:
 	case <-l.ended:
@@ -112,7 +112,7 @@ func (l *loop) run(ctx context.Context) {
 	defer l.dismiss()
 	defer close(l.ended)
 	for ctx.Err() == nil {
-		l.look()
+		l.publishState()
 		l.refuseDue()
 		inbox, asks := l.inbox, l.asks
 		if len(l.held) > maxHeld {
@@ -121,10 +121,10 @@ func (l *loop) run(ctx context.Context) {
 		timer, stop := l.cfg.Clock.Timer(l.next() - l.cfg.Clock.Now())
 		select {
 		case e := <-inbox:
-			l.take(e)
+			l.handle(e)
 			l.drain()
 		case e := <-asks:
-			l.take(e)
+			l.handle(e)
 			l.drain()
 		case do := <-l.stored:
 			do()
@@ -152,16 +152,16 @@ func (l *loop) drain() {
 		}
 		select {
 		case e := <-l.inbox:
-			l.take(e)
+			l.handle(e)
 		case e := <-l.asks:
-			l.take(e)
+			l.handle(e)
 		default:
 			return
 		}
 	}
 }
 
-func (l *loop) take(e event) {
+func (l *loop) handle(e event) {
 	if e.do != nil {
 		e.do()
 		return
@@ -172,7 +172,7 @@ func (l *loop) take(e event) {
 		}
 	}
 	if link, ok := e.in.(protocol.Link); ok {
-		l.told(link.Peer, [...]string{"link down", "link up", "process has ended"}[link.State])
+		l.notifyPeerEvent(link.Peer, [...]string{"link down", "link up", "process has ended"}[link.State])
 	}
 	l.step(e.in)
 }
@@ -199,7 +199,7 @@ func (l *loop) admit(in protocol.Input, who *waiter) protocol.Input {
 	case protocol.RemoveKeys:
 		in.Token = who.token
 		return in
-	case protocol.Change:
+	case protocol.ChangeMembers:
 		in.Token = who.token
 		return in
 	}
@@ -252,12 +252,12 @@ func (l *loop) step(in protocol.Input) {
 // lookEvery is how often the whole peer's state is looked at.
 const lookEvery = 50 * time.Millisecond
 
-// look sees to what may have changed with the last steps.
-func (l *loop) look() {
-	if config := l.m.Config(); config.Number != l.config {
-		l.config = config.Number
-		l.front.members(config)
-		for _, url := range l.links.members(config) {
+// publishState sees to what may have changed with the last steps.
+func (l *loop) publishState() {
+	if members := l.m.Members(); members.Digest() != l.digest {
+		l.digest = members.Digest()
+		l.front.members(members)
+		for _, url := range l.links.members(members) {
 			l.step(protocol.Link{Peer: url, State: protocol.Up}) // the machine may not have known it
 		}
 	}
@@ -270,23 +270,23 @@ func (l *loop) look() {
 	}
 	l.lookAt = now + lookEvery
 	status := l.m.Status()
-	l.changed(l.status, status)
+	l.logStatusChange(l.status, status)
 	l.status = status
 }
 
-// changed tells people of what concerns the whole peer and of which the machine
+// logStatusChange tells people of what concerns the whole peer and of which the machine
 // says nothing.
-func (l *loop) changed(old, now protocol.Status) {
+func (l *loop) logStatusChange(old, now protocol.Status) {
 	switch {
 	case old.Trouble == "" && now.Trouble != "":
 		l.log.Error(now.Trouble)
-		l.told("", now.Trouble)
+		l.notifyPeerEvent("", now.Trouble)
 	case old.Partitioned && !now.Partitioned:
 		l.log.Info("a majority of the peers is connected")
-		l.told("", "a majority of the peers is connected")
+		l.notifyPeerEvent("", "a majority of the peers is connected")
 	case old.Abstaining && !now.Abstaining:
 		l.log.Info("votes: what it promised before its start has ended")
-		l.told("", "votes")
+		l.notifyPeerEvent("", "votes")
 	}
 }
 

@@ -43,8 +43,8 @@ func New(cfg Config) (*Peer, error) {
 	p.front = newFront(p)
 	p.links = newLinks(p.cfg, &p.counters, p.loop.report)
 	p.fetches = newFetches(p.cfg, &p.counters, func(f protocol.Fetched) { p.loop.report(event{in: f}) })
-	p.saver.raised = func(r protocol.Raised) { p.loop.tell(func() { p.loop.step(r) }) }
-	p.saver.durable = func(ticket uint64, err error) { p.loop.tell(func() { p.loop.durable(ticket, err) }) }
+	p.saver.raised = func(r protocol.Raised) { p.loop.reportStored(func() { p.loop.step(r) }) }
+	p.saver.durable = func(ticket uint64, err error) { p.loop.reportStored(func() { p.loop.durable(ticket, err) }) }
 	return p, nil
 }
 
@@ -52,7 +52,7 @@ func New(cfg Config) (*Peer, error) {
 // ends. Then it ends the fetches under way and waits for the source to return, at
 // most 10 s, closes its connections, by which the other peers know at once that it has
 // gone, saves what is unsaved, and returns nil when everything it started has stopped.
-// It returns an error when it cannot start, and [ErrSourceRuns] when the source did not
+// It returns an error when it cannot start, and [ErrOriginRuns] when the source did not
 // return: then the process should end at once.
 func (p *Peer) Run(ctx context.Context) error {
 	if p.started.Swap(true) {
@@ -87,7 +87,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	// nobody begins before.
 	var failed error
 	if !p.fetches.stop(sourceGrace) {
-		failed = ErrSourceRuns
+		failed = ErrOriginRuns
 		p.cfg.Log.Error("the source has not returned although its context has ended; another peer may fetch the same now", "waited", sourceGrace)
 	}
 	stop()
@@ -124,21 +124,14 @@ func (p *Peer) load(ctx context.Context) (*protocol.Machine, error) {
 		p.cfg.Log.Info("loaded what is stored", "copies", n, "took", p.cfg.Clock.Now()-began)
 	}
 	p.saver.removals = newLedger(state.Removals)
-	membership := state.Membership
-	if membership.Config.Number == 0 {
-		membership = protocol.MembershipState{Config: protocol.NewConfig(p.cfg.Members)}
-		if p.cfg.Join {
-			membership.Config.Number = 0
-		}
-	}
 	now, floor := p.loop.now(), int64(0)
 	if state.Ceiling == 0 {
 		floor = now.Wall + p.cfg.Timings.Reach().Milliseconds()
 	}
 	return protocol.New(now, protocol.Setup{
-		Self: p.cfg.Self, State: membership, Keeps: p.cfg.Storage != nil,
+		Self: p.cfg.Self, Members: p.cfg.Members, Stored: state.Members, Keeps: p.cfg.Storage != nil,
 		Incarnation: rand.Uint64() | 1, Ceiling: state.Ceiling, Floor: floor, Removals: state.Removals,
-		Timings: p.cfg.Timings, Jitter: p.cfg.Jitter, Mixed: p.cfg.Mixed, Passive: p.cfg.Source == nil,
+		Timings: p.cfg.Timings, Jitter: p.cfg.Jitter, Mixed: p.cfg.Mixed, Passive: p.cfg.Origin == nil,
 		MaxWaiting: p.cfg.MaxWaiting, Table: p.table, Rand: rand.Float64,
 	}), nil
 }
@@ -237,22 +230,20 @@ func (p *Peer) Remove(ctx context.Context, scope protocol.Scope, name string) (c
 	case len(name) > p.cfg.MaxKey:
 		return 0, 0, p.checkKey(name)
 	}
-	a, err := p.call(ctx, false, protocol.RemoveKeys{Scope: scope, Name: name, Until: p.until(ctx, longestChange)})
+	a, err := p.call(ctx, false, protocol.RemoveKeys{Scope: scope, Name: name, Until: p.until(ctx, longestRemoval)})
 	return a.confirmed, a.of, err
 }
 
-// longestChange is how long a removal or a change of the members may take.
-const longestChange = 10 * time.Second
+// longestRemoval is how long a removal waits for the others.
+const longestRemoval = 10 * time.Second
 
-// Change adds a member or removes one, by url: one of the two. A majority of the
-// members has to agree, until ctx ends, at most 10 s. After an error that says so the
-// change may still happen. It returns the configuration in force.
-func (p *Peer) Change(ctx context.Context, add *protocol.Member, remove string) (protocol.Config, error) {
-	if (add == nil) == (remove == "") {
-		return protocol.Config{}, errors.New("cache: a change adds a member or removes one")
-	}
-	a, err := p.call(ctx, false, protocol.Change{Add: add, Remove: remove, Until: p.until(ctx, longestChange)})
-	return a.config, err
+// ChangeMembers replaces the list of members, this peer among them, by one that differs
+// by one member. Give every peer the new list, and the next change some seconds later:
+// peers whose lists differ by one member work together, others ignore each other. An
+// error says what to do; nothing has changed then.
+func (p *Peer) ChangeMembers(ctx context.Context, members []protocol.Member) error {
+	_, err := p.call(ctx, false, protocol.ChangeMembers{Members: members})
+	return err
 }
 
 func (p *Peer) until(ctx context.Context, most time.Duration) time.Duration {
@@ -276,7 +267,7 @@ func (p *Peer) checkKey(key string) error {
 // call has the loop answer a caller. Some are refused when the loop has no room,
 // others wait.
 func (p *Peer) call(ctx context.Context, refusable bool, in protocol.Input) (answer, error) {
-	if err := p.wanted(ctx); err != nil {
+	if err := p.waitReady(ctx); err != nil {
 		return answer{}, err
 	}
 	who := newCaller()
@@ -305,8 +296,8 @@ func (p *Peer) call(ctx context.Context, refusable bool, in protocol.Input) (ans
 	}
 }
 
-// wanted waits until the peer is ready.
-func (p *Peer) wanted(ctx context.Context) error {
+// waitReady waits until the peer is ready.
+func (p *Peer) waitReady(ctx context.Context) error {
 	select {
 	case <-p.loop.ended:
 		return ErrClosed

@@ -108,7 +108,7 @@ func TestGetOptions(t *testing.T) {
 
 // The process of the peer that fetches ends: another fetches at once, and not before
 // the first call has ended.
-func TestSourcingPeerEnds(t *testing.T) {
+func TestFetchingPeerEnds(t *testing.T) {
 	type begun struct {
 		self int
 		at   time.Time
@@ -117,7 +117,7 @@ func TestSourcingPeerEnds(t *testing.T) {
 	ended := make(chan time.Time, 10)
 	var c *cluster
 	c = newCluster(t, 3, nil, func(i int, cfg *Config) {
-		cfg.Source = func(ctx context.Context, f Fetch) (Value, error) {
+		cfg.Origin = func(ctx context.Context, f Fetch) (Value, error) {
 			calls <- begun{i, time.Now()}
 			if c.calls.Add(1) > 1 {
 				return Value{Data: []byte("value")}, nil
@@ -252,7 +252,7 @@ func TestCallerGivesUp(t *testing.T) {
 		ended <- err
 	}()
 	eventually(t, "the caller waits", func() bool { return c.peers[0].Stats().Waiting == 1 && c.calls.Load() == 1 })
-	if v, known, err := c.peers[0].Key(c.ctx(), "key"); err != nil || !known || v.Doing != "sourcing" || v.Waiting != 1 {
+	if v, known, err := c.peers[0].Key(c.ctx(), "key"); err != nil || !known || v.Doing != "fetching" || v.Waiting != 1 {
 		t.Errorf("shown as %+v, %v", v, err)
 	}
 	cancel()
@@ -343,7 +343,7 @@ func TestWatch(t *testing.T) {
 	eventually(t, "it watches", c.peers[0].watchers.any)
 	c.get(0, "key", "value of key")
 	for {
-		if e := <-seen; e.Key == "key" && e.From == "sourcing" && e.To == "idle" {
+		if e := <-seen; e.Key == "key" && e.From == "fetching" && e.To == "idle" {
 			break
 		}
 	}
@@ -363,7 +363,7 @@ func TestSlowWatcherMisses(t *testing.T) {
 	var w watchers
 	one := w.enter()
 	for range watchRoom + 10 {
-		w.tell(Event{})
+		w.notify(Event{})
 	}
 	if n := one.missed.Load(); n != 10 {
 		t.Errorf("missed %d", n)

@@ -41,9 +41,9 @@ type saver struct {
 
 	mu       sync.Mutex
 	dirty    map[string]struct{}
-	raise    int64                     // wanted; 0: nothing
-	state    *protocol.MembershipState // wanted
-	removals ledger
+	raise    int64                  // wanted; 0: nothing
+	list     *protocol.MembersState // wanted
+	removals storedRemovals
 	ticket   uint64        // the last one given
 	wake     chan struct{} // there is something to do
 	urgent   chan struct{} // and it goes first
@@ -71,7 +71,7 @@ func (s *saver) save(key string) {
 	s.dirty[key] = struct{}{}
 	s.mu.Unlock()
 	if !known {
-		stir(s.wake)
+		wakeUp(s.wake)
 	}
 }
 
@@ -80,7 +80,7 @@ func (s *saver) ceiling(to int64) {
 	s.mu.Lock()
 	s.raise = max(s.raise, to)
 	s.mu.Unlock()
-	stir(s.urgent)
+	wakeUp(s.urgent)
 }
 
 // removed asks for the list of removals to be stored, and returns the ticket that
@@ -89,25 +89,25 @@ func (s *saver) removed(all []protocol.Removal) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.removals.set(all) {
-		stir(s.wake)
+		wakeUp(s.wake)
 		return 0
 	}
 	s.ticket++
-	stir(s.urgent)
+	wakeUp(s.urgent)
 	return s.ticket
 }
 
-// membership asks for a state to be stored, as removed does.
-func (s *saver) membership(state protocol.MembershipState) uint64 {
+// members asks for the list of members to be stored, as removed does.
+func (s *saver) members(state protocol.MembersState) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state = &state
+	s.list = &state
 	s.ticket++
-	stir(s.urgent)
+	wakeUp(s.urgent)
 	return s.ticket
 }
 
-func stir(c chan struct{}) {
+func wakeUp(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -123,24 +123,24 @@ func (s *saver) run(ctx context.Context) {
 		case <-ctx.Done():
 			continue
 		}
-		for s.round(ctx) && ctx.Err() == nil {
+		for s.saveAll(ctx) && ctx.Err() == nil {
 		}
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveWait)
 	defer cancel()
-	_ = s.first(last)
-	if keys, _ := s.taken(); s.copies(last, keys) == nil {
+	_ = s.saveUrgent(last)
+	if keys, _ := s.takeDirty(); s.saveCopies(last, keys) == nil {
 		return
 	}
 	s.log.Warn("stopped before all copies were saved: they are fetched again, or come from the other peers")
 }
 
-// round writes everything that is wanted now, and tells whether there may be more.
-func (s *saver) round(ctx context.Context) bool {
-	err := s.first(ctx)
-	keys, gone := s.taken()
+// saveAll writes everything that is wanted now, and tells whether there may be more.
+func (s *saver) saveAll(ctx context.Context) bool {
+	err := s.saveUrgent(ctx)
+	keys, gone := s.takeDirty()
 	if len(keys) > 0 {
-		err = errors.Join(err, s.copies(ctx, keys))
+		err = errors.Join(err, s.saveCopies(ctx, keys))
 	}
 	if err == nil && len(gone) > 0 {
 		err = s.forget(ctx, gone)
@@ -155,16 +155,16 @@ func (s *saver) round(ctx context.Context) bool {
 		case <-timer:
 			return true
 		case <-s.urgent:
-			_ = s.first(ctx) // what still fails is tried again by the next round
+			_ = s.saveUrgent(ctx) // what still fails is tried again by the next round
 		case <-ctx.Done():
 			return false
 		}
 	}
 }
 
-// taken takes the keys that are to be saved, and the removals that may be forgotten
+// takeDirty takes the keys that are to be saved, and the removals that may be forgotten
 // once they are.
-func (s *saver) taken() (keys map[string]struct{}, gone []protocol.Removal) {
+func (s *saver) takeDirty() (keys map[string]struct{}, gone []protocol.Removal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.dirty) > 0 {
@@ -189,19 +189,19 @@ func (s *saver) forget(ctx context.Context, gone []protocol.Removal) error {
 	return err
 }
 
-// first stores what must be durable before somebody goes on, and reports it.
-func (s *saver) first(ctx context.Context) error {
+// saveUrgent stores what must be durable before somebody goes on, and reports it.
+func (s *saver) saveUrgent(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	s.mu.Lock()
-	to, state, ticket := s.raise, s.state, s.ticket
+	to, list, ticket := s.raise, s.list, s.ticket
 	var removals []protocol.Removal
 	fresh := s.removals.fresh
 	if fresh {
 		removals = s.removals.list()
 	}
-	s.raise, s.state, s.removals.fresh = 0, nil, false
+	s.raise, s.list, s.removals.fresh = 0, nil, false
 	s.mu.Unlock()
 	if to > 0 {
 		out := protocol.Raised{To: to}
@@ -210,12 +210,12 @@ func (s *saver) first(ctx context.Context) error {
 		}
 		s.raised(out)
 	}
-	if state == nil && !fresh {
+	if list == nil && !fresh {
 		return nil
 	}
 	var err error
-	if state != nil {
-		err = s.call(ctx, "the membership", func(ctx context.Context) error { return s.storage.SaveMembership(ctx, *state) })
+	if list != nil {
+		err = s.call(ctx, "the list of members", func(ctx context.Context) error { return s.storage.SaveMembers(ctx, *list) })
 	}
 	if err == nil && fresh {
 		err = s.call(ctx, "removals", func(ctx context.Context) error { return s.storage.SaveRemovals(ctx, removals) })
@@ -223,8 +223,8 @@ func (s *saver) first(ctx context.Context) error {
 	if err != nil {
 		s.mu.Lock()
 		s.removals.fresh = s.removals.fresh || fresh
-		if s.state == nil {
-			s.state = state
+		if s.list == nil {
+			s.list = list
 		}
 		s.mu.Unlock()
 	}
@@ -232,9 +232,9 @@ func (s *saver) first(ctx context.Context) error {
 	return err
 }
 
-// copies saves these keys as the table has them now; those that it could not save
+// saveCopies saves these keys as the table has them now; those that it could not save
 // are wanted again. Between two writes it looks after what goes first.
-func (s *saver) copies(ctx context.Context, keys map[string]struct{}) error {
+func (s *saver) saveCopies(ctx context.Context, keys map[string]struct{}) error {
 	batch := make([]Record, 0, min(len(keys), saveRecords))
 	bytes := 0
 	flush := func() error {
@@ -258,7 +258,7 @@ func (s *saver) copies(ctx context.Context, keys map[string]struct{}) error {
 			if err = flush(); err != nil {
 				break
 			}
-			_ = s.first(ctx)
+			_ = s.saveUrgent(ctx)
 		}
 	}
 	if err == nil && len(batch) > 0 {

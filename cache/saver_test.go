@@ -82,8 +82,8 @@ func (m *memory) SaveRemovals(ctx context.Context, all []protocol.Removal) error
 	return m.call(ctx, fmt.Sprintf("removals %d", len(all)), func() { m.state.Removals = all })
 }
 
-func (m *memory) SaveMembership(ctx context.Context, s protocol.MembershipState) error {
-	return m.call(ctx, fmt.Sprintf("membership %d", s.Config.Number), func() { m.state.Membership = s })
+func (m *memory) SaveMembers(ctx context.Context, s protocol.MembersState) error {
+	return m.call(ctx, fmt.Sprintf("members %d", s.Number), func() { m.state.Members = s })
 }
 
 func (m *memory) set(took time.Duration, fail string) {
@@ -198,12 +198,12 @@ func TestSaverFirstThingsFirst(t *testing.T) {
 		if ticket := b.removed(removals(1, 2)); ticket != 2 {
 			t.Errorf("ticket %d", ticket)
 		}
-		b.membership(protocol.MembershipState{Config: protocol.Config{Number: 3}})
-		time.Sleep(4500 * time.Millisecond) // a, the ceiling, the membership, the removals
+		b.members(protocol.MembersState{Number: 3})
+		time.Sleep(4500 * time.Millisecond) // a, the ceiling, the members, the removals
 		b.ceiling(20)
 		time.Sleep(time.Minute)
 		b.check(t, "calls", b.memory.calls(), []string{
-			"save 1", "raise 9", "membership 3", "removals 2", "save 1000", "raise 20", "save 1000", "save 500",
+			"save 1", "raise 9", "members 3", "removals 2", "save 1000", "raise 20", "save 1000", "save 500",
 		})
 		b.check(t, "told", b.reports(), []string{"raised 9 ", "durable 3 <nil>", "raised 20 "})
 		b.end()
@@ -235,7 +235,7 @@ func TestSaverBrokenDisk(t *testing.T) {
 		b.ceiling(6)
 		b.memory.set(0, "removals")
 		b.removed(removals(1))
-		b.membership(protocol.MembershipState{})
+		b.members(protocol.MembersState{})
 		synctest.Wait()
 		if told := b.reports(); !strings.Contains(told[len(told)-1], errDisk.Error()) {
 			t.Errorf("told %q", told)
@@ -248,13 +248,13 @@ func TestSaverBrokenDisk(t *testing.T) {
 		if len(b.memory.stored().Removals) != 1 {
 			t.Error("what could not be stored is forgotten")
 		}
-		b.memory.set(0, "membership")
-		b.membership(protocol.MembershipState{Promised: 5})
+		b.memory.set(0, "members")
+		b.members(protocol.MembersState{Number: 5})
 		synctest.Wait()
 		b.memory.set(0, "")
 		time.Sleep(3 * time.Second)
-		if b.memory.stored().Membership.Promised != 5 {
-			t.Error("a promise that could not be stored is forgotten")
+		if b.memory.stored().Members.Number != 5 {
+			t.Error("a list that could not be stored is forgotten")
 		}
 		b.end()
 	})

@@ -27,9 +27,9 @@ type Storage interface {
 	// SaveRemovals stores removals, which survive a crash of the machine, and
 	// forgets those that are not in the list: the list is whole.
 	SaveRemovals(ctx context.Context, all []protocol.Removal) error
-	// SaveMembership stores what was promised and accepted; it survives a crash of
-	// the machine.
-	SaveMembership(ctx context.Context, state protocol.MembershipState) error
+	// SaveMembers stores the list of members in force; it survives a crash of the
+	// machine.
+	SaveMembers(ctx context.Context, state protocol.MembersState) error
 }
 
 // Record is a stored copy.
@@ -40,7 +40,7 @@ type Record struct {
 
 // State is what a peer must not forget besides its copies.
 type State struct {
-	Ceiling    int64
-	Removals   []protocol.Removal
-	Membership protocol.MembershipState // Config.Number 0: none was stored
+	Ceiling  int64
+	Removals []protocol.Removal
+	Members  protocol.MembersState // without members when none was stored
 }

@@ -66,14 +66,11 @@ func (c Config) checkMembers() error {
 	if c.Self == "" {
 		return errors.New("a peer needs Self, its url as it stands in Members")
 	}
-	if err := protocol.NewConfig(c.Members).Validate(); err != nil {
+	if err := protocol.NewMembers(c.Members).Validate(); err != nil {
 		return err
 	}
 	if c.own().URL == "" {
 		return fmt.Errorf("%s is not among the members: add it with its api address; urls are compared byte for byte", c.Self)
-	}
-	if c.Join && len(c.Members) < 2 {
-		return errors.New("a peer that joins must know at least one member: add it to Members")
 	}
 	for _, bind := range []string{c.BindURL, c.BindAPI} {
 		if _, _, err := splitAddr(bind); err != nil {

@@ -28,9 +28,7 @@ func TestValidate(t *testing.T) {
 		"self is no member":  {func(c *Config) { c.Self = "tcp://127.0.0.1:9" }, "not among the members"},
 		"no members":         {func(c *Config) { c.Members = nil }, "0 members"},
 		"bad address":        {func(c *Config) { c.Members[1].API = "127.0.0.1:2" }, "tcp://host:port"},
-		"address twice":      {func(c *Config) { c.Members[1].API = c.Members[0].API }, "named twice"},
-		"joins alone":        {func(c *Config) { c.Join, c.Members = true, c.Members[:1] }, "at least one member"},
-		"joins":              {func(c *Config) { c.Join = true }, ""},
+		"address twice":      {func(c *Config) { c.Members[1].API = c.Members[0].API }, "appears twice"},
 		"bad bind":           {func(c *Config) { c.BindURL = "tcp://host" }, "tcp://host:port"},
 		"any host":           {func(c *Config) { c.BindAPI = "tcp://*:2" }, "nothing protects it"},
 		"another host":       {func(c *Config) { c.BindURL = "tcp://10.0.0.1:1" }, "nothing protects it"},
@@ -45,7 +43,7 @@ func TestValidate(t *testing.T) {
 			c.Curve = &Curve{Peers: map[string][32]byte{"tcp://[::1]:1": {1}}}
 		}, "key pair"},
 		"short secret":   {func(c *Config) { c.Secret = []byte("short") }, "16 to 1024"},
-		"timings":        {func(c *Config) { c.Timings.Source = time.Second }, "at least twice"},
+		"timings":        {func(c *Config) { c.Timings.AnnounceTimeout = time.Second }, "at least twice"},
 		"jitter":         {func(c *Config) { c.Jitter = 0.6 }, "jitter"},
 		"no jitter":      {func(c *Config) { c.Jitter = -1 }, ""},
 		"fetches":        {func(c *Config) { c.Fetches = -1 }, "Fetches"},
@@ -63,7 +61,7 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	bad := good()
-	bad.Timings.Source = time.Second
+	bad.Timings.AnnounceTimeout = time.Second
 	if err := bad.Validate(); !errors.Is(err, protocol.ErrUnsafeTiming) {
 		t.Errorf("unsafe timing: %v", err)
 	}

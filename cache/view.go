@@ -58,11 +58,11 @@ type PeerView struct {
 	URL     string         `json:"url"`
 	API     string         `json:"api"`
 	Self    bool           `json:"self,omitempty"`
-	Link    string         `json:"link"`             // up, down or dead
-	Since   *time.Time     `json:"since,omitempty"`  // of the link's state
-	Kind    string         `json:"kind"`             // understudy, other or unknown
-	Config  int64          `json:"config,omitempty"` // number of the configuration that it said
-	Skew    *time.Duration `json:"skew_ns,omitempty"`
+	Link    string         `json:"link"`            // up, down or dead
+	Since   *time.Time     `json:"since,omitempty"` // of the link's state
+	Kind    string         `json:"kind"`            // understudy, other or unknown
+	List    string         `json:"list,omitempty"`  // its list of members: same, or +URL and -URL of those it has more and less
+	Skew    *time.Duration `json:"-"`               // the API gives skew_ms
 	Busy    bool           `json:"busy,omitempty"`
 	Dropped int64          `json:"dropped"` // messages to it that found its queue full
 }
@@ -70,7 +70,6 @@ type PeerView struct {
 // ClusterView is a peer's view of the cluster.
 type ClusterView struct {
 	Self        string     `json:"self"`
-	Config      int64      `json:"config"`
 	Member      bool       `json:"member"`
 	Majority    int        `json:"majority"`
 	Connected   int        `json:"connected"` // this peer included

@@ -32,9 +32,9 @@ func (p *Peer) Keys(ctx context.Context, q KeyQuery) ([]KeyView, error) {
 	views := map[string]KeyView{}
 	err := p.inLoop(ctx, func(m *protocol.Machine) {
 		for _, k := range page {
-			views[k.key] = p.keyView(k.key, k.entry, m.Look(k.key))
+			views[k.key] = p.keyView(k.key, k.entry, m.KeyStatus(k.key))
 		}
-		m.Active(func(key string, l protocol.Look) bool {
+		m.Active(func(key string, l protocol.KeyStatus) bool {
 			if _, known := views[key]; !known && key > q.After && strings.HasPrefix(key, q.Prefix) {
 				views[key] = p.keyView(key, p.table.Get(key), l)
 			}
@@ -76,7 +76,7 @@ func (p *Peer) Key(ctx context.Context, key string) (KeyView, bool, error) {
 	var v KeyView
 	var known bool
 	err := p.inLoop(ctx, func(m *protocol.Machine) {
-		e, l := p.table.Get(key), m.Look(key)
+		e, l := p.table.Get(key), m.KeyStatus(key)
 		v = p.keyView(key, e, l)
 		known = e.Held() || l.State != protocol.Idle || l.Waiting > 0 || l.Failure != ""
 	})
@@ -86,7 +86,7 @@ func (p *Peer) Key(ctx context.Context, key string) (KeyView, bool, error) {
 	return v, true, nil
 }
 
-func (p *Peer) keyView(key string, e protocol.Entry, l protocol.Look) KeyView {
+func (p *Peer) keyView(key string, e protocol.Entry, l protocol.KeyStatus) KeyView {
 	v := KeyView{
 		Key: key, State: l.State, Doing: l.State.String(), Peer: l.Peer, Term: max(e.Term, l.Term),
 		Size: len(e.Value), Waiting: l.Waiting, Failure: l.Failure,
@@ -114,14 +114,13 @@ func (p *Peer) wallAt(boot time.Duration) time.Time {
 func (p *Peer) Cluster(ctx context.Context) (ClusterView, error) {
 	var v ClusterView
 	err := p.inLoop(ctx, func(m *protocol.Machine) {
-		config, status := m.Config(), m.Status()
+		members, status := m.Members(), m.Status()
 		v = ClusterView{
-			Self: p.cfg.Self, Config: config.Number, Member: status.Member, Majority: config.Majority(),
+			Self: p.cfg.Self, Member: status.Member, Majority: members.Majority(),
 			Connected: status.Connected, Partitioned: status.Partitioned, Abstaining: status.Abstaining, Trouble: status.Trouble,
 		}
-		if i := slices.IndexFunc(config.Members, func(m protocol.Member) bool { return m.URL == p.cfg.Self }); i >= 0 {
-			v.Peers = append(v.Peers, PeerView{URL: p.cfg.Self, API: config.Members[i].API, Self: true, Link: "up", Kind: "understudy", Config: config.Number})
-		}
+		own := members[members.Index(p.cfg.Self)]
+		v.Peers = append(v.Peers, PeerView{URL: own.URL, API: own.API, Self: true, Link: "up", Kind: "understudy", List: "same"})
 		for _, one := range m.Peers() {
 			v.Peers = append(v.Peers, p.peerView(one))
 		}
@@ -133,14 +132,20 @@ func (p *Peer) Cluster(ctx context.Context) (ClusterView, error) {
 	return v, nil
 }
 
-func (p *Peer) peerView(l protocol.PeerLook) PeerView {
+func (p *Peer) peerView(l protocol.PeerStatus) PeerView {
 	v := PeerView{
 		URL: l.URL, API: l.API, Link: [...]string{"down", "up", "dead"}[l.State], Since: new(p.wallAt(l.Since)),
 		Kind: "unknown", Dropped: p.links.dropped(l.URL),
 	}
 	switch {
+	case len(l.Difference) > 0:
+		v.List = strings.Join(l.Difference, " ")
+	case l.Known:
+		v.List = "same"
+	}
+	switch {
 	case l.Hello.Incarnation != 0:
-		v.Kind, v.Config, v.Busy, v.Skew = "understudy", l.Hello.Config, l.Hello.Busy && l.State == protocol.Up, new(l.Skew)
+		v.Kind, v.Busy, v.Skew = "understudy", l.Hello.Busy && l.State == protocol.Up, new(l.Skew)
 	case l.State == protocol.Up && p.cfg.Mixed:
 		v.Kind = "other"
 	}
@@ -149,7 +154,7 @@ func (p *Peer) peerView(l protocol.PeerLook) PeerView {
 
 // inLoop runs a function where the machine may be looked at.
 func (p *Peer) inLoop(ctx context.Context, look func(*protocol.Machine)) error {
-	if err := p.wanted(ctx); err != nil {
+	if err := p.waitReady(ctx); err != nil {
 		return err
 	}
 	done := make(chan struct{})

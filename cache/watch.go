@@ -27,8 +27,8 @@ type watcher struct {
 
 func (w *watchers) any() bool { return w.count.Load() > 0 }
 
-// tell never waits: who is too slow misses it.
-func (w *watchers) tell(e Event) {
+// notify never waits: who is too slow misses it.
+func (w *watchers) notify(e Event) {
 	if !w.any() {
 		return
 	}
@@ -105,9 +105,9 @@ func (p *Peer) Watch(ctx context.Context, each func(Event)) error {
 	}
 }
 
-// told is an event about a peer.
-func (p *Peer) told(peer, why string) {
+// notifyPeerEvent is an event about a peer.
+func (p *Peer) notifyPeerEvent(peer, why string) {
 	if p.watchers.any() {
-		p.watchers.tell(Event{Time: p.cfg.Wall().Round(time.Millisecond), Peer: peer, Why: why})
+		p.watchers.notify(Event{Time: p.cfg.Wall().Round(time.Millisecond), Peer: peer, Why: why})
 	}
 }

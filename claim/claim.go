@@ -14,23 +14,23 @@ var ErrNotHeld = errors.New("claim: not held")
 // MaxKeys is the most keys of one call, and rows of one List. Callers split what is more.
 const MaxKeys = 1000
 
-// Claim is a key as its holder knows it.
+// Claim is a key that an instance holds.
 type Claim struct {
 	Key  string
 	Term int64
-	// Interrupted: the last step on this key was begun by somebody, and nobody
-	// knows how it ended.
+	// Interrupted: the last step on this key was started and never finished: its
+	// effects may or may not have happened.
 	Interrupted bool
 }
 
-// Want asks for keys.
-type Want struct {
+// ClaimRequest says how many keys to claim.
+type ClaimRequest struct {
 	Space   string
 	Session string
-	// Most keys to take, 1 to MaxKeys.
-	Most int
+	// Limit keys to take, 1 to MaxKeys.
+	Limit int
 	// Fresh is how many of them may have become free or ready less than Linger
-	// ago. Who has its fair share already leaves those to others for a while.
+	// ago. A member that has its fair share leaves those to others for a while.
 	Fresh  int
 	Linger time.Duration
 }
@@ -39,41 +39,41 @@ type Want struct {
 type Member struct {
 	Space   string
 	Session string
-	// Asleep: it has nothing to do, and wants to be woken ([Wake]) when a key
-	// becomes ready. Being woken ends it, and so does every other call of Join.
+	// Asleep: it has nothing to do; wake it ([WakeID]) when a key becomes ready.
+	// Being woken ends it, and so does a Join without it.
 	Asleep bool
 }
 
 // Share is how the held keys of a space are divided.
 type Share struct {
 	Members int // live sessions that have joined
-	Mine    int // keys held by the one that asks
+	Mine    int // keys held by the member that joined
 	Held    int // keys held by all live members
-	Least   int // the fewest that one of them holds
-	// Free tells that there are keys that are ready and may be taken.
+	Least   int // the fewest that any one of them holds
+	// Free: some keys are ready and may be claimed.
 	Free bool
 }
 
-// Finished ends a step.
-type Finished struct {
+// StepResult ends a step.
+type StepResult struct {
 	Key  string
 	Term int64
-	// In how long the key is ready again: 0 is at once. Idle keys are not ready
-	// until they are offered again.
+	// In is when the key is ready again; 0 is at once. An idle key is not ready until
+	// it is offered again.
 	In   time.Duration
 	Idle bool
-	// Release gives the key back with it.
+	// Release also releases the key.
 	Release bool
 }
 
-// Row is a key as people see it.
+// Row is a key as operators see it.
 type Row struct {
 	Key  string
 	Term int64
 	// Session of the holder, "" when the key is free; Holder is its instance.
 	Session string
 	Holder  lease.Instance
-	// Lapsed: the holder's session is over, by the store's clock.
+	// Lapsed: the holder's session has lapsed, by the store's clock.
 	Lapsed bool
 	// Since is when it last changed hands, by the store's wall clock.
 	Since time.Time
@@ -81,8 +81,8 @@ type Row struct {
 	// then when that is negative.
 	Idle bool
 	In   time.Duration
-	// InStep: a step was begun and not finished. Hold is how long that keeps others from
-	// the key, even if its holder lapses; zero or negative when it does not.
+	// InStep: a step was started and not finished. Hold is how long it still keeps
+	// others from the key, even if the holder lapses; zero or negative: no longer.
 	InStep bool
 	Hold   time.Duration
 	// Interrupted: see [Claim].
@@ -97,66 +97,65 @@ type Query struct {
 	Limit   int    // 1 to MaxKeys; 0 is MaxKeys
 }
 
-// Free is the rule of whose keys may be taken, once they are ready: nobody's, and
-// those of a lapsed holder, but a key in a step only past the second window.
-// Stores say the same in the database.
-func (r Row) Free() bool {
+// IsFree reports whether a ready key may be claimed: it has no holder, or the holder
+// has lapsed and, if the key is in a step, the second window has passed too. Stores
+// say the same in the database.
+func (r Row) IsFree() bool {
 	return r.Session == "" || r.Lapsed && (!r.InStep || r.Hold <= 0)
 }
 
-// Wake is the lease.Change with which a store wakes the sleeping members of a
+// WakeID is the lease.Change with which a store wakes the sleeping members of a
 // space. A change that names a Successor is for that session alone.
-func Wake(space string) lease.ID { return lease.ID{Space: space} }
+func WakeID(space string) lease.ID { return lease.ID{Space: space} }
 
-// Table keeps the keys.
+// KeyTable is the port: what a store must provide to divide keys.
 //
 // Every method is one short atomic operation, linearizable on the rows it
 // touches, and safe to use from many goroutines. It returns
 // [lease.ErrUnavailable] when the request cannot have been applied, and
-// [lease.ErrUnknown] when it may have been: then [Table.List] or the next call
-// under the same terms tells. A list of claims may have up to MaxKeys, in any
+// [lease.ErrUnknown] when it may have been: then [KeyTable.List], or the next call
+// under the same terms, shows which. A list of claims may have up to MaxKeys, in any
 // order, without repetition. Any text is only data to a store.
 //
 // Part and Subject of a history event that it records are "claim" and the space.
-type Table interface {
+type KeyTable interface {
 	// Offer makes keys ready in the given time from now, and creates those that
-	// are not there. A key that is ready earlier stays so; of one in a step it
-	// holds for after the step, however that is finished. Sleeping members are
+	// are not there. A key that is ready earlier stays so; for one in a step the
+	// offer applies after the step, however that ends. Sleeping members are
 	// woken if a key became ready at once.
 	Offer(ctx context.Context, space string, keys []string, in time.Duration) error
 
-	// Withdraw deletes keys. Their holders find out at their next call.
+	// Withdraw deletes keys. Their holders learn it at their next call.
 	Withdraw(ctx context.Context, space string, keys []string) error
 
-	// Join makes the session a member of the space, or keeps it one, and tells how
-	// the keys are divided. A member whose session is over is none. Its cost
-	// grows with the keys that are held, not with those that there are.
+	// Join makes the session a member of the space, or keeps it one, and returns
+	// how the keys are divided. A member whose session has ended does not count. The
+	// cost grows with the keys that are held, not with those that there are.
 	// [lease.ErrLapsed] when the session does not live.
 	Join(ctx context.Context, m Member) (Share, error)
 
-	// Take takes keys that are ready and [Row.Free], the one that has been ready
-	// for longest first, each under a new term: max(old + 1, the store's clock in
+	// ClaimKeys claims keys that are ready and [Row.IsFree], the longest ready
+	// first, each under a new term: max(old + 1, the store's clock in
 	// ms). A key that was in a step is not in one any more, and is interrupted.
 	// Those taken over from a lapsed holder are one event for each holder and call,
 	// with reason history.Lapsed and the largest term. [lease.ErrLapsed] when the
 	// session does not live.
-	Take(ctx context.Context, w Want) ([]Claim, error)
+	ClaimKeys(ctx context.Context, w ClaimRequest) ([]Claim, error)
 
-	// Begin begins a step on each key that the session holds under the term and
+	// StartSteps starts a step on each key that the session holds under the term and
 	// that is not in a step, and returns those. The step keeps others from the
-	// key for hold, even if the session lapses; 0 for a step that may be done
+	// key for hold, even if the session lapses; 0 for a step that may safely run
 	// twice at once. [lease.ErrLapsed] when the session does not live.
-	Begin(ctx context.Context, space, session string, hold time.Duration, claims []Claim) ([]Claim, error)
+	StartSteps(ctx context.Context, space, session string, hold time.Duration, claims []Claim) ([]Claim, error)
 
-	// Finish ends steps, clears Interrupted, and returns the keys that it was
-	// accepted for: those still held under the term by this session, be it
-	// lapsed, as long as nobody has taken the key.
-	Finish(ctx context.Context, space, session string, done []Finished) ([]string, error)
+	// FinishSteps ends steps, clears Interrupted, and returns the keys that it was
+	// accepted for: those still held under the term by this session, even
+	// a lapsed one, as long as no other has claimed the key.
+	FinishSteps(ctx context.Context, space, session string, done []StepResult) ([]string, error)
 
-	// Release gives keys back, where the session still holds them under the
-	// term. Those that were ready are ready from now on, behind all that have waited
-	// for longer; others stay as they are. A key in a step is interrupted then:
-	// whoever releases it must have stopped working on it. Sleeping members are woken.
+	// Release releases keys that the session still holds under the term. Those that were ready are ready from now on, behind all that have waited
+	// for longer; others stay as they are. A key in a step counts as interrupted:
+	// stop working on it before releasing it. Sleeping members are woken.
 	Release(ctx context.Context, space, session string, claims []Claim) error
 
 	// List returns rows in the order of their keys, by bytes. With a session, its

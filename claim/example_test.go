@@ -49,9 +49,9 @@ func ExampleRun() {
 		cancel()
 	}()
 	err = claim.Run(ctx, claim.Config{Space: "tenants", Keeper: keeper, Table: st.Claims()},
-		func(_ context.Context, c claim.Claim) (claim.Next, error) {
+		func(_ context.Context, c claim.Claim) (claim.NextStep, error) {
 			billed <- c.Key // with c.Term, for whoever compares terms
-			return claim.Next{In: 24 * time.Hour}, nil
+			return claim.NextStep{In: 24 * time.Hour}, nil
 		})
 	end()
 	fmt.Println(err, <-kept)

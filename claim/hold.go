@@ -10,7 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// HoldConfig tells [Hold] what to hold.
+// HoldConfig of [Hold].
 type HoldConfig struct {
 	// Space of the keys. Required; see [Config]. A part of this module may have one
 	// that no user can have: its name, '/', and a space.
@@ -18,19 +18,19 @@ type HoldConfig struct {
 	// Keeper of this instance's session, whose timing is that of Windows, and
 	// Table, of the same store. Required.
 	Keeper *lease.Keeper
-	Table  Table
+	Table  KeyTable
 	// Windows that keep keys from others. Without steps only the first counts. Default 30 s.
 	Windows Windows
-	// Most is how many keys this instance holds at most. Default 10,000.
-	Most int
+	// MaxKeys is how many keys this instance holds at most. Default 10,000.
+	MaxKeys int
 	// Logger; nil is silent.
 	Logger *slog.Logger
 }
 
 func (c HoldConfig) withDefaults() HoldConfig {
 	c.Windows = c.Windows.WithDefaults()
-	if c.Most == 0 {
-		c.Most = defaultMost
+	if c.MaxKeys == 0 {
+		c.MaxKeys = defaultMost
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -44,14 +44,14 @@ func (c HoldConfig) validate() error {
 			return err
 		}
 	}
-	if err := validateHolder(c.Keeper, c.Table, c.Windows, c.Most); err != nil {
+	if err := validateHolder(c.Keeper, c.Table, c.Windows, c.MaxKeys); err != nil {
 		return err
 	}
 	return c.Windows.Validate(0)
 }
 
 // validateHolder checks what [Run] and [Hold] have in common.
-func validateHolder(k *lease.Keeper, t Table, w Windows, most int) error {
+func validateHolder(k *lease.Keeper, t KeyTable, w Windows, most int) error {
 	switch {
 	case k == nil || t == nil:
 		return fmt.Errorf("%w: a keeper and a table are needed", lease.ErrInvalid)
@@ -63,78 +63,78 @@ func validateHolder(k *lease.Keeper, t Table, w Windows, most int) error {
 	return nil
 }
 
-// Hold claims this instance's fair share of a space's keys until ctx ends, for
-// work that has no steps: whatever is done under these claims must do no harm if two
-// do it, or compare terms. Keys that are offered are held at once and stay ready.
+// Hold claims this instance's fair share of a space's keys until ctx ends, for work
+// without steps: two instances may do it at once for a moment, so it must be harmless
+// or compare terms. Keys that are offered are held at once and stay ready.
 //
 // Hold calls changed from its own goroutine whenever what it holds has
-// changed, with all of it in the order of the keys: before it gives keys back, after it
-// took some, and with none when the session is over or ctx has ended. It
-// returns nil when everything was given back. The keeper must run, and go on running until
-// Hold has returned.
+// changed, with all of it in the order of the keys: before it releases keys, after it
+// claimed some, and with none when the session or ctx has ended. It returns nil when
+// everything was released. The keeper must run until Hold has returned.
 func Hold(ctx context.Context, cfg HoldConfig, changed func(session string, held []Claim)) error {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("claims of %q: %w", cfg.Space, err)
 	}
-	h := &hold{holder: newHolder(cfg.Keeper, cfg.Table, cfg.Space, cfg.Most, cfg.Logger), keeper: cfg.Keeper, changed: changed}
+	h := &keyHolder{holder: newHolder(cfg.Keeper, cfg.Table, cfg.Space, cfg.MaxKeys, cfg.Logger), keeper: cfg.Keeper, changed: changed}
 	for ctx.Err() == nil {
 		live, err := cfg.Keeper.Session(ctx)
 		if err != nil {
 			break
 		}
-		h.underSession(ctx, live)
+		h.holdUnderSession(ctx, live)
 	}
 	return nil
 }
 
-// hold is Hold's state; one goroutine owns it.
-type hold struct {
+// keyHolder is Hold's state; one goroutine owns it.
+type keyHolder struct {
 	holder
-	keeper  *lease.Keeper
-	changed func(string, []Claim)
-	told    []Claim
+	keeper   *lease.Keeper
+	changed  func(string, []Claim)
+	reported []Claim
 }
 
-// underSession holds keys until the session is over or ctx ends.
-func (h *hold) underSession(ctx context.Context, live *lease.Live) {
-	woken := h.keeper.Hub().Subscribe(Wake(h.space))
+// holdUnderSession holds keys until the session ends or ctx ends.
+func (h *keyHolder) holdUnderSession(ctx context.Context, live *lease.ActiveSession) {
+	woken := h.keeper.Notifier().Subscribe(WakeID(h.space))
 	defer woken.Close()
 	clear(h.keys)
-	h.lookAt = h.clock.Now()
-	left := h.lookAt // keys are left to others until then
+	h.claimAt = h.clock.Now()
+	left := h.claimAt // keys are left to others until then
 	for ctx.Err() == nil {
-		if h.clock.Now() >= h.lookAt {
-			h.look(ctx, live.ID(), true) // asleep: there is no step that would end by itself
-			h.give(ctx, live.ID(), h.shed)
-			if h.shed > 0 { // who gave is woken first, and what it gave is for others
-				h.shed, left = 0, h.clock.Now()+Linger
+		if h.clock.Now() >= h.claimAt {
+			h.joinAndClaim(ctx, live.ID(), true) // asleep: there is no step that would end by itself
+			h.releaseKeys(ctx, live.ID(), h.surplus)
+			if h.surplus > 0 { // our own release wakes us first, and the keys are for others
+				h.surplus, left = 0, h.clock.Now()+Linger
 			}
-			if h.lain { // nobody may want them: who gave them back stops
-				h.lookAt = h.clock.Now() + Linger + Linger/4
+			if h.leftForOthers { // their last holder may have stopped, and no one else wants them
+				h.claimAt = h.clock.Now() + Linger + Linger/4
 			}
 		}
-		timer, stop := h.clock.Timer(h.lookAt - h.clock.Now())
+		timer, stop := h.clock.Timer(h.claimAt - h.clock.Now())
 		select {
 		case <-ctx.Done():
 		case <-live.Done():
 			stop()
-			h.log.Warn("the session is over; its keys are left to whoever takes them")
+			h.log.Warn("session ended; other instances take its keys")
 			clear(h.keys)
-			h.tell(live.ID(), nil)
+			h.report(live.ID(), nil)
 			return
 		case <-woken.C():
-			h.lookAt = max(h.clock.Now(), left)
+			h.claimAt = max(h.clock.Now(), left)
 		case <-timer:
 		}
 		stop()
 	}
-	h.give(ctx, live.ID(), len(h.keys))
+	h.releaseKeys(ctx, live.ID(), len(h.keys))
 }
 
-// give gives so many keys back, once it is told that they are not held. What the
-// store did not take back is held again.
-func (h *hold) give(ctx context.Context, session string, n int) {
+// releaseKeys releases n keys, after reporting that they are not held: the caller must
+// have stopped before another instance can claim them. What could not be released is
+// held again.
+func (h *keyHolder) releaseKeys(ctx context.Context, session string, n int) {
 	claims := make([]Claim, 0, len(h.keys))
 	for _, k := range h.keys {
 		claims = append(claims, k.Claim)
@@ -142,18 +142,18 @@ func (h *hold) give(ctx context.Context, session string, n int) {
 	slices.SortFunc(claims, func(a, b Claim) int { return strings.Compare(a.Key, b.Key) })
 	n = min(n, len(claims))
 	keep := len(claims) - n
-	h.tell(session, claims[:keep])
+	h.report(session, claims[:keep])
 	h.release(ctx, session, claims[keep:])
 	if len(h.keys) > keep && ctx.Err() == nil {
-		h.tell(session, claims)
+		h.report(session, claims)
 	}
 }
 
-// tell calls changed if there is something new.
-func (h *hold) tell(session string, held []Claim) {
-	if slices.Equal(h.told, held) {
+// report calls changed if what is held has changed.
+func (h *keyHolder) report(session string, held []Claim) {
+	if slices.Equal(h.reported, held) {
 		return
 	}
-	h.told = slices.Clone(held)
+	h.reported = slices.Clone(held)
 	h.changed(session, held)
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
-	"github.com/understudy-ha/understudy/claim/claimtest"
+	"github.com/understudy-ha/understudy/internal/memstore/claims"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/store/memory"
@@ -21,7 +21,7 @@ import (
 // vault is where several instances hold keys, in a bubble.
 type vault struct {
 	t     *testing.T
-	store *claimtest.Memory
+	store *claims.Memory
 
 	mu   sync.Mutex
 	held map[string][]claim.Claim // by instance, as each was told last
@@ -30,7 +30,7 @@ type vault struct {
 }
 
 func newVault(t *testing.T, keys int) *vault {
-	h := &vault{t: t, store: claimtest.NewMemory(memory.New(nil), nil), held: map[string][]claim.Claim{}, cut: map[string]error{}}
+	h := &vault{t: t, store: claims.NewMemory(memory.New(nil), nil), held: map[string][]claim.Claim{}, cut: map[string]error{}}
 	var names []string
 	for i := range keys {
 		names = append(names, string(rune('a'+i/26))+string(rune('a'+i%26)))
@@ -67,7 +67,7 @@ func (s sessionSlot) RenewSession(ctx context.Context, id string) (lease.Renewal
 }
 
 type claimSlot struct {
-	claim.Table
+	claim.KeyTable
 	*slot
 }
 
@@ -75,11 +75,11 @@ func (s claimSlot) Join(ctx context.Context, m claim.Member) (claim.Share, error
 	if err := s.fails(); err != nil {
 		return claim.Share{}, err
 	}
-	return s.Table.Join(ctx, m)
+	return s.KeyTable.Join(ctx, m)
 }
 
-func (s claimSlot) Take(ctx context.Context, w claim.Want) ([]claim.Claim, error) {
-	got, err := s.Table.Take(ctx, w)
+func (s claimSlot) ClaimKeys(ctx context.Context, w claim.ClaimRequest) ([]claim.Claim, error) {
+	got, err := s.KeyTable.ClaimKeys(ctx, w)
 	s.h.mu.Lock()
 	s.h.took += len(got)
 	s.h.mu.Unlock()

@@ -12,19 +12,19 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// Next tells when a key is ready again after a step of work.
-type Next struct {
+// NextStep is when a key is ready again after a step of work.
+type NextStep struct {
 	In   time.Duration // 0 is at once
 	Idle bool          // not before it is offered again
 }
 
-// Work is one step of work on a key. Its context ends with the step's deadline, or
-// when the instance stops and StopGrace is over. An error is logged, and the
-// key is ready again after a back-off, for any instance. c.Interrupted tells
-// that the last step before this one may have been done in part.
-type Work func(ctx context.Context, c Claim) (Next, error)
+// StepFunc is one step of work on a key. Its context ends at the step's deadline, or
+// StopGrace after the instance was stopped. An error is logged, and the key is ready
+// again after a back-off, for any instance. c.Interrupted: the previous step may
+// have been done in part.
+type StepFunc func(ctx context.Context, c Claim) (NextStep, error)
 
-// Config tells [Run] what to work on.
+// Config of [Run].
 type Config struct {
 	// Space of the keys: 1 to 32 of a–z, 0–9, '-', '_' and '.', starting with a
 	// letter. Required.
@@ -32,19 +32,19 @@ type Config struct {
 	// Keeper of this instance's session, whose timing is that of Windows, and
 	// Table, of the same store. Required.
 	Keeper *lease.Keeper
-	Table  Table
+	Table  KeyTable
 	// Windows that keep keys from others. Default 30 s and 3 min.
 	Windows Windows
-	// Step is the deadline of one step. Default 1 min; shorter than the second
+	// StepTimeout is the deadline of one step. Default 1 min; shorter than the second
 	// window.
-	Step time.Duration
-	// Concurrency is how many steps may be under way at once. Default 8, at most
+	StepTimeout time.Duration
+	// Concurrency is how many steps may be in progress at once. Default 8, at most
 	// MaxKeys.
 	Concurrency int
-	// Most is how many keys this instance holds at most. Default 10,000.
-	Most int
+	// MaxKeys is how many keys this instance holds at most. Default 10,000.
+	MaxKeys int
 	// StopGrace is how long steps may go on when Run is stopped; keys without a
-	// step are given back at once. Default 5 s.
+	// step are released at once. Default 5 s.
 	StopGrace time.Duration
 	// Logger; nil is silent.
 	Logger *slog.Logger
@@ -52,14 +52,14 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Windows = c.Windows.WithDefaults()
-	if c.Step == 0 {
-		c.Step = time.Minute
+	if c.StepTimeout == 0 {
+		c.StepTimeout = time.Minute
 	}
 	if c.Concurrency == 0 {
 		c.Concurrency = 8
 	}
-	if c.Most == 0 {
-		c.Most = defaultMost
+	if c.MaxKeys == 0 {
+		c.MaxKeys = defaultMost
 	}
 	if c.StopGrace == 0 {
 		c.StopGrace = 5 * time.Second
@@ -74,40 +74,39 @@ func (c Config) validate() error {
 	if err := lease.ValidateSpace(c.Space); err != nil {
 		return err
 	}
-	if err := validateHolder(c.Keeper, c.Table, c.Windows, c.Most); err != nil {
+	if err := validateHolder(c.Keeper, c.Table, c.Windows, c.MaxKeys); err != nil {
 		return err
 	}
-	if c.Concurrency < 1 || c.Concurrency > MaxKeys || c.Step <= 0 || c.StopGrace < 0 {
+	if c.Concurrency < 1 || c.Concurrency > MaxKeys || c.StepTimeout <= 0 || c.StopGrace < 0 {
 		return fmt.Errorf("%w: use 1 to %d steps at once, and positive durations", lease.ErrInvalid, MaxKeys)
 	}
-	return c.Windows.Validate(c.Step)
+	return c.Windows.Validate(c.StepTimeout)
 }
 
-// Run claims this instance's fair share of a space's keys and does a step of work
-// on each whenever it is ready, until ctx ends. Then it gives its keys back and
-// returns nil once every step has returned. The keeper must run, and go on
-// running until Run has returned.
-func Run(ctx context.Context, cfg Config, work Work) error {
+// Run claims this instance's fair share of a space's keys and runs a step of work on
+// each whenever it is ready, until ctx ends. Then it releases its keys and returns
+// nil once every step has returned. The keeper must run until Run has returned.
+func Run(ctx context.Context, cfg Config, work StepFunc) error {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("claims of %q: %w", cfg.Space, err)
 	}
-	w := &worker{cfg: cfg, work: work, done: make(chan outcome, cfg.Concurrency)}
-	w.holder = newHolder(cfg.Keeper, cfg.Table, cfg.Space, cfg.Most, cfg.Logger)
+	w := &worker{cfg: cfg, work: work, done: make(chan stepOutcome, cfg.Concurrency)}
+	w.holder = newHolder(cfg.Keeper, cfg.Table, cfg.Space, cfg.MaxKeys, cfg.Logger)
 	for ctx.Err() == nil {
 		live, err := cfg.Keeper.Session(ctx)
 		if err != nil {
 			break
 		}
-		w.underSession(ctx, live)
+		w.workUnderSession(ctx, live)
 	}
 	return nil
 }
 
-// outcome of a step.
-type outcome struct {
-	*owned
-	next Next
+// stepOutcome of a step.
+type stepOutcome struct {
+	*ownedKey
+	next NextStep
 	err  error
 }
 
@@ -115,56 +114,56 @@ type outcome struct {
 type worker struct {
 	holder
 	cfg   Config
-	work  Work
+	work  StepFunc
 	steps int // under way
-	done  chan outcome
+	done  chan stepOutcome
 }
 
-// underSession works until the session is over or ctx ends, and returns when
-// every step has.
-func (w *worker) underSession(ctx context.Context, live *lease.Live) {
+// workUnderSession works until the session ends or ctx ends, and returns when every
+// step has.
+func (w *worker) workUnderSession(ctx context.Context, live *lease.ActiveSession) {
 	steps, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	woken := w.cfg.Keeper.Hub().Subscribe(Wake(w.cfg.Space))
+	woken := w.cfg.Keeper.Notifier().Subscribe(WakeID(w.cfg.Space))
 	defer woken.Close()
 	var over sync.WaitGroup
 	defer over.Wait()
 	clear(w.keys)
-	w.lookAt = w.clock.Now()
+	w.claimAt = w.clock.Now()
 	for ctx.Err() == nil {
-		if w.clock.Now() >= w.lookAt {
-			w.look(ctx, live.ID(), w.steps == 0)
+		if w.clock.Now() >= w.claimAt {
+			w.joinAndClaim(ctx, live.ID(), w.steps == 0)
 		}
-		w.begin(ctx, steps, live.ID(), &over)
-		timer, stop := w.clock.Timer(w.pause())
+		w.startSteps(ctx, steps, live.ID(), &over)
+		timer, stop := w.clock.Timer(w.untilDue())
 		select {
 		case <-ctx.Done():
 		case <-live.Done():
 			stop()
-			w.log.Warn("the session is over; its keys are left to whoever takes them")
+			w.log.Warn("session ended; other instances take its keys")
 			cancel()
-			w.drain(ctx, live.ID())
+			w.awaitSteps(ctx, live.ID())
 			return
 		case <-woken.C():
-			w.lookAt = w.clock.Now()
+			w.claimAt = w.clock.Now()
 		case <-timer:
 		case o := <-w.done:
-			w.finish(ctx, live.ID(), o)
+			w.finishStep(ctx, live.ID(), o)
 		}
 		stop()
 	}
 	w.stop(ctx, live.ID(), cancel)
 }
 
-// begin starts steps on keys that are ready.
-func (w *worker) begin(ctx, steps context.Context, session string, over *sync.WaitGroup) {
+// startSteps starts steps on keys that are ready.
+func (w *worker) startSteps(ctx, steps context.Context, session string, over *sync.WaitGroup) {
 	now, room := w.clock.Now(), w.cfg.Concurrency-w.steps
 	var due, back []Claim
 	for _, k := range w.keys {
 		switch {
 		case k.inStep || k.ready > now:
-		case w.shed > 0:
-			w.shed--
+		case w.surplus > 0:
+			w.surplus--
 			back = append(back, k.Claim)
 		case len(due) < room:
 			due = append(due, k.Claim)
@@ -174,12 +173,13 @@ func (w *worker) begin(ctx, steps context.Context, session string, over *sync.Wa
 	if len(due) == 0 {
 		return
 	}
-	begun, err := request(ctx, func(ctx context.Context) ([]Claim, error) {
-		return w.cfg.Table.Begin(ctx, w.cfg.Space, session, w.cfg.Windows.Second, due)
+	begun, err := callStore(ctx, func(ctx context.Context) ([]Claim, error) {
+		return w.cfg.Table.StartSteps(ctx, w.cfg.Space, session, w.cfg.Windows.Second, due)
 	})
 	if err != nil {
-		// It may have begun: then the keys are in a step that nobody does. They go back.
-		w.trouble("beginning", err)
+		// It may have been applied: then the keys are in a step that no one runs, which
+		// would keep them from everyone for the second window. Release them.
+		w.logStoreError("beginning", err)
 		w.release(ctx, session, due)
 		return
 	}
@@ -189,31 +189,31 @@ func (w *worker) begin(ctx, steps context.Context, session string, over *sync.Wa
 		k := w.keys[c.Key]
 		k.inStep = true
 		w.steps++
-		over.Go(func() { w.done <- w.step(steps, k) })
+		over.Go(func() { w.done <- w.runStep(steps, k) })
 	}
 	for _, c := range due {
 		if !started[c.Key] {
-			delete(w.keys, c.Key) // not ours any more
+			delete(w.keys, c.Key) // another instance has it
 		}
 	}
 }
 
-// step does the work, and survives its panics.
-func (w *worker) step(ctx context.Context, k *owned) (o outcome) {
-	ctx, cancel := context.WithTimeout(ctx, w.cfg.Step)
+// runStep runs the work; a panic counts as an error.
+func (w *worker) runStep(ctx context.Context, k *ownedKey) (o stepOutcome) {
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.StepTimeout)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			o = outcome{owned: k, err: fmt.Errorf("the work panicked: %v\n%s", p, debug.Stack())}
+			o = stepOutcome{ownedKey: k, err: fmt.Errorf("the work panicked: %v\n%s", p, debug.Stack())}
 		}
 	}()
 	next, err := w.work(ctx, k.Claim)
-	return outcome{k, next, err}
+	return stepOutcome{k, next, err}
 }
 
-func (w *worker) finish(ctx context.Context, session string, o outcome) {
+func (w *worker) finishStep(ctx context.Context, session string, o stepOutcome) {
 	w.steps--
-	f := Finished{Key: o.Key, Term: o.Term, In: o.next.In, Idle: o.next.Idle}
+	f := StepResult{Key: o.Key, Term: o.Term, In: o.next.In, Idle: o.next.Idle}
 	if o.err != nil {
 		o.tries++
 		f.In, f.Idle, f.Release = min(time.Minute, time.Second<<min(o.tries, 10))/2, false, true
@@ -221,12 +221,12 @@ func (w *worker) finish(ctx context.Context, session string, o outcome) {
 		w.log.Warn("a step failed; the key is tried again", "key", o.Key, "err", o.err, "in", f.In)
 	}
 	f.Release = f.Release || f.Idle || ctx.Err() != nil
-	accepted, err := request(ctx, func(ctx context.Context) ([]string, error) {
-		return w.cfg.Table.Finish(ctx, w.cfg.Space, session, []Finished{f})
+	accepted, err := callStore(ctx, func(ctx context.Context) ([]string, error) {
+		return w.cfg.Table.FinishSteps(ctx, w.cfg.Space, session, []StepResult{f})
 	})
 	if err != nil {
-		w.trouble("finishing", err)
-		w.release(ctx, session, []Claim{o.Claim}) // interrupted, for whoever takes it
+		w.logStoreError("finishing", err)
+		w.release(ctx, session, []Claim{o.Claim}) // counts as interrupted for its next holder
 	}
 	if err != nil || len(accepted) == 0 || f.Release {
 		delete(w.keys, o.Key)
@@ -238,10 +238,10 @@ func (w *worker) finish(ctx context.Context, session string, o outcome) {
 	}
 }
 
-// pause until something is due.
-func (w *worker) pause() time.Duration {
+// untilDue is the time until something is due.
+func (w *worker) untilDue() time.Duration {
 	now := w.clock.Now()
-	d := max(0, w.lookAt-now)
+	d := max(0, w.claimAt-now)
 	if w.steps >= w.cfg.Concurrency {
 		return d
 	}
@@ -253,7 +253,7 @@ func (w *worker) pause() time.Duration {
 	return d
 }
 
-// stop gives everything back, steps under way last.
+// stop releases everything, keys in a step last.
 func (w *worker) stop(ctx context.Context, session string, cancel context.CancelFunc) {
 	var back []Claim
 	for _, k := range w.keys {
@@ -267,17 +267,17 @@ func (w *worker) stop(ctx context.Context, session string, cancel context.Cancel
 	for w.steps > 0 {
 		select {
 		case o := <-w.done:
-			w.finish(ctx, session, o)
+			w.finishStep(ctx, session, o)
 		case <-timer:
 			cancel()
-			w.drain(ctx, session)
+			w.awaitSteps(ctx, session)
 		}
 	}
 }
 
-// drain waits for steps that have been cancelled.
-func (w *worker) drain(ctx context.Context, session string) {
+// awaitSteps waits for steps that have been cancelled.
+func (w *worker) awaitSteps(ctx context.Context, session string) {
 	for w.steps > 0 {
-		w.finish(ctx, session, <-w.done)
+		w.finishStep(ctx, session, <-w.done)
 	}
 }

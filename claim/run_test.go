@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
-	"github.com/understudy-ha/understudy/claim/claimtest"
+	"github.com/understudy-ha/understudy/internal/memstore/claims"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/store/memory"
@@ -24,9 +24,9 @@ import (
 // one key.
 type floor struct {
 	t     *testing.T
-	store *claimtest.Memory
+	store *claims.Memory
 	takes time.Duration
-	next  claim.Next
+	next  claim.NextStep
 
 	mu    sync.Mutex
 	on    map[string]string // who works on the key
@@ -36,7 +36,7 @@ type floor struct {
 }
 
 func newFloor(t *testing.T) *floor {
-	return &floor{t: t, store: claimtest.NewMemory(memory.New(nil), nil), takes: 10 * time.Millisecond, next: claim.Next{In: time.Second},
+	return &floor{t: t, store: claims.NewMemory(memory.New(nil), nil), takes: 10 * time.Millisecond, next: claim.NextStep{In: time.Second},
 		on: map[string]string{}, steps: map[string]int{}, per: map[string]int{}, terms: map[string]int64{}}
 }
 
@@ -51,8 +51,8 @@ func (f *floor) offer(n int) {
 	}
 }
 
-func (f *floor) work(name string) claim.Work {
-	return func(ctx context.Context, c claim.Claim) (claim.Next, error) {
+func (f *floor) work(name string) claim.StepFunc {
+	return func(ctx context.Context, c claim.Claim) (claim.NextStep, error) {
 		f.mu.Lock()
 		if other := f.on[c.Key]; other != "" {
 			f.t.Errorf("%s works on %s while %s does", name, c.Key, other)
@@ -75,7 +75,7 @@ func (f *floor) work(name string) claim.Work {
 	}
 }
 
-func (f *floor) start(name string, work claim.Work) (stop func()) {
+func (f *floor) start(name string, work claim.StepFunc) (stop func()) {
 	f.t.Helper()
 	windows := claim.Windows{}.WithDefaults()
 	k, err := lease.NewKeeper(lease.KeeperConfig{Store: f.store, Instance: lease.NewInstance(name, ""), Timing: windows.Timing(), Clock: &leasetest.BubbleClock{}})
@@ -177,7 +177,7 @@ func TestRunStops(t *testing.T) {
 func TestRunIdleAndOffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFloor(t)
-		f.next = claim.Next{Idle: true}
+		f.next = claim.NextStep{Idle: true}
 		f.start("a", f.work("a"))
 		f.start("b", f.work("b"))
 		time.Sleep(5*time.Second + 300*time.Millisecond)
@@ -200,14 +200,14 @@ func TestRunFailingWork(t *testing.T) {
 		f := newFloor(t)
 		f.offer(2)
 		var times atomic.Int64
-		f.start("a", func(_ context.Context, c claim.Claim) (claim.Next, error) {
+		f.start("a", func(_ context.Context, c claim.Claim) (claim.NextStep, error) {
 			if c.Key == "key000" {
 				if times.Add(1) == 2 {
 					panic("no")
 				}
-				return claim.Next{}, errors.New("not now")
+				return claim.NextStep{}, errors.New("not now")
 			}
-			return claim.Next{In: time.Minute}, nil
+			return claim.NextStep{In: time.Minute}, nil
 		})
 		time.Sleep(time.Minute)
 		if n := times.Load(); n < 3 || n > 40 {
@@ -229,16 +229,16 @@ func TestRunTakesOverFromTheDead(t *testing.T) {
 		if _, err := table.Join(t.Context(), claim.Member{Space: "work", Session: dead.ID}); err != nil {
 			t.Fatal(err)
 		}
-		claims, err := table.Take(t.Context(), claim.Want{Space: "work", Session: dead.ID, Most: 10, Fresh: 10})
+		claims, err := table.ClaimKeys(t.Context(), claim.ClaimRequest{Space: "work", Session: dead.ID, Limit: 10, Fresh: 10})
 		if err != nil || len(claims) != 10 {
 			t.Fatal(claims, err)
 		}
-		if _, err := table.Begin(t.Context(), "work", dead.ID, claim.DefaultSecond, claims[:2]); err != nil {
+		if _, err := table.StartSteps(t.Context(), "work", dead.ID, claim.DefaultSecond, claims[:2]); err != nil {
 			t.Fatal(err)
 		}
 		interrupted := map[string]bool{}
 		work := f.work("a")
-		f.start("a", func(ctx context.Context, c claim.Claim) (claim.Next, error) {
+		f.start("a", func(ctx context.Context, c claim.Claim) (claim.NextStep, error) {
 			f.mu.Lock()
 			interrupted[c.Key] = interrupted[c.Key] || c.Interrupted
 			f.mu.Unlock()
@@ -272,7 +272,7 @@ func TestRunRefuses(t *testing.T) {
 		"keeper and a table": func(c *claim.Config) { c.Table = nil },
 		"steps at once":      func(c *claim.Config) { c.Concurrency = -1 },
 		"windows need":       func(c *claim.Config) { c.Windows.First = time.Minute },
-		"must be longer":     func(c *claim.Config) { c.Step = time.Hour },
+		"must be longer":     func(c *claim.Config) { c.StepTimeout = time.Hour },
 		"space":              func(c *claim.Config) { c.Space = "No" },
 	}
 	for _, want := range slices.Sorted(maps.Keys(changes)) {

@@ -17,7 +17,7 @@ func TestShare(t *testing.T) {
 				fmt.Sscan(in[key], to)
 			}
 		}
-		return fmt.Sprintf("fair=%d surplus=%d fresh=%d", s.Fair(), s.Surplus(), s.Fresh(100))
+		return fmt.Sprintf("fair=%d surplus=%d fresh=%d", s.FairCount(), s.Surplus(), s.Fresh(100))
 	})
 }
 

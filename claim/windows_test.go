@@ -56,7 +56,7 @@ func TestRowFree(t *testing.T) {
 		"lapsed in a step past the window":   {claim.Row{Session: "s", Lapsed: true, InStep: true, Hold: -1}, true},
 		"lapsed and interrupted, in no step": {claim.Row{Session: "s", Lapsed: true, Interrupted: true}, true},
 	} {
-		if got := c.row.Free(); got != c.want {
+		if got := c.row.IsFree(); got != c.want {
 			t.Errorf("%s: free is %t", name, got)
 		}
 	}

@@ -10,44 +10,44 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// Config tells a [Dispatcher] what to deliver, and how.
+// Config of a [Dispatcher].
 type Config struct {
 	// Name of the queue. Required.
 	Name string
 	// Keeper of this instance's session, whose timing is that of Windows.
 	// Required, as are Claims and Queue, which are of the keeper's store.
 	Keeper *lease.Keeper
-	Claims claim.Table
+	Claims claim.KeyTable
 	Queue  Queue
-	// Target of the batches. Required.
+	// Target of the messages. Required.
 	Target Target
 	// Windows that keep keys from others. Default 30 s and 3 min.
 	Windows claim.Windows
 	// SubmitTimeout is the deadline of one submission. Default 15 s. The second
 	// window must be longer.
 	SubmitTimeout time.Duration
-	// Concurrency is how many submissions may be under way at once. Default 64,
+	// Concurrency is how many submissions may be in flight at once. Default 64,
 	// at most 1000.
 	Concurrency int
-	// Rate is how many submissions may begin in a second. 0: no limit.
+	// Rate is how many submissions may start per second. 0: no limit.
 	Rate float64
-	// Most is how many keys this instance claims at once. Default 16 for each
+	// MaxKeys is how many keys this instance claims at once. Default 16 for each
 	// submission at once, and at least 1024.
-	Most int
-	// Streak is how many batches of one key are sent one after the other before
-	// another key has its turn. Default 8.
+	MaxKeys int
+	// Streak is how many messages of one key are sent one after the other before
+	// another key's turn. Default 8.
 	Streak int
-	// PollEvery is how often the target is asked about what it has and has not
-	// decided. Default 1 s.
-	PollEvery time.Duration
+	// PollInterval is the pause between two status queries of a pending message.
+	// Default 1 s.
+	PollInterval time.Duration
 	// OnFailure and Retry: see their types.
 	OnFailure OnFailure
 	Retry     Backoff
-	// KeepFor is how long finished batches are kept. Default 7 days; negative: for
+	// KeepFor is how long finished messages are kept. Default 7 days; negative: for
 	// ever.
 	KeepFor time.Duration
-	// StopGrace is how long submissions that are under way may go on when the
-	// dispatcher is stopped; all else is given back at once. Default 5 s.
+	// StopGrace is how long submissions in flight may go on when the dispatcher is
+	// stopped; everything else is released at once. Default 5 s.
 	StopGrace time.Duration
 	// Observers, besides the store.
 	Observers []Observer
@@ -65,15 +65,15 @@ func (c Config) withDefaults() Config {
 	}
 	c.Windows = c.Windows.WithDefaults()
 	set(&c.SubmitTimeout, 15*time.Second)
-	set(&c.PollEvery, time.Second)
+	set(&c.PollInterval, time.Second)
 	set(&c.KeepFor, 7*24*time.Hour)
 	set(&c.StopGrace, 5*time.Second)
 	c.Retry = c.Retry.WithDefaults()
 	if c.Concurrency == 0 {
 		c.Concurrency = 64
 	}
-	if c.Most == 0 {
-		c.Most = max(1024, 16*c.Concurrency)
+	if c.MaxKeys == 0 {
+		c.MaxKeys = max(1024, 16*c.Concurrency)
 	}
 	if c.Streak == 0 {
 		c.Streak = 8
@@ -99,26 +99,26 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: a dispatcher needs a keeper, claims, a queue and a target", lease.ErrInvalid)
 	case c.Concurrency < 1 || c.Concurrency > claim.MaxKeys:
 		return fmt.Errorf("%w: %d submissions at once; use 1 to %d", lease.ErrInvalid, c.Concurrency, claim.MaxKeys)
-	case c.Rate < 0 || c.Most < 1 || c.Streak < 1 || c.SubmitTimeout <= 0 || c.PollEvery <= 0 || c.StopGrace < 0:
-		return fmt.Errorf("%w: rate, most, streak, submit timeout, poll interval and stop grace cannot be negative", lease.ErrInvalid)
+	case c.Rate < 0 || c.MaxKeys < 1 || c.Streak < 1 || c.SubmitTimeout <= 0 || c.PollInterval <= 0 || c.StopGrace < 0:
+		return fmt.Errorf("%w: rate, max keys, streak, submit timeout, poll interval and stop grace cannot be negative", lease.ErrInvalid)
 	case c.OnFailure != OnFailureDefault && c.OnFailure != OnFailureBlock && c.OnFailure != OnFailureSkip:
 		return fmt.Errorf("%w: on failure %q: use block or skip", lease.ErrInvalid, c.OnFailure)
 	case c.Keeper.Timing() != c.Windows.Timing():
 		return fmt.Errorf("%w: the keeper's session has timing %v, and the windows need %v", lease.ErrInvalid, c.Keeper.Timing(), c.Windows.Timing())
-	case c.Target.Semantics().Recognises && !c.Target.Semantics().Resend:
-		return fmt.Errorf("%w: target %s recognises ids, and yet nothing may be sent twice", lease.ErrInvalid, c.Target.Name())
-	case c.Target.Semantics().Asks && c.Target.Semantics().AskMany < 1:
-		return fmt.Errorf("%w: target %s can be asked about %d batches at once", lease.ErrInvalid, c.Target.Name(), c.Target.Semantics().AskMany)
+	case c.Target.Semantics().Deduplicates && !c.Target.Semantics().Resend:
+		return fmt.Errorf("%w: target %s deduplicates, so it must also declare Resend", lease.ErrInvalid, c.Target.Name())
+	case c.Target.Semantics().HasStatus && c.Target.Semantics().StatusLimit < 1:
+		return fmt.Errorf("%w: target %s can be asked about %d messages at once", lease.ErrInvalid, c.Target.Name(), c.Target.Semantics().StatusLimit)
 	}
 	if err := c.Retry.Validate(); err != nil {
 		return err
 	}
-	return c.Windows.Validate(c.SubmitTimeout + slack)
+	return c.Windows.Validate(c.SubmitTimeout + startSlack)
 }
 
-// slack is what may pass between the begin of a step in the store and the
-// moment at which its submission is sent.
-const slack = 2 * time.Second
+// startSlack is what may pass between the start of a step in the store and the moment
+// at which its submission is sent.
+const startSlack = 2 * time.Second
 
 func (c Config) rule() Rule {
 	return Rule{Semantics: c.Target.Semantics(), OnFailure: c.OnFailure, Retry: c.Retry}

@@ -15,14 +15,14 @@ import (
 // Dispatcher delivers one queue on this instance. Any number of instances may do
 // so for the same queue.
 type Dispatcher struct {
-	cfg   Config
-	clock lease.Clock
-	log   *slog.Logger
-	m     *machine
-	live  *lease.Live // the session that the machine works under
+	cfg     Config
+	clock   lease.Clock
+	log     *slog.Logger
+	m       *machine
+	session *lease.ActiveSession // that the machine works under
 
-	jobs   chan job
-	events chan func(now time.Duration)
+	sendTasks chan sendTask
+	events    chan func(now time.Duration)
 
 	published time.Duration
 
@@ -38,13 +38,13 @@ func New(cfg Config) (*Dispatcher, error) {
 	cfg = cfg.withDefaults()
 	d := &Dispatcher{
 		cfg: cfg, clock: cfg.Keeper.Clock(), m: newMachine(cfg),
-		log:  cfg.Logger.With("queue", cfg.Name, "instance", cfg.Keeper.Instance().Label()),
-		jobs: make(chan job, 2*cfg.Concurrency+1),
-		// Room for all that can be under way at once, so that nobody who reports waits
-		// for a runner that has left.
+		log:       cfg.Logger.With("queue", cfg.Name, "instance", cfg.Keeper.Instance().Label()),
+		sendTasks: make(chan sendTask, 2*cfg.Concurrency+1),
+		// Room for everything that can be in flight at once: a goroutine that reports
+		// must not wait for a runner that has returned.
 		events: make(chan func(time.Duration), 4*cfg.Concurrency+8),
 	}
-	d.publish()
+	d.publishStats()
 	return d, nil
 }
 
@@ -55,20 +55,20 @@ func (d *Dispatcher) Stats() Stats {
 	return d.stats
 }
 
-// WorstTakeover is how long the keys of an instance that died wait at most: those
-// with nothing under way, and those with a submission under way.
+// WorstTakeover is how long the keys of a crashed instance wait at most: idle ones, and
+// those with a submission in flight.
 func (d *Dispatcher) WorstTakeover() (idle, submitting time.Duration) {
 	idle, submitting = d.cfg.Windows.WorstTakeover()
-	if !d.cfg.Target.Semantics().Alone() {
+	if !d.cfg.Target.Semantics().NeedsSecondWindow() {
 		submitting = idle
 	}
 	return idle, submitting
 }
 
-// Run, which may be called once, delivers until ctx ends. Then it gives back at once every key that has no
-// submission under way, waits up to StopGrace for those that have, gives the rest
-// back as unknown, and returns nil when all it started has stopped. The
-// keeper must run, and go on running until Run has returned.
+// Run delivers until ctx ends; call it once. Then it releases every key without a
+// submission in flight at once, waits up to StopGrace for the others, releases the
+// rest as unknown, and returns nil when everything that it started has stopped. The
+// keeper must run until Run has returned.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var started sync.WaitGroup
 	work, cancelWork := context.WithCancel(context.WithoutCancel(ctx))
@@ -77,32 +77,32 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer cancelWork()
 	defer cancelAsking()
 	for range d.cfg.Concurrency {
-		started.Go(func() { d.sender(work) })
+		started.Go(func() { d.runSender(work) })
 	}
 	if d.cfg.KeepFor > 0 {
-		started.Go(func() { d.prune(ctx) })
+		started.Go(func() { d.pruneFinished(ctx) })
 	}
-	started.Go(func() { d.sessions(ctx) })
-	woken := d.cfg.Keeper.Hub().Subscribe(claim.Wake(Space(d.cfg.Name)))
+	started.Go(func() { d.followSessions(ctx) })
+	woken := d.cfg.Keeper.Notifier().Subscribe(claim.WakeID(Space(d.cfg.Name)))
 	defer woken.Close()
 
-	r := run{d: d, work: work, asking: asking, started: &started}
+	r := run{d: d, work: work, polls: asking, started: &started}
 	stopping, hard := ctx.Done(), (<-chan time.Time)(nil)
 	var giveUp <-chan time.Time
-	for !d.m.done() {
+	for !d.m.isDone() {
 		now := d.clock.Now()
-		r.carryOut(d.m.step(now))
+		r.execute(d.m.step(now))
 		if now >= d.published+publishEvery {
 			d.published = now
-			d.publish()
+			d.publishStats()
 		}
-		timer, stopTimer := d.clock.Timer(d.m.next(now) - now)
+		timer, stopTimer := d.clock.Timer(d.m.nextWake(now) - now)
 		select {
 		case f := <-d.events:
-			d.drain(f)
+			d.handleEvents(f)
 		case c := <-woken.C():
-			if c.Successor == "" || d.live != nil && c.Successor == d.live.ID() {
-				d.m.wake()
+			if c.Successor == "" || d.session != nil && c.Successor == d.session.ID() {
+				d.m.wakeUp()
 			}
 		case <-timer:
 		case <-stopping:
@@ -116,28 +116,28 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			hard = nil
 			cancelWork()
 			var stop func() bool
-			giveUp, stop = d.clock.Timer(stopCalls)
+			giveUp, stop = d.clock.Timer(stopTimeout)
 			defer stop()
 		case <-giveUp:
 			stopTimer()
-			d.log.Warn("stopped without having given everything back: the store does not answer; the keys are free when the session lapses")
-			d.publish()
+			d.log.Warn("stopped without releasing all keys: the store does not answer; they are free when the session lapses")
+			d.publishStats()
 			return nil
 		}
 		stopTimer()
 	}
-	d.publish()
+	d.publishStats()
 	return nil
 }
 
 // publishEvery is how stale Stats may be.
 const publishEvery = 50 * time.Millisecond
 
-// stopCalls is how long a dispatcher that stops goes on trying to tell the store.
-const stopCalls = 5 * time.Second
+// stopTimeout is how long a stopping dispatcher keeps trying to reach the store.
+const stopTimeout = 5 * time.Second
 
-// drain handles an event and those that have come meanwhile.
-func (d *Dispatcher) drain(f func(time.Duration)) {
+// handleEvents applies an event and those that have arrived meanwhile.
+func (d *Dispatcher) handleEvents(f func(time.Duration)) {
 	for {
 		f(d.clock.Now())
 		select {
@@ -148,16 +148,16 @@ func (d *Dispatcher) drain(f func(time.Duration)) {
 	}
 }
 
-// sessions tells the machine which session it works under.
-func (d *Dispatcher) sessions(ctx context.Context) {
+// followSessions gives the machine each new session, and its end.
+func (d *Dispatcher) followSessions(ctx context.Context) {
 	for {
 		live, err := d.cfg.Keeper.Session(ctx)
 		if err != nil {
 			return
 		}
-		if !d.report(ctx, func(time.Duration) {
-			d.live = live
-			d.m.live(live.ID())
+		if !d.sendEvent(ctx, func(time.Duration) {
+			d.session = live
+			d.m.setSession(live.ID())
 		}) {
 			return
 		}
@@ -166,15 +166,15 @@ func (d *Dispatcher) sessions(ctx context.Context) {
 			return
 		case <-live.Done():
 		}
-		d.report(ctx, func(time.Duration) {
-			d.log.Warn("the session is over; its keys are left to whoever takes them")
-			d.live = nil
-			d.m.live("")
+		d.sendEvent(ctx, func(time.Duration) {
+			d.log.Warn("session ended; other instances take its keys")
+			d.session = nil
+			d.m.setSession("")
 		})
 	}
 }
 
-func (d *Dispatcher) report(ctx context.Context, f func(time.Duration)) bool {
+func (d *Dispatcher) sendEvent(ctx context.Context, f func(time.Duration)) bool {
 	select {
 	case d.events <- f:
 		return true
@@ -183,16 +183,17 @@ func (d *Dispatcher) report(ctx context.Context, f func(time.Duration)) bool {
 	}
 }
 
-// publish shows the machine's counts to other goroutines, not for every event.
-func (d *Dispatcher) publish() {
+// publishStats copies the machine's counts for Stats, not at every event.
+func (d *Dispatcher) publishStats() {
 	s := d.m.snapshot()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stats = s
 }
 
-// prune deletes old finished batches in small steps.
-func (d *Dispatcher) prune(ctx context.Context) {
+// pruneFinished deletes old finished messages in small steps.
+func (d *Dispatcher) pruneFinished(ctx context.Context) {
+	// 500 rows keep each statement short: renewals share the store with it.
 	const step, most = 500, 30 * time.Second
 	pause := most
 	for {
@@ -209,7 +210,7 @@ func (d *Dispatcher) prune(ctx context.Context) {
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil:
-			d.log.Warn("finished batches could not be pruned; trying again", "err", err)
+			d.log.Warn("finished messages could not be pruned; trying again", "err", err)
 			pause = most
 		case through:
 			pause = most
@@ -217,7 +218,7 @@ func (d *Dispatcher) prune(ctx context.Context) {
 			pause = 200 * time.Millisecond
 		}
 		if deleted > 0 {
-			d.log.Debug("pruned", "batches", deleted)
+			d.log.Debug("pruned", "messages", deleted)
 		}
 	}
 }
@@ -227,56 +228,58 @@ const callTimeout = 10 * time.Second
 
 // run is the life of one call of Run.
 type run struct {
-	d            *Dispatcher
-	work, asking context.Context
-	started      *sync.WaitGroup
+	d           *Dispatcher
+	work, polls context.Context
+	started     *sync.WaitGroup
 }
 
-func (r run) carryOut(effects []effect) {
+func (r run) execute(effects []effect) {
 	d := r.d
 	for _, e := range effects {
 		switch {
 		case e.send != nil:
-			d.jobs <- job{slot: e.send, a: e.send.a}
-		case e.ask != nil:
-			as := make([]Assignment, len(e.ask))
-			for i, s := range e.ask {
-				as[i] = s.a
+			d.sendTasks <- sendTask{slot: e.send, a: e.send.assignment}
+		case e.poll != nil:
+			as := make([]Assignment, len(e.poll))
+			for i, s := range e.poll {
+				as[i] = s.assignment
 			}
-			r.started.Go(func() { d.inquire(r.asking, e.ask, as) })
+			r.started.Go(func() { d.pollStatus(r.polls, e.poll, as) })
 		case e.join != nil:
-			r.call(func(ctx context.Context) func(time.Duration) {
+			r.callStore(func(ctx context.Context) func(time.Duration) {
 				share, err := d.cfg.Claims.Join(ctx, *e.join)
-				return func(now time.Duration) { d.m.joined(now, share, d.told("joining", err)) }
+				return func(now time.Duration) { d.m.handleJoin(now, share, d.logStoreError("joining", err)) }
 			})
-		case e.take != nil:
-			r.call(func(ctx context.Context) func(time.Duration) {
-				claims, err := d.cfg.Claims.Take(ctx, *e.take)
-				return func(now time.Duration) { d.m.taken(now, *e.take, claims, d.told("taking keys", err)) }
-			})
-		case e.give != nil:
-			r.call(func(ctx context.Context) func(time.Duration) {
-				err := d.cfg.Claims.Release(ctx, Space(d.cfg.Name), e.give.session, e.give.claims)
-				return func(now time.Duration) { d.m.gave(now, *e.give, d.told("giving keys back", err)) }
-			})
-		case e.find != nil:
-			r.call(func(ctx context.Context) func(time.Duration) {
-				rows, err := d.cfg.Claims.List(ctx, *e.find)
-				return func(now time.Duration) { d.m.listed(now, *e.find, rows, d.told("listing own keys", err)) }
-			})
-		case e.turn != nil:
-			r.call(func(ctx context.Context) func(time.Duration) {
-				out, err := d.cfg.Queue.Turn(ctx, e.turn.turn)
+		case e.claimKeys != nil:
+			r.callStore(func(ctx context.Context) func(time.Duration) {
+				claims, err := d.cfg.Claims.ClaimKeys(ctx, *e.claimKeys)
 				return func(now time.Duration) {
-					d.m.turned(now, e.turn, out, d.told("a turn with the store", err), errors.Is(err, lease.ErrUnknown))
+					d.m.handleClaims(now, *e.claimKeys, claims, d.logStoreError("claiming keys", err))
+				}
+			})
+		case e.release != nil:
+			r.callStore(func(ctx context.Context) func(time.Duration) {
+				err := d.cfg.Claims.Release(ctx, Space(d.cfg.Name), e.release.session, e.release.claims)
+				return func(now time.Duration) { d.m.handleRelease(now, *e.release, d.logStoreError("releasing keys", err)) }
+			})
+		case e.list != nil:
+			r.callStore(func(ctx context.Context) func(time.Duration) {
+				rows, err := d.cfg.Claims.List(ctx, *e.list)
+				return func(now time.Duration) { d.m.handleList(now, *e.list, rows, d.logStoreError("listing own keys", err)) }
+			})
+		case e.exchange != nil:
+			r.callStore(func(ctx context.Context) func(time.Duration) {
+				out, err := d.cfg.Queue.Exchange(ctx, e.exchange.body)
+				return func(now time.Duration) {
+					d.m.handleExchange(now, e.exchange, out, d.logStoreError("exchanging results", err), errors.Is(err, lease.ErrUnknown))
 				}
 			})
 		}
 	}
 }
 
-// call makes a request to the store; what it returns is done by the runner.
-func (r run) call(f func(context.Context) func(time.Duration)) {
+// callStore makes a request to the store; the runner calls the function that it returns.
+func (r run) callStore(f func(context.Context) func(time.Duration)) {
 	r.started.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.work), callTimeout)
 		defer cancel()
@@ -284,14 +287,14 @@ func (r run) call(f func(context.Context) func(time.Duration)) {
 	})
 }
 
-// told logs an error once, where it is handled by trying again.
-func (d *Dispatcher) told(doing string, err error) error {
+// logStoreError logs an error and returns it; the machine retries.
+func (d *Dispatcher) logStoreError(doing string, err error) error {
 	switch {
 	case err == nil:
 	case errors.Is(err, lease.ErrLapsed):
-		d.log.Debug("the session does not live", "doing", doing)
+		d.log.Debug("the session has lapsed", "doing", doing)
 	default:
-		d.log.Warn("the store did not do it; trying again", "doing", doing, "err", err)
+		d.log.Warn("request to the store failed; trying again", "doing", doing, "err", err)
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
+	"github.com/understudy-ha/understudy/internal/memstore/queues"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/store/memory"
@@ -60,7 +60,7 @@ func (g *target) count(a dispatch.Assignment, by int) {
 	g.now += by
 	g.most = max(g.most, g.now)
 	if g.busy[a.Key] > 1 {
-		g.wrong = append(g.wrong, "two batches at once of "+a.Key)
+		g.wrong = append(g.wrong, "two messages at once of "+a.Key)
 	}
 	if by > 0 {
 		g.sent[a.Key] = append(g.sent[a.Key], a.ID)
@@ -76,7 +76,7 @@ func (g *target) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Ans
 	if g.takes > 0 {
 		select {
 		case <-ctx.Done():
-			return dispatch.Answer{Outcome: dispatch.Silent, Detail: ctx.Err().Error()}
+			return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: ctx.Err().Error()}
 		case <-time.After(g.takes):
 		}
 	}
@@ -86,8 +86,8 @@ func (g *target) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Ans
 	return dispatch.Answer{Outcome: dispatch.Done, Code: 200}
 }
 
-func (g *target) Ask(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
-	if !g.semantics.Asks {
+func (g *target) Status(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
+	if !g.semantics.HasStatus {
 		g.locked(func() { g.wrong = append(g.wrong, "asked, and cannot be") })
 		<-ctx.Done() // one that is asked without end would stop the bubble's time
 		return nil
@@ -96,7 +96,7 @@ func (g *target) Ask(ctx context.Context, as []dispatch.Assignment) []dispatch.A
 	defer g.mu.Unlock()
 	out := make([]dispatch.Answer, len(as))
 	for i, a := range as {
-		out[i].Outcome = dispatch.Missing
+		out[i].Outcome = dispatch.NotFound
 		if slices.Contains(g.sent[a.Key], a.ID) {
 			out[i].Outcome = dispatch.Done
 		}
@@ -107,44 +107,44 @@ func (g *target) Ask(ctx context.Context, as []dispatch.Assignment) []dispatch.A
 // place is a store with a queue named q, in a bubble.
 type place struct {
 	t     *testing.T
-	store *dispatchtest.Memory
+	store *queues.Memory
 	next  map[string]int
 }
 
 func newPlace(t *testing.T) *place {
-	p := &place{t: t, store: dispatchtest.NewMemory(memory.New(nil), nil), next: map[string]int{}}
-	if err := p.store.Desk().Make(t.Context(), "q"); err != nil {
+	p := &place{t: t, store: queues.NewMemory(memory.New(nil), nil), next: map[string]int{}}
+	if err := p.store.QueueAdmin().CreateQueue(t.Context(), "q"); err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-// add enqueues n batches of a key, with ids that count.
+// add enqueues n messages of a key, with ids that count.
 func (p *place) add(key string, n int) {
 	p.t.Helper()
 	for range n {
 		p.next[key]++
-		_, err := p.store.Desk().Add(p.t.Context(), []dispatch.Batch{
-			dispatch.Batch{Queue: "q", Key: key, ID: fmt.Sprintf("%s-%04d", key, p.next[key])}.WithDefaults()})
+		_, err := p.store.QueueAdmin().Add(p.t.Context(), []dispatch.Message{
+			dispatch.Message{Queue: "q", Key: key, ID: fmt.Sprintf("%s-%04d", key, p.next[key])}.WithDefaults()})
 		if err != nil {
 			p.t.Fatal(err)
 		}
 	}
 }
 
-// checks that the target got all batches of all keys once and in order.
+// checks that the target got all messages of all keys once and in order.
 func (p *place) delivered(g *target) {
 	p.t.Helper()
 	for key, n := range p.next {
 		ids := g.order(key)
 		if len(ids) != n || !slices.IsSorted(ids) {
-			p.t.Errorf("key %s: %d of %d batches, sorted %t: %.200s", key, len(ids), n, slices.IsSorted(ids), strings.Join(ids, " "))
+			p.t.Errorf("key %s: %d of %d messages, sorted %t: %.200s", key, len(ids), n, slices.IsSorted(ids), strings.Join(ids, " "))
 		}
 	}
 	for _, wrong := range g.wrong {
 		p.t.Error(wrong)
 	}
-	records, err := p.store.Desk().Batches(p.t.Context(), dispatch.BatchQuery{Queue: "q"})
+	records, err := p.store.QueueAdmin().Messages(p.t.Context(), dispatch.MessageQuery{Queue: "q"})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ type instance struct {
 
 func (p *place) start(name string, g dispatch.Target, change func(*dispatch.Config)) *instance {
 	p.t.Helper()
-	l := &link{Table: p.store.Claims(), queue: p.store.Queue(), Faulty: leasetest.NewFaulty(p.store, 1)}
+	l := &link{KeyTable: p.store.Claims(), queue: p.store.Queue(), Faulty: leasetest.NewFaulty(p.store, 1)}
 	clock := &leasetest.BubbleClock{}
 	k, err := lease.NewKeeper(lease.KeeperConfig{Store: l.Faulty, Instance: lease.NewInstance(name, ""), Timing: windows.Timing(), Clock: clock})
 	if err != nil {
@@ -198,7 +198,7 @@ func (p *place) start(name string, g dispatch.Target, change func(*dispatch.Conf
 
 // link is an instance's way to the store; when it is cut nothing gets through.
 type link struct {
-	claim.Table
+	claim.KeyTable
 	queue dispatch.Queue
 	*leasetest.Faulty
 	mu  sync.Mutex
@@ -225,35 +225,35 @@ func (l *link) Join(ctx context.Context, m claim.Member) (claim.Share, error) {
 	if err := l.err(); err != nil {
 		return claim.Share{}, err
 	}
-	return l.Table.Join(ctx, m)
+	return l.KeyTable.Join(ctx, m)
 }
 
-func (l *link) Take(ctx context.Context, w claim.Want) ([]claim.Claim, error) {
+func (l *link) ClaimKeys(ctx context.Context, w claim.ClaimRequest) ([]claim.Claim, error) {
 	if err := l.err(); err != nil {
 		return nil, err
 	}
-	return l.Table.Take(ctx, w)
+	return l.KeyTable.ClaimKeys(ctx, w)
 }
 
 func (l *link) Release(ctx context.Context, space, session string, claims []claim.Claim) error {
 	if err := l.err(); err != nil {
 		return err
 	}
-	return l.Table.Release(ctx, space, session, claims)
+	return l.KeyTable.Release(ctx, space, session, claims)
 }
 
-func (l *link) Turn(ctx context.Context, t dispatch.Turn) (dispatch.Turned, error) {
+func (l *link) Exchange(ctx context.Context, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
 	if err := l.err(); err != nil {
-		return dispatch.Turned{}, err
+		return dispatch.ExchangeResult{}, err
 	}
-	return l.queue.Turn(ctx, t)
+	return l.queue.Exchange(ctx, t)
 }
 
 func (l *link) List(ctx context.Context, q claim.Query) ([]claim.Row, error) {
 	if err := l.err(); err != nil {
 		return nil, err
 	}
-	return l.Table.List(ctx, q)
+	return l.KeyTable.List(ctx, q)
 }
 
 func (l *link) Prune(ctx context.Context, queue string, keep time.Duration, limit int) (int, bool, error) {
@@ -266,7 +266,7 @@ func (p *place) settle(d time.Duration) time.Duration {
 	began := time.Now()
 	for time.Since(began) < d {
 		synctest.Wait()
-		q, err := p.store.Desk().Queues(p.t.Context())
+		q, err := p.store.QueueAdmin().Queues(p.t.Context())
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -289,7 +289,7 @@ func TestDeliversInOrder(t *testing.T) {
 			p.start(fmt.Sprint("i", n), g, nil)
 		}
 		if took := p.settle(time.Minute); took > 10*time.Second {
-			t.Errorf("200 batches of 3 ms by 12 senders took %v", took)
+			t.Errorf("200 messages of 3 ms by 12 senders took %v", took)
 		}
 		p.delivered(g)
 		if g.most < 4 || g.most > 12 {
@@ -308,7 +308,7 @@ func TestWakes(t *testing.T) {
 			p.add("k", 1)
 			synctest.Wait()
 			if got := len(g.order("k")); got != n+1 {
-				t.Fatalf("%d batches are delivered at once, not %d", got, n+1)
+				t.Fatalf("%d messages are delivered at once, not %d", got, n+1)
 			}
 			time.Sleep(2 * time.Second)
 		}
@@ -330,7 +330,7 @@ func TestStopHandsOver(t *testing.T) {
 		before := g.total()
 		time.Sleep(100 * time.Millisecond)
 		if after := g.total(); after < before+4 {
-			t.Errorf("100 ms after the stop the other has sent %d batches", after-before)
+			t.Errorf("100 ms after the stop the other has sent %d messages", after-before)
 		}
 		p.settle(time.Minute)
 		p.delivered(g)
@@ -345,7 +345,7 @@ func TestTakesOver(t *testing.T) {
 		hang := true
 		g.set(func(a dispatch.Assignment) dispatch.Answer {
 			if a.Key == "stuck" && hang {
-				return dispatch.Answer{Outcome: dispatch.Silent}
+				return dispatch.Answer{Outcome: dispatch.Uncertain}
 			}
 			return dispatch.Answer{Outcome: dispatch.Done}
 		})
@@ -417,7 +417,7 @@ func TestTargetFails(t *testing.T) {
 		if ids := g.order("bad"); len(ids) != 1 {
 			t.Errorf("a blocked key went on: %v", ids)
 		}
-		keys, err := p.store.Desk().Keys(t.Context(), dispatch.KeyQuery{Queue: "q", Blocked: true})
+		keys, err := p.store.QueueAdmin().Keys(t.Context(), dispatch.KeyQuery{Queue: "q", Blocked: true})
 		if err != nil || len(keys) != 1 || keys[0].Key != "bad" || !strings.Contains(keys[0].Reason, "no such account") {
 			t.Errorf("blocked keys: %+v, %v", keys, err)
 		}
@@ -427,14 +427,14 @@ func TestTargetFails(t *testing.T) {
 	})
 }
 
-// A queue whose target has batches is given one that cannot be asked.
+// A queue whose target has messages is given one that cannot be asked.
 func TestTargetChanges(t *testing.T) {
 	for name, resend := range map[string]bool{"a person has to say": false, "sending twice is safe": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, old, g := newPlace(t), newTarget(), newTarget()
 				pending := func(dispatch.Assignment) dispatch.Answer { return dispatch.Answer{Outcome: dispatch.Accepted} }
-				old.semantics = dispatch.Semantics{Asks: true, AskMany: 1}
+				old.semantics = dispatch.Semantics{HasStatus: true, StatusLimit: 1}
 				old.set(pending)
 				p.add("k", 2)
 				a := p.start("a", old, nil)
@@ -449,7 +449,7 @@ func TestTargetChanges(t *testing.T) {
 				time.Sleep(time.Minute)
 				if !resend {
 					p.blocked(g)
-					if err := p.store.Desk().Act(t.Context(), "q", "k-0001", dispatch.Retry, "test"); err != nil {
+					if err := p.store.QueueAdmin().Act(t.Context(), "q", "k-0001", dispatch.Retry, "test"); err != nil {
 						t.Fatal(err)
 					}
 					time.Sleep(time.Minute)
@@ -460,7 +460,7 @@ func TestTargetChanges(t *testing.T) {
 	}
 }
 
-// blocked checks that the first batch of key k is shown to people, and that
+// blocked checks that the first message of key k is shown to people, and that
 // neither it nor the one behind it was sent.
 func (p *place) blocked(g *target) {
 	p.t.Helper()
@@ -468,7 +468,7 @@ func (p *place) blocked(g *target) {
 	if r.State != dispatch.Unknown || !r.Blocks || r.Attempts != 1 || !r.Ended.IsZero() {
 		p.t.Errorf("%+v", r)
 	}
-	keys, err := p.store.Desk().Keys(p.t.Context(), dispatch.KeyQuery{Queue: "q", Blocked: true})
+	keys, err := p.store.QueueAdmin().Keys(p.t.Context(), dispatch.KeyQuery{Queue: "q", Blocked: true})
 	if err != nil || len(keys) != 1 || keys[0].Key != "k" || !strings.Contains(keys[0].Reason, "cannot be asked") {
 		p.t.Errorf("blocked keys: %+v, %v", keys, err)
 	}
@@ -479,7 +479,7 @@ func (p *place) blocked(g *target) {
 
 func (p *place) record(id string) dispatch.Record {
 	p.t.Helper()
-	r, err := p.store.Desk().Batch(p.t.Context(), "q", id)
+	r, err := p.store.QueueAdmin().Message(p.t.Context(), "q", id)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -488,11 +488,13 @@ func (p *place) record(id string) dispatch.Record {
 
 type observer func(string)
 
-func (o observer) Begun(a dispatch.Assignment) { o(a.ID + " begun") }
-func (o observer) Answered(a dispatch.Assignment, r dispatch.Answer) {
+func (o observer) SubmissionStarted(a dispatch.Assignment) { o(a.ID + " begun") }
+func (o observer) AnswerReceived(a dispatch.Assignment, r dispatch.Answer) {
 	o(a.ID + " " + string(r.Outcome))
 }
-func (o observer) Changed(r dispatch.Result) { o(fmt.Sprintf("%s-%04d %s", r.Key, r.Seq, r.State)) }
+func (o observer) StateRecorded(r dispatch.Result) {
+	o(fmt.Sprintf("%s-%04d %s", r.Key, r.Seq, r.State))
+}
 
 func TestStopWhileTheTargetHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -506,9 +508,9 @@ func TestStopWhileTheTargetHangs(t *testing.T) {
 		if took := time.Since(began); took > 6*time.Second {
 			t.Errorf("stopping took %v", took)
 		}
-		r, err := p.store.Desk().Batch(t.Context(), "q", "k-0001")
+		r, err := p.store.QueueAdmin().Message(t.Context(), "q", "k-0001")
 		if err != nil || r.State != dispatch.Unknown || !r.Blocks {
-			t.Errorf("a batch whose fate nobody knows, at a target that cannot tell: %+v, %v", r, err)
+			t.Errorf("a message whose fate nobody knows, at a target that cannot tell: %+v, %v", r, err)
 		}
 	})
 }
@@ -572,9 +574,9 @@ func TestConfig(t *testing.T) {
 			"use 1 to 1000":          func(c *dispatch.Config) { c.Concurrency = 2000 },
 			"the windows need":       func(c *dispatch.Config) { c.Windows.First = time.Minute },
 			"shorter than the first": func(c *dispatch.Config) { c.Windows.Second = time.Second },
-			"asked about 0 batches":  func(c *dispatch.Config) { c.Target = &target{semantics: dispatch.Semantics{Asks: true}} },
+			"asked about 0 messages": func(c *dispatch.Config) { c.Target = &target{semantics: dispatch.Semantics{HasStatus: true}} },
 			"cannot be negative":     func(c *dispatch.Config) { c.Rate = -1 },
-			"pauses of -1s":          func(c *dispatch.Config) { c.Retry.First = -time.Second },
+			"pauses of -1s":          func(c *dispatch.Config) { c.Retry.Initial = -time.Second },
 		} {
 			c := good
 			change(&c)

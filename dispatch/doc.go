@@ -1,45 +1,89 @@
-// Package dispatch delivers batches: a transactional outbox whose keys are divided
-// among instances by claims, and whose batches reach a [Target] strictly in
-// order per key, at least once, whoever dies at whatever step.
+// Package dispatch is a transactional outbox: it delivers messages in order per
+// key, at least once, even when instances crash.
 //
 // A program enqueues in its own transaction, with the Enqueue of its store's
-// package or in plain SQL. Any number of instances each run a [Dispatcher] for the
-// queue. People look and act through [Desk].
+// package or in plain SQL. Any number of instances each run a [Dispatcher] for
+// the queue; claims (package claim) divide the keys among them. A [Target] is
+// where messages go. Operators list, retry, skip and cancel through [Admin].
 //
-// # The life of a batch
+// # The states of a message
 //
 //	queued      waits for its turn
-//	submitting  under way to the target: its key is in a step
-//	pending     the target has it and has not decided; it is asked again
+//	submitting  in flight: its key is in a step
+//	pending     the target has it and has not decided; it is polled
 //	valid       the target has executed it and not yet committed it
 //	delayed     the target could not take it; it is sent again after a back-off
-//	unknown     nobody knows what became of it; the target is asked before it is sent again
+//	unknown     the target may have it; the target is asked before it is sent again
 //	committed   done
-//	invalid     the target judged it and refused it for good
-//	failed      given up: the target cannot be asked, or attempts ran out
-//	cancelled   a person took it out before it was sent
+//	invalid     the target refused it for good
+//	failed      given up: the attempts ran out, or an operator skipped it
+//	cancelled   an operator removed it before it was sent
+//
+// A dead-lettered message (invalid, failed or cancelled, and not blocking) no
+// longer holds its key up. A blocked key waits for an operator.
+//
+// # Who decides what
+//
+//	rule.go        what an answer of the target means for the message and its
+//	               key: retry, poll, block, dead-letter. Pure.
+//	machine.go     what this instance asks of the store next (one request at a
+//	               time). Pure: time and jitter come from outside.
+//	exchange.go    which results go into an exchange, and which keys start
+//	sending.go     which started messages go to the target, and which are polled.
+//	               handleAnswer delays a retry while the target may still execute
+//	               the first attempt
+//	keys.go        how many keys to claim, and which to give back
+//	dispatcher.go  the runner: one goroutine that owns the machine
+//	sender.go      the goroutines that call the target. submit sends a message of
+//	               unknown outcome again only if the target does not have it, or
+//	               sending again is safe
+//	queue.go       the port to the store that delivers. The store decides the work
+//	               of a started head: send, poll, or resolve (see [Queue].Exchange)
+//	admin.go       the port to the store for operators
+//
+// One delivery: claim a key ([claim.KeyTable].ClaimKeys) → start its head
+// ([Queue].Exchange) → [Target].Submit → [Rule].Classify → record the result and
+// start the next message of the key, in one more Exchange. A result with
+// [RetryLater] releases the key instead: after the pause any instance may claim it
+// and go on.
+//
+// # Where to add an option
+//
+// A new setting of the delivery rule is a field of [Rule], read in rule.go and
+// filled from [Config] in config.go. What users set is a key of Queue in
+// internal/settings/queue.go, which newDispatcher in internal/server/deliver.go
+// copies into Config. A new property of a target is a field of
+// [Semantics]. A new outcome is a constant of [Outcome] and a case of
+// [Rule.Classify]; testdata/*.txt has the scripts that replay both.
 //
 // # What it promises
 //
-// The order of a key is the order in which the transactions that enqueued
-// committed. Of each key one batch is on its way at a time; the next begins only
-// after the store has recorded that the one before is committed, or stepped
-// aside. Every change of state is a compare-and-set on the key's row under the
-// claim's term, so that a sender whose claim is over changes nothing. No batch is lost,
-// none waits for ever unseen: it ends committed, or in a state that a person is
-// shown.
-//
-// At a target that recognises the id of a batch, no batch takes effect twice.
-// Order at the target is exact if it compares terms, or answers within the
-// submission's deadline.
+//   - The order of a key is the commit order of the transactions that enqueued.
+//   - One message of a key is in flight at a time. The next starts only after
+//     the store has recorded that the previous one is committed or dead-lettered.
+//   - Every change of state is a compare-and-set on the key's row under the
+//     claim's term: a sender whose claim has ended changes nothing.
+//   - No message is lost or waits unseen: it ends committed, or in a state that
+//     operators are shown.
+//   - At a target that deduplicates by message ID, no message takes effect twice.
+//     The order at the target is exact if it compares terms, or answers within
+//     the submission's deadline.
 //
 // # What it does not promise
 //
-// A sender that was paused for longer than the second window, in the middle of a
-// submission, cannot be recalled: its request may arrive after those of its
-// successor. A target that compares terms refuses it, and one that recognises
-// ids takes it for the duplicate that it is. To a target that does neither, nor can be asked, a
-// batch whose fate is unknown is not sent again: it waits for a person, unless
-// the queue's owner has declared that sending again is safe. The same becomes of
-// a batch that is pending when its queue is given a target that cannot be asked.
+// A sender that was paused in mid-submission for longer than the second window
+// cannot be recalled: its request may arrive after those of its successor. A
+// target that compares terms refuses it; one that deduplicates drops it. At a
+// target that does neither and cannot be asked, a message with an unknown outcome
+// is not sent again: its key blocks, unless the queue's owner has declared that
+// resending is safe. The same happens to a pending message when its queue gets a
+// target that cannot be asked.
+//
+// # How it fails
+//
+// A store that cannot be reached is retried with a back-off of 20 ms to 2 s;
+// submissions in flight go on, no new ones start. An exchange without an answer is
+// repeated: results that were recorded already are ignored, and steps that it may
+// have started are started again, because nothing was sent for them. A target
+// never fails: what went wrong is an [Outcome]. A panic of a target is Uncertain.
 package dispatch

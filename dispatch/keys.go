@@ -7,140 +7,141 @@ import (
 )
 
 // room is how many more keys may be claimed.
-func (m *machine) room() int { return min(claim.MaxKeys, m.cfg.Most-len(m.slots)) }
+func (m *machine) room() int { return min(claim.MaxKeys, m.cfg.MaxKeys-len(m.slots)) }
 
-// takes tells whether to look for keys.
-func (m *machine) takes(now time.Duration) bool {
+// shouldClaim reports whether to claim keys now.
+func (m *machine) shouldClaim(now time.Duration) bool {
 	if m.session == "" || m.stopping || m.room() <= 0 {
 		return false
 	}
-	return m.woken || now >= m.takeAt
+	return m.woken || now >= m.claimAt
 }
 
-func (m *machine) want() *claim.Want {
+func (m *machine) claimRequest() *claim.ClaimRequest {
 	m.woken = false
 	room := m.room()
-	return &claim.Want{
-		Space: Space(m.cfg.Name), Session: m.session, Most: room, Fresh: m.share.Fresh(room), Linger: claim.Linger,
+	return &claim.ClaimRequest{
+		Space: Space(m.cfg.Name), Session: m.session, Limit: room, Fresh: m.share.Fresh(room), Linger: claim.Linger,
 	}
 }
 
-// taken is the store's answer to take.
-func (m *machine) taken(now time.Duration, w claim.Want, claims []claim.Claim, err error) {
+// handleClaims applies the store's answer to a claim, and decides when to claim next.
+func (m *machine) handleClaims(now time.Duration, w claim.ClaimRequest, claims []claim.Claim, err error) {
 	if err != nil {
 		m.woken = true
-		m.failure(now)
+		m.requestFailed(now)
 		return
 	}
-	m.success()
-	if m.sleepy = len(claims) == 0; m.sleepy {
-		m.look = min(2*m.look, takeLong)
+	m.requestSucceeded()
+	if m.foundNothing = len(claims) == 0; m.foundNothing {
+		m.claimPause = min(2*m.claimPause, claimSlow)
 	} else {
-		m.look = takeBusy
+		m.claimPause = claimBusy
 	}
-	m.asleep = m.asleep && m.sleepy
+	m.asleep = m.asleep && m.foundNothing
 	for _, c := range claims {
 		if c.Interrupted {
 			m.observed.TakenOver++
 		}
 		s := &slot{ref: ref{c.Key, c.Term}, session: w.Session, phase: ready}
-		m.add(s)
-		m.waiting = append(m.waiting, s)
+		m.addSlot(s)
+		m.readySlots = append(m.readySlots, s)
 	}
 	switch {
-	case len(claims) == w.Most:
-		m.takeAt = now // there may be more
+	case len(claims) == w.Limit:
+		m.claimAt = now // there may be more
 	case m.counts[ready] >= m.cfg.Concurrency:
-		m.takeAt = now + claim.Linger
-	case !m.idle():
-		m.takeAt = now + m.look
-	case w.Fresh < w.Most && m.share.Free:
-		m.takeAt = now + claim.Linger
+		m.claimAt = now + claim.Linger
+	case !m.isIdle():
+		m.claimAt = now + m.claimPause
+	case w.Fresh < w.Limit && m.share.Free:
+		m.claimAt = now + claim.Linger
 	default:
-		m.takeAt = now + claim.LookEvery
+		m.claimAt = now + claim.PollInterval
 		if !m.asleep {
-			m.joinAt = now // to say that we sleep, and to look once more
+			m.joinAt = now // to ask for a wake-up, and to claim once more
 		}
 	}
 }
 
-// joined is the store's answer to join: fair shares are struck here, and keys that
-// had their turn make room for others that wait.
-func (m *machine) joined(now time.Duration, share claim.Share, err error) {
+// handleJoin applies the store's answer to join: surplus keys are released, and keys
+// that had their turn make room for others that wait.
+func (m *machine) handleJoin(now time.Duration, share claim.Share, err error) {
 	if err != nil {
 		m.asleep = false
-		m.failure(now)
+		m.requestFailed(now)
 		return
 	}
-	m.success()
-	m.share, m.shed = share, 0
-	m.found.compare(share.Mine, m.mine())
+	m.requestSucceeded()
+	m.share, m.surplus = share, 0
+	m.unknownKeys.compareCounts(share.Mine, m.countHeld())
 	if m.asleep {
-		m.woken = true // what became ready before the store knew that we sleep
+		m.woken = true // a key may have become ready before the store knew that we sleep
 	}
 	surplus := share.Surplus()
 	if surplus == 0 && share.Free && m.room() <= 0 {
-		m.rotate()
+		m.rotateKeys()
 		return
 	}
-	given := m.giveBack(surplus, func(*slot) bool { return true })
-	m.shed = surplus - given
+	given := m.releaseReady(surplus, func(*slot) bool { return true })
+	m.surplus = surplus - given
 	m.observed.GivenBack += int64(surplus)
 }
 
-// rotate gives back keys that had their turn, for others that wait unclaimed.
-func (m *machine) rotate() {
-	m.giveBack(max(1, m.cfg.Most/4), func(s *slot) bool { return s.streak > 0 })
+// rotateKeys releases keys that had their turn, when more keys wait than this instance
+// may hold.
+func (m *machine) rotateKeys() {
+	m.releaseReady(max(1, m.cfg.MaxKeys/4), func(s *slot) bool { return s.streak > 0 })
 }
 
-// giveBack gives up to n of the keys back that wait, those whose turn is last
-// first, and returns how many.
-func (m *machine) giveBack(n int, may func(*slot) bool) (given int) {
-	for i := len(m.waiting) - 1; i >= 0 && given < n; i-- {
-		if s := m.waiting[i]; s.phase == ready && may(s) {
-			m.back(s)
+// releaseReady releases up to n waiting keys, those whose turn is last first, and
+// returns how many.
+func (m *machine) releaseReady(n int, may func(*slot) bool) (given int) {
+	for i := len(m.readySlots) - 1; i >= 0 && given < n; i-- {
+		if s := m.readySlots[i]; s.phase == ready && may(s) {
+			m.releaseLater(s)
 			given++
 		}
 	}
 	return given
 }
 
-// gave is the store's answer to give.
-func (m *machine) gave(now time.Duration, g giving, err error) {
+// handleRelease applies the store's answer to a release.
+func (m *machine) handleRelease(now time.Duration, g releaseRequest, err error) {
 	if err == nil {
-		m.success()
+		m.requestSucceeded()
 		return
 	}
-	m.failure(now)
-	for _, c := range g.claims { // once more; what was done already has no effect
-		m.give = append(m.give, &slot{ref: ref{c.Key, c.Term}, session: g.session, phase: gone})
+	m.requestFailed(now)
+	for _, c := range g.claims { // again: releasing twice has no effect
+		m.toRelease = append(m.toRelease, &slot{ref: ref{c.Key, c.Term}, session: g.session, phase: gone})
 	}
 }
 
-// finder notices keys that the store has given to this session in an answer
-// that never came. Nobody else may take them while the session lives.
-type finder struct {
+// keyFinder notices keys that the store gave to this session in an answer that was
+// lost. No other instance may take them while the session lives.
+type keyFinder struct {
 	more   int    // times in a row that the store counted more keys than are known
-	wanted bool   // look which they are
-	after  string // where the look goes on
+	wanted bool   // list them
+	after  string // where the listing continues
 }
 
-func (f *finder) compare(counted, known int) {
+func (f *keyFinder) compareCounts(counted, known int) {
 	if f.more++; counted <= known {
 		f.more = 0
 	}
-	// Twice: a request that was given up may still be carried out.
+	// Twice in a row: a claim that timed out here may still be applied there.
 	f.wanted = f.more > 1
 }
 
-// mine is how many keys the store should count as held by the session.
-func (m *machine) mine() (n int) {
+// countHeld is how many keys the store must count as held by the session.
+func (m *machine) countHeld() (n int) {
 	for _, s := range m.slots {
 		if s.session == m.session {
 			n++
 		}
 	}
-	for _, s := range m.give {
+	for _, s := range m.toRelease {
 		if s.session == m.session {
 			n++
 		}
@@ -148,25 +149,26 @@ func (m *machine) mine() (n int) {
 	return n
 }
 
-func (m *machine) find() *claim.Query {
-	m.found.wanted = false
-	return &claim.Query{Space: Space(m.cfg.Name), Session: m.session, After: m.found.after, Limit: claim.MaxKeys}
+func (m *machine) listRequest() *claim.Query {
+	m.unknownKeys.wanted = false
+	return &claim.Query{Space: Space(m.cfg.Name), Session: m.session, After: m.unknownKeys.after, Limit: claim.MaxKeys}
 }
 
-// listed is the store's answer to find. A step on a key that nobody here knows
-// of was begun by a turn without an answer: nothing was sent for it.
-func (m *machine) listed(now time.Duration, q claim.Query, rows []claim.Row, err error) {
+// handleList applies the list of keys that the store has under this session. A step on an
+// unknown key was started by an exchange whose answer was lost: nothing was sent for
+// it, so it may be started again.
+func (m *machine) handleList(now time.Duration, q claim.Query, rows []claim.Row, err error) {
 	if err != nil {
-		m.failure(now)
+		m.requestFailed(now)
 		return
 	}
-	m.success()
-	m.found.after = ""
+	m.requestSucceeded()
+	m.unknownKeys.after = ""
 	if len(rows) == q.Limit {
-		m.found.after = rows[len(rows)-1].Key
+		m.unknownKeys.after = rows[len(rows)-1].Key
 	}
 	giving := map[ref]bool{}
-	for _, s := range m.give {
+	for _, s := range m.toRelease {
 		giving[s.ref] = true
 	}
 	for _, row := range rows {
@@ -174,13 +176,13 @@ func (m *machine) listed(now time.Duration, q claim.Query, rows []claim.Row, err
 		if m.slots[at] != nil || giving[at] || q.Session != m.session {
 			continue
 		}
-		s := &slot{ref: at, session: q.Session, phase: ready, anew: row.InStep}
-		m.add(s)
-		m.waiting = append(m.waiting, s)
+		s := &slot{ref: at, session: q.Session, phase: ready, restart: row.InStep}
+		m.addSlot(s)
+		m.readySlots = append(m.readySlots, s)
 	}
 }
 
-// limiter bounds how many submissions begin in a second. Its zero rate does not.
+// limiter bounds the submissions per second; a rate of 0 does not.
 type limiter struct {
 	rate   float64
 	tokens float64
@@ -188,16 +190,16 @@ type limiter struct {
 	ran    bool
 }
 
-// allow tells how many may begin now, at most n.
+// allow returns how many may start now, at most n.
 func (l *limiter) allow(now time.Duration, n int) int {
 	if l.rate == 0 {
 		return n
 	}
-	l.fill(now)
+	l.refill(now)
 	return min(n, int(l.tokens))
 }
 
-func (l *limiter) fill(now time.Duration) {
+func (l *limiter) refill(now time.Duration) {
 	if !l.ran {
 		l.ran, l.at, l.tokens = true, now, 1
 	}
@@ -206,14 +208,14 @@ func (l *limiter) fill(now time.Duration) {
 	l.at = now
 }
 
-func (l *limiter) use(n int) { l.tokens -= float64(n) }
+func (l *limiter) spend(n int) { l.tokens -= float64(n) }
 
-// next is when one more may begin.
+// next is when one more may start.
 func (l *limiter) next(now time.Duration) time.Duration {
 	if l.rate == 0 {
 		return now
 	}
-	l.fill(now)
+	l.refill(now)
 	if l.tokens >= 1 {
 		return now
 	}

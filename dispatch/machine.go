@@ -8,49 +8,50 @@ import (
 	"github.com/understudy-ha/understudy/claim"
 )
 
-// machine decides what an instance does for one queue: it has no goroutine, no
-// clock and no randomness of its own, and never waits. What it knows of the
-// keys are hints, which each answer of the store corrects.
+// machine decides what an instance does for one queue. It has no goroutine, no
+// clock and no randomness of its own, and never waits. What it knows of the keys is
+// a hint, which each answer of the store corrects.
 //
-// Its runner tells it what happened, and then carries out what step returns.
-// One request to the store is under way at a time; submissions go on beside it.
+// Its runner calls a handle… method for each event, and then carries out the
+// effects that step returns. One request to the store is in flight at a time;
+// submissions go on beside it.
 type machine struct {
 	cfg    Config
 	rule   Rule
-	second time.Duration
+	window time.Duration
 
-	session  string // "" while there is none
-	slots    map[ref]*slot
-	waiting  []*slot // held, with more to send, in the order of their turns; gone ones are skipped
-	queued   []*slot // begun, and not yet sent
-	results  []finding
-	give     []*slot // to be given back
-	shed     int     // how many more to give back once their step is over
-	limiter  limiter
-	stopping bool
+	session    string // "" while there is none
+	slots      map[ref]*slot
+	readySlots []*slot // held, with more to send, first in first out; gone ones are skipped
+	toSend     []*slot // started, and not yet sent
+	results    []pendingResult
+	toRelease  []*slot // to be released
+	surplus    int     // how many more to release once their step has ended
+	limiter    limiter
+	stopping   bool
 
 	lane   lane
 	last   lane // what it was used for last
 	failed int  // requests in a row that failed
 	pause  time.Duration
 
-	share    claim.Share
-	found    finder
-	joinAt   time.Duration
-	takeAt   time.Duration
-	look     time.Duration // pause between looks while work goes on
-	woken    bool
-	sleepy   bool // the last look found nothing
-	asleep   bool // the store has been told that we sleep
-	counts   [phases]int
-	fast     bool          // submissions are answered quickly
-	asking   int           // inquiries under way
-	pollAt   time.Duration // when the first of them is due
-	observed Stats
+	share         claim.Share
+	unknownKeys   keyFinder
+	joinAt        time.Duration
+	claimAt       time.Duration
+	claimPause    time.Duration // pause between claims while work goes on
+	woken         bool
+	foundNothing  bool // the last claim found nothing
+	asleep        bool // the store was told to wake this instance
+	counts        [phases]int
+	fast          bool          // submissions are answered quickly
+	pollsInFlight int           // status queries in flight
+	pollAt        time.Duration // when the first of them is due
+	observed      Stats
 }
 
-// ref names a claim: a key may be held anew while a step of an older claim on it
-// is still under way.
+// ref names a claim: a key may be claimed again while a step under an older claim
+// on it is still in progress.
 type ref struct {
 	key  string
 	term int64
@@ -60,11 +61,11 @@ type ref struct {
 type phase int
 
 const (
-	ready     phase = iota // waits for its turn, and has nothing under way
-	beginning              // named in the turn that is under way
+	ready     phase = iota // waits for its turn, and has nothing in progress
+	starting               // named in the exchange in flight
 	begun                  // waits for a sender
 	sending                // a sender has it
-	settling               // its result is not recorded yet
+	recording              // its result is not recorded yet
 	held                   // pending at the target
 	gone
 	phases
@@ -73,19 +74,19 @@ const (
 // slot is a claimed key.
 type slot struct {
 	ref
-	session string
-	phase   phase
-	a       Assignment
-	state   State         // of the head, as far as it was told
-	since   time.Duration // when the turn that began the step was sent
-	streak  int
-	anew    bool // its begin got no answer
-	pollAt  time.Duration
-	polling bool
+	session    string
+	phase      phase
+	assignment Assignment
+	state      State         // of the head, as far as it is known
+	stepSent   time.Duration // when the exchange that started the step was sent
+	streak     int
+	restart    bool // its start got no answer
+	pollAt     time.Duration
+	polling    bool
 }
 
-// finding is a result that is to be recorded.
-type finding struct {
+// pendingResult is a result that is not recorded yet.
+type pendingResult struct {
 	slot   *slot
 	result Result
 }
@@ -96,55 +97,55 @@ type lane int
 const (
 	laneFree lane = iota
 	laneJoin
-	laneTake
-	laneTurn
-	laneGive
-	laneFind
+	laneClaim
+	laneExchange
+	laneRelease
+	laneList
 )
 
-// effect is what the runner has to do; exactly one field is set.
+// effect is what the runner must do; exactly one field is set.
 type effect struct {
-	join *claim.Member
-	take *claim.Want
-	turn *exchange
-	give *giving
-	find *claim.Query
-	send *slot
-	ask  []*slot
+	join      *claim.Member
+	claimKeys *claim.ClaimRequest
+	exchange  *exchangeRequest
+	release   *releaseRequest
+	list      *claim.Query
+	send      *slot
+	poll      []*slot
 }
 
-// exchange is a turn with the slots it is about.
-type exchange struct {
-	turn     Turn
-	findings []finding
-	begins   []*slot
-	sent     time.Duration
+// exchangeRequest is an exchange with the slots that it concerns.
+type exchangeRequest struct {
+	body    Exchange
+	results []pendingResult
+	starts  []*slot
+	sent    time.Duration
 }
 
-// giving is claims that go back.
-type giving struct {
+// releaseRequest is claims to release.
+type releaseRequest struct {
 	session string
 	claims  []claim.Claim
 }
 
 // Pauses of the machine.
 const (
-	joinEvery = time.Second           // membership, fair shares, rotation
-	takeBusy  = 5 * time.Millisecond  // looks for keys while there is room and work goes on,
-	takeLong  = 15 * time.Millisecond // less often when it finds nothing
-	quick     = 50 * time.Millisecond // a submission that is answered quickly
+	joinEvery  = time.Second           // membership, fair shares, rotation
+	claimBusy  = 5 * time.Millisecond  // claims while there is room and work goes on,
+	claimSlow  = 15 * time.Millisecond // less often when it finds nothing
+	fastAnswer = 50 * time.Millisecond // a submission that is answered quickly
 )
 
 func newMachine(cfg Config) *machine {
 	return &machine{
-		cfg: cfg, rule: cfg.rule(), second: cfg.Windows.Second,
-		slots: map[ref]*slot{}, look: takeBusy, limiter: limiter{rate: cfg.Rate},
+		cfg: cfg, rule: cfg.rule(), window: cfg.Windows.Second,
+		slots: map[ref]*slot{}, claimPause: claimBusy, limiter: limiter{rate: cfg.Rate},
 		observed: Stats{Queue: cfg.Name, Target: cfg.Target.Name(), Recorded: map[State]int64{}},
 	}
 }
 
-// move puts a slot into another phase.
-func (m *machine) move(s *slot, p phase) {
+// setPhase puts a slot into another phase.
+func (m *machine) setPhase(s *slot, p phase) {
 	if s.phase != gone {
 		m.counts[s.phase]--
 	}
@@ -155,69 +156,69 @@ func (m *machine) move(s *slot, p phase) {
 	delete(m.slots, s.ref)
 }
 
-func (m *machine) add(s *slot) {
+func (m *machine) addSlot(s *slot) {
 	m.slots[s.ref] = s
 	m.counts[s.phase]++
 }
 
-// line up for a turn.
-func (m *machine) line(s *slot) {
-	m.move(s, ready)
-	m.waiting = append(m.waiting, s)
+// makeReady up for a turn.
+func (m *machine) makeReady(s *slot) {
+	m.setPhase(s, ready)
+	m.readySlots = append(m.readySlots, s)
 }
 
-// live begins work under a session, and gone ends it: what was under way goes on,
-// and its results still count for as long as nobody has taken the keys.
-func (m *machine) live(session string) {
+// setSession starts work under a session, or ends it (""): what is in flight goes on,
+// and its results count as long as no other instance has taken the keys.
+func (m *machine) setSession(session string) {
 	if m.session = session; session == "" {
-		m.asleep, m.sleepy = false, false
+		m.asleep, m.foundNothing = false, false
 		for _, s := range m.slots {
 			if s.phase == ready || s.phase == held {
-				m.move(s, gone)
+				m.setPhase(s, gone)
 			}
 		}
 		return
 	}
-	m.joinAt, m.takeAt, m.woken = 0, 0, true
+	m.joinAt, m.claimAt, m.woken = 0, 0, true
 }
 
-// wake says that a key may have become ready.
-func (m *machine) wake() { m.woken, m.asleep = true, false }
+// wakeUp says that a key may have become ready.
+func (m *machine) wakeUp() { m.woken, m.asleep = true, false }
 
-// stop ends new work. What was sent goes on until its sender is told to end.
+// stop ends new work. What was sent goes on until its context ends.
 func (m *machine) stop() { m.stopping = true }
 
-// done tells that everything has been given back.
-func (m *machine) done() bool {
-	return m.stopping && len(m.slots)+len(m.results)+len(m.give)+m.asking == 0 && m.lane == laneFree
+// isDone reports that everything has been released.
+func (m *machine) isDone() bool {
+	return m.stopping && len(m.slots)+len(m.results)+len(m.toRelease)+m.pollsInFlight == 0 && m.lane == laneFree
 }
 
-// unsent records that this attempt was certainly not sent. What had to be asked
-// about still has.
-func (m *machine) unsent(s *slot, why string) {
-	r := Result{Key: s.key, Term: s.term, Seq: s.a.Seq, State: Unknown, After: Again, Attempt: s.a.Attempt, Detail: why}
-	if s.a.Todo == Send {
-		r.State, r.Attempt = Delayed, max(0, s.a.Attempt-1)
+// recordUnsent records that this attempt was certainly not sent. A message whose status
+// had to be queried is still unknown.
+func (m *machine) recordUnsent(s *slot, why string) {
+	r := Result{Key: s.key, Term: s.term, Seq: s.assignment.Seq, State: Unknown, After: RetryLater, Attempt: s.assignment.Attempt, Detail: why}
+	if s.assignment.Work == Send {
+		r.State, r.Attempt = Delayed, max(0, s.assignment.Attempt-1)
 	}
-	m.settle(s, r)
+	m.queueResult(s, r)
 }
 
-func (m *machine) settle(s *slot, r Result) {
-	m.move(s, settling)
-	m.results = append(m.results, finding{s, r})
+func (m *machine) queueResult(s *slot, r Result) {
+	m.setPhase(s, recording)
+	m.results = append(m.results, pendingResult{s, r})
 }
 
-// step returns what is to be done now.
+// step returns what to do now.
 func (m *machine) step(now time.Duration) (out []effect) {
-	out = m.sends(now, out)
-	out = m.polls(now, out)
+	out = m.startSends(now, out)
+	out = m.startPolls(now, out)
 	if m.stopping {
-		m.leave()
+		m.releaseIdle()
 	}
 	if m.lane != laneFree || now < m.pause {
 		return out
 	}
-	e, used := m.request(now)
+	e, used := m.nextRequest(now)
 	if used == laneFree {
 		return out
 	}
@@ -225,8 +226,8 @@ func (m *machine) step(now time.Duration) (out []effect) {
 	return append(out, e)
 }
 
-// leave gives back all that has nothing under way.
-func (m *machine) leave() {
+// releaseIdle releases every key that has nothing in flight.
+func (m *machine) releaseIdle() {
 	var free []*slot
 	for _, s := range m.slots {
 		if s.phase == ready || s.phase == held && !s.polling {
@@ -235,84 +236,86 @@ func (m *machine) leave() {
 	}
 	slices.SortFunc(free, func(a, b *slot) int { return cmp.Compare(a.key, b.key) })
 	for _, s := range free {
-		m.back(s)
+		m.releaseLater(s)
 	}
 }
 
-// back marks a slot to be given back.
-func (m *machine) back(s *slot) {
-	m.move(s, gone)
-	m.give = append(m.give, s)
+// releaseLater marks a slot for release.
+func (m *machine) releaseLater(s *slot) {
+	m.setPhase(s, gone)
+	m.toRelease = append(m.toRelease, s)
 }
 
-// request chooses what to ask of the store next.
-func (m *machine) request(now time.Duration) (effect, lane) {
+// nextRequest chooses the next request to the store. Each kind yields to the others
+// once it was the last (m.last), so that none starves: a busy queue still joins, and
+// releases what others lack.
+func (m *machine) nextRequest(now time.Duration) (effect, lane) {
 	joins := m.session != "" && !m.stopping && now >= m.joinAt
-	takes := m.takes(now)
-	turns := len(m.results) > 0 || m.session != "" && !m.stopping && m.begins(now)
+	takes := m.shouldClaim(now)
+	turns := len(m.results) > 0 || m.session != "" && !m.stopping && m.hasStarts(now)
 	switch {
 	case joins && m.last != laneJoin:
-		return m.join(now), laneJoin
-	case m.found.wanted && m.session != "" && m.last != laneFind:
-		return effect{find: m.find()}, laneFind
-	case len(m.give) > 0 && m.last != laneGive:
-		return effect{give: m.giving()}, laneGive
-	case turns && (m.last != laneTurn || !takes):
-		return effect{turn: m.exchange(now)}, laneTurn
+		return m.joinRequest(now), laneJoin
+	case m.unknownKeys.wanted && m.session != "" && m.last != laneList:
+		return effect{list: m.listRequest()}, laneList
+	case len(m.toRelease) > 0 && m.last != laneRelease:
+		return effect{release: m.nextRelease()}, laneRelease
+	case turns && (m.last != laneExchange || !takes):
+		return effect{exchange: m.nextExchange(now)}, laneExchange
 	case takes:
-		return effect{take: m.want()}, laneTake
-	case len(m.give) > 0:
-		return effect{give: m.giving()}, laneGive
+		return effect{claimKeys: m.claimRequest()}, laneClaim
+	case len(m.toRelease) > 0:
+		return effect{release: m.nextRelease()}, laneRelease
 	case turns:
-		return effect{turn: m.exchange(now)}, laneTurn
+		return effect{exchange: m.nextExchange(now)}, laneExchange
 	case joins:
-		return m.join(now), laneJoin
+		return m.joinRequest(now), laneJoin
 	}
 	return effect{}, laneFree
 }
 
-func (m *machine) join(now time.Duration) effect {
+func (m *machine) joinRequest(now time.Duration) effect {
 	m.joinAt = now + joinEvery
-	m.asleep = m.sleepy && m.idle()
+	m.asleep = m.foundNothing && m.isIdle()
 	return effect{join: &claim.Member{Space: Space(m.cfg.Name), Session: m.session, Asleep: m.asleep}}
 }
 
-// idle tells that nothing is under way but what the target decides.
-func (m *machine) idle() bool {
-	return m.counts[ready]+m.counts[beginning]+m.counts[begun]+m.counts[sending]+m.counts[settling] == 0
+// isIdle reports that nothing is in progress but what the target decides.
+func (m *machine) isIdle() bool {
+	return m.counts[ready]+m.counts[starting]+m.counts[begun]+m.counts[sending]+m.counts[recording] == 0
 }
 
-func (m *machine) giving() *giving {
-	g := &giving{session: m.give[0].session}
+func (m *machine) nextRelease() *releaseRequest {
+	g := &releaseRequest{session: m.toRelease[0].session}
 	var rest []*slot
-	for _, s := range m.give {
+	for _, s := range m.toRelease {
 		if s.session != g.session || len(g.claims) == claim.MaxKeys {
 			rest = append(rest, s)
 			continue
 		}
 		g.claims = append(g.claims, claim.Claim{Key: s.key, Term: s.term})
 	}
-	m.give = rest
+	m.toRelease = rest
 	return g
 }
 
-// failure of a request: the next waits a little, longer each time.
-func (m *machine) failure(now time.Duration) {
+// requestFailed delays the next request, longer each time.
+func (m *machine) requestFailed(now time.Duration) {
 	m.lane = laneFree
 	m.failed++
 	m.observed.Failures++
-	pause := Backoff{First: 20 * time.Millisecond, Most: 2 * time.Second}.Pause(m.failed, m.cfg.Jitter())
+	pause := Backoff{Initial: 20 * time.Millisecond, Max: 2 * time.Second}.Pause(m.failed, m.cfg.Jitter())
 	m.pause = now + pause
 }
 
-func (m *machine) success() {
+func (m *machine) requestSucceeded() {
 	m.lane, m.failed, m.pause = laneFree, 0, 0
 }
 
-// next is when step is to be called again if nothing happens before.
-func (m *machine) next(now time.Duration) time.Duration {
+// nextWake is when step must be called again if nothing happens before.
+func (m *machine) nextWake(now time.Duration) time.Duration {
 	at := now + joinEvery
-	if m.counts[held] > 0 && m.asking < m.cfg.Concurrency {
+	if m.counts[held] > 0 && m.pollsInFlight < m.cfg.Concurrency {
 		at = min(at, m.pollAt)
 	}
 	if m.lane != laneFree {
@@ -321,9 +324,9 @@ func (m *machine) next(now time.Duration) time.Duration {
 	if m.session != "" && !m.stopping {
 		at = min(at, m.joinAt)
 		if m.room() > 0 {
-			at = min(at, m.takeAt)
+			at = min(at, m.claimAt)
 		}
-		if m.cfg.Rate > 0 && m.counts[ready] > 0 && m.ahead() > 0 {
+		if m.cfg.Rate > 0 && m.counts[ready] > 0 && m.startBudget() > 0 {
 			at = min(at, m.limiter.next(now))
 		}
 	}

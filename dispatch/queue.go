@@ -9,32 +9,32 @@ import (
 )
 
 var (
-	// ErrNoQueue: no queue of this name was made; see [Desk].
+	// ErrNoQueue: no queue of this name was created; see [Admin].
 	ErrNoQueue = errors.New("dispatch: no such queue")
-	// ErrNoBatch: no such batch, or it was pruned.
-	ErrNoBatch = errors.New("dispatch: no such batch")
-	// ErrState: the batch is not in a state in which that can be done.
+	// ErrNoMessage: there is no such message, or it was pruned.
+	ErrNoMessage = errors.New("dispatch: no such message")
+	// ErrState: the message's state does not allow the action.
 	ErrState = errors.New("dispatch: not possible in this state")
 )
 
-// Todo is what a dispatcher has to do with the head of a key.
-type Todo string
+// Work is what a dispatcher must do with the head of a key.
+type Work string
 
-// What [Assignment] asks for.
+// Kinds of work.
 const (
-	Send Todo = "send" // submit it: the step has begun
-	Ask  Todo = "ask"  // find out first what became of it: the step has begun
-	Poll Todo = "poll" // the target has it: ask how far it is; no step has begun
+	Send    Work = "send" // submit it: the step has started
+	Resolve Work = "ask"  // the target may have it: query its status first; the step has started
+	Poll    Work = "poll" // the target has it: query its status; no step has started
 )
 
-// Assignment is the head of a key, for the instance that claims it.
+// Assignment is the head of a key, given to the instance that claims the key.
 type Assignment struct {
-	Batch
-	Todo Todo
+	Message
+	Work Work
 	Seq  int64
 	Term int64
-	// Attempt is the number of this submission, from 1. When the todo is not
-	// Send it is that of the last one.
+	// Attempt is the number of this submission, from 1. When the work is not
+	// Send, it is the number of the last one.
 	Attempt int
 	// Doubtful: an earlier attempt may have arrived, and the target could not
 	// say. A dispatcher sets it, not a store.
@@ -43,25 +43,25 @@ type Assignment struct {
 	Link string
 }
 
-// After tells what becomes of a key after a [Result].
+// After is what the key does after a [Result].
 type After string
 
 // What may follow a result.
 const (
-	Next  After = "next"  // the batch is over: its key goes on with the next one
-	Again After = "again" // the same batch once more, after Wait; the key is given back meanwhile
-	Hold  After = "hold"  // the target has it: the claim is kept, no step is under way, nothing overtakes
-	Block After = "block" // the key waits for a person, and is given back
+	Next       After = "next"  // the message is done with: its key goes on with the next one
+	RetryLater After = "again" // the same message again, after Wait; the key is released meanwhile
+	Hold       After = "hold"  // the target has it: the claim is kept, no step is in progress, nothing overtakes
+	Block      After = "block" // the key waits for an operator, and is released
 )
 
-// Result is what became of an assignment.
+// Result is the outcome of an assignment, to be recorded.
 type Result struct {
 	Key   string
 	Term  int64
 	Seq   int64
 	State State // never Queued, Submitting or Cancelled
 	After After
-	Wait  time.Duration // with Again
+	Wait  time.Duration // with RetryLater
 	// Attempt, Code, Detail and Link: see [Record]. An empty Link leaves the one
 	// that is known.
 	Attempt int
@@ -70,73 +70,72 @@ type Result struct {
 	Link    string
 }
 
-// Turn is one exchange with the store: what became of earlier assignments, and
-// the keys for which the next are wanted. Both lists together have up to
-// claim.MaxKeys entries. A key may be in both.
-type Turn struct {
+// Exchange is one request to the store: the results of earlier assignments, and the
+// keys to start next. Both lists together have up to claim.MaxKeys entries. A key
+// may be in both.
+type Exchange struct {
 	Queue   string
 	Session string
 	Results []Result
-	// Begin names claimed keys. A key that is in a step already, or whose head
-	// is pending and was not just settled, is only looked at.
+	// Begin names claimed keys. A key that is in a step already, or whose head is
+	// pending and has no result in this exchange, is only read.
 	Begin []claim.Claim
-	// Anew: an earlier turn that named these keys was not answered, and nothing
-	// was sent for them since: a key that is in a step begins it again.
-	Anew bool
+	// Restart: an earlier exchange that named these keys was not answered, and nothing
+	// was sent for them since: a key that is in a step starts it again.
+	Restart bool
 	// Window keeps others from a key in a step, even if the session lapses; see
-	// claim.Table.Begin.
+	// claim.KeyTable.StartSteps.
 	Window time.Duration
 }
 
-// Settled is the store's answer to a result.
-type Settled struct {
+// Receipt is the store's answer to a [Result].
+type Receipt struct {
 	Key string
 	Seq int64
 	// Accepted: it was recorded. Otherwise the claim is no longer held under that
-	// term, or the key's head is another batch by now.
+	// term, or the key's head is another message now.
 	Accepted bool
 }
 
-// Standing is where a key stands after a turn.
-type Standing string
+// Holding is how an instance holds a key after an exchange.
+type Holding string
 
-// Standings of a key.
+// Holdings.
 const (
-	Ready Standing = "ready" // held, and it has more batches: begin when it is their turn
-	Held  Standing = "held"  // held: in a step, or its head is pending
-	Given Standing = "given" // given back: it has nothing more to do now, waits for its next attempt, or is blocked
-	Lost  Standing = "lost"  // not held under that term, or the session does not live
+	Ready    Holding = "ready" // held, and it has more messages to start
+	Held     Holding = "held"  // held, in a step, or its head is pending
+	Released Holding = "given" // released: it has nothing to do now, waits for its next attempt, or is blocked
+	Lost     Holding = "lost"  // not held under that term, or the session does not live
 )
 
-// Turned is the outcome of a turn.
-type Turned struct {
-	Settled  []Settled           // one for each result, in the same order
-	Begun    []Assignment        // at most one for each key of Begin
-	Standing map[string]Standing // of every key that was named
+// ExchangeResult is the store's answer to an [Exchange].
+type ExchangeResult struct {
+	Receipts []Receipt          // one for each result, in the same order
+	Begun    []Assignment       // at most one for each key of Begin
+	Holdings map[string]Holding // of every key that was named
 }
 
-// Queue is what a dispatcher needs of a store, besides the claims: the port that
-// delivers.
+// Queue is the port that delivers: what a dispatcher needs of a store besides the
+// claims.
 type Queue interface {
-	// Turn records results and begins next batches in one atomic statement, the
-	// cost of which grows with the keys that it names and with nothing else.
+	// Exchange records results and starts the next messages in one atomic statement,
+	// whose cost grows with the keys that it names and with nothing else.
 	//
 	// A result counts if the key is held under the term by this session, lapsed
-	// or not, and the batch is the key's head and not final. A claim of Begin
-	// needs a session that lives. The head is the first batch in the key's order
-	// that is not over: passed by After Next, or cancelled. What its
-	// assignment asks for follows from the head's state: queued and delayed are
-	// Send; pending and valid are Poll; unknown is Ask; and all but pending and
-	// valid are Ask if the claim was interrupted in a step, which is recorded as
+	// or not, and the message is the key's head and not final. A claim of Begin
+	// needs a session that lives. The head is the first message in the key's order
+	// that is not done with (by After Next, or cancelled). Its work follows from the head's state: queued and delayed are
+	// Send; pending and valid are Poll; unknown is Resolve; and all but pending and
+	// valid are Resolve if the claim was interrupted in a step, which is recorded as
 	// the state unknown.
 	//
-	// A key without a head is given back, idle, together with the proof that no
-	// batch was enqueued meanwhile. Every result is a step of the batch's own
+	// A key without a head is released, idle, in the same statement that shows that
+	// no message was enqueued meanwhile. Every result is a step of the message's own
 	// history. Blocking a key, and unblocking it, is an event of part "batch",
-	// subject queue + "/" + key. Errors are those of claim.Table.
-	Turn(ctx context.Context, t Turn) (Turned, error)
+	// subject queue + "/" + key. Errors are those of claim.KeyTable.
+	Exchange(ctx context.Context, t Exchange) (ExchangeResult, error)
 
-	// Prune deletes batches that reached a final state longer than keep ago and
+	// Prune deletes messages that reached a final state longer than keep ago and
 	// that block no key, at most limit of them, going on where the last call
 	// ended, and returns how many, and whether it has been through all.
 	Prune(ctx context.Context, queue string, keep time.Duration, limit int) (deleted int, through bool, err error)

@@ -77,7 +77,7 @@ type silentTarget struct{ s Semantics }
 func (silentTarget) Name() string                              { return "none" }
 func (s silentTarget) Semantics() Semantics                    { return s.s }
 func (silentTarget) Submit(context.Context, Assignment) Answer { panic("the machine submits nothing") }
-func (silentTarget) Ask(_ context.Context, _ []Assignment) []Answer {
+func (silentTarget) Status(_ context.Context, _ []Assignment) []Answer {
 	panic("the machine asks nothing")
 }
 
@@ -86,9 +86,9 @@ type scripted struct {
 	t    *testing.T
 	m    *machine
 	now  time.Duration
-	want claim.Want
-	turn *exchange
-	give *giving
+	want claim.ClaimRequest
+	turn *exchangeRequest
+	give *releaseRequest
 	find claim.Query
 	sent map[string]*slot
 	asks [][]*slot
@@ -96,7 +96,7 @@ type scripted struct {
 }
 
 func newScripted(t *testing.T, header string) *scripted {
-	cfg := Config{Name: "q", Concurrency: 2, Streak: 1, Most: 8, Jitter: func() float64 { return 0 }}
+	cfg := Config{Name: "q", Concurrency: 2, Streak: 1, MaxKeys: 8, Jitter: func() float64 { return 0 }}
 	var sem Semantics
 	_, settings, _ := strings.Cut(header, "|")
 	for word := range strings.FieldsSeq(settings) {
@@ -106,17 +106,17 @@ func newScripted(t *testing.T, header string) *scripted {
 		case "resend":
 			sem.Resend = true
 		case "recognises":
-			sem.Resend, sem.Recognises = true, true
+			sem.Resend, sem.Deduplicates = true, true
 		case "forgets":
 			sem.Forgets = true
 		case "asks":
-			sem.Asks, sem.AskMany = true, n
+			sem.HasStatus, sem.StatusLimit = true, n
 		case "concurrency":
 			cfg.Concurrency = n
 		case "streak":
 			cfg.Streak = n
 		case "most":
-			cfg.Most = n
+			cfg.MaxKeys = n
 		case "rate":
 			cfg.Rate = float64(n)
 		case "attempts":
@@ -138,33 +138,33 @@ func (s *scripted) input(words []string) {
 	case "at":
 		s.now = must(time.ParseDuration(words[1]))
 	case "live":
-		m.live(strings.Trim(words[1], "-"))
+		m.setSession(strings.Trim(words[1], "-"))
 	case "wake":
-		m.wake()
+		m.wakeUp()
 	case "stop":
 		m.stop()
 	case "joined":
 		s.answers(laneJoin)
-		m.joined(s.now, share(t, words[1:]), nil)
+		m.handleJoin(s.now, share(t, words[1:]), nil)
 	case "taken":
-		s.answers(laneTake)
-		m.taken(s.now, s.want, claims(words[1:]), nil)
+		s.answers(laneClaim)
+		m.handleClaims(s.now, s.want, claims(words[1:]), nil)
 	case "gave":
-		s.answers(laneGive)
-		m.gave(s.now, *s.give, nil)
+		s.answers(laneRelease)
+		m.handleRelease(s.now, *s.give, nil)
 	case "found":
-		s.answers(laneFind)
-		m.listed(s.now, s.find, found(words[1:]), nil)
+		s.answers(laneList)
+		m.handleList(s.now, s.find, found(words[1:]), nil)
 	case "failed":
 		s.fail(words[1:])
 	case "turned":
-		s.answers(laneTurn)
+		s.answers(laneExchange)
 		out := s.turned(words[1:])
-		m.turned(s.now, s.turn, out, nil, false)
+		m.handleExchange(s.now, s.turn, out, nil, false)
 	case "answer":
 		slot := s.sent[words[1]]
 		delete(s.sent, words[1])
-		m.answered(slot, slot.a, answer(words[2:]), time.Second)
+		m.handleAnswer(slot, slot.assignment, answer(words[2:]), time.Second)
 	case "told":
 		group := s.asks[0]
 		s.asks = s.asks[1:]
@@ -172,7 +172,7 @@ func (s *scripted) input(words []string) {
 		for _, w := range words[1:] {
 			answers = append(answers, Answer{Outcome: Outcome(w)})
 		}
-		m.told(s.now, group, answers)
+		m.handlePollAnswers(s.now, group, answers)
 	default:
 		t.Fatalf("input %q", words)
 	}
@@ -189,19 +189,19 @@ func (s *scripted) fail(words []string) {
 	err := errors.New("down")
 	switch s.m.lane {
 	case laneJoin:
-		s.m.joined(s.now, claim.Share{}, err)
-	case laneTake:
-		s.m.taken(s.now, s.want, nil, err)
-	case laneGive:
-		s.m.gave(s.now, *s.give, err)
-	case laneTurn:
-		s.m.turned(s.now, s.turn, Turned{}, err, len(words) > 0 && words[0] == "unknown")
+		s.m.handleJoin(s.now, claim.Share{}, err)
+	case laneClaim:
+		s.m.handleClaims(s.now, s.want, nil, err)
+	case laneRelease:
+		s.m.handleRelease(s.now, *s.give, err)
+	case laneExchange:
+		s.m.handleExchange(s.now, s.turn, ExchangeResult{}, err, len(words) > 0 && words[0] == "unknown")
 	}
 }
 
 // turned reads KEY:STANDING, KEY:send|ask|poll[/ATTEMPT] and KEY:late words.
-func (s *scripted) turned(words []string) Turned {
-	out := Turned{Standing: map[string]Standing{}}
+func (s *scripted) turned(words []string) ExchangeResult {
+	out := ExchangeResult{Holdings: map[string]Holding{}}
 	late := map[string]bool{}
 	for _, w := range words {
 		key, what, _ := strings.Cut(w, ":")
@@ -213,25 +213,25 @@ func (s *scripted) turned(words []string) Turned {
 		switch what {
 		case "late":
 			late[key] = true
-			out.Standing[key] = Lost
+			out.Holdings[key] = Lost
 		case "send", "ask", "poll":
-			out.Standing[key] = Held
-			a := Assignment{Batch: Batch{Queue: "q", Key: key, ID: "id"}, Todo: Todo(what), Attempt: 1}
+			out.Holdings[key] = Held
+			a := Assignment{Message: Message{Queue: "q", Key: key, ID: "id"}, Work: Work(what), Attempt: 1}
 			if attempt != "" {
 				a.Attempt = must(strconv.Atoi(attempt))
 			}
-			for _, b := range s.turn.turn.Begin {
+			for _, b := range s.turn.body.Begin {
 				if b.Key == key {
 					a.Term = b.Term
 				}
 			}
 			out.Begun = append(out.Begun, a)
 		default:
-			out.Standing[key] = Standing(what)
+			out.Holdings[key] = Holding(what)
 		}
 	}
-	for _, r := range s.turn.turn.Results {
-		out.Settled = append(out.Settled, Settled{Key: r.Key, Seq: r.Seq, Accepted: !late[r.Key]})
+	for _, r := range s.turn.body.Results {
+		out.Receipts = append(out.Receipts, Receipt{Key: r.Key, Seq: r.Seq, Accepted: !late[r.Key]})
 	}
 	return out
 }
@@ -298,31 +298,31 @@ func (s *scripted) effects() (out []string) {
 		switch {
 		case e.join != nil:
 			out = append(out, fmt.Sprintf("join asleep=%t", e.join.Asleep))
-		case e.take != nil:
-			s.want = *e.take
-			out = append(out, fmt.Sprintf("take most=%d fresh=%d", e.take.Most, e.take.Fresh))
-		case e.find != nil:
-			s.find = *e.find
-			out = append(out, "find "+e.find.Session)
-		case e.give != nil:
-			s.give = e.give
-			out = append(out, "give "+names(e.give.claims))
-		case e.turn != nil:
-			s.turn = e.turn
-			out = append(out, showTurn(e.turn.turn))
+		case e.claimKeys != nil:
+			s.want = *e.claimKeys
+			out = append(out, fmt.Sprintf("take most=%d fresh=%d", e.claimKeys.Limit, e.claimKeys.Fresh))
+		case e.list != nil:
+			s.find = *e.list
+			out = append(out, "find "+e.list.Session)
+		case e.release != nil:
+			s.give = e.release
+			out = append(out, "give "+names(e.release.claims))
+		case e.exchange != nil:
+			s.turn = e.exchange
+			out = append(out, showTurn(e.exchange.body))
 		case e.send != nil:
 			s.sent[e.send.key] = e.send
-			out = append(out, fmt.Sprintf("%s %s attempt=%d", e.send.a.Todo, e.send.key, e.send.a.Attempt))
-		case e.ask != nil:
-			s.asks = append(s.asks, e.ask)
+			out = append(out, fmt.Sprintf("%s %s attempt=%d", e.send.assignment.Work, e.send.key, e.send.assignment.Attempt))
+		case e.poll != nil:
+			s.asks = append(s.asks, e.poll)
 			var keys []string
-			for _, slot := range e.ask {
+			for _, slot := range e.poll {
 				keys = append(keys, slot.key)
 			}
 			out = append(out, "poll "+strings.Join(keys, ","))
 		}
 	}
-	if s.m.done() {
+	if s.m.isDone() {
 		out = append(out, "done")
 	}
 	return out
@@ -337,19 +337,19 @@ func names(claims []claim.Claim) string {
 	return strings.Join(out, ",")
 }
 
-func showTurn(x Turn) string {
+func showTurn(x Exchange) string {
 	var out strings.Builder
 	out.WriteString("turn " + x.Session)
 	for _, r := range x.Results {
 		out.WriteString(fmt.Sprintf(" %s:%d=%s,%s", r.Key, r.Term, r.State, r.After))
-		if r.After == Again {
+		if r.After == RetryLater {
 			out.WriteString("," + r.Wait.Round(time.Millisecond).String())
 		}
 	}
 	if len(x.Begin) > 0 {
 		out.WriteString(" begin " + names(x.Begin))
 	}
-	if x.Anew {
+	if x.Restart {
 		out.WriteString(" anew")
 	}
 	if x.Window == 0 {
@@ -359,30 +359,30 @@ func showTurn(x Turn) string {
 }
 
 func TestJudgeIsTotal(t *testing.T) {
-	outcomes := []Outcome{Done, Accepted, Executed, Refused, Busy, Missing, Silent, Rejected, "", "nonsense"}
+	outcomes := []Outcome{Done, Accepted, Executed, Refused, Busy, NotFound, Uncertain, Rejected, "", "nonsense"}
 	for _, o := range outcomes {
-		for _, todo := range []Todo{Send, Ask, Poll} {
+		for _, todo := range []Work{Send, Resolve, Poll} {
 			for bits := range 16 {
-				sem := Semantics{Resend: bits&1 != 0, Asks: bits&2 != 0, Forgets: bits&4 != 0, Compares: bits&8 != 0, AskMany: 1}
+				sem := Semantics{Resend: bits&1 != 0, HasStatus: bits&2 != 0, Forgets: bits&4 != 0, ComparesTerms: bits&8 != 0, StatusLimit: 1}
 				for _, policy := range []OnFailure{OnFailureDefault, OnFailureBlock, OnFailureSkip} {
 					r := Rule{Semantics: sem, OnFailure: policy, Retry: Backoff{}.WithDefaults()}
-					got := r.Judge(Assignment{Todo: todo, Attempt: 1}, Answer{Outcome: o}, 0.5)
+					got := r.Classify(Assignment{Work: todo, Attempt: 1}, Answer{Outcome: o}, 0.5)
 					name := fmt.Sprintf("%s after %s, %+v, %q", o, todo, sem, policy)
 					if got.State == "" || got.After == "" || got.State == Queued || got.State == Submitting || got.State == Cancelled {
 						t.Errorf("%s: %+v", name, got)
 					}
-					if got.After == Next && !got.State.Final() {
-						t.Errorf("%s: goes on after a batch that is %s", name, got.State)
+					if got.After == Next && !got.State.IsFinal() {
+						t.Errorf("%s: goes on after a message that is %s", name, got.State)
 					}
 					// What may have been taken is never let go, nor sent again blindly.
-					open := o == Silent || o == Accepted || o == Executed || o == "" || o == "nonsense"
-					if open && !sem.Resend && !sem.Asks && got.After != Block || open && got.State.Final() {
+					open := o == Uncertain || o == Accepted || o == Executed || o == "" || o == "nonsense"
+					if open && !sem.Resend && !sem.HasStatus && got.After != Block || open && got.State.IsFinal() {
 						t.Errorf("%s: %+v", name, got)
 					}
-					if got.After == Hold && !sem.Asks {
+					if got.After == Hold && !sem.HasStatus {
 						t.Errorf("%s: is held, and nobody will ever hear more: %+v", name, got)
 					}
-					if o == Missing && todo == Ask && sem.Forgets && !sem.Resend && got.After != Block {
+					if o == NotFound && todo == Resolve && sem.Forgets && !sem.Resend && got.After != Block {
 						t.Errorf("%s: %+v", name, got)
 					}
 				}

@@ -7,68 +7,70 @@ import (
 	"time"
 )
 
-// job is a batch for a sender.
-type job struct {
+// sendTask is a started message for a sender.
+type sendTask struct {
 	slot *slot
 	a    Assignment
 }
 
-// sender carries out submissions, one after the other.
-func (d *Dispatcher) sender(ctx context.Context) {
+// runSender submits messages, one after the other.
+func (d *Dispatcher) runSender(ctx context.Context) {
 	for {
-		var j job
+		var j sendTask
 		select {
 		case <-ctx.Done():
-			// What was handed over is certainly not sent.
+			// What is still in the channel was certainly not sent.
 			for {
 				select {
-				case j = <-d.jobs:
-					d.events <- func(time.Duration) { d.m.unsent(j.slot, "the instance stopped before it was sent") }
+				case j = <-d.sendTasks:
+					d.events <- func(time.Duration) { d.m.recordUnsent(j.slot, "the instance stopped before it was sent") }
 				default:
 					return
 				}
 			}
-		case j = <-d.jobs:
+		case j = <-d.sendTasks:
 		}
 		a, answer, took := d.submit(ctx, j.a)
-		d.events <- func(time.Duration) { d.m.answered(j.slot, a, answer, took) }
+		d.events <- func(time.Duration) { d.m.handleAnswer(j.slot, a, answer, took) }
 	}
 }
 
-// submit sends a batch, after asking about it where it is not known what became
-// of it. All of it has one deadline.
+// submit sends a message; one whose outcome is unknown only after the target was
+// asked for it, or if sending again is safe. Query and submission share one
+// deadline.
 func (d *Dispatcher) submit(ctx context.Context, a Assignment) (Assignment, Answer, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.SubmitTimeout)
 	defer cancel()
 	began := d.clock.Now()
 	rule := d.m.rule
-	if a.Todo == Ask {
-		if rule.Semantics.Asks {
-			answer := d.ask(ctx, []Assignment{a})[0]
-			if answer.Outcome != Missing || !rule.Sends(true) {
+	if a.Work == Resolve {
+		if rule.Semantics.HasStatus {
+			answer := d.queryStatus(ctx, []Assignment{a})[0]
+			// Any other answer settles it, or leaves it unknown: never send over it.
+			if answer.Outcome != NotFound || !rule.CanResend(true) {
 				return a, answer, d.clock.Now() - began
 			}
-		} else if !rule.Sends(false) {
-			return a, Answer{Outcome: Silent, Detail: a.unresolved()}, 0
+		} else if !rule.CanResend(false) {
+			return a, Answer{Outcome: Uncertain, Detail: a.lostAttempt()}, 0
 		}
-		a.Todo = Send
-		a.Doubtful = !rule.Semantics.Asks || rule.Semantics.Forgets
+		a.Work = Send
+		a.Doubtful = !rule.Semantics.HasStatus || rule.Semantics.Forgets
 		a.Attempt++
 	}
-	answer := d.guarded(func() Answer { return d.cfg.Target.Submit(ctx, a) })
+	answer := d.recoverPanic(func() Answer { return d.cfg.Target.Submit(ctx, a) })
 	return a, answer, d.clock.Now() - began
 }
 
-func (a Assignment) unresolved() string {
-	return fmt.Sprintf("an instance died or lost its claim while attempt %d was under way; whether the target has it is not known", a.Attempt)
+func (a Assignment) lostAttempt() string {
+	return fmt.Sprintf("an instance died or lost its claim during attempt %d; it is not known whether the target has it", a.Attempt)
 }
 
-// ask returns one answer for each, whatever the target does.
-func (d *Dispatcher) ask(ctx context.Context, as []Assignment) []Answer {
+// queryStatus returns one answer for each, even if the target returns fewer or panics.
+func (d *Dispatcher) queryStatus(ctx context.Context, as []Assignment) []Answer {
 	var answers []Answer
-	silent := d.guarded(func() Answer {
-		answers = d.cfg.Target.Ask(ctx, as)
-		return Answer{Outcome: Silent, Detail: "the target's answer does not name it"}
+	silent := d.recoverPanic(func() Answer {
+		answers = d.cfg.Target.Status(ctx, as)
+		return Answer{Outcome: Uncertain, Detail: "the target's answer does not name it"}
 	})
 	for len(answers) < len(as) {
 		answers = append(answers, silent)
@@ -76,21 +78,21 @@ func (d *Dispatcher) ask(ctx context.Context, as []Assignment) []Answer {
 	return answers[:len(as)]
 }
 
-// guarded keeps a target's panic from ending the process.
-func (d *Dispatcher) guarded(f func() Answer) (answer Answer) {
+// recoverPanic keeps a target's panic from ending the process.
+func (d *Dispatcher) recoverPanic(f func() Answer) (answer Answer) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.Error("the target panicked", "target", d.cfg.Target.Name(), "panic", p, "stack", string(debug.Stack()))
-			answer = Answer{Outcome: Silent, Detail: fmt.Sprintf("the target's code failed: %v", p)}
+			answer = Answer{Outcome: Uncertain, Detail: fmt.Sprintf("the target's code failed: %v", p)}
 		}
 	}()
 	return f()
 }
 
-// inquire asks about batches that the target has.
-func (d *Dispatcher) inquire(ctx context.Context, group []*slot, as []Assignment) {
+// pollStatus polls messages that the target has.
+func (d *Dispatcher) pollStatus(ctx context.Context, group []*slot, as []Assignment) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.SubmitTimeout)
 	defer cancel()
-	answers := d.ask(ctx, as)
-	d.events <- func(now time.Duration) { d.m.told(now, group, answers) }
+	answers := d.queryStatus(ctx, as)
+	d.events <- func(now time.Duration) { d.m.handlePollAnswers(now, group, answers) }
 }

@@ -9,22 +9,22 @@ import (
 type Stats struct {
 	Queue  string
 	Target string
-	// Claimed keys, submissions under way, and batches that the target has and
-	// has not decided, now.
+	// Claimed keys, submissions under way, and messages that the target has and
+	// has not decided, at present.
 	Claimed, Sending, Pending int
-	// Batches whose state was recorded, by state; a batch that was delayed
+	// Messages whose state was recorded, by state; a message that was delayed
 	// twice counts twice.
 	Recorded map[State]int64
-	// Ignored are results that came too late: somebody else had the key.
+	// Ignored are results that came too late: another instance had the key.
 	Ignored int64
-	// Submissions that were sent, how long they took together, and the inquiries.
+	// Submissions that were sent, how long they took together, and the status queries.
 	Submissions int64
 	Latency     time.Duration
 	Inquiries   int64
-	// Turns with the store, the keys that they named, and those that failed.
-	Turns, Keys, Failures int64
+	// Exchanges with the store, the keys that they named, and those that failed.
+	Exchanges, Keys, Failures int64
 	// TakenOver are keys that were taken while a step on them was interrupted,
-	// GivenBack those that were given to other instances for their fair share.
+	// GivenBack those that were released for other instances' fair share.
 	TakenOver, GivenBack int64
 }
 

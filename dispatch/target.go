@@ -5,81 +5,82 @@ import (
 	"time"
 )
 
-// Semantics is what a target declares about itself. The dispatcher never assumes
+// Semantics is what a target declares about itself. The dispatcher assumes nothing
 // more.
 type Semantics struct {
-	// Resend: sending a batch again whose fate is not known is safe, because the
-	// target recognises its id or because doing it twice does no harm.
+	// Resend: sending a message again when its outcome is unknown is safe, because
+	// the target deduplicates or because delivering it twice does no harm.
 	Resend bool
-	// Recognises: it recognises the id of a batch that it has, however late a
-	// second request for it arrives. Implies Resend.
-	Recognises bool
-	// Asks: it can be asked what became of a batch.
-	Asks bool
-	// AskMany is how many batches it can be asked about at once, at least 1.
-	AskMany int
-	// Compares: it refuses what comes under an older term than it has seen for
-	// the key.
-	Compares bool
-	// Forgets: that it does not know a batch proves nothing: it may have done it
-	// and forgotten.
+	// Deduplicates: it drops a second request with the same message ID, however late.
+	// Implies Resend.
+	Deduplicates bool
+	// HasStatus: it can be asked for the status of a message.
+	HasStatus bool
+	// StatusLimit is how many messages one status query may name, at least 1.
+	StatusLimit int
+	// ComparesTerms: it refuses requests under an older term than it has seen for the
+	// key.
+	ComparesTerms bool
+	// Forgets: "not found" proves nothing: it may have executed the message and
+	// forgotten it.
 	Forgets bool
 }
 
-// Alone tells that a batch must not be under way twice at once, so that its key is
-// kept from others for the second window.
-func (s Semantics) Alone() bool { return !s.Recognises || !s.Asks }
+// NeedsSecondWindow reports that two submissions of one message at once could do
+// harm, so that a key in a step is kept from others for the second window.
+func (s Semantics) NeedsSecondWindow() bool { return !s.Deduplicates || !s.HasStatus }
 
-// Outcome is what a target said, or did not say.
+// Outcome is what the dispatcher knows about a message after a submission or a
+// status query.
 type Outcome string
 
-// Outcomes of a submission or an inquiry.
+// Outcomes.
 const (
-	Done     Outcome = "committed" // for good
-	Accepted Outcome = "pending"   // it has it, and will decide
-	Executed Outcome = "valid"     // executed, not yet committed
-	Refused  Outcome = "invalid"   // judged, and refused for good
-	Busy     Outcome = "busy"      // it did not take it: certain; send it later
-	Missing  Outcome = "missing"   // asked: it does not know the batch
-	Silent   Outcome = "silent"    // it may have taken it or not
-	Rejected Outcome = "rejected"  // it did not take it and never will as things are: wrong address, no rights
+	Done      Outcome = "committed" // for good
+	Accepted  Outcome = "pending"   // it has it, and will decide
+	Executed  Outcome = "valid"     // executed, not yet committed
+	Refused   Outcome = "invalid"   // refused for good
+	Busy      Outcome = "busy"      // certainly not taken; send it later
+	NotFound  Outcome = "missing"   // the target does not know the message
+	Uncertain Outcome = "silent"    // it may have been taken
+	Rejected  Outcome = "rejected"  // certainly not taken, and not until something is fixed: wrong address, no rights
 )
 
-// Answer is what came of a submission or an inquiry.
+// Answer is the result of a submission or a status query.
 type Answer struct {
 	Outcome Outcome
 	Code    int    // the target's status; 0 when there was none
-	Detail  string // in its words or ours, for people
-	// Over, of a Silent submission: the target is done with the request, so that
-	// nothing of it can take effect later than now.
-	Over bool
-	// RetryAfter is when it asked to be tried again, 0 when it did not say.
+	Detail  string // in its words or ours, for operators
+	// RequestEnded, of an Uncertain submission: the target has finished with the
+	// request, so that it cannot take effect later than now.
+	RequestEnded bool
+	// RetryAfter is when the target asked to be tried again; 0 when it did not say.
 	RetryAfter time.Duration
-	Link       string // where its status can be asked
+	Link       string // where its status can be queried
 }
 
-// Target is where a queue's batches go. Its methods are called from many
-// goroutines, never for two batches of one key at once by the same instance.
-// They never fail: what went wrong is an outcome, and after a panic or the end of ctx it is Silent.
+// Target is where a queue's messages go. Its methods are called from many
+// goroutines, never for two messages of one key at once by the same instance.
+// They do not return errors: what went wrong is an [Outcome]; after a panic or the
+// end of ctx it is Uncertain.
 type Target interface {
-	// Name is its kind and place, fit to be shown: no secrets.
+	// Name is its kind and address, without secrets: operators see it.
 	Name() string
 	Semantics() Semantics
-	// Submit sends a batch; ctx has the submission's deadline.
+	// Submit sends a message; ctx has the submission's deadline.
 	Submit(ctx context.Context, a Assignment) Answer
-	// Ask tells what became of batches, up to AskMany, in their order. It is not
-	// called when the target cannot be asked.
-	Ask(ctx context.Context, as []Assignment) []Answer
+	// Status returns the status of messages, up to Semantics.StatusLimit, in their order. It is not
+	// called when Semantics.HasStatus is false.
+	Status(ctx context.Context, as []Assignment) []Answer
 }
 
-// Observer is told what a dispatcher does, after the store has recorded it (the
-// store is always the first observer). Its methods must return at once; they
-// are called from one goroutine for each dispatcher.
+// Observer follows what a dispatcher does, after the store has recorded it. Its
+// methods must return at once; each dispatcher calls them from one goroutine.
 type Observer interface {
-	// Begun: the batch is about to be sent, or asked for.
-	Begun(a Assignment)
-	// Answered: the target's answer to it.
-	Answered(a Assignment, answer Answer)
-	// Changed: the state that the store has recorded, accepted as it was.
-	Changed(r Result)
+	// SubmissionStarted: the message is about to be sent, or its status queried.
+	SubmissionStarted(a Assignment)
+	// AnswerReceived: the target's answer.
+	AnswerReceived(a Assignment, answer Answer)
+	// StateRecorded: the store has recorded the state.
+	StateRecorded(r Result)
 }

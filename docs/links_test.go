@@ -145,7 +145,7 @@ func commandsExist(t *testing.T, program string) {
 	if checked < 200 {
 		t.Errorf("only %d commands were found", checked)
 	}
-	for _, wrong := range []string{"role whom x", "rule run", "role run --nmae x", "batch wait --exce -- --x"} {
+	for _, wrong := range []string{"role whom x", "rule run", "role run --nmae x", "queue wait --exce -- --x"} {
 		if help.problem(wrong) == "" {
 			t.Errorf("understudy %s was found right", wrong)
 		}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // tutorialTime is what a tutorial may take on a machine that is busy; most need ten seconds.

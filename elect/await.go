@@ -7,12 +7,12 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// await asks a question of the store whenever one of the leases may have
-// changed, and at least once in the given time, until the answer is yes. A store
-// that does not answer is asked again after an interval. It returns the cause of
-// ctx when that ends first.
-func await(ctx context.Context, k *lease.Keeper, ids []lease.ID, every time.Duration, question func(context.Context) (bool, error)) error {
-	sub := k.Hub().Subscribe(ids...)
+// awaitCondition evaluates a condition against the store whenever one of the leases may
+// have changed, and at least once per the given time, until it is true. A store that
+// does not answer is asked again after an interval. It returns the cause of ctx when
+// that ends first.
+func awaitCondition(ctx context.Context, k *lease.Keeper, ids []lease.ID, every time.Duration, question func(context.Context) (bool, error)) error {
+	sub := k.Notifier().Subscribe(ids...)
 	defer sub.Close()
 	timing, clock := k.Timing(), k.Clock()
 	for {
@@ -32,7 +32,8 @@ func await(ctx context.Context, k *lease.Keeper, ids []lease.ID, every time.Dura
 			stop()
 			return context.Cause(ctx)
 		case change := <-sub.C():
-			// The zero change comes with a renewal: it is not about this lease alone.
+			// The zero change comes with a renewal and is not about this lease: pause, so
+			// that a busy store is not read at every renewal.
 			if change == (lease.Change{}) && !lease.Sleep(ctx, clock, timing.Interval/10) {
 				stop()
 				return context.Cause(ctx)

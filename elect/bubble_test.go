@@ -120,10 +120,10 @@ func (s *stage) terms(role string) int {
 }
 
 // until waits for something to be true and returns how long it took.
-func until(t *testing.T, within time.Duration, what string, true func() bool) time.Duration {
+func until(t *testing.T, within time.Duration, what string, holds func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
-	for !true() {
+	for !holds() {
 		if time.Since(began) > within {
 			t.Fatalf("%s: not within %v", what, within)
 		}

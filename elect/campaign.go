@@ -11,7 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// DefaultStopGrace is how long work may take to stop when nothing else is said.
+// DefaultStopGrace is how long work may take to stop by default.
 const DefaultStopGrace = time.Second
 
 // Config describes one campaign.
@@ -67,25 +67,26 @@ func (c Config) stopGrace() time.Duration {
 	return c.StopGrace
 }
 
-// Term is a primary's time in office, as its work is told.
+// Term is one tenure of a primary, passed to its work.
 type Term struct {
 	Role string
 	// Instance that is primary.
 	Instance lease.Instance
 	// Number is the term: the fencing token. Every effect should carry it.
 	Number int64
-	// Lease is that of the role, or of the place that was taken in it.
+	// Lease of the role, or of the place in it that this instance holds.
 	Lease lease.ID
-	// Live is the session behind it: ask it whether it may still be believed in.
-	Live *lease.Live
+	// Session is the session behind it: Session.Valid says whether it may still be
+	// trusted.
+	Session *lease.ActiveSession
 }
 
 // Work is what a primary does. It returns soon after ctx is cancelled; the
 // cause tells why: lease.ErrLost, lease.ErrResign, [ErrMoved], or the caller's.
 type Work func(ctx context.Context, term Term) error
 
-// Campaign waits for the role, runs the work once as its primary, and gives the
-// role back when the work has returned. It returns what the work returned, or,
+// Campaign waits for the role, runs the work once as its primary, and releases the
+// role when the work has returned. It returns what the work returned, or,
 // if the work was stopped before it returned by itself, an error that wraps the
 // cause. It returns early, without having been primary, when ctx ends.
 func Campaign(ctx context.Context, cfg Config, work Work) error {
@@ -97,12 +98,11 @@ func Campaign(ctx context.Context, cfg Config, work Work) error {
 	if err != nil {
 		return err
 	}
-	return c.hold(ctx, held, work)
+	return c.runWork(ctx, held, work)
 }
 
-// Run campaigns for the role again whenever it was lost, resigned, or had to be
-// left, until the work returns by itself or ctx ends. Having resigned, it lets
-// others go first.
+// Run campaigns again whenever the role was lost, resigned or had to move, until the
+// work returns by itself or ctx ends. After resigning, it lets others go first.
 func Run(ctx context.Context, cfg Config, work Work) error {
 	for {
 		err := Campaign(ctx, cfg, work)
@@ -120,13 +120,13 @@ func Run(ctx context.Context, cfg Config, work Work) error {
 	}
 }
 
-// LetOthers waits until every place of the role is held, or one T has passed: what an
-// instance that resigned does before it campaigns again.
+// LetOthers waits until every place of the role is held, or one T has passed. An
+// instance that resigned calls it before it campaigns again.
 func LetOthers(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Keeper.Timing().Timeout, errNobody)
 	defer cancel()
 	places := Leases(cfg.Role, max(1, cfg.Holders))
-	err := await(ctx, cfg.Keeper, places, cfg.Keeper.Timing().Interval, func(ctx context.Context) (bool, error) {
+	err := awaitCondition(ctx, cfg.Keeper, places, cfg.Keeper.Timing().Interval, func(ctx context.Context) (bool, error) {
 		for _, id := range places {
 			l, err := cfg.Keeper.Store().Get(ctx, id)
 			if err != nil || !l.Held() {
@@ -141,7 +141,7 @@ func LetOthers(ctx context.Context, cfg Config) error {
 	return err
 }
 
-var errNobody = errors.New("elect: nobody else took the role")
+var errNobody = errors.New("elect: no other instance took the role")
 
 type campaign struct {
 	Config
@@ -157,20 +157,20 @@ func newCampaign(cfg Config) *campaign {
 }
 
 // acquire waits for the role, and for the role that it must be held with.
-func (c *campaign) acquire(ctx context.Context) (*lease.Held, error) {
-	want := lease.Want{Leases: Leases(c.Role, max(1, c.Holders)), Margin: c.stopGrace()}
+func (c *campaign) acquire(ctx context.Context) (*lease.HeldLease, error) {
+	want := lease.AcquireRequest{Leases: Leases(c.Role, max(1, c.Holders)), Margin: c.stopGrace()}
 	if c.With == "" {
 		return c.Keeper.Acquire(ctx, want)
 	}
 	for {
-		if err := await(ctx, c.Keeper, c.near(), c.Keeper.Timing().Interval, c.isNear); err != nil {
+		if err := awaitCondition(ctx, c.Keeper, c.companionLeases(), c.Keeper.Timing().Interval, c.isCompanionHere); err != nil {
 			return nil, err
 		}
 		near, cancel := context.WithCancelCause(ctx)
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			if err := await(near, c.Keeper, c.near(), c.Keeper.Timing().Interval, c.isFar); err == nil {
+			if err := awaitCondition(near, c.Keeper, c.companionLeases(), c.Keeper.Timing().Interval, c.isCompanionElsewhere); err == nil {
 				cancel(ErrMoved)
 			}
 		}()
@@ -183,37 +183,41 @@ func (c *campaign) acquire(ctx context.Context) (*lease.Held, error) {
 	}
 }
 
-// near is what to watch for the role that this one is held with.
-func (c *campaign) near() []lease.ID { return Leases(c.With, 1) }
+// companionLeases is what to watch for the role that this one is held with.
+func (c *campaign) companionLeases() []lease.ID { return Leases(c.With, 1) }
 
-func (c *campaign) isNear(ctx context.Context) (bool, error) {
-	l, err := c.Keeper.Store().Get(ctx, c.near()[0])
+func (c *campaign) isCompanionHere(ctx context.Context) (bool, error) {
+	l, err := c.Keeper.Store().Get(ctx, c.companionLeases()[0])
 	return err == nil && l.Held() && strings.EqualFold(l.Holder.Name, c.Keeper.Instance().Name), err
 }
 
-func (c *campaign) isFar(ctx context.Context) (bool, error) {
-	near, err := c.isNear(ctx)
+func (c *campaign) isCompanionElsewhere(ctx context.Context) (bool, error) {
+	near, err := c.isCompanionHere(ctx)
 	return err == nil && !near, err
 }
 
-// hold runs the work under the lease, and gives the lease back.
-func (c *campaign) hold(ctx context.Context, held *lease.Held, work Work) error {
+// runWork runs the work under the lease, then releases the lease.
+func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work) error {
 	log := c.log.With("term", held.Term)
 	cancellable, cancel := context.WithCancelCause(ctx)
-	// Bound last: a context derived from a bound one would not ask the clock.
-	workCtx, release := held.Live.Bind(cancellable, c.stopGrace())
+	// Bound outermost: a context derived from a bound one answers from a flag that a
+	// timer sets, and a paused process would believe it.
+	workCtx, release := held.Active.Bind(cancellable, c.stopGrace())
 	watched := make(chan string, 1)
-	go func() { watched <- c.watch(workCtx, held, cancel) }()
-	overrun := c.guardOverrun(workCtx, held.Live, log)
+	go func() { watched <- c.watchLease(workCtx, held, cancel) }()
+	overrun := c.watchOverrun(workCtx, held.Active, log)
 
 	var err error
-	if workCtx.Err() == nil { // or trust ran out while the answer was under way
+	// Trust may have run out while the acquisition's answer was on its way.
+	if workCtx.Err() == nil {
 		log.Info("primary", "lease", held.ID.String())
-		err = work(workCtx, Term{Role: c.Role, Instance: c.Keeper.Instance(), Number: held.Term, Lease: held.ID, Live: held.Live})
+		err = work(workCtx, Term{Role: c.Role, Instance: c.Keeper.Instance(), Number: held.Term, Lease: held.ID, Session: held.Active})
 	}
 	stopped := workCtx.Err() != nil
 	cause := context.Cause(workCtx)
 
+	// The watch must end before the lease is released: after that, "another holder"
+	// is no longer a loss.
 	cancel(nil)
 	overrun()
 	successor := <-watched
@@ -221,7 +225,7 @@ func (c *campaign) hold(ctx context.Context, held *lease.Held, work Work) error 
 	if errors.Is(cause, lease.ErrLost) {
 		log.Warn("lost the role", "err", err)
 	} else {
-		log.Info("leaving the role", "reason", reason)
+		log.Info("releasing the role", "reason", reason)
 	}
 	releaseErr := held.Release(ctx, successor, reason)
 	release()
@@ -233,7 +237,7 @@ func (c *campaign) hold(ctx context.Context, held *lease.Held, work Work) error 
 		}
 	}
 	if releaseErr != nil {
-		log.Warn("the role was not given back", "err", releaseErr)
+		log.Warn("the role could not be released; it lapses", "err", releaseErr)
 	}
 	return err
 }
@@ -256,18 +260,18 @@ func reasonFor(cause error, stopped bool, err error) string {
 	}
 }
 
-// watch cancels the work when the store says that it should end: another holder,
-// a request to resign, or the role to be held with gone elsewhere. It returns
-// the successor that was asked for.
-func (c *campaign) watch(ctx context.Context, held *lease.Held, cancel context.CancelCauseFunc) (successor string) {
-	// What concerns the lease itself is told by a wake-up or with a renewal; that
-	// the holder of another role lapsed is told by nobody.
+// watchLease cancels the work when the store says that it must end: another holder, a
+// request to resign, or the companion role moved elsewhere. It returns the requested
+// successor.
+func (c *campaign) watchLease(ctx context.Context, held *lease.HeldLease, cancel context.CancelCauseFunc) (successor string) {
+	// A change of the lease itself comes with a wake-up or a renewal. A lapse of the
+	// companion's holder changes nothing in the store, so it must be polled.
 	ids, every := []lease.ID{held.ID}, 10*c.Keeper.Timing().Interval
 	if c.With != "" {
-		ids, every = append(ids, c.near()...), c.Keeper.Timing().Interval
+		ids, every = append(ids, c.companionLeases()...), c.Keeper.Timing().Interval
 	}
 	// The error is the cause of the work's context, which its owner knows.
-	_ = await(ctx, c.Keeper, ids, every, func(ctx context.Context) (bool, error) {
+	_ = awaitCondition(ctx, c.Keeper, ids, every, func(ctx context.Context) (bool, error) {
 		l, err := c.Keeper.Store().Get(ctx, held.ID)
 		if err != nil {
 			return false, err
@@ -276,15 +280,15 @@ func (c *campaign) watch(ctx context.Context, held *lease.Held, cancel context.C
 		case l.Session != held.Session || l.Term != held.Term || l.Ended:
 			cancel(lease.ErrLost)
 			return true, nil
-		case l.Asked:
-			successor = l.AskedFor
+		case l.ReleaseRequested:
+			successor = l.RequestedSuccessor
 			cancel(lease.ErrResign)
 			return true, nil
 		}
 		if c.With == "" {
 			return false, nil
 		}
-		far, err := c.isFar(ctx)
+		far, err := c.isCompanionElsewhere(ctx)
 		if far {
 			cancel(ErrMoved)
 		}
@@ -293,15 +297,15 @@ func (c *campaign) watch(ctx context.Context, held *lease.Held, cancel context.C
 	return successor
 }
 
-// guardOverrun calls Overrun if the work, having been told to stop, is still
-// there when trust ends. The returned function says that the work has returned.
-func (c *campaign) guardOverrun(workCtx context.Context, live *lease.Live, log *slog.Logger) (workReturned func()) {
+// watchOverrun calls Overrun if the work was cancelled and still runs when trust
+// ends. Call the returned function when the work has returned.
+func (c *campaign) watchOverrun(workCtx context.Context, live *lease.ActiveSession, log *slog.Logger) (workReturned func()) {
 	returned, finished := make(chan struct{}), make(chan struct{})
 	clock := c.Keeper.Clock()
 	go func() {
 		defer close(finished)
-		// The end of trust as last told. A session that the store refuses is over
-		// at once, but its role was nobody else's before that end.
+		// The last known end of trust. A session that the store refuses ends at once,
+		// but no other instance could hold its role before that end.
 		end := clock.Now() + c.stopGrace()
 		for told := workCtx.Done(); ; {
 			until, changed := live.Until()

@@ -105,7 +105,7 @@ func TestLossStopsTheWorkInTime(t *testing.T) {
 		c := a.run(t, elect.Campaign, elect.Config{Role: "r", StopGrace: 500 * time.Millisecond}, func(ctx context.Context, term elect.Term) error {
 			<-ctx.Done()
 			told, cause = time.Now(), context.Cause(ctx)
-			if !term.Live.Valid() {
+			if !term.Session.Valid() {
 				t.Error("trust was over when the work was told")
 			}
 			return nil
@@ -192,7 +192,7 @@ func TestNoWorkWithoutTrust(t *testing.T) {
 		late.hook = func() { a.cut(); time.Sleep(timing.Timeout); a.mend() }
 		began := atomic.Int32{}
 		a.run(t, elect.Campaign, elect.Config{Role: "r"}, func(ctx context.Context, term elect.Term) error {
-			if began.Add(1); ctx.Err() != nil || !term.Live.Valid() {
+			if began.Add(1); ctx.Err() != nil || !term.Session.Valid() {
 				t.Error("the work begins without trust")
 			}
 			<-ctx.Done()
@@ -212,7 +212,7 @@ type lateAcquire struct {
 	hook func()
 }
 
-func (s *lateAcquire) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (s *lateAcquire) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	l, err := s.Store.Acquire(ctx, c)
 	if hook := s.hook; hook != nil {
 		s.hook = nil
@@ -263,7 +263,7 @@ func TestOverrunLeavesTheGrace(t *testing.T) {
 		var called atomic.Int32
 		cfg := elect.Config{Role: "r", StopGrace: time.Second, Overrun: func() { called.Add(1) }}
 		run := a.run(t, elect.Campaign, cfg, func(ctx context.Context, term elect.Term) error {
-			if err := store.EndSession(ctx, term.Live.ID(), "by hand"); err != nil {
+			if err := store.EndSession(ctx, term.Session.ID(), "by hand"); err != nil {
 				t.Error(err)
 			}
 			<-ctx.Done()

@@ -16,7 +16,7 @@ const OnceSpace = "once"
 type OnceConfig struct {
 	// Keeper of this instance's session; its Run must be running. Required.
 	Keeper *lease.Keeper
-	// Job to run once per period, whoever is up. Required; named as a role is.
+	// Job to run once per period, on any instance. Required; named as a role is.
 	Job string
 	// Every is the period, from start to start, by the store's clock. At least
 	// as long as the keeper's timeout, at most 366 days.
@@ -52,12 +52,12 @@ func Once(ctx context.Context, cfg OnceConfig, job Work) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	held, err := cfg.Keeper.Acquire(ctx, lease.Want{
+	held, err := cfg.Keeper.Acquire(ctx, lease.AcquireRequest{
 		Leases: []lease.ID{{Space: OnceSpace, Key: cfg.Job}}, Every: cfg.Every,
 		Margin: cfg.campaign().stopGrace(),
 	})
 	if err != nil {
 		return err
 	}
-	return newCampaign(cfg.campaign()).hold(ctx, held, job)
+	return newCampaign(cfg.campaign()).runWork(ctx, held, job)
 }

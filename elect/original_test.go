@@ -42,7 +42,7 @@ func TestOriginalRunningAsPrimary(t *testing.T) {
 			mustResolve(t, store, "A", "") // looking makes nobody primary
 		},
 		"3 own fresh row, checked now": func(t *testing.T, store *memory.Store, c1 *node) {
-			if h := c1.take(t, "A"); !h.Live.Valid() {
+			if h := c1.take(t, "A"); !h.Active.Valid() {
 				t.Error("not primary")
 			}
 		},
@@ -51,20 +51,20 @@ func TestOriginalRunningAsPrimary(t *testing.T) {
 			c1.cut()
 			time.Sleep(original.Timeout)
 			mustResolve(t, store, "A", "")
-			if h.Live.Valid() {
+			if h.Active.Valid() {
 				t.Error("still primary")
 			}
 		},
 		"5 own row, checked at now - T + I": func(t *testing.T, store *memory.Store, c1 *node) {
 			h := c1.take(t, "A")
 			c1.cut()
-			sent, _ := h.Live.Until()
+			sent, _ := h.Active.Until()
 			time.Sleep(sent - c1.clock.Now() - 1)
-			if !h.Live.Valid() {
+			if !h.Active.Valid() {
 				t.Error("lost before T - I")
 			}
 			time.Sleep(time.Nanosecond) // the boundary is strict
-			if h.Live.Valid() {
+			if h.Active.Valid() {
 				t.Error("still primary at T - I")
 			}
 		},
@@ -72,10 +72,10 @@ func TestOriginalRunningAsPrimary(t *testing.T) {
 			h := c1.take(t, "A")
 			c1.link.Change(func(n *leasetest.Network) { n.MaxDelay, n.Duplicate, n.Late = original.Interval/4, 0.3, 0.05 })
 			began := time.Now()
-			until, _ := h.Live.Until()
-			for time.Since(began) < time.Minute && h.Live.Valid() {
+			until, _ := h.Active.Until()
+			for time.Since(began) < time.Minute && h.Active.Valid() {
 				time.Sleep(time.Millisecond)
-				next, _ := h.Live.Until()
+				next, _ := h.Active.Until()
 				if next != 0 && next < until {
 					t.Fatalf("trust fell from %v to %v", until, next)
 				}
@@ -87,13 +87,13 @@ func TestOriginalRunningAsPrimary(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := store.Acquire(t.Context(), lease.Claim{Lease: elect.Leases("A", 1)[0], Session: live.ID()}); err != nil {
+			if _, err := store.Acquire(t.Context(), lease.Expectation{Lease: elect.Leases("A", 1)[0], Session: live.ID()}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
 			mustResolve(t, store, "A", "c1")
 			h := c1.take(t, "A") // and asked, it learns what it has
-			if !h.Live.Valid() {
+			if !h.Active.Valid() {
 				t.Error("not primary")
 			}
 		},
@@ -112,11 +112,11 @@ func TestOriginalRunningAsPrimary(t *testing.T) {
 }
 
 // take acquires a role and keeps it for the rest of the test.
-func (n *node) take(t *testing.T, role string) *lease.Held {
+func (n *node) take(t *testing.T, role string) *lease.HeldLease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	h, err := n.Acquire(ctx, lease.Want{Leases: elect.Leases(role, 1)})
+	h, err := n.Acquire(ctx, lease.AcquireRequest{Leases: elect.Leases(role, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func TestOriginalWitness(t *testing.T) {
 	seen := func() lease.Seen { l, _ := store.Get(ctx, id); return l.Seen() }
 	claim := func(scenario, who string, seen lease.Seen, want bool) {
 		t.Helper()
-		_, err := store.Acquire(ctx, lease.Claim{Lease: id, Session: who, Seen: seen})
+		_, err := store.Acquire(ctx, lease.Expectation{Lease: id, Session: who, Seen: seen})
 		if (err == nil) != want || err != nil && !errors.Is(err, lease.ErrHeld) {
 			t.Errorf("%s: %v", scenario, err)
 		}

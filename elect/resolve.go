@@ -12,7 +12,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// Primary is who holds a role.
+// Primary is the holder of a role.
 type Primary struct {
 	Role    string    `json:"role"`
 	ID      string    `json:"id"`
@@ -25,15 +25,15 @@ type Primary struct {
 	ExpiresIn time.Duration `json:"-"`
 }
 
-// Standby is who waits for a role.
+// Standby is an instance that waits for a role.
 type Standby struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
 	Address string `json:"address"`
 }
 
-// Role is a role as it stands: its holders, one unless it was asked for more,
-// and its standbys in the order in which they came.
+// Role is the present state of a role: its holders (one, unless it has several
+// places) and its standbys in the order in which they came.
 type Role struct {
 	Name     string
 	Primary  []Primary
@@ -88,13 +88,13 @@ func primaryOf(l lease.Lease) Primary {
 	}
 }
 
-// Store is what listing and resigning need of a store.
+// Store is the port that listing and resigning need.
 type Store interface {
 	lease.Store
 	lease.Roster
 }
 
-// Roles returns every role that was ever held or is waited for, by name.
+// Roles returns every role that was ever held or has standbys, by name.
 func Roles(ctx context.Context, store Store) ([]Role, error) {
 	byName := map[string]*Role{}
 	at := func(name string) *Role {
@@ -151,17 +151,17 @@ func vacantFor(l lease.Lease) time.Duration {
 	}
 }
 
-// Resign asks the primary of a role, or every holder of one with several, to
-// give it up; with a successor (an instance's name or id), to that one, for
-// which the role is kept for one T. It returns as soon as the request is
-// recorded: who asked is in the history. [ErrVacant] when nobody holds the role;
-// a successor who does not wait for it is lease.ErrInvalid.
+// Resign asks the primary of a role, or every holder of a role with several, to
+// release it. With a successor (an instance's name or ID), the role is reserved for
+// that one for one T. Resign returns as soon as the request is recorded; the history
+// says who asked. [ErrVacant] when the role is vacant; a successor that is not a
+// standby is lease.ErrInvalid.
 func Resign(ctx context.Context, store Store, role, successor, who string) error {
 	if err := ValidateRole(role); err != nil {
 		return err
 	}
 	if successor != "" {
-		if err := mustWait(ctx, store, role, successor); err != nil {
+		if err := requireWaiting(ctx, store, role, successor); err != nil {
 			return err
 		}
 	}
@@ -177,7 +177,7 @@ func Resign(ctx context.Context, store Store, role, successor, who string) error
 	}
 	asked := false
 	for _, id := range ids {
-		err := store.Ask(ctx, id, successor, who)
+		err := store.RequestRelease(ctx, id, successor, who)
 		if err != nil && !errors.Is(err, lease.ErrNotHeld) {
 			return err
 		}
@@ -189,7 +189,7 @@ func Resign(ctx context.Context, store Store, role, successor, who string) error
 	return nil
 }
 
-func mustWait(ctx context.Context, store Store, role, successor string) error {
+func requireWaiting(ctx context.Context, store Store, role, successor string) error {
 	if err := lease.ValidateText("successor", successor, 1, lease.MaxName); err != nil {
 		return err
 	}
@@ -202,22 +202,22 @@ func mustWait(ctx context.Context, store Store, role, successor string) error {
 		if w.Lease.Key != role {
 			continue
 		}
-		if w.Session.Instance.Named(successor) {
+		if w.Session.Instance.IsNamed(successor) {
 			return nil
 		}
 		names += fmt.Sprintf(" %q", w.Session.Instance.Name)
 	}
 	if names == "" {
-		names = " nobody"
+		names = " none"
 	}
-	return fmt.Errorf("%w: %q does not wait for role %q; who does:%s", lease.ErrInvalid, successor, role, names)
+	return fmt.Errorf("%w: %q is not a standby of role %q; standbys:%s", lease.ErrInvalid, successor, role, names)
 }
 
 // WatchConfig describes a watch on a role.
 type WatchConfig struct {
 	Store lease.Store
 	Role  string
-	// Interval at which to look when no notification comes. Default 1 s.
+	// Interval between two reads when no notification comes. Default 1 s.
 	Interval time.Duration
 	// Clock of this host. Default lease.BootClock.
 	Clock lease.Clock
@@ -239,7 +239,7 @@ func Watch(ctx context.Context, cfg WatchConfig, fn func([]Primary) error) error
 	if cfg.Clock == nil {
 		cfg.Clock = lease.BootClock()
 	}
-	hub := lease.NewHub(cfg.Store, cfg.Clock, cfg.Logger)
+	hub := lease.NewNotifier(cfg.Store, cfg.Clock, cfg.Logger)
 	defer hub.Start(ctx)()
 	sub := hub.Subscribe(Leases(cfg.Role, MaxHolders)...)
 	defer sub.Close()
@@ -258,6 +258,7 @@ func Watch(ctx context.Context, cfg WatchConfig, fn func([]Primary) error) error
 			first, last = false, now
 		}
 		wait := cfg.Interval
+		// A lapse sends no notification: read again when the holder could lapse.
 		for _, p := range now {
 			if p.ExpiresIn > 0 { // it is not known of a holder of the host's boot before
 				wait = min(wait, p.ExpiresIn+time.Millisecond)

@@ -88,7 +88,7 @@ func TestResolvePlaces(t *testing.T) {
 			me := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(fmt.Sprint("i", i+2), ""), Timing: timing}
 			_, err := store.StartSession(t.Context(), me)
 			if err == nil {
-				_, err = store.Acquire(t.Context(), lease.Claim{Lease: id, Session: me.ID})
+				_, err = store.Acquire(t.Context(), lease.Expectation{Lease: id, Session: me.ID})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -206,7 +206,7 @@ func TestResign(t *testing.T) {
 				}
 				asked := false
 				for _, e := range events(t, store) {
-					asked = asked || e.Reason == lease.AskReason(c.successor, "operator")
+					asked = asked || e.Reason == lease.ReleaseRequestedReason(c.successor, "operator")
 				}
 				if !asked {
 					t.Error("the history does not tell who asked")

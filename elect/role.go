@@ -19,11 +19,11 @@ const MaxHolders = 100
 const slotMark = "#"
 
 var (
-	// ErrVacant: nobody holds the role.
+	// ErrVacant: the role has no holder.
 	ErrVacant = errors.New("elect: the role is vacant")
-	// ErrMoved is the cause with which work is cancelled when the role that it
-	// must be held with is held elsewhere.
-	ErrMoved = errors.New("elect: the role to be held with moved")
+	// ErrMoved is the cause with which work is cancelled when the companion role
+	// (Config.With) is held elsewhere.
+	ErrMoved = errors.New("elect: the companion role moved to another instance")
 )
 
 // ValidateRole returns an error that wraps lease.ErrInvalid unless the name can

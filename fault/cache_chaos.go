@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/client"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // CacheChaos is a run of random troubles for the peers of a cache.

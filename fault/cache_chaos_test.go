@@ -19,7 +19,7 @@ func proving() (prove bool, seed uint64) {
 	if given, err := strconv.ParseUint(os.Getenv("UNDERSTUDY_SEED"), 10, 64); err == nil {
 		seed = given
 	}
-	return os.Getenv("UNDERSTUDY_PROVE") == "1", seed
+	return prove, seed
 }
 
 // cacheChaos kills, pauses, stops and starts peers at random, while clients ask and

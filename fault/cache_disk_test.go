@@ -12,7 +12,7 @@ import (
 
 	"github.com/understudy-ha/understudy/cache/client"
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // smallDisk gives the first peer a disk of its own, as small as it may be; the others

@@ -19,7 +19,7 @@ import (
 	"github.com/understudy-ha/understudy/cache/client"
 	"github.com/understudy-ha/understudy/cache/zmtp"
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // impostor is the third member of a cluster whose other two run: it listens at its

@@ -8,12 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/client"
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // wrongClocks has a peer whose wall clock is an hour ahead, an hour behind, and
@@ -42,7 +43,7 @@ func wrongClocks(t *testing.T, programs fault.Programs) {
 				return err
 			}
 			for _, p := range v.Peers {
-				if p.URL == wrong.URL && p.Skew != nil && (*p.Skew-by).Abs() < 10*time.Second {
+				if p.URL == wrong.URL && p.SkewMS != nil && (time.Duration(*p.SkewMS)*time.Millisecond-by).Abs() < 10*time.Second {
 					return nil
 				}
 			}
@@ -67,45 +68,51 @@ func wrongClocks(t *testing.T, programs fault.Programs) {
 	t.Logf("%d calls of the source", v.Calls)
 }
 
-// membersChange adds and removes members while others are killed.
+// membersChange adds and removes members, list by list and peer by peer, while others
+// are killed.
 func membersChange(t *testing.T, programs fault.Programs) {
 	c := peersOf(t, programs, func(cfg *fault.PeersConfig) { cfg.Keep = true })
 	c.Start()
 	c.Origin.Takes(50 * time.Millisecond)
 	l := asking(t, c, 6)
-	p1, p2 := c.Named("p1"), c.Named("p2")
+	p1, p2, p3 := c.Named("p1"), c.Named("p2"), c.Named("p3")
 
-	// One joins while a member dies: the two others are the majority that agrees.
+	// One is added, and one of the others dies in between: with the old list here and
+	// the new one there, the three that are left go on.
 	p4 := c.Add(4)
-	p4.Start("--join")
+	four := []*fault.Peer{p1, p2, p3, p4}
+	p4.List = four
+	p4.Start()
+	leftOut(t, p4)
+	for _, p := range []*fault.Peer{p2, p3} {
+		restart(p, four)
+		got(t, seek(t, p, "between-"+p.Name))
+	}
 	p1.Kill()
-	agreed(t, p2, func() error { return p2.AddMember(p4) })
-	members(t, 2, c.But(p1)...)
+	haveList(t, 4, 3, p2, p3, p4)
 	got(t, seek(t, p4, "k0"))
 
-	// The dead one goes, while the one that was asked dies too.
-	changing := make(chan error, 1)
-	go func() { changing <- p2.RemoveMember(p1) }()
-	p2.Kill()
-	if err := <-changing; err == nil {
-		t.Log("it was removed before the one that was asked had died")
+	// The dead one goes.
+	c.Pass(4 * time.Second) // longer than a promise: see the page on the cache
+	three := []*fault.Peer{p2, p3, p4}
+	for _, p := range three {
+		restart(p, three)
+		got(t, seek(t, p, "without-"+p.Name))
 	}
-	p2.Start()
-	agreed(t, p4, func() error { return p4.RemoveMember(p1) })
-	members(t, 3, p2, c.Named("p3"), p4)
+	haveList(t, 3, 3, three...)
 
-	// All die at once, and remember.
-	for _, p := range []*fault.Peer{p2, c.Named("p3"), p4} {
+	// All die at once.
+	for _, p := range three {
 		p.Kill()
 	}
-	p2.Start()
-	c.Named("p3").Start()
-	p4.Start("--join")
-	members(t, 3, p2, c.Named("p3"), p4)
-	for _, p := range []*fault.Peer{p2, c.Named("p3"), p4} {
+	for _, p := range three {
+		p.Start()
+	}
+	haveList(t, 3, 3, three...)
+	for _, p := range three {
 		got(t, seek(t, p, "after"))
 	}
-	// Who comes back from before gets no votes: it fetches nothing.
+	// One that comes back with the old list gets no votes: it fetches nothing.
 	n := len(c.Origin.Calls())
 	p1.Start()
 	for range 3 {
@@ -113,34 +120,55 @@ func membersChange(t *testing.T, programs fault.Programs) {
 			t.Errorf("%s, which was removed, gave %q", p1.Name, a.Value)
 		}
 	}
+	leftOut(t, p1)
+	// Nor does one whose list differs by two, and it says what to do.
+	p4.Kill()
+	p4.List = []*fault.Peer{p1, p2, p4}
+	p4.Start()
+	realserver.Eventually(t, patience, "p4 says that its list is another", func() error {
+		v, err := p4.Cluster()
+		if err == nil && !strings.Contains(v.Trouble, "list of members") {
+			err = fmt.Errorf("it says %+v", v)
+		}
+		return err
+	})
 	for _, call := range c.Origin.Calls()[n:] {
 		if call.Peer == p1.Name {
 			t.Errorf("%v, though it was removed", call)
 		}
 	}
 	p1.Kill()
+	p4.Kill()
+	restart(p4, three)
 	judged(t, l)
 }
 
-// agreed repeats a change until it is in force.
-func agreed(t *testing.T, p *fault.Peer, change func() error) {
+// restart stops a peer, and starts it with another list.
+func restart(p *fault.Peer, list []*fault.Peer) {
+	p.List = list
+	p.Kill()
+	p.Start()
+}
+
+// leftOut waits until a peer says that the others do not have it in their lists.
+func leftOut(t *testing.T, p *fault.Peer) {
 	t.Helper()
-	realserver.Eventually(t, 2*patience, p.Name+" changes the members", func() error {
-		err := change()
-		if fault.Status(err) == 409 {
-			return nil // an earlier attempt has done it; see members
+	realserver.Eventually(t, patience, p.Name+" says that it is left out", func() error {
+		v, err := p.Cluster()
+		if err == nil && (v.Member || !strings.Contains(v.Trouble, "does not have this peer")) {
+			err = fmt.Errorf("it says %+v", v)
 		}
 		return err
 	})
 }
 
-// members waits until all have a configuration.
-func members(t *testing.T, number int64, all ...*fault.Peer) {
+// haveList waits until all have a list of so many members, of whom so many are connected.
+func haveList(t *testing.T, members, connected int, all ...*fault.Peer) {
 	t.Helper()
 	for _, p := range all {
-		realserver.Eventually(t, 2*patience, fmt.Sprintf("%s has configuration %d", p.Name, number), func() error {
+		realserver.Eventually(t, 2*patience, fmt.Sprintf("%s has %d members", p.Name, members), func() error {
 			v, err := p.Cluster()
-			if err == nil && (v.Config < number || !v.Member || v.Partitioned) {
+			if err == nil && (len(v.Peers) != members || v.Connected != connected || !v.Member || v.Partitioned) {
 				err = fmt.Errorf("it says %+v", v)
 			}
 			return err

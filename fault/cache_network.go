@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // Network is a network of this host's own, with a namespace for each peer, whose

@@ -11,7 +11,7 @@ import (
 
 	"github.com/understudy-ha/understudy/cache/client"
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // cutLinks cuts the links among peers, each in a network of its own.

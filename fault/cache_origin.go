@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/cache/source"
+	"github.com/understudy-ha/understudy/cache/origin"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -112,7 +112,7 @@ func (o *Origin) Answer(plan func(Call) Plan) {
 func (o *Origin) Takes(d time.Duration) { o.Answer(func(Call) Plan { return Plan{Delay: d} }) }
 
 func (o *Origin) serve(w http.ResponseWriter, r *http.Request) {
-	term, _ := strconv.ParseInt(r.Header.Get(source.HeaderTerm), 10, 64)
+	term, _ := strconv.ParseInt(r.Header.Get(origin.HeaderTerm), 10, 64)
 	conn, _ := r.Context().Value(connKey{}).(net.Conn)
 	c, plan := o.begin(&originCall{Call: Call{Peer: r.PathValue("peer"), Key: r.PathValue("key"), Term: term}, conn: conn})
 	if c == nil {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // The ports of every peer, each of which has an address of its own.
@@ -71,6 +70,8 @@ type Peer struct {
 	Worker bool
 	// Options of this one.
 	Options []string
+	// List is its list of members from the next start on; nil: the first N peers.
+	List []*Peer
 
 	peers *Peers
 	n     int
@@ -206,7 +207,11 @@ func (p *Peer) Start(options ...string) {
 	if !slices.Contains(slices.Concat(c.Options, p.Options, options), "--source-cmd") {
 		args = append(args, "--source-url", c.Origin.Of(p.Name))
 	}
-	for _, other := range c.all[:c.N] {
+	list := p.List
+	if list == nil {
+		list = c.all[:c.N]
+	}
+	for _, other := range list {
 		args = append(args, "--peer", other.URL+","+other.API)
 	}
 	args = slices.Concat(args, c.Options, p.Options, options)
@@ -293,16 +298,16 @@ func (p *Peer) GoOn() {
 
 // ClusterSeen is what a peer says of the cluster.
 type ClusterSeen struct {
-	Config      int64  `json:"config"`
 	Member      bool   `json:"member"`
 	Partitioned bool   `json:"partitioned"`
 	Abstaining  bool   `json:"abstaining"`
 	Connected   int    `json:"connected"`
 	Trouble     string `json:"trouble"`
 	Peers       []struct {
-		URL  string         `json:"url"`
-		Link string         `json:"link"`
-		Skew *time.Duration `json:"skew_ns"`
+		URL    string `json:"url"`
+		Link   string `json:"link"`
+		List   string `json:"list"`
+		SkewMS *int64 `json:"skew_ms"`
 	} `json:"peers"`
 }
 
@@ -350,21 +355,6 @@ func Status(err error) int {
 		return r.status
 	}
 	return 0
-}
-
-// AddMember has the peer propose another as a member.
-func (p *Peer) AddMember(other *Peer) error {
-	body, err := json.Marshal(map[string]string{"url": other.URL, "api": other.API})
-	if err == nil {
-		_, _, _, err = p.ask("POST", "/v1/cache-peers?wait=5s", body, patience)
-	}
-	return err
-}
-
-// RemoveMember has the peer propose that another is one no more.
-func (p *Peer) RemoveMember(other *Peer) error {
-	_, _, _, err := p.ask("DELETE", "/v1/cache-peers?wait=5s&url="+url.QueryEscape(other.URL), nil, patience)
-	return err
 }
 
 func (p *Peer) ask(method, path string, content []byte, within time.Duration) (status int, body []byte, h http.Header, err error) {

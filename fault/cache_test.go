@@ -10,7 +10,7 @@ import (
 
 	"github.com/understudy-ha/understudy/cache/client"
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // patience is what a busy machine is given.

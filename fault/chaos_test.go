@@ -21,7 +21,7 @@ func chaosRuns() []scenario {
 		seed = given
 	}
 	runs, length := 1, 20*time.Second
-	if os.Getenv("UNDERSTUDY_PROVE") == "1" {
+	if prove {
 		runs, length = 5, 3*time.Minute
 	}
 	var scenarios []scenario

@@ -16,7 +16,7 @@ import (
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/fault/worker/ledger"
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/open"

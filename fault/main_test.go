@@ -12,8 +12,12 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
+
+// prove: `make prove` runs what repeats a fault on another store or with another
+// receiver, more seeds, and longer; `make test` tries each kind of fault once.
+var prove = os.Getenv("UNDERSTUDY_PROVE") == "1"
 
 // tried tells make prove's table how often each fault was tried.
 func tried(t *testing.T, did map[string]int) {

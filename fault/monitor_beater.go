@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -216,7 +216,7 @@ func (b *Beater) Evidence(tb testing.TB, within time.Duration) (e MonitorEvidenc
 }
 
 func (b *Beater) alarms() []monitor.Alarm {
-	return slices.DeleteFunc(b.Monitors.Alarms(), func(a monitor.Alarm) bool { return a.Event != b.Event })
+	return slices.DeleteFunc(b.Monitors.Alarms(), func(a monitor.Alarm) bool { return a.Check != b.Event })
 }
 
 func pass(ctx context.Context, d time.Duration) {

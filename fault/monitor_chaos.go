@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // MonitorChaos is a run of random troubles for a monitor.

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/open"
@@ -250,7 +250,7 @@ func (m *Monitors) kill() {
 }
 
 // Table is the monitor's part of the store, beside the links.
-func (m *Monitors) Table() monitor.Table {
+func (m *Monitors) Table() monitor.Store {
 	m.tb.Helper()
 	if m.store == nil {
 		realserver.Eventually(m.tb, patience, "opening the store", func() (err error) {
@@ -308,7 +308,7 @@ func (m *Monitors) Delivered(within time.Duration) {
 	realserver.Eventually(m.tb, within, "all is told", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		queues, err := m.store.(store.Queues).Desk().Queues(ctx)
+		queues, err := m.store.(store.Queues).QueueAdmin().Queues(ctx)
 		for _, q := range queues {
 			if q.Keys > 0 {
 				return fmt.Errorf("%s has %d keys with %d messages, %d of them in a step", q.Queue, q.Keys, q.Depth, q.InStep)
@@ -340,7 +340,7 @@ func (m *Monitors) Sources(event string) (all []monitor.SourceRecord) {
 	m.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
-	for q := (monitor.SourceQuery{Event: event}); ; {
+	for q := (monitor.SourceQuery{Check: event}); ; {
 		page, err := m.Table().Sources(ctx, q)
 		if err != nil {
 			m.tb.Fatalf("listing the sources: %v", err)
@@ -348,7 +348,7 @@ func (m *Monitors) Sources(event string) (all []monitor.SourceRecord) {
 		if all = append(all, page...); len(page) < monitor.MaxPage {
 			return all
 		}
-		q.AfterEvent, q.AfterSource = page[len(page)-1].Event, page[len(page)-1].Source
+		q.AfterCheck, q.AfterSource = page[len(page)-1].Check, page[len(page)-1].Source
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/messagerouter/standin"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/fakerouter"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 var monitorIntake = []monitorCase{
@@ -68,7 +68,7 @@ func poisons() []string {
 // monitorPoison sends every kind of poison, by every way, to a monitor that others
 // rely on meanwhile.
 func monitorPoison(t *testing.T, p fault.Programs, db fault.Database) {
-	router := standin.New(t)
+	router := fakerouter.New(t)
 	m := monitorsOf(t, p, db, 1, 1, "--event", "routed,interval=1h", "--event", "odd,interval=1h", "--router-in", router.URL("IN"))
 	m.Start()
 	one := m.Named("m1")
@@ -124,7 +124,7 @@ func monitorPoison(t *testing.T, p fault.Programs, db fault.Database) {
 // monitorBacklog starts instances on a router where much has waited, of many sources.
 func monitorBacklog(t *testing.T, p fault.Programs, db fault.Database) {
 	const messages, sources = 20_000, 2000
-	router := standin.New(t)
+	router := fakerouter.New(t)
 	var all []string
 	for n := range messages {
 		all = append(all, ves("routed", fmt.Sprint("s", n%sources), n, time.Now()))
@@ -253,7 +253,7 @@ func monitorClocks(t *testing.T, p fault.Programs, db fault.Database) {
 
 // monitorRouter breaks the router in all ways, and kills who reads it.
 func monitorRouter(t *testing.T, p fault.Programs, db fault.Database) {
-	router := standin.New(t)
+	router := fakerouter.New(t)
 	m := monitorsOf(t, p, db, 2, 1, "--event", "routed,interval=3s,missed=2", "--router-in", router.URL("IN"))
 	m.Start()
 	b := beaterOf(m, 4, 0)
@@ -288,7 +288,7 @@ func monitorRouter(t *testing.T, p fault.Programs, db fault.Database) {
 	}
 	reads := func(what string) { t.Helper(); readsAgain(what, func() {}) }
 	reads("nothing")
-	for _, f := range []standin.Fault{
+	for _, f := range []fakerouter.Fault{
 		// That there is no more is a lie that nobody can see through: it comes first, while
 		// nothing waits.
 		{Method: "GET", Body: "[]", Header: map[string][]string{"Content-Type": {"text/html"}}},
@@ -302,7 +302,7 @@ func monitorRouter(t *testing.T, p fault.Programs, db fault.Database) {
 	router.Slow(time.Second)
 	reads("slow")
 	router.Slow(0)
-	router.Fail(standin.Fault{Method: "GET", Hang: true})
+	router.Fail(fakerouter.Fault{Method: "GET", Hang: true})
 	reads("hanging")
 	router.Down()
 	<-time.After(2 * time.Second)
@@ -344,7 +344,7 @@ func names(m *fault.Monitors, event string) (all []string) {
 // them at a time, both live, and nothing is lost or counted twice.
 func monitorConsumers(t *testing.T, p fault.Programs, db fault.Database) {
 	const messages = 200
-	router := standin.New(t)
+	router := fakerouter.New(t)
 	m := monitorsOf(t, p, db, 2, 0, "--event", "routed,interval=1h", "--router-in", router.URL("IN"), "--consumer", "the-same")
 	m.Start()
 	for n := range messages {

@@ -24,7 +24,7 @@ type Beaten struct {
 // Told is a message that a sink took, in the order in which it did.
 type Told struct {
 	ID string // of the message, by which it is recognised
-	monitor.Message
+	monitor.AlarmMessage
 	At time.Time
 }
 
@@ -124,7 +124,7 @@ func (j *monitorJudge) alarm(source string, a monitor.Alarm) {
 func (j *monitorJudge) sink(n int, told []Told) {
 	type turn struct {
 		id     string
-		status monitor.Turn
+		status monitor.Transition
 	}
 	seen, last := map[turn]bool{}, map[string]turn{}
 	for _, t := range told {
@@ -151,7 +151,7 @@ func (j *monitorJudge) sink(n int, told []Told) {
 		seen[now], last[t.Source] = true, now
 	}
 	for _, a := range j.ids {
-		for _, s := range []monitor.Turn{monitor.Onset, monitor.Abated} {
+		for _, s := range []monitor.Transition{monitor.Onset, monitor.Abated} {
 			if !seen[turn{a.ID, s}] && (s == monitor.Onset || !a.Ended.IsZero()) {
 				j.breaks(Lost, a.Source, "sink %d was not told of the %s of %s", n, s, a.ID)
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-func told(id string, status monitor.Turn, second int) fault.Told {
-	return fault.Told{ID: id + "/" + string(status), At: at(second), Message: monitor.Message{RequestID: id, Status: status, Source: "s"}}
+func told(id string, status monitor.Transition, second int) fault.Told {
+	return fault.Told{ID: id + "/" + string(status), At: at(second), AlarmMessage: monitor.AlarmMessage{RequestID: id, Status: status, Source: "s"}}
 }
 
 func beaten(second int, stored bool) fault.Beaten {

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/messagerouter/standin"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/fakerouter"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -151,12 +151,12 @@ func monitorBrokenConfig(t *testing.T, p fault.Programs, db fault.Database) {
 		realserver.Eventually(t, 2*patience, what, func() error {
 			o, err := m.Table().Overview(t.Context())
 			if err != nil || !ok(o) {
-				return fmt.Errorf("%d event names, configured at %v, error %q: %w", len(o.Events), o.Configured, o.Error, err)
+				return fmt.Errorf("%d event names, configured at %v, error %q: %w", len(o.Checks), o.Configured, o.Error, err)
 			}
 			return nil
 		})
 	}
-	inForce := func(o monitor.Overview) bool { return len(o.Events) == 2 && o.Error == "" }
+	inForce := func(o monitor.Overview) bool { return len(o.Checks) == 2 && o.Error == "" }
 	overview("the configuration is in force", inForce)
 	b := beaterOf(m, 6, 0)
 	stop := inBackground(b)
@@ -166,7 +166,7 @@ func monitorBrokenConfig(t *testing.T, p fault.Programs, db fault.Database) {
 	for _, bad := range []string{"", "{}", "events: []\n", good[:len(good)/2], `{"heartbeat_config":`, "events:\n  - {event: hb, interval: 1ms}\n",
 		"events:\n  - {event: hb, interval: 1s}\n  - {event: hb, interval: 2s}\n", `{"heartbeat_config":"{\"vnfs\":[]}"}`, `{"heartbeat_config":` + string(vnfs) + `}`} {
 		m.File("hb.yaml", bad)
-		overview(fmt.Sprintf("%q is refused", bad), func(o monitor.Overview) bool { return len(o.Events) == 2 && o.Error != "" })
+		overview(fmt.Sprintf("%q is refused", bad), func(o monitor.Overview) bool { return len(o.Checks) == 2 && o.Error != "" })
 		m.File("hb.yaml", good)
 		overview("the good one is back", inForce)
 	}
@@ -178,7 +178,7 @@ func monitorBrokenConfig(t *testing.T, p fault.Programs, db fault.Database) {
 // gets them wrong: none of them, and no message, is in what it says.
 func monitorSecrets(t *testing.T, p fault.Programs, db fault.Database) {
 	const secret, password, key, body = "hook-secret-0123456789abcdef", "router-password-0123456789", "ping-key-0123456789abcdef0123456789", "what-a-message-says"
-	router := standin.New(t)
+	router := fakerouter.New(t)
 	url := router.URL("IN")
 	m := monitorsOf(t, p, db, 1, 1, "--router-in", url, "--router-out", router.URL("OUT"), "--router-user", "u", "--router-password-file", "password", "--webhook-secret-file", "secret",
 		"--ping-key-file", "key", "--slack", router.URL("SLACK")+"?token="+secret)
@@ -196,7 +196,7 @@ func monitorSecrets(t *testing.T, p fault.Programs, db fault.Database) {
 		router.Publish("IN", bad)
 	}
 	// What a router says of its own trouble is shown; what messages say is not.
-	router.Fail(standin.Fault{Status: 500, Body: "out of order"}, standin.Fault{Body: "<" + body})
+	router.Fail(fakerouter.Fault{Status: 500, Body: "out of order"}, fakerouter.Fault{Body: "<" + body})
 	b := beaterOf(m, 4, 0)
 	stop := inBackground(b)
 	realserver.Eventually(t, patience, "the sources are known", func() error {
@@ -283,7 +283,7 @@ func monitorSeen(t *testing.T, p fault.Programs, db fault.Database) {
 	})
 	id := m.Sinks[0].Of("db-1")[0].RequestID
 	for path, want := range map[string]string{
-		"/v1/monitor": `"standing":1`, "/v1/sources/hb/db-1": `"state":"down"`, "/v1/alarms/" + id: `"db-1"`, "/v1/event-names": `"hb"`,
+		"/v1/monitor": `"standing":1`, "/v1/sources/hb/db-1": `"state":"down"`, "/v1/alarms/" + id: `"db-1"`, "/v1/checks": `"hb"`,
 		"/metrics": "understudy_monitor_", "/v1/history?part=monitor": "hb/db-1",
 	} {
 		if status, text := one.Ask("GET", path, ""); status != 200 || !strings.Contains(text, want) {
@@ -297,7 +297,7 @@ func monitorSeen(t *testing.T, p fault.Programs, db fault.Database) {
 			t.Errorf("%s: %d %s", ask.path, status, text)
 		}
 	}
-	if out, err := m.Command("alarm", "show", id); err != nil || !strings.Contains(out, "seen by") {
+	if out, err := m.Command("alarm", "show", id); err != nil || !strings.Contains(out, "acknowledged by") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if out, err := m.Command("source", "show", "hb", "db-1"); err != nil || !strings.Contains(out, "paused") {
@@ -399,7 +399,7 @@ func alarmsOf(one *fault.Monitor) (all []monitor.Alarm, err error) {
 		Alarms []struct {
 			ID, Source             string
 			Started, Raised, Ended time.Time
-			End                    monitor.Turn
+			End                    monitor.Transition
 		}
 	}
 	status, text := one.Ask("GET", "/v1/alarms?limit=1000", "")

@@ -91,7 +91,7 @@ func (s *AlarmSink) serve(over context.Context, w http.ResponseWriter, r *http.R
 		}
 	}
 	t := Told{ID: r.Header.Get("Idempotency-Key"), At: time.Now()}
-	if err := json.Unmarshal(body, &t.Message); err != nil || t.ID == "" {
+	if err := json.Unmarshal(body, &t.AlarmMessage); err != nil || t.ID == "" {
 		http.Error(w, "this is no alarm", http.StatusBadRequest)
 		return
 	}

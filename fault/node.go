@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/guard"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // Node is one `understudy role run`.

@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/understudy-ha/understudy/internal/testkit/previous"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // Programs are what a [Cluster] runs, built from this module.
@@ -28,6 +31,7 @@ const ProgramsDir = "UNDERSTUDY_FAULT_PROGRAMS"
 // Build builds the programs as they are delivered, the first time that it is called.
 func Build(tb testing.TB) Programs {
 	tb.Helper()
+	realserver.SkipIfShort(tb, "the built programs")
 	p, err := build()
 	if err != nil {
 		tb.Fatalf("building the programs: %v", err)
@@ -41,10 +45,7 @@ var build = sync.OnceValues(func() (Programs, error) {
 	if dir == "" {
 		return Programs{}, errors.New("no " + ProgramsDir)
 	}
-	p := Programs{
-		Understudy: filepath.Join(dir, "understudy"), Worker: filepath.Join(dir, "worker"), QueueWorker: filepath.Join(dir, "queueworker"),
-		CacheWorker: filepath.Join(dir, "cacheworker"),
-	}
+	p := programsIn(dir)
 	if _, err := os.Stat(p.Understudy); err == nil {
 		return p, nil
 	}
@@ -56,3 +57,19 @@ var build = sync.OnceValues(func() (Programs, error) {
 	}
 	return p, nil
 })
+
+func programsIn(dir string) Programs {
+	return Programs{
+		Understudy: filepath.Join(dir, "understudy"), Worker: filepath.Join(dir, "worker"), QueueWorker: filepath.Join(dir, "queueworker"),
+		CacheWorker: filepath.Join(dir, "cacheworker"),
+	}
+}
+
+// BuildPrevious builds the programs of the previous version, except for the cache's, which uses no store.
+func BuildPrevious(tb testing.TB) Programs {
+	tb.Helper()
+	realserver.SkipIfShort(tb, "the built programs")
+	dir := tb.TempDir()
+	previous.Build(tb, dir, "./cmd/understudy", "./fault/worker", "./fault/queueworker")
+	return programsIn(dir)
+}

@@ -47,9 +47,9 @@ func (f *Feed) Run(ctx context.Context) []Sent {
 
 func (f *Feed) user(ctx context.Context, by int) {
 	random := rand.New(rand.NewPCG(f.Seed, uint64(by)))
-	var before dispatch.Batch
+	var before dispatch.Message
 	for n := 0; ctx.Err() == nil; {
-		var batches []dispatch.Batch
+		var batches []dispatch.Message
 		for range 1 + random.IntN(3) {
 			// Each user has a key of its own, and all share the others.
 			key := random.IntN(f.Keys)
@@ -83,7 +83,7 @@ func (f *Feed) user(ctx context.Context, by int) {
 	}
 }
 
-func (f *Feed) note(by, n int, batches []dispatch.Batch, fate Fate) {
+func (f *Feed) note(by, n int, batches []dispatch.Message, fate Fate) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, b := range batches {
@@ -92,7 +92,7 @@ func (f *Feed) note(by, n int, batches []dispatch.Batch, fate Fate) {
 }
 
 // again: a batch that is there already is not new. Told by a batch that cannot be.
-func (f *Feed) again(b dispatch.Batch, added []bool, fate Fate) {
+func (f *Feed) again(b dispatch.Message, added []bool, fate Fate) {
 	if fate == Committed && added[len(added)-1] {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -101,7 +101,7 @@ func (f *Feed) again(b dispatch.Batch, added []bool, fate Fate) {
 }
 
 // transact enqueues in a transaction, and returns what became of it.
-func (f *Feed) transact(ctx context.Context, batches []dispatch.Batch, want Fate) (added []bool, fate Fate) {
+func (f *Feed) transact(ctx context.Context, batches []dispatch.Message, want Fate) (added []bool, fate Fate) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	enqueue := f.enqueueSQLite
@@ -120,7 +120,7 @@ func (f *Feed) transact(ctx context.Context, batches []dispatch.Batch, want Fate
 
 var errCommit = errors.New("the COMMIT got no answer")
 
-func (f *Feed) enqueuePostgres(ctx context.Context, batches []dispatch.Batch, want Fate) ([]bool, error) {
+func (f *Feed) enqueuePostgres(ctx context.Context, batches []dispatch.Message, want Fate) ([]bool, error) {
 	conn, err := pgx.Connect(ctx, f.Database.URL)
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (f *Feed) enqueuePostgres(ctx context.Context, batches []dispatch.Batch, wa
 	return added, nil
 }
 
-func (f *Feed) enqueueSQLite(ctx context.Context, batches []dispatch.Batch, want Fate) ([]bool, error) {
+func (f *Feed) enqueueSQLite(ctx context.Context, batches []dispatch.Message, want Fate) ([]bool, error) {
 	db, err := sql.Open("sqlite", strings.TrimPrefix(f.Database.URL, "sqlite:")+"?_txlock=immediate&_pragma=busy_timeout(4000)")
 	if err != nil {
 		return nil, err

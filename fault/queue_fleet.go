@@ -15,7 +15,7 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/open"
 )
@@ -48,7 +48,7 @@ type Fleet struct {
 	links   map[string]*Proxy
 	workers []*Worker
 	store   store.Store
-	desk    dispatch.Desk
+	desk    dispatch.Admin
 }
 
 // Worker is one run of an instance.
@@ -83,10 +83,10 @@ func NewFleet(tb testing.TB, cfg FleetConfig) *Fleet {
 		return err
 	})
 	tb.Cleanup(func() { _ = f.store.Close() })
-	f.desk = f.store.(store.Queues).Desk()
+	f.desk = f.store.(store.Queues).QueueAdmin()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := f.desk.Make(ctx, queueName); err != nil {
+	if err := f.desk.CreateQueue(ctx, queueName); err != nil {
 		tb.Fatal(err)
 	}
 	return f
@@ -194,13 +194,13 @@ func (f *Fleet) Records() []dispatch.Record {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
 	var all []dispatch.Record
-	for q := (dispatch.BatchQuery{Queue: queueName}); ; {
-		page, err := f.desk.Batches(ctx, q)
+	for q := (dispatch.MessageQuery{Queue: queueName}); ; {
+		page, err := f.desk.Messages(ctx, q)
 		if err != nil {
 			f.tb.Fatalf("listing the batches: %v", err)
 		}
 		for _, r := range page {
-			whole, err := f.desk.Batch(ctx, queueName, r.ID)
+			whole, err := f.desk.Message(ctx, queueName, r.ID)
 			if err != nil {
 				f.tb.Fatalf("looking at %s: %v", r.ID, err)
 			}
@@ -225,7 +225,7 @@ func (f *Fleet) Add(key int, name string) {
 	f.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if _, err := f.desk.Add(ctx, []dispatch.Batch{f.Target.batch(key, name)}); err != nil {
+	if _, err := f.desk.Add(ctx, []dispatch.Message{f.Target.batch(key, name)}); err != nil {
 		f.tb.Fatal(err)
 	}
 }

@@ -161,7 +161,7 @@ func (j *queueJudge) arrivals() {
 		if !a.Effect {
 			continue
 		}
-		if j.effects[a.ID]++; j.effects[a.ID] > 1 && (j.Target.Recognises || !j.Target.Resend && !j.Retried[a.ID]) {
+		if j.effects[a.ID]++; j.effects[a.ID] > 1 && (j.Target.Deduplicates || !j.Target.Resend && !j.Retried[a.ID]) {
 			j.add(Twice, r.Key, "%s took effect %d times%s", a.ID, j.effects[a.ID], j.story(r))
 		}
 		if before := last[r.Key]; before.Seq > r.Seq {
@@ -226,7 +226,7 @@ func (j *queueJudge) order() {
 				j.add(Order, key, "%s (%d) was sent under term %d, after %s under %d", r.ID, r.Seq, r.Term, before.ID, before.Term)
 			}
 			blocked = blocked || r.Blocks
-			if !blocked && !r.State.Final() {
+			if !blocked && !r.State.IsFinal() {
 				j.add(Shown, key, "%s is %s, and waits for nobody", r.ID, r.State)
 			}
 			j.true(r)

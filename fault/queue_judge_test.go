@@ -17,9 +17,9 @@ func at(second int) time.Time { return noon.Add(time.Duration(second) * time.Sec
 
 // record is a batch that was begun and ended at the given seconds.
 func record(id string, seq, term int64, begun, ended int) dispatch.Record {
-	r := dispatch.Record{Batch: dispatch.Batch{Queue: "q", Key: "k", ID: id}, Seq: seq, State: dispatch.Committed,
+	r := dispatch.Record{Message: dispatch.Message{Queue: "q", Key: "k", ID: id}, Seq: seq, State: dispatch.Committed,
 		Term: term, Attempts: 1, Begun: at(begun), Ended: at(ended)}
-	r.Trail = []dispatch.Step{{At: at(begun), State: dispatch.Submitting, Term: term}, {At: at(ended), State: r.State, Term: term}}
+	r.Trail = []dispatch.TrailEntry{{At: at(begun), State: dispatch.Submitting, Term: term}, {At: at(ended), State: r.State, Term: term}}
 	return r
 }
 
@@ -27,7 +27,7 @@ func record(id string, seq, term int64, begun, ended int) dispatch.Record {
 // instance that died had sent already, at a target that is never sent to blindly.
 func orderly() fault.QueueEvidence {
 	second := record("b", 2, 20, 3, 9)
-	second.Attempts, second.Trail = 1, []dispatch.Step{
+	second.Attempts, second.Trail = 1, []dispatch.TrailEntry{
 		{At: at(3), State: dispatch.Submitting, Term: 10}, {At: at(8), State: dispatch.Unknown, Term: 20}, {At: at(9), State: dispatch.Committed, Term: 20}}
 	return fault.QueueEvidence{
 		Sent: []fault.Sent{{ID: "a", Key: "k", N: 1}, {ID: "x", Key: "k", N: 2, Fate: fault.RolledBack}, {ID: "b", Key: "k", N: 3},
@@ -35,7 +35,7 @@ func orderly() fault.QueueEvidence {
 		Records: []dispatch.Record{record("a", 1, 10, 1, 2), second, record("c", 3, 20, 10, 11)},
 		Arrivals: []fault.Arrival{{ID: "a", Term: 10, At: at(1), Effect: true}, {ID: "b", Term: 10, At: at(3), Effect: true},
 			{ID: "c", Term: 20, At: at(10), Refused: true}, {ID: "c", Term: 20, At: at(10), Effect: true}},
-		Target: dispatch.Semantics{Asks: true, Forgets: true},
+		Target: dispatch.Semantics{HasStatus: true, Forgets: true},
 		Second: 4 * time.Second,
 	}
 }
@@ -81,7 +81,7 @@ func TestFaultQueueJudgeCatches(t *testing.T) {
 			e.Retried = map[string]bool{"c": true}
 		}, nil},
 		{"twice at a target that recognises ids", func(e *fault.QueueEvidence) {
-			e.Target = dispatch.Semantics{Resend: true, Recognises: true}
+			e.Target = dispatch.Semantics{Resend: true, Deduplicates: true}
 			e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "c", Term: 20, At: at(11), Effect: true})
 		}, []fault.Rule{fault.Twice}},
 		{"out of order at the target", func(e *fault.QueueEvidence) {
@@ -93,7 +93,7 @@ func TestFaultQueueJudgeCatches(t *testing.T) {
 			e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "b", Term: 10, At: at(6), Effect: true})
 		}, []fault.Rule{fault.Blind, fault.Twice, fault.Effect}},
 		{"past it, and the store does not know yet of its successor's", func(e *fault.QueueEvidence) {
-			e.Target = dispatch.Semantics{Asks: true}
+			e.Target = dispatch.Semantics{HasStatus: true}
 			e.Records[1].Trail[1].Term, e.Records[1].Trail[2].At, e.Records[1].Ended = 10, at(13), at(13)
 			e.Records[2] = record("c", 3, 20, 14, 15)
 			e.Arrivals[1] = fault.Arrival{ID: "b", Term: 20, At: at(8), Effect: true}

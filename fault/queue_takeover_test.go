@@ -4,7 +4,6 @@ package fault_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -13,7 +12,7 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // TestFaultQueueTakeover measures how long the keys of an instance that ends wait
@@ -21,9 +20,9 @@ import (
 // simulation holds the bounds.
 func TestFaultQueueTakeover(t *testing.T) {
 	t.Parallel()
-	asked := dispatch.Semantics{Resend: true, Recognises: true, Asks: true}
+	asked := dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true}
 	rounds := 3
-	if os.Getenv("UNDERSTUDY_PROVE") == "1" {
+	if prove {
 		rounds = 15
 	}
 	programs := fault.Build(t)

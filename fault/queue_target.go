@@ -48,18 +48,18 @@ func NewQueueTarget(tb testing.TB, kind string, s dispatch.Semantics, seed uint6
 	var handler http.Handler
 	switch kind {
 	case "sawtooth":
-		t.Semantics = dispatch.Semantics{Resend: true, Recognises: true, Asks: true, Forgets: true}
+		t.Semantics = dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true, Forgets: true}
 		t.sawtooth = &targettest.Sawtooth{Fault: t.ledgerFault, Invalid: refusal, Now: t.now}
 		handler = t.sawtooth
 	case "scabbard":
-		t.Semantics = dispatch.Semantics{Asks: true, Forgets: true}
+		t.Semantics = dispatch.Semantics{HasStatus: true, Forgets: true}
 		t.scabbard = &targettest.Scabbard{Fault: t.ledgerFault, Invalid: refusal}
 		for key := range 100 {
 			t.scabbard.Services = append(t.scabbard.Services, t.key(key))
 		}
 		handler = t.scabbard
 	default:
-		t.sink = &targettest.Sink{Recognises: s.Recognises, Compares: s.Compares, Fault: t.sinkFault, Check: t.arrives}
+		t.sink = &targettest.Sink{Recognises: s.Deduplicates, Compares: s.ComparesTerms, Fault: t.sinkFault, Check: t.arrives}
 		handler = http.HandlerFunc(t.serve)
 	}
 	over, end := context.WithCancel(context.Background())
@@ -89,9 +89,9 @@ func (t *QueueTarget) options() []string {
 	if t.Kind != "webhook" {
 		return []string{"-target", t.Kind, "-url", t.url}
 	}
-	out := []string{"-url", t.url, fmt.Sprintf("-recognises=%t", t.Semantics.Recognises), fmt.Sprintf("-resend=%t", t.Semantics.Resend),
-		fmt.Sprintf("-compares=%t", t.Semantics.Compares)}
-	if t.Semantics.Asks {
+	out := []string{"-url", t.url, fmt.Sprintf("-recognises=%t", t.Semantics.Deduplicates), fmt.Sprintf("-resend=%t", t.Semantics.Resend),
+		fmt.Sprintf("-compares=%t", t.Semantics.ComparesTerms)}
+	if t.Semantics.HasStatus {
 		out = append(out, "-status", t.url+"/status?id={id}", fmt.Sprintf("-remembers=%t", !t.Semantics.Forgets))
 	}
 	return out
@@ -106,8 +106,8 @@ func (t *QueueTarget) key(n int) string {
 }
 
 // batch is one that the target can take.
-func (t *QueueTarget) batch(key int, name string) dispatch.Batch {
-	b := dispatch.Batch{Queue: queueName, Key: t.key(key), ID: name, Payload: []byte(name)}
+func (t *QueueTarget) batch(key int, name string) dispatch.Message {
+	b := dispatch.Message{Queue: queueName, Key: t.key(key), ID: name, Payload: []byte(name)}
 	if t.Kind != "webhook" {
 		b.ID, b.Payload = t.signer.One(name, name)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // receivers are the targets that queues are tried with. On each store, some are
@@ -24,18 +24,18 @@ var receivers = []struct {
 	semantics  dispatch.Semantics
 	always     string // the stores
 }{
-	{"recognises and compares", "webhook", dispatch.Semantics{Resend: true, Recognises: true, Compares: true, Asks: true, Forgets: true}, "postgres"},
-	{"forgets", "webhook", dispatch.Semantics{Asks: true, Forgets: true}, "postgres"},
-	{"remembers", "webhook", dispatch.Semantics{Asks: true}, ""},
+	{"recognises and compares", "webhook", dispatch.Semantics{Resend: true, Deduplicates: true, ComparesTerms: true, HasStatus: true, Forgets: true}, "postgres"},
+	{"forgets", "webhook", dispatch.Semantics{HasStatus: true, Forgets: true}, ""},
+	{"remembers", "webhook", dispatch.Semantics{HasStatus: true}, ""},
 	{"cannot be asked", "webhook", dispatch.Semantics{Forgets: true}, "sqlite"},
-	{"recognises", "webhook", dispatch.Semantics{Resend: true, Recognises: true, Forgets: true}, ""},
-	{"sawtooth", "sawtooth", dispatch.Semantics{}, "postgres"},
+	{"recognises", "webhook", dispatch.Semantics{Resend: true, Deduplicates: true, Forgets: true}, ""},
+	{"sawtooth", "sawtooth", dispatch.Semantics{}, ""},
 	{"scabbard", "scabbard", dispatch.Semantics{}, ""},
 }
 
 // TestFaultQueue makes trouble for instances that deliver a queue, and judges.
 func TestFaultQueue(t *testing.T) {
-	seed, length, prove := rand.Uint64N(1<<32), 10*time.Second, os.Getenv("UNDERSTUDY_PROVE") == "1"
+	seed, length := rand.Uint64N(1<<32), 10*time.Second
 	if given, err := strconv.ParseUint(os.Getenv("UNDERSTUDY_SEED"), 10, 64); err == nil {
 		seed = given
 	}
@@ -53,7 +53,7 @@ func TestFaultQueue(t *testing.T) {
 			t.Run(store+"/"+r.name, func(t *testing.T) {
 				t.Logf("UNDERSTUDY_SEED=%d", seed)
 				slow := 1500 * time.Millisecond
-				if !r.semantics.Recognises && !r.semantics.Forgets {
+				if !r.semantics.Deduplicates && !r.semantics.Forgets {
 					slow = 300 * time.Millisecond // what it says it does not have it must not do after the deadline
 				}
 				disturb(t, fault.FleetConfig{Programs: programs, Database: database(t, store), Seed: seed,

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -143,7 +143,7 @@ func (s *Shard) Forgive() {
 		row.Failovers = nil
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_, err = s.Shards().Registry().Decide(ctx, shard.Decision{Row: row})
+		_, err = s.Shards().Registry().UpdateRow(ctx, shard.RowUpdate{Row: row})
 		return err
 	})
 }

@@ -17,7 +17,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // TestFaultShardClients has stock clients find the new primary: through the agents' Sentinel endpoints, and

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -289,7 +289,7 @@ func shardDiskFull(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 // twoOrchestrators has a person's switchover meet the death of the primary, again and again. The
 // supervised node may be back, with all it had, before anybody has replaced it.
 func twoOrchestrators(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
-	desk := shard.Desk{Registry: s.Shards().Registry(), By: "test"}
+	desk := shard.Admin{Registry: s.Shards().Registry(), By: "test"}
 	for range 3 {
 		p := s.Settled()
 		s.Forgive()

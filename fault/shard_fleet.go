@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
@@ -327,7 +327,7 @@ func (n *ShardNode) Must(args ...string) string {
 func (s *Shard) Look() (shard.View, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return s.Store().(store.Shards).Registry().Look(ctx, shardName)
+	return s.Store().(store.Shards).Registry().ReadView(ctx, shardName)
 }
 
 // View reads the shard, until that works.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // TestFaultShardInput gives agents and people what cannot be: a clear error, and no change.

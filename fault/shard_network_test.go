@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // storeAt is where the store stands in the network of a shard of three.

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/fault"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -358,10 +358,10 @@ func weakQueue(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 	dead := "127.0.0.1:1"
 	for i, n := range s.Nodes {
 		for j, c := range []shard.Command{
-			{Epoch: 1, Order: shard.DoFollow, To: p.ID(), Address: dead},
-			{Epoch: 1, Order: shard.DoPromote, To: n.ID()},
-			{Epoch: 1, Order: shard.DoFence},
-			{Epoch: 1, Order: shard.DoDetach},
+			{Epoch: 1, Order: shard.OrderFollow, To: p.ID(), Address: dead},
+			{Epoch: 1, Order: shard.OrderPromote, To: n.ID()},
+			{Epoch: 1, Order: shard.OrderFence},
+			{Epoch: 1, Order: shard.OrderDetach},
 			{Epoch: 1, Order: "flushall"},
 			{Epoch: before.Row.Epoch, Order: "flushall"},
 		} {
@@ -424,7 +424,7 @@ func queueKey(t *testing.T, s *fault.Shard, id string) string {
 // weakRows: many change the row at once, while the primary is replaced, and nobody is lost.
 func weakRows(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 	p := s.Primary()
-	desk := shard.Desk{Registry: s.Shards().Registry(), By: "test"}
+	desk := shard.Admin{Registry: s.Shards().Registry(), By: "test"}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var busy sync.WaitGroup

@@ -16,14 +16,14 @@ type Event struct {
 	// Part and Subject tell what changed hands: for a lease, its space and key.
 	Part    string `json:"part"`
 	Subject string `json:"subject"`
-	// From and To are the holders before and after, as labels for people; "" is
-	// nobody. Both are "" or equal when something else than the holder changed.
+	// From and To are the holders before and after, as labels for operators; "" is
+	// no holder. Both are "" or equal when something other than the holder changed.
 	From string `json:"from"`
 	To   string `json:"to"`
 	// Term after the change.
 	Term int64 `json:"term"`
 	// Reason is one of those below for what a store does by itself, and
-	// otherwise the words of whoever acted.
+	// otherwise the reason that the caller gave.
 	Reason string `json:"reason"`
 	// Duration is how long the state before had lasted: on an acquisition the
 	// time without a holder, on a release the time it was held.

@@ -106,7 +106,7 @@ func (s *spy) EndSession(ctx context.Context, id, reason string) error {
 	return s.Store.EndSession(ctx, id, reason)
 }
 
-func (s *spy) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (s *spy) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	if err := s.did(ctx, "acquire"); err != nil {
 		return lease.Lease{}, err
 	}
@@ -117,7 +117,7 @@ func (s *spy) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
 	return s.show(l), err
 }
 
-func (s *spy) Release(ctx context.Context, h lease.Handback) error {
+func (s *spy) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	if err := s.did(ctx, "release"); err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func keep(t *testing.T, store *spy, name string) *running {
 	return r
 }
 
-func (r *running) session(t *testing.T) *lease.Live {
+func (r *running) session(t *testing.T) *lease.ActiveSession {
 	t.Helper()
 	live, err := r.Session(t.Context())
 	if err != nil {
@@ -200,14 +200,14 @@ func (r *running) session(t *testing.T) *lease.Live {
 }
 
 // acquire takes the lease, which must be had within the given time.
-func (r *running) acquire(t *testing.T, within time.Duration, ids ...lease.ID) *lease.Held {
+func (r *running) acquire(t *testing.T, within time.Duration, ids ...lease.ID) *lease.HeldLease {
 	t.Helper()
 	if len(ids) == 0 {
 		ids = []lease.ID{role}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	h, err := r.Acquire(ctx, lease.Want{Leases: ids})
+	h, err := r.Acquire(ctx, lease.AcquireRequest{Leases: ids})
 	if err != nil {
 		t.Fatalf("%s does not get %v within %v: %v", r.Instance().Name, ids, within, err)
 	}

@@ -13,7 +13,7 @@ type Clock interface {
 	Now() time.Duration
 	// Wall is the wall clock. It is read only to notice that it was stepped.
 	Wall() time.Time
-	// Timer delivers once on c after d. It may be late: whoever receives asks Now.
+	// Timer delivers once on c after d. It may be late: the receiver must ask Now.
 	Timer(d time.Duration) (c <-chan time.Time, stop func() bool)
 }
 

@@ -12,9 +12,9 @@ import (
 )
 
 // wait starts to acquire and tells when it is done.
-func (r *running) wait(t *testing.T, want lease.Want) <-chan *lease.Held {
+func (r *running) wait(t *testing.T, want lease.AcquireRequest) <-chan *lease.HeldLease {
 	t.Helper()
-	got := make(chan *lease.Held, 1)
+	got := make(chan *lease.HeldLease, 1)
 	go func() {
 		h, err := r.Acquire(t.Context(), want)
 		if err != nil && t.Context().Err() == nil {
@@ -25,7 +25,7 @@ func (r *running) wait(t *testing.T, want lease.Want) <-chan *lease.Held {
 	return got
 }
 
-var wantRole = lease.Want{Leases: []lease.ID{role}}
+var wantRole = lease.AcquireRequest{Leases: []lease.ID{role}}
 
 func TestReleaseWakesTheStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestAnyOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy()
 		second := lease.ID{Space: "role", Key: "r#2"}
-		want := lease.Want{Leases: []lease.ID{role, second}}
+		want := lease.AcquireRequest{Leases: []lease.ID{role, second}}
 		a, b, c := keep(t, store, "a"), keep(t, store, "b"), keep(t, store, "c")
 		first := a.acquire(t, time.Second, want.Leases...)
 		other := b.acquire(t, time.Second, want.Leases...)
@@ -205,7 +205,7 @@ func TestAnyOfSeveral(t *testing.T) {
 func TestEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy()
-		want := lease.Want{Leases: []lease.ID{role}, Every: time.Hour}
+		want := lease.AcquireRequest{Leases: []lease.ID{role}, Every: time.Hour}
 		runs := make(chan time.Time, 100)
 		for _, name := range []string{"a", "b", "c"} {
 			k := keep(t, store, name)
@@ -253,7 +253,7 @@ func TestReservedForASuccessor(t *testing.T) {
 				if err := h.Release(t.Context(), c.successor, "test"); err != nil {
 					t.Fatal(err)
 				}
-				var next *lease.Held
+				var next *lease.HeldLease
 				select {
 				case next = <-gotB:
 				case next = <-gotC:
@@ -314,7 +314,7 @@ func TestNoStampede(t *testing.T) {
 		const standbys = 100
 		store := newSpy()
 		h := keep(t, store, "holder").acquire(t, time.Second)
-		got := make(chan *lease.Held, standbys)
+		got := make(chan *lease.HeldLease, standbys)
 		for i := range standbys {
 			k := keep(t, store, fmt.Sprint("s", i))
 			go func() {

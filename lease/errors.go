@@ -6,18 +6,18 @@ import (
 )
 
 var (
-	// ErrHeld: somebody else holds the lease, or it is reserved for somebody
-	// else. [Store.Acquire] returns it together with the lease as it stands.
+	// ErrHeld: another session holds the lease, or it is reserved for another
+	// instance. [Store.Acquire] returns it together with the lease.
 	ErrHeld = errors.New("lease: held by another")
 
 	// ErrNotHeld: the lease is not held by the session and term that were named.
 	ErrNotHeld = errors.New("lease: not held")
 
-	// ErrNotFound: no such lease or session has ever been.
+	// ErrNotFound: there has never been such a lease or session.
 	ErrNotFound = errors.New("lease: not found")
 
-	// ErrLapsed: the session is over: past its deadline by the store's clock, or
-	// ended. It can never be renewed; its instance starts a new one.
+	// ErrLapsed: the session has ended: it is past its deadline by the store's clock, or
+	// was closed. It can never be renewed; its instance starts a new one.
 	ErrLapsed = errors.New("lease: session lapsed")
 
 	// ErrLost is the cause with which a work context is cancelled when its
@@ -25,7 +25,7 @@ var (
 	ErrLost = errors.New("lease: lost")
 
 	// ErrResign is the cause with which a work context is cancelled when the
-	// holder was asked to give its lease up.
+	// holder was asked to release it.
 	ErrResign = errors.New("lease: asked to resign")
 
 	// ErrUnknown: the request may or may not have been applied (it timed out, or
@@ -38,7 +38,7 @@ var (
 	// ErrUnsafeTiming: the interval and timeout leave no room for safety.
 	ErrUnsafeTiming = errors.New("lease: unsafe timing")
 
-	// ErrInvalid: a name, address or other input is not acceptable as it stands.
+	// ErrInvalid: a name, address or other input is not valid.
 	ErrInvalid = errors.New("lease: invalid input")
 
 	// ErrTwoHosts: a session of another kernel boot is being renewed in a store
@@ -46,8 +46,9 @@ var (
 	ErrTwoHosts = errors.New("lease: two hosts share a single-host store")
 )
 
-// EndedInPart is the error of a store that has ended a session with more leases than it frees at once, and
-// could not free the others. It wraps [ErrUnknown]: they are free, and not all who wait were told.
-func EndedInPart(session string, err error) error {
+// PartiallyEnded is the error of a store that has ended a session with more leases
+// than it can announce at once, and could not announce the others. It wraps
+// [ErrUnknown]: the leases are free, but not all waiters were woken.
+func PartiallyEnded(session string, err error) error {
 	return fmt.Errorf("%w: session %s is ended, but not all of its leases were announced as free: %v", ErrUnknown, session, err)
 }

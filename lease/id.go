@@ -116,14 +116,14 @@ func (i Instance) Label() string {
 	return i.Name + "/" + short
 }
 
-// Named tells whether a successor's name means this instance: by its name or by
+// IsNamed tells whether a successor's name means this instance: by its name or by
 // its whole id.
-func (i Instance) Named(successor string) bool {
+func (i Instance) IsNamed(successor string) bool {
 	return successor != "" && (successor == i.Name || successor == i.ID)
 }
 
-// CutReason bounds a reason to [MaxReason] bytes of printable text.
-func CutReason(reason string) string {
+// TruncateReason bounds a reason to [MaxReason] bytes of printable text.
+func TruncateReason(reason string) string {
 	reason = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return ' '
@@ -140,11 +140,11 @@ func CutReason(reason string) string {
 	return reason[:cut]
 }
 
-// AskReason is the reason with which a request to give a lease up is recorded.
-func AskReason(successor, who string) string {
+// ReleaseRequestedReason is the reason with which a request to give a lease up is recorded.
+func ReleaseRequestedReason(successor, who string) string {
 	reason := "asked to resign by " + who
 	if successor != "" {
 		reason = "asked to resign for " + successor + " by " + who
 	}
-	return CutReason(reason)
+	return TruncateReason(reason)
 }

@@ -78,11 +78,11 @@ func TestInstanceNames(t *testing.T) {
 		t.Errorf("label %q", a.Label())
 	}
 	for successor, want := range map[string]bool{"n": true, a.ID: true, b.ID: false, a.ID[:8]: false, "": false, "N": false} {
-		if a.Named(successor) != want {
+		if a.IsNamed(successor) != want {
 			t.Errorf("Named(%q) = %t", successor, !want)
 		}
 	}
-	if (lease.Instance{}).Named("") {
+	if (lease.Instance{}).IsNamed("") {
 		t.Error("no successor names nobody")
 	}
 }
@@ -96,15 +96,15 @@ func TestCutReason(t *testing.T) {
 		strings.Repeat("x", 300):       strings.Repeat("x", lease.MaxReason),
 		"x" + strings.Repeat("é", 150): "x" + strings.Repeat("é", 99),
 	} {
-		got := lease.CutReason(in)
+		got := lease.TruncateReason(in)
 		if got != want || !utf8.ValidString(got) || len(got) > lease.MaxReason {
 			t.Errorf("CutReason(%.20q…) = %q", in, got)
 		}
 	}
-	if got := lease.AskReason("b", "op"); got != "asked to resign for b by op" {
+	if got := lease.ReleaseRequestedReason("b", "op"); got != "asked to resign for b by op" {
 		t.Errorf("AskReason = %q", got)
 	}
-	if got := lease.AskReason("", "op\n"); got != "asked to resign by op " {
+	if got := lease.ReleaseRequestedReason("", "op\n"); got != "asked to resign by op " {
 		t.Errorf("AskReason = %q", got)
 	}
 }
@@ -118,7 +118,7 @@ func FuzzValidateText(f *testing.F) {
 		if err == nil && (s == "" || len(s) > 50 || !utf8.ValidString(s) || strings.ContainsAny(s, "\x00\n\r\t\x1b")) {
 			t.Errorf("%q is accepted", s)
 		}
-		if got := lease.CutReason(s); len(got) > lease.MaxReason || !utf8.ValidString(got) {
+		if got := lease.TruncateReason(s); len(got) > lease.MaxReason || !utf8.ValidString(got) {
 			t.Errorf("CutReason(%q) = %q", s, got)
 		}
 		if quoted := fmt.Sprint(err); err != nil && !utf8.ValidString(quoted) {

@@ -14,8 +14,8 @@ import (
 type KeeperConfig struct {
 	// Store to keep the session in. Required.
 	Store Store
-	// Roster, usually the same store, is told what the instance waits for, so
-	// that people can see it. Optional.
+	// Roster, usually the same store, records what the instance waits for, so that
+	// operators can see it. Optional.
 	Roster Roster
 	// Instance whose session it is. Required: see [NewInstance].
 	Instance Instance
@@ -23,30 +23,30 @@ type KeeperConfig struct {
 	Timing Timing
 	// Clock of this host. Default [BootClock].
 	Clock Clock
-	// Vouch, if not nil, is asked before each renewal whether what the session stands for
-	// is well; its error keeps the session from being renewed, and it is asked again
-	// soon. ctx ends after [Timing.CallTimeout].
-	Vouch func(ctx context.Context) error
+	// HealthCheck, if not nil, runs before each renewal. An error skips the renewal,
+	// and the check runs again soon: a session whose subject is unhealthy lapses.
+	// ctx ends after [Timing.CallTimeout].
+	HealthCheck func(ctx context.Context) error
 	// Logger; nil is silent.
 	Logger *slog.Logger
 	// Jitter returns a random duration in [0, d). Default: the runtime's source.
 	Jitter func(d time.Duration) time.Duration
 }
 
-// Keeper keeps one session of one instance alive, whatever number of leases
-// point to it: one request to the store per interval. When the session is over
-// it starts another, with a new id.
+// Keeper keeps one session of one instance alive, with one request to the store
+// per interval, however many leases point to it. When the session has ended it
+// starts another, with a new id.
 type Keeper struct {
-	cfg KeeperConfig
-	hub *Hub
-	log *slog.Logger
+	cfg      KeeperConfig
+	notifier *Notifier
+	log      *slog.Logger
 
-	mu       sync.Mutex
-	live     *Live         // nil while there is none
-	arrived  chan struct{} // closed when live is set
-	contends map[ID]bool   // leases that this process already contends for
-	used     map[ID]int64  // the newest term of each lease that it has held
-	stats    KeeperStats
+	mu         sync.Mutex
+	session    *ActiveSession // nil while there is none
+	arrived    chan struct{}  // closed when live is set
+	contending map[ID]bool    // leases that this process already contends for
+	usedTerms  map[ID]int64   // the newest term of each lease that it has held
+	stats      KeeperStats
 }
 
 // KeeperStats counts what a [Keeper] did since it was made.
@@ -79,8 +79,8 @@ func NewKeeper(cfg KeeperConfig) (*Keeper, error) {
 	}
 	log := orDiscard(cfg.Logger).With("instance", cfg.Instance.Label())
 	return &Keeper{
-		cfg: cfg, log: log, hub: NewHub(cfg.Store, cfg.Clock, log),
-		arrived: make(chan struct{}), contends: map[ID]bool{}, used: map[ID]int64{},
+		cfg: cfg, log: log, notifier: NewNotifier(cfg.Store, cfg.Clock, log),
+		arrived: make(chan struct{}), contending: map[ID]bool{}, usedTerms: map[ID]int64{},
 	}, nil
 }
 
@@ -96,8 +96,8 @@ func (k *Keeper) Clock() Clock { return k.cfg.Clock }
 // Store is where the session is kept.
 func (k *Keeper) Store() Store { return k.cfg.Store }
 
-// Hub wakes those who wait for changes in the store.
-func (k *Keeper) Hub() *Hub { return k.hub }
+// Notifier wakes those who wait for changes in the store.
+func (k *Keeper) Notifier() *Notifier { return k.notifier }
 
 // Stats returns the counts so far.
 func (k *Keeper) Stats() KeeperStats {
@@ -106,11 +106,11 @@ func (k *Keeper) Stats() KeeperStats {
 	return k.stats
 }
 
-// Session returns the session that lives now, or waits for one until ctx ends.
-func (k *Keeper) Session(ctx context.Context) (*Live, error) {
+// Session returns the present session, or waits for one until ctx ends.
+func (k *Keeper) Session(ctx context.Context) (*ActiveSession, error) {
 	for {
 		k.mu.Lock()
-		live, arrived := k.live, k.arrived
+		live, arrived := k.session, k.arrived
 		k.mu.Unlock()
 		if live != nil {
 			return live, nil
@@ -125,23 +125,24 @@ func (k *Keeper) Session(ctx context.Context) (*Live, error) {
 
 // Run keeps a session until ctx ends. Then it waits for bound work to stop, as
 // long as the session can be renewed meanwhile, ends the session, which releases
-// whatever it holds, and returns nil once everything it started has stopped. It
-// returns early only for an error that no retry can mend: input that the store
-// refuses, or two hosts on a single-host store.
+// every lease that it holds, and returns nil once everything that it started has
+// stopped. It returns early only for an error that no retry can fix: input that
+// the store refuses ([ErrInvalid]), or two hosts on a single-host store
+// ([ErrTwoHosts]).
 func (k *Keeper) Run(ctx context.Context) error {
-	defer k.hub.Start(context.WithoutCancel(ctx))()
+	defer k.notifier.Start(context.WithoutCancel(ctx))()
 
 	for ctx.Err() == nil {
-		live, changes, err := k.start(ctx)
+		live, changes, err := k.startSession(ctx)
 		if err != nil {
 			return err
 		}
 		if live == nil {
 			return nil // ctx ended first
 		}
-		err = k.keep(ctx, live, changes)
-		k.set(nil)
-		live.finish()
+		err = k.renewUntilEnd(ctx, live, changes)
+		k.setSession(nil)
+		live.end()
 		if err != nil {
 			return err
 		}
@@ -149,25 +150,27 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// start starts a session, trying until ctx ends.
-func (k *Keeper) start(ctx context.Context) (*Live, int64, error) {
+// startSession starts a session, trying until ctx ends.
+func (k *Keeper) startSession(ctx context.Context) (*ActiveSession, int64, error) {
 	for pause := k.firstPause(); ; pause = min(2*pause, k.cfg.Timing.Interval) {
 		s := Session{ID: NewID(), Instance: k.cfg.Instance, Timing: k.cfg.Timing}
+		// Read before the request is sent: the store may count the deadline from any
+		// moment after, and trust must never outlast it.
 		sent := k.cfg.Clock.Now()
-		r, err := call(ctx, k.cfg.Timing, func(ctx context.Context) (Renewal, error) {
+		r, err := callStore(ctx, k.cfg.Timing, func(ctx context.Context) (Renewal, error) {
 			return k.cfg.Store.StartSession(ctx, s)
 		})
 		if err == nil {
-			live := newLive(s.ID, k.cfg.Timing, k.cfg.Clock, NewTrust(sent, k.cfg.Timing))
+			live := newActiveSession(s.ID, k.cfg.Timing, k.cfg.Clock, NewTrust(sent, k.cfg.Timing))
 			k.log.Debug("session started", "session", s.ID)
 			k.count(func(st *KeeperStats) { st.Sessions++ })
-			k.set(live)
+			k.setSession(live)
 			return live, r.Changes, nil
 		}
 		if ctx.Err() != nil {
 			return nil, 0, nil
 		}
-		if permanent(err) {
+		if isPermanent(err) {
 			return nil, 0, err
 		}
 		k.log.Warn("session could not be started; trying again", "err", err)
@@ -177,10 +180,10 @@ func (k *Keeper) start(ctx context.Context) (*Live, int64, error) {
 	}
 }
 
-// keep renews until the session is over or ctx ends and nothing is bound.
-func (k *Keeper) keep(ctx context.Context, live *Live, changes int64) error {
+// renewUntilEnd renews until the session ends, or ctx has ended and nothing is bound.
+func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes int64) error {
 	clock, timing := k.cfg.Clock, k.cfg.Timing
-	running := context.WithoutCancel(ctx) // renewals go on while work stops
+	running := context.WithoutCancel(ctx) // renewals go on while bound work stops
 	next, pause := clock.Now()+timing.Interval, k.firstPause()
 	offset := k.wallOffset()
 	stop := ctx.Done()
@@ -191,43 +194,56 @@ func (k *Keeper) keep(ctx context.Context, live *Live, changes int64) error {
 		c, stopTimer := clock.Timer(min(max(0, next-clock.Now()), timing.Interval/4))
 		select {
 		case <-stop:
+			// Ending the session now would give the leases away while work that is
+			// bound to them is still stopping. Renew until none is bound.
 			stop, idle = nil, live.whenIdle()
 		case <-idle:
 			stopTimer()
-			k.end(running, live)
+			k.endSession(running, live)
 			return nil
 		case <-c:
 		}
 		stopTimer()
+		// Work that ignores its context must not keep the leases for ever: once trust
+		// has ended, its guards have stopped it or nothing here can.
 		if idle != nil && !live.Valid() {
 			k.log.Error("the session is still in use after the end of trust; ending it nevertheless", "session", live.ID())
-			k.end(running, live)
+			k.endSession(running, live)
 			return nil
 		}
 		if now := k.wallOffset(); (now - offset).Abs() > timing.Interval/4 {
 			k.log.Warn("the wall clock jumped; renewing at once", "by", now-offset)
+			// The store's clock may be the one that was stepped: renewing at once shows
+			// whether the session still counts there.
 			offset, next = now, 0
 		}
 		if clock.Now() < next {
 			continue
 		}
-		sent, r, err := k.renew(running, live)
+		sent, r, err := k.renewSession(running, live)
 		switch {
 		case err == nil:
-			live.renewed(NewTrust(sent, timing))
+			live.extend(NewTrust(sent, timing))
+			// From when it was sent, so that slow answers do not stretch the interval.
 			next, pause = sent+timing.Interval, k.firstPause()
+			// The renewal is the poll: a changed count stands in for a notification
+			// that was lost.
 			if r.Changes != changes {
 				changes = r.Changes
-				k.hub.Wake(Change{})
+				k.notifier.Wake(Change{})
 			}
 			k.count(func(st *KeeperStats) { st.Renewals++; st.Latency = clock.Now() - sent })
 		case errors.Is(err, ErrLapsed):
+			// Never renewed again, whatever the store's clock says later: the leases may
+			// be another's already. Run starts a new session.
 			k.log.Warn("session lost", "session", live.ID())
 			k.count(func(st *KeeperStats) { st.Lost++ })
 			return nil
-		case permanent(err):
+		case isPermanent(err):
 			return err
 		default:
+			// Unavailable or unknown: trust is not extended, even if the store applied it.
+			// The retry comes sooner than I, so that a second attempt fits into T − I.
 			k.log.Warn("renewal failed; trying again", "session", live.ID(), "trusted_for", live.Remaining(), "err", err)
 			k.count(func(st *KeeperStats) { st.Failures++ })
 			next = clock.Now() + pause/2 + k.cfg.Jitter(pause)
@@ -236,12 +252,13 @@ func (k *Keeper) keep(ctx context.Context, live *Live, changes int64) error {
 	}
 }
 
-// end closes the session in the store. Trust ends first: whoever asks Valid from
-// here on hears no, before a successor can be told yes.
-func (k *Keeper) end(ctx context.Context, live *Live) {
-	k.set(nil)
-	live.finish()
-	// A session that holds very many leases takes its time.
+// endSession closes the session in the store. Trust ends first: Valid
+// returns false here before a successor can acquire anything there.
+func (k *Keeper) endSession(ctx context.Context, live *ActiveSession) {
+	k.setSession(nil)
+	live.end()
+	// T, not one call's deadline: ending a session that holds very many leases takes
+	// several statements. After T it has lapsed anyway.
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.Timing.Timeout)
 	defer cancel()
 	for pause := k.firstPause(); ; pause = min(2*pause, k.cfg.Timing.Interval) {
@@ -249,23 +266,23 @@ func (k *Keeper) end(ctx context.Context, live *Live) {
 		if err == nil {
 			return
 		}
-		if permanent(err) || !Sleep(ctx, k.cfg.Clock, pause/2+k.cfg.Jitter(pause)) {
+		if isPermanent(err) || !Sleep(ctx, k.cfg.Clock, pause/2+k.cfg.Jitter(pause)) {
 			k.log.Warn("session could not be ended; it will lapse", "session", live.ID(), "in", k.cfg.Timing.Timeout, "err", err)
 			return
 		}
 	}
 }
 
-func (k *Keeper) set(live *Live) {
+func (k *Keeper) setSession(live *ActiveSession) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.live == nil && live != nil {
+	if k.session == nil && live != nil {
 		close(k.arrived)
 	}
-	if k.live != nil && live == nil {
+	if k.session != nil && live == nil {
 		k.arrived = make(chan struct{})
 	}
-	k.live = live
+	k.session = live
 }
 
 func (k *Keeper) count(f func(*KeeperStats)) {
@@ -274,20 +291,24 @@ func (k *Keeper) count(f func(*KeeperStats)) {
 	f(&k.stats)
 }
 
-// renew renews the session once, if whoever vouches for it does, and tells when it asked.
-func (k *Keeper) renew(ctx context.Context, live *Live) (sent time.Duration, r Renewal, err error) {
-	r, err = call(ctx, k.cfg.Timing, func(ctx context.Context) (Renewal, error) {
-		if k.cfg.Vouch != nil {
-			if err := k.cfg.Vouch(ctx); err != nil {
-				return Renewal{}, fmt.Errorf("not vouched for: %v", err) // its errors mean nothing here
+// renewSession renews the session once, if the health check passes, and returns when
+// the renewal was sent.
+func (k *Keeper) renewSession(ctx context.Context, live *ActiveSession) (sent time.Duration, r Renewal, err error) {
+	r, err = callStore(ctx, k.cfg.Timing, func(ctx context.Context) (Renewal, error) {
+		if k.cfg.HealthCheck != nil {
+			if err := k.cfg.HealthCheck(ctx); err != nil {
+				// %v, not %w: an error of the check that wraps ErrLapsed must not end the session.
+				return Renewal{}, fmt.Errorf("health check: %v", err)
 			}
 		}
+		// After the check: its duration does not count as trust.
 		sent = k.cfg.Clock.Now()
 		return k.cfg.Store.RenewSession(ctx, live.ID())
 	})
 	return sent, r, err
 }
 
+// firstPause doubles up to I with each failure.
 func (k *Keeper) firstPause() time.Duration { return k.cfg.Timing.Interval / 8 }
 
 // wallOffset changes only when the wall clock is stepped.
@@ -295,14 +316,14 @@ func (k *Keeper) wallOffset() time.Duration {
 	return time.Duration(k.cfg.Clock.Wall().UnixNano()) - k.cfg.Clock.Now()
 }
 
-// call bounds one request to the store.
-func call[T any](ctx context.Context, timing Timing, f func(context.Context) (T, error)) (T, error) {
+// callStore bounds one request to the store.
+func callStore[T any](ctx context.Context, timing Timing, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, timing.CallTimeout())
 	defer cancel()
 	return f(ctx)
 }
 
-// permanent tells errors that trying again cannot mend.
-func permanent(err error) bool {
+// isPermanent reports errors that no retry can fix.
+func isPermanent(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrTwoHosts) || errors.Is(err, ErrUnsafeTiming)
 }

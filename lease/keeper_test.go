@@ -41,7 +41,7 @@ func TestKeeperRenewsOncePerInterval(t *testing.T) {
 				live := k.session(t)
 				for i := range leases {
 					id := lease.ID{Space: "role", Key: fmt.Sprint("r", i)}
-					if _, err := store.Store.Acquire(t.Context(), lease.Claim{Lease: id, Session: live.ID()}); err != nil {
+					if _, err := store.Store.Acquire(t.Context(), lease.Expectation{Lease: id, Session: live.ID()}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -274,14 +274,14 @@ func TestGracefulStop(t *testing.T) {
 		store := newSpy()
 		k := keep(t, store, "a")
 		h := k.acquire(t, time.Second)
-		_, release := h.Live.Bind(t.Context(), time.Second)
+		_, release := h.Active.Bind(t.Context(), time.Second)
 		stopped := make(chan error, 1)
 		go func() { stopped <- k.stop() }()
 		time.Sleep(time.Minute)
 		if l, _ := store.Store.Get(t.Context(), role); !l.Held() {
 			t.Fatal("the session ended before the work did")
 		}
-		if !h.Live.Valid() {
+		if !h.Active.Valid() {
 			t.Error("trust was not renewed while the work stops")
 		}
 		began := time.Now()
@@ -387,7 +387,7 @@ func TestRenewalStandsInForALostWakeUp(t *testing.T) {
 		store.watch = errors.ErrUnsupported
 		a, b := keep(t, store, "a"), keep(t, store, "b")
 		h := a.acquire(t, time.Second)
-		got := make(chan *lease.Held, 1)
+		got := make(chan *lease.HeldLease, 1)
 		go func() { got <- b.acquire(t, time.Minute) }()
 		time.Sleep(20 * time.Second)
 		if err := h.Release(t.Context(), "", "test"); err != nil {
@@ -416,7 +416,7 @@ func TestVouch(t *testing.T) {
 		}
 		k, err := lease.NewKeeper(lease.KeeperConfig{
 			Store: store, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{},
-			Vouch: func(ctx context.Context) error {
+			HealthCheck: func(ctx context.Context) error {
 				mu.Lock()
 				asked++
 				err := answer

@@ -52,11 +52,11 @@ func TestPatience(t *testing.T) {
 	const T = 5 * time.Second
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	script(t, "testdata/patience.txt", func() func(map[string]string) string {
-		var p lease.Patience
+		var p lease.TakeoverPolicy
 		return func(w map[string]string) string {
 			at := duration(t, w["at"])
 			if _, claim := w["claim"]; claim {
-				if _, waited := p.Claim(at); waited {
+				if _, waited := p.Expectation(at); waited {
 					return "waited"
 				}
 				return "not waited"
@@ -76,7 +76,7 @@ func TestPatience(t *testing.T) {
 			_, reserved := w["for-other"]
 			p.Observe(l, at, reserved, T)
 			got := "due=" + p.Due().String()
-			if p.Unsure() {
+			if p.IsUncertain() {
 				got += " unsure"
 			}
 			return got

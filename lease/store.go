@@ -15,7 +15,7 @@ type Session struct {
 	// Remaining until the session lapses, by the store's clock; zero or negative
 	// when it has lapsed.
 	Remaining time.Duration
-	// Ended sessions are over, whatever Remaining says.
+	// Ended sessions do not live, whatever Remaining says.
 	Ended bool
 	// Started is when it began, by the store's clock.
 	Started time.Time
@@ -55,20 +55,20 @@ type Lease struct {
 	// released, and Reserved how long the lease is still kept for it.
 	Successor string
 	Reserved  time.Duration
-	// Asked: the holder has been asked to give the lease up, for AskedFor if
-	// that is not "".
-	Asked    bool
-	AskedFor string
+	// ReleaseRequested: the holder has been asked to release the lease, for RequestedSuccessor
+	// if that is not "".
+	ReleaseRequested   bool
+	RequestedSuccessor string
 	// Waiting is how many live sessions have joined to wait for the lease. It
 	// only spreads their attempts.
 	Waiting int
 }
 
-// Free tells that nobody has a claim on the lease any more: it was never held,
-// was released, or its holder's session was ended.
+// Free reports that the lease has no holder: it was never held, was released, or
+// its holder's session was ended.
 func (l Lease) Free() bool { return l.Session == "" || l.Ended }
 
-// Held tells that the lease has a holder whose session lives by the store's
+// Held reports that the lease has a holder whose session lives by the store's
 // clock.
 func (l Lease) Held() bool { return !l.Free() && (l.Remaining > 0 || l.Foreign) }
 
@@ -85,13 +85,14 @@ type Seen struct {
 	Seq     int64
 }
 
-// Seen returns what a contender has to name to take the lease as it stands.
+// Seen returns what a contender must name to acquire the lease as it is.
 func (l Lease) Seen() Seen { return Seen{Term: l.Term, Session: l.Session, Seq: l.Seq} }
 
-// Claim asks for a lease.
-type Claim struct {
+// Expectation is the compare-and-set of an acquisition: the lease as the contender
+// last saw it, and whether it has waited long enough.
+type Expectation struct {
 	Lease   ID
-	Session string // who asks
+	Session string // that acquires
 	Seen    Seen
 	// Waited: since the contender first saw Seen, its own clock has counted the
 	// holder's whole timeout. Then the store's clock is not asked whether the
@@ -99,8 +100,8 @@ type Claim struct {
 	Waited bool
 }
 
-// Handback gives a lease up.
-type Handback struct {
+// ReleaseRequest releases a lease.
+type ReleaseRequest struct {
 	Lease   ID
 	Session string
 	Term    int64
@@ -116,7 +117,7 @@ type Handback struct {
 type Change struct {
 	Lease     ID
 	Term      int64
-	Free      bool   // released, to be had
+	Free      bool   // released: it can be acquired
 	Successor string // … by this instance only, for a while
 }
 
@@ -146,31 +147,31 @@ type Store interface {
 	RenewSession(ctx context.Context, id string) (Renewal, error)
 
 	// EndSession ends the session, releases every lease it holds and takes it
-	// off every waiting list. Ending a session that is over or unknown is no
-	// error; what the former still has may be released or not, for anybody may
-	// take it.
+	// off every waiting list. Ending a session that has ended or is
+	// unknown is not an error; what the former still has may be released or not,
+	// because it is free to be acquired either way.
 	EndSession(ctx context.Context, id, reason string) error
 
-	// Acquire takes the lease if it stands as c.Seen says and
+	// Acquire gives c.Session the lease if it is as c.Seen says and
 	//   - it is free and not reserved for another instance (c.Waited overrides a
 	//     reservation), or
 	//   - its holder's session has not moved and was ended, or has lapsed by the
 	//     store's clock, or c.Waited is set. A session whose row is gone, and a
 	//     Foreign one, count as over only when c.Waited is set.
-	// Taking it raises the term to max(old+1, the store's clock in ms), ends the
+	// Acquiring raises the term to max(old+1, the store's clock in ms), ends the
 	// previous holder's session, clears every reservation and request, and takes
-	// c.Session off the waiting list. Claiming what c.Session holds already
+	// c.Session off the waiting list. Acquiring what c.Session holds already
 	// succeeds and changes nothing.
 	//
-	// It returns the lease as it stands afterwards: with a nil error c.Session
-	// holds it; with [ErrHeld] it does not. [ErrLapsed] if c.Session is over.
-	Acquire(ctx context.Context, c Claim) (Lease, error)
+	// It returns the lease as it is afterwards: with a nil error c.Session
+	// holds it; with [ErrHeld] it does not. [ErrLapsed] if c.Session has ended.
+	Acquire(ctx context.Context, c Expectation) (Lease, error)
 
 	// Release frees the lease if it is held by h.Session under h.Term, and is
 	// [ErrNotHeld] otherwise. The term stays.
-	Release(ctx context.Context, h Handback) error
+	Release(ctx context.Context, h ReleaseRequest) error
 
-	// Get returns the lease as it stands: a zero Term if it was never held.
+	// Get returns the lease: a zero Term if it was never held.
 	Get(ctx context.Context, id ID) (Lease, error)
 
 	// List returns the leases of a space whose key is greater than after, in
@@ -191,18 +192,18 @@ const MaxList = 1000
 // Roster is the part of a store that people look at: who waits for what, which
 // sessions live, and requests to a holder. Errors are as for [Store].
 type Roster interface {
-	// Join puts a live session on the lease's waiting list; joining twice is no
-	// error. [ErrLapsed] if the session is over.
+	// Join puts a live session on the lease's waiting list; joining twice is not
+	// an error. [ErrLapsed] if the session has ended.
 	Join(ctx context.Context, id ID, session string) error
-	// Leave takes it off; leaving twice is no error.
+	// Leave takes it off; leaving twice is not an error.
 	Leave(ctx context.Context, id ID, session string) error
 	// Waiters returns the live sessions that wait for leases of a space, by key
 	// and then in the order in which they joined.
 	Waiters(ctx context.Context, space string) ([]Waiter, error)
-	// Ask asks the present holder to give the lease up, for the successor if
-	// that is not "". It is recorded in the history as asked by who.
-	// [ErrNotHeld] when nobody with a live session holds it.
-	Ask(ctx context.Context, id ID, successor, who string) error
+	// RequestRelease asks the present holder to release the lease, for the successor if
+	// that is not "". The history records who asked.
+	// [ErrNotHeld] when no live session holds it.
+	RequestRelease(ctx context.Context, id ID, successor, who string) error
 	// Sessions returns the sessions that live by the store's clock, oldest first.
 	Sessions(ctx context.Context) ([]Session, error)
 }

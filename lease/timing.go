@@ -38,14 +38,14 @@ func (t Timing) WithDefaults() Timing {
 	return t
 }
 
-// Validate refuses timings that cannot be safe, with an error that wraps
-// [ErrUnsafeTiming] and names a timing that would be.
+// Validate refuses unsafe timings, with an error that wraps [ErrUnsafeTiming] and
+// names a safe one.
 //
 // T > 2·I always: a renewal may be lost, and the next must still come in time.
-// T ≥ 3·I + stopGrace for guarded work: work must begin to stop 2·I after the last
-// renewal that succeeded, or later, so that one that fails costs nothing if the
-// next succeeds at once. A store that swallows requests without an answer uses up
-// more of it: see [Timing.CallTimeout].
+// T ≥ 3·I + stopGrace for guarded work: work is asked to stop 2·I after the last
+// accepted renewal, or later, so one failed renewal costs nothing if the next
+// succeeds at once. A store that never answers uses up more: see
+// [Timing.CallTimeout].
 func (t Timing) Validate(stopGrace time.Duration) error {
 	least := 2*t.Interval + time.Millisecond
 	rule := "T > 2·I"
@@ -69,7 +69,7 @@ func (t Timing) Validate(stopGrace time.Duration) error {
 }
 
 // WorstTakeover is the longest that a lease goes without a successor once its
-// holder has died and while at least one contender and the store are well: T + I.
+// holder has died, while at least one contender and the store work: T + I.
 func (t Timing) WorstTakeover() time.Duration { return t.Timeout + t.Interval }
 
 // RateTolerance is how far, as a fraction, the rate of each host's clock may be
@@ -87,7 +87,7 @@ func (t Timing) CallTimeout() time.Duration {
 	return max(t.Interval, (t.Timeout-t.Interval)/2)
 }
 
-// Trust is how long a holder may believe in its session, on its own clock.
+// Trust is how long a holder may trust its session, on its own clock.
 // The zero Trust is never valid.
 type Trust struct {
 	until time.Duration

@@ -18,8 +18,8 @@ type null struct {
 	stamps atomic.Int64
 }
 
-func (n *null) Resolve(_ context.Context, refs []monitor.Ref) ([]monitor.Resolved, error) {
-	out := make([]monitor.Resolved, len(refs))
+func (n *null) ResolveSources(_ context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
+	out := make([]monitor.ResolvedSource, len(refs))
 	for i, r := range refs {
 		_, _ = fmt.Sscanf(r.Source, "source-%d", &out[i].ID)
 		out[i].ID++
@@ -27,7 +27,7 @@ func (n *null) Resolve(_ context.Context, refs []monitor.Ref) ([]monitor.Resolve
 	return out, nil
 }
 
-func (n *null) Store(ctx context.Context, d monitor.Delivery) (monitor.Stored, error) {
+func (n *null) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
 	n.stamps.Add(int64(len(d.Beats)))
 	if n.delay > 0 {
 		timer := time.NewTimer(n.delay)
@@ -37,7 +37,7 @@ func (n *null) Store(ctx context.Context, d monitor.Delivery) (monitor.Stored, e
 		case <-timer.C:
 		}
 	}
-	return monitor.Stored{Generation: 1}, nil
+	return monitor.BatchResult{Generation: 1}, nil
 }
 
 // BenchmarkInlet takes beats of 100,000 sources, in arrays and singly.
@@ -53,21 +53,21 @@ func BenchmarkInlet(b *testing.B) {
 }
 
 func benchInlet(b *testing.B, store *null, array, senders int) {
-	in, err := monitor.NewInlet(monitor.InletConfig{Intake: store})
+	in, err := monitor.NewIntake(monitor.IntakeConfig{Store: store})
 	if err != nil {
 		b.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running, sending sync.WaitGroup
 	running.Go(func() { _ = in.Run(ctx) })
-	flow := in.Path(monitor.PathConfig{Name: "http", Steady: true})
+	flow := in.OpenPath(monitor.PathConfig{Name: "http", Synchronous: true})
 	const sources = 100_000
-	all := make([]monitor.Beat, sources)
+	all := make([]monitor.Heartbeat, sources)
 	for i := range all {
-		all[i] = monitor.Beat{Event: "E", Source: fmt.Sprintf("source-%06d", i)}
+		all[i] = monitor.Heartbeat{Check: "E", Source: fmt.Sprintf("source-%06d", i)}
 	}
-	take := func(beats []monitor.Beat) {
-		if _, err := flow.Take(ctx, beats); err != nil {
+	take := func(beats []monitor.Heartbeat) {
+		if _, err := flow.Record(ctx, beats); err != nil {
 			b.Error(err)
 		}
 	}
@@ -94,7 +94,7 @@ func benchInlet(b *testing.B, store *null, array, senders int) {
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "beats/s")
 	b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/beat")
-	b.ReportMetric(float64(in.Stats().Stamps)/float64(max(1, in.Stats().Flushes)), "stamps/flush")
+	b.ReportMetric(float64(in.Stats().Updates)/float64(max(1, in.Stats().Flushes)), "stamps/flush")
 	cancel()
 	running.Wait()
 }

@@ -20,7 +20,7 @@ func TestWatcherChaos(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, monitor.Event{Name: "E", Interval: time.Second, Missed: 5})
+				w := newWorld(t, monitor.Check{Name: "E", Interval: time.Second, Missed: 5})
 				if wrong := chaos(w, seed); len(wrong) > 0 {
 					t.Errorf("%d wrong, the first: %s", len(wrong), wrong[0])
 				}
@@ -31,15 +31,15 @@ func TestWatcherChaos(t *testing.T) {
 
 // A table that breaks a promise is found.
 func TestChaosIsJudged(t *testing.T) {
-	for name, broken := range map[string]func(monitor.Table) monitor.Table{
-		"blind time counts":  func(t monitor.Table) monitor.Table { return forgetful{t} },
-		"made, and not told": func(t monitor.Table) monitor.Table { return &mute{Table: t} },
+	for name, broken := range map[string]func(monitor.Store) monitor.Store{
+		"blind time counts":  func(t monitor.Store) monitor.Store { return forgetful{t} },
+		"made, and not told": func(t monitor.Store) monitor.Store { return &mute{Store: t} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := false
 			for seed := uint64(0); seed < 10 && !found; seed++ {
 				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, monitor.Event{Name: "E", Interval: time.Second, Missed: 5})
+					w := newWorld(t, monitor.Check{Name: "E", Interval: time.Second, Missed: 5})
 					w.table = broken(w.ref)
 					found = len(chaos(w, seed)) > 0
 				})
@@ -52,36 +52,36 @@ func TestChaosIsJudged(t *testing.T) {
 }
 
 // forgetful is a table that takes blind time for silence.
-type forgetful struct{ monitor.Table }
+type forgetful struct{ monitor.Store }
 
-func (f forgetful) Store(ctx context.Context, d monitor.Delivery) (monitor.Stored, error) {
-	d.Proofs = slices.Clone(d.Proofs)
-	for i := range d.Proofs {
-		d.Proofs[i].Gap = time.Hour
+func (f forgetful) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+	d.Probes = slices.Clone(d.Probes)
+	for i := range d.Probes {
+		d.Probes[i].MaxGap = time.Hour
 	}
-	return f.Table.Store(ctx, d)
+	return f.Store.RecordHeartbeats(ctx, d)
 }
 
 // mute drops the notices of every tenth change that has some.
 type mute struct {
-	monitor.Table
+	monitor.Store
 	mu sync.Mutex
 	n  int
 }
 
-func (m *mute) Apply(ctx context.Context, cs []monitor.Change) ([]bool, error) {
+func (m *mute) ApplyChanges(ctx context.Context, cs []monitor.SourceChange) ([]bool, error) {
 	cs = slices.Clone(cs)
 	m.mu.Lock()
 	for i := range cs {
-		if len(cs[i].Notices) == 0 {
+		if len(cs[i].Notifications) == 0 {
 			continue
 		}
 		if m.n++; m.n%10 == 0 {
-			cs[i].Notices = nil
+			cs[i].Notifications = nil
 		}
 	}
 	m.mu.Unlock()
-	return m.Table.Apply(ctx, cs)
+	return m.Store.ApplyChanges(ctx, cs)
 }
 
 // chaos runs six minutes of it and tells what was told wrongly.
@@ -108,7 +108,7 @@ func chaos(w *world, seed uint64) (wrong []string) {
 	}
 	senders.Wait()
 	time.Sleep(time.Second)
-	told := map[string][]monitor.Message{}
+	told := map[string][]monitor.AlarmMessage{}
 	for _, m := range w.told() {
 		told[m.Source] = append(told[m.Source], m)
 	}
@@ -122,7 +122,7 @@ func chaos(w *world, seed uint64) (wrong []string) {
 }
 
 // pairs tells whether messages are those of so many outages.
-func pairs(told []monitor.Message, outages int) error {
+func pairs(told []monitor.AlarmMessage, outages int) error {
 	if len(told) != 2*outages {
 		return fmt.Errorf("%d messages about %d outages", len(told), outages)
 	}
@@ -162,7 +162,7 @@ func live(instances []*instance, name string, random *rand.Rand) (outages int) {
 func send(instances []*instance, name string, random *rand.Rand) {
 	for n := random.IntN(len(instances)); ; n++ {
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-		_, err := instances[n%len(instances)].flow.Take(ctx, []monitor.Beat{{Event: "E", Source: name}})
+		_, err := instances[n%len(instances)].flow.Record(ctx, []monitor.Heartbeat{{Check: "E", Source: name}})
 		cancel()
 		if err == nil {
 			return

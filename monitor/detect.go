@@ -2,13 +2,13 @@ package monitor
 
 import "context"
 
-// detect judges what is due until ctx ends.
+// detect evaluates due sources until ctx ends.
 //
-// It polls, and does not sleep until the next source is due: a beat of a source
-// that is watched and a signal make one due at any moment, and so does a person.
-// A look that finds nothing reads the heads of some indexes.
+// It polls, and does not sleep until the next source is due: a heartbeat of a watched source,
+// a signal and an operator's action can make one due at any moment. A scan that finds nothing
+// reads only the heads of some indexes.
 func (w *Watcher) detect(ctx context.Context) {
-	look := w.loop("looking for what is due")
+	look := w.loop("finding due sources")
 	for next := w.clock.Now(); ctx.Err() == nil; {
 		began := w.clock.Now()
 		w.mu.Lock()
@@ -16,14 +16,14 @@ func (w *Watcher) detect(ctx context.Context) {
 		w.mu.Unlock()
 		more, err := false, error(nil)
 		if len(parts) > 0 {
-			more, err = w.look(ctx, parts)
+			more, err = w.evaluateDue(ctx, parts)
 		}
-		pause := look.told(err, w.cfg.Poll)
+		pause := look.delayAfter(err, w.cfg.Poll)
 		if more {
 			continue
 		}
-		// Who was woken has looked before its time: it must not wait for that as well, or
-		// one that is woken again and again would not look for long.
+		// An early wake-up must not postpone the next scheduled scan, or a watcher that is woken again
+		// and again would scan too rarely.
 		if next = max(min(next, began)+pause, began); err != nil {
 			next = w.clock.Now() + pause
 		}
@@ -37,40 +37,40 @@ func (w *Watcher) detect(ctx context.Context) {
 	}
 }
 
-// look judges one batch and tells whether there is more to do at once.
-func (w *Watcher) look(ctx context.Context, parts []int) (more bool, err error) {
+// evaluateDue evaluates one batch and reports whether there is more to do at once.
+func (w *Watcher) evaluateDue(ctx context.Context, parts []int) (more bool, err error) {
 	began := w.clock.Now()
-	var l Look
+	var l Scan
 	err = w.request(ctx, func(ctx context.Context) (err error) {
-		l, err = w.cfg.Table.Due(ctx, parts, w.cfg.Batch)
+		l, err = w.cfg.Store.DueSources(ctx, parts, w.cfg.Batch)
 		return err
 	})
 	if err != nil {
 		return false, err
 	}
 	w.count(func(s *WatchStats) { s.Latency = w.clock.Now() - began })
-	w.saw(l)
-	made, err := w.judge(ctx, l)
-	// If nothing was changed, it is left for the next poll: whatever undid it may go on.
+	w.noteStoreTime(l)
+	made, err := w.evaluate(ctx, l)
+	// If no change was made, the rest waits for the next poll: what caused the conflicts may go on.
 	return made > 0 && l.Next <= l.Now, err
 }
 
-// judge judges the candidates of a look and makes the changes.
-func (w *Watcher) judge(ctx context.Context, l Look) (made int, err error) {
-	b, err := w.current(ctx, l.Generation)
+// evaluate evaluates the candidates of a scan and makes the changes.
+func (w *Watcher) evaluate(ctx context.Context, l Scan) (made int, err error) {
+	b, err := w.settingsOf(ctx, l.Generation)
 	if err != nil || len(l.Candidates) == 0 {
 		return 0, err
 	}
-	t := turner{look: l, sinks: b.sinks, id: newRequestID}
-	changes := make([]Change, 0, len(l.Candidates))
+	t := changeBuilder{scan: l, sinks: b.sinks, id: newRequestID}
+	changes := make([]SourceChange, 0, len(l.Candidates))
 	for i := range l.Candidates {
 		c := &l.Candidates[i]
-		// An event that changed since it was read undoes the change, and is read
-		// anew with the next look.
-		if e := b.events[c.Event]; e != nil && e.Rev == c.EventRev {
-			changes = append(changes, t.turn(&e.Event, c))
+		// The store would refuse the change if the check has changed since it was read: the check is
+		// re-read by the next scan.
+		if e := b.checks[c.CheckID]; e != nil && e.Rev == c.CheckRev {
+			changes = append(changes, t.build(&e.Check, c))
 		} else {
-			w.forgetBook()
+			w.invalidateSettings()
 		}
 	}
 	if len(changes) == 0 {
@@ -78,27 +78,27 @@ func (w *Watcher) judge(ctx context.Context, l Look) (made int, err error) {
 	}
 	var done []bool
 	err = w.request(ctx, func(ctx context.Context) (err error) {
-		done, err = w.cfg.Table.Apply(ctx, changes)
+		done, err = w.cfg.Store.ApplyChanges(ctx, changes)
 		return err
 	})
 	if err != nil {
-		// If it was made nevertheless, nothing is lost: its notices were stored with it.
+		// If the store made the changes nevertheless, nothing is lost: their notifications were stored with them.
 		return 0, err
 	}
 	w.count(func(s *WatchStats) {
-		s.Looks++
-		s.Judged += int64(len(l.Candidates))
+		s.Scans++
+		s.Evaluated += int64(len(l.Candidates))
 		for i, ok := range done[:min(len(done), len(changes))] {
 			c := &changes[i]
 			if !ok {
-				s.Undone++
+				s.Conflicts++
 				continue
 			}
 			made++
-			if c.Turn != Stay {
-				s.Turns[c.Turn]++
+			if c.Transition != NoTransition {
+				s.Transitions[c.Transition]++
 			}
-			if c.Turn == Onset {
+			if c.Transition == Onset {
 				s.Delay += l.Wall.Sub(c.At)
 			}
 		}

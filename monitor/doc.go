@@ -1,54 +1,57 @@
-// Package monitor raises one alarm when a source falls silent, and clears it when
-// the source returns.
+// Package monitor raises an alarm when a source falls silent, and ends it when the source returns: a dead man's
+// switch for machines, jobs and programs.
 //
-// Sources are machines, jobs or programs that send beats. What is expected of
-// them stands in the [Event] under whose name they beat: every so often, or at the
-// times of a schedule. Any number of instances take beats in ([Inlet]) and look
-// for those that are overdue ([Watcher]); they meet in the store ([Table]).
+// Sources send heartbeats under the name of a [Check], which says what to expect: one per interval, or at the times
+// of a schedule. Any number of instances receive heartbeats ([Intake]) and evaluate sources that are due ([Watcher]).
+// They meet in the store ([Store]).
+//
+// # The way of a heartbeat
+//
+//	IntakePath.Record → queue → flusher (merge.go) → HeartbeatStore.RecordHeartbeats     (one row per source)
+//	Watcher → Detection.DueSources → Check.Evaluate → Detection.ApplyChanges             (the alarm)
+//	ApplyChanges stores a Notification for every sink → package dispatch delivers it
+//
+// Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. Three places
+// decide what follows: changeBuilder.onset whether the alarm is held for its group, groupReporter.members when and how
+// held alarms are reported, and the store's compare-and-set (ApplyChanges, ReportGroup) whether it still applies.
+//
+// A new option of a check is a field of Check with its default and validation (check.go), its effect in the rule, its
+// field in the API (api/apitype/check.go), its key in a configuration file (internal/settings/events.go and
+// example.yaml), and, if SQL reads it, a column in store/sqlite and store/postgres.
 //
 // # Clocks
 //
-// Silence is judged by the time at which beats were received, on the monitor's own
-// clock, a [Moment]: the store's clock, but for its steps back. Each way that beats
-// take ([Path]) is known to have worked up to its last proof. Time in which a path was
-// blind, because no instance was up, the store was down or a router did not
-// answer, counts against nobody; nor does a step forward of the store's clock,
-// which looks the same.
+// Silence is judged by when heartbeats were received, on the monitor's own clock, [StoreTime]: the store's clock,
+// except that it never goes back. Each intake path ([PathStatus]) is known to have worked until its last probe. A
+// blind period, in which a path could not receive because no instance was up, the store was down or a router did not
+// answer, counts against no source. Neither does a forward step of the store's clock, which looks the same.
 //
 // # The rule
 //
-// [Event.Judge] is the rule, and it is pure. A source is overdue when its path
-// has been seen to work past
+// A source is overdue when its path has been seen to work past
 //
-//	the last beat + interval × missed + grace + the blind time since
+//	the last heartbeat + interval × missed + grace + the blind time since
 //
-// and, if the path was blind since the last beat, for one interval and grace after
-// that, or beyond the above, whichever is less: a path that drops out again and again
-// hides nobody for ever. A source that was declared, resumed or whose timing was
-// changed since has a whole limit from then on, and one more after blindness since.
-// Of a schedule, times before the end of blindness do not count: their beats may have
-// been lost. Nor does a run in which the path was blind count as one that did not
-// end; silence will tell.
+// and, if there was a blind period since the last heartbeat, for one interval and grace after it, or beyond the above,
+// whichever is less, so that a path that fails again and again hides no source for ever. A source that was declared,
+// resumed or whose timing changed since has a whole limit from then on, and one more after a blind period. Times of a
+// schedule before the end of a blind period do not count, because their heartbeats may have been lost. Nor does a run
+// count as overrun if its path was blind meanwhile: silence will tell.
 //
-// What was raised ends by a beat, by a configuration under which it would be no
-// outage, or with its source, and by nothing else: that the path was blind, that the
-// source was resumed or that a run began is no sign of life.
+// An alarm ends with a heartbeat, with a configuration under which it would be no outage, or with its source. A blind
+// period, a resume or the start of a run is no sign of life.
 //
 // # What it promises
 //
-// A beat is acknowledged when it is stored. An outage is one ONSET and, at its end,
-// one ABATED, with one request id, in this order, each stored for every sink in
-// the transaction that changes the state of the source: package dispatch delivers
-// them at least once, in order per source. Both are compare-and-sets on what was
-// judged: a beat that arrives in between undoes the judgement, whichever instance
-// made it. No instance is special: one that dies costs its sources the claim's
-// first window.
+// An acknowledged heartbeat is stored. An outage is one ONSET and, at its end, one ABATED, in this order and with one
+// request ID, each stored for every sink in the transaction that changes the source; package dispatch delivers them at
+// least once, in order per source. Both are compare-and-sets on what was judged: a heartbeat that arrives in between
+// undoes the judgement, whichever instance made it. No instance is special: one that dies costs its sources the first
+// window of its claims.
 //
 // # What it does not promise
 //
-// A beat that was lost on its way looks like one that was never sent; missed and
-// grace are there for that. A source whose every beat arrives later than its
-// limit is overdue, whatever its own clock says. A path that hangs for less than
-// its [Proof.Gap] is not noticed. Who reads what the monitor was told by a sink
-// that cannot recognise request ids may read it twice.
+// A heartbeat that was lost on its way looks like one that was never sent; missed and grace cover that. A source whose
+// heartbeats all arrive later than its limit is overdue, whatever its own clock says. A path that hangs for less than
+// its [Probe.MaxGap] is not noticed. Sinks that cannot deduplicate by request ID may receive an alarm twice.
 package monitor

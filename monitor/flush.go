@@ -21,25 +21,25 @@ const (
 	maxChain = 64
 )
 
-// item is a beat on its way.
+// item is a heartbeat on its way to the store.
 type item struct {
 	c  *call
 	id int64 // of its source
 	n  int32 // its place in the call
-	// again: the store did not know the id that was known by heart.
+	// again: the store did not know the cached id.
 	again    bool
 	bySender bool
 	outcome  Outcome
 }
 
-func (it *item) beat() *Beat { return &it.c.beats[it.n] }
+func (it *item) beat() *Heartbeat { return &it.c.beats[it.n] }
 
 // flusher is what Run works with; one goroutine owns it.
 type flusher struct {
-	in    *Inlet
+	in    *Intake
 	clock lease.Clock
 	log   *slog.Logger
-	ids   *ids
+	ids   *idCache
 	// redo are beats that go first, because they were in a flush already.
 	redo []item
 	// chains are beats that wait for one of their source that is in a flush;
@@ -47,27 +47,27 @@ type flusher struct {
 	chains map[int64][]item
 	order  []int64
 
-	// Of the flush that is being made: what was taken from the queue, what of that
-	// goes into it, what is settled, calls without beats, and what is sent.
+	// Of the flush that is being made: what was taken from the queue, what of that goes into it,
+	// what is ready to be answered, calls without heartbeats, and what is sent.
 	gathered, items, ready []item
 	empty                  []*call
-	stamps                 []Stamp
-	index                  map[int64]int // place of a source's stamp
-	proofs                 []Proof
-	paths                  []*Inflow // of the proofs
-	missing                []Ref
+	updates                []HeartbeatUpdate
+	index                  map[int64]int // place of a source's update
+	probes                 []Probe
+	paths                  []*IntakePath // of the probes
+	missing                []SourceRef
 	asked                  map[digest]struct{}
-	events                 map[string]struct{} // that are asked about
+	checks                 map[string]struct{} // checks that are asked about
 
-	proveAt time.Duration // when paths are proven if nothing else is to be stored
+	probeAt time.Duration // when paths are probed if there is nothing else to store
 	tries   int           // requests that failed in a row
 }
 
-// Run stores what [Inflow.Take] takes until ctx ends. Then it takes no more,
+// Run stores what [IntakePath.Record] takes until ctx ends. Then it takes no more,
 // stores what is queued, within StopGrace, and returns nil. It may be called once.
-func (in *Inlet) Run(ctx context.Context) error {
+func (in *Intake) Run(ctx context.Context) error {
 	if in.runs.Swap(true) {
-		return fmt.Errorf("%w: an inlet runs once", lease.ErrInvalid)
+		return fmt.Errorf("%w: an intake runs once", lease.ErrInvalid)
 	}
 	var started sync.WaitGroup
 	defer started.Wait()
@@ -76,8 +76,8 @@ func (in *Inlet) Run(ctx context.Context) error {
 	started.Go(func() { in.bound(ctx, work, cancel) })
 
 	fl := &flusher{
-		in: in, clock: in.cfg.Clock, log: in.cfg.Logger, ids: newIDs(maxIDs), chains: map[int64][]item{},
-		index: map[int64]int{}, asked: map[digest]struct{}{}, events: map[string]struct{}{}, proveAt: in.cfg.Clock.Now(),
+		in: in, clock: in.cfg.Clock, log: in.cfg.Logger, ids: newIDCache(maxIDs), chains: map[int64][]item{},
+		index: map[int64]int{}, asked: map[digest]struct{}{}, checks: map[string]struct{}{}, probeAt: in.cfg.Clock.Now(),
 	}
 	for ctx.Err() == nil {
 		fl.flush(work)
@@ -90,8 +90,8 @@ func (in *Inlet) Run(ctx context.Context) error {
 	return nil
 }
 
-// bound gives up what is under way when StopGrace is over.
-func (in *Inlet) bound(ctx, work context.Context, cancel func()) {
+// bound gives up what is under way when StopGrace has passed.
+func (in *Intake) bound(ctx, work context.Context, cancel func()) {
 	select {
 	case <-work.Done():
 		return
@@ -106,7 +106,7 @@ func (in *Inlet) bound(ctx, work context.Context, cancel func()) {
 	}
 }
 
-// pending tells whether there are beats to be stored.
+// pending reports whether there are heartbeats to store.
 func (fl *flusher) pending() bool {
 	_, queued := fl.in.queue.oldest()
 	return queued || len(fl.redo) > 0 || len(fl.order) > 0
@@ -117,7 +117,7 @@ func (fl *flusher) wait(ctx context.Context) {
 	if fl.pending() {
 		return
 	}
-	timer, stop := fl.clock.Timer(fl.proveAt - fl.clock.Now())
+	timer, stop := fl.clock.Timer(fl.probeAt - fl.clock.Now())
 	defer stop()
 	select {
 	case <-ctx.Done():
@@ -126,16 +126,16 @@ func (fl *flusher) wait(ctx context.Context) {
 	}
 }
 
-// flush stores what waits, and proofs.
+// flush stores what waits, and probes.
 func (fl *flusher) flush(ctx context.Context) {
 	fl.gather()
-	if err := fl.resolve(ctx, fl.insist); err != nil {
-		fl.fail(fl.gathered, err)
+	if err := fl.resolve(ctx, fl.retryWhileWanted); err != nil {
+		fl.failAll(fl.gathered, err)
 		return
 	}
-	fl.arrange()
-	if len(fl.items) > 0 || len(fl.empty) > 0 || fl.clock.Now() >= fl.proveAt {
-		fl.store(ctx)
+	fl.mergeBeats()
+	if len(fl.items) > 0 || len(fl.empty) > 0 || fl.clock.Now() >= fl.probeAt {
+		fl.storeFlush(ctx)
 	}
 }
 
@@ -161,20 +161,20 @@ func (fl *flusher) gather() {
 	}
 }
 
-// request makes a request of the store, named for people.
+// request makes a request of the store; doing names it in the log.
 type request func(ctx context.Context, doing string, f func(context.Context) error) error
 
 // resolve finds the ids of all sources that are gathered.
-func (fl *flusher) resolve(ctx context.Context, make request) error {
+func (fl *flusher) resolve(ctx context.Context, req request) error {
 	now := fl.clock.Now()
 	fl.missing = fl.missing[:0]
 	clear(fl.asked)
-	clear(fl.events)
-	fl.settle(func(it *item) (Outcome, bool) { return fl.look(now, it) })
+	clear(fl.checks)
+	fl.answerKnown(func(it *item) (Outcome, bool) { return fl.lookUpID(now, it) })
 	for part := range slices.Chunk(fl.missing, MaxSources) {
-		var answer []Resolved
-		err := make(ctx, "resolving names", func(ctx context.Context) (err error) {
-			answer, err = fl.in.cfg.Intake.Resolve(ctx, part)
+		var answer []ResolvedSource
+		err := req(ctx, "resolving names", func(ctx context.Context) (err error) {
+			answer, err = fl.in.cfg.Store.ResolveSources(ctx, part)
 			return err
 		})
 		if err != nil {
@@ -184,13 +184,13 @@ func (fl *flusher) resolve(ctx context.Context, make request) error {
 			return fmt.Errorf("%w: the store answered for %d of %d names", lease.ErrUnknown, len(answer), len(part))
 		}
 		for i, r := range answer {
-			fl.ids.learn(now, part[i], r)
+			fl.ids.remember(now, part[i], r)
 		}
-		fl.in.count(func(s *InletStats) { s.Resolved += int64(len(part)) })
+		fl.in.count(func(s *IntakeStats) { s.Resolved += int64(len(part)) })
 	}
 	if len(fl.missing) > 0 {
-		fl.settle(func(it *item) (Outcome, bool) {
-			f := fl.ids.find(now, it.beat().Event, it.beat().Source)
+		fl.answerKnown(func(it *item) (Outcome, bool) {
+			f := fl.ids.find(now, it.beat().Check, it.beat().Source)
 			it.id, it.bySender = f.id, f.senderClock
 			return Unknown, it.id == 0
 		})
@@ -199,17 +199,17 @@ func (fl *flusher) resolve(ctx context.Context, make request) error {
 	return nil
 }
 
-// look finds a source by heart, or notes that it must be asked for. One source
-// of each event is asked for after a change of the configuration, which tells whose clock counts.
-func (fl *flusher) look(now time.Duration, it *item) (Outcome, bool) {
+// lookUpID finds a source in the cache, or adds it to what the store is asked for. After a change of the
+// configuration one source of each check is asked for, because the answer says whose clock counts.
+func (fl *flusher) lookUpID(now time.Duration, it *item) (Outcome, bool) {
 	b := it.beat()
-	if b.Signal > Fail || b.Code > math.MaxInt32 || b.Code < math.MinInt32 {
+	if b.Signal > SignalFail || b.Code > math.MaxInt32 || b.Code < math.MinInt32 {
 		return Malformed, true
 	}
-	f := fl.ids.find(now, b.Event, b.Source)
+	f := fl.ids.find(now, b.Check, b.Source)
 	it.id, it.bySender = f.id, f.senderClock
 	if it.id != 0 {
-		if _, asked := fl.events[b.Event]; f.event || asked {
+		if _, asked := fl.checks[b.Check]; f.checkKnown || asked {
 			return 0, false
 		}
 	}
@@ -219,17 +219,17 @@ func (fl *flusher) look(now time.Duration, it *item) (Outcome, bool) {
 	if _, asked := fl.asked[f.key]; asked {
 		return 0, false
 	}
-	if lease.ValidateText("event name", b.Event, 1, MaxName) != nil || lease.ValidateText("source", b.Source, 1, MaxName) != nil {
+	if lease.ValidateText("check name", b.Check, 1, MaxName) != nil || lease.ValidateText("source", b.Source, 1, MaxName) != nil {
 		return Malformed, true
 	}
 	fl.asked[f.key] = struct{}{}
-	fl.events[b.Event] = struct{}{}
-	fl.missing = append(fl.missing, Ref{Event: b.Event, Source: b.Source})
+	fl.checks[b.Check] = struct{}{}
+	fl.missing = append(fl.missing, SourceRef{Check: b.Check, Source: b.Source})
 	return 0, false
 }
 
-// settle answers those gathered beats whose outcome is known, and keeps the others.
-func (fl *flusher) settle(known func(*item) (Outcome, bool)) {
+// answerKnown answers those gathered beats whose outcome is known, and keeps the others.
+func (fl *flusher) answerKnown(known func(*item) (Outcome, bool)) {
 	kept, ready := fl.gathered[:0], fl.ready[:0]
 	for _, it := range fl.gathered {
 		if outcome, ok := known(&it); ok {
@@ -243,8 +243,8 @@ func (fl *flusher) settle(known func(*item) (Outcome, bool)) {
 	fl.answer(nil)
 }
 
-// answer tells what became of the beats that are ready. A call must not be looked
-// at after its last beat: its caller uses it again.
+// answer reports the outcome of the heartbeats that are ready. A call must not be read after its
+// last heartbeat was answered: its caller reuses it.
 func (fl *flusher) answer(err error) {
 	var by [Malformed + 1]int64
 	for i := range fl.ready {
@@ -253,12 +253,12 @@ func (fl *flusher) answer(err error) {
 	if err != nil {
 		by = [Malformed + 1]int64{}
 	}
-	fl.in.count(func(s *InletStats) {
+	fl.in.count(func(s *IntakeStats) {
 		s.Accepted += by[Accepted]
 		s.Unknown += by[Unknown]
 		s.Malformed += by[Malformed]
 	})
-	fl.in.queue.settled(len(fl.ready)) // first: who hears of it may have more
+	fl.in.queue.freeRoom(len(fl.ready)) // first: a caller that has its answer may send more
 	for _, it := range fl.ready {
 		c := it.c
 		c.outcomes[it.n] = it.outcome
@@ -272,8 +272,8 @@ func (fl *flusher) answer(err error) {
 	clear(fl.ready)
 }
 
-// fail answers all calls of a flush that could not be stored.
-func (fl *flusher) fail(items []item, err error) {
+// failAll answers all calls of a flush that could not be stored.
+func (fl *flusher) failAll(items []item, err error) {
 	fl.ready = append(fl.ready[:0], items...)
 	fl.answer(err)
 	for _, c := range fl.empty {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// reportGroups reports alarms that are held, and ends those of groups of which
-// none stands any more. It tells when to come again.
+// reportGroups reports alarms that are held, and ends the alarms of groups with no member left down. It returns
+// when to run again.
 func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err error) {
 	w.mu.Lock()
-	now, b := w.seen.Add(w.clock.Now()-w.seenAt), w.book
+	now, b := w.seen.Add(w.clock.Now()-w.seenAt), w.settings
 	w.mu.Unlock()
 	if !b.read {
-		if b, err = w.reread(ctx); err != nil {
+		if b, err = w.readSettings(ctx); err != nil {
 			return 0, err // the back-off is what counts
 		}
 	}
@@ -22,9 +22,9 @@ func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err er
 	if b.grouped > 0 {
 		every = min(max(b.grouped/4, 100*time.Millisecond), 5*time.Second)
 	}
-	var held []HeldGroup
+	var held []AlarmGroup
 	err = w.request(ctx, func(ctx context.Context) (err error) {
-		held, err = w.cfg.Table.Held(ctx)
+		held, err = w.cfg.Store.HeldGroups(ctx)
 		return err
 	})
 	for i := range held {
@@ -35,7 +35,7 @@ func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err er
 		}
 		made := false
 		err = w.request(ctx, func(ctx context.Context) (err error) {
-			made, err = w.cfg.Table.Report(ctx, r)
+			made, err = w.cfg.Store.ReportGroup(ctx, r)
 			return err
 		})
 		if made && len(g.Members) >= MaxSources {
@@ -48,20 +48,20 @@ func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err er
 	return every, err
 }
 
-// groupReport is what to report of a group now, if anything.
-func (w *Watcher) groupReport(ctx context.Context, b book, g *HeldGroup, now time.Time) (Report, bool) {
-	e := &Event{Name: g.Event}
-	if known := b.byName[g.Event]; known != nil {
-		e = &known.Event
+// groupReport is what to report of a group now; ok is false for nothing.
+func (w *Watcher) groupReport(ctx context.Context, b settingsCache, g *AlarmGroup, now time.Time) (GroupReport, bool) {
+	e := &Check{Name: g.Check}
+	if known := b.byName[g.Check]; known != nil {
+		e = &known.Check
 	}
-	t := teller{event: e, value: strings.TrimPrefix(g.Group, groupKey(g.Event, "")), sinks: b.sinks, now: now}
+	t := groupReporter{check: e, value: strings.TrimPrefix(g.Group, groupKey(g.Check, "")), sinks: b.sinks, now: now}
 	if g.Alarm == "" || len(g.Members) > 0 {
 		return t.members(g)
 	}
-	// What was told when the group's alarm began is told again at its end.
+	// The group is complete: its end repeats what its start said.
 	var alarm Alarm
 	err := w.request(ctx, func(ctx context.Context) error {
-		found, err := w.cfg.Table.Alarms(ctx, AlarmQuery{ID: g.Alarm, Limit: 1})
+		found, err := w.cfg.Store.Alarms(ctx, AlarmQuery{ID: g.Alarm, Limit: 1})
 		if len(found) > 0 {
 			alarm = found[0]
 		}
@@ -70,18 +70,17 @@ func (w *Watcher) groupReport(ctx context.Context, b book, g *HeldGroup, now tim
 	return t.end(g, alarm), err == nil && g.Standing == 0
 }
 
-// teller makes the reports of a group.
-type teller struct {
-	event *Event
+// groupReporter makes the reports of a group.
+type groupReporter struct {
+	check *Check
 	value string // of the label that the group is of
 	sinks []string
 	now   time.Time // the store's wall clock
 }
 
-// members reports alarms that are held. Those that join a group that was reported
-// are not told of: it stands until none of its members does.
-func (t *teller) members(g *HeldGroup) (Report, bool) {
-	r := Report{Group: g.Group, Alarm: g.Alarm, At: t.now}
+// members reports alarms that are held.
+func (t *groupReporter) members(g *AlarmGroup) (GroupReport, bool) {
+	r := GroupReport{Group: g.Group, Alarm: g.Alarm, At: t.now}
 	began := t.now
 	for i := range g.Members {
 		r.Members = append(r.Members, g.Members[i].ID)
@@ -91,14 +90,18 @@ func (t *teller) members(g *HeldGroup) (Report, bool) {
 	}
 	switch {
 	case len(g.Members) == 0:
-		return Report{}, false
+		return GroupReport{}, false
 	case g.Alarm != "":
+		// They join a group that was reported, without a notification: a mass outage that grows must stay one alarm. It
+		// stands until no member is down.
 		return r, true
-	case t.event.GroupBy != "" && g.Oldest < t.event.GroupWait:
-		return Report{}, false
-	case t.event.GroupBy == "" || len(g.Members) < t.event.GroupMin:
+	case t.check.GroupBy != "" && g.Oldest < t.check.GroupWait:
+		// More may come. The oldest counts, so that a trickle of new ones does not put the report off for ever.
+		return GroupReport{}, false
+	case t.check.GroupBy == "" || len(g.Members) < t.check.GroupMin:
+		// Too few, or the check is not grouped any more: each by itself.
 		for i := range g.Members {
-			r.Notices = append(r.Notices, t.alone(&g.Members[i]).Notices(t.sinks)...)
+			r.Notifications = append(r.Notifications, t.memberMessage(&g.Members[i]).Notifications(t.sinks)...)
 		}
 		return r, true
 	}
@@ -109,35 +112,35 @@ func (t *teller) members(g *HeldGroup) (Report, bool) {
 		m.Members = append(m.Members, g.Members[i].Source)
 	}
 	slices.Sort(m.Members)
-	r.Notices = m.Notices(t.sinks)
+	r.Notifications = m.Notifications(t.sinks)
 	return r, true
 }
 
-// alone is the ONSET of one that is no member of a group after all.
-func (t *teller) alone(a *Alarm) Message {
-	m := t.event.message(a.Labels)
+// memberMessage is the ONSET of an alarm that is not reported with a group after all.
+func (t *groupReporter) memberMessage(a *Alarm) AlarmMessage {
+	m := t.check.message(a.Labels)
 	m.Status, m.RequestID, m.Reason, m.Source = Onset, a.ID, a.Reason, a.Source
 	m.Started, m.Raised = a.Started, a.Raised
 	return m
 }
 
 // end ends the alarm of a group.
-func (t *teller) end(g *HeldGroup, a Alarm) Report {
+func (t *groupReporter) end(g *AlarmGroup, a Alarm) GroupReport {
 	m := t.message(g.Alarm, a.Reason, g.Started)
 	m.Status, m.Ended, m.Count, m.Raised = Abated, &t.now, a.Members, a.Raised
 	if a.Raised.IsZero() {
 		m.Raised = g.Started
 	}
-	return Report{Group: g.Group, Alarm: g.Alarm, End: true, At: t.now, Notices: m.Notices(t.sinks)}
+	return GroupReport{Group: g.Group, Alarm: g.Alarm, End: true, At: t.now, Notifications: m.Notifications(t.sinks)}
 }
 
 // message is the ONSET of the group.
-func (t *teller) message(alarm string, r Reason, began time.Time) Message {
-	m := t.event.message(map[string]string{t.event.GroupBy: t.value})
-	if t.event.GroupBy == "" {
+func (t *groupReporter) message(alarm string, r Reason, began time.Time) AlarmMessage {
+	m := t.check.message(map[string]string{t.check.GroupBy: t.value})
+	if t.check.GroupBy == "" {
 		delete(m.Labels, "")
 	}
 	m.Status, m.RequestID, m.Reason, m.Started = Onset, alarm, r, began
-	m.Group, m.GroupBy = t.value, t.event.GroupBy
+	m.Group, m.GroupBy = t.value, t.check.GroupBy
 	return m
 }

@@ -11,14 +11,14 @@ import (
 )
 
 // racks is an event whose sources are grouped by the rack in which they stand.
-var racks = monitor.Event{Name: "E", Interval: time.Second, Missed: 3, GroupBy: "rack", GroupWait: 5 * time.Second, GroupMin: 3}
+var racks = monitor.Check{Name: "E", Interval: time.Second, Missed: 3, GroupBy: "rack", GroupWait: 5 * time.Second, GroupMin: 3}
 
 // declare puts sources into a rack.
 func (w *world) declare(rack string, sources ...string) {
 	w.t.Helper()
 	var all []monitor.Declaration
 	for _, s := range sources {
-		all = append(all, monitor.Declaration{Event: "E", Source: s, Labels: map[string]string{"rack": rack}})
+		all = append(all, monitor.Declaration{Check: "E", Source: s, Labels: map[string]string{"rack": rack}})
 	}
 	for part := range slices.Chunk(all, monitor.MaxSources) {
 		if _, err := w.ref.Declare(w.t.Context(), part); err != nil {
@@ -45,7 +45,7 @@ func TestGroupIsOneAlarm(t *testing.T) {
 		w.want("a")
 		w.want("no rack", onset) // at once
 		time.Sleep(6 * time.Second)
-		var group []monitor.Message
+		var group []monitor.AlarmMessage
 		for _, m := range w.told() {
 			if m.Source == "" {
 				group = append(group, m)
@@ -63,7 +63,7 @@ func TestGroupIsOneAlarm(t *testing.T) {
 		}
 		w.declare("r/1", "d") // joins, and nobody is told
 		time.Sleep(10 * time.Second)
-		i.beat(t.Context(), monitor.Fine, "a", "b", "c")
+		i.beat(t.Context(), monitor.SignalSuccess, "a", "b", "c")
 		i.beating("a", "b", "c")
 		time.Sleep(7 * time.Second)
 		if all := w.told(); len(all) != 2 {
@@ -90,7 +90,7 @@ func TestGroupTooSmall(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		w.want("a", onset)
 		w.want("b", onset)
-		i.beat(t.Context(), monitor.Fine, "a", "b")
+		i.beat(t.Context(), monitor.SignalSuccess, "a", "b")
 		time.Sleep(time.Second)
 		w.want("a", onset, abated)
 		w.want("b", onset, abated)
@@ -107,7 +107,7 @@ func TestGroupMemberThatIsBackSoon(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		stop()
 		time.Sleep(4 * time.Second)
-		i.beat(t.Context(), monitor.Fine, "a")
+		i.beat(t.Context(), monitor.SignalSuccess, "a")
 		i.beating("a")
 		time.Sleep(500 * time.Millisecond)
 		w.want("a", onset, abated)

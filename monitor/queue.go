@@ -9,26 +9,26 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// call is one Take, or, without beats, one Prove.
+// call is one [IntakePath.Record], or, without heartbeats, one [IntakePath.RecordProbe].
 type call struct {
-	path     *Inflow
-	beats    []Beat
-	outcomes []Outcome
-	err      error // of a beat of it
-	left     int   // beats of which nobody knows yet what becomes
-	done     chan error
-	came     time.Duration // when it came, on this host's clock
+	path      *IntakePath
+	beats     []Heartbeat
+	outcomes  []Outcome
+	err       error // of one of its heartbeats
+	left      int   // heartbeats without an outcome yet
+	done      chan error
+	arrivedAt time.Duration // when it came, on this host's clock
 	// next is the first beat that was not taken out of the queue; untouched: none was.
 	next      int
 	untouched bool
-	// gone: its caller has left, and nobody waits for done.
-	gone atomic.Bool
+	// abandoned: its caller has left and does not wait for done.
+	abandoned atomic.Bool
 }
 
 // queue is the calls that wait, in the order in which they came. Its room is
 // counted in beats, until they are settled.
 type queue struct {
-	arrived chan struct{} // wakes the one who takes calls out
+	arrived chan struct{} // wakes the flusher, which takes calls out
 
 	mu     sync.Mutex
 	calls  []*call
@@ -43,7 +43,7 @@ func (q *queue) push(c *call) error {
 	defer q.mu.Unlock()
 	switch {
 	case q.closed:
-		return fmt.Errorf("%w: the inlet has stopped", lease.ErrUnavailable)
+		return fmt.Errorf("%w: the intake has stopped", lease.ErrUnavailable)
 	case len(c.beats) > q.room:
 		return ErrBusy
 	}
@@ -56,12 +56,12 @@ func (q *queue) push(c *call) error {
 	q.calls = append(q.calls, c)
 	q.room -= len(c.beats)
 	q.held += len(c.beats)
-	q.kick()
+	q.wakeReader()
 	return nil
 }
 
-// kick wakes the one who takes calls out.
-func (q *queue) kick() {
+// wakeReader wakes the flusher, which takes calls out.
+func (q *queue) wakeReader() {
 	select {
 	case q.arrived <- struct{}{}:
 	default:
@@ -80,14 +80,14 @@ func (q *queue) pop(most int) (p part, ok bool) {
 	defer q.mu.Unlock()
 	for q.from < len(q.calls) {
 		c := q.calls[q.from]
-		if c.untouched && c.gone.Load() {
-			q.drop() // its room is free again
+		if c.untouched && c.abandoned.Load() {
+			q.removeFirst() // its room is free again
 			continue
 		}
 		p = part{c, c.next, min(len(c.beats), c.next+most)}
 		c.next, c.untouched = p.to, false
 		if p.to == len(c.beats) {
-			q.drop()
+			q.removeFirst()
 		}
 		return p, true
 	}
@@ -101,20 +101,20 @@ func (q *queue) oldest() (came time.Duration, ok bool) {
 	if q.from == len(q.calls) {
 		return 0, false
 	}
-	return q.calls[q.from].came, true
+	return q.calls[q.from].arrivedAt, true
 }
 
-func (q *queue) drop() {
+func (q *queue) removeFirst() {
 	q.calls[q.from] = nil
 	q.from++
 }
 
-// leave is for a caller that does not wait any longer. It tells whether the call
-// was still in the queue, whole.
-func (q *queue) leave(c *call) (untouched bool) {
+// abandon is for a caller that does not wait any longer. It reports whether the whole call
+// was still in the queue.
+func (q *queue) abandon(c *call) (untouched bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c.gone.Store(true)
+	c.abandoned.Store(true)
 	if c.untouched {
 		q.room += len(c.beats)
 		q.held -= len(c.beats)
@@ -122,8 +122,8 @@ func (q *queue) leave(c *call) (untouched bool) {
 	return c.untouched
 }
 
-// settled frees the room of beats whose fate is known.
-func (q *queue) settled(n int) {
+// freeRoom frees the room of beats whose fate is known.
+func (q *queue) freeRoom(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.room += n

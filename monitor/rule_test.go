@@ -17,7 +17,7 @@ type action struct {
 
 // history is what happens to one source of an event.
 type history struct {
-	e   Event
+	e   Check
 	all []action
 	end int
 }
@@ -29,14 +29,14 @@ func randomHistory(seed uint64) history {
 	ms := func(from, to int) time.Duration {
 		return time.Duration(from+r.IntN(to-from+1)) * time.Millisecond
 	}
-	h := history{e: Event{Name: "e", Interval: ms(1000, 4000), Missed: 1 + r.IntN(4), Grace: ms(0, 1500)}, end: 180_000}
+	h := history{e: Check{Name: "e", Interval: ms(1000, 4000), Missed: 1 + r.IntN(4), Grace: ms(0, 1500)}, end: 180_000}
 	if r.IntN(3) == 0 {
 		h.e.Flaps, h.e.FlapWindow, h.e.Steady = 1+r.IntN(3), MaxInterval, ms(1000, 30_000)
 	}
 	h.e = h.e.WithDefaults()
 	var (
 		interval      = int(h.e.Interval.Milliseconds())
-		limit         = int(h.e.limit().Milliseconds())
+		limit         = int(h.e.Limit().Milliseconds())
 		next          = r.IntN(2 * limit)
 		blind, paused bool
 		alive         = true
@@ -83,16 +83,16 @@ func randomHistory(seed uint64) history {
 }
 
 // play lets the rule judge a history.
-func (h history) play(judge func(*Event, Facts) Verdict) []turned {
+func (h history) play(judge func(*Check, Facts) Evaluation) []turned {
 	w := newWorld(h.e, judge)
 	w.due = w.now
 	for _, a := range h.all {
 		w.until(start.Add(time.Duration(a.at) * time.Millisecond))
 		switch a.kind {
 		case "beat":
-			w.beat(Fine, 0)
+			w.beat(SignalSuccess, 0)
 		case "fail":
-			w.beat(Fail, 0)
+			w.beat(SignalFail, 0)
 		case "blind":
 			w.blind()
 		case "see":
@@ -139,7 +139,7 @@ type oracle struct {
 	turns       []turned
 }
 
-func (o *oracle) turn(t Turn, r Reason, at int) {
+func (o *oracle) turn(t Transition, r Reason, at int) {
 	o.turns = append(o.turns, turned{Turn: t, Reason: r, At: start.Add(time.Duration(at) * time.Millisecond)})
 	o.alarm, o.well = t == Onset, false
 	if t == Onset {
@@ -217,7 +217,7 @@ func (h history) expect() []turned {
 	ms := func(d time.Duration) int { return int(d.Milliseconds()) }
 	// The path was proven first as the history begins: it counts as blind before.
 	o := oracle{
-		interval: ms(h.e.Interval), limit: ms(h.e.limit()), grace: ms(h.e.Grace), steady: ms(h.e.Steady), flaps: h.e.Flaps,
+		interval: ms(h.e.Interval), limit: ms(h.e.Limit()), grace: ms(h.e.Grace), steady: ms(h.e.Steady), flaps: h.e.Flaps,
 		wasBlind: true,
 	}
 	todo := h.all
@@ -246,7 +246,7 @@ func (h history) expect() []turned {
 }
 
 // compare tells where a rule departs from the documentation.
-func (h history) compare(judge func(*Event, Facts) Verdict) string {
+func (h history) compare(judge func(*Check, Facts) Evaluation) string {
 	got, want := h.play(judge), h.expect()
 	for i := range max(len(got), len(want)) {
 		switch {
@@ -286,51 +286,51 @@ func TestRuleOracle(t *testing.T) {
 
 // TestBrokenRules: rules that are wrong about one thing are found, in few histories.
 func TestBrokenRules(t *testing.T) {
-	facts := func(change func(*Facts)) func(*Event, Facts) Verdict {
-		return func(e *Event, f Facts) Verdict {
+	facts := func(change func(*Facts)) func(*Check, Facts) Evaluation {
+		return func(e *Check, f Facts) Evaluation {
 			change(&f)
-			return e.Judge(f)
+			return e.Evaluate(f)
 		}
 	}
-	event := func(change func(*Event)) func(*Event, Facts) Verdict {
-		return func(e *Event, f Facts) Verdict {
+	event := func(change func(*Check)) func(*Check, Facts) Evaluation {
+		return func(e *Check, f Facts) Evaluation {
 			twin := *e
 			change(&twin)
-			return twin.Judge(f)
+			return twin.Evaluate(f)
 		}
 	}
-	for name, twin := range map[string]func(*Event, Facts) Verdict{
-		"blind time is not given back": facts(func(f *Facts) { f.BlindThen = f.Path.Blind }),
+	for name, twin := range map[string]func(*Check, Facts) Evaluation{
+		"blind time is not given back": facts(func(f *Facts) { f.BlindAtBeat = f.Path.BlindTotal }),
 		"no interval after it was blind": facts(func(f *Facts) {
-			if f.Beat != 0 {
-				f.Beat = f.Beat.Add(f.Path.Blind - f.BlindThen)
+			if f.LastBeat != 0 {
+				f.LastBeat = f.LastBeat.Add(f.Path.BlindTotal - f.BlindAtBeat)
 			}
-			f.BlindThen, f.Path.Resumed = f.Path.Blind, 0
+			f.BlindAtBeat, f.Path.BlindUntil = f.Path.BlindTotal, 0
 		}),
-		"a path that drops out hides all": func(e *Event, f Facts) Verdict {
-			v := e.Judge(f)
-			if again := f.Path.Resumed.Add(e.Interval + e.Grace); v.Reason == Silent && f.Beat < f.Path.Resumed && again >= f.Now {
-				return Verdict{Due: again + 1}
+		"a path that drops out hides all": func(e *Check, f Facts) Evaluation {
+			v := e.Evaluate(f)
+			if again := f.Path.BlindUntil.Add(e.Interval + e.Grace); v.Reason == Silent && f.LastBeat < f.Path.BlindUntil && again >= f.Now {
+				return Evaluation{Due: again + 1}
 			}
 			return v
 		},
-		"blind by now is not seen":           facts(func(f *Facts) { f.Path.Proof = f.Now }),
-		"at the limit, not after it":         facts(func(f *Facts) { f.Now++; f.Path.Proof++ }),
-		"the base is forgotten":              facts(func(f *Facts) { f.Base = 0 }),
-		"the change of timing is forgotten":  facts(func(f *Facts) { f.EventBase = 0 }),
-		"a change of timing is a sign":       facts(func(f *Facts) { f.Beat = max(f.Beat, f.EventBase) }),
-		"being resumed is a sign":            facts(func(f *Facts) { f.Beat = max(f.Beat, f.Base) }),
-		"being blind is a sign":              facts(func(f *Facts) { f.Onset = min(f.Onset, f.Beat) }),
+		"blind by now is not seen":           facts(func(f *Facts) { f.Path.LastSeen = f.Now }),
+		"at the limit, not after it":         facts(func(f *Facts) { f.Now++; f.Path.LastSeen++ }),
+		"the base is forgotten":              facts(func(f *Facts) { f.ExpectedFrom = 0 }),
+		"the change of timing is forgotten":  facts(func(f *Facts) { f.CheckChanged = 0 }),
+		"a change of timing is a sign":       facts(func(f *Facts) { f.LastBeat = max(f.LastBeat, f.CheckChanged) }),
+		"being resumed is a sign":            facts(func(f *Facts) { f.LastBeat = max(f.LastBeat, f.ExpectedFrom) }),
+		"being blind is a sign":              facts(func(f *Facts) { f.OnsetAt = min(f.OnsetAt, f.LastBeat) }),
 		"pauses are ignored":                 facts(func(f *Facts) { f.State = Up }),
 		"failures are ignored":               facts(func(f *Facts) { f.Failing = false }),
 		"failures are never over":            facts(func(f *Facts) { f.Failing = f.Failing || f.Reason == Failed }),
-		"flaps are ignored":                  event(func(e *Event) { e.Flaps = 0 }),
-		"one flap fewer is enough":           facts(func(f *Facts) { f.Onsets++ }),
-		"steady is ignored":                  event(func(e *Event) { e.Steady = 0 }),
+		"flaps are ignored":                  event(func(e *Check) { e.Flaps = 0 }),
+		"one flap fewer is enough":           facts(func(f *Facts) { f.RecentOnsets++ }),
+		"steady is ignored":                  event(func(e *Check) { e.Steady = 0 }),
 		"silence does not begin steady anew": wellStays(),
-		"grace is ignored":                   event(func(e *Event) { e.Grace = 0 }),
-		"one more may be missed":             event(func(e *Event) { e.Missed++ }),
-		"alarms never end":                   facts(func(f *Facts) { f.Beat = min(f.Beat, f.Onset-1) }),
+		"grace is ignored":                   event(func(e *Check) { e.Grace = 0 }),
+		"one more may be missed":             event(func(e *Check) { e.Missed++ }),
+		"alarms never end":                   facts(func(f *Facts) { f.LastBeat = min(f.LastBeat, f.OnsetAt-1) }),
 		"it is told twice":                   facts(func(f *Facts) { f.Alarm = "" }),
 	} {
 		found := ""
@@ -348,11 +348,11 @@ func TestBrokenRules(t *testing.T) {
 }
 
 // wellStays is a rule that does not notice silence in between.
-func wellStays() func(*Event, Facts) Verdict {
-	return func(e *Event, f Facts) Verdict {
-		v := e.Judge(f)
-		if v.Turn == Stay && v.Well == 0 && f.Alarm != "" {
-			v.Well = f.Well
+func wellStays() func(*Check, Facts) Evaluation {
+	return func(e *Check, f Facts) Evaluation {
+		v := e.Evaluate(f)
+		if v.Transition == NoTransition && v.WellSince == 0 && f.Alarm != "" {
+			v.WellSince = f.WellSince
 		}
 		return v
 	}

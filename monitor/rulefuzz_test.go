@@ -26,7 +26,7 @@ func (b *fuzzedBytes) one() byte {
 }
 
 // moment is near now, or at an edge.
-func (b *fuzzedBytes) moment(now Moment) Moment {
+func (b *fuzzedBytes) moment(now StoreTime) StoreTime {
 	switch b.one() % 8 {
 	case 0:
 		return 0
@@ -35,9 +35,9 @@ func (b *fuzzedBytes) moment(now Moment) Moment {
 	case 2:
 		return Never
 	case 3:
-		return Moment(b.number())
+		return StoreTime(b.number())
 	}
-	return now + Moment(b.number()%int64(24*time.Hour/time.Microsecond))
+	return now + StoreTime(b.number()%int64(24*time.Hour/time.Microsecond))
 }
 
 func (b *fuzzedBytes) duration() time.Duration {
@@ -50,8 +50,8 @@ func (b *fuzzedBytes) duration() time.Duration {
 	return time.Duration(b.number()) % time.Hour
 }
 
-func fuzzedEvent(b *fuzzedBytes) Event {
-	e := Event{
+func fuzzedEvent(b *fuzzedBytes) Check {
+	e := Check{
 		Name: "e", Interval: b.duration(), Missed: int(b.one()), Grace: b.duration(), MaxRun: b.duration(),
 		RetireAfter: b.duration(), Flaps: int(b.one() % 4), FlapWindow: b.duration(), Steady: b.duration(), Paused: b.one()%4 == 0,
 	}
@@ -69,12 +69,12 @@ func fuzzedFacts(b *fuzzedBytes) Facts {
 	f := Facts{
 		Now: now, Wall: time.UnixMicro(int64(b.moment(now))),
 		State: []State{Up, Down, Paused, Retired}[b.one()%4], Reason: []Reason{"", Silent, Failed, Overrun}[b.one()%4],
-		Onset: b.moment(now), Onsets: int(b.one()), Well: b.moment(now), Base: b.moment(now), Until: b.moment(now),
-		Ended: b.moment(now), Asked: b.one()%8 == 0, Beat: b.moment(now), BlindThen: b.duration(),
-		Path: Path{
-			Proof: b.moment(now), Trust: b.duration(), Gap: b.duration(), Blind: b.duration(), Resumed: b.moment(now),
+		OnsetAt: b.moment(now), RecentOnsets: int(b.one()), WellSince: b.moment(now), ExpectedFrom: b.moment(now), PausedUntil: b.moment(now),
+		RetiredAt: b.moment(now), RetireRequested: b.one()%8 == 0, LastBeat: b.moment(now), BlindAtBeat: b.duration(),
+		Path: PathStatus{
+			LastSeen: b.moment(now), TrustFor: b.duration(), MaxGap: b.duration(), BlindTotal: b.duration(), BlindUntil: b.moment(now),
 		},
-		Failing: b.one()%4 == 0, Run: b.moment(now), EventBase: b.moment(now), Removed: b.one()%16 == 0,
+		Failing: b.one()%4 == 0, RunStarted: b.moment(now), CheckChanged: b.moment(now), Removed: b.one()%16 == 0,
 	}
 	if b.one()%2 == 0 {
 		f.Alarm = "a"
@@ -101,7 +101,7 @@ func FuzzJudge(f *testing.F) {
 			return
 		}
 		facts := fuzzedFacts(&b)
-		v := e.Judge(facts)
+		v := e.Evaluate(facts)
 		if wrong := impossible(&e, facts, v); wrong != "" {
 			t.Fatalf("%s\n%+v\n%+v\n%+v", wrong, e, facts, v)
 		}
@@ -109,36 +109,36 @@ func FuzzJudge(f *testing.F) {
 }
 
 // impossible tells what is wrong with a verdict by itself.
-func impossible(e *Event, f Facts, v Verdict) string {
+func impossible(e *Check, f Facts, v Evaluation) string {
 	switch {
-	case v.Turn == Stay && v.Due <= f.Now && f.Now != Never:
+	case v.Transition == NoTransition && v.Due <= f.Now && f.Now != Never:
 		return "it stays, and is due already"
-	case v.Turn != Stay && v.At > f.Now && f.Beat <= f.Now:
+	case v.Transition != NoTransition && v.At > f.Now && f.LastBeat <= f.Now:
 		return "it turned in the future"
-	case v.Turn == Onset && (f.Alarm != "" || f.State == Paused || f.State == Retired || e.Paused || v.Reason == ""):
+	case v.Transition == Onset && (f.Alarm != "" || f.State == Paused || f.State == Retired || e.Paused || v.Reason == ""):
 		return "it cannot be raised"
-	case v.Turn == Abated && f.Alarm == "":
+	case v.Transition == Abated && f.Alarm == "":
 		return "nothing ends"
-	case v.Turn == Onset && v.Reason == Silent && f.Path.Sight(f.Now) <= v.At:
+	case v.Transition == Onset && v.Reason == Silent && f.Path.SeenUntil(f.Now) <= v.At:
 		return "its path was not seen to work"
-	case v.Turn == Stay && v.Well != 0 && (f.Alarm == "" || e.Flaps == 0):
+	case v.Transition == NoTransition && v.WellSince != 0 && (f.Alarm == "" || e.Flaps == 0):
 		return "what does not flap need not be well"
-	case f.Removed != (v.Turn == Forget):
+	case f.Removed != (v.Transition == Forget):
 		return "it is forgotten, or is not"
 	}
 	return ""
 }
 
 func TestImpossible(t *testing.T) {
-	e := Event{Name: "e", Interval: time.Second}
-	for want, v := range map[string]Verdict{
+	e := Check{Name: "e", Interval: time.Second}
+	for want, v := range map[string]Evaluation{
 		"it stays, and is due already":        {Due: start},
-		"it turned in the future":             {Turn: Retire, At: start + 1},
-		"it cannot be raised":                 {Turn: Onset},
-		"nothing ends":                        {Turn: Abated},
-		"its path was not seen to work":       {Turn: Onset, Reason: Silent, At: start},
-		"what does not flap need not be well": {Well: 1, Due: Never},
-		"it is forgotten, or is not":          {Turn: Forget},
+		"it turned in the future":             {Transition: Retire, At: start + 1},
+		"it cannot be raised":                 {Transition: Onset},
+		"nothing ends":                        {Transition: Abated},
+		"its path was not seen to work":       {Transition: Onset, Reason: Silent, At: start},
+		"what does not flap need not be well": {WellSince: 1, Due: Never},
+		"it is forgotten, or is not":          {Transition: Forget},
 	} {
 		if got := impossible(&e, Facts{Now: start}, v); got != want {
 			t.Errorf("%+v: %q, want %q", v, got, want)
@@ -161,11 +161,11 @@ func TestLimits(t *testing.T) {
 		t.Errorf("now is %v after never", got)
 	}
 	// Their product is 2^64 nanoseconds, and would be none at all.
-	e := Event{Name: "e", Interval: 1 << 51, Missed: 1 << 13}
+	e := Check{Name: "e", Interval: 1 << 51, Missed: 1 << 13}
 	if err := e.Validate(); err == nil {
 		t.Error("a limit of 585 years is accepted")
 	}
-	if err := (Event{Name: "e", Schedule: "@yearly", Missed: MaxTimes + 1}).Validate(); err == nil {
+	if err := (Check{Name: "e", Schedule: "@yearly", Missed: MaxTimes + 1}).Validate(); err == nil {
 		t.Error("a schedule of which 101 times may be missed is accepted")
 	}
 }

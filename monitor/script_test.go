@@ -48,45 +48,45 @@ func scripts() []string { return []string{"silence", "blind", "alarm", "pause", 
 // TestScriptsCatch: rules that are wrong about what histories do not have are found
 // by the scripts.
 func TestScriptsCatch(t *testing.T) {
-	facts := func(change func(*Event, *Facts)) func(*Event, Facts) Verdict {
-		return func(e *Event, f Facts) Verdict {
+	facts := func(change func(*Check, *Facts)) func(*Check, Facts) Evaluation {
+		return func(e *Check, f Facts) Evaluation {
 			twin := *e
 			change(&twin, &f)
-			return twin.Judge(f)
+			return twin.Evaluate(f)
 		}
 	}
-	for name, twin := range map[string]func(*Event, Facts) Verdict{
-		"trust is ignored":               facts(func(_ *Event, f *Facts) { f.Path.Trust = 0 }),
-		"proofs are ignored":             facts(func(_ *Event, f *Facts) { f.Path.Proof = f.Now }),
-		"the gap is ignored":             facts(func(_ *Event, f *Facts) { f.Path.Gap = 0 }),
-		"blind time of schedules counts": facts(func(e *Event, f *Facts) { f.Path.Resumed *= Moment(min(e.Interval, 1)) }),
-		"grace of schedules is ignored":  facts(func(e *Event, _ *Facts) { e.Grace *= min(e.Interval, 1) }),
-		"one time missed is enough":      facts(func(e *Event, _ *Facts) { e.Missed = 1 }),
-		"zones are ignored":              facts(func(e *Event, _ *Facts) { e.Schedule = strings.TrimPrefix(e.Schedule, "TZ=Europe/Berlin ") }),
-		"runs never end":                 facts(func(e *Event, _ *Facts) { e.MaxRun = 0 }),
-		"runs that may have ended count": facts(func(_ *Event, f *Facts) { f.Run = max(f.Run, min(f.Run, 1)*f.Path.Resumed) }),
-		"a run that begins is a sign":    facts(func(_ *Event, f *Facts) { f.Reason = Silent }),
-		"a longer limit is no reason": facts(func(_ *Event, f *Facts) {
-			f.Failing = f.Failing || f.Alarm != "" && f.Beat < f.Onset
+	for name, twin := range map[string]func(*Check, Facts) Evaluation{
+		"trust is ignored":               facts(func(_ *Check, f *Facts) { f.Path.TrustFor = 0 }),
+		"proofs are ignored":             facts(func(_ *Check, f *Facts) { f.Path.LastSeen = f.Now }),
+		"the gap is ignored":             facts(func(_ *Check, f *Facts) { f.Path.MaxGap = 0 }),
+		"blind time of schedules counts": facts(func(e *Check, f *Facts) { f.Path.BlindUntil *= StoreTime(min(e.Interval, 1)) }),
+		"grace of schedules is ignored":  facts(func(e *Check, _ *Facts) { e.Grace *= min(e.Interval, 1) }),
+		"one time missed is enough":      facts(func(e *Check, _ *Facts) { e.Missed = 1 }),
+		"zones are ignored":              facts(func(e *Check, _ *Facts) { e.Schedule = strings.TrimPrefix(e.Schedule, "TZ=Europe/Berlin ") }),
+		"runs never end":                 facts(func(e *Check, _ *Facts) { e.MaxRun = 0 }),
+		"runs that may have ended count": facts(func(_ *Check, f *Facts) { f.RunStarted = max(f.RunStarted, min(f.RunStarted, 1)*f.Path.BlindUntil) }),
+		"a run that begins is a sign":    facts(func(_ *Check, f *Facts) { f.Reason = Silent }),
+		"a longer limit is no reason": facts(func(_ *Check, f *Facts) {
+			f.Failing = f.Failing || f.Alarm != "" && f.LastBeat < f.OnsetAt
 		}),
-		"nobody is retired":             facts(func(e *Event, _ *Facts) { e.RetireAfter = 0 }),
-		"retired although it was blind": facts(func(_ *Event, f *Facts) { f.BlindThen, f.Path.Resumed = f.Path.Blind, 0 }),
-		"the paused are retired": facts(func(_ *Event, f *Facts) {
+		"nobody is retired":             facts(func(e *Check, _ *Facts) { e.RetireAfter = 0 }),
+		"retired although it was blind": facts(func(_ *Check, f *Facts) { f.BlindAtBeat, f.Path.BlindUntil = f.Path.BlindTotal, 0 }),
+		"the paused are retired": facts(func(_ *Check, f *Facts) {
 			if f.State == Paused && f.Alarm != "" {
 				f.State = Down
 			}
 		}),
-		"paused events retire":              facts(func(e *Event, f *Facts) { e.Paused = e.Paused && f.Alarm == "" }),
-		"paused events are judged":          facts(func(e *Event, _ *Facts) { e.Paused = false }),
-		"pauses last for ever":              facts(func(_ *Event, f *Facts) { f.Until = 0 }),
-		"what failed in a pause counts":     facts(func(_ *Event, f *Facts) { f.Base = min(f.Base, max(f.Beat, 1)) }),
-		"nobody asks":                       facts(func(_ *Event, f *Facts) { f.Asked = false }),
-		"nobody returns":                    facts(func(_ *Event, f *Facts) { f.Ended *= 2 }),
-		"events are not removed":            facts(func(_ *Event, f *Facts) { f.Removed = false }),
-		"the flap window is ignored":        facts(func(e *Event, f *Facts) { f.Onsets = 0 }),
-		"the resumed are retired at once":   facts(func(e *Event, f *Facts) { f.Base = min(f.Base, max(f.Onset, 1)) }),
-		"a change begins nothing anew":      facts(func(_ *Event, f *Facts) { f.EventBase = 0 }),
-		"the declared are overdue at once":  facts(func(_ *Event, f *Facts) { f.Base = 0; f.Path.Resumed *= min(f.Beat, 1) }),
+		"paused events retire":              facts(func(e *Check, f *Facts) { e.Paused = e.Paused && f.Alarm == "" }),
+		"paused events are judged":          facts(func(e *Check, _ *Facts) { e.Paused = false }),
+		"pauses last for ever":              facts(func(_ *Check, f *Facts) { f.PausedUntil = 0 }),
+		"what failed in a pause counts":     facts(func(_ *Check, f *Facts) { f.ExpectedFrom = min(f.ExpectedFrom, max(f.LastBeat, 1)) }),
+		"nobody asks":                       facts(func(_ *Check, f *Facts) { f.RetireRequested = false }),
+		"nobody returns":                    facts(func(_ *Check, f *Facts) { f.RetiredAt *= 2 }),
+		"events are not removed":            facts(func(_ *Check, f *Facts) { f.Removed = false }),
+		"the flap window is ignored":        facts(func(e *Check, f *Facts) { f.RecentOnsets = 0 }),
+		"the resumed are retired at once":   facts(func(e *Check, f *Facts) { f.ExpectedFrom = min(f.ExpectedFrom, max(f.OnsetAt, 1)) }),
+		"a change begins nothing anew":      facts(func(_ *Check, f *Facts) { f.CheckChanged = 0 }),
+		"the declared are overdue at once":  facts(func(_ *Check, f *Facts) { f.ExpectedFrom = 0; f.Path.BlindUntil *= min(f.LastBeat, 1) }),
 		"looks that find nothing are often": often,
 	} {
 		found := false
@@ -110,15 +110,15 @@ func TestScriptsCatch(t *testing.T) {
 }
 
 // often is a rule that has sources looked at all the time.
-func often(e *Event, f Facts) Verdict {
-	v := e.Judge(f)
-	if v.Turn == Stay && f.Path.Proof < f.Now {
+func often(e *Check, f Facts) Evaluation {
+	v := e.Evaluate(f)
+	if v.Transition == NoTransition && f.Path.LastSeen < f.Now {
 		v.Due = f.Now + 1
 	}
 	return v
 }
 
-func replay(t *testing.T, text string, judge func(*Event, Facts) Verdict) string {
+func replay(t *testing.T, text string, judge func(*Check, Facts) Evaluation) string {
 	var out strings.Builder
 	var w *world
 	for line := range strings.Lines(text) {
@@ -148,8 +148,8 @@ func replay(t *testing.T, text string, judge func(*Event, Facts) Verdict) string
 	return out.String()
 }
 
-func scriptedEvent(t *testing.T, header string) Event {
-	e := Event{Name: "e", Interval: 10 * time.Second}
+func scriptedEvent(t *testing.T, header string) Check {
+	e := Check{Name: "e", Interval: 10 * time.Second}
 	_, settings, _ := strings.Cut(header, "|")
 	before, schedule, scheduled := strings.Cut(settings, "schedule=")
 	if scheduled {
@@ -163,7 +163,7 @@ func scriptedEvent(t *testing.T, header string) Event {
 	return e
 }
 
-func set(t *testing.T, e *Event, words []string) {
+func set(t *testing.T, e *Check, words []string) {
 	for _, word := range words {
 		key, value, _ := strings.Cut(word, "=")
 		n, _ := strconv.Atoi(value)
@@ -194,41 +194,41 @@ func set(t *testing.T, e *Event, words []string) {
 }
 
 // Judge is the rule as a function, which tests replace by broken ones.
-func Judge(e *Event, f Facts) Verdict { return e.Judge(f) }
+func Judge(e *Check, f Facts) Evaluation { return e.Evaluate(f) }
 
 // start of every script, a Saturday at noon.
-const start = Moment(1_795_262_400_000_000)
+const start = StoreTime(1_795_262_400_000_000)
 
 // turned is one turn of a source.
 type turned struct {
-	Turn   Turn
+	Turn   Transition
 	Reason Reason
-	At     Moment // since when
-	Found  Moment
+	At     StoreTime // since when
+	Found  StoreTime
 }
 
 // world is a store with one source, whose path works unless told otherwise, and a
 // watcher that looks as soon as the source is due.
 type world struct {
-	e     Event
-	judge func(*Event, Facts) Verdict
-	now   Moment
-	due   Moment
+	e     Check
+	judge func(*Check, Facts) Evaluation
+	now   StoreTime
+	due   StoreTime
 	f     Facts
-	path  Path
+	path  PathStatus
 	// seeing: the path is proven all the time; anew: its next proof is.
 	seeing, anew bool
-	onsets       []Moment
+	onsets       []StoreTime
 	turns        []turned
 	looks        int
 	found        func(string)
 }
 
-func newWorld(e Event, judge func(*Event, Facts) Verdict) *world {
+func newWorld(e Check, judge func(*Check, Facts) Evaluation) *world {
 	return &world{
 		e: e, judge: judge, now: start, due: Never, seeing: true,
-		path: Path{Name: "p", Proof: start, Resumed: start},
-		f:    Facts{State: Up, Base: start},
+		path: PathStatus{Name: "p", LastSeen: start, BlindUntil: start},
+		f:    Facts{State: Up, ExpectedFrom: start},
 	}
 }
 
@@ -239,11 +239,11 @@ func (w *world) facts() Facts {
 	}
 	f.Path, f.Now = w.path, w.now
 	f.Wall = time.UnixMicro(int64(w.now)).UTC()
-	f.Onsets = 0
+	f.RecentOnsets = 0
 	if f.Alarm != "" {
 		for _, at := range w.onsets {
 			if w.now.Sub(at) < w.e.FlapWindow {
-				f.Onsets++
+				f.RecentOnsets++
 			}
 		}
 	}
@@ -252,16 +252,16 @@ func (w *world) facts() Facts {
 
 // prove records a proof of the path.
 func (w *world) prove() {
-	if w.anew || w.now.Sub(w.path.Proof) > w.path.Gap && !w.seeing {
-		w.path.Blind += w.now.Sub(w.path.Proof)
-		w.path.Resumed = w.now
+	if w.anew || w.now.Sub(w.path.LastSeen) > w.path.MaxGap && !w.seeing {
+		w.path.BlindTotal += w.now.Sub(w.path.LastSeen)
+		w.path.BlindUntil = w.now
 	}
 	w.anew = false
-	w.path.Proof = w.now
+	w.path.LastSeen = w.now
 }
 
 // until lets time pass.
-func (w *world) until(end Moment) {
+func (w *world) until(end StoreTime) {
 	for w.due <= end {
 		w.now = max(w.now, w.due)
 		w.apply(w.judge(&w.e, w.facts()))
@@ -269,16 +269,16 @@ func (w *world) until(end Moment) {
 	w.now = max(w.now, end)
 }
 
-func (w *world) apply(v Verdict) {
+func (w *world) apply(v Evaluation) {
 	if w.looks++; w.looks > 100_000 {
 		panic("it looks again and again")
 	}
-	w.due, w.f.Well = v.Due, v.Well
-	switch v.Turn {
-	case Stay:
+	w.due, w.f.WellSince = v.Due, v.WellSince
+	switch v.Transition {
+	case NoTransition:
 		return
 	case Onset:
-		w.f.State, w.f.Alarm, w.f.Reason, w.f.Onset = Down, "alarm", v.Reason, w.now
+		w.f.State, w.f.Alarm, w.f.Reason, w.f.OnsetAt = Down, "alarm", v.Reason, w.now
 		w.onsets = append(w.onsets, w.now)
 	case Abated:
 		w.f.Alarm, w.f.Reason = "", ""
@@ -286,18 +286,18 @@ func (w *world) apply(v Verdict) {
 			w.f.State = Up
 		}
 	case Resume, Return:
-		w.f.State, w.f.Base, w.f.Until, w.f.Ended = Up, v.At, 0, 0
+		w.f.State, w.f.ExpectedFrom, w.f.PausedUntil, w.f.RetiredAt = Up, v.At, 0, 0
 		if w.f.Alarm != "" {
 			w.f.State = Down
 		}
 	case Retire:
-		w.f.State, w.f.Ended, w.f.Asked, w.f.Alarm = Retired, w.now, false, ""
+		w.f.State, w.f.RetiredAt, w.f.RetireRequested, w.f.Alarm = Retired, w.now, false, ""
 	}
-	w.turns = append(w.turns, turned{v.Turn, v.Reason, v.At, w.now})
+	w.turns = append(w.turns, turned{v.Transition, v.Reason, v.At, w.now})
 	if w.found == nil {
 		return
 	}
-	text := fmt.Sprintf("%v %s", w.now.Sub(start), v.Turn)
+	text := fmt.Sprintf("%v %s", w.now.Sub(start), v.Transition)
 	if v.Reason != "" {
 		text += " " + string(v.Reason)
 	}
@@ -305,22 +305,22 @@ func (w *world) apply(v Verdict) {
 }
 
 // beat is stored.
-func (w *world) beat(s Signal, sent Moment) {
+func (w *world) beat(s Signal, sent StoreTime) {
 	if w.seeing {
 		w.prove()
 	}
-	watched := w.f.Alarm != "" || w.f.State == Retired || w.f.Run != 0 || s != Fine
-	if w.f.Beat == 0 && w.due == Never && w.f.State == Up {
+	watched := w.f.Alarm != "" || w.f.State == Retired || w.f.RunStarted != 0 || s != SignalSuccess
+	if w.f.LastBeat == 0 && w.due == Never && w.f.State == Up {
 		watched = true // learned
 	}
-	if s == Start {
-		w.f.Run = w.now
+	if s == SignalStart {
+		w.f.RunStarted = w.now
 	} else {
 		at := w.now
 		if w.e.SenderClock && sent != 0 {
-			at = min(max(sent, w.f.Beat), w.now)
+			at = min(max(sent, w.f.LastBeat), w.now)
 		}
-		w.f.Beat, w.f.BlindThen, w.f.Run, w.f.Failing = at, w.path.Blind, 0, s == Fail
+		w.f.LastBeat, w.f.BlindAtBeat, w.f.RunStarted, w.f.Failing = at, w.path.BlindTotal, 0, s == SignalFail
 	}
 	if watched {
 		w.due = w.now
@@ -328,9 +328,9 @@ func (w *world) beat(s Signal, sent Moment) {
 }
 
 // configure changes the event.
-func (w *world) configure(e Event) {
-	if e.limit() < w.e.limit() || e.Schedule != w.e.Schedule || w.e.Paused && !e.Paused {
-		w.f.EventBase = w.now
+func (w *world) configure(e Check) {
+	if e.Limit() < w.e.Limit() || e.Schedule != w.e.Schedule || w.e.Paused && !e.Paused {
+		w.f.CheckChanged = w.now
 	}
 	w.e, w.due = e, w.now
 }
@@ -352,22 +352,22 @@ func (w *world) happens(t *testing.T, words []string) {
 	}
 	switch words[0] {
 	case "declare":
-		w.f.Base, w.due = w.now, w.now
+		w.f.ExpectedFrom, w.due = w.now, w.now
 	case "beat":
-		var sent Moment
+		var sent StoreTime
 		if len(words) > 1 {
 			sent = start.Add(arg(1))
 		}
-		w.beat(Fine, sent)
+		w.beat(SignalSuccess, sent)
 	case "start":
-		w.beat(Start, 0)
+		w.beat(SignalStart, 0)
 	case "fail":
-		w.beat(Fail, 0)
+		w.beat(SignalFail, 0)
 	case "race": // a beat arrives between the judgement and the change
 		w.now++
 		v := w.judge(&w.e, w.facts())
-		w.found(fmt.Sprintf("%v undone: %s", w.now.Sub(start), v.Turn))
-		w.beat(Fine, 0)
+		w.found(fmt.Sprintf("%v undone: %s", w.now.Sub(start), v.Transition))
+		w.beat(SignalSuccess, 0)
 		w.due = w.now
 	case "blind":
 		w.blind()
@@ -376,7 +376,7 @@ func (w *world) happens(t *testing.T, words []string) {
 	case "prove":
 		w.prove()
 	case "path": // how much a proof says
-		w.seeing, w.path.Trust, w.path.Gap = false, arg(1), arg(2)
+		w.seeing, w.path.TrustFor, w.path.MaxGap = false, arg(1), arg(2)
 	case "step": // the store's clock
 		w.blind()
 		w.now = w.now.Add(arg(1))
@@ -391,15 +391,15 @@ func (w *world) happens(t *testing.T, words []string) {
 		e.Paused = words[0] == "pause-event"
 		w.configure(e)
 	case "pause":
-		w.f.State, w.f.Until, w.due = Paused, 0, Never
+		w.f.State, w.f.PausedUntil, w.due = Paused, 0, Never
 		if len(words) > 1 {
-			w.f.Until = w.now.Add(arg(1))
-			w.due = w.f.Until
+			w.f.PausedUntil = w.now.Add(arg(1))
+			w.due = w.f.PausedUntil
 		}
 	case "resume":
 		w.resume()
 	case "retire":
-		w.f.Asked, w.due = true, w.now
+		w.f.RetireRequested, w.due = true, w.now
 	case "remove":
 		w.f.Removed, w.due = true, w.now
 	case "look":
@@ -414,7 +414,7 @@ func (w *world) happens(t *testing.T, words []string) {
 }
 
 func (w *world) resume() {
-	w.f.State, w.f.Until, w.f.Base, w.due = Up, 0, w.now, w.now
+	w.f.State, w.f.PausedUntil, w.f.ExpectedFrom, w.due = Up, 0, w.now, w.now
 	if w.f.Alarm != "" {
 		w.f.State = Down
 	}

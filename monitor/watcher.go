@@ -13,22 +13,22 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// DefaultWindow is both windows of a watcher's claims: a second one that is longer
-// would keep nothing from anybody, because looking after sources has no steps.
+// DefaultWindow is both windows of a watcher's claims. A longer second window would have no effect, because
+// evaluating sources has no steps.
 const DefaultWindow = 5 * time.Second
 
-// WatcherConfig tells a [Watcher] what to look after.
+// WatcherConfig configures a [Watcher].
 type WatcherConfig struct {
-	// Keeper of this instance's session, whose timing is that of Windows; Claims
-	// and Table, of the same store. Required.
+	// Keeper of this instance's session, whose timing is that of Windows; Claims and Store, of the same
+	// store. Required.
 	Keeper *lease.Keeper
-	Claims claim.Table
-	Table  Table
+	Claims claim.KeyTable
+	Store  Store
 	// Windows that keep sources from other instances. Default 5 s and 5 s.
 	Windows claim.Windows
-	// Poll is how often sources that are due are asked for. Default 100 ms.
+	// Poll is how often the store is scanned for due sources. Default 100 ms.
 	Poll time.Duration
-	// Batch is how many are judged at once. Default and most: MaxSources.
+	// Batch is how many sources are evaluated at once. Default and most: MaxSources.
 	Batch int
 	// KeepAlarms is how long alarms that have ended are kept. Default 90 days.
 	KeepAlarms time.Duration
@@ -66,8 +66,8 @@ func (c WatcherConfig) withDefaults() WatcherConfig {
 func (c WatcherConfig) Validate() error {
 	c = c.withDefaults()
 	switch {
-	case c.Keeper == nil || c.Claims == nil || c.Table == nil:
-		return fmt.Errorf("%w: a watcher needs a keeper, claims and a table", lease.ErrInvalid)
+	case c.Keeper == nil || c.Claims == nil || c.Store == nil:
+		return fmt.Errorf("%w: a watcher needs a keeper, claims and a store", lease.ErrInvalid)
 	case c.Keeper.Timing() != c.Windows.Timing():
 		return fmt.Errorf("%w: the keeper's session has timing %v, and the windows need %v", lease.ErrInvalid, c.Keeper.Timing(), c.Windows.Timing())
 	case c.Poll < 0 || c.KeepAlarms < 0:
@@ -83,12 +83,11 @@ func (c WatcherConfig) Validate() error {
 	return c.Windows.Validate(0)
 }
 
-// Watcher looks for sources that have to turn. Any number of instances each run
+// Watcher finds sources whose state must change, and changes them. Any number of instances each run
 // one: they divide the sources by claims.
 //
-// Claims only keep instances from doing the same work twice. Whether a change is
-// made is decided by what was judged ([Change]), not by who judged it: two that
-// look after the same source for a moment raise one alarm.
+// Claims only keep instances from doing the same work twice. Whether a change is made depends on what was
+// evaluated ([SourceChange]), not on who evaluated it: two watchers of the same source raise one alarm.
 type Watcher struct {
 	cfg   WatcherConfig
 	clock lease.Clock
@@ -96,31 +95,31 @@ type Watcher struct {
 	runs  bool
 
 	// Wakes its loop when something below changed.
-	wakeDetect, wakeChores chan struct{}
+	wakeDetect, wakeHousekeeping chan struct{}
 
-	mu      sync.Mutex
-	parts   []int // partitions that are looked after
-	sweeper bool
-	active  bool
-	book    book
-	stats   WatchStats
-	seen    time.Time     // the store's wall clock
-	seenAt  time.Duration // and this host's own, then
+	mu       sync.Mutex
+	parts    []int // partitions that it watches
+	sweeper  bool
+	active   bool
+	settings settingsCache
+	stats    WatchStats
+	seen     time.Time     // the store's wall clock
+	seenAt   time.Duration // and this host's own, then
 }
 
 // WatchStats counts what a [Watcher] did since it was made.
 type WatchStats struct {
-	Partitions int   // that it looks after now
-	Sweeper    bool  // it does what is done once
-	Generation int64 // of the configuration that it goes by
-	// Looks that found something, sources that were judged, and changes that were
-	// undone by what happened meanwhile.
-	Looks, Judged, Undone int64
-	Turns                 map[Turn]int64 // changes that were made
+	Partitions int   // that it watches now
+	Sweeper    bool  // it runs the jobs of the single sweeper
+	Generation int64 // of the configuration that it uses
+	// Scans that found something, sources that were evaluated, and changes that the store refused because
+	// the source had changed meanwhile.
+	Scans, Evaluated, Conflicts int64
+	Transitions                 map[Transition]int64 // changes that were made
 	// Delay is how long after they happened the ONSETs were found, together.
 	Delay    time.Duration
 	Failures int64         // requests to the store that failed; what they were for is tried again
-	Latency  time.Duration // of the last look at what is due
+	Latency  time.Duration // of the last scan for due sources
 }
 
 // NewWatcher checks the configuration; see [WatcherConfig.Validate].
@@ -132,13 +131,13 @@ func NewWatcher(cfg WatcherConfig) (*Watcher, error) {
 	return &Watcher{
 		cfg: cfg, clock: cfg.Keeper.Clock(),
 		log:        cfg.Logger.With("instance", cfg.Keeper.Instance().Label()),
-		wakeDetect: make(chan struct{}, 1), wakeChores: make(chan struct{}, 1),
-		stats: WatchStats{Turns: map[Turn]int64{}},
+		wakeDetect: make(chan struct{}, 1), wakeHousekeeping: make(chan struct{}, 1),
+		stats: WatchStats{Transitions: map[Transition]int64{}},
 	}, nil
 }
 
-// WorstTakeover is the longest that the sources of an instance that died are not
-// looked after, while another is well.
+// WorstTakeover is the longest time for which the sources of an instance that died are not watched, while
+// another instance is healthy.
 func (w *Watcher) WorstTakeover() time.Duration {
 	idle, _ := w.cfg.Windows.WorstTakeover()
 	return idle + w.cfg.Poll
@@ -149,8 +148,8 @@ func (w *Watcher) Stats() WatchStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.stats
-	s.Turns = maps.Clone(s.Turns)
-	s.Partitions, s.Sweeper, s.Generation = len(w.parts), w.sweeper, w.book.generation
+	s.Transitions = maps.Clone(s.Transitions)
+	s.Partitions, s.Sweeper, s.Generation = len(w.parts), w.sweeper, w.settings.generation
 	return s
 }
 
@@ -160,13 +159,12 @@ func (w *Watcher) count(f func(*WatchStats)) {
 	f(&w.stats)
 }
 
-// SetActive tells others that this instance is the one that fetches the
-// configuration, or is not.
+// SetActive publishes whether this instance is the one that fetches the configuration.
 func (w *Watcher) SetActive(active bool) {
 	w.mu.Lock()
 	w.active = active
 	w.mu.Unlock()
-	wake(w.wakeChores)
+	wake(w.wakeHousekeeping)
 }
 
 func wake(loop chan struct{}) {
@@ -176,9 +174,9 @@ func wake(loop chan struct{}) {
 	}
 }
 
-// Run looks after a fair share of the sources until ctx ends, and returns nil when
-// they are given back. Whoever raises an alarm tells the sinks that are registered: Run looks
-// at nothing before its own are. The keeper must run, and go on running until Run has returned.
+// Run watches a fair share of the sources until ctx ends, and returns nil when they are given back. An alarm
+// is stored for the sinks that are registered, so Run evaluates nothing before its own sinks are. The keeper
+// must run until Run has returned.
 func (w *Watcher) Run(ctx context.Context) error {
 	w.mu.Lock()
 	again := w.runs
@@ -192,7 +190,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	enlisted := make(chan struct{})
-	started.Go(func() { w.chores(ctx, enlisted) })
+	started.Go(func() { w.keepHouse(ctx, enlisted) })
 	started.Go(func() {
 		select {
 		case <-ctx.Done():
@@ -201,22 +199,22 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 	})
 	// Every instance offers all keys: offering what is there does nothing.
-	offer := w.loop("offering the keys")
+	offer := w.loop("offering claims")
 	for ctx.Err() == nil {
-		err := w.request(ctx, func(ctx context.Context) error { return w.cfg.Claims.Offer(ctx, Space, Keys(), 0) })
-		if pause := offer.told(err, 0); err != nil {
+		err := w.request(ctx, func(ctx context.Context) error { return w.cfg.Claims.Offer(ctx, ClaimSpace, ClaimKeys(), 0) })
+		if pause := offer.delayAfter(err, 0); err != nil {
 			lease.Sleep(ctx, w.clock, pause)
 			continue
 		}
 		break
 	}
 	return claim.Hold(ctx, claim.HoldConfig{
-		Space: Space, Keeper: w.cfg.Keeper, Table: w.cfg.Claims, Windows: w.cfg.Windows, Logger: w.cfg.Logger,
-	}, w.held)
+		Space: ClaimSpace, Keeper: w.cfg.Keeper, Table: w.cfg.Claims, Windows: w.cfg.Windows, Logger: w.cfg.Logger,
+	}, w.setClaims)
 }
 
-// held takes note of what this instance holds.
-func (w *Watcher) held(_ string, claims []claim.Claim) {
+// setClaims records what this instance holds.
+func (w *Watcher) setClaims(_ string, claims []claim.Claim) {
 	var parts []int
 	sweeper := false
 	for _, c := range claims {
@@ -231,7 +229,7 @@ func (w *Watcher) held(_ string, claims []claim.Claim) {
 	w.parts, w.sweeper = parts, sweeper
 	w.mu.Unlock()
 	wake(w.wakeDetect)
-	wake(w.wakeChores)
+	wake(w.wakeHousekeeping)
 }
 
 // request bounds one request to the store.
@@ -241,27 +239,27 @@ func (w *Watcher) request(ctx context.Context, f func(context.Context) error) er
 	return f(ctx)
 }
 
-// loop is one thing that is done over and over: it backs off while that fails, and
-// says so once.
+// loop is one request that is made again and again. It backs off while the request fails, and logs the
+// first failure.
 type loop struct {
 	w     *Watcher
 	doing string
 	tries int
-	at    time.Duration // when it is done again
+	at    time.Duration // of the next request
 }
 
-// due tells whether it is time.
+// due reports whether it is time.
 func (l *loop) due() bool { return l.w.clock.Now() >= l.at }
 
-// again sets the time of the next after the outcome err.
-func (l *loop) again(err error, every time.Duration) {
-	l.at = l.w.clock.Now() + l.told(err, every)
+// scheduleNext sets the time of the next after the outcome err.
+func (l *loop) scheduleNext(err error, every time.Duration) {
+	l.at = l.w.clock.Now() + l.delayAfter(err, every)
 }
 
 func (w *Watcher) loop(doing string) *loop { return &loop{w: w, doing: doing} }
 
-// told returns how long to wait after the outcome err: every, or a back-off.
-func (l *loop) told(err error, every time.Duration) time.Duration {
+// delayAfter returns how long to wait after the outcome err: every, or a back-off.
+func (l *loop) delayAfter(err error, every time.Duration) time.Duration {
 	switch {
 	case err == nil:
 		if l.tries > 0 {
@@ -273,61 +271,61 @@ func (l *loop) told(err error, every time.Duration) time.Duration {
 		return every // Run stops
 	}
 	if l.tries++; l.tries == 1 {
-		l.w.log.Warn("the store did not do it; trying again", "doing", l.doing, "err", err)
+		l.w.log.Warn("store request failed; retrying", "doing", l.doing, "err", err)
 	}
 	l.w.count(func(s *WatchStats) { s.Failures++ })
 	return max(every, backoff(l.tries, 100*time.Millisecond, 2*time.Second))
 }
 
-// book is the configuration that this instance goes by.
-type book struct {
+// settingsCache is the configuration that this instance uses.
+type settingsCache struct {
 	generation int64
 	read       bool
-	events     map[int64]*Expected
-	byName     map[string]*Expected
+	checks     map[int64]*StoredCheck
+	byName     map[string]*StoredCheck
 	sinks      []string
-	// grouped is the shortest group wait, 0 when no event is grouped.
+	// grouped is the shortest group wait, 0 when no check is grouped.
 	grouped time.Duration
 }
 
-// current returns the configuration of a generation, or of a later one.
-func (w *Watcher) current(ctx context.Context, generation int64) (book, error) {
+// settingsOf returns the configuration of a generation, or of a later one.
+func (w *Watcher) settingsOf(ctx context.Context, generation int64) (settingsCache, error) {
 	w.mu.Lock()
-	b := w.book
+	b := w.settings
 	w.mu.Unlock()
 	if b.read && b.generation == generation {
 		return b, nil
 	}
-	return w.reread(ctx)
+	return w.readSettings(ctx)
 }
 
-// forgetBook has the configuration read anew with the next look.
-func (w *Watcher) forgetBook() {
+// invalidateSettings makes the next scan re-read the configuration.
+func (w *Watcher) invalidateSettings() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.book.read = false
+	w.settings.read = false
 }
 
-// saw notes what time it is in the store.
-func (w *Watcher) saw(l Look) {
+// noteStoreTime records what time it is in the store.
+func (w *Watcher) noteStoreTime(l Scan) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen, w.seenAt = l.Wall, w.clock.Now()
 }
 
-func (w *Watcher) reread(ctx context.Context) (book, error) {
+func (w *Watcher) readSettings(ctx context.Context) (settingsCache, error) {
 	var s Settings
 	err := w.request(ctx, func(ctx context.Context) (err error) {
-		s, err = w.cfg.Table.Settings(ctx)
+		s, err = w.cfg.Store.Settings(ctx)
 		return err
 	})
 	if err != nil {
-		return book{}, err
+		return settingsCache{}, err
 	}
-	b := book{generation: s.Generation, read: true, events: map[int64]*Expected{}, byName: map[string]*Expected{}, sinks: s.Sinks}
-	for i := range s.Events {
-		e := &s.Events[i]
-		b.events[e.ID] = e
+	b := settingsCache{generation: s.Generation, read: true, checks: map[int64]*StoredCheck{}, byName: map[string]*StoredCheck{}, sinks: s.Sinks}
+	for i := range s.Checks {
+		e := &s.Checks[i]
+		b.checks[e.ID] = e
 		if old := b.byName[e.Name]; old == nil || old.Removed {
 			b.byName[e.Name] = e
 		}
@@ -336,11 +334,11 @@ func (w *Watcher) reread(ctx context.Context) (book, error) {
 		}
 	}
 	w.mu.Lock()
-	changed := b.generation != w.book.generation
-	w.book = b
+	changed := b.generation != w.settings.generation
+	w.settings = b
 	w.mu.Unlock()
 	if changed {
-		wake(w.wakeChores)
+		wake(w.wakeHousekeeping)
 	}
 	return b, nil
 }

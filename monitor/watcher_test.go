@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/understudy-ha/understudy/claim/claimtest"
+	"github.com/understudy-ha/understudy/internal/memstore/claims"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -18,7 +18,7 @@ const (
 )
 
 // each3 expects a beat each second, and is patient for three.
-var each3 = monitor.Event{Name: "E", Interval: time.Second, Missed: 3, Severity: "major", Labels: map[string]string{"site": "7"}}
+var each3 = monitor.Check{Name: "E", Interval: time.Second, Missed: 3, Severity: "major", Labels: map[string]string{"site": "7"}}
 
 func TestWatcherOneOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestWatcherOneOutage(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.want("x", onset)
 		back := time.Now()
-		a.beat(t.Context(), monitor.Fine, "x")
+		a.beat(t.Context(), monitor.SignalSuccess, "x")
 		time.Sleep(300 * time.Millisecond)
 		w.want("x", onset, abated)
 		w.want("well")
@@ -61,7 +61,7 @@ func TestWatcherOneOutage(t *testing.T) {
 			t.Errorf("ABATED: %+v after %+v", off, on)
 		}
 		steady()
-		if st := a.Watcher.Stats(); st.Turns[onset] != 1 || st.Turns[abated] != 1 || st.Partitions != monitor.Partitions || !st.Sweeper {
+		if st := a.Watcher.Stats(); st.Transitions[onset] != 1 || st.Transitions[abated] != 1 || st.Partitions != monitor.Partitions || !st.Sweeper {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -73,7 +73,7 @@ func TestWatcherFailAndRecover(t *testing.T) {
 		a := w.start("a")
 		a.beating("x")
 		time.Sleep(3500 * time.Millisecond)
-		a.beat(t.Context(), monitor.Fail, "x")
+		a.beat(t.Context(), monitor.SignalFail, "x")
 		time.Sleep(200 * time.Millisecond)
 		w.want("x", onset)
 		time.Sleep(3 * time.Second)
@@ -94,9 +94,9 @@ func TestWatcherManyAtOnce(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		stop()
 		time.Sleep(5 * time.Second)
-		b.beat(t.Context(), monitor.Fine, sources...)
+		b.beat(t.Context(), monitor.SignalSuccess, sources...)
 		time.Sleep(time.Second)
-		told := map[string][]monitor.Turn{}
+		told := map[string][]monitor.Transition{}
 		for _, m := range w.told() {
 			told[m.Source] = append(told[m.Source], m.Status)
 		}
@@ -106,7 +106,7 @@ func TestWatcherManyAtOnce(t *testing.T) {
 			}
 		}
 		for _, i := range []*instance{a, b} {
-			if st := i.Watcher.Stats(); st.Turns[onset] < 1000 || st.Partitions < 31 {
+			if st := i.Watcher.Stats(); st.Transitions[onset] < 1000 || st.Partitions < 31 {
 				t.Errorf("the work is not divided: %+v", st)
 			}
 		}
@@ -136,7 +136,7 @@ func TestWatcherTakeover(t *testing.T) {
 		if st := a.Watcher.Stats(); st.Partitions != monitor.Partitions || !st.Sweeper {
 			t.Errorf("%+v", st)
 		}
-		a.beat(t.Context(), monitor.Fine, sources...)
+		a.beat(t.Context(), monitor.SignalSuccess, sources...)
 		time.Sleep(300 * time.Millisecond)
 		for _, s := range sources {
 			w.want(s, onset, abated)
@@ -158,7 +158,7 @@ func TestWatcherWokenOften(t *testing.T) {
 			b.stop()
 			time.Sleep(300 * time.Millisecond)
 		}
-		a.beat(t.Context(), monitor.Fine, "x")
+		a.beat(t.Context(), monitor.SignalSuccess, "x")
 		time.Sleep(3*time.Second + w.poll + time.Second)
 		w.want("x", onset)
 	})
@@ -198,7 +198,7 @@ func TestWatcherConfiguration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, each3)
 		a := w.start("a")
-		a.beat(t.Context(), monitor.Fine, "x", "y")
+		a.beat(t.Context(), monitor.SignalSuccess, "x", "y")
 		stop := a.beating("z")
 		time.Sleep(time.Second)
 		longer := each3
@@ -232,8 +232,8 @@ func TestWatcherPausedAndRetired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, each3)
 		a := w.start("a")
-		a.beat(t.Context(), monitor.Fine, "x", "y", "z")
-		w.act(monitor.Action{Verb: monitor.Pause, Event: "E", Source: "x", For: time.Minute, Who: "me"})
+		a.beat(t.Context(), monitor.SignalSuccess, "x", "y", "z")
+		w.act(monitor.Action{Type: monitor.ActionPause, Check: "E", Source: "x", For: time.Minute, Who: "me"})
 		time.Sleep(30 * time.Second)
 		w.want("x")
 		w.want("y", onset)
@@ -241,7 +241,7 @@ func TestWatcherPausedAndRetired(t *testing.T) {
 		w.want("x")
 		time.Sleep(2 * time.Second)
 		w.want("x", onset)
-		w.act(monitor.Action{Verb: monitor.PutAway, Event: "E", Source: "y", Who: "me"})
+		w.act(monitor.Action{Type: monitor.ActionRetire, Check: "E", Source: "y", Who: "me"})
 		time.Sleep(time.Second)
 		w.want("y", onset, abated)
 		if all := w.told(); all[len(all)-1].End != monitor.Retire {
@@ -249,7 +249,7 @@ func TestWatcherPausedAndRetired(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		w.want("y", onset, abated)
-		a.beat(t.Context(), monitor.Fine, "y") // it is back, and watched again
+		a.beat(t.Context(), monitor.SignalSuccess, "y") // it is back, and watched again
 		time.Sleep(5 * time.Second)
 		w.want("y", onset, abated, onset)
 	})
@@ -262,7 +262,7 @@ func TestWatcherFlaps(t *testing.T) {
 		w := newWorld(t, e)
 		a := w.start("a")
 		for range 6 {
-			a.beat(t.Context(), monitor.Fine, "x")
+			a.beat(t.Context(), monitor.SignalSuccess, "x")
 			time.Sleep(5 * time.Second)
 		}
 		w.want("x", onset, abated, onset, abated, onset)
@@ -278,7 +278,7 @@ func TestWatcherRefuses(t *testing.T) {
 	if _, err := monitor.NewWatcher(monitor.WatcherConfig{}); err == nil {
 		t.Error("a watcher of nothing")
 	}
-	if _, err := monitor.NewInlet(monitor.InletConfig{}); err == nil {
+	if _, err := monitor.NewIntake(monitor.IntakeConfig{}); err == nil {
 		t.Error("an inlet into nothing")
 	}
 }
@@ -286,13 +286,13 @@ func TestWatcherRefuses(t *testing.T) {
 // slow is a table that a watcher reaches late once it has judged. With old, it
 // takes what was judged for what is.
 type slow struct {
-	monitor.Table
+	monitor.Store
 	old bool
 }
 
-func (s slow) Apply(ctx context.Context, cs []monitor.Change) ([]bool, error) {
+func (s slow) ApplyChanges(ctx context.Context, cs []monitor.SourceChange) ([]bool, error) {
 	cs = slices.Clone(cs)
-	if slices.ContainsFunc(cs, func(c monitor.Change) bool { return c.Turn == onset }) {
+	if slices.ContainsFunc(cs, func(c monitor.SourceChange) bool { return c.Transition == onset }) {
 		time.Sleep(2 * time.Second)
 	}
 	if s.old {
@@ -300,19 +300,19 @@ func (s slow) Apply(ctx context.Context, cs []monitor.Change) ([]bool, error) {
 		for p := range all {
 			all[p] = p
 		}
-		l, err := s.Due(ctx, all, monitor.MaxSources)
+		l, err := s.DueSources(ctx, all, monitor.MaxSources)
 		if err != nil {
 			return nil, err
 		}
 		for _, c := range l.Candidates {
 			for i := range cs {
 				if cs[i].ID == c.ID {
-					cs[i].Rev, cs[i].Stamp = c.Rev, c.Stamp
+					cs[i].Rev, cs[i].BeatRev = c.Rev, c.BeatRev
 				}
 			}
 		}
 	}
-	return s.Table.Apply(ctx, cs)
+	return s.Store.ApplyChanges(ctx, cs)
 }
 
 // A watcher that was paused after it had judged raises no alarm about what has
@@ -324,7 +324,7 @@ func TestWatcherPausedAfterJudging(t *testing.T) {
 			w.table = slow{w.ref, old}
 			a := w.start("a")
 			time.Sleep(time.Second)
-			a.beat(t.Context(), monitor.Fine, "x")
+			a.beat(t.Context(), monitor.SignalSuccess, "x")
 			time.Sleep(4 * time.Second) // it is overdue, and judged
 			a.beating("x")
 			time.Sleep(10 * time.Second)
@@ -337,12 +337,12 @@ func TestWatcherPausedAfterJudging(t *testing.T) {
 
 // late is a table whose answers come at full fifths of a second: those who ask in between judge the
 // same at the same time.
-type late struct{ monitor.Table }
+type late struct{ monitor.Store }
 
-func (l late) Due(ctx context.Context, ps []int, n int) (monitor.Look, error) {
+func (l late) DueSources(ctx context.Context, ps []int, n int) (monitor.Scan, error) {
 	const beat = 200 * time.Millisecond
 	defer func() { time.Sleep(time.Until(time.Now().Truncate(beat).Add(beat))) }()
-	return l.Table.Due(ctx, ps, n)
+	return l.Store.DueSources(ctx, ps, n)
 }
 
 // Several that judge the same at once raise one alarm.
@@ -353,13 +353,13 @@ func TestWatcherTwoOfThem(t *testing.T) {
 		var all []*instance
 		for range 3 { // each with claims of its own: all hold everything
 			all = append(all, w.start("i"))
-			w.claims = claimtest.NewMemory(w.memory, nil)
+			w.claims = claims.NewMemory(w.memory, nil)
 		}
 		stop := all[0].beating(names(20)...)
 		time.Sleep(5 * time.Second)
 		stop()
 		time.Sleep(10 * time.Second)
-		all[1].beat(t.Context(), monitor.Fine, names(20)...)
+		all[1].beat(t.Context(), monitor.SignalSuccess, names(20)...)
 		time.Sleep(time.Second)
 		for _, s := range names(20) {
 			w.want(s, onset, abated)
@@ -367,7 +367,7 @@ func TestWatcherTwoOfThem(t *testing.T) {
 		undone := int64(0)
 		for _, i := range all {
 			st := i.Watcher.Stats()
-			undone += st.Undone
+			undone += st.Conflicts
 			if st.Partitions != monitor.Partitions {
 				t.Errorf("%+v", st)
 			}

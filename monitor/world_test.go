@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
-	"github.com/understudy-ha/understudy/claim/claimtest"
+	"github.com/understudy-ha/understudy/internal/memstore/checks"
+	"github.com/understudy-ha/understudy/internal/memstore/claims"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/monitor"
-	"github.com/understudy-ha/understudy/monitor/monitortest"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -24,26 +24,26 @@ import (
 type world struct {
 	t      *testing.T
 	memory *memory.Store // of the sessions
-	table  monitor.Table
-	ref    *monitortest.Reference
-	claims *claimtest.Memory
+	table  monitor.Store
+	ref    *checks.Reference
+	claims *claims.Memory
 	away   atomic.Bool // nobody reaches the store
 	poll   time.Duration
-	read   []monitor.Message
+	read   []monitor.AlarmMessage
 }
 
-func newWorld(t *testing.T, events ...monitor.Event) *world {
+func newWorld(t *testing.T, events ...monitor.Check) *world {
 	t.Helper()
 	sessions := memory.New(nil)
-	ref := monitortest.NewReference(monitortest.Options{Sessions: sessions, History: sessions})
-	w := &world{t: t, memory: sessions, claims: claimtest.NewMemory(sessions, nil), ref: ref, table: ref}
+	ref := checks.NewReference(checks.Options{Sessions: sessions, History: sessions})
+	w := &world{t: t, memory: sessions, claims: claims.NewMemory(sessions, nil), ref: ref, table: ref}
 	w.configure(false, events...)
 	return w
 }
 
-func (w *world) configure(keep bool, events ...monitor.Event) {
+func (w *world) configure(keep bool, events ...monitor.Check) {
 	w.t.Helper()
-	if _, err := w.ref.Configure(w.t.Context(), monitor.Configuration{Events: events, Keep: keep}); err != nil {
+	if _, err := w.ref.Configure(w.t.Context(), monitor.Configuration{Checks: events, Keep: keep}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -51,8 +51,8 @@ func (w *world) configure(keep bool, events ...monitor.Event) {
 // instance is one process, and its ways to the store.
 type instance struct {
 	*monitor.Watcher
-	inlet *monitor.Inlet
-	flow  *monitor.Inflow
+	inlet *monitor.Intake
+	flow  *monitor.IntakePath
 	stop  func()
 	dead  atomic.Bool // it reaches nothing any more
 	w     *world
@@ -68,11 +68,11 @@ func (i *instance) reaches() error {
 // The ways of an instance to the table, to the claims and to the sessions.
 type (
 	tableDoor struct {
-		monitor.Table
+		monitor.Store
 		i *instance
 	}
 	claimDoor struct {
-		claim.Table
+		claim.KeyTable
 		i *instance
 	}
 	leaseDoor struct {
@@ -90,46 +90,46 @@ func through[T any](i *instance, f func() (T, error)) (T, error) {
 	return f()
 }
 
-func (d tableDoor) Resolve(ctx context.Context, refs []monitor.Ref) ([]monitor.Resolved, error) {
-	return through(d.i, func() ([]monitor.Resolved, error) { return d.Table.Resolve(ctx, refs) })
+func (d tableDoor) ResolveSources(ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
+	return through(d.i, func() ([]monitor.ResolvedSource, error) { return d.Store.ResolveSources(ctx, refs) })
 }
-func (d tableDoor) Store(ctx context.Context, v monitor.Delivery) (monitor.Stored, error) {
-	return through(d.i, func() (monitor.Stored, error) { return d.Table.Store(ctx, v) })
+func (d tableDoor) RecordHeartbeats(ctx context.Context, v monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+	return through(d.i, func() (monitor.BatchResult, error) { return d.Store.RecordHeartbeats(ctx, v) })
 }
 func (d tableDoor) Settings(ctx context.Context) (monitor.Settings, error) {
-	return through(d.i, func() (monitor.Settings, error) { return d.Table.Settings(ctx) })
+	return through(d.i, func() (monitor.Settings, error) { return d.Store.Settings(ctx) })
 }
-func (d tableDoor) Due(ctx context.Context, ps []int, n int) (monitor.Look, error) {
-	return through(d.i, func() (monitor.Look, error) { return d.Table.Due(ctx, ps, n) })
+func (d tableDoor) DueSources(ctx context.Context, ps []int, n int) (monitor.Scan, error) {
+	return through(d.i, func() (monitor.Scan, error) { return d.Store.DueSources(ctx, ps, n) })
 }
-func (d tableDoor) Apply(ctx context.Context, cs []monitor.Change) ([]bool, error) {
-	return through(d.i, func() ([]bool, error) { return d.Table.Apply(ctx, cs) })
+func (d tableDoor) ApplyChanges(ctx context.Context, cs []monitor.SourceChange) ([]bool, error) {
+	return through(d.i, func() ([]bool, error) { return d.Store.ApplyChanges(ctx, cs) })
 }
-func (d tableDoor) Sweep(ctx context.Context, keep time.Duration, n int) (monitor.Look, error) {
-	return through(d.i, func() (monitor.Look, error) { return d.Table.Sweep(ctx, keep, n) })
+func (d tableDoor) Sweep(ctx context.Context, keep time.Duration, n int) (monitor.Scan, error) {
+	return through(d.i, func() (monitor.Scan, error) { return d.Store.Sweep(ctx, keep, n) })
 }
-func (d tableDoor) Held(ctx context.Context) ([]monitor.HeldGroup, error) {
-	return through(d.i, func() ([]monitor.HeldGroup, error) { return d.Table.Held(ctx) })
+func (d tableDoor) HeldGroups(ctx context.Context) ([]monitor.AlarmGroup, error) {
+	return through(d.i, func() ([]monitor.AlarmGroup, error) { return d.Store.HeldGroups(ctx) })
 }
-func (d tableDoor) Report(ctx context.Context, r monitor.Report) (bool, error) {
-	return through(d.i, func() (bool, error) { return d.Table.Report(ctx, r) })
+func (d tableDoor) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool, error) {
+	return through(d.i, func() (bool, error) { return d.Store.ReportGroup(ctx, r) })
 }
-func (d tableDoor) Enlist(ctx context.Context, m monitor.Member) error {
-	_, err := through(d.i, func() (int, error) { return 0, d.Table.Enlist(ctx, m) })
+func (d tableDoor) RegisterMember(ctx context.Context, m monitor.Member) error {
+	_, err := through(d.i, func() (int, error) { return 0, d.Store.RegisterMember(ctx, m) })
 	return err
 }
 func (d claimDoor) Offer(ctx context.Context, space string, keys []string, in time.Duration) error {
-	_, err := through(d.i, func() (int, error) { return 0, d.Table.Offer(ctx, space, keys, in) })
+	_, err := through(d.i, func() (int, error) { return 0, d.KeyTable.Offer(ctx, space, keys, in) })
 	return err
 }
 func (d claimDoor) Join(ctx context.Context, m claim.Member) (claim.Share, error) {
-	return through(d.i, func() (claim.Share, error) { return d.Table.Join(ctx, m) })
+	return through(d.i, func() (claim.Share, error) { return d.KeyTable.Join(ctx, m) })
 }
-func (d claimDoor) Take(ctx context.Context, n claim.Want) ([]claim.Claim, error) {
-	return through(d.i, func() ([]claim.Claim, error) { return d.Table.Take(ctx, n) })
+func (d claimDoor) ClaimKeys(ctx context.Context, n claim.ClaimRequest) ([]claim.Claim, error) {
+	return through(d.i, func() ([]claim.Claim, error) { return d.KeyTable.ClaimKeys(ctx, n) })
 }
 func (d claimDoor) Release(ctx context.Context, space, session string, cs []claim.Claim) error {
-	_, err := through(d.i, func() (int, error) { return 0, d.Table.Release(ctx, space, session, cs) })
+	_, err := through(d.i, func() (int, error) { return 0, d.KeyTable.Release(ctx, space, session, cs) })
 	return err
 }
 func (d leaseDoor) StartSession(ctx context.Context, s lease.Session) (lease.Renewal, error) {
@@ -157,11 +157,11 @@ func (w *world) start(name string) *instance {
 	k, err := lease.NewKeeper(lease.KeeperConfig{Store: leaseDoor{w.claims, i}, Instance: lease.NewInstance(name, ""), Timing: windows.Timing(), Clock: clock})
 	must(err)
 	table := tableDoor{w.table, i}
-	i.Watcher, err = monitor.NewWatcher(monitor.WatcherConfig{Keeper: k, Claims: claimDoor{w.claims.Claims(), i}, Table: table, Poll: w.poll, Self: monitor.Member{Sinks: []string{"hook"}}})
+	i.Watcher, err = monitor.NewWatcher(monitor.WatcherConfig{Keeper: k, Claims: claimDoor{w.claims.Claims(), i}, Store: table, Poll: w.poll, Self: monitor.Member{Sinks: []string{"hook"}}})
 	must(err)
-	i.inlet, err = monitor.NewInlet(monitor.InletConfig{Intake: table, Clock: clock})
+	i.inlet, err = monitor.NewIntake(monitor.IntakeConfig{Store: table, Clock: clock})
 	must(err)
-	i.flow = i.inlet.Path(monitor.PathConfig{Name: "http", Steady: true})
+	i.flow = i.inlet.OpenPath(monitor.PathConfig{Name: "http", Synchronous: true})
 	keeping, end := context.WithCancel(context.Background())
 	running, halt := context.WithCancel(keeping)
 	var kept, ran sync.WaitGroup
@@ -184,7 +184,7 @@ func (i *instance) beating(sources ...string) (stop func()) {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			i.beat(ctx, monitor.Fine, sources...)
+			i.beat(ctx, monitor.SignalSuccess, sources...)
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):
@@ -200,11 +200,11 @@ func (i *instance) beating(sources ...string) (stop func()) {
 func (i *instance) beat(ctx context.Context, s monitor.Signal, sources ...string) {
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
-	beats := make([]monitor.Beat, len(sources))
+	beats := make([]monitor.Heartbeat, len(sources))
 	for n, name := range sources {
-		beats[n] = monitor.Beat{Event: "E", Source: name, Signal: s}
+		beats[n] = monitor.Heartbeat{Check: "E", Source: name, Signal: s}
 	}
-	if _, err := i.flow.Take(ctx, beats); err != nil && ctx.Err() == nil && !i.w.away.Load() && !i.dead.Load() {
+	if _, err := i.flow.Record(ctx, beats); err != nil && ctx.Err() == nil && !i.w.away.Load() && !i.dead.Load() {
 		i.w.t.Errorf("beats were not taken: %v", err)
 	}
 }
@@ -218,10 +218,10 @@ func names(n int) (out []string) {
 }
 
 // told are the messages to the sink, in order.
-func (w *world) told() []monitor.Message {
+func (w *world) told() []monitor.AlarmMessage {
 	w.t.Helper()
 	for _, n := range w.ref.SentTo("hook")[len(w.read):] {
-		var m monitor.Message
+		var m monitor.AlarmMessage
 		if err := json.Unmarshal(n.Payload, &m); err != nil {
 			w.t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func (w *world) told() []monitor.Message {
 }
 
 // about are the statuses of a source, in order, each pair under one id of its own.
-func (w *world) about(source string) (out []monitor.Turn) {
+func (w *world) about(source string) (out []monitor.Transition) {
 	w.t.Helper()
 	standing, seen := "", map[string]bool{}
 	for _, m := range w.told() {
@@ -255,7 +255,7 @@ func (w *world) about(source string) (out []monitor.Turn) {
 }
 
 // want says what was told of a source, ever.
-func (w *world) want(source string, turns ...monitor.Turn) {
+func (w *world) want(source string, turns ...monitor.Transition) {
 	w.t.Helper()
 	if got := w.about(source); !slices.Equal(got, turns) {
 		w.t.Errorf("%s: told %v, not %v", source, got, turns)
@@ -264,7 +264,7 @@ func (w *world) want(source string, turns ...monitor.Turn) {
 
 func (w *world) act(a monitor.Action) {
 	w.t.Helper()
-	if err := w.ref.Act(w.t.Context(), a); err != nil {
+	if err := w.ref.ApplyAction(w.t.Context(), a); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/understudy-ha/understudy/shard"
 )
 
-// DefaultMost is how long an answer may be believed at most, unless told otherwise.
-const DefaultMost = 5 * time.Second
+// DefaultMaxAge is how long an answer may be believed at most, unless told otherwise.
+const DefaultMaxAge = 5 * time.Second
 
 // Empty is how long it may be believed at most that nobody holds a name, or that nothing
 // has it: somebody may be about to.
@@ -30,15 +30,15 @@ type Holder struct {
 type Answer struct {
 	Name Name `json:"name"`
 	// Holders of a role in the order of its places, the primary of a shard, or its replicas by id.
-	// Empty: the name exists, and nobody stands behind it.
+	// Empty: the name exists and has no holder.
 	Holders []Holder `json:"holders"`
 	// TTL is how long it may be believed from now; with 0 it holds now and is not to be
 	// remembered.
 	TTL time.Duration `json:"-"`
 }
 
-// Same tells that two answers name the same holders, addresses and terms.
-func (a Answer) Same(b Answer) bool {
+// Equal tells that two answers name the same holders, addresses and terms.
+func (a Answer) Equal(b Answer) bool {
 	return a.Name == b.Name && slices.Equal(a.Holders, b.Holders)
 }
 
@@ -75,7 +75,7 @@ func OfShard(v shard.View, kind Kind, age, most time.Duration) (Answer, error) {
 		return replicas(v, n, age, most)
 	}
 	a := Answer{Name: n, TTL: most - age}
-	at, err := v.Whereabouts()
+	at, err := v.PrimaryEndpoint()
 	if err != nil {
 		return a.checked(false, age)
 	}

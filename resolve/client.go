@@ -36,8 +36,8 @@ type ClientConfig struct {
 	Timeout time.Duration
 	// Interval at which what is watched is asked for. Default 1 s; it is jittered by a quarter.
 	Interval time.Duration
-	// Most is how long an answer may be believed at most. Default DefaultMost.
-	Most time.Duration
+	// MaxAge is how long an answer may be believed at most. Default DefaultMost.
+	MaxAge time.Duration
 	// Clock of this host. Default lease.BootClock.
 	Clock lease.Clock
 }
@@ -55,10 +55,10 @@ type Client struct {
 
 // entry is what is remembered of a name.
 type entry struct {
-	asking chan struct{} // of capacity 1: one goroutine asks at a time
-	answer Answer
-	until  time.Duration // reading of the clock
-	used   time.Duration
+	querying chan struct{} // of capacity 1: one goroutine asks at a time
+	answer   Answer
+	until    time.Duration // reading of the clock
+	used     time.Duration
 }
 
 // NewClient makes a client; it sends nothing yet. Errors wrap lease.ErrInvalid.
@@ -74,12 +74,12 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		}
 		c.servers = append(c.servers, u)
 	}
-	if cfg.Timeout < 0 || cfg.Interval < 0 || cfg.Most < 0 {
+	if cfg.Timeout < 0 || cfg.Interval < 0 || cfg.MaxAge < 0 {
 		return nil, fmt.Errorf("%w: durations of a resolver cannot be negative", lease.ErrInvalid)
 	}
 	c.cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Second)
 	c.cfg.Interval = cmp.Or(cfg.Interval, time.Second)
-	c.cfg.Most = cmp.Or(cfg.Most, DefaultMost)
+	c.cfg.MaxAge = cmp.Or(cfg.MaxAge, DefaultMaxAge)
 	if c.cfg.HTTP == nil {
 		c.cfg.HTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
@@ -123,40 +123,40 @@ func (c *Client) Watch(ctx context.Context, name string, fn func(Answer) error) 
 		if errors.Is(err, ErrUnknown) {
 			a, err = Answer{Name: n}, nil
 		}
-		if err == nil && (first || !a.Same(last)) {
+		if err == nil && (first || !a.Equal(last)) {
 			if err := fn(a); err != nil {
 				return err
 			}
 			first, last = false, a
 		}
-		if !lease.Sleep(ctx, c.cfg.Clock, c.pause()) {
+		if !lease.Sleep(ctx, c.cfg.Clock, c.nextInterval()) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-func (c *Client) pause() time.Duration {
+func (c *Client) nextInterval() time.Duration {
 	i := c.cfg.Interval
 	return i - i/4 + rand.N(i/2+1)
 }
 
-// lookup is what is remembered, or what a server says; anew asks in any case.
-func (c *Client) lookup(ctx context.Context, n Name, anew bool) (Answer, error) {
+// lookup returns the cached answer, or a server's; force asks a server in any case.
+func (c *Client) lookup(ctx context.Context, n Name, force bool) (Answer, error) {
 	e := c.entry(n)
-	if a, ok := c.remembered(e); ok && !anew {
+	if a, ok := c.cached(e); ok && !force {
 		return a, nil
 	}
 	select {
-	case e.asking <- struct{}{}:
-		defer func() { <-e.asking }()
+	case e.querying <- struct{}{}:
+		defer func() { <-e.querying }()
 	case <-ctx.Done():
 		return Answer{Name: n}, context.Cause(ctx)
 	}
-	if a, ok := c.remembered(e); ok && !anew { // somebody else has asked meanwhile
+	if a, ok := c.cached(e); ok && !force { // another goroutine has asked meanwhile
 		return a, nil
 	}
 	asked := c.cfg.Clock.Now()
-	a, err := c.ask(ctx, n)
+	a, err := c.query(ctx, n)
 	if err == nil {
 		until := asked + a.TTL // its time counts from before the question
 		c.mu.Lock()
@@ -165,14 +165,14 @@ func (c *Client) lookup(ctx context.Context, n Name, anew bool) (Answer, error) 
 		a.TTL = max(0, until-c.cfg.Clock.Now())
 		return a, nil
 	}
-	if a, ok := c.remembered(e); ok && errors.Is(err, ErrStale) {
+	if a, ok := c.cached(e); ok && errors.Is(err, ErrStale) {
 		return a, nil
 	}
 	return Answer{Name: n}, err
 }
 
-// remembered is an answer that may still be believed.
-func (c *Client) remembered(e *entry) (Answer, bool) {
+// cached is an answer that may still be believed.
+func (c *Client) cached(e *entry) (Answer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := e.answer
@@ -195,22 +195,22 @@ func (c *Client) entry(n Name) *entry {
 			}
 			delete(c.names, oldest)
 		}
-		e = &entry{asking: make(chan struct{}, 1)}
+		e = &entry{querying: make(chan struct{}, 1)}
 		c.names[n] = e
 	}
 	e.used = now
 	return e
 }
 
-// ask asks one server after the other until one can say.
-func (c *Client) ask(ctx context.Context, n Name) (Answer, error) {
+// query asks one server after the other until one can say.
+func (c *Client) query(ctx context.Context, n Name) (Answer, error) {
 	c.mu.Lock()
 	first := c.first
 	c.mu.Unlock()
 	var failed error
 	for i := range c.servers {
 		at := (first + i) % len(c.servers)
-		a, err := c.askOne(ctx, c.servers[at], n)
+		a, err := c.queryServer(ctx, c.servers[at], n)
 		if err == nil || errors.Is(err, ErrUnknown) || errors.Is(err, errRefused) {
 			c.mu.Lock()
 			c.first = at
@@ -228,7 +228,7 @@ func (c *Client) ask(ctx context.Context, n Name) (Answer, error) {
 // errRefused: a server has an answer, which is that it gives none.
 var errRefused = errors.New("resolve: the server refuses to answer")
 
-func (c *Client) askOne(ctx context.Context, server *url.URL, n Name) (Answer, error) {
+func (c *Client) queryServer(ctx context.Context, server *url.URL, n Name) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	path := "/v1/roles/"
@@ -247,19 +247,19 @@ func (c *Client) askOne(ctx context.Context, server *url.URL, n Name) (Answer, e
 		return Answer{}, err
 	}
 	defer res.Body.Close()
-	var body said
+	var body reply
 	err = json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&body)
 	switch {
 	case res.StatusCode >= http.StatusBadRequest:
-		return c.refusal(server, res.StatusCode, body, n)
+		return c.errorReply(server, res.StatusCode, body, n)
 	case res.StatusCode != http.StatusOK || err != nil:
 		return Answer{}, fmt.Errorf("%s answered %s, which is not how this API answers", server.Host, res.Status)
 	}
 	age, _ := strconv.Atoi(res.Header.Get("Age"))
-	return body.answer(n, time.Duration(max(0, age))*time.Second, c.cfg.Most)
+	return body.answer(n, time.Duration(max(0, age))*time.Second, c.cfg.MaxAge)
 }
 
-func (c *Client) refusal(server *url.URL, status int, body said, n Name) (Answer, error) {
+func (c *Client) errorReply(server *url.URL, status int, body reply, n Name) (Answer, error) {
 	switch {
 	case body.Code == "vacant":
 		return Answer{Name: n, TTL: Empty}, nil

@@ -72,7 +72,7 @@ func (w *world) hold(role, name, address string) {
 		}
 		old, _ = w.store.Get(ctx, id)
 	}
-	if _, err := w.store.Acquire(ctx, lease.Claim{Lease: id, Session: s.ID, Seen: old.Seen()}); err != nil {
+	if _, err := w.store.Acquire(ctx, lease.Expectation{Lease: id, Session: s.ID, Seen: old.Seen()}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -101,7 +101,7 @@ func TestLookup(t *testing.T) {
 	c := w.client(func(cfg *resolve.ClientConfig) { cfg.Clock = clock })
 	for range 3 {
 		a, err := c.Lookup(t.Context(), "billing")
-		if err != nil || len(a.Holders) != 1 || a.Holders[0].Name != "web-1" || a.Holders[0].Term == 0 || a.TTL <= 0 || a.TTL > resolve.DefaultMost {
+		if err != nil || len(a.Holders) != 1 || a.Holders[0].Name != "web-1" || a.Holders[0].Term == 0 || a.TTL <= 0 || a.TTL > resolve.DefaultMaxAge {
 			t.Fatalf("%v for %v, %v", a, a.TTL, err)
 		}
 	}
@@ -127,7 +127,7 @@ func TestLookup(t *testing.T) {
 	if _, err := c.Lookup(t.Context(), "billing"); err != nil {
 		t.Errorf("remembered: %v", err)
 	}
-	clock.ahead.Add(int64(resolve.DefaultMost))
+	clock.ahead.Add(int64(resolve.DefaultMaxAge))
 	if a, err := c.Lookup(t.Context(), "billing"); !errors.Is(err, resolve.ErrStale) || len(a.Holders) > 0 {
 		t.Errorf("after its end: %v, %v", a, err)
 	}
@@ -219,7 +219,7 @@ func TestDial(t *testing.T) {
 	w := newWorld(t, api.Config{})
 	one, two := echo(t, "1"), echo(t, "2")
 	w.hold("billing", "web-1", one)
-	c := w.client(func(cfg *resolve.ClientConfig) { cfg.Most = 50 * time.Millisecond })
+	c := w.client(func(cfg *resolve.ClientConfig) { cfg.MaxAge = 50 * time.Millisecond })
 	d, err := c.Dialer("billing")
 	if err != nil {
 		t.Fatal(err)

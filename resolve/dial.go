@@ -41,7 +41,7 @@ func SplitAddress(address string) (host, port string, ok bool) {
 	return address, "", address != ""
 }
 
-// Dialer opens connections to whoever is first behind a name. It belongs to one client.
+// Dialer opens connections to the first holder of a name. It belongs to one client.
 type Dialer struct {
 	client *Client
 	name   string
@@ -83,7 +83,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 			failed = err
 			continue
 		}
-		return d.keep(raw, h), nil
+		return d.track(raw, h), nil
 	}
 	return nil, fmt.Errorf("resolve: %s: %w", d.name, failed)
 }
@@ -104,7 +104,7 @@ func (d *Dialer) dial(ctx context.Context, network string, h Holder, address str
 	return d.dialer.DialContext(ctx, network, net.JoinHostPort(host, port))
 }
 
-// conn is a connection that is closed when its holder is none any more.
+// conn is a connection that is closed once its peer no longer holds the name.
 type conn struct {
 	net.Conn
 	of *Dialer
@@ -121,7 +121,7 @@ func (c *conn) Close() error {
 // NetConn is the connection itself.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
-func (d *Dialer) keep(raw net.Conn, to Holder) net.Conn {
+func (d *Dialer) track(raw net.Conn, to Holder) net.Conn {
 	c := &conn{raw, d, to}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -138,7 +138,7 @@ func (d *Dialer) watch() {
 	ctx := context.Background()
 	n, _ := ParseName(d.name)
 	for {
-		lease.Sleep(ctx, d.client.cfg.Clock, d.client.pause())
+		lease.Sleep(ctx, d.client.cfg.Clock, d.client.nextInterval())
 		d.mu.Lock()
 		if len(d.conns) == 0 {
 			d.watching = false
@@ -147,14 +147,14 @@ func (d *Dialer) watch() {
 		}
 		d.mu.Unlock()
 		if a, err := d.client.lookup(ctx, n, true); err == nil {
-			d.review(a)
+			d.closeStale(a)
 		}
 	}
 }
 
-// review closes the connections to who is not behind the name any more. Nobody is
-// somebody else, too: who held it has stopped.
-func (d *Dialer) review(a Answer) {
+// closeStale closes the connections to former holders of the name. A name without a holder closes all: the last holder has
+// stopped, and must not get requests meant for its successor.
+func (d *Dialer) closeStale(a Answer) {
 	behind := map[Holder]bool{}
 	for _, h := range a.Holders {
 		behind[h] = true
@@ -174,6 +174,6 @@ func (d *Dialer) review(a Answer) {
 
 // Close closes all connections. The dialer can be used again.
 func (d *Dialer) Close() error {
-	d.review(Answer{})
+	d.closeStale(Answer{})
 	return nil
 }

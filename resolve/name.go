@@ -18,7 +18,7 @@ var (
 	// ErrAmbiguous: two names differ only in the case of their letters, and the asker does
 	// not tell cases apart.
 	ErrAmbiguous = errors.New("resolve: names differ only in the case of letters")
-	// ErrVacant: the name exists, and nobody stands behind it.
+	// ErrVacant: the name exists and has no holder.
 	ErrVacant = errors.New("resolve: nobody holds it")
 )
 

@@ -25,10 +25,10 @@ type choice struct {
 	frozen int64
 }
 
-// choose returns the node to promote: live, a member, synchronised, of the shard's own
+// choosePrimary returns the node to promote: live, a member, synchronised, of the shard's own
 // lineage, with the highest transaction id, then the highest priority, then the lowest id.
 // Without one it tells of each why not.
-func choose(v View, c choice) (best string, unfit []Unfit) {
+func choosePrimary(v View, c choice) (best string, unfit []Unfit) {
 	type fit struct {
 		Record
 		tried bool
@@ -43,14 +43,14 @@ func choose(v View, c choice) (best string, unfit []Unfit) {
 			continue
 		}
 		if c.frozen != 0 {
-			done, ok := r.Done(c.frozen, DoDetach)
+			done, ok := r.ResultOf(c.frozen, OrderDetach)
 			if !ok || done.Error != "" {
 				unfit = append(unfit, Unfit{r.Label(), "it has not left the old primary: " + cmp.Or(done.Error, "no answer")})
 				continue
 			}
 			r.Txn, r.Lineage, r.Before = done.Txn, done.Lineage, done.Before
 		}
-		if why := unfitness(v, r, c, last); why != "" {
+		if why := unfitReason(v, r, c, last); why != "" {
 			unfit = append(unfit, Unfit{r.Label(), why})
 			continue
 		}
@@ -70,27 +70,33 @@ func choose(v View, c choice) (best string, unfit []Unfit) {
 	}).ID, unfit
 }
 
-// latecomer tells of a node that left the old primary under a failover after the choice was made,
-// and has more than txn, at which the chosen one stands. Only a plan's first try gives way to it:
-// one that is always late must not keep the shard without a primary.
-func (p Plan) latecomer(v View, txn int64) string {
+// HasSuccessor reports whether a replica could take the place of the primary.
+func (v View) HasSuccessor(primary string) bool {
+	best, _ := choosePrimary(v, choice{from: primary})
+	return best != ""
+}
+
+// LaterBetterCandidate returns why the choice no longer holds, "" if it does: another node left the old primary after
+// the choice was made, and has more than txn, the position of the chosen one. Only a plan's first try gives way to such
+// a node: one that is always late must not keep the shard without a primary.
+func (p Plan) LaterBetterCandidate(v View, txn int64) string {
 	if p.Kind != Failover || p.Wanted != "" || len(p.Tried) > 0 {
 		return ""
 	}
-	best, _ := choose(v, choice{from: p.From, tried: []string{p.To}, frozen: p.Epoch})
+	best, _ := choosePrimary(v, choice{from: p.From, tried: []string{p.To}, frozen: p.Epoch})
 	r, _ := v.Node(best)
-	if done, _ := r.Done(p.Epoch, DoDetach); best != p.To && done.Txn > txn {
+	if done, _ := r.ResultOf(p.Epoch, OrderDetach); best != p.To && done.Txn > txn {
 		return fmt.Sprintf("%s answered after the choice was made, and stands at %d, not at %d", r.Label(), done.Txn, txn)
 	}
 	return ""
 }
 
-func unfitness(v View, r Record, c choice, last int64) string {
+func unfitReason(v View, r Record, c choice, last int64) string {
 	switch {
 	case !r.Live():
 		return fmt.Sprintf("its agent is silent for %v", r.Age.Round(1e6))
-	case c.force && c.wanted != "" && r.Condition == Refused:
-		return "" // its agent takes a person's word for it
+	case c.force && c.wanted != "" && r.Condition == Quarantined:
+		return "" // its agent takes an operator's word for it
 	case r.Condition != Up:
 		return strings.TrimSuffix("it is "+string(r.Condition)+": "+r.Trouble, ": ")
 	case c.force && c.wanted != "":
@@ -99,7 +105,7 @@ func unfitness(v View, r Record, c choice, last int64) string {
 	if _, member := v.Row.Member(r.ID); !member {
 		return "it was never synchronised with this shard"
 	}
-	switch known, diverged := v.Row.holds(r); {
+	switch known, diverged := v.Row.knowsLineage(r); {
 	case r.Priority == 0 && c.wanted == "":
 		return "its priority is 0"
 	case !r.Synced || r.Link != nil && r.Link.Syncing:
@@ -107,16 +113,16 @@ func unfitness(v View, r Record, c choice, last int64) string {
 	case !known:
 		return fmt.Sprintf("its data is of another lineage (%.8s)", r.Lineage.ID)
 	case diverged:
-		return fmt.Sprintf("it went its own way: it has transactions up to %d that were never the shard's", r.Txn)
+		return fmt.Sprintf("it has diverged: its last transactions, up to %d, were never the shard's", r.Txn)
 	case c.maxLag > 0 && last-r.Txn > c.maxLag:
 		return fmt.Sprintf("it lacks %d of the last known %d, more than max_lag %d", last-r.Txn, last, c.maxLag)
 	}
 	return ""
 }
 
-// holds tells whether the node's data is of a lineage of the shard, and whether it has
+// knowsLineage reports whether the node's data is of a lineage of the shard, and whether it has
 // more than belongs to it.
-func (r Row) holds(n Record) (known, diverged bool) {
+func (r Row) knowsLineage(n Record) (known, diverged bool) {
 	for _, l := range r.Lineages {
 		if l.ID == n.Lineage.ID {
 			return true, l.End != 0 && n.Txn > l.End
@@ -131,9 +137,9 @@ func (r Row) holds(n Record) (known, diverged bool) {
 	return false, false
 }
 
-// alien tells that the node's data is not what the shard goes on with.
-func (r Row) alien(n Record) bool {
-	known, diverged := r.holds(n)
+// isForeignData reports whether the node's data is not what the shard goes on with.
+func (r Row) isForeignData(n Record) bool {
+	known, diverged := r.knowsLineage(n)
 	return !known || diverged
 }
 
@@ -142,8 +148,8 @@ func lastTxn(v View, id string) int64 {
 	return r.Txn
 }
 
-// Done returns the node's result of an order under an epoch.
-func (r Record) Done(epoch int64, o Order) (Result, bool) {
+// ResultOf returns the node's result of an order under an epoch.
+func (r Record) ResultOf(epoch int64, o Order) (Result, bool) {
 	for _, done := range slices.Backward(r.Results) {
 		if done.Epoch == epoch && done.Order == o {
 			return done, true
@@ -152,8 +158,8 @@ func (r Record) Done(epoch int64, o Order) (Result, bool) {
 	return Result{}, false
 }
 
-// because lists why nobody is suitable.
-func because(shard string, unfit []Unfit) string {
+// explainNoCandidate lists why nobody is suitable.
+func explainNoCandidate(shard string, unfit []Unfit) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "no replica of shard %q can become the primary", shard)
 	if len(unfit) == 0 {
@@ -166,6 +172,6 @@ func because(shard string, unfit []Unfit) string {
 		}
 		fmt.Fprintf(&b, "%s%s: %s", sep, u.Node, u.Why)
 	}
-	fmt.Fprintf(&b, ". To promote one all the same: understudy shard failover %s --to NODE --force", shard)
+	fmt.Fprintf(&b, ". To promote one anyway: understudy shard failover %s --to NODE --force", shard)
 	return b.String()
 }

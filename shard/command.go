@@ -10,13 +10,13 @@ type Order string
 
 // Orders. Each can be carried out any number of times.
 const (
-	DoFence   Order = "fence"   // close the fence
-	DoDetach  Order = "detach"  // leave the primary, keep what was copied, and report the frozen txn id
-	DoPause   Order = "pause"   // let writes wait, close the fence, report the txn id; it ends by itself
-	DoCatch   Order = "catch"   // wait until the copy has reached Txn
-	DoYield   Order = "yield"   // give the shard's lease up for Node To
-	DoPromote Order = "promote" // become the primary: see [Agent]
-	DoFollow  Order = "follow"  // copy from the node To at Address
+	OrderFence   Order = "fence"   // close the fence
+	OrderDetach  Order = "detach"  // leave the primary, keep what was copied, and report the frozen txn id
+	OrderPause   Order = "pause"   // let writes wait, close the fence, report the txn id; it ends by itself
+	OrderCatchUp Order = "catch"   // wait until the copy has reached Txn
+	OrderYield   Order = "yield"   // give the shard's lease up for Node To
+	OrderPromote Order = "promote" // become the primary: see package agent, "The way of a failover"
+	OrderFollow  Order = "follow"  // copy from the node To at Address
 )
 
 // Command waits in the queue of a node until its agent takes it.
@@ -64,14 +64,14 @@ type Result struct {
 	Took    time.Duration `json:"took_ns"`
 }
 
-// Obey tells whether an agent may carry the command out: known is the highest epoch
+// Check reports whether an agent may carry the command out: known is the highest epoch
 // that it has seen, of which it keeps a copy on disk. The text says why not.
-func (c Command) Obey(shard, node string, known int64) (why string, ok bool) {
+func (c Command) Check(shard, node string, known int64) (why string, ok bool) {
 	switch {
 	case c.Shard != shard || c.Node != node:
 		return fmt.Sprintf("it is for node %.8s of shard %q", c.Node, c.Shard), false
 	case c.Epoch < known:
-		return fmt.Sprintf("epoch %d is over, %d has begun", c.Epoch, known), false
+		return fmt.Sprintf("epoch %d has ended, %d has begun", c.Epoch, known), false
 	case c.Epoch <= 0:
 		return "it has no epoch", false
 	}

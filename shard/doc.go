@@ -3,14 +3,18 @@
 // one accepts nothing any more.
 //
 // A shard is a primary and its replicas, each a node: a database server that this
-// package does not replace. An [Agent] stands beside every node. The agents
-// meet in a [Registry], which a store keeps; whichever of them sees that the
-// primary is over takes the failover lock and becomes the orchestrator of one [Plan].
+// package does not replace. An agent (package shard/agent) runs beside every node. The agents
+// meet in a [Registry], which a store keeps; any of them that sees that the primary is lost
+// takes the failover lock and becomes the orchestrator of one [Plan].
+//
+// This package is the pure part: records, and rules without goroutines or I/O. [Judge] says whether
+// a primary can be replaced, [NextAction] what an orchestrator does next, and [Decide] what an agent
+// does with its own node. [Admin] serves operators.
 //
 // # Who is the primary
 //
 // The shard's [Row] names it, and an epoch, which only grows. The row changes by
-// compare-and-set alone ([Registry.Decide]). A node is opened for writes only after
+// compare-and-set alone ([Registry.UpdateRow]). A node is opened for writes only after
 // its agent
 //
 //   - has promoted it while it was fenced,
@@ -21,24 +25,23 @@
 // A plan that was replaced by a later one has lost the right to the last step: so at
 // most one node is opened per epoch, whatever its agents and orchestrators do.
 //
-// # When a primary is over
+// # When a primary is lost
 //
-// [Judge] is the rule, and it is pure. Two signals are needed: the session of its
-// agent is over by the store's clock and by the judge's own, and no live agent gets an
-// answer from the node. A replica with input from it since then vetoes. That its
-// agent saw the process end is proof by itself, and needs no waiting. Silence is no
-// proof: it has to last for the timeout T, and at least as long as the node's own
-// fence takes to close. Instead of no answer it is enough that other agents have found its fence closed for T while its
-// own was silent: that one closed it, and died before it could say so.
+// [Judge] is the rule. Two signals are needed: the session of its agent has lapsed by the store's
+// clock and by the judge's own, and no live agent gets an answer from the node. A replica with input
+// from it since then vetoes. That its agent saw the process end is proof by itself, and needs no
+// waiting. Silence is no proof: it must last for the timeout T, and at least as long as the node's own
+// fence takes to close. A primary also counts as lost once its peers have found its fence closed for T
+// while its own agent was silent: that one closed it, and died before it could say so.
 //
 // # Fences
 //
 // A fence is a condition in the node itself. It is armed beforehand: a primary whose
-// replicas do not acknowledge refuses writes, so that one that nobody can reach closes by
+// replicas do not acknowledge refuses writes, so that one that is cut off closes by
 // itself. It is closed by the agent, at the end of its trust in the session; a node that hangs,
 // so that it cannot be closed, is killed by then. An armed fence that would close because too
 // few replicas are left is disarmed only after the record says so, and a primary that is
-// silent behind a disarmed fence is not replaced without a person.
+// silent behind a disarmed fence is not replaced without an operator.
 //
 // # What it promises
 //

@@ -9,8 +9,8 @@ import (
 var (
 	// ErrNodeRefused: the node refused a write because of its fence, or as a replica.
 	ErrNodeRefused = errors.New("shard: node refuses writes")
-	// ErrNodeUnwell: the node answers, but cannot write: its disk is full, say.
-	ErrNodeUnwell = errors.New("shard: node cannot write")
+	// ErrNodeUnhealthy: the node answers, but cannot write: its disk is full, say.
+	ErrNodeUnhealthy = errors.New("shard: node cannot write")
 	// ErrNodeGone: nothing listens at the node's address.
 	ErrNodeGone = errors.New("shard: connection refused")
 	// ErrNodeAccess: the node does not let us in: wrong password, no right to a command, TLS.
@@ -34,13 +34,13 @@ type State struct {
 	Keys      int64
 	Run       string // new at every start of its process; "" if the engine has none
 	PID       int    // 0 when the engine does not tell
-	Version   string // product and version, for people
+	Version   string // product and version, for operators
 	NodeID    string // where the engine has one of its own (SableDB)
 }
 
-// promotedAt is where the node stood when it was promoted. Where it stands since is too much: a client
+// PromotedAt is where the node stood when it was promoted. Where it stands since is too much: a client
 // that waits for replicas moves a closed primary on, although nothing is written.
-func (s State) promotedAt() int64 {
+func (s State) PromotedAt() int64 {
 	if end := s.Before.End; end > 0 && end < s.Txn {
 		return end
 	}
@@ -54,7 +54,7 @@ type Engine interface {
 	// Probe asks the node about itself.
 	Probe(ctx context.Context) (State, error)
 	// TryWrite proves that the node accepts writes, and changes no data. ErrNodeRefused
-	// and ErrNodeUnwell tell why it does not.
+	// and ErrNodeUnhealthy tell why it does not.
 	TryWrite(ctx context.Context) error
 	// SetFence opens, arms or closes the fence. It holds for connections that exist and
 	// for those to come, and for commands that the node has received and not begun. Armed
@@ -80,8 +80,8 @@ type Engines interface {
 	Name() string
 	// At returns the engine of the node at an address. It connects when it is used.
 	At(address string) Engine
-	// Knock asks whether a node answers, from a connection that is kept per address.
-	Knock(ctx context.Context, address string) Verdict
+	// ProbePeer reports whether a node answers, from a connection that is kept per address.
+	ProbePeer(ctx context.Context, address string) Reachability
 	// FenceDelay is how long an armed fence takes to close after the last
 	// acknowledgement of a replica; 0 when the engine has none.
 	FenceDelay() time.Duration

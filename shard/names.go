@@ -12,8 +12,8 @@ import (
 // Space of the leases whose key is a shard: being its primary.
 const Space = "shard"
 
-// LeaseOf names the lease of a shard's primary.
-func LeaseOf(shard string) lease.ID { return lease.ID{Space: Space, Key: shard} }
+// LeaseID names the lease of a shard's primary.
+func LeaseID(shard string) lease.ID { return lease.ID{Space: Space, Key: shard} }
 
 // ValidateName checks the name of a shard: 1 to 64 of a–z, A–Z, 0–9, '-', '_' and '.',
 // beginning with a letter or digit, so that it can stand in a key, a URL and a Sentinel's answer as it is.

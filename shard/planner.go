@@ -11,7 +11,7 @@ import (
 // Policy is how an agent orchestrates.
 type Policy struct {
 	// MaxLag is how many transactions (bytes, on Redis) behind the last known primary a replica may be to
-	// be chosen without a person; 0: any number.
+	// be chosen without an operator; 0: any number.
 	MaxLag int64
 	// Parallel is how many replicas copy from a new primary at once. Default 1.
 	Parallel int
@@ -42,14 +42,14 @@ func (p Policy) WithDefaults() Policy {
 type Action struct {
 	// Lock: there is something to do, for whoever holds the failover lock.
 	Lock bool
-	// Decide, if not nil, is the next decision.
-	Decide *Decision
+	// Update, if not nil, is the next decision.
+	Update *RowUpdate
 	// Send are the commands of the present phase that have no answer yet. Those sent a
 	// moment ago need not be sent again.
 	Send []Command
 	// FenceAt is the address of a node to be fenced from here, as its agent does not live.
 	FenceAt string
-	// Blocked is why nothing is done about a primary that is over, and what a person can do.
+	// Blocked is why nothing is done about a primary that is lost, and what an operator can do.
 	Blocked string
 	// Wait is after how long to look again, 0 when only a change is worth it.
 	Wait time.Duration
@@ -57,53 +57,55 @@ type Action struct {
 	Finding Finding
 }
 
-// Next is the planner: from a view to what comes next. It has no state of its own.
-func Next(v View, s Sight, p Policy) Action {
+// NextAction is the planner: from a view to what comes next. It has no state of its own.
+func NextAction(v View, s Observation, p Policy) Action {
 	p = p.WithDefaults()
-	t := turn{v: v, s: s, p: p, found: Judge(v, s, p.FenceDelay)}
+	t := planner{v: v, s: s, p: p, found: Judge(v, s, p.FenceDelay)}
 	a := t.next()
 	a.Finding = t.found
 	if a.Wait == 0 || t.found.Wait > 0 && t.found.Wait < a.Wait {
 		a.Wait = t.found.Wait
 	}
 	if !s.Orchestrating {
-		a.Decide, a.Send, a.FenceAt = nil, nil, ""
+		a.Update, a.Send, a.FenceAt = nil, nil, ""
 	}
 	return a
 }
 
-// turn is one call of Next.
-type turn struct {
+// planner is one call of [NextAction].
+type planner struct {
 	v     View
-	s     Sight
+	s     Observation
 	p     Policy
 	found Finding
 }
 
-func (t turn) next() Action {
+func (t planner) next() Action {
 	row := t.v.Row
 	if _, member := row.Member(t.s.Node); !member {
 		return Action{}
 	}
 	switch {
+	// An operator's request goes before what the planner would do by itself.
 	case row.Plan == nil && row.Request != nil:
-		return t.requested(*row.Request)
-	case row.Plan == nil && (t.found.Health == Over || t.found.Health == Stuck):
-		return t.automatic()
+		return t.startRequested(*row.Request)
+	case row.Plan == nil && (t.found.Health == Replaceable || t.found.Health == Stuck):
+		return t.startAutomatic()
 	case row.Plan == nil:
 		return Action{}
+	// A plan belongs to the run of the agent that started it: what that had sent counts only under its epoch.
 	case row.Plan.By != t.s.Instance:
-		if t.orchestrated(*row.Plan) {
+		if t.hasLiveOrchestrator(*row.Plan) {
 			return Action{Wait: t.p.Patience}
 		}
-		return t.replace("its orchestrator died", "")
+		return t.replacePlan("its orchestrator died", "")
 	}
-	return t.phase(*row.Plan)
+	return t.continuePlan(*row.Plan)
 }
 
-// orchestrated tells that the plan's orchestrator lives, and has not had more time than any
+// hasLiveOrchestrator reports whether the plan's orchestrator lives, and has not had more time than any
 // phase may take.
-func (t turn) orchestrated(p Plan) bool {
+func (t planner) hasLiveOrchestrator(p Plan) bool {
 	limit := 4*t.p.Patience + p.Timeout
 	if p.Phase == Following {
 		limit += t.p.FollowWait
@@ -112,23 +114,23 @@ func (t turn) orchestrated(p Plan) bool {
 	return ok && p.ByNode != t.s.Node && r.Live() && r.Instance == p.By && t.s.PhaseFor < limit
 }
 
-// decide changes the row as edit says and sends the commands of the phase that the plan
+// updateRow changes the row as edit says and sends the commands of the phase that the plan
 // is in then.
-func (t turn) decide(edit func(*Row), event *history.Event, drop ...string) Action {
+func (t planner) updateRow(edit func(*Row), event *history.Event, drop ...string) Action {
 	row := t.v.Row.Copy()
 	edit(&row)
-	d := Decision{Row: row, Event: event, Drop: drop}
+	d := RowUpdate{Row: row, Event: event, Drop: drop}
 	if row.Plan != nil {
 		then := t
 		then.v.Row = row
-		d.Commands = then.outstanding(*row.Plan)
+		d.Commands = then.unansweredCommands(*row.Plan)
 	}
-	return Action{Lock: true, Decide: &d}
+	return Action{Lock: true, Update: &d}
 }
 
-// advance ends the plan's phase and begins another.
-func (t turn) advance(to Phase, note string, edit func(*Plan)) Action {
-	return t.decide(func(r *Row) {
+// advancePhase ends the plan's phase and begins another.
+func (t planner) advancePhase(to Phase, note string, edit func(*Plan)) Action {
+	return t.updateRow(func(r *Row) {
 		r.Plan.Steps = append(r.Plan.Steps, Step{Phase: r.Plan.Phase, Took: t.s.PhaseFor, Note: note})
 		r.Plan.Phase = to
 		if edit != nil {
@@ -137,9 +139,9 @@ func (t turn) advance(to Phase, note string, edit func(*Plan)) Action {
 	}, nil)
 }
 
-// finish ends the plan; failed is why it reached nothing. The record of an old primary
-// that is gone is retired with it; it makes itself anew when it returns.
-func (t turn) finish(failed, note string) Action {
+// finishPlan ends the plan; failed is why it reached nothing. The record of an old primary
+// that is gone is retired with it; it is written again when it returns.
+func (t planner) finishPlan(failed, note string) Action {
 	p := *t.v.Row.Plan
 	p.Steps = append(p.Steps[:len(p.Steps):len(p.Steps)], Step{Phase: p.Phase, Took: t.s.PhaseFor, Note: note})
 	p.Ended, p.Failed = t.v.Now, failed
@@ -151,7 +153,7 @@ func (t turn) finish(failed, note string) Action {
 	if ok && failed == "" && p.From != t.v.Row.Primary && (!old.Live() || old.Condition == Down) {
 		drop = append(drop, p.From)
 	}
-	return t.decide(func(r *Row) {
+	return t.updateRow(func(r *Row) {
 		r.Plan, r.Last = nil, &p
 		for i := range r.Members {
 			if slices.Contains(drop, r.Members[i].ID) {
@@ -161,7 +163,7 @@ func (t turn) finish(failed, note string) Action {
 	}, t.event(p), drop...)
 }
 
-func (r Row) recent(now time.Time, window time.Duration) []time.Time {
+func (r Row) recentFailovers(now time.Time, window time.Duration) []time.Time {
 	var out []time.Time
 	for _, at := range r.Failovers {
 		if d := now.Sub(at); d < window && d > -window {
@@ -171,8 +173,8 @@ func (r Row) recent(now time.Time, window time.Duration) []time.Time {
 	return out
 }
 
-// event is a plan that is over, for the history.
-func (t turn) event(p Plan) *history.Event {
+// event is a plan that has ended, for the history.
+func (t planner) event(p Plan) *history.Event {
 	label := func(id string) string {
 		if r, ok := t.v.Node(id); ok {
 			return r.Label()

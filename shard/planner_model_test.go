@@ -74,12 +74,12 @@ func TestModelCatches(t *testing.T) {
 			p := *r.Plan
 			p.Epoch, p.To, p.Phase = epoch, node, Promoting
 			r.Plan = &p
-			return r.Install(node, epoch, State{Lineage: l, Txn: txn}, 0)
+			return r.WithNewPrimary(node, epoch, State{Lineage: l, Txn: txn}, 0)
 		}
 	}
 	for name, rules := range map[string]modelRules{
 		"install without the plan's check": {install: blind(func(Row) bool { return true })},
-		"an epoch not raised on replacement": {decide: func(before Row, d *Decision) {
+		"an epoch not raised on replacement": {decide: func(before Row, d *RowUpdate) {
 			if p := d.Row.Plan; p != nil && before.Plan != nil && p.Epoch > before.Plan.Epoch {
 				p.Epoch, d.Row.Epoch = before.Plan.Epoch, before.Epoch
 				for i := range d.Commands {
@@ -87,14 +87,14 @@ func TestModelCatches(t *testing.T) {
 				}
 			}
 		}},
-		"one signal: nobody has an answer": {sight: func(s *Sight) { s.Over, s.OverFor = true, max(s.OverFor, modelT) }},
+		"one signal: nobody has an answer": {sight: func(s *Observation) { s.LeaseLapsed, s.LapsedFor = true, max(s.LapsedFor, modelT) }},
 		"one signal: the session": {view: each(func(r *Record) {
 			if r.Link != nil {
 				l := *r.Link
 				l.Input, r.Link = -1, &l
 			}
 			if r.Opinion != nil {
-				r.Opinion = &Opinion{Of: r.Opinion.Of, Verdict: Refuses}
+				r.Opinion = &Opinion{Of: r.Opinion.Of, Reachability: Refused}
 			}
 		})},
 		"dead nodes look alive": {view: each(func(r *Record) { r.Age, r.Condition = 0, Up })},
@@ -110,9 +110,9 @@ func TestModelCatches(t *testing.T) {
 		"a plan's primary opens by itself": {stand: func(v View) View { v.Row.Plan = nil; return v }},
 		"a primary opens on an old view":   {stale: true},
 		"nobody yields": {send: func(c []Command) []Command {
-			return slices.DeleteFunc(c, func(c Command) bool { return c.Order == DoYield })
+			return slices.DeleteFunc(c, func(c Command) bool { return c.Order == OrderYield })
 		}},
-		"a dead orchestrator's plan stays": {decide: func(before Row, d *Decision) {
+		"a dead orchestrator's plan stays": {decide: func(before Row, d *RowUpdate) {
 			if p := d.Row.Plan; p != nil && before.Plan != nil && p.Epoch != before.Plan.Epoch {
 				d.Row.Rev = -1
 			}

@@ -69,40 +69,40 @@ func (w *modelWorld) stand(a *modelAgent) {
 	a.acted = true
 	b := w.stance(a, v)
 	a.shunned = ""
-	switch b.Stance {
-	case Hold:
+	switch b.Assignment {
+	case AssignLead:
 		if !w.acquire(a) || a.fence != Closed {
 			return
 		}
 		if v = w.take(); w.rules.stale {
 			v = a.view
 		}
-		if w.stance(a, v).Stance == Hold {
+		if w.stance(a, v).Assignment == AssignLead {
 			w.open(a, v.Row.PrimaryEpoch)
 		}
-	case Resume:
+	case AssignResume:
 		if w.acquire(a) {
 			a.job = &modelJob{resume: true}
 		}
-	case Trail:
+	case AssignFollow:
 		if a.role == Primary || a.detached || a.follows != v.Row.Primary {
 			w.demote(a, v.Row.Primary)
 		}
 		w.release(a)
-	case Close, Shun:
+	case AssignFence, AssignQuarantine:
 		a.fence = Closed
 		w.release(a)
-		if b.Stance == Shun {
+		if b.Assignment == AssignQuarantine {
 			a.shunned = b.Why
 		}
 	}
 }
 
-func (w *modelWorld) stance(a *modelAgent, v View) Bearing {
+func (w *modelWorld) stance(a *modelAgent, v View) Decision {
 	if w.rules.stand != nil {
 		v = w.rules.stand(v)
 	}
-	return Stand(v, Self{ID: a.id, State: w.state(a), Memory: a.memory, Holding: a.holding, For: w.now - a.started, Without: time.Hour})
+	return Decide(v, Self{ID: a.id, State: w.state(a), Saved: a.memory, Holding: a.holding, RunSeenFor: w.now - a.started, NoShardFor: time.Hour})
 }
 
 // plan asks the planner, on the view that there is, and does what it says.
@@ -114,14 +114,14 @@ func (w *modelWorld) plan(a *modelAgent) {
 	for i := range v.Nodes {
 		v.Nodes[i].Age = w.now - w.reports[v.Nodes[i].ID]
 	}
-	s := Sight{Node: a.id, Instance: a.name(), Over: a.over, OverFor: w.now - a.overAt, PhaseFor: w.now - a.phaseAt, Orchestrating: w.locker == a.name()}
+	s := Observation{Node: a.id, Instance: a.name(), LeaseLapsed: a.over, LapsedFor: w.now - a.overAt, PhaseFor: w.now - a.phaseAt, Orchestrating: w.locker == a.name()}
 	if w.rules.view != nil {
 		v = w.rules.view(v)
 	}
 	if w.rules.sight != nil {
 		w.rules.sight(&s)
 	}
-	act := Next(v, s, Policy{FenceDelay: modelFence, FlapLimit: 1000})
+	act := NextAction(v, s, Policy{FenceDelay: modelFence, FlapLimit: 1000})
 	a.blocked = act.Blocked
 	if act.Lock && (w.locker == "" || w.now-w.locked >= modelT || s.Orchestrating) {
 		w.locker, w.locked = a.name(), w.now
@@ -135,7 +135,7 @@ func (w *modelWorld) plan(a *modelAgent) {
 	if p := w.agentAt(act.FenceAt); p != nil && p.up && !w.cut[p.id] && !w.cut[a.id] {
 		p.fence = Closed
 	}
-	if d := act.Decide; d != nil {
+	if d := act.Update; d != nil {
 		if w.rules.decide != nil {
 			w.rules.decide(v.Row, d)
 		}
@@ -218,7 +218,7 @@ func (w *modelWorld) obey(a *modelAgent) {
 	}
 	c := q[0]
 	w.queues[a.id], w.old = q[1:], append(w.old, c)
-	if _, ok := c.Obey("s", a.id, a.known); !ok {
+	if _, ok := c.Check("s", a.id, a.known); !ok {
 		return
 	}
 	if c.Epoch > a.known {
@@ -229,11 +229,11 @@ func (w *modelWorld) obey(a *modelAgent) {
 	switch {
 	case !a.up:
 		done.Error = "the node is down"
-	case c.Order == DoPromote:
+	case c.Order == OrderPromote:
 		a.job = &modelJob{epoch: c.Epoch}
 		w.note("%s is to become the primary under %d", a.name(), c.Epoch)
 		return
-	case c.Order == DoCatch && a.txn() < c.Txn:
+	case c.Order == OrderCatchUp && a.txn() < c.Txn:
 		w.queues[a.id] = append(w.queues[a.id], c)
 		return
 	default:
@@ -244,21 +244,21 @@ func (w *modelWorld) obey(a *modelAgent) {
 
 func (w *modelWorld) carryOut(a *modelAgent, c Command) string {
 	switch c.Order {
-	case DoFence:
+	case OrderFence:
 		a.fence = Closed
-	case DoDetach:
+	case OrderDetach:
 		if a.role == Replica {
 			a.detached = true
 		}
-	case DoPause:
+	case OrderPause:
 		if !a.holding {
 			return "it does not hold the lease"
 		}
 		a.fence = Closed
-	case DoYield:
+	case OrderYield:
 		a.fence = Closed
 		w.release(a)
-	case DoFollow:
+	case OrderFollow:
 		w.demote(a, c.To)
 	}
 	return ""
@@ -278,7 +278,7 @@ func (w *modelWorld) promotion(a *modelAgent) {
 		w.release(a)
 		w.note("%s gives up the promotion of %d: %s", a.name(), j.epoch, why)
 		if !j.resume {
-			w.result(a, Result{Epoch: j.epoch, Order: DoPromote, Error: why})
+			w.result(a, Result{Epoch: j.epoch, Order: OrderPromote, Error: why})
 		}
 	}
 	p := w.row.Plan
@@ -312,7 +312,7 @@ func (w *modelWorld) promotion(a *modelAgent) {
 			return
 		}
 		if !j.resume {
-			w.result(a, Result{Epoch: j.epoch, Order: DoPromote})
+			w.result(a, Result{Epoch: j.epoch, Order: OrderPromote})
 		}
 		a.job = nil
 		return
@@ -324,7 +324,7 @@ func (w *modelWorld) promotion(a *modelAgent) {
 // one epoch, and that the node has nothing that the shard never had.
 func (w *modelWorld) installs(a *modelAgent, j *modelJob) error {
 	install := func(r Row, node string, epoch int64, l Lineage, txn int64) (Row, error) {
-		return r.Install(node, epoch, State{Lineage: l, Txn: txn}, 0)
+		return r.WithNewPrimary(node, epoch, State{Lineage: l, Txn: txn}, 0)
 	}
 	if w.rules.install != nil {
 		install = w.rules.install
@@ -337,7 +337,7 @@ func (w *modelWorld) installs(a *modelAgent, j *modelJob) error {
 		if w.row.Primary != a.id || !w.row.Settled() {
 			return ErrChanged
 		}
-		row = View{Row: w.row, Now: time.Unix(0, 0)}.Reopen(a.lineage)
+		row = View{Row: w.row, Now: time.Unix(0, 0)}.ResumeRow(a.lineage)
 	} else {
 		var err error
 		if row, err = install(w.row, a.id, j.epoch, a.lineage, a.txn()); err != nil {

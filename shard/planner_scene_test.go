@@ -99,7 +99,7 @@ func (s *scene) install(words []string) []string {
 			s.edit(r, []string{w})
 		}
 	}
-	row, err := s.v.Row.Install(r.ID, epoch, State{Lineage: r.Lineage, Before: r.Before, Txn: r.Txn}, 0)
+	row, err := s.v.Row.WithNewPrimary(r.ID, epoch, State{Lineage: r.Lineage, Before: r.Before, Txn: r.Txn}, 0)
 	if err != nil {
 		return []string{fmt.Sprintf("changed=%v %v", errors.Is(err, ErrChanged), err)}
 	}
@@ -111,7 +111,7 @@ func (s *scene) install(words []string) []string {
 // record.
 func (s *scene) stand(words []string) {
 	r := s.node(words[0])
-	me := Self{ID: r.ID, For: time.Hour, Without: time.Hour, Memory: Memory{NodeID: r.ID, Run: "1", Lineage: Lineage{ID: "L"}, Txn: 100, Keys: 7}}
+	me := Self{ID: r.ID, RunSeenFor: time.Hour, NoShardFor: time.Hour, Saved: SavedState{NodeID: r.ID, Run: "1", Lineage: Lineage{ID: "L"}, Txn: 100, Keys: 7}}
 	me.State = State{Role: r.Role, Txn: r.Txn, Lineage: r.Lineage, Before: r.Before, Loading: r.Condition == Loading, Link: r.Link,
 		Followers: r.Followers, Synced: r.Synced, Keys: r.Keys, Run: "1"}
 	for _, w := range words[1:] {
@@ -120,25 +120,25 @@ func (s *scene) stand(words []string) {
 		case "holding":
 			me.Holding = true
 		case "new-store":
-			me.Without = 0
+			me.NoShardFor = 0
 		case "new-agent":
-			me.For = 0
+			me.RunSeenFor = 0
 		case "discard":
-			me.Discard = true
+			me.DiscardData = true
 		case "restarted":
 			me.State.Run = "2"
 		case "no-memory":
-			me.Memory = Memory{}
+			me.Saved = SavedState{}
 		case "for":
-			me.For, _ = time.ParseDuration(val)
+			me.RunSeenFor, _ = time.ParseDuration(val)
 		case "seen":
-			me.Memory.Epoch = s.number(val)
+			me.Saved.Epoch = s.number(val)
 		case "address":
 			me.Address = s.node(val).Address
 		case "had":
-			me.Memory.Txn = s.number(val)
+			me.Saved.Txn = s.number(val)
 		case "had-lineage":
-			me.Memory.Lineage.ID = val
+			me.Saved.Lineage.ID = val
 		default:
 			s.t.Fatalf("stand: %q", w)
 		}
@@ -172,12 +172,12 @@ func (s *scene) actions() []string {
 	if a.Blocked != "" {
 		out = append(out, "blocked: "+a.Blocked)
 	}
-	if a.Decide != nil {
-		out = append(out, "decide "+rowLine(a.Decide.Row))
-		for _, c := range a.Decide.Commands {
+	if a.Update != nil {
+		out = append(out, "decide "+rowLine(a.Update.Row))
+		for _, c := range a.Update.Commands {
 			out = append(out, "  with "+commandLine(c))
 		}
-		for _, id := range a.Decide.Drop {
+		for _, id := range a.Update.Drop {
 			out = append(out, "  drop "+id)
 		}
 	}
@@ -219,7 +219,7 @@ func rowLine(r Row) string {
 		if len(p.Tried) > 0 {
 			out = append(out, "tried="+strings.Join(p.Tried, ","))
 		}
-		if p.Anew {
+		if p.NewHistory {
 			out = append(out, "anew")
 		}
 	} else if r.Last != nil {

@@ -94,7 +94,7 @@ func readable(s string) string {
 type scene struct {
 	t      *testing.T
 	v      View
-	s      Sight
+	s      Observation
 	p      Policy
 	self   Self
 	action Action
@@ -109,8 +109,8 @@ func newScene(t *testing.T) *scene {
 		s.node(n)
 	}
 	s.lease([]string{"a"})
-	s.s = Sight{Node: sceneID("b"), Instance: "ib"}
-	s.self = Self{ID: sceneID("a"), For: time.Hour, Without: time.Hour}
+	s.s = Observation{Node: sceneID("b"), Instance: "ib"}
+	s.self = Self{ID: sceneID("a"), RunSeenFor: time.Hour, NoShardFor: time.Hour}
 	return s
 }
 
@@ -165,12 +165,12 @@ func (s *scene) tell(words []string) []string {
 	case "judge":
 		return []string{finding(Judge(s.v, s.s, s.p.FenceDelay))}
 	case "next":
-		s.action = Next(s.v, s.s, s.p)
+		s.action = NextAction(s.v, s.s, s.p)
 		return s.actions()
 	case "apply":
-		s.v.Row, s.s.PhaseFor = s.action.Decide.Row, 0
+		s.v.Row, s.s.PhaseFor = s.action.Update.Row, 0
 		s.v.Row.Rev++
-		for _, id := range s.action.Decide.Drop {
+		for _, id := range s.action.Update.Drop {
 			s.v.Nodes = slices.DeleteFunc(s.v.Nodes, func(r Record) bool { return r.ID == id })
 		}
 		return []string{rowLine(s.v.Row)}
@@ -178,14 +178,14 @@ func (s *scene) tell(words []string) []string {
 		return s.install(rest)
 	case "stand":
 		s.stand(rest)
-		b := Stand(s.v, s.self)
-		return []string{strings.TrimSuffix(fmt.Sprintf("%s %s: %s", b.Stance, cmp.Or(b.Address, "-"), b.Why), ": ")}
+		b := Decide(s.v, s.self)
+		return []string{strings.TrimSuffix(fmt.Sprintf("%s %s: %s", b.Assignment, cmp.Or(b.Address, "-"), b.Why), ": ")}
 	case "admit":
-		row, changed := s.v.Admit(24 * time.Hour)
+		row, changed := s.v.AdmitMembers(24 * time.Hour)
 		s.v.Row = row
 		return []string{fmt.Sprintf("changed=%v %s", changed, rowLine(row))}
 	case "where":
-		e, err := s.v.Whereabouts()
+		e, err := s.v.PrimaryEndpoint()
 		if err != nil {
 			return []string{err.Error()}
 		}
@@ -228,7 +228,7 @@ func (s *scene) edit(r *Record, words []string) {
 		case "detached":
 			r.Role, r.PrimaryID, r.Link = Replica, "", &Upstream{Address: "nowhere:1"}
 		case "answers", "refuses", "mute":
-			r.Opinion = &Opinion{Of: cmp.Or(sceneID(val), s.v.Row.Primary), Verdict: Verdict(key)}
+			r.Opinion = &Opinion{Of: cmp.Or(sceneID(val), s.v.Row.Primary), Reachability: Reachability(key)}
 		case "silence":
 			r.Opinion.Silence = s.duration(val)
 		case "shut":
@@ -292,9 +292,9 @@ func (s *scene) me(words []string) {
 		key, val, _ := strings.Cut(w, "=")
 		switch key {
 		case "over":
-			s.s.Over, s.s.OverFor = true, s.duration(val)
+			s.s.LeaseLapsed, s.s.LapsedFor = true, s.duration(val)
 		case "not-over":
-			s.s.Over, s.s.OverFor = false, 0
+			s.s.LeaseLapsed, s.s.LapsedFor = false, 0
 		case "fenced":
 			s.s.Fenced = true
 		case "lock":

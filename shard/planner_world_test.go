@@ -60,7 +60,7 @@ type modelAgent struct {
 	overAt   time.Duration
 	phase    string
 	phaseAt  time.Duration
-	memory   Memory
+	memory   SavedState
 	results  []Result
 	known    int64
 	holding  bool
@@ -103,9 +103,9 @@ type modelWorld struct {
 
 // modelRules are the rules under test, or broken ones.
 type modelRules struct {
-	view    func(View) View               // what the planner sees
-	sight   func(*Sight)                  // what it knows besides
-	decide  func(before Row, d *Decision) // what becomes of its decision
+	view    func(View) View                // what the planner sees
+	sight   func(*Observation)             // what it knows besides
+	decide  func(before Row, d *RowUpdate) // what becomes of its decision
 	send    func([]Command) []Command
 	install func(r Row, node string, epoch int64, l Lineage, txn int64) (Row, error)
 	stand   func(View) View // what an agent's stance is made from
@@ -235,7 +235,7 @@ func (w *modelWorld) look(a *modelAgent) {
 	w.arm(a)
 	w.records[a.id], w.reports[a.id] = w.record(a), w.now
 	if a.up {
-		a.memory = a.memory.Note(w.state(a), a.holding)
+		a.memory = a.memory.Updated(w.state(a), a.holding)
 		a.memory.NodeID = a.id
 	} else if a.holding { // its process has ended: told first, then given up
 		w.release(a)
@@ -259,7 +259,7 @@ func (w *modelWorld) take() View {
 	return v
 }
 
-// counts does what lease.Patience does, and how long the plan has been in its phase.
+// counts does what lease.TakeoverPolicy does, and how long the plan has been in its phase.
 func (w *modelWorld) counts(a *modelAgent) {
 	if l := a.view.Lease; l.Seen() != a.seen {
 		a.seen, a.seenAt = l.Seen(), w.now
@@ -285,20 +285,20 @@ func (w *modelWorld) knock(a *modelAgent) {
 		a.opinion = nil
 		return
 	}
-	v := Answers
+	v := Reachable
 	switch {
 	case w.cut[p.id]:
-		v = Mute
+		v = TimedOut
 	case !p.up:
-		v = Refuses
+		v = Refused
 	}
-	if a.opinion == nil || a.opinion.Of != p.id || v == Answers {
+	if a.opinion == nil || a.opinion.Of != p.id || v == Reachable {
 		a.silence = -1
 	}
-	if v != Answers && a.silence < 0 {
+	if v != Reachable && a.silence < 0 {
 		a.silence = w.now
 	}
-	a.opinion = &Opinion{Of: p.id, Verdict: v}
+	a.opinion = &Opinion{Of: p.id, Reachability: v}
 	if a.silence >= 0 {
 		a.opinion.Silence = w.now - a.silence
 	}
@@ -320,7 +320,7 @@ func (w *modelWorld) state(a *modelAgent) State {
 func (w *modelWorld) record(a *modelAgent) Record {
 	s := w.state(a)
 	r := Record{Shard: "s", ID: a.id, Address: a.id[:1] + ":1", Role: a.role, Txn: s.Txn, Condition: Up, Lineage: s.Lineage, Before: s.Before, Link: s.Link,
-		Synced: a.memory.Whole(s), Fence: a.fence, Armed: a.fence == Armed, Priority: 100, Opinion: a.opinion, Results: slices.Clone(a.results),
+		Synced: a.memory.HasAllData(s), Fence: a.fence, Armed: a.fence == Armed, Priority: 100, Opinion: a.opinion, Results: slices.Clone(a.results),
 		Instance: a.name(), Interval: modelI, Timeout: modelT, Keys: s.Keys, Epoch: a.known}
 	if a.role == Replica && !a.detached {
 		r.PrimaryID = a.follows
@@ -329,7 +329,7 @@ func (w *modelWorld) record(a *modelAgent) Record {
 	case !a.up:
 		r.Condition, r.Armed, r.Fence = Down, false, Closed
 	case a.shunned != "":
-		r.Condition, r.Trouble = Refused, a.shunned
+		r.Condition, r.Trouble = Quarantined, a.shunned
 	}
 	return r
 }

@@ -4,9 +4,13 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 )
+
+// ErrRefused: an agent does not give a promise; the text says why.
+var ErrRefused = errors.New("shard: promise refused")
 
 // Promise is what the agent of a primary asks of every other member's agent when the
 // store does not answer: neither to orchestrate nor to obey a promotion for so long.
@@ -19,7 +23,7 @@ type Promise struct {
 	Epoch int64         `json:"epoch"`
 	For   time.Duration `json:"for_ns"`
 	// Seq grows with each question under an epoch. One that is not above the latest that was
-	// answered is refused: somebody else has sent it again.
+	// answered is refused: it was recorded and sent again.
 	Seq int64 `json:"seq"`
 }
 
@@ -34,12 +38,12 @@ func (p Promise) Sign(secret, what string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// Verify tells whether the authentication is right.
+// Verify reports whether the authentication is right.
 func (p Promise) Verify(secret, what, mac string) bool {
 	return secret != "" && hmac.Equal([]byte(mac), []byte(p.Sign(secret, what)))
 }
 
-// Check tells whether an agent may give the promise, given the row that it saw last and
+// Check reports whether an agent may give the promise, given the row that it saw last and
 // the highest epoch that it knows. The text says why not.
 func (p Promise) Check(row Row, me string, known int64) (why string, ok bool) {
 	switch {

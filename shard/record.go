@@ -21,11 +21,11 @@ type Condition string
 
 // Conditions.
 const (
-	Up      Condition = "up"      // it answers
-	Loading Condition = "loading" // it answers, but serves nothing yet
-	Silent  Condition = "silent"  // it does not answer in time, or the agent has not asked yet
-	Down    Condition = "down"    // proved: its process ended, or its own host refuses the connection
-	Refused Condition = "refused" // it answers, and the agent will have nothing to do with it: see Record.Trouble
+	Up          Condition = "up"      // it answers
+	Loading     Condition = "loading" // it answers, but serves nothing yet
+	Silent      Condition = "silent"  // it does not answer in time, or the agent has not asked yet
+	Down        Condition = "down"    // proved: its process ended, or its own host refuses the connection
+	Quarantined Condition = "refused" // it answers, and the agent will have nothing to do with it: see Record.Trouble
 )
 
 // Fence is what keeps a node from accepting writes.
@@ -38,26 +38,26 @@ const (
 	Closed Fence = "closed" // it refuses writes
 )
 
-// Verdict is what came of knocking at a node from another host.
-type Verdict string
+// Reachability is the result of probing a node from another host.
+type Reachability string
 
-// Verdicts.
+// Results of a probe. Their values are older than their names: agents of two versions exchange them.
 const (
-	Answers Verdict = "answers"
-	Refuses Verdict = "refuses" // nothing listens at its address
-	Mute    Verdict = "mute"    // no answer in time
+	Reachable Reachability = "answers"
+	Refused   Reachability = "refuses" // nothing listens at its address
+	TimedOut  Reachability = "mute"    // no answer in time
 )
 
 // Opinion is what an agent thinks of another node.
 type Opinion struct {
-	Of      string        `json:"of"` // node id
-	Verdict Verdict       `json:"verdict"`
-	Age     time.Duration `json:"age_ns"` // at the time of the report
-	// Silence is how long no knock was answered, at the time of the report: since the first
+	Of           string        `json:"of"` // node id
+	Reachability Reachability  `json:"verdict"`
+	Age          time.Duration `json:"age_ns"` // at the time of the report
+	// Silence is how long no probe was answered, at the time of the report: since the first
 	// of those without an answer was begun. 0 when the last was answered. A refused
 	// connection is no answer.
 	Silence time.Duration `json:"silence_ns,omitempty"`
-	// Closed is for how long every knock has found its fence closed. That is looked at while its own
+	// Closed is for how long every probe has found its fence closed. That is looked at while its own
 	// agent is silent; 0 otherwise, and when the last found it open.
 	Closed time.Duration `json:"closed_ns,omitempty"`
 }
@@ -72,7 +72,7 @@ type Upstream struct {
 	Input time.Duration `json:"input_ns"`
 }
 
-// Detached tells that a replica was left without a primary on purpose: what it has stands still,
+// Detached reports whether a replica was left without a primary on purpose: what it has stands still,
 // and nobody can copy from it.
 func (l *Upstream) Detached() bool { return l != nil && l.Address == "" }
 
@@ -115,12 +115,12 @@ type Record struct {
 	PrimaryID string `json:"primary_node_id"`
 
 	Condition Condition `json:"condition"`
-	// Trouble is what a person should know: why it is refused, held back, or not armed.
+	// Trouble is what an operator should know: why it is refused, held back, or not armed.
 	Trouble string    `json:"trouble,omitempty"`
 	Lineage Lineage   `json:"lineage"`
 	Before  Lineage   `json:"lineage_before,omitzero"` // the one that it was promoted from
 	Link    *Upstream `json:"link,omitempty"`          // on a replica
-	// Synced tells that it has a whole copy of the data, of the lineage that it shows.
+	// Synced reports whether it has a whole copy of the data, of the lineage that it shows.
 	Synced    bool       `json:"synced"`
 	Followers []Follower `json:"followers,omitempty"` // on a primary; at most MaxMembers
 	// Fence: Closed is a promise. A report that says otherwise is accepted by the store
@@ -140,7 +140,7 @@ type Record struct {
 	Instance string        `json:"instance"` // the agent's, new at every start
 	Agent    string        `json:"agent_address,omitempty"`
 	Interval time.Duration `json:"interval_ns"`
-	Timeout  time.Duration `json:"timeout_ns"` // the last record of an agent that stops has Gone
+	Timeout  time.Duration `json:"timeout_ns"` // [TimeoutStopped] in the last record of an agent that stops
 	// Run is the node's own identity for this run of its process, "" if it has none. Two
 	// live records with the same one are the same node twice.
 	Run     string `json:"run,omitempty"`
@@ -149,9 +149,9 @@ type Record struct {
 	Keys    int64  `json:"keys"`
 }
 
-// Gone is the timeout in the last record of an agent that stops: it does not count as live from then on,
+// TimeoutStopped is the timeout in the last record of an agent that stops: it does not count as live from then on,
 // and the next one need not wait.
-const Gone = time.Nanosecond
+const TimeoutStopped = time.Nanosecond
 
 // Limits.
 const (
@@ -171,7 +171,7 @@ func AgeAt(now, updated time.Time, timeout time.Duration) time.Duration {
 	return max(0, age)
 }
 
-// Live tells that the agent has reported within its timeout.
+// Live reports whether the agent has reported within its timeout.
 func (r Record) Live() bool { return r.Age <= r.Timeout }
 
 // Client is the address for clients.
@@ -182,7 +182,7 @@ func (r Record) Client() string {
 	return r.Address
 }
 
-// Label is the node as people see it in the history: address and the begin of its id.
+// Label is the node as operators see it in the history: address and the first characters of its ID.
 func (r Record) Label() string { return fmt.Sprintf("%s (%.8s)", r.Client(), r.ID) }
 
 // Validate returns an error that wraps lease.ErrInvalid unless a store may keep the record.
@@ -218,9 +218,9 @@ const (
 	TakenAddressShard = "address of shard" // … a node of the shard that what names has it
 )
 
-// Taken is the error, which wraps [ErrTaken], for a record that a store does not take: why is one
+// TakenError is the error, which wraps [ErrTaken], for a record that a store does not take: why is one
 // of the four reasons, who the id of the node that stands in the way.
-func (r Record) Taken(why, who, what string) error {
+func (r Record) TakenError(why, who, what string) error {
 	switch why {
 	case TakenShard:
 		return fmt.Errorf("%w: node %.8s is in shard %q; forget it there first", ErrTaken, who, what)

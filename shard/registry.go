@@ -14,13 +14,13 @@ var (
 	ErrNotFound = errors.New("shard: not found")
 	// ErrChanged: the row is not the one that was read; read it again.
 	ErrChanged = errors.New("shard: the row has changed")
-	// ErrLocked: somebody else holds the failover lock.
+	// ErrLocked: another agent holds the failover lock.
 	ErrLocked = errors.New("shard: failover lock held by another")
 	// ErrTaken: the node is registered otherwise: in another shard, or by another
 	// agent that lives.
 	ErrTaken = errors.New("shard: node registered otherwise")
-	// ErrNone: no command came while it was waited for.
-	ErrNone = errors.New("shard: no command")
+	// ErrNoCommand: no command came while it was waited for.
+	ErrNoCommand = errors.New("shard: no command")
 	// ErrNoPrimary: the shard has no primary now.
 	ErrNoPrimary = errors.New("shard: no primary")
 )
@@ -34,7 +34,7 @@ type View struct {
 	Lock string
 	// Lease is that of the shard's primary.
 	Lease lease.Lease
-	// Now is the store's clock, for people to read.
+	// Now is the store's clock, for operators to read.
 	Now time.Time
 }
 
@@ -48,9 +48,9 @@ func (v View) Node(id string) (Record, bool) {
 	return Record{}, false
 }
 
-// Decision changes a shard's row.
-type Decision struct {
-	// Row is what it shall be. Row.Rev is that of the row that was read: 0 makes a new
+// RowUpdate changes a shard's row.
+type RowUpdate struct {
+	// Row is what it becomes. Row.Rev is that of the row that was read: 0 makes a new
 	// shard.
 	Row Row
 	// Commands are sent if the row is changed, and otherwise not.
@@ -65,15 +65,15 @@ type Decision struct {
 type Lock struct {
 	Shard   string
 	Primary string // node id
-	// Value shall be the lock's. It is different at every renewal, so that everybody sees
-	// on his own clock whether the holder goes on.
+	// Value is what the lock's becomes. It is different at every renewal, so that everyone sees
+	// on a clock of its own whether the holder goes on.
 	Value string
 	// Instead is the value that it replaces: "" takes a free lock, one's own renews it, and
 	// that of a holder that was silent for T takes it over.
 	Instead string
 }
 
-// LockTime is how long a lock lives that nobody renews or deletes.
+// LockTime is how long a lock lives that is not renewed or deleted.
 const LockTime = 60 * time.Second
 
 // Registry keeps what is known and decided about shards. Its methods, and those of
@@ -89,13 +89,13 @@ type Registry interface {
 	// that lives; a record is alive for its timeout.
 	Report(ctx context.Context, r Record, tell bool) (View, error)
 
-	// Look returns the view of a shard. [ErrNotFound] if there is neither a row nor a record.
-	Look(ctx context.Context, shard string) (View, error)
+	// ReadView returns the view of a shard. [ErrNotFound] if there is neither a row nor a record.
+	ReadView(ctx context.Context, shard string) (View, error)
 
-	// Decide changes the row if its Rev is still the one given, and then does the rest
+	// UpdateRow changes the row if its Rev is still the one given, and then does the rest
 	// of the decision; the new Rev is greater. Those who watch are woken. [ErrChanged]
 	// otherwise, and nothing is done.
-	Decide(ctx context.Context, d Decision) (rev int64, err error)
+	UpdateRow(ctx context.Context, d RowUpdate) (rev int64, err error)
 
 	// Lock takes, renews or takes over the lock, if its value is l.Instead. It then lives
 	// for LockTime. [ErrLocked] otherwise.
@@ -123,7 +123,7 @@ type Commands interface {
 	// oldest.
 	Send(ctx context.Context, c ...Command) error
 	// Next takes the oldest command of a node's queue out of it, waiting for one up
-	// to wait, at most 5 s. What has expired is dropped unread. [ErrNone] if none came.
+	// to wait, at most 5 s. What has expired is dropped unread. [ErrNoCommand] if none came.
 	// A command whose answer is lost is lost: who sent it sends it again.
 	Next(ctx context.Context, node string, wait time.Duration) (Command, error)
 }

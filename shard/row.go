@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Row is what is decided about a shard. It changes by [Registry.Decide] alone.
+// Row is what is decided about a shard. It changes by [Registry.UpdateRow] alone.
 // Stores keep it as JSON; what they look into is Name, Rev, Primary and Members.
 type Row struct {
 	Name string `json:"name"`
@@ -22,7 +22,7 @@ type Row struct {
 	// primary's agent admits a node after its first full synchronisation.
 	Members []Member `json:"members,omitempty"`
 	Plan    *Plan    `json:"plan,omitempty"`    // under way
-	Request *Request `json:"request,omitempty"` // of a person, not yet begun
+	Request *Request `json:"request,omitempty"` // of an operator, not yet begun
 	Paused  *Pause   `json:"paused,omitempty"`
 	Last    *Plan    `json:"last,omitempty"` // the latest that ended
 	// Failovers are when the latest automatic ones began that reached a new primary, by
@@ -67,7 +67,7 @@ const (
 	Repair     Kind = "repair" // replicas are led to the primary that there is, after an orchestrator died
 )
 
-// Request is what a person asks for.
+// Request is what an operator asks for.
 type Request struct {
 	ID    string `json:"id"`
 	Kind  Kind   `json:"kind"`         // Failover or Switchover
@@ -105,15 +105,15 @@ type Plan struct {
 	Kind  Kind   `json:"kind"`
 	From  string `json:"from,omitempty"` // node id of the old primary
 	To    string `json:"to,omitempty"`   // … of the new one, once chosen
-	// Wanted is the node that a person named; "" leaves the choice to the plan.
+	// Wanted is the node that an operator named; "" leaves the choice to the plan.
 	Wanted string `json:"wanted,omitempty"`
 	Phase  Phase  `json:"phase"`
 	By     string `json:"by"`      // instance of the orchestrator's agent
 	ByNode string `json:"by_node"` // and the node beside which it stands
 	Reason string `json:"reason"`  // why it began
 	Force  bool   `json:"force,omitempty"`
-	// Anew: a person forced a node whose data is not the shard's; its history begins anew.
-	Anew bool `json:"anew,omitempty"`
+	// NewHistory: an operator forced a node whose data is not the shard's; its history starts again.
+	NewHistory bool `json:"anew,omitempty"`
 	// Request that it carries out, "" when nobody asked.
 	Request string `json:"request,omitempty"`
 	// Run of the old primary's process when a switchover began: one that was restarted since may
@@ -127,7 +127,7 @@ type Plan struct {
 	Began   time.Time     `json:"began"` // by the store's clock
 	// Steps that are done, with what each took on its orchestrator's clock.
 	Steps []Step `json:"steps,omitempty"`
-	// Ended, Took and Failed are of a plan that is over; Failed is "" if it succeeded.
+	// Ended, Took and Failed are of a plan that has ended; Failed is "" if it succeeded.
 	Ended  time.Time     `json:"ended,omitzero"`
 	Took   time.Duration `json:"took_ns,omitempty"`
 	Failed string        `json:"failed,omitempty"`
@@ -149,7 +149,7 @@ func (r Row) Member(id string) (Member, bool) {
 	return r.Members[i], true
 }
 
-// Settled tells that the row names a primary that nobody is replacing: agents keep to
+// Settled reports whether the row names a primary that is not being replaced: agents keep to
 // it without being told.
 func (r Row) Settled() bool {
 	return r.Primary != "" && (r.Plan == nil || r.Plan.Phase == Following)
@@ -165,4 +165,15 @@ func (r Row) Copy() Row {
 		r.Plan = &p
 	}
 	return r
+}
+
+// HasPrecedence reports which of two agents beside one node goes on: the member's, of two members the one
+// that was admitted first, and of none that with the lower id.
+func (r Row) HasPrecedence(me, other string) bool {
+	m, mine := r.Member(me)
+	o, others := r.Member(other)
+	if mine && others && !m.Since.Equal(o.Since) {
+		return m.Since.Before(o.Since)
+	}
+	return mine && !others || mine == others && me < other
 }

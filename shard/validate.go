@@ -15,7 +15,7 @@ const MaxWait = 5 * time.Second
 
 // Validate returns an error that wraps lease.ErrInvalid unless a store may take the
 // decision.
-func (d Decision) Validate() error {
+func (d RowUpdate) Validate() error {
 	if err := ValidateName(d.Row.Name); err != nil {
 		return err
 	}

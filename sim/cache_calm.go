@@ -15,6 +15,16 @@ func (w *cacheWorld) recover() {
 	for _, h := range w.hosts {
 		h.off = false
 		h.wall = w.skew()
+		switch {
+		case !w.list.Has(h.member.URL):
+			h.list = nil
+			h.kill()
+		case h.list == nil:
+			h.list = w.list
+		case w.setup.Hasty && h.list.Digest() != w.list.Digest():
+			h.list = w.list
+			h.kill()
+		}
 		if h.peer != nil {
 			h.peer.resume()
 		}
@@ -35,29 +45,21 @@ func (w *cacheWorld) recover() {
 	}
 	w.until(began + w.within())
 	w.agree()
-	w.until(w.now + 2*w.setup.Timings.FailMax*11/10 + w.setup.Timings.Source + 10*time.Second)
+	w.until(w.now + 2*w.setup.Timings.FailMax*11/10 + w.setup.Timings.AnnounceTimeout + 10*time.Second)
 	w.forgotten()
 }
 
 // within is how long it may take until every key is answered: a broken connection
 // is noticed, and made again; promises run out, and a peer that started votes; one
 // that found itself partitioned asks who is there; the last fetch ends, or its
-// failure is old enough; the members hear of their last change; and a few elections.
+// failure is old enough; all have the last list of members; and a few elections.
 func (w *cacheWorld) within() time.Duration {
 	t := w.setup.Timings
-	return t.Source + time.Second + t.Source + t.Ping + t.Fetch + t.FailMax*11/10 + 2*t.Hello + 4*time.Second + w.setup.DiskSlow
-}
-
-// newest is the configuration with the highest number that a peer has.
-func (w *cacheWorld) newest() (c protocol.Config) {
-	for _, h := range w.hosts {
-		if h.peer != nil {
-			if mine := h.peer.real.Config(); mine.Number > c.Number {
-				c = mine
-			}
-		}
+	d := t.AnnounceTimeout + time.Second + t.AnnounceTimeout + t.Ping + t.Fetch + t.FailMax*11/10 + 2*t.Hello + 4*time.Second + w.setup.DiskSlow
+	if w.setup.Changes {
+		d += 4*t.AnnounceTimeout + t.Hello // to stop, to be given the list, and to wait for the change before
 	}
-	return c
+	return d
 }
 
 // demand has every key asked for at every peer until there is a fresh copy; it
@@ -66,6 +68,9 @@ func (w *cacheWorld) demand() *int {
 	left := new(int)
 	for _, h := range w.hosts {
 		for i := range w.setup.Keys {
+			if !w.list.Has(h.member.URL) {
+				continue
+			}
 			*left++
 			w.insist(h, cacheKey(i), left)
 		}
@@ -79,7 +84,7 @@ func (w *cacheWorld) insist(h *cacheHost, key string, left *int) {
 	p.ask(in, func(e protocol.Effect) {
 		_, replied := e.(protocol.Reply)
 		_, referred := e.(protocol.Refer)
-		if replied || referred && h.passive || !w.newest().Has(h.member.URL) {
+		if replied || referred && h.passive {
 			*left--
 			return
 		}
@@ -90,18 +95,17 @@ func (w *cacheWorld) insist(h *cacheHost, key string, left *int) {
 // agree checks that the members are of one mind, then that a refresh of each key
 // comes to all of them.
 func (w *cacheWorld) agree() {
-	config := w.newest()
 	var members []*cachePeer
 	for _, h := range w.hosts {
-		if !config.Has(h.member.URL) {
+		if !w.list.Has(h.member.URL) {
 			continue
 		}
 		members = append(members, h.peer)
 		s := h.peer.real.Status()
-		if mine := h.peer.real.Config(); mine.Number != config.Number || !s.Member {
-			w.judge.breach("%s has configuration %d, others %d", h.name, mine.Number, config.Number)
+		if change := w.list.Difference(h.peer.real.Members()); len(change) > 0 || !s.Member {
+			w.judge.breach("%s has another list of members: %v", h.name, change)
 		}
-		if s.Partitioned || s.Abstaining || s.Connected != len(config.Members) {
+		if s.Partitioned || s.Abstaining || s.Connected != len(w.list) {
 			w.judge.breach("%s is not well long after the last fault: %+v", h.name, s)
 		}
 	}
@@ -122,12 +126,12 @@ func (w *cacheWorld) refresh(members []*cachePeer, key string) {
 	}
 	t := w.setup.Timings
 	got := false
-	p.ask(protocol.Get{Key: key, Refresh: true, Until: p.host.boot() + t.Source + 2*time.Second}, func(e protocol.Effect) {
+	p.ask(protocol.Get{Key: key, Refresh: true, Until: p.host.boot() + t.AnnounceTimeout + 2*time.Second}, func(e protocol.Effect) {
 		if _, got = e.(protocol.Reply); !got {
 			w.judge.breach("%s refuses to refresh %s long after the last fault: %s", p.host.name, key, cacheText(e))
 		}
 	})
-	w.until(w.now + t.Source + 3*time.Second)
+	w.until(w.now + t.AnnounceTimeout + 3*time.Second)
 	first := members[0].table.rows[key]
 	for _, m := range members {
 		if e := m.table.rows[key]; got && !(w.judge.skewed && e.Term > first.Term) && (e.Term != first.Term || e.Digest != first.Digest || e.Expire != first.Expire) {
@@ -139,7 +143,10 @@ func (w *cacheWorld) refresh(members []*cachePeer, key string) {
 // forgotten checks that nothing is left that grows.
 func (w *cacheWorld) forgotten() {
 	for _, h := range w.hosts {
-		h.peer.real.Active(func(name string, l protocol.Look) bool {
+		if h.peer == nil {
+			continue
+		}
+		h.peer.real.Active(func(name string, l protocol.KeyStatus) bool {
 			w.judge.breach("%s still remembers %s: %+v", h.name, name, l)
 			return true
 		})

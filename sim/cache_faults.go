@@ -25,7 +25,7 @@ func (w *cacheWorld) suffer() {
 	if w.calm || len(faults) == 0 {
 		return
 	}
-	w.after(w.dice.upTo(s.Timings.Source), func() {
+	w.after(w.dice.upTo(s.Timings.AnnounceTimeout), func() {
 		if !w.calm {
 			faults[w.dice.n(len(faults))]()
 			w.suffer()
@@ -80,7 +80,7 @@ func (w *cacheWorld) cutSome() {
 	for _, c := range cuts {
 		w.cuts[c] = true
 	}
-	w.after(w.dice.upTo(3*w.setup.Timings.Source), func() {
+	w.after(w.dice.upTo(3*w.setup.Timings.AnnounceTimeout), func() {
 		w.trace("cut ends: %v", cuts)
 		for _, c := range cuts {
 			delete(w.cuts, c)
@@ -100,7 +100,7 @@ func (w *cacheWorld) breakSome() {
 
 func (w *cacheWorld) pauseSome() {
 	if p := w.active().peer; p != nil {
-		p.pause(w.dice.upTo(w.setup.Timings.Source * time.Duration(1+w.dice.n(3)) / 2))
+		p.pause(w.dice.upTo(w.setup.Timings.AnnounceTimeout * time.Duration(1+w.dice.n(3)) / 2))
 	}
 }
 
@@ -119,7 +119,7 @@ func (w *cacheWorld) killSome() {
 func (w *cacheWorld) launchLater(h *cacheHost) {
 	wait := w.dice.upTo(50 * time.Millisecond)
 	if w.dice.hit(0.5) {
-		wait = w.dice.upTo(2 * w.setup.Timings.Source)
+		wait = w.dice.upTo(2 * w.setup.Timings.AnnounceTimeout)
 	}
 	w.after(wait, func() {
 		h.off = false
@@ -157,25 +157,6 @@ func (w *cacheWorld) stepSome() {
 	}
 	skew := w.setup.Timings.Skew.Milliseconds() - 100 // clocks drift
 	w.judge.skewed = w.judge.skewed || most-least > skew || by < -skew
-}
-
-func (w *cacheWorld) changeMembers() {
-	p := w.anybody().peer
-	if p == nil {
-		return
-	}
-	other := w.anybody()
-	in := protocol.Change{Until: p.host.boot() + w.dice.upTo(8*time.Second)}
-	if p.real.Config().Has(other.member.URL) {
-		in.Remove = other.member.URL
-	} else {
-		in.Add = &other.member
-	}
-	p.ask(in, func(e protocol.Effect) {
-		if c := e.(protocol.Changed); c.Err == "" {
-			w.judge.result.Changes++
-		}
-	})
 }
 
 // lieOfDeath has a peer believe that another has ended.

@@ -17,6 +17,7 @@ type cacheHost struct {
 	i       int
 	name    string
 	member  protocol.Member
+	list    protocol.Members // in its configuration; nil: no peer is to run here
 	keeps   bool
 	passive bool
 	disk    cacheDisk
@@ -72,7 +73,7 @@ func (h *cacheHost) wallNow() int64 {
 
 // launch starts a process on the host, with what the disk has.
 func (h *cacheHost) launch() {
-	if h.peer != nil || h.off {
+	if h.peer != nil || h.off || h.list == nil {
 		return
 	}
 	h.w.lives++
@@ -116,11 +117,11 @@ func (h *cacheHost) wipe() {
 
 // cacheDisk is what a host stores. One thing is written at a time.
 type cacheDisk struct {
-	ceiling    int64
-	removals   []protocol.Removal
-	membership *protocol.MembershipState
-	rows       map[string]protocol.Entry
-	undo       []cacheRow // the last saves, which nothing has made durable
+	ceiling  int64
+	removals []protocol.Removal
+	members  protocol.MembersState
+	rows     map[string]protocol.Entry
+	undo     []cacheRow // the last saves, which nothing has made durable
 
 	ops  []cacheOp
 	busy uint64 // grows when the process that writes ends

@@ -17,7 +17,6 @@ type cacheJudge struct {
 	tokens   protocol.Token
 	keys     map[string]*cacheBook
 	removals []*cacheRemoval
-	configs  map[int64]protocol.Config
 	falsely  bool                         // somebody was falsely reported dead
 	skewed   bool                         // wall clocks were further apart than Timings.Skew, or stepped back by more
 	forgot   map[*cacheHost]time.Duration // when a host last lost what it knew
@@ -30,12 +29,13 @@ type cacheBook struct {
 	votes              map[cacheBallot]string
 	yes                map[cacheBallot]map[string]bool // who said yes, by who asked
 	used               map[*cacheHost]*cacheUse
-	released           map[cacheBallot]bool           // by who stood in it
-	over               map[cacheBallot]bool           // the same, as who stood remembers
-	asked              map[cacheBallot]int            // questions sent
-	stands             map[*cachePeer][]time.Duration // lately
-	questions, answers map[*cachePeer]int             // heard, and given
-	retry              map[*cachePeer]time.Duration   // boot clock, before which a peer that failed does not fetch
+	released           map[cacheBallot]bool             // by who stood in it
+	over               map[cacheBallot]bool             // the same, as who stood remembers
+	asked              map[cacheBallot]int              // questions sent
+	lists              map[cacheBallot]protocol.Members // of who stands
+	stands             map[*cachePeer][]time.Duration   // lately
+	questions, answers map[*cachePeer]int               // heard, and given
+	retry              map[*cachePeer]time.Duration     // boot clock, before which a peer that failed does not fetch
 }
 
 // cacheBallot is a term and who votes, or stands, in it.
@@ -64,7 +64,7 @@ func (r *cacheRemoval) covers(key string) bool {
 }
 
 func newCacheJudge(w *cacheWorld) *cacheJudge {
-	return &cacheJudge{world: w, keys: map[string]*cacheBook{}, configs: map[int64]protocol.Config{}, forgot: map[*cacheHost]time.Duration{}}
+	return &cacheJudge{world: w, keys: map[string]*cacheBook{}, forgot: map[*cacheHost]time.Duration{}}
 }
 
 func (j *cacheJudge) breach(format string, args ...any) {
@@ -81,7 +81,7 @@ func (j *cacheJudge) key(name string) *cacheBook {
 	if k == nil {
 		k = &cacheBook{
 			fetched: map[int64]*cacheFetch{}, votes: map[cacheBallot]string{}, yes: map[cacheBallot]map[string]bool{},
-			used: map[*cacheHost]*cacheUse{}, released: map[cacheBallot]bool{}, over: map[cacheBallot]bool{}, asked: map[cacheBallot]int{}, stands: map[*cachePeer][]time.Duration{},
+			used: map[*cacheHost]*cacheUse{}, released: map[cacheBallot]bool{}, over: map[cacheBallot]bool{}, asked: map[cacheBallot]int{}, lists: map[cacheBallot]protocol.Members{}, stands: map[*cachePeer][]time.Duration{},
 			questions: map[*cachePeer]int{}, answers: map[*cachePeer]int{},
 			retry: map[*cachePeer]time.Duration{},
 		}
@@ -97,7 +97,6 @@ func (j *cacheJudge) started(p *cachePeer) {
 	for key, e := range p.table.rows {
 		j.holds(p, key, e, "holds at its start")
 	}
-	j.stepped(p)
 }
 
 func (j *cacheJudge) died(p *cachePeer) {
@@ -146,7 +145,7 @@ func (j *cacheJudge) fetches(f *cacheFetch) {
 	}
 	for _, other := range k.running {
 		switch {
-		case other.late || j.falsely:
+		case other.late || j.falsely, j.world.setup.Hasty && !other.peer.real.Members().WorksWith(p.real.Members()):
 			j.result.Apart++
 		default:
 			j.breach("%s fetches %s in term %d while %s does in term %d", p.host.name, f.key, f.term, other.peer.host.name, other.term)
@@ -157,15 +156,15 @@ func (j *cacheJudge) fetches(f *cacheFetch) {
 	if k.over[ballot] {
 		j.breach("%s fetches %s in term %d, which it has given up", p.host.name, f.key, f.term)
 	}
-	config := p.real.Config()
+	members := p.real.Members()
 	votes := 1
-	for _, m := range config.Members {
+	for _, m := range members {
 		if k.yes[ballot][m.URL] && m.URL != p.host.member.URL {
 			votes++
 		}
 	}
-	if votes < config.Majority() || !config.Has(p.host.member.URL) {
-		j.breach("%s fetches %s in term %d, for which it has %d votes of %d", p.host.name, f.key, f.term, votes, len(config.Members))
+	if votes < members.Majority() || !members.Has(p.host.member.URL) {
+		j.breach("%s fetches %s in term %d, for which it has %d votes of %d", p.host.name, f.key, f.term, votes, len(members))
 	}
 	if until := k.retry[p]; until > p.host.boot() {
 		j.breach("%s fetches %s again %v before its back-off ends", p.host.name, f.key, until-p.host.boot())
@@ -193,13 +192,13 @@ func (j *cacheJudge) fetchEnds(f *cacheFetch) {
 
 // begins notes what a peer is told, before it acts on it.
 func (j *cacheJudge) begins(p *cachePeer, in protocol.Input) {
-	p.before = p.real.Config().Number
+	p.before = p.real.Members().Digest()
 	switch in := in.(type) {
 	case protocol.Get:
 		p.asked[in.Token] = true
 	case protocol.RemoveKeys:
 		p.asked[in.Token] = true
-	case protocol.Change:
+	case protocol.ChangeMembers:
 		p.asked[in.Token] = true
 	case protocol.Link:
 		p.up[in.Peer] = p.up[in.Peer] || in.State == protocol.Up
@@ -257,15 +256,15 @@ func (j *cacheJudge) stands(p *cachePeer, e protocol.Moved) {
 		j.breach("%s stood %d times for %s within a second; %d are enough", p.host.name, n, e.Key, most)
 	}
 	up := 1
-	config := p.real.Config()
-	for _, m := range config.Members {
+	members := p.real.Members()
+	for _, m := range members {
 		if m.URL != p.host.member.URL && p.up[m.URL] {
 			up++
 		}
 	}
-	// Where the same step changed the configuration, the one before counts.
-	if up < config.Majority() && config.Number == p.before {
-		j.breach("%s stands for %s with %d of %d connected", p.host.name, e.Key, up, len(config.Members))
+	// Where the same step changed the list, the one before counts.
+	if up < members.Majority() && members.Digest() == p.before {
+		j.breach("%s stands for %s with %d of %d connected", p.host.name, e.Key, up, len(members))
 	}
 }
 
@@ -289,8 +288,9 @@ func (j *cacheJudge) says(p *cachePeer, s protocol.Send) {
 		}
 		k.asked[ballot] += n
 		k.votes[ballot] = me
+		k.lists[ballot] = p.real.Members()
 		t := j.world.setup.Timings
-		if most := (len(j.world.hosts) - 1) * (2 + int(t.Source/2/t.Repeat)); k.asked[ballot] > most {
+		if most := (len(j.world.hosts) - 1) * (2 + int(t.AnnounceTimeout/2/t.Repeat)); k.asked[ballot] > most {
 			j.breach("%s asks %d questions about %s in term %d; %d are enough", p.host.name, k.asked[ballot], m.Key, m.Term, most)
 		}
 		if k.over[ballot] {
@@ -355,24 +355,14 @@ func (j *cacheJudge) votes(p *cachePeer, to string, a protocol.Answer) {
 		j.breach("%s votes for %s in term %d of %s, and voted for %s", p.host.name, cacheName(to), a.Term, a.Key, cacheName(old))
 	}
 	k.votes[ballot] = to
+	// The lists of a majority's members need not all be alike: but each works with the
+	// candidate's, or two majorities may share nobody.
+	if theirs := k.lists[cacheBallot{to, a.Term}]; theirs != nil && !theirs.WorksWith(p.real.Members()) {
+		j.breach("%s votes for %s in term %d of %s with a list that differs by %v", p.host.name, cacheName(to), a.Term, a.Key, p.real.Members().Difference(theirs))
+	}
 	asker := cacheBallot{to, a.Term}
 	if k.yes[asker] == nil {
 		k.yes[asker] = map[string]bool{}
 	}
 	k.yes[asker][p.host.member.URL] = true
-}
-
-// stepped looks at a peer after a step.
-func (j *cacheJudge) stepped(p *cachePeer) {
-	c := p.real.Config()
-	if c.Number == p.number || len(p.held) > 0 {
-		return // what is not stored yet nobody knows of
-	}
-	p.number = c.Number
-	known, ok := j.configs[c.Number]
-	if !ok {
-		j.configs[c.Number] = c
-	} else if known.Digest() != c.Digest() {
-		j.breach("configuration %d is %v at %s, and %v elsewhere", c.Number, c.Members, p.host.name, known.Members)
-	}
 }

@@ -26,20 +26,17 @@ type cacheLink struct {
 }
 
 // dial opens links to the members that there are none to, and closes those to
-// peers that are none. Who is no member also tries whomever it was started with.
+// peers that are none.
 func (p *cachePeer) dial() {
-	config := p.real.Config()
-	if !config.Has(p.host.member.URL) {
-		config.Members = p.host.w.everybody.Members
-	}
+	members := p.real.Members()
 	for url := range p.links {
-		if !config.Has(url) {
+		if !members.Has(url) {
 			p.hangUp(url)
 		}
 	}
-	changed := config.Number != p.dialed
-	p.dialed = config.Number
-	for _, m := range config.Members {
+	changed := members.Digest() != p.dialed
+	p.dialed = members.Digest()
+	for _, m := range members {
 		if l := p.links[m.URL]; l != nil && l.up && changed {
 			// A machine does not know of the links to those who become members.
 			p.host.w.after(0, func() {
@@ -106,7 +103,9 @@ func (l *cacheLink) try() {
 	default:
 		l.conn, l.dead, l.tries, l.silent = l.says.peer, false, 0, -1
 		l.tell(true)
-		if back := l.conn.links[l.hears.host.member.URL]; back != nil {
+		if back := l.conn.links[l.hears.host.member.URL]; back == nil { // it is told the list
+			l.conn.input(protocol.Link{Peer: l.hears.host.member.URL, State: protocol.Up})
+		} else {
 			if back.conn != nil && back.up {
 				l.conn.input(protocol.Link{Peer: l.hears.host.member.URL, State: protocol.Up})
 			} else {
@@ -166,7 +165,7 @@ func (w *cacheWorld) eachLink(each func(*cacheLink)) {
 
 // sweep notices, again and again, who has been silent for too long.
 func (w *cacheWorld) sweep() {
-	limit := w.setup.Timings.Source
+	limit := w.setup.Timings.AnnounceTimeout
 	w.eachLink(func(l *cacheLink) {
 		switch {
 		case l.conn == nil || l.closed:
@@ -249,11 +248,6 @@ func cacheText(v any) string {
 		return fmt.Sprintf("Fetch{%s term %d until %v}", v.Key, v.Term, v.Until)
 	case protocol.Fetched:
 		return fmt.Sprintf("Fetched{%s term %d err %q}", v.Key, v.Term, v.Err)
-	case protocol.Change:
-		if v.Add != nil {
-			return fmt.Sprintf("Change{%d adds %s}", v.Token, cacheName(v.Add.URL))
-		}
-		return fmt.Sprintf("Change{%d removes %s}", v.Token, cacheName(v.Remove))
 	case protocol.Link:
 		return fmt.Sprintf("Link %s %s", cacheName(v.Peer), []string{"down", "up", "dead"}[v.State])
 	case protocol.Moved:

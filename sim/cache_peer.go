@@ -28,9 +28,8 @@ type cachePeer struct {
 	paused  bool
 	pauses  int // so far
 	inbox   []func()
-	number  int64 // of the configuration, as the judge knows
-	before  int64 // number of the configuration when the step began
-	dialed  int64 // the same, when links were last looked at
+	before  uint64 // digest of the list of members when the step began
+	dialed  uint64 // the same, when links were last looked at
 
 	links   map[string]*cacheLink   // by url of who is heard
 	up      map[string]bool         // which of them stand, as the machine was told
@@ -59,16 +58,9 @@ func newCachePeer(h *cacheHost, life uint64) *cachePeer {
 		fetches: map[string]*cacheFetch{}, dirty: map[string]bool{},
 	}
 	p.table = &cacheTable{peer: p, rows: maps.Clone(h.disk.rows), used: slices.Sorted(maps.Keys(h.disk.rows))}
-	state := protocol.MembershipState{Config: w.first}
-	if h.i >= w.setup.Peers {
-		state.Config = w.everybody
-	}
-	if h.disk.membership != nil {
-		state = *h.disk.membership
-	}
 	rng := rand.New(rand.NewPCG(w.setup.Seed, life))
 	setup := protocol.Setup{
-		Self: h.member.URL, State: state, Keeps: h.keeps, Incarnation: rng.Uint64() | 1,
+		Self: h.member.URL, Members: h.list, Stored: h.disk.members, Keeps: h.keeps, Incarnation: rng.Uint64() | 1,
 		Ceiling: h.disk.ceiling, Removals: slices.Clone(h.disk.removals), Timings: w.setup.Timings,
 		Jitter: w.setup.Jitter, Passive: h.passive, MaxWaiting: 200, Table: p.table, Rand: rng.Float64,
 	}
@@ -77,7 +69,7 @@ func newCachePeer(h *cacheHost, life uint64) *cachePeer {
 	}
 	p.real = protocol.New(h.clock(), setup)
 	p.machine = w.twist(p, setup, p.real)
-	w.trace("%s starts: life %d, ceiling %d, configuration %d, %d removals", h.name, life, setup.Ceiling, state.Config.Number, len(setup.Removals))
+	w.trace("%s starts: life %d, ceiling %d, %d members, %d removals", h.name, life, setup.Ceiling, len(h.list), len(setup.Removals))
 	return p
 }
 
@@ -162,7 +154,6 @@ func (p *cachePeer) step(in protocol.Input) {
 	}
 	p.dial()
 	p.arm()
-	w.judge.stepped(p)
 }
 
 // arm sets the timer, which may be late.
@@ -213,9 +204,8 @@ func (p *cachePeer) carry(e protocol.Effect) {
 			clear(p.dirty)
 			d.removals, d.undo = all, nil
 		}
-	case protocol.SaveMembership:
-		state := e.State
-		apply = func() { d.membership, d.undo = &state, nil }
+	case protocol.SaveMembers:
+		apply = func() { d.members, d.undo = e.State, nil }
 	}
 	if apply == nil || !p.host.keeps {
 		if len(p.held) > 0 && !p.stops(e) {
@@ -263,7 +253,6 @@ func (p *cachePeer) stored() {
 		}
 	}
 	p.goOn(true)
-	p.host.w.judge.stepped(p)
 	p.dial()
 	p.arm()
 }
@@ -303,8 +292,6 @@ func (p *cachePeer) act(e protocol.Effect) {
 		p.save(e.Key)
 	case protocol.Raise:
 		p.raise(e)
-	case protocol.Drop:
-		p.hangUp(e.Peer)
 	}
 }
 

@@ -115,7 +115,7 @@ func tells[M protocol.Message](change func(*cacheTwist, string, M) protocol.Mess
 func whole(s *CacheSetup) {
 	s.Peers, s.Spare, s.Changes, s.Wipes, s.FalseDead = 3, 0, false, false, false
 	s.Stored, s.Passive = []bool{true, true, true}, make([]bool, 3)
-	s.Length = 10 * s.Timings.Source
+	s.Length = 10 * s.Timings.AnnounceTimeout
 }
 
 // harsh is whole, with slow fetches of one key and all that parts those who make them.
@@ -123,8 +123,8 @@ func harsh(s *CacheSetup) {
 	whole(s)
 	s.Keys, s.Room, s.Gap = 1, 0, 50*time.Millisecond
 	s.Cuts, s.Restarts, s.Pauses, s.Removals = true, true, false, false
-	s.Timings.Fetch = 4 * s.Timings.Source
-	s.Source = CacheSource{Fast: s.Timings.Source, Slow: 4 * s.Timings.Source}
+	s.Timings.Fetch = 4 * s.Timings.AnnounceTimeout
+	s.Source = CacheSource{Fast: s.Timings.AnnounceTimeout, Slow: 4 * s.Timings.AnnounceTimeout}
 	s.Timings.TTL = time.Second
 }
 

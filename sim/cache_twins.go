@@ -28,7 +28,7 @@ func voteTwins() []CacheTwin {
 			})},
 		{Name: "a late yes is counted", Caught: "votes of", Need: harsh,
 			In: hears(func(t *cacheTwist, _ string, a protocol.Answer) protocol.Message {
-				if l := t.Look(a.Key); a.Yes && l.State == protocol.Candidate {
+				if l := t.KeyStatus(a.Key); a.Yes && l.State == protocol.Candidate {
 					a.Term = l.Term
 				}
 				return a
@@ -42,8 +42,8 @@ func voteTwins() []CacheTwin {
 		{Name: "an acknowledgement counts from when it comes", Caught: "does in term",
 			Need: func(s *CacheSetup) {
 				harsh(s)
-				s.Network = CacheNetwork{MaxDelay: s.Timings.Source / 20, Late: 0.5, Lose: 0.3}
-				s.Restarts, s.Length = false, 30*s.Timings.Source
+				s.Network = CacheNetwork{MaxDelay: s.Timings.AnnounceTimeout / 20, Late: 0.5, Lose: 0.3}
+				s.Restarts, s.Length = false, 30*s.Timings.AnnounceTimeout
 			},
 			In: hears(func(t *cacheTwist, _ string, a protocol.Ack) protocol.Message {
 				a.Stamp = t.now.Boot.Milliseconds()
@@ -52,7 +52,7 @@ func voteTwins() []CacheTwin {
 		{Name: "a promise is believed for too long", Caught: "does in term", Need: harsh,
 			Setup: func(p *cachePeer, s *protocol.Setup) {
 				if p.host.i == 0 {
-					s.Timings.Source *= 4
+					s.Timings.AnnounceTimeout *= 4
 				}
 			}},
 	}
@@ -60,10 +60,10 @@ func voteTwins() []CacheTwin {
 
 // acquit has a machine believe that everybody knows of its life.
 func acquit(t *cacheTwist, s protocol.Setup) {
-	config := t.Config()
-	for _, m := range config.Members {
+	members := t.Members()
+	for _, m := range members {
 		if m.URL != s.Self {
-			h := protocol.Hello{Incarnation: 1, Echo: s.Incarnation, Config: config.Number, Members: config.Digest(), Wall: t.peer.host.wallNow(), Keeps: true}
+			h := protocol.Hello{Incarnation: 1, Echo: s.Incarnation, Config: 1, Members: members.Digest(), Wall: t.peer.host.wallNow(), Keeps: true}
 			t.Machine.Step(t.peer.host.clock(), protocol.Heard{From: m.URL, Message: h})
 		}
 	}
@@ -95,21 +95,27 @@ func restartTwins() []CacheTwin {
 			Need: func(s *CacheSetup) {
 				whole(s)
 				s.Removals, s.Restarts, s.Cuts, s.Gap = true, true, true, 30*time.Millisecond
-				s.Timings.TTL, s.Length = time.Second, 20*s.Timings.Source
+				s.Timings.TTL, s.Length = time.Second, 20*s.Timings.AnnounceTimeout
 			}},
-		{Name: "a member is added without asking", Caught: "elsewhere",
+		{Name: "lists that differ by two work together", Caught: "with a list that differs by",
 			In: func(t *cacheTwist, in protocol.Input) []protocol.Input {
-				if c, ok := in.(protocol.Change); ok && c.Add != nil && t.Config().Number > 0 {
-					next := t.Config()
-					next.Members = protocol.NewConfig(append(slices.Clone(next.Members), *c.Add)).Members
-					next.Number++
-					return []protocol.Input{protocol.Heard{From: next.Members[0].URL, Message: protocol.Membership{Step: 'g', Config: next}}}
+				h, ok := in.(protocol.Heard)
+				if !ok {
+					return []protocol.Input{in}
 				}
-				return []protocol.Input{in}
+				switch m := h.Message.(type) {
+				case protocol.Hello:
+					m.Members = t.Members().Digest()
+					h.Message = m
+				case protocol.MembersList:
+					return nil
+				}
+				return []protocol.Input{h}
 			},
 			Need: func(s *CacheSetup) {
-				s.Peers, s.Spare, s.Changes, s.Wipes = 3, 2, true, false
+				s.Peers, s.Spare, s.Changes, s.Hasty, s.Wipes = 3, 2, true, true, false
 				s.Stored, s.Passive = slices.Repeat([]bool{true}, 5), make([]bool, 5)
+				s.Length = 20 * s.Timings.AnnounceTimeout
 			}},
 	}
 }

@@ -81,9 +81,9 @@ func (p *cachePeer) ask(in protocol.Input, done func(protocol.Effect)) *cacheWai
 		case protocol.RemoveKeys:
 			in.Token = wait.token
 			wait.in, wait.until = in, in.Until
-		case protocol.Change:
+		case protocol.ChangeMembers:
 			in.Token = wait.token
-			wait.in, wait.until = in, in.Until
+			wait.in, wait.until = in, p.host.boot()
 		}
 		p.waits[wait.token] = wait
 		w.judge.waiting(wait)

@@ -12,7 +12,7 @@ import (
 type CacheSetup struct {
 	Seed  uint64
 	Peers int // members at the start
-	Spare int // peers that wait to be added
+	Spare int // hosts whose peers may be added
 	Keys  int
 	// Length is for how long there are faults.
 	Length  time.Duration
@@ -33,6 +33,8 @@ type CacheSetup struct {
 	// Cuts, Pauses, Restarts, Wipes (of storage), Steps (of wall clocks), Removals
 	// and Changes (of members) are whether there are such faults and requests.
 	Cuts, Pauses, Restarts, Wipes, Steps, Removals, Changes bool
+	// Hasty is that two members change at once, whatever the peers say.
+	Hasty bool
 	// FalseDead has links reported dead whose other end lives.
 	FalseDead bool
 	Twin      CacheTwin
@@ -71,7 +73,7 @@ func DrawCache(seed uint64) CacheSetup {
 		Cuts: d.hit(0.7), Pauses: d.hit(0.5), Restarts: d.hit(0.7), Steps: d.hit(0.5), Removals: d.hit(0.5),
 		FalseDead: d.hit(0.1),
 	}
-	s.Length = d.between(4*s.Timings.Source, 10*s.Timings.Source)
+	s.Length = d.between(4*s.Timings.AnnounceTimeout, 10*s.Timings.AnnounceTimeout)
 	s.Source.Slow = s.Source.Fast + d.upTo(s.Timings.Fetch*5/4)
 	if d.hit(0.3) {
 		s.Jitter = 0.5 * float64(d.n(101)) / 100
@@ -80,14 +82,14 @@ func DrawCache(seed uint64) CacheSetup {
 		s.Network.Lose, s.Network.Duplicate, s.Network.Late = 0.2*float64(d.n(101))/100, 0.05, 0.03
 	}
 	if d.hit(0.3) {
-		s.DiskFails, s.DiskSlow = 0.2, d.upTo(2*s.Timings.Source)
+		s.DiskFails, s.DiskSlow = 0.2, d.upTo(2*s.Timings.AnnounceTimeout)
 	}
 	if d.hit(0.2) {
 		s.Keys, s.Room = 4, 1+d.n(3)
 	}
 	if d.hit(0.3) { // fetches outlast what befalls those who make them
-		s.Timings.TTL, s.Timings.Fetch = time.Second, 4*s.Timings.Source
-		s.Source.Fast, s.Source.Slow = s.Timings.Source, 4*s.Timings.Source
+		s.Timings.TTL, s.Timings.Fetch = time.Second, 4*s.Timings.AnnounceTimeout
+		s.Source.Fast, s.Source.Slow = s.Timings.AnnounceTimeout, 4*s.Timings.AnnounceTimeout
 	}
 	if s.Changes = d.hit(0.4); s.Changes {
 		s.Spare = 1 + d.n(2)
@@ -95,6 +97,7 @@ func DrawCache(seed uint64) CacheSetup {
 	if s.Changes && d.hit(0.3) {
 		s.Peers, s.Spare = 1, 4
 	}
+	s.Hasty = s.Changes && d.hit(0.1)
 	s.Wipes = !s.Changes && d.hit(0.4)
 	storeless := []float64{0, 0, 0.3, 1}[d.n(4)]
 	for range s.Peers + s.Spare {
@@ -112,7 +115,7 @@ func drawCacheTimings(d *dice) protocol.Timings {
 	}
 	t.FailMax = t.FailMin + d.upTo(4*time.Second)
 	if d.hit(0.3) {
-		t.Source, t.Announce = 700*time.Millisecond, 200*time.Millisecond
+		t.AnnounceTimeout, t.Announce = 700*time.Millisecond, 200*time.Millisecond
 		t.Hello, t.Ping = 300*time.Millisecond, 500*time.Millisecond
 	}
 	return t.WithDefaults()
@@ -128,7 +131,8 @@ type CacheResult struct {
 	Removals  int // confirmed by at least one other peer
 	Changes   int // that happened
 	// Apart are overlaps of fetches of which one was paused past its time, or
-	// whose peer was falsely reported dead.
+	// whose peer was falsely reported dead, or whose peers' lists differ by more than
+	// one member, because a hasty operator gave them such lists.
 	Apart int
 	// Again are terms fetched in twice, by a host that had lost its storage.
 	Again int
@@ -150,11 +154,12 @@ type cacheWorld struct {
 	hosts  []*cacheHost
 	cuts   map[[2]int]bool // nothing passes from the first to the second
 	calm   bool
-	first  protocol.Config // of those who are members at the start
-	// everybody is whom those try to reach who are not.
-	everybody protocol.Config
-	judge     *cacheJudge
-	lives     uint64
+	// list is what the operator wants every peer to have; changing is that not all
+	// have had it for long.
+	list     protocol.Members
+	changing bool
+	judge    *cacheJudge
+	lives    uint64
 }
 
 // cacheEpoch is the true wall clock at the beginning, in Unix milliseconds.
@@ -203,18 +208,17 @@ func RunCache(setup CacheSetup) (result CacheResult) {
 
 func (w *cacheWorld) build() {
 	n := w.setup.Peers + w.setup.Spare
-	var members, all []protocol.Member
+	var members []protocol.Member
 	for i := range n {
 		h := w.newHost(i)
 		w.hosts = append(w.hosts, h)
-		all = append(all, h.member)
 		if i < w.setup.Peers {
 			members = append(members, h.member)
 		}
 	}
-	w.first, w.everybody = protocol.NewConfig(members), protocol.NewConfig(all)
-	w.everybody.Number = 0
-	for _, h := range w.hosts {
+	w.list = protocol.NewMembers(members)
+	for _, h := range w.hosts[:w.setup.Peers] {
+		h.list = w.list
 		w.after(w.dice.upTo(300*time.Millisecond), h.launch)
 	}
 }

@@ -27,7 +27,7 @@
 // A run of a queue ([RunQueue]) has two to five dispatchers, users who enqueue, a
 // person who looks in, and a target with a network of its own: one that recognises
 // ids or not, can be asked or not, compares terms or not, decides later, forgets,
-// is slow, down, busy, silent before or after it acted. The store is dispatchtest.Memory,
+// is slow, down, busy, silent before or after it acted. The store is the one in memory,
 // because a database cannot run in a bubble. Of it is checked:
 //
 //   - At the store: a key is taken only from nobody, or from one who lapsed and
@@ -92,7 +92,7 @@
 // order and said again, and senders' clocks are wrong by hours. Instances are killed, stopped,
 // frozen, cut off and started again, all of them are down for ten minutes; the store is down for as long, slow,
 // hangs, loses answers, and its clock is stepped by hours; a message router is down; what is
-// expected is changed, paused and removed. The store is monitortest.Reference, and an SQLite file in some runs.
+// expected is changed, paused and removed. The store is the one in memory, and an SQLite file in some runs.
 // By books of its own, of what was acknowledged, proven and configured, the judge checks:
 //
 //   - No alarm is raised of a source before its limit has passed since its last acknowledged
@@ -105,7 +105,7 @@
 //   - What was acknowledged is stored; in the end nothing stands, waits or is left over.
 //
 // A run of a shard ([RunShard]) has two, three or five nodes of shardtest.World, each with a real
-// shard.Agent on a host with clocks, disk and links of its own, clients that write to every node all
+// agent.Agent on a host with clocks, disk and links of its own, clients that write to every node all
 // the time, and the memory store. Nodes and agents are killed, stopped and started again, together
 // and with their host; nodes hang and do what they had received when they go on, lag, lose their data, and
 // cannot write; hosts are split, and each way is cut by itself: between nodes, from an agent to a node,

@@ -39,6 +39,9 @@ func (h histories[R]) explore(t *testing.T) {
 	first, n := number(t, "SIM_FIRST", uint64(time.Now().UnixNano())/1000), runs(t, h.few, h.many)
 	t.Logf("%d seeds from %d", n, first)
 	shares := min(4, n)
+	if testing.Short() {
+		shares = 1 // a quarter of the histories: one share, as large as each of the four, so that idle can tell
+	}
 	for share := range shares {
 		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
 			t.Parallel()
@@ -190,6 +193,9 @@ func runs(t *testing.T, few, many int) int {
 	t.Helper()
 	if os.Getenv("UNDERSTUDY_PROVE") == "1" {
 		few = many
+	}
+	if testing.Short() {
+		few = max(1, few/4)
 	}
 	return int(number(t, "SIM_RUNS", uint64(few)))
 }

@@ -103,7 +103,7 @@ func (j *judge) EndSession(ctx context.Context, id, reason string) error {
 	return j.Target.EndSession(ctx, id, reason)
 }
 
-func (j *judge) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (j *judge) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	l, err := j.Target.Acquire(ctx, c)
@@ -134,7 +134,7 @@ func (j *judge) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error)
 	return l, nil
 }
 
-func (j *judge) Release(ctx context.Context, h lease.Handback) error {
+func (j *judge) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	err := j.Target.Release(ctx, h)

@@ -24,7 +24,7 @@ func (j *monitorJudge) tick() {
 		return now.After(maxTime(since, well).Add(j.world.setup.First + slack + j.world.setup.Poll))
 	}
 	for _, b := range j.sources {
-		e := j.events[b.ref.Event]
+		e := j.events[b.ref.Check]
 		if b.told {
 			continue
 		}
@@ -82,11 +82,11 @@ func (j *monitorJudge) untold(b *sourceBook, e *eventBook, late func(time.Time) 
 	if j.world.health.since().After(last.sent.Add(-lateBy)) && b.busy(last) {
 		return ""
 	}
-	if last.signal == monitor.Fail && !e.SenderClock && late(last.acked) {
+	if last.signal == monitor.SignalFail && !e.SenderClock && late(last.acked) {
 		return "no alarm, and it failed at " + j.at(last.acked)
 	}
 	_, resumed := j.paths[b.from.path].blindBetween(last.sent, time.Now(), false)
-	if last.signal == monitor.Start && e.MaxRun > 0 && resumed.IsZero() && late(last.acked.Add(e.MaxRun+j.lostEver()+3*time.Second)) {
+	if last.signal == monitor.SignalStart && e.MaxRun > 0 && resumed.IsZero() && late(last.acked.Add(e.MaxRun+j.lostEver()+3*time.Second)) {
 		return "no alarm, and its run began at " + j.at(last.acked)
 	}
 	return ""
@@ -126,7 +126,7 @@ func (b *sourceBook) lastWord() *sending {
 // wellFor is since when a source whose alarm stands beats in time; ok is false if it
 // does not.
 func (j *monitorJudge) wellFor(b *sourceBook, e *eventBook) (since time.Time, ok bool) {
-	most := limitOf(e.Event) * 9 / 10
+	most := limitOf(e.Check) * 9 / 10
 	if e.Schedule != "" {
 		most = 20 * time.Second
 	}
@@ -137,10 +137,10 @@ func (j *monitorJudge) wellFor(b *sourceBook, e *eventBook) (since time.Time, ok
 	for i := len(b.notes) - 1; i >= 0; i-- {
 		n := b.notes[i]
 		// A failure that is said again after something else came is one more.
-		if n.again && n.signal != monitor.Fail || n.open || n.acked.IsZero() && !n.until.After(n.sent) {
+		if n.again && n.signal != monitor.SignalFail || n.open || n.acked.IsZero() && !n.until.After(n.sent) {
 			continue
 		}
-		if n.signal != monitor.Fine || n.acked.IsZero() || next.Sub(n.counts(e)) > most || !n.sent.After(b.onset) {
+		if n.signal != monitor.SignalSuccess || n.acked.IsZero() || next.Sub(n.counts(e)) > most || !n.sent.After(b.onset) {
 			break
 		}
 		since, ok, next = n.acked, true, n.sent
@@ -182,16 +182,16 @@ func (w *monitorWorld) settle() {
 
 // restore puts into force what was configured at first, and ends all pauses.
 func (w *monitorWorld) restore() {
-	w.reconfigure(func(all map[string]monitor.Event) {
+	w.reconfigure(func(all map[string]monitor.Check) {
 		for _, e := range w.setup.Events {
 			all[e.Name] = e
 		}
 	})
 	for _, e := range w.setup.Events {
-		w.act(monitor.Action{Verb: monitor.Unpause, Event: e.Name})
+		w.act(monitor.Action{Type: monitor.ActionResume, Check: e.Name})
 	}
 	for _, s := range w.sources {
-		w.act(monitor.Action{Verb: monitor.Unpause, Event: s.ref.Event, Source: s.ref.Source})
+		w.act(monitor.Action{Type: monitor.ActionResume, Check: s.ref.Check, Source: s.ref.Source})
 	}
 }
 
@@ -205,7 +205,7 @@ func (j *monitorJudge) final() {
 		j.breach("%v", err)
 	}
 	for _, a := range alarms {
-		j.breach("stuck: the alarm of %s/%s%s stands, and all is well", a.Event, a.Source, a.Group)
+		j.breach("stuck: the alarm of %s/%s%s stands, and all is well", a.Check, a.Source, a.Group)
 	}
 	for _, name := range monitorSinks {
 		for key := range j.sinks[name].stands {
@@ -219,9 +219,9 @@ func (j *monitorJudge) final() {
 	if err != nil {
 		j.breach("%v", err)
 	}
-	seen := map[monitor.Ref]bool{}
+	seen := map[monitor.SourceRef]bool{}
 	for _, r := range found {
-		ref := monitor.Ref{Event: r.Event, Source: r.Source}
+		ref := monitor.SourceRef{Check: r.Check, Source: r.Source}
 		seen[ref] = true
 		j.stored(j.source(ref), r)
 	}
@@ -231,8 +231,8 @@ func (j *monitorJudge) final() {
 		}
 	}
 	settings, err := j.world.base.Settings(ctx)
-	if err != nil || len(settings.Events) != len(j.world.setup.Events) {
-		j.breach("stuck: %d events, %v", len(settings.Events), err)
+	if err != nil || len(settings.Checks) != len(j.world.setup.Events) {
+		j.breach("stuck: %d events, %v", len(settings.Checks), err)
 	}
 }
 
@@ -242,7 +242,7 @@ func (j *monitorJudge) stored(b *sourceBook, r monitor.SourceRecord) {
 	at := map[time.Time]int{} // more signals at once than this are merged
 	for _, n := range b.notes {
 		switch at[n.sent]++; {
-		case n.acked.IsZero() || n.signal == monitor.Start || !n.sent.After(b.fresh) || at[n.sent] > 60:
+		case n.acked.IsZero() || n.signal == monitor.SignalStart || !n.sent.After(b.fresh) || at[n.sent] > 60:
 		case n.again:
 			beats-- // with a copy of the newest in one flush, an older one passes for a copy
 		case !n.copies: // the same of what was said again when it was not answered
@@ -255,7 +255,7 @@ func (j *monitorJudge) stored(b *sourceBook, r monitor.SourceRecord) {
 	if r.State != monitor.Up {
 		j.breach("stuck: %v is %s, and all is well", b.ref, r.State)
 	}
-	e := j.events[b.ref.Event]
+	e := j.events[b.ref.Check]
 	if last := b.lastAcked(time.Now()); last != nil && !e.SenderClock && r.Quiet > time.Since(last.sent)+time.Millisecond {
 		j.breach("%v: the beat of %s was acknowledged, and it is quiet for %v", b.ref, j.at(last.sent), r.Quiet)
 	}

@@ -202,36 +202,36 @@ func (w *monitorWorld) routerDown() {
 // operate is a person, or a configuration that changes.
 func (w *monitorWorld) operate() {
 	s := w.sources[w.dice.n(len(w.sources))]
-	ref := monitor.Action{Event: s.ref.Event, Source: s.ref.Source, Who: "op"}
+	ref := monitor.Action{Check: s.ref.Check, Source: s.ref.Source, Who: "op"}
 	switch w.dice.n(8) {
 	case 0:
-		ref.Verb = monitor.Pause
+		ref.Type = monitor.ActionPause
 		if w.dice.hit(0.6) {
 			ref.For = w.dice.between(time.Second, 10*time.Second)
 		}
 		w.act(ref)
 	case 1:
-		ref.Verb = monitor.Unpause
+		ref.Type = monitor.ActionResume
 		w.act(ref)
 	case 2:
-		ref.Verb = monitor.PutAway
+		ref.Type = monitor.ActionRetire
 		w.act(ref)
 	case 3:
-		ref.Verb, ref.Source = []monitor.Verb{monitor.Pause, monitor.Unpause}[w.dice.n(2)], ""
+		ref.Type, ref.Source = []monitor.ActionType{monitor.ActionPause, monitor.ActionResume}[w.dice.n(2)], ""
 		w.act(ref)
 	case 4, 5:
-		w.reconfigure(func(all map[string]monitor.Event) {
-			e := all[s.ref.Event]
+		w.reconfigure(func(all map[string]monitor.Check) {
+			e := all[s.ref.Check]
 			if e.Interval == 0 {
 				return
 			}
 			e.Missed = 1 + w.dice.n(4)
-			all[s.ref.Event] = e
+			all[s.ref.Check] = e
 		})
 	default:
-		w.reconfigure(func(all map[string]monitor.Event) {
-			if _, ok := all[s.ref.Event]; ok && len(all) > 1 && w.dice.hit(0.6) {
-				delete(all, s.ref.Event)
+		w.reconfigure(func(all map[string]monitor.Check) {
+			if _, ok := all[s.ref.Check]; ok && len(all) > 1 && w.dice.hit(0.6) {
+				delete(all, s.ref.Check)
 				return
 			}
 			for _, e := range w.setup.Events {
@@ -244,16 +244,16 @@ func (w *monitorWorld) operate() {
 }
 
 // reconfigure puts another configuration into force.
-func (w *monitorWorld) reconfigure(change func(map[string]monitor.Event)) {
+func (w *monitorWorld) reconfigure(change func(map[string]monitor.Check)) {
 	all := w.judge.configured()
 	change(all)
 	c := monitor.Configuration{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		c.Events = append(c.Events, all[name])
+		c.Checks = append(c.Checks, all[name])
 	}
 	for _, s := range w.sources {
-		if e, ok := all[s.ref.Event]; ok && (e.Fixed || e.GroupBy != "") {
-			c.Declared = append(c.Declared, monitor.Declaration{Event: e.Name, Source: s.ref.Source, Labels: map[string]string{"rack": "r1"}})
+		if e, ok := all[s.ref.Check]; ok && (e.Fixed || e.GroupBy != "") {
+			c.Declared = append(c.Declared, monitor.Declaration{Check: e.Name, Source: s.ref.Source, Labels: map[string]string{"rack": "r1"}})
 		}
 	}
 	w.configure(c)

@@ -14,15 +14,15 @@ import (
 // when. What it asks for follows from the documentation of package monitor alone.
 // Times are true ones. Its lock makes each request and what is noted of it one step.
 type monitorJudge struct {
-	monitor.Table
+	monitor.Store
 	world *monitorWorld
 	begin time.Time
 
 	mu      sync.Mutex
 	r       MonitorResult
 	events  map[string]*eventBook
-	sources map[monitor.Ref]*sourceBook
-	ids     map[int64]monitor.Ref
+	sources map[monitor.SourceRef]*sourceBook
+	ids     map[int64]monitor.SourceRef
 	names   map[int64]string // of events
 	alarms  map[string]*sourceBook
 	paths   map[string]*pathBook
@@ -41,7 +41,7 @@ type lostTime struct {
 
 // eventBook is what is expected of the sources of one name.
 type eventBook struct {
-	monitor.Event
+	monitor.Check
 	removed time.Time // zero while it is configured
 	since   time.Time // configured without a break
 	base    time.Time // of a shorter limit, or when it was resumed
@@ -51,7 +51,7 @@ type eventBook struct {
 
 // sourceBook is what the judge knows of a source.
 type sourceBook struct {
-	ref      monitor.Ref
+	ref      monitor.SourceRef
 	from     *monitorSource
 	known    bool
 	learned  time.Time // from what it sent, at the latest; zero if it was declared
@@ -110,8 +110,8 @@ type sinkBook struct {
 
 func newMonitorJudge(w *monitorWorld) *monitorJudge {
 	j := &monitorJudge{
-		Table: w.table, world: w, begin: time.Now(), events: map[string]*eventBook{}, sources: map[monitor.Ref]*sourceBook{},
-		ids: map[int64]monitor.Ref{}, names: map[int64]string{}, alarms: map[string]*sourceBook{}, paths: map[string]*pathBook{},
+		Store: w.table, world: w, begin: time.Now(), events: map[string]*eventBook{}, sources: map[monitor.SourceRef]*sourceBook{},
+		ids: map[int64]monitor.SourceRef{}, names: map[int64]string{}, alarms: map[string]*sourceBook{}, paths: map[string]*pathBook{},
 		sinks: map[string]*sinkBook{}, touched: time.Now(),
 	}
 	for _, s := range monitorSinks {
@@ -154,7 +154,7 @@ func (j *monitorJudge) at(t time.Time) string {
 	return fmt.Sprintf("%.3f", t.Sub(j.begin).Seconds())
 }
 
-func (j *monitorJudge) source(ref monitor.Ref) *sourceBook {
+func (j *monitorJudge) source(ref monitor.SourceRef) *sourceBook {
 	b := j.sources[ref]
 	if b == nil {
 		b = &sourceBook{ref: ref}
@@ -169,7 +169,7 @@ func (j *monitorJudge) source(ref monitor.Ref) *sourceBook {
 }
 
 // sends notes that a beat is on its way.
-func (j *monitorJudge) sends(s *monitorSource, b monitor.Beat, again bool) *sending {
+func (j *monitorJudge) sends(s *monitorSource, b monitor.Heartbeat, again bool) *sending {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, m := range j.source(s.ref).notes {
@@ -196,7 +196,7 @@ func (j *monitorJudge) answered(n *sending, o monitor.Outcome) {
 	}
 	n.until = n.sent // it was not stored
 	j.trace("%v: %d of %s is refused: %d", n.book.ref, n.signal, j.at(n.sent), o)
-	e := j.events[n.book.ref.Event]
+	e := j.events[n.book.ref.Check]
 	if e != nil && e.removed.IsZero() && n.sent.Sub(e.since) > 3*time.Second && n.sent.After(j.world.health.since()) &&
 		(!e.Fixed || n.book.declared) {
 		j.breach("%v: a beat was answered %d, and it is configured since %s", n.book.ref, o, j.at(e.since))
@@ -247,133 +247,42 @@ func (j *monitorJudge) touch(err error) {
 	j.touched, j.stepped = now, 0
 }
 
-// Resolve implements [monitor.Intake].
-func (j *monitorJudge) Resolve(ctx context.Context, refs []monitor.Ref) ([]monitor.Resolved, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	out, err := j.Table.Resolve(ctx, refs)
-	j.touch(err)
-	for i, r := range out {
-		if r.ID != 0 && err == nil {
-			j.ids[r.ID] = refs[i]
-		}
-	}
-	return out, err
-}
-
-// Store implements [monitor.Intake].
-func (j *monitorJudge) Store(ctx context.Context, d monitor.Delivery) (monitor.Stored, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	out, err := j.Table.Store(ctx, d)
-	j.touch(err)
-	if err == nil {
-		j.proves(d.Proofs)
-	}
-	return out, err
-}
-
-// proves notes since when paths could see, and when they could not.
-func (j *monitorJudge) proves(proofs []monitor.Proof) {
-	now := time.Now()
-	for _, v := range proofs {
-		if !v.Unproven && !j.proven.IsZero() && now.Sub(j.proven) > j.gap(v.Path) {
-			for _, p := range j.paths {
-				p.maybe = true
-			}
-		}
-	}
-	for _, v := range proofs {
-		p := j.paths[v.Path]
-		if p == nil {
-			p = &pathBook{}
-			j.paths[v.Path] = p
-		}
-		if v.Unproven {
-			continue
-		}
-		sure := p.counted > j.gap(v.Path)
-		switch {
-		case p.proof.IsZero():
-			p.blind = append(p.blind, blindness{now, now, true})
-		case sure || p.maybe || p.hidden:
-			p.blind = append(p.blind, blindness{p.proof, now, sure})
-			j.r.Blind++
-			j.trace("path %s was blind from %s", v.Path, j.at(p.proof))
-		}
-		p.proof, p.counted, p.maybe, p.hidden = now, 0, false, false
-		j.proven = now
-	}
-}
-
-// gap is what the path was opened with.
-func (j *monitorJudge) gap(path string) time.Duration {
-	if path == "router" {
-		return routerGap
-	}
-	return steadyGap
-}
-
-// Due implements [monitor.Detection].
-func (j *monitorJudge) Due(ctx context.Context, ps []int, limit int) (monitor.Look, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	l, err := j.Table.Due(ctx, ps, limit)
-	return j.looked(l, err)
-}
-
-// Sweep implements [monitor.Detection].
-func (j *monitorJudge) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Look, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	l, err := j.Table.Sweep(ctx, keep, limit)
-	return j.looked(l, err)
-}
-
-func (j *monitorJudge) looked(l monitor.Look, err error) (monitor.Look, error) {
-	j.touch(err)
-	for _, c := range l.Candidates {
-		j.ids[c.ID] = monitor.Ref{Event: j.names[c.Event], Source: c.Source}
-	}
-	return l, err
-}
-
 // applies makes the changes of an instance, each of which it judged on what it read
 // when it looked.
-func (j *monitorJudge) applies(ctx context.Context, n *monitorNode, cs []monitor.Change, looked []time.Time) ([]bool, error) {
+func (j *monitorJudge) applies(ctx context.Context, n *monitorNode, cs []monitor.SourceChange, looked []time.Time) ([]bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	made, err := j.Table.Apply(ctx, cs)
+	made, err := j.Store.ApplyChanges(ctx, cs)
 	j.touch(err)
 	if err != nil {
 		return made, err
 	}
 	j.reads()
 	for i, c := range cs {
-		if !made[i] || c.Turn == monitor.Stay {
+		if !made[i] || c.Transition == monitor.NoTransition {
 			continue
 		}
 		b, at := j.source(j.ids[c.ID]), looked[i]
 		if at.IsZero() {
 			at = time.Now()
 		}
-		j.trace("%s: %s of %v (%s), looked at %s", n.name, c.Turn, b.ref, c.Reason, j.at(at))
+		j.trace("%s: %s of %v (%s), looked at %s", n.name, c.Transition, b.ref, c.Reason, j.at(at))
 		j.turned(b, c, at)
 	}
 	return made, err
 }
 
 // turned notes what became of a source.
-func (j *monitorJudge) turned(b *sourceBook, c monitor.Change, looked time.Time) {
+func (j *monitorJudge) turned(b *sourceBook, c monitor.SourceChange, looked time.Time) {
 	now := time.Now()
-	if c.Turn == monitor.Onset {
+	if c.Transition == monitor.Onset {
 		j.onset(b, c, looked)
 		return
 	}
-	if b.alarm != "" && (c.Turn == monitor.Abated || c.Turn == monitor.Retire || c.Turn == monitor.Forget) {
+	if b.alarm != "" && (c.Transition == monitor.Abated || c.Transition == monitor.Retire || c.Transition == monitor.Forget) {
 		j.ended(b, c)
 	}
-	switch c.Turn {
+	switch c.Transition {
 	case monitor.Abated:
 		if !b.asked.IsZero() && looked.After(b.asked) {
 			j.breach("%v: its alarm ends by itself, and it was to be retired", b.ref)
@@ -387,21 +296,21 @@ func (j *monitorJudge) turned(b *sourceBook, c monitor.Change, looked time.Time)
 	case monitor.Return:
 		b.retired, b.baseUp = false, now
 	case monitor.Retire:
-		e := j.events[b.ref.Event]
+		e := j.events[b.ref.Check]
 		if b.asked.IsZero() && (e.RetireAfter == 0 || looked.Before(b.onset.Add(e.RetireAfter-time.Millisecond))) {
 			j.breach("%v: it was retired, and nobody asked for that", b.ref)
 		}
 		b.retired, b.paused, b.until, b.asked = true, false, time.Time{}, time.Time{}
 	case monitor.Forget:
-		if j.events[b.ref.Event].removed.IsZero() {
+		if j.events[b.ref.Check].removed.IsZero() {
 			j.breach("%v: it was forgotten, and its event is configured", b.ref)
 		}
 		*b = sourceBook{ref: b.ref, from: b.from, fresh: now, notes: b.notes}
 	}
 }
 
-func (j *monitorJudge) onset(b *sourceBook, c monitor.Change, looked time.Time) {
-	now, e := time.Now(), j.events[b.ref.Event]
+func (j *monitorJudge) onset(b *sourceBook, c monitor.SourceChange, looked time.Time) {
+	now, e := time.Now(), j.events[b.ref.Check]
 	j.r.Onsets++
 	if b.alarm != "" {
 		j.breach("%v: a second alarm", b.ref)
@@ -419,7 +328,7 @@ func (j *monitorJudge) onset(b *sourceBook, c monitor.Change, looked time.Time) 
 	}
 }
 
-func (j *monitorJudge) ended(b *sourceBook, c monitor.Change) {
+func (j *monitorJudge) ended(b *sourceBook, c monitor.SourceChange) {
 	j.r.Abated++
 	if c.Alarm != b.alarm {
 		j.breach("%v: alarm %s ends, and %s stands", b.ref, c.Alarm, b.alarm)
@@ -432,7 +341,7 @@ func (j *monitorJudge) ended(b *sourceBook, c monitor.Change) {
 	b.alarm, b.held, b.told = "", false, false
 }
 
-func (j *monitorJudge) mustBeTold(b *sourceBook, alarm string, status monitor.Turn) {
+func (j *monitorJudge) mustBeTold(b *sourceBook, alarm string, status monitor.Transition) {
 	for _, s := range monitorSinks {
 		if !j.sinks[s].ids[alarm+"/"+string(status)] {
 			j.breach("%v: %s was not told the %s", b.ref, s, status)

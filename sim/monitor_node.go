@@ -19,9 +19,9 @@ type monitorNode struct {
 	name   string
 	world  *monitorWorld
 	clock  *clock
-	inlet  *monitor.Inlet
-	http   *monitor.Inflow
-	router *monitor.Inflow
+	inlet  *monitor.Intake
+	http   *monitor.IntakePath
+	router *monitor.IntakePath
 	flying sync.WaitGroup // requests that go on without it
 
 	dead  atomic.Bool
@@ -64,20 +64,20 @@ func (n *monitorNode) start() {
 		Jitter: func(d time.Duration) time.Duration { return n.dice.upTo(d - 1) },
 	})
 	must(err)
-	table := nodeTable{Table: w.judge, n: n}
+	table := nodeTable{Store: w.judge, n: n}
 	watcher, err := monitor.NewWatcher(monitor.WatcherConfig{
-		Keeper: keeper, Claims: nodeClaims{w.base.claims, n}, Table: table, Windows: w.windows(), Poll: w.setup.Poll,
+		Keeper: keeper, Claims: nodeClaims{w.base.claims, n}, Store: table, Windows: w.windows(), Poll: w.setup.Poll,
 		Self: monitor.Member{Host: n.name, Sinks: monitorSinks},
 	})
 	must(err)
-	var intake monitor.Intake = table
+	var intake monitor.HeartbeatStore = table
 	if twin := w.setup.Twin.Intake; twin != nil {
 		intake = twin(intake)
 	}
-	n.inlet, err = monitor.NewInlet(monitor.InletConfig{Intake: intake, Clock: n.clock, Every: inletEvery})
+	n.inlet, err = monitor.NewIntake(monitor.IntakeConfig{Store: intake, Clock: n.clock, ProbeInterval: inletEvery})
 	must(err)
-	n.http = n.inlet.Path(monitor.PathConfig{Name: "http", Steady: true})
-	n.router = n.inlet.Path(monitor.PathConfig{Name: "router", Gap: routerGap})
+	n.http = n.inlet.OpenPath(monitor.PathConfig{Name: "http", Synchronous: true})
+	n.router = n.inlet.OpenPath(monitor.PathConfig{Name: "router", MaxGap: routerGap})
 
 	var work, keep context.Context
 	work, n.leave = context.WithCancel(context.Background())
@@ -190,11 +190,11 @@ type (
 		n *monitorNode
 	}
 	nodeClaims struct {
-		claim.Table
+		claim.KeyTable
 		n *monitorNode
 	}
 	nodeTable struct {
-		monitor.Table
+		monitor.Store
 		n *monitorNode
 	}
 )
@@ -216,54 +216,54 @@ func (s nodeSessions) Watch(ctx context.Context, wake func(lease.Change)) error 
 }
 
 func (c nodeClaims) Offer(ctx context.Context, space string, keys []string, in time.Duration) error {
-	return told(ctx, c.n, func(ctx context.Context) error { return c.Table.Offer(ctx, space, keys, in) })
+	return told(ctx, c.n, func(ctx context.Context) error { return c.KeyTable.Offer(ctx, space, keys, in) })
 }
 
 func (c nodeClaims) Join(ctx context.Context, m claim.Member) (claim.Share, error) {
-	return sends(ctx, c.n, func(ctx context.Context) (claim.Share, error) { return c.Table.Join(ctx, m) })
+	return sends(ctx, c.n, func(ctx context.Context) (claim.Share, error) { return c.KeyTable.Join(ctx, m) })
 }
 
-func (c nodeClaims) Take(ctx context.Context, v claim.Want) ([]claim.Claim, error) {
-	return sends(ctx, c.n, func(ctx context.Context) ([]claim.Claim, error) { return c.Table.Take(ctx, v) })
+func (c nodeClaims) ClaimKeys(ctx context.Context, v claim.ClaimRequest) ([]claim.Claim, error) {
+	return sends(ctx, c.n, func(ctx context.Context) ([]claim.Claim, error) { return c.KeyTable.ClaimKeys(ctx, v) })
 }
 
 func (c nodeClaims) Release(ctx context.Context, space, session string, cs []claim.Claim) error {
-	return told(ctx, c.n, func(ctx context.Context) error { return c.Table.Release(ctx, space, session, cs) })
+	return told(ctx, c.n, func(ctx context.Context) error { return c.KeyTable.Release(ctx, space, session, cs) })
 }
 
 func (c nodeClaims) List(ctx context.Context, q claim.Query) ([]claim.Row, error) {
-	return sends(ctx, c.n, func(ctx context.Context) ([]claim.Row, error) { return c.Table.List(ctx, q) })
+	return sends(ctx, c.n, func(ctx context.Context) ([]claim.Row, error) { return c.KeyTable.List(ctx, q) })
 }
 
-func (t nodeTable) Resolve(ctx context.Context, refs []monitor.Ref) ([]monitor.Resolved, error) {
+func (t nodeTable) ResolveSources(ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
 	refs = slices.Clone(refs) // it may arrive when the inlet uses them for others
-	return sends(ctx, t.n, func(ctx context.Context) ([]monitor.Resolved, error) { return t.Table.Resolve(ctx, refs) })
+	return sends(ctx, t.n, func(ctx context.Context) ([]monitor.ResolvedSource, error) { return t.Store.ResolveSources(ctx, refs) })
 }
 
-func (t nodeTable) Store(ctx context.Context, d monitor.Delivery) (monitor.Stored, error) {
+func (t nodeTable) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
 	d = cloneDelivery(d) // it may arrive when the inlet uses it for another
-	return sends(ctx, t.n, func(ctx context.Context) (monitor.Stored, error) { return t.Table.Store(ctx, d) })
+	return sends(ctx, t.n, func(ctx context.Context) (monitor.BatchResult, error) { return t.Store.RecordHeartbeats(ctx, d) })
 }
 
 func (t nodeTable) Settings(ctx context.Context) (monitor.Settings, error) {
-	return sends(ctx, t.n, func(ctx context.Context) (monitor.Settings, error) { return t.Table.Settings(ctx) })
+	return sends(ctx, t.n, func(ctx context.Context) (monitor.Settings, error) { return t.Store.Settings(ctx) })
 }
 
-func (t nodeTable) Due(ctx context.Context, ps []int, limit int) (monitor.Look, error) {
-	return t.read(ctx, func(ctx context.Context) (monitor.Look, error) { return t.Table.Due(ctx, ps, limit) })
+func (t nodeTable) DueSources(ctx context.Context, ps []int, limit int) (monitor.Scan, error) {
+	return t.read(ctx, func(ctx context.Context) (monitor.Scan, error) { return t.Store.DueSources(ctx, ps, limit) })
 }
 
-func (t nodeTable) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Look, error) {
-	return t.read(ctx, func(ctx context.Context) (monitor.Look, error) { return t.Table.Sweep(ctx, keep, limit) })
+func (t nodeTable) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Scan, error) {
+	return t.read(ctx, func(ctx context.Context) (monitor.Scan, error) { return t.Store.Sweep(ctx, keep, limit) })
 }
 
 type lookAt struct {
-	monitor.Look
+	monitor.Scan
 	at time.Time
 }
 
 // read notes when the node has read what.
-func (t nodeTable) read(ctx context.Context, op func(context.Context) (monitor.Look, error)) (monitor.Look, error) {
+func (t nodeTable) read(ctx context.Context, op func(context.Context) (monitor.Scan, error)) (monitor.Scan, error) {
 	l, err := sends(ctx, t.n, func(ctx context.Context) (lookAt, error) {
 		l, err := op(ctx)
 		return lookAt{l, time.Now()}, err
@@ -271,23 +271,23 @@ func (t nodeTable) read(ctx context.Context, op func(context.Context) (monitor.L
 	if err == nil && len(l.Candidates) > 0 {
 		t.n.mu.Lock()
 		for _, c := range l.Candidates {
-			t.n.looks[version{c.ID, c.Rev, c.Stamp, c.EventRev}] = l.at
+			t.n.looks[version{c.ID, c.Rev, c.BeatRev, c.CheckRev}] = l.at
 		}
 		t.n.mu.Unlock()
 	}
-	return l.Look, err
+	return l.Scan, err
 }
 
-func (t nodeTable) Apply(ctx context.Context, cs []monitor.Change) ([]bool, error) {
+func (t nodeTable) ApplyChanges(ctx context.Context, cs []monitor.SourceChange) ([]bool, error) {
 	looked := make([]time.Time, len(cs))
 	t.n.mu.Lock()
 	for i, c := range cs {
-		v := version{c.ID, c.Rev, c.Stamp, c.EventRev}
+		v := version{c.ID, c.Rev, c.BeatRev, c.CheckRev}
 		looked[i] = t.n.looks[v]
 		delete(t.n.looks, v)
 	}
 	t.n.mu.Unlock()
-	acts := slices.ContainsFunc(cs, func(c monitor.Change) bool { return c.Turn != monitor.Stay })
+	acts := slices.ContainsFunc(cs, func(c monitor.SourceChange) bool { return c.Transition != monitor.NoTransition })
 	if w := t.n.world; acts && w.setup.Freezes && !w.calm.Load() && t.n.dice.hit(w.setup.Hesitates) { // between looking and acting
 		d := t.n.dice.upTo(5 * time.Second)
 		w.judge.trace("%s is frozen for %v before it acts", t.n.name, d)
@@ -297,23 +297,23 @@ func (t nodeTable) Apply(ctx context.Context, cs []monitor.Change) ([]bool, erro
 	return sends(ctx, t.n, func(ctx context.Context) ([]bool, error) { return t.n.world.judge.applies(ctx, t.n, cs, looked) })
 }
 
-func (t nodeTable) Held(ctx context.Context) ([]monitor.HeldGroup, error) {
-	return sends(ctx, t.n, func(ctx context.Context) ([]monitor.HeldGroup, error) { return t.Table.Held(ctx) })
+func (t nodeTable) HeldGroups(ctx context.Context) ([]monitor.AlarmGroup, error) {
+	return sends(ctx, t.n, func(ctx context.Context) ([]monitor.AlarmGroup, error) { return t.Store.HeldGroups(ctx) })
 }
 
-func (t nodeTable) Report(ctx context.Context, r monitor.Report) (bool, error) {
-	return sends(ctx, t.n, func(ctx context.Context) (bool, error) { return t.Table.Report(ctx, r) })
+func (t nodeTable) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool, error) {
+	return sends(ctx, t.n, func(ctx context.Context) (bool, error) { return t.Store.ReportGroup(ctx, r) })
 }
 
 func (t nodeTable) Alarms(ctx context.Context, q monitor.AlarmQuery) ([]monitor.Alarm, error) {
-	return sends(ctx, t.n, func(ctx context.Context) ([]monitor.Alarm, error) { return t.Table.Alarms(ctx, q) })
+	return sends(ctx, t.n, func(ctx context.Context) ([]monitor.Alarm, error) { return t.Store.Alarms(ctx, q) })
 }
 
-func (t nodeTable) Enlist(ctx context.Context, m monitor.Member) error {
-	return told(ctx, t.n, func(ctx context.Context) error { return t.Table.Enlist(ctx, m) })
+func (t nodeTable) RegisterMember(ctx context.Context, m monitor.Member) error {
+	return told(ctx, t.n, func(ctx context.Context) error { return t.Store.RegisterMember(ctx, m) })
 }
 
-func cloneDelivery(d monitor.Delivery) monitor.Delivery {
-	d.Proofs, d.Beats = slices.Clone(d.Proofs), slices.Clone(d.Beats)
+func cloneDelivery(d monitor.HeartbeatBatch) monitor.HeartbeatBatch {
+	d.Probes, d.Beats = slices.Clone(d.Probes), slices.Clone(d.Beats)
 	return d
 }

@@ -27,7 +27,7 @@ func (p *pathBook) blindBetween(after, known time.Time, sure bool) (sum time.Dur
 func (b *sourceBook) lastAcked(by time.Time) *sending {
 	var last *sending
 	for _, n := range b.notes {
-		if !n.again && n.signal != monitor.Start && !n.acked.IsZero() && !n.acked.After(by) && n.sent.After(b.fresh) &&
+		if !n.again && n.signal != monitor.SignalStart && !n.acked.IsZero() && !n.acked.After(by) && n.sent.After(b.fresh) &&
 			(last == nil || n.sent.After(last.sent)) {
 			last = n
 		}
@@ -39,7 +39,7 @@ func (b *sourceBook) lastAcked(by time.Time) *sending {
 // stored without an answer, and acknowledged when it was said again.
 func (b *sourceBook) mayBeat(by time.Time) bool {
 	return slices.ContainsFunc(b.notes, func(n *sending) bool {
-		return (n.again || n.acked.IsZero()) && n.signal != monitor.Start && n.sent.After(b.fresh) && !n.sent.After(by)
+		return (n.again || n.acked.IsZero()) && n.signal != monitor.SignalStart && n.sent.After(b.fresh) && !n.sent.After(by)
 	})
 }
 
@@ -66,9 +66,9 @@ func (j *monitorJudge) earliest(b *sourceBook, e *eventBook, known time.Time) ti
 		if len(j.paths) > 1 {
 			resumed = time.Time{} // which path it will beat by is not known
 		}
-		whole := maxTime(base, resumed).Add(limitOf(e.Event))
+		whole := maxTime(base, resumed).Add(limitOf(e.Check))
 		if b.mayBeat(known) {
-			return minTime(whole, allowed(path, base, base, known, limitOf(e.Event), e.Interval+e.Grace))
+			return minTime(whole, allowed(path, base, base, known, limitOf(e.Check), e.Interval+e.Grace))
 		}
 		return whole
 	}
@@ -76,11 +76,11 @@ func (j *monitorJudge) earliest(b *sourceBook, e *eventBook, known time.Time) ti
 		return last.counts(e).Add(e.Grace)
 	}
 	from := last.counts(e)
-	beaten := allowed(path, from, last.acked, known, limitOf(e.Event), e.Interval+e.Grace)
+	beaten := allowed(path, from, last.acked, known, limitOf(e.Check), e.Interval+e.Grace)
 	if !base.After(from) {
 		return beaten
 	}
-	based := allowed(path, base, maxTime(base, last.acked), known, limitOf(e.Event), limitOf(e.Event))
+	based := allowed(path, base, maxTime(base, last.acked), known, limitOf(e.Check), limitOf(e.Check))
 	if base.After(last.acked) {
 		return based
 	}
@@ -109,9 +109,9 @@ func (b *sourceBook) first() time.Time {
 // early checks an alarm that is raised: by what was known when its source was
 // looked at, it was due, and no beat came since.
 func (j *monitorJudge) early(b *sourceBook, r monitor.Reason, looked time.Time) {
-	e := j.events[b.ref.Event]
+	e := j.events[b.ref.Check]
 	for _, n := range b.notes {
-		if !n.again && !n.acked.IsZero() && n.sent.After(looked) && n.signal == monitor.Fine {
+		if !n.again && !n.acked.IsZero() && n.sent.After(looked) && n.signal == monitor.SignalSuccess {
 			j.breach("%v: an alarm was raised although a beat was acknowledged at %s, after it was looked at", b.ref, j.at(n.acked))
 			return
 		}
@@ -185,12 +185,12 @@ const lateBy = 2 * time.Second
 
 // failed tells whether what it said last may be that it failed.
 func (j *monitorJudge) failed(b *sourceBook, known time.Time) bool {
-	return b.lastly(known, func(n *sending) bool { return n.signal == monitor.Fail })
+	return b.lastly(known, func(n *sending) bool { return n.signal == monitor.SignalFail })
 }
 
 func (j *monitorJudge) overran(b *sourceBook, e *eventBook, known time.Time) bool {
 	return b.lastly(known, func(n *sending) bool {
-		return n.signal == monitor.Start && !known.Before(n.sent.Add(e.MaxRun))
+		return n.signal == monitor.SignalStart && !known.Before(n.sent.Add(e.MaxRun))
 	})
 }
 
@@ -205,7 +205,7 @@ func (b *sourceBook) lastly(known time.Time, is func(*sending) bool) bool {
 			end = known.Add(time.Hour)
 		}
 		return !slices.ContainsFunc(b.notes, func(m *sending) bool {
-			return !m.again && m.signal != monitor.Start && !is(m) && !m.acked.IsZero() && !m.acked.After(known) && m.sent.After(end)
+			return !m.again && m.signal != monitor.SignalStart && !is(m) && !m.acked.IsZero() && !m.acked.After(known) && m.sent.After(end)
 		})
 	})
 }
@@ -219,7 +219,7 @@ func (j *monitorJudge) latest(b *sourceBook, e *eventBook) (when time.Time, ok b
 	for _, n := range b.notes {
 		at := n.acked
 		switch {
-		case n.signal == monitor.Start && e.MaxRun == 0, !n.sent.After(b.fresh) && n.acked.IsZero() && !n.open && now.After(n.until):
+		case n.signal == monitor.SignalStart && e.MaxRun == 0, !n.sent.After(b.fresh) && n.acked.IsZero() && !n.open && now.After(n.until):
 			continue
 		case n.again && !n.acked.IsZero() && b.replayed(n):
 			continue
@@ -230,7 +230,7 @@ func (j *monitorJudge) latest(b *sourceBook, e *eventBook) (when time.Time, ok b
 				continue // refused
 			}
 		}
-		if n.signal == monitor.Start && e.Schedule == "" {
+		if n.signal == monitor.SignalStart && e.Schedule == "" {
 			continue // it is no beat
 		}
 		at = maxTime(at, n.late)
@@ -243,7 +243,7 @@ func (j *monitorJudge) latest(b *sourceBook, e *eventBook) (when time.Time, ok b
 	if from.IsZero() {
 		return now, false
 	}
-	limit := limitOf(e.Event)
+	limit := limitOf(e.Check)
 	if e.Schedule != "" {
 		limit = time.Minute + e.Grace
 	}
@@ -280,7 +280,7 @@ func (b *sourceBook) replayed(n *sending) bool {
 		case m == n, m.sent.After(n.acked):
 		case m.own.Equal(n.own) && m.seq == n.seq:
 			first = first || !m.acked.IsZero() && !m.acked.After(n.sent)
-		case m.seq > n.seq, m.signal == monitor.Start:
+		case m.seq > n.seq, m.signal == monitor.SignalStart:
 			return false
 		case m.acked.IsZero() && (m.open || m.until.After(m.sent)), !m.acked.IsZero() && m.acked.After(sent):
 			return false

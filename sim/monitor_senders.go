@@ -17,22 +17,22 @@ const afterwards = 15 * time.Second
 type monitorSource struct {
 	world *monitorWorld
 	dice  *dice
-	ref   monitor.Ref
+	ref   monitor.SourceRef
 	path  string
-	event monitor.Event // as it was at first
+	event monitor.Check // as it was at first
 	says  bool          // when it sent what
 	wrong time.Duration // by which its clock is
 	every time.Duration
 
 	mu   sync.Mutex
 	seq  int64
-	last monitor.Beat
+	last monitor.Heartbeat
 }
 
-func (w *monitorWorld) newSource(ref monitor.Ref, path string) *monitorSource {
+func (w *monitorWorld) newSource(ref monitor.SourceRef, path string) *monitorSource {
 	w.streams++
 	d := newDice(w.setup.Seed, 1000+w.streams)
-	i := slices.IndexFunc(w.setup.Events, func(e monitor.Event) bool { return e.Name == ref.Event })
+	i := slices.IndexFunc(w.setup.Events, func(e monitor.Check) bool { return e.Name == ref.Check })
 	s := &monitorSource{world: w, dice: d, ref: ref, path: path, event: w.setup.Events[i].WithDefaults(), says: d.hit(0.6)}
 	s.every = s.event.Interval
 	if s.event.Schedule != "" {
@@ -53,18 +53,18 @@ func (s *monitorSource) live() {
 	w.sleep(s.dice.upTo(s.every))
 	for !w.over() {
 		if w.well.Load() {
-			s.send(monitor.Fine)
+			s.send(monitor.SignalSuccess)
 			w.sleep(s.dice.between(s.every*7/10, s.every*9/10))
 			continue
 		}
 		switch s.dice.n(8) {
 		case 0, 1, 2:
 			for range 3 + s.dice.n(10) {
-				s.send(monitor.Fine)
+				s.send(monitor.SignalSuccess)
 				w.sleep(s.dice.between(s.every*7/10, s.every))
 			}
 		case 3:
-			s.send(monitor.Fail)
+			s.send(monitor.SignalFail)
 			w.sleep(s.dice.upTo(4 * s.every))
 		case 4:
 			s.run()
@@ -85,12 +85,12 @@ func (s *monitorSource) run() {
 	if s.event.MaxRun == 0 {
 		return
 	}
-	s.send(monitor.Start)
+	s.send(monitor.SignalStart)
 	for end := time.Now().Add(s.dice.upTo(2 * s.event.MaxRun)); time.Now().Before(end) && !s.world.over(); {
 		s.world.sleep(min(s.every, time.Until(end)))
 	}
 	if s.dice.hit(0.7) {
-		s.send([]monitor.Signal{monitor.Fine, monitor.Fine, monitor.Fail}[s.dice.n(3)])
+		s.send([]monitor.Signal{monitor.SignalSuccess, monitor.SignalSuccess, monitor.SignalFail}[s.dice.n(3)])
 	}
 }
 
@@ -109,7 +109,7 @@ func (s *monitorSource) beSilent(d time.Duration) {
 
 // send sends one beat: at once, late, twice, or not at all.
 func (s *monitorSource) send(signal monitor.Signal) {
-	w, b := s.world, monitor.Beat{Event: s.ref.Event, Source: s.ref.Source, Signal: signal}
+	w, b := s.world, monitor.Heartbeat{Check: s.ref.Check, Source: s.ref.Source, Signal: signal}
 	s.mu.Lock()
 	if s.says {
 		s.seq++
@@ -118,7 +118,7 @@ func (s *monitorSource) send(signal monitor.Signal) {
 			b.Sent = w.wall().Add(s.wrong)
 		}
 	}
-	if signal != monitor.Start {
+	if signal != monitor.SignalStart {
 		s.last = b
 	}
 	s.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *monitorSource) send(signal monitor.Signal) {
 }
 
 // deliver hands a beat over, and tries another instance if one does not take it.
-func (s *monitorSource) deliver(b monitor.Beat, again bool) {
+func (s *monitorSource) deliver(b monitor.Heartbeat, again bool) {
 	if s.path == "router" {
 		s.world.router.publish(routed{s, b, again})
 		return
@@ -160,7 +160,7 @@ func (s *monitorSource) deliver(b monitor.Beat, again bool) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		outcomes, err := n.http.Take(ctx, []monitor.Beat{b})
+		outcomes, err := n.http.Record(ctx, []monitor.Heartbeat{b})
 		cancel()
 		if err == nil && n.running() {
 			w.judge.answered(note, outcomes[0])
@@ -200,7 +200,7 @@ type router struct {
 
 type routed struct {
 	from  *monitorSource
-	beat  monitor.Beat
+	beat  monitor.Heartbeat
 	again bool
 }
 
@@ -244,7 +244,7 @@ func (r *router) consume(ctx context.Context, n *monitorNode) {
 		}
 		if left := proveWithin - (n.clock.Now() - answered); err == nil && left > 0 {
 			call, cancel := context.WithTimeout(ctx, left)
-			_ = n.router.Prove(call) // the next poll does
+			_ = n.router.RecordProbe(call) // the next poll does
 			cancel()
 		}
 		n.pause(ctx, n.dice.between(routerPoll/2, routerPoll))
@@ -253,14 +253,14 @@ func (r *router) consume(ctx context.Context, n *monitorNode) {
 
 // take stores messages, and tells whether they are.
 func (r *router) take(ctx context.Context, n *monitorNode, got []routed) bool {
-	beats := make([]monitor.Beat, len(got))
+	beats := make([]monitor.Heartbeat, len(got))
 	notes := make([]*sending, len(got))
 	for i, m := range got {
 		beats[i], notes[i] = m.beat, n.world.judge.sends(m.from, m.beat, m.again)
 	}
 	call, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	outcomes, err := n.router.Take(call, beats)
+	outcomes, err := n.router.Record(call, beats)
 	for i, note := range notes {
 		if err == nil && !n.dead.Load() {
 			n.world.judge.answered(note, outcomes[i])

@@ -6,34 +6,32 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
+	"github.com/understudy-ha/understudy/internal/memstore/checks"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/monitor"
-	"github.com/understudy-ha/understudy/monitor/monitortest"
 	"github.com/understudy-ha/understudy/store/memory"
 	"github.com/understudy-ha/understudy/store/sqlite"
 )
 
 // monitorStore is where the instances of a monitor meet.
 type monitorStore struct {
-	monitor.Table
+	monitor.Store
 	sessions lease.Store
-	claims   claim.Table
+	claims   claim.KeyTable
 	// news are the notices that were enqueued since it was asked last, in order of
 	// each key.
-	news  func() []monitor.Notice
+	news  func() []monitor.Notification
 	close func() error
 }
 
 func memoryMonitor(wall func() time.Time) monitorStore {
 	sessions := memory.New(nil)
-	claims := dispatchtest.NewMemory(sessions, time.Now)
-	ref := monitortest.NewReference(monitortest.Options{Clock: wall, Sessions: sessions})
+	ref := checks.NewReference(checks.Options{Clock: wall, Sessions: sessions})
 	read := 0
 	return monitorStore{
-		Table: ref, sessions: claims, claims: claims.Claims(), close: func() error { return nil },
-		news: func() []monitor.Notice {
+		Store: ref, sessions: sessions, claims: sessions.Claims(), close: func() error { return nil },
+		news: func() []monitor.Notification {
 			sent := ref.Sent()[read:]
 			read += len(sent)
 			return sent
@@ -48,10 +46,10 @@ func sqliteMonitor(path string, wall func() time.Time) (monitorStore, error) {
 	}
 	seen := map[string]bool{}
 	return monitorStore{
-		Table: s.Monitor(), sessions: s, claims: s.Claims(), close: s.Close,
-		news: func() (out []monitor.Notice) {
+		Store: s.Monitor(), sessions: s, claims: s.Claims(), close: s.Close,
+		news: func() (out []monitor.Notification) {
 			for _, sink := range monitorSinks {
-				out = append(out, unread(s.Desk(), sink, seen)...)
+				out = append(out, unread(s.QueueAdmin(), sink, seen)...)
 			}
 			return out
 		},
@@ -59,11 +57,11 @@ func sqliteMonitor(path string, wall func() time.Time) (monitorStore, error) {
 }
 
 // unread are the batches of a sink's queue that were not seen.
-func unread(d dispatch.Desk, sink string, seen map[string]bool) (out []monitor.Notice) {
+func unread(d dispatch.Admin, sink string, seen map[string]bool) (out []monitor.Notification) {
 	ctx := context.Background()
-	q := dispatch.BatchQuery{Queue: monitor.QueueOf(sink)}
+	q := dispatch.MessageQuery{Queue: monitor.SinkQueue(sink)}
 	for {
-		page, err := d.Batches(ctx, q)
+		page, err := d.Messages(ctx, q)
 		if err != nil {
 			return out // the queue is made with the first instance
 		}
@@ -73,8 +71,8 @@ func unread(d dispatch.Desk, sink string, seen map[string]bool) (out []monitor.N
 				continue
 			}
 			seen[sink+r.ID] = true
-			if whole, err := d.Batch(ctx, r.Queue, r.ID); err == nil {
-				out = append(out, monitor.Notice{Sink: sink, Key: r.Key, ID: r.ID, Payload: whole.Payload})
+			if whole, err := d.Message(ctx, r.Queue, r.ID); err == nil {
+				out = append(out, monitor.Notification{Sink: sink, Key: r.Key, ID: r.ID, Payload: whole.Payload})
 			}
 		}
 		if len(page) < dispatch.MaxPage {

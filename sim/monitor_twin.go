@@ -15,56 +15,56 @@ type MonitorTwin struct {
 	// Caught is what the judge has to say of it.
 	Caught string
 	// Table breaks what the store does, Intake what an instance has for it.
-	Table  func(monitor.Table) monitor.Table
-	Intake func(monitor.Intake) monitor.Intake
+	Table  func(monitor.Store) monitor.Store
+	Intake func(monitor.HeartbeatStore) monitor.HeartbeatStore
 	// Need makes sure that a run has what the fault needs to show.
 	Need func(*MonitorSetup)
 }
 
 // brokenMonitor is a table of which some methods do something else; nil ones do not.
 type brokenMonitor struct {
-	monitor.Table
-	store  func(monitor.Table, monitor.Delivery) (monitor.Stored, error)
-	look   func(monitor.Table, *monitor.Look)
-	apply  func(monitor.Table, []monitor.Change) ([]bool, error)
-	report func(monitor.Table, monitor.Report) (bool, error)
-	sweep  func(monitor.Table) (monitor.Look, error)
+	monitor.Store
+	store  func(monitor.Store, monitor.HeartbeatBatch) (monitor.BatchResult, error)
+	look   func(monitor.Store, *monitor.Scan)
+	apply  func(monitor.Store, []monitor.SourceChange) ([]bool, error)
+	report func(monitor.Store, monitor.GroupReport) (bool, error)
+	sweep  func(monitor.Store) (monitor.Scan, error)
 }
 
-func (b brokenMonitor) Store(ctx context.Context, d monitor.Delivery) (monitor.Stored, error) {
+func (b brokenMonitor) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
 	if b.store == nil || ctx.Err() != nil {
-		return b.Table.Store(ctx, d)
+		return b.Store.RecordHeartbeats(ctx, d)
 	}
-	return b.store(b.Table, cloneDelivery(d))
+	return b.store(b.Store, cloneDelivery(d))
 }
 
-func (b brokenMonitor) Due(ctx context.Context, ps []int, limit int) (monitor.Look, error) {
-	l, err := b.Table.Due(ctx, ps, limit)
+func (b brokenMonitor) DueSources(ctx context.Context, ps []int, limit int) (monitor.Scan, error) {
+	l, err := b.Store.DueSources(ctx, ps, limit)
 	if b.look != nil && err == nil {
-		b.look(b.Table, &l)
+		b.look(b.Store, &l)
 	}
 	return l, err
 }
 
-func (b brokenMonitor) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Look, error) {
+func (b brokenMonitor) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Scan, error) {
 	if b.sweep != nil {
-		return b.sweep(b.Table)
+		return b.sweep(b.Store)
 	}
-	return b.Table.Sweep(ctx, keep, limit)
+	return b.Store.Sweep(ctx, keep, limit)
 }
 
-func (b brokenMonitor) Apply(ctx context.Context, cs []monitor.Change) ([]bool, error) {
+func (b brokenMonitor) ApplyChanges(ctx context.Context, cs []monitor.SourceChange) ([]bool, error) {
 	if b.apply == nil || ctx.Err() != nil {
-		return b.Table.Apply(ctx, cs)
+		return b.Store.ApplyChanges(ctx, cs)
 	}
-	return b.apply(b.Table, slices.Clone(cs))
+	return b.apply(b.Store, slices.Clone(cs))
 }
 
-func (b brokenMonitor) Report(ctx context.Context, r monitor.Report) (bool, error) {
+func (b brokenMonitor) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool, error) {
 	if b.report == nil || ctx.Err() != nil {
-		return b.Table.Report(ctx, r)
+		return b.Store.ReportGroup(ctx, r)
 	}
-	return b.report(b.Table, r)
+	return b.report(b.Store, r)
 }
 
 // MonitorTwins returns every one that the simulation must catch.
@@ -73,11 +73,11 @@ func MonitorTwins() []MonitorTwin {
 }
 
 // stores breaks deliveries on their way into the table.
-func stores(f func(*monitor.Delivery)) func(monitor.Table) monitor.Table {
-	return func(t monitor.Table) monitor.Table {
-		return brokenMonitor{Table: t, store: func(t monitor.Table, d monitor.Delivery) (monitor.Stored, error) {
+func stores(f func(*monitor.HeartbeatBatch)) func(monitor.Store) monitor.Store {
+	return func(t monitor.Store) monitor.Store {
+		return brokenMonitor{Store: t, store: func(t monitor.Store, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
 			f(&d)
-			return t.Store(context.Background(), d)
+			return t.RecordHeartbeats(context.Background(), d)
 		}}
 	}
 }
@@ -85,36 +85,36 @@ func stores(f func(*monitor.Delivery)) func(monitor.Table) monitor.Table {
 func intakeTwins() []MonitorTwin {
 	var lost every
 	return []MonitorTwin{
-		{Name: "beats are acknowledged and lost", Caught: "were acknowledged, and", Table: stores(func(d *monitor.Delivery) {
-			d.Beats = slices.DeleteFunc(d.Beats, func(monitor.Stamp) bool { return lost.of(10) })
+		{Name: "beats are acknowledged and lost", Caught: "were acknowledged, and", Table: stores(func(d *monitor.HeartbeatBatch) {
+			d.Beats = slices.DeleteFunc(d.Beats, func(monitor.HeartbeatUpdate) bool { return lost.of(10) })
 		})},
-		{Name: "blind time is not noticed", Caught: "a false alarm: silent", Table: stores(func(d *monitor.Delivery) {
-			for i := range d.Proofs {
-				d.Proofs[i].Gap = 24 * time.Hour
+		{Name: "blind time is not noticed", Caught: "a false alarm: silent", Table: stores(func(d *monitor.HeartbeatBatch) {
+			for i := range d.Probes {
+				d.Probes[i].MaxGap = 24 * time.Hour
 			}
 		})},
-		{Name: "a replay is a sign of life", Caught: "no alarm, and it is overdue", Table: stores(func(d *monitor.Delivery) {
+		{Name: "a replay is a sign of life", Caught: "no alarm, and it is overdue", Table: stores(func(d *monitor.HeartbeatBatch) {
 			for i := range d.Beats {
 				d.Beats[i].Sent, d.Beats[i].Seq = time.Time{}, 0
 			}
 		}), Need: func(s *MonitorSetup) { s.Replays = true }},
-		{Name: "the sender's clock decides", Caught: "a false alarm: silent", Table: stores(func(d *monitor.Delivery) {
+		{Name: "the sender's clock decides", Caught: "a false alarm: silent", Table: stores(func(d *monitor.HeartbeatBatch) {
 			for i := range d.Beats {
 				d.Beats[i].BySender = true
 			}
 		})},
-		{Name: "nothing is proven", Caught: "no alarm, and it is overdue", Table: stores(func(d *monitor.Delivery) {
-			for i := range d.Proofs {
-				d.Proofs[i].Unproven = true
+		{Name: "nothing is proven", Caught: "no alarm, and it is overdue", Table: stores(func(d *monitor.HeartbeatBatch) {
+			for i := range d.Probes {
+				d.Probes[i].NameOnly = true
 			}
 		})},
 		{Name: "the router's path is proven by others", Caught: "its router is down",
-			Intake: func(i monitor.Intake) monitor.Intake { return provesAll{i} },
+			Intake: func(i monitor.HeartbeatStore) monitor.HeartbeatStore { return provesAll{i} },
 			Need:   throughRouter},
-		{Name: "failures are not told", Caught: "no alarm, and it failed", Table: stores(func(d *monitor.Delivery) {
+		{Name: "failures are not told", Caught: "no alarm, and it failed", Table: stores(func(d *monitor.HeartbeatBatch) {
 			for i := range d.Beats {
-				if d.Beats[i].Signal == monitor.Fail {
-					d.Beats[i].Signal = monitor.Fine
+				if d.Beats[i].Signal == monitor.SignalFail {
+					d.Beats[i].Signal = monitor.SignalSuccess
 				}
 			}
 		})},
@@ -135,20 +135,20 @@ func (e *every) of(n int) bool {
 }
 
 // provesAll is an inlet that takes a router's path for one that is steady.
-type provesAll struct{ monitor.Intake }
+type provesAll struct{ monitor.HeartbeatStore }
 
-func (p provesAll) Store(ctx context.Context, d monitor.Delivery) (monitor.Stored, error) {
+func (p provesAll) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
 	d = cloneDelivery(d)
-	if !slices.ContainsFunc(d.Proofs, func(v monitor.Proof) bool { return v.Path == "router" }) {
-		d.Proofs = append(d.Proofs, monitor.Proof{Path: "router", Trust: steadyGap, Gap: routerGap})
+	if !slices.ContainsFunc(d.Probes, func(v monitor.Probe) bool { return v.Path == "router" }) {
+		d.Probes = append(d.Probes, monitor.Probe{Path: "router", TrustFor: steadyGap, MaxGap: routerGap})
 	}
-	return p.Intake.Store(ctx, d)
+	return p.HeartbeatStore.RecordHeartbeats(ctx, d)
 }
 
 // looks breaks what the rule is told.
-func looks(f func(*monitor.Candidate)) func(monitor.Table) monitor.Table {
-	return func(t monitor.Table) monitor.Table {
-		return brokenMonitor{Table: t, look: func(_ monitor.Table, l *monitor.Look) {
+func looks(f func(*monitor.Candidate)) func(monitor.Store) monitor.Store {
+	return func(t monitor.Store) monitor.Store {
+		return brokenMonitor{Store: t, look: func(_ monitor.Store, l *monitor.Scan) {
 			for i := range l.Candidates {
 				f(&l.Candidates[i])
 			}
@@ -158,27 +158,27 @@ func looks(f func(*monitor.Candidate)) func(monitor.Table) monitor.Table {
 
 func ruleTwins() []MonitorTwin {
 	return []MonitorTwin{
-		{Name: "blind time counts", Caught: "a false alarm: silent", Table: looks(func(c *monitor.Candidate) { c.BlindThen = c.Path.Blind })},
+		{Name: "blind time counts", Caught: "a false alarm: silent", Table: looks(func(c *monitor.Candidate) { c.BlindAtBeat = c.Path.BlindTotal })},
 		{Name: "no time after blindness", Caught: "a false alarm: silent", Table: looks(func(c *monitor.Candidate) {
-			c.Path.Resumed = min(c.Path.Resumed, c.Beat)
+			c.Path.BlindUntil = min(c.Path.BlindUntil, c.LastBeat)
 		})},
 		{Name: "the base is forgotten", Caught: "a false alarm: silent", Need: operatedLong, Table: looks(func(c *monitor.Candidate) {
-			if c.Beat != 0 {
-				c.Base, c.EventBase = 0, 0
+			if c.LastBeat != 0 {
+				c.ExpectedFrom, c.CheckChanged = 0, 0
 			}
 		})},
 		{Name: "the path is trusted for ever", Caught: "its path was last seen to work", Need: throughRouter, Table: looks(func(c *monitor.Candidate) {
-			c.Path.Trust, c.Path.Gap = 24*time.Hour, 24*time.Hour
+			c.Path.TrustFor, c.Path.MaxGap = 24*time.Hour, 24*time.Hour
 		})},
 		{Name: "a pause is not seen", Caught: "an alarm of what is not judged", Need: operated, Table: looks(func(c *monitor.Candidate) {
 			if c.State == monitor.Paused {
 				c.State = monitor.Up
 			}
 		})},
-		{Name: "a pause does not end", Caught: "its pause was over at", Need: operated, Table: looks(func(c *monitor.Candidate) { c.Until = 0 })},
+		{Name: "a pause does not end", Caught: "its pause was over at", Need: operated, Table: looks(func(c *monitor.Candidate) { c.PausedUntil = 0 })},
 		{Name: "a return is not seen", Caught: "its alarm stands, and it is well", Table: looks(func(c *monitor.Candidate) {
 			if c.Alarm != "" {
-				c.Beat = min(c.Beat, c.Onset-1)
+				c.LastBeat = min(c.LastBeat, c.OnsetAt-1)
 			}
 		})},
 		{Name: "alarms are raised twice", Caught: "a second", Table: looks(func(c *monitor.Candidate) {
@@ -207,16 +207,16 @@ func operatedLong(s *MonitorSetup) {
 
 // changes breaks changes on their way into the table; those that are dropped count
 // as made.
-func changes(f func(monitor.Table, *monitor.Change) (drop bool)) func(monitor.Table) monitor.Table {
-	return func(t monitor.Table) monitor.Table {
-		return brokenMonitor{Table: t, apply: func(t monitor.Table, cs []monitor.Change) ([]bool, error) {
+func changes(f func(monitor.Store, *monitor.SourceChange) (drop bool)) func(monitor.Store) monitor.Store {
+	return func(t monitor.Store) monitor.Store {
+		return brokenMonitor{Store: t, apply: func(t monitor.Store, cs []monitor.SourceChange) ([]bool, error) {
 			made := make([]bool, len(cs))
 			for i := range cs {
 				if f(t, &cs[i]) {
 					made[i] = true
 					continue
 				}
-				one, err := t.Apply(context.Background(), cs[i:i+1])
+				one, err := t.ApplyChanges(context.Background(), cs[i:i+1])
 				if err != nil {
 					return nil, err
 				}
@@ -230,44 +230,44 @@ func changes(f func(monitor.Table, *monitor.Change) (drop bool)) func(monitor.Ta
 func turningTwins() []MonitorTwin {
 	var mute every
 	return []MonitorTwin{
-		{Name: "beats between are overlooked", Caught: "after it was looked at", Need: busy, Table: blindly(func(c *monitor.Candidate, to *monitor.Change) { to.Stamp = c.Stamp })},
-		{Name: "one is not told", Caught: "was not told the", Table: changes(func(_ monitor.Table, c *monitor.Change) bool {
-			if len(c.Notices) > 0 && mute.of(10) {
-				c.Notices = nil
+		{Name: "beats between are overlooked", Caught: "after it was looked at", Need: busy, Table: blindly(func(c *monitor.Candidate, to *monitor.SourceChange) { to.BeatRev = c.BeatRev })},
+		{Name: "one is not told", Caught: "was not told the", Table: changes(func(_ monitor.Store, c *monitor.SourceChange) bool {
+			if len(c.Notifications) > 0 && mute.of(10) {
+				c.Notifications = nil
 			}
 			return false
 		})},
-		{Name: "the end has another id", Caught: "with request id", Table: changes(func(_ monitor.Table, c *monitor.Change) bool {
-			if c.Turn == monitor.Abated {
-				for i := range c.Notices {
-					c.Notices[i].Payload = []byte(`{"status":"ABATED","request_id":"another","ended":"2000-01-01T00:00:00Z"}`)
-					c.Notices[i].ID = "another/ABATED"
+		{Name: "the end has another id", Caught: "with request id", Table: changes(func(_ monitor.Store, c *monitor.SourceChange) bool {
+			if c.Transition == monitor.Abated {
+				for i := range c.Notifications {
+					c.Notifications[i].Payload = []byte(`{"status":"ABATED","request_id":"another","ended":"2000-01-01T00:00:00Z"}`)
+					c.Notifications[i].ID = "another/ABATED"
 				}
 			}
 			return false
 		})},
-		{Name: "the end comes first", Caught: "stands", Table: changes(func(_ monitor.Table, c *monitor.Change) bool {
-			slices.Reverse(c.Notices)
+		{Name: "the end comes first", Caught: "stands", Table: changes(func(_ monitor.Store, c *monitor.SourceChange) bool {
+			slices.Reverse(c.Notifications)
 			return false
 		}), Need: grouped},
-		{Name: "an alarm does not end", Caught: "stuck: the alarm of", Table: changes(func(_ monitor.Table, c *monitor.Change) bool {
-			if c.Turn == monitor.Abated {
-				c.Turn, c.Notices, c.Due = monitor.Stay, nil, monitor.Never
+		{Name: "an alarm does not end", Caught: "stuck: the alarm of", Table: changes(func(_ monitor.Store, c *monitor.SourceChange) bool {
+			if c.Transition == monitor.Abated {
+				c.Transition, c.Notifications, c.Due = monitor.NoTransition, nil, monitor.Never
 			}
 			return false
 		})},
-		{Name: "what is judged is not looked at again", Caught: "no alarm, and it is overdue", Table: changes(func(_ monitor.Table, c *monitor.Change) bool {
-			if c.Turn == monitor.Stay {
+		{Name: "what is judged is not looked at again", Caught: "no alarm, and it is overdue", Table: changes(func(_ monitor.Store, c *monitor.SourceChange) bool {
+			if c.Transition == monitor.NoTransition {
 				c.Due = c.Due.Add(30 * time.Second)
 			}
 			return false
 		})},
-		{Name: "groups are not reported", Caught: "its alarm is held since", Need: grouped, Table: func(t monitor.Table) monitor.Table {
-			return brokenMonitor{Table: t, report: func(monitor.Table, monitor.Report) (bool, error) { return false, nil }}
+		{Name: "groups are not reported", Caught: "its alarm is held since", Need: grouped, Table: func(t monitor.Store) monitor.Store {
+			return brokenMonitor{Store: t, report: func(monitor.Store, monitor.GroupReport) (bool, error) { return false, nil }}
 		}},
-		{Name: "nobody sweeps", Caught: "and its event was removed", Need: operated, Table: func(t monitor.Table) monitor.Table {
-			return brokenMonitor{Table: t, sweep: func(t monitor.Table) (monitor.Look, error) {
-				l, err := t.Due(context.Background(), nil, 1)
+		{Name: "nobody sweeps", Caught: "and its event was removed", Need: operated, Table: func(t monitor.Store) monitor.Store {
+			return brokenMonitor{Store: t, sweep: func(t monitor.Store) (monitor.Scan, error) {
+				l, err := t.DueSources(context.Background(), nil, 1)
 				l.Candidates, l.Next = nil, monitor.Never
 				return l, err
 			}}
@@ -280,24 +280,24 @@ func busy(s *MonitorSetup) { s.Freezes, s.Hesitates, s.Nodes = true, 0.5, max(s.
 
 // grouped runs have an event whose alarms are reported together.
 func grouped(s *MonitorSetup) {
-	if !slices.ContainsFunc(s.Events, func(e monitor.Event) bool { return e.GroupBy != "" }) {
-		s.Events = append(s.Events, monitor.Event{Name: "together", Interval: time.Second, Missed: 2, GroupBy: "rack", GroupWait: 2 * time.Second, GroupMin: 2})
+	if !slices.ContainsFunc(s.Events, func(e monitor.Check) bool { return e.GroupBy != "" }) {
+		s.Events = append(s.Events, monitor.Check{Name: "together", Interval: time.Second, Missed: 2, GroupBy: "rack", GroupWait: 2 * time.Second, GroupMin: 2})
 	}
 }
 
 // blindly makes changes although what they were judged on has changed: it reads
 // everything before each, and says what is there.
-func blindly(f func(*monitor.Candidate, *monitor.Change)) func(monitor.Table) monitor.Table {
-	return func(t monitor.Table) monitor.Table {
-		return brokenMonitor{Table: t, apply: func(t monitor.Table, cs []monitor.Change) ([]bool, error) {
-			made, err := t.Apply(context.Background(), cs)
+func blindly(f func(*monitor.Candidate, *monitor.SourceChange)) func(monitor.Store) monitor.Store {
+	return func(t monitor.Store) monitor.Store {
+		return brokenMonitor{Store: t, apply: func(t monitor.Store, cs []monitor.SourceChange) ([]bool, error) {
+			made, err := t.ApplyChanges(context.Background(), cs)
 			if err != nil {
 				return made, err
 			}
-			var again []monitor.Change
+			var again []monitor.SourceChange
 			var place []int
 			for i, c := range cs {
-				if !made[i] && c.Turn == monitor.Onset {
+				if !made[i] && c.Transition == monitor.Onset {
 					again, place = append(again, c), append(place, i)
 				}
 			}
@@ -308,7 +308,7 @@ func blindly(f func(*monitor.Candidate, *monitor.Change)) func(monitor.Table) mo
 			for i := range parts {
 				parts[i] = i
 			}
-			l, err := t.Due(context.Background(), parts, monitor.MaxSources)
+			l, err := t.DueSources(context.Background(), parts, monitor.MaxSources)
 			if err != nil {
 				return made, nil
 			}
@@ -319,7 +319,7 @@ func blindly(f func(*monitor.Candidate, *monitor.Change)) func(monitor.Table) mo
 					}
 				}
 			}
-			more, err := t.Apply(context.Background(), again)
+			more, err := t.ApplyChanges(context.Background(), again)
 			for i := range more {
 				made[place[i]] = more[i]
 			}

@@ -32,7 +32,7 @@ type MonitorSetup struct {
 	Length time.Duration // for which there are faults
 	First  time.Duration // window of the claims
 	Poll   time.Duration
-	Events []monitor.Event
+	Events []monitor.Check
 	// Sources of each event.
 	Sources int
 	// Router: some sources beat by a message router; Freezes has instances stopped for
@@ -63,7 +63,7 @@ func DrawMonitor(seed uint64) MonitorSetup {
 		Router: d.hit(0.5), Freezes: d.hit(0.5), Steps: d.hit(0.3), Outage: d.hit(0.2), Operators: d.hit(0.6), Replays: d.hit(0.5),
 	}
 	every := func() time.Duration { return d.between(800*time.Millisecond, 2*time.Second).Round(time.Millisecond) }
-	all := []monitor.Event{
+	all := []monitor.Check{
 		{Name: "plain", Interval: every(), Missed: 1 + d.n(3), Grace: d.upTo(time.Second)},
 		{Name: "fixed", Interval: every(), Missed: 2, Fixed: true},
 		{Name: "grouped", Interval: every(), Missed: 2, GroupBy: "rack", GroupWait: d.between(time.Second, 4*time.Second), GroupMin: 2},
@@ -73,7 +73,7 @@ func DrawMonitor(seed uint64) MonitorSetup {
 		{Name: "retiring", Interval: every(), Missed: 2, RetireAfter: d.between(6*time.Second, 15*time.Second)},
 	}
 	if d.hit(0.1) {
-		s.Events = append(s.Events, monitor.Event{Name: "schedule", Schedule: "* * * * *", Grace: 5 * time.Second})
+		s.Events = append(s.Events, monitor.Check{Name: "schedule", Schedule: "* * * * *", Grace: 5 * time.Second})
 		s.Length += 2 * time.Minute
 	}
 	for len(s.Events) < 3 {
@@ -98,7 +98,7 @@ type monitorWorld struct {
 	setup   MonitorSetup
 	dice    *dice
 	base    monitorStore
-	table   monitor.Table // of base, or the twin of it
+	table   monitor.Store // of base, or the twin of it
 	judge   *monitorJudge
 	store   *gate        // the store's process
 	stepped atomic.Int64 // the store's wall clock, by so much
@@ -148,12 +148,12 @@ func newMonitorWorld(setup MonitorSetup, path string) *monitorWorld {
 			panic(err) // the file is ours
 		}
 	}
-	if w.table = w.base.Table; setup.Twin.Table != nil {
+	if w.table = w.base.Store; setup.Twin.Table != nil {
 		w.table = setup.Twin.Table(w.table)
 	}
 	w.judge = newMonitorJudge(w)
 	w.router = &router{}
-	w.configure(monitor.Configuration{Events: setup.Events, Declared: w.populate()})
+	w.configure(monitor.Configuration{Checks: setup.Events, Declared: w.populate()})
 	for i := range w.nodes {
 		w.launch(i)
 	}
@@ -171,14 +171,14 @@ func (w *monitorWorld) wall() time.Time { return time.Now().Add(time.Duration(w.
 func (w *monitorWorld) populate() (declared []monitor.Declaration) {
 	for _, e := range w.setup.Events {
 		for i := range w.setup.Sources + map[bool]int{true: 2}[e.GroupBy != ""] {
-			ref := monitor.Ref{Event: e.Name, Source: fmt.Sprintf("s%d", i)}
+			ref := monitor.SourceRef{Check: e.Name, Source: fmt.Sprintf("s%d", i)}
 			path := "http"
 			if w.setup.Router && w.dice.hit(0.4) {
 				path = "router"
 			}
 			w.sources = append(w.sources, w.newSource(ref, path))
 			if e.Fixed || e.GroupBy != "" || w.dice.hit(0.3) {
-				declared = append(declared, monitor.Declaration{Event: ref.Event, Source: ref.Source, Labels: map[string]string{"rack": "r1"}})
+				declared = append(declared, monitor.Declaration{Check: ref.Check, Source: ref.Source, Labels: map[string]string{"rack": "r1"}})
 			}
 		}
 	}
@@ -273,5 +273,5 @@ func (w *monitorWorld) configure(c monitor.Configuration) {
 }
 
 func (w *monitorWorld) act(a monitor.Action) {
-	w.judge.acts(a, func() error { return w.table.Act(context.Background(), a) })
+	w.judge.acts(a, func() error { return w.table.ApplyAction(context.Background(), a) })
 }

@@ -109,7 +109,7 @@ func (n *node) work(ctx context.Context, term elect.Term) error {
 		defer cancel()
 	}
 	j, grace := n.world.judge, n.world.setup.Grace
-	o := &office{node: n.name, session: term.Live.ID(), term: term.Number}
+	o := &office{node: n.name, session: term.Session.ID(), term: term.Number}
 	j.enter(o)
 	n.office.Store(o)
 	defer func() {

@@ -12,7 +12,7 @@ import (
 )
 
 // add enqueues in a transaction of the user's.
-func (j *queueJudge) add(batches []dispatch.Batch) {
+func (j *queueJudge) add(batches []dispatch.Message) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	added, err := j.world.desk.Add(context.Background(), batches)
@@ -178,8 +178,8 @@ func (j *queueJudge) complete() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	shown := map[string]dispatch.Record{}
-	for q := (dispatch.BatchQuery{Queue: queueName}); ; {
-		page, err := j.world.desk.Batches(context.Background(), q)
+	for q := (dispatch.MessageQuery{Queue: queueName}); ; {
+		page, err := j.world.desk.Messages(context.Background(), q)
 		if err != nil {
 			j.breach("listing the batches: %v", err)
 			return
@@ -197,7 +197,7 @@ func (j *queueJudge) complete() {
 		switch r, ok := shown[id]; {
 		case !ok && (j.world.setup.Dispatch.KeepFor < 0 || !b.over):
 			j.breach("%s is lost", id)
-		case ok && (r.State != b.state || r.Seq != b.seq || !r.State.Final() || r.Ended.IsZero()):
+		case ok && (r.State != b.state || r.Seq != b.seq || !r.State.IsFinal() || r.Ended.IsZero()):
 			j.breach("%s is shown as %s, %d, ended %v; it is %s, %d", id, r.State, r.Seq, r.Ended, b.state, b.seq)
 		}
 	}

@@ -39,13 +39,13 @@ func (w *queueWorld) enqueue() {
 	each := w.setup.Length / 30
 	for n := 0; time.Now().Before(end); {
 		pause(d.upTo(2 * each))
-		var batches []dispatch.Batch
+		var batches []dispatch.Message
 		for range 1 + d.n(3) {
 			id := fmt.Sprintf("b%d", n)
 			if d.hit(w.setup.Invalid) {
 				id += "!"
 			}
-			b := dispatch.Batch{Queue: queueName, Key: fmt.Sprintf("k%d", d.n(w.setup.Keys)), ID: id, Payload: []byte(id)}
+			b := dispatch.Message{Queue: queueName, Key: fmt.Sprintf("k%d", d.n(w.setup.Keys)), ID: id, Payload: []byte(id)}
 			batches = append(batches, b)
 			n++
 		}

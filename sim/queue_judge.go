@@ -18,7 +18,7 @@ import (
 // noted of it one step.
 type queueJudge struct {
 	leasetest.Target // the store of sessions
-	claims           claim.Table
+	claims           claim.KeyTable
 	queue            dispatch.Queue
 	world            *queueWorld
 	storeNow         func() time.Time
@@ -61,14 +61,6 @@ type batchBook struct {
 	over  bool
 	// doubt: it was sent, and nobody has heard since whether the target has it.
 	doubt bool
-}
-
-// submission is a call of Target.Submit.
-type submission struct {
-	node  *queueNode
-	key   string
-	term  int64
-	apart bool
 }
 
 func newQueueJudge(w *queueWorld, storeNow func() time.Time) *queueJudge {
@@ -164,11 +156,11 @@ func (j *queueJudge) join(ctx context.Context, m claim.Member) (claim.Share, err
 	return s, err
 }
 
-func (j *queueJudge) take(ctx context.Context, w claim.Want) ([]claim.Claim, error) {
+func (j *queueJudge) take(ctx context.Context, w claim.ClaimRequest) ([]claim.Claim, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	claims, err := j.claims.Take(ctx, w)
-	j.trace("take by %.6s, %d fresh of %d → %d, %v", w.Session, w.Fresh, w.Most, len(claims), err)
+	claims, err := j.claims.ClaimKeys(ctx, w)
+	j.trace("take by %.6s, %d fresh of %d → %d, %v", w.Session, w.Fresh, w.Limit, len(claims), err)
 	for _, c := range claims {
 		j.trace("take %s under %d by %.6s, interrupted %t", c.Key, c.Term, w.Session, c.Interrupted)
 		j.granted(c, w.Session)
@@ -206,7 +198,7 @@ func (j *queueJudge) granted(c claim.Claim, session string) {
 
 // window is how long a step must keep others from its key.
 func (j *queueJudge) window() time.Duration {
-	if !j.world.setup.Target.Alone() {
+	if !j.world.setup.Target.NeedsSecondWindow() {
 		return 0
 	}
 	return j.world.setup.Dispatch.Windows.Second
@@ -231,27 +223,27 @@ func (j *queueJudge) release(ctx context.Context, space, session string, claims 
 	return nil
 }
 
-func (j *queueJudge) turn(ctx context.Context, t dispatch.Turn) (dispatch.Turned, error) {
+func (j *queueJudge) turn(ctx context.Context, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	out, err := j.queue.Turn(ctx, t)
+	out, err := j.queue.Exchange(ctx, t)
 	if err != nil {
 		return out, err
 	}
 	for i, r := range t.Results {
-		j.trace("result of %.6s: %s (%d) under %d is %s, %s, %v: %s; accepted %t", t.Session, r.Key, r.Seq, r.Term, r.State, r.After, r.Wait, r.Detail, out.Settled[i].Accepted)
-		if out.Settled[i].Accepted {
+		j.trace("result of %.6s: %s (%d) under %d is %s, %s, %v: %s; accepted %t", t.Session, r.Key, r.Seq, r.Term, r.State, r.After, r.Wait, r.Detail, out.Receipts[i].Accepted)
+		if out.Receipts[i].Accepted {
 			j.settled(t, r)
 		} else if k := j.key(r.Key); k.session == t.Session && k.term == r.Term && k.head() != nil && k.head().seq == r.Seq {
 			j.breach("a result for the head of %s under its term %d was not accepted", r.Key, r.Term)
 		}
 	}
 	for _, a := range out.Begun {
-		j.trace("begin by %.6s: %s %s (%d) of %s under %d, attempt %d, anew %t", t.Session, a.Todo, a.ID, a.Seq, a.Key, a.Term, a.Attempt, t.Anew)
+		j.trace("begin by %.6s: %s %s (%d) of %s under %d, attempt %d, anew %t", t.Session, a.Work, a.ID, a.Seq, a.Key, a.Term, a.Attempt, t.Restart)
 		j.begins(t, a)
 	}
-	for key, standing := range out.Standing {
-		if k := j.key(key); standing == dispatch.Given && k.session == t.Session {
+	for key, standing := range out.Holdings {
+		if k := j.key(key); standing == dispatch.Released && k.session == t.Session {
 			if h := k.head(); h != nil {
 				j.breach("%s was given back as idle, and %s waits", key, h.id)
 			}
@@ -262,7 +254,7 @@ func (j *queueJudge) turn(ctx context.Context, t dispatch.Turn) (dispatch.Turned
 }
 
 // settled: a result counts under the newest term alone, for the head, and is true.
-func (j *queueJudge) settled(t dispatch.Turn, r dispatch.Result) {
+func (j *queueJudge) settled(t dispatch.Exchange, r dispatch.Result) {
 	k := j.key(r.Key)
 	h := k.head()
 	switch {
@@ -295,7 +287,7 @@ func (j *queueJudge) settled(t dispatch.Turn, r dispatch.Result) {
 		if k.head() == nil {
 			k.session = ""
 		}
-	case dispatch.Again:
+	case dispatch.RetryLater:
 		k.session = ""
 	case dispatch.Block:
 		k.session, k.blocked = "", time.Now()
@@ -305,7 +297,7 @@ func (j *queueJudge) settled(t dispatch.Turn, r dispatch.Result) {
 
 // begins: one batch of a key at a time, the first that is not over, under a claim
 // that is held; and what was interrupted is asked for, not sent.
-func (j *queueJudge) begins(t dispatch.Turn, a dispatch.Assignment) {
+func (j *queueJudge) begins(t dispatch.Exchange, a dispatch.Assignment) {
 	k := j.key(a.Key)
 	h := k.head()
 	switch {
@@ -316,97 +308,18 @@ func (j *queueJudge) begins(t dispatch.Turn, a dispatch.Assignment) {
 		return
 	}
 	held := h.state == dispatch.Pending || h.state == dispatch.Valid
-	if held != (a.Todo == dispatch.Poll) || a.Todo == dispatch.Send && (k.interrupted || h.state == dispatch.Unknown) {
-		j.breach("%s was begun to %s; it is %s, interrupted: %t", a.ID, a.Todo, h.state, k.interrupted)
+	if held != (a.Work == dispatch.Poll) || a.Work == dispatch.Send && (k.interrupted || h.state == dispatch.Unknown) {
+		j.breach("%s was begun to %s; it is %s, interrupted: %t", a.ID, a.Work, h.state, k.interrupted)
 	}
-	if a.Todo == dispatch.Poll {
+	if a.Work == dispatch.Poll {
 		return
 	}
-	if a.Todo == dispatch.Ask {
+	if a.Work == dispatch.Resolve {
 		j.result.Asked++
 	}
-	if k.step != nil && !t.Anew {
+	if k.step != nil && !t.Restart {
 		j.breach("%s was begun while %d of %s is in a step", a.ID, k.step.seq, a.Key)
 	}
 	s := stepBook{seq: a.Seq, since: j.storeNow(), at: time.Now(), window: t.Window}
 	k.step, k.begun[a.Term] = &s, s
-}
-
-// sends notes that an instance is about to submit.
-func (j *queueJudge) sends(n *queueNode, a dispatch.Assignment) *submission {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	k := j.key(a.Key)
-	c := &submission{node: n, key: a.Key, term: a.Term, apart: a.Term < k.term}
-	j.result.Submitted++
-	for other := range k.calls {
-		if other.term == a.Term {
-			j.breach("two submissions of %s are under way under term %d", a.Key, a.Term)
-		}
-	}
-	k.calls[c] = true
-	b := j.batches[a.ID]
-	switch {
-	case b == nil:
-		j.breach("%s was sent, which nobody enqueued", a.ID)
-		return c
-	case c.apart:
-		return c
-	case k.step == nil || k.step.seq != a.Seq:
-		j.breach("%s (%d) of %s was sent without a step", a.ID, a.Seq, a.Key)
-	case b.doubt && !j.world.setup.Target.Resend:
-		j.breach("%s was sent again, and nobody knew what had become of it", a.ID)
-	}
-	b.doubt = true
-	return c
-}
-
-func (j *queueJudge) sent(c *submission) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	delete(j.key(c.key).calls, c)
-}
-
-// dies ends what a node that was killed had under way.
-func (j *queueJudge) dies(n *queueNode) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.trace("%s is killed", n.name)
-	for _, k := range j.keys {
-		for c := range k.calls {
-			if c.node == n {
-				delete(k.calls, c)
-			}
-		}
-	}
-}
-
-// arrived notes a request at the target, and tells whether it is one of a sender
-// past its time, whose effects nobody can prevent.
-func (j *queueJudge) arrived(n *queueNode, a dispatch.Assignment) (apart bool) {
-	k := j.key(a.Key)
-	if k.granted[a.Term] == "" {
-		j.breach("%s was sent under term %d, which nobody was given", a.ID, a.Term)
-	}
-	left := time.Until(k.begun[a.Term].at.Add(j.world.setup.Dispatch.Windows.Second))
-	switch {
-	case j.world.setup.Target.Recognises:
-		apart = j.batches[a.ID].over // it stepped aside, and others went on
-	case a.Term == k.term:
-	case left > 0:
-		j.breach("%s arrived under term %d, %v before the end of its second window, and %s is under term %d already", a.ID, a.Term, left, a.Key, k.term)
-	default:
-		apart = true
-	}
-	if apart {
-		j.result.Apart++
-	}
-	return apart
-}
-
-// told notes what the target said about a batch.
-func (j *queueJudge) told(a dispatch.Assignment, said dispatch.Outcome) {
-	if b := j.batches[a.ID]; b != nil && said == dispatch.Missing && !j.world.setup.Target.Forgets {
-		b.doubt = false
-	}
 }

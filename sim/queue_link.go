@@ -22,15 +22,15 @@ func carried[T any](ctx context.Context, n *queueNode, op func(context.Context) 
 
 // queueView is an instance's view of the claims and of the queue.
 type queueView struct {
-	claim.Table // no dispatcher uses its other methods
-	node        *queueNode
+	claim.KeyTable // no dispatcher uses its other methods
+	node           *queueNode
 }
 
 func (v queueView) Join(ctx context.Context, m claim.Member) (claim.Share, error) {
 	return carried(ctx, v.node, func(ctx context.Context) (claim.Share, error) { return v.node.world.judge.join(ctx, m) })
 }
 
-func (v queueView) Take(ctx context.Context, w claim.Want) ([]claim.Claim, error) {
+func (v queueView) ClaimKeys(ctx context.Context, w claim.ClaimRequest) ([]claim.Claim, error) {
 	return carried(ctx, v.node, func(ctx context.Context) ([]claim.Claim, error) { return v.node.world.judge.take(ctx, w) })
 }
 
@@ -45,8 +45,8 @@ func (v queueView) List(ctx context.Context, q claim.Query) ([]claim.Row, error)
 	return carried(ctx, v.node, func(ctx context.Context) ([]claim.Row, error) { return v.node.world.judge.claims.List(ctx, q) })
 }
 
-func (v queueView) Turn(ctx context.Context, t dispatch.Turn) (dispatch.Turned, error) {
-	return carried(ctx, v.node, func(ctx context.Context) (dispatch.Turned, error) { return v.node.world.judge.turn(ctx, t) })
+func (v queueView) Exchange(ctx context.Context, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
+	return carried(ctx, v.node, func(ctx context.Context) (dispatch.ExchangeResult, error) { return v.node.world.judge.turn(ctx, t) })
 }
 
 type pruned struct {

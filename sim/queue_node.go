@@ -122,7 +122,7 @@ func (r remote) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answ
 	n := r.node
 	n.stumble() // between the last look at the store and the sending
 	if n.dead.Load() {
-		return dispatch.Answer{Outcome: dispatch.Silent}
+		return dispatch.Answer{Outcome: dispatch.Uncertain}
 	}
 	c := n.world.judge.sends(n, a)
 	defer n.world.judge.sent(c)
@@ -136,7 +136,7 @@ func (r remote) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answ
 	answer, err := through(&n.process, func() (dispatch.Answer, error) {
 		return leasetest.Send(ctx, n.wire, func(context.Context) (dispatch.Answer, error) {
 			n.world.sink.works()
-			if !r.Semantics().Recognises && time.Now().After(deadline) {
+			if !r.Semantics().Deduplicates && time.Now().After(deadline) {
 				return dispatch.Answer{}, lease.ErrUnknown // see QueueSetup.networks
 			}
 			n.gate.wait() // what a frozen process has begun to write waits for it
@@ -147,12 +147,12 @@ func (r remote) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answ
 	case errors.Is(err, lease.ErrUnavailable):
 		return dispatch.Answer{Outcome: dispatch.Busy, Detail: err.Error()}
 	case err != nil:
-		return dispatch.Answer{Outcome: dispatch.Silent, Detail: err.Error()}
+		return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: err.Error()}
 	}
 	return answer
 }
 
-func (r remote) Ask(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
+func (r remote) Status(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
 	n := r.node
 	answers, err := through(&n.process, func() ([]dispatch.Answer, error) {
 		return leasetest.Send(ctx, n.wire, func(context.Context) ([]dispatch.Answer, error) { return n.world.sink.ask(as), nil })

@@ -43,7 +43,7 @@ func (s *sink) submit(n *queueNode, a dispatch.Assignment) (dispatch.Answer, err
 	j := s.world.judge
 	j.mu.Lock()
 	answer, err := s.arrives(n, a)
-	j.trace("%s: %s %s (%d) of %s under %d, attempt %d → %s, %v", n.name, a.Todo, a.ID, a.Seq, a.Key, a.Term, a.Attempt, answer.Outcome, err)
+	j.trace("%s: %s %s (%d) of %s under %d, attempt %d → %s, %v", n.name, a.Work, a.ID, a.Seq, a.Key, a.Term, a.Attempt, answer.Outcome, err)
 	j.mu.Unlock()
 	s.works() // before it answers
 	return answer, err
@@ -62,7 +62,7 @@ func (s *sink) arrives(n *queueNode, a dispatch.Assignment) (dispatch.Answer, er
 		return dispatch.Answer{}, fmt.Errorf("down: %w", lease.ErrUnavailable)
 	}
 	apart := s.world.judge.arrived(n, a)
-	if setup.Target.Compares && a.Term < s.newest[a.Key] {
+	if setup.Target.ComparesTerms && a.Term < s.newest[a.Key] {
 		return dispatch.Answer{Outcome: dispatch.Busy, Code: 409, Detail: "an older term"}, nil
 	}
 	s.newest[a.Key] = max(s.newest[a.Key], a.Term)
@@ -73,7 +73,7 @@ func (s *sink) arrives(n *queueNode, a dispatch.Assignment) (dispatch.Answer, er
 		case s.dice.hit(0.01):
 			return dispatch.Answer{Outcome: dispatch.Rejected, Code: 404, Detail: "no such address"}, nil
 		case s.dice.hit(0.02):
-			return dispatch.Answer{Outcome: dispatch.Silent, Code: 502, Detail: "no upstream", Over: s.dice.hit(0.5)}, nil
+			return dispatch.Answer{Outcome: dispatch.Uncertain, Code: 502, Detail: "no upstream", RequestEnded: s.dice.hit(0.5)}, nil
 		}
 	}
 	b := s.batches[a.ID]
@@ -82,11 +82,11 @@ func (s *sink) arrives(n *queueNode, a dispatch.Assignment) (dispatch.Answer, er
 		s.batches[a.ID] = b
 	}
 	b.key, b.seq = a.Key, a.Seq
-	if !setup.Target.Recognises || !b.known {
+	if !setup.Target.Deduplicates || !b.known {
 		s.take(b, a, apart)
 	}
 	if faulty && s.dice.hit(0.02) {
-		return dispatch.Answer{Outcome: dispatch.Silent, Code: 500, Detail: "half a body", Over: s.dice.hit(0.5)}, nil
+		return dispatch.Answer{Outcome: dispatch.Uncertain, Code: 500, Detail: "half a body", RequestEnded: s.dice.hit(0.5)}, nil
 	}
 	return dispatch.Answer{Outcome: b.status, Code: 200, Detail: string(b.status), Link: "/" + a.ID}, nil
 }
@@ -123,7 +123,7 @@ func (s *sink) effect(b *taken, id string, apart bool) {
 }
 
 // asides are answers that say nothing about a batch that was asked for.
-var asides = []dispatch.Outcome{dispatch.Silent, dispatch.Busy, dispatch.Rejected}
+var asides = []dispatch.Outcome{dispatch.Uncertain, dispatch.Busy, dispatch.Rejected}
 
 // ask tells what became of batches.
 func (s *sink) ask(as []dispatch.Assignment) []dispatch.Answer {
@@ -155,7 +155,7 @@ func (s *sink) ask(as []dispatch.Assignment) []dispatch.Answer {
 func (s *sink) tells(id string) dispatch.Outcome {
 	b := s.batches[id]
 	if b == nil || !b.known {
-		return dispatch.Missing
+		return dispatch.NotFound
 	}
 	if len(b.waiting) > 0 && !time.Now().Before(b.decides) {
 		switch {
@@ -179,7 +179,7 @@ func (s *sink) tells(id string) dispatch.Outcome {
 func (s *sink) restart() {
 	for _, b := range s.batches {
 		b.waiting = nil
-		if b.status != dispatch.Done || !s.world.setup.Target.Recognises {
+		if b.status != dispatch.Done || !s.world.setup.Target.Deduplicates {
 			b.known = false
 		}
 	}

@@ -20,7 +20,7 @@ var takeoverWindows = claim.Windows{First: 6 * time.Second, Second: 12 * time.Se
 // that ends wait for the next one: one key in the middle of a submission, nine
 // that wait for their turn. The end comes at many moments of an interval.
 func TestQueueTakeover(t *testing.T) {
-	asked := dispatch.Semantics{Resend: true, Recognises: true, Asks: true, AskMany: 10}
+	asked := dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true, StatusLimit: 10}
 	const network = 50 * time.Millisecond // which is not quite perfect
 	first, second := takeoverWindows.First+time.Second+network, takeoverWindows.Second+time.Second+network
 	for _, c := range []struct {
@@ -57,7 +57,7 @@ type hanging struct{ dispatch.Target }
 
 func (hanging) Submit(ctx context.Context, _ dispatch.Assignment) dispatch.Answer {
 	<-ctx.Done()
-	return dispatch.Answer{Outcome: dispatch.Silent}
+	return dispatch.Answer{Outcome: dispatch.Uncertain}
 }
 
 // handover ends an instance that hangs in the middle of a submission, and returns
@@ -72,7 +72,7 @@ func handover(t *testing.T, target dispatch.Semantics, stops bool, at time.Durat
 	w.calm.Store(true)
 	pause(2*time.Second + at)
 	for i := range s.Keys {
-		w.judge.add([]dispatch.Batch{{Queue: queueName, Key: fmt.Sprint("k", i), ID: fmt.Sprint("b", i)}})
+		w.judge.add([]dispatch.Message{{Queue: queueName, Key: fmt.Sprint("k", i), ID: fmt.Sprint("b", i)}})
 	}
 	pause(1500 * time.Millisecond)
 	w.nodes = append(w.nodes, nil)

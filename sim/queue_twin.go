@@ -18,8 +18,8 @@ type QueueTwin struct {
 	Caught string
 	// Store, Desk and Target break what the store does, what people do there, and
 	// what an instance has for its target.
-	Store  func(claim.Table, dispatch.Queue) (claim.Table, dispatch.Queue)
-	Desk   func(dispatch.Desk) dispatch.Desk
+	Store  func(claim.KeyTable, dispatch.Queue) (claim.KeyTable, dispatch.Queue)
+	Desk   func(dispatch.Admin) dispatch.Admin
 	Target func(dispatch.Target) dispatch.Target
 	// Need makes sure that a run has what the fault needs to show.
 	Need func(*QueueSetup)
@@ -32,29 +32,29 @@ func QueueTwins() []QueueTwin {
 
 // alone has a target that must not have a batch twice.
 func alone(s *QueueSetup) {
-	s.Target = dispatch.Semantics{Asks: true, AskMany: 1}
+	s.Target = dispatch.Semantics{HasStatus: true, StatusLimit: 1}
 	s.Steps, s.Decides, s.Breaks, s.Wire.Late, s.Wire.Duplicate = false, 0, 0, 0, 0
 }
 
-func takes(f func(claim.Table, claim.Want, []claim.Claim) []claim.Claim) func(claim.Table, dispatch.Queue) (claim.Table, dispatch.Queue) {
-	return func(t claim.Table, q dispatch.Queue) (claim.Table, dispatch.Queue) { return brokenTable{t, f}, q }
+func takes(f func(claim.KeyTable, claim.ClaimRequest, []claim.Claim) []claim.Claim) func(claim.KeyTable, dispatch.Queue) (claim.KeyTable, dispatch.Queue) {
+	return func(t claim.KeyTable, q dispatch.Queue) (claim.KeyTable, dispatch.Queue) { return brokenTable{t, f}, q }
 }
 
 func claimTwins() []QueueTwin {
 	return []QueueTwin{
 		{Name: "a claim is torn from a session that lives", Caught: "was taken from a session that lives",
-			Store: takes(func(t claim.Table, w claim.Want, got []claim.Claim) []claim.Claim {
+			Store: takes(func(t claim.KeyTable, w claim.ClaimRequest, got []claim.Claim) []claim.Claim {
 				for _, r := range rows(t, w.Space) {
 					if r.Session != "" && r.Session != w.Session && !r.InStep {
 						_ = t.Release(context.Background(), w.Space, r.Session, []claim.Claim{{Key: r.Key, Term: r.Term}})
-						more, _ := t.Take(context.Background(), w)
+						more, _ := t.ClaimKeys(context.Background(), w)
 						return append(got, more...)
 					}
 				}
 				return got
 			})},
 		{Name: "two instances share a claim", Caught: "was taken under term",
-			Store: takes(func(t claim.Table, w claim.Want, got []claim.Claim) []claim.Claim {
+			Store: takes(func(t claim.KeyTable, w claim.ClaimRequest, got []claim.Claim) []claim.Claim {
 				for _, r := range rows(t, w.Space) {
 					if r.Session != "" && r.Session != w.Session {
 						return append(got, claim.Claim{Key: r.Key, Term: r.Term})
@@ -63,18 +63,18 @@ func claimTwins() []QueueTwin {
 				return got
 			})},
 		{Name: "an interruption is not told of", Caught: "told: false", Need: alone,
-			Store: takes(func(_ claim.Table, _ claim.Want, got []claim.Claim) []claim.Claim {
+			Store: takes(func(_ claim.KeyTable, _ claim.ClaimRequest, got []claim.Claim) []claim.Claim {
 				for i := range got {
 					got[i].Interrupted = false
 				}
 				return got
 			})},
 		{Name: "an interruption is forgotten", Caught: "interrupted: true", Need: alone,
-			Store: takes(func(t claim.Table, w claim.Want, got []claim.Claim) []claim.Claim {
+			Store: takes(func(t claim.KeyTable, w claim.ClaimRequest, got []claim.Claim) []claim.Claim {
 				for _, c := range got {
 					if c.Interrupted {
-						_, _ = t.Begin(context.Background(), w.Space, w.Session, 0, []claim.Claim{c})
-						_, _ = t.Finish(context.Background(), w.Space, w.Session, []claim.Finished{{Key: c.Key, Term: c.Term}})
+						_, _ = t.StartSteps(context.Background(), w.Space, w.Session, 0, []claim.Claim{c})
+						_, _ = t.FinishSteps(context.Background(), w.Space, w.Session, []claim.StepResult{{Key: c.Key, Term: c.Term}})
 					}
 				}
 				return got
@@ -82,35 +82,37 @@ func claimTwins() []QueueTwin {
 	}
 }
 
-func turns(f func(claim.Table, dispatch.Queue, dispatch.Turn) (dispatch.Turned, error)) func(claim.Table, dispatch.Queue) (claim.Table, dispatch.Queue) {
-	return func(t claim.Table, q dispatch.Queue) (claim.Table, dispatch.Queue) { return t, brokenQueue{q, t, f} }
+func turns(f func(claim.KeyTable, dispatch.Queue, dispatch.Exchange) (dispatch.ExchangeResult, error)) func(claim.KeyTable, dispatch.Queue) (claim.KeyTable, dispatch.Queue) {
+	return func(t claim.KeyTable, q dispatch.Queue) (claim.KeyTable, dispatch.Queue) {
+		return t, brokenQueue{q, t, f}
+	}
 }
 
 func turnTwins() []QueueTwin {
 	return []QueueTwin{
 		{Name: "an old term is accepted", Caught: "was accepted; its term is", Store: turns(oldTerm)},
 		{Name: "a result is ignored", Caught: "the head is",
-			Store: turns(func(_ claim.Table, q dispatch.Queue, t dispatch.Turn) (dispatch.Turned, error) {
+			Store: turns(func(_ claim.KeyTable, q dispatch.Queue, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
 				if len(t.Results) == 0 {
-					return q.Turn(context.Background(), t)
+					return q.Exchange(context.Background(), t)
 				}
 				last := t.Results[len(t.Results)-1]
 				t.Results = t.Results[:len(t.Results)-1]
-				out, err := q.Turn(context.Background(), t)
-				out.Settled = append(out.Settled, dispatch.Settled{Key: last.Key, Seq: last.Seq, Accepted: true})
+				out, err := q.Exchange(context.Background(), t)
+				out.Receipts = append(out.Receipts, dispatch.Receipt{Key: last.Key, Seq: last.Seq, Accepted: true})
 				return out, err
 			})},
 		{Name: "a result is refused", Caught: "was not accepted",
-			Store: turns(func(_ claim.Table, q dispatch.Queue, t dispatch.Turn) (dispatch.Turned, error) {
-				out, err := q.Turn(context.Background(), t)
+			Store: turns(func(_ claim.KeyTable, q dispatch.Queue, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
+				out, err := q.Exchange(context.Background(), t)
 				for i, r := range t.Results {
-					if r.After == dispatch.Hold && out.Settled[i].Accepted {
-						out.Settled[i].Accepted = false
+					if r.After == dispatch.Hold && out.Receipts[i].Accepted {
+						out.Receipts[i].Accepted = false
 					}
 				}
 				return out, err
 			}),
-			Need: func(s *QueueSetup) { s.Target.Asks, s.Decides = true, 1 }},
+			Need: func(s *QueueSetup) { s.Target.HasStatus, s.Decides = true, 1 }},
 		{Name: "the second window is ignored", Caught: "before the end of the second window of a step", Need: alone, Store: turns(noWindow)},
 		{Name: "… and the deposed sends on", Caught: "before the end of its second window, and", Store: turns(noWindow),
 			Need: func(s *QueueSetup) { alone(s); s.Freezes = true }},
@@ -122,7 +124,7 @@ func turnTwins() []QueueTwin {
 			}},
 		{Name: "the next overtakes one that waits", Caught: "the head is",
 			Store: results(func(r *dispatch.Result) {
-				if r.After == dispatch.Again {
+				if r.After == dispatch.RetryLater {
 					r.State, r.After = dispatch.Failed, dispatch.Next
 				}
 			})},
@@ -132,77 +134,78 @@ func turnTwins() []QueueTwin {
 					r.State, r.After = dispatch.Committed, dispatch.Next
 				}
 			}),
-			Need: func(s *QueueSetup) { s.Target.Asks, s.Decides = true, 1 }},
+			Need: func(s *QueueSetup) { s.Target.HasStatus, s.Decides = true, 1 }},
 		{Name: "what waits is forgotten", Caught: "neither delivered nor shown",
 			Store: results(func(r *dispatch.Result) {
-				if r.After == dispatch.Again {
+				if r.After == dispatch.RetryLater {
 					r.Wait += 24 * time.Hour
 				}
 			})},
 		{Name: "a key goes on that waits for a person", Caught: "was taken while it waits for a person",
 			Store: results(func(r *dispatch.Result) {
 				if r.After == dispatch.Block {
-					r.State, r.After = dispatch.Delayed, dispatch.Again
+					r.State, r.After = dispatch.Delayed, dispatch.RetryLater
 				}
 			}),
 			Need: func(s *QueueSetup) { s.Dispatch.OnFailure, s.Invalid = dispatch.OnFailureBlock, 0.2 }},
-		{Name: "two are in flight", Caught: "is in a step",
-			Store: turns(func(_ claim.Table, q dispatch.Queue, t dispatch.Turn) (dispatch.Turned, error) {
-				out, err := q.Turn(context.Background(), t)
-				if err == nil && len(out.Begun) > 0 {
-					// As if there were nothing that keeps a key from being begun twice.
-					again, _ := q.Turn(context.Background(), dispatch.Turn{Queue: t.Queue, Session: t.Session, Window: t.Window, Begin: t.Begin, Anew: true})
-					out.Begun = append(out.Begun, again.Begun...)
-				}
-				return out, err
-			})},
+		{Name: "two are in flight", Caught: "is in a step", Store: turns(twoInFlight)},
 	}
 }
 
+// twoInFlight starts each step twice, as if nothing kept a key from it.
+func twoInFlight(_ claim.KeyTable, q dispatch.Queue, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
+	out, err := q.Exchange(context.Background(), t)
+	if err == nil && len(out.Begun) > 0 {
+		again, _ := q.Exchange(context.Background(), dispatch.Exchange{Queue: t.Queue, Session: t.Session, Window: t.Window, Begin: t.Begin, Restart: true})
+		out.Begun = append(out.Begun, again.Begun...)
+	}
+	return out, err
+}
+
 // oldTerm has a result count under whatever term its key has by now.
-func oldTerm(table claim.Table, q dispatch.Queue, t dispatch.Turn) (dispatch.Turned, error) {
-	out, err := q.Turn(context.Background(), t)
-	for i, s := range out.Settled {
+func oldTerm(table claim.KeyTable, q dispatch.Queue, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
+	out, err := q.Exchange(context.Background(), t)
+	for i, s := range out.Receipts {
 		for _, r := range rows(table, dispatch.Space(t.Queue)) {
 			if s.Accepted || r.Key != s.Key || r.Session == "" {
 				continue
 			}
 			late := t.Results[i]
 			late.Term = r.Term
-			again, _ := q.Turn(context.Background(), dispatch.Turn{Queue: t.Queue, Session: r.Session, Results: []dispatch.Result{late}})
-			out.Settled[i].Accepted = len(again.Settled) > 0 && again.Settled[0].Accepted
+			again, _ := q.Exchange(context.Background(), dispatch.Exchange{Queue: t.Queue, Session: r.Session, Results: []dispatch.Result{late}})
+			out.Receipts[i].Accepted = len(again.Receipts) > 0 && again.Receipts[0].Accepted
 		}
 	}
 	return out, err
 }
 
-func noWindow(_ claim.Table, q dispatch.Queue, t dispatch.Turn) (dispatch.Turned, error) {
+func noWindow(_ claim.KeyTable, q dispatch.Queue, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
 	t.Window = 0
-	return q.Turn(context.Background(), t)
+	return q.Exchange(context.Background(), t)
 }
 
 // results is a store that records something else than it was told.
-func results(spoil func(*dispatch.Result)) func(claim.Table, dispatch.Queue) (claim.Table, dispatch.Queue) {
-	return turns(func(_ claim.Table, q dispatch.Queue, t dispatch.Turn) (dispatch.Turned, error) {
+func results(spoil func(*dispatch.Result)) func(claim.KeyTable, dispatch.Queue) (claim.KeyTable, dispatch.Queue) {
+	return turns(func(_ claim.KeyTable, q dispatch.Queue, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
 		t.Results = slices.Clone(t.Results)
 		for i := range t.Results {
 			spoil(&t.Results[i])
 		}
-		return q.Turn(context.Background(), t)
+		return q.Exchange(context.Background(), t)
 	})
 }
 
 func deskTwins() []QueueTwin {
 	return []QueueTwin{
-		{Name: "a batch is not stored", Caught: "the head is", Desk: func(d dispatch.Desk) dispatch.Desk { return &forgetful{Desk: d} }},
-		{Name: "an id given twice is stored twice", Caught: "known true, added true", Desk: func(d dispatch.Desk) dispatch.Desk { return &renaming{Desk: d} }},
-		{Name: "what was delivered is lost from sight", Caught: "is lost", Desk: func(d dispatch.Desk) dispatch.Desk { return hiding{d} },
+		{Name: "a batch is not stored", Caught: "the head is", Desk: func(d dispatch.Admin) dispatch.Admin { return &forgetful{Admin: d} }},
+		{Name: "an id given twice is stored twice", Caught: "known true, added true", Desk: func(d dispatch.Admin) dispatch.Admin { return &renaming{Admin: d} }},
+		{Name: "what was delivered is lost from sight", Caught: "is lost", Desk: func(d dispatch.Admin) dispatch.Admin { return hiding{d} },
 			Need: func(s *QueueSetup) { s.Dispatch.KeepFor = -1 }},
-		{Name: "a person is not shown what waits", Caught: "shown: false", Desk: func(d dispatch.Desk) dispatch.Desk { return hiding{d} },
+		{Name: "a person is not shown what waits", Caught: "shown: false", Desk: func(d dispatch.Admin) dispatch.Admin { return hiding{d} },
 			Need: func(s *QueueSetup) { s.Dispatch.OnFailure, s.Invalid = dispatch.OnFailureBlock, 0.2 }},
-		{Name: "what is under way can be cancelled", Caught: "was cancelled, and took effect", Desk: func(d dispatch.Desk) dispatch.Desk { return cancelling{d} },
+		{Name: "what is under way can be cancelled", Caught: "was cancelled, and took effect", Desk: func(d dispatch.Admin) dispatch.Admin { return cancelling{d} },
 			Need: func(s *QueueSetup) {
-				s.Target.Resend, s.Target.Recognises, s.Breaks, s.Dispatch.Retry.First = true, true, 0.3, s.Dispatch.Retry.Most
+				s.Target.Resend, s.Target.Deduplicates, s.Breaks, s.Dispatch.Retry.Initial = true, true, 0.3, s.Dispatch.Retry.Max
 			}},
 	}
 }
@@ -215,7 +218,7 @@ func targetTwins() []QueueTwin {
 	return []QueueTwin{
 		{Name: "silence is taken for success", Caught: "is recorded as committed, and never took effect",
 			Target: answers(func(a dispatch.Answer) dispatch.Answer {
-				if a.Outcome == dispatch.Silent {
+				if a.Outcome == dispatch.Uncertain {
 					a.Outcome = dispatch.Done
 				}
 				return a
@@ -236,7 +239,7 @@ func targetTwins() []QueueTwin {
 			Need: func(s *QueueSetup) { s.Target, s.Decides, s.Wire.Lose = dispatch.Semantics{}, 0, 0.2 }},
 		{Name: "silence is taken for a refusal for now", Caught: "took effect 2 times",
 			Target: answers(func(a dispatch.Answer) dispatch.Answer {
-				if a.Outcome == dispatch.Silent {
+				if a.Outcome == dispatch.Uncertain {
 					a.Outcome = dispatch.Busy
 				}
 				return a
@@ -251,19 +254,19 @@ func targetTwins() []QueueTwin {
 
 // brokenTable spoils what Take returns.
 type brokenTable struct {
-	claim.Table
-	spoil func(claim.Table, claim.Want, []claim.Claim) []claim.Claim
+	claim.KeyTable
+	spoil func(claim.KeyTable, claim.ClaimRequest, []claim.Claim) []claim.Claim
 }
 
-func (b brokenTable) Take(ctx context.Context, w claim.Want) ([]claim.Claim, error) {
-	got, err := b.Table.Take(ctx, w)
+func (b brokenTable) ClaimKeys(ctx context.Context, w claim.ClaimRequest) ([]claim.Claim, error) {
+	got, err := b.KeyTable.ClaimKeys(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	return b.spoil(b.Table, w, got), nil
+	return b.spoil(b.KeyTable, w, got), nil
 }
 
-func rows(t claim.Table, space string) []claim.Row {
+func rows(t claim.KeyTable, space string) []claim.Row {
 	rows, err := t.List(context.Background(), claim.Query{Space: space})
 	if err != nil {
 		panic(err) // memory answers
@@ -274,40 +277,40 @@ func rows(t claim.Table, space string) []claim.Row {
 // brokenQueue spoils turns.
 type brokenQueue struct {
 	dispatch.Queue
-	table claim.Table
-	spoil func(claim.Table, dispatch.Queue, dispatch.Turn) (dispatch.Turned, error)
+	table claim.KeyTable
+	spoil func(claim.KeyTable, dispatch.Queue, dispatch.Exchange) (dispatch.ExchangeResult, error)
 }
 
-func (b brokenQueue) Turn(_ context.Context, t dispatch.Turn) (dispatch.Turned, error) {
+func (b brokenQueue) Exchange(_ context.Context, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
 	return b.spoil(b.table, b.Queue, t)
 }
 
 // forgetful stores all batches but each tenth.
 type forgetful struct {
-	dispatch.Desk
+	dispatch.Admin
 	n int
 }
 
-func (d *forgetful) Add(ctx context.Context, batches []dispatch.Batch) ([]bool, error) {
+func (d *forgetful) Add(ctx context.Context, batches []dispatch.Message) ([]bool, error) {
 	if d.n++; d.n%10 != 0 {
-		return d.Desk.Add(ctx, batches)
+		return d.Admin.Add(ctx, batches)
 	}
-	added, err := d.Desk.Add(ctx, batches[1:])
+	added, err := d.Admin.Add(ctx, batches[1:])
 	return append([]bool{true}, added...), err
 }
 
 // renaming stores a batch under another id when its own is taken.
 type renaming struct {
-	dispatch.Desk
+	dispatch.Admin
 }
 
-func (d *renaming) Add(ctx context.Context, batches []dispatch.Batch) ([]bool, error) {
-	added, err := d.Desk.Add(ctx, batches)
+func (d *renaming) Add(ctx context.Context, batches []dispatch.Message) ([]bool, error) {
+	added, err := d.Admin.Add(ctx, batches)
 	for i, b := range batches {
 		if err == nil && !added[i] {
 			b.ID += "'"
 			var again []bool
-			if again, err = d.Desk.Add(ctx, []dispatch.Batch{b}); err == nil {
+			if again, err = d.Admin.Add(ctx, []dispatch.Message{b}); err == nil {
 				added[i] = again[0]
 			}
 		}
@@ -316,24 +319,24 @@ func (d *renaming) Add(ctx context.Context, batches []dispatch.Batch) ([]bool, e
 }
 
 // hiding shows neither blocked keys nor, of each page, the first batch.
-type hiding struct{ dispatch.Desk }
+type hiding struct{ dispatch.Admin }
 
 func (d hiding) Keys(context.Context, dispatch.KeyQuery) ([]dispatch.KeyRecord, error) {
 	return nil, nil
 }
 
-func (d hiding) Batches(ctx context.Context, q dispatch.BatchQuery) ([]dispatch.Record, error) {
-	out, err := d.Desk.Batches(ctx, q)
+func (d hiding) Messages(ctx context.Context, q dispatch.MessageQuery) ([]dispatch.Record, error) {
+	out, err := d.Admin.Messages(ctx, q)
 	return out[min(1, len(out)):], err
 }
 
 // cancelling takes out what may have been sent.
-type cancelling struct{ dispatch.Desk }
+type cancelling struct{ dispatch.Admin }
 
 func (d cancelling) Act(ctx context.Context, queue, id string, a dispatch.Action, who string) error {
-	err := d.Desk.Act(ctx, queue, id, a, who)
+	err := d.Admin.Act(ctx, queue, id, a, who)
 	if a == dispatch.Cancel && errors.Is(err, dispatch.ErrState) {
-		return d.Desk.Act(ctx, queue, id, dispatch.Skip, who)
+		return d.Admin.Act(ctx, queue, id, dispatch.Skip, who)
 	}
 	return err
 }

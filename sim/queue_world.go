@@ -11,7 +11,6 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/store/memory"
 )
@@ -53,16 +52,16 @@ func DrawQueue(seed uint64) QueueSetup {
 	submit := d.between(500*time.Millisecond, 4*time.Second)
 	s := QueueSetup{
 		Seed: seed, Nodes: 2 + d.n(4), Keys: 1 + d.n(8), Length: d.between(5*first, 10*first+5*time.Second),
-		Target:  dispatch.Semantics{Resend: d.hit(0.5), Asks: d.hit(0.6), AskMany: 1 + d.n(4), Compares: d.hit(0.3), Forgets: d.hit(0.3)},
+		Target:  dispatch.Semantics{Resend: d.hit(0.5), HasStatus: d.hit(0.6), StatusLimit: 1 + d.n(4), ComparesTerms: d.hit(0.3), Forgets: d.hit(0.3)},
 		Invalid: 0.05,
 	}
 	s.Dispatch = dispatch.Config{
 		Name: queueName, SubmitTimeout: submit, StopGrace: d.upTo(submit),
 		Windows:     claim.Windows{First: first, Second: max(first, submit+2*time.Second+1) + d.upTo(first)},
-		Concurrency: 1 + d.n(6), Most: 1 + d.n(2*s.Keys), Streak: 1 + d.n(5),
-		PollEvery: d.between(100*time.Millisecond, time.Second), KeepFor: -1,
+		Concurrency: 1 + d.n(6), MaxKeys: 1 + d.n(2*s.Keys), Streak: 1 + d.n(5),
+		PollInterval: d.between(100*time.Millisecond, time.Second), KeepFor: -1,
 		OnFailure: []dispatch.OnFailure{dispatch.OnFailureDefault, dispatch.OnFailureBlock, dispatch.OnFailureSkip}[d.n(3)],
-		Retry:     dispatch.Backoff{First: d.between(10*time.Millisecond, 500*time.Millisecond), Most: 2 * time.Second, Attempts: []int{-1, 3, 10}[d.n(3)]},
+		Retry:     dispatch.Backoff{Initial: d.between(10*time.Millisecond, 500*time.Millisecond), Max: 2 * time.Second, Attempts: []int{-1, 3, 10}[d.n(3)]},
 	}
 	if d.hit(0.2) {
 		s.Dispatch.Rate = float64(5 + d.n(50))
@@ -70,12 +69,12 @@ func DrawQueue(seed uint64) QueueSetup {
 	if d.hit(0.2) {
 		s.Dispatch.KeepFor = first
 	}
-	s.Target.Recognises = s.Target.Resend && d.hit(0.8)
-	if s.Target.Asks {
+	s.Target.Deduplicates = s.Target.Resend && d.hit(0.8)
+	if s.Target.HasStatus {
 		s.Decides = []float64{0, 0.5, 1}[d.n(3)]
 	}
 	s.Freezes = d.hit(0.4)
-	s.Steps = s.Target.Recognises && d.hit(0.2)
+	s.Steps = s.Target.Deduplicates && d.hit(0.2)
 	s.networks(d)
 	return s
 }
@@ -93,7 +92,7 @@ func (s *QueueSetup) networks(d *dice) {
 	if d.hit(0.7) {
 		s.Wire.Lose, s.Wire.Refuse, s.Breaks = 0.05, 0.05, 0.1
 	}
-	if s.Target.Recognises && d.hit(0.7) {
+	if s.Target.Deduplicates && d.hit(0.7) {
 		s.Wire.Duplicate, s.Wire.Late = 0.04, 0.03
 	}
 }
@@ -114,8 +113,8 @@ type QueueResult struct {
 type queueWorld struct {
 	setup   QueueSetup
 	dice    *dice
-	store   *dispatchtest.Memory
-	desk    dispatch.Desk
+	store   *memory.Store
+	desk    dispatch.Admin
 	judge   *queueJudge
 	sink    *sink
 	server  server
@@ -144,11 +143,11 @@ func RunQueue(t *testing.T, setup QueueSetup) (result QueueResult) {
 func newQueueWorld(setup QueueSetup) *queueWorld {
 	w := &queueWorld{setup: setup, dice: newDice(setup.Seed, 0x776f72), nodes: make([]*queueNode, setup.Nodes)}
 	storeNow := func() time.Time { return time.Now().Add(time.Duration(w.stepped.Load())) }
-	w.store = dispatchtest.NewMemory(memory.New(storeNow), storeNow)
-	if w.desk = w.store.Desk(); setup.Twin.Desk != nil {
+	w.store = memory.New(storeNow)
+	if w.desk = w.store.QueueAdmin(); setup.Twin.Desk != nil {
 		w.desk = setup.Twin.Desk(w.desk)
 	}
-	if err := w.desk.Make(context.Background(), queueName); err != nil {
+	if err := w.desk.CreateQueue(context.Background(), queueName); err != nil {
 		panic(err) // the name is ours
 	}
 	w.judge = newQueueJudge(w, storeNow)
@@ -227,8 +226,8 @@ func (w *queueWorld) settles(when string) {
 func (w *queueWorld) within() time.Duration {
 	c := w.setup.Dispatch
 	_, inStep := c.Windows.WorstTakeover()
-	most := 30*time.Second + 3*c.Windows.First + inStep + 3*c.SubmitTimeout + 5*c.Retry.Most + longestRetryAfter + w.back
-	each := 50*time.Millisecond + 2*c.PollEvery
+	most := 30*time.Second + 3*c.Windows.First + inStep + 3*c.SubmitTimeout + 5*c.Retry.Max + longestRetryAfter + w.back
+	each := 50*time.Millisecond + 2*c.PollInterval
 	if c.Rate > 0 {
 		each += time.Duration(float64(time.Second) / c.Rate)
 	}

@@ -57,7 +57,7 @@ func (w *shardWorld) heal() {
 		h.run()
 		h.start()
 	}
-	desk := shard.Desk{Registry: judgedRegistry{w.base.Registry(), w.judge}, By: "a person"}
+	desk := shard.Admin{Registry: judgedRegistry{w.base.Registry(), w.judge}, By: "a person"}
 	if err := desk.Resume(context.Background(), shardName); err != nil {
 		w.judge.trace("resuming: %v", err)
 	}
@@ -128,7 +128,7 @@ func (w *shardWorld) serves(p *shardHost) bool {
 // left tells that a node was forgotten by a person, and its agent does not take what it has for the shard's.
 func (w *shardWorld) left(h *shardHost) bool {
 	a := h.alive()
-	return w.judge.forgotten(h) && a != nil && a.Status().Stance == shard.Shun
+	return w.judge.forgotten(h) && a != nil && a.Status().Assignment == shard.AssignQuarantine
 }
 
 // stuck tells that all agents which could act say that nobody is suitable, after data was lost.
@@ -153,7 +153,7 @@ func (w *shardWorld) help() {
 		}
 	}
 	w.judge.trace("a person forces %s", most.name)
-	desk := shard.Desk{Registry: judgedRegistry{w.base.Registry(), w.judge}, By: "a person"}
+	desk := shard.Admin{Registry: judgedRegistry{w.base.Registry(), w.judge}, By: "a person"}
 	if _, err := desk.Ask(context.Background(), shardName, shard.Request{Kind: shard.Failover, Force: true}, most.id()); err != nil {
 		w.judge.breach("a person could not help: %v", err)
 	}
@@ -208,7 +208,7 @@ func (w *shardWorld) describe() string {
 		fmt.Fprintf(&b, "%s %.8s: %s txn %d lineage %.4s… before %+v fence %s synced %t keys %d run %s link %+v running %t\n", h.name, h.id(), s.Role, s.Txn, s.Lineage.ID[36:], s.Before, s.Fence, s.Synced, s.Keys, s.Run[36:], s.Link, h.node.Running())
 		if a := h.alive(); a != nil {
 			st := a.Status()
-			fmt.Fprintf(&b, "   stance %s condition %s holding %t open %t blocked %q trouble %q finding %+v down %v promised %v\n", st.Stance, st.Condition, st.Holding, st.Open, st.Blocked, st.Trouble, st.Finding, st.StoreDown, st.PromisedFor)
+			fmt.Fprintf(&b, "   stance %s condition %s holding %t open %t blocked %q trouble %q finding %+v down %v promised %v\n", st.Assignment, st.Condition, st.Holding, st.Open, st.Blocked, st.Trouble, st.Finding, st.StoreDown, st.PromisedFor)
 		}
 	}
 	for _, r := range v.Nodes {

@@ -30,12 +30,12 @@ func (e shardEngines) deaf(address string) bool {
 	return false
 }
 
-func (e shardEngines) Knock(ctx context.Context, address string) shard.Verdict {
+func (e shardEngines) ProbePeer(ctx context.Context, address string) shard.Reachability {
 	if e.deaf(address) {
 		<-ctx.Done()
-		return shard.Mute
+		return shard.TimedOut
 	}
-	return e.Engines.Knock(ctx, address)
+	return e.Engines.ProbePeer(ctx, address)
 }
 
 func (e shardEngines) At(address string) shard.Engine {

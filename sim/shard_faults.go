@@ -271,7 +271,7 @@ func (w *shardWorld) operate() {
 	if !w.setup.Operators {
 		return
 	}
-	desk := shard.Desk{Registry: judgedRegistry{w.base.Registry(), w.judge}, By: "a person"}
+	desk := shard.Admin{Registry: judgedRegistry{w.base.Registry(), w.judge}, By: "a person"}
 	ctx, to := context.Background(), ""
 	if w.dice.hit(0.5) {
 		to = w.hosts[w.dice.n(len(w.hosts))].id()
@@ -303,7 +303,7 @@ func (w *shardWorld) operate() {
 }
 
 // perish ends an orchestrator at a step of its plan.
-func (h *shardHost) perish(d shard.Decision, err error) {
+func (h *shardHost) perish(d shard.RowUpdate, err error) {
 	w := h.w
 	if !w.setup.Orchestrators || !w.faulty() || d.Row.Plan == nil && d.Row.Last == nil || err != nil || !w.dice.hit(0.15) {
 		return
@@ -314,7 +314,7 @@ func (h *shardHost) perish(d shard.Decision, err error) {
 
 // force is a person who has the primary replaced.
 func (w *shardWorld) force() {
-	desk := shard.Desk{Registry: judgedRegistry{w.base.Registry(), w.judge}, By: "a person"}
+	desk := shard.Admin{Registry: judgedRegistry{w.base.Registry(), w.judge}, By: "a person"}
 	_, err := desk.Ask(context.Background(), shardName, shard.Request{Kind: shard.Failover, Force: true}, "")
 	w.judge.trace("a person: failover --force: %v", err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/agent"
 	"github.com/understudy-ha/understudy/shard/shardtest"
 )
 
@@ -28,7 +29,7 @@ type shardHost struct {
 	line    shardLine
 	moved   chan struct{} // closed and replaced when the line changes
 	ids     map[string]bool
-	agent   *shard.Agent
+	agent   *agent.Agent
 	stop    context.CancelCauseFunc
 	done    chan error
 	began   time.Time // when its agent was started
@@ -71,7 +72,7 @@ func (h *shardHost) is(id string) bool {
 }
 
 // alive is the host's agent, nil while there is none.
-func (h *shardHost) alive() *shard.Agent {
+func (h *shardHost) alive() *agent.Agent {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.agent
@@ -110,7 +111,7 @@ func (h *shardHost) start() {
 	w := h.w
 	link := shardLink{h}
 	clock, boot := h.kernel()
-	cfg := shard.Config{
+	cfg := agent.Config{
 		Shard: shardName, Node: h.address, AgentAddress: "agent-" + h.name, Dir: h.dir, Engines: h.engines(),
 		Local: func(address string) bool { return address == h.address }, KillHung: w.setup.KillHung, MinReplicas: w.setup.MinReplicas,
 		Registry: link, Commands: link, Leases: shardLeases{link}, Promisers: shardPromisers{h}, Timing: w.setup.Timing,
@@ -128,7 +129,7 @@ func (h *shardHost) start() {
 	if twin := w.setup.Twin.Agent; twin != nil {
 		twin(h, &cfg)
 	}
-	agent, err := shard.New(cfg)
+	started, err := agent.New(cfg)
 	if err != nil {
 		panic(err) // the set-up is ours
 	}
@@ -136,27 +137,27 @@ func (h *shardHost) start() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan error, 1)
 	h.mu.Lock()
-	h.agent, h.stop, h.done, h.began = agent, cancel, done, time.Now()
-	h.ids[agent.ID()], h.leaving = true, false
+	h.agent, h.stop, h.done, h.began = started, cancel, done, time.Now()
+	h.ids[started.ID()], h.leaving = true, false
 	h.mu.Unlock()
-	go func() { done <- agent.Run(ctx) }()
+	go func() { done <- started.Run(ctx) }()
 }
 
 // crash ends the agent as SIGKILL would, leave as SIGTERM.
-func (h *shardHost) crash() { h.finish(shard.ErrAbandon) }
+func (h *shardHost) crash() { h.finish(agent.ErrAbandon) }
 func (h *shardHost) leave() { h.finish(nil) }
 
 func (h *shardHost) finish(cause error) {
 	h.ops <- struct{}{}
 	defer func() { <-h.ops }()
 	h.mu.Lock()
-	agent, stop, done := h.agent, h.stop, h.done
+	running, stop, done := h.agent, h.stop, h.done
 	if cause != nil {
 		h.agent = nil // it goes on until it has handed over otherwise
 	}
-	h.leaving = agent != nil
+	h.leaving = running != nil
 	h.mu.Unlock()
-	if agent == nil {
+	if running == nil {
 		return
 	}
 	h.w.judge.trace("%s: agent ends (%v)", h.name, cause)
@@ -201,7 +202,7 @@ func (h *shardHost) clients() {
 // shardPromisers asks other agents, where agents reach each other.
 type shardPromisers struct{ h *shardHost }
 
-func (p shardPromisers) Ask(ctx context.Context, address string, q shard.Promise, mac string) (string, error) {
+func (p shardPromisers) RequestPromise(ctx context.Context, address string, q shard.Promise, mac string) (string, error) {
 	w := p.h.w
 	for _, o := range w.hosts {
 		if "agent-"+o.name != address {
@@ -210,15 +211,15 @@ func (p shardPromisers) Ask(ctx context.Context, address string, q shard.Promise
 		w.mu.Lock()
 		cut := w.whisper[[2]int{p.h.i, o.i}]
 		w.mu.Unlock()
-		agent := o.alive()
+		asked := o.alive()
 		switch {
 		case cut:
 			<-ctx.Done()
 			return "", context.Cause(ctx)
-		case agent == nil:
+		case asked == nil:
 			return "", errors.New("connection refused")
 		}
-		answer, err := agent.Give(q, mac)
+		answer, err := asked.GrantPromise(q, mac)
 		if w.faulty() && w.dice.hit(w.setup.Mute) {
 			<-ctx.Done()
 			return "", context.Cause(ctx)

@@ -124,7 +124,7 @@ func (j *shardJudge) reported(r shard.Record) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, done := range r.Results {
-		if id := shard.CommandID(done.Epoch, r.ID, done.Order); done.Order == shard.DoDetach && j.left[id].IsZero() {
+		if id := shard.CommandID(done.Epoch, r.ID, done.Order); done.Order == shard.OrderDetach && j.left[id].IsZero() {
 			j.left[id] = time.Now()
 		}
 	}
@@ -139,11 +139,11 @@ func (j *shardJudge) show(h *shardHost, v shard.View) {
 		if p == nil {
 			return
 		}
-		if _, ok := r.Done(p.Epoch, shard.DoDetach); ok {
+		if _, ok := r.ResultOf(p.Epoch, shard.OrderDetach); ok {
 			if j.shown[h.name] == nil {
 				j.shown[h.name] = map[string]bool{}
 			}
-			j.shown[h.name][shard.CommandID(p.Epoch, r.ID, shard.DoDetach)] = true
+			j.shown[h.name][shard.CommandID(p.Epoch, r.ID, shard.OrderDetach)] = true
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (j *shardJudge) knows(h *shardHost) map[string]bool {
 // considered tells that a result of the plan was known when the choice was made, or long enough before
 // the chosen one wrote itself into the row to make it give way.
 func (j *shardJudge) considered(p shard.Plan, node string) bool {
-	id := shard.CommandID(p.Epoch, node, shard.DoDetach)
+	id := shard.CommandID(p.Epoch, node, shard.OrderDetach)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.choice[id] || len(p.Tried) == 0 && time.Since(j.left[id]) > j.w.setup.Timing.Timeout
@@ -170,18 +170,18 @@ type judgedRegistry struct {
 	j *shardJudge
 }
 
-func (r judgedRegistry) Decide(ctx context.Context, d shard.Decision) (int64, error) {
+func (r judgedRegistry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, error) {
 	return r.j.decide(ctx, d, nil)
 }
 
 // decide passes a decision on, of somebody who knows of these detachments, and looks at what became
 // of it.
-func (j *shardJudge) decide(ctx context.Context, d shard.Decision, known map[string]bool) (int64, error) {
+func (j *shardJudge) decide(ctx context.Context, d shard.RowUpdate, known map[string]bool) (int64, error) {
 	j.deciding.Lock()
 	defer j.deciding.Unlock()
 	base := j.w.base.Registry()
-	before, _ := base.Look(ctx, shardName)
-	rev, err := base.Decide(ctx, d)
+	before, _ := base.ReadView(ctx, shardName)
+	rev, err := base.UpdateRow(ctx, d)
 	if err == nil {
 		d.Row.Rev = rev
 		j.decided(before, d.Row, known)
@@ -237,7 +237,7 @@ func (j *shardJudge) deposes(v shard.View, p shard.Plan) {
 // frozen checks that nodes which say that they left their primary stand still.
 func (j *shardJudge) frozen(v shard.View, p shard.Plan) {
 	for _, r := range v.Nodes {
-		done, ok := r.Done(p.Epoch, shard.DoDetach)
+		done, ok := r.ResultOf(p.Epoch, shard.OrderDetach)
 		h := j.w.hostOf(r.ID)
 		if !ok || done.Error != "" || h == nil || !r.Live() {
 			continue
@@ -267,7 +267,7 @@ func (j *shardJudge) installed(v shard.View, row shard.Row) {
 		if o == nil || o == h || p == nil {
 			continue
 		}
-		done, ok := r.Done(p.Epoch, shard.DoDetach)
+		done, ok := r.ResultOf(p.Epoch, shard.OrderDetach)
 		if _, member := row.Member(r.ID); ok && done.Error == "" && j.considered(*p, r.ID) && member && r.Live() && r.Condition == shard.Up && r.Synced && r.Lineage.ID == lineageBefore(v.Row) {
 			rest[o.name] = dataOf(o)
 		}
@@ -360,57 +360,6 @@ func (j *shardJudge) forgotten(h *shardHost) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.forgot[h.name]
-}
-
-// hurt: the host's node was not well for a moment, which watch may not see.
-func (j *shardJudge) hurt(h *shardHost) {
-	id := h.id()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if id == "" || j.wellNode == id {
-		j.well = time.Time{}
-	}
-}
-
-// watch looks at the primary all the time.
-func (j *shardJudge) watch(done <-chan struct{}) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-		}
-		j.mu.Lock()
-		id, was := j.row.Primary, j.wellNode
-		j.mu.Unlock()
-		h := j.w.hostOf(id)
-		well := h != nil && h.node.Accepts() && j.w.attended(h)
-		j.mu.Lock()
-		switch {
-		case !well:
-			j.well = time.Time{}
-		case j.well.IsZero() || was != id:
-			j.well, j.wellNode = time.Now(), id
-		}
-		j.mu.Unlock()
-	}
-}
-
-// attended tells that a replica whose agent lives, and reaches the store, follows the node.
-func (w *shardWorld) attended(p *shardHost) bool {
-	for _, h := range w.hosts {
-		line, _ := h.lineNow()
-		if h == p || h.alive() == nil || line != lineWell || h.node.Hung() {
-			continue
-		}
-		s := h.node.State()
-		if s.Role == shard.Replica && s.Link != nil && s.Link.Up && s.Link.Address == p.address && s.Link.Input >= 0 && s.Link.Input < 200*time.Millisecond && !s.Link.Syncing {
-			return true
-		}
-	}
-	return false
 }
 
 func (j *shardJudge) finish() ShardResult {

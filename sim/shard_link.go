@@ -107,8 +107,8 @@ func (l shardLink) Report(ctx context.Context, r shard.Record, tell bool) (shard
 	}))
 }
 
-func (l shardLink) Look(ctx context.Context, name string) (shard.View, error) {
-	return l.show(pass(ctx, l, func(ctx context.Context) (shard.View, error) { return l.registry().Look(ctx, name) }))
+func (l shardLink) ReadView(ctx context.Context, name string) (shard.View, error) {
+	return l.show(pass(ctx, l, func(ctx context.Context) (shard.View, error) { return l.registry().ReadView(ctx, name) }))
 }
 
 // show lets the judge see what the host is shown.
@@ -119,7 +119,7 @@ func (l shardLink) show(v shard.View, err error) (shard.View, error) {
 	return v, err
 }
 
-func (l shardLink) Decide(ctx context.Context, d shard.Decision) (int64, error) {
+func (l shardLink) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, error) {
 	known := l.h.w.judge.knows(l.h)
 	rev, err := pass(ctx, l, func(ctx context.Context) (int64, error) { return l.h.w.judge.decide(ctx, d, known) })
 	l.h.perish(d, err)
@@ -178,11 +178,11 @@ func (s shardLeases) EndSession(ctx context.Context, id, reason string) error {
 	return passErr(ctx, s.l, func(ctx context.Context) error { return s.l.h.w.base.EndSession(ctx, id, reason) })
 }
 
-func (s shardLeases) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (s shardLeases) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	return pass(ctx, s.l, func(ctx context.Context) (lease.Lease, error) { return s.l.h.w.base.Acquire(ctx, c) })
 }
 
-func (s shardLeases) Release(ctx context.Context, b lease.Handback) error {
+func (s shardLeases) Release(ctx context.Context, b lease.ReleaseRequest) error {
 	return passErr(ctx, s.l, func(ctx context.Context) error { return s.l.h.w.base.Release(ctx, b) })
 }
 

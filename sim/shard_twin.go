@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/agent"
 )
 
 // ShardTwin is a shard that is broken on purpose, in one way: see [Twin].
@@ -13,7 +14,7 @@ type ShardTwin struct {
 	// Caught is what the judge has to say of it.
 	Caught string
 	// Agent breaks what an agent is given.
-	Agent func(*shardHost, *shard.Config)
+	Agent func(*shardHost, *agent.Config)
 	// Need makes sure that a run has what the fault needs to show.
 	Need func(*ShardSetup)
 }
@@ -29,10 +30,10 @@ func ShardTwins() []ShardTwin {
 				return e.Engine.SetFence(ctx, f, n)
 			}
 		})},
-		{Name: "promises are not kept", Caught: "after the first of epoch", Need: divided, Agent: func(h *shardHost, c *shard.Config) {
+		{Name: "promises are not kept", Caught: "after the first of epoch", Need: divided, Agent: func(h *shardHost, c *agent.Config) {
 			c.Promisers = forger{c.Promisers, h, func(int) bool { return true }}
 		}},
-		{Name: "only some promise", Caught: "after the first of epoch", Need: divided, Agent: func(h *shardHost, c *shard.Config) {
+		{Name: "only some promise", Caught: "after the first of epoch", Need: divided, Agent: func(h *shardHost, c *agent.Config) {
 			c.Promisers = forger{c.Promisers, h, func(i int) bool { return i%2 == 1 }}
 		}},
 		{Name: "one signal is enough", Caught: "a healthy primary is deposed", Need: unattended, Agent: registry(func(r *brokenRegistry) {
@@ -43,7 +44,7 @@ func ShardTwins() []ShardTwin {
 						n.Link = &shard.Upstream{Address: n.Link.Address, Input: -1, Up: true}
 					}
 					if n.Opinion != nil {
-						n.Opinion = &shard.Opinion{Of: n.Opinion.Of, Verdict: shard.Mute, Silence: time.Hour}
+						n.Opinion = &shard.Opinion{Of: n.Opinion.Of, Reachability: shard.TimedOut, Silence: time.Hour}
 					}
 					if n.ID == v.Row.Primary {
 						n.Condition = shard.Silent
@@ -108,33 +109,33 @@ type forger struct {
 	forges func(to int) bool
 }
 
-func (f forger) Ask(ctx context.Context, address string, p shard.Promise, mac string) (string, error) {
+func (f forger) RequestPromise(ctx context.Context, address string, p shard.Promise, mac string) (string, error) {
 	if o := f.h.w.hostOf(p.To); o != nil && f.forges(o.i+f.h.i) {
 		return p.Sign(f.h.w.view().Row.Secret, "give"), nil
 	}
-	return f.Promisers.Ask(ctx, address, p, mac)
+	return f.Promisers.RequestPromise(ctx, address, p, mac)
 }
 
 // brokenRegistry is a registry of which some methods do something else; nil ones do not.
 type brokenRegistry struct {
 	shard.Registry
-	decide func(context.Context, shard.Decision) (int64, error)
+	decide func(context.Context, shard.RowUpdate) (int64, error)
 	view   func(*shard.View)
 }
 
-func registry(breaks func(*brokenRegistry)) func(*shardHost, *shard.Config) {
-	return func(_ *shardHost, c *shard.Config) {
+func registry(breaks func(*brokenRegistry)) func(*shardHost, *agent.Config) {
+	return func(_ *shardHost, c *agent.Config) {
 		r := &brokenRegistry{Registry: c.Registry}
 		breaks(r)
 		c.Registry = r
 	}
 }
 
-func (r *brokenRegistry) Decide(ctx context.Context, d shard.Decision) (int64, error) {
+func (r *brokenRegistry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, error) {
 	if r.decide != nil {
 		return r.decide(ctx, d)
 	}
-	return r.Registry.Decide(ctx, d)
+	return r.Registry.UpdateRow(ctx, d)
 }
 
 func (r *brokenRegistry) Report(ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
@@ -145,8 +146,8 @@ func (r *brokenRegistry) Report(ctx context.Context, n shard.Record, tell bool) 
 	return v, err
 }
 
-func (r *brokenRegistry) Look(ctx context.Context, name string) (shard.View, error) {
-	v, err := r.Registry.Look(ctx, name)
+func (r *brokenRegistry) ReadView(ctx context.Context, name string) (shard.View, error) {
+	v, err := r.Registry.ReadView(ctx, name)
 	if r.view != nil && err == nil {
 		r.view(&v)
 	}
@@ -166,8 +167,8 @@ type brokenEngines struct {
 	breaks func(*brokenEngine)
 }
 
-func engine(breaks func(*brokenEngine)) func(*shardHost, *shard.Config) {
-	return func(_ *shardHost, c *shard.Config) { c.Engines = brokenEngines{c.Engines, breaks} }
+func engine(breaks func(*brokenEngine)) func(*shardHost, *agent.Config) {
+	return func(_ *shardHost, c *agent.Config) { c.Engines = brokenEngines{c.Engines, breaks} }
 }
 
 func (b brokenEngines) At(address string) shard.Engine {

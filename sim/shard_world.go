@@ -26,7 +26,7 @@ type ShardSetup struct {
 	Timing lease.Timing
 	// RateError is how much of the rate tolerance the clocks make use of.
 	RateError float64
-	// Supervised: the agents start their nodes. KillHung as in [shard.Config].
+	// Supervised: the agents start their nodes. KillHung as in the Config of package shard/agent.
 	Supervised, KillHung bool
 	MinReplicas          int
 	// Delay, Lose and Mute are of calls to the store: how long one takes at most each way, the
@@ -151,7 +151,7 @@ func newShardWorld(setup ShardSetup, dir string) *shardWorld {
 func (w *shardWorld) wall() time.Time { return time.Now().Add(time.Duration(w.stepped.Load())) }
 
 func (w *shardWorld) view() shard.View {
-	v, _ := w.base.Registry().Look(context.Background(), shardName)
+	v, _ := w.base.Registry().ReadView(context.Background(), shardName)
 	return v
 }
 

@@ -87,7 +87,7 @@ func (v hasty) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	return v.believe(l), err
 }
 
-func (v hasty) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (v hasty) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	l, err := v.Target.Acquire(ctx, c)
 	return v.believe(l), err
 }
@@ -110,7 +110,7 @@ func (v stepBlind) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	return v.smooth(l), err
 }
 
-func (v stepBlind) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (v stepBlind) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	l, err := v.Target.Acquire(ctx, c)
 	return v.smooth(l), err
 }
@@ -136,7 +136,7 @@ func newRecount(t leasetest.Target, atRelease bool) *recount {
 	return &recount{Target: t, atRelease: atRelease, shown: map[int64]int64{}, real: map[int64]int64{}}
 }
 
-func (v *recount) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (v *recount) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	before, err := v.Target.Get(ctx, c.Lease)
 	if err != nil {
 		return lease.Lease{}, err
@@ -155,7 +155,7 @@ func (v *recount) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, erro
 	return l, err
 }
 
-func (v *recount) Release(ctx context.Context, h lease.Handback) error {
+func (v *recount) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	h.Term = v.real[h.Term]
 	err := v.Target.Release(ctx, h)
 	v.released = v.released || err == nil

@@ -40,11 +40,11 @@ func (f frozen) EndSession(ctx context.Context, id, reason string) error {
 	return f.tell(func() error { return f.Target.EndSession(ctx, id, reason) })
 }
 
-func (f frozen) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (f frozen) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	return through(f.process, func() (lease.Lease, error) { return f.Target.Acquire(ctx, c) })
 }
 
-func (f frozen) Release(ctx context.Context, h lease.Handback) error {
+func (f frozen) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	return f.tell(func() error { return f.Target.Release(ctx, h) })
 }
 
@@ -85,12 +85,12 @@ func (s server) EndSession(ctx context.Context, id, reason string) error {
 	return s.Target.EndSession(ctx, id, reason)
 }
 
-func (s server) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (s server) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	s.gate.wait()
 	return s.Target.Acquire(ctx, c)
 }
 
-func (s server) Release(ctx context.Context, h lease.Handback) error {
+func (s server) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	s.gate.wait()
 	return s.Target.Release(ctx, h)
 }

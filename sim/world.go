@@ -116,7 +116,7 @@ func (w *world) yesterday() {
 	s := lease.Session{ID: "yesterday", Instance: lease.NewInstance("yesterday", ""), Timing: w.setup.Timing}
 	_, err := w.judge.StartSession(ctx, s)
 	if err == nil {
-		_, err = w.judge.Acquire(ctx, lease.Claim{Lease: id, Session: s.ID})
+		_, err = w.judge.Acquire(ctx, lease.Expectation{Lease: id, Session: s.ID})
 	}
 	if err != nil {
 		panic(err) // an empty store refuses neither

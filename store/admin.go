@@ -6,37 +6,41 @@ import (
 	"time"
 )
 
-// ErrSchema: the store's schema cannot be used by this program: it is newer, or
-// it is missing and may not be made.
+// ErrSchema: this program cannot use the store's schema: it needs a newer program, or it
+// is missing and this program may not create it.
 var ErrSchema = errors.New("store: schema")
 
-// Info is what a store tells about itself.
+// Info describes a store.
 type Info struct {
 	// Kind is "memory", "sqlite", "postgres" or "redis".
 	Kind string `json:"kind"`
-	// Location is where it is, fit to be shown: a path, or a URL without secrets.
+	// Location is a path, or a URL without secrets.
 	Location string `json:"location"`
 	// Server is the product and version that answers.
 	Server string `json:"server"`
 	// Schema is the version found, 0 when there is none; Wanted is this program's.
 	Schema int `json:"schema"`
 	Wanted int `json:"wanted"`
+	// Readers is the oldest version that a program must know to use the schema: less than Schema
+	// if the newest steps only added to it. 0: Schema.
+	Readers int `json:"readers,omitempty"`
 	// Now is the store's clock.
 	Now time.Time `json:"now"`
-	// Notifies tells whether changes wake waiters, or are only found by polling.
+	// Notifies: changes wake waiters. Otherwise waiters find them by polling alone.
 	Notifies bool `json:"notifies"`
-	// Warnings are about this store's settings, each with what to do.
+	// Warnings about this store's settings, each with what to do.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Admin is what every store offers to whoever looks after it.
+// Admin is what every store offers to its operator.
 type Admin interface {
-	// Inspect asks the store about itself, and changes nothing.
+	// Inspect describes the store, and changes nothing.
 	Inspect(ctx context.Context) (Info, error)
 	// Migrate brings the schema to the version that this program wants and
-	// returns the versions before and after. Any number of processes may do so
-	// at once. A newer schema is [ErrSchema].
+	// returns the versions before and after. Any number of processes may call it
+	// at once. Processes of the version before go on, and can start again. A schema
+	// that needs a newer program is [ErrSchema].
 	Migrate(ctx context.Context) (from, to int, err error)
-	// Close gives up all connections. Calls under way fail.
+	// Close closes all connections. Calls under way fail.
 	Close() error
 }

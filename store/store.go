@@ -18,17 +18,17 @@ type Store interface {
 	Admin
 }
 
-// Queues is what the stores offer besides that can divide work: SQLite and
+// Queues is what stores also offer that can divide work: memory, SQLite and
 // PostgreSQL.
 type Queues interface {
-	Claims() claim.Table
+	Claims() claim.KeyTable
 	Queue() dispatch.Queue
-	Desk() dispatch.Desk
+	QueueAdmin() dispatch.Admin
 }
 
-// Monitors is what the same stores offer besides for package monitor.
+// Monitors is what the same stores offer for package monitor.
 type Monitors interface {
-	Monitor() monitor.Table
+	Monitor() monitor.Store
 }
 
 // Shards is what every store offers for package shard.

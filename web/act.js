@@ -83,7 +83,7 @@ byId('act-form').addEventListener('submit', async (e) => {
     const who = name.value.trim();
     if (who) sessionStorage.setItem(remembered, who);
     else sessionStorage.removeItem(remembered);
-    values.by = who || 'somebody at the page';
+    values.by = who || 'an unnamed user of the page';
   }
   busy(true);
   byId('act-error').textContent = '';
@@ -103,31 +103,31 @@ byId('act-form').addEventListener('submit', async (e) => {
 const words = {
   retry: { title: 'Retry', ok: 'Retry', done: 'Retried', danger: false },
   skip: { title: 'Skip', ok: 'Skip', done: 'Skipped', danger: true },
-  cancel: { title: 'Cancel', ok: 'Cancel the batch', done: 'Cancelled', danger: true },
+  cancel: { title: 'Cancel', ok: 'Cancel the message', done: 'Cancelled', danger: true },
 };
 
 const over = ['invalid', 'failed', 'cancelled'];
 
 function consequence(action, b) {
-  if (action === 'cancel') return 'It was never sent, and will not be.';
-  if (action === 'skip') return 'It is not delivered. The next batch of its key goes on without it, whether that makes sense or not.';
-  if (b.state === 'unknown') return 'Nobody knows whether the target has it. If it has, and does not recognise the batch’s id, it will act twice.';
-  if (over.includes(b.state) && b.blocks === false) return 'It had stepped aside: it goes to the end of its key, behind batches that were enqueued after it.';
-  return 'It is sent again at once, its attempts counted anew.';
+  if (action === 'cancel') return 'It was never sent and will not be sent.';
+  if (action === 'skip') return 'It is not delivered. The next message of its key goes on without it, whether that makes sense or not.';
+  if (b.state === 'unknown') return 'It is unknown whether the target has it. If it has it and does not deduplicate by message ID, it acts on it twice.';
+  if (over.includes(b.state) && b.blocks === false) return 'It was dead-lettered: it goes to the end of its key, behind messages that were enqueued after it.';
+  return 'It is sent again at once, with its attempt count reset.';
 }
 
 // askToAct is the question about a batch; b has queue, key, id, state, detail.
 export function askToAct(action, b, done = () => {}) {
   const w = words[action];
   question({
-    title: `${w.title} batch ${b.id}?`,
+    title: `${w.title} message ${b.id}?`,
     what: `Key ${b.key} of queue ${b.queue}, ${b.state}${b.detail ? `: ${b.detail}` : ''}`,
     text: consequence(action, b),
     ok: w.ok,
     danger: w.danger,
     act: async ({ by }) => {
-      await post(`/v1/queues/${encodeURIComponent(b.queue)}/batches/${encodeURIComponent(b.id)}/${action}`, { by });
-      return `${w.done} batch ${b.id} of key ${b.key}.`;
+      await post(`/v1/queues/${encodeURIComponent(b.queue)}/messages/${encodeURIComponent(b.id)}/${action}`, { by });
+      return `${w.done} message ${b.id} of key ${b.key}.`;
     },
     done,
   });

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/web/webtest"
 )
 
@@ -33,18 +33,18 @@ func testActions(t *testing.T, b *webtest.Browser) {
 	p.Until(`document.querySelector('#history-list').textContent.includes('alice')`)
 
 	p.Eval(`{ location.hash = '#/queues'; }`, nil)
-	p.Click(`[aria-label="Retry the batch that blocks account-7"]`, "")
+	p.Click(`[aria-label="Retry the message that blocks account-7"]`, "")
 	p.Until(`document.querySelector('#act-by').value === 'alice'`)
-	act(t, p, "Retried batch account-7-0")
-	p.Click(`[aria-label="Skip the batch that blocks account-8"]`, "")
-	act(t, p, "Skipped batch account-8-0")
+	act(t, p, "Retried message account-7-0")
+	p.Click(`[aria-label="Skip the message that blocks account-8"]`, "")
+	act(t, p, "Skipped message account-8-0")
 	p.Eval(`{ location.hash = '#/queues/orders/account-9/account-9-2'; }`, nil)
 	p.Click("#browse .link", "account-9-2")
 	p.Click("#browse-body button", "Cancel…")
-	act(t, p, "Cancelled batch account-9-2")
+	act(t, p, "Cancelled message account-9-2")
 	for id, want := range map[string]string{"account-7-0": "queued", "account-8-0": "skipped", "account-9-2": "cancelled"} {
-		var batch api.BatchView
-		if s.do("GET", "/v1/queues/orders/batches/"+id, "", &batch); string(batch.State) != want && !(want == "skipped" && !batch.Blocks) {
+		var batch apitype.Message
+		if s.do("GET", "/v1/queues/orders/messages/"+id, "", &batch); string(batch.State) != want && !(want == "skipped" && !batch.Blocks) {
 			t.Errorf("%s is %s, want %s", id, batch.State, want)
 		}
 	}
@@ -109,7 +109,7 @@ func actOnShards(t *testing.T, s *stage, p *webtest.Page) {
 		p.Until(`document.querySelector('#act').open`)
 		p.Click("#act-ok", "Cancel it")
 		p.Until(fmt.Sprintf(`!document.querySelector('#shards-list').rows.get(%q).shard.request`, shard))
-		var view api.ShardView
+		var view apitype.Shard
 		if s.do("GET", "/v1/shards/"+shard, "", &view); view.Request != nil {
 			t.Errorf("%s: still asked for: %+v", shard, view.Request)
 		}

@@ -109,7 +109,7 @@ function banner(why = '') {
   const storeDown = lastState && !lastState.store.up;
   let text = '';
   if (since) text = `The connection to the server was lost; trying again. What is shown is from ${timeOf(since)}. ${why}`;
-  else if (storeDown) text = `The store does not answer: ${lastState.store.error}. What is shown of it is old.`;
+  else if (storeDown) text = `The store does not answer: ${lastState.store.error}. The figures shown are old.`;
   document.body.classList.toggle('stale', text !== '');
   byId('banner').hidden = text === '';
   setText(byId('banner'), text);

@@ -11,10 +11,10 @@ const dialog = byId('browse');
 const body = byId('browse-body');
 const path = byId('browse-path');
 const page = 100;
-const before = 5; // how many batches that are over are shown before the one whose turn it is
+const before = 5; // how many final messages are shown before the one whose turn it is
 const mostText = 20_000;
 
-const aboutQueue = 'Keys and batches of a queue';
+const aboutQueue = 'Keys and messages of a queue';
 
 let view = null; // what is shown: a function that shows it again
 let turn = 0; // counts the views, so that an answer that comes late is not shown
@@ -23,10 +23,10 @@ export const openQueue = (queue) => open(aboutQueue, [[queue, () => openQueue(qu
 
 // openKey shows the batches of a key, those around the named one first.
 export const openKey = (queue, key, id) => open(
-  aboutQueue, [[queue, () => openQueue(queue)], [key, () => openKey(queue, key, id)]], () => showBatches(queue, key, id));
+  aboutQueue, [[queue, () => openQueue(queue)], [key, () => openKey(queue, key, id)]], () => showMessages(queue, key, id));
 
-export const openBatch = (queue, id) => open(
-  aboutQueue, [[queue, () => openQueue(queue)], [id, () => openBatch(queue, id)]], () => showBatch(queue, id));
+export const openMessage = (queue, id) => open(
+  aboutQueue, [[queue, () => openQueue(queue)], [id, () => openMessage(queue, id)]], () => showMessage(queue, id));
 
 byId('browse-close').addEventListener('click', () => dialog.close());
 byId('browse-refresh').addEventListener('click', () => show());
@@ -99,7 +99,7 @@ export function paged(content, next, load) {
 
 async function showKeys(queue, after = '') {
   const { keys, next } = await get(at(queue, `/keys?limit=${page}&after=${encodeURIComponent(after)}`));
-  if (keys.length === 0) return [el('p', 'muted', after ? 'There are no more keys with something to do.' : 'No key has anything to do.')];
+  if (keys.length === 0) return [el('p', 'muted', after ? 'No more keys with work.' : 'No key has work.')];
   const rows = keys.map((k) => ({
     item: k,
     className: k.blocked ? 'bad' : '',
@@ -108,32 +108,29 @@ async function showKeys(queue, after = '') {
   return paged([table(['Key', 'Waiting', 'Its turn', 'Since', 'Held by', 'Reason'], rows, (k) => openKey(queue, k.key, k.head))], next, (n) => showKeys(queue, n));
 }
 
-async function showBatches(queue, key, id, cursor = null) {
-  const query = new URLSearchParams({ key, limit: page });
-  const from = cursor || { after_key: key, after_seq: await startAt(queue, id) };
-  query.set('after_key', from.after_key);
-  query.set('after_seq', from.after_seq);
-  const { batches, next } = await get(at(queue, `/batches?${query}`));
-  if (batches.length === 0) return [el('p', 'muted', 'There are no batches of this key here.')];
-  const rows = batches.map((b) => ({
+async function showMessages(queue, key, id, cursor = null) {
+  const query = new URLSearchParams({ key, limit: page, after: cursor || `${encodeURIComponent(key)}/${await startAt(queue, id)}` });
+  const { messages, next } = await get(at(queue, `/messages?${query}`));
+  if (messages.length === 0) return [el('p', 'muted', 'This key has no messages here.')];
+  const rows = messages.map((b) => ({
     item: b,
     className: b.blocks ? 'bad' : '',
     cells: [b.id, b.seq, b.blocks ? `${b.state}, blocks` : b.state, b.attempts || '', b.code || '', `${count(b.size)} B`, timeOf(b.enqueued), b.detail],
   }));
-  const heads = ['Batch', 'Number', 'State', 'Attempts', 'Code', 'Size', 'Enqueued', 'Detail'];
-  return paged([table(heads, rows, (b) => openBatch(queue, b.id))], next, (n) => showBatches(queue, key, id, n));
+  const heads = ['Message', 'Number', 'State', 'Attempts', 'Code', 'Size', 'Enqueued', 'Detail'];
+  return paged([table(heads, rows, (b) => openMessage(queue, b.id))], next, (n) => showMessages(queue, key, id, n));
 }
 
 // startAt is the number after which the list of a key begins, so that what is over
 // does not hide what waits.
 async function startAt(queue, id) {
   if (!id) return 0;
-  const b = await get(at(queue, `/batches/${encodeURIComponent(id)}`)).catch(() => ({ seq: 0 }));
+  const b = await get(at(queue, `/messages/${encodeURIComponent(id)}`)).catch(() => ({ seq: 0 }));
   return Math.max(0, b.seq - 1 - before);
 }
 
-async function showBatch(queue, id) {
-  const b = await get(at(queue, `/batches/${encodeURIComponent(id)}`));
+async function showMessage(queue, id) {
+  const b = await get(at(queue, `/messages/${encodeURIComponent(id)}`));
   const key = el('button', 'link', b.key);
   key.type = 'button';
   key.addEventListener('click', () => openKey(queue, b.key, b.id));
@@ -179,7 +176,7 @@ function actions(b, shown) {
 async function showPayload(b, button, shown) {
   button.disabled = true;
   try {
-    const answer = await ask(at(b.queue, `/batches/${encodeURIComponent(b.id)}/payload`));
+    const answer = await ask(at(b.queue, `/messages/${encodeURIComponent(b.id)}/payload`));
     const bytes = new Uint8Array(await answer.arrayBuffer());
     setText(shown, readable(bytes) + (bytes.length > mostText ? `\n… and ${count(bytes.length - mostText)} bytes more` : ''));
   } catch (err) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/elect"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/web/webtest"
 )
@@ -113,7 +113,7 @@ func testSignIn(t *testing.T, b *webtest.Browser) {
 	s.start()
 	secrets := map[access.Scope]string{}
 	for _, scope := range access.AllScopes() {
-		one, secret, err := access.Make(string(scope), access.Scopes{scope}, "alice")
+		one, secret, err := access.NewToken(string(scope), access.Scopes{scope}, "alice")
 		if err == nil {
 			_, err = s.store.Tokens().Add(t.Context(), one, 0)
 		}

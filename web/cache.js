@@ -55,18 +55,18 @@ function update(s) {
 function drawCluster() {
   const c = state.cluster;
   const warnings = [];
-  if (!c) warnings.push(`The peer does not say how its cluster is: ${state.error}`);
+  if (!c) warnings.push(`The peer does not report its cluster: ${state.error}`);
   else {
-    if (!c.member) warnings.push('This peer is not a member of the cluster: it gives what it has, and does not fetch.');
-    else if (c.partitioned) warnings.push(`This peer is cut off: it reaches ${c.connected} of the ${c.majority} members that are a majority. It gives what it has, and does not fetch.`);
-    else if (c.abstaining) warnings.push('This peer has started lately and does not vote yet.');
+    if (!c.member) warnings.push('This peer is not a member of the cluster: it serves the copies it has and does not fetch.');
+    else if (c.partitioned) warnings.push(`This peer is cut off: it reaches ${c.connected} of the ${c.majority} members that are a majority. It serves the copies it has and does not fetch.`);
+    else if (c.abstaining) warnings.push('This peer started recently and does not vote yet.');
     if (c.trouble) warnings.push(c.trouble);
   }
   if (state.stats.save_failures > 0) warnings.push(`${plural(state.stats.save_failures, 'copy', 'copies')} could not be stored.`);
   keyed(byId('cache-warnings'), warnings, (w) => w, (w) => ({ element: el('li', '', w) }), () => {});
   if (!c) return;
   const self = c.peers.find((p) => p.self);
-  setText(byId('cache-summary'), `${c.connected} of ${plural(c.peers.length, 'peer', 'peers')} connected, configuration ${c.config}${alone() && state.version ? `, version ${state.version}` : ''}`);
+  setText(byId('cache-summary'), `${c.connected} of ${plural(c.peers.length, 'peer', 'peers')} connected${alone() && state.version ? `, version ${state.version}` : ''}`);
   setTitle(byId('cache-summary'), self ? `as ${self.url} sees it` : '');
   keyed(byId('cache-peers'), c.peers, (p) => p.url, createPeer, fillPeer);
 }
@@ -97,8 +97,8 @@ function fillPeer(row, p) {
   row.element.classList.toggle('vacant', !p.self && p.link !== 'up');
   const facts = [];
   if (p.kind === 'other') facts.push('speaks the original’s protocol');
-  if (p.config && p.config !== state.cluster.config) facts.push(`configuration ${p.config}`);
-  if (p.skew_ns && Math.abs(p.skew_ns) >= 1e8) facts.push(`clock ${p.skew_ns > 0 ? 'ahead' : 'behind'} by ${duration(Math.abs(p.skew_ns) / 1e6)}`);
+  if (p.list && p.list !== 'same') facts.push(`another list of members: ${p.list}`);
+  if (p.skew_ms && Math.abs(p.skew_ms) >= 100) facts.push(`clock ${p.skew_ms > 0 ? 'ahead' : 'behind'} by ${duration(Math.abs(p.skew_ms))}`);
   if (p.dropped) facts.push(`${count(p.dropped)} messages dropped`);
   if (p.busy) facts.push('fetches');
   setText(row.kind, facts.join(', '));
@@ -110,10 +110,10 @@ const figures = [
   ['Stale', (r) => perSecond(r.rate('stales')), 'old copies given while a new one was fetched, by the second'],
   ['Misses', (r) => perSecond(r.rate('misses')), 'requests that waited for a value, by the second'],
   ['Waiting', (r) => count(r.now.waiting), 'requests that wait for a value now'],
-  ['Source', (r) => mean(r, 'fetch_ns', 'fetches'), 'how long the source took, on average'],
+  ['Source', (r) => mean(r, 'fetch_ms', 'fetches'), 'how long the source took, on average'],
   ['Fetches', (r) => `${count(r.now.fetches)}${r.now.fetching ? ` (${count(r.now.fetching)} now)` : ''}`, 'calls of the source by this peer since it started'],
   ['Failed', (r) => count(r.now.fetch_failures), 'of these, without a value'],
-  ['Elections', (r) => mean(r, 'election_ns', 'won'), 'how long the elections took that this peer won, on average'],
+  ['Elections', (r) => mean(r, 'election_ms', 'won'), 'how long the elections took that this peer won, on average'],
   ['Keys', (r) => count(r.now.keys), 'copies held'],
   ['Memory', (r) => bytes(r.now.bytes), 'of keys and values'],
 ];
@@ -143,8 +143,8 @@ function drawFigures() {
 // mean is over the last seconds, or since the start when nothing has happened in them.
 function mean(r, time, events) {
   const lately = r.since(events);
-  if (lately > 0) return fine(r.since(time) / lately / 1e6);
-  return r.now[events] > 0 ? fine(r.now[time] / r.now[events] / 1e6) : '–';
+  if (lately > 0) return fine(r.since(time) / lately);
+  return r.now[events] > 0 ? fine(r.now[time] / r.now[events]) : '–';
 }
 
 const fine = (ms) => (ms < 1 ? `${Math.round(ms * 1000)} µs` : duration(ms));
@@ -193,7 +193,7 @@ function drawKeys() {
   if (failed) text += `; they could not be read: ${failed}`;
   setText(byId('cache-keys-summary'), text);
   byId('cache-empty').hidden = keys.length > 0;
-  setText(byId('cache-empty'), filter.value ? 'No key begins so.' : 'Nothing has been asked for yet.');
+  setText(byId('cache-empty'), filter.value ? 'No key starts with that.' : 'No key has been requested yet.');
   removeMany.hidden = keys.length === 0;
   setText(removeMany, filter.value ? 'Remove all that begin so…' : 'Remove all…');
 }
@@ -234,7 +234,7 @@ function createKey() {
 }
 
 function doing(k) {
-  if (k.state === 'sourcing') return 'this peer fetches it';
+  if (k.state === 'fetching') return 'this peer fetches it';
   if (k.state === 'candidate') return 'this peer asks to fetch it';
   if (k.state === 'follower') return `follows ${k.peer || 'another peer'}`;
   return '';
@@ -253,7 +253,7 @@ function fillKey(row, k) {
   row.failure.hidden = !k.failure;
   if (k.failure) {
     const wait = k.retry ? new Date(k.retry).getTime() - now() : 0;
-    setText(row.failure, `${k.failure} · ${wait > 0 ? `may be tried again in ${coarse(wait)}` : 'is tried again when somebody asks'}`);
+    setText(row.failure, `${k.failure} · ${wait > 0 ? `may be tried again in ${coarse(wait)}` : 'is tried again at the next request'}`);
   }
   row.refresh.setAttribute('aria-label', `Refresh ${k.key}`);
   row.remove.setAttribute('aria-label', `Remove ${k.key}`);
@@ -268,8 +268,8 @@ function encoded(k) {
 function askToRefresh(k) {
   question({
     title: `Refresh ${k.key}?`,
-    what: 'One peer fetches it now, though its copy may be fresh.',
-    text: 'The copy that is there is given until then.',
+    what: 'One peer fetches it now, even if its copy is fresh.',
+    text: 'The present copy is served until then.',
     signed: false,
     ok: 'Refresh',
     act: async () => {
@@ -280,13 +280,13 @@ function askToRefresh(k) {
   });
 }
 
-const removed = (what, { confirmed, of }) => `Removed ${what}; ${confirmed} of ${of} peers have confirmed.${confirmed < of ? ' The others remove when they are back.' : ''}`;
+const removed = (what, { confirmed, of }) => `Removed ${what}; ${confirmed} of ${of} peers have confirmed.${confirmed < of ? ' The others remove theirs when they are back.' : ''}`;
 
 function askToRemove(k) {
   question({
     title: `Remove ${k.key}?`,
     what: 'Every peer removes its copy.',
-    text: 'Who asks for it next waits for the source.',
+    text: 'The next request for it waits for the origin.',
     signed: false,
     ok: 'Remove',
     danger: true,
@@ -300,8 +300,8 @@ removeMany.addEventListener('click', () => {
   const what = prefix ? `every key that begins with ${prefix}` : 'every key';
   question({
     title: `Remove ${what}?`,
-    what: prefix ? 'Every peer removes its copies of them.' : `Every peer removes all that it has: ${plural(state.stats.keys, 'copy', 'copies')} here.`,
-    text: 'The source is asked for each of them anew when somebody wants it: be sure that it can bear that.',
+    what: prefix ? 'Every peer removes its copies of them.' : `Every peer removes all its copies: ${plural(state.stats.keys, 'copy', 'copies')} here.`,
+    text: 'Each is fetched from the origin again at its next request: make sure the origin can take that.',
     signed: false,
     ok: 'Remove',
     danger: true,

@@ -6,7 +6,7 @@ import { byId, el, timeOf } from './dom.js';
 const list = byId('cache-events');
 const most = 200;
 
-const kinds = { sourcing: 'taken', candidate: 'asked' };
+const kinds = { fetching: 'taken', candidate: 'asked' };
 
 // add takes in an event.
 export function add(e) {

@@ -12,14 +12,14 @@ const path = (shard) => `/v1/shards/${encodeURIComponent(shard.shard)}`;
 const kinds = {
   switchover: {
     title: (s) => `Switch ${s.shard} over?`,
-    text: 'Writes wait for a moment until the new primary has them all. If it cannot be done in time, everything goes back to where it was. Nothing is lost either way.',
+    text: 'Writes wait for a moment until the new primary has them all. If that takes too long, the switchover is rolled back. Nothing is lost either way.',
     ok: 'Switch over',
     fields: (s) => [choice(s)],
     act: (s, { to, by }) => plan(s, 'switchover', { to, by }),
   },
   failover: {
     title: (s) => `Replace the primary of ${s.shard}?`,
-    text: 'What the old primary has and no replica has is lost. Make sure that it is dead, or that no client reaches it.',
+    text: 'Writes that only the old primary has are lost. Make sure that it is dead, or that no client reaches it.',
     ok: 'Fail over',
     danger: true,
     fields: (s) => [choice(s), { name: 'force', label: 'Force it, even if that loses writes', kind: 'check' }],
@@ -27,7 +27,7 @@ const kinds = {
   },
   pause: {
     title: (s) => `Pause ${s.shard}?`,
-    text: 'It does not fail over by itself until it is resumed. What people ask for is done nevertheless.',
+    text: 'It does not fail over by itself until it is resumed. Requests by operators are still carried out.',
     ok: 'Pause',
     fields: () => [{ name: 'reason', label: 'Why? Others see it.', most: 150 }],
     act: async (s, { reason, by }) => {
@@ -38,7 +38,7 @@ const kinds = {
 };
 
 const choice = (shard) => ({
-  name: 'to', label: 'Which node shall be the primary?', kind: 'select',
+  name: 'to', label: 'Which node becomes the primary?', kind: 'select',
   options: [['', 'The best one'], ...shard.nodes.filter((n) => !n.is_primary).map((n) => [n.node_id, `${n.address} (${n.node_id.slice(0, 8)})`])],
 });
 
@@ -50,7 +50,7 @@ export function askToChange(kind, shard) {
 
 export const askToResume = (shard) => question({
   title: `Resume ${shard.shard}?`,
-  text: 'It fails over by itself again when its primary is over.',
+  text: 'It fails over by itself again when its primary is lost.',
   ok: 'Resume',
   act: async ({ by }) => {
     await post(`${path(shard)}/resume`, { by });
@@ -62,7 +62,7 @@ export const askToResume = (shard) => question({
 export const askToWithdraw = (shard) => question({
   title: `Cancel the ${shard.request.kind} of ${shard.shard}?`,
   what: `Asked for by ${shard.request.by}.`,
-  text: 'No agent has begun with it yet. If one does meanwhile, it is too late.',
+  text: 'No agent has started it yet. Once one has, it cannot be cancelled.',
   ok: 'Cancel it',
   danger: true,
   act: async ({ by }) => {
@@ -74,7 +74,7 @@ export const askToWithdraw = (shard) => question({
 export const askToForget = (shard, node) => question({
   title: `Forget ${node.address}?`,
   what: `Node ${node.node_id} of shard ${shard.shard}`,
-  text: 'It is not a part of the shard any more. If its agent is started again, it joins anew.',
+  text: 'It is no longer part of the shard. If its agent starts again, it joins again.',
   ok: 'Forget it',
   danger: true,
   act: async ({ by }) => {
@@ -85,7 +85,7 @@ export const askToForget = (shard, node) => question({
 
 async function plan(shard, kind, body) {
   const said = await (await post(`${path(shard)}/${kind}?wait=${wait}`, body)).json();
-  if (said.state !== 'done') return `The ${kind} of ${shard.shard} is under way.`;
+  if (said.state !== 'done') return `The ${kind} of ${shard.shard} is in progress.`;
   const node = shard.nodes.find((n) => n.node_id === said.plan.to);
   return `${node ? node.address : 'Another node'} is the primary of ${shard.shard} now, after ${duration(untilPrimary(said.plan))}.`;
 }

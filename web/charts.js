@@ -21,10 +21,10 @@ const wanted = {
 };
 
 const kinds = {
-  takeover: { title: 'Takeovers', of: 'time without a holder; after a crash, from the end of its lease', stems: true, none: 'Nobody took over in the last hour.', say: (v) => duration(v) },
+  takeover: { title: 'Takeovers', of: 'time without a holder; after a crash, from the end of its lease', stems: true, none: 'No takeover in the last hour.', say: (v) => duration(v) },
   lag: { title: 'Replication lag', of: 'how far replicas were behind; on Redis in bytes', none: 'No replica has reported yet.', say: (v) => count(Math.round(v)) },
-  beats: { title: 'Beats', of: 'stored by this instance, by the second', none: 'No beat has been counted yet.', say: (v) => `${v >= 10 ? count(Math.round(v)) : v.toFixed(1)} /s` },
-  depth: { title: 'Queue depth', of: 'batches that are not over', none: 'No queue has been counted yet.', say: (v) => count(Math.round(v)) },
+  beats: { title: 'Heartbeats', of: 'stored by this instance, per second', none: 'No heartbeats yet.', say: (v) => `${v >= 10 ? count(Math.round(v)) : v.toFixed(1)} /s` },
+  depth: { title: 'Queue depth', of: 'messages that are not final', none: 'No queue has been counted yet.', say: (v) => count(Math.round(v)) },
 };
 
 let shownOn = '';

@@ -106,7 +106,7 @@ function put(e, fresh) {
 
 function empty() {
   byId('history-empty').hidden = list.childElementCount > 0;
-  setText(byId('history-empty'), only.part || only.text ? 'Nothing of that kind is in the history.' : 'Nothing has changed hands yet.');
+  setText(byId('history-empty'), only.part || only.text ? 'No such events in the history.' : 'Nothing has changed hands yet.');
   list.hidden = list.childElementCount === 0;
 }
 
@@ -120,13 +120,13 @@ export function describe(e) {
   if (e.part === 'shard' && ofPlan.test(e.reason) && (e.to || !e.from)) return ofShard(e);
   const from = nameOf(e.from);
   const to = nameOf(e.to);
-  const lasted = duration(e.duration_ns / 1e6);
+  const lasted = duration(e.duration_ms);
   if (e.to && e.from === e.to) return { kind: 'asked', words: to, aside: `${e.reason}; in office for ${lasted}` };
   if (!e.to) return { kind: 'released', words: from ? `${from} → nobody` : '', aside: `${e.reason} after ${lasted}` };
-  const gap = e.duration_ns < 1e6 ? 'at once' : `${lasted} without a ${e.part === 'role' ? 'primary' : 'holder'}`;
-  if (e.reason === 'lapsed') return { kind: 'lapsed', words: `${from || 'somebody'} → ${to}`, aside: `lapsed; followed ${e.duration_ns < 1e6 ? 'at once' : `${lasted} after its time ran out`}` };
+  const gap = e.duration_ms <= 1 ? 'at once' : `${lasted} without a ${e.part === 'role' ? 'primary' : 'holder'}`;
+  if (e.reason === 'lapsed') return { kind: 'lapsed', words: `${from || 'somebody'} → ${to}`, aside: `lapsed; followed ${e.duration_ms <= 1 ? 'at once' : `${lasted} after its time ran out`}` };
   if (e.reason === 'successor') return { kind: 'taken', words: `→ ${to}`, aside: `as named successor, ${gap}` };
-  return { kind: 'taken', words: `→ ${to}`, aside: e.duration_ns > 0 ? gap : 'for the first time' };
+  return { kind: 'taken', words: `→ ${to}`, aside: e.duration_ms > 0 ? gap : 'for the first time' };
 }
 
 // ofBatch: a key was blocked by whoever had it, or a person acted on its batch.
@@ -147,7 +147,7 @@ const outages = ['silent', 'failed', 'overrun'];
 
 // ofMonitor: an alarm began or ended, or a person did something.
 function ofMonitor(e) {
-  const lasted = e.duration_ns > 0 ? `after ${duration(e.duration_ns / 1e6)}` : '';
+  const lasted = e.duration_ms > 0 ? `after ${duration(e.duration_ms)}` : '';
   if (outages.includes(e.reason)) return { kind: 'lapsed', words: e.reason, aside: 'alarm raised' };
   if (e.reason === 'ABATED') return { kind: 'taken', words: 'is back', aside: `alarm ended ${lasted}` };
   if (e.reason === 'retire' || e.reason === 'forget') return { kind: 'asked', words: e.reason === 'retire' ? 'retired' : 'forgotten', aside: `alarm ended ${lasted}` };

@@ -41,7 +41,7 @@ export function update(s, queues, now, self) {
   if (now) offset = new Date(now).getTime() - Date.now();
   const { totals } = s;
   const known = totals.up + totals.down + totals.paused + totals.retired;
-  const empty = totals.events === 0;
+  const empty = totals.checks === 0;
   byId('monitor-empty').hidden = !empty;
   byId('monitor-body').hidden = empty;
   const parts = [plural(known, 'source', 'sources')];
@@ -52,7 +52,7 @@ export function update(s, queues, now, self) {
   drawEvents();
   drawIntake();
   drawRest(queues, self);
-  sources.update(s.events, known);
+  sources.update(s.checks, known);
 }
 
 export function tick() {
@@ -66,23 +66,23 @@ const storeNow = () => Date.now() + offset;
 function drawWarnings() {
   const warnings = [];
   const warn = (key, text) => warnings.push({ key, text });
-  if (state.error) warn('error', `The monitor could not be read: ${state.error}. What is shown of it is old.`);
-  if (state.config_error) warn('configuration', `The last configuration that was offered was not put into force: ${state.config_error}`);
+  if (state.error) warn('error', `The monitor could not be read: ${state.error}. The figures shown are old.`);
+  if (state.config_error) warn('configuration', `The last configuration offered was not applied: ${state.config_error}`);
   const held = state.members.reduce((n, m) => n + m.partitions, 0);
-  if (held >= partitions || state.totals.events === 0) bare = 0;
+  if (held >= partitions || state.totals.checks === 0) bare = 0;
   else if (!bare) bare = performance.now();
-  const nobody = state.members.length === 0 && state.totals.events > 0;
-  if (nobody) warn('nobody', 'No instance of the monitor runs: beats are not taken, and silence raises no alarm. To start one: understudy monitor run');
-  else if (bare && performance.now() - bare > uncovered) warn('bare', `${partitions - held} of the ${partitions} parts of the sources are looked after by nobody: silence there raises no alarm.`);
+  const nobody = state.members.length === 0 && state.totals.checks > 0;
+  if (nobody) warn('nobody', 'No instance of the monitor runs: heartbeats are not accepted, and silence raises no alarm. To start one: understudy monitor run');
+  else if (bare && performance.now() - bare > uncovered) warn('bare', `${partitions - held} of the ${partitions} parts of the sources have no instance: silence there raises no alarm.`);
   const blind = nobody ? [] : state.paths.filter((p) => !p.seeing);
   for (const p of blind.slice(0, mostBlind)) warn(`path ${p.path}`, `${unproven(p)}: sources that beat that way are not judged by their silence. If it is gone for good: understudy monitor path drop ${p.path}`);
   if (blind.length > mostBlind) warn('paths', `The same goes for ${plural(blind.length - mostBlind, 'other path', 'other paths')}.`);
   for (const r of (state.instance && state.instance.routers) || []) if (r.error) warn(`router ${r.router}`, `This instance cannot read ${r.router}: ${r.error}`);
-  if (state.totals.events > 0 && state.sinks.length === 0) warn('sinks', 'There is no sink: alarms are shown here, and nobody is told.');
+  if (state.totals.checks > 0 && state.sinks.length === 0) warn('sinks', 'No sinks configured: alarms are shown only here.');
   keyed(byId('monitor-warnings'), warnings, (w) => w.key, () => ({ element: el('li') }), (row, w) => setText(row.element, w.text));
 }
 
-const unproven = ({ path, quiet_ms: quiet }) => (quiet === undefined ? `Nothing has ever proven that beats can come by ${path}` : `Nothing has proven for ${coarse(quiet)} that beats can come by ${path}`);
+const unproven = ({ path, quiet_ms: quiet }) => (quiet === undefined ? `No probe has ever confirmed that heartbeats can arrive by ${path}` : `No probe has confirmed for ${coarse(quiet)} that heartbeats can arrive by ${path}`);
 
 function drawAlarms() {
   const list = byId('monitor-alarms');
@@ -111,7 +111,7 @@ function createAlarm() {
   const past = anchor('quiet', 'History', 'history');
   const element = el('li', 'alarm', el('div', 'who', name, of), el('div', '', reason, since), known, el('div', 'act', ack, past));
   const row = { element, past, name, of, reason, since, known, ack };
-  name.addEventListener('click', () => (row.shown.source ? openSource(row.shown.event, row.shown.source) : openAlarm(row.shown.id)));
+  name.addEventListener('click', () => (row.shown.source ? openSource(row.shown.check, row.shown.source) : openAlarm(row.shown.id)));
   ack.addEventListener('click', () => askToAcknowledge(row.shown));
   return row;
 }
@@ -120,16 +120,16 @@ const reasons = { silent: 'silent', failed: 'failed', overrun: 'runs for too lon
 
 function fillAlarm(row, a) {
   row.shown = a;
-  const e = state.events.find((one) => one.event === a.event);
+  const e = state.checks.find((one) => one.check === a.check);
   setText(row.name, subject(a));
   setTitle(row.name, subject(a));
-  setText(row.of, [a.event, e && e.severity, ...Object.entries(a.labels || {}).map(([k, v]) => `${k}=${v}`)].filter((t) => t).join(' · '));
+  setText(row.of, [a.check, e && e.severity, ...Object.entries(a.labels || {}).map(([k, v]) => `${k}=${v}`)].filter((t) => t).join(' · '));
   setTitle(row.of, row.of.textContent);
   setText(row.reason, reasons[a.reason] || a.reason);
   setTitle(row.since, `since ${new Date(a.started).toLocaleString()} by the store’s clock; found ${new Date(a.raised).toLocaleString()}`);
   setText(row.known, a.acknowledged ? `known to ${a.acknowledged}` : '');
   row.element.classList.toggle('known', Boolean(a.acknowledged));
-  row.past.href = link('history', 'monitor', ...(a.source ? `${a.event}/${a.source}` : a.group).split('/'));
+  row.past.href = link('history', 'monitor', ...(a.source ? `${a.check}/${a.source}` : a.group).split('/'));
   row.past.setAttribute('aria-label', `History of ${subject(a)}`);
   row.ack.hidden = Boolean(a.acknowledged);
   row.ack.setAttribute('aria-label', `Acknowledge the alarm of ${subject(a)}`);
@@ -150,14 +150,14 @@ const counts = [
 
 function drawEvents() {
   const wanted = filter.value.trim().toLowerCase();
-  const match = state.events.filter((e) => e.event.toLowerCase().includes(wanted));
+  const match = state.checks.filter((e) => e.check.toLowerCase().includes(wanted));
   const shown = [...match.filter((e) => e.down > 0), ...match.filter((e) => e.down === 0)].slice(0, mostEvents);
-  filter.hidden = state.events.length <= manyEvents;
+  filter.hidden = state.checks.length <= manyEvents;
   const list = byId('monitor-events');
-  keyed(list, shown, (e) => e.event, createEvent, fillEvent);
+  keyed(list, shown, (e) => e.check, createEvent, fillEvent);
   list.hidden = shown.length === 0;
-  let text = plural(state.totals.events, 'event name', 'event names');
-  if (shown.length < state.totals.events) text += wanted && match.length <= mostEvents ? `, ${match.length} match` : `, ${shown.length} shown`;
+  let text = plural(state.totals.checks, 'check', 'checks');
+  if (shown.length < state.totals.checks) text += wanted && match.length <= mostEvents ? `, ${match.length} match` : `, ${shown.length} shown`;
   setText(byId('monitor-events-summary'), text);
 }
 
@@ -169,13 +169,13 @@ function createEvent() {
     const link = el('button', 'link');
     link.type = 'button';
     link.title = meaning;
-    link.addEventListener('click', () => sources.choose(row.shown.event, state));
+    link.addEventListener('click', () => sources.choose(row.shown.check, state));
     return { link, box: el('div', '', el('dt', '', title), el('dd', '', link)) };
   });
   row.past = anchor('quiet', 'History', 'history');
   row.button = el('button', 'quiet');
   row.button.type = 'button';
-  row.button.addEventListener('click', () => (row.shown.paused ? askToResume(row.shown.event) : askToPause(row.shown.event)));
+  row.button.addEventListener('click', () => (row.shown.paused ? askToResume(row.shown.check) : askToPause(row.shown.check)));
   row.element = el('li', 'event-name', el('div', 'who', name, what), el('dl', 'figures', ...row.counts.map((c) => c.box)), el('div', 'act', row.button, row.past));
   return row;
 }
@@ -199,21 +199,21 @@ function expected(e) {
 
 function fillEvent(row, e) {
   row.shown = e;
-  setText(row.name, e.event);
-  setTitle(row.name, e.event);
+  setText(row.name, e.check);
+  setTitle(row.name, e.check);
   setText(row.what, expected(e) + (e.unseen ? `; ${count(e.unseen)} never seen` : ''));
   counts.forEach(([state, , value], i) => {
     const { link } = row.counts[i];
     setText(link, count(value(e)));
     link.disabled = value(e) === 0;
-    link.setAttribute('aria-label', `Show the ${count(value(e))} sources of ${e.event} that are ${state}`);
+    link.setAttribute('aria-label', `Show the ${count(value(e))} sources of ${e.check} that are ${state}`);
   });
-  row.past.href = link('history', 'about', `${e.event}/`);
-  row.past.setAttribute('aria-label', `History of ${e.event}`);
+  row.past.href = link('history', 'about', `${e.check}/`);
+  row.past.setAttribute('aria-label', `History of ${e.check}`);
   row.element.classList.toggle('vacant', e.down > 0);
   row.element.classList.toggle('idle', Boolean(e.paused || e.removed));
   setText(row.button, e.paused ? 'Resume…' : 'Pause…');
-  row.button.setAttribute('aria-label', `${e.paused ? 'Resume' : 'Pause'} ${e.event}`);
+  row.button.setAttribute('aria-label', `${e.paused ? 'Resume' : 'Pause'} ${e.check}`);
   row.button.hidden = Boolean(e.removed);
 }
 
@@ -257,7 +257,7 @@ function drawIntake() {
 
 function sight({ seeing, quiet_ms: quiet }) {
   if (quiet === undefined) return 'never proven to work';
-  return seeing ? `works, proven ${coarse(quiet)} ago` : `blind for ${coarse(quiet)}`;
+  return seeing ? `works, confirmed ${coarse(quiet)} ago` : `blind for ${coarse(quiet)}`;
 }
 
 // wayOf tells of a path, and of the router that this instance reads by it.
@@ -301,9 +301,9 @@ function fillLine(row, name, what, good) {
 
 function createSink(s) {
   const row = createLine();
-  row.button = el('button', 'quiet', 'Look…');
+  row.button = el('button', 'quiet', 'Show…');
   row.button.type = 'button';
-  row.button.setAttribute('aria-label', `Look at what waits for ${s}`);
+  row.button.setAttribute('aria-label', `Show what waits for ${s}`);
   row.button.addEventListener('click', () => openQueue(`alarms.${s}`));
   row.element.append(row.button);
   row.element.classList.add('acts');
@@ -318,7 +318,7 @@ function fillSink(row, s, q) {
   const words = [q.depth ? `${plural(q.depth, 'notice waits', 'notices wait')}${q.oldest_ms >= 1000 ? `, the oldest for ${coarse(q.oldest_ms)}` : ''}` : 'all delivered'];
   if (q.delayed) words.push(`${count(q.delayed)} tried again later`);
   if (q.blocked) words.push(`${count(q.blocked)} blocked`);
-  if (q.holders.length === 0) words.push('nobody delivers');
+  if (q.holders.length === 0) words.push('no instance delivers');
   const stuck = q.blocked > 0 || q.holders.length === 0 || (q.delayed > 0 && q.oldest_ms > stuckAfter);
   fillLine(row, s, words.join(', '), !stuck);
 }

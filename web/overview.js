@@ -10,8 +10,8 @@ const every = 2000; // ms between two looks at least
 const parts = {
   role: { title: 'Roles', page: 'roles', held: 'have a primary', wrong: 'vacant' },
   shard: { title: 'Shards', page: 'shards', held: 'have a primary', wrong: 'without a primary' },
-  queue: { title: 'Queues', page: 'queues', held: 'are delivered', wrong: 'that nobody delivers' },
-  monitor: { title: 'Monitor', page: 'monitor', held: 'parts of the sources are looked after', wrong: 'not looked after' },
+  queue: { title: 'Queues', page: 'queues', held: 'are delivered', wrong: 'without an instance' },
+  monitor: { title: 'Monitor', page: 'monitor', held: 'partitions of sources are watched', wrong: 'not watched' },
   cache: { title: 'Cache', page: 'cache', held: 'peers are connected', wrong: 'alone' },
   store: { title: 'Store', page: 'instances' },
 };
@@ -34,7 +34,7 @@ async function look() {
     draw(await (await ask('/v1/overview')).json());
     document.body.classList.remove('overview-old');
   } catch (err) {
-    errors([`What is shown here is old: ${err.message}`]);
+    errors([`The figures shown are old: ${err.message}`]);
     document.body.classList.add('overview-old');
   } finally {
     looking = false;
@@ -51,7 +51,7 @@ function draw(o) {
   const needs = o.needs.length + o.more_needs;
   const stuck = o.needs.some((n) => n.severity === 'bad');
   setText(byId('overview-summary'), [loose ? `${plural(loose, 'thing is', 'things are')} not held` : 'Everything is held',
-    needs ? `${plural(needs, 'thing needs', 'things need')} a person` : 'nobody is needed'].join(', '));
+    needs ? `${plural(needs, 'thing needs', 'things need')} attention` : 'no action needed'].join(', '));
   byId('overview').dataset.state = loose || stuck ? 'bad' : needs ? 'low' : 'good';
   drawHeld(o.held);
   drawNeeds(o, needs);
@@ -70,7 +70,7 @@ function drawHeld(held) {
     const p = parts[h.part];
     const loose = h.wrong.length + h.more;
     setText(row.figure, h.total ? `${count(h.held)} of ${count(h.total)}` : 'none');
-    setText(row.words, h.total ? p.held : 'nobody has held one yet');
+    setText(row.words, h.total ? p.held : 'none has been held yet');
     row.element.dataset.state = loose ? 'bad' : h.total === 0 ? 'none' : h.held < h.total ? 'low' : 'good';
     const list = h.more > 0 ? [...h.wrong, { subject: '', what: `and ${count(h.more)} more ${p.wrong}` }] : h.wrong;
     keyed(row.wrong, list, (w) => w.subject, () => {

@@ -11,8 +11,8 @@ export function askToPause(event, source = '', done = () => {}) {
   question({
     title: `Pause ${source || event}?`,
     text: source
-      ? `No alarm is raised for this source of ${event} meanwhile. One that stands stays. Afterwards it has a whole limit to show itself.`
-      : 'No alarm is raised for any of its sources until it is resumed. Those that stand stay. Afterwards each source has a whole limit to show itself.',
+      ? `No alarm is raised for this source of ${event} meanwhile. An open alarm stays open. Afterwards the source has a whole limit to send a heartbeat.`
+      : 'No alarm is raised for any of its sources until it is resumed. Open alarms stay open. Afterwards each source has a whole limit to send a heartbeat.',
     ok: 'Pause',
     fields: source ? [{ name: 'long', label: 'For how long?', kind: 'select', options: lengths, value: '3600000' }, note] : [note],
     act: async ({ long, note: why, by }) => {
@@ -25,8 +25,8 @@ export function askToPause(event, source = '', done = () => {}) {
 
 export const askToResume = (event) => question({
   title: `Resume ${event}?`,
-  what: 'Its sources are judged again.',
-  text: 'Each has a whole limit from now to show itself.',
+  what: 'Its sources are checked again.',
+  text: 'Each has a whole limit from now to send a heartbeat.',
   ok: 'Resume',
   act: async ({ by }) => {
     await act(event, '', 'resume', { by });
@@ -36,7 +36,7 @@ export const askToResume = (event) => question({
 
 // act does something with a source, or without one with the event name.
 export function act(event, source, verb, body) {
-  const path = source ? `/v1/sources/${encodeURIComponent(event)}/${encodeURIComponent(source)}` : `/v1/event-names/${encodeURIComponent(event)}`;
+  const path = source ? `/v1/sources/${encodeURIComponent(event)}/${encodeURIComponent(source)}` : `/v1/checks/${encodeURIComponent(event)}`;
   return post(`${path}/${verb}`, body);
 }
 

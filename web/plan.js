@@ -9,9 +9,7 @@ const courses = {
   repair: ['following'],
 };
 
-const titles = { failover: 'Failover', switchover: 'Switchover', return: 'Back to where it was', repair: 'Replicas are led to the primary' };
-const ms = (ns) => duration(ns / 1e6);
-
+const titles = { failover: 'Failover', switchover: 'Switchover', return: 'Back to where it was', repair: 'Replicas are pointed at the primary' };
 const addressOf = (shard, id) => {
   const node = shard.nodes.find((n) => n.node_id === id);
   return node ? node.address : (id || '').slice(0, 8) || '?';
@@ -33,7 +31,7 @@ export function fillPlan(row, shard, now) {
   if (!p) return;
   setText(row.title, [`${titles[p.kind] || p.kind} under way`, way(shard, p), `epoch ${p.epoch}`].filter((t) => t).join(' · '));
   setText(row.reason, `${p.reason}; by the agent of ${addressOf(shard, p.by_node)}`);
-  const done = (p.steps || []).map((s, i) => ({ key: `${i} ${s.phase}`, phase: s.phase, state: 'done', took: s.took_ns, note: s.note || '' }));
+  const done = (p.steps || []).map((s, i) => ({ key: `${i} ${s.phase}`, phase: s.phase, state: 'done', took: s.took_ms, note: s.note || '' }));
   const course = courses[p.kind] || [];
   const rest = course.slice(course.indexOf(p.phase) + 1);
   const steps = [...done, { key: `${done.length} ${p.phase}`, phase: p.phase, state: 'now', note: '' }, ...rest.map((phase) => ({ key: `then ${phase}`, phase, state: 'then', note: '' }))];
@@ -51,16 +49,16 @@ export function fillPlan(row, shard, now) {
 export function tickPlan(row, now) {
   const p = row.plan;
   if (!p) return;
-  const before = (p.steps || []).reduce((sum, s) => sum + s.took_ns, 0) / 1e6;
+  const before = (p.steps || []).reduce((sum, s) => sum + s.took_ms, 0);
   const going = Math.max(0, now - new Date(p.began).getTime() - before);
   for (const line of (row.phases.rows || new Map()).values()) {
     const { step } = line;
-    setText(line.element, step.state === 'done' ? `${step.phase} ${ms(step.took)}` : step.state === 'now' ? `${step.phase} for ${duration(going)}` : step.phase);
+    setText(line.element, step.state === 'done' ? `${step.phase} ${duration(step.took)}` : step.state === 'now' ? `${step.phase} for ${duration(going)}` : step.phase);
   }
 }
 
 // untilPrimary is how long a change took until the shard had a primary again, in ms.
-export const untilPrimary = (p) => (p.steps || []).filter((s) => s.phase !== 'following').reduce((sum, s) => sum + s.took_ns, 0) / 1e6;
+export const untilPrimary = (p) => (p.steps || []).filter((s) => s.phase !== 'following').reduce((sum, s) => sum + s.took_ms, 0);
 
 export function createLast() {
   const title = el('strong');
@@ -84,11 +82,11 @@ export function fillLast(row, shard) {
   row.bar.hidden = row.legend.hidden = steps.length === 0;
   keyed(row.bar, steps, (s) => s.key, () => ({ element: el('span') }), (part, s) => {
     part.element.dataset.phase = s.phase;
-    part.element.style.flexGrow = String(Math.max(1, s.took_ns / 1e6));
+    part.element.style.flexGrow = String(Math.max(1, s.took_ms));
   });
   keyed(row.legend, steps, (s) => s.key, () => ({ element: el('li') }), (part, s) => {
     part.element.dataset.phase = s.phase;
-    setText(part.element, `${s.phase} ${ms(s.took_ns)}`);
+    setText(part.element, `${s.phase} ${duration(s.took_ms)}`);
     setTitle(part.element, s.note || '');
   });
   setText(row.reason, p.failed || p.reason);

@@ -2,7 +2,7 @@
 
 import { byId, coarse, count, el, keyed, plural, setText, setTitle } from './dom.js';
 import { askToAct } from './act.js';
-import { openBatch, openKey, openQueue } from './browse.js';
+import { openMessage, openKey, openQueue } from './browse.js';
 import { anchor, link, when } from './pages.js';
 
 const list = byId('queues-list');
@@ -40,13 +40,13 @@ function draw() {
 
 // figures of a queue: name, value and what it means.
 const figures = [
-  ['Waiting', (q) => count(q.depth), 'batches that are not over'],
-  ['Delivered', (q) => (q.rate_per_s === undefined ? '–' : `${perSecond(q.rate_per_s)} /s`), 'batches that were over, by the second, lately'],
-  ['Oldest', (q) => (q.oldest_ms >= 1 ? coarse(q.oldest_ms) : '–'), 'how long the batch that has waited longest is there, blocked keys left out'],
-  ['In flight', (q) => count(q.in_flight), 'keys whose batch is on its way to the target'],
-  ['Pending', (q) => count(q.pending), 'keys whose batch the target has and has not decided'],
+  ['Waiting', (q) => count(q.depth), 'messages that are not final'],
+  ['Delivered', (q) => (q.rate_per_s === undefined ? '–' : `${perSecond(q.rate_per_s)} /s`), 'messages that became final, by the second, lately'],
+  ['Oldest', (q) => (q.oldest_ms >= 1 ? coarse(q.oldest_ms) : '–'), 'how long the oldest waiting message waits, blocked keys left out'],
+  ['In flight', (q) => count(q.in_flight), 'keys whose message is being submitted'],
+  ['Pending', (q) => count(q.pending), 'keys whose message the target has and has not decided'],
   ['Delayed', (q) => count(q.delayed), 'keys that wait for another attempt'],
-  ['Blocked', (q) => count(q.blocked), 'keys that wait for a person'],
+  ['Blocked', (q) => count(q.blocked), 'keys that wait for an operator'],
 ];
 
 const perSecond = (r) => (r >= 100 ? count(Math.round(r)) : r >= 10 || r === 0 ? r.toFixed(0) : r.toFixed(1));
@@ -64,7 +64,7 @@ function create() {
   const blocked = el('ul', 'blocked');
   const more = el('p', 'sub');
   const past = anchor('quiet', 'History', 'history');
-  const button = el('button', 'quiet', 'Look…');
+  const button = el('button', 'quiet', 'Show…');
   button.type = 'button';
   const element = el('li', 'queue', el('div', 'who', name, sub), el('dl', 'figures', ...values.map((dd) => dd.parentElement)),
     el('div', 'act', button, past), holders, blocked, more);
@@ -77,13 +77,13 @@ function fill(row, q) {
   row.queue = q;
   setText(row.name, q.queue);
   setTitle(row.name, q.queue);
-  setText(row.sub, q.holders.length ? plural(q.holders.length, 'instance', 'instances') : 'nobody delivers');
+  setText(row.sub, q.holders.length ? plural(q.holders.length, 'instance', 'instances') : 'no instance delivers');
   figures.forEach(([, value], i) => setText(row.values[i], value(q)));
   row.element.classList.toggle('vacant', q.blocked > 0 || (q.holders.length === 0 && q.depth > 0));
   row.element.classList.toggle('idle', q.depth === 0);
   row.past.href = link('history', 'about', `${q.queue}/`);
   row.past.setAttribute('aria-label', `History of ${q.queue}`);
-  row.button.setAttribute('aria-label', `Look at the keys of ${q.queue}`);
+  row.button.setAttribute('aria-label', `Show the keys of ${q.queue}`);
   keyed(row.holders, q.holders, (h) => h.instance.id, createHolder, fillHolder);
   const keys = q.blocked_keys || [];
   keyed(row.blocked, keys, (k) => `${k.key} ${k.head}`, () => createBlocked(row), fillBlocked);
@@ -112,7 +112,7 @@ function createBlocked(queue) {
   const row = { element, past, queue, key, batch, reason, retry, skip };
   const about = () => ({ queue: queue.queue.queue, key: row.shown.key, id: row.shown.head, state: row.shown.state, detail: row.shown.reason });
   key.addEventListener('click', () => openKey(queue.queue.queue, row.shown.key, row.shown.head));
-  batch.addEventListener('click', () => openBatch(queue.queue.queue, row.shown.head));
+  batch.addEventListener('click', () => openMessage(queue.queue.queue, row.shown.head));
   retry.addEventListener('click', () => askToAct('retry', about()));
   skip.addEventListener('click', () => askToAct('skip', about()));
   return row;
@@ -121,12 +121,12 @@ function createBlocked(queue) {
 function fillBlocked(row, k) {
   row.shown = k;
   setText(row.key, k.key);
-  setTitle(row.key, `all batches of ${k.key}`);
+  setTitle(row.key, `all messages of ${k.key}`);
   setText(row.batch, `${k.head}, ${k.state}`);
-  setTitle(row.batch, 'everything about this batch');
-  setText(row.reason, `${k.reason || 'no reason was given'} · ${plural(k.depth - 1, 'batch waits', 'batches wait')} behind it`);
+  setTitle(row.batch, 'everything about this message');
+  setText(row.reason, `${k.reason || 'no reason given'} · ${plural(k.depth - 1, 'message waits', 'messages wait')} behind it`);
   row.past.href = link('history', 'batch', row.queue.queue.queue, ...k.key.split('/'));
   row.past.setAttribute('aria-label', `History of ${k.key}`);
-  row.retry.setAttribute('aria-label', `Retry the batch that blocks ${k.key}`);
-  row.skip.setAttribute('aria-label', `Skip the batch that blocks ${k.key}`);
+  row.retry.setAttribute('aria-label', `Retry the message that blocks ${k.key}`);
+  row.skip.setAttribute('aria-label', `Skip the message that blocks ${k.key}`);
 }

@@ -9,7 +9,7 @@ export function askToResign(r) {
     title: `Ask ${names} to give up ${r.role}?`,
     text: waits
       ? 'It stops its work and hands the role over within milliseconds of having stopped.'
-      : 'It stops its work. Nobody stands by: the role stays vacant until somebody comes, which may be the same one.',
+      : 'It stops its work. There is no standby: the role stays vacant until an instance campaigns, which may be the same one.',
     ok: 'Ask to resign',
     danger: true,
     fields: [{

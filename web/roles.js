@@ -124,7 +124,7 @@ export function tick() {
     } else {
       setText(row.state, role.primaries.length > 1 ? plural(role.primaries.length, 'holder', 'holders') : '');
     }
-    if (role.standbys.length === 0) row.standbys.dataset.none = role.primaries.length ? 'no standby' : 'nobody waits';
+    if (role.standbys.length === 0) row.standbys.dataset.none = role.primaries.length ? 'no standby' : 'no standby';
     else delete row.standbys.dataset.none;
     for (const h of row.holders.rows.values()) tickHolder(h, now, storeNow);
   }

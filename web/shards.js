@@ -53,7 +53,7 @@ function draw() {
   if (wanted) parts.push(`${count(shown.length)} match`);
   setText(byId('shards-summary'), totals.shards ? parts.join(', ') : '');
   const warnings = [];
-  if (state.error) warnings.push(`The shards could not be read: ${state.error}. What is shown of them is old.`);
+  if (state.error) warnings.push(`The shards could not be read: ${state.error}. The figures shown are old.`);
   if (totals.shards > state.list.length) warnings.push(`${count(state.list.length)} shards are shown, those in trouble first. For another: understudy shard show SHARD`);
   keyed(byId('shards-warnings'), warnings, (w) => w, () => ({ element: el('li') }), (row, w) => setText(row.element, w));
   keyed(list, shown, (s) => s.shard, create, fill);
@@ -131,11 +131,11 @@ function says(s) {
   const primary = s.nodes.find((n) => n.is_primary);
   const label = primary ? primary.address : 'the primary';
   if (s.blocked) add('blocked', 'bad', `Blocked: ${s.blocked}`);
-  else if (s.health === 'unattended') add('health', 'bad', `Unattended: ${label} works, and nothing is replaced, but its agent does not hold the shard: ${s.reason}. Start its agent again.`);
-  else if (s.health === 'doubtful') add('health', 'warn', `In doubt whether ${label} is over: ${s.reason}.`);
-  else if (s.health === 'over') add('health', 'bad', `${label} is over: ${s.reason}.`);
+  else if (s.health === 'unattended') add('health', 'bad', `Unattended: ${label} works, but its agent does not hold the shard, so it would not be replaced: ${s.reason}. Start its agent again.`);
+  else if (s.health === 'doubtful') add('health', 'warn', `In doubt whether ${label} is lost: ${s.reason}.`);
+  else if (s.health === 'over') add('health', 'bad', `${label} is lost: ${s.reason}.`);
   if (!s.primary && !s.plan && !s.blocked) add('why', 'bad', `No primary: ${(s.why || '').replace(/^shard: no primary: /, '')}.`);
-  if (s.request) add('request', 'warn', `A ${s.request.kind} was asked for by ${s.request.by}; no agent has begun with it yet.`);
+  if (s.request) add('request', 'warn', `A ${s.request.kind} was asked for by ${s.request.by}; no agent has started it yet.`);
   if (s.paused) add('paused', 'warn', `Paused by ${s.paused.by}${s.paused.reason ? `: ${s.paused.reason}` : ''}. It does not fail over by itself.`);
   return out;
 }

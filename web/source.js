@@ -26,7 +26,7 @@ export const openSource = (event, source, done = () => {}) => open('A source of 
 export const openAlarm = (id, done = () => {}) => open('An alarm', [['Alarms', openAlarms], [id, () => openAlarm(id, done)]], () => showAlarm(id, done));
 
 export const openAlarms = () => open('Alarms', [['Alarms', openAlarms]], () => showAlarms(''));
-export const openStanding = () => open('Standing alarms', [['Standing alarms', openStanding]], () => showAlarms('standing=true&'));
+export const openStanding = () => open('Open alarms', [['Open alarms', openStanding]], () => showAlarms('standing=true&'));
 export const openLetters = () => open('Dead letters', [['Dead letters', openLetters]], showLetters);
 
 // why is what there is to say about a state.
@@ -72,7 +72,7 @@ async function showSource(event, source, done) {
   drawSpark(line, s);
   const labels = Object.entries(s.labels || {}).map(([k, v]) => `${k}=${v}`).join(', ');
   return [
-    facts([['State', [s.state, why(s)].filter((t) => t).join(', ')], ['Event', s.event], ['Last beat', last], ['Time left', left], ['Beats', count(s.beats)],
+    facts([['State', [s.state, why(s)].filter((t) => t).join(', ')], ['Check', s.check], ['Last beat', last], ['Time left', left], ['Beats', count(s.beats)],
       ['Came by', s.path || ''], ['Known', s.declared ? 'declared' : 'from its first beat'], ['Labels', labels], ['Down since', timeIf(s.since)],
       ['Sender’s time', timeIf(s.sent)], ['Sender’s number', s.seq ? count(s.seq) : ''], ['Exit status', s.code ? String(s.code) : ''], ['Note', s.note || '']]),
     line,
@@ -94,17 +94,17 @@ function actions(s, done) {
     ok: word,
     danger,
     act: async ({ by }) => {
-      await act(s.event, s.source, verb, { by });
+      await act(s.check, s.source, verb, { by });
       return `${word}d ${s.source}.`;
     },
     done: again,
   });
   const line = el('div', 'line');
   if (s.alarm) line.append(button('Alarm', () => openAlarm(s.alarm, done)));
-  if (s.state === 'paused') line.append(button('Resume…', () => confirm('resume', `It is judged again as a source of ${s.event}.`, 'It has a whole limit from now to show itself.', 'Resume', false)));
-  else if (s.state !== 'retired') line.append(button('Pause…', () => askToPause(s.event, s.source, again)));
-  if (s.state !== 'retired') line.append(button('Retire…', () => confirm('retire', 'It is not judged any more, and its alarm ends if one stands.', 'A beat brings it back.', 'Retire', true)));
-  line.append(anchor('quiet', 'History', 'history', 'monitor', s.event, ...s.source.split('/')));
+  if (s.state === 'paused') line.append(button('Resume…', () => confirm('resume', `It is checked again as a source of ${s.check}.`, 'It has a whole limit from now to send a heartbeat.', 'Resume', false)));
+  else if (s.state !== 'retired') line.append(button('Pause…', () => askToPause(s.check, s.source, again)));
+  if (s.state !== 'retired') line.append(button('Retire…', () => confirm('retire', 'It is no longer checked, and its open alarm ends.', 'A heartbeat brings it back.', 'Retire', true)));
+  line.append(anchor('quiet', 'History', 'history', 'monitor', s.check, ...s.source.split('/')));
   return line;
 }
 
@@ -136,19 +136,18 @@ function alarmTable(alarms, none) {
   const rows = alarms.map((a) => ({
     item: a,
     className: a.ended ? '' : 'bad',
-    cells: [timeOf(a.started), subject(a), a.ended ? a.reason : `${a.reason}, stands`, a.event, lasted(a), a.ended ? ends[a.end] || a.end : '', a.acknowledged || ''],
+    cells: [timeOf(a.started), subject(a), a.ended ? a.reason : `${a.reason}, open`, a.check, lasted(a), a.ended ? ends[a.end] || a.end : '', a.acknowledged || ''],
   }));
-  return table(['Began', 'Source', 'Reason', 'Event', 'Lasted', 'Ended by', 'Acknowledged'], rows, (a) => openAlarm(a.id));
+  return table(['Began', 'Source', 'Reason', 'Check', 'Lasted', 'Ended by', 'Acknowledged'], rows, (a) => openAlarm(a.id));
 }
 
 const lasted = (a) => (a.ended ? duration(new Date(a.ended) - new Date(a.started)) : '');
 
 async function showAlarms(filter, cursor = '') {
   live = [];
-  const { alarms, next, next_id: id } = await get(`/v1/alarms?${filter}limit=${page}${cursor}`);
-  const none = cursor ? 'There are no more.' : filter ? 'No alarm stands.' : 'No alarm was raised yet.';
-  return paged([alarmTable(alarms, none)], next && { next, id },
-    (n) => showAlarms(filter, `&before=${encodeURIComponent(n.next)}&before_id=${encodeURIComponent(n.id)}`));
+  const { alarms, next } = await get(`/v1/alarms?${filter}limit=${page}${cursor}`);
+  const none = cursor ? 'There are no more.' : filter ? 'No open alarms.' : 'No alarm was raised yet.';
+  return paged([alarmTable(alarms, none)], next, (n) => showAlarms(filter, `&after=${encodeURIComponent(n)}`));
 }
 
 async function showAlarm(id, done) {
@@ -158,9 +157,9 @@ async function showAlarm(id, done) {
   if (!a.ended && !a.acknowledged) line.append(button('Acknowledge…', () => askToAcknowledge(a, () => { show(); done(); })));
   const labels = Object.entries(a.labels || {}).map(([k, v]) => `${k}=${v}`).join(', ');
   return [
-    facts([['Source', a.source ? button(a.source, () => openSource(a.event, a.source, done), 'link') : ''], ['Event', a.event], ['Group', a.group || ''],
+    facts([['Source', a.source ? button(a.source, () => openSource(a.check, a.source, done), 'link') : ''], ['Check', a.check], ['Group', a.group || ''],
       ['Sources of the group', a.members ? count(a.members) : ''], ['Reason', a.reason], ['Began', timeIf(a.started)], ['Found', timeIf(a.raised)],
-      ['Ended', a.ended ? timeOf(a.ended) : 'it stands'], ['Lasted', lasted(a)], ['Ended by', a.end ? ends[a.end] || a.end : ''],
+      ['Ended', a.ended ? timeOf(a.ended) : 'still open'], ['Lasted', lasted(a)], ['Ended by', a.end ? ends[a.end] || a.end : ''],
       ['Acknowledged by', a.acknowledged || ''], ['Labels', labels], ['Request id', a.id]]),
     line,
   ];
@@ -169,8 +168,8 @@ async function showAlarm(id, done) {
 export function askToAcknowledge(a, done = () => {}) {
   question({
     title: `Acknowledge the alarm of ${subject(a)}?`,
-    what: `Event ${a.event}, ${a.reason}.`,
-    text: 'Everybody who looks sees that somebody knows of it. It stands until it ends.',
+    what: `Check ${a.check}, ${a.reason}.`,
+    text: 'Everyone sees that it is being handled. It stays open until the source returns.',
     ok: 'Acknowledge',
     act: async ({ by }) => {
       await acknowledge(a.id, by);

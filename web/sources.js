@@ -29,14 +29,14 @@ let total = 0;
 
 // update tells of the event names, and how many sources there are.
 export function update(events, sources) {
-  limits = new Map(events.filter((e) => e.interval_ms).map((e) => [e.event, e.interval_ms * e.missed + (e.grace_ms || 0)]));
-  resting = new Set(events.filter((e) => e.paused).map((e) => e.event));
+  limits = new Map(events.filter((e) => e.interval_ms).map((e) => [e.check, e.interval_ms * e.missed + (e.grace_ms || 0)]));
+  resting = new Set(events.filter((e) => e.paused).map((e) => e.check));
   total = sources;
-  const names = events.filter((e) => !e.removed).map((e) => e.event);
+  const names = events.filter((e) => !e.removed).map((e) => e.check);
   if (event.shown !== names.join('\n')) {
     event.shown = names.join('\n');
     const chosen = event.value;
-    const all = el('option', '', 'All events');
+    const all = el('option', '', 'All checks');
     all.value = '';
     event.replaceChildren(all, ...names.map((n) => {
       const option = el('option', '', n);
@@ -91,15 +91,12 @@ export async function look() {
   if (!document.hidden) {
     try {
       const query = new URLSearchParams({ limit: page });
-      for (const [name, value] of [['event', event.value], ['state', state.value], ['contains', text.value.trim()]]) if (value) query.set(name, value);
+      for (const [name, value] of [['check', event.value], ['state', state.value], ['contains', text.value.trim()]]) if (value) query.set(name, value);
       const at = cursors[cursors.length - 1];
-      if (at) {
-        query.set('after_event', at.event);
-        query.set('after_source', at.source);
-      }
+      if (at) query.set('after', at);
       const answer = await (await ask(`/v1/sources?${query}`)).json();
       if (mine !== turn) return;
-      following = answer.next_event ? { event: answer.next_event, source: answer.next_source } : null;
+      following = answer.next || null;
       failed = '';
       draw(answer.sources, performance.now());
     } catch (err) {
@@ -122,14 +119,14 @@ function say() {
   list.hidden = shown === 0;
   const none = byId('sources-empty');
   none.hidden = shown > 0;
-  if (following) setText(none, 'Nothing among those that were searched so far. There are more.');
-  else setText(none, wanted || cursors.length ? 'No source is so.' : 'No source has beaten, and none is declared.');
+  if (following) setText(none, 'No match so far; there are more to search.');
+  else setText(none, wanted || cursors.length ? 'No such source.' : 'No source has sent a heartbeat, and none is declared.');
   back.hidden = cursors.length === 0;
   more.hidden = !following;
 }
 
 function draw(sources, received) {
-  keyed(list, sources, (s) => JSON.stringify([s.event, s.source]), create, (row, s) => fill(row, s, received));
+  keyed(list, sources, (s) => JSON.stringify([s.check, s.source]), create, (row, s) => fill(row, s, received));
   tick();
 }
 
@@ -149,7 +146,7 @@ function create() {
   const element = el('li', 'source', el('div', 'who', name, of), el('div', 'how', how, why), el('div', 'last', last, beats),
     el('div', 'lifetime', bar, left), line);
   const row = { element, name, of, how, why, last, beats, bar, fillBar, left, line };
-  name.addEventListener('click', () => openSource(row.shown.event, row.shown.source, look));
+  name.addEventListener('click', () => openSource(row.shown.check, row.shown.source, look));
   return row;
 }
 
@@ -157,8 +154,8 @@ function fill(row, s, received) {
   row.shown = s;
   row.received = received;
   setText(row.name, s.source);
-  setTitle(row.name, `Everything about ${s.source} of ${s.event}`);
-  setText(row.of, [s.event, ...Object.entries(s.labels || {}).map(([k, v]) => `${k}=${v}`)].join(' · '));
+  setTitle(row.name, `Everything about ${s.source} of ${s.check}`);
+  setText(row.of, [s.check, ...Object.entries(s.labels || {}).map(([k, v]) => `${k}=${v}`)].join(' · '));
   setTitle(row.of, row.of.textContent);
   row.element.dataset.state = s.state;
   setText(row.how, s.state === 'up' && !s.last ? 'not seen' : s.state);
@@ -174,10 +171,10 @@ export function tick() {
     const passed = now - row.received;
     setText(row.why, why(s));
     setText(row.last, s.quiet_ms === undefined ? 'never' : `${coarse(s.quiet_ms + passed)} ago`);
-    const rests = s.state === 'up' && resting.has(s.event);
+    const rests = s.state === 'up' && resting.has(s.check);
     setText(row.left, rests ? 'its event is paused' : leftOf(s, passed));
     row.element.classList.toggle('late', s.state === 'up' && !rests && s.left_ms < passed);
-    const limit = rests ? 0 : limits.get(s.event);
+    const limit = rests ? 0 : limits.get(s.check);
     row.bar.hidden = !limit || s.left_ms === undefined || s.state === 'down';
     if (row.bar.hidden) continue;
     const share = Math.min(1, Math.max(0, (s.left_ms - passed) / limit));

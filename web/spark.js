@@ -22,7 +22,7 @@ export function drawSpark(svg, { recent = '', beats = 0 }) {
   if (svg.shown === slots) return;
   svg.shown = slots;
   const heard = [...slots].filter((c) => c === '1').length;
-  svg.setAttribute('aria-label', slots ? `Beats came in ${heard} of the last ${slots.length} intervals` : 'No beats yet');
+  svg.setAttribute('aria-label', slots ? `Heartbeats arrived in ${heard} of the last ${slots.length} intervals` : 'No heartbeats yet');
   svg.replaceChildren(...[...slots].map((c, i) => {
     const bar = document.createElementNS(space, 'rect');
     const tall = c === '1' ? high : 3;

@@ -15,12 +15,10 @@ import (
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
 	"github.com/understudy-ha/understudy/elect"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
-	"github.com/understudy-ha/understudy/monitor/monitortest"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store/memory"
 )
@@ -32,8 +30,8 @@ const long = "nightly-reconciliation-of-accounts-with-a-name-that-is-too-long-fo
 type stage struct {
 	t     *testing.T
 	token string // that it asks for; "" for none
-	store *everything
-	table *monitortest.Reference
+	store *memory.Store
+	table monitor.Store
 	peer  *peer
 	addr  string
 	stop  func()
@@ -42,9 +40,8 @@ type stage struct {
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	st := memory.New(nil)
-	table := monitortest.NewReference(monitortest.Options{History: st})
 	s := &stage{
-		t: t, store: &everything{Store: st, Memory: dispatchtest.NewMemory(st, nil), table: table}, table: table,
+		t: t, store: st, table: st.Monitor(),
 		peer: &peer{removed: make(chan string, 10)}, addr: realserver.FreeAddress(t),
 	}
 	s.start()
@@ -116,7 +113,7 @@ func (s *stage) session(name string) string {
 
 func (s *stage) hold(id lease.ID, session string) {
 	s.t.Helper()
-	if _, err := s.store.Acquire(s.t.Context(), lease.Claim{Lease: id, Session: session}); err != nil {
+	if _, err := s.store.Acquire(s.t.Context(), lease.Expectation{Lease: id, Session: session}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -140,7 +137,7 @@ func (s *stage) fill() {
 	s.do("POST", "/v1/queues", `{"queue":"orders"}`, nil)
 	for _, key := range []string{"account-7", "account-8", "account-9", long} {
 		for n := range 3 {
-			s.do("POST", fmt.Sprintf("/v1/queues/orders/batches?key=%s&id=%s-%d", key, key, n), "paid: 10", nil)
+			s.do("POST", fmt.Sprintf("/v1/queues/orders/messages?key=%s&id=%s-%d", key, key, n), "paid: 10", nil)
 		}
 	}
 	for _, key := range []string{"account-7", "account-8", long} {
@@ -163,7 +160,7 @@ func (s *stage) campaign(names ...string) {
 	}
 	for _, name := range names {
 		k, err := lease.NewKeeper(lease.KeeperConfig{
-			Store: s.store.Store, Roster: s.store.Store, Instance: lease.NewInstance(name, "10.0.0.2:80"),
+			Store: s.store, Roster: s.store, Instance: lease.NewInstance(name, "10.0.0.2:80"),
 			Timing: lease.Timing{Interval: time.Second, Timeout: 5 * time.Minute}, // nobody lapses
 		})
 		if err != nil {
@@ -208,11 +205,11 @@ func (s *stage) shard(name string, base int, well bool) {
 		}
 		row.Members = append(row.Members, shard.Member{ID: r.ID, Address: r.Address})
 	}
-	if _, err := s.store.Registry().Decide(s.t.Context(), shard.Decision{Row: row}); err != nil {
+	if _, err := s.store.Registry().UpdateRow(s.t.Context(), shard.RowUpdate{Row: row}); err != nil {
 		s.t.Fatal(err)
 	}
 	if well {
-		s.hold(shard.LeaseOf(name), s.session("host-"+name))
+		s.hold(shard.LeaseID(name), s.session("host-"+name))
 	}
 }
 
@@ -220,7 +217,7 @@ func (s *stage) shard(name string, base int, well bool) {
 func (s *stage) block(key string) {
 	s.t.Helper()
 	ctx, space, session := s.t.Context(), dispatch.Space("orders"), s.session("worker")
-	claims, err := s.store.Claims().Take(ctx, claim.Want{Space: space, Session: session, Most: claim.MaxKeys, Fresh: claim.MaxKeys})
+	claims, err := s.store.Claims().ClaimKeys(ctx, claim.ClaimRequest{Space: space, Session: session, Limit: claim.MaxKeys, Fresh: claim.MaxKeys})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -228,12 +225,12 @@ func (s *stage) block(key string) {
 		if c.Key != key {
 			continue
 		}
-		turned, err := s.store.Queue().Turn(ctx, dispatch.Turn{Queue: "orders", Session: session, Begin: []claim.Claim{c}, Window: time.Minute})
+		turned, err := s.store.Queue().Exchange(ctx, dispatch.Exchange{Queue: "orders", Session: session, Begin: []claim.Claim{c}, Window: time.Minute})
 		if err != nil || len(turned.Begun) != 1 {
 			s.t.Fatalf("%+v, %v", turned, err)
 		}
 		a := turned.Begun[0]
-		_, err = s.store.Queue().Turn(ctx, dispatch.Turn{Queue: "orders", Session: session, Results: []dispatch.Result{{
+		_, err = s.store.Queue().Exchange(ctx, dispatch.Exchange{Queue: "orders", Session: session, Results: []dispatch.Result{{
 			State: dispatch.Failed, After: dispatch.Block, Code: 422, Detail: "no such account", Key: key, Term: a.Term, Seq: a.Seq, Attempt: a.Attempt,
 		}}})
 		if err != nil {
@@ -248,24 +245,24 @@ func (s *stage) block(key string) {
 // expect configures an event, and lets sources of it beat.
 func (s *stage) expect(event string, sources ...string) {
 	s.t.Helper()
-	e := monitor.Event{Name: event, Interval: time.Hour, Missed: 3}
-	if _, err := s.table.Configure(s.t.Context(), monitor.Configuration{Events: []monitor.Event{e}, Origin: "test"}); err != nil {
+	e := monitor.Check{Name: event, Interval: time.Hour, Missed: 3}
+	if _, err := s.table.Configure(s.t.Context(), monitor.Configuration{Checks: []monitor.Check{e}, Origin: "test"}); err != nil {
 		s.t.Fatal(err)
 	}
 	for _, source := range sources {
-		s.beat(event, source, monitor.Fine)
+		s.beat(event, source, monitor.SignalSuccess)
 	}
 }
 
 func (s *stage) beat(event, source string, signal monitor.Signal) {
 	s.t.Helper()
-	found, err := s.table.Resolve(s.t.Context(), []monitor.Ref{{Event: event, Source: source}})
+	found, err := s.table.ResolveSources(s.t.Context(), []monitor.SourceRef{{Check: event, Source: source}})
 	if err != nil || found[0].ID == 0 {
 		s.t.Fatalf("%s of %s: %+v, %v", source, event, found, err)
 	}
-	_, err = s.table.Store(s.t.Context(), monitor.Delivery{
-		Proofs: []monitor.Proof{{Path: "test", Trust: time.Minute, Gap: time.Hour}},
-		Beats:  []monitor.Stamp{{Source: found[0].ID, Signal: signal, Count: 1}},
+	_, err = s.table.RecordHeartbeats(s.t.Context(), monitor.HeartbeatBatch{
+		Probes: []monitor.Probe{{Path: "test", TrustFor: time.Minute, MaxGap: time.Hour}},
+		Beats:  []monitor.HeartbeatUpdate{{Source: found[0].ID, Signal: signal, Count: 1}},
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -276,7 +273,7 @@ func (s *stage) beat(event, source string, signal monitor.Signal) {
 func (s *stage) down(event string, sources ...string) {
 	s.t.Helper()
 	for _, source := range sources {
-		s.beat(event, source, monitor.Fail)
+		s.beat(event, source, monitor.SignalFail)
 	}
 	ctx := s.t.Context()
 	settings, err := s.table.Settings(ctx)
@@ -287,23 +284,23 @@ func (s *stage) down(event string, sources ...string) {
 	for i := range monitor.Partitions {
 		all = append(all, i)
 	}
-	look, err := s.table.Due(ctx, all, monitor.MaxSources)
+	look, err := s.table.DueSources(ctx, all, monitor.MaxSources)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	var changes []monitor.Change
+	var changes []monitor.SourceChange
 	for n, c := range look.Candidates {
-		v := settings.Events[0].Judge(c.Facts)
-		change := monitor.Change{
-			ID: c.ID, Rev: c.Rev, Stamp: c.Stamp, EventRev: c.EventRev, Turn: v.Turn, Due: v.Due, Well: v.Well, Base: look.Now,
+		v := settings.Checks[0].Evaluate(c.Facts)
+		change := monitor.SourceChange{
+			ID: c.ID, Rev: c.Rev, BeatRev: c.BeatRev, CheckRev: c.CheckRev, Transition: v.Transition, Due: v.Due, WellSince: v.WellSince, ExpectedFrom: look.Now,
 			Alarm: c.Alarm, Reason: v.Reason, At: look.Wall,
 		}
-		if v.Turn == monitor.Onset {
+		if v.Transition == monitor.Onset {
 			change.Alarm = fmt.Sprintf("alarm-%03d", n)
 		}
 		changes = append(changes, change)
 	}
-	if _, err := s.table.Apply(ctx, changes); err != nil {
+	if _, err := s.table.ApplyChanges(ctx, changes); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -6,28 +6,14 @@ import (
 
 	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/cache/protocol"
-	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
-	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
-	"github.com/understudy-ha/understudy/store/memory"
 )
-
-// everything is a store of all parts in memory.
-type everything struct {
-	*memory.Store
-	*dispatchtest.Memory
-	table monitor.Table
-}
-
-func (s *everything) Desk() dispatch.Desk    { return s.Memory.Desk() }
-func (s *everything) Monitor() monitor.Table { return s.table }
 
 // directory shows the shards as the store has them.
 type directory struct{ registry shard.Registry }
 
 func (d directory) Shard(name string) (shard.View, bool) {
-	v, err := d.registry.Look(context.Background(), name)
+	v, err := d.registry.ReadView(context.Background(), name)
 	return v, err == nil
 }
 
@@ -53,16 +39,12 @@ func (p *peer) Remove(_ context.Context, _ protocol.Scope, name string) (int, in
 	return 1, 2, nil
 }
 
-func (p *peer) Change(context.Context, *protocol.Member, string) (protocol.Config, error) {
-	return protocol.Config{}, nil
-}
-
 func (p *peer) Keys(context.Context, cache.KeyQuery) ([]cache.KeyView, error) {
-	return []cache.KeyView{{Key: "report", Doing: "idle", Size: 3}, {Key: long, Doing: "sourcing"}}, nil
+	return []cache.KeyView{{Key: "report", Doing: "idle", Size: 3}, {Key: long, Doing: "fetching"}}, nil
 }
 
 func (p *peer) Cluster(context.Context) (cache.ClusterView, error) {
-	return cache.ClusterView{Self: "tcp://127.0.0.1:1", Config: 1, Member: true, Majority: 2, Connected: 1, Partitioned: true, Peers: []cache.PeerView{
+	return cache.ClusterView{Self: "tcp://127.0.0.1:1", Member: true, Majority: 2, Connected: 1, Partitioned: true, Peers: []cache.PeerView{
 		{URL: "tcp://127.0.0.1:1", API: "tcp://127.0.0.1:2", Self: true, Link: "up"}, {URL: "tcp://127.0.0.1:3", API: "tcp://127.0.0.1:4", Link: "dead"},
 	}}, nil
 }

@@ -70,7 +70,7 @@ func newBench(t testing.TB, ctx context.Context, s Subject) *bench {
 
 func (b *bench) make(name string, scopes ...access.Scope) access.Token {
 	b.Helper()
-	t, _, err := access.Make(name, scopes, "alice")
+	t, _, err := access.NewToken(name, scopes, "alice")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func testForget(b *bench) {
 	b.Advance(24 * time.Hour)
 	late := b.add(b.make("late", access.Read), 0)
 	late = b.revoke(late.ID, "bob")
-	b.Advance(access.KeepOver - 12*time.Hour)
+	b.Advance(access.KeepEnded - 12*time.Hour)
 	if all, _ := b.list(); len(all) != 4 {
 		b.Errorf("%d tokens before one more is made, want all 4", len(all))
 	}
@@ -255,11 +255,11 @@ func testForget(b *bench) {
 
 func testExpire(b *bench) {
 	t := b.add(b.make("brief", access.Read), time.Hour)
-	if all, now := b.list(); len(all) != 1 || !all[0].Live(now) {
+	if all, now := b.list(); len(all) != 1 || !all[0].IsLive(now) {
 		b.Fatalf("before it expires: %+v at %v", all, now)
 	}
 	b.Advance(time.Hour + time.Second)
-	if all, now := b.list(); len(all) != 1 || all[0].Live(now) {
+	if all, now := b.list(); len(all) != 1 || all[0].IsLive(now) {
 		b.Errorf("after it expired: %+v at %v", all, now)
 	}
 	if _, err := b.Tokens.Revoke(b.ctx, "brief", "bob"); !errors.Is(err, access.ErrNotFound) {

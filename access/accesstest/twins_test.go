@@ -12,7 +12,7 @@ import (
 
 	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/internal/recorder"
+	"github.com/understudy-ha/understudy/internal/testkit/recorder"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -33,7 +33,7 @@ type model struct {
 	silent bool // writes no history
 }
 
-func (m *model) do(ctx context.Context, decide access.Decide) (access.Token, error) {
+func (m *model) do(ctx context.Context, decide access.Decision) (access.Token, error) {
 	if ctx.Err() != nil && !m.deaf {
 		return access.Token{}, fmt.Errorf("%w: %w", lease.ErrUnavailable, ctx.Err())
 	}
@@ -52,11 +52,11 @@ func (m *model) do(ctx context.Context, decide access.Decide) (access.Token, err
 	if err != nil {
 		return access.Token{}, err
 	}
-	nothing := c.Nothing
+	nothing := c.Unchanged
 	if m.change != nil {
 		m.change(&c)
 	}
-	if c.Nothing {
+	if c.Unchanged {
 		return c.Token, nil
 	}
 	m.all = slices.DeleteFunc(m.all, func(t access.Token) bool { return t.ID == c.Token.ID || slices.Contains(c.Drop, t.ID) })
@@ -70,7 +70,7 @@ func (m *model) do(ctx context.Context, decide access.Decide) (access.Token, err
 
 func (m *model) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
 	return m.do(ctx, func(all []access.Token, now time.Time) (access.Change, error) {
-		c, err := access.Adding(t, lasts)(all, now)
+		c, err := access.DecideAdd(t, lasts)(all, now)
 		if m.lax && err != nil {
 			t.Created = now
 			return access.Change{Token: t}, nil
@@ -80,7 +80,7 @@ func (m *model) Add(ctx context.Context, t access.Token, lasts time.Duration) (a
 }
 
 func (m *model) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return m.do(ctx, access.Revoking(ref, by))
+	return m.do(ctx, access.DecideRevoke(ref, by))
 }
 
 func (m *model) List(ctx context.Context) ([]access.Token, time.Time, error) {
@@ -156,12 +156,12 @@ func twins() map[string]struct {
 		"the youngest first":   {"list/the oldest first", func() *model { return &model{listed: func(all []access.Token) { slices.Reverse(all) }} }},
 		"forgets who revoked":  {"revoke/by id and by name", func() *model { return &model{change: func(c *access.Change) { c.Token.RevokedBy = "" }} }},
 		"revokes nothing": {"revoke/by id and by name", func() *model {
-			return &model{change: func(c *access.Change) { c.Nothing = c.Nothing || !c.Token.Revoked.IsZero() }}
+			return &model{change: func(c *access.Change) { c.Unchanged = c.Unchanged || !c.Token.Revoked.IsZero() }}
 		}},
 		"revokes twice":             {"revoke/again changes nothing", func() *model { return &model{seen: revive} }},
 		"revokes the dead by name":  {"revoke/what is not there", func() *model { return &model{seen: revive} }},
 		"no history":                {"history/each change and no other", func() *model { return &model{silent: true} }},
-		"history of nothing":        {"history/each change and no other", func() *model { return &model{change: func(c *access.Change) { c.Nothing = false }} }},
+		"history of nothing":        {"history/each change and no other", func() *model { return &model{change: func(c *access.Change) { c.Unchanged = false }} }},
 		"reads and then writes":     {"race/one of many gets the name", func() *model { return &model{apart: true} }},
 		"goes on without a context": {"context/nothing once it is over", func() *model { return &model{deaf: true} }},
 	}

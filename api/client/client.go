@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/understudy-ha/understudy/api/apitype"
 )
 
 // Bounds of calls whose context has no deadline; those that carry payloads may be long.
@@ -57,68 +59,8 @@ func New(cfg Config) (*Client, error) {
 // answers at that URL.
 const NotUnderstudy = "not_understudy"
 
-// Error is an answer that is an error.
-type Error struct {
-	Status int    `json:"status"`
-	Code   string `json:"code"` // stable: held, vacant, unauthorized, store_unavailable, …
-	Detail string `json:"detail"`
-	// RetryAfterMS is when it is worth while to ask again, if that is known.
-	RetryAfterMS int64 `json:"retry_after_ms"`
-}
-
-func (e *Error) Error() string {
-	if e.Detail == "" {
-		return fmt.Sprintf("server answered %d (%s)", e.Status, e.Code)
-	}
-	return e.Detail
-}
-
-// Primary is who holds a role.
-type Primary struct {
-	Role        string    `json:"role"`
-	ID          string    `json:"id"`
-	Name        string    `json:"name"`
-	Address     string    `json:"address"`
-	Term        int64     `json:"term"`
-	Since       time.Time `json:"since"`
-	ExpiresInMS int64     `json:"expires_in_ms"`
-}
-
-// Standby is who waits for a role.
-type Standby struct {
-	ID      string `json:"id"`
-	Name    string `json:"name"`
-	Address string `json:"address"`
-}
-
-// Role is a role with all its holders and standbys.
-type Role struct {
-	Role        string    `json:"role"`
-	Primaries   []Primary `json:"primaries"`
-	Standbys    []Standby `json:"standbys"`
-	Term        int64     `json:"term"`
-	VacantForMS int64     `json:"vacant_for_ms"`
-}
-
-// Who is the primary of a role, all its holders, and its standbys.
-type Who struct {
-	Primary
-	Primaries []Primary `json:"primaries"`
-	Standbys  []Standby `json:"standbys"`
-}
-
-// Event is one row of the history.
-type Event struct {
-	ID       int64         `json:"id"`
-	At       time.Time     `json:"at"`
-	Part     string        `json:"part"`
-	Subject  string        `json:"subject"`
-	From     string        `json:"from"`
-	To       string        `json:"to"`
-	Term     int64         `json:"term"`
-	Reason   string        `json:"reason"`
-	Duration time.Duration `json:"duration_ns"`
-}
+// Error is an answer that is an error. Its Code is stable: held, vacant, unauthorized, store_unavailable, …
+type Error = apitype.Problem
 
 // Query selects events; zero fields select everything. Without After the
 // newest that match are returned, with it the oldest after it.
@@ -129,16 +71,16 @@ type Query struct {
 }
 
 // Roles lists the roles by name.
-func (c *Client) Roles(ctx context.Context) ([]Role, error) {
-	var out struct{ Roles []Role }
+func (c *Client) Roles(ctx context.Context) ([]apitype.Role, error) {
+	var out apitype.Roles
 	err := c.do(ctx, http.MethodGet, "/v1/roles", nil, nil, &out)
 	return out.Roles, err
 }
 
-// Who returns the primary of a role; an [*Error] with the code vacant when
+// Role returns the primary of a role; an [*Error] with the code vacant when
 // there is none.
-func (c *Client) Who(ctx context.Context, role string) (Who, error) {
-	var out Who
+func (c *Client) Role(ctx context.Context, role string) (apitype.RoleHolders, error) {
+	var out apitype.RoleHolders
 	err := c.do(ctx, http.MethodGet, "/v1/roles/"+url.PathEscape(role), nil, nil, &out)
 	return out, err
 }
@@ -146,25 +88,25 @@ func (c *Client) Who(ctx context.Context, role string) (Who, error) {
 // Resign asks the primary of a role to give it up, for the standby named to if
 // that is not "". The history shows by as who asked.
 func (c *Client) Resign(ctx context.Context, role, to, by string) error {
-	body := map[string]string{"to": to, "by": by}
+	body := apitype.ResignRequest{To: to, By: by}
 	return c.do(ctx, http.MethodPost, "/v1/roles/"+url.PathEscape(role)+"/resign", nil, body, nil)
 }
 
 // History returns events in ascending order.
-func (c *Client) History(ctx context.Context, q Query) ([]Event, error) {
+func (c *Client) History(ctx context.Context, q Query) ([]apitype.Event, error) {
 	v := url.Values{}
 	set(v, "part", q.Part)
 	set(v, "subject", q.Subject)
 	setNumber(v, "after", q.After)
 	setNumber(v, "before", q.Before)
 	setNumber(v, "limit", int64(q.Limit))
-	var out struct{ Events []Event }
+	var out apitype.Events
 	err := c.do(ctx, http.MethodGet, "/v1/history", v, nil, &out)
 	return out.Events, err
 }
 
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, out any) error {
-	ctx, cancel := within(ctx, callTimeout)
+	ctx, cancel := withTimeout(ctx, callTimeout)
 	defer cancel()
 	answer, err := c.send(ctx, method, path, query, body)
 	if err != nil {
@@ -172,7 +114,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	}
 	defer answer.Body.Close()
 	if !isJSON(answer.Header) && (out != nil || answer.StatusCode != http.StatusNoContent) {
-		return c.stranger(answer.StatusCode, fmt.Sprintf("answered %.80q", answer.Header.Get("Content-Type")))
+		return c.unexpectedAnswer(answer.StatusCode, fmt.Sprintf("answered %.80q", answer.Header.Get("Content-Type")))
 	}
 	if out == nil {
 		return nil
@@ -183,8 +125,8 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	return nil
 }
 
-// within gives a context a deadline if it has none.
-func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+// withTimeout gives a context a deadline if it has none.
+func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
@@ -247,13 +189,13 @@ func (c *Client) failure(answer *http.Response) *Error {
 	_ = json.NewDecoder(io.LimitReader(answer.Body, 1<<16)).Decode(failed) // a proxy may have answered something else
 	failed.Status = answer.StatusCode
 	if failed.Code == "" {
-		failed = c.stranger(answer.StatusCode, "answered "+answer.Status)
+		failed = c.unexpectedAnswer(answer.StatusCode, "answered "+answer.Status)
 	}
 	return failed
 }
 
-// stranger is an answer that this API does not give.
-func (c *Client) stranger(status int, what string) *Error {
+// unexpectedAnswer is an answer that this API does not give.
+func (c *Client) unexpectedAnswer(status int, what string) *Error {
 	return &Error{Status: status, Code: NotUnderstudy, Detail: fmt.Sprintf("%s %s, which is not how this API answers", c.base.Host, what)}
 }
 

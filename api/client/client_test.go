@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/memory"
 )
@@ -58,7 +59,7 @@ func take(t *testing.T, st *memory.Store, role, name string) lease.Lease {
 	if _, err := st.StartSession(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	l, err := st.Acquire(t.Context(), lease.Claim{Lease: lease.ID{Space: "role", Key: role}, Session: n.ID})
+	l, err := st.Acquire(t.Context(), lease.Expectation{Lease: lease.ID{Space: "role", Key: role}, Session: n.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,11 +82,11 @@ func TestRolesWhoResignHistory(t *testing.T) {
 	if err != nil || len(roles) != 1 || roles[0].Role != role || roles[0].Primaries[0].Name != "web-1" || roles[0].Term != l.Term {
 		t.Fatalf("roles %+v, %v", roles, err)
 	}
-	who, err := c.Who(t.Context(), role)
+	who, err := c.Role(t.Context(), role)
 	if err != nil || who.Name != "web-1" || who.Address != "10.0.0.1:80" || who.Term != l.Term || who.ExpiresInMS == 0 || who.Since.IsZero() {
 		t.Errorf("who %+v, %v", who, err)
 	}
-	_, err = c.Who(t.Context(), "nothing")
+	_, err = c.Role(t.Context(), "nothing")
 	wantCode(t, err, "vacant")
 	wantCode(t, c.Resign(t.Context(), role, "nobody", ""), "invalid")
 	if err := c.Resign(t.Context(), role, "", "alice@ops"); err != nil {
@@ -161,20 +162,20 @@ func TestEventsComeBack(t *testing.T) {
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	got := make(chan client.Event, 100)
+	got := make(chan apitype.Event, 100)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- c.Events(ctx, client.Follow{Part: "role"}, func(e client.Event) error { got <- e; return nil })
+		ended <- c.Events(ctx, client.Follow{Part: "role"}, func(e apitype.Event) error { got <- e; return nil })
 	}()
 	id := int64(0)
-	next := func() client.Event {
+	next := func() apitype.Event {
 		select {
 		case e := <-got:
 			return e
 		case <-time.After(enough):
 			t.Fatalf("no event for %v", enough)
 		}
-		return client.Event{}
+		return apitype.Event{}
 	}
 	cut := <-streams
 	// Nothing tells when the stream is open, before an event does.
@@ -218,7 +219,7 @@ func TestEventsEndWithTheirReader(t *testing.T) {
 	_ = st.Append(t.Context(), history.Event{Part: "role"})
 	_ = st.Append(t.Context(), history.Event{Part: "role"})
 	enough := errors.New("enough")
-	if err := c.Events(t.Context(), client.Follow{After: 1}, func(client.Event) error { return enough }); !errors.Is(err, enough) {
+	if err := c.Events(t.Context(), client.Follow{After: 1}, func(apitype.Event) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("ended with %v", err)
 	}
 }
@@ -236,7 +237,7 @@ func TestStranger(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, looked := c.Roles(t.Context())
-		_, told := c.Server(t.Context())
+		_, told := c.State(t.Context())
 		for what, err := range map[string]error{"roles": looked, "server": told, "resign": c.Resign(t.Context(), "billing", "", "me")} {
 			answer, ok := errors.AsType[*client.Error](err)
 			if !ok || answer.Code != client.NotUnderstudy {

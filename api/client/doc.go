@@ -1,14 +1,9 @@
-// Package client asks the HTTP API of an Understudy server: who is primary,
-// to resign, what changed hands; to enqueue batches, to see how they are doing and to
-// retry them; to look after a cache and shards; to send beats and see who is silent; to manage
-// tokens; how all of it is at a glance. It stands on the standard library alone.
+// Package client calls the HTTP API of an Understudy server: roles and their holders, queues and messages, the monitor, shards,
+// the cache, tokens, the history and the overview. It needs only the standard library and the types of package apitype.
 //
-// Every call ends with its context; one without a deadline gets ten seconds.
-// An answer that is an error is an [*Error] with the API's stable code;
-// whatever else goes wrong is what net/http returned, and then a request that
-// asks for a change may have been carried out. [Client.Events] comes back by
-// itself after a broken connection, from the last event that it passed on.
+// Every call ends with its context; one without a deadline gets ten seconds. An error that the server sends is an [*Error]
+// with the API's stable code. Any other error comes from net/http, and then a request for a change may have been carried
+// out. [Client.Events] reconnects by itself and continues after the last event that it passed on.
 //
-// It does not keep sessions: a Go program that wants to hold a role uses the
-// packages elect and lease with the store itself.
+// The client keeps no sessions: a Go program that wants to hold a role uses packages elect and lease on the store itself.
 package client

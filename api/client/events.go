@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/understudy-ha/understudy/api/apitype"
 )
 
 const (
@@ -37,7 +39,7 @@ type Follow struct {
 // an error, which it returns. It comes back when the connection breaks; an
 // answer that says that asking again is in vain (a wrong token, a wrong filter)
 // is returned as an [*Error].
-func (c *Client) Events(ctx context.Context, f Follow, fn func(Event) error) error {
+func (c *Client) Events(ctx context.Context, f Follow, fn func(apitype.Event) error) error {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		got, err := c.stream(ctx, &f, fn)
 		var answer *Error
@@ -62,7 +64,7 @@ func (c *Client) Events(ctx context.Context, f Follow, fn func(Event) error) err
 	}
 }
 
-// errStop marks the error of whoever is told of the events.
+// errStop marks an error of the caller's function, which ends the stream instead of a reconnection.
 var errStop = errors.New("client: stop")
 
 type stopError struct{ error }
@@ -71,7 +73,7 @@ func (e stopError) Unwrap() error        { return e.error }
 func (e stopError) Is(target error) bool { return target == errStop }
 
 // stream reads one connection to its end and tells whether anything came.
-func (c *Client) stream(ctx context.Context, f *Follow, fn func(Event) error) (got bool, err error) {
+func (c *Client) stream(ctx context.Context, f *Follow, fn func(apitype.Event) error) (got bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watchdog := time.AfterFunc(silence, cancel)
@@ -102,7 +104,7 @@ func (c *Client) stream(ctx context.Context, f *Follow, fn func(Event) error) (g
 		case name == "event":
 			history = value == "history"
 		case name == "data" && history:
-			var e Event
+			var e apitype.Event
 			if err := json.Unmarshal([]byte(value), &e); err != nil {
 				return got, fmt.Errorf("client: an event cannot be read: %w", err)
 			}

@@ -9,33 +9,34 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/memstore/checks"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/intake"
-	"github.com/understudy-ha/understudy/monitor/monitortest"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
 // monitorStore is a store of leases and sources in memory.
 type monitorStore struct {
 	*memory.Store
-	table monitor.Table
+	table monitor.Store
 }
 
-func (s monitorStore) Monitor() monitor.Table { return s.table }
+func (s monitorStore) Monitor() monitor.Store { return s.table }
 
-func serveMonitor(t *testing.T) (*monitortest.Reference, *client.Client) {
+func serveMonitor(t *testing.T) (*checks.Reference, *client.Client) {
 	t.Helper()
-	table := monitortest.NewReference(monitortest.Options{})
-	events := []monitor.Event{{Name: "a b/ü?%2F", Interval: time.Minute}, {Name: "web", Interval: time.Minute}}
-	if _, err := table.Configure(t.Context(), monitor.Configuration{Events: events}); err != nil {
+	table := checks.NewReference(checks.Options{})
+	events := []monitor.Check{{Name: "a b/ü?%2F", Interval: time.Minute}, {Name: "web", Interval: time.Minute}}
+	if _, err := table.Configure(t.Context(), monitor.Configuration{Checks: events}); err != nil {
 		t.Fatal(err)
 	}
-	inlet, err := monitor.NewInlet(monitor.InletConfig{Intake: table, Every: 10 * time.Millisecond})
+	inlet, err := monitor.NewIntake(monitor.IntakeConfig{Store: table, ProbeInterval: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	flow := inlet.Path(monitor.PathConfig{Name: "http", Trust: time.Second, Gap: time.Minute, Steady: true})
+	flow := inlet.OpenPath(monitor.PathConfig{Name: "http", TrustFor: time.Second, MaxGap: time.Minute, Synchronous: true})
 	in, err := intake.NewHTTP(intake.HTTPConfig{Flow: flow})
 	if err != nil {
 		t.Fatal(err)
@@ -59,11 +60,11 @@ func TestBeatsAndSources(t *testing.T) {
 	const event, source = "a b/ü?%2F", "x/1 ü?%2F"
 	sent := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	taken, err := c.Beats(ctx,
-		client.Beat{Event: event, Source: source, Sent: sent, Seq: 7}, client.Beat{Event: "nothing", Source: "y"}, client.Beat{Event: "web", Source: "w1", Signal: "fail", Code: 3})
+		apitype.Beat{Check: event, Source: source, Sent: sent, Seq: 7}, apitype.Beat{Check: "nothing", Source: "y"}, apitype.Beat{Check: "web", Source: "w1", Signal: "fail", Code: 3})
 	if err != nil || taken.Accepted != 2 || taken.Unknown != 1 || len(taken.Errors) != 1 || taken.Errors[0].Index != 1 || taken.Errors[0].Cause != "unknown_event" {
 		t.Fatalf("taken %+v, %v", taken, err)
 	}
-	if taken, err = c.Beats(ctx, client.Beat{Event: "nothing", Source: "y"}); err != nil || taken.Unknown != 1 {
+	if taken, err = c.Beats(ctx, apitype.Beat{Check: "nothing", Source: "y"}); err != nil || taken.Unknown != 1 {
 		t.Errorf("one that is unknown: %+v, %v", taken, err)
 	}
 	for _, what := range []string{"", "start", "fail", "0", "7"} {
@@ -74,11 +75,11 @@ func TestBeatsAndSources(t *testing.T) {
 	if err := c.Ping(ctx, "nothing", "x", ""); err == nil {
 		t.Error("a ping for an event that is not there was accepted")
 	}
-	added, err := c.Declare(ctx, client.Declaration{Event: "web", Source: "w1"}, client.Declaration{Event: "web", Source: "w2", Labels: map[string]string{"rack": "r1"}})
+	added, err := c.Declare(ctx, apitype.Declaration{Check: "web", Source: "w1"}, apitype.Declaration{Check: "web", Source: "w2", Labels: map[string]string{"rack": "r1"}})
 	if err != nil || added != 1 {
 		t.Errorf("declared %d, %v", added, err)
 	}
-	_, err = c.Declare(ctx, client.Declaration{Event: "nothing", Source: "x"})
+	_, err = c.Declare(ctx, apitype.Declaration{Check: "nothing", Source: "x"})
 	wantCode(t, err, "no_event")
 	_, err = c.Declare(ctx)
 	wantCode(t, err, "invalid")
@@ -86,14 +87,14 @@ func TestBeatsAndSources(t *testing.T) {
 	names := func(q client.SourceQuery) (out []string) {
 		t.Helper()
 		for range 10 {
-			sources, next, err := c.Sources(ctx, q)
+			page, err := c.Sources(ctx, q)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, s := range sources {
-				out = append(out, s.Source)
+			for _, s := range page.Sources {
+				out = append(out, s.Name)
 			}
-			if q.After = next; next == nil {
+			if q.After = page.Next; q.After == "" {
 				return out
 			}
 		}
@@ -106,7 +107,7 @@ func TestBeatsAndSources(t *testing.T) {
 	}{
 		{client.SourceQuery{}, []string{source, "w1", "w2"}},
 		{client.SourceQuery{Limit: 1}, []string{source, "w1", "w2"}},
-		{client.SourceQuery{Event: event, Source: source}, []string{source}},
+		{client.SourceQuery{Check: event, Source: source}, []string{source}},
 		{client.SourceQuery{Contains: "W"}, []string{"w1", "w2"}},
 		{client.SourceQuery{Label: "rack", Value: "r1"}, []string{"w2"}},
 		{client.SourceQuery{State: "retired"}, nil},
@@ -115,11 +116,11 @@ func TestBeatsAndSources(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", c.q, got, c.want)
 		}
 	}
-	sources, _, err := c.Sources(ctx, client.SourceQuery{Event: event})
-	if s := sources[0]; err != nil || s.State != "up" || s.Last == nil || s.LeftMS == nil || s.QuietMS == nil || s.Path != "http" || s.Code != 7 {
+	page, err := c.Sources(ctx, client.SourceQuery{Check: event})
+	if s := page.Sources[0]; err != nil || s.State != "up" || s.Last.IsZero() || s.LeftMS == nil || s.QuietMS == nil || s.Path != "http" || s.Code != 7 {
 		t.Errorf("source %+v, %v", s, err)
 	}
-	_, _, err = c.Sources(ctx, client.SourceQuery{State: "dead"})
+	_, err = c.Sources(ctx, client.SourceQuery{State: "dead"})
 	wantCode(t, err, "invalid")
 }
 
@@ -129,14 +130,14 @@ func TestActsAndAlarms(t *testing.T) {
 	if err := c.Ping(ctx, "web", "w1", ""); err != nil {
 		t.Fatal(err)
 	}
-	state := func() client.Source {
-		sources, _, err := c.Sources(ctx, client.SourceQuery{Event: "web", Source: "w1"})
-		if err != nil || len(sources) != 1 {
-			t.Fatalf("%+v, %v", sources, err)
+	state := func() apitype.Source {
+		page, err := c.Sources(ctx, client.SourceQuery{Check: "web", Source: "w1"})
+		if err != nil || len(page.Sources) != 1 {
+			t.Fatalf("%+v, %v", page, err)
 		}
-		return sources[0]
+		return page.Sources[0]
 	}
-	if err := c.Pause(ctx, "web", "w1", time.Hour, "alice", "new disks"); err != nil || state().State != "paused" || state().Until == nil || state().Note != "new disks" {
+	if err := c.Pause(ctx, "web", "w1", time.Hour, "alice", "new disks"); err != nil || state().State != "paused" || state().Until.IsZero() || state().Note != "new disks" {
 		t.Errorf("paused: %+v, %v", state(), err)
 	}
 	if err := c.Resume(ctx, "web", "w1", "alice", ""); err != nil || state().State != "up" {
@@ -158,34 +159,39 @@ func TestActsAndAlarms(t *testing.T) {
 	for n := range monitor.Partitions {
 		all = append(all, n)
 	}
-	look, err := table.Due(ctx, all, 100)
+	look, err := table.DueSources(ctx, all, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n, found := range look.Candidates {
-		for _, e := range settings.Events {
-			if v := e.Judge(found.Facts); e.ID == found.Event && v.Turn == monitor.Onset {
-				change := monitor.Change{
-					ID: found.ID, Rev: found.Rev, Stamp: found.Stamp, EventRev: found.EventRev, Turn: v.Turn, Due: v.Due, Reason: v.Reason, At: look.Wall, Alarm: fmt.Sprint("alarm ", n),
+		for _, e := range settings.Checks {
+			if v := e.Evaluate(found.Facts); e.ID == found.CheckID && v.Transition == monitor.Onset {
+				change := monitor.SourceChange{
+					ID: found.ID, Rev: found.Rev, BeatRev: found.BeatRev, CheckRev: found.CheckRev, Transition: v.Transition, Due: v.Due, Reason: v.Reason, At: look.Wall, Alarm: fmt.Sprint("alarm ", n),
 				}
-				if _, err := table.Apply(ctx, []monitor.Change{change}); err != nil {
+				if _, err := table.ApplyChanges(ctx, []monitor.SourceChange{change}); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 	}
-	alarms, err := c.Alarms(ctx, client.AlarmQuery{Event: "web", Standing: true})
-	if err != nil || len(alarms) != 3 || alarms[0].Reason != "failed" || alarms[0].Ended != nil {
+	first, err := c.Alarms(ctx, client.AlarmQuery{Check: "web", Standing: true, Limit: 3})
+	alarms := first.Alarms
+	if err != nil || len(alarms) != 3 || alarms[0].Reason != "failed" || !alarms[0].Ended.IsZero() {
 		t.Fatalf("alarms %+v, %v", alarms, err)
 	}
-	rest, err := c.Alarms(ctx, client.AlarmQuery{Before: alarms[0].Raised, BeforeID: alarms[0].ID, Limit: 9})
-	if err != nil || len(rest) != 2 || rest[0].ID != alarms[1].ID {
+	one, err := c.Alarms(ctx, client.AlarmQuery{Limit: 1})
+	if err != nil || len(one.Alarms) != 1 || one.Alarms[0].ID != alarms[0].ID || one.Next == "" {
+		t.Errorf("a page of one: %+v, %v", one, err)
+	}
+	rest, err := c.Alarms(ctx, client.AlarmQuery{After: one.Next, Limit: 9})
+	if err != nil || len(rest.Alarms) != 2 || rest.Alarms[0].ID != alarms[1].ID || rest.Next != "" {
 		t.Errorf("the next page: %+v, %v", rest, err)
 	}
 	if err := c.Acknowledge(ctx, alarms[0].ID, "alice", "on it"); err != nil {
 		t.Error(err)
 	}
-	if again, err := c.Alarms(ctx, client.AlarmQuery{Source: alarms[0].Source}); err != nil || again[0].Acknowledged != "alice (127.0.0.1)" {
+	if again, err := c.Alarms(ctx, client.AlarmQuery{Source: alarms[0].Source}); err != nil || again.Alarms[0].Acknowledged != "alice (127.0.0.1)" {
 		t.Errorf("acknowledged: %+v, %v", again, err)
 	}
 	wantCode(t, c.Acknowledge(ctx, "nothing", "", ""), "no_alarm")

@@ -6,21 +6,14 @@ import (
 	"testing"
 
 	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
-	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
-// queueStore is a store of everything in memory.
-type queueStore struct {
-	*memory.Store
-	*dispatchtest.Memory
-}
-
 func serveQueues(t *testing.T) *client.Client {
 	t.Helper()
-	st := memory.New(nil)
-	s, err := api.New(api.Config{Store: queueStore{st, dispatchtest.NewMemory(st, nil)}, Token: token})
+	s, err := api.New(api.Config{Store: memory.New(nil), Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,18 +25,18 @@ func serveQueues(t *testing.T) *client.Client {
 func TestQueues(t *testing.T) {
 	c := serveQueues(t)
 	ctx := t.Context()
-	_, err := c.Add(ctx, "orders", client.NewBatch{Key: "a"})
+	_, err := c.Add(ctx, "orders", apitype.NewMessage{Key: "a"})
 	wantCode(t, err, "no_queue")
-	if err := c.MakeQueue(ctx, "orders"); err != nil {
+	if err := c.CreateQueue(ctx, "orders"); err != nil {
 		t.Fatal(err)
 	}
 	const id = "one/1 ü?%2F"
 	added, err := c.Add(ctx, "orders",
-		client.NewBatch{Key: "a b", ID: id, ContentType: "image/x", Payload: []byte("\x00\xff")}, client.NewBatch{Key: "a b", Payload: []byte("y")})
+		apitype.NewMessage{Key: "a b", ID: id, ContentType: "image/x", Base64: []byte("\x00\xff")}, apitype.NewMessage{Key: "a b", Base64: []byte("y")})
 	if err != nil || len(added) != 2 || !added[0].Added || added[0].ID != id || added[1].ID == "" {
 		t.Fatalf("added %+v, %v", added, err)
 	}
-	if again, err := c.Add(ctx, "orders", client.NewBatch{Key: "a b", ID: id}); err != nil || again[0].Added {
+	if again, err := c.Add(ctx, "orders", apitype.NewMessage{Key: "a b", ID: id}); err != nil || again[0].Added {
 		t.Errorf("a second time: %+v, %v", again, err)
 	}
 	queues, err := c.Queues(ctx)
@@ -51,10 +44,10 @@ func TestQueues(t *testing.T) {
 		t.Errorf("queues %+v, %v", queues, err)
 	}
 	keys, err := c.Keys(ctx, client.KeyQuery{Queue: "orders", Limit: 5})
-	if err != nil || len(keys) != 1 || keys[0].Key != "a b" || keys[0].Head != id {
+	if err != nil || len(keys.Keys) != 1 || keys.Keys[0].Key != "a b" || keys.Keys[0].Head != id {
 		t.Errorf("keys %+v, %v", keys, err)
 	}
-	if keys, err := c.Keys(ctx, client.KeyQuery{Queue: "orders", Blocked: true}); err != nil || len(keys) != 0 {
+	if keys, err := c.Keys(ctx, client.KeyQuery{Queue: "orders", Blocked: true}); err != nil || len(keys.Keys) != 0 {
 		t.Errorf("blocked keys %+v, %v", keys, err)
 	}
 	payload, kind, err := c.Payload(ctx, "orders", id)
@@ -64,7 +57,7 @@ func TestQueues(t *testing.T) {
 	if err := c.Cancel(ctx, "orders", id, "alice"); err != nil {
 		t.Fatal(err)
 	}
-	b, err := c.Batch(ctx, "orders", id)
+	b, err := c.Message(ctx, "orders", id)
 	if err != nil || b.State != "cancelled" || b.Ended.IsZero() || !strings.Contains(b.Trail[len(b.Trail)-1].Detail, "alice") {
 		t.Errorf("cancelled: %+v, %v", b, err)
 	}
@@ -72,13 +65,17 @@ func TestQueues(t *testing.T) {
 	if err := c.Retry(ctx, "orders", id, ""); err != nil {
 		t.Fatal(err)
 	}
-	list, err := c.Batches(ctx, client.BatchQuery{Queue: "orders", Key: "a b", State: "queued"})
-	if err != nil || len(list) != 2 || list[1].ID != id {
+	list, err := c.Messages(ctx, client.MessageQuery{Queue: "orders", Key: "a b", State: "queued"})
+	if err != nil || len(list.Messages) != 2 || list.Messages[1].ID != id {
 		t.Errorf("after the retry: %+v, %v", list, err)
 	}
-	if list, err = c.Batches(ctx, client.BatchQuery{Queue: "orders", AfterKey: "a b", AfterSeq: list[0].Seq, Limit: 9}); err != nil || len(list) != 1 {
+	first, err := c.Messages(ctx, client.MessageQuery{Queue: "orders", State: "queued", Limit: 1})
+	if err != nil || len(first.Messages) != 1 || first.Next == "" {
+		t.Errorf("the first page: %+v, %v", first, err)
+	}
+	if list, err = c.Messages(ctx, client.MessageQuery{Queue: "orders", State: "queued", After: first.Next, Limit: 9}); err != nil || len(list.Messages) != 1 {
 		t.Errorf("the next page: %+v, %v", list, err)
 	}
-	_, err = c.Batch(ctx, "orders", "nothing")
+	_, err = c.Message(ctx, "orders", "nothing")
 	wantCode(t, err, "no_batch")
 }

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -32,17 +34,17 @@ func serveShards(t *testing.T) (*client.Client, *memory.Store) {
 		}
 		row.Members = append(row.Members, shard.Member{ID: r.ID, Address: r.Address})
 	}
-	if _, err := reg.Decide(t.Context(), shard.Decision{Row: row}); err != nil {
+	if _, err := reg.UpdateRow(t.Context(), shard.RowUpdate{Row: row}); err != nil {
 		t.Fatal(err)
 	}
 	session := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance("host-1", ""), Timing: lease.Timing{Interval: time.Minute, Timeout: time.Hour}}
 	if _, err := st.StartSession(t.Context(), session); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := st.Acquire(t.Context(), lease.Claim{Lease: shard.LeaseOf("orders"), Session: session.ID}); err != nil {
+	if _, err := st.Acquire(t.Context(), lease.Expectation{Lease: shard.LeaseID("orders"), Session: session.ID}); err != nil {
 		t.Fatal(err)
 	}
-	dir, err := shard.NewDirectory(shard.DirectoryConfig{Registry: reg, Interval: 10 * time.Millisecond})
+	dir, err := catalog.New(catalog.Config{Registry: reg, Interval: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,18 +74,18 @@ func TestShards(t *testing.T) {
 		t.Errorf("shard %+v, %v", one, err)
 	}
 	deadline := time.Now().Add(enough)
-	var list []client.Shard
-	for len(list) == 0 && time.Now().Before(deadline) { // until the directory has read them
+	var list apitype.Shards
+	for len(list.Shards) == 0 && time.Now().Before(deadline) { // until the directory has read them
 		list, err = c.Shards(ctx, client.ShardQuery{Trouble: true, Text: "ORD", Limit: 5})
 	}
-	if err != nil || len(list) != 1 || list[0].Shard != "orders" {
+	if err != nil || len(list.Shards) != 1 || list.Shards[0].Name != "orders" {
 		t.Errorf("shards %+v, %v", list, err)
 	}
 
 	if err := c.PauseShard(ctx, "orders", "new switch", "alice"); err != nil {
 		t.Fatal(err)
 	}
-	if v, _ := st.Registry().Look(ctx, "orders"); v.Row.Paused == nil || v.Row.Paused.Reason != "new switch" {
+	if v, _ := st.Registry().ReadView(ctx, "orders"); v.Row.Paused == nil || v.Row.Paused.Reason != "new switch" {
 		t.Errorf("paused: %+v", v.Row.Paused)
 	}
 	if err := c.ResumeShard(ctx, "orders", "alice"); err != nil {
@@ -107,13 +109,13 @@ func TestShardRequests(t *testing.T) {
 	if got, err := c.ShardRequest(ctx, "orders", asked.Request, 0); err != nil || got.State != "waiting" {
 		t.Errorf("request %+v, %v", got, err)
 	}
-	v, err := st.Registry().Look(ctx, "orders")
+	v, err := st.Registry().ReadView(ctx, "orders")
 	if err != nil {
 		t.Fatal(err)
 	}
 	row := v.Row.Copy()
 	row.Request, row.Last = nil, &shard.Plan{Epoch: 8, Kind: shard.Switchover, Request: asked.Request, Failed: "its copy is not complete"}
-	if _, err := st.Registry().Decide(ctx, shard.Decision{Row: row}); err != nil {
+	if _, err := st.Registry().UpdateRow(ctx, shard.RowUpdate{Row: row}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := c.ShardRequest(ctx, "orders", asked.Request, time.Minute)

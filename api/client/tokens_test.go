@@ -11,7 +11,7 @@ import (
 
 func TestTokens(t *testing.T) {
 	_, c := serve(t, nil)
-	made, secret, err := c.MakeToken(t.Context(), client.NewToken{Name: "ops", Scopes: []string{"act"}, Lasts: time.Hour, By: "alice"})
+	made, secret, err := c.CreateToken(t.Context(), client.NewToken{Name: "ops", Scopes: []string{"act"}, Lasts: time.Hour, By: "alice"})
 	if err != nil {
 		t.Fatal(err)
 	}

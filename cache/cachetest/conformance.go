@@ -29,10 +29,10 @@ type Harness struct {
 }
 
 // Run puts a storage through the suite; make returns an empty one for each test.
-func Run(t *testing.T, make func(t *testing.T) Harness) {
+func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	for name, check := range checks() {
 		t.Run(name, func(t *testing.T) {
-			h := make(t)
+			h := newHarness(t)
 			if strings.HasPrefix(name, "crash/") && h.Crash == nil {
 				t.Skip("this storage cannot be crashed")
 			}
@@ -63,7 +63,7 @@ func checks() map[string]func(*bench) error {
 		"ceiling/never falls":              checkCeiling,
 		"removals/the list is whole":       checkRemovals,
 		"removals/names are bytes":         checkRemovalNames,
-		"membership/as it was":             checkMembership,
+		"members/as they were":             checkMembers,
 		"parts/do not touch each other":    checkParts,
 		"kill/all is there":                checkKill,
 		"crash/what is promised is there":  checkCrash,

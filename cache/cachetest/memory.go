@@ -75,13 +75,7 @@ func (m *Memory) Load(ctx context.Context, each func(cache.Record) error) (cache
 
 func cloneState(s cache.State) cache.State {
 	s.Removals = slices.Clone(s.Removals)
-	s.Membership = cloneMembership(s.Membership)
-	return s
-}
-
-func cloneMembership(s protocol.MembershipState) protocol.MembershipState {
-	s.Config.Members = slices.Clone(s.Config.Members)
-	s.Accepted.Members = slices.Clone(s.Accepted.Members)
+	s.Members.Members = slices.Clone(s.Members.Members)
 	return s
 }
 
@@ -133,13 +127,14 @@ func (m *Memory) SaveRemovals(ctx context.Context, all []protocol.Removal) error
 	return nil
 }
 
-// SaveMembership implements [cache.Storage].
-func (m *Memory) SaveMembership(ctx context.Context, state protocol.MembershipState) error {
-	if err := m.begin(ctx, "SaveMembership"); err != nil {
+// SaveMembers implements [cache.Storage].
+func (m *Memory) SaveMembers(ctx context.Context, state protocol.MembersState) error {
+	if err := m.begin(ctx, "SaveMembers"); err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
-	m.state.Membership = cloneMembership(state)
+	state.Members = slices.Clone(state.Members)
+	m.state.Members = state
 	return nil
 }
 

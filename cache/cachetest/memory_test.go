@@ -207,16 +207,16 @@ func twins() map[string]twin {
 			}
 			return m.SaveRemovals(context.Background(), all)
 		}},
-		"membership forgotten": onLoad(func(r []cache.Record, s *cache.State) []cache.Record {
-			s.Membership = protocol.MembershipState{}
+		"members forgotten": onLoad(func(r []cache.Record, s *cache.State) []cache.Record {
+			s.Members = protocol.MembersState{}
 			return r
 		}),
-		"acceptance forgotten": onLoad(func(r []cache.Record, s *cache.State) []cache.Record {
-			s.Membership.Accepted, s.Membership.Ballot = protocol.Config{}, 0
+		"a member forgotten": onLoad(func(r []cache.Record, s *cache.State) []cache.Record {
+			s.Members.Members = s.Members.Members[:len(s.Members.Members)/2]
 			return r
 		}),
-		"promise forgotten":            onLoad(func(r []cache.Record, s *cache.State) []cache.Record { s.Membership.Promised = 0; return r }),
-		"unsettled":                    onLoad(func(r []cache.Record, s *cache.State) []cache.Record { s.Membership.Settled = false; return r }),
+		"the number forgotten":         onLoad(func(r []cache.Record, s *cache.State) []cache.Record { s.Members.Number = 0; return r }),
+		"unsettled":                    onLoad(func(r []cache.Record, s *cache.State) []cache.Record { s.Members.Settled = false; return r }),
 		"errors of each are swallowed": {careful: true},
 	}
 }
@@ -256,7 +256,7 @@ func TestTwins(t *testing.T) {
 	endings := map[string]func(*Memory){
 		"a crash loses the ceiling":     func(m *Memory) { m.state.Ceiling = 0 },
 		"a crash loses the removals":    func(m *Memory) { m.state.Removals = nil },
-		"a crash loses the membership":  func(m *Memory) { m.state.Membership = protocol.MembershipState{} },
+		"a crash loses the members":     func(m *Memory) { m.state.Members = protocol.MembersState{} },
 		"a crash loses saves of before": func(m *Memory) { delete(m.rows, "key 3") },
 		"a crash loses half a save":     func(m *Memory) { delete(m.rows, "counter") },
 	}
@@ -274,11 +274,11 @@ func TestTwins(t *testing.T) {
 	})
 }
 
-func catches(t *testing.T, name string, make func() Harness) {
+func catches(t *testing.T, name string, newHarness func() Harness) {
 	t.Helper()
 	all := checks()
 	for _, check := range slices.Sorted(maps.Keys(all)) {
-		if try(t.Context(), make(), all[check]) != nil {
+		if try(t.Context(), newHarness(), all[check]) != nil {
 			t.Logf("%s: caught by %q", name, check)
 			return
 		}

@@ -3,7 +3,6 @@ package cachetest
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/cache/protocol"
@@ -23,9 +22,9 @@ func (b *bench) remove(all ...protocol.Removal) error {
 	return nil
 }
 
-func (b *bench) member(state protocol.MembershipState) error {
-	if err := b.s.SaveMembership(b.ctx, state); err != nil {
-		return fmt.Errorf("SaveMembership: %w", err)
+func (b *bench) members(state protocol.MembersState) error {
+	if err := b.s.SaveMembers(b.ctx, state); err != nil {
+		return fmt.Errorf("SaveMembers: %w", err)
 	}
 	return nil
 }
@@ -76,28 +75,20 @@ func checkRemovalNames(b *bench) error {
 	return errors.Join(err, b.wantState(cache.State{Removals: list}))
 }
 
-func membership(number int64) protocol.MembershipState {
-	member := func(i int64) protocol.Member {
-		return protocol.Member{URL: fmt.Sprintf("tcp://10.0.0.%d:6000", i), API: fmt.Sprintf("tcp://10.0.0.%d:6001", i)}
+func members(n int) protocol.MembersState {
+	s := protocol.MembersState{Number: protocol.MaxUint - int64(n), Settled: n%2 == 0}
+	for i := range n {
+		s.Members = append(s.Members, protocol.Member{URL: fmt.Sprintf("tcp://10.0.0.%d:6000", i), API: fmt.Sprintf("tcp://10.0.0.%d:6001", i)})
 	}
-	three := []protocol.Member{member(1), member(2), member(3)}
-	return protocol.MembershipState{
-		Config:   protocol.Config{Number: number, Members: three},
-		Promised: protocol.MaxUint - number,
-		Ballot:   protocol.MaxUint - number - 1,
-		Accepted: protocol.Config{Number: number + 1, Members: append(slices.Clone(three), member(4))},
-		Settled:  number%2 == 0,
-	}
+	return s
 }
 
-func checkMembership(b *bench) error {
-	bare := membership(3)
-	bare.Ballot, bare.Accepted = 0, protocol.Config{}
-	for _, want := range []protocol.MembershipState{membership(1), membership(2), bare} {
-		if err := steps(func() error { return b.member(want) }, b.again); err != nil {
+func checkMembers(b *bench) error {
+	for _, want := range []protocol.MembersState{members(3), members(4), members(1), members(protocol.MaxMembers)} {
+		if err := steps(func() error { return b.members(want) }, b.again); err != nil {
 			return err
 		}
-		if err := b.wantState(cache.State{Membership: want}); err != nil {
+		if err := b.wantState(cache.State{Members: want}); err != nil {
 			return err
 		}
 	}
@@ -107,9 +98,9 @@ func checkMembership(b *bench) error {
 // someState has one of each.
 func someState() cache.State {
 	return cache.State{
-		Ceiling:    77,
-		Removals:   []protocol.Removal{{Scope: protocol.PrefixKey, Name: "p", Term: 9}},
-		Membership: membership(4),
+		Ceiling:  77,
+		Removals: []protocol.Removal{{Scope: protocol.PrefixKey, Name: "p", Term: 9}},
+		Members:  members(4),
 	}
 }
 
@@ -117,7 +108,7 @@ func (b *bench) storeState() error {
 	some := someState()
 	return steps(
 		func() error { return b.remove(some.Removals...) },
-		func() error { return b.member(some.Membership) },
+		func() error { return b.members(some.Members) },
 		func() error { return b.raise(some.Ceiling) },
 	)
 }

@@ -10,7 +10,7 @@
 //     however many records it has: all or nothing. What was saved survives the
 //     process. It is not synced to the disk at once (synchronous=NORMAL), so that
 //     a crash of the machine may lose the last saves, in order.
-//   - The ceiling of terms, the removals and the membership are synced before the
+//   - The ceiling of terms, the removals and the members are synced before the
 //     call returns (synchronous=FULL), and with them every save before. The ceiling
 //     never falls.
 //   - Load gives records in the order in which they were saved last. That is the
@@ -27,7 +27,7 @@
 //     SQLite's shared memory hold within one kernel. On systems without flock
 //     (other than Linux, macOS and the BSDs) nothing keeps a second process out.
 //   - Anything when a peer starts with an older copy of the file, from a backup for
-//     instance: its ceiling and its promises about the membership have fallen.
+//     instance: its ceiling has fallen.
 //
 // # How it fails
 //

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/understudy-ha/understudy/cache"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // TestDiskFull fills a real disk: every call either is applied or fails whole,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/cache"
+	"github.com/understudy-ha/understudy/internal/flock"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -81,7 +82,7 @@ func Open(dir string, log *slog.Logger) (*Storage, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &Storage{path: filepath.Join(dir, fileName), log: log}
-	if s.lock, err = lock(filepath.Join(dir, lockName)); err != nil {
+	if s.lock, err = lockFolder(filepath.Join(dir, lockName)); err != nil {
 		return nil, err
 	}
 	s.saves, s.sure = newConn(s.path, "NORMAL"), newConn(s.path, "FULL")
@@ -208,4 +209,16 @@ func (s *Storage) usable() error {
 		return fmt.Errorf("disk: %s was replaced by another file while in use: restart this program", s.path)
 	}
 	return nil
+}
+
+// lockFolder takes the lock of a directory, which ends with the process if it is not closed before.
+func lockFolder(path string) (*os.File, error) {
+	f, err := flock.Open(path)
+	switch {
+	case errors.Is(err, flock.ErrLocked):
+		return nil, fmt.Errorf("%w: %s is locked: each peer needs a directory of its own; stop the other one, or name another directory", ErrInUse, path)
+	case err != nil:
+		return nil, fmt.Errorf("disk: %w", err)
+	}
+	return f, nil
 }

@@ -20,7 +20,7 @@ const (
 	saveEntry      = "INSERT OR REPLACE INTO entry (key, term, expire, made, digest, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
 	deleteEntry    = "DELETE FROM entry WHERE key = ?1"
 	raise          = "UPDATE peer SET ceiling = max(ceiling, ?1)"
-	saveMembership = "UPDATE peer SET membership = ?1"
+	saveMembers    = "UPDATE peer SET membership = ?1"
 	deleteRemovals = "DELETE FROM removal"
 	saveRemoval    = "INSERT INTO removal (scope, name, term) VALUES (?1, ?2, ?3)"
 )
@@ -72,15 +72,17 @@ func (s *Storage) Load(ctx context.Context, each func(cache.Record) error) (cach
 type callerError struct{ error }
 
 func (s *Storage) loadState(ctx context.Context) (state cache.State, err error) {
-	var membership sql.Null[string]
-	err = s.rows(ctx, loadPeer, func(rows *sql.Rows) error { return rows.Scan(&state.Ceiling, &membership) })
+	var list sql.Null[string]
+	err = s.rows(ctx, loadPeer, func(rows *sql.Rows) error { return rows.Scan(&state.Ceiling, &list) })
 	if err != nil {
 		return state, failed("loading the ceiling of terms", err)
 	}
-	if membership.Valid {
-		if err := json.Unmarshal([]byte(membership.V), &state.Membership); err != nil {
-			return state, fmt.Errorf("%w: loading the membership from %s: %w; %s", ErrFile, s.path, err, moveAway)
+	if list.Valid {
+		var m storedMembers
+		if err := json.Unmarshal([]byte(list.V), &m); err != nil {
+			return state, fmt.Errorf("%w: loading the list of members from %s: %w; %s", ErrFile, s.path, err, moveAway)
 		}
+		state.Members = protocol.MembersState{Number: m.Config.Number, Members: m.Config.Members, Settled: m.Settled}
 	}
 	err = s.rows(ctx, loadRemovals, func(rows *sql.Rows) error {
 		var r protocol.Removal
@@ -192,14 +194,27 @@ func (s *Storage) SaveRemovals(ctx context.Context, all []protocol.Removal) erro
 	})
 }
 
-// SaveMembership implements [cache.Storage].
-func (s *Storage) SaveMembership(ctx context.Context, state protocol.MembershipState) error {
-	text, err := json.Marshal(state)
-	if err != nil {
-		return fmt.Errorf("disk: saving the membership: %w", err)
+// storedMembers is a list of members as it is stored. Older versions, which agreed on
+// their members, stored more beside it, which is ignored; what they need is kept, so
+// that a file can go back to them.
+type storedMembers struct {
+	Config struct {
+		Number  int64            `json:"number"`
+		Members protocol.Members `json:"members"`
 	}
-	return s.surely(ctx, "saving the membership", func(exec func(string, ...any) error) error {
-		return exec(saveMembership, string(text))
+	Settled bool
+}
+
+// SaveMembers implements [cache.Storage].
+func (s *Storage) SaveMembers(ctx context.Context, state protocol.MembersState) error {
+	var m storedMembers
+	m.Config.Number, m.Config.Members, m.Settled = state.Number, state.Members, state.Settled
+	text, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("disk: saving the list of members: %w", err)
+	}
+	return s.surely(ctx, "saving the list of members", func(exec func(string, ...any) error) error {
+		return exec(saveMembers, string(text))
 	})
 }
 

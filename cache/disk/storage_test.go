@@ -116,8 +116,8 @@ func (c crashing) Raise(ctx context.Context, to int64) error { return c.sync(c.S
 func (c crashing) SaveRemovals(ctx context.Context, all []protocol.Removal) error {
 	return c.sync(c.Storage.SaveRemovals(ctx, all))
 }
-func (c crashing) SaveMembership(ctx context.Context, m protocol.MembershipState) error {
-	return c.sync(c.Storage.SaveMembership(ctx, m))
+func (c crashing) SaveMembers(ctx context.Context, m protocol.MembersState) error {
+	return c.sync(c.Storage.SaveMembers(ctx, m))
 }
 
 func TestConformance(t *testing.T) {
@@ -177,7 +177,7 @@ func TestSynchronous(t *testing.T) {
 		s.Save(t.Context(), []cache.Record{record("k", "v"), {Key: "gone"}}),
 		s.Raise(t.Context(), 3),
 		s.SaveRemovals(t.Context(), []protocol.Removal{{Scope: protocol.OneKey, Name: "k", Term: 1}}),
-		s.SaveMembership(t.Context(), protocol.MembershipState{}),
+		s.SaveMembers(t.Context(), protocol.MembersState{}),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestSynchronous(t *testing.T) {
 		texts       []string
 	}{
 		{s.saves, s.sure, []string{saveEntry, deleteEntry}},
-		{s.sure, s.saves, []string{raise, deleteRemovals, saveRemoval, saveMembership}},
+		{s.sure, s.saves, []string{raise, deleteRemovals, saveRemoval, saveMembers}},
 	} {
 		for _, text := range c.texts {
 			if c.conn.stmts[text] == nil || c.other.stmts[text] != nil {

@@ -2,137 +2,150 @@ package protocol
 
 import "time"
 
-// stand makes this peer a candidate, if it may be one.
-func (m *Machine) stand(k *key) {
+// startCandidacy makes this peer a candidate, if it may be one.
+func (m *Machine) startCandidacy(k *key) {
 	switch {
 	case k.state != Idle:
-		return
-	case !m.member():
+		return // it already stands or fetches, or its vote is promised to another
+	case !m.isMember():
+		// The members do not count its questions: a client must ask one of them.
 		m.referAll(k, "not a member")
 		return
 	case m.Passive:
 		m.referAll(k, "this peer does not fetch")
 		return
 	case k.failure.until > m.now.Boot:
-		m.refuseAll(k, SourceFailed, k.failure.text, k.failure.until-m.now.Boot)
+		// The back-off is the cluster's, wherever the fetch failed: another try would load a failing origin.
+		m.refuseAll(k, OriginFailed, k.failure.text, k.failure.until-m.now.Boot)
 		return
-	case m.partitioned || !m.quorate():
+	case m.partitioned || !m.hasQuorum():
+		// Without a majority the election could only time out: the client hears so at once.
 		if m.grace == 0 || m.partitioned {
 			m.refuseAll(k, Partitioned, whyPartitioned, m.Timings.Hello)
 		} else {
-			m.arm(k) // the links may stand in a moment
+			m.schedule(k) // the links may stand in a moment
 		}
 		return
 	}
 	k.wanted = true
-	k.term = max(m.used(k.name)+1, k.highest+1, k.above()+1, m.now.Wall)
-	k.electing = m.now.Boot
-	if m.absurd(k.term) {
+	// Above every term that may have been used here or that others named, so that a term is used once; not
+	// below the clock, so that a peer that lost its storage does not reuse its terms.
+	k.term = max(m.usedTerm(k.name)+1, k.highest+1, k.above()+1, m.now.Wall)
+	k.electionBegan = m.now.Boot
+	if m.isAbsurdTerm(k.term) {
+		// The other peers would ignore the question for the same reason.
 		m.refuseAll(k, Broken, "this peer's clock is more than a day behind the others'", m.Timings.FailMin)
 		return
 	}
-	if !m.raise(k.term) {
-		m.move(k, Candidate, "", "")
+	if !m.ensureCeiling(k.term) {
+		// Not before the ceiling is stored: a restart must find that this term may have been used.
+		m.setState(k, Candidate, "", "")
 		m.waiting = append(m.waiting, k)
-		m.arm(k)
+		m.schedule(k)
 		return
 	}
-	m.ask(k)
+	m.requestVotes(k)
 }
 
 const whyPartitioned = "no majority of the peers is connected"
 
-// ask opens the election.
-func (m *Machine) ask(k *key) {
-	m.move(k, Candidate, "", "stands")
-	m.see(k.name, k.term)
+// requestVotes opens the election.
+func (m *Machine) requestVotes(k *key) {
+	m.setState(k, Candidate, "", "stands")
+	m.markUsed(k.name, k.term)
 	m.counters.Elections++
 	k.asked, k.askedAt = true, m.now.Boot
 	k.heard = make(map[string]bool, len(m.peers))
-	k.patience = m.now.Boot + m.impatience(k.round)
+	k.electionEnd = m.now.Boot + m.electionTimeout(k.round)
 	k.repeatAt = m.now.Boot + m.Timings.Repeat
-	if m.won(k) {
+	if m.fetchIfWon(k) {
 		return
 	}
-	m.send("", m.ballot(k))
-	m.arm(k)
+	m.send("", m.newQuestion(k))
+	m.schedule(k)
 }
 
-func (m *Machine) ballot(k *key) Question {
-	return Question{Key: k.name, Term: k.term, Config: m.config.Number, Since: k.since()}
+func (m *Machine) newQuestion(k *key) Question {
+	return Question{Key: k.name, Term: k.term, Config: m.number, Since: k.since()}
 }
 
-// impatience is how long an election may take: drawn at random, and longer after
-// elections that nobody won.
-func (m *Machine) impatience(round int) time.Duration {
+// electionTimeout is how long an election may take: drawn at random, so that candidates that collided do not
+// collide again, and up to four times as long after elections without a winner. At most half an announce
+// timeout, because the votes must outlive the election.
+func (m *Machine) electionTimeout(round int) time.Duration {
 	span := m.Timings.CandidateMax - m.Timings.CandidateMin
 	patience := m.Timings.CandidateMin + time.Duration(m.Rand()*float64(span))
-	return min(patience<<min(round, 2), m.Timings.Source/2)
+	return min(patience<<min(round, 2), m.Timings.AnnounceTimeout/2)
 }
 
-// repeat asks those again who have not answered.
-func (m *Machine) repeat(k *key) {
+// repeatQuestion asks those again who have not answered.
+func (m *Machine) repeatQuestion(k *key) {
 	k.repeatAt = m.now.Boot + m.Timings.Repeat
 	if len(k.heard) == 0 {
-		m.send("", m.ballot(k))
+		m.send("", m.newQuestion(k))
 		return
 	}
-	for _, member := range m.config.Members {
+	for _, member := range m.members {
 		if _, heard := k.heard[member.URL]; !heard && member.URL != m.Self {
-			m.send(member.URL, m.ballot(k))
+			m.send(member.URL, m.newQuestion(k))
 		}
 	}
 }
 
-// answer counts a vote.
-func (m *Machine) answer(from string, a Answer) {
+// countVote counts a vote.
+func (m *Machine) countVote(from string, a Answer) {
 	k := m.keys[a.Key]
 	standing := k != nil && k.state == Candidate && k.asked
-	if a.Yes && (!standing || a.Term < k.term || k.fresh) && (k == nil || k.state != Sourcing || a.Term != k.term) {
-		m.send(from, Release{a.Key, a.Term, true}) // a late vote binds for nothing
+	// A yes that cannot win any more still binds its voter: release it, unless it belongs to the fetch under way.
+	if a.Yes && (!standing || a.Term < k.term || k.fresh) && (k == nil || k.state != Fetching || a.Term != k.term) {
+		m.send(from, Release{a.Key, a.Term, true}) // a late vote has no effect
 		return
 	}
-	if !standing || a.Term < k.term || m.absurd(a.Term) {
+	if !standing || a.Term < k.term || m.isAbsurdTerm(a.Term) {
 		return
 	}
 	if r := m.removals.covering(a.Key); a.Expire > 0 && r.Term > 0 {
 		switch s := m.removals.known[r]; {
-		case m.original(from):
+		case m.isOriginal(from):
 			a.Expire = 0 // it knows no removals
 		case s != nil && s.forgetAt == 0 && !s.confirmed[from]:
 			m.send(from, Remove{r}) // its copy counts for nothing; it is asked again
 			return
 		}
 	}
+	// A yes is not taken back by a later no: answers may arrive out of order, and the promise was made.
 	k.heard[from] = k.heard[from] || a.Yes && a.Term == k.term
 	k.highest = max(k.highest, a.Term)
 	k.outbid = k.outbid || !a.Yes && a.Term > k.term
-	if a.Expire > max(m.now.Wall, k.since()) && m.believable(a.Expire) {
+	if a.Expire > max(m.now.Wall, k.since()) && m.isBelievable(a.Expire) {
 		if !k.fresh {
 			// Nothing is to be fetched: time for the copy to arrive, which may be large.
-			k.fresh, k.best, k.patience, k.repeatAt = true, from, m.now.Boot+m.Timings.Source, never
+			k.fresh, k.best, k.electionEnd, k.repeatAt = true, from, m.now.Boot+m.Timings.AnnounceTimeout, never
 			m.send("", Release{k.name, k.term, false})
 			m.send(from, EntryReq{k.name})
-			m.arm(k)
+			m.schedule(k)
 		}
 		return
 	}
-	if a.Expire > max(m.Table.Get(k.name).Expire, k.bestTime) && m.believable(a.Expire) {
+	if a.Expire > max(m.Table.Get(k.name).Expire, k.bestTime) && m.isBelievable(a.Expire) {
 		k.best, k.bestTime = from, a.Expire
 	}
-	if m.won(k) {
+	if m.fetchIfWon(k) {
 		return
 	}
-	if k.outbid && !k.hurried && !k.fresh && len(k.heard) >= m.connected()-1 {
-		m.again(k)
-		k.hurried = true
+	// Every connected peer has answered and one knows a higher term: waiting longer cannot win. Once per
+	// election only, or two candidates would outbid each other without end.
+	if k.outbid && !k.restartedOnce && !k.fresh && len(k.heard) >= m.connected()-1 {
+		m.restartElection(k)
+		k.restartedOnce = true
 	}
 }
 
-// won begins the fetch when a majority has voted for this peer.
-func (m *Machine) won(k *key) bool {
+// fetchIfWon begins the fetch when a majority has voted for this peer.
+func (m *Machine) fetchIfWon(k *key) bool {
 	votes := 0
-	if !m.abstaining() {
+	// A peer that abstains does not vote for itself either: it may have promised its vote before its restart.
+	if !m.isAbstaining() {
 		votes++
 	}
 	for _, yes := range k.heard {
@@ -140,55 +153,56 @@ func (m *Machine) won(k *key) bool {
 			votes++
 		}
 	}
-	if votes < m.config.Majority() || k.fresh {
-		return false
+	if votes < m.members.Majority() || k.fresh {
+		return false // with fresh, the voters have been released: their promises do not bind
 	}
 	m.counters.Won++
-	m.counters.ElectionTime += m.now.Boot - k.electing
-	m.fetch(k)
+	m.counters.ElectionTime += m.now.Boot - k.electionBegan
+	m.startFetch(k)
 	return true
 }
 
-// again begins a new election in a higher term.
-func (m *Machine) again(k *key) {
-	m.giveUp(k, "")
-	m.stand(k)
+// restartElection begins a new election in a higher term.
+func (m *Machine) restartElection(k *key) {
+	m.endCandidacy(k, "")
+	m.startCandidacy(k)
 }
 
-// giveUp ends a candidacy: whoever voted for it is told, and late votes are ignored,
-// because the term is never stood in again.
-func (m *Machine) giveUp(k *key, why string) {
-	if k.asked && !k.fresh {
+// endCandidacy ends a candidacy: its voters are released, and late votes have no effect,
+// because the term is never reused.
+func (m *Machine) endCandidacy(k *key, why string) {
+	if k.asked && !k.fresh { // otherwise there are no voters, or they were released when a fresh copy was found
 		m.send("", Release{k.name, k.term, false})
 	}
-	m.move(k, Idle, "", why)
+	m.setState(k, Idle, "", why)
 }
 
-// lost is the end of an election that nobody won in time.
-func (m *Machine) lost(k *key) {
+// electionTimedOut is the end of an election that nobody won in time.
+func (m *Machine) electionTimedOut(k *key) {
 	heard, fresh := len(k.heard), k.fresh
-	m.giveUp(k, "nobody won")
+	m.endCandidacy(k, "nobody won")
 	k.round++
-	k.hurried = false
+	k.restartedOnce = false
 	switch {
-	case k.round < patientRounds:
+	case k.round < maxRounds: // try again
 	case fresh:
 		m.refuseAll(k, Broken, "another peer has a copy, and it does not arrive here", m.Timings.FailMin)
 		return
-	case heard+1 < m.config.Majority():
-		m.cutOff()
+	case heard+1 < m.members.Majority():
+		m.declarePartitioned()
 		m.refuseAll(k, Partitioned, whyPartitioned, m.Timings.Hello)
 		return
 	}
-	if len(k.waiters) == 0 && k.round >= patientRounds {
+	// Requests go on waiting until their deadline; a refresh without one gives up and leaves the stale copy.
+	if len(k.waiters) == 0 && k.round >= maxRounds {
 		k.wanted, k.round = false, 0
 		return
 	}
-	m.stand(k)
+	m.startCandidacy(k)
 }
 
-// patientRounds is how many elections a refresh that nobody waits for is worth; in
+// maxRounds is how many elections a refresh that nobody waits for is worth; in
 // how many too few must have answered before a peer whose links stand believes that
 // it is cut off, for it may have been slow itself; and in how many a copy that was
 // promised must have failed to come.
-const patientRounds = 3
+const maxRounds = 3

@@ -1,8 +1,8 @@
 package protocol
 
-// believable is whether a copy may expire so late: a clock that is far ahead would
+// isBelievable is whether a copy may expire so late: a clock that is far ahead would
 // pin a value for ever.
-func (m *Machine) believable(expire int64) bool {
+func (m *Machine) isBelievable(expire int64) bool {
 	return expire <= m.now.Wall+m.Timings.MaxTTL.Milliseconds()+m.Timings.Skew.Milliseconds()
 }
 
@@ -11,10 +11,10 @@ func (m *Machine) put(name string, e Entry) {
 	m.emit(Save{name, e})
 }
 
-// update takes a copy that is newer than the one that is here.
-func (m *Machine) update(from string, u Update) {
+// handleUpdate takes a copy that is newer than the one that is here.
+func (m *Machine) handleUpdate(from string, u Update) {
 	e, old := u.Entry, m.Table.Get(u.Key)
-	if m.absurd(e.Term) || !m.believable(e.Expire) || !e.Held() {
+	if m.isAbsurdTerm(e.Term) || !m.isBelievable(e.Expire) || !e.Held() {
 		m.counters.Ignored++
 		return
 	}
@@ -50,16 +50,16 @@ func (m *Machine) update(from string, u Update) {
 		k.wanted = false
 	}
 	switch {
-	case k.state == Sourcing && u.Entry.Term > k.term:
-		m.abort(k, "another peer has fetched in a higher term")
+	case k.state == Fetching && u.Entry.Term > k.term:
+		m.abortFetch(k, "another peer has fetched in a higher term")
 	case k.state == Candidate && enough:
-		m.giveUp(k, "")
-	case k.state == Candidate && k.fresh && !k.hurried && u.Entry.Expire > m.now.Wall:
-		m.again(k) // what was promised is no better than what is here
-		k.hurried = true
+		m.endCandidacy(k, "")
+	case k.state == Candidate && k.fresh && !k.restartedOnce && u.Entry.Expire > m.now.Wall:
+		m.restartElection(k) // what was promised is no better than what is here
+		k.restartedOnce = true
 	case k.state == Follower && u.Entry.Term >= k.term:
-		m.unbound(k, "") // what it waited for is over
+		m.endFollowing(k, "") // what it waited for is over
 	}
-	m.standIfWanted(k)
-	m.arm(k)
+	m.startCandidacyIfWanted(k)
+	m.schedule(k)
 }

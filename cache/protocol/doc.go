@@ -1,53 +1,102 @@
-// Package protocol is one peer's side of the agreement on who fetches a key's value,
-// as a state machine: [Machine.Step] takes what happened and returns what to do. It
-// has no goroutine, no I/O, no clock and no randomness of its own.
+// Package protocol is one peer's side of the agreement on which peer fetches a key's
+// value, as a state machine: [Machine.Step] takes what happened and returns what to do.
+// It has no goroutine, no I/O, no clock and no randomness of its own.
 //
-// # What it promises
+// "The original" is node-ha-cache 0.2.4, whose wire protocol this one extends;
+// docs/cache-protocol.md compares them. Its peers count only in a mixed cluster ([Setup.Mixed]).
 //
-// A fetch runs in a term of its own, and while one runs no other does, as long as
-//   - clocks that count time run alike within a tenth, and the runner ends a fetch
-//     when [Fetch.Until], moved by [Trust], has come, or at [Abort]: a process that is
-//     paused in between fetches on without knowing it;
-//   - what the runner says was stored is stored, and a peer that it calls [Dead] has
-//     ended.
+// # States
+//
+// Each key is, at this peer, in one of four states (state.go, changed by setState):
+//
+//	idle       nothing goes on; there may be a copy
+//	candidate  this peer has asked all members for their votes        candidate.go
+//	follower   it has promised its vote to a candidate, or follows
+//	           the peer that fetches                                  vote.go
+//	fetching   it has a majority's promises, and calls the origin     fetch.go
+//
+// # Where a fetch is decided
+//
+//	Get ─► startCandidacy ─► requestVotes ─► countVote ─► fetchIfWon ─► startFetch
+//	       may this peer      a new term,     a yes, or     votes of a     the Fetch effect, which may last
+//	       stand now?         to everyone     a reason not  majority?      until min(trustEnd, fetchUntil)
+//
+// Between startCandidacy and requestVotes, ensureCeiling may find that the term is above the
+// stored ceiling: it emits [Raise], the candidacy waits, and handleRaised goes on with it. A
+// voter's answer to a question waits in the same way.
+//
+// A voter that has a fresh copy says so in its [Answer]. The candidate then releases its
+// voters and asks for the copy (countVote, field fresh): the candidacy ends with the [Update],
+// without a fetch.
+//
+// The voters decide in handleQuestion (what speaks against any vote) and decideVote (what
+// speaks for another candidate). A fetch ends in handleFetched, or early in abortFetch, when
+// updateTrust finds that too few promises are left: trustEnd is until when a majority is
+// promised, fetchUntil is [Timings.Fetch] after the start.
+//
+// # Inputs and effects
+//
+//	input           what it is                      typical effects
+//	Get             a client asks                   Reply, or KeepAlive and Send question
+//	Cancel          it has gone                     –
+//	Heard           a message from a peer           Send answer, Save, Reply, Fetch, Abort
+//	Link            a connection came or went       Send hello; Abort in a mixed cluster
+//	Fetched         the origin returned             Save, Send update, Reply, or Refuse
+//	Raised          the ceiling of terms is stored  Send question or answer, which waited for it
+//	RemoveKeys      a client removes                SaveRemovals, Send remove, later Gone
+//	ChangeMembers   a new list of members           SaveMembers, Changed
+//	Tick            time has passed (Next)          whatever is due: repeat, announce, give up
+//
+// The runner (package cache) carries effects out in their order. What follows a
+// SaveRemovals or SaveMembers waits until that is durable; Raise is answered by Raised.
+//
+// # Why two peers never fetch a key at once
+//
+//   - A vote is a promise to vote for no other peer for [Timings.AnnounceTimeout], and an
+//     [Ack] of an announcement is the same promise again. A fetch may run while a majority is
+//     promised, counted from before the question was sent, less a tenth. Two majorities share
+//     a peer, and that peer has promised itself to one of the two: this is the kernel's lease,
+//     with a majority for a store.
+//   - A promise ends early only when the peer that it was made to releases it ([Release]),
+//     has ended (its address refuses connections, or it greets as another incarnation), or
+//     has fetched.
+//   - A peer that starts has forgotten its promises. So it abstains: it votes for no peer for
+//     the announce timeout, or until every other member has greeted this incarnation and
+//     neither stands nor fetches.
+//   - The members are configured; lists that differ by one member still share a peer in any
+//     two majorities (members.go has the proof). Others are refused (lists.go).
+//
+// # Terms
+//
+// Each candidacy has a new term: above all that this peer has seen and not below its wall
+// clock in milliseconds, so that a peer that lost its storage does not start again with used
+// terms. Terms are used up to a ceiling that is stored ahead ([Raise]), so that no
+// election waits for a disk; after a restart every key counts as having used all of them.
+// Of equal candidates the higher term wins, and of equal terms the peer that rendezvous
+// hashing of the key puts first; the other releases its voters and votes for it. Copies are
+// ordered by (term, expiry, digest), the same on every peer whatever the order of arrival. A
+// removal is a term, too: older copies are gone, and do not come back.
+//
+// # What it promises, and under which conditions
+//
+// A fetch runs in a term of its own, and while it runs no other does, as long as
+//   - clocks that count time run alike within a tenth, and the runner ends a fetch when
+//     [Fetch.Until], moved by [Trust], has come, or at [Abort]: a process that is paused in
+//     between fetches on without knowing it;
+//   - what the runner says was stored is stored, and a peer that it calls [Dead] has ended;
+//   - the list of members changes one member at a time.
 //
 // A term is used once, unless a peer loses its storage and fetches again within twice
-// [Timings.Source] and the clocks' difference. No loss, delay, repetition, reordering or partition of messages, no restart, with
-// its storage or without, and no step of a wall clock makes two. A copy is never
-// replaced by an older one, and what was removed does not come back.
-//
-// # How
-//
-// A key is idle, or this peer is a follower, a candidate or sourcing it.
-//
-//   - Whoever wants a value that is not fresh stands in a new term, above all it has
-//     seen and not below its wall clock in milliseconds, so that a peer that lost its
-//     storage does not begin again with terms that were used.
-//   - A vote is a promise to vote for nobody else for [Timings.Source], and an [Ack] of
-//     an announcement is the same promise again. A fetch may run while a majority is
-//     promised, less a tenth: two majorities share a peer, and that peer has promised
-//     itself to one of them. This is the lease of the kernel with a majority for a store.
-//   - A promise ends early when who it was made to releases it ([Release]), has ended
-//     (its address refuses connections, or it greets as another incarnation), or
-//     has fetched. A question that came meanwhile is answered then.
-//   - Equal candidates settle it at once: the one of the lower term, or, of equal ones,
-//     the one that rendezvous hashing of the key puts behind, releases its voters and
-//     votes for the other.
-//   - A peer that starts has forgotten its promises: it votes for nobody for
-//     [Timings.Source], or until every other member has greeted this incarnation and
-//     neither stands nor fetches.
-//   - Terms are used up to a ceiling that is stored ahead ([Raise]), so that no
-//     election waits for a disk. After a restart every key counts as having used them all.
-//   - Copies are ordered by (term, expiry, digest). A removal is a term, too.
-//   - A failed fetch is told ([Failed]), and nobody stands until its back-off has passed.
-//   - Members change one at a time, by single-decree Paxos per configuration number
-//     (members.go has the argument why no two majorities act apart).
+// [Timings.AnnounceTimeout] and the clocks' difference. No loss, delay, repetition, reordering
+// or partition of messages, no restart, and no step of a wall clock makes two. A copy is
+// never replaced by an older one.
 //
 // # How it fails
 //
-// Without a majority nothing new is fetched; what is here is served. A peer that is
-// cut off while it fetches gives the fetch up before the others may begin one. When
-// the ceiling cannot be stored, the peer neither stands nor votes. Every message from
-// outside is judged before it changes anything: terms a day ahead of the wall clock
-// and copies that expire too late are ignored and counted.
+// Without a majority nothing new is fetched; what is here is served. A peer that is cut off
+// while it fetches gives the fetch up before the others may start one. When the ceiling cannot
+// be stored, the peer neither stands nor votes. A failed fetch is announced ([Failed]), and no
+// peer stands until its back-off has passed. Every message from outside is checked before
+// it changes anything: terms a day ahead of the wall clock and copies that expire too late
+// are ignored and counted.
 package protocol

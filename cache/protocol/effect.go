@@ -4,7 +4,7 @@ import "time"
 
 // Effect is what the runner does after a step, in order: one of [Send], [Reply],
 // [KeepAlive], [Refer], [Refuse], [Gone], [Changed], [Fetch], [Trust], [Abort],
-// [Save], [Raise], [SaveRemovals], [SaveMembership], [Drop] and [Moved].
+// [Save], [Raise], [SaveRemovals], [SaveMembers] and [Moved].
 type Effect interface{ effect() }
 
 // Send gives a message to a peer, or, without To, to all of them.
@@ -41,7 +41,7 @@ type Reason byte
 
 // Reasons to refuse a request.
 const (
-	SourceFailed Reason = iota + 1
+	OriginFailed Reason = iota + 1
 	Partitioned
 	Overloaded
 	TimedOut
@@ -54,14 +54,13 @@ type Gone struct {
 	Confirmed, Of int
 }
 
-// Changed is the end of a [Change].
+// Changed answers a [ChangeMembers].
 type Changed struct {
-	Token  Token
-	Config Config // the one in force
-	Err    string // why the change did not happen, or why nobody knows; empty: it did
+	Token Token
+	Err   string // why the list was refused, and what to do; empty: it is in force
 }
 
-// Fetch calls the source; it ends with a [Fetched] input of the same term. The call
+// Fetch calls the origin; it ends with a [Fetched] input of the same term. The call
 // must not outlive Until, which [Trust] moves and [Abort] ends.
 type Fetch struct {
 	Key   string
@@ -98,12 +97,9 @@ type Raise struct{ To int64 }
 // SaveRemovals stores all removals that are known, before the effects that follow.
 type SaveRemovals struct{ All []Removal }
 
-// SaveMembership stores what this peer has promised and accepted, before the
-// effects that follow, safe from a crash of the machine.
-type SaveMembership struct{ State MembershipState }
-
-// Drop closes the links to a peer that is a member no more.
-type Drop struct{ Peer string }
+// SaveMembers stores the list of members in force, before the effects that follow,
+// safe from a crash of the machine.
+type SaveMembers struct{ State MembersState }
 
 // Moved tells of a change of a key's state, for logs and for people who watch.
 type Moved struct {
@@ -114,19 +110,18 @@ type Moved struct {
 	Why      string
 }
 
-func (Send) effect()           {}
-func (Reply) effect()          {}
-func (KeepAlive) effect()      {}
-func (Refer) effect()          {}
-func (Refuse) effect()         {}
-func (Gone) effect()           {}
-func (Changed) effect()        {}
-func (Fetch) effect()          {}
-func (Trust) effect()          {}
-func (Abort) effect()          {}
-func (Save) effect()           {}
-func (Raise) effect()          {}
-func (SaveRemovals) effect()   {}
-func (SaveMembership) effect() {}
-func (Drop) effect()           {}
-func (Moved) effect()          {}
+func (Send) effect()         {}
+func (Reply) effect()        {}
+func (KeepAlive) effect()    {}
+func (Refer) effect()        {}
+func (Refuse) effect()       {}
+func (Gone) effect()         {}
+func (Changed) effect()      {}
+func (Fetch) effect()        {}
+func (Trust) effect()        {}
+func (Abort) effect()        {}
+func (Save) effect()         {}
+func (Raise) effect()        {}
+func (SaveRemovals) effect() {}
+func (SaveMembers) effect()  {}
+func (Moved) effect()        {}

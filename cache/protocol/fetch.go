@@ -8,44 +8,47 @@ import (
 
 const never = time.Duration(math.MaxInt64)
 
-// fetch makes this peer the one that calls the source: those who voted for it are
+// startFetch makes this peer the one that calls the origin: those who voted for it are
 // bound since it asked.
-func (m *Machine) fetch(k *key) {
+func (m *Machine) startFetch(k *key) {
+	// From when the question was sent, not from when the vote came: the voter counts from the arrival of the
+	// question, which is later, so that this peer's trust ends before the promise does.
 	promised := make(map[string]time.Duration, len(m.peers))
 	for peer, yes := range k.heard {
 		if yes {
-			promised[peer] = k.askedAt + m.Timings.Source
+			promised[peer] = k.askedAt + m.Timings.AnnounceTimeout
 		}
 	}
 	best := k.best
-	m.move(k, Sourcing, "", "fetches")
-	k.promised, k.round, k.hurried = promised, 0, false
-	k.made = m.now.Wall
+	m.setState(k, Fetching, "", "fetches")
+	k.promised, k.round, k.restartedOnce = promised, 0, false
+	k.made = m.now.Wall // the value may be as old as the start of its fetch: it expires from then
 	k.fetchUntil = m.now.Boot + m.Timings.Fetch
-	k.trust = m.trust(k)
+	k.trustEnd = m.trustedUntil(k)
 	m.announce(k, "")
-	m.emit(Fetch{Key: k.name, Term: k.term, Stale: m.Table.Get(k.name), Until: min(k.trust, k.fetchUntil)})
+	m.emit(Fetch{Key: k.name, Term: k.term, Stale: m.Table.Get(k.name), Until: min(k.trustEnd, k.fetchUntil)})
 	if best != "" {
 		m.send(best, EntryReq{k.name}) // something to serve meanwhile
 	}
-	m.arm(k)
+	m.schedule(k)
 }
 
-// trust is until when a majority votes for nobody else, and with it the fetch may run.
-func (m *Machine) trust(k *key) time.Duration {
+// trustedUntil is until when a majority votes for nobody else, and with it the fetch may run.
+func (m *Machine) trustedUntil(k *key) time.Duration {
 	ends := make([]time.Duration, 0, MaxMembers)
-	for _, member := range m.config.Members {
+	for _, member := range m.members {
 		switch {
-		case member.URL == m.Self:
+		case member.URL == m.Self: // it knows itself when its promise ends
 			ends = append(ends, never)
-		case m.original(member.URL) && m.peers[member.URL].link == Up:
+		case m.isOriginal(member.URL) && m.peers[member.URL].link == Up: // it sends no Ack: see Setup.Mixed
 			ends = append(ends, never)
 		default:
 			ends = append(ends, k.promised[member.URL])
 		}
 	}
+	// The majority-th latest end: until then a majority is promised.
 	slices.Sort(ends)
-	end := ends[len(ends)-m.config.Majority()]
+	end := ends[len(ends)-m.members.Majority()]
 	if end == never {
 		return never
 	}
@@ -57,39 +60,40 @@ func (m *Machine) announce(k *key, to string) {
 	if to == "" {
 		k.announceAt = m.now.Boot + m.Timings.Announce
 	}
-	m.send(to, Announce{Key: k.name, Term: k.term, Expire: m.Table.Get(k.name).Expire, Stamp: max(1, m.now.Boot.Milliseconds()), Config: m.config.Number})
+	m.send(to, Announce{Key: k.name, Term: k.term, Expire: m.Table.Get(k.name).Expire, Stamp: max(1, m.now.Boot.Milliseconds()), Config: m.number})
 }
 
-// acknowledged extends the trust: the follower is bound from the announcement on.
-func (m *Machine) acknowledged(from string, a Ack) {
+// handleAck extends the trust: the follower is bound from the announcement on.
+func (m *Machine) handleAck(from string, a Ack) {
 	k := m.keys[a.Key]
-	if k == nil || k.state != Sourcing || k.term != a.Term {
-		m.send(from, Release{a.Key, a.Term, true}) // it follows what is over
+	if k == nil || k.state != Fetching || k.term != a.Term {
+		m.send(from, Release{a.Key, a.Term, true}) // the fetch has ended
 		return
 	}
+	// The stamp is this peer's own clock, from the announcement. One from the future would stretch the trust.
 	stamp := time.Duration(min(a.Stamp, m.now.Boot.Milliseconds())) * time.Millisecond
-	k.promised[from] = max(k.promised[from], stamp+m.Timings.Source)
-	m.retrust(k)
-	m.arm(k)
+	k.promised[from] = max(k.promised[from], stamp+m.Timings.AnnounceTimeout)
+	m.updateTrust(k)
+	m.schedule(k)
 }
 
-// retrust takes in that somebody's promise has changed.
-func (m *Machine) retrust(k *key) {
-	trust := m.trust(k)
+// updateTrust recomputes the end of trust after a promise has changed.
+func (m *Machine) updateTrust(k *key) {
+	trust := m.trustedUntil(k)
 	switch {
 	case trust <= m.now.Boot:
-		m.abort(k, "no majority is promised any more")
-		m.standIfWanted(k)
-	case trust != k.trust:
-		k.trust = trust
+		m.abortFetch(k, "no majority is promised any more")
+		m.startCandidacyIfWanted(k)
+	case trust != k.trustEnd:
+		k.trustEnd = trust
 		m.emit(Trust{k.name, k.term, min(trust, k.fetchUntil)})
 	}
 }
 
-// announced follows a peer that fetches, whatever its term, unless this peer has
+// handleAnnounce follows a peer that fetches, whatever its term, unless this peer has
 // promised otherwise.
-func (m *Machine) announced(from string, a Announce) {
-	if m.absurd(a.Term) {
+func (m *Machine) handleAnnounce(from string, a Announce) {
+	if m.isAbsurdTerm(a.Term) {
 		m.counters.Ignored++
 		return
 	}
@@ -99,9 +103,9 @@ func (m *Machine) announced(from string, a Announce) {
 		m.send(from, Remove{m.removals.covering(a.Key)}) // its fetch began before a removal
 		return
 	case e.Held() && e.Term >= a.Term:
-		m.send(from, Update{a.Key, e}) // that fetch is over, or obsolete
+		m.send(from, Update{a.Key, e}) // that fetch has ended, or is obsolete
 		return
-	case a.Expire > e.Expire && m.believable(a.Expire):
+	case a.Expire > e.Expire && m.isBelievable(a.Expire):
 		m.send(from, EntryReq{a.Key})
 	}
 	k := m.keys[a.Key]
@@ -109,23 +113,24 @@ func (m *Machine) announced(from string, a Announce) {
 		return
 	}
 	k = m.key(a.Key)
-	defer m.arm(k)
+	defer m.schedule(k)
 	switch k.state {
-	case Sourcing:
+	case Fetching:
+		// Two peers fetch, which one of the conditions in the package's documentation rules out: the lower one gives up.
 		if !outranks(k.name, a.Term, from, k.term, m.Self) {
 			m.announce(k, from)
 			return
 		}
-		m.abort(k, "another peer fetches in a higher term")
+		m.abortFetch(k, "another peer fetches in a higher term")
 	case Candidate:
-		m.giveUp(k, "")
+		m.endCandidacy(k, "")
 	case Follower:
-		if a.Term < k.term || k.leader != from && !k.source {
-			return
+		if a.Term < k.term || k.leader != from && !k.leaderFetches {
+			return // its vote is promised to another candidate: an Ack would promise it twice
 		}
 	case Idle:
 		if k.failure.count > 0 && a.Term <= k.failure.term {
-			return // that fetch is over
+			return // that fetch has ended
 		}
 	}
 	m.follow(k, from, a)
@@ -134,30 +139,31 @@ func (m *Machine) announced(from string, a Announce) {
 // follow waits for a peer that fetches, and binds this one's vote to it.
 func (m *Machine) follow(k *key, leader string, a Announce) {
 	why := ""
-	if k.state != Follower || !k.source || k.leader != leader {
+	if k.state != Follower || !k.leaderFetches || k.leader != leader {
 		why = "follows"
 	}
 	k.term, k.free = a.Term, 0
-	m.move(k, Follower, leader, why)
-	k.source, k.boundAt, k.until = true, m.now.Boot, m.now.Boot+m.Timings.Source
-	m.see(k.name, a.Term)
+	m.setState(k, Follower, leader, why)
+	k.leaderFetches, k.votedAt, k.until = true, m.now.Boot, m.now.Boot+m.Timings.AnnounceTimeout
+	m.markUsed(k.name, a.Term)
 	switch {
-	case a.Stamp == 0 || m.abstaining():
-	case a.Config != m.config.Number:
-		m.greet(leader) // one of the two learns the other's configuration
-	case m.raise(a.Term):
+	// An Ack is a promise. Peers of the original want none, and while it abstains this peer may give none.
+	case a.Stamp == 0 || m.isAbstaining():
+	case !m.knowsList(leader, a.Config):
+		m.sendHello(leader) // it greets in return, and says its list
+	case m.ensureCeiling(a.Term):
 		m.send(leader, Ack{k.name, a.Term, a.Stamp})
 	}
 }
 
-// fetched is the end of a fetch, if it is still this peer's to make.
-func (m *Machine) fetched(in Fetched) {
+// handleFetched is the end of a fetch, if it is still this peer's to make.
+func (m *Machine) handleFetched(in Fetched) {
 	k := m.keys[in.Key]
-	if k == nil || k.state != Sourcing || k.term != in.Term {
-		return
+	if k == nil || k.state != Fetching || k.term != in.Term {
+		return // it was aborted: another peer may have fetched meanwhile
 	}
 	if in.Err != "" {
-		m.failed(k, in)
+		m.recordFailure(k, in)
 		return
 	}
 	ttl := m.Timings.TTL
@@ -172,21 +178,21 @@ func (m *Machine) fetched(in Fetched) {
 	m.put(k.name, e)
 	m.send("", Update{k.name, e})
 	k.wanted, k.failure = false, failure{}
-	m.move(k, Idle, "", "fetched")
+	m.setState(k, Idle, "", "fetched")
 	m.serve(k, e)
 	m.answerSome(k, func(w *waiter) bool {
 		if w.term >= e.Term {
 			return false // it asked for a fetch that begins later
 		}
-		m.emit(Refuse{w.token, SourceFailed, "the source takes longer than its value lives", m.Timings.FailMin})
+		m.emit(Refuse{w.token, OriginFailed, "the origin takes longer than its value lives", m.Timings.FailMin})
 		return true
 	})
-	m.standIfWanted(k)
-	m.arm(k)
+	m.startCandidacyIfWanted(k)
+	m.schedule(k)
 }
 
-// failed tells everybody that the fetch has failed, and when the next may start.
-func (m *Machine) failed(k *key, in Fetched) {
+// recordFailure tells everybody that the fetch has failed, and when the next may start.
+func (m *Machine) recordFailure(k *key, in Fetched) {
 	count := k.failure.count + 1
 	wait := m.Timings.FailMax
 	if doublings := count - 1; doublings < 30 {
@@ -197,23 +203,24 @@ func (m *Machine) failed(k *key, in Fetched) {
 		wait = min(in.Wait, longestWait)
 	}
 	m.counters.Failures++
-	m.move(k, Idle, "", "failed: "+in.Err)
+	m.setState(k, Idle, "", "failed: "+in.Err)
 	k.failure = failure{term: k.term, text: in.Err, count: count, until: m.now.Boot + wait}
 	m.send("", k.failure.message(k.name, m.now.Boot))
-	m.refuseAll(k, SourceFailed, in.Err, wait)
-	m.arm(k)
+	m.refuseAll(k, OriginFailed, in.Err, wait)
+	m.schedule(k)
 }
 
-// longestWait bounds what a source or a peer may ask for.
+// longestWait bounds what an origin or a peer may ask for.
 const longestWait = time.Hour
 
 func (f failure) message(name string, now time.Duration) Failed {
 	return Failed{Key: name, Term: f.term, Wait: max(1, (f.until - now).Milliseconds()), Text: f.text, Count: f.count}
 }
 
-// failedElsewhere takes over another peer's back-off.
-func (m *Machine) failedElsewhere(from string, f Failed) {
-	if m.absurd(f.Term) || f.Term < m.Table.Get(f.Key).Term || f.Count < 1 || f.Wait < 1 {
+// handleFailed takes over another peer's back-off.
+func (m *Machine) handleFailed(from string, f Failed) {
+	// A failure that is older than the copy here says nothing about the origin now.
+	if m.isAbsurdTerm(f.Term) || f.Term < m.Table.Get(f.Key).Term || f.Count < 1 || f.Wait < 1 {
 		m.counters.Ignored++
 		return
 	}
@@ -223,23 +230,23 @@ func (m *Machine) failedElsewhere(from string, f Failed) {
 	}
 	k = m.key(f.Key)
 	switch {
-	case k.state == Sourcing, k.state == Follower && (k.leader != from || f.Term < k.term):
-		m.arm(k)
+	case k.state == Fetching, k.state == Follower && (k.leader != from || f.Term < k.term):
+		m.schedule(k)
 		return
 	case k.state == Candidate:
-		m.giveUp(k, "")
+		m.endCandidacy(k, "")
 	}
 	wait := min(time.Duration(min(f.Wait, longestWait.Milliseconds()))*time.Millisecond, longestWait)
 	k.failure = failure{term: f.Term, text: f.Text, count: f.Count, until: m.now.Boot + wait}
-	m.move(k, Idle, "", "failed at "+from+": "+f.Text)
+	m.setState(k, Idle, "", "failed at "+from+": "+f.Text)
 	k.pending = nil
-	m.refuseAll(k, SourceFailed, f.Text, wait)
-	m.arm(k)
+	m.refuseAll(k, OriginFailed, f.Text, wait)
+	m.schedule(k)
 }
 
-// abort ends this peer's fetch before its time. One that this very step began is not
+// abortFetch ends this peer's fetch before its time. One that this very step began is not
 // begun at all.
-func (m *Machine) abort(k *key, why string) {
+func (m *Machine) abortFetch(k *key, why string) {
 	m.counters.Aborted++
 	begun := len(m.effects)
 	m.effects = slices.DeleteFunc(m.effects, func(e Effect) bool {
@@ -249,6 +256,6 @@ func (m *Machine) abort(k *key, why string) {
 	if len(m.effects) == begun {
 		m.emit(Abort{k.name, k.term, why})
 	}
-	m.send("", Release{k.name, k.term, true})
-	m.move(k, Idle, "", "gives up its fetch: "+why)
+	m.send("", Release{k.name, k.term, true}) // Used: the origin may have been called in this term
+	m.setState(k, Idle, "", "gives up its fetch: "+why)
 }

@@ -99,15 +99,15 @@ func newFuzzed(t judge, data []byte) *fuzzed {
 	// Few greetings: hours are to pass.
 	timings := Timings{Hello: time.Minute, Ping: time.Minute}.WithDefaults()
 	s := Setup{
-		Self: memberNamed("A").URL, State: MembershipState{Config: membersNamed("1:A,B,C")}, Keeps: z.next()%2 == 0, Incarnation: 1,
+		Self: memberNamed("A").URL, Members: membersNamed("A,B,C"), Keeps: z.next()%2 == 0, Incarnation: 1,
 		Timings: timings, Jitter: 0.2, MaxWaiting: 5, Table: newMemoryTable(), Rand: r.Float64,
 		Mixed: z.next()%4 == 0, Passive: z.next()%8 == 0,
 	}
 	switch z.next() % 4 {
 	case 0:
-		s.State.Config = membersNamed("1:A")
+		s.Members = membersNamed("A")
 	case 1:
-		s.State.Config = membersNamed("3:A,B,C,D,E")
+		s.Members = membersNamed("A,B,C,D,E")
 	}
 	z.m = New(z.now, s)
 	return z
@@ -145,7 +145,7 @@ func (z *fuzzed) removal() Removal {
 
 func (z *fuzzed) message() Message {
 	key, n := z.key(), z.number()
-	config := membersNamed(pick(z, "0:", "1:A,B,C", "2:A,B", "2:A,B,C,D", "3:A", "4:B,C", "3:A,B"))
+	list := membersNamed(pick(z, "", "A,B,C", "A,B", "A,B,C,D", "A", "B,C", "A,C,D,E"))
 	switch z.next() % 15 {
 	case 0, 1:
 		return Question{key, n, int64(z.next() % 4), z.number()}
@@ -166,13 +166,13 @@ func (z *fuzzed) message() Message {
 	case 10:
 		return Removed{z.removal()}
 	case 11:
-		return Hello{uint64(z.next() % 3), uint64(z.next() % 3), config.Number, pick(z, config.Digest(), 7), z.number(), z.next()%2 == 0, z.next()%2 == 0}
+		return Hello{uint64(z.next() % 3), uint64(z.next() % 3), int64(z.next()), pick(z, list.Digest(), 7), z.number(), z.next()%2 == 0, z.next()%2 == 0}
 	case 12:
-		return Membership{z.next(), config, config.Digest(), n, z.number()}
+		return MembersList{n, list}
 	case 13:
 		return pick[Message](z, Ping{}, Pong{}, EntryReq{key})
 	default:
-		return Membership{Step: stepAgreed, Config: config}
+		return Hello{2, 1, 1, list.Digest(), z.now.Wall, false, true}
 	}
 }
 
@@ -210,11 +210,7 @@ func (z *fuzzed) one() {
 	case 8:
 		z.tokens++
 		z.owed[z.tokens] = "change"
-		c := Change{Until: z.now.Boot + time.Second, Token: z.tokens, Remove: z.peer()}
-		if z.next()%2 == 0 {
-			c.Add, c.Remove = new(memberNamed(pick(z, "D", "F", "B"))), ""
-		}
-		z.step(c)
+		z.step(ChangeMembers{Members: membersNamed(pick(z, "A,B,C", "A,B", "A,B,C,D", "A", "B,C", "A,C,D,E")), Token: z.tokens})
 	case 9:
 		z.now.Boot += 3 * time.Second
 		z.now.Wall += z.number()%100000 - 50000
@@ -326,7 +322,7 @@ func (z *fuzzed) leave() {
 	}
 	if len(z.m.keys) > 0 || len(z.m.timers) > 0 || len(z.m.waiters) > 0 || z.m.busy != 0 {
 		for name := range z.m.keys {
-			z.log = append(z.log, name, z.m.Look(name))
+			z.log = append(z.log, name, z.m.KeyStatus(name))
 		}
 		z.fail("three hours later there are %d keys, %d timers, %d waiters and %d busy", len(z.m.keys), len(z.m.timers), len(z.m.waiters), z.m.busy)
 	}

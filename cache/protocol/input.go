@@ -14,7 +14,7 @@ type Now struct {
 type Token uint64
 
 // Input is what happens to a peer: [Get], [Cancel], [RemoveKeys], [Heard], [Link],
-// [Fetched], [Raised], [Change] or [Tick].
+// [Fetched], [Raised], [ChangeMembers] or [Tick].
 type Input interface{ input() }
 
 // Get asks for a value that expires after After. Every Get is answered by exactly
@@ -84,23 +84,22 @@ type Raised struct {
 	Err string
 }
 
-// Change proposes to add or to remove one member. It is answered by [Changed].
-type Change struct {
-	Add    *Member
-	Remove string // url
-	Until  time.Duration
-	Token  Token
+// ChangeMembers replaces the list of members, by one that differs by one member. It is
+// answered by [Changed].
+type ChangeMembers struct {
+	Members []Member
+	Token   Token
 }
 
 // Tick is that time has passed: at [Machine.Next], or at any time.
 type Tick struct{}
 
-func (Get) input()        {}
-func (Cancel) input()     {}
-func (RemoveKeys) input() {}
-func (Heard) input()      {}
-func (Link) input()       {}
-func (Fetched) input()    {}
-func (Raised) input()     {}
-func (Change) input()     {}
-func (Tick) input()       {}
+func (Get) input()           {}
+func (Cancel) input()        {}
+func (RemoveKeys) input()    {}
+func (Heard) input()         {}
+func (Link) input()          {}
+func (Fetched) input()       {}
+func (Raised) input()        {}
+func (ChangeMembers) input() {}
+func (Tick) input()          {}

@@ -15,43 +15,43 @@ type key struct {
 	term int64
 
 	// A follower's. The vote binds, and the follower waits, until then.
-	leader  string
-	source  bool // the leader fetches
-	boundAt time.Duration
-	until   time.Duration
-	pending *question
+	leader        string
+	leaderFetches bool // the leader fetches
+	votedAt       time.Duration
+	until         time.Duration
+	pending       *question
 
 	// A candidate's.
-	asked    bool // false: it waits for the ceiling
-	askedAt  time.Duration
-	patience time.Duration // the end of the election
-	repeatAt time.Duration
-	heard    map[string]bool // who answered; true: yes
-	round    int
-	hurried  bool   // this election has begun again at once already
-	outbid   bool   // somebody refused because its term is higher
-	fresh    bool   // a fresh copy is elsewhere and was asked for
-	best     string // who has the newest copy, newer than ours, or a fresh one
-	bestTime int64  // when the newest expires
+	asked         bool // false: it waits for the ceiling
+	askedAt       time.Duration
+	electionEnd   time.Duration // the end of the election
+	repeatAt      time.Duration
+	heard         map[string]bool // who answered; true: yes
+	round         int
+	restartedOnce bool   // this election has begun again at once already
+	outbid        bool   // somebody refused because its term is higher
+	fresh         bool   // a fresh copy is elsewhere and was asked for
+	best          string // who has the newest copy, newer than ours, or a fresh one
+	bestTime      int64  // when the newest expires
 
 	// A fetching peer's.
 	made       int64 // Unix milliseconds
 	fetchUntil time.Duration
 	announceAt time.Duration
 	promised   map[string]time.Duration // until when each peer votes for nobody else
-	trust      time.Duration
+	trustEnd   time.Duration
 
 	// free is a term in which this peer's vote was released, and may be given again.
 	free int64
 	// wanted is that a fetch is wanted, though nobody may wait for it.
-	wanted   bool
-	highest  int64 // term that others have told
-	failure  failure
-	waiters  []*waiter
-	lookAt   time.Duration // at the waiters
-	due      time.Duration
-	at       int // in the heap; -1: not there
-	electing time.Duration
+	wanted        bool
+	highest       int64 // term that others have told
+	failure       failure
+	waiters       []*waiter
+	checkAt       time.Duration // when to run checkWaiters
+	due           time.Duration
+	at            int // in the heap; -1: not there
+	electionBegan time.Duration
 }
 
 // question is one that could not be answered with yes because of a promise.
@@ -89,13 +89,13 @@ func (m *Machine) next(k *key) time.Duration {
 		next = k.until
 	case Candidate:
 		if k.asked {
-			next = min(k.patience, k.repeatAt)
+			next = min(k.electionEnd, k.repeatAt)
 		}
-	case Sourcing:
-		next = min(k.announceAt, k.fetchUntil, k.trust)
+	case Fetching:
+		next = min(k.announceAt, k.fetchUntil, k.trustEnd)
 	}
 	if len(k.waiters) > 0 {
-		next = min(next, k.lookAt)
+		next = min(next, k.checkAt)
 	}
 	if k.failure.count > 0 {
 		next = min(next, m.forget(k.failure))
@@ -103,11 +103,11 @@ func (m *Machine) next(k *key) time.Duration {
 	return next
 }
 
-// lapse does what is due for a key.
-func (m *Machine) lapse(k *key) {
+// runKeyTimer does what is due for a key.
+func (m *Machine) runKeyTimer(k *key) {
 	now := m.now.Boot
-	if len(k.waiters) > 0 && k.lookAt <= now {
-		m.lookAtWaiters(k)
+	if len(k.waiters) > 0 && k.checkAt <= now {
+		m.checkWaiters(k)
 	}
 	if k.failure.count > 0 && m.forget(k.failure) <= now {
 		k.failure = failure{}
@@ -115,25 +115,25 @@ func (m *Machine) lapse(k *key) {
 	switch {
 	case k.state == Follower && k.until <= now:
 		m.counters.Silences++
-		m.unbound(k, "silent for too long")
-	case k.state == Candidate && k.asked && k.patience <= now:
-		m.lost(k)
+		m.endFollowing(k, "silent for too long")
+	case k.state == Candidate && k.asked && k.electionEnd <= now:
+		m.electionTimedOut(k)
 	case k.state == Candidate && k.asked && k.repeatAt <= now:
-		m.repeat(k)
-	case k.state == Sourcing && k.trust <= now:
-		m.abort(k, "no majority has confirmed the fetch")
-		m.standIfWanted(k)
-	case k.state == Sourcing && k.fetchUntil <= now:
+		m.repeatQuestion(k)
+	case k.state == Fetching && k.trustEnd <= now:
+		m.abortFetch(k, "no majority has confirmed the fetch")
+		m.startCandidacyIfWanted(k)
+	case k.state == Fetching && k.fetchUntil <= now:
 		m.emit(Abort{k.name, k.term, "deadline"})
-		m.fetched(Fetched{Key: k.name, Term: k.term, Err: "the source has not answered within " + m.Timings.Fetch.String()})
-	case k.state == Sourcing && k.announceAt <= now:
+		m.handleFetched(Fetched{Key: k.name, Term: k.term, Err: "the origin has not answered within " + m.Timings.Fetch.String()})
+	case k.state == Fetching && k.announceAt <= now:
 		m.announce(k, "")
 	}
-	m.arm(k)
+	m.schedule(k)
 }
 
-// move changes a key's state.
-func (m *Machine) move(k *key, to State, leader, why string) {
+// setState changes a key's state.
+func (m *Machine) setState(k *key, to State, leader, why string) {
 	from := k.state
 	if was, is := from >= Candidate, to >= Candidate; was != is {
 		if is {
@@ -144,12 +144,12 @@ func (m *Machine) move(k *key, to State, leader, why string) {
 	}
 	k.state, k.leader = to, leader
 	if to != Follower {
-		k.source, k.until = false, 0
+		k.leaderFetches, k.until = false, 0
 	}
 	if to != Candidate {
 		k.asked, k.heard, k.fresh, k.outbid, k.best, k.bestTime = false, nil, false, false, "", 0
 	}
-	if to != Sourcing {
+	if to != Fetching {
 		k.promised = nil
 	}
 	if why != "" {
@@ -157,15 +157,15 @@ func (m *Machine) move(k *key, to State, leader, why string) {
 	}
 }
 
-// used is the highest term in which this peer may have voted, stood or followed.
-func (m *Machine) used(name string) int64 {
+// usedTerm is the highest term in which this peer may have voted, stood or followed.
+func (m *Machine) usedTerm(name string) int64 {
 	e := m.Table.Get(name)
 	return max(e.Seen, e.Term, m.floor, m.Table.Forgot(), m.removals.floor(name))
 }
 
-// see remembers that a term was used here. Term 0, in which candidates of the
-// original's begin, uses up 1 as well: 0 is how nothing looks.
-func (m *Machine) see(name string, term int64) {
+// markUsed remembers that a term was used here. Term 0, in which candidates of the
+// original begin, uses up 1 as well: 0 means unset.
+func (m *Machine) markUsed(name string, term int64) {
 	term = max(term, 1)
 	e := m.Table.Get(name)
 	if e.Seen < term {
@@ -174,22 +174,22 @@ func (m *Machine) see(name string, term int64) {
 	}
 }
 
-// unbound frees a follower from its vote: who asked meanwhile is answered, and
+// endFollowing frees a follower from its vote: who asked meanwhile is answered, and
 // otherwise this peer stands itself if somebody here wants the value.
-func (m *Machine) unbound(k *key, why string) {
-	m.move(k, Idle, "", why)
+func (m *Machine) endFollowing(k *key, why string) {
+	m.setState(k, Idle, "", why)
 	p := k.pending
 	k.pending = nil
 	if p != nil && m.now.Boot-p.at < m.Timings.CandidateMax && m.peers[p.from] != nil {
-		m.question(p.from, p.q)
+		m.handleQuestion(p.from, p.q)
 	}
-	m.standIfWanted(k)
-	m.arm(k)
+	m.startCandidacyIfWanted(k)
+	m.schedule(k)
 }
 
-func (m *Machine) standIfWanted(k *key) {
+func (m *Machine) startCandidacyIfWanted(k *key) {
 	if k.state == Idle && (k.wanted || len(k.waiters) > 0) {
-		m.stand(k)
+		m.startCandidacy(k)
 	}
 }
 

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"fmt"
 	"slices"
 	"time"
 )
@@ -15,70 +14,83 @@ type peer struct {
 	// lesser of the last two measurements, because a greeting that was late makes it
 	// seem behind.
 	skew, measured int64
-	// former is the incarnation before: its late greetings say nothing.
-	former uint64
-	// stranger is that it was started with other members under the same number.
-	stranger bool
-	// clear is that nothing it does can rest on a vote of this peer's last life.
-	clear bool
+	// prevIncarnation is the incarnation before: its late Hellos are ignored.
+	prevIncarnation uint64
+	// said is the digest of its list of members, 0 when it has said none on the
+	// connection that stands, and saidAt
+	// when that last changed. list is the list, where it differs from this peer's;
+	// nil: not known.
+	said   uint64
+	saidAt time.Duration
+	list   Members
+	// incompatible: its list of members rules out working together, and its messages are ignored (compareList).
+	incompatible bool
+	// noPriorVotes: nothing that it does can rest on a vote that this peer gave before its restart.
+	noPriorVotes bool
 }
 
-// link takes in what the transport has found out.
-func (m *Machine) link(in Link) {
+// handleLink takes in what the transport has found out.
+func (m *Machine) handleLink(in Link) {
 	p := m.peers[in.Peer]
 	if p == nil {
-		if in.State == Up { // it may have been a member, and not know better
-			m.agree(m.council.hello(m.now, in.Peer, 0, false))
+		if in.State == Up && in.Peer != m.Self { // it has this peer in its list, and is not in this one's
+			m.sendMembers(in.Peer)
 		}
 		return
 	}
 	if p.link != in.State {
 		p.link, p.since = in.State, m.now.Boot
 	}
+	if in.State != Up {
+		// The next connection may be to a new process with another list, whose question
+		// may come before its greeting.
+		p.said, p.list = 0, nil
+		m.compareList(p)
+	}
 	switch in.State {
 	case Up:
-		m.greet(in.Peer)
+		m.sendHello(in.Peer)
 		if m.partitioned {
 			m.ping()
 		}
 	case Dead:
-		m.dead(in.Peer, m.now.Boot+1)
+		m.forgetDead(in.Peer, m.now.Boot+1)
 	}
-	m.links()
+	m.linksChanged()
 }
 
-// original is whether a peer counts as one of the original's.
-func (m *Machine) original(url string) bool {
+// isOriginal reports whether a peer counts as a peer of the original.
+func (m *Machine) isOriginal(url string) bool {
 	p := m.peers[url]
 	return m.Mixed && p != nil && p.hello.Incarnation == 0
 }
 
-// links does what follows when a majority is connected, or no longer is.
-func (m *Machine) links() {
-	alone := !m.quorate()
-	if alone && !m.alone && m.member() {
+// linksChanged does what follows when a majority is connected, or no longer is.
+func (m *Machine) linksChanged() {
+	alone := !m.hasQuorum()
+	if alone && !m.alone {
 		m.counters.Partitions++
 		m.emit(Moved{Why: whyPartitioned})
 	}
 	m.alone = alone
 	if m.Mixed { // peers of the original's count as long as they are connected
-		for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Sourcing }) {
-			m.retrust(k)
-			m.arm(k)
+		for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Fetching }) {
+			m.updateTrust(k)
+			m.schedule(k)
 		}
 	}
 	if alone && m.grace != 0 {
 		return
 	}
 	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Idle && (k.wanted || len(k.waiters) > 0) }) {
-		m.stand(k)
-		m.arm(k)
+		m.startCandidacy(k)
+		m.schedule(k)
 	}
 }
 
-// dead forgets what, since before a time, binds this peer to one whose process has
+// forgetDead forgets what, since before a time, binds this peer to one whose process has
 // ended: it cannot be fetching any more.
-func (m *Machine) dead(url string, before time.Duration) {
+func (m *Machine) forgetDead(url string, before time.Duration) {
 	m.parked = slices.DeleteFunc(m.parked, func(h Heard) bool { return h.From == url })
 	for _, k := range m.keys {
 		if p := k.pending; p != nil && p.from == url && p.at < before {
@@ -86,10 +98,10 @@ func (m *Machine) dead(url string, before time.Duration) {
 		}
 	}
 	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Candidate && k.fresh && k.best == url }) {
-		m.again(k) // its copy will not come
+		m.restartElection(k) // its copy will not come
 	}
-	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Follower && k.leader == url && k.boundAt < before }) {
-		m.unbound(k, "the peer that it followed has ended")
+	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Follower && k.leader == url && k.votedAt < before }) {
+		m.endFollowing(k, "the peer that it followed has ended")
 	}
 }
 
@@ -97,38 +109,45 @@ func (m *Machine) dead(url string, before time.Duration) {
 func (m *Machine) connected() int {
 	n := 1
 	for _, p := range m.peers {
-		if p.link == Up && !p.stranger {
+		if p.link == Up && !p.incompatible {
 			n++
 		}
 	}
 	return n
 }
 
-func (m *Machine) quorate() bool { return m.connected() >= m.config.Majority() }
+func (m *Machine) hasQuorum() bool { return m.connected() >= m.members.Majority() }
 
-// greet says who this peer is: to one, or to every other.
-func (m *Machine) greet(to string) {
-	h := Hello{
-		Incarnation: m.Incarnation, Config: m.config.Number, Members: m.digest, Wall: m.now.Wall,
-		Busy: m.busy > 0, Keeps: m.Keeps,
-	}
-	for _, member := range m.config.Members {
+// sendHello says who this peer is: to one, or to every other.
+func (m *Machine) sendHello(to string) {
+	h := m.newHello()
+	for _, member := range m.members {
 		if p := m.peers[member.URL]; p != nil && (to == "" || to == member.URL) {
 			h.Echo = p.hello.Incarnation
 			m.send(member.URL, h)
+			if p.said != 0 && p.said != m.digest {
+				m.sendMembers(member.URL)
+			}
 		}
 	}
 }
 
-func (m *Machine) hello(from string, p *peer, h Hello) {
-	if h.Incarnation == 0 || h.Incarnation == p.former {
+func (m *Machine) newHello() Hello {
+	return Hello{
+		Incarnation: m.Incarnation, Config: m.number, Members: m.digest, Wall: m.now.Wall,
+		Busy: m.busy > 0 || !m.settled, Keeps: m.Keeps,
+	}
+}
+
+func (m *Machine) handleHello(from string, p *peer, h Hello) {
+	if h.Incarnation == 0 || h.Incarnation == p.prevIncarnation {
 		m.counters.Ignored++
 		return
 	}
 	news := p.hello.Incarnation != h.Incarnation
 	restarted := p.hello.Incarnation != 0 && p.hello.Incarnation != h.Incarnation
 	if restarted {
-		p.former = p.hello.Incarnation
+		p.prevIncarnation = p.hello.Incarnation
 	}
 	p.hello = h
 	measured := max(-dayAhead, min(dayAhead, h.Wall-m.now.Wall))
@@ -137,44 +156,39 @@ func (m *Machine) hello(from string, p *peer, h Hello) {
 		p.skew = p.measured
 	}
 	p.measured = measured
-	if h.Config <= m.config.Number {
-		m.behind = 0
-	} else if m.behind == 0 {
-		m.behind = m.now.Boot
-	}
-	p.stranger = h.Config == m.config.Number && h.Members != m.digest
+	reply := m.handleDigest(p, h.Members)
 	if restarted {
-		p.clear = false
-		m.dead(from, p.since) // a connection is one process: what it said on this one counts
+		p.noPriorVotes = false
+		m.forgetDead(from, p.since) // a connection is one process: what it said on this one counts
 	}
-	if h.Echo != m.Incarnation || news {
-		m.greet(from)
+	if h.Echo != m.Incarnation || news || reply {
+		m.sendHello(from)
 	}
 	if h.Echo == m.Incarnation && !h.Busy {
-		p.clear = true
-		m.voteAgain()
+		p.noPriorVotes = true
+		m.endAbstentionEarly()
 	}
-	m.agree(m.council.hello(m.now, from, h.Config, h.Keeps))
-	m.links()
+	m.linksChanged()
 }
 
-// voteAgain ends the abstention early, once every other member of the configuration
+// endAbstentionEarly ends the abstention early, once every other member has the same list,
 // knows of this life and neither stands nor fetches: nothing rests on a vote of the
-// last one.
-func (m *Machine) voteAgain() {
-	if !m.abstaining() || !m.council.settled() {
+// last life. After a change of the list something may rest on a vote for a peer that
+// is no member any more, and does not greet: then the abstention lasts its time.
+func (m *Machine) endAbstentionEarly() {
+	if !m.isAbstaining() || !m.settled {
 		return
 	}
 	for _, p := range m.peers {
-		if !p.clear || p.hello.Config != m.config.Number {
+		if !p.noPriorVotes || p.said != m.digest {
 			return
 		}
 	}
 	m.abstain = m.now.Boot
 }
 
-// cutOff is that an election heard of too few, whatever the links say.
-func (m *Machine) cutOff() {
+// declarePartitioned is that an election heard of too few, whatever the links say.
+func (m *Machine) declarePartitioned() {
 	if !m.partitioned {
 		m.partitioned = true
 		m.counters.Partitions++
@@ -194,68 +208,19 @@ func (m *Machine) pong(from string) {
 		return
 	}
 	m.pongs[from] = true
-	if len(m.pongs)+1 >= m.config.Majority() {
+	if len(m.pongs)+1 >= m.members.Majority() {
 		m.partitioned = false
-		m.links()
+		m.linksChanged()
 	}
 }
 
-func (m *Machine) adopt(c Config) {
-	m.config, m.digest = c, c.Digest()
-	if !m.absurd(c.Floor) {
-		m.floor = max(m.floor, c.Floor)
+// knowsList is whether a peer has said its list of members, so that its questions
+// may be answered; number is what its message says. Peers of the original, which say 0,
+// have no list to compare: they count only where Mixed allows them.
+func (m *Machine) knowsList(url string, number int64) bool {
+	if number == 0 {
+		return m.Mixed
 	}
-	m.partitioned, m.behind = false, 0
-}
-
-// agree carries out what the agreement on members asks for.
-func (m *Machine) agree(effects []Effect) {
-	m.effects = append(m.effects, effects...)
-	next := m.council.config()
-	if next.Number == m.config.Number {
-		return
-	}
-	// Who was there before tells the new member what it may have missed.
-	steady := m.member() && next.Number == m.config.Number+1
-	m.adopt(next)
-	if !steady {
-		// It may have been no member meanwhile, and what was removed then it has.
-		m.clean(Removal{Everything, "", MaxUint})
-	}
-	for url := range m.peers {
-		if !next.Has(url) {
-			delete(m.peers, url)
-		}
-	}
-	for _, member := range next.Members {
-		if member.URL != m.Self && m.peers[member.URL] == nil {
-			m.peers[member.URL] = &peer{since: m.now.Boot}
-			if steady {
-				m.removals.owed[member.URL] = m.now.Wall + m.Timings.Reach().Milliseconds()
-			}
-		}
-	}
-	for url := range m.removals.owed {
-		if !next.Has(url) {
-			delete(m.removals.owed, url)
-		}
-	}
-	m.recountRemovals()
-	m.emit(Moved{Why: fmt.Sprintf("configuration %d: %d members", next.Number, len(next.Members))})
-	for _, k := range m.sortedKeys(func(k *key) bool { return k.state != Idle }) {
-		switch {
-		case k.state == Follower: // its promise holds, whoever is a member
-		case k.state == Candidate:
-			m.giveUp(k, "")
-			m.standIfWanted(k)
-		case !m.member():
-			m.abort(k, "this peer is no member any more")
-			m.standIfWanted(k)
-		default:
-			m.retrust(k)
-		}
-		m.arm(k)
-	}
-	m.greet("")
-	m.links()
+	p := m.peers[url]
+	return p != nil && p.said != 0
 }

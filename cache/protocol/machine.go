@@ -9,11 +9,11 @@ import (
 type Setup struct {
 	// Self is the peer's url.
 	Self string
-	// State is the membership as stored, or, at the first start, the configuration
-	// that the peer was started with. Number 0: it is no member yet, and its
-	// members are whom to reach.
-	State MembershipState
-	// Keeps is that what is saved outlives a restart.
+	// Members are all peers, as configured, and Stored is the list as stored in the
+	// peer's last life; without members when nothing was.
+	Members Members
+	Stored  MembersState
+	// Keeps reports whether what is saved outlives a restart.
 	Keeps bool
 	// Incarnation is random at every start, and not 0.
 	Incarnation uint64
@@ -43,9 +43,11 @@ type Setup struct {
 type Machine struct {
 	Setup
 
-	council *council
-	config  Config
-	digest  uint64 // of its members
+	members Members
+	digest  uint64        // of the list
+	number  int64         // [MembersState.Number]
+	listAt  time.Duration // when the list was taken, or the peer started
+	settled bool          // nothing rests on an earlier list: see settleList
 
 	now     Now
 	effects []Effect
@@ -69,8 +71,7 @@ type Machine struct {
 	partitioned bool
 	pingAt      time.Duration
 	pongs       map[string]bool
-	behind      time.Duration // since when others have said a higher configuration; 0: they do not
-	alone       bool          // no majority was connected at the last look
+	alone       bool // no majority was connected at the last look
 
 	removals removals
 	counters Counters
@@ -88,25 +89,25 @@ func New(now Now, s Setup) *Machine {
 		ceiling: s.Ceiling,
 		pongs:   map[string]bool{},
 		helloAt: now.Boot,
-		grace:   now.Boot + s.Timings.Source,
+		grace:   now.Boot + s.Timings.AnnounceTimeout,
 		alone:   true,
 	}
-	terms := func() int64 { return max(m.ceiling, m.floor) }
-	m.council = newCouncil(s.Self, s.State, s.Keeps, s.Timings.Source, terms, s.Rand)
-	m.adopt(s.State.Config)
-	for _, member := range m.config.Members {
+	m.members = NewMembers(s.Members)
+	m.digest, m.listAt = m.members.Digest(), now.Boot
+	for _, member := range m.members {
 		if member.URL != s.Self {
 			m.peers[member.URL] = &peer{since: now.Boot}
 		}
 	}
 	if len(m.peers) > 0 {
-		m.abstain = now.Boot + s.Timings.Source
+		m.abstain = now.Boot + s.Timings.AnnounceTimeout
 	}
 	m.removals.restore(s.Removals)
+	m.restoreMembers(s.Stored)
 	for _, r := range s.Removals {
-		m.clean(r) // what was removed, and stored again at a crash
+		m.dropCopies(r) // what was removed, and stored again at a crash
 	}
-	m.alone = !m.quorate()
+	m.alone = !m.hasQuorum()
 	m.kept, m.effects = m.effects, nil
 	return m
 }
@@ -118,24 +119,24 @@ func (m *Machine) Step(now Now, in Input) []Effect {
 	now.Boot = max(now.Boot, m.now.Boot)
 	clear(m.effects)
 	m.now, m.effects, m.kept = now, append(m.effects[:0], m.kept...), nil
-	m.due()
+	m.runDue()
 	switch in := in.(type) {
 	case Get:
 		m.get(in)
 	case Cancel:
 		m.cancel(in.Token)
 	case Heard:
-		m.heard(in)
+		m.handleMessage(in)
 	case Fetched:
-		m.fetched(in)
+		m.handleFetched(in)
 	case Raised:
-		m.raised(in)
+		m.handleRaised(in)
 	case Link:
-		m.link(in)
+		m.handleLink(in)
 	case RemoveKeys:
-		m.removeKeys(in)
-	case Change:
-		m.agree(m.council.propose(m.now, in))
+		m.startRemoval(in)
+	case ChangeMembers:
+		m.changeMembers(in)
 	case Tick:
 	}
 	return m.effects
@@ -150,52 +151,45 @@ func (m *Machine) Next() time.Duration {
 	if m.partitioned {
 		next = min(next, m.pingAt)
 	}
-	if m.abstaining() {
+	if m.isAbstaining() {
 		next = min(next, m.abstain)
 	}
 	if m.grace > m.now.Boot {
 		next = min(next, m.grace)
 	}
-	if at, ok := m.council.next(); ok {
-		next = min(next, at)
-	}
 	return min(next, m.removals.next())
 }
 
-// due does what the passing of time asks for.
-func (m *Machine) due() {
+// runDue does what the passing of time asks for.
+func (m *Machine) runDue() {
 	for len(m.timers) > 0 && m.timers[0].due <= m.now.Boot {
-		m.lapse(m.timers[0])
+		m.runKeyTimer(m.timers[0])
 	}
 	if m.helloAt <= m.now.Boot {
 		m.helloAt = m.now.Boot + m.Timings.Hello
-		m.greet("")
+		m.settleList()
+		m.sendHello("")
 	}
 	if m.partitioned && m.pingAt <= m.now.Boot {
 		m.ping()
 	}
 	if m.grace != 0 && m.grace <= m.now.Boot {
 		m.grace = 0
-		m.links()
-	}
-	if at, ok := m.council.next(); ok && at <= m.now.Boot {
-		m.agree(m.council.tick(m.now))
+		m.linksChanged()
 	}
 	m.spreadRemovals()
 }
 
-func (m *Machine) heard(in Heard) {
+func (m *Machine) handleMessage(in Heard) {
 	from, known := m.peers[in.From]
 	switch msg := in.Message.(type) {
 	case Hello:
 		if known {
-			m.hello(in.From, from, msg)
-		} else {
-			m.agree(m.council.hello(m.now, in.From, msg.Config, msg.Keeps))
+			m.handleHello(in.From, from, msg)
 		}
 		return
-	case Membership:
-		m.agree(m.council.heard(m.now, in.From, msg))
+	case MembersList:
+		m.handleMembers(in.From, msg.Members)
 		return
 	case Pong:
 		if known {
@@ -208,33 +202,33 @@ func (m *Machine) heard(in Heard) {
 		}
 		return
 	}
-	if !known || from.stranger || !m.member() {
+	if !known || from.incompatible {
 		m.counters.Ignored++
 		return
 	}
 	switch msg := in.Message.(type) {
 	case Question:
-		m.question(in.From, msg)
+		m.handleQuestion(in.From, msg)
 	case Answer:
-		m.answer(in.From, msg)
+		m.countVote(in.From, msg)
 	case Announce:
-		m.announced(in.From, msg)
+		m.handleAnnounce(in.From, msg)
 	case Ack:
-		m.acknowledged(in.From, msg)
+		m.handleAck(in.From, msg)
 	case Release:
-		m.released(in.From, msg)
+		m.handleRelease(in.From, msg)
 	case Failed:
-		m.failedElsewhere(in.From, msg)
+		m.handleFailed(in.From, msg)
 	case Update:
-		m.update(in.From, msg)
+		m.handleUpdate(in.From, msg)
 	case EntryReq:
 		if e := m.Table.Get(msg.Key); e.Held() {
 			m.send(in.From, Update{msg.Key, e})
 		}
 	case Remove:
-		m.remove(in.From, msg.Removal)
+		m.handleRemove(in.From, msg.Removal)
 	case Removed:
-		m.confirmed(in.From, msg.Removal)
+		m.handleRemoved(in.From, msg.Removal)
 	}
 }
 
@@ -246,23 +240,20 @@ func (m *Machine) send(to string, msg Message) {
 	}
 }
 
-// member is whether this peer is one of those that agree.
-func (m *Machine) member() bool { return m.config.Number > 0 && m.config.Has(m.Self) }
-
-func (m *Machine) abstaining() bool { return m.now.Boot < m.abstain }
+func (m *Machine) isAbstaining() bool { return m.now.Boot < m.abstain }
 
 // dayAhead bounds the terms that are believed: they start from wall clocks.
 const dayAhead = int64(24 * time.Hour / time.Millisecond)
 
-// absurd is whether a term cannot be: learned, it would stay for ever.
-func (m *Machine) absurd(term int64) bool { return term < 0 || term > m.now.Wall+dayAhead }
+// isAbsurdTerm is whether a term cannot be: learned, it would stay for ever.
+func (m *Machine) isAbsurdTerm(term int64) bool { return term < 0 || term > m.now.Wall+dayAhead }
 
-// raise sees to it that terms up to need, and those of the near future, are safe
+// ensureCeiling sees to it that terms up to need, and those of the near future, are safe
 // from a restart; it reports whether need is so already. Terms that are ahead of the
 // clock get no lead but a few: every restart begins above the ceiling, and a peer that
 // restarts again and again would run away from the clock.
-func (m *Machine) raise(need int64) bool {
-	lead := m.Timings.Source.Milliseconds()
+func (m *Machine) ensureCeiling(need int64) bool {
+	lead := m.Timings.AnnounceTimeout.Milliseconds()
 	if soon := max(need+fewTerms/2, min(need, m.now.Wall)+lead); m.raising == 0 && soon > m.ceiling {
 		m.raising = max(need+fewTerms, m.now.Wall+2*lead)
 		m.emit(Raise{m.raising})
@@ -273,36 +264,36 @@ func (m *Machine) raise(need int64) bool {
 // fewTerms are what a ceiling that is ahead of the clock has in reserve.
 const fewTerms = 100
 
-// raised goes on with what waited for the ceiling.
-func (m *Machine) raised(in Raised) {
+// handleRaised goes on with what waited for the ceiling.
+func (m *Machine) handleRaised(in Raised) {
 	m.raising = 0
 	parked, waiting := m.parked, m.waiting
 	m.parked, m.waiting = nil, nil
 	if in.Err != "" {
 		for _, k := range waiting {
 			if k.state == Candidate && !k.asked {
-				m.move(k, Idle, "", "terms cannot be stored")
+				m.setState(k, Idle, "", "terms cannot be stored")
 				m.refuseAll(k, Broken, "this peer cannot store what it must not forget: "+in.Err, m.Timings.FailMin)
-				m.arm(k)
+				m.schedule(k)
 			}
 		}
 		return
 	}
 	m.ceiling = max(m.ceiling, in.To)
 	for _, h := range parked {
-		m.heard(h)
+		m.handleMessage(h)
 	}
 	for _, k := range waiting {
 		if k.state == Candidate && !k.asked {
 			// In the term that has waited, where it still is new: the clock, which has
 			// gone on, may be above the ceiling again.
-			if k.term > max(m.used(k.name), k.highest) && k.term <= m.ceiling && m.quorate() && !m.partitioned && m.member() {
-				m.ask(k)
+			if k.term > max(m.usedTerm(k.name), k.highest) && k.term <= m.ceiling && m.hasQuorum() && !m.partitioned {
+				m.requestVotes(k)
 			} else {
-				m.move(k, Idle, "", "")
-				m.stand(k)
+				m.setState(k, Idle, "", "")
+				m.startCandidacy(k)
 			}
-			m.arm(k)
+			m.schedule(k)
 		}
 	}
 }
@@ -331,9 +322,9 @@ func (t *timers) Pop() any {
 	return k
 }
 
-// arm sets when a key is looked at next, and forgets a key of which nothing is left
+// schedule sets when a key is looked at next, and forgets a key of which nothing is left
 // to remember.
-func (m *Machine) arm(k *key) {
+func (m *Machine) schedule(k *key) {
 	k.due = m.next(k)
 	switch {
 	case k.due == never && k.at >= 0:

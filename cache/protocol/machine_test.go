@@ -66,10 +66,10 @@ type flying struct {
 
 func newHopNet(t judge, names ...string) *hopNet {
 	c := &hopNet{t: t, names: names, machines: map[string]*Machine{}, now: Now{Boot: time.Minute, Wall: epoch}, running: map[string]int64{}, replies: map[string]string{}}
-	config := membersNamed("1:" + strings.Join(names, ","))
+	members := membersNamed(strings.Join(names, ","))
 	for i, name := range names {
 		c.machines[name] = New(c.now, Setup{
-			Self: memberNamed(name).URL, State: MembershipState{Config: config, Settled: true}, Incarnation: uint64(i + 1), MaxWaiting: 10,
+			Self: memberNamed(name).URL, Members: members, Incarnation: uint64(i + 1), MaxWaiting: 10,
 			Timings: Timings{}.WithDefaults(), Table: newMemoryTable(), Rand: func() float64 { return 0.5 },
 		})
 	}
@@ -80,7 +80,7 @@ func newHopNet(t judge, names ...string) *hopNet {
 			}
 		}
 	}
-	c.now.Boot += Timings{}.WithDefaults().Source
+	c.now.Boot += Timings{}.WithDefaults().AnnounceTimeout
 	for _, name := range names {
 		c.step(name, Tick{})
 		// As if the ceiling had been raised in this life.
@@ -182,7 +182,7 @@ func (c *hopNet) settle(key string, apart []int64, shuffle func([]flying)) (roun
 		if c.replies[name] != "bar" {
 			c.t.Fatalf("%s replied %q\n%s", name, c.replies[name], c.story())
 		}
-		if look := c.machines[name].Look(key); look.State != Idle {
+		if look := c.machines[name].KeyStatus(key); look.State != Idle {
 			c.t.Fatalf("%s is %s afterwards", name, look.State)
 		}
 	}
@@ -371,9 +371,9 @@ func TestTimings(t *testing.T) {
 		"candidate max": func(x *Timings) { x.CandidateMax = x.CandidateMin - 1 },
 		"repeat":        func(x *Timings) { x.Repeat = 1 },
 		"candidate":     func(x *Timings) { x.Candidate = x.CandidateMax - 1 },
-		"announce":      func(x *Timings) { x.Announce = x.Source/2 + 1 },
+		"announce":      func(x *Timings) { x.Announce = x.AnnounceTimeout/2 + 1 },
 		"announce min":  func(x *Timings) { x.Announce = 1 },
-		"source":        func(x *Timings) { x.Source, x.Announce = 2*x.CandidateMax-1, x.CandidateMin },
+		"source":        func(x *Timings) { x.AnnounceTimeout, x.Announce = 2*x.CandidateMax-1, x.CandidateMin },
 		"keep-alive":    func(x *Timings) { x.KeepAlive = 1 },
 		"ping":          func(x *Timings) { x.Ping = 1 },
 		"hello":         func(x *Timings) { x.Hello = 1 },
@@ -453,7 +453,7 @@ func TestRemovalsAreBounded(t *testing.T) {
 	delete(c.machines, "C") // it says nothing, and hears nothing
 	c.names = c.names[:2]
 	a := c.machines["A"]
-	a.removals.lookAt = c.now.Boot + time.Hour // nobody is told of these
+	a.removals.checkAt = c.now.Boot + time.Hour // nobody is told of these
 	for i := range maxRemovals {
 		a.removals.add(Removal{OneKey, fmt.Sprint("old-", i), int64(i + 1)})
 	}

@@ -3,7 +3,7 @@ package protocol
 // Message is what one peer tells another: one of [Question], [Answer], [EntryReq],
 // [Update], [Announce], [Ping] and [Pong], which peers of the original know too,
 // and of [Hello], [Ack], [Release], [Failed], [Remove], [Removed] and
-// [Membership], which they ignore. Terms and times are 0 to [MaxUint].
+// [MembersList], which they ignore. Terms and times are 0 to [MaxUint].
 type Message interface{ message() }
 
 // MaxUint is the largest number that the wire carries.
@@ -13,7 +13,7 @@ const MaxUint = 1<<53 - 1
 type Question struct {
 	Key  string
 	Term int64
-	// Config is the number of the asker's configuration; 0: it said none.
+	// Config is [MembersState.Number]; 0 from peers of the original.
 	Config int64
 	// Since asks for a copy that expires later than this, in Unix milliseconds,
 	// even where one is fresh; 0: any fresh copy will do.
@@ -44,7 +44,7 @@ type Announce struct {
 	Expire int64 // of the copy that is being replaced
 	// Stamp is the sender's own clock in milliseconds, for the [Ack]; 0: it wants none.
 	Stamp int64
-	// Config is the number of the sender's configuration; 0: it said none.
+	// Config is [MembersState.Number]; 0 from peers of the original.
 	Config int64
 }
 
@@ -59,16 +59,17 @@ type Pong struct{}
 type Hello struct {
 	Incarnation uint64 // random at every start, never 0
 	Echo        uint64 // the receiver's incarnation as the sender knows it; 0: unknown
-	Config      int64  // number of its configuration
-	Members     uint64 // digest of its members
+	Config      int64  // [MembersState.Number]
+	Members     uint64 // digest of its list of members
 	Wall        int64  // its wall clock, Unix milliseconds
-	// Busy is that it asks for votes or fetches, whatever the key.
+	// Busy is that it asks for votes or fetches, whatever the key, or that a fetch
+	// from under an earlier list of members may run.
 	Busy bool
-	// Keeps is that what it accepts outlives a restart.
+	// Keeps reports whether it has storage.
 	Keeps bool
 }
 
-// Ack says that the sender follows the receiver's fetch: for [Timings.Source] from
+// Ack says that the sender follows the receiver's fetch: for [Timings.AnnounceTimeout] from
 // the [Announce] with this stamp it votes for nobody else.
 type Ack struct {
 	Key   string
@@ -121,28 +122,23 @@ type Remove struct{ Removal Removal }
 // Removed confirms a removal: the sender has it, and has stored it if it stores.
 type Removed struct{ Removal Removal }
 
-// Membership is one step of agreeing on the next configuration; see members.go.
-type Membership struct {
-	Step byte
-	// Config is the configuration that is proposed, accepted or agreed. A step that
-	// has none to tell says only its number, without members.
-	Config   Config
-	Basis    uint64 // digest of the members that decide: those of the number before
-	Ballot   int64
-	Accepted int64 // ballot under which Config was accepted; 0: none was
+// MembersList says the sender's list of members, to a peer that has another one.
+type MembersList struct {
+	Number  int64 // [MembersState.Number]
+	Members Members
 }
 
-func (Question) message()   {}
-func (Answer) message()     {}
-func (EntryReq) message()   {}
-func (Update) message()     {}
-func (Announce) message()   {}
-func (Ping) message()       {}
-func (Pong) message()       {}
-func (Hello) message()      {}
-func (Ack) message()        {}
-func (Release) message()    {}
-func (Failed) message()     {}
-func (Remove) message()     {}
-func (Removed) message()    {}
-func (Membership) message() {}
+func (Question) message()    {}
+func (Answer) message()      {}
+func (EntryReq) message()    {}
+func (Update) message()      {}
+func (Announce) message()    {}
+func (Ping) message()        {}
+func (Pong) message()        {}
+func (Hello) message()       {}
+func (Ack) message()         {}
+func (Release) message()     {}
+func (Failed) message()      {}
+func (Remove) message()      {}
+func (Removed) message()     {}
+func (MembersList) message() {}

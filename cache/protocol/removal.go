@@ -23,7 +23,7 @@ type removals struct {
 	// owed tells what others have missed, by url.
 	owed     map[string]int64
 	requests []*removing
-	lookAt   time.Duration
+	checkAt  time.Duration
 }
 
 // spreading is how far a removal has come.
@@ -122,23 +122,23 @@ func compareRemovals(a, b Removal) int {
 	return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Name, b.Name))
 }
 
-// next is when removals are looked at again.
+// next is when spreadRemovals has something to do.
 func (r *removals) next() time.Duration {
 	next := never
 	for _, req := range r.requests {
 		next = min(next, req.until)
 	}
 	if len(r.known)+len(r.owed) > 0 {
-		next = min(next, r.lookAt)
+		next = min(next, r.checkAt)
 	}
 	return next
 }
 
-// removeKeys is a removal that begins here.
-func (m *Machine) removeKeys(in RemoveKeys) {
+// startRemoval starts a removal at this peer.
+func (m *Machine) startRemoval(in RemoveKeys) {
 	// It reaches a little into the future, so that a fetch that began before is of a
 	// lower term.
-	r := Removal{in.Scope, in.Name, max(m.now.Wall+m.Timings.Reach().Milliseconds(), m.used(in.Name)+1)}
+	r := Removal{in.Scope, in.Name, max(m.now.Wall+m.Timings.Reach().Milliseconds(), m.usedTerm(in.Name)+1)}
 	covers := r.covers
 	for _, k := range m.keys {
 		if covers(k.name) {
@@ -153,7 +153,7 @@ func (m *Machine) removeKeys(in RemoveKeys) {
 	}
 	m.counters.Removals++
 	m.removals.requests = append(m.removals.requests, &removing{removal: r, token: in.Token, until: in.Until, confirmed: map[string]bool{}})
-	m.apply(r)
+	m.applyRemoval(r)
 	m.send("", Remove{r})
 	m.endRequests()
 }
@@ -162,52 +162,55 @@ func (r Removal) covers(name string) bool {
 	return name == r.Name || r.Scope != OneKey && strings.HasPrefix(name, r.Name)
 }
 
-// remove takes in a removal that began at another peer, and confirms it.
-func (m *Machine) remove(from string, r Removal) {
-	if m.absurd(r.Term) || r.Scope != OneKey && r.Scope != PrefixKey && r.Scope != Everything || r.Scope == OneKey && r.Name == "" || r.Scope == Everything && r.Name != "" {
+// handleRemove applies a removal that started at another peer, and confirms it.
+func (m *Machine) handleRemove(from string, r Removal) {
+	// A removal from outside drops copies: anything malformed is ignored.
+	if m.isAbsurdTerm(r.Term) || r.Scope != OneKey && r.Scope != PrefixKey && r.Scope != Everything || r.Scope == OneKey && r.Name == "" || r.Scope == Everything && r.Name != "" {
 		m.counters.Ignored++
 		return
 	}
-	m.apply(r)
-	m.noted(from, r)
+	// Applied first: the effects are carried out in order, so that Removed is sent after SaveRemovals is durable.
+	m.applyRemoval(r)
+	m.markConfirmed(from, r)
 	m.send(from, Removed{r})
 }
 
-// apply removes what is here, and gives up what would bring it back.
-func (m *Machine) apply(r Removal) {
+// applyRemoval drops the copies that are here, and aborts what would bring them back.
+func (m *Machine) applyRemoval(r Removal) {
 	switch {
 	case r.Scope == Everything && r.Term > m.removals.caughtUp:
 		m.removals.caughtUp = r.Term
 	case r.Scope == Everything, !m.removals.add(r):
-		return
+		return // it is known already, or a newer one covers it
 	}
 	if len(m.removals.known) == 1 {
-		m.removals.lookAt = m.now.Boot + m.Timings.Hello
+		m.removals.checkAt = m.now.Boot + m.Timings.Hello
 	}
 	m.forgetRemovals()
+	// Stored before the copies are dropped: after a crash in between, New drops them again.
 	m.emit(SaveRemovals{m.removals.all()})
-	m.clean(r)
+	m.dropCopies(r)
 	for _, k := range m.sortedKeys(func(k *key) bool { return k.term < r.Term && r.covers(k.name) }) {
 		switch k.state {
-		case Sourcing:
-			m.abort(k, "what it fetches was removed meanwhile")
+		case Fetching:
+			m.abortFetch(k, "what it fetches was removed meanwhile")
 		case Candidate:
-			m.giveUp(k, "")
+			m.endCandidacy(k, "")
 		}
-		m.standIfWanted(k)
-		m.arm(k)
+		m.startCandidacyIfWanted(k)
+		m.schedule(k)
 	}
 }
 
-// clean removes copies; a mark keeps older ones from coming back.
-func (m *Machine) clean(r Removal) {
+// dropCopies drops copies; a mark keeps older ones from coming back.
+func (m *Machine) dropCopies(r Removal) {
 	gone := func(name string, e Entry) bool {
 		mark := Entry{Term: r.Term, Seen: max(e.Seen, e.Term)}
 		if r.Scope == Everything {
 			mark.Term = 0 // the others have copies as old, and may give them
 		}
 		switch {
-		case e.Term >= r.Term:
+		case e.Term >= r.Term: // fetched after the removal
 		case e.Held():
 			m.put(name, mark)
 		case mark.Seen > 0:
@@ -223,16 +226,17 @@ func (m *Machine) clean(r Removal) {
 	}
 }
 
-// confirmed is that a peer has a removal.
-func (m *Machine) confirmed(from string, r Removal) {
+// handleRemoved counts a peer's confirmation of a removal.
+func (m *Machine) handleRemoved(from string, r Removal) {
 	if r.Scope == Everything {
+		// Only if it covers all that is owed: more may have been added since this was sent.
 		if owed, ok := m.removals.owed[from]; ok && owed <= r.Term {
 			delete(m.removals.owed, from)
 			m.emit(SaveRemovals{m.removals.all()})
 		}
 		return
 	}
-	m.noted(from, r)
+	m.markConfirmed(from, r)
 	for _, req := range m.removals.requests {
 		if req.removal == r {
 			req.confirmed[from] = true
@@ -241,8 +245,8 @@ func (m *Machine) confirmed(from string, r Removal) {
 	m.endRequests()
 }
 
-// noted remembers that a peer has a removal.
-func (m *Machine) noted(from string, r Removal) {
+// markConfirmed records that a peer has a removal.
+func (m *Machine) markConfirmed(from string, r Removal) {
 	s := m.removals.known[r]
 	if s == nil {
 		return
@@ -258,21 +262,21 @@ func (m *Machine) recountRemovals() {
 	}
 	m.endRequests()
 	if len(m.removals.known)+len(m.removals.owed) > 0 {
-		m.removals.lookAt = min(m.removals.lookAt, m.now.Boot+m.Timings.Hello)
+		m.removals.checkAt = min(m.removals.checkAt, m.now.Boot+m.Timings.Hello)
 		m.emit(SaveRemovals{m.removals.all()})
 	}
 }
 
 func (m *Machine) recount(s *spreading) {
 	if s.forgetAt != 0 {
-		return
+		return // once all have confirmed, the time to forget stays
 	}
 	for url := range m.peers {
-		if !s.confirmed[url] && !m.original(url) {
+		if !s.confirmed[url] && !m.isOriginal(url) { // a peer of the original never confirms
 			return
 		}
 	}
-	s.forgetAt = m.now.Boot + underWay*m.Timings.Source
+	s.forgetAt = m.now.Boot + underWay*m.Timings.AnnounceTimeout
 }
 
 // underWay is for how many announce timeouts an older copy may still arrive, after
@@ -282,13 +286,13 @@ const underWay = 5
 // spreadRemovals repeats what has not been confirmed, and forgets what may be.
 func (m *Machine) spreadRemovals() {
 	m.endRequests()
-	if len(m.removals.known)+len(m.removals.owed) == 0 || m.removals.lookAt > m.now.Boot {
+	if len(m.removals.known)+len(m.removals.owed) == 0 || m.removals.checkAt > m.now.Boot {
 		return
 	}
-	m.removals.lookAt = m.now.Boot + m.Timings.Hello
-	for _, member := range m.config.Members {
+	m.removals.checkAt = m.now.Boot + m.Timings.Hello
+	for _, member := range m.members {
 		p := m.peers[member.URL]
-		if p == nil || p.link != Up || m.original(member.URL) {
+		if p == nil || p.link != Up || m.isOriginal(member.URL) {
 			continue
 		}
 		if term := m.removals.owed[member.URL]; term > 0 {
@@ -342,7 +346,7 @@ func (m *Machine) endRequests() {
 		for url := range m.peers {
 			if !req.confirmed[url] {
 				missing++
-				waits = waits || !m.original(url)
+				waits = waits || !m.isOriginal(url)
 			}
 		}
 		if waits && req.until > m.now.Boot {

@@ -22,7 +22,7 @@ const epoch = int64(1479145000000)
 // TestScripts replays testdata/*.txt through one machine, A. A line that begins
 // with "> " tells it what happened; what it then wants done follows, one effect on
 // a line. "-- title | settings" begins a new machine: unless the settings say
-// otherwise, a member of 1:A,B,C that is connected to the others, has been up long
+// otherwise, a member of A,B,C that is connected to the others, has been up long
 // enough to vote, and has terms for a while. Every random number is one half.
 //
 //	> get 1 foo [after=N|now] [refresh] [until=DURATION]  a client asks
@@ -33,7 +33,7 @@ const epoch = int64(1479145000000)
 //	> fetched foo TERM VALUE [ttl=DURATION]       the source has answered
 //	> fetched foo TERM failed TEXT [wait=DURATION]
 //	> raised [failed TEXT]                        what was asked for is stored, or not
-//	> change 1 add D | remove C
+//	> change 1 A,B,C,D                          the list of members is changed
 //	> pass DURATION                               ticks at every time that is wanted
 //	> skip DURATION                               the same, not shown
 //	> pause DURATION                              nothing is told of the time
@@ -152,7 +152,7 @@ func newScript(t *testing.T, header string) *script {
 	s := &script{t: t, stored: map[string]Entry{}, table: newMemoryTable(), originals: map[string]bool{}, now: Now{Boot: time.Minute, Wall: epoch}}
 	s.where = header
 	s.setup = Setup{
-		Self: memberNamed("A").URL, State: MembershipState{Config: membersNamed("1:A,B,C")}, Keeps: true, Incarnation: 1,
+		Self: memberNamed("A").URL, Members: membersNamed("A,B,C"), Keeps: true, Incarnation: 1,
 		Timings: Timings{}, MaxWaiting: 100, Table: s.table, Rand: func() float64 { return 0.5 },
 	}
 	settled, ceiling := true, epoch+int64(time.Hour/time.Millisecond)
@@ -161,7 +161,9 @@ func newScript(t *testing.T, header string) *script {
 		name, value, _ := strings.Cut(word, "=")
 		switch name {
 		case "members":
-			s.setup.State.Config = membersNamed(value)
+			s.setup.Members = membersNamed(value)
+		case "stored": // the list of its last life
+			s.setup.Stored = MembersState{Members: membersNamed(value), Settled: true}
 		case "raw": // at its start, and nobody is connected yet
 			settled, ceiling = false, 0
 		case "ceiling":
@@ -198,7 +200,7 @@ func newScript(t *testing.T, header string) *script {
 	s.m = New(s.now, s.setup)
 	if settled {
 		s.quiet = true
-		for _, member := range s.setup.State.Config.Members {
+		for _, member := range s.setup.Members {
 			if member.URL == s.setup.Self {
 				continue
 			}
@@ -207,7 +209,7 @@ func newScript(t *testing.T, header string) *script {
 				s.step(Heard{member.URL, s.hello(2)})
 			}
 		}
-		s.pass(s.setup.Timings.Source)
+		s.pass(s.setup.Timings.AnnounceTimeout)
 		s.now.Wall = epoch
 		s.quiet = false
 	}
@@ -219,8 +221,7 @@ func newScript(t *testing.T, header string) *script {
 
 // hello is one that ends the abstention.
 func (s *script) hello(incarnation uint64) Hello {
-	c := s.m.config
-	return Hello{Incarnation: incarnation, Echo: s.setup.Incarnation, Config: c.Number, Members: c.Digest(), Wall: s.now.Wall, Keeps: true}
+	return Hello{Incarnation: incarnation, Echo: s.setup.Incarnation, Config: 1, Members: s.m.digest, Wall: s.now.Wall, Keeps: true}
 }
 
 // line does what a line says.
@@ -275,13 +276,8 @@ func (s *script) line(words []string) {
 		}
 		s.step(r)
 	case "change":
-		c := Change{Until: until, Token: token()}
-		if m := memberNamed(words[3]); words[2] == "add" {
-			c.Add = &m
-		} else {
-			c.Remove = m.URL
-		}
-		s.step(c)
+		s.setup.Members = membersNamed(words[2])
+		s.step(ChangeMembers{Members: s.setup.Members, Token: token()})
 	case "restart":
 		s.restart(words[1:], options)
 	case "forget":
@@ -306,7 +302,7 @@ func (s *script) time(words []string) {
 	case "wall":
 		s.now.Wall += s.duration(words[1]).Milliseconds()
 	case "look":
-		s.print(showLook(s.m.Look(words[1]), s.since))
+		s.print(showLook(s.m.KeyStatus(words[1]), s.since))
 	case "copy":
 		s.print(showEntry(s.m.Table.Get(words[1])))
 	case "status":
@@ -342,7 +338,7 @@ func (s *script) restart(words []string, options map[string]string) {
 	s.table = newMemoryTable()
 	s.setup.Table = s.table
 	if slices.Contains(words, "lost") {
-		s.setup.Ceiling, s.setup.Removals, s.stored = 0, nil, map[string]Entry{}
+		s.setup.Ceiling, s.setup.Removals, s.setup.Stored, s.stored = 0, nil, MembersState{}, map[string]Entry{}
 	} else {
 		s.setup.Removals = s.m.removals.all()
 		for key, e := range s.stored {
@@ -369,8 +365,8 @@ func (s *script) show(effects []Effect) {
 		switch e := e.(type) {
 		case Save:
 			s.stored[e.Key] = e.Entry
-		case SaveMembership:
-			s.setup.State = e.State
+		case SaveMembers:
+			s.setup.Stored = e.State
 		case Raise:
 			s.asked = e.To
 		case Send:

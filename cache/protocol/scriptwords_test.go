@@ -15,8 +15,8 @@ import (
 //	update KEY TERM VALUE expire=N [made=N]     entryreq KEY
 //	release KEY TERM [used]  failed KEY TERM TEXT wait=DURATION [count=N]
 //	remove|removed key NAME TERM | prefix NAME TERM | all TERM | everything TERM
-//	ping   pong            hello [incarnation=N] [echo=N] [busy] [config=N] [members=CONFIG] [wall=N] [forgets]
-//	agreed CONFIG
+//	ping   pong            hello [incarnation=N] [echo=N] [busy] [config=N] [members=LIST] [wall=N] [forgets]
+//	members LIST
 //
 // A stamp is a time on the machine's boot clock in milliseconds; "stamp=now" is now.
 func (s *script) message(from string, words []string) Message {
@@ -32,11 +32,11 @@ func (s *script) message(from string, words []string) Message {
 		}
 	}
 	term := func() int64 { return s.number(words[2]) }
-	config := func() int64 { // the machine's own, unless it is said
+	config := func() int64 { // 1, unless it is said
 		if _, said := options["config"]; said || s.originals[from] {
 			return number("config")
 		}
-		return s.m.config.Number
+		return 1
 	}
 	switch words[0] {
 	case "question":
@@ -66,8 +66,8 @@ func (s *script) message(from string, words []string) Message {
 		return Pong{}
 	case "hello":
 		return s.readHello(options, words[1:])
-	case "agreed":
-		return Membership{Step: stepAgreed, Config: membersNamed(words[1])}
+	case "members":
+		return MembersList{1, membersNamed(words[1])}
 	}
 	s.t.Fatalf("%s: no such message", s.where)
 	return nil
@@ -105,8 +105,7 @@ func (s *script) readHello(options map[string]string, words []string) Hello {
 		case "config":
 			h.Config = s.number(value)
 		case "members":
-			c := membersNamed(value)
-			h.Config, h.Members = c.Number, c.Digest()
+			h.Members = membersNamed(value).Digest()
 		case "wall":
 			h.Wall = s.number(value)
 		}
@@ -120,7 +119,7 @@ func showEffect(e Effect, since func(time.Duration) string) string {
 	case Send:
 		to := "all"
 		if e.To != "" {
-			to = councilName(e.To)
+			to = peerName(e.To)
 		}
 		return "to " + to + ": " + showMessage(e.Message)
 	case Reply:
@@ -135,7 +134,7 @@ func showEffect(e Effect, since func(time.Duration) string) string {
 	case Gone:
 		return fmt.Sprintf("gone %d: %d of %d", e.Token, e.Confirmed, e.Of)
 	case Changed:
-		return fmt.Sprintf("changed %d: %s %s", e.Token, councilConfig(e.Config), shortUrls(e.Err))
+		return strings.TrimSpace(fmt.Sprintf("changed %d: %s", e.Token, shortUrls(e.Err)))
 	case Fetch:
 		stale := ""
 		if e.Stale.Held() {
@@ -156,15 +155,19 @@ func showEffect(e Effect, since func(time.Duration) string) string {
 			all = append(all, showRemoval(r))
 		}
 		return "save removals: " + strings.Join(all, ", ")
-	case SaveMembership, Drop:
-		return strings.TrimSpace(councilEffect(e))
+	case SaveMembers:
+		settled := ""
+		if !e.State.Settled {
+			settled = ", not settled"
+		}
+		return "save members " + e.State.Members.names() + settled
 	case Moved:
 		if e.Key == "" {
 			return "moved: " + shortUrls(e.Why)
 		}
 		peer := ""
 		if e.Peer != "" {
-			peer = " of " + councilName(e.Peer)
+			peer = " of " + peerName(e.Peer)
 		}
 		return fmt.Sprintf("%s is %s%s %s: %s", e.Key, e.To, peer, stamp(e.Term), shortUrls(e.Why))
 	}
@@ -216,8 +219,8 @@ func showMessage(m Message) string {
 			words += " busy"
 		}
 		return words
-	case Membership:
-		return strings.TrimSpace(strings.SplitN(councilEffect(Send{"", m}), ": ", 2)[1])
+	case MembersList:
+		return "members " + m.Members.names()
 	}
 	return fmt.Sprintf("%#v", m)
 }
@@ -235,7 +238,7 @@ func showRemoval(r Removal) string {
 	case r.Scope == Everything:
 		return "everything " + stamp(r.Term)
 	case r.Scope == Owed:
-		return "owed to " + councilName(r.Name) + " " + stamp(r.Term)
+		return "owed to " + peerName(r.Name) + " " + stamp(r.Term)
 	case r.Scope == OneKey:
 		return "key " + r.Name + " " + stamp(r.Term)
 	case r.Name == "":
@@ -256,14 +259,14 @@ func showEntry(e Entry) string {
 	return fmt.Sprintf("%s %q until %s%s", stamp(e.Term), e.Value, stamp(e.Expire), seen)
 }
 
-func showLook(l Look, since func(time.Duration) string) string {
+func showLook(l KeyStatus, since func(time.Duration) string) string {
 	out := l.State.String()
 	if l.State != Idle {
 		out += " " + stamp(l.Term)
 	}
 	if l.Peer != "" {
-		out += " of " + councilName(l.Peer)
-		if l.Source {
+		out += " of " + peerName(l.Peer)
+		if l.LeaderFetches {
 			out += ", which fetches"
 		}
 	}

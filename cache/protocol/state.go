@@ -9,10 +9,10 @@ const (
 	Idle State = iota
 	Follower
 	Candidate
-	Sourcing
+	Fetching
 )
 
 // String is the state's name.
 func (s State) String() string {
-	return [...]string{"idle", "follower", "candidate", "sourcing"}[s]
+	return [...]string{"idle", "follower", "candidate", "fetching"}[s]
 }

@@ -10,20 +10,22 @@ import (
 // fetch one key at once, or an election could never end.
 var ErrUnsafeTiming = errors.New("cache: unsafe timing")
 
-// Timings are the waits of the protocol. A zero field has the specification's
-// value, where it has one.
+// Timings are the waits of the protocol. A zero field has the value that the original (see the
+// package's documentation) uses, where it has one.
 type Timings struct {
 	// CandidateMin and CandidateMax bound a candidate's random patience; 150 and 300 ms.
 	CandidateMin, CandidateMax time.Duration
 	// Repeat is how often a question is repeated to whoever has not answered; 100 ms.
 	Repeat time.Duration
-	// Candidate is how long a voter waits for its candidate to announce; 300 ms.
+	// Candidate is how long a vote binds that was given to a peer of the original, which
+	// never releases its voters; 300 ms. Every other vote binds for AnnounceTimeout.
 	Candidate time.Duration
-	// Source is the announce timeout: how long a follower waits for the next
+	// AnnounceTimeout is the announce timeout: how long a follower waits for the next
 	// announcement, how long a vote binds, and how long a peer that started
 	// abstains; 2 s.
-	Source time.Duration
-	// Announce is how often a fetch is announced; 1 s.
+	AnnounceTimeout time.Duration
+	// Announce is how often a fetch is announced; 1 s. internal/settings sets it to
+	// AnnounceTimeout / 2, the most that Validate allows.
 	Announce time.Duration
 	// KeepAlive is how often whoever waits is told so; 1 s.
 	KeepAlive time.Duration
@@ -31,7 +33,7 @@ type Timings struct {
 	Ping time.Duration
 	// Hello is how often peers greet each other; 1 s.
 	Hello time.Duration
-	// Fetch is how long the source may take; 60 s.
+	// Fetch is how long the origin may take; 60 s.
 	Fetch time.Duration
 	// FailMin and FailMax bound the back-off after failures; 1 s and 1 min.
 	FailMin, FailMax time.Duration
@@ -55,7 +57,7 @@ func (t Timings) WithDefaults() Timings {
 	set(&t.CandidateMax, 300*time.Millisecond)
 	set(&t.Repeat, 100*time.Millisecond)
 	set(&t.Candidate, 300*time.Millisecond)
-	set(&t.Source, 2*time.Second)
+	set(&t.AnnounceTimeout, 2*time.Second)
 	set(&t.Announce, time.Second)
 	set(&t.KeepAlive, time.Second)
 	set(&t.Ping, 3*time.Second)
@@ -71,9 +73,9 @@ func (t Timings) WithDefaults() Timings {
 
 // Reach is how far ahead of its wall clock a peer has to begin a removal, or terms of
 // which it remembers nothing: beyond the terms of others, whose clocks may be ahead by
-// Skew, and who begin above a ceiling, which leads the clock by twice Source, when they
-// have restarted; the second is for several restarts in a row.
-func (t Timings) Reach() time.Duration { return t.Skew + 2*t.Source + time.Second }
+// Skew, and who begin above a ceiling, which leads the clock by twice AnnounceTimeout
+// (ensureCeiling), when they have restarted; the second is for several restarts in a row.
+func (t Timings) Reach() time.Duration { return t.Skew + 2*t.AnnounceTimeout + time.Second }
 
 // Validate checks, after [Timings.WithDefaults], that the waits fit together.
 func (t Timings) Validate() error {
@@ -85,12 +87,12 @@ func (t Timings) Validate() error {
 		{t.CandidateMax < t.CandidateMin, fmt.Sprintf("the candidate's longest wait (%v) must not be below its shortest (%v)", t.CandidateMax, t.CandidateMin)},
 		{t.Repeat < time.Millisecond, fmt.Sprintf("questions must not be repeated more often than every 1ms (%v)", t.Repeat)},
 		{t.Candidate < t.CandidateMax, fmt.Sprintf("a voter must wait for its candidate (%v) as long as that may take (%v)", t.Candidate, t.CandidateMax)},
-		{t.Source < 2*t.Announce, fmt.Sprintf("the announce timeout (%v) must be at least twice the announce interval (%v): otherwise one late announcement ends a fetch", t.Source, t.Announce)},
-		{t.Source < 2*t.CandidateMax, fmt.Sprintf("the announce timeout (%v) must be at least twice the candidate's longest wait (%v): a vote must outlive the election", t.Source, t.CandidateMax)},
+		{t.AnnounceTimeout < 2*t.Announce, fmt.Sprintf("the announce timeout (%v) must be at least twice the announce interval (%v): otherwise one late announcement ends a fetch", t.AnnounceTimeout, t.Announce)},
+		{t.AnnounceTimeout < 2*t.CandidateMax, fmt.Sprintf("the announce timeout (%v) must be at least twice the candidate's longest wait (%v): a vote must outlive the election", t.AnnounceTimeout, t.CandidateMax)},
 		{t.Announce < time.Millisecond, fmt.Sprintf("the announce interval (%v) must be at least 1ms", t.Announce)},
 		{t.KeepAlive < 10*time.Millisecond, fmt.Sprintf("the keep-alive interval (%v) must be at least 10ms", t.KeepAlive)},
 		{t.Ping < 10*time.Millisecond || t.Hello < 10*time.Millisecond, "peers must not be greeted more often than every 10ms"},
-		{t.Fetch < time.Millisecond, fmt.Sprintf("the source's deadline (%v) must be at least 1ms", t.Fetch)},
+		{t.Fetch < time.Millisecond, fmt.Sprintf("the origin's deadline (%v) must be at least 1ms", t.Fetch)},
 		{t.FailMin < time.Millisecond || t.FailMax < t.FailMin, fmt.Sprintf("the back-off after failures must grow from at least 1ms (%v) to no less (%v)", t.FailMin, t.FailMax)},
 		{t.TTL < time.Second, fmt.Sprintf("the time to live (%v) must be at least 1s", t.TTL)},
 		{t.MaxTTL < t.TTL, fmt.Sprintf("the longest time to live that is believed (%v) must not be below the time to live (%v)", t.MaxTTL, t.TTL)},
@@ -105,4 +107,4 @@ func (t Timings) Validate() error {
 
 // margin is what is kept between the end of a fetch and the earliest time at which
 // another may begin: late timers, and clocks that do not run alike.
-func (t Timings) margin() time.Duration { return t.Source / 10 }
+func (t Timings) margin() time.Duration { return t.AnnounceTimeout / 10 }

@@ -2,110 +2,119 @@ package protocol
 
 import "time"
 
-// question answers a candidate.
-func (m *Machine) question(from string, q Question) {
-	if m.absurd(q.Term) {
+// handleQuestion answers a candidate.
+func (m *Machine) handleQuestion(from string, q Question) {
+	if m.isAbsurdTerm(q.Term) { // once learned, this peer would have to exceed it for ever
 		m.counters.Ignored++
 		return
 	}
 	e := m.Table.Get(q.Key)
-	if q.Config != m.config.Number && (q.Config != 0 || !m.Mixed) {
-		m.no(from, q, e)
-		m.greet(from) // one of the two learns the other's configuration
+	// The candidate's majority may be of a list that shares no peer with this one's majorities.
+	if !m.knowsList(from, q.Config) {
+		m.refuseVote(from, q, e)
+		m.sendHello(from) // it greets in return, and says its list
 		return
 	}
 	k := m.keys[q.Key]
-	if k != nil && k.state == Sourcing {
+	if k != nil && k.state == Fetching { // a fetch is under way: the candidate must follow it
 		m.announce(k, from)
 		return
 	}
-	if e.Expire > max(m.now.Wall, q.Since) || m.abstaining() || k == nil && len(m.keys) >= maxActive {
-		m.no(from, q, e)
+	// A copy that is good enough needs no fetch. While this peer abstains it may be bound by a promise that it
+	// has forgotten. And keys beyond maxActive would not be remembered with their promise.
+	if e.Expire > max(m.now.Wall, q.Since) || m.isAbstaining() || k == nil && len(m.keys) >= maxActive {
+		m.refuseVote(from, q, e)
 		return
 	}
 	if k != nil && k.failure.until > m.now.Boot {
 		m.send(from, k.failure.message(k.name, m.now.Boot))
-		m.no(from, q, e)
+		m.refuseVote(from, q, e)
 		return
 	}
-	if !m.raise(q.Term) {
+	// A vote is kept in memory only. The stored ceiling makes its term count as used after a restart, so the
+	// answer waits for it.
+	if !m.ensureCeiling(q.Term) {
 		if len(m.parked) < maxActive {
 			m.parked = append(m.parked, Heard{from, q})
 		}
 		return
 	}
 	k = m.key(q.Key)
-	m.decide(k, from, q, e)
-	m.arm(k)
+	m.decideVote(k, from, q, e)
+	m.schedule(k)
 }
 
 // maxActive bounds the keys of which anything is remembered besides the copy.
 const maxActive = 1 << 18
 
-// decide gives the vote or not, when nothing but other candidates stands against it.
-func (m *Machine) decide(k *key, from string, q Question, e Entry) {
+// decideVote gives the vote or not, when nothing but other candidates stands against it.
+func (m *Machine) decideVote(k *key, from string, q Question, e Entry) {
 	switch k.state {
 	case Candidate:
+		// Its vote is with itself. Every peer ranks two candidates alike, so exactly one of them yields.
 		if k.asked && !outranks(k.name, q.Term, from, k.term, m.Self) {
-			m.no(from, q, e)
+			m.refuseVote(from, q, e)
 			return
 		}
 		// Equal candidates settle it at once: the lower one gives its vote away,
 		// by giving up its candidacy.
 		m.counters.Yielded++
 		own := k.asked && k.term == q.Term
-		m.giveUp(k, "")
+		m.endCandidacy(k, "")
 		if own {
-			m.vote(k, from, q, e) // the vote for itself in this very term counts no more
+			m.giveVote(k, from, q, e) // the vote for itself in this very term counts no more
 			return
 		}
 	case Follower:
-		if k.leader == from && !k.source && q.Term == k.term {
-			m.vote(k, from, q, e) // the answer was lost
+		if k.leader == from && !k.leaderFetches && q.Term == k.term {
+			m.giveVote(k, from, q, e) // the answer was lost
 			return
 		}
 		if k.leader != from {
+			// The promise binds. The best of the other candidates is answered when it ends (endFollowing).
 			if p := k.pending; p == nil || !outranks(k.name, p.q.Term, p.from, q.Term, from) {
 				k.pending = &question{from, q, m.now.Boot}
 			}
-			m.no(from, q, e)
+			m.refuseVote(from, q, e)
 			return
 		}
 	}
-	if used := m.used(k.name); q.Term > used || used == 0 || q.Term == used && q.Term == k.free {
-		m.vote(k, from, q, e)
+	// At most one vote in a term: a higher term, or the last one if its vote was released before any fetch. With
+	// nothing used at all any term will do: candidates of the original start in term 0.
+	if used := m.usedTerm(k.name); q.Term > used || used == 0 || q.Term == used && q.Term == k.free {
+		m.giveVote(k, from, q, e)
 		return
 	}
-	m.no(from, q, e)
-	m.standIfWanted(k)
+	m.refuseVote(from, q, e)
+	m.startCandidacyIfWanted(k)
 }
 
-// vote promises to vote for nobody else until the candidate has had its time, or
+// giveVote promises to vote for nobody else until the candidate has had its time, or
 // gives it up.
-func (m *Machine) vote(k *key, from string, q Question, e Entry) {
+func (m *Machine) giveVote(k *key, from string, q Question, e Entry) {
 	k.term, k.free = q.Term, 0
-	m.move(k, Follower, from, "votes")
-	k.source, k.boundAt, k.until = false, m.now.Boot, m.now.Boot+m.binding(from)
-	m.see(k.name, q.Term)
+	m.setState(k, Follower, from, "votes")
+	k.leaderFetches, k.votedAt, k.until = false, m.now.Boot, m.now.Boot+m.voteDuration(from)
+	m.markUsed(k.name, q.Term) // before the answer: no second vote in this term, whatever follows
 	m.send(from, Answer{Key: k.name, Term: q.Term, Expire: e.Expire, Yes: true})
 }
 
-// binding is how long a vote binds: a candidate of the original's never releases
+// voteDuration is how long a vote binds: a candidate of the original's never releases
 // its voters, but it needs no longer than this.
-func (m *Machine) binding(who string) time.Duration {
-	if m.original(who) {
+func (m *Machine) voteDuration(who string) time.Duration {
+	if m.isOriginal(who) {
 		return m.Timings.Candidate
 	}
-	return m.Timings.Source
+	return m.Timings.AnnounceTimeout
 }
 
-func (m *Machine) no(from string, q Question, e Entry) {
-	m.send(from, Answer{Key: q.Key, Term: max(q.Term, m.used(q.Key)), Expire: e.Expire})
+func (m *Machine) refuseVote(from string, q Question, e Entry) {
+	m.send(from, Answer{Key: q.Key, Term: max(q.Term, m.usedTerm(q.Key)), Expire: e.Expire})
 }
 
-// released frees the vote that this peer gave to a candidate that gave up, or to a
+// handleRelease frees the vote that this peer gave to a candidate that gave up, or to a
 // peer that fetches no more.
-func (m *Machine) released(from string, r Release) {
+func (m *Machine) handleRelease(from string, r Release) {
 	k := m.keys[r.Key]
 	if k == nil {
 		return
@@ -114,10 +123,11 @@ func (m *Machine) released(from string, r Release) {
 		k.pending = nil
 	}
 	if k.state != Follower || k.leader != from || k.term > r.Term {
-		return
+		return // a late release of an earlier term must not end a newer promise
 	}
-	if !k.source && k.term == r.Term && !r.Used {
+	// If the sender may have fetched in this term, a second vote in it could lead to a second fetch.
+	if !k.leaderFetches && k.term == r.Term && !r.Used {
 		k.free = r.Term
 	}
-	m.unbound(k, "released")
+	m.endFollowing(k, "released")
 }

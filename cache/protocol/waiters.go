@@ -58,18 +58,18 @@ func (k *key) above() (term int64) {
 func (m *Machine) get(in Get) {
 	e := m.Table.Get(in.Key)
 	k := m.key(in.Key)
-	defer m.arm(k)
+	defer m.schedule(k)
 	w := &waiter{token: in.Token, key: k, after: min(in.After, m.now.Wall), term: -1, until: in.Until}
 	w.since = w.after
 	if in.Refresh {
 		// Only what is fetched from now on, whoever has what.
-		w.term, w.since, w.asked = max(m.used(in.Key), m.now.Wall-1), MaxUint, m.now.Wall
+		w.term, w.since, w.asked = max(m.usedTerm(in.Key), m.now.Wall-1), MaxUint, m.now.Wall
 	}
 	if w.satisfied(e) {
 		m.emit(Reply{in.Token, e})
 		if !e.Fresh(m.now.Wall) {
 			k.wanted = true
-			m.standIfWanted(k)
+			m.startCandidacyIfWanted(k)
 		}
 		return
 	}
@@ -78,13 +78,13 @@ func (m *Machine) get(in Get) {
 		return
 	}
 	if len(k.waiters) == 0 {
-		k.lookAt = m.now.Boot + m.Timings.KeepAlive
+		k.checkAt = m.now.Boot + m.Timings.KeepAlive
 	}
-	k.lookAt = min(k.lookAt, in.Until)
+	k.checkAt = min(k.checkAt, in.Until)
 	k.waiters = append(k.waiters, w)
 	m.waiters[in.Token] = w
 	m.emit(KeepAlive{in.Token})
-	m.standIfWanted(k)
+	m.startCandidacyIfWanted(k)
 }
 
 func (m *Machine) cancel(token Token) {
@@ -94,18 +94,18 @@ func (m *Machine) cancel(token Token) {
 	}
 	delete(m.waiters, token)
 	w.key.waiters = slices.DeleteFunc(w.key.waiters, func(other *waiter) bool { return other == w })
-	m.arm(w.key)
+	m.schedule(w.key)
 }
 
-// lookAtWaiters tells those who still wait that they do, and ends waits.
-func (m *Machine) lookAtWaiters(k *key) {
-	k.lookAt = m.now.Boot + m.Timings.KeepAlive
+// checkWaiters keeps waiters alive and ends waits whose time has passed.
+func (m *Machine) checkWaiters(k *key) {
+	k.checkAt = m.now.Boot + m.Timings.KeepAlive
 	m.answerSome(k, func(w *waiter) bool {
 		if w.until <= m.now.Boot {
 			m.emit(Refuse{w.token, TimedOut, "no value came in time", 0})
 			return true
 		}
-		k.lookAt = min(k.lookAt, w.until)
+		k.checkAt = min(k.checkAt, w.until)
 		m.emit(KeepAlive{w.token})
 		return false
 	})
@@ -135,7 +135,7 @@ func (m *Machine) serve(k *key, e Entry) {
 
 // refuseAll ends the waits for a key without a value.
 func (m *Machine) refuseAll(k *key, reason Reason, why string, wait time.Duration) {
-	k.wanted, k.round, k.hurried = false, 0, false
+	k.wanted, k.round, k.restartedOnce = false, 0, false
 	m.answerSome(k, func(w *waiter) bool {
 		m.emit(Refuse{w.token, reason, why, wait})
 		return true
@@ -144,7 +144,7 @@ func (m *Machine) refuseAll(k *key, reason Reason, why string, wait time.Duratio
 
 // referAll sends everybody who waits to another peer.
 func (m *Machine) referAll(k *key, why string) {
-	k.wanted, k.round, k.hurried = false, 0, false
+	k.wanted, k.round, k.restartedOnce = false, 0, false
 	m.answerSome(k, func(w *waiter) bool {
 		m.emit(Refer{w.token, why})
 		return true

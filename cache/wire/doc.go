@@ -35,7 +35,7 @@
 //	FAILED      f   key term wait count text
 //	REMOVE      x   scope name term                scope: one byte, k, p or e
 //	REMOVED     X   scope name term
-//	MEMBERSHIP  m   step basis ballot accepted number floor (url api)*
+//	MEMBERS     m   "g" 0 0 0 number 0 (url api)*
 //
 // incarnation, echo, members and basis are 8 bytes, the most significant first:
 // they are not numbers but marks. step is one byte. flags is a number: 1 is busy,

@@ -32,21 +32,25 @@ func (c Codec) maxValue() int { return cmp.Or(c.MaxValue, 16<<20) }
 
 // Types of messages.
 const (
-	typeQuestion   = 'Q'
-	typeAnswer     = 'A'
-	typeEntryReq   = 'E'
-	typeAnnounce   = '!'
-	typeUpdate     = '='
-	typePing       = '.'
-	typePong       = '-'
-	typeHello      = 'h'
-	typeAck        = 'k'
-	typeRelease    = 'r'
-	typeFailed     = 'f'
-	typeRemove     = 'x'
-	typeRemoved    = 'X'
-	typeMembership = 'm'
+	typeQuestion = 'Q'
+	typeAnswer   = 'A'
+	typeEntryReq = 'E'
+	typeAnnounce = '!'
+	typeUpdate   = '='
+	typePing     = '.'
+	typePong     = '-'
+	typeHello    = 'h'
+	typeAck      = 'k'
+	typeRelease  = 'r'
+	typeFailed   = 'f'
+	typeRemove   = 'x'
+	typeRemoved  = 'X'
+	typeMembers  = 'm'
 )
+
+// membersInForce is the step of a list that is in force. Older versions agreed on their
+// members in several steps, and have four numbers between the step and the list.
+const membersInForce = 'g'
 
 // Flags of a HELLO.
 const (
@@ -159,9 +163,9 @@ func (b *builder) extension(m protocol.Message) {
 		b.byte(typeRemove).removal(m.Removal)
 	case protocol.Removed:
 		b.byte(typeRemoved).removal(m.Removal)
-	case protocol.Membership:
-		b.byte(typeMembership).byte(m.Step).mark(m.Basis).uint(m.Ballot).uint(m.Accepted).uint(m.Config.Number).uint(m.Config.Floor)
-		for _, member := range m.Config.Members {
+	case protocol.MembersList:
+		b.byte(typeMembers).byte(membersInForce).mark(0).uint(0).uint(0).uint(m.Number).uint(0)
+		for _, member := range m.Members {
 			b.text(member.URL).text(member.API)
 		}
 	default:

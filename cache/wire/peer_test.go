@@ -106,9 +106,7 @@ var extensions = []struct {
 	{"", protocol.Failed{Key: "foo", Term: 1, Wait: 1000, Count: 2, Text: "no"}, "2a | P1 | 66 | 666f6f | 01 | e803 | 02 | 6e6f"},
 	{"", protocol.Remove{Removal: protocol.Removal{Scope: protocol.OneKey, Name: "foo", Term: 1}}, "2a | P1 | 78 | 6b | 666f6f | 01"},
 	{p2, protocol.Removed{Removal: protocol.Removal{Scope: protocol.PrefixKey, Term: 1}}, "P2 | P1 | 58 | 70 | () | 01"},
-	{p2, protocol.Membership{Step: 2, Basis: 5, Ballot: 17, Accepted: 16, Config: protocol.Config{Number: 3, Floor: 4, Members: []protocol.Member{{URL: p1, API: p2}}}},
-		"P2 | P1 | 6d | 02 | 0000000000000005 | 11 | 10 | 03 | 04 | P1 | P2"},
-	{p2, protocol.Membership{Step: 1, Ballot: 1, Config: protocol.Config{Number: 3}}, "P2 | P1 | 6d | 01 | 0000000000000000 | 01 | 00 | 03 | 00"},
+	{p2, protocol.MembersList{Number: 3, Members: []protocol.Member{{URL: p1, API: p2}}}, "P2 | P1 | 6d | 67 | 0000000000000000 | 00 | 00 | 03 | 00 | P1 | P2"},
 }
 
 func TestVectors(t *testing.T) {
@@ -264,9 +262,10 @@ func TestRefused(t *testing.T) {
 		{"REMOVE without scope", "2a | P1 | 78", ErrMalformed},
 		{"REMOVE with a strange scope", "2a | P1 | 78 | 7a | 666f6f | 01", ErrMalformed},
 		{"REMOVE of the empty key", "2a | P1 | 78 | 6b | () | 01", ErrMalformed},
-		{"MEMBERSHIP with half a member", "2a | P1 | 6d | 01 | 0000000000000000 | 01 | 00 | 03 | P1", ErrMalformed},
-		{"MEMBERSHIP with a strange address", "2a | P1 | 6d | 01 | 0000000000000000 | 01 | 00 | 03 | P1 | 666f6f", ErrMalformed},
-		{"MEMBERSHIP with 16 members", "2a | P1 | 6d | 01 | 0000000000000000 | 01 | 00 | 03" + strings.Repeat(" | P1 | P2", 16), ErrMalformed},
+		{"MEMBERS of another step", "2a | P1 | 6d | 70 | 0000000000000000 | 01 | 00 | 03 | 00", ErrUnknown},
+		{"MEMBERS with half a member", "2a | P1 | 6d | 67 | 0000000000000000 | 01 | 00 | 03 | P1", ErrMalformed},
+		{"MEMBERS with a strange address", "2a | P1 | 6d | 67 | 0000000000000000 | 01 | 00 | 03 | P1 | 666f6f", ErrMalformed},
+		{"MEMBERS with 16 members", "2a | P1 | 6d | 67 | 0000000000000000 | 01 | 00 | 03" + strings.Repeat(" | P1 | P2", 16), ErrMalformed},
 	} {
 		_, _, m, err := Codec{Self: p2, MaxKey: 8, MaxValue: 16}.Decode(frames(t, c.frames))
 		if !errors.Is(err, c.want) || m != nil {
@@ -321,7 +320,7 @@ func TestEveryCut(t *testing.T) {
 				optional = n >= 7
 			case protocol.Release:
 				optional = n >= 5
-			case protocol.Membership:
+			case protocol.MembersList:
 				optional = n == 9
 			}
 			if (err == nil) != optional {

@@ -147,8 +147,8 @@ func (r *reader) message() protocol.Message {
 		return protocol.Remove{Removal: r.removal()}
 	case typeRemoved:
 		return protocol.Removed{Removal: r.removal()}
-	case typeMembership:
-		return r.membership()
+	case typeMembers:
+		return r.members()
 	}
 	r.err = fmt.Errorf("%w: %q", ErrUnknown, r.kind)
 	return nil
@@ -202,9 +202,17 @@ func (r *reader) removal() protocol.Removal {
 	return protocol.Removal{Scope: scope, Name: string(r.sized("name", least, r.codec.maxKey())), Term: r.uint("term")}
 }
 
-func (r *reader) membership() protocol.Membership {
-	m := protocol.Membership{Step: r.byte("step"), Basis: r.mark("basis"), Ballot: r.uint("ballot"), Accepted: r.uint("accepted")}
-	m.Config.Number, m.Config.Floor = r.uint("number"), r.uint("floor")
+func (r *reader) members() protocol.MembersList {
+	var m protocol.MembersList
+	step := r.byte("step")
+	r.mark("basis")
+	r.uint("ballot")
+	r.uint("accepted")
+	m.Number = r.uint("number")
+	r.uint("floor")
+	if r.err == nil && step != membersInForce {
+		r.err = fmt.Errorf("%w: step %q of an older version's agreement on members", ErrUnknown, step)
+	}
 	if n := len(r.frames) - r.at; r.err == nil && n > 2*protocol.MaxMembers {
 		r.fail("members", "%d members; %d are allowed", (n+1)/2, protocol.MaxMembers)
 	}
@@ -213,7 +221,7 @@ func (r *reader) membership() protocol.Membership {
 		if err := member.Validate(); r.err == nil && err != nil {
 			r.fail("members", "%v", err)
 		}
-		m.Config.Members = append(m.Config.Members, member)
+		m.Members = append(m.Members, member)
 	}
 	return m
 }

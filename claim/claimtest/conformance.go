@@ -7,14 +7,17 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 )
 
 // Store is a store of sessions that keeps claims too.
 type Store interface {
-	Backend
-	Claims() claim.Table
+	lease.Store
+	lease.Roster
+	history.Log
+	Claims() claim.KeyTable
 }
 
 // Harness is one empty store under test.
@@ -28,8 +31,8 @@ type Harness struct {
 	Step func(t *testing.T, d time.Duration)
 }
 
-// Run puts a store through the suite; make returns an empty one for each test.
-func Run(t *testing.T, make func(t *testing.T) *Harness) {
+// Run puts a store through the suite; newHarness returns an empty one for each test.
+func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 	for name, test := range map[string]func(*bench){
 		"keys/offered and withdrawn":                 testOffer,
 		"keys/ready in a while":                      testReadyLater,
@@ -70,7 +73,7 @@ func Run(t *testing.T, make func(t *testing.T) *Harness) {
 		"race/begin and take":                        testBeginOrTake,
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := make(t)
+			h := newHarness(t)
 			s := h.Open(t)
 			test(&bench{T: t, Store: s, Table: s.Claims(), ctx: leasetest.Amply(t), h: h})
 		})
@@ -92,7 +95,7 @@ const (
 type bench struct {
 	*testing.T
 	Store Store
-	Table claim.Table
+	Table claim.KeyTable
 	ctx   context.Context
 	h     *Harness
 }
@@ -138,17 +141,17 @@ func (b *bench) offer(in time.Duration, keys ...string) {
 // take takes up to most keys for a session, fresh or not.
 func (b *bench) take(s lease.Session, most int) []claim.Claim {
 	b.Helper()
-	return b.want(claim.Want{Space: space, Session: s.ID, Most: most, Fresh: most})
+	return b.want(claim.ClaimRequest{Space: space, Session: s.ID, Limit: most, Fresh: most})
 }
 
-func (b *bench) want(w claim.Want) []claim.Claim {
+func (b *bench) want(w claim.ClaimRequest) []claim.Claim {
 	b.Helper()
-	got, err := b.Table.Take(b.ctx, w)
+	got, err := b.Table.ClaimKeys(b.ctx, w)
 	if err != nil {
 		b.Fatalf("Take(%+v): %v", w, err)
 	}
-	if len(got) > w.Most {
-		b.Fatalf("Take of %d took %d", w.Most, len(got))
+	if len(got) > w.Limit {
+		b.Fatalf("Take of %d took %d", w.Limit, len(got))
 	}
 	return got
 }
@@ -171,7 +174,7 @@ func (b *bench) takeOne(s lease.Session, key string) claim.Claim {
 
 func (b *bench) begin(s lease.Session, hold time.Duration, claims ...claim.Claim) []claim.Claim {
 	b.Helper()
-	got, err := b.Table.Begin(b.ctx, space, s.ID, hold, claims)
+	got, err := b.Table.StartSteps(b.ctx, space, s.ID, hold, claims)
 	if err != nil {
 		b.Fatalf("Begin(%+v): %v", claims, err)
 	}
@@ -184,9 +187,9 @@ func (b *bench) begins(s lease.Session, hold time.Duration, claims ...claim.Clai
 	b.expect("begun", names(b.begin(s, hold, claims...)), names(claims)...)
 }
 
-func (b *bench) finish(s lease.Session, done ...claim.Finished) []string {
+func (b *bench) finish(s lease.Session, done ...claim.StepResult) []string {
 	b.Helper()
-	got, err := b.Table.Finish(b.ctx, space, s.ID, done)
+	got, err := b.Table.FinishSteps(b.ctx, space, s.ID, done)
 	if err != nil {
 		b.Fatalf("Finish(%+v): %v", done, err)
 	}

@@ -169,7 +169,7 @@ func (f *fighter) move(ctx context.Context) bool {
 		in.kind = take
 		var got []claim.Claim
 		f.do(ctx, in, func(ctx context.Context) (r reply, err error) {
-			got, err = table.Take(ctx, claim.Want{Space: f.space, Session: f.id, Most: 1, Fresh: 1})
+			got, err = table.ClaimKeys(ctx, claim.ClaimRequest{Space: f.space, Session: f.id, Limit: 1, Fresh: 1})
 			for _, c := range got {
 				r = reply{yes: true, term: c.Term, interrupted: c.Interrupted}
 			}
@@ -181,14 +181,14 @@ func (f *fighter) move(ctx context.Context) bool {
 	case dice < 62:
 		in.kind, in.in = begin, time.Duration(f.rng.IntN(3))*f.limits.Timeout
 		f.do(ctx, in, func(ctx context.Context) (reply, error) {
-			got, err := table.Begin(ctx, f.space, f.id, in.in, mine)
+			got, err := table.StartSteps(ctx, f.space, f.id, in.in, mine)
 			return reply{yes: len(got) == 1}, err
 		})
 	case dice < 78:
 		in.kind, in.in = finish, time.Duration(f.rng.IntN(3))*10*time.Millisecond
 		in.idle, in.release = f.rng.IntN(6) == 0, f.rng.IntN(3) == 0
 		f.do(ctx, in, func(ctx context.Context) (reply, error) {
-			got, err := table.Finish(ctx, f.space, f.id, []claim.Finished{{Key: theKey, Term: in.term, In: in.in, Idle: in.idle, Release: in.release}})
+			got, err := table.FinishSteps(ctx, f.space, f.id, []claim.StepResult{{Key: theKey, Term: in.term, In: in.in, Idle: in.idle, Release: in.release}})
 			return reply{yes: len(got) == 1}, err
 		})
 	case dice < 84:

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/internal/memstore/claims"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
 func TestLinearizableMemory(t *testing.T) {
 	t.Parallel()
-	m := NewMemory(memory.New(nil), nil)
+	m := claims.NewMemory(memory.New(nil), nil)
 	CheckLinearizable(t, func(*testing.T) Store { return m }, Concurrent{})
 }
 
@@ -33,7 +34,7 @@ func TestLinearizableCatches(t *testing.T) {
 			t.Parallel()
 			for range 30 { // a busy machine does little in a second
 				s := broken
-				s.Memory, s.calls = NewMemory(memory.New(nil), nil), new(atomic.Int64)
+				s.Memory, s.calls = claims.NewMemory(memory.New(nil), nil), new(atomic.Int64)
 				if problem := linearize(t.Context(), func() Store { return s }, Concurrent{Length: time.Second}); problem != "" {
 					t.Logf("caught: %.300s", problem)
 					return
@@ -46,32 +47,32 @@ func TestLinearizableCatches(t *testing.T) {
 
 // twin is a Memory that is broken in one place: before a call, or instead of it.
 type twin struct {
-	*Memory
+	*claims.Memory
 	calls  *atomic.Int64
-	take   func(*Step, claim.Want)
-	begin  func(s *Step, k *Key, session string, c claim.Claim) bool // tells that it was begun
-	finish func(s *Step, k *Key, session string, f claim.Finished) bool
+	take   func(*claims.Step, claim.ClaimRequest)
+	begin  func(s *claims.Step, k *claims.Key, session string, c claim.Claim) bool // tells that it was begun
+	finish func(s *claims.Step, k *claims.Key, session string, f claim.StepResult) bool
 }
 
-func (w twin) Claims() claim.Table { return twinTable{w.Memory.Claims(), w} }
+func (w twin) Claims() claim.KeyTable { return twinTable{w.Memory.Claims(), w} }
 
 type twinTable struct {
-	claim.Table
+	claim.KeyTable
 	twin
 }
 
-func (t twinTable) Take(ctx context.Context, w claim.Want) ([]claim.Claim, error) {
+func (t twinTable) ClaimKeys(ctx context.Context, w claim.ClaimRequest) ([]claim.Claim, error) {
 	if t.take != nil && t.calls.Add(1)%3 == 0 {
-		_ = t.Do(ctx, func(s *Step) error { t.take(s, w); return nil })
+		_ = t.Do(ctx, func(s *claims.Step) error { t.take(s, w); return nil })
 	}
-	return t.Table.Take(ctx, w)
+	return t.KeyTable.ClaimKeys(ctx, w)
 }
 
-func (t twinTable) Begin(ctx context.Context, space, session string, hold time.Duration, claims []claim.Claim) ([]claim.Claim, error) {
+func (t twinTable) StartSteps(ctx context.Context, space, session string, hold time.Duration, wanted []claim.Claim) ([]claim.Claim, error) {
 	began := false
 	if t.begin != nil {
-		_ = t.Do(ctx, func(s *Step) error {
-			if k := s.space(space).keys[claims[0].Key]; k != nil && t.begin(s, k, session, claims[0]) {
+		_ = t.Do(ctx, func(s *claims.Step) error {
+			if k := s.Key(space, wanted[0].Key); k != nil && t.begin(s, k, session, wanted[0]) {
 				s.Begin(k, hold)
 				began = true
 			}
@@ -79,16 +80,16 @@ func (t twinTable) Begin(ctx context.Context, space, session string, hold time.D
 		})
 	}
 	if began {
-		return claims, nil
+		return wanted, nil
 	}
-	return t.Table.Begin(ctx, space, session, hold, claims)
+	return t.KeyTable.StartSteps(ctx, space, session, hold, wanted)
 }
 
-func (t twinTable) Finish(ctx context.Context, space, session string, done []claim.Finished) ([]string, error) {
+func (t twinTable) FinishSteps(ctx context.Context, space, session string, done []claim.StepResult) ([]string, error) {
 	finished := false
 	if t.finish != nil {
-		_ = t.Do(ctx, func(s *Step) error {
-			if k := s.space(space).keys[done[0].Key]; k != nil && t.finish(s, k, session, done[0]) {
+		_ = t.Do(ctx, func(s *claims.Step) error {
+			if k := s.Key(space, done[0].Key); k != nil && t.finish(s, k, session, done[0]) {
 				s.Finish(k)
 				finished = true
 			}
@@ -98,26 +99,26 @@ func (t twinTable) Finish(ctx context.Context, space, session string, done []cla
 	if finished {
 		return []string{done[0].Key}, nil
 	}
-	return t.Table.Finish(ctx, space, session, done)
+	return t.KeyTable.FinishSteps(ctx, space, session, done)
 }
 
-func lapsedBegins(s *Step, k *Key, session string, c claim.Claim) bool {
+func lapsedBegins(s *claims.Step, k *claims.Key, session string, c claim.Claim) bool {
 	return !s.Live(session) && k.Session == session && k.Term == c.Term && !k.InStep
 }
 
-func deposedBegins(s *Step, k *Key, session string, c claim.Claim) bool {
+func deposedBegins(s *claims.Step, k *claims.Key, session string, c claim.Claim) bool {
 	return s.Live(session) && c.Term != 0 && k.Session != session && !k.InStep
 }
 
-func beginsTwice(s *Step, k *Key, session string, c claim.Claim) bool {
+func beginsTwice(s *claims.Step, k *claims.Key, session string, c claim.Claim) bool {
 	return s.Live(session) && k.Session == session && k.Term == c.Term && k.InStep
 }
 
-func deposedFinishes(_ *Step, k *Key, session string, f claim.Finished) bool {
+func deposedFinishes(_ *claims.Step, k *claims.Key, session string, f claim.StepResult) bool {
 	return f.Term != 0 && k.Session != session && k.InStep
 }
 
-func takesFromTheLiving(s *Step, w claim.Want) {
+func takesFromTheLiving(s *claims.Step, w claim.ClaimRequest) {
 	for _, k := range s.Keys(w.Space) {
 		if s.Live(k.Session) && !k.InStep {
 			k.Session = ""
@@ -125,7 +126,7 @@ func takesFromTheLiving(s *Step, w claim.Want) {
 	}
 }
 
-func ignoresWindows(s *Step, w claim.Want) {
+func ignoresWindows(s *claims.Step, w claim.ClaimRequest) {
 	for _, k := range s.Keys(w.Space) {
 		if k.Session != "" && !s.Live(k.Session) {
 			k.Until = s.Now
@@ -133,21 +134,21 @@ func ignoresWindows(s *Step, w claim.Want) {
 	}
 }
 
-func takesUnready(s *Step, w claim.Want) {
+func takesUnready(s *claims.Step, w claim.ClaimRequest) {
 	for _, k := range s.Keys(w.Space) {
 		k.Idle, k.Ready = false, s.Now.Add(-time.Second)
 	}
 }
 
-func forgetsInterruptions(s *Step, w claim.Want) {
+func forgetsInterruptions(s *claims.Step, w claim.ClaimRequest) {
 	for _, k := range s.Keys(w.Space) {
-		if s.row(k).Free() {
+		if s.Row(k).IsFree() {
 			k.Interrupted, k.InStep = false, false
 		}
 	}
 }
 
-func reusesTerms(s *Step, w claim.Want) {
+func reusesTerms(s *claims.Step, w claim.ClaimRequest) {
 	for _, k := range s.Keys(w.Space) {
 		if k.Session == "" && k.Term > 0 {
 			k.Term = min(k.Term, s.Now.UnixMilli()) - 1000

@@ -81,7 +81,7 @@ func testFreeKeys(b *bench) {
 	free("past the second window", true)
 	x = b.takes(a, "x")[0]
 	b.begins(a, hold, x)
-	b.finish(a, claim.Finished{Key: "x", Term: x.Term, Idle: true, Release: true})
+	b.finish(a, claim.StepResult{Key: "x", Term: x.Term, Idle: true, Release: true})
 	free("idle", false)
 }
 
@@ -143,7 +143,7 @@ func Woken(ctx context.Context, t fataler, s lease.Store, changes <-chan lease.C
 	if _, err := s.StartSession(ctx, who); err != nil {
 		t.Fatalf("StartSession: %v", err)
 	}
-	if _, err := s.Acquire(ctx, lease.Claim{Lease: mark, Session: who.ID}); err != nil {
+	if _, err := s.Acquire(ctx, lease.Expectation{Lease: mark, Session: who.ID}); err != nil {
 		t.Fatalf("Acquire: %v", err)
 	}
 	for deadline := time.After(2 * time.Minute); ; {
@@ -152,7 +152,7 @@ func Woken(ctx context.Context, t fataler, s lease.Store, changes <-chan lease.C
 			switch {
 			case c.Lease == mark:
 				return n
-			case c.Lease == claim.Wake(space) && (c.Successor == "" || c.Successor == session):
+			case c.Lease == claim.WakeID(space) && (c.Successor == "" || c.Successor == session):
 				n++
 			}
 		case <-deadline:
@@ -234,7 +234,7 @@ func testNoWake(b *bench) {
 	b.join(c, true)
 	b.begins(a, hold, x)
 	b.offer(time.Hour, "later")
-	b.finish(a, claim.Finished{Key: "x", Term: x.Term})
+	b.finish(a, claim.StepResult{Key: "x", Term: x.Term})
 	b.renew(a)
 	if got := w.woken(c); got != 0 {
 		b.Errorf("no key became ready: woken %d times", got)
@@ -250,7 +250,7 @@ func testEvents(b *bench) {
 	c := b.session("c")
 	x := b.takes(c, "x")[0]
 	b.begins(c, hold, x)
-	b.finish(c, claim.Finished{Key: "x", Term: x.Term})
+	b.finish(c, claim.StepResult{Key: "x", Term: x.Term})
 	if es := b.events(); len(es) != 0 {
 		b.Errorf("free keys changed hands, and there are %d events: %+v", len(es), es)
 	}

@@ -20,7 +20,7 @@ func testBegin(b *bench) {
 	b.begins(a, hold, x)
 	b.expect("begun twice", names(b.begin(a, hold, x)))
 	b.expect("begun beside one that is begun", names(b.begin(a, hold, got...)), "y")
-	b.finish(a, claim.Finished{Key: "x", Term: x.Term})
+	b.finish(a, claim.StepResult{Key: "x", Term: x.Term})
 	b.begins(a, hold, x)
 }
 
@@ -29,13 +29,13 @@ func testFinish(b *bench) {
 	b.offer(0, "again", "idle", "later", "release")
 	got := b.takes(a, "again", "idle", "later", "release")
 	b.begins(a, hold, got...)
-	b.expect("finished by another", b.finish(c, claim.Finished{Key: "again", Term: got[0].Term}))
-	b.expect("finished under another term", b.finish(a, claim.Finished{Key: "again", Term: got[0].Term - 1}))
+	b.expect("finished by another", b.finish(c, claim.StepResult{Key: "again", Term: got[0].Term}))
+	b.expect("finished under another term", b.finish(a, claim.StepResult{Key: "again", Term: got[0].Term - 1}))
 	b.expect("finished", b.finish(a,
-		claim.Finished{Key: "again", Term: got[0].Term},
-		claim.Finished{Key: "idle", Term: got[1].Term, Idle: true, Release: true},
-		claim.Finished{Key: "later", Term: got[2].Term, In: 2 * time.Minute, Release: true},
-		claim.Finished{Key: "release", Term: got[3].Term, Release: true},
+		claim.StepResult{Key: "again", Term: got[0].Term},
+		claim.StepResult{Key: "idle", Term: got[1].Term, Idle: true, Release: true},
+		claim.StepResult{Key: "later", Term: got[2].Term, In: 2 * time.Minute, Release: true},
+		claim.StepResult{Key: "release", Term: got[3].Term, Release: true},
 	), "again", "idle", "later", "release")
 	if r := b.row("again"); r.InStep || r.Session != a.ID || r.Idle {
 		b.Errorf("after a step its key is %+v", r)
@@ -55,14 +55,14 @@ func testFinishLapsed(b *bench) {
 	got := b.takes(a, "x", "y")
 	b.begins(a, hold, got...)
 	b.outlive()
-	b.expect("finished by one who lapsed", b.finish(a, claim.Finished{Key: "x", Term: got[0].Term, Release: true}), "x")
+	b.expect("finished by one who lapsed", b.finish(a, claim.StepResult{Key: "x", Term: got[0].Term, Release: true}), "x")
 	if r := b.row("x"); r.InStep || r.Interrupted || r.Session != "" {
 		b.Errorf("… after which its key is %+v", r)
 	}
 	b.step(hold)
 	c := b.session("c")
 	b.takes(c, "x", "y")
-	b.expect("finished by one who was deposed", b.finish(a, claim.Finished{Key: "y", Term: got[1].Term}))
+	b.expect("finished by one who was deposed", b.finish(a, claim.StepResult{Key: "y", Term: got[1].Term}))
 	if r := b.row("y"); !r.Interrupted || r.Session != c.ID {
 		b.Errorf("… after which its key is %+v", r)
 	}
@@ -73,7 +73,7 @@ func testFirstWindow(b *bench) {
 	b.offer(0, "busy", "idle", "ready")
 	got := b.takes(a, "busy", "idle", "ready")
 	b.begins(a, hold, got...)
-	b.finish(a, claim.Finished{Key: "idle", Term: got[1].Term, Idle: true}, claim.Finished{Key: "ready", Term: got[2].Term})
+	b.finish(a, claim.StepResult{Key: "idle", Term: got[1].Term, Idle: true}, claim.StepResult{Key: "ready", Term: got[2].Term})
 	b.step(timing.Timeout - slack)
 	c := b.session("c")
 	b.takes(c)
@@ -88,7 +88,7 @@ func testFirstWindow(b *bench) {
 // testOfferedInAStep: what is offered during a step is not lost by its finish.
 func testOfferedInAStep(b *bench) {
 	a := b.session("a")
-	for key, end := range map[string]claim.Finished{
+	for key, end := range map[string]claim.StepResult{
 		"idle":  {Idle: true, Release: true},
 		"later": {In: time.Hour, Release: true},
 		"held":  {Idle: true},
@@ -108,9 +108,9 @@ func testOfferedInAStep(b *bench) {
 	x := b.takeOne(a, "once")
 	b.begins(a, hold, x)
 	b.offer(0, "once")
-	b.finish(a, claim.Finished{Key: x.Key, Term: x.Term})
+	b.finish(a, claim.StepResult{Key: x.Key, Term: x.Term})
 	b.begins(a, hold, x)
-	b.finish(a, claim.Finished{Key: x.Key, Term: x.Term, Idle: true})
+	b.finish(a, claim.StepResult{Key: x.Key, Term: x.Term, Idle: true})
 	if r := b.row("once"); !r.Idle {
 		b.Errorf("an offer counts for more than the step it came in: %+v", r)
 	}
@@ -123,11 +123,11 @@ func testSecondWindow(b *bench) {
 	b.step(hold - slack)
 	c := b.session("c")
 	b.takes(c)
-	if r := b.row("x"); r.Free() {
+	if r := b.row("x"); r.IsFree() {
 		b.Errorf("free within the second window: %+v", r)
 	}
 	b.step(2 * slack)
-	if r := b.row("x"); !r.Free() {
+	if r := b.row("x"); !r.IsFree() {
 		b.Errorf("not free past the second window: %+v", r)
 	}
 	if got := b.takes(c, "x")[0]; !got.Interrupted || got.Term <= x.Term {
@@ -159,7 +159,7 @@ func testWindowMoves(b *bench) {
 	b.begins(a, hold, x)
 	b.step(timing.Timeout - slack)
 	b.renew(a)
-	b.finish(a, claim.Finished{Key: "x", Term: x.Term})
+	b.finish(a, claim.StepResult{Key: "x", Term: x.Term})
 	b.begins(a, hold, x)
 	b.step(hold - slack)
 	b.takes(b.session("c"))
@@ -203,7 +203,7 @@ func testInterrupted(b *bench) {
 	if r := b.row("x"); !r.Interrupted {
 		b.Error("a begin forgot the interruption")
 	}
-	b.finish(d, claim.Finished{Key: "x", Term: x.Term, Release: true})
+	b.finish(d, claim.StepResult{Key: "x", Term: x.Term, Release: true})
 	if x = b.takes(d, "x")[0]; x.Interrupted {
 		b.Error("a finished step left the interruption")
 	}
@@ -242,7 +242,7 @@ func testRelease(b *bench) {
 	// An idle key stays idle.
 	y := got[1]
 	b.begins(a, hold, y)
-	b.finish(a, claim.Finished{Key: "y", Term: y.Term, Idle: true})
+	b.finish(a, claim.StepResult{Key: "y", Term: y.Term, Idle: true})
 	b.release(a, y)
 	b.takes(c)
 }
@@ -253,7 +253,7 @@ func testReleaseOrder(b *bench) {
 	b.offer(0, "x", "later")
 	got := b.takes(a, "later", "x")
 	b.begins(a, hold, got[0])
-	b.finish(a, claim.Finished{Key: "later", Term: got[0].Term, In: 3 * time.Minute})
+	b.finish(a, claim.StepResult{Key: "later", Term: got[0].Term, In: 3 * time.Minute})
 	b.step(time.Minute)
 	b.offer(0, "y")
 	b.step(time.Minute)
@@ -284,7 +284,7 @@ func testBeginOrTake(b *bench) {
 		var both sync.WaitGroup
 		both.Go(func() {
 			for _, x := range mine {
-				got, err := b.Table.Begin(b.ctx, space, a.ID, hold, []claim.Claim{x})
+				got, err := b.Table.StartSteps(b.ctx, space, a.ID, hold, []claim.Claim{x})
 				if err == nil {
 					begun = append(begun, names(got)...)
 				}
@@ -292,7 +292,7 @@ func testBeginOrTake(b *bench) {
 		})
 		both.Go(func() {
 			for range keys {
-				got, err := taker.Take(b.ctx, claim.Want{Space: space, Session: c.ID, Most: 2, Fresh: 2})
+				got, err := taker.ClaimKeys(b.ctx, claim.ClaimRequest{Space: space, Session: c.ID, Limit: 2, Fresh: 2})
 				if err != nil {
 					b.Errorf("Take: %v", err)
 				}

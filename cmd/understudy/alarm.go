@@ -7,17 +7,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/understudy-ha/understudy/api"
-	"github.com/understudy-ha/understudy/internal/plain"
-	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/termtext"
 )
 
 func (a *app) alarmCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "alarm",
 		Short: "Alarms of the monitor: list, show, acknowledge",
-		Long: `An alarm is one outage of a source: it begins with an ONSET and ends with an ABATED of the
-same request id. See "monitor" and "source".`,
+		Long: `An alarm is one outage of a source: it starts with an ONSET and ends with an ABATED of the same
+request ID. See "monitor" and "source".`,
 		Example: `  understudy alarm list --standing
   understudy alarm acknowledge 3f0c…`,
 	}
@@ -26,30 +26,27 @@ same request id. See "monitor" and "source".`,
 }
 
 func (a *app) alarmListCommand() *cobra.Command {
-	var q monitor.AlarmQuery
+	var q client.AlarmQuery
 	var limit int
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List alarms, the newest first, those that ended too",
-		Long: `List alarms, the newest first; those that ended are there until they are pruned. STARTED is
-when the outage began, ENDED how it ended: by a beat (ABATED), or because the source was retired or
-its event name removed.`,
+		Short: "List alarms, newest first, including ended ones",
+		Long: `List alarms, newest first; ended alarms are listed until they are pruned. STARTED is when the
+outage started, ENDED how it ended: by a heartbeat (ABATED), or because the source was retired or its check removed.`,
 		Example: `  understudy alarm list --standing
-  understudy alarm list --event nightly-backup --source db-1 -n 20
+  understudy alarm list --check nightly-backup --source db-1 -n 20
   understudy alarm list --standing -o json | jq -r .id | xargs understudy alarm acknowledge`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkLimit(limit); err != nil {
 				return err
 			}
-			return a.withSources(c.Context(), func(ctx context.Context, t sourceDesk) error {
-				alarms, more, err := pages(ctx, limit, func(ctx context.Context, n int) ([]monitor.Alarm, error) {
+			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				alarms, more, err := pages(ctx, limit, func(ctx context.Context, n int) ([]apitype.Alarm, error) {
 					q.Limit = n
-					page, err := t.Alarms(ctx, q)
-					if len(page) > 0 {
-						q.Before, q.BeforeID = page[len(page)-1].Raised, page[len(page)-1].ID
-					}
-					return page, err
+					page, err := c.Alarms(ctx, q)
+					q.After = page.Next
+					return page.Alarms, err
 				})
 				if err != nil {
 					return err
@@ -58,50 +55,50 @@ its event name removed.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&q.Event, "event", "", "only of this `EVENT` name")
+	checkFlag(c.Flags(), &q.Check)
 	c.Flags().StringVar(&q.Source, "source", "", "only of this `SOURCE`")
-	c.Flags().BoolVar(&q.Standing, "standing", false, "only those that stand")
-	c.Flags().IntVarP(&limit, "limit", "n", 100, "at most so many")
+	c.Flags().BoolVar(&q.Standing, "standing", false, "only open alarms")
+	c.Flags().IntVarP(&limit, "limit", "n", 100, "list at most this many")
 	return c
 }
 
-func (a *app) printAlarms(alarms []monitor.Alarm) error {
+func (a *app) printAlarms(alarms []apitype.Alarm) error {
 	var rows []string
 	for _, al := range alarms {
 		if a.json() {
-			if err := a.printJSON(api.ViewAlarm(al)); err != nil {
+			if err := a.printJSON(al); err != nil {
 				return err
 			}
 			continue
 		}
-		rows = append(rows, row(al.ID, al.Event, alarmSubject(al), al.Reason, when(al.Started), alarmEnd(al), alarmLasted(al), al.Acknowledged))
+		rows = append(rows, row(al.ID, al.Check, alarmSubject(al), al.Reason, when(al.Started), alarmEnd(al), alarmLasted(al), al.Acknowledged))
 	}
 	if a.json() {
 		return nil
 	}
-	return a.table("ALARM\tEVENT\tSOURCE\tREASON\tSTARTED\tENDED\tFOR\tACKNOWLEDGED", rows)
+	return a.table("ALARM\tCHECK\tSOURCE\tREASON\tSTARTED\tENDED\tFOR\tACKNOWLEDGED", rows)
 }
 
 // alarmSubject is a source, or the group that an alarm is of.
-func alarmSubject(al monitor.Alarm) string {
+func alarmSubject(al apitype.Alarm) string {
 	if al.Source == "" {
 		return fmt.Sprintf("group %s, %d sources", al.Group, al.Members)
 	}
 	return al.Source
 }
 
-func alarmEnd(al monitor.Alarm) string {
+func alarmEnd(al apitype.Alarm) string {
 	if al.Ended.IsZero() {
-		return "stands"
+		return "open"
 	}
-	return when(al.Ended) + " " + string(al.End)
+	return when(al.Ended) + " " + al.End
 }
 
-func alarmLasted(al monitor.Alarm) string {
+func alarmLasted(al apitype.Alarm) string {
 	if al.Ended.IsZero() {
 		return ""
 	}
-	return plain.Brief(al.Ended.Sub(al.Started))
+	return termtext.Brief(al.Ended.Sub(al.Started))
 }
 
 func (a *app) alarmShowCommand() *cobra.Command {
@@ -111,28 +108,25 @@ func (a *app) alarmShowCommand() *cobra.Command {
 		Example: "  understudy alarm show 3f0c… -o json",
 		Args:    exactly("ID"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.askSources(c.Context(), func(ctx context.Context, t sourceDesk) error {
-				found, err := t.Alarms(ctx, monitor.AlarmQuery{ID: args[0], Limit: 1})
-				if err == nil && len(found) == 0 {
-					err = fmt.Errorf("%w: %q", monitor.ErrNoAlarm, args[0])
-				}
+			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				al, err := c.Alarm(ctx, args[0])
 				if err != nil {
 					return err
 				}
 				if a.json() {
-					return a.printJSON(api.ViewAlarm(found[0]))
+					return a.printJSON(al)
 				}
-				return a.printAlarm(found[0])
+				return a.printAlarm(al)
 			})
 		},
 	}
 }
 
-func (a *app) printAlarm(al monitor.Alarm) error {
+func (a *app) printAlarm(al apitype.Alarm) error {
 	return a.printFacts([][2]string{
-		{"alarm", al.ID}, {"event", al.Event}, {"source", alarmSubject(al)}, {"reason", string(al.Reason)},
+		{"alarm", al.ID}, {"check", al.Check}, {"source", alarmSubject(al)}, {"reason", al.Reason},
 		{"started", when(al.Started)}, {"raised", when(al.Raised)}, {"ended", alarmEnd(al)}, {"lasted", alarmLasted(al)},
-		{"told with", al.Group}, {"labels", labelText(al.Labels)}, {"seen by", al.Acknowledged},
+		{"grouped with", al.Group}, {"labels", labelText(al.Labels)}, {"acknowledged by", al.Acknowledged},
 	})
 }
 
@@ -142,7 +136,7 @@ func (a *app) printFacts(facts [][2]string) error {
 		if f[1] == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(a.stdout, "%-10s %s\n", f[0], plain.Text(plain.Line(f[1]))); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "%-15s %s\n", f[0], termtext.Text(termtext.Line(f[1]))); err != nil {
 			return err
 		}
 	}
@@ -154,15 +148,15 @@ func (a *app) alarmAcknowledgeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "acknowledge ID…",
 		Aliases: []string{"ack"},
-		Short:   "Say that somebody has seen alarms",
-		Long: `Say that somebody has seen alarms: their names stand beside them, for others to see. Nothing
-else changes: an alarm ends when its source returns. Who and why is kept in the history.`,
+		Short:   "Acknowledge alarms",
+		Long: `Acknowledge alarms: your name is listed with them. Nothing else changes: an alarm ends when its
+source returns. The history keeps who acknowledged it and why.`,
 		Example: `  understudy alarm acknowledge 3f0c… --note "disk is being replaced"
   understudy alarm list --standing -o json | jq -r .id | xargs understudy alarm acknowledge`,
 		Args: atLeast("ID"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.actOnEach(c.Context(), "acknowledge", "alarm", args, func(id string) monitor.Action {
-				return monitor.Action{Verb: monitor.Acknowledge, Alarm: id, Who: who(), Note: note}
+			return a.actOnEach(c.Context(), "acknowledge", "alarm", args, func(ctx context.Context, c *client.Client, id string) error {
+				return c.Acknowledge(ctx, id, who(), termtext.Text(note))
 			})
 		},
 	}
@@ -172,15 +166,15 @@ else changes: an alarm ends when its source returns. Who and why is kept in the 
 
 // actOnEach goes on after one with which it cannot be done, and returns all that
 // was wrong.
-func (a *app) actOnEach(ctx context.Context, did, noun string, names []string, action func(string) monitor.Action) error {
-	return a.withSources(ctx, func(ctx context.Context, t sourceDesk) error {
+func (a *app) actOnEach(ctx context.Context, did, noun string, names []string, act func(ctx context.Context, c *client.Client, name string) error) error {
+	return a.withAPI(ctx, func(ctx context.Context, c *client.Client) error {
 		var failed []error
 		for _, name := range names {
 			call, cancel := context.WithTimeout(ctx, callTimeout)
-			err := t.Act(call, action(name))
+			err := apiError(act(call, c, name))
 			cancel()
 			if err == nil {
-				if err = a.tellDone(did, noun, name); err != nil {
+				if err = a.printDone(did, noun, name); err != nil {
 					return err
 				}
 				continue

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/internal/settings"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/open"
 )
@@ -35,7 +35,7 @@ type app struct {
 	instance.Host
 
 	output, logLevel, logFormat string
-	// serverURL is asked instead of the store, with the token in tokenFile; see chooseSide.
+	// serverURL is asked instead of the store, with the token in tokenFile; see resolveTarget.
 	serverURL, tokenFile string
 	command              string // that was given, by its path
 }
@@ -43,18 +43,18 @@ type app struct {
 // prepare checks the global flags.
 func (a *app) prepare() error {
 	if a.output != "table" && a.output != "json" {
-		return usage.Errorf("-o %q: the formats are table and json", a.output)
+		return usererr.Errorf("-o %q: the formats are table and json", a.output)
 	}
 	if err := a.logAs(cmp.Or(a.logLevel, os.Getenv("UNDERSTUDY_LOG_LEVEL")), cmp.Or(a.logFormat, os.Getenv("UNDERSTUDY_LOG_FORMAT"))); err != nil {
 		return err
 	}
-	if err := a.chooseSide(); err != nil {
+	if err := a.resolveTarget(); err != nil {
 		return err
 	}
 	if a.StoreURL == "" && !a.remote() {
 		url, err := open.DefaultURL()
 		if err != nil {
-			return usage.Errorf("no --store is given and there is no state directory: %v", err)
+			return usererr.Errorf("no --store is given and there is no state directory: %v", err)
 		}
 		a.StoreURL = url
 	}
@@ -130,7 +130,7 @@ func (a *app) table(header string, rows []string) error {
 func row(cells ...any) string {
 	texts := make([]string, len(cells))
 	for i, c := range cells {
-		text := plain.Text(fmt.Sprint(c))
+		text := termtext.Text(fmt.Sprint(c))
 		if text == "" {
 			text = "-"
 		}

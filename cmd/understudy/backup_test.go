@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // understudy runs the program in this process, and wants it to succeed.

@@ -9,18 +9,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/cache/protocol"
-	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/internal/settings"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 func (a *app) cacheCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cache",
 		Short: "A cache of slow values, each fetched by one peer for all: serve, get, refresh, remove",
-		Long: `Peers that fetch the value of a key from its slow source once for everybody, and need no
+		Long: `Peers that fetch the value of a key from its slow source once for all, and need no
 database: "cache serve" runs one. "cache get" asks at the address for clients of any peer
 (--server or $UNDERSTUDY_CACHE), the other commands over the HTTP of one peer (--http or
 $UNDERSTUDY_CACHE_HTTP).`,
@@ -41,25 +42,25 @@ type cacheHTTP struct {
 
 func (h *cacheHTTP) register(c *cobra.Command) {
 	f := c.PersistentFlags()
-	f.StringVar(&h.url, "http", "", "`URL` of a peer's HTTP (default $UNDERSTUDY_CACHE_HTTP, else http://"+settings.DefaultListen+")")
+	f.StringVar(&h.url, "http", "", "`URL` of a peer's HTTP (default $UNDERSTUDY_CACHE_HTTP, else http://"+settings.DefaultListen()+")")
 	f.StringVar(&h.tokenFile, "token-file", "", "send the token in this `FILE` (default: that in $UNDERSTUDY_TOKEN, if any)")
 }
 
 func (h *cacheHTTP) registerWait(c *cobra.Command, d time.Duration, what string) {
-	c.PersistentFlags().DurationVar(&h.wait, "timeout", d, "wait so long for "+what+", at most 5m")
+	c.PersistentFlags().DurationVar(&h.wait, "timeout", d, "wait this long for "+what+", at most 5m")
 }
 
 // client checks the flags; nothing is sent yet.
 func (h *cacheHTTP) client() (*client.Client, error) {
 	if h.wait < 0 || h.wait > 5*time.Minute {
-		return nil, usage.Errorf("--timeout %v: use up to 5m", h.wait)
+		return nil, usererr.Errorf("--timeout %v: use up to 5m", h.wait)
 	}
 	cfg := client.Config{URL: h.url, Token: os.Getenv("UNDERSTUDY_TOKEN")}
 	if cfg.URL == "" {
 		cfg.URL = os.Getenv("UNDERSTUDY_CACHE_HTTP")
 	}
 	if cfg.URL == "" {
-		cfg.URL = "http://" + settings.DefaultListen
+		cfg.URL = "http://" + settings.DefaultListen()
 	}
 	if h.tokenFile != "" {
 		token, err := settings.SecretFile(h.tokenFile)
@@ -70,7 +71,7 @@ func (h *cacheHTTP) client() (*client.Client, error) {
 	}
 	c, err := client.New(cfg)
 	if err != nil {
-		return nil, usage.Errorf("--http: %v", err)
+		return nil, usererr.Errorf("--http: %v", err)
 	}
 	return c, nil
 }
@@ -106,7 +107,7 @@ way, that is the one.`,
 				if a.json() {
 					return a.printJSON(item)
 				}
-				_, err = fmt.Fprintf(a.stdout, "%s has %d bytes of term %d, fresh until %s\n", plain.Text(item.Key), item.Size, item.Term, when(item.Expire))
+				_, err = fmt.Fprintf(a.stdout, "%s has %d bytes of term %d, fresh until %s\n", termtext.Text(item.Key), item.Size, item.Term, when(item.Expire))
 				return err
 			})
 		},
@@ -131,7 +132,7 @@ func (a *app) tellWaiting(ctx context.Context, key string) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-time.After(progressEvery):
-				fmt.Fprintf(a.stderr, "waiting for %s, %s so far\n", plain.Text(key), plain.Brief(time.Since(began)))
+				fmt.Fprintf(a.stderr, "waiting for %s, %s so far\n", termtext.Text(key), termtext.Brief(time.Since(began)))
 			}
 		}
 	}()
@@ -152,13 +153,13 @@ removes when it is back; how many have confirmed is printed.`,
   understudy cache remove --prefix customer-`,
 		Args: func(c *cobra.Command, args []string) error {
 			if prefix != "" && all {
-				return usage.Errorf("--prefix and --all exclude each other")
+				return usererr.Errorf("--prefix and --all exclude each other")
 			}
 			if prefix != "" || all {
 				return noArgs(c, args)
 			}
 			if c.Flags().Changed("prefix") {
-				return usage.Errorf("--prefix is empty; to remove everything, write --all")
+				return usererr.Errorf("--prefix is empty; to remove everything, write --all")
 			}
 			return exactly("KEY")(c, args)
 		},
@@ -194,7 +195,7 @@ func (a *app) printRemoved(what string, confirmed, of int) error {
 	if a.json() {
 		return a.printJSON(map[string]int{"confirmed": confirmed, "of": of})
 	}
-	if _, err := fmt.Fprintf(a.stdout, "removed %s; %d of %d peers have confirmed\n", plain.Text(what), confirmed, of); err != nil {
+	if _, err := fmt.Fprintf(a.stdout, "removed %s; %d of %d peers have confirmed\n", termtext.Text(what), confirmed, of); err != nil {
 		return err
 	}
 	if confirmed < of {
@@ -211,7 +212,7 @@ func (a *app) cacheKeysCommand() *cobra.Command {
 		Use:   "keys",
 		Short: "List the keys of a peer: what it does about them, age, size, failures",
 		Long: `List the keys of one peer in order: those it has a copy of, and those it waits for. The states
-are idle, follower (of the PEER that fetches, or wants to), candidate and sourcing (this peer
+are idle, follower (of the PEER that fetches, or wants to), candidate and fetching (this peer
 fetches).`,
 		Example: `  understudy cache keys --prefix customer-
   understudy cache keys -o json | jq -r 'select(.fresh | not).key'`,
@@ -224,12 +225,12 @@ fetches).`,
 			if err != nil {
 				return err
 			}
-			keys, more, err := pages(c.Context(), limit, func(ctx context.Context, n int) ([]client.CacheKey, error) {
-				page, _, err := peer.CacheKeys(ctx, prefix, after, n)
-				if len(page) > 0 {
-					after = page[len(page)-1].Key
+			keys, more, err := pages(c.Context(), limit, func(ctx context.Context, n int) ([]apitype.CacheKey, error) {
+				page, err := peer.CacheKeys(ctx, prefix, after, n)
+				if len(page.Keys) > 0 {
+					after = page.Keys[len(page.Keys)-1].Key
 				}
-				return page, err
+				return page.Keys, err
 			})
 			if err != nil {
 				return err
@@ -242,12 +243,12 @@ fetches).`,
 	}
 	c.Flags().StringVar(&prefix, "prefix", "", "only keys that begin with `P`")
 	c.Flags().StringVar(&after, "after", "", "only keys after this `KEY`")
-	c.Flags().IntVarP(&limit, "limit", "n", 100, "at most so many")
+	c.Flags().IntVarP(&limit, "limit", "n", 100, "list at most this many")
 	h.register(c)
 	return c
 }
 
-func (a *app) printCacheKeys(keys []client.CacheKey) error {
+func (a *app) printCacheKeys(keys []apitype.CacheKey) error {
 	var rows []string
 	for _, k := range keys {
 		if a.json() {
@@ -257,15 +258,15 @@ func (a *app) printCacheKeys(keys []client.CacheKey) error {
 			continue
 		}
 		age, left := "", ""
-		if k.Made != nil {
-			age = plain.Brief(max(0, time.Since(*k.Made)))
+		if !k.Made.IsZero() {
+			age = termtext.Brief(max(0, time.Since(k.Made)))
 		}
-		if k.Expire != nil {
-			if left = plain.Brief(time.Until(*k.Expire)); !k.Fresh {
+		if !k.Expire.IsZero() {
+			if left = termtext.Brief(time.Until(k.Expire)); !k.Fresh {
 				left = "stale"
 			}
 		}
-		rows = append(rows, row(k.Key, k.State, k.Peer, k.Term, age, left, k.Size, orNothing(int64(k.Waiting)), plain.Line(k.Failure)))
+		rows = append(rows, row(k.Key, k.State, k.Peer, k.Term, age, left, k.Size, orNothing(int64(k.Waiting)), termtext.Line(k.Failure)))
 	}
 	if a.json() {
 		return nil
@@ -278,10 +279,10 @@ func parseMember(text string) (protocol.Member, error) {
 	url, addr, ok := strings.Cut(text, ",")
 	m := protocol.Member{URL: strings.TrimSpace(url), API: strings.TrimSpace(addr)}
 	if !ok {
-		return m, usage.Errorf("peer %q: use URL,API, as in tcp://10.0.0.2:7701,tcp://10.0.0.2:7801", text)
+		return m, usererr.Errorf("peer %q: use URL,API, as in tcp://10.0.0.2:7701,tcp://10.0.0.2:7801", text)
 	}
 	if err := m.Validate(); err != nil {
-		return m, usage.Errorf("%v", err)
+		return m, usererr.Errorf("%v", err)
 	}
 	return m, nil
 }

@@ -15,8 +15,8 @@ import (
 	httpclient "github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/cache/client"
 	"github.com/understudy-ha/understudy/cache/zmtp"
-	"github.com/understudy-ha/understudy/internal/realserver"
 	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // addresses makes the command that sets each variable that is named to an address of

@@ -17,7 +17,7 @@ import (
 	"github.com/understudy-ha/understudy/cache/client"
 	"github.com/understudy-ha/understudy/cache/zmtp"
 	"github.com/understudy-ha/understudy/internal/settings"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 type cacheGetFlags struct {
@@ -34,8 +34,8 @@ func (a *app) cacheGetCommand() *cobra.Command {
 		Use:   "get KEY",
 		Short: "Print the value of a key; exit 3 if there is none",
 		Long: `Print the value of a key as it is. Any copy will do, however stale, unless --after says
-otherwise; without one that will do it is waited for, which is told on standard error. The
-servers are asked in turn, and the next when one does not answer.
+otherwise; without one the command waits, which is printed to standard error. The servers
+are asked in turn: the next when one does not answer.
 
 --after now asks for a fresh copy; a time that has passed, such as 2026-01-02T03:04:05Z or 10m
 (ten minutes ago), for one that expires later than that.`,
@@ -54,7 +54,7 @@ servers are asked in turn, and the next when one does not answer.
 	fs.StringArrayVar(&f.servers, "server", nil, "`ADDRESS` for clients of a peer, tcp://HOST:PORT; repeat it for more (default $UNDERSTUDY_CACHE, with commas between them)")
 	fs.StringVar(&f.after, "after", "", "only a copy that expires after this `TIME`: now, 10m (ago) or 2026-01-02T03:04:05Z")
 	fs.BoolVar(&f.refresh, "refresh", false, "have it fetched now, though a fresh copy is there")
-	fs.DurationVar(&f.timeout, "timeout", callTimeout, "wait so long for the value")
+	fs.DurationVar(&f.timeout, "timeout", callTimeout, "wait this long for the value")
 	fs.StringVarP(&f.output, "output", "o", "raw", "output `format`: raw, or json with the value in Base64")
 	fs.StringVar(&f.keyFile, "curve-key-file", "", "the CURVE key pair of this client, in this `FILE`; see cache keygen")
 	fs.StringArrayVar(&f.keys, "curve-server", nil, "public key of a server, `ADDRESS=KEY`; repeat it for each")
@@ -71,13 +71,13 @@ func (f *cacheGetFlags) complete(now time.Time) (cfg client.Config, o client.Opt
 		}
 	}
 	if len(cfg.Servers) == 0 {
-		return cfg, o, usage.Errorf("which servers? Give --server tcp://HOST:PORT, or set UNDERSTUDY_CACHE")
+		return cfg, o, usererr.Errorf("which servers? Give --server tcp://HOST:PORT, or set UNDERSTUDY_CACHE")
 	}
 	if f.output != "raw" && f.output != "json" {
-		return cfg, o, usage.Errorf("-o %q: the formats are raw and json", f.output)
+		return cfg, o, usererr.Errorf("-o %q: the formats are raw and json", f.output)
 	}
 	if cfg.Timeout <= 0 {
-		return cfg, o, usage.Errorf("--timeout %v: it must be above 0", f.timeout)
+		return cfg, o, usererr.Errorf("--timeout %v: it must be above 0", f.timeout)
 	}
 	o.Refresh = f.refresh
 	if o.After, err = afterTime(f.after, now); err != nil {
@@ -98,9 +98,9 @@ func afterTime(text string, now time.Time) (time.Time, error) {
 	}
 	switch {
 	case err != nil:
-		return t, usage.Errorf("--after %q: use now, a duration such as 10m for ten minutes ago, or a time such as 2026-01-02T03:04:05Z", text)
+		return t, usererr.Errorf("--after %q: use now, a duration such as 10m for ten minutes ago, or a time such as 2026-01-02T03:04:05Z", text)
 	case t.After(now):
-		return t, usage.Errorf("--after %q lies ahead; to have the value fetched now, use --refresh", text)
+		return t, usererr.Errorf("--after %q lies ahead; to have the value fetched now, use --refresh", text)
 	}
 	return t, nil
 }
@@ -108,7 +108,7 @@ func afterTime(text string, now time.Time) (time.Time, error) {
 func (f *cacheGetFlags) curve() (*client.Curve, error) {
 	if f.keyFile == "" {
 		if len(f.keys) > 0 {
-			return nil, usage.Errorf("--curve-server needs --curve-key-file")
+			return nil, usererr.Errorf("--curve-server needs --curve-key-file")
 		}
 		return nil, nil
 	}
@@ -120,10 +120,10 @@ func (f *cacheGetFlags) curve() (*client.Curve, error) {
 	for _, text := range f.keys {
 		addr, public, ok := strings.Cut(text, "=")
 		if !ok {
-			return nil, usage.Errorf("--curve-server %q: use ADDRESS=KEY", text)
+			return nil, usererr.Errorf("--curve-server %q: use ADDRESS=KEY", text)
 		}
 		if out.Servers[addr], err = zmtp.DecodeKey(public); err != nil {
-			return nil, usage.Errorf("--curve-server %s: %v", addr, err)
+			return nil, usererr.Errorf("--curve-server %s: %v", addr, err)
 		}
 	}
 	return out, nil

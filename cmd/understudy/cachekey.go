@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/cache/zmtp"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 func (a *app) cacheKeygenCommand() *cobra.Command {
@@ -58,7 +58,7 @@ func keyText(key zmtp.CurveKey) string {
 func writeNew(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if os.IsExist(err) {
-		return usage.Errorf("%s is there already; a key that is in use must not be lost: name another file", path)
+		return usererr.Errorf("%s is there already; a key that is in use must not be lost: name another file", path)
 	}
 	if err != nil {
 		return err

@@ -8,16 +8,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/internal/settings"
-	"github.com/understudy-ha/understudy/internal/strict"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 func (a *app) configCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
-		Short: "The server's file: check it, print an example, its schema, and what is in force",
+		Short: "The server's file: check it, print an example, its schema, and the effective configuration",
 		Example: `  understudy config example >understudy.yaml
   understudy config check understudy.yaml
   understudy config show understudy.yaml`,
@@ -38,14 +38,14 @@ that would run, and the longest that its work rests when this instance dies and 
 		Args: exactly("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if args[0] == "" {
-				return usage.Errorf("config check: the name of FILE is empty")
+				return usererr.Errorf("config check: the name of FILE is empty")
 			}
 			cfg, err := settings.Read(args[0])
 			if err != nil {
 				return a.printWrong(args[0], err)
 			}
-			for _, w := range append(settings.Strangers(os.Environ()), cfg.Missing()...) {
-				fmt.Fprintf(a.stderr, "warning: %s\n", plain.Text(w))
+			for _, w := range append(settings.UnknownVariables(os.Environ()), cfg.Warnings()...) {
+				fmt.Fprintf(a.stderr, "warning: %s\n", termtext.Text(w))
 			}
 			return a.printRight(args[0], cfg)
 		},
@@ -62,13 +62,13 @@ func (a *app) printWrong(path string, err error) error {
 		Valid  bool     `json:"valid"`
 		Errors []string `json:"errors"`
 	}{File: path}
-	for _, e := range strict.Each(err) {
-		out.Errors = append(out.Errors, plain.Text(e.Error()))
+	for _, e := range strictyaml.Each(err) {
+		out.Errors = append(out.Errors, termtext.Text(e.Error()))
 	}
 	if err := a.printJSON(out); err != nil {
 		return err
 	}
-	return usage.Errorf("%s: %d errors", path, len(out.Errors))
+	return usererr.Errorf("%s: %d errors", path, len(out.Errors))
 }
 
 func (a *app) printRight(path string, cfg *settings.Server) error {
@@ -79,16 +79,16 @@ func (a *app) printRight(path string, cfg *settings.Server) error {
 	if a.json() {
 		return a.printJSON(map[string]any{"file": path, "valid": true, "listen": cfg.Listen, "environment": from, "parts": append([]settings.Part{}, parts...)})
 	}
-	fmt.Fprintf(a.stdout, "%s: no errors\n", plain.Text(path))
+	fmt.Fprintf(a.stdout, "%s: no errors\n", termtext.Text(path))
 	if len(from) > 0 {
 		fmt.Fprintf(a.stdout, "from the environment: %s\n", strings.Join(from, ", "))
 	}
-	fmt.Fprintf(a.stdout, "page and API at %s://%s; it would run:\n\n", cfg.Scheme(), plain.Text(cfg.Listen))
+	fmt.Fprintf(a.stdout, "page and API at %s://%s; it would run:\n\n", cfg.Scheme(), termtext.Text(cfg.Listen))
 	var rows []string
 	for _, p := range parts {
 		worst := "-"
 		if p.WorstMS > 0 {
-			worst = plain.Duration(time.Duration(p.WorstMS) * time.Millisecond)
+			worst = termtext.Duration(time.Duration(p.WorstMS) * time.Millisecond)
 		}
 		rows = append(rows, row(p.Part, p.Name, worst, p.Means))
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	_ "embed"
 	"encoding/json"
 	"fmt"
 
@@ -22,9 +21,9 @@ others that stand there.`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if a.json() {
-				return a.printJSON(map[string]string{"example": settings.Example})
+				return a.printJSON(map[string]string{"example": settings.Example()})
 			}
-			_, err := fmt.Fprint(a.stdout, settings.Example)
+			_, err := fmt.Fprint(a.stdout, settings.Example())
 			return err
 		},
 	}
@@ -40,16 +39,12 @@ the file. "config check" says more: a schema knows no relations.`,
 		Example: `  understudy config schema >understudy.schema.json`,
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			schema, err := settings.Schema()
-			if err != nil {
-				return err
-			}
 			e := json.NewEncoder(a.stdout)
 			e.SetEscapeHTML(false)
 			if !a.json() {
 				e.SetIndent("", "  ")
 			}
-			return e.Encode(schema)
+			return e.Encode(settings.Schema())
 		},
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/understudy-ha/understudy/internal/settings"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 func (a *app) configShowAllCommand() *cobra.Command {
@@ -21,7 +21,7 @@ it is the configuration of a server that has none.`,
   UNDERSTUDY_LISTEN=127.0.0.1:9000 understudy config show -o json`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usage.Errorf("%s: %q is one argument too many; see --help", c.CommandPath(), args[1])
+				return usererr.Errorf("%s: %q is one argument too many; see --help", c.CommandPath(), args[1])
 			}
 			return nil
 		},

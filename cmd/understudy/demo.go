@@ -14,7 +14,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/server"
 	"github.com/understudy-ha/understudy/internal/settings"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -22,11 +22,11 @@ func (a *app) demoCommand() *cobra.Command {
 	f := demo.Config{Out: a.stdout, OpenPage: a.openDemoPage}
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Three instances on this machine with roles, queues, monitor, cache and a shard: kill them and see",
-		Long: `Start three instances as processes of their own, which compete for a role, deliver batches
+		Short: "Three instances on this machine with all parts: kill any process and watch it recover",
+		Long: `Start three instances as processes of their own, which compete for a role, deliver messages
 in order, raise an alarm when a source falls silent and fetch slow values once for all; and, where
 redis-server is installed, a shard of three nodes under a writer that counts what it loses. Kill any
-process as printed, and see here and on the page what the others do. What was killed comes back
+process as printed, and watch here and on the page what the others do. A killed process comes back
 after a while. Ctrl-C ends everything and leaves nothing behind: without --store, the store is an
 SQLite file in a temporary directory, which is in memory where the host has room for that.
 
@@ -53,7 +53,7 @@ all that is promised was kept, 1 if not.`,
 		},
 	}
 	fs := c.Flags()
-	fs.StringVar(&f.Listen, "listen", settings.DefaultListen, "`ADDRESS` of the page; if it is taken, another one is found")
+	fs.StringVar(&f.Listen, "listen", settings.DefaultListen(), "`ADDRESS` of the page; if it is taken, another one is found")
 	fs.DurationVar(&f.Timing.Interval, "interval", lease.DefaultInterval, "renew every `I`")
 	fs.DurationVar(&f.Timing.Timeout, "timeout", lease.DefaultTimeout, "lapse after `T`")
 	fs.BoolVar(&f.Auto, "auto", false, "kill, show and measure by itself, act by act, and end")
@@ -74,18 +74,18 @@ func (a *app) demoSensorCommand() *cobra.Command {
 		Args:    exactly("NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if every <= 0 {
-				return usage.Errorf("--every %v: it must be above 0", every)
+				return usererr.Errorf("--every %v: it must be above 0", every)
 			}
 			var servers []*client.Client
 			for _, url := range to {
 				server, err := client.New(client.Config{URL: url})
 				if err != nil {
-					return usage.Errorf("--to: %v", err)
+					return usererr.Errorf("--to: %v", err)
 				}
 				servers = append(servers, server)
 			}
 			if len(servers) == 0 {
-				return usage.Errorf("--to is missing: which servers take the beats?")
+				return usererr.Errorf("--to is missing: which servers take the beats?")
 			}
 			demo.Beat(c.Context(), servers, every, args[0])
 			return nil

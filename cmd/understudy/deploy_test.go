@@ -18,7 +18,7 @@ import (
 
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/settings"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 func deployFile(t *testing.T, path string) string {
@@ -54,7 +54,7 @@ func exists(argv []string) (*cobra.Command, error) {
 		return nil, err
 	}
 	if len(rest) > 0 && c.HasSubCommands() && !strings.HasPrefix(rest[0], "-") {
-		return nil, usage.Errorf("%q is no command of %q", rest[0], c.CommandPath())
+		return nil, usererr.Errorf("%q is no command of %q", rest[0], c.CommandPath())
 	}
 	return c, c.ParseFlags(rest)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/understudy-ha/understudy/internal/doctor"
 	"github.com/understudy-ha/understudy/internal/settings"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/store/open"
 )
 
@@ -34,12 +34,12 @@ func (a *app) doctorCommand() *cobra.Command {
 	var f doctorFlags
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the store and every part, and tell what would happen at a crash",
+		Short: "Check the store and every part, and report what would happen at a crash",
 		Long: `Check that the store can be reached, how long it takes against the timings, its clock, its schema and its
 limits; then every part that is in use: roles without a holder, queues, the monitor, shards. It starts a session of
-its own for the measurement, and ends it. In the end it tells what would happen if an instance crashed now.
+its own for the measurement, and ends it. At the end it reports what would happen if an instance crashed now.
 
-With -c the store and the timings are those of a server's file, and each part of the file is told. With --server it also
+With -c the store and the timings are those of a server's file, and each part of the file is reported. With --server it also
 asks running servers, agents of shards, or peers of a cache how they are: any number, of which it compares the versions.
 
 Each line has a verdict: ok, warn, or bad, with what to do and where that is explained. Exit 1 if one is bad, 4 if the
@@ -79,11 +79,11 @@ func (f *doctorFlags) complete(a *app) (err error) {
 		a.StoreURL = f.config.Store
 	}
 	if !f.timingByFlags {
-		f.timing = f.config.Timing()
+		f.session.Interval, f.session.Timeout = f.config.Interval, f.config.Timeout
 	}
 	f.stopGrace = 0
 	for _, r := range f.config.Roles {
-		f.stopGrace = max(f.stopGrace, time.Duration(r.StopGrace))
+		f.stopGrace = max(f.stopGrace, r.StopGrace)
 	}
 	return f.validate()
 }
@@ -107,8 +107,8 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 		return err
 	}
 	defer st.Close()
-	found, err := doctor.Look(ctx, st, doctor.Config{
-		Name: f.name, Timing: f.timing, StopGrace: f.stopGrace, Opening: time.Since(began), Servers: servers, Takeovers: f.takeovers(),
+	found, err := doctor.Examine(ctx, st, doctor.Config{
+		Name: f.session.Name, Timing: f.session.Timing(), StopGrace: f.stopGrace, Opening: time.Since(began), Servers: servers, Takeovers: f.takeovers(),
 	})
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (f *doctorFlags) asked() (*doctor.Servers, error) {
 	if f.tokenFile != "" {
 		text, err := os.ReadFile(f.tokenFile)
 		if err != nil {
-			return nil, usage.Errorf("--token-file: %v", err)
+			return nil, usererr.Errorf("--token-file: %v", err)
 		}
 		token = strings.TrimSpace(string(text))
 	}
@@ -150,7 +150,7 @@ func (a *app) ready(ctx context.Context, f doctorFlags) error {
 		return err
 	}
 	if len(f.servers) == 0 {
-		return usage.Errorf("--ready belongs to --server URL")
+		return usererr.Errorf("--ready belongs to --server URL")
 	}
 	return a.report(servers.Ready(ctx))
 }

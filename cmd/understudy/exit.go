@@ -11,7 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/guard"
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
@@ -53,11 +53,11 @@ func exitCode(err error) int {
 		return child.Code
 	case errors.Is(err, lease.ErrLost):
 		return exitLost
-	case errors.Is(err, usage.Err), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming), errors.Is(err, cache.ErrConfig):
+	case errors.Is(err, usererr.Err), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming), errors.Is(err, cache.ErrConfig):
 		return exitUsage
 	case errors.Is(err, elect.ErrVacant), errors.Is(err, lease.ErrNotFound), errors.Is(err, lease.ErrNotHeld),
-		errors.Is(err, dispatch.ErrNoQueue), errors.Is(err, dispatch.ErrNoBatch),
-		errors.Is(err, monitor.ErrNoSource), errors.Is(err, monitor.ErrNoEvent), errors.Is(err, monitor.ErrNoAlarm),
+		errors.Is(err, dispatch.ErrNoQueue), errors.Is(err, dispatch.ErrNoMessage),
+		errors.Is(err, monitor.ErrNoSource), errors.Is(err, monitor.ErrNoCheck), errors.Is(err, monitor.ErrNoAlarm),
 		errors.Is(err, shard.ErrNotFound), errors.Is(err, shard.ErrNoPrimary), errors.Is(err, errAbsent):
 		return exitAbsent
 	case instance.Unreachable(err):
@@ -69,7 +69,7 @@ func exitCode(err error) int {
 
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usage.Errorf("%s takes no arguments; see --help", c.CommandPath())
+		return usererr.Errorf("%s takes no arguments; see --help", c.CommandPath())
 	}
 	return nil
 }
@@ -78,10 +78,10 @@ func noArgs(c *cobra.Command, args []string) error {
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < len(names) {
-			return usage.Errorf("%s: %s is missing; see --help", c.CommandPath(), names[len(args)])
+			return usererr.Errorf("%s: %s is missing; see --help", c.CommandPath(), names[len(args)])
 		}
 		if len(args) > len(names) {
-			return usage.Errorf("%s: %q is one argument too many; see --help", c.CommandPath(), args[len(names)])
+			return usererr.Errorf("%s: %q is one argument too many; see --help", c.CommandPath(), args[len(names)])
 		}
 		return nil
 	}

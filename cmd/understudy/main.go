@@ -1,10 +1,13 @@
-// Command understudy keeps one primary per role, delivers batches in order, and more, on the database that
-// is there already. See `understudy --help`.
+// Command understudy keeps one primary per role, delivers messages in order, and more, on the database that its users
+// already run. See `understudy --help`.
 //
-// Here is the command line alone: a file for each noun, and more where a noun has many verbs (shard.go, shardact.go,
-// shardshow.go); remote*.go is what nouns do with --server. What is behind it are packages: internal/settings is the
-// file of a server, internal/server what runs, internal/agent the agent of a shard, internal/doctor the doctor's
-// checks, internal/demo the demonstration.
+// The package is the command line alone: a file for each noun, and more where a noun has many verbs (shard.go,
+// shardact.go, shardshow.go). A command that reads or changes something calls the API, through api/client: that of the
+// server named by --server, else one that answers within this process, on the store (inprocess.go). Some open the store
+// themselves and refuse --server: those that run something, "role watch", and of the monitor "status", "sink drop",
+// "path drop", "config apply" and "config show" (monitor.go). Other packages do the work: internal/settings declares
+// the settings (flags, variables and keys), internal/server runs the parts, internal/shardagent runs the agent of a
+// shard, internal/doctor checks, internal/demo demonstrates.
 package main
 
 import (
@@ -22,16 +25,14 @@ import (
 
 	"github.com/understudy-ha/understudy/internal/guard"
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/plain"
-	"github.com/understudy-ha/understudy/internal/usage"
-	"github.com/understudy-ha/understudy/store/open"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == guard.WatcherArg {
 		os.Exit(guard.Watch(os.Args[2:]))
 	}
-	open.SilenceDrivers()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
@@ -47,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := root.ExecuteContext(ctx)
 	var child instance.Exit
 	if err != nil && !errors.As(err, &child) {
-		fmt.Fprintf(stderr, "understudy: %s\n", plain.Text(err.Error()))
+		fmt.Fprintf(stderr, "understudy: %s\n", termtext.Text(err.Error()))
 	}
 	return exitCode(err)
 }
@@ -56,11 +57,11 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "understudy",
 		Short: "High availability for services, on the database their users already run",
-		Long: `Understudy lets exactly one instance hold a role, and exactly one other take over
-when it cannot go on, delivers batches in order, each key by one instance at a
-time, raises an alarm when a source falls silent, and puts a replica in the place of a Redis primary
-that cannot go on. It needs no cluster of its own: an SQLite file on one host, PostgreSQL or Redis
-across hosts; and no database at all for a cache whose peers fetch slow values once for all.
+		Long: `Understudy lets exactly one instance hold a role, and one other take over when it fails (leader election);
+delivers messages in order per key (transactional outbox); raises an alarm when a source falls silent (dead man's
+switch); promotes a replica when a Redis primary fails (failover); and lets the peers of a cache fetch each slow value
+once for all. It needs no cluster of its own: an SQLite file on one host, PostgreSQL or Redis across hosts, and no
+database for the cache.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 vacant, absent or not found;
 4 the store, a server or the peer of a cache cannot be reached; 5 the role was lost. "role run" otherwise exits
@@ -77,7 +78,7 @@ as the program that it guards did.`,
 		SilenceErrors: true,
 		Version:       version(),
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage.Errorf("%v", err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usererr.Errorf("%v", err) })
 	f := root.PersistentFlags()
 	f.StringVar(&a.StoreURL, "store", "", "store `URL`: sqlite:PATH, postgres://…, redis://… (default $UNDERSTUDY_STORE, else an SQLite file in the state directory)")
 	f.StringVar(&a.serverURL, "server", "", "ask the server at this `URL` instead of a store (default $UNDERSTUDY_SERVER)")
@@ -89,8 +90,10 @@ as the program that it guards did.`,
 		a.command = c.CommandPath()
 		return a.prepare()
 	}
-	root.AddCommand(a.roleCommand(), a.batchCommand(), a.monitorCommand(), a.sourceCommand(), a.alarmCommand(), a.shardCommand(), a.cacheCommand(), a.serveCommand(), a.configCommand(), a.demoCommand(), a.statusCommand(),
+	root.AddCommand(a.roleCommand(), a.monitorCommand(), a.sourceCommand(), a.alarmCommand(), a.shardCommand(), a.cacheCommand(), a.serveCommand(), a.configCommand(), a.demoCommand(), a.statusCommand(),
 		a.historyCommand(), a.doctorCommand(), a.storeCommand(), a.tokenCommand(), a.versionCommand())
+	root.AddCommand(a.queueCommands()...)
+	root.SetUsageFunc(printUsage)
 	root.InitDefaultCompletionCmd()
 	describeCompletion(root)
 	onlySubcommands(root)
@@ -120,11 +123,11 @@ func onlySubcommands(c *cobra.Command) {
 		c.Args = cobra.ArbitraryArgs
 		c.RunE = func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage.Errorf("%q is no command of %q; see %s --help", args[0], c.CommandPath(), c.CommandPath())
+				return usererr.Errorf("%q is no command of %q; see %s --help", args[0], c.CommandPath(), c.CommandPath())
 			}
 			if c.HasParent() {
 				_ = c.Help()
-				return usage.Errorf("%q needs a command", c.CommandPath())
+				return usererr.Errorf("%q needs a command", c.CommandPath())
 			}
 			return c.Help()
 		}

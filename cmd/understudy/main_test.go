@@ -8,7 +8,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestScripts(t *testing.T) {
 // that has some.
 func TestScriptsOnPostgres(t *testing.T) {
 	var files []string
-	for _, pattern := range []string{"batch", "monitor"} {
+	for _, pattern := range []string{"queue", "monitor"} {
 		found, err := filepath.Glob("testdata/script/" + pattern + "*.txt")
 		if err != nil || len(found) < 3 {
 			t.Fatalf("%v, %v", found, err)

@@ -4,28 +4,31 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"reflect"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/understudy-ha/understudy/api"
-	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/internal/server"
 	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-const documentForms = `FILE is YAML with events and declared sources, or a server's file with a part "monitor", or the
+const documentForms = `FILE is YAML with checks and declared sources, or a server's file with a part "monitor", or the
 JSON of ONAP's heartbeat service; "-" is standard input.`
 
 func (a *app) monitorConfigCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
-		Short: "Event names of the monitor: check, apply, show",
-		Example: `  understudy monitor config check events.yaml
-  understudy monitor config apply events.yaml
-  understudy monitor config show >events.yaml`,
+		Short: "Checks of the monitor: check, apply, show",
+		Example: `  understudy monitor config check checks.yaml
+  understudy monitor config apply checks.yaml
+  understudy monitor config show >checks.yaml`,
 	}
 	c.AddCommand(a.configCheckCommand(), a.configApplyCommand(), a.configShowCommand())
 	return c
@@ -36,13 +39,13 @@ func (a *app) configCheckCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a configuration, without a store",
-		Long: `Check a configuration as it is checked before it is put into force, without a store: exit 2 says
-what is wrong, and where. ` + documentForms,
-		Example: `  understudy monitor config check events.yaml
+		Long: `Check a configuration as "apply" does, but without a store. Exit code 2: it has mistakes, which are
+printed with their lines. ` + documentForms,
+		Example: `  understudy monitor config check checks.yaml
   understudy monitor config check hb.json -o json`,
 		Args: exactly("FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			doc, err := settings.ReadDocument(args[0], properties, c.InOrStdin())
+			doc, err := a.readDocument(c, args[0], properties)
 			if err != nil {
 				return err
 			}
@@ -53,18 +56,27 @@ what is wrong, and where. ` + documentForms,
 	return c
 }
 
+// readDocument reads a configuration, and warns of keys that have an old name.
+func (a *app) readDocument(c *cobra.Command, path, properties string) (settings.Document, error) {
+	doc, err := settings.ReadDocument(path, properties, c.InOrStdin())
+	for _, w := range doc.Renamed {
+		fmt.Fprintf(a.stderr, "warning: %s: %s\n", termtext.Text(path), termtext.Text(w))
+	}
+	return doc, err
+}
+
 func (a *app) printDocument(doc settings.Document) error {
 	if a.json() {
-		out := map[string]any{"form": doc.Form, "events": eventViews(doc.Events), "declared": len(doc.Declared), "keep": doc.Keep}
+		out := map[string]any{"form": doc.Form, "events": eventViews(doc.Checks), "declared": len(doc.Declared), "keep": doc.Keep}
 		if doc.ONAP != nil {
 			out["warnings"] = append([]string{}, doc.ONAP.Warnings...)
 		}
 		return a.printJSON(out)
 	}
-	fmt.Fprintf(a.stdout, "%s is the %s; event names: %d, declared sources: %d\n", plain.Text(doc.Origin), doc.Form, len(doc.Events), len(doc.Declared))
+	fmt.Fprintf(a.stdout, "%s is the %s; checks: %d, declared sources: %d\n", termtext.Text(doc.Origin), doc.Form, len(doc.Checks), len(doc.Declared))
 	if doc.ONAP != nil {
 		for _, w := range doc.ONAP.Warnings {
-			fmt.Fprintf(a.stderr, "warning: %s\n", plain.Text(plain.Line(w)))
+			fmt.Fprintf(a.stderr, "warning: %s\n", termtext.Text(termtext.Line(w)))
 		}
 		if err := a.printElsewhere(doc); err != nil {
 			return err
@@ -72,11 +84,11 @@ func (a *app) printDocument(doc settings.Document) error {
 	}
 	fmt.Fprintln(a.stdout)
 	var rows []string
-	for _, e := range doc.Events {
+	for _, e := range doc.Checks {
 		e = e.WithDefaults()
 		rows = append(rows, row(e.Name, expectation(e), e.Severity, e.GroupBy, e.ControlLoop.Name, e.ControlLoop.TargetType, e.ControlLoop.Target))
 	}
-	return a.table("EVENT\tEXPECTED\tSEVERITY\tGROUP BY\tCONTROL LOOP\tTYPE\tTARGET", rows)
+	return a.table("CHECK\tEXPECTED\tSEVERITY\tGROUP BY\tCONTROL LOOP\tTYPE\tTARGET", rows)
 }
 
 // printElsewhere shows what else the JSON of ONAP's service says, and where that goes
@@ -89,18 +101,18 @@ func (a *app) printElsewhere(doc settings.Document) error {
 	}
 	poll := "never"
 	if c.Poll > 0 {
-		poll = plain.Duration(c.Poll)
+		poll = termtext.Duration(c.Poll)
 	}
 	return a.printFacts([][2]string{
-		{"store", database}, {"read from", plain.URL(c.Subscribe)}, {"group", c.Group}, {"consumer", c.Consumer},
-		{"tell", plain.URL(c.Publish)}, {"service", c.Service}, {"poll", poll}, {"missing", strings.Join(c.Missing, ", ")},
+		{"store", database}, {"read from", termtext.URL(c.Subscribe)}, {"group", c.Group}, {"consumer", c.Consumer},
+		{"publish to", termtext.URL(c.Publish)}, {"service", c.Service}, {"poll", poll}, {"missing", strings.Join(c.Missing, ", ")},
 	})
 }
 
-func eventViews(events []monitor.Event) []api.EventView {
-	out := make([]api.EventView, 0, len(events))
+func eventViews(events []monitor.Check) []apitype.Check {
+	out := make([]apitype.Check, 0, len(events))
 	for _, e := range events {
-		out = append(out, api.ViewEvent(e.WithDefaults()))
+		out = append(out, api.ViewCheck(e.WithDefaults()))
 	}
 	return out
 }
@@ -109,22 +121,22 @@ func (a *app) configApplyCommand() *cobra.Command {
 	var keep bool
 	c := &cobra.Command{
 		Use:   "apply FILE",
-		Short: "Put a configuration into force, whole or not at all",
-		Long: `Put a configuration into force, while the instances go on. Event names that do not stand in it
-are removed with their sources, and their alarms end, unless --keep says otherwise. ` + documentForms + `
+		Short: "Apply a configuration, whole or not at all",
+		Long: `Apply a configuration while the instances run. Checks that are not in it are removed with their
+sources, and their alarms end, unless --keep is given. ` + documentForms + `
 
-Instances that fetch a configuration put theirs into force again at their next look.`,
-		Example: `  understudy monitor config apply events.yaml
+Instances that fetch a configuration apply theirs again at their next poll.`,
+		Example: `  understudy monitor config apply checks.yaml
   understudy monitor config apply --keep more.yaml`,
 		Args: exactly("FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			doc, err := settings.ReadDocument(args[0], "", c.InOrStdin())
+			doc, err := a.readDocument(c, args[0], "")
 			if err != nil {
 				return err
 			}
 			doc.Keep = doc.Keep || keep
 			doc.Origin = originHere(doc.Origin)
-			return a.withMonitor(c.Context(), func(ctx context.Context, t monitor.Table) error {
+			return a.withMonitor(c.Context(), func(ctx context.Context, t monitor.Store) error {
 				ctx, cancel := context.WithTimeout(ctx, server.ConfigureTimeout)
 				defer cancel()
 				done, err := t.Configure(ctx, doc.Configuration)
@@ -135,11 +147,11 @@ Instances that fetch a configuration put theirs into force again at their next l
 			})
 		},
 	}
-	c.Flags().BoolVar(&keep, "keep", false, "leave event names that do not stand in the file as they are")
+	c.Flags().BoolVar(&keep, "keep", false, "leave checks that are not in the file as they are")
 	return c
 }
 
-// originHere is where a configuration came from that a person put into force.
+// originHere is the origin of a configuration that an operator applies.
 func originHere(path string) string {
 	if path == "-" {
 		path = "standard input"
@@ -147,7 +159,7 @@ func originHere(path string) string {
 	return path + " by " + who()
 }
 
-func (a *app) printConfigured(done monitor.Configured) error {
+func (a *app) printConfigured(done monitor.ConfigurationChanges) error {
 	if a.json() {
 		return a.printJSON(map[string]any{
 			"added": append([]string{}, done.Added...), "changed": append([]string{}, done.Changed...),
@@ -159,7 +171,7 @@ func (a *app) printConfigured(done monitor.Configured) error {
 		names []string
 	}{{"added", done.Added}, {"changed", done.Changed}, {"removed", done.Removed}} {
 		for _, name := range what.names {
-			fmt.Fprintf(a.stdout, "%s: %s\n", what.did, plain.Text(name))
+			fmt.Fprintf(a.stdout, "%s: %s\n", what.did, termtext.Text(name))
 		}
 	}
 	if done.Declared > 0 {
@@ -174,14 +186,14 @@ func (a *app) printConfigured(done monitor.Configured) error {
 func (a *app) configShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show",
-		Short: "Print the event names that are in force, as a file that can be applied",
-		Long: `Print the event names that are in force, with their defaults, as YAML that "monitor config apply"
-takes. With -o json there is one line for each, in the API's form.`,
-		Example: `  understudy monitor config show >events.yaml
-  understudy monitor config show -o json | jq -r .event`,
+		Short: "Print the applied checks, as a file that can be applied again",
+		Long: `Print the applied checks, with their defaults, as YAML for "monitor config apply". With -o json there
+is one line for each check, in the API's form.`,
+		Example: `  understudy monitor config show >checks.yaml
+  understudy monitor config show -o json | jq -r .check`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.askMonitor(c.Context(), func(ctx context.Context, t monitor.Table) error {
+			return a.askMonitor(c.Context(), func(ctx context.Context, t monitor.Store) error {
 				s, err := t.Settings(ctx)
 				if err != nil {
 					return err
@@ -194,27 +206,24 @@ takes. With -o json there is one line for each, in the API's form.`,
 
 func (a *app) printSettings(s monitor.Settings) error {
 	var file settings.Monitored
-	for _, e := range s.Events {
+	for _, e := range s.Checks {
 		if e.Removed {
 			continue
 		}
 		if a.json() {
-			if err := a.printJSON(api.ViewEvent(e.Event)); err != nil {
+			if err := a.printJSON(api.ViewCheck(e.Check)); err != nil {
 				return err
 			}
 			continue
 		}
-		file.Events = append(file.Events, settings.EventOf(e.Event))
+		file.Events = append(file.Events, settings.EventOf(e.Check))
 	}
 	if a.json() {
 		return nil
 	}
-	var text strings.Builder
-	out := yaml.NewEncoder(&text)
-	out.SetIndent(2)
-	if err := out.Encode(file); err != nil {
-		return err
+	n := strictyaml.Render(reflect.ValueOf(file), "", strictyaml.ShowAll)
+	if n == nil {
+		n = &yaml.Node{Kind: yaml.MappingNode}
 	}
-	_, err := fmt.Fprint(a.stdout, text.String())
-	return err
+	return a.printYAML(n)
 }

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/messagerouter/standin"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/fakerouter"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // urlOf waits until a command says where it serves.
@@ -46,7 +46,7 @@ type controlLoop struct {
 // TestMonitorRouters: what stands on a topic are beats, and its alarms go to another,
 // one pair with an id of its own.
 func TestMonitorRouters(t *testing.T) {
-	mr := standin.New(t)
+	mr := fakerouter.New(t)
 	runs(t, "monitor", "run", "--store", sqliteURL(t), "--listen", "127.0.0.1:0", "--first-window", "1s",
 		"--event", "Heartbeat_vDNS,interval=500ms,missed=2,control_loop.name=CL-dns,control_loop.target_type=VM",
 		"--router-in", mr.URL("HB_IN"), "--group", "hb", "--consumer", "one", "--router-out", mr.URL("CL_OUT"))
@@ -173,11 +173,11 @@ func TestMonitorFromCBS(t *testing.T) {
 			return nil
 		})
 	}
-	says("event: Heartbeat_one", "monitor", "config", "show")
+	says("check: Heartbeat_one", "monitor", "config", "show")
 	for _, broken := range []string{"{}", "<html>", `{"heartbeat_config":"{"}`, strings.Replace(entry("Heartbeat_two"), `heartbeatinterval":60`, `heartbeatinterval":0`, 1)} {
 		answer.Store(broken)
 		says("(?m)^refused ", "monitor", "status")
-		says("event: Heartbeat_one", "monitor", "config", "show")
+		says("check: Heartbeat_one", "monitor", "config", "show")
 		answer.Store(entry("Heartbeat_one"))
 		realserver.Eventually(t, 2*time.Minute, "it is well again", func() error {
 			if _, out := ask(t, "monitor", "status", "--store", st); strings.Contains(out, "refused") {
@@ -187,7 +187,7 @@ func TestMonitorFromCBS(t *testing.T) {
 		})
 	}
 	answer.Store(entry("Heartbeat_two"))
-	says("event: Heartbeat_two", "monitor", "config", "show")
+	says("check: Heartbeat_two", "monitor", "config", "show")
 	says("from cbs:", "monitor", "status")
 }
 

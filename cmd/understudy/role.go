@@ -11,15 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/termtext"
 )
 
 func (a *app) roleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "role",
-		Short: "One primary per role: guard a program, ask who, watch, resign",
+		Short: "One primary per role: run a program, show, watch, resign",
 		Example: `  understudy role run billing -- ./billing --port 8080
   understudy role who billing`,
 	}
@@ -31,26 +33,29 @@ func (a *app) roleCommand() *cobra.Command {
 func (a *app) roleWhoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "who ROLE",
-		Short: "Print who is primary of a role; exit 3 if nobody is",
+		Short: "Print the primary of a role; exit 3 if there is none",
 		Example: `  understudy role who billing
   ssh "$(understudy role who billing -o json | jq -r .address)"`,
 		Args: exactly("ROLE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.askRoles(c.Context(), func(ctx context.Context, d roleDesk) error {
-				holders, err := d.Holders(ctx, args[0])
+			if err := elect.ValidateRole(args[0]); err != nil {
+				return err
+			}
+			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				role, err := c.Role(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return a.printPrimaries(holders)
+				return a.printPrimaries(role.Primaries)
 			})
 		},
 	}
 }
 
-func (a *app) printPrimaries(holders []elect.Primary) error {
+func (a *app) printPrimaries(holders []apitype.Primary) error {
 	if a.json() {
 		for _, p := range holders {
-			if err := a.printJSON(api.ViewPrimary(p)); err != nil {
+			if err := a.printJSON(p); err != nil {
 				return err
 			}
 		}
@@ -58,7 +63,7 @@ func (a *app) printPrimaries(holders []elect.Primary) error {
 	}
 	var rows []string
 	for _, p := range holders {
-		rows = append(rows, row(p.Name, p.Address, p.Term, p.Since.Local().Format(time.DateTime), plain.Brief(p.ExpiresIn), p.ID))
+		rows = append(rows, row(p.Name, p.Address, p.Term, p.Since.Local().Format(time.DateTime), termtext.Brief(millis(p.ExpiresInMS)), p.ID))
 	}
 	return a.table("NAME\tADDRESS\tTERM\tSINCE\tLEFT\tID", rows)
 }
@@ -70,13 +75,13 @@ func (a *app) roleListCommand() *cobra.Command {
 		Example: "  understudy role list -o json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.askRoles(c.Context(), func(ctx context.Context, d roleDesk) error {
-				roles, err := d.Roles(ctx)
+			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				roles, err := c.Roles(ctx)
 				if err != nil {
 					return err
 				}
 				if a.json() {
-					return a.printJSON(rolesJSON(roles))
+					return a.printJSON(orEmpty(roles))
 				}
 				return a.printRoles(roles)
 			})
@@ -84,15 +89,7 @@ func (a *app) roleListCommand() *cobra.Command {
 	}
 }
 
-func rolesJSON(roles []elect.Role) []api.RoleView {
-	out := make([]api.RoleView, 0, len(roles))
-	for _, r := range roles {
-		out = append(out, api.ViewRole(r))
-	}
-	return out
-}
-
-func (a *app) printRoles(roles []elect.Role) error {
+func (a *app) printRoles(roles []apitype.Role) error {
 	var rows []string
 	for _, r := range roles {
 		standbys := make([]string, 0, len(r.Standbys))
@@ -100,11 +97,11 @@ func (a *app) printRoles(roles []elect.Role) error {
 			standbys = append(standbys, s.Name)
 		}
 		waiting := strings.Join(standbys, ", ")
-		if len(r.Primary) == 0 {
-			rows = append(rows, row(r.Name, "(vacant for "+plain.Brief(r.VacantFor)+")", "", r.Term, "", "", waiting))
+		if len(r.Primaries) == 0 {
+			rows = append(rows, row(r.Role, "(vacant for "+termtext.Brief(millis(r.VacantForMS))+")", "", r.Term, "", "", waiting))
 		}
-		for _, p := range r.Primary {
-			rows = append(rows, row(r.Name, p.Name, p.Address, p.Term, p.Since.Local().Format(time.DateTime), plain.Brief(p.ExpiresIn), waiting))
+		for _, p := range r.Primaries {
+			rows = append(rows, row(r.Role, p.Name, p.Address, p.Term, p.Since.Local().Format(time.DateTime), termtext.Brief(millis(p.ExpiresInMS)), waiting))
 			waiting = ""
 		}
 	}
@@ -139,8 +136,8 @@ func (a *app) printChange(role string, holders []elect.Primary) error {
 	if a.json() {
 		line := struct {
 			Role      string            `json:"role"`
-			Primaries []api.PrimaryView `json:"primaries"`
-		}{role, []api.PrimaryView{}}
+			Primaries []apitype.Primary `json:"primaries"`
+		}{role, []apitype.Primary{}}
 		for _, p := range holders {
 			line.Primaries = append(line.Primaries, api.ViewPrimary(p))
 		}
@@ -155,7 +152,7 @@ func (a *app) printChange(role string, holders []elect.Primary) error {
 		}
 		line += fmt.Sprintf("%s %s term %d", p.Name, p.Address, p.Term)
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s\n", time.Now().Format("15:04:05.000"), plain.Text(role), plain.Text(line))
+	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s\n", time.Now().Format("15:04:05.000"), termtext.Text(role), termtext.Text(line))
 	return err
 }
 
@@ -163,8 +160,8 @@ func (a *app) roleResignCommand() *cobra.Command {
 	var to string
 	c := &cobra.Command{
 		Use:   "resign ROLE",
-		Short: "Ask the primary to give the role up, to a named standby if you like",
-		Long: `Ask the primary to give the role up. It stops its work and releases the role, and
+		Short: "Ask the primary to resign, in favour of a named standby if you like",
+		Long: `Ask the primary to resign. It stops its work and releases the role, and
 a standby takes over within milliseconds. With --to, only that standby may have
 the role for the length of one timeout. Of a role with several holders, all are
 asked. Who asked is kept in the history.`,
@@ -172,19 +169,22 @@ asked. Who asked is kept in the history.`,
   understudy role resign billing --to web-2`,
 		Args: exactly("ROLE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.askRoles(c.Context(), func(ctx context.Context, d roleDesk) error {
-				if err := d.Resign(ctx, args[0], to, who()); err != nil {
+			if err := elect.ValidateRole(args[0]); err != nil {
+				return err
+			}
+			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				if err := c.Resign(ctx, args[0], to, who()); err != nil {
 					return err
 				}
 				if a.json() {
 					return a.printJSON(map[string]string{"role": args[0], "asked": "resign", "to": to})
 				}
-				_, err := fmt.Fprintf(a.stdout, "asked the primary of %s to resign; see: understudy role watch %s\n", plain.Text(args[0]), plain.Text(args[0]))
+				_, err := fmt.Fprintf(a.stdout, "asked the primary of %s to resign; see: understudy role watch %s\n", termtext.Text(args[0]), termtext.Text(args[0]))
 				return err
 			})
 		},
 	}
-	c.Flags().StringVar(&to, "to", "", "`NAME` or id of the standby that shall take over")
+	c.Flags().StringVar(&to, "to", "", "`NAME` or ID of the standby that takes over")
 	return c
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -29,7 +29,7 @@ each run ended with is in the history.`,
 		Args: roleAndProgram,
 		RunE: func(c *cobra.Command, args []string) error {
 			if every <= 0 {
-				return usage.Errorf("--every says how often, for instance --every 1h")
+				return usererr.Errorf("--every says how often, for instance --every 1h")
 			}
 			if err := f.validate(); err != nil {
 				return err

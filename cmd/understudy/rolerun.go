@@ -10,35 +10,34 @@ import (
 
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
 )
 
 // instanceFlags are those of every command that runs an instance.
 type instanceFlags struct {
-	name, address string
-	timing        lease.Timing
-	stopGrace     time.Duration
+	session   settings.Server // of which the name, the address and the timing are used
+	stopGrace time.Duration
 }
 
 func (f *instanceFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.name, "name", instance.Hostname(), "`NAME` of this instance, for people and for --to")
-	fs.StringVar(&f.address, "address", "", "`ADDRESS` at which clients reach this instance, for \"role who\"")
-	fs.DurationVar(&f.timing.Interval, "interval", lease.DefaultInterval, "renew the session every `I`")
-	fs.DurationVar(&f.timing.Timeout, "timeout", lease.DefaultTimeout, "the session lapses `T` after a renewal; T ≥ 3·I + stop grace")
+	f.session.Name = instance.Hostname()
+	strictyaml.Bind(fs, &f.session, "name", "address", "interval", "timeout")
 	fs.DurationVar(&f.stopGrace, "stop-grace", elect.DefaultStopGrace, "time between SIGTERM and SIGKILL for the program")
 }
 
 func (f *instanceFlags) validate() error {
-	if err := f.timing.Validate(f.stopGrace); err != nil {
+	if err := f.session.Timing().Validate(f.stopGrace); err != nil {
 		return err
 	}
-	return lease.NewInstance(f.name, f.address).Validate()
+	return lease.NewInstance(f.session.Name, f.session.Address).Validate()
 }
 
 // who is the instance that the flags make.
 func (f *instanceFlags) who() instance.Identity {
-	return instance.Identity{Name: f.name, Address: f.address, Timing: f.timing}
+	return f.session.Instance()
 }
 
 type roleRunFlags struct {
@@ -61,7 +60,7 @@ stopped or killed.
 The program gets UNDERSTUDY_ROLE, UNDERSTUDY_ID, UNDERSTUDY_NAME and
 UNDERSTUDY_TERM, the fencing token: send it along with everything that must not be
 done twice. SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to it;
-SIGINT and SIGTERM stop it and give the role back.
+SIGINT and SIGTERM stop it and release the role.
 
 Exits as the program did; 5 if the role was lost, unless --restart says to campaign
 again under a new id.`,
@@ -75,7 +74,7 @@ again under a new id.`,
 				return err
 			}
 			if f.holders < 1 {
-				return usage.Errorf("--holders %d; 1 to %d are possible", f.holders, elect.MaxHolders)
+				return usererr.Errorf("--holders %d; 1 to %d are possible", f.holders, elect.MaxHolders)
 			}
 			return a.roleRun(c.Context(), args[0], args[1:], f)
 		},
@@ -92,9 +91,9 @@ func roleAndProgram(c *cobra.Command, args []string) error {
 	dash := c.ArgsLenAtDash()
 	switch {
 	case len(args) == 0 || dash == 0:
-		return usage.Errorf("%s: ROLE is missing; see --help", c.CommandPath())
+		return usererr.Errorf("%s: ROLE is missing; see --help", c.CommandPath())
 	case dash != 1 || len(args) < 2:
-		return usage.Errorf("%s: write the program after --, as in: %s %s -- ./program", c.CommandPath(), c.CommandPath(), args[0])
+		return usererr.Errorf("%s: write the program after --, as in: %s %s -- ./program", c.CommandPath(), c.CommandPath(), args[0])
 	}
 	return elect.ValidateRole(args[0])
 }

@@ -11,12 +11,15 @@ import (
 
 	"github.com/understudy-ha/understudy/internal/server"
 	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
 )
 
 // serveFlags are what the command line says of the server. It goes before the environment,
 // and that before the file.
 type serveFlags struct {
-	file, listen, sentinel, store string
+	file, store string
+	overrides   settings.Server
+	sentinel    settings.Sentinel
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -26,14 +29,14 @@ func (a *app) serveCommand() *cobra.Command {
 		Short: "Serve the page and the HTTP API, and run every part that a file configures",
 		Long: `Serve the page, the HTTP API (/v1, described at /openapi.json), server-sent events,
 /metrics, /healthz and /readyz on one port, and run what the file lists: campaign for roles, deliver
-queues, monitor, be the peer of a cache, stand beside the nodes of shards. "understudy config example" prints a
-file with every key. It listens on 127.0.0.1:7600 unless told otherwise; any other address needs a token. With
+queues, monitor, be the peer of a cache, run agents of shard nodes. "understudy config example" prints a file with
+every key. It listens on 127.0.0.1:7600 by default; any other address needs a token. With
 --sentinel it also answers clients that find the primaries of shards through Redis Sentinel.
 
 A flag goes before the environment (UNDERSTUDY_LISTEN and so on), and that before the file.
 
-SIGINT and SIGTERM stop it: the programs first, then the roles and keys are given back. SIGHUP reads the file
-again: certificate, token, log level, roles that are new or gone and the monitor's events change at once; of
+SIGINT and SIGTERM stop it: the programs first, then the roles and keys are released. SIGHUP reads the file
+again: certificate, token, log level, roles that are new or gone and the monitor's checks change at once; of
 everything else the log says that it waits for a restart. A file with a mistake changes nothing.`,
 		Example: `  understudy serve
   understudy serve -c /etc/understudy.yaml
@@ -43,7 +46,9 @@ everything else the log says that it waits for a restart. A file with a mistake 
 			if c.Flags().Changed("store") {
 				f.store = a.StoreURL
 			}
-			load := func() (*settings.Server, error) { return settings.ReadWith(f.file, os.Environ(), a.over(f)) }
+			load := func() (*settings.Server, error) {
+				return settings.ReadWith(f.file, os.Environ(), a.overrides(f, c.Flags().Changed))
+			}
 			cfg, err := load()
 			if err != nil {
 				return err
@@ -54,8 +59,8 @@ everything else the log says that it waits for a restart. A file with a mistake 
 			if err := a.logAs(cfg.LogLevel, cfg.LogFormat); err != nil {
 				return err
 			}
-			settings.TellEnvironment(a.Log, settings.Environment(), os.Environ())
-			for _, w := range cfg.Missing() {
+			settings.LogEnvironment(a.Log, settings.Environment(), os.Environ())
+			for _, w := range cfg.Warnings() {
 				a.Log.Warn(w)
 			}
 			if cfg.Store != "" {
@@ -65,26 +70,28 @@ everything else the log says that it waits for a restart. A file with a mistake 
 		},
 	}
 	c.Flags().StringVarP(&f.file, "config", "c", "", "configuration `FILE`")
-	c.Flags().StringVar(&f.listen, "listen", "", "`ADDRESS` to listen on (default "+settings.DefaultListen+")")
-	c.Flags().StringVar(&f.sentinel, "sentinel", "", "answer Sentinel clients on this `ADDRESS`, HOST:PORT (default: not at all)")
+	strictyaml.Bind(c.Flags(), &f.overrides, "listen")
+	strictyaml.Bind(c.Flags(), &f.sentinel, "listen")
 	return c
 }
 
-// over puts what the command line says in the place of what the file says.
-func (a *app) over(f serveFlags) func(*settings.Server) {
+// overrides returns a function that replaces settings of the file with those of the command line.
+func (a *app) overrides(f serveFlags, changed func(flag string) bool) func(*settings.Server) {
 	return func(c *settings.Server) {
 		if f.store != "" {
 			c.Store, c.StoreFile = f.store, ""
 		}
-		c.Listen = cmp.Or(f.listen, c.Listen)
+		if changed("listen") {
+			c.Listen = f.overrides.Listen
+		}
 		c.LogLevel, c.LogFormat = cmp.Or(a.logLevel, c.LogLevel), cmp.Or(a.logFormat, c.LogFormat)
-		if f.sentinel == "" {
+		if f.sentinel.Listen == "" {
 			return
 		}
 		if c.Sentinel == nil {
 			c.Sentinel = &settings.Sentinel{}
 		}
-		c.Sentinel.Listen = f.sentinel
+		c.Sentinel.Listen = f.sentinel.Listen
 	}
 }
 
@@ -93,5 +100,5 @@ func (a *app) serve(ctx context.Context, cfg *settings.Server, again *server.Rel
 	if err := a.needStore(); err != nil {
 		return err
 	}
-	return monitorAdvice(server.Run(ctx, &a.Host, cfg, again))
+	return withAdvice(server.Run(ctx, &a.Host, cfg, again))
 }

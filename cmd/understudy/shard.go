@@ -8,10 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/understudy-ha/understudy/api"
-	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -19,9 +18,9 @@ func (a *app) shardCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "shard",
 		Short: "Failover of a database: an agent beside each node, one primary per shard",
-		Long: `A shard is a primary and its replicas. Beside each node stands an agent, "shard agent". When the
-primary cannot go on, the agents put a replica in its place: the one that has the most, and only
-when nothing can be written to the old one any more. Clients find the primary by "shard primary",
+		Long: `A shard is a primary and its replicas. An agent runs beside each node: "shard agent". When the primary
+fails, the agents promote a replica: the most up-to-date one, and only when nothing can be written to the old primary
+any more. Clients find the primary by "shard primary",
 "shard proxy", the Sentinel protocol, or the HTTP checks of the agents.
 
 Replication is asynchronous: what no replica had received when a primary died is lost. A
@@ -47,17 +46,15 @@ func shardName(c *cobra.Command, args []string) error {
 	return shard.ValidateName(args[0])
 }
 
-// askShard looks at a shard once.
-func (a *app) askShard(ctx context.Context, name string, f func(shardSeen) error) error {
-	return a.atDesk(ctx, func(ctx context.Context, d shardDesk) error {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		s, err := d.look(ctx, name)
+// showShard reads a shard once.
+func (a *app) showShard(ctx context.Context, name string, f func(shardSeen) error) error {
+	return a.withRunningAPI(ctx, within(callTimeout, func(ctx context.Context, c *client.Client) error {
+		s, err := readShard(ctx, c, name)
 		if err != nil {
 			return unknownShard(name, err)
 		}
 		return f(s)
-	})
+	}))
 }
 
 // unknownShard names the shard that is not there, and where to look.
@@ -71,44 +68,33 @@ func unknownShard(name string, err error) error {
 func (a *app) shardListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the shards, their primaries and how they are",
+		Short: "List the shards, their primaries and their health",
 		Long: `List the shards. HEALTH is that of the primary: fine; unattended (it lives, its agent does not);
-doubtful (its agent is silent, and it is not sure yet what that means); over (it is being replaced); stuck (it
-is silent, and may still be open for writes: a person has to decide); none (there never was one).`,
+doubtful (its agent is silent, and it is not yet known why); over (it is lost, and is being replaced); stuck (it
+is silent, and may still be open for writes: an operator has to decide); none (there never was one).`,
 		Example: `  understudy shard list
   understudy shard list -o json | jq -r 'select(.health != "fine") | .shard'`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, d shardDesk) error {
-				ctx, cancel := context.WithTimeout(ctx, callTimeout)
-				defer cancel()
-				return a.listShards(ctx, d)
-			})
+			return a.withRunningAPI(c.Context(), within(callTimeout, a.listShards))
 		},
 	}
 }
 
-func (a *app) listShards(ctx context.Context, d shardDesk) error {
-	const page = 200
+func (a *app) listShards(ctx context.Context, c *client.Client) error {
+	shards, err := allShards(ctx, c)
+	if err != nil {
+		return err
+	}
 	var rows []string
-	for after := ""; ; {
-		shards, err := d.list(ctx, after, page)
-		if err != nil {
-			return err
-		}
-		for _, s := range shards {
-			after = s.Shard
-			if a.json() {
-				if err := a.printJSON(s.ShardView); err != nil {
-					return err
-				}
-				continue
+	for _, s := range shards {
+		if a.json() {
+			if err := a.printJSON(s); err != nil {
+				return err
 			}
-			rows = append(rows, shardRow(s.ShardView))
+			continue
 		}
-		if len(shards) < page {
-			break
-		}
+		rows = append(rows, shardRow(s))
 	}
 	if a.json() {
 		return nil
@@ -116,7 +102,7 @@ func (a *app) listShards(ctx context.Context, d shardDesk) error {
 	return a.table("SHARD\tHEALTH\tPRIMARY\tEPOCH\tREPLICAS\tMOST LAG\tNOTE", rows)
 }
 
-func shardRow(s api.ShardView) string {
+func shardRow(s apitype.Shard) string {
 	primary := ""
 	if s.Primary != nil {
 		primary = s.Primary.Address
@@ -127,16 +113,16 @@ func shardRow(s api.ShardView) string {
 			continue
 		}
 		replicas++
-		if n.Member && n.AgentLives && n.Condition == shard.Up && n.LinkUp != nil && *n.LinkUp {
+		if n.Member && n.AgentLives && n.Condition == string(shard.Up) && n.LinkUp != nil && *n.LinkUp {
 			well++
 			lag = max(lag, n.Lag)
 		}
 	}
-	return row(s.Shard, s.Health, primary, s.Epoch, fmt.Sprintf("%d of %d", well, replicas), lag, plain.Line(shardNote(s)))
+	return row(s.Name, s.Health, primary, s.Epoch, fmt.Sprintf("%d of %d", well, replicas), lag, termtext.Line(shardNote(s)))
 }
 
 // shardNote is what is most worth knowing of a shard, in a few words.
-func shardNote(s api.ShardView) string {
+func shardNote(s apitype.Shard) string {
 	switch {
 	case s.Plan != nil:
 		return fmt.Sprintf("%s under way, %s", s.Plan.Kind, s.Plan.Phase)
@@ -144,7 +130,7 @@ func shardNote(s api.ShardView) string {
 		return fmt.Sprintf("%s asked for by %s", s.Request.Kind, s.Request.By)
 	case s.Paused != nil:
 		return "paused by " + s.Paused.By + after(": ", s.Paused.Reason)
-	case s.Health != shard.Fine:
+	case s.Health != string(shard.Fine):
 		return s.Reason
 	}
 	for _, n := range s.Nodes {
@@ -179,15 +165,15 @@ while the store is down.`,
 			if watch {
 				return a.watchPrimary(c.Context(), args[0])
 			}
-			return a.askShard(c.Context(), args[0], func(s shardSeen) error {
-				at, err := s.whereabouts()
+			return a.showShard(c.Context(), args[0], func(s shardSeen) error {
+				at, err := s.primary()
 				if err != nil {
 					return err
 				}
 				if a.json() {
 					return a.printJSON(at)
 				}
-				_, err = fmt.Fprintln(a.stdout, plain.Text(at.Address))
+				_, err = fmt.Fprintln(a.stdout, termtext.Text(at.Address))
 				return err
 			})
 		},
@@ -196,42 +182,68 @@ while the store is down.`,
 	return c
 }
 
-// watchPrimary prints where the primary is, and why there is none, at each change.
+// watchPrimary prints where the primary is, and why there is none, at each change. An event of the shard wakes it; a
+// look each second finds what has no event. A store or a server that does not answer is asked again.
 func (a *app) watchPrimary(ctx context.Context, name string) error {
-	if a.remote() {
-		return a.watchThrough(ctx, name)
-	}
-	return a.withDirectory(ctx, name, func(ctx context.Context, dir *shard.Directory) error {
-		last := ""
-		for {
-			changed := dir.Changed()
-			at, err := whereabouts(dir, name)
-			now := fmt.Sprint(at, err)
-			if _, stale := dir.Freshness(); stale == nil && now != last {
-				last = now
-				if err := a.printWhereabouts(name, at, err); err != nil {
-					return err
+	return a.withRunningAPI(ctx, func(ctx context.Context, c *client.Client) error {
+		wake := make(chan struct{}, 1)
+		follow := func(ctx context.Context) error {
+			for ctx.Err() == nil {
+				_ = c.Events(ctx, client.Follow{Part: shard.Space, Subject: name}, func(apitype.Event) error {
+					select {
+					case wake <- struct{}{}:
+					default: // it is going to look anyway
+					}
+					return nil
+				})
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second):
 				}
 			}
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-changed:
-			case <-time.After(time.Second): // before the first reading nothing changes
-			}
+			return nil
 		}
+		return alongside(ctx, follow, func(ctx context.Context) error { return a.printPrimaryChanges(ctx, c, name, wake) })
 	})
 }
 
-func whereabouts(dir *shard.Directory, name string) (shard.Endpoint, error) {
-	v, ok := dir.Shard(name)
-	if !ok {
-		return shard.Endpoint{}, fmt.Errorf("%w: no agent has ever reported for shard %q", shard.ErrNoPrimary, name)
+func (a *app) printPrimaryChanges(ctx context.Context, c *client.Client, name string, wake <-chan struct{}) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	last := ""
+	for {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		s, err := readShard(call, c, name)
+		cancel()
+		var at apitype.ShardPrimary
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			at, err = s.primary()
+		case errors.Is(err, shard.ErrNotFound):
+			err = fmt.Errorf("%w: no agent has ever reported for shard %q", shard.ErrNoPrimary, name)
+		case exitCode(err) == exitUnreachable:
+			a.Log.Warn("the shard cannot be read; retrying", "err", err)
+		default:
+			return err
+		}
+		if now := fmt.Sprint(at, err); now != last && (err == nil || errors.Is(err, shard.ErrNoPrimary)) {
+			last = now
+			if err := a.printPrimary(name, at, err); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-wake:
+		case <-tick.C:
+		}
 	}
-	return v.Whereabouts()
 }
 
-func (a *app) printWhereabouts(name string, at shard.Endpoint, why error) error {
+func (a *app) printPrimary(name string, at apitype.ShardPrimary, why error) error {
 	switch {
 	case a.json() && why != nil:
 		return a.printJSON(map[string]any{"shard": name, "address": nil, "why": why.Error()})
@@ -242,67 +254,12 @@ func (a *app) printWhereabouts(name string, at shard.Endpoint, why error) error 
 	if why != nil {
 		text = "none (" + why.Error() + ")"
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s\n", time.Now().Format("15:04:05.000"), plain.Text(name), plain.Text(text))
+	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s\n", time.Now().Format("15:04:05.000"), termtext.Text(name), termtext.Text(text))
 	return err
 }
 
-// withDirectory keeps the view of one shard fresh while f runs.
-func (a *app) withDirectory(ctx context.Context, name string, f func(context.Context, *shard.Directory) error) error {
-	st, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	shards, err := instance.Shards(st)
-	if err != nil {
-		return err
-	}
-	dir, err := shard.NewDirectory(shard.DirectoryConfig{Registry: onlyShard{shards.Registry(), name}, Logger: a.Log})
-	if err != nil {
-		return err
-	}
-	return alongside(ctx, dir.Run, func(ctx context.Context) error { return f(ctx, dir) })
-}
-
-// alongside runs f while something else runs, and returns when both have ended.
-func alongside(ctx context.Context, other func(context.Context) error, f func(context.Context) error) error {
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan error, 1)
-	go func() { ended <- other(running) }()
-	err := f(ctx)
-	stop()
-	return errors.Join(err, <-ended)
-}
-
-// onlyShard is a registry in which there is one shard: who follows it alone need not
-// read all others.
-type onlyShard struct {
-	shard.Registry
-	name string
-}
-
-// List implements [shard.Registry].
-func (o onlyShard) List(ctx context.Context, after string, _ int) ([]shard.View, error) {
-	if after >= o.name {
-		return nil, nil
-	}
-	v, err := o.Look(ctx, o.name)
-	if errors.Is(err, shard.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return []shard.View{v}, nil
-}
-
-// Watch implements [shard.Registry].
-func (o onlyShard) Watch(ctx context.Context, _ string, wake func(string)) error {
-	return o.Registry.Watch(ctx, o.name, wake)
-}
-
 func (a *app) shardHistoryCommand() *cobra.Command {
-	q := history.Query{Part: shard.Space}
+	q := client.Query{Part: shard.Space}
 	var goOn bool
 	c := &cobra.Command{
 		Use:   "history SHARD",
@@ -317,12 +274,22 @@ func (a *app) shardHistoryCommand() *cobra.Command {
 			if err != nil || goOn || a.json() {
 				return err
 			}
-			return a.askShard(c.Context(), args[0], func(s shardSeen) error {
+			return a.showShard(c.Context(), args[0], func(s shardSeen) error {
 				return errors.Join(a.printPlan("under way", s, s.Plan), a.printPlan("latest", s, s.Last))
 			})
 		},
 	}
-	c.Flags().BoolVarP(&goOn, "follow", "f", false, "go on with what happens from now on")
-	c.Flags().IntVarP(&q.Limit, "limit", "n", 100, "the newest so many events")
+	c.Flags().BoolVarP(&goOn, "follow", "f", false, "print new events as they happen")
+	c.Flags().IntVarP(&q.Limit, "limit", "n", 100, "show this many of the newest events")
 	return c
+}
+
+// alongside runs f while something else runs, and returns when both have ended.
+func alongside(ctx context.Context, other func(context.Context) error, f func(context.Context) error) error {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- other(running) }()
+	err := f(ctx)
+	stop()
+	return errors.Join(err, <-ended)
 }

@@ -8,38 +8,32 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/understudy-ha/understudy/internal/agent"
-	"github.com/understudy-ha/understudy/internal/plain"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/shardagent"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/shard"
 )
 
 // defaultWait is how long who asks for a plan waits for it.
 const defaultWait = time.Minute
 
-// deskOnce does one thing with a shard, within callTimeout, and tells that it was done.
-func (a *app) deskOnce(c *cobra.Command, name, did, told string, f func(context.Context, shardDesk) error) error {
-	return a.atDesk(c.Context(), func(ctx context.Context, d shardDesk) error {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		if err := known(ctx, d, name); err != nil {
-			return err
+// changeShard does one thing with a shard, within callTimeout, and says that it is done.
+func (a *app) changeShard(c *cobra.Command, name, did, message string, f func(context.Context, *client.Client) error) error {
+	return a.withRunningAPI(c.Context(), within(callTimeout, func(ctx context.Context, c *client.Client) error {
+		if _, err := readShard(ctx, c, name); err != nil {
+			return unknownShard(name, err)
 		}
-		if err := f(ctx, d); err != nil {
-			return err
+		if err := f(ctx, c); err != nil {
+			return shardError(err)
 		}
 		if a.json() {
 			return a.printJSON(map[string]string{"shard": name, "done": did})
 		}
-		_, err := fmt.Fprintln(a.stdout, plain.Text(told))
+		_, err := fmt.Fprintln(a.stdout, termtext.Text(message))
 		return err
-	})
-}
-
-// known says plainly that there is no such shard.
-func known(ctx context.Context, d shardDesk, name string) error {
-	_, err := d.look(ctx, name)
-	return unknownShard(name, err)
+	}))
 }
 
 func (a *app) shardPauseCommand() *cobra.Command {
@@ -48,13 +42,13 @@ func (a *app) shardPauseCommand() *cobra.Command {
 		Use:   "pause SHARD",
 		Short: "Keep a shard from failing over by itself",
 		Long: `Keep a shard from failing over by itself, until "shard resume": for work at its nodes, its network or
-its store. A plan that is under way goes on, and switchovers and failovers that a person asks for are carried
+its store. A plan that is under way goes on, and switchovers and failovers that an operator asks for are carried
 out. Who paused it and why is kept in the history.`,
 		Example: `  understudy shard pause orders --reason "new switch in rack 4"`,
 		Args:    shardName,
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.deskOnce(c, args[0], "pause", fmt.Sprintf("shard %s does not fail over by itself now; end it with: understudy shard resume %s", args[0], args[0]),
-				func(ctx context.Context, d shardDesk) error { return d.pause(ctx, args[0], reason) })
+			return a.changeShard(c, args[0], "pause", fmt.Sprintf("shard %s does not fail over by itself now; end it with: understudy shard resume %s", args[0], args[0]),
+				func(ctx context.Context, c *client.Client) error { return c.PauseShard(ctx, args[0], reason, who()) })
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "`WHY`, for the history")
@@ -68,8 +62,8 @@ func (a *app) shardResumeCommand() *cobra.Command {
 		Example: "  understudy shard resume orders",
 		Args:    shardName,
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.deskOnce(c, args[0], "resume", fmt.Sprintf("shard %s fails over by itself again", args[0]),
-				func(ctx context.Context, d shardDesk) error { return d.resume(ctx, args[0]) })
+			return a.changeShard(c, args[0], "resume", fmt.Sprintf("shard %s fails over by itself again", args[0]),
+				func(ctx context.Context, c *client.Client) error { return c.ResumeShard(ctx, args[0], who()) })
 		},
 	}
 }
@@ -79,7 +73,7 @@ func (a *app) shardForgetCommand() *cobra.Command {
 		Use:   "forget SHARD NODE",
 		Short: "Remove a node that is gone for good",
 		Long: `Remove a node from its shard: what was recorded of it, its membership, and its queue. NODE is its id,
-the begin of it (4 characters or more), or an address. Its agent must have stopped: one that still reports would
+its first characters (4 or more), or an address. Its agent must have stopped: one that still reports would
 bring the node back. The primary cannot be forgotten.`,
 		Example: "  understudy shard forget orders 10.0.0.3:6379",
 		Args: func(c *cobra.Command, args []string) error {
@@ -89,8 +83,10 @@ bring the node back. The primary cannot be forgotten.`,
 			return shard.ValidateName(args[0])
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.deskOnce(c, args[0], "forget", fmt.Sprintf("node %s of shard %s is forgotten", args[1], args[0]),
-				func(ctx context.Context, d shardDesk) error { return d.forget(ctx, args[0], args[1]) })
+			return a.changeShard(c, args[0], "forget", fmt.Sprintf("node %s of shard %s is forgotten", args[1], args[0]),
+				func(ctx context.Context, c *client.Client) error {
+					return c.ForgetShardNode(ctx, args[0], args[1], who())
+				})
 		},
 	}
 }
@@ -102,13 +98,13 @@ type planFlags struct {
 }
 
 func (f *planFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.to, "to", "", "the `NODE` that shall be the primary: its id, the begin of it, or an address (default: the best one)")
-	c.Flags().DurationVar(&f.wait, "wait", defaultWait, "wait so long for it; what nobody has begun by then is taken back")
+	c.Flags().StringVar(&f.to, "to", "", "the `NODE` to promote: its id, its first characters, or an address (default: the best one)")
+	c.Flags().DurationVar(&f.wait, "wait", defaultWait, "wait at most this long; withdraw a request that has not started by then")
 }
 
 func (f *planFlags) check() error {
 	if f.wait <= 0 {
-		return usage.Errorf("--wait %v: it must be positive", f.wait)
+		return usererr.Errorf("--wait %v: it must be positive", f.wait)
 	}
 	return nil
 }
@@ -119,17 +115,17 @@ func (a *app) shardSwitchoverCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "switchover SHARD",
 		Short: "Make a replica the primary, without losing a write",
-		Long: `Make a replica the primary while both are well. Writes wait until the replica has them all; then it
-is promoted, and the others follow it. If that cannot be done within --timeout, everything goes back to where it
-was. No acknowledged write is lost either way.
+		Long: `Make a replica the primary while both are healthy. Writes wait until the replica has them all; then it
+is promoted, and the others follow it. If that cannot be done within --timeout, the switchover is rolled back. No
+acknowledged write is lost either way.
 
-Each step is printed as it ends. Exit 1, with the reason, if it was refused or went back.`,
+Each step is printed as it ends. Exit 1, with the reason, if it was refused or rolled back.`,
 		Example: `  understudy shard switchover orders
   understudy shard switchover orders --to 10.0.0.2:6379 --timeout 2s`,
 		Args: shardName,
 		RunE: func(c *cobra.Command, args []string) error {
 			if timeout <= 0 {
-				return usage.Errorf("--timeout %v: it must be positive", timeout)
+				return usererr.Errorf("--timeout %v: it must be positive", timeout)
 			}
 			if err := f.check(); err != nil {
 				return err
@@ -138,7 +134,7 @@ Each step is printed as it ends. Exit 1, with the reason, if it was refused or w
 		},
 	}
 	f.register(c)
-	c.Flags().DurationVar(&timeout, "timeout", shard.DefaultPause, "writes wait at most so long; then it goes back")
+	c.Flags().DurationVar(&timeout, "timeout", shard.DefaultPause, "writes wait for at most this long, then the switchover is rolled back")
 	return c
 }
 
@@ -147,13 +143,12 @@ func (a *app) shardFailoverCommand() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "failover SHARD",
-		Short: "Replace a primary that is over, or with --force one that may not be",
-		Long: `Replace a primary that is over, where the agents do not by themselves: the shard is paused, or failed
-over too often of late. A primary that is well is better replaced by "shard switchover".
+		Short: "Replace a primary that is lost, or with --force one that may not be",
+		Long: `Replace a primary that is lost, where the agents do not do so by themselves: the shard is paused, or
+failed over too often recently. To replace a healthy primary, use "shard switchover".
 
-With --force also one of which nobody knows whether it is over, or a replica that lacks data: what it
-lacks is lost. Make sure first that the old primary is dead or cut off from its clients: what is written to it
-afterwards is lost, too.`,
+With --force, also replace a primary that may not be lost, or promote a replica that lacks data: what it lacks is lost.
+First make sure that the old primary is dead or cut off from its clients: what is written to it afterwards is lost, too.`,
 		Example: `  understudy shard failover orders
   understudy shard failover orders --to 10.0.0.2:6379 --force`,
 		Args: shardName,
@@ -169,17 +164,17 @@ afterwards is lost, too.`,
 	return c
 }
 
-// askForPlan puts a request to the agents, and tells of each step until it is over.
+// askForPlan puts a request to the agents, and prints each step until the plan has ended.
 func (a *app) askForPlan(ctx context.Context, name string, q shard.Request, f planFlags) error {
-	return a.atDesk(ctx, func(ctx context.Context, d shardDesk) error {
+	return a.withRunningAPI(ctx, func(ctx context.Context, c *client.Client) error {
 		waiting, cancel := context.WithTimeout(ctx, f.wait)
 		defer cancel()
 		var err error
-		if q.ID, err = a.askWhenFree(waiting, d, name, q, f.to); err != nil {
+		if q.ID, err = a.requestWhenFree(waiting, c, name, q, f.to); err != nil {
 			return err
 		}
 		p := &progress{app: a, shard: name, request: q.ID, kind: q.Kind}
-		plan, err := d.wait(waiting, name, q.ID, p.look)
+		plan, err := waitForPlan(waiting, c, name, q.ID, p.onView)
 		switch {
 		case err == nil:
 			p.steps(plan)
@@ -188,22 +183,22 @@ func (a *app) askForPlan(ctx context.Context, name string, q shard.Request, f pl
 			p.steps(plan)
 			return errors.Join(p.err, err)
 		case exitCode(err) == exitUnreachable || ctx.Err() != nil:
-			return p.takeBack(ctx, d, f.wait)
+			return p.takeBack(ctx, c, f.wait)
 		}
 		return err
 	})
 }
 
-// askWhenFree puts the request once the plan before it is over, of which only replicas
-// that have yet to follow may be left.
-func (a *app) askWhenFree(ctx context.Context, d shardDesk, name string, q shard.Request, to string) (string, error) {
-	for told := false; ; {
+// requestWhenFree puts the request once the plan before it has ended. It waits only for a
+// plan whose replicas have yet to follow.
+func (a *app) requestWhenFree(ctx context.Context, c *client.Client, name string, q shard.Request, to string) (string, error) {
+	for logged := false; ; {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		s, err := d.look(call, name)
-		following := err == nil && s.Plan != nil && s.Plan.Phase == shard.Following
+		s, err := readShard(call, c, name)
+		following := err == nil && s.Plan != nil && s.Plan.Phase == string(shard.Following)
 		id := ""
 		if err = unknownShard(name, err); err == nil && !following {
-			id, err = d.ask(call, name, q, to)
+			id, err = requestPlan(call, c, name, q, to)
 		}
 		cancel()
 		switch {
@@ -211,13 +206,13 @@ func (a *app) askWhenFree(ctx context.Context, d shardDesk, name string, q shard
 			return "", fmt.Errorf("%w; see: understudy shard show %s", err, name)
 		case err != nil || !following:
 			return id, err
-		case !told:
-			a.Log.Info("replicas still turn to the new primary; waiting for them", "shard", name, "epoch", s.Plan.Epoch)
-			told = true
+		case !logged:
+			a.Log.Info("replicas are still switching to the new primary; waiting for them", "shard", name, "epoch", s.Plan.Epoch)
+			logged = true
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("%w: replicas of shard %q still turn to its new primary (epoch %d); try again, or see: understudy shard show %s", shard.ErrFailed, name, s.Plan.Epoch, name)
+			return "", fmt.Errorf("%w: replicas of shard %q are still switching to its new primary (epoch %d); try again, or see: understudy shard show %s", shard.ErrFailed, name, s.Plan.Epoch, name)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -231,16 +226,16 @@ type progress struct {
 	request string
 	kind    shard.Kind
 
-	seen  shardSeen // the latest
-	epoch int64
-	told  int // steps of that epoch
-	err   error
+	seen         shardSeen // the latest
+	epoch        int64
+	printedSteps int // of that epoch
+	err          error
 }
 
-// look is called with every view.
-func (p *progress) look(s shardSeen) {
+// onView is called with every view.
+func (p *progress) onView(s shardSeen) {
 	p.seen = s
-	for _, plan := range []*shard.Plan{s.Plan, s.Last} {
+	for _, plan := range []*apitype.ShardPlan{s.Plan, s.Last} {
 		if plan != nil && plan.Request == p.request {
 			p.steps(*plan)
 			return
@@ -249,45 +244,45 @@ func (p *progress) look(s shardSeen) {
 }
 
 // steps tells of those that have ended since.
-func (p *progress) steps(plan shard.Plan) {
+func (p *progress) steps(plan apitype.ShardPlan) {
 	if plan.Epoch != p.epoch && plan.Phase != "" {
-		p.epoch, p.told = plan.Epoch, 0
+		p.epoch, p.printedSteps = plan.Epoch, 0
 		if plan.Failed == "" || len(plan.Steps) > 0 {
 			p.begins(plan)
 		}
 	}
-	for ; p.told < len(plan.Steps); p.told++ {
-		step := plan.Steps[p.told]
+	for ; p.printedSteps < len(plan.Steps); p.printedSteps++ {
+		step := plan.Steps[p.printedSteps]
 		if p.app.json() {
-			p.print(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "phase": step.Phase, "took_ms": ms(step.Took), "note": step.Note})
+			p.print(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "phase": step.Phase, "took_ms": step.TookMS, "note": step.Note})
 		} else {
-			p.say("  %-10s %8s  %s", step.Phase, plain.Brief(step.Took), step.Note)
+			p.say("  %-10s %8s  %s", step.Phase, termtext.Brief(millis(step.TookMS)), step.Note)
 		}
 	}
 }
 
-func (p *progress) begins(plan shard.Plan) {
+func (p *progress) begins(plan apitype.ShardPlan) {
 	if p.app.json() {
 		p.print(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "kind": plan.Kind, "from": plan.From, "to": plan.To})
 		return
 	}
 	to := "the best replica"
 	if plan.To != "" {
-		to = agent.Label(p.seen.ShardView, plan.To)
+		to = shardagent.Label(p.seen.Shard, plan.To)
 	}
-	p.say("%s of %s, epoch %d: %s → %s", plan.Kind, p.shard, plan.Epoch, agent.Label(p.seen.ShardView, plan.From), to)
+	p.say("%s of %s, epoch %d: %s → %s", plan.Kind, p.shard, plan.Epoch, shardagent.Label(p.seen.Shard, plan.From), to)
 }
 
 // done tells where the primary is now.
-func (p *progress) done(plan shard.Plan) error {
+func (p *progress) done(plan apitype.ShardPlan) error {
 	var took time.Duration
 	for _, s := range plan.Steps {
-		took += s.Took
+		took += millis(s.TookMS)
 	}
 	if p.app.json() {
 		return p.app.printJSON(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "done": true, "took_ms": ms(took), "node_id": plan.To, "address": p.address(plan.To)})
 	}
-	_, err := fmt.Fprintf(p.app.stdout, "done in %s: the primary of %s is %s\n", plain.Brief(took), plain.Text(p.shard), plain.Text(agent.Label(p.seen.ShardView, plan.To)))
+	_, err := fmt.Fprintf(p.app.stdout, "done in %s: the primary of %s is %s\n", termtext.Brief(took), termtext.Text(p.shard), termtext.Text(shardagent.Label(p.seen.Shard, plan.To)))
 	return err
 }
 
@@ -297,13 +292,13 @@ func (p *progress) address(id string) string {
 }
 
 // takeBack withdraws what nobody has begun, and says how it stands.
-func (p *progress) takeBack(ctx context.Context, d shardDesk, wait time.Duration) error {
+func (p *progress) takeBack(ctx context.Context, c *client.Client, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	if err := d.cancel(ctx, p.shard, p.request); err != nil {
+	if err := shardError(c.CancelShardRequest(ctx, p.shard, p.request, who())); err != nil {
 		return fmt.Errorf("the %s of shard %q may still be carried out; see: understudy shard show %s: %w", p.kind, p.shard, p.shard, err)
 	}
-	s, err := d.look(ctx, p.shard)
+	s, err := readShard(ctx, c, p.shard)
 	if err != nil {
 		return err
 	}
@@ -311,15 +306,15 @@ func (p *progress) takeBack(ctx context.Context, d shardDesk, wait time.Duration
 		return fmt.Errorf("%w: the %s of shard %q goes on, in phase %s; see: understudy shard show %s", shard.ErrFailed, p.kind, p.shard, plan.Phase, p.shard)
 	}
 	if last := s.Last; last != nil && last.Request == p.request {
-		return fmt.Errorf("%w: the %s of shard %q is over; see: understudy shard history %s", shard.ErrFailed, p.kind, p.shard, p.shard)
+		return fmt.Errorf("%w: the %s of shard %q has ended; see: understudy shard history %s", shard.ErrFailed, p.kind, p.shard, p.shard)
 	}
-	return fmt.Errorf("%w: no agent began the %s of shard %q within %v, and it was taken back; are the agents of its members up? See: understudy shard show %s",
+	return fmt.Errorf("%w: no agent started the %s of shard %q within %v, and it was withdrawn; are the agents of its members up? See: understudy shard show %s",
 		shard.ErrFailed, p.kind, p.shard, wait, p.shard)
 }
 
 func (p *progress) say(format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintln(p.app.stdout, plain.Text(fmt.Sprintf(format, args...)))
+		_, p.err = fmt.Fprintln(p.app.stdout, termtext.Text(fmt.Sprintf(format, args...)))
 	}
 }
 

@@ -6,29 +6,29 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/understudy-ha/understudy/internal/agent"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/shardagent"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/shard"
 )
 
 func (a *app) shardAgentCommand() *cobra.Command {
-	var f agent.Flags
+	var f shardagent.Flags
 	c := &cobra.Command{
 		Use:   "agent SHARD --node HOST:PORT --data DIR [flags] [-- redis-server ARG…]",
-		Short: "Stand beside a node of a shard: report it, fence it, and replace a primary that is over",
-		Long: `Stand beside one node of a shard, on the same host. The first node of a new shard becomes its primary; the
-others follow it, and are members once they have a whole copy. When the primary's process or host
-dies, hangs or is cut off, the agents put the replica in its place that has the most.
+		Short: "Run the agent of a shard node: report it, fence it, and replace a primary that is lost",
+		Long: `Run the agent of a shard node, on the node's host. The first node of a new shard becomes its primary; the
+others follow it, and are members once they have a whole copy. When the primary's process or host dies, hangs or is cut
+off, the agents promote the most up-to-date replica.
 
-While the agent runs, its node is open for writes only as the primary, under a lease that is renewed after
-a write to the node was tried. If the agent itself dies, the node goes on as it is, and nothing fails over.
+While the agent runs, its node is open for writes only as the primary, under a lease that is renewed after a test write
+to the node. If the agent itself dies, the node goes on as it is, and nothing fails over.
 
-With a program after "--" the agent starts and supervises the node, which then always begins with its
-fence closed. The program runs in the data folder. It outlives a crash of the agent; SIGINT, SIGTERM and SIGHUP hand a primary
-over, close it, and stop it (with --keep-node it runs on, closed). A node that somebody else starts is left as it is.
+With a program after "--" the agent starts and supervises the node, which then always starts with its fence closed. The
+program runs in the data folder. It outlives a crash of the agent; SIGINT, SIGTERM and SIGHUP hand a primary over, close
+it, and stop it (with --keep-node it runs on, closed). A node that was started otherwise is left as it is.
 
 With --listen the agent answers load balancers (/primary, /replica?lag=, /health, /liveness, /readiness and more, as
-Patroni does), people (/status, /cluster, /history) and Prometheus (/metrics), and gives promises to other agents, by which
+Patroni does), operators (/status, /cluster, /history) and Prometheus (/metrics), and gives promises to other agents, by which
 a primary goes on while the store is down. With --sentinel it answers clients that find a primary through Redis Sentinel.
 
 An unsafe timing is refused: T ≥ 3·I and a fifth of T, in which the fence closes.`,
@@ -50,7 +50,7 @@ An unsafe timing is refused: T ≥ 3·I and a fifth of T, in which the fence clo
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP)
 			defer stop()
-			return agent.Run(ctx, &a.Host, &f)
+			return shardagent.Run(ctx, &a.Host, &f)
 		},
 	}
 	f.Register(c.Flags())
@@ -62,11 +62,11 @@ func agentArgs(c *cobra.Command, args []string) error {
 	dash := c.ArgsLenAtDash()
 	switch {
 	case len(args) == 0 || dash == 0:
-		return usage.Errorf("%s: SHARD is missing; see --help", c.CommandPath())
+		return usererr.Errorf("%s: SHARD is missing; see --help", c.CommandPath())
 	case dash < 0 && len(args) > 1 || dash > 1:
-		return usage.Errorf("%s: %q is one argument too many; write the node's program after --, as in: %s %s … -- redis-server", c.CommandPath(), args[1], c.CommandPath(), args[0])
+		return usererr.Errorf("%s: %q is one argument too many; write the node's program after --, as in: %s %s … -- redis-server", c.CommandPath(), args[1], c.CommandPath(), args[0])
 	case dash == 1 && len(args) == 1:
-		return usage.Errorf("%s: the node's program is missing after --", c.CommandPath())
+		return usererr.Errorf("%s: the node's program is missing after --", c.CommandPath())
 	}
 	return shard.ValidateName(args[0])
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/understudy-ha/understudy/api"
-	"github.com/understudy-ha/understudy/internal/agent"
-	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/internal/shardagent"
+	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -25,9 +25,9 @@ replication on Redis; LAG is how far the primary was ahead of it when both repor
   understudy shard show orders -o json | jq .last`,
 		Args: shardName,
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.askShard(c.Context(), args[0], func(s shardSeen) error {
+			return a.showShard(c.Context(), args[0], func(s shardSeen) error {
 				if a.json() {
-					return a.printJSON(s.ShardView)
+					return a.printJSON(s.Shard)
 				}
 				return a.printShard(s)
 			})
@@ -36,37 +36,37 @@ replication on Redis; LAG is how far the primary was ahead of it when both repor
 }
 
 func (a *app) printShard(s shardSeen) error {
-	if err := a.printShardHead(s.ShardView); err != nil {
+	if err := a.printShardHead(s.Shard); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.stdout)
 	var rows []string
 	for _, n := range s.Nodes {
-		rows = append(rows, row(n.Address, agent.ShortID(n.ID), nodeRole(s.ShardView, n), nodeCondition(n), n.Txn, nodeLag(n), shortLineage(n.Lineage), n.Fence, n.Priority, n.Keys, n.Version, agentText(n)))
+		rows = append(rows, row(n.Address, shardagent.ShortID(n.ID), nodeRole(s.Shard, n), nodeCondition(n), n.Txn, nodeLag(n), shortLineage(n.Lineage), n.Fence, n.Priority, n.Keys, n.Version, agentText(n)))
 	}
 	err := a.table("NODE\tID\tROLE\tCONDITION\tTXN\tLAG\tLINEAGE\tFENCE\tPRIORITY\tKEYS\tVERSION\tAGENT", rows)
-	return errors.Join(err, a.printTroubles(s.ShardView), a.printPlan("under way", s, s.Plan), a.printPlan("latest", s, s.Last))
+	return errors.Join(err, a.printTroubles(s.Shard), a.printPlan("under way", s, s.Plan), a.printPlan("latest", s, s.Last))
 }
 
 // printShardHead prints what is known of a shard as a whole, each fact on its line, uncut.
-func (a *app) printShardHead(s api.ShardView) error {
+func (a *app) printShardHead(s apitype.Shard) error {
 	primary, holder := "none: "+s.Why, ""
 	if s.Primary != nil {
-		primary = fmt.Sprintf("%s (%s), since epoch %d", s.Primary.Address, agent.ShortID(s.Primary.NodeID), s.Primary.Epoch)
+		primary = fmt.Sprintf("%s (%s), since epoch %d", s.Primary.Address, shardagent.ShortID(s.Primary.NodeID), s.Primary.Epoch)
 	}
 	if s.Holder != "" {
-		holder = fmt.Sprintf("%s, term %d, %s left", s.Holder, s.Term, plain.Brief(time.Duration(s.LeftMS)*time.Millisecond))
+		holder = fmt.Sprintf("%s, term %d, %s left", s.Holder, s.Term, termtext.Brief(time.Duration(s.LeftMS)*time.Millisecond))
 	}
-	health := string(s.Health)
-	if s.Health != shard.Fine {
+	health := s.Health
+	if s.Health != string(shard.Fine) {
 		health += ": " + s.Reason
 	}
 	if s.Blocked != "" {
 		health += ". " + s.Blocked
 	}
-	facts := [][2]string{{"shard", s.Shard}, {"primary", primary}, {"health", health}, {"lease", holder}}
+	facts := [][2]string{{"shard", s.Name}, {"primary", primary}, {"health", health}, {"lease", holder}}
 	if p := s.Paused; p != nil {
-		facts = append(facts, [2]string{"paused", fmt.Sprintf("by %s since %s%s; go on with: understudy shard resume %s", p.By, when(p.Since), after(": ", p.Reason), s.Shard)})
+		facts = append(facts, [2]string{"paused", fmt.Sprintf("by %s since %s%s; go on with: understudy shard resume %s", p.By, when(p.Since), after(": ", p.Reason), s.Name)})
 	}
 	if q := s.Request; q != nil {
 		facts = append(facts, [2]string{"asked for", fmt.Sprintf("%s, by %s at %s", q.Kind, q.By, when(q.At))})
@@ -75,19 +75,19 @@ func (a *app) printShardHead(s api.ShardView) error {
 		if f[1] == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(a.stdout, "%-10s %s\n", f[0], plain.Text(strings.Join(strings.Fields(f[1]), " "))); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "%-10s %s\n", f[0], termtext.Text(strings.Join(strings.Fields(f[1]), " "))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *app) printTroubles(s api.ShardView) error {
+func (a *app) printTroubles(s apitype.Shard) error {
 	for _, n := range s.Nodes {
 		if n.Trouble == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(a.stdout, "\n%s: %s\n", plain.Text(n.Address), plain.Text(n.Trouble)); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "\n%s: %s\n", termtext.Text(n.Address), termtext.Text(n.Trouble)); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (a *app) printTroubles(s api.ShardView) error {
 }
 
 // printPlan prints a plan with its steps, if there is one.
-func (a *app) printPlan(which string, s shardSeen, p *shard.Plan) error {
+func (a *app) printPlan(which string, s shardSeen, p *apitype.ShardPlan) error {
 	if p == nil {
 		return nil
 	}
@@ -105,61 +105,61 @@ func (a *app) printPlan(which string, s shardSeen, p *shard.Plan) error {
 		b.WriteString(", forced")
 	}
 	if p.From != "" || p.To != "" {
-		fmt.Fprintf(&b, ", %s → %s", agent.Label(s.ShardView, p.From), agent.Label(s.ShardView, p.To))
+		fmt.Fprintf(&b, ", %s → %s", shardagent.Label(s.Shard, p.From), shardagent.Label(s.Shard, p.To))
 	}
 	fmt.Fprintf(&b, "\n  began %s: %s\n", when(p.Began), p.Reason)
 	for _, step := range p.Steps {
-		fmt.Fprintf(&b, "  %-10s %8s  %s\n", step.Phase, plain.Brief(step.Took), step.Note)
+		fmt.Fprintf(&b, "  %-10s %8s  %s\n", step.Phase, termtext.Brief(millis(step.TookMS)), step.Note)
 	}
 	switch {
 	case p.Ended.IsZero():
-		fmt.Fprintf(&b, "  %-10s for %s, by the agent of %s\n", p.Phase, plain.Brief(max(0, s.at.Sub(p.Began))), agent.Label(s.ShardView, p.ByNode))
+		fmt.Fprintf(&b, "  %-10s for %s, by the agent of %s\n", p.Phase, termtext.Brief(max(0, s.at.Sub(p.Began))), shardagent.Label(s.Shard, p.ByNode))
 	case p.Failed != "":
 		fmt.Fprintf(&b, "  failed: %s\n", p.Failed)
 	default:
-		fmt.Fprintf(&b, "  done in %s\n", plain.Brief(p.Took))
+		fmt.Fprintf(&b, "  done in %s\n", termtext.Brief(millis(p.TookMS)))
 	}
-	_, err := fmt.Fprint(a.stdout, plain.Text(b.String()))
+	_, err := fmt.Fprint(a.stdout, termtext.Text(b.String()))
 	return err
 }
 
 func shortLineage(id string) string { return id[:min(8, len(id))] }
 
 // nodeRole is what the node is, seen from its shard.
-func nodeRole(s api.ShardView, n api.NodeView) string {
+func nodeRole(s apitype.Shard, n apitype.ShardNode) string {
 	switch {
 	case n.Role == "":
 		return "unknown"
-	case n.Primary, s.Health == shard.None:
-		return string(n.Role)
-	case n.Role == shard.Primary:
+	case n.Primary, s.Health == string(shard.None):
+		return n.Role
+	case n.Role == string(shard.Primary):
 		return "primary (deposed)"
 	case !n.Member:
 		return "replica (joining)"
 	}
-	return string(n.Role)
+	return n.Role
 }
 
 // nodeCondition is as its agent last reported it.
-func nodeCondition(n api.NodeView) string {
+func nodeCondition(n apitype.ShardNode) string {
 	if !n.AgentLives && n.Condition != "" {
-		return "was " + string(n.Condition)
+		return "was " + n.Condition
 	}
-	return string(n.Condition)
+	return n.Condition
 }
 
-func nodeLag(n api.NodeView) string {
-	if n.Primary || n.Role != shard.Replica {
+func nodeLag(n apitype.ShardNode) string {
+	if n.Primary || n.Role != string(shard.Replica) {
 		return ""
 	}
 	return fmt.Sprint(n.Lag)
 }
 
-func agentText(n api.NodeView) string {
+func agentText(n apitype.ShardNode) string {
 	if n.AgentLives {
 		return "up"
 	}
-	return "silent for " + plain.Brief(time.Duration(n.AgeMS)*time.Millisecond)
+	return "silent for " + termtext.Brief(time.Duration(n.AgeMS)*time.Millisecond)
 }
 
 func (a *app) shardTopologyCommand() *cobra.Command {
@@ -167,30 +167,30 @@ func (a *app) shardTopologyCommand() *cobra.Command {
 		Use:   "topology SHARD",
 		Short: "Show who follows whom",
 		Long: `Show the primary, the replicas that follow it, and the nodes that are outside: those that follow
-nobody of the shard, are silent, or are not allowed in.`,
+no node of the shard, are silent, or are not allowed in.`,
 		Example: "  understudy shard topology orders",
 		Args:    shardName,
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.askShard(c.Context(), args[0], func(s shardSeen) error {
+			return a.showShard(c.Context(), args[0], func(s shardSeen) error {
 				if a.json() {
-					return a.printJSON(s.ShardView)
+					return a.printJSON(s.Shard)
 				}
-				return a.printTopology(s.ShardView)
+				return a.printTopology(s.Shard)
 			})
 		},
 	}
 }
 
 // printTopology prints the tree below the primary, and then the others.
-func (a *app) printTopology(s api.ShardView) error {
-	head := fmt.Sprintf("%s: %s", s.Shard, s.Health)
-	if s.Health != shard.Fine {
+func (a *app) printTopology(s apitype.Shard) error {
+	head := fmt.Sprintf("%s: %s", s.Name, s.Health)
+	if s.Health != string(shard.Fine) {
 		head += ", " + s.Reason
 	}
 	if note := shardNote(s); s.Plan != nil || s.Request != nil || s.Paused != nil {
 		head += "; " + note
 	}
-	if _, err := fmt.Fprintln(a.stdout, plain.Text(head)); err != nil {
+	if _, err := fmt.Fprintln(a.stdout, termtext.Text(head)); err != nil {
 		return err
 	}
 	t := topology{of: s, seen: map[string]bool{}}
@@ -214,7 +214,7 @@ func (a *app) printTopology(s api.ShardView) error {
 
 // topology is a tree that is being laid out.
 type topology struct {
-	of   api.ShardView
+	of   apitype.Shard
 	seen map[string]bool
 	rows []string
 	// outside: nodes below this row follow nobody of the shard.
@@ -222,11 +222,11 @@ type topology struct {
 }
 
 // add lays out a node behind its branch, and those that follow it below.
-func (t *topology) add(branch, below string, n api.NodeView) {
+func (t *topology) add(branch, below string, n apitype.ShardNode) {
 	t.seen[n.ID] = true
-	t.rows = append(t.rows, row(branch+n.Address+" ("+agent.ShortID(n.ID)+")", nodeRole(t.of, n), nodeCondition(n), n.Txn, nodeLag(n), linkText(n),
-		shortLineage(n.Lineage), n.Fence, agentText(n), plain.Line(n.Trouble)))
-	var followers []api.NodeView
+	t.rows = append(t.rows, row(branch+n.Address+" ("+shardagent.ShortID(n.ID)+")", nodeRole(t.of, n), nodeCondition(n), n.Txn, nodeLag(n), linkText(n),
+		shortLineage(n.Lineage), n.Fence, agentText(n), termtext.Line(n.Trouble)))
+	var followers []apitype.ShardNode
 	for _, f := range t.of.Nodes {
 		if f.Follows == n.ID && !t.seen[f.ID] && f.LinkUp != nil && *f.LinkUp && f.AgentLives {
 			followers = append(followers, f)
@@ -241,7 +241,7 @@ func (t *topology) add(branch, below string, n api.NodeView) {
 	}
 }
 
-func linkText(n api.NodeView) string {
+func linkText(n apitype.ShardNode) string {
 	switch {
 	case n.LinkUp == nil:
 		return ""

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/api/client"
-	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/internal/settings"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
@@ -34,19 +34,18 @@ type sourceBeatFlags struct {
 func (a *app) sourceBeatCommand() *cobra.Command {
 	var f sourceBeatFlags
 	c := &cobra.Command{
-		Use:   "beat EVENT SOURCE",
-		Short: "Send a beat of a source; exit 3 if its event is not known",
-		Long: `Send a beat: the source is alive, and all is well. With --start a run begins, which ends with the
-next beat; with --fail, or a --code other than 0, it has failed, which raises its alarm at once. A
-source is learned from its first beat, unless its event is fixed to declared ones.
+		Use:   "beat CHECK SOURCE",
+		Short: "Send a heartbeat of a source; exit 3 if its check is not known",
+		Long: `Send a heartbeat: the source is alive and well. With --start a run starts, which ends with the next
+heartbeat. With --fail, or a --code other than 0, the run has failed, which raises its alarm at once. A source is learned
+from its first heartbeat, unless its check accepts declared sources only.
 
-The beat goes into the store, or with --server to an instance of the monitor; a ping key may stand in the
-token's place. It is tried again for
-a while when nobody answers; when it ends with 0 the beat is stored.`,
+The heartbeat goes into the store, or with --server to an instance of the monitor, which accepts a ping key in place of
+the token. Without an answer the command retries until --timeout. Exit code 0: the heartbeat is stored.`,
 		Example: `  understudy source beat nightly-backup db-1
   understudy source beat nightly-backup db-1 --start; ./backup; understudy source beat nightly-backup db-1 --code $?
   understudy source beat fleet web-1 --server https://monitor.example --token-file ping.key`,
-		Args: exactly("EVENT", "SOURCE"),
+		Args: exactly("CHECK", "SOURCE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			b, err := f.beat(args[0], args[1])
 			if err != nil {
@@ -60,45 +59,45 @@ a while when nobody answers; when it ends with 0 the beat is stored.`,
 				err = a.beatStore(ctx, b)
 			}
 			if err != nil || !a.json() {
-				return monitorAdvice(err)
+				return withAdvice(err)
 			}
-			return a.printJSON(map[string]string{"event": b.Event, "source": b.Source, "beat": "stored"})
+			return a.printJSON(map[string]string{"event": b.Check, "source": b.Source, "beat": "stored"})
 		},
 	}
 	fs := c.Flags()
-	fs.BoolVar(&f.start, "start", false, "a run begins")
-	fs.BoolVar(&f.fail, "fail", false, "what the source does has failed")
-	fs.IntVar(&f.code, "code", 0, "exit status of the run that ends: 0 is well, 1 to 255 is failed")
-	fs.StringVar(&f.sent, "sent", "", "`TIME` of the beat by the source's own clock, as 2026-01-02T03:04:05Z")
-	fs.Int64Var(&f.seq, "seq", 0, "number of the beat; one with the time and number of the last is a replay")
-	fs.DurationVar(&f.timeout, "timeout", 2*callTimeout, "try for so long")
+	fs.BoolVar(&f.start, "start", false, "a run starts")
+	fs.BoolVar(&f.fail, "fail", false, "the run has failed")
+	fs.IntVar(&f.code, "code", 0, "exit status of the run that ends: 0 is success, 1 to 255 is failure")
+	fs.StringVar(&f.sent, "sent", "", "`TIME` of the heartbeat by the source's own clock, as 2026-01-02T03:04:05Z")
+	fs.Int64Var(&f.seq, "seq", 0, "number of the heartbeat; one with the time and number of the last is a replay")
+	fs.DurationVar(&f.timeout, "timeout", 2*callTimeout, "retry for this long")
 	return c
 }
 
-func (f *sourceBeatFlags) beat(event, source string) (b monitor.Beat, err error) {
-	b = monitor.Beat{Event: event, Source: source, Code: f.code, Seq: f.seq}
+func (f *sourceBeatFlags) beat(event, source string) (b monitor.Heartbeat, err error) {
+	b = monitor.Heartbeat{Check: event, Source: source, Code: f.code, Seq: f.seq}
 	switch {
 	case f.start && (f.fail || f.code != 0):
-		return b, usage.Errorf("--start excludes --fail and --code: a run that begins has not ended")
+		return b, usererr.Errorf("--start excludes --fail and --code: a run that starts has not ended")
 	case f.code < 0 || f.code > 255:
-		return b, usage.Errorf("--code %d: exit statuses are 0 to 255", f.code)
+		return b, usererr.Errorf("--code %d: exit statuses are 0 to 255", f.code)
 	case f.timeout <= 0:
-		return b, usage.Errorf("--timeout %v: it must be above 0", f.timeout)
+		return b, usererr.Errorf("--timeout %v: it must be above 0", f.timeout)
 	case f.start:
-		b.Signal = monitor.Start
+		b.Signal = monitor.SignalStart
 	case f.fail || f.code != 0:
-		b.Signal = monitor.Fail
+		b.Signal = monitor.SignalFail
 	}
 	if f.sent != "" {
 		if b.Sent, err = time.Parse(time.RFC3339Nano, f.sent); err != nil {
-			return b, usage.Errorf("--sent %q: use a time such as 2026-01-02T03:04:05Z", f.sent)
+			return b, usererr.Errorf("--sent %q: use a time such as 2026-01-02T03:04:05Z", f.sent)
 		}
 	}
-	return b, monitor.Declaration{Event: event, Source: source}.Validate()
+	return b, monitor.Declaration{Check: event, Source: source}.Validate()
 }
 
 // beatStore puts a beat into the store, as an instance would.
-func (a *app) beatStore(ctx context.Context, b monitor.Beat) error {
+func (a *app) beatStore(ctx context.Context, b monitor.Heartbeat) error {
 	return a.patiently(ctx, func(ctx context.Context) error {
 		st, err := a.open(ctx)
 		if err != nil {
@@ -123,7 +122,7 @@ func (a *app) patiently(ctx context.Context, try func(context.Context) error) er
 		if err == nil || ctx.Err() != nil || exitCode(err) != exitUnreachable {
 			return err
 		}
-		a.Log.Warn("not stored, or nobody knows; trying again", "err", err)
+		a.Log.Warn("outcome unknown or not stored; retrying", "err", err)
 		select {
 		case <-ctx.Done():
 			return err
@@ -134,19 +133,19 @@ func (a *app) patiently(ctx context.Context, try func(context.Context) error) er
 
 // storeBeat resolves the source and stores its beat. A source that is forgotten in
 // between is learned anew.
-func storeBeat(ctx context.Context, t monitor.Table, b monitor.Beat) error {
+func storeBeat(ctx context.Context, t monitor.Store, b monitor.Heartbeat) error {
 	for range 2 {
-		found, err := t.Resolve(ctx, []monitor.Ref{{Event: b.Event, Source: b.Source}})
+		found, err := t.ResolveSources(ctx, []monitor.SourceRef{{Check: b.Check, Source: b.Source}})
 		if err != nil {
 			return err
 		}
 		if found[0].ID == 0 {
 			return unknownSource(ctx, t, b)
 		}
-		stored, err := t.Store(ctx, monitor.Delivery{
+		stored, err := t.RecordHeartbeats(ctx, monitor.HeartbeatBatch{
 			// That this beat arrived proves nothing about those of others.
-			Proofs: []monitor.Proof{{Path: settings.StorePath, Trust: settings.StoreTrust, Gap: settings.StoreGap, Unproven: true}},
-			Beats: []monitor.Stamp{{
+			Probes: []monitor.Probe{{Path: settings.StorePath, TrustFor: settings.StoreTrust, MaxGap: settings.StoreGap, NameOnly: true}},
+			Beats: []monitor.HeartbeatUpdate{{
 				Source: found[0].ID, Signal: b.Signal, Code: b.Code, Sent: b.Sent, Seq: b.Seq,
 				BySender: found[0].SenderClock && !b.Sent.IsZero(), Count: 1,
 			}},
@@ -159,24 +158,24 @@ func storeBeat(ctx context.Context, t monitor.Table, b monitor.Beat) error {
 }
 
 // unknownSource says why a source is not known, and not learned.
-func unknownSource(ctx context.Context, t monitor.Table, b monitor.Beat) error {
+func unknownSource(ctx context.Context, t monitor.Store, b monitor.Heartbeat) error {
 	s, err := t.Settings(ctx)
 	if err != nil {
 		return err
 	}
-	for _, e := range s.Events {
-		if e.Name == b.Event && !e.Removed {
-			return fmt.Errorf("%w: %q; event %q is fixed to declared sources: understudy source declare", monitor.ErrNoSource, b.Source, b.Event)
+	for _, e := range s.Checks {
+		if e.Name == b.Check && !e.Removed {
+			return fmt.Errorf("%w: %q; check %q is fixed to declared sources: understudy source declare", monitor.ErrNoSource, b.Source, b.Check)
 		}
 	}
-	return fmt.Errorf("%w: %q", monitor.ErrNoEvent, b.Event)
+	return fmt.Errorf("%w: %q", monitor.ErrNoCheck, b.Check)
 }
 
 // beatServer sends a beat to an instance.
-func (a *app) beatServer(ctx context.Context, b monitor.Beat) error {
+func (a *app) beatServer(ctx context.Context, b monitor.Heartbeat) error {
 	to, err := url.Parse(a.serverURL)
 	if err != nil {
-		return usage.Errorf("--server %q: use http://HOST:PORT or https://HOST:PORT", plain.URL(a.serverURL))
+		return usererr.Errorf("--server %q: use http://HOST:PORT or https://HOST:PORT", termtext.URL(a.serverURL))
 	}
 	token, err := a.token()
 	if err != nil {
@@ -211,12 +210,12 @@ func (a *app) beatServer(ctx context.Context, b monitor.Beat) error {
 }
 
 // shortBeat is a beat in the short form of POST /v1/beats.
-func shortBeat(b monitor.Beat) map[string]any {
-	out := map[string]any{"event": b.Event, "source": b.Source}
+func shortBeat(b monitor.Heartbeat) map[string]any {
+	out := map[string]any{"event": b.Check, "source": b.Source}
 	switch b.Signal {
-	case monitor.Start:
+	case monitor.SignalStart:
 		out["signal"] = "start"
-	case monitor.Fail:
+	case monitor.SignalFail:
 		out["signal"] = "fail"
 	}
 	if b.Code != 0 {
@@ -232,20 +231,20 @@ func shortBeat(b monitor.Beat) map[string]any {
 }
 
 // beatAnswer is what an instance's answer means.
-func beatAnswer(status int, said []byte, b monitor.Beat) error {
+func beatAnswer(status int, said []byte, b monitor.Heartbeat) error {
 	switch {
 	case status/100 == 2:
 		return nil
 	case status == http.StatusNotFound && problemIn(said).Code == "no_route":
 		return errors.New("the server takes no beats: its configuration has no part \"monitor\"")
 	case status == http.StatusNotFound:
-		return fmt.Errorf("%w: %q, or it is fixed to declared sources", monitor.ErrNoEvent, b.Event)
+		return fmt.Errorf("%w: %q, or it is fixed to declared sources", monitor.ErrNoCheck, b.Check)
 	case status == http.StatusTooManyRequests || status >= 500:
-		return fmt.Errorf("%w: the server answered %d: %s", lease.ErrUnavailable, status, plain.Line(detailOf(said)))
+		return fmt.Errorf("%w: the server answered %d: %s", lease.ErrUnavailable, status, termtext.Line(detailOf(said)))
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return fmt.Errorf("the server refused the beat with %d: %s; give its token with --token-file, or set UNDERSTUDY_TOKEN", status, plain.Line(detailOf(said)))
+		return fmt.Errorf("the server refused the beat with %d: %s; give its token with --token-file, or set UNDERSTUDY_TOKEN", status, termtext.Line(detailOf(said)))
 	default:
-		return errors.New("the server refused the beat with " + fmt.Sprint(status) + ": " + plain.Line(detailOf(said)))
+		return errors.New("the server refused the beat with " + fmt.Sprint(status) + ": " + termtext.Line(detailOf(said)))
 	}
 }
 

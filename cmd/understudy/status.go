@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
-	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -22,17 +22,17 @@ func (a *app) statusCommand() *cobra.Command {
 	var watch bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show everything at a glance, what needs a person first",
-		Long: `Show everything at a glance on one screen: what needs a person, the store, roles, shards, queues, the
-monitor, the cache of the server that is asked, instances, and the latest events. Of each part the rows are shown that
-somebody should look at, and then as many others as there is room for; "role list" and so on list all. With -o json
-everything is there, on one line.`,
+		Short: "Show everything at a glance, what needs attention first",
+		Long: `Show everything at a glance on one screen: what needs attention, the store, roles, shards, queues, the
+monitor, the cache of the server that is asked, instances, and the latest events. Each part shows the rows that need
+attention first, then as many others as fit; "role list" and the like list all. With -o json everything is printed, on
+one line.`,
 		Example: `  understudy status --watch
   understudy status --server https://ha.example:7600 --token-file token
   understudy status -o json | jq -r '.needs[] | .part + " " + .subject + ": " + .what'`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withServer(c.Context(), func(ctx context.Context, c *client.Client) error {
+			return a.withRunningAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
 				if watch {
 					return a.watchStatus(ctx, c)
 				}
@@ -40,12 +40,12 @@ everything is there, on one line.`,
 			})
 		},
 	}
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "show it anew every second, until interrupted")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "refresh every second, until interrupted")
 	return c
 }
 
 func (a *app) status(ctx context.Context, c *client.Client) error {
-	s, err := look(ctx, c)
+	s, err := readSituation(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (a *app) watchStatus(ctx context.Context, c *client.Client) error {
 		case exitCode(err) != exitUnreachable:
 			return err
 		default:
-			fmt.Fprintf(a.stderr, "%s  %s\n", time.Now().Format("15:04:05"), plain.Text(err.Error()))
+			fmt.Fprintf(a.stderr, "%s  %s\n", time.Now().Format("15:04:05"), termtext.Text(err.Error()))
 		}
 		select {
 		case <-ctx.Done():
@@ -106,7 +106,7 @@ const (
 func (s situation) text() string {
 	var b strings.Builder
 	s.writeNeeds(&b)
-	fmt.Fprintf(&b, "store  %s (%s), answers in %s\n", plain.Text(s.Store.Location), plain.Text(s.Store.Server), plain.Brief(time.Duration(s.Store.LatencyMS*float64(time.Millisecond))))
+	fmt.Fprintf(&b, "store  %s (%s), answers in %s\n", termtext.Text(s.Store.Location), termtext.Text(s.Store.Server), termtext.Brief(time.Duration(s.Store.LatencyMS*float64(time.Millisecond))))
 	for _, t := range []statusTable{s.roleTable(), s.shardTable(), s.queueTable()} {
 		t.write(&b)
 	}
@@ -121,13 +121,13 @@ func (s situation) text() string {
 func (s situation) writeNeeds(b *strings.Builder) {
 	total := int64(len(s.Needs)) + s.MoreNeeds
 	if len(s.Errors) > 0 {
-		fmt.Fprintf(b, "!      not known: %s\n", plain.Text(cutTo(strings.Join(s.Errors, "; "), lineOfStatus)))
+		fmt.Fprintf(b, "!      not known: %s\n", termtext.Text(cutTo(strings.Join(s.Errors, "; "), lineOfStatus)))
 	}
 	if total == 0 {
-		fmt.Fprintln(b, "needs  nobody: nothing waits for a person")
+		fmt.Fprintln(b, "needs attention: nothing")
 		return
 	}
-	fmt.Fprintf(b, "needs  a person: %d\n", total)
+	fmt.Fprintf(b, "needs attention: %d\n", total)
 	shown := s.Needs[:min(len(s.Needs), rowsOfNeeds)]
 	for _, n := range shown {
 		mark := "!"
@@ -138,7 +138,7 @@ func (s situation) writeNeeds(b *strings.Builder) {
 		if n.Item != "" {
 			about += " " + n.Item
 		}
-		fmt.Fprintf(b, "  %s %s\n", mark, plain.Text(cutTo(about+": "+n.What, lineOfStatus)))
+		fmt.Fprintf(b, "  %s %s\n", mark, termtext.Text(cutTo(about+": "+n.What, lineOfStatus)))
 	}
 	if left := total - int64(len(shown)); left > 0 {
 		fmt.Fprintf(b, "  … and %d more; see -o json\n", left)
@@ -186,14 +186,14 @@ func (s situation) count(part string) string {
 func (s situation) roleTable() statusTable {
 	t := statusTable{header: "ROLE" + s.count("role") + "\tPRIMARY\tADDRESS\tTERM\tSINCE\tSTANDBYS", most: rowsOfRoles, see: "role list"}
 	roles := slices.Clone(s.Roles)
-	slices.SortStableFunc(roles, func(x, y client.Role) int { return cmp.Compare(min(len(x.Primaries), 1), min(len(y.Primaries), 1)) })
+	slices.SortStableFunc(roles, func(x, y apitype.Role) int { return cmp.Compare(min(len(x.Primaries), 1), min(len(y.Primaries), 1)) })
 	for _, r := range roles {
 		var waiting []string
 		for _, one := range r.Standbys {
 			waiting = append(waiting, one.Name)
 		}
 		if len(r.Primaries) == 0 {
-			t.rows = append(t.rows, row(r.Role, "(vacant for "+plain.Brief(millis(r.VacantForMS))+")", "", r.Term, "", plain.Line(strings.Join(waiting, ", "))))
+			t.rows = append(t.rows, row(r.Role, "(vacant for "+termtext.Brief(millis(r.VacantForMS))+")", "", r.Term, "", termtext.Line(strings.Join(waiting, ", "))))
 			continue
 		}
 		p := r.Primaries[0]
@@ -201,7 +201,7 @@ func (s situation) roleTable() statusTable {
 		if n := len(r.Primaries) - 1; n > 0 {
 			name += fmt.Sprintf(" and %d more", n)
 		}
-		t.rows = append(t.rows, row(r.Role, name, p.Address, p.Term, when(p.Since), plain.Line(strings.Join(waiting, ", "))))
+		t.rows = append(t.rows, row(r.Role, name, p.Address, p.Term, when(p.Since), termtext.Line(strings.Join(waiting, ", "))))
 	}
 	return t
 }
@@ -209,13 +209,13 @@ func (s situation) roleTable() statusTable {
 func (s situation) shardTable() statusTable {
 	t := statusTable{header: "SHARD" + s.count("shard") + "\tHEALTH\tPRIMARY\tEPOCH\tNODES\tNOTE", most: rowsOfShards, see: "shard list"}
 	shards := slices.Clone(s.Shards)
-	fine := func(s client.Shard) int {
+	fine := func(s apitype.Shard) int {
 		if s.Health == string(shard.Fine) && s.Plan == nil && s.Paused == nil {
 			return 1
 		}
 		return 0
 	}
-	slices.SortStableFunc(shards, func(x, y client.Shard) int { return cmp.Compare(fine(x), fine(y)) })
+	slices.SortStableFunc(shards, func(x, y apitype.Shard) int { return cmp.Compare(fine(x), fine(y)) })
 	for _, one := range shards {
 		primary, note := "none", one.Why
 		if one.Primary != nil {
@@ -231,7 +231,7 @@ func (s situation) shardTable() statusTable {
 		case note == "" && one.Health != string(shard.Fine):
 			note = one.Reason
 		}
-		t.rows = append(t.rows, row(one.Shard, one.Health, primary, one.Epoch, len(one.Nodes), cutTo(note, 50)))
+		t.rows = append(t.rows, row(one.Name, one.Health, primary, one.Epoch, len(one.Nodes), cutTo(note, 50)))
 	}
 	return t
 }
@@ -246,9 +246,9 @@ func cutTo(s string, most int) string {
 }
 
 func (s situation) queueTable() statusTable {
-	t := statusTable{header: "QUEUE" + s.count("queue") + "\tDEPTH\tOLDEST\tBLOCKED\tDELAYED\tDONE\tINSTANCES", most: rowsOfQueues, see: "batch queues"}
+	t := statusTable{header: "QUEUE" + s.count("queue") + "\tDEPTH\tOLDEST\tBLOCKED\tDELAYED\tDONE\tINSTANCES", most: rowsOfQueues, see: "queue list"}
 	queues := slices.Clone(s.Queues)
-	slices.SortStableFunc(queues, func(x, y client.Queue) int {
+	slices.SortStableFunc(queues, func(x, y apitype.Queue) int {
 		return cmp.Or(cmp.Compare(y.Blocked, x.Blocked), cmp.Compare(y.Depth, x.Depth))
 	})
 	for _, q := range queues {
@@ -262,7 +262,7 @@ func (s situation) writeMonitor(b *strings.Builder) {
 		return
 	}
 	var up, down, paused int64
-	for _, e := range s.Monitor.Events {
+	for _, e := range s.Monitor.Checks {
 		up, down, paused = up+e.Up, down+e.Down, paused+e.PausedSources
 	}
 	blind := 0
@@ -271,8 +271,8 @@ func (s situation) writeMonitor(b *strings.Builder) {
 			blind++
 		}
 	}
-	fmt.Fprintf(b, "\nmonitor   %s: %d sources up, %d down, %d paused; %d alarms stand; %d of %d paths blind; %d instances%s\n",
-		plain.Count(int64(len(s.Monitor.Events)), "event name"), up, down, paused, s.Monitor.Standing, blind, len(s.Monitor.Paths), len(s.Monitor.Members), s.count("monitor"))
+	fmt.Fprintf(b, "\nmonitor   %s: %d sources up, %d down, %d paused; %d alarms open; %d of %d paths blind; %d instances%s\n",
+		termtext.Count(int64(len(s.Monitor.Checks)), "check"), up, down, paused, s.Monitor.Standing, blind, len(s.Monitor.Paths), len(s.Monitor.Members), s.count("monitor"))
 }
 
 func (s situation) writeCache(b *strings.Builder) {
@@ -287,15 +287,15 @@ func (s situation) writeCache(b *strings.Builder) {
 		state = "is partitioned"
 	}
 	fmt.Fprintf(b, "cache     %s %s; %d of %d peers connected, %d are a majority%s\n",
-		plain.Text(s.Cache.Self), state, s.Cache.Connected, len(s.Cache.Peers), s.Cache.Majority,
-		plain.Text(after("; ", plain.Line(s.Cache.Trouble))))
+		termtext.Text(s.Cache.Self), state, s.Cache.Connected, len(s.Cache.Peers), s.Cache.Majority,
+		termtext.Text(after("; ", termtext.Line(s.Cache.Trouble))))
 }
 
 func (s situation) instanceTable() statusTable {
 	t := statusTable{header: fmt.Sprintf("INSTANCE (%d)\tADDRESS\tID\tSTARTED\tI/T\tLEFT", len(s.Instances)), most: rowsOfInstances, see: "status -o json"}
 	for _, n := range s.Instances {
 		t.rows = append(t.rows, row(n.Instance.Name, n.Instance.Address, n.Instance.ID, when(n.Started),
-			millis(n.IntervalMS).String()+"/"+millis(n.TimeoutMS).String(), plain.Brief(millis(n.ExpiresInMS))))
+			millis(n.IntervalMS).String()+"/"+millis(n.TimeoutMS).String(), termtext.Brief(millis(n.ExpiresInMS))))
 	}
 	return t
 }
@@ -307,6 +307,6 @@ func (s situation) writeEvents(b *strings.Builder) {
 	}
 	fmt.Fprintln(b)
 	for _, e := range events {
-		fmt.Fprintf(b, "%s  %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), plain.Text(cutTo(history.Event(e).String(), lineOfStatus)))
+		fmt.Fprintf(b, "%s  %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), termtext.Text(cutTo(historyEvent(e).String(), lineOfStatus)))
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/internal/doctor"
-	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/open"
 )
@@ -15,7 +15,7 @@ import (
 func (a *app) storeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "store",
-		Short:   "Look after the store: its schema, its health, where it is",
+		Short:   "Manage the store: its schema, its health, where it is",
 		Example: "  understudy store check --store postgres://db/app",
 	}
 	c.AddCommand(
@@ -29,9 +29,9 @@ func (a *app) storeCommand() *cobra.Command {
 					return err
 				}
 				if a.json() {
-					return a.printJSON(map[string]string{"store": plain.URL(a.StoreURL)})
+					return a.printJSON(map[string]string{"store": termtext.URL(a.StoreURL)})
 				}
-				_, err := fmt.Fprintln(a.stdout, plain.URL(a.StoreURL))
+				_, err := fmt.Fprintln(a.stdout, termtext.URL(a.StoreURL))
 				return err
 			},
 		},
@@ -95,8 +95,8 @@ func (a *app) printInfo(info store.Info) {
 		wakes = "no: changes are found by polling, once per interval"
 	}
 	fmt.Fprintf(a.stdout, "store     %s\nserver    %s\nschema    %d (this program wants %d)\nwakes     %s\nclock     %s\n",
-		plain.Text(info.Location), plain.Text(info.Server), info.Schema, info.Wanted, wakes, info.Now.UTC().Format("2006-01-02 15:04:05.000 UTC"))
+		termtext.Text(info.Location), termtext.Text(info.Server), info.Schema, info.Wanted, wakes, info.Now.UTC().Format("2006-01-02 15:04:05.000 UTC"))
 	for _, w := range info.Warnings {
-		fmt.Fprintf(a.stdout, "warning   %s\n", plain.Text(w))
+		fmt.Fprintf(a.stdout, "warning   %s\n", termtext.Text(w))
 	}
 }

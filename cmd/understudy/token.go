@@ -11,24 +11,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/access"
-	"github.com/understudy-ha/understudy/api"
-	"github.com/understudy-ha/understudy/internal/plain"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 func (a *app) tokenCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Tokens of the API: create, list, revoke",
-		Long: `A token lets a person or a program ask the servers on this store. Its scopes say what it may do:
+		Long: `A token lets an operator or a program use the servers on this store. Its scopes say what it may do:
 
-  read    look at anything
-  act     change what goes on, and look at anything
-  ingest  send beats and batches, and nothing else
+  read    read everything
+  act     make changes, and read everything
+  ingest  send heartbeats and messages, and nothing else
 
 Tokens are in the store, for all servers on it; the secret of one is not, and is shown once, when
 the token is made. The token in a server's configuration is another: it may do everything. A server without
-one answers on this host alone, to everybody, and needs no tokens.`,
+one answers on this host alone, to everyone, and needs no tokens.`,
 		Example: `  understudy token create grafana --scope read
   understudy token create ci --scope act --scope ingest --expires 90d
   understudy token revoke grafana`,
@@ -42,31 +43,30 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 	var expires string
 	c := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a token, and print its secret",
-		Long: `Make a token, and print its secret, on a line by itself. Nobody can find the secret out afterwards: put it
-where it is needed. What the token is used for stands in the history under its NAME, which no other token that
-is good has.`,
+		Short: "Create a token, and print its secret",
+		Long: `Create a token, and print its secret, on a line by itself. The secret cannot be shown again: put it
+where it is needed. The history lists what the token is used for under its NAME, which no other valid token has.`,
 		Example: `  understudy token create grafana --scope read
   understudy token create backup-1 --scope ingest --expires 365d > /etc/understudy.token`,
 		Args: exactly("NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
 			may, err := access.ParseScopes(scopes)
 			if err != nil {
-				return usage.Errorf("--scope: use read, act or ingest, as often as needed")
+				return usererr.Errorf("--scope: use read, act or ingest, as often as needed")
 			}
 			lasts, err := lifetime(expires)
 			if err != nil {
 				return err
 			}
-			if _, _, err := access.Make(args[0], may, who()); err != nil {
+			if _, _, err := access.NewToken(args[0], may, who()); err != nil {
 				return err // before anybody is asked
 			}
-			return a.withTokens(c.Context(), func(ctx context.Context, d tokenDesk) error {
-				t, err := d.create(ctx, args[0], may, lasts)
+			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				t, secret, err := c.CreateToken(ctx, client.NewToken{Name: args[0], Scopes: may.Names(), Lasts: lasts, By: who()})
 				if err != nil {
 					return err
 				}
-				return a.printToken(t)
+				return a.printToken(apitype.TokenSecret{Token: t, Secret: secret})
 			})
 		},
 	}
@@ -76,7 +76,7 @@ is good has.`,
 }
 
 // printToken prints the secret alone on stdout, so that it can be put into a file, and the rest beside it.
-func (a *app) printToken(made api.NewTokenView) error {
+func (a *app) printToken(made apitype.TokenSecret) error {
 	if a.json() {
 		return a.printJSON(made)
 	}
@@ -85,7 +85,7 @@ func (a *app) printToken(made api.NewTokenView) error {
 	if !t.Expires.IsZero() {
 		until = "until " + t.Expires.Local().Format("2006-01-02 15:04")
 	}
-	fmt.Fprintf(a.stderr, "token %s %q may %s, %s; its secret is shown this once:\n", t.ID, plain.Text(t.Name), t.Scopes, until)
+	fmt.Fprintf(a.stderr, "token %s %q may %s, %s; its secret is shown this once:\n", t.ID, termtext.Text(t.Name), strings.Join(t.Scopes, ", "), until)
 	_, err := fmt.Fprintln(a.stdout, made.Secret)
 	return err
 }
@@ -94,19 +94,19 @@ func (a *app) tokenListCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the tokens that are good",
+		Short: "List the valid tokens",
 		Example: `  understudy token list
   understudy token list --all -o json | jq -r 'select(.state == "live") | .name'`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withTokens(c.Context(), func(ctx context.Context, d tokenDesk) error {
-				list, err := d.list(ctx)
+			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				list, err := c.Tokens(ctx)
 				if err != nil {
 					return err
 				}
 				var rows []string
 				for _, t := range list {
-					if !all && t.State != api.TokenLive {
+					if !all && t.State != apitype.TokenLive {
 						continue
 					}
 					if a.json() {
@@ -122,7 +122,7 @@ func (a *app) tokenListCommand() *cobra.Command {
 					case !t.Expires.IsZero():
 						ends = t.Expires.Local().Format(time.DateTime)
 					}
-					rows = append(rows, row(t.ID, t.Name, t.Scopes, t.State, t.Created.Local().Format(time.DateTime)+" by "+t.By, ends))
+					rows = append(rows, row(t.ID, t.Name, strings.Join(t.Scopes, ", "), t.State, t.Created.Local().Format(time.DateTime)+" by "+t.By, ends))
 				}
 				if a.json() {
 					return nil
@@ -131,22 +131,22 @@ func (a *app) tokenListCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVarP(&all, "all", "a", false, "those that are revoked or expired too")
+	c.Flags().BoolVarP(&all, "all", "a", false, "include revoked and expired tokens")
 	return c
 }
 
 func (a *app) tokenRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID|NAME",
-		Short: "End a token for good",
-		Long: `End a token for good. Servers read the tokens at most once a second: a token may work for up to two seconds
+		Short: "Revoke a token for good",
+		Long: `Revoke a token for good. Servers read the tokens at most once a second: a token may work for up to two seconds
 more, and with a server that cannot reach the store for as long as it cannot.`,
 		Example: `  understudy token revoke grafana`,
 		Args:    exactly("ID or NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withTokens(c.Context(), func(ctx context.Context, d tokenDesk) error {
-				t, err := d.revoke(ctx, args[0])
-				if errors.Is(err, access.ErrNotFound) {
+			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				t, err := c.RevokeToken(ctx, args[0], who())
+				if errors.Is(apiError(err), access.ErrNotFound) {
 					return absentf("no token that is good is called %q, and none has that id; see: understudy token list --all", args[0])
 				}
 				if err != nil {
@@ -155,7 +155,7 @@ more, and with a server that cannot reach the store for as long as it cannot.`,
 				if a.json() {
 					return a.printJSON(t)
 				}
-				_, err = fmt.Fprintf(a.stdout, "token %s %q is revoked\n", t.ID, plain.Text(t.Name))
+				_, err = fmt.Fprintf(a.stdout, "token %s %q is revoked\n", t.ID, termtext.Text(t.Name))
 				return err
 			})
 		},
@@ -175,7 +175,7 @@ func lifetime(text string) (time.Duration, error) {
 		}
 	}
 	if err != nil || d < access.MinLife || d > access.MaxLife {
-		return 0, usage.Errorf("--expires %q: write for instance 90d or 12h, up to ten years", text)
+		return 0, usererr.Errorf("--expires %q: write for instance 90d or 12h, up to ten years", text)
 	}
 	return d, nil
 }

@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
-	"github.com/understudy-ha/understudy/claim/claimtest"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// situation brings a batch "1" of the key "k", with "2" behind it, into a state.
+// situation brings a message "1" of the key "k", with "2" behind it, into a state.
 type situation struct {
 	name  string
 	state dispatch.State // what it is then
@@ -28,8 +27,8 @@ func situations() []situation {
 		{"submitting", dispatch.Submitting, "", 0, ""},
 		{"pending", dispatch.Pending, dispatch.Hold, 0, ""},
 		{"valid", dispatch.Valid, dispatch.Hold, 0, ""},
-		{"delayed", dispatch.Delayed, dispatch.Again, time.Hour, "rs"},
-		{"unknown", dispatch.Unknown, dispatch.Again, time.Hour, "rs"},
+		{"delayed", dispatch.Delayed, dispatch.RetryLater, time.Hour, "rs"},
+		{"unknown", dispatch.Unknown, dispatch.RetryLater, time.Hour, "rs"},
 		{"unknown and blocks", dispatch.Unknown, dispatch.Block, 0, "rs"},
 		{"committed", dispatch.Committed, dispatch.Next, 0, ""},
 		{"invalid", dispatch.Invalid, dispatch.Next, 0, "r"},
@@ -40,7 +39,7 @@ func situations() []situation {
 	}
 }
 
-// arrange makes a situation in a key of its own and returns the ids of the batch
+// arrange makes a situation in a key of its own and returns the ids of the message
 // and of the one behind it.
 func (b *bench) arrange(s lease.Session, sit situation, key string) (id, behind string) {
 	b.Helper()
@@ -69,7 +68,7 @@ func testActions(b *bench) {
 			id, behind := b.arrange(s, sit, fmt.Sprintf("%d %s", i, a))
 			b.shows(id, sit.state)
 			may := strings.Contains(sit.may, string(a[0]))
-			err := b.Desk.Act(b.ctx, q, id, a, "operator")
+			err := b.Admin.Act(b.ctx, q, id, a, "operator")
 			if may && err != nil || !may && !errors.Is(err, dispatch.ErrState) {
 				b.Errorf("%s of one that is %s: %v", a, sit.name, err)
 			}
@@ -95,7 +94,7 @@ func testActions(b *bench) {
 func testRetryInPlace(b *bench) {
 	s := b.session("a")
 	for i, sit := range situations() {
-		if sit.after != dispatch.Block && sit.after != dispatch.Again {
+		if sit.after != dispatch.Block && sit.after != dispatch.RetryLater {
 			continue
 		}
 		key := fmt.Sprint("k", i)
@@ -104,7 +103,7 @@ func testRetryInPlace(b *bench) {
 		if got := b.record(id); got.State != dispatch.Queued || got.Seq != 1 || got.Blocks || got.Attempts != 0 || !got.Ended.IsZero() {
 			b.Errorf("%s, then retried: %+v", sit.name, got)
 		}
-		if err := b.Desk.Act(b.ctx, q, id, dispatch.Cancel, "operator"); !errors.Is(err, dispatch.ErrState) {
+		if err := b.Admin.Act(b.ctx, q, id, dispatch.Cancel, "operator"); !errors.Is(err, dispatch.ErrState) {
 			b.Errorf("%s, then retried: cancelled though it had been sent: %v", sit.name, err)
 		}
 		a := b.starts(s, key)
@@ -118,7 +117,7 @@ func testRetryInPlace(b *bench) {
 func testRetryAtEnd(b *bench) {
 	s := b.session("a")
 	for i, sit := range situations() {
-		if !sit.state.Final() || sit.state == dispatch.Committed || sit.after == dispatch.Block {
+		if !sit.state.IsFinal() || sit.state == dispatch.Committed || sit.after == dispatch.Block {
 			continue
 		}
 		key := fmt.Sprint("k", i)
@@ -155,13 +154,13 @@ func testRetryAtEnd(b *bench) {
 func testSkip(b *bench) {
 	s := b.session("a")
 	for i, sit := range situations() {
-		if sit.after != dispatch.Block && sit.after != dispatch.Again {
+		if sit.after != dispatch.Block && sit.after != dispatch.RetryLater {
 			continue
 		}
 		key := fmt.Sprint("k", i)
 		id, behind := b.arrange(s, sit, key)
 		b.act(dispatch.Skip, id)
-		if got := b.record(id); got.Blocks || !got.State.Final() || got.Ended.IsZero() || got.Seq != 1 {
+		if got := b.record(id); got.Blocks || !got.State.IsFinal() || got.Ended.IsZero() || got.Seq != 1 {
 			b.Errorf("%s, then skipped: %+v", sit.name, got)
 		}
 		a := b.starts(s, key) // at once, whatever the first one waited for
@@ -210,7 +209,7 @@ func testActInFlight(b *bench) {
 	refused := func(when, id string, actions ...dispatch.Action) {
 		b.Helper()
 		for _, a := range actions {
-			if err := b.Desk.Act(b.ctx, q, id, a, "operator"); !errors.Is(err, dispatch.ErrState) {
+			if err := b.Admin.Act(b.ctx, q, id, a, "operator"); !errors.Is(err, dispatch.ErrState) {
 				b.Errorf("%s: %s is %v, want ErrState", when, a, err)
 			}
 		}
@@ -219,7 +218,7 @@ func testActInFlight(b *bench) {
 	b.add("k", "1", "2")
 	a := b.starts(s, "k")
 	refused("in a step", "1", dispatch.Retry, dispatch.Skip, dispatch.Cancel)
-	b.settles(s, result(a, dispatch.Delayed, dispatch.Again))
+	b.settles(s, result(a, dispatch.Delayed, dispatch.RetryLater))
 	a = b.starts(s, "k")
 	refused("in a step, again", "1", dispatch.Retry, dispatch.Skip, dispatch.Cancel)
 	b.step(window + slack)
@@ -227,20 +226,20 @@ func testActInFlight(b *bench) {
 	other := b.session("c")
 	c := b.takes(other, "k")[0]
 	refused("interrupted", "1", dispatch.Cancel)
-	b.is(b.begins(other, c), dispatch.Ask, "1", 2)
+	b.is(b.begins(other, c), dispatch.Resolve, "1", 2)
 	refused("asked for", "1", dispatch.Retry, dispatch.Skip, dispatch.Cancel)
 	_ = a
 }
 
 func testActNothing(b *bench) {
 	b.add("k", "1")
-	if err := b.Desk.Act(b.ctx, q, "none", dispatch.Retry, "x"); !errors.Is(err, dispatch.ErrNoBatch) {
-		b.Errorf("an unknown batch: %v, want ErrNoBatch", err)
+	if err := b.Admin.Act(b.ctx, q, "none", dispatch.Retry, "x"); !errors.Is(err, dispatch.ErrNoMessage) {
+		b.Errorf("an unknown message: %v, want ErrNoMessage", err)
 	}
-	if err := b.Desk.Act(b.ctx, "none", "1", dispatch.Retry, "x"); !errors.Is(err, dispatch.ErrNoBatch) && !errors.Is(err, dispatch.ErrNoQueue) {
+	if err := b.Admin.Act(b.ctx, "none", "1", dispatch.Retry, "x"); !errors.Is(err, dispatch.ErrNoMessage) && !errors.Is(err, dispatch.ErrNoQueue) {
 		b.Errorf("an unknown queue: %v", err)
 	}
-	if err := b.Desk.Act(b.ctx, q, "1", "explode", "x"); err == nil {
+	if err := b.Admin.Act(b.ctx, q, "1", "explode", "x"); err == nil {
 		b.Error("an unknown action is accepted")
 	}
 	b.shows("1", dispatch.Queued)
@@ -256,7 +255,7 @@ func testActRecorded(b *bench) {
 			b.settles(s, result(b.starts(s, key), dispatch.Failed, dispatch.Block))
 		}
 		before := len(b.events(key))
-		if err := b.Desk.Act(b.ctx, q, id, a, who); err != nil {
+		if err := b.Admin.Act(b.ctx, q, id, a, who); err != nil {
 			b.Fatalf("%s: %v", a, err)
 		}
 		es := b.events(key)
@@ -265,7 +264,7 @@ func testActRecorded(b *bench) {
 		}
 		trail := b.record(id).Trail
 		if len(trail) == 0 || !strings.Contains(trail[len(trail)-1].Detail, who) {
-			b.Errorf("%s: the batch's history tells %+v", a, trail)
+			b.Errorf("%s: the message's history tells %+v", a, trail)
 		}
 		b.drains(s)
 	}
@@ -290,22 +289,22 @@ func testTrail(b *bench) {
 
 	b.add("long", "l")
 	a = b.starts(s, "long")
-	want := []dispatch.Step{}
+	want := []dispatch.TrailEntry{}
 	result := func(state dispatch.State, after dispatch.After, code int, detail string) {
 		b.Helper()
 		r := result(a, state, after)
 		r.Code, r.Detail = code, detail
-		want = append(want, dispatch.Step{State: state, Term: a.Term, Attempt: a.Attempt, Code: code, Detail: detail})
+		want = append(want, dispatch.TrailEntry{State: state, Term: a.Term, Attempt: a.Attempt, Code: code, Detail: detail})
 		b.settles(s, r)
 		switch after {
-		case dispatch.Again:
+		case dispatch.RetryLater:
 			a = b.starts(s, "long")
 		case dispatch.Hold:
 			a = b.begins(s, claimOf(a))
 		}
 	}
-	result(dispatch.Delayed, dispatch.Again, 503, "busy")
-	result(dispatch.Unknown, dispatch.Again, 0, "no answer")
+	result(dispatch.Delayed, dispatch.RetryLater, 503, "busy")
+	result(dispatch.Unknown, dispatch.RetryLater, 0, "no answer")
 	result(dispatch.Pending, dispatch.Hold, 202, "has it")
 	result(dispatch.Valid, dispatch.Hold, 200, "executed it")
 	result(dispatch.Invalid, dispatch.Block, 200, "refused it")
@@ -314,7 +313,7 @@ func testTrail(b *bench) {
 	result(dispatch.Failed, dispatch.Next, 404, "gave up")
 
 	trail := b.record("l").Trail
-	if !slices.IsSortedFunc(trail, func(a, b dispatch.Step) int { return a.At.Compare(b.At) }) {
+	if !slices.IsSortedFunc(trail, func(a, b dispatch.TrailEntry) int { return a.At.Compare(b.At) }) {
 		b.Errorf("a trail that is not in order: %+v", trail)
 	}
 	if len(trail) == 0 || trail[0].State != dispatch.Queued || trail[0].At.IsZero() {
@@ -332,7 +331,7 @@ func testTrail(b *bench) {
 	}
 }
 
-func statesOf(trail []dispatch.Step) (out []dispatch.State) {
+func statesOf(trail []dispatch.TrailEntry) (out []dispatch.State) {
 	for _, n := range trail {
 		out = append(out, n.State)
 	}
@@ -344,7 +343,7 @@ func testTrailBounded(b *bench) {
 	b.add("k", "1")
 	for i := range dispatch.MaxTrail + 5 {
 		a := b.starts(s, "k")
-		r := result(a, dispatch.Delayed, dispatch.Again)
+		r := result(a, dispatch.Delayed, dispatch.RetryLater)
 		r.Detail = fmt.Sprint("no ", i)
 		b.settles(s, r)
 	}
@@ -358,82 +357,3 @@ func testTrailBounded(b *bench) {
 }
 
 // Waking.
-
-func testWakeByAdd(b *bench) {
-	c := b.session("sleeper")
-	changes := claimtest.Watch(b.ctx, b, b.h.Open(b.T))
-	check := func(what string, want int) {
-		b.Helper()
-		if got := claimtest.Woken(b.ctx, b, b.Store, changes, dispatch.Space(q), c.ID); got != want {
-			b.Errorf("%s: woken %d times, want %d", what, got, want)
-		}
-	}
-	b.join(c, true)
-	b.add("k", "1", "2")
-	check("a new key", 1)
-	b.add("j", "3")
-	check("a new key, for one that was woken", 0)
-	b.drains(c)
-	b.join(c, true)
-	b.add("k", "4")
-	check("an idle key", 1)
-	a := b.starts(c, "k")
-	b.join(c, true)
-	b.add("k", "5")
-	check("a key that is held", 0)
-	r := result(a, dispatch.Delayed, dispatch.Again)
-	r.Wait = time.Hour
-	b.settles(c, r)
-	b.add("k", "6")
-	check("a key that waits", 0)
-}
-
-func testWakeByAct(b *bench) {
-	s, c := b.session("a"), b.session("sleeper")
-	changes := claimtest.Watch(b.ctx, b, b.h.Open(b.T))
-	for i, sit := range situations() {
-		if !strings.Contains(sit.may, "r") {
-			continue
-		}
-		for _, a := range []dispatch.Action{dispatch.Retry, dispatch.Skip} {
-			if !strings.Contains(sit.may, string(a[0])) {
-				continue
-			}
-			key := fmt.Sprintf("%d %s", i, a)
-			id, _ := b.arrange(s, sit, key)
-			switch {
-			case sit.after == dispatch.Next: // it stepped aside, and the key goes on
-				b.stands(b.settles(s, done(b.begins(s, b.held(key)))), key, dispatch.Given)
-			case sit.state == dispatch.Cancelled:
-				b.drains(s)
-			}
-			b.join(c, true)
-			b.act(a, id)
-			if got := claimtest.Woken(b.ctx, b, b.Store, changes, dispatch.Space(q), c.ID); got != 1 {
-				b.Errorf("%s of one that is %s: woken %d times", a, sit.name, got)
-			}
-			b.drains(s)
-		}
-	}
-}
-
-// held is the claim on a key, whoever holds it.
-func (b *bench) held(key string) claim.Claim {
-	b.Helper()
-	rows, err := b.Claims.List(b.ctx, claim.Query{Space: dispatch.Space(q)})
-	if err != nil {
-		b.Fatalf("List: %v", err)
-	}
-	i := slices.IndexFunc(rows, func(r claim.Row) bool { return r.Key == key && r.Session != "" })
-	if i < 0 {
-		b.Fatalf("%s is not held: %+v", key, rows)
-	}
-	return claim.Claim{Key: key, Term: rows[i].Term}
-}
-
-func (b *bench) join(s lease.Session, asleep bool) {
-	b.Helper()
-	if _, err := b.Claims.Join(b.ctx, claim.Member{Space: dispatch.Space(q), Session: s.ID, Asleep: asleep}); err != nil {
-		b.Fatalf("Join: %v", err)
-	}
-}

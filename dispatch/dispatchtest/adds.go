@@ -20,8 +20,8 @@ func testDuplicates(b *bench) {
 	if got := b.tryAdd("k", "1", "2", "1"); !slices.Equal(got, []bool{true, true, false}) {
 		b.Errorf("in one call: %v", got)
 	}
-	x := dispatch.Batch{Queue: q, Key: "other", ID: "1", Payload: []byte("changed")}
-	if got, err := b.Desk.Add(b.ctx, []dispatch.Batch{x}); err != nil || got[0] {
+	x := dispatch.Message{Queue: q, Key: "other", ID: "1", Payload: []byte("changed")}
+	if got, err := b.Admin.Add(b.ctx, []dispatch.Message{x}); err != nil || got[0] {
 		b.Errorf("in another call: %v, %v", got, err)
 	}
 	if got := b.record("1"); got.Key != "k" || string(got.Payload) != "1" {
@@ -40,16 +40,16 @@ func testDuplicates(b *bench) {
 
 func testDuplicatesRace(b *bench) {
 	const rounds, clients = 20, 4
-	desks := make([]dispatch.Desk, clients)
-	for i := range desks {
-		desks[i] = b.h.Open(b.T).Desk()
+	admins := make([]dispatch.Admin, clients)
+	for i := range admins {
+		admins[i] = b.h.Open(b.T).QueueAdmin()
 	}
 	for r := range rounds {
 		var added atomic.Int64
 		var all sync.WaitGroup
-		for c, desk := range desks {
+		for c, queueAdmin := range admins {
 			all.Go(func() {
-				got, err := desk.Add(b.ctx, []dispatch.Batch{{Queue: q, Key: fmt.Sprint("k", c%2), ID: fmt.Sprint("id", r)}})
+				got, err := queueAdmin.Add(b.ctx, []dispatch.Message{{Queue: q, Key: fmt.Sprint("k", c%2), ID: fmt.Sprint("id", r)}})
 				if err != nil {
 					b.Errorf("Add: %v", err)
 				} else if got[0] {
@@ -62,46 +62,46 @@ func testDuplicatesRace(b *bench) {
 			b.Errorf("round %d: added %d times", r, n)
 		}
 	}
-	if rows := b.rows(dispatch.BatchQuery{Queue: q}); len(rows) != rounds {
-		b.Errorf("%d batches, want %d", len(rows), rounds)
+	if rows := b.rows(dispatch.MessageQuery{Queue: q}); len(rows) != rounds {
+		b.Errorf("%d messages, want %d", len(rows), rounds)
 	}
 }
 
 func testAllOrNone(b *bench) {
-	good := dispatch.Batch{Queue: q, Key: "k", ID: "good"}
+	good := dispatch.Message{Queue: q, Key: "k", ID: "good"}
 	for name, c := range map[string]struct {
-		bad  dispatch.Batch
+		bad  dispatch.Message
 		want error
 	}{
-		"unknown queue": {dispatch.Batch{Queue: "nowhere", Key: "k"}, dispatch.ErrNoQueue},
-		"no queue":      {dispatch.Batch{Key: "k"}, lease.ErrInvalid},
-		"no key":        {dispatch.Batch{Queue: q}, lease.ErrInvalid},
-		"control key":   {dispatch.Batch{Queue: q, Key: "a\x00b"}, lease.ErrInvalid},
-		"no text":       {dispatch.Batch{Queue: q, Key: "\xff"}, lease.ErrInvalid},
-		"long key":      {dispatch.Batch{Queue: q, Key: strings.Repeat("k", lease.MaxKey+1)}, lease.ErrInvalid},
-		"long id":       {dispatch.Batch{Queue: q, Key: "k", ID: strings.Repeat("i", dispatch.MaxID+1)}, lease.ErrInvalid},
-		"long type":     {dispatch.Batch{Queue: q, Key: "k", ContentType: strings.Repeat("t", dispatch.MaxContentType+1)}, lease.ErrInvalid},
-		"huge payload":  {dispatch.Batch{Queue: q, Key: "k", Payload: make([]byte, dispatch.MaxPayload+1)}, lease.ErrInvalid},
+		"unknown queue": {dispatch.Message{Queue: "nowhere", Key: "k"}, dispatch.ErrNoQueue},
+		"no queue":      {dispatch.Message{Key: "k"}, lease.ErrInvalid},
+		"no key":        {dispatch.Message{Queue: q}, lease.ErrInvalid},
+		"control key":   {dispatch.Message{Queue: q, Key: "a\x00b"}, lease.ErrInvalid},
+		"no text":       {dispatch.Message{Queue: q, Key: "\xff"}, lease.ErrInvalid},
+		"long key":      {dispatch.Message{Queue: q, Key: strings.Repeat("k", lease.MaxKey+1)}, lease.ErrInvalid},
+		"long id":       {dispatch.Message{Queue: q, Key: "k", ID: strings.Repeat("i", dispatch.MaxID+1)}, lease.ErrInvalid},
+		"long type":     {dispatch.Message{Queue: q, Key: "k", ContentType: strings.Repeat("t", dispatch.MaxContentType+1)}, lease.ErrInvalid},
+		"huge payload":  {dispatch.Message{Queue: q, Key: "k", Payload: make([]byte, dispatch.MaxPayload+1)}, lease.ErrInvalid},
 	} {
-		for _, batches := range [][]dispatch.Batch{{good, c.bad}, {c.bad, good}} {
-			if added, err := b.Desk.Add(b.ctx, batches); !errors.Is(err, c.want) {
+		for _, messages := range [][]dispatch.Message{{good, c.bad}, {c.bad, good}} {
+			if added, err := b.Admin.Add(b.ctx, messages); !errors.Is(err, c.want) {
 				b.Errorf("%s: Add = %v, %v; want %v", name, added, err, c.want)
 			}
 		}
 	}
-	if rows := b.rows(dispatch.BatchQuery{Queue: q}); len(rows) != 0 {
+	if rows := b.rows(dispatch.MessageQuery{Queue: q}); len(rows) != 0 {
 		b.Errorf("stored all the same: %+v", rows)
 	}
-	if err := b.Desk.Make(b.ctx, "No Queue"); !errors.Is(err, lease.ErrInvalid) {
+	if err := b.Admin.CreateQueue(b.ctx, "No Queue"); !errors.Is(err, lease.ErrInvalid) {
 		b.Errorf("Make with a bad name: %v", err)
 	}
-	if added, err := b.Desk.Add(b.ctx, nil); err != nil || len(added) != 0 {
+	if added, err := b.Admin.Add(b.ctx, nil); err != nil || len(added) != 0 {
 		b.Errorf("Add of nothing = %v, %v", added, err)
 	}
-	if added, err := b.Desk.Add(b.ctx, []dispatch.Batch{{Queue: q, Key: "k"}, {Queue: q, Key: "k"}}); err != nil || slices.Contains(added, false) {
+	if added, err := b.Admin.Add(b.ctx, []dispatch.Message{{Queue: q, Key: "k"}, {Queue: q, Key: "k"}}); err != nil || slices.Contains(added, false) {
 		b.Errorf("Add without ids = %v, %v", added, err)
 	}
-	for _, r := range b.rows(dispatch.BatchQuery{Queue: q}) {
+	for _, r := range b.rows(dispatch.MessageQuery{Queue: q}) {
 		if r.ID == "" {
 			b.Errorf("no id was given to %+v", r)
 		}
@@ -112,7 +112,7 @@ func testAddReady(b *bench) {
 	s := b.session("a")
 	b.add("k", "1")
 	a := b.starts(s, "k")
-	r := result(a, dispatch.Delayed, dispatch.Again)
+	r := result(a, dispatch.Delayed, dispatch.RetryLater)
 	r.Wait = time.Hour
 	b.settles(s, r)
 	b.add("k", "2")
@@ -128,24 +128,24 @@ func testAddReady(b *bench) {
 
 func testQueuesApart(b *bench) {
 	s := b.session("a")
-	if err := b.Desk.Make(b.ctx, "other"); err != nil {
+	if err := b.Admin.CreateQueue(b.ctx, "other"); err != nil {
 		b.Fatal(err)
 	}
 	b.add("k", "1")
-	x := dispatch.Batch{Queue: "other", Key: "k", ID: "1", Payload: []byte("other's")}
-	if got, err := b.Desk.Add(b.ctx, []dispatch.Batch{x}); err != nil || !got[0] {
+	x := dispatch.Message{Queue: "other", Key: "k", ID: "1", Payload: []byte("other's")}
+	if got, err := b.Admin.Add(b.ctx, []dispatch.Message{x}); err != nil || !got[0] {
 		b.Fatalf("Add = %v, %v", got, err)
 	}
 	c := b.takes(s, "k")[0]
-	t, err := b.Queue.Turn(b.ctx, dispatch.Turn{Queue: "other", Session: s.ID, Begin: nil, Results: []dispatch.Result{{Key: "k", Term: c.Term, Seq: 1, State: dispatch.Committed, After: dispatch.Next}}})
-	if err != nil || t.Settled[0].Accepted {
+	t, err := b.Queue.Exchange(b.ctx, dispatch.Exchange{Queue: "other", Session: s.ID, Begin: nil, Results: []dispatch.Result{{Key: "k", Term: c.Term, Seq: 1, State: dispatch.Committed, After: dispatch.Next}}})
+	if err != nil || t.Receipts[0].Accepted {
 		b.Errorf("a result in another queue: %+v, %v", t, err)
 	}
 	b.is(b.begins(s, c), dispatch.Send, "1", 1)
-	if got, err := b.Desk.Batch(b.ctx, "other", "1"); err != nil || string(got.Payload) != "other's" || got.State != dispatch.Queued || got.Seq != 1 {
+	if got, err := b.Admin.Message(b.ctx, "other", "1"); err != nil || string(got.Payload) != "other's" || got.State != dispatch.Queued || got.Seq != 1 {
 		b.Errorf("the other's: %+v, %v", got, err)
 	}
-	if _, err := b.Desk.Batch(b.ctx, "", "1"); err == nil {
-		b.Error("an id of two queues names a batch")
+	if _, err := b.Admin.Message(b.ctx, "", "1"); err == nil {
+		b.Error("an id of two queues names a message")
 	}
 }

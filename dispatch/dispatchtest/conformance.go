@@ -18,7 +18,7 @@ import (
 type Store interface {
 	claimtest.Store
 	Queue() dispatch.Queue
-	Desk() dispatch.Desk
+	QueueAdmin() dispatch.Admin
 }
 
 // Harness is one empty store under test.
@@ -32,8 +32,8 @@ type Harness struct {
 	Step func(t *testing.T, d time.Duration)
 }
 
-// Run puts a store through the suite; make returns an empty one for each test.
-func Run(t *testing.T, make func(t *testing.T) *Harness) {
+// Run puts a store through the suite; newHarness returns an empty one for each test.
+func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 	for name, test := range map[string]func(*bench){
 		"order/of a key":                              testOrder,
 		"order/within and across calls":               testOrderOfCalls,
@@ -75,21 +75,21 @@ func Run(t *testing.T, make func(t *testing.T) *Harness) {
 		"act/is recorded":                             testActRecorded,
 		"wake/by new work":                            testWakeByAdd,
 		"wake/by a person":                            testWakeByAct,
-		"desk/queues":                                 testQueues,
-		"desk/keys":                                   testKeys,
-		"desk/batches":                                testBatches,
-		"desk/one batch":                              testBatch,
+		"admin/queues":                                testQueues,
+		"admin/keys":                                  testKeys,
+		"admin/messages":                              testBatches,
+		"admin/one message":                           testBatch,
 		"prune/keeps what is not over":                testPrune,
 		"prune/numbers never restart":                 testPruneSeq,
 		"prune/in small steps":                        testPruneSteps,
 		"race/idle and enqueue":                       testIdleRace,
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := make(t)
+			h := newHarness(t)
 			s := h.Open(t)
-			b := &bench{T: t, Store: s, Desk: s.Desk(), Queue: s.Queue(), Claims: s.Claims(), ctx: leasetest.Amply(t), h: h}
+			b := &bench{T: t, Store: s, Admin: s.QueueAdmin(), Queue: s.Queue(), Claims: s.Claims(), ctx: leasetest.Amply(t), h: h}
 			for range 2 { // twice is no error
-				if err := b.Desk.Make(b.ctx, q); err != nil {
+				if err := b.Admin.CreateQueue(b.ctx, q); err != nil {
 					b.Fatalf("Make: %v", err)
 				}
 			}
@@ -113,9 +113,9 @@ const (
 type bench struct {
 	*testing.T
 	Store  Store
-	Desk   dispatch.Desk
+	Admin  dispatch.Admin
 	Queue  dispatch.Queue
-	Claims claim.Table
+	Claims claim.KeyTable
 	ctx    context.Context
 	h      *Harness
 }
@@ -137,7 +137,7 @@ func (b *bench) session(name string) lease.Session {
 	return s
 }
 
-// add enqueues batches of one key; each one's payload is its id.
+// add enqueues messages of one key; each one's payload is its id.
 func (b *bench) add(key string, ids ...string) {
 	b.Helper()
 	for i, ok := range b.tryAdd(key, ids...) {
@@ -149,11 +149,11 @@ func (b *bench) add(key string, ids ...string) {
 
 func (b *bench) tryAdd(key string, ids ...string) []bool {
 	b.Helper()
-	batches := make([]dispatch.Batch, len(ids))
+	messages := make([]dispatch.Message, len(ids))
 	for i, id := range ids {
-		batches[i] = dispatch.Batch{Queue: q, Key: key, ID: id, Payload: []byte(id)}
+		messages[i] = dispatch.Message{Queue: q, Key: key, ID: id, Payload: []byte(id)}
 	}
-	added, err := b.Desk.Add(b.ctx, batches)
+	added, err := b.Admin.Add(b.ctx, messages)
 	if err != nil || len(added) != len(ids) {
 		b.Fatalf("Add(%q) = %v, %v", ids, added, err)
 	}
@@ -164,7 +164,7 @@ func (b *bench) tryAdd(key string, ids ...string) []bool {
 // of the names.
 func (b *bench) takes(s lease.Session, keys ...string) []claim.Claim {
 	b.Helper()
-	got, err := b.Claims.Take(b.ctx, claim.Want{Space: dispatch.Space(q), Session: s.ID, Most: claim.MaxKeys, Fresh: claim.MaxKeys})
+	got, err := b.Claims.ClaimKeys(b.ctx, claim.ClaimRequest{Space: dispatch.Space(q), Session: s.ID, Limit: claim.MaxKeys, Fresh: claim.MaxKeys})
 	if err != nil {
 		b.Fatalf("Take: %v", err)
 	}
@@ -184,18 +184,18 @@ func (b *bench) takes(s lease.Session, keys ...string) []claim.Claim {
 	return out
 }
 
-func (b *bench) turn(s lease.Session, results []dispatch.Result, begin ...claim.Claim) dispatch.Turned {
+func (b *bench) turn(s lease.Session, results []dispatch.Result, begin ...claim.Claim) dispatch.ExchangeResult {
 	b.Helper()
-	t, err := b.Queue.Turn(b.ctx, dispatch.Turn{Queue: q, Session: s.ID, Results: results, Begin: begin, Window: window})
+	t, err := b.Queue.Exchange(b.ctx, dispatch.Exchange{Queue: q, Session: s.ID, Results: results, Begin: begin, Window: window})
 	if err != nil {
 		b.Fatalf("Turn(%+v, %+v): %v", results, begin, err)
 	}
-	if len(t.Settled) != len(results) {
-		b.Fatalf("%d results, %d settled", len(results), len(t.Settled))
+	if len(t.Receipts) != len(results) {
+		b.Fatalf("%d results, %d settled", len(results), len(t.Receipts))
 	}
 	for i, r := range results {
-		if t.Settled[i].Key != r.Key || t.Settled[i].Seq != r.Seq {
-			b.Fatalf("result %+v is settled as %+v", r, t.Settled[i])
+		if t.Receipts[i].Key != r.Key || t.Receipts[i].Seq != r.Seq {
+			b.Fatalf("result %+v is settled as %+v", r, t.Receipts[i])
 		}
 	}
 	return t
@@ -212,26 +212,26 @@ func (b *bench) starts(s lease.Session, key string) dispatch.Assignment {
 func (b *bench) begins(s lease.Session, c claim.Claim) dispatch.Assignment {
 	b.Helper()
 	t := b.turn(s, nil, c)
-	if len(t.Begun) != 1 || t.Begun[0].Key != c.Key || t.Begun[0].Term != c.Term || t.Standing[c.Key] != dispatch.Held {
+	if len(t.Begun) != 1 || t.Begun[0].Key != c.Key || t.Begun[0].Term != c.Term || t.Holdings[c.Key] != dispatch.Held {
 		b.Fatalf("begin of %+v: %+v", c, t)
 	}
 	return t.Begun[0]
 }
 
 // settles records a result, which must be accepted.
-func (b *bench) settles(s lease.Session, r dispatch.Result, begin ...claim.Claim) dispatch.Turned {
+func (b *bench) settles(s lease.Session, r dispatch.Result, begin ...claim.Claim) dispatch.ExchangeResult {
 	b.Helper()
 	t := b.turn(s, []dispatch.Result{r}, begin...)
-	if !t.Settled[0].Accepted {
+	if !t.Receipts[0].Accepted {
 		b.Fatalf("result %+v is not accepted: %+v", r, t)
 	}
 	return t
 }
 
 // stands checks where a key stands after a turn.
-func (b *bench) stands(t dispatch.Turned, key string, want dispatch.Standing) {
+func (b *bench) stands(t dispatch.ExchangeResult, key string, want dispatch.Holding) {
 	b.Helper()
-	if got := t.Standing[key]; got != want {
+	if got := t.Holdings[key]; got != want {
 		b.Errorf("%s stands %q, want %q", key, got, want)
 	}
 }
@@ -252,16 +252,16 @@ func done(a dispatch.Assignment) dispatch.Result {
 func claimOf(a dispatch.Assignment) claim.Claim { return claim.Claim{Key: a.Key, Term: a.Term} }
 
 // is checks what an assignment asks for.
-func (b *bench) is(a dispatch.Assignment, todo dispatch.Todo, id string, attempt int) {
+func (b *bench) is(a dispatch.Assignment, todo dispatch.Work, id string, attempt int) {
 	b.Helper()
-	if a.Todo != todo || a.ID != id || a.Attempt != attempt || string(a.Payload) != id || a.Queue != q {
+	if a.Work != todo || a.ID != id || a.Attempt != attempt || string(a.Payload) != id || a.Queue != q {
 		b.Fatalf("assignment %+v, want %s %s, attempt %d", a, todo, id, attempt)
 	}
 }
 
 func (b *bench) record(id string) dispatch.Record {
 	b.Helper()
-	r, err := b.Desk.Batch(b.ctx, q, id)
+	r, err := b.Admin.Message(b.ctx, q, id)
 	if err != nil {
 		b.Fatalf("Batch(%q): %v", id, err)
 	}
@@ -277,7 +277,7 @@ func (b *bench) shows(id string, want dispatch.State) {
 
 func (b *bench) act(a dispatch.Action, id string) {
 	b.Helper()
-	if err := b.Desk.Act(b.ctx, q, id, a, "operator"); err != nil {
+	if err := b.Admin.Act(b.ctx, q, id, a, "operator"); err != nil {
 		b.Fatalf("%s %s: %v", a, id, err)
 	}
 }
@@ -297,7 +297,7 @@ func (b *bench) drains(s lease.Session) map[string][]string {
 	b.Helper()
 	out := map[string][]string{}
 	for range 10_000 {
-		got, err := b.Claims.Take(b.ctx, claim.Want{Space: dispatch.Space(q), Session: s.ID, Most: claim.MaxKeys, Fresh: claim.MaxKeys})
+		got, err := b.Claims.ClaimKeys(b.ctx, claim.ClaimRequest{Space: dispatch.Space(q), Session: s.ID, Limit: claim.MaxKeys, Fresh: claim.MaxKeys})
 		if err != nil {
 			b.Fatalf("Take: %v", err)
 		}
@@ -327,7 +327,7 @@ func same(a, b []string) bool { return slices.Equal(a, b) }
 // too.
 func (b *bench) startsAmong(s lease.Session, key string) dispatch.Assignment {
 	b.Helper()
-	got, err := b.Claims.Take(b.ctx, claim.Want{Space: dispatch.Space(q), Session: s.ID, Most: claim.MaxKeys, Fresh: claim.MaxKeys})
+	got, err := b.Claims.ClaimKeys(b.ctx, claim.ClaimRequest{Space: dispatch.Space(q), Session: s.ID, Limit: claim.MaxKeys, Fresh: claim.MaxKeys})
 	if err != nil {
 		b.Fatalf("Take: %v", err)
 	}

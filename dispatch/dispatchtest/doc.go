@@ -2,7 +2,7 @@
 // queues share:
 //
 //   - [Run], the conformance suite: each sentence of dispatch.Queue and
-//     dispatch.Desk, tried on a real store with an injected clock;
+//     dispatch.Admin, tried on a real store with an injected clock;
 //   - [CheckOrder], concurrent dispatchers and enqueuers, in real time, whose
 //     history is judged key by key: first in first out, one in flight, nothing
 //     lost, nothing again once it is over;
@@ -10,5 +10,5 @@
 //     bubbles of virtual time.
 //
 // Memory promises what the ports promise, as long as the store of sessions under
-// it does, and nothing about speed or size: it looks at every batch in every call.
+// it does, and nothing about speed or size: it looks at every message in every call.
 package dispatchtest

@@ -18,13 +18,13 @@ type hand struct {
 // work takes a few keys and delivers until they are given back. It tells
 // whether there was anything to do.
 func (h *hand) work(ctx context.Context, name string) (busy bool, err error) {
-	claims, err := h.store.Claims().Take(ctx, claim.Want{Space: dispatch.Space(name), Session: h.session, Most: 2, Fresh: 2})
+	claims, err := h.store.Claims().ClaimKeys(ctx, claim.ClaimRequest{Space: dispatch.Space(name), Session: h.session, Limit: 2, Fresh: 2})
 	if err != nil || len(claims) == 0 {
 		return false, err
 	}
 	var results []dispatch.Result
 	for len(claims) > 0 || len(results) > 0 {
-		t, err := h.store.Queue().Turn(ctx, dispatch.Turn{Queue: name, Session: h.session, Results: results, Begin: claims, Window: window})
+		t, err := h.store.Queue().Exchange(ctx, dispatch.Exchange{Queue: name, Session: h.session, Results: results, Begin: claims, Window: window})
 		if err != nil {
 			return true, err
 		}

@@ -50,32 +50,32 @@ func (c Concurrent) withDefaults() Concurrent {
 // CheckOrder lets concurrent dispatchers and enqueuers work on one queue in real
 // time: they take, begin, settle in every way, settle late, release in the
 // middle, and lapse. Then it checks, for each key, that all that the store
-// answered can be explained by one order of single steps: batches in the order
+// answered can be explained by one order of single steps: messages in the order
 // in which they were enqueued, one in flight, nothing under an old term, nothing
 // again that is over, nothing lost, an interruption always told. open returns a
 // handle on the same store each time; its clock must be the real one.
 func CheckOrder(t *testing.T, open func(t *testing.T) Store, limits Concurrent) {
 	t.Helper()
-	if problem := checkOrder(t.Context(), func() Store { return open(t) }, limits); problem != "" {
+	if problem := FindDisorder(t.Context(), func() Store { return open(t) }, limits); problem != "" {
 		t.Error(problem)
 	}
 }
 
-// checkOrder returns what is wrong, or "".
-func checkOrder(ctx context.Context, open func() Store, limits Concurrent) string {
+// FindDisorder returns what is wrong, or "". Broken stores prove it.
+func FindDisorder(ctx context.Context, open func() Store, limits Concurrent) string {
 	limits = limits.withDefaults()
 	r := &run{limits: limits, queue: "order-" + strings.ToLower(lease.NewID()[:8]), begin: time.Now(),
 		history: map[string][]porcupine.Operation{}, added: map[string]string{}, final: map[place]dispatch.State{}}
 	store := open()
-	if err := store.Desk().Make(ctx, r.queue); err != nil {
+	if err := store.QueueAdmin().CreateQueue(ctx, r.queue); err != nil {
 		return fmt.Sprintf("Make: %v", err)
 	}
 	fight, cancel := context.WithTimeout(ctx, limits.Length)
 	defer cancel()
 	var all sync.WaitGroup
 	for i := range limits.Enqueuers {
-		desk, rng := open().Desk(), rand.New(rand.NewPCG(uint64(i), 1))
-		all.Go(func() { r.enqueue(fight, i, desk, rng) })
+		queueAdmin, rng := open().QueueAdmin(), rand.New(rand.NewPCG(uint64(i), 1))
+		all.Go(func() { r.enqueue(fight, i, queueAdmin, rng) })
 	}
 	for i := range limits.Dispatchers {
 		d := &dispatcher{run: r, store: open(), client: limits.Enqueuers + i, rng: rand.New(rand.NewPCG(uint64(i), 2))}
@@ -86,10 +86,10 @@ func checkOrder(ctx context.Context, open func() Store, limits Concurrent) strin
 	defer stop()
 	last := &dispatcher{run: r, store: store, client: limits.Enqueuers + limits.Dispatchers, rng: rand.New(rand.NewPCG(3, 3))}
 	last.clear(clearing)
-	return r.judge(ctx, store.Desk())
+	return r.judge(ctx, store.QueueAdmin())
 }
 
-// place is where a batch stands.
+// place is where a message stands.
 type place struct {
 	key string
 	seq int64
@@ -143,20 +143,20 @@ func (r *run) note(client int, key string, called, returned time.Duration, in re
 	r.history[key] = append(r.history[key], porcupine.Operation{ClientId: client, Input: in, Output: out, Call: int64(called), Return: int64(returned)})
 }
 
-// enqueue adds batches of several keys at a time.
-func (r *run) enqueue(ctx context.Context, client int, desk dispatch.Desk, rng *rand.Rand) {
+// enqueue adds messages of several keys at a time.
+func (r *run) enqueue(ctx context.Context, client int, queueAdmin dispatch.Admin, rng *rand.Rand) {
 	pause := r.limits.Length * time.Duration(r.limits.Enqueuers) * 2 / time.Duration(r.limits.Keys*r.limits.Batches)
 	for n := 0; ctx.Err() == nil; n++ {
-		var batches []dispatch.Batch
+		var messages []dispatch.Message
 		ids := map[string][]string{}
 		for i := range 1 + rng.IntN(3) {
 			key := fmt.Sprint("k", rng.IntN(r.limits.Keys))
 			id := fmt.Sprintf("%d-%d-%d", client, n, i)
 			ids[key] = append(ids[key], id)
-			batches = append(batches, dispatch.Batch{Queue: r.queue, Key: key, ID: id, Payload: []byte(id)})
+			messages = append(messages, dispatch.Message{Queue: r.queue, Key: key, ID: id, Payload: []byte(id)})
 		}
 		called, returned, out := r.call(ctx, func(ctx context.Context) error {
-			_, err := desk.Add(ctx, batches)
+			_, err := queueAdmin.Add(ctx, messages)
 			return err
 		})
 		for key, of := range ids {
@@ -165,7 +165,7 @@ func (r *run) enqueue(ctx context.Context, client int, desk dispatch.Desk, rng *
 			}
 		}
 		r.mu.Lock()
-		for _, b := range batches {
+		for _, b := range messages {
 			if out == answered {
 				r.added[b.ID] = b.Key
 			}
@@ -186,11 +186,11 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // judge compares what the store shows at the end with what it answered, and the
 // history with the model.
-func (r *run) judge(ctx context.Context, desk dispatch.Desk) string {
+func (r *run) judge(ctx context.Context, queueAdmin dispatch.Admin) string {
 	if len(r.problems) > 0 {
 		return r.problems[0]
 	}
-	places, wrong := r.inspect(ctx, desk)
+	places, wrong := r.inspect(ctx, queueAdmin)
 	for _, key := range slices.Sorted(maps.Keys(r.history)) {
 		history := r.history[key]
 		for i, op := range history {
@@ -206,9 +206,9 @@ func (r *run) judge(ctx context.Context, desk dispatch.Desk) string {
 	return wrong
 }
 
-// inspect lists all batches, finds where each stands, and tells the first thing
+// inspect lists all messages, finds where each stands, and tells the first thing
 // that is wrong with them.
-func (r *run) inspect(ctx context.Context, desk dispatch.Desk) (places map[string]place, wrong string) {
+func (r *run) inspect(ctx context.Context, queueAdmin dispatch.Admin) (places map[string]place, wrong string) {
 	places = map[string]place{}
 	problem := func(format string, args ...any) {
 		if wrong == "" {
@@ -216,8 +216,8 @@ func (r *run) inspect(ctx context.Context, desk dispatch.Desk) (places map[strin
 		}
 	}
 	last := place{}
-	for query := (dispatch.BatchQuery{Queue: r.queue, Limit: 100}); ; {
-		page, err := desk.Batches(ctx, query)
+	for query := (dispatch.MessageQuery{Queue: r.queue, Limit: 100}); ; {
+		page, err := queueAdmin.Messages(ctx, query)
 		if err != nil {
 			return nil, fmt.Sprintf("Batches: %v", err)
 		}
@@ -227,14 +227,14 @@ func (r *run) inspect(ctx context.Context, desk dispatch.Desk) (places map[strin
 				last = place{at.key, 0}
 			}
 			if at.seq != last.seq+1 {
-				problem("%s: batch %d follows on %d", at.key, at.seq, last.seq)
+				problem("%s: message %d follows on %d", at.key, at.seq, last.seq)
 			}
 			last, places[b.ID] = at, at
-			if !b.State.Final() {
-				problem("%s was left behind: batch %d (%s) is %s; nothing more of its key was to be had", b.Key, b.Seq, b.ID, b.State)
+			if !b.State.IsFinal() {
+				problem("%s was left behind: message %d (%s) is %s; nothing more of its key was to be had", b.Key, b.Seq, b.ID, b.State)
 			}
 			if want, ok := r.final[at]; ok && want != b.State {
-				problem("%s: batch %d is %s; the result that was accepted made it %s", b.Key, b.Seq, b.State, want)
+				problem("%s: message %d is %s; the result that was accepted made it %s", b.Key, b.Seq, b.State, want)
 			}
 		}
 		if len(page) < query.Limit {
@@ -244,7 +244,7 @@ func (r *run) inspect(ctx context.Context, desk dispatch.Desk) (places map[strin
 	}
 	for id, key := range r.added {
 		if places[id].key != key {
-			problem("batch %s of %s was added, and is not there", id, key)
+			problem("message %s of %s was added, and is not there", id, key)
 		}
 	}
 	return places, wrong

@@ -89,7 +89,7 @@ func (d *dispatcher) pick(most int) []string {
 func (d *dispatcher) take(ctx context.Context, most int) int {
 	var claims []claim.Claim
 	called, returned, _ := d.call(ctx, func(ctx context.Context) (err error) {
-		claims, err = d.store.Claims().Take(ctx, claim.Want{Space: dispatch.Space(d.queue), Session: d.id, Most: most, Fresh: most})
+		claims, err = d.store.Claims().ClaimKeys(ctx, claim.ClaimRequest{Space: dispatch.Space(d.queue), Session: d.id, Limit: most, Fresh: most})
 		return err
 	})
 	for _, c := range claims {
@@ -121,7 +121,7 @@ func (d *dispatcher) drop(key string) {
 // turn settles or begins, or both, for each of the keys, and sometimes brings a
 // result that comes too late.
 func (d *dispatcher) turn(ctx context.Context, keys []string) {
-	t := dispatch.Turn{Queue: d.queue, Session: d.id, Window: d.limits.Window}
+	t := dispatch.Exchange{Queue: d.queue, Session: d.id, Window: d.limits.Window}
 	asked := map[string]request{}
 	for _, key := range keys {
 		k := d.keys[key]
@@ -162,27 +162,27 @@ func (d *dispatcher) answer(a dispatch.Assignment) dispatch.Result {
 	case dice < 7:
 		return result(a, dispatch.Failed, dispatch.Next)
 	case dice < 8:
-		r := result(a, dispatch.Delayed, dispatch.Again)
+		r := result(a, dispatch.Delayed, dispatch.RetryLater)
 		r.Wait = time.Duration(d.rng.IntN(20)) * time.Millisecond
 		return r
 	case dice < 9:
-		return result(a, dispatch.Unknown, dispatch.Again)
+		return result(a, dispatch.Unknown, dispatch.RetryLater)
 	}
 	return result(a, dispatch.Pending, dispatch.Hold)
 }
 
 // send takes a turn, and writes down what became of each key.
-func (d *dispatcher) send(ctx context.Context, t dispatch.Turn, asked map[string]request) {
-	var turned dispatch.Turned
+func (d *dispatcher) send(ctx context.Context, t dispatch.Exchange, asked map[string]request) {
+	var turned dispatch.ExchangeResult
 	called, returned, out := d.call(ctx, func(ctx context.Context) (err error) {
-		turned, err = d.store.Queue().Turn(ctx, t)
+		turned, err = d.store.Queue().Exchange(ctx, t)
 		return err
 	})
 	replies := map[string]reply{}
 	for key := range asked {
-		replies[key] = reply{outcome: out, standing: turned.Standing[key]}
+		replies[key] = reply{outcome: out, standing: turned.Holdings[key]}
 	}
-	for i, s := range turned.Settled {
+	for i, s := range turned.Receipts {
 		p := replies[s.Key]
 		p.accepted = s.Accepted
 		replies[s.Key] = p
@@ -195,7 +195,7 @@ func (d *dispatcher) send(ctx context.Context, t dispatch.Turn, asked map[string
 	begun := map[string]*dispatch.Assignment{}
 	for _, a := range turned.Begun {
 		p := replies[a.Key]
-		p.begun, p.todo, p.seq, p.attempt = true, a.Todo, a.Seq, a.Attempt
+		p.begun, p.todo, p.seq, p.attempt = true, a.Work, a.Seq, a.Attempt
 		replies[a.Key] = p
 		begun[a.Key] = &a
 		if a.Term != asked[a.Key].term || string(a.Payload) != a.ID {
@@ -219,7 +219,7 @@ func (d *dispatcher) learn(key string, in request, out outcome, p reply, a *disp
 	if k == nil || k.Term != in.term || out == notSent {
 		return
 	}
-	if out == unknown || p.standing == dispatch.Given || p.standing == dispatch.Lost {
+	if out == unknown || p.standing == dispatch.Released || p.standing == dispatch.Lost {
 		d.drop(key)
 		return
 	}
@@ -238,7 +238,7 @@ func (d *dispatcher) learn(key string, in request, out outcome, p reply, a *disp
 func (d *dispatcher) clear(ctx context.Context) {
 	const timeout = 5 * time.Second
 	for n := 0; ctx.Err() == nil; n++ {
-		rest, err := d.store.Desk().Keys(ctx, dispatch.KeyQuery{Queue: d.queue})
+		rest, err := d.store.QueueAdmin().Keys(ctx, dispatch.KeyQuery{Queue: d.queue})
 		if err == nil && len(rest) == 0 {
 			return
 		}
@@ -261,7 +261,7 @@ func (d *dispatcher) clear(ctx context.Context) {
 
 // deliver settles and begins with each of its keys.
 func (d *dispatcher) deliver(ctx context.Context) {
-	t := dispatch.Turn{Queue: d.queue, Session: d.id, Window: d.limits.Window}
+	t := dispatch.Exchange{Queue: d.queue, Session: d.id, Window: d.limits.Window}
 	asked := map[string]request{}
 	for key, k := range d.keys {
 		in := request{kind: turn, who: d.me, term: k.Term, begins: true}

@@ -69,7 +69,7 @@ func (q request) String() string {
 	return fmt.Sprintf("%s by %d under %d", q.kind, q.number, q.term)
 }
 
-// placed tells an addition where its batches ended up.
+// placed tells an addition where its messages ended up.
 func (q request) placed(_ string, places map[string]place) request {
 	ids := strings.Fields(strings.Trim(q.ids, "[]"))
 	q.n = int64(len(ids))
@@ -94,10 +94,10 @@ type reply struct {
 	interrupted bool
 	accepted    bool // turn
 	begun       bool
-	todo        dispatch.Todo
+	todo        dispatch.Work
 	seq         int64
 	attempt     int
-	standing    dispatch.Standing
+	standing    dispatch.Holding
 }
 
 func (p reply) String() string {
@@ -119,8 +119,8 @@ func (p reply) String() string {
 
 // state is a key in the model.
 type state struct {
-	last int64 // batches that were added
-	next int64 // batches that are over; the head is the next one
+	last int64 // messages that were added
+	next int64 // messages that are over; the head is the next one
 	term int64
 	held bool
 	who  who
@@ -251,7 +251,7 @@ func (s state) turn(in request, alive bool) (state, reply) {
 		case s.head == dispatch.Pending:
 			p.todo = dispatch.Poll
 		case s.head == dispatch.Unknown || s.interrupted:
-			p.todo, s.head = dispatch.Ask, dispatch.Unknown
+			p.todo, s.head = dispatch.Resolve, dispatch.Unknown
 			s.step, s.begun = true, in.call
 		default:
 			p.todo = dispatch.Send
@@ -266,7 +266,7 @@ func (s state) turn(in request, alive bool) (state, reply) {
 	case !alive:
 		p.standing = dispatch.Lost
 	case given && in.term == s.term:
-		p.standing = dispatch.Given
+		p.standing = dispatch.Released
 	case !s.mine(in, in.term):
 		p.standing = dispatch.Lost
 	case s.step || s.head == dispatch.Pending:
@@ -290,7 +290,7 @@ func (s *state) settle(in request) (given bool) {
 			s.free(in.call)
 			return true
 		}
-	case dispatch.Again:
+	case dispatch.RetryLater:
 		s.free(in.call)
 		s.ready = in.call + in.result.Wait
 		return true

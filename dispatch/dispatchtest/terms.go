@@ -13,10 +13,10 @@ import (
 // or not.
 func testAnew(b *bench) {
 	s := b.session("a")
-	anew := func(results []dispatch.Result, c claim.Claim) dispatch.Turned {
+	anew := func(results []dispatch.Result, c claim.Claim) dispatch.ExchangeResult {
 		b.Helper()
-		t, err := b.Queue.Turn(b.ctx, dispatch.Turn{Queue: q, Session: s.ID, Results: results, Begin: []claim.Claim{c}, Window: window, Anew: true})
-		if err != nil || len(t.Begun) != 1 || t.Standing[c.Key] != dispatch.Held {
+		t, err := b.Queue.Exchange(b.ctx, dispatch.Exchange{Queue: q, Session: s.ID, Results: results, Begin: []claim.Claim{c}, Window: window, Restart: true})
+		if err != nil || len(t.Begun) != 1 || t.Holdings[c.Key] != dispatch.Held {
 			b.Fatalf("Turn anew = %+v, %v", t, err)
 		}
 		return t
@@ -28,7 +28,7 @@ func testAnew(b *bench) {
 	}
 	b.settles(s, done(a), claimOf(a))
 	t := anew([]dispatch.Result{done(a)}, claimOf(a))
-	if t.Settled[0].Accepted {
+	if t.Receipts[0].Accepted {
 		b.Error("a result was accepted twice")
 	}
 	b.is(t.Begun[0], dispatch.Send, "2", 1)
@@ -40,8 +40,8 @@ func testAnew(b *bench) {
 	b.step(window + slack)
 	s = b.session("c")
 	c = b.takes(s, "k")[0]
-	b.is(b.begins(s, c), dispatch.Ask, "3", 1)
-	b.is(anew(nil, c).Begun[0], dispatch.Ask, "3", 1)
+	b.is(b.begins(s, c), dispatch.Resolve, "3", 1)
+	b.is(anew(nil, c).Begun[0], dispatch.Resolve, "3", 1)
 }
 
 // Results.
@@ -57,26 +57,26 @@ func testOldTerm(b *bench) {
 	ignored := func(when string) {
 		b.Helper()
 		t := b.turn(s, late)
-		if t.Settled[0].Accepted {
+		if t.Receipts[0].Accepted {
 			b.Errorf("%s: a result under an old term was accepted", when)
 		}
 		b.stands(t, "k", dispatch.Lost)
 	}
 	ignored("free")
 	a := b.starts(other, "k")
-	b.is(a, dispatch.Ask, "1", 1)
+	b.is(a, dispatch.Resolve, "1", 1)
 	ignored("in another's step")
 	t := b.turn(other, late)
-	if t.Settled[0].Accepted {
+	if t.Receipts[0].Accepted {
 		b.Error("a result under an old term was accepted from the present holder")
 	}
-	b.settles(other, result(a, dispatch.Delayed, dispatch.Again))
+	b.settles(other, result(a, dispatch.Delayed, dispatch.RetryLater))
 	ignored("given back by another")
 	a = b.starts(s, "k") // the same session, under a later term
 	ignored("in a step of its own under a later term")
 	b.is(a, dispatch.Send, "1", 2)
 	b.settles(s, done(a))
-	if t := b.turn(s, []dispatch.Result{done(a)}); t.Settled[0].Accepted {
+	if t := b.turn(s, []dispatch.Result{done(a)}); t.Receipts[0].Accepted {
 		b.Error("a result was accepted twice")
 	}
 	b.shows("1", dispatch.Committed)
@@ -91,14 +91,14 @@ func testNotHead(b *bench) {
 		r := done(a)
 		r.Seq = seq
 		t := b.turn(s, []dispatch.Result{r}, claimOf(a))
-		if t.Settled[0].Accepted || len(t.Begun) != 0 {
-			b.Errorf("a result for batch %d of which 1 is the head: %+v", seq, t)
+		if t.Receipts[0].Accepted || len(t.Begun) != 0 {
+			b.Errorf("a result for message %d of which 1 is the head: %+v", seq, t)
 		}
 		b.stands(t, "k", dispatch.Held)
 	}
 	two := b.settles(s, done(a), claimOf(a)).Begun[0]
-	if t := b.turn(s, []dispatch.Result{result(a, dispatch.Delayed, dispatch.Again)}); t.Settled[0].Accepted {
-		b.Error("a result was accepted for a batch that is over")
+	if t := b.turn(s, []dispatch.Result{result(a, dispatch.Delayed, dispatch.RetryLater)}); t.Receipts[0].Accepted {
+		b.Error("a result was accepted for a message that is over")
 	}
 	b.shows("1", dispatch.Committed)
 	b.settles(s, done(two))
@@ -118,7 +118,7 @@ func testLapsedResult(b *bench) {
 	other := b.session("c")
 	next := b.starts(other, "k") // no step keeps it any more
 	b.is(next, dispatch.Send, "2", 1)
-	if t := b.turn(s, []dispatch.Result{done(next)}); t.Settled[0].Accepted {
+	if t := b.turn(s, []dispatch.Result{done(next)}); t.Receipts[0].Accepted {
 		b.Error("a result was accepted from a session that does not hold the key")
 	}
 }
@@ -136,11 +136,11 @@ func testInterrupted(b *bench) {
 		b.Errorf("the claim is %+v", c)
 	}
 	ask := b.begins(next, c)
-	b.is(ask, dispatch.Ask, "1", 1)
-	if !slices.ContainsFunc(b.record("1").Trail, func(n dispatch.Step) bool { return n.State == dispatch.Unknown }) {
+	b.is(ask, dispatch.Resolve, "1", 1)
+	if !slices.ContainsFunc(b.record("1").Trail, func(n dispatch.TrailEntry) bool { return n.State == dispatch.Unknown }) {
 		b.Errorf("its trail does not tell: %+v", b.record("1").Trail)
 	}
-	if t := b.turn(s, []dispatch.Result{done(old)}); t.Settled[0].Accepted {
+	if t := b.turn(s, []dispatch.Result{done(old)}); t.Receipts[0].Accepted {
 		b.Error("the result of the interrupted one was accepted")
 	}
 	t := b.settles(next, done(ask), c)
@@ -155,9 +155,9 @@ func testInterruptedAsk(b *bench) {
 		b.step(window + slack)
 		s := b.session(fmt.Sprint("s", i))
 		ask := b.starts(s, "k")
-		b.is(ask, dispatch.Ask, "1", 1)
+		b.is(ask, dispatch.Resolve, "1", 1)
 		if i == 2 {
-			b.settles(s, result(ask, dispatch.Delayed, dispatch.Again))
+			b.settles(s, result(ask, dispatch.Delayed, dispatch.RetryLater))
 			b.is(b.starts(s, "k"), dispatch.Send, "1", 2)
 		}
 	}
@@ -170,7 +170,7 @@ func testReleaseInStep(b *bench) {
 	if err := b.Claims.Release(b.ctx, dispatch.Space(q), s.ID, []claim.Claim{claimOf(a)}); err != nil {
 		b.Fatal(err)
 	}
-	b.is(b.starts(other, "k"), dispatch.Ask, "1", 1)
+	b.is(b.starts(other, "k"), dispatch.Resolve, "1", 1)
 }
 
 func testWindow(b *bench) {
@@ -181,17 +181,17 @@ func testWindow(b *bench) {
 	other := b.session("c")
 	b.takes(other)
 	b.step(2 * slack)
-	b.is(b.starts(other, "k"), dispatch.Ask, "1", 1)
+	b.is(b.starts(other, "k"), dispatch.Resolve, "1", 1)
 
 	// A window of nothing keeps it no longer than the session lives.
 	b.add("j", "3")
 	c := b.takes(other, "j")[0]
-	t, err := b.Queue.Turn(b.ctx, dispatch.Turn{Queue: q, Session: other.ID, Begin: []claim.Claim{c}})
+	t, err := b.Queue.Exchange(b.ctx, dispatch.Exchange{Queue: q, Session: other.ID, Begin: []claim.Claim{c}})
 	if err != nil || len(t.Begun) != 1 {
 		b.Fatalf("Turn = %+v, %v", t, err)
 	}
 	b.step(timing.Timeout + slack)
-	b.is(b.starts(b.session("d"), "j"), dispatch.Ask, "3", 1)
+	b.is(b.starts(b.session("d"), "j"), dispatch.Resolve, "3", 1)
 }
 
 // testIdleRace enqueues in the very moments in which keys run dry: nothing is
@@ -200,11 +200,11 @@ func testIdleRace(b *bench) {
 	const keys, each, enqueuers, workers = 3, 60, 3, 3
 	var enqueueing, working sync.WaitGroup
 	for e := range enqueuers {
-		desk := b.h.Open(b.T).Desk()
+		queueAdmin := b.h.Open(b.T).QueueAdmin()
 		enqueueing.Go(func() {
 			for i := range each {
-				x := dispatch.Batch{Queue: q, Key: fmt.Sprint("k", i%keys), ID: fmt.Sprintf("%d-%d", e, i)}
-				if added, err := desk.Add(b.ctx, []dispatch.Batch{x}); err != nil || !added[0] {
+				x := dispatch.Message{Queue: q, Key: fmt.Sprint("k", i%keys), ID: fmt.Sprintf("%d-%d", e, i)}
+				if added, err := queueAdmin.Add(b.ctx, []dispatch.Message{x}); err != nil || !added[0] {
 					b.Errorf("Add = %v, %v", added, err)
 				}
 			}
@@ -235,7 +235,7 @@ func testIdleRace(b *bench) {
 	enqueueing.Wait()
 	close(stop)
 	working.Wait()
-	rest, err := b.Desk.Batches(b.ctx, dispatch.BatchQuery{Queue: q})
+	rest, err := b.Admin.Messages(b.ctx, dispatch.MessageQuery{Queue: q})
 	if err != nil || len(rest) != enqueuers*each {
 		b.Fatalf("Batches = %d, %v", len(rest), err)
 	}
@@ -246,6 +246,6 @@ func testIdleRace(b *bench) {
 		}
 	}
 	if left > 0 {
-		b.Errorf("%d of %d batches were left behind, and nothing was ready", left, len(rest))
+		b.Errorf("%d of %d messages were left behind, and nothing was ready", left, len(rest))
 	}
 }

@@ -28,16 +28,15 @@ func Dialects() []Dialect { return []Dialect{Sawtooth, Grid, GridSplinter} }
 
 // Config of a front.
 type Config struct {
-	// Desk of the store, and Queue in it, which must have been made. Required.
-	Desk  dispatch.Desk
+	// Admin of the store, and Queue in it, which must have been made. Required.
+	Admin dispatch.Admin
 	Queue string
 	// Dialect that it speaks. Default sawtooth.
 	Dialect Dialect
 	// Waiters is how many requests may wait for batches at once. Default 256.
 	Waiters int
-	// LookEvery is the longest pause between two looks of a waiting request; the
-	// first looks come sooner. Default 1 s.
-	LookEvery time.Duration
+	// PollInterval is the X	// first looks come sooner. Default 1 s.
+	PollInterval time.Duration
 	// Timeout of one call to the store. Default 10 s.
 	Timeout time.Duration
 	// Logger; nil is silent.
@@ -51,8 +50,8 @@ func (c Config) withDefaults() Config {
 	if c.Waiters == 0 {
 		c.Waiters = 256
 	}
-	if c.LookEvery == 0 {
-		c.LookEvery = time.Second
+	if c.PollInterval == 0 {
+		c.PollInterval = time.Second
 	}
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Second
@@ -70,11 +69,11 @@ func (c Config) Validate() error {
 		return err
 	}
 	switch {
-	case c.Desk == nil:
-		return fmt.Errorf("%w: a front needs a desk", lease.ErrInvalid)
+	case c.Admin == nil:
+		return fmt.Errorf("%w: a front needs the queue admin port", lease.ErrInvalid)
 	case c.Dialect != Sawtooth && c.Dialect != Grid && c.Dialect != GridSplinter:
 		return fmt.Errorf("%w: dialect %q; use one of %v", lease.ErrInvalid, c.Dialect, Dialects())
-	case c.Waiters < 0 || c.LookEvery < 0 || c.Timeout < 0:
+	case c.Waiters < 0 || c.PollInterval < 0 || c.Timeout < 0:
 		return fmt.Errorf("%w: waiters, pauses and time-outs cannot be negative", lease.ErrInvalid)
 	}
 	return nil

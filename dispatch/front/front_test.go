@@ -30,9 +30,9 @@ const (
 	octets  = "application/octet-stream"
 )
 
-func newFront(t testing.TB, d dispatch.Desk, dialect front.Dialect, waiters int) http.Handler {
+func newFront(t testing.TB, d dispatch.Admin, dialect front.Dialect, waiters int) http.Handler {
 	t.Helper()
-	h, err := front.New(front.Config{Desk: d, Queue: "ledger", Dialect: dialect, Waiters: waiters})
+	h, err := front.New(front.Config{Admin: d, Queue: "ledger", Dialect: dialect, Waiters: waiters})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func signer() *targettest.Signer { return targettest.NewSigner("front") }
 const pretty = "application/json; charset=utf-8"
 
 func TestSawtoothSubmit(t *testing.T) {
-	d := newDesk()
+	d := newAdmin()
 	h := newFront(t, d, front.Sawtooth, 0)
 	id1, b1 := signer().Batch("1", "a")
 	id2, b2 := signer().Batch("2", "b", "c")
@@ -85,7 +85,7 @@ func TestSawtoothSubmit(t *testing.T) {
 	for id, batch := range map[string][]byte{id1: b1, id2: b2} {
 		got := d.get(t, id)
 		if got.Key != "----" || got.Queue != "ledger" || got.ContentType != octets || !bytes.Equal(got.Payload, targettest.List(batch)) {
-			t.Errorf("stored %+v", got.Batch)
+			t.Errorf("stored %+v", got.Message)
 		}
 	}
 	// A service is a key of its own, and one that a batch keeps.
@@ -101,7 +101,7 @@ func TestSawtoothSubmit(t *testing.T) {
 }
 
 func TestLinks(t *testing.T) {
-	h := newFront(t, newDesk(), front.Sawtooth, 0)
+	h := newFront(t, newAdmin(), front.Sawtooth, 0)
 	id, list := signer().One("1", "a")
 	for want, header := range map[string][]string{
 		"http://front:8008":            nil,
@@ -115,7 +115,7 @@ func TestLinks(t *testing.T) {
 }
 
 // states puts one batch of each state into the queue.
-func states(t *testing.T, d *desk, h http.Handler, path string) (ids []string) {
+func states(t *testing.T, d *fakeAdmin, h http.Handler, path string) (ids []string) {
 	t.Helper()
 	for i, s := range []struct {
 		state  dispatch.State
@@ -139,7 +139,7 @@ func states(t *testing.T, d *desk, h http.Handler, path string) (ids []string) {
 	return append(ids, strings.Repeat("0", 128))
 }
 
-func txns(t *testing.T, d *desk, id string) (ids []string) {
+func txns(t *testing.T, d *fakeAdmin, id string) (ids []string) {
 	t.Helper()
 	list, err := sawtooth.ParseList(d.get(t, id).Payload)
 	if err != nil {
@@ -150,7 +150,7 @@ func txns(t *testing.T, d *desk, id string) (ids []string) {
 }
 
 func TestSawtoothStatuses(t *testing.T) {
-	d := newDesk()
+	d := newAdmin()
 	h := newFront(t, d, front.Sawtooth, 0)
 	ids := states(t, d, h, "/batches")
 	var want strings.Builder
@@ -182,7 +182,7 @@ func TestGridStatuses(t *testing.T) {
 		front.Grid:         "PENDING PENDING PENDING PENDING PENDING PENDING COMMITTED INVALID PENDING UNKNOWN INVALID UNKNOWN",
 		front.GridSplinter: "Pending Pending Pending Valid Pending Pending Committed Invalid Pending Unknown Invalid Unknown",
 	} {
-		d := newDesk()
+		d := newAdmin()
 		h := newFront(t, d, dialect, 0)
 		query := ""
 		if dialect == front.GridSplinter {
@@ -214,14 +214,14 @@ func TestGridStatuses(t *testing.T) {
 
 func TestGridSubmit(t *testing.T) {
 	id, list := signer().One("1", "a")
-	d := newDesk()
+	d := newAdmin()
 	h := newFront(t, d, front.GridSplinter, 0)
 	link := `{"link":"http://front:8008/batch_statuses?id=` + id + `"}`
 	expect(t, call(h, "POST", "/batches?service_id="+service, "octet-stream", list), 200, "application/json", link)
 	if got := d.get(t, id).Key; got != service {
 		t.Errorf("key %q", got)
 	}
-	h = newFront(t, newDesk(), front.Grid, 0)
+	h = newFront(t, newAdmin(), front.Grid, 0)
 	expect(t, call(h, "POST", "/batches", "", list), 200, "application/json", link)
 }
 
@@ -268,7 +268,7 @@ func wrongRequests() []bad {
 func TestSawtoothErrors(t *testing.T) {
 	for _, c := range wrongRequests() {
 		t.Run(c.name, func(t *testing.T) {
-			d := newDesk()
+			d := newAdmin()
 			got := call(newFront(t, d, front.Sawtooth, 0), c.method, c.path, c.kind, c.body)
 			if got.Status != c.status {
 				t.Errorf("got %+v", got)
@@ -323,7 +323,7 @@ func TestGridErrors(t *testing.T) {
 		{front.GridSplinter, "POST", "/batches?service_id=x", list, 400},
 		{front.GridSplinter, "GET", "/batch_statuses?wait=false&id=" + id, nil, 400},
 	} {
-		d := newDesk()
+		d := newAdmin()
 		got := call(newFront(t, d, c.dialect, 0), c.method, c.path, octets, c.body)
 		var f struct {
 			Status  int    `json:"status_code"`
@@ -334,7 +334,7 @@ func TestGridErrors(t *testing.T) {
 			t.Errorf("%s %s %s: %+v", c.dialect, c.method, c.path, got)
 		}
 	}
-	if got := call(newFront(t, newDesk(), front.Grid, 0), "POST", "/batch_statuses", "application/json", []byte(`["`+id+`"]`)); got.Status != 405 {
+	if got := call(newFront(t, newAdmin(), front.Grid, 0), "POST", "/batch_statuses", "application/json", []byte(`["`+id+`"]`)); got.Status != 405 {
 		t.Errorf("Grid has no such method: %+v", got)
 	}
 }
@@ -352,7 +352,7 @@ func TestStoreFails(t *testing.T) {
 		{dispatch.ErrNoQueue, 503, 15, 503},
 		{errors.New("hidden words"), 500, 10, 500},
 	} {
-		d := newDesk()
+		d := newAdmin()
 		d.failWith(c.err)
 		h := newFront(t, d, front.Sawtooth, 0)
 		for _, got := range []answer{
@@ -371,7 +371,7 @@ func TestStoreFails(t *testing.T) {
 }
 
 func TestManyBatches(t *testing.T) {
-	d := newDesk()
+	d := newAdmin()
 	h := newFront(t, d, front.Sawtooth, 0)
 	var ids []string
 	var batches [][]byte
@@ -411,7 +411,7 @@ func TestWait(t *testing.T) {
 		{front.Grid, "&wait=4000", 285 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDesk()
+			d := newAdmin()
 			h := newFront(t, d, c.dialect, 0)
 			id, list := signer().One("1", "a")
 			call(h, "POST", "/batches", octets, list)
@@ -443,7 +443,7 @@ func TestWaitUnknown(t *testing.T) {
 			front.Sawtooth: 0, front.GridSplinter: 10 * time.Second,
 		} {
 			began := time.Now()
-			call(newFront(t, newDesk(), dialect, 0), "GET", "/batch_statuses?wait=10&id="+id+"&service_id="+service, "", nil)
+			call(newFront(t, newAdmin(), dialect, 0), "GET", "/batch_statuses?wait=10&id="+id+"&service_id="+service, "", nil)
 			if took := time.Since(began); took != want {
 				t.Errorf("%s: %v", dialect, took)
 			}
@@ -453,7 +453,7 @@ func TestWaitUnknown(t *testing.T) {
 
 func TestWaitersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newFront(t, newDesk(), front.Sawtooth, 2)
+		h := newFront(t, newAdmin(), front.Sawtooth, 2)
 		id, list := signer().One("1", "a")
 		call(h, "POST", "/batches", octets, list)
 		took := make(chan time.Duration, 3)
@@ -481,7 +481,7 @@ func TestWaitersAreBounded(t *testing.T) {
 
 func TestWaiterLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newFront(t, newDesk(), front.Sawtooth, 0)
+		h := newFront(t, newAdmin(), front.Sawtooth, 0)
 		id, list := signer().One("1", "a")
 		call(h, "POST", "/batches", octets, list)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -498,7 +498,7 @@ func TestWaiterLeaves(t *testing.T) {
 // TestOwnClient: the target for Sawtooth is a client of Sawtooth, and finds
 // nothing missing here.
 func TestOwnClient(t *testing.T) {
-	d := newDesk()
+	d := newAdmin()
 	s := httptest.NewServer(newFront(t, d, front.Sawtooth, 0))
 	defer s.Close()
 	to, err := target.NewSawtooth(target.SawtoothConfig{HTTPConfig: target.HTTPConfig{URL: s.URL}})
@@ -508,7 +508,7 @@ func TestOwnClient(t *testing.T) {
 	var as []dispatch.Assignment
 	for i := range 20 {
 		id, list := signer().One(fmt.Sprint(i), "a")
-		as = append(as, dispatch.Assignment{Batch: dispatch.Batch{ID: id, Payload: list}})
+		as = append(as, dispatch.Assignment{Message: dispatch.Message{ID: id, Payload: list}})
 	}
 	for _, a := range as {
 		if got := to.Submit(t.Context(), a); got.Outcome != dispatch.Accepted {
@@ -518,7 +518,7 @@ func TestOwnClient(t *testing.T) {
 	d.set(as[0].ID, dispatch.Committed, "", false)
 	d.set(as[1].ID, dispatch.Invalid, "because", false)
 	for _, some := range [][]dispatch.Assignment{as, as[:15]} { // by POST, by GET
-		got := to.Ask(t.Context(), some)
+		got := to.Status(t.Context(), some)
 		if got[0].Outcome != dispatch.Done || got[1].Outcome != dispatch.Refused || !strings.HasSuffix(got[1].Detail, ": because") || got[2].Outcome != dispatch.Accepted {
 			t.Errorf("got %+v", got[:3])
 		}
@@ -535,10 +535,10 @@ func TestOwnClient(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for name, c := range map[string]front.Config{
-		"no desk":  {Queue: "q"},
-		"no queue": {Desk: newDesk()},
-		"dialect":  {Desk: newDesk(), Queue: "q", Dialect: "klingon"},
-		"waiters":  {Desk: newDesk(), Queue: "q", Waiters: -1},
+		"no admin": {Queue: "q"},
+		"no queue": {Admin: newAdmin()},
+		"dialect":  {Admin: newAdmin(), Queue: "q", Dialect: "klingon"},
+		"waiters":  {Admin: newAdmin(), Queue: "q", Waiters: -1},
 	} {
 		if _, err := front.New(c); !errors.Is(err, lease.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -555,7 +555,7 @@ func FuzzSubmit(f *testing.F) {
 	f.Add(append(bytes.Clone(one), targettest.List(b2)...), service)
 	f.Add(one[:40], "\x00")
 	f.Fuzz(func(t *testing.T, body []byte, serviceID string) {
-		d := newDesk()
+		d := newAdmin()
 		h := newFront(t, d, front.Sawtooth, 0)
 		got := call(h, "POST", "/batches?service_id="+url.QueryEscape(serviceID), octets, body)
 		stored := d.stored()
@@ -571,7 +571,7 @@ func FuzzSubmit(f *testing.F) {
 		for _, id := range stored {
 			r := d.get(t, id)
 			if only, err := sawtooth.OnlyID(r.Payload); err != nil || only != id || r.Key != serviceID {
-				t.Fatalf("stored %+v: %s, %v", r.Batch, only, err)
+				t.Fatalf("stored %+v: %s, %v", r.Message, only, err)
 			}
 		}
 	})

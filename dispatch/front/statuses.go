@@ -116,8 +116,8 @@ func (f *front) await(ctx context.Context, ids []string, key string, wait time.D
 	}
 	over := time.NewTimer(wait)
 	defer over.Stop()
-	for pause := firstLook; ; pause = min(2*pause, f.LookEvery) {
-		next := time.NewTimer(min(pause, f.LookEvery))
+	for pause := firstLook; ; pause = min(2*pause, f.PollInterval) {
+		next := time.NewTimer(min(pause, f.PollInterval))
 		select {
 		case <-next.C:
 		case <-over.C:
@@ -199,8 +199,8 @@ func (f *front) explain(ctx context.Context, found []status) error {
 func (f *front) transactions(ctx context.Context, id string) ([]string, error) {
 	call, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
-	r, err := f.Desk.Batch(call, f.Queue, id)
-	if errors.Is(err, dispatch.ErrNoBatch) {
+	r, err := f.Admin.Message(call, f.Queue, id)
+	if errors.Is(err, dispatch.ErrNoMessage) {
 		return nil, nil // it was pruned a moment ago
 	}
 	if err != nil {

@@ -69,7 +69,7 @@ func parse(body []byte) ([]sawtooth.Batch, error) {
 // store puts the batches into the queue, those that are not there.
 func (f *front) store(ctx context.Context, key string, list []sawtooth.Batch) error {
 	seen := make(map[string]bool, len(list))
-	part := make([]dispatch.Batch, 0, min(len(list), addMany))
+	part := make([]dispatch.Message, 0, min(len(list), addMany))
 	var again []string
 	flush := func() error {
 		if len(part) == 0 {
@@ -77,7 +77,7 @@ func (f *front) store(ctx context.Context, key string, list []sawtooth.Batch) er
 		}
 		call, cancel := context.WithTimeout(ctx, f.Timeout)
 		defer cancel()
-		added, err := f.Desk.Add(call, part)
+		added, err := f.Admin.Add(call, part)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (f *front) store(ctx context.Context, key string, list []sawtooth.Batch) er
 			continue
 		}
 		seen[b.ID] = true
-		part = append(part, dispatch.Batch{
+		part = append(part, dispatch.Message{
 			Queue: f.Queue, Key: key, ID: b.ID, ContentType: listType, Payload: b.List(),
 		})
 		if len(part) == addMany {
@@ -133,7 +133,7 @@ func (f *front) records(ctx context.Context, ids []string) (map[string]dispatch.
 	for len(ids) > 0 {
 		n := min(len(ids), dispatch.MaxPage)
 		call, cancel := context.WithTimeout(ctx, f.Timeout)
-		found, err := f.Desk.Batches(call, dispatch.BatchQuery{Queue: f.Queue, IDs: ids[:n]})
+		found, err := f.Admin.Messages(call, dispatch.MessageQuery{Queue: f.Queue, IDs: ids[:n]})
 		cancel()
 		if err != nil {
 			return nil, err

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/heard"
+	"github.com/understudy-ha/understudy/internal/untrusted"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -257,16 +257,16 @@ func read(body io.ReadCloser, most int) ([]byte, error) {
 
 // broken is the outcome of a reply without a usable answer; ok is false when there is one.
 func (r reply) broken() (a dispatch.Answer, ok bool) {
-	var untrusted *tls.CertificateVerificationError
+	var badCert *tls.CertificateVerificationError
 	switch {
 	case r.err == nil, r.status != 0 && errors.Is(r.err, errLong):
 		return a, false
 	case r.status != 0:
-		return dispatch.Answer{Outcome: dispatch.Silent, Code: r.status, Detail: "the answer broke off: " + heard.Words(r.err.Error())}, true
+		return dispatch.Answer{Outcome: dispatch.Uncertain, Code: r.status, Detail: "the answer broke off: " + untrusted.Words(r.err.Error())}, true
 	case !r.unsent:
-		return dispatch.Answer{Outcome: dispatch.Silent, Detail: "no answer: " + heard.Words(r.err.Error())}, true
-	case errors.As(r.err, &untrusted), errors.Is(r.err, errToken):
-		return dispatch.Answer{Outcome: dispatch.Rejected, Detail: heard.Words(r.err.Error())}, true
+		return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: "no answer: " + untrusted.Words(r.err.Error())}, true
+	case errors.As(r.err, &badCert), errors.Is(r.err, errToken):
+		return dispatch.Answer{Outcome: dispatch.Rejected, Detail: untrusted.Words(r.err.Error())}, true
 	}
-	return dispatch.Answer{Outcome: dispatch.Busy, Detail: "not sent: " + heard.Words(r.err.Error())}, true
+	return dispatch.Answer{Outcome: dispatch.Busy, Detail: "not sent: " + untrusted.Words(r.err.Error())}, true
 }

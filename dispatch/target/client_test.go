@@ -53,7 +53,7 @@ func TestStaleConnection(t *testing.T) {
 		}
 		return &countingConn{Conn: conn, clock: hook.client.clock}, nil
 	}
-	a := dispatch.Assignment{Batch: dispatch.Batch{ID: "i", Key: "k", Queue: "q", Payload: []byte("x")}, Attempt: 1}
+	a := dispatch.Assignment{Message: dispatch.Message{ID: "i", Key: "k", Queue: "q", Payload: []byte("x")}, Attempt: 1}
 	for i := range 2 {
 		if got := hook.Submit(t.Context(), a); got.Outcome != dispatch.Done {
 			t.Errorf("submission %d: %+v", i+1, got)
@@ -97,7 +97,7 @@ func TestHeldUp(t *testing.T) {
 	hook.client.clock = &heldUp{Clock: lease.BootClock()}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	a := dispatch.Assignment{Batch: dispatch.Batch{ID: "i", Key: "k", Queue: "q", Payload: []byte("x")}, Attempt: 1}
+	a := dispatch.Assignment{Message: dispatch.Message{ID: "i", Key: "k", Queue: "q", Payload: []byte("x")}, Attempt: 1}
 	if got := hook.Submit(ctx, a); got.Outcome != dispatch.Busy || requests.Load() != 0 {
 		t.Errorf("got %+v after %d requests", got, requests.Load())
 	}
@@ -163,7 +163,7 @@ func BenchmarkSubmit(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			a := dispatch.Assignment{Batch: dispatch.Batch{
+			a := dispatch.Assignment{Message: dispatch.Message{
 				ID: "0123456789", Key: "key-17", Queue: "orders", ContentType: "application/json", Payload: payload,
 			}, Attempt: 1, Seq: 17, Term: 1234567890123}
 			run(b, func() bool {

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/internal/procgroup"
+	"github.com/understudy-ha/understudy/internal/untrusted"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -95,13 +95,13 @@ func (e *Exec) Name() string { return "exec " + filepath.Base(e.cfg.Argv[0]) }
 // Semantics implements [dispatch.Target].
 func (e *Exec) Semantics() dispatch.Semantics {
 	return dispatch.Semantics{
-		Resend: e.cfg.Resend || e.cfg.Recognises, Recognises: e.cfg.Recognises, Compares: e.cfg.Compares,
+		Resend: e.cfg.Resend || e.cfg.Recognises, Deduplicates: e.cfg.Recognises, ComparesTerms: e.cfg.Compares,
 	}
 }
 
-// Ask implements [dispatch.Target]; a program cannot be asked.
-func (e *Exec) Ask(_ context.Context, as []dispatch.Assignment) []dispatch.Answer {
-	return all(len(as), dispatch.Answer{Outcome: dispatch.Silent, Detail: "a program cannot be asked"})
+// Status implements [dispatch.Target]; a program cannot be asked.
+func (e *Exec) Status(_ context.Context, as []dispatch.Assignment) []dispatch.Answer {
+	return all(len(as), dispatch.Answer{Outcome: dispatch.Uncertain, Detail: "a program cannot be asked"})
 }
 
 // Submit implements [dispatch.Target].
@@ -112,7 +112,7 @@ func (e *Exec) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	// The death signal comes when the thread that started the program ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var out heard.Tail
+	var out untrusted.Tail
 	cmd := exec.CommandContext(ctx, e.cfg.Argv[0], e.cfg.Argv[1:]...)
 	cmd.Dir, cmd.Env = e.cfg.Dir, e.environment(a)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(a.Payload), &out, &out
@@ -120,11 +120,11 @@ func (e *Exec) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
 	running, err := procgroup.Start(cmd, lingering)
 	if err != nil {
-		return dispatch.Answer{Outcome: startOutcome(err), Detail: "not started: " + heard.Words(err.Error())}
+		return dispatch.Answer{Outcome: startOutcome(err), Detail: "not started: " + untrusted.Words(err.Error())}
 	}
 	err = running.Wait()
 	answer := judgeExec(cmd.ProcessState, err, ctx.Err(), out.String())
-	answer.Over = answer.Outcome == dispatch.Silent && cmd.ProcessState != nil
+	answer.RequestEnded = answer.Outcome == dispatch.Uncertain && cmd.ProcessState != nil
 	return answer
 }
 
@@ -152,10 +152,10 @@ func startOutcome(err error) dispatch.Outcome {
 }
 
 func judgeExec(state *os.ProcessState, err, ended error, output string) dispatch.Answer {
-	a := dispatch.Answer{Outcome: dispatch.Silent, Detail: output}
+	a := dispatch.Answer{Outcome: dispatch.Uncertain, Detail: output}
 	switch {
 	case state == nil:
-		a.Detail = join("its end was not seen: "+heard.Words(fmt.Sprint(err)), output)
+		a.Detail = join("its end was not seen: "+untrusted.Words(fmt.Sprint(err)), output)
 		return a
 	case state.ExitCode() < 0 && ended != nil:
 		a.Detail = join("killed at its deadline", output)

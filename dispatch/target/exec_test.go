@@ -40,8 +40,8 @@ func run(t *testing.T, e *Exec) dispatch.Answer {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return e.Submit(ctx, dispatch.Assignment{
-		Batch: dispatch.Batch{Queue: "orders", Key: "the key", ID: "id-1", ContentType: "text/plain", Payload: []byte("payload\n")},
-		Seq:   7, Term: 1234, Attempt: 2,
+		Message: dispatch.Message{Queue: "orders", Key: "the key", ID: "id-1", ContentType: "text/plain", Payload: []byte("payload\n")},
+		Seq:     7, Term: 1234, Attempt: 2,
 	})
 }
 
@@ -53,9 +53,9 @@ func TestExecTable(t *testing.T) {
 		"exit 75":                              {Outcome: dispatch.Busy, Code: 75, Detail: "exit status 75"},
 		"exit 77":                              {Outcome: dispatch.Rejected, Code: 77, Detail: "exit status 77"},
 		"exit 78":                              {Outcome: dispatch.Rejected, Code: 78, Detail: "exit status 78"},
-		"exit 1":                               {Outcome: dispatch.Silent, Over: true, Code: 1, Detail: "exit status 1"},
-		"no-such-program-anywhere 2>/dev/null": {Outcome: dispatch.Silent, Over: true, Code: 127, Detail: "exit status 127"},
-		"kill -9 $$":                           {Outcome: dispatch.Silent, Over: true, Detail: "signal: killed"},
+		"exit 1":                               {Outcome: dispatch.Uncertain, RequestEnded: true, Code: 1, Detail: "exit status 1"},
+		"no-such-program-anywhere 2>/dev/null": {Outcome: dispatch.Uncertain, RequestEnded: true, Code: 127, Detail: "exit status 127"},
+		"kill -9 $$":                           {Outcome: dispatch.Uncertain, RequestEnded: true, Detail: "signal: killed"},
 		"exec <&-; exit 0":                     {Outcome: dispatch.Done},
 		`test "$UNDERSTUDY_QUEUE $UNDERSTUDY_KEY $UNDERSTUDY_BATCH $UNDERSTUDY_TERM $UNDERSTUDY_ATTEMPT $UNDERSTUDY_SEQUENCE $UNDERSTUDY_CONTENT_TYPE" = "orders the key id-1 1234 2 7 text/plain"`: {Outcome: dispatch.Done},
 	} {
@@ -108,7 +108,7 @@ func TestExecDeadline(t *testing.T) {
 		t.Errorf("read %d, %v", n, err) // the end of the file: nobody holds it any more
 	}
 	got := <-answer
-	if got.Outcome != dispatch.Silent || !strings.HasPrefix(got.Detail, "killed at its deadline") {
+	if got.Outcome != dispatch.Uncertain || !strings.HasPrefix(got.Detail, "killed at its deadline") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -156,7 +156,7 @@ func TestExecMany(t *testing.T) {
 	for i := range cap(answers) {
 		id := strings.Repeat("x", i+1)
 		go func() {
-			got := e.Submit(t.Context(), dispatch.Assignment{Batch: dispatch.Batch{ID: id, Payload: make([]byte, 1<<20)}})
+			got := e.Submit(t.Context(), dispatch.Assignment{Message: dispatch.Message{ID: id, Payload: make([]byte, 1<<20)}})
 			answers <- [2]string{id, got.Detail}
 		}()
 	}
@@ -177,7 +177,7 @@ func TestExecConfig(t *testing.T) {
 	if err != nil || e.Name() != "exec apply" {
 		t.Error(e.Name(), err)
 	}
-	if got := e.Semantics(); !got.Resend || got.Asks || !got.Alone() {
+	if got := e.Semantics(); !got.Resend || got.HasStatus || !got.NeedsSecondWindow() {
 		t.Errorf("%+v", got)
 	}
 }

@@ -69,7 +69,7 @@ func TestSawtooth(t *testing.T) {
 	}
 	ask := func(want ...dispatch.Outcome) []dispatch.Answer {
 		t.Helper()
-		got := s.Ask(ctx, []dispatch.Assignment{good, bad})
+		got := s.Status(ctx, []dispatch.Assignment{good, bad})
 		if diff := cmp.Diff(want, outcomes(got)); diff != "" {
 			t.Error(diff)
 		}
@@ -82,7 +82,7 @@ func TestSawtooth(t *testing.T) {
 		t.Errorf("detail %q", got[1].Detail)
 	}
 	skew.Store(int64(601 * time.Second)) // it forgets why, and that
-	ask(dispatch.Done, dispatch.Missing)
+	ask(dispatch.Done, dispatch.NotFound)
 
 	// Sent again, what is committed is ignored, and what was invalid judged again.
 	for _, a := range []dispatch.Assignment{good, bad} {
@@ -92,7 +92,7 @@ func TestSawtooth(t *testing.T) {
 	}
 	ask(dispatch.Done, dispatch.Accepted)
 	node.Restart()
-	ask(dispatch.Done, dispatch.Missing)
+	ask(dispatch.Done, dispatch.NotFound)
 	if diff := cmp.Diff([]string{good.ID}, node.Effects()); diff != "" {
 		t.Error(diff)
 	}
@@ -114,14 +114,14 @@ func TestSawtoothEvidence(t *testing.T) {
 	for _, c := range []struct {
 		of   dispatch.Assignment
 		want dispatch.Outcome
-	}{{there, dispatch.Done}, {never, dispatch.Missing}} {
-		if got := s.Ask(ctx, []dispatch.Assignment{c.of})[0]; got.Outcome != c.want {
+	}{{there, dispatch.Done}, {never, dispatch.NotFound}} {
+		if got := s.Status(ctx, []dispatch.Assignment{c.of})[0]; got.Outcome != c.want {
 			t.Errorf("got %+v, want %s", got, c.want)
 		}
 	}
 	// One id is named in the answer, the other left out.
-	got := s.Ask(ctx, []dispatch.Assignment{there, never})
-	if got[0].Outcome != dispatch.Done || got[1].Outcome != dispatch.Silent {
+	got := s.Status(ctx, []dispatch.Assignment{there, never})
+	if got[0].Outcome != dispatch.Done || got[1].Outcome != dispatch.Uncertain {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -143,11 +143,11 @@ func TestSawtoothMany(t *testing.T) {
 		a := signed(fmt.Sprint(i), "a")
 		as = append(as, a)
 		if i == 14 {
-			s.Ask(ctx, as)
+			s.Status(ctx, as)
 		}
 		s.Submit(ctx, a)
 	}
-	got := outcomes(s.Ask(ctx, as))
+	got := outcomes(s.Status(ctx, as))
 	want := slices.Repeat([]dispatch.Outcome{dispatch.Done}, 17)
 	want[0] = dispatch.Refused
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -178,17 +178,17 @@ func TestSawtoothTable(t *testing.T) {
 		{404, "", dispatch.Rejected},
 		{302, "", dispatch.Rejected},
 		{408, fault(19), dispatch.Busy},
-		{408, "", dispatch.Silent},
+		{408, "", dispatch.Uncertain},
 		{429, fault(31), dispatch.Busy},
-		{500, fault(10), dispatch.Silent},
-		{500, fault(20), dispatch.Silent},
-		{502, "<html>", dispatch.Silent},
+		{500, fault(10), dispatch.Uncertain},
+		{500, fault(20), dispatch.Uncertain},
+		{502, "<html>", dispatch.Uncertain},
 		{503, fault(15), dispatch.Busy},
-		{503, fault(17), dispatch.Silent},
-		{503, fault(18), dispatch.Silent},
-		{503, "", dispatch.Silent},
-		{504, "", dispatch.Silent},
-		{200, "{}", dispatch.Silent},
+		{503, fault(17), dispatch.Uncertain},
+		{503, fault(18), dispatch.Uncertain},
+		{503, "", dispatch.Uncertain},
+		{504, "", dispatch.Uncertain},
+		{200, "{}", dispatch.Uncertain},
 		{202, "{}", dispatch.Accepted},
 		{202, `{"link`, dispatch.Accepted},
 	} {
@@ -206,7 +206,7 @@ func TestSawtoothTable(t *testing.T) {
 		if c.status == 202 || c.status == 200 {
 			continue
 		}
-		if got := s.Ask(deadline(t, time.Minute), []dispatch.Assignment{signed("a", "a")})[0]; got.Outcome != dispatch.Silent {
+		if got := s.Status(deadline(t, time.Minute), []dispatch.Assignment{signed("a", "a")})[0]; got.Outcome != dispatch.Uncertain {
 			t.Errorf("asked, %d %s: got %+v", c.status, c.body, got)
 		}
 	}
@@ -226,12 +226,12 @@ func TestLedgerFaults(t *testing.T) {
 		want  dispatch.Outcome
 		asked dispatch.Outcome
 	}{
-		"cut before": {targettest.Fault{Cut: true}, dispatch.Silent, dispatch.Missing},
-		"cut after":  {targettest.Fault{Cut: true, After: true}, dispatch.Silent, dispatch.Done},
+		"cut before": {targettest.Fault{Cut: true}, dispatch.Uncertain, dispatch.NotFound},
+		"cut after":  {targettest.Fault{Cut: true, After: true}, dispatch.Uncertain, dispatch.Done},
 		"half after": {targettest.Fault{Half: true, After: true}, dispatch.Accepted, dispatch.Done},
 		"garbage":    {targettest.Fault{Garbage: true, After: true}, dispatch.Accepted, dispatch.Done},
-		"429 before": {targettest.Fault{Status: 429}, dispatch.Busy, dispatch.Missing},
-		"503 after":  {targettest.Fault{Status: 503, Body: fault(17), After: true}, dispatch.Silent, dispatch.Done},
+		"429 before": {targettest.Fault{Status: 429}, dispatch.Busy, dispatch.NotFound},
+		"503 after":  {targettest.Fault{Status: 503, Body: fault(17), After: true}, dispatch.Uncertain, dispatch.Done},
 	} {
 		for _, kind := range []string{"sawtooth", "scabbard"} {
 			t.Run(kind+" "+name, func(t *testing.T) {
@@ -255,11 +255,11 @@ func TestLedgerFaults(t *testing.T) {
 				if got := to.Submit(ctx, a); got.Outcome != c.want {
 					t.Errorf("got %+v, want %s", got, c.want)
 				}
-				if got := to.Ask(ctx, []dispatch.Assignment{a})[0]; got.Outcome != dispatch.Silent {
+				if got := to.Status(ctx, []dispatch.Assignment{a})[0]; got.Outcome != dispatch.Uncertain {
 					t.Errorf("asked through the fault: %+v", got)
 				}
 				well.Store(true)
-				if got := to.Ask(ctx, []dispatch.Assignment{a})[0]; got.Outcome != c.asked {
+				if got := to.Status(ctx, []dispatch.Assignment{a})[0]; got.Outcome != c.asked {
 					t.Errorf("asked: %+v, want %s", got, c.asked)
 				}
 				if n := len(node.Posts()); n > 1 {
@@ -297,7 +297,7 @@ func TestLedgerRefusesByItself(t *testing.T) {
 		if got := s.Submit(deadline(t, time.Minute), a); got.Outcome != dispatch.Refused || !strings.Contains(got.Detail, "CIRCUIT::SERVICE") {
 			t.Errorf("key %s: %+v", key, got)
 		}
-		if got := s.Ask(deadline(t, time.Minute), []dispatch.Assignment{a})[0]; got.Outcome != dispatch.Refused {
+		if got := s.Status(deadline(t, time.Minute), []dispatch.Assignment{a})[0]; got.Outcome != dispatch.Refused {
 			t.Errorf("key %s, asked: %+v", key, got)
 		}
 	}
@@ -328,7 +328,7 @@ func TestScabbard(t *testing.T) {
 	}
 	ask := func(want ...dispatch.Outcome) []dispatch.Answer {
 		t.Helper()
-		got := s.Ask(ctx, all)
+		got := s.Status(ctx, all)
 		if diff := cmp.Diff(want, outcomes(got)); diff != "" {
 			t.Error(diff)
 		}
@@ -340,7 +340,7 @@ func TestScabbard(t *testing.T) {
 		t.Errorf("detail %q", got[2].Detail)
 	}
 	node.Restart()
-	ask(dispatch.Missing, dispatch.Missing, dispatch.Missing)
+	ask(dispatch.NotFound, dispatch.NotFound, dispatch.NotFound)
 
 	if got := newScabbard(t, url, "").Submit(ctx, good); got.Outcome != dispatch.Rejected || got.Code != 401 {
 		t.Errorf("without a token: %+v", got)
@@ -350,7 +350,7 @@ func TestScabbard(t *testing.T) {
 	if got := s.Submit(ctx, lost); got.Outcome != dispatch.Rejected || got.Code != 404 {
 		t.Errorf("a service that is not there: %+v", got)
 	}
-	if got := s.Semantics(); got.Resend || !got.Asks || !got.Forgets {
+	if got := s.Semantics(); got.Resend || !got.HasStatus || !got.Forgets {
 		t.Errorf("%+v", got)
 	}
 	// Why it must not be sent again: it is carried out again.
@@ -380,9 +380,9 @@ func TestScabbardMany(t *testing.T) {
 	// An older node refuses to speak of a batch that is not decided.
 	want := slices.Repeat([]dispatch.Outcome{dispatch.Done}, 31)
 	for i := 20; i < 31; i++ {
-		want[i] = dispatch.Silent
+		want[i] = dispatch.Uncertain
 	}
-	if diff := cmp.Diff(want, outcomes(s.Ask(ctx, as))); diff != "" {
+	if diff := cmp.Diff(want, outcomes(s.Status(ctx, as))); diff != "" {
 		t.Error(diff)
 	}
 	if got := s.Submit(ctx, as[30]); got.Outcome != dispatch.Accepted {

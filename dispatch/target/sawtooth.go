@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/internal/sawtooth"
+	"github.com/understudy-ha/understudy/internal/untrusted"
 )
 
 // SawtoothConfig tells where a Sawtooth REST API is. Its URL is that under which
@@ -53,7 +53,7 @@ func (s *Sawtooth) Name() string { return "sawtooth " + s.client.place() }
 // has scheduled or committed. What it found invalid it does not have: a request
 // that was held up for long enough can make it judge that batch once more.
 func (s *Sawtooth) Semantics() dispatch.Semantics {
-	return dispatch.Semantics{Resend: true, Recognises: true, Asks: true, AskMany: sawtoothMany, Forgets: true}
+	return dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true, StatusLimit: sawtoothMany, Forgets: true}
 }
 
 // Submit implements [dispatch.Target].
@@ -93,7 +93,7 @@ func readFault(r reply) (code int, detail string) {
 	if json.Unmarshal(r.body, &f) != nil || f.Error.Code == 0 {
 		return 0, said(r)
 	}
-	return f.Error.Code, heard.Words(fmt.Sprintf("%s (code %d): %s", f.Error.Title, f.Error.Code, f.Error.Message))
+	return f.Error.Code, untrusted.Words(fmt.Sprintf("%s (code %d): %s", f.Error.Title, f.Error.Code, f.Error.Message))
 }
 
 func judgeSawtooth(r reply, now time.Time) dispatch.Answer {
@@ -103,8 +103,8 @@ func judgeSawtooth(r reply, now time.Time) dispatch.Answer {
 	if a, ok := r.broken(); ok {
 		return a
 	}
-	a := dispatch.Answer{Code: r.status, Outcome: dispatch.Silent}
-	a.RetryAfter, _ = heard.RetryAfter(r.header, now)
+	a := dispatch.Answer{Code: r.status, Outcome: dispatch.Uncertain}
+	a.RetryAfter, _ = untrusted.RetryAfter(r.header, now)
 	code, detail := readFault(r)
 	a.Detail = detail
 	switch {
@@ -136,11 +136,11 @@ func linkOf(body []byte) string {
 	if json.Unmarshal(body, &answer) != nil || len(answer.Link) > maxLink {
 		return ""
 	}
-	return heard.Words(answer.Link)
+	return untrusted.Words(answer.Link)
 }
 
-// Ask implements [dispatch.Target].
-func (s *Sawtooth) Ask(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
+// Status implements [dispatch.Target].
+func (s *Sawtooth) Status(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
 	out := make([]dispatch.Answer, len(as))
 	var ids []string
 	places := map[string]int{}
@@ -162,7 +162,7 @@ func (s *Sawtooth) Ask(ctx context.Context, as []dispatch.Assignment) []dispatch
 		switch {
 		case !ok:
 			out[places[id]] = otherwise
-		case status.Outcome == dispatch.Missing:
+		case status.Outcome == dispatch.NotFound:
 			lost = append(lost, id)
 		default:
 			out[places[id]] = status
@@ -186,23 +186,23 @@ func (s *Sawtooth) statuses(ctx context.Context, ids []string) (found map[string
 		header["Content-Type"] = []string{"application/json"}
 		body, err := json.Marshal(ids)
 		if err != nil {
-			return nil, dispatch.Answer{Outcome: dispatch.Silent, Detail: err.Error()}
+			return nil, dispatch.Answer{Outcome: dispatch.Uncertain, Detail: err.Error()}
 		}
 		r = s.client.do(ctx, http.MethodPost, to, header, body, maxStatuses)
 	}
 	if a, ok := r.broken(); ok {
-		a.Outcome = dispatch.Silent
+		a.Outcome = dispatch.Uncertain
 		return nil, a
 	}
 	if r.status != http.StatusOK {
 		_, detail := readFault(r)
-		return nil, dispatch.Answer{Outcome: dispatch.Silent, Code: r.status, Detail: detail}
+		return nil, dispatch.Answer{Outcome: dispatch.Uncertain, Code: r.status, Detail: detail}
 	}
 	return readSawtooth(r.body)
 }
 
 func readSawtooth(body []byte) (map[string]dispatch.Answer, dispatch.Answer) {
-	otherwise := dispatch.Answer{Outcome: dispatch.Silent, Code: http.StatusOK, Detail: "the answer leaves it out"}
+	otherwise := dispatch.Answer{Outcome: dispatch.Uncertain, Code: http.StatusOK, Detail: "the answer leaves it out"}
 	var answer struct {
 		Data []struct {
 			ID      string `json:"id"`
@@ -214,7 +214,7 @@ func readSawtooth(body []byte) (map[string]dispatch.Answer, dispatch.Answer) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		otherwise.Detail = "the answer cannot be read: " + heard.Words(err.Error())
+		otherwise.Detail = "the answer cannot be read: " + untrusted.Words(err.Error())
 		return nil, otherwise
 	}
 	found := make(map[string]dispatch.Answer, len(answer.Data))
@@ -244,9 +244,9 @@ func ledgerOutcome(status string) dispatch.Outcome {
 	case "PENDING":
 		return dispatch.Accepted
 	case "UNKNOWN":
-		return dispatch.Missing
+		return dispatch.NotFound
 	}
-	return dispatch.Silent
+	return dispatch.Uncertain
 }
 
 // evidence looks for a batch in the blocks, which do not forget.
@@ -257,12 +257,12 @@ func (s *Sawtooth) evidence(ctx context.Context, id string) dispatch.Answer {
 		return dispatch.Answer{Outcome: dispatch.Done, Code: r.status, Detail: "found in a block"}
 	}
 	if a, ok := r.broken(); ok {
-		a.Outcome = dispatch.Silent
+		a.Outcome = dispatch.Uncertain
 		return a
 	}
 	code, detail := readFault(r)
 	if code == codeNoBatch {
-		return dispatch.Answer{Outcome: dispatch.Missing, Code: r.status, Detail: "the ledger does not know it"}
+		return dispatch.Answer{Outcome: dispatch.NotFound, Code: r.status, Detail: "the ledger does not know it"}
 	}
-	return dispatch.Answer{Outcome: dispatch.Silent, Code: r.status, Detail: detail}
+	return dispatch.Answer{Outcome: dispatch.Uncertain, Code: r.status, Detail: detail}
 }

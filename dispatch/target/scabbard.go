@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/internal/sawtooth"
+	"github.com/understudy-ha/understudy/internal/untrusted"
 )
 
 // ScabbardConfig tells where a Splinter node is. Its URL is that under which
@@ -46,7 +46,7 @@ func (s *Scabbard) Name() string { return "scabbard " + s.client.place() }
 
 // Semantics implements [dispatch.Target].
 func (s *Scabbard) Semantics() dispatch.Semantics {
-	return dispatch.Semantics{Asks: true, AskMany: scabbardMany, Forgets: true}
+	return dispatch.Semantics{HasStatus: true, StatusLimit: scabbardMany, Forgets: true}
 }
 
 func (s *Scabbard) header() http.Header {
@@ -83,8 +83,8 @@ func judgeScabbard(r reply, now time.Time) dispatch.Answer {
 	if a, ok := r.broken(); ok {
 		return a
 	}
-	a := dispatch.Answer{Code: r.status, Outcome: dispatch.Silent, Detail: messageOf(r)}
-	a.RetryAfter, _ = heard.RetryAfter(r.header, now)
+	a := dispatch.Answer{Code: r.status, Outcome: dispatch.Uncertain, Detail: messageOf(r)}
+	a.RetryAfter, _ = untrusted.RetryAfter(r.header, now)
 	switch {
 	case r.status == http.StatusBadRequest, r.status == http.StatusRequestEntityTooLarge:
 		a.Outcome = dispatch.Refused
@@ -101,13 +101,13 @@ func messageOf(r reply) string {
 		Message string `json:"message"`
 	}
 	if json.Unmarshal(r.body, &answer) == nil && answer.Message != "" {
-		return heard.Words(answer.Message)
+		return untrusted.Words(answer.Message)
 	}
 	return said(r)
 }
 
-// Ask implements [dispatch.Target].
-func (s *Scabbard) Ask(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
+// Status implements [dispatch.Target].
+func (s *Scabbard) Status(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
 	out := make([]dispatch.Answer, len(as))
 	byKey := map[string][]int{}
 	for i, a := range as {
@@ -159,17 +159,17 @@ func (s *Scabbard) statuses(ctx context.Context, key string, ids []string) []dis
 		return out
 	}
 	if a, ok := r.broken(); ok {
-		a.Outcome = dispatch.Silent
+		a.Outcome = dispatch.Uncertain
 		return all(len(ids), a)
 	}
 	if r.status != http.StatusOK {
-		return all(len(ids), dispatch.Answer{Outcome: dispatch.Silent, Code: r.status, Detail: messageOf(r)})
+		return all(len(ids), dispatch.Answer{Outcome: dispatch.Uncertain, Code: r.status, Detail: messageOf(r)})
 	}
 	return readScabbard(r.body, ids)
 }
 
 func readScabbard(body []byte, ids []string) []dispatch.Answer {
-	otherwise := dispatch.Answer{Outcome: dispatch.Silent, Code: http.StatusOK, Detail: "the answer leaves it out"}
+	otherwise := dispatch.Answer{Outcome: dispatch.Uncertain, Code: http.StatusOK, Detail: "the answer leaves it out"}
 	var answer []struct {
 		ID     string `json:"id"`
 		Status struct {
@@ -181,7 +181,7 @@ func readScabbard(body []byte, ids []string) []dispatch.Answer {
 		} `json:"status"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		otherwise.Detail = "the answer cannot be read: " + heard.Words(err.Error())
+		otherwise.Detail = "the answer cannot be read: " + untrusted.Words(err.Error())
 		return all(len(ids), otherwise)
 	}
 	found := make(map[string]dispatch.Answer, len(answer))
@@ -194,7 +194,7 @@ func readScabbard(body []byte, ids []string) []dispatch.Answer {
 				reasons = append(reasons, sawtooth.Reason{Transaction: t.Transaction, Message: t.Message})
 			}
 			a.Detail = sawtooth.ReasonText(reasons)
-		case dispatch.Missing:
+		case dispatch.NotFound:
 			a.Detail = "the service does not know it, or has forgotten it"
 		}
 		found[b.ID] = a

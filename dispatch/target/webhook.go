@@ -13,7 +13,7 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/headers"
-	"github.com/understudy-ha/understudy/internal/heard"
+	"github.com/understudy-ha/understudy/internal/untrusted"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -112,8 +112,8 @@ func (w *Webhook) Name() string { return "webhook " + w.client.place() }
 // Semantics implements [dispatch.Target].
 func (w *Webhook) Semantics() dispatch.Semantics {
 	return dispatch.Semantics{
-		Resend: w.cfg.Resend || w.cfg.Recognises, Recognises: w.cfg.Recognises,
-		Compares: w.cfg.Compares, Asks: !w.cfg.Final, AskMany: askWebhook, Forgets: !w.cfg.Remembers,
+		Resend: w.cfg.Resend || w.cfg.Recognises, Deduplicates: w.cfg.Recognises,
+		ComparesTerms: w.cfg.Compares, HasStatus: !w.cfg.Final, StatusLimit: askWebhook, Forgets: !w.cfg.Remembers,
 	}
 }
 
@@ -145,8 +145,8 @@ func (w *Webhook) header(a dispatch.Assignment) http.Header {
 
 const agent = "understudy"
 
-// Ask implements [dispatch.Target].
-func (w *Webhook) Ask(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
+// Status implements [dispatch.Target].
+func (w *Webhook) Status(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
 	out := make([]dispatch.Answer, len(as))
 	several(len(as), func(i int) { out[i] = w.ask(ctx, as[i]) })
 	return out
@@ -156,9 +156,9 @@ func (w *Webhook) ask(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	to, err := w.place(a)
 	switch {
 	case err != nil:
-		return dispatch.Answer{Outcome: dispatch.Silent, Detail: err.Error()}
+		return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: err.Error()}
 	case to == nil:
-		return dispatch.Answer{Outcome: dispatch.Missing, Detail: "the receiver named no place to ask about it"}
+		return dispatch.Answer{Outcome: dispatch.NotFound, Detail: "the receiver named no place to ask about it"}
 	}
 	header := http.Header{"User-Agent": {agent}, "Accept": {"application/json"}}
 	for name, more := range w.cfg.Header {
@@ -189,7 +189,7 @@ func location(base *url.URL, link string) (*url.URL, error) {
 		return nil, fmt.Errorf("its location cannot be read")
 	}
 	if to.Scheme != base.Scheme || to.Host != base.Host || to.User != nil {
-		return nil, fmt.Errorf("its location is on another host (%s), which is not asked", heard.Words(to.Host))
+		return nil, fmt.Errorf("its location is on another host (%s), which is not asked", untrusted.Words(to.Host))
 	}
 	to.Fragment = ""
 	return to, nil

@@ -30,8 +30,8 @@ import (
 
 func assignment(key, id, payload string) dispatch.Assignment {
 	return dispatch.Assignment{
-		Batch: dispatch.Batch{Queue: "orders", Key: key, ID: id, ContentType: "text/plain", Payload: []byte(payload)},
-		Todo:  dispatch.Send, Seq: 7, Term: 1234, Attempt: 1,
+		Message: dispatch.Message{Queue: "orders", Key: key, ID: id, ContentType: "text/plain", Payload: []byte(payload)},
+		Work:    dispatch.Send, Seq: 7, Term: 1234, Attempt: 1,
 	}
 }
 
@@ -124,25 +124,25 @@ func TestWebhookTable(t *testing.T) {
 		{412, http.Header{"Understudy-Term": {"9999"}}, 1, dispatch.Busy},
 		{412, nil, 1, dispatch.Refused},
 		{409, nil, 1, dispatch.Refused},
-		{409, nil, 2, dispatch.Silent},
-		{409, http.Header{"Retry-After": {"1"}}, 1, dispatch.Silent},
+		{409, nil, 2, dispatch.Uncertain},
+		{409, http.Header{"Retry-After": {"1"}}, 1, dispatch.Uncertain},
 		{409, http.Header{"Understudy-Term": {"soon"}}, 1, dispatch.Refused},
 		{503, http.Header{"Retry-After": {"3"}}, 1, dispatch.Busy},
 		{503, http.Header{"Retry-After": {in(time.Hour)}}, 1, dispatch.Busy},
-		{503, http.Header{"Retry-After": {"soon"}}, 1, dispatch.Silent},
-		{303, http.Header{"Location": {"/x"}}, 1, dispatch.Silent},
+		{503, http.Header{"Retry-After": {"soon"}}, 1, dispatch.Uncertain},
+		{303, http.Header{"Location": {"/x"}}, 1, dispatch.Uncertain},
 		{202, nil, 1, dispatch.Done},
 		{202, http.Header{"Location": {"/status/1"}}, 1, dispatch.Accepted},
-		{202, http.Header{"Location": {"http://127.0.0.2:1/status"}}, 1, dispatch.Silent},
-		{202, http.Header{"Location": {"/" + strings.Repeat("x", 5000)}}, 1, dispatch.Silent},
+		{202, http.Header{"Location": {"http://127.0.0.2:1/status"}}, 1, dispatch.Uncertain},
+		{202, http.Header{"Location": {"/" + strings.Repeat("x", 5000)}}, 1, dispatch.Uncertain},
 		{299, nil, 1, dispatch.Done},
 	}
 	for want, statuses := range map[dispatch.Outcome][]int{
-		dispatch.Done:     {200, 201, 204, 205},
-		dispatch.Rejected: {301, 302, 304, 307, 308, 401, 402, 403, 404, 405, 406, 407, 410, 421, 426, 501, 505, 508, 510, 511},
-		dispatch.Busy:     {425, 429},
-		dispatch.Refused:  {400, 411, 413, 414, 415, 422, 423, 428, 431, 451, 499},
-		dispatch.Silent:   {408, 500, 502, 503, 504, 507, 520, 599, 700},
+		dispatch.Done:      {200, 201, 204, 205},
+		dispatch.Rejected:  {301, 302, 304, 307, 308, 401, 402, 403, 404, 405, 406, 407, 410, 421, 426, 501, 505, 508, 510, 511},
+		dispatch.Busy:      {425, 429},
+		dispatch.Refused:   {400, 411, 413, 414, 415, 422, 423, 428, 431, 451, 499},
+		dispatch.Uncertain: {408, 500, 502, 503, 504, 507, 520, 599, 700},
 	} {
 		for _, s := range statuses {
 			rows = append(rows, row{s, nil, 1, want})
@@ -196,10 +196,10 @@ func TestWebhookFaults(t *testing.T) {
 	}{
 		"good":                       {targettest.Fault{}, dispatch.Done, 1},
 		"slow":                       {targettest.Fault{Delay: time.Millisecond}, dispatch.Done, 1},
-		"cut before it was done":     {targettest.Fault{Cut: true}, dispatch.Silent, 0},
-		"cut after it was done":      {targettest.Fault{Cut: true, After: true}, dispatch.Silent, 1},
-		"half a body":                {targettest.Fault{Half: true, After: true}, dispatch.Silent, 1},
-		"500 after it was done":      {targettest.Fault{Status: 500, After: true}, dispatch.Silent, 1},
+		"cut before it was done":     {targettest.Fault{Cut: true}, dispatch.Uncertain, 0},
+		"cut after it was done":      {targettest.Fault{Cut: true, After: true}, dispatch.Uncertain, 1},
+		"half a body":                {targettest.Fault{Half: true, After: true}, dispatch.Uncertain, 1},
+		"500 after it was done":      {targettest.Fault{Status: 500, After: true}, dispatch.Uncertain, 1},
 		"an answer without end":      {targettest.Fault{Status: 422, Body: strings.Repeat("x", 1<<20)}, dispatch.Refused, 0},
 		"garbage where none is read": {targettest.Fault{Garbage: true, After: true}, dispatch.Done, 1},
 	} {
@@ -231,7 +231,7 @@ func TestWebhookNever(t *testing.T) {
 	hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: serve(t, sink.ServeHTTP)}})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-arrived; cancel() }()
-	if got := hook.Submit(ctx, assignment("k", "i", "p")); got.Outcome != dispatch.Silent {
+	if got := hook.Submit(ctx, assignment("k", "i", "p")); got.Outcome != dispatch.Uncertain {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -251,7 +251,7 @@ func TestWebhookClosing(t *testing.T) {
 		if got := hook.Submit(deadline(t, time.Minute), assignment("k", "1", payload)); got.Outcome != dispatch.Done {
 			t.Fatalf("got %+v", got)
 		}
-		if got := hook.Submit(deadline(t, time.Minute), assignment("k", "2", payload)); got.Outcome != dispatch.Silent {
+		if got := hook.Submit(deadline(t, time.Minute), assignment("k", "2", payload)); got.Outcome != dispatch.Uncertain {
 			t.Errorf("got %+v", got)
 		}
 		if n := requests.Load(); n != 2 {
@@ -383,15 +383,15 @@ func TestWebhookLater(t *testing.T) {
 	if answer.Outcome != dispatch.Accepted || answer.Link == "" {
 		t.Fatalf("got %+v", answer)
 	}
-	a.Link, a.Todo = answer.Link, dispatch.Poll
+	a.Link, a.Work = answer.Link, dispatch.Poll
 	lost := assignment("k2", "lost", "p")
 	lost.Link = strings.ReplaceAll(answer.Link, "an", "no")
 	none := assignment("k3", "none", "p")
 	foreign := assignment("k4", "foreign", "p")
 	foreign.Link = "http://127.0.0.2:9/x"
 	for _, want := range []dispatch.Outcome{dispatch.Accepted, dispatch.Done} {
-		got := outcomes(hook.Ask(deadline(t, time.Minute), []dispatch.Assignment{a, lost, none, foreign}))
-		if diff := cmp.Diff([]dispatch.Outcome{want, dispatch.Missing, dispatch.Missing, dispatch.Silent}, got); diff != "" {
+		got := outcomes(hook.Status(deadline(t, time.Minute), []dispatch.Assignment{a, lost, none, foreign}))
+		if diff := cmp.Diff([]dispatch.Outcome{want, dispatch.NotFound, dispatch.NotFound, dispatch.Uncertain}, got); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -416,23 +416,23 @@ func TestWebhookAskTable(t *testing.T) {
 		{200, json, `{"status": "PENDING", "message": "soon"}`, dispatch.Accepted},
 		{200, json, `{"status": "valid"}`, dispatch.Executed},
 		{200, "application/problem+json", `{"status": "invalid", "message": "no"}`, dispatch.Refused},
-		{200, json, `{"status": "unknown"}`, dispatch.Missing},
-		{200, json, `{"status": "running"}`, dispatch.Silent},
-		{200, json, `{"state": "committed"}`, dispatch.Silent},
-		{200, json, `{"status": 1}`, dispatch.Silent},
-		{200, json, `{"status": "comm`, dispatch.Silent},
-		{200, json, ``, dispatch.Silent},
+		{200, json, `{"status": "unknown"}`, dispatch.NotFound},
+		{200, json, `{"status": "running"}`, dispatch.Uncertain},
+		{200, json, `{"state": "committed"}`, dispatch.Uncertain},
+		{200, json, `{"status": 1}`, dispatch.Uncertain},
+		{200, json, `{"status": "comm`, dispatch.Uncertain},
+		{200, json, ``, dispatch.Uncertain},
 		{200, "text/plain", "whatever", dispatch.Done},
 		{204, "", "", dispatch.Done},
 		{303, "", "", dispatch.Done},
 		{202, json, `{"status": "committed"}`, dispatch.Accepted},
-		{404, "", "", dispatch.Missing},
+		{404, "", "", dispatch.NotFound},
 		{410, "", "gone", dispatch.Refused},
-		{400, "", "", dispatch.Silent},
-		{401, "", "", dispatch.Silent},
-		{429, "", "", dispatch.Silent},
-		{500, json, `{"status": "committed"}`, dispatch.Silent},
-		{503, "", "", dispatch.Silent},
+		{400, "", "", dispatch.Uncertain},
+		{401, "", "", dispatch.Uncertain},
+		{429, "", "", dispatch.Uncertain},
+		{500, json, `{"status": "committed"}`, dispatch.Uncertain},
+		{503, "", "", dispatch.Uncertain},
 	} {
 		at := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.RawQuery != "of=a%2Fb%26c%20%C3%BC" {
@@ -443,7 +443,7 @@ func TestWebhookAskTable(t *testing.T) {
 			_, _ = io.WriteString(w, c.body)
 		})
 		hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: "http://127.0.0.1:9"}, StatusURL: at + "/?of={id}", Remembers: true})
-		got := hook.Ask(deadline(t, time.Minute), []dispatch.Assignment{assignment("k", "a/b&c ü", "")})
+		got := hook.Status(deadline(t, time.Minute), []dispatch.Assignment{assignment("k", "a/b&c ü", "")})
 		if got[0].Outcome != c.want {
 			t.Errorf("%d %s %s: got %+v, want %s", c.status, c.kind, c.body, got[0], c.want)
 		}
@@ -479,14 +479,14 @@ func TestWebhookConfig(t *testing.T) {
 	if got := hook.Name(); got != "webhook http://127.0.0.1:9/a" {
 		t.Error(got)
 	}
-	want := dispatch.Semantics{Resend: true, Asks: true, AskMany: 64, Forgets: true}
+	want := dispatch.Semantics{Resend: true, HasStatus: true, StatusLimit: 64, Forgets: true}
 	if diff := cmp.Diff(want, hook.Semantics()); diff != "" {
 		t.Error(diff)
 	}
 	best := webhook(t, target.WebhookConfig{
 		HTTPConfig: target.HTTPConfig{URL: "http://h/"}, StatusURL: "http://h/{id}", Recognises: true, Compares: true, Remembers: true,
 	})
-	want = dispatch.Semantics{Resend: true, Recognises: true, Compares: true, Asks: true, AskMany: 64}
+	want = dispatch.Semantics{Resend: true, Deduplicates: true, ComparesTerms: true, HasStatus: true, StatusLimit: 64}
 	if diff := cmp.Diff(want, best.Semantics()); diff != "" {
 		t.Error(diff)
 	}
@@ -501,7 +501,7 @@ func TestWebhookFinal(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 	})
 	hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: at}, Method: http.MethodPatch, Final: true})
-	if hook.Semantics().Asks {
+	if hook.Semantics().HasStatus {
 		t.Error("it can be asked")
 	}
 	if got := hook.Submit(deadline(t, time.Minute), assignment("k", "i", "p")); got.Outcome != dispatch.Done || got.Code != 202 {

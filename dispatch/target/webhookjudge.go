@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/heard"
+	"github.com/understudy-ha/understudy/internal/untrusted"
 )
 
 // judge reads the answer to a submission, by the table in the package's
@@ -20,7 +20,7 @@ func (w *Webhook) judge(r reply, attempt int, now time.Time) dispatch.Answer {
 		return a
 	}
 	a := dispatch.Answer{Code: r.status}
-	after, hasAfter := heard.RetryAfter(r.header, now)
+	after, hasAfter := untrusted.RetryAfter(r.header, now)
 	a.RetryAfter = after
 	switch {
 	case r.status == http.StatusAccepted && r.header.Get("Location") != "" && !w.cfg.Final:
@@ -32,13 +32,13 @@ func (w *Webhook) judge(r reply, attempt int, now time.Time) dispatch.Answer {
 		return redirected(a, r.header)
 	}
 	a.Outcome, a.Detail = webhookOutcome(r, attempt, hasAfter), said(r)
-	a.Over = r.status == http.StatusInternalServerError // others may come from a proxy that has lost patience
+	a.RequestEnded = r.status == http.StatusInternalServerError // others may come from a proxy that has lost patience
 	return a
 }
 
 func accepted(a dispatch.Answer, base *url.URL, link string) dispatch.Answer {
 	if _, err := location(base, link); err != nil {
-		a.Outcome, a.Detail = dispatch.Silent, "accepted, but "+err.Error()
+		a.Outcome, a.Detail = dispatch.Uncertain, "accepted, but "+err.Error()
 		return a
 	}
 	a.Outcome, a.Link = dispatch.Accepted, link
@@ -49,7 +49,7 @@ func redirected(a dispatch.Answer, h http.Header) dispatch.Answer {
 	a.Outcome = OutcomeOf(a.Code)
 	a.Detail = http.StatusText(a.Code) + ": redirects are not followed"
 	if to := h.Get("Location"); to != "" {
-		a.Detail += "; it names " + heard.Words(to)
+		a.Detail += "; it names " + untrusted.Words(to)
 	}
 	return a
 }
@@ -62,7 +62,7 @@ func webhookOutcome(r reply, attempt int, hasAfter bool) dispatch.Outcome {
 		case err == nil:
 			return dispatch.Busy
 		case r.status == http.StatusConflict && (attempt > 1 || hasAfter):
-			return dispatch.Silent
+			return dispatch.Uncertain
 		}
 	case http.StatusServiceUnavailable:
 		if hasAfter {
@@ -79,7 +79,7 @@ func OutcomeOf(status int) dispatch.Outcome {
 	case http.StatusTooEarly, http.StatusTooManyRequests:
 		return dispatch.Busy
 	case http.StatusRequestTimeout:
-		return dispatch.Silent
+		return dispatch.Uncertain
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
 		http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusProxyAuthRequired, http.StatusGone,
 		http.StatusMisdirectedRequest, http.StatusUpgradeRequired, http.StatusNotImplemented,
@@ -93,12 +93,12 @@ func OutcomeOf(status int) dispatch.Outcome {
 	case status >= 300 && status < 400 && status != http.StatusSeeOther:
 		return dispatch.Rejected
 	}
-	return dispatch.Silent
+	return dispatch.Uncertain
 }
 
 // said is an answer in the target's words, or failing that in those of the standard.
 func said(r reply) string {
-	if s := heard.Words(string(r.body[:min(len(r.body), heard.MaxWords+1)])); s != "" {
+	if s := untrusted.Words(string(r.body[:min(len(r.body), untrusted.MaxWords+1)])); s != "" {
 		return s
 	}
 	return http.StatusText(r.status)
@@ -107,11 +107,11 @@ func said(r reply) string {
 // judgeAsked reads the answer to the question what became of a batch.
 func judgeAsked(r reply, now time.Time) dispatch.Answer {
 	if a, ok := r.broken(); ok {
-		a.Outcome = dispatch.Silent
+		a.Outcome = dispatch.Uncertain
 		return a
 	}
 	a := dispatch.Answer{Code: r.status}
-	a.RetryAfter, _ = heard.RetryAfter(r.header, now)
+	a.RetryAfter, _ = untrusted.RetryAfter(r.header, now)
 	kind, _, _ := mime.ParseMediaType(r.header.Get("Content-Type"))
 	switch {
 	case r.status == http.StatusOK && (kind == "application/json" || strings.HasSuffix(kind, "+json")):
@@ -124,11 +124,11 @@ func judgeAsked(r reply, now time.Time) dispatch.Answer {
 		a.Outcome = dispatch.Done
 		return a
 	case r.status == http.StatusNotFound:
-		a.Outcome = dispatch.Missing
+		a.Outcome = dispatch.NotFound
 	case r.status == http.StatusGone:
 		a.Outcome = dispatch.Refused
 	default:
-		a.Outcome = dispatch.Silent
+		a.Outcome = dispatch.Uncertain
 	}
 	a.Detail = said(r)
 	return a
@@ -140,9 +140,9 @@ func statusMember(body []byte) (dispatch.Outcome, string) {
 		Message string `json:"message"`
 	}
 	if err := json.Unmarshal(body, &status); err != nil {
-		return dispatch.Silent, "its status is no JSON object: " + heard.Words(err.Error())
+		return dispatch.Uncertain, "its status is no JSON object: " + untrusted.Words(err.Error())
 	}
-	detail := heard.Words(status.Message)
+	detail := untrusted.Words(status.Message)
 	switch strings.ToLower(status.Status) {
 	case "committed":
 		return dispatch.Done, detail
@@ -153,7 +153,7 @@ func statusMember(body []byte) (dispatch.Outcome, string) {
 	case "invalid":
 		return dispatch.Refused, detail
 	case "unknown":
-		return dispatch.Missing, detail
+		return dispatch.NotFound, detail
 	}
-	return dispatch.Silent, "its status says neither committed, pending, valid, invalid nor unknown"
+	return dispatch.Uncertain, "its status says neither committed, pending, valid, invalid nor unknown"
 }

@@ -21,8 +21,8 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/cache"
+	"github.com/understudy-ha/understudy/cache/origin"
 	"github.com/understudy-ha/understudy/cache/protocol"
-	"github.com/understudy-ha/understudy/cache/source"
 )
 
 func main() {
@@ -35,7 +35,7 @@ func main() {
 }
 
 type worker struct {
-	source       cache.Source
+	source       cache.Origin
 	gate, gates  string
 	deaf, double bool
 	panics       string
@@ -44,7 +44,7 @@ type worker struct {
 func run(ctx context.Context) error {
 	var w worker
 	cfg := cache.Config{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Jitter: -1, Insecure: true}
-	origin := flag.String("source-url", "", "`URL` of the source, with {key}")
+	originURL := flag.String("source-url", "", "`URL` of the source, with {key}")
 	api := flag.String("api", "", "`ADDRESS` for clients")
 	wall := flag.String("wall", "", "`FILE` with the wall clock's error, a duration")
 	flag.StringVar(&cfg.Self, "url", "", "`ADDRESS` for peers")
@@ -54,8 +54,8 @@ func run(ctx context.Context) error {
 		return nil
 	})
 	flag.DurationVar(&cfg.Timings.TTL, "ttl", 0, "time to live")
-	flag.DurationVar(&cfg.Timings.Source, "announce-timeout", 0, "announce timeout")
-	flag.DurationVar(&cfg.Timings.Fetch, "fetch-timeout", 0, "the source's deadline")
+	flag.DurationVar(&cfg.Timings.AnnounceTimeout, "announce-timeout", 0, "announce timeout")
+	flag.DurationVar(&cfg.Timings.Fetch, "fetch-timeout", 0, "the origin's deadline")
 	flag.StringVar(&w.gate, "gate", "", "`URL` of the gates")
 	flag.StringVar(&w.gates, "gates", "", "gates to wait at: raise, won, fetched")
 	flag.BoolVar(&w.deaf, "deaf", false, "the source does not heed its context")
@@ -65,14 +65,14 @@ func run(ctx context.Context) error {
 	if len(cfg.Members) == 0 {
 		cfg.Members = []protocol.Member{{URL: cfg.Self, API: *api}}
 	}
-	if cfg.Timings.Source > 0 {
-		cfg.Timings.Announce = cfg.Timings.Source / 2
+	if cfg.Timings.AnnounceTimeout > 0 {
+		cfg.Timings.Announce = cfg.Timings.AnnounceTimeout / 2
 	}
 	var err error
-	if w.source, err = source.URL(source.URLConfig{URL: *origin}); err != nil {
+	if w.source, err = origin.URL(origin.URLConfig{URL: *originURL}); err != nil {
 		return err
 	}
-	cfg.Source = w.fetch
+	cfg.Origin = w.fetch
 	if strings.Contains(w.gates, "raise") {
 		cfg.Storage = forgetful{&w}
 	}
@@ -141,5 +141,5 @@ func (f forgetful) Raise(context.Context, int64) error {
 	f.pass("raise", "")
 	return nil
 }
-func (forgetful) SaveRemovals(context.Context, []protocol.Removal) error         { return nil }
-func (forgetful) SaveMembership(context.Context, protocol.MembershipState) error { return nil }
+func (forgetful) SaveRemovals(context.Context, []protocol.Removal) error   { return nil }
+func (forgetful) SaveMembers(context.Context, protocol.MembersState) error { return nil }

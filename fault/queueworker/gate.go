@@ -53,12 +53,12 @@ func (g *gate) at(step string) {
 
 // gatedTable has the step "claimed".
 type gatedTable struct {
-	claim.Table
+	claim.KeyTable
 	gate *gate
 }
 
-func (t gatedTable) Take(ctx context.Context, w claim.Want) ([]claim.Claim, error) {
-	claims, err := t.Table.Take(ctx, w)
+func (t gatedTable) ClaimKeys(ctx context.Context, w claim.ClaimRequest) ([]claim.Claim, error) {
+	claims, err := t.KeyTable.ClaimKeys(ctx, w)
 	if len(claims) > 0 {
 		t.gate.at("claimed")
 	}
@@ -71,18 +71,18 @@ type gatedQueue struct {
 	gate *gate
 }
 
-func (q gatedQueue) Turn(ctx context.Context, t dispatch.Turn) (dispatch.Turned, error) {
+func (q gatedQueue) Exchange(ctx context.Context, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
 	if len(t.Begin) > 0 {
 		q.gate.at("begin")
 	}
 	if len(t.Results) > 0 {
 		q.gate.at("record")
 	}
-	out, err := q.Queue.Turn(ctx, t)
+	out, err := q.Queue.Exchange(ctx, t)
 	if len(out.Begun) > 0 {
 		q.gate.at("begun")
 	}
-	if len(out.Settled) > 0 {
+	if len(out.Receipts) > 0 {
 		q.gate.at("recorded")
 	}
 	return out, err
@@ -102,7 +102,7 @@ func (t gatedTarget) Submit(ctx context.Context, a dispatch.Assignment) dispatch
 	return answer
 }
 
-func (t gatedTarget) Ask(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
+func (t gatedTarget) Status(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
 	t.gate.at("ask")
-	return t.Target.Ask(ctx, as)
+	return t.Target.Status(ctx, as)
 }

@@ -85,8 +85,8 @@ func run(s settings) error {
 	d, err := dispatch.New(dispatch.Config{
 		Name: s.queue, Keeper: keeper, Claims: gatedTable{queues.Claims(), g}, Queue: gatedQueue{queues.Queue(), g},
 		Target: gatedTarget{to, g}, Windows: s.windows, SubmitTimeout: s.submit, StopGrace: s.grace, Concurrency: s.concurrency,
-		PollEvery: 200 * time.Millisecond, KeepFor: -1, Logger: log,
-		Retry: dispatch.Backoff{First: 50 * time.Millisecond, Most: time.Second, Attempts: -1},
+		PollInterval: 200 * time.Millisecond, KeepFor: -1, Logger: log,
+		Retry: dispatch.Backoff{Initial: 50 * time.Millisecond, Max: time.Second, Attempts: -1},
 	})
 	if err != nil {
 		return err

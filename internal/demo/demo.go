@@ -12,7 +12,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/elect"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -52,7 +52,7 @@ func (c Config) Validate() error {
 		return err
 	}
 	if c.Slack < 0 {
-		return usage.Errorf("--slack %v: it cannot be negative", c.Slack)
+		return usererr.Errorf("--slack %v: it cannot be negative", c.Slack)
 	}
 	return nil
 }

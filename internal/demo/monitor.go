@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 )
 
@@ -56,9 +57,9 @@ func (m *monitorAct) run(ctx context.Context) {
 
 // Beat sends beats of sources to the first server that takes them, until ctx ends.
 func Beat(ctx context.Context, to []*client.Client, every time.Duration, sources ...string) {
-	beats := make([]client.Beat, 0, len(sources))
+	beats := make([]apitype.Beat, 0, len(sources))
 	for _, s := range sources {
-		beats = append(beats, client.Beat{Event: EventName, Source: s})
+		beats = append(beats, apitype.Beat{Check: EventName, Source: s})
 	}
 	for tick := time.NewTicker(every); ; {
 		for _, c := range to {
@@ -91,8 +92,8 @@ func (m *monitorAct) ended(*process) {}
 
 // settled: every source has beaten.
 func (m *monitorAct) settled(ctx context.Context) bool {
-	sources, _, err := m.d.page.Sources(ctx, client.SourceQuery{Event: EventName})
-	return err == nil && len(sources) == sensorCount
+	page, err := m.d.page.Sources(ctx, client.SourceQuery{Check: EventName})
+	return err == nil && len(page.Sources) == sensorCount
 }
 
 func (m *monitorAct) try() []string {

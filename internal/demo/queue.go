@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/api/apitype"
 )
 
 const (
@@ -55,12 +55,12 @@ func (q *queueAct) run(ctx context.Context) {
 		if q.stop.Load() {
 			continue
 		}
-		var batches []client.NewBatch
+		var batches []apitype.NewMessage
 		for n := next; n < next+many; n++ {
 			key, number := fmt.Sprintf("customer-%d", n%keyCount+1), n/keyCount+1
 			payload, _ := json.Marshal(batch{Run: q.d.run, Key: key, Number: number}) // strings and a number
-			batches = append(batches, client.NewBatch{
-				Key: key, ID: fmt.Sprintf("%s-%s-%d", q.d.run, key, number), ContentType: "application/json", Payload: payload,
+			batches = append(batches, apitype.NewMessage{
+				Key: key, ID: fmt.Sprintf("%s-%s-%d", q.d.run, key, number), ContentType: "application/json", Base64: payload,
 			})
 		}
 		if _, err := q.d.page.Add(ctx, queueName, batches...); err == nil {

@@ -30,7 +30,7 @@ func newRoleAct(d *demo) *roleAct { return &roleAct{d: d} }
 // run looks who holds the role, and tells each change.
 func (r *roleAct) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		if who, err := r.d.page.Who(ctx, roleName); err == nil {
+		if who, err := r.d.page.Role(ctx, roleName); err == nil {
 			r.see(ctx, who.Name, who.Term)
 		}
 		select {
@@ -85,7 +85,7 @@ func (r *roleAct) why(ctx context.Context, before string) string {
 func (r *roleAct) ended(*process) {}
 
 func (r *roleAct) settled(ctx context.Context) bool {
-	role, err := r.d.page.Who(ctx, roleName)
+	role, err := r.d.page.Role(ctx, roleName)
 	holder, _, _ := r.who()
 	return err == nil && role.Name == holder && len(role.Standbys) == len(names)-1
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/shard/engine/redis"
 )
 
@@ -161,8 +161,8 @@ func (s *shardAct) settled(ctx context.Context) bool {
 func (s *shardAct) whole(ctx context.Context) bool {
 	view, err := s.d.page.Shard(ctx, s.name)
 	return err == nil && view.Primary != nil && view.Plan == nil && len(view.Nodes) == nodeCount &&
-		!slices.ContainsFunc(view.Nodes, func(n client.ShardNode) bool {
-			return !n.Member || n.Condition != "up" || !n.IsPrimary && (n.LinkUp == nil || !*n.LinkUp)
+		!slices.ContainsFunc(view.Nodes, func(n apitype.ShardNode) bool {
+			return !n.Member || n.Condition != "up" || !n.Primary && (n.LinkUp == nil || !*n.LinkUp)
 		})
 }
 

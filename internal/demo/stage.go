@@ -11,7 +11,7 @@ import (
 	"syscall"
 
 	"github.com/understudy-ha/understudy/api/client"
-	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/store"
 )
 
@@ -29,7 +29,7 @@ func (d *demo) open(ctx context.Context) error {
 	if d.page, err = client.New(client.Config{URL: d.url}); err != nil {
 		return err
 	}
-	d.voice.say("Understudy: three instances, %s, on %s.\nLook at %s\n", strings.Join(names[:], ", "), plain.URL(d.cfg.StoreURL), d.voice.paint(bold, d.url))
+	d.voice.say("Understudy: three instances, %s, on %s.\nLook at %s\n", strings.Join(names[:], ", "), termtext.URL(d.cfg.StoreURL), d.voice.paint(bold, d.url))
 	st, err := page.Open(ctx)
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/understudy-ha/understudy/elect"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -25,7 +25,7 @@ func unused(ctx context.Context, st store.Store) error {
 		case !slices.Contains([]string{roleName, moreRole, monitorRole}, r.Name):
 			return usedStore("role", r.Name)
 		case len(r.Primary) > 0:
-			return usage.Errorf("%s holds the role %q on this store: does another demonstration run? Give this one a store of its own, or wait until that has lapsed", r.Primary[0].Name, r.Name)
+			return usererr.Errorf("%s holds the role %q on this store: does another demonstration run? Give this one a store of its own, or wait until that has lapsed", r.Primary[0].Name, r.Name)
 		}
 	}
 	if err := unusedQueues(ctx, st); err != nil {
@@ -49,12 +49,12 @@ func unused(ctx context.Context, st store.Store) error {
 
 func unusedQueues(ctx context.Context, st store.Store) error {
 	if q, ok := st.(store.Queues); ok {
-		queues, err := q.Desk().Queues(ctx)
+		queues, err := q.QueueAdmin().Queues(ctx)
 		if err != nil {
 			return err
 		}
 		for _, v := range queues {
-			if v.Queue != queueName && v.Queue != monitor.QueueOf(sinkName) {
+			if v.Queue != queueName && v.Queue != monitor.SinkQueue(sinkName) {
 				return usedStore("queue", v.Queue)
 			}
 		}
@@ -64,9 +64,9 @@ func unusedQueues(ctx context.Context, st store.Store) error {
 		if err != nil {
 			return err
 		}
-		for _, e := range settings.Events {
+		for _, e := range settings.Checks {
 			if e.Name != EventName {
-				return usedStore("event name", e.Name)
+				return usedStore("check", e.Name)
 			}
 		}
 	}
@@ -74,5 +74,5 @@ func unusedQueues(ctx context.Context, st store.Store) error {
 }
 
 func usedStore(what, name string) error {
-	return usage.Errorf("this store is in use: it has the %s %q. The demonstration kills, and needs a store of its own: leave --store and $UNDERSTUDY_STORE out, or name an empty one", what, name)
+	return usererr.Errorf("this store is in use: it has the %s %q. The demonstration kills, and needs a store of its own: leave --store and $UNDERSTUDY_STORE out, or name an empty one", what, name)
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/termtext"
 )
 
 // voice tells the story of the demonstration, one line for each event.
@@ -51,13 +51,13 @@ func (v *voice) say(format string, args ...any) {
 
 // event prints what happened to a part, in columns.
 func (v *voice) event(part, format string, args ...any) {
-	text := strings.ReplaceAll(plain.Text(fmt.Sprintf(format, args...)), "\n", " ")
+	text := strings.ReplaceAll(termtext.Text(fmt.Sprintf(format, args...)), "\n", " ")
 	v.say("%s  %s  %s", v.paint(dim, stamp(time.Now())), v.paint(bold, fmt.Sprintf("%-9s", part)), text)
 }
 
 // hint prints a command to try, below an event.
 func (v *voice) hint(format string, args ...any) {
-	v.say("%25s%s", "", v.paint(dim, plain.Text(fmt.Sprintf(format, args...))))
+	v.say("%25s%s", "", v.paint(dim, termtext.Text(fmt.Sprintf(format, args...))))
 }
 
 // outcome prints what came of a promise.
@@ -81,7 +81,7 @@ func (v *voice) summary(list []outcome) {
 		if o.worst > 0 {
 			worst = "≤ " + seconds(o.worst)
 		}
-		rows = append(rows, [4]string{o.part, plain.Text(o.what), took, worst})
+		rows = append(rows, [4]string{o.part, termtext.Text(o.what), took, worst})
 	}
 	var width [4]int
 	for _, r := range rows {

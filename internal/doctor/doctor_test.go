@@ -12,8 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/api"
-	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
@@ -33,36 +32,36 @@ func worst(found []Finding) (verdict, says string) {
 }
 
 func TestDoctorJudgesShards(t *testing.T) {
-	replica := func() api.NodeView {
-		return api.NodeView{Address: "b:1", Role: shard.Replica, Condition: shard.Up, Member: true, AgentLives: true, InStep: true, LinkUp: new(true), Priority: 100, Version: "7.2"}
+	replica := func() apitype.ShardNode {
+		return apitype.ShardNode{Address: "b:1", Role: string(shard.Replica), Condition: string(shard.Up), Member: true, AgentLives: true, InStep: true, LinkUp: new(true), Priority: 100, Version: "7.2"}
 	}
-	whole := func() api.ShardView {
-		return api.ShardView{Shard: "orders", Health: shard.Fine, Nodes: []api.NodeView{
-			{Address: "a:1", Role: shard.Primary, Primary: true, Condition: shard.Up, Member: true, AgentLives: true, InStep: true, Armed: true, Priority: 100, Version: "7.2"}, replica(),
+	whole := func() apitype.Shard {
+		return apitype.Shard{Name: "orders", Health: string(shard.Fine), Nodes: []apitype.ShardNode{
+			{Address: "a:1", Role: string(shard.Primary), Primary: true, Condition: string(shard.Up), Member: true, AgentLives: true, InStep: true, Armed: true, Priority: 100, Version: "7.2"}, replica(),
 		}}
 	}
 	for name, c := range map[string]struct {
-		change func(*api.ShardView)
+		change func(*apitype.Shard)
 		want   string
 		says   string
 	}{
-		"all is well":             {func(*api.ShardView) {}, "ok", ""},
-		"blocked":                 {func(s *api.ShardView) { s.Health, s.Blocked = shard.Over, "nobody is left" }, "bad", "nobody is left"},
-		"no primary":              {func(s *api.ShardView) { s.Health = shard.None }, "bad", "no primary"},
-		"stuck":                   {func(s *api.ShardView) { s.Health = shard.Stuck }, "bad", "may still take writes"},
-		"unattended":              {func(s *api.ShardView) { s.Health = shard.Unattended }, "bad", "unattended"},
-		"doubtful":                {func(s *api.ShardView) { s.Health = shard.Doubtful }, "warn", "doubtful"},
-		"paused":                  {func(s *api.ShardView) { s.Paused = &shard.Pause{By: "ann"} }, "warn", "paused by ann"},
-		"alone":                   {func(s *api.ShardView) { s.Nodes = s.Nodes[:1] }, "warn", "nothing could take over"},
-		"fence not armed":         {func(s *api.ShardView) { s.Nodes[0].Armed = false }, "warn", "fence"},
-		"two versions":            {func(s *api.ShardView) { s.Nodes[1].Version = "7.0" }, "warn", "7.0, 7.2"},
-		"a silent agent":          {func(s *api.ShardView) { s.Nodes[1].AgentLives = false }, "warn", "agent of b:1 is silent"},
-		"a node that is down":     {func(s *api.ShardView) { s.Nodes[1].Condition = shard.Down }, "warn", "b:1 is down"},
-		"another lineage":         {func(s *api.ShardView) { s.Nodes[1].InStep = false }, "warn", "another lineage"},
-		"a link that is down":     {func(s *api.ShardView) { s.Nodes[1].LinkUp = new(false) }, "warn", "link is down"},
-		"a node with trouble":     {func(s *api.ShardView) { s.Nodes[1].Trouble = "its disk is full" }, "warn", "its disk is full"},
-		"no member yet":           {func(s *api.ShardView) { s.Nodes = append(s.Nodes, replica()); s.Nodes[2].Member = false }, "warn", "no member yet"},
-		"a priority that is zero": {func(s *api.ShardView) { s.Nodes[1].Priority = 0 }, "ok", ""},
+		"all is well":             {func(*apitype.Shard) {}, "ok", ""},
+		"blocked":                 {func(s *apitype.Shard) { s.Health, s.Blocked = string(shard.Replaceable), "nobody is left" }, "bad", "nobody is left"},
+		"no primary":              {func(s *apitype.Shard) { s.Health = string(shard.None) }, "bad", "no primary"},
+		"stuck":                   {func(s *apitype.Shard) { s.Health = string(shard.Stuck) }, "bad", "may still take writes"},
+		"unattended":              {func(s *apitype.Shard) { s.Health = string(shard.Unattended) }, "bad", "unattended"},
+		"doubtful":                {func(s *apitype.Shard) { s.Health = string(shard.Doubtful) }, "warn", "doubtful"},
+		"paused":                  {func(s *apitype.Shard) { s.Paused = &apitype.ShardPause{By: "ann"} }, "warn", "paused by ann"},
+		"alone":                   {func(s *apitype.Shard) { s.Nodes = s.Nodes[:1] }, "warn", "nothing could take over"},
+		"fence not armed":         {func(s *apitype.Shard) { s.Nodes[0].Armed = false }, "warn", "fence"},
+		"two versions":            {func(s *apitype.Shard) { s.Nodes[1].Version = "7.0" }, "warn", "7.0, 7.2"},
+		"a silent agent":          {func(s *apitype.Shard) { s.Nodes[1].AgentLives = false }, "warn", "agent of b:1 is silent"},
+		"a node that is down":     {func(s *apitype.Shard) { s.Nodes[1].Condition = string(shard.Down) }, "warn", "b:1 is down"},
+		"another lineage":         {func(s *apitype.Shard) { s.Nodes[1].InStep = false }, "warn", "another lineage"},
+		"a link that is down":     {func(s *apitype.Shard) { s.Nodes[1].LinkUp = new(false) }, "warn", "link is down"},
+		"a node with trouble":     {func(s *apitype.Shard) { s.Nodes[1].Trouble = "its disk is full" }, "warn", "its disk is full"},
+		"no member yet":           {func(s *apitype.Shard) { s.Nodes = append(s.Nodes, replica()); s.Nodes[2].Member = false }, "warn", "no member yet"},
+		"a priority that is zero": {func(s *apitype.Shard) { s.Nodes[1].Priority = 0 }, "ok", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := whole()
@@ -87,16 +86,16 @@ func wantAdvice(t *testing.T, found []Finding) {
 }
 
 func TestDoctorJudgesPeers(t *testing.T) {
-	others := []client.CachePeer{{Self: true}, {CacheMember: client.CacheMember{URL: "tcp://b:1"}, Link: "up"}}
+	others := []apitype.CachePeer{{Self: true}, {URL: "tcp://b:1", Link: "up"}}
 	for name, c := range map[string]struct {
-		cluster client.CacheCluster
+		cluster apitype.CacheCluster
 		want    string
 	}{
-		"a member":          {client.CacheCluster{Self: "a", Member: true, Peers: others}, "ok"},
-		"without majority":  {client.CacheCluster{Self: "a", Member: true, Partitioned: true, Majority: 2, Connected: 1, Peers: others}, "bad"},
-		"waits to be added": {client.CacheCluster{Self: "a", Peers: others}, "warn"},
-		"a link is down":    {client.CacheCluster{Self: "a", Member: true, Peers: []client.CachePeer{{Link: "down"}}}, "warn"},
-		"with trouble":      {client.CacheCluster{Self: "a", Member: true, Trouble: "clocks differ", Peers: others}, "warn"},
+		"a member":          {apitype.CacheCluster{Self: "a", Member: true, Peers: others}, "ok"},
+		"without majority":  {apitype.CacheCluster{Self: "a", Member: true, Partitioned: true, Majority: 2, Connected: 1, Peers: others}, "bad"},
+		"waits to be added": {apitype.CacheCluster{Self: "a", Peers: others}, "warn"},
+		"a link is down":    {apitype.CacheCluster{Self: "a", Member: true, Peers: []apitype.CachePeer{{Link: "down"}}}, "warn"},
+		"with trouble":      {apitype.CacheCluster{Self: "a", Member: true, Trouble: "clocks differ", Peers: others}, "warn"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := judgePeer("http://a", c.cluster)
@@ -143,7 +142,7 @@ func TestDoctorAsksServers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found := q.look(t.Context())
+			found := q.check(t.Context())
 			if verdict, says := worst(found); verdict != c.want || !strings.Contains(says, c.says) {
 				t.Errorf("%s: %q; want %s and %q", verdict, says, c.want, c.says)
 			}
@@ -164,13 +163,13 @@ func TestDoctorFindsVacantRoles(t *testing.T) {
 		return s.ID
 	}
 	holder, id := start("ann"), elect.Leases("billing", 1)[0]
-	l, err := st.Acquire(ctx, lease.Claim{Lease: id, Session: holder})
+	l, err := st.Acquire(ctx, lease.Expectation{Lease: id, Session: holder})
 	if err != nil {
 		t.Fatal(err)
 	}
 	check := func(t lease.Timing, want string, says string) func(*testing.T) {
 		return func(test *testing.T) {
-			found, err := checkRolesHeld(ctx, st, t)
+			found, err := checkRoles(ctx, st, t)
 			verdict, said := worst(found)
 			if err != nil || verdict != want || !strings.Contains(said, says) {
 				test.Errorf("%s: %q, %v; want %s and %q", verdict, said, err, want, says)
@@ -179,10 +178,10 @@ func TestDoctorFindsVacantRoles(t *testing.T) {
 		}
 	}
 	t.Run("held", check(timing, "ok", ""))
-	if err := st.Release(ctx, lease.Handback{Lease: id, Session: holder, Term: l.Term}); err != nil {
+	if err := st.Release(ctx, lease.ReleaseRequest{Lease: id, Session: holder, Term: l.Term}); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("vacant", check(timing, "warn", "nobody waits"))
+	t.Run("vacant", check(timing, "warn", "has no standby"))
 	if err := st.Join(ctx, id, start("ben")); err != nil {
 		t.Fatal(err)
 	}
@@ -198,13 +197,14 @@ func TestDoctorJudgesTheStore(t *testing.T) {
 	}{
 		"all is well":      {store.Info{Schema: 3, Wanted: 3, Now: now, Notifies: true}, "ok"},
 		"an old schema":    {store.Info{Schema: 2, Wanted: 3, Now: now, Notifies: true}, "bad"},
+		"a wider schema":   {store.Info{Schema: 4, Readers: 3, Wanted: 3, Now: now, Notifies: true}, "ok"},
 		"a newer schema":   {store.Info{Schema: 4, Wanted: 3, Now: now, Notifies: true}, "bad"},
 		"a clock far off":  {store.Info{Schema: 3, Wanted: 3, Now: now.Add(time.Hour), Notifies: true}, "warn"},
 		"no notifications": {store.Info{Schema: 3, Wanted: 3, Now: now}, "warn"},
 		"a setting":        {store.Info{Schema: 3, Wanted: 3, Now: now, Notifies: true, Warnings: []string{"fsync is off"}}, "warn"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if verdict, says := worst(examine(c.info, now)); verdict != c.want {
+			if verdict, says := worst(checkStore(c.info, now)); verdict != c.want {
 				t.Errorf("%s: %q; want %s", verdict, says, c.want)
 			}
 		})

@@ -25,7 +25,7 @@ func bad(check, format string, args ...any) Finding {
 	return Finding{Check: check, Verdict: "bad", Says: fmt.Sprintf(format, args...)}
 }
 
-func (f Finding) does(see, format string, args ...any) Finding {
+func (f Finding) withAdvice(see, format string, args ...any) Finding {
 	f.Do, f.See = fmt.Sprintf(format, args...), see
 	return f
 }

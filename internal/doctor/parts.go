@@ -8,7 +8,7 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
-	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store"
@@ -17,8 +17,8 @@ import (
 // oldBatch is how long the oldest batch of a queue may wait before that is worth a line.
 const oldBatch = 5 * time.Minute
 
-// checkRolesHeld finds roles that nobody holds.
-func checkRolesHeld(ctx context.Context, st store.Store, t lease.Timing) (out []Finding, err error) {
+// checkRoles finds roles that nobody holds.
+func checkRoles(ctx context.Context, st store.Store, t lease.Timing) (out []Finding, err error) {
 	roles, err := elect.Roles(ctx, st)
 	if err != nil || len(roles) == 0 {
 		return nil, err
@@ -29,21 +29,21 @@ func checkRolesHeld(ctx context.Context, st store.Store, t lease.Timing) (out []
 		case len(r.Primary) > 0:
 			held++
 		case len(r.Standbys) == 0:
-			out = append(out, warn("role", "%s is vacant for %s, and nobody waits for it", r.Name, plain.Brief(r.VacantFor)).
-				does("docs/runbook.md#understudyrolevacant", "start an instance that campaigns for it"))
+			out = append(out, warn("role", "%s is vacant for %s and has no standby", r.Name, termtext.Brief(r.VacantFor)).
+				withAdvice("docs/runbook.md#understudyrolevacant", "start an instance that campaigns for it"))
 		case r.VacantFor > t.WorstTakeover():
-			out = append(out, bad("role", "%s is vacant for %s, though %d wait for it", r.Name, plain.Brief(r.VacantFor), len(r.Standbys)).
-				does("docs/runbook.md#understudyrolevacant", "read the log of %s: does it reach the store, and is the role that it is held with held there?", r.Standbys[0].Name))
+			out = append(out, bad("role", "%s is vacant for %s, though %d wait for it", r.Name, termtext.Brief(r.VacantFor), len(r.Standbys)).
+				withAdvice("docs/runbook.md#understudyrolevacant", "read the log of %s: does it reach the store, and is the role that it is held with held there?", r.Standbys[0].Name))
 		default:
-			out = append(out, warn("role", "%s changes hands: vacant for %s", r.Name, plain.Brief(r.VacantFor)).
-				does("docs/runbook.md#understudyrolevacant", "ask again in %v", t.WorstTakeover()))
+			out = append(out, warn("role", "%s changes hands: vacant for %s", r.Name, termtext.Brief(r.VacantFor)).
+				withAdvice("docs/runbook.md#understudyrolevacant", "ask again in %v", t.WorstTakeover()))
 		}
 	}
 	return append([]Finding{well("roles", "%d of %d are held", held, len(roles))}, out...), nil
 }
 
-// checkQueuesFlow finds queues that do not.
-func checkQueuesFlow(ctx context.Context, desk dispatch.Desk) (out []Finding, err error) {
+// checkQueues finds queues that do not.
+func checkQueues(ctx context.Context, desk dispatch.Admin) (out []Finding, err error) {
 	queues, err := desk.Queues(ctx)
 	if err != nil || len(queues) == 0 {
 		return nil, err
@@ -53,24 +53,24 @@ func checkQueuesFlow(ctx context.Context, desk dispatch.Desk) (out []Finding, er
 		depth += q.Depth
 		if q.Blocked > 0 {
 			out = append(out, bad("queue", "%s: %d keys are blocked and wait for a person", q.Queue, q.Blocked).
-				does("docs/runbook.md#understudyqueueblocked", "run: understudy batch keys %s --blocked; then batch retry or batch skip", q.Queue))
+				withAdvice("docs/runbook.md#understudyqueueblocked", "run: understudy queue keys %s --blocked; then queue retry or queue skip", q.Queue))
 		}
 		switch {
 		case q.Keys > q.Blocked && len(q.Holders) == 0:
 			out = append(out, bad("queue", "%s: no instance delivers it; its depth is %d", q.Queue, q.Depth).
-				does("docs/runbook.md#understudyqueueundelivered", "start an instance with this queue: understudy batch run %s …, or queues: in the server's file", q.Queue))
+				withAdvice("docs/runbook.md#understudyqueueundelivered", "start an instance with this queue: understudy queue run %s …, or queues: in the server's file", q.Queue))
 		case q.Oldest > oldBatch:
-			out = append(out, warn("queue", "%s: the oldest batch waits for %s", q.Queue, plain.Brief(q.Oldest)).
-				does("docs/runbook.md#understudyqueueslow", "run: understudy batch keys %s; it tells what each waits for", q.Queue))
+			out = append(out, warn("queue", "%s: the oldest batch waits for %s", q.Queue, termtext.Brief(q.Oldest)).
+				withAdvice("docs/runbook.md#understudyqueueslow", "run: understudy queue keys %s; it tells what each waits for", q.Queue))
 		}
 	}
-	return append([]Finding{well("queues", "%s, with a depth of %d in all", plain.Count(int64(len(queues)), "queue"), depth)}, out...), nil
+	return append([]Finding{well("queues", "%s, with a depth of %d in all", termtext.Count(int64(len(queues)), "queue"), depth)}, out...), nil
 }
 
-// checkMonitorSees finds what keeps the monitor from noticing silence, or from telling anybody.
-func checkMonitorSees(ctx context.Context, table monitor.Table) (out []Finding, err error) {
+// checkMonitor finds what keeps the monitor from noticing silence, or from telling anybody.
+func checkMonitor(ctx context.Context, table monitor.Store) (out []Finding, err error) {
 	o, err := table.Overview(ctx)
-	if err != nil || len(o.Events) == 0 && len(o.Members) == 0 {
+	if err != nil || len(o.Checks) == 0 && len(o.Members) == 0 {
 		return nil, err
 	}
 	owned, told := 0, map[string]bool{}
@@ -82,30 +82,30 @@ func checkMonitorSees(ctx context.Context, table monitor.Table) (out []Finding, 
 	}
 	if owned < monitor.Partitions {
 		out = append(out, bad("monitor", "%d of %d partitions have no owner: silence in them is not noticed", monitor.Partitions-owned, monitor.Partitions).
-			does("docs/runbook.md#understudymonitorunwatched", "start an instance with the monitor; after a start or a crash ask again in a few seconds"))
+			withAdvice("docs/runbook.md#understudymonitorunwatched", "start an instance with the monitor; after a start or a crash ask again in a few seconds"))
 	}
 	for _, p := range o.Paths {
-		if !p.Seeing {
-			out = append(out, bad("monitor", "the path %s is blind for %s: sources that beat by it cannot be alarmed", p.Name, plain.Brief(p.Quiet)).
-				does("docs/runbook.md#understudymonitorblind", "see to it, or give it up: understudy monitor path drop %s", p.Name))
+		if !p.Working {
+			out = append(out, bad("monitor", "the path %s is blind for %s: sources that beat by it cannot be alarmed", p.Name, termtext.Brief(p.Quiet)).
+				withAdvice("docs/runbook.md#understudymonitorblind", "see to it, or give it up: understudy monitor path drop %s", p.Name))
 		}
 	}
 	if o.Error != "" {
 		out = append(out, bad("monitor", "the last configuration was refused: %s", o.Error).
-			does("docs/runbook.md#understudymonitorconfigrefused", "mend it, and try it with: understudy monitor config check FILE"))
+			withAdvice("docs/runbook.md#understudymonitorconfigrefused", "fix it, and check it with: understudy monitor config check FILE"))
 	}
 	untold := slices.DeleteFunc(slices.Clone(o.Sinks), func(s string) bool { return told[s] })
 	switch {
 	case len(o.Sinks) == 0:
-		out = append(out, warn("monitor", "there is no sink: nobody is told of alarms but those who look").
-			does("docs/sinks.md", "add sinks: to the server's file, or --webhook and the like to monitor run"))
+		out = append(out, warn("monitor", "there is no sink: alarms are shown, but sent to no one").
+			withAdvice("docs/sinks.md", "add sinks: to the server's file, or --webhook and the like to monitor run"))
 	case len(untold) > 0:
 		out = append(out, bad("monitor", "no instance delivers to %s", strings.Join(untold, ", ")).
-			does("docs/runbook.md#understudyalarmsnottold", "configure it on an instance, or give it up: understudy monitor sink drop %s", untold[0]))
+			withAdvice("docs/runbook.md#understudyalarmsnottold", "configure it on an instance, or give it up: understudy monitor sink drop %s", untold[0]))
 	}
 	var sources int64
-	for _, e := range o.Events {
+	for _, e := range o.Checks {
 		sources += e.Up + e.Down + e.Paused
 	}
-	return append([]Finding{well("monitor", "%s of %s, %s stand", plain.Count(sources, "source"), plain.Count(int64(len(o.Events)), "event name"), plain.Count(o.Standing, "alarm"))}, out...), nil
+	return append([]Finding{well("monitor", "%s of %s, %s open", termtext.Count(sources, "source"), termtext.Count(int64(len(o.Checks)), "check"), termtext.Count(o.Standing, "alarm"))}, out...), nil
 }

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
-	"github.com/understudy-ha/understudy/internal/plain"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 // Servers asks running servers and peers how they are.
@@ -34,7 +35,7 @@ func NewServers(servers []string, token string) (*Servers, error) {
 	for _, server := range servers {
 		u, err := url.Parse(server)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, usage.Errorf("--server %q: use http://HOST:PORT or https://HOST:PORT", server)
+			return nil, usererr.Errorf("--server %q: use http://HOST:PORT or https://HOST:PORT", server)
 		}
 		q.servers = append(q.servers, strings.TrimSuffix(server, "/"))
 	}
@@ -50,8 +51,8 @@ func (q *Servers) Ready(ctx context.Context) (out []Finding) {
 	return out
 }
 
-// look asks how they are, and compares their versions.
-func (q *Servers) look(ctx context.Context) (out []Finding) {
+// check asks how they are, and compares their versions.
+func (q *Servers) check(ctx context.Context) (out []Finding) {
 	versions := map[string][]string{}
 	for _, server := range q.servers {
 		state, agent := q.isReady(ctx, server)
@@ -60,7 +61,7 @@ func (q *Servers) look(ctx context.Context) (out []Finding) {
 			continue
 		}
 		if v, err := q.version(ctx, server); err != nil {
-			out = append(out, warn("server", "%s does not tell its version: %v", server, err).does("docs/operations.md#doctor", "give its token: --token-file"))
+			out = append(out, warn("server", "%s does not tell its version: %v", server, err).withAdvice("docs/operations.md#doctor", "give its token: --token-file"))
 		} else {
 			versions[v] = append(versions[v], server)
 		}
@@ -77,7 +78,7 @@ func (q *Servers) look(ctx context.Context) (out []Finding) {
 	}
 	slices.Sort(list)
 	return append(out, warn("versions", "the servers run different versions: %s", strings.Join(list, "; ")).
-		does("docs/backup.md#upgrades", "finish the upgrade"))
+		withAdvice("docs/backup.md#upgrades", "finish the upgrade"))
 }
 
 // isReady asks a server, or the agent of a shard, whether it is.
@@ -89,11 +90,11 @@ func (q *Servers) isReady(ctx context.Context, server string) (found Finding, ag
 	}
 	switch {
 	case err != nil:
-		found = bad("server", "%s does not answer: %v", server, err).does("docs/runbook.md#understudydown", "is it running, and is this its address?")
+		found = bad("server", "%s does not answer: %v", server, err).withAdvice("docs/runbook.md#understudydown", "is it running, and is this its address?")
 	case status == http.StatusServiceUnavailable:
-		found = bad("server", "%s is not ready: %s", server, plain.Line(text)).does("docs/runbook.md#understudystoredown", "see to the way from there to the store")
+		found = bad("server", "%s is not ready: %s", server, termtext.Line(text)).withAdvice("docs/runbook.md#understudystoredown", "see to the way from there to the store")
 	case status != http.StatusOK:
-		found = bad("server", "%s answers %d: %s", server, status, plain.Line(text)).does("docs/runbook.md#understudydown", "is this the address of a server?")
+		found = bad("server", "%s answers %d: %s", server, status, termtext.Line(text)).withAdvice("docs/runbook.md#understudydown", "is this the address of a server?")
 	default:
 		found = well("server", "%s is ready", server)
 	}
@@ -116,7 +117,7 @@ func (q *Servers) version(ctx context.Context, server string) (string, error) {
 func (q *Servers) cache(ctx context.Context, server string) []Finding {
 	c, err := client.New(client.Config{URL: server, Token: q.token})
 	if err != nil {
-		return []Finding{bad("cache", "%s: %v", server, err).does("docs/cache.md", "use the address of its HTTP port")}
+		return []Finding{bad("cache", "%s: %v", server, err).withAdvice("docs/cache.md", "use the address of its HTTP port")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -126,30 +127,30 @@ func (q *Servers) cache(ctx context.Context, server string) []Finding {
 	case errors.As(err, &answer) && (answer.Status == http.StatusNotFound || answer.Code == "no_cache"):
 		return nil
 	case err != nil:
-		return []Finding{warn("cache", "%s does not tell how its peer is: %v", server, err).does("docs/operations.md#doctor", "give its token: --token-file")}
+		return []Finding{warn("cache", "%s does not tell how its peer is: %v", server, err).withAdvice("docs/operations.md#doctor", "give its token: --token-file")}
 	}
 	return judgePeer(server, v)
 }
 
-func judgePeer(server string, v client.CacheCluster) (out []Finding) {
+func judgePeer(server string, v apitype.CacheCluster) (out []Finding) {
 	const see = "docs/cache.md#when-things-go-wrong"
 	switch {
 	case v.Partitioned:
 		out = append(out, bad("cache", "%s reaches %d peers, and needs %d for a majority: it may fetch nothing", v.Self, v.Connected, v.Majority).
-			does("docs/runbook.md#understudycachepartitioned", "start the others, or see to the network between them"))
+			withAdvice("docs/runbook.md#understudycachepartitioned", "start the others, or see to the network between them"))
 	case !v.Member:
 		out = append(out, warn("cache", "%s is no member of the cluster", v.Self).
-			does("docs/cache.md#members", "run at a member: understudy cache peers add"))
+			withAdvice("docs/cache.md#members", "add this peer to the list of every other peer, one at a time, and reload"))
 	default:
 		out = append(out, well("cache", "%s is a member, with %d others", v.Self, max(0, len(v.Peers)-1)))
 	}
 	if v.Trouble != "" {
-		out = append(out, warn("cache", "%s: %s", v.Self, v.Trouble).does(see, "see there"))
+		out = append(out, warn("cache", "%s: %s", v.Self, v.Trouble).withAdvice(see, "see there"))
 	}
 	for _, p := range v.Peers {
 		if !p.Self && p.Link != "up" {
 			out = append(out, warn("cache", "%s (%s): the link to %s is %s", v.Self, server, p.URL, p.Link).
-				does("docs/runbook.md#understudycachelinkdown", "is that peer running?"))
+				withAdvice("docs/runbook.md#understudycachelinkdown", "is that peer running?"))
 		}
 	}
 	return out

@@ -12,37 +12,37 @@ import (
 	"time"
 )
 
-// account is what a watcher has said.
-type account struct{ started, failed, ended *report }
+// watcherLog is what a watcher has reported.
+type watcherLog struct{ started, failed, ended *report }
 
-// silent tells that a watcher ended without a word.
-func (a account) silent() bool { return a.failed == nil && a.ended == nil }
+// isSilent reports that a watcher ended without a report.
+func (a watcherLog) isSilent() bool { return a.failed == nil && a.ended == nil }
 
-// endsOthers tells that a watcher ended the one further in, or never started it: it could not do its own work, or
-// was to kill and found the other late. Exited is what it says when the other ended by itself.
-func (a account) endsOthers() bool {
+// endedInner reports that a watcher ended the one further in, or never started it: it failed
+// itself, or had to kill because the inner one was late. Exited is what it says when the other ended by itself.
+func (a watcherLog) endedInner() bool {
 	return a.failed != nil || a.ended != nil && a.ended.Reason != Exited
 }
 
-// said is a report of a watcher, or nil when the watcher is gone.
-type said struct {
+// watcherReport is a report of a watcher, or nil when the watcher is gone.
+type watcherReport struct {
 	watcher int
 	report  *report
 }
 
-// wakePause is how often a watcher that should be ending is woken, in case
-// somebody has stopped it.
+// wakePause is how often a watcher that should be ending gets SIGCONT, in case it was
+// stopped (SIGSTOP).
 const wakePause = 100 * time.Millisecond
 
-// collect follows what the watchers say until they are gone, and concludes. gone
+// collect reads the watchers' reports until they are gone, and derives the exit. gone
 // is closed when the outer one was reaped.
 func (p *Process) collect(cmd *exec.Cmd, reports []*os.File, gone <-chan struct{}) {
-	news := make(chan said)
+	news := make(chan watcherReport)
 	for i, f := range reports {
-		go listenTo(i, f, news)
+		go readReports(i, f, news)
 	}
 	inner := len(reports) - 1
-	accounts := make([]account, len(reports))
+	accounts := make([]watcherLog, len(reports))
 	hangUp := p.hangUp
 	var wake *time.Ticker
 	var wakeUp <-chan time.Time
@@ -81,20 +81,20 @@ func (p *Process) collect(cmd *exec.Cmd, reports []*os.File, gone <-chan struct{
 	p.finish(accounts)
 }
 
-func listenTo(watcher int, f *os.File, news chan<- said) {
+func readReports(watcher int, f *os.File, news chan<- watcherReport) {
 	defer f.Close()
 	for in := json.NewDecoder(f); ; {
 		r := new(report)
 		if in.Decode(r) != nil {
-			news <- said{watcher: watcher}
+			news <- watcherReport{watcher: watcher}
 			return
 		}
-		news <- said{watcher: watcher, report: r}
+		news <- watcherReport{watcher: watcher, report: r}
 	}
 }
 
-// finish makes the accounts known.
-func (p *Process) finish(accounts []account) {
+// finish publishes the result.
+func (p *Process) finish(accounts []watcherLog) {
 	p.mu.Lock()
 	closeAll(p.orders)
 	p.orders = nil
@@ -102,19 +102,19 @@ func (p *Process) finish(accounts []account) {
 	p.mu.Unlock()
 	for i, a := range accounts {
 		switch {
-		case !a.silent():
-		case i > 0 && accounts[0].endsOthers():
+		case !a.isSilent():
+		case i > 0 && accounts[0].endedInner():
 			p.log.Debug("the outer watcher ended the inner one with the program", "program", p.program, "pid", p.pid)
 		default:
 			p.log.Warn("a watcher died before its work was done", "program", p.program, "pid", p.pid, "watcher", i)
 		}
 	}
-	p.exit, p.err = p.conclude(accounts[0], accounts[len(accounts)-1], asked)
+	p.exit, p.err = p.exitOf(accounts[0], accounts[len(accounts)-1], asked)
 	close(p.done)
 }
 
-// conclude tells how the program ended. asked: Stop was called.
-func (p *Process) conclude(outer, inner account, asked bool) (Exit, error) {
+// exitOf derives how the program ended. asked: Stop was called.
+func (p *Process) exitOf(outer, inner watcherLog, asked bool) (Exit, error) {
 	for _, f := range []*report{inner.failed, outer.failed} {
 		switch {
 		case f == nil:

@@ -1,18 +1,18 @@
-// Package guard runs a program so that it is dead, with everything that it
-// started, before a deadline that the guard keeps moving: also when the guard
-// itself is stopped or killed.
+// Package guard runs a program so that it is dead, with everything that it started,
+// before a deadline that the guard keeps moving, even when the guard itself is
+// stopped or killed.
 //
 // # How
 //
 //	guard ── outer watcher ── inner watcher ── program ── what it starts
 //
 // A watcher is this binary once more ([WatcherArg], [Watch]), in a session of
-// its own, with nothing else to do. It hears each new deadline through a pipe.
-// The inner watcher looks after the program. It sends SIGTERM to the program and
+// its own, with nothing else to do. It reads each new deadline from a pipe.
+// The inner watcher supervises the program. It sends SIGTERM to the program and
 // all its descendants at deadline − StopGrace, and SIGKILL at deadline − margin,
 // where the margin is a fifth of StopGrace, 40 to 500 ms, and half a millisecond
-// more for each process that there is to kill. The outer watcher does what is left
-// if the inner one is stopped or dead: SIGKILL to all below it, at deadline minus
+// more for each process that there is to kill. The outer watcher steps in if
+// the inner one is stopped or dead: SIGKILL to all below it, at deadline minus
 // half the margin. Both are subreapers: a process whose parent has died
 // becomes the watcher's child, in whatever session and process group it is, so
 // that nothing a program can do by forking gets it out from under them. A watcher
@@ -23,11 +23,18 @@
 // has a session of its own. Elsewhere a host on which a process waits for the
 // processor for longer than half the margin can make them late.
 //
-// A program goes through three states: it runs; it is asked to stop (SIGTERM, and
-// SIGCONT in case it is stopped); it is killed. It is asked when the deadline
-// nears, on [Process.Stop], when the guard is gone, and when the program has
-// ended and left others behind. After that it has StopGrace, or until
-// deadline − margin if that is sooner.
+// A program goes through three states: running; stopping (SIGTERM, and SIGCONT in case
+// it is stopped); killed. It is stopped when the deadline nears, on [Process.Stop], when the guard is gone, and when the program has
+// ended and left others behind. Then it has StopGrace, or until deadline − margin if
+// that is sooner.
+//
+// # Who decides what
+//
+//	plan.go     when to terminate and when to kill: the margins. Pure.
+//	watcher.go  the watcher process: orders in, signals out, reports back
+//	process.go  the guard's side: start, extend, stop, wait
+//	collect.go  how the program ended, from what the watchers reported
+//	tree_*.go   finding and killing descendants, per operating system
 //
 // # What it promises, on Linux
 //
@@ -39,9 +46,9 @@
 //     StopGrace, and never past the last deadline.
 //   - Deadlines are readings of [lease.BootClock]: a suspended host comes back
 //     and stops what is due at once.
-//   - The guard's process is no subreaper and waits for its watcher alone: other
-//     children of the same process are left alone, and several guarded programs
-//     need not know of each other.
+//   - The guard's process is not a subreaper and waits for its watcher alone: it
+//     does not touch other children of the process, and several guarded programs
+//     do not interfere.
 //
 // # What it does not promise
 //
@@ -56,7 +63,7 @@
 //   - That a host that was suspended, or a virtual machine that was paused, past
 //     the deadline comes back with the program dead: it runs on for the
 //     milliseconds that the watcher needs. That is what the term is for.
-//   - That an endless fork bomb is beaten. A process group is killed in one call
+//   - That it stops an endless fork bomb. A process group is killed in one call
 //     and so cannot outrun it; groups that multiply faster than a watcher gets
 //     processor time can, unless a limit on processes holds them.
 //
@@ -69,6 +76,6 @@
 // A program that cannot be started is a [StartError] with the code that a shell
 // would exit with. A watcher that died or was stopped costs the program its life
 // and is reported as [WatcherLost]. If both are lost, Wait returns [ErrEscaped].
-// Orders to a watcher are never waited for: one that does not read keeps to the
-// deadline it knows.
+// Sending an order to a watcher never blocks: a watcher that does not read keeps the
+// deadline that it knows.
 package guard

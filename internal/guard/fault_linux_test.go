@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // guardProcess is a guard in a process of its own, which a test may stop and kill.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // The test binary is also the watcher, the programs that are guarded, and a guard
@@ -107,6 +107,9 @@ func environ(mark string) []string {
 // with the mark that it returns in its environment, no zombie, no open file.
 func watched(t *testing.T) (mark string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts programs and waits for their ends, which -short leaves out")
+	}
 	mark = fmt.Sprintf("%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))
 	r, w, err := os.Pipe() // the runtime opens its own files with the first pipe
 	if err != nil {

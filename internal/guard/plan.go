@@ -6,21 +6,21 @@ import "time"
 
 // plan is the times that a watcher keeps to.
 type plan struct {
-	// ask and kill are how long before the deadline to begin each.
-	ask, kill time.Duration
-	// grace is the time between being told to stop and killing.
+	// terminate and kill are how long before the deadline to start each.
+	terminate, kill time.Duration
+	// grace is the time between SIGTERM and SIGKILL.
 	grace time.Duration
-	// rest is the time that others have after the program itself has ended.
+	// rest is the grace of descendants after the program itself has ended.
 	rest time.Duration
 }
 
 const (
 	leastMargin, mostMargin = 40 * time.Millisecond, 500 * time.Millisecond
-	// What it takes the kernel to take a process apart, on a busy host.
+	// What the kernel needs to end a process, on a busy host.
 	perProcess = 500 * time.Microsecond
-	// While a kill goes on, processes are looked for this often, as a fork may
-	// have slipped through; and less often once it is clear that something is left
-	// which cannot be killed.
+	// While killing, the tree is searched this often, because a fork may have
+	// slipped through; and less often after killEagerly, when something is left that
+	// cannot be killed.
 	killPause, laterPause = 5 * time.Millisecond, 100 * time.Millisecond
 	killEagerly           = 2 * time.Second
 )
@@ -28,43 +28,43 @@ const (
 // innerPlan is for the watcher next to the program.
 func innerPlan(grace time.Duration) plan {
 	margin := min(max(leastMargin, grace/5), mostMargin)
-	return plan{ask: max(grace, margin), kill: margin, grace: grace, rest: grace}
+	return plan{terminate: max(grace, margin), kill: margin, grace: grace, rest: grace}
 }
 
-// outerPlan is for the watcher that comes after: it leaves the inner one time to
-// do everything itself.
+// outerPlan is for the outer watcher: half a margin later than the inner one, which
+// so has time to do everything itself.
 func outerPlan(grace time.Duration) plan {
 	margin := innerPlan(grace).kill
-	return plan{ask: margin / 2, kill: margin / 2, grace: grace + margin, rest: 0}
+	return plan{terminate: margin / 2, kill: margin / 2, grace: grace + margin, rest: 0}
 }
 
 type event int
 
 const (
-	tick       event = iota // time has passed
-	toldToStop              // the guard wants the program to stop
-	guardGone               // the guard cannot be heard any more
+	tick          event = iota // time has passed
+	stopRequested              // the guard wants the program to stop
+	guardGone                  // the guard cannot be heard any more
 	programEnded
 )
 
 type action int
 
 const (
-	nothing action = iota
-	ask            // SIGTERM to all
-	kill           // SIGKILL to all
+	nothing   action = iota
+	terminate        // SIGTERM to all
+	kill             // SIGKILL to all
 )
 
 type phase int
 
 const (
 	running phase = iota
-	asked
+	stopping
 	killing
 )
 
-// machine decides what a watcher does. It ends only with the processes it is for,
-// which its owner finds out.
+// machine decides what a watcher does. It ends only when its processes have ended,
+// which its owner notices.
 type machine struct {
 	plan
 	deadline time.Duration
@@ -75,25 +75,25 @@ type machine struct {
 	next     time.Duration // when to kill again
 }
 
-// extend moves the deadline. What was asked to stop stays asked.
+// extend moves the deadline. A program that is stopping stays stopping.
 func (m *machine) extend(until time.Duration) { m.deadline = until }
 
-// crowd says how many processes there are: many take longer to die.
-func (m *machine) crowd(n int) {
-	m.kill = min(m.plan.ask, m.kill+time.Duration(n)*perProcess)
+// countProcesses moves the kill forward for many processes: they take longer to die.
+func (m *machine) countProcesses(n int) {
+	m.kill = min(m.plan.terminate, m.kill+time.Duration(n)*perProcess)
 }
 
-// step says what to do now that ev has happened.
+// step returns what to do now that ev has happened.
 func (m *machine) step(now time.Duration, ev event) action {
 	did := nothing
 	stop := func(why Reason, grace time.Duration) {
 		if m.phase == running {
-			m.phase, m.reason, m.graceEnd, did = asked, why, now+grace, ask
+			m.phase, m.reason, m.graceEnd, did = stopping, why, now+grace, terminate
 		}
 		m.graceEnd = min(m.graceEnd, now+grace)
 	}
 	switch ev {
-	case toldToStop:
+	case stopRequested:
 		stop(Stopped, m.grace)
 	case guardGone:
 		stop(GuardGone, m.grace)
@@ -101,10 +101,10 @@ func (m *machine) step(now time.Duration, ev event) action {
 		stop(Exited, m.rest)
 	case tick:
 	}
-	if m.phase == running && now >= m.deadline-m.ask {
+	if m.phase == running && now >= m.deadline-m.terminate {
 		stop(Deadline, m.grace)
 	}
-	if m.phase == asked && now >= m.wake() {
+	if m.phase == stopping && now >= m.wake() {
 		m.phase, m.killed, m.next = killing, now, now
 	}
 	if m.phase == killing && now >= m.next {
@@ -116,12 +116,12 @@ func (m *machine) step(now time.Duration, ev event) action {
 	return did
 }
 
-// wake is when step has to be called again if nothing happens.
+// wake is when step must be called again if nothing happens.
 func (m *machine) wake() time.Duration {
 	switch m.phase {
 	case running:
-		return m.deadline - m.ask
-	case asked:
+		return m.deadline - m.terminate
+	case stopping:
 		return min(m.graceEnd, m.deadline-m.kill)
 	default:
 		return m.next

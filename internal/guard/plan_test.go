@@ -30,8 +30,8 @@ func replay(t *testing.T, lines []string) {
 	if head[0] == "outer" {
 		m.plan = outerPlan(duration(t, head[1]))
 	}
-	events := map[string]event{"tick": tick, "extend": tick, "crowd": tick, "stop": toldToStop, "gone": guardGone, "ended": programEnded}
-	actions := map[action]string{nothing: "nothing", ask: "ask", kill: "kill"}
+	events := map[string]event{"tick": tick, "extend": tick, "crowd": tick, "stop": stopRequested, "gone": guardGone, "ended": programEnded}
+	actions := map[action]string{nothing: "nothing", terminate: "ask", kill: "kill"}
 	judged := false
 	for _, line := range lines[1:] {
 		if want, ok := strings.CutPrefix(line, "reason "); ok {
@@ -55,7 +55,7 @@ func replay(t *testing.T, lines []string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m.crowd(n)
+			m.countProcesses(n)
 		}
 		got := actions[m.step(duration(t, fields[0]), ev)] + " " + m.wake().String()
 		if w := strings.Fields(want); got != w[0]+" "+duration(t, w[1]).String() {
@@ -82,7 +82,7 @@ func duration(t *testing.T, s string) time.Duration {
 func TestPlanKeepsOrder(t *testing.T) {
 	for _, grace := range []time.Duration{0, time.Millisecond, 39 * time.Millisecond, time.Second, time.Hour} {
 		in, out := innerPlan(grace), outerPlan(grace)
-		if !(in.ask >= in.kill && in.kill > out.kill && out.kill >= leastMargin/2) {
+		if !(in.terminate >= in.kill && in.kill > out.kill && out.kill >= leastMargin/2) {
 			t.Errorf("grace %v: inner %+v, outer %+v", grace, in, out)
 		}
 		if out.grace <= in.grace {

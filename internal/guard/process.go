@@ -52,7 +52,7 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 			return nil, fmt.Errorf("%w: no directory %q", ErrConfig, cfg.Dir)
 		}
 	}
-	path, err := find(cfg.Argv[0])
+	path, err := lookUp(cfg.Argv[0])
 	if err != nil {
 		return nil, &StartError{Program: cfg.Argv[0], Code: shellCode(err), Err: err}
 	}
@@ -169,9 +169,9 @@ func send(f *os.File, o order) error {
 	return errors.Join(err, failed)
 }
 
-// find looks a program up. One with a slash is left to the kernel, which knows
+// lookUp looks a program up. One with a slash is left to the kernel, which knows
 // the directory that it is relative to.
-func find(program string) (string, error) {
+func lookUp(program string) (string, error) {
 	if strings.Contains(program, "/") {
 		return program, nil
 	}
@@ -184,7 +184,7 @@ func find(program string) (string, error) {
 
 // launch starts the outer watcher, which starts the rest.
 func (p *Process) launch(cfg Config, path string) error {
-	j := job{
+	j := task{
 		further: layers - 1, grace: cfg.StopGrace, deadline: cfg.Deadline + ahead(),
 		dir: cfg.Dir, path: path, argv: cfg.Argv,
 	}
@@ -203,7 +203,7 @@ func (p *Process) launch(cfg Config, path string) error {
 	}
 	var reports []*os.File
 	defer func() { closeAll(cmd.ExtraFiles) }()
-	err := p.plumb(cmd, &reports)
+	err := p.makePipes(cmd, &reports)
 	gone := make(chan struct{})
 	if err == nil {
 		err = startLocked(cmd, gone)
@@ -217,8 +217,8 @@ func (p *Process) launch(cfg Config, path string) error {
 	return nil
 }
 
-// plumb makes the pipes, in the order in which watchers expect them.
-func (p *Process) plumb(cmd *exec.Cmd, reports *[]*os.File) error {
+// makePipes makes the pipes, in the order in which watchers expect them.
+func (p *Process) makePipes(cmd *exec.Cmd, reports *[]*os.File) error {
 	for range layers {
 		r, w, err := os.Pipe()
 		if err != nil {

@@ -47,10 +47,10 @@ func adoptOrphans() error {
 	return nil
 }
 
-// hurry puts this thread before others on a busy host, as far as that is allowed.
+// raisePriority puts this thread before others on a busy host, as far as that is allowed.
 // Sessions share the processor among each other where autogroups are on, so that
 // this watcher's has to come first as well; the program has another.
-func hurry() {
+func raisePriority() {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 	_ = os.WriteFile("/proc/self/autogroup", []byte("-20"), 0)
 }
@@ -78,9 +78,9 @@ func (a *alarm) set(at time.Duration) {
 	}
 }
 
-// askAll sends SIGTERM to all descendants, lets those that are stopped see it, and
+// terminateAll sends SIGTERM to all descendants, lets those that are stopped see it, and
 // tells how many there are.
-func askAll(program int) int {
+func terminateAll(program int) int {
 	all := descendants(os.Getpid())
 	if len(all) == 0 {
 		_ = unix.Kill(-program, unix.SIGTERM)

@@ -40,7 +40,7 @@ func programAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: tr
 
 func adoptOrphans() error { return nil }
 
-func hurry() {}
+func raisePriority() {}
 
 // alarm rings on the runtime's clock.
 type alarm struct {
@@ -56,7 +56,7 @@ func newAlarm() (*alarm, error) {
 
 func (a *alarm) set(at time.Duration) { a.timer.Reset(at - now()) }
 
-func askAll(program int) int {
+func terminateAll(program int) int {
 	_ = unix.Kill(-program, unix.SIGTERM)
 	_ = unix.Kill(-program, unix.SIGCONT)
 	return 1

@@ -25,8 +25,8 @@ const (
 	innerFD  = 5
 )
 
-// job is what a watcher is told by its arguments.
-type job struct {
+// task is what a watcher's arguments say.
+type task struct {
 	further  int // watchers between this one and the program
 	grace    time.Duration
 	deadline time.Duration
@@ -35,16 +35,16 @@ type job struct {
 	argv     []string
 }
 
-func (j job) args() []string {
+func (j task) args() []string {
 	return append([]string{
 		strconv.Itoa(j.further), strconv.FormatInt(int64(j.grace), 10),
 		strconv.FormatInt(int64(j.deadline), 10), j.dir, j.path,
 	}, j.argv...)
 }
 
-func parseJob(args []string) (job, error) {
+func parseTask(args []string) (task, error) {
 	if len(args) < 6 {
-		return job{}, fmt.Errorf("%d arguments are too few", len(args))
+		return task{}, fmt.Errorf("%d arguments are too few", len(args))
 	}
 	further, err1 := strconv.Atoi(args[0])
 	grace, err2 := strconv.ParseInt(args[1], 10, 64)
@@ -52,7 +52,7 @@ func parseJob(args []string) (job, error) {
 	if further < 0 || further >= layers {
 		err1 = fmt.Errorf("%d further watchers", further)
 	}
-	return job{
+	return task{
 		further: further, grace: time.Duration(grace), deadline: time.Duration(deadline),
 		dir: args[3], path: args[4], argv: args[5:],
 	}, errors.Join(err1, err2, err3)
@@ -63,20 +63,21 @@ func parseJob(args []string) (job, error) {
 // [WatcherArg], by a process that [Start] has started, and takes that process
 // over: its standard files, signals and children.
 func Watch(args []string) int {
-	j, err := parseJob(args)
+	j, err := parseTask(args)
 	if err == nil {
-		err = keepFromChildren(j)
+		err = setCloseOnExec(j)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "guard: %s is for internal use: %v\n", WatcherArg, err)
 		return 2
 	}
-	hoardThreads()
-	// A parent-death signal is sent when the thread ends that started the child.
+	reserveThreads()
+	// The kernel sends a parent-death signal when the *thread* that started the child
+	// ends: keep it.
 	runtime.LockOSThread()
 	w := &watcher{
 		machine: machine{plan: innerPlan(j.grace), deadline: j.deadline},
-		job:     j,
+		task:    j,
 		reports: json.NewEncoder(os.NewFile(reportFD, "report")),
 		signals: make(chan os.Signal, 1),
 		died:    make(chan os.Signal, 1),
@@ -96,9 +97,10 @@ func Watch(args []string) int {
 	return 0
 }
 
-// hoardThreads makes as many threads as the runtime can want. When it wants one and
-// cannot have it, because the program has used up a limit on processes, it crashes.
-func hoardThreads() {
+// reserveThreads starts as many threads as the runtime can need. A runtime that needs one
+// later and cannot have it, because the program has used up a limit on processes,
+// crashes: the watcher must not.
+func reserveThreads() {
 	const running, spare = 2, 8
 	runtime.GOMAXPROCS(running)
 	var here, leave sync.WaitGroup
@@ -116,8 +118,8 @@ func hoardThreads() {
 	leave.Done()
 }
 
-// keepFromChildren makes sure that the pipes are there, and end here.
-func keepFromChildren(j job) error {
+// setCloseOnExec makes sure that the pipes are there, and end here.
+func setCloseOnExec(j task) error {
 	for fd := ordersFD; fd < innerFD+2*j.further; fd++ {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		if err != nil {
@@ -133,13 +135,13 @@ func keepFromChildren(j job) error {
 // watcher is a watcher's state. One goroutine owns it.
 type watcher struct {
 	machine
-	job     job
-	reports *json.Encoder
-	alarm   *alarm
-	signals chan os.Signal // that ask this process to end
-	died    chan os.Signal // SIGCHLD
-	ready   chan struct{}  // orders or the alarm may be read
-	deaf    bool           // the orders have ended
+	task         task
+	reports      *json.Encoder
+	alarm        *alarm
+	signals      chan os.Signal // that ask this process to end
+	died         chan os.Signal // SIGCHLD
+	ready        chan struct{}  // orders or the alarm may be read
+	ordersClosed bool           // the orders have ended
 
 	child  int // the program, or the next watcher
 	status unix.WaitStatus
@@ -154,30 +156,30 @@ func (w *watcher) start() error {
 	if w.alarm, err = newAlarm(); err != nil {
 		return err
 	}
-	if now() >= w.deadline-w.ask {
+	if now() >= w.deadline-w.terminate {
 		return ErrTooLate
 	}
 	files := []uintptr{0, 1, 2}
-	attr := &syscall.ProcAttr{Dir: w.job.dir, Env: os.Environ(), Sys: programAttr()}
-	path, argv := w.job.path, w.job.argv
-	if w.job.further > 0 {
-		inner := w.job
+	attr := &syscall.ProcAttr{Dir: w.task.dir, Env: os.Environ(), Sys: programAttr()}
+	path, argv := w.task.path, w.task.argv
+	if w.task.further > 0 {
+		inner := w.task
 		inner.further--
 		path, argv = selfPath(), append([]string{os.Args[0], WatcherArg}, inner.args()...)
 		attr.Dir, attr.Sys = "", watcherAttr()
-		for fd := uintptr(innerFD); fd < uintptr(innerFD+2*w.job.further); fd++ {
+		for fd := uintptr(innerFD); fd < uintptr(innerFD+2*w.task.further); fd++ {
 			files = append(files, fd)
 		}
 	}
 	attr.Files = files
 	if w.child, err = syscall.ForkExec(path, argv, attr); err != nil {
-		if w.job.further > 0 {
+		if w.task.further > 0 {
 			return fmt.Errorf("guard: starting the inner watcher: %w", err)
 		}
-		return &StartError{Program: w.job.path, Err: err}
+		return &StartError{Program: w.task.path, Err: err}
 	}
 	w.report(report{Kind: reportStarted, Pid: w.child})
-	w.letGo()
+	w.closeInherited()
 	return nil
 }
 
@@ -190,9 +192,10 @@ func failure(err error) report {
 	return r
 }
 
-// letGo gives up what would keep a pipe of others open, or a directory busy.
-func (w *watcher) letGo() {
-	for fd := innerFD; fd < innerFD+2*w.job.further; fd++ {
+// closeInherited closes inherited files that would keep other processes' pipes open, and
+// leaves the working directory, which would stay busy.
+func (w *watcher) closeInherited() {
+	for fd := innerFD; fd < innerFD+2*w.task.further; fd++ {
 		_ = unix.Close(fd)
 	}
 	// Without a null device the files stay open, which is not worth a failure.
@@ -206,10 +209,10 @@ func (w *watcher) letGo() {
 }
 
 func (w *watcher) run() {
-	hurry()
-	go w.listen()
+	raisePriority()
+	go w.awaitOrders()
 	for {
-		w.hear()
+		w.readOrders()
 		if w.reap() {
 			break
 		}
@@ -217,14 +220,14 @@ func (w *watcher) run() {
 		if w.ended {
 			happened = programEnded // and left others behind
 		}
-		w.act(w.step(now(), happened))
+		w.signalTree(w.step(now(), happened))
 		w.alarm.set(w.wake())
 		select {
 		case <-w.ready:
 		case <-w.alarm.late:
 		case <-w.died:
 		case <-w.signals:
-			w.act(w.step(now(), guardGone))
+			w.signalTree(w.step(now(), guardGone))
 		}
 	}
 	reason := w.reason
@@ -234,11 +237,11 @@ func (w *watcher) run() {
 	w.report(report{Kind: reportEnded, Code: exitCode(w.status), Reason: reason, At: now()})
 }
 
-// listen tells when there is something to hear. It leaves the reading to run,
-// which has to know the latest deadline whenever it decides.
-func (w *watcher) listen() {
+// awaitOrders reports when orders can be read. run reads them itself, because it must know
+// the latest deadline whenever it decides.
+func (w *watcher) awaitOrders() {
 	runtime.LockOSThread()
-	hurry()
+	raisePriority()
 	fds := []unix.PollFd{{Fd: ordersFD, Events: unix.POLLIN}, {Fd: w.alarm.fd, Events: unix.POLLIN}}
 	for {
 		if _, err := unix.Poll(fds, -1); err != nil {
@@ -251,11 +254,11 @@ func (w *watcher) listen() {
 	}
 }
 
-// hear carries out all orders that have come in.
-func (w *watcher) hear() {
+// readOrders applies all orders that have arrived.
+func (w *watcher) readOrders() {
 	// A multiple of an order's size: none is read in part.
 	var buf [64 * orderSize]byte
-	for !w.deaf {
+	for !w.ordersClosed {
 		n, err := unix.Read(ordersFD, buf[:])
 		switch {
 		case err == unix.EINTR:
@@ -263,35 +266,36 @@ func (w *watcher) hear() {
 		case err == unix.EAGAIN:
 			return
 		case err != nil || n == 0:
-			w.deaf = true
-			w.act(w.step(now(), guardGone))
+			// The guard has died or hung up: the deadline will not move again.
+			w.ordersClosed = true
+			w.signalTree(w.step(now(), guardGone))
 			return
 		}
 		for b := buf[:n]; len(b) >= orderSize; b = b[orderSize:] {
-			w.obey(decodeOrder(b))
+			w.applyOrder(decodeOrder(b))
 		}
 	}
 }
 
-func (w *watcher) obey(o order) {
+func (w *watcher) applyOrder(o order) {
 	switch o.kind {
 	case orderExtend:
 		w.extend(time.Duration(o.value))
 	case orderStop:
-		w.act(w.step(now(), toldToStop))
+		w.signalTree(w.step(now(), stopRequested))
 	case orderSignal:
-		if w.job.further == 0 && !w.ended {
+		if w.task.further == 0 && !w.ended {
 			_ = unix.Kill(w.child, unix.Signal(o.value))
 		}
 	}
 }
 
-func (w *watcher) act(a action) {
+func (w *watcher) signalTree(a action) {
 	switch a {
-	case ask:
-		// The inner watcher asks by itself.
-		if w.job.further == 0 {
-			w.crowd(askAll(w.child))
+	case terminate:
+		// Only the inner watcher sends SIGTERM; the outer one would only repeat it.
+		if w.task.further == 0 {
+			w.countProcesses(terminateAll(w.child))
 		}
 	case kill:
 		killAll(w.child)
@@ -299,8 +303,8 @@ func (w *watcher) act(a action) {
 	}
 }
 
-// reap takes note of children that have ended, and tells whether none is left.
-// Then there is no descendant either: it would have become a child.
+// reap records children that have ended, and reports whether none is left. Then there is
+// no descendant either: a subreaper inherits orphans as children.
 func (w *watcher) reap() bool {
 	for {
 		var status unix.WaitStatus
@@ -317,7 +321,7 @@ func (w *watcher) reap() bool {
 	}
 }
 
-// report tells the guard. If it is gone, there is nobody to tell.
+// report sends a report to the guard, if that still exists.
 func (w *watcher) report(r report) { _ = w.reports.Encode(r) }
 
 func exitCode(s unix.WaitStatus) int {

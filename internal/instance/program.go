@@ -26,7 +26,7 @@ type Program struct {
 
 // Run is the work of a campaign: the program, dead before trust ends.
 func (g *Program) Run(ctx context.Context, term elect.Term) error {
-	until, changed := term.Live.Until()
+	until, changed := term.Session.Until()
 	p, err := guard.Start(ctx, guard.Config{
 		Argv: g.Argv,
 		Env: append(os.Environ(),
@@ -54,7 +54,7 @@ func (g *Program) Run(ctx context.Context, term elect.Term) error {
 	for {
 		select {
 		case <-changed:
-			until, changed = term.Live.Until()
+			until, changed = term.Session.Until()
 			p.Extend(until)
 		case <-stop:
 			stop = nil

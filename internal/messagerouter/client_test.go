@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/understudy-ha/understudy/internal/heard"
 	"github.com/understudy-ha/understudy/internal/messagerouter"
-	"github.com/understudy-ha/understudy/internal/messagerouter/standin"
+	"github.com/understudy-ha/understudy/internal/testkit/fakerouter"
+	"github.com/understudy-ha/understudy/internal/untrusted"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -54,7 +54,7 @@ func TestConsume(t *testing.T) {
 	want := []string{`{"a":1}`, `say "mrstatus" \ ]`, "", "ümläut \u2028 <b>", `[1,2]`}
 	for _, kind := range []string{"texts", "objects", "pretty"} {
 		t.Run(kind, func(t *testing.T) {
-			router := standin.New(t)
+			router := fakerouter.New(t)
 			want := want
 			switch kind {
 			case "objects":
@@ -84,7 +84,7 @@ func TestConsume(t *testing.T) {
 			}
 			same(t, texts(all), want)
 			got := router.Requests()[0]
-			if diff := cmp.Diff(standin.Request{Method: "GET", Topic: "t", Group: "g", Consumer: "c", Wait: time.Second, Limit: 2}, got); diff != "" {
+			if diff := cmp.Diff(fakerouter.Request{Method: "GET", Topic: "t", Group: "g", Consumer: "c", Wait: time.Second, Limit: 2}, got); diff != "" {
 				t.Errorf("the router was asked something else:\n%s", diff)
 			}
 		})
@@ -96,18 +96,18 @@ func TestRefusals(t *testing.T) {
 	page := "<html>\n\x00Bad\tgateway" + strings.Repeat("x", 1000)
 	for _, c := range []struct {
 		name  string
-		fault standin.Fault
+		fault fakerouter.Fault
 		want  messagerouter.Error
 	}{
-		{"twice", standin.Fault{Status: 409, Code: 5012, Header: http.Header{"Retry-After": {"7"}}}, messagerouter.Error{Status: 409, Code: messagerouter.CodeTwice, Message: "Conflict", RetryAfter: 7 * time.Second}},
-		{"no topic", standin.Fault{Status: 404, Code: 3001}, messagerouter.Error{Status: 404, Code: messagerouter.CodeNotFound, Message: "Not Found"}},
-		{"called good", standin.Fault{Body: `{"status":"503","mrstatus":3002,"message":"away"}`}, messagerouter.Error{Status: 503, Code: 3002, Message: "away"}},
-		{"odd", standin.Fault{Body: ` {"mrstatus":"1004","message":{"x":1}}`}, messagerouter.Error{Status: 500, Code: 1004}},
-		{"page", standin.Fault{Status: 502, Body: page}, messagerouter.Error{Status: 502, Message: "<html> Bad gateway" + strings.Repeat("x", heard.MaxWords-len("<html>\n\x00Bad\tgateway"))}},
-		{"redirect", standin.Fault{Status: 302, Header: http.Header{"Location": {"http://elsewhere.invalid/"}}}, messagerouter.Error{Status: 302, Message: "it redirects to http://elsewhere.invalid/; configure that URL if you trust it"}},
+		{"twice", fakerouter.Fault{Status: 409, Code: 5012, Header: http.Header{"Retry-After": {"7"}}}, messagerouter.Error{Status: 409, Code: messagerouter.CodeTwice, Message: "Conflict", RetryAfter: 7 * time.Second}},
+		{"no topic", fakerouter.Fault{Status: 404, Code: 3001}, messagerouter.Error{Status: 404, Code: messagerouter.CodeNotFound, Message: "Not Found"}},
+		{"called good", fakerouter.Fault{Body: `{"status":"503","mrstatus":3002,"message":"away"}`}, messagerouter.Error{Status: 503, Code: 3002, Message: "away"}},
+		{"odd", fakerouter.Fault{Body: ` {"mrstatus":"1004","message":{"x":1}}`}, messagerouter.Error{Status: 500, Code: 1004}},
+		{"page", fakerouter.Fault{Status: 502, Body: page}, messagerouter.Error{Status: 502, Message: "<html> Bad gateway" + strings.Repeat("x", untrusted.MaxWords-len("<html>\n\x00Bad\tgateway"))}},
+		{"redirect", fakerouter.Fault{Status: 302, Header: http.Header{"Location": {"http://elsewhere.invalid/"}}}, messagerouter.Error{Status: 302, Message: "it redirects to http://elsewhere.invalid/; configure that URL if you trust it"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			router := standin.New(t)
+			router := fakerouter.New(t)
 			router.Fail(c.fault, c.fault)
 			cl := client(t, messagerouter.Config{Topic: router.URL("t")})
 			items, err := cl.Consume(t.Context(), "g", "c", 0, 0)
@@ -129,9 +129,9 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestBrokenAnswers(t *testing.T) {
-	router := standin.New(t)
+	router := fakerouter.New(t)
 	cl := client(t, messagerouter.Config{Topic: router.URL("t"), MaxAnswer: 4000})
-	ask := func(name string, f standin.Fault, wait time.Duration, want error, items ...string) {
+	ask := func(name string, f fakerouter.Fault, wait time.Duration, want error, items ...string) {
 		t.Helper()
 		router.Fail(f)
 		got, err := cl.Consume(t.Context(), "g", "c", wait, 0)
@@ -142,17 +142,17 @@ func TestBrokenAnswers(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	ask("no JSON", standin.Fault{Body: `<html>`}, 0, messagerouter.ErrAnswer)
-	ask("blank", standin.Fault{Body: ` `}, 0, messagerouter.ErrAnswer)
-	ask("broken in the middle", standin.Fault{Body: `["a",{"b":1},"c" "d"]`}, 0, messagerouter.ErrAnswer, "a", `{"b":1}`)
-	ask("no end", standin.Fault{Body: `["a",{"b":1}`}, 0, messagerouter.ErrAnswer, "a", `{"b":1}`)
-	ask("half a number", standin.Fault{Body: `["a",1`}, 0, messagerouter.ErrAnswer, "a")
-	ask("half a text", standin.Fault{Body: `["a","\"`}, 0, messagerouter.ErrAnswer, "a")
-	ask("more", standin.Fault{Body: `["a"]{}`}, 0, messagerouter.ErrAnswer, "a")
-	ask("too large", standin.Fault{Body: `["a","` + strings.Repeat("b", 5000) + `"]`}, 0, messagerouter.ErrTooLarge, "a")
-	ask("cut", standin.Fault{Cut: true}, 0, nil)
+	ask("no JSON", fakerouter.Fault{Body: `<html>`}, 0, messagerouter.ErrAnswer)
+	ask("blank", fakerouter.Fault{Body: ` `}, 0, messagerouter.ErrAnswer)
+	ask("broken in the middle", fakerouter.Fault{Body: `["a",{"b":1},"c" "d"]`}, 0, messagerouter.ErrAnswer, "a", `{"b":1}`)
+	ask("no end", fakerouter.Fault{Body: `["a",{"b":1}`}, 0, messagerouter.ErrAnswer, "a", `{"b":1}`)
+	ask("half a number", fakerouter.Fault{Body: `["a",1`}, 0, messagerouter.ErrAnswer, "a")
+	ask("half a text", fakerouter.Fault{Body: `["a","\"`}, 0, messagerouter.ErrAnswer, "a")
+	ask("more", fakerouter.Fault{Body: `["a"]{}`}, 0, messagerouter.ErrAnswer, "a")
+	ask("too large", fakerouter.Fault{Body: `["a","` + strings.Repeat("b", 5000) + `"]`}, 0, messagerouter.ErrTooLarge, "a")
+	ask("cut", fakerouter.Fault{Cut: true}, 0, nil)
 	router.Publish("t", "one", "two", strings.Repeat("3", 40))
-	ask("half", standin.Fault{Half: true}, time.Second, nil, "one", "two")
+	ask("half", fakerouter.Fault{Half: true}, time.Second, nil, "one", "two")
 	if got := router.Offset("t", "g"); got != 3 {
 		t.Errorf("the router has %d messages read; the half answer took 3", got)
 	}
@@ -160,9 +160,9 @@ func TestBrokenAnswers(t *testing.T) {
 
 // TestD06 The original has no time-outs: one answer that never comes ends its intake.
 func TestD06HangingRouter(t *testing.T) {
-	router := standin.New(t)
+	router := fakerouter.New(t)
 	cl := client(t, messagerouter.Config{Topic: router.URL("t"), Timeout: time.Second})
-	router.Fail(standin.Fault{Hang: true}, standin.Fault{Hang: true})
+	router.Fail(fakerouter.Fault{Hang: true}, fakerouter.Fault{Hang: true})
 	if _, err := cl.Consume(t.Context(), "g", "c", 20*time.Millisecond, 0); err == nil || !strings.Contains(err.Error(), "in time") {
 		t.Errorf("consume: %v", err)
 	}
@@ -177,7 +177,7 @@ func TestD06HangingRouter(t *testing.T) {
 }
 
 func TestDown(t *testing.T) {
-	router := standin.New(t)
+	router := fakerouter.New(t)
 	cl := client(t, messagerouter.Config{Topic: router.URL("t")})
 	router.Down()
 	if _, err := cl.Consume(t.Context(), "g", "c", 0, 0); !errors.Is(err, messagerouter.ErrNotSent) {
@@ -191,7 +191,7 @@ func TestDown(t *testing.T) {
 
 // TestD13 One consumer that polls twice is refused by the router, and told so clearly.
 func TestD13Twice(t *testing.T) {
-	router := standin.New(t)
+	router := fakerouter.New(t)
 	cl := client(t, messagerouter.Config{Topic: router.URL("t")})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -215,11 +215,11 @@ func TestD13Twice(t *testing.T) {
 
 // TestD05 A publication counts when the router says that it took it, all of it.
 func TestD05Publish(t *testing.T) {
-	router := standin.New(t)
+	router := fakerouter.New(t)
 	cl := client(t, messagerouter.Config{Topic: router.URL("t")})
 	for _, c := range []struct {
 		name, body, kind string
-		fault            *standin.Fault
+		fault            *fakerouter.Fault
 		count            int
 		code             int
 		err              error
@@ -233,11 +233,11 @@ func TestD05Publish(t *testing.T) {
 		{name: "nothing", body: "[]", kind: "application/json", err: lease.ErrInvalid},
 		{name: "no line", body: "", kind: "text/plain", err: lease.ErrInvalid},
 		{name: "empty line", body: "a\n\nb", kind: "text/plain", err: lease.ErrInvalid},
-		{name: "a part", body: "a\nb\nc", kind: "text/plain", fault: &standin.Fault{Count: 2}, count: 2, code: messagerouter.CodePartial, kept: []string{"a", "b"}},
-		{name: "none", body: "a", fault: &standin.Fault{Count: -1}, code: messagerouter.CodePartial},
-		{name: "no count", body: "a", fault: &standin.Fault{Body: `{"serverTimeMs":1}`}, err: messagerouter.ErrAnswer},
-		{name: "a page", body: "a", fault: &standin.Fault{Body: `<p>Welcome`}, err: messagerouter.ErrAnswer},
-		{name: "said to be good", body: "a", fault: &standin.Fault{Body: `{"status":429,"mrstatus":301}`}, code: 301},
+		{name: "a part", body: "a\nb\nc", kind: "text/plain", fault: &fakerouter.Fault{Count: 2}, count: 2, code: messagerouter.CodePartial, kept: []string{"a", "b"}},
+		{name: "none", body: "a", fault: &fakerouter.Fault{Count: -1}, code: messagerouter.CodePartial},
+		{name: "no count", body: "a", fault: &fakerouter.Fault{Body: `{"serverTimeMs":1}`}, err: messagerouter.ErrAnswer},
+		{name: "a page", body: "a", fault: &fakerouter.Fault{Body: `<p>Welcome`}, err: messagerouter.ErrAnswer},
+		{name: "said to be good", body: "a", fault: &fakerouter.Fault{Body: `{"status":429,"mrstatus":301}`}, code: 301},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := len(router.Messages("t"))
@@ -264,7 +264,7 @@ func TestD05Publish(t *testing.T) {
 }
 
 func TestAuthentication(t *testing.T) {
-	router := standin.New(t)
+	router := fakerouter.New(t)
 	router.Guard("ann", "s3cret")
 	for password, want := range map[string]int{"s3cret": 0, "other": 4001} {
 		cl := client(t, messagerouter.Config{Topic: router.URL("t"), User: "ann", Password: password})

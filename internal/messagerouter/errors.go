@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/heard"
+	"github.com/understudy-ha/understudy/internal/untrusted"
 )
 
 var (
@@ -57,12 +57,12 @@ func (e *Error) Error() string {
 func refused(resp *http.Response, body []byte) *Error {
 	e := refusal(body)
 	if e == nil {
-		e = &Error{Message: heard.Words(string(body))}
+		e = &Error{Message: untrusted.Words(string(body))}
 	}
 	e.Status = resp.StatusCode
-	e.RetryAfter, _ = heard.RetryAfter(resp.Header, time.Now())
+	e.RetryAfter, _ = untrusted.RetryAfter(resp.Header, time.Now())
 	if to := resp.Header.Get("Location"); to != "" && e.Status >= 300 && e.Status < 400 {
-		e.Message = "it redirects to " + heard.Words(to) + "; configure that URL if you trust it"
+		e.Message = "it redirects to " + untrusted.Words(to) + "; configure that URL if you trust it"
 	}
 	return e
 }
@@ -91,7 +91,7 @@ func refusal(body []byte) *Error {
 	}
 	var message string
 	if json.Unmarshal(said.Message, &message) == nil {
-		e.Message = heard.Words(message)
+		e.Message = untrusted.Words(message)
 	}
 	return e
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
@@ -87,7 +87,7 @@ func (p *activePart) source(ctx context.Context) (func(context.Context) (setting
 	defer cancel()
 	o, err := p.mon.table.Overview(call)
 	if err != nil {
-		p.mon.host.Log.Warn("where the configuration in force came from is not known", "err", err)
+		p.mon.host.Log.Warn("the origin of the applied configuration is not known", "err", err)
 	}
 	return p.mon.cfg.Config.Fetcher(o.Origin, p.mon.host.Log)
 }
@@ -96,7 +96,7 @@ func (p *activePart) source(ctx context.Context) (func(context.Context) (setting
 func (p *activePart) once(ctx context.Context, fetch func(context.Context) (settings.Fetched, error)) (time.Duration, error) {
 	if fetch == nil {
 		c := p.mon.events()
-		if c.Keep || len(c.Events) == 0 {
+		if c.Keep || len(c.Checks) == 0 {
 			return settings.Forever, nil // each instance did so when it started, or there is nothing
 		}
 		return settings.Forever, p.mon.configure(ctx, c)
@@ -121,10 +121,10 @@ func (p *activePart) refuse(ctx context.Context, reason error) {
 	}
 	p.told = reason.Error()
 	said := strings.TrimPrefix(p.told, origin+": ")
-	p.mon.host.Log.Error("the configuration was not put into force; the last one stays", "from", origin, "err", said)
+	p.mon.host.Log.Error("the configuration was not applied; the last one stays", "from", origin, "err", said)
 	call, cancel := context.WithTimeout(ctx, instance.CallTimeout)
 	defer cancel()
-	if err := p.mon.table.Refuse(call, origin, plain.Text(said)); err != nil {
+	if err := p.mon.table.RejectConfiguration(call, origin, termtext.Text(said)); err != nil {
 		p.mon.host.Log.Warn("that could not be recorded", "err", err)
 	}
 }
@@ -141,7 +141,7 @@ func (s *servedMonitor) configure(ctx context.Context, c monitor.Configuration) 
 		return err
 	}
 	if n := len(done.Added) + len(done.Changed) + len(done.Removed) + done.Declared; n > 0 {
-		s.host.Log.Info("configuration in force", "from", c.Origin, "added", len(done.Added), "changed", len(done.Changed),
+		s.host.Log.Info("configuration applied", "from", c.Origin, "added", len(done.Added), "changed", len(done.Changed),
 			"removed", len(done.Removed), "declared", done.Declared)
 	}
 	return nil
@@ -151,7 +151,7 @@ func (s *servedMonitor) configure(ctx context.Context, c monitor.Configuration) 
 // force, before it takes the first beat.
 func (s *servedMonitor) addEvents(ctx context.Context) error {
 	c := s.events()
-	if !c.Keep || len(c.Events)+len(c.Declared) == 0 {
+	if !c.Keep || len(c.Checks)+len(c.Declared) == 0 {
 		return nil
 	}
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
@@ -159,7 +159,7 @@ func (s *servedMonitor) addEvents(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil || !instance.Unreachable(err) {
 			return err
 		}
-		s.host.Log.Warn("the event names are not in force yet; trying again", "err", err)
+		s.host.Log.Warn("the checks are not applied yet; retrying", "err", err)
 		if !rest(ctx, pause) {
 			return context.Cause(ctx)
 		}

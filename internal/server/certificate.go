@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 // certificateLooks is how often the files of a certificate are looked at, at most.
@@ -54,7 +54,7 @@ func (c *certificate) read(stamps [2]stamp) error {
 	c.looked, c.stamps = c.now(), stamps
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
-		return usage.Errorf("tls_cert and tls_key: %v", err)
+		return usererr.Errorf("tls_cert and tls_key: %v", err)
 	}
 	if left := pair.Leaf.NotAfter.Sub(c.now()); left < 0 {
 		c.log.Warn("the certificate has expired: clients will refuse it", "file", c.certFile, "not_after", pair.Leaf.NotAfter)

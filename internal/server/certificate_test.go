@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 // pemPair makes a certificate of that serial number, and its key.
@@ -122,7 +122,7 @@ func TestCertificateReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows(2)
-	if err := c.reload(); !errors.Is(err, usage.Err) {
+	if err := c.reload(); !errors.Is(err, usererr.Err) {
 		t.Errorf("reload without a file: %v", err)
 	}
 	shows(2)
@@ -137,7 +137,7 @@ func TestCertificateReload(t *testing.T) {
 func TestCertificateThatCannotBeUsed(t *testing.T) {
 	dir := t.TempDir()
 	none := filepath.Join(dir, "none.pem")
-	if _, err := openCertificate(none, none, slog.New(slog.DiscardHandler)); !errors.Is(err, usage.Err) {
+	if _, err := openCertificate(none, none, slog.New(slog.DiscardHandler)); !errors.Is(err, usererr.Err) {
 		t.Errorf("without files: %v", err)
 	}
 }

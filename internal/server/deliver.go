@@ -11,9 +11,9 @@ import (
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/internal/sdnotify"
 	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -87,11 +87,11 @@ func newDispatcher(ctx context.Context, h *instance.Host, queues store.Queues, k
 	}
 	call, cancel := context.WithTimeout(ctx, instance.CallTimeout)
 	defer cancel()
-	if err := queues.Desk().Make(call, q.Queue); err != nil {
+	if err := queues.QueueAdmin().CreateQueue(call, q.Queue); err != nil {
 		return nil, err
 	}
 	idle, submitting := d.WorstTakeover()
-	h.Log.Info("delivering", "queue", q.Queue, "target", to.Name(), "store", plain.URL(h.StoreURL),
+	h.Log.Info("delivering", "queue", q.Queue, "target", to.Name(), "store", termtext.URL(h.StoreURL),
 		"takeover_of_idle_keys_within", idle, "takeover_in_mid_submission_within", submitting)
 	return d, nil
 }

@@ -8,18 +8,18 @@ import (
 	"net"
 
 	"github.com/understudy-ha/understudy/api"
-	"github.com/understudy-ha/understudy/internal/agent"
-	"github.com/understudy-ha/understudy/internal/door"
 	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/shardagent"
+	"github.com/understudy-ha/understudy/internal/startlistener"
 )
 
 // entrance is all that a server listens on: opened before the store is reached.
 type entrance struct {
-	*door.Door                // of the page and the API
-	cert       *certificate   // nil without TLS
-	guide      net.Listener   // for Sentinel clients; nil without
-	sockets    *nameSockets   // for DNS; nil without
-	beside     []*agent.Flags // agents, which listen already
+	*startlistener.Door                     // of the page and the API
+	cert                *certificate        // nil without TLS
+	guide               net.Listener        // for Sentinel clients; nil without
+	sockets             *nameSockets        // for DNS; nil without
+	beside              []*shardagent.Flags // agents, which listen already
 }
 
 // openEntrance listens for all that the configuration names; waits is what is answered until the
@@ -35,7 +35,7 @@ func openEntrance(cfg *settings.Server, waits string, log *slog.Logger) (_ *entr
 	if err != nil {
 		return nil, err
 	}
-	e.Door = door.Open(l, log, waits)
+	e.Door = startlistener.Open(l, log, waits)
 	if err := e.openRest(cfg, log); err != nil {
 		e.closeAll(context.Background())
 		return nil, err
@@ -45,7 +45,7 @@ func openEntrance(cfg *settings.Server, waits string, log *slog.Logger) (_ *entr
 
 func (e *entrance) openRest(cfg *settings.Server, log *slog.Logger) (err error) {
 	if c := cfg.Sentinel; c != nil {
-		if e.guide, err = door.Listen("sentinel", c.Listen); err != nil {
+		if e.guide, err = startlistener.Listen("sentinel", c.Listen); err != nil {
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ func listen(cfg *settings.Server, cert *certificate) (net.Listener, error) {
 	if err := api.CheckListen(cfg.Listen, cfg.Token, cfg.BehindTLS || cert != nil); err != nil {
 		return nil, err
 	}
-	l, err := door.Listen("listen", cfg.Listen)
+	l, err := startlistener.Listen("listen", cfg.Listen)
 	if err != nil {
 		return nil, err
 	}

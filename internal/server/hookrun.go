@@ -24,7 +24,7 @@ var errHookLate = errors.New("the program took too long")
 type hookEvent struct {
 	ID         int64     `json:"id"` // the same each time that the event is told
 	At         time.Time `json:"at"` // by the store's clock
-	On         string    `json:"on"` // role, shard, alarm or batch
+	On         string    `json:"on"` // role, shard, alarm or message
 	Subject    string    `json:"subject"`
 	From       string    `json:"from"`
 	To         string    `json:"to"`

@@ -46,7 +46,7 @@ func matches(pattern, text string) bool {
 // servedHooks reads the history, and gives what is new to the hooks.
 type servedHooks struct {
 	log    history.Log
-	hub    *lease.Hub
+	hub    *lease.Notifier
 	every  time.Duration
 	hooks  []*hook
 	logger *slog.Logger
@@ -76,7 +76,7 @@ func serveHooks(log *slog.Logger, hooks []settings.Hook, st store.Store, k *leas
 	if len(hooks) == 0 {
 		return nil
 	}
-	out := &servedHooks{log: st, hub: k.Hub(), every: k.Timing().Interval, logger: log}
+	out := &servedHooks{log: st, hub: k.Notifier(), every: k.Timing().Interval, logger: log}
 	for i, cfg := range hooks {
 		h := &hook{
 			cfg: cfg, label: strconv.Itoa(i+1) + " " + filepath.Base(cfg.Command[0]),

@@ -24,15 +24,15 @@ const deadLetters = 200
 type servedMonitor struct {
 	host   *instance.Host
 	cfg    *settings.Monitor
-	table  monitor.Table
+	table  monitor.Store
 	keeper *lease.Keeper // of the server
 	origin string        // of the event names that this instance was started with
 
-	inlet   *monitor.Inlet
+	inlet   *monitor.Intake
 	watcher *monitor.Watcher
 	http    *intake.HTTP
 	routers []*intake.Router
-	letters *intake.Letters
+	letters *intake.DeadLetters
 	sinks   []servedQueue
 	lead    *activePart
 	mu      sync.Mutex         // of the event names
@@ -54,7 +54,7 @@ func serveMonitor(ctx context.Context, h *instance.Host, cfg *settings.Server, s
 		return nil, err
 	}
 	s := &servedMonitor{
-		host: h, cfg: cfg.Monitor, table: table, keeper: k, origin: originOf(cfg.From(), cfg.Name), letters: intake.NewLetters(deadLetters),
+		host: h, cfg: cfg.Monitor, table: table, keeper: k, origin: originOf(cfg.From(), cfg.Name), letters: intake.NewDeadLetters(deadLetters),
 		shut: make(chan struct{}),
 	}
 	s.lead, s.names = &activePart{mon: s, again: make(chan struct{}, 1)}, cfg.Monitor.Monitored
@@ -69,7 +69,7 @@ func serveMonitor(ctx context.Context, h *instance.Host, cfg *settings.Server, s
 		return nil, err
 	}
 	s.watcher, err = monitor.NewWatcher(monitor.WatcherConfig{
-		Keeper: claims, Claims: queues.Claims(), Table: table, Windows: cfg.Monitor.Windows(),
+		Keeper: claims, Claims: queues.Claims(), Store: table, Windows: cfg.Monitor.Windows(),
 		KeepAlarms: time.Duration(cfg.Monitor.KeepAlarms), Logger: h.Log,
 		Self: monitor.Member{Process: os.Getpid(), Host: instance.Hostname(), Service: os.Getenv("SERVICE_NAME"), Sinks: cfg.Monitor.SinkNames()},
 	})
@@ -81,16 +81,16 @@ func serveMonitor(ctx context.Context, h *instance.Host, cfg *settings.Server, s
 
 // makeIntake makes the ways that beats take.
 func (s *servedMonitor) makeIntake(cfg *settings.Server) (err error) {
-	if s.inlet, err = monitor.NewInlet(monitor.InletConfig{Intake: s.table, Logger: s.host.Log}); err != nil {
+	if s.inlet, err = monitor.NewIntake(monitor.IntakeConfig{Store: s.table, Logger: s.host.Log}); err != nil {
 		return err
 	}
 	// Nothing comes through it here: it is proven for those that write into the store.
-	s.inlet.Path(settings.ProvenPath(settings.StorePath))
+	s.inlet.OpenPath(settings.ProvenPath(settings.StorePath))
 	keys, err := s.cfg.Keys()
 	if err != nil {
 		return err
 	}
-	over := intake.HTTPConfig{Flow: s.inlet.Path(settings.ProvenPath("http")), Keys: keys, Letters: s.letters, Logger: s.host.Log}
+	over := intake.HTTPConfig{Flow: s.inlet.OpenPath(settings.ProvenPath("http")), Keys: keys, Letters: s.letters, Logger: s.host.Log}
 	if cfg.Token != "" {
 		over.Authorize = api.MayIngest
 	}
@@ -103,7 +103,7 @@ func (s *servedMonitor) makeIntake(cfg *settings.Server) (err error) {
 		if err != nil {
 			return err
 		}
-		c.Flow, c.Letters, c.Logger = s.inlet.Path(settings.RouterPath(c)), s.letters, s.host.Log
+		c.Flow, c.Letters, c.Logger = s.inlet.OpenPath(settings.RouterPath(c)), s.letters, s.host.Log
 		r, err := intake.NewRouter(c)
 		if err != nil {
 			return fmt.Errorf("router %s: %w", c.Name, err)

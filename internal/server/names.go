@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
-	"github.com/understudy-ha/understudy/internal/door"
 	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/startlistener"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/resolve"
 	"github.com/understudy-ha/understudy/resolve/dns"
@@ -28,7 +28,7 @@ func openNames(address string) (*nameSockets, error) {
 	const tries = 20 // of a port that the system chooses for TCP, which may be taken for UDP
 	_, port, _ := net.SplitHostPort(address)
 	for try := 1; ; try++ {
-		l, err := door.Listen("dns", address)
+		l, err := startlistener.Listen("dns", address)
 		if err != nil {
 			return nil, err
 		}
@@ -60,9 +60,9 @@ func (n *nameSockets) where() string {
 
 // servedNames answers names over DNS.
 type servedNames struct {
-	book   *resolve.Book
-	server *dns.Server
-	at     *nameSockets
+	resolver *resolve.Resolver
+	server   *dns.Server
+	at       *nameSockets
 }
 
 // serveNames makes it. Nothing runs yet. Without a configuration it is nil, which does
@@ -72,18 +72,18 @@ func serveNames(d *settings.DNS, at *nameSockets, log *slog.Logger, roles []stri
 		return nil, nil
 	}
 	most := time.Duration(d.TTLMax)
-	cfg := resolve.BookConfig{
-		Store: st, Hub: k.Hub(), Roles: roles, Most: most, Interval: min(k.Timing().Interval, most/2), Logger: log,
+	cfg := resolve.ResolverConfig{
+		Store: st, Hub: k.Notifier(), Roles: roles, MaxAge: most, Interval: min(k.Timing().Interval, most/2), Logger: log,
 	}
 	if shards != nil {
 		cfg.Shards = shards.dir
 	}
-	book, err := resolve.NewBook(cfg)
+	resolver, err := resolve.NewResolver(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("dns: %w", err)
 	}
-	out := &servedNames{book: book, at: at}
-	out.server, err = dns.New(dns.Config{Source: book, Zone: d.Zone, Address: reachable(at.listener), Rate: d.Rate, Logger: log})
+	out := &servedNames{resolver: resolver, at: at}
+	out.server, err = dns.New(dns.Config{Source: resolver, Zone: d.Zone, Address: reachable(at.listener), Rate: d.Rate, Logger: log})
 	if err != nil {
 		return nil, fmt.Errorf("dns: %w", err)
 	}
@@ -102,7 +102,7 @@ func (n *servedNames) start(part func(string, func(context.Context) error)) {
 	if n == nil {
 		return
 	}
-	part("names", n.book.Run)
+	part("names", n.resolver.Run)
 	part("dns", func(ctx context.Context) error {
 		err := n.server.Serve(ctx, n.at.packets, n.at.listener)
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {

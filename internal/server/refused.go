@@ -19,20 +19,20 @@ type refusals struct {
 // refusedEvery is how often it is said.
 const refusedEvery = time.Minute
 
-// Begun implements [dispatch.Observer].
-func (*refusals) Begun(dispatch.Assignment) {}
+// SubmissionStarted implements [dispatch.Observer].
+func (*refusals) SubmissionStarted(dispatch.Assignment) {}
 
-// Answered implements [dispatch.Observer].
-func (*refusals) Answered(dispatch.Assignment, dispatch.Answer) {}
+// AnswerReceived implements [dispatch.Observer].
+func (*refusals) AnswerReceived(dispatch.Assignment, dispatch.Answer) {}
 
-// Changed implements [dispatch.Observer].
-func (r *refusals) Changed(c dispatch.Result) {
+// StateRecorded implements [dispatch.Observer].
+func (r *refusals) StateRecorded(c dispatch.Result) {
 	if c.State != dispatch.Invalid && c.State != dispatch.Failed {
 		return
 	}
 	r.n++
 	if now := time.Now(); now.Sub(r.said) >= refusedEvery {
-		r.log.Warn("a batch was not taken, and is over or blocks its key; see understudy batch list", "queue", r.queue, "key", c.Key,
+		r.log.Warn("a batch was not taken, and is over or blocks its key; see understudy queue list", "queue", r.queue, "key", c.Key,
 			"state", c.State, "code", c.Code, "detail", c.Detail, "of_late", r.n)
 		r.said, r.n = now, 0
 	}

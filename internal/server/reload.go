@@ -7,10 +7,10 @@ import (
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/plain"
 	"github.com/understudy-ha/understudy/internal/sdnotify"
 	"github.com/understudy-ha/understudy/internal/settings"
-	"github.com/understudy-ha/understudy/internal/strict"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/termtext"
 )
 
 // reloader reads the server's file again when it is told to.
@@ -25,6 +25,7 @@ type reloader struct {
 type live struct {
 	roles   *campaigns
 	monitor *servedMonitor // nil without one
+	cache   *servedCache   // nil without one
 	server  *api.Server
 }
 
@@ -47,8 +48,8 @@ func (r *reloader) once(ctx context.Context, l live) {
 	log := r.host.Log
 	next, err := r.Load()
 	if err != nil {
-		for _, e := range strict.Each(err) {
-			log.Error("the configuration was not read again, and nothing has changed", "err", plain.Text(e.Error()))
+		for _, e := range strictyaml.Each(err) {
+			log.Error("the configuration was not read again, and nothing has changed", "err", termtext.Text(e.Error()))
 		}
 		return
 	}
@@ -63,7 +64,7 @@ func (r *reloader) once(ctx context.Context, l live) {
 	}
 	for _, key := range settings.Changed(r.cfg, next) {
 		if r.apply(ctx, l, key, next) {
-			log.Info(key + ": changed in the file; it is in force")
+			log.Info(key + ": changed in the file; applied")
 		} else {
 			log.Warn(key + ": changed in the file; takes effect after a restart")
 		}
@@ -87,7 +88,7 @@ func (r *reloader) apply(ctx context.Context, l live, key string, next *settings
 		r.cfg.TokenFile = next.TokenFile
 	case strings.HasPrefix(key, "roles."):
 		return r.applyRole(l, strings.TrimPrefix(key, "roles."), next)
-	case (key == "monitor.events" || key == "monitor.declared" || key == "monitor.keep") && l.monitor != nil && r.cfg.Monitor.Config == nil:
+	case (key == "monitor.checks" || key == "monitor.declared" || key == "monitor.keep") && l.monitor != nil && r.cfg.Monitor.Config == nil:
 		if r.cfg.Monitor.Monitored.Same(&next.Monitor.Monitored) {
 			return true // another of the three keys has brought it
 		}
@@ -95,6 +96,12 @@ func (r *reloader) apply(ctx context.Context, l live, key string, next *settings
 			r.host.Log.Error("the monitor's events stay as they were", "err", err)
 			return false
 		}
+	case key == "cache.peers" && l.cache != nil:
+		if err := l.cache.ChangeMembers(ctx, next.Cache.Members()); err != nil {
+			r.host.Log.Error("the list of the cache's members stays as it was", "err", err)
+			return false
+		}
+		r.cfg.Cache.Peers = next.Cache.Peers
 	default:
 		return false
 	}

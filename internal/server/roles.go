@@ -111,5 +111,5 @@ func (h *heldRoles) term(role string) (elect.Term, bool) {
 	h.mu.Lock()
 	t, ok := h.terms[role]
 	h.mu.Unlock()
-	return t, ok && t.Live.Valid()
+	return t, ok && t.Session.Valid()
 }

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
-	"github.com/understudy-ha/understudy/internal/agent"
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/memtrim"
 	"github.com/understudy-ha/understudy/internal/sdnotify"
 	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/shardagent"
+	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -73,13 +74,14 @@ func serveOn(ctx context.Context, h *instance.Host, cfg *settings.Server, e *ent
 	e.Lead(s.server.Handler())
 	part("http", e.Wait)
 	part("watchdog", func(ctx context.Context) error { return watchServer(ctx, e, s.keepers) })
-	h.Log.Info("serving", "url", cfg.Scheme()+"://"+e.Addr, "store", plain.URL(h.StoreURL), "roles", len(cfg.Roles), "queues", len(cfg.Queues), "cache", cfg.Cache != nil,
+	h.Log.Info("serving", "url", cfg.Scheme()+"://"+e.Addr, "store", termtext.URL(h.StoreURL), "roles", len(cfg.Roles), "queues", len(cfg.Queues), "cache", cfg.Cache != nil,
 		"monitor", s.monitor != nil, "sentinel", e.guideAt(), "shards", len(cfg.Shards), "dns", e.sockets.where(), "hooks", len(cfg.Hooks))
 	sdnotify.Ready()
+	parts.Go(func() { memtrim.AfterStart(ctx) })
 	if again != nil {
 		part("reload", func(ctx context.Context) error {
 			r := &reloader{host: h, Reload: *again, cfg: cfg, cert: e.cert}
-			return r.run(ctx, live{roles: roles, monitor: s.monitor, server: s.server})
+			return r.run(ctx, live{roles: roles, monitor: s.monitor, cache: s.peer, server: s.server})
 		})
 	}
 
@@ -109,7 +111,7 @@ type served struct {
 	shards  *servedShards
 	names   *servedNames
 	hooks   *servedHooks
-	agents  []*agent.Agent
+	agents  []*shardagent.Agent
 	server  *api.Server
 }
 
@@ -163,7 +165,7 @@ func (s *served) makeAgents(ctx context.Context) error {
 func (s *served) api(addr string) api.Config {
 	cfg := s.cfg
 	out := api.Config{
-		Store: s.store, Hub: s.keeper.Hub(), Keepers: s.keepers, Self: s.held.term, Roles: cfg.RoleNames(),
+		Store: s.store, Hub: s.keeper.Notifier(), Keepers: s.keepers, Self: s.held.term, Roles: cfg.RoleNames(),
 		Dispatchers: s.queues.stats(),
 		Counters:    func() []api.Counter { return append(s.names.counters(), s.hooks.counters()...) },
 		Token:       cfg.Token, Limits: cfg.Limits.Limits(), Listen: addr, Version: s.host.Version, Logger: s.host.Log,

@@ -9,14 +9,14 @@ import (
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/resolve"
-	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/shard/sentinel"
 	"github.com/understudy-ha/understudy/store"
 )
 
 // servedShards is what a server knows of shards, and who is told.
 type servedShards struct {
-	dir      *shard.Directory
+	dir      *catalog.Catalog
 	guide    *sentinel.Server // nil without one
 	listener net.Listener
 }
@@ -31,11 +31,11 @@ func serveShards(log *slog.Logger, cfg *settings.Server, guide net.Listener, st 
 		return nil, err
 	}
 	out := &servedShards{}
-	directory := shard.DirectoryConfig{Registry: shards.Registry(), Logger: log}
+	directory := catalog.Config{Registry: shards.Registry(), Logger: log}
 	if cfg.DNS != nil {
-		directory.Most = min(time.Duration(cfg.DNS.TTLMax), resolve.DefaultMost)
+		directory.Most = min(time.Duration(cfg.DNS.TTLMax), resolve.DefaultMaxAge)
 	}
-	if out.dir, err = shard.NewDirectory(directory); err != nil {
+	if out.dir, err = catalog.New(directory); err != nil {
 		return nil, err
 	}
 	if c := cfg.Sentinel; c != nil {

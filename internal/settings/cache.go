@@ -10,90 +10,68 @@ import (
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/cache"
+	"github.com/understudy-ha/understudy/cache/origin"
 	"github.com/understudy-ha/understudy/cache/protocol"
-	"github.com/understudy-ha/understudy/cache/source"
 	"github.com/understudy-ha/understudy/cache/zmtp"
-	"github.com/understudy-ha/understudy/internal/strict"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 // Cache is a peer of a cache, from the file or from flags.
 type Cache struct {
-	// URL is where the other peers reach this one, and its name; API is where
-	// clients do. Both tcp://HOST:PORT.
-	URL string `yaml:"url"`
-	API string `yaml:"api"`
-	// BindURL and BindAPI are where to listen, if that is elsewhere.
-	BindURL string `yaml:"bind_url"`
-	BindAPI string `yaml:"bind_api"`
-	// Peers of the cluster; this one may be among them.
-	Peers []CachePeer `yaml:"peers"`
-	// Join: this peer is to be added to a cluster that runs.
-	Join bool `yaml:"join"`
-	// One of these is where the values come from; without one, from other peers.
-	Exec   *CacheExec `yaml:"exec"`
-	Origin *Origin    `yaml:"origin"`
-	// Data is a directory that keeps copies across restarts. Default: none.
-	Data string `yaml:"data"`
+	URL     string      `yaml:"url" help:"'ADDRESS' at which other peers reach this one, tcp://HOST:PORT; also its name"`
+	API     string      `yaml:"api" help:"'ADDRESS' at which clients reach this one, tcp://HOST:PORT"`
+	BindURL string      `yaml:"bind_url" more:"yes" help:"listen for peers on this 'ADDRESS' (default: url)"`
+	BindAPI string      `yaml:"bind_api" more:"yes" help:"listen for clients on this 'ADDRESS' (default: api)"`
+	Peers   []CachePeer `yaml:"peers" help:"members of the cluster; this peer may be among them"`
+	Join    bool        `yaml:"join" more:"yes" help:"no effect any more: a new peer waits by itself until the others list it"`
+	Origin  *Origin     `yaml:"origin" help:"fetch values from a URL"`
+	Exec    *CacheExec  `yaml:"exec" help:"or fetch values with a program"`
+	Data    string      `yaml:"data" help:"keep copies across restarts in this 'DIRECTORY' (default: in memory only)"`
 
-	// TTL is how long a value is fresh if the origin does not say. Default 1h.
-	TTL strict.Duration `yaml:"ttl"`
-	// FetchTimeout is how long the source may take. Default 1m.
-	FetchTimeout strict.Duration `yaml:"fetch_timeout"`
-	// Fetches is how many run here at once. Default 64.
-	Fetches int `yaml:"fetches"`
-	// Jitter is the part of the TTL that is taken off at random. Default 0.05.
-	Jitter *float64 `yaml:"jitter"`
-	// AnnounceTimeout is how long a silent peer that fetches is waited for. Default 2s.
-	AnnounceTimeout strict.Duration `yaml:"announce_timeout"`
+	TTL             time.Duration `yaml:"ttl" default:"1h" help:"how long a value is fresh, from the start of its fetch, if the origin does not say; at least 1s"`
+	FetchTimeout    time.Duration `yaml:"fetch_timeout" default:"1m" help:"deadline of one fetch"`
+	Fetches         int           `yaml:"fetches" more:"yes" default:"64" help:"fetches at once; more wait"`
+	Jitter          *float64      `yaml:"jitter" more:"yes" default:"0.05" help:"shorten each TTL by a random share, up to this one (0 to 0.5), so that values expire at different times"`
+	AnnounceTimeout time.Duration `yaml:"announce_timeout" more:"yes" default:"2s" help:"give up on a fetching peer that has been silent this long; at least 600ms, the same on every peer"`
 
-	// MaxBytes, MaxKeys, MaxKey, MaxValue and MaxWaiting are bounds. Default 256MiB,
-	// 1000000, 1KiB, 16MiB and 10000.
-	MaxBytes   strict.Size `yaml:"max_bytes"`
-	MaxKeys    int         `yaml:"max_keys"`
-	MaxKey     strict.Size `yaml:"max_key"`
-	MaxValue   strict.Size `yaml:"max_value"`
-	MaxWaiting int         `yaml:"max_waiting"`
+	MaxBytes   strictyaml.Size `yaml:"max_bytes" default:"256MiB" help:"hold at most this many bytes of keys and values in memory"`
+	MaxKeys    int             `yaml:"max_keys" more:"yes" default:"1000000" help:"hold at most this many keys"`
+	MaxKey     strictyaml.Size `yaml:"max_key" more:"yes" default:"1KiB" help:"refuse longer keys"`
+	MaxValue   strictyaml.Size `yaml:"max_value" more:"yes" default:"16MiB" help:"refuse larger values"`
+	MaxWaiting int             `yaml:"max_waiting" more:"yes" default:"10000" help:"let at most this many requests wait"`
 
-	// SecretFile has the secret that peers authenticate their messages with.
-	SecretFile string `yaml:"secret_file"`
-	// CurveKeyFile has this peer's CURVE key pair, see cache keygen. CurvePeers are the
-	// public keys of the other peers by their urls, those to be added later too, and
-	// CurveClients those of clients.
-	CurveKeyFile string            `yaml:"curve_key_file"`
-	CurvePeers   map[string]string `yaml:"curve_peers"`
-	CurveClients []string          `yaml:"curve_clients"`
-	// Insecure allows addresses that other hosts reach without CURVE.
-	Insecure bool `yaml:"insecure"`
-	// Mixed: some peers are of the system that this one is compatible with.
-	Mixed bool `yaml:"mixed"`
-	// ContentType of the values over HTTP. Default application/octet-stream.
-	ContentType string `yaml:"content_type"`
+	SecretFile   string            `yaml:"secret_file" more:"yes" help:"authenticate messages between peers with the secret in this 'FILE', 16 to 1024 bytes, the same on every peer; it encrypts nothing"`
+	CurveKeyFile string            `yaml:"curve_key_file" help:"encrypt and authenticate with the CURVE key pair in this 'FILE'; see \"cache keygen\""`
+	CurvePeers   map[string]string `yaml:"curve_peers" help:"public keys of the other peers by URL, including peers to be added later"`
+	CurveClients []string          `yaml:"curve_clients" flag:"curve-client" more:"yes" help:"public 'KEY' of a client that may ask; repeat for more"`
+	Insecure     bool              `yaml:"insecure" more:"yes" help:"allow addresses that other hosts reach without CURVE keys"`
+	Mixed        bool              `yaml:"mixed" more:"yes" help:"some peers run the system this one is compatible with: two fetches of a key can then overlap"`
+	ContentType  string            `yaml:"content_type" more:"yes" default:"application/octet-stream" help:"media 'TYPE' of values over HTTP"`
 }
 
 // CachePeer is a member of the cluster.
 type CachePeer struct {
-	URL string `yaml:"url"`
-	API string `yaml:"api"`
+	URL string `yaml:"url" help:"where other peers reach it"`
+	API string `yaml:"api" help:"where clients reach it"`
 }
 
 // CacheExec is a program that has the values.
 type CacheExec struct {
-	Command []string `yaml:"command"`
+	Command []string `yaml:"command" help:"the program, run without a shell; {key} is the key, standard output is the value, exit 66 means that there is none"`
 }
 
 // Origin is a URL that has the values.
 type Origin struct {
-	URL       string            `yaml:"url" secret:"url"`
-	TokenFile string            `yaml:"token_file"`
-	CAFile    string            `yaml:"ca_file"`
-	Headers   map[string]string `yaml:"headers" secret:"all"`
-	// HeaderFiles have the values of headers that are secrets.
-	HeaderFiles map[string]string `yaml:"header_files"`
+	URL         string            `yaml:"url" secret:"url" flag:"source-url" help:"fetch values from this 'URL'; {key} is the key, percent-encoded; {key+} keeps slashes"`
+	TokenFile   string            `yaml:"token_file" flag:"source-token-file" more:"yes" help:"send the token in this 'FILE' as Authorization: Bearer"`
+	CAFile      string            `yaml:"ca_file" flag:"source-ca-file" more:"yes" help:"trust the certificates in this 'FILE' instead of the system's"`
+	Headers     map[string]string `yaml:"headers" secret:"all" help:"more headers"`
+	HeaderFiles map[string]string `yaml:"header_files" help:"headers that are secrets: the file with the value of each"`
 }
 
-// members are the peers with this one among them.
-func (c *Cache) members() []protocol.Member {
+// Members are the peers with this one among them.
+func (c *Cache) Members() []protocol.Member {
 	out := make([]protocol.Member, 0, len(c.Peers)+1)
 	own := protocol.Member{URL: c.URL, API: c.API}
 	for _, p := range c.Peers {
@@ -107,8 +85,8 @@ func (c *Cache) members() []protocol.Member {
 // timings are those that can be chosen; the announcements follow their timeout.
 func (c *Cache) timings() protocol.Timings {
 	return protocol.Timings{
-		TTL: time.Duration(c.TTL), Fetch: time.Duration(c.FetchTimeout),
-		Source: time.Duration(c.AnnounceTimeout), Announce: time.Duration(c.AnnounceTimeout) / 2,
+		TTL: c.TTL, Fetch: c.FetchTimeout,
+		AnnounceTimeout: c.AnnounceTimeout, Announce: c.AnnounceTimeout / 2,
 	}
 }
 
@@ -127,24 +105,24 @@ func (c *Cache) Check() error {
 // Peer is what the configuration says for the peer, but its storage.
 func (c *Cache) Peer(log *slog.Logger) (cache.Config, error) {
 	out := cache.Config{
-		Self: c.URL, Members: c.members(), Join: c.Join, BindURL: c.BindURL, BindAPI: c.BindAPI,
+		Self: c.URL, Members: c.Members(), BindURL: c.BindURL, BindAPI: c.BindAPI,
 		Fetches: c.Fetches, Timings: c.timings(), Insecure: c.Insecure, Mixed: c.Mixed,
 		MaxBytes: int64(c.MaxBytes), MaxKeys: c.MaxKeys, MaxKey: int(c.MaxKey), MaxValue: int(c.MaxValue), MaxWaiting: c.MaxWaiting,
 		Log: log,
 	}
 	if c.URL == "" || c.API == "" {
-		return out, usage.Errorf("url and api are missing: where do other peers and clients reach this one? Both are tcp://HOST:PORT")
+		return out, usererr.Errorf("url and api are missing: where do other peers and clients reach this one? Both are tcp://HOST:PORT")
 	}
 	if c.Jitter != nil {
 		if *c.Jitter < 0 {
-			return out, usage.Errorf("a jitter of %v: use 0 to 0.5", *c.Jitter)
+			return out, usererr.Errorf("a jitter of %v: use 0 to 0.5", *c.Jitter)
 		}
 		if out.Jitter = *c.Jitter; out.Jitter == 0 {
 			out.Jitter = -1 // the peer's word for none
 		}
 	}
 	var err error
-	if out.Source, err = c.source(); err != nil {
+	if out.Origin, err = c.source(); err != nil {
 		return out, err
 	}
 	if c.SecretFile != "" {
@@ -157,17 +135,17 @@ func (c *Cache) Peer(log *slog.Logger) (cache.Config, error) {
 }
 
 // source is where the values come from; nil: from other peers alone.
-func (c *Cache) source() (cache.Source, error) {
+func (c *Cache) source() (cache.Origin, error) {
 	maxTTL := c.timings().WithDefaults().MaxTTL
 	switch {
 	case c.Exec != nil && c.Origin != nil:
-		return nil, usage.Errorf("the values come from a program or from an origin, not from both")
+		return nil, usererr.Errorf("the values come from a program or from an origin, not from both")
 	case c.Exec != nil:
-		return source.Exec(source.ExecConfig{Command: c.Exec.Command, MaxValue: int(c.MaxValue)})
+		return origin.Exec(origin.ExecConfig{Command: c.Exec.Command, MaxValue: int(c.MaxValue)})
 	case c.Origin == nil:
 		return nil, nil
 	}
-	o := source.URLConfig{URL: c.Origin.URL, Header: http.Header{}, MaxValue: int(c.MaxValue), MaxTTL: maxTTL}
+	o := origin.URLConfig{URL: c.Origin.URL, Header: http.Header{}, MaxValue: int(c.MaxValue), MaxTTL: maxTTL}
 	headers, err := secretHeaders(c.Origin.Headers, c.Origin.HeaderFiles)
 	if err != nil {
 		return nil, err
@@ -177,7 +155,7 @@ func (c *Cache) source() (cache.Source, error) {
 	}
 	if c.Origin.TokenFile != "" {
 		if _, twice := o.Header["Authorization"]; twice {
-			return nil, usage.Errorf("the header Authorization stands in headers, and is what token_file is for; use one of them")
+			return nil, usererr.Errorf("the header Authorization stands in headers, and is what token_file is for; use one of them")
 		}
 		token, err := SecretFile(c.Origin.TokenFile)
 		if err != nil {
@@ -188,25 +166,25 @@ func (c *Cache) source() (cache.Source, error) {
 	if c.Origin.CAFile != "" {
 		pem, err := os.ReadFile(c.Origin.CAFile)
 		if err != nil {
-			return nil, usage.Errorf("ca file: %v", err)
+			return nil, usererr.Errorf("ca file: %v", err)
 		}
 		roots := x509.NewCertPool()
 		if !roots.AppendCertsFromPEM(pem) {
-			return nil, usage.Errorf("ca file %s has no certificate", c.Origin.CAFile)
+			return nil, usererr.Errorf("ca file %s has no certificate", c.Origin.CAFile)
 		}
 		o.Client = &http.Client{Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 			MaxIdleConnsPerHost: 1024, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 		}}
 	}
-	return source.URL(o)
+	return origin.URL(o)
 }
 
 // curve is who may talk to this peer; nil: everybody.
 func (c *Cache) curve() (*cache.Curve, error) {
 	if c.CurveKeyFile == "" {
 		if len(c.CurveClients)+len(c.CurvePeers) > 0 {
-			return nil, usage.Errorf("public keys of others are of no use without a key file of this peer; see: understudy cache keygen")
+			return nil, usererr.Errorf("public keys of others are of no use without a key file of this peer; see: understudy cache keygen")
 		}
 		return nil, nil
 	}
@@ -217,13 +195,13 @@ func (c *Cache) curve() (*cache.Curve, error) {
 	out := &cache.Curve{Key: key, Peers: map[string][32]byte{}}
 	for url, text := range c.CurvePeers {
 		if out.Peers[url], err = zmtp.DecodeKey(text); err != nil {
-			return nil, usage.Errorf("the key of peer %s: %v", url, err)
+			return nil, usererr.Errorf("the key of peer %s: %v", url, err)
 		}
 	}
 	for _, text := range c.CurveClients {
 		public, err := zmtp.DecodeKey(text)
 		if err != nil {
-			return nil, usage.Errorf("the key of a client: %v", err)
+			return nil, usererr.Errorf("the key of a client: %v", err)
 		}
 		out.Clients = append(out.Clients, public)
 	}

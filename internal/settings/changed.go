@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/understudy-ha/understudy/internal/strict"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
 )
 
 // Changed are the keys at the top of the file, and those of its parts, that differ; of
@@ -15,11 +15,11 @@ func Changed(was, is *Server) []string {
 
 func changedBelow(was, is reflect.Value, path string) []string {
 	var out []string
-	for _, k := range strict.Keys(was.Type()) {
+	for _, k := range strictyaml.Keys(was.Type()) {
 		a, b := was.FieldByIndex(k.Index), is.FieldByIndex(k.Index)
 		name := path + k.Name
 		switch {
-		case strict.Written(a) == strict.Written(b):
+		case strictyaml.Written(a) == strictyaml.Written(b):
 		case name == "roles":
 			out = append(out, changedRoles(a.Interface().([]Role), b.Interface().([]Role))...)
 		case path == "" && a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil():
@@ -35,7 +35,7 @@ func changedRoles(was, is []Role) []string {
 	text := func(list []Role) map[string]string {
 		out := map[string]string{}
 		for _, r := range list {
-			out[r.Role] = strict.Written(reflect.ValueOf(r))
+			out[r.Role] = strictyaml.Written(reflect.ValueOf(r))
 		}
 		return out
 	}

@@ -8,13 +8,12 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/strict"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/open"
 )
@@ -25,15 +24,12 @@ func (c *Server) Complete() error {
 	if c.Name == "" {
 		c.Name = instance.Hostname()
 	}
-	if c.Listen == "" {
-		c.Listen = DefaultListen
-	}
-	if c.HistoryKeep == 0 {
-		c.HistoryKeep = 100_000
-	}
-	f := &strict.Findings{Lines: c.lines}
+	t := c.Timing() // a file that sets the interval alone gets a timeout that fits it
+	c.Interval, c.Timeout = t.Interval, t.Timeout
+	strictyaml.ApplyDefaults(c)
+	f := &strictyaml.Findings{Lines: c.lines}
 	if c.HistoryKeep < 1000 {
-		f.At("history_keep", usage.Errorf("history_keep is %d; at least 1000", c.HistoryKeep))
+		f.At("history_keep", usererr.Errorf("history_keep is %d; at least 1000", c.HistoryKeep))
 	}
 	if err := c.readStore(); err != nil {
 		f.At("store_file", err)
@@ -57,17 +53,17 @@ func (c *Server) Complete() error {
 	c.checkQueues(f)
 	c.checkShards(f)
 	if c.Cache != nil {
-		f.At("cache", strict.In("cache", c.Cache.Check()))
+		f.At("cache", strictyaml.In("cache", c.Cache.Check()))
 	}
 	if c.Sentinel != nil {
-		f.At("sentinel", strict.In("sentinel", c.Sentinel.complete()))
+		f.At("sentinel", strictyaml.In("sentinel", c.Sentinel.complete()))
 	}
 	if c.DNS != nil {
-		f.At("dns", strict.In("dns", c.DNS.complete()))
+		f.At("dns", strictyaml.In("dns", c.DNS.check()))
 	}
 	f.At("hooks", completeHooks(c.Hooks, c.RoleNames()))
 	c.checkPlaces(f)
-	f.At("limits", strict.In("limits", c.Limits.Limits().Validate()))
+	f.At("limits", strictyaml.In("limits", c.Limits.Limits().Validate()))
 	if err := c.checkMonitor(); err != nil {
 		f.List = append(f.List, err) // with its own lines
 	}
@@ -75,7 +71,7 @@ func (c *Server) Complete() error {
 }
 
 // checkPlaces refuses to listen twice on one address.
-func (c *Server) checkPlaces(f *strict.Findings) {
+func (c *Server) checkPlaces(f *strictyaml.Findings) {
 	taken := map[string]string{c.Listen: "listen"}
 	place := func(path, address string) {
 		_, port, _ := net.SplitHostPort(address)
@@ -83,7 +79,7 @@ func (c *Server) checkPlaces(f *strict.Findings) {
 			return // none, or one that the system chooses
 		}
 		if by := taken[address]; by != "" {
-			f.At(path, usage.Errorf("%s: %s is taken by %s", path, address, by))
+			f.At(path, usererr.Errorf("%s: %s is taken by %s", path, address, by))
 			return
 		}
 		taken[address] = path
@@ -111,7 +107,7 @@ func (c *Server) readStore() error {
 		return nil
 	}
 	if c.Store != "" {
-		return usage.Errorf("store and store_file exclude each other")
+		return usererr.Errorf("store and store_file exclude each other")
 	}
 	text, err := secretOf("store_file", c.StoreFile)
 	c.Store = text
@@ -138,13 +134,13 @@ func checkStore(url string) error {
 // ReadToken reads the token from its file, and checks what goes with it.
 func (c *Server) ReadToken() error {
 	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return usage.Errorf("tls_cert and tls_key go together")
+		return usererr.Errorf("tls_cert and tls_key go together")
 	}
 	if c.TokenFile == "" {
 		return nil
 	}
 	if c.Token != "" {
-		return usage.Errorf("token and token_file exclude each other")
+		return usererr.Errorf("token and token_file exclude each other")
 	}
 	text, err := secretOf("token_file", c.TokenFile)
 	c.Token = text
@@ -157,25 +153,21 @@ func (c *Server) checkCert() error {
 		return nil
 	}
 	if _, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); err != nil {
-		return usage.Errorf("tls_cert and tls_key: %v", err)
+		return usererr.Errorf("tls_cert and tls_key: %v", err)
 	}
 	return nil
 }
 
-func (c *Server) checkRoles(f *strict.Findings) {
+func (c *Server) checkRoles(f *strictyaml.Findings) {
 	seen := map[string]bool{}
 	for i := range c.Roles {
-		r := &c.Roles[i]
-		if r.StopGrace == 0 {
-			r.StopGrace = strict.Duration(elect.DefaultStopGrace)
-		}
-		f.At(fmt.Sprintf("roles[%d]", i), c.checkRole(r, seen))
+		f.At(fmt.Sprintf("roles[%d]", i), c.checkRole(&c.Roles[i], seen))
 	}
 	c.checkWith(f)
 }
 
 // checkWith refuses roles that wait for each other: none of them would ever be held.
-func (c *Server) checkWith(f *strict.Findings) {
+func (c *Server) checkWith(f *strictyaml.Findings) {
 	with := map[string]string{}
 	for _, r := range c.Roles {
 		with[r.Role] = r.With
@@ -194,7 +186,7 @@ func (c *Server) checkWith(f *strict.Findings) {
 		for _, name := range ring {
 			told[name] = true
 		}
-		f.At(fmt.Sprintf("roles[%d]", i), usage.Errorf("role %q: with leads back to it (%s): each waits until the next is held, so that none ever is; leave one of them out",
+		f.At(fmt.Sprintf("roles[%d]", i), usererr.Errorf("role %q: with leads back to it (%s): each waits until the next is held, so that none ever is; leave one of them out",
 			r.Role, strings.Join(append(ring, r.Role), " → ")))
 	}
 }
@@ -207,10 +199,10 @@ func (c *Server) checkRole(r *Role, seen map[string]bool) error {
 		return fmt.Errorf("role %q: %w", r.Role, err)
 	}
 	if seen[r.Role] {
-		return usage.Errorf("role %q stands twice", r.Role)
+		return usererr.Errorf("role %q appears twice", r.Role)
 	}
 	seen[r.Role] = true
-	if err := c.Timing().Validate(time.Duration(r.StopGrace)); err != nil {
+	if err := c.Timing().Validate(r.StopGrace); err != nil {
 		return fmt.Errorf("role %q: %w", r.Role, err)
 	}
 	return nil
@@ -220,16 +212,16 @@ func (c *Server) checkRole(r *Role, seen map[string]bool) error {
 func (r *Role) check() error {
 	switch {
 	case r.Holders < 0 || r.Holders > elect.MaxHolders:
-		return usage.Errorf("%d holders; 1 to %d are possible", r.Holders, elect.MaxHolders)
+		return usererr.Errorf("%d holders; 1 to %d are possible", r.Holders, elect.MaxHolders)
 	case r.With == r.Role:
-		return usage.Errorf("it cannot be held only with itself")
+		return usererr.Errorf("it cannot be held only with itself")
 	case r.With != "":
 		if err := elect.ValidateRole(r.With); err != nil {
 			return fmt.Errorf("with: %w", err)
 		}
 	}
 	if len(r.Command) > 0 && r.Command[0] == "" {
-		return usage.Errorf("the command names no program")
+		return usererr.Errorf("the command names no program")
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/understudy-ha/understudy/internal/strict"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/onap"
 )
@@ -23,6 +23,8 @@ const maxDocument = 64 << 20
 type Document struct {
 	monitor.Configuration
 	Form string
+	// Renamed has a warning for each key that has an old name.
+	Renamed []string
 	// onap is what else stands in the JSON of ONAP's service; nil in other forms.
 	ONAP *onap.Config
 }
@@ -35,16 +37,16 @@ func ReadDocument(path, properties string, in io.Reader) (Document, error) {
 	if path != "-" {
 		var f *os.File
 		if f, err = os.Open(path); err != nil {
-			return Document{}, usage.Errorf("%v", err)
+			return Document{}, usererr.Errorf("%v", err)
 		}
 		defer f.Close()
 		in = f
 	}
 	if text, err = io.ReadAll(io.LimitReader(in, maxDocument+1)); err != nil {
-		return Document{}, usage.Errorf("%s: %v", path, err)
+		return Document{}, usererr.Errorf("%s: %v", path, err)
 	}
 	if len(text) > maxDocument {
-		return Document{}, usage.Errorf("%s is larger than %d MiB", path, maxDocument>>20)
+		return Document{}, usererr.Errorf("%s is larger than %d MiB", path, maxDocument>>20)
 	}
 	doc, err := parseDocument(text)
 	if err == nil {
@@ -52,7 +54,7 @@ func ReadDocument(path, properties string, in io.Reader) (Document, error) {
 		err = doc.complete(properties)
 	}
 	if err != nil {
-		return Document{}, usage.Errorf("%s: %v", path, err)
+		return Document{}, usererr.Errorf("%s: %v", path, err)
 	}
 	return doc, nil
 }
@@ -77,7 +79,7 @@ func (d *Document) complete(properties string) error {
 func parseDocument(text []byte) (Document, error) {
 	var top map[string]yaml.Node
 	if err := yaml.Unmarshal(text, &top); err != nil {
-		_, err = strict.Read(text, &Monitored{}, "")
+		_, err = strictyaml.Read(text, &Monitored{}, "")
 		return Document{}, cmp.Or(err, errors.New("its keys cannot be told apart"))
 	}
 	if len(top) == 0 {
@@ -92,15 +94,15 @@ func parseDocument(text []byte) (Document, error) {
 		return parseServerFile(text)
 	}
 	var c Monitored
-	lines, err := strict.Read(text, &c, "")
+	file, err := strictyaml.Read(text, &c, "")
 	if err != nil {
 		return Document{}, err
 	}
-	c.locate(lines, "")
+	c.locate(file.Lines, "")
 	if err := c.check(); err != nil {
 		return Document{}, err
 	}
-	return Document{Configuration: c.Configuration(""), Form: "list of event names"}, nil
+	return Document{Configuration: c.Configuration(""), Form: "list of checks", Renamed: file.Renamed}, nil
 }
 
 func parseONAP(text []byte) (Document, error) {
@@ -123,7 +125,7 @@ func parseServerFile(text []byte) (Document, error) {
 		return Document{}, err
 	}
 	if c.Monitor.Config != nil {
-		return Document{}, fmt.Errorf("its event names come from elsewhere (%s): name that", c.Monitor.Config)
+		return Document{}, fmt.Errorf("its checks come from elsewhere (%s): name that", c.Monitor.Config)
 	}
-	return Document{Configuration: c.Monitor.Configuration(""), Form: "server's file"}, nil
+	return Document{Configuration: c.Monitor.Configuration(""), Form: "server's file", Renamed: c.renamed}, nil
 }

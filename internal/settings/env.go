@@ -8,43 +8,42 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/understudy-ha/understudy/internal/strict"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
 )
 
 // envPrefix begins the names of all variables of the environment that this program knows.
 const envPrefix = "UNDERSTUDY_"
 
 // overrides puts what the environment says in the place of what the file says.
-func (c *Server) overrides(environ []string) ([]strict.EnvKey, error) {
+func (c *Server) overrides(environ []string) ([]strictyaml.EnvKey, error) {
 	guarded := slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, envPrefix+"TERM=") && v != envPrefix+"TERM=" })
-	return strict.TakeEnv(c, envPrefix, environ, func(name string) bool {
+	return strictyaml.TakeEnv(c, envPrefix, environ, func(name string) bool {
 		return guarded && name == envPrefix+"NAME" // it is that of the program's guard
 	})
 }
 
-// TellEnvironment logs which keys the environment says, and which of its variables nobody knows.
-func TellEnvironment(log *slog.Logger, taken []strict.EnvKey, environ []string) {
+// LogEnvironment logs which keys the environment sets, and which of its variables are unknown.
+func LogEnvironment(log *slog.Logger, taken []strictyaml.EnvKey, environ []string) {
 	for _, k := range taken {
 		log.Info("the environment goes before the file", "variable", k.Name, "key", k.Path)
 	}
-	for _, w := range Strangers(environ) {
+	for _, w := range UnknownVariables(environ) {
 		log.Warn(w)
 	}
 }
 
-// Strangers says of each variable that looks as if it were meant for this program, and is not
-// known, that it changes nothing.
-func Strangers(environ []string) []string {
+// UnknownVariables returns a warning for each variable that has this program's prefix and is not known.
+func UnknownVariables(environ []string) []string {
 	known := otherVariables()
-	for _, k := range strict.EnvKeys(reflect.TypeFor[Server](), envPrefix) {
+	for _, k := range strictyaml.EnvKeys(reflect.TypeFor[Server](), envPrefix) {
 		known = append(known, k.Name)
 	}
 	var out []string
-	for name := range strict.Variables(envPrefix, environ) {
+	for name := range strictyaml.Variables(envPrefix, environ) {
 		if slices.Contains(known, name) || slices.ContainsFunc(otherPrefixes(), func(p string) bool { return strings.HasPrefix(name, p) }) {
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s is set in the environment, and changes nothing: no key has that name%s", name, strict.DidYouMean(name, known)))
+		out = append(out, fmt.Sprintf("%s is set in the environment: unknown variable, ignored%s", name, strictyaml.DidYouMean(name, known)))
 	}
 	slices.Sort(out)
 	return out
@@ -72,7 +71,7 @@ func otherPrefixes() []string {
 }
 
 // Environment is what the environment says of a configuration, for who shows it.
-func Environment() []strict.EnvKey {
+func Environment() []strictyaml.EnvKey {
 	taken, _ := new(Server).overrides(os.Environ())
 	return taken
 }

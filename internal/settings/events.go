@@ -10,91 +10,89 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/understudy-ha/understudy/internal/strict"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
 // Monitored says what is monitored: a file of its own, or a part of the
 // server's.
 type Monitored struct {
-	Events []Event `yaml:"events,omitempty"`
-	// Declared sources are known before their first beat.
-	Declared []Declared `yaml:"declared,omitempty"`
-	// Keep leaves event names that do not stand here as they are.
-	Keep bool `yaml:"keep,omitempty"`
+	Events   []Event    `yaml:"checks" was:"events" help:"what is expected of the sources of each check"`
+	Declared []Declared `yaml:"declared" help:"sources that are known before their first heartbeat"`
+	Keep     bool       `yaml:"keep" help:"add to the checks in the store, and remove none"`
 }
 
-// Event is a monitor.Event in a file.
+// Event is a monitor.Check in a file.
 type Event struct {
-	Event       string            `yaml:"event"`
-	Interval    strict.Duration   `yaml:"interval,omitempty"`
-	Missed      int               `yaml:"missed,omitempty"`
-	Schedule    string            `yaml:"schedule,omitempty"`
-	Grace       strict.Duration   `yaml:"grace,omitempty"`
-	MaxRun      strict.Duration   `yaml:"max_run,omitempty"`
-	Fixed       bool              `yaml:"fixed,omitempty"`
-	RetireAfter strict.Duration   `yaml:"retire_after,omitempty"`
-	SenderClock bool              `yaml:"sender_clock,omitempty"`
-	Flaps       int               `yaml:"flaps,omitempty"`
-	FlapWindow  strict.Duration   `yaml:"flap_window,omitempty"`
-	Steady      strict.Duration   `yaml:"steady,omitempty"`
-	GroupBy     string            `yaml:"group_by,omitempty"`
-	GroupWait   strict.Duration   `yaml:"group_wait,omitempty"`
-	GroupMin    int               `yaml:"group_min,omitempty"`
-	Severity    string            `yaml:"severity,omitempty"`
-	Tags        []string          `yaml:"tags,omitempty"`
-	Labels      map[string]string `yaml:"labels,omitempty"`
-	Paused      bool              `yaml:"paused,omitempty"`
-	ControlLoop *ControlLoop      `yaml:"control_loop,omitempty"`
+	Event       string            `yaml:"check" was:"event" help:"name of the check; heartbeats carry it"`
+	Interval    time.Duration     `yaml:"interval" help:"a heartbeat is expected this often …"`
+	Missed      int               `yaml:"missed" help:"… and a source is down when this many are missing …"`
+	Grace       time.Duration     `yaml:"grace" help:"… and this much more time has passed"`
+	Schedule    string            `yaml:"schedule" help:"when heartbeats are expected, as in crontab(5), instead of an interval"`
+	MaxRun      time.Duration     `yaml:"max_run" help:"a run that was started and has not ended after this time has failed"`
+	Fixed       bool              `yaml:"fixed" help:"accept declared sources only; otherwise sources are learned from their first heartbeat"`
+	RetireAfter time.Duration     `yaml:"retire_after" help:"retire a source that has been down this long"`
+	SenderClock bool              `yaml:"sender_clock" help:"judge by the time that the sender put into the heartbeat"`
+	Flaps       int               `yaml:"flaps" help:"after this many alarms within the flap window, keep the alarm open …"`
+	FlapWindow  time.Duration     `yaml:"flap_window" help:"… of this length …"`
+	Steady      time.Duration     `yaml:"steady" help:"… until the source has been well this long"`
+	GroupBy     string            `yaml:"group_by" help:"one alarm for all sources with the same value of this label that go down together …"`
+	GroupWait   time.Duration     `yaml:"group_wait" help:"… within this time of each other …"`
+	GroupMin    int               `yaml:"group_min" help:"… if there are at least this many"`
+	Severity    string            `yaml:"severity" help:"severity, for the receivers of alarms"`
+	Tags        []string          `yaml:"tags" help:"tags, for the receivers of alarms"`
+	Labels      map[string]string `yaml:"labels" help:"labels of the check's sources"`
+	Paused      bool              `yaml:"paused" help:"raise no alarms"`
+	ControlLoop *ControlLoop      `yaml:"control_loop" help:"fields of ONAP's control-loop events"`
 
 	line int // in the file; 0 when it is not from one
 }
 
 // ControlLoop are the fields of ONAP's control-loop events.
 type ControlLoop struct {
-	Name          string `yaml:"name,omitempty"`
-	PolicyName    string `yaml:"policy_name,omitempty"`
-	PolicyScope   string `yaml:"policy_scope,omitempty"`
-	PolicyVersion string `yaml:"policy_version,omitempty"`
-	// TargetType is VNF or VM. Default VNF.
-	TargetType string `yaml:"target_type,omitempty"`
-	Target     string `yaml:"target,omitempty"`
-	Version    string `yaml:"version,omitempty"`
+	Name          string `yaml:"name" help:"closedLoopControlName"`
+	PolicyName    string `yaml:"policy_name" help:"policyName"`
+	PolicyScope   string `yaml:"policy_scope" help:"policyScope"`
+	PolicyVersion string `yaml:"policy_version" help:"policyVersion"`
+	TargetType    string `yaml:"target_type" help:"VNF or VM (default: VNF)"`
+	Target        string `yaml:"target" help:"target"`
+	Version       string `yaml:"version" help:"version"`
 }
 
 // Declared is a monitor.Declaration in a file.
 type Declared struct {
-	Event  string            `yaml:"event"`
-	Source string            `yaml:"source"`
-	Labels map[string]string `yaml:"labels,omitempty"`
+	Event  string            `yaml:"check" was:"event" help:"one of the checks"`
+	Source string            `yaml:"source" help:"name of the source"`
+	Labels map[string]string `yaml:"labels" help:"labels of the source"`
 
 	line int
 }
 
-func (e *Event) event() monitor.Event {
-	out := monitor.Event{
-		Name: e.Event, Interval: time.Duration(e.Interval), Missed: e.Missed, Schedule: e.Schedule, Grace: time.Duration(e.Grace),
-		MaxRun: time.Duration(e.MaxRun), Fixed: e.Fixed, RetireAfter: time.Duration(e.RetireAfter), SenderClock: e.SenderClock,
-		Flaps: e.Flaps, FlapWindow: time.Duration(e.FlapWindow), Steady: time.Duration(e.Steady),
-		GroupBy: e.GroupBy, GroupWait: time.Duration(e.GroupWait), GroupMin: e.GroupMin,
-		Severity: e.Severity, Tags: e.Tags, Labels: e.Labels, Paused: e.Paused,
-	}
+// event is the check that the keys describe: each option has the same name and type in both structs.
+func (e *Event) event() monitor.Check {
+	out := monitor.Check{Name: e.Event}
+	copyOptions(reflect.ValueOf(&out).Elem(), reflect.ValueOf(e).Elem())
 	if e.ControlLoop != nil {
 		out.ControlLoop = monitor.ControlLoop(*e.ControlLoop)
 	}
 	return out
 }
 
-// EventOf is the reverse of event.
-func EventOf(e monitor.Event) Event {
-	out := Event{
-		Event: e.Name, Interval: strict.Duration(e.Interval), Missed: e.Missed, Schedule: e.Schedule, Grace: strict.Duration(e.Grace),
-		MaxRun: strict.Duration(e.MaxRun), Fixed: e.Fixed, RetireAfter: strict.Duration(e.RetireAfter), SenderClock: e.SenderClock,
-		Flaps: e.Flaps, FlapWindow: strict.Duration(e.FlapWindow), Steady: strict.Duration(e.Steady),
-		GroupBy: e.GroupBy, GroupWait: strict.Duration(e.GroupWait), GroupMin: e.GroupMin,
-		Severity: e.Severity, Tags: e.Tags, Labels: e.Labels, Paused: e.Paused,
+// copyOptions copies the exported fields that two structs share by name and type.
+func copyOptions(to, from reflect.Value) {
+	for i := range from.NumField() {
+		field := from.Type().Field(i)
+		if into := to.FieldByName(field.Name); field.IsExported() && into.IsValid() && into.Type() == field.Type {
+			into.Set(from.Field(i))
+		}
 	}
+}
+
+// EventOf is the reverse of event.
+func EventOf(e monitor.Check) Event {
+	out := Event{Event: e.Name}
+	copyOptions(reflect.ValueOf(&out).Elem(), reflect.ValueOf(e))
 	if e.ControlLoop != (monitor.ControlLoop{}) {
 		out.ControlLoop = new(ControlLoop(e.ControlLoop))
 	}
@@ -105,17 +103,17 @@ func EventOf(e monitor.Event) Event {
 func (c *Monitored) Configuration(origin string) monitor.Configuration {
 	out := monitor.Configuration{Keep: c.Keep, Origin: origin}
 	for i := range c.Events {
-		out.Events = append(out.Events, c.Events[i].event())
+		out.Checks = append(out.Checks, c.Events[i].event())
 	}
 	for _, d := range c.Declared {
-		out.Declared = append(out.Declared, monitor.Declaration{Event: d.Event, Source: d.Source, Labels: d.Labels})
+		out.Declared = append(out.Declared, monitor.Declaration{Check: d.Event, Source: d.Source, Labels: d.Labels})
 	}
 	return out
 }
 
 // Same tells whether two say the same.
 func (c *Monitored) Same(other *Monitored) bool {
-	return strict.Written(reflect.ValueOf(*c)) == strict.Written(reflect.ValueOf(*other))
+	return strictyaml.Written(reflect.ValueOf(*c)) == strictyaml.Written(reflect.ValueOf(*other))
 }
 
 // check refuses what [monitor.Configuration.Validate] refuses, and says on which line
@@ -124,18 +122,18 @@ func (c *Monitored) check() error {
 	var found []error
 	for i := range c.Events {
 		if err := c.Events[i].event().Validate(); err != nil {
-			found = append(found, strict.AtLine(c.Events[i].line, err))
+			found = append(found, strictyaml.AtLine(c.Events[i].line, err))
 		}
 	}
 	for i := range c.Events {
 		same := slices.IndexFunc(c.Events[:i], func(e Event) bool { return e.Event == c.Events[i].Event })
 		if same >= 0 {
-			found = append(found, strict.AtLine(c.Events[i].line, usage.Errorf("event %q stands twice", c.Events[i].Event)))
+			found = append(found, strictyaml.AtLine(c.Events[i].line, usererr.Errorf("check %q appears twice", c.Events[i].Event)))
 		}
 	}
 	for _, d := range c.Declared {
-		if err := (monitor.Declaration{Event: d.Event, Source: d.Source, Labels: d.Labels}).Validate(); err != nil {
-			found = append(found, strict.AtLine(d.line, err))
+		if err := (monitor.Declaration{Check: d.Event, Source: d.Source, Labels: d.Labels}).Validate(); err != nil {
+			found = append(found, strictyaml.AtLine(d.line, err))
 			continue
 		}
 		known := slices.ContainsFunc(c.Events, func(e Event) bool { return e.Event == d.Event })
@@ -144,11 +142,11 @@ func (c *Monitored) check() error {
 			for _, e := range c.Events {
 				names = append(names, e.Event)
 			}
-			found = append(found, strict.AtLine(d.line, usage.Errorf("source %q is declared for event %q, which does not stand here%s", d.Source, d.Event, strict.DidYouMean(d.Event, names))))
+			found = append(found, strictyaml.AtLine(d.line, usererr.Errorf("source %q is declared for check %q, which is not in this file%s", d.Source, d.Event, strictyaml.DidYouMean(d.Event, names))))
 		}
 	}
-	if len(c.Events) > monitor.MaxEvents {
-		found = append(found, usage.Errorf("%d event names; at most %d", len(c.Events), monitor.MaxEvents))
+	if len(c.Events) > monitor.MaxChecks {
+		found = append(found, usererr.Errorf("%d checks; at most %d", len(c.Events), monitor.MaxChecks))
 	}
 	return errors.Join(found...)
 }
@@ -156,7 +154,7 @@ func (c *Monitored) check() error {
 // locate notes on which lines of the file the events and sources stand: below a path of keys.
 func (c *Monitored) locate(lines map[string]int, below string) {
 	for i := range c.Events {
-		c.Events[i].line = lines[fmt.Sprintf("%sevents[%d]", below, i)]
+		c.Events[i].line = lines[fmt.Sprintf("%schecks[%d]", below, i)]
 	}
 	for i := range c.Declared {
 		c.Declared[i].line = lines[fmt.Sprintf("%sdeclared[%d]", below, i)]
@@ -182,7 +180,7 @@ func ParseEvent(text string) (Event, error) {
 		case !given && (key == "fixed" || key == "paused" || key == "sender_clock"):
 			fields[key] = true
 		case !given || value == "":
-			return e, usage.Errorf("--event %q: write %q as KEY=VALUE, for instance interval=5s", text, part)
+			return e, usererr.Errorf("--check %q: write %q as KEY=VALUE, for instance interval=5s", text, part)
 		case strings.HasPrefix(key, "label."):
 			within(fields, "labels")[strings.TrimPrefix(key, "label.")] = value
 		case strings.HasPrefix(key, "control_loop."):
@@ -191,7 +189,7 @@ func ParseEvent(text string) (Event, error) {
 			tags, _ := fields["tags"].([]string)
 			fields["tags"] = append(tags, value)
 		case fields[key] != nil:
-			return e, usage.Errorf("--event %q: %s stands twice", text, key)
+			return e, usererr.Errorf("--check %q: %s appears twice", text, key)
 		default:
 			fields[key] = plainValue(key, value)
 		}
@@ -201,11 +199,11 @@ func ParseEvent(text string) (Event, error) {
 	if err != nil {
 		return e, err
 	}
-	if _, err := strict.Read(written, &e, "an event"); err != nil {
-		return e, usage.Errorf("--event %q: %s", text, strict.WithoutLines(err.Error()))
+	if _, err := strictyaml.Read(written, &e, "an event"); err != nil {
+		return e, usererr.Errorf("--check %q: %s", text, strictyaml.WithoutLines(err.Error()))
 	}
 	if err := e.event().Validate(); err != nil {
-		return e, fmt.Errorf("--event %q: %w", text, err)
+		return e, fmt.Errorf("--check %q: %w", text, err)
 	}
 	return e, nil
 }
@@ -238,5 +236,5 @@ func isKey(word string) bool {
 	if strings.HasPrefix(word, "label.") || strings.HasPrefix(word, "control_loop.") || word == "tag" {
 		return true
 	}
-	return strict.KeysOf(reflect.TypeFor[Event]())[word] != nil
+	return strictyaml.KeysOf(reflect.TypeFor[Event]())[word] != nil
 }

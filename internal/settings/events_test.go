@@ -12,7 +12,7 @@ import (
 )
 
 func TestEventFlag(t *testing.T) {
-	for text, want := range map[string]monitor.Event{
+	for text, want := range map[string]monitor.Check{
 		"job,interval=5s,missed=3":              {Name: "job", Interval: 5 * time.Second, Missed: 3},
 		"job,interval=5s,fixed,severity=1":      {Name: "job", Interval: 5 * time.Second, Fixed: true, Severity: "1"},
 		"job,schedule=0,30 2 * * 1,5,grace=1m":  {Name: "job", Schedule: "0,30 2 * * 1,5", Grace: time.Minute},
@@ -32,13 +32,13 @@ func TestEventFlag(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		"":                                   "event name is empty",
+		"":                                   "check name is empty",
 		"job":                                "an interval or a schedule",
 		"job,5s":                             `write "5s" as KEY=VALUE`,
 		"job,interval=":                      "KEY=VALUE",
-		"job,interval=5":                     `"5" is no duration`,
+		"job,interval=5":                     `"5" is not a valid duration`,
 		"job,intervall=5s":                   `did you mean "interval"?`,
-		"job,interval=5s,interval=6s":        "interval stands twice",
+		"job,interval=5s,interval=6s":        "interval appears twice",
 		"job,interval=5s,missed=many":        `"many" is not a whole number`,
 		"job,interval=5s,missed=-1":          "-1 missed beats",
 		"job,interval=1ms":                   "too short",
@@ -58,7 +58,7 @@ func TestEventFlag(t *testing.T) {
 
 // TestEventsRoundTrip: what "config show" prints can be applied, and changes nothing.
 func TestEventsRoundTrip(t *testing.T) {
-	e := monitor.Event{
+	e := monitor.Check{
 		Name: "a: [b", Interval: 90 * time.Second, Missed: 2, Grace: 1500 * time.Millisecond, MaxRun: time.Hour, Fixed: true,
 		RetireAfter: 24 * time.Hour, SenderClock: true, Flaps: 4, FlapWindow: time.Hour, Steady: time.Minute,
 		GroupBy: "site", GroupWait: 10 * time.Second, GroupMin: 2, Severity: "yes", Tags: []string{"1", "null"},
@@ -72,7 +72,7 @@ func TestEventsRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if diff := cmp.Diff([]monitor.Event{e}, doc.Events); diff != "" {
+	if diff := cmp.Diff([]monitor.Check{e}, doc.Checks); diff != "" {
 		t.Errorf("(-want +got)\n%s%s", diff, text)
 	}
 }

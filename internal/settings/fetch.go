@@ -9,8 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/understudy-ha/understudy/internal/strict"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/onap"
 )
@@ -23,16 +22,10 @@ const (
 
 // Fetch is where a configuration comes from, again and again.
 type Fetch struct {
-	// File is YAML, or the JSON of ONAP's heartbeat service.
-	File string `yaml:"file"`
-	// CBS fetches that JSON as ONAP's service does: from its Config Binding
-	// Service, or the files that take its place.
-	CBS bool `yaml:"cbs"`
-	// Properties is the file hbproperties.yaml of that service: how often to look, if the
-	// JSON lacks what the service needs.
-	Properties string `yaml:"properties"`
-	// Poll is how often to look. Default: what the JSON says, or 5m.
-	Poll strict.Duration `yaml:"poll"`
+	File       string        `yaml:"file" flag:"config" help:"read checks from this 'FILE': YAML, a server's file, or the JSON of ONAP's heartbeat service"`
+	CBS        bool          `yaml:"cbs" flag:"config-cbs" more:"yes" help:"fetch that JSON from ONAP's Config Binding Service, as $CONFIG_BINDING_SERVICE and $HOSTNAME say"`
+	Properties string        `yaml:"properties" flag:"-" help:"with ONAP's JSON: its hbproperties.yaml"`
+	Poll       time.Duration `yaml:"poll" help:"look for a new configuration this often (default: as the JSON says, else 5m)"`
 }
 
 // String is where it is.
@@ -46,11 +39,11 @@ func (f *Fetch) String() string {
 func (f *Fetch) check() error {
 	switch {
 	case f.File == "-":
-		return usage.Errorf("standard input cannot be read again and again; name a file")
+		return usererr.Errorf("standard input cannot be read again and again; name a file")
 	case (f.File == "") == !f.CBS:
-		return usage.Errorf("say where it comes from: either file or cbs: true")
-	case f.Poll < 0 || f.Poll > 0 && time.Duration(f.Poll) < time.Second:
-		return usage.Errorf("poll is %v; use at least 1s", time.Duration(f.Poll))
+		return usererr.Errorf("say where it comes from: either file or cbs: true")
+	case f.Poll < 0 || f.Poll > 0 && f.Poll < time.Second:
+		return usererr.Errorf("poll is %v; use at least 1s", f.Poll)
 	}
 	return nil
 }
@@ -65,8 +58,15 @@ type Fetched struct {
 // force.
 func (f *Fetch) Fetcher(last string, log *slog.Logger) (func(context.Context) (Fetched, error), error) {
 	if !f.CBS {
+		warned := false
 		return func(context.Context) (Fetched, error) {
 			doc, err := ReadDocument(f.File, f.Properties, nil)
+			for _, w := range doc.Renamed {
+				if !warned {
+					log.Warn("a key of the configuration has a new name", "file", f.File, "key", w)
+				}
+			}
+			warned = warned || len(doc.Renamed) > 0
 			out := Fetched{doc.Configuration, f.every(defaultPoll)}
 			if doc.ONAP != nil {
 				out.Poll = f.every(doc.ONAP.Poll)
@@ -96,7 +96,7 @@ func withProperties(c onap.Config, path string) (onap.Config, error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return c, usage.Errorf("properties: %v", err)
+		return c, usererr.Errorf("properties: %v", err)
 	}
 	p, err := onap.ParseProperties(text, yaml.Unmarshal, os.LookupEnv)
 	if err != nil {
@@ -110,7 +110,7 @@ func withProperties(c onap.Config, path string) (onap.Config, error) {
 func (f *Fetch) every(own time.Duration) time.Duration {
 	switch {
 	case f.Poll > 0:
-		return time.Duration(f.Poll)
+		return f.Poll
 	case own > 0:
 		return own
 	}

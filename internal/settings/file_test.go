@@ -2,6 +2,7 @@ package settings
 
 import (
 	"encoding/json"
+	"flag"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/strict"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
 )
 
 func writeFile(t *testing.T, text string) string {
@@ -36,14 +37,14 @@ func TestConfigTellsAll(t *testing.T) {
 		path + `: line 1: "lisen" is not known here; did you mean "listen"?`,
 		path + `: line 3: "rolle" is not known in a role; did you mean "role"?`,
 		path + `: line 4: holders: "many" is not a whole number`,
-		path + `: line 6: "role" stands twice in a role; it stands already on line 5`,
+		path + `: line 6: "role" appears twice in a role; it is already on line 5`,
 	}
 	if err == nil || err.Error() != strings.Join(want, "\n") {
 		t.Errorf("says\n%v\nwant\n%s", err, strings.Join(want, "\n"))
 	}
 	path = writeFile(t, "history_keep: 5\nroles:\n  - role: a\n  - role: a\nqueues:\n  - queue: q\n")
 	_, err = Read(path)
-	if got := len(strict.Each(err)); got != 3 || !strings.Contains(err.Error(), `line 4: role "a" stands twice`) {
+	if got := len(strictyaml.Each(err)); got != 3 || !strings.Contains(err.Error(), `line 4: role "a" appears twice`) {
 		t.Errorf("%d errors, want 3: %v", got, err)
 	}
 }
@@ -76,8 +77,8 @@ func TestConfigFromEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := []any{c.Listen, c.Name, time.Duration(c.Timeout), time.Duration(c.Cache.TTL), int64(c.Cache.MaxBytes), *c.Cache.Jitter, c.Sentinel.Listen,
-		time.Duration(c.Monitor.FirstWindow), c.Token, c.TokenFile, c.BehindTLS, c.HistoryKeep}
+	got := []any{c.Listen, c.Name, c.Timeout, c.Cache.TTL, int64(c.Cache.MaxBytes), *c.Cache.Jitter, c.Sentinel.Listen,
+		c.Monitor.FirstWindow, c.Token, c.TokenFile, c.BehindTLS, c.HistoryKeep}
 	want := []any{"127.0.0.1:4", "file", 8 * time.Second, 5 * time.Minute, int64(32 << 20), 0.0, "127.0.0.1:3", 7 * time.Second, "fedcba9876543210", "", true, 2000}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -89,7 +90,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 	}
 	for _, bad := range []struct{ variable, says string }{
 		{"UNDERSTUDY_HISTORY_KEEP=many", `UNDERSTUDY_HISTORY_KEEP, in the environment: "many" is not a whole number`},
-		{"UNDERSTUDY_INTERVAL=5", `"5" is no duration`},
+		{"UNDERSTUDY_INTERVAL=5", `"5" is not a valid duration`},
 		{"UNDERSTUDY_BEHIND_TLS=maybe", "true or false"},
 	} {
 		if _, err := ReadWith("", []string{bad.variable}, func(*Server) {}); err == nil || !strings.Contains(err.Error(), bad.says) || !refused(err) {
@@ -101,7 +102,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 // No two keys have the same variable, and none has that of something else.
 func TestEnvironmentIsUnambiguous(t *testing.T) {
 	of := map[string]string{}
-	for _, k := range strict.EnvKeys(reflect.TypeFor[Server](), envPrefix) {
+	for _, k := range strictyaml.EnvKeys(reflect.TypeFor[Server](), envPrefix) {
 		if other, taken := of[k.Name]; taken {
 			t.Errorf("%s is both %s and %s", k.Name, other, k.Path)
 		}
@@ -113,7 +114,7 @@ func TestEnvironmentIsUnambiguous(t *testing.T) {
 	if of["UNDERSTUDY_MONITOR_KEEP_ALARMS"] != "monitor.keep_alarms" {
 		t.Errorf("%v", of)
 	}
-	got := Strangers([]string{"UNDERSTUDY_LISEN=x", "UNDERSTUDY_STORE=x", "UNDERSTUDY_EVENT_ID=3", "UNDERSTUDY_TERM=1", "PATH=/"})
+	got := UnknownVariables([]string{"UNDERSTUDY_LISEN=x", "UNDERSTUDY_STORE=x", "UNDERSTUDY_EVENT_ID=3", "UNDERSTUDY_TERM=1", "PATH=/"})
 	if len(got) != 1 || !strings.HasSuffix(got[0], `did you mean "UNDERSTUDY_LISTEN"?`) {
 		t.Errorf("%q", got)
 	}
@@ -128,7 +129,7 @@ func keyPaths(t reflect.Type, path string) []string {
 		return nil
 	}
 	var out []string
-	for _, k := range strict.Keys(t) {
+	for _, k := range strictyaml.Keys(t) {
 		p := strings.TrimPrefix(path+"."+k.Name, ".")
 		out = append(append(out, p), keyPaths(k.Of, p)...)
 	}
@@ -138,37 +139,119 @@ func keyPaths(t reflect.Type, path string) []string {
 // The example passes the check, has every key, and says of each what it is.
 func TestExample(t *testing.T) {
 	t.Setenv("UNDERSTUDY_STORE", "")
-	if _, err := ReadWith(writeFile(t, Example), nil, func(*Server) {}); err != nil {
+	if _, err := ReadWith(writeFile(t, Example()), nil, func(*Server) {}); err != nil {
 		t.Errorf("the example does not pass:\n%v", err)
 	}
 	var c Server
-	if _, err := strict.Read([]byte(wholeExample()), &c, ""); err != nil {
+	if _, err := strictyaml.Read([]byte(wholeExample()), &c, ""); err != nil {
 		t.Errorf("with the keys that are left out:\n%v", err)
 	}
-	says, err := descriptions()
-	if err != nil {
-		t.Fatal(err)
+	has := map[string]bool{}
+	for _, path := range yamlPaths(t, wholeExample()) {
+		has[path] = true
 	}
 	for _, path := range keyPaths(reflect.TypeFor[Server](), "") {
-		if says[path] == "" {
-			t.Errorf("the example does not say what %s is", path)
+		if !has[path] {
+			t.Errorf("the example lacks %s", path)
 		}
 	}
-	for i, line := range strings.Split(Example, "\n") {
+	for line := range strings.SplitSeq(Example(), "\n") {
+		if regexp.MustCompile(`^ *#?(- )?[a-z_]+:( .*)?$`).MatchString(line) && strings.HasSuffix(line, "  # ") {
+			t.Errorf("the example does not say what this is for: %s", line)
+		}
+	}
+	for i, line := range strings.Split(Example(), "\n") {
 		if strings.TrimRight(line, " ") != line || strings.Contains(line, "\t") {
 			t.Errorf("line %d of the example has blanks at its end, or tabs", i+1)
 		}
 	}
 }
 
-// The book has the example as it is.
-func TestExampleInTheBook(t *testing.T) {
-	text, err := os.ReadFile("../../docs/configuration.md")
+// yamlPaths are all keys of a text.
+func yamlPaths(t *testing.T, text string) (out []string) {
+	t.Helper()
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(n *yaml.Node, path string)
+	walk = func(n *yaml.Node, path string) {
+		for i, c := range n.Content {
+			switch {
+			case n.Kind != yaml.MappingNode:
+				walk(c, path)
+			case i%2 == 1:
+				p := strings.TrimPrefix(path+"."+n.Content[i-1].Value, ".")
+				out = append(out, p)
+				walk(c, p)
+			}
+		}
+	}
+	walk(&doc, "")
+	return out
+}
+
+var update = flag.Bool("update", false, "write the tables of docs/configuration.md")
+
+// The tables of the reference are made of the declarations of the keys.
+func TestReference(t *testing.T) {
+	const page, begin, end = "../../docs/configuration.md", "<!-- begin of the generated tables: go test ./internal/settings -run TestReference -update -->\n\n", "<!-- end of the generated tables -->\n"
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), "```yaml\n"+Example+"```\n") {
-		t.Error("docs/configuration.md does not have what understudy config example prints; put it there anew")
+	before, rest, ok := strings.Cut(string(text), begin)
+	is, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s does not mark where the tables are", page)
+	}
+	switch {
+	case is == Reference():
+	case *update:
+		if err := os.WriteFile(page, []byte(before+begin+Reference()+end+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s is out of date; run: go test ./internal/settings -run TestReference -update", page)
+	}
+}
+
+// Every key says what it is for.
+func TestKeysHaveHelp(t *testing.T) {
+	var look func(reflect.Type, string)
+	look = func(of reflect.Type, path string) {
+		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+			of = of.Elem()
+		}
+		if of.Kind() != reflect.Struct {
+			return
+		}
+		for _, k := range strictyaml.Keys(of) {
+			if k.Help == "" {
+				t.Errorf("%s.%s has no help", path, k.Name)
+			}
+			look(k.Of, path+"."+k.Name)
+		}
+	}
+	look(reflect.TypeFor[Server](), "")
+}
+
+// A file of the last version is read, with one warning for each key that has a new name.
+func TestOldNames(t *testing.T) {
+	c, err := Read(writeFile(t, "monitor:\n  events:\n  - {event: a, interval: 5s}\n  - {event: b, interval: 5s}\n  declared: [{event: a, source: s}]\nhooks: [{on: [batch], command: [cat]}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Monitor.Events) != 2 || c.Monitor.Events[1].Event != "b" || c.Monitor.Declared[0].Event != "a" || c.Hooks[0].On[0] != "message" {
+		t.Errorf("%+v", c)
+	}
+	want := []string{
+		`line 2: "events" is now called "checks" in monitor; the old name is read for one more version`,
+		`line 3: "event" is now called "check" in a check; the old name is read for one more version`,
+		`line 5: "event" is now called "check" in a declared source; the old name is read for one more version`,
+	}
+	if diff := cmp.Diff(want, c.Warnings()); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -203,11 +286,7 @@ func TestSchema(t *testing.T) {
 
 func plainSchema(t *testing.T) map[string]any {
 	t.Helper()
-	made, err := Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(made)
+	text, err := json.Marshal(Schema())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/understudy-ha/understudy/internal/strict"
 )
 
 func TestHookConfig(t *testing.T) {
@@ -19,7 +17,7 @@ func TestHookConfig(t *testing.T) {
 		"on":         {func(h *Hook) { h.On = []string{"role", "rolls"} }, "rolls"},
 		"no command": {func(h *Hook) { h.Command = nil }, "command is missing"},
 		"brief":      {func(h *Hook) { h.Timeout = 1 }, "timeout"},
-		"long":       {func(h *Hook) { h.Timeout = strict.Duration(2 * time.Hour) }, "timeout"},
+		"long":       {func(h *Hook) { h.Timeout = time.Duration(2 * time.Hour) }, "timeout"},
 		"a place":    {func(h *Hook) { h.OnlyPrimaryOf = "a#2" }, "only_primary_of"},
 		"elsewhere":  {func(h *Hook) { h.OnlyPrimaryOf = "reports" }, "not among the roles"},
 	} {

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
-	"github.com/understudy-ha/understudy/internal/agent"
-	"github.com/understudy-ha/understudy/internal/strict"
+	"github.com/understudy-ha/understudy/internal/shardagent"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
 )
 
 // Each difference is one key.
@@ -36,11 +36,11 @@ func TestChangedKeys(t *testing.T) {
 
 // The keys of a shard are the flags of its agent, all of them.
 func TestShardKeysAreFlags(t *testing.T) {
-	var f agent.Flags
+	var f shardagent.Flags
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.Register(fs)
 	var keys, flags []string
-	for _, k := range strict.Keys(reflect.TypeFor[Shard]()) {
+	for _, k := range strictyaml.Keys(reflect.TypeFor[Shard]()) {
 		if k.Name != "shard" && k.Name != "command" {
 			keys = append(keys, k.Name)
 		}
@@ -56,7 +56,7 @@ func TestShardKeysAreFlags(t *testing.T) {
 	if diff := cmp.Diff(flags, keys, asSet); diff != "" {
 		t.Errorf("(-flags +keys)\n%s", diff)
 	}
-	c := Shard{Shard: "a", Node: "h:1", Data: "d", Priority: new(0), KillHung: new(false), ForgetAfter: strict.Duration(-1), MaxLag: 7, RestartGrace: strict.Duration(time.Second)}
+	c := Shard{Shard: "a", Settings: shardagent.Settings{Node: "h:1", Data: "d", Priority: new(0), KillHung: new(false), ForgetAfter: -1, MaxLag: 7, RestartGrace: time.Second}}
 	got, err := c.Agent(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
-	"github.com/understudy-ha/understudy/internal/strict"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/intake"
 )
 
 const (
-	// ActiveRole is the role of the instance that puts configurations into force.
+	// ActiveRole is the role of the instance that applies configurations.
 	ActiveRole = "monitor"
 	// ActiveGrace is how long it may take to stop that.
 	ActiveGrace = 100 * time.Millisecond
@@ -35,56 +35,43 @@ const (
 )
 
 // Monitor is the part of the server's file that makes it an instance of the
-// monitor.
+// monitor. "understudy monitor run" has flags only for the keys that its register names
+// (cmd/understudy/monitorrun.go), and flags of its own for checks, sinks, routers and ping keys: a new key needs an entry
+// there to become a flag.
 type Monitor struct {
-	Monitored `yaml:",inline"`
-	// Config is where events and declared sources come from instead.
-	Config *Fetch `yaml:"config"`
-	// Sinks are told of alarms.
-	Sinks []Sink `yaml:"sinks"`
-	// Routers are topics that beats are read from, besides those that come over HTTP.
-	Routers []Router `yaml:"routers"`
-	// PingKeys let senders in over HTTP that do not know the token.
-	PingKeys []PingKey `yaml:"ping_keys"`
-	// FirstWindow is after how long of silence an instance's sources are looked after by
-	// others. Default 5s.
-	FirstWindow strict.Duration `yaml:"first_window"`
-	// KeepAlarms is how long alarms are kept that ended. Default 2160h, 90 days.
-	KeepAlarms strict.Duration `yaml:"keep_alarms"`
+	Monitored   `yaml:",inline"`
+	Config      *Fetch        `yaml:"config" help:"read checks and declared sources from elsewhere, again and again"`
+	Sinks       []Sink        `yaml:"sinks" help:"receivers of alarms; each has one of webhook, slack, message_router, alertmanager, email and log"`
+	Routers     []Router      `yaml:"routers" help:"Message Router topics to read heartbeats from"`
+	PingKeys    []PingKey     `yaml:"ping_keys" help:"keys that let senders in without the token, for heartbeats only"`
+	FirstWindow time.Duration `yaml:"first_window" more:"yes" default:"5s" help:"other instances take over the sources of an instance that has been silent this long"`
+	KeepAlarms  time.Duration `yaml:"keep_alarms" more:"yes" default:"2160h" help:"keep ended alarms this long"`
 }
 
 // Router is an intake.RouterConfig in the file.
 type Router struct {
-	// Router is its name, for people and for the path "router.NAME".
-	Router string `yaml:"router"`
-	URL    string `yaml:"url" secret:"url"`
-	Group  string `yaml:"group"`
-	// Consumer must differ between instances. Default: the instance's name and the
-	// port that it listens on, so that two on one host differ.
-	Consumer string `yaml:"consumer"`
-	// LongPoll is how long the router may hold a request. Default 5s.
-	LongPoll strict.Duration `yaml:"long_poll"`
-	// Limit is how many messages are asked for at once. Default 1000.
-	Limit        int    `yaml:"limit"`
-	User         string `yaml:"user"`
-	PasswordFile string `yaml:"password_file"`
-	CAFile       string `yaml:"ca_file"`
+	Router       string        `yaml:"router" help:"name of the router; its intake path is router.NAME"`
+	URL          string        `yaml:"url" secret:"url" help:"URL of the topic"`
+	Group        string        `yaml:"group" help:"consumer group, the same for all instances"`
+	Consumer     string        `yaml:"consumer" help:"consumer ID, different on every instance (default: the instance's name and port)"`
+	LongPoll     time.Duration `yaml:"long_poll" default:"5s" help:"how long the router may hold a request"`
+	Limit        int           `yaml:"limit" default:"1000" help:"messages per request"`
+	User         string        `yaml:"user" help:"user at the router"`
+	PasswordFile string        `yaml:"password_file" help:"file with the user's password"`
+	CAFile       string        `yaml:"ca_file" help:"trust the certificates in this file instead of the system's"`
 }
 
 // PingKey is an intake.PingKey in the file.
 type PingKey struct {
-	// Name is for people. Default: that of the file.
-	Name string `yaml:"name"`
-	File string `yaml:"file"`
-	// Events that it may beat for, as patterns with *. Default: all.
-	Events []string `yaml:"events"`
-	// PostOnly refuses GET and HEAD, which previews of links send too.
-	PostOnly bool `yaml:"post_only"`
+	Name     string   `yaml:"name" help:"name of the key, for operators (default: the file's name)"`
+	File     string   `yaml:"file" help:"file with the key: 16 to 200 letters, digits, and - . _ ~"`
+	Events   []string `yaml:"checks" was:"events" help:"checks it may send heartbeats for; * matches anything (default: all)"`
+	PostOnly bool     `yaml:"post_only" help:"refuse GET and HEAD, which link previews send too"`
 }
 
 // Windows are those of the claims on sources: nothing of them is ever in a step.
 func (c *Monitor) Windows() claim.Windows {
-	w := claim.Windows{First: time.Duration(c.FirstWindow)}
+	w := claim.Windows{First: c.FirstWindow}
 	if w.First == 0 {
 		w.First = 5 * time.Second
 	}
@@ -97,20 +84,20 @@ func (c *Monitor) check() error {
 	found := []error{c.Monitored.check()}
 	if c.Config != nil {
 		if len(c.Events) > 0 || len(c.Declared) > 0 {
-			found = append(found, usage.Errorf("config says where the event names come from; events and declared cannot stand beside it"))
+			found = append(found, usererr.Errorf("config says where the checks come from; checks and declared exclude it"))
 		}
-		found = append(found, strict.In("config", c.Config.check()))
+		found = append(found, strictyaml.In("config", c.Config.check()))
 	}
 	found = append(found, c.Windows().Validate(0))
 	if c.KeepAlarms < 0 {
-		found = append(found, usage.Errorf("keep_alarms is %v; it cannot be negative", time.Duration(c.KeepAlarms)))
+		found = append(found, usererr.Errorf("keep_alarms is %v; it cannot be negative", c.KeepAlarms))
 	}
 	seen := map[string]bool{}
 	for i := range c.Sinks {
 		s := &c.Sinks[i]
 		found = append(found, s.check())
 		if seen[s.Sink] {
-			found = append(found, usage.Errorf("sink %q stands twice", s.Sink))
+			found = append(found, usererr.Errorf("sink %q appears twice", s.Sink))
 		}
 		seen[s.Sink] = true
 	}
@@ -125,14 +112,14 @@ func (c *Monitor) checkIntake() error {
 			return fmt.Errorf("router: %w", err)
 		}
 		if seen[r.Router] {
-			return usage.Errorf("router %q stands twice", r.Router)
+			return usererr.Errorf("router %q appears twice", r.Router)
 		}
 		seen[r.Router] = true
 		made, err := r.Intake("this instance")
 		if err != nil {
 			return fmt.Errorf("router %s: %w", r.Router, err)
 		}
-		made.Flow = (*monitor.Inflow)(nil) // nothing flows yet
+		made.Flow = (*monitor.IntakePath)(nil) // nothing flows yet
 		if err := made.Validate(); err != nil {
 			return err
 		}
@@ -162,7 +149,7 @@ func (c *Monitor) Keys() ([]intake.PingKey, error) {
 func (r *Router) Intake(consumer string) (intake.RouterConfig, error) {
 	out := intake.RouterConfig{
 		Name: r.Router, URL: r.URL, Group: r.Group, Consumer: r.Consumer,
-		LongPoll: time.Duration(r.LongPoll), Limit: r.Limit, User: r.User,
+		LongPoll: r.LongPoll, Limit: r.Limit, User: r.User,
 	}
 	if out.Consumer == "" {
 		out.Consumer = consumer
@@ -184,11 +171,11 @@ func (r *Router) Intake(consumer string) (intake.RouterConfig, error) {
 func trusting(path string) (*tls.Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, usage.Errorf("ca_file: %v", err)
+		return nil, usererr.Errorf("ca_file: %v", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, usage.Errorf("ca_file %s has no certificate in PEM", path)
+		return nil, usererr.Errorf("ca_file %s has no certificate in PEM", path)
 	}
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
@@ -204,7 +191,7 @@ func (c *Monitor) SinkNames() []string {
 
 // ProvenPath is a way that beats take that this program proves by itself.
 func ProvenPath(name string) monitor.PathConfig {
-	return monitor.PathConfig{Name: name, Trust: StoreTrust, Gap: StoreGap, Steady: true}
+	return monitor.PathConfig{Name: name, TrustFor: StoreTrust, MaxGap: StoreGap, Synchronous: true}
 }
 
 // checkMonitor refuses what can be refused without a store.
@@ -214,20 +201,20 @@ func (c *Server) checkMonitor() error {
 	}
 	for _, r := range c.Roles {
 		if r.Role == ActiveRole {
-			return usage.Errorf("role %q is the monitor's own: it is held by the instance that puts configurations into force", ActiveRole)
+			return usererr.Errorf("role %q is the monitor's own: it is held by the instance that applies configurations", ActiveRole)
 		}
 	}
 	if err := c.Timing().Validate(ActiveGrace); err != nil {
 		return fmt.Errorf("monitor: %w", err)
 	}
-	return strict.In("monitor", c.Monitor.check())
+	return strictyaml.In("monitor", c.Monitor.check())
 }
 
 // RouterPath is the way that beats take through a router: it is taken to work only as far
 // as it was seen to, by a poll that emptied it. Longer between two than a poll
 // takes, it may have been down, and have lost what was sent.
 func RouterPath(c intake.RouterConfig) monitor.PathConfig {
-	return monitor.PathConfig{Name: "router." + c.Name, Gap: cmp.Or(c.LongPoll, defaultLongPoll) + routerSlack}
+	return monitor.PathConfig{Name: "router." + c.Name, MaxGap: cmp.Or(c.LongPoll, defaultLongPoll) + routerSlack}
 }
 
 // How long a router holds a request, and how long the rest of a poll may take.

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/plain"
+	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -32,26 +32,26 @@ func (c *Server) Parts() []Part {
 	var out []Part
 	t := c.Timing()
 	for _, r := range c.Roles {
-		out = append(out, partOf("role", r.Role, t.WorstTakeover(), "T + I: timeout %s, interval %s", plain.Duration(t.Timeout), plain.Duration(t.Interval)))
+		out = append(out, partOf("role", r.Role, t.WorstTakeover(), "T + I: timeout %s, interval %s", termtext.Duration(t.Timeout), termtext.Duration(t.Interval)))
 	}
 	for i := range c.Queues {
 		out = append(out, c.Queues[i].part("queue", c.Queues[i].Queue))
 	}
 	if m := c.Monitor; m != nil {
 		idle, _ := m.Windows().WorstTakeover()
-		out = append(out, partOf("monitor", "sources", idle, "first window %s, and a look", plain.Duration(m.Windows().First)))
+		out = append(out, partOf("monitor", "sources", idle, "first window %s, and a look", termtext.Duration(m.Windows().First)))
 		out = append(out, partOf("monitor", "configuration", t.WorstTakeover(), "T + I, of the role %q", ActiveRole))
 		for i := range m.Sinks {
 			out = append(out, m.Sinks[i].Queue().part("sink", m.Sinks[i].Sink))
 		}
 	}
 	if c.Cache != nil {
-		p := c.cacheTimings()
-		out = append(out, partOf("cache", c.Cache.URL, p.Source, "a fetch of a peer that hangs: announce timeout; one whose process ends is taken over at once"))
+		p := c.Cache.timings().WithDefaults()
+		out = append(out, partOf("cache", c.Cache.URL, p.AnnounceTimeout, "a fetch of a peer that hangs: announce timeout; one whose process ends is taken over at once"))
 	}
 	for i := range c.Shards {
 		s := &c.Shards[i]
-		t := s.timing()
+		t := lease.Timing{Interval: s.Interval, Timeout: s.Timeout}.WithDefaults()
 		out = append(out, partOf("shard", s.Shard+" at "+s.Node, t.WorstTakeover()+silentSlack,
 			"a host that falls silent: T + I + 2.5s; a process that dies: 0.3s, 2s more if an agent has died as well"))
 	}
@@ -59,7 +59,7 @@ func (c *Server) Parts() []Part {
 		out = append(out, partOf("sentinel", c.Sentinel.Listen, 0, "each server answers by itself"))
 	}
 	if c.DNS != nil {
-		out = append(out, partOf("dns", c.DNS.Zone+" at "+c.DNS.Listen, 0, "each server answers by itself; an answer is believed for %s at most", plain.Duration(time.Duration(c.DNS.TTLMax))))
+		out = append(out, partOf("dns", c.DNS.Zone+" at "+c.DNS.Listen, 0, "each server answers by itself; an answer is believed for %s at most", termtext.Duration(c.DNS.TTLMax)))
 	}
 	for _, h := range c.Hooks {
 		out = append(out, h.part(t))
@@ -70,7 +70,7 @@ func (c *Server) Parts() []Part {
 func (q *Queue) part(part, name string) Part {
 	idle, submitting := q.Windows().WorstTakeover()
 	return partOf(part, name, submitting, "a key with a submission under way; %s without: first window %s, second %s, and a look",
-		plain.Duration(idle), plain.Duration(q.Windows().First), plain.Duration(q.Windows().Second))
+		termtext.Duration(idle), termtext.Duration(q.Windows().First), termtext.Duration(q.Windows().Second))
 }
 
 func (h Hook) part(t lease.Timing) Part {

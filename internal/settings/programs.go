@@ -4,16 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 
-	"github.com/understudy-ha/understudy/internal/strict"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
-// Missing says of each program that a role or a hook runs, and that cannot be started on this host, which that is and
-// on which line it stands. It is no mistake of the file: that may be meant for another host, or the program may come
-// later.
-func (c *Server) Missing() []string {
-	f := &strict.Findings{Lines: c.lines}
+// Warnings returns what does not keep a server from starting: keys that have an old name, and programs that cannot be
+// started on this host. The file may be meant for another host, or the program may come later.
+func (c *Server) Warnings() []string { return append(slices.Clone(c.renamed), c.missingPrograms()...) }
+
+func (c *Server) missingPrograms() []string {
+	f := &strictyaml.Findings{Lines: c.lines}
 	look := func(path, whose string, command []string) {
 		if len(command) == 0 {
 			return
@@ -26,7 +28,7 @@ func (c *Server) Missing() []string {
 		if errors.As(err, &why) {
 			err = why.Err
 		}
-		f.At(path, usage.Errorf("%s: the program %s of %s cannot be started: %v", path, command[0], whose, err))
+		f.At(path, usererr.Errorf("%s: the program %s of %s cannot be started: %v", path, command[0], whose, err))
 	}
 	for i, r := range c.Roles {
 		look(fmt.Sprintf("roles[%d].command", i), fmt.Sprintf("role %q", r.Role), r.Command)

@@ -22,7 +22,7 @@ func TestMissingPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := c.Missing()
+	got := c.Warnings()
 	want := []string{`line 5: roles[1].command: the program no-such-program-anywhere of role "b"`, "line 8: roles[3].command: the program " + plain + ` of role "d"`, "line 11: hooks[1].command: the program " + filepath.Join(dir, "gone") + " of hook 2"}
 	if len(got) != len(want) {
 		t.Fatalf("%d are told, want %d: %q", len(got), len(want), got)

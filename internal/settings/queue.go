@@ -16,78 +16,65 @@ import (
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/dispatch/front"
 	"github.com/understudy-ha/understudy/dispatch/target"
-	"github.com/understudy-ha/understudy/internal/strict"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/store"
 )
 
-// Queue is a queue that an instance delivers, from the file or from flags.
+// Queue is a queue that an instance delivers, from the file or from flags. It has exactly one target.
 type Queue struct {
-	Queue string `yaml:"queue"`
-	// One of these is where its batches go.
-	Webhook  *Webhook `yaml:"webhook"`
-	Sawtooth *Ledger  `yaml:"sawtooth"`
-	Scabbard *Ledger  `yaml:"scabbard"`
-	Exec     *Exec    `yaml:"exec"`
-	// The windows that keep keys from other instances. Default 30s and 3m.
-	FirstWindow  strict.Duration `yaml:"first_window"`
-	SecondWindow strict.Duration `yaml:"second_window"`
-	// SubmitTimeout is the deadline of a submission. Default 15s.
-	SubmitTimeout strict.Duration `yaml:"submit_timeout"`
-	// Concurrency is how many submissions are under way at once. Default 64.
-	Concurrency int `yaml:"concurrency"`
-	// Rate is how many submissions begin in a second at most. Default: no limit.
-	Rate float64 `yaml:"rate"`
-	// OnFailure is block or skip. Default: skip what the target judged invalid.
-	OnFailure string `yaml:"on_failure"`
-	// Keep is how long batches that are over are kept. Default 168h; negative: for ever.
-	Keep strict.Duration `yaml:"keep"`
-	// Front answers to clients of a ledger.
-	Front *Front `yaml:"front"`
+	Queue         string        `yaml:"queue" flag:"-" help:"name of the queue"`
+	Webhook       *Webhook      `yaml:"webhook" help:"POST each message to a URL"`
+	Sawtooth      *Ledger       `yaml:"sawtooth" help:"submit to Hyperledger Sawtooth"`
+	Scabbard      *Ledger       `yaml:"scabbard" help:"submit to Splinter's Scabbard"`
+	Exec          *Exec         `yaml:"exec" help:"run a program for each message"`
+	FirstWindow   time.Duration `yaml:"first_window" more:"yes" default:"30s" help:"other instances may take the keys of an instance that has been silent this long"`
+	SecondWindow  time.Duration `yaml:"second_window" more:"yes" default:"3m" help:"… and its keys with a submission in flight only this long after the submission started; longer than submit_timeout"`
+	SubmitTimeout time.Duration `yaml:"submit_timeout" default:"15s" help:"deadline of one submission"`
+	Concurrency   int           `yaml:"concurrency" default:"64" help:"submissions in flight at once"`
+	Rate          float64       `yaml:"rate" help:"start at most this many submissions per second (default: no limit)"`
+	OnFailure     string        `yaml:"on_failure" help:"after a permanent failure, block the key or skip the message (default: skip what the target judged invalid, else block)"`
+	Keep          time.Duration `yaml:"keep" more:"yes" default:"168h" help:"keep finished messages this long; negative: for ever"`
+	Front         *Front        `yaml:"front" help:"answer the clients of a ledger: what they submit goes into the queue"`
 }
 
 // Webhook is a target.WebhookConfig in the file.
 type Webhook struct {
-	Ledger     `yaml:",inline"`
-	StatusURL  string            `yaml:"status_url" secret:"url"`
-	SecretFile string            `yaml:"secret_file"`
-	Headers    map[string]string `yaml:"headers" secret:"all"`
-	// HeaderFiles have the values of headers that are secrets.
-	HeaderFiles map[string]string `yaml:"header_files"`
-	// What the receiver promises; see the target's own words.
-	ResendSafe    bool `yaml:"resend_safe"`
-	Recognises    bool `yaml:"recognises"`
-	ComparesTerms bool `yaml:"compares_terms"`
-	Remembers     bool `yaml:"remembers"`
+	Ledger        `yaml:",inline"`
+	SecretFile    string            `yaml:"secret_file" more:"yes" help:"sign each request with the secret in this 'FILE'"`
+	Headers       map[string]string `yaml:"headers" secret:"all" help:"more headers"`
+	HeaderFiles   map[string]string `yaml:"header_files" help:"headers that are secrets: the file with the value of each"`
+	StatusURL     string            `yaml:"status_url" secret:"url" more:"yes" help:"ask this 'URL' about a message whose outcome is unknown; {id} in it is the message ID"`
+	ResendSafe    bool              `yaml:"resend_safe" more:"yes" help:"sending the same message twice does no harm"`
+	Recognises    bool              `yaml:"recognises" help:"the receiver deduplicates by message ID, however late a message is sent again"`
+	ComparesTerms bool              `yaml:"compares_terms" flag:"-" help:"the receiver refuses requests with an older term"`
+	Remembers     bool              `yaml:"remembers" flag:"-" help:"a 404 from the status URL proves that a message never arrived"`
 }
 
-// Ledger is what all targets have that are reached by HTTP.
+// Ledger has what all targets need that are reached over HTTP.
 type Ledger struct {
-	URL       string `yaml:"url" secret:"url"`
-	CAFile    string `yaml:"ca_file"`
-	TokenFile string `yaml:"token_file"`
+	URL       string `yaml:"url" secret:"url" flag:"-" help:"URL to send to"`
+	CAFile    string `yaml:"ca_file" more:"yes" help:"trust the certificates in this 'FILE' instead of the system's"`
+	TokenFile string `yaml:"token_file" help:"send the token in this 'FILE' as Authorization: Bearer"`
 }
 
-// Exec is a program that is run for each batch.
+// Exec is a program that is run for each message.
 type Exec struct {
-	Command       []string `yaml:"command"`
-	ResendSafe    bool     `yaml:"resend_safe"`
-	Recognises    bool     `yaml:"recognises"`
-	ComparesTerms bool     `yaml:"compares_terms"`
+	Command       []string `yaml:"command" help:"the program; it reads the message on standard input"`
+	ResendSafe    bool     `yaml:"resend_safe" help:"running it twice for the same message does no harm"`
+	Recognises    bool     `yaml:"recognises" help:"it deduplicates by message ID"`
+	ComparesTerms bool     `yaml:"compares_terms" help:"it refuses messages with an older term"`
 }
 
-// Front is where a queue is reached as if it were a ledger.
+// Front is where clients reach a queue as if it were a ledger.
 type Front struct {
-	Listen string `yaml:"listen"`
-	// Dialect is sawtooth, grid or grid-splinter. Default sawtooth.
-	Dialect string `yaml:"dialect"`
-	// Open lets other hosts in: whoever reaches the address may enqueue.
-	Open bool `yaml:"open"`
+	Listen  string `yaml:"listen" flag:"-" help:"'ADDRESS' to listen on, HOST:PORT"`
+	Dialect string `yaml:"dialect" more:"yes" default:"sawtooth" help:"the ledger to imitate: sawtooth, grid or grid-splinter"`
+	Open    bool   `yaml:"open" flag:"front-open" more:"yes" help:"allow an address that other hosts reach: anyone who reaches it may submit"`
 }
 
 // Windows are those of the claims on the queue's keys.
 func (q *Queue) Windows() claim.Windows {
-	return claim.Windows{First: time.Duration(q.FirstWindow), Second: time.Duration(q.SecondWindow)}.WithDefaults()
+	return claim.Windows{First: q.FirstWindow, Second: q.SecondWindow}.WithDefaults()
 }
 
 // Deadline is that of a submission.
@@ -95,7 +82,7 @@ func (q *Queue) Deadline() time.Duration {
 	if q.SubmitTimeout == 0 {
 		return 15 * time.Second
 	}
-	return time.Duration(q.SubmitTimeout)
+	return q.SubmitTimeout
 }
 
 // Check refuses what can be refused without a store.
@@ -110,7 +97,7 @@ func (q *Queue) Check() error {
 		}
 	}
 	if targets != 1 {
-		return usage.Errorf("%d targets; name one of webhook, sawtooth, scabbard and exec", targets)
+		return usererr.Errorf("%d targets; name one of webhook, sawtooth, scabbard and exec", targets)
 	}
 	if err := q.checkDelivery(); err != nil {
 		return err
@@ -128,13 +115,13 @@ const dispatchSlack = 2 * time.Second
 func (q *Queue) checkDelivery() error {
 	switch failure := dispatch.OnFailure(q.OnFailure); {
 	case q.Deadline() < 0:
-		return usage.Errorf("a submit timeout of %v is negative", q.Deadline())
+		return usererr.Errorf("a submit timeout of %v is negative", q.Deadline())
 	case q.Concurrency < 0 || q.Concurrency > claim.MaxKeys:
-		return usage.Errorf("concurrency is %d; use 1 to %d", q.Concurrency, claim.MaxKeys)
+		return usererr.Errorf("concurrency is %d; use 1 to %d", q.Concurrency, claim.MaxKeys)
 	case !(q.Rate >= 0) || math.IsInf(q.Rate, 1): // or no number
-		return usage.Errorf("rate is %v; use so many submissions in a second, or leave it out for no limit", q.Rate)
+		return usererr.Errorf("rate is %v; use so many submissions in a second, or leave it out for no limit", q.Rate)
 	case failure != dispatch.OnFailureDefault && failure != dispatch.OnFailureBlock && failure != dispatch.OnFailureSkip:
-		return usage.Errorf("on_failure: %q; use block or skip", q.OnFailure)
+		return usererr.Errorf("on_failure: %q; use block or skip", q.OnFailure)
 	}
 	return q.Windows().Validate(q.Deadline() + dispatchSlack)
 }
@@ -144,13 +131,13 @@ func (f *Front) check() error {
 		f.Dialect = string(front.Sawtooth)
 	}
 	if !slices.Contains(front.Dialects(), front.Dialect(f.Dialect)) {
-		return usage.Errorf("front: dialect %q; the dialects are %v", f.Dialect, front.Dialects())
+		return usererr.Errorf("front: dialect %q; the dialects are %v", f.Dialect, front.Dialects())
 	}
 	if _, _, err := net.SplitHostPort(f.Listen); err != nil {
-		return usage.Errorf("front: listen address %q: use HOST:PORT", f.Listen)
+		return usererr.Errorf("front: listen address %q: use HOST:PORT", f.Listen)
 	}
 	if !f.Open && api.CheckListen(f.Listen, "", false) != nil {
-		return usage.Errorf("front: clients of a ledger show no token, so that whoever reaches %q may enqueue; use a loopback address, or say that it is open (open: true, --front-open)", f.Listen)
+		return usererr.Errorf("front: clients of a ledger show no token, so that anyone who reaches %q may enqueue; use a loopback address, or say that it is open (open: true, --front-open)", f.Listen)
 	}
 	return nil
 }
@@ -166,7 +153,7 @@ func (f *Front) NewListener() (net.Listener, error) {
 
 // Handler answers as the ledger would.
 func (f *Front) Handler(queues store.Queues, queue string, log *slog.Logger) (http.Handler, error) {
-	return front.New(front.Config{Desk: queues.Desk(), Queue: queue, Dialect: front.Dialect(f.Dialect), Logger: log})
+	return front.New(front.Config{Admin: queues.QueueAdmin(), Queue: queue, Dialect: front.Dialect(f.Dialect), Logger: log})
 }
 
 func (c *Ledger) http(concurrency int) target.HTTPConfig {
@@ -208,10 +195,10 @@ func (c *Webhook) target(concurrency int) (dispatch.Target, error) {
 	if c.SecretFile != "" {
 		text, err := os.ReadFile(c.SecretFile)
 		if err != nil {
-			return nil, usage.Errorf("secret file: %v", err)
+			return nil, usererr.Errorf("secret file: %v", err)
 		}
 		if cfg.Secret = bytes.TrimSpace(text); len(cfg.Secret) == 0 {
-			return nil, usage.Errorf("secret file %s is empty", c.SecretFile)
+			return nil, usererr.Errorf("secret file %s is empty", c.SecretFile)
 		}
 	}
 	return target.NewWebhook(cfg)

@@ -3,12 +3,12 @@ package settings
 import (
 	"fmt"
 
-	"github.com/understudy-ha/understudy/internal/strict"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 // checkQueues refuses what can be refused without a store; files of secrets are read.
-func (c *Server) checkQueues(f *strict.Findings) {
+func (c *Server) checkQueues(f *strictyaml.Findings) {
 	seen := map[string]bool{}
 	for i := range c.Queues {
 		q, path := &c.Queues[i], fmt.Sprintf("queues[%d]", i)
@@ -19,7 +19,7 @@ func (c *Server) checkQueues(f *strict.Findings) {
 		if err != nil {
 			f.At(path, fmt.Errorf("queue %q: %w", q.Queue, err))
 		} else if seen[q.Queue] {
-			f.At(path, usage.Errorf("queue %q stands twice", q.Queue))
+			f.At(path, usererr.Errorf("queue %q appears twice", q.Queue))
 		}
 		seen[q.Queue] = true
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/understudy-ha/understudy/internal/strict"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
 )
 
 // What the server would refuse at its start is refused by the check.
@@ -34,14 +34,14 @@ func TestConfigRefusesWhatTheServerRefuses(t *testing.T) {
 		queue + "rate: .nan":                                       "rate is NaN",
 		queue + "rate: -1":                                         "rate is -1",
 		queue + "concurrency: 1001":                                "concurrency is 1001",
-		queue + "{first_window: 1s}":                               "it is no YAML",
+		queue + "{first_window: 1s}":                               "it is not valid YAML",
 		queue + "submit_timeout: 179s":                             "a second window of 3m0s",
 		"monitor: {sinks: [{sink: s, log: {}, rate: -1}]}":         "sink s: rate is -1",
 		"monitor: {routers: [{router: r, group: g, url: 'x'}]}":    `router "r"`,
-		"shards:\n- " + node("data: a") + "\n- " + node("data: b"): "line 3: shard \"s\": node 127.0.0.1:7 stands twice",
+		"shards:\n- " + node("data: a") + "\n- " + node("data: b"): "line 3: shard \"s\": node 127.0.0.1:7 appears twice",
 		"roles: [{role: a, with: b}, {role: b, with: a}]":          `role "a": with leads back to it (a → b → a)`,
 		"roles:\n- {role: x, with: a}\n- {role: a, with: b}\n- {role: b, with: c}\n- {role: c, with: a}": `line 3: role "a": with leads back to it (a → b → c → a)`,
-		"roles:\n- &a {role: a}\n- {<<: *a, <<: *a, role: b}":                                            `"<<" stands twice`,
+		"roles:\n- &a {role: a}\n- {<<: *a, <<: *a, role: b}":                                            `"<<" appears twice`,
 	} {
 		if _, err := ReadWith(writeFile(t, text), nil, func(*Server) {}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\nsays %v; want %q", text, err, want)
@@ -76,12 +76,12 @@ func TestConfigIsBounded(t *testing.T) {
 		}
 	}
 	var text strings.Builder
-	for i := range 3 * strict.MaxFound {
+	for i := range 3 * strictyaml.MaxFound {
 		fmt.Fprintf(&text, "k%d: 1\n", i)
 	}
 	_, err := Read(writeFile(t, text.String()))
-	if n := len(strict.Each(err)); n != strict.MaxFound {
-		t.Errorf("%d mistakes are told, want %d", n, strict.MaxFound)
+	if n := len(strictyaml.Each(err)); n != strictyaml.MaxFound {
+		t.Errorf("%d mistakes are told, want %d", n, strictyaml.MaxFound)
 	}
 }
 

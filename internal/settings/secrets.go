@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/monitor/sink"
 )
 
@@ -15,10 +15,10 @@ import (
 func SecretFile(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, usage.Errorf("secret file: %v", err)
+		return nil, usererr.Errorf("secret file: %v", err)
 	}
 	if text = bytes.TrimSpace(text); len(text) == 0 {
-		return nil, usage.Errorf("secret file %s is empty", path)
+		return nil, usererr.Errorf("secret file %s is empty", path)
 	}
 	return text, nil
 }
@@ -27,11 +27,11 @@ func SecretFile(path string) ([]byte, error) {
 func secretOf(key, path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", usage.Errorf("%s: %v", key, err)
+		return "", usererr.Errorf("%s: %v", key, err)
 	}
 	secret := strings.TrimSpace(string(text))
 	if secret == "" {
-		return "", usage.Errorf("%s %s is empty", key, path)
+		return "", usererr.Errorf("%s %s is empty", key, path)
 	}
 	return secret, nil
 }
@@ -52,7 +52,7 @@ func secretHeaders(plain, files map[string]string) (map[string]string, error) {
 	maps.Copy(out, plain)
 	for name, path := range files {
 		if _, twice := plain[name]; twice {
-			return nil, usage.Errorf("header %q stands both in headers and in header_files", name)
+			return nil, usererr.Errorf("header %q stands both in headers and in header_files", name)
 		}
 		value, err := SecretFile(path)
 		if err != nil {

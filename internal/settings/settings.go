@@ -8,91 +8,66 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
-	"github.com/understudy-ha/understudy/internal/agent"
 	"github.com/understudy-ha/understudy/internal/instance"
-	"github.com/understudy-ha/understudy/internal/strict"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/shardagent"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// DefaultListen is where the server listens when nothing else is said.
-const DefaultListen = "127.0.0.1:7600"
-
-// Server is the file that `understudy serve -c` reads. docs/configuration.md shows
-// it whole.
+// Server is the file that `understudy serve -c` reads. docs/configuration.md lists every key.
 type Server struct {
-	// Store URL, or the file that it is read from; default as for every command.
-	Store     string `yaml:"store" secret:"password"`
-	StoreFile string `yaml:"store_file"`
-	// Name and Address of this instance. Default: the host's name; none.
-	Name    string `yaml:"name"`
-	Address string `yaml:"address"`
-	// Listen is where API and page are served. Default 127.0.0.1:7600. Any other
-	// than a loopback address needs a token, and TLS or BehindTLS.
-	Listen string `yaml:"listen"`
-	// Token, or the file that it is read from, that requests must carry.
-	Token     string `yaml:"token" secret:"all"`
-	TokenFile string `yaml:"token_file"`
-	// TLSCert and TLSKey are PEM files.
-	TLSCert string `yaml:"tls_cert"`
-	TLSKey  string `yaml:"tls_key"`
-	// BehindTLS says that a proxy in front provides TLS.
-	BehindTLS bool `yaml:"behind_tls"`
-	// Interval and Timeout of this instance's session. Default 1s and 5s.
-	Interval strict.Duration `yaml:"interval"`
-	Timeout  strict.Duration `yaml:"timeout"`
-	// LogLevel is debug, info, warn or error, default info; LogFormat text or json,
-	// default text.
-	LogLevel  string `yaml:"log_level"`
-	LogFormat string `yaml:"log_format"`
-	// HistoryKeep is how many events are kept. Default 100000.
-	HistoryKeep int `yaml:"history_keep"`
-	// Roles to campaign for.
-	Roles []Role `yaml:"roles"`
-	// Queues to deliver, from a store that keeps some.
-	Queues []Queue `yaml:"queues"`
-	// Cache is a peer of a cache, to run in this server.
-	Cache *Cache `yaml:"cache"`
-	// Monitor takes beats in, and raises alarms.
-	Monitor *Monitor `yaml:"monitor"`
-	// Sentinel answers clients that find the primaries of shards through Redis Sentinel.
-	Sentinel *Sentinel `yaml:"sentinel"`
-	// Shards of which a node stands on this host: the agents beside those nodes.
-	Shards []Shard `yaml:"shards"`
-	// DNS answers for the names of roles and shards.
-	DNS *DNS `yaml:"dns"`
-	// Hooks are programs that are run on each change.
-	Hooks []Hook `yaml:"hooks"`
-	// Limits of how often a caller may ask over HTTP.
-	Limits Limits `yaml:"limits"`
+	Store       string        `yaml:"store" secret:"password" help:"store 'URL': sqlite:PATH, postgres://USER@HOST/DB or redis://HOST/0 (default: an SQLite file in the state directory)"`
+	StoreFile   string        `yaml:"store_file" help:"read the store's URL from this 'FILE', for a URL with a password"`
+	Name        string        `yaml:"name" help:"'NAME' of this instance, for operators and for --to (default: the host name)"`
+	Address     string        `yaml:"address" help:"'ADDRESS' at which clients reach this instance; \"role who\" prints it"`
+	Listen      string        `yaml:"listen" default:"127.0.0.1:7600" help:"serve the page and the API on this 'ADDRESS', HOST:PORT; an address that is not loopback needs a token and TLS"`
+	Token       string        `yaml:"token" secret:"all" help:"the token that requests must carry; token_file is safer"`
+	TokenFile   string        `yaml:"token_file" help:"requests must carry the token in this 'FILE'"`
+	TLSCert     string        `yaml:"tls_cert" help:"TLS certificate 'FILE', PEM; read again when it changes"`
+	TLSKey      string        `yaml:"tls_key" help:"'FILE' with the key of the certificate, PEM"`
+	BehindTLS   bool          `yaml:"behind_tls" help:"a proxy in front provides TLS"`
+	Interval    time.Duration `yaml:"interval" default:"1s" help:"renew the session every I"`
+	Timeout     time.Duration `yaml:"timeout" default:"5s" help:"the session lapses T after its last renewal; a takeover takes at most T + I (a file that sets interval alone: 5·I)"`
+	LogLevel    string        `yaml:"log_level" default:"info" help:"debug, info, warn or error"`
+	LogFormat   string        `yaml:"log_format" default:"text" help:"text or json"`
+	HistoryKeep int           `yaml:"history_keep" default:"100000" help:"keep this many events in the history; at least 1000"`
+	Roles       []Role        `yaml:"roles" help:"roles to campaign for"`
+	Queues      []Queue       `yaml:"queues" help:"queues to deliver; needs SQLite or PostgreSQL. A queue that does not exist is created"`
+	Cache       *Cache        `yaml:"cache" help:"a peer of a cache; needs no store"`
+	Monitor     *Monitor      `yaml:"monitor" help:"an instance of the monitor; needs SQLite or PostgreSQL"`
+	Sentinel    *Sentinel     `yaml:"sentinel" help:"answer clients that find the primaries of shards through Redis Sentinel"`
+	Shards      []Shard       `yaml:"shards" help:"agents beside database nodes on this host; the keys are the flags of \"shard agent\""`
+	DNS         *DNS          `yaml:"dns" help:"answer DNS queries for roles and shards: billing.role.ZONE, orders.primary.ZONE, orders.replica.ZONE"`
+	Hooks       []Hook        `yaml:"hooks" help:"programs to run on each change; they get UNDERSTUDY_EVENT_… variables, and JSON on standard input"`
+	Limits      Limits        `yaml:"limits" help:"HTTP rate limits for each caller (a token, or an address); per_second: -1 is no limit"`
 
-	file  string         // that it was read from; "" is none
-	lines map[string]int // on which its keys stand, by their paths
+	file    string         // the file it was read from; "" for none
+	lines   map[string]int // the line of each key, by its path
+	renamed []string       // warnings about keys with an old name
 }
 
 // Role is a role that the server campaigns for.
 type Role struct {
-	Role      string          `yaml:"role"`
-	Holders   int             `yaml:"holders"`
-	With      string          `yaml:"with"`
-	StopGrace strict.Duration `yaml:"stop_grace"`
-	// Command to run while the role is held. Without one, the role is only held:
-	// ask GET /v1/roles/ROLE/self.
-	Command []string `yaml:"command"`
+	Role      string        `yaml:"role" help:"name of the role"`
+	Command   []string      `yaml:"command" help:"program to run while the role is held; without one the role is only held"`
+	Holders   int           `yaml:"holders" default:"1" help:"how many instances may hold the role at once; the same on all of them"`
+	With      string        `yaml:"with" help:"hold this role only where this other role is held"`
+	StopGrace time.Duration `yaml:"stop_grace" default:"1s" help:"time between SIGTERM and SIGKILL; T ≥ 3·I + stop grace"`
 }
 
 // Limits are the api.Limits in the file.
 type Limits struct {
-	Read     Rate `yaml:"read"`
-	Act      Rate `yaml:"act"`
-	Ingest   Rate `yaml:"ingest"`
-	Loopback bool `yaml:"loopback"`
+	Read     Rate `yaml:"read" help:"GET requests"`
+	Act      Rate `yaml:"act" help:"requests that change something"`
+	Ingest   Rate `yaml:"ingest" help:"requests that send heartbeats and messages"`
+	Loopback bool `yaml:"loopback" help:"limit callers on this host too; set it behind a proxy on this host"`
 }
 
 // Rate is an api.Rate in the file.
 type Rate struct {
-	PerSecond float64 `yaml:"per_second"`
-	Burst     int     `yaml:"burst"`
+	PerSecond float64 `yaml:"per_second" help:"requests per second; -1: no limit"`
+	Burst     int     `yaml:"burst" help:"requests at once"`
 }
 
 // Limits are those of the file for the API.
@@ -102,7 +77,7 @@ func (c Limits) Limits() api.Limits {
 
 // Timing of the server's session.
 func (c *Server) Timing() lease.Timing {
-	return lease.Timing{Interval: time.Duration(c.Interval), Timeout: time.Duration(c.Timeout)}.WithDefaults()
+	return lease.Timing{Interval: c.Interval, Timeout: c.Timeout}.WithDefaults()
 }
 
 // Connections to the store: one for sessions, one for requests, and one for each
@@ -117,7 +92,7 @@ func (c *Server) Connections() int {
 	if c.DNS != nil || len(c.Hooks) > 0 {
 		n++
 	}
-	return n + min(dispatchers, mostDispatchers) + agent.Connections*len(c.Shards)
+	return n + min(dispatchers, mostDispatchers) + shardagent.Connections*len(c.Shards)
 }
 
 // Instance is how the server shows itself.
@@ -150,7 +125,7 @@ func ReadWith(path string, environ []string, flags func(*Server)) (*Server, erro
 			return nil, err
 		}
 		if err := Parse(text, c); err != nil {
-			return nil, strict.In(path, err)
+			return nil, strictyaml.In(path, err)
 		}
 	}
 	if _, err := c.overrides(environ); err != nil {
@@ -158,7 +133,7 @@ func ReadWith(path string, environ []string, flags func(*Server)) (*Server, erro
 	}
 	flags(c)
 	if err := c.Complete(); err != nil {
-		return nil, strict.In(OrNoFile(path), err)
+		return nil, strictyaml.In(OrNoFile(path), err)
 	}
 	return c, nil
 }
@@ -167,24 +142,26 @@ func ReadWith(path string, environ []string, flags func(*Server)) (*Server, erro
 func readBounded(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, usage.Errorf("%v", err)
+		return nil, usererr.Errorf("%v", err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
 	if err != nil {
-		return nil, usage.Errorf("%v", err)
+		return nil, usererr.Errorf("%v", err)
 	}
 	if len(text) > maxDocument {
-		return nil, usage.Errorf("%s is larger than %d MiB", path, maxDocument>>20)
+		return nil, usererr.Errorf("%s is larger than %d MiB", path, maxDocument>>20)
 	}
 	return text, nil
 }
 
 // Parse reads a file's text; Complete fills and checks it.
-func Parse(text []byte, c *Server) (err error) {
-	if c.lines, err = strict.Read(text, c, ""); err != nil {
+func Parse(text []byte, c *Server) error {
+	read, err := strictyaml.Read(text, c, "")
+	if err != nil {
 		return err
 	}
+	c.lines, c.renamed = read.Lines, read.Renamed
 	if c.Monitor != nil {
 		c.Monitor.locate(c.lines, "monitor.")
 	}
@@ -217,10 +194,17 @@ func (c *Server) Scheme() string {
 func LogOptions(level, format string) (slog.Level, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(cmp.Or(level, "info"))); err != nil {
-		return l, usage.Errorf("log level %q: the levels are debug, info, warn and error", level)
+		return l, usererr.Errorf("log level %q: the levels are debug, info, warn and error", level)
 	}
 	if format != "" && format != "text" && format != "json" {
-		return l, usage.Errorf("log format %q: the formats are text and json", format)
+		return l, usererr.Errorf("log format %q: the formats are text and json", format)
 	}
 	return l, nil
+}
+
+// DefaultListen is where the server listens by default.
+func DefaultListen() string {
+	var c Server
+	strictyaml.ApplyDefaults(&c)
+	return c.Listen
 }

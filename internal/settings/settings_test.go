@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/understudy-ha/understudy/cache"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -19,17 +19,17 @@ func TestConfigRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ text, says string }{
-		"broken YAML":               {"roles: [ {", "it is no YAML"},
+		"broken YAML":               {"roles: [ {", "it is not valid YAML"},
 		"unknown key":               {"rolez: []", `"rolez" is not known here`},
 		"unknown key of a role":     {"roles: [{role: a, comand: [b]}]", `"comand" is not known in a role`},
 		"a list":                    {"- a", "the file wants keys with values"},
-		"a key twice":               {"name: a\nname: b", `line 2: "name" stands twice here; it stands already on line 1`},
+		"a key twice":               {"name: a\nname: b", `line 2: "name" appears twice here; it is already on line 1`},
 		"second document":           {"name: a\n---\nname: b", "second document"},
-		"no unit":                   {"interval: 5", `line 1: interval: "5" is no duration`},
+		"no unit":                   {"interval: 5", `line 1: interval: "5" is not a valid duration`},
 		"unsafe timing":             {"interval: 1s\ntimeout: 2s", "T > 2·I"},
 		"long grace":                {"roles: [{role: a, stop_grace: 20s}]", "T ≥ 3·I + stop grace"},
 		"negative grace":            {"roles: [{role: a, stop_grace: -1s}]", "negative"},
-		"role twice":                {"roles: [{role: a}, {role: a}]", `role "a" stands twice`},
+		"role twice":                {"roles: [{role: a}, {role: a}]", `role "a" appears twice`},
 		"role without a name":       {"roles: [{command: [a]}]", "role is empty"},
 		"too many holders":          {"roles: [{role: a, holders: 101}]", "1 to 100 are possible"},
 		"negative holders":          {"roles: [{role: a, holders: -1}]", "1 to 100 are possible"},
@@ -40,11 +40,11 @@ func TestConfigRefuses(t *testing.T) {
 		"unknown key of a target":   {"queues: [{queue: a, webhook: {ulr: x}}]", `"ulr" is not known in webhook`},
 		"unknown key of a front":    {"queues: [{queue: a, front: {port: 1}}]", `"port" is not known in front`},
 		"queue without a name":      {"queues: [{exec: {command: [a]}}]", "1 to 32 characters"},
-		"queue twice":               {"queues: [{queue: a, exec: {command: [a]}}, {queue: a, exec: {command: [a]}}]", `queue "a" stands twice`},
+		"queue twice":               {"queues: [{queue: a, exec: {command: [a]}}, {queue: a, exec: {command: [a]}}]", `queue "a" appears twice`},
 		"no target":                 {"queues: [{queue: a}]", "0 targets; name one of webhook"},
 		"two targets":               {"queues: [{queue: a, exec: {command: [a]}, webhook: {url: http://x}}]", "2 targets"},
 		"unsafe windows":            {"queues: [{queue: a, exec: {command: [a]}, submit_timeout: 3m}]", "must be longer than the deadline"},
-		"window in no unit":         {"queues: [{queue: a, exec: {command: [a]}, first_window: 30}]", `"30" is no duration`},
+		"window in no unit":         {"queues: [{queue: a, exec: {command: [a]}, first_window: 30}]", `"30" is not a valid duration`},
 		"a front for everybody":     {"queues: [{queue: a, exec: {command: [a]}, front: {listen: ':9008'}}]", "may enqueue"},
 		"a front without address":   {"queues: [{queue: a, exec: {command: [a]}, front: {dialect: grid}}]", "use HOST:PORT"},
 		"an unknown dialect":        {"queues: [{queue: a, exec: {command: [a]}, front: {listen: '127.0.0.1:0', dialect: morse}}]", "the dialects are"},
@@ -54,8 +54,8 @@ func TestConfigRefuses(t *testing.T) {
 		"cache without addresses":   {"cache: {url: 'tcp://127.0.0.1:1'}", "url and api are missing"},
 		"cache for everybody":       {"cache: {url: 'tcp://10.0.0.1:1', api: 'tcp://10.0.0.1:2'}", "can be reached from other hosts"},
 		"cache of two sources":      {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', exec: {command: ['true', '{key}']}, origin: {url: 'http://x/{key}'}}", "not from both"},
-		"cache of no size":          {"cache: {max_bytes: 5MB}", `line 1: max_bytes: "5MB" is no size`},
-		"cache of no member":        {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', peers: [{url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:3'}]}", "named twice"},
+		"cache of no size":          {"cache: {max_bytes: 5MB}", `line 1: max_bytes: "5MB" is not a valid size`},
+		"cache of no member":        {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', peers: [{url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:3'}]}", "appears twice"},
 		"unsafe cache":              {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', announce_timeout: 100ms}", "unsafe timing"},
 		"cache of another type":     {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', content_type: text}", "no media type"},
 		"cache without its key":     {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', curve_key_file: /no/such/file}", "key file"},
@@ -118,5 +118,5 @@ func TestConfigDefaults(t *testing.T) {
 
 // refused tells whether an error is of the kinds that the command line exits with 2 for.
 func refused(err error) bool {
-	return slices.ContainsFunc([]error{usage.Err, lease.ErrInvalid, lease.ErrUnsafeTiming, cache.ErrConfig}, func(kind error) bool { return errors.Is(err, kind) })
+	return slices.ContainsFunc([]error{usererr.Err, lease.ErrInvalid, lease.ErrUnsafeTiming, cache.ErrConfig}, func(kind error) bool { return errors.Is(err, kind) })
 }

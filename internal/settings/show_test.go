@@ -7,7 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/understudy-ha/understudy/internal/strict"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
 )
 
 // marker is what no output may have.
@@ -27,7 +27,7 @@ func fillSecrets(v reflect.Value) (filled int) {
 			return fillSecrets(v.Index(0))
 		}
 	case reflect.Struct:
-		for _, k := range strict.Keys(v.Type()) {
+		for _, k := range strictyaml.Keys(v.Type()) {
 			f := v.FieldByIndex(k.Index)
 			if k.Secret == "" {
 				filled += fillSecrets(f)
@@ -57,17 +57,17 @@ func TestShowHidesSecrets(t *testing.T) {
 		t.Fatalf("only %d secrets", n)
 	}
 	v := reflect.ValueOf(&c).Elem()
-	if text := writtenAs(t, v, strict.ShowAll); !strings.Contains(text, marker) {
+	if text := writtenAs(t, v, strictyaml.ShowAll); !strings.Contains(text, marker) {
 		t.Fatal("the secrets are not there in the first place")
 	}
-	if text := writtenAs(t, v, strict.Hide); strings.Contains(text, marker) || !strings.Contains(text, strict.Hidden) {
+	if text := writtenAs(t, v, strictyaml.Hide); strings.Contains(text, marker) || !strings.Contains(text, strictyaml.Hidden) {
 		t.Errorf("shows a secret:\n%s", text)
 	}
 }
 
-func writtenAs(t *testing.T, v reflect.Value, h strict.Hiding) string {
+func writtenAs(t *testing.T, v reflect.Value, h strictyaml.Hiding) string {
 	t.Helper()
-	out, err := yaml.Marshal(strict.Render(v, "", h))
+	out, err := yaml.Marshal(strictyaml.Render(v, "", h))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestSecretKeysAreMarked(t *testing.T) {
 		if of.Kind() != reflect.Struct {
 			return
 		}
-		for _, k := range strict.Keys(of) {
+		for _, k := range strictyaml.Keys(of) {
 			look(k.Of, path+"."+k.Name)
 			for _, word := range []string{"token", "password", "secret", "headers", "url", "store"} {
 				sounds := k.Name == word || strings.HasSuffix(k.Name, "_"+word) || k.Name == word+"s"
@@ -99,14 +99,14 @@ func TestSecretKeysAreMarked(t *testing.T) {
 
 // What is shown can be read again, and says the same.
 func TestShowIsAFile(t *testing.T) {
-	c, err := ReadWith(writeFile(t, Example), nil, func(*Server) {})
+	c, err := ReadWith(writeFile(t, Example()), nil, func(*Server) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Fill(""); err != nil {
 		t.Fatal(err)
 	}
-	text := writtenAs(t, reflect.ValueOf(c).Elem(), strict.ShowAll)
+	text := writtenAs(t, reflect.ValueOf(c).Elem(), strictyaml.ShowAll)
 	again, err := ReadWith(writeFile(t, text), nil, func(*Server) {})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)

@@ -6,64 +6,51 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/strict"
-	"github.com/understudy-ha/understudy/internal/usage"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/sink"
 )
 
-// The windows of a sink's queue: who delivers alarms is missed sooner than others,
-// and they are small.
-const (
-	sinkFirst  = 5 * time.Second
-	sinkSecond = 20 * time.Second
-	sinkSubmit = 10 * time.Second
-)
-
-// Sink is who is told of alarms.
+// Sink is a receiver of alarms: one of webhook, slack and so on says how.
 type Sink struct {
-	Sink string `yaml:"sink"`
-	// One of these says how.
-	Webhook       *HookSink  `yaml:"webhook"`
-	Slack         *SlackSink `yaml:"slack"`
-	MessageRouter *TopicSink `yaml:"message_router"`
-	Alertmanager  *AlertSink `yaml:"alertmanager"`
-	Email         *EmailSink `yaml:"email"`
-	Log           *LogSink   `yaml:"log"`
-	// SubmitTimeout is the deadline of one telling. Default 10s.
-	SubmitTimeout strict.Duration `yaml:"submit_timeout"`
-	// Concurrency, Rate, OnFailure and Keep: as of a queue.
-	Concurrency int             `yaml:"concurrency"`
-	Rate        float64         `yaml:"rate"`
-	OnFailure   string          `yaml:"on_failure"`
-	Keep        strict.Duration `yaml:"keep"`
-	// The windows that keep a source's alarms from other instances. Default 5s and 20s.
-	FirstWindow  strict.Duration `yaml:"first_window"`
-	SecondWindow strict.Duration `yaml:"second_window"`
+	Sink          string        `yaml:"sink" help:"name of the sink; servers that share a store use the same name for the same receiver"`
+	Webhook       *HookSink     `yaml:"webhook" help:"POST to a URL"`
+	Slack         *SlackSink    `yaml:"slack" help:"post to a Slack incoming webhook"`
+	MessageRouter *TopicSink    `yaml:"message_router" help:"publish to a topic of a Message Router"`
+	Alertmanager  *AlertSink    `yaml:"alertmanager" help:"send to Prometheus Alertmanager"`
+	Email         *EmailSink    `yaml:"email" help:"send e-mail"`
+	Log           *LogSink      `yaml:"log" help:"write a log line for each alarm"`
+	SubmitTimeout time.Duration `yaml:"submit_timeout" default:"10s" help:"deadline of one delivery"`
+	Concurrency   int           `yaml:"concurrency" default:"64" help:"deliveries in flight at once"`
+	Rate          float64       `yaml:"rate" help:"start at most this many deliveries per second (default: no limit)"`
+	OnFailure     string        `yaml:"on_failure" help:"after a permanent failure, block the source or skip the alarm (default: skip what the receiver judged invalid, else block)"`
+	Keep          time.Duration `yaml:"keep" default:"168h" help:"keep delivered alarms this long; negative: for ever"`
+	FirstWindow   time.Duration `yaml:"first_window" default:"5s" help:"other instances deliver the alarms of an instance that has been silent this long"`
+	SecondWindow  time.Duration `yaml:"second_window" default:"20s" help:"… and an alarm in flight only this long after its delivery started"`
 }
 
 // SinkHTTP is what all sinks have that are reached by HTTP. URLFile is read
 // instead of URL where that is a secret.
 type SinkHTTP struct {
-	URL       string `yaml:"url" secret:"path"`
-	URLFile   string `yaml:"url_file"`
-	CAFile    string `yaml:"ca_file"`
-	TokenFile string `yaml:"token_file"`
+	URL       string `yaml:"url" secret:"path" help:"URL to send to"`
+	URLFile   string `yaml:"url_file" help:"file with the URL, if the URL is a secret"`
+	CAFile    string `yaml:"ca_file" help:"trust the certificates in this file instead of the system's"`
+	TokenFile string `yaml:"token_file" help:"file with a token to send as Authorization: Bearer"`
 }
 
 // HookSink is a sink.WebhookConfig in the file.
 type HookSink struct {
-	SinkHTTP `yaml:",inline"`
-	Method   string            `yaml:"method"`
-	Headers  map[string]string `yaml:"headers" secret:"all"`
-	// HeaderFiles have the values of headers that are secrets.
-	HeaderFiles map[string]string `yaml:"header_files"`
-	SecretFile  string            `yaml:"secret_file"`
-	Recognises  bool              `yaml:"recognises"`
-	Body        string            `yaml:"body"`
-	Onset       *string           `yaml:"onset"`
-	Abated      *string           `yaml:"abated"`
-	ContentType string            `yaml:"content_type"`
+	SinkHTTP    `yaml:",inline"`
+	Method      string            `yaml:"method" default:"POST" help:"POST, PUT or PATCH"`
+	Headers     map[string]string `yaml:"headers" secret:"all" help:"more headers"`
+	HeaderFiles map[string]string `yaml:"header_files" help:"headers that are secrets: the file with the value of each"`
+	SecretFile  string            `yaml:"secret_file" help:"file with a secret to sign each request with"`
+	Recognises  bool              `yaml:"recognises" help:"the receiver deduplicates by Idempotency-Key"`
+	Body        string            `yaml:"body" help:"template of the body (default: the alarm as JSON)"`
+	Onset       *string           `yaml:"onset" help:"template for an ONSET, instead of body"`
+	Abated      *string           `yaml:"abated" help:"template for an ABATED, instead of body; empty: send nothing"`
+	ContentType string            `yaml:"content_type" help:"content type of the templates (default: application/json)"`
 }
 
 // SlackSink is a sink.SlackConfig in the file.
@@ -73,34 +60,32 @@ type SlackSink struct {
 
 // TopicSink is a sink.MessageRouterConfig in the file.
 type TopicSink struct {
-	URL          string `yaml:"url" secret:"url"`
-	User         string `yaml:"user"`
-	PasswordFile string `yaml:"password_file"`
-	CAFile       string `yaml:"ca_file"`
-	// Compat is "onap" for events exactly as ONAP's own service makes them; Micros
-	// gives times in microseconds, as ONAP's policies want them, which excludes it.
-	Compat string `yaml:"compat"`
-	Micros bool   `yaml:"micros"`
+	URL          string `yaml:"url" secret:"url" help:"URL of the topic"`
+	User         string `yaml:"user" help:"user at the router"`
+	PasswordFile string `yaml:"password_file" help:"file with the user's password"`
+	CAFile       string `yaml:"ca_file" help:"trust the certificates in this file instead of the system's"`
+	Compat       string `yaml:"compat" help:"\"onap\": control-loop events exactly as ONAP's heartbeat service makes them"`
+	Micros       bool   `yaml:"micros" help:"times in microseconds, as ONAP's policies expect; excludes compat"`
 }
 
 // AlertSink is a sink.AlertmanagerConfig in the file.
 type AlertSink struct {
-	URLs      []string        `yaml:"urls" secret:"url"`
-	CAFile    string          `yaml:"ca_file"`
-	TokenFile string          `yaml:"token_file"`
-	Lasts     strict.Duration `yaml:"lasts"`
+	URLs      []string      `yaml:"urls" secret:"url" help:"URLs of all members of the cluster"`
+	CAFile    string        `yaml:"ca_file" help:"trust the certificates in this file instead of the system's"`
+	TokenFile string        `yaml:"token_file" help:"file with a token to send as Authorization: Bearer"`
+	Lasts     time.Duration `yaml:"lasts" help:"how long an alert lasts that is never ended (default: 87600h)"`
 }
 
 // EmailSink is a sink.EmailConfig in the file.
 type EmailSink struct {
-	Server       string   `yaml:"server"`
-	TLS          string   `yaml:"tls"`
-	CAFile       string   `yaml:"ca_file"`
-	User         string   `yaml:"user"`
-	PasswordFile string   `yaml:"password_file"`
-	From         string   `yaml:"from"`
-	To           []string `yaml:"to"`
-	Hello        string   `yaml:"hello"`
+	Server       string   `yaml:"server" flag:"email-server" more:"yes" help:"… through this server, 'HOST[:PORT]' (default: 127.0.0.1)"`
+	TLS          string   `yaml:"tls" flag:"email-tls" more:"yes" help:"… with starttls (default), tls or none"`
+	CAFile       string   `yaml:"ca_file" flag:"-" help:"trust the certificates in this file instead of the system's"`
+	User         string   `yaml:"user" flag:"email-user" more:"yes" help:"… logged in as this 'USER'"`
+	PasswordFile string   `yaml:"password_file" flag:"email-password-file" more:"yes" help:"… with the password in this 'FILE'"`
+	From         string   `yaml:"from" flag:"email-from" more:"yes" help:"… from this 'ADDRESS'"`
+	To           []string `yaml:"to" flag:"email" help:"send mail to this 'ADDRESS'; repeat for more"`
+	Hello        string   `yaml:"hello" flag:"-" help:"name of this host in the SMTP greeting"`
 }
 
 // LogSink is a line of this program's log for each alarm: log: {}.
@@ -108,16 +93,12 @@ type LogSink struct{}
 
 // Queue is how the sink's queue is delivered.
 func (c *Sink) Queue() *Queue {
-	q := &Queue{
-		Queue: monitor.QueueOf(c.Sink), FirstWindow: c.FirstWindow, SecondWindow: c.SecondWindow, SubmitTimeout: c.SubmitTimeout,
-		Concurrency: c.Concurrency, Rate: c.Rate, OnFailure: c.OnFailure, Keep: c.Keep,
+	q := *c
+	strictyaml.ApplyDefaults(&q)
+	return &Queue{
+		Queue: monitor.SinkQueue(q.Sink), FirstWindow: q.FirstWindow, SecondWindow: q.SecondWindow, SubmitTimeout: q.SubmitTimeout,
+		Concurrency: q.Concurrency, Rate: q.Rate, OnFailure: q.OnFailure, Keep: q.Keep,
 	}
-	for d, to := range map[*strict.Duration]time.Duration{&q.FirstWindow: sinkFirst, &q.SecondWindow: sinkSecond, &q.SubmitTimeout: sinkSubmit} {
-		if *d == 0 {
-			*d = strict.Duration(to)
-		}
-	}
-	return q
 }
 
 // check refuses what can be refused without a store; files are read.
@@ -166,7 +147,7 @@ func (c *Sink) sink(log *slog.Logger) (out sink.Config, err error) {
 		}
 	}
 	if m := c.Alertmanager; m != nil {
-		out.Alertmanager = &sink.AlertmanagerConfig{HTTP: sink.HTTP{CAFile: m.CAFile, TokenFile: m.TokenFile, Concurrency: c.Concurrency}, Lasts: time.Duration(m.Lasts)}
+		out.Alertmanager = &sink.AlertmanagerConfig{HTTP: sink.HTTP{CAFile: m.CAFile, TokenFile: m.TokenFile, Concurrency: c.Concurrency}, Lasts: m.Lasts}
 		for _, u := range m.URLs {
 			out.Alertmanager.URLs = append(out.Alertmanager.URLs, sink.Secret(u))
 		}
@@ -195,7 +176,7 @@ func (c *SinkHTTP) url() (sink.Secret, error) {
 		return sink.Secret(c.URL), nil
 	}
 	if c.URL != "" {
-		return "", usage.Errorf("url and url_file exclude each other")
+		return "", usererr.Errorf("url and url_file exclude each other")
 	}
 	return optionalSecret(c.URLFile)
 }
@@ -221,7 +202,7 @@ func (c *HookSink) sink(concurrency int) (*sink.WebhookConfig, error) {
 
 func (c *TopicSink) sink() (*sink.MessageRouterConfig, error) {
 	if c.Compat != "" && c.Compat != "onap" {
-		return nil, usage.Errorf("compat %q: use onap, or leave it out", c.Compat)
+		return nil, usererr.Errorf("compat %q: use onap, or leave it out", c.Compat)
 	}
 	out := &sink.MessageRouterConfig{URL: c.URL, User: c.User, CAFile: c.CAFile, Compat: c.Compat == "onap", Micros: c.Micros}
 	var err error

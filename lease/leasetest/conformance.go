@@ -19,8 +19,8 @@ type Harness struct {
 	Step func(t *testing.T, d time.Duration)
 }
 
-// Run puts a store through the suite; make returns an empty one for each test.
-func Run(t *testing.T, make func(t *testing.T) *Harness) {
+// Run puts a store through the suite; newHarness returns an empty one for each test.
+func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 	for name, test := range map[string]func(*bench){
 		"session/start renew end":               testSession,
 		"session/lapses at T and stays lapsed":  testSessionLapse,
@@ -50,7 +50,7 @@ func Run(t *testing.T, make func(t *testing.T) *Harness) {
 		"admin/inspect and migrate":             testAdmin,
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := make(t)
+			h := newHarness(t)
 			test(&bench{T: t, ctx: Amply(t), h: h, Store: h.Open(t)})
 		})
 	}
@@ -105,7 +105,7 @@ func (b *bench) get(id lease.ID) lease.Lease {
 // claim tries to take the lease as it stands now.
 func (b *bench) claim(id lease.ID, s lease.Session, waited bool) (lease.Lease, error) {
 	b.Helper()
-	return b.Acquire(b.ctx, lease.Claim{Lease: id, Session: s.ID, Seen: b.get(id).Seen(), Waited: waited})
+	return b.Acquire(b.ctx, lease.Expectation{Lease: id, Session: s.ID, Seen: b.get(id).Seen(), Waited: waited})
 }
 
 // take takes a lease that must be there to be taken.
@@ -123,7 +123,7 @@ func (b *bench) take(id lease.ID, s lease.Session) lease.Lease {
 
 func (b *bench) release(l lease.Lease, successor string) {
 	b.Helper()
-	err := b.Release(b.ctx, lease.Handback{Lease: l.ID, Session: l.Session, Term: l.Term, Successor: successor, Reserve: timing.Timeout, Reason: "test"})
+	err := b.Release(b.ctx, lease.ReleaseRequest{Lease: l.ID, Session: l.Session, Term: l.Term, Successor: successor, Reserve: timing.Timeout, Reason: "test"})
 	if err != nil {
 		b.Fatalf("Release(%s): %v", l.ID, err)
 	}

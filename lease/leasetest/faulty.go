@@ -176,12 +176,12 @@ func (f *Faulty) EndSession(ctx context.Context, id, reason string) error {
 }
 
 // Acquire implements [lease.Store].
-func (f *Faulty) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (f *Faulty) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	return Send(ctx, f, func(ctx context.Context) (lease.Lease, error) { return f.target.Acquire(ctx, c) })
 }
 
 // Release implements [lease.Store].
-func (f *Faulty) Release(ctx context.Context, h lease.Handback) error {
+func (f *Faulty) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	return f.tell(ctx, func(ctx context.Context) error { return f.target.Release(ctx, h) })
 }
 
@@ -225,9 +225,9 @@ func (f *Faulty) Waiters(ctx context.Context, space string) ([]lease.Waiter, err
 	return Send(ctx, f, func(ctx context.Context) ([]lease.Waiter, error) { return f.target.Waiters(ctx, space) })
 }
 
-// Ask implements [lease.Roster].
-func (f *Faulty) Ask(ctx context.Context, id lease.ID, successor, who string) error {
-	return f.tell(ctx, func(ctx context.Context) error { return f.target.Ask(ctx, id, successor, who) })
+// RequestRelease implements [lease.Roster].
+func (f *Faulty) RequestRelease(ctx context.Context, id lease.ID, successor, who string) error {
+	return f.tell(ctx, func(ctx context.Context) error { return f.target.RequestRelease(ctx, id, successor, who) })
 }
 
 // Sessions implements [lease.Roster].

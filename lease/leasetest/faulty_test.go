@@ -155,7 +155,7 @@ func TestFaultyWatch(t *testing.T) {
 				synctest.Wait()
 				for i := range 10 {
 					id := lease.ID{Space: "role", Key: string(rune('a' + i))}
-					if _, err := store.Acquire(ctx, lease.Claim{Lease: id, Session: "s"}); err != nil {
+					if _, err := store.Acquire(ctx, lease.Expectation{Lease: id, Session: "s"}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -24,7 +24,7 @@ func testEvents(b *bench) {
 	began := b.now()
 	one := b.take(role("r"), a)
 	b.step(time.Minute)
-	if err := b.Ask(b.ctx, role("r"), "c", "operator"); err != nil {
+	if err := b.RequestRelease(b.ctx, role("r"), "c", "operator"); err != nil {
 		b.Fatal(err)
 	}
 	b.release(one, "c")
@@ -151,7 +151,7 @@ func testWatch(b *bench) {
 	key := role(`k "with" 'quotes' {and} 日本`)
 	l := b.take(key, a)
 	next("acquire", lease.Change{Lease: key, Term: l.Term})
-	if err := b.Ask(b.ctx, key, "c", "test"); err != nil {
+	if err := b.RequestRelease(b.ctx, key, "c", "test"); err != nil {
 		b.Fatal(err)
 	}
 	next("ask", lease.Change{Lease: key, Term: l.Term})

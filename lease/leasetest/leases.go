@@ -18,14 +18,14 @@ func testFirstClaim(b *bench) {
 	a, c := b.session("a"), b.session("c")
 	seen := b.get(role("r")).Seen()
 	before := b.now()
-	l, err := b.Acquire(b.ctx, lease.Claim{Lease: role("r"), Session: a.ID, Seen: seen})
+	l, err := b.Acquire(b.ctx, lease.Expectation{Lease: role("r"), Session: a.ID, Seen: seen})
 	if err != nil {
 		b.Fatalf("first claim: %v", err)
 	}
 	if l.Term < before.UnixMilli() {
 		b.Errorf("the first term is %d, below the store's clock %d", l.Term, before.UnixMilli())
 	}
-	got, err := b.Acquire(b.ctx, lease.Claim{Lease: role("r"), Session: c.ID, Seen: seen})
+	got, err := b.Acquire(b.ctx, lease.Expectation{Lease: role("r"), Session: c.ID, Seen: seen})
 	if !errors.Is(err, lease.ErrHeld) || got.Session != a.ID {
 		b.Errorf("second claim with the same view: %+v, %v; want ErrHeld and the holder", got, err)
 	}
@@ -97,17 +97,17 @@ func testSeen(b *bench) {
 		"a vacancy":        {Term: seen.Term},
 	} {
 		for _, waited := range []bool{false, true} {
-			_, err := b.Acquire(b.ctx, lease.Claim{Lease: role("r"), Session: c.ID, Seen: wrong, Waited: waited})
+			_, err := b.Acquire(b.ctx, lease.Expectation{Lease: role("r"), Session: c.ID, Seen: wrong, Waited: waited})
 			if !errors.Is(err, lease.ErrHeld) {
 				b.Errorf("claim that saw %s (waited %t): %v, want ErrHeld", name, waited, err)
 			}
 		}
 	}
 	right := b.get(role("r")).Seen()
-	if _, err := b.Acquire(b.ctx, lease.Claim{Lease: role("r"), Session: d.ID, Seen: right}); err != nil {
+	if _, err := b.Acquire(b.ctx, lease.Expectation{Lease: role("r"), Session: d.ID, Seen: right}); err != nil {
 		b.Fatalf("claim of a lapsed lease: %v", err)
 	}
-	if _, err := b.Acquire(b.ctx, lease.Claim{Lease: role("r"), Session: c.ID, Seen: right}); !errors.Is(err, lease.ErrHeld) {
+	if _, err := b.Acquire(b.ctx, lease.Expectation{Lease: role("r"), Session: c.ID, Seen: right}); !errors.Is(err, lease.ErrHeld) {
 		b.Errorf("a second claim with the same view: %v, want ErrHeld", err)
 	}
 }
@@ -177,7 +177,7 @@ func testOneOfMany(b *bench) {
 		for i := range contenders {
 			s := b.session(fmt.Sprintf("c%d", i))
 			wg.Go(func() {
-				l, err := b.Acquire(b.ctx, lease.Claim{Lease: role("r"), Session: s.ID, Seen: seen})
+				l, err := b.Acquire(b.ctx, lease.Expectation{Lease: role("r"), Session: s.ID, Seen: seen})
 				if err != nil && !errors.Is(err, lease.ErrHeld) {
 					b.Errorf("Acquire: %v", err)
 				}
@@ -229,7 +229,7 @@ func testTerm(b *bench) {
 func testRelease(b *bench) {
 	a, c := b.session("a"), b.session("c")
 	l := b.take(role("r"), a)
-	for name, h := range map[string]lease.Handback{
+	for name, h := range map[string]lease.ReleaseRequest{
 		"another session": {Lease: l.ID, Session: c.ID, Term: l.Term},
 		"another term":    {Lease: l.ID, Session: a.ID, Term: l.Term - 1},
 		"no session":      {Lease: l.ID, Term: l.Term},
@@ -240,7 +240,7 @@ func testRelease(b *bench) {
 		}
 	}
 	b.release(l, "")
-	err := b.Release(b.ctx, lease.Handback{Lease: l.ID, Session: a.ID, Term: l.Term})
+	err := b.Release(b.ctx, lease.ReleaseRequest{Lease: l.ID, Session: a.ID, Term: l.Term})
 	if !errors.Is(err, lease.ErrNotHeld) {
 		b.Errorf("second Release: %v, want ErrNotHeld", err)
 	}
@@ -339,10 +339,10 @@ func testHostileText(b *bench) {
 		if err := b.Join(b.ctx, role(text+"2"), s.ID); err != nil {
 			b.Errorf("Join %q: %v", text, err)
 		}
-		if err := b.Ask(b.ctx, role(text), text, text); err != nil {
+		if err := b.RequestRelease(b.ctx, role(text), text, text); err != nil {
 			b.Errorf("Ask %q: %v", text, err)
 		}
-		if got := b.get(role(text)); !got.Asked || got.AskedFor != text {
+		if got := b.get(role(text)); !got.ReleaseRequested || got.RequestedSuccessor != text {
 			b.Errorf("Ask for %q came back as %+v", text, got)
 		}
 		b.release(l, text)
@@ -353,31 +353,31 @@ func testHostileText(b *bench) {
 }
 
 func testAsk(b *bench) {
-	if err := b.Ask(b.ctx, role("r"), "", "test"); !errors.Is(err, lease.ErrNotHeld) {
+	if err := b.RequestRelease(b.ctx, role("r"), "", "test"); !errors.Is(err, lease.ErrNotHeld) {
 		b.Errorf("Ask for a lease that was never held: %v, want ErrNotHeld", err)
 	}
 	a, c := b.session("a"), b.session("c")
 	l := b.take(role("r"), a)
 	for _, successor := range []string{"", "c"} {
-		if err := b.Ask(b.ctx, role("r"), successor, "test"); err != nil {
+		if err := b.RequestRelease(b.ctx, role("r"), successor, "test"); err != nil {
 			b.Fatalf("Ask: %v", err)
 		}
-		if got := b.get(role("r")); !got.Asked || got.AskedFor != successor || got.Session != a.ID || got.Term != l.Term {
+		if got := b.get(role("r")); !got.ReleaseRequested || got.RequestedSuccessor != successor || got.Session != a.ID || got.Term != l.Term {
 			b.Errorf("after Ask for %q: %+v", successor, got)
 		}
 	}
 	b.release(l, "c")
-	if got := b.get(role("r")); got.Asked || got.AskedFor != "" {
+	if got := b.get(role("r")); got.ReleaseRequested || got.RequestedSuccessor != "" {
 		b.Errorf("a request outlives the release: %+v", got)
 	}
-	if err := b.Ask(b.ctx, role("r"), "", "test"); !errors.Is(err, lease.ErrNotHeld) {
+	if err := b.RequestRelease(b.ctx, role("r"), "", "test"); !errors.Is(err, lease.ErrNotHeld) {
 		b.Errorf("Ask for a free lease: %v, want ErrNotHeld", err)
 	}
-	if got := b.take(role("r"), c); got.Asked {
+	if got := b.take(role("r"), c); got.ReleaseRequested {
 		b.Errorf("a request outlives the takeover: %+v", got)
 	}
 	b.step(timing.Timeout)
-	if err := b.Ask(b.ctx, role("r"), "", "test"); !errors.Is(err, lease.ErrNotHeld) {
+	if err := b.RequestRelease(b.ctx, role("r"), "", "test"); !errors.Is(err, lease.ErrNotHeld) {
 		b.Errorf("Ask for a lapsed lease: %v, want ErrNotHeld", err)
 	}
 }

@@ -206,7 +206,7 @@ func (f *fighter) move(ctx context.Context) bool {
 	case dice < 80:
 		in.kind, in.seen, in.waited = acquire, f.last.Seen(), f.rng.IntN(8) == 0
 		out = f.do(ctx, in, func(ctx context.Context) (lease.Lease, int64, error) {
-			l, err := f.store.Acquire(ctx, lease.Claim{Lease: f.id, Session: f.session.ID, Seen: in.seen, Waited: in.waited})
+			l, err := f.store.Acquire(ctx, lease.Expectation{Lease: f.id, Session: f.session.ID, Seen: in.seen, Waited: in.waited})
 			if l.Key != "" {
 				f.last = l
 			}
@@ -215,7 +215,7 @@ func (f *fighter) move(ctx context.Context) bool {
 	case dice < 90:
 		in.kind, in.seen = release, f.last.Seen()
 		out = f.do(ctx, in, func(ctx context.Context) (lease.Lease, int64, error) {
-			return lease.Lease{}, 0, f.store.Release(ctx, lease.Handback{Lease: f.id, Session: f.session.ID, Term: in.seen.Term})
+			return lease.Lease{}, 0, f.store.Release(ctx, lease.ReleaseRequest{Lease: f.id, Session: f.session.ID, Term: in.seen.Term})
 		})
 	case dice < 92:
 		in.kind = end

@@ -63,7 +63,7 @@ type resets struct {
 	base int64 // what is taken off the true terms
 }
 
-func (r *resets) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (r *resets) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.Seen.Term += r.base
@@ -80,7 +80,7 @@ func (r *resets) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	return l, err
 }
 
-func (r *resets) Release(ctx context.Context, h lease.Handback) error {
+func (r *resets) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h.Term += r.base
@@ -103,7 +103,7 @@ func (r revives) RenewSession(ctx context.Context, id string) (lease.Renewal, er
 
 type ignoresSeq struct{ Target }
 
-func (r ignoresSeq) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (r ignoresSeq) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	if now, err := r.Get(ctx, c.Lease); err == nil && now.Term == c.Seen.Term && now.Session == c.Seen.Session {
 		c.Seen = now.Seen()
 	}
@@ -112,7 +112,7 @@ func (r ignoresSeq) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, er
 
 type believes struct{ Target }
 
-func (r believes) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (r believes) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	c.Waited = true
 	return r.Target.Acquire(ctx, c)
 }

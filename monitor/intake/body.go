@@ -19,45 +19,45 @@ const MaxBody int64 = 8 << 20
 const (
 	maxHeld = 16 * MaxBody // bytes of bodies in hand at once
 	maxKept = 1 << 20      // of a buffer that is used again
-	// light bodies are taken whatever is in hand: who sends large ones, slowly, must
-	// not keep everybody out.
-	light = 64 << 10
+	// smallBody is the size up to which a body is accepted whatever is in hand: a sender of large,
+	// slow bodies must not shut out all others.
+	smallBody = 64 << 10
 )
 
 var errBody = errors.New("the body did not arrive whole")
 
-// desk is where one body is read and decoded.
-type desk struct {
+// buffer is where one body is read and decoded.
+type buffer struct {
 	body   bytes.Buffer
 	packed *gzip.Reader
 	decoder
 }
 
-// desks are those of all requests, and what lies on them.
-type desks struct {
+// bufferPool are those of all requests, and what lies on them.
+type bufferPool struct {
 	free sync.Pool
 	held atomic.Int64
 }
 
 // counted counts what arrives, and what it is unpacked to; not what was announced.
 type counted struct {
-	from  io.Reader
-	desks *desks
-	n     int64
+	from       io.Reader
+	bufferPool *bufferPool
+	n          int64
 }
 
 // Read implements [io.Reader].
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	c.n += int64(n)
-	if c.desks.held.Add(int64(n)) > maxHeld && c.n > light {
+	if c.bufferPool.held.Add(int64(n)) > maxHeld && c.n > smallBody {
 		return n, errHeavy
 	}
 	return n, err
 }
 
-// take reads a body. The desk must be put back by done.
-func (s *desks) take(w http.ResponseWriter, r *http.Request) (d *desk, done func(), err error) {
+// take reads a body into a buffer. The caller puts the buffer back by calling done.
+func (s *bufferPool) take(w http.ResponseWriter, r *http.Request) (d *buffer, done func(), err error) {
 	if err := acceptable(r.Header.Get("Content-Type")); err != nil {
 		return nil, nil, err
 	}
@@ -72,11 +72,11 @@ func (s *desks) take(w http.ResponseWriter, r *http.Request) (d *desk, done func
 	if r.ContentLength > MaxBody {
 		return nil, nil, errLarge
 	}
-	d, _ = s.free.Get().(*desk)
+	d, _ = s.free.Get().(*buffer)
 	if d == nil {
-		d = new(desk)
+		d = new(buffer)
 	}
-	in := &counted{from: http.MaxBytesReader(w, r.Body, MaxBody), desks: s}
+	in := &counted{from: http.MaxBytesReader(w, r.Body, MaxBody), bufferPool: s}
 	done = func() {
 		s.held.Add(-in.n)
 		if d.body.Cap() <= maxKept {
@@ -92,14 +92,14 @@ func (s *desks) take(w http.ResponseWriter, r *http.Request) (d *desk, done func
 	return d, done, nil
 }
 
-func (d *desk) read(in *counted, packed bool, size int64) error {
+func (d *buffer) read(in *counted, packed bool, size int64) error {
 	if !packed {
-		d.body.Grow(int(min(max(0, size), light)) + bytes.MinRead) // spares a copy at the end
+		d.body.Grow(int(min(max(0, size), smallBody)) + bytes.MinRead) // spares a copy at the end
 		_, err := d.body.ReadFrom(in)
 		if tooLarge := (*http.MaxBytesError)(nil); err == nil || errors.As(err, &tooLarge) || errors.Is(err, errHeavy) {
 			return err
 		}
-		return fmt.Errorf("%w: %w", errBody, err) // its sender's affair
+		return fmt.Errorf("%w: %w", errBody, err) // the sender's fault, not the server's
 	}
 	body, err := in.from, error(nil)
 	if d.packed == nil {
@@ -122,8 +122,8 @@ func (d *desk) read(in *counted, packed bool, size int64) error {
 	return nil
 }
 
-// acceptable refuses bodies that say that they are no JSON. Browsers send those
-// to other sites without asking.
+// acceptable refuses bodies whose Content-Type is not JSON. Browsers send such bodies to other
+// sites without asking first.
 func acceptable(contentType string) error {
 	if contentType == "" {
 		return nil

@@ -20,11 +20,11 @@ const ves = `{"event":{"commonEventHeader":{"version":"4.1","vesEventListenerVer
  "priority":"Normal","sequence":17,"startEpochMicrosec":1795223000000000,"lastEpochMicrosec":1795223000000000,"timeZoneOffset":"UTC+00:00",
  "nfNamingCode":"EDGE","nfcNamingCode":"RTR"},"heartbeatFields":{"heartbeatFieldsVersion":"3.0","heartbeatInterval":30}}}`
 
-var edge = monitor.Beat{Event: "Heartbeat_edgeRouter", Source: "edge-17", Sent: time.UnixMicro(1795223000000000).UTC(), Seq: 17}
+var edge = monitor.Heartbeat{Check: "Heartbeat_edgeRouter", Source: "edge-17", Sent: time.UnixMicro(1795223000000000).UTC(), Seq: 17}
 
 // found is what a decoder found, in a form that can be compared.
 type found struct {
-	Beats  []monitor.Beat
+	Beats  []monitor.Heartbeat
 	Places []int
 	Flaws  []string
 }
@@ -40,11 +40,11 @@ func (d *decoder) found() found {
 }
 
 func TestDecode(t *testing.T) {
-	a, b := monitor.Beat{Event: "e", Source: "a"}, monitor.Beat{Event: "e", Source: "b"}
-	beat := func(change func(*monitor.Beat)) found {
+	a, b := monitor.Heartbeat{Check: "e", Source: "a"}, monitor.Heartbeat{Check: "e", Source: "b"}
+	beat := func(change func(*monitor.Heartbeat)) found {
 		b := a
 		change(&b)
-		return found{Beats: []monitor.Beat{b}, Places: []int{0}}
+		return found{Beats: []monitor.Heartbeat{b}, Places: []int{0}}
 	}
 	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	var none *syntaxError
@@ -53,25 +53,25 @@ func TestDecode(t *testing.T) {
 		want       found
 		err        any
 	}{
-		{name: "short", body: ` {"event":"e","source":"a"} `, want: beat(func(*monitor.Beat) {})},
+		{name: "short", body: ` {"event":"e","source":"a"} `, want: beat(func(*monitor.Heartbeat) {})},
 		{name: "all of it", body: `{"x":{"event":[{}]},"event":"e","source":"a","signal":"fail","code":3,"sent":"2026-11-21T11:00:00+01:00","seq":"9"}`,
-			want: beat(func(b *monitor.Beat) { b.Signal, b.Code, b.Sent, b.Seq = monitor.Fail, 3, at, 9 })},
-		{name: "escaped", body: `{"\u0065vent":"\u0065","source":"a\u00e9\"\\\/","signal":"\u006fk"}`, want: beat(func(b *monitor.Beat) { b.Source = `aé"\/` })},
-		{name: "a code fails", body: `{"event":"e","source":"a","code":255}`, want: beat(func(b *monitor.Beat) { b.Signal, b.Code = monitor.Fail, 255 })},
-		{name: "a signal says otherwise", body: `{"event":"e","source":"a","code":"2","signal":"ok"}`, want: beat(func(b *monitor.Beat) { b.Code = 2 })},
-		{name: "start", body: `{"event":"e","source":"a","signal":"start"}`, want: beat(func(b *monitor.Beat) { b.Signal = monitor.Start })},
-		{name: "nulls", body: `{"event":"e","source":"a","signal":null,"code":null,"sent":null,"seq":null}`, want: beat(func(*monitor.Beat) {})},
-		{name: "the last counts", body: `{"event":{"commonEventHeader":{}},"event":"x","event":"e","source":1,"source":"a"}`, want: beat(func(*monitor.Beat) {})},
-		{name: "VES", body: ves, want: found{Beats: []monitor.Beat{edge}, Places: []int{0}}},
+			want: beat(func(b *monitor.Heartbeat) { b.Signal, b.Code, b.Sent, b.Seq = monitor.SignalFail, 3, at, 9 })},
+		{name: "escaped", body: `{"\u0065vent":"\u0065","source":"a\u00e9\"\\\/","signal":"\u006fk"}`, want: beat(func(b *monitor.Heartbeat) { b.Source = `aé"\/` })},
+		{name: "a code fails", body: `{"event":"e","source":"a","code":255}`, want: beat(func(b *monitor.Heartbeat) { b.Signal, b.Code = monitor.SignalFail, 255 })},
+		{name: "a signal says otherwise", body: `{"event":"e","source":"a","code":"2","signal":"ok"}`, want: beat(func(b *monitor.Heartbeat) { b.Code = 2 })},
+		{name: "start", body: `{"event":"e","source":"a","signal":"start"}`, want: beat(func(b *monitor.Heartbeat) { b.Signal = monitor.SignalStart })},
+		{name: "nulls", body: `{"event":"e","source":"a","signal":null,"code":null,"sent":null,"seq":null}`, want: beat(func(*monitor.Heartbeat) {})},
+		{name: "the last counts", body: `{"event":{"commonEventHeader":{}},"event":"x","event":"e","source":1,"source":"a"}`, want: beat(func(*monitor.Heartbeat) {})},
+		{name: "VES", body: ves, want: found{Beats: []monitor.Heartbeat{edge}, Places: []int{0}}},
 		{name: "bare VES", body: `{"commonEventHeader":{"eventName":"e","sourceName":"a","lastEpochMicrosec":"1795255200000","sequence":1.0}}`,
-			want: beat(func(b *monitor.Beat) { b.Sent, b.Seq = at, 1 })},
+			want: beat(func(b *monitor.Heartbeat) { b.Sent, b.Seq = at, 1 })},
 		{name: "VES batch", body: `{"eventList":[` + `{"commonEventHeader":{"eventName":"e","sourceName":"a","lastEpochMicrosec":0,"sequence":0}}, 7,` + ves + `]}`,
-			want: found{Beats: []monitor.Beat{a, edge}, Places: []int{0, 2}, Flaws: []string{"1 kind"}}},
+			want: found{Beats: []monitor.Heartbeat{a, edge}, Places: []int{0, 2}, Flaws: []string{"1 kind"}}},
 		{name: "an array", body: `[{"event":"e","source":"a"},{},[],"x",{"event":"e","source":"b"}]`,
-			want: found{Beats: []monitor.Beat{a, b}, Places: []int{0, 4}, Flaws: []string{"1 no_event", "2 kind", "3 kind"}}},
+			want: found{Beats: []monitor.Heartbeat{a, b}, Places: []int{0, 4}, Flaws: []string{"1 no_event", "2 kind", "3 kind"}}},
 		{name: "nothing", body: `[]`},
 		{name: "lines", body: "{\"event\":\"e\",\"source\":\"a\"}\n\nbroken {\n[1]\n{\"event\":\"e\",\n \"source\":\"b\"}\n{\"event\"",
-			want: found{Beats: []monitor.Beat{a, b}, Places: []int{0, 2}, Flaws: []string{"1 syntax", "3 syntax"}}},
+			want: found{Beats: []monitor.Heartbeat{a, b}, Places: []int{0, 2}, Flaws: []string{"1 syntax", "3 syntax"}}},
 		{name: "empty", body: " \n", err: &none},
 		{name: "no JSON", body: "event=e", err: &none},
 		{name: "broken array", body: `[{"event":"e","source":"a"},{]`, err: &none},
@@ -161,7 +161,7 @@ func TestD10SendersTime(t *testing.T) {
 		`0`:        {}, `-5`: {}, `-0`: {}, `1e400`: {}, `99999999999999999999999`: {}, `1e18`: time.Date(2001, 9, 9, 1, 46, 40, 0, time.UTC), `-1e17`: {}, `"0001-01-01T00:00:00Z"`: {},
 		`9223372036854775807`: time.Date(2262, 4, 11, 23, 47, 16, 854775000, time.UTC),
 	} {
-		got, ok := moment([]byte(raw))
+		got, ok := parseTime([]byte(raw))
 		if !ok || !got.Equal(want) || got.IsZero() != want.IsZero() {
 			t.Errorf("%s: %v, %t; want %v", raw, got, ok, want)
 		}
@@ -182,7 +182,7 @@ func TestMessage(t *testing.T) {
 		d.message(raw)
 	}
 	want := found{
-		Beats: []monitor.Beat{edge, edge, edge, {Event: "mrstatus", Source: "mrstatus"}, edge}, Places: []int{0, 1, 2, 4, 13},
+		Beats: []monitor.Heartbeat{edge, edge, edge, {Check: "mrstatus", Source: "mrstatus"}, edge}, Places: []int{0, 1, 2, 4, 13},
 		Flaws: []string{"3 no_source", "5 syntax", "6 syntax", "7 syntax", "8 kind", "9 syntax", "10 syntax", "11 syntax", "12 syntax"},
 	}
 	if diff := cmp.Diff(want, d.found()); diff != "" {

@@ -30,7 +30,7 @@
 // /v1/ping/EVENT/SOURCE is a beat, by GET, HEAD or POST; with /start, /fail or an exit
 // status behind it, it says so (0 is ok, 1 to 255 fail). Its body is not read. All
 // three methods count: whatever fetches a link to preview it beats as well. For that
-// there are keys that take POST alone. See [PingKey] for how a key is sent. A ping of an event
+// there are keys that accept only POST. See [PingKey] for how a key is sent. A ping of an event
 // that is not configured, or of a source that a fixed event does not know, is answered with 404.
 //
 // # The router

@@ -16,11 +16,11 @@ import (
 var (
 	errHeavy    = errors.New("too much is being read at once")
 	errType     = errors.New("send application/json or application/x-ndjson; curl: -H 'Content-Type: application/json'")
-	errEncoding = errors.New("send it as it is, or packed by gzip")
-	errGzip     = errors.New("it is not packed by gzip, or breaks off")
+	errEncoding = errors.New("send it as it is, or gzip-compressed")
+	errGzip     = errors.New("the body is not gzip-compressed, or is truncated")
 	errLarge    = fmt.Errorf("there are more than %d bytes", MaxBody)
 	errEvent    = errors.New("this event is not configured, or the source is not declared for it")
-	errPath     = errors.New("a ping ends in nothing, start, fail or an exit status")
+	errPath     = errors.New("a ping path may end in /start, /fail or an exit status")
 	errCode     = errors.New("an exit status is 0 to 255")
 )
 

@@ -17,16 +17,16 @@ import (
 // flow remembers what it took. Events that begin with "x" are unknown.
 type flow struct {
 	mu     sync.Mutex
-	beats  []monitor.Beat
+	beats  []monitor.Heartbeat
 	proofs int
 	takes  int
 	// fail, if set, is asked before each Take; an error means that nothing is taken.
-	fail func(take int, beats []monitor.Beat) error
+	fail func(take int, beats []monitor.Heartbeat) error
 	// block, if set, holds up each Take until it can be received from.
 	block chan struct{}
 }
 
-func (f *flow) Take(ctx context.Context, beats []monitor.Beat) ([]monitor.Outcome, error) {
+func (f *flow) Record(ctx context.Context, beats []monitor.Heartbeat) ([]monitor.Outcome, error) {
 	f.mu.Lock()
 	f.takes++
 	take, fail, block := f.takes, f.fail, f.block
@@ -47,7 +47,7 @@ func (f *flow) Take(ctx context.Context, beats []monitor.Beat) ([]monitor.Outcom
 	defer f.mu.Unlock()
 	outcomes := make([]monitor.Outcome, len(beats))
 	for i, b := range beats {
-		if strings.HasPrefix(b.Event, "x") {
+		if strings.HasPrefix(b.Check, "x") {
 			outcomes[i] = monitor.Unknown
 			continue
 		}
@@ -56,14 +56,14 @@ func (f *flow) Take(ctx context.Context, beats []monitor.Beat) ([]monitor.Outcom
 	return outcomes, nil
 }
 
-func (f *flow) Prove(ctx context.Context) error {
+func (f *flow) RecordProbe(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.proofs++
 	return ctx.Err()
 }
 
-func (f *flow) taken() []monitor.Beat {
+func (f *flow) taken() []monitor.Heartbeat {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.beats)
@@ -75,7 +75,7 @@ func (f *flow) proven() int {
 	return f.proofs
 }
 
-func (f *flow) want(t *testing.T, beats ...monitor.Beat) {
+func (f *flow) want(t *testing.T, beats ...monitor.Heartbeat) {
 	t.Helper()
 	if diff := cmp.Diff(beats, f.taken()); diff != "" {
 		t.Errorf("beats (-want +got):\n%s", diff)

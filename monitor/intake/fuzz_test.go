@@ -63,7 +63,7 @@ func (r *reader) item(raw json.RawMessage) {
 		r.within = false
 		return
 	}
-	var b monitor.Beat
+	var b monitor.Heartbeat
 	var cause Cause
 	switch {
 	case len(m["event"]) > 0 && m["event"][0] == '{':
@@ -97,7 +97,7 @@ func plainly(raw json.RawMessage) []byte {
 	return raw
 }
 
-func vesOf(h map[string]json.RawMessage) (b monitor.Beat, cause Cause) {
+func vesOf(h map[string]json.RawMessage) (b monitor.Heartbeat, cause Cause) {
 	for _, f := range []struct {
 		name  string
 		cause Cause
@@ -106,11 +106,11 @@ func vesOf(h map[string]json.RawMessage) (b monitor.Beat, cause Cause) {
 			return b, f.cause
 		}
 	}
-	if !named(h["eventName"], &b.Event) || !named(h["sourceName"], &b.Source) {
+	if !named(h["eventName"], &b.Check) || !named(h["sourceName"], &b.Source) {
 		return b, BadName
 	}
 	var ok bool
-	if b.Sent, ok = moment(h["lastEpochMicrosec"]); !ok {
+	if b.Sent, ok = parseTime(h["lastEpochMicrosec"]); !ok {
 		return b, BadTime
 	}
 	if b.Seq, ok = whole(plainly(h["sequence"])); !ok {
@@ -119,19 +119,19 @@ func vesOf(h map[string]json.RawMessage) (b monitor.Beat, cause Cause) {
 	return b, ""
 }
 
-func shortOf(m map[string]json.RawMessage) (b monitor.Beat, cause Cause) {
+func shortOf(m map[string]json.RawMessage) (b monitor.Heartbeat, cause Cause) {
 	if !has(m["event"]) {
 		return b, NoEvent
 	}
 	if !has(m["source"]) {
 		return b, NoSource
 	}
-	if !named(m["event"], &b.Event) || !named(m["source"], &b.Source) {
+	if !named(m["event"], &b.Check) || !named(m["source"], &b.Source) {
 		return b, BadName
 	}
 	ok := true
 	if has(m["sent"]) {
-		if b.Sent, ok = moment(m["sent"]); !ok {
+		if b.Sent, ok = parseTime(m["sent"]); !ok {
 			return b, BadTime
 		}
 	}
@@ -146,7 +146,7 @@ func shortOf(m map[string]json.RawMessage) (b monitor.Beat, cause Cause) {
 			return b, BadNumber
 		}
 		if b.Code = int(code); code > 0 {
-			b.Signal = monitor.Fail
+			b.Signal = monitor.SignalFail
 		}
 	}
 	if has(m["signal"]) {
@@ -154,7 +154,7 @@ func shortOf(m map[string]json.RawMessage) (b monitor.Beat, cause Cause) {
 		if json.Unmarshal(m["signal"], &s) != nil {
 			return b, BadSignal
 		}
-		signals := map[string]monitor.Signal{"ok": monitor.Fine, "start": monitor.Start, "fail": monitor.Fail}
+		signals := map[string]monitor.Signal{"ok": monitor.SignalSuccess, "start": monitor.SignalStart, "fail": monitor.SignalFail}
 		if b.Signal, ok = signals[s]; !ok {
 			return b, BadSignal
 		}
@@ -170,7 +170,7 @@ func judge(t *testing.T, body []byte) {
 		t.Fatalf("%q: %d beats, %d places and %d flaws of %d items", body, len(d.beats), len(d.places), len(d.flaws), d.items)
 	}
 	for _, b := range d.beats {
-		if err := (monitor.Declaration{Event: b.Event, Source: b.Source}).Validate(); err != nil {
+		if err := (monitor.Declaration{Check: b.Check, Source: b.Source}).Validate(); err != nil {
 			t.Fatalf("%q: %v", body, err)
 		}
 		if _, err := b.Sent.MarshalJSON(); err != nil {

@@ -17,14 +17,14 @@ import (
 
 // HTTPConfig of the beats that come by HTTP.
 type HTTPConfig struct {
-	// Flow that takes them; its path is a steady one. Required.
+	// Flow that records them; its path is Synchronous ([monitor.PathConfig]). Required.
 	Flow Flow
 	// Name of the path in dead letters. Default "http".
 	Name string
 	// Keys that let programs send beats.
 	Keys []PingKey
-	// Letters keep what was not taken; nil keeps none.
-	Letters *Letters
+	// Letters keeps what was not accepted; nil keeps none.
+	Letters *DeadLetters
 	// Authorize tells whether a request has the API's own token. nil: whoever has no key may send beats.
 	Authorize func(*http.Request) bool
 	// Timeout of storing what a request brought. Default 10 s.
@@ -60,9 +60,9 @@ func (c HTTPConfig) Validate() error {
 
 // HTTP takes beats by HTTP. It is made by [NewHTTP].
 type HTTP struct {
-	cfg   HTTPConfig
-	gate  *gate
-	desks desks
+	cfg        HTTPConfig
+	gate       *gate
+	bufferPool bufferPool
 
 	requests, accepted, unknown, bad, busy, failed, denied atomic.Int64
 }
@@ -190,12 +190,12 @@ func (h *HTTP) store(ctx context.Context, d *decoder, key *PingKey) (tally, erro
 	var outcomes []monitor.Outcome
 	if len(d.beats) > 0 {
 		var err error
-		if outcomes, err = h.cfg.Flow.Take(ctx, d.beats); err != nil {
+		if outcomes, err = h.cfg.Flow.Record(ctx, d.beats); err != nil {
 			return tally{}, err
 		}
 	}
 	var t tally
-	book(d, outcomes, h.cfg.Name, h.cfg.Letters, t.add)
+	recordOutcomes(d, outcomes, h.cfg.Name, h.cfg.Letters, t.add)
 	t.Accepted = d.items - t.Unknown - t.Bad
 	h.accepted.Add(int64(t.Accepted))
 	h.unknown.Add(int64(t.Unknown))
@@ -207,8 +207,8 @@ func (h *HTTP) store(ctx context.Context, d *decoder, key *PingKey) (tally, erro
 func (d *decoder) keep(allowed func(event string) bool) {
 	n := 0
 	for i, b := range d.beats {
-		if !allowed(b.Event) {
-			d.flaws = append(d.flaws, flaw{index: d.places[i], cause: Forbidden, detail: fmt.Sprintf("the key is not for event %q", b.Event)})
+		if !allowed(b.Check) {
+			d.flaws = append(d.flaws, flaw{index: d.places[i], cause: Forbidden, detail: fmt.Sprintf("the key is not for event %q", b.Check)})
 			continue
 		}
 		d.beats[n], d.places[n] = b, d.places[i]
@@ -217,11 +217,11 @@ func (d *decoder) keep(allowed func(event string) bool) {
 	d.beats, d.places = d.beats[:n], d.places[:n]
 }
 
-// book makes letters of what was not taken, and tells of each.
-func book(d *decoder, outcomes []monitor.Outcome, path string, letters *Letters, tell func(index int, cause Cause, detail string)) {
+// recordOutcomes makes dead letters of what was not accepted, and calls tell for each.
+func recordOutcomes(d *decoder, outcomes []monitor.Outcome, path string, letters *DeadLetters, tell func(index int, cause Cause, detail string)) {
 	now := time.Now()
 	for _, f := range d.flaws {
-		letters.Add(Letter{At: now, Path: path, Cause: f.cause, Detail: f.detail, Body: f.raw})
+		letters.Add(DeadLetter{At: now, Path: path, Cause: f.cause, Detail: f.detail, Body: f.raw})
 		tell(f.index, f.cause, f.detail)
 	}
 	for i, o := range outcomes {
@@ -232,26 +232,26 @@ func book(d *decoder, outcomes []monitor.Outcome, path string, letters *Letters,
 		case monitor.Malformed:
 			cause = Refused
 		}
-		detail := fmt.Sprintf("event %q, source %q", b.Event, b.Source)
-		letters.Add(Letter{At: now, Path: path, Cause: cause, Detail: detail})
+		detail := fmt.Sprintf("event %q, source %q", b.Check, b.Source)
+		letters.Add(DeadLetter{At: now, Path: path, Cause: cause, Detail: detail})
 		tell(d.places[i], cause, detail)
 	}
 }
 
 // decode reads a body's beats. One that is no JSON at all becomes a letter.
-func (h *HTTP) decode(d *desk) error {
+func (h *HTTP) decode(d *buffer) error {
 	err := d.decode(d.body.Bytes())
 	if broken := (*syntaxError)(nil); errors.As(err, &broken) {
 		h.bad.Add(1)
-		h.cfg.Letters.Add(Letter{At: time.Now(), Path: h.cfg.Name, Cause: Syntax, Detail: err.Error(), Body: d.body.Bytes()})
+		h.cfg.Letters.Add(DeadLetter{At: time.Now(), Path: h.cfg.Name, Cause: Syntax, Detail: err.Error(), Body: d.body.Bytes()})
 	}
 	return err
 }
 
-// booked reads the beats of a request, stores them, and has respond answer with how
-// that went. Until then the desk is the request's.
-func (h *HTTP) booked(w http.ResponseWriter, r *http.Request, key *PingKey, respond func(*desk, tally)) error {
-	d, done, err := h.desks.take(w, r)
+// handleBody reads the heartbeats of a request, stores them, and lets respond answer. The buffer is the
+// request's until then.
+func (h *HTTP) handleBody(w http.ResponseWriter, r *http.Request, key *PingKey, respond func(*buffer, tally)) error {
+	d, done, err := h.bufferPool.take(w, r)
 	if err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (h *HTTP) booked(w http.ResponseWriter, r *http.Request, key *PingKey, resp
 // beats answers POST /v1/beats. A body of one beat that is not taken is refused;
 // of more, the counts tell.
 func (h *HTTP) beats(w http.ResponseWriter, r *http.Request, key *PingKey) error {
-	return h.booked(w, r, key, func(d *desk, t tally) {
+	return h.handleBody(w, r, key, func(d *buffer, t tally) {
 		status := http.StatusOK
 		switch single := d.items == 1 && !d.listed; {
 		case t.Accepted == d.items:

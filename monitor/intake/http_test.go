@@ -24,14 +24,14 @@ import (
 type rig struct {
 	t       *testing.T
 	flow    *flow
-	letters *Letters
+	letters *DeadLetters
 	http    *HTTP
 	mux     *http.ServeMux
 }
 
 func newRig(t *testing.T, c HTTPConfig) *rig {
 	t.Helper()
-	r := &rig{t: t, flow: &flow{}, letters: NewLetters(0), mux: http.NewServeMux()}
+	r := &rig{t: t, flow: &flow{}, letters: NewDeadLetters(0), mux: http.NewServeMux()}
 	c.Letters = r.letters
 	if c.Flow == nil {
 		c.Flow = r.flow
@@ -58,20 +58,20 @@ func (r *rig) do(method, path, body string, header ...string) *httptest.Response
 }
 
 func TestBeats(t *testing.T) {
-	one, two := monitor.Beat{Event: "e", Source: "a"}, monitor.Beat{Event: "e", Source: "b"}
+	one, two := monitor.Heartbeat{Check: "e", Source: "a"}, monitor.Heartbeat{Check: "e", Source: "b"}
 	for _, c := range []struct {
 		name, body string
 		status     int
 		answer     string
-		beats      []monitor.Beat
+		beats      []monitor.Heartbeat
 	}{
-		{"one", `{"event":"e","source":"a"}`, 200, `{"accepted":1,"unknown":0,"bad":0}`, []monitor.Beat{one}},
-		{"VES", ves, 200, `{"accepted":1,"unknown":0,"bad":0}`, []monitor.Beat{edge}},
-		{"an array", `[{"event":"e","source":"a"},{"event":"e","source":"b"}]`, 200, `{"accepted":2,"unknown":0,"bad":0}`, []monitor.Beat{one, two}},
-		{"lines", "{\"event\":\"e\",\"source\":\"a\"}\n{\"event\":\"e\",\"source\":\"b\"}\n", 200, `{"accepted":2,"unknown":0,"bad":0}`, []monitor.Beat{one, two}},
+		{"one", `{"event":"e","source":"a"}`, 200, `{"accepted":1,"unknown":0,"bad":0}`, []monitor.Heartbeat{one}},
+		{"VES", ves, 200, `{"accepted":1,"unknown":0,"bad":0}`, []monitor.Heartbeat{edge}},
+		{"an array", `[{"event":"e","source":"a"},{"event":"e","source":"b"}]`, 200, `{"accepted":2,"unknown":0,"bad":0}`, []monitor.Heartbeat{one, two}},
+		{"lines", "{\"event\":\"e\",\"source\":\"a\"}\n{\"event\":\"e\",\"source\":\"b\"}\n", 200, `{"accepted":2,"unknown":0,"bad":0}`, []monitor.Heartbeat{one, two}},
 		{"nothing", `[]`, 200, `{"accepted":0,"unknown":0,"bad":0}`, nil},
 		{"some", `[{"event":"e","source":"a"},{"event":"e"},{"event":"x","source":"a"},7,{"event":"e","source":"b"}]`, 202,
-			`{"accepted":2,"unknown":1,"bad":2,"errors":[{"index":1,"cause":"no_source","detail":"source is missing"},{"index":3,"cause":"kind","detail":"it is no object"},{"index":2,"cause":"unknown_event","detail":"event \"x\", source \"a\""}]}`, []monitor.Beat{one, two}},
+			`{"accepted":2,"unknown":1,"bad":2,"errors":[{"index":1,"cause":"no_source","detail":"source is missing"},{"index":3,"cause":"kind","detail":"it is not a valid JSON object"},{"index":2,"cause":"unknown_event","detail":"event \"x\", source \"a\""}]}`, []monitor.Heartbeat{one, two}},
 		{"one that is unknown", `{"event":"x","source":"a"}`, 404, `{"accepted":0,"unknown":1,"bad":0,"errors":[{"index":0,"cause":"unknown_event","detail":"event \"x\", source \"a\""}]}`, nil},
 		{"an array of one that is unknown", `[{"event":"x","source":"a"}]`, 202, `{"accepted":0,"unknown":1,"bad":0,"errors":[{"index":0,"cause":"unknown_event","detail":"event \"x\", source \"a\""}]}`, nil},
 		{"one that is bad", `{"event":"e","source":"a","code":900}`, 400, `{"accepted":0,"unknown":0,"bad":1,"errors":[{"index":0,"cause":"number","detail":"code is not 0 to 255"}]}`, nil},
@@ -156,7 +156,7 @@ func TestRefusals(t *testing.T) {
 					t.Errorf("%d %s, want %d %s", w.Code, w.Body, c.status, c.code)
 				}
 			}
-			if held := r.http.desks.held.Load(); held != 0 {
+			if held := r.http.bufferPool.held.Load(); held != 0 {
 				t.Errorf("%d bytes are still held", held)
 			}
 		})
@@ -183,7 +183,7 @@ func TestBackPressure(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var j journal
 			r := newRig(t, HTTPConfig{Logger: j.logger()})
-			r.flow.fail = func(int, []monitor.Beat) error { return c.err }
+			r.flow.fail = func(int, []monitor.Heartbeat) error { return c.err }
 			for _, ask := range []func() *httptest.ResponseRecorder{
 				func() *httptest.ResponseRecorder {
 					return r.do("POST", "/v1/beats", `[{"event":"secret","source":"a"}]`)
@@ -234,15 +234,15 @@ func TestAcknowledgedWhenStored(t *testing.T) {
 
 func TestTooMuchInHand(t *testing.T) {
 	r := newRig(t, HTTPConfig{})
-	r.http.desks.held.Store(maxHeld)
+	r.http.bufferPool.held.Store(maxHeld)
 	beat := `{"event":"e","source":"a"}`
-	if w := r.do("POST", "/v1/beats", "["+strings.Repeat(" ", light)+beat+"]"); w.Code != 429 || w.Header().Get("Retry-After") == "" {
+	if w := r.do("POST", "/v1/beats", "["+strings.Repeat(" ", smallBody)+beat+"]"); w.Code != 429 || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if w := r.do("POST", "/v1/beats", beat); w.Code != 200 {
 		t.Errorf("a light body is refused for what others have in hand: %d %s", w.Code, w.Body)
 	}
-	if held := r.http.desks.held.Load(); held != maxHeld {
+	if held := r.http.bufferPool.held.Load(); held != maxHeld {
 		t.Errorf("%d bytes are held, want %d", held, maxHeld)
 	}
 }
@@ -297,23 +297,23 @@ func TestPing(t *testing.T) {
 	for _, c := range []struct {
 		path   string
 		status int
-		want   monitor.Beat
+		want   monitor.Heartbeat
 	}{
-		{"/v1/ping/e/a", 200, monitor.Beat{Event: "e", Source: "a"}},
-		{"/v1/ping/e/a/start", 200, monitor.Beat{Event: "e", Source: "a", Signal: monitor.Start}},
-		{"/v1/ping/e/a/fail", 200, monitor.Beat{Event: "e", Source: "a", Signal: monitor.Fail}},
-		{"/v1/ping/e/a/0", 200, monitor.Beat{Event: "e", Source: "a"}},
-		{"/v1/ping/e/a/255", 200, monitor.Beat{Event: "e", Source: "a", Signal: monitor.Fail, Code: 255}},
-		{"/v1/ping/my%2Fevent/b%20c%3F", 200, monitor.Beat{Event: "my/event", Source: "b c?"}},
-		{"/v1/ping/e/a/256", 400, monitor.Beat{}},
-		{"/v1/ping/e/a/99999999999999999999", 400, monitor.Beat{}},
-		{"/v1/ping/e/a/-1", 404, monitor.Beat{}},
-		{"/v1/ping/e/a/done", 404, monitor.Beat{}},
-		{"/v1/ping/x/a", 404, monitor.Beat{}},
-		{"/v1/ping/e/a%00", 400, monitor.Beat{}},
-		{"/v1/ping/e/" + strings.Repeat("a", 201), 400, monitor.Beat{}},
-		{"/v1/ping/key/0123456789abcdef", 404, monitor.Beat{}},
-		{"/v1/ping/key/0123456789abcdef/fail", 404, monitor.Beat{}},
+		{"/v1/ping/e/a", 200, monitor.Heartbeat{Check: "e", Source: "a"}},
+		{"/v1/ping/e/a/start", 200, monitor.Heartbeat{Check: "e", Source: "a", Signal: monitor.SignalStart}},
+		{"/v1/ping/e/a/fail", 200, monitor.Heartbeat{Check: "e", Source: "a", Signal: monitor.SignalFail}},
+		{"/v1/ping/e/a/0", 200, monitor.Heartbeat{Check: "e", Source: "a"}},
+		{"/v1/ping/e/a/255", 200, monitor.Heartbeat{Check: "e", Source: "a", Signal: monitor.SignalFail, Code: 255}},
+		{"/v1/ping/my%2Fevent/b%20c%3F", 200, monitor.Heartbeat{Check: "my/event", Source: "b c?"}},
+		{"/v1/ping/e/a/256", 400, monitor.Heartbeat{}},
+		{"/v1/ping/e/a/99999999999999999999", 400, monitor.Heartbeat{}},
+		{"/v1/ping/e/a/-1", 404, monitor.Heartbeat{}},
+		{"/v1/ping/e/a/done", 404, monitor.Heartbeat{}},
+		{"/v1/ping/x/a", 404, monitor.Heartbeat{}},
+		{"/v1/ping/e/a%00", 400, monitor.Heartbeat{}},
+		{"/v1/ping/e/" + strings.Repeat("a", 201), 400, monitor.Heartbeat{}},
+		{"/v1/ping/key/0123456789abcdef", 404, monitor.Heartbeat{}},
+		{"/v1/ping/key/0123456789abcdef/fail", 404, monitor.Heartbeat{}},
 	} {
 		for _, method := range []string{"GET", "HEAD", "POST"} {
 			r := newRig(t, HTTPConfig{})

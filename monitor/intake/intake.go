@@ -6,14 +6,14 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-// Flow takes beats towards the store, as [monitor.Inflow] does.
+// Flow takes beats towards the store, as [monitor.IntakePath] does.
 type Flow interface {
-	// Take returns when the beats are stored.
-	Take(ctx context.Context, beats []monitor.Beat) ([]monitor.Outcome, error)
-	// Prove says that whatever was sent by this path has been taken.
-	Prove(ctx context.Context) error
+	// Record returns when the beats are stored.
+	Record(ctx context.Context, beats []monitor.Heartbeat) ([]monitor.Outcome, error)
+	// RecordProbe says that whatever was sent by this path has been taken.
+	RecordProbe(ctx context.Context) error
 }
 
-var _ Flow = (*monitor.Inflow)(nil)
+var _ Flow = (*monitor.IntakePath)(nil)
 
 const maxCode = 255 // of an exit status

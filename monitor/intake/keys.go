@@ -19,7 +19,7 @@ var (
 	errDenied   = errors.New("send a ping key, or the API's token")
 	errFlood    = errors.New("too many wrong keys are being answered")
 	errNotFor   = errors.New("this key is not for that event")
-	errPostOnly = errors.New("this key takes POST alone")
+	errPostOnly = errors.New("this key accepts only POST")
 )
 
 // PingKey lets programs send beats that may do nothing else. It is taken as
@@ -65,12 +65,12 @@ func (k PingKey) Validate() error {
 	return nil
 }
 
-// allows tells whether a key is for an event. Whoever needed none may do all.
+// allows reports whether a key is for a check. A nil key allows everything.
 func (k *PingKey) allows(event string) bool {
 	return k == nil || len(k.Events) == 0 || slices.ContainsFunc(k.Events, func(p string) bool { return match(p, event) })
 }
 
-// match tells whether a text is of a pattern.
+// match reports whether a text matches a pattern.
 func match(pattern, s string) bool {
 	parts := strings.Split(pattern, "*")
 	last := len(parts) - 1
@@ -86,13 +86,13 @@ func match(pattern, s string) bool {
 	return ok && strings.HasSuffix(s, parts[last])
 }
 
-// Wrong keys are answered after a while, only so many at a time.
+// A wrong key is answered after denyAfter, at most denySlots of them at a time: guessing stays slow, and cheap to refuse.
 const (
 	denyAfter = time.Second
 	denySlots = 64
 )
 
-// gate decides who may send beats.
+// gate decides which requests may send heartbeats.
 type gate struct {
 	keys      []PingKey
 	sums      [][sha256.Size]byte
@@ -145,8 +145,8 @@ func given(r *http.Request) string {
 	return r.URL.Query().Get("key")
 }
 
-// admit returns the key of a request, nil if it needs none. Without a guard
-// whoever has no key may do all, but a wrong one is refused.
+// admit returns the key of a request; a nil key allows everything. Without authorize a request
+// without a key is admitted, but one with a wrong key is refused.
 func (g *gate) admit(r *http.Request) (*PingKey, error) {
 	if g.authorize == nil && len(g.keys) == 0 {
 		return nil, nil
@@ -171,7 +171,7 @@ func (g *gate) admit(r *http.Request) (*PingKey, error) {
 	return nil, g.deny(r.Context())
 }
 
-// deny lets whoever guesses wait.
+// deny delays the answer to a wrong key.
 func (g *gate) deny(ctx context.Context) error {
 	select {
 	case g.slots <- struct{}{}:

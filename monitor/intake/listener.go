@@ -8,7 +8,7 @@ import (
 // events answers as a VES collector does: 202 without a body. Of a batch it is
 // enough that one event was taken; the others are among the dead letters.
 func (h *HTTP) events(w http.ResponseWriter, r *http.Request, key *PingKey) error {
-	return h.booked(w, r, key, func(_ *desk, t tally) {
+	return h.handleBody(w, r, key, func(_ *buffer, t tally) {
 		if t.Accepted == 0 && len(t.Errors) > 0 {
 			first := t.Errors[0]
 			requestError(w, fault{status: http.StatusBadRequest, code: string(first.Cause), detail: string(first.Cause) + ": " + first.Detail})

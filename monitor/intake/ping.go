@@ -17,34 +17,34 @@ const maxPing = 10 << 10
 
 // ping answers /v1/ping/{event}/{source}, and the same with /start, /fail or an
 // exit status behind it. GET and HEAD count as POST does: for what previews links
-// there are keys that take POST alone.
+// there are keys that accept only POST.
 func (h *HTTP) ping(w http.ResponseWriter, r *http.Request, key *PingKey) error {
 	_, _ = io.CopyN(io.Discard, r.Body, maxPing)
-	b := monitor.Beat{Event: r.PathValue("event"), Source: r.PathValue("source")}
+	b := monitor.Heartbeat{Check: r.PathValue("event"), Source: r.PathValue("source")}
 	var err error
-	if b.Signal, b.Code, err = said(r.PathValue("what")); err != nil {
+	if b.Signal, b.Code, err = parsePingSuffix(r.PathValue("what")); err != nil {
 		return err
 	}
-	if r.PathValue("key") == "" && b.Event == "key" {
+	if r.PathValue("key") == "" && b.Check == "key" {
 		return errPath // a key with something missing behind it, which nobody should read as a name
 	}
-	if err := (monitor.Declaration{Event: b.Event, Source: b.Source}).Validate(); err != nil {
+	if err := (monitor.Declaration{Check: b.Check, Source: b.Source}).Validate(); err != nil {
 		h.bad.Add(1)
 		return err
 	}
-	if !key.allows(b.Event) {
+	if !key.allows(b.Check) {
 		h.bad.Add(1)
-		return fmt.Errorf("%w: %q", errNotFor, b.Event)
+		return fmt.Errorf("%w: %q", errNotFor, b.Check)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Timeout)
 	defer cancel()
-	d := decoder{items: 1, beats: []monitor.Beat{b}, places: []int{0}}
-	outcomes, err := h.cfg.Flow.Take(ctx, d.beats)
+	d := decoder{items: 1, beats: []monitor.Heartbeat{b}, places: []int{0}}
+	outcomes, err := h.cfg.Flow.Record(ctx, d.beats)
 	if err != nil {
 		return err
 	}
 	cause := Cause("")
-	book(&d, outcomes, h.cfg.Name, h.cfg.Letters, func(_ int, c Cause, _ string) { cause = c })
+	recordOutcomes(&d, outcomes, h.cfg.Name, h.cfg.Letters, func(_ int, c Cause, _ string) { cause = c })
 	switch cause {
 	case NotKnown:
 		h.unknown.Add(1)
@@ -61,15 +61,15 @@ func (h *HTTP) ping(w http.ResponseWriter, r *http.Request, key *PingKey) error 
 	return nil
 }
 
-// said reads what a ping ends in.
-func said(what string) (monitor.Signal, int, error) {
+// parsePingSuffix reads the end of a ping's path.
+func parsePingSuffix(what string) (monitor.Signal, int, error) {
 	switch what {
 	case "":
-		return monitor.Fine, 0, nil
+		return monitor.SignalSuccess, 0, nil
 	case "start":
-		return monitor.Start, 0, nil
+		return monitor.SignalStart, 0, nil
 	case "fail":
-		return monitor.Fail, 0, nil
+		return monitor.SignalFail, 0, nil
 	}
 	code, err := strconv.ParseUint(what, 10, 64)
 	switch {
@@ -78,7 +78,7 @@ func said(what string) (monitor.Signal, int, error) {
 	case err != nil:
 		return 0, 0, errPath
 	case code == 0:
-		return monitor.Fine, 0, nil
+		return monitor.SignalSuccess, 0, nil
 	}
-	return monitor.Fail, int(code), nil
+	return monitor.SignalFail, int(code), nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -35,8 +34,8 @@ type RouterConfig struct {
 	TLS *tls.Config
 	// Flow that takes the beats: the path that Path describes. Required.
 	Flow Flow
-	// Letters keep what was not taken; nil keeps none.
-	Letters *Letters
+	// Letters keeps what was not accepted; nil keeps none.
+	Letters *DeadLetters
 	// Logger; nil is silent.
 	Logger *slog.Logger
 }
@@ -70,7 +69,7 @@ func (c RouterConfig) withDefaults() RouterConfig {
 // Path is the path of these beats: proven by each poll that finds no more, and
 // blind when none does for longer than a poll may take.
 func (c RouterConfig) Path() monitor.PathConfig {
-	return monitor.PathConfig{Name: c.Name, Gap: c.withDefaults().LongPoll + answerMargin}
+	return monitor.PathConfig{Name: c.Name, MaxGap: c.withDefaults().LongPoll + answerMargin}
 }
 
 // String shows no password.
@@ -179,7 +178,7 @@ func (r *Router) Stats() RouterStats {
 	return r.stats
 }
 
-func (r *Router) note(f func(*RouterStats)) {
+func (r *Router) count(f func(*RouterStats)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f(&r.stats)
@@ -191,7 +190,7 @@ func (r *Router) note(f func(*RouterStats)) {
 func (r *Router) Run(ctx context.Context) error {
 	defer r.client.Close()
 	for ctx.Err() == nil {
-		rest(ctx, r.round(ctx))
+		sleep(ctx, r.round(ctx))
 	}
 	return nil
 }
@@ -199,12 +198,12 @@ func (r *Router) Run(ctx context.Context) error {
 // round polls once, stores what came, and returns how long to pause.
 func (r *Router) round(ctx context.Context) time.Duration {
 	begun := time.Now()
-	lasting, cancel := outlast(ctx)
+	lasting, cancel := withGrace(ctx)
 	defer cancel()
 	items, err := r.client.Consume(lasting, r.cfg.Group, r.cfg.Consumer, r.cfg.LongPoll, r.limit)
 	answered := time.Now()
 	full := len(items) >= r.limit
-	r.note(func(s *RouterStats) {
+	r.count(func(s *RouterStats) {
 		s.Polls++
 		s.Messages += int64(len(items))
 		if err == nil {
@@ -216,7 +215,7 @@ func (r *Router) round(ctx context.Context) time.Duration {
 		if ctx.Err() != nil {
 			return 0
 		}
-		return r.trouble(err)
+		return r.recordFailure(err)
 	}
 	r.recovered()
 	r.grow()
@@ -237,11 +236,11 @@ func (r *Router) round(ctx context.Context) time.Duration {
 func (r *Router) prove(ctx context.Context, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	if err := r.cfg.Flow.Prove(ctx); err != nil {
-		r.cfg.Logger.Debug("a router's path was not proven", "router", r.cfg.Name, "err", err)
+	if err := r.cfg.Flow.RecordProbe(ctx); err != nil {
+		r.cfg.Logger.Debug("probe not recorded", "router", r.cfg.Name, "err", err)
 		return
 	}
-	r.note(func(s *RouterStats) { s.Proven = time.Now() })
+	r.count(func(s *RouterStats) { s.Proven = time.Now() })
 }
 
 // deliver stores what messages contain. It goes on until that is done: the router
@@ -260,20 +259,20 @@ func (r *Router) deliver(ctx context.Context, items []json.RawMessage) bool {
 
 func (r *Router) flush(ctx context.Context) bool {
 	defer r.reset()
-	outcomes, stored := r.take(ctx, r.beats)
+	outcomes, stored := r.record(ctx, r.beats)
 	if !stored {
-		r.note(func(s *RouterStats) { s.Lost += int64(len(r.beats)) })
-		r.cfg.Logger.Warn("stopped with beats in hand that were not stored", "router", r.cfg.Name, "beats", len(r.beats))
+		r.count(func(s *RouterStats) { s.Lost += int64(len(r.beats)) })
+		r.cfg.Logger.Warn("unstored heartbeats at stop", "router", r.cfg.Name, "beats", len(r.beats))
 	}
 	var unknown, bad int64
-	book(&r.decoder, outcomes, r.cfg.Name, r.cfg.Letters, func(_ int, cause Cause, _ string) {
+	recordOutcomes(&r.decoder, outcomes, r.cfg.Name, r.cfg.Letters, func(_ int, cause Cause, _ string) {
 		if cause == NotKnown {
 			unknown++
 		} else {
 			bad++
 		}
 	})
-	r.note(func(s *RouterStats) {
+	r.count(func(s *RouterStats) {
 		s.Unknown += unknown
 		s.Bad += bad
 		for _, o := range outcomes {
@@ -285,139 +284,32 @@ func (r *Router) flush(ctx context.Context) bool {
 	return stored
 }
 
-// take stores beats, however long that takes, unless ctx has ended.
-func (r *Router) take(ctx context.Context, beats []monitor.Beat) ([]monitor.Outcome, bool) {
+// record stores beats, however long that takes, unless ctx has ended.
+func (r *Router) record(ctx context.Context, beats []monitor.Heartbeat) ([]monitor.Outcome, bool) {
 	if len(beats) == 0 {
 		return nil, true
 	}
 	// What was read has nobody but this process: it is worth a moment more.
-	lasting, cancel := outlast(ctx)
+	lasting, cancel := withGrace(ctx)
 	defer cancel()
 	for attempt := 0; ; attempt++ {
 		once, done := context.WithTimeout(lasting, takeTimeout)
-		outcomes, err := r.cfg.Flow.Take(once, beats)
+		outcomes, err := r.cfg.Flow.Record(once, beats)
 		done()
 		switch {
 		case err == nil:
 			if attempt > 0 {
-				r.cfg.Logger.Info("beats were stored after all", "router", r.cfg.Name, "beats", len(beats), "attempts", attempt+1)
+				r.cfg.Logger.Info("heartbeats stored after retries", "router", r.cfg.Name, "beats", len(beats), "attempts", attempt+1)
 			}
 			return outcomes, true
 		case errors.Is(err, lease.ErrInvalid):
-			return r.halves(ctx, beats)
+			return r.recordHalves(ctx, beats)
 		case attempt == 0:
-			r.cfg.Logger.Warn("beats are not stored; they are kept, and no more are read", "router", r.cfg.Name, "beats", len(beats), "err", err)
+			r.cfg.Logger.Warn("heartbeats not stored; retrying; polling is paused", "router", r.cfg.Name, "beats", len(beats), "err", err)
 		}
-		r.note(func(s *RouterStats) { s.Retries++ })
-		if !rest(ctx, pause(attempt)) && !rest(lasting, pause(0)) {
+		r.count(func(s *RouterStats) { s.Retries++ })
+		if !sleep(ctx, pause(attempt)) && !sleep(lasting, pause(0)) {
 			return nil, false
 		}
-	}
-}
-
-// outlast returns a context that lasts for stopGrace longer than ctx.
-func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
-	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		rest(lasting, stopGrace)
-		cancel()
-	})
-	return lasting, func() { stop(); cancel() }
-}
-
-// halves stores beats of which one, at least, cannot be, each by itself if need be.
-func (r *Router) halves(ctx context.Context, beats []monitor.Beat) ([]monitor.Outcome, bool) {
-	if len(beats) == 1 {
-		return []monitor.Outcome{monitor.Malformed}, true
-	}
-	half := len(beats) / 2
-	first, ok := r.take(ctx, beats[:half])
-	if !ok {
-		return nil, false
-	}
-	second, ok := r.take(ctx, beats[half:])
-	if !ok {
-		return nil, false
-	}
-	return append(first, second...), true
-}
-
-// trouble is what a poll that failed costs: a pause, and a word the first time.
-func (r *Router) trouble(err error) time.Duration {
-	wait := pause(r.failed)
-	r.failed++
-	said, after := describe(err)
-	if errors.Is(err, messagerouter.ErrTooLarge) {
-		r.limit, r.good = max(1, r.limit/2), 0
-		r.cfg.Letters.Add(Letter{At: time.Now(), Path: r.cfg.Name, Cause: Answer, Detail: said})
-	} else if errors.Is(err, messagerouter.ErrAnswer) {
-		r.cfg.Letters.Add(Letter{At: time.Now(), Path: r.cfg.Name, Cause: Answer, Detail: said})
-	}
-	fresh := false
-	r.note(func(s *RouterStats) {
-		s.Failures++
-		s.Limit = r.limit
-		fresh = kind(s.Error) != kind(said)
-		if s.Error == "" {
-			s.Since = time.Now()
-		}
-		s.Error = said
-	})
-	if fresh {
-		r.cfg.Logger.Warn("the router cannot be read; its path is blind", "router", r.cfg.Name, "err", said)
-	}
-	return max(wait, min(after, 2*pauseMost))
-}
-
-func (r *Router) recovered() {
-	r.failed = 0
-	var since time.Time
-	r.note(func(s *RouterStats) { since, s.Error, s.Since = s.Since, "", time.Time{} })
-	if !since.IsZero() {
-		r.cfg.Logger.Info("the router can be read again", "router", r.cfg.Name, "after", time.Since(since).Round(time.Millisecond))
-	}
-}
-
-// grow raises a limit that was lowered, when answers have fitted for a while.
-func (r *Router) grow() {
-	if r.good++; r.limit < r.cfg.Limit && r.good >= growAfter {
-		r.limit, r.good = min(2*r.limit, r.cfg.Limit), 0
-		r.note(func(s *RouterStats) { s.Limit = r.limit })
-	}
-}
-
-// describe says what is wrong with a poll, and when the router wants to be asked again.
-func describe(err error) (string, time.Duration) {
-	refused, ok := errors.AsType[*messagerouter.Error](err)
-	switch {
-	case !ok:
-		return err.Error(), 0
-	case refused.Status == 409:
-		return "conflict: somebody else polls as this consumer; give each instance a consumer id of its own (" + refused.Error() + ")", refused.RetryAfter
-	}
-	return refused.Error(), refused.RetryAfter
-}
-
-// kind is a description without what differs from one poll to the next.
-func kind(said string) string { return said[:min(len(said), 40)] }
-
-// pause before the attempt that follows the given one, counted from 0.
-func pause(attempt int) time.Duration {
-	d := min(pauseLeast<<min(attempt, 20), pauseMost)
-	return d/2 + rand.N(d/2+1)
-}
-
-// rest waits, and tells whether ctx lives.
-func rest(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

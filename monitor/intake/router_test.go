@@ -39,14 +39,14 @@ func (c *topic) Consume(ctx context.Context, _, _ string, wait time.Duration, li
 	c.polls = append(c.polls, time.Since(c.begun))
 	c.limits = append(c.limits, limit)
 	if len(c.answers) == 0 {
-		if !rest(ctx, wait) {
+		if !sleep(ctx, wait) {
 			return nil, ctx.Err()
 		}
 		return nil, nil
 	}
 	a := c.answers[0]
 	c.answers = c.answers[1:]
-	if !rest(ctx, a.after) {
+	if !sleep(ctx, a.after) {
 		return nil, ctx.Err()
 	}
 	var items []json.RawMessage
@@ -58,7 +58,7 @@ func (c *topic) Consume(ctx context.Context, _, _ string, wait time.Duration, li
 
 func msg(source string) string { return fmt.Sprintf(`{"event":"e","source":%q}`, source) }
 
-func beat(source string) monitor.Beat { return monitor.Beat{Event: "e", Source: source} }
+func beat(source string) monitor.Heartbeat { return monitor.Heartbeat{Check: "e", Source: source} }
 
 // bubble runs a router on a script for a while of virtual time.
 func bubble(t *testing.T, c RouterConfig, f *flow, answers []pollAnswer, d time.Duration, then func(r *Router, c *topic, log *journal)) {
@@ -68,7 +68,7 @@ func bubble(t *testing.T, c RouterConfig, f *flow, answers []pollAnswer, d time.
 		log := &journal{}
 		c.Name, c.Group, c.Consumer, c.Flow, c.Logger = "mr", "g", "c", f, log.logger()
 		if c.Letters == nil {
-			c.Letters = NewLetters(0)
+			c.Letters = NewDeadLetters(0)
 		}
 		r := newRouter(c.withDefaults(), client)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +90,7 @@ func bubble(t *testing.T, c RouterConfig, f *flow, answers []pollAnswer, d time.
 // TestD12StoredBeforeTheNextPoll: while the store is away the batch is kept and
 // tried again, and the router is not asked for more.
 func TestD12StoredBeforeTheNextPoll(t *testing.T) {
-	f := &flow{fail: func(take int, _ []monitor.Beat) error {
+	f := &flow{fail: func(take int, _ []monitor.Heartbeat) error {
 		return []error{nil, monitor.ErrBusy, fmt.Errorf("%w: cut", lease.ErrUnknown), lease.ErrUnavailable, errors.New("odd"), nil}[min(take, 5)]
 	}}
 	bubble(t, RouterConfig{}, f, []pollAnswer{{items: []string{msg("a"), msg("b")}}}, 10*time.Second, func(r *Router, c *topic, log *journal) {
@@ -111,7 +111,7 @@ func TestD12StoredBeforeTheNextPoll(t *testing.T) {
 // old proves nothing.
 func TestStoreAwayForTenMinutes(t *testing.T) {
 	var back atomic.Bool
-	f := &flow{fail: func(int, []monitor.Beat) error {
+	f := &flow{fail: func(int, []monitor.Heartbeat) error {
 		if !back.Load() {
 			return lease.ErrUnavailable
 		}
@@ -157,7 +157,7 @@ func TestStop(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun := time.Now()
 				const stop = time.Minute
-				f := &flow{fail: func(int, []monitor.Beat) error {
+				f := &flow{fail: func(int, []monitor.Heartbeat) error {
 					if time.Since(begun) < stop+c.failed {
 						return lease.ErrUnavailable
 					}
@@ -290,7 +290,7 @@ func TestTooLarge(t *testing.T) {
 		answers = append(answers, pollAnswer{items: []string{msg("b")}})
 	}
 	f := &flow{}
-	letters := NewLetters(0)
+	letters := NewDeadLetters(0)
 	bubble(t, RouterConfig{Limit: 10, Letters: letters}, f, answers, time.Hour, func(r *Router, c *topic, _ *journal) {
 		if diff := cmp.Diff([]int{10, 5, 2, 1, 1}, c.limits[:5]); diff != "" {
 			t.Error(diff)
@@ -320,7 +320,7 @@ func TestNoBusyLoop(t *testing.T) {
 
 // TestRefusedByTheStore: a beat that the store never takes does not hold up the others.
 func TestRefusedByTheStore(t *testing.T) {
-	f := &flow{fail: func(_ int, beats []monitor.Beat) error {
+	f := &flow{fail: func(_ int, beats []monitor.Heartbeat) error {
 		for _, b := range beats {
 			if b.Source == "poison" {
 				return lease.ErrInvalid
@@ -328,7 +328,7 @@ func TestRefusedByTheStore(t *testing.T) {
 		}
 		return nil
 	}}
-	letters := NewLetters(0)
+	letters := NewDeadLetters(0)
 	items := []string{msg("a"), msg("b"), msg("poison"), msg("c"), msg("poison")}
 	bubble(t, RouterConfig{Letters: letters}, f, []pollAnswer{{items: items}}, time.Minute, func(r *Router, _ *topic, _ *journal) {
 		f.want(t, beat("a"), beat("b"), beat("c"))
@@ -343,13 +343,13 @@ func TestRefusedByTheStore(t *testing.T) {
 func TestManyInOneMessage(t *testing.T) {
 	whole := string(array(maxItems, func(i int) string { return msg(fmt.Sprint(i)) }))
 	half := string(array(maxItems/2-1, func(i int) string { return msg(fmt.Sprint(i)) }))
-	f := &flow{fail: func(_ int, beats []monitor.Beat) error {
+	f := &flow{fail: func(_ int, beats []monitor.Heartbeat) error {
 		if len(beats) > maxItems+maxItems/2 {
 			t.Errorf("%d beats at once", len(beats))
 		}
 		return nil
 	}}
-	letters := NewLetters(0)
+	letters := NewDeadLetters(0)
 	bubble(t, RouterConfig{Letters: letters}, f, []pollAnswer{{items: []string{half, whole, whole, strings.Replace(whole, "[", "[0,", 1)}}}, time.Minute, func(r *Router, _ *topic, _ *journal) {
 		if got, want := len(f.taken()), 2*maxItems+maxItems/2-1; got != want {
 			t.Errorf("%d beats, want %d", got, want)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/understudy-ha/understudy/internal/messagerouter"
-	"github.com/understudy-ha/understudy/internal/messagerouter/standin"
+	"github.com/understudy-ha/understudy/internal/testkit/fakerouter"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -29,9 +29,9 @@ func until(t *testing.T, what string, holds func() bool) {
 }
 
 type routerRig struct {
-	server  *standin.Server
+	server  *fakerouter.Server
 	flow    *flow
-	letters *Letters
+	letters *DeadLetters
 	log     *journal
 	router  *Router
 }
@@ -39,7 +39,7 @@ type routerRig struct {
 // newRouterRig is a stand-in, and how a router reads it that was not started yet.
 func newRouterRig(t *testing.T) (*routerRig, RouterConfig) {
 	t.Helper()
-	r := &routerRig{server: standin.New(t), flow: &flow{}, letters: NewLetters(0), log: &journal{}}
+	r := &routerRig{server: fakerouter.New(t), flow: &flow{}, letters: NewDeadLetters(0), log: &journal{}}
 	return r, RouterConfig{
 		Name: "mr", URL: r.server.URL("t"), Group: "g", Consumer: "c", LongPoll: 200 * time.Millisecond,
 		Flow: r.flow, Letters: r.letters, Logger: r.log.logger(),
@@ -167,7 +167,7 @@ func TestD12BrokenAnswer(t *testing.T) {
 // router has forgotten the rest, and nothing is read twice.
 func TestD12HalfAnAnswer(t *testing.T) {
 	r, c := newRouterRig(t)
-	r.server.Fail(standin.Fault{Method: "GET", Half: true})
+	r.server.Fail(fakerouter.Fault{Method: "GET", Half: true})
 	r.server.Publish("t", msg("a"), msg("b"), msg("c"), msg("d"))
 	r.start(t, c, 0) // its first poll meets the fault, and all four
 	until(t, "the fault", func() bool { return r.router.Stats().Failures > 0 })
@@ -182,7 +182,7 @@ func TestD12HalfAnAnswer(t *testing.T) {
 // is lost.
 func TestD12Faults(t *testing.T) {
 	r := runRouter(t, nil)
-	faults := []standin.Fault{
+	faults := []fakerouter.Fault{
 		{Method: "GET", Status: 409, Code: 5012}, {Method: "GET", Status: 404, Code: 3001}, {Method: "GET", Status: 503, Code: 3002},
 		{Method: "GET", Body: `{"status":500,"mrstatus":1004,"message":"inside"}`}, {Method: "GET", Body: `<html>`, Status: 502}, {Method: "GET", Cut: true},
 		{Method: "GET", Body: `hello`}, {Method: "GET", Status: 302, Code: 1}, {Method: "GET", Body: `[`},
@@ -305,7 +305,7 @@ func TestD19NothingInTheLog(t *testing.T) {
 	r.server.Guard("ann", "another")
 	until(t, "a refusal", func() bool { return r.router.Stats().Failures > 0 })
 	r.flow.mu.Lock()
-	r.flow.fail = func(int, []monitor.Beat) error { return monitor.ErrBusy }
+	r.flow.fail = func(int, []monitor.Heartbeat) error { return monitor.ErrBusy }
 	r.flow.mu.Unlock()
 	r.server.Guard("ann", "s3cret")
 	r.server.Publish("t", msg("private-5"))

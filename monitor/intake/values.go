@@ -61,9 +61,9 @@ const (
 	fromNanos  = 1e17
 )
 
-// moment reads a time: RFC 3339, or a number since 1970. What cannot be a time of
+// parseTime reads a time: RFC 3339, or a number since 1970. What cannot be a time of
 // our days is the zero time; a sender's clock may be that wrong.
-func moment(raw []byte) (time.Time, bool) {
+func parseTime(raw []byte) (time.Time, bool) {
 	digits, ok := figures(raw)
 	if !ok {
 		if !isText(raw) || !utf8.Valid(raw) {
@@ -73,21 +73,21 @@ func moment(raw []byte) (time.Time, bool) {
 		if err != nil {
 			return time.Time{}, false
 		}
-		return sane(t), true
+		return plausibleTime(t), true
 	}
 	if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
-		return sane(ofWhole(n)), true
+		return plausibleTime(ofWhole(n)), true
 	}
 	f, err := strconv.ParseFloat(digits, 64)
 	switch {
 	case err != nil || math.Abs(f) >= 1<<63:
 		return time.Time{}, true
 	case math.Abs(f) < fromMillis:
-		return sane(time.UnixMicro(int64(f * 1e6))), true
+		return plausibleTime(time.UnixMicro(int64(f * 1e6))), true
 	case math.Abs(f) < fromMicros:
-		return sane(time.UnixMicro(int64(f * 1e3))), true
+		return plausibleTime(time.UnixMicro(int64(f * 1e3))), true
 	}
-	return sane(ofWhole(int64(f))), true
+	return plausibleTime(ofWhole(int64(f))), true
 }
 
 func ofWhole(n int64) time.Time {
@@ -102,8 +102,8 @@ func ofWhole(n int64) time.Time {
 	return time.Unix(0, n)
 }
 
-// sane is the time in the precision of the stores, if it is after 1970 began.
-func sane(t time.Time) time.Time {
+// plausibleTime is the time in the precision of the stores, if it is after 1970 began.
+func plausibleTime(t time.Time) time.Time {
 	if t.Unix() <= 0 {
 		return time.Time{}
 	}

@@ -14,17 +14,17 @@ import (
 
 // Rig is one empty store under test.
 type Rig struct {
-	Table monitor.Table
+	Table monitor.Store
 	// Open returns another handle on the same store, as another process would have
 	// it. The rig closes it when the test ends. Nil: Table serves for both.
-	Open func(t *testing.T) monitor.Table
+	Open func(t *testing.T) monitor.Store
 	// Step moves the store's clock by d: forward as time passes, wall clock and boot
 	// clock alike; when d is negative, as a wall clock is set back. Between steps the
 	// clock may run on or stand still. Nil: what needs it is skipped.
 	Step func(t *testing.T, d time.Duration)
 	// Sent reads the notices that were enqueued for a sink, in their order at least
 	// key by key. Nil: what needs it is skipped.
-	Sent func(t *testing.T, sink string) []monitor.Notice
+	Sent func(t *testing.T, sink string) []monitor.Notification
 	// Sessions are the store's, for members. Nil: the table takes any session for one that lives.
 	Sessions lease.Store
 	// History is the store's. Nil: what needs it is skipped.
@@ -36,15 +36,25 @@ type Rig struct {
 
 // Run puts a store through the suite; make returns an empty one for each test.
 // Names that begin with a D and a number are defects that a former program had.
-func Run(t *testing.T, make func(t *testing.T) Rig) {
+func Run(t *testing.T, newRig func(t *testing.T) Rig) {
 	for name, test := range conformance() {
-		t.Run(name, func(t *testing.T) { try(t, t, make(t), test) })
+		t.Run(name, func(t *testing.T) { try(t, t, newRig(t), test) })
 	}
 }
 
 // try puts one store through one test, which tells report what it finds.
+// Try runs one test of the suite on a store, and reports what it finds to another test than its own. Broken stores prove
+// the suite with it.
+func Try(t *testing.T, report testing.TB, r Rig, name string) {
+	test := conformance()[name]
+	if test == nil {
+		t.Fatalf("no test is called %q", name)
+	}
+	try(t, report, r, test)
+}
+
 func try(t *testing.T, report testing.TB, r Rig, test func(*bench)) {
-	b := &bench{TB: report, t: t, rig: r, Table: r.Table, ctx: leasetest.Amply(t), session: lease.NewID()}
+	b := &bench{TB: report, t: t, rig: r, Store: r.Table, ctx: leasetest.Amply(t), session: lease.NewID()}
 	if r.Sessions != nil {
 		b.session = b.begin("first")
 	}
@@ -81,7 +91,7 @@ const (
 // bench is one test with its store.
 type bench struct {
 	testing.TB
-	monitor.Table
+	monitor.Store
 	t       *testing.T
 	rig     Rig
 	ctx     context.Context
@@ -97,9 +107,9 @@ func (b *bench) step(d time.Duration) {
 }
 
 // other is another handle on the store.
-func (b *bench) other() monitor.Table {
+func (b *bench) other() monitor.Store {
 	if b.rig.Open == nil {
-		return b.Table
+		return b.Store
 	}
 	return b.rig.Open(b.t)
 }
@@ -118,13 +128,13 @@ func (b *bench) begin(name string) string {
 }
 
 // each is an event of the suite's timing.
-func each(name string) monitor.Event {
-	return monitor.Event{Name: name, Interval: interval, Missed: 3}
+func each(name string) monitor.Check {
+	return monitor.Check{Name: name, Interval: interval, Missed: 3}
 }
 
-func (b *bench) configure(events ...monitor.Event) monitor.Configured {
+func (b *bench) configure(events ...monitor.Check) monitor.ConfigurationChanges {
 	b.Helper()
-	out, err := b.Configure(b.ctx, monitor.Configuration{Events: events, Origin: "suite"})
+	out, err := b.Configure(b.ctx, monitor.Configuration{Checks: events, Origin: "suite"})
 	if err != nil {
 		b.Fatalf("Configure: %v", err)
 	}
@@ -135,7 +145,7 @@ func (b *bench) configure(events ...monitor.Event) monitor.Configured {
 func (b *bench) enlist(sinks ...string) {
 	b.Helper()
 	m := monitor.Member{Session: b.session, Instance: lease.NewInstance("first", "127.0.0.1:80"), Sinks: sinks}
-	if err := b.Enlist(b.ctx, m); err != nil {
+	if err := b.RegisterMember(b.ctx, m); err != nil {
 		b.Fatalf("Enlist: %v", err)
 	}
 }
@@ -143,9 +153,9 @@ func (b *bench) enlist(sinks ...string) {
 // resolve finds or learns sources of an event, which must be possible.
 func (b *bench) resolve(event string, names ...string) []int64 {
 	b.Helper()
-	refs := make([]monitor.Ref, len(names))
+	refs := make([]monitor.SourceRef, len(names))
 	for i, name := range names {
-		refs[i] = monitor.Ref{Event: event, Source: name}
+		refs[i] = monitor.SourceRef{Check: event, Source: name}
 	}
 	ids := make([]int64, len(names))
 	for i, r := range b.resolved(refs...) {
@@ -157,9 +167,9 @@ func (b *bench) resolve(event string, names ...string) []int64 {
 	return ids
 }
 
-func (b *bench) resolved(refs ...monitor.Ref) []monitor.Resolved {
+func (b *bench) resolved(refs ...monitor.SourceRef) []monitor.ResolvedSource {
 	b.Helper()
-	got, err := b.Resolve(b.ctx, refs)
+	got, err := b.ResolveSources(b.ctx, refs)
 	if err != nil || len(got) != len(refs) {
 		b.Fatalf("Resolve of %d: %d answers, %v", len(refs), len(got), err)
 	}
@@ -167,12 +177,12 @@ func (b *bench) resolved(refs ...monitor.Ref) []monitor.Resolved {
 }
 
 // proof is that of a path which only says that it works.
-func proof(path string) monitor.Proof { return monitor.Proof{Path: path, Gap: wideGap} }
+func proof(path string) monitor.Probe { return monitor.Probe{Path: path, MaxGap: wideGap} }
 
-func (b *bench) deliver(d monitor.Delivery) monitor.Stored {
+func (b *bench) deliver(d monitor.HeartbeatBatch) monitor.BatchResult {
 	b.Helper()
-	slices.SortStableFunc(d.Beats, func(x, y monitor.Stamp) int { return int(x.Source - y.Source) })
-	out, err := b.Store(b.ctx, d)
+	slices.SortStableFunc(d.Beats, func(x, y monitor.HeartbeatUpdate) int { return int(x.Source - y.Source) })
+	out, err := b.RecordHeartbeats(b.ctx, d)
 	if err != nil {
 		b.Fatalf("Store: %v", err)
 	}
@@ -180,12 +190,12 @@ func (b *bench) deliver(d monitor.Delivery) monitor.Stored {
 }
 
 // stamp stores beats by the path "p", which is proven by that.
-func (b *bench) stamp(beats ...monitor.Stamp) monitor.Stored {
+func (b *bench) stamp(beats ...monitor.HeartbeatUpdate) monitor.BatchResult {
 	b.Helper()
 	for i := range beats {
 		beats[i].Count = max(1, beats[i].Count)
 	}
-	return b.deliver(monitor.Delivery{Proofs: []monitor.Proof{proof("p")}, Beats: beats})
+	return b.deliver(monitor.HeartbeatBatch{Probes: []monitor.Probe{proof("p")}, Beats: beats})
 }
 
 func (b *bench) prove() { b.Helper(); b.stamp() }
@@ -193,14 +203,14 @@ func (b *bench) prove() { b.Helper(); b.stamp() }
 // beat has sources beat by the path "p".
 func (b *bench) beat(ids ...int64) {
 	b.Helper()
-	b.signal(monitor.Fine, ids...)
+	b.signal(monitor.SignalSuccess, ids...)
 }
 
 func (b *bench) signal(s monitor.Signal, ids ...int64) {
 	b.Helper()
-	beats := make([]monitor.Stamp, len(ids))
+	beats := make([]monitor.HeartbeatUpdate, len(ids))
 	for i, id := range ids {
-		beats[i] = monitor.Stamp{Source: id, Signal: s}
+		beats[i] = monitor.HeartbeatUpdate{Source: id, Signal: s}
 	}
 	if out := b.stamp(beats...); len(out.Unknown) > 0 {
 		b.Fatalf("sources %v are unknown", out.Unknown)
@@ -216,9 +226,9 @@ func everywhere() []int {
 	return all
 }
 
-func (b *bench) look() monitor.Look {
+func (b *bench) look() monitor.Scan {
 	b.Helper()
-	l, err := b.Due(b.ctx, everywhere(), monitor.MaxSources)
+	l, err := b.DueSources(b.ctx, everywhere(), monitor.MaxSources)
 	if err != nil {
 		b.Fatalf("Due: %v", err)
 	}
@@ -267,39 +277,39 @@ func (b *bench) ready(names ...string) []int64 {
 
 // change is one of the candidate as it was seen. An Onset gets an alarm's id, and
 // each turn a notice whose id is that of the alarm and the turn.
-func (b *bench) change(c monitor.Candidate, turn monitor.Turn) monitor.Change {
-	out := monitor.Change{
-		ID: c.ID, Rev: c.Rev, Stamp: c.Stamp, EventRev: c.EventRev, Turn: turn, Due: monitor.Never,
+func (b *bench) change(c monitor.Candidate, turn monitor.Transition) monitor.SourceChange {
+	out := monitor.SourceChange{
+		ID: c.ID, Rev: c.Rev, BeatRev: c.BeatRev, CheckRev: c.CheckRev, Transition: turn, Due: monitor.Never,
 		Alarm: c.Alarm, Reason: c.Reason, At: c.Wall,
 	}
 	if turn == monitor.Onset {
 		out.Alarm, out.Reason = lease.NewID(), monitor.Silent
 	}
 	if turn == monitor.Resume || turn == monitor.Return {
-		out.Base = c.Now
+		out.ExpectedFrom = c.Now
 	}
 	if out.Alarm != "" {
-		out.Notices = []monitor.Notice{notice(c.Source, out.Alarm, turn)}
+		out.Notifications = []monitor.Notification{notice(c.Source, out.Alarm, turn)}
 	}
 	return out
 }
 
-func notice(source, alarm string, turn monitor.Turn) monitor.Notice {
-	return monitor.Notice{
+func notice(source, alarm string, turn monitor.Transition) monitor.Notification {
+	return monitor.Notification{
 		Sink: hook, Key: monitor.OrderKey("e", source), ID: alarm + "/" + string(turn), Payload: []byte(`{"status":"` + turn + `"}`),
 	}
 }
 
-func (b *bench) tryApply(changes ...monitor.Change) []bool {
+func (b *bench) tryApply(changes ...monitor.SourceChange) []bool {
 	b.Helper()
-	made, err := b.Apply(b.ctx, changes)
+	made, err := b.ApplyChanges(b.ctx, changes)
 	if err != nil || len(made) != len(changes) {
 		b.Fatalf("Apply of %d changes: %v, %v", len(changes), made, err)
 	}
 	return made
 }
 
-func (b *bench) apply(changes ...monitor.Change) {
+func (b *bench) apply(changes ...monitor.SourceChange) {
 	b.Helper()
 	for i, made := range b.tryApply(changes...) {
 		if !made {
@@ -308,7 +318,7 @@ func (b *bench) apply(changes ...monitor.Change) {
 	}
 }
 
-func (b *bench) refused(c monitor.Change, why string) {
+func (b *bench) refused(c monitor.SourceChange, why string) {
 	b.Helper()
 	if b.tryApply(c)[0] {
 		b.Errorf("%s: the change was made", why)
@@ -325,7 +335,7 @@ func (b *bench) onset(id int64) string {
 
 func (b *bench) act(a monitor.Action) {
 	b.Helper()
-	if err := b.Act(b.ctx, a); err != nil {
+	if err := b.ApplyAction(b.ctx, a); err != nil {
 		b.Fatalf("Act(%+v): %v", a, err)
 	}
 }
@@ -333,7 +343,7 @@ func (b *bench) act(a monitor.Action) {
 // source is the record of one.
 func (b *bench) source(event, name string) monitor.SourceRecord {
 	b.Helper()
-	got, err := b.Sources(b.ctx, monitor.SourceQuery{Event: event, Source: name})
+	got, err := b.Sources(b.ctx, monitor.SourceQuery{Check: event, Source: name})
 	if err != nil || len(got) != 1 {
 		b.Fatalf("Sources(%s/%s): %+v, %v", event, name, got, err)
 	}
@@ -360,10 +370,10 @@ func (b *bench) settings() monitor.Settings {
 }
 
 // expected is an event as the store has it.
-func (b *bench) expected(name string) monitor.Expected {
+func (b *bench) expected(name string) monitor.StoredCheck {
 	b.Helper()
-	all := b.settings().Events
-	i := slices.IndexFunc(all, func(e monitor.Expected) bool { return e.Name == name })
+	all := b.settings().Checks
+	i := slices.IndexFunc(all, func(e monitor.StoredCheck) bool { return e.Name == name })
 	if i < 0 {
 		b.Fatalf("event %q is not in %+v", name, all)
 	}
@@ -393,14 +403,14 @@ func (b *bench) wantSent(source string, ids ...string) {
 }
 
 // near tells whether two times are the same but for slack.
-func near[T time.Time | time.Duration | monitor.Moment](a, b T) bool {
+func near[T time.Time | time.Duration | monitor.StoreTime](a, b T) bool {
 	switch a := any(a).(type) {
 	case time.Time:
 		return a.Sub(any(b).(time.Time)).Abs() < slack
 	case time.Duration:
 		return (a - any(b).(time.Duration)).Abs() < slack
-	case monitor.Moment:
-		return a.Sub(any(b).(monitor.Moment)).Abs() < slack
+	case monitor.StoreTime:
+		return a.Sub(any(b).(monitor.StoreTime)).Abs() < slack
 	}
 	return false
 }

@@ -1,7 +1,7 @@
 // Package monitortest is what every store of the monitor must pass, and what
 // tests of the monitor share:
 //
-//   - [Run], the conformance suite: each sentence of monitor.Table, tried on a real
+//   - [Run], the conformance suite: each sentence of monitor.Store, tried on a real
 //     store with an injected clock;
 //   - [CheckOutages], many goroutines that beat, judge and apply at once, in real
 //     time, whose notices and stored beats are judged source by source: one ONSET and
@@ -9,6 +9,6 @@
 //   - [Reference], the table in memory, small enough to be believed, for tests in
 //     bubbles of virtual time.
 //
-// Reference promises what monitor.Table promises, and nothing about speed or size: it
+// Reference promises what monitor.Store promises, and nothing about speed or size: it
 // looks at every source in most calls. It keeps nothing across restarts.
 package monitortest

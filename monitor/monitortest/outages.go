@@ -42,7 +42,7 @@ func (o Outages) withDefaults() Outages {
 // needs Step and Sent.
 func CheckOutages(t *testing.T, rig Rig, limits Outages) {
 	t.Helper()
-	if problem := checkOutages(t, rig, limits); problem != "" {
+	if problem := FindOutageFault(t, rig, limits); problem != "" {
 		t.Error(problem)
 	}
 }
@@ -57,8 +57,8 @@ const (
 	lookAgain = 10 * time.Second
 )
 
-// checkOutages returns what is wrong, or "".
-func checkOutages(t *testing.T, rig Rig, limits Outages) string {
+// FindOutageFault returns what is wrong, or "".
+func FindOutageFault(t *testing.T, rig Rig, limits Outages) string {
 	limits = limits.withDefaults()
 	o := &outages{limits: limits, t: t, rig: rig, rng: rand.New(rand.NewPCG(limits.Seed, 1))}
 	for range limits.Storers + limits.Watchers {
@@ -86,7 +86,7 @@ type outages struct {
 	t       *testing.T
 	rig     Rig
 	rng     *rand.Rand
-	tables  []monitor.Table // of each storer, and then of each watcher
+	tables  []monitor.Store // of each storer, and then of each watcher
 	sources []*beater
 
 	mu      sync.Mutex
@@ -164,16 +164,16 @@ func (o *outages) setUp() bool {
 			return false
 		}
 	}
-	var refs []monitor.Ref
+	var refs []monitor.SourceRef
 	for i := range o.limits.Sources {
 		s := &beater{habit: habits()[i%len(habits())], name: fmt.Sprintf("%s-%d", habits()[i%len(habits())], i), next: 1, sent: time.Unix(1_700_000_000, 0)}
 		o.sources = append(o.sources, s)
-		refs = append(refs, monitor.Ref{Event: "e", Source: s.name})
+		refs = append(refs, monitor.SourceRef{Check: "e", Source: s.name})
 	}
 	return o.call("Enlist", func(ctx context.Context) error {
-		return table.Enlist(ctx, monitor.Member{Session: session, Instance: lease.NewInstance("outages", ""), Sinks: []string{hook}})
+		return table.RegisterMember(ctx, monitor.Member{Session: session, Instance: lease.NewInstance("outages", ""), Sinks: []string{hook}})
 	}) && o.configure(0) && o.call("Resolve", func(ctx context.Context) error {
-		ids, err := table.Resolve(ctx, refs)
+		ids, err := table.ResolveSources(ctx, refs)
 		for i, r := range ids {
 			o.sources[i].id = r.ID
 		}
@@ -186,7 +186,7 @@ func (o *outages) configure(n int) bool {
 	return o.call("Configure", func(ctx context.Context) error {
 		e := each("e")
 		e.Severity = fmt.Sprint(n)
-		_, err := o.rig.Table.Configure(ctx, monitor.Configuration{Events: []monitor.Event{e}})
+		_, err := o.rig.Table.Configure(ctx, monitor.Configuration{Checks: []monitor.Check{e}})
 		return err
 	})
 }
@@ -227,10 +227,10 @@ func (o *outages) tick(n int) {
 
 // deliveries are what each storer has to store in this tick: some in one piece, some
 // one by one, and always a proof.
-func (o *outages) deliveries(counts bool) [][]monitor.Delivery {
-	out := make([][]monitor.Delivery, o.limits.Storers)
+func (o *outages) deliveries(counts bool) [][]monitor.HeartbeatBatch {
+	out := make([][]monitor.HeartbeatBatch, o.limits.Storers)
 	for i := range out {
-		out[i] = []monitor.Delivery{{Proofs: []monitor.Proof{{Path: "p", Trust: 0, Gap: gap}}}}
+		out[i] = []monitor.HeartbeatBatch{{Probes: []monitor.Probe{{Path: "p", TrustFor: 0, MaxGap: gap}}}}
 	}
 	for _, s := range o.sources {
 		if counts {
@@ -243,22 +243,22 @@ func (o *outages) deliveries(counts bool) [][]monitor.Delivery {
 		}
 		mine := &out[o.rng.IntN(len(out))]
 		if o.rng.IntN(3) == 0 {
-			*mine = append(*mine, monitor.Delivery{Proofs: (*mine)[0].Proofs})
+			*mine = append(*mine, monitor.HeartbeatBatch{Probes: (*mine)[0].Probes})
 		}
 		d := &(*mine)[len(*mine)-1]
 		d.Beats = append(d.Beats, stamp)
 	}
 	for _, ds := range out {
 		for _, d := range ds {
-			slices.SortFunc(d.Beats, func(a, b monitor.Stamp) int { return cmp.Compare(a.Source, b.Source) })
+			slices.SortFunc(d.Beats, func(a, b monitor.HeartbeatUpdate) int { return cmp.Compare(a.Source, b.Source) })
 		}
 	}
 	return out
 }
 
 // beat is what a source sends in this tick, if anything.
-func (s *beater) beat(rng *rand.Rand) (monitor.Stamp, bool) {
-	b := monitor.Stamp{Source: s.id, Count: 1, Sent: s.sent, Seq: s.seq}
+func (s *beater) beat(rng *rand.Rand) (monitor.HeartbeatUpdate, bool) {
+	b := monitor.HeartbeatUpdate{Source: s.id, Count: 1, Sent: s.sent, Seq: s.seq}
 	if s.next > 0 {
 		return b, s.habit == replayer && s.beats > 0
 	}
@@ -271,15 +271,15 @@ func (s *beater) beat(rng *rand.Rand) (monitor.Stamp, bool) {
 			s.bad = 1 + rng.IntN(3)
 		}
 		if s.bad > 0 {
-			b.Signal = monitor.Fail
+			b.Signal = monitor.SignalFail
 		}
 	}
 	return b, true
 }
 
-func (o *outages) store(table monitor.Table, d monitor.Delivery) {
+func (o *outages) store(table monitor.Store, d monitor.HeartbeatBatch) {
 	o.call("Store", func(ctx context.Context) error {
-		out, err := table.Store(ctx, d)
+		out, err := table.RecordHeartbeats(ctx, d)
 		if len(out.Unknown) > 0 {
 			o.fail("sources %v are unknown", out.Unknown)
 		}
@@ -288,7 +288,7 @@ func (o *outages) store(table monitor.Table, d monitor.Delivery) {
 }
 
 // watch judges and applies, as long as beats are stored, and then until nothing has to turn.
-func (o *outages) watch(table monitor.Table, stored <-chan struct{}) {
+func (o *outages) watch(table monitor.Store, stored <-chan struct{}) {
 	for range 10_000 {
 		over := false
 		select {
@@ -309,29 +309,29 @@ func (o *outages) watch(table monitor.Table, stored <-chan struct{}) {
 }
 
 // pass judges all that is due, and tells whether there was nothing to do.
-func (o *outages) pass(table monitor.Table) (idle bool) {
+func (o *outages) pass(table monitor.Store) (idle bool) {
 	idle = true
 	o.call("a pass", func(ctx context.Context) error {
 		settings, err := table.Settings(ctx)
 		if err != nil {
 			return err
 		}
-		l, err := table.Due(ctx, everywhere(), monitor.MaxSources)
+		l, err := table.DueSources(ctx, everywhere(), monitor.MaxSources)
 		if err != nil {
 			return err
 		}
-		var changes []monitor.Change
+		var changes []monitor.SourceChange
 		for _, c := range l.Candidates {
-			i := slices.IndexFunc(settings.Events, func(e monitor.Expected) bool { return e.ID == c.Event })
+			i := slices.IndexFunc(settings.Checks, func(e monitor.StoredCheck) bool { return e.ID == c.CheckID })
 			if i < 0 {
 				return fmt.Errorf("candidate of an unknown event: %+v", c)
 			}
-			ch := verdict(l, c, settings.Events[i].Judge(c.Facts))
-			idle = idle && ch.Turn == monitor.Stay
+			ch := verdict(l, c, settings.Checks[i].Evaluate(c.Facts))
+			idle = idle && ch.Transition == monitor.NoTransition
 			changes = append(changes, ch)
 		}
 		runtime.Gosched() // here others come in between
-		made, err := table.Apply(ctx, changes)
+		made, err := table.ApplyChanges(ctx, changes)
 		idle = idle && !slices.Contains(made, false)
 		return err
 	})
@@ -339,19 +339,19 @@ func (o *outages) pass(table monitor.Table) (idle bool) {
 }
 
 // verdict is the change that a watcher makes of it.
-func verdict(l monitor.Look, c monitor.Candidate, v monitor.Verdict) monitor.Change {
-	ch := monitor.Change{
-		ID: c.ID, Rev: c.Rev, Stamp: c.Stamp, EventRev: c.EventRev, Turn: v.Turn, Due: v.Due, Well: v.Well,
+func verdict(l monitor.Scan, c monitor.Candidate, v monitor.Evaluation) monitor.SourceChange {
+	ch := monitor.SourceChange{
+		ID: c.ID, Rev: c.Rev, BeatRev: c.BeatRev, CheckRev: c.CheckRev, Transition: v.Transition, Due: v.Due, WellSince: v.WellSince,
 		Alarm: c.Alarm, Reason: c.Reason, At: l.Wall.Add(-l.Now.Sub(v.At)),
 	}
-	switch v.Turn {
+	switch v.Transition {
 	case monitor.Onset:
 		ch.Alarm, ch.Reason = lease.NewID(), v.Reason
 	case monitor.Resume, monitor.Return:
-		ch.Base = v.At
+		ch.ExpectedFrom = v.At
 	}
-	if ch.Alarm != "" && v.Turn != monitor.Stay {
-		ch.Notices = []monitor.Notice{notice(c.Source, ch.Alarm, v.Turn)}
+	if ch.Alarm != "" && v.Transition != monitor.NoTransition {
+		ch.Notifications = []monitor.Notification{notice(c.Source, ch.Alarm, v.Transition)}
 	}
 	return ch
 }
@@ -398,7 +398,7 @@ func (o *outages) judgeNotices() {
 				want = monitor.Abated
 			}
 			switch {
-			case monitor.Turn(turn) != want:
+			case monitor.Transition(turn) != want:
 				o.fail("%s: notice %d is %s, want %s, in %q", s.name, i, turn, want, ids)
 			case want == monitor.Abated && ids[i-1] != alarm+"/ONSET":
 				o.fail("%s: ABATED with another id than its ONSET, in %q", s.name, ids)
@@ -419,7 +419,7 @@ func (o *outages) judgeNotices() {
 func (o *outages) judgeRecords() {
 	for _, s := range o.sources {
 		o.call("Sources", func(ctx context.Context) error {
-			got, err := o.rig.Table.Sources(ctx, monitor.SourceQuery{Event: "e", Source: s.name})
+			got, err := o.rig.Table.Sources(ctx, monitor.SourceQuery{Check: "e", Source: s.name})
 			if err == nil && (len(got) != 1 || got[0].Beats != s.beats) {
 				o.fail("%s has beaten %d times; the table says %+v", s.name, s.beats, got)
 			}

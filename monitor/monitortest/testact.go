@@ -33,7 +33,7 @@ func contains(s string, parts ...string) bool {
 
 func testPause(b *bench) {
 	id := b.ready("a")[0]
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a", Who: "ops", Note: "works"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "a", Who: "ops", Note: "works"})
 	b.wantDue(id, false)
 	b.step(10 * limit)
 	b.beat(id)
@@ -42,25 +42,25 @@ func testPause(b *bench) {
 		b.Errorf("%+v", s)
 	}
 	b.step(limit)
-	b.act(monitor.Action{Verb: monitor.Unpause, Event: "e", Source: "a", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionResume, Check: "e", Source: "a", Who: "ops"})
 	c := b.candidate(id)
-	if c.State != monitor.Up || !near(c.Base, c.Now) {
+	if c.State != monitor.Up || !near(c.ExpectedFrom, c.Now) {
 		b.Errorf("resumed, it has a whole limit: %+v", c)
 	}
-	b.act(monitor.Action{Verb: monitor.Unpause, Event: "e", Source: "a", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionResume, Check: "e", Source: "a", Who: "ops"})
 }
 
 func testPauseAgain(b *bench) {
 	id := b.ready("a")[0]
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a", For: time.Hour, Who: "ops"})
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a", For: 3 * time.Hour, Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "a", For: time.Hour, Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "a", For: 3 * time.Hour, Who: "ops"})
 	b.step(2 * time.Hour)
 	b.wantDue(id, false)
 	b.step(time.Hour + slack)
-	if c := b.candidate(id); c.Until > c.Now || c.State != monitor.Paused {
+	if c := b.candidate(id); c.PausedUntil > c.Now || c.State != monitor.Paused {
 		b.Errorf("%+v", c)
 	}
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "a", Who: "ops"})
 	b.wantDue(id, false)
 	if s := b.source("e", "a"); !s.Until.IsZero() {
 		b.Errorf("%+v", s)
@@ -70,7 +70,7 @@ func testPauseAgain(b *bench) {
 func testPauseEvent(b *bench) {
 	b.ready("a")
 	before := b.expected("e")
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Who: "ops"})
 	paused, generation := b.expected("e"), b.settings().Generation
 	if !paused.Paused || paused.Rev == before.Rev || before.Paused {
 		b.Errorf("before %+v, paused %+v", before, paused)
@@ -79,13 +79,13 @@ func testPauseEvent(b *bench) {
 		b.Errorf("its source: %+v", s)
 	}
 	b.step(10 * limit)
-	b.act(monitor.Action{Verb: monitor.Unpause, Event: "e", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionResume, Check: "e", Who: "ops"})
 	if e := b.expected("e"); e.Paused || e.Rev == paused.Rev || b.settings().Generation == generation {
 		b.Errorf("resumed %+v", e)
 	}
 	b.sweep(wideGap, 10)
 	id := b.resolve("e", "a")[0]
-	if c := b.candidate(id); !near(c.EventBase, c.Now) {
+	if c := b.candidate(id); !near(c.CheckChanged, c.Now) {
 		b.Errorf("resumed, its sources have a whole limit: %+v", c)
 	}
 }
@@ -93,9 +93,9 @@ func testPauseEvent(b *bench) {
 func testPutAway(b *bench) {
 	id := b.ready("a")[0]
 	b.later(id)
-	b.act(monitor.Action{Verb: monitor.PutAway, Event: "e", Source: "a", Who: "ops", Note: "sold"})
+	b.act(monitor.Action{Type: monitor.ActionRetire, Check: "e", Source: "a", Who: "ops", Note: "sold"})
 	c := b.candidate(id)
-	if !c.Asked || c.State != monitor.Up {
+	if !c.RetireRequested || c.State != monitor.Up {
 		b.Errorf("%+v", c)
 	}
 	b.wantTurns("asked for", monitor.Retire)
@@ -113,7 +113,7 @@ func testPutAway(b *bench) {
 func testAcknowledge(b *bench) {
 	ids := b.ready("a")
 	alarm := b.onset(ids[0])
-	b.act(monitor.Action{Verb: monitor.Acknowledge, Alarm: alarm, Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionAcknowledge, Alarm: alarm, Who: "ops"})
 	if a := b.alarm(alarm); a.Acknowledged != "ops" || a.End != "" {
 		b.Errorf("%+v", a)
 	}
@@ -126,7 +126,7 @@ func testAcknowledge(b *bench) {
 func testDropSink(b *bench) {
 	b.enlist("one", "two")
 	before := b.settings()
-	b.act(monitor.Action{Verb: monitor.DropSink, Source: "one", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionRemoveSink, Source: "one", Who: "ops"})
 	if s := b.settings(); len(s.Sinks) != 1 || s.Sinks[0] != "two" || s.Generation == before.Generation {
 		b.Errorf("%+v, before %+v", s, before)
 	}
@@ -145,21 +145,21 @@ func testActNothing(b *bench) {
 		a    monitor.Action
 		want error
 	}{
-		{monitor.Action{Verb: monitor.Pause, Event: "e", Source: "x"}, monitor.ErrNoSource},
-		{monitor.Action{Verb: monitor.Unpause, Event: "e", Source: "x"}, monitor.ErrNoSource},
-		{monitor.Action{Verb: monitor.PutAway, Event: "e", Source: "x"}, monitor.ErrNoSource},
-		{monitor.Action{Verb: monitor.Pause, Event: "x"}, monitor.ErrNoEvent},
-		{monitor.Action{Verb: monitor.Unpause, Event: "x"}, monitor.ErrNoEvent},
-		{monitor.Action{Verb: monitor.Pause, Event: "gone"}, monitor.ErrNoEvent},
-		{monitor.Action{Verb: monitor.PutAway, Event: "e"}, lease.ErrInvalid},
-		{monitor.Action{Verb: monitor.Pause, Event: "e", For: time.Hour}, lease.ErrInvalid},
-		{monitor.Action{Verb: monitor.Acknowledge, Alarm: "x"}, monitor.ErrNoAlarm},
-		{monitor.Action{Verb: monitor.DropSink, Source: "x"}, lease.ErrInvalid},
-		{monitor.Action{Verb: monitor.DropPath, Source: "x"}, lease.ErrInvalid},
-		{monitor.Action{Verb: "explode", Event: "e", Source: "a"}, lease.ErrInvalid},
-		{monitor.Action{Event: "e", Source: "a"}, lease.ErrInvalid},
+		{monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "x"}, monitor.ErrNoSource},
+		{monitor.Action{Type: monitor.ActionResume, Check: "e", Source: "x"}, monitor.ErrNoSource},
+		{monitor.Action{Type: monitor.ActionRetire, Check: "e", Source: "x"}, monitor.ErrNoSource},
+		{monitor.Action{Type: monitor.ActionPause, Check: "x"}, monitor.ErrNoCheck},
+		{monitor.Action{Type: monitor.ActionResume, Check: "x"}, monitor.ErrNoCheck},
+		{monitor.Action{Type: monitor.ActionPause, Check: "gone"}, monitor.ErrNoCheck},
+		{monitor.Action{Type: monitor.ActionRetire, Check: "e"}, lease.ErrInvalid},
+		{monitor.Action{Type: monitor.ActionPause, Check: "e", For: time.Hour}, lease.ErrInvalid},
+		{monitor.Action{Type: monitor.ActionAcknowledge, Alarm: "x"}, monitor.ErrNoAlarm},
+		{monitor.Action{Type: monitor.ActionRemoveSink, Source: "x"}, lease.ErrInvalid},
+		{monitor.Action{Type: monitor.ActionRemovePath, Source: "x"}, lease.ErrInvalid},
+		{monitor.Action{Type: "explode", Check: "e", Source: "a"}, lease.ErrInvalid},
+		{monitor.Action{Check: "e", Source: "a"}, lease.ErrInvalid},
 	} {
-		if err := b.Act(b.ctx, c.a); !errors.Is(err, c.want) {
+		if err := b.ApplyAction(b.ctx, c.a); !errors.Is(err, c.want) {
 			b.Errorf("%+v: %v, want %v", c.a, err, c.want)
 		}
 	}
@@ -175,19 +175,19 @@ func testActRecorded(b *bench) {
 		subject string
 		a       monitor.Action
 	}{
-		{"e/a", monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a"}},
-		{"e/a", monitor.Action{Verb: monitor.Unpause, Event: "e", Source: "a"}},
-		{"e/a", monitor.Action{Verb: monitor.PutAway, Event: "e", Source: "a"}},
-		{"e", monitor.Action{Verb: monitor.Pause, Event: "e"}},
-		{"e", monitor.Action{Verb: monitor.Unpause, Event: "e"}},
-		{alarm, monitor.Action{Verb: monitor.Acknowledge, Alarm: alarm}},
-		{"p", monitor.Action{Verb: monitor.DropPath, Source: "p"}},
-		{hook, monitor.Action{Verb: monitor.DropSink, Source: hook}},
+		{"e/a", monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "a"}},
+		{"e/a", monitor.Action{Type: monitor.ActionResume, Check: "e", Source: "a"}},
+		{"e/a", monitor.Action{Type: monitor.ActionRetire, Check: "e", Source: "a"}},
+		{"e", monitor.Action{Type: monitor.ActionPause, Check: "e"}},
+		{"e", monitor.Action{Type: monitor.ActionResume, Check: "e"}},
+		{alarm, monitor.Action{Type: monitor.ActionAcknowledge, Alarm: alarm}},
+		{"p", monitor.Action{Type: monitor.ActionRemovePath, Source: "p"}},
+		{hook, monitor.Action{Type: monitor.ActionRemoveSink, Source: hook}},
 	} {
 		c.a.Who, c.a.Note = "o'ps", "because '; --"
 		b.act(c.a)
 		all := b.events(c.subject)
-		if len(all) == 0 || !contains(all[len(all)-1], string(c.a.Verb), c.a.Who, c.a.Note) {
+		if len(all) == 0 || !contains(all[len(all)-1], string(c.a.Type), c.a.Who, c.a.Note) {
 			b.Errorf("%+v: history of %s: %q", c.a, c.subject, all)
 		}
 	}

@@ -35,7 +35,7 @@ func applyTests() map[string]func(*bench) {
 }
 
 func testBeatBetween(b *bench) {
-	for i, turn := range []monitor.Turn{monitor.Onset, monitor.Retire, monitor.Stay} {
+	for i, turn := range []monitor.Transition{monitor.Onset, monitor.Retire, monitor.NoTransition} {
 		id := b.ready("a", "b", "c")[i]
 		c := b.change(b.candidate(id), turn)
 		b.beat(id)
@@ -59,7 +59,7 @@ func testBeatBetween(b *bench) {
 }
 
 func testSignalBetween(b *bench) {
-	for i, signal := range []monitor.Signal{monitor.Start, monitor.Fail} {
+	for i, signal := range []monitor.Signal{monitor.SignalStart, monitor.SignalFail} {
 		id := b.ready("a", "b")[i]
 		c := b.change(b.candidate(id), monitor.Onset)
 		b.signal(signal, id)
@@ -69,11 +69,11 @@ func testSignalBetween(b *bench) {
 }
 
 func testPersonBetween(b *bench) {
-	for i, verb := range []monitor.Verb{monitor.Pause, monitor.PutAway} {
+	for i, verb := range []monitor.ActionType{monitor.ActionPause, monitor.ActionRetire} {
 		name := []string{"a", "b"}[i]
 		id := b.ready("a", "b")[i]
 		c := b.change(b.candidate(id), monitor.Onset)
-		b.act(monitor.Action{Verb: verb, Event: "e", Source: name, Who: "ops"})
+		b.act(monitor.Action{Type: verb, Check: "e", Source: name, Who: "ops"})
 		b.refused(c, "a person did "+string(verb))
 	}
 }
@@ -87,7 +87,7 @@ func testEventBetween(b *bench) {
 	b.refused(c, "the event was changed")
 	b.wantDue(id, true)
 	c = b.change(b.candidate(id), monitor.Onset)
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Who: "ops"})
 	b.refused(c, "the event was paused")
 	c = b.change(b.candidate(id), monitor.Onset)
 	b.configure(each("other"))
@@ -106,9 +106,9 @@ func testTurnBetween(b *bench) {
 	if b.rig.Sent != nil {
 		b.wantSent("a", one.Alarm+"/ONSET")
 	}
-	three := b.change(monitor.Candidate{ID: id, Rev: one.Rev, Stamp: one.Stamp, EventRev: one.EventRev}, monitor.Retire)
+	three := b.change(monitor.Candidate{ID: id, Rev: one.Rev, BeatRev: one.BeatRev, CheckRev: one.CheckRev}, monitor.Retire)
 	b.refused(three, "judged before the alarm")
-	if made := b.tryApply(b.change(b.reread(id), monitor.Stay), b.change(b.reread(id), monitor.Abated), b.change(b.reread(id), monitor.Abated)); !made[1] || made[2] {
+	if made := b.tryApply(b.change(b.reread(id), monitor.NoTransition), b.change(b.reread(id), monitor.Abated), b.change(b.reread(id), monitor.Abated)); !made[1] || made[2] {
 		b.Errorf("the same source three times in a call: %v", made)
 	}
 }
@@ -127,7 +127,7 @@ func (b *bench) reread(id int64) monitor.Candidate {
 func testLookBetween(b *bench) {
 	id := b.ready("a")[0]
 	c := b.candidate(id)
-	b.apply(b.change(c, monitor.Stay))
+	b.apply(b.change(c, monitor.NoTransition))
 	b.apply(b.change(c, monitor.Onset))
 	if s := b.source("e", "a"); s.State != monitor.Down {
 		b.Errorf("%+v", s)
@@ -149,13 +149,13 @@ func testJudgedAgain(b *bench) {
 
 func testApplyRace(b *bench) {
 	ids := b.ready("a", "b", "c", "d")
-	handles := []monitor.Table{b.Table, b.other()}
+	handles := []monitor.Store{b.Store, b.other()}
 	for range 5 {
 		var g sync.WaitGroup
 		var made [4]atomic.Int64
 		look := b.look().Candidates
 		for i := range 4 {
-			var changes []monitor.Change
+			var changes []monitor.SourceChange
 			for _, c := range look {
 				turn := monitor.Onset
 				if c.Alarm != "" {
@@ -167,7 +167,7 @@ func testApplyRace(b *bench) {
 				slices.Reverse(changes)
 			}
 			g.Go(func() {
-				got, err := handles[i%2].Apply(b.ctx, changes)
+				got, err := handles[i%2].ApplyChanges(b.ctx, changes)
 				if err != nil {
 					b.Errorf("Apply: %v", err)
 				}
@@ -192,7 +192,7 @@ func testApplyRace(b *bench) {
 // makeDue has sources that stay up be due.
 func (b *bench) makeDue(ids ...int64) {
 	b.Helper()
-	b.signal(monitor.Start, ids...)
+	b.signal(monitor.SignalStart, ids...)
 	b.beat(ids...)
 }
 
@@ -202,11 +202,11 @@ func testBeatRace(b *bench) {
 	ids := b.ready("a", "b", "c", "d", "f", "g")
 	other := b.other()
 	for round := range 8 {
-		var changes []monitor.Change
-		before := map[int64]monitor.Moment{}
+		var changes []monitor.SourceChange
+		before := map[int64]monitor.StoreTime{}
 		for _, id := range ids {
 			c := b.candidate(id)
-			before[id] = c.Beat
+			before[id] = c.LastBeat
 			changes = append(changes, b.change(c, monitor.Onset))
 		}
 		var g sync.WaitGroup
@@ -214,8 +214,8 @@ func testBeatRace(b *bench) {
 		g.Go(func() { made = b.tryApply(changes...) })
 		g.Go(func() {
 			for i := range ids {
-				d := monitor.Delivery{Proofs: []monitor.Proof{proof("p")}, Beats: []monitor.Stamp{{Source: ids[(i+round)%len(ids)], Count: 1}}}
-				if _, err := other.Store(b.ctx, d); err != nil {
+				d := monitor.HeartbeatBatch{Probes: []monitor.Probe{proof("p")}, Beats: []monitor.HeartbeatUpdate{{Source: ids[(i+round)%len(ids)], Count: 1}}}
+				if _, err := other.RecordHeartbeats(b.ctx, d); err != nil {
 					b.Errorf("Store: %v", err)
 				}
 			}
@@ -262,7 +262,7 @@ func testApplyMany(b *bench) {
 		names[i] = fmt.Sprint("s", i)
 	}
 	b.ready(names...)
-	var changes []monitor.Change
+	var changes []monitor.SourceChange
 	for _, c := range b.look().Candidates {
 		changes = append(changes, b.change(c, monitor.Onset))
 	}
@@ -275,7 +275,7 @@ func testApplyMany(b *bench) {
 			b.Errorf("%d notices, want %d", len(got), len(names))
 		}
 	}
-	if _, err := b.Apply(b.ctx, make([]monitor.Change, monitor.MaxSources+1)); !errors.Is(err, lease.ErrInvalid) {
+	if _, err := b.ApplyChanges(b.ctx, make([]monitor.SourceChange, monitor.MaxSources+1)); !errors.Is(err, lease.ErrInvalid) {
 		b.Errorf("more than MaxSources: %v", err)
 	}
 }
@@ -298,8 +298,8 @@ func testNoticeOnce(b *bench) {
 	ids := b.ready("a", "b")
 	one, two := b.change(b.candidate(ids[0]), monitor.Onset), b.change(b.candidate(ids[1]), monitor.Onset)
 	same := notice("a", "the same", monitor.Onset)
-	one.Notices = []monitor.Notice{same, notice("a", "x", monitor.Onset), same}
-	two.Notices = []monitor.Notice{same, notice("b", "y", monitor.Onset)}
+	one.Notifications = []monitor.Notification{same, notice("a", "x", monitor.Onset), same}
+	two.Notifications = []monitor.Notification{same, notice("b", "y", monitor.Onset)}
 	b.apply(one)
 	b.apply(two)
 	b.wantSent("a", "the same/ONSET", "x/ONSET")
@@ -310,14 +310,14 @@ func testNoticeOrder(b *bench) {
 	ids := b.ready("a", "b")
 	var want []string
 	one, two := b.change(b.candidate(ids[0]), monitor.Onset), b.change(b.candidate(ids[1]), monitor.Onset)
-	one.Notices, two.Notices = nil, nil
+	one.Notifications, two.Notifications = nil, nil
 	for i := range 40 { // in an order of which ids say nothing
 		n := notice("shared", fmt.Sprint((i*27)%40), monitor.Onset)
 		want = append(want, n.ID)
 		if i < 20 {
-			one.Notices = append(one.Notices, n)
+			one.Notifications = append(one.Notifications, n)
 		} else {
-			two.Notices = append(two.Notices, n)
+			two.Notifications = append(two.Notifications, n)
 		}
 	}
 	b.apply(one, two)
@@ -327,12 +327,12 @@ func testNoticeOrder(b *bench) {
 func testNoticeDropped(b *bench) {
 	ids := b.ready("a", "b")
 	c := b.change(b.candidate(ids[0]), monitor.Onset)
-	stranger := c.Notices[0]
+	stranger := c.Notifications[0]
 	stranger.Sink = "stranger"
-	c.Notices = append([]monitor.Notice{stranger}, c.Notices...)
+	c.Notifications = append([]monitor.Notification{stranger}, c.Notifications...)
 	b.apply(c)
 	b.wantSent("a", c.Alarm+"/ONSET")
-	b.act(monitor.Action{Verb: monitor.DropSink, Source: hook, Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionRemoveSink, Source: hook, Who: "ops"})
 	b.apply(b.change(b.candidate(ids[1]), monitor.Onset))
 	if s := b.source("e", "b"); s.State != monitor.Down {
 		b.Errorf("the sink was dropped, and the alarm not raised: %+v", s)
@@ -348,20 +348,20 @@ func testPayloads(b *bench) {
 	}
 	b.enlist(hook, "other")
 	c := b.change(b.candidate(id), monitor.Onset)
-	c.Notices = nil
+	c.Notifications = nil
 	for i, source := range hostileNames() {
 		n := notice(source, fmt.Sprint("id-", i), monitor.Onset)
 		n.Payload = []byte(`{"source":"` + source + `","zero":"\u0000","bytes":"` + "\x00\xff\r\n" + `"}`)
 		n.Sink = []string{hook, "other"}[i%2]
-		c.Notices = append(c.Notices, n)
+		c.Notifications = append(c.Notifications, n)
 	}
 	b.apply(c)
 	for k, sink := range []string{hook, "other"} {
-		got := map[string]monitor.Notice{}
+		got := map[string]monitor.Notification{}
 		for _, n := range b.rig.Sent(b.t, sink) {
 			got[n.ID] = n
 		}
-		for i, want := range c.Notices {
+		for i, want := range c.Notifications {
 			n, ok := got[want.ID]
 			if ok != (i%2 == k) {
 				b.Fatalf("notice %d of %s is in the queue of %s: %v", i, want.Sink, sink, ok)
@@ -379,14 +379,14 @@ func testLargePayload(b *bench) {
 	if b.rig.Sent == nil {
 		b.Skip("this rig cannot read notices")
 	}
-	m := monitor.Message{Status: monitor.Onset, RequestID: lease.NewID(), Event: "e", Source: "a"}
+	m := monitor.AlarmMessage{Status: monitor.Onset, RequestID: lease.NewID(), Event: "e", Source: "a"}
 	for range monitor.MaxMembers {
 		m.Members = append(m.Members, strings.Repeat("<", monitor.MaxName)) // each byte is six in JSON
 	}
 	c := b.change(b.candidate(id), monitor.Onset)
-	c.Notices = m.Notices([]string{hook})
+	c.Notifications = m.Notifications([]string{hook})
 	b.apply(c)
-	if got := b.rig.Sent(b.t, hook); len(got) != 1 || string(got[0].Payload) != string(c.Notices[0].Payload) {
-		b.Errorf("%d notices, want one of %d bytes", len(got), len(c.Notices[0].Payload))
+	if got := b.rig.Sent(b.t, hook); len(got) != 1 || string(got[0].Payload) != string(c.Notifications[0].Payload) {
+		b.Errorf("%d notices, want one of %d bytes", len(got), len(c.Notifications[0].Payload))
 	}
 }

@@ -40,13 +40,13 @@ func testConfigure(b *bench) {
 		b.Errorf("the first: %+v", one)
 	}
 	s := b.settings()
-	if len(s.Events) != 3 || s.Generation != one.Generation {
+	if len(s.Checks) != 3 || s.Generation != one.Generation {
 		b.Fatalf("%+v", s)
 	}
 	changed := each("b")
 	changed.Severity = "high"
 	ids, revs := map[string]int64{}, map[string]int64{}
-	for _, e := range s.Events {
+	for _, e := range s.Checks {
 		ids[e.Name], revs[e.Name] = e.ID, e.Rev
 	}
 	b.resolve("c", "x") // so that it is not forgotten at once
@@ -54,7 +54,7 @@ func testConfigure(b *bench) {
 	if !slices.Equal(two.Added, []string{"d"}) || !slices.Equal(two.Changed, []string{"b"}) || !slices.Equal(two.Removed, []string{"c"}) || two.Generation == one.Generation {
 		b.Errorf("the second: %+v", two)
 	}
-	for _, e := range b.settings().Events {
+	for _, e := range b.settings().Checks {
 		if old, known := ids[e.Name]; known && (e.ID != old || (e.Rev == revs[e.Name]) != (e.Name == "a")) || e.Removed != (e.Name == "c") {
 			b.Errorf("%+v, before id %d, rev %d", e, old, revs[e.Name])
 		}
@@ -71,15 +71,15 @@ func testConfigure(b *bench) {
 
 func testKeep(b *bench) {
 	b.configure(each("a"), each("b"))
-	out, err := b.Configure(b.ctx, monitor.Configuration{Events: []monitor.Event{each("c")}, Keep: true})
+	out, err := b.Configure(b.ctx, monitor.Configuration{Checks: []monitor.Check{each("c")}, Keep: true})
 	if err != nil || !slices.Equal(out.Added, []string{"c"}) || len(out.Removed) != 0 {
 		b.Fatalf("%+v, %v", out, err)
 	}
-	if _, err := b.Configure(b.ctx, monitor.Configuration{Keep: true, Declared: []monitor.Declaration{{Event: "a", Source: "x"}}}); err != nil {
+	if _, err := b.Configure(b.ctx, monitor.Configuration{Keep: true, Declared: []monitor.Declaration{{Check: "a", Source: "x"}}}); err != nil {
 		b.Errorf("only declared sources: %v", err)
 	}
 	var names []string
-	for _, e := range b.settings().Events {
+	for _, e := range b.settings().Checks {
 		names = append(names, e.Name)
 	}
 	if slices.Sort(names); !slices.Equal(names, []string{"a", "b", "c"}) {
@@ -88,8 +88,8 @@ func testKeep(b *bench) {
 }
 
 // full has every field set.
-func full(name string) monitor.Event {
-	return monitor.Event{
+func full(name string) monitor.Check {
+	return monitor.Check{
 		Name: name, Interval: 1500 * time.Millisecond, Missed: 7, Grace: 123456 * time.Microsecond, MaxRun: time.Hour,
 		Fixed: true, RetireAfter: 24 * time.Hour, SenderClock: true, Flaps: 4, FlapWindow: time.Hour, Steady: time.Minute,
 		GroupBy: "site", GroupWait: 3 * time.Second, GroupMin: 5, Severity: "critical", Tags: []string{"b", "a", "ü"},
@@ -106,12 +106,12 @@ func testFields(b *bench) {
 		b.Errorf("an event has %d fields: have full set the new ones", v.NumField())
 	}
 	b.configure(e, each("plain"))
-	if got := b.expected("full"); !reflect.DeepEqual(got.Event, e) {
-		b.Errorf("configured %+v, read %+v", e, got.Event)
+	if got := b.expected("full"); !reflect.DeepEqual(got.Check, e) {
+		b.Errorf("configured %+v, read %+v", e, got.Check)
 	}
 	plain := each("plain").WithDefaults()
-	if got := b.expected("plain"); !reflect.DeepEqual(got.Event, plain) {
-		b.Errorf("with defaults %+v, read %+v", plain, got.Event)
+	if got := b.expected("plain"); !reflect.DeepEqual(got.Check, plain) {
+		b.Errorf("with defaults %+v, read %+v", plain, got.Check)
 	}
 	if out := b.configure(e, each("plain")); len(out.Changed) != 0 {
 		b.Errorf("the same again: %+v", out)
@@ -119,7 +119,7 @@ func testFields(b *bench) {
 }
 
 func testHostileEvent(b *bench) {
-	var events []monitor.Event
+	var events []monitor.Check
 	for _, text := range hostileNames() {
 		e := each(text)
 		e.Severity, e.Tags, e.Labels, e.ControlLoop.Name = text, []string{text}, map[string]string{"x": text}, text
@@ -127,8 +127,8 @@ func testHostileEvent(b *bench) {
 	}
 	b.configure(events...)
 	for _, e := range events {
-		if got := b.expected(e.Name); !reflect.DeepEqual(got.Event, e.WithDefaults()) {
-			b.Errorf("configured %+v, read %+v", e, got.Event)
+		if got := b.expected(e.Name); !reflect.DeepEqual(got.Check, e.WithDefaults()) {
+			b.Errorf("configured %+v, read %+v", e, got.Check)
 		}
 	}
 	if out := b.configure(events...); len(out.Changed)+len(out.Added)+len(out.Removed) != 0 {
@@ -143,38 +143,38 @@ func testShorterBase(b *bench) {
 	short := each("e")
 	short.Missed = 1
 	b.configure(short)
-	if c := b.candidate(id); !near(c.EventBase, c.Now) || c.EventRev == before.EventRev {
+	if c := b.candidate(id); !near(c.CheckChanged, c.Now) || c.CheckRev == before.CheckRev {
 		b.Errorf("a shorter limit: %+v", c)
 	}
-	base := b.candidate(id).EventBase
+	base := b.candidate(id).CheckChanged
 	b.step(limit)
 	labelled := short
 	labelled.Severity = "high"
 	b.configure(labelled)
-	if c := b.candidate(id); c.EventBase != base {
-		b.Errorf("another severity moved the base from %d to %d", base, c.EventBase)
+	if c := b.candidate(id); c.CheckChanged != base {
+		b.Errorf("another severity moved the base from %d to %d", base, c.CheckChanged)
 	}
 }
 
 func testConfigDeclared(b *bench) {
-	declared := []monitor.Declaration{{Event: "e", Source: "a", Labels: map[string]string{"k": "v"}}, {Event: "e", Source: "b"}}
-	c := monitor.Configuration{Events: []monitor.Event{each("e")}, Declared: declared}
+	declared := []monitor.Declaration{{Check: "e", Source: "a", Labels: map[string]string{"k": "v"}}, {Check: "e", Source: "b"}}
+	c := monitor.Configuration{Checks: []monitor.Check{each("e")}, Declared: declared}
 	out, err := b.Configure(b.ctx, c)
 	if err != nil || out.Declared != 2 {
 		b.Fatalf("%+v, %v", out, err)
 	}
-	c.Declared = append(c.Declared, monitor.Declaration{Event: "e", Source: "c"})
+	c.Declared = append(c.Declared, monitor.Declaration{Check: "e", Source: "c"})
 	if out, err := b.Configure(b.ctx, c); err != nil || out.Declared != 1 {
 		b.Errorf("one more: %+v, %v", out, err)
 	}
 	if s := b.source("e", "a"); !s.Declared || s.Labels["k"] != "v" || s.State != monitor.Up {
 		b.Errorf("%+v", s)
 	}
-	c = monitor.Configuration{Keep: true, Events: []monitor.Event{each("f")}, Declared: []monitor.Declaration{{Event: "unheard of", Source: "a"}}}
-	if _, err := b.Configure(b.ctx, c); !errors.Is(err, monitor.ErrNoEvent) {
+	c = monitor.Configuration{Keep: true, Checks: []monitor.Check{each("f")}, Declared: []monitor.Declaration{{Check: "unheard of", Source: "a"}}}
+	if _, err := b.Configure(b.ctx, c); !errors.Is(err, monitor.ErrNoCheck) {
 		b.Errorf("declared for an event that is not configured: %v", err)
 	}
-	for _, e := range b.settings().Events {
+	for _, e := range b.settings().Checks {
 		if e.Name == "f" {
 			b.Error("half of it was put into force")
 		}
@@ -184,7 +184,7 @@ func testConfigDeclared(b *bench) {
 func testPauseSurvives(b *bench) {
 	e := each("e")
 	b.configure(e)
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Who: "ops"})
 	if out := b.configure(e); !b.expected("e").Paused || len(out.Changed) != 0 {
 		b.Errorf("the same configuration again: %+v, paused %v", out, b.expected("e").Paused)
 	}
@@ -201,15 +201,15 @@ func testPauseSurvives(b *bench) {
 }
 
 func testConfigureRace(b *bench) {
-	handles := []monitor.Table{b.Table, b.other()}
+	handles := []monitor.Store{b.Store, b.other()}
 	var g sync.WaitGroup
 	for i := range 12 {
 		g.Go(func() {
 			c := monitor.Configuration{
-				Events: []monitor.Event{each("a"), each("b"), each("c")}, Declared: []monitor.Declaration{{Event: "a", Source: "x"}, {Event: "b", Source: "x"}},
+				Checks: []monitor.Check{each("a"), each("b"), each("c")}, Declared: []monitor.Declaration{{Check: "a", Source: "x"}, {Check: "b", Source: "x"}},
 			}
 			if i%2 == 1 {
-				slices.Reverse(c.Events)
+				slices.Reverse(c.Checks)
 				slices.Reverse(c.Declared)
 			}
 			if _, err := handles[i%2].Configure(b.ctx, c); err != nil {
@@ -218,7 +218,7 @@ func testConfigureRace(b *bench) {
 		})
 	}
 	g.Wait()
-	if s := b.settings(); len(s.Events) != 3 {
+	if s := b.settings(); len(s.Checks) != 3 {
 		b.Errorf("%+v", s)
 	}
 	if all, err := b.Sources(b.ctx, monitor.SourceQuery{}); err != nil || len(all) != 2 {
@@ -234,12 +234,12 @@ func testWholeOrNothing(b *bench) {
 	changed := each("a")
 	changed.Missed = 9
 	for what, c := range map[string]monitor.Configuration{
-		"a bad event":            {Events: []monitor.Event{changed, each("new"), bad}},
-		"one that stands twice":  {Events: []monitor.Event{changed, changed}},
-		"a bad source":           {Events: []monitor.Event{changed}, Declared: []monitor.Declaration{{Event: "a", Source: "\x00"}}},
-		"a source of none":       {Events: []monitor.Event{changed}, Declared: []monitor.Declaration{{Event: "new", Source: "x"}}},
-		"a name that cannot be":  {Events: []monitor.Event{changed, each("a\nb")}},
-		"an interval and a cron": {Events: []monitor.Event{{Name: "a", Interval: interval, Schedule: "* * * * *"}}},
+		"a bad event":            {Checks: []monitor.Check{changed, each("new"), bad}},
+		"one that stands twice":  {Checks: []monitor.Check{changed, changed}},
+		"a bad source":           {Checks: []monitor.Check{changed}, Declared: []monitor.Declaration{{Check: "a", Source: "\x00"}}},
+		"a source of none":       {Checks: []monitor.Check{changed}, Declared: []monitor.Declaration{{Check: "new", Source: "x"}}},
+		"a name that cannot be":  {Checks: []monitor.Check{changed, each("a\nb")}},
+		"an interval and a cron": {Checks: []monitor.Check{{Name: "a", Interval: interval, Schedule: "* * * * *"}}},
 	} {
 		if _, err := b.Configure(b.ctx, c); !errors.Is(err, lease.ErrInvalid) {
 			b.Errorf("%s: %v", what, err)
@@ -271,11 +271,11 @@ func testUnderLoad(b *bench) {
 	var stored atomic.Int64
 	g.Go(func() {
 		for ctx.Err() == nil {
-			d := monitor.Delivery{Proofs: []monitor.Proof{proof("p")}}
+			d := monitor.HeartbeatBatch{Probes: []monitor.Probe{proof("p")}}
 			for _, id := range ids {
-				d.Beats = append(d.Beats, monitor.Stamp{Source: id, Count: 1})
+				d.Beats = append(d.Beats, monitor.HeartbeatUpdate{Source: id, Count: 1})
 			}
-			out, err := other.Store(b.ctx, d)
+			out, err := other.RecordHeartbeats(b.ctx, d)
 			if err != nil || len(out.Unknown) > 0 {
 				b.Errorf("Store: %+v, %v", out, err)
 				return
@@ -285,7 +285,7 @@ func testUnderLoad(b *bench) {
 	})
 	g.Go(func() {
 		for ctx.Err() == nil {
-			if _, err := other.Resolve(b.ctx, []monitor.Ref{{Event: "e", Source: "a"}, {Event: "come and go", Source: fmt.Sprint(stored.Load() % 7)}}); err != nil {
+			if _, err := other.ResolveSources(b.ctx, []monitor.SourceRef{{Check: "e", Source: "a"}, {Check: "come and go", Source: fmt.Sprint(stored.Load() % 7)}}); err != nil {
 				b.Errorf("Resolve: %v", err)
 				return
 			}
@@ -319,9 +319,9 @@ func testNoHalf(b *bench) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			e := each(name)
 			e.Severity = fmt.Sprint(i)
-			c.Events = append(c.Events, e)
+			c.Checks = append(c.Checks, e)
 		}
-		c.Events = append(c.Events, each(fmt.Sprint("only ", i)))
+		c.Checks = append(c.Checks, each(fmt.Sprint("only ", i)))
 		return c
 	}
 	if _, err := b.Configure(b.ctx, numbered(0)); err != nil {
@@ -342,7 +342,7 @@ func testNoHalf(b *bench) {
 	for ctx.Err() == nil {
 		seen, only := map[string]bool{}, 0
 		s := b.settings()
-		for _, e := range s.Events {
+		for _, e := range s.Checks {
 			if e.Severity != "" {
 				seen[e.Severity] = true
 			} else if !e.Removed {
@@ -360,8 +360,8 @@ func testDeclare(b *bench) {
 	b.configure(each("e"))
 	b.resolve("e", "known")
 	got, err := b.Declare(b.ctx, []monitor.Declaration{
-		{Event: "e", Source: "known", Labels: map[string]string{"k": "1"}}, {Event: "e", Source: "new"},
-		{Event: "e", Source: "new", Labels: map[string]string{"k": "2"}},
+		{Check: "e", Source: "known", Labels: map[string]string{"k": "1"}}, {Check: "e", Source: "new"},
+		{Check: "e", Source: "new", Labels: map[string]string{"k": "2"}},
 	})
 	if err != nil || !slices.Equal(got, []bool{false, true, false}) {
 		b.Fatalf("%v, %v", got, err)
@@ -378,15 +378,15 @@ func testDeclare(b *bench) {
 
 func testDeclareNone(b *bench) {
 	b.configure(each("e"))
-	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Event: "e", Source: "a"}, {Event: "f", Source: "a"}}); !errors.Is(err, monitor.ErrNoEvent) {
+	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Check: "e", Source: "a"}, {Check: "f", Source: "a"}}); !errors.Is(err, monitor.ErrNoCheck) {
 		b.Errorf("an event that is not configured: %v", err)
 	}
-	for _, bad := range []monitor.Declaration{{Event: "e"}, {Event: "e", Source: "\x00"}, {Event: "e", Source: "b", Labels: map[string]string{"a=b": "c"}}} {
-		if _, err := b.Declare(b.ctx, []monitor.Declaration{{Event: "e", Source: "a"}, bad}); !errors.Is(err, lease.ErrInvalid) {
+	for _, bad := range []monitor.Declaration{{Check: "e"}, {Check: "e", Source: "\x00"}, {Check: "e", Source: "b", Labels: map[string]string{"a=b": "c"}}} {
+		if _, err := b.Declare(b.ctx, []monitor.Declaration{{Check: "e", Source: "a"}, bad}); !errors.Is(err, lease.ErrInvalid) {
 			b.Errorf("%+v: %v", bad, err)
 		}
 	}
-	if _, err := b.Declare(b.ctx, slices.Repeat([]monitor.Declaration{{Event: "e", Source: "a"}}, monitor.MaxSources+1)); !errors.Is(err, lease.ErrInvalid) {
+	if _, err := b.Declare(b.ctx, slices.Repeat([]monitor.Declaration{{Check: "e", Source: "a"}}, monitor.MaxSources+1)); !errors.Is(err, lease.ErrInvalid) {
 		b.Errorf("more than MaxSources: %v", err)
 	}
 	if all, err := b.Sources(b.ctx, monitor.SourceQuery{}); err != nil || len(all) != 0 {
@@ -396,7 +396,7 @@ func testDeclareNone(b *bench) {
 
 func testRefuse(b *bench) {
 	b.configure(each("e"))
-	if err := b.Refuse(b.ctx, "cbs", `event "x": an interval of -1s is too short`); err != nil {
+	if err := b.RejectConfiguration(b.ctx, "cbs", `event "x": an interval of -1s is too short`); err != nil {
 		b.Fatal(err)
 	}
 	o, err := b.Overview(b.ctx)

@@ -23,7 +23,7 @@ func dueTests() map[string]func(*bench) {
 func (b *bench) dueIn(id int64, d time.Duration) {
 	b.Helper()
 	c := b.candidate(id)
-	ch := b.change(c, monitor.Stay)
+	ch := b.change(c, monitor.NoTransition)
 	ch.Due = c.Now.Add(d)
 	b.apply(ch)
 }
@@ -70,7 +70,7 @@ func testLimit(b *bench) {
 	}
 	b.step(3*time.Hour + slack) // a, b and c are due
 	for _, c := range []struct{ limit, want int }{{1, 1}, {2, 2}, {3, 3}, {4, 3}} {
-		l, err := b.Due(b.ctx, everywhere(), c.limit)
+		l, err := b.DueSources(b.ctx, everywhere(), c.limit)
 		if err != nil || len(l.Candidates) != c.want || l.Candidates[0].ID != ids[0] {
 			b.Fatalf("up to %d: %+v, %v", c.limit, l.Candidates, err)
 		}
@@ -91,7 +91,7 @@ func testPartitions(b *bench) {
 		want[p] = append(want[p], id)
 	}
 	read := func(partitions ...int) (ids []int64) {
-		l, err := b.Due(b.ctx, partitions, monitor.MaxSources)
+		l, err := b.DueSources(b.ctx, partitions, monitor.MaxSources)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func testFacts(b *bench) {
 	b.enlist(hook)
 	b.configure(each("e"))
 	labels := map[string]string{"site": "7", "rack": "'\"\\"}
-	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Event: "e", Source: "a", Labels: labels}}); err != nil {
+	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Check: "e", Source: "a", Labels: labels}}); err != nil {
 		b.Fatal(err)
 	}
 	id := b.resolve("e", "a")[0]
@@ -129,10 +129,10 @@ func testFacts(b *bench) {
 	l := b.look()
 	c := b.candidate(id)
 	e := b.expected("e")
-	if c.Event != e.ID || c.EventRev != e.Rev || c.Source != "a" || !maps.Equal(c.Labels, labels) {
+	if c.CheckID != e.ID || c.CheckRev != e.Rev || c.Source != "a" || !maps.Equal(c.Labels, labels) {
 		b.Errorf("candidate %+v of the event %+v", c, e)
 	}
-	if !near(l.Now.Sub(c.Base), limit+slack) || c.State != monitor.Up || c.Beat != 0 || c.Removed || c.Asked || c.Until != 0 || c.Ended != 0 {
+	if !near(l.Now.Sub(c.ExpectedFrom), limit+slack) || c.State != monitor.Up || c.LastBeat != 0 || c.Removed || c.RetireRequested || c.PausedUntil != 0 || c.RetiredAt != 0 {
 		b.Errorf("facts %+v", c.Facts)
 	}
 	if !near(l.Wall, b.now()) || !near(c.Wall, l.Wall) || !near(c.Now, l.Now) {
@@ -147,7 +147,7 @@ func testFacts(b *bench) {
 // testDeclaredDue: what was declared and never beat is due when its whole limit has passed.
 func testDeclaredDue(b *bench) {
 	b.configure(each("e"))
-	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Event: "e", Source: "a"}}); err != nil {
+	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Check: "e", Source: "a"}}); err != nil {
 		b.Fatal(err)
 	}
 	b.prove()
@@ -158,7 +158,7 @@ func testDeclaredDue(b *bench) {
 		b.Fatalf("%d are due, want 1", len(l.Candidates))
 	}
 	e := b.expected("e")
-	if v := e.Judge(l.Candidates[0].Facts); v.Turn != monitor.Onset || v.Reason != monitor.Silent {
+	if v := e.Evaluate(l.Candidates[0].Facts); v.Transition != monitor.Onset || v.Reason != monitor.Silent {
 		b.Errorf("the rule says %+v of %+v", v, l.Candidates[0].Facts)
 	}
 }

@@ -28,16 +28,16 @@ func (b *bench) hold(group string, ids ...int64) (alarms []string) {
 	b.Helper()
 	for _, id := range ids {
 		c := b.change(b.candidate(id), monitor.Onset)
-		c.Group, c.Notices = group, nil
+		c.Group, c.Notifications = group, nil
 		b.apply(c)
 		alarms = append(alarms, c.Alarm)
 	}
 	return alarms
 }
 
-func (b *bench) held() []monitor.HeldGroup {
+func (b *bench) held() []monitor.AlarmGroup {
 	b.Helper()
-	got, err := b.Held(b.ctx)
+	got, err := b.HeldGroups(b.ctx)
 	if err != nil {
 		b.Fatalf("Held: %v", err)
 	}
@@ -45,7 +45,7 @@ func (b *bench) held() []monitor.HeldGroup {
 }
 
 // wantHeld checks that this group alone is listed, with these members held.
-func (b *bench) wantHeld(group, alarm string, standing int, members ...string) monitor.HeldGroup {
+func (b *bench) wantHeld(group, alarm string, standing int, members ...string) monitor.AlarmGroup {
 	b.Helper()
 	got := b.held()
 	if len(got) != 1 {
@@ -55,7 +55,7 @@ func (b *bench) wantHeld(group, alarm string, standing int, members ...string) m
 	for _, m := range got[0].Members {
 		ids = append(ids, m.ID)
 	}
-	if g := got[0]; g.Group != group || g.Alarm != alarm || g.Event != "e" || g.Standing != standing || g.Count != len(members) || !slices.Equal(slices.Sorted(slices.Values(ids)), slices.Sorted(slices.Values(members))) {
+	if g := got[0]; g.Group != group || g.Alarm != alarm || g.Check != "e" || g.Standing != standing || g.Count != len(members) || !slices.Equal(slices.Sorted(slices.Values(ids)), slices.Sorted(slices.Values(members))) {
 		b.Fatalf("group %+v, want %s with the alarm %q, %d standing and %q held", g, group, alarm, standing, members)
 	}
 	return got[0]
@@ -76,7 +76,7 @@ func (b *bench) report(group, alarm string, members ...string) bool {
 	if alarm == "" {
 		n.ID = "alone " + members[0]
 	}
-	made, err := b.Report(b.ctx, monitor.Report{Group: group, Alarm: alarm, Members: members, At: b.now(), Notices: []monitor.Notice{n}})
+	made, err := b.ReportGroup(b.ctx, monitor.GroupReport{Group: group, Alarm: alarm, Members: members, At: b.now(), Notifications: []monitor.Notification{n}})
 	if err != nil {
 		b.Fatalf("Report: %v", err)
 	}
@@ -92,7 +92,7 @@ func (b *bench) mustReport(group, alarm string, members ...string) {
 
 func (b *bench) endGroup(group, alarm string) bool {
 	b.Helper()
-	made, err := b.Report(b.ctx, monitor.Report{Group: group, Alarm: alarm, End: true, At: b.now(), Notices: []monitor.Notice{notice("group", alarm, monitor.Abated)}})
+	made, err := b.ReportGroup(b.ctx, monitor.GroupReport{Group: group, Alarm: alarm, End: true, At: b.now(), Notifications: []monitor.Notification{notice("group", alarm, monitor.Abated)}})
 	if err != nil {
 		b.Fatalf("Report: %v", err)
 	}
@@ -139,7 +139,7 @@ func testReported(b *bench) {
 	b.mustReport("e/site 7", group, alarms...)
 	b.wantNoneHeld()
 	a := b.alarm(group)
-	if a.Event != "e" || a.Source != "" || a.Group != "e/site 7" || a.Members != 3 || a.End != "" || !near(a.Started, b.now()) || !near(a.Raised, b.now()) {
+	if a.Check != "e" || a.Source != "" || a.Group != "e/site 7" || a.Members != 3 || a.End != "" || !near(a.Started, b.now()) || !near(a.Raised, b.now()) {
 		b.Errorf("the group's alarm: %+v", a)
 	}
 	for _, id := range alarms {
@@ -282,10 +282,10 @@ func testHuge(b *bench) {
 	b.step(limit + slack)
 	b.prove()
 	for l := b.look(); len(l.Candidates) > 0; l = b.look() {
-		var changes []monitor.Change
+		var changes []monitor.SourceChange
 		for _, c := range l.Candidates {
 			ch := b.change(c, monitor.Onset)
-			ch.Group, ch.Notices = "e/7", nil
+			ch.Group, ch.Notifications = "e/7", nil
 			changes = append(changes, ch)
 		}
 		b.apply(changes...)

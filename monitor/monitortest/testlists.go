@@ -29,7 +29,7 @@ func (b *bench) listSources(q monitor.SourceQuery) (names []string) {
 		b.Fatalf("Sources(%+v): %v", q, err)
 	}
 	for _, s := range got {
-		names = append(names, s.Event+"/"+s.Source)
+		names = append(names, s.Check+"/"+s.Source)
 	}
 	return names
 }
@@ -72,15 +72,15 @@ func testSourcePages(b *bench) {
 				break
 			}
 			for _, s := range page {
-				got = append(got, s.Event+"/"+s.Source)
+				got = append(got, s.Check+"/"+s.Source)
 			}
-			q.AfterEvent, q.AfterSource = page[len(page)-1].Event, page[len(page)-1].Source
+			q.AfterCheck, q.AfterSource = page[len(page)-1].Check, page[len(page)-1].Source
 		}
 		if !slices.Equal(got, want) {
 			b.Errorf("in pages of %d: %q, want %q", limit, got, want)
 		}
 	}
-	if got := b.listSources(monitor.SourceQuery{Event: "a b", AfterEvent: "a b", AfterSource: "_", Limit: 2}); !slices.Equal(got, []string{"a b/a", "a b/a/b"}) {
+	if got := b.listSources(monitor.SourceQuery{Check: "a b", AfterCheck: "a b", AfterSource: "_", Limit: 2}); !slices.Equal(got, []string{"a b/a", "a b/a/b"}) {
 		b.Errorf("a page of one event: %q", got)
 	}
 }
@@ -88,12 +88,12 @@ func testSourcePages(b *bench) {
 func testSourceFilters(b *bench) {
 	ids := b.ready("up", "down", "paused", "retired")
 	b.onset(ids[1])
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "paused", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "paused", Who: "ops"})
 	b.apply(b.change(b.candidate(ids[3]), monitor.Retire))
 	b.configure(each("e"), each("f"))
 	declared := []monitor.Declaration{
-		{Event: "f", Source: "x", Labels: map[string]string{"site": "7", "rack": "a"}}, {Event: "f", Source: "y", Labels: map[string]string{"site": "70"}},
-		{Event: "f", Source: "z", Labels: map[string]string{"place": "7", "odd '\"\\": "'; --%"}},
+		{Check: "f", Source: "x", Labels: map[string]string{"site": "7", "rack": "a"}}, {Check: "f", Source: "y", Labels: map[string]string{"site": "70"}},
+		{Check: "f", Source: "z", Labels: map[string]string{"place": "7", "odd '\"\\": "'; --%"}},
 	}
 	if _, err := b.Declare(b.ctx, declared); err != nil {
 		b.Fatal(err)
@@ -106,14 +106,14 @@ func testSourceFilters(b *bench) {
 		{monitor.SourceQuery{State: monitor.Down}, []string{"e/down"}},
 		{monitor.SourceQuery{State: monitor.Paused}, []string{"e/paused"}},
 		{monitor.SourceQuery{State: monitor.Retired}, []string{"e/retired"}},
-		{monitor.SourceQuery{State: monitor.Up, Event: "f"}, []string{"f/x", "f/y", "f/z"}},
-		{monitor.SourceQuery{State: monitor.Up, Event: "f", AfterEvent: "f", AfterSource: "x", Limit: 1}, []string{"f/y"}},
-		{monitor.SourceQuery{Event: "f", Source: "y"}, []string{"f/y"}},
+		{monitor.SourceQuery{State: monitor.Up, Check: "f"}, []string{"f/x", "f/y", "f/z"}},
+		{monitor.SourceQuery{State: monitor.Up, Check: "f", AfterCheck: "f", AfterSource: "x", Limit: 1}, []string{"f/y"}},
+		{monitor.SourceQuery{Check: "f", Source: "y"}, []string{"f/y"}},
 		{monitor.SourceQuery{Source: "y"}, []string{"f/y"}},
-		{monitor.SourceQuery{Event: "e", Source: "y"}, nil},
-		{monitor.SourceQuery{Event: "F"}, nil},
+		{monitor.SourceQuery{Check: "e", Source: "y"}, nil},
+		{monitor.SourceQuery{Check: "F"}, nil},
 		{monitor.SourceQuery{Label: "site", Value: "7"}, []string{"f/x"}},
-		{monitor.SourceQuery{Label: "site", Value: "7", Event: "e"}, nil},
+		{monitor.SourceQuery{Label: "site", Value: "7", Check: "e"}, nil},
 		{monitor.SourceQuery{Label: "odd '\"\\", Value: "'; --%"}, []string{"f/z"}},
 		{monitor.SourceQuery{Label: "site", Value: "%"}, nil},
 		{monitor.SourceQuery{Label: "rack", Value: ""}, nil},
@@ -125,7 +125,7 @@ func testSourceFilters(b *bench) {
 }
 
 func testNoSources(b *bench) {
-	for _, q := range []monitor.SourceQuery{{}, {Event: "'; --"}, {Source: "\x00"}, {Label: "\xff", Value: "\x00"}, {AfterEvent: "\x00\xff", AfterSource: "x"}} {
+	for _, q := range []monitor.SourceQuery{{}, {Check: "'; --"}, {Source: "\x00"}, {Label: "\xff", Value: "\x00"}, {AfterCheck: "\x00\xff", AfterSource: "x"}} {
 		if got, err := b.Sources(b.ctx, q); len(got) != 0 || err != nil && strings.Contains(err.Error(), "SQL") {
 			b.Errorf("%+v: %+v, %v", q, got, err)
 		}
@@ -181,7 +181,7 @@ func testAlarmTies(b *bench) {
 		names = append(names, fmt.Sprint("s", i))
 	}
 	b.ready(names...)
-	var changes []monitor.Change
+	var changes []monitor.SourceChange
 	for _, c := range b.look().Candidates {
 		changes = append(changes, b.change(c, monitor.Onset))
 	}
@@ -206,9 +206,9 @@ func testAlarmFilters(b *bench) {
 		want []string
 	}{
 		{monitor.AlarmQuery{}, sorted(a, other, held[0], group)},
-		{monitor.AlarmQuery{Event: "e"}, sorted(a, other, held[0], group)},
-		{monitor.AlarmQuery{Event: "f"}, nil},
-		{monitor.AlarmQuery{Event: "e", Source: "a"}, []string{a}},
+		{monitor.AlarmQuery{Check: "e"}, sorted(a, other, held[0], group)},
+		{monitor.AlarmQuery{Check: "f"}, nil},
+		{monitor.AlarmQuery{Check: "e", Source: "a"}, []string{a}},
 		{monitor.AlarmQuery{Source: "b"}, []string{other}},
 		{monitor.AlarmQuery{Standing: true}, sorted(other, held[0], group)},
 		{monitor.AlarmQuery{Standing: true, Source: "a"}, nil},

@@ -41,10 +41,10 @@ func (b *bench) overview() monitor.Overview {
 
 func testEmptyOverview(b *bench) {
 	o := b.overview()
-	if len(o.Events)+len(o.Paths)+len(o.Sinks)+len(o.Members) != 0 || o.Standing != 0 || !o.Configured.IsZero() || o.Error != "" || o.Origin != "" || o.Now.IsZero() {
+	if len(o.Checks)+len(o.Paths)+len(o.Sinks)+len(o.Members) != 0 || o.Standing != 0 || !o.Configured.IsZero() || o.Error != "" || o.Origin != "" || o.Now.IsZero() {
 		b.Errorf("%+v", o)
 	}
-	if s := b.settings(); len(s.Events)+len(s.Sinks) != 0 {
+	if s := b.settings(); len(s.Checks)+len(s.Sinks) != 0 {
 		b.Errorf("%+v", s)
 	}
 	if l := b.look(); len(l.Candidates) != 0 || l.Next != monitor.Never || l.Now == 0 || l.Wall.IsZero() {
@@ -78,15 +78,15 @@ func (b *bench) lately(want string, tell func(monitor.Overview) string) {
 func testCounts(b *bench) {
 	ids := b.ready("up", "down", "paused", "retired", "up too")
 	b.onset(ids[1])
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "paused", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "paused", Who: "ops"})
 	b.apply(b.change(b.candidate(ids[3]), monitor.Retire))
 	b.configure(each("e"), each("f"))
 	b.resolve("f", "x", "y", "z")
 	b.beat(b.resolve("f", "x")...)
 	tell := func(o monitor.Overview) (out string) {
-		slices.SortFunc(o.Events, func(a, b monitor.EventCount) int { return int(a.Name[0]) - int(b.Name[0]) })
-		for _, e := range o.Events {
-			out += fmt.Sprintf("%s %d %d %d %d, unseen %d; ", e.Name, e.Up, e.Down, e.Paused, e.Retired, e.Unseen)
+		slices.SortFunc(o.Checks, func(a, b monitor.CheckCount) int { return int(a.Name[0]) - int(b.Name[0]) })
+		for _, e := range o.Checks {
+			out += fmt.Sprintf("%s %d %d %d %d, unseen %d; ", e.Name, e.Up, e.Down, e.Paused, e.Retired, e.NeverSeen)
 		}
 		return out
 	}
@@ -126,7 +126,7 @@ func testSinks(b *bench) {
 	}
 	for _, bad := range []string{"", "'; --", "a/b", "abcdefghijklmnopqrstuvwxyz"} {
 		m := monitor.Member{Session: b.session, Instance: lease.NewInstance("x", ""), Sinks: []string{bad}}
-		if err := b.Enlist(b.ctx, m); !errors.Is(err, lease.ErrInvalid) {
+		if err := b.RegisterMember(b.ctx, m); !errors.Is(err, lease.ErrInvalid) {
 			b.Errorf("sink %q: %v", bad, err)
 		}
 	}
@@ -139,7 +139,7 @@ func testMember(b *bench) {
 	}
 	for i := range 3 {
 		m.Partitions, m.Active = i, i == 1
-		if err := b.Enlist(b.ctx, m); err != nil {
+		if err := b.RegisterMember(b.ctx, m); err != nil {
 			b.Fatal(err)
 		}
 		o := b.overview()
@@ -160,7 +160,7 @@ func testDeadMember(b *bench) {
 	}
 	one, two := b.begin("one"), b.begin("two")
 	for _, s := range []string{one, two} {
-		if err := b.Enlist(b.ctx, monitor.Member{Session: s, Instance: lease.NewInstance("x", ""), Process: 7, Host: "same", Active: s == one}); err != nil {
+		if err := b.RegisterMember(b.ctx, monitor.Member{Session: s, Instance: lease.NewInstance("x", ""), Process: 7, Host: "same", Active: s == one}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -171,7 +171,7 @@ func testDeadMember(b *bench) {
 		b.Errorf("members %+v", o.Members)
 	}
 	for _, s := range []string{one, "never was"} {
-		if err := b.Enlist(b.ctx, monitor.Member{Session: s, Instance: lease.NewInstance("x", ""), Sinks: []string{"late"}}); !errors.Is(err, lease.ErrLapsed) {
+		if err := b.RegisterMember(b.ctx, monitor.Member{Session: s, Instance: lease.NewInstance("x", ""), Sinks: []string{"late"}}); !errors.Is(err, lease.ErrLapsed) {
 			b.Errorf("Enlist of a session that is over: %v", err)
 		}
 	}
@@ -179,7 +179,7 @@ func testDeadMember(b *bench) {
 		b.Errorf("its sinks: %+v", s)
 	}
 	// The next that takes part has the same process id and host, and is another.
-	if err := b.Enlist(b.ctx, monitor.Member{Session: two, Instance: lease.NewInstance("x", ""), Process: 7, Host: "same", Active: true}); err != nil {
+	if err := b.RegisterMember(b.ctx, monitor.Member{Session: two, Instance: lease.NewInstance("x", ""), Process: 7, Host: "same", Active: true}); err != nil {
 		b.Fatal(err)
 	}
 	if o := b.overview(); len(o.Members) != 1 || !o.Members[0].Active {
@@ -206,11 +206,11 @@ func testGenerations(b *bench) {
 	note("a change of an event")
 	b.enlist("one")
 	note("a new sink")
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Who: "ops"})
 	note("a pause of an event")
-	b.act(monitor.Action{Verb: monitor.Unpause, Event: "e", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionResume, Check: "e", Who: "ops"})
 	note("its end")
-	b.act(monitor.Action{Verb: monitor.DropSink, Source: "one", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionRemoveSink, Source: "one", Who: "ops"})
 	note("a dropped sink")
 	b.configure(each("f"))
 	note("a removed event")
@@ -314,7 +314,7 @@ func testCommon(b *bench) {
 		{Session: b.session, Instance: lease.NewInstance("x", ""), Process: 7, Host: "host-a", Service: "hb"},
 		{Session: other, Instance: lease.NewInstance("y", ""), Process: 7, Host: "host-b", Service: "hb", Active: true},
 	} {
-		if err := b.Enlist(b.ctx, m); err != nil {
+		if err := b.RegisterMember(b.ctx, m); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -341,7 +341,7 @@ func testHostileViews(b *bench) {
 	if b.rig.View == nil {
 		b.Skip("this store has no views")
 	}
-	var events []monitor.Event
+	var events []monitor.Check
 	for _, name := range hostileNames() {
 		e := each(name)
 		e.ControlLoop.Name = name

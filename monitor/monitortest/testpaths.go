@@ -29,20 +29,20 @@ const gap = time.Hour
 // by proves paths of that gap.
 func (b *bench) by(gap time.Duration, names ...string) {
 	b.Helper()
-	var d monitor.Delivery
+	var d monitor.HeartbeatBatch
 	for _, name := range names {
-		d.Proofs = append(d.Proofs, monitor.Proof{Path: name, Trust: time.Second, Gap: gap})
+		d.Probes = append(d.Probes, monitor.Probe{Path: name, TrustFor: time.Second, MaxGap: gap})
 	}
 	b.deliver(d)
 }
 
-func (b *bench) path(name string) monitor.PathRecord {
+func (b *bench) path(name string) monitor.PathView {
 	b.Helper()
 	o, err := b.Overview(b.ctx)
 	if err != nil {
 		b.Fatalf("Overview: %v", err)
 	}
-	i := slices.IndexFunc(o.Paths, func(p monitor.PathRecord) bool { return p.Name == name })
+	i := slices.IndexFunc(o.Paths, func(p monitor.PathView) bool { return p.Name == name })
 	if i < 0 {
 		b.Fatalf("no path %q in %+v", name, o.Paths)
 	}
@@ -53,18 +53,18 @@ func (b *bench) path(name string) monitor.PathRecord {
 func (b *bench) wantBlind(name string, blind time.Duration, justNow bool) {
 	b.Helper()
 	p := b.path(name)
-	if !near(p.Blind, blind) {
-		b.Errorf("path %s was blind for %v, want %v", name, p.Blind, blind)
+	if !near(p.BlindTotal, blind) {
+		b.Errorf("path %s was blind for %v, want %v", name, p.BlindTotal, blind)
 	}
-	if resumed := p.Resumed == p.Proof; resumed != justNow {
-		b.Errorf("path %s: proof %d, resumed %d; resumed just now should be %v", name, p.Proof, p.Resumed, justNow)
+	if resumed := p.BlindUntil == p.LastSeen; resumed != justNow {
+		b.Errorf("path %s: proof %d, resumed %d; resumed just now should be %v", name, p.LastSeen, p.BlindUntil, justNow)
 	}
 }
 
 func testFirstProof(b *bench) {
 	b.by(gap, "q")
 	b.wantBlind("q", 0, true)
-	if p := b.path("q"); !near(p.Proof, b.look().Now) || p.Quiet > slack || !p.Seeing && p.Quiet < time.Second {
+	if p := b.path("q"); !near(p.LastSeen, b.look().Now) || p.Quiet > slack || !p.Working && p.Quiet < time.Second {
 		b.Errorf("%+v", p)
 	}
 }
@@ -75,8 +75,8 @@ func testWithinGap(b *bench) {
 		b.step(gap - slack)
 		b.by(gap, "q")
 		b.wantBlind("q", 0, false)
-		if p := b.path("q"); !near(p.Proof, b.look().Now) {
-			b.Errorf("proven %v ago", b.look().Now.Sub(p.Proof))
+		if p := b.path("q"); !near(p.LastSeen, b.look().Now) {
+			b.Errorf("proven %v ago", b.look().Now.Sub(p.LastSeen))
 		}
 	}
 }
@@ -100,16 +100,16 @@ func testUnproven(b *bench) {
 	b.by(gap, "q")
 	b.step(2 * gap)
 	before := b.path("q")
-	beats := []monitor.Stamp{{Source: id, Path: 1, Count: 1}}
-	b.deliver(monitor.Delivery{Proofs: []monitor.Proof{{Path: "new", Unproven: true, Gap: gap}, {Path: "q", Unproven: true, Gap: gap}}, Beats: beats})
+	beats := []monitor.HeartbeatUpdate{{Source: id, Path: 1, Count: 1}}
+	b.deliver(monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "new", NameOnly: true, MaxGap: gap}, {Path: "q", NameOnly: true, MaxGap: gap}}, Beats: beats})
 	after := b.path("q")
-	if after.Path != before.Path {
-		b.Errorf("nothing is proven, and the path went from %+v to %+v", before.Path, after.Path)
+	if after.PathStatus != before.PathStatus {
+		b.Errorf("nothing is proven, and the path went from %+v to %+v", before.PathStatus, after.PathStatus)
 	}
-	if c := b.candidate(id); c.Path.Name != "q" || !near(c.Beat, c.Now) || c.Path.Proof != before.Proof {
+	if c := b.candidate(id); c.Path.Name != "q" || !near(c.LastBeat, c.Now) || c.Path.LastSeen != before.LastSeen {
 		b.Errorf("the beat of an unproven path: %+v", c.Facts)
 	}
-	if p := b.path("new"); p.Proof != 0 || p.Blind != 0 {
+	if p := b.path("new"); p.LastSeen != 0 || p.BlindTotal != 0 {
 		b.Errorf("a path that was never proven: %+v", p)
 	}
 	b.by(gap, "q", "new")
@@ -118,9 +118,9 @@ func testUnproven(b *bench) {
 }
 
 func testTrust(b *bench) {
-	b.deliver(monitor.Delivery{Proofs: []monitor.Proof{{Path: "q", Trust: time.Second, Gap: gap}}})
-	b.deliver(monitor.Delivery{Proofs: []monitor.Proof{{Path: "q", Trust: time.Minute, Gap: 2 * gap}}})
-	if p := b.path("q"); p.Trust != time.Minute || p.Gap != 2*gap {
+	b.deliver(monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "q", TrustFor: time.Second, MaxGap: gap}}})
+	b.deliver(monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "q", TrustFor: time.Minute, MaxGap: 2 * gap}}})
+	if p := b.path("q"); p.TrustFor != time.Minute || p.MaxGap != 2*gap {
 		b.Errorf("%+v", p)
 	}
 }
@@ -129,12 +129,12 @@ func testProofsFirst(b *bench) {
 	id := b.ready("a")[0]
 	b.by(gap, "q")
 	b.step(2 * gap)
-	b.deliver(monitor.Delivery{
-		Proofs: []monitor.Proof{proof("p"), {Path: "q", Gap: gap}},
-		Beats:  []monitor.Stamp{{Source: id, Path: 1, Count: 1}},
+	b.deliver(monitor.HeartbeatBatch{
+		Probes: []monitor.Probe{proof("p"), {Path: "q", MaxGap: gap}},
+		Beats:  []monitor.HeartbeatUpdate{{Source: id, Path: 1, Count: 1}},
 	})
 	c := b.candidate(id)
-	if c.Path.Name != "q" || c.BlindThen != c.Path.Blind || c.Path.Blind < 2*gap-slack || c.Beat < c.Path.Resumed {
+	if c.Path.Name != "q" || c.BlindAtBeat != c.Path.BlindTotal || c.Path.BlindTotal < 2*gap-slack || c.LastBeat < c.Path.BlindUntil {
 		b.Errorf("the time before the proof counts as blind since the beat that came with it: %+v", c.Facts)
 	}
 }
@@ -142,9 +142,9 @@ func testProofsFirst(b *bench) {
 func testPathOfBeat(b *bench) {
 	ids := b.ready("a", "b")
 	slices.Sort(ids)
-	b.deliver(monitor.Delivery{
-		Proofs: []monitor.Proof{{Path: "x", Gap: gap}, {Path: "y", Gap: 100 * gap}},
-		Beats:  []monitor.Stamp{{Source: ids[0], Path: 1, Count: 1}, {Source: ids[1], Path: 0, Count: 1}},
+	b.deliver(monitor.HeartbeatBatch{
+		Probes: []monitor.Probe{{Path: "x", MaxGap: gap}, {Path: "y", MaxGap: 100 * gap}},
+		Beats:  []monitor.HeartbeatUpdate{{Source: ids[0], Path: 1, Count: 1}, {Source: ids[1], Path: 0, Count: 1}},
 	})
 	b.step(2 * gap)
 	b.by(gap, "x")
@@ -153,7 +153,7 @@ func testPathOfBeat(b *bench) {
 	if one.Path.Name != "y" || two.Path.Name != "x" {
 		b.Fatalf("paths %q and %q", one.Path.Name, two.Path.Name)
 	}
-	if two.Path.Blind-two.BlindThen < 2*gap-slack || two.Path.Resumed <= two.Beat {
+	if two.Path.BlindTotal-two.BlindAtBeat < 2*gap-slack || two.Path.BlindUntil <= two.LastBeat {
 		b.Errorf("x was blind since the beat: %+v", two.Facts)
 	}
 }
@@ -165,7 +165,7 @@ func testPathOfUnseen(b *bench) {
 	b.step(limit)
 	b.by(wideGap, "y")
 	b.step(slack)
-	if c := b.candidate(id); c.Path.Name != "y" || c.Beat != 0 {
+	if c := b.candidate(id); c.Path.Name != "y" || c.LastBeat != 0 {
 		b.Errorf("%+v", c.Facts)
 	}
 	b.by(wideGap, "x")
@@ -179,9 +179,9 @@ func testDropPath(b *bench) {
 	b.by(gap, "q")
 	b.step(2 * gap)
 	b.by(gap, "q")
-	b.act(monitor.Action{Verb: monitor.DropPath, Source: "p", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionRemovePath, Source: "p", Who: "ops"})
 	c := b.candidate(id)
-	if c.Path.Name != "q" || c.BlindThen != c.Path.Blind || c.Beat == 0 {
+	if c.Path.Name != "q" || c.BlindAtBeat != c.Path.BlindTotal || c.LastBeat == 0 {
 		b.Errorf("its path is dropped: %+v", c.Facts)
 	}
 	o, err := b.Overview(b.ctx)
@@ -209,7 +209,7 @@ func testSkipped(b *bench) {
 	b.by(gap, "often")
 	b.by(100*gap, "seldom")
 	b.wantBlind("often", 10*gap, false)
-	if p := b.path("seldom"); p.Blind < 10*gap-slack || p.Resumed == 0 {
+	if p := b.path("seldom"); p.BlindTotal < 10*gap-slack || p.BlindUntil == 0 {
 		b.Errorf("the other path is said to have seen all the time: %+v", p)
 	}
 }
@@ -221,18 +221,18 @@ func testSetBack(b *bench) {
 		b.step(d)
 		b.beat(id)
 		f := b.candidate(id).Facts
-		if f.Now < last.Now || f.Beat < last.Beat || f.Path.Proof < last.Path.Proof {
+		if f.Now < last.Now || f.LastBeat < last.LastBeat || f.Path.LastSeen < last.Path.LastSeen {
 			b.Fatalf("set back by %v, moments fall from %+v to %+v", d, last, f)
 		}
-		if !near(f.Beat, last.Beat) || f.Path.Blind > slack {
+		if !near(f.LastBeat, last.LastBeat) || f.Path.BlindTotal > slack {
 			b.Errorf("set back by %v: %+v, before %+v", d, f, last)
 		}
 		last = f
 	}
 	b.step(interval)
 	b.beat(id)
-	if f := b.candidate(id).Facts; !near(f.Beat.Sub(last.Beat), interval) {
-		b.Errorf("%v later, moments went on by %v", interval, f.Beat.Sub(last.Beat))
+	if f := b.candidate(id).Facts; !near(f.LastBeat.Sub(last.LastBeat), interval) {
+		b.Errorf("%v later, moments went on by %v", interval, f.LastBeat.Sub(last.LastBeat))
 	}
 }
 
@@ -245,7 +245,7 @@ func testSetBackAndOn(b *bench) {
 	}
 	b.step(2 * interval)
 	b.prove()
-	if c := b.candidate(id); !near(c.Now.Sub(c.Beat), 2*interval) {
-		b.Errorf("quiet for %v, want %v", c.Now.Sub(c.Beat), 2*interval)
+	if c := b.candidate(id); !near(c.Now.Sub(c.LastBeat), 2*interval) {
+		b.Errorf("quiet for %v, want %v", c.Now.Sub(c.LastBeat), 2*interval)
 	}
 }

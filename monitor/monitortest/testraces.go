@@ -27,10 +27,10 @@ func raceTests() map[string]func(*bench) {
 // order in which the store locks what they need; and what is left is whole.
 func testEverything(b *bench) {
 	ids := b.ready("a", "b", "c", "d", "f", "g", "h", "i")
-	tables := []monitor.Table{b.Table, b.other()}
+	tables := []monitor.Store{b.Store, b.other()}
 	var g sync.WaitGroup
 	for i := range 2 {
-		x := &chaos{Table: tables[i], b: b, ids: ids, own: i}
+		x := &chaos{Store: tables[i], b: b, ids: ids, own: i}
 		for what, do := range map[string]func(round int) error{
 			"Store": x.beats, "Apply": x.judge, "Configure": x.configure, "Act": x.act, "Sweep": x.sweep, "Report": x.groups, "lists": x.lists,
 		} {
@@ -50,37 +50,37 @@ func testEverything(b *bench) {
 
 // chaos is one of those who do all things at once.
 type chaos struct {
-	monitor.Table
+	monitor.Store
 	b   *bench
 	ids []int64
 	own int
 }
 
 func (x *chaos) beats(round int) error {
-	refs := []monitor.Ref{{Event: "e", Source: "a"}, {Event: "come and go", Source: fmt.Sprint(round % 5)}, {Event: "e", Source: fmt.Sprint("new ", round)}}
-	found, err := x.Resolve(x.b.ctx, refs)
+	refs := []monitor.SourceRef{{Check: "e", Source: "a"}, {Check: "come and go", Source: fmt.Sprint(round % 5)}, {Check: "e", Source: fmt.Sprint("new ", round)}}
+	found, err := x.ResolveSources(x.b.ctx, refs)
 	if err != nil {
 		return err
 	}
-	d := monitor.Delivery{Proofs: []monitor.Proof{proof("p"), proof(fmt.Sprint("own ", x.own)), {Path: "named", Unproven: true}}}
+	d := monitor.HeartbeatBatch{Probes: []monitor.Probe{proof("p"), proof(fmt.Sprint("own ", x.own)), {Path: "named", NameOnly: true}}}
 	for i, id := range x.ids {
-		d.Beats = append(d.Beats, monitor.Stamp{Source: id, Path: (i + round) % 3, Signal: monitor.Signal((i + round) % 3), Count: 1})
+		d.Beats = append(d.Beats, monitor.HeartbeatUpdate{Source: id, Path: (i + round) % 3, Signal: monitor.Signal((i + round) % 3), Count: 1})
 	}
 	for _, r := range found[1:] {
 		if r.ID > x.ids[len(x.ids)-1] && (len(d.Beats) == 0 || d.Beats[len(d.Beats)-1].Source < r.ID) {
-			d.Beats = append(d.Beats, monitor.Stamp{Source: r.ID, Count: 1})
+			d.Beats = append(d.Beats, monitor.HeartbeatUpdate{Source: r.ID, Count: 1})
 		}
 	}
-	_, err = x.Store(x.b.ctx, d)
+	_, err = x.RecordHeartbeats(x.b.ctx, d)
 	return err
 }
 
 func (x *chaos) judge(round int) error {
-	l, err := x.Due(x.b.ctx, everywhere(), monitor.MaxSources)
+	l, err := x.DueSources(x.b.ctx, everywhere(), monitor.MaxSources)
 	if err != nil {
 		return err
 	}
-	var changes []monitor.Change
+	var changes []monitor.SourceChange
 	for i, c := range l.Candidates {
 		turn := monitor.Onset
 		switch {
@@ -88,43 +88,43 @@ func (x *chaos) judge(round int) error {
 			turn = monitor.Forget
 		case c.State == monitor.Retired:
 			turn = monitor.Return
-		case c.Asked:
+		case c.RetireRequested:
 			turn = monitor.Retire
 		case c.Alarm != "":
 			turn = monitor.Abated
 		case c.State == monitor.Paused:
 			turn = monitor.Resume
 		}
-		v := verdict(l, c, monitor.Verdict{Turn: turn, Reason: monitor.Silent, At: c.Now, Due: c.Now})
+		v := verdict(l, c, monitor.Evaluation{Transition: turn, Reason: monitor.Silent, At: c.Now, Due: c.Now})
 		if turn == monitor.Onset && (i+round)%2 == 0 {
 			v.Group = "e/7"
 		}
 		changes = append(changes, v)
 	}
-	_, err = x.Apply(x.b.ctx, changes)
+	_, err = x.ApplyChanges(x.b.ctx, changes)
 	return err
 }
 
 func (x *chaos) configure(round int) error {
 	e := each("e")
 	e.Severity, e.Interval = fmt.Sprint(round), interval*time.Duration(1+round%2)
-	c := monitor.Configuration{Events: []monitor.Event{each("come and go"), e}[round%2:], Declared: []monitor.Declaration{{Event: "e", Source: "c"}, {Event: "e", Source: "declared"}}}
+	c := monitor.Configuration{Checks: []monitor.Check{each("come and go"), e}[round%2:], Declared: []monitor.Declaration{{Check: "e", Source: "c"}, {Check: "e", Source: "declared"}}}
 	if _, err := x.Configure(x.b.ctx, c); err != nil {
 		return err
 	}
-	_, err := x.Declare(x.b.ctx, []monitor.Declaration{{Event: "e", Source: "d"}, {Event: "e", Source: "a"}})
+	_, err := x.Declare(x.b.ctx, []monitor.Declaration{{Check: "e", Source: "d"}, {Check: "e", Source: "a"}})
 	return err
 }
 
 func (x *chaos) act(round int) error {
 	actions := []monitor.Action{
-		{Verb: monitor.Pause, Event: "e", Source: "a"}, {Verb: monitor.Pause, Event: "e"}, {Verb: monitor.PutAway, Event: "e", Source: "b"},
-		{Verb: monitor.Unpause, Event: "e"}, {Verb: monitor.Unpause, Event: "e", Source: "a"}, {Verb: monitor.Pause, Event: "e", Source: "c", For: time.Hour},
+		{Type: monitor.ActionPause, Check: "e", Source: "a"}, {Type: monitor.ActionPause, Check: "e"}, {Type: monitor.ActionRetire, Check: "e", Source: "b"},
+		{Type: monitor.ActionResume, Check: "e"}, {Type: monitor.ActionResume, Check: "e", Source: "a"}, {Type: monitor.ActionPause, Check: "e", Source: "c", For: time.Hour},
 	}
-	if err := x.Act(x.b.ctx, actions[(round+x.own)%len(actions)]); err != nil {
+	if err := x.ApplyAction(x.b.ctx, actions[(round+x.own)%len(actions)]); err != nil {
 		return err
 	}
-	return x.Enlist(x.b.ctx, monitor.Member{Session: x.b.session, Instance: lease.NewInstance("x", ""), Sinks: []string{hook, fmt.Sprint("sink", round%3)}, Partitions: round})
+	return x.RegisterMember(x.b.ctx, monitor.Member{Session: x.b.session, Instance: lease.NewInstance("x", ""), Sinks: []string{hook, fmt.Sprint("sink", round%3)}, Partitions: round})
 }
 
 func (x *chaos) sweep(round int) error {
@@ -132,29 +132,29 @@ func (x *chaos) sweep(round int) error {
 	if err != nil {
 		return err
 	}
-	var changes []monitor.Change
+	var changes []monitor.SourceChange
 	for _, c := range l.Candidates {
-		changes = append(changes, verdict(l, c, monitor.Verdict{Turn: monitor.Forget, At: c.Now, Due: monitor.Never}))
+		changes = append(changes, verdict(l, c, monitor.Evaluation{Transition: monitor.Forget, At: c.Now, Due: monitor.Never}))
 	}
-	_, err = x.Apply(x.b.ctx, changes)
+	_, err = x.ApplyChanges(x.b.ctx, changes)
 	return err
 }
 
 func (x *chaos) groups(int) error {
-	held, err := x.Held(x.b.ctx)
+	held, err := x.HeldGroups(x.b.ctx)
 	if err != nil {
 		return err
 	}
 	for _, g := range held {
-		r := monitor.Report{Group: g.Group, Alarm: g.Alarm, At: time.Unix(1_800_000_000, 0)}
+		r := monitor.GroupReport{Group: g.Group, Alarm: g.Alarm, At: time.Unix(1_800_000_000, 0)}
 		for _, m := range g.Members {
 			r.Members = append(r.Members, m.ID)
 		}
 		if r.End = len(r.Members) == 0; !r.End && r.Alarm == "" {
 			r.Alarm = lease.NewID()
 		}
-		r.Notices = []monitor.Notice{notice("group", r.Alarm+fmt.Sprint(len(r.Members)), monitor.Onset)}
-		if _, err := x.Report(x.b.ctx, r); err != nil {
+		r.Notifications = []monitor.Notification{notice("group", r.Alarm+fmt.Sprint(len(r.Members)), monitor.Onset)}
+		if _, err := x.ReportGroup(x.b.ctx, r); err != nil {
 			return err
 		}
 	}
@@ -190,7 +190,7 @@ func (b *bench) whole() {
 		a, found := standing[s.Alarm]
 		delete(standing, s.Alarm)
 		switch {
-		case s.Alarm != "" && (!found || a.Event != s.Event || a.Source != s.Source):
+		case s.Alarm != "" && (!found || a.Check != s.Check || a.Source != s.Source):
 			b.Errorf("source %+v has the alarm %+v", s, a)
 		case (s.State == monitor.Down) != (s.Alarm != "") && s.State != monitor.Paused:
 			b.Errorf("it is %s, with the alarm %q: %+v", s.State, s.Alarm, s)
@@ -214,7 +214,7 @@ func testReportRace(b *bench) {
 		var g sync.WaitGroup
 		g.Go(func() { made = b.report("e/7", group, alarms...) })
 		g.Go(func() {
-			if _, err := other.Apply(b.ctx, []monitor.Change{end}); err != nil {
+			if _, err := other.ApplyChanges(b.ctx, []monitor.SourceChange{end}); err != nil {
 				b.Errorf("Apply: %v", err)
 			}
 		})
@@ -250,11 +250,11 @@ func testLookRace(b *bench) {
 	for round := range 20 {
 		var g sync.WaitGroup
 		for _, c := range b.look().Candidates { // all at once, so that some meet
-			g.Go(func() { b.tryApply(b.change(c, monitor.Stay)) })
+			g.Go(func() { b.tryApply(b.change(c, monitor.NoTransition)) })
 			g.Go(func() {
-				d := monitor.Delivery{Proofs: []monitor.Proof{proof("p")}}
-				d.Beats = []monitor.Stamp{{Source: c.ID, Signal: []monitor.Signal{monitor.Fail, monitor.Start}[round%2], Count: 1}}
-				if _, err := other.Store(b.ctx, d); err != nil {
+				d := monitor.HeartbeatBatch{Probes: []monitor.Probe{proof("p")}}
+				d.Beats = []monitor.HeartbeatUpdate{{Source: c.ID, Signal: []monitor.Signal{monitor.SignalFail, monitor.SignalStart}[round%2], Count: 1}}
+				if _, err := other.RecordHeartbeats(b.ctx, d); err != nil {
 					b.Errorf("Store: %v", err)
 				}
 			})
@@ -272,24 +272,24 @@ func testLookRace(b *bench) {
 // testProofRace: a gap is over with the first proof that comes after it.
 func testProofRace(b *bench) {
 	b.by(gap, "q")
-	tables := []monitor.Table{b.Table, b.other()}
+	tables := []monitor.Store{b.Store, b.other()}
 	for i := range 5 {
 		b.step(2 * gap)
 		var g sync.WaitGroup
 		for k := range 6 {
 			g.Go(func() {
-				d := monitor.Delivery{Proofs: []monitor.Proof{{Path: "q", Gap: gap}, {Path: fmt.Sprint("new ", i), Gap: gap}}}
-				if _, err := tables[k%2].Store(b.ctx, d); err != nil {
+				d := monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "q", MaxGap: gap}, {Path: fmt.Sprint("new ", i), MaxGap: gap}}}
+				if _, err := tables[k%2].RecordHeartbeats(b.ctx, d); err != nil {
 					b.Errorf("Store: %v", err)
 				}
 			})
 		}
 		g.Wait()
-		if p := b.path("q"); !near(p.Blind, time.Duration(i+1)*2*gap) {
-			b.Fatalf("blind for %v, want %v", p.Blind, time.Duration(i+1)*2*gap)
+		if p := b.path("q"); !near(p.BlindTotal, time.Duration(i+1)*2*gap) {
+			b.Fatalf("blind for %v, want %v", p.BlindTotal, time.Duration(i+1)*2*gap)
 		}
-		if p := b.path(fmt.Sprint("new ", i)); p.Blind > slack {
-			b.Fatalf("a path that is new was blind for %v", p.Blind)
+		if p := b.path(fmt.Sprint("new ", i)); p.BlindTotal > slack {
+			b.Fatalf("a path that is new was blind for %v", p.BlindTotal)
 		}
 	}
 }
@@ -297,7 +297,7 @@ func testProofRace(b *bench) {
 // testFirstRace: instances that start at once on an empty store meet in all that is
 // made by the first who needs it.
 func testFirstRace(b *bench) {
-	tables := []monitor.Table{b.Table, b.other()}
+	tables := []monitor.Store{b.Store, b.other()}
 	var sessions []string
 	for i := range 12 {
 		sessions = append(sessions, b.session)
@@ -312,17 +312,17 @@ func testFirstRace(b *bench) {
 			if i%2 == 1 {
 				slices.Reverse(m.Sinks)
 			}
-			if err := tables[i%2].Enlist(b.ctx, m); err != nil {
+			if err := tables[i%2].RegisterMember(b.ctx, m); err != nil {
 				b.Errorf("Enlist: %v", err)
 			}
-			if _, err := tables[i%2].Store(b.ctx, monitor.Delivery{Proofs: []monitor.Proof{{Path: "http", Gap: gap}, {Path: "store", Gap: gap}}}); err != nil {
+			if _, err := tables[i%2].RecordHeartbeats(b.ctx, monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "http", MaxGap: gap}, {Path: "store", MaxGap: gap}}}); err != nil {
 				b.Errorf("Store: %v", err)
 			}
-			c := monitor.Configuration{Keep: true, Events: []monitor.Event{each("e")}, Declared: []monitor.Declaration{{Event: "e", Source: "a"}}}
+			c := monitor.Configuration{Keep: true, Checks: []monitor.Check{each("e")}, Declared: []monitor.Declaration{{Check: "e", Source: "a"}}}
 			if _, err := tables[i%2].Configure(b.ctx, c); err != nil {
 				b.Errorf("Configure: %v", err)
 			}
-			if _, err := tables[i%2].Resolve(b.ctx, []monitor.Ref{{Event: "e", Source: "a"}, {Event: "e", Source: "b"}}); err != nil {
+			if _, err := tables[i%2].ResolveSources(b.ctx, []monitor.SourceRef{{Check: "e", Source: "a"}, {Check: "e", Source: "b"}}); err != nil {
 				b.Errorf("Resolve: %v", err)
 			}
 		})
@@ -333,7 +333,7 @@ func testFirstRace(b *bench) {
 	if b.rig.Sessions == nil {
 		members = len(sessions)
 	}
-	if len(o.Sinks) != 3 || len(o.Paths) != 2 || len(o.Events) != 1 || members != len(sessions) {
+	if len(o.Sinks) != 3 || len(o.Paths) != 2 || len(o.Checks) != 1 || members != len(sessions) {
 		b.Errorf("%+v", o)
 	}
 	if got := b.listSources(monitor.SourceQuery{}); !slices.Equal(got, []string{"e/a", "e/b"}) {
@@ -347,21 +347,26 @@ func testOver(b *bench) {
 	cancel()
 	c := b.change(b.candidate(id), monitor.Onset)
 	for what, do := range map[string]func() error{
-		"Resolve": func() error { _, err := b.Resolve(ctx, []monitor.Ref{{Event: "e", Source: "b"}}); return err },
-		"Store": func() error {
-			_, err := b.Store(ctx, monitor.Delivery{Proofs: []monitor.Proof{proof("p")}})
+		"Resolve": func() error {
+			_, err := b.ResolveSources(ctx, []monitor.SourceRef{{Check: "e", Source: "b"}})
 			return err
 		},
-		"Due":      func() error { _, err := b.Due(ctx, everywhere(), 10); return err },
-		"Apply":    func() error { _, err := b.Apply(ctx, []monitor.Change{c}); return err },
+		"Store": func() error {
+			_, err := b.RecordHeartbeats(ctx, monitor.HeartbeatBatch{Probes: []monitor.Probe{proof("p")}})
+			return err
+		},
+		"Due":      func() error { _, err := b.DueSources(ctx, everywhere(), 10); return err },
+		"Apply":    func() error { _, err := b.ApplyChanges(ctx, []monitor.SourceChange{c}); return err },
 		"Settings": func() error { _, err := b.Settings(ctx); return err },
 		"Overview": func() error { _, err := b.Overview(ctx); return err },
-		"Held":     func() error { _, err := b.Held(ctx); return err },
+		"Held":     func() error { _, err := b.HeldGroups(ctx); return err },
 		"Configure": func() error {
-			_, err := b.Configure(ctx, monitor.Configuration{Events: []monitor.Event{each("f")}})
+			_, err := b.Configure(ctx, monitor.Configuration{Checks: []monitor.Check{each("f")}})
 			return err
 		},
-		"Act": func() error { return b.Act(ctx, monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a"}) },
+		"Act": func() error {
+			return b.ApplyAction(ctx, monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "a"})
+		},
 	} {
 		if err := do(); !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUnknown) {
 			b.Errorf("%s: %v", what, err)

@@ -29,7 +29,7 @@ func testLearn(b *bench) {
 	fast.SenderClock = true
 	b.configure(each("e"), fast)
 	one := b.resolve("e", "a", "b")
-	two, err := b.other().Resolve(b.ctx, []monitor.Ref{{Event: "fast", Source: "a"}, {Event: "e", Source: "b"}, {Event: "e", Source: "a"}})
+	two, err := b.other().ResolveSources(b.ctx, []monitor.SourceRef{{Check: "fast", Source: "a"}, {Check: "e", Source: "b"}, {Check: "e", Source: "a"}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -49,21 +49,21 @@ func testUnlearned(b *bench) {
 	fixed.Fixed = true
 	b.configure(each("e"), each("gone"), fixed)
 	b.resolve("gone", "a")
-	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Event: "fixed", Source: "declared"}}); err != nil {
+	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Check: "fixed", Source: "declared"}}); err != nil {
 		b.Fatal(err)
 	}
 	b.configure(each("e"), fixed)
 	got := b.resolved(
-		monitor.Ref{Event: "fixed", Source: "stranger"}, monitor.Ref{Event: "unheard of", Source: "a"},
-		monitor.Ref{Event: "gone", Source: "a"}, monitor.Ref{Event: "gone", Source: "b"},
-		monitor.Ref{Event: "E", Source: "a"}, monitor.Ref{Event: "fixed", Source: "declared"},
+		monitor.SourceRef{Check: "fixed", Source: "stranger"}, monitor.SourceRef{Check: "unheard of", Source: "a"},
+		monitor.SourceRef{Check: "gone", Source: "a"}, monitor.SourceRef{Check: "gone", Source: "b"},
+		monitor.SourceRef{Check: "E", Source: "a"}, monitor.SourceRef{Check: "fixed", Source: "declared"},
 	)
 	for i, want := range []bool{false, false, false, false, false, true} {
 		if (got[i].ID != 0) != want {
 			b.Errorf("source %d of the list: %+v, want known %v", i, got[i], want)
 		}
 	}
-	if all, err := b.Sources(b.ctx, monitor.SourceQuery{Event: "fixed"}); err != nil || len(all) != 1 {
+	if all, err := b.Sources(b.ctx, monitor.SourceQuery{Check: "fixed"}); err != nil || len(all) != 1 {
 		b.Errorf("sources of the fixed event: %+v, %v", all, err)
 	}
 }
@@ -72,9 +72,9 @@ func testUnlearned(b *bench) {
 func testBadNames(b *bench) {
 	b.configure(each("e"))
 	bad := []string{"", "a\x00b", "\xff\xfe", strings.Repeat("x", monitor.MaxName+1), " a", "a\n", "a\u200bb\x07"}
-	refs := []monitor.Ref{{Event: "e", Source: "good"}, {Event: "e\x00", Source: "a"}, {Event: "\xff", Source: "a"}, {}}
+	refs := []monitor.SourceRef{{Check: "e", Source: "good"}, {Check: "e\x00", Source: "a"}, {Check: "\xff", Source: "a"}, {}}
 	for _, name := range bad {
-		refs = append(refs, monitor.Ref{Event: "e", Source: name})
+		refs = append(refs, monitor.SourceRef{Check: "e", Source: name})
 	}
 	for i, r := range b.resolved(refs...) {
 		if (r.ID != 0) != (i == 0) {
@@ -93,18 +93,18 @@ func hostileNames() []string {
 }
 
 func testHostileNames(b *bench) {
-	var events []monitor.Event
+	var events []monitor.Check
 	for _, name := range hostileNames() {
 		events = append(events, each(name))
 	}
 	b.configure(events...)
-	var refs []monitor.Ref
+	var refs []monitor.SourceRef
 	for _, event := range hostileNames() {
 		for _, source := range hostileNames()[:12] {
-			refs = append(refs, monitor.Ref{Event: event, Source: source})
+			refs = append(refs, monitor.SourceRef{Check: event, Source: source})
 		}
 	}
-	got, seen := b.resolved(refs...), map[int64]monitor.Ref{}
+	got, seen := b.resolved(refs...), map[int64]monitor.SourceRef{}
 	for i, r := range got {
 		if old, twice := seen[r.ID]; twice || r.ID == 0 {
 			b.Fatalf("%q has id %d, as %q has", refs[i], r.ID, old)
@@ -117,15 +117,15 @@ func testHostileNames(b *bench) {
 		}
 	}
 	for _, ref := range refs[:40] {
-		if s := b.source(ref.Event, ref.Source); s.Event != ref.Event || s.Source != ref.Source {
-			b.Errorf("%q is shown as %q/%q", ref, s.Event, s.Source)
+		if s := b.source(ref.Check, ref.Source); s.Check != ref.Check || s.Source != ref.Source {
+			b.Errorf("%q is shown as %q/%q", ref, s.Check, s.Source)
 		}
 	}
 }
 
 func testResolveTwice(b *bench) {
 	b.configure(each("e"))
-	got := b.resolved(monitor.Ref{Event: "e", Source: "b"}, monitor.Ref{Event: "e", Source: "a"}, monitor.Ref{Event: "e", Source: "b"})
+	got := b.resolved(monitor.SourceRef{Check: "e", Source: "b"}, monitor.SourceRef{Check: "e", Source: "a"}, monitor.SourceRef{Check: "e", Source: "b"})
 	if got[0].ID == 0 || got[0] != got[2] || got[1].ID == got[0].ID || got[1].ID == 0 {
 		b.Errorf("b, a, b: %+v", got)
 	}
@@ -147,7 +147,7 @@ func testResolveMany(b *bench) {
 	if !slices.Equal(first, again) {
 		b.Error("a thousand sources have other ids the second time")
 	}
-	if _, err := b.Resolve(b.ctx, make([]monitor.Ref, monitor.MaxSources+1)); !errors.Is(err, lease.ErrInvalid) {
+	if _, err := b.ResolveSources(b.ctx, make([]monitor.SourceRef, monitor.MaxSources+1)); !errors.Is(err, lease.ErrInvalid) {
 		b.Errorf("more than MaxSources: %v", err)
 	}
 }
@@ -163,7 +163,7 @@ func testNewIDs(b *bench) {
 			b.Errorf("id %d is used again: %v, then %v", id, ids, again)
 		}
 	}
-	if out := b.stamp(monitor.Stamp{Source: ids[0]}); !slices.Equal(out.Unknown, ids[:1]) {
+	if out := b.stamp(monitor.HeartbeatUpdate{Source: ids[0]}); !slices.Equal(out.Unknown, ids[:1]) {
 		b.Errorf("a beat of a forgotten source: %+v", out)
 	}
 }
@@ -173,18 +173,18 @@ func testNewIDs(b *bench) {
 func testResolveRace(b *bench) {
 	b.configure(each("e"))
 	const many, names = 8, 60
-	handles := []monitor.Table{b.Table, b.other()}
+	handles := []monitor.Store{b.Store, b.other()}
 	var mu sync.Mutex
 	found := map[string]map[int64]bool{}
 	var g sync.WaitGroup
 	for i := range many {
 		g.Go(func() {
 			for round := range names / 4 {
-				var refs []monitor.Ref
+				var refs []monitor.SourceRef
 				for k := range 10 { // each meets the others in another order
-					refs = append(refs, monitor.Ref{Event: "e", Source: fmt.Sprint((round*4 + k*(1+2*(i%2)) + 59*(i%3)) % names)})
+					refs = append(refs, monitor.SourceRef{Check: "e", Source: fmt.Sprint((round*4 + k*(1+2*(i%2)) + 59*(i%3)) % names)})
 				}
-				got, err := handles[i%2].Resolve(b.ctx, refs)
+				got, err := handles[i%2].ResolveSources(b.ctx, refs)
 				if err != nil {
 					b.Errorf("Resolve: %v", err)
 					return
@@ -210,7 +210,7 @@ func testResolveRace(b *bench) {
 			owner[id] = name
 		}
 	}
-	if all, err := b.Sources(b.ctx, monitor.SourceQuery{Event: "e"}); err != nil || len(all) != len(found) {
+	if all, err := b.Sources(b.ctx, monitor.SourceQuery{Check: "e"}); err != nil || len(all) != len(found) {
 		b.Errorf("%d sources were learned, %d are there, %v", len(found), len(all), err)
 	}
 }
@@ -223,7 +223,7 @@ func (b *bench) forgetAll() {
 		if err != nil {
 			b.Fatalf("Sweep: %v", err)
 		}
-		var changes []monitor.Change
+		var changes []monitor.SourceChange
 		for _, c := range l.Candidates {
 			changes = append(changes, b.change(c, monitor.Forget))
 		}

@@ -42,7 +42,7 @@ func (b *bench) now() time.Time {
 func testBeat(b *bench) {
 	id := b.ready("a")[0]
 	sent := b.now().Add(-time.Second).Truncate(time.Microsecond)
-	b.stamp(monitor.Stamp{Source: id, Sent: sent, Seq: 17, Code: 3})
+	b.stamp(monitor.HeartbeatUpdate{Source: id, Sent: sent, Seq: 17, Code: 3})
 	s := b.source("e", "a")
 	if !near(s.Last, b.now()) || s.Quiet > slack || s.Quiet < 0 || s.Beats != 2 || s.Path != "p" {
 		b.Errorf("after two beats: %+v", s)
@@ -54,7 +54,7 @@ func testBeat(b *bench) {
 		b.Errorf("it may still be quiet for %v, want %v", s.Left, limit)
 	}
 	c := b.candidate(id)
-	if !near(c.Beat, c.Now) || c.Path.Name != "p" || c.State != monitor.Up || c.Failing || c.Run != 0 || c.Alarm != "" {
+	if !near(c.LastBeat, c.Now) || c.Path.Name != "p" || c.State != monitor.Up || c.Failing || c.RunStarted != 0 || c.Alarm != "" {
 		b.Errorf("candidate: %+v", c)
 	}
 	b.step(limit + slack)
@@ -66,7 +66,7 @@ func testBeat(b *bench) {
 
 func testCount(b *bench) {
 	ids := b.ready("a", "b")
-	b.stamp(monitor.Stamp{Source: ids[0], Count: 5}, monitor.Stamp{Source: ids[1]})
+	b.stamp(monitor.HeartbeatUpdate{Source: ids[0], Count: 5}, monitor.HeartbeatUpdate{Source: ids[1]})
 	if a, other := b.source("e", "a"), b.source("e", "b"); a.Beats != 6 || other.Beats != 2 {
 		b.Errorf("beats of a: %d, want 6; of b: %d, want 2", a.Beats, other.Beats)
 	}
@@ -75,21 +75,21 @@ func testCount(b *bench) {
 func testStoreRace(b *bench) {
 	ids := b.ready("a", "b", "c", "d", "e", "f")
 	slices.Sort(ids)
-	handles := []monitor.Table{b.Table, b.other()}
+	handles := []monitor.Store{b.Store, b.other()}
 	var g sync.WaitGroup
 	for i := range 6 {
 		g.Go(func() {
 			for round := range 10 {
-				d := monitor.Delivery{Proofs: []monitor.Proof{proof("p"), proof(fmt.Sprint("own ", i))}}
+				d := monitor.HeartbeatBatch{Probes: []monitor.Probe{proof("p"), proof(fmt.Sprint("own ", i))}}
 				for k, id := range ids {
 					if k%2 == round%2 || k == i {
-						d.Beats = append(d.Beats, monitor.Stamp{Source: id, Path: k % 2, Count: 1})
+						d.Beats = append(d.Beats, monitor.HeartbeatUpdate{Source: id, Path: k % 2, Count: 1})
 					}
 				}
 				if i%2 == 1 { // another order of the paths
-					slices.Reverse(d.Proofs)
+					slices.Reverse(d.Probes)
 				}
-				if _, err := handles[i%2].Store(b.ctx, d); err != nil {
+				if _, err := handles[i%2].RecordHeartbeats(b.ctx, d); err != nil {
 					b.Errorf("Store: %v", err)
 				}
 			}
@@ -107,28 +107,28 @@ func testSignals(b *bench) {
 	id := b.ready("a")[0]
 	before := b.candidate(id)
 	b.step(interval)
-	b.signal(monitor.Start, id)
+	b.signal(monitor.SignalStart, id)
 	c := b.candidate(id)
-	if c.Beat != before.Beat || !near(c.Run, c.Now) || c.Stamp == before.Stamp || c.Failing {
+	if c.LastBeat != before.LastBeat || !near(c.RunStarted, c.Now) || c.BeatRev == before.BeatRev || c.Failing {
 		b.Fatalf("after a start: %+v, before %+v", c, before)
 	}
 	if s := b.source("e", "a"); !s.Running || s.Beats != 1 {
 		b.Errorf("in a run: %+v", s)
 	}
-	b.stamp(monitor.Stamp{Source: id, Signal: monitor.Fail, Code: 7})
+	b.stamp(monitor.HeartbeatUpdate{Source: id, Signal: monitor.SignalFail, Code: 7})
 	c = b.candidate(id)
-	if !near(c.Beat, c.Now) || c.Run != 0 || !c.Failing {
+	if !near(c.LastBeat, c.Now) || c.RunStarted != 0 || !c.Failing {
 		b.Fatalf("after a failure: %+v", c)
 	}
 	if s := b.source("e", "a"); s.Running || s.Code != 7 {
 		b.Errorf("after a failure: %+v", s)
 	}
-	b.signal(monitor.Start, id)
-	if c = b.candidate(id); !c.Failing || c.Run == 0 {
+	b.signal(monitor.SignalStart, id)
+	if c = b.candidate(id); !c.Failing || c.RunStarted == 0 {
 		b.Errorf("what failed and was started again: %+v", c)
 	}
 	b.beat(id)
-	if c = b.candidate(id); c.Failing || c.Run != 0 {
+	if c = b.candidate(id); c.Failing || c.RunStarted != 0 {
 		b.Errorf("after a fine beat: %+v", c)
 	}
 	if s := b.source("e", "a"); s.Running || s.Code != 0 || s.Beats != 3 {
@@ -140,7 +140,7 @@ func testSignals(b *bench) {
 func (b *bench) later(ids ...int64) {
 	b.Helper()
 	for _, id := range ids {
-		b.apply(b.change(b.candidate(id), monitor.Stay))
+		b.apply(b.change(b.candidate(id), monitor.NoTransition))
 		b.wantDue(id, false)
 	}
 }
@@ -149,11 +149,11 @@ func testWatched(b *bench) {
 	ids := b.ready("up", "down", "retired", "running", "paused with an alarm", "paused")
 	b.onset(ids[1])
 	b.apply(b.change(b.candidate(ids[2]), monitor.Retire))
-	b.signal(monitor.Start, ids[3])
+	b.signal(monitor.SignalStart, ids[3])
 	b.later(ids[0], ids[3])
 	b.onset(ids[4])
 	for _, name := range []string{"paused with an alarm", "paused"} {
-		b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: name})
+		b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Source: name})
 	}
 	for _, id := range ids {
 		b.wantDue(id, false)
@@ -175,20 +175,20 @@ func testWatched(b *bench) {
 func testSignalDue(b *bench) {
 	ids := b.ready("start", "fail", "both")
 	b.later(ids...)
-	b.signal(monitor.Start, ids[0], ids[2])
-	b.signal(monitor.Fail, ids[1])
+	b.signal(monitor.SignalStart, ids[0], ids[2])
+	b.signal(monitor.SignalFail, ids[1])
 	for _, id := range ids {
 		b.wantDue(id, true)
 	}
 	b.later(ids...)
-	b.signal(monitor.Fail, ids[2]) // ends a run
+	b.signal(monitor.SignalFail, ids[2]) // ends a run
 	b.wantDue(ids[2], true)
 }
 
 func testUnknown(b *bench) {
 	ids := b.ready("a", "b")
 	strangers := []int64{max(ids[0], ids[1]) + 1000, max(ids[0], ids[1]) + 5000}
-	out := b.stamp(monitor.Stamp{Source: ids[0]}, monitor.Stamp{Source: strangers[0]}, monitor.Stamp{Source: ids[1]}, monitor.Stamp{Source: strangers[1], Signal: monitor.Fail})
+	out := b.stamp(monitor.HeartbeatUpdate{Source: ids[0]}, monitor.HeartbeatUpdate{Source: strangers[0]}, monitor.HeartbeatUpdate{Source: ids[1]}, monitor.HeartbeatUpdate{Source: strangers[1], Signal: monitor.SignalFail})
 	slices.Sort(out.Unknown)
 	if !slices.Equal(out.Unknown, strangers) {
 		b.Errorf("unknown: %v, want %v", out.Unknown, strangers)
@@ -201,14 +201,14 @@ func testUnknown(b *bench) {
 func testLargeDelivery(b *bench) {
 	b.configure(each("e"))
 	const all = 3000
-	beats := make([]monitor.Stamp, 0, all)
+	beats := make([]monitor.HeartbeatUpdate, 0, all)
 	for from := 0; from < all; from += monitor.MaxSources {
 		names := make([]string, monitor.MaxSources)
 		for i := range names {
 			names[i] = fmt.Sprint("s", from+i)
 		}
 		for _, id := range b.resolve("e", names...) {
-			beats = append(beats, monitor.Stamp{Source: id, Seq: id})
+			beats = append(beats, monitor.HeartbeatUpdate{Source: id, Seq: id})
 		}
 	}
 	if out := b.stamp(beats...); len(out.Unknown) != 0 || out.Replayed != 0 {
@@ -219,19 +219,19 @@ func testLargeDelivery(b *bench) {
 			b.Errorf("source %d: %+v", i, s)
 		}
 	}
-	if _, err := b.Store(b.ctx, monitor.Delivery{Proofs: []monitor.Proof{proof("p")}, Beats: make([]monitor.Stamp, monitor.MaxBeats+1)}); !errors.Is(err, lease.ErrInvalid) {
+	if _, err := b.RecordHeartbeats(b.ctx, monitor.HeartbeatBatch{Probes: []monitor.Probe{proof("p")}, Beats: make([]monitor.HeartbeatUpdate, monitor.MaxBeats+1)}); !errors.Is(err, lease.ErrInvalid) {
 		b.Errorf("more than MaxBeats: %v", err)
 	}
 }
 
 func testNoDelivery(b *bench) {
 	id := b.ready("a")[0]
-	if _, err := b.Store(b.ctx, monitor.Delivery{}); err != nil {
+	if _, err := b.RecordHeartbeats(b.ctx, monitor.HeartbeatBatch{}); err != nil {
 		b.Errorf("nothing: %v", err)
 	}
 	for _, path := range []int{-1, 1} {
-		d := monitor.Delivery{Proofs: []monitor.Proof{proof("p")}, Beats: []monitor.Stamp{{Source: id, Path: path, Count: 1}}}
-		if _, err := b.Store(b.ctx, d); !errors.Is(err, lease.ErrInvalid) {
+		d := monitor.HeartbeatBatch{Probes: []monitor.Probe{proof("p")}, Beats: []monitor.HeartbeatUpdate{{Source: id, Path: path, Count: 1}}}
+		if _, err := b.RecordHeartbeats(b.ctx, d); !errors.Is(err, lease.ErrInvalid) {
 			b.Errorf("path %d of 1: %v", path, err)
 		}
 	}
@@ -275,19 +275,19 @@ func testGeneration(b *bench) {
 func testReplay(b *bench) {
 	id := b.ready("a")[0]
 	sent := b.now().Truncate(time.Microsecond)
-	b.stamp(monitor.Stamp{Source: id, Sent: sent, Seq: 5})
+	b.stamp(monitor.HeartbeatUpdate{Source: id, Sent: sent, Seq: 5})
 	before := b.candidate(id)
 	b.step(interval)
-	if out := b.stamp(monitor.Stamp{Source: id, Sent: sent, Seq: 5, Count: 4, Signal: monitor.Fail}); out.Replayed != 4 {
+	if out := b.stamp(monitor.HeartbeatUpdate{Source: id, Sent: sent, Seq: 5, Count: 4, Signal: monitor.SignalFail}); out.Replayed != 4 {
 		b.Errorf("a replay of four: %+v", out)
 	}
-	if c := b.candidate(id); c.Beat != before.Beat || c.Failing {
-		b.Errorf("a replay moved the last beat from %d to %d, failing %v", before.Beat, c.Beat, c.Failing)
+	if c := b.candidate(id); c.LastBeat != before.LastBeat || c.Failing {
+		b.Errorf("a replay moved the last beat from %d to %d, failing %v", before.LastBeat, c.LastBeat, c.Failing)
 	}
 	b.later(id)
-	b.stamp(monitor.Stamp{Source: id, Sent: sent, Seq: 5, Signal: monitor.Fail})
+	b.stamp(monitor.HeartbeatUpdate{Source: id, Sent: sent, Seq: 5, Signal: monitor.SignalFail})
 	b.wantDue(id, false)
-	for _, fresh := range []monitor.Stamp{{Sent: sent, Seq: 6}, {Sent: sent.Add(time.Millisecond), Seq: 6}, {Seq: 6}, {Seq: 6}, {}, {}} {
+	for _, fresh := range []monitor.HeartbeatUpdate{{Sent: sent, Seq: 6}, {Sent: sent.Add(time.Millisecond), Seq: 6}, {Seq: 6}, {Seq: 6}, {}, {}} {
 		was := b.source("e", "a").Beats
 		fresh.Source = id
 		if out := b.stamp(fresh); out.Replayed != 0 || b.source("e", "a").Beats != was+1 {
@@ -302,9 +302,9 @@ func testReceiveTime(b *bench) {
 	id := b.ready("a")[0]
 	for i, off := range []time.Duration{-5 * time.Hour, 5 * time.Hour, -100 * time.Hour} {
 		b.step(interval)
-		b.stamp(monitor.Stamp{Source: id, Sent: b.now().Add(off), Seq: int64(10 - i)})
-		if c := b.candidate(id); !near(c.Beat, c.Now) {
-			b.Errorf("sent %v off, received %v ago", off, c.Now.Sub(c.Beat))
+		b.stamp(monitor.HeartbeatUpdate{Source: id, Sent: b.now().Add(off), Seq: int64(10 - i)})
+		if c := b.candidate(id); !near(c.LastBeat, c.Now) {
+			b.Errorf("sent %v off, received %v ago", off, c.Now.Sub(c.LastBeat))
 		}
 	}
 }
@@ -313,9 +313,9 @@ func testBySender(b *bench) {
 	id := b.ready("a")[0]
 	b.step(2 * interval)
 	send := func(ago time.Duration) (got time.Duration) {
-		b.stamp(monitor.Stamp{Source: id, BySender: true, Sent: b.now().Add(-ago), Seq: int64(ago)})
+		b.stamp(monitor.HeartbeatUpdate{Source: id, BySender: true, Sent: b.now().Add(-ago), Seq: int64(ago)})
 		c := b.candidate(id)
-		return c.Now.Sub(c.Beat)
+		return c.Now.Sub(c.LastBeat)
 	}
 	for _, c := range []struct {
 		what      string
@@ -331,8 +331,8 @@ func testBySender(b *bench) {
 		}
 	}
 	b.step(interval)
-	b.stamp(monitor.Stamp{Source: id, BySender: true})
-	if c := b.candidate(id); !near(c.Beat, c.Now) {
-		b.Errorf("without the sender's time it counts as %v ago", c.Now.Sub(c.Beat))
+	b.stamp(monitor.HeartbeatUpdate{Source: id, BySender: true})
+	if c := b.candidate(id); !near(c.LastBeat, c.Now) {
+		b.Errorf("without the sender's time it counts as %v ago", c.Now.Sub(c.LastBeat))
 	}
 }

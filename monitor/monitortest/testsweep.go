@@ -34,7 +34,7 @@ func (b *bench) sweep(keep time.Duration, limit int) (steps int) {
 		if len(l.Candidates) > limit {
 			b.Fatalf("%d candidates, want at most %d", len(l.Candidates), limit)
 		}
-		var changes []monitor.Change
+		var changes []monitor.SourceChange
 		for _, c := range l.Candidates {
 			if !c.Removed && c.State != monitor.Retired {
 				b.Fatalf("it is to stay: %+v", c)
@@ -104,12 +104,12 @@ func testSweepLonger(b *bench) {
 
 func testSweepResumed(b *bench) {
 	ids := b.quiet("a", "b")
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Who: "ops"})
 	b.sweep(wideGap, 10)
 	b.step(10 * limit)
 	b.prove()
 	b.wantTurns("paused")
-	b.act(monitor.Action{Verb: monitor.Unpause, Event: "e", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionResume, Check: "e", Who: "ops"})
 	b.sweep(wideGap, 1)
 	for _, id := range ids {
 		b.wantDue(id, true)
@@ -187,11 +187,11 @@ func testPruneSteps(b *bench) {
 func testSweepRetired(b *bench) {
 	const keep = time.Hour
 	ids := b.ready("learned", "returned", "declared")
-	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Event: "e", Source: "declared"}}); err != nil {
+	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Check: "e", Source: "declared"}}); err != nil {
 		b.Fatal(err)
 	}
 	for _, name := range []string{"learned", "returned", "declared"} {
-		b.act(monitor.Action{Verb: monitor.PutAway, Event: "e", Source: name, Who: "ops"})
+		b.act(monitor.Action{Type: monitor.ActionRetire, Check: "e", Source: name, Who: "ops"})
 	}
 	for _, id := range ids {
 		b.apply(b.change(b.candidate(id), monitor.Retire))
@@ -202,7 +202,7 @@ func testSweepRetired(b *bench) {
 	b.apply(b.change(b.candidate(ids[1]), monitor.Return))
 	b.step(keep + time.Minute)
 	b.sweep(keep, 1)
-	if names := b.listSources(monitor.SourceQuery{Event: "e"}); !slices.Equal(names, []string{"e/declared", "e/returned"}) {
+	if names := b.listSources(monitor.SourceQuery{Check: "e"}); !slices.Equal(names, []string{"e/declared", "e/returned"}) {
 		b.Errorf("after the sweep there are %v", names)
 	}
 	if again := b.resolve("e", "learned")[0]; again == ids[0] {

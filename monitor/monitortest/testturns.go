@@ -30,7 +30,7 @@ func testOutage(b *bench) {
 	b.enlist(hook)
 	b.configure(each("e"))
 	labels := map[string]string{"site": "7"}
-	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Event: "e", Source: "a", Labels: labels}}); err != nil {
+	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Check: "e", Source: "a", Labels: labels}}); err != nil {
 		b.Fatal(err)
 	}
 	id := b.resolve("e", "a")[0]
@@ -41,7 +41,7 @@ func testOutage(b *bench) {
 	c.At = b.now().Add(-slack)
 	b.apply(c)
 	b.wantDue(id, false)
-	want := monitor.Alarm{ID: c.Alarm, Event: "e", Source: "a", Reason: monitor.Silent}
+	want := monitor.Alarm{ID: c.Alarm, Check: "e", Source: "a", Reason: monitor.Silent}
 	a := b.alarm(c.Alarm)
 	if !sameAlarm(a, want) || !maps.Equal(a.Labels, labels) || !a.Ended.IsZero() {
 		b.Errorf("the alarm is %+v, want %+v", a, want)
@@ -56,7 +56,7 @@ func testOutage(b *bench) {
 	b.step(time.Hour)
 	b.beat(id)
 	back := b.candidate(id)
-	if back.Alarm != c.Alarm || back.Reason != monitor.Silent || !near(back.Now.Sub(back.Onset), time.Hour) || !back.Started.Equal(a.Started) || back.State != monitor.Down || back.Held || back.Group != "" {
+	if back.Alarm != c.Alarm || back.Reason != monitor.Silent || !near(back.Now.Sub(back.OnsetAt), time.Hour) || !back.Started.Equal(a.Started) || back.State != monitor.Down || back.Held || back.Group != "" {
 		b.Errorf("candidate %+v", back)
 	}
 	end := b.change(back, monitor.Abated)
@@ -74,7 +74,7 @@ func testOutage(b *bench) {
 
 // sameAlarm compares what is no time.
 func sameAlarm(a, b monitor.Alarm) bool {
-	return a.ID == b.ID && a.Event == b.Event && a.Source == b.Source && a.Group == b.Group && a.Reason == b.Reason && a.End == b.End && a.Members == b.Members
+	return a.ID == b.ID && a.Check == b.Check && a.Source == b.Source && a.Group == b.Group && a.Reason == b.Reason && a.End == b.End && a.Members == b.Members
 }
 
 func testNextOutage(b *bench) {
@@ -83,7 +83,7 @@ func testNextOutage(b *bench) {
 	b.beat(id)
 	b.apply(b.change(b.candidate(id), monitor.Abated))
 	b.makeDue(id)
-	if c := b.candidate(id); c.Alarm != "" || c.Onset != 0 || c.Reason != "" || !c.Started.IsZero() || c.Well != 0 {
+	if c := b.candidate(id); c.Alarm != "" || c.OnsetAt != 0 || c.Reason != "" || !c.Started.IsZero() || c.WellSince != 0 {
 		b.Errorf("between outages: %+v", c)
 	}
 	two := b.onset(id)
@@ -106,8 +106,8 @@ func testOnsets(b *bench) {
 		b.onset(id)
 		b.beat(id)
 		c := b.candidate(id)
-		if c.Onsets != want {
-			b.Errorf("outage %d: %d onsets in the window, want %d", i, c.Onsets, want)
+		if c.RecentOnsets != want {
+			b.Errorf("outage %d: %d onsets in the window, want %d", i, c.RecentOnsets, want)
 		}
 		b.apply(b.change(c, monitor.Abated))
 		b.step(4 * time.Hour)
@@ -119,35 +119,35 @@ func testWell(b *bench) {
 	b.onset(id)
 	b.beat(id)
 	c := b.candidate(id)
-	keep := b.change(c, monitor.Stay)
-	keep.Well, keep.Due = c.Beat, c.Now
+	keep := b.change(c, monitor.NoTransition)
+	keep.WellSince, keep.Due = c.LastBeat, c.Now
 	b.apply(keep)
-	if got := b.candidate(id); got.Well != keep.Well || got.State != monitor.Down {
-		b.Fatalf("well since %d, want %d: %+v", got.Well, keep.Well, got)
+	if got := b.candidate(id); got.WellSince != keep.WellSince || got.State != monitor.Down {
+		b.Fatalf("well since %d, want %d: %+v", got.WellSince, keep.WellSince, got)
 	}
-	keep = b.change(b.candidate(id), monitor.Stay)
+	keep = b.change(b.candidate(id), monitor.NoTransition)
 	keep.Due = c.Now
 	b.apply(keep)
-	if got := b.candidate(id); got.Well != 0 {
-		b.Errorf("it is not well any more, and well since %d", got.Well)
+	if got := b.candidate(id); got.WellSince != 0 {
+		b.Errorf("it is not well any more, and well since %d", got.WellSince)
 	}
-	keep = b.change(b.candidate(id), monitor.Stay)
-	keep.Well, keep.Due = c.Beat, c.Now
+	keep = b.change(b.candidate(id), monitor.NoTransition)
+	keep.WellSince, keep.Due = c.LastBeat, c.Now
 	b.apply(keep)
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a", For: time.Hour, Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "a", For: time.Hour, Who: "ops"})
 	b.step(2 * time.Hour)
 	resume := b.change(b.candidate(id), monitor.Resume)
 	resume.Due = c.Now
 	b.apply(resume)
-	if got := b.candidate(id); got.Well != 0 {
-		b.Errorf("its pause is over, and it has been well since %d, before it", got.Well)
+	if got := b.candidate(id); got.WellSince != 0 {
+		b.Errorf("its pause is over, and it has been well since %d, before it", got.WellSince)
 	}
 }
 
 func testPauseEnds(b *bench) {
 	ids := b.ready("a", "b")
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "a", For: time.Hour, Who: "ops", Note: "works"})
-	b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: "b", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "a", For: time.Hour, Who: "ops", Note: "works"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "b", Who: "ops"})
 	s := b.source("e", "a")
 	if s.State != monitor.Paused || !near(s.Until, b.now().Add(time.Hour)) || s.Note != "works" {
 		b.Errorf("%+v", s)
@@ -160,14 +160,14 @@ func testPauseEnds(b *bench) {
 	b.prove()
 	b.wantDue(ids[1], false)
 	c := b.candidate(ids[0])
-	if c.State != monitor.Paused || c.Until == 0 || c.Until > c.Now {
+	if c.State != monitor.Paused || c.PausedUntil == 0 || c.PausedUntil > c.Now {
 		b.Fatalf("%+v", c)
 	}
 	resume := b.change(c, monitor.Resume)
 	resume.Due = c.Now
 	b.apply(resume)
 	c = b.candidate(ids[0])
-	if c.State != monitor.Up || c.Base != resume.Base || c.Until != 0 {
+	if c.State != monitor.Up || c.ExpectedFrom != resume.ExpectedFrom || c.PausedUntil != 0 {
 		b.Errorf("resumed: %+v", c)
 	}
 }
@@ -176,7 +176,7 @@ func testPausedAlarm(b *bench) {
 	ids := b.ready("a", "b")
 	for i, name := range []string{"a", "b"} {
 		b.onset(ids[i])
-		b.act(monitor.Action{Verb: monitor.Pause, Event: "e", Source: name, For: time.Hour, Who: "ops"})
+		b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Source: name, For: time.Hour, Who: "ops"})
 		if s := b.source("e", name); s.State != monitor.Paused || s.Alarm == "" {
 			b.Fatalf("paused with an alarm: %+v", s)
 		}
@@ -196,9 +196,9 @@ func testPausedAlarm(b *bench) {
 func testRetire(b *bench) {
 	ids := b.ready("a", "b")
 	alarm := b.onset(ids[0])
-	b.act(monitor.Action{Verb: monitor.PutAway, Event: "e", Source: "a", Who: "ops", Note: "scrapped"})
+	b.act(monitor.Action{Type: monitor.ActionRetire, Check: "e", Source: "a", Who: "ops", Note: "scrapped"})
 	c := b.candidate(ids[0])
-	if !c.Asked {
+	if !c.RetireRequested {
 		b.Fatalf("a person asked for it: %+v", c)
 	}
 	b.apply(b.change(c, monitor.Retire), b.change(b.candidate(ids[1]), monitor.Retire))
@@ -217,14 +217,14 @@ func testRetire(b *bench) {
 	b.step(time.Hour)
 	b.beat(ids[0])
 	c = b.candidate(ids[0])
-	if c.State != monitor.Retired || c.Beat <= c.Ended || c.Ended == 0 || c.Asked {
+	if c.State != monitor.Retired || c.LastBeat <= c.RetiredAt || c.RetiredAt == 0 || c.RetireRequested {
 		b.Fatalf("it beats again: %+v", c)
 	}
 	back := b.change(c, monitor.Return)
 	back.Due = c.Now
 	b.apply(back)
 	c = b.candidate(ids[0])
-	if c.State != monitor.Up || c.Base != back.Base || c.Ended != 0 || c.Asked {
+	if c.State != monitor.Up || c.ExpectedFrom != back.ExpectedFrom || c.RetiredAt != 0 || c.RetireRequested {
 		b.Errorf("it has returned: %+v", c)
 	}
 	b.wantDue(ids[1], false)
@@ -235,13 +235,13 @@ func testForget(b *bench) {
 	alarm := b.onset(ids[0])
 	b.configure(each("other"))
 	b.forgetAll()
-	if a := b.alarm(alarm); a.End != monitor.Forget || a.Ended.IsZero() || a.Event != "e" || a.Source != "a" {
+	if a := b.alarm(alarm); a.End != monitor.Forget || a.Ended.IsZero() || a.Check != "e" || a.Source != "a" {
 		b.Errorf("its alarm is %+v", a)
 	}
 	if all, err := b.Sources(b.ctx, monitor.SourceQuery{}); err != nil || len(all) != 0 {
 		b.Errorf("sources %+v, %v", all, err)
 	}
-	if out := b.stamp(monitor.Stamp{Source: ids[0]}, monitor.Stamp{Source: ids[1]}); len(out.Unknown) != 2 {
+	if out := b.stamp(monitor.HeartbeatUpdate{Source: ids[0]}, monitor.HeartbeatUpdate{Source: ids[1]}); len(out.Unknown) != 2 {
 		b.Errorf("beats of what is forgotten: %+v", out)
 	}
 	if b.rig.Sent != nil {
@@ -267,8 +267,8 @@ func testRemovedAlarms(b *bench) {
 		b.Fatalf("Sweep: %+v, %v", l, err)
 	}
 	for _, c := range l.Candidates {
-		other := monitor.Event{}
-		if v := other.Judge(c.Facts); v.Turn != monitor.Forget || (c.Alarm != "") != (c.ID == ids[0]) {
+		other := monitor.Check{}
+		if v := other.Evaluate(c.Facts); v.Transition != monitor.Forget || (c.Alarm != "") != (c.ID == ids[0]) {
 			b.Errorf("the rule says %+v of %+v", v, c)
 		}
 	}
@@ -279,7 +279,7 @@ func testRemovedAlarms(b *bench) {
 	if _, err := b.Sweep(b.ctx, wideGap, monitor.MaxSources); err != nil {
 		b.Fatal(err)
 	}
-	for _, e := range b.settings().Events {
+	for _, e := range b.settings().Checks {
 		if e.Name == "e" {
 			b.Errorf("all its sources are forgotten, and it is still there: %+v", e)
 		}
@@ -340,21 +340,21 @@ func testHistory(b *bench) {
 }
 
 // judge does what a watcher does, with the real rule, until nobody has to turn.
-func (b *bench) judge() (turns []monitor.Turn) {
+func (b *bench) judge() (turns []monitor.Transition) {
 	b.Helper()
-	events := map[int64]monitor.Expected{}
-	for _, e := range b.settings().Events {
+	events := map[int64]monitor.StoredCheck{}
+	for _, e := range b.settings().Checks {
 		events[e.ID] = e
 	}
 	for range 20 {
 		l := b.look()
-		var changes []monitor.Change
+		var changes []monitor.SourceChange
 		turned := false
 		for _, c := range l.Candidates {
-			e := events[c.Event]
-			ch := verdict(l, c, e.Judge(c.Facts))
-			if ch.Turn != monitor.Stay {
-				turned, turns = true, append(turns, ch.Turn)
+			e := events[c.CheckID]
+			ch := verdict(l, c, e.Evaluate(c.Facts))
+			if ch.Transition != monitor.NoTransition {
+				turned, turns = true, append(turns, ch.Transition)
 			}
 			changes = append(changes, ch)
 		}
@@ -366,7 +366,7 @@ func (b *bench) judge() (turns []monitor.Turn) {
 	return turns
 }
 
-func (b *bench) wantTurns(what string, want ...monitor.Turn) {
+func (b *bench) wantTurns(what string, want ...monitor.Transition) {
 	b.Helper()
 	if got := b.judge(); !slices.Equal(got, want) {
 		b.Fatalf("%s: turns %q, want %q", what, got, want)

@@ -184,7 +184,7 @@ func (p *parser) config(t *table) Config {
 	c.Service = t.text("SERVICE_NAME")
 	c.Subscribe = p.topic(t, "streams_subscribes", "ves-heartbeat")
 	c.Publish = p.topic(t, "streams_publishes", "dcae_cl_out")
-	c.Monitor.Events = p.events(t)
+	c.Monitor.Checks = p.events(t)
 	t.rest()
 	return c
 }

@@ -54,7 +54,7 @@ func with(key, value string) string {
 }
 
 var good = onap.Config{
-	Monitor: monitor.Configuration{Events: []monitor.Event{{
+	Monitor: monitor.Configuration{Checks: []monitor.Check{{
 		Name: "Heartbeat_edgeRouter", Interval: 30 * time.Second, Missed: 4,
 		ControlLoop: monitor.ControlLoop{
 			Name: "CL-edge", PolicyName: "restartEdge", PolicyScope: "site=7", PolicyVersion: "2.1",
@@ -92,9 +92,9 @@ func TestParse(t *testing.T) {
 			c.Warnings = []string{`"extra\n" is not known, and ignored`}
 		})},
 		"what an entry need not have": {config(`"target_type":"VM",`, "", `"version":"1.0.2"`, `"more":true`), change(func(c *onap.Config) {
-			e := c.Monitor.Events[0]
+			e := c.Monitor.Checks[0]
 			e.ControlLoop.TargetType, e.ControlLoop.Version = "VNF", ""
-			c.Monitor.Events = []monitor.Event{e}
+			c.Monitor.Checks = []monitor.Check{e}
 			c.Warnings = []string{
 				"heartbeat_config.vnfs[0].version is missing; it will be empty in control-loop events",
 				"heartbeat_config.vnfs[0].target_type is missing; it is taken for VNF",
@@ -166,7 +166,7 @@ func TestParseRefuses(t *testing.T) {
 		if !errors.Is(err, lease.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n%v, want %q", data, err, want)
 		}
-		if len(c.Monitor.Events) != 0 {
+		if len(c.Monitor.Checks) != 0 {
 			t.Errorf("%s\nwas refused, and taken", data)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // events reads heartbeat_config.
-func (p *parser) events(t *table) []monitor.Event {
+func (p *parser) events(t *table) []monitor.Check {
 	const name = "heartbeat_config"
 	if text, ok := t.values[name].(string); ok {
 		o, err := object([]byte(text))
@@ -33,7 +33,7 @@ func (p *parser) events(t *table) []monitor.Event {
 		return nil
 	}
 	config.rest()
-	var out []monitor.Event
+	var out []monitor.Check
 	at := map[string]int{}
 	for i, item := range list {
 		where := fmt.Sprintf("%s.vnfs[%d]", name, i)
@@ -52,8 +52,8 @@ func (p *parser) events(t *table) []monitor.Event {
 	return out
 }
 
-func (p *parser) event(t *table) monitor.Event {
-	e := monitor.Event{Name: t.text("eventName")}
+func (p *parser) event(t *table) monitor.Check {
+	e := monitor.Check{Name: t.text("eventName")}
 	if e.Name == "" {
 		p.fail("%s.eventName is missing", t.where)
 	}

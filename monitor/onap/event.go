@@ -28,26 +28,26 @@ type Options struct {
 
 // controlLoopEvent has its fields in the order in which the original sends them.
 type controlLoopEvent struct {
-	Client        string            `json:"closedLoopEventClient"`
-	PolicyVersion string            `json:"policyVersion"`
-	PolicyName    string            `json:"policyName"`
-	PolicyScope   string            `json:"policyScope"`
-	TargetType    string            `json:"target_type"`
-	AAI           map[string]string `json:"AAI"`
-	Start         int64             `json:"closedLoopAlarmStart"`
-	End           *int64            `json:"closedLoopAlarmEnd,omitempty"`
-	Status        monitor.Turn      `json:"closedLoopEventStatus"`
-	ControlName   string            `json:"closedLoopControlName"`
-	Version       string            `json:"version"`
-	Target        string            `json:"target"`
-	RequestID     string            `json:"requestID"`
-	From          string            `json:"from"`
+	Client        string             `json:"closedLoopEventClient"`
+	PolicyVersion string             `json:"policyVersion"`
+	PolicyName    string             `json:"policyName"`
+	PolicyScope   string             `json:"policyScope"`
+	TargetType    string             `json:"target_type"`
+	AAI           map[string]string  `json:"AAI"`
+	Start         int64              `json:"closedLoopAlarmStart"`
+	End           *int64             `json:"closedLoopAlarmEnd,omitempty"`
+	Status        monitor.Transition `json:"closedLoopEventStatus"`
+	ControlName   string             `json:"closedLoopControlName"`
+	Version       string             `json:"version"`
+	Target        string             `json:"target"`
+	RequestID     string             `json:"requestID"`
+	From          string             `json:"from"`
 }
 
 // ControlLoopEvent is a message as an ONAP control-loop event: JSON in one line. A
 // group stands under its label's value. [lease.ErrInvalid] if it is no ONSET or
 // ABATED, or is of a target type that there is not.
-func ControlLoopEvent(m monitor.Message, o Options) ([]byte, error) {
+func ControlLoopEvent(m monitor.AlarmMessage, o Options) ([]byte, error) {
 	e := controlLoopEvent{
 		Client: "DCAE_Heartbeat_MS", From: "DCAE", Status: m.Status, RequestID: m.RequestID,
 		PolicyVersion: m.ControlLoop.PolicyVersion, PolicyName: m.ControlLoop.PolicyName, PolicyScope: m.ControlLoop.PolicyScope,
@@ -83,7 +83,7 @@ func ControlLoopEvent(m monitor.Message, o Options) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-func (e *controlLoopEvent) setTimes(m monitor.Message, o Options) error {
+func (e *controlLoopEvent) setTimes(m monitor.AlarmMessage, o Options) error {
 	sent, ended := m.Raised, m.Raised
 	switch {
 	case m.Status == monitor.Abated && m.Ended != nil:

@@ -14,8 +14,8 @@ import (
 	"github.com/understudy-ha/understudy/monitor/onap"
 )
 
-func message(status monitor.Turn) monitor.Message {
-	m := monitor.Message{
+func message(status monitor.Transition) monitor.AlarmMessage {
+	m := monitor.AlarmMessage{
 		Status: status, RequestID: "1f0c7a52-6b0e-4e37-9c3e-1f6f5a0d2b11", Reason: monitor.Silent,
 		Event: "Heartbeat_edgeRouter", Source: "edge-17",
 		Started: time.UnixMicro(1795223120000500), Raised: time.UnixMicro(1795223120200000),
@@ -44,7 +44,7 @@ func TestControlLoopEvent(t *testing.T) {
 	}
 	compat := onap.Options{Compat: true, Now: time.UnixMilli(1795223131042)}
 	for name, c := range map[string]struct {
-		status monitor.Turn
+		status monitor.Transition
 		target string
 		o      onap.Options
 		want   string
@@ -74,7 +74,7 @@ func TestControlLoopEvent(t *testing.T) {
 // TestD14OwnRequestIDs: an outage can be told from another, its end belongs to its
 // beginning, and both say when that was.
 func TestD14OwnRequestIDs(t *testing.T) {
-	read := func(m monitor.Message) (e struct {
+	read := func(m monitor.AlarmMessage) (e struct {
 		Start     int64  `json:"closedLoopAlarmStart"`
 		End       int64  `json:"closedLoopAlarmEnd"`
 		RequestID string `json:"requestID"`
@@ -131,7 +131,7 @@ func TestControlLoopEventHostile(t *testing.T) {
 	if data, _ := onap.ControlLoopEvent(group, onap.Options{}); !strings.Contains(string(data), `"vserver.vserver-name":"rack 7"`) {
 		t.Errorf("a group became %s", data)
 	}
-	for name, m := range map[string]monitor.Message{
+	for name, m := range map[string]monitor.AlarmMessage{
 		"no request id": {Status: monitor.Onset},
 		"retired":       {Status: monitor.Retire, RequestID: "r"},
 		"nothing":       {},

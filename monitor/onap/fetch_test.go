@@ -102,9 +102,9 @@ func (r *rig) fetches(t *testing.T, origin, wrong string) {
 	defer cancel()
 	c, from, err := r.Fetch(ctx)
 	switch {
-	case wrong == "" && (err != nil || from != origin || c.Monitor.Origin != origin || len(c.Monitor.Events) != 1):
+	case wrong == "" && (err != nil || from != origin || c.Monitor.Origin != origin || len(c.Monitor.Checks) != 1):
 		t.Errorf("from %q: %+v, %v; want it from %q", from, c, err, origin)
-	case wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong) || len(c.Monitor.Events) != 0):
+	case wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong) || len(c.Monitor.Checks) != 0):
 		t.Errorf("from %q: %v, want %q", from, err, wrong)
 	case wrong != "" && !errors.Is(err, lease.ErrInvalid) && !errors.Is(err, onap.ErrNoConfig):
 		t.Errorf("%v wraps neither ErrInvalid nor ErrNoConfig", err)
@@ -253,7 +253,7 @@ func TestD18BrokenAnswer(t *testing.T) {
 		s.says(body)
 		r := newRig(t, env, func(cfg *onap.FetcherConfig) { cfg.MaxBytes = 2000 })
 		c, _, err := r.Fetch(t.Context())
-		if !errors.Is(err, lease.ErrInvalid) || len(c.Monitor.Events) != 0 {
+		if !errors.Is(err, lease.ErrInvalid) || len(c.Monitor.Checks) != 0 {
 			t.Errorf("%.40q: %+v, %v", body, c, err)
 		}
 	}

@@ -23,7 +23,7 @@ type alert struct {
 // An end that its clock has not reached would count for nothing beside the far one
 // that it has been told. So the alert is ended first at its beginning, which is past
 // for any clock and replaces what is there, and then moved to its true end.
-func alerts(m monitor.Message, lasts time.Duration, now time.Time) []alert {
+func alerts(m monitor.AlarmMessage, lasts time.Duration, now time.Time) []alert {
 	a := alert{Labels: alertLabels(m), Annotations: annotations(m), StartsAt: began(m, now).UTC().Truncate(time.Millisecond)}
 	if m.Status == monitor.Onset {
 		from := now.UTC().Truncate(time.Millisecond) // it may have waited for long
@@ -44,7 +44,7 @@ func alerts(m monitor.Message, lasts time.Duration, now time.Time) []alert {
 
 // alertLabels are the same for an ONSET and its ABATED, as long as event and source have the
 // same labels and severity: Alertmanager knows an alert by them.
-func alertLabels(m monitor.Message) map[string]string {
+func alertLabels(m monitor.AlarmMessage) map[string]string {
 	out := map[string]string{}
 	put := func(name, value string) {
 		if value != "" { // Alertmanager drops empty ones
@@ -86,9 +86,9 @@ func labelName(s string) string {
 	return out
 }
 
-func annotations(m monitor.Message) map[string]string {
+func annotations(m monitor.AlarmMessage) map[string]string {
 	out := map[string]string{"summary": title(m), "description": text(m), "request_id": m.RequestID, "reason": string(m.Reason)}
-	if m.End != monitor.Stay {
+	if m.End != monitor.NoTransition {
 		out["end"] = string(m.End)
 	}
 	return out

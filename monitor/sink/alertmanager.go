@@ -18,7 +18,7 @@ const (
 	tenYears = 10 * 365 * 24 * time.Hour
 	// alertsPath of the API.
 	alertsPath = "/api/v2/alerts"
-	// shunned is for how long a member that did not answer is only asked when no
+	// isSkipped is for how long a member that did not answer is only asked when no
 	// other takes an alert: one that hangs must not slow down ten thousand of them.
 	shunned = 10 * time.Second
 	// endings is how often the end of an alert is given to a cluster until all
@@ -90,7 +90,7 @@ func (c *AlertmanagerConfig) open(string) (receiver, error) {
 	return am, nil
 }
 
-func (am *alertmanager) place() string {
+func (am *alertmanager) address() string {
 	places := make([]string, 0, len(am.members))
 	for _, m := range am.members {
 		places = append(places, m.place)
@@ -100,10 +100,10 @@ func (am *alertmanager) place() string {
 
 func (am *alertmanager) secrets() []string { return am.hidden }
 
-// recognises: an ONSET that came once more after its ABATED would stand again.
-func (*alertmanager) recognises() bool { return false }
+// deduplicates: an ONSET that came once more after its ABATED would stand again.
+func (*alertmanager) deduplicates() bool { return false }
 
-func (am *alertmanager) tell(ctx context.Context, a alarm) dispatch.Answer {
+func (am *alertmanager) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	payload, err := json.Marshal(alerts(a.m, am.lasts, time.Now()))
 	if err != nil {
 		return dispatch.Answer{Outcome: dispatch.Refused, Detail: err.Error()}
@@ -112,7 +112,7 @@ func (am *alertmanager) tell(ctx context.Context, a alarm) dispatch.Answer {
 	now := time.Now()
 	var first, last []*member
 	for _, m := range am.members {
-		if m.shunned(now) {
+		if m.isSkipped(now) {
 			last = append(last, m)
 		} else {
 			first = append(first, m)
@@ -126,15 +126,15 @@ func (am *alertmanager) tell(ctx context.Context, a alarm) dispatch.Answer {
 	return got.answer(a, last)
 }
 
-// shunned tells whether others are asked before it.
-func (m *member) shunned(now time.Time) bool {
+// isSkipped tells whether others are asked before it.
+func (m *member) isSkipped(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return !m.silent.IsZero() && now.Sub(m.silent) < shunned
 }
 
-// heard notes whether it has answered.
-func (m *member) heard(answer dispatch.Answer, now time.Time) {
+// recordAnswer notes whether it has answered.
+func (m *member) recordAnswer(answer dispatch.Answer, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.silent = time.Time{}
@@ -172,7 +172,7 @@ func submit(ctx context.Context, a alarm, members []*member) answers {
 		all.Go(func() {
 			answer := m.hook.Submit(within, a.Assignment)
 			if ctx.Err() == nil || answer.Code != 0 { // otherwise it had no time to answer
-				m.heard(answer, time.Now())
+				m.recordAnswer(answer, time.Now())
 			}
 			if answer.Outcome == dispatch.Done {
 				time.AfterFunc(grace, cancel)
@@ -186,7 +186,7 @@ func submit(ctx context.Context, a alarm, members []*member) answers {
 
 // answer of all: done when one has taken it, and otherwise what leaves the most hope.
 func (as answers) answer(a alarm, unasked []*member) dispatch.Answer {
-	out := dispatch.Answer{Over: true}
+	out := dispatch.Answer{RequestEnded: true}
 	var missing []string
 	for i, said := range as.said {
 		out.RetryAfter = max(out.RetryAfter, said.RetryAfter)
@@ -207,7 +207,7 @@ func (as answers) answer(a alarm, unasked []*member) dispatch.Answer {
 	switch {
 	case len(missing) == 0:
 	case a.m.Status == monitor.Abated && a.Attempt < endings:
-		out.Outcome, out.Detail = dispatch.Silent, "not all members have taken the end: "+out.Detail
+		out.Outcome, out.Detail = dispatch.Uncertain, "not all members have taken the end: "+out.Detail
 	default:
 		out.Detail = "not taken by all members: " + out.Detail
 	}
@@ -215,7 +215,7 @@ func (as answers) answer(a alarm, unasked []*member) dispatch.Answer {
 }
 
 func (as answers) refusal(out dispatch.Answer) dispatch.Answer {
-	for _, hope := range []dispatch.Outcome{dispatch.Silent, dispatch.Busy, dispatch.Rejected, dispatch.Refused} {
+	for _, hope := range []dispatch.Outcome{dispatch.Uncertain, dispatch.Busy, dispatch.Rejected, dispatch.Refused} {
 		for _, said := range as.said {
 			if said.Outcome != hope {
 				continue
@@ -223,7 +223,7 @@ func (as answers) refusal(out dispatch.Answer) dispatch.Answer {
 			if out.Outcome == "" {
 				out.Outcome, out.Code = hope, said.Code
 			}
-			out.Over = out.Over && (hope != dispatch.Silent || said.Over)
+			out.RequestEnded = out.RequestEnded && (hope != dispatch.Uncertain || said.RequestEnded)
 		}
 	}
 	return out

@@ -214,11 +214,11 @@ func TestAlertmanagerOddTimes(t *testing.T) {
 	am := newAlertmanager(t)
 	s := toAlertmanagers(t, am.url)
 	early := beganAt.Add(-time.Hour)
-	for name, change := range map[string]func(*monitor.Message){
-		"ended before it began": func(m *monitor.Message) { m.Ended = &early },
-		"no end":                func(m *monitor.Message) { m.Ended = nil },
+	for name, change := range map[string]func(*monitor.AlarmMessage){
+		"ended before it began": func(m *monitor.AlarmMessage) { m.Ended = &early },
+		"no end":                func(m *monitor.AlarmMessage) { m.Ended = nil },
 	} {
-		for _, m := range []monitor.Message{onset(), abated()} {
+		for _, m := range []monitor.AlarmMessage{onset(), abated()} {
 			m.Source = name
 			change(&m)
 			wants(t, tell(t, s, m), dispatch.Done)
@@ -269,7 +269,7 @@ func TestAlertmanagerCluster(t *testing.T) {
 	if want := "alertmanager " + a.url + ", " + b.url; s.Name() != want {
 		t.Errorf("name %q, want %q", s.Name(), want)
 	}
-	attempt := func(m monitor.Message, n int) dispatch.Answer {
+	attempt := func(m monitor.AlarmMessage, n int) dispatch.Answer {
 		t.Helper()
 		as := batch(t, m)
 		as.Attempt = n
@@ -287,8 +287,8 @@ func TestAlertmanagerCluster(t *testing.T) {
 		t.Errorf("detail %q", got.Detail)
 	}
 	got = attempt(abated(), 1)
-	wants(t, got, dispatch.Silent)
-	if !got.Over {
+	wants(t, got, dispatch.Uncertain)
+	if !got.RequestEnded {
 		t.Error("it would not be tried again soon")
 	}
 	wants(t, attempt(abated(), 6), dispatch.Done)
@@ -301,7 +301,7 @@ func TestAlertmanagerCluster(t *testing.T) {
 	}
 	// None takes it: the answer that has the most hope.
 	for want, statuses := range map[dispatch.Outcome][2]int{
-		dispatch.Silent: {500, 429}, dispatch.Busy: {429, 400}, dispatch.Rejected: {404, 400}, dispatch.Refused: {400, 400},
+		dispatch.Uncertain: {500, 429}, dispatch.Busy: {429, 400}, dispatch.Rejected: {404, 400}, dispatch.Refused: {400, 400},
 	} {
 		a.set(endedAt, refuse(statuses[0]))
 		b.set(endedAt, refuse(statuses[1]))

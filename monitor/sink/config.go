@@ -78,7 +78,7 @@ type WebhookConfig struct {
 	Recognises bool
 
 	// Body is a text/template for the body, over [Data]. Default: the
-	// monitor.Message as JSON.
+	// monitor.AlarmMessage as JSON.
 	Body string
 	// Onset and Abated are templates instead of Body for one of both. A body that is
 	// empty, or nothing but white space, is not sent: nobody is told.

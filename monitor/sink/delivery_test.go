@@ -10,8 +10,8 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
 	"github.com/understudy-ha/understudy/dispatch/target/targettest"
+	"github.com/understudy-ha/understudy/internal/memstore/queues"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/sink"
@@ -33,18 +33,18 @@ func TestD05DeliveredInTheEnd(t *testing.T) {
 		return faults[requests%len(faults)]
 	}}
 	s := hook(t, sink.WebhookConfig{URL: sink.Secret(serve(t, at.ServeHTTP)), Recognises: true})
-	store := dispatchtest.NewMemory(memory.New(nil), nil)
-	queue := monitor.QueueOf("pager")
-	if err := store.Desk().Make(t.Context(), queue); err != nil {
+	store := queues.NewMemory(memory.New(nil), nil)
+	queue := monitor.SinkQueue("pager")
+	if err := store.QueueAdmin().CreateQueue(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
 	var ids []string
 	for i := range 20 {
-		for _, m := range []monitor.Message{onset(), abated()} {
+		for _, m := range []monitor.AlarmMessage{onset(), abated()} {
 			m.Source, m.RequestID = fmt.Sprintf("edge-%d", i), fmt.Sprintf("outage-%d", i)
-			b := batch(t, m).Batch
+			b := batch(t, m).Message
 			ids = append(ids, b.ID)
-			if _, err := store.Desk().Add(t.Context(), []dispatch.Batch{b}); err != nil {
+			if _, err := store.QueueAdmin().Add(t.Context(), []dispatch.Message{b}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -62,7 +62,7 @@ func TestD05DeliveredInTheEnd(t *testing.T) {
 }
 
 // deliver runs a dispatcher until the test ends.
-func deliver(t *testing.T, store *dispatchtest.Memory, queue string, to dispatch.Target) {
+func deliver(t *testing.T, store *queues.Memory, queue string, to dispatch.Target) {
 	t.Helper()
 	windows := claim.Windows{First: time.Minute, Second: 5 * time.Minute} // nobody is late on a busy machine
 	keeper, err := lease.NewKeeper(lease.KeeperConfig{Store: store, Instance: lease.NewInstance("test", ""), Timing: windows.Timing()})
@@ -71,7 +71,7 @@ func deliver(t *testing.T, store *dispatchtest.Memory, queue string, to dispatch
 	}
 	d, err := dispatch.New(dispatch.Config{
 		Name: queue, Keeper: keeper, Claims: store.Claims(), Queue: store.Queue(), Target: to, Windows: windows,
-		Retry: dispatch.Backoff{First: time.Millisecond, Most: 10 * time.Millisecond},
+		Retry: dispatch.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
 // Package sink tells people and programs about alarms. Each sink is a
-// dispatch.Target: it gets monitor.Message after monitor.Message from its queue, in
+// dispatch.Target: it gets monitor.AlarmMessage after monitor.AlarmMessage from its queue, in
 // order per source, and makes of each what its receiver reads.
 //
 //	                       recognises an alarm's id  is told by

@@ -126,7 +126,7 @@ func (c *EmailConfig) open(sink string) (receiver, error) {
 	return e, nil
 }
 
-func (e *email) place() string {
+func (e *email) address() string {
 	to := make([]string, 0, len(e.to))
 	for _, a := range e.to {
 		to = append(to, a.Address)
@@ -135,9 +135,9 @@ func (e *email) place() string {
 }
 
 func (e *email) secrets() []string { return []string{string(e.config.Password)} }
-func (*email) recognises() bool    { return false }
+func (*email) deduplicates() bool  { return false }
 
-func (e *email) tell(ctx context.Context, a alarm) dispatch.Answer {
+func (e *email) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	select {
 	case e.gate <- struct{}{}:
 		defer func() { <-e.gate }()
@@ -289,13 +289,13 @@ func judged(err error) dispatch.Answer {
 	said, ok := errors.AsType[*textproto.Error](err)
 	switch {
 	case !ok:
-		return dispatch.Answer{Outcome: dispatch.Silent, Detail: "no answer to the mail: " + err.Error()}
+		return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: "no answer to the mail: " + err.Error()}
 	case said.Code >= 500:
 		return dispatch.Answer{Outcome: dispatch.Refused, Code: said.Code, Detail: said.Error()}
 	case said.Code >= 400:
 		return dispatch.Answer{Outcome: dispatch.Busy, Code: said.Code, Detail: said.Error()}
 	}
-	return dispatch.Answer{Outcome: dispatch.Silent, Code: said.Code, Detail: said.Error()}
+	return dispatch.Answer{Outcome: dispatch.Uncertain, Code: said.Code, Detail: said.Error()}
 }
 
 // loginAuth is AUTH LOGIN, which some servers have and net/smtp lacks.

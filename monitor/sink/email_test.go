@@ -47,7 +47,7 @@ func TestEmail(t *testing.T) {
 	if want := "email ops@example.com, b@example.com by " + at.addr; s.Name() != want {
 		t.Errorf("name %q, want %q", s.Name(), want)
 	}
-	for _, m := range []monitor.Message{onset(), onset(), abated()} {
+	for _, m := range []monitor.AlarmMessage{onset(), onset(), abated()} {
 		wants(t, tell(t, s, m), dispatch.Done)
 	}
 	mails := at.taken()
@@ -101,7 +101,7 @@ func TestEmailHostileNames(t *testing.T) {
 	at := newSMTP(t, nil)
 	s := toMail(t, at, nil)
 	for i, name := range hostile() {
-		for j, m := range []monitor.Message{named(onset(), name), named(abated(), name)} {
+		for j, m := range []monitor.AlarmMessage{named(onset(), name), named(abated(), name)} {
 			wants(t, tell(t, s, m), dispatch.Done)
 			mails := at.taken()
 			if len(mails) != 2*i+j+1 {
@@ -198,8 +198,8 @@ func TestEmailAnswers(t *testing.T) {
 		{"MAIL", "451 later", dispatch.Busy}, {"MAIL", "550 not you", dispatch.Rejected}, {"MAIL", "cut", dispatch.Busy},
 		{"TO:<ops@example.com>", "450 greylisted", dispatch.Busy}, {"TO:<ops@example.com>", "550 no such user", dispatch.Rejected},
 		{"DATA", "451 later", dispatch.Busy}, {"DATA", "554 no", dispatch.Rejected}, {"DATA", "cut", dispatch.Busy},
-		{".", "451 later", dispatch.Busy}, {".", "554 spam", dispatch.Refused}, {".", "cut", dispatch.Silent}, {".", "hm", dispatch.Silent},
-		{".", "354 more", dispatch.Silent}, {".", "endless", dispatch.Silent},
+		{".", "451 later", dispatch.Busy}, {".", "554 spam", dispatch.Refused}, {".", "cut", dispatch.Uncertain}, {".", "hm", dispatch.Uncertain},
+		{".", "354 more", dispatch.Uncertain}, {".", "endless", dispatch.Uncertain},
 		{"QUIT", "500 no", dispatch.Done}, {"QUIT", "cut", dispatch.Done}, {"QUIT", "hang", dispatch.Done},
 	} {
 		t.Run(c.command+" "+c.reply, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestEmailRecipients(t *testing.T) {
 // TestD06EmailHangs: wherever a server hangs, the deadline of the telling holds, and so
 // it does for those that wait for their turn.
 func TestD06EmailHangs(t *testing.T) {
-	for command, want := range map[string]dispatch.Outcome{"": dispatch.Busy, "EHLO": dispatch.Busy, "MAIL": dispatch.Busy, "DATA": dispatch.Busy, ".": dispatch.Silent} {
+	for command, want := range map[string]dispatch.Outcome{"": dispatch.Busy, "EHLO": dispatch.Busy, "MAIL": dispatch.Busy, "DATA": dispatch.Busy, ".": dispatch.Uncertain} {
 		t.Run("at "+command, func(t *testing.T) {
 			reached := make(chan struct{}, 1)
 			at := newSMTP(t, func(s *smtpServer) {

@@ -26,13 +26,13 @@ func (c *LogConfig) open(sink string) (receiver, error) {
 	return &logged{handler: c.Logger.Handler().WithAttrs([]slog.Attr{slog.String("sink", sink)})}, nil
 }
 
-func (*logged) place() string     { return "" }
-func (*logged) secrets() []string { return nil }
-func (*logged) recognises() bool  { return false }
+func (*logged) address() string    { return "" }
+func (*logged) secrets() []string  { return nil }
+func (*logged) deduplicates() bool { return false }
 
-// tell writes to the handler itself, which says whether it could, and asks nobody
+// deliver writes to the handler itself, which says whether it could, and asks nobody
 // which levels are wanted: an alarm always is.
-func (l *logged) tell(ctx context.Context, a alarm) dispatch.Answer {
+func (l *logged) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	level, what := slog.LevelWarn, "alarm raised"
 	if a.m.Status == monitor.Abated {
 		level, what = slog.LevelInfo, "alarm ended"
@@ -50,7 +50,7 @@ func (l *logged) tell(ctx context.Context, a alarm) dispatch.Answer {
 		r.AddAttrs(slog.String("end", string(a.m.End)), slog.Time("ended", *a.m.Ended))
 	}
 	if err := l.handler.Handle(ctx, r); err != nil {
-		return dispatch.Answer{Outcome: dispatch.Silent, Detail: "the log failed: " + err.Error(), Over: true}
+		return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: "the log failed: " + err.Error(), RequestEnded: true}
 	}
 	return dispatch.Answer{Outcome: dispatch.Done}
 }

@@ -55,7 +55,7 @@ func TestLog(t *testing.T) {
 		t.Errorf("%d lines of text for %d alarms", n, len(hostile()))
 	}
 	s = open(t, sink.Config{Log: &sink.LogConfig{Logger: slog.New(slog.NewJSONHandler(full{}, nil))}})
-	wants(t, tell(t, s, onset()), dispatch.Silent)
+	wants(t, tell(t, s, onset()), dispatch.Uncertain)
 }
 
 // full is a disk.

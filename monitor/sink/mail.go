@@ -52,7 +52,7 @@ func list(to []*mail.Address) string {
 }
 
 // subject is the title as a header: cut, encoded where it is not plain ASCII, folded.
-func subject(m monitor.Message) string {
+func subject(m monitor.AlarmMessage) string {
 	s := title(m)
 	if len(s) > maxSubject {
 		n := maxSubject

@@ -48,11 +48,11 @@ func (c *MessageRouterConfig) open(string) (receiver, error) {
 	return &router{client: client, config: *c}, nil
 }
 
-func (r *router) place() string     { return r.client.String() }
+func (r *router) address() string   { return r.client.String() }
 func (r *router) secrets() []string { return []string{string(r.config.Password)} }
-func (*router) recognises() bool    { return false }
+func (*router) deduplicates() bool  { return false }
 
-func (r *router) tell(ctx context.Context, a alarm) dispatch.Answer {
+func (r *router) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	event, err := onap.ControlLoopEvent(a.m, onap.Options{Compat: r.config.Compat, Micros: r.config.Micros, Now: time.Now()})
 	if err != nil {
 		return dispatch.Answer{Outcome: dispatch.Refused, Detail: "no control-loop event can be made of it: " + err.Error()}
@@ -67,7 +67,7 @@ func published(n int, err error) dispatch.Answer {
 	if err == nil {
 		return dispatch.Answer{Outcome: dispatch.Done, Code: http.StatusOK}
 	}
-	out := dispatch.Answer{Outcome: dispatch.Silent, Detail: err.Error()}
+	out := dispatch.Answer{Outcome: dispatch.Uncertain, Detail: err.Error()}
 	if refused, ok := errors.AsType[*messagerouter.Error](err); ok {
 		out.Code, out.RetryAfter = refused.Status, refused.RetryAfter
 		switch {
@@ -78,7 +78,7 @@ func published(n int, err error) dispatch.Answer {
 		case refused.Status == http.StatusServiceUnavailable && refused.RetryAfter > 0:
 			out.Outcome = dispatch.Busy
 		default:
-			out.Outcome, out.Over = target.OutcomeOf(refused.Status), true
+			out.Outcome, out.RequestEnded = target.OutcomeOf(refused.Status), true
 		}
 		return out
 	}
@@ -89,7 +89,7 @@ func published(n int, err error) dispatch.Answer {
 	case errors.Is(err, messagerouter.ErrNotSent):
 		out.Outcome = dispatch.Busy
 	case errors.Is(err, messagerouter.ErrAnswer), errors.Is(err, messagerouter.ErrTooLarge):
-		out.Over = true // it has answered
+		out.RequestEnded = true // it has answered
 	}
 	return out
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/messagerouter/standin"
+	"github.com/understudy-ha/understudy/internal/testkit/fakerouter"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/onap"
 	"github.com/understudy-ha/understudy/monitor/sink"
@@ -24,11 +24,11 @@ func toTopic(t *testing.T, c sink.MessageRouterConfig) dispatch.Target {
 
 // TestRouterBytes: the event is in the topic to the byte, with its fields in their order.
 func TestRouterBytes(t *testing.T) {
-	at := standin.New(t)
+	at := fakerouter.New(t)
 	at.Guard("user", "s3cret")
 	s := toTopic(t, sink.MessageRouterConfig{URL: at.URL("CL_OUT"), User: "user", Password: "s3cret"})
 	var want []string
-	for _, m := range []monitor.Message{onset(), abated(), group(), named(onset(), `"hostile" <&> {{.}} \`)} {
+	for _, m := range []monitor.AlarmMessage{onset(), abated(), group(), named(onset(), `"hostile" <&> {{.}} \`)} {
 		wants(t, tell(t, s, m), dispatch.Done)
 		event, err := onap.ControlLoopEvent(m, onap.Options{})
 		if err != nil {
@@ -51,7 +51,7 @@ func TestRouterBytes(t *testing.T) {
 }
 
 func TestRouterHostileNames(t *testing.T) {
-	at := standin.New(t)
+	at := fakerouter.New(t)
 	s := toTopic(t, sink.MessageRouterConfig{URL: at.URL("CL_OUT"), Compat: true})
 	for _, name := range hostile() {
 		wants(t, tell(t, s, named(onset(), name)), dispatch.Done)
@@ -74,31 +74,31 @@ func TestRouterHostileNames(t *testing.T) {
 // TestD05OnlyTakenIsTold: an alarm counts as told when the router says that it took one.
 func TestD05OnlyTakenIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault standin.Fault
+		fault fakerouter.Fault
 		want  dispatch.Outcome
 	}{
-		"taken":                  {standin.Fault{}, dispatch.Done},
-		"none taken":             {standin.Fault{Count: -1}, dispatch.Busy},
-		"one taken for two":      {standin.Fault{Count: 2}, dispatch.Done},
-		"no JSON":                {standin.Fault{Body: "<html>all is well</html>"}, dispatch.Silent},
-		"no count":               {standin.Fault{Body: `{"serverTimeMs":1}`}, dispatch.Silent},
-		"a refusal with 200":     {standin.Fault{Body: `{"mrstatus":5009,"status":500,"message":"publish error"}`}, dispatch.Silent},
-		"redirected":             {standin.Fault{Status: 302, Header: http.Header{"Location": {"http://127.0.0.1:1/"}}}, dispatch.Rejected},
-		"bad request":            {standin.Fault{Status: 400, Code: 5005}, dispatch.Refused},
-		"no rights":              {standin.Fault{Status: 403, Code: 4003}, dispatch.Rejected},
-		"no topic":               {standin.Fault{Status: 404, Code: 3001}, dispatch.Rejected},
-		"conflict":               {standin.Fault{Status: 409, Code: 5012}, dispatch.Busy},
-		"too many":               {standin.Fault{Status: 429, Header: http.Header{"Retry-After": {"3"}}}, dispatch.Busy},
-		"unavailable":            {standin.Fault{Status: 503, Code: 3002}, dispatch.Silent},
-		"unavailable for a time": {standin.Fault{Status: 503, Code: 3002, Header: http.Header{"Retry-After": {"3"}}}, dispatch.Busy},
-		"broken":                 {standin.Fault{Status: 500, Code: 1004}, dispatch.Silent},
-		"cut":                    {standin.Fault{Cut: true}, dispatch.Silent},
-		"cut after it was taken": {standin.Fault{Cut: true, After: true}, dispatch.Silent},
-		"half an answer":         {standin.Fault{Half: true}, dispatch.Silent},
-		"slow":                   {standin.Fault{Delay: time.Millisecond}, dispatch.Done},
+		"taken":                  {fakerouter.Fault{}, dispatch.Done},
+		"none taken":             {fakerouter.Fault{Count: -1}, dispatch.Busy},
+		"one taken for two":      {fakerouter.Fault{Count: 2}, dispatch.Done},
+		"no JSON":                {fakerouter.Fault{Body: "<html>all is well</html>"}, dispatch.Uncertain},
+		"no count":               {fakerouter.Fault{Body: `{"serverTimeMs":1}`}, dispatch.Uncertain},
+		"a refusal with 200":     {fakerouter.Fault{Body: `{"mrstatus":5009,"status":500,"message":"publish error"}`}, dispatch.Uncertain},
+		"redirected":             {fakerouter.Fault{Status: 302, Header: http.Header{"Location": {"http://127.0.0.1:1/"}}}, dispatch.Rejected},
+		"bad request":            {fakerouter.Fault{Status: 400, Code: 5005}, dispatch.Refused},
+		"no rights":              {fakerouter.Fault{Status: 403, Code: 4003}, dispatch.Rejected},
+		"no topic":               {fakerouter.Fault{Status: 404, Code: 3001}, dispatch.Rejected},
+		"conflict":               {fakerouter.Fault{Status: 409, Code: 5012}, dispatch.Busy},
+		"too many":               {fakerouter.Fault{Status: 429, Header: http.Header{"Retry-After": {"3"}}}, dispatch.Busy},
+		"unavailable":            {fakerouter.Fault{Status: 503, Code: 3002}, dispatch.Uncertain},
+		"unavailable for a time": {fakerouter.Fault{Status: 503, Code: 3002, Header: http.Header{"Retry-After": {"3"}}}, dispatch.Busy},
+		"broken":                 {fakerouter.Fault{Status: 500, Code: 1004}, dispatch.Uncertain},
+		"cut":                    {fakerouter.Fault{Cut: true}, dispatch.Uncertain},
+		"cut after it was taken": {fakerouter.Fault{Cut: true, After: true}, dispatch.Uncertain},
+		"half an answer":         {fakerouter.Fault{Half: true}, dispatch.Uncertain},
+		"slow":                   {fakerouter.Fault{Delay: time.Millisecond}, dispatch.Done},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at := standin.New(t)
+			at := fakerouter.New(t)
 			at.Fail(c.fault)
 			got := tell(t, toTopic(t, sink.MessageRouterConfig{URL: at.URL("CL_OUT")}), onset())
 			wants(t, got, c.want)
@@ -111,7 +111,7 @@ func TestD05OnlyTakenIsTold(t *testing.T) {
 		})
 	}
 	t.Run("down", func(t *testing.T) {
-		at := standin.New(t)
+		at := fakerouter.New(t)
 		s := toTopic(t, sink.MessageRouterConfig{URL: at.URL("CL_OUT")})
 		at.Down()
 		wants(t, tell(t, s, onset()), dispatch.Busy)
@@ -122,20 +122,20 @@ func TestD05OnlyTakenIsTold(t *testing.T) {
 
 // TestD06RouterHangs: the deadline of a telling holds.
 func TestD06RouterHangs(t *testing.T) {
-	at := standin.New(t)
-	at.Fail(standin.Fault{Hang: true})
+	at := fakerouter.New(t)
+	at.Fail(fakerouter.Fault{Hang: true})
 	s := toTopic(t, sink.MessageRouterConfig{URL: at.URL("CL_OUT")})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	got := s.Submit(ctx, batch(t, onset()))
-	if got.Outcome != dispatch.Silent && got.Outcome != dispatch.Busy { // busy: it did not even get a connection in time
+	if got.Outcome != dispatch.Uncertain && got.Outcome != dispatch.Busy { // busy: it did not even get a connection in time
 		t.Errorf("got %+v", got)
 	}
 }
 
 // TestD14OneRequestID: ONSET and ABATED of an outage carry one request id and its true times.
 func TestD14OneRequestID(t *testing.T) {
-	at := standin.New(t)
+	at := fakerouter.New(t)
 	s := toTopic(t, sink.MessageRouterConfig{URL: at.URL("CL_OUT")})
 	wants(t, tell(t, s, onset()), dispatch.Done)
 	wants(t, tell(t, s, abated()), dispatch.Done)
@@ -157,7 +157,7 @@ func TestD14OneRequestID(t *testing.T) {
 
 // TestD21UnknownTargetType: what cannot be told is not said to be told.
 func TestD21UnknownTargetType(t *testing.T) {
-	at := standin.New(t)
+	at := fakerouter.New(t)
 	s := toTopic(t, sink.MessageRouterConfig{URL: at.URL("CL_OUT")})
 	m := onset()
 	m.ControlLoop.TargetType = "PNF"

@@ -11,27 +11,27 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/dispatch/target"
-	"github.com/understudy-ha/understudy/internal/heard"
+	"github.com/understudy-ha/understudy/internal/untrusted"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-// receiver is who is told.
+// receiver is what a sink delivers to.
 type receiver interface {
-	// place is where it is: no secrets.
-	place() string
-	// secrets are what it must not repeat.
+	// address is its host or topic, without secrets.
+	address() string
+	// secrets must not appear in what its answers are shown as.
 	secrets() []string
-	recognises() bool
-	tell(ctx context.Context, a alarm) dispatch.Answer
+	deduplicates() bool
+	deliver(ctx context.Context, a alarm) dispatch.Answer
 }
 
-// alarm is what is to be told, with the batch that it is in.
+// alarm is what to deliver, with its message in the queue.
 type alarm struct {
 	dispatch.Assignment
-	m monitor.Message
+	m monitor.AlarmMessage
 }
 
-// patience bounds one telling, if its context does not.
+// patience bounds one delivery whose context has no deadline.
 const patience = time.Minute
 
 // sink is the target of a queue of alarms.
@@ -43,7 +43,7 @@ type sink struct {
 
 var _ dispatch.Target = (*sink)(nil)
 
-// New returns the target for a sink's queue, which is monitor.QueueOf of its name.
+// New returns the target for a sink's queue, which is monitor.SinkQueue of its name.
 // Files are read, templates tried, and nobody is told anything.
 func New(c Config) (dispatch.Target, error) {
 	if err := c.Validate(); err != nil {
@@ -57,7 +57,7 @@ func New(c Config) (dispatch.Target, error) {
 	if err != nil {
 		return nil, c.wrong(err)
 	}
-	return &sink{name: strings.TrimSpace(k.name() + " " + to.place()), to: to, redacted: redaction(to.secrets())}, nil
+	return &sink{name: strings.TrimSpace(k.name() + " " + to.address()), to: to, redacted: redaction(to.secrets())}, nil
 }
 
 // Name implements [dispatch.Target].
@@ -66,7 +66,7 @@ func (s *sink) Name() string { return s.name }
 // Semantics implements [dispatch.Target]: an alarm twice is better than none, and
 // nobody can be asked.
 func (s *sink) Semantics() dispatch.Semantics {
-	return dispatch.Semantics{Resend: true, Recognises: s.to.recognises()}
+	return dispatch.Semantics{Resend: true, Deduplicates: s.to.deduplicates()}
 }
 
 // Submit implements [dispatch.Target].
@@ -75,19 +75,19 @@ func (s *sink) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	defer cancel()
 	m, err := message(a.Payload)
 	if err != nil {
-		return dispatch.Answer{Outcome: dispatch.Refused, Detail: "no alarm: " + heard.Words(err.Error())}
+		return dispatch.Answer{Outcome: dispatch.Refused, Detail: "no alarm: " + untrusted.Words(err.Error())}
 	}
-	answer := s.to.tell(ctx, alarm{a, m})
-	answer.Detail = heard.Words(s.redacted.Replace(answer.Detail))
+	answer := s.to.deliver(ctx, alarm{a, m})
+	answer.Detail = untrusted.Words(s.redacted.Replace(answer.Detail))
 	return answer
 }
 
-// Ask implements [dispatch.Target].
-func (s *sink) Ask(_ context.Context, as []dispatch.Assignment) []dispatch.Answer {
-	return slices.Repeat([]dispatch.Answer{{Outcome: dispatch.Silent, Detail: "a sink cannot be asked"}}, len(as))
+// Status implements [dispatch.Target].
+func (s *sink) Status(_ context.Context, as []dispatch.Assignment) []dispatch.Answer {
+	return slices.Repeat([]dispatch.Answer{{Outcome: dispatch.Uncertain, Detail: "a sink cannot be asked"}}, len(as))
 }
 
-func message(payload []byte) (m monitor.Message, err error) {
+func message(payload []byte) (m monitor.AlarmMessage, err error) {
 	if err := json.Unmarshal(payload, &m); err != nil {
 		return m, err
 	}

@@ -32,9 +32,9 @@ var (
 	endedAt = beganAt.Add(90 * time.Second)
 )
 
-func onset() monitor.Message {
+func onset() monitor.AlarmMessage {
 	beat := beganAt.Add(-15 * time.Second)
-	return monitor.Message{
+	return monitor.AlarmMessage{
 		Status: monitor.Onset, RequestID: requestID, Reason: monitor.Silent, Event: "Heartbeat_edge", Source: "edge-17",
 		Severity: "major", Tags: []string{"edge", "north"}, Labels: map[string]string{"site": "berlin", "rack.no": "7"},
 		Started: beganAt, Raised: beganAt.Add(time.Millisecond), LastBeat: &beat, Limit: "15s",
@@ -42,13 +42,13 @@ func onset() monitor.Message {
 	}
 }
 
-func abated() monitor.Message {
+func abated() monitor.AlarmMessage {
 	m := onset()
 	m.Status, m.Ended = monitor.Abated, &endedAt
 	return m
 }
 
-func group() monitor.Message {
+func group() monitor.AlarmMessage {
 	m := onset()
 	m.Source, m.GroupBy, m.Group = "", "site", "berlin"
 	m.Members, m.Count = []string{"edge-1", "edge-2", "edge-3"}, 3
@@ -56,13 +56,13 @@ func group() monitor.Message {
 }
 
 // batch is what a dispatcher makes of a message.
-func batch(t *testing.T, m monitor.Message) dispatch.Assignment {
+func batch(t *testing.T, m monitor.AlarmMessage) dispatch.Assignment {
 	t.Helper()
-	notices := m.Notices([]string{"pager"})
+	notices := m.Notifications([]string{"pager"})
 	n := notices[0]
 	return dispatch.Assignment{
-		Batch: dispatch.Batch{Queue: monitor.QueueOf(n.Sink), Key: n.Key, ID: n.ID, ContentType: dispatch.DefaultContentType, Payload: n.Payload},
-		Todo:  dispatch.Send, Seq: 7, Term: 1234, Attempt: 1,
+		Message: dispatch.Message{Queue: monitor.SinkQueue(n.Sink), Key: n.Key, ID: n.ID, ContentType: dispatch.DefaultContentType, Payload: n.Payload},
+		Work:    dispatch.Send, Seq: 7, Term: 1234, Attempt: 1,
 	}
 }
 
@@ -78,8 +78,8 @@ func open(t *testing.T, c sink.Config) dispatch.Target {
 	return s
 }
 
-// tell tells a sink, with a deadline that only a sink which hangs will meet.
-func tell(t *testing.T, s dispatch.Target, m monitor.Message) dispatch.Answer {
+// deliver tells a sink, with a deadline that only a sink which hangs will meet.
+func tell(t *testing.T, s dispatch.Target, m monitor.AlarmMessage) dispatch.Answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -153,7 +153,7 @@ func hostile() []string {
 }
 
 // named gives everything in a message that hostile name.
-func named(m monitor.Message, name string) monitor.Message {
+func named(m monitor.AlarmMessage, name string) monitor.AlarmMessage {
 	m.Event, m.Source, m.Severity, m.Tags = name, name, name, []string{name}
 	m.Labels = map[string]string{name: name}
 	m.RequestID = name
@@ -180,7 +180,7 @@ func TestPayloads(t *testing.T) {
 	if got := s.Semantics(); got != (dispatch.Semantics{Resend: true}) {
 		t.Errorf("semantics %+v", got)
 	}
-	if got := s.Ask(t.Context(), make([]dispatch.Assignment, 2)); len(got) != 2 || got[1].Outcome != dispatch.Silent {
+	if got := s.Status(t.Context(), make([]dispatch.Assignment, 2)); len(got) != 2 || got[1].Outcome != dispatch.Uncertain {
 		t.Errorf("asked: %+v", got)
 	}
 }

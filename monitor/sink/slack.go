@@ -48,7 +48,7 @@ type slackField struct {
 // short values stand two in a line.
 const short = 40
 
-func slackMessage(m monitor.Message) slackText {
+func slackMessage(m monitor.AlarmMessage) slackText {
 	a := slackAttachment{Color: red, Footer: "understudy", MrkdwnIn: []string{}}
 	if m.Status == monitor.Abated {
 		a.Color = green

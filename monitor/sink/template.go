@@ -22,7 +22,7 @@ import (
 // A label that an alarm does not have is empty; a field that does not exist is an
 // error when the sink is made.
 type Data struct {
-	monitor.Message
+	monitor.AlarmMessage
 	Title string // what has happened, in one line
 	Text  string // all that is known, in lines
 }
@@ -39,7 +39,7 @@ type body struct {
 }
 
 // newBody parses a template and tries it with samples of what it may be given.
-func newBody(name, text, contentType string, status monitor.Turn) (*body, error) {
+func newBody(name, text, contentType string, status monitor.Transition) (*body, error) {
 	t, err := template.New(name).Option("missingkey=zero").Funcs(template.FuncMap{
 		"json": toJSON, "time": toTime, "default": orDefault,
 	}).Parse(text)
@@ -60,9 +60,9 @@ func newBody(name, text, contentType string, status monitor.Turn) (*body, error)
 var errNoJSON = errors.New("what it makes is no JSON; write {{json .Source}}, without quotes, and the like, or set another content type")
 
 // render returns nil when there is nothing to send.
-func (b *body) render(m monitor.Message) ([]byte, error) {
+func (b *body) render(m monitor.AlarmMessage) ([]byte, error) {
 	out := &bounded{}
-	if err := b.template.Execute(out, Data{Message: m, Title: title(m), Text: text(m)}); err != nil {
+	if err := b.template.Execute(out, Data{AlarmMessage: m, Title: title(m), Text: text(m)}); err != nil {
 		return nil, err
 	}
 	made := out.Bytes()
@@ -123,10 +123,10 @@ func orDefault(instead, v any) any {
 
 // samples of messages: with all that there may be, with the least, and of a group.
 // Their names have what names may have and formats trip over.
-func samples(status monitor.Turn) []monitor.Message {
+func samples(status monitor.Transition) []monitor.AlarmMessage {
 	at := time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC)
 	end := at.Add(90 * time.Second)
-	least := monitor.Message{
+	least := monitor.AlarmMessage{
 		Status: status, RequestID: "8a0c1f6e-3c55-4f0e-9d5c-5f1f6d0d7c11", Reason: monitor.Silent,
 		Event: `sample "event"`, Source: `sample \ "source" <&>`, Started: at, Raised: at,
 	}
@@ -144,5 +144,5 @@ func samples(status monitor.Turn) []monitor.Message {
 	if status == monitor.Abated {
 		retired.End = monitor.Retire
 	}
-	return []monitor.Message{least, full, group, retired}
+	return []monitor.AlarmMessage{least, full, group, retired}
 }

@@ -56,11 +56,11 @@ func (c *WebhookConfig) target() target.WebhookConfig {
 }
 
 // bodies are the templates; one that is nil is the message as it is.
-func (c *WebhookConfig) bodies() (map[monitor.Turn]*body, error) {
-	out := map[monitor.Turn]*body{}
+func (c *WebhookConfig) bodies() (map[monitor.Transition]*body, error) {
+	out := map[monitor.Transition]*body{}
 	for _, t := range []struct {
 		name   string
-		status monitor.Turn
+		status monitor.Transition
 		own    *string
 	}{{"onset", monitor.Onset, c.Onset}, {"abated", monitor.Abated, c.Abated}} {
 		text := c.Body
@@ -108,11 +108,11 @@ func openWebhook(c target.WebhookConfig, url Secret, w webhook) (receiver, error
 	return &w, nil
 }
 
-func (w *webhook) place() string     { return host(w.url) }
-func (w *webhook) secrets() []string { return w.hidden }
-func (w *webhook) recognises() bool  { return w.hook.Semantics().Recognises }
+func (w *webhook) address() string    { return host(w.url) }
+func (w *webhook) secrets() []string  { return w.hidden }
+func (w *webhook) deduplicates() bool { return w.hook.Semantics().Deduplicates }
 
-func (w *webhook) tell(ctx context.Context, a alarm) dispatch.Answer {
+func (w *webhook) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	made, err := w.render(a)
 	switch {
 	case err != nil:

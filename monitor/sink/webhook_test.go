@@ -34,7 +34,7 @@ func TestWebhookAsItIs(t *testing.T) {
 		if r.Method != http.MethodPut || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("X-Team") != "edge" {
 			return errors.New("not the request that was configured")
 		}
-		var m monitor.Message
+		var m monitor.AlarmMessage
 		if err := json.Unmarshal(body, &m); err != nil {
 			return err
 		}
@@ -47,10 +47,10 @@ func TestWebhookAsItIs(t *testing.T) {
 		URL: sink.Secret(serve(t, at.ServeHTTP)), Method: http.MethodPut, Secret: "s3cret", Recognises: true,
 		Header: map[string]sink.Secret{"x-team": "edge"},
 	})
-	if got := s.Semantics(); !got.Resend || !got.Recognises || got.Asks {
+	if got := s.Semantics(); !got.Resend || !got.Deduplicates || got.HasStatus {
 		t.Errorf("semantics %+v", got)
 	}
-	for _, m := range []monitor.Message{onset(), onset(), abated()} {
+	for _, m := range []monitor.AlarmMessage{onset(), onset(), abated()} {
 		wants(t, tell(t, s, m), dispatch.Done)
 	}
 	var ids []string
@@ -74,8 +74,8 @@ func TestWebhookAnswers(t *testing.T) {
 		{301, http.Header{"Location": {"/there"}}, dispatch.Rejected}, {307, http.Header{"Location": {"/there"}}, dispatch.Rejected},
 		{400, nil, dispatch.Refused}, {413, nil, dispatch.Refused}, {422, nil, dispatch.Refused},
 		{401, nil, dispatch.Rejected}, {403, nil, dispatch.Rejected}, {404, nil, dispatch.Rejected}, {410, nil, dispatch.Rejected},
-		{408, nil, dispatch.Silent}, {425, nil, dispatch.Busy}, {429, http.Header{"Retry-After": {"7"}}, dispatch.Busy},
-		{500, nil, dispatch.Silent}, {502, nil, dispatch.Silent}, {503, http.Header{"Retry-After": {"7"}}, dispatch.Busy},
+		{408, nil, dispatch.Uncertain}, {425, nil, dispatch.Busy}, {429, http.Header{"Retry-After": {"7"}}, dispatch.Busy},
+		{500, nil, dispatch.Uncertain}, {502, nil, dispatch.Uncertain}, {503, http.Header{"Retry-After": {"7"}}, dispatch.Busy},
 	} {
 		t.Run(strconv.Itoa(c.status), func(t *testing.T) {
 			requests := make(chan struct{}, 10)
@@ -100,7 +100,7 @@ func TestWebhookTemplates(t *testing.T) {
 	text := func(s string) *string { return &s }
 	for name, c := range map[string]struct {
 		config sink.WebhookConfig
-		m      monitor.Message
+		m      monitor.AlarmMessage
 		want   []string // nil: nothing is sent
 	}{
 		"json": {sink.WebhookConfig{Body: `{"who":{{json .Source}},"what":{{json .Title}},"since":"{{time .Started}}","at":"{{time .Started "15:04"}}"}`}, onset(),
@@ -185,7 +185,7 @@ func TestD06NothingHangs(t *testing.T) {
 	default:
 	}
 	cancel()
-	wants(t, <-answer, dispatch.Silent)
+	wants(t, <-answer, dispatch.Uncertain)
 }
 
 func TestWebhookFaults(t *testing.T) {
@@ -194,9 +194,9 @@ func TestWebhookFaults(t *testing.T) {
 		want  dispatch.Outcome
 	}{
 		"slow":            {targettest.Fault{Delay: time.Millisecond}, dispatch.Done},
-		"cut":             {targettest.Fault{Cut: true}, dispatch.Silent},
-		"cut afterwards":  {targettest.Fault{Cut: true, After: true}, dispatch.Silent},
-		"half an answer":  {targettest.Fault{Half: true, After: true}, dispatch.Silent},
+		"cut":             {targettest.Fault{Cut: true}, dispatch.Uncertain},
+		"cut afterwards":  {targettest.Fault{Cut: true, After: true}, dispatch.Uncertain},
+		"half an answer":  {targettest.Fault{Half: true, After: true}, dispatch.Uncertain},
 		"endless refusal": {targettest.Fault{Status: 400, Body: strings.Repeat("x", 1<<20)}, dispatch.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestSlack(t *testing.T) {
 			MrkdwnIn                       []string `json:"mrkdwn_in"`
 		}
 	}
-	post := func(m monitor.Message) message {
+	post := func(m monitor.AlarmMessage) message {
 		t.Helper()
 		wants(t, tell(t, s, m), dispatch.Done)
 		var out message

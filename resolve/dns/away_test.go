@@ -15,7 +15,7 @@ import (
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
-// TestStoreAway: from a book of a real store, while that can be reached, cannot, and can again.
+// TestStoreAway: from a resolver on a real store, while that can be reached, cannot, and can again.
 func TestStoreAway(t *testing.T) {
 	const most = time.Second
 	store := memory.New(nil)
@@ -23,12 +23,12 @@ func TestStoreAway(t *testing.T) {
 	if _, err := store.StartSession(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Acquire(t.Context(), lease.Claim{Lease: elect.Leases("billing", 1)[0], Session: s.ID}); err != nil {
+	if _, err := store.Acquire(t.Context(), lease.Expectation{Lease: elect.Leases("billing", 1)[0], Session: s.ID}); err != nil {
 		t.Fatal(err)
 	}
 	link := leasetest.NewFaulty(store, 1)
 	t.Cleanup(link.Wait)
-	book, err := resolve.NewBook(resolve.BookConfig{Store: link, Most: most, Interval: 100 * time.Millisecond})
+	resolver, err := resolve.NewResolver(resolve.ResolverConfig{Store: link, MaxAge: most, Interval: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,10 +36,10 @@ func TestStoreAway(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = book.Run(ctx)
+		_ = resolver.Run(ctx)
 	}()
 	t.Cleanup(func() { cancel(); <-done })
-	server, _ := serve(t, dns.Config{Source: book})
+	server, _ := serve(t, dns.Config{Source: resolver})
 
 	until := func(rcode, records int, also func(begun time.Time, m *wire.Msg)) {
 		t.Helper()

@@ -23,7 +23,7 @@ const (
 	DefaultConns = 256 // connections at a time
 )
 
-// Source is what knows the answers, such as a [resolve.Book].
+// Source is what knows the answers, such as a [resolve.Resolver].
 type Source interface {
 	// Find returns what stands behind a name, whatever the case of its letters; of one
 	// that is resolve.ErrUnknown, whether names end in it.

@@ -39,5 +39,5 @@
 //
 // # States
 //
-// It has none but those of the book it answers from; unread and stale are SERVFAIL.
+// It has none but those of the resolver it answers from; unread and stale are SERVFAIL.
 package dns

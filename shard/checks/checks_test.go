@@ -16,11 +16,12 @@ import (
 
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
+	shardagent "github.com/understudy-ha/understudy/shard/agent"
 	"github.com/understudy-ha/understudy/shard/checks"
 )
 
 var (
-	_ checks.Agent    = (*shard.Agent)(nil)
+	_ checks.Agent    = (*shardagent.Agent)(nil)
 	_ shard.Promisers = (*checks.Client)(nil)
 )
 
@@ -47,7 +48,7 @@ func (a *agent) set(s shard.Status) {
 	a.status = s
 }
 
-func (a *agent) Give(p shard.Promise, mac string) (string, error) { return a.give(p, mac) }
+func (a *agent) GrantPromise(p shard.Promise, mac string) (string, error) { return a.give(p, mac) }
 
 // primary is the status of a primary that is open, with a replica that lacks 100.
 func primary() shard.Status {
@@ -195,7 +196,7 @@ func TestInformation(t *testing.T) {
 		"/primary": {`"role":"primary"`},
 		"/cluster": {`"scope":"s"`, `"role":"leader"`, `"lag":100`, `"host":"10.0.0.2"`, `"port":6379`, `"state":"streaming"`, `"state":"unknown"`, `"api_url":"http://10.0.0.2:8008/patroni"`},
 		"/history": {`[[7,500,"failover: it died","2001-09-09T01:46:40Z","` + id(1)},
-		"/status":  {`"holding":true`, `"node_id":"` + id(1)},
+		"/status":  {`"holding":true`, `"node_id":"` + id(1), `"loop_age_ms":`, `"timeout_ms":`, `"wait_ms":`},
 	} {
 		code, body := get(t, h, path)
 		if code != 200 || !json.Valid([]byte(body)) {
@@ -233,14 +234,14 @@ func TestPromises(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	mac, err := c.Ask(t.Context(), address, asked, asked.Sign(secret, "ask"))
+	mac, err := c.RequestPromise(t.Context(), address, asked, asked.Sign(secret, "ask"))
 	if err != nil || !asked.Verify(secret, "give", mac) {
 		t.Errorf("answer %q, %v", mac, err)
 	}
-	if mac, err := c.Ask(t.Context(), address, asked, "forged"); err == nil || mac != "" || !strings.Contains(err.Error(), "this was not asked") {
+	if mac, err := c.RequestPromise(t.Context(), address, asked, "forged"); err == nil || mac != "" || !strings.Contains(err.Error(), "this was not asked") {
 		t.Errorf("a forged question: %q, %v", mac, err)
 	}
-	if _, err := c.Ask(t.Context(), "host/evil?:80", asked, ""); !errors.Is(err, lease.ErrInvalid) {
+	if _, err := c.RequestPromise(t.Context(), "host/evil?:80", asked, ""); !errors.Is(err, lease.ErrInvalid) {
 		t.Errorf("a wrong address: %v", err)
 	}
 	for body, want := range map[string]int{
@@ -281,7 +282,7 @@ func TestAskEnds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if mac, err := c.Ask(t.Context(), server.Listener.Addr().String(), shard.Promise{}, ""); err == nil || mac != "" {
+			if mac, err := c.RequestPromise(t.Context(), server.Listener.Addr().String(), shard.Promise{}, ""); err == nil || mac != "" {
 				t.Errorf("answer %.20q, %v", mac, err)
 			}
 			c.Close()

@@ -9,10 +9,10 @@ import (
 	"github.com/understudy-ha/understudy/shard"
 )
 
-// Agent is a [shard.Agent], as far as it is asked here.
+// Agent is an agent of package shard/agent, as far as it is asked here.
 type Agent interface {
 	Status() shard.Status
-	Give(p shard.Promise, mac string) (answer string, err error)
+	GrantPromise(p shard.Promise, mac string) (answer string, err error)
 }
 
 // Config of a handler.

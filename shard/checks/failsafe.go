@@ -44,7 +44,7 @@ func (h handler) failsafe(w http.ResponseWriter, r *http.Request) {
 		write(w, code, answer{Why: "this is no question for a promise"})
 		return
 	}
-	mac, err := h.Agent.Give(q.Promise, q.MAC)
+	mac, err := h.Agent.GrantPromise(q.Promise, q.MAC)
 	if err != nil {
 		h.Logger.Info("a promise was not given", "shard", fmt.Sprintf("%.64q", q.Promise.Shard), "from", fmt.Sprintf("%.40q", q.Promise.From), "err", err)
 		write(w, http.StatusConflict, answer{Why: err.Error()})
@@ -89,9 +89,9 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-// Ask asks the agent at an address for a promise, and returns its answer's mac, which is the
+// RequestPromise asks the agent at an address for a promise, and returns its answer's mac, which is the
 // caller's to verify. It ends with ctx, and after the client's time-out.
-func (c *Client) Ask(ctx context.Context, agentAddress string, p shard.Promise, mac string) (string, error) {
+func (c *Client) RequestPromise(ctx context.Context, agentAddress string, p shard.Promise, mac string) (string, error) {
 	if err := shard.ValidateAddress("agent address", agentAddress); err != nil {
 		return "", err
 	}

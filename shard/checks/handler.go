@@ -25,7 +25,7 @@ func Handler(cfg Config) (http.Handler, error) {
 	}
 	mux.HandleFunc("GET /patroni", h.tell(func(s shard.Status) any { return h.member(s) }))
 	mux.HandleFunc("GET /cluster", h.tell(func(s shard.Status) any { return clusterOf(s.View) }))
-	mux.HandleFunc("GET /status", h.tell(func(s shard.Status) any { return s }))
+	mux.HandleFunc("GET /status", h.tell(func(s shard.Status) any { return statusOf(s) }))
 	mux.HandleFunc("POST /failsafe", h.failsafe)
 	if h.History != nil {
 		mux.Handle("GET /history", h.History)

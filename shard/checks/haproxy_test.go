@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/checks"
 )

@@ -45,6 +45,29 @@ type program struct {
 	Name    string `json:"name"`
 }
 
+// status is an agent's status with durations in milliseconds, as everywhere in the API. Its view is the exception: it
+// holds rows and records in the form in which stores keep them.
+type status struct {
+	shard.Status
+	Finding       finding `json:"finding"`
+	StoreDownMS   int64   `json:"store_down_ms"`
+	PromisedForMS int64   `json:"promised_for_ms"`
+	LoopAgeMS     int64   `json:"loop_age_ms"`
+	TimeoutMS     int64   `json:"timeout_ms"`
+}
+
+type finding struct {
+	shard.Finding
+	WaitMS int64 `json:"wait_ms"`
+}
+
+func statusOf(s shard.Status) status {
+	return status{
+		Status: s, Finding: finding{s.Finding, s.Finding.Wait.Milliseconds()}, StoreDownMS: s.StoreDown.Milliseconds(),
+		PromisedForMS: s.PromisedFor.Milliseconds(), LoopAgeMS: s.LoopAge.Milliseconds(), TimeoutMS: s.Timeout.Milliseconds(),
+	}
+}
+
 func (h handler) member(s shard.Status) member {
 	row := s.View.Row
 	m := member{

@@ -10,7 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/shard"
 )
 
-// Whereabouts is what is known of shards: a [shard.Directory], or an agent. Views belong to all
+// Whereabouts is what is known of shards: a [catalog.Catalog], or an agent. Views belong to all
 // readers.
 type Whereabouts interface {
 	Shard(name string) (shard.View, bool)

@@ -13,15 +13,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/agent"
+	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/shard/proxy"
 )
 
 var (
-	_ proxy.Whereabouts = (*shard.Agent)(nil)
-	_ proxy.Whereabouts = (*shard.Directory)(nil)
+	_ proxy.Whereabouts = (*agent.Agent)(nil)
+	_ proxy.Whereabouts = (*catalog.Catalog)(nil)
 )
 
 // world is what is known of the shard "s".

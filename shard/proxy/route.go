@@ -21,7 +21,7 @@ func targets(v shard.View, r Route) ([]target, error) {
 			return all, nil
 		}
 	}
-	e, err := v.Whereabouts()
+	e, err := v.PrimaryEndpoint()
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func readable(v shard.View, r shard.Record) bool {
 // stays tells whether a connection to the target may go on. Readers may stay at a replica
 // that was promoted, or lost its link for a moment; at a primary only while it is one.
 func (t target) stays(v shard.View) bool {
-	e, err := v.Whereabouts()
+	e, err := v.PrimaryEndpoint()
 	if err == nil && e.NodeID == t.node && e.Address == t.address && (t.epoch == 0 || e.Epoch == t.epoch) {
 		return true
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/shard"
 )
 
-// Whereabouts is what is known of shards: a [shard.Directory] of all, or an agent of its
+// Whereabouts is what is known of shards: a [catalog.Catalog] of all, or an agent of its
 // own. Views belong to all readers.
 type Whereabouts interface {
 	Shard(name string) (shard.View, bool)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/sentinel"
@@ -20,16 +20,16 @@ import (
 // TestWordsAreSentinels compares answers with those of a real Sentinel.
 func TestWordsAreSentinels(t *testing.T) {
 	primary := realserver.Redis(t, realserver.RedisOptions{})
-	real := realserver.RedisSentinel(t, "orders", primary, time.Minute)
+	actual := realserver.RedisSentinel(t, "orders", primary, time.Minute)
 	realserver.Eventually(t, time.Minute, "Sentinel knows the primary", func() error {
-		if got := dial(t, real.Addr).do("sentinel", "master", "orders"); strings.Contains(got, "runid  ") {
+		if got := dial(t, actual.Addr).do("sentinel", "master", "orders"); strings.Contains(got, "runid  ") {
 			return errors.New(got)
 		}
 		return nil
 	})
 	address, _ := serve(t, sentinel.Config{Where: newWorld(view("orders", 1, primary.Addr))})
 	for _, version := range []string{"2", "3"} {
-		theirs, ours := dial(t, real.Addr), dial(t, address)
+		theirs, ours := dial(t, actual.Addr), dial(t, address)
 		theirs.do("HELLO", version)
 		ours.do("HELLO", version)
 		for _, request := range []string{

@@ -65,7 +65,7 @@ func masterOf(v shard.View) (master, bool) {
 	if row.Primary == "" || !ok {
 		return master{}, false
 	}
-	_, err := v.Whereabouts()
+	_, err := v.PrimaryEndpoint()
 	m := master{node: node{at, rec, err != nil}, name: row.Name, epoch: row.PrimaryEpoch}
 	if p := row.Plan; p != nil && p.Phase != shard.Following {
 		m.plan = p.Epoch

@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/agent"
+	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/shard/sentinel"
 )
 
 var (
-	_ sentinel.Whereabouts = (*shard.Agent)(nil)
-	_ sentinel.Whereabouts = (*shard.Directory)(nil)
+	_ sentinel.Whereabouts = (*agent.Agent)(nil)
+	_ sentinel.Whereabouts = (*catalog.Catalog)(nil)
 )
 
 // world is what is known of shards, and changes as a test wants.

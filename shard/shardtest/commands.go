@@ -41,13 +41,13 @@ func testFIFO(b *bench) {
 
 func testWholeCommand(b *bench) {
 	want := shard.Command{
-		ID: shard.CommandID(1<<53+1, nodeID(1), shard.DoFollow), Shard: "s", Node: nodeID(1), Epoch: 1<<53 + 1, Order: shard.DoFollow, To: nodeID(2),
+		ID: shard.CommandID(1<<53+1, nodeID(1), shard.OrderFollow), Shard: "s", Node: nodeID(1), Epoch: 1<<53 + 1, Order: shard.OrderFollow, To: nodeID(2),
 		Address: "[2001:db8::1]:6379", Txn: 1<<62 + 1, For: 1500*time.Millisecond + 1, Within: time.Minute + 1, By: "instance",
 	}
 	row := b.found("s", 1)
 	for how, send := range map[string]func(){
 		"Send":   func() { b.send(want) },
-		"Decide": func() { row = b.decide(shard.Decision{Row: row, Commands: []shard.Command{want}}) },
+		"Decide": func() { row = b.decide(shard.RowUpdate{Row: row, Commands: []shard.Command{want}}) },
 	} {
 		send()
 		got, err := b.Next(b.ctx, nodeID(1), 0)
@@ -64,7 +64,7 @@ func testSentAgain(b *bench) {
 	again.Txn = 99
 	b.send(first, command("s", 2, "a"), command("s", 1, "b"), again)
 	b.send(again, command("s", 1, "c"))
-	b.decide(shard.Decision{Row: row, Commands: []shard.Command{again, command("s", 1, "b"), command("s", 1, "d")}})
+	b.decide(shard.RowUpdate{Row: row, Commands: []shard.Command{again, command("s", 1, "b"), command("s", 1, "d")}})
 	got, err := b.Next(b.ctx, nodeID(1), 0)
 	if err != nil {
 		b.Fatal(err)
@@ -111,7 +111,7 @@ func testTakenOnce(b *bench) {
 				errs = append(errs, fmt.Errorf("%s came after %s", c.ID, last))
 			case err == nil:
 				got = append(got, c.ID)
-			case !errors.Is(err, shard.ErrNone):
+			case !errors.Is(err, shard.ErrNoCommand):
 				errs = append(errs, err)
 			}
 			mu.Unlock()
@@ -142,7 +142,7 @@ func expiring(n int, id string) shard.Command {
 func testExpire(b *bench) {
 	row := b.found("s", 1)
 	b.send(expiring(1, "a"), command("s", 1, "b"), expiring(1, "c"))
-	b.decide(shard.Decision{Row: row, Commands: []shard.Command{expiring(2, "d")}})
+	b.decide(shard.RowUpdate{Row: row, Commands: []shard.Command{expiring(2, "d")}})
 	b.pass(soon + brief)
 	b.wantQueue("sent", 1, "b")
 	b.wantQueue("decided", 2)
@@ -176,7 +176,7 @@ func testAllOrNone(b *bench) {
 	bad.Within = 0
 	b.want("one of three is invalid", b.Send(b.ctx, command("s", 1, "a"), command("s", 2, "b"), bad), lease.ErrInvalid)
 	row := b.found("s", 1)
-	_, err := b.Decide(b.ctx, shard.Decision{Row: row, Commands: []shard.Command{command("s", 1, "a"), bad}})
+	_, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: row, Commands: []shard.Command{command("s", 1, "a"), bad}})
 	b.want("one of two in a decision is invalid", err, lease.ErrInvalid)
 	b.same("the row", row, b.look("s").Row)
 	b.wantQueue("none was sent", 1)
@@ -227,7 +227,7 @@ func testWakes(b *bench) {
 	for how, send := range map[string]func(shard.Command) error{
 		"Send": func(c shard.Command) error { return b.Send(b.ctx, c) },
 		"Decide": func(c shard.Command) error {
-			rev, err := b.Decide(b.ctx, shard.Decision{Row: row, Commands: []shard.Command{c}})
+			rev, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: row, Commands: []shard.Command{c}})
 			row.Rev = rev
 			return err
 		},
@@ -243,7 +243,7 @@ func testWakes(b *bench) {
 			if a.err != nil || a.ID != "a" {
 				b.Fatalf("%s: %q, %v after %v", how, a.ID, a.err, a.took)
 			}
-			if i := b.answer(how, idle); !errors.Is(i.err, shard.ErrNone) {
+			if i := b.answer(how, idle); !errors.Is(i.err, shard.ErrNoCommand) {
 				b.Errorf("%s: another node got %q, %v", how, i.ID, i.err)
 			}
 			if a.took < b.wait {
@@ -265,7 +265,7 @@ func testWaitEnds(b *bench) {
 	}
 	for n, wait := range waits {
 		a := b.answer(fmt.Sprint("Next for ", wait), answers[n])
-		b.want(fmt.Sprint("Next for ", wait), a.err, shard.ErrNone)
+		b.want(fmt.Sprint("Next for ", wait), a.err, shard.ErrNoCommand)
 		if a.took < min(wait, maxWait)*9/10 {
 			b.Errorf("Next for %v returned after %v", wait, a.took)
 		}

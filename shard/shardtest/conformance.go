@@ -151,7 +151,7 @@ func (b *bench) report(r shard.Record) shard.View {
 // look is the view of a shard that must be there.
 func (b *bench) look(name string) shard.View {
 	b.Helper()
-	v, err := b.Look(b.ctx, name)
+	v, err := b.ReadView(b.ctx, name)
 	if err != nil {
 		b.Fatalf("Look(%q): %v", name, err)
 	}
@@ -159,9 +159,9 @@ func (b *bench) look(name string) shard.View {
 }
 
 // decide changes a row, which must be possible, and returns it as it is then.
-func (b *bench) decide(d shard.Decision) shard.Row {
+func (b *bench) decide(d shard.RowUpdate) shard.Row {
 	b.Helper()
-	rev, err := b.Decide(b.ctx, d)
+	rev, err := b.UpdateRow(b.ctx, d)
 	if err != nil {
 		b.Fatalf("Decide about %q at %d: %v", d.Row.Name, d.Row.Rev, err)
 	}
@@ -175,12 +175,12 @@ func (b *bench) decide(d shard.Decision) shard.Row {
 // found makes a shard whose first primary is the n-th node.
 func (b *bench) found(name string, n int) shard.Row {
 	b.Helper()
-	return b.decide(shard.Decision{Row: shard.Row{Name: name, Epoch: 1, Primary: nodeID(n), PrimaryEpoch: 1, Secret: "s"}})
+	return b.decide(shard.RowUpdate{Row: shard.Row{Name: name, Epoch: 1, Primary: nodeID(n), PrimaryEpoch: 1, Secret: "s"}})
 }
 
 // command is one for the n-th node.
 func command(name string, n int, id string) shard.Command {
-	return shard.Command{ID: id, Shard: name, Node: nodeID(n), Epoch: 7, Order: shard.DoFence, Within: time.Minute, By: "instance-1"}
+	return shard.Command{ID: id, Shard: name, Node: nodeID(n), Epoch: 7, Order: shard.OrderFence, Within: time.Minute, By: "instance-1"}
 }
 
 func (b *bench) send(all ...shard.Command) {
@@ -195,7 +195,7 @@ func (b *bench) queue(n int) (ids []string) {
 	b.Helper()
 	for {
 		c, err := b.Next(b.ctx, nodeID(n), 0)
-		if errors.Is(err, shard.ErrNone) {
+		if errors.Is(err, shard.ErrNoCommand) {
 			return ids
 		}
 		if err != nil {

@@ -28,10 +28,10 @@ func testOneMoment(b *bench) {
 	ctx, stop := context.WithCancel(b.ctx)
 	s, done := b.other(), make(chan error, 1)
 	defer stop()
-	row := b.decide(shard.Decision{Row: shard.Row{Name: "s"}})
+	row := b.decide(shard.RowUpdate{Row: shard.Row{Name: "s"}})
 	go func() { done <- b.alternate(ctx, row) }()
 	for range 25 {
-		looked, err := s.Registry.Look(b.ctx, "s")
+		looked, err := s.Registry.ReadView(b.ctx, "s")
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func (b *bench) alternate(ctx context.Context, row shard.Row) error {
 			return err
 		}
 		row.Epoch++
-		rev, err := b.Decide(b.ctx, shard.Decision{Row: row, Drop: []string{r.ID}})
+		rev, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: row, Drop: []string{r.ID}})
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func testLease(b *bench) {
 	b.report(record("t", 2))
 	check := func(what string) {
 		b.Helper()
-		want, err := b.s.Leases.Get(b.ctx, shard.LeaseOf("s"))
+		want, err := b.s.Leases.Get(b.ctx, shard.LeaseID("s"))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func testLease(b *bench) {
 		one = b.session("one, anew")
 		l = b.take("s", one)
 	}
-	h := lease.Handback{Lease: l.ID, Session: one.ID, Term: l.Term, Successor: "two", Reserve: long, Reason: "test"}
+	h := lease.ReleaseRequest{Lease: l.ID, Session: one.ID, Term: l.Term, Successor: "two", Reserve: long, Reason: "test"}
 	if err := b.s.Leases.Release(b.ctx, h); err != nil {
 		b.Fatal(err)
 	}
@@ -146,20 +146,20 @@ func testLockShown(b *bench) {
 	}
 	shown("another node", "one")
 	row.Primary = nodeID(2)
-	row = b.decide(shard.Decision{Row: row})
+	row = b.decide(shard.RowUpdate{Row: row})
 	shown("another primary", "two")
 	row.Primary = nodeID(3)
-	row = b.decide(shard.Decision{Row: row})
+	row = b.decide(shard.RowUpdate{Row: row})
 	shown("a primary without", "")
 	row.Primary = ""
-	b.decide(shard.Decision{Row: row})
+	b.decide(shard.RowUpdate{Row: row})
 	shown("no primary", "")
 }
 
 func testCopy(b *bench) {
 	r, row := full("s", 1), bigRow("s", 2)
 	b.report(r)
-	rev := b.decide(shard.Decision{Row: row}).Rev
+	rev := b.decide(shard.RowUpdate{Row: row}).Rev
 	for range 2 {
 		v := b.look("s")
 		for _, n := range []shard.Record{r, v.Nodes[0]} {
@@ -271,19 +271,19 @@ func decideTopics() map[string]func(*bench) {
 func testNewShard(b *bench) {
 	row := b.found("s", 1)
 	b.same("the row", row, b.look("s").Row)
-	_, err := b.Decide(b.ctx, shard.Decision{Row: shard.Row{Name: "s"}})
+	_, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: shard.Row{Name: "s"}})
 	b.want("made again", err, shard.ErrChanged)
-	_, err = b.Decide(b.ctx, shard.Decision{Row: shard.Row{Name: "t", Rev: 1}})
+	_, err = b.UpdateRow(b.ctx, shard.RowUpdate{Row: shard.Row{Name: "t", Rev: 1}})
 	b.want("changed, and never made", err, shard.ErrChanged)
-	_, err = b.Look(b.ctx, "t")
+	_, err = b.ReadView(b.ctx, "t")
 	b.want("Look at what was not made", err, shard.ErrNotFound)
 	b.same("the row in the end", row, b.look("s").Row)
 }
 
 func testWholeRow(b *bench) {
-	want := b.decide(shard.Decision{Row: bigRow("s", 3)})
+	want := b.decide(shard.RowUpdate{Row: bigRow("s", 3)})
 	b.same("the row", want, b.look("s").Row)
-	bare := b.decide(shard.Decision{Row: shard.Row{Name: "s", Rev: want.Rev}})
+	bare := b.decide(shard.RowUpdate{Row: shard.Row{Name: "s", Rev: want.Rev}})
 	b.same("the row that replaces it", bare, b.look("s").Row)
 }
 
@@ -291,11 +291,11 @@ func testOnlyRead(b *bench) {
 	row := b.found("s", 1)
 	first := row
 	first.Epoch = 2
-	second := b.decide(shard.Decision{Row: first})
+	second := b.decide(shard.RowUpdate{Row: first})
 	for _, rev := range []int64{0, row.Rev, row.Rev - 1, second.Rev + 1, 1 << 60} {
 		stale := row
 		stale.Rev, stale.Epoch = rev, 99
-		_, err := b.Decide(b.ctx, shard.Decision{Row: stale})
+		_, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: stale})
 		b.want(fmt.Sprint("decided at ", rev, ", it is at ", second.Rev), err, shard.ErrChanged)
 	}
 	b.same("the row", second, b.look("s").Row)
@@ -307,7 +307,7 @@ func testOneDecides(b *bench) {
 	for round := range 10 {
 		errs, revs := make([]error, 6), make([]int64, 6)
 		atOnce(len(errs), func(i int) {
-			revs[i], errs[i] = b.Decide(b.ctx, shard.Decision{
+			revs[i], errs[i] = b.UpdateRow(b.ctx, shard.RowUpdate{
 				Row:      shard.Row{Name: "s", Rev: rev, Epoch: int64(i)},
 				Commands: []shard.Command{command("s", 1, fmt.Sprint(round, "/", i))},
 			})
@@ -324,8 +324,8 @@ func testOneDecides(b *bench) {
 func testDecideCommands(b *bench) {
 	b.report(record("s", 1))
 	row := b.found("s", 1)
-	b.decide(shard.Decision{Row: row, Commands: []shard.Command{command("s", 1, "one"), command("s", 2, "two"), command("s", 1, "three")}})
-	_, err := b.Decide(b.ctx, shard.Decision{
+	b.decide(shard.RowUpdate{Row: row, Commands: []shard.Command{command("s", 1, "one"), command("s", 2, "two"), command("s", 1, "three")}})
+	_, err := b.UpdateRow(b.ctx, shard.RowUpdate{
 		Row: row, Drop: []string{nodeID(1)}, Commands: []shard.Command{command("s", 1, "four"), command("s", 3, "five")},
 		Event: &history.Event{Part: shard.Space, Subject: "s", Reason: "never"},
 	})
@@ -350,13 +350,13 @@ func testDrop(b *bench) {
 		b.send(command("s", n, "c"))
 	}
 	b.report(record("t", 9))
-	row = b.decide(shard.Decision{Row: row, Drop: []string{nodeID(1), nodeID(3), nodeID(77)}})
+	row = b.decide(shard.RowUpdate{Row: row, Drop: []string{nodeID(1), nodeID(3), nodeID(77)}})
 	b.same("who is left", []shard.Record{record("s", 0), record("s", 2)}, b.look("s").Nodes)
 	b.wantQueue("dropped", 1)
 	b.wantQueue("dropped", 3)
 	b.wantQueue("kept", 2, "c")
 	b.same("it comes back", []shard.Record{record("s", 0), record("s", 1), record("s", 2)}, b.report(record("s", 1)).Nodes)
-	b.decide(shard.Decision{Row: row, Drop: []string{nodeID(9)}})
+	b.decide(shard.RowUpdate{Row: row, Drop: []string{nodeID(9)}})
 	b.same("a node of another shard", []shard.Record{record("t", 9)}, b.look("t").Nodes)
 }
 
@@ -364,7 +364,7 @@ func testDropAndSend(b *bench) {
 	row := b.found("s", 1)
 	b.report(record("s", 2))
 	b.send(command("s", 2, "old"))
-	b.decide(shard.Decision{Row: row, Drop: []string{nodeID(2)}, Commands: []shard.Command{command("s", 2, "new")}})
+	b.decide(shard.RowUpdate{Row: row, Drop: []string{nodeID(2)}, Commands: []shard.Command{command("s", 2, "new")}})
 	b.wantQueue("dropped, and told to follow", 2, "new")
 }
 
@@ -375,7 +375,7 @@ func testDecideEvent(b *bench) {
 		Reason: "failover: detaching 5ms, 'promoting' \"3ms\"", Duration: 123456 * time.Microsecond,
 	}
 	row := b.found("s", 1)
-	b.decide(shard.Decision{Row: row, Event: &e})
+	b.decide(shard.RowUpdate{Row: row, Event: &e})
 	got := b.events("s")
 	if len(got) != 1 {
 		b.Fatalf("events %+v", got)

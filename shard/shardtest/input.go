@@ -46,7 +46,7 @@ func testHostileText(b *bench) {
 		c := command(name, 10*i, "c")
 		c.To, c.Address, c.By, c.Order = text, text, text, shard.Order(text)
 		b.report(r)
-		row = b.decide(shard.Decision{Row: row, Commands: []shard.Command{c}})
+		row = b.decide(shard.RowUpdate{Row: row, Commands: []shard.Command{c}})
 		v := b.look(name)
 		b.same("the record", []shard.Record{r}, v.Nodes)
 		b.same("the row", row, v.Row)
@@ -79,7 +79,7 @@ func (b *bench) hostileNames() {
 		return
 	}
 	e := history.Event{Part: shard.Space, Subject: "q", From: value, To: value, Reason: value}
-	b.decide(shard.Decision{Row: b.look("q").Row, Event: &e})
+	b.decide(shard.RowUpdate{Row: b.look("q").Row, Event: &e})
 	if es := b.events("q"); len(es) != 1 || es[0].Reason != value || es[0].From != value {
 		b.Errorf("the event came back as %+v", es)
 	}
@@ -99,7 +99,7 @@ func testNoText(b *bench) {
 		b.want("a record", err, lease.ErrInvalid)
 	}
 	row.Secret = bad
-	if _, err := b.Decide(b.ctx, shard.Decision{Row: row}); err != nil {
+	if _, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: row}); err != nil {
 		b.want("a row", err, lease.ErrInvalid)
 	}
 	c := command("s", 1, "c")
@@ -117,14 +117,14 @@ func testNoText(b *bench) {
 
 func testBig(b *bench) {
 	const name = "a-shard-whose-name-is-as-long-as-a-name-of-a-shard-can-ever-be.0"
-	row := b.decide(shard.Decision{Row: bigRow(name, shard.MaxMembers)})
+	row := b.decide(shard.RowUpdate{Row: bigRow(name, shard.MaxMembers)})
 	r := full(name, 0)
 	r.Trouble, r.Followers, r.Results = strings.Repeat("é\"\\", 3000), nil, nil
 	for i := range shard.MaxMembers {
 		r.Followers = append(r.Followers, shard.Follower{Address: strings.Repeat("h", 450) + ":1", ID: nodeID(i), Txn: 1<<62 - int64(i)})
 	}
 	for i := range shard.MaxResults {
-		r.Results = append(r.Results, shard.Result{ID: fmt.Sprint(i), Epoch: 1, Order: shard.DoCatch, Error: strings.Repeat("e", 2000)})
+		r.Results = append(r.Results, shard.Result{ID: fmt.Sprint(i), Epoch: 1, Order: shard.OrderCatchUp, Error: strings.Repeat("e", 2000)})
 	}
 	var drop []string
 	var all []shard.Command
@@ -142,7 +142,7 @@ func testBig(b *bench) {
 	b.same("row", row, v.Row)
 	b.same("nodes", want, v.Nodes)
 	row.Epoch++
-	row = b.decide(shard.Decision{Row: row, Drop: drop, Commands: all})
+	row = b.decide(shard.RowUpdate{Row: row, Drop: drop, Commands: all})
 	v = b.look(name)
 	b.same("row", row, v.Row)
 	b.same("nodes", want[:1], v.Nodes)
@@ -165,9 +165,9 @@ func testInvalid(b *bench) {
 	}
 	for _, name := range names {
 		record1(fmt.Sprintf("shard %q", name), func(r *shard.Record) { r.Shard = name })
-		_, err := b.Look(b.ctx, name)
+		_, err := b.ReadView(b.ctx, name)
 		refused(fmt.Sprintf("Look(%q)", name), err)
-		_, err = b.Decide(b.ctx, shard.Decision{Row: shard.Row{Name: name}})
+		_, err = b.UpdateRow(b.ctx, shard.RowUpdate{Row: shard.Row{Name: name}})
 		refused(fmt.Sprintf("Decide about %q", name), err)
 		refused(fmt.Sprintf("Lock of %q", name), b.lock(name, 1, "v", ""))
 		refused(fmt.Sprintf("Unlock of %q", name), b.Unlock(b.ctx, shard.Lock{Shard: name, Primary: nodeID(1), Instead: "v"}))
@@ -180,17 +180,17 @@ func testInvalid(b *bench) {
 	for _, id := range ids {
 		what := fmt.Sprintf("node %q", id)
 		record1(what, func(r *shard.Record) { r.ID = id })
-		_, err := b.Decide(b.ctx, shard.Decision{Row: row, Drop: []string{id}})
+		_, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: row, Drop: []string{id}})
 		refused("Decide, drop "+what, err)
 		if id != "" {
 			bad := row
 			bad.Primary = id
-			_, err = b.Decide(b.ctx, shard.Decision{Row: bad})
+			_, err = b.UpdateRow(b.ctx, shard.RowUpdate{Row: bad})
 			refused("Decide, primary "+what, err)
 		}
 		bad := row
 		bad.Members = []shard.Member{{ID: id}}
-		_, err = b.Decide(b.ctx, shard.Decision{Row: bad})
+		_, err = b.UpdateRow(b.ctx, shard.RowUpdate{Row: bad})
 		refused("Decide, member "+what, err)
 		refused("Lock of "+what, b.Lock(b.ctx, shard.Lock{Shard: "s", Primary: id, Value: "v"}))
 		c := command("s", 1, "c")
@@ -217,11 +217,11 @@ func (b *bench) invalidRest(row shard.Row, record1 func(string, func(*shard.Reco
 
 	bad := row
 	bad.Members = bigRow("s", shard.MaxMembers+1).Members
-	_, err := b.Decide(b.ctx, shard.Decision{Row: bad})
+	_, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: bad})
 	refused("Decide, too many members", err)
 	bad = row
 	bad.Rev = -1
-	_, err = b.Decide(b.ctx, shard.Decision{Row: bad})
+	_, err = b.UpdateRow(b.ctx, shard.RowUpdate{Row: bad})
 	refused("Decide at -1", err)
 
 	for _, value := range []string{"", "a\nb", "\x00", " a", strings.Repeat("v", 201)} {
@@ -241,9 +241,9 @@ func testContext(b *bench) {
 	b.report(record("s", 1))
 	row := b.found("s", 1)
 	_, report := b.Report(ctx, record("s", 2), false)
-	_, look := b.Look(ctx, "s")
+	_, look := b.ReadView(ctx, "s")
 	_, list := b.List(ctx, "", 1)
-	_, decide := b.Decide(ctx, shard.Decision{Row: row})
+	_, decide := b.UpdateRow(ctx, shard.RowUpdate{Row: row})
 	lock := b.Lock(ctx, shard.Lock{Shard: "s", Primary: nodeID(1), Value: "v"})
 	unlock := b.Unlock(ctx, shard.Lock{Shard: "s", Primary: nodeID(1), Instead: "v"})
 	send := b.Send(ctx, command("s", 1, "c"))

@@ -110,12 +110,12 @@ func (r lineRegistry) Report(ctx context.Context, rec shard.Record, tell bool) (
 	return through(ctx, r.l, "report", func(ctx context.Context) (shard.View, error) { return r.l.Registry.Report(ctx, rec, tell) })
 }
 
-func (r lineRegistry) Look(ctx context.Context, name string) (shard.View, error) {
-	return through(ctx, r.l, "look", func(ctx context.Context) (shard.View, error) { return r.l.Registry.Look(ctx, name) })
+func (r lineRegistry) ReadView(ctx context.Context, name string) (shard.View, error) {
+	return through(ctx, r.l, "look", func(ctx context.Context) (shard.View, error) { return r.l.Registry.ReadView(ctx, name) })
 }
 
-func (r lineRegistry) Decide(ctx context.Context, d shard.Decision) (int64, error) {
-	return through(ctx, r.l, "decide", func(ctx context.Context) (int64, error) { return r.l.Registry.Decide(ctx, d) })
+func (r lineRegistry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, error) {
+	return through(ctx, r.l, "decide", func(ctx context.Context) (int64, error) { return r.l.Registry.UpdateRow(ctx, d) })
 }
 
 func (r lineRegistry) Lock(ctx context.Context, k shard.Lock) error {
@@ -165,11 +165,11 @@ func (s lineLeases) EndSession(ctx context.Context, id, reason string) error {
 	return throughErr(ctx, s.l, "end", func(ctx context.Context) error { return s.l.Leases.EndSession(ctx, id, reason) })
 }
 
-func (s lineLeases) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (s lineLeases) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	return through(ctx, s.l, "acquire", func(ctx context.Context) (lease.Lease, error) { return s.l.Leases.Acquire(ctx, c) })
 }
 
-func (s lineLeases) Release(ctx context.Context, h lease.Handback) error {
+func (s lineLeases) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	return throughErr(ctx, s.l, "release", func(ctx context.Context) error { return s.l.Leases.Release(ctx, h) })
 }
 

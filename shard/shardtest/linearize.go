@@ -157,7 +157,7 @@ func (b *bench) linearize(worlds, steps int) {
 			r.Txn = 0
 			b.report(r)
 		}
-		c.rev = b.decide(shard.Decision{Row: shard.Row{Name: c.name, Primary: nodeID(c.first)}}).Rev
+		c.rev = b.decide(shard.RowUpdate{Row: shard.Row{Name: c.name, Primary: nodeID(c.first)}}).Rev
 		for n, s := range handles {
 			rng := rand.New(rand.NewPCG(uint64(i), uint64(n)))
 			all.Go(func() { c.fight(b.ctx, n, s.Registry, rng, steps) })
@@ -216,13 +216,13 @@ func (c *contest) do(ctx context.Context, r shard.Registry, in request) (out rep
 	primary := nodeID(c.first)
 	switch in.kind {
 	case look:
-		v, err = r.Look(ctx, c.name)
+		v, err = r.ReadView(ctx, c.name)
 	case report:
 		n := record(c.name, c.first+in.client)
 		n.Txn = in.epoch
 		v, err = r.Report(ctx, n, false)
 	case decide:
-		out.rev, err = r.Decide(ctx, shard.Decision{Row: shard.Row{Name: c.name, Primary: primary, Rev: in.rev, Epoch: in.epoch}})
+		out.rev, err = r.UpdateRow(ctx, shard.RowUpdate{Row: shard.Row{Name: c.name, Primary: primary, Rev: in.rev, Epoch: in.epoch}})
 	case take:
 		err = r.Lock(ctx, shard.Lock{Shard: c.name, Primary: primary, Value: in.value, Instead: in.instead})
 	case drop:

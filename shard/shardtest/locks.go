@@ -132,6 +132,6 @@ func testLockStays(b *bench) {
 	row := b.found("s", 1)
 	b.report(record("s", 1))
 	b.mustLock("taken", "a1", "")
-	b.decide(shard.Decision{Row: row, Drop: []string{nodeID(1)}})
+	b.decide(shard.RowUpdate{Row: row, Drop: []string{nodeID(1)}})
 	b.locked("the node's record is dropped", "a1")
 }

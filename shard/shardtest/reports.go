@@ -34,10 +34,10 @@ func full(name string, n int) shard.Record {
 	r.Link = &shard.Upstream{Address: "10.9.9.9:1", Up: true, Syncing: true, Input: -1}
 	r.Synced, r.Priority, r.Agent, r.Run = true, 0, "10.0.0.1:7000", "run"
 	r.Followers = []shard.Follower{{Address: "10.0.0.2:1", ID: nodeID(9), Txn: 1<<62 + 3, Online: true, Lag: time.Second + 1}, {Address: "x:1", Lag: -1}}
-	r.Opinion = &shard.Opinion{Of: nodeID(8), Verdict: shard.Mute, Age: 3, Silence: 4, Closed: 5}
+	r.Opinion = &shard.Opinion{Of: nodeID(8), Reachability: shard.TimedOut, Age: 3, Silence: 4, Closed: 5}
 	r.Results = []shard.Result{
-		{ID: "1/a/fence", Epoch: 1<<53 + 1, Order: shard.DoFence, Error: "no", Txn: 1 << 61, Lineage: r.Lineage, Before: r.Before, Took: 5},
-		{ID: "1/a/detach", Epoch: 2, Order: shard.DoDetach},
+		{ID: "1/a/fence", Epoch: 1<<53 + 1, Order: shard.OrderFence, Error: "no", Txn: 1 << 61, Lineage: r.Lineage, Before: r.Before, Took: 5},
+		{ID: "1/a/detach", Epoch: 2, Order: shard.OrderDetach},
 	}
 	r.Interval, r.Timeout, r.Version = time.Second+1, long+1, "7.0.15"
 	return r
@@ -66,7 +66,7 @@ func testAge(b *bench) {
 	r.Updated, r.Age = 5, -7*long // not an agent's to say
 	v := b.report(r)
 	first := v.Nodes[0]
-	if real := time.Since(began); first.Age < 0 || first.Age > real+time.Second {
+	if elapsed := time.Since(began); first.Age < 0 || first.Age > elapsed+time.Second {
 		b.Errorf("a record that was just written is %v old", first.Age)
 	}
 	if at := time.UnixMicro(first.Updated); !near(v.Now.Sub(at), first.Age) {
@@ -119,7 +119,7 @@ func testViewAfter(b *bench) {
 		r := record("s", n)
 		v := b.report(r)
 		b.same("row", row, v.Row)
-		if v.Lock != "v" || v.Lease.ID != shard.LeaseOf("s") || v.Now.IsZero() {
+		if v.Lock != "v" || v.Lease.ID != shard.LeaseID("s") || v.Now.IsZero() {
 			b.Errorf("the view has the lock %q, the lease %v and the time %v", v.Lock, v.Lease.ID, v.Now)
 		}
 		if got, ok := v.Node(r.ID); !ok || len(v.Nodes) != 4-n {
@@ -178,7 +178,7 @@ func testMoves(b *bench) {
 }
 
 func testNobodyLeft(b *bench) {
-	_, err := b.Look(b.ctx, "s")
+	_, err := b.ReadView(b.ctx, "s")
 	b.want("nothing was reported", err, shard.ErrNotFound)
 	b.report(record("s", 1))
 	v := b.look("s")
@@ -236,7 +236,7 @@ func testTakenID(b *bench) {
 	b.refused("the node is silent in another shard", r, "a", "b")
 	b.found("a", 3)
 	row := b.look("a").Row
-	b.decide(shard.Decision{Row: row, Drop: []string{r.ID}})
+	b.decide(shard.RowUpdate{Row: row, Drop: []string{r.ID}})
 	b.same("dropped there", []shard.Record{r, record("b", 2)}, b.report(r).Nodes)
 }
 
@@ -255,7 +255,7 @@ func testTakenAddress(b *bench) {
 	moves.Address = r.Address
 	b.refused("a node that is known goes to an address in another shard", moves, "a", "b")
 	row := b.found("a", 1)
-	b.decide(shard.Decision{Row: row, Drop: []string{dead.ID}})
+	b.decide(shard.RowUpdate{Row: row, Drop: []string{dead.ID}})
 	b.report(r)
 }
 
@@ -386,11 +386,11 @@ func (b *bench) session(name string) lease.Session {
 
 func (b *bench) take(name string, s lease.Session) lease.Lease {
 	b.Helper()
-	seen, err := b.s.Leases.Get(b.ctx, shard.LeaseOf(name))
+	seen, err := b.s.Leases.Get(b.ctx, shard.LeaseID(name))
 	if err != nil {
 		b.Fatal(err)
 	}
-	l, err := b.s.Leases.Acquire(b.ctx, lease.Claim{Lease: seen.ID, Session: s.ID, Seen: seen.Seen(), Waited: true})
+	l, err := b.s.Leases.Acquire(b.ctx, lease.Expectation{Lease: seen.ID, Session: s.ID, Seen: seen.Seen(), Waited: true})
 	if err != nil {
 		b.Fatalf("Acquire: %v", err)
 	}

@@ -12,21 +12,21 @@ import (
 )
 
 // decides is a store that makes something else of a decision.
-func decides(by string, edit func(*shard.Decision)) twin {
-	return twin{by: by, decide: func(w *world, ctx context.Context, d shard.Decision) (int64, error) {
+func decides(by string, edit func(*shard.RowUpdate)) twin {
+	return twin{by: by, decide: func(w *world, ctx context.Context, d shard.RowUpdate) (int64, error) {
 		edit(&d)
-		return w.Decide(ctx, d)
+		return w.UpdateRow(ctx, d)
 	}}
 }
 
 // rashly is a store that does a part of a decision also when it refuses it.
-func rashly(by string, part func(shard.Decision) shard.Decision) twin {
-	return twin{by: by, decide: func(w *world, ctx context.Context, d shard.Decision) (int64, error) {
-		rev, err := w.Decide(ctx, d)
+func rashly(by string, part func(shard.RowUpdate) shard.RowUpdate) twin {
+	return twin{by: by, decide: func(w *world, ctx context.Context, d shard.RowUpdate) (int64, error) {
+		rev, err := w.UpdateRow(ctx, d)
 		if errors.Is(err, shard.ErrChanged) {
 			d = part(d)
 			d.Row = w.read(ctx, d.Row.Name)
-			_, _ = w.Decide(ctx, d)
+			_, _ = w.UpdateRow(ctx, d)
 		}
 		return rev, err
 	}}
@@ -34,40 +34,40 @@ func rashly(by string, part func(shard.Decision) shard.Decision) twin {
 
 func decideTwins() map[string]twin {
 	return map[string]twin{
-		"a shard is made over and over": {by: "decide/a new shard", decide: func(w *world, ctx context.Context, d shard.Decision) (int64, error) {
+		"a shard is made over and over": {by: "decide/a new shard", decide: func(w *world, ctx context.Context, d shard.RowUpdate) (int64, error) {
 			if d.Row.Rev == 0 {
 				d.Row.Rev = w.read(ctx, d.Row.Name).Rev
 			}
-			return w.Decide(ctx, d)
+			return w.UpdateRow(ctx, d)
 		}},
-		"a plan loses its steps": decides("decide/the whole row is kept", func(d *shard.Decision) {
+		"a plan loses its steps": decides("decide/the whole row is kept", func(d *shard.RowUpdate) {
 			if d.Row.Plan != nil {
 				d.Row.Plan = new(*d.Row.Plan)
 				d.Row.Plan.Steps = nil
 			}
 		}),
-		"the last who decides wins": {by: "decide/only what was read", decide: func(w *world, ctx context.Context, d shard.Decision) (int64, error) {
+		"the last who decides wins": {by: "decide/only what was read", decide: func(w *world, ctx context.Context, d shard.RowUpdate) (int64, error) {
 			d.Row.Rev = w.read(ctx, d.Row.Name).Rev
-			return w.Decide(ctx, d)
+			return w.UpdateRow(ctx, d)
 		}},
-		"a row is read and then written": {by: "decide/one of many", decide: func(w *world, ctx context.Context, d shard.Decision) (int64, error) {
+		"a row is read and then written": {by: "decide/one of many", decide: func(w *world, ctx context.Context, d shard.RowUpdate) (int64, error) {
 			if w.read(ctx, d.Row.Name).Rev != d.Row.Rev {
 				return 0, shard.ErrChanged
 			}
 			together()
 			d.Row.Rev = w.read(ctx, d.Row.Name).Rev
-			return w.Decide(ctx, d)
+			return w.UpdateRow(ctx, d)
 		}},
-		"refused decisions send": rashly("decide/commands only if decided", func(d shard.Decision) shard.Decision { return shard.Decision{Row: d.Row, Commands: d.Commands} }),
-		"refused decisions drop": rashly("decide/commands only if decided", func(d shard.Decision) shard.Decision { return shard.Decision{Row: d.Row, Drop: d.Drop} }),
-		"refused decisions are recorded": rashly("decide/commands only if decided", func(d shard.Decision) shard.Decision {
-			return shard.Decision{Row: d.Row, Event: d.Event}
+		"refused decisions send": rashly("decide/commands only if decided", func(d shard.RowUpdate) shard.RowUpdate { return shard.RowUpdate{Row: d.Row, Commands: d.Commands} }),
+		"refused decisions drop": rashly("decide/commands only if decided", func(d shard.RowUpdate) shard.RowUpdate { return shard.RowUpdate{Row: d.Row, Drop: d.Drop} }),
+		"refused decisions are recorded": rashly("decide/commands only if decided", func(d shard.RowUpdate) shard.RowUpdate {
+			return shard.RowUpdate{Row: d.Row, Event: d.Event}
 		}),
-		"decisions send nothing": decides("decide/commands only if decided", func(d *shard.Decision) { d.Commands = nil }),
-		"nothing is dropped":     decides("decide/drops records and queues", func(d *shard.Decision) { d.Drop = nil }),
-		"one is dropped":         decides("decide/drops records and queues", func(d *shard.Decision) { d.Drop = d.Drop[:min(1, len(d.Drop))] }),
-		"what is dropped is dropped everywhere": {by: "decide/drops records and queues", decide: func(w *world, ctx context.Context, d shard.Decision) (int64, error) {
-			rev, err := w.Decide(ctx, d)
+		"decisions send nothing": decides("decide/commands only if decided", func(d *shard.RowUpdate) { d.Commands = nil }),
+		"nothing is dropped":     decides("decide/drops records and queues", func(d *shard.RowUpdate) { d.Drop = nil }),
+		"one is dropped":         decides("decide/drops records and queues", func(d *shard.RowUpdate) { d.Drop = d.Drop[:min(1, len(d.Drop))] }),
+		"what is dropped is dropped everywhere": {by: "decide/drops records and queues", decide: func(w *world, ctx context.Context, d shard.RowUpdate) (int64, error) {
+			rev, err := w.UpdateRow(ctx, d)
 			for _, id := range d.Drop {
 				if err == nil {
 					w.forget(ctx, id)
@@ -75,24 +75,24 @@ func decideTwins() map[string]twin {
 			}
 			return rev, err
 		}},
-		"what is dropped is told nothing": decides("decide/a dropped node's last order", func(d *shard.Decision) {
+		"what is dropped is told nothing": decides("decide/a dropped node's last order", func(d *shard.RowUpdate) {
 			d.Commands = slices.DeleteFunc(slices.Clone(d.Commands), func(c shard.Command) bool { return slices.Contains(d.Drop, c.Node) })
 		}),
-		"events are lost": decides("decide/writes its event", func(d *shard.Decision) { d.Event = nil }),
-		"events are cut": decides("decide/writes its event", func(d *shard.Decision) {
+		"events are lost": decides("decide/writes its event", func(d *shard.RowUpdate) { d.Event = nil }),
+		"events are cut": decides("decide/writes its event", func(d *shard.RowUpdate) {
 			if d.Event != nil {
 				e := *d.Event
 				e.Reason = e.Reason[:10]
 				d.Event = &e
 			}
 		}),
-		"steps are torn": {by: "race/one order of steps explains it", decide: func(w *world, ctx context.Context, d shard.Decision) (int64, error) {
+		"steps are torn": {by: "race/one order of steps explains it", decide: func(w *world, ctx context.Context, d shard.RowUpdate) (int64, error) {
 			if w.read(ctx, d.Row.Name).Rev != d.Row.Rev {
 				return 0, shard.ErrChanged
 			}
 			together()
 			d.Row.Rev = w.read(ctx, d.Row.Name).Rev
-			return w.Decide(ctx, d)
+			return w.UpdateRow(ctx, d)
 		}},
 		"old views are shown": {by: "race/one order of steps explains it", shown: func(w *world, v *shard.View) {
 			w.mu.Lock()
@@ -131,30 +131,30 @@ func lockTwins() map[string]twin {
 			return w.Lock(ctx, l)
 		}},
 		"a lock is read and then taken": {by: "lock/one of many", lock: func(w *world, ctx context.Context, l shard.Lock) error {
-			v, err := w.Look(ctx, l.Shard)
+			v, err := w.ReadView(ctx, l.Shard)
 			if err != nil || v.Lock != l.Instead {
 				return errors.Join(err, shard.ErrLocked)
 			}
 			together()
-			v, _ = w.Look(ctx, l.Shard)
+			v, _ = w.ReadView(ctx, l.Shard)
 			l.Instead = v.Lock
 			return w.Lock(ctx, l)
 		}},
 		"anybody unlocks": {by: "lock/unlocked only by its value", unlock: func(w *world, ctx context.Context, l shard.Lock) error {
-			if v, err := w.Look(ctx, l.Shard); err == nil {
+			if v, err := w.ReadView(ctx, l.Shard); err == nil {
 				l.Instead = v.Lock
 			}
 			return w.Unlock(ctx, l)
 		}},
 		"nobody unlocks": {by: "lock/unlocked only by its value", unlock: func(*world, context.Context, shard.Lock) error { return nil }},
 		"unlocking what is not locked fails": {by: "lock/unlocked only by its value", unlock: func(w *world, ctx context.Context, l shard.Lock) error {
-			if v, err := w.Look(ctx, l.Shard); err == nil && v.Lock != l.Instead {
+			if v, err := w.ReadView(ctx, l.Shard); err == nil && v.Lock != l.Instead {
 				return shard.ErrLocked
 			}
 			return w.Unlock(ctx, l)
 		}},
 		"a lock never ends": {by: "lock/ends when nobody renews it", advance: func(w *world) {
-			if v, err := w.Look(context.Background(), "s"); err == nil && v.Lock != "" {
+			if v, err := w.ReadView(context.Background(), "s"); err == nil && v.Lock != "" {
 				l := shard.Lock{Shard: "s", Primary: v.Row.Primary, Value: v.Lock, Instead: v.Lock}
 				_ = w.Lock(context.Background(), l)
 			}
@@ -162,16 +162,16 @@ func lockTwins() map[string]twin {
 		"a renewal prolongs nothing": {by: "lock/ends when nobody renews it", advance: func(w *world) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			v, err := w.Look(context.Background(), "s")
+			v, err := w.ReadView(context.Background(), "s")
 			if w.count++; err == nil && w.count == 2 {
 				_ = w.Unlock(context.Background(), shard.Lock{Shard: "s", Primary: v.Row.Primary, Instead: v.Lock})
 			}
 		}},
-		"the lock goes with the node": {by: "lock/a dropped node's lock stays", decide: func(w *world, ctx context.Context, d shard.Decision) (int64, error) {
-			if v, err := w.Look(ctx, d.Row.Name); err == nil && len(d.Drop) > 0 {
+		"the lock goes with the node": {by: "lock/a dropped node's lock stays", decide: func(w *world, ctx context.Context, d shard.RowUpdate) (int64, error) {
+			if v, err := w.ReadView(ctx, d.Row.Name); err == nil && len(d.Drop) > 0 {
 				_ = w.Unlock(ctx, shard.Lock{Shard: d.Row.Name, Primary: v.Row.Primary, Instead: v.Lock})
 			}
-			return w.Decide(ctx, d)
+			return w.UpdateRow(ctx, d)
 		}},
 	}
 }
@@ -341,7 +341,7 @@ func watchTwins() map[string]twin {
 			err := w.Lock(ctx, l)
 			row := w.read(ctx, l.Shard)
 			if err == nil && row.Rev > 0 {
-				_, _ = w.Decide(ctx, shard.Decision{Row: row})
+				_, _ = w.UpdateRow(ctx, shard.RowUpdate{Row: row})
 			}
 			return err
 		}},
@@ -373,7 +373,7 @@ func inputTwins() map[string]twin {
 			}
 		}},
 		"locks are patterns": {by: "input/hostile text is only data", lock: func(w *world, ctx context.Context, l shard.Lock) error {
-			if v, err := w.Look(ctx, l.Shard); err == nil && l.Instead == "v*" {
+			if v, err := w.ReadView(ctx, l.Shard); err == nil && l.Instead == "v*" {
 				l.Instead = v.Lock
 			}
 			return w.Lock(ctx, l)
@@ -385,12 +385,12 @@ func inputTwins() map[string]twin {
 			}
 			return v, err
 		}},
-		"big rows are cut": decides("input/big rows", func(d *shard.Decision) { d.Row.Members = d.Row.Members[:min(len(d.Row.Members), 50)] }),
-		"lists are not checked": {by: "input/what is invalid is refused", decide: func(w *world, ctx context.Context, d shard.Decision) (int64, error) {
+		"big rows are cut": decides("input/big rows", func(d *shard.RowUpdate) { d.Row.Members = d.Row.Members[:min(len(d.Row.Members), 50)] }),
+		"lists are not checked": {by: "input/what is invalid is refused", decide: func(w *world, ctx context.Context, d shard.RowUpdate) (int64, error) {
 			if d.Validate() != nil {
 				return d.Row.Rev + 1, nil
 			}
-			return w.Decide(ctx, d)
+			return w.UpdateRow(ctx, d)
 		}},
 		"locks without a value": {by: "input/what is invalid is refused", lock: func(w *world, ctx context.Context, l shard.Lock) error {
 			if l.Value == "" {
@@ -406,8 +406,8 @@ func inputTwins() map[string]twin {
 			}
 			return w.Send(ctx, cs...)
 		}},
-		"an ended context is as good as any": {by: "input/an ended context is no success", decide: func(w *world, ctx context.Context, d shard.Decision) (int64, error) {
-			return w.Decide(context.WithoutCancel(ctx), d)
+		"an ended context is as good as any": {by: "input/an ended context is no success", decide: func(w *world, ctx context.Context, d shard.RowUpdate) (int64, error) {
+			return w.UpdateRow(context.WithoutCancel(ctx), d)
 		}},
 	}
 }

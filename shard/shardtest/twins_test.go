@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/recorder"
+	"github.com/understudy-ha/understudy/internal/testkit/recorder"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -75,14 +75,14 @@ func (w *world) forget(ctx context.Context, id string) {
 	views, _ := w.List(ctx, "", shard.MaxShards)
 	for _, v := range views {
 		if _, ok := v.Node(id); ok {
-			_, _ = w.Registry.Decide(ctx, shard.Decision{Row: v.Row, Drop: []string{id}})
+			_, _ = w.Registry.UpdateRow(ctx, shard.RowUpdate{Row: v.Row, Drop: []string{id}})
 		}
 	}
 }
 
 // read is the row as it stands.
 func (w *world) read(ctx context.Context, name string) shard.Row {
-	v, err := w.Look(ctx, name)
+	v, err := w.ReadView(ctx, name)
 	if err != nil {
 		return shard.Row{Name: name}
 	}
@@ -100,7 +100,7 @@ type twin struct {
 
 	report func(*world, context.Context, shard.Record, bool) (shard.View, error)
 	look   func(*world, context.Context, string) (shard.View, error)
-	decide func(*world, context.Context, shard.Decision) (int64, error)
+	decide func(*world, context.Context, shard.RowUpdate) (int64, error)
 	lock   func(*world, context.Context, shard.Lock) error
 	unlock func(*world, context.Context, shard.Lock) error
 	list   func(*world, context.Context, string, int) ([]shard.View, error)
@@ -142,18 +142,18 @@ func (r twinRegistry) Report(ctx context.Context, n shard.Record, tell bool) (sh
 	return r.show(r.w.Report(ctx, n, tell))
 }
 
-func (r twinRegistry) Look(ctx context.Context, name string) (shard.View, error) {
+func (r twinRegistry) ReadView(ctx context.Context, name string) (shard.View, error) {
 	if r.t.look != nil {
 		return r.t.look(r.w, ctx, name)
 	}
-	return r.show(r.w.Look(ctx, name))
+	return r.show(r.w.ReadView(ctx, name))
 }
 
-func (r twinRegistry) Decide(ctx context.Context, d shard.Decision) (int64, error) {
+func (r twinRegistry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, error) {
 	if r.t.decide != nil {
 		return r.t.decide(r.w, ctx, d)
 	}
-	return r.w.Decide(ctx, d)
+	return r.w.UpdateRow(ctx, d)
 }
 
 func (r twinRegistry) Lock(ctx context.Context, l shard.Lock) error {
@@ -228,14 +228,14 @@ func reportTwins() map[string]twin {
 			}
 		}},
 		"a report is merged into the last": {by: "report/the last one counts", report: func(w *world, ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
-			if v, err := w.Look(ctx, n.Shard); err == nil && n.Link == nil {
+			if v, err := w.ReadView(ctx, n.Shard); err == nil && n.Link == nil {
 				old, _ := v.Node(n.ID)
 				n.Link = old.Link
 			}
 			return w.Report(ctx, n, tell)
 		}},
 		"the first report counts": {by: "report/the last one counts", report: func(w *world, ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
-			if v, err := w.Look(ctx, n.Shard); err == nil {
+			if v, err := w.ReadView(ctx, n.Shard); err == nil {
 				if old, known := v.Node(n.ID); known {
 					n.Txn = old.Txn
 				}
@@ -255,28 +255,28 @@ func reportTwins() map[string]twin {
 			return v, err
 		}},
 		"a look renews": {by: "report/a record lives for its timeout", look: func(w *world, ctx context.Context, name string) (shard.View, error) {
-			v, err := w.Look(ctx, name)
+			v, err := w.ReadView(ctx, name)
 			for _, n := range v.Nodes {
 				_, _ = w.Report(ctx, n, false)
 			}
 			if err != nil {
 				return v, err
 			}
-			return w.Look(ctx, name)
+			return w.ReadView(ctx, name)
 		}},
 		"the view of before": {by: "report/the view of after it", report: func(w *world, ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
-			v, err := w.Look(ctx, n.Shard)
+			v, err := w.ReadView(ctx, n.Shard)
 			if _, failed := w.Report(ctx, n, tell); failed != nil || err != nil {
-				return w.Look(ctx, n.Shard)
+				return w.ReadView(ctx, n.Shard)
 			}
 			return v, nil
 		}},
 		"nodes are in no order": {by: "report/the view of after it", shown: func(_ *world, v *shard.View) { slices.Reverse(v.Nodes) }},
 		"names are folded": {by: "report/shards know nothing of another", look: func(w *world, ctx context.Context, name string) (shard.View, error) {
-			return w.Look(ctx, strings.ToLower(name))
+			return w.ReadView(ctx, strings.ToLower(name))
 		}},
 		"an agent that was once is the only one": {by: "report/an agent that starts anew", report: func(w *world, ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
-			if v, err := w.Look(ctx, n.Shard); err == nil {
+			if v, err := w.ReadView(ctx, n.Shard); err == nil {
 				if old, known := v.Node(n.ID); known && old.Instance != n.Instance {
 					return v, shard.ErrTaken
 				}
@@ -293,7 +293,7 @@ func reportTwins() map[string]twin {
 			return w.Report(ctx, n, tell)
 		}},
 		"every shard is there": {by: "report/a shard without row and records", look: func(w *world, ctx context.Context, name string) (shard.View, error) {
-			v, err := w.Look(ctx, name)
+			v, err := w.ReadView(ctx, name)
 			if errors.Is(err, shard.ErrNotFound) {
 				err = nil
 			}
@@ -337,7 +337,7 @@ func twoSteps(by string) twin {
 		}
 		v, err := w.Report(ctx, n, tell)
 		if errors.Is(err, shard.ErrTaken) { // too late to know
-			return w.Look(ctx, n.Shard)
+			return w.ReadView(ctx, n.Shard)
 		}
 		return v, err
 	}}
@@ -379,9 +379,9 @@ func takenTwins() map[string]twin {
 func viewTwins() map[string]twin {
 	return map[string]twin{
 		"row and nodes are read one after the other": {by: "view/all at one moment", look: func(w *world, ctx context.Context, name string) (shard.View, error) {
-			v, err := w.Look(ctx, name)
+			v, err := w.ReadView(ctx, name)
 			together()
-			after, failed := w.Look(ctx, name)
+			after, failed := w.ReadView(ctx, name)
 			if err != nil || failed != nil {
 				return after, failed
 			}

@@ -88,7 +88,7 @@ func testWatch(b *bench) {
 			w.until("a report that others wait for", name)
 			v.until("a report that others wait for, the second who watches", name)
 		}
-		row = b.decide(shard.Decision{Row: row})
+		row = b.decide(shard.RowUpdate{Row: row})
 		w.until("a decision", "s")
 		v.until("a decision, the second who watches", "s")
 	}
@@ -99,9 +99,9 @@ func testWatchOne(b *bench) {
 	row := shard.Row{Name: "s"}
 	for range 3 {
 		b.tell("s1", 1)
-		b.decide(shard.Decision{Row: shard.Row{Name: fmt.Sprint("s.", row.Rev)}})
+		b.decide(shard.RowUpdate{Row: shard.Row{Name: fmt.Sprint("s.", row.Rev)}})
 		b.tell("S", 2)
-		row = b.decide(shard.Decision{Row: row})
+		row = b.decide(shard.RowUpdate{Row: row})
 		b.quiet(w.until("its shard's decision", "s"))
 		b.tell("s2", 3)
 		b.tell("s", 4)
@@ -132,7 +132,7 @@ func testWatchQuiet(b *bench) {
 		if err := b.lock("s", 1, fmt.Sprint("v", i), b.look("s").Lock); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := b.Decide(b.ctx, shard.Decision{Row: shard.Row{Name: "s"}}); !errors.Is(err, shard.ErrChanged) {
+		if _, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: shard.Row{Name: "s"}}); !errors.Is(err, shard.ErrChanged) {
 			b.Fatal(err)
 		}
 	}
@@ -147,7 +147,7 @@ func testWatchLease(b *bench) {
 	b.report(record("s", 1))
 	all, w := b.watch(""), b.watch("s")
 	l := b.take("s", one)
-	h := lease.Handback{Lease: l.ID, Session: one.ID, Term: l.Term, Reason: "test"}
+	h := lease.ReleaseRequest{Lease: l.ID, Session: one.ID, Term: l.Term, Reason: "test"}
 	for range 3 {
 		w.until("the lease is taken", "s")
 		all.until("the lease is taken", "s")

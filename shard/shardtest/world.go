@@ -275,7 +275,7 @@ func (n *Node) refuses() error {
 	case n.role != shard.Primary:
 		return fmt.Errorf("%w: a replica", shard.ErrNodeRefused)
 	case n.sick:
-		return fmt.Errorf("%w: its disk is full", shard.ErrNodeUnwell)
+		return fmt.Errorf("%w: its disk is full", shard.ErrNodeUnhealthy)
 	case n.w.Lying:
 		return nil
 	case n.fence == shard.Closed:

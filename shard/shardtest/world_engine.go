@@ -21,15 +21,15 @@ func (e engines) Name() string                   { return "world" }
 func (e engines) FenceDelay() time.Duration      { return e.w.FenceDelay }
 func (e engines) At(address string) shard.Engine { return engine{e, address} }
 
-func (e engines) Knock(ctx context.Context, address string) shard.Verdict {
+func (e engines) ProbePeer(ctx context.Context, address string) shard.Reachability {
 	err := e.reach(ctx, address, func(*Node) error { return nil })
 	switch {
 	case err == nil:
-		return shard.Answers
+		return shard.Reachable
 	case errors.Is(err, shard.ErrNodeGone):
-		return shard.Refuses
+		return shard.Refused
 	}
-	return shard.Mute
+	return shard.TimedOut
 }
 
 // reach has f done by the node, when it can be reached and goes on.

@@ -20,22 +20,22 @@ type tokens struct{ s *Store }
 
 // Add implements [access.Tokens].
 func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", access.Adding(t, lasts))
+	return a.change(ctx, "adding a token", access.DecideAdd(t, lasts))
 }
 
 // Revoke implements [access.Tokens].
 func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", access.Revoking(ref, by))
+	return a.change(ctx, "revoking a token", access.DecideRevoke(ref, by))
 }
 
-func (a tokens) change(ctx context.Context, op string, decide access.Decide) (access.Token, error) {
+func (a tokens) change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
 	if err := a.s.begin(ctx, op); err != nil {
 		return access.Token{}, err
 	}
 	defer a.s.mu.Unlock()
 	now := a.s.now()
 	c, err := decide(a.s.tokens, now)
-	if err != nil || c.Nothing {
+	if err != nil || c.Unchanged {
 		return c.Token, err
 	}
 	kept := slices.DeleteFunc(slices.Clone(a.s.tokens), func(t access.Token) bool {

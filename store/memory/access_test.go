@@ -32,7 +32,7 @@ func TestAccessRestored(t *testing.T) {
 	s := memory.New(nil)
 	add := func(name string) {
 		t.Helper()
-		one, _, err := access.Make(name, access.Scopes{access.Read}, "alice")
+		one, _, err := access.NewToken(name, access.Scopes{access.Read}, "alice")
 		if err == nil {
 			_, err = s.Tokens().Add(t.Context(), one, 0)
 		}

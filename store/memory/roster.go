@@ -57,8 +57,8 @@ func (s *Store) Waiters(_ context.Context, space string) ([]lease.Waiter, error)
 	return out, nil
 }
 
-// Ask implements [lease.Roster].
-func (s *Store) Ask(_ context.Context, id lease.ID, successor, who string) error {
+// RequestRelease implements [lease.Roster].
+func (s *Store) RequestRelease(_ context.Context, id lease.ID, successor, who string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -69,7 +69,7 @@ func (s *Store) Ask(_ context.Context, id lease.ID, successor, who string) error
 	r.asked, r.askedFor = true, successor
 	s.record(now, history.Event{
 		Part: id.Space, Subject: id.Key, From: r.holder.Label(), To: r.holder.Label(),
-		Term: r.term, Reason: lease.AskReason(successor, who), Duration: now.Sub(r.since),
+		Term: r.term, Reason: lease.ReleaseRequestedReason(successor, who), Duration: now.Sub(r.since),
 	}, lease.Change{Lease: id, Term: r.term})
 	return nil
 }

@@ -98,19 +98,19 @@ func (all *shards) taken(n shard.Record, now time.Time) error {
 	home, known := all.home[n.ID]
 	switch {
 	case known && home != n.Shard:
-		return n.Taken(shard.TakenShard, n.ID, home)
+		return n.TakenError(shard.TakenShard, n.ID, home)
 	case known:
 		if old := all.byName[home].nodes[n.ID]; old.Instance != n.Instance && old.lives(now) {
-			return n.Taken(shard.TakenInstance, n.ID, old.Instance)
+			return n.TakenError(shard.TakenInstance, n.ID, old.Instance)
 		}
 	}
 	for id := range all.addresses[n.Address] {
 		home := all.home[id]
 		if home != n.Shard {
-			return n.Taken(shard.TakenAddressShard, id, home)
+			return n.TakenError(shard.TakenAddressShard, id, home)
 		}
 		if id != n.ID && all.byName[home].nodes[id].lives(now) {
-			return n.Taken(shard.TakenAddress, id, "")
+			return n.TakenError(shard.TakenAddress, id, "")
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ func (all *shards) state(name string) *shardState {
 // view is a shard that is there, as it stands.
 func (s *Store) view(name string, now time.Time) shard.View {
 	of := s.shards.byName[name]
-	v := shard.View{Row: copyRow(of.row), Now: now.Round(time.Microsecond), Lease: s.show(shard.LeaseOf(name), now)}
+	v := shard.View{Row: copyRow(of.row), Now: now.Round(time.Microsecond), Lease: s.show(shard.LeaseID(name), now)}
 	if of.row.Primary != "" {
 		v.Lock = s.shards.lockedBy(of.row.Primary, now)
 	}
@@ -172,8 +172,8 @@ func (s *Store) view(name string, now time.Time) shard.View {
 	return v
 }
 
-// Look implements [shard.Registry].
-func (r registry) Look(ctx context.Context, name string) (shard.View, error) {
+// ReadView implements [shard.Registry].
+func (r registry) ReadView(ctx context.Context, name string) (shard.View, error) {
 	if err := shard.ValidateName(name); err != nil {
 		return shard.View{}, err
 	}
@@ -208,8 +208,8 @@ func (r registry) List(ctx context.Context, after string, limit int) ([]shard.Vi
 	return out, nil
 }
 
-// Decide implements [shard.Registry].
-func (r registry) Decide(ctx context.Context, d shard.Decision) (int64, error) {
+// UpdateRow implements [shard.Registry].
+func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, error) {
 	if err := d.Validate(); err != nil {
 		return 0, err
 	}

@@ -82,7 +82,7 @@ func (c commands) Next(ctx context.Context, node string, wait time.Duration) (sh
 		select {
 		case <-coming:
 		case <-timer.C:
-			return shard.Command{}, fmt.Errorf("%w for node %.8s", shard.ErrNone, node)
+			return shard.Command{}, fmt.Errorf("%w for node %.8s", shard.ErrNoCommand, node)
 		case <-ctx.Done():
 			return shard.Command{}, fmt.Errorf("memory: waiting for a command: %w: %w", lease.ErrUnavailable, context.Cause(ctx))
 		}

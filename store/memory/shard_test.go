@@ -49,7 +49,7 @@ func TestShardsRestored(t *testing.T) {
 	}
 	decide := func(rev, epoch int64) int64 {
 		t.Helper()
-		rev, err := r.Decide(ctx, shard.Decision{Row: shard.Row{Name: "s", Rev: rev, Epoch: epoch, Primary: node.ID}})
+		rev, err := r.UpdateRow(ctx, shard.RowUpdate{Row: shard.Row{Name: "s", Rev: rev, Epoch: epoch, Primary: node.ID}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestShardsRestored(t *testing.T) {
 	report(1)
 	first := decide(0, 1)
 	backup := s.Snapshot()
-	want, err := r.Look(ctx, "s")
+	want, err := r.ReadView(ctx, "s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestShardsRestored(t *testing.T) {
 		got <- c
 	}()
 	s.Restore(backup)
-	v, err := r.Look(ctx, "s")
+	v, err := r.ReadView(ctx, "s")
 	if err != nil || v.Nodes[0].Txn != 1 || v.Lock != "" {
 		t.Errorf("restored: %+v, %v", v, err)
 	}
@@ -92,7 +92,7 @@ func TestShardsRestored(t *testing.T) {
 	if name := <-woken; name != "s" {
 		t.Errorf("woken for %q", name)
 	}
-	c := shard.Command{ID: "c", Shard: "s", Node: node.ID, Epoch: 1, Order: shard.DoFence, Within: time.Minute}
+	c := shard.Command{ID: "c", Shard: "s", Node: node.ID, Epoch: 1, Order: shard.OrderFence, Within: time.Minute}
 	if err := s.Commands().Send(ctx, c); err != nil {
 		t.Fatal(err)
 	}

@@ -8,13 +8,22 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/memstore/checks"
+	"github.com/understudy-ha/understudy/internal/memstore/queues"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
 )
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store    = (*Store)(nil)
+	_ store.Queues   = (*Store)(nil)
+	_ store.Monitors = (*Store)(nil)
+)
 
 // forgetAfter is how long a session that is over is remembered, so that whoever
 // looks can tell an ended session from one that never was.
@@ -35,6 +44,9 @@ type Store struct {
 	nextW    int
 	shards   shards
 	tokens   []access.Token
+
+	queues *queues.Memory
+	checks *checks.Reference
 }
 
 type session struct {
@@ -59,12 +71,34 @@ func New(now func() time.Time) *Store {
 	if now == nil {
 		now = time.Now
 	}
-	return &Store{
+	s := &Store{
 		now: now, sessions: map[string]*session{}, leases: map[lease.ID]*row{},
 		waiting: map[lease.ID][]string{}, watchers: map[int]func(lease.Change){},
 		shards: newShards(),
 	}
+	s.queues = queues.NewMemory(kernel{s}, now)
+	s.checks = checks.NewReference(checks.Options{Clock: now, Sessions: s, History: s, Queues: s.queues.QueueAdmin()})
+	return s
 }
+
+// kernel is the store as its claims see it: they wake watchers of their own, besides those of leases.
+type kernel struct{ *Store }
+
+func (k kernel) Watch(ctx context.Context, wake func(lease.Change)) error {
+	return k.watchLeases(ctx, wake)
+}
+
+// Claims implements [store.Queues].
+func (s *Store) Claims() claim.KeyTable { return s.queues.Claims() }
+
+// Queue implements [store.Queues].
+func (s *Store) Queue() dispatch.Queue { return s.queues.Queue() }
+
+// QueueAdmin implements [store.Queues].
+func (s *Store) QueueAdmin() dispatch.Admin { return s.queues.QueueAdmin() }
+
+// Monitor implements [store.Monitors].
+func (s *Store) Monitor() monitor.Store { return s.checks }
 
 // StartSession implements [lease.Store].
 func (s *Store) StartSession(_ context.Context, n lease.Session) (lease.Renewal, error) {
@@ -135,7 +169,7 @@ func (s *Store) EndSession(_ context.Context, id, reason string) error {
 	n.Ended, n.deadline = true, now
 	for _, r := range s.leases {
 		if r.session == id {
-			s.free(r, now, lease.CutReason(reason), "", time.Time{})
+			s.free(r, now, lease.TruncateReason(reason), "", time.Time{})
 		}
 	}
 	for of := range s.waiting {
@@ -145,7 +179,7 @@ func (s *Store) EndSession(_ context.Context, id, reason string) error {
 }
 
 // Acquire implements [lease.Store].
-func (s *Store) Acquire(_ context.Context, c lease.Claim) (lease.Lease, error) {
+func (s *Store) Acquire(_ context.Context, c lease.Expectation) (lease.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -157,7 +191,7 @@ func (s *Store) Acquire(_ context.Context, c lease.Claim) (lease.Lease, error) {
 	if current.Session == c.Session {
 		return current, nil
 	}
-	reason, ok := c.Takes(current, me.Instance)
+	reason, ok := c.Permits(current, me.Instance)
 	if !ok {
 		return current, fmt.Errorf("%s: %w", c.Lease, lease.ErrHeld)
 	}
@@ -184,7 +218,7 @@ func (s *Store) Acquire(_ context.Context, c lease.Claim) (lease.Lease, error) {
 }
 
 // Release implements [lease.Store].
-func (s *Store) Release(_ context.Context, h lease.Handback) error {
+func (s *Store) Release(_ context.Context, h lease.ReleaseRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.leases[h.Lease]
@@ -192,7 +226,7 @@ func (s *Store) Release(_ context.Context, h lease.Handback) error {
 		return fmt.Errorf("%s under term %d: %w", h.Lease, h.Term, lease.ErrNotHeld)
 	}
 	now := s.now()
-	s.free(r, now, lease.CutReason(h.Reason), h.Successor, now.Add(h.Reserve))
+	s.free(r, now, lease.TruncateReason(h.Reason), h.Successor, now.Add(h.Reserve))
 	return nil
 }
 
@@ -238,7 +272,7 @@ func (s *Store) show(id lease.ID, now time.Time) lease.Lease {
 		return l
 	}
 	l.Term, l.Session, l.Since, l.Age = r.term, r.session, r.since, now.Sub(r.since)
-	l.Successor, l.Asked, l.AskedFor = r.successor, r.asked, r.askedFor
+	l.Successor, l.ReleaseRequested, l.RequestedSuccessor = r.successor, r.asked, r.askedFor
 	if r.successor != "" {
 		l.Reserved = max(0, r.reserved.Sub(now))
 	}
@@ -253,6 +287,10 @@ func (s *Store) show(id lease.ID, now time.Time) lease.Lease {
 
 // Watch implements [lease.Store].
 func (s *Store) Watch(ctx context.Context, wake func(lease.Change)) error {
+	return s.queues.Watch(ctx, wake)
+}
+
+func (s *Store) watchLeases(ctx context.Context, wake func(lease.Change)) error {
 	s.mu.Lock()
 	n := s.nextW
 	s.nextW++

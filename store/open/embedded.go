@@ -23,6 +23,3 @@ func openRedis(context.Context, string, Options) (store.Store, error) {
 func without(kind string) error {
 	return fmt.Errorf("%w: this program was built for the embedded store alone (-tags embedded), without %s; use sqlite:PATH, or the program that `make build` makes", lease.ErrInvalid, kind)
 }
-
-// SilenceDrivers does nothing here: SQLite prints nothing.
-func SilenceDrivers() {}

@@ -17,7 +17,3 @@ func openPostgres(ctx context.Context, url string, o Options) (store.Store, erro
 func openRedis(ctx context.Context, url string, o Options) (store.Store, error) {
 	return redis.Open(ctx, redis.Config{URL: url, NoMigrate: o.NoMigrate, Logger: o.Logger})
 }
-
-// SilenceDrivers keeps the drivers from printing to standard error by themselves.
-// It is for programs, once, before the first Open.
-func SilenceDrivers() { redis.SilenceDriver() }

@@ -22,7 +22,7 @@ func (s *Store) Tokens() access.Tokens { return tokens{s} }
 type tokens struct{ db *Store }
 
 const (
-	lockTokens = "SELECT {{schema}}.settle($1), pg_advisory_xact_lock(hashtext({{channel}} || ' access'), 0)"
+	lockTokens = "SELECT {{rules}}.configure_statement($1), pg_advisory_xact_lock(hashtext({{channel}} || ' access'), 0)"
 
 	allTokens = "SELECT id, name, scopes, sum, created, made_by, expires, revoked, revoked_by FROM {{schema}}.token"
 
@@ -35,30 +35,30 @@ const (
 
 // Add implements [access.Tokens].
 func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", access.Adding(t, lasts))
+	return a.change(ctx, "adding a token", access.DecideAdd(t, lasts))
 }
 
 // Revoke implements [access.Tokens].
 func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", access.Revoking(ref, by))
+	return a.change(ctx, "revoking a token", access.DecideRevoke(ref, by))
 }
 
 // errRefused ends a transaction that is not to do anything.
 var errRefused = errors.New("refused")
 
-func (a tokens) change(ctx context.Context, op string, decide access.Decide) (access.Token, error) {
+func (a tokens) change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
 	var c access.Change
 	var refused error
-	err := a.db.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
+	err := a.db.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
 		err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, a.db.sql(lockTokens), withPatience(ctx, []any{patient{}})...); err != nil {
+			if _, err := tx.Exec(ctx, a.db.sql(lockTokens), withPatience(ctx, []any{lockPatience{}})...); err != nil {
 				return err
 			}
 			all, now, err := a.all(ctx, tx)
 			if err != nil {
 				return err
 			}
-			if c, refused = decide(all, now); refused != nil || c.Nothing {
+			if c, refused = decide(all, now); refused != nil || c.Unchanged {
 				return errRefused
 			}
 			return a.apply(ctx, tx, c)
@@ -94,7 +94,7 @@ func (a tokens) apply(ctx context.Context, tx pgx.Tx, c access.Change) error {
 
 // List implements [access.Tokens].
 func (a tokens) List(ctx context.Context) (all []access.Token, now time.Time, err error) {
-	err = a.db.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) (err error) {
+	err = a.db.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		all, now, err = a.all(ctx, conn)
 		return err
 	})

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/access/accesstest"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 func TestAccess(t *testing.T) {

@@ -23,19 +23,21 @@ type server struct {
 	isolation    string
 	now          time.Time
 	schema       int
+	readers      int
+	noRules      bool // this program's rule set is not there
 	direct       bool
 	asked, heard time.Time
 }
 
 // Inspect implements [store.Admin].
 func (s *Store) Inspect(ctx context.Context) (store.Info, error) {
-	todo, err := steps()
+	known, err := steps()
 	if err != nil {
 		return store.Info{}, err
 	}
 	var v server
-	err = s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		v, err = s.look(ctx, conn)
+	err = s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		v, err = s.inspectServer(ctx, conn)
 		return err
 	})
 	if err != nil {
@@ -43,14 +45,16 @@ func (s *Store) Inspect(ctx context.Context) (store.Info, error) {
 	}
 	return store.Info{
 		Kind: "postgres", Location: s.location, Server: "PostgreSQL " + v.version,
-		Schema: v.schema, Wanted: len(todo), Now: v.now.UTC(), Notifies: v.direct, Warnings: v.warnings(),
+		Schema: v.schema, Readers: v.readers, Wanted: len(known), Now: v.now.UTC(), Notifies: v.direct, Warnings: v.warnings(),
 	}, nil
 }
 
-func (s *Store) look(ctx context.Context, conn *pgx.Conn) (v server, err error) {
-	if v.schema, err = s.version(ctx, conn); err != nil {
+func (s *Store) inspectServer(ctx context.Context, conn *pgx.Conn) (v server, err error) {
+	found, err := s.readState(ctx, conn)
+	if err != nil {
 		return v, err
 	}
+	v.schema, v.readers, v.noRules = found.version, found.readers, found.version > 0 && !found.installed
 	if v.direct, err = isDirect(ctx, conn); err != nil {
 		return v, err
 	}
@@ -78,6 +82,9 @@ func (v server) warnings() (out []string) {
 	if v.number/10000 < Oldest {
 		warn("PostgreSQL %s is older than %d, the oldest version that is tested", v.version, Oldest)
 	}
+	if v.noRules {
+		warn("the functions of this version are not in the schema yet: a role that may create them has to run `understudy store migrate`")
+	}
 	if v.syncCommit == "off" {
 		warn("synchronous_commit is off: a crash of the server may forget who took a lease, and for up to T there may be two holders; set it to on for this role")
 	}
@@ -97,6 +104,6 @@ func (v server) warnings() (out []string) {
 // Close implements [store.Admin].
 func (s *Store) Close() error {
 	s.pool.close()
-	s.ears.close()
+	s.listener.close()
 	return nil
 }

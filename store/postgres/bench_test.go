@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -33,15 +33,15 @@ func BenchmarkStore(b *testing.B) {
 				{"bare", func(ctx context.Context) error { return update(ctx, bare) }},
 				{"renew", func(ctx context.Context) error { _, err := s.RenewSession(ctx, a.ID); return err }},
 				{"acquire-new", func(ctx context.Context) error {
-					_, err := s.Acquire(ctx, lease.Claim{Lease: role(lease.NewID()), Session: a.ID})
+					_, err := s.Acquire(ctx, lease.Expectation{Lease: role(lease.NewID()), Session: a.ID})
 					return err
 				}},
 				{"acquire", func(ctx context.Context) (err error) {
-					l, err = s.Acquire(ctx, lease.Claim{Lease: l.ID, Session: a.ID, Seen: lease.Seen{Term: l.Term}})
+					l, err = s.Acquire(ctx, lease.Expectation{Lease: l.ID, Session: a.ID, Seen: lease.Seen{Term: l.Term}})
 					return err
 				}},
 				{"release", func(ctx context.Context) error {
-					return s.Release(ctx, lease.Handback{Lease: l.ID, Session: a.ID, Term: l.Term})
+					return s.Release(ctx, lease.ReleaseRequest{Lease: l.ID, Session: a.ID, Term: l.Term})
 				}},
 			})
 			began := time.Now()

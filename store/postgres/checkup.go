@@ -44,7 +44,7 @@ type pressure struct {
 // Checkup implements [store.Checkups].
 func (s *Store) Checkup(ctx context.Context) ([]store.Finding, error) {
 	var p pressure
-	err := s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
+	err := s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, checkupSQL, s.schema).
 			Scan(&p.most, &p.used, &p.autovacuum, &p.snapshot, &p.prepared, &p.slots, &p.xidAge, &p.dead, &p.live)
 	})
@@ -81,7 +81,7 @@ func (p pressure) horizon() store.Finding {
 		f.Do = "end it (pg_stat_activity, xact_start), or set idle_in_transaction_session_timeout"
 	case p.slots > 0:
 		f.Verdict = store.Warn
-		f.Says = fmt.Sprintf("%d replication slots that nobody reads keep replaced rows from being cleaned away", p.slots)
+		f.Says = fmt.Sprintf("%d replication slots without a reader keep replaced rows from being cleaned away", p.slots)
 		f.Do = "start what reads them, or drop them: pg_drop_replication_slot (pg_replication_slots)"
 	}
 	return f

@@ -3,7 +3,7 @@ package postgres_test
 import (
 	"testing"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/store"
 )
 

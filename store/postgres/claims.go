@@ -15,41 +15,41 @@ import (
 var _ store.Queues = (*Store)(nil)
 
 // Claims is the table of claims.
-func (s *Store) Claims() claim.Table { return claims{s} }
+func (s *Store) Claims() claim.KeyTable { return claims{s} }
 
 type claims struct{ *Store }
 
-// Offer implements [claim.Table].
+// Offer implements [claim.KeyTable].
 func (c claims) Offer(ctx context.Context, space string, keys []string, in time.Duration) error {
-	err := c.exec(ctx, "SELECT {{schema}}.offer_claims($1, $2, $3, $4)", space, texts(keys), in.Microseconds(), patient{})
+	err := c.exec(ctx, "SELECT {{rules}}.offer_claims($1, $2, $3, $4)", space, texts(keys), in.Microseconds(), lockPatience{})
 	if err != nil {
 		return fmt.Errorf("offering %d keys of %s: %w", len(keys), space, err)
 	}
 	return nil
 }
 
-// Withdraw implements [claim.Table].
+// Withdraw implements [claim.KeyTable].
 func (c claims) Withdraw(ctx context.Context, space string, keys []string) error {
-	err := c.exec(ctx, "SELECT {{schema}}.withdraw_claims($1, $2, $3)", space, texts(keys), patient{})
+	err := c.exec(ctx, "SELECT {{rules}}.withdraw_claims($1, $2, $3)", space, texts(keys), lockPatience{})
 	if err != nil {
 		return fmt.Errorf("withdrawing %d keys of %s: %w", len(keys), space, err)
 	}
 	return nil
 }
 
-// Join implements [claim.Table]. For one that falls asleep it is two statements:
+// Join implements [claim.KeyTable]. For one that falls asleep it is two statements:
 // only what has been committed is seen by those who wake.
 func (c claims) Join(ctx context.Context, m claim.Member) (claim.Share, error) {
 	from := c.floors.get(m.Space, time.Now())
 	var members, mine, held, least *int
 	var free *bool
-	err := c.one(ctx, "SELECT * FROM {{schema}}.join_space($1, $2, $3, $4, $5)",
-		func(r pgx.Row) error { return r.Scan(&members, &mine, &held, &least, &free) }, m.Space, m.Session, m.Asleep, from, patient{})
+	err := c.rowReadCommitted(ctx, "SELECT * FROM {{rules}}.join_space($1, $2, $3, $4, $5)",
+		func(r pgx.Row) error { return r.Scan(&members, &mine, &held, &least, &free) }, m.Space, m.Session, m.Asleep, from, lockPatience{})
 	if err == nil && members == nil {
 		err = fmt.Errorf("session %s: %w", m.Session, lease.ErrLapsed)
 	}
 	if err == nil && m.Asleep && !*free {
-		err = c.one(ctx, "SELECT {{schema}}.look_again($1, $2, $3)", func(r pgx.Row) error { return r.Scan(&free) }, m.Space, from, patient{})
+		err = c.rowReadCommitted(ctx, "SELECT {{rules}}.recheck_free_keys($1, $2, $3)", func(r pgx.Row) error { return r.Scan(&free) }, m.Space, from, lockPatience{})
 	}
 	if err != nil {
 		return claim.Share{}, fmt.Errorf("joining %s: %w", m.Space, err)
@@ -57,16 +57,16 @@ func (c claims) Join(ctx context.Context, m claim.Member) (claim.Share, error) {
 	return claim.Share{Members: *members, Mine: *mine, Held: *held, Least: *least, Free: *free}, nil
 }
 
-// Take implements [claim.Table].
-func (c claims) Take(ctx context.Context, w claim.Want) ([]claim.Claim, error) {
+// ClaimKeys implements [claim.KeyTable].
+func (c claims) ClaimKeys(ctx context.Context, w claim.ClaimRequest) ([]claim.Claim, error) {
 	var taken []claim.Claim
 	var at *time.Time
 	began := time.Now()
 	from := c.floors.get(w.Space, began)
-	err := c.exactly(ctx, func(ctx context.Context, q runner) (err error) {
+	err := c.atReadCommitted(ctx, func(ctx context.Context, q runner) (err error) {
 		taken, at = nil, nil
-		found, err := q.Query(ctx, c.sql("SELECT key, term, interrupted, at FROM {{schema}}.take_claims($1, $2, $3, $4, $5, $6, $7)"),
-			withPatience(ctx, []any{w.Space, w.Session, int64(w.Most), int64(w.Fresh), w.Linger.Microseconds(), from, patient{}})...)
+		found, err := q.Query(ctx, c.sql("SELECT key, term, interrupted, at FROM {{rules}}.take_claims($1, $2, $3, $4, $5, $6, $7)"),
+			withPatience(ctx, []any{w.Space, w.Session, int64(w.Limit), int64(w.Fresh), w.Linger.Microseconds(), from, lockPatience{}})...)
 		if err != nil {
 			return err
 		}
@@ -85,25 +85,25 @@ func (c claims) Take(ctx context.Context, w claim.Want) ([]claim.Claim, error) {
 		err = fmt.Errorf("session %s: %w", w.Session, lease.ErrLapsed)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("taking keys of %s: %w", w.Space, err)
+		return nil, fmt.Errorf("claiming keys of %s: %w", w.Space, err)
 	}
-	if len(taken) < w.Most {
-		c.floors.raise(w.Space, at.Add(-max(w.Linger, lateness)), from == nil, began, time.Now())
+	if len(taken) < w.Limit {
+		c.floors.raise(w.Space, at.Add(-max(w.Linger, maxCommitDelay)), from == nil, began, time.Now())
 	}
 	return taken, nil
 }
 
-// Begin implements [claim.Table].
-func (c claims) Begin(ctx context.Context, space, session string, hold time.Duration, held []claim.Claim) ([]claim.Claim, error) {
+// StartSteps implements [claim.KeyTable].
+func (c claims) StartSteps(ctx context.Context, space, session string, hold time.Duration, held []claim.Claim) ([]claim.Claim, error) {
 	keys, terms := columns(held)
 	var begun []string
-	err := c.one(ctx, "SELECT {{schema}}.begin_claims($1, $2, $3, $4, $5, $6)", func(r pgx.Row) error { return r.Scan(&begun) },
-		space, session, hold.Microseconds(), keys, terms, patient{})
+	err := c.rowReadCommitted(ctx, "SELECT {{rules}}.begin_claims($1, $2, $3, $4, $5, $6)", func(r pgx.Row) error { return r.Scan(&begun) },
+		space, session, hold.Microseconds(), keys, terms, lockPatience{})
 	if err == nil && begun == nil {
 		err = fmt.Errorf("session %s: %w", session, lease.ErrLapsed)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("beginning with %d keys of %s: %w", len(held), space, err)
+		return nil, fmt.Errorf("starting steps on %d keys of %s: %w", len(held), space, err)
 	}
 	accepted := make(map[string]bool, len(begun))
 	for _, key := range begun {
@@ -118,33 +118,33 @@ func (c claims) Begin(ctx context.Context, space, session string, hold time.Dura
 	return out, nil
 }
 
-// Finish implements [claim.Table].
-func (c claims) Finish(ctx context.Context, space, session string, done []claim.Finished) ([]string, error) {
+// FinishSteps implements [claim.KeyTable].
+func (c claims) FinishSteps(ctx context.Context, space, session string, done []claim.StepResult) ([]string, error) {
 	keys, terms, in := make([]string, len(done)), make([]int64, len(done)), make([]int64, len(done))
 	idle, release := make([]bool, len(done)), make([]bool, len(done))
-	sorted(done, func(d claim.Finished) string { return d.Key }, func(i int, d claim.Finished) {
+	sorted(done, func(d claim.StepResult) string { return d.Key }, func(i int, d claim.StepResult) {
 		keys[i], terms[i], in[i], idle[i], release[i] = d.Key, d.Term, d.In.Microseconds(), d.Idle, d.Release
 	})
 	var accepted []string
-	err := c.one(ctx, "SELECT {{schema}}.finish_claims($1, $2, $3, $4, $5, $6, $7, $8)", func(r pgx.Row) error { return r.Scan(&accepted) },
-		space, session, keys, terms, in, idle, release, patient{})
+	err := c.rowReadCommitted(ctx, "SELECT {{rules}}.finish_claims($1, $2, $3, $4, $5, $6, $7, $8)", func(r pgx.Row) error { return r.Scan(&accepted) },
+		space, session, keys, terms, in, idle, release, lockPatience{})
 	if err != nil {
-		return nil, fmt.Errorf("finishing with %d keys of %s: %w", len(done), space, err)
+		return nil, fmt.Errorf("finishing steps on %d keys of %s: %w", len(done), space, err)
 	}
 	return accepted, nil
 }
 
-// Release implements [claim.Table].
+// Release implements [claim.KeyTable].
 func (c claims) Release(ctx context.Context, space, session string, held []claim.Claim) error {
 	keys, terms := columns(held)
-	err := c.exec(ctx, "SELECT {{schema}}.release_claims($1, $2, $3, $4, $5)", space, session, keys, terms, patient{})
+	err := c.exec(ctx, "SELECT {{rules}}.release_claims($1, $2, $3, $4, $5)", space, session, keys, terms, lockPatience{})
 	if err != nil {
 		return fmt.Errorf("releasing %d keys of %s: %w", len(held), space, err)
 	}
 	return nil
 }
 
-// List implements [claim.Table].
+// List implements [claim.KeyTable].
 func (c claims) List(ctx context.Context, q claim.Query) ([]claim.Row, error) {
 	limit := q.Limit
 	if limit <= 0 || limit > claim.MaxKeys {
@@ -160,7 +160,7 @@ func (c claims) List(ctx context.Context, q claim.Query) ([]claim.Row, error) {
 			x.session <> '' AND coalesce(s.ended OR s.deadline <= now.at, true), x.since, x.ready_at, x.step_end,
 			x.session <> '' AND x.step_end IS NOT NULL, x.interrupted, now.at
 		FROM (SELECT {{schema}}.clock() AS at OFFSET 0) now
-		CROSS JOIN LATERAL (SELECT k.*, {{schema}}.step_end(k) FROM {{schema}}.claim k
+		CROSS JOIN LATERAL (SELECT k.*, {{rules}}.step_end(k) AS step_end FROM {{schema}}.claim k
 			WHERE `+held+` k.space = $1 AND k.key > $2 ORDER BY k.key LIMIT $3) x
 		LEFT JOIN {{schema}}.session s ON s.id = x.session AND x.session <> '' ORDER BY x.key`, scanClaim, args...)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // SQLSTATEs of refusals.
 const (
-	// NoQueue: a batch was enqueued to a queue that nobody has made, by enqueue
+	// NoQueue: a message was enqueued to a queue that does not exist; raised by enqueue
 	// itself or at COMMIT.
 	NoQueue = "US002"
 
@@ -33,18 +33,18 @@ const (
 // says what is wrong with the batches, and what the server has to say comes as it
 // is; as any failed statement, it leaves the transaction good for nothing but
 // ROLLBACK, save for what is refused as lease.ErrInvalid before it is sent.
-func Enqueue(ctx context.Context, tx pgx.Tx, batches ...dispatch.Batch) (added []bool, err error) {
+func Enqueue(ctx context.Context, tx pgx.Tx, batches ...dispatch.Message) (added []bool, err error) {
 	return EnqueueIn(ctx, tx, DefaultSchema, batches...)
 }
 
 // EnqueueIn is [Enqueue] for a store in another schema.
-func EnqueueIn(ctx context.Context, tx pgx.Tx, schema string, batches ...dispatch.Batch) (added []bool, err error) {
+func EnqueueIn(ctx context.Context, tx pgx.Tx, schema string, batches ...dispatch.Message) (added []bool, err error) {
 	args, err := enqueueArgs(batches)
 	if err == nil && !validSchema(schema) {
 		err = fmt.Errorf("%w: schema %q", lease.ErrInvalid, schema)
 	}
 	if err == nil && len(batches) > 0 {
-		s := Store{schema: schema}
+		s := Store{names: renderer(schema, ruleSet{})} // it calls entry points, and needs no set of its own
 		if len(batches) == 1 {
 			b := batches[0].WithDefaults()
 			added = make([]bool, 1)
@@ -60,7 +60,7 @@ func EnqueueIn(ctx context.Context, tx pgx.Tx, schema string, batches ...dispatc
 }
 
 // enqueueArgs checks batches and takes them apart.
-func enqueueArgs(batches []dispatch.Batch) ([]any, error) {
+func enqueueArgs(batches []dispatch.Message) ([]any, error) {
 	n := len(batches)
 	queues, keys, ids, types, payloads := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
 	for i, b := range batches {
@@ -74,7 +74,7 @@ func enqueueArgs(batches []dispatch.Batch) ([]any, error) {
 }
 
 // payload is a batch's payload, which is never null.
-func payload(b dispatch.Batch) []byte {
+func payload(b dispatch.Message) []byte {
 	if b.Payload == nil {
 		return []byte{}
 	}

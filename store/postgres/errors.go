@@ -12,7 +12,7 @@ import (
 	"github.com/understudy-ha/understudy/store"
 )
 
-// SQLSTATEs that are told apart.
+// SQLSTATEs with a meaning of their own.
 const (
 	codeProtocol       = "08P01"
 	codeReadOnly       = "25006"
@@ -38,10 +38,10 @@ func pgCode(err error) string {
 	return ""
 }
 
-// passing tells that the same statement on the same or another connection may
+// isTransient tells that the same statement on the same or another connection may
 // succeed, and that this one left nothing behind.
-func passing(err error) bool {
-	if errors.As(err, new(unsent)) {
+func isTransient(err error) bool {
+	if errors.As(err, new(notSent)) {
 		return false // connecting was tried already
 	}
 	code := pgCode(err)
@@ -56,15 +56,15 @@ func isRefusedParameter(err error) bool {
 
 func isReplica(err error) bool { return pgCode(err) == codeReadOnly }
 
-// explain gives an error of the driver or the server its meaning to the kernel.
-func explain(err error) error {
+// classify gives an error of the driver or the server its meaning to the kernel.
+func classify(err error) error {
 	var pg *pgconn.PgError
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, store.ErrSchema), errors.Is(err, lease.ErrInvalid):
 		return err
-	case errors.As(err, new(unsent)), pgconn.SafeToRetry(err):
+	case errors.As(err, new(notSent)), pgconn.SafeToRetry(err):
 		return fmt.Errorf("%w: %w", lease.ErrUnavailable, err)
 	case !errors.As(err, &pg):
 		return fmt.Errorf("%w: %w", lease.ErrUnknown, err)
@@ -87,7 +87,7 @@ func explain(err error) error {
 	case codeNoRights:
 		hint = "the role of the URL lacks a right on the schema"
 	case codeLockTimeout:
-		hint = "somebody else's transaction kept a row locked"
+		hint = "another transaction kept a row locked (pg_stat_activity)"
 	default:
 		return fmt.Errorf("%w: %w", lease.ErrUnavailable, err)
 	}

@@ -16,33 +16,33 @@ type runner interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// exactly runs one statement at READ COMMITTED. That is what connections ask for;
+// atReadCommitted runs one statement at READ COMMITTED. That is what connections ask for;
 // only where a pooler keeps that from the server, and the role's default is
 // another, it takes a transaction that says so.
-func (s *Store) exactly(ctx context.Context, f func(context.Context, runner) error) error {
-	return s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
-		if !s.pool.spelled.Load() {
+func (s *Store) atReadCommitted(ctx context.Context, f func(context.Context, runner) error) error {
+	return s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
+		if !s.pool.explicitIsolation.Load() {
 			err := f(ctx, conn)
 			if pgCode(err) != codeIsolation {
 				return err
 			}
-			s.pool.spelled.Store(true)
+			s.pool.explicitIsolation.Store(true)
 		}
 		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return f(ctx, tx) })
 	})
 }
 
-// one runs a statement that returns one row, exactly.
-func (s *Store) one(ctx context.Context, sql string, scan func(pgx.Row) error, args ...any) error {
+// rowReadCommitted runs a statement that returns one row, at READ COMMITTED.
+func (s *Store) rowReadCommitted(ctx context.Context, sql string, scan func(pgx.Row) error, args ...any) error {
 	sql = s.sql(sql)
-	return s.exactly(ctx, func(ctx context.Context, q runner) error {
+	return s.atReadCommitted(ctx, func(ctx context.Context, q runner) error {
 		return scan(q.QueryRow(ctx, sql, withPatience(ctx, args)...))
 	})
 }
 
-// exec calls a function that returns nothing, exactly.
+// exec calls a function that returns nothing, at READ COMMITTED.
 func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
-	return s.one(ctx, sql, func(r pgx.Row) error { return r.Scan(nil) }, args...)
+	return s.rowReadCommitted(ctx, sql, func(r pgx.Row) error { return r.Scan(nil) }, args...)
 }
 
 // texts is a list in the order of its bytes, in which rows are locked, and never null.

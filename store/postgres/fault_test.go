@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/postgres"
 )
@@ -29,7 +29,7 @@ func TestPoolExhausted(t *testing.T) {
 	var wg sync.WaitGroup
 	stuck := func(ctx context.Context) {
 		wg.Go(func() {
-			_, err := s.Acquire(ctx, lease.Claim{Lease: role("r"), Session: a.ID})
+			_, err := s.Acquire(ctx, lease.Expectation{Lease: role("r"), Session: a.ID})
 			if !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUnknown) {
 				t.Errorf("a stuck claim: %v, want ErrUnavailable or ErrUnknown", err)
 			}
@@ -113,12 +113,12 @@ func TestRestart(t *testing.T) {
 	s := open(t, server.NewDatabase(t))
 	k, stop := keep(t, s, "a", lease.Timing{Interval: 250 * time.Millisecond, Timeout: time.Hour})
 	defer stop() // while there is a server, which ends before what was started before it
-	held, err := k.Acquire(t.Context(), lease.Want{Leases: []lease.ID{role("r")}})
+	held, err := k.Acquire(t.Context(), lease.AcquireRequest{Leases: []lease.ID{role("r")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wakes := make(chan lease.Change, 100)
-	sub := k.Hub().Subscribe()
+	sub := k.Notifier().Subscribe()
 	defer sub.Close()
 	for range 3 {
 		server.Restart(t)
@@ -130,8 +130,8 @@ func TestRestart(t *testing.T) {
 			return nil
 		})
 	}
-	if !held.Live.Valid() || k.Stats().Lost != 0 {
-		t.Errorf("the restarts cost the session: valid %t, %+v", held.Live.Valid(), k.Stats())
+	if !held.Active.Valid() || k.Stats().Lost != 0 {
+		t.Errorf("the restarts cost the session: valid %t, %+v", held.Active.Valid(), k.Stats())
 	}
 	l, err := s.Get(t.Context(), role("r"))
 	if err != nil || l.Session != held.Session || l.Term != held.Term || !l.Held() {
@@ -151,7 +151,7 @@ func TestRestart(t *testing.T) {
 		}
 	}()
 	realserver.Eventually(t, ample, "the watch is back", func() error {
-		if err := s.Ask(t.Context(), role("r"), "", "test"); err != nil {
+		if err := s.RequestRelease(t.Context(), role("r"), "", "test"); err != nil {
 			return err
 		}
 		select {
@@ -179,7 +179,7 @@ func TestClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	stuck := later(func() error {
-		_, err := s.Acquire(t.Context(), lease.Claim{Lease: role("r"), Session: a.ID})
+		_, err := s.Acquire(t.Context(), lease.Expectation{Lease: role("r"), Session: a.ID})
 		return err
 	})
 	ready := make(chan struct{})
@@ -249,7 +249,7 @@ func (c *cable) EndSession(ctx context.Context, id, reason string) error {
 	return c.Store.EndSession(ctx, id, reason)
 }
 
-func (c *cable) Release(ctx context.Context, h lease.Handback) error {
+func (c *cable) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	if c.cut.Load() {
 		return lease.ErrUnavailable
 	}
@@ -259,7 +259,7 @@ func (c *cable) Release(ctx context.Context, h lease.Handback) error {
 // stage is two instances that compete for one role, and a judge who looks on.
 type stage struct {
 	cables [2]*cable
-	held   [2]atomic.Pointer[lease.Held]
+	held   [2]atomic.Pointer[lease.HeldLease]
 }
 
 // compete lets both instances hold the role whenever they can, until the test
@@ -273,13 +273,13 @@ func compete(t *testing.T, url string, timing lease.Timing) *stage {
 		k, _ := keep(t, st.cables[i], fmt.Sprint("instance", i), timing)
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				held, err := k.Acquire(ctx, lease.Want{Leases: []lease.ID{role("r")}})
+				held, err := k.Acquire(ctx, lease.AcquireRequest{Leases: []lease.ID{role("r")}})
 				if err != nil {
 					continue
 				}
 				st.held[i].Store(held)
 				select {
-				case <-held.Live.Done():
+				case <-held.Active.Done():
 				case <-ctx.Done():
 				}
 				st.held[i].Store(nil)
@@ -291,7 +291,7 @@ func compete(t *testing.T, url string, timing lease.Timing) *stage {
 		for ctx.Err() == nil {
 			a, b := st.held[0].Load(), st.held[1].Load()
 			// The first is asked again: it may have lapsed before the second was asked.
-			if a != nil && b != nil && a.Live.Valid() && b.Live.Valid() && a.Live.Valid() {
+			if a != nil && b != nil && a.Active.Valid() && b.Active.Valid() && a.Active.Valid() {
 				t.Errorf("two holders, terms %d and %d", a.Term, b.Term)
 				return
 			}
@@ -308,7 +308,7 @@ func (st *stage) holder(t *testing.T, not int) (who int, took time.Duration) {
 	began := time.Now()
 	realserver.Eventually(t, ample, "there is a holder", func() error {
 		for i := range st.held {
-			if h := st.held[i].Load(); i != not && h != nil && h.Live.Valid() {
+			if h := st.held[i].Load(); i != not && h != nil && h.Active.Valid() {
 				who = i
 				return nil
 			}

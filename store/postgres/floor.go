@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// lateness is how long after its place in the order a key that became ready may be
-// seen at last: its transaction takes the time, and then has to commit.
-const lateness = 3 * time.Second
+// maxCommitDelay is the longest time from the clock reading that orders a key that became ready
+// to the commit that makes the key visible.
+const maxCommitDelay = 3 * time.Second
 
-// wholeEvery is how often all ready keys are looked for, be they seen later than that.
-const wholeEvery = time.Second
+// fullScanInterval is how often all ready keys are scanned, for those that became visible even later.
+const fullScanInterval = time.Second
 
-// floors remember, for each space, since when no key can be ready that was not
-// taken. They are hints: they only spare looking.
-type floors struct {
+// readyFloors remember, for each space, the time before which every ready key has been
+// claimed. They are hints: they only make scans shorter.
+type readyFloors struct {
 	mu sync.Mutex
 	by map[string]floor
 }
 
 type floor struct {
 	at    time.Time // by the store's clock
-	whole time.Time // by the local one: until then it is enough to look from there
+	whole time.Time // by the local one: until then a scan from at is enough
 }
 
-// get returns from when to look for keys that are ready; nil is from the beginning.
-func (f *floors) get(space string, now time.Time) *time.Time {
+// get returns the time to scan from; nil is from the beginning.
+func (f *readyFloors) get(space string, now time.Time) *time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known, ok := f.by[space]
@@ -35,15 +35,15 @@ func (f *floors) get(space string, now time.Time) *time.Time {
 	return &known.at
 }
 
-// raise remembers that all that was ready has been taken. Looking at everything must
-// not become all that is done: the longer it takes, the rarer it is.
-func (f *floors) raise(space string, to time.Time, whole bool, began, ended time.Time) {
+// raise remembers that all ready keys before to have been claimed. The longer a full scan takes, the
+// rarer it is, so that full scans never take up all the time.
+func (f *readyFloors) raise(space string, to time.Time, whole bool, began, ended time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := f.by[space]
 	known.at = to
 	if whole {
-		known.whole = ended.Add(max(wholeEvery, 20*ended.Sub(began)))
+		known.whole = ended.Add(max(fullScanInterval, 20*ended.Sub(began)))
 	}
 	if f.by == nil {
 		f.by = map[string]floor{}

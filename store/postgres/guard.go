@@ -15,8 +15,8 @@ const TermNotCurrent = "US001"
 
 // RequireTerm lets the caller's transaction commit only if the lease is still
 // held under this term when it does. It does not prove who the caller is: the
-// term is the token. The refusal comes here if the term is over already, and
-// otherwise from tx.Commit: ask [Refused] about both.
+// term is the token. The refusal comes here if the term has already ended, and
+// otherwise from tx.Commit: call [Refused] with both errors.
 //
 // Nothing is locked before the commit, so that an open transaction may be paused
 // for long and holds up neither renewals nor a takeover. The package's
@@ -29,6 +29,6 @@ func (s *Store) RequireTerm(ctx context.Context, tx pgx.Tx, id lease.ID, term in
 	return nil
 }
 
-// Refused tells whether an error means that a guarded transaction was refused
-// because its term is over. Its work belongs to somebody else now.
+// Refused reports whether an error means that a guarded transaction was refused because the
+// term has ended; another holder may be active.
 func Refused(err error) bool { return pgCode(err) == TermNotCurrent }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/postgres"
 )
@@ -78,7 +78,7 @@ func pausedPrimary(t *testing.T, url string, level pgx.TxIsoLevel) {
 		{"a takeover", func(ctx context.Context) error {
 			seen, err := s.Get(ctx, role("r"))
 			if err == nil {
-				second, err = s.Acquire(ctx, lease.Claim{Lease: role("r"), Session: c.ID, Seen: seen.Seen(), Waited: true})
+				second, err = s.Acquire(ctx, lease.Expectation{Lease: role("r"), Session: c.ID, Seen: seen.Seen(), Waited: true})
 			}
 			return err
 		}},
@@ -145,7 +145,7 @@ func lockedAtCommit(t *testing.T, url string) error {
 		t.Fatal(err)
 	}
 	claim := later(func() error {
-		_, err := s.Acquire(t.Context(), lease.Claim{Lease: id, Session: c.ID, Seen: l.Seen(), Waited: true})
+		_, err := s.Acquire(t.Context(), lease.Expectation{Lease: id, Session: c.ID, Seen: l.Seen(), Waited: true})
 		return err
 	})
 	if over, err := overOrWaits(t, url, claim); over {
@@ -177,7 +177,7 @@ func refusedAtOnce(t *testing.T, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Release(t.Context(), lease.Handback{Lease: l.ID, Session: a.ID, Term: l.Term}); err != nil {
+	if err := s.Release(t.Context(), lease.ReleaseRequest{Lease: l.ID, Session: a.ID, Term: l.Term}); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(t.Context()); !postgres.Refused(err) {
@@ -206,7 +206,7 @@ func guardRights(t *testing.T, url string) {
 	}
 	for _, sql := range []string{
 		"SELECT * FROM understudy.lease", "UPDATE understudy.session SET ended = true",
-		"SELECT understudy.end_session('" + a.ID + "', '', 1, 1000)", "INSERT INTO understudy.guard VALUES ('role', 'r', 1)",
+		postgres.InSQL("SELECT {{rules}}.end_session('" + a.ID + "', '', 1, 1000)"), "INSERT INTO understudy.guard VALUES ('role', 'r', 1)",
 	} {
 		_, err := app.Exec(t.Context(), sql)
 		if err == nil || !strings.Contains(err.Error(), "42501") {
@@ -254,7 +254,7 @@ func TestHeartbeats(t *testing.T) {
 	if b := look("lapses"); b.uuid != "" || b.uname != "" || b.at.Before(began) || b.at.After(renewed) {
 		t.Errorf("a lapsed role is shown as %+v", b)
 	}
-	if err := s.Release(t.Context(), lease.Handback{Lease: l.ID, Session: a.ID, Term: l.Term}); err != nil {
+	if err := s.Release(t.Context(), lease.ReleaseRequest{Lease: l.ID, Session: a.ID, Term: l.Term}); err != nil {
 		t.Fatal(err)
 	}
 	if b := look("kept"); b.uuid != "" || b.uname != "" || b.at.Before(first.at) {

@@ -18,7 +18,7 @@ const insertEvent = `INSERT INTO {{schema}}.event (at, part, subject, from_label
 // Append implements [history.Log].
 func (s *Store) Append(ctx context.Context, e history.Event) error {
 	sql := s.sql(insertEvent)
-	err := s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
+	err := s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, sql, e.Part, e.Subject, e.From, e.To, e.Term, e.Reason, e.Duration.Nanoseconds())
 		return err
 	})
@@ -81,7 +81,7 @@ func (s *Store) Trim(ctx context.Context, keep int) (int64, error) {
 	var deleted int64
 	sql := s.sql(`DELETE FROM {{schema}}.event
 		WHERE id <= (SELECT id FROM {{schema}}.event ORDER BY id DESC OFFSET $1 LIMIT 1)`)
-	err := s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
+	err := s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
 		tag, err := conn.Exec(ctx, sql, int64(max(0, keep)))
 		deleted = tag.RowsAffected()
 		return err

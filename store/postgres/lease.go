@@ -11,15 +11,15 @@ import (
 )
 
 // Acquire implements [lease.Store].
-func (s *Store) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	var verdict string
 	var l lease.Lease
-	err := s.row(ctx, anything, "SELECT a.verdict, (a.lease).* FROM {{schema}}.acquire($1, $2, $3, $4, $5, $6, $7, $8) a",
+	err := s.row(ctx, ordinary, "SELECT a.verdict, (a.lease).* FROM {{rules}}.acquire($1, $2, $3, $4, $5, $6, $7, $8) a",
 		func(r pgx.Row) (err error) {
 			l, err = scanLease(r, &verdict)
 			return err
 		},
-		c.Lease.Space, c.Lease.Key, c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, c.Waited, patient{})
+		c.Lease.Space, c.Lease.Key, c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, c.Waited, lockPatience{})
 	switch {
 	case err != nil:
 		return lease.Lease{}, fmt.Errorf("acquiring %s: %w", c.Lease, err)
@@ -32,11 +32,11 @@ func (s *Store) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error)
 }
 
 // Release implements [lease.Store].
-func (s *Store) Release(ctx context.Context, h lease.Handback) error {
+func (s *Store) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	var released bool
-	err := s.row(ctx, anything, "SELECT {{schema}}.release($1, $2, $3, $4, $5, $6, $7, $8)",
+	err := s.row(ctx, ordinary, "SELECT {{rules}}.release($1, $2, $3, $4, $5, $6, $7, $8)",
 		func(r pgx.Row) error { return r.Scan(&released) },
-		h.Lease.Space, h.Lease.Key, h.Session, h.Term, h.Successor, h.Reserve.Nanoseconds(), lease.CutReason(h.Reason), patient{})
+		h.Lease.Space, h.Lease.Key, h.Session, h.Term, h.Successor, h.Reserve.Nanoseconds(), lease.TruncateReason(h.Reason), lockPatience{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("releasing %s: %w", h.Lease, err)
@@ -49,7 +49,7 @@ func (s *Store) Release(ctx context.Context, h lease.Handback) error {
 // Get implements [lease.Store].
 func (s *Store) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	var l lease.Lease
-	err := s.row(ctx, anything, "SELECT * FROM {{schema}}.show($1, $2)", func(r pgx.Row) (err error) {
+	err := s.row(ctx, ordinary, "SELECT * FROM {{rules}}.show_lease($1, $2)", func(r pgx.Row) (err error) {
 		l, err = scanLease(r)
 		return err
 	}, id.Space, id.Key)
@@ -63,7 +63,7 @@ func (s *Store) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lease.Lease, error) {
 	out, err := rows(ctx, s, `SELECT x.*
 		FROM (SELECT space, key FROM {{schema}}.lease WHERE space = $1 AND key > $2 ORDER BY key LIMIT $3) page,
-		LATERAL {{schema}}.show(page.space, page.key) x ORDER BY x.key COLLATE "C"`,
+		LATERAL {{rules}}.show_lease(page.space, page.key) x ORDER BY x.key COLLATE "C"`,
 		func(r pgx.CollectableRow) (lease.Lease, error) { return scanLease(r) }, space, after, int64(limit))
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", space, err)
@@ -74,7 +74,7 @@ func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lea
 // rows runs a statement that returns any number of rows.
 func rows[T any](ctx context.Context, s *Store, sql string, scan pgx.RowToFunc[T], args ...any) (out []T, err error) {
 	sql = s.sql(sql)
-	err = s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
+	err = s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
 		found, err := conn.Query(ctx, sql, args...)
 		if err != nil {
 			return err
@@ -96,7 +96,7 @@ func scanLeaseAt(r pgx.Row, at *time.Time, before ...any) (lease.Lease, error) {
 	var interval, timeout int64
 	var deadline, reserved time.Time
 	err := r.Scan(append(before, &l.Space, &l.Key, &l.Term, &l.Session, &l.Holder.ID, &l.Holder.Name, &l.Holder.Address,
-		&interval, &timeout, &l.Seq, &deadline, &l.Ended, &l.Since, &l.Successor, &reserved, &l.Asked, &l.AskedFor,
+		&interval, &timeout, &l.Seq, &deadline, &l.Ended, &l.Since, &l.Successor, &reserved, &l.ReleaseRequested, &l.RequestedSuccessor,
 		&l.Waiting, at)...)
 	if err != nil {
 		return lease.Lease{}, err

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 func TestMain(m *testing.M) { os.Exit(realserver.Main(m)) }

@@ -14,7 +14,7 @@ var _ store.Monitors = (*Store)(nil)
 
 // Monitor is what the store keeps for package monitor. Moments never go back as one
 // Store tells them, whatever becomes of the server's clock.
-func (s *Store) Monitor() monitor.Table { return s.monitors }
+func (s *Store) Monitor() monitor.Store { return s.monitors }
 
 // monitors is the table, and the latest moment that was read from it.
 type monitors struct {
@@ -22,8 +22,8 @@ type monitors struct {
 	floor atomic.Int64
 }
 
-// saw raises the floor below which no later call may find the clock.
-func (m *monitors) saw(at monitor.Moment) {
+// raiseFloor raises the floor below which no later call may find the clock.
+func (m *monitors) raiseFloor(at monitor.StoreTime) {
 	for {
 		floor := m.floor.Load()
 		if int64(at) <= floor || m.floor.CompareAndSwap(floor, int64(at)) {
@@ -50,8 +50,8 @@ func fromMicros(us int64) time.Time {
 
 func micro(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// storable tells whether the database can hold these texts, and so can have anything by them.
-func storable(texts ...string) bool {
+// isStorable tells whether the database can hold these texts, and so can have anything by them.
+func isStorable(texts ...string) bool {
 	for _, t := range texts {
 		if !utf8.ValidString(t) || strings.Contains(t, "\x00") {
 			return false

@@ -10,15 +10,15 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-const applySQL = `SELECT made, moment FROM {{schema}}.monitor_apply($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`
+const applySQL = `SELECT made, moment FROM {{rules}}.monitor_apply($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`
 
-// Apply implements [monitor.Detection].
-func (m *monitors) Apply(ctx context.Context, changes []monitor.Change) ([]bool, error) {
+// ApplyChanges implements [monitor.Detection].
+func (m *monitors) ApplyChanges(ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
 	if len(changes) > monitor.MaxSources {
 		return nil, fmt.Errorf("%w: %d changes at once; at most %d are allowed", lease.ErrInvalid, len(changes), monitor.MaxSources)
 	}
 	for _, c := range changes {
-		if c.Turn == monitor.Onset && c.Alarm == "" {
+		if c.Transition == monitor.Onset && c.Alarm == "" {
 			return nil, fmt.Errorf("%w: an alarm of source %d without an id", lease.ErrInvalid, c.ID)
 		}
 	}
@@ -29,11 +29,11 @@ func (m *monitors) Apply(ctx context.Context, changes []monitor.Change) ([]bool,
 	var made []int64
 	var moment int64
 	args := append(append([]any{m.floor.Load()}, changeArgs(changes)...), changeNotices(changes)...)
-	err := m.db.one(ctx, applySQL, func(r pgx.Row) error { return r.Scan(&made, &moment) }, append(args, patient{})...)
+	err := m.db.rowReadCommitted(ctx, applySQL, func(r pgx.Row) error { return r.Scan(&made, &moment) }, append(args, lockPatience{})...)
 	if err != nil {
 		return nil, fmt.Errorf("applying %d changes: %w", len(changes), err)
 	}
-	m.saw(monitor.Moment(moment))
+	m.raiseFloor(monitor.StoreTime(moment))
 	for _, place := range made {
 		out[place-1] = true
 	}
@@ -41,26 +41,26 @@ func (m *monitors) Apply(ctx context.Context, changes []monitor.Change) ([]bool,
 }
 
 // changeArgs takes changes apart into columns.
-func changeArgs(changes []monitor.Change) []any {
+func changeArgs(changes []monitor.SourceChange) []any {
 	n := len(changes)
 	ids, revs, stamps, eventRevs := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	turns, alarms, reasons, groups := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	dues, wells, bases, ats := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	for i := range changes {
 		c := &changes[i]
-		ids[i], revs[i], stamps[i], eventRevs[i] = c.ID, c.Rev, c.Stamp, c.EventRev
-		turns[i], alarms[i], reasons[i], groups[i] = string(c.Turn), c.Alarm, string(c.Reason), c.Group
-		dues[i], wells[i], bases[i], ats[i] = int64(c.Due), int64(c.Well), int64(c.Base), micros(c.At)
+		ids[i], revs[i], stamps[i], eventRevs[i] = c.ID, c.Rev, c.BeatRev, c.CheckRev
+		turns[i], alarms[i], reasons[i], groups[i] = string(c.Transition), c.Alarm, string(c.Reason), c.Group
+		dues[i], wells[i], bases[i], ats[i] = int64(c.Due), int64(c.WellSince), int64(c.ExpectedFrom), micros(c.At)
 	}
 	return []any{ids, revs, stamps, eventRevs, turns, dues, wells, bases, alarms, reasons, ats, groups}
 }
 
 // changeNotices are the notices of all changes, with the places of these.
-func changeNotices(changes []monitor.Change) []any {
+func changeNotices(changes []monitor.SourceChange) []any {
 	var places []int64
-	var notices []monitor.Notice
+	var notices []monitor.Notification
 	for i := range changes {
-		for _, n := range changes[i].Notices {
+		for _, n := range changes[i].Notifications {
 			places, notices = append(places, int64(i+1)), append(notices, n)
 		}
 	}
@@ -70,7 +70,7 @@ func changeNotices(changes []monitor.Change) []any {
 	return append([]any{places}, noticeArgs(notices)...)
 }
 
-func noticeArgs(notices []monitor.Notice) []any {
+func noticeArgs(notices []monitor.Notification) []any {
 	n := len(notices)
 	sinks, keys, ids, payloads := make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
 	for i, x := range notices {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store/postgres"
 )
@@ -19,16 +19,16 @@ func fleet(t testing.TB, server *realserver.PostgresServer, sources int) (url st
 	url = server.NewDatabase(t)
 	s = open(t, url)
 	m := s.Monitor()
-	if _, err := m.Configure(t.Context(), monitor.Configuration{Events: []monitor.Event{{Name: "e", Interval: time.Minute}}}); err != nil {
+	if _, err := m.Configure(t.Context(), monitor.Configuration{Checks: []monitor.Check{{Name: "e", Interval: time.Minute}}}); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
 	for n := 0; n < sources; n += monitor.MaxSources {
-		refs := make([]monitor.Ref, min(monitor.MaxSources, sources-n))
+		refs := make([]monitor.SourceRef, min(monitor.MaxSources, sources-n))
 		for i := range refs {
-			refs[i] = monitor.Ref{Event: "e", Source: fmt.Sprintf("source-%07d", n+i)}
+			refs[i] = monitor.SourceRef{Check: "e", Source: fmt.Sprintf("source-%07d", n+i)}
 		}
-		got, err := m.Resolve(t.Context(), refs)
+		got, err := m.ResolveSources(t.Context(), refs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,20 +70,20 @@ func BenchmarkBeats(b *testing.B) {
 }
 
 // storeBeats has these sources beat.
-func storeBeats(t testing.TB, m monitor.Intake, ids []int64) {
+func storeBeats(t testing.TB, m monitor.HeartbeatStore, ids []int64) {
 	t.Helper()
 	if err := beating(amply(t), m, ids); err != nil {
 		t.Fatalf("Store: %v", err)
 	}
 }
 
-func beating(ctx context.Context, m monitor.Intake, ids []int64) error {
-	beats := make([]monitor.Stamp, len(ids))
+func beating(ctx context.Context, m monitor.HeartbeatStore, ids []int64) error {
+	beats := make([]monitor.HeartbeatUpdate, len(ids))
 	for i, id := range slices.Sorted(slices.Values(ids)) {
-		beats[i] = monitor.Stamp{Source: id, Count: 1}
+		beats[i] = monitor.HeartbeatUpdate{Source: id, Count: 1}
 	}
-	d := monitor.Delivery{Proofs: []monitor.Proof{{Path: "http", Trust: time.Second, Gap: 2 * time.Second}}, Beats: beats}
-	out, err := m.Store(ctx, d)
+	d := monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "http", TrustFor: time.Second, MaxGap: 2 * time.Second}}, Beats: beats}
+	out, err := m.RecordHeartbeats(ctx, d)
 	if err == nil && len(out.Unknown) > 0 {
 		err = fmt.Errorf("unknown: %v", out.Unknown)
 	}
@@ -96,7 +96,7 @@ func BenchmarkOnsets(b *testing.B) {
 	url, s, ids := fleet(b, server, 10_000)
 	m := s.Monitor()
 	me := start(b, s, "a", time.Hour)
-	if err := m.Enlist(b.Context(), monitor.Member{Session: me.ID, Instance: me.Instance, Sinks: []string{"one", "two"}}); err != nil {
+	if err := m.RegisterMember(b.Context(), monitor.Member{Session: me.ID, Instance: me.Instance, Sinks: []string{"one", "two"}}); err != nil {
 		b.Fatal(err)
 	}
 	storeBeats(b, m, ids)
@@ -104,7 +104,7 @@ func BenchmarkOnsets(b *testing.B) {
 		exec(b, url, "UPDATE understudy.monitor_due SET due = 0")
 		began, busy := time.Now(), cpu(b, url)
 		for range len(ids) / monitor.MaxSources {
-			look, err := m.Due(b.Context(), everywhere, monitor.MaxSources)
+			look, err := m.DueSources(b.Context(), everywhere, monitor.MaxSources)
 			if err != nil || len(look.Candidates) != monitor.MaxSources {
 				b.Fatalf("Due: %d, %v", len(look.Candidates), err)
 			}
@@ -112,16 +112,16 @@ func BenchmarkOnsets(b *testing.B) {
 			if look.Candidates[0].Alarm != "" {
 				turn = monitor.Abated
 			}
-			changes := make([]monitor.Change, len(look.Candidates))
+			changes := make([]monitor.SourceChange, len(look.Candidates))
 			for i, c := range look.Candidates {
 				changes[i] = change(c, turn, never)
 				if turn == monitor.Abated {
 					changes[i].Alarm = c.Alarm
 				}
-				message := monitor.Message{Status: turn, RequestID: changes[i].Alarm, Event: "e", Source: c.Source}
-				changes[i].Notices = message.Notices([]string{"one", "two"})
+				message := monitor.AlarmMessage{Status: turn, RequestID: changes[i].Alarm, Event: "e", Source: c.Source}
+				changes[i].Notifications = message.Notifications([]string{"one", "two"})
 			}
-			if made, err := m.Apply(b.Context(), changes); err != nil || slices.Contains(made, false) {
+			if made, err := m.ApplyChanges(b.Context(), changes); err != nil || slices.Contains(made, false) {
 				b.Fatalf("Apply: %v", err)
 			}
 		}

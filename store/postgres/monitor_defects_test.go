@@ -3,16 +3,13 @@ package postgres_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/monitortest"
 	"github.com/understudy-ha/understudy/store/postgres"
@@ -32,7 +29,7 @@ func TestD1TakeoverIsShown(t *testing.T) {
 	for _, host := range []string{"a", "b"} {
 		me := start(t, s, host, time.Minute)
 		member := monitor.Member{Session: me.ID, Instance: me.Instance, Process: 7, Host: host, Service: "hb", Active: true, Sinks: []string{"log"}}
-		if err := s.Monitor().Enlist(t.Context(), member); err != nil {
+		if err := s.Monitor().RegisterMember(t.Context(), member); err != nil {
 			t.Fatal(err)
 		}
 		_, rows := view(t, url, "understudy.hb_common")
@@ -54,7 +51,7 @@ func TestD24TimesFit(t *testing.T) {
 	f.step(t, 20*365*24*time.Hour) // to the year 2046
 	me = start(t, s, "a", 1000*time.Hour)
 	member := monitor.Member{Session: me.ID, Instance: me.Instance, Process: 1, Host: "h", Service: "s", Active: true}
-	if err := s.Monitor().Enlist(t.Context(), member); err != nil {
+	if err := s.Monitor().RegisterMember(t.Context(), member); err != nil {
 		t.Fatal(err)
 	}
 	if _, rows := view(t, f.direct, "s1.hb_common"); len(rows) != 1 || rows[0][2] != strconv.Itoa(1<<31-1) {
@@ -66,32 +63,17 @@ func TestD24TimesFit(t *testing.T) {
 // each version before, with data; nothing has to be made for them.
 func TestD16StartTogether(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
-	names, err := filepath.Glob("migrations/*.sql")
-	if err != nil || len(names) < 7 {
-		t.Fatal(names, err)
-	}
-	slices.Sort(names)
-	for version := range 7 {
+	for _, version := range []int{0, 1, 2, 3, 4, 5, 6, 11} {
 		t.Run(fmt.Sprintf("version %d", version), func(t *testing.T) {
 			url := server.NewDatabase(t)
-			if version > 0 {
-				exec(t, url, "CREATE SCHEMA understudy; CREATE TABLE understudy.migration (version bigint PRIMARY KEY, applied timestamptz NOT NULL DEFAULT clock_timestamp())")
-			}
-			for i := range version {
-				text, err := os.ReadFile(names[i])
-				if err != nil {
-					t.Fatal(err)
-				}
-				sql := strings.ReplaceAll(strings.ReplaceAll(string(text), "{{schema}}", `"understudy"`), "{{channel}}", "'understudy'")
-				exec(t, url, sql+fmt.Sprintf("; INSERT INTO understudy.migration (version) VALUES (%d)", i+1))
-			}
+			migrateByHand(t, url, version)
 			if version >= 4 {
 				exec(t, url, `INSERT INTO understudy.queue (name, made) VALUES ('work', clock_timestamp()), ('alarms.log', clock_timestamp());
 					INSERT INTO understudy.batch (queue, key, payload) SELECT 'work', 'key-' || n % 7, 'x' FROM generate_series(1, 100) n`)
 			}
 			twelveAtOnce(t, url)
 			s := open(t, url)
-			if out, err := s.Desk().Batches(t.Context(), dispatch.BatchQuery{Queue: "work"}); version >= 4 && (err != nil || len(out) != 100) {
+			if out, err := s.QueueAdmin().Messages(t.Context(), dispatch.MessageQuery{Queue: "work"}); version >= 4 && (err != nil || len(out) != 100) {
 				t.Errorf("of what was there before: %d batches, %v", len(out), err)
 			}
 			watched(t, s.Monitor(), "a")
@@ -130,15 +112,20 @@ func manySources(t *testing.T, server *realserver.PostgresServer) (url string, i
 }
 
 func costsOfMonitor(ctx context.Context, ids []int64) []cost {
-	var look monitor.Look
+	var look monitor.Scan
 	return []cost{
 		{"resolve", 1000, func(s *postgres.Store) error {
-			_, err := s.Monitor().Resolve(ctx, []monitor.Ref{{Event: "e", Source: "more-7"}, {Event: "e", Source: "new"}})
+			_, err := s.Monitor().ResolveSources(ctx, []monitor.SourceRef{{Check: "e", Source: "more-7"}, {Check: "e", Source: "new"}})
 			return err
 		}},
 		{"store", 1000, func(s *postgres.Store) error { return beating(ctx, s.Monitor(), ids) }},
-		{"due", 1000, func(s *postgres.Store) (err error) { look, err = s.Monitor().Due(ctx, everywhere, 1000); return err }},
-		{"move", 1000, func(s *postgres.Store) error { return apply(ctx, s.Monitor(), look.Candidates[:10], monitor.Stay) }},
+		{"due", 1000, func(s *postgres.Store) (err error) {
+			look, err = s.Monitor().DueSources(ctx, everywhere, 1000)
+			return err
+		}},
+		{"move", 1000, func(s *postgres.Store) error {
+			return apply(ctx, s.Monitor(), look.Candidates[:10], monitor.NoTransition)
+		}},
 		{"onset", 1000, func(s *postgres.Store) error { return apply(ctx, s.Monitor(), look.Candidates[10:], monitor.Onset) }},
 		{"sources", 1000, func(s *postgres.Store) error {
 			_, err := s.Monitor().Sources(ctx, monitor.SourceQuery{Limit: 50})
@@ -153,7 +140,7 @@ func costsOfMonitor(ctx context.Context, ids []int64) []cost {
 			return err
 		}},
 		{"alarms", 1000, func(s *postgres.Store) error {
-			_, err := s.Monitor().Alarms(ctx, monitor.AlarmQuery{Event: "e", Source: "more-9", Limit: 10})
+			_, err := s.Monitor().Alarms(ctx, monitor.AlarmQuery{Check: "e", Source: "more-9", Limit: 10})
 			return err
 		}},
 		{"standing alarms", 1000, func(s *postgres.Store) error {
@@ -162,10 +149,10 @@ func costsOfMonitor(ctx context.Context, ids []int64) []cost {
 		}},
 		{"overview", 1000, func(s *postgres.Store) error { _, err := s.Monitor().Overview(ctx); return err }},
 		{"settings", 1000, func(s *postgres.Store) error { _, err := s.Monitor().Settings(ctx); return err }},
-		{"held", 1000, func(s *postgres.Store) error { _, err := s.Monitor().Held(ctx); return err }},
+		{"held", 1000, func(s *postgres.Store) error { _, err := s.Monitor().HeldGroups(ctx); return err }},
 		{"sweep", 1000, func(s *postgres.Store) error { _, err := s.Monitor().Sweep(ctx, time.Hour, 100); return err }},
 		{"pause", 1000, func(s *postgres.Store) error {
-			return s.Monitor().Act(ctx, monitor.Action{Verb: monitor.Pause, Event: "e", Source: "more-8"})
+			return s.Monitor().ApplyAction(ctx, monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "more-8"})
 		}},
 	}
 }
@@ -177,7 +164,7 @@ func TestDueInOrder(t *testing.T) {
 	exec(t, url, "UPDATE understudy.monitor_due SET due = 1000 - (id * 7) % 41")
 	slices.SortFunc(ids, func(a, b int64) int { return int(b*7%41 - a*7%41) })
 	for _, plan := range []string{"", "&enable_nestloop=off", "&enable_nestloop=off&enable_hashjoin=off", "&enable_hashjoin=off&enable_mergejoin=off"} {
-		look, err := open(t, url+plan).Monitor().Due(t.Context(), everywhere, 1000)
+		look, err := open(t, url+plan).Monitor().DueSources(t.Context(), everywhere, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,12 +200,12 @@ func TestSweepInSteps(t *testing.T) {
 }
 
 // apply makes the same turn of all.
-func apply(ctx context.Context, m monitor.Table, all []monitor.Candidate, turn monitor.Turn) error {
-	changes := make([]monitor.Change, len(all))
+func apply(ctx context.Context, m monitor.Store, all []monitor.Candidate, turn monitor.Transition) error {
+	changes := make([]monitor.SourceChange, len(all))
 	for i, c := range all {
 		changes[i] = change(c, turn, never)
 	}
-	made, err := m.Apply(ctx, changes)
+	made, err := m.ApplyChanges(ctx, changes)
 	if err == nil && slices.Contains(made, false) {
 		err = fmt.Errorf("not all were made: %v", made)
 	}

@@ -25,8 +25,8 @@ func scanAlarm(r pgx.Row, before ...any) (a monitor.Alarm, err error) {
 		return a, err
 	}
 	a = monitor.Alarm{
-		ID: *id, Event: *event, Source: *source, Group: *group, Members: *members, Reason: monitor.Reason(*reason),
-		Started: utc(started), Raised: utc(raised), Ended: utc(ended), End: monitor.Turn(*finish), Acknowledged: *acknowledged,
+		ID: *id, Check: *event, Source: *source, Group: *group, Members: *members, Reason: monitor.Reason(*reason),
+		Started: utc(started), Raised: utc(raised), Ended: utc(ended), End: monitor.Transition(*finish), Acknowledged: *acknowledged,
 	}
 	a.Labels, err = labelled(*labels)
 	return a, err
@@ -40,22 +40,22 @@ func labelled(text string) (labels map[string]string, err error) {
 	return labels, err
 }
 
-// Held implements [monitor.Detection].
-func (m *monitors) Held(ctx context.Context) (out []monitor.HeldGroup, err error) {
+// HeldGroups implements [monitor.Detection].
+func (m *monitors) HeldGroups(ctx context.Context) (out []monitor.AlarmGroup, err error) {
 	sql := m.db.sql(`SELECT h.grp, h.event, h.alarm, h.since, h.standing, h.n, coalesce(h.age, 0), ` + alarmColumns + `
-		FROM {{schema}}.monitor_held($1, $2) WITH ORDINALITY h (grp, event, alarm, since, standing, n, age, member, i), LATERAL (SELECT (h.member).*) a ORDER BY h.i`)
-	err = m.db.exactly(ctx, func(ctx context.Context, r runner) error {
+		FROM {{rules}}.monitor_held_groups($1, $2) WITH ORDINALITY h (grp, event, alarm, since, standing, n, age, member, i), LATERAL (SELECT (h.member).*) a ORDER BY h.i`)
+	err = m.db.atReadCommitted(ctx, func(ctx context.Context, r runner) error {
 		out = nil
-		found, err := r.Query(ctx, sql, withPatience(ctx, []any{int64(monitor.MaxSources), patient{}})...)
+		found, err := r.Query(ctx, sql, withPatience(ctx, []any{int64(monitor.MaxSources), lockPatience{}})...)
 		if err != nil {
 			return err
 		}
 		defer found.Close()
 		for found.Next() {
-			var g monitor.HeldGroup
+			var g monitor.AlarmGroup
 			var since *time.Time
 			var age int64
-			member, err := scanAlarm(found, &g.Group, &g.Event, &g.Alarm, &since, &g.Standing, &g.Count, &age)
+			member, err := scanAlarm(found, &g.Group, &g.Check, &g.Alarm, &since, &g.Standing, &g.Count, &age)
 			if err != nil {
 				return err
 			}
@@ -77,15 +77,15 @@ func (m *monitors) Held(ctx context.Context) (out []monitor.HeldGroup, err error
 	return out, nil
 }
 
-// Report implements [monitor.Detection].
-func (m *monitors) Report(ctx context.Context, r monitor.Report) (made bool, err error) {
+// ReportGroup implements [monitor.Detection].
+func (m *monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (made bool, err error) {
 	if len(r.Members) > monitor.MaxSources {
 		return false, fmt.Errorf("%w: %d members to report at once; at most %d are allowed", lease.ErrInvalid, len(r.Members), monitor.MaxSources)
 	}
 	members := append([]string{}, r.Members...)
-	args := append([]any{m.floor.Load(), r.Group, r.Alarm, members, r.End, micros(r.At)}, noticeArgs(r.Notices)...)
-	err = m.db.one(ctx, "SELECT {{schema}}.monitor_report($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-		func(row pgx.Row) error { return row.Scan(&made) }, append(args, patient{})...)
+	args := append([]any{m.floor.Load(), r.Group, r.Alarm, members, r.End, micros(r.At)}, noticeArgs(r.Notifications)...)
+	err = m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_report_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+		func(row pgx.Row) error { return row.Scan(&made) }, append(args, lockPatience{})...)
 	if err != nil {
 		return false, fmt.Errorf("reporting the alarms of %s: %w", r.Group, err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-// known is a source that was found, or its event when that has no such source.
-type known struct {
+// resolvedRow is a source that was found, or its check if that has no such source.
+type resolvedRow struct {
 	i     int
 	id    *int64
 	by    bool
@@ -21,15 +21,15 @@ type known struct {
 	fresh bool
 }
 
-// know finds sources and adds those that it may. labels is nil to learn.
-func (m *monitors) know(ctx context.Context, events, names, labels []string) (out []known, err error) {
-	sql := m.db.sql("SELECT i, id, sender_clock, every, coalesce(fresh, false) FROM {{schema}}.monitor_know($1, $2, $3, $4, $5)")
-	err = m.db.exactly(ctx, func(ctx context.Context, r runner) error {
-		found, err := r.Query(ctx, sql, withPatience(ctx, []any{m.floor.Load(), events, names, labels, patient{}})...)
+// resolve finds sources and adds those that it may. labels is nil to learn.
+func (m *monitors) resolve(ctx context.Context, events, names, labels []string) (out []resolvedRow, err error) {
+	sql := m.db.sql("SELECT i, id, sender_clock, every, coalesce(fresh, false) FROM {{rules}}.monitor_resolve($1, $2, $3, $4, $5)")
+	err = m.db.atReadCommitted(ctx, func(ctx context.Context, r runner) error {
+		found, err := r.Query(ctx, sql, withPatience(ctx, []any{m.floor.Load(), events, names, labels, lockPatience{}})...)
 		if err != nil {
 			return err
 		}
-		out, err = pgx.CollectRows(found, func(r pgx.CollectableRow) (k known, err error) {
+		out, err = pgx.CollectRows(found, func(r pgx.CollectableRow) (k resolvedRow, err error) {
 			err = r.Scan(&k.i, &k.id, &k.by, &k.every, &k.fresh)
 			k.i--
 			return k, err
@@ -42,23 +42,23 @@ func (m *monitors) know(ctx context.Context, events, names, labels []string) (ou
 // nameable tells that a text can be a name: only such are learned.
 func nameable(s string) bool { return lease.ValidateText("name", s, 1, monitor.MaxName) == nil }
 
-// Resolve implements [monitor.Intake].
-func (m *monitors) Resolve(ctx context.Context, refs []monitor.Ref) ([]monitor.Resolved, error) {
+// ResolveSources implements [monitor.HeartbeatStore].
+func (m *monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
 	if len(refs) > monitor.MaxSources {
 		return nil, fmt.Errorf("%w: %d sources to resolve at once; at most %d are allowed", lease.ErrInvalid, len(refs), monitor.MaxSources)
 	}
-	out := make([]monitor.Resolved, len(refs))
+	out := make([]monitor.ResolvedSource, len(refs))
 	var places []int
 	var events, names []string
 	for i, r := range refs {
-		if nameable(r.Event) && nameable(r.Source) {
-			places, events, names = append(places, i), append(events, r.Event), append(names, r.Source)
+		if nameable(r.Check) && nameable(r.Source) {
+			places, events, names = append(places, i), append(events, r.Check), append(names, r.Source)
 		}
 	}
 	if len(places) == 0 {
 		return out, nil
 	}
-	found, err := m.know(ctx, events, names, nil)
+	found, err := m.resolve(ctx, events, names, nil)
 	if err != nil {
 		return nil, fmt.Errorf("resolving %d sources: %w", len(refs), err)
 	}
@@ -73,41 +73,40 @@ func (m *monitors) Resolve(ctx context.Context, refs []monitor.Ref) ([]monitor.R
 }
 
 const storeSQL = `SELECT unknown, replayed, generation, moment
-	FROM {{schema}}.monitor_store($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
+	FROM {{rules}}.monitor_store($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
 
-// Store implements [monitor.Intake].
-func (m *monitors) Store(ctx context.Context, d monitor.Delivery) (out monitor.Stored, err error) {
+// RecordHeartbeats implements [monitor.HeartbeatStore].
+func (m *monitors) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (out monitor.BatchResult, err error) {
 	if len(d.Beats) > monitor.MaxBeats {
 		return out, fmt.Errorf("%w: %d beats at once; at most %d are allowed", lease.ErrInvalid, len(d.Beats), monitor.MaxBeats)
 	}
 	for _, b := range d.Beats {
-		if b.Path < 0 || b.Path >= len(d.Proofs) {
-			return out, fmt.Errorf("%w: a beat by path %d of %d", lease.ErrInvalid, b.Path, len(d.Proofs))
+		if b.Path < 0 || b.Path >= len(d.Probes) {
+			return out, fmt.Errorf("%w: a beat by path %d of %d", lease.ErrInvalid, b.Path, len(d.Probes))
 		}
 	}
 	var moment int64
-	err = m.db.one(ctx, storeSQL, func(r pgx.Row) error { return r.Scan(&out.Unknown, &out.Replayed, &out.Generation, &moment) },
-		append(proofArgs(d.Proofs, m.floor.Load()), append(beatArgs(d.Beats), patient{})...)...)
+	err = m.db.rowReadCommitted(ctx, storeSQL, func(r pgx.Row) error { return r.Scan(&out.Unknown, &out.Replayed, &out.Generation, &moment) },
+		append(probeArgs(d.Probes, m.floor.Load()), append(beatArgs(d.Beats), lockPatience{})...)...)
 	if err != nil {
-		return monitor.Stored{}, fmt.Errorf("storing %d beats: %w", len(d.Beats), err)
+		return monitor.BatchResult{}, fmt.Errorf("storing %d beats: %w", len(d.Beats), err)
 	}
-	m.saw(monitor.Moment(moment))
+	m.raiseFloor(monitor.StoreTime(moment))
 	return out, nil
 }
 
-func proofArgs(proofs []monitor.Proof, floor int64) []any {
+func probeArgs(proofs []monitor.Probe, floor int64) []any {
 	n := len(proofs)
 	paths, trusts, gaps, unproven := make([]string, n), make([]int64, n), make([]int64, n), make([]bool, n)
 	for i, p := range proofs {
-		paths[i], trusts[i], gaps[i], unproven[i] = p.Path, p.Trust.Microseconds(), p.Gap.Microseconds(), p.Unproven
+		paths[i], trusts[i], gaps[i], unproven[i] = p.Path, p.TrustFor.Microseconds(), p.MaxGap.Microseconds(), p.NameOnly
 	}
 	return []any{floor, paths, trusts, gaps, unproven}
 }
 
-// beatArgs takes beats apart into columns. The last three are nil when no beat says
-// more than that its source is alive.
-func beatArgs(beats []monitor.Stamp) []any {
-	byID := func(a, b monitor.Stamp) int { return cmp.Compare(a.Source, b.Source) }
+// beatArgs takes updates apart into columns. The last three are nil if no update says more than that its source is alive.
+func beatArgs(beats []monitor.HeartbeatUpdate) []any {
+	byID := func(a, b monitor.HeartbeatUpdate) int { return cmp.Compare(a.Source, b.Source) }
 	if !slices.IsSortedFunc(beats, byID) {
 		beats = slices.SortedFunc(slices.Values(beats), byID)
 	}
@@ -117,7 +116,7 @@ func beatArgs(beats []monitor.Stamp) []any {
 	for i := range beats {
 		b := &beats[i]
 		ids[i], paths[i], sents[i], seqs[i], counts[i] = b.Source, int32(b.Path+1), micros(b.Sent), b.Seq, int32(max(1, b.Count))
-		plain = plain && b.Signal == monitor.Fine && b.Code == 0 && !b.BySender
+		plain = plain && b.Signal == monitor.SignalSuccess && b.Code == 0 && !b.BySender
 	}
 	var signals, codes []int32
 	var bySender []bool

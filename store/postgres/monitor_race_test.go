@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store/postgres"
 )
@@ -25,12 +25,13 @@ var everywhere = func() (all []int) {
 	return all
 }()
 
-const (
-	never    = monitor.Never
-	storeSQL = `SELECT cardinality(unknown) FROM understudy.monitor_store(0, '{p}', '{1000000}', '{3600000000}', '{f}',
-		ARRAY[$1::bigint], '{1}', '{0}', '{0}', '{1}', ARRAY[$2::int], '{0}', '{f}', 10000)`
-	onsetSQL = `SELECT cardinality(made) FROM understudy.monitor_apply(0, ARRAY[$1::bigint], ARRAY[$2::bigint], ARRAY[$3::bigint], ARRAY[$4::bigint],
-		'{ONSET}', '{9223372036854775807}', '{0}', '{0}', '{first}', '{silent}', '{0}', ARRAY[''], '{}', '{}', '{}', '{}', '{}', 10000)`
+const never = monitor.Never
+
+var (
+	storeSQL = postgres.InSQL(`SELECT cardinality(unknown) FROM {{rules}}.monitor_store(0, '{p}', '{1000000}', '{3600000000}', '{f}',
+		ARRAY[$1::bigint], '{1}', '{0}', '{0}', '{1}', ARRAY[$2::int], '{0}', '{f}', 10000)`)
+	onsetSQL = postgres.InSQL(`SELECT cardinality(made) FROM {{rules}}.monitor_apply(0, ARRAY[$1::bigint], ARRAY[$2::bigint], ARRAY[$3::bigint], ARRAY[$4::bigint],
+		'{ONSET}', '{9223372036854775807}', '{0}', '{0}', '{first}', '{silent}', '{0}', ARRAY[''], '{}', '{}', '{}', '{}', '{}', 10000)`)
 )
 
 // Each check must pass on the store as it is and must notice its broken twin.
@@ -41,12 +42,12 @@ func TestMonitorInterleavings(t *testing.T) {
 		check              func(t *testing.T, url string) error
 		function, old, new string
 	}{
-		{"a beat under way undoes a judgement", beatUnderWay, "monitor_turn", "FOR NO KEY UPDATE OF b, s", ""},
-		{"a beat behind an onset makes its source due", beatBehindOnset, "monitor_turn", "SET watched = x.turn = 'ONSET' OR", "SET watched ="},
+		{"a beat under way undoes a judgement", beatUnderWay, "monitor_transition", "FOR NO KEY UPDATE OF b, s", ""},
+		{"a beat behind an onset makes its source due", beatBehindOnset, "monitor_transition", "SET watched = x.turn = 'ONSET' OR", "SET watched ="},
 		{"what a failure made due is not moved away", failureUnderWay, "monitor_move", "FOR NO KEY UPDATE SKIP LOCKED) l)", ") l)"},
 		{"flushes do not wait for each other's proofs", proofUnderWay, "monitor_store", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"},
-		{"D11 sources get numbers without a gap", numbered, "monitor_know", "WHERE x.id = v.id AND NOT x.removed FOR NO KEY UPDATE", "WHERE x.id = v.id"},
-		{"D22 a configuration under way holds up nobody", configurationUnderWay, "monitor_settle", "PERFORM", "PERFORM FROM understudy.monitor_event FOR SHARE; PERFORM"},
+		{"D11 sources get numbers without a gap", numbered, "monitor_resolve", "WHERE x.id = v.id AND NOT x.removed FOR NO KEY UPDATE", "WHERE x.id = v.id"},
+		{"D22 a configuration under way holds up nobody", configurationUnderWay, "monitor_configure_statement", "PERFORM", "PERFORM FROM understudy.monitor_event FOR SHARE; PERFORM"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			url := server.NewDatabase(t)
@@ -63,31 +64,31 @@ func TestMonitorInterleavings(t *testing.T) {
 }
 
 // watched is a new event with sources that have beaten once and are due, as candidates.
-func watched(t *testing.T, m monitor.Table, names ...string) (out []monitor.Candidate) {
+func watched(t *testing.T, m monitor.Store, names ...string) (out []monitor.Candidate) {
 	t.Helper()
 	event := fmt.Sprintf("e%d", time.Now().UnixNano())
-	c := monitor.Configuration{Events: []monitor.Event{{Name: event, Interval: time.Hour}}, Keep: true}
+	c := monitor.Configuration{Checks: []monitor.Check{{Name: event, Interval: time.Hour}}, Keep: true}
 	if _, err := m.Configure(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	refs := make([]monitor.Ref, len(names))
+	refs := make([]monitor.SourceRef, len(names))
 	for i, name := range names {
-		refs[i] = monitor.Ref{Event: event, Source: name}
+		refs[i] = monitor.SourceRef{Check: event, Source: name}
 	}
-	found, err := m.Resolve(t.Context(), refs)
+	found, err := m.ResolveSources(t.Context(), refs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, signal := range []monitor.Signal{monitor.Fail, monitor.Fine} {
+	for _, signal := range []monitor.Signal{monitor.SignalFail, monitor.SignalSuccess} {
 		for i := range found {
-			d := monitor.Delivery{Proofs: []monitor.Proof{{Path: "p", Trust: time.Second, Gap: time.Hour}}}
-			d.Beats = []monitor.Stamp{{Source: found[i].ID, Signal: signal, Count: 1}}
-			if _, err := m.Store(t.Context(), d); err != nil {
+			d := monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "p", TrustFor: time.Second, MaxGap: time.Hour}}}
+			d.Beats = []monitor.HeartbeatUpdate{{Source: found[i].ID, Signal: signal, Count: 1}}
+			if _, err := m.RecordHeartbeats(t.Context(), d); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	look, err := m.Due(t.Context(), everywhere, monitor.MaxSources)
+	look, err := m.DueSources(t.Context(), everywhere, monitor.MaxSources)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +102,8 @@ func watched(t *testing.T, m monitor.Table, names ...string) (out []monitor.Cand
 	return out
 }
 
-func change(c monitor.Candidate, turn monitor.Turn, due monitor.Moment) monitor.Change {
-	out := monitor.Change{ID: c.ID, Rev: c.Rev, Stamp: c.Stamp, EventRev: c.EventRev, Turn: turn, Due: due}
+func change(c monitor.Candidate, turn monitor.Transition, due monitor.StoreTime) monitor.SourceChange {
+	out := monitor.SourceChange{ID: c.ID, Rev: c.Rev, BeatRev: c.BeatRev, CheckRev: c.CheckRev, Transition: turn, Due: due}
 	if turn == monitor.Onset {
 		out.Alarm, out.Reason, out.At = fmt.Sprintf("alarm-%d-%d", c.ID, time.Now().UnixNano()), monitor.Silent, time.Now()
 	}
@@ -121,10 +122,10 @@ func storing(t *testing.T, url string, id int64, signal monitor.Signal) pgx.Tx {
 }
 
 // applied makes one change while tx is open, which it has to wait for.
-func applied(t *testing.T, url string, m monitor.Table, tx pgx.Tx, c monitor.Change) (made bool, err error) {
+func applied(t *testing.T, url string, m monitor.Store, tx pgx.Tx, c monitor.SourceChange) (made bool, err error) {
 	t.Helper()
 	done := later(func() error {
-		out, err := m.Apply(t.Context(), []monitor.Change{c})
+		out, err := m.ApplyChanges(t.Context(), []monitor.SourceChange{c})
 		made = err == nil && out[0]
 		return err
 	})
@@ -133,9 +134,9 @@ func applied(t *testing.T, url string, m monitor.Table, tx pgx.Tx, c monitor.Cha
 	return made, <-done
 }
 
-func isDue(t *testing.T, m monitor.Table, id int64) bool {
+func isDue(t *testing.T, m monitor.Store, id int64) bool {
 	t.Helper()
-	look, err := m.Due(t.Context(), everywhere, monitor.MaxSources)
+	look, err := m.DueSources(t.Context(), everywhere, monitor.MaxSources)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,7 @@ func isDue(t *testing.T, m monitor.Table, id int64) bool {
 func beatUnderWay(t *testing.T, url string) error {
 	m := open(t, url).Monitor()
 	c := watched(t, m, "a")[0]
-	made, err := applied(t, url, m, storing(t, url, c.ID, monitor.Fine), change(c, monitor.Onset, never))
+	made, err := applied(t, url, m, storing(t, url, c.ID, monitor.SignalSuccess), change(c, monitor.Onset, never))
 	if err != nil || made {
 		return fmt.Errorf("an alarm of a source whose beat was under way: made %v, %v", made, err)
 	}
@@ -158,7 +159,7 @@ func beatBehindOnset(t *testing.T, url string) error {
 	exec(t, url, "DELETE FROM understudy.monitor_alarm")
 	tx := begin(t, connect(t, url))
 	var made int
-	if err := tx.QueryRow(t.Context(), onsetSQL, c.ID, c.Rev, c.Stamp, c.EventRev).Scan(&made); err != nil || made != 1 {
+	if err := tx.QueryRow(t.Context(), onsetSQL, c.ID, c.Rev, c.BeatRev, c.CheckRev).Scan(&made); err != nil || made != 1 {
 		t.Fatalf("an alarm: %d made, %v", made, err)
 	}
 	stored := later(func() error { storeBeats(t, m, []int64{c.ID}); return nil })
@@ -174,10 +175,10 @@ func failureUnderWay(t *testing.T, url string) error {
 	m := open(t, url).Monitor()
 	c := watched(t, m, "a")[0]
 	// It either leaves the source alone at once, or waits.
-	tx := storing(t, url, c.ID, monitor.Fail)
+	tx := storing(t, url, c.ID, monitor.SignalFail)
 	made := false
 	moved := later(func() error {
-		out, err := m.Apply(t.Context(), []monitor.Change{change(c, monitor.Stay, never)})
+		out, err := m.ApplyChanges(t.Context(), []monitor.SourceChange{change(c, monitor.NoTransition, never)})
 		made = err == nil && out[0]
 		return err
 	})
@@ -195,11 +196,11 @@ func failureUnderWay(t *testing.T, url string) error {
 func proofUnderWay(t *testing.T, url string) error {
 	m := open(t, url).Monitor()
 	c := watched(t, m, "a", "b")
-	tx := storing(t, url, c[0].ID, monitor.Fine)
+	tx := storing(t, url, c[0].ID, monitor.SignalSuccess)
 	defer commit(t, tx)
 	return waitsForNobody(t, url, func(ctx context.Context) error {
-		d := monitor.Delivery{Proofs: []monitor.Proof{{Path: "p", Trust: time.Second, Gap: time.Hour}}, Beats: []monitor.Stamp{{Source: c[1].ID, Count: 1}}}
-		_, err := m.Store(ctx, d)
+		d := monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "p", TrustFor: time.Second, MaxGap: time.Hour}}, Beats: []monitor.HeartbeatUpdate{{Source: c[1].ID, Count: 1}}}
+		_, err := m.RecordHeartbeats(ctx, d)
 		return err
 	})
 }
@@ -216,14 +217,14 @@ func configurationUnderWay(t *testing.T, url string) error {
 		t.Fatal(err)
 	}
 	return waitsForNobody(t, url, func(ctx context.Context) error {
-		d := monitor.Delivery{Proofs: []monitor.Proof{{Path: "p", Trust: time.Second, Gap: time.Hour}}, Beats: []monitor.Stamp{{Source: c[0].ID, Count: 1}}}
-		if _, err := m.Store(ctx, d); err != nil {
+		d := monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "p", TrustFor: time.Second, MaxGap: time.Hour}}, Beats: []monitor.HeartbeatUpdate{{Source: c[0].ID, Count: 1}}}
+		if _, err := m.RecordHeartbeats(ctx, d); err != nil {
 			return err
 		}
-		if _, err := m.Due(ctx, everywhere, 10); err != nil {
+		if _, err := m.DueSources(ctx, everywhere, 10); err != nil {
 			return err
 		}
-		made, err := m.Apply(ctx, []monitor.Change{change(c[1], monitor.Onset, never), change(c[2], monitor.Stay, never)})
+		made, err := m.ApplyChanges(ctx, []monitor.SourceChange{change(c[1], monitor.Onset, never), change(c[2], monitor.NoTransition, never)})
 		if err == nil && (!made[0] || !made[1]) {
 			err = fmt.Errorf("changes beside a configuration: %v", made)
 		}
@@ -237,16 +238,16 @@ func numbered(t *testing.T, url string) error {
 	const learners, names = 6, 40
 	first := open(t, url).Monitor()
 	event := fmt.Sprintf("n%d", time.Now().UnixNano())
-	if _, err := first.Configure(t.Context(), monitor.Configuration{Events: []monitor.Event{{Name: event, Interval: time.Hour}}, Keep: true}); err != nil {
+	if _, err := first.Configure(t.Context(), monitor.Configuration{Checks: []monitor.Check{{Name: event, Interval: time.Hour}}, Keep: true}); err != nil {
 		t.Fatal(err)
 	}
 	tx := begin(t, connect(t, url))
-	const know = "SELECT count(*) FROM understudy.monitor_know(0, ARRAY[$1], ARRAY['under way'], NULL, 10000)"
+	know := postgres.InSQL("SELECT count(*) FROM {{rules}}.monitor_resolve(0, ARRAY[$1], ARRAY['under way'], NULL, 10000)")
 	if _, err := tx.Exec(t.Context(), know, event); err != nil {
 		t.Fatal(err)
 	}
 	beside := later(func() error {
-		_, err := first.Resolve(t.Context(), []monitor.Ref{{Event: event, Source: "beside"}})
+		_, err := first.ResolveSources(t.Context(), []monitor.SourceRef{{Check: event, Source: "beside"}})
 		return err
 	})
 	waiting(t, url, 1)
@@ -264,8 +265,8 @@ func numbered(t *testing.T, url string) error {
 	for i, s := range tables {
 		all.Go(func() {
 			for n := range names {
-				refs := []monitor.Ref{{Event: event, Source: fmt.Sprintf("s%d", (n+i)%names)}, {Event: event, Source: fmt.Sprintf("s%d", n)}}
-				if _, err := s.Monitor().Resolve(ctx, refs); err != nil {
+				refs := []monitor.SourceRef{{Check: event, Source: fmt.Sprintf("s%d", (n+i)%names)}, {Check: event, Source: fmt.Sprintf("s%d", n)}}
+				if _, err := s.Monitor().ResolveSources(ctx, refs); err != nil {
 					errs[i] = err
 				}
 			}
@@ -306,12 +307,12 @@ func TestBeatsInAnyOrder(t *testing.T) {
 		all.Go(func() {
 			for range 10 {
 				exec(t, url, "UPDATE understudy.monitor_due SET due = 0 WHERE id % 3 = 0")
-				look, err := s.Monitor().Due(t.Context(), everywhere, monitor.MaxSources)
+				look, err := s.Monitor().DueSources(t.Context(), everywhere, monitor.MaxSources)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				var changes []monitor.Change
+				var changes []monitor.SourceChange
 				for _, c := range look.Candidates {
 					turn := monitor.Onset
 					if c.Alarm != "" {
@@ -320,7 +321,7 @@ func TestBeatsInAnyOrder(t *testing.T) {
 					changes = append(changes, change(c, turn, never))
 				}
 				slices.Reverse(changes)
-				if _, err := s.Monitor().Apply(t.Context(), changes); err != nil && !strings.Contains(err.Error(), "duplicate") {
+				if _, err := s.Monitor().ApplyChanges(t.Context(), changes); err != nil && !strings.Contains(err.Error(), "duplicate") {
 					t.Error(err)
 				}
 			}

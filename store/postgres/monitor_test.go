@@ -22,9 +22,9 @@ func monitorRig(t *testing.T, f freshStore) monitortest.Rig {
 	s := f.open(t)
 	return monitortest.Rig{
 		Table: s.Monitor(), Sessions: s, History: s,
-		Open: func(t *testing.T) monitor.Table { return f.open(t).Monitor() },
+		Open: func(t *testing.T) monitor.Store { return f.open(t).Monitor() },
 		Step: f.step,
-		Sent: func(t *testing.T, sink string) []monitor.Notice { return noticesOf(t, s.Desk(), sink) },
+		Sent: func(t *testing.T, sink string) []monitor.Notification { return noticesOf(t, s.QueueAdmin(), sink) },
 		View: func(t *testing.T, name string) ([]string, [][]string) {
 			return view(t, f.direct, "s1."+name)
 		},
@@ -32,20 +32,20 @@ func monitorRig(t *testing.T, f freshStore) monitortest.Rig {
 }
 
 // noticesOf reads what was enqueued for a sink, key by key.
-func noticesOf(t *testing.T, d dispatch.Desk, sink string) (out []monitor.Notice) {
+func noticesOf(t *testing.T, d dispatch.Admin, sink string) (out []monitor.Notification) {
 	t.Helper()
-	q := dispatch.BatchQuery{Queue: monitor.QueueOf(sink)}
+	q := dispatch.MessageQuery{Queue: monitor.SinkQueue(sink)}
 	for {
-		page, err := d.Batches(t.Context(), q)
+		page, err := d.Messages(t.Context(), q)
 		if err != nil {
 			t.Fatalf("the queue of %s: %v", sink, err)
 		}
 		for _, r := range page {
-			b, err := d.Batch(t.Context(), r.Queue, r.ID)
+			b, err := d.Message(t.Context(), r.Queue, r.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
-			out = append(out, monitor.Notice{Sink: sink, Key: b.Key, ID: b.ID, Payload: b.Payload})
+			out = append(out, monitor.Notification{Sink: sink, Key: b.Key, ID: b.ID, Payload: b.Payload})
 			q.AfterKey, q.AfterSeq = r.Key, r.Seq
 		}
 		if len(page) < dispatch.MaxPage {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,15 +50,28 @@ type Store struct {
 	location string
 	pool     *pool
 	log      *slog.Logger
-	floors   floors
+	rules    ruleSet
+	names    *strings.Replacer
+	floors   readyFloors
 	monitors *monitors
-	ears     *ears
+	listener *sharedListener
+
+	restoring sync.Mutex
+	restored  time.Time // guarded by restoring
 }
 
 // Open connects to the database and brings its schema up to date. It returns
 // lease.ErrInvalid for a configuration that cannot be right, lease.ErrUnavailable
 // when the server does not answer before ctx ends, and store.ErrSchema.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
+	rules, err := readRules()
+	if err != nil {
+		return nil, err
+	}
+	return openWith(ctx, cfg, rules)
+}
+
+func openWith(ctx context.Context, cfg Config, rules ruleSet) (*Store, error) {
 	conn, location, schema, err := parseURL(cfg.URL)
 	if err != nil {
 		return nil, err
@@ -73,14 +87,16 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		schema: schema, location: location, log: cfg.Logger.With("store", location),
+		rules: rules, names: renderer(schema, rules),
 		pool: newPool(conn, max(2, cfg.Connections)),
 	}
 	s.monitors = &monitors{db: s}
-	s.ears = &ears{watch: s.Watch, closing: s.pool.closing}
+	s.listener = &sharedListener{watch: s.Watch, closing: s.pool.closing}
 	if cfg.NoMigrate {
-		err = s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error { return conn.Ping(ctx) })
+		err = s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error { return conn.Ping(ctx) })
 	} else {
 		_, _, err = s.Migrate(ctx)
+		s.pool.restore = s.restoreRules
 	}
 	if err != nil {
 		_ = s.Close()
@@ -95,12 +111,8 @@ func validSchema(name string) bool {
 	return schemaName.MatchString(name) && !strings.HasPrefix(name, "pg_")
 }
 
-// sql puts the schema's name into a statement. The name has been checked to be a
-// plain word.
-func (s *Store) sql(text string) string {
-	text = strings.ReplaceAll(text, "{{schema}}", `"`+s.schema+`"`)
-	return strings.ReplaceAll(text, "{{channel}}", "'"+s.schema+"'")
-}
+// sql puts names into a statement.
+func (s *Store) sql(text string) string { return s.names.Replace(text) }
 
 // secrets are the options of a URL that must not be shown.
 var secrets = []string{"password", "sslpassword"}

@@ -11,34 +11,39 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/internal/idleconn"
 )
 
 // callTimeout bounds a call whose caller set no deadline.
 const callTimeout = 10 * time.Second
 
-// attempts that a call makes within its deadline, when it fails in a way that may
-// pass. More than a few are needed only at isolation levels above read committed.
+// attempts that a call makes within its deadline while its failures are transient.
+// More than a few are needed only at isolation levels above read committed.
 const attempts = 12
 
-// lane tells who may use which connections.
+// lane is which connections a call may use.
 type lane bool
 
 const (
 	sessions lane = true  // any connection
-	anything lane = false // any but the last free one
+	ordinary lane = false // any but the last free one
 )
 
 // pool is the store's few connections. A place in it is free again as soon as a
-// call returns, whatever became of the connection: one that did not answer in
-// time is given up at once and cleaned up aside, so that the next call can make
-// another. Connections are made by calls, within their deadlines.
+// call returns, whatever happened to the connection: one that did not answer in
+// time is abandoned at once and closed in the background, so that the next call can open
+// another. Calls open connections, within their deadlines.
 type pool struct {
 	config *pgx.ConnConfig
 	places chan struct{} // holds one for each connection in use
 	common chan struct{} // … for each that is not in use for sessions
 
-	plain   atomic.Bool // connections are made without asking for settings
-	spelled atomic.Bool // and transactions must say their isolation level
+	// restore brings back functions that a call did not find; nil if that is not allowed.
+	restore func(context.Context) bool
+
+	withoutSettings   atomic.Bool // connections are made without asking for settings
+	explicitIsolation atomic.Bool // and transactions must say their isolation level
 
 	closing context.Context
 	cancel  context.CancelFunc
@@ -52,16 +57,16 @@ func newPool(config *pgx.ConnConfig, size int) *pool {
 	return p
 }
 
-// unsent marks an error that came before anything was sent.
-type unsent struct{ error }
+// notSent marks an error that came before anything was sent.
+type notSent struct{ error }
 
-func (u unsent) Unwrap() error { return u.error }
+func (u notSent) Unwrap() error { return u.error }
 
 var errClosed = errors.New("the store was closed")
 
-// do lets f use a connection. f may be called again when it failed in a way that
+// withConnection lets f use a connection. f may be called again when it failed in a way that
 // left nothing behind and may pass.
-func (p *pool) do(ctx context.Context, l lane, f func(context.Context, *pgx.Conn) error) error {
+func (p *pool) withConnection(ctx context.Context, l lane, f func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.closing, cancel)()
@@ -70,20 +75,23 @@ func (p *pool) do(ctx context.Context, l lane, f func(context.Context, *pgx.Conn
 		defer cancel()
 	}
 	for attempt := 1; ; attempt++ {
-		err := p.try(ctx, l, f)
-		if err == nil || attempt == attempts || !passing(err) {
-			return explain(err)
+		err := p.tryOnce(ctx, l, f)
+		if pgCode(err) == codeNoFunction && p.restore != nil && p.restore(ctx) {
+			err = p.tryOnce(ctx, l, f)
+		}
+		if err == nil || attempt == attempts || !isTransient(err) {
+			return classify(err)
 		}
 		select { // calls that met should not meet again
 		case <-time.After(rand.N(time.Duration(attempt) * 5 * time.Millisecond)):
 		case <-ctx.Done():
-			return explain(err)
+			return classify(err)
 		}
 	}
 }
 
-func (p *pool) try(ctx context.Context, l lane, f func(context.Context, *pgx.Conn) error) error {
-	leave, err := p.enter(ctx, l)
+func (p *pool) tryOnce(ctx context.Context, l lane, f func(context.Context, *pgx.Conn) error) error {
+	leave, err := p.reserve(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -92,7 +100,7 @@ func (p *pool) try(ctx context.Context, l lane, f func(context.Context, *pgx.Con
 	if err != nil {
 		return err
 	}
-	defer func() { p.put(conn) }()
+	defer func() { p.putBack(conn) }()
 	err = f(ctx, conn)
 	if isReplica(err) {
 		_ = conn.Close(ctx) // the primary is elsewhere now
@@ -100,10 +108,10 @@ func (p *pool) try(ctx context.Context, l lane, f func(context.Context, *pgx.Con
 	return err
 }
 
-// enter waits for a place.
-func (p *pool) enter(ctx context.Context, l lane) (leave func(), err error) {
+// reserve waits for a place.
+func (p *pool) reserve(ctx context.Context, l lane) (leave func(), err error) {
 	queues := []chan struct{}{p.places}
-	if l == anything {
+	if l == ordinary {
 		queues = []chan struct{}{p.common, p.places}
 	}
 	for i, q := range queues {
@@ -114,9 +122,9 @@ func (p *pool) enter(ctx context.Context, l lane) (leave func(), err error) {
 				<-entered
 			}
 			if p.closing.Err() != nil {
-				return nil, unsent{errClosed}
+				return nil, notSent{errClosed}
 			}
-			return nil, unsent{fmt.Errorf("all %d connections are in use: %w", cap(p.places), ctx.Err())}
+			return nil, notSent{fmt.Errorf("all %d connections are in use: %w", cap(p.places), ctx.Err())}
 		}
 	}
 	return func() {
@@ -138,17 +146,17 @@ func (p *pool) connection(ctx context.Context) (*pgx.Conn, error) {
 		conn := p.idle[last]
 		p.idle = slices.Delete(p.idle, last, last+1)
 		p.mu.Unlock()
-		if usable(conn) {
+		if isUsable(conn) {
 			return conn, nil
 		}
 		_ = conn.Close(ctx)
 	}
 	if p.closing.Err() != nil {
-		return nil, unsent{errClosed}
+		return nil, notSent{errClosed}
 	}
 	conn, err := p.connect(ctx)
 	if err != nil {
-		return nil, unsent{err}
+		return nil, notSent{err}
 	}
 	return conn, nil
 }
@@ -156,19 +164,19 @@ func (p *pool) connection(ctx context.Context) (*pgx.Conn, error) {
 // connect asks for the isolation level that suits short statements, whatever the
 // role's default is. PgBouncer refuses to pass that on; then the default has to do.
 func (p *pool) connect(ctx context.Context) (*pgx.Conn, error) {
-	config, plain := p.config.Copy(), p.plain.Load()
+	config, plain := p.config.Copy(), p.withoutSettings.Load()
 	if !plain {
 		config.RuntimeParams["default_transaction_isolation"] = "read committed"
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if !plain && isRefusedParameter(err) {
-		p.plain.Store(true)
+		p.withoutSettings.Store(true)
 		return p.connect(ctx)
 	}
 	return conn, err
 }
 
-func (p *pool) put(conn *pgx.Conn) {
+func (p *pool) putBack(conn *pgx.Conn) {
 	if conn.IsClosed() {
 		return
 	}
@@ -177,11 +185,11 @@ func (p *pool) put(conn *pgx.Conn) {
 	p.idle = append(p.idle, conn)
 }
 
-// usable tells whether an idle connection is worth being tried. A server that
+// isUsable tells whether an idle connection is worth being tried. A server that
 // stopped has said so, or has closed its end, and a statement that is sent there
 // would be one of unknown outcome.
-func usable(conn *pgx.Conn) bool {
-	if silent(conn.PgConn().Conn()) {
+func isUsable(conn *pgx.Conn) bool {
+	if idleconn.IsSilent(conn.PgConn().Conn()) {
 		return true
 	}
 	// A ping would cost a round trip before each statement, and tell no more.
@@ -189,7 +197,7 @@ func usable(conn *pgx.Conn) bool {
 	return conn.PgConn().CheckConn() == nil && !conn.IsClosed()
 }
 
-// close ends calls under way, waits for them, and closes all connections.
+// close cancels calls under way, waits for them, and closes all connections.
 func (p *pool) close() {
 	p.cancel()
 	for range cap(p.places) {

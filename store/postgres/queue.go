@@ -18,20 +18,20 @@ func (s *Store) Queue() dispatch.Queue { return queue{s} }
 
 type queue struct{ *Store }
 
-// named is a key of a turn, with its result and its claim if it has them.
-type named struct {
+// keyExchange is a key of a turn, with its result and its claim if it has them.
+type keyExchange struct {
 	key    string
 	result *dispatch.Result
 	begin  *int64 // the claim's term
 }
 
-// gather lists the keys of a turn in the order in which their rows are locked.
-func gather(t dispatch.Turn) []named {
-	out := make([]named, 0, len(t.Results)+len(t.Begin))
+// mergeByKey lists the keys of a turn in the order in which their rows are locked.
+func mergeByKey(t dispatch.Exchange) []keyExchange {
+	out := make([]keyExchange, 0, len(t.Results)+len(t.Begin))
 	at := make(map[string]int, cap(out))
 	for i := range t.Results {
 		at[t.Results[i].Key] = len(out)
-		out = append(out, named{key: t.Results[i].Key, result: &t.Results[i]})
+		out = append(out, keyExchange{key: t.Results[i].Key, result: &t.Results[i]})
 	}
 	for i := range t.Begin {
 		b := &t.Begin[i]
@@ -39,17 +39,17 @@ func gather(t dispatch.Turn) []named {
 			out[n].begin = &b.Term
 			continue
 		}
-		out = append(out, named{key: b.Key, begin: &b.Term})
+		out = append(out, keyExchange{key: b.Key, begin: &b.Term})
 	}
-	slices.SortFunc(out, func(a, b named) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(out, func(a, b keyExchange) int { return cmp.Compare(a.key, b.key) })
 	return out
 }
 
-const turnSQL = `SELECT key, accepted, standing, todo, seq, term, attempt, id, content_type, link, payload
-	FROM {{schema}}.turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
+const exchangeSQL = `SELECT key, accepted, holding, work, seq, term, attempt, id, content_type, link, payload
+	FROM {{rules}}.exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
 
-// turnArgs takes the keys apart into columns.
-func turnArgs(t dispatch.Turn, keys []named) []any {
+// exchangeArgs takes the keys apart into columns.
+func exchangeArgs(t dispatch.Exchange, keys []keyExchange) []any {
 	n := len(keys)
 	names, begins, terms, seqs := make([]string, n), make([]*int64, n), make([]*int64, n), make([]int64, n)
 	states, afters, waits := make([]string, n), make([]string, n), make([]int64, n)
@@ -62,73 +62,73 @@ func turnArgs(t dispatch.Turn, keys []named) []any {
 			attempts[i], codes[i], details[i], links[i] = int32(r.Attempt), int32(r.Code), text(r.Detail), text(r.Link)
 		}
 	}
-	return []any{t.Queue, t.Session, t.Anew, t.Window.Microseconds(), names, begins, terms, seqs,
-		states, afters, waits, attempts, codes, details, links, patient{}}
+	return []any{t.Queue, t.Session, t.Restart, t.Window.Microseconds(), names, begins, terms, seqs,
+		states, afters, waits, attempts, codes, details, links, lockPatience{}}
 }
 
 // text is what a target said, as the database takes it.
 func text(s string) string { return dispatch.CutDetail(strings.ReplaceAll(s, "\x00", "\uFFFD")) }
 
-// Turn implements [dispatch.Queue].
-func (q queue) Turn(ctx context.Context, t dispatch.Turn) (dispatch.Turned, error) {
-	out := dispatch.Turned{Settled: make([]dispatch.Settled, len(t.Results)), Standing: make(map[string]dispatch.Standing)}
-	keys := gather(t)
+// Exchange implements [dispatch.Queue].
+func (q queue) Exchange(ctx context.Context, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
+	out := dispatch.ExchangeResult{Receipts: make([]dispatch.Receipt, len(t.Results)), Holdings: make(map[string]dispatch.Holding)}
+	keys := mergeByKey(t)
 	accepted := make(map[string]bool, len(keys))
-	sql := q.sql(turnSQL)
-	err := q.exactly(ctx, func(ctx context.Context, r runner) error {
+	sql := q.sql(exchangeSQL)
+	err := q.atReadCommitted(ctx, func(ctx context.Context, r runner) error {
 		clear(accepted)
-		clear(out.Standing)
+		clear(out.Holdings)
 		out.Begun = make([]dispatch.Assignment, 0, len(t.Begin))
-		found, err := r.Query(ctx, sql, withPatience(ctx, turnArgs(t, keys))...)
+		found, err := r.Query(ctx, sql, withPatience(ctx, exchangeArgs(t, keys))...)
 		if err != nil {
 			return err
 		}
 		defer found.Close()
 		for found.Next() {
-			if err := turned(found, t.Queue, &out, accepted); err != nil {
+			if err := scanExchange(found, t.Queue, &out, accepted); err != nil {
 				return err
 			}
 		}
 		return found.Err()
 	})
 	if err != nil {
-		return dispatch.Turned{}, fmt.Errorf("a turn of %d keys of %s: %w", len(keys), t.Queue, err)
+		return dispatch.ExchangeResult{}, fmt.Errorf("exchanging %d keys of %s: %w", len(keys), t.Queue, err)
 	}
 	for i, r := range t.Results {
-		out.Settled[i] = dispatch.Settled{Key: r.Key, Seq: r.Seq, Accepted: accepted[r.Key]}
+		out.Receipts[i] = dispatch.Receipt{Key: r.Key, Seq: r.Seq, Accepted: accepted[r.Key]}
 	}
 	return out, nil
 }
 
-// turned reads one row of a turn's answer.
-func turned(r pgx.Rows, queue string, out *dispatch.Turned, accepted map[string]bool) error {
-	var key, standing string
+// scanExchange reads one row of a turn's answer.
+func scanExchange(r pgx.Rows, queue string, out *dispatch.ExchangeResult, accepted map[string]bool) error {
+	var key, holding string
 	var ok *bool
-	var todo, id, contentType, link *string
+	var work, id, contentType, link *string
 	var seq, term *int64
 	var attempt *int32
 	var payload []byte
-	if err := r.Scan(&key, &ok, &standing, &todo, &seq, &term, &attempt, &id, &contentType, &link, &payload); err != nil {
+	if err := r.Scan(&key, &ok, &holding, &work, &seq, &term, &attempt, &id, &contentType, &link, &payload); err != nil {
 		return err
 	}
-	out.Standing[key] = dispatch.Standing(standing)
+	out.Holdings[key] = dispatch.Holding(holding)
 	if ok != nil {
 		accepted[key] = *ok
 	}
-	if todo == nil {
+	if work == nil {
 		return nil
 	}
 	out.Begun = append(out.Begun, dispatch.Assignment{
-		Batch: dispatch.Batch{Queue: queue, Key: key, ID: *id, ContentType: *contentType, Payload: payload},
-		Todo:  dispatch.Todo(*todo), Seq: *seq, Term: *term, Attempt: int(*attempt), Link: *link,
+		Message: dispatch.Message{Queue: queue, Key: key, ID: *id, ContentType: *contentType, Payload: payload},
+		Work:    dispatch.Work(*work), Seq: *seq, Term: *term, Attempt: int(*attempt), Link: *link,
 	})
 	return nil
 }
 
 // Prune implements [dispatch.Queue].
 func (q queue) Prune(ctx context.Context, name string, keep time.Duration, limit int) (deleted int, through bool, err error) {
-	err = q.one(ctx, "SELECT deleted, through FROM {{schema}}.prune($1, $2, $3, $4)",
-		func(r pgx.Row) error { return r.Scan(&deleted, &through) }, name, keep.Microseconds(), int64(limit), patient{})
+	err = q.rowReadCommitted(ctx, "SELECT deleted, through FROM {{rules}}.prune($1, $2, $3, $4)",
+		func(r pgx.Row) error { return r.Scan(&deleted, &through) }, name, keep.Microseconds(), int64(limit), lockPatience{})
 	if err != nil {
 		return 0, false, fmt.Errorf("pruning %s: %w", name, err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/postgres"
 )
@@ -27,7 +27,7 @@ func workplace(t testing.TB, server *realserver.PostgresServer) (url string, s *
 	t.Helper()
 	url = server.NewDatabase(t)
 	s = open(t, url)
-	if err := s.Desk().Make(t.Context(), work); err != nil {
+	if err := s.QueueAdmin().CreateQueue(t.Context(), work); err != nil {
 		t.Fatal(err)
 	}
 	return url, s, start(t, s, "a", time.Hour)
@@ -54,7 +54,7 @@ func (d *deliverer) take(t testing.TB, n int) {
 	t.Helper()
 	for len(d.keys) < n {
 		most := min(n-len(d.keys), claim.MaxKeys)
-		got, err := d.store.Claims().Take(t.Context(), claim.Want{Space: dispatch.Space(work), Session: d.session, Most: most, Fresh: most})
+		got, err := d.store.Claims().ClaimKeys(t.Context(), claim.ClaimRequest{Space: dispatch.Space(work), Session: d.session, Limit: most, Fresh: most})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,12 +75,12 @@ func (d *deliverer) turn(ctx context.Context) (int, error) {
 	fresh := min(d.size-len(begin), len(d.keys))
 	begin = append(begin, d.keys[:fresh]...)
 	d.keys = d.keys[fresh:]
-	out, err := d.store.Queue().Turn(ctx, dispatch.Turn{Queue: work, Session: d.session, Results: d.results, Begin: begin, Window: time.Minute})
+	out, err := d.store.Queue().Exchange(ctx, dispatch.Exchange{Queue: work, Session: d.session, Results: d.results, Begin: begin, Window: time.Minute})
 	if err != nil {
 		return 0, err
 	}
 	settled := 0
-	for _, s := range out.Settled {
+	for _, s := range out.Receipts {
 		if s.Accepted {
 			settled++
 		}
@@ -90,7 +90,7 @@ func (d *deliverer) turn(ctx context.Context) (int, error) {
 		d.results = append(d.results, dispatch.Result{Key: a.Key, Term: a.Term, Seq: a.Seq, State: dispatch.Committed, After: dispatch.Next, Attempt: a.Attempt, Code: 200})
 	}
 	for _, c := range begin {
-		if out.Standing[c.Key] == dispatch.Ready {
+		if out.Holdings[c.Key] == dispatch.Ready {
 			d.keys = append(d.keys, c)
 		}
 	}

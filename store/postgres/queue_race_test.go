@@ -16,7 +16,7 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/postgres"
 )
@@ -29,13 +29,13 @@ func TestQueueInterleavings(t *testing.T) {
 		check              func(t *testing.T, url string) error
 		function, old, new string
 	}{
-		{"a take waits for no begin and never wins over it", beginUnderWay, "take_lapsed", "FOR NO KEY UPDATE SKIP LOCKED", ""},
-		{"a take that saw no step looks again", stepSeenLate, "take_lapsed", "WHERE coalesce(x.step_end <= t, true)", ""},
-		{"a take beside a renewal under way", takeBesideRenewal, "take_lapsed", "FOR SHARE SKIP LOCKED", ""},
-		{"the order is that of the commits", commitOrder, "append", "FOR NO KEY UPDATE", ""},
+		{"a take waits for no begin and never wins over it", beginUnderWay, "take_lapsed_claims", "FOR NO KEY UPDATE SKIP LOCKED", ""},
+		{"a take that saw no step looks again", stepSeenLate, "take_lapsed_claims", "WHERE coalesce(x.step_end <= t, true)", ""},
+		{"a take beside a renewal under way", takeBesideRenewal, "take_lapsed_claims", "FOR SHARE SKIP LOCKED", ""},
+		{"the order is that of the commits", commitOrder, "append_to_key", "FOR NO KEY UPDATE", ""},
 		{"an idle mark beside an enqueuer", idleBesideEnqueue, "mark_idle", "FOR NO KEY UPDATE SKIP LOCKED", ""},
-		{"who falls asleep sees what is being committed", asleepBesideEnqueue, "wake", "pg_advisory_xact_lock_shared", "concat"},
-		{"an old snapshot does not number", oldSnapshot, "append", "IF current_setting('transaction_isolation') = 'read committed' THEN", "IF true THEN"},
+		{"who falls asleep sees what is being committed", asleepBesideEnqueue, "wake_members", "pg_advisory_xact_lock_shared", "concat"},
+		{"an old snapshot does not number", oldSnapshot, "append_to_key", "IF current_setting('transaction_isolation') = 'read committed' THEN", "IF true THEN"},
 		{"numbers are kept when all batches are pruned", pruneKeepsNumbers, "prune_key", "IF e.last < v_last THEN", "IF false THEN"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestQueueInterleavings(t *testing.T) {
 // enqueue enqueues in a transaction that is left open.
 func enqueue(t testing.TB, tx pgx.Tx, key, id string) {
 	t.Helper()
-	added, err := postgres.Enqueue(t.Context(), tx, dispatch.Batch{Queue: work, Key: key, ID: id, Payload: []byte(id)})
+	added, err := postgres.Enqueue(t.Context(), tx, dispatch.Message{Queue: work, Key: key, ID: id, Payload: []byte(id)})
 	if err != nil || !added[0] {
 		t.Fatalf("Enqueue = %v, %v", added, err)
 	}
@@ -73,7 +73,7 @@ func commit(t testing.TB, tx pgx.Tx) {
 
 func takeKeys(t testing.TB, s *postgres.Store, session string) []claim.Claim {
 	t.Helper()
-	got, err := s.Claims().Take(t.Context(), claim.Want{Space: dispatch.Space(work), Session: session, Most: 10, Fresh: 10})
+	got, err := s.Claims().ClaimKeys(t.Context(), claim.ClaimRequest{Space: dispatch.Space(work), Session: session, Limit: 10, Fresh: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +81,8 @@ func takeKeys(t testing.TB, s *postgres.Store, session string) []claim.Claim {
 }
 
 // beginTurn begins with claims, in a transaction if there is one.
-const beginTurn = `SELECT coalesce(todo, '') FROM understudy.turn('work', $1, false, 36000000000, ARRAY[$2], ARRAY[$3::bigint],
-	ARRAY[NULL::bigint], ARRAY[0::bigint], ARRAY[''], ARRAY[''], ARRAY[0::bigint], ARRAY[0], ARRAY[0], ARRAY[''], ARRAY[''], 10000)`
+var beginTurn = postgres.InSQL(`SELECT coalesce(work, '') FROM {{rules}}.exchange('work', $1, false, 36000000000, ARRAY[$2], ARRAY[$3::bigint],
+	ARRAY[NULL::bigint], ARRAY[0::bigint], ARRAY[''], ARRAY[''], ARRAY[0::bigint], ARRAY[0], ARRAY[0], ARRAY[''], ARRAY[''], 10000)`)
 
 // lapsing returns a claim whose holder lapses when it is gone.
 func lapsing(t *testing.T, url string, s *postgres.Store) (lease.Session, claim.Claim) {
@@ -113,15 +113,15 @@ func beginUnderWay(t *testing.T, url string) error {
 	s := open(t, url)
 	a, c := lapsing(t, url, s)
 	tx := begin(t, connect(t, url))
-	var todo string
-	if err := tx.QueryRow(t.Context(), beginTurn, a.ID, c.Key, c.Term).Scan(&todo); err != nil || todo != "send" {
-		return fmt.Errorf("begin: %q, %v", todo, err)
+	var assigned string
+	if err := tx.QueryRow(t.Context(), beginTurn, a.ID, c.Key, c.Term).Scan(&assigned); err != nil || assigned != "send" {
+		return fmt.Errorf("begin: %q, %v", assigned, err)
 	}
 	gone(t, url, s, a.ID)
 	next := start(t, s, "b", time.Hour)
 	var got []claim.Claim
 	err := waitsForNobody(t, url, func(ctx context.Context) (err error) {
-		got, err = s.Claims().Take(ctx, claim.Want{Space: dispatch.Space(work), Session: next.ID, Most: 10, Fresh: 10})
+		got, err = s.Claims().ClaimKeys(ctx, claim.ClaimRequest{Space: dispatch.Space(work), Session: next.ID, Limit: 10, Fresh: 10})
 		return err
 	})
 	if err != nil {
@@ -141,15 +141,15 @@ func stepSeenLate(t *testing.T, url string) error {
 	exec(t, url, "DELETE FROM understudy.member") // those of before
 	a, c := lapsing(t, url, s)
 	live := begin(t, connect(t, url))
-	var todo string
-	if err := live.QueryRow(t.Context(), beginTurn, a.ID, c.Key, c.Term).Scan(&todo); err != nil || todo != "send" {
-		return fmt.Errorf("begin: %q, %v", todo, err)
+	var assigned string
+	if err := live.QueryRow(t.Context(), beginTurn, a.ID, c.Key, c.Term).Scan(&assigned); err != nil || assigned != "send" {
+		return fmt.Errorf("begin: %q, %v", assigned, err)
 	}
 	gone(t, url, s, a.ID)
 	// The gate is in the statement that locks, which has its snapshot by then.
-	const gate = `CREATE OR REPLACE FUNCTION understudy.step_end(c understudy.claim) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
-		BEGIN %s RETURN (SELECT h.hold FROM understudy.head('work', c.key, c.done) h WHERE h.term = c.term); END $$`
-	exec(t, url, fmt.Sprintf(gate, "PERFORM pg_advisory_xact_lock_shared(7);"))
+	const gate = `CREATE OR REPLACE FUNCTION {{rules}}.step_end(c understudy.claim) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+		BEGIN %s RETURN (SELECT h.hold FROM {{rules}}.head('work', c.key, c.done) h WHERE h.term = c.term); END $$`
+	exec(t, url, fmt.Sprintf(postgres.InSQL(gate), "PERFORM pg_advisory_xact_lock_shared(7);"))
 	closed := begin(t, connect(t, url))
 	if _, err := closed.Exec(t.Context(), "SELECT pg_advisory_xact_lock(7)"); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func stepSeenLate(t *testing.T, url string) error {
 	next := start(t, s, "b", time.Hour)
 	var got []claim.Claim
 	taken := later(func() (err error) {
-		got, err = s.Claims().Take(t.Context(), claim.Want{Space: dispatch.Space(work), Session: next.ID, Most: 10, Fresh: 10})
+		got, err = s.Claims().ClaimKeys(t.Context(), claim.ClaimRequest{Space: dispatch.Space(work), Session: next.ID, Limit: 10, Fresh: 10})
 		return err
 	})
 	waiting(t, url, 1)
@@ -176,7 +176,7 @@ func takeBesideRenewal(t *testing.T, url string) error {
 	s := open(t, url)
 	a, c := lapsing(t, url, s)
 	tx := begin(t, connect(t, url))
-	if _, err := tx.Exec(t.Context(), "SELECT understudy.renew_session($1, 10000)", a.ID); err != nil {
+	if _, err := tx.Exec(t.Context(), postgres.InSQL("SELECT {{rules}}.renew_session($1, 10000)"), a.ID); err != nil {
 		t.Fatal(err)
 	}
 	gone(t, url, s, a.ID) // as it was before
@@ -243,15 +243,15 @@ func commitOrder(t *testing.T, url string) error {
 // deliver delivers the head of a key and returns its id, "" when there is none.
 func deliver(t testing.TB, s *postgres.Store, session string, c claim.Claim) (string, error) {
 	t.Helper()
-	turn := dispatch.Turn{Queue: work, Session: session, Begin: []claim.Claim{c}, Window: time.Minute}
-	out, err := s.Queue().Turn(t.Context(), turn)
+	turn := dispatch.Exchange{Queue: work, Session: session, Begin: []claim.Claim{c}, Window: time.Minute}
+	out, err := s.Queue().Exchange(t.Context(), turn)
 	if err != nil || len(out.Begun) == 0 {
 		return "", err
 	}
 	a := out.Begun[0]
 	turn.Begin, turn.Results = nil, []dispatch.Result{{Key: a.Key, Term: a.Term, Seq: a.Seq, State: dispatch.Committed, After: dispatch.Next, Attempt: 1}}
-	out, err = s.Queue().Turn(t.Context(), turn)
-	if err == nil && !out.Settled[0].Accepted {
+	out, err = s.Queue().Exchange(t.Context(), turn)
+	if err == nil && !out.Receipts[0].Accepted {
 		err = errors.New("not accepted")
 	}
 	return a.ID, err
@@ -294,15 +294,15 @@ func idleBesideEnqueue(t *testing.T, url string) error {
 }
 
 // deliverHeld delivers a key's head and calls between after the begin.
-func deliverHeld(t *testing.T, s *postgres.Store, session string, c claim.Claim, between func()) (dispatch.Turned, error) {
+func deliverHeld(t *testing.T, s *postgres.Store, session string, c claim.Claim, between func()) (dispatch.ExchangeResult, error) {
 	t.Helper()
-	out, err := s.Queue().Turn(t.Context(), dispatch.Turn{Queue: work, Session: session, Begin: []claim.Claim{c}, Window: time.Minute})
+	out, err := s.Queue().Exchange(t.Context(), dispatch.Exchange{Queue: work, Session: session, Begin: []claim.Claim{c}, Window: time.Minute})
 	if err != nil || len(out.Begun) != 1 {
 		return out, fmt.Errorf("begin: %+v, %w", out, err)
 	}
 	between()
 	a := out.Begun[0]
-	return s.Queue().Turn(t.Context(), dispatch.Turn{Queue: work, Session: session,
+	return s.Queue().Exchange(t.Context(), dispatch.Exchange{Queue: work, Session: session,
 		Results: []dispatch.Result{{Key: a.Key, Term: a.Term, Seq: a.Seq, State: dispatch.Committed, After: dispatch.Next, Attempt: 1}}})
 }
 
@@ -315,10 +315,10 @@ func gateBehindLook(t *testing.T, url string) (closed pgx.Tx) {
 		t.Fatal(err)
 	}
 	if !there {
-		exec(t, url, `CREATE FUNCTION understudy.gated(p_space text, p_from timestamptz, t timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
-			DECLARE seen boolean := understudy.any_free(p_space, p_from, t);
-			BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN seen; END $$`)
-		sabotage(t, url, "look_again", `"understudy".any_free`, "understudy.gated")
+		exec(t, url, postgres.InSQL(`CREATE FUNCTION understudy.gated(p_space text, p_from timestamptz, t timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+			DECLARE seen boolean := {{rules}}.has_free_key(p_space, p_from, t);
+			BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN seen; END $$`))
+		sabotage(t, url, "recheck_free_keys", postgres.InSQL("{{rules}}.has_free_key"), "understudy.gated")
 	}
 	return closed
 }
@@ -391,10 +391,10 @@ func oldSnapshot(t *testing.T, url string) error {
 func pruneKeepsNumbers(t *testing.T, url string) error {
 	s := open(t, url)
 	key := "k-" + lease.NewID()
-	if _, err := s.Desk().Add(t.Context(), []dispatch.Batch{{Queue: work, Key: key, ID: key}}); err != nil {
+	if _, err := s.QueueAdmin().Add(t.Context(), []dispatch.Message{{Queue: work, Key: key, ID: key}}); err != nil {
 		return err
 	}
-	if err := s.Desk().Act(t.Context(), work, key, dispatch.Cancel, "x"); err != nil {
+	if err := s.QueueAdmin().Act(t.Context(), work, key, dispatch.Cancel, "x"); err != nil {
 		return err
 	}
 	// As if whoever cancelled it had not had the time to mark the key idle.
@@ -402,10 +402,10 @@ func pruneKeepsNumbers(t *testing.T, url string) error {
 	if n, _, err := s.Queue().Prune(t.Context(), work, 0, 100); err != nil || n == 0 {
 		return fmt.Errorf("Prune = %d, %w", n, err)
 	}
-	if _, err := s.Desk().Add(t.Context(), []dispatch.Batch{{Queue: work, Key: key, ID: key}}); err != nil {
+	if _, err := s.QueueAdmin().Add(t.Context(), []dispatch.Message{{Queue: work, Key: key, ID: key}}); err != nil {
 		return err
 	}
-	if r, err := s.Desk().Batch(t.Context(), work, key); err != nil || r.Seq != 2 {
+	if r, err := s.QueueAdmin().Message(t.Context(), work, key); err != nil || r.Seq != 2 {
 		return fmt.Errorf("seq %d after the first was pruned, %w", r.Seq, err)
 	}
 	return nil
@@ -511,7 +511,7 @@ func anyTransaction(ctx context.Context, conn *pgx.Conn, name string) (ids []str
 					return nil, err
 				}
 			}
-			if _, err = postgres.Enqueue(ctx, part, dispatch.Batch{Queue: work, Key: key, ID: id}); err != nil {
+			if _, err = postgres.Enqueue(ctx, part, dispatch.Message{Queue: work, Key: key, ID: id}); err != nil {
 				break
 			}
 			kept := true

@@ -12,7 +12,7 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/postgres"
 )
@@ -94,21 +94,21 @@ func TestEnqueueRefuses(t *testing.T) {
 	url, s, _ := workplace(t, server)
 	conn := connect(t, url)
 	tx := begin(t, conn)
-	if _, err := postgres.Enqueue(t.Context(), tx, dispatch.Batch{Queue: "nowhere", Key: "k"}); !errors.Is(err, dispatch.ErrNoQueue) || !strings.Contains(err.Error(), "US002") {
+	if _, err := postgres.Enqueue(t.Context(), tx, dispatch.Message{Queue: "nowhere", Key: "k"}); !errors.Is(err, dispatch.ErrNoQueue) || !strings.Contains(err.Error(), "US002") {
 		t.Errorf("an unknown queue: %v, want ErrNoQueue", err)
 	}
 	_ = tx.Rollback(t.Context())
 	tx = begin(t, conn)
-	if _, err := postgres.Enqueue(t.Context(), tx, dispatch.Batch{Queue: work, Key: " k"}); !errors.Is(err, lease.ErrInvalid) {
+	if _, err := postgres.Enqueue(t.Context(), tx, dispatch.Message{Queue: work, Key: " k"}); !errors.Is(err, lease.ErrInvalid) {
 		t.Errorf("a bad key: %v, want ErrInvalid", err)
 	}
-	if added, err := postgres.Enqueue(t.Context(), tx, dispatch.Batch{Queue: work, Key: "k", ID: "fine"}); err != nil || !added[0] {
+	if added, err := postgres.Enqueue(t.Context(), tx, dispatch.Message{Queue: work, Key: "k", ID: "fine"}); err != nil || !added[0] {
 		t.Errorf("after a refusal that was not sent: %v", err)
 	}
 	if added, err := postgres.Enqueue(t.Context(), tx); err != nil || len(added) != 0 {
 		t.Errorf("nothing: %v, %v", added, err)
 	}
-	if _, err := postgres.EnqueueIn(t.Context(), tx, `a"b`, dispatch.Batch{Queue: work, Key: "k"}); !errors.Is(err, lease.ErrInvalid) {
+	if _, err := postgres.EnqueueIn(t.Context(), tx, `a"b`, dispatch.Message{Queue: work, Key: "k"}); !errors.Is(err, lease.ErrInvalid) {
 		t.Errorf("a schema that is none: %v", err)
 	}
 	commit(t, tx)
@@ -129,7 +129,7 @@ func TestEnqueueRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want SQLSTATE %s", what, err, c.code)
 		}
 	}
-	if got, err := s.Desk().Batches(t.Context(), dispatch.BatchQuery{Queue: work}); err != nil || len(got) != 1 {
+	if got, err := s.QueueAdmin().Messages(t.Context(), dispatch.MessageQuery{Queue: work}); err != nil || len(got) != 1 {
 		t.Errorf("stored: %+v, %v", got, err)
 	}
 }
@@ -158,7 +158,7 @@ func busyQueue(t *testing.T, server *realserver.PostgresServer, keys int) (url s
 	exec(t, url, `UPDATE understudy.batch SET state = 'committed', over = true, begun = enqueued, ended = clock_timestamp(), attempts = 1;
 		UPDATE understudy.claim c SET ready_at = NULL, session = '', done = (SELECT max(seq) FROM understudy.batch b WHERE b.key = c.key)`)
 	fill(t, url, 20, 60)
-	if _, err := s.Desk().Add(t.Context(), []dispatch.Batch{{Queue: work, Key: "a", ID: "a"}}); err != nil {
+	if _, err := s.QueueAdmin().Add(t.Context(), []dispatch.Message{{Queue: work, Key: "a", ID: "a"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -170,10 +170,10 @@ func busyQueue(t *testing.T, server *realserver.PostgresServer, keys int) (url s
 // costsOfQueue allows for some scans of what there is one of for each key, which is little.
 func costsOfQueue(ctx context.Context, me lease.Session, keys int64) []cost {
 	var claims []claim.Claim
-	var begun dispatch.Turned
+	var begun dispatch.ExchangeResult
 	return []cost{
 		{"take", 6 * keys, func(s *postgres.Store) (err error) {
-			claims, err = s.Claims().Take(ctx, claim.Want{Space: dispatch.Space(work), Session: me.ID, Most: 100, Fresh: 100})
+			claims, err = s.Claims().ClaimKeys(ctx, claim.ClaimRequest{Space: dispatch.Space(work), Session: me.ID, Limit: 100, Fresh: 100})
 			return err
 		}},
 		{"join", 6 * keys, func(s *postgres.Store) error {
@@ -181,15 +181,15 @@ func costsOfQueue(ctx context.Context, me lease.Session, keys int64) []cost {
 			return err
 		}},
 		{"begin", 6 * keys, func(s *postgres.Store) (err error) {
-			begun, err = s.Queue().Turn(ctx, dispatch.Turn{Queue: work, Session: me.ID, Begin: claims, Window: time.Minute})
+			begun, err = s.Queue().Exchange(ctx, dispatch.Exchange{Queue: work, Session: me.ID, Begin: claims, Window: time.Minute})
 			return err
 		}},
 		{"turn", 6 * keys, func(s *postgres.Store) (err error) {
-			turn := dispatch.Turn{Queue: work, Session: me.ID, Begin: claims, Window: time.Minute}
+			turn := dispatch.Exchange{Queue: work, Session: me.ID, Begin: claims, Window: time.Minute}
 			for _, a := range begun.Begun {
 				turn.Results = append(turn.Results, dispatch.Result{Key: a.Key, Term: a.Term, Seq: a.Seq, State: dispatch.Committed, After: dispatch.Next})
 			}
-			out, err := s.Queue().Turn(ctx, turn)
+			out, err := s.Queue().Exchange(ctx, turn)
 			if err == nil && len(out.Begun) < 15 {
 				err = fmt.Errorf("only %d begun", len(out.Begun))
 			}
@@ -199,32 +199,32 @@ func costsOfQueue(ctx context.Context, me lease.Session, keys int64) []cost {
 			return s.Claims().Release(ctx, dispatch.Space(work), me.ID, claims)
 		}},
 		{"add", 6 * keys, func(s *postgres.Store) error {
-			_, err := s.Desk().Add(ctx, []dispatch.Batch{{Queue: work, Key: "key-1"}, {Queue: work, Key: "another", ID: "another"}})
+			_, err := s.QueueAdmin().Add(ctx, []dispatch.Message{{Queue: work, Key: "key-1"}, {Queue: work, Key: "another", ID: "another"}})
 			return err
 		}},
-		{"act", 6 * keys, func(s *postgres.Store) error { return s.Desk().Act(ctx, work, "another", dispatch.Cancel, "x") }},
-		{"queues", 30 * keys, func(s *postgres.Store) error { _, err := s.Desk().Queues(ctx); return err }},
+		{"act", 6 * keys, func(s *postgres.Store) error { return s.QueueAdmin().Act(ctx, work, "another", dispatch.Cancel, "x") }},
+		{"queues", 30 * keys, func(s *postgres.Store) error { _, err := s.QueueAdmin().Queues(ctx); return err }},
 		{"keys", 30 * keys, func(s *postgres.Store) error {
-			_, err := s.Desk().Keys(ctx, dispatch.KeyQuery{Queue: work, Idle: true})
+			_, err := s.QueueAdmin().Keys(ctx, dispatch.KeyQuery{Queue: work, Idle: true})
 			return err
 		}},
 		{"queued", 30 * keys, func(s *postgres.Store) error {
-			_, err := s.Desk().Batches(ctx, dispatch.BatchQuery{Queue: work, State: dispatch.Queued})
+			_, err := s.QueueAdmin().Messages(ctx, dispatch.MessageQuery{Queue: work, State: dispatch.Queued})
 			return err
 		}},
 		{"submitting", 30 * keys, func(s *postgres.Store) error {
-			_, err := s.Desk().Batches(ctx, dispatch.BatchQuery{Queue: work, State: dispatch.Submitting})
+			_, err := s.QueueAdmin().Messages(ctx, dispatch.MessageQuery{Queue: work, State: dispatch.Submitting})
 			return err
 		}},
 		{"cancelled", 30 * keys, func(s *postgres.Store) error {
-			_, err := s.Desk().Batches(ctx, dispatch.BatchQuery{Queue: work, State: dispatch.Cancelled})
+			_, err := s.QueueAdmin().Messages(ctx, dispatch.MessageQuery{Queue: work, State: dispatch.Cancelled})
 			return err
 		}},
 		{"a page", 30 * keys, func(s *postgres.Store) error {
-			_, err := s.Desk().Batches(ctx, dispatch.BatchQuery{Queue: work, Limit: 20, AfterKey: "key-42", AfterSeq: 100})
+			_, err := s.QueueAdmin().Messages(ctx, dispatch.MessageQuery{Queue: work, Limit: 20, AfterKey: "key-42", AfterSeq: 100})
 			return err
 		}},
-		{"a batch", 6 * keys, func(s *postgres.Store) error { _, err := s.Desk().Batch(ctx, work, "a"); return err }},
+		{"a batch", 6 * keys, func(s *postgres.Store) error { _, err := s.QueueAdmin().Message(ctx, work, "a"); return err }},
 		{"prune", 30 * keys, func(s *postgres.Store) error { _, _, err := s.Queue().Prune(ctx, work, time.Hour, 100); return err }},
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/understudy-ha/understudy/claim/claimtest"
 	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/store/postgres"
 )
 

@@ -10,21 +10,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/postgres"
 )
 
 // sabotage replaces a part of a function in the schema.
-func sabotage(t *testing.T, url, function, old, new string) {
+func sabotage(t *testing.T, url, function, old, replacement string) {
 	t.Helper()
 	var def string
 	conn := connect(t, url)
-	err := conn.QueryRow(t.Context(), "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = $1 AND pronamespace = 'understudy'::regnamespace", function).Scan(&def)
+	err := conn.QueryRow(t.Context(), "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname IN ($1, $2) AND pronamespace = 'understudy'::regnamespace",
+		function, strings.TrimPrefix(postgres.InSQL("{{rules}}.")+function, `"understudy".`)).Scan(&def)
 	if err != nil || !strings.Contains(def, old) {
 		t.Fatalf("%s has no %q to be replaced (%v):\n%s", function, old, err, def)
 	}
-	exec(t, url, strings.ReplaceAll(def, old, new))
+	exec(t, url, strings.ReplaceAll(def, old, replacement))
 }
 
 // Each check must pass on the store as it is and must notice its broken twin.
@@ -58,7 +59,7 @@ func TestInterleavings(t *testing.T) {
 	}
 }
 
-const acquireSQL = "SELECT verdict FROM understudy.acquire('role', $1, $2, $3, $4, $5, $6, 10000)"
+var acquireSQL = postgres.InSQL("SELECT verdict FROM {{rules}}.acquire('role', $1, $2, $3, $4, $5, $6, 10000)")
 
 // later starts f and returns where its result will be.
 func later(f func() error) <-chan error {
@@ -146,13 +147,13 @@ func renewalUnderWay(t *testing.T, url string) error {
 	take(t, s, id, a, false)
 	step(t, url, 40*time.Minute)
 	tx := begin(t, connect(t, url))
-	if _, err := tx.Exec(t.Context(), "SELECT understudy.renew_session($1, 10000)", a.ID); err != nil {
+	if _, err := tx.Exec(t.Context(), postgres.InSQL("SELECT {{rules}}.renew_session($1, 10000)"), a.ID); err != nil {
 		t.Fatal(err)
 	}
 	step(t, url, 40*time.Minute)
 	seen := lapsed(t, s, id) // as the row was before the renewal
 	claim := later(func() error {
-		_, err := s.Acquire(t.Context(), lease.Claim{Lease: id, Session: c.ID, Seen: seen.Seen()})
+		_, err := s.Acquire(t.Context(), lease.Expectation{Lease: id, Session: c.ID, Seen: seen.Seen()})
 		return err
 	})
 	waiting(t, url, 1)
@@ -238,7 +239,7 @@ func answerIsOfOnePiece(t *testing.T, url string) error {
 	exec(t, url, fmt.Sprintf(clock, "PERFORM pg_advisory_xact_lock_shared(7);"))
 	var got lease.Lease
 	answered := later(func() (err error) {
-		got, err = s.Acquire(t.Context(), lease.Claim{Lease: id, Session: a.ID, Seen: seen})
+		got, err = s.Acquire(t.Context(), lease.Expectation{Lease: id, Session: a.ID, Seen: seen})
 		return err
 	})
 	waiting(t, url, 1)
@@ -385,14 +386,14 @@ func (m *meeting) meet(t *testing.T, holder, contender *postgres.Store, id lease
 		t.Error(err)
 		return false, false
 	}
-	l, err = holder.Acquire(t.Context(), lease.Claim{Lease: id, Session: a.ID, Seen: l.Seen(), Waited: true})
+	l, err = holder.Acquire(t.Context(), lease.Expectation{Lease: id, Session: a.ID, Seen: l.Seen(), Waited: true})
 	if err != nil {
 		m.timeout = min(2*m.timeout, time.Minute) // lapsed while it was taking it
 		return false, false
 	}
 	<-time.After(time.Until(began.Add(timeout)) - rand.N(2*m.early))
 	renewal := later(func() error { _, err := holder.RenewSession(t.Context(), a.ID); return err })
-	taken, claimErr := contender.Acquire(t.Context(), lease.Claim{Lease: id, Session: claimant, Seen: l.Seen()})
+	taken, claimErr := contender.Acquire(t.Context(), lease.Expectation{Lease: id, Session: claimant, Seen: l.Seen()})
 	renewErr := <-renewal
 	for _, err := range []error{claimErr, renewErr} {
 		if err != nil && !errors.Is(err, lease.ErrHeld) && !errors.Is(err, lease.ErrLapsed) {
@@ -400,7 +401,7 @@ func (m *meeting) meet(t *testing.T, holder, contender *postgres.Store, id lease
 		}
 	}
 	if claimErr == nil {
-		if err := contender.Release(t.Context(), lease.Handback{Lease: id, Session: claimant, Term: taken.Term}); err != nil {
+		if err := contender.Release(t.Context(), lease.ReleaseRequest{Lease: id, Session: claimant, Term: taken.Term}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // Join implements [lease.Roster].
 func (s *Store) Join(ctx context.Context, id lease.ID, session string) error {
 	var lives bool
-	err := s.row(ctx, anything, `WITH me AS (
+	err := s.row(ctx, ordinary, `WITH me AS (
 			SELECT id FROM {{schema}}.session WHERE id = $3 AND NOT ended AND deadline > {{schema}}.clock()
 		), joined AS (
 			INSERT INTO {{schema}}.waiter (space, key, session) SELECT $1, $2, id FROM me ON CONFLICT DO NOTHING
@@ -32,7 +32,7 @@ func (s *Store) Join(ctx context.Context, id lease.ID, session string) error {
 // Leave implements [lease.Roster].
 func (s *Store) Leave(ctx context.Context, id lease.ID, session string) error {
 	sql := s.sql("DELETE FROM {{schema}}.waiter WHERE space = $1 AND key = $2 AND session = $3")
-	err := s.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
+	err := s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, sql, id.Space, id.Key, session)
 		return err
 	})
@@ -57,12 +57,12 @@ func (s *Store) Waiters(ctx context.Context, space string) ([]lease.Waiter, erro
 	return out, nil
 }
 
-// Ask implements [lease.Roster].
-func (s *Store) Ask(ctx context.Context, id lease.ID, successor, who string) error {
+// RequestRelease implements [lease.Roster].
+func (s *Store) RequestRelease(ctx context.Context, id lease.ID, successor, who string) error {
 	var asked bool
-	err := s.row(ctx, anything, "SELECT {{schema}}.ask($1, $2, $3, $4, $5)",
+	err := s.row(ctx, ordinary, "SELECT {{rules}}.request_release($1, $2, $3, $4, $5)",
 		func(r pgx.Row) error { return r.Scan(&asked) },
-		id.Space, id.Key, successor, lease.AskReason(successor, who), patient{})
+		id.Space, id.Key, successor, lease.ReleaseRequestedReason(successor, who), lockPatience{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("asking for %s: %w", id, err)

@@ -13,20 +13,20 @@ import (
 // row runs a statement that returns one row.
 func (s *Store) row(ctx context.Context, l lane, sql string, scan func(pgx.Row) error, args ...any) error {
 	sql = s.sql(sql)
-	return s.pool.do(ctx, l, func(ctx context.Context, conn *pgx.Conn) error {
+	return s.pool.withConnection(ctx, l, func(ctx context.Context, conn *pgx.Conn) error {
 		return scan(conn.QueryRow(ctx, sql, withPatience(ctx, args)...))
 	})
 }
 
-// patient stands, among the arguments of a statement, for how long it may wait for
+// lockPatience stands, among the arguments of a statement, for how long it may wait for
 // locks, in milliseconds: a little less than its caller does, who so gets an answer.
-type patient struct{}
+type lockPatience struct{}
 
 func withPatience(ctx context.Context, args []any) []any {
 	out := make([]any, len(args))
 	copy(out, args)
 	for i, a := range out {
-		if _, ok := a.(patient); ok {
+		if _, ok := a.(lockPatience); ok {
 			deadline, _ := ctx.Deadline()
 			out[i] = max(1, time.Until(deadline).Milliseconds()*9/10)
 		}
@@ -38,9 +38,9 @@ func withPatience(ctx context.Context, args []any) []any {
 // been over for a day.
 func (s *Store) StartSession(ctx context.Context, n lease.Session) (lease.Renewal, error) {
 	var changes *int64
-	err := s.row(ctx, sessions, "SELECT {{schema}}.start_session($1, $2, $3, $4, $5, $6, $7)",
+	err := s.row(ctx, sessions, "SELECT {{rules}}.start_session($1, $2, $3, $4, $5, $6, $7)",
 		func(r pgx.Row) error { return r.Scan(&changes) },
-		n.ID, n.Instance.ID, n.Instance.Name, n.Instance.Address, n.Timing.Interval.Nanoseconds(), n.Timing.Timeout.Nanoseconds(), patient{})
+		n.ID, n.Instance.ID, n.Instance.Name, n.Instance.Address, n.Timing.Interval.Nanoseconds(), n.Timing.Timeout.Nanoseconds(), lockPatience{})
 	switch {
 	case err != nil:
 		return lease.Renewal{}, fmt.Errorf("starting session %s: %w", n.ID, err)
@@ -53,8 +53,8 @@ func (s *Store) StartSession(ctx context.Context, n lease.Session) (lease.Renewa
 // RenewSession implements [lease.Store].
 func (s *Store) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
 	var seq, changes *int64
-	err := s.row(ctx, sessions, "SELECT seq, changes FROM {{schema}}.renew_session($1, $2)",
-		func(r pgx.Row) error { return r.Scan(&seq, &changes) }, id, patient{})
+	err := s.row(ctx, sessions, "SELECT seq, changes FROM {{rules}}.renew_session($1, $2)",
+		func(r pgx.Row) error { return r.Scan(&seq, &changes) }, id, lockPatience{})
 	switch {
 	case err != nil:
 		return lease.Renewal{}, fmt.Errorf("renewing session %s: %w", id, err)
@@ -72,10 +72,10 @@ const endAtOnce = 5000
 // by further ones.
 func (s *Store) EndSession(ctx context.Context, id, reason string) error {
 	for first, released := true, int64(endAtOnce); released == endAtOnce; first = false {
-		err := s.row(ctx, anything, "SELECT {{schema}}.end_session($1, $2, $3, $4)",
-			func(r pgx.Row) error { return r.Scan(&released) }, id, lease.CutReason(reason), int64(endAtOnce), patient{})
+		err := s.row(ctx, ordinary, "SELECT {{rules}}.end_session($1, $2, $3, $4)",
+			func(r pgx.Row) error { return r.Scan(&released) }, id, lease.TruncateReason(reason), int64(endAtOnce), lockPatience{})
 		if err != nil && !first {
-			return lease.EndedInPart(id, err)
+			return lease.PartiallyEnded(id, err)
 		}
 		if err != nil {
 			return fmt.Errorf("ending session %s: %w", id, err)

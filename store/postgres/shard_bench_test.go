@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -27,8 +27,8 @@ func BenchmarkShardReport(b *testing.B) {
 	}
 	for i := range shards * nodes {
 		if i%nodes == 0 {
-			row := shard.View{Now: time.Now()}.Foundation(benchRecord(i/nodes, 0), "secret")
-			if _, err := r.Decide(b.Context(), shard.Decision{Row: row}); err != nil {
+			row := shard.View{Now: time.Now()}.BootstrapRow(benchRecord(i/nodes, 0), "secret")
+			if _, err := r.UpdateRow(b.Context(), shard.RowUpdate{Row: row}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -74,7 +74,7 @@ func benchRecord(of, n int) shard.Record {
 		Shard: fmt.Sprintf("shard-%04d", of), ID: id(n), Address: fmt.Sprintf("10.%d.%d.%d:6379", n, of/250, of%250), Role: shard.Replica,
 		Condition: shard.Up, Lineage: shard.Lineage{ID: id(50)}, Fence: shard.Closed, Priority: 100, PrimaryID: id(0), Synced: true,
 		Instance: id(70 + n), Agent: "10.0.0.1:7100", Interval: time.Second, Timeout: time.Hour, Run: id(60), Engine: "redis", Version: "7.0.15", Keys: 1000,
-		Opinion: &shard.Opinion{Of: id(0), Verdict: shard.Answers, Age: time.Millisecond},
+		Opinion: &shard.Opinion{Of: id(0), Reachability: shard.Reachable, Age: time.Millisecond},
 	}
 	if n == 0 {
 		r.Role, r.PrimaryID, r.Opinion, r.Fence, r.Armed = shard.Primary, "", nil, shard.Armed, true

@@ -55,14 +55,14 @@ func (c commands) Send(ctx context.Context, all ...shard.Command) error {
 	if err != nil {
 		return err
 	}
-	err = c.db.exec(ctx, "SELECT {{schema}}.shard_send($1, $2, $3, $4, $5, $6)", q.nodes, q.ids, q.within, q.docs, int64(shard.MaxQueue), patient{})
+	err = c.db.exec(ctx, "SELECT {{rules}}.shard_send_commands($1, $2, $3, $4, $5, $6)", q.nodes, q.ids, q.within, q.docs, int64(shard.MaxQueue), lockPatience{})
 	if err != nil {
 		return fmt.Errorf("sending commands: %w", err)
 	}
 	return nil
 }
 
-// How often a queue is looked at where nothing is told: at first soon again, for commands come
+// How often a queue is polled where no signal comes: at first soon again, for commands come
 // one after another.
 const (
 	firstLook = 20 * time.Millisecond
@@ -77,27 +77,27 @@ func (c commands) Next(ctx context.Context, node string, wait time.Duration) (sh
 	wait = min(max(wait, 0), shard.MaxWait)
 	over := time.NewTimer(wait)
 	defer over.Stop()
-	var told <-chan struct{}
+	var signal <-chan struct{}
 	if wait > 0 {
 		var done func()
-		told, done = c.db.ears.listenFor(node)
+		signal, done = c.db.listener.listenFor(node)
 		defer done()
 	}
 	look := firstLook
 	for {
 		got, err := c.take(ctx, node)
-		if !errors.Is(err, shard.ErrNone) || wait == 0 {
+		if !errors.Is(err, shard.ErrNoCommand) || wait == 0 {
 			return got, err
 		}
 		again := look/2 + rand.N(look)
-		if c.db.ears.hear() {
-			again = shard.MaxWait // it will be told
+		if c.db.listener.isListening() {
+			again = shard.MaxWait // a signal will come
 		} else {
 			look = min(2*look, lastLook)
 		}
 		next := time.NewTimer(again)
 		select {
-		case <-told:
+		case <-signal:
 		case <-next.C:
 		case <-over.C:
 			wait = 0 // one last look
@@ -115,12 +115,12 @@ func (c commands) Next(ctx context.Context, node string, wait time.Duration) (sh
 // take takes the oldest command out of a queue, or returns ErrNone.
 func (c commands) take(ctx context.Context, node string) (got shard.Command, err error) {
 	var doc *string
-	err = c.db.one(ctx, "SELECT {{schema}}.shard_next($1, $2)", func(row pgx.Row) error { return row.Scan(&doc) }, node, patient{})
+	err = c.db.rowReadCommitted(ctx, "SELECT {{rules}}.shard_next_command($1, $2)", func(row pgx.Row) error { return row.Scan(&doc) }, node, lockPatience{})
 	if err != nil {
 		return got, fmt.Errorf("taking a command of node %.8s: %w", node, err)
 	}
 	if doc == nil {
-		return got, fmt.Errorf("%w for node %.8s", shard.ErrNone, node)
+		return got, fmt.Errorf("%w for node %.8s", shard.ErrNoCommand, node)
 	}
 	if err := json.Unmarshal([]byte(*doc), &got); err != nil {
 		return got, fmt.Errorf("%w: a command of node %.8s cannot be read: %w", lease.ErrUnavailable, node, err)

@@ -39,22 +39,22 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (v shar
 	if err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}
-	sum, err := gistOf(n)
+	sum, err := digestOf(n)
 	if err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}
 	light := r.accepted.take(n.ID, sum) && !tell
 	var got string
-	err = r.db.one(ctx, `SELECT {{schema}}.shard_report($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+	err = r.db.rowReadCommitted(ctx, `SELECT {{rules}}.shard_report($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 		func(row pgx.Row) error { return row.Scan(&got) },
-		n.Shard, n.ID, n.Address, []byte(n.Instance), n.Timeout.Microseconds(), string(doc), sum[:], light, tell, patient{})
+		n.Shard, n.ID, n.Address, []byte(n.Instance), n.Timeout.Microseconds(), string(doc), sum[:], light, tell, lockPatience{})
 	if err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}
 	if refusal, refused := strings.CutPrefix(got, between); refused {
 		why, rest, _ := strings.Cut(refusal, between)
 		who, what, _ := strings.Cut(rest, between)
-		return v, n.Taken(why, who, what)
+		return v, n.TakenError(why, who, what)
 	}
 	r.accepted.put(n.ID, sum)
 	if v, err = viewOf(got); err != nil {
@@ -63,15 +63,15 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (v shar
 	return v, nil
 }
 
-// Look implements [shard.Registry].
-func (r registry) Look(ctx context.Context, name string) (v shard.View, err error) {
+// ReadView implements [shard.Registry].
+func (r registry) ReadView(ctx context.Context, name string) (v shard.View, err error) {
 	if err := shard.ValidateName(name); err != nil {
 		return v, err
 	}
-	err = r.db.row(ctx, anything, `SELECT {{schema}}.shard_look($1, $2)`, func(row pgx.Row) (err error) {
+	err = r.db.row(ctx, ordinary, `SELECT {{rules}}.shard_get($1, $2)`, func(row pgx.Row) (err error) {
 		v, err = scanView(row)
 		return err
-	}, name, patient{})
+	}, name, lockPatience{})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return shard.View{}, fmt.Errorf("%w: no shard %q", shard.ErrNotFound, name)
@@ -84,10 +84,10 @@ func (r registry) Look(ctx context.Context, name string) (v shard.View, err erro
 // List implements [shard.Registry].
 func (r registry) List(ctx context.Context, after string, limit int) ([]shard.View, error) {
 	limit = min(max(limit, 1), shard.MaxShards)
-	sql := r.db.sql(`SELECT {{schema}}.shard_list($1, $2, $3)`)
+	sql := r.db.sql(`SELECT {{rules}}.shard_list($1, $2, $3)`)
 	var out []shard.View
-	err := r.db.pool.do(ctx, anything, func(ctx context.Context, conn *pgx.Conn) error {
-		found, err := conn.Query(ctx, sql, withPatience(ctx, []any{clean(after), int64(limit), patient{}})...)
+	err := r.db.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
+		found, err := conn.Query(ctx, sql, withPatience(ctx, []any{clean(after), int64(limit), lockPatience{}})...)
 		if err != nil {
 			return err
 		}
@@ -100,8 +100,8 @@ func (r registry) List(ctx context.Context, after string, limit int) ([]shard.Vi
 	return out, nil
 }
 
-// Decide implements [shard.Registry].
-func (r registry) Decide(ctx context.Context, d shard.Decision) (rev int64, err error) {
+// UpdateRow implements [shard.Registry].
+func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, err error) {
 	if err := d.Validate(); err != nil {
 		return 0, err
 	}
@@ -118,11 +118,11 @@ func (r registry) Decide(ctx context.Context, d shard.Decision) (rev int64, err 
 		e = *d.Event
 	}
 	var decided bool
-	err = r.db.one(ctx, `SELECT decided, rev FROM {{schema}}.shard_decide($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
+	err = r.db.rowReadCommitted(ctx, `SELECT decided, rev FROM {{rules}}.shard_decide($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
 		func(row pgx.Row) error { return row.Scan(&decided, &rev) },
 		d.Row.Name, d.Row.Rev, d.Row.Primary, string(doc), append([]string{}, d.Drop...),
 		q.nodes, q.ids, q.within, q.docs, int64(shard.MaxQueue),
-		d.Event != nil, clean(e.Part), clean(e.Subject), clean(e.From), clean(e.To), e.Term, clean(e.Reason), e.Duration.Nanoseconds(), patient{})
+		d.Event != nil, clean(e.Part), clean(e.Subject), clean(e.From), clean(e.To), e.Term, clean(e.Reason), e.Duration.Nanoseconds(), lockPatience{})
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("deciding about shard %q: %w", d.Row.Name, err)
@@ -141,9 +141,9 @@ func (r registry) Lock(ctx context.Context, l shard.Lock) error {
 		return fmt.Errorf("%w: a failover lock needs a value", lease.ErrInvalid)
 	}
 	var held *string
-	err := r.db.one(ctx, `SELECT {{schema}}.shard_take_lock($1, $2, $3, $4, $5, $6)`,
+	err := r.db.rowReadCommitted(ctx, `SELECT {{rules}}.shard_take_lock($1, $2, $3, $4, $5, $6)`,
 		func(row pgx.Row) error { return row.Scan(&held) },
-		l.Primary, l.Shard, l.Value, clean(l.Instead), shard.LockTime.Microseconds(), patient{})
+		l.Primary, l.Shard, l.Value, clean(l.Instead), shard.LockTime.Microseconds(), lockPatience{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("taking the failover lock of primary %.8s: %w", l.Primary, err)
@@ -158,7 +158,7 @@ func (r registry) Unlock(ctx context.Context, l shard.Lock) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
-	err := r.db.exec(ctx, `SELECT {{schema}}.shard_unlock($1, $2, $3, $4)`, l.Primary, l.Shard, clean(l.Instead), patient{})
+	err := r.db.exec(ctx, `SELECT {{rules}}.shard_unlock($1, $2, $3, $4)`, l.Primary, l.Shard, clean(l.Instead), lockPatience{})
 	if err != nil {
 		return fmt.Errorf("giving the failover lock of primary %.8s up: %w", l.Primary, err)
 	}

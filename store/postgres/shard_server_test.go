@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -28,8 +28,8 @@ func TestShardPlans(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c := shard.Command{ID: "c", Shard: n.Shard, Node: n.ID, Epoch: 1, Order: shard.DoFence, Within: time.Minute}
-		if _, err := r.Decide(t.Context(), shard.Decision{Row: shard.View{Now: time.Now()}.Foundation(n, "s"), Commands: []shard.Command{c},
+		c := shard.Command{ID: "c", Shard: n.Shard, Node: n.ID, Epoch: 1, Order: shard.OrderFence, Within: time.Minute}
+		if _, err := r.UpdateRow(t.Context(), shard.RowUpdate{Row: shard.View{Now: time.Now()}.BootstrapRow(n, "s"), Commands: []shard.Command{c},
 			Drop: []string{benchRecord(of, 1).ID}, Event: &history.Event{Part: shard.Space, Subject: n.Shard}}); err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestShardPlans(t *testing.T) {
 				t.Fatalf("%s: %v", what, err)
 			}
 		}
-		if _, err := r.Look(t.Context(), n.Shard); err != nil {
+		if _, err := r.ReadView(t.Context(), n.Shard); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.List(t.Context(), n.Shard, 3); err != nil {
@@ -136,7 +136,7 @@ func TestShardServerRestart(t *testing.T) {
 	if _, err := r.Report(t.Context(), n, false); err != nil {
 		t.Fatal(err)
 	}
-	rev, err := r.Decide(t.Context(), shard.Decision{Row: shard.View{Now: time.Now()}.Foundation(n, "s"),
+	rev, err := r.UpdateRow(t.Context(), shard.RowUpdate{Row: shard.View{Now: time.Now()}.BootstrapRow(n, "s"),
 		Commands: []shard.Command{{ID: "a", Shard: n.Shard, Node: n.ID, Within: time.Hour}}})
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestShardServerRestart(t *testing.T) {
 	}
 	server.Start(t)
 	realserver.Eventually(t, time.Minute, "the shard is as it was", func() error {
-		v, err := r.Look(t.Context(), n.Shard)
+		v, err := r.ReadView(t.Context(), n.Shard)
 		if err == nil && (v.Row.Rev != rev || len(v.Nodes) != 1) {
 			err = fmt.Errorf("revision %d with %d nodes", v.Row.Rev, len(v.Nodes))
 		}
@@ -174,10 +174,10 @@ func TestShardBackup(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
 	url := server.NewDatabase(t)
 	s := open(t, url)
-	r, row := s.Registry(), shard.View{Now: time.Now()}.Foundation(benchRecord(1, 0), "s")
+	r, row := s.Registry(), shard.View{Now: time.Now()}.BootstrapRow(benchRecord(1, 0), "s")
 	decide := func(row shard.Row) int64 {
 		t.Helper()
-		rev, err := r.Decide(t.Context(), shard.Decision{Row: row})
+		rev, err := r.UpdateRow(t.Context(), shard.RowUpdate{Row: row})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestShardBackup(t *testing.T) {
 	if again.Rev = decide(row); again.Rev <= lost.Rev {
 		t.Errorf("revision %d after %d was lost", again.Rev, lost.Rev)
 	}
-	if _, err := r.Decide(t.Context(), shard.Decision{Row: lost}); !errors.Is(err, shard.ErrChanged) {
+	if _, err := r.UpdateRow(t.Context(), shard.RowUpdate{Row: lost}); !errors.Is(err, shard.ErrChanged) {
 		t.Errorf("deciding on what was lost: %v", err)
 	}
 }
@@ -249,7 +249,7 @@ func TestShardLightReports(t *testing.T) {
 	server.Kill()
 	server.Start(t)
 	realserver.Eventually(t, time.Minute, "the record is there", func() error {
-		v, err := r.Look(t.Context(), n.Shard)
+		v, err := r.ReadView(t.Context(), n.Shard)
 		if err == nil && (len(v.Nodes) != 1 || v.Nodes[0].Fence != shard.Closed || v.Nodes[0].Txn < kept) {
 			err = fmt.Errorf("%+v", v.Nodes)
 		}

@@ -34,33 +34,33 @@ func (r registry) Watch(ctx context.Context, name string, wake func(shard string
 	})
 }
 
-// ears listen on one connection for all who wait for commands, as long as somebody does and for a
-// while after.
-type ears struct {
+// sharedListener listens on one connection for all callers that wait for commands, until linger after the last
+// of them has left.
+type sharedListener struct {
 	watch func(ctx context.Context, wake func(lease.Change)) error
 	// closing ends it for good.
 	closing context.Context
 
-	mu      sync.Mutex
-	waiting map[string]map[chan struct{}]bool // by node
-	cancel  context.CancelFunc                // while it listens
-	idle    *time.Timer
-	hearing bool
-	running sync.WaitGroup
+	mu        sync.Mutex
+	waiting   map[string]map[chan struct{}]bool // by node
+	cancel    context.CancelFunc                // while it listens
+	idle      *time.Timer
+	listening bool
+	running   sync.WaitGroup
 }
 
-// Times of ears.
+// Times of a sharedListener.
 const (
-	// deafFor is how long nothing is tried behind a pooler.
-	deafFor = time.Minute
-	// linger is how long it listens on for nobody.
+	// unsupportedRetry is how long to wait before LISTEN is tried again behind a pooler.
+	unsupportedRetry = time.Minute
+	// linger is how long it goes on listening without callers.
 	linger = 10 * time.Second
-	// mend is about how long after the end of a connection another is made.
-	mend = time.Second
+	// reconnectDelay is about how long after the end of a connection another is opened.
+	reconnectDelay = time.Second
 )
 
 // listenFor returns what gets a value when something may have come for a node; done ends that.
-func (e *ears) listenFor(node string) (told <-chan struct{}, done func()) {
+func (e *sharedListener) listenFor(node string) (signal <-chan struct{}, done func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := make(chan struct{}, 1)
@@ -87,35 +87,35 @@ func (e *ears) listenFor(node string) (told <-chan struct{}, done func()) {
 			delete(e.waiting, node)
 		}
 		if len(e.waiting) == 0 {
-			e.idle = time.AfterFunc(linger, e.rest)
+			e.idle = time.AfterFunc(linger, e.stopIfIdle)
 		}
 	}
 }
 
-// rest ends the connection if nobody waits.
-func (e *ears) rest() {
+// stopIfIdle ends the connection if no caller waits.
+func (e *sharedListener) stopIfIdle() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.waiting) == 0 && e.cancel != nil {
 		e.cancel()
-		e.cancel, e.hearing = nil, false
+		e.cancel, e.listening = nil, false
 	}
 }
 
-// hear tells whether what comes is told.
-func (e *ears) hear() bool {
+// isListening reports whether a command that arrives wakes its waiters.
+func (e *sharedListener) isListening() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.hearing
+	return e.listening
 }
 
-func (e *ears) run(ctx context.Context) {
+func (e *sharedListener) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := e.watch(ctx, func(c lease.Change) { e.wake(ctx, c) })
-		e.deaf(ctx)
-		pause := mend/2 + rand.N(mend)
+		e.stopListening(ctx)
+		pause := reconnectDelay/2 + rand.N(reconnectDelay)
 		if errors.Is(err, errors.ErrUnsupported) {
-			pause = deafFor
+			pause = unsupportedRetry
 		}
 		select {
 		case <-time.After(pause):
@@ -124,35 +124,35 @@ func (e *ears) run(ctx context.Context) {
 	}
 }
 
-// deaf wakes all, so that they look by themselves from now on.
-func (e *ears) deaf(ctx context.Context) {
+// stopListening wakes all waiters, so that they poll from now on.
+func (e *sharedListener) stopListening(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if ctx.Err() == nil { // else another may listen already
-		e.hearing = false
+		e.listening = false
 	}
 	e.wakeAll()
 }
 
-func (e *ears) wake(ctx context.Context, c lease.Change) {
+func (e *sharedListener) wake(ctx context.Context, c lease.Change) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
 	case c == lease.Change{}: // it listens from now on
-		e.hearing = true
+		e.listening = true
 		e.wakeAll()
 	case c.Lease.Space == spaceQueue:
-		for told := range e.waiting[c.Lease.Key] {
-			signal(told)
+		for waiter := range e.waiting[c.Lease.Key] {
+			signal(waiter)
 		}
 	}
 }
 
-func (e *ears) wakeAll() {
+func (e *sharedListener) wakeAll() {
 	for _, all := range e.waiting {
-		for told := range all {
-			signal(told)
+		for waiter := range all {
+			signal(waiter)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func signal(c chan struct{}) {
 }
 
 // close waits until nothing listens any more; closing has ended.
-func (e *ears) close() {
+func (e *sharedListener) close() {
 	e.mu.Lock()
 	if e.idle != nil {
 		e.idle.Stop()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/store"
@@ -108,7 +108,7 @@ func take(t testing.TB, s lease.Store, id lease.ID, n lease.Session, waited bool
 	if err != nil {
 		t.Fatalf("Get: %v", err)
 	}
-	l, err = s.Acquire(t.Context(), lease.Claim{Lease: id, Session: n.ID, Seen: l.Seen(), Waited: waited})
+	l, err = s.Acquire(t.Context(), lease.Expectation{Lease: id, Session: n.ID, Seen: l.Seen(), Waited: waited})
 	if err != nil {
 		t.Fatalf("Acquire(%s): %v", id, err)
 	}

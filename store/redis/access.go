@@ -30,15 +30,15 @@ type tokens struct{ s *Store }
 
 // Add implements [access.Tokens].
 func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", access.Adding(t, lasts))
+	return a.change(ctx, "adding a token", access.DecideAdd(t, lasts))
 }
 
 // Revoke implements [access.Tokens].
 func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", access.Revoking(ref, by))
+	return a.change(ctx, "revoking a token", access.DecideRevoke(ref, by))
 }
 
-func (a tokens) change(ctx context.Context, op string, decide access.Decide) (access.Token, error) {
+func (a tokens) change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	for attempt := range maxAttempts {
@@ -47,7 +47,7 @@ func (a tokens) change(ctx context.Context, op string, decide access.Decide) (ac
 			return access.Token{}, fmt.Errorf("%s: %w", op, err)
 		}
 		c, err := decide(all, now)
-		if err != nil || c.Nothing {
+		if err != nil || c.Unchanged {
 			return c.Token, err
 		}
 		e := c.Event
@@ -143,15 +143,15 @@ type plainTokens struct{ s *plain }
 
 // Add implements [access.Tokens].
 func (a plainTokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", access.Adding(t, lasts))
+	return a.change(ctx, "adding a token", access.DecideAdd(t, lasts))
 }
 
 // Revoke implements [access.Tokens].
 func (a plainTokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", access.Revoking(ref, by))
+	return a.change(ctx, "revoking a token", access.DecideRevoke(ref, by))
 }
 
-func (a plainTokens) change(ctx context.Context, op string, decide access.Decide) (access.Token, error) {
+func (a plainTokens) change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
 	s, key := a.s, a.s.tokensKey()
 	var c access.Change
 	var refused error
@@ -164,7 +164,7 @@ func (a plainTokens) change(ctx context.Context, op string, decide access.Decide
 		if err != nil {
 			return nil, err
 		}
-		if c, refused = decide(all, s.now()); refused != nil || c.Nothing {
+		if c, refused = decide(all, s.now()); refused != nil || c.Unchanged {
 			return nil, nil
 		}
 		if len(c.Drop) > 0 {

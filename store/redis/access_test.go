@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/access/accesstest"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/redis"
 )

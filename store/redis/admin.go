@@ -11,6 +11,8 @@ import (
 	"github.com/understudy-ha/understudy/store"
 )
 
+// wantedSchema is the layout of the keys. The key "schema" holds the oldest layout that a program must
+// know: one that only adds keys or fields does not raise it, so that two versions can share a server.
 const wantedSchema = 1
 
 // Inspect implements [store.Admin].
@@ -28,11 +30,10 @@ func (s *Store) Inspect(ctx context.Context) (store.Info, error) {
 	if err != nil {
 		return info, err
 	}
-	t := rowOf(now)
-	info.Now = time.Unix(t.number(), t.number()*1000).Add(s.skew())
-	if err := t.err(); err != nil {
+	if info.Now, err = serverTime(now); err != nil {
 		return info, err
 	}
+	info.Now = info.Now.Add(s.skew())
 	found, err := s.do(ctx, "GET", s.root+"schema")
 	if err != nil {
 		return info, err
@@ -42,6 +43,13 @@ func (s *Store) Inspect(ctx context.Context) (store.Info, error) {
 	}
 	info.Warnings = append(info.Warnings, server.warnings(s.setting(ctx, "appendfsync"), s.setting(ctx, "min-replicas-to-write"))...)
 	return info, nil
+}
+
+// serverTime is an answer to TIME.
+func serverTime(answer any) (time.Time, error) {
+	t := rowOf(answer)
+	at := time.Unix(t.number(), t.number()*1000)
+	return at, t.err()
 }
 
 // Migrate implements [store.Admin].

@@ -9,7 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -51,11 +51,11 @@ func BenchmarkCost(b *testing.B) {
 					return err
 				})
 				measure("acquire-µs", func() (err error) {
-					l, err = s.Acquire(b.Context(), lease.Claim{Lease: id, Session: a.ID, Seen: lease.Seen{Term: l.Term}})
+					l, err = s.Acquire(b.Context(), lease.Expectation{Lease: id, Session: a.ID, Seen: lease.Seen{Term: l.Term}})
 					return err
 				})
 				measure("release-µs", func() error {
-					return s.Release(b.Context(), lease.Handback{Lease: id, Session: a.ID, Term: l.Term})
+					return s.Release(b.Context(), lease.ReleaseRequest{Lease: id, Session: a.ID, Term: l.Term})
 				})
 			}
 			for name, all := range took {

@@ -2,22 +2,27 @@ package redis
 
 import (
 	"context"
+	"crypto/sha1"
 	"embed"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 //go:embed scripts/*.lua
 var sources embed.FS
 
 // scripts are the operations by name.
-type scripts map[string]*redis.Script
+type scripts map[string]script
+
+// script is called by its digest, which is its identity: programs of two versions use one server side by side, each
+// its own scripts.
+type script struct{ source, digest string }
 
 // bare scripts do without rows.lua, for speed.
 func bare(name string) bool {
@@ -58,23 +63,11 @@ func loadScripts() (scripts, error) {
 		if strings.HasPrefix(name, "shard_") {
 			source += string(shards)
 		}
-		all[name] = redis.NewScript(source + string(body))
+		source += string(body)
+		digest := sha1.Sum([]byte(source))
+		all[name] = script{source, hex.EncodeToString(digest[:])}
 	}
 	return all, nil
-}
-
-// mark is the first argument of every script, the clock's offset. The driver
-// asks for its bytes while it writes the request, and so it knows whether the
-// request can have reached the server.
-type mark struct {
-	text string
-	sent bool
-}
-
-// MarshalBinary is called by the driver, in the goroutine of the call.
-func (m *mark) MarshalBinary() ([]byte, error) {
-	m.sent = true
-	return []byte(m.text), nil
 }
 
 // effect tells whether a call changes something.
@@ -86,33 +79,62 @@ const (
 )
 
 // run calls a script once.
-func (s *Store) run(ctx context.Context, p *lines, e effect, name string, keys []string, args ...any) (value any, err error) {
+func (s *Store) run(ctx context.Context, p *pool, e effect, name string, keys []string, args ...any) (value any, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	m := &mark{text: strconv.FormatInt(s.skew().Microseconds(), 10)}
-	args = append([]any{m}, args...)
-	err = p.use(ctx, func(c *redis.Client) error {
-		value, err = s.scripts[name].EvalSha(ctx, c, keys, args...).Result()
-		if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-			// The server does not know it yet, or any more.
-			m.sent = false
-			value, err = s.scripts[name].Eval(ctx, c, keys, args...).Result()
-		}
-		return ignoreNil(err)
+	sent := false
+	err = p.use(ctx, func(c *connection) error {
+		value, err = s.scripts[name].call(c, &sent, keys, append([]any{s.skew().Microseconds()}, args...))
+		return err
 	})
 	if err != nil {
-		return nil, failure(err, m.sent && e == writes)
+		return nil, failure(err, sent && e == writes)
 	}
 	return value, nil
+}
+
+// call has the server run the script; sent tells afterwards whether it can have.
+func (s script) call(c *connection, sent *bool, keys []string, args []any) (any, error) {
+	words := append([]string{strconv.Itoa(len(keys))}, keys...)
+	for _, a := range args {
+		words = append(words, argument(a))
+	}
+	*sent = true
+	value, err := c.do(append([]string{"EVALSHA", s.digest}, words...)...)
+	if r, ok := errors.AsType[refusal](err); ok && strings.HasPrefix(string(r), "NOSCRIPT") {
+		// The server does not know the script yet, or any more, and so has done nothing.
+		value, err = c.do(append([]string{"EVAL", s.source}, words...)...)
+	}
+	return value, err
+}
+
+// argument is a value as the server reads it.
+func argument(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case []byte:
+		return string(v)
+	case bool:
+		if v {
+			return "1"
+		}
+		return "0"
+	}
+	return fmt.Sprint(v) // numbers
 }
 
 // do sends a command that changes nothing.
 func (s *Store) do(ctx context.Context, args ...any) (value any, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	err = s.rest.use(ctx, func(c *redis.Client) error {
-		value, err = c.Do(ctx, args...).Result()
-		return ignoreNil(err)
+	words := make([]string, len(args))
+	for i, a := range args {
+		words[i] = argument(a)
+	}
+	err = s.rest.use(ctx, func(c *connection) error {
+		value, err = c.do(words...)
+		return err
 	})
 	if err != nil {
 		return nil, failure(err, false)
@@ -126,11 +148,4 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, callTimeout)
-}
-
-func ignoreNil(err error) error {
-	if errors.Is(err, redis.Nil) {
-		return nil
-	}
-	return err
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/store"
 )
 

@@ -12,9 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // dialer connects to the server, or to whichever server the Sentinels call the
@@ -75,18 +72,23 @@ func (d *dialer) findMaster(ctx context.Context) (string, error) {
 }
 
 func (d *dialer) askSentinel(ctx context.Context, sentinel string) (string, error) {
-	client := redis.NewSentinelClient(&redis.Options{
-		Addr: sentinel, Username: d.target.sentinelUser, Password: d.target.sentinelPassword, Dialer: d.connect,
-		Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	defer client.Close()
-	hostPort, err := client.GetMasterAddrByName(ctx, d.target.master).Result()
+	conn, err := d.connect(ctx, "tcp", sentinel)
 	if err != nil {
 		return "", fmt.Errorf("sentinel %s: %w", sentinel, err)
 	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	c := newConnection(conn)
+	if err := c.authenticate(d.target.sentinelUser, d.target.sentinelPassword); err != nil {
+		return "", fmt.Errorf("sentinel %s: %w", sentinel, err)
+	}
+	question := ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", d.target.master)
+	if err := c.exchange(question); err != nil {
+		return "", fmt.Errorf("sentinel %s: %w", sentinel, err)
+	}
+	hostPort := question.texts()
 	if len(hostPort) != 2 {
-		return "", fmt.Errorf("sentinel %s answered %q", sentinel, hostPort)
+		return "", fmt.Errorf("sentinel %s answered %v", sentinel, question.reply)
 	}
 	return net.JoinHostPort(hostPort[0], hostPort[1]), nil
 }
@@ -100,35 +102,90 @@ func (d *dialer) remember(master string) {
 	d.master = master
 }
 
+// connect makes a connection to the server, ready for calls.
+func (s *Store) connect(ctx context.Context) (*connection, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := s.dialer.dial(ctx, "tcp", s.target.addrs[0])
+	if err != nil {
+		return nil, err
+	}
+	return prepare(ctx, conn, s.arrive)
+}
+
+// prepare makes a connection ready for calls, by the deadline of ctx.
+func prepare(ctx context.Context, conn net.Conn, arrive func(*connection) error) (*connection, error) {
+	c := newConnection(conn)
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	err := arrive(c)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// broke is called when a connection broke by itself. The idle ones are likely dead too, and are not tried.
+func (s *Store) broke() {
+	s.heart.drop()
+	s.rest.drop()
+	s.waits.drop()
+}
+
 // arrive runs on every new connection. It makes sure that what the Sentinels call
 // the master is one, and that data which another server, or an earlier life of
 // this one, may have lost is noticed before anything is given away.
-func (s *Store) arrive(ctx context.Context, conn *redis.Conn) error {
+func (s *Store) arrive(c *connection) error {
+	if err := c.authenticate(s.target.user, s.target.password); err != nil {
+		return err
+	}
+	if s.target.db != 0 {
+		if _, err := c.do("SELECT", strconv.Itoa(s.target.db)); err != nil {
+			return err
+		}
+	}
 	if s.target.master != "" {
-		role, err := conn.Do(ctx, "ROLE").Slice()
+		answer, err := c.do("ROLE")
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(role, any("master")) {
+		if role, _ := answer.([]any); !slices.Contains(role, any("master")) {
 			return errors.New("the Sentinels still name a server that is a replica")
 		}
 	}
-	text, err := conn.Info(ctx, "server").Result()
-	if redis.HasErrorPrefix(err, "NOPERM") {
+	text, err := c.do("INFO", "server")
+	if r, ok := errors.AsType[refusal](err); ok && strings.HasPrefix(string(r), "NOPERM") {
 		return nil // Inspect warns
 	}
 	if err != nil {
 		return err
 	}
-	info := parseInfo(text)
+	about, _ := text.(string)
+	info := parseInfo(about)
 	// The server subtracts two times of which each was cut to a second, so that
 	// it may say 1 a moment after it was started.
 	uptime, _ := strconv.ParseInt(info["uptime_in_seconds"], 10, 64)
 	age := max(0, uptime-1) * int64(time.Second/time.Microsecond)
-	err = s.scripts["arrive"].Run(ctx, conn, []string{s.root + "server"},
-		s.skew().Microseconds(), info["run_id"], age).Err()
-	if strings.Contains(fmt.Sprint(err), "READONLY") {
+	var sent bool
+	_, err = s.scripts["arrive"].call(c, &sent, []string{s.root + "server"}, []any{s.skew().Microseconds(), info["run_id"], age})
+	if err != nil && strings.Contains(err.Error(), "READONLY") {
 		return nil // a replica can at least be looked at
 	}
+	return err
+}
+
+// authenticate says who we are, if the URL does.
+func (w *connection) authenticate(user, password string) error {
+	if password == "" {
+		return nil
+	}
+	words := []string{"AUTH", password}
+	if user != "" {
+		words = []string{"AUTH", user, password}
+	}
+	_, err := w.do(words...)
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -29,14 +28,13 @@ var refusals = []struct{ code, advice string }{
 	{"ERR Client sent AUTH, but no password is set", "the server has no password: leave it out of the URL"},
 }
 
-// failure turns an error of the driver's into one of the port's. applied tells
+// failure turns an error of a connection's into one of the port's. applied tells
 // whether the request may have been applied if no answer came.
 func failure(err error, applied bool) error {
-	var reply redis.Error
-	if errors.As(err, &reply) {
+	if answer, ok := errors.AsType[refusal](err); ok {
 		for _, r := range refusals {
 			// Before version 7 an error inside a script is quoted with a dash.
-			if strings.HasPrefix(reply.Error(), r.code) || strings.Contains(reply.Error(), "-"+r.code+" ") {
+			if strings.HasPrefix(string(answer), r.code) || strings.Contains(string(answer), "-"+r.code+" ") {
 				return fmt.Errorf("%w: %s: %w", lease.ErrUnavailable, r.advice, err)
 			}
 		}

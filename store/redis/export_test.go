@@ -9,7 +9,10 @@ import (
 func (s *Store) SetSkew(skew func() time.Duration) { s.skew = skew }
 
 // Settle lets the store forget that its server was just started.
-func (s *Store) Settle(ctx context.Context) error { return s.watches.Del(ctx, s.root+"lost").Err() }
+func (s *Store) Settle(ctx context.Context) error {
+	_, err := s.do(ctx, "DEL", s.root+"lost")
+	return err
+}
 
 // Root is what every key begins with.
 func (s *Store) Root() string { return s.root }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/redis"
 )
@@ -31,7 +31,7 @@ func acquire(ctx context.Context, s *redis.Store, id lease.ID, session string) (
 	if err != nil {
 		return l, err
 	}
-	return s.Acquire(ctx, lease.Claim{Lease: id, Session: session, Seen: l.Seen()})
+	return s.Acquire(ctx, lease.Expectation{Lease: id, Session: session, Seen: l.Seen()})
 }
 
 func TestHostileKeys(t *testing.T) {
@@ -95,7 +95,7 @@ func TestScriptFlush(t *testing.T) {
 		}
 		l, err := acquire(t.Context(), s, id, a.ID)
 		if err == nil {
-			err = s.Release(t.Context(), lease.Handback{Lease: id, Session: a.ID, Term: l.Term})
+			err = s.Release(t.Context(), lease.ReleaseRequest{Lease: id, Session: a.ID, Term: l.Term})
 		}
 		if err != nil {
 			t.Fatalf("round %d: %v", i, err)
@@ -206,7 +206,7 @@ func TestOutOfMemory(t *testing.T) {
 	if diff := cmp.Diff(before, everything(t, server)); diff != "" {
 		t.Errorf("refused calls left something:\n%s", diff)
 	}
-	if err := s.Release(t.Context(), lease.Handback{Lease: one, Session: a.ID, Term: l.Term}); err != nil {
+	if err := s.Release(t.Context(), lease.ReleaseRequest{Lease: one, Session: a.ID, Term: l.Term}); err != nil {
 		t.Errorf("Release without memory: %v", err)
 	}
 	if err := s.EndSession(t.Context(), a.ID, ""); err != nil {
@@ -251,7 +251,7 @@ func TestRenewAgainstTakeover(t *testing.T) {
 		var renewal, takeover error
 		wg.Go(func() { _, renewal = s.RenewSession(t.Context(), a.ID) })
 		wg.Go(func() {
-			_, takeover = other.Acquire(t.Context(), lease.Claim{Lease: id, Session: b.ID, Seen: held.Seen()})
+			_, takeover = other.Acquire(t.Context(), lease.Expectation{Lease: id, Session: b.ID, Seen: held.Seen()})
 		})
 		wg.Wait()
 		switch {
@@ -334,7 +334,7 @@ func hold(tb testing.TB, s *redis.Store, session string, n int) {
 	for part := range 8 {
 		wg.Go(func() {
 			for i := part; i < n; i += 8 {
-				_, err := s.Acquire(context.Background(), lease.Claim{Lease: lease.ID{Space: "role", Key: fmt.Sprintf("k%07d", i)}, Session: session})
+				_, err := s.Acquire(context.Background(), lease.Expectation{Lease: lease.ID{Space: "role", Key: fmt.Sprintf("k%07d", i)}, Session: session})
 				if err != nil {
 					tb.Errorf("Acquire: %v", err)
 					return

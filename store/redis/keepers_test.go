@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/redis"
 )
@@ -26,16 +26,16 @@ type judge struct {
 	t *testing.T
 
 	mu    sync.Mutex
-	held  map[string]*lease.Held
+	held  map[string]*lease.HeldLease
 	terms []int64
 	last  string
 }
 
-func (j *judge) took(name string, h *lease.Held) {
+func (j *judge) took(name string, h *lease.HeldLease) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	// Who comes to tell so late that he has lost it meanwhile is no matter.
-	if n := len(j.terms); n > 0 && h.Term <= j.terms[n-1] && h.Live.Valid() {
+	if n := len(j.terms); n > 0 && h.Term <= j.terms[n-1] && h.Active.Valid() {
 		j.t.Errorf("%s holds term %d after term %d", name, h.Term, j.terms[n-1])
 	}
 	j.held[name], j.last = h, name
@@ -59,9 +59,9 @@ func (j *judge) look() {
 func (j *judge) lookLocked() {
 	trusted := ""
 	for name, h := range j.held {
-		if h.Live.Valid() {
+		if h.Active.Valid() {
 			// The first is asked again: it may have lapsed before the second was asked.
-			if trusted != "" && j.held[trusted].Live.Valid() {
+			if trusted != "" && j.held[trusted].Active.Valid() {
 				j.t.Errorf("%s and %s both trust their lease: %s", trusted, name, fmt.Sprint(j.terms))
 			}
 			trusted = name
@@ -75,7 +75,7 @@ func (j *judge) holder(term int64) (name string, at int64) {
 	realserver.Eventually(j.t, ample, "a holder", func() error {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		if h := j.held[j.last]; h != nil && h.Live.Valid() && h.Term >= term {
+		if h := j.held[j.last]; h != nil && h.Active.Valid() && h.Term >= term {
 			name, at = j.last, h.Term
 			return nil
 		}
@@ -104,7 +104,7 @@ func (m *mortal) StartSession(ctx context.Context, s lease.Session) (lease.Renew
 	return m.Store.StartSession(ctx, s)
 }
 
-func (m *mortal) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (m *mortal) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	if m.dead.Load() {
 		return lease.Lease{}, lease.ErrUnavailable
 	}
@@ -114,7 +114,7 @@ func (m *mortal) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error
 // contend lets two instances contend until the test ends, each with a store of
 // its own.
 func contend(t *testing.T, timing lease.Timing, openStore func() *redis.Store) (*judge, map[string]*mortal) {
-	j := &judge{t: t, held: map[string]*lease.Held{}}
+	j := &judge{t: t, held: map[string]*lease.HeldLease{}}
 	stores := map[string]*mortal{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -128,13 +128,13 @@ func contend(t *testing.T, timing lease.Timing, openStore func() *redis.Store) (
 		wg.Go(func() { _ = k.Run(ctx) })
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				h, err := k.Acquire(ctx, lease.Want{Leases: []lease.ID{contended}})
+				h, err := k.Acquire(ctx, lease.AcquireRequest{Leases: []lease.ID{contended}})
 				if err != nil {
 					continue
 				}
 				j.took(name, h)
 				select {
-				case <-h.Live.Done():
+				case <-h.Active.Done():
 				case <-ctx.Done():
 				}
 				j.gave(name)
@@ -290,7 +290,7 @@ func TestSentinelFailover(t *testing.T) {
 	if _, err := replica.Do("REPLICAOF", "127.0.0.1", "1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Release(t.Context(), lease.Handback{Lease: contended, Session: a.ID, Term: early.Term}); err != nil {
+	if err := s.Release(t.Context(), lease.ReleaseRequest{Lease: contended, Session: a.ID, Term: early.Term}); err != nil {
 		t.Fatal(err)
 	}
 	lost, err := acquire(t.Context(), s, contended, b.ID)
@@ -319,7 +319,7 @@ func TestSentinelFailover(t *testing.T) {
 	if err != nil || l.Session != a.ID || l.Term != early.Term {
 		t.Fatalf("the replica has %+v, %v; want it as it was before it lagged", l, err)
 	}
-	if err := s.Release(t.Context(), lease.Handback{Lease: contended, Session: a.ID, Term: l.Term}); err != nil {
+	if err := s.Release(t.Context(), lease.ReleaseRequest{Lease: contended, Session: a.ID, Term: l.Term}); err != nil {
 		t.Fatal(err)
 	}
 	if l, err := acquire(t.Context(), s, contended, b.ID); !errors.Is(err, lease.ErrUnavailable) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Acquire implements [lease.Store].
-func (s *Store) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	waited := ""
 	if c.Waited {
 		waited = "1"
@@ -40,10 +40,10 @@ func (s *Store) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error)
 }
 
 // Release implements [lease.Store].
-func (s *Store) Release(ctx context.Context, h lease.Handback) error {
+func (s *Store) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	v, err := s.run(ctx, s.rest, writes, "lease_release", []string{s.leaseKey(h.Lease)},
 		h.Lease.Space, h.Lease.Key, h.Session, h.Term, h.Successor, h.Reserve.Microseconds(),
-		lease.CutReason(h.Reason), s.keep, s.channel)
+		lease.TruncateReason(h.Reason), s.keep, s.channel)
 	if err != nil {
 		return err
 	}

@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -66,10 +63,9 @@ type Store struct {
 	dialer  *dialer
 	// heart carries sessions and nothing else, so that no renewal waits for a
 	// connection while other calls hang.
-	heart, rest *lines
+	heart, rest *pool
 	// waits carries calls that wait at the server for a command.
-	waits   *lines
-	watches *redis.Client
+	waits *pool
 	// skew is added to the server's clock; tests replace it.
 	skew func() time.Duration
 }
@@ -113,9 +109,8 @@ func Open(ctx context.Context, cfg Config) (store.Store, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.dialer = &dialer{target: t, log: s.log}
-	s.heart, s.rest = newLines(heartLines, s.line), newLines(restLines, s.line)
-	s.waits = newLines(waitLines, s.waiting)
-	s.watches = s.client(s.dialer.dial)
+	s.heart, s.rest = newPool(heartLines, s.connect, s.broke), newPool(restLines, s.connect, s.broke)
+	s.waits = newPool(waitLines, s.connect, s.broke)
 	if err := s.check(ctx, cfg.NoMigrate); err != nil {
 		_ = s.Close()
 		return nil, err
@@ -138,45 +133,10 @@ func (s *Store) check(ctx context.Context, noMigrate bool) error {
 	return err
 }
 
-// line makes a line that connects when it is first used.
-func (s *Store) line() *line { return s.lineOf(callTimeout) }
-
-func (s *Store) lineOf(answer time.Duration) *line {
-	l := &line{}
-	l.client = s.patient(func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := s.dialer.dial(ctx, network, addr)
-		if err == nil {
-			l.connected(conn)
-		}
-		return conn, err
-	}, answer)
-	return l
-}
-
-// client makes a driver. Nothing is retried in it: what may have been applied is
-// for the caller to know.
-func (s *Store) client(dial dialFunc) *redis.Client { return s.patient(dial, callTimeout) }
-
-type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
-
-// patient makes a driver that waits so long for an answer.
-func (s *Store) patient(dial dialFunc, answer time.Duration) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr: s.target.addrs[0], Dialer: dial, OnConnect: s.arrive,
-		Username: s.target.user, Password: s.target.password, DB: s.target.db,
-		Protocol: 2, DisableIdentity: true,
-		MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout,
-		ContextTimeoutEnabled: true, ReadTimeout: answer, WriteTimeout: callTimeout, PoolTimeout: callTimeout,
-		// After as many failures to connect the driver tries only once a second.
-		PoolSize: 100, MaxIdleConns: 1, PipelinePoolSize: -1,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-}
-
 // Close implements [store.Admin].
 func (s *Store) Close() error {
 	s.heart.close()
 	s.rest.close()
 	s.waits.close()
-	return s.watches.Close()
+	return nil
 }

@@ -58,7 +58,7 @@ type plain struct {
 	log    *slog.Logger
 	dialer *dialer
 	// heart carries sessions and nothing else; blocks those who wait.
-	heart, rest, blocks *wires
+	heart, rest, blocks *pool
 	// suspect: a connection broke, and nobody has written that down.
 	suspect atomic.Bool
 	// skew is added to this host's wall clock; tests replace it.
@@ -74,8 +74,8 @@ func openPlain(ctx context.Context, cfg Config, t *target) (*plain, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.dialer = &dialer{target: t, log: s.log}
-	s.heart, s.rest = newWires(heartLines, s.connect, s.broke), newWires(restLines, s.connect, s.broke)
-	s.blocks = newWires(blockingWires, s.connect, s.broke)
+	s.heart, s.rest = newPool(heartLines, s.connect, s.broke), newPool(restLines, s.connect, s.broke)
+	s.blocks = newPool(blockingWires, s.connect, s.broke)
 	var err error
 	if cfg.NoMigrate {
 		err = s.look(ctx, ask("PING"))
@@ -90,24 +90,14 @@ func openPlain(ctx context.Context, cfg Config, t *target) (*plain, error) {
 }
 
 // connect makes a connection, and notices a server that may have lost writes.
-func (s *plain) connect(ctx context.Context) (*wire, error) {
+func (s *plain) connect(ctx context.Context) (*connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := s.dialer.connect(ctx, "tcp", s.target.addrs[0])
 	if err != nil {
 		return nil, err
 	}
-	w := newWire(conn)
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	err = s.arrive(w)
-	if !stop() && err == nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return w, nil
+	return prepare(ctx, conn, s.arrive)
 }
 
 // broke notes that a connection did: none of the others is used before the server has been
@@ -121,7 +111,7 @@ func (s *plain) broke() {
 
 // arrive writes down that the server is another one than before, or was
 // started again.
-func (s *plain) arrive(w *wire) error {
+func (s *plain) arrive(w *connection) error {
 	t := &tx{w: w}
 	info, known := ask("INFO"), ask("GET", s.root+"server")
 	if err := t.read(info, known); err != nil {

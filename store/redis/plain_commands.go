@@ -144,7 +144,7 @@ func (c plainCommands) Next(ctx context.Context, node string, wait time.Duration
 	var got *shard.Command
 	asked := false
 	end := time.Now().Add(wait)
-	err := c.s.blocks.use(call, func(w *wire) error {
+	err := c.s.blocks.use(call, func(w *connection) error {
 		for {
 			asked = true
 			text, err := c.pop(w, node, time.Until(end))
@@ -161,13 +161,13 @@ func (c plainCommands) Next(ctx context.Context, node string, wait time.Duration
 	case err != nil:
 		return shard.Command{}, failure(err, asked)
 	case got == nil:
-		return shard.Command{}, fmt.Errorf("%w for node %.8s", shard.ErrNone, node)
+		return shard.Command{}, fmt.Errorf("%w for node %.8s", shard.ErrNoCommand, node)
 	}
 	return *got, nil
 }
 
 // pop takes the oldest entry, "" if none came. To wait for 0 would be for ever.
-func (c plainCommands) pop(w *wire, node string, wait time.Duration) (string, error) {
+func (c plainCommands) pop(w *connection, node string, wait time.Duration) (string, error) {
 	wait = max(wait, 2*time.Millisecond)
 	popped := ask("BRPOP", c.s.nodeQueueKey(node), strconv.FormatFloat(wait.Seconds(), 'f', 3, 64))
 	if err := (&tx{w: w}).read(popped); err != nil {
@@ -181,7 +181,7 @@ func (c plainCommands) pop(w *wire, node string, wait time.Duration) (string, er
 }
 
 // alive reads an entry, and is nil if it has expired.
-func (c plainCommands) alive(w *wire, node, text string) (*shard.Command, error) {
+func (c plainCommands) alive(w *connection, node, text string) (*shard.Command, error) {
 	var e waitingCommand
 	if err := json.Unmarshal([]byte(text), &e); err != nil {
 		c.s.log.Warn("a command cannot be read: something else writes into the queue", "node", node, "err", err)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/redis"
@@ -20,7 +20,7 @@ func holds(t *testing.T, s store.Store, session string, n int) (ids []lease.ID) 
 	t.Helper()
 	for i := range n {
 		id := lease.ID{Space: "role", Key: fmt.Sprintf("r%04d", i)}
-		if _, err := s.Acquire(t.Context(), lease.Claim{Lease: id, Session: session}); err != nil {
+		if _, err := s.Acquire(t.Context(), lease.Expectation{Lease: id, Session: session}); err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, id)
@@ -92,7 +92,7 @@ func TestPlainEndMeetsATaker(t *testing.T) {
 	var begun atomic.Bool
 	s.Before(func(args []string) {
 		if args[0] == "WATCH" && begun.CompareAndSwap(false, true) {
-			if _, err := other.Acquire(t.Context(), lease.Claim{Lease: late, Session: me.ID}); err != nil {
+			if _, err := other.Acquire(t.Context(), lease.Expectation{Lease: late, Session: me.ID}); err != nil {
 				t.Errorf("Acquire of a session that has not ended yet: %v", err)
 			}
 		}

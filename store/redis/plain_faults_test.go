@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/internal/realserver"
-	"github.com/understudy-ha/understudy/internal/sabledb"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/sabledb"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
@@ -38,7 +38,7 @@ func plainClaim(ctx context.Context, s store.Store, id lease.ID, session string)
 	if err != nil {
 		return l, err
 	}
-	return s.Acquire(ctx, lease.Claim{Lease: id, Session: session, Seen: l.Seen()})
+	return s.Acquire(ctx, lease.Expectation{Lease: id, Session: session, Seen: l.Seen()})
 }
 
 var roleR = lease.ID{Space: "role", Key: "r"}
@@ -59,7 +59,7 @@ func TestPlainTakersMeet(t *testing.T) {
 				st := s.open(t, prefix)
 				me := plainSession(t, st, fmt.Sprint("c", i), time.Minute)
 				claims = append(claims, func() error {
-					_, err := st.Acquire(t.Context(), lease.Claim{Lease: roleR, Session: me.ID})
+					_, err := st.Acquire(t.Context(), lease.Expectation{Lease: roleR, Session: me.ID})
 					return err
 				})
 			}
@@ -140,7 +140,7 @@ func TestPlainUnknownOutcome(t *testing.T) {
 					<-hold
 				}
 			})
-			_, err := st.Acquire(ctx, lease.Claim{Lease: roleR, Session: me.ID})
+			_, err := st.Acquire(ctx, lease.Expectation{Lease: roleR, Session: me.ID})
 			if !errors.Is(err, c.want) {
 				t.Errorf("Acquire that hangs at %s: %v, want %v", c.at, err, c.want)
 			}
@@ -259,7 +259,7 @@ func TestPlainRealTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	trust := lease.NewTrust(sent, me.Timing)
-	var patience lease.Patience
+	var patience lease.TakeoverPolicy
 	for {
 		l, err := st.Get(t.Context(), roleR)
 		if err != nil {
@@ -274,8 +274,8 @@ func TestPlainRealTime(t *testing.T) {
 			<-time.After(min(100*time.Millisecond, patience.Due()-now))
 			continue
 		}
-		seen, waited := patience.Claim(now)
-		if _, err = st.Acquire(t.Context(), lease.Claim{Lease: roleR, Session: heir.ID, Seen: seen, Waited: waited}); err == nil {
+		seen, waited := patience.Expectation(now)
+		if _, err = st.Acquire(t.Context(), lease.Expectation{Lease: roleR, Session: heir.ID, Seen: seen, Waited: waited}); err == nil {
 			break
 		} else if !errors.Is(err, lease.ErrHeld) {
 			t.Fatal(err)
@@ -358,8 +358,8 @@ func TestPlainKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	row := shard.Row{Name: "orders", Epoch: 1, Primary: a, PrimaryEpoch: 1, Members: []shard.Member{{ID: a, Address: "x:1"}, {ID: b, Address: "y:1"}}}
-	command := shard.Command{ID: "c1", Shard: "orders", Node: b, Epoch: 1, Order: shard.DoFence, Within: time.Minute}
-	if _, err := reg.Decide(t.Context(), shard.Decision{Row: row, Commands: []shard.Command{command}}); err != nil {
+	command := shard.Command{ID: "c1", Shard: "orders", Node: b, Epoch: 1, Order: shard.OrderFence, Within: time.Minute}
+	if _, err := reg.UpdateRow(t.Context(), shard.RowUpdate{Row: row, Commands: []shard.Command{command}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := reg.Lock(t.Context(), shard.Lock{Shard: "orders", Primary: a, Value: "me:1"}); err != nil {
@@ -383,17 +383,17 @@ func TestPlainKeys(t *testing.T) {
 		t.Errorf("the lock expires in %s s, %v; want 60", ttl, err)
 	}
 	odd := shard.Row{Name: "odd", Paused: &shard.Pause{By: "x", Since: time.Date(12026, 1, 1, 0, 0, 0, 0, time.UTC)}}
-	if _, err := reg.Decide(t.Context(), shard.Decision{Row: odd}); !errors.Is(err, lease.ErrInvalid) {
+	if _, err := reg.UpdateRow(t.Context(), shard.RowUpdate{Row: odd}); !errors.Is(err, lease.ErrInvalid) {
 		t.Errorf("Decide with a time that cannot be written: %v, want ErrInvalid", err)
 	}
 	// Retired: everything of the node is gone but what the row says.
-	view, err := reg.Look(t.Context(), "orders")
+	view, err := reg.ReadView(t.Context(), "orders")
 	if err != nil {
 		t.Fatal(err)
 	}
 	next := view.Row
 	next.Primary = b
-	if _, err := reg.Decide(t.Context(), shard.Decision{Row: next, Drop: []string{a}}); err != nil {
+	if _, err := reg.UpdateRow(t.Context(), shard.RowUpdate{Row: next, Drop: []string{a}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{a, a + "_replicas", a + "_age", a + "_queue"} {
@@ -519,12 +519,12 @@ func TestPlainRefusalIsOneMoment(t *testing.T) {
 	rowOfA := "{" + prefix + "}:session:" + a.ID
 	s.Before(func(args []string) {
 		if args[0] == "GET" && args[1] == rowOfA && begun.CompareAndSwap(false, true) {
-			if _, err := other.Acquire(t.Context(), lease.Claim{Lease: roleR, Session: b.ID, Seen: seen.Seen(), Waited: true}); err != nil {
+			if _, err := other.Acquire(t.Context(), lease.Expectation{Lease: roleR, Session: b.ID, Seen: seen.Seen(), Waited: true}); err != nil {
 				t.Errorf("Acquire by b: %v", err)
 			}
 		}
 	})
-	got, err := st.Acquire(t.Context(), lease.Claim{Lease: roleR, Session: c.ID})
+	got, err := st.Acquire(t.Context(), lease.Expectation{Lease: roleR, Session: c.ID})
 	if !errors.Is(err, lease.ErrHeld) || got.Session != b.ID || got.Ended {
 		t.Errorf("Acquire by c: %+v, %v; want ErrHeld and b", got, err)
 	}

@@ -14,7 +14,7 @@ import (
 
 // record runs an operation and writes its event, if it has one, all at one
 // moment. f may be called several times.
-func (s *plain) record(ctx context.Context, p *wires, f func(t *tx) (*history.Event, error)) error {
+func (s *plain) record(ctx context.Context, p *pool, f func(t *tx) (*history.Event, error)) error {
 	var length *command
 	err := s.transact(ctx, p, writes, func(t *tx) error {
 		length = nil

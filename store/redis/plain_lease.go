@@ -113,7 +113,7 @@ func (l leaseLook) show() (lease.Lease, leaseRow, error) {
 		return out, row, errAgain
 	}
 	out.Term, out.Session, out.Since, out.Age = row.Term, row.Session, time.UnixMicro(row.Since), ageOf(l.age)
-	out.Successor, out.Asked, out.AskedFor, out.Holder = row.Successor, row.Asked, row.AskedFor, row.holder()
+	out.Successor, out.ReleaseRequested, out.RequestedSuccessor, out.Holder = row.Successor, row.Asked, row.AskedFor, row.holder()
 	if row.Successor != "" {
 		out.Reserved = left(l.reserved, lease.MaxTimeout)
 	}
@@ -128,7 +128,7 @@ func (l leaseLook) show() (lease.Lease, leaseRow, error) {
 }
 
 // Acquire implements [lease.Store].
-func (s *plain) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (s *plain) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	var out lease.Lease
 	err := s.record(ctx, s.rest, func(t *tx) (*history.Event, error) {
 		doc, waiters := s.peek(c.Lease)
@@ -162,7 +162,7 @@ func (s *plain) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error)
 		if current.Session == c.Session {
 			return nil, nil
 		}
-		reason, ok := c.Takes(current, me.Instance)
+		reason, ok := c.Permits(current, me.Instance)
 		if !ok {
 			return nil, fmt.Errorf("%s: %w", c.Lease, lease.ErrHeld)
 		}
@@ -230,7 +230,7 @@ func (s *plain) take(t *tx, look leaseLook, current lease.Lease, row leaseRow, m
 }
 
 // Release implements [lease.Store].
-func (s *plain) Release(ctx context.Context, h lease.Handback) error {
+func (s *plain) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	return s.record(ctx, s.rest, func(t *tx) (*history.Event, error) {
 		name := nameOf(h.Lease)
 		doc, age := ask("GET", s.termKey(name)), ask("TTL", s.sinceKey(name))
@@ -260,7 +260,7 @@ func (s *plain) free(t *tx, row leaseRow, held time.Duration, reason, successor 
 	} else {
 		t.do("DEL", s.reservedKey(name))
 	}
-	return &history.Event{Part: row.Space, Subject: row.Key, From: row.holder().Label(), Term: row.Term, Reason: lease.CutReason(reason), Duration: held}
+	return &history.Event{Part: row.Space, Subject: row.Key, From: row.holder().Label(), Term: row.Term, Reason: lease.TruncateReason(reason), Duration: held}
 }
 
 // Get implements [lease.Store].

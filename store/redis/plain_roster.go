@@ -124,8 +124,8 @@ func (s *plain) live(ctx context.Context, ids []string) (out []lease.Session, er
 	return out, nil
 }
 
-// Ask implements [lease.Roster].
-func (s *plain) Ask(ctx context.Context, id lease.ID, successor, who string) error {
+// RequestRelease implements [lease.Roster].
+func (s *plain) RequestRelease(ctx context.Context, id lease.ID, successor, who string) error {
 	return s.record(ctx, s.rest, func(t *tx) (*history.Event, error) {
 		doc, waiters := s.peek(id)
 		if err := t.read(doc, waiters); err != nil {
@@ -154,7 +154,7 @@ func (s *plain) Ask(ctx context.Context, id lease.ID, successor, who string) err
 		label := row.holder().Label()
 		return &history.Event{
 			Part: id.Space, Subject: id.Key, From: label, To: label, Term: row.Term,
-			Reason: lease.AskReason(successor, who), Duration: current.Age,
+			Reason: lease.ReleaseRequestedReason(successor, who), Duration: current.Age,
 		}, nil
 	})
 }

@@ -164,7 +164,7 @@ func (s *plain) EndSession(ctx context.Context, id, reason string) error {
 		switch {
 		case err != nil && begun:
 			// Not what the step says of itself: those before it were carried out.
-			return lease.EndedInPart(id, err)
+			return lease.PartiallyEnded(id, err)
 		case err != nil || !more:
 			return err
 		}

@@ -55,7 +55,7 @@ func (r plainRegistry) Report(ctx context.Context, n shard.Record, _ bool) (shar
 	}
 	view, err := look.show(s.now())
 	if errors.Is(err, errAgain) {
-		return r.Look(ctx, n.Shard) // the record is written, and more changed with it
+		return r.ReadView(ctx, n.Shard) // the record is written, and more changed with it
 	}
 	return view, err
 }
@@ -81,10 +81,10 @@ func (s *plain) registered(t *tx, n shard.Record, atAddress []string) (map[strin
 	old := own.fields()
 	if len(old) > 0 {
 		if home := old["shard_name"]; home != n.Shard {
-			return nil, n.Taken(shard.TakenShard, n.ID, home)
+			return nil, n.TakenError(shard.TakenShard, n.ID, home)
 		}
 		if old["instance"] != n.Instance && reports(old["timeout_ns"], age) {
-			return nil, n.Taken(shard.TakenInstance, n.ID, old["instance"])
+			return nil, n.TakenError(shard.TakenInstance, n.ID, old["instance"])
 		}
 	}
 	for i, id := range others {
@@ -92,9 +92,9 @@ func (s *plain) registered(t *tx, n shard.Record, atAddress []string) (map[strin
 		switch {
 		case about[0] == "":
 		case about[0] != n.Shard:
-			return nil, n.Taken(shard.TakenAddressShard, id, about[0])
+			return nil, n.TakenError(shard.TakenAddressShard, id, about[0])
 		case reports(about[1], all[4+2*i]):
-			return nil, n.Taken(shard.TakenAddress, id, "")
+			return nil, n.TakenError(shard.TakenAddress, id, "")
 		}
 	}
 	return old, nil
@@ -134,8 +134,8 @@ func (s *plain) putRecord(t *tx, n shard.Record, fields []any, old map[string]st
 	}
 }
 
-// Decide implements [shard.Registry].
-func (r plainRegistry) Decide(ctx context.Context, d shard.Decision) (rev int64, err error) {
+// UpdateRow implements [shard.Registry].
+func (r plainRegistry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, err error) {
 	if err := d.Validate(); err != nil {
 		return 0, err
 	}
@@ -202,7 +202,7 @@ func (s *plain) putRow(t *tx, row shard.Row, rev int64, primary string) error {
 }
 
 // drop queues the deletion of records of the shard, and of their queues.
-func (s *plain) drop(t *tx, d shard.Decision, found []*command, queues queueLooks) {
+func (s *plain) drop(t *tx, d shard.RowUpdate, found []*command, queues queueLooks) {
 	for i, id := range d.Drop {
 		about := found[i].texts()
 		if about[0] == d.Row.Name {
@@ -267,8 +267,8 @@ func (r plainRegistry) Unlock(ctx context.Context, l shard.Lock) error {
 	})
 }
 
-// Look implements [shard.Registry].
-func (r plainRegistry) Look(ctx context.Context, name string) (shard.View, error) {
+// ReadView implements [shard.Registry].
+func (r plainRegistry) ReadView(ctx context.Context, name string) (shard.View, error) {
 	if err := shard.ValidateName(name); err != nil {
 		return shard.View{}, err
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
-	"github.com/understudy-ha/understudy/internal/sabledb"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/sabledb"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/shard/shardtest"
 	"github.com/understudy-ha/understudy/store"

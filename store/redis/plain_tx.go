@@ -21,7 +21,7 @@ var errAgain = errors.New("redis: read again")
 // needs, watches all of them at once (a second WATCH replaces the first on
 // SableDB), reads them, and queues what is to be done if none has changed.
 type tx struct {
-	w       *wire
+	w       *connection
 	watched []string
 	queued  []*command
 	sent    bool // the queue has been sent, and so may have been carried out
@@ -112,12 +112,12 @@ func (t *tx) commit() (ok bool, err error) {
 // transact runs one atomic operation, as often as it takes. f may be called
 // several times. A refusal by f of its own (an error that is one of the port's) is
 // returned as it is, and then nothing that it queued is done.
-func (s *plain) transact(ctx context.Context, p *wires, e effect, f func(t *tx) error) error {
+func (s *plain) transact(ctx context.Context, p *pool, e effect, f func(t *tx) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var own error
 	sent := false
-	err := p.use(ctx, func(w *wire) error {
+	err := p.use(ctx, func(w *connection) error {
 		for attempt := range maxAttempts {
 			t := &tx{w: w}
 			own = f(t)

@@ -20,7 +20,7 @@ type viewPeek struct {
 
 func (s *plain) peekView(name string) viewPeek {
 	p := viewPeek{name: name, row: ask("HMGET", s.shardKey(name), "primary"), nodes: ask("SMEMBERS", s.shardNodesKey(name))}
-	p.leaseDoc, p.leaseFor = s.peek(shard.LeaseOf(name))
+	p.leaseDoc, p.leaseFor = s.peek(shard.LeaseID(name))
 	return p
 }
 
@@ -51,7 +51,7 @@ func (s *plain) lookView(p viewPeek, more ...string) (viewLook, error) {
 		l.ages = append(l.ages, ask("TTL", s.recordAgeKey(id)))
 	}
 	var err error
-	l.lease, err = s.lookAt(shard.LeaseOf(p.name), p.leaseDoc, p.leaseFor)
+	l.lease, err = s.lookAt(shard.LeaseID(p.name), p.leaseDoc, p.leaseFor)
 	return l, err
 }
 

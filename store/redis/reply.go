@@ -77,7 +77,7 @@ func (r *row) lease(space string) lease.Lease {
 		return l // never held
 	}
 	l.Session, l.Since, l.Age, l.Successor = r.text(), r.time(), r.micros(), r.text()
-	l.Asked, l.AskedFor, l.Holder = r.text() != "", r.text(), r.instance()
+	l.ReleaseRequested, l.RequestedSuccessor, l.Holder = r.text() != "", r.text(), r.instance()
 	if r.more() {
 		l.Timing, l.Seq, l.Remaining, l.Ended = r.timing(), r.number(), r.micros(), r.text() != ""
 	}

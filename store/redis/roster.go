@@ -59,10 +59,10 @@ func (s *Store) Waiters(ctx context.Context, space string) ([]lease.Waiter, erro
 	}
 }
 
-// Ask implements [lease.Roster].
-func (s *Store) Ask(ctx context.Context, id lease.ID, successor, who string) error {
+// RequestRelease implements [lease.Roster].
+func (s *Store) RequestRelease(ctx context.Context, id lease.ID, successor, who string) error {
 	v, err := s.run(ctx, s.rest, writes, "lease_ask", []string{s.leaseKey(id)},
-		id.Space, id.Key, successor, lease.AskReason(successor, who), s.keep, s.channel)
+		id.Space, id.Key, successor, lease.ReleaseRequestedReason(successor, who), s.keep, s.channel)
 	if err != nil {
 		return err
 	}

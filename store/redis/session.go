@@ -47,9 +47,9 @@ func (s *Store) RenewSession(ctx context.Context, id string) (lease.Renewal, err
 func (s *Store) EndSession(ctx context.Context, id, reason string) error {
 	for first := true; ; first = false {
 		v, err := s.run(ctx, s.heart, writes, "session_end", []string{s.sessionKey(id)},
-			id, lease.CutReason(reason), endChunk, s.keep, s.channel)
+			id, lease.TruncateReason(reason), endChunk, s.keep, s.channel)
 		if err != nil && !first {
-			return lease.EndedInPart(id, err)
+			return lease.PartiallyEnded(id, err)
 		}
 		if err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -71,7 +70,7 @@ func (c commands) Next(ctx context.Context, node string, wait time.Duration) (sh
 			return shard.Command{}, fmt.Errorf("waiting for a command to node %.8s: %w", node, err)
 		}
 		if text == "" {
-			return shard.Command{}, fmt.Errorf("%w for node %.8s", shard.ErrNone, node)
+			return shard.Command{}, fmt.Errorf("%w for node %.8s", shard.ErrNoCommand, node)
 		}
 		var got queuedCommand
 		if err := json.Unmarshal([]byte(text), &got); err != nil || got.Validate() != nil {
@@ -90,37 +89,33 @@ const shortest = 2 * time.Millisecond
 
 // pop takes the oldest entry of a queue and reads the clock after it.
 func (c commands) pop(ctx context.Context, key string, wait time.Duration) (text string, at int64, err error) {
-	m := &mark{text: key}
-	err = c.s.waits.use(ctx, func(client *redis.Client) error {
-		pipe := client.Pipeline()
-		var popped *redis.Cmd
-		if wait < shortest {
-			popped = pipe.Do(ctx, "RPOP", m)
-		} else {
-			popped = pipe.Do(ctx, "BRPOP", m, strconv.FormatFloat(wait.Seconds(), 'f', 3, 64))
+	sent := false
+	err = c.s.waits.use(ctx, func(conn *connection) error {
+		popped, clock := ask("RPOP", key), ask("TIME")
+		if wait >= shortest {
+			popped = ask("BRPOP", key, strconv.FormatFloat(wait.Seconds(), 'f', 3, 64))
 		}
-		clock := pipe.Time(ctx)
-		_, err := pipe.Exec(ctx)
-		if err := ignoreNil(err); err != nil {
+		sent = true
+		if err := conn.exchange(popped, clock); err != nil {
 			return err
 		}
-		if err := ignoreNil(popped.Err()); err != nil {
-			return err
-		}
-		switch v := popped.Val().(type) {
+		switch v := popped.reply.(type) {
+		case refusal:
+			return v
 		case string:
 			text = v
 		case []any:
 			text, _ = v[len(v)-1].(string)
 		}
-		at = clock.Val().Add(c.s.skew()).UnixMicro()
-		return clock.Err()
+		if r, ok := clock.reply.(refusal); ok {
+			return r
+		}
+		now, err := serverTime(clock.reply)
+		at = now.Add(c.s.skew()).UnixMicro()
+		return err
 	})
 	if err != nil {
-		return "", 0, failure(err, m.sent)
+		return "", 0, failure(err, sent)
 	}
 	return text, at, nil
 }
-
-// waiting makes a line whose answers may come as late as waiting calls for.
-func (s *Store) waiting() *line { return s.lineOf(shard.MaxWait + late) }

@@ -43,13 +43,13 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.
 		if err := answer.err(); err != nil {
 			return shard.View{}, err
 		}
-		return shard.View{}, n.Taken(outcome, who, what)
+		return shard.View{}, n.TakenError(outcome, who, what)
 	}
 	return answer.row().view(n.Shard)
 }
 
-// Look implements [shard.Registry].
-func (r registry) Look(ctx context.Context, name string) (shard.View, error) {
+// ReadView implements [shard.Registry].
+func (r registry) ReadView(ctx context.Context, name string) (shard.View, error) {
 	if err := shard.ValidateName(name); err != nil {
 		return shard.View{}, err
 	}
@@ -95,8 +95,8 @@ func (r registry) List(ctx context.Context, after string, limit int) ([]shard.Vi
 	return out, nil
 }
 
-// Decide implements [shard.Registry].
-func (r registry) Decide(ctx context.Context, d shard.Decision) (int64, error) {
+// UpdateRow implements [shard.Registry].
+func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, error) {
 	if err := d.Validate(); err != nil {
 		return 0, err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -29,7 +29,7 @@ func nodeRecord(id, address string) shard.Record {
 }
 
 func fenceOf(node, id string) shard.Command {
-	return shard.Command{ID: id, Shard: "s", Node: node, Epoch: 2, Order: shard.DoFence, Within: time.Minute, By: "i"}
+	return shard.Command{ID: id, Shard: "s", Node: node, Epoch: 2, Order: shard.OrderFence, Within: time.Minute, By: "i"}
 }
 
 // dump returns all keys of a store with what they hold, but for numbers of the clock.
@@ -73,14 +73,14 @@ func TestShardKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rev, err := r.Decide(t.Context(), shard.Decision{Row: row, Commands: []shard.Command{fenceOf(nodeB, "1"), fenceOf(nodeB, "2")}})
+	rev, err := r.UpdateRow(t.Context(), shard.RowUpdate{Row: row, Commands: []shard.Command{fenceOf(nodeB, "1"), fenceOf(nodeB, "2")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Lock(t.Context(), shard.Lock{Shard: "s", Primary: nodeA, Value: "value"}); err != nil {
 		t.Fatal(err)
 	}
-	v, err := r.Look(t.Context(), "s")
+	v, err := r.ReadView(t.Context(), "s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestShardKeys(t *testing.T) {
 	}
 
 	row.Rev, row.Primary, row.Members = rev, nodeB, row.Members[:1]
-	if _, err := r.Decide(t.Context(), shard.Decision{Row: row, Drop: []string{nodeA}}); err != nil {
+	if _, err := r.UpdateRow(t.Context(), shard.RowUpdate{Row: row, Drop: []string{nodeA}}); err != nil {
 		t.Fatal(err)
 	}
 	got = dump(t, server, s.Root())
@@ -170,7 +170,7 @@ func TestShardExpired(t *testing.T) {
 	if err != nil || got.ID != "new" {
 		t.Errorf("Next = %+v, %v", got, err)
 	}
-	if got, err := s.Commands().Next(t.Context(), nodeA, 10*time.Millisecond); !errors.Is(err, shard.ErrNone) {
+	if got, err := s.Commands().Next(t.Context(), nodeA, 10*time.Millisecond); !errors.Is(err, shard.ErrNoCommand) {
 		t.Errorf("Next of an empty queue = %+v, %v", got, err)
 	}
 }
@@ -180,11 +180,11 @@ func TestShardExpired(t *testing.T) {
 func TestShardDeadServer(t *testing.T) {
 	server := realserver.Redis(t, realserver.RedisOptions{AppendOnly: true})
 	s := open(t, server.URL(), "")
-	rev, err := s.Registry().Decide(t.Context(), shard.Decision{Row: shard.Row{Name: "s", Epoch: 1}, Commands: []shard.Command{fenceOf(nodeA, "a")}})
+	rev, err := s.Registry().UpdateRow(t.Context(), shard.RowUpdate{Row: shard.Row{Name: "s", Epoch: 1}, Commands: []shard.Command{fenceOf(nodeA, "a")}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Commands().Next(t.Context(), nodeB, 0); !errors.Is(err, shard.ErrNone) {
+	if _, err := s.Commands().Next(t.Context(), nodeB, 0); !errors.Is(err, shard.ErrNoCommand) {
 		t.Fatal(err)
 	}
 	server.Pause()
@@ -208,12 +208,12 @@ func TestShardDeadServer(t *testing.T) {
 		}
 	}()
 	server.Kill()
-	if _, err := s.Registry().Look(t.Context(), "s"); !errors.Is(err, lease.ErrUnavailable) {
+	if _, err := s.Registry().ReadView(t.Context(), "s"); !errors.Is(err, lease.ErrUnavailable) {
 		t.Errorf("Look at a dead server: %v", err)
 	}
 	server.Start(t)
 	realserver.Eventually(t, time.Minute, "the row is as it was", func() error {
-		v, err := s.Registry().Look(t.Context(), "s")
+		v, err := s.Registry().ReadView(t.Context(), "s")
 		if err == nil && v.Row.Rev != rev {
 			err = fmt.Errorf("revision %d, want %d", v.Row.Rev, rev)
 		}
@@ -239,7 +239,7 @@ func TestShardLoss(t *testing.T) {
 	decide := func(row shard.Row) shard.Row {
 		t.Helper()
 		var err error
-		if row.Rev, err = s.Registry().Decide(t.Context(), shard.Decision{Row: row}); err != nil {
+		if row.Rev, err = s.Registry().UpdateRow(t.Context(), shard.RowUpdate{Row: row}); err != nil {
 			t.Fatal(err)
 		}
 		return row
@@ -257,7 +257,7 @@ func TestShardLoss(t *testing.T) {
 	if again.Rev <= lost.Rev {
 		t.Errorf("revision %d after %d was lost", again.Rev, lost.Rev)
 	}
-	if _, err := s.Registry().Decide(t.Context(), shard.Decision{Row: lost}); !errors.Is(err, shard.ErrChanged) {
+	if _, err := s.Registry().UpdateRow(t.Context(), shard.RowUpdate{Row: lost}); !errors.Is(err, shard.ErrChanged) {
 		t.Errorf("deciding on what was lost: %v", err)
 	}
 	if _, err := server.Do("FLUSHALL"); err != nil {

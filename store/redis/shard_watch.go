@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -20,20 +19,17 @@ func (r registry) Watch(ctx context.Context, name string, wake func(string)) err
 		}
 		channel += ":" + name
 	}
-	ready := 0
-	return s.subscribe(ctx, func(message any) {
-		switch m := message.(type) {
-		case *redis.Subscription:
-			// One that the driver renewed may have missed anything.
-			if ready++; ready >= 2 {
+	confirmed := 0
+	return s.subscribe(ctx, func(n notification) {
+		switch {
+		case n.subscribed:
+			if confirmed++; confirmed == 2 { // both channels: from now on nothing is missed
 				wake("")
 			}
-		case *redis.Message:
-			if m.Channel == channel {
-				wake(m.Payload)
-				return
-			}
-			change, err := decode(m.Payload)
+		case n.channel == channel:
+			wake(n.payload)
+		default:
+			change, err := decode(n.payload)
 			if err != nil {
 				s.log.Warn("a notification cannot be read: something else publishes under this prefix", "err", err)
 				wake("")

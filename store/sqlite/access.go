@@ -32,15 +32,15 @@ ON CONFLICT (id) DO UPDATE SET revoked_us = ?8, revoked_by = ?9`
 
 // Add implements [access.Tokens].
 func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", access.Adding(t, lasts))
+	return a.change(ctx, "adding a token", access.DecideAdd(t, lasts))
 }
 
 // Revoke implements [access.Tokens].
 func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", access.Revoking(ref, by))
+	return a.change(ctx, "revoking a token", access.DecideRevoke(ref, by))
 }
 
-func (a tokens) change(ctx context.Context, op string, decide access.Decide) (access.Token, error) {
+func (a tokens) change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
 	var c access.Change
 	var refused error
 	err := a.s.write(ctx, op, func(t *txn) error {
@@ -48,7 +48,7 @@ func (a tokens) change(ctx context.Context, op string, decide access.Decide) (ac
 		if err != nil {
 			return err
 		}
-		if c, refused = decide(all, time.UnixMicro(t.wall)); refused != nil || c.Nothing {
+		if c, refused = decide(all, time.UnixMicro(t.wall)); refused != nil || c.Unchanged {
 			return refused
 		}
 		for _, id := range c.Drop {

@@ -49,7 +49,7 @@ func BenchmarkBesideABareUpdate(b *testing.B) {
 				{name: "renew", do: func() error { _, err := s.RenewSession(b.Context(), n.ID); return err }},
 				{name: "acquire", do: func() error {
 					i++
-					_, err := s.Acquire(b.Context(), lease.Claim{Lease: lease.ID{Space: "role", Key: fmt.Sprint("r", i)}, Session: n.ID})
+					_, err := s.Acquire(b.Context(), lease.Expectation{Lease: lease.ID{Space: "role", Key: fmt.Sprint("r", i)}, Session: n.ID})
 					return err
 				}},
 			}

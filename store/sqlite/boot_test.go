@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/sqlite"
 )
@@ -60,7 +60,7 @@ func TestARenewalAfterAReboot(t *testing.T) {
 func TestAReservationEndsWithTheBoot(t *testing.T) {
 	before, after := reboot(t)
 	l := take(t, before, session(t, before, "old", patient), "r")
-	err := before.Release(t.Context(), lease.Handback{Lease: l.ID, Session: l.Session, Term: l.Term, Successor: "gone", Reserve: time.Hour})
+	err := before.Release(t.Context(), lease.ReleaseRequest{Lease: l.ID, Session: l.Session, Term: l.Term, Successor: "gone", Reserve: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestAReservationEndsWithTheBoot(t *testing.T) {
 func contender(s *sqlite.Store, me lease.Session) *lease.Contender {
 	clock := lease.BootClock()
 	return &lease.Contender{
-		Store: s, Hub: lease.NewHub(s, clock, nil), Clock: clock, Session: me.ID, Instance: me.Instance, Timing: quick,
+		Store: s, Notifier: lease.NewNotifier(s, clock, nil), Clock: clock, Session: me.ID, Instance: me.Instance, Timing: quick,
 		Leases: []lease.ID{{Space: "role", Key: "r"}}, Logger: slog.New(slog.DiscardHandler),
 		Jitter: func(d time.Duration) time.Duration { return d / 2 },
 	}
@@ -113,6 +113,9 @@ func TestTakeoverAfterAReboot(t *testing.T) {
 
 // Two kernels that share a file are noticed by whoever contends.
 func TestTwoHosts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for 12 s, which -short leaves out")
+	}
 	here, there := reboot(t)
 	// Whoever contends looks again when this T is over.
 	theirs := session(t, there, "theirs", lease.Timing{Interval: time.Second, Timeout: 12 * time.Second})

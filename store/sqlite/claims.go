@@ -11,11 +11,11 @@ import (
 
 var _ store.Queues = (*Store)(nil)
 
-// claims is the [claim.Table] of a Store.
+// claims is the [claim.KeyTable] of a Store.
 type claims struct{ *Store }
 
 // Claims returns the table of claims.
-func (s *Store) Claims() claim.Table { return claims{s} }
+func (s *Store) Claims() claim.KeyTable { return claims{s} }
 
 const (
 	// claimAliveSQL is aliveSQL for the holders of claims. The clock of another
@@ -71,7 +71,7 @@ FROM understudy_claim c `
 WHERE c.session = ?5 AND c.session <> '' AND c.space = ?2 AND c.key > ?3 ORDER BY c.key LIMIT ?4`
 )
 
-// Offer implements [claim.Table].
+// Offer implements [claim.KeyTable].
 func (s claims) Offer(ctx context.Context, space string, keys []string, in time.Duration) error {
 	return s.write(ctx, "offering keys", func(t *txn) error {
 		ready, woken := t.wall+in.Microseconds(), 0
@@ -79,7 +79,7 @@ func (s claims) Offer(ctx context.Context, space string, keys []string, in time.
 			n, err := t.exec(offerNew, space, key, t.wall, ready)
 			free := n > 0
 			if err == nil && !free {
-				free, err = t.told(offerKnown, func(session string) bool { return session == "" }, space, key, ready)
+				free, err = t.execReturning(offerKnown, func(session string) bool { return session == "" }, space, key, ready)
 			}
 			if err != nil {
 				return err
@@ -92,9 +92,9 @@ func (s claims) Offer(ctx context.Context, space string, keys []string, in time.
 	})
 }
 
-// told runs a statement that returns one column of the row that it changed, if
+// execReturning runs a statement that returns one column of the row that it changed, if
 // it changed one, and tells whether it did and is says so.
-func (t *txn) told(text string, is func(string) bool, args ...any) (yes bool, err error) {
+func (t *txn) execReturning(text string, is func(string) bool, args ...any) (yes bool, err error) {
 	err = t.each(t.ctx, text, args, func(scan func(...any) error) error {
 		var v string
 		if err := scan(&v); err != nil {
@@ -115,7 +115,7 @@ func (t *txn) wake(space string, n int) error {
 	return err
 }
 
-// Withdraw implements [claim.Table].
+// Withdraw implements [claim.KeyTable].
 func (s claims) Withdraw(ctx context.Context, space string, keys []string) error {
 	return s.write(ctx, "withdrawing keys", func(t *txn) error {
 		for _, key := range keys {
@@ -127,8 +127,8 @@ func (s claims) Withdraw(ctx context.Context, space string, keys []string) error
 	})
 }
 
-// Begin implements [claim.Table].
-func (s claims) Begin(ctx context.Context, space, session string, hold time.Duration, named []claim.Claim) (begun []claim.Claim, err error) {
+// StartSteps implements [claim.KeyTable].
+func (s claims) StartSteps(ctx context.Context, space, session string, hold time.Duration, named []claim.Claim) (begun []claim.Claim, err error) {
 	err = s.write(ctx, "beginning steps", func(t *txn) error {
 		if _, err := t.living(session); err != nil {
 			return err
@@ -150,8 +150,8 @@ func (s claims) Begin(ctx context.Context, space, session string, hold time.Dura
 	return begun, nil
 }
 
-// Finish implements [claim.Table].
-func (s claims) Finish(ctx context.Context, space, session string, done []claim.Finished) (accepted []string, err error) {
+// FinishSteps implements [claim.KeyTable].
+func (s claims) FinishSteps(ctx context.Context, space, session string, done []claim.StepResult) (accepted []string, err error) {
 	if session == "" {
 		return nil, nil // free keys have that
 	}
@@ -189,14 +189,14 @@ func (s claims) Finish(ctx context.Context, space, session string, done []claim.
 
 // release gives a key back if it is held so, and returns 1 if it is ready then.
 func (t *txn) release(space, session, key string, term int64) (ready int, err error) {
-	yes, err := t.told(freeClaim, func(ready string) bool { return ready == "1" }, space, key, session, term, t.wall)
+	yes, err := t.execReturning(freeClaim, func(ready string) bool { return ready == "1" }, space, key, session, term, t.wall)
 	if yes {
 		ready = 1
 	}
 	return ready, err
 }
 
-// Release implements [claim.Table].
+// Release implements [claim.KeyTable].
 func (s claims) Release(ctx context.Context, space, session string, held []claim.Claim) error {
 	return s.write(ctx, "releasing keys", func(t *txn) error {
 		woken := 0
@@ -211,7 +211,7 @@ func (s claims) Release(ctx context.Context, space, session string, held []claim
 	})
 }
 
-// List implements [claim.Table].
+// List implements [claim.KeyTable].
 func (s claims) List(ctx context.Context, q claim.Query) ([]claim.Row, error) {
 	if q.Limit <= 0 || q.Limit > claim.MaxKeys {
 		q.Limit = claim.MaxKeys

@@ -39,7 +39,7 @@ func TestTheClockIsReadUnderTheLock(t *testing.T) {
 	for name, call := range map[string]func(context.Context) error{
 		"RenewSession": func(ctx context.Context) error { _, err := s.RenewSession(ctx, n.ID); return err },
 		"Acquire": func(ctx context.Context) error {
-			_, err := s.Acquire(ctx, lease.Claim{Lease: roleR, Session: n.ID})
+			_, err := s.Acquire(ctx, lease.Expectation{Lease: roleR, Session: n.ID})
 			return err
 		},
 		"StartSession": func(ctx context.Context) error {

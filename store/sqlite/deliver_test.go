@@ -14,7 +14,7 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/sqlite"
 )
@@ -57,7 +57,7 @@ func deliver(ctx context.Context, path string) error {
 	var results []dispatch.Result
 	for {
 		me := *d.me.Load()
-		held, err := s.Claims().Take(ctx, claim.Want{Space: dispatch.Space(jobs), Session: me, Most: 10, Fresh: 10})
+		held, err := s.Claims().ClaimKeys(ctx, claim.ClaimRequest{Space: dispatch.Space(jobs), Session: me, Limit: 10, Fresh: 10})
 		if errors.Is(err, lease.ErrLapsed) { // on a machine that is busy with others
 			if err = d.start(ctx); err == nil {
 				continue
@@ -75,7 +75,7 @@ func deliver(ctx context.Context, path string) error {
 			<-time.After(2 * time.Millisecond)
 			continue
 		}
-		t, err := s.Queue().Turn(ctx, dispatch.Turn{Queue: jobs, Session: me, Results: results, Begin: held, Window: quickWindow})
+		t, err := s.Queue().Exchange(ctx, dispatch.Exchange{Queue: jobs, Session: me, Results: results, Begin: held, Window: quickWindow})
 		if err != nil {
 			return err
 		}
@@ -116,22 +116,22 @@ func (d *deliverer) send(a dispatch.Assignment) (dispatch.Result, error) {
 	r := dispatch.Result{
 		Key: a.Key, Term: a.Term, Seq: a.Seq, Attempt: a.Attempt, State: dispatch.Committed, After: dispatch.Next, Code: 200,
 	}
-	if a.Todo == dispatch.Ask {
+	if a.Work == dispatch.Resolve {
 		var had int
 		err := d.target.QueryRow("SELECT count(*) FROM effect WHERE id = ?", a.ID).Scan(&had)
 		if had == 0 {
-			r.State, r.After, r.Code = dispatch.Delayed, dispatch.Again, 404
+			r.State, r.After, r.Code = dispatch.Delayed, dispatch.RetryLater, 404
 		}
 		return r, err
 	}
 	chance := rand.N(10)
 	if chance == 0 { // it did not take it
-		r.State, r.After, r.Wait, r.Code = dispatch.Delayed, dispatch.Again, 5*time.Millisecond, 503
+		r.State, r.After, r.Wait, r.Code = dispatch.Delayed, dispatch.RetryLater, 5*time.Millisecond, 503
 		return r, nil
 	}
 	_, err := d.target.Exec("INSERT INTO effect (key, seq, id, pid) VALUES (?, ?, ?, ?)", a.Key, a.Seq, a.ID, os.Getpid())
 	if chance == 1 { // its answer was lost
-		r.State, r.After, r.Wait, r.Code = dispatch.Unknown, dispatch.Again, 5*time.Millisecond, 0
+		r.State, r.After, r.Wait, r.Code = dispatch.Unknown, dispatch.RetryLater, 5*time.Millisecond, 0
 	}
 	return r, err
 }
@@ -165,7 +165,7 @@ func TestDeliverersAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	realserver.Eventually(t, 2*ample, "all of it delivered", func() error {
-		qs, err := l.Desk().Queues(t.Context())
+		qs, err := l.QueueAdmin().Queues(t.Context())
 		if err != nil || len(qs) != 1 || qs[0].Depth != 0 || qs[0].Done != int64(batches) {
 			return fmt.Errorf("%+v, %v", qs, err)
 		}
@@ -189,7 +189,7 @@ func enqueueMany(ctx context.Context, l *line, batches int) error {
 		if err != nil {
 			return err
 		}
-		var some []dispatch.Batch
+		var some []dispatch.Message
 		for n := range 10 {
 			some = append(some, batch(fmt.Sprint("k", rand.N(15)), fmt.Sprint(i+n)))
 		}

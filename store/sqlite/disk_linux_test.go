@@ -10,7 +10,7 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -54,30 +54,30 @@ func TestDiskFullDuringTurns(t *testing.T) {
 	s := openAt(t, filepath.Join(dir, "store.db"))
 	me := start(t, s)
 	const keys, each = 40, 60
-	if err := s.Desk().Make(t.Context(), "jobs"); err != nil {
+	if err := s.QueueAdmin().CreateQueue(t.Context(), "jobs"); err != nil {
 		t.Fatal(err)
 	}
 	for range each {
-		var batches []dispatch.Batch
+		var batches []dispatch.Message
 		for k := range keys {
-			batches = append(batches, dispatch.Batch{Queue: "jobs", Key: fmt.Sprint(k), Payload: []byte("x")})
+			batches = append(batches, dispatch.Message{Queue: "jobs", Key: fmt.Sprint(k), Payload: []byte("x")})
 		}
-		if _, err := s.Desk().Add(t.Context(), batches); err != nil {
+		if _, err := s.QueueAdmin().Add(t.Context(), batches); err != nil {
 			t.Fatal(err)
 		}
 	}
-	held, err := s.Claims().Take(t.Context(), claim.Want{Space: dispatch.Space("jobs"), Session: me.ID, Most: keys, Fresh: keys})
+	held, err := s.Claims().ClaimKeys(t.Context(), claim.ClaimRequest{Space: dispatch.Space("jobs"), Session: me.ID, Limit: keys, Fresh: keys})
 	if err != nil || len(held) != keys {
 		t.Fatalf("Take = %d keys, %v", len(held), err)
 	}
-	turn := dispatch.Turn{Queue: "jobs", Session: me.ID, Begin: held, Window: time.Hour}
+	turn := dispatch.Exchange{Queue: "jobs", Session: me.ID, Begin: held, Window: time.Hour}
 	last, full := map[string]int64{}, 0
 	var room func() // not nil: the disk is full
 	for n := 0; len(turn.Begin) > 0; n++ {
 		if n%10 == 5 && room == nil {
 			room = realserver.FillDisk(t, dir)
 		}
-		out, err := s.Queue().Turn(t.Context(), turn)
+		out, err := s.Queue().Exchange(t.Context(), turn)
 		if err != nil {
 			if room == nil || !errors.Is(err, lease.ErrUnavailable) {
 				t.Fatalf("Turn: %v; want ErrUnavailable, on a full disk", err)
@@ -87,14 +87,14 @@ func TestDiskFullDuringTurns(t *testing.T) {
 			room = nil
 			continue // the same again
 		}
-		for _, r := range out.Settled {
+		for _, r := range out.Receipts {
 			if !r.Accepted {
 				t.Fatalf("the result of number %d of %s was not accepted", r.Seq, r.Key)
 			}
 		}
 		turn.Results, turn.Begin = nil, nil
 		for _, a := range out.Begun {
-			if a.Seq != last[a.Key]+1 || a.Todo != dispatch.Send || a.Attempt != 1 {
+			if a.Seq != last[a.Key]+1 || a.Work != dispatch.Send || a.Attempt != 1 {
 				t.Fatalf("after number %d of %s: %+v", last[a.Key], a.Key, a)
 			}
 			last[a.Key] = a.Seq
@@ -111,7 +111,7 @@ func TestDiskFullDuringTurns(t *testing.T) {
 	if full == 0 {
 		t.Error("the disk was never full: this proves nothing")
 	}
-	qs, err := s.Desk().Queues(t.Context())
+	qs, err := s.QueueAdmin().Queues(t.Context())
 	if err != nil || qs[0].Done != keys*each || qs[0].Depth != 0 {
 		t.Errorf("in the end: %+v, %v", qs, err)
 	}
@@ -138,7 +138,7 @@ func survives(t *testing.T, s *Store, n lease.Session, noRoom func() (room func(
 		if err != nil {
 			return err
 		}
-		l, err := s.Acquire(t.Context(), lease.Claim{Lease: id, Session: n.ID, Seen: before.Seen()})
+		l, err := s.Acquire(t.Context(), lease.Expectation{Lease: id, Session: n.ID, Seen: before.Seen()})
 		if err == nil {
 			terms[id] = l.Term
 		}

@@ -75,7 +75,7 @@
 // that the numbers it gives are in order. [Enqueue] does it from Go, with any
 // SQLite driver; every other client inserts into a view. What has the id of a
 // batch that is there is left out; id and content_type may be left out; a queue that
-// was not made, and what dispatch.Batch does not allow, is refused:
+// was not made, and what dispatch.Message does not allow, is refused:
 //
 //	BEGIN;
 //	UPDATE invoice SET sent = 1 WHERE id = 7;

@@ -37,11 +37,11 @@ INSERT INTO understudy_enqueue (queue, key, id, payload, content_type, enqueued_
 // crash in between: where that matters, keep the user's tables in the store's
 // file.
 //
-// A queue that was not made is [dispatch.ErrNoQueue], and what [dispatch.Batch]
+// A queue that was not made is [dispatch.ErrNoQueue], and what [dispatch.Message]
 // does not allow is [lease.ErrInvalid]; the transaction can go on then, with some of
 // the batches stored.
-func Enqueue(ctx context.Context, tx *sql.Tx, batches ...dispatch.Batch) (added []bool, err error) {
-	batches, err = whole(batches)
+func Enqueue(ctx context.Context, tx *sql.Tx, batches ...dispatch.Message) (added []bool, err error) {
+	batches, err = withDefaults(batches)
 	if err != nil {
 		return nil, err
 	}
@@ -50,9 +50,9 @@ func Enqueue(ctx context.Context, tx *sql.Tx, batches ...dispatch.Batch) (added 
 		func(n *int64) error { return tx.QueryRowContext(ctx, rowsWritten).Scan(n) })
 }
 
-// whole returns the batches with their defaults, if all are as they must be.
-func whole(batches []dispatch.Batch) ([]dispatch.Batch, error) {
-	out := make([]dispatch.Batch, len(batches))
+// withDefaults returns the batches with their defaults, if all are as they must be.
+func withDefaults(batches []dispatch.Message) ([]dispatch.Message, error) {
+	out := make([]dispatch.Message, len(batches))
 	for i, b := range batches {
 		out[i] = b.WithDefaults()
 		if err := out[i].Validate(); err != nil {
@@ -62,7 +62,7 @@ func whole(batches []dispatch.Batch) ([]dispatch.Batch, error) {
 	return out, nil
 }
 
-func enqueue(batches []dispatch.Batch, now int64, insert func(...any) error, written func(*int64) error) (added []bool, err error) {
+func enqueue(batches []dispatch.Message, now int64, insert func(...any) error, written func(*int64) error) (added []bool, err error) {
 	added = make([]bool, len(batches))
 	var before, after int64
 	if err := written(&before); err != nil {
@@ -91,8 +91,8 @@ func enqueue(batches []dispatch.Batch, now int64, insert func(...any) error, wri
 
 const makeQueue = "INSERT INTO understudy_queue (name, made_us) VALUES (?1, ?2) ON CONFLICT DO NOTHING"
 
-// Make implements [dispatch.Desk].
-func (s desk) Make(ctx context.Context, name string) error {
+// CreateQueue implements [dispatch.Admin].
+func (s queueAdmin) CreateQueue(ctx context.Context, name string) error {
 	if err := dispatch.ValidateQueue(name); err != nil {
 		return err
 	}
@@ -102,12 +102,12 @@ func (s desk) Make(ctx context.Context, name string) error {
 	})
 }
 
-// Add implements [dispatch.Desk].
-func (s desk) Add(ctx context.Context, batches []dispatch.Batch) (added []bool, err error) {
+// Add implements [dispatch.Admin].
+func (s queueAdmin) Add(ctx context.Context, batches []dispatch.Message) (added []bool, err error) {
 	if len(batches) > claim.MaxKeys {
 		return nil, fmt.Errorf("sqlite: %w: %d batches at once; at most %d are allowed", lease.ErrInvalid, len(batches), claim.MaxKeys)
 	}
-	batches, err = whole(batches)
+	batches, err = withDefaults(batches)
 	if err != nil {
 		return nil, err
 	}

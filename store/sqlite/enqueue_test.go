@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/sqlite"
 )
@@ -40,14 +40,14 @@ func users(t *testing.T, path string, attached bool) *sql.DB {
 	return db
 }
 
-func batch(key, id string) dispatch.Batch {
-	return dispatch.Batch{Queue: jobs, Key: key, ID: id, Payload: []byte(id)}
+func batch(key, id string) dispatch.Message {
+	return dispatch.Message{Queue: jobs, Key: key, ID: id, Payload: []byte(id)}
 }
 
 // ids are those of a key's batches, in their order.
 func (l *line) ids(key string) []string {
 	l.Helper()
-	rows, err := l.Desk().Batches(l.Context(), dispatch.BatchQuery{Queue: jobs, Key: key})
+	rows, err := l.QueueAdmin().Messages(l.Context(), dispatch.MessageQuery{Queue: jobs, Key: key})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestEnqueueInAUsersTransaction(t *testing.T) {
 		t.Run(fmt.Sprintf("attached=%t", attached), func(t *testing.T) {
 			l := newLine(t, sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
 			db := users(t, l.path, attached)
-			tx := func(commit bool, batches ...dispatch.Batch) (added []bool, err error) {
+			tx := func(commit bool, batches ...dispatch.Message) (added []bool, err error) {
 				t.Helper()
 				tx, err := db.Begin()
 				if err != nil {
@@ -107,10 +107,10 @@ func TestEnqueueInAUsersTransaction(t *testing.T) {
 			check(added, err)
 			l.want("k", "1", "2", "lost")
 			l.want("other", "3")
-			if _, err := tx(true, dispatch.Batch{Queue: "unmade", Key: "k"}); !errors.Is(err, dispatch.ErrNoQueue) {
+			if _, err := tx(true, dispatch.Message{Queue: "unmade", Key: "k"}); !errors.Is(err, dispatch.ErrNoQueue) {
 				t.Errorf("into a queue that was not made: %v", err)
 			}
-			for _, bad := range []dispatch.Batch{{Queue: jobs}, {Key: "k"}, {Queue: jobs, Key: "k\n"}, {Queue: jobs, Key: "k", ID: strings.Repeat("i", 201)}} {
+			for _, bad := range []dispatch.Message{{Queue: jobs}, {Key: "k"}, {Queue: jobs, Key: "k\n"}, {Queue: jobs, Key: "k", ID: strings.Repeat("i", 201)}} {
 				if _, err := tx(true, bad); !errors.Is(err, lease.ErrInvalid) {
 					t.Errorf("%+v: %v, want ErrInvalid", bad, err)
 				}
@@ -123,7 +123,7 @@ func TestEnqueueInAUsersTransaction(t *testing.T) {
 			if len(as) != 2 || as[0].ID != "1" || string(as[0].Payload) != "1" || as[0].ContentType != dispatch.DefaultContentType || as[1].ID != "3" {
 				t.Errorf("begun: %+v", as)
 			}
-			rec, err := l.Desk().Batch(t.Context(), jobs, "1")
+			rec, err := l.QueueAdmin().Message(t.Context(), jobs, "1")
 			if err != nil || time.Since(rec.Enqueued).Abs() > time.Minute {
 				t.Errorf("enqueued at %v, %v", rec.Enqueued, err)
 			}
@@ -154,7 +154,7 @@ func TestEnqueueBySQL(t *testing.T) {
 		t.Errorf("random ids: %q", got)
 	}
 	for id, want := range map[string]string{"1": "text", "2": "\x00\xff", "3": "", "4": "x"} {
-		r, err := l.Desk().Batch(t.Context(), "", id)
+		r, err := l.QueueAdmin().Message(t.Context(), "", id)
 		if err != nil || string(r.Payload) != want || r.Size != len(want) || time.Since(r.Enqueued).Abs() > time.Minute {
 			t.Errorf("%s: %+v, %v", id, r, err)
 		}
@@ -212,7 +212,7 @@ func TestEnqueueByAnotherProgram(t *testing.T) {
 	}
 	l.want("k", "1", "2")
 	for _, id := range []string{"1", "2"} {
-		r, err := l.Desk().Batch(t.Context(), jobs, id)
+		r, err := l.QueueAdmin().Message(t.Context(), jobs, id)
 		if err != nil || r.Enqueued.Before(began) || r.Enqueued.After(time.Now().Add(time.Second)) {
 			t.Errorf("%s was enqueued at %v, %v", id, r.Enqueued, err)
 		}

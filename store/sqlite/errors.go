@@ -56,7 +56,7 @@ func retry(ctx context.Context, try func() error) error {
 // they are; all else says that nothing was applied.
 func failed(op string, err error) error {
 	for _, refusal := range []error{
-		lease.ErrHeld, lease.ErrNotHeld, lease.ErrLapsed, dispatch.ErrNoQueue, dispatch.ErrNoBatch, dispatch.ErrState,
+		lease.ErrHeld, lease.ErrNotHeld, lease.ErrLapsed, dispatch.ErrNoQueue, dispatch.ErrNoMessage, dispatch.ErrState,
 	} {
 		if errors.Is(err, refusal) {
 			return err

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/sqlite"
 )
@@ -346,7 +346,7 @@ func TestHeartbeats(t *testing.T) {
 	gone := session(t, s, "gone", patient)
 	take(t, s, kept, "kept")
 	take(t, s, gone, "gone")
-	if _, err := s.Acquire(t.Context(), lease.Claim{Lease: lease.ID{Space: "shard", Key: "no role"}, Session: kept.ID}); err != nil {
+	if _, err := s.Acquire(t.Context(), lease.Expectation{Lease: lease.ID{Space: "shard", Key: "no role"}, Session: kept.ID}); err != nil {
 		t.Fatal(err)
 	}
 	c.step(2 * time.Second)

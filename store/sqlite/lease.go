@@ -48,7 +48,7 @@ func scanLease(scan func(...any) error, boot string, l *lease.Lease, before ...a
 	var since, reserved, interval, timeout, deadline, now, wall int64
 	var reservedBoot, sessionBoot string
 	err := scan(append(before,
-		&l.Term, &l.Session, &since, &l.Successor, &reserved, &reservedBoot, &l.Asked, &l.AskedFor,
+		&l.Term, &l.Session, &since, &l.Successor, &reserved, &reservedBoot, &l.ReleaseRequested, &l.RequestedSuccessor,
 		&l.Holder.ID, &l.Holder.Name, &l.Holder.Address, &interval, &timeout, &l.Seq, &sessionBoot, &deadline, &l.Ended,
 		&now, &wall, &l.Waiting)...)
 	if err != nil || l.Term == 0 {
@@ -112,7 +112,7 @@ func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lea
 }
 
 // Acquire implements [lease.Store].
-func (s *Store) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error) {
+func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	var shown lease.Lease
 	err := s.write(ctx, "acquiring", func(t *txn) error {
 		me, err := t.living(c.Session)
@@ -122,7 +122,7 @@ func (s *Store) Acquire(ctx context.Context, c lease.Claim) (lease.Lease, error)
 		if shown, err = t.lease(c.Lease); err != nil || shown.Session == c.Session {
 			return err
 		}
-		reason, ok := c.Takes(shown, me.Instance)
+		reason, ok := c.Permits(shown, me.Instance)
 		if !ok {
 			return fmt.Errorf("%s: %w", c.Lease, lease.ErrHeld)
 		}
@@ -185,7 +185,7 @@ func (t *txn) depose(old lease.Lease, e *history.Event) error {
 }
 
 // Release implements [lease.Store].
-func (s *Store) Release(ctx context.Context, h lease.Handback) error {
+func (s *Store) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	return s.write(ctx, "releasing", func(t *txn) error {
 		l, err := t.lease(h.Lease)
 		if err != nil {
@@ -203,7 +203,7 @@ func (s *Store) Release(ctx context.Context, h lease.Handback) error {
 		}
 		return t.record(history.Event{
 			Part: l.Space, Subject: l.Key, From: l.Holder.Label(),
-			Term: l.Term, Reason: lease.CutReason(h.Reason), Duration: l.Age,
+			Term: l.Term, Reason: lease.TruncateReason(h.Reason), Duration: l.Age,
 		}, changeFreed, h.Successor)
 	})
 }

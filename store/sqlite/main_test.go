@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/sqlite"
 )
@@ -37,6 +38,7 @@ func TestMain(m *testing.M) {
 
 func child(t testing.TB, what string, args ...string) *exec.Cmd {
 	t.Helper()
+	realserver.SkipIfShort(t, "other processes")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -72,10 +74,10 @@ func takePart(path string) error {
 	if _, err := s.RenewSession(ctx, n.ID); err != nil {
 		return err
 	}
-	if err := s.Desk().Make(ctx, jobs); err != nil {
+	if err := s.QueueAdmin().CreateQueue(ctx, jobs); err != nil {
 		return err
 	}
-	if _, err := s.Desk().Add(ctx, []dispatch.Batch{{Queue: jobs, Key: "k"}}); err != nil {
+	if _, err := s.QueueAdmin().Add(ctx, []dispatch.Message{{Queue: jobs, Key: "k"}}); err != nil {
 		return err
 	}
 	return s.Close()
@@ -108,7 +110,7 @@ func contend(ctx context.Context, path string) error {
 	}
 	go func() { _ = k.Run(ctx) }()
 	for {
-		held, err := k.Acquire(ctx, lease.Want{Leases: []lease.ID{roleR}})
+		held, err := k.Acquire(ctx, lease.AcquireRequest{Leases: []lease.ID{roleR}})
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -15,39 +14,34 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// steps are the migrations in order; the first brings a store to schema 1.
-func steps() ([]string, error) {
-	files, err := fs.Glob(migrations, "migrations/*.sql")
-	if err != nil {
-		return nil, err
-	}
-	out := make([]string, len(files))
-	for i, name := range files {
-		text, err := migrations.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = string(text)
-	}
-	return out, nil
-}
+// steps are the migrations in order; the first brings a store to schema 1. They hold tables alone:
+// the rules are in the program, so that two versions of it can share a file.
+func steps() ([]store.Step, error) { return store.Steps(migrations, "migrations/*.sql") }
 
-// The version has a table of its own, because PRAGMA user_version belongs to
-// the user whose file this may be.
+// The version has tables of its own, because PRAGMA user_version belongs to the user whose file
+// this may be. A program refuses a file if it does not know the greatest version in
+// understudy_schema; understudy_step has the steps that it need not know.
 const (
-	hasSchema    = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'understudy_schema'"
-	readSchema   = "SELECT coalesce(max(version), 0) FROM understudy_schema"
-	makeSchema   = "CREATE TABLE IF NOT EXISTS understudy_schema (version INTEGER PRIMARY KEY, applied_us INTEGER NOT NULL) STRICT"
-	recordSchema = "INSERT INTO understudy_schema (version, applied_us) VALUES (?1, ?2)"
+	schemaTables = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('understudy_schema', 'understudy_step')"
+	readReaders  = "SELECT coalesce(max(version), 0) FROM understudy_schema"
+	readSteps    = "SELECT coalesce(max(version), 0) FROM understudy_step"
+	createSchema = "CREATE TABLE IF NOT EXISTS understudy_schema (version INTEGER PRIMARY KEY, applied_us INTEGER NOT NULL) STRICT"
+	createSteps  = "CREATE TABLE IF NOT EXISTS understudy_step (version INTEGER PRIMARY KEY, applied_us INTEGER NOT NULL) STRICT"
+	recordReader = "INSERT INTO understudy_schema (version, applied_us) SELECT ?1, ?2 WHERE ?1 > (SELECT coalesce(max(version), 0) FROM understudy_schema)"
+	recordStep   = "INSERT INTO understudy_step (version, applied_us) VALUES (?1, ?2)"
 )
 
-func schemaVersion(ctx context.Context, on *statements) (version int, err error) {
-	var there bool
-	if err := on.one(ctx, hasSchema, nil, &there); err != nil || !there {
-		return 0, err
+// schemaVersion reads the schema's version, 0 when there is none, and the oldest that a program
+// must know.
+func schemaVersion(ctx context.Context, on *statements) (version, readers int, err error) {
+	var tables int
+	if err := on.one(ctx, schemaTables, nil, &tables); err != nil || tables == 0 {
+		return 0, 0, err
 	}
-	err = on.one(ctx, readSchema, nil, &version)
-	return version, err
+	if err = on.one(ctx, readReaders, nil, &readers); err == nil && tables > 1 {
+		err = on.one(ctx, readSteps, nil, &version)
+	}
+	return max(version, readers), readers, err
 }
 
 // Migrate implements [store.Admin].
@@ -65,8 +59,9 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 	if err := s.rememberFile(); err != nil {
 		return 0, 0, err
 	}
+	var readers int
 	err = s.read(ctx, "reading the schema's version", func(ctx context.Context) error {
-		from, err = schemaVersion(ctx, s.reading)
+		from, readers, err = schemaVersion(ctx, s.reading)
 		return err
 	})
 	if err != nil {
@@ -75,7 +70,7 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 	if from < len(all) {
 		err = s.write(ctx, "migrating", func(t *txn) error {
 			// Another process may have done it meanwhile.
-			if from, err = schemaVersion(t.ctx, t.statements); err != nil {
+			if from, readers, err = schemaVersion(t.ctx, t.statements); err != nil {
 				return err
 			}
 			return s.apply(t, from, all)
@@ -84,22 +79,31 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 			return 0, 0, err
 		}
 	}
-	if from > len(all) {
+	if readers > len(all) {
 		return from, from, fmt.Errorf("sqlite: %w: %s has version %d, made by a newer understudy, and this one knows %d: use the newer program, or another file",
-			store.ErrSchema, s.path, from, len(all))
+			store.ErrSchema, s.path, readers, len(all))
 	}
-	return from, len(all), nil
+	return from, max(from, len(all)), nil
 }
 
-func (s *Store) apply(t *txn, from int, all []string) error {
-	if _, err := t.exec(makeSchema); err != nil {
+func (s *Store) apply(t *txn, from int, all []store.Step) error {
+	if _, err := t.exec(createSchema); err != nil {
 		return err
 	}
 	for version := from + 1; version <= len(all); version++ {
-		if _, err := s.writer.conn.ExecContext(t.ctx, all[version-1]); err != nil {
+		step := all[version-1]
+		if _, err := s.writer.conn.ExecContext(t.ctx, step.SQL); err != nil {
 			return fmt.Errorf("migration %d: %w", version, err)
 		}
-		if _, err := t.exec(recordSchema, version, t.wall); err != nil {
+		if version > step.Readers {
+			if _, err := t.exec(createSteps); err != nil {
+				return err
+			}
+			if _, err := t.exec(recordStep, version, t.wall); err != nil {
+				return err
+			}
+		}
+		if _, err := t.exec(recordReader, step.Readers, t.wall); err != nil {
 			return err
 		}
 		s.log.Info("schema migrated", "store", s.path, "version", version)

@@ -15,7 +15,7 @@ import (
 
 var _ store.Monitors = (*Store)(nil)
 
-// monitors is the [monitor.Table] of a Store.
+// monitors is the [monitor.Store] of a Store.
 //
 // A moment is what was recorded last and what the boot-time clock has counted
 // since; after a reboot, what the wall clock says has passed. It is recorded by
@@ -29,7 +29,7 @@ type monitors struct {
 }
 
 // Monitor is what the store keeps for package monitor.
-func (s *Store) Monitor() monitor.Table { return s.monitors }
+func (s *Store) Monitor() monitor.Store { return s.monitors }
 
 func newMonitors(s *Store) monitors {
 	return monitors{s: s, reading: newStatements(s.wide), turns: make(chan struct{}, maxReaders)}
@@ -52,7 +52,7 @@ RETURNING moment_us, generation`
 type rowReader interface {
 	rows(text string, args []any, f func(scan func(...any) error) error) error
 	row(text string, args []any, dest ...any) error
-	moment() monitor.Moment
+	moment() monitor.StoreTime
 	wallTime() time.Time
 }
 
@@ -68,7 +68,7 @@ func (l *ledger) rows(text string, args []any, f func(func(...any) error) error)
 }
 
 func (l *ledger) row(text string, args []any, dest ...any) error { return l.one(text, args, dest...) }
-func (l *ledger) moment() monitor.Moment                         { return monitor.Moment(l.at) }
+func (l *ledger) moment() monitor.StoreTime                      { return monitor.StoreTime(l.at) }
 func (l *ledger) wallTime() time.Time                            { return time.UnixMicro(l.wall) }
 
 // changed tells all instances to read the settings anew.
@@ -97,7 +97,7 @@ func (m monitors) write(ctx context.Context, op string, fn func(*ledger) error) 
 
 // refusal tells errors that say no, from those of a store that failed.
 func refusal(err error) bool {
-	for _, r := range []error{monitor.ErrNoSource, monitor.ErrNoEvent, monitor.ErrNoAlarm, lease.ErrInvalid} {
+	for _, r := range []error{monitor.ErrNoSource, monitor.ErrNoCheck, monitor.ErrNoAlarm, lease.ErrInvalid} {
 		if errors.Is(err, r) {
 			return true
 		}
@@ -151,8 +151,8 @@ func (v *snapshot) row(text string, args []any, dest ...any) error {
 	return err
 }
 
-func (v *snapshot) moment() monitor.Moment { return monitor.Moment(v.at) }
-func (v *snapshot) wallTime() time.Time    { return time.UnixMicro(v.wall) }
+func (v *snapshot) moment() monitor.StoreTime { return monitor.StoreTime(v.at) }
+func (v *snapshot) wallTime() time.Time       { return time.UnixMicro(v.wall) }
 
 // read runs fn on one state of the file. The clock is read after the state was
 // fixed: nothing in it is later.
@@ -201,11 +201,11 @@ func wallOf(r rowReader, m int64) time.Time {
 	if m == 0 {
 		return time.Time{}
 	}
-	return r.wallTime().Add(-r.moment().Sub(monitor.Moment(m)))
+	return r.wallTime().Add(-r.moment().Sub(monitor.StoreTime(m)))
 }
 
 // dueIn is a due time as a column that is NULL for never.
-func dueIn(m monitor.Moment) *int64 {
+func dueIn(m monitor.StoreTime) *int64 {
 	if m == monitor.Never {
 		return nil
 	}

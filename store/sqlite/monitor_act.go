@@ -33,66 +33,66 @@ UPDATE understudy_monitor_event SET paused = ?2, rev = rev + 1, base_us = iif(?2
 	dropPath    = "DELETE FROM understudy_monitor_path WHERE name = ?1"
 )
 
-// Act implements [monitor.Desk].
-func (m monitors) Act(ctx context.Context, a monitor.Action) error {
+// ApplyAction implements [monitor.Admin].
+func (m monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
 	switch {
-	case a.Verb == monitor.Pause && a.Source == "" && a.For != 0:
-		return invalid("event %q cannot be paused for a time; pause it, and resume it", a.Event)
+	case a.Type == monitor.ActionPause && a.Source == "" && a.For != 0:
+		return invalid("event %q cannot be paused for a time; pause it, and resume it", a.Check)
 	case a.For < 0 || a.For > monitor.MaxInterval:
 		return invalid("a pause of %v; use 0 to %v", a.For, monitor.MaxInterval)
-	case a.Verb == monitor.PutAway && a.Source == "":
-		return invalid("name the source of event %q to retire", a.Event)
+	case a.Type == monitor.ActionRetire && a.Source == "":
+		return invalid("name the source of event %q to retire", a.Check)
 	}
-	return m.write(ctx, string(a.Verb), func(l *ledger) error {
+	return m.write(ctx, string(a.Type), func(l *ledger) error {
 		subject, err := l.act(&a)
 		if err != nil {
 			return err
 		}
-		reason := string(a.Verb)
+		reason := string(a.Type)
 		if a.Who != "" {
 			reason += " by " + a.Who
 		}
 		if a.Note != "" {
 			reason += ": " + a.Note
 		}
-		return l.record(history.Event{Part: historyPart, Subject: subject, Reason: lease.CutReason(reason)}, changeTaken, "")
+		return l.record(history.Event{Part: historyPart, Subject: subject, Reason: lease.TruncateReason(reason)}, changeTaken, "")
 	})
 }
 
 // act does it, and says what it was done to.
 func (l *ledger) act(a *monitor.Action) (subject string, err error) {
-	switch a.Verb {
-	case monitor.Acknowledge:
+	switch a.Type {
+	case monitor.ActionAcknowledge:
 		return a.Alarm, l.must(acknowledge, fmt.Errorf("%q: %w", a.Alarm, monitor.ErrNoAlarm), a.Alarm, a.Who)
-	case monitor.DropSink:
+	case monitor.ActionRemoveSink:
 		if err := l.must(dropSink, invalid("no sink %q", a.Source), a.Source); err != nil {
 			return "", err
 		}
 		return a.Source, l.changed()
-	case monitor.DropPath:
+	case monitor.ActionRemovePath:
 		return a.Source, l.must(dropPath, invalid("no path %q", a.Source), a.Source)
-	case monitor.Pause, monitor.Unpause, monitor.PutAway:
+	case monitor.ActionPause, monitor.ActionResume, monitor.ActionRetire:
 	default:
-		return "", invalid("no such verb: %q", a.Verb)
+		return "", invalid("no such verb: %q", a.Type)
 	}
-	e, err := eventsOf(l).named(a.Event)
+	e, err := checksOf(l).named(a.Check)
 	switch {
 	case err != nil:
 		return "", err
 	case e == nil:
-		return "", fmt.Errorf("%q: %w", a.Event, monitor.ErrNoEvent)
+		return "", fmt.Errorf("%q: %w", a.Check, monitor.ErrNoCheck)
 	case a.Source == "":
-		return a.Event, l.pause(e, a.Verb == monitor.Pause)
+		return a.Check, l.pause(e, a.Type == monitor.ActionPause)
 	}
 	var id int64
 	err = l.row(findSource, []any{e.ID, a.Source}, &id)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = fmt.Errorf("%q of event %q: %w", a.Source, a.Event, monitor.ErrNoSource)
+		err = fmt.Errorf("%q of event %q: %w", a.Source, a.Check, monitor.ErrNoSource)
 	}
 	if err != nil {
 		return "", err
 	}
-	return a.Event + "/" + a.Source, l.actOn(id, a)
+	return a.Check + "/" + a.Source, l.actOn(id, a)
 }
 
 // must runs a statement that has to change a row.
@@ -104,7 +104,7 @@ func (l *ledger) must(text string, otherwise error, args ...any) error {
 	return err
 }
 
-func (l *ledger) pause(e *eventRow, on bool) error {
+func (l *ledger) pause(e *checkRow, on bool) error {
 	n, err := l.exec(pauseEvent, e.ID, on, l.at)
 	if err == nil && n > 0 {
 		err = l.changed()
@@ -113,14 +113,14 @@ func (l *ledger) pause(e *eventRow, on bool) error {
 }
 
 func (l *ledger) actOn(id int64, a *monitor.Action) (err error) {
-	switch a.Verb {
-	case monitor.Pause:
+	switch a.Type {
+	case monitor.ActionPause:
 		until := int64(0)
 		if a.For > 0 {
 			until = l.at + a.For.Microseconds()
 		}
 		_, err = l.exec(pauseSource, id, until, a.Note)
-	case monitor.Unpause:
+	case monitor.ActionResume:
 		_, err = l.exec(unpauseSource, id, l.at)
 	default:
 		_, err = l.exec(askAway, id, l.at, a.Note)
@@ -144,9 +144,9 @@ ON CONFLICT (session) DO UPDATE SET process = excluded.process, host = excluded.
 	addSink = "INSERT INTO understudy_monitor_sink (name) VALUES (?1) ON CONFLICT DO NOTHING"
 )
 
-// Enlist implements [monitor.Desk]. When nothing is new it only reads: the session
+// RegisterMember implements [monitor.Admin]. When nothing is new it only reads: the session
 // tells that the instance lives.
-func (m monitors) Enlist(ctx context.Context, n monitor.Member) error {
+func (m monitors) RegisterMember(ctx context.Context, n monitor.Member) error {
 	for _, sink := range n.Sinks {
 		if err := monitor.ValidateSink(sink); err != nil {
 			return err
@@ -201,7 +201,7 @@ func (l *ledger) register(names []string) error {
 	for _, name := range names {
 		n, err := l.exec(addSink, name)
 		if err == nil {
-			_, err = l.exec(makeQueue, monitor.QueueOf(name), l.wall)
+			_, err = l.exec(makeQueue, monitor.SinkQueue(name), l.wall)
 		}
 		if err != nil {
 			return err

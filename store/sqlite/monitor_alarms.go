@@ -16,7 +16,7 @@ func listAlarms(r rowReader, text string, args ...any) (out []monitor.Alarm, err
 		var labels string
 		var started, raised int64
 		var ended *int64
-		err := scan(&a.ID, &a.Event, &a.Source, &labels, &a.Reason, &started, &raised, &ended, &a.End, &a.Acknowledged, &a.Group, &a.Members)
+		err := scan(&a.ID, &a.Check, &a.Source, &labels, &a.Reason, &started, &raised, &ended, &a.End, &a.Acknowledged, &a.Group, &a.Members)
 		if err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ func listAlarms(r rowReader, text string, args ...any) (out []monitor.Alarm, err
 	return out, err
 }
 
-// Alarms implements [monitor.Desk].
+// Alarms implements [monitor.Admin].
 func (m monitors) Alarms(ctx context.Context, q monitor.AlarmQuery) ([]monitor.Alarm, error) {
 	text, args := selectAlarms(q)
 	var out []monitor.Alarm
@@ -54,7 +54,7 @@ func selectAlarms(q monitor.AlarmQuery) (text string, args []any) {
 		index = "source"
 	case q.Standing:
 		index = "standing"
-	case q.Event != "":
+	case q.Check != "":
 		index = "event"
 	}
 	text = alarmColumns + " FROM understudy_monitor_alarm a"
@@ -71,8 +71,8 @@ func selectAlarms(q monitor.AlarmQuery) (text string, args []any) {
 	if q.Source != "" {
 		and("a.source = ?", q.Source)
 	}
-	if q.Event != "" {
-		and("a.event = ?", q.Event)
+	if q.Check != "" {
+		and("a.event = ?", q.Check)
 	}
 	if q.Standing {
 		and("a.ended_us IS NULL")

@@ -58,8 +58,8 @@ RETURNING lead, started_us`
 	leaveLead = "UPDATE understudy_monitor_alarm SET standing = standing - 1 WHERE id = ?1"
 )
 
-// Apply implements [monitor.Detection].
-func (m monitors) Apply(ctx context.Context, changes []monitor.Change) ([]bool, error) {
+// ApplyChanges implements [monitor.Detection].
+func (m monitors) ApplyChanges(ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
 	if len(changes) > monitor.MaxSources {
 		return nil, invalid("%d changes at once; at most %d are allowed", len(changes), monitor.MaxSources)
 	}
@@ -87,25 +87,25 @@ func (m monitors) Apply(ctx context.Context, changes []monitor.Change) ([]bool, 
 	return made, nil
 }
 
-func validChange(c *monitor.Change) error {
-	switch c.Turn {
+func validChange(c *monitor.SourceChange) error {
+	switch c.Transition {
 	case monitor.Onset:
 		if c.Alarm == "" {
 			return invalid("an ONSET of source %d without an alarm's id", c.ID)
 		}
-	case monitor.Stay, monitor.Abated, monitor.Resume, monitor.Return, monitor.Retire, monitor.Forget:
+	case monitor.NoTransition, monitor.Abated, monitor.Resume, monitor.Return, monitor.Retire, monitor.Forget:
 	default:
-		return invalid("source %d cannot turn %q", c.ID, c.Turn)
+		return invalid("source %d cannot turn %q", c.ID, c.Transition)
 	}
-	return validNotices(c.Notices)
+	return validNotices(c.Notifications)
 }
 
 // batch is a notice as the queue of its sink has it.
-func batch(n *monitor.Notice) dispatch.Batch {
-	return dispatch.Batch{Queue: monitor.QueueOf(n.Sink), Key: n.Key, ID: n.ID, Payload: n.Payload, ContentType: "application/json"}
+func batch(n *monitor.Notification) dispatch.Message {
+	return dispatch.Message{Queue: monitor.SinkQueue(n.Sink), Key: n.Key, ID: n.ID, Payload: n.Payload, ContentType: "application/json"}
 }
 
-func validNotices(notices []monitor.Notice) error {
+func validNotices(notices []monitor.Notification) error {
 	for i := range notices {
 		if err := batch(&notices[i]).Validate(); err != nil {
 			return err
@@ -114,7 +114,7 @@ func validNotices(notices []monitor.Notice) error {
 	return nil
 }
 
-// notifier is a ledger that tells sinks.
+// notifier is a ledger that knows the registered sinks.
 type notifier struct {
 	*ledger
 	sinks []string
@@ -125,8 +125,8 @@ func (l *ledger) notifier() (*notifier, error) {
 	return &notifier{ledger: l, sinks: names}, err
 }
 
-// tell enqueues notices, but for those of sinks that were dropped.
-func (n *notifier) tell(notices []monitor.Notice) error {
+// enqueue stores notifications, except those for sinks that are not registered.
+func (n *notifier) enqueue(notices []monitor.Notification) error {
 	for i := range notices {
 		if _, registered := slices.BinarySearch(n.sinks, notices[i].Sink); !registered {
 			continue
@@ -152,9 +152,9 @@ type turning struct {
 	alarm               string
 }
 
-func (n *notifier) apply(c *monitor.Change) (made bool, err error) {
-	if c.Turn == monitor.Stay {
-		moved, err := n.exec(moveDue, c.ID, c.Rev, c.Stamp, c.EventRev, dueIn(c.Due), int64(c.Well))
+func (n *notifier) apply(c *monitor.SourceChange) (made bool, err error) {
+	if c.Transition == monitor.NoTransition {
+		moved, err := n.exec(moveDue, c.ID, c.Rev, c.BeatRev, c.CheckRev, dueIn(c.Due), int64(c.WellSince))
 		return moved > 0, err
 	}
 	var s turning
@@ -164,20 +164,20 @@ func (n *notifier) apply(c *monitor.Change) (made bool, err error) {
 		return false, nil
 	case err != nil:
 		return false, err
-	case s.rev != c.Rev || s.stamp != c.Stamp || s.eventRev != c.EventRev:
+	case s.rev != c.Rev || s.stamp != c.BeatRev || s.eventRev != c.CheckRev:
 		return false, nil
-	case c.Turn == monitor.Onset && s.alarm != "", c.Turn == monitor.Abated && s.alarm == "":
+	case c.Transition == monitor.Onset && s.alarm != "", c.Transition == monitor.Abated && s.alarm == "":
 		return false, nil
 	}
 	if err := n.turn(c, &s); err != nil {
 		return false, err
 	}
-	return true, n.tell(c.Notices)
+	return true, n.enqueue(c.Notifications)
 }
 
-func (n *notifier) turn(c *monitor.Change, s *turning) (err error) {
+func (n *notifier) turn(c *monitor.SourceChange, s *turning) (err error) {
 	watched := false
-	switch c.Turn {
+	switch c.Transition {
 	case monitor.Onset:
 		watched = true
 		if _, err = n.exec(turnDown, c.ID, c.Alarm, c.Reason, n.at, dueIn(c.Due)); err == nil {
@@ -189,7 +189,7 @@ func (n *notifier) turn(c *monitor.Change, s *turning) (err error) {
 		}
 	case monitor.Resume, monitor.Return:
 		watched = s.alarm != ""
-		_, err = n.exec(turnBack, c.ID, int64(c.Base), dueIn(c.Due))
+		_, err = n.exec(turnBack, c.ID, int64(c.ExpectedFrom), dueIn(c.Due))
 	case monitor.Retire:
 		watched = true
 		if _, err = n.exec(turnAway, c.ID, n.at, dueIn(c.Due)); err == nil {
@@ -207,7 +207,7 @@ func (n *notifier) turn(c *monitor.Change, s *turning) (err error) {
 	return err
 }
 
-func (n *notifier) begin(c *monitor.Change, s *turning) error {
+func (n *notifier) begin(c *monitor.SourceChange, s *turning) error {
 	_, err := n.exec(beginAlarm, c.Alarm, s.event, s.name, s.labels, c.Reason, n.at, unixMicro(c.At), n.wall, c.Group)
 	if err != nil {
 		return err
@@ -219,13 +219,13 @@ func (n *notifier) begin(c *monitor.Change, s *turning) error {
 const historyPart = "monitor"
 
 // end ends the alarm of a source, if one stands.
-func (n *notifier) end(c *monitor.Change, s *turning) error {
+func (n *notifier) end(c *monitor.SourceChange, s *turning) error {
 	if s.alarm == "" {
 		return nil
 	}
 	var lead string
 	var started int64
-	err := n.row(endAlarm, []any{s.alarm, unixMicro(c.At), c.Turn}, &lead, &started)
+	err := n.row(endAlarm, []any{s.alarm, unixMicro(c.At), c.Transition}, &lead, &started)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil // somebody deleted it
 	}
@@ -236,6 +236,6 @@ func (n *notifier) end(c *monitor.Change, s *turning) error {
 		return err
 	}
 	return n.record(history.Event{
-		Part: historyPart, Subject: s.event + "/" + s.name, Reason: string(c.Turn), Duration: c.At.Sub(time.UnixMicro(started)),
+		Part: historyPart, Subject: s.event + "/" + s.name, Reason: string(c.Transition), Duration: c.At.Sub(time.UnixMicro(started)),
 	}, changeTaken, "")
 }

@@ -16,7 +16,7 @@ import (
 // fleet is a table with an event and learned sources, each of which has beaten.
 type fleet struct {
 	testing.TB
-	monitor.Table
+	monitor.Store
 	store *sqlite.Store
 	ids   []int64
 }
@@ -31,21 +31,21 @@ func newFleet(t testing.TB, sources int) *fleet {
 func newFleetAt(t testing.TB, cfg sqlite.Config, sources int) *fleet {
 	t.Helper()
 	s := open(t, cfg)
-	f := &fleet{TB: t, Table: s.Monitor(), store: s}
-	_, err := f.Configure(t.Context(), monitor.Configuration{Events: []monitor.Event{{Name: ticker, Interval: time.Minute}}})
+	f := &fleet{TB: t, Store: s.Monitor(), store: s}
+	_, err := f.Configure(t.Context(), monitor.Configuration{Checks: []monitor.Check{{Name: ticker, Interval: time.Minute}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	me := session(t, s, "me", lease.Timing{Interval: time.Minute, Timeout: time.Hour})
-	if err := f.Enlist(t.Context(), monitor.Member{Session: me.ID, Sinks: []string{"log"}}); err != nil {
+	if err := f.RegisterMember(t.Context(), monitor.Member{Session: me.ID, Sinks: []string{"log"}}); err != nil {
 		t.Fatal(err)
 	}
 	for first := 0; first < sources; first += monitor.MaxSources {
-		var refs []monitor.Ref
+		var refs []monitor.SourceRef
 		for i := first; i < min(sources, first+monitor.MaxSources); i++ {
-			refs = append(refs, monitor.Ref{Event: ticker, Source: fmt.Sprintf("source-%07d", i)})
+			refs = append(refs, monitor.SourceRef{Check: ticker, Source: fmt.Sprintf("source-%07d", i)})
 		}
-		found, err := f.Resolve(t.Context(), refs)
+		found, err := f.ResolveSources(t.Context(), refs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,12 +62,12 @@ func newFleetAt(t testing.TB, cfg sqlite.Config, sources int) *fleet {
 // beat stores one beat of each source.
 func (f *fleet) beat(ids []int64, seq int64) {
 	f.Helper()
-	d := monitor.Delivery{Proofs: []monitor.Proof{{Path: "http", Trust: time.Second, Gap: time.Second}}}
+	d := monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "http", TrustFor: time.Second, MaxGap: time.Second}}}
 	sent := time.Now()
 	for _, id := range ids {
-		d.Beats = append(d.Beats, monitor.Stamp{Source: id, Sent: sent, Seq: seq, Count: 1})
+		d.Beats = append(d.Beats, monitor.HeartbeatUpdate{Source: id, Sent: sent, Seq: seq, Count: 1})
 	}
-	got, err := f.Store(f.Context(), d)
+	got, err := f.RecordHeartbeats(f.Context(), d)
 	if err != nil || len(got.Unknown) > 0 {
 		f.Fatalf("Store = %+v, %v", got, err)
 	}
@@ -103,13 +103,13 @@ func BenchmarkStoreBeats(b *testing.B) {
 }
 
 // changes are those that raise an alarm of each candidate, or only move them.
-func (f *fleet) changes(l monitor.Look, turn monitor.Turn) (out []monitor.Change) {
+func (f *fleet) changes(l monitor.Scan, turn monitor.Transition) (out []monitor.SourceChange) {
 	for _, c := range l.Candidates {
-		ch := monitor.Change{ID: c.ID, Rev: c.Rev, Stamp: c.Stamp, EventRev: c.EventRev, Turn: turn, Due: l.Now.Add(time.Hour), At: l.Wall}
+		ch := monitor.SourceChange{ID: c.ID, Rev: c.Rev, BeatRev: c.BeatRev, CheckRev: c.CheckRev, Transition: turn, Due: l.Now.Add(time.Hour), At: l.Wall}
 		if turn == monitor.Onset {
 			ch.Alarm, ch.Reason = lease.NewID(), monitor.Silent
-			m := monitor.Message{Status: turn, RequestID: ch.Alarm, Event: ticker, Source: c.Source}
-			ch.Notices = m.Notices([]string{"log"})
+			m := monitor.AlarmMessage{Status: turn, RequestID: ch.Alarm, Event: ticker, Source: c.Source}
+			ch.Notifications = m.Notifications([]string{"log"})
 		}
 		out = append(out, ch)
 	}
@@ -119,7 +119,7 @@ func (f *fleet) changes(l monitor.Look, turn monitor.Turn) (out []monitor.Change
 // BenchmarkTurns looks at a thousand sources of many that are due, and moves them, or
 // has all of them fall silent.
 func BenchmarkTurns(b *testing.B) {
-	for _, turn := range []monitor.Turn{monitor.Stay, monitor.Onset} {
+	for _, turn := range []monitor.Transition{monitor.NoTransition, monitor.Onset} {
 		b.Run("turn="+string(turn), func(b *testing.B) {
 			c := &clock{Clock: lease.BootClock()}
 			f := newFleetAt(b, sqlite.Config{Path: filepath.Join(b.TempDir(), "store.db"), Clock: c, Wall: c.Wall}, 50_000)
@@ -134,12 +134,12 @@ func BenchmarkTurns(b *testing.B) {
 					c.step(2 * time.Hour)
 				}
 				began := time.Now()
-				l, err := f.Due(b.Context(), partitions, monitor.MaxSources)
+				l, err := f.DueSources(b.Context(), partitions, monitor.MaxSources)
 				if err != nil || len(l.Candidates) == 0 {
 					b.Skipf("nothing is left: %v", err)
 				}
 				looked := time.Now()
-				if _, err := f.Apply(b.Context(), f.changes(l, turn)); err != nil {
+				if _, err := f.ApplyChanges(b.Context(), f.changes(l, turn)); err != nil {
 					b.Fatal(err)
 				}
 				looking, turning = looking+looked.Sub(began), turning+time.Since(looked)
@@ -158,7 +158,7 @@ func BenchmarkPages(b *testing.B) {
 		"overview": func() error { _, err := f.Overview(b.Context()); return err },
 		"sources":  func() error { _, err := f.Sources(b.Context(), monitor.SourceQuery{}); return err },
 		"last": func() error {
-			_, err := f.Sources(b.Context(), monitor.SourceQuery{AfterEvent: ticker, AfterSource: "source-0199900"})
+			_, err := f.Sources(b.Context(), monitor.SourceQuery{AfterCheck: ticker, AfterSource: "source-0199900"})
 			return err
 		},
 		"down": func() error { _, err := f.Sources(b.Context(), monitor.SourceQuery{State: monitor.Down}); return err },
@@ -170,9 +170,9 @@ func BenchmarkPages(b *testing.B) {
 			_, err := f.Sources(b.Context(), monitor.SourceQuery{Label: "a", Value: "b"})
 			return err
 		},
-		"nothing": func() error { _, err := f.Due(b.Context(), []int{1, 2, 3, 4, 5, 6, 7, 8}, 1000); return err },
+		"nothing": func() error { _, err := f.DueSources(b.Context(), []int{1, 2, 3, 4, 5, 6, 7, 8}, 1000); return err },
 		"sweep":   func() error { _, err := f.Sweep(b.Context(), time.Hour, 1000); return err },
-		"held":    func() error { _, err := f.Held(b.Context()); return err },
+		"held":    func() error { _, err := f.HeldGroups(b.Context()); return err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -11,9 +11,9 @@ import (
 )
 
 // now is the monitor's clock as a watcher reads it.
-func now(t testing.TB, table monitor.Table) monitor.Moment {
+func now(t testing.TB, table monitor.Store) monitor.StoreTime {
 	t.Helper()
-	l, err := table.Due(t.Context(), nil, 1)
+	l, err := table.DueSources(t.Context(), nil, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,19 +35,19 @@ func TestMomentsGoOnAfterAReboot(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "store.db")
 			old, fresh := newTwoClocks(), newTwoClocks()
 			before := open(t, sqlite.Config{Path: path, BootID: "before", Clock: old, Wall: old.Wall}).Monitor()
-			event := monitor.Event{Name: "e", Interval: time.Minute, Missed: 2}
-			if _, err := before.Configure(t.Context(), monitor.Configuration{Events: []monitor.Event{event}}); err != nil {
+			event := monitor.Check{Name: "e", Interval: time.Minute, Missed: 2}
+			if _, err := before.Configure(t.Context(), monitor.Configuration{Checks: []monitor.Check{event}}); err != nil {
 				t.Fatal(err)
 			}
-			found, err := before.Resolve(t.Context(), []monitor.Ref{{Event: "e", Source: "s"}})
+			found, err := before.ResolveSources(t.Context(), []monitor.SourceRef{{Check: "e", Source: "s"}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := monitor.Delivery{
-				Proofs: []monitor.Proof{{Path: "p", Trust: time.Second, Gap: time.Second}},
-				Beats:  []monitor.Stamp{{Source: found[0].ID, Count: 1}},
+			d := monitor.HeartbeatBatch{
+				Probes: []monitor.Probe{{Path: "p", TrustFor: time.Second, MaxGap: time.Second}},
+				Beats:  []monitor.HeartbeatUpdate{{Source: found[0].ID, Count: 1}},
 			}
-			if _, err := before.Store(t.Context(), d); err != nil {
+			if _, err := before.RecordHeartbeats(t.Context(), d); err != nil {
 				t.Fatal(err)
 			}
 			last := now(t, before)
@@ -60,11 +60,11 @@ func TestMomentsGoOnAfterAReboot(t *testing.T) {
 			}
 			fresh.step(2 * time.Second)
 			d.Beats = nil
-			if _, err := after.Store(t.Context(), d); err != nil {
+			if _, err := after.RecordHeartbeats(t.Context(), d); err != nil {
 				t.Fatal(err)
 			}
 			fresh.step(time.Minute)
-			l, err := after.Due(t.Context(), partitions(), 10)
+			l, err := after.DueSources(t.Context(), partitions(), 10)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestMomentsGoOnAfterAReboot(t *testing.T) {
 				blind -= 2 * time.Second // the wall clock is still behind
 			}
 			o, err := after.Overview(t.Context())
-			if err != nil || len(o.Paths) != 1 || o.Paths[0].Blind != blind {
+			if err != nil || len(o.Paths) != 1 || o.Paths[0].BlindTotal != blind {
 				t.Errorf("paths %+v, %v; want %v blind", o.Paths, err, blind)
 			}
 			if got := l.Now.Sub(last); got != blind+time.Minute {
@@ -81,7 +81,7 @@ func TestMomentsGoOnAfterAReboot(t *testing.T) {
 			}
 			for _, candidate := range l.Candidates {
 				e := event.WithDefaults()
-				if v := e.Judge(candidate.Facts); v.Turn != monitor.Stay {
+				if v := e.Evaluate(candidate.Facts); v.Transition != monitor.NoTransition {
 					t.Errorf("the reboot counts against a source: %+v", v)
 				}
 			}
@@ -108,7 +108,7 @@ func TestD17_ActiveInstanceIsShown(t *testing.T) {
 		t.Helper()
 		n := session(t, s, host, patient)
 		// Processes of two containers have one number.
-		if err := m.Enlist(t.Context(), monitor.Member{Session: n.ID, Process: 7, Host: host, Service: "hb", Active: active}); err != nil {
+		if err := m.RegisterMember(t.Context(), monitor.Member{Session: n.ID, Process: 7, Host: host, Service: "hb", Active: active}); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -117,7 +117,7 @@ func TestD17_ActiveInstanceIsShown(t *testing.T) {
 	if got := shown(); got[0] != "7" || got[1] != "a-hb" || got[3] != "RECONFIGURATION" {
 		t.Errorf("hb_common: %v", got)
 	}
-	if _, err := m.Configure(t.Context(), monitor.Configuration{Events: []monitor.Event{{Name: "e", Interval: time.Second}}}); err != nil {
+	if _, err := m.Configure(t.Context(), monitor.Configuration{Checks: []monitor.Check{{Name: "e", Interval: time.Second}}}); err != nil {
 		t.Fatal(err)
 	}
 	enlist("b", false)
@@ -142,27 +142,27 @@ func TestD17_ActiveInstanceIsShown(t *testing.T) {
 func TestAPauseLeavesTheRetiredAlone(t *testing.T) {
 	c := &clock{Clock: lease.BootClock()}
 	f := newFleetAt(t, sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db"), Clock: c, Wall: c.Wall}, 1)
-	act := func(verb monitor.Verb) {
+	act := func(verb monitor.ActionType) {
 		t.Helper()
-		if err := f.Act(t.Context(), monitor.Action{Verb: verb, Event: ticker, Source: "source-0000000"}); err != nil {
+		if err := f.ApplyAction(t.Context(), monitor.Action{Type: verb, Check: ticker, Source: "source-0000000"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	act(monitor.PutAway)
-	l, err := f.Due(t.Context(), partitions(), 10)
+	act(monitor.ActionRetire)
+	l, err := f.DueSources(t.Context(), partitions(), 10)
 	if err != nil || len(l.Candidates) != 1 {
 		t.Fatalf("Due = %+v, %v", l, err)
 	}
 	changes := f.changes(l, monitor.Retire)
 	changes[0].Due = monitor.Never
-	if made, err := f.Apply(t.Context(), changes); err != nil || !made[0] {
+	if made, err := f.ApplyChanges(t.Context(), changes); err != nil || !made[0] {
 		t.Fatalf("Apply = %v, %v", made, err)
 	}
-	act(monitor.Pause)
-	act(monitor.Unpause)
+	act(monitor.ActionPause)
+	act(monitor.ActionResume)
 	c.step(time.Second)
 	f.beat(f.ids, 1)
-	l, err = f.Due(t.Context(), partitions(), 10)
+	l, err = f.DueSources(t.Context(), partitions(), 10)
 	if err != nil || len(l.Candidates) != 1 || l.Candidates[0].State != monitor.Retired {
 		t.Fatalf("after a beat: %+v, %v; want the source, which is due", l, err)
 	}

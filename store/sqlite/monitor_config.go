@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -10,16 +9,16 @@ import (
 )
 
 const (
-	addEvent = `
+	addCheck = `
 INSERT INTO understudy_monitor_event (name, config, paused, flaps, window_us, every_us, base_us) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)`
 
-	// setEvent has all sources of the event looked at again.
-	setEvent = `
+	// setCheck has all sources of the event looked at again.
+	setCheck = `
 UPDATE understudy_monitor_event
 SET config = ?2, paused = ?3, flaps = ?4, window_us = ?5, every_us = ?6, base_us = ?7, removed = 0, rev = rev + 1, spread = ''
 WHERE id = ?1`
 
-	removeEvent = "UPDATE understudy_monitor_event SET removed = 1, rev = rev + 1, spread = NULL WHERE id = ?1"
+	removeCheck = "UPDATE understudy_monitor_event SET removed = 1, rev = rev + 1, spread = NULL WHERE id = ?1"
 
 	recordConfigured = "UPDATE understudy_monitor SET configured_us = ?1, origin = ?2, error = ''"
 	recordRefused    = "UPDATE understudy_monitor SET error = ?1"
@@ -29,22 +28,22 @@ WHERE id = ?1`
 	relabel = "UPDATE understudy_monitor_source SET labels = ?2, declared = 1 WHERE id = ?1"
 )
 
-// Configure implements [monitor.Desk].
-func (m monitors) Configure(ctx context.Context, c monitor.Configuration) (monitor.Configured, error) {
+// Configure implements [monitor.Admin].
+func (m monitors) Configure(ctx context.Context, c monitor.Configuration) (monitor.ConfigurationChanges, error) {
 	if err := c.Validate(); err != nil {
-		return monitor.Configured{}, err
+		return monitor.ConfigurationChanges{}, err
 	}
-	var out monitor.Configured
+	var out monitor.ConfigurationChanges
 	declared, err := m.undeclared(ctx, c.Declared)
 	if err != nil {
-		return monitor.Configured{}, err
+		return monitor.ConfigurationChanges{}, err
 	}
 	err = m.write(ctx, "configuring the monitor", func(l *ledger) error {
-		out = monitor.Configured{}
+		out = monitor.ConfigurationChanges{}
 		if err := l.configure(c, &out); err != nil {
 			return err
 		}
-		events := eventsOf(l)
+		events := checksOf(l)
 		for i := range declared {
 			added, err := l.declare(events, &declared[i])
 			if err != nil {
@@ -64,7 +63,7 @@ func (m monitors) Configure(ctx context.Context, c monitor.Configuration) (monit
 		return err
 	})
 	if err != nil {
-		return monitor.Configured{}, err
+		return monitor.ConfigurationChanges{}, err
 	}
 	return out, nil
 }
@@ -77,9 +76,9 @@ func (m monitors) undeclared(ctx context.Context, all []monitor.Declaration) (ou
 	}
 	err = m.read(ctx, "reading what is declared", func(v *snapshot) error {
 		out = nil
-		events := eventsOf(v)
+		events := checksOf(v)
 		for _, d := range all {
-			e, err := events.named(d.Event)
+			e, err := events.named(d.Check)
 			if err != nil {
 				return err
 			}
@@ -102,11 +101,11 @@ func (m monitors) undeclared(ctx context.Context, all []monitor.Declaration) (ou
 	return out, err
 }
 
-// configure puts events into force.
-func (l *ledger) configure(c monitor.Configuration, out *monitor.Configured) error {
-	known := map[string]*eventRow{}
-	err := l.rows(allEvents, nil, func(scan func(...any) error) error {
-		e := &eventRow{}
+// configure applies checks.
+func (l *ledger) configure(c monitor.Configuration, out *monitor.ConfigurationChanges) error {
+	known := map[string]*checkRow{}
+	err := l.rows(allChecks, nil, func(scan func(...any) error) error {
+		e := &checkRow{}
 		err := e.scan(scan)
 		known[e.Name] = e
 		return err
@@ -114,7 +113,7 @@ func (l *ledger) configure(c monitor.Configuration, out *monitor.Configured) err
 	if err != nil {
 		return err
 	}
-	for _, e := range c.Events {
+	for _, e := range c.Checks {
 		if err := l.put(known[e.Name], e.WithDefaults(), out); err != nil {
 			return err
 		}
@@ -124,7 +123,7 @@ func (l *ledger) configure(c monitor.Configuration, out *monitor.Configured) err
 		if c.Keep || old.Removed {
 			continue
 		}
-		if _, err := l.exec(removeEvent, old.ID); err != nil {
+		if _, err := l.exec(removeCheck, old.ID); err != nil {
 			return err
 		}
 		out.Removed = append(out.Removed, name)
@@ -135,20 +134,19 @@ func (l *ledger) configure(c monitor.Configuration, out *monitor.Configured) err
 	return nil
 }
 
-// put adds or changes an event. What a person paused stays so until the configured
-// pause itself changes.
-func (l *ledger) put(old *eventRow, e monitor.Event, out *monitor.Configured) error {
-	config, err := json.Marshal(e)
+// put adds or changes a check. What an operator paused stays paused until the configured pause changes.
+func (l *ledger) put(old *checkRow, e monitor.Check, out *monitor.ConfigurationChanges) error {
+	config, err := e.MarshalStored()
 	if err != nil {
 		return err
 	}
-	every := slot(&e, l.wallTime())
+	every := e.SlotLength(l.wallTime()).Microseconds()
 	if old == nil {
 		out.Added = append(out.Added, e.Name)
-		_, err := l.exec(addEvent, e.Name, string(config), e.Paused, e.Flaps, e.FlapWindow.Microseconds(), every, l.at)
+		_, err := l.exec(addCheck, e.Name, string(config), e.Paused, e.Flaps, e.FlapWindow.Microseconds(), every, l.at)
 		return err
 	}
-	before, err := json.Marshal(old.configured)
+	before, err := old.configured.MarshalStored()
 	if err != nil {
 		return err
 	}
@@ -159,7 +157,7 @@ func (l *ledger) put(old *eventRow, e monitor.Event, out *monitor.Configured) er
 	if e.Paused != old.configured.Paused || old.Removed {
 		paused = e.Paused
 	}
-	if old.Removed || shorter(&old.configured, &e) || old.Paused && !paused {
+	if old.Removed || e.IsStricterThan(&old.configured) || old.Paused && !paused {
 		base = l.at
 	}
 	if old.Removed {
@@ -167,27 +165,18 @@ func (l *ledger) put(old *eventRow, e monitor.Event, out *monitor.Configured) er
 	} else {
 		out.Changed = append(out.Changed, e.Name)
 	}
-	_, err = l.exec(setEvent, old.ID, string(config), paused, e.Flaps, e.FlapWindow.Microseconds(), every, base)
+	_, err = l.exec(setCheck, old.ID, string(config), paused, e.Flaps, e.FlapWindow.Microseconds(), every, base)
 	return err
 }
 
-// shorter tells that a source may be overdue by what is configured now that was not
-// by what was.
-func shorter(old, e *monitor.Event) bool {
-	if old.Schedule != e.Schedule || e.MaxRun > 0 && (old.MaxRun == 0 || e.MaxRun < old.MaxRun) {
-		return true
-	}
-	return quiet(e) < quiet(old) || e.Schedule != "" && e.Missed < old.Missed
-}
-
 // declare makes a source known, or gives it its labels, and tells whether it is new.
-func (l *ledger) declare(events *eventCache, d *monitor.Declaration) (added bool, err error) {
-	e, err := events.named(d.Event)
+func (l *ledger) declare(events *checkCache, d *monitor.Declaration) (added bool, err error) {
+	e, err := events.named(d.Check)
 	if err != nil {
 		return false, err
 	}
 	if e == nil {
-		return false, fmt.Errorf("%q, for which source %q is declared: %w", d.Event, d.Source, monitor.ErrNoEvent)
+		return false, fmt.Errorf("%q, for which source %q is declared: %w", d.Check, d.Source, monitor.ErrNoCheck)
 	}
 	labels, err := labelsIn(d.Labels)
 	if err != nil {
@@ -200,8 +189,8 @@ func (l *ledger) declare(events *eventCache, d *monitor.Declaration) (added bool
 	return added, err
 }
 
-// Refuse implements [monitor.Desk].
-func (m monitors) Refuse(ctx context.Context, origin, reason string) error {
+// RejectConfiguration implements [monitor.Admin].
+func (m monitors) RejectConfiguration(ctx context.Context, origin, reason string) error {
 	text := reason
 	if origin != "" {
 		text = origin + ": " + reason
@@ -212,7 +201,7 @@ func (m monitors) Refuse(ctx context.Context, origin, reason string) error {
 	})
 }
 
-// Declare implements [monitor.Desk].
+// Declare implements [monitor.Admin].
 func (m monitors) Declare(ctx context.Context, sources []monitor.Declaration) ([]bool, error) {
 	if len(sources) > monitor.MaxSources {
 		return nil, invalid("%d sources to declare; at most %d are allowed", len(sources), monitor.MaxSources)
@@ -224,7 +213,7 @@ func (m monitors) Declare(ctx context.Context, sources []monitor.Declaration) ([
 	}
 	added := make([]bool, len(sources))
 	err := m.write(ctx, "declaring sources", func(l *ledger) (err error) {
-		events := eventsOf(l)
+		events := checksOf(l)
 		for i := range sources {
 			if added[i], err = l.declare(events, &sources[i]); err != nil {
 				return err

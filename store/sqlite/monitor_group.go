@@ -42,19 +42,19 @@ VALUES (?1, ?2, '', ?3, ?4, ?5, ?6, ?7, ?8, ?8)`
 	reportHeld = "UPDATE understudy_monitor_alarm SET held = 0, lead = ?2, team = iif(?2 = '', '', team) WHERE id = ?1"
 )
 
-// Held implements [monitor.Detection].
-func (m monitors) Held(ctx context.Context) ([]monitor.HeldGroup, error) {
-	var out []monitor.HeldGroup
+// HeldGroups implements [monitor.Detection].
+func (m monitors) HeldGroups(ctx context.Context) ([]monitor.AlarmGroup, error) {
+	var out []monitor.AlarmGroup
 	err := m.read(ctx, "looking at held alarms", func(v *snapshot) error {
 		out = nil
 		err := v.rows(listGroups, nil, func(scan func(...any) error) error {
-			var g monitor.HeldGroup
+			var g monitor.AlarmGroup
 			var started int64
 			var oldest *int64
-			err := scan(&g.Group, &g.Event, &g.Alarm, &started, &g.Standing, &oldest, &g.Count)
+			err := scan(&g.Group, &g.Check, &g.Alarm, &started, &g.Standing, &oldest, &g.Count)
 			g.Started = timeOf(started)
 			if oldest != nil {
-				g.Oldest = max(0, v.moment().Sub(monitor.Moment(*oldest)))
+				g.Oldest = max(0, v.moment().Sub(monitor.StoreTime(*oldest)))
 			}
 			out = append(out, g)
 			return err
@@ -69,15 +69,15 @@ func (m monitors) Held(ctx context.Context) ([]monitor.HeldGroup, error) {
 	return out, err
 }
 
-// Report implements [monitor.Detection].
-func (m monitors) Report(ctx context.Context, r monitor.Report) (bool, error) {
+// ReportGroup implements [monitor.Detection].
+func (m monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool, error) {
 	switch {
 	case len(r.Members) > monitor.MaxSources:
 		return false, invalid("%d members to report; at most %d are allowed", len(r.Members), monitor.MaxSources)
 	case r.End && r.Alarm == "":
 		return false, invalid("the end of group %q without its alarm", r.Group)
 	}
-	if err := validNotices(r.Notices); err != nil {
+	if err := validNotices(r.Notifications); err != nil {
 		return false, err
 	}
 	made := false
@@ -92,13 +92,13 @@ func (m monitors) Report(ctx context.Context, r monitor.Report) (bool, error) {
 			return err
 		}
 		made = true
-		return n.tell(r.Notices)
+		return n.enqueue(r.Notifications)
 	})
 	return made && err == nil, err
 }
 
 // report changes nothing unless all of it can be done.
-func (n *notifier) report(r *monitor.Report) (ok bool, err error) {
+func (n *notifier) report(r *monitor.GroupReport) (ok bool, err error) {
 	first, held, err := n.held(r)
 	if err != nil || !held {
 		return false, err
@@ -139,10 +139,10 @@ func (n *notifier) report(r *monitor.Report) (ok bool, err error) {
 }
 
 // held tells whether all members are, and returns the first.
-func (n *notifier) held(r *monitor.Report) (first monitor.Alarm, held bool, err error) {
+func (n *notifier) held(r *monitor.GroupReport) (first monitor.Alarm, held bool, err error) {
 	for i, id := range r.Members {
 		var a monitor.Alarm
-		err := n.row(readHeld, []any{id, r.Group}, &a.Event, &a.Reason)
+		err := n.row(readHeld, []any{id, r.Group}, &a.Check, &a.Reason)
 		if errors.Is(err, sql.ErrNoRows) {
 			return first, false, nil
 		}
@@ -159,19 +159,19 @@ func (n *notifier) held(r *monitor.Report) (first monitor.Alarm, held bool, err 
 const hasAlarm = "SELECT count(*) FROM understudy_monitor_alarm WHERE id = ?1"
 
 // beginLead begins the alarm of a group; false if there was one of that id.
-func (n *notifier) beginLead(r *monitor.Report, first monitor.Alarm) (bool, error) {
+func (n *notifier) beginLead(r *monitor.GroupReport, first monitor.Alarm) (bool, error) {
 	var there int
 	if err := n.row(hasAlarm, []any{r.Alarm}, &there); err != nil || there > 0 {
 		return false, err
 	}
-	_, err := n.exec(beginLead, r.Alarm, first.Event, first.Reason, n.at, unixMicro(r.At), n.wall, r.Group, len(r.Members))
+	_, err := n.exec(beginLead, r.Alarm, first.Check, first.Reason, n.at, unixMicro(r.At), n.wall, r.Group, len(r.Members))
 	if err != nil {
 		return false, err
 	}
 	return true, n.record(history.Event{Part: historyPart, Subject: r.Group, Reason: string(first.Reason)}, changeTaken, "")
 }
 
-func (n *notifier) endLead(r *monitor.Report, started int64) error {
+func (n *notifier) endLead(r *monitor.GroupReport, started int64) error {
 	_, err := n.exec(endAlarm, r.Alarm, unixMicro(r.At), monitor.Abated)
 	if err != nil {
 		return err

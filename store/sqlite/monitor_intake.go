@@ -17,17 +17,17 @@ INSERT INTO understudy_monitor_source (event, name, labels, declared, base_us, d
 ON CONFLICT (event, name) DO NOTHING`
 )
 
-// Resolve implements [monitor.Intake].
-func (m monitors) Resolve(ctx context.Context, refs []monitor.Ref) ([]monitor.Resolved, error) {
+// ResolveSources implements [monitor.HeartbeatStore].
+func (m monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
 	const op = "resolving sources"
 	if len(refs) > monitor.MaxSources {
 		return nil, invalid("%d sources to resolve; at most %d are allowed", len(refs), monitor.MaxSources)
 	}
-	out := make([]monitor.Resolved, len(refs))
+	out := make([]monitor.ResolvedSource, len(refs))
 	var unknown []int // places of those that can be learned
 	err := m.read(ctx, op, func(v *snapshot) error {
 		unknown = unknown[:0]
-		events := eventsOf(v)
+		events := checksOf(v)
 		for i, ref := range refs {
 			learn, err := resolve(v, events, ref, &out[i])
 			if err != nil {
@@ -46,11 +46,11 @@ func (m monitors) Resolve(ctx context.Context, refs []monitor.Ref) ([]monitor.Re
 		return out, nil
 	}
 	err = m.write(ctx, op, func(l *ledger) error {
-		events := eventsOf(l)
+		events := checksOf(l)
 		for _, i := range unknown {
 			learn, err := resolve(l, events, refs[i], &out[i])
 			if err == nil && learn {
-				out[i].ID, _, err = l.add(events.byName[refs[i].Event], refs[i].Source, "", false)
+				out[i].ID, _, err = l.add(events.byName[refs[i].Check], refs[i].Source, "", false)
 			}
 			if err != nil {
 				return err
@@ -66,12 +66,12 @@ func (m monitors) Resolve(ctx context.Context, refs []monitor.Ref) ([]monitor.Re
 
 // resolve finds a source, and tells whether it can be learned if it is not there.
 // What cannot be a name is never one.
-func resolve(r rowReader, events *eventCache, ref monitor.Ref, out *monitor.Resolved) (learn bool, err error) {
-	*out = monitor.Resolved{}
-	if lease.ValidateText("", ref.Event, 1, monitor.MaxName) != nil || lease.ValidateText("", ref.Source, 1, monitor.MaxName) != nil {
+func resolve(r rowReader, events *checkCache, ref monitor.SourceRef, out *monitor.ResolvedSource) (learn bool, err error) {
+	*out = monitor.ResolvedSource{}
+	if lease.ValidateText("", ref.Check, 1, monitor.MaxName) != nil || lease.ValidateText("", ref.Source, 1, monitor.MaxName) != nil {
 		return false, nil
 	}
-	e, err := events.named(ref.Event)
+	e, err := events.named(ref.Check)
 	if err != nil || e == nil {
 		return false, err
 	}
@@ -84,8 +84,8 @@ func resolve(r rowReader, events *eventCache, ref monitor.Ref, out *monitor.Reso
 }
 
 // add makes a source that is expected from now on, unless it is there.
-func (l *ledger) add(e *eventRow, name, labels string, declared bool) (id int64, added bool, err error) {
-	n, err := l.exec(addSource, e.ID, name, labels, declared, l.at, firstDue(&e.Event, l.at))
+func (l *ledger) add(e *checkRow, name, labels string, declared bool) (id int64, added bool, err error) {
+	n, err := l.exec(addSource, e.ID, name, labels, declared, l.at, firstDue(&e.Check, l.at))
 	if err != nil {
 		return 0, false, err
 	}

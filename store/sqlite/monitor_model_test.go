@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/understudy-ha/understudy/internal/memstore/checks"
 	"github.com/understudy-ha/understudy/monitor"
-	"github.com/understudy-ha/understudy/monitor/monitortest"
 	"github.com/understudy-ha/understudy/store/sqlite"
 )
 
@@ -23,9 +23,9 @@ type twin struct {
 	testing.TB
 	*rand.Rand
 	clock  *twoClocks
-	tables [2]monitor.Table
+	tables [2]monitor.Store
 	ids    [2]map[string]int64
-	events map[string]monitor.Event
+	events map[string]monitor.Check
 	alarms int
 }
 
@@ -37,8 +37,8 @@ func newTwin(t testing.TB, seed uint64) *twin {
 	s := open(t, sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db"), Clock: c, Wall: c.Wall})
 	w := &twin{
 		TB: t, Rand: rand.New(rand.NewPCG(seed, 1)), clock: c,
-		tables: [2]monitor.Table{s.Monitor(), monitortest.NewReference(monitortest.Options{Clock: c.Wall})},
-		events: map[string]monitor.Event{
+		tables: [2]monitor.Store{s.Monitor(), checks.NewReference(checks.Options{Clock: c.Wall})},
+		events: map[string]monitor.Check{
 			"a": {Name: "a", Interval: time.Second, Missed: 2, MaxRun: 3 * time.Second},
 			"b": {Name: "b", Interval: 700 * time.Millisecond, SenderClock: true, Flaps: 2, FlapWindow: time.Minute, Steady: 2 * time.Second, RetireAfter: 20 * time.Second},
 		},
@@ -46,11 +46,11 @@ func newTwin(t testing.TB, seed uint64) *twin {
 	w.configure()
 	for i, table := range w.tables {
 		w.ids[i] = map[string]int64{}
-		var refs []monitor.Ref
+		var refs []monitor.SourceRef
 		for n := range modelSources {
-			refs = append(refs, monitor.Ref{Event: []string{"a", "b"}[n%2], Source: fmt.Sprint("s", n)})
+			refs = append(refs, monitor.SourceRef{Check: []string{"a", "b"}[n%2], Source: fmt.Sprint("s", n)})
 		}
-		found, err := table.Resolve(t.Context(), refs)
+		found, err := table.ResolveSources(t.Context(), refs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func newTwin(t testing.TB, seed uint64) *twin {
 func (w *twin) chance(percent int) bool { return w.IntN(100) < percent }
 
 // both runs an operation on both tables, which must agree on what they return.
-func both[T any](w *twin, what string, op func(i int, table monitor.Table) (T, error)) (out [2]T) {
+func both[T any](w *twin, what string, op func(i int, table monitor.Store) (T, error)) (out [2]T) {
 	w.Helper()
 	var errs [2]error
 	for i, table := range w.tables {
@@ -80,10 +80,12 @@ func (w *twin) configure() {
 	w.Helper()
 	var c monitor.Configuration
 	for _, name := range []string{"a", "b"} {
-		c.Events = append(c.Events, w.events[name])
+		c.Checks = append(c.Checks, w.events[name])
 	}
-	got := both(w, "Configure", func(_ int, table monitor.Table) (monitor.Configured, error) { return table.Configure(w.Context(), c) })
-	w.same("Configure", got[0], got[1], cmpopts.IgnoreFields(monitor.Configured{}, "Generation"))
+	got := both(w, "Configure", func(_ int, table monitor.Store) (monitor.ConfigurationChanges, error) {
+		return table.Configure(w.Context(), c)
+	})
+	w.same("Configure", got[0], got[1], cmpopts.IgnoreFields(monitor.ConfigurationChanges{}, "Generation"))
 }
 
 func (w *twin) same(what string, got, want any, more ...cmp.Option) {
@@ -98,20 +100,20 @@ func (w *twin) same(what string, got, want any, more ...cmp.Option) {
 // first.
 func (w *twin) deliver(lose bool) {
 	w.Helper()
-	var proofs []monitor.Proof
+	var proofs []monitor.Probe
 	for _, name := range []string{"p", "q"} {
-		proofs = append(proofs, monitor.Proof{
-			Path: name, Trust: time.Duration(w.IntN(2000)) * time.Millisecond,
-			Gap: time.Duration(1+w.IntN(3)) * time.Second, Unproven: w.chance(30),
+		proofs = append(proofs, monitor.Probe{
+			Path: name, TrustFor: time.Duration(w.IntN(2000)) * time.Millisecond,
+			MaxGap: time.Duration(1+w.IntN(3)) * time.Second, NameOnly: w.chance(30),
 		})
 	}
-	var stamps []monitor.Stamp
+	var stamps []monitor.HeartbeatUpdate
 	var names []string
 	for n := range modelSources {
 		if !w.chance(45) {
 			continue
 		}
-		s := monitor.Stamp{Path: w.IntN(2), Count: 1 + w.IntN(3), Code: w.IntN(3), BySender: n%2 == 1}
+		s := monitor.HeartbeatUpdate{Path: w.IntN(2), Count: 1 + w.IntN(3), Code: w.IntN(3), BySender: n%2 == 1}
 		if w.chance(60) {
 			s.Sent = w.clock.Wall().Add(time.Duration(w.IntN(4000)-3000) * time.Millisecond).Truncate(500 * time.Millisecond)
 			s.Seq = int64(w.IntN(2))
@@ -121,35 +123,35 @@ func (w *twin) deliver(lose bool) {
 		}
 		names, stamps = append(names, fmt.Sprint("s", n)), append(stamps, s)
 	}
-	got := both(w, "Store", func(i int, table monitor.Table) (monitor.Stored, error) {
-		d := monitor.Delivery{Proofs: proofs, Beats: slices.Clone(stamps)}
+	got := both(w, "Store", func(i int, table monitor.Store) (monitor.BatchResult, error) {
+		d := monitor.HeartbeatBatch{Probes: proofs, Beats: slices.Clone(stamps)}
 		for n := range d.Beats {
 			d.Beats[n].Source = w.ids[i][names[n]]
 		}
 		if lose && i == 0 && len(d.Beats) > 0 {
 			d.Beats = d.Beats[1:]
 		}
-		slices.SortFunc(d.Beats, func(a, b monitor.Stamp) int { return int(a.Source - b.Source) })
-		return table.Store(w.Context(), d)
+		slices.SortFunc(d.Beats, func(a, b monitor.HeartbeatUpdate) int { return int(a.Source - b.Source) })
+		return table.RecordHeartbeats(w.Context(), d)
 	})
-	w.same("Stored", got[0], got[1], cmpopts.IgnoreFields(monitor.Stored{}, "Generation"))
+	w.same("Stored", got[0], got[1], cmpopts.IgnoreFields(monitor.BatchResult{}, "Generation"))
 }
 
 // judge has the rule judge what is due by each table, which must be the same, and
 // applies some of its verdicts.
 func (w *twin) judge() {
 	w.Helper()
-	looks := both(w, "Due", func(_ int, table monitor.Table) (monitor.Look, error) {
-		l, err := table.Due(w.Context(), partitions(), monitor.MaxSources)
+	looks := both(w, "Due", func(_ int, table monitor.Store) (monitor.Scan, error) {
+		l, err := table.DueSources(w.Context(), partitions(), monitor.MaxSources)
 		slices.SortFunc(l.Candidates, func(a, b monitor.Candidate) int { return strings.Compare(a.Source, b.Source) })
 		return l, err
 	})
-	w.same("Look", looks[0], looks[1], cmpopts.IgnoreFields(monitor.Look{}, "Generation"),
-		cmpopts.IgnoreFields(monitor.Candidate{}, "ID", "Event", "Rev", "Stamp", "EventRev"))
+	w.same("Look", looks[0], looks[1], cmpopts.IgnoreFields(monitor.Scan{}, "Generation"),
+		cmpopts.IgnoreFields(monitor.Candidate{}, "ID", "CheckID", "Rev", "BeatRev", "CheckRev"))
 	if w.Failed() {
 		return
 	}
-	var changes [2][]monitor.Change
+	var changes [2][]monitor.SourceChange
 	for n := range looks[0].Candidates {
 		if w.chance(20) {
 			continue
@@ -158,12 +160,12 @@ func (w *twin) judge() {
 		for i := range looks {
 			c := looks[i].Candidates[n]
 			e := w.events[[]string{"a", "b"}[int(c.Source[len(c.Source)-1]-'0')%2]].WithDefaults()
-			v := e.Judge(c.Facts)
-			ch := monitor.Change{
-				ID: c.ID, Rev: c.Rev, Stamp: c.Stamp, EventRev: c.EventRev, Turn: v.Turn, Due: v.Due, Well: v.Well, Base: c.Now,
+			v := e.Evaluate(c.Facts)
+			ch := monitor.SourceChange{
+				ID: c.ID, Rev: c.Rev, BeatRev: c.BeatRev, CheckRev: c.CheckRev, Transition: v.Transition, Due: v.Due, WellSince: v.WellSince, ExpectedFrom: c.Now,
 				Reason: v.Reason, Alarm: c.Alarm, At: c.Wall.Add(-c.Now.Sub(v.At)),
 			}
-			if v.Turn == monitor.Onset {
+			if v.Transition == monitor.Onset {
 				ch.Alarm = fmt.Sprintf("alarm-%05d", w.alarms)
 			}
 			changes[i] = append(changes[i], ch)
@@ -172,7 +174,7 @@ func (w *twin) judge() {
 	if w.chance(15) { // something comes between
 		w.deliver(false)
 	}
-	made := both(w, "Apply", func(i int, table monitor.Table) ([]bool, error) { return table.Apply(w.Context(), changes[i]) })
+	made := both(w, "Apply", func(i int, table monitor.Store) ([]bool, error) { return table.ApplyChanges(w.Context(), changes[i]) })
 	w.same("Apply", made[0], made[1])
 }
 
@@ -180,28 +182,28 @@ func (w *twin) act() {
 	w.Helper()
 	n := w.IntN(modelSources)
 	a := monitor.Action{
-		Verb:  []monitor.Verb{monitor.Pause, monitor.Unpause, monitor.PutAway}[w.IntN(3)],
-		Event: []string{"a", "b"}[n%2], Source: fmt.Sprint("s", n), Note: "why", Who: "me",
+		Type:  []monitor.ActionType{monitor.ActionPause, monitor.ActionResume, monitor.ActionRetire}[w.IntN(3)],
+		Check: []string{"a", "b"}[n%2], Source: fmt.Sprint("s", n), Note: "why", Who: "me",
 	}
-	if a.Verb == monitor.Pause && w.chance(50) {
+	if a.Type == monitor.ActionPause && w.chance(50) {
 		a.For = 5 * time.Second
 	}
-	both(w, string(a.Verb), func(_ int, table monitor.Table) (any, error) { return nil, table.Act(w.Context(), a) })
+	both(w, string(a.Type), func(_ int, table monitor.Store) (any, error) { return nil, table.ApplyAction(w.Context(), a) })
 }
 
 // compare looks at all that there is to see.
 func (w *twin) compare() {
 	w.Helper()
-	sources := both(w, "Sources", func(_ int, table monitor.Table) ([]monitor.SourceRecord, error) {
+	sources := both(w, "Sources", func(_ int, table monitor.Store) ([]monitor.SourceRecord, error) {
 		return table.Sources(w.Context(), monitor.SourceQuery{})
 	})
 	w.same("Sources", sources[0], sources[1], cmpopts.IgnoreFields(monitor.SourceRecord{}, "Left", "Note"))
-	alarms := both(w, "Alarms", func(_ int, table monitor.Table) ([]monitor.Alarm, error) {
+	alarms := both(w, "Alarms", func(_ int, table monitor.Store) ([]monitor.Alarm, error) {
 		return table.Alarms(w.Context(), monitor.AlarmQuery{})
 	})
 	w.same("Alarms", alarms[0], alarms[1])
-	overview := both(w, "Overview", func(_ int, table monitor.Table) (monitor.Overview, error) { return table.Overview(w.Context()) })
-	w.same("Overview", overview[0], overview[1], cmpopts.IgnoreFields(monitor.Expected{}, "ID", "Rev"))
+	overview := both(w, "Overview", func(_ int, table monitor.Store) (monitor.Overview, error) { return table.Overview(w.Context()) })
+	w.same("Overview", overview[0], overview[1], cmpopts.IgnoreFields(monitor.StoredCheck{}, "ID", "Rev"))
 }
 
 func (w *twin) live(steps int, lose bool) {
@@ -225,7 +227,7 @@ func (w *twin) live(steps int, lose bool) {
 			w.events["a"] = e
 			w.configure()
 		case p < 98:
-			both(w, "Sweep", func(_ int, table monitor.Table) (monitor.Look, error) {
+			both(w, "Sweep", func(_ int, table monitor.Store) (monitor.Scan, error) {
 				return table.Sweep(w.Context(), 2*time.Minute, monitor.MaxSources)
 			})
 		default:
@@ -241,6 +243,9 @@ func TestMonitorIsItsModel(t *testing.T) {
 	seeds := uint64(2)
 	if os.Getenv("UNDERSTUDY_PROVE") == "1" {
 		seeds = 40
+	}
+	if testing.Short() {
+		seeds = 1
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {

@@ -1,10 +1,6 @@
 package sqlite
 
-import (
-	"slices"
-
-	"github.com/understudy-ha/understudy/monitor"
-)
+import "github.com/understudy-ha/understudy/monitor"
 
 const (
 	listPaths = "SELECT id, name, proof_us, trust_us, gap_us, blind_us, resumed_us, skipped FROM understudy_monitor_path"
@@ -18,11 +14,11 @@ WHERE id = ?1`
 	skipPaths = "UPDATE understudy_monitor_path SET skipped = 1"
 )
 
-// pathRow is a path as the store has it.
+// pathRow is a path as the store has it. Its rules are those of [monitor.PathStatus].
 type pathRow struct {
-	monitor.Path
+	monitor.PathStatus
 	id      int64
-	skipped bool
+	skipped bool // time was skipped since its last probe; see [monitor.SkippedTime]
 }
 
 // paths are all there are, by number.
@@ -39,24 +35,24 @@ func paths(r rowReader) (map[int64]*pathRow, error) {
 
 func (p *pathRow) scan(scan func(...any) error) error {
 	var trust, gap, blind int64
-	err := scan(&p.id, &p.Name, &p.Proof, &trust, &gap, &blind, &p.Resumed, &p.skipped)
-	p.Trust, p.Gap, p.Blind = micros(trust), micros(gap), micros(blind)
+	err := scan(&p.id, &p.Name, &p.LastSeen, &trust, &gap, &blind, &p.BlindUntil, &p.skipped)
+	p.TrustFor, p.MaxGap, p.BlindTotal = micros(trust), micros(gap), micros(blind)
 	return err
 }
 
-// latest is the path that was proven last, nil when there is none.
-func latest(paths map[int64]*pathRow) (last *pathRow) {
+// lastSeenPath is the path that was probed last, nil when there is none.
+func lastSeenPath(paths map[int64]*pathRow) (last *pathRow) {
 	for _, p := range paths {
-		if last == nil || p.Proof > last.Proof || p.Proof == last.Proof && p.id < last.id {
+		if last == nil || p.LastSeen > last.LastSeen || p.LastSeen == last.LastSeen && p.id < last.id {
 			last = p
 		}
 	}
 	return last
 }
 
-// prove records proofs and returns their paths.
-func (l *ledger) prove(proofs []monitor.Proof) ([]*pathRow, error) {
-	if len(proofs) == 0 {
+// recordProbes records probes and returns their paths.
+func (l *ledger) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
+	if len(probes) == 0 {
 		return nil, nil
 	}
 	known, err := paths(l)
@@ -67,24 +63,25 @@ func (l *ledger) prove(proofs []monitor.Proof) ([]*pathRow, error) {
 	for _, p := range known {
 		byName[p.Name] = p
 	}
-	if err := l.noticeSkip(known, proofs); err != nil {
+	if err := l.noteSkippedTime(known, probes); err != nil {
 		return nil, err
 	}
-	out := make([]*pathRow, len(proofs))
-	for i, proof := range proofs {
-		p := byName[proof.Path]
+	out := make([]*pathRow, len(probes))
+	for i, probe := range probes {
+		p := byName[probe.Path]
 		if p == nil {
-			p = &pathRow{Path: monitor.Path{Name: proof.Path}}
+			p = &pathRow{PathStatus: monitor.PathStatus{Name: probe.Path}}
 			if err := l.row(addPath, []any{p.Name}, &p.id); err != nil {
 				return nil, err
 			}
 			byName[p.Name] = p
 		}
-		if out[i] = p; proof.Unproven {
+		if out[i] = p; probe.NameOnly {
 			continue
 		}
-		p.renew(l.moment(), proof)
-		_, err := l.exec(setPath, p.id, l.at, p.Trust.Microseconds(), p.Gap.Microseconds(), p.Blind.Microseconds(), p.Resumed)
+		p.RecordProbe(l.moment(), probe, p.skipped)
+		p.skipped = false
+		_, err := l.exec(setPath, p.id, l.at, p.TrustFor.Microseconds(), p.MaxGap.Microseconds(), p.BlindTotal.Microseconds(), p.BlindUntil)
 		if err != nil {
 			return nil, err
 		}
@@ -92,30 +89,10 @@ func (l *ledger) prove(proofs []monitor.Proof) ([]*pathRow, error) {
 	return out, nil
 }
 
-// renew counts what was blind since the last proof. Before the first, nothing is
-// known.
-func (p *pathRow) renew(now monitor.Moment, proof monitor.Proof) {
-	since := now.Sub(p.Proof)
-	switch {
-	case p.Proof == 0:
-		p.Resumed = now
-	case p.skipped || since > proof.Gap:
-		p.Blind += since
-		p.Resumed = now
-	}
-	p.Proof, p.Trust, p.Gap, p.skipped = now, proof.Trust, proof.Gap, false
-}
-
-// noticeSkip has every path count what the clock skipped, also those whose gap is
-// too long to notice: when nothing was proven for so long, nobody was there, or the
-// clock has gone ahead.
-func (l *ledger) noticeSkip(known map[int64]*pathRow, proofs []monitor.Proof) error {
-	last := latest(known)
-	if last == nil || last.Proof == 0 {
-		return nil
-	}
-	since := l.moment().Sub(last.Proof)
-	if !slices.ContainsFunc(proofs, func(p monitor.Proof) bool { return !p.Unproven && since > p.Gap }) {
+// noteSkippedTime marks every path if none can have worked since the last probe of any.
+func (l *ledger) noteSkippedTime(known map[int64]*pathRow, probes []monitor.Probe) error {
+	last := lastSeenPath(known)
+	if last == nil || !monitor.SkippedTime(last.LastSeen, l.moment(), probes) {
 		return nil
 	}
 	for _, p := range known {

@@ -25,15 +25,15 @@ func TestNoMonitorPlanGrowsWithTheSources(t *testing.T) {
 		"report": reportHeld, "acknowledge": acknowledge, "pause": pauseSource, "member": readMember, "overview": countSources,
 	}
 	for name, q := range map[string]monitor.SourceQuery{
-		"all": {}, "of event": {Event: "e"}, "of name": {Source: "s"}, "in state": {State: monitor.Down},
-		"in state of event": {State: monitor.Down, Event: "e"}, "later": {AfterEvent: "e", AfterSource: "s"},
-		"later in state": {AfterEvent: "e", AfterSource: "s", State: monitor.Up}, "one": {Event: "e", Source: "s"},
+		"all": {}, "of event": {Check: "e"}, "of name": {Source: "s"}, "in state": {State: monitor.Down},
+		"in state of event": {State: monitor.Down, Check: "e"}, "later": {AfterCheck: "e", AfterSource: "s"},
+		"later in state": {AfterCheck: "e", AfterSource: "s", State: monitor.Up}, "one": {Check: "e", Source: "s"},
 	} {
 		texts["sources, "+name], _ = selectSources(q)
 	}
 	for name, q := range map[string]monitor.AlarmQuery{
-		"all": {}, "standing": {Standing: true}, "of event": {Event: "e"}, "of source": {Source: "s", Event: "e"}, "one": {ID: "a"},
-		"later": {Before: time.Now(), BeforeID: "a"}, "later of event": {Before: time.Now(), Event: "e"},
+		"all": {}, "standing": {Standing: true}, "of event": {Check: "e"}, "of source": {Source: "s", Check: "e"}, "one": {ID: "a"},
+		"later": {Before: time.Now(), BeforeID: "a"}, "later of event": {Before: time.Now(), Check: "e"},
 	} {
 		texts["alarms, "+name], _ = selectAlarms(q)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store/sqlite"
@@ -28,6 +29,7 @@ const monitorChild = "UNDERSTUDY_SQLITE_MONITOR_CHILD"
 // returns what it prints.
 func startMonitor(t *testing.T, what, path string) (lines *bufio.Scanner, cmd *exec.Cmd) {
 	t.Helper()
+	realserver.SkipIfShort(t, "other processes")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +57,7 @@ func TestMonitorChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	m := childMonitor{Table: s.Monitor(), name: fmt.Sprint("instance-", os.Getpid())}
+	m := childMonitor{Store: s.Monitor(), name: fmt.Sprint("instance-", os.Getpid())}
 	if err := m.join(amply(t), s); err != nil {
 		t.Fatal(err)
 	}
@@ -77,16 +79,16 @@ func TestMonitorChild(t *testing.T) {
 }
 
 type childMonitor struct {
-	monitor.Table
+	monitor.Store
 	name string
 }
 
 // swift is an event that is overdue as soon as it can be.
-var swift = monitor.Event{Name: "swift", Interval: 100 * time.Millisecond, Missed: 1}
+var swift = monitor.Check{Name: "swift", Interval: 100 * time.Millisecond, Missed: 1}
 
-func refs() (out []monitor.Ref) {
+func refs() (out []monitor.SourceRef) {
 	for i := range 200 {
-		out = append(out, monitor.Ref{Event: swift.Name, Source: fmt.Sprint("s", i)})
+		out = append(out, monitor.SourceRef{Check: swift.Name, Source: fmt.Sprint("s", i)})
 	}
 	return out
 }
@@ -96,27 +98,27 @@ func (m childMonitor) join(ctx context.Context, s *sqlite.Store) error {
 	if _, err := s.StartSession(ctx, n); err != nil {
 		return err
 	}
-	if _, err := m.Configure(ctx, monitor.Configuration{Events: []monitor.Event{swift}}); err != nil {
+	if _, err := m.Configure(ctx, monitor.Configuration{Checks: []monitor.Check{swift}}); err != nil {
 		return err
 	}
-	return m.Enlist(ctx, monitor.Member{Session: n.ID, Host: m.name, Sinks: []string{"log"}})
+	return m.RegisterMember(ctx, monitor.Member{Session: n.ID, Host: m.name, Sinks: []string{"log"}})
 }
 
 // once has all sources beat once.
 func (m childMonitor) once(ctx context.Context) (ids []int64, err error) {
-	found, err := m.Resolve(ctx, refs())
+	found, err := m.ResolveSources(ctx, refs())
 	if err != nil {
 		return nil, err
 	}
-	d := monitor.Delivery{Proofs: []monitor.Proof{{Path: "http", Trust: time.Second, Gap: time.Minute}}}
+	d := monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "http", TrustFor: time.Second, MaxGap: time.Minute}}}
 	for _, r := range found {
 		ids = append(ids, r.ID)
 	}
 	sorted := slices.Sorted(slices.Values(ids))
 	for _, id := range sorted {
-		d.Beats = append(d.Beats, monitor.Stamp{Source: id, Count: 1})
+		d.Beats = append(d.Beats, monitor.HeartbeatUpdate{Source: id, Count: 1})
 	}
-	stored, err := m.Store(ctx, d)
+	stored, err := m.RecordHeartbeats(ctx, d)
 	if err == nil && len(stored.Unknown) > 0 {
 		err = errors.New("sources are unknown that were resolved")
 	}
@@ -126,45 +128,45 @@ func (m childMonitor) once(ctx context.Context) (ids []int64, err error) {
 // turnOver judges all that is due by the rule itself, and says what it has done when
 // that is stored. Every other source falls silent.
 func (m childMonitor) turnOver(ctx context.Context) error {
-	found, err := m.Resolve(ctx, refs())
+	found, err := m.ResolveSources(ctx, refs())
 	if err != nil {
 		return err
 	}
-	d := monitor.Delivery{Proofs: []monitor.Proof{{Path: "http", Trust: time.Hour, Gap: time.Hour}}}
+	d := monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "http", TrustFor: time.Hour, MaxGap: time.Hour}}}
 	for i, r := range found {
 		if (int64(i)+time.Now().UnixMilli()/300)%2 == 0 {
-			d.Beats = append(d.Beats, monitor.Stamp{Source: r.ID, Count: 1})
+			d.Beats = append(d.Beats, monitor.HeartbeatUpdate{Source: r.ID, Count: 1})
 		}
 	}
-	slices.SortFunc(d.Beats, func(a, b monitor.Stamp) int { return int(a.Source - b.Source) })
-	if _, err := m.Store(ctx, d); err != nil {
+	slices.SortFunc(d.Beats, func(a, b monitor.HeartbeatUpdate) int { return int(a.Source - b.Source) })
+	if _, err := m.RecordHeartbeats(ctx, d); err != nil {
 		return err
 	}
 	fmt.Println("beats", len(d.Beats))
-	l, err := m.Due(ctx, partitions(), 100)
+	l, err := m.DueSources(ctx, partitions(), 100)
 	if err != nil {
 		return err
 	}
 	event := swift.WithDefaults()
-	var changes []monitor.Change
+	var changes []monitor.SourceChange
 	for _, c := range l.Candidates {
-		v := event.Judge(c.Facts)
-		ch := monitor.Change{ID: c.ID, Rev: c.Rev, Stamp: c.Stamp, EventRev: c.EventRev, Turn: v.Turn, Due: v.Due, Well: v.Well, Reason: v.Reason, At: l.Wall}
-		if v.Turn == monitor.Onset || v.Turn == monitor.Abated {
+		v := event.Evaluate(c.Facts)
+		ch := monitor.SourceChange{ID: c.ID, Rev: c.Rev, BeatRev: c.BeatRev, CheckRev: c.CheckRev, Transition: v.Transition, Due: v.Due, WellSince: v.WellSince, Reason: v.Reason, At: l.Wall}
+		if v.Transition == monitor.Onset || v.Transition == monitor.Abated {
 			if ch.Alarm = c.Alarm; ch.Alarm == "" {
 				ch.Alarm = lease.NewID()
 			}
-			ch.Notices = monitor.Message{Status: v.Turn, RequestID: ch.Alarm, Event: event.Name, Source: c.Source}.Notices([]string{"log"})
+			ch.Notifications = monitor.AlarmMessage{Status: v.Transition, RequestID: ch.Alarm, Event: event.Name, Source: c.Source}.Notifications([]string{"log"})
 		}
 		changes = append(changes, ch)
 	}
-	made, err := m.Apply(ctx, changes)
+	made, err := m.ApplyChanges(ctx, changes)
 	if err != nil {
 		return err
 	}
 	for i, c := range changes {
-		if made[i] && c.Turn != monitor.Stay {
-			fmt.Println(c.Turn, c.Alarm)
+		if made[i] && c.Transition != monitor.NoTransition {
+			fmt.Println(c.Transition, c.Alarm)
 		}
 	}
 	return nil
@@ -387,11 +389,11 @@ func TestTheAuditFindsFaults(t *testing.T) {
 			f := newFleetAt(t, sqlite.Config{Path: path, Clock: c, Wall: c.Wall}, 2)
 			c.step(time.Hour)
 			f.beat(f.ids[1:], 1)
-			l, err := f.Due(t.Context(), partitions(), 10)
+			l, err := f.DueSources(t.Context(), partitions(), 10)
 			if err != nil || len(l.Candidates) != 2 {
 				t.Fatalf("Due = %+v, %v", l, err)
 			}
-			if made, err := f.Apply(t.Context(), f.changes(l, monitor.Onset)[:1]); err != nil || !made[0] {
+			if made, err := f.ApplyChanges(t.Context(), f.changes(l, monitor.Onset)[:1]); err != nil || !made[0] {
 				t.Fatalf("Apply = %v, %v", made, err)
 			}
 			db := plain(t, path)

@@ -49,9 +49,9 @@ FROM understudy_monitor_event WHERE removed = 1
 )
 
 // Sweep implements [monitor.Detection]. When there is nothing to do, it only reads.
-func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Look, error) {
+func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Scan, error) {
 	limit = max(0, min(limit, sweepAtOnce))
-	var out monitor.Look
+	var out monitor.Scan
 	var work, more bool
 	read := func() error {
 		return m.read(ctx, "sweeping", func(v *snapshot) (err error) {
@@ -74,7 +74,7 @@ func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mon
 		})
 	}
 	if err := read(); err != nil {
-		return monitor.Look{}, err
+		return monitor.Scan{}, err
 	}
 	if work && limit > 0 {
 		err := m.write(ctx, "sweeping", func(l *ledger) error {
@@ -96,7 +96,7 @@ func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mon
 			err = read()
 		}
 		if err != nil {
-			return monitor.Look{}, err
+			return monitor.Scan{}, err
 		}
 	}
 	if more || work {

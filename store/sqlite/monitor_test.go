@@ -64,9 +64,9 @@ func monitorRig(t *testing.T) monitortest.Rig {
 	s := open(t, cfg)
 	return monitortest.Rig{
 		Table:    s.Monitor(),
-		Open:     func(t *testing.T) monitor.Table { return open(t, cfg).Monitor() },
+		Open:     func(t *testing.T) monitor.Store { return open(t, cfg).Monitor() },
 		Step:     func(_ *testing.T, d time.Duration) { c.step(d) },
-		Sent:     func(t *testing.T, sink string) []monitor.Notice { return sent(t, s, sink) },
+		Sent:     func(t *testing.T, sink string) []monitor.Notification { return sent(t, s, sink) },
 		Sessions: s,
 		History:  s,
 		View:     func(t *testing.T, name string) ([]string, [][]string) { return view(t, path, name) },
@@ -74,20 +74,20 @@ func monitorRig(t *testing.T) monitortest.Rig {
 }
 
 // sent are the notices in the queue of a sink, in order key by key.
-func sent(t testing.TB, s *sqlite.Store, sink string) (out []monitor.Notice) {
+func sent(t testing.TB, s *sqlite.Store, sink string) (out []monitor.Notification) {
 	t.Helper()
-	q := dispatch.BatchQuery{Queue: monitor.QueueOf(sink)}
+	q := dispatch.MessageQuery{Queue: monitor.SinkQueue(sink)}
 	for {
-		page, err := s.Desk().Batches(t.Context(), q)
+		page, err := s.QueueAdmin().Messages(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range page {
-			whole, err := s.Desk().Batch(t.Context(), r.Queue, r.ID)
+			whole, err := s.QueueAdmin().Message(t.Context(), r.Queue, r.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
-			out = append(out, monitor.Notice{Sink: sink, Key: r.Key, ID: r.ID, Payload: whole.Payload})
+			out = append(out, monitor.Notification{Sink: sink, Key: r.Key, ID: r.ID, Payload: whole.Payload})
 			q.AfterKey, q.AfterSeq = r.Key, r.Seq
 		}
 		if len(page) < dispatch.MaxPage {

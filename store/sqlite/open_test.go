@@ -41,7 +41,7 @@ func acquire(t testing.TB, s lease.Store, n lease.Session, key string, waited bo
 	if err != nil {
 		t.Fatalf("Get: %v", err)
 	}
-	return s.Acquire(t.Context(), lease.Claim{Lease: id, Session: n.ID, Seen: l.Seen(), Waited: waited})
+	return s.Acquire(t.Context(), lease.Expectation{Lease: id, Session: n.ID, Seen: l.Seen(), Waited: waited})
 }
 
 func take(t testing.TB, s lease.Store, n lease.Session, key string) lease.Lease {
@@ -95,6 +95,24 @@ func TestDefaultPath(t *testing.T) {
 		if got, err := sqlite.DefaultPath(); err != nil || got != want {
 			t.Errorf("with %q: %q, %v; want %q", env, got, err, want)
 		}
+	}
+}
+
+// A program works with a file of a newer version that only adds to its schema.
+func TestExpandedSchema(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	open(t, sqlite.Config{Path: path})
+	_, err := plain(t, path).Exec(`CREATE TABLE understudy_step (version INTEGER PRIMARY KEY, applied_us INTEGER NOT NULL) STRICT;
+		INSERT INTO understudy_step VALUES (99, 0); ALTER TABLE understudy_lease ADD COLUMN added TEXT NOT NULL DEFAULT ''`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, sqlite.Config{Path: path})
+	if from, to, err := s.Migrate(t.Context()); from != 99 || to != 99 || err != nil {
+		t.Errorf("Migrate = %d, %d, %v; want 99, 99", from, to, err)
+	}
+	if info, err := s.Inspect(t.Context()); info.Schema != 99 || err != nil {
+		t.Errorf("Inspect = %+v, %v", info, err)
 	}
 }
 

@@ -69,12 +69,12 @@ func TestNoPlanGrowsWithWhatIsOver(t *testing.T) {
 		"one": oneBatch, "find": findBatch, "line": getLine, "set line": setLine, "move": moveBatch,
 		"keys": selectKeys(dispatch.KeyQuery{}), "blocked": selectKeys(dispatch.KeyQuery{Blocked: true}),
 	}
-	byID, _ := selectBatches(dispatch.BatchQuery{Queue: "q", IDs: []string{"x"}})
-	byKey, _ := selectBatches(dispatch.BatchQuery{Queue: "q", Key: "x"})
+	byID, _ := selectBatches(dispatch.MessageQuery{Queue: "q", IDs: []string{"x"}})
+	byKey, _ := selectBatches(dispatch.MessageQuery{Queue: "q", Key: "x"})
 	texts["by id"], texts["by key"] = byID, byKey
 	for _, state := range dispatch.States() {
-		first, _ := selectBatches(dispatch.BatchQuery{Queue: "q", State: state})
-		later, _ := selectBatches(dispatch.BatchQuery{Queue: "q", State: state, AfterKey: "k", AfterSeq: 1})
+		first, _ := selectBatches(dispatch.MessageQuery{Queue: "q", State: state})
+		later, _ := selectBatches(dispatch.MessageQuery{Queue: "q", State: state, AfterKey: "k", AfterSeq: 1})
 		if state != dispatch.Committed {
 			texts[string(state)], texts[string(state)+", later"] = first, later
 		}
@@ -90,7 +90,7 @@ func TestNoPlanGrowsWithWhatIsOver(t *testing.T) {
 			}
 		}
 	}
-	all, _ := selectBatches(dispatch.BatchQuery{Queue: "q"})
+	all, _ := selectBatches(dispatch.MessageQuery{Queue: "q"})
 	if !slices.ContainsFunc(plan(t, s, all), grows) {
 		t.Error("a statement that does go through a queue is not recognised: the test above proves nothing")
 	}

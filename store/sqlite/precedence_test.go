@@ -35,6 +35,9 @@ func crowd(t testing.TB, s *sqlite.Store, writers int) {
 
 // TestRenewalsGoFirst counts how many transactions of others a renewal waits for: it does not stand behind all of them.
 func TestRenewalsGoFirst(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a crowd of 400 writers, which -short leaves out")
+	}
 	const writers = 400
 	s := open(t, sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
 	n := session(t, s, "a", lease.Timing{Interval: time.Minute, Timeout: time.Hour})

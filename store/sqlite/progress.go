@@ -40,32 +40,32 @@ func (t *txn) save(p *progress) error {
 }
 
 // steps is the batch's own history.
-func (p *progress) steps() []dispatch.Step {
-	var out []dispatch.Step
+func (p *progress) steps() []dispatch.TrailEntry {
+	var out []dispatch.TrailEntry
 	if p.trail != "" {
 		// What cannot be read is not worth failing for: the columns tell the rest.
 		if err := json.Unmarshal([]byte(p.trail), &out); err == nil {
 			return out
 		}
 	}
-	out = []dispatch.Step{{At: time.UnixMicro(p.enqueued), State: dispatch.Queued}}
+	out = []dispatch.TrailEntry{{At: time.UnixMicro(p.enqueued), State: dispatch.Queued}}
 	if p.begun != nil {
-		out = append(out, dispatch.Step{At: time.UnixMicro(*p.begun), State: dispatch.Submitting, Term: p.term, Attempt: p.attempts})
+		out = append(out, dispatch.TrailEntry{At: time.UnixMicro(*p.begun), State: dispatch.Submitting, Term: p.term, Attempt: p.attempts})
 	}
 	if p.ended != nil {
-		out = append(out, dispatch.Step{At: time.UnixMicro(*p.ended), State: p.state, Term: p.term, Attempt: p.attempts, Code: p.code, Detail: p.detail})
+		out = append(out, dispatch.TrailEntry{At: time.UnixMicro(*p.ended), State: p.state, Term: p.term, Attempt: p.attempts, Code: p.code, Detail: p.detail})
 	}
 	return out
 }
 
 // keep writes the history down: its first entry and the latest.
-func (p *progress) keep(steps []dispatch.Step) error {
+func (p *progress) keep(steps []dispatch.TrailEntry) error {
 	text, err := json.Marshal(bounded(steps))
 	p.trail = string(text)
 	return err
 }
 
-func bounded(steps []dispatch.Step) []dispatch.Step {
+func bounded(steps []dispatch.TrailEntry) []dispatch.TrailEntry {
 	if over := len(steps) - dispatch.MaxTrail; over > 0 {
 		steps = append(steps[:1:1], steps[1+over:]...)
 	}
@@ -73,12 +73,12 @@ func bounded(steps []dispatch.Step) []dispatch.Step {
 }
 
 // reached is the state that the batch has reached.
-func (p *progress) reached(wall int64) dispatch.Step {
-	return dispatch.Step{At: time.UnixMicro(wall), State: p.state, Term: p.term, Attempt: p.attempts, Code: p.code, Detail: p.detail}
+func (p *progress) reached(wall int64) dispatch.TrailEntry {
+	return dispatch.TrailEntry{At: time.UnixMicro(wall), State: p.state, Term: p.term, Attempt: p.attempts, Code: p.code, Detail: p.detail}
 }
 
-// note records a result in the batch's row; false when it is over already.
-func (n *turn) note(k *turnKey, r dispatch.Result) (bool, error) {
+// recordProgress records a result in the batch's row; false when it is over already.
+func (n *exchange) recordProgress(k *exchangeKey, r dispatch.Result) (bool, error) {
 	detail := dispatch.CutDetail(r.Detail)
 	if r.State == dispatch.Committed && r.After == dispatch.Next && r.Attempt == 1 && k.step != 0 && k.interrupted == 0 {
 		done, err := n.exec(commitFirst, n.Queue, k.key, r.Seq, r.Term, r.Code, detail, r.Link, k.begun, n.wall)
@@ -87,17 +87,17 @@ func (n *turn) note(k *turnKey, r dispatch.Result) (bool, error) {
 		}
 	}
 	p, err := n.progress(n.Queue, k.key, r.Seq)
-	if err != nil || p.state.Final() {
+	if err != nil || p.state.IsFinal() {
 		return false, notThere(err)
 	}
 	trail := p.steps() // before the columns change that it may be made of
 	if k.step != 0 && sends(p.state) {
-		trail = append(trail, dispatch.Step{At: time.UnixMicro(k.begun), State: dispatch.Submitting, Term: k.step, Attempt: p.attempts + 1})
+		trail = append(trail, dispatch.TrailEntry{At: time.UnixMicro(k.begun), State: dispatch.Submitting, Term: k.step, Attempt: p.attempts + 1})
 		p.begun = &k.begun
 	}
 	p.state, p.blocks, p.attempts, p.term = r.State, r.After == dispatch.Block, r.Attempt, r.Term
 	p.code, p.detail, p.link = r.Code, detail, cmp.Or(r.Link, p.link)
-	if r.State.Final() {
+	if r.State.IsFinal() {
 		p.ended = &n.wall
 	}
 	if err := p.keep(append(trail, p.reached(n.wall))); err != nil {
@@ -113,14 +113,14 @@ func sends(s dispatch.State) bool { return s == dispatch.Queued || s == dispatch
 const interruption = "its instance was interrupted"
 
 // lost records that nobody knows what became of a batch that was being sent.
-func (n *turn) lost(k *turnKey, seq int64) error {
+func (n *exchange) lost(k *exchangeKey, seq int64) error {
 	p, err := n.progress(n.Queue, k.key, seq)
 	if err != nil {
 		return err
 	}
 	begun := k.begun
 	trail := p.steps()
-	sent := dispatch.Step{At: time.UnixMicro(begun), State: dispatch.Submitting, Term: k.interrupted, Attempt: p.attempts + 1}
+	sent := dispatch.TrailEntry{At: time.UnixMicro(begun), State: dispatch.Submitting, Term: k.interrupted, Attempt: p.attempts + 1}
 	p.state, p.attempts, p.term, p.code, p.detail = dispatch.Unknown, p.attempts+1, k.interrupted, 0, interruption
 	p.begun = &begun
 	if err := p.keep(append(trail, sent, p.reached(n.wall))); err != nil {
@@ -130,13 +130,13 @@ func (n *turn) lost(k *turnKey, seq int64) error {
 }
 
 // blocked records that a key waits for a person.
-func (n *turn) blocked(k *turnKey, r dispatch.Result) error {
+func (n *exchange) blocked(k *exchangeKey, r dispatch.Result) error {
 	holder := ""
 	if n.me.Instance.ID != "" {
 		holder = n.me.Instance.Label()
 	}
 	return n.record(history.Event{
 		Part: "batch", Subject: n.Queue + "/" + k.key, From: holder, To: holder,
-		Term: r.Term, Reason: lease.CutReason("blocked: " + r.Detail),
+		Term: r.Term, Reason: lease.TruncateReason("blocked: " + r.Detail),
 	}, changeTaken, "")
 }

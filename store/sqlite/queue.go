@@ -60,32 +60,32 @@ SET state = ?4, blocks = ?5, attempts = ?6, term = ?7, code = ?8, detail = ?9, l
 WHERE queue = ?1 AND key = ?2 AND seq = ?3`
 )
 
-// Turn implements [dispatch.Queue].
-func (s queue) Turn(ctx context.Context, t dispatch.Turn) (dispatch.Turned, error) {
-	if err := validTurn(t); err != nil {
-		return dispatch.Turned{}, err
+// Exchange implements [dispatch.Queue].
+func (s queue) Exchange(ctx context.Context, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
+	if err := validateExchange(t); err != nil {
+		return dispatch.ExchangeResult{}, err
 	}
-	var out dispatch.Turned
+	var out dispatch.ExchangeResult
 	err := s.write(ctx, "a turn of a queue", func(tx *txn) error {
-		if err := tx.needQueue(t.Queue); err != nil {
+		if err := tx.requireQueue(t.Queue); err != nil {
 			return err
 		}
 		me, err := tx.living(t.Session)
 		if err != nil && !errors.Is(err, lease.ErrLapsed) {
 			return err
 		}
-		n := turn{txn: tx, Turn: t, space: dispatch.Space(t.Queue), me: me, alive: err == nil, room: dispatch.MaxPayload,
-			keys: make(map[string]*turnKey, len(t.Results)+len(t.Begin))}
+		n := exchange{txn: tx, Exchange: t, space: dispatch.Space(t.Queue), me: me, alive: err == nil, room: dispatch.MaxPayload,
+			keys: make(map[string]*exchangeKey, len(t.Results)+len(t.Begin))}
 		out, err = n.run()
 		return err
 	})
 	if err != nil {
-		return dispatch.Turned{}, err
+		return dispatch.ExchangeResult{}, err
 	}
 	return out, nil
 }
 
-func validTurn(t dispatch.Turn) error {
+func validateExchange(t dispatch.Exchange) error {
 	if n := len(t.Results) + len(t.Begin); n > claim.MaxKeys {
 		return fmt.Errorf("sqlite: %w: %d entries in a turn; at most %d are allowed", lease.ErrInvalid, n, claim.MaxKeys)
 	}
@@ -95,7 +95,7 @@ func validTurn(t dispatch.Turn) error {
 		case dispatch.Committed, dispatch.Invalid, dispatch.Failed:
 			ok = r.After == dispatch.Next || r.After == dispatch.Block
 		case dispatch.Pending, dispatch.Valid, dispatch.Delayed, dispatch.Unknown:
-			ok = r.After == dispatch.Again || r.After == dispatch.Hold || r.After == dispatch.Block
+			ok = r.After == dispatch.RetryLater || r.After == dispatch.Hold || r.After == dispatch.Block
 		}
 		if !ok {
 			return fmt.Errorf("sqlite: %w: a result with state %q cannot be followed by %q", lease.ErrInvalid, r.State, r.After)
@@ -104,7 +104,7 @@ func validTurn(t dispatch.Turn) error {
 	return nil
 }
 
-func (t *txn) needQueue(name string) error {
+func (t *txn) requireQueue(name string) error {
 	var n int
 	if err := t.one(hasQueue, []any{name}, &n); err != nil {
 		return err

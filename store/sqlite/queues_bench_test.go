@@ -29,7 +29,7 @@ type line struct {
 func newLine(t testing.TB, cfg sqlite.Config) *line {
 	t.Helper()
 	l := &line{TB: t, Store: open(t, cfg), path: cfg.Path}
-	if err := l.Desk().Make(t.Context(), jobs); err != nil {
+	if err := l.QueueAdmin().CreateQueue(t.Context(), jobs); err != nil {
 		t.Fatal(err)
 	}
 	l.me = session(t, l.Store, "me", lease.Timing{Interval: time.Minute, Timeout: time.Hour})
@@ -39,16 +39,16 @@ func newLine(t testing.TB, cfg sqlite.Config) *line {
 // add enqueues a number of batches for each of the keys from first on.
 func (l *line) add(first, keys, each int) {
 	l.Helper()
-	var batches []dispatch.Batch
+	var batches []dispatch.Message
 	flush := func() {
-		if _, err := l.Desk().Add(l.Context(), batches); err != nil {
+		if _, err := l.QueueAdmin().Add(l.Context(), batches); err != nil {
 			l.Fatal(err)
 		}
 		batches = batches[:0]
 	}
 	for range each {
 		for k := range keys {
-			batches = append(batches, dispatch.Batch{Queue: jobs, Key: fmt.Sprintf("key-%06d", first+k), Payload: make([]byte, 200)})
+			batches = append(batches, dispatch.Message{Queue: jobs, Key: fmt.Sprintf("key-%06d", first+k), Payload: make([]byte, 200)})
 			if len(batches) == claim.MaxKeys {
 				flush()
 			}
@@ -59,16 +59,16 @@ func (l *line) add(first, keys, each int) {
 
 func (l *line) take(most int) []claim.Claim {
 	l.Helper()
-	held, err := l.Claims().Take(l.Context(), claim.Want{Space: dispatch.Space(jobs), Session: l.me.ID, Most: most, Fresh: most})
+	held, err := l.Claims().ClaimKeys(l.Context(), claim.ClaimRequest{Space: dispatch.Space(jobs), Session: l.me.ID, Limit: most, Fresh: most})
 	if err != nil {
 		l.Fatal(err)
 	}
 	return held
 }
 
-func (l *line) turn(results []dispatch.Result, begin []claim.Claim) dispatch.Turned {
+func (l *line) turn(results []dispatch.Result, begin []claim.Claim) dispatch.ExchangeResult {
 	l.Helper()
-	out, err := l.Queue().Turn(l.Context(), dispatch.Turn{
+	out, err := l.Queue().Exchange(l.Context(), dispatch.Exchange{
 		Queue: jobs, Session: l.me.ID, Results: results, Begin: begin, Window: time.Minute,
 	})
 	if err != nil {
@@ -142,14 +142,14 @@ func BenchmarkEnqueue(b *testing.B) {
 		b.Run(fmt.Sprintf("batches=%d", each), func(b *testing.B) {
 			l := newLine(b, sqlite.Config{Path: filepath.Join(b.TempDir(), "store.db")})
 			l.add(0, 1000, 1)
-			batches := make([]dispatch.Batch, each)
+			batches := make([]dispatch.Message, each)
 			n := 0
 			for b.Loop() {
 				for i := range batches {
 					n++
-					batches[i] = dispatch.Batch{Queue: jobs, Key: fmt.Sprintf("key-%06d", n%1000), Payload: make([]byte, 200)}
+					batches[i] = dispatch.Message{Queue: jobs, Key: fmt.Sprintf("key-%06d", n%1000), Payload: make([]byte, 200)}
 				}
-				if _, err := l.Desk().Add(b.Context(), batches); err != nil {
+				if _, err := l.QueueAdmin().Add(b.Context(), batches); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -179,14 +179,14 @@ func BenchmarkWake(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := sqlite.Enqueue(ctx, tx, dispatch.Batch{Queue: jobs, Key: "k"}); err != nil {
+		if _, err := sqlite.Enqueue(ctx, tx, dispatch.Message{Queue: jobs, Key: "k"}); err != nil {
 			b.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {
 			b.Fatal(err)
 		}
 		for c := range changes {
-			if c.Lease == claim.Wake(dispatch.Space(jobs)) {
+			if c.Lease == claim.WakeID(dispatch.Space(jobs)) {
 				break
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/claim/claimtest"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/dispatch/dispatchtest"
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/store/sqlite"
@@ -76,13 +76,13 @@ func TestClaimsAfterAReboot(t *testing.T) {
 	if err := work.Offer(t.Context(), "work", []string{"idle", "step"}, 0); err != nil {
 		t.Fatal(err)
 	}
-	held, err := work.Take(t.Context(), claim.Want{Space: "work", Session: old.ID, Most: 10, Fresh: 10})
+	held, err := work.ClaimKeys(t.Context(), claim.ClaimRequest{Space: "work", Session: old.ID, Limit: 10, Fresh: 10})
 	if err != nil || len(held) != 2 {
 		t.Fatalf("Take = %+v, %v", held, err)
 	}
 	for _, h := range held {
 		if h.Key == "step" {
-			if _, err := work.Begin(t.Context(), "work", old.ID, time.Hour, []claim.Claim{h}); err != nil {
+			if _, err := work.StartSteps(t.Context(), "work", old.ID, time.Hour, []claim.Claim{h}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -90,7 +90,7 @@ func TestClaimsAfterAReboot(t *testing.T) {
 	me := session(t, after, "me", patient)
 	take := func() []claim.Claim {
 		t.Helper()
-		got, err := after.Claims().Take(t.Context(), claim.Want{Space: "work", Session: me.ID, Most: 10, Fresh: 10})
+		got, err := after.Claims().ClaimKeys(t.Context(), claim.ClaimRequest{Space: "work", Session: me.ID, Limit: 10, Fresh: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,17 +101,17 @@ func TestClaimsAfterAReboot(t *testing.T) {
 	}
 	c.step(timing.Timeout + 10*time.Second)
 	rows, err := after.Claims().List(t.Context(), claim.Query{Space: "work"})
-	if err != nil || len(rows) != 2 || !rows[0].Free() || !rows[1].Free() || rows[1].Holder != old.Instance {
+	if err != nil || len(rows) != 2 || !rows[0].IsFree() || !rows[1].IsFree() || rows[1].Holder != old.Instance {
 		t.Errorf("List = %+v, %v; want both free", rows, err)
 	}
 	got := take()
 	if len(got) != 2 || got[0].Interrupted == got[1].Interrupted {
 		t.Errorf("taken after it: %+v; want both, one of them interrupted", got)
 	}
-	if _, err := work.Begin(t.Context(), "work", old.ID, time.Hour, held); err != nil && !errors.Is(err, lease.ErrLapsed) {
+	if _, err := work.StartSteps(t.Context(), "work", old.ID, time.Hour, held); err != nil && !errors.Is(err, lease.ErrLapsed) {
 		t.Error(err)
 	}
-	if got, err := after.Claims().Begin(t.Context(), "work", old.ID, time.Hour, held); !errors.Is(err, lease.ErrLapsed) {
+	if got, err := after.Claims().StartSteps(t.Context(), "work", old.ID, time.Hour, held); !errors.Is(err, lease.ErrLapsed) {
 		t.Errorf("Begin by a session of another boot = %+v, %v", got, err)
 	}
 }
@@ -128,12 +128,12 @@ func TestClaimsAfterARebootIntoThePast(t *testing.T) {
 		t.Fatal(err)
 	}
 	for who, s := range map[*sqlite.Store]lease.Session{before: old} {
-		if got, err := who.Claims().Take(t.Context(), claim.Want{Space: "work", Session: s.ID, Most: 1, Fresh: 1}); err != nil || len(got) != 1 {
+		if got, err := who.Claims().ClaimKeys(t.Context(), claim.ClaimRequest{Space: "work", Session: s.ID, Limit: 1, Fresh: 1}); err != nil || len(got) != 1 {
 			t.Fatalf("Take = %+v, %v", got, err)
 		}
 	}
 	me := session(t, after, "me", patient)
-	got, err := after.Claims().Take(t.Context(), claim.Want{Space: "work", Session: me.ID, Most: 1, Fresh: 1})
+	got, err := after.Claims().ClaimKeys(t.Context(), claim.ClaimRequest{Space: "work", Session: me.ID, Limit: 1, Fresh: 1})
 	if err != nil || len(got) != 1 {
 		t.Errorf("Take = %+v, %v; want the key", got, err)
 	}
@@ -167,7 +167,7 @@ func TestQueuesInABubble(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		want := lease.Change{Lease: claim.Wake(dispatch.Space(jobs)), Free: true, Successor: l.me.ID}
+		want := lease.Change{Lease: claim.WakeID(dispatch.Space(jobs)), Free: true, Successor: l.me.ID}
 		if got := <-woken; got != want {
 			t.Errorf("woken by %+v, want %+v", got, want)
 		}
@@ -179,9 +179,9 @@ func TestQueuesInABubble(t *testing.T) {
 			t.Errorf("Watch: %v", err)
 		}
 		a := l.turn(nil, l.take(1)).Begun[0]
-		out := l.turn([]dispatch.Result{{Key: a.Key, Term: a.Term, Seq: 1, State: dispatch.Delayed, After: dispatch.Again, Wait: time.Hour, Attempt: 1}}, nil)
-		if out.Standing["k"] != dispatch.Given {
-			t.Errorf("standing %q", out.Standing["k"])
+		out := l.turn([]dispatch.Result{{Key: a.Key, Term: a.Term, Seq: 1, State: dispatch.Delayed, After: dispatch.RetryLater, Wait: time.Hour, Attempt: 1}}, nil)
+		if out.Holdings["k"] != dispatch.Released {
+			t.Errorf("standing %q", out.Holdings["k"])
 		}
 		time.Sleep(time.Hour - time.Millisecond)
 		if got := l.take(1); len(got) != 0 {
@@ -235,7 +235,7 @@ func TestUpgrade(t *testing.T) {
 	if l, err := s.Get(t.Context(), held.ID); err != nil || l.Term != held.Term || l.Session != n.ID {
 		t.Errorf("after the upgrade the lease is %+v, %v", l, err)
 	}
-	if err := s.Desk().Make(t.Context(), jobs); err != nil {
+	if err := s.QueueAdmin().CreateQueue(t.Context(), jobs); err != nil {
 		t.Error(err)
 	}
 }
@@ -244,18 +244,18 @@ func TestUpgrade(t *testing.T) {
 func TestATurnReadsBoundedPayloads(t *testing.T) {
 	l := newLine(t, sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
 	for _, key := range []string{"a", "b", "c"} {
-		if _, err := l.Desk().Add(t.Context(), []dispatch.Batch{{Queue: jobs, Key: key, Payload: make([]byte, 7<<20)}}); err != nil {
+		if _, err := l.QueueAdmin().Add(t.Context(), []dispatch.Message{{Queue: jobs, Key: key, Payload: make([]byte, 7<<20)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	out := l.turn(nil, l.take(3))
-	if len(out.Begun) != 2 || out.Standing["c"] != dispatch.Ready {
-		t.Fatalf("begun %d, standing %v; want 2, and c ready", len(out.Begun), out.Standing)
+	if len(out.Begun) != 2 || out.Holdings["c"] != dispatch.Ready {
+		t.Fatalf("begun %d, standing %v; want 2, and c ready", len(out.Begun), out.Holdings)
 	}
 	results, next := committed(out.Begun)
 	out = l.turn(results, append(next, claim.Claim{Key: "c", Term: l.term("c")}))
-	if len(out.Begun) != 1 || out.Begun[0].Key != "c" || len(out.Begun[0].Payload) != 7<<20 || out.Standing["a"] != dispatch.Given {
-		t.Errorf("then begun %d, standing %v", len(out.Begun), out.Standing)
+	if len(out.Begun) != 1 || out.Begun[0].Key != "c" || len(out.Begun[0].Payload) != 7<<20 || out.Holdings["a"] != dispatch.Released {
+		t.Errorf("then begun %d, standing %v", len(out.Begun), out.Holdings)
 	}
 }
 
@@ -280,26 +280,26 @@ func TestNonsenseInATurnIsRefused(t *testing.T) {
 	l.add(0, 1, 1)
 	a := l.turn(nil, l.take(1)).Begun[0]
 	for _, r := range []dispatch.Result{
-		{State: dispatch.Queued, After: dispatch.Again}, {State: dispatch.Submitting, After: dispatch.Hold},
+		{State: dispatch.Queued, After: dispatch.RetryLater}, {State: dispatch.Submitting, After: dispatch.Hold},
 		{State: dispatch.Cancelled, After: dispatch.Next}, {State: dispatch.Pending, After: dispatch.Next},
-		{State: dispatch.Committed, After: dispatch.Again}, {State: dispatch.Failed, After: dispatch.Hold},
+		{State: dispatch.Committed, After: dispatch.RetryLater}, {State: dispatch.Failed, After: dispatch.Hold},
 		{State: dispatch.Committed}, {After: dispatch.Next},
 	} {
 		r.Key, r.Term, r.Seq, r.Attempt = a.Key, a.Term, a.Seq, 1
-		_, err := l.Queue().Turn(t.Context(), dispatch.Turn{Queue: jobs, Session: l.me.ID, Results: []dispatch.Result{r}})
+		_, err := l.Queue().Exchange(t.Context(), dispatch.Exchange{Queue: jobs, Session: l.me.ID, Results: []dispatch.Result{r}})
 		if !errors.Is(err, lease.ErrInvalid) {
 			t.Errorf("%s, %s: %v, want ErrInvalid", r.State, r.After, err)
 		}
 	}
-	_, err := l.Queue().Turn(t.Context(), dispatch.Turn{Queue: jobs, Session: l.me.ID, Begin: make([]claim.Claim, claim.MaxKeys+1)})
+	_, err := l.Queue().Exchange(t.Context(), dispatch.Exchange{Queue: jobs, Session: l.me.ID, Begin: make([]claim.Claim, claim.MaxKeys+1)})
 	if !errors.Is(err, lease.ErrInvalid) {
 		t.Errorf("a turn of more than MaxKeys: %v", err)
 	}
 	// No session is nobody's: the one that free keys have must not pass for one.
-	l.turn([]dispatch.Result{{Key: a.Key, Term: a.Term, Seq: 1, State: dispatch.Delayed, After: dispatch.Again, Attempt: 1}}, nil)
-	out, err := l.Queue().Turn(t.Context(), dispatch.Turn{Queue: jobs, Results: []dispatch.Result{
+	l.turn([]dispatch.Result{{Key: a.Key, Term: a.Term, Seq: 1, State: dispatch.Delayed, After: dispatch.RetryLater, Attempt: 1}}, nil)
+	out, err := l.Queue().Exchange(t.Context(), dispatch.Exchange{Queue: jobs, Results: []dispatch.Result{
 		{Key: a.Key, Term: a.Term, Seq: 1, State: dispatch.Committed, After: dispatch.Next, Attempt: 1}}})
-	if err != nil || out.Settled[0].Accepted {
+	if err != nil || out.Receipts[0].Accepted {
 		t.Errorf("a result of no session: %+v, %v", out, err)
 	}
 }
@@ -340,7 +340,7 @@ func TestALongQueue(t *testing.T) {
 	if out, err := exec.Command(program, l.path, fillSQL(0, 100_000, 10_000)).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	qs, err := l.Desk().Queues(t.Context())
+	qs, err := l.QueueAdmin().Queues(t.Context())
 	if err != nil || qs[0].Depth != 100_000 || qs[0].Keys != 10_000 {
 		t.Fatalf("Queues = %+v, %v", qs, err)
 	}
@@ -364,7 +364,7 @@ func TestALongQueue(t *testing.T) {
 	if len(as) != 0 {
 		t.Errorf("%d batches too many", len(as))
 	}
-	qs, err = l.Desk().Queues(t.Context())
+	qs, err = l.QueueAdmin().Queues(t.Context())
 	if err != nil || qs[0].Depth != 95_000 || qs[0].Done != 5000 || qs[0].Keys != 9500 {
 		t.Errorf("Queues = %+v, %v", qs, err)
 	}

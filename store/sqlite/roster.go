@@ -92,8 +92,8 @@ func scanLiving(scan func(...any) error, more ...any) (lease.Session, error) {
 	return r.Session, err
 }
 
-// Ask implements [lease.Roster].
-func (s *Store) Ask(ctx context.Context, id lease.ID, successor, who string) error {
+// RequestRelease implements [lease.Roster].
+func (s *Store) RequestRelease(ctx context.Context, id lease.ID, successor, who string) error {
 	return s.write(ctx, "asking for a lease", func(t *txn) error {
 		l, err := t.lease(id)
 		if err != nil {
@@ -108,7 +108,7 @@ func (s *Store) Ask(ctx context.Context, id lease.ID, successor, who string) err
 		holder := l.Holder.Label()
 		return t.record(history.Event{
 			Part: id.Space, Subject: id.Key, From: holder, To: holder,
-			Term: l.Term, Reason: lease.AskReason(successor, who), Duration: l.Age,
+			Term: l.Term, Reason: lease.ReleaseRequestedReason(successor, who), Duration: l.Age,
 		}, changeTaken, "")
 	})
 }

@@ -198,7 +198,7 @@ func (s *Store) EndSession(ctx context.Context, id, reason string) error {
 			return err
 		})
 		if err != nil {
-			return lease.EndedInPart(id, err)
+			return lease.PartiallyEnded(id, err)
 		}
 	}
 	return nil
@@ -207,7 +207,7 @@ func (s *Store) EndSession(ctx context.Context, id, reason string) error {
 // releaseSome releases a portion of what the session holds, and tells whether
 // there may be more.
 func (t *txn) releaseSome(id, holder, reason string) (more bool, err error) {
-	_, err = t.exec(recordFreed, id, t.wall, holder, lease.CutReason(reason), changeFreed, portion)
+	_, err = t.exec(recordFreed, id, t.wall, holder, lease.TruncateReason(reason), changeFreed, portion)
 	if err != nil {
 		return false, err
 	}

@@ -96,7 +96,7 @@ func (s *Store) readShards(ctx context.Context, op string, fn func(viewer) error
 		defer tx.Rollback()
 		from := &snapshot{statements: s.monitors.reading, ctx: ctx, tx: tx}
 		var version int
-		if err := from.row(readSchema, nil, &version); err != nil {
+		if err := from.row(readReaders, nil, &version); err != nil {
 			return err
 		}
 		err = fn(viewer{from, s.clocks.boot, s.clocks.bootMicros(), s.clocks.wallMicros()})
@@ -113,7 +113,7 @@ func (s *Store) readShards(ctx context.Context, op string, fn func(viewer) error
 }
 
 func shardRefusal(err error) bool {
-	for _, r := range []error{shard.ErrNotFound, shard.ErrChanged, shard.ErrLocked, shard.ErrTaken, shard.ErrNone} {
+	for _, r := range []error{shard.ErrNotFound, shard.ErrChanged, shard.ErrLocked, shard.ErrTaken, shard.ErrNoCommand} {
 		if errors.Is(err, r) {
 			return true
 		}
@@ -146,7 +146,7 @@ func (v viewer) age(boot string, at, updated int64, timeout time.Duration) time.
 }
 
 func (v viewer) view(name string) (shard.View, error) {
-	out := shard.View{Row: shard.Row{Name: name}, Now: time.UnixMicro(v.wall), Lease: lease.Lease{ID: shard.LeaseOf(name)}}
+	out := shard.View{Row: shard.Row{Name: name}, Now: time.UnixMicro(v.wall), Lease: lease.Lease{ID: shard.LeaseID(name)}}
 	var doc string
 	err := v.row(shardRow, []any{name}, &out.Row.Rev, &doc)
 	if err == nil {
@@ -235,20 +235,20 @@ func (t shardTxn) taken(n shard.Record) error {
 		lives := boot == t.boot && micros(t.now-at) <= time.Duration(timeout)
 		switch {
 		case id == n.ID && home != n.Shard:
-			return n.Taken(shard.TakenShard, id, home)
+			return n.TakenError(shard.TakenShard, id, home)
 		case home != n.Shard:
-			return n.Taken(shard.TakenAddressShard, id, home)
+			return n.TakenError(shard.TakenAddressShard, id, home)
 		case id == n.ID && instance != n.Instance && lives:
-			return n.Taken(shard.TakenInstance, id, instance)
+			return n.TakenError(shard.TakenInstance, id, instance)
 		case id != n.ID && lives:
-			return n.Taken(shard.TakenAddress, id, "")
+			return n.TakenError(shard.TakenAddress, id, "")
 		}
 		return nil
 	})
 }
 
-// Look implements [shard.Registry].
-func (r registry) Look(ctx context.Context, name string) (shard.View, error) {
+// ReadView implements [shard.Registry].
+func (r registry) ReadView(ctx context.Context, name string) (shard.View, error) {
 	if err := shard.ValidateName(name); err != nil {
 		return shard.View{}, err
 	}
@@ -291,9 +291,9 @@ func (r registry) List(ctx context.Context, after string, limit int) ([]shard.Vi
 	return out, nil
 }
 
-// Decide implements [shard.Registry]. A new revision is at least the clock, so that a file
+// UpdateRow implements [shard.Registry]. A new revision is at least the clock, so that a file
 // that was put back from a backup gives none out a second time.
-func (r registry) Decide(ctx context.Context, d shard.Decision) (rev int64, err error) {
+func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, err error) {
 	if err := d.Validate(); err != nil {
 		return 0, err
 	}

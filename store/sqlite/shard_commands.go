@@ -91,7 +91,7 @@ func (c commands) Next(ctx context.Context, node string, wait time.Duration) (sh
 			return shard.Command{}, err
 		}
 		if there {
-			if got, err := c.take(inner, node); !errors.Is(err, shard.ErrNone) {
+			if got, err := c.take(inner, node); !errors.Is(err, shard.ErrNoCommand) {
 				return got, err
 			}
 		}
@@ -108,7 +108,7 @@ func (c commands) Next(ctx context.Context, node string, wait time.Duration) (sh
 	}
 }
 
-func none(node string) error { return fmt.Errorf("%w for node %.8s", shard.ErrNone, node) }
+func none(node string) error { return fmt.Errorf("%w for node %.8s", shard.ErrNoCommand, node) }
 
 // take takes the oldest command that has not expired, if another has not taken it.
 func (c commands) take(ctx context.Context, node string) (got shard.Command, err error) {

@@ -55,7 +55,7 @@ func TestShardsAfterReboot(t *testing.T) {
 	if _, err := s.Registry().Report(ctx, node, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Registry().Decide(ctx, shard.Decision{Row: shard.Row{Name: "s", Primary: node.ID}}); err != nil {
+	if _, err := s.Registry().UpdateRow(ctx, shard.RowUpdate{Row: shard.Row{Name: "s", Primary: node.ID}}); err != nil {
 		t.Fatal(err)
 	}
 	lock := shard.Lock{Shard: "s", Primary: node.ID, Value: "before"}
@@ -67,11 +67,11 @@ func TestShardsAfterReboot(t *testing.T) {
 	}
 	cfg.BootID = "two"
 	s = open(t, cfg)
-	v, err := s.Registry().Look(ctx, "s")
+	v, err := s.Registry().ReadView(ctx, "s")
 	if err != nil || len(v.Nodes) != 1 || v.Nodes[0].Live() || v.Lock != "" || v.Row.Rev == 0 {
 		t.Errorf("after the reboot: %+v, %v", v, err)
 	}
-	if c, err := s.Commands().Next(ctx, node.ID, 0); !errors.Is(err, shard.ErrNone) {
+	if c, err := s.Commands().Next(ctx, node.ID, 0); !errors.Is(err, shard.ErrNoCommand) {
 		t.Errorf("a command of before the reboot: %+v, %v", c, err)
 	}
 	if err := s.Registry().Lock(ctx, lock); err != nil {

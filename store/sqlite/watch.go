@@ -146,7 +146,7 @@ func (w *watcher) wakes(ctx context.Context) (changes []lease.Change, last int64
 		if err := scan(&last, &space, &c.Successor); err != nil {
 			return err
 		}
-		c.Lease = claim.Wake(space)
+		c.Lease = claim.WakeID(space)
 		changes = append(changes, c)
 		return nil
 	})

@@ -83,6 +83,9 @@ func Start(t testing.TB) *Browser {
 
 func find(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs Chromium, which -short leaves out")
+	}
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path

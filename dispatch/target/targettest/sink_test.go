@@ -39,8 +39,8 @@ func TestSinkJudges(t *testing.T) {
 			}
 			for _, st := range c.steps {
 				got := hook.Submit(t.Context(), dispatch.Assignment{
-					Batch: dispatch.Batch{Queue: "q", Key: "k", ID: st.id, ContentType: "text/plain"},
-					Seq:   st.seq, Term: st.term, Attempt: 1,
+					Message: dispatch.Message{Queue: "q", Key: "k", ID: st.id, ContentType: "text/plain"},
+					Seq:     st.seq, Term: st.term, Attempt: 1,
 				})
 				if got.Outcome != st.want {
 					t.Errorf("%s: %+v, want %s", st.id, got, st.want)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/engine/redis"
 )
@@ -46,8 +46,8 @@ func TestWrongPassword(t *testing.T) {
 		if strings.Contains(err.Error(), "right") {
 			t.Errorf("%s: the password is in the error: %v", name, err)
 		}
-		if v := e.Knock(t.Context(), c.address); v != shard.Answers {
-			t.Errorf("%s: knocking: %s", name, v)
+		if v := e.ProbePeer(t.Context(), c.address); v != shard.Reachable {
+			t.Errorf("%s: probing: %s", name, v)
 		}
 	}
 	n := at(t, enginesOf(t, redis.Config{Username: "default", Password: "right"}), a.Addr)
@@ -74,8 +74,8 @@ func TestLeastRights(t *testing.T) {
 	until(t, nb, "the replica follows", linked)
 	must(t, nb.Follow(t.Context(), ""))
 	must(t, nb.Promote(t.Context()))
-	if v := e.Knock(t.Context(), a.Addr); v != shard.Answers {
-		t.Errorf("knocking: %s", v)
+	if v := e.ProbePeer(t.Context(), a.Addr); v != shard.Reachable {
+		t.Errorf("probing: %s", v)
 	}
 	// One right less is an error that names what is needed.
 	do(t, b, "ACL", "SETUSER", "understudy", "-config|set", "-del")
@@ -125,26 +125,26 @@ func TestTLS(t *testing.T) {
 	must(t, na.TryWrite(t.Context()))
 	must(t, nb.Follow(t.Context(), a.Addr))
 	until(t, nb, "the replica follows over TLS", linked)
-	if v := e.Knock(t.Context(), a.Addr); v != shard.Answers {
-		t.Errorf("knocking: %s", v)
+	if v := e.ProbePeer(t.Context(), a.Addr); v != shard.Reachable {
+		t.Errorf("probing: %s", v)
 	}
 	// A certificate that is not trusted is no silence: the node lives.
 	strangers := enginesOf(t, redis.Config{Password: "secret", TLS: &tls.Config{RootCAs: x509.NewCertPool()}})
 	_, err := at(t, strangers, a.Addr).Probe(t.Context())
 	wantError(t, "a certificate that is not trusted", err, shard.ErrNodeAccess)
-	if v := strangers.Knock(t.Context(), a.Addr); v != shard.Answers {
-		t.Errorf("knocking without trust: %s", v)
+	if v := strangers.ProbePeer(t.Context(), a.Addr); v != shard.Reachable {
+		t.Errorf("probing without trust: %s", v)
 	}
 	a.Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if v := strangers.Knock(ctx, a.Addr); v != shard.Mute {
+	if v := strangers.ProbePeer(ctx, a.Addr); v != shard.TimedOut {
 		t.Errorf("a hung server, before its handshake: %s", v)
 	}
 	a.Kill()
 	_, err = na.Probe(t.Context())
 	wantError(t, "a killed server", err, shard.ErrNodeGone)
-	if v := e.Knock(t.Context(), a.Addr); v != shard.Refuses {
+	if v := e.ProbePeer(t.Context(), a.Addr); v != shard.Refused {
 		t.Errorf("a killed server: %s", v)
 	}
 }
@@ -166,7 +166,7 @@ func TestFailingSnapshot(t *testing.T) {
 		}
 		return nil
 	})
-	wantError(t, "TryWrite", unwell, shard.ErrNodeUnwell)
+	wantError(t, "TryWrite", unwell, shard.ErrNodeUnhealthy)
 	must(t, n.SetFence(t.Context(), shard.Closed, 0))
 	if s := probe(t, n); s.Keys != 1 || s.Fence != shard.Closed {
 		t.Errorf("%+v", s)
@@ -199,10 +199,10 @@ func TestBusyScript(t *testing.T) {
 		}
 		return nil
 	})
-	wantError(t, "TryWrite", busy, shard.ErrNodeUnwell)
-	wantError(t, "SetFence", n.SetFence(t.Context(), shard.Closed, 0), shard.ErrNodeUnwell)
-	if v := e.Knock(t.Context(), a.Addr); v != shard.Answers {
-		t.Errorf("knocking: %s", v)
+	wantError(t, "TryWrite", busy, shard.ErrNodeUnhealthy)
+	wantError(t, "SetFence", n.SetFence(t.Context(), shard.Closed, 0), shard.ErrNodeUnhealthy)
+	if v := e.ProbePeer(t.Context(), a.Addr); v != shard.Reachable {
+		t.Errorf("probing: %s", v)
 	}
 	do(t, a, "SCRIPT", "KILL")
 	<-done

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -23,6 +23,6 @@ func TestFullDisk(t *testing.T) {
 		}
 		return nil
 	})
-	wantError(t, "TryWrite", unwell, shard.ErrNodeUnwell)
+	wantError(t, "TryWrite", unwell, shard.ErrNodeUnhealthy)
 	probe(t, n)
 }

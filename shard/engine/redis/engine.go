@@ -63,7 +63,7 @@ func StartArgs() []string {
 // engines implements [shard.Engines].
 type engines struct {
 	cfg   Config
-	knock *wire.Knocker
+	peers *wire.PeerProbe
 }
 
 // New returns the engine, or an error that wraps lease.ErrInvalid.
@@ -71,18 +71,18 @@ func New(cfg Config) (shard.Engines, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	// Who knocks does not say who he is: an answer that he must is an answer.
-	knock := cfg.wire()
-	knock.Username, knock.Password = "", ""
-	return &engines{cfg: cfg, knock: wire.NewKnocker(knock)}, nil
+	// A probe does not log in: an answer that it must is an answer.
+	peers := cfg.wire()
+	peers.Username, peers.Password = "", ""
+	return &engines{cfg: cfg, peers: wire.NewPeerProbe(peers)}, nil
 }
 
 func (*engines) Name() string { return "redis" }
 
 func (*engines) FenceDelay() time.Duration { return fenceDelay }
 
-func (e *engines) Knock(ctx context.Context, address string) shard.Verdict {
-	return e.knock.Knock(ctx, address)
+func (e *engines) ProbePeer(ctx context.Context, address string) shard.Reachability {
+	return e.peers.Probe(ctx, address)
 }
 
 func (e *engines) At(address string) shard.Engine {
@@ -119,8 +119,8 @@ func (n *Node) do(ctx context.Context, c *wire.Conn, commands ...[]string) ([]wi
 	return replies, nil
 }
 
-// Close gives the connections for knocking up.
+// Close gives the connections for probing peers.
 func (e *engines) Close() error {
-	e.knock.Close()
+	e.peers.Close()
 	return nil
 }

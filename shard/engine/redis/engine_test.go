@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/engine/redis"
 	"go.uber.org/goleak"

@@ -29,7 +29,7 @@ func (n *Node) refusal(command []string, err error) error {
 	case "NOREPLICAS", "READONLY", "MASTERDOWN":
 		return fmt.Errorf("%w: node %s: %s", shard.ErrNodeRefused, n.address, text)
 	case "MISCONF", "BUSY", "LOADING", "OOM":
-		return fmt.Errorf("%w: node %s: %s: %s", shard.ErrNodeUnwell, n.address, name, text)
+		return fmt.Errorf("%w: node %s: %s: %s", shard.ErrNodeUnhealthy, n.address, name, text)
 	}
 	lower := strings.ToLower(text)
 	if strings.Contains(lower, "unknown command") || strings.Contains(lower, "unknown subcommand") {

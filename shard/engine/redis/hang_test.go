@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/engine/redis"
 )
@@ -133,7 +133,7 @@ func TestHungServer(t *testing.T) {
 	e := enginesOf(t, redis.Config{})
 	n := at(t, e, a.Addr)
 	probe(t, n)
-	if v := e.Knock(t.Context(), a.Addr); v != shard.Answers {
+	if v := e.ProbePeer(t.Context(), a.Addr); v != shard.Reachable {
 		t.Errorf("a server that is well: %s", v)
 	}
 	a.Pause()
@@ -158,7 +158,7 @@ func TestHungServer(t *testing.T) {
 	wg.Go(func() {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if v := e.Knock(ctx, a.Addr); v != shard.Mute {
+		if v := e.ProbePeer(ctx, a.Addr); v != shard.TimedOut {
 			t.Errorf("a server that hangs: %s", v)
 		}
 	})
@@ -170,7 +170,7 @@ func TestHungServer(t *testing.T) {
 	// What was sent to it may have been carried out since.
 	must(t, n.Promote(t.Context()))
 	must(t, n.TryWrite(t.Context()))
-	if v := e.Knock(t.Context(), a.Addr); v != shard.Answers {
+	if v := e.ProbePeer(t.Context(), a.Addr); v != shard.Reachable {
 		t.Errorf("a server that goes on: %s", v)
 	}
 }
@@ -190,26 +190,26 @@ func TestKilledServer(t *testing.T) {
 	n := at(t, e, a.Addr)
 	probe(t, n)
 	must(t, n.TryWrite(t.Context()))
-	e.Knock(t.Context(), a.Addr)
+	e.ProbePeer(t.Context(), a.Addr)
 	a.Pause()
 	waiting := make(chan error, 1)
 	go func() { waiting <- n.TryWrite(t.Context()) }()
-	knocking := make(chan shard.Verdict, 1)
-	go func() { knocking <- e.Knock(t.Context(), a.Addr) }()
+	probing := make(chan shard.Reachability, 1)
+	go func() { probing <- e.ProbePeer(t.Context(), a.Addr) }()
 	a.Kill()
 	wantError(t, "in the middle", <-waiting, shard.ErrNodeGone)
-	if v := <-knocking; v != shard.Refuses {
-		t.Errorf("knocking in the middle: %s", v)
+	if v := <-probing; v != shard.Refused {
+		t.Errorf("probing in the middle: %s", v)
 	}
 	_, err := n.Probe(t.Context())
 	wantError(t, "an idle connection", err, shard.ErrNodeGone)
-	if v := e.Knock(t.Context(), a.Addr); v != shard.Refuses {
+	if v := e.ProbePeer(t.Context(), a.Addr); v != shard.Refused {
 		t.Errorf("a server that is gone: %s", v)
 	}
 	a.Start(t)
 	probe(t, n)
 	must(t, n.TryWrite(t.Context()))
-	if v := e.Knock(t.Context(), a.Addr); v != shard.Answers {
+	if v := e.ProbePeer(t.Context(), a.Addr); v != shard.Reachable {
 		t.Errorf("a server that is back: %s", v)
 	}
 	// Restarted behind the connections' back: nobody sees an error.
@@ -251,7 +251,7 @@ func TestBrokenCopy(t *testing.T) {
 	}
 }
 
-// A listener that is not Redis, in several ways: an error or the end of patience, and Knock takes none of
+// A listener that is not Redis, in several ways: an error or the end of patience, and ProbePeer takes none of
 // them for the node.
 func TestHostileServers(t *testing.T) {
 	for name, answer := range map[string]string{
@@ -294,9 +294,9 @@ func TestHostileServers(t *testing.T) {
 			if _, err := n.Probe(t.Context()); err == nil || errors.Is(err, shard.ErrNodeGone) {
 				t.Errorf("Probe: %v", err)
 			}
-			v := e.Knock(t.Context(), l.Addr().String())
-			if resp := name == "wrong types" || name == "nils" || name == "empty arrays"; resp != (v == shard.Answers) {
-				t.Errorf("Knock: %s", v)
+			v := e.ProbePeer(t.Context(), l.Addr().String())
+			if resp := name == "wrong types" || name == "nils" || name == "empty arrays"; resp != (v == shard.Reachable) {
+				t.Errorf("ProbePeer: %s", v)
 			}
 		})
 	}

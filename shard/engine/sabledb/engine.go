@@ -42,7 +42,7 @@ type Config struct {
 type engines struct {
 	cfg   Config
 	wire  wire.Config
-	knock *wire.Knocker
+	peers *wire.PeerProbe
 
 	mu    sync.Mutex
 	known map[string]*memory // by address
@@ -73,7 +73,7 @@ func New(cfg Config) (shard.Engines, error) {
 		cfg.Timeout = wire.DefaultTimeout
 	}
 	w := wire.Config{TLS: cfg.TLS, Timeout: cfg.Timeout, Dial: cfg.Dial}
-	return &engines{cfg: cfg, wire: w, knock: wire.NewKnocker(w), known: map[string]*memory{}}, nil
+	return &engines{cfg: cfg, wire: w, peers: wire.NewPeerProbe(w), known: map[string]*memory{}}, nil
 }
 
 func (*engines) Name() string { return "sabledb" }
@@ -81,8 +81,8 @@ func (*engines) Name() string { return "sabledb" }
 // FenceDelay implements [shard.Engines]: there is no armed fence.
 func (*engines) FenceDelay() time.Duration { return 0 }
 
-func (e *engines) Knock(ctx context.Context, address string) shard.Verdict {
-	return e.knock.Knock(ctx, address)
+func (e *engines) ProbePeer(ctx context.Context, address string) shard.Reachability {
+	return e.peers.Probe(ctx, address)
 }
 
 func (e *engines) At(address string) shard.Engine {
@@ -97,9 +97,9 @@ func (e *engines) At(address string) shard.Engine {
 	}
 }
 
-// Close gives the connections for knocking up.
+// Close gives the connections for probing peers.
 func (e *engines) Close() error {
-	e.knock.Close()
+	e.peers.Close()
 	return nil
 }
 

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/testkit/sabledbnode"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/engine/sabledb"
-	"github.com/understudy-ha/understudy/shard/engine/sabledb/standin"
 	"github.com/understudy-ha/understudy/shard/engine/wire"
 	"go.uber.org/goleak"
 )
@@ -18,18 +18,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type bench struct {
 	t       *testing.T
-	cluster *standin.Cluster
+	cluster *sabledbnode.Cluster
 	engines shard.Engines
 }
 
-func begin(t *testing.T, c *standin.Cluster) *bench {
+func begin(t *testing.T, c *sabledbnode.Cluster) *bench {
 	e, err := sabledb.New(sabledb.Config{Timeout: 20 * time.Second})
 	must(t, err)
 	t.Cleanup(func() { _ = e.(io.Closer).Close() })
 	return &bench{t, c, e}
 }
 
-func (b *bench) start() (*standin.Node, shard.Engine) {
+func (b *bench) start() (*sabledbnode.Node, shard.Engine) {
 	n, err := b.cluster.Start()
 	must(b.t, err)
 	e := b.engines.At(n.Addr)
@@ -44,7 +44,7 @@ func (b *bench) start() (*standin.Node, shard.Engine) {
 	return n, e
 }
 
-func (b *bench) set(n *standin.Node, key string) error {
+func (b *bench) set(n *sabledbnode.Node, key string) error {
 	c := wire.New(n.Addr, wire.Config{Timeout: 20 * time.Second})
 	defer c.Close()
 	replies, err := c.Do(b.t.Context(), []string{"SET", key, "v"})
@@ -68,7 +68,7 @@ func probe(t *testing.T, e shard.Engine) shard.State {
 
 func TestFailover(t *testing.T) {
 	for _, blanks := range []bool{false, true} {
-		b := begin(t, &standin.Cluster{Name: "c", Blanks: blanks})
+		b := begin(t, &sabledbnode.Cluster{Name: "c", Blanks: blanks})
 		p, ep := b.start()
 		r, er := b.start()
 		other, eo := b.start()
@@ -95,8 +95,8 @@ func TestFailover(t *testing.T) {
 			t.Errorf("a write to a replica: %v", err)
 		}
 		p.Stop()
-		if v := b.engines.Knock(t.Context(), p.Addr); v != shard.Refuses {
-			t.Errorf("knocking: %s", v)
+		if v := b.engines.ProbePeer(t.Context(), p.Addr); v != shard.Refused {
+			t.Errorf("probing: %s", v)
 		}
 		if _, err := ep.Probe(t.Context()); !errors.Is(err, shard.ErrNodeGone) {
 			t.Errorf("Probe: %v", err)
@@ -124,7 +124,7 @@ func TestFailover(t *testing.T) {
 
 // The fence of a primary, by its own agent and by another one.
 func TestFence(t *testing.T) {
-	b := begin(t, &standin.Cluster{Name: "c"})
+	b := begin(t, &sabledbnode.Cluster{Name: "c"})
 	p, e := b.start()
 	must(t, b.set(p, "k"))
 	before := probe(t, e)
@@ -163,7 +163,7 @@ func TestFence(t *testing.T) {
 
 // Without a cluster's name nothing is known of a replica, and it says so.
 func TestNothingKnown(t *testing.T) {
-	b := begin(t, &standin.Cluster{})
+	b := begin(t, &sabledbnode.Cluster{})
 	_, e := b.start()
 	must(t, e.Follow(t.Context(), "127.0.0.1:2000"))
 	if s := probe(t, e); s.Synced || s.Txn != 0 || s.Link.Up || s.Link.Input >= 0 || s.Link.Address != "127.0.0.1:2000" {
@@ -178,20 +178,20 @@ func TestNothingKnown(t *testing.T) {
 
 // The write probe finds a key in the node's slots.
 func TestOtherSlots(t *testing.T) {
-	b := begin(t, &standin.Cluster{Name: "c"})
+	b := begin(t, &sabledbnode.Cluster{Name: "c"})
 	p, e := b.start()
 	p.Foreign(func(key string) bool { return !strings.HasSuffix(key, ":77") })
 	must(t, e.TryWrite(t.Context()))
 	must(t, e.TryWrite(t.Context()))
 	p.Foreign(func(string) bool { return true })
-	if err := e.TryWrite(t.Context()); !errors.Is(err, shard.ErrNodeUnwell) {
+	if err := e.TryWrite(t.Context()); !errors.Is(err, shard.ErrNodeUnhealthy) {
 		t.Errorf("none of its slots: %v", err)
 	}
 }
 
 // The stand-in refuses what SableDB does not have.
 func TestStandinIsStrict(t *testing.T) {
-	c := &standin.Cluster{}
+	c := &sabledbnode.Cluster{}
 	n, err := c.Start()
 	must(t, err)
 	defer n.Stop()

@@ -52,7 +52,7 @@ func (n *Node) TryWrite(ctx context.Context) error {
 	case code(answer) == "READONLY":
 		return fmt.Errorf("%w: node %s: %w", shard.ErrNodeRefused, n.address, answer)
 	case code(answer) == "MOVED":
-		return fmt.Errorf("%w: node %s: none of %d keys is in its slots: %w", shard.ErrNodeUnwell, n.address, probeKeys, answer)
+		return fmt.Errorf("%w: node %s: none of %d keys is in its slots: %w", shard.ErrNodeUnhealthy, n.address, probeKeys, answer)
 	}
 	return fmt.Errorf("node %s: DEL: %w", n.address, answer)
 }

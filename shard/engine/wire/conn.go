@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/resp"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -123,14 +124,14 @@ func (c *Conn) exchange(ctx context.Context, commands [][]string) (replies []Rep
 	}()
 	var request []byte
 	for _, command := range commands {
-		request = encode(request, command)
+		request = resp.AppendCommand(request, command)
 	}
 	// An answer may be there although the request could not be written: a server that
 	// turns us away says why, and closes.
 	_, werr := nc.Write(request)
-	r := &reader{r: c.buf, left: MaxReply}
+	r := resp.NewReplyReader(c.buf, limits)
 	for range commands {
-		reply, err := r.read(0)
+		reply, err := r.Reply()
 		if err == nil {
 			replies = append(replies, reply)
 			err = werr
@@ -141,7 +142,7 @@ func (c *Conn) exchange(ctx context.Context, commands [][]string) (replies []Rep
 		if len(replies) > 0 && replies[0].Err() != nil && broken(err) {
 			err = replies[0].Err()
 		}
-		return nil, r.seen, err
+		return nil, r.Started(), err
 	}
 	return replies, true, nil
 }
@@ -156,7 +157,7 @@ func (c *Conn) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	c.nc, c.buf = nc, bufio.NewReaderSize(nc, maxLine)
+	c.nc, c.buf = nc, bufio.NewReaderSize(nc, limits.Line)
 	if c.cfg.Password == "" {
 		return nil
 	}

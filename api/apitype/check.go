@@ -1,0 +1,69 @@
+package apitype
+
+// Check is what is expected of sources, as it is configured.
+type Check struct {
+	Name          string            `json:"check"`
+	IntervalMS    int64             `json:"interval_ms,omitempty"`
+	Missed        int               `json:"missed,omitempty"`
+	Schedule      string            `json:"schedule,omitempty"` // as in crontab(5), after an optional TZ=Zone; instead of an interval
+	GraceMS       int64             `json:"grace_ms,omitempty"`
+	MaxRunMS      int64             `json:"max_run_ms,omitempty"`
+	Fixed         bool              `json:"fixed,omitempty"` // only declared sources count
+	RetireAfterMS int64             `json:"retire_after_ms,omitempty"`
+	SenderClock   bool              `json:"sender_clock,omitempty"`
+	Flaps         int               `json:"flaps,omitempty"`
+	FlapWindowMS  int64             `json:"flap_window_ms,omitempty"`
+	SteadyMS      int64             `json:"steady_ms,omitempty"`
+	GroupBy       string            `json:"group_by,omitempty"`
+	GroupWaitMS   int64             `json:"group_wait_ms,omitempty"`
+	GroupMin      int               `json:"group_min,omitempty"`
+	Severity      string            `json:"severity,omitempty"`
+	Tags          []string          `json:"tags,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Paused        bool              `json:"paused,omitempty"`
+	ControlLoop   ControlLoop       `json:"control_loop,omitzero"`
+}
+
+// ControlLoop is what an ONAP control-loop event copies from its check.
+type ControlLoop struct {
+	Name          string `json:"name,omitempty"`
+	PolicyName    string `json:"policy_name,omitempty"`
+	PolicyScope   string `json:"policy_scope,omitempty"`
+	PolicyVersion string `json:"policy_version,omitempty"`
+	TargetType    string `json:"target_type,omitempty" enum:"VNF,VM"`
+	Target        string `json:"target,omitempty"`
+	Version       string `json:"version,omitempty"`
+}
+
+// CheckCount is a check with the states of its sources.
+type CheckCount struct {
+	Check
+	Up   int64 `json:"up"`
+	Down int64 `json:"down"`
+	// PausedSources leaves out those of a check that is paused itself.
+	PausedSources int64 `json:"paused_sources"`
+	Retired       int64 `json:"retired"`
+	Unseen        int64 `json:"unseen"` // of these, how many never sent a heartbeat
+	// Removed: the check is no longer configured, and its sources are being forgotten.
+	Removed bool `json:"removed,omitempty"`
+}
+
+// Checks is a list of checks.
+type Checks struct {
+	Checks []CheckCount `json:"checks"`
+}
+
+// MonitorConfiguration is what is expected of all sources.
+type MonitorConfiguration struct {
+	Checks   []Check       `json:"checks"`
+	Declared []Declaration `json:"declared,omitempty"`
+	Keep     bool          `json:"keep,omitempty"` // leave checks alone that are not listed
+}
+
+// ConfigurationChange is what a configuration changed.
+type ConfigurationChange struct {
+	Added    []string `json:"added"`
+	Changed  []string `json:"changed"`
+	Removed  []string `json:"removed"`
+	Declared int      `json:"declared"` // sources that are new
+}

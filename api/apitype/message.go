@@ -1,0 +1,88 @@
+package apitype
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Message is a message of a queue, without its payload.
+type Message struct {
+	Queue string `json:"queue"`
+	Key   string `json:"key"`
+	ID    string `json:"id"`
+	Seq   int64  `json:"seq"` // its place in its key's order, from 1
+	// State; committed, invalid, failed and cancelled are final.
+	State       string `json:"state" enum:"queued,submitting,pending,valid,delayed,unknown,committed,invalid,failed,cancelled"`
+	ContentType string `json:"content_type"`
+	Size        int    `json:"size"`     // of the payload, in bytes
+	Attempts    int    `json:"attempts"` // submissions so far
+	// Term, Code and Detail are of the last submission.
+	Term     int64     `json:"term"`
+	Code     int       `json:"code,omitempty"`   // the target's last status
+	Detail   string    `json:"detail,omitempty"` // what the target said last
+	Link     string    `json:"link,omitempty"`   // where the target says that its status can be asked
+	Blocks   bool      `json:"blocks"`           // its key waits for an operator because of it
+	Enqueued time.Time `json:"enqueued"`
+	Begun    time.Time `json:"begun,omitzero"` // when it was first submitted
+	Ended    time.Time `json:"ended,omitzero"` // when it became final
+	// Trail is its history, the oldest first; lists leave it out.
+	Trail []MessageStep `json:"trail,omitempty"`
+}
+
+// MessageStep is one entry of a message's history.
+type MessageStep struct {
+	At      time.Time `json:"at"`
+	State   string    `json:"state"`
+	Term    int64     `json:"term,omitempty"`
+	Attempt int       `json:"attempt,omitempty"`
+	Code    int       `json:"code,omitempty"`
+	Detail  string    `json:"detail,omitempty"`
+}
+
+// NewMessage is a message to enqueue. Give at most one of the three payloads.
+type NewMessage struct {
+	Key string `json:"key"`
+	// ID is unique in the queue. Without one the server gives a random one, and a call without an answer cannot be
+	// repeated safely.
+	ID          string  `json:"id,omitempty"`
+	ContentType string  `json:"content_type,omitempty"`
+	Payload     *string `json:"payload,omitempty"`        // text
+	Base64      []byte  `json:"payload_base64,omitempty"` // any bytes
+	// JSON is any value; it is stored as it is written.
+	JSON json.RawMessage `json:"payload_json,omitempty"`
+}
+
+// AddedMessage says what became of a message to enqueue.
+type AddedMessage struct {
+	ID string `json:"id"`
+	// Added is false when the queue already has a message with that id: then nothing was stored.
+	Added bool `json:"added"`
+}
+
+// MessageAction says what was done with a message.
+type MessageAction struct {
+	Queue  string `json:"queue"`
+	ID     string `json:"id"`
+	Action string `json:"action" enum:"retry,skip,cancel"`
+}
+
+// Caller says who asks, for the history.
+type Caller struct {
+	By string `json:"by,omitempty"`
+}
+
+// Messages is a list of messages.
+type Messages struct {
+	Messages []Message `json:"messages"`
+	Next     string    `json:"next,omitempty"`
+}
+
+// NewMessages are messages to enqueue, all or none.
+type NewMessages struct {
+	Messages []NewMessage `json:"messages"`
+}
+
+// AddedMessages says what became of messages to enqueue, in their order.
+type AddedMessages struct {
+	Messages []AddedMessage `json:"messages"`
+}

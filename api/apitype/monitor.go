@@ -1,0 +1,86 @@
+package apitype
+
+import "time"
+
+// Monitor is the monitor at a glance.
+type Monitor struct {
+	Checks   []CheckCount    `json:"checks"`
+	Paths    []Path          `json:"paths"`
+	Sinks    []string        `json:"sinks"`
+	Standing int64           `json:"standing"` // alarms that stand
+	Members  []MonitorMember `json:"members"`
+	// Configured is when a configuration was last applied, and Origin where it came from.
+	Configured time.Time `json:"configured,omitzero"`
+	Origin     string    `json:"origin,omitempty"`
+	// ConfigError is why the last configuration that was offered was refused.
+	ConfigError string `json:"config_error,omitempty"`
+}
+
+// MonitorWithInstance is the monitor, and what the answering instance has done for it.
+type MonitorWithInstance struct {
+	Monitor
+	Own *MonitorInstance `json:"instance,omitempty"`
+}
+
+// Path is an intake path: a way that heartbeats take.
+type Path struct {
+	Path   string `json:"path"`
+	Seeing bool   `json:"seeing"` // heartbeats can come this way now
+	// QuietMS is how long ago that was last proven; missing if it never was.
+	QuietMS *int64 `json:"quiet_ms,omitempty"`
+	BlindMS int64  `json:"blind_ms"` // for how long it was blind, ever
+}
+
+// MonitorMember is an instance that takes part.
+type MonitorMember struct {
+	Instance   Instance `json:"instance"`
+	Partitions int      `json:"partitions"`
+	Active     bool     `json:"active,omitempty"`
+	Process    int      `json:"process,omitempty"`
+	Host       string   `json:"host,omitempty"`
+	Service    string   `json:"service,omitempty"`
+	Sinks      []string `json:"sinks"`
+}
+
+// MonitorInstance is what an instance has done for the monitor since it started.
+type MonitorInstance struct {
+	Queued     int             `json:"queued"` // heartbeats that wait to be stored
+	Accepted   int64           `json:"accepted"`
+	Unknown    int64           `json:"unknown"`
+	Malformed  int64           `json:"malformed"`
+	Replayed   int64           `json:"replayed"`
+	Busy       int64           `json:"busy"`
+	Partitions int             `json:"partitions"`
+	Sweeper    bool            `json:"sweeper"`
+	Raised     int64           `json:"raised"`
+	Abated     int64           `json:"abated"`
+	Letters    int64           `json:"letters"` // messages that could not be read
+	Routers    []MessageRouter `json:"routers,omitempty"`
+}
+
+// MessageRouter is how an instance reads a topic of a Message Router.
+type MessageRouter struct {
+	Router   string `json:"router"`
+	Polls    int64  `json:"polls"`
+	Failures int64  `json:"failures"`
+	Messages int64  `json:"messages"`
+	Behind   bool   `json:"behind"` // more messages were there than it asked for
+	// Error of the last poll, and since when polls fail; missing if the last one succeeded.
+	Error string    `json:"error,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+}
+
+// DeadLetter is a message that could not be read as a heartbeat.
+type DeadLetter struct {
+	At     time.Time `json:"at"`
+	Path   string    `json:"path"`
+	Cause  string    `json:"cause"`
+	Detail string    `json:"detail"`
+	Body   string    `json:"body"` // its start
+}
+
+// DeadLetters are those of one instance, the newest first.
+type DeadLetters struct {
+	Letters []DeadLetter     `json:"letters"`
+	Counts  map[string]int64 `json:"counts"` // by cause
+}

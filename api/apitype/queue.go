@@ -1,0 +1,57 @@
+package apitype
+
+// Queue is a queue at a glance.
+type Queue struct {
+	Queue string `json:"queue"`
+	Depth int64  `json:"depth"` // messages that are not final
+	Done  int64  `json:"done"`  // messages that became final, ever
+	// Rate is how fast Done grew over the last seconds; missing until the server has looked twice.
+	Rate     *float64 `json:"rate_per_s,omitempty"`
+	OldestMS int64    `json:"oldest_ms"` // how long the oldest waiting message waits, blocked keys left out
+	Keys     int64    `json:"keys"`      // keys that have messages waiting
+	InFlight int64    `json:"in_flight"` // keys whose message is being submitted
+	Pending  int64    `json:"pending"`   // keys whose message the target has and has not decided
+	Delayed  int64    `json:"delayed"`   // keys that wait for another attempt
+	Blocked  int64    `json:"blocked"`   // keys that wait for an operator
+	Holders  []Holder `json:"holders"`
+	// BlockedKeys are the first of them; only the state has them.
+	BlockedKeys []Key `json:"blocked_keys,omitempty"`
+}
+
+// Queues is a list of queues.
+type Queues struct {
+	Queues []Queue `json:"queues"`
+}
+
+// QueueName names a queue.
+type QueueName struct {
+	Queue string `json:"queue"`
+}
+
+// Holder is an instance and how many keys of a queue it holds.
+type Holder struct {
+	Instance Instance `json:"instance"`
+	Keys     int      `json:"keys"`
+	Asleep   bool     `json:"asleep"`
+}
+
+// Key is a key of a queue.
+type Key struct {
+	Key       string    `json:"key"`
+	Depth     int64     `json:"depth"`           // messages that are not final
+	Head      string    `json:"head,omitempty"`  // id of the next message
+	State     string    `json:"state,omitempty"` // of that message
+	Holder    *Instance `json:"holder,omitempty"`
+	Term      int64     `json:"term"`
+	InFlight  bool      `json:"in_flight"`
+	Blocked   bool      `json:"blocked"`           // it waits for an operator
+	Reason    string    `json:"reason,omitempty"`  // why, or what its head waits for, in the target's words
+	WaitingMS int64     `json:"waiting_ms"`        // how long its head has waited
+	NextMS    int64     `json:"next_ms,omitempty"` // until its head is tried again
+}
+
+// Keys is a list of keys.
+type Keys struct {
+	Keys []Key  `json:"keys"`
+	Next string `json:"next,omitempty"`
+}

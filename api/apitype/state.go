@@ -1,0 +1,101 @@
+package apitype
+
+import "time"
+
+// State is all that the page shows, apart from the history. While the store does not answer, what was read from it is
+// missing.
+type State struct {
+	Server ServerInfo `json:"server"`
+	Store  StoreInfo  `json:"store"`
+	// Parts that are in use: the sections of the page.
+	Parts    []string       `json:"parts"`
+	Roles    *RolesState    `json:"roles,omitempty"`
+	Sessions *SessionsState `json:"sessions,omitempty"`
+	Queues   *QueuesState   `json:"queues,omitempty"`
+	Monitor  *MonitorState  `json:"monitor,omitempty"`
+	Shards   *ShardsState   `json:"shards,omitempty"`
+}
+
+// ServerInfo is the server that answers.
+type ServerInfo struct {
+	Instance *Instance `json:"instance,omitempty"`
+	Version  string    `json:"version"`
+}
+
+// StoreInfo is the store behind a server.
+type StoreInfo struct {
+	Kind      string    `json:"kind" enum:"memory,sqlite,postgres,redis"`
+	Location  string    `json:"location"` // without secrets
+	Server    string    `json:"server"`   // product and version
+	Schema    int       `json:"schema"`   // found; 0: none
+	Wanted    int       `json:"wanted"`   // the schema that this version needs
+	Now       time.Time `json:"now"`
+	Notifies  bool      `json:"notifies"` // changes wake waiters, and are not only found by polling
+	Warnings  []string  `json:"warnings,omitempty"`
+	Up        bool      `json:"up"`
+	Error     string    `json:"error,omitempty"`
+	LatencyMS float64   `json:"latency_ms"`
+}
+
+// RolesState is the first roles, and how many there are.
+type RolesState struct {
+	Total int    `json:"total"`
+	List  []Role `json:"list"`
+}
+
+// SessionsState is the first sessions, and how many there are.
+type SessionsState struct {
+	Total int       `json:"total"`
+	List  []Session `json:"list"`
+}
+
+// QueuesState is the first queues, and how many there are.
+type QueuesState struct {
+	Total int     `json:"total"`
+	List  []Queue `json:"list"`
+	Error string  `json:"error,omitempty"` // of the last reading: what is shown is older than that
+}
+
+// MonitorState is the monitor, with the newest of its alarms that stand. It lists the first checks; the totals are of
+// all.
+type MonitorState struct {
+	Monitor
+	Totals SourceTotals     `json:"totals"`
+	Alarms []Alarm          `json:"alarms"`
+	Own    *MonitorInstance `json:"instance,omitempty"`
+	Error  string           `json:"error,omitempty"` // of the last reading: what is shown is older than that
+}
+
+// SourceTotals are the states of all sources.
+type SourceTotals struct {
+	Checks  int   `json:"checks"`
+	Up      int64 `json:"up"`
+	Down    int64 `json:"down"`
+	Paused  int64 `json:"paused"`
+	Retired int64 `json:"retired"`
+	Unseen  int64 `json:"unseen"`
+}
+
+// ShardsState is the first shards, those in trouble before the others, and the totals of all.
+type ShardsState struct {
+	Totals ShardTotals  `json:"totals"`
+	List   []ShownShard `json:"list"`
+	Error  string       `json:"error,omitempty"` // of the last reading: what is shown is older than that
+}
+
+// ShownShard is a shard and how urgent its state is.
+type ShownShard struct {
+	Shard
+	Alarm int `json:"alarm"` // 0 calm, 1 minor, 2 a plan is under way, 3 major, 4 severe
+}
+
+// ShardTotals count all shards; one can be in several of them.
+type ShardTotals struct {
+	Shards     int `json:"shards"`
+	NoPrimary  int `json:"no_primary"`
+	Blocked    int `json:"blocked"`
+	Unattended int `json:"unattended"`
+	UnderWay   int `json:"under_way"`
+	Paused     int `json:"paused"`
+	Trouble    int `json:"trouble"` // that need attention for whatever reason
+}

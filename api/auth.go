@@ -1,0 +1,192 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/understudy-ha/understudy/access"
+)
+
+// authorizer decides whether a request may pass.
+type authorizer struct {
+	config      *configToken
+	tokens      *tokenCache // the store's tokens; nil when it keeps none
+	crossOrigin *http.CrossOriginProtection
+}
+
+func newAuthorizer(token string) authorizer {
+	g := authorizer{config: &configToken{}, crossOrigin: http.NewCrossOriginProtection()}
+	g.config.set(token)
+	return g
+}
+
+// configToken is the token of the configuration, which a reload may replace.
+type configToken struct {
+	current atomic.Pointer[tokenSum] // nil while there is none
+}
+
+// tokenSum is one token of the configuration, of which only the sum is kept.
+type tokenSum struct {
+	sum      [sha256.Size]byte
+	replaced chan struct{} // closed when another replaces it
+}
+
+func (c *configToken) set(token string) {
+	var next *tokenSum
+	if token != "" {
+		next = &tokenSum{sum: sha256.Sum256([]byte(token)), replaced: make(chan struct{})}
+		if was := c.current.Load(); was != nil && was.sum == next.sum {
+			return
+		}
+	}
+	if was := c.current.Swap(next); was != nil {
+		close(was.replaced)
+	}
+}
+
+func (c *configToken) isSet() bool { return c.current.Load() != nil }
+
+// match returns the configured token if the request carries it, else nil. It compares sums of equal length in constant
+// time, so that timing reveals nothing about the token.
+func (c *configToken) match(r *http.Request) *tokenSum {
+	now := c.current.Load()
+	text, ok := bearerToken(r)
+	given := sha256.Sum256([]byte(text))
+	if now == nil || subtle.ConstantTimeCompare(given[:], now.sum[:]) != 1 || !ok {
+		return nil
+	}
+	return now
+}
+
+// caller is who sent a request, as far as its token says.
+type caller struct {
+	// token of the store that was shown; the zero token with none.
+	token access.Token
+	// scopes is what the caller may do.
+	scopes access.Scopes
+	// config is the configured token, if that was shown.
+	config *tokenSum
+}
+
+// MayIngest reports whether a request that came through a [Server] carries a token that may send heartbeats: the
+// configured one, or one of the store.
+func MayIngest(r *http.Request) bool { return callerOf(r.Context()).scopes.Has(access.Ingest) }
+
+// bearerToken is what a request carries as Authorization: Bearer.
+func bearerToken(r *http.Request) (shown string, ok bool) {
+	scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.TrimSpace(shown), strings.EqualFold(scheme, "Bearer")
+}
+
+// authorize returns the caller, or an error if the route is not for them.
+func (g authorizer) authorize(r *http.Request, to route) (caller, error) {
+	// DNS rebinding: a page of another site can make its own name resolve to this host, and the browser then sends
+	// requests that look local. Browsers always send Host; a health check of HTTP/1.0 need not.
+	if !g.config.isSet() && r.Host != "" && !isLoopback(hostOf(r.Host)) {
+		return caller{}, fmt.Errorf("%w: without a token this server answers only as localhost, 127.0.0.1 or [::1], not as %.100q", errHost, r.Host)
+	}
+	if err := g.crossOrigin.Check(g.forOriginCheck(r, to)); err != nil {
+		return caller{}, errCrossOrigin
+	}
+	// Health checks and the page's files carry no secrets.
+	if to.open && !to.keyed {
+		return caller{}, nil
+	}
+	who, err := g.authenticate(r)
+	switch {
+	case to.keyed && (r.PathValue("key") != "" || err == errUnauthorized):
+		return caller{}, nil // ping keys: the handler checks them itself
+	case err != nil:
+		return who, err
+	// Tokens of the store must not create tokens: a leaked one could then outlive its revocation.
+	case to.manages && who.config == nil:
+		return who, errManages
+	case !who.scopes.Has(to.needs()):
+		return who, scopeError{need: to.needs(), has: who.token}
+	}
+	return who, nil
+}
+
+// forOriginCheck is the request as the cross-origin check must see it. A ping by GET changes something, so that a server
+// without a token must refuse one that a page of another site makes the browser send.
+func (g authorizer) forOriginCheck(r *http.Request, to route) *http.Request {
+	if to.scope != access.Ingest || r.Method == http.MethodPost || g.config.isSet() {
+		return r
+	}
+	r = r.WithContext(r.Context()) // a copy
+	r.Method = http.MethodPost
+	return r
+}
+
+// authenticate returns the caller: errUnauthorized itself when the request carries no token, and an error that wraps it when
+// it carries one of the store's form that is not valid. Without a configured token, a request without a token may do
+// everything, because the server then listens on this host alone.
+func (g authorizer) authenticate(r *http.Request) (caller, error) {
+	if shown := g.config.match(r); shown != nil {
+		return caller{scopes: access.AllScopes(), config: shown}, nil
+	}
+	if shown, ok := bearerToken(r); ok && g.tokens != nil {
+		if id, sum, ok := access.Parse(shown); ok {
+			t, found, err := g.tokens.find(r.Context(), id, sum)
+			if err != nil {
+				return caller{}, err
+			}
+			if found {
+				return caller{token: t, scopes: t.Scopes}, nil
+			}
+			// Not the rights of a request without a token: a revoked token must not give its bearer more than before.
+			return caller{}, fmt.Errorf("%w; the token that was sent is not known here, has expired, or was revoked", errUnauthorized)
+		}
+	}
+	if g.config.isSet() {
+		return caller{}, errUnauthorized
+	}
+	return caller{scopes: access.AllScopes()}, nil
+}
+
+// hasToken reports whether the request carried a valid token.
+func (c caller) hasToken() bool { return c.token.ID != "" || c.config != nil }
+
+// cancelWhenRevoked calls stop soon after the caller's token has ended, and returns then or when ctx ends. A stream that a
+// revoked token opened must not outlive it.
+func (g authorizer) cancelWhenRevoked(ctx context.Context, who caller, stop func()) {
+	if who.config == nil {
+		g.tokens.stopWhenRevoked(ctx, who.token.ID, stop)
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-who.config.replaced:
+		stop()
+	}
+}
+
+// callerKey is that of the caller in the context of a request.
+type callerKey struct{}
+
+// withCaller puts a caller with a token into the context of the request.
+func withCaller(r *http.Request, who caller) *http.Request {
+	if !who.hasToken() {
+		return r
+	}
+	return r.WithContext(context.WithValue(r.Context(), callerKey{}, who))
+}
+
+func callerOf(ctx context.Context) caller {
+	who, _ := ctx.Value(callerKey{}).(caller)
+	return who
+}
+
+// hostOf is the host of a Host header, without its port.
+func hostOf(hostport string) string {
+	if host, _, err := net.SplitHostPort(hostport); err == nil {
+		return host
+	}
+	return hostport
+}

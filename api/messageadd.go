@@ -1,0 +1,158 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+const (
+	// maxMessagesBody is the most that one request may add: one payload as it is, or
+	// many in JSON.
+	maxMessagesBody = dispatch.MaxPayload
+	// maxLargeBodies is how many requests with a body above maxBody are read at once.
+	maxLargeBodies = 8
+	// bodyTimeout is how long such a body may take to arrive.
+	bodyTimeout = time.Minute
+)
+
+// MessageOf returns the message that is meant, checked; errors wrap lease.ErrInvalid.
+func MessageOf(in apitype.NewMessage, queue string) (dispatch.Message, error) {
+	b := dispatch.Message{Queue: queue, Key: in.Key, ID: in.ID, ContentType: in.ContentType}
+	given := 0
+	kind := ""
+	if in.Payload != nil {
+		given++
+		b.Payload, kind = []byte(*in.Payload), "text/plain; charset=utf-8"
+	}
+	if in.Base64 != nil {
+		given++
+		b.Payload = in.Base64
+	}
+	if in.JSON != nil {
+		given++
+		b.Payload, kind = in.JSON, "application/json"
+	}
+	if given > 1 {
+		return b, fmt.Errorf("%w: give one of payload, payload_base64 and payload_json", lease.ErrInvalid)
+	}
+	if b.ContentType == "" {
+		b.ContentType = kind
+	}
+	b = b.WithDefaults()
+	return b, b.Validate()
+}
+
+// addMessages stores one payload as it is, when a key is in the query, and
+// otherwise those that stand in JSON: all or none.
+func (s *Server) addMessages(w http.ResponseWriter, r *http.Request) error {
+	queue, err := queueName(r)
+	if err != nil {
+		return err
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return fmt.Errorf("%w: the query cannot be read: %w", lease.ErrInvalid, err)
+	}
+	done, err := s.admitLargeBody(w, r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if query.Has("key") {
+		return s.addOne(w, r, dispatch.Message{
+			Queue: queue, Key: query.Get("key"), ID: query.Get("id"), ContentType: r.Header.Get("Content-Type"),
+		})
+	}
+	return s.addMany(w, r, queue)
+}
+
+// admitLargeBody gives long bodies more time to arrive, and bounds how many are read at once: each is held in memory whole.
+// A body of unknown length counts as long.
+func (s *Server) admitLargeBody(w http.ResponseWriter, r *http.Request) (done func(), err error) {
+	if r.ContentLength >= 0 && r.ContentLength <= maxBody {
+		return func() {}, nil
+	}
+	select {
+	case s.largeBodies <- struct{}{}:
+	default:
+		return nil, errBusy
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	extendWriteDeadline(w, bodyTimeout+2*s.cfg.Timeout)
+	return func() { <-s.largeBodies }, nil
+}
+
+func (s *Server) addOne(w http.ResponseWriter, r *http.Request, b dispatch.Message) error {
+	var err error
+	if b.Payload, err = io.ReadAll(r.Body); err != nil {
+		return incompleteBody(err)
+	}
+	b = b.WithDefaults()
+	if err := b.Validate(); err != nil {
+		return err
+	}
+	added, err := s.add(r.Context(), []dispatch.Message{b})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if added[0] {
+		status = http.StatusCreated
+	}
+	w.Header().Set("Location", "/v1/queues/"+b.Queue+"/messages/"+url.PathEscape(b.ID))
+	return writeJSON(w, status, apitype.AddedMessage{ID: b.ID, Added: added[0]})
+}
+
+func (s *Server) addMany(w http.ResponseWriter, r *http.Request, queue string) error {
+	var body struct {
+		apitype.NewMessages
+		Batches []apitype.NewMessage `json:"batches"` // as they were called before
+	}
+	if err := readJSON(r, &body); err != nil {
+		return err
+	}
+	if body.Messages == nil {
+		body.Messages = body.Batches
+	}
+	if n := len(body.Messages); n == 0 || n > claim.MaxKeys {
+		return fmt.Errorf("%w: %d messages; give 1 to %d as {\"messages\":[{\"key\":…,\"payload\":…}]}, or one payload as the body with ?key=…",
+			lease.ErrInvalid, n, claim.MaxKeys)
+	}
+	messages := make([]dispatch.Message, len(body.Messages))
+	for i, in := range body.Messages {
+		b, err := MessageOf(in, queue)
+		if err != nil {
+			return fmt.Errorf("message %d of %d: %w; none was stored", i+1, len(body.Messages), err)
+		}
+		messages[i] = b
+	}
+	added, err := s.add(r.Context(), messages)
+	if err != nil {
+		return err
+	}
+	out := make([]apitype.AddedMessage, len(messages))
+	for i, b := range messages {
+		out[i] = apitype.AddedMessage{ID: b.ID, Added: added[i]}
+	}
+	return writeJSON(w, http.StatusOK, apitype.AddedMessages{Messages: out})
+}
+
+func (s *Server) add(ctx context.Context, messages []dispatch.Message) ([]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	return s.queueAdmin.Add(ctx, messages)
+}
+
+// incompleteBody is a body that did not arrive whole.
+func incompleteBody(err error) error {
+	return fmt.Errorf("%w: the body did not arrive whole: %w", lease.ErrInvalid, err)
+}

@@ -1,0 +1,126 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Names of the version before, which are accepted for one version more: paths, and keys of JSON on them.
+const (
+	messagesPath, oldMessagesPath = "/v1/queues/{queue}/messages", "/v1/queues/{queue}/batches"
+	checksPath, oldChecksPath     = "/v1/checks", "/v1/event-names"
+)
+
+// withOldPaths adds the routes under their old paths. They answer with the old keys.
+func withOldPaths(routes []route) []route {
+	out := routes
+	for _, rt := range routes {
+		switch {
+		case strings.Contains(rt.pattern, messagesPath):
+			rt.pattern = strings.Replace(rt.pattern, messagesPath, oldMessagesPath, 1)
+		case strings.Contains(rt.pattern, checksPath):
+			rt.pattern = strings.Replace(rt.pattern, checksPath, oldChecksPath, 1)
+		default:
+			continue
+		}
+		rt.hidden = true
+		if !strings.HasSuffix(rt.pattern, "/payload") { // which is not ours to change
+			rt.handle = withOldKeys(rt.handle)
+		}
+		out = append(out, rt)
+	}
+	return out
+}
+
+func withOldKeys(handle func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		kept := &keptBody{ResponseWriter: w, status: http.StatusOK}
+		if err := handle(kept, r); err != nil {
+			return err
+		}
+		w.WriteHeader(kept.status)
+		_, _ = w.Write(renameKeys(kept.body.Bytes(), map[string]string{"messages": "batches", "checks": "event_names", "check": "event"}))
+		return nil
+	}
+}
+
+// keptBody keeps what is answered, so that it can be changed.
+type keptBody struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (k *keptBody) WriteHeader(status int)      { k.status = status }
+func (k *keptBody) Write(p []byte) (int, error) { return k.body.Write(p) }
+func (k *keptBody) Unwrap() http.ResponseWriter { return k.ResponseWriter }
+
+// readRenamed is [readJSON] for bodies that may have keys of the version before.
+func readRenamed(r *http.Request, v any) error {
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return fmt.Errorf("%w: the body did not arrive whole: %w", lease.ErrInvalid, err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(renameKeys(text, map[string]string{"event_names": "checks", "event": "check"})))
+	return readJSON(r, v)
+}
+
+// renameKeys renames the keys of an object, and of the objects in its lists. Deeper ones are the caller's own, such as labels.
+// What is not an object is left as it is.
+func renameKeys(text []byte, names map[string]string) []byte {
+	var whole map[string]json.RawMessage
+	if json.Unmarshal(text, &whole) != nil {
+		return text
+	}
+	for key, value := range whole {
+		var list []map[string]json.RawMessage
+		if json.Unmarshal(value, &list) == nil && list != nil {
+			for _, one := range list {
+				renameAll(one, names)
+			}
+			whole[key], _ = json.Marshal(list) // of what was read as JSON
+		}
+	}
+	renameAll(whole, names)
+	oldNext(whole)
+	out, _ := json.Marshal(whole)
+	return out
+}
+
+func renameAll(of map[string]json.RawMessage, names map[string]string) {
+	for from, to := range names {
+		if value, ok := of[from]; ok && of[to] == nil {
+			of[to] = value
+			delete(of, from)
+		}
+	}
+}
+
+// oldNext gives next the form that it had in a list of batches.
+func oldNext(whole map[string]json.RawMessage) {
+	var next string
+	if whole["batches"] == nil || json.Unmarshal(whole["next"], &next) != nil {
+		return
+	}
+	parts, err := readCursor(next, 2)
+	if err != nil {
+		return
+	}
+	seq, _ := strconv.ParseInt(parts[1], 10, 64)
+	whole["next"], _ = json.Marshal(map[string]any{"after_key": parts[0], "after_seq": seq})
+}
+
+// eitherFilter reads a parameter of the query by its name, or by the one that it had.
+func eitherFilter(r *http.Request, name, old string) (string, error) {
+	if !r.URL.Query().Has(name) {
+		name = old
+	}
+	return filter(r, name)
+}

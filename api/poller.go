@@ -1,0 +1,171 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+)
+
+const (
+	// pollInterval is how often the poller reads the store when nothing wakes it. minPollGap is the least time between
+	// two polls, however many changes wake it: ten a second are more than a page can show.
+	pollInterval = time.Second
+	minPollGap   = 100 * time.Millisecond
+	// pollTimeout bounds one poll. It is less than readyFor, so that one slow poll does not make the server unready.
+	pollTimeout = 3 * time.Second
+	// readyFor is how long after its last answer a store counts as there.
+	readyFor = 5 * time.Second
+	// inspectInterval is how often the store's own facts (version, schema, clock) are read: they hardly change.
+	inspectInterval = 15 * time.Second
+	// maxShown is the most of anything that the state lists.
+	maxShown = 500
+)
+
+// poller reads the store for all open streams together: it follows the history, builds the state if a stream wants it, and
+// knows whether the store answers. One goroutine runs it; the mutex guards what requests read.
+type poller struct {
+	cfg     Config
+	log     *slog.Logger
+	hub     *lease.Notifier
+	stream  *stream
+	queues  *queueReader
+	monitor *monitorPart
+	shards  *shardPart
+	series  *series
+	wanted  chan struct{} // a new stream wants the state
+
+	feed       *history.Feed // nil until the store has answered
+	info       store.Info
+	inspected  time.Time
+	hasQueues  bool // there were some when the store last answered
+	hasMonitor bool // it was in use then
+	hasShards  bool // there were some when they were last read
+
+	mu       sync.Mutex
+	answered time.Time // when the store last did
+	latency  time.Duration
+	failure  error // of the last poll
+}
+
+func newPoller(cfg Config, hub *lease.Notifier, stream *stream, queues *queueReader, monitor *monitorPart, shards *shardPart) *poller {
+	return &poller{
+		cfg: cfg, log: cfg.Logger, hub: hub, stream: stream, queues: queues, monitor: monitor, shards: shards, series: newSeries(), wanted: make(chan struct{}, 1),
+	}
+}
+
+func (b *poller) run(ctx context.Context) {
+	sub := b.hub.Subscribe()
+	defer sub.Close()
+	for {
+		started := time.Now()
+		shards := b.shards.changed()
+		b.poll(ctx)
+		if !waitForChange(ctx, minPollGap, nil, nil, nil) || !waitForChange(ctx, time.Until(started.Add(pollInterval)), sub.C(), b.wanted, shards) {
+			return
+		}
+	}
+}
+
+// poll reads the store once and publishes what is new.
+func (b *poller) poll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	started := time.Now()
+	events, err := b.newEvents(ctx)
+	b.recordResult(err, time.Since(started))
+	for _, e := range events {
+		m, err := newHistoryEvent(e)
+		if err != nil {
+			b.log.Error("event not shown: it has no JSON form", "event", e.ID, "err", err)
+			continue
+		}
+		b.stream.publish(m)
+	}
+	if b.series.startSlotIfDue(time.Now()) && err == nil {
+		b.series.sample(ctx, b)
+	}
+	b.series.recordTakeovers(events)
+	if !b.stream.hasStateReaders() || context.Cause(ctx) == context.Canceled {
+		return
+	}
+	m, err := newStateEvent(b.state(ctx, err))
+	if err != nil {
+		b.log.Error("state not shown: it has no JSON form", "err", err)
+		return
+	}
+	b.stream.publish(m)
+}
+
+// newEvents returns the events since the last call. The first call returns none: earlier events are in the history, where
+// a reader that asks for them gets them.
+func (b *poller) newEvents(ctx context.Context) ([]history.Event, error) {
+	if b.feed != nil {
+		return b.feed.Next(ctx)
+	}
+	newest, err := b.cfg.Store.Read(ctx, history.Query{Newest: true, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	after := int64(0)
+	if len(newest) > 0 {
+		after = newest[0].ID
+	}
+	b.feed = history.NewFeed(b.cfg.Store, after, "", "")
+	return nil, nil
+}
+
+// recordResult keeps whether the store answered. It logs only a change, not every poll of an outage.
+func (b *poller) recordResult(err error, took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	// The server stops, which says nothing about the store.
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	switch {
+	case err != nil && b.failure == nil:
+		b.log.Warn("store does not answer", "err", err)
+	case err == nil && b.failure != nil:
+		b.log.Info("store answers again")
+	}
+	b.failure = err
+	if err == nil {
+		b.answered, b.latency = time.Now(), took
+	}
+}
+
+// readiness reports whether the store answered lately, and how long it took.
+func (b *poller) readiness() (latency time.Duration, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.latency, !b.answered.IsZero() && time.Since(b.answered) < readyFor
+}
+
+// waitForChange waits for d or for any of the channels; false when ctx ended.
+func waitForChange(ctx context.Context, d time.Duration, changed <-chan lease.Change, wanted, shards <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-changed:
+	case <-wanted:
+	case <-shards:
+	case <-timer.C:
+	}
+	return true
+}
+
+// requestState makes the poller publish the state before its next poll is due.
+func (b *poller) requestState() {
+	select {
+	case b.wanted <- struct{}{}:
+	default:
+	}
+}

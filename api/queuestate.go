@@ -1,0 +1,139 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+const (
+	// queueFresh is how old what is shown of the queues may be, and queueScraped
+	// how old their metrics.
+	queueFresh   = time.Second
+	queueScraped = 5 * time.Second
+	// rateOver is the time over which a rate is taken.
+	rateOver = 10 * time.Second
+	// maxBlockedQueues and maxBlockedKeys bound the blocked keys of the state.
+	maxBlockedQueues = 10
+	maxBlockedKeys   = 20
+)
+
+// queueReader reads the queues. With very many keys a read takes long, so that all requests share it.
+type queueReader struct {
+	admin dispatch.Admin
+	*sharedRead[queueSnapshot]
+}
+
+// queueSnapshot is the result of one read.
+type queueSnapshot struct {
+	at      time.Time
+	queues  []dispatch.Overview
+	blocked map[string][]apitype.Key // the first blocked keys, by queue
+	views   []apitype.Queue
+	marks   map[string][]doneCount
+}
+
+// doneCount is how many messages of a queue had ended at a time.
+type doneCount struct {
+	at   time.Time
+	done int64
+}
+
+func newQueueReader(running context.Context, admin dispatch.Admin) *queueReader {
+	l := &queueReader{admin: admin}
+	l.sharedRead = &sharedRead[queueSnapshot]{subject: "the queues", running: running, load: l.read, merge: addRates}
+	return l
+}
+
+// views returns the queues as they were about age ago.
+func (l *queueReader) views(ctx context.Context, age time.Duration) ([]apitype.Queue, error) {
+	if l.admin == nil {
+		return nil, nil
+	}
+	seen, err := l.fresh(ctx, age)
+	if err != nil {
+		return nil, err
+	}
+	return seen.views, nil
+}
+
+func (l *queueReader) read(ctx context.Context) (queueSnapshot, error) {
+	queues, err := l.admin.Queues(ctx)
+	if err != nil {
+		return queueSnapshot{}, err
+	}
+	blocked, err := l.blockedKeys(ctx, queues)
+	return queueSnapshot{at: time.Now(), queues: queues, blocked: blocked}, err
+}
+
+func (l *queueReader) blockedKeys(ctx context.Context, queues []dispatch.Overview) (map[string][]apitype.Key, error) {
+	out := map[string][]apitype.Key{}
+	for _, o := range queues {
+		if o.Blocked == 0 || len(out) == maxBlockedQueues {
+			continue
+		}
+		keys, err := l.admin.Keys(ctx, dispatch.KeyQuery{Queue: o.Queue, Blocked: true, Limit: maxBlockedKeys})
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range keys {
+			out[o.Queue] = append(out[o.Queue], viewKey(k))
+		}
+	}
+	return out, nil
+}
+
+// addRates makes what is shown, with rates since what was seen before.
+func addRates(before, now queueSnapshot) queueSnapshot {
+	now.views = make([]apitype.Queue, 0, len(now.queues))
+	now.marks = make(map[string][]doneCount, len(now.queues))
+	for _, o := range now.queues {
+		view := ViewQueue(o)
+		now.marks[o.Queue], view.Rate = rate(before.marks[o.Queue], doneCount{now.at, o.Done})
+		now.views = append(now.views, view)
+	}
+	return now
+}
+
+// rate adds a mark, drops those that are too old, and tells what was done in a
+// second between the oldest and the newest.
+func rate(marks []doneCount, now doneCount) ([]doneCount, *float64) {
+	if n := len(marks); n > 0 && now.done < marks[n-1].done {
+		marks = nil // another queue of the same name
+	}
+	for len(marks) > 1 && now.at.Sub(marks[1].at) >= rateOver {
+		marks = marks[1:]
+	}
+	if len(marks) > 0 && now.at.Sub(marks[0].at) > 3*rateOver {
+		marks = nil // too old to say anything about the rate now
+	}
+	var r *float64
+	if len(marks) > 0 && now.at.After(marks[0].at) {
+		v := float64(now.done-marks[0].done) / now.at.Sub(marks[0].at).Seconds()
+		r = &v
+	}
+	if n := len(marks); n > 0 && now.at.Sub(marks[n-1].at) < queueFresh/2 {
+		return marks, r // the last mark is young enough
+	}
+	return append(marks[:len(marks):len(marks)], now), r
+}
+
+// state is what the page shows: the queues, with the first of their blocked keys,
+// as they are known.
+func (l *queueReader) state(ctx context.Context) *apitype.QueuesState {
+	if l.admin == nil {
+		return nil
+	}
+	seen, err := l.latest(ctx, queueFresh)
+	out := &apitype.QueuesState{Total: len(seen.views), List: append([]apitype.Queue{}, seen.views[:min(len(seen.views), maxShown)]...)}
+	for i := range out.List {
+		out.List[i].BlockedKeys = seen.blocked[out.List[i].Queue]
+	}
+	if err != nil {
+		out.Error = lease.TruncateReason(err.Error())
+	}
+	return out
+}

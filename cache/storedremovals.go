@@ -1,0 +1,72 @@
+package cache
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/understudy-ha/understudy/cache/protocol"
+)
+
+// storedRemovals is the list of removals that is stored: all that are known, and those that
+// are forgotten already but whose deletions may not be stored. Without them, what was
+// removed would be back after a restart.
+type storedRemovals struct {
+	stored map[protocol.Removal]bool // true: still known
+	fresh  bool                      // something on it is not stored
+	keep   bool                      // nothing is ever taken off
+}
+
+func newLedger(stored []protocol.Removal) storedRemovals {
+	l := storedRemovals{stored: map[protocol.Removal]bool{}}
+	for _, r := range stored {
+		l.stored[r] = true
+	}
+	return l
+}
+
+// set takes over what is known now, and tells whether any of it is new.
+func (l *storedRemovals) set(known []protocol.Removal) bool {
+	for r := range l.stored {
+		l.stored[r] = false
+	}
+	before := len(l.stored)
+	for _, r := range known {
+		l.stored[r] = true
+	}
+	added := len(l.stored) > before
+	l.fresh = l.fresh || added
+	return added
+}
+
+func (l *storedRemovals) list() []protocol.Removal { return slices.Collect(maps.Keys(l.stored)) }
+
+// gone are those that are forgotten, and may be dropped once everything that is
+// unsaved now is saved.
+func (l *storedRemovals) gone() (out []protocol.Removal) {
+	if l.keep {
+		return nil
+	}
+	for r, known := range l.stored {
+		if !known {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (l *storedRemovals) drop(gone []protocol.Removal) {
+	for _, r := range gone {
+		if !l.stored[r] {
+			delete(l.stored, r)
+		}
+	}
+}
+
+// add puts back what could not be dropped.
+func (l *storedRemovals) add(gone []protocol.Removal) {
+	for _, r := range gone {
+		if !l.stored[r] {
+			l.stored[r] = false // in the list, although not known
+		}
+	}
+}

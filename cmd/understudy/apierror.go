@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// codedError is an error in the words of the API, and the error of this program that its code stands for.
+type codedError struct {
+	text string
+	code string
+	is   error
+}
+
+func (e codedError) Error() string { return e.text }
+func (e codedError) Unwrap() error { return e.is }
+
+// errorsByCode are the errors that the codes of the API stand for.
+func errorsByCode() map[string]error {
+	return map[string]error{
+		"vacant": elect.ErrVacant, "not_found": lease.ErrNotFound,
+		"no_queue": dispatch.ErrNoQueue, "no_batch": dispatch.ErrNoMessage, "wrong_state": dispatch.ErrState,
+		"no_event": monitor.ErrNoCheck, "unknown_event": monitor.ErrNoCheck, "no_source": monitor.ErrNoSource, "no_alarm": monitor.ErrNoAlarm,
+		"no_primary": shard.ErrNoPrimary, "under_way": shard.ErrLocked, "changed": shard.ErrChanged, "not_done": shard.ErrFailed, "no_agent": shard.ErrNoAgent,
+		"no_token":      access.ErrNotFound,
+		"unsafe_timing": lease.ErrUnsafeTiming, "invalid": lease.ErrInvalid, "too_large": lease.ErrInvalid,
+		"store_without_queues": usererr.Err, "store_without_sources": usererr.Err, "store_without_tokens": usererr.Err, "no_shards": usererr.Err,
+		"store_unavailable": lease.ErrUnavailable, "busy": lease.ErrUnavailable, "stopping": lease.ErrUnavailable, "not_ready": lease.ErrUnavailable,
+		"two_hosts": lease.ErrTwoHosts, "unknown_outcome": lease.ErrUnknown,
+	}
+}
+
+// apiError gives what a client returned the error of this program that its code stands for.
+func apiError(err error) error {
+	answer, ok := errors.AsType[*client.Error](err)
+	if !ok {
+		return transportError(err)
+	}
+	if is := errorsByCode()[answer.Code]; is != nil {
+		return codedError{answer.Error(), answer.Code, is}
+	}
+	text := fmt.Sprintf("the server refused with %d: %s", answer.Status, termtext.Line(answer.Error()))
+	switch {
+	case answer.Code == client.NotUnderstudy && answer.Status >= http.StatusInternalServerError:
+		// What stands before the server says that it is not there.
+		return codedError{answer.Detail, answer.Code, lease.ErrUnavailable}
+	case answer.Code == client.NotUnderstudy:
+		return errors.New(answer.Detail + "; is it the address of a server?")
+	case answer.Status == http.StatusUnauthorized:
+		return errors.New(text + "; give a token with --token-file, or set UNDERSTUDY_TOKEN")
+	}
+	return errors.New(text)
+}
+
+// transportError is what went wrong before there was an answer.
+func transportError(err error) error {
+	failed, ok := errors.AsType[*url.Error](err)
+	if !ok || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return codedError{fmt.Sprintf("%v; SSL_CERT_FILE names certificates to trust", failed.Err), "", lease.ErrUnavailable}
+	}
+	return codedError{fmt.Sprintf("the server cannot be reached: %v", failed.Err), "", lease.ErrUnavailable}
+}

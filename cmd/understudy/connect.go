@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
+)
+
+// resolveTarget decides whether commands use the store or a server: a flag goes before the
+// environment, and with both in the environment a command asks the server if it can.
+func (a *app) resolveTarget() error {
+	switch {
+	case a.serverURL != "" && a.StoreURL != "":
+		return usererr.Errorf("--store and --server exclude each other: a server is on its own store")
+	case a.serverURL == "" && a.StoreURL == "":
+		a.serverURL, a.StoreURL = os.Getenv("UNDERSTUDY_SERVER"), os.Getenv("UNDERSTUDY_STORE")
+	}
+	if a.serverURL == "" {
+		return nil
+	}
+	to, err := url.Parse(a.serverURL)
+	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
+		return usererr.Errorf("--server %q: use http://HOST:PORT or https://HOST:PORT", termtext.URL(a.serverURL))
+	}
+	return nil
+}
+
+// needStore refuses a command that a server cannot do when there is no store.
+func (a *app) needStore() error {
+	if a.StoreURL == "" {
+		return usererr.Errorf("%s works on the store itself: give --store", a.command)
+	}
+	return nil
+}
+
+// remote tells whether commands ask a server.
+func (a *app) remote() bool { return a.serverURL != "" }
+
+// token is what is shown to the server; "" is nothing.
+func (a *app) token() (string, error) {
+	if a.tokenFile == "" {
+		return os.Getenv("UNDERSTUDY_TOKEN"), nil
+	}
+	text, err := settings.SecretFile(a.tokenFile)
+	return string(text), err
+}
+
+// server returns a client of the server that the flags name. Nothing is sent yet.
+func (a *app) server() (*client.Client, error) {
+	token, err := a.token()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(client.Config{URL: a.serverURL, Token: token, HTTP: httpClient(http.DefaultTransport)})
+	if err != nil {
+		return nil, usererr.Errorf("--server: %v", err)
+	}
+	return c, nil
+}
+
+// httpClient follows no redirects, so that the token goes nowhere else, and comes back to a server
+// that has had too many requests.
+func httpClient(by http.RoundTripper) *http.Client {
+	return &http.Client{
+		Transport:     retryTransport{by},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// leastPause is between two tries of a request that came too soon.
+const leastPause = 100 * time.Millisecond
+
+// retryTransport retries a request that was rate-limited, when the server says, as
+// long as its context lasts.
+type retryTransport struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (p retryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	for {
+		answer, err := p.RoundTripper.RoundTrip(r)
+		if err != nil || answer.StatusCode != http.StatusTooManyRequests || r.Body != nil && r.GetBody == nil {
+			return answer, err
+		}
+		seconds, err := strconv.ParseUint(answer.Header.Get("Retry-After"), 10, 16)
+		pause := max(time.Duration(seconds)*time.Second, leastPause) // what says 0 is not asked in a loop
+		if ends, ok := r.Context().Deadline(); err != nil || !ok || time.Until(ends) <= pause {
+			return answer, nil // the caller is told
+		}
+		answer.Body.Close()
+		select {
+		case <-r.Context().Done():
+			return nil, context.Cause(r.Context())
+		case <-time.After(pause):
+		}
+		if r = r.Clone(r.Context()); r.GetBody != nil {
+			if r.Body, err = r.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// millis is a duration that JSON has in milliseconds.
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// TestStatusFits: whatever there is, status has no more than 40 lines, and shows first what
+// a person has to see to.
+func TestStatusFits(t *testing.T) {
+	s := situation{Errors: []string{"The queues could not be read: because"}, MoreNeeds: 1000, Monitor: &apitype.Monitor{}, Cache: &apitype.CacheCluster{}}
+	for range 500 {
+		long := strings.Repeat("long\n", 100)
+		s.Needs = append(s.Needs, apitype.Need{Part: "queue", Subject: "orders", Item: "a", Severity: "bad", What: long})
+		s.Roles = append(s.Roles, apitype.Role{Role: "held", Primaries: []apitype.Primary{{Name: "a"}, {Name: "b"}}})
+		s.Shards = append(s.Shards, apitype.Shard{Name: "s", Health: string(shard.Fine), Primary: &apitype.ShardPrimary{}})
+		s.Queues = append(s.Queues, apitype.Queue{Queue: "q"})
+		s.Instances = append(s.Instances, apitype.Session{})
+		s.History = append(s.History, apitype.Event{Part: "role", Subject: "x", Reason: long})
+	}
+	s.Roles = append(s.Roles, apitype.Role{Role: "vacant"})
+	s.Shards = append(s.Shards, apitype.Shard{Name: "over", Health: string(shard.Stuck), Why: "silent"})
+	s.Queues = append(s.Queues, apitype.Queue{Queue: "stuck", Blocked: 1})
+	text := s.text()
+	if n := strings.Count(text, "\n"); n > 40 {
+		t.Errorf("%d lines:\n%s", n, text)
+	}
+	for _, want := range []string{"\nvacant ", "\nover ", "\nstuck ", "needs attention: 1500\n", "… and 498 more: role list\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not shown:\n%s", want, text)
+		}
+	}
+	if !strings.HasPrefix(text, "!      not known: ") {
+		t.Errorf("it does not begin with what nobody knows:\n%s", text)
+	}
+}
+
+// TestPatient: a server that has had too many requests is asked again when it says, with the
+// same body, as long as there is time.
+func TestPatient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var bodies []string
+		refuse, after := 2, "1"
+		c, err := client.New(client.Config{URL: "http://x", HTTP: httpClient(roundTrip(func(r *http.Request) (*http.Response, error) {
+			body, _ := io.ReadAll(r.Body)
+			bodies = append(bodies, string(body))
+			out := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader("{}"))}
+			if refuse > 0 {
+				refuse--
+				out.StatusCode, out.Header = http.StatusTooManyRequests, http.Header{"Retry-After": {after}}
+				out.Body = io.NopCloser(strings.NewReader(`{"code":"too_many_requests","detail":"too many"}`))
+			}
+			return out, nil
+		}))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+		defer cancel()
+		if err := c.CreateQueue(ctx, "orders"); err != nil || len(bodies) != 3 || bodies[2] != bodies[0] {
+			t.Errorf("%v after %q", err, bodies)
+		}
+		refuse = 1000
+		started := time.Now()
+		err = apiError(c.CreateQueue(ctx, "orders"))
+		if err == nil || !strings.Contains(err.Error(), "429: too many") || time.Since(started) > callTimeout {
+			t.Errorf("%v after %v", err, time.Since(started))
+		}
+		for say, most := range map[string]int{"0": 100, "99999999999": 1, "-1": 1, "soon": 1} {
+			bodies, refuse, after = nil, 1_000_000, say
+			ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+			if err := c.CreateQueue(ctx, "orders"); err == nil || len(bodies) > most {
+				t.Errorf("told to come back after %q it asked %d times: %v", say, len(bodies), err)
+			}
+			cancel()
+		}
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestHeardCodes: an error has the exit code that it has on the store.
+func TestHeardCodes(t *testing.T) {
+	for code, want := range map[string]int{
+		"vacant": exitAbsent, "no_batch": exitAbsent, "no_alarm": exitAbsent, "no_primary": exitAbsent, "not_found": exitAbsent,
+		"invalid": exitUsage, "store_without_queues": exitUsage,
+		"wrong_state": exitFailed, "not_done": exitFailed, "missing_scope": exitFailed, "never_heard_of": exitFailed,
+		"store_unavailable": exitUnreachable, "unknown_outcome": exitUnreachable, "not_ready": exitUnreachable,
+	} {
+		if got := exitCode(apiError(&client.Error{Status: 400, Code: code, Detail: "why"})); got != want {
+			t.Errorf("%s: exit code %d, not %d", code, got, want)
+		}
+	}
+	if err := apiError(nil); err != nil {
+		t.Error(err)
+	}
+	if err := apiError(&client.Error{Status: 502, Code: client.NotUnderstudy}); exitCode(err) != exitUnreachable {
+		t.Errorf("a proxy without its server: %v", err)
+	}
+}
+
+// TestStatusHere: without a server the API answers within this process, and ends with it.
+func TestStatusHere(t *testing.T) {
+	t.Setenv("UNDERSTUDY_STORE", "sqlite:"+t.TempDir()+"/u.db")
+	var out, complaints bytes.Buffer
+	if code := run(t.Context(), []string{"status", "-o", "json"}, &out, &complaints); code != 0 {
+		t.Fatalf("exit code %d: %s", code, complaints.String())
+	}
+	var s situation
+	if err := json.Unmarshal(out.Bytes(), &s); err != nil || s.Store.Kind != "sqlite" || !s.Store.Up {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}

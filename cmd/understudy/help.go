@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+)
+
+// printUsage prints what cobra would print, with the flags that few people need under a heading of their own.
+func printUsage(c *cobra.Command) error {
+	w := c.OutOrStderr()
+	fmt.Fprint(w, "Usage:")
+	if c.Runnable() {
+		fmt.Fprintf(w, "\n  %s", c.UseLine())
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "\n  %s [command]", c.CommandPath())
+	}
+	if len(c.Aliases) > 0 && !c.HasSubCommands() {
+		fmt.Fprintf(w, "\n\nAliases:\n  %s", c.NameAndAliases())
+	}
+	if c.HasExample() {
+		fmt.Fprintf(w, "\n\nExamples:\n%s", c.Example)
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprint(w, "\n\nAvailable Commands:")
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				fmt.Fprintf(w, "\n  %-*s %s", sub.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+	}
+	first, more := strictyaml.SplitFlags(c.LocalFlags())
+	printFlags(w, "Flags", first)
+	printFlags(w, "More flags", more)
+	printFlags(w, "Global flags", c.InheritedFlags())
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "\n\nUse \"%s [command] --help\" for more information about a command.", c.CommandPath())
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+func printFlags(w io.Writer, heading string, flags *pflag.FlagSet) {
+	if flags.HasAvailableFlags() {
+		fmt.Fprintf(w, "\n\n%s:\n%s", heading, strings.TrimRight(flags.FlagUsages(), " \n"))
+	}
+}

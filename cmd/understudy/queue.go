@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
+)
+
+// queueCommands returns "queue", and "batch", which is its old name.
+func (a *app) queueCommands() []*cobra.Command {
+	c := &cobra.Command{
+		Use:   "queue",
+		Short: "Queues of messages, delivered in order per key: run, add, list, retry, wait",
+		Long: `A queue keeps messages until they are delivered: strictly in order per key, at least once, by any
+number of instances. It needs SQLite or PostgreSQL.`,
+		Example: `  understudy queue run orders --webhook http://127.0.0.1:8080/orders
+  echo '{"total": 12}' | understudy queue add orders --key customer-7
+  understudy queue keys orders --blocked`,
+	}
+	old := &cobra.Command{Use: "batch", Short: "The old name of queue", Hidden: true, Example: c.Example}
+	for _, noun := range []*cobra.Command{c, old} {
+		noun.AddCommand(a.queueRunCommand(), a.queueAddCommand(), a.queueKeysCommand(), a.queueListCommand(), a.queueShowCommand(), a.queueWaitCommand(),
+			a.queueActCommand(dispatch.Retry, "Try messages again that are blocked, delayed, unknown or dead-lettered",
+				`Try messages again: at once if they block their key, are delayed, or have an unknown outcome (sending
+again is then your decision). Messages that were dead-lettered as invalid, failed or cancelled go to the end of their
+key. With --all-blocked the argument is a queue, and every message that blocks a key of it is tried again.`),
+			a.queueActCommand(dispatch.Skip, "Dead-letter messages that block their key, are delayed or unknown",
+				`Dead-letter messages that block their key, are delayed, or have an unknown outcome. They end as failed
+(or stay invalid), and the next message of their key goes on. With --all-blocked the argument is a queue, and every
+message that blocks a key of it is dead-lettered.`),
+			a.queueActCommand(dispatch.Cancel, "Remove messages that were never sent",
+				`Remove messages that were never sent. They end as cancelled.`))
+	}
+	queues := a.queueListCommand()
+	queues.Use, queues.Args = "queues", noArgs
+	old.AddCommand(queues)
+	return []*cobra.Command{c, old}
+}
+
+func (a *app) printQueues(queues []apitype.Queue) error {
+	var rows []string
+	for _, q := range queues {
+		if a.json() {
+			if err := a.printJSON(q); err != nil {
+				return err
+			}
+			continue
+		}
+		holders := make([]string, 0, len(q.Holders))
+		for _, h := range q.Holders {
+			holders = append(holders, fmt.Sprintf("%s (%d)", h.Instance.Name, h.Keys))
+		}
+		rows = append(rows, row(q.Queue, q.Depth, orDash(millis(q.OldestMS)), q.Keys, q.InFlight, q.Pending, q.Delayed, q.Blocked, q.Done, strings.Join(holders, ", ")))
+	}
+	if a.json() {
+		return nil
+	}
+	return a.table("QUEUE\tDEPTH\tOLDEST\tKEYS\tIN FLIGHT\tPENDING\tDELAYED\tBLOCKED\tDONE\tINSTANCES (KEYS)", rows)
+}
+
+// orDash is a duration, and nothing when it is none.
+func orDash(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return termtext.Brief(d)
+}
+
+// maxRows is the most that one command lists.
+const maxRows = 1_000_000
+
+func checkLimit(n int) error {
+	if n < 1 || n > maxRows {
+		return usererr.Errorf("--limit %d: 1 to %d are possible", n, maxRows)
+	}
+	return nil
+}
+
+func (a *app) queueKeysCommand() *cobra.Command {
+	var q client.KeyQuery
+	var limit int
+	c := &cobra.Command{
+		Use:   "keys QUEUE",
+		Short: "List the keys of a queue that have messages waiting, or the blocked ones",
+		Long: `List the keys of a queue that have messages waiting, with the next message of each. A blocked key
+waits for an operator: see "queue retry" and "queue skip".`,
+		Example: `  understudy queue keys orders --blocked
+  understudy queue keys orders -o json | jq .depth`,
+		Args: exactly("QUEUE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
+			if err := dispatch.ValidateQueue(args[0]); err != nil {
+				return err
+			}
+			q.Queue = args[0]
+			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				keys, more, err := pages(ctx, limit, func(ctx context.Context, n int) ([]apitype.Key, error) {
+					q.Limit = n
+					page, err := c.Keys(ctx, q)
+					q.After = page.Next
+					return page.Keys, err
+				})
+				if err != nil {
+					return err
+				}
+				return errors.Join(a.printKeys(keys), a.tellMore(more))
+			})
+		},
+	}
+	c.Flags().BoolVar(&q.Blocked, "blocked", false, "only keys that wait for an operator")
+	c.Flags().BoolVar(&q.Idle, "idle", false, "also keys with nothing to do")
+	c.Flags().IntVarP(&limit, "limit", "n", 100, "list at most this many")
+	return c
+}
+
+// pages collects up to limit rows, page by page, each within callTimeout, and
+// tells whether there may be more.
+func pages[T any](ctx context.Context, limit int, next func(ctx context.Context, n int) ([]T, error)) (out []T, more bool, err error) {
+	for len(out) < limit {
+		n := min(limit-len(out), dispatch.MaxPage)
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		page, err := next(call, n)
+		cancel()
+		if err != nil {
+			return nil, false, err
+		}
+		if out = append(out, page...); len(page) < n {
+			return out, false, nil
+		}
+	}
+	return out, true, nil
+}
+
+// tellMore is for operators; programs see that they got as many as they asked for.
+func (a *app) tellMore(more bool) error {
+	if !more || a.json() {
+		return nil
+	}
+	_, err := fmt.Fprintln(a.stderr, "there may be more; see --limit")
+	return err
+}
+
+func (a *app) printKeys(keys []apitype.Key) error {
+	var rows []string
+	for _, k := range keys {
+		if a.json() {
+			if err := a.printJSON(k); err != nil {
+				return err
+			}
+			continue
+		}
+		holder := ""
+		if k.Holder != nil {
+			holder = k.Holder.Name
+		}
+		rows = append(rows, row(k.Key, k.Depth, k.Head, keyState(k), orDash(millis(k.WaitingMS)), orDash(millis(k.NextMS)), holder, termtext.Line(k.Reason)))
+	}
+	if a.json() {
+		return nil
+	}
+	return a.table("KEY\tDEPTH\tMESSAGE\tSTATE\tWAITING\tNEXT\tHOLDER\tREASON", rows)
+}
+
+func keyState(k apitype.Key) string {
+	if k.Blocked {
+		return k.State + ", blocked"
+	}
+	return k.State
+}

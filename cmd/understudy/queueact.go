@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
+	"github.com/understudy-ha/understudy/store"
+)
+
+// errNotCommitted: a message that was waited for ended in another state, or did not end.
+var errNotCommitted = errors.New("not committed")
+
+func (a *app) queueActCommand(action dispatch.Action, short, long string) *cobra.Command {
+	var queue string
+	var blocked bool
+	name := string(action)
+	c := &cobra.Command{
+		Use:   name + " ID…",
+		Short: short,
+		Long:  long + " Who asked is kept in the history.",
+		Example: fmt.Sprintf(`  understudy queue %[1]s order-42
+  understudy queue list orders --state delayed -o json | jq -r .id | xargs understudy queue %[1]s --queue orders`, name),
+		Args: func(c *cobra.Command, args []string) error {
+			if blocked {
+				return exactly("QUEUE")(c, args)
+			}
+			if len(args) == 0 {
+				return exactly("ID")(c, args)
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				act := actor{app: a, api: c, action: action}
+				if blocked {
+					return act.allBlocked(ctx, args[0])
+				}
+				return act.each(ctx, queue, args)
+			})
+		},
+	}
+	c.Flags().StringVar(&queue, "queue", "", "the `QUEUE` that they are in, if several have such ids")
+	if action != dispatch.Cancel {
+		c.Flags().BoolVar(&blocked, "all-blocked", false, "every message that blocks a key of this queue, named instead of IDs")
+		c.Use = name + " {ID… | --all-blocked QUEUE}"
+		c.Example += fmt.Sprintf("\n  understudy queue %s --all-blocked orders", name)
+	}
+	return c
+}
+
+// actor does the same with many messages.
+type actor struct {
+	app    *app
+	api    *client.Client
+	action dispatch.Action
+}
+
+// each goes on after a message with which it cannot be done, and returns all errors.
+func (t actor) each(ctx context.Context, queue string, ids []string) error {
+	var failed []error
+	for _, id := range ids {
+		err := t.one(ctx, queue, id)
+		if err != nil && exitCode(err) == exitUnreachable {
+			return errors.Join(append(failed, fmt.Errorf("%s: %w", id, err))...)
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", id, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (t actor) one(ctx context.Context, queue, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, payloadTimeout)
+	defer cancel()
+	if queue == "" {
+		m, err := findMessage(ctx, t.api, "", id)
+		if err != nil {
+			return err
+		}
+		queue = m.Queue
+	}
+	act := map[dispatch.Action]func(ctx context.Context, queue, id, by string) error{
+		dispatch.Retry: t.api.Retry, dispatch.Skip: t.api.Skip, dispatch.Cancel: t.api.Cancel,
+	}[t.action]
+	if err := act(ctx, queue, id, who()); err != nil {
+		return apiError(err)
+	}
+	return t.tell(queue, id)
+}
+
+func (t actor) tell(queue, id string) error {
+	if t.app.json() {
+		return t.app.printJSON(map[string]string{"queue": queue, "id": id, "action": string(t.action)})
+	}
+	_, err := fmt.Fprintf(t.app.stdout, "%s: %s in %s\n", t.action, termtext.Text(id), termtext.Text(queue))
+	return err
+}
+
+func (t actor) allBlocked(ctx context.Context, queue string) error {
+	if err := dispatch.ValidateQueue(queue); err != nil {
+		return err
+	}
+	q := client.KeyQuery{Queue: queue, Blocked: true, Limit: dispatch.MaxPage}
+	var failed []error
+	for {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		page, err := t.api.Keys(call, q)
+		cancel()
+		if err != nil {
+			return apiError(err)
+		}
+		var ids []string
+		for _, k := range page.Keys {
+			ids = append(ids, k.Head)
+		}
+		if err := t.each(ctx, queue, ids); err != nil {
+			failed = append(failed, err)
+		}
+		if q.After = page.Next; q.After == "" || ctx.Err() != nil {
+			return errors.Join(failed...)
+		}
+	}
+}
+
+func (a *app) queueWaitCommand() *cobra.Command {
+	var queue string
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "wait ID…",
+		Short: "Wait until messages are final; exit 0 if all were committed",
+		Long: `Wait until messages are final, and print each with its final state. Exits 0 if all were committed; 1 if one
+ended as invalid, failed or cancelled, or was not final in time; 3 if there is no such message. A message that blocks
+its key is waited for: an operator may retry or skip it.`,
+		Example: `  understudy queue wait order-42 --timeout 1m
+  understudy queue add orders --key customer-7 order.json | xargs understudy queue wait`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exactly("ID")(c, args)
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if timeout < 0 {
+				return usererr.Errorf("--timeout %v is negative", timeout)
+			}
+			ctx, cancel := c.Context(), context.CancelFunc(func() {})
+			if timeout > 0 {
+				ctx, cancel = context.WithTimeout(ctx, timeout)
+			}
+			defer cancel()
+			return a.waitAll(ctx, queue, args)
+		},
+	}
+	c.Flags().StringVar(&queue, "queue", "", "the `QUEUE` that they are in, if several have such ids")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "give up after `D`; 0 waits for ever")
+	return c
+}
+
+// waitAll waits for the messages. A store that cannot be reached yet is waited for as well.
+func (a *app) waitAll(ctx context.Context, queue string, ids []string) error {
+	opened := false
+	open := func(ctx context.Context) (store.Store, error) {
+		st, err := a.openPatiently(ctx, true)
+		opened = err == nil
+		return st, err
+	}
+	err := a.reachAPI(ctx, false, open, func(ctx context.Context, c *client.Client) error { return a.waitFor(ctx, c, queue, ids) })
+	if err != nil && !opened && !a.remote() {
+		return waited(ctx, err, "the store cannot be reached")
+	}
+	return err
+}
+
+func (a *app) waitFor(ctx context.Context, c *client.Client, queue string, ids []string) error {
+	w := waiter{app: a, api: c}
+	var failed []error
+	for _, id := range ids {
+		b, err := w.wait(ctx, queue, id)
+		if err != nil {
+			return err
+		}
+		if a.json() {
+			err = a.printJSON(b)
+		} else {
+			_, err = fmt.Fprintf(a.stdout, "%s  %s\n", termtext.Text(b.ID), messageState(b))
+		}
+		if err != nil {
+			return err
+		}
+		if b.State != string(dispatch.Committed) {
+			failed = append(failed, fmt.Errorf("%s is %w: %s", b.ID, errNotCommitted, endOf(b)))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func endOf(b apitype.Message) string {
+	if b.Detail == "" {
+		return b.State
+	}
+	return b.State + ": " + termtext.Line(b.Detail)
+}
+
+// waited is what the end of a wait means: that the time is up, or what went wrong.
+func waited(ctx context.Context, err error, last string) error {
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return fmt.Errorf("%w in time: %s", errNotCommitted, last)
+	}
+	return err
+}
+
+// waiter reads a message until it is final.
+type waiter struct {
+	app *app
+	api *client.Client
+}
+
+// wait returns the message when it is final. While the store does not answer it tries again.
+func (w waiter) wait(ctx context.Context, queue, id string) (apitype.Message, error) {
+	const first, most = 20 * time.Millisecond, time.Second
+	last, reported := "not seen yet", false
+	for pause := first; ; pause = min(pause*3/2, most) {
+		b, err := w.read(ctx, queue, id)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return b, waited(ctx, context.Cause(ctx), id+" is "+last)
+		case err != nil && exitCode(err) == exitUnreachable:
+			w.app.Log.Warn("the store does not answer; trying again", "err", err)
+		case err != nil:
+			return b, err
+		case dispatch.State(b.State).IsFinal() && !b.Blocks:
+			return b, nil
+		default:
+			queue, last = b.Queue, endOf(b)
+		}
+		if b.Blocks && !reported {
+			reported = true
+			fmt.Fprintf(w.app.stderr, "%s waits for an operator (%s); see: understudy queue retry %s\n", termtext.Text(id), termtext.Text(endOf(b)), termtext.Text(id))
+		}
+		select {
+		case <-ctx.Done():
+			return b, waited(ctx, context.Cause(ctx), id+" is "+last)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// read reads the message, in whatever queue it is.
+func (w waiter) read(ctx context.Context, queue, id string) (apitype.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, payloadTimeout)
+	defer cancel()
+	m, err := findMessage(ctx, w.api, queue, id)
+	if err != nil && queue != "" {
+		err = fmt.Errorf("%s in %s: %w", id, queue, err)
+	}
+	return m, err
+}

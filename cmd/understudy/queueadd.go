@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+const (
+	// maxGroup and maxGroupBytes bound what is stored at once.
+	maxGroup      = 500
+	maxGroupBytes = 4 << 20
+	// maxLine is room for the largest payload in Base64.
+	maxLine = dispatch.MaxPayload/3*4 + 64<<10
+	// progressEvery is how often long input is told of.
+	progressEvery = 2 * time.Second
+)
+
+type queueAddFlags struct {
+	key, id, contentType string
+	ndjson, create       bool
+}
+
+func (a *app) queueAddCommand() *cobra.Command {
+	var f queueAddFlags
+	c := &cobra.Command{
+		Use:   "add QUEUE {--key KEY | --ndjson} [FILE|-]",
+		Short: "Enqueue a payload, or many messages from newline-delimited JSON",
+		Long: `Enqueue a file, or standard input, as the payload of one message, and print its ID. An ID that the queue
+already has is not stored again: a line on standard error says so, and the exit code is 0, so that a command may be
+repeated.
+
+With --ndjson each line is a message:
+
+  {"key": "customer-7", "id": "order-42", "payload_json": {"total": 12}}
+
+with "key", and if you like "id", "content_type" and one of "payload" (text),
+"payload_base64" and "payload_json". The ids are printed as they are stored. At a line
+that is wrong it ends; all lines before it are stored then, and the error names it.`,
+		Example: `  understudy queue add orders --key customer-7 --id order-42 order.json
+  echo hello | understudy queue add orders --key customer-7 --make
+  understudy queue add orders --ndjson orders.ndjson >ids`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				return nil
+			}
+			return exactly("QUEUE")(c, args)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(args[0]); err != nil {
+				return err
+			}
+			in, err := input(c, args[1:])
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				return a.addMessages(ctx, c, args[0], in, f)
+			})
+		},
+	}
+	c.Flags().StringVar(&f.key, "key", "", "`KEY` of the message: messages of one key are delivered in order")
+	c.Flags().StringVar(&f.id, "id", "", "`ID` of the message, unique in the queue (default a random one)")
+	c.Flags().StringVar(&f.contentType, "content-type", "", "`TYPE` of the payload (default "+dispatch.DefaultContentType+")")
+	c.Flags().BoolVar(&f.ndjson, "ndjson", false, "read a message from each line, as JSON")
+	c.Flags().BoolVar(&f.create, "make", false, "make the queue if it is not there")
+	return c
+}
+
+func (f queueAddFlags) check(queue string) error {
+	if err := dispatch.ValidateQueue(queue); err != nil {
+		return err
+	}
+	switch {
+	case f.ndjson && (f.key != "" || f.id != "" || f.contentType != ""):
+		return usererr.Errorf("with --ndjson, key, id and content type stand in each line")
+	case !f.ndjson && f.key == "":
+		return usererr.Errorf("--key says which messages are delivered in order; with --ndjson it is in each line")
+	}
+	return nil
+}
+
+// input is the file that is named, or standard input.
+func input(c *cobra.Command, args []string) (io.ReadCloser, error) {
+	if len(args) == 0 || args[0] == "-" {
+		return io.NopCloser(c.InOrStdin()), nil
+	}
+	f, err := os.Open(args[0])
+	if err != nil {
+		return nil, usererr.Errorf("%v", err)
+	}
+	return f, nil
+}
+
+func (a *app) addMessages(ctx context.Context, c *client.Client, queue string, in io.Reader, f queueAddFlags) error {
+	if f.create {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		err := c.CreateQueue(call, queue)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	adder := &adder{app: a, api: c, queue: queue, printedAt: time.Now()}
+	if f.ndjson {
+		return adder.lines(ctx, in)
+	}
+	payload, err := io.ReadAll(io.LimitReader(in, dispatch.MaxPayload+1))
+	if err != nil {
+		return fmt.Errorf("reading the payload: %w", err)
+	}
+	if len(payload) > dispatch.MaxPayload {
+		return usererr.Errorf("the payload has more than %d bytes", dispatch.MaxPayload)
+	}
+	b := dispatch.Message{Queue: queue, Key: f.key, ID: f.id, ContentType: f.contentType, Payload: payload}
+	if err := b.WithDefaults().Validate(); err != nil {
+		return err
+	}
+	adder.take(b)
+	if err := adder.store(ctx); err != nil || adder.doubles == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stderr, "%s is in %s already; it was not stored again\n", termtext.Text(f.id), queue)
+	return err
+}
+
+// adder stores messages in groups.
+type adder struct {
+	app   *app
+	api   *client.Client
+	queue string
+
+	group  []dispatch.Message
+	random []bool // which of them had no id
+	bytes  int
+
+	stored, doubles int
+	printedAt       time.Time // when progress was last printed
+}
+
+// lines stores what stands in newline-delimited JSON.
+func (d *adder) lines(ctx context.Context, in io.Reader) error {
+	scan := bufio.NewScanner(in)
+	scan.Buffer(nil, maxLine)
+	for line := 1; scan.Scan(); line++ {
+		text := bytes.TrimSpace(scan.Bytes())
+		if len(text) == 0 {
+			continue
+		}
+		b, err := parseLine(text, d.queue)
+		if err != nil {
+			return d.endAt(ctx, fmt.Errorf("line %d: %w", line, err))
+		}
+		if d.bytes+len(b.Payload) > maxGroupBytes {
+			if err := d.store(ctx); err != nil {
+				return d.endAt(ctx, err)
+			}
+		}
+		d.take(b)
+		if len(d.group) == maxGroup {
+			if err := d.store(ctx); err != nil {
+				return d.endAt(ctx, err)
+			}
+			d.progress()
+		}
+	}
+	if err := scan.Err(); err != nil {
+		if errors.Is(err, bufio.ErrTooLong) {
+			err = usererr.Errorf("a line has more than %d bytes", maxLine)
+		}
+		return d.endAt(ctx, err)
+	}
+	if err := d.store(ctx); err != nil {
+		return d.endAt(ctx, err)
+	}
+	_, err := fmt.Fprintln(d.app.stderr, d.sum())
+	return err
+}
+
+// parseLine reads one message; one without an ID keeps none yet.
+func parseLine(text []byte, queue string) (dispatch.Message, error) {
+	var in apitype.NewMessage
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		return dispatch.Message{}, fmt.Errorf("%w: this is not a message in JSON: %w", lease.ErrInvalid, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return dispatch.Message{}, fmt.Errorf("%w: something follows the message", lease.ErrInvalid)
+	}
+	b, err := api.MessageOf(in, queue)
+	b.ID = in.ID
+	return b, err
+}
+
+// take adds a message to the group. It gets its ID here, so that the group can be
+// sent again when it is not known whether it was stored.
+func (d *adder) take(b dispatch.Message) {
+	d.random = append(d.random, b.ID == "")
+	d.group = append(d.group, b.WithDefaults())
+	d.bytes += len(b.Payload)
+}
+
+// store stores the group and prints its ids.
+func (d *adder) store(ctx context.Context) error {
+	group, random := d.group, d.random
+	d.group, d.random, d.bytes = nil, nil, 0
+	if len(group) == 0 {
+		return nil
+	}
+	added, err := d.add(ctx, group)
+	if err != nil {
+		return err
+	}
+	for i, b := range group {
+		fresh := added[i] || random[i] // a random id is there already only if an attempt without an answer brought it
+		if fresh {
+			d.stored++
+		} else {
+			d.doubles++
+		}
+		if d.app.json() {
+			err = d.app.printJSON(map[string]any{"queue": d.queue, "key": b.Key, "id": b.ID, "added": fresh})
+		} else {
+			_, err = fmt.Fprintln(d.app.stdout, termtext.Text(b.ID))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add tries for a while when the store does not answer: the ids make it harmless.
+func (d *adder) add(ctx context.Context, group []dispatch.Message) ([]bool, error) {
+	const attempts = 5
+	for n := 1; ; n++ {
+		call, cancel := context.WithTimeout(ctx, payloadTimeout)
+		added, err := d.enqueue(call, group)
+		cancel()
+		err = apiError(err)
+		if err == nil || n == attempts || ctx.Err() != nil || exitCode(err) != exitUnreachable {
+			return added, err
+		}
+		d.app.Log.Warn("outcome unknown or not stored; retrying", "err", err)
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(time.Duration(n) * 200 * time.Millisecond):
+		}
+	}
+}
+
+// enqueue says of each message whether it is new. A long payload is sent by itself, as it is.
+func (d *adder) enqueue(ctx context.Context, group []dispatch.Message) ([]bool, error) {
+	messages := make([]apitype.NewMessage, len(group))
+	for i, m := range group {
+		messages[i] = apitype.NewMessage{Key: m.Key, ID: m.ID, ContentType: m.ContentType, Base64: append([]byte{}, m.Payload...)}
+	}
+	var added []apitype.AddedMessage
+	var err error
+	if len(group) == 1 && len(group[0].Payload) > maxGroupBytes {
+		added = make([]apitype.AddedMessage, 1)
+		added[0], err = d.api.AddPayload(ctx, d.queue, messages[0])
+	} else {
+		added, err = d.api.Add(ctx, d.queue, messages...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(added) != len(group) {
+		return nil, fmt.Errorf("%w: the answer was about %d messages, not %d", lease.ErrUnknown, len(added), len(group))
+	}
+	out := make([]bool, len(added))
+	for i, one := range added {
+		out[i] = one.Added
+	}
+	return out, nil
+}
+
+// endAt stores what was right before it, unless the store was the trouble, and
+// says how far it came.
+func (d *adder) endAt(ctx context.Context, wrong error) error {
+	if err := d.store(ctx); err != nil {
+		wrong = errors.Join(wrong, err)
+	}
+	return fmt.Errorf("%w; before that, %s", wrong, d.sum())
+}
+
+func (d *adder) sum() string {
+	return fmt.Sprintf("%d stored, %d were there already", d.stored, d.doubles)
+}
+
+func (d *adder) progress() {
+	if time.Since(d.printedAt) >= progressEvery {
+		d.printedAt = time.Now()
+		fmt.Fprintln(d.app.stderr, d.sum())
+	}
+}

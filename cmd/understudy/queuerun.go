@@ -1,0 +1,143 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/server"
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// errAtOnce: a second signal came while the instance was stopping.
+var errAtOnce = errors.New("stopped at once; what was under way is looked after by the next instance when the windows have passed")
+
+type queueRunFlags struct {
+	settings.Queue
+	hook                        settings.Webhook
+	frontFlags                  settings.Front
+	name                        string
+	webhook, sawtooth, scabbard string
+	exec                        bool
+}
+
+func (a *app) queueRunCommand() *cobra.Command {
+	var f queueRunFlags
+	c := &cobra.Command{
+		Use:   "run QUEUE {--webhook URL | --sawtooth URL | --scabbard URL | --exec} [flags] [-- PROGRAM [ARG…]]",
+		Short: "Deliver a queue: an instance of many, without a configuration file",
+		Long: `Deliver the messages of a queue, which is created if it does not exist. Any number of instances on any
+number of hosts may do so at once: they share its keys.
+
+If an instance dies, the others take over its keys after the first window. A key with a message in flight waits for the
+second window, unless the target deduplicates and can be asked. The second window must be longer than a submission may
+take.
+
+By default a message that the target judged invalid is dead-lettered, and one that failed otherwise blocks its key until
+an operator decides: see "queue retry" and "queue skip".
+
+SIGINT, SIGTERM and SIGHUP stop it: submissions in flight may finish, and the keys are released at once. A second signal
+ends it without waiting.`,
+		Example: `  understudy queue run orders --webhook https://shop.example/orders --secret-file hook.key --recognises
+  understudy queue run mails --exec --concurrency 4 -- ./send-mail
+  understudy queue run ledger --sawtooth http://127.0.0.1:8008 --front 127.0.0.1:9008 --dialect sawtooth`,
+		Args: func(c *cobra.Command, args []string) error { return f.args(c, args) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.complete(args); err != nil {
+				return err
+			}
+			if err := a.needStore(); err != nil {
+				return err
+			}
+			signals := make(chan os.Signal, 4)
+			signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			defer signal.Stop(signals)
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP)
+			defer stop()
+			done := make(chan error, 1)
+			go func() { done <- server.RunQueue(ctx, &a.Host, &f.Queue, f.name) }()
+			return untilSecond(done, signals)
+		},
+	}
+	f.register(c)
+	return c
+}
+
+// untilSecond returns the result, or errAtOnce when a second signal came before.
+func untilSecond(done <-chan error, signals <-chan os.Signal) error {
+	for range 2 {
+		select {
+		case err := <-done:
+			return err
+		case <-signals:
+		}
+	}
+	return errAtOnce
+}
+
+func (f *queueRunFlags) register(c *cobra.Command) {
+	fs := c.Flags()
+	fs.StringVar(&f.name, "name", instance.Hostname(), "`NAME` of this instance, for operators")
+	fs.StringVar(&f.webhook, "webhook", "", "POST each message to this `URL`")
+	fs.BoolVar(&f.exec, "exec", false, "run the program after -- for each message, with its payload on standard input")
+	fs.StringVar(&f.sawtooth, "sawtooth", "", "submit to the REST API of a Sawtooth validator at this `URL`")
+	fs.StringVar(&f.scabbard, "scabbard", "", "submit to the scabbard services of a Splinter node at this `URL`; keys are CIRCUIT::SERVICE")
+	fs.StringVar(&f.frontFlags.Listen, "front", "", "answer on this `ADDRESS` as a ledger would: what is submitted there goes into the queue")
+	strictyaml.More(fs, "sawtooth", "scabbard", "front")
+	strictyaml.Bind(fs, &f.Queue)
+	strictyaml.Bind(fs, &f.hook)
+	strictyaml.Bind(fs, &f.frontFlags)
+}
+
+// args wants QUEUE, and a program after -- with --exec.
+func (f *queueRunFlags) args(c *cobra.Command, args []string) error {
+	dash := c.ArgsLenAtDash()
+	switch {
+	case len(args) == 0 || dash == 0:
+		return usererr.Errorf("%s: QUEUE is missing; see --help", c.CommandPath())
+	case f.exec && (dash != 1 || len(args) < 2):
+		return usererr.Errorf("%s: write the program after --, as in: %s %s --exec -- ./program", c.CommandPath(), c.CommandPath(), args[0])
+	case !f.exec && len(args) > 1:
+		return usererr.Errorf("%s: %q is one argument too many; a program needs --exec and stands after --", c.CommandPath(), args[1])
+	}
+	return nil
+}
+
+// complete turns the flags into what the file would say, and checks it.
+func (f *queueRunFlags) complete(args []string) error {
+	f.Queue.Queue = args[0]
+	h := &f.hook
+	at := func(url string) *settings.Ledger {
+		if url == "" {
+			return nil
+		}
+		return &settings.Ledger{URL: url, CAFile: h.CAFile, TokenFile: h.TokenFile}
+	}
+	f.Sawtooth, f.Scabbard = at(f.sawtooth), at(f.scabbard)
+	if f.webhook != "" {
+		h.URL, f.Webhook = f.webhook, h
+	}
+	if f.exec {
+		f.Exec = &settings.Exec{Command: args[1:], ResendSafe: h.ResendSafe, Recognises: h.Recognises}
+	}
+	if f.frontFlags.Listen != "" {
+		f.Front = &f.frontFlags
+	}
+	if f.webhook == "" && (h.SecretFile != "" || h.StatusURL != "") {
+		return usererr.Errorf("--secret-file and --status-url belong to --webhook")
+	}
+	if (h.ResendSafe || h.Recognises) && (f.Sawtooth != nil || f.Scabbard != nil) {
+		return usererr.Errorf("--resend-safe and --recognises belong to --webhook and --exec: what a ledger does with a message that it is sent twice is known")
+	}
+	if err := lease.NewInstance(f.name, "").Validate(); err != nil {
+		return err
+	}
+	return f.Check()
+}

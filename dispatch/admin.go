@@ -1,0 +1,121 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Overview is a summary of a queue.
+type Overview struct {
+	Queue string
+	// Depth is how many messages are waiting or in flight, Done how many have ever
+	// finished: two readings of it give the rate.
+	Depth int64
+	Done  int64
+	// Oldest is how long the oldest head of a key that is not blocked has waited; 0
+	// when none waits.
+	Oldest time.Duration
+	// Keys that have messages waiting, and how many of them are in a step, have a
+	// head that is pending, wait for another attempt, or are blocked.
+	Keys    int64
+	InStep  int64
+	Pending int64
+	Delayed int64
+	Blocked int64
+	// Holders are the instances that joined, and how many keys each holds.
+	Holders []HolderCount
+}
+
+// HolderCount is how many keys of a queue an instance holds.
+type HolderCount struct {
+	Instance lease.Instance
+	Keys     int
+	Asleep   bool
+}
+
+// KeyRecord is a key of a queue as operators see it.
+type KeyRecord struct {
+	Key     string
+	Depth   int64 // messages that are not finished
+	Head    string
+	State   State // of the head; "" when there is none
+	Holder  lease.Instance
+	Term    int64
+	InStep  bool
+	Blocked bool
+	// Reason why it is blocked, or what its head waits for, in the target's words.
+	Reason string
+	// Waiting is how long its head has been there, Next when it is tried again
+	// (0 when at once, or not known).
+	Waiting time.Duration
+	Next    time.Duration
+}
+
+// KeyQuery selects keys of a queue in the order of their names.
+type KeyQuery struct {
+	Queue   string
+	After   string // only keys after this one
+	Blocked bool   // only those that are blocked
+	Idle    bool   // also those with nothing to do
+	Limit   int    // 1 to MaxPage; 0 is MaxPage
+}
+
+// MessageQuery selects messages of a queue in the order of key and sequence.
+type MessageQuery struct {
+	Queue    string
+	Key      string   // of this key only, when not ""
+	State    State    // in this state only, when not ""
+	IDs      []string // these only, at most MaxPage; the order of the answer is free
+	AfterKey string   // with AfterSeq: go on after that message
+	AfterSeq int64
+	Limit    int // 1 to MaxPage; 0 is MaxPage
+}
+
+// MaxPage is the most rows that one call of [Admin] returns.
+const MaxPage = 1000
+
+// Action is what an operator may do with a message.
+type Action string
+
+// Actions.
+const (
+	// Retry sends a message again, at once, with its attempts counted from 0: one
+	// that blocks its key, is delayed, or is unknown (the operator then decides that
+	// sending again is safe). A dead-lettered one (invalid, failed or cancelled)
+	// goes to the end of its key.
+	Retry Action = "retry"
+	// Skip dead-letters a message that blocks its key, is delayed or unknown: its
+	// state becomes failed, or stays invalid.
+	Skip Action = "skip"
+	// Cancel removes a message that was never sent.
+	Cancel Action = "cancel"
+)
+
+// Admin is the port for operators and for programs that enqueue over the API.
+// Errors are those of lease.Store, and [ErrNoQueue], [ErrNoMessage] and [ErrState].
+type Admin interface {
+	// CreateQueue creates a queue; an existing one is left as it is.
+	CreateQueue(ctx context.Context, queue string) error
+
+	// Add enqueues messages, all or none, in a transaction of its own, and reports
+	// for each whether it is new: false when the queue has a message of that id, or
+	// the call has it twice and this is the second. Up to claim.MaxKeys messages.
+	Add(ctx context.Context, messages []Message) (added []bool, err error)
+
+	// Queues lists all queues by name.
+	Queues(ctx context.Context) ([]Overview, error)
+
+	// Keys and Messages list what is in a queue, without payloads and trails.
+	Keys(ctx context.Context, q KeyQuery) ([]KeyRecord, error)
+	Messages(ctx context.Context, q MessageQuery) ([]Record, error)
+
+	// Message returns one message with payload and trail. With queue "", the id must
+	// be in one queue only.
+	Message(ctx context.Context, queue, id string) (Record, error)
+
+	// Act applies an operator's action, and records who and why in the history
+	// of the message and of the store (part "batch", subject queue + "/" + key).
+	Act(ctx context.Context, queue, id string, a Action, who string) error
+}

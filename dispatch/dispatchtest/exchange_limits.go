@@ -1,0 +1,123 @@
+package dispatchtest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/claim/claimtest"
+	"github.com/understudy-ha/understudy/dispatch"
+)
+
+func testMany(b *bench) {
+	const keys = claim.MaxKeys / 2
+	s := b.session("a")
+	var messages []dispatch.Message
+	for i := range 2 * keys {
+		id := fmt.Sprint("b", i)
+		messages = append(messages, dispatch.Message{Queue: q, Key: fmt.Sprint("k", i*7919%keys), ID: id, Payload: []byte(id)})
+	}
+	if added, err := b.Admin.Add(b.ctx, messages); err != nil || slices.Contains(added, false) {
+		b.Fatalf("Add of %d: %v", len(messages), err)
+	}
+	got := map[string][]string{}
+	claims, err := b.Claims.ClaimKeys(b.ctx, claim.ClaimRequest{Space: dispatch.Space(q), Session: s.ID, Limit: claim.MaxKeys, Fresh: claim.MaxKeys})
+	if err != nil || len(claims) != keys {
+		b.Fatalf("Take = %d, %v", len(claims), err)
+	}
+	t := b.turn(s, nil, claims...)
+	for round := range 2 {
+		if len(t.Begun) != keys {
+			b.Fatalf("round %d: %d begun", round, len(t.Begun))
+		}
+		var results []dispatch.Result
+		for _, a := range t.Begun {
+			got[a.Key] = append(got[a.Key], a.ID)
+			results = append(results, done(a))
+		}
+		// Another order than that of the begins.
+		rand.New(rand.NewPCG(1, 2)).Shuffle(keys, func(i, j int) { results[i], results[j] = results[j], results[i] })
+		t = b.turn(s, results, claims...)
+		if len(t.Holdings) != keys {
+			b.Errorf("round %d: %d keys stand somewhere", round, len(t.Holdings))
+		}
+		for i, r := range t.Receipts {
+			if !r.Accepted {
+				b.Errorf("round %d: %+v was not accepted", round, results[i])
+			}
+		}
+	}
+	for _, x := range messages {
+		if !slices.Contains(got[x.Key], x.ID) || len(got[x.Key]) != 2 {
+			b.Fatalf("%s was delivered as %q", x.Key, got[x.Key])
+		}
+	}
+	if t := b.turn(s, nil); len(t.Begun)+len(t.Receipts)+len(t.Holdings) != 0 {
+		b.Errorf("an empty turn: %+v", t)
+	}
+}
+
+func testPayloads(b *bench) {
+	s := b.session("a")
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	big := make([]byte, 1<<20)
+	random := rand.New(rand.NewPCG(3, 4))
+	for i := range big {
+		big[i] = byte(random.Uint32())
+	}
+	payloads := [][]byte{nil, {}, {0}, all, big, []byte(`\x00`), []byte("'; --"), []byte("\xff\xfe")}
+	for i, p := range payloads {
+		x := dispatch.Message{Queue: q, Key: fmt.Sprint("k", i), ID: fmt.Sprint("b", i), ContentType: `text/x; a="b"`, Payload: p}
+		if _, err := b.Admin.Add(b.ctx, []dispatch.Message{x}); err != nil {
+			b.Fatalf("Add of %d bytes: %v", len(p), err)
+		}
+		a := b.starts(s, x.Key)
+		r := b.record(x.ID)
+		if !bytes.Equal(a.Payload, p) || !bytes.Equal(r.Payload, p) || r.Size != len(p) ||
+			a.ContentType != x.ContentType || r.ContentType != x.ContentType {
+			b.Errorf("%d bytes came back as %d and %d, of size %d and type %q", len(p), len(a.Payload), len(r.Payload), r.Size, a.ContentType)
+		}
+	}
+}
+
+func testHostileText(b *bench) {
+	s := b.session("a")
+	for i, text := range claimtest.Hostile() {
+		// Ids may be as long as keys are.
+		x := dispatch.Message{Queue: q, Key: text, ID: text, ContentType: text, Payload: []byte(text)}
+		if added, err := b.Admin.Add(b.ctx, []dispatch.Message{x, x}); err != nil || !added[0] || added[1] {
+			b.Fatalf("Add %q = %v, %v", text, added, err)
+		}
+		a := b.starts(s, text)
+		if a.Key != text || a.ID != text || a.ContentType != text || string(a.Payload) != text {
+			b.Fatalf("%q came back as %+v", text, a)
+		}
+		r := result(a, dispatch.Failed, dispatch.Block)
+		r.Detail, r.Link = strings.Repeat(text, 1+500/len(text)), text
+		b.settles(s, r)
+		got := b.record(text)
+		if got.Detail != r.Detail || got.Link != text || len(got.Trail) == 0 || got.Trail[len(got.Trail)-1].Detail != r.Detail {
+			b.Errorf("%q is recorded as %+v", text, got)
+		}
+		rows, err := b.Admin.Messages(b.ctx, dispatch.MessageQuery{Queue: q, Key: text, IDs: []string{text}})
+		if err != nil || len(rows) != 1 || rows[0].ID != text {
+			b.Errorf("Batches of %q = %+v, %v", text, rows, err)
+		}
+		if err := b.Admin.Act(b.ctx, q, text, dispatch.Skip, text); err != nil {
+			b.Errorf("Skip of %q: %v", text, err)
+		}
+		if es := b.events(text); len(es) < 2 {
+			b.Errorf("%q has %d events", text, len(es))
+		}
+		keys, err := b.Admin.Keys(b.ctx, dispatch.KeyQuery{Queue: q, Idle: true})
+		if err != nil || len(keys) != i+1 {
+			b.Errorf("with %q, %d keys, %v", text, len(keys), err)
+		}
+	}
+}

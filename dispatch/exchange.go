@@ -1,0 +1,201 @@
+package dispatch
+
+import (
+	"slices"
+	"time"
+
+	"github.com/understudy-ha/understudy/claim"
+)
+
+// startBudget is how many more messages may be started, sent or not. While the target
+// answers quickly, the next ones are started before a sender is free, because an
+// exchange with the store takes longer than a submission.
+func (m *machine) startBudget() int {
+	n := m.cfg.Concurrency
+	if m.fast {
+		n *= 2
+	}
+	return n - m.counts[starting] - m.counts[begun] - m.counts[sending]
+}
+
+// hasStarts reports whether an exchange would start something.
+func (m *machine) hasStarts(now time.Duration) bool {
+	return m.counts[ready] > 0 && m.startBudget() > 0 && m.limiter.allow(now, 1) > 0
+}
+
+// nextExchange collects the results of one session and the keys to start. A key whose
+// message has a result in it goes on with its next message while its streak lasts:
+// the store then writes the key's row once instead of twice.
+func (m *machine) nextExchange(now time.Duration) *exchangeRequest {
+	x := &exchangeRequest{sent: now, body: Exchange{Queue: m.cfg.Name, Session: m.session, Window: m.window}}
+	if !m.rule.Semantics.NeedsSecondWindow() {
+		// Two submissions at once do no harm: the first window alone protects the key.
+		x.body.Window = 0
+	}
+	if len(m.results) > 0 {
+		// Results of an earlier session first: they count as long as no other instance
+		// has taken the keys, and that gets less likely with time.
+		x.body.Session = m.results[0].slot.session
+	}
+	var rest []pendingResult
+	for _, f := range m.results {
+		if f.slot.session != x.body.Session || len(x.results) == claim.MaxKeys {
+			rest = append(rest, f)
+			continue
+		}
+		x.results = append(x.results, f)
+		x.body.Results = append(x.body.Results, f.result)
+	}
+	m.results = rest
+	if m.session != "" && x.body.Session == m.session && !m.stopping {
+		m.addStarts(x, now)
+	}
+	m.observed.Exchanges++
+	m.observed.Keys += int64(len(x.results) + len(x.starts))
+	return x
+}
+
+func (m *machine) addStarts(x *exchangeRequest, now time.Duration) {
+	most := m.limiter.allow(now, min(m.startBudget(), claim.MaxKeys-len(x.results)))
+	begin := func(s *slot) {
+		x.starts = append(x.starts, s)
+		x.body.Begin = append(x.body.Begin, claim.Claim{Key: s.key, Term: s.term})
+	}
+	// Keys whose start got no answer have an exchange of their own: Restart applies to
+	// all keys that it names, and would start a step again that is being sent.
+	if again := m.popUnanswered(most); len(again) > 0 {
+		x.body.Restart = true
+		for _, s := range again {
+			begin(s)
+		}
+	} else {
+		for _, f := range x.results {
+			// Not while keys are to be released: a streak would keep this one for ever.
+			if len(x.starts) < most && f.result.After == Next && f.slot.streak < m.cfg.Streak && m.surplus == 0 {
+				begin(f.slot)
+			}
+		}
+		taken := 0
+		for _, s := range m.readySlots {
+			if len(x.starts) >= most {
+				break
+			}
+			if taken++; s.phase == ready {
+				s.streak = 0
+				begin(s)
+			}
+		}
+		m.readySlots = slices.Delete(m.readySlots, 0, taken)
+	}
+	for _, s := range x.starts {
+		if s.phase == ready {
+			m.setPhase(s, starting)
+		}
+	}
+	m.limiter.spend(len(x.starts))
+}
+
+func (m *machine) popUnanswered(most int) (out []*slot) {
+	for _, s := range m.readySlots {
+		if s.phase == ready && s.restart && len(out) < most {
+			out = append(out, s)
+		}
+	}
+	if len(out) > 0 {
+		m.readySlots = slices.DeleteFunc(m.readySlots, func(s *slot) bool { return slices.Contains(out, s) })
+	}
+	return out
+}
+
+// handleExchange applies the store's answer to an exchange.
+func (m *machine) handleExchange(now time.Duration, x *exchangeRequest, out ExchangeResult, err error, unknown bool) {
+	if err != nil {
+		m.requestFailed(now)
+		m.results = append(x.results, m.results...)
+		for _, s := range x.starts {
+			// Unknown: the store may have started the step. Nothing was sent for it, so
+			// the next exchange may start it again.
+			s.restart = s.restart || unknown
+			if s.phase == starting {
+				m.makeReady(s)
+			}
+		}
+		return
+	}
+	m.requestSucceeded()
+	for i, f := range x.results {
+		m.handleReceipt(f, i < len(out.Receipts) && out.Receipts[i].Accepted)
+	}
+	begun := make(map[string]Assignment, len(out.Begun))
+	for _, a := range out.Begun {
+		begun[a.Key] = a
+	}
+	for _, f := range x.results {
+		if _, again := begun[f.slot.key]; !again {
+			m.applyHolding(now, f.slot, out.Holdings[f.slot.key])
+		}
+	}
+	for _, s := range x.starts {
+		a, ok := begun[s.key]
+		switch {
+		case ok && a.Term == s.term:
+			m.handleAssignment(now, x, s, a)
+		case s.phase == starting:
+			// Held, yet not started: it is in a step that this instance does not know,
+			// from an exchange whose answer was lost.
+			s.restart = out.Holdings[s.key] == Held
+			m.applyHolding(now, s, out.Holdings[s.key])
+		}
+	}
+}
+
+func (m *machine) handleReceipt(f pendingResult, accepted bool) {
+	if !accepted {
+		// What this instance knew of the key is wrong; the next start shows what is
+		// right.
+		f.slot.state, f.slot.restart = "", true
+		m.observed.Ignored++
+		return
+	}
+	m.observed.Recorded[f.result.State]++
+	f.slot.state = f.result.State
+	for _, o := range m.cfg.Observers {
+		o.StateRecorded(f.result)
+	}
+}
+
+func (m *machine) handleAssignment(now time.Duration, x *exchangeRequest, s *slot, a Assignment) {
+	s.assignment, s.stepSent, s.restart, s.state = a, x.sent, false, ""
+	s.streak++
+	switch {
+	case a.Work != Poll:
+		m.setPhase(s, begun)
+		m.toSend = append(m.toSend, s)
+	case m.rule.Semantics.HasStatus:
+		s.state = Pending
+		m.schedulePoll(s, now)
+	default:
+		// Pending at an earlier target of this queue, and the present one cannot be
+		// asked.
+		m.queueResult(s, m.rule.Classify(a, Answer{Outcome: Uncertain, Detail: otherTarget}, m.cfg.Jitter()))
+	}
+}
+
+// otherTarget is the detail of a message that another target has.
+const otherTarget = "an earlier target took it and had not decided; the present one cannot be asked what became of it"
+
+// applyHolding moves a slot to the phase that the store's answer says.
+func (m *machine) applyHolding(now time.Duration, s *slot, standing Holding) {
+	switch {
+	case s.session != m.session || standing == Released || standing == Lost || standing == "":
+		m.setPhase(s, gone)
+	case standing == Held && !s.restart && (s.state == Pending || s.state == Valid):
+		s.assignment.Work = Poll
+		m.schedulePoll(s, now+m.cfg.PollInterval)
+	case m.surplus > 0 && !s.restart:
+		m.surplus--
+		m.releaseLater(s)
+	default:
+		m.makeReady(s)
+	}
+}

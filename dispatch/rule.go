@@ -1,0 +1,193 @@
+package dispatch
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// OnFailure is what a key does when a message fails for good.
+type OnFailure string
+
+// Policies of a queue. The default dead-letters a message that the target refused
+// as invalid, and blocks the key otherwise.
+const (
+	OnFailureDefault OnFailure = ""
+	OnFailureBlock   OnFailure = "block"
+	OnFailureSkip    OnFailure = "skip"
+)
+
+// Backoff is how messages that a target could not take are sent again.
+type Backoff struct {
+	// Initial pause, doubled with each attempt up to Max. Defaults 250 ms and 1 min.
+	Initial, Max time.Duration
+	// Attempts after which a message has failed for good. Default 500, which is
+	// some eight hours of pauses. Negative: never.
+	Attempts int
+}
+
+// WithDefaults fills what is zero.
+func (r Backoff) WithDefaults() Backoff {
+	if r.Initial == 0 {
+		r.Initial = 250 * time.Millisecond
+	}
+	if r.Max == 0 {
+		r.Max = max(time.Minute, r.Initial)
+	}
+	if r.Attempts == 0 {
+		r.Attempts = 500
+	}
+	return r
+}
+
+// Validate returns an error that wraps [lease.ErrInvalid].
+func (r Backoff) Validate() error {
+	if r.Initial < 0 || r.Max < r.Initial {
+		return fmt.Errorf("%w: pauses of %v to %v between attempts", lease.ErrInvalid, r.Initial, r.Max)
+	}
+	return nil
+}
+
+// Pause before the attempt that follows the given one; jitter in [0, 1) spreads
+// it over its upper half.
+func (r Backoff) Pause(attempt int, jitter float64) time.Duration {
+	d := r.Initial
+	for range attempt - 1 {
+		if d *= 2; d >= r.Max {
+			d = r.Max
+			break
+		}
+	}
+	return d/2 + time.Duration(jitter*float64(d/2))
+}
+
+// Rule decides what an answer of the target means for a message and its key. It is
+// pure; testdata/*.txt replay it.
+type Rule struct {
+	Semantics Semantics
+	OnFailure OnFailure
+	Retry     Backoff
+}
+
+// CanResend reports whether a message with an unknown outcome may be sent again;
+// asked: the target has just said that it does not know it.
+func (r Rule) CanResend(asked bool) bool {
+	return r.Semantics.Resend || asked && !r.Semantics.Forgets
+}
+
+// Classify returns what to record for an assignment after an answer: the message's
+// new state, and what its key does next. jitter is in [0, 1).
+func (r Rule) Classify(a Assignment, answer Answer, jitter float64) Result {
+	if a.Work != Send && (answer.Outcome == Busy || answer.Outcome == Rejected) {
+		// The status query was refused, which says nothing about the message.
+		answer.Outcome = Uncertain
+	}
+	if !r.Semantics.HasStatus && (answer.Outcome == Accepted || answer.Outcome == Executed) {
+		// "Accepted" by a target that cannot be asked: nothing would ever settle it.
+		answer.Outcome = Uncertain
+	}
+	out := Result{
+		Key: a.Key, Term: a.Term, Seq: a.Seq, Attempt: a.Attempt,
+		Code: answer.Code, Detail: CutDetail(answer.Detail), Link: answer.Link,
+	}
+	switch answer.Outcome {
+	case Done:
+		out.State, out.After = Committed, Next
+	case Accepted:
+		out.State, out.After = Pending, Hold
+	case Executed:
+		out.State, out.After = Valid, Hold
+	case Refused:
+		// It will never succeed, so holding the key up helps no one, unless the queue's
+		// owner says that nothing may overtake it.
+		out.State, out.After = Invalid, Next
+		if r.OnFailure == OnFailureBlock {
+			out.After = Block
+		}
+	case Busy, Rejected:
+		s := Delayed
+		if a.Doubtful {
+			s = Unknown // this attempt was not taken; the one before may have been
+		}
+		r.retryLater(&out, s, answer.RetryAfter, jitter)
+	case NotFound:
+		r.classifyNotFound(a, &out, jitter)
+	default:
+		r.classifyUncertain(a, &out, answer.RetryAfter, jitter)
+	}
+	return out
+}
+
+// retryLater schedules the next attempt, until the attempts run out. The target's
+// Retry-After can only lengthen the pause.
+func (r Rule) retryLater(out *Result, s State, asked time.Duration, jitter float64) {
+	out.State, out.After = s, RetryLater
+	out.Wait = max(r.Retry.Pause(out.Attempt, jitter), min(asked, maxRetryAfter))
+	if r.Retry.Attempts > 0 && out.Attempt >= r.Retry.Attempts {
+		out.Wait = 0
+		r.giveUp(out)
+	}
+}
+
+// minStatusPause is the least pause between status queries that get no answer.
+const minStatusPause = time.Second
+
+// maxRetryAfter bounds Retry-After: a wrong clock at the target must not park a key
+// for days.
+const maxRetryAfter = time.Hour
+
+// giveUp ends the attempts. Unknown never becomes failed: that would claim that the
+// message had no effect.
+func (r Rule) giveUp(out *Result) {
+	if out.State == Unknown {
+		r.blockUnresolved(out)
+		return
+	}
+	out.State, out.After = Failed, Block
+	if r.OnFailure == OnFailureSkip {
+		out.After = Next
+	}
+}
+
+// classifyUncertain: the message may have been taken. One that is polled stays pending as
+// long as the target can be asked again.
+func (r Rule) classifyUncertain(a Assignment, out *Result, asked time.Duration, jitter float64) {
+	switch {
+	case a.Work == Poll && r.Semantics.HasStatus:
+		out.State, out.After = Pending, Hold
+	case r.Semantics.HasStatus || r.Semantics.Resend:
+		r.retryLater(out, Unknown, asked, jitter)
+		if a.Work == Resolve && out.After == RetryLater {
+			out.Wait = max(out.Wait, minStatusPause) // a query is not an attempt: its pause does not grow
+		}
+	default:
+		r.blockUnresolved(out)
+	}
+}
+
+// classifyNotFound: the target does not know the message.
+func (r Rule) classifyNotFound(a Assignment, out *Result, jitter float64) {
+	switch {
+	case a.Work == Poll:
+		// It did know it: a restart, or another node answers. Query again as an
+		// unknown message, under a step, before anything is sent.
+		out.State, out.After, out.Wait = Unknown, RetryLater, r.Retry.Pause(1, jitter)
+	case r.CanResend(true):
+		// Not sent from here: the next assignment queries once more under its own step,
+		// so that a late first request cannot arrive between query and resend unseen.
+		out.State, out.After = Unknown, RetryLater
+		out.Wait = r.Retry.Initial
+	default:
+		r.blockUnresolved(out)
+	}
+}
+
+// blockUnresolved blocks the key whatever the policy: dead-lettering could lose the
+// message, and sending it again could execute it twice.
+func (r Rule) blockUnresolved(out *Result) {
+	out.State, out.After = Unknown, Block
+	if out.Detail == "" {
+		out.Detail = "it is not known whether the target has it"
+	}
+}

@@ -1,0 +1,124 @@
+package dispatch
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// startSends gives started messages to senders.
+func (m *machine) startSends(now time.Duration, out []effect) []effect {
+	taken := 0
+	for _, s := range m.toSend {
+		if m.counts[sending] >= m.cfg.Concurrency {
+			break
+		}
+		taken++
+		switch {
+		case s.phase != begun:
+		case m.stopping:
+			m.recordUnsent(s, "the instance stopped before it was sent")
+		case now > m.sendDeadline(s):
+			// This process was paused since the start. A submission could end after the
+			// second window, when another instance may have the key.
+			m.recordUnsent(s, "it was not sent in time after its begin")
+		default:
+			m.setPhase(s, sending)
+			for _, o := range m.cfg.Observers {
+				o.SubmissionStarted(s.assignment)
+			}
+			out = append(out, effect{send: s})
+		}
+	}
+	m.toSend = m.toSend[taken:]
+	return out
+}
+
+// sendDeadline is the last moment at which a started message may be sent: its deadline
+// must pass within the second window, which counts from the start.
+func (m *machine) sendDeadline(s *slot) time.Duration {
+	return s.stepSent + m.window - m.cfg.SubmitTimeout
+}
+
+// handleAnswer classifies the answer to a submission, or to the status query before it;
+// a is the assignment as it was carried out.
+func (m *machine) handleAnswer(s *slot, a Assignment, answer Answer, took time.Duration) {
+	m.observed.Submissions++
+	m.observed.Latency += took
+	m.fast = took < fastAnswer
+	for _, o := range m.cfg.Observers {
+		o.AnswerReceived(a, answer)
+	}
+	s.assignment = a
+	r := m.rule.Classify(a, answer, m.cfg.Jitter())
+	if a.Work == Send && r.State == Unknown && r.After == RetryLater && !answer.RequestEnded && !m.rule.Semantics.Deduplicates {
+		// The target may still be executing it, until the deadline. Before that, "not
+		// found" proves nothing, and the next message could overtake.
+		r.Wait = max(r.Wait, m.cfg.SubmitTimeout-took)
+	}
+	m.queueResult(s, r)
+}
+
+// startPolls queries the status of messages that the target has, many at once.
+func (m *machine) startPolls(now time.Duration, out []effect) []effect {
+	if m.counts[held] == 0 || m.stopping || now < m.pollAt {
+		return out
+	}
+	var due []*slot
+	m.pollAt = now + m.cfg.PollInterval
+	for _, s := range m.slots {
+		switch {
+		case s.phase != held || s.polling:
+		case now >= s.pollAt:
+			due = append(due, s)
+		default:
+			m.pollAt = min(m.pollAt, s.pollAt)
+		}
+	}
+	slices.SortFunc(due, func(a, b *slot) int { return cmp.Or(cmp.Compare(a.pollAt, b.pollAt), cmp.Compare(a.key, b.key)) })
+	for len(due) > 0 && m.pollsInFlight < m.cfg.Concurrency {
+		n := min(len(due), m.rule.Semantics.StatusLimit)
+		group := due[:n]
+		due = due[n:]
+		for _, s := range group {
+			s.polling = true
+		}
+		m.pollsInFlight++
+		out = append(out, effect{poll: group})
+	}
+	if len(due) > 0 {
+		m.pollAt = now // as soon as a query is answered
+	}
+	return out
+}
+
+// schedulePoll keeps a key whose head the target has, to be polled at the given time.
+func (m *machine) schedulePoll(s *slot, at time.Duration) {
+	if m.counts[held] == 0 {
+		m.pollAt = at
+	}
+	s.pollAt, m.pollAt = at, min(m.pollAt, at)
+	m.setPhase(s, held)
+}
+
+// handlePollAnswers classifies the answers to a poll, one for each slot. What has not
+// changed is not recorded.
+func (m *machine) handlePollAnswers(now time.Duration, group []*slot, answers []Answer) {
+	m.pollsInFlight--
+	m.observed.Inquiries++
+	for i, s := range group {
+		if s.polling = false; s.phase != held {
+			continue
+		}
+		answer := answers[i]
+		r := m.rule.Classify(s.assignment, answer, m.cfg.Jitter())
+		if r.After == Hold && (r.State == s.state || answer.Outcome == Uncertain) {
+			m.schedulePoll(s, now+max(answer.RetryAfter, m.cfg.PollInterval/2+time.Duration(m.cfg.Jitter()*float64(m.cfg.PollInterval))))
+			continue
+		}
+		for _, o := range m.cfg.Observers {
+			o.AnswerReceived(s.assignment, answer)
+		}
+		m.queueResult(s, r)
+	}
+}

@@ -1,0 +1,301 @@
+package checks
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+// Configure implements [monitor.Admin].
+func (r *Reference) Configure(ctx context.Context, c monitor.Configuration) (out monitor.ConfigurationChanges, err error) {
+	if err := c.Validate(); err != nil {
+		return out, err
+	}
+	err = r.do(ctx, func(s step) error {
+		wanted := map[string]bool{}
+		for _, e := range c.Checks {
+			wanted[e.Name] = true
+		}
+		for _, d := range c.Declared {
+			if !wanted[d.Check] && s.named(d.Check) == nil {
+				return fmt.Errorf("%q: %w", d.Check, monitor.ErrNoCheck)
+			}
+		}
+		for _, e := range c.Checks {
+			s.configure(e.WithDefaults(), &out)
+		}
+		for name, e := range s.events {
+			if !c.Keep && !wanted[name] && !e.Removed {
+				e.Removed = true
+				e.Rev++
+				out.Removed = append(out.Removed, name)
+			}
+		}
+		for _, d := range c.Declared {
+			if s.declare(d) {
+				out.Declared++
+			}
+		}
+		for _, names := range [][]string{out.Added, out.Changed, out.Removed} {
+			slices.Sort(names)
+			if len(names) > 0 {
+				s.generation++
+			}
+		}
+		s.configured, s.origin, s.refused = s.wall, c.Origin, ""
+		out.Generation = s.generation
+		return nil
+	})
+	return out, err
+}
+
+// configure puts one event name into force.
+func (s step) configure(to monitor.Check, out *monitor.ConfigurationChanges) {
+	e := s.events[to.Name]
+	switch {
+	case e == nil:
+		e = &event{again: map[int64]bool{}, base: s.now, configured: to}
+		e.Check, e.ID, e.Rev = to, s.newID(), 1
+		s.events[to.Name] = e
+		out.Added = append(out.Added, to.Name)
+		return
+	case e.Removed:
+		e.Removed = false
+		e.configured.Paused = to.Paused
+		e.Paused, e.base = to.Paused, s.now
+		out.Added = append(out.Added, to.Name)
+	case reflect.DeepEqual(e.configured, to):
+		return
+	default:
+		out.Changed = append(out.Changed, to.Name)
+	}
+	old, paused := e.configured, e.Paused
+	if to.Paused != old.Paused {
+		paused = to.Paused
+	}
+	if shorter(old, to) || e.Paused && !paused {
+		e.base = s.now
+	}
+	e.configured, e.Check = to, to
+	e.Paused = paused
+	s.changed(e)
+}
+
+// changed has everybody look at an event anew, and at its sources.
+func (s step) changed(e *event) {
+	e.Rev++
+	for id, n := range s.sources {
+		if n.event == e {
+			e.again[id] = true
+		}
+	}
+}
+
+// shorter tells that a source may be overdue sooner.
+func shorter(old, to monitor.Check) bool {
+	limit := func(e monitor.Check) int64 { return int64(e.Interval)*int64(e.Missed) + int64(e.Grace) }
+	return old.Schedule != to.Schedule || limit(to) < limit(old) ||
+		to.MaxRun > 0 && (old.MaxRun == 0 || to.MaxRun < old.MaxRun)
+}
+
+// RejectConfiguration implements [monitor.Admin].
+func (r *Reference) RejectConfiguration(ctx context.Context, origin, reason string) error {
+	return r.do(ctx, func(s step) error {
+		s.refused = strings.TrimPrefix(origin+": "+reason, ": ")
+		return nil
+	})
+}
+
+// Declare implements [monitor.Admin].
+func (r *Reference) Declare(ctx context.Context, sources []monitor.Declaration) ([]bool, error) {
+	if len(sources) > monitor.MaxSources {
+		return nil, invalid("%d sources", len(sources))
+	}
+	for _, d := range sources {
+		if err := d.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	added := make([]bool, len(sources))
+	err := r.do(ctx, func(s step) error {
+		for _, d := range sources {
+			if s.named(d.Check) == nil {
+				return fmt.Errorf("%q: %w", d.Check, monitor.ErrNoCheck)
+			}
+		}
+		for i, d := range sources {
+			added[i] = s.declare(d)
+		}
+		return nil
+	})
+	return added, err
+}
+
+func (s step) declare(d monitor.Declaration) (added bool) {
+	n := s.names[monitor.SourceRef{Check: d.Check, Source: d.Source}]
+	if n == nil {
+		n, added = s.add(s.events[d.Check], d.Source), true
+	}
+	n.declared, n.labels = true, maps.Clone(d.Labels)
+	return added
+}
+
+// ApplyAction implements [monitor.Admin].
+func (r *Reference) ApplyAction(ctx context.Context, a monitor.Action) error {
+	return r.do(ctx, func(s step) error {
+		subject, err := s.act(a)
+		if err != nil {
+			return err
+		}
+		reason := fmt.Sprintf("%s by %s", a.Type, cmp.Or(a.Who, "somebody"))
+		if a.Note != "" {
+			reason += ": " + a.Note
+		}
+		s.record(subject, reason)
+		return nil
+	})
+}
+
+func (s step) act(a monitor.Action) (subject string, err error) {
+	switch a.Type {
+	case monitor.ActionPause, monitor.ActionResume, monitor.ActionRetire:
+		e := s.named(a.Check)
+		if e == nil {
+			return "", fmt.Errorf("%q: %w", a.Check, monitor.ErrNoCheck)
+		}
+		if a.Source == "" {
+			return a.Check, s.actOnEvent(e, a)
+		}
+		n := s.names[monitor.SourceRef{Check: a.Check, Source: a.Source}]
+		if n == nil {
+			return "", fmt.Errorf("%s/%s: %w", a.Check, a.Source, monitor.ErrNoSource)
+		}
+		s.actOnSource(n, a)
+		return a.Check + "/" + a.Source, nil
+	case monitor.ActionAcknowledge:
+		alarm := s.alarms[a.Alarm]
+		if alarm == nil {
+			return "", fmt.Errorf("%q: %w", a.Alarm, monitor.ErrNoAlarm)
+		}
+		alarm.Acknowledged = cmp.Or(a.Who, "somebody")
+		return a.Alarm, nil
+	case monitor.ActionRemoveSink:
+		if !s.sinks[a.Source] {
+			return "", invalid("no sink %q", a.Source)
+		}
+		delete(s.sinks, a.Source)
+		s.generation++
+		return a.Source, nil
+	case monitor.ActionRemovePath:
+		p := s.paths[a.Source]
+		if p == nil {
+			return "", invalid("no path %q", a.Source)
+		}
+		p.dropped = true
+		delete(s.paths, a.Source)
+		return a.Source, nil
+	}
+	return "", invalid("%q is nothing that can be done", a.Type)
+}
+
+func (s step) actOnEvent(e *event, a monitor.Action) error {
+	if a.Type == monitor.ActionRetire {
+		return invalid("name the source of %q to retire", a.Check)
+	}
+	if a.For != 0 {
+		return invalid("an event name is paused until it is resumed")
+	}
+	pause := a.Type == monitor.ActionPause
+	if e.Paused == pause {
+		return nil
+	}
+	e.Paused = pause
+	if !pause {
+		e.base = s.now
+	}
+	s.changed(e)
+	s.generation++
+	return nil
+}
+
+func (s step) actOnSource(n *source, a monitor.Action) {
+	n.note = a.Note
+	switch a.Type {
+	case monitor.ActionPause:
+		if n.state == monitor.Retired {
+			return
+		}
+		n.state, n.until, n.due = monitor.Paused, 0, monitor.Never
+		if a.For > 0 {
+			n.until = s.now.Add(a.For)
+			n.due = n.until
+		}
+	case monitor.ActionResume:
+		if n.state != monitor.Paused {
+			return
+		}
+		n.state, n.until, n.base, n.due = monitor.Up, 0, s.now, s.now
+		if n.alarm != nil {
+			n.state = monitor.Down
+		}
+	case monitor.ActionRetire:
+		if n.state == monitor.Retired {
+			return
+		}
+		n.asked, n.due = true, s.now
+	}
+	n.rev++
+}
+
+// RegisterMember implements [monitor.Admin].
+func (r *Reference) RegisterMember(ctx context.Context, m monitor.Member) error {
+	for _, sink := range m.Sinks {
+		if err := monitor.ValidateSink(sink); err != nil {
+			return err
+		}
+	}
+	lives, err := r.living(ctx)
+	if err != nil {
+		return err
+	}
+	if !lives(m.Session) {
+		return fmt.Errorf("%q: %w", m.Session, lease.ErrLapsed)
+	}
+	return r.do(ctx, func(s step) error {
+		m.Sinks = slices.Clone(m.Sinks)
+		s.members[m.Session] = m
+		for _, sink := range m.Sinks {
+			if !s.sinks[sink] {
+				if s.o.Queues != nil {
+					if err := s.o.Queues.CreateQueue(ctx, monitor.SinkQueue(sink)); err != nil {
+						return err
+					}
+				}
+				s.sinks[sink] = true
+				s.generation++
+			}
+		}
+		return nil
+	})
+}
+
+// living asks the store of sessions who lives.
+func (r *Reference) living(ctx context.Context) (func(session string) bool, error) {
+	if r.o.Sessions == nil {
+		return func(string) bool { return true }, nil
+	}
+	sessions, err := r.o.Sessions.Sessions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(id string) bool {
+		return slices.ContainsFunc(sessions, func(s lease.Session) bool { return s.ID == id })
+	}, nil
+}

@@ -1,0 +1,325 @@
+package checks
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+// Settings implements [monitor.Detection].
+func (r *Reference) Settings(ctx context.Context) (out monitor.Settings, err error) {
+	err = r.do(ctx, func(s step) error {
+		out.Generation = s.generation
+		out.Sinks = slices.Sorted(maps.Keys(s.sinks))
+		for _, name := range slices.Sorted(maps.Keys(s.events)) {
+			out.Checks = append(out.Checks, s.events[name].StoredCheck)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (s step) look() monitor.Scan {
+	return monitor.Scan{Now: s.now, Wall: s.wall, Generation: s.generation, Next: monitor.Never}
+}
+
+// DueSources implements [monitor.Detection].
+func (r *Reference) DueSources(ctx context.Context, partitions []int, limit int) (out monitor.Scan, err error) {
+	err = r.do(ctx, func(s step) error {
+		out = s.look()
+		var wanted [monitor.Partitions]bool
+		for _, p := range partitions {
+			if p < 0 || p >= monitor.Partitions {
+				return invalid("partition %d", p)
+			}
+			wanted[p] = true
+		}
+		var due []*source
+		for _, n := range s.sources {
+			switch {
+			case !wanted[n.id%monitor.Partitions]:
+			case n.due <= s.now:
+				due = append(due, n)
+			default:
+				out.Next = min(out.Next, n.due)
+			}
+		}
+		slices.SortFunc(due, func(a, b *source) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id)) })
+		for i, n := range due {
+			if i >= min(limit, monitor.MaxSources) {
+				out.Next = n.due
+				break
+			}
+			out.Candidates = append(out.Candidates, s.candidate(n))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// ApplyChanges implements [monitor.Detection].
+func (r *Reference) ApplyChanges(ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
+	if len(changes) > monitor.MaxSources {
+		return nil, invalid("%d changes", len(changes))
+	}
+	for _, c := range changes {
+		if c.Transition == monitor.Onset && c.Alarm == "" {
+			return nil, invalid("an alarm without an id")
+		}
+	}
+	made := make([]bool, len(changes))
+	err := r.do(ctx, func(s step) error {
+		for i, c := range changes {
+			n := s.sources[c.ID]
+			if n != nil && n.rev == c.Rev && n.stamp == c.BeatRev && n.event.Rev == c.CheckRev {
+				made[i] = true
+				s.apply(n, c)
+			}
+		}
+		return nil
+	})
+	return made, err
+}
+
+func (s step) apply(n *source, c monitor.SourceChange) {
+	n.due, n.well = c.Due, c.WellSince
+	if c.Transition == monitor.NoTransition {
+		return
+	}
+	n.rev++
+	switch c.Transition {
+	case monitor.Onset:
+		n.state = monitor.Down
+		s.onset(n, c)
+	case monitor.Abated:
+		s.settle(n, c)
+		if n.state == monitor.Down {
+			n.state = monitor.Up
+		}
+	case monitor.Resume:
+		n.state, n.base, n.until = monitor.Up, c.ExpectedFrom, 0
+		if n.alarm != nil {
+			n.state = monitor.Down
+		}
+	case monitor.Return:
+		n.state, n.base, n.ended, n.asked = monitor.Up, c.ExpectedFrom, 0, false
+	case monitor.Retire:
+		s.settle(n, c)
+		n.state, n.ended, n.asked, n.until = monitor.Retired, s.now, false, 0
+	case monitor.Forget:
+		s.settle(n, c)
+		s.forget(n)
+	}
+	s.enqueue(c.Notifications)
+}
+
+func (s step) onset(n *source, c monitor.SourceChange) {
+	n.alarm = &alarm{
+		Alarm: monitor.Alarm{
+			ID: c.Alarm, Check: n.event.Name, Source: n.name, Group: c.Group, Labels: maps.Clone(n.labels),
+			Reason: c.Reason, Started: c.At, Raised: s.wall,
+		},
+		onset: s.now, held: c.Group != "",
+	}
+	n.onsets = append(n.onsets, s.now)
+	s.alarms[c.Alarm] = n.alarm
+	s.record(n.event.Name+"/"+n.name, string(c.Reason))
+}
+
+// settle ends the alarm of a source, if one stands.
+func (s step) settle(n *source, c monitor.SourceChange) {
+	if n.alarm == nil {
+		return
+	}
+	s.end(n.alarm, c.At, c.Transition)
+	n.alarm, n.well = nil, 0
+	s.record(n.event.Name+"/"+n.name, string(c.Transition))
+}
+
+func (s step) end(a *alarm, at time.Time, turn monitor.Transition) {
+	a.Ended, a.End, a.over, a.held = at, turn, s.now, false
+}
+
+// Sweep implements [monitor.Detection].
+func (r *Reference) Sweep(ctx context.Context, keep time.Duration, limit int) (out monitor.Scan, err error) {
+	limit = min(limit, monitor.MaxSources)
+	err = r.do(ctx, func(s step) error {
+		out = s.look()
+		s.lookAgain(&out, limit)
+		left := limit
+		for _, id := range slices.Sorted(maps.Keys(s.alarms)) {
+			a := s.alarms[id]
+			if a.over == 0 || s.wall.Sub(a.Ended) <= keep {
+				continue
+			}
+			if left--; left < 0 {
+				out.Next = s.now
+				break
+			}
+			delete(s.alarms, id)
+		}
+		used := map[*event]bool{}
+		for _, n := range s.all() {
+			used[n.event] = true
+			old := n.state == monitor.Retired && !n.declared && s.now.Sub(n.ended) > keep
+			switch {
+			case !n.event.Removed && !old:
+			case len(out.Candidates) == limit:
+				out.Next = s.now
+			default:
+				out.Candidates = append(out.Candidates, s.candidate(n))
+			}
+		}
+		for name, e := range s.events {
+			if e.Removed && !used[e] {
+				delete(s.events, name)
+				s.generation++
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// lookAgain makes sources due whose event was changed.
+func (s step) lookAgain(out *monitor.Scan, limit int) {
+	for _, e := range s.events {
+		for id := range e.again {
+			if limit--; limit < 0 {
+				out.Next = s.now
+				return
+			}
+			delete(e.again, id)
+			n := s.sources[id]
+			n.due = min(n.due, s.now)
+		}
+	}
+}
+
+// HeldGroups implements [monitor.Detection].
+func (r *Reference) HeldGroups(ctx context.Context) (out []monitor.AlarmGroup, err error) {
+	err = r.do(ctx, func(s step) error {
+		groups := map[string]*monitor.AlarmGroup{}
+		of := func(a monitor.Alarm) *monitor.AlarmGroup {
+			if groups[a.Group] == nil {
+				groups[a.Group] = &monitor.AlarmGroup{Group: a.Group, Check: a.Check}
+			}
+			return groups[a.Group]
+		}
+		for _, a := range s.standing() {
+			switch {
+			case a.Source == "": // that of a group
+				g := of(a.Alarm)
+				g.Alarm, g.Started = a.ID, a.Started
+			case a.group != nil:
+				of(a.group.Alarm).Standing++
+			case a.held:
+				g := of(a.Alarm)
+				g.Count++
+				g.Oldest = max(g.Oldest, s.now.Sub(a.onset))
+				if len(g.Members) < monitor.MaxSources {
+					g.Members = append(g.Members, a.Alarm)
+				}
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(groups)) {
+			if g := groups[name]; len(g.Members) > 0 || g.Alarm != "" && g.Standing == 0 {
+				out = append(out, *g)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// standing are the alarms that stand, the oldest first.
+func (r *Reference) standing() []*alarm {
+	out := slices.DeleteFunc(slices.Collect(maps.Values(r.alarms)), func(a *alarm) bool { return a.over != 0 })
+	slices.SortFunc(out, func(a, b *alarm) int { return cmp.Or(cmp.Compare(a.onset, b.onset), cmp.Compare(a.ID, b.ID)) })
+	return out
+}
+
+// ReportGroup implements [monitor.Detection].
+func (r *Reference) ReportGroup(ctx context.Context, rep monitor.GroupReport) (made bool, err error) {
+	if len(rep.Members) > monitor.MaxSources {
+		return false, invalid("%d members", len(rep.Members))
+	}
+	err = r.do(ctx, func(s step) error {
+		if rep.End {
+			made = s.endGroup(rep)
+		} else {
+			made = s.report(rep)
+		}
+		if made {
+			s.enqueue(rep.Notifications)
+		}
+		return nil
+	})
+	return made, err
+}
+
+func (s step) endGroup(rep monitor.GroupReport) bool {
+	g := s.alarms[rep.Alarm]
+	if g == nil || g.over != 0 || g.Source != "" {
+		return false
+	}
+	if slices.ContainsFunc(s.standing(), func(a *alarm) bool { return a.group == g }) {
+		return false
+	}
+	s.end(g, rep.At, monitor.Abated)
+	s.record(g.Group, string(monitor.Abated))
+	return true
+}
+
+func (s step) report(rep monitor.GroupReport) bool {
+	members := make([]*alarm, 0, len(rep.Members))
+	for _, id := range rep.Members {
+		a := s.alarms[id]
+		if a == nil || !a.held || a.Group != rep.Group || slices.Contains(members, a) {
+			return false
+		}
+		members = append(members, a)
+	}
+	if len(members) == 0 {
+		return false
+	}
+	var g *alarm
+	if rep.Alarm != "" {
+		if g = s.groupAlarm(rep, members[0]); g == nil {
+			return false
+		}
+		g.Members += len(members)
+	}
+	for _, a := range members {
+		a.held, a.group = false, g
+		if g == nil {
+			a.Group = ""
+		}
+	}
+	return true
+}
+
+// groupAlarm is the alarm of a group, new or as it stands; nil if another stands.
+func (s step) groupAlarm(rep monitor.GroupReport, first *alarm) *alarm {
+	for _, a := range s.standing() {
+		if a.Source == "" && a.Group == rep.Group {
+			if a.ID != rep.Alarm {
+				return nil
+			}
+			return a
+		}
+	}
+	if s.alarms[rep.Alarm] != nil {
+		return nil
+	}
+	g := &alarm{onset: s.now, Alarm: monitor.Alarm{
+		ID: rep.Alarm, Check: first.Check, Group: rep.Group, Reason: first.Reason, Started: rep.At, Raised: s.wall,
+	}}
+	s.alarms[g.ID] = g
+	s.record(g.Group, string(g.Reason))
+	return g
+}

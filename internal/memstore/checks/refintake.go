@@ -1,0 +1,140 @@
+package checks
+
+import (
+	"context"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+// ResolveSources implements [monitor.HeartbeatStore].
+func (r *Reference) ResolveSources(ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
+	if len(refs) > monitor.MaxSources {
+		return nil, invalid("%d sources", len(refs))
+	}
+	out := make([]monitor.ResolvedSource, len(refs))
+	err := r.do(ctx, func(s step) error {
+		for i, ref := range refs {
+			out[i] = s.resolve(ref)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (s step) resolve(ref monitor.SourceRef) monitor.ResolvedSource {
+	e := s.named(ref.Check)
+	if e == nil {
+		return monitor.ResolvedSource{}
+	}
+	out := monitor.ResolvedSource{SenderClock: e.SenderClock}
+	n := s.names[ref]
+	if n == nil && !e.Fixed && lease.ValidateText("source", ref.Source, 1, monitor.MaxName) == nil {
+		n = s.add(e, ref.Source)
+	}
+	if n != nil {
+		out.ID = n.id
+	}
+	return out
+}
+
+// RecordHeartbeats implements [monitor.HeartbeatStore].
+func (r *Reference) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (out monitor.BatchResult, err error) {
+	if len(d.Beats) > monitor.MaxBeats {
+		return out, invalid("%d beats", len(d.Beats))
+	}
+	for _, b := range d.Beats {
+		if b.Path < 0 || b.Path >= len(d.Probes) {
+			return out, invalid("a beat by path %d of %d", b.Path, len(d.Probes))
+		}
+	}
+	err = r.do(ctx, func(s step) error {
+		s.prove(d.Probes)
+		for _, b := range d.Beats {
+			n := s.sources[b.Source]
+			switch {
+			case n == nil:
+				out.Unknown = append(out.Unknown, b.Source)
+			case !b.Sent.IsZero() && n.sent.Equal(b.Sent.Truncate(time.Microsecond)) && n.seq == b.Seq:
+				out.Replayed += b.Count
+			default:
+				s.stamp(n, b, s.paths[d.Probes[b.Path].Path])
+			}
+		}
+		out.Generation = s.generation
+		return nil
+	})
+	return out, err
+}
+
+// prove records that paths work.
+func (s step) prove(proofs []monitor.Probe) {
+	for _, p := range proofs {
+		if !p.NameOnly && s.proven != 0 && s.now.Sub(s.proven) > p.MaxGap {
+			// Nothing was proven for so long: the clock has skipped, or nobody was up.
+			for _, other := range s.paths {
+				other.skipped = true
+			}
+		}
+	}
+	for _, proof := range proofs {
+		p := s.paths[proof.Path]
+		if p == nil {
+			p = &path{PathStatus: monitor.PathStatus{Name: proof.Path}}
+			s.paths[proof.Path] = p
+		}
+		if proof.NameOnly {
+			continue
+		}
+		switch since := s.now.Sub(p.LastSeen); {
+		case p.LastSeen == 0:
+			p.BlindUntil = s.now
+		case since > 0 && (since > proof.MaxGap || p.skipped):
+			p.BlindTotal += since
+			p.BlindUntil = s.now
+		}
+		p.LastSeen, p.TrustFor, p.MaxGap, p.skipped = s.now, proof.TrustFor, proof.MaxGap, false
+		s.proven = s.now
+	}
+}
+
+// stamp records a beat, or a signal.
+func (s step) stamp(n *source, b monitor.HeartbeatUpdate, p *path) {
+	if n.alarm != nil || n.state == monitor.Retired || n.run != 0 || b.Signal != monitor.SignalSuccess {
+		n.due = s.now
+	}
+	n.stamp++
+	if b.Signal == monitor.SignalStart {
+		n.run = s.now
+		return
+	}
+	at := s.now
+	if b.BySender && !b.Sent.IsZero() {
+		at = min(at, max(n.at, 1, at.Add(-s.wall.Sub(b.Sent))))
+	}
+	n.at, n.blind, n.path = at, p.BlindTotal, p
+	n.run, n.failing, n.code = 0, b.Signal == monitor.SignalFail, b.Code
+	n.sent, n.seq = time.Time{}, b.Seq
+	if !b.Sent.IsZero() {
+		n.sent = b.Sent.Truncate(time.Microsecond)
+	}
+	n.beats += int64(max(1, b.Count))
+	n.mark(n.event.slotOf(at))
+}
+
+// slotOf is the number of an event's interval in which a moment lies; 0 of one with a schedule.
+func (e *event) slotOf(m monitor.StoreTime) int64 {
+	if e.Interval == 0 {
+		return 0
+	}
+	return int64(m) / e.Interval.Microseconds()
+}
+
+// mark notes that a beat came in a slot.
+func (b *beat) mark(slot int64) {
+	if slot > b.slot {
+		b.recent, b.slot = b.recent<<min(uint64(slot-b.slot), 64), slot
+	}
+	b.recent |= 1
+}

@@ -1,0 +1,415 @@
+package checks
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/internal/testkit/recorder"
+	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/monitor/monitortest"
+)
+
+// TestSuiteCatches proves the suite: each broken table is caught by the test that is
+// named, and by one alone it need not be.
+func TestSuiteCatches(t *testing.T) {
+	for name, broken := range twins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 30 { // some break only when two calls meet
+				if found := caught(t, broken); found != "" {
+					t.Logf("caught: %.300s", found)
+					return
+				}
+			}
+			t.Errorf("not caught by %q", broken.by)
+		})
+	}
+}
+
+// TestOutagesCatches proves the check of outages.
+func TestOutagesCatches(t *testing.T) {
+	for _, name := range []string{
+		"a beat in between is ignored", "another's turn in between is ignored", "nobody looks when the watched beat",
+		"nobody looks at signals", "beats come before the proofs", "a gap is not blind", "replays renew", "notices of what was not made",
+		"notices of ends are lost", "beats are counted in two steps", "moments go back",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			broken, ok := twins()[name]
+			if !ok {
+				t.Fatal("no such twin")
+			}
+			for seed := range uint64(30) { // a race is not lost each time
+				_, rig := broken.rig(t)
+				if found := monitortest.FindOutageFault(t, rig, monitortest.Outages{Seed: seed}); found != "" {
+					t.Logf("caught: %.300s", found)
+					return
+				}
+			}
+			t.Error("not caught")
+		})
+	}
+}
+
+// caught runs one test of the suite on a twin, and returns what it found.
+func caught(t *testing.T, broken twin) string {
+	_, rig := broken.rig(t)
+	return strings.Join(recorder.Found(t, func(r testing.TB) { monitortest.Try(t, r, rig, broken.by) }), "\n")
+}
+
+// twin is a Reference that is broken in one place.
+type twin struct {
+	by string // the test of the suite that must catch it
+
+	resolve   func(*Reference, context.Context, []monitor.SourceRef) ([]monitor.ResolvedSource, error)
+	store     func(*Reference, context.Context, monitor.HeartbeatBatch) (monitor.BatchResult, error)
+	due       func(*Reference, context.Context, []int, int) (monitor.Scan, error)
+	apply     func(*Reference, context.Context, []monitor.SourceChange) ([]bool, error)
+	sweep     func(*Reference, context.Context, time.Duration, int) (monitor.Scan, error)
+	report    func(*Reference, context.Context, monitor.GroupReport) (bool, error)
+	configure func(*Reference, context.Context, monitor.Configuration) (monitor.ConfigurationChanges, error)
+	sources   func(*Reference, context.Context, monitor.SourceQuery) ([]monitor.SourceRecord, error)
+	alarms    func(*Reference, context.Context, monitor.AlarmQuery) ([]monitor.Alarm, error)
+	act       func(*Reference, context.Context, monitor.Action) error
+	made      func(*Reference) // when it is made
+}
+
+func (w twin) rig(t *testing.T) (*Reference, monitortest.Rig) {
+	r, rig := reference(t)
+	if w.made != nil {
+		w.made(r)
+	}
+	rig.Table = twinTable{r, w}
+	return r, rig
+}
+
+type twinTable struct {
+	*Reference
+	w twin
+}
+
+func (t twinTable) ResolveSources(ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
+	if t.w.resolve != nil {
+		return t.w.resolve(t.Reference, ctx, refs)
+	}
+	return t.Reference.ResolveSources(ctx, refs)
+}
+
+func (t twinTable) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+	if t.w.store != nil {
+		d.Beats, d.Probes = slices.Clone(d.Beats), slices.Clone(d.Probes)
+		return t.w.store(t.Reference, ctx, d)
+	}
+	return t.Reference.RecordHeartbeats(ctx, d)
+}
+
+func (t twinTable) DueSources(ctx context.Context, partitions []int, limit int) (monitor.Scan, error) {
+	if t.w.due != nil {
+		return t.w.due(t.Reference, ctx, partitions, limit)
+	}
+	return t.Reference.DueSources(ctx, partitions, limit)
+}
+
+func (t twinTable) ApplyChanges(ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
+	if t.w.apply != nil {
+		return t.w.apply(t.Reference, ctx, slices.Clone(changes))
+	}
+	return t.Reference.ApplyChanges(ctx, changes)
+}
+
+func (t twinTable) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Scan, error) {
+	if t.w.sweep != nil {
+		return t.w.sweep(t.Reference, ctx, keep, limit)
+	}
+	return t.Reference.Sweep(ctx, keep, limit)
+}
+
+func (t twinTable) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool, error) {
+	if t.w.report != nil {
+		return t.w.report(t.Reference, ctx, r)
+	}
+	return t.Reference.ReportGroup(ctx, r)
+}
+
+func (t twinTable) Configure(ctx context.Context, c monitor.Configuration) (monitor.ConfigurationChanges, error) {
+	if t.w.configure != nil {
+		return t.w.configure(t.Reference, ctx, c)
+	}
+	return t.Reference.Configure(ctx, c)
+}
+
+func (t twinTable) Sources(ctx context.Context, q monitor.SourceQuery) ([]monitor.SourceRecord, error) {
+	if t.w.sources != nil {
+		return t.w.sources(t.Reference, ctx, q)
+	}
+	return t.Reference.Sources(ctx, q)
+}
+
+func (t twinTable) Alarms(ctx context.Context, q monitor.AlarmQuery) ([]monitor.Alarm, error) {
+	if t.w.alarms != nil {
+		return t.w.alarms(t.Reference, ctx, q)
+	}
+	return t.Reference.Alarms(ctx, q)
+}
+
+func (t twinTable) ApplyAction(ctx context.Context, a monitor.Action) error {
+	if t.w.act != nil {
+		return t.w.act(t.Reference, ctx, a)
+	}
+	return t.Reference.ApplyAction(ctx, a)
+}
+
+// within does something to a Reference as one step.
+func within(r *Reference, f func(step)) {
+	_ = r.do(context.Background(), func(s step) error { f(s); return nil })
+}
+
+// believing rewrites changes so that they were judged on what is.
+func believing(rewrite func(n *source, c *monitor.SourceChange)) func(*Reference, context.Context, []monitor.SourceChange) ([]bool, error) {
+	return func(r *Reference, ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
+		within(r, func(s step) {
+			for i := range changes {
+				if n := s.sources[changes[i].ID]; n != nil {
+					rewrite(n, &changes[i])
+				}
+			}
+		})
+		return r.ApplyChanges(ctx, changes)
+	}
+}
+
+// keepingDue stores, and leaves the time of the next look as it was for some signals.
+func keepingDue(which func(monitor.Signal) bool) func(*Reference, context.Context, monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+	return func(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+		was := map[int64]monitor.StoreTime{}
+		within(r, func(s step) {
+			for _, b := range d.Beats {
+				if n := s.sources[b.Source]; n != nil && which(b.Signal) {
+					was[b.Source] = n.due
+				}
+			}
+		})
+		out, err := r.RecordHeartbeats(ctx, d)
+		within(r, func(s step) {
+			for id, due := range was {
+				if n := s.sources[id]; n != nil {
+					n.due = due
+				}
+			}
+		})
+		return out, err
+	}
+}
+
+// proving rewrites proofs.
+func proving(rewrite func(*monitor.Probe)) func(*Reference, context.Context, monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+	return func(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+		for i := range d.Probes {
+			rewrite(&d.Probes[i])
+		}
+		return r.RecordHeartbeats(ctx, d)
+	}
+}
+
+// beating rewrites beats.
+func beating(rewrite func(*monitor.HeartbeatUpdate)) func(*Reference, context.Context, monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+	return func(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+		for i := range d.Beats {
+			rewrite(&d.Beats[i])
+		}
+		return r.RecordHeartbeats(ctx, d)
+	}
+}
+
+// looking rewrites what is due.
+func looking(rewrite func(*monitor.Scan)) func(*Reference, context.Context, []int, int) (monitor.Scan, error) {
+	return func(r *Reference, ctx context.Context, partitions []int, limit int) (monitor.Scan, error) {
+		l, err := r.DueSources(ctx, partitions, limit)
+		rewrite(&l)
+		return l, err
+	}
+}
+
+// telling rewrites the notices of each change.
+func telling(rewrite func(c *monitor.SourceChange)) func(*Reference, context.Context, []monitor.SourceChange) ([]bool, error) {
+	return func(r *Reference, ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
+		for i := range changes {
+			changes[i].Notifications = slices.Clone(changes[i].Notifications)
+			rewrite(&changes[i])
+		}
+		return r.ApplyChanges(ctx, changes)
+	}
+}
+
+func tellAnyway(r *Reference, ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
+	made, err := r.ApplyChanges(ctx, changes)
+	within(r, func(s step) {
+		for i, ok := range made {
+			if !ok {
+				s.enqueue(changes[i].Notifications)
+			}
+		}
+	})
+	return made, err
+}
+
+func beatsFirst(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (out monitor.BatchResult, err error) {
+	within(r, func(s step) {
+		for i, p := range d.Probes { // so that there is a path for the beats
+			if s.paths[p.Path] == nil {
+				s.prove(d.Probes[i : i+1])
+			}
+		}
+		for _, b := range d.Beats {
+			if n := s.sources[b.Source]; n != nil {
+				s.stamp(n, b, s.paths[d.Probes[b.Path].Path])
+			}
+		}
+		s.prove(d.Probes)
+	})
+	return out, nil
+}
+
+// gapByEach finds a gap in one step, and counts it in another.
+func gapByEach(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+	for _, proof := range d.Probes {
+		var since time.Duration
+		within(r, func(s step) {
+			if p := s.paths[proof.Path]; p != nil && s.now.Sub(p.LastSeen) > proof.MaxGap {
+				since = s.now.Sub(p.LastSeen)
+			}
+		})
+		runtime.Gosched()
+		within(r, func(s step) {
+			if p := s.paths[proof.Path]; p != nil && since > 0 {
+				p.BlindTotal += since
+				p.LastSeen, p.BlindUntil, p.skipped = s.now, s.now, false
+			}
+		})
+	}
+	return r.RecordHeartbeats(ctx, d)
+}
+
+// lookInTwoSteps reads versions in one step, and moves the time of the next look in another.
+func lookInTwoSteps(r *Reference, ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
+	made := make([]bool, len(changes))
+	var looks []monitor.SourceChange
+	within(r, func(s step) {
+		for i, c := range changes {
+			n := s.sources[c.ID]
+			if c.Transition == monitor.NoTransition && n != nil && n.rev == c.Rev && n.stamp == c.BeatRev {
+				made[i], looks = true, append(looks, c)
+			}
+		}
+	})
+	for range 10 {
+		runtime.Gosched()
+	}
+	within(r, func(s step) {
+		for _, c := range looks {
+			s.sources[c.ID].due = c.Due
+		}
+	})
+	for i, c := range changes {
+		if c.Transition != monitor.NoTransition {
+			one, err := r.ApplyChanges(ctx, changes[i:i+1])
+			if err != nil {
+				return made, err
+			}
+			made[i] = one[0]
+		}
+	}
+	return made, nil
+}
+
+// countingTwice reads how many beats there were in one step, and writes in another.
+func countingTwice(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+	was := map[int64]int64{}
+	within(r, func(s step) {
+		for _, b := range d.Beats {
+			was[b.Source] = s.sources[b.Source].beats
+		}
+	})
+	runtime.Gosched()
+	out, err := r.RecordHeartbeats(ctx, d)
+	within(r, func(s step) {
+		for _, b := range d.Beats {
+			s.sources[b.Source].beats = was[b.Source] + int64(b.Count)
+		}
+	})
+	return out, err
+}
+
+func numberedApart(r *Reference, ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
+	for _, ref := range refs {
+		var known bool
+		var next int64
+		within(r, func(s step) { known, next = s.names[ref] != nil, s.lastID })
+		runtime.Gosched()
+		within(r, func(s step) {
+			if e := s.named(ref.Check); e != nil && !known {
+				s.lastID = next
+				s.add(e, ref.Source)
+			}
+		})
+	}
+	return r.ResolveSources(ctx, refs)
+}
+
+func oneByOne(r *Reference, ctx context.Context, c monitor.Configuration) (out monitor.ConfigurationChanges, err error) {
+	for _, e := range c.Checks {
+		one, err := r.Configure(ctx, monitor.Configuration{Checks: []monitor.Check{e}, Keep: true, Origin: c.Origin})
+		if err != nil {
+			return out, err
+		}
+		out.Added, out.Changed = append(out.Added, one.Added...), append(out.Changed, one.Changed...)
+		runtime.Gosched()
+	}
+	last, err := r.Configure(ctx, c)
+	out.Removed, out.Declared, out.Generation = last.Removed, last.Declared, last.Generation
+	return out, err
+}
+
+func emptyTaken(r *Reference, ctx context.Context, c monitor.Configuration) (monitor.ConfigurationChanges, error) {
+	if len(c.Checks) == 0 {
+		within(r, func(s step) {
+			for _, e := range s.events {
+				e.Removed = true
+			}
+		})
+		return monitor.ConfigurationChanges{}, nil
+	}
+	return r.Configure(ctx, c)
+}
+
+func resumesAll(r *Reference, ctx context.Context, c monitor.Configuration) (monitor.ConfigurationChanges, error) {
+	out, err := r.Configure(ctx, c)
+	within(r, func(s step) {
+		for _, e := range s.events {
+			e.Paused = e.configured.Paused
+		}
+	})
+	return out, err
+}
+
+func someMembers(r *Reference, ctx context.Context, rep monitor.GroupReport) (bool, error) {
+	within(r, func(s step) {
+		rep.Members = slices.DeleteFunc(slices.Clone(rep.Members), func(id string) bool { return s.alarms[id] == nil || !s.alarms[id].held })
+	})
+	return r.ReportGroup(ctx, rep)
+}
+
+func endsEarly(r *Reference, ctx context.Context, rep monitor.GroupReport) (bool, error) {
+	if rep.End {
+		within(r, func(s step) {
+			for _, a := range s.alarms {
+				a.group = nil
+			}
+		})
+	}
+	return r.ReportGroup(ctx, rep)
+}

@@ -1,0 +1,168 @@
+package queues
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/memstore/claims"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// state is what people are shown: what is under way is told by the key.
+func (s step) state(b *message) dispatch.State {
+	k := s.claim(b.Key)
+	switch {
+	case s.q.lines[b.Key].head() != b || atTarget(b.State) || b.State.IsFinal():
+		return b.State
+	case k.InStep:
+		return dispatch.Submitting
+	case k.Interrupted:
+		return dispatch.Unknown
+	}
+	return b.State
+}
+
+// show is a message as people see it.
+func (s step) show(b *message, whole bool) dispatch.Record {
+	r := b.Record
+	r.State = s.state(b)
+	r.Payload, r.Trail = slices.Clone(r.Payload), slices.Clone(r.Trail)
+	if !whole {
+		r.Payload, r.Trail = nil, nil
+	}
+	return r
+}
+
+func (d queueAdmin) Queues(ctx context.Context) (out []dispatch.Overview, err error) {
+	err = d.m.Do(ctx, func(s *claims.Step) error {
+		for _, name := range slices.Sorted(maps.Keys(d.m.queues)) {
+			out = append(out, step{Step: s, q: d.m.queues[name]}.overview())
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (s step) overview() dispatch.Overview {
+	o := dispatch.Overview{Queue: s.q.name}
+	held := map[lease.Instance]int{}
+	for key, l := range s.q.lines {
+		o.Done += l.done
+		k, head := s.claim(key), l.head()
+		if k.Session != "" {
+			held[k.Holder]++
+		}
+		if head == nil {
+			continue
+		}
+		o.Keys++
+		o.Depth += l.depth()
+		switch {
+		case k.Blocked:
+			o.Blocked++
+			continue
+		case k.InStep:
+			o.InStep++
+		case atTarget(head.State):
+			o.Pending++
+		case head.State == dispatch.Delayed || head.State == dispatch.Unknown:
+			o.Delayed++
+		}
+		o.Oldest = max(o.Oldest, s.Now.Sub(head.Enqueued))
+	}
+	for member, asleep := range s.Members(s.space()) {
+		o.Holders = append(o.Holders, dispatch.HolderCount{Instance: member, Keys: held[member], Asleep: asleep})
+	}
+	slices.SortFunc(o.Holders, func(a, b dispatch.HolderCount) int {
+		return cmp.Or(cmp.Compare(a.Instance.Name, b.Instance.Name), cmp.Compare(a.Instance.ID, b.Instance.ID))
+	})
+	return o
+}
+
+func (l *line) depth() (n int64) {
+	for _, b := range l.messages {
+		if !b.over {
+			n++
+		}
+	}
+	return n
+}
+
+// limit is how many rows a page has.
+func limit(asked int) int {
+	if asked <= 0 || asked > dispatch.MaxPage {
+		return dispatch.MaxPage
+	}
+	return asked
+}
+
+func (d queueAdmin) Keys(ctx context.Context, q dispatch.KeyQuery) (out []dispatch.KeyRecord, err error) {
+	err = d.m.do(ctx, q.Queue, func(s step) error {
+		for _, key := range slices.Sorted(maps.Keys(s.q.lines)) {
+			l, k := s.q.lines[key], s.claim(key)
+			head := l.head()
+			if key <= q.After || q.Blocked && !k.Blocked || head == nil && !q.Idle || len(out) == limit(q.Limit) {
+				continue
+			}
+			r := dispatch.KeyRecord{Key: key, Depth: l.depth(), Holder: k.Holder, Term: k.Term, InStep: k.InStep, Blocked: k.Blocked}
+			if head != nil {
+				r.Head, r.State, r.Waiting = head.ID, s.state(head), s.Now.Sub(head.Enqueued)
+				if r.State != dispatch.Queued && r.State != dispatch.Submitting {
+					r.Reason = head.Detail
+				}
+				if !k.Blocked {
+					r.Next = max(0, k.Ready.Sub(s.Now))
+				}
+			}
+			out = append(out, r)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (d queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) (out []dispatch.Record, err error) {
+	if len(q.IDs) > dispatch.MaxPage {
+		return nil, fmt.Errorf("%w: %d ids; at most %d are allowed", lease.ErrInvalid, len(q.IDs), dispatch.MaxPage)
+	}
+	err = d.m.do(ctx, q.Queue, func(s step) error {
+		for _, key := range slices.Sorted(maps.Keys(s.q.lines)) {
+			for _, b := range s.q.lines[key].messages {
+				after := key > q.AfterKey || key == q.AfterKey && b.Seq > q.AfterSeq
+				r := s.show(b, false)
+				if after && (q.Key == "" || q.Key == key) && (q.State == "" || q.State == r.State) &&
+					(len(q.IDs) == 0 || slices.Contains(q.IDs, b.ID)) && len(out) < limit(q.Limit) {
+					out = append(out, r)
+				}
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (d queueAdmin) Message(ctx context.Context, name, id string) (out dispatch.Record, err error) {
+	err = d.m.Do(ctx, func(s *claims.Step) error {
+		found := 0
+		for _, q := range d.m.queues {
+			if b := q.ids[id]; b != nil && (name == "" || name == q.name) {
+				out = step{Step: s, q: q}.show(b, true)
+				found++
+			}
+		}
+		switch {
+		case found == 1:
+			return nil
+		case name != "" && d.m.queues[name] == nil:
+			return fmt.Errorf("%q: %w", name, dispatch.ErrNoQueue)
+		case found > 1:
+			return fmt.Errorf("%w: %d queues have a message %q; name the queue", lease.ErrInvalid, found, id)
+		}
+		return fmt.Errorf("%q: %w", id, dispatch.ErrNoMessage)
+	})
+	return out, err
+}

@@ -1,0 +1,122 @@
+package queues
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/memstore/claims"
+)
+
+// Memory is a store of claims and queues in memory, on a store of sessions.
+type Memory struct {
+	*claims.Memory
+	queues map[string]*queue // guarded by Memory.Do
+}
+
+type queue struct {
+	name   string
+	ids    map[string]*message
+	lines  map[string]*line
+	cursor string // the key at which Prune goes on
+}
+
+// line is the order of a key.
+type line struct {
+	key      string
+	last     int64      // the sequence number given last
+	done     int64      // how many are over, ever
+	messages []*message // by sequence number
+}
+
+type message struct {
+	dispatch.Record
+	over bool
+}
+
+// NewMemory returns a store without queues. Its clock is now, and should be the
+// backend's; nil is time.Now.
+func NewMemory(b claims.Backend, now func() time.Time) *Memory {
+	return &Memory{Memory: claims.NewMemory(b, now), queues: map[string]*queue{}}
+}
+
+// Queue is what delivers.
+func (m *Memory) Queue() dispatch.Queue { return deliver{m} }
+
+// QueueAdmin is what people do.
+func (m *Memory) QueueAdmin() dispatch.Admin { return queueAdmin{m} }
+
+// step is one operation on a queue.
+type step struct {
+	*claims.Step
+	q     *queue
+	given map[string]bool // keys that it has given back
+}
+
+// do carries out one operation on a queue that must be there.
+func (m *Memory) do(ctx context.Context, name string, op func(step) error) error {
+	return m.Do(ctx, func(s *claims.Step) error {
+		q := m.queues[name]
+		if q == nil {
+			return fmt.Errorf("%q: %w", name, dispatch.ErrNoQueue)
+		}
+		return op(step{s, q, map[string]bool{}})
+	})
+}
+
+func (s step) space() string { return dispatch.Space(s.q.name) }
+
+// claim is the row of a key.
+func (s step) claim(key string) *claims.Key { return s.Key(s.space(), key) }
+
+func (s step) line(key string) *line {
+	l := s.q.lines[key]
+	if l == nil {
+		l = &line{key: key}
+		s.q.lines[key] = l
+	}
+	return l
+}
+
+// head is the first message that is not over.
+func (l *line) head() *message {
+	if l == nil {
+		return nil
+	}
+	for _, b := range l.messages {
+		if !b.over {
+			return b
+		}
+	}
+	return nil
+}
+
+// append puts a message at the end of its key, and makes a key ready that had
+// nothing to do.
+func (s step) append(b *message) {
+	l := s.line(b.Key)
+	idle := l.head() == nil
+	l.last++
+	b.Seq, b.State, b.over, b.Enqueued = l.last, dispatch.Queued, false, s.Now
+	l.messages = append(l.messages, b)
+	if idle {
+		s.Offer(s.space(), b.Key, s.Now)
+	}
+}
+
+// note adds to the message's history.
+func (b *message) note(at time.Time, detail string) {
+	n := dispatch.TrailEntry{At: at, State: b.State, Term: b.Term, Attempt: b.Attempts, Code: b.Code, Detail: detail}
+	b.Trail = append(b.Trail, n)
+	if len(b.Trail) > dispatch.MaxTrail {
+		b.Trail = slices.Delete(b.Trail, 1, len(b.Trail)-dispatch.MaxTrail+1)
+	}
+}
+
+// pass lets the head step aside.
+func (l *line) pass(b *message) {
+	b.over, b.Blocks = true, false
+	l.done++
+}

@@ -1,0 +1,301 @@
+package shardagent
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/understudy-ha/understudy/cache/origin"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/agent"
+	"github.com/understudy-ha/understudy/shard/engine/redis"
+	"github.com/understudy-ha/understudy/shard/engine/sabledb"
+	"github.com/understudy-ha/understudy/shard/node"
+)
+
+// Settings are the flags of an agent, and its keys in the server's file.
+type Settings struct {
+	Node           string `yaml:"node" help:"'ADDRESS' at which this agent reaches its node, HOST:PORT"`
+	Engine         string `yaml:"engine" default:"redis" help:"the kind of node: redis (also Valkey) or sabledb"`
+	Data           string `yaml:"data" help:"keep the node's ID, and what must survive a restart, in this 'DIR'; one for each node"`
+	PrivateAddress string `yaml:"private_address" more:"yes" help:"'ADDRESS' at which other nodes reach the node (default: the node address)"`
+	Announce       string `yaml:"announce" help:"'ADDRESS' at which clients reach the node (default: the node address)"`
+
+	Interval time.Duration `yaml:"interval" default:"1s" help:"report, and renew the session, every I"`
+	Timeout  time.Duration `yaml:"timeout" default:"5s" help:"the session lapses T after its last renewal, then a silent primary is replaced; T ≥ 3·I + T/5"`
+
+	Listen               string `yaml:"listen" help:"answer HTTP checks and other agents on this 'ADDRESS', HOST:PORT (default: not at all)"`
+	AgentAddress         string `yaml:"agent_address" more:"yes" help:"'ADDRESS' at which other agents reach the listen address (default: the listen address, with the host of the private address if it listens on all)"`
+	Sentinel             string `yaml:"sentinel" help:"answer Sentinel clients on this 'ADDRESS', HOST:PORT (default: not at all)"`
+	SentinelPasswordFile string `yaml:"sentinel_password_file" more:"yes" help:"Sentinel clients must give the password in this 'FILE'"`
+
+	Priority      *int          `yaml:"priority" default:"100" help:"among equal replicas, promote the one with the highest priority; 0: never promote this one"`
+	MinReplicas   int           `yaml:"min_replicas" help:"reject writes acknowledged by fewer than this many replicas (0: 1 while any replica is connected)"`
+	MaxLag        int64         `yaml:"max_lag" more:"yes" help:"do not promote automatically a replica that lacks more than 'N' (bytes, on Redis); 0: no limit"`
+	ParallelSyncs int           `yaml:"parallel_syncs" more:"yes" default:"1" help:"let this many replicas copy from a new primary at once"`
+	KillHung      *bool         `yaml:"kill_hung" more:"yes" default:"true" help:"kill the node's process if it hangs when its fence must be closed"`
+	RestartGrace  time.Duration `yaml:"restart_grace" more:"yes" help:"let the node's process be down this long before reporting its death"`
+	ForgetAfter   time.Duration `yaml:"forget_after" more:"yes" default:"168h" help:"forget a member that has been silent this long; negative: never"`
+	DiscardData   bool          `yaml:"discard_data" more:"yes" help:"allow the node to lose data that was never part of the shard, in order to join it"`
+	KeepNode      bool          `yaml:"keep_node" more:"yes" help:"leave the supervised program running when the agent stops"`
+	StopWait      time.Duration `yaml:"stop_wait" more:"yes" default:"1m" help:"let the supervised program take this long to stop; then leave it alone"`
+
+	User         string `yaml:"user" help:"log in to the node as this 'USER' (Redis ACL)"`
+	PasswordFile string `yaml:"password_file" help:"log in to nodes with the password in this 'FILE'"`
+	TLS          bool   `yaml:"tls" more:"yes" help:"connect to nodes over TLS"`
+	TLSCA        string `yaml:"tls_ca" more:"yes" help:"trust the certificates in this 'FILE' instead of the system's"`
+	TLSCert      string `yaml:"tls_cert" more:"yes" help:"show nodes the certificate in this 'FILE', PEM …"`
+	TLSKey       string `yaml:"tls_key" more:"yes" help:"… whose key is in this 'FILE'"`
+
+	Hook        string        `yaml:"hook" more:"yes" help:"run this 'COMMAND', without a shell, before and after a promotion and after other role changes; if it fails before a promotion, the promotion does not happen"`
+	HookTimeout time.Duration `yaml:"hook_timeout" more:"yes" default:"5s" help:"deadline of the hook"`
+}
+
+// Flags is the command line of an agent.
+type Flags struct {
+	Settings
+	Config agent.Config
+
+	argv []string // the node's program; none if it is started elsewhere
+	open listeners
+}
+
+// Register makes the flags of a command line.
+func (f *Flags) Register(fs *pflag.FlagSet) { strictyaml.Bind(fs, &f.Settings) }
+
+// ForShard is complete for a shard, and for the node's program, which is none if somebody else starts it.
+func (f *Flags) ForShard(name string, argv []string, log *slog.Logger) error {
+	f.Config.Shard, f.argv = name, argv
+	f.configure()
+	return f.complete(log)
+}
+
+// configure puts the settings that need no check of their own into the agent's configuration.
+func (f *Flags) configure() {
+	c := &f.Config
+	c.Node, c.Dir, c.Private, c.Announced, c.AgentAddress = f.Node, f.Data, f.PrivateAddress, f.Announce, f.Settings.AgentAddress
+	c.Timing = lease.Timing{Interval: f.Interval, Timeout: f.Timeout}
+	c.Priority, c.MinReplicas = f.Priority, f.MinReplicas
+	c.Policy.MaxLag, c.Policy.Parallel = f.MaxLag, f.ParallelSyncs
+	c.KillHung, c.DiscardData = *f.KillHung, f.DiscardData
+	c.RestartGrace, c.ForgetAfter, c.HookTimeout = f.RestartGrace, f.ForgetAfter, f.HookTimeout
+}
+
+// complete checks all that can be checked without store and node, and makes the engine.
+func (f *Flags) complete(log *slog.Logger) error {
+	c := &f.Config
+	switch {
+	case c.Node == "":
+		return usererr.Errorf("--node is missing: where does this agent reach its node? HOST:PORT, as in --node 127.0.0.1:6379")
+	case c.Dir == "":
+		return usererr.Errorf("--data is missing: a folder of this node's own, as in --data /var/lib/understudy/%s", c.Shard)
+	case f.KeepNode && len(f.argv) == 0:
+		return usererr.Errorf("--keep-node belongs to a program after --")
+	case c.RestartGrace < 0 || c.HookTimeout <= 0 || f.StopWait < 0:
+		return usererr.Errorf("--restart-grace, --hook-timeout and --stop-wait cannot be negative")
+	case c.Policy.MaxLag < 0 || c.Policy.Parallel < 1:
+		return usererr.Errorf("--max-lag cannot be negative, and --parallel-syncs is at least 1")
+	case *f.Priority < 0:
+		return usererr.Errorf("--priority %d: it is 0 or more", *f.Priority)
+	}
+	for _, address := range []struct{ flag, value string }{
+		{"--node", c.Node}, {"--private-address", cmp.Or(c.Private, c.Node)}, {"--announce", cmp.Or(c.Announced, c.Node)}, {"--agent-address", cmp.Or(c.AgentAddress, c.Node)},
+	} {
+		if err := shard.ValidateAddress(address.flag, address.value); err != nil {
+			return err
+		}
+	}
+	if err := checkAgentTiming(c.Timing); err != nil {
+		return err
+	}
+	if f.SentinelPasswordFile != "" && f.Sentinel == "" {
+		return usererr.Errorf("--sentinel-password-file belongs to --sentinel")
+	}
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return usererr.Errorf("--data: %v", err)
+	}
+	c.Dir, c.Logger = dir, log
+	if c.Engines, err = f.engines(); err != nil {
+		return err
+	}
+	if err := f.placeAgent(); err != nil {
+		return err
+	}
+	if err := f.hooks(log); err != nil {
+		return err
+	}
+	return f.program(log)
+}
+
+// checkAgentTiming refuses what leaves no room to close the fence, and names what would do.
+func checkAgentTiming(t lease.Timing) error {
+	if err := t.Validate(0); err != nil {
+		return err
+	}
+	least := t.Interval * 15 / 4 // T − T/5 ≥ 3·I
+	if t.Timeout < least {
+		return fmt.Errorf("%w: --interval %v and --timeout %v break T ≥ 3·I and a fifth of T, in which the fence closes; safe are --timeout %v, or --interval %v",
+			lease.ErrUnsafeTiming, t.Interval, t.Timeout, least, (t.Timeout * 4 / 15).Truncate(time.Millisecond))
+	}
+	return nil
+}
+
+// placeAgent says where other agents reach this one.
+func (f *Flags) placeAgent() error {
+	c := &f.Config
+	if f.Settings.Listen == "" {
+		if c.AgentAddress != "" {
+			return usererr.Errorf("--agent-address belongs to --listen")
+		}
+		return nil
+	}
+	host, port, err := net.SplitHostPort(f.Settings.Listen)
+	if err != nil {
+		return usererr.Errorf("--listen %q: use HOST:PORT", f.Settings.Listen)
+	}
+	if c.AgentAddress != "" {
+		return nil
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host, _, _ = net.SplitHostPort(cmp.Or(c.Private, c.Node))
+	}
+	c.AgentAddress = net.JoinHostPort(host, port)
+	return nil
+}
+
+func (f *Flags) hooks(log *slog.Logger) error {
+	if f.Hook == "" {
+		return nil
+	}
+	argv, err := origin.Split(f.Hook)
+	if err != nil {
+		return fmt.Errorf("--hook: %w", err)
+	}
+	hooks := &node.Hooks{Argv: argv, Timeout: f.Config.HookTimeout, Logger: log}
+	if err := hooks.Validate(); err != nil {
+		return fmt.Errorf("--hook: %w", err)
+	}
+	if _, err := exec.LookPath(argv[0]); err != nil {
+		return usererr.Errorf("--hook: %v", err)
+	}
+	f.Config.Hooks = hooks
+	return nil
+}
+
+// engines of the nodes.
+func (f *Flags) engines() (shard.Engines, error) {
+	password, err := ReadPassword("--password-file", f.PasswordFile)
+	if err != nil {
+		return nil, err
+	}
+	secured, err := f.clientTLS()
+	if err != nil {
+		return nil, err
+	}
+	exchange := min(time.Second, f.Config.Timing.Timeout/5)
+	switch f.Engine {
+	case "redis":
+		return redis.New(redis.Config{Username: f.User, Password: password, TLS: secured, Timeout: exchange})
+	case "sabledb":
+		if f.User != "" || password != "" {
+			return nil, usererr.Errorf("SableDB knows no users and passwords: leave --user and --password-file out")
+		}
+		return sabledb.New(sabledb.Config{TLS: secured, Timeout: exchange})
+	}
+	return nil, usererr.Errorf("--engine %q: redis and sabledb are possible", f.Engine)
+}
+
+// ReadPassword reads it from a file, without the line's end.
+func ReadPassword(flag, file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", usererr.Errorf("%s: %v", flag, err)
+	}
+	password := strings.TrimRight(string(text), "\r\n")
+	if password == "" {
+		return "", usererr.Errorf("%s: %s is empty", flag, file)
+	}
+	return password, nil
+}
+
+func (f *Flags) clientTLS() (*tls.Config, error) {
+	if !f.TLS {
+		if f.TLSCA != "" || f.TLSCert != "" || f.TLSKey != "" {
+			return nil, usererr.Errorf("--tls-ca, --tls-cert and --tls-key belong to --tls")
+		}
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.TLSCA != "" {
+		text, err := os.ReadFile(f.TLSCA)
+		if err != nil {
+			return nil, usererr.Errorf("--tls-ca: %v", err)
+		}
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, usererr.Errorf("--tls-ca: %s has no certificate, PEM", f.TLSCA)
+		}
+	}
+	if (f.TLSCert == "") != (f.TLSKey == "") {
+		return nil, usererr.Errorf("--tls-cert and --tls-key go together")
+	}
+	if f.TLSCert != "" {
+		pair, err := tls.LoadX509KeyPair(f.TLSCert, f.TLSKey)
+		if err != nil {
+			return nil, usererr.Errorf("--tls-cert and --tls-key: %v", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// program makes what supervises the node, or finds one that somebody else started.
+func (f *Flags) program(log *slog.Logger) error {
+	c := &f.Config
+	if len(f.argv) == 0 {
+		address := c.Node
+		c.Adopt = func(pid int) (shard.Process, error) { return node.Adopt(pid, address) }
+		return nil
+	}
+	// It runs in the data folder: what is named from here has to be found from there.
+	path, err := exec.LookPath(f.argv[0])
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return usererr.Errorf("the node's program: %v", err)
+	}
+	argv := append([]string{path}, f.argv[1:]...)
+	var appended []string
+	if f.Engine == "redis" {
+		if len(argv) > 1 && !strings.HasPrefix(argv[1], "-") { // a configuration file
+			if argv[1], err = filepath.Abs(argv[1]); err != nil {
+				return usererr.Errorf("the node's program: %v", err)
+			}
+		}
+		appended = redis.StartArgs()
+	}
+	process, err := node.New(node.Config{Argv: argv, Append: appended, Dir: c.Dir, WorkDir: c.Dir, Logger: log})
+	if err != nil {
+		return err
+	}
+	c.Process = process
+	return nil
+}

@@ -1,0 +1,336 @@
+package shardagent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/sdnotify"
+	"github.com/understudy-ha/understudy/internal/startlistener"
+	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
+	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/agent"
+	"github.com/understudy-ha/understudy/shard/checks"
+	"github.com/understudy-ha/understudy/shard/node"
+	"github.com/understudy-ha/understudy/shard/sentinel"
+	"github.com/understudy-ha/understudy/store"
+)
+
+// Connections are those of an agent to its store: what waits for commands, watches, reports, keeps the session, and
+// decides must not wait for each other.
+const Connections = 5
+
+// listeners are where an agent answers: opened before the store is reached.
+type listeners struct {
+	front *startlistener.Door // nil without one
+	guide net.Listener        // nil without one
+}
+
+func (l listeners) close(ctx context.Context) {
+	if l.guide != nil {
+		_ = l.guide.Close()
+	}
+	if l.front != nil {
+		l.front.Close(ctx)
+	}
+}
+
+// Listen makes the data folder, and listens: before the store is reached.
+func (f *Flags) Listen(log *slog.Logger) (err error) {
+	f.open, err = f.openListeners(log)
+	return err
+}
+
+// Close lets go of what Listen has opened.
+func (f *Flags) Close(ctx context.Context) { f.open.close(ctx) }
+
+func (f *Flags) openListeners(log *slog.Logger) (out listeners, err error) {
+	if err := os.MkdirAll(f.Config.Dir, 0o700); err != nil {
+		return out, usererr.Errorf("--data: %v", err)
+	}
+	if f.Sentinel != "" {
+		if out.guide, err = startlistener.Listen("--sentinel", f.Sentinel); err != nil {
+			return out, err
+		}
+	}
+	if f.Settings.Listen != "" {
+		l, err := startlistener.Listen("--listen", f.Settings.Listen)
+		if err != nil {
+			out.close(context.Background())
+			return listeners{}, err
+		}
+		out.front = startlistener.Open(l, log, "the store has not been reached yet")
+	}
+	return out, nil
+}
+
+// Run runs an agent, alone in its process, until ctx ends.
+func Run(ctx context.Context, h *instance.Host, f *Flags) error {
+	if err := f.Listen(h.Log); err != nil {
+		return err
+	}
+	defer f.Close(ctx)
+	on := *h
+	on.Connections = Connections
+	st, err := on.OpenPatiently(ctx, true)
+	if err != nil {
+		return instance.Stopped(err)
+	}
+	defer st.Close()
+	made, done, err := newAgent(f, st)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return run(ctx, h, f, made, true)
+}
+
+// newAgent makes an agent on a store; done lets go of what it asks others with.
+func newAgent(f *Flags, st store.Store) (_ *agent.Agent, done func(), err error) {
+	shards, err := instance.Shards(st)
+	if err != nil {
+		return nil, nil, err
+	}
+	f.Config.Registry, f.Config.Commands, f.Config.Leases = shards.Registry(), shards.Commands(), st
+	asking, err := checks.NewClient(checks.ClientConfig{Timeout: f.Config.Timing.Timeout / 5})
+	if err != nil {
+		return nil, nil, err
+	}
+	f.Config.Promisers = asking
+	made, err := agent.New(f.Config)
+	if err != nil {
+		asking.Close()
+		return nil, nil, err
+	}
+	return made, asking.Close, nil
+}
+
+// run runs the agent and what stands before it, and returns when all of it has stopped:
+// the agent last, so that others see what it still does. Alone in its process, it tells systemd
+// how that is.
+func run(ctx context.Context, h *instance.Host, f *Flags, running *agent.Agent, alone bool) error {
+	front, guide := f.open.front, f.open.guide
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer stop()
+	part := func(name string, run func(context.Context) error) {
+		parts.Go(func() {
+			if err := run(serving); err != nil && serving.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	if front != nil {
+		inside, err := checks.Handler(checks.Config{Agent: running, Version: h.Version, Metrics: api.ShardAgentMetrics(running, h.Version), Logger: h.Log})
+		if err != nil {
+			return errors.Join(err, end(ctx, running))
+		}
+		front.Lead(http.MaxBytesHandler(inside, 64<<10))
+		part("http", front.Wait)
+	}
+	if guide != nil {
+		password, err := ReadPassword("--sentinel-password-file", f.SentinelPasswordFile)
+		if err != nil {
+			return errors.Join(err, end(ctx, running))
+		}
+		s, err := sentinel.New(sentinel.Config{Where: running, Password: password, Logger: h.Log})
+		if err != nil {
+			return errors.Join(err, end(ctx, running))
+		}
+		part("sentinel", func(ctx context.Context) error { return s.Serve(ctx, guide) })
+	}
+	story := h.Log
+	if !alone { // of several in one log
+		story = h.Log.With("shard", f.Config.Shard, "of", f.Config.Node)
+	}
+	part("story", func(ctx context.Context) error { return tellStory(ctx, story, running) })
+	args := []any{"shard", f.Config.Shard, "node", f.Config.Node, "id", ShortID(running.ID()), "store", termtext.URL(h.StoreURL),
+		"interval", f.Config.Timing.Interval, "timeout", f.Config.Timing.Timeout}
+	if front != nil {
+		args = append(args, "checks", "http://"+front.Addr)
+	}
+	if guide != nil {
+		args = append(args, "sentinel", guide.Addr().String())
+	}
+	h.Log.Info("standing beside the node", args...)
+	if alone {
+		part("watchdog", func(ctx context.Context) error { return watchAgent(ctx, running) })
+		sdnotify.Ready()
+		defer context.AfterFunc(ctx, sdnotify.Stopping)()
+	}
+	err := running.Run(ctx)
+	err = errors.Join(err, f.endNode(ctx, h.Log))
+	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		err = cause // a part failed for good
+	}
+	return err
+}
+
+// Agent is an agent on a store, ready to run.
+type Agent struct {
+	name  string
+	host  *instance.Host
+	flags *Flags
+	agent *agent.Agent
+	done  func()
+}
+
+// OnStore makes the agent on a store, as one of several in its process. It listens already, and nothing runs yet.
+func (f *Flags) OnStore(h *instance.Host, st store.Store) (*Agent, error) {
+	made, done, err := newAgent(f, st)
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{name: f.Config.Shard + " at " + cmp.Or(f.Config.Announced, f.Config.Node), host: h, flags: f, agent: made, done: done}, nil
+}
+
+// Name tells it from others in the process.
+func (s *Agent) Name() string { return s.name }
+
+// Run stands beside the node until ctx ends.
+func (s *Agent) Run(ctx context.Context) error {
+	defer s.done()
+	return run(ctx, s.host, s.flags, s.agent, false)
+}
+
+// GiveUp lets go of one that never ran.
+func (s *Agent) GiveUp(ctx context.Context) {
+	_ = end(ctx, s.agent)
+	s.done()
+}
+
+// end gives up what an agent that never ran has opened.
+func end(ctx context.Context, running *agent.Agent) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	cancel(agent.ErrAbandon)
+	return running.Run(ctx)
+}
+
+// endNode stops the node that the agent supervised, unless it shall run on.
+func (f *Flags) endNode(ctx context.Context, log *slog.Logger) error {
+	process, ok := f.Config.Process.(*node.Process)
+	if !ok {
+		return nil
+	}
+	defer process.Close()
+	if f.KeepNode {
+		log.Info("the node runs on, closed for writes", "pid", process.PID())
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.StopWait)
+	defer cancel()
+	if err := process.Stop(ctx); err != nil {
+		return fmt.Errorf("the node is left alone, closed for writes: %w", err)
+	}
+	log.Info("the node was stopped")
+	return nil
+}
+
+// settles is how long a trouble stands before it is told: many pass while a plan goes on.
+const settles = 2 * time.Second
+
+// tellStory logs what becomes of the node and its shard, as people would tell it.
+func tellStory(ctx context.Context, log *slog.Logger, running *agent.Agent) error {
+	var was told
+	var busy, since time.Time
+	for trouble := ""; ; {
+		changed := running.Changed()
+		now := tellOf(running.Status())
+		if now.trouble != trouble {
+			trouble, since = now.trouble, time.Now()
+		}
+		if time.Since(since) < settles {
+			now.trouble = was.trouble
+		}
+		if now != was && (now.registered || now.trouble != "") {
+			now.tell(log, was)
+			was, busy = now, time.Now()
+		}
+		pause := time.Second // what is open, and troubles, change without notice
+		if time.Since(busy) < time.Second {
+			pause = 20 * time.Millisecond // one thing leads to another
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-time.After(pause):
+		}
+	}
+}
+
+// told is what the story is about.
+type told struct {
+	registered, member, open bool
+	role                     shard.Role
+	primary, condition       string
+	trouble                  string
+	epoch                    int64
+}
+
+func tellOf(s shard.Status) told {
+	t := told{registered: s.Registered, open: s.Open, role: s.State.Role, condition: string(s.Condition), trouble: s.Trouble, epoch: s.View.Row.PrimaryEpoch}
+	_, t.member = s.View.Row.Member(s.NodeID)
+	if s.View.Row.Primary != "" {
+		t.primary = Label(api.ViewShard(s.View, 0), s.View.Row.Primary)
+	}
+	return t
+}
+
+func (t told) tell(log *slog.Logger, was told) {
+	if t.primary != was.primary || t.epoch != was.epoch {
+		log.Info("the shard's primary", "primary", cmp.Or(t.primary, "none yet"), "epoch", t.epoch)
+	}
+	if t.member && !was.member {
+		log.Info("the node is a member: it may be promoted")
+	}
+	if !t.member && was.member {
+		log.Warn("the node is no member any more")
+	}
+	if t.open != was.open {
+		if t.open {
+			log.Info("the node is open for writes", "epoch", t.epoch)
+		} else {
+			log.Info("the node is closed for writes")
+		}
+	}
+	if t.role != was.role || t.condition != was.condition {
+		log.Info("the node", "role", t.role, "condition", t.condition)
+	}
+	switch {
+	case t.trouble != "" && t.trouble != was.trouble:
+		log.Warn("trouble with the node", "trouble", t.trouble)
+	case t.trouble == "" && was.trouble != "":
+		log.Info("no more trouble with the node")
+	}
+}
+
+// Label is a node of a shard as people know it: its address, and the beginning of its id.
+func Label(s apitype.Shard, id string) string {
+	if id == "" {
+		return "?"
+	}
+	if i := slices.IndexFunc(s.Nodes, func(n apitype.ShardNode) bool { return n.ID == id }); i >= 0 {
+		return fmt.Sprintf("%s (%s)", s.Nodes[i].Address, ShortID(id))
+	}
+	return ShortID(id)
+}
+
+// ShortID is as much of a node's id as people need.
+func ShortID(id string) string { return id[:min(8, len(id))] }

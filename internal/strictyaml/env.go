@@ -1,0 +1,134 @@
+package strictyaml
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/understudy-ha/understudy/internal/usererr"
+)
+
+// EnvKey is a key of the file that the environment can say, too: one value at the top or in
+// a part, and not in a list.
+type EnvKey struct {
+	Name   string // of the variable
+	Path   string // of the key
+	index  []int
+	shared []int  // of the struct that it stands in
+	key    string // there
+}
+
+// EnvKeys are the keys of a struct that the environment can say, in variables that begin with the prefix.
+func EnvKeys(t reflect.Type, prefix string) []EnvKey { return envKeysBelow(t, prefix, "", nil) }
+
+func envKeysBelow(t reflect.Type, prefix, path string, index []int) []EnvKey {
+	var out []EnvKey
+	for _, k := range Keys(t) {
+		at, of := append(slices.Clone(index), k.Index...), k.Of
+		name := path + k.Name
+		if of.Kind() == reflect.Pointer {
+			of = of.Elem()
+		}
+		switch {
+		case isScalar(of):
+			out = append(out, EnvKey{prefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_")), name, at, index, k.Name})
+		case of.Kind() == reflect.Struct:
+			out = append(out, envKeysBelow(of, prefix, name+".", at)...)
+		}
+	}
+	return out
+}
+
+// TakeEnv puts what the environment says in the place of what v says, and tells the keys that it took. The
+// variable of a key is the prefix with its path in capitals. An empty one says nothing, nor does one that
+// ignored names.
+func TakeEnv(v any, prefix string, environ []string, ignored func(name string) bool) (taken []EnvKey, err error) {
+	said := Variables(prefix, environ)
+	f := &Findings{}
+	into := reflect.ValueOf(v).Elem()
+	for _, k := range EnvKeys(into.Type(), prefix) {
+		value := said[k.Name]
+		if value == "" || ignored(k.Name) {
+			continue
+		}
+		if plain, isFile := strings.CutSuffix(k.Name, "_FILE"); isFile && said[plain] != "" && slices.ContainsFunc(taken, func(t EnvKey) bool { return t.Name == plain }) {
+			f.At("", usererr.Errorf("%s and %s, in the environment, exclude each other", plain, k.Name))
+			continue
+		}
+		if err := set(fieldAt(into, k.index), value); err != nil {
+			f.At("", usererr.Errorf("%s, in the environment: %s", k.Name, err))
+			continue
+		}
+		forgetOther(fieldAt(into, k.shared), k.key)
+		taken = append(taken, k)
+	}
+	return taken, f.Err()
+}
+
+// Variables are those of an environment that begin with the prefix, by their names.
+func Variables(prefix string, environ []string) map[string]string {
+	out := map[string]string{}
+	for _, v := range environ {
+		if name, value, ok := strings.Cut(v, "="); ok && strings.HasPrefix(name, prefix) {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// fieldAt is a field; parts on the way that are not there are made.
+func fieldAt(v reflect.Value, index []int) reflect.Value {
+	for _, i := range index {
+		v = there(v).Field(i)
+	}
+	return there(v)
+}
+
+func there(v reflect.Value) reflect.Value {
+	if v.Kind() != reflect.Pointer {
+		return v
+	}
+	if v.IsNil() {
+		v.Set(reflect.New(v.Type().Elem()))
+	}
+	return v.Elem()
+}
+
+// set reads one value as it would be read in a file, but a text as it is.
+func set(v reflect.Value, value string) error {
+	if v.Kind() == reflect.String {
+		v.SetString(value)
+		return nil
+	}
+	if d, ok := v.Addr().Interface().(*time.Duration); ok {
+		parsed, err := parseDuration(value)
+		*d = parsed
+		return err
+	}
+	n := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
+	if err := n.Decode(v.Addr().Interface()); err != nil {
+		if unmarshals(v.Type()) {
+			return err
+		}
+		return fmt.Errorf("%q is not %s", value, wanted(v.Type()))
+	}
+	return nil
+}
+
+// forgetOther empties the key that excludes the one that the environment has set: a secret and
+// the file that it stands in.
+func forgetOther(v reflect.Value, key string) {
+	other, isFile := strings.CutSuffix(key, "_file")
+	if !isFile {
+		other = key + "_file"
+	}
+	for _, k := range Keys(v.Type()) {
+		if k.Name == other {
+			v.FieldByIndex(k.Index).SetZero()
+		}
+	}
+}

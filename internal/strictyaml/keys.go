@@ -1,0 +1,124 @@
+package strictyaml
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Key is one setting: a field of a struct, declared once by the tags of the field.
+//
+//	yaml     the key in the file; ",inline" takes in the keys of an embedded struct
+//	was      the key's old name, still read, with a warning
+//	default  the value in force when nobody sets one, as it is written in a file
+//	help     one line of help: for --help, the example file, the schema and the reference. A word in single
+//	         quotes, such as 'FILE', names the value.
+//	flag     the flag's name, when it is not the key with "-" for "_"; "-" for no flag
+//	more     "yes" for a flag that few people need: --help lists it under a heading of its own
+//	secret   how the value is hidden; see [Hiding]
+type Key struct {
+	Name    string
+	Index   []int // of the field, through inlined structs
+	Of      reflect.Type
+	Was     string
+	Default string
+	Help    string
+	Flag    string
+	More    bool
+	Secret  string
+}
+
+// Keys returns the keys of a struct, in their order.
+func Keys(t reflect.Type) []Key {
+	var out []Key
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, tagged := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case tagged && options == "inline":
+			for _, k := range Keys(f.Type) {
+				k.Index = append([]int{i}, k.Index...)
+				out = append(out, k)
+			}
+		case name != "" && name != "-":
+			flag, ok := f.Tag.Lookup("flag")
+			if !ok && f.Type.Kind() == reflect.Slice {
+				flag = "-"
+			} else if !ok {
+				flag = strings.ReplaceAll(name, "_", "-")
+			}
+			out = append(out, Key{
+				Name: name, Index: []int{i}, Of: f.Type, Was: f.Tag.Get("was"), Default: f.Tag.Get("default"),
+				Help: f.Tag.Get("help"), Flag: flag, More: f.Tag.Get("more") != "", Secret: f.Tag.Get("secret"),
+			})
+		}
+	}
+	return out
+}
+
+var placeholder = regexp.MustCompile(`'([A-Z][^' ]*)'`)
+
+// HelpText returns the help without the quotes around the name of the value.
+func (k Key) HelpText() string { return placeholder.ReplaceAllString(k.Help, "$1") }
+
+// KeysOf returns the types of the keys of a struct, by name.
+func KeysOf(t reflect.Type) map[string]reflect.Type {
+	out := map[string]reflect.Type{}
+	for _, k := range Keys(t) {
+		out[k.Name] = k.Of
+	}
+	return out
+}
+
+// isScalar tells whether a value of the type is one word.
+func isScalar(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:
+		return true
+	default:
+		return unmarshals(t)
+	}
+}
+
+func unmarshals(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.Unmarshaler]())
+}
+
+// ApplyDefaults gives every setting of a struct that is empty its default, in all parts and lists that are there.
+func ApplyDefaults(v any) { applyDefaults(reflect.ValueOf(v).Elem()) }
+
+func applyDefaults(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			applyDefaults(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			applyDefaults(v.Index(i))
+		}
+	case reflect.Struct:
+		for _, k := range Keys(v.Type()) {
+			f := v.FieldByIndex(k.Index)
+			if k.Default == "" || !f.IsZero() {
+				applyDefaults(f)
+				continue
+			}
+			if err := set(there(f), k.Default); err != nil {
+				panic("the default of " + k.Name + ": " + err.Error()) // a mistake of the declaration
+			}
+		}
+	}
+}
+
+// parseDuration reads a duration as it is written in a file.
+func parseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, errDuration(text)
+	}
+	return d, nil
+}

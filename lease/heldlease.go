@@ -1,0 +1,163 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// HeldLease is a lease that this process holds, under a session that a [Keeper]
+// keeps. Active says how long it may still be trusted.
+type HeldLease struct {
+	Lease
+	Active *ActiveSession
+
+	keeper *Keeper
+	leave  func()
+}
+
+// AcquireRequest tells [Keeper.Acquire] what to wait for.
+type AcquireRequest struct {
+	// Leases, any one of which will do. At least one.
+	Leases []ID
+	// Every, when not 0, is the period in which the lease may be taken once:
+	// see [Contender].
+	Every time.Duration
+	// Margin of trust without which a lease is of no use: see [ActiveSession.Bind].
+	Margin time.Duration
+}
+
+// Acquire waits until this instance holds one of the leases; [Keeper.Run] must be
+// running. A process can wait for the same first lease only once at a time: a
+// second call is [ErrInvalid]. Acquire returns the cause of ctx when that ends
+// first. Call [HeldLease.Release] when the work has stopped.
+func (k *Keeper) Acquire(ctx context.Context, want AcquireRequest) (*HeldLease, error) {
+	if len(want.Leases) == 0 {
+		return nil, fmt.Errorf("%w: no lease named", ErrInvalid)
+	}
+	for _, id := range want.Leases {
+		if err := id.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	leave, err := k.startContending(want.Leases[0])
+	if err != nil {
+		return nil, err
+	}
+	c := Contender{
+		Store: k.cfg.Store, Roster: k.cfg.Roster, Notifier: k.notifier, Clock: k.cfg.Clock,
+		Instance: k.cfg.Instance, Timing: k.cfg.Timing,
+		Leases: want.Leases, Every: want.Every, Jitter: k.cfg.Jitter, Logger: k.log,
+	}
+	for {
+		live, err := k.trustedSession(ctx, want.Margin)
+		if err != nil {
+			leave()
+			return nil, err
+		}
+		c.Session, c.SessionEnded = live.ID(), live.Done()
+		l, err := c.Acquire(ctx)
+		switch {
+		case err == nil && k.isFirstUse(l):
+			return &HeldLease{Lease: l, Active: live, keeper: k, leave: leave}, nil
+		case err == nil:
+			// Held before: its release never arrived, or the store forgot it. One term
+			// stands for one run of the work, so it is not used twice.
+			if err := k.release(ctx, l, "", "held before"); isPermanent(err) {
+				leave()
+				return nil, err
+			}
+		case errors.Is(err, ErrLapsed):
+			// Either the keeper learns it too and starts another session, or its next
+			// renewal is accepted: the session looked lapsed only while the store's
+			// clock was wrong. Both change the session or its trust.
+			_, changed := live.Until()
+			select {
+			case <-ctx.Done():
+			case <-live.Done():
+			case <-changed:
+			}
+		default:
+			leave()
+			return nil, err
+		}
+	}
+}
+
+// trustedSession waits for a session that may be believed in for longer than margin.
+func (k *Keeper) trustedSession(ctx context.Context, margin time.Duration) (*ActiveSession, error) {
+	for {
+		live, err := k.Session(ctx)
+		if err != nil {
+			return nil, err
+		}
+		_, changed := live.Until()
+		if live.Remaining() > margin {
+			return live, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-changed:
+		}
+	}
+}
+
+// Release gives the lease back, kept for the successor for one T if one is
+// named. It tries until the store has answered, or the session has lapsed and
+// the lease with it, and returns nil when the lease is free of this process
+// either way. ctx may already have ended; its values are kept.
+func (h *HeldLease) Release(ctx context.Context, successor, reason string) error {
+	defer h.leave()
+	return h.keeper.release(ctx, h.Lease, successor, reason)
+}
+
+func (k *Keeper) release(ctx context.Context, l Lease, successor, reason string) error {
+	timing := k.cfg.Timing
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timing.Timeout)
+	defer cancel()
+	for pause := k.firstPause(); ; pause = min(2*pause, timing.Interval) {
+		_, err := callStore(ctx, timing, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, k.cfg.Store.Release(ctx, ReleaseRequest{
+				Lease: l.ID, Session: l.Session, Term: l.Term,
+				Successor: successor, Reserve: timing.Timeout, Reason: TruncateReason(reason),
+			})
+		})
+		// Not held: an earlier attempt whose answer was lost released it, or another
+		// has acquired it.
+		if err == nil || errors.Is(err, ErrNotHeld) {
+			return nil
+		}
+		if isPermanent(err) || !Sleep(ctx, k.cfg.Clock, pause/2+k.cfg.Jitter(pause)) {
+			return fmt.Errorf("releasing %s: %w; it is free %v after the last renewal", l.ID, err, timing.Timeout)
+		}
+	}
+}
+
+// isFirstUse reports whether this process holds the lease's term for the first time.
+func (k *Keeper) isFirstUse(l Lease) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l.Term <= k.usedTerms[l.ID] {
+		return false
+	}
+	k.usedTerms[l.ID] = l.Term
+	return true
+}
+
+// startContending keeps one process from contending twice for the same lease under one
+// session: the store could not tell the two apart.
+func (k *Keeper) startContending(id ID) (leave func(), err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.contending[id] {
+		return nil, fmt.Errorf("%w: this instance already contends for %s", ErrInvalid, id)
+	}
+	k.contending[id] = true
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.contending, id)
+	}, nil
+}

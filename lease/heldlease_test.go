@@ -1,0 +1,145 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+func TestAcquireRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, newSpy(), "a")
+		for name, want := range map[string]lease.AcquireRequest{
+			"nothing":     {},
+			"a bad lease": {Leases: []lease.ID{role, {Space: "role", Key: "a\nb"}}},
+		} {
+			if _, err := k.Acquire(t.Context(), want); !errors.Is(err, lease.ErrInvalid) {
+				t.Errorf("%s: %v, want ErrInvalid", name, err)
+			}
+		}
+		h := k.acquire(t, time.Second)
+		if _, err := k.Acquire(t.Context(), wantRole); !errors.Is(err, lease.ErrInvalid) {
+			t.Errorf("the same lease twice: %v, want ErrInvalid", err)
+		}
+		if err := h.Release(t.Context(), "", "test"); err != nil {
+			t.Fatal(err)
+		}
+		again := k.acquire(t, time.Second)
+		if again.Term <= h.Term {
+			t.Errorf("term %d after %d", again.Term, h.Term)
+		}
+	})
+}
+
+func TestAcquireEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		a, b := keep(t, store, "a"), keep(t, store, "b")
+		a.acquire(t, time.Second)
+		enough := errors.New("enough")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 12*time.Second, enough)
+		defer cancel()
+		if _, err := b.Acquire(ctx, wantRole); !errors.Is(err, enough) {
+			t.Errorf("Acquire: %v, want the cause of its context", err)
+		}
+		if ws, _ := store.Waiters(t.Context(), "role"); len(ws) != 0 {
+			t.Errorf("who gave up is still on the waiting list: %+v", ws)
+		}
+		if _, err := b.Acquire(ctx, wantRole); !errors.Is(err, enough) {
+			t.Errorf("a second Acquire: %v", err)
+		}
+	})
+}
+
+// Without trust beyond the margin there is nothing to hold a lease for.
+func TestAcquireWaitsForTrust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		a := keep(t, store, "a")
+		a.session(t)
+		store.fail(unavailable, "renew")
+		time.Sleep(timing.Timeout - timing.Interval - 500*time.Millisecond)
+		got := a.wait(t, lease.AcquireRequest{Leases: []lease.ID{role}, Margin: time.Second})
+		time.Sleep(400 * time.Millisecond)
+		if n := store.count("acquire"); n != 0 {
+			t.Errorf("%d claims with less trust than the margin", n)
+		}
+		store.intercept(nil)
+		if h := <-got; h.Active.Remaining() <= time.Second {
+			t.Errorf("held with %v of trust", h.Active.Remaining())
+		}
+	})
+}
+
+func TestReleaseTriesAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		call string
+		err  error
+	}{
+		"not applied":              {"release", unavailable},
+		"applied, the answer lost": {"released", lease.ErrUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newSpy()
+				a := keep(t, store, "a")
+				h := a.acquire(t, time.Second)
+				tries := 0
+				store.intercept(func(_ context.Context, call string) error {
+					if call == c.call {
+						if tries++; tries <= 3 {
+							return c.err
+						}
+					}
+					return nil
+				})
+				ended, cancel := context.WithCancel(t.Context())
+				cancel() // a lease is given back though the caller has ended
+				if err := h.Release(ended, "", "test"); err != nil {
+					t.Errorf("Release: %v", err)
+				}
+				if l, _ := store.Store.Get(t.Context(), role); l.Session != "" {
+					t.Errorf("after Release: %+v", l)
+				}
+			})
+		})
+	}
+}
+
+func TestReleaseGivesUpAfterT(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		a := keep(t, store, "a")
+		h := a.acquire(t, time.Second)
+		store.intercept(hang)
+		began := time.Now()
+		if err := h.Release(t.Context(), "", "test"); err == nil {
+			t.Error("a release that never reached the store succeeds")
+		}
+		if took := time.Since(began); took > timing.Timeout {
+			t.Errorf("Release tried for %v", took)
+		}
+	})
+}
+
+// A release that never reached the store does not make its term usable again.
+func TestTermIsUsedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		a := keep(t, store, "a")
+		h := a.acquire(t, time.Second)
+		store.fail(unavailable, "release")
+		if err := h.Release(t.Context(), "", "test"); err == nil {
+			t.Fatal("the release succeeded")
+		}
+		store.intercept(nil)
+		again := a.acquire(t, 10*time.Second)
+		if again.Session != h.Session || again.Term <= h.Term {
+			t.Errorf("after term %d, which was not given back: %+v", h.Term, again.Lease)
+		}
+	})
+}

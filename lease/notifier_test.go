@@ -1,0 +1,118 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
+)
+
+func runHub(t *testing.T, store lease.Store) *lease.Notifier {
+	hub := lease.NewNotifier(store, &leasetest.BubbleClock{}, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- hub.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+	return hub
+}
+
+func drain(sub *lease.Subscription) (out []lease.Change) {
+	for {
+		select {
+		case c := <-sub.C():
+			out = append(out, c)
+		default:
+			return out
+		}
+	}
+}
+
+func TestHubDelivers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := runHub(t, newSpy())
+		other := lease.ID{Space: "role", Key: "other"}
+		one, both, all := hub.Subscribe(role), hub.Subscribe(role, other), hub.Subscribe()
+		synctest.Wait()
+		drain(one)
+		drain(both)
+		drain(all)
+		closed := hub.Subscribe(role)
+		closed.Close()
+		a, b := lease.Change{Lease: role, Term: 1}, lease.Change{Lease: other, Term: 2}
+		hub.Wake(a)
+		hub.Wake(b)
+		hub.Wake(lease.Change{})
+		for name, c := range map[string]struct {
+			sub  *lease.Subscription
+			want int
+		}{"one": {one, 2}, "both": {both, 3}, "all": {all, 3}, "closed": {closed, 0}} {
+			if got := drain(c.sub); len(got) != c.want {
+				t.Errorf("%s got %+v, want %d changes", name, got, c.want)
+			}
+		}
+	})
+}
+
+// A reader that falls behind learns that it missed something, and never blocks
+// the others.
+func TestHubOverflow(t *testing.T) {
+	hub := lease.NewNotifier(newSpy(), nil, nil)
+	slow := hub.Subscribe(role)
+	defer slow.Close()
+	for n := range int64(1000) {
+		hub.Wake(lease.Change{Lease: role, Term: n})
+	}
+	got := drain(slow)
+	zero := false
+	for _, c := range got {
+		zero = zero || c == lease.Change{}
+	}
+	if !zero || len(got) > 17 {
+		t.Errorf("after 1000 changes: %d, one of them zero: %t", len(got), zero)
+	}
+	hub.Wake(lease.Change{Lease: role, Term: 1})
+	if got := drain(slow); len(got) != 1 || got[0].Term != 1 {
+		t.Errorf("after the overflow: %+v", got)
+	}
+}
+
+func TestHubRestartsABrokenWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		store.fail(unavailable, "watch")
+		hub := runHub(t, store)
+		sub := hub.Subscribe(role)
+		defer sub.Close()
+		time.Sleep(time.Minute)
+		if n := store.count("watch"); n < 12 || n > 40 {
+			t.Errorf("%d attempts in a minute, want a back-off up to 5 s", n)
+		}
+		store.intercept(nil)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if got := drain(sub); len(got) != 1 || got[0] != (lease.Change{}) {
+			t.Errorf("when the watch is back: %+v, want the zero change", got)
+		}
+	})
+}
+
+func TestHubWithoutNotifications(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		store.watch = errors.ErrUnsupported
+		runHub(t, store)
+		time.Sleep(time.Hour)
+		if n := store.count("watch"); n != 1 {
+			t.Errorf("a store without notifications was asked %d times", n)
+		}
+	})
+}

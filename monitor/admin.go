@@ -1,0 +1,197 @@
+package monitor
+
+import (
+	"context"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// SourceRecord is a source as operators see it.
+type SourceRecord struct {
+	Check    string
+	Source   string
+	Labels   map[string]string
+	Declared bool
+	State    State
+	// Running: it started a run that has not ended.
+	Running bool
+	// Last is the time of its last heartbeat, by the store's wall clock; zero for never. Quiet is how long ago
+	// that was.
+	Last  time.Time
+	Quiet time.Duration
+	// Beats is how many heartbeats it has sent so far. Recent says of its last intervals, the newest first,
+	// whether a heartbeat came in each.
+	Beats  int64
+	Recent []bool
+	// Sent and Seq are what its last heartbeat said; Code is the exit status of its last run, and Path the intake
+	// path of its last heartbeat.
+	Sent time.Time
+	Seq  int64
+	Code int
+	Path string
+	// Left is how long it may still be quiet; negative if it is overdue, meaningless if it is paused or retired.
+	Left time.Duration
+	// Alarm that stands, and since when.
+	Alarm  string
+	Reason Reason
+	Since  time.Time
+	// Until is when its pause ends by itself; zero if it does not.
+	Until time.Time
+	// Note is what an operator wrote when it was paused or retired.
+	Note string
+}
+
+// SourceQuery selects sources, ordered by check and name.
+type SourceQuery struct {
+	Check       string // of this check only, if not ""
+	Source      string // of this name only, when not ""
+	State       State  // in this state only, when not ""
+	Label       string // that have this label, when not "", with this value
+	Value       string
+	AfterCheck  string // with AfterSource: go on after that one
+	AfterSource string
+	Limit       int // 1 to MaxPage; 0 is MaxPage
+}
+
+// Alarm is one outage.
+type Alarm struct {
+	// ID is the request ID that its ONSET and ABATED share.
+	ID     string
+	Check  string
+	Source string // "" for that of a group
+	Group  string // the group that it was reported with, or that it stands for: check, '/', value
+	// Members is how many alarms were reported with a group's.
+	Members int
+	Labels  map[string]string
+	Reason  Reason
+	// Started is when the outage began: when the limit passed or the source reported a failure. Raised is when the
+	// monitor found out, and Ended when it ended, zero while it stands. All by the store's wall clock.
+	Started, Raised, Ended time.Time
+	// End is what ended it: "ABATED", "retire", "forget" or "" while it stands.
+	End Transition
+	// Acknowledged by whom; "" if it is not.
+	Acknowledged string
+}
+
+// AlarmQuery selects alarms, the newest first.
+type AlarmQuery struct {
+	ID       string // this one only, when not ""
+	Check    string
+	Source   string
+	Standing bool      // only those that stand
+	Before   time.Time // raised before this, when not zero
+	BeforeID string    // among those raised at Before: only ids before this one
+	Limit    int       // 1 to MaxPage; 0 is MaxPage
+}
+
+// Overview is the monitor at a glance.
+type Overview struct {
+	Now    time.Time
+	Checks []CheckCount
+	Paths  []PathView
+	Sinks  []string
+	// Standing is how many alarms stand, without those of groups.
+	Standing int64
+	Members  []Member
+	// Configured is when the last configuration was applied, and Origin where it came from. Error is why the last
+	// one that was offered was refused.
+	Configured time.Time
+	Origin     string
+	Error      string
+}
+
+// CheckCount is how many sources of a check are in which state.
+type CheckCount struct {
+	StoredCheck
+	Up, Down, Paused, Retired int64
+	// NeverSeen are those among Up and Down that never beat.
+	NeverSeen int64
+}
+
+// PathView is an intake path as operators see it.
+type PathView struct {
+	PathStatus
+	// Working: it counts as working now. Quiet is how long ago it was last seen.
+	Working bool
+	Quiet   time.Duration
+}
+
+// Member is an instance that takes part.
+type Member struct {
+	Session  string
+	Instance lease.Instance
+	// Process, Host and Service are shown in the view hb_common.
+	Process int
+	Host    string
+	Service string
+	// Active: it fetches the configuration.
+	Active bool
+	// Partitions that it looks after.
+	Partitions int
+	// Sinks that it delivers to. They are registered, and from then on receive the alarms of all instances.
+	Sinks []string
+}
+
+// ActionType is what an operator does with sources, alarms, sinks and paths.
+type ActionType string
+
+// Types of actions.
+const (
+	ActionPause       ActionType = "pause"       // a source or a check: not judged until resumed
+	ActionResume      ActionType = "resume"      // the reverse, with a whole limit to report
+	ActionRetire      ActionType = "retire"      // a source: it is retired at the next evaluation; a heartbeat brings it back
+	ActionAcknowledge ActionType = "acknowledge" // an alarm
+	ActionRemoveSink  ActionType = "drop-sink"   // a sink receives no more alarms
+	ActionRemovePath  ActionType = "drop-path"   // a path is deleted: its sources are judged by the one seen last
+)
+
+// Action is something that an operator does.
+type Action struct {
+	Type  ActionType
+	Check string // to pause, resume or retire; without a Source: the check itself
+	// Source, or the name of a sink or path.
+	Source string
+	Alarm  string        // to acknowledge
+	For    time.Duration // to pause: how long; 0 is until it is resumed
+	Who    string
+	Note   string
+}
+
+// Admin configures, shows and operates the monitor.
+type Admin interface {
+	// Configure applies a configuration, whole or not at all, and returns what changed. One that changes nothing keeps
+	// Generation and every Rev. Intake and detection go on meanwhile. A check that became stricter (see
+	// [Check.IsStricterThan]) or is resumed gives its sources a whole limit from now. An operator's pause stays until the
+	// configured one changes. A check that comes back before its sources are forgotten keeps them.
+	Configure(ctx context.Context, c Configuration) (ConfigurationChanges, error)
+
+	// RejectConfiguration records why a configuration was refused.
+	RejectConfiguration(ctx context.Context, origin, reason string) error
+
+	// Declare makes sources known, at most MaxSources, and returns for each whether it is new. ErrNoCheck, with
+	// nothing done, if a check is not configured.
+	Declare(ctx context.Context, sources []Declaration) ([]bool, error)
+
+	// Sources and Alarms list.
+	Sources(ctx context.Context, q SourceQuery) ([]SourceRecord, error)
+	Alarms(ctx context.Context, q AlarmQuery) ([]Alarm, error)
+
+	// ApplyAction does what an operator asked for, and records who and why in the history. ErrNoSource, ErrNoCheck,
+	// ErrNoAlarm; lease.ErrInvalid for an unknown type, sink or path.
+	ApplyAction(ctx context.Context, a Action) error
+
+	// Overview shows all of it at a glance. Counts may be as old as the last Sweep.
+	Overview(ctx context.Context) (Overview, error)
+
+	// RegisterMember makes an instance known while its session lives, and registers its sinks, whose queues exist from
+	// then on. Call it again to stay known. lease.ErrLapsed if the session has lapsed.
+	RegisterMember(ctx context.Context, m Member) error
+}
+
+// ConfigurationChanges is what a configuration changed.
+type ConfigurationChanges struct {
+	Added, Changed, Removed []string
+	Declared                int // sources that are new
+	Generation              int64
+}

@@ -1,0 +1,98 @@
+package monitor
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// changeBuilder makes changes, with their notifications, from evaluations.
+type changeBuilder struct {
+	scan  Scan
+	sinks []string
+	id    func() string // of a new alarm
+}
+
+// wallTime is a time by the store's wall clock.
+func (t *changeBuilder) wallTime(m StoreTime) time.Time { return t.scan.Wall.Add(-t.scan.Now.Sub(m)) }
+
+func (t *changeBuilder) build(e *Check, c *Candidate) SourceChange {
+	c.Now, c.Wall = t.scan.Now, t.scan.Wall
+	v := e.Evaluate(c.Facts)
+	change := SourceChange{
+		ID: c.ID, Rev: c.Rev, BeatRev: c.BeatRev, CheckRev: c.CheckRev,
+		Transition: v.Transition, Due: v.Due, WellSince: v.WellSince, At: t.wallTime(v.At),
+	}
+	switch v.Transition {
+	case NoTransition:
+		change.At = time.Time{}
+	case Resume, Return:
+		change.ExpectedFrom = v.At
+	case Onset:
+		t.onset(e, c, v, &change)
+	case Abated, Retire, Forget:
+		if c.Alarm != "" {
+			t.end(e, c, v, &change)
+		}
+	}
+	return change
+}
+
+// onset starts an alarm. One that may be reported with others is held: no sink hears of it yet.
+func (t *changeBuilder) onset(e *Check, c *Candidate, v Evaluation, change *SourceChange) {
+	change.Alarm, change.Reason = t.id(), v.Reason
+	m := t.message(e, c, change.Alarm, v.Reason)
+	m.Started, m.Raised = change.At, t.scan.Wall
+	if value := m.Labels[e.GroupBy]; e.GroupBy != "" && value != "" {
+		change.Group = groupKey(e.Name, value)
+		return
+	}
+	change.Notifications = m.Notifications(t.sinks)
+}
+
+// end ends an alarm. Sinks always see ONSET before ABATED.
+func (t *changeBuilder) end(e *Check, c *Candidate, v Evaluation, change *SourceChange) {
+	change.Alarm, change.Reason = c.Alarm, c.Reason
+	if c.Group != "" && !c.Held {
+		return // it was reported as a member of its group, whose alarm ends when no member is down
+	}
+	m := t.message(e, c, c.Alarm, c.Reason)
+	m.Started, m.Raised, m.LastBeat = c.Started, t.wallTime(c.OnsetAt), nil
+	if c.Held {
+		// Its ONSET still waits for others: it goes first, in the same transaction.
+		change.Notifications = m.Notifications(t.sinks)
+	}
+	m.Status, m.Ended = Abated, &change.At
+	switch {
+	case v.Transition != Abated:
+		m.End = v.Transition
+	case c.LastBeat < c.OnsetAt: // a changed configuration did it, not a heartbeat
+		m.End = Resume
+	}
+	change.Notifications = append(change.Notifications, m.Notifications(t.sinks)...)
+}
+
+// message is the ONSET of a source.
+func (t *changeBuilder) message(e *Check, c *Candidate, alarm string, r Reason) AlarmMessage {
+	m := e.message(c.Labels)
+	m.Status, m.RequestID, m.Reason, m.Source = Onset, alarm, r, c.Source
+	if c.LastBeat != 0 {
+		at := t.wallTime(c.LastBeat)
+		m.LastBeat = &at
+	}
+	return m
+}
+
+// groupKey names a group, so that those of two checks never have the same name.
+func groupKey(event, value string) string {
+	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(event) + "/" + value
+}
+
+// newRequestID is a random UUID, version 4.
+func newRequestID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,287 @@
+package monitor
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Limits of a configuration.
+const (
+	MaxName     = 200                  // bytes of the name of a check or source
+	MaxInterval = 400 * 24 * time.Hour // of an interval, a grace, or any other duration
+	MaxMissed   = 10_000
+	MaxTimes    = 100 // of a schedule that may be missed
+	MaxLabels   = 32
+	MaxChecks   = 10_000 // in a configuration
+)
+
+// Check says what is expected of the sources that send heartbeats under its name. It is the one description of
+// its options: their JSON (checkjson.go), defaults and validation are made from it.
+type Check struct {
+	// Name, as heartbeats carry it: 1 to MaxName bytes. Required.
+	Name string `json:"check"`
+
+	// Interval at which a heartbeat is expected, at least 100 ms, and how many may be missed, at least 1, default 3. A
+	// source is silent Interval × Missed + Grace after its last heartbeat.
+	Interval time.Duration `json:"interval_ms,omitempty"`
+	Missed   int           `json:"missed,omitempty"`
+	// Schedule, instead of an Interval: when heartbeats are expected, as in crontab(5), with an optional time zone before
+	// it ("TZ=Europe/Berlin 30 2 * * *"; default UTC). A source is silent when Missed of these times, and then Grace,
+	// have passed since its last heartbeat; Missed is then 1 by default.
+	Schedule string        `json:"schedule,omitempty"`
+	Grace    time.Duration `json:"grace_ms,omitempty"`
+	// MaxRun is how long a run may last after its start before it counts as failed. 0: without limit.
+	MaxRun time.Duration `json:"max_run_ms,omitempty"`
+
+	// Fixed: only declared sources are known. Otherwise a source is learned from its first heartbeat.
+	Fixed bool `json:"fixed,omitempty"`
+	// RetireAfter retires a source that has been down for this long. 0: never.
+	RetireAfter time.Duration `json:"retire_after_ms,omitempty"`
+	// SenderClock judges by the time that the sender put into the heartbeat, which may lie neither before the last one
+	// nor in the future. For sources whose heartbeats are late but whose clocks are right.
+	SenderClock bool `json:"sender_clock,omitempty"`
+
+	// Flaps alarms within FlapWindow mean that a source flaps: its alarm then stands until the source has been well for
+	// Steady. 0 flaps: off. Defaults of the others: 1 h, and the limit (at least 1 min).
+	Flaps      int           `json:"flaps,omitempty"`
+	FlapWindow time.Duration `json:"flap_window_ms,omitempty"`
+	Steady     time.Duration `json:"steady_ms,omitempty"`
+
+	// GroupBy is a label of the sources: those with one value of it that fall silent within GroupWait (default 10 s) of each
+	// other are reported as one alarm, if they are at least GroupMin (default 2). "" reports each by itself, at once.
+	GroupBy   string        `json:"group_by,omitempty"`
+	GroupWait time.Duration `json:"group_wait_ms,omitempty"`
+	GroupMin  int           `json:"group_min,omitempty"`
+
+	// Severity, Tags and Labels are copied into alarms. Paused raises no alarms.
+	Severity string            `json:"severity,omitempty"`
+	Tags     []string          `json:"tags,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Paused   bool              `json:"paused,omitempty"`
+
+	// ControlLoop is copied into control-loop events.
+	ControlLoop ControlLoop `json:"control_loop,omitzero"`
+}
+
+// ControlLoop are the fields of an ONAP control-loop event that are configured.
+type ControlLoop struct {
+	Name          string `json:"name,omitempty"`
+	PolicyName    string `json:"policy_name,omitempty"`
+	PolicyScope   string `json:"policy_scope,omitempty"`
+	PolicyVersion string `json:"policy_version,omitempty"`
+	// TargetType is "VNF" (default) or "VM".
+	TargetType string `json:"target_type,omitempty"`
+	Target     string `json:"target,omitempty"`
+	Version    string `json:"version,omitempty"`
+}
+
+// WithDefaults sets zero fields to their defaults.
+func (c Check) WithDefaults() Check {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	if c.Missed == 0 {
+		c.Missed = 3
+		if c.Schedule != "" {
+			c.Missed = 1
+		}
+	}
+	if c.Flaps > 0 {
+		set(&c.FlapWindow, time.Hour)
+		set(&c.Steady, max(c.Limit(), time.Minute))
+	}
+	if c.GroupBy != "" {
+		set(&c.GroupWait, 10*time.Second)
+		if c.GroupMin == 0 {
+			c.GroupMin = 2
+		}
+	}
+	if c.ControlLoop.TargetType == "" {
+		c.ControlLoop.TargetType = "VNF"
+	}
+	return c
+}
+
+// Limit is how long a source with an interval may be quiet. What is too long for a
+// Duration is the longest one.
+func (c *Check) Limit() time.Duration {
+	if c.Missed > 0 && c.Interval > (math.MaxInt64-max(c.Grace, 0))/time.Duration(c.Missed) {
+		return math.MaxInt64
+	}
+	return c.Interval*time.Duration(c.Missed) + c.Grace
+}
+
+// IsStricterThan reports whether a source may be overdue under c that was not under old. Such a change must
+// give every source a whole limit from now, or it would raise alarms about the past.
+func (c *Check) IsStricterThan(old *Check) bool {
+	if old.Schedule != c.Schedule || c.MaxRun > 0 && (old.MaxRun == 0 || c.MaxRun < old.MaxRun) {
+		return true
+	}
+	return c.Limit() < old.Limit() || c.Schedule != "" && c.Missed < old.Missed
+}
+
+// SlotLength is the time that one entry of [SourceRecord.Recent] stands for: the interval, or the time between
+// the next two times of the schedule after now.
+func (c *Check) SlotLength(now time.Time) time.Duration {
+	if c.Schedule == "" {
+		return max(time.Microsecond, c.Interval)
+	}
+	if s, err := ParseSchedule(c.Schedule); err == nil {
+		if first := s.Next(now); !first.IsZero() {
+			if second := s.Next(first); !second.IsZero() {
+				return second.Sub(first)
+			}
+		}
+	}
+	return time.Hour // a schedule that comes once: any length will do
+}
+
+// Validate returns an error that wraps [lease.ErrInvalid] and says which field is
+// wrong, and how. Zero fields count as their defaults.
+func (c Check) Validate() error {
+	if err := lease.ValidateText("check name", c.Name, 1, MaxName); err != nil {
+		return err
+	}
+	c = c.WithDefaults()
+	wrong := func(format string, args ...any) error {
+		return fmt.Errorf("%w: check %q: %s", lease.ErrInvalid, c.Name, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case c.Schedule == "" && c.Interval == 0:
+		return wrong("say what is expected: an interval or a schedule")
+	case c.Schedule != "" && c.Interval != 0:
+		return wrong("an interval and a schedule exclude each other")
+	case c.Schedule == "" && c.Interval < 100*time.Millisecond:
+		return wrong("an interval of %v is too short; use at least 100ms", c.Interval)
+	case c.Missed < 1 || c.Missed > MaxMissed:
+		return wrong("%d missed beats; use 1 to %d", c.Missed, MaxMissed)
+	case c.Schedule != "" && c.Missed > MaxTimes:
+		return wrong("%d missed times of a schedule; use 1 to %d", c.Missed, MaxTimes)
+	case c.Flaps < 0 || c.GroupMin < 0:
+		return wrong("numbers of flaps and of members cannot be negative")
+	case c.ControlLoop.TargetType != "VNF" && c.ControlLoop.TargetType != "VM":
+		return wrong("target type %q; use VNF or VM", c.ControlLoop.TargetType)
+	}
+	for _, f := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"interval", c.Interval}, {"grace", c.Grace}, {"the limit (interval × missed + grace)", c.Limit()},
+		{"max run", c.MaxRun}, {"retire after", c.RetireAfter},
+		{"flap window", c.FlapWindow}, {"steady", c.Steady}, {"group wait", c.GroupWait},
+	} {
+		if f.d < 0 || f.d > MaxInterval {
+			return wrong("%s is %v; use 0 to %v", f.name, f.d, MaxInterval)
+		}
+	}
+	if c.Schedule != "" {
+		if _, err := ParseSchedule(c.Schedule); err != nil {
+			return wrong("%v", err)
+		}
+	}
+	return c.validateText(wrong)
+}
+
+func (c *Check) validateText(wrong func(string, ...any) error) error {
+	if err := ValidateLabels(c.Labels); err != nil {
+		return wrong("%v", err)
+	}
+	if len(c.Tags) > MaxLabels {
+		return wrong("%d tags; at most %d", len(c.Tags), MaxLabels)
+	}
+	loop := c.ControlLoop
+	texts := append(slices.Clone(c.Tags), c.Severity, c.GroupBy, loop.Name, loop.PolicyName, loop.PolicyScope, loop.PolicyVersion, loop.Target, loop.Version)
+	for _, t := range texts {
+		if err := lease.ValidateText("text", t, 0, MaxName); err != nil {
+			return wrong("%v", err)
+		}
+	}
+	return nil
+}
+
+// ValidateLabels refuses labels that are too many, too long, or whose names cannot appear in a query.
+func ValidateLabels(labels map[string]string) error {
+	if len(labels) > MaxLabels {
+		return fmt.Errorf("%w: %d labels; at most %d", lease.ErrInvalid, len(labels), MaxLabels)
+	}
+	for name, value := range labels {
+		if err := lease.ValidateText("label", name, 1, MaxName); err != nil {
+			return err
+		}
+		if strings.ContainsAny(name, "=,") {
+			return fmt.Errorf("%w: label %q contains '=' or ','", lease.ErrInvalid, name)
+		}
+		if err := lease.ValidateText("label "+name, value, 0, MaxName); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Configuration is all checks at once, as a file or a service gives them.
+type Configuration struct {
+	Checks []Check `json:"events"`
+	// Declared sources are known before their first heartbeat.
+	Declared []Declaration `json:"declared,omitempty"`
+	// Keep leaves checks that are not in it as they are. Otherwise they are removed: their standing alarms end, and
+	// their sources are forgotten.
+	Keep bool `json:"keep,omitempty"`
+	// Origin is where it came from, for operators.
+	Origin string `json:"origin,omitempty"`
+}
+
+// Validate refuses a configuration as a whole; see [Check.Validate]. One without
+// any check is refused unless it keeps the checks that are there.
+func (c Configuration) Validate() error {
+	if len(c.Checks) == 0 && !c.Keep {
+		return fmt.Errorf("%w: the configuration has no checks and would remove all; the last one stays in force", lease.ErrInvalid)
+	}
+	if len(c.Checks) > MaxChecks {
+		return fmt.Errorf("%w: %d checks; at most %d", lease.ErrInvalid, len(c.Checks), MaxChecks)
+	}
+	seen := map[string]bool{}
+	for _, e := range c.Checks {
+		if err := e.Validate(); err != nil {
+			return err
+		}
+		if seen[e.Name] {
+			return fmt.Errorf("%w: check %q is listed twice", lease.ErrInvalid, e.Name)
+		}
+		seen[e.Name] = true
+	}
+	for _, d := range c.Declared {
+		if err := d.Validate(); err != nil {
+			return err
+		}
+		if !seen[d.Check] && !c.Keep {
+			return fmt.Errorf("%w: source %q is declared for check %q, which is not configured", lease.ErrInvalid, d.Source, d.Check)
+		}
+	}
+	return nil
+}
+
+// Declaration makes a source known before its first heartbeat: it is overdue one whole limit after it was declared.
+// A source that is known already gets these labels.
+type Declaration struct {
+	Check  string            `json:"event"`
+	Source string            `json:"source"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// Validate returns an error that wraps [lease.ErrInvalid].
+func (d Declaration) Validate() error {
+	if err := lease.ValidateText("check name", d.Check, 1, MaxName); err != nil {
+		return err
+	}
+	if err := lease.ValidateText("source", d.Source, 1, MaxName); err != nil {
+		return err
+	}
+	return ValidateLabels(d.Labels)
+}

@@ -1,0 +1,73 @@
+package monitor
+
+import "time"
+
+// overdueAt is when a source becomes overdue, and for what reason.
+func (c *Check) overdueAt(f Facts) (Reason, StoreTime) {
+	due := c.silentAt(f)
+	// The report that ended a run may have been lost in a blind period after its start. Then the run does not count;
+	// if it really hangs, silence will tell.
+	if c.MaxRun > 0 && f.RunStarted != 0 && f.Path.BlindUntil <= f.RunStarted {
+		if end := max(f.RunStarted, f.ExpectedFrom, f.CheckChanged).Add(c.MaxRun); end < due {
+			return Overrun, end
+		}
+	}
+	return Silent, due
+}
+
+// silentAt is when a source counts as silent.
+func (c *Check) silentAt(f Facts) StoreTime {
+	if c.Schedule != "" {
+		return c.scheduleSilentAt(f)
+	}
+	from, more := max(f.ExpectedFrom, f.CheckChanged), c.Limit()
+	switch {
+	case f.LastBeat == 0:
+		// How long its path was blind since then is not known: it gets a whole limit again.
+		return max(from, f.Path.BlindUntil).Add(c.Limit())
+	case f.LastBeat >= from:
+		// The usual case. After a blind period one interval and grace are enough for its next heartbeat; a source
+		// that was declared, resumed or changed since its last heartbeat has the whole limit.
+		from, more = f.LastBeat, c.Interval+c.Grace
+	}
+	return f.extendAfterBlindness(from.Add(c.Limit()).Add(f.blindSince(from)), more)
+}
+
+// blindSince is for how long the path was blind since the last heartbeat, or since a later time: no longer than from
+// that time to the end of the last blind period.
+func (f *Facts) blindSince(from StoreTime) time.Duration {
+	if f.LastBeat == 0 || f.Path.BlindUntil <= from {
+		return 0
+	}
+	return min(max(0, f.Path.BlindTotal-f.BlindAtBeat), f.Path.BlindUntil.Sub(from))
+}
+
+// extendAfterBlindness gives a source some time after a blind period, because what it sent just before may have been
+// lost. The extension reaches at most "more" beyond the end: a path that fails again and again must not hide a silent
+// source for ever.
+func (f *Facts) extendAfterBlindness(end StoreTime, more time.Duration) StoreTime {
+	if f.Path.BlindUntil > f.LastBeat {
+		return max(end, min(f.Path.BlindUntil, end).Add(more))
+	}
+	return end
+}
+
+// scheduleSilentAt is when a source with a schedule counts as silent: after as many of its times as may be missed, and
+// the grace, since the last heartbeat.
+func (c *Check) scheduleSilentAt(f Facts) StoreTime {
+	s, err := ParseSchedule(c.Schedule)
+	if err != nil {
+		return Never // Validate refuses it
+	}
+	// Heartbeats of times before the end of a blind period may have come and been lost in it.
+	from := max(f.ExpectedFrom, f.CheckChanged, f.LastBeat, f.Path.BlindUntil)
+	// Schedules are about the wall clock. Both ways go through the same pair (Now, Wall), so that a stepped clock
+	// moves the times of the schedule, and not the length of the silence.
+	at := f.Wall.Add(-f.Now.Sub(from))
+	for range c.Missed {
+		if at = s.Next(at); at.IsZero() {
+			return Never
+		}
+	}
+	return f.Now.Add(at.Sub(f.Wall)).Add(c.Grace)
+}

@@ -1,0 +1,94 @@
+package monitor
+
+import "time"
+
+// State of a source.
+type State string
+
+// States of a source. One that is up may never have sent a heartbeat ([Facts.LastBeat] is 0).
+const (
+	Up      State = "up"      // nothing is known against it
+	Down    State = "down"    // its alarm stands
+	Paused  State = "paused"  // not judged until it is resumed; an earlier alarm may stand
+	Retired State = "retired" // not judged any more; a heartbeat brings it back
+)
+
+// Reason why an alarm was raised.
+type Reason string
+
+// Reasons of an ONSET.
+const (
+	Silent  Reason = "silent"  // no heartbeat for longer than its limit
+	Failed  Reason = "failed"  // it reported a failure
+	Overrun Reason = "overrun" // a run that it started did not end in time
+)
+
+// Facts are all that [Check.Evaluate] needs to know about a source, read from the store at one moment.
+// A StoreTime of something that never happened is 0.
+type Facts struct {
+	Now  StoreTime
+	Wall time.Time // the store's wall clock at Now, for schedules
+
+	State State
+	// Alarm that stands, "" for none, and its reason.
+	Alarm  string
+	Reason Reason
+	// OnsetAt is when the alarm that stands was raised. RecentOnsets is how many were raised within the
+	// check's flap window, that one included.
+	OnsetAt      StoreTime
+	RecentOnsets int
+	// WellSince is when a source whose alarm stands recovered, while the alarm is kept because it flaps.
+	WellSince StoreTime
+	// ExpectedFrom is the earliest time from which silence counts: when the source was declared, learned,
+	// resumed or brought back.
+	ExpectedFrom StoreTime
+	// PausedUntil is when a pause ends by itself.
+	PausedUntil StoreTime
+	// RetiredAt is when it was retired. RetireRequested: an operator asked for it.
+	RetiredAt       StoreTime
+	RetireRequested bool
+
+	// LastBeat is when the last heartbeat counts from. BlindAtBeat is the blind time of its path by then.
+	LastBeat    StoreTime
+	BlindAtBeat time.Duration
+	// Path of the last heartbeat. For a source that never sent one, the path that was probed last.
+	Path PathStatus
+	// Failing: the last thing that it reported about a run is that it failed.
+	Failing bool
+	// RunStarted is when a run started that has not ended.
+	RunStarted StoreTime
+
+	// CheckChanged is when the check's timing was changed, or the check was resumed.
+	CheckChanged StoreTime
+	// Removed: its check is no longer configured.
+	Removed bool
+}
+
+// Transition is what becomes of a source.
+type Transition string
+
+// Transitions.
+const (
+	NoTransition Transition = ""       // nothing changes but the time of the next evaluation
+	Onset        Transition = "ONSET"  // an alarm is raised
+	Abated       Transition = "ABATED" // its alarm ends; a paused source stays paused
+	Resume       Transition = "resume" // its pause has ended: up, expected from now; or down, if its alarm stands
+	Return       Transition = "return" // it was retired and reports again: up, expected from its heartbeat
+	Retire       Transition = "retire" // it was down for so long, or an operator asked for it; its alarm ends
+	Forget       Transition = "forget" // its check was removed; its alarm ends, and the source is deleted
+)
+
+// Evaluation is the outcome of the rule.
+type Evaluation struct {
+	Transition Transition
+	Reason     Reason // of an Onset
+	// At is when it happened: when the limit passed, or when the heartbeat arrived that ended the outage.
+	// Never later than Now.
+	At StoreTime
+	// Due is when to evaluate the source again if nothing happens before: after Now, unless there is a
+	// transition. A heartbeat alone causes no evaluation, unless an alarm of its source stands, the source is
+	// [Retired] or in a run, or the signal is not [SignalSuccess].
+	Due StoreTime
+	// WellSince is when it recovered, while its alarm is kept because it flaps.
+	WellSince StoreTime
+}

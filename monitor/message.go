@@ -1,0 +1,92 @@
+package monitor
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"time"
+	"unicode/utf8"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// AlarmMessage is what a sink is told about an alarm: the payload of a [Notification], from
+// which each sink makes what its receiver reads.
+type AlarmMessage struct {
+	Status    Transition `json:"status"` // ONSET or ABATED
+	RequestID string     `json:"request_id"`
+	Reason    Reason     `json:"reason"`
+	Event     string     `json:"event"`
+	Source    string     `json:"source,omitempty"`
+	Group     string     `json:"group,omitempty"` // the value of the label that a group is of
+	GroupBy   string     `json:"group_by,omitempty"`
+	Members   []string   `json:"members,omitempty"` // sources of a group, at most MaxMembers
+	Count     int        `json:"count,omitempty"`   // how many they are
+	// End is why it ended, when no beat did it: "retire", "forget", or "resume" for
+	// what is no outage by the configuration that holds now.
+	End      Transition        `json:"end,omitempty"`
+	Severity string            `json:"severity,omitempty"`
+	Tags     []string          `json:"tags,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"` // the event's, and over them the source's
+	// Started is when the outage began, Raised when it was found, Ended when it
+	// was over, LastBeat when the source was last heard before.
+	Started  time.Time  `json:"started"`
+	Raised   time.Time  `json:"raised"`
+	Ended    *time.Time `json:"ended,omitempty"`
+	LastBeat *time.Time `json:"last_beat,omitempty"`
+	// Limit is how long the source may be quiet, in words.
+	Limit       string      `json:"limit,omitempty"`
+	ControlLoop ControlLoop `json:"control_loop,omitzero"`
+}
+
+// MaxMembers is how many members of a group a message names.
+const MaxMembers = 1000
+
+// message is what all messages about an event have in common.
+func (e *Check) message(labels map[string]string) AlarmMessage {
+	m := AlarmMessage{
+		Event: e.Name, Severity: e.Severity, Tags: e.Tags, ControlLoop: e.ControlLoop,
+		Labels: maps.Clone(e.Labels), Limit: e.Limit().String(),
+	}
+	if e.Schedule != "" {
+		m.Limit = e.Schedule
+	}
+	if m.Labels == nil {
+		m.Labels = map[string]string{}
+	}
+	maps.Copy(m.Labels, labels)
+	return m
+}
+
+// Notifications tells each sink, in one order per subject.
+func (m AlarmMessage) Notifications(sinks []string) []Notification {
+	payload, err := json.Marshal(m)
+	if err != nil {
+		payload = []byte(`{}`) // cannot happen: all of it is text and times
+	}
+	subject := m.Source
+	if subject == "" {
+		subject = "group " + m.Group
+	}
+	out := make([]Notification, 0, len(sinks))
+	for _, s := range sinks {
+		out = append(out, Notification{Sink: s, Key: OrderKey(m.Event, subject), ID: m.RequestID + "/" + string(m.Status), Payload: payload})
+	}
+	return out
+}
+
+// OrderKey is the key under which a subject's notices are in order: what people can
+// read, unless that is too long or cannot be a key.
+func OrderKey(event, subject string) string {
+	key := event + "/" + subject
+	if len(key) <= lease.MaxKey && lease.ValidateText("key", key, 1, lease.MaxKey) == nil {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	cut := key[:min(len(key), 100)]
+	for !utf8.ValidString(cut) {
+		cut = cut[:len(cut)-1]
+	}
+	return cut + "~" + hex.EncodeToString(sum[:16])
+}

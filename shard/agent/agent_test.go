@@ -1,0 +1,101 @@
+package agent_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/shard"
+)
+
+func TestFoundAndJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		c.oneWriter(c.hosts[0])
+		time.Sleep(time.Minute)
+		c.oneWriter(c.hosts[0])
+		if v := c.view(); v.Row.Epoch == 0 || v.Row.Plan != nil || len(v.Row.Members) != 3 {
+			t.Errorf("after a minute: %s", c.describe())
+		}
+	})
+}
+
+// A node that follows a server outside the shard is left alone, and says why no shard comes of it.
+func TestFollowsAStranger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2, nil)
+		stranger := c.world.Add("10.9.9.9:6379")
+		if _, err := stranger.Write(); err != nil {
+			t.Fatal(err)
+		}
+		a := c.hosts[0]
+		if err := c.world.Engines(a.address).At(a.address).Follow(t.Context(), "10.9.9.9:6379"); err != nil {
+			t.Fatal(err)
+		}
+		c.until("it has copied", time.Minute, func() bool { return a.node.State().Synced })
+		a.start()
+		c.until("it says why", 10*time.Second, func() bool {
+			r, _ := c.view().Node(a.id())
+			return strings.Contains(r.Trouble, "this node is a replica")
+		})
+		c.hosts[1].start() // an empty one, which founds no shard beside it
+		time.Sleep(10 * time.Second)
+		if link := a.node.State().Link; link == nil || link.Address != "10.9.9.9:6379" || c.view().Row.Rev != 0 {
+			t.Errorf("it was not left alone:\n%s", c.describe())
+		}
+	})
+}
+
+func TestFailoverOnDeath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		a, b := c.hosts[0], c.hosts[1]
+		_ = b
+		last, err := a.node.Write()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.node.Kill()
+		took := c.until("a replica accepts writes", 5*time.Second, func() bool { return c.writes(c.hosts[1]) || c.writes(c.hosts[2]) })
+		t.Log("took", took)
+		if took > 150*time.Millisecond {
+			t.Errorf("the failover took %v", took)
+		}
+		next := c.hosts[1]
+		if !c.writes(next) {
+			next = c.hosts[2]
+		}
+		if !next.node.Has(last) {
+			t.Error("an acknowledged write is lost, though nothing lagged")
+		}
+		c.settled(next)
+		a.node.Start(false)
+		c.settled(next)
+		c.oneWriter(next)
+	})
+}
+
+func TestSwitchover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
+		if _, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Switchover}, c.hosts[2].id()); err != nil {
+			t.Fatal(err)
+		}
+		took := c.until("the replica accepts writes", 5*time.Second, func() bool { return c.writes(c.hosts[2]) })
+		t.Log("took", took)
+		c.settled(c.hosts[2])
+		c.oneWriter(c.hosts[2])
+		for _, w := range c.world.Accepted() {
+			if !c.hosts[2].node.Has(w.ID) {
+				t.Errorf("write %d of %s is lost", w.ID, w.Node)
+			}
+		}
+		for _, h := range c.hosts[:2] {
+			if h.node.Copies() > 1 {
+				t.Errorf("%s made %d full copies", h.name, h.node.Copies())
+			}
+		}
+	})
+}

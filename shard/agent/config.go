@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// Defaults of a [Config].
+const (
+	DefaultPriority    = 100
+	DefaultForgetAfter = 7 * 24 * time.Hour
+	DefaultHookTimeout = 5 * time.Second
+)
+
+// ErrAbandon is the cause with which the context of [Agent.Run] is cancelled to stop the
+// agent as its crash would: at once, with node, session and record left as they are.
+var ErrAbandon = errors.New("shard: agent abandoned")
+
+// Config tells an [Agent] whose agent it is and how it acts.
+type Config struct {
+	// Shard to which the node belongs. Required.
+	Shard string
+	// Node is the address at which the agent talks to its node. Required.
+	Node string
+	// Private is the address between nodes, under which the node is registered. Default Node.
+	Private string
+	// Announced is the address for clients. Default Node.
+	Announced string
+	// AgentAddress is where other agents ask this one for promises. "" is nowhere: then the
+	// shard's primary closes while the store is down.
+	AgentAddress string
+	// Dir is the data folder, made if it is missing. It belongs to this agent alone. Required.
+	Dir string
+
+	// Engines reaches the nodes. Required.
+	Engines shard.Engines
+	// Process is the node's, if the agent starts it. Optional.
+	Process shard.Process
+	// Adopt finds the process of a node that somebody else started on this host, from the id
+	// that the node tells. Optional: without it such a node's death is seen when it
+	// refuses connections, and it cannot be killed when it hangs.
+	Adopt func(pid int) (shard.Process, error)
+	// Local reports whether an address is this host's. Default: asks the network interfaces.
+	Local func(address string) bool
+
+	// Registry, Commands and Leases are those of one store. Required.
+	Registry shard.Registry
+	Commands shard.Commands
+	Leases   lease.Store
+
+	// Timing of the reports and of the primary's session. Default 1 s and 5 s. It needs
+	// T ≥ 3·I and a fifth of T, in which the fence closes: T ≥ 3.75·I.
+	Timing lease.Timing
+	// Policy of the plans that this agent makes.
+	Policy shard.Policy
+	// Priority decides between replicas that are equal; 0 is never promoted. nil is
+	// DefaultPriority.
+	Priority *int
+	// MinReplicas is how many replicas have to acknowledge, or the primary refuses writes. 0
+	// asks for one as long as there is one, and for none when there is none.
+	MinReplicas int
+	// KillHung has the node's process killed if it does not answer when its fence has to be
+	// closed. Without it such a node may accept what it had received, once it goes on.
+	KillHung bool
+	// RestartGrace is how long the node's process may take to be back before its death is
+	// told. 0 tells it at once.
+	RestartGrace time.Duration
+	// DiscardData allows the node to lose data that was never the shard's, in order to join it.
+	DiscardData bool
+	// ForgetAfter is how long a member may be silent before it is forgotten. Default 7 days;
+	// negative: for ever.
+	ForgetAfter time.Duration
+
+	// Hooks are told of changes of role. Optional.
+	Hooks shard.Hooks
+	// HookTimeout bounds each call of a hook. Default 5 s.
+	HookTimeout time.Duration
+	// Promisers reaches other agents while the store is down. Optional.
+	Promisers shard.Promisers
+
+	// Clock of this host. Default [lease.BootClock].
+	Clock lease.Clock
+	// Boot identifies the run of this host's clock. Default: the kernel's boot id.
+	Boot string
+	// Logger; nil is silent.
+	Logger *slog.Logger
+	// Jitter returns a random duration in [0, d). Default: the runtime's source.
+	Jitter func(d time.Duration) time.Duration
+}
+
+// Validate returns an error that wraps [lease.ErrInvalid] or [lease.ErrUnsafeTiming]
+// unless an agent can run with the configuration.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if err := shard.ValidateName(c.Shard); err != nil {
+		return err
+	}
+	for _, a := range []struct{ what, address string }{{"node", c.Node}, {"private address", c.Private}, {"announced address", c.Announced}} {
+		if err := shard.ValidateAddress(a.what, a.address); err != nil {
+			return err
+		}
+	}
+	if err := lease.ValidateText("agent address", c.AgentAddress, 0, lease.MaxAddress); err != nil {
+		return err
+	}
+	switch {
+	case c.Dir == "":
+		return fmt.Errorf("%w: an agent needs a data folder", lease.ErrInvalid)
+	case c.Engines == nil || c.Registry == nil || c.Commands == nil || c.Leases == nil:
+		return fmt.Errorf("%w: an agent needs an engine and a store that keeps shards", lease.ErrInvalid)
+	case *c.Priority < 0 || c.MinReplicas < 0 || c.MinReplicas > shard.MaxMembers:
+		return fmt.Errorf("%w: priority and min replicas cannot be negative, and there are at most %d members", lease.ErrInvalid, shard.MaxMembers)
+	case c.RestartGrace < 0 || c.HookTimeout < 0:
+		return fmt.Errorf("%w: restart grace and hook timeout cannot be negative", lease.ErrInvalid)
+	}
+	return c.validateTiming()
+}
+
+// validateTiming names the bound itself. The margin is a part of T: with the T that
+// [lease.Timing.Validate] would suggest it grows, so that T is too short again.
+func (c Config) validateTiming() error {
+	t := c.Timing
+	least := (15*t.Interval + 3) / 4 // T ≥ 3·I + T/5, rounded up
+	if t.Interval < lease.MinInterval || least > lease.MaxTimeout || t.Timeout >= least {
+		return t.Validate(c.margin())
+	}
+	safe := fmt.Sprintf("T = %v", least)
+	if i := (t.Timeout * 4 / 15).Truncate(time.Millisecond); i >= lease.MinInterval {
+		safe += fmt.Sprintf(", or I = %v", i)
+	}
+	return fmt.Errorf("%w: interval I = %v and timeout T = %v break T ≥ 3·I and a fifth of T, in which the fence closes; safe are %s",
+		lease.ErrUnsafeTiming, t.Interval, t.Timeout, safe)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Private == "" {
+		c.Private = c.Node
+	}
+	if c.Announced == "" {
+		c.Announced = c.Node
+	}
+	c.Timing = c.Timing.WithDefaults()
+	if c.Policy.FenceDelay == 0 && c.Engines != nil {
+		c.Policy.FenceDelay = c.Engines.FenceDelay()
+	}
+	c.Policy = c.Policy.WithDefaults()
+	if c.Priority == nil {
+		c.Priority = new(DefaultPriority)
+	}
+	if c.ForgetAfter == 0 {
+		c.ForgetAfter = DefaultForgetAfter
+	}
+	if c.HookTimeout == 0 {
+		c.HookTimeout = DefaultHookTimeout
+	}
+	if c.Local == nil {
+		c.Local = localAddress
+	}
+	if c.Clock == nil {
+		c.Clock = lease.BootClock()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Jitter == nil {
+		c.Jitter = func(d time.Duration) time.Duration { return rand.N(max(1, d)) }
+	}
+	return c
+}
+
+// exchange is the deadline of one exchange with the node.
+func (c Config) exchange() time.Duration { return c.Timing.Timeout / 10 }
+
+// margin of trust in which the fence is closed: room for two exchanges.
+func (c Config) margin() time.Duration { return 2 * c.exchange() }
+
+// call is the deadline of one request to the store.
+func (c Config) call() time.Duration { return c.Timing.CallTimeout() }

@@ -1,0 +1,50 @@
+// Package agent runs the agent of a shard beside its node: it reports the node, holds the shard's lease for it while
+// it is the primary, keeps its fence, carries commands out, and orchestrates a plan when it holds the failover lock.
+// What it does follows from the pure rules of package shard; that package says what those promise.
+//
+// # Shape
+//
+// An [Agent] joins components in one loop ([Agent.Run]). Each component has a small state of its own, which only the
+// loop touches; whatever may take time runs in the background and posts its result back. In the order of a turn:
+//
+//	probe        asks the own node about itself (nodeProbe); the process that it runs in (supervisor)
+//	death        reports that the own node is dead, and gives the lease up (reconciler.declareDeath); closes an open
+//	             primary that the agent was started beside, once others may replace it (closeWithoutLease)
+//	lease        keeps a session while the node is, or becomes, the primary (sessions, by the kernel's keeper,
+//	             renewed only after a write probe), takes and releases the shard's lease (shardLease), and
+//	             judges whether anybody's lease can be taken (leaseWatch)
+//	promises     lets a primary go on while the store is down
+//	peer         asks whether the primary answers, when that is another node (peerProbe)
+//	reconcile    carries out the [shard.Decision] about the own node, or a command (reconciler, inbox): one task at
+//	             a time
+//	arm, members keeps what is the primary's to keep: its armed fence (armer), the members (membership)
+//	orchestrate  carries out what the planner wants done (orchestrator), under the failover lock (failoverLock)
+//	save         saves what must survive a restart (saver)
+//	report       sends the node's record, and gets the shard's view back (reporter, viewCache)
+//
+// Beside the loop, a goroutine of its own closes the fence when trust ends (fence, trust), so that nothing else that
+// hangs is in its way.
+//
+// # The way of a failover
+//
+// The primary's host is cut off. On each other host:
+//
+//  1. leaseWatch counts out the session's T; the turn at its end finds the lease lapsed.
+//  2. peerProbe probes the primary, and reporter reports the opinion at once.
+//  3. orchestrator gives the view to [shard.NextAction], which judges: two signals, no veto. One agent takes the
+//     failover lock and writes a plan under a new epoch (phase detaching).
+//  4. reconciler of each replica carries out "detach"; reporter reports where its data stands still.
+//  5. orchestrator writes the chosen node into the plan (phase promoting).
+//  6. reconciler of that node carries out "promote": close the fence, promote, take the lease, write the row, open.
+//     The row that it writes ([shard.Row.WithNewPrimary]) names its node as the primary and moves the plan to phase
+//     following: the promoted agent starts that phase, not the orchestrator.
+//  7. orchestrator sees phase following in the row, sends the others "follow", and ends the plan.
+//
+// Each step is one call from the turn into one component, which returns to the turn.
+//
+// # How it fails
+//
+// Errors of the store and the node are retried with a pause, and logged when they start, change and end. [Agent.Run]
+// ends only with its context. An agent that is killed leaves node, session and record as they are: the session lapses
+// after T, and the next agent with the same data folder goes on.
+package agent

@@ -1,0 +1,250 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// errFenceClosing: the fence was to be closed while it was being opened.
+var errFenceClosing = errors.New("shard: the fence is to be closed")
+
+// fence opens and closes the node's fence. It closes it by itself at the end of trust, from a goroutine and a
+// connection of its own, so that nothing else that hangs is in its way.
+type fence struct {
+	engine shard.Engine
+	clock  lease.Clock
+	trust  *trust
+	each   time.Duration // deadline of one exchange
+	margin time.Duration // of trust, kept for closing
+	late   time.Duration // for closing, when trust had ended before closing started
+	log    *slog.Logger
+	// onHung is called when the node does not answer until trust has ended, or for late if it had ended
+	// before; onTrustEnd when trust ends with the node open. Neither may block.
+	onHung, onTrustEnd func()
+
+	wake    chan struct{}
+	limiter logLimiter    // of failures to close; run's own
+	hungAt  time.Duration // when a node that does not answer counts as hung; 0: closing was not requested. run's own
+
+	mu           sync.Mutex
+	requested    int64         // number of the latest request to close
+	closed       int64         // number of the latest request that the node has acknowledged
+	mayBeOpen    bool          // the node may accept writes, because this agent opened it
+	closeBy      time.Duration // when to close it however long trust lasts; 0: never
+	moved        time.Duration // when the node was last asked to change its fence, or answered
+	opening      context.CancelFunc
+	acknowledged chan struct{} // closed and replaced when closed rises
+}
+
+func newFence(cfg Config, t *trust, log *slog.Logger) *fence {
+	return &fence{engine: cfg.Engines.At(cfg.Node), clock: cfg.Clock, trust: t, each: cfg.exchange(), margin: cfg.margin(), late: cfg.Timing.Timeout / 2, log: log,
+		wake: make(chan struct{}, 1), acknowledged: make(chan struct{})}
+}
+
+// requestClose has the fence closed. It does not wait.
+func (f *fence) requestClose() {
+	f.mu.Lock()
+	f.requested++
+	if f.opening != nil {
+		f.opening()
+	}
+	f.mu.Unlock()
+	notify(f.wake)
+}
+
+// closeAndWait closes the fence, and returns when the node has acknowledged it or ctx ends.
+func (f *fence) closeAndWait(ctx context.Context) error {
+	f.mu.Lock()
+	mine := f.requested + 1
+	f.mu.Unlock()
+	f.requestClose()
+	for {
+		f.mu.Lock()
+		done, acknowledged := f.closed >= mine, f.acknowledged
+		f.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-acknowledged:
+		case <-ctx.Done():
+			return fmt.Errorf("closing the fence: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// adoptOpen takes a node under guard that is open already.
+func (f *fence) adoptOpen() error {
+	if f.trust.remaining() <= f.margin {
+		return errFenceClosing
+	}
+	f.mu.Lock()
+	f.mayBeOpen = true
+	f.mu.Unlock()
+	notify(f.wake)
+	return nil
+}
+
+// open opens or arms the fence, if trust lasts beyond the time to close it again.
+func (f *fence) open(ctx context.Context, as shard.Fence, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, f.each)
+	defer cancel()
+	f.mu.Lock()
+	if f.trust.remaining() <= f.margin+f.each || f.closed != f.requested || f.opening != nil {
+		f.mu.Unlock()
+		return errFenceClosing
+	}
+	mine := f.requested
+	f.opening, f.mayBeOpen, f.closeBy, f.moved = cancel, true, 0, f.clock.Now()
+	f.mu.Unlock()
+	notify(f.wake)
+
+	err := f.engine.SetFence(ctx, as, n)
+
+	f.mu.Lock()
+	f.opening, f.moved = nil, f.clock.Now()
+	if f.requested != mine {
+		// Closing was requested meanwhile. The node may have got both in either order: close once more.
+		f.requested++
+		err = errors.Join(errFenceClosing, err)
+	}
+	f.mu.Unlock()
+	notify(f.wake)
+	return err
+}
+
+// closeAt has the fence closed at the given time, however long trust lasts.
+func (f *fence) closeAt(at time.Duration) {
+	f.mu.Lock()
+	f.closeBy = at
+	f.mu.Unlock()
+	notify(f.wake)
+}
+
+// isOpen reports whether the node may accept writes because this agent opened it.
+func (f *fence) isOpen() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mayBeOpen
+}
+
+// isCurrent reports whether what the node said of its fence, when asked at the given time, still holds.
+func (f *fence) isCurrent(asked time.Duration) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return asked > f.moved && f.closed == f.requested && f.opening == nil
+}
+
+// isClosing reports whether a request to close has not been acknowledged.
+func (f *fence) isClosing() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closed < f.requested
+}
+
+// run closes the fence when that is requested and when trust ends, until ctx ends.
+func (f *fence) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		until, moved, renewed := f.trust.until()
+		f.mu.Lock()
+		open, owed, by := f.mayBeOpen, f.closed < f.requested, f.closeBy
+		f.mu.Unlock()
+		left := until - f.margin - f.clock.Now()
+		if open && by != 0 && !owed && f.clock.Now() >= by {
+			f.requestClose()
+			continue
+		}
+		if open && by != 0 {
+			left = min(left, by-f.clock.Now())
+		}
+		if open && left <= 0 && !owed {
+			f.log.Warn("trust in the session ends; closing the fence")
+			f.requestClose()
+			f.onTrustEnd()
+			continue
+		}
+		if owed {
+			f.tryClose(ctx, until)
+			continue
+		}
+		f.hungAt = 0
+		var timer <-chan time.Time
+		stop := func() bool { return true }
+		if open {
+			timer, stop = f.clock.Timer(left)
+		}
+		select {
+		case <-ctx.Done():
+		case <-f.wake:
+		case <-moved:
+		case <-renewed:
+		case <-timer:
+		}
+		stop()
+	}
+}
+
+// tryClose tries once to close the fence.
+func (f *fence) tryClose(ctx context.Context, until time.Duration) {
+	f.mu.Lock()
+	mine, open := f.requested, f.mayBeOpen
+	f.mu.Unlock()
+	each, left := f.each, until-f.clock.Now()
+	if open && left > 0 {
+		each = min(each, max(left, f.each/4))
+	}
+	if f.hungAt == 0 {
+		f.hungAt = until
+		if left <= 0 { // this agent or its whole host was paused: a healthy node answers soon
+			f.hungAt = f.clock.Now() + f.late
+		}
+	}
+	err := func() error {
+		ctx, cancel := context.WithTimeout(ctx, each)
+		defer cancel()
+		return f.engine.SetFence(ctx, shard.Closed, 0)
+	}()
+	f.mu.Lock()
+	f.moved = f.clock.Now()
+	if err == nil {
+		f.closed = max(f.closed, mine)
+		if f.closed == f.requested && f.opening == nil {
+			f.mayBeOpen, f.closeBy = false, 0
+		}
+		close(f.acknowledged)
+		f.acknowledged = make(chan struct{})
+		f.mu.Unlock()
+		if f.limiter.end() {
+			f.log.Info("fence is closed now")
+		}
+		return
+	}
+	open = f.mayBeOpen
+	f.mu.Unlock()
+	if f.limiter.shouldLog(kindOf(err), f.clock.Now()) {
+		f.log.Warn("fence could not be closed; trying again", "err", err)
+	}
+	// A node that answers does not hang, even if it lets nobody in.
+	answers := errors.Is(err, shard.ErrNodeAccess) || errors.Is(err, shard.ErrNodeUnhealthy) || errors.Is(err, shard.ErrNodeRefused)
+	if until, _, _ := f.trust.until(); open && !answers && f.clock.Now() >= max(until, f.hungAt) {
+		f.onHung()
+	}
+	lease.Sleep(ctx, f.clock, f.each/4)
+}
+
+// nodeEnded: the node's process has ended, so that it accepts nothing.
+func (f *fence) nodeEnded() {
+	f.mu.Lock()
+	f.mayBeOpen = false
+	f.requested = f.closed
+	close(f.acknowledged)
+	f.acknowledged = make(chan struct{})
+	f.mu.Unlock()
+}

@@ -1,0 +1,54 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A node that does not answer hangs when trust ends. An agent that stood still until after that gives
+// it some time: the machine may have stood still with it.
+func TestFenceHung(t *testing.T) {
+	for name, c := range map[string]struct {
+		trust, answers time.Duration // from the begin; 0: never
+		hung           time.Duration // about; 0: never
+	}{
+		"in time":               {trust: 10 * time.Second, hung: 10 * time.Second},
+		"in time, it answers":   {trust: 10 * time.Second, answers: 9600 * time.Millisecond},
+		"overslept":             {hung: 2500 * time.Millisecond},
+		"overslept, it answers": {answers: 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clock := bubbleClock{time.Now()}
+				trusted := newTrust(clock)
+				trusted.promised = clock.Now() + c.trust
+				ctx, cancel := context.WithCancel(t.Context())
+				hung := time.Duration(0)
+				g := &fence{clock: clock, trust: trusted, each: 500 * time.Millisecond, margin: time.Second, late: 2500 * time.Millisecond,
+					log: slog.New(slog.DiscardHandler), onTrustEnd: func() {}, wake: make(chan struct{}, 1), acknowledged: make(chan struct{}), mayBeOpen: true}
+				g.onHung = func() { hung = clock.Now(); cancel() }
+				g.engine = unclosable{fail: func() error {
+					if c.answers == 0 || clock.Now() < c.answers {
+						time.Sleep(g.each)
+						return context.DeadlineExceeded
+					}
+					return nil
+				}}
+				done := make(chan struct{})
+				go func() { defer close(done); g.run(ctx) }()
+				time.Sleep(20 * time.Second)
+				cancel()
+				<-done
+				if hung < c.hung || hung > c.hung+2*g.each || (hung == 0) != (c.hung == 0) {
+					t.Errorf("hung after %v, want %v", hung, c.hung)
+				}
+				if c.answers != 0 && g.isOpen() {
+					t.Error("it is still open")
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// follow makes the node follow the primary, and keeps it closed, so that it is when it is promoted.
+func (r *reconciler) follow(d shard.Decision, now time.Duration) {
+	r.keepClosed()
+	n := r.probe.state
+	follows := n.Role == shard.Replica && n.Link != nil && n.Link.Address == d.Address
+	if follows || r.task != nil || now < r.retryAt || now < r.promises.givenUntil {
+		return
+	}
+	was := n.Role
+	epoch, primary := r.view.Row.PrimaryEpoch, r.view.Row.Primary
+	r.startTask("follow "+d.Address, nil, 4*r.cfg.Timing.Timeout, func(ctx context.Context) error {
+		if was == shard.Primary {
+			if err := r.confirmFollow(ctx); err != nil {
+				return err
+			}
+		}
+		return r.attach(ctx, d.Address, was, epoch, primary)
+	})
+}
+
+// confirmFollow decides again about a primary that is to lose what it has, now that it is closed: it may have
+// accepted a write since it was found to have nothing.
+func (r *reconciler) confirmFollow(ctx context.Context) error {
+	if err := r.fence.closeAndWait(ctx); err != nil {
+		return err
+	}
+	if _, err := r.probe.probeNow(ctx); err != nil {
+		return err
+	}
+	v, err := r.report.readNow(ctx)
+	if err != nil {
+		return err
+	}
+	if d := shard.Decide(v, r.selfNow()); d.Assignment != shard.AssignFollow {
+		return fmt.Errorf("it is not to follow any more: %s", d.Why)
+	}
+	return nil
+}
+
+// attach makes the node a replica of the one at the address; of nobody if that is "".
+func (r *reconciler) attach(ctx context.Context, address string, was shard.Role, epoch int64, primary string) error {
+	if address != "" && (address == r.cfg.Private || address == r.cfg.Node) {
+		return fmt.Errorf("%s is its own address", address)
+	}
+	if was == shard.Primary {
+		if err := r.fence.closeAndWait(ctx); err != nil {
+			return err
+		}
+		r.lease.giveUp(ctx, "", "the node becomes a replica")
+	}
+	err := r.exchange(ctx, func(ctx context.Context) error { return r.node.Follow(ctx, address) })
+	if err != nil {
+		return err
+	}
+	r.call(func() { r.probe.attachedAt = r.now() })
+	if _, err := r.probe.probeNow(ctx); err != nil {
+		return err
+	}
+	if was == shard.Primary {
+		r.callHookAfter(shard.HookCall{Event: shard.OnRole, Shard: r.cfg.Shard, Node: r.cfg.Announced, Role: shard.Replica, Epoch: epoch, From: r.id, To: primary})
+	}
+	return nil
+}

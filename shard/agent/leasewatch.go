@@ -1,0 +1,48 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// leaseWatch judges by the kernel's takeover policy whether the shard's lease can be taken, whoever holds
+// it. It observes the lease all the time, so that a takeover need not count a whole T first.
+type leaseWatch struct {
+	*common
+	lease       lease.Lease
+	policy      lease.TakeoverPolicy
+	lapsed      bool // it is free, or this agent believes that its session has lapsed
+	lapsedSince time.Duration
+}
+
+// observe takes the lease as a reply showed it that was received at now. ownSession is nil unless this
+// agent holds the lease.
+func (w *leaseWatch) observe(l lease.Lease, ownSession *lease.ActiveSession, now time.Duration) {
+	if l.Seen() != w.lease.Seen() {
+		w.lapsed = false
+	}
+	w.lease = l
+	reserved := l.Reserved > 0 && !w.instance.IsNamed(l.Successor)
+	w.policy.Observe(l, now, reserved, w.cfg.Timing.Timeout)
+	w.judge(ownSession, now)
+}
+
+// judge records since when the lease can be taken.
+func (w *leaseWatch) judge(ownSession *lease.ActiveSession, now time.Duration) {
+	switch {
+	case ownSession != nil && ownSession.Valid():
+		w.lapsed = false
+	case w.lease.Free():
+		if !w.lapsed {
+			w.lapsed, w.lapsedSince = true, now
+		}
+	case now >= w.policy.Due():
+		if !w.lapsed {
+			w.lapsed, w.lapsedSince = true, min(now, w.policy.Due())
+		}
+	default:
+		w.lapsed = false
+		w.wakeBy(w.policy.Due())
+	}
+}

@@ -1,0 +1,384 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/agent"
+	"github.com/understudy-ha/understudy/shard/shardtest"
+)
+
+// slow makes every call to the store take a while, so that phases can be told apart.
+func (c *cluster) slow(d time.Duration) {
+	for _, h := range c.hosts {
+		h.line.Intercept(func(string) error { time.Sleep(d); return nil })
+	}
+}
+
+func (c *cluster) host(id string) *host {
+	for _, h := range c.hosts {
+		if h.id() == id {
+			return h
+		}
+	}
+	return nil
+}
+
+// allHave checks that the host's node has all acknowledged writes.
+func (c *cluster) allHave(h *host) {
+	c.t.Helper()
+	lost := 0
+	for _, w := range c.world.Accepted() {
+		if !h.node.Has(w.ID) {
+			lost++
+		}
+	}
+	if lost > 0 {
+		c.t.Errorf("%d acknowledged writes are lost\n%s", lost, c.describe())
+	}
+}
+
+// The orchestrator's agent dies in each phase, and the plan is brought to an end without it.
+func TestOrchestratorDies(t *testing.T) {
+	for _, kind := range []shard.Kind{shard.Failover, shard.Switchover} {
+		phases := []shard.Phase{shard.Detaching, shard.Promoting, shard.Following}
+		if kind == shard.Switchover {
+			phases = []shard.Phase{shard.Pausing, shard.Catching, shard.Promoting, shard.Following}
+		}
+		for _, phase := range phases {
+			for _, both := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/node too %t", kind, phase, both), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { orchestratorDies(t, kind, phase, both) })
+				})
+			}
+		}
+	}
+}
+
+func orchestratorDies(t *testing.T, kind shard.Kind, phase shard.Phase, both bool) {
+	c := newCluster(t, 4, nil).up()
+	a := c.hosts[0]
+	c.slow(5 * time.Millisecond)
+	if kind == shard.Failover {
+		a.node.Kill()
+	} else {
+		desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
+		if _, err := desk.Ask(t.Context(), "s", shard.Request{Kind: kind}, c.hosts[3].id()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var dead *host
+	c.until("the phase "+string(phase), 10*time.Second, func() bool {
+		p := c.view().Row.Plan
+		if p == nil || p.Phase != phase {
+			return false
+		}
+		dead = c.host(p.ByNode)
+		return true
+	})
+	dead.crash()
+	if both {
+		dead.node.Kill()
+	}
+	c.until("the plan ends, and one node accepts writes", 2*time.Minute, func() bool {
+		v := c.view()
+		p := c.host(v.Row.Primary)
+		if p == nil && dead != nil && v.Lease.Holder.Address == "agent-"+dead.name {
+			p = dead
+		}
+		return v.Row.Plan == nil && v.Row.Request == nil && p != nil && c.writes(p)
+	})
+	for _, h := range c.hosts {
+		h.node.Start(false)
+		if h.agent == nil {
+			h.start()
+		}
+	}
+	last := c.settles("all is settled")
+	c.oneWriter(last)
+	if !both {
+		c.allHave(last)
+	}
+}
+
+// A promotion whose plan is replaced on the way is never opened.
+func TestPromotionOfReplacedPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		a := c.hosts[0]
+		var once sync.Once
+		var old atomic.Pointer[shard.Plan]
+		hold := make(chan struct{})
+		for _, h := range c.hosts[1:] {
+			h.line.Intercept(func(call string) error {
+				if p := c.view().Row.Plan; call == "acquire" && p != nil && p.Phase == shard.Promoting {
+					once.Do(func() { old.Store(p); <-hold })
+				}
+				return nil
+			})
+		}
+		a.node.Kill()
+		c.until("a promotion is on its way", 10*time.Second, func() bool { return old.Load() != nil })
+		c.until("the plan is replaced", time.Minute, func() bool {
+			v := c.view()
+			return v.Row.Epoch > old.Load().Epoch
+		})
+		close(hold)
+		b, _ := c.next(a, time.Minute)
+		c.settled(b)
+		c.oneWriter(b)
+		if v := c.view(); v.Row.PrimaryEpoch <= old.Load().Epoch {
+			t.Errorf("the node of epoch %d was opened: %s", old.Load().Epoch, c.describe())
+		}
+		c.allHave(b)
+	})
+}
+
+// A replica that has more, and whose answer comes after the choice but before the chosen one is opened,
+// is not passed over.
+func TestLatecomerIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *agent.Config) { cfg.MinReplicas = 0 }).up()
+		a, b, late := c.hosts[0], c.hosts[1], c.hosts[2]
+		b.node.Lag(time.Hour)
+		for range 10 {
+			if !c.writes(a) {
+				t.Fatal(c.describe())
+			}
+		}
+		behind := func() (answered bool) {
+			v := c.view()
+			if p := v.Row.Plan; p != nil {
+				r, _ := v.Node(late.id())
+				_, answered = r.ResultOf(p.Epoch, shard.OrderDetach)
+			}
+			return answered
+		}
+		late.line.Intercept(func(call string) error {
+			if p := c.view().Row.Plan; call == "report" && p != nil && p.Phase == shard.Detaching && len(p.Tried) == 0 {
+				return lease.ErrUnavailable
+			}
+			return nil
+		})
+		chosen := make(chan struct{})
+		var once sync.Once
+		b.line.Intercept(func(call string) error {
+			if p := c.view().Row.Plan; call == "acquire" && p != nil && p.To == b.id() && p.Phase == shard.Promoting {
+				once.Do(func() { close(chosen) })
+				for !behind() {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			return nil
+		})
+		a.node.Kill()
+		<-chosen
+		c.until("the other is the primary", time.Minute, func() bool { return c.view().Row.Primary == late.id() })
+		c.settled(late)
+		c.allHave(late)
+	})
+}
+
+// A switchover whose replica cannot catch up goes back, and nothing is lost.
+func TestSwitchoverReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		a, b := c.hosts[0], c.hosts[1]
+		b.node.Lag(time.Hour)
+		c.steady(a, 2*time.Second)
+		desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
+		id, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Switchover}, b.id())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.until("the switchover begins", 5*time.Second, func() bool { return !c.writes(a) })
+		took := c.until("the old primary accepts writes again", time.Minute, func() bool { return c.writes(a) })
+		t.Log("writes were held for", took)
+		if took > shard.DefaultPause {
+			t.Errorf("writes were held for %v", took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if last, err := desk.Wait(ctx, "s", id, nil); err == nil && last.Failed == "" {
+			t.Errorf("the switchover is told to have succeeded: %+v", last)
+		}
+		c.oneWriter(a)
+		b.node.Lag(0)
+		c.settled(a)
+		c.allHave(a)
+	})
+}
+
+// The agent of a paused primary dies: the pause ends, and nobody else was opened.
+func TestPauseExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		a, b := c.hosts[0], c.hosts[1]
+		b.node.Lag(time.Hour)
+		c.steady(a, 2*time.Second)
+		desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
+		if _, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Switchover}, b.id()); err != nil {
+			t.Fatal(err)
+		}
+		c.until("writes are paused", 5*time.Second, func() bool { return !c.writes(a) })
+		for _, h := range c.hosts {
+			h.line.Set(shardtest.Swallow)
+		}
+		began := time.Now()
+		for time.Since(began) < 10*time.Second {
+			time.Sleep(10 * time.Millisecond)
+			for _, h := range c.hosts {
+				if c.writes(h) {
+					t.Fatalf("%s accepts writes %v after the store went away in a switchover", h.name, time.Since(began))
+				}
+			}
+		}
+		b.node.Lag(0)
+		for _, h := range c.hosts {
+			h.line.Set(shardtest.Well)
+		}
+		p := c.settles("the shard comes back")
+		c.allHave(p)
+	})
+}
+
+// hooks records what it was called for.
+type hooks struct {
+	mu    sync.Mutex
+	fail  map[string]bool
+	calls []string
+}
+
+func (h *hooks) Before(_ context.Context, call shard.HookCall) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, fmt.Sprintf("before %s %s %s", call.Event, call.Role, call.Node))
+	if h.fail[call.Node] {
+		return errors.New("not here")
+	}
+	return nil
+}
+
+func (h *hooks) After(_ context.Context, call shard.HookCall) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, fmt.Sprintf("after %s %s %s", call.Event, call.Role, call.Node))
+}
+
+// A hook that fails makes the promotion fail, and another node is tried.
+func TestHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hooks{fail: map[string]bool{}}
+		c := newCluster(t, 3, func(cfg *agent.Config) { cfg.Hooks = h }).up()
+		a := c.hosts[0]
+		desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
+		h.mu.Lock()
+		h.fail[c.hosts[1].address] = true
+		h.mu.Unlock()
+		for _, to := range []int{1, 2} {
+			id, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Switchover}, c.hosts[to].id())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = desk.Wait(t.Context(), "s", id, nil)
+			t.Log(err)
+			if (err != nil) != (to == 1) {
+				t.Errorf("switchover to %s: %v", c.hosts[to].name, err)
+			}
+			if to == 1 {
+				c.settled(a)
+			}
+		}
+		c.settled(c.hosts[2])
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		all := strings.Join(h.calls, "\n")
+		for _, want := range []string{"after promote primary " + c.hosts[2].address, "after role replica " + a.address} {
+			if !strings.Contains(all, want) {
+				t.Errorf("no call %q in\n%s", want, all)
+			}
+		}
+	})
+}
+
+// A promise holds after the agent was started again.
+func TestPromiseIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		a, b := c.hosts[0], c.hosts[1]
+		row := c.view().Row
+		p := shard.Promise{Shard: "s", From: a.id(), To: b.id(), Epoch: row.PrimaryEpoch, For: time.Minute, Seq: 7}
+		if _, err := b.agent.GrantPromise(p, p.Sign("wrong", "ask")); err == nil {
+			t.Error("a promise was given to a stranger")
+		}
+		began := time.Now()
+		for _, h := range c.hosts[1:] {
+			p.To = h.id()
+			answer, err := h.agent.GrantPromise(p, p.Sign(row.Secret, "ask"))
+			if err != nil || !p.Verify(row.Secret, "give", answer) {
+				t.Fatal("no promise:", err)
+			}
+			h.crash()
+			h.start()
+			c.until("the agent knows the shard again", time.Minute, func() bool { return h.agent.Status().View.Row.Primary == a.id() })
+			if _, err := h.agent.GrantPromise(p, p.Sign(row.Secret, "ask")); err == nil {
+				t.Error("a question that was answered counts again")
+			}
+		}
+		a.crash()
+		a.node.Kill()
+		c.until("another node accepts writes", 5*time.Minute, func() bool { return c.writes(b) || c.writes(c.hosts[2]) })
+		if took := time.Since(began); took < time.Minute {
+			t.Errorf("a failover came %v after a promise for a minute", took)
+		}
+	})
+}
+
+// The fence is armed with replicas, and disarmed without; with a bound it never is.
+func TestArming(t *testing.T) {
+	for _, least := range []int{0, 1} {
+		t.Run(fmt.Sprint("at least ", least), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2, func(cfg *agent.Config) { cfg.MinReplicas = least })
+				a, b := c.hosts[0], c.hosts[1]
+				a.start()
+				c.until("the shard is made", 5*time.Second, func() bool { return c.view().Row.Primary == a.id() })
+				b.start()
+				c.settled(a)
+				b.crash()
+				b.node.Kill()
+				time.Sleep(20 * time.Second)
+				me, _ := c.view().Node(a.id())
+				if open := c.writes(a); open != (least == 0) || me.Armed != (least > 0) {
+					t.Errorf("without its replica it accepts writes: %t, armed: %t", open, me.Armed)
+				}
+				b.node.Start(false)
+				b.start()
+				c.settled(a)
+			})
+		})
+	}
+}
+
+// A node that cannot write for T gives its place to one that can.
+func TestSickNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		a := c.hosts[0]
+		a.node.Sick(true)
+		b, took := c.next(a, 5*timeout)
+		t.Log("took", took)
+		a.node.Sick(false)
+		c.settled(b)
+		c.oneWriter(b)
+	})
+}

@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/understudy-ha/understudy/shard"
+)
+
+const (
+	// attachWatch is how long a replica that was made to follow another primary is probed more often: a plan
+	// waits for its link.
+	attachWatch = 10 * time.Second
+	// attachProbe is how often, so that the end of a copy is not missed either.
+	attachProbe = 100 * time.Millisecond
+)
+
+// nodeProbe knows the agent's own node: it asks the node about itself every interval. Times are readings of
+// the agent's clock.
+type nodeProbe struct {
+	*common
+	fence   *fence
+	lease   *shardLease
+	report  *reporter
+	process *supervisor
+	// onRestart is called when the node's process is found to be another one.
+	onRestart func()
+	// isTaskRunning reports whether the reconciler works on the node.
+	isTaskRunning func() bool
+	// onProbe is called with each result that was asked for by the loop.
+	onProbe func()
+
+	state         shard.State
+	condition     shard.Condition
+	answered      bool   // the latest probe was
+	known         bool   // any probe was
+	unexamined    bool   // nothing was decided about it since it came, or came back
+	accessProblem string // why it does not let the agent in
+	quarantine    string // why the reconciler keeps it closed; "": it does not
+	// announcedFence was reported before the fence is opened, and is reported until a probe has seen it.
+	announcedFence shard.Fence
+
+	dueSince   time.Duration // the next probe is due an interval after this
+	askedAt    time.Duration // when the latest probe that counted was sent
+	answeredAt time.Duration // … that was answered
+	restarted  time.Duration // when the process was last found to be another one
+	attachedAt time.Duration // when the node was last made to follow another primary
+}
+
+func newNodeProbe(c *common) *nodeProbe {
+	return &nodeProbe{common: c, unexamined: true, state: shard.State{Role: shard.Replica}, condition: shard.Silent}
+}
+
+// step probes the node if that is due.
+func (p *nodeProbe) step(now time.Duration) {
+	if p.busy["probe"] {
+		return
+	}
+	if due := p.dueSince + p.interval(now); p.dueSince != 0 && now < due {
+		p.wakeBy(due)
+		return
+	}
+	i := p.cfg.Timing.Interval
+	p.dueSince = now - i/20 + p.cfg.Jitter(i/10) // so that agents do not report all at once
+	p.background("probe", max(i, p.cfg.exchange()), func(ctx context.Context) func() {
+		asked := p.now()
+		n, err := p.node.Probe(ctx)
+		return func() {
+			p.observe(n, asked, err)
+			p.onProbe()
+			p.report.due = true
+		}
+	})
+}
+
+func (p *nodeProbe) interval(now time.Duration) time.Duration {
+	i := p.cfg.Timing.Interval
+	if p.report.refusal != "" || p.accessProblem != "" {
+		i = max(i, p.cfg.Timing.Timeout/2) // only an operator can change that
+	}
+	attached := p.attachedAt != 0 && now < p.attachedAt+attachWatch
+	if l := p.state.Link; l != nil && (l.Syncing || attached && !l.Up) {
+		i = min(i, attachProbe)
+	}
+	return i
+}
+
+// soon has the node probed in the next turn.
+func (p *nodeProbe) soon() { p.dueSince = 0 }
+
+// observe takes what the node said of itself, asked at the given time.
+func (p *nodeProbe) observe(n shard.State, asked time.Duration, err error) {
+	before := p.condition
+	if asked < p.askedAt {
+		return // overtaken by a later probe
+	}
+	p.askedAt = asked
+	switch {
+	case err == nil:
+		p.accept(n, asked)
+	case errors.Is(err, shard.ErrNodeAccess):
+		p.answered, p.accessProblem = false, err.Error()
+		p.condition = shard.Silent
+	case errors.Is(err, shard.ErrNodeGone) && p.cfg.Local(p.cfg.Node) && !p.process.isRunning():
+		// On its own host a refused connection proves the end of a process that is not known to run.
+		p.processEnded(asked)
+	default:
+		p.answered = false
+		if p.condition != shard.Down {
+			p.condition = shard.Silent
+		}
+	}
+	if p.condition != before {
+		p.report.urgent = true
+	}
+}
+
+func (p *nodeProbe) accept(n shard.State, asked time.Duration) {
+	switch {
+	case p.known && p.state.Run != n.Run:
+		p.onRestart()
+		p.nodeRestarted()
+	case !p.known:
+		p.firstSeen(n)
+	}
+	before := p.state
+	if n.Fence == shard.Armed && n.Needs != 0 && n.Needs != max(1, p.cfg.MinReplicas) {
+		n.Fence = shard.Open // somebody else's condition: it is not what this agent promises
+	}
+	p.state, p.answered, p.known, p.accessProblem, p.answeredAt = n, true, true, "", asked
+	p.process.goneSince = 0
+	p.condition = shard.Up
+	if n.Loading {
+		p.condition = shard.Loading
+	}
+	if p.quarantine != "" {
+		p.condition = shard.Quarantined
+	}
+	if before.Role != n.Role || before.Fence != n.Fence || before.Synced != n.Synced {
+		p.report.urgent = true
+	}
+	// The announcement stays while a task may still be opening the fence.
+	if n.Fence != shard.Closed || !p.fence.isOpen() && !p.isTaskRunning() {
+		p.announcedFence = ""
+	}
+	p.process.adopt(n.PID)
+}
+
+// firstSeen closes an open primary that was restarted while it had no agent, before anything else: another
+// node may have taken its place.
+func (p *nodeProbe) firstSeen(n shard.State) {
+	m := p.folder.state()
+	if m.Epoch > 0 && n.Role == shard.Primary && n.Fence != shard.Closed && n.Run != "" && n.Run != m.Run {
+		p.log.Warn("node was restarted while it had no agent")
+		p.fence.requestClose()
+	}
+}
+
+// nodeRestarted: the node's process is another one than before. It may have less data.
+func (p *nodeProbe) nodeRestarted() {
+	p.log.Warn("node was restarted")
+	p.unexamined, p.restarted = true, p.now()
+	if p.lease.held != nil || p.fence.isOpen() {
+		p.fence.requestClose()
+	}
+}
+
+// processEnded: the node's process has ended, proved.
+func (p *nodeProbe) processEnded(now time.Duration) {
+	p.answered = false
+	p.process.recordEnd(now)
+}
+
+// processStarted: a process of the node runs of which nothing is known.
+func (p *nodeProbe) processStarted() {
+	p.unexamined = true
+	p.soon()
+}
+
+// setQuarantine records why the node is kept closed, "" when it is not.
+func (p *nodeProbe) setQuarantine(why string) {
+	if p.quarantine != why {
+		p.quarantine, p.report.urgent = why, true
+	}
+	switch {
+	case why != "":
+		p.condition = shard.Quarantined
+	case p.condition == shard.Quarantined:
+		p.condition = shard.Up
+	}
+}
+
+// probeNow probes the node at once, from another goroutine, and has the loop take the result.
+func (p *nodeProbe) probeNow(ctx context.Context) (shard.State, error) {
+	asked := p.now()
+	var n shard.State
+	err := p.exchange(ctx, func(ctx context.Context) (err error) {
+		n, err = p.node.Probe(ctx)
+		return err
+	})
+	if err != nil {
+		return shard.State{}, err
+	}
+	if !p.call(func() { p.observe(n, asked, nil); p.dueSince = asked }) {
+		return shard.State{}, errStopped
+	}
+	return n, nil
+}
+
+// isFenceCurrent reports whether what the latest probe said of the fence still holds.
+func (p *nodeProbe) isFenceCurrent() bool { return p.fence.isCurrent(p.askedAt) }

@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// promises lets a primary go on while the store is down: its agent asks all other members not to replace it,
+// and answers when it is asked. See [shard.Promise].
+type promises struct {
+	*common
+	probe    *nodeProbe
+	fence    *fence
+	trust    *trust
+	sessions *sessions
+	lease    *shardLease
+	view     *viewCache
+	members  *membership
+	report   *reporter
+	// pendingRowUpdate returns why, if this agent is about to change the row of a plan or to promote its node.
+	pendingRowUpdate func() (why string)
+	// onGiven drops this agent's claim to orchestrate.
+	onGiven func()
+
+	givenUntil  time.Duration // until when this agent has promised not to act
+	requestedAt time.Duration // when others were last asked
+	limiter     logLimiter
+}
+
+// grant promises another's agent neither to orchestrate nor to obey a promotion for as long as the promise
+// says, and returns the authentication of that answer. The promise is on disk when grant returns. Errors
+// wrap [shard.ErrRefused].
+func (p *promises) grant(q shard.Promise, mac string) (answer string, err error) {
+	var secret, why string
+	var until time.Duration
+	ok := p.call(func() {
+		row := p.view.Row
+		secret = row.Secret
+		var fine bool
+		if why, fine = q.Check(row, p.id, p.knownEpoch(row)); !fine {
+			return
+		}
+		switch {
+		case !q.Verify(secret, "ask", mac):
+			why = "its authentication is wrong"
+		// A question that was recorded and sent again by somebody else must not extend the promise.
+		case p.folder.state().HasAnswered(q):
+			why = "it was asked before"
+		case p.pendingRowUpdate() != "":
+			why = p.pendingRowUpdate()
+		default:
+			until = p.now() + q.For
+			p.givenUntil = max(p.givenUntil, until)
+			p.onGiven()
+		}
+	})
+	switch {
+	case !ok:
+		return "", fmt.Errorf("%w: the agent has stopped", shard.ErrRefused)
+	case why != "":
+		return "", fmt.Errorf("%w: %s", shard.ErrRefused, why)
+	}
+	// On disk before the answer: an agent that is restarted must know what it promised.
+	err = p.folder.change(true, func(m *shard.SavedState) {
+		m.Promised, m.Boot = max(m.Promised, until), p.cfg.Boot
+		m.Asked, m.AskedEpoch = q.Seq, q.Epoch
+	})
+	if err != nil {
+		return "", fmt.Errorf("%w: it could not be kept: %v", shard.ErrRefused, err)
+	}
+	return q.Sign(secret, "give"), nil
+}
+
+// step asks all other members not to replace this primary while the store is down, every interval, from
+// when trust in the session has fallen to half its time.
+func (p *promises) step(now time.Duration) {
+	t := p.cfg.Timing
+	if !p.fence.isOpen() || p.view.at == 0 || !p.view.isPrimary() || p.probe.condition == shard.Down {
+		return
+	}
+	var left time.Duration
+	if p.lease.held != nil {
+		left = p.lease.held.session.Remaining()
+	}
+	if half := (t.Timeout - t.Interval) / 2; left > half {
+		p.wakeBy(now + left - half)
+		return
+	}
+	if p.busy["promises"] {
+		return
+	}
+	if due := p.requestedAt + t.Interval; p.requestedAt != 0 && now < due {
+		p.wakeBy(due)
+		return
+	}
+	p.requestedAt = now
+	lasts := min(t.Timeout, shard.MaxPromise)
+	members := p.members.others()
+	row := p.view.Row
+	p.background("promises", max(t.Interval, t.Timeout/4), func(ctx context.Context) func() {
+		sent := p.now() // before the first question: trust must end before the earliest promise does
+		err := p.requestAll(ctx, members, row, lasts)
+		return func() {
+			if err != nil {
+				p.report.trouble = err.Error()
+				if p.limiter.shouldLog("no promise", p.now()) {
+					p.log.Warn("session is not renewed, and not all others promise to leave the primary as it is", "err", err)
+				}
+				return
+			}
+			p.limiter.end()
+			p.stats.Promised++
+			p.trust.update(func(t *trust) { t.promised = max(t.promised, sent+lasts-p.cfg.Timing.Interval) })
+		}
+	})
+}
+
+// requestAll returns nil when the node answers and all members have promised.
+func (p *promises) requestAll(ctx context.Context, members []shard.Member, row shard.Row, lasts time.Duration) error {
+	err := p.exchange(ctx, func(ctx context.Context) error { return p.sessions.tryWrite(ctx, p.node) })
+	if err != nil && !errors.Is(err, shard.ErrNodeRefused) && !errors.Is(err, shard.ErrNodeUnhealthy) {
+		return fmt.Errorf("the node does not answer: %w", err)
+	}
+	err = nil // a node that refuses writes answers
+	errs := make(chan error, len(members))
+	for _, m := range members {
+		p.wg.Go(func() { errs <- p.request(ctx, m, row, lasts) })
+	}
+	for range members {
+		err = errors.Join(err, <-errs)
+	}
+	return err
+}
+
+func (p *promises) request(ctx context.Context, m shard.Member, row shard.Row, lasts time.Duration) error {
+	switch {
+	case p.cfg.Promisers == nil:
+		return errors.New("this agent cannot reach others without the store")
+	case m.Agent == "":
+		return fmt.Errorf("the agent of node %.8s has no address", m.ID)
+	}
+	q := shard.Promise{Shard: row.Name, From: p.id, To: m.ID, Epoch: row.PrimaryEpoch, For: lasts, Seq: int64(p.now())}
+	answer, err := p.cfg.Promisers.RequestPromise(ctx, m.Agent, q, q.Sign(row.Secret, "ask"))
+	if err != nil {
+		return fmt.Errorf("the agent of node %.8s at %s: %w", m.ID, m.Agent, err)
+	}
+	if !q.Verify(row.Secret, "give", answer) {
+		return fmt.Errorf("the answer of the agent of node %.8s at %s is not authentic", m.ID, m.Agent)
+	}
+	return nil
+}

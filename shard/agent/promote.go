@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// promotePoll is the pause between looks at a node that becomes a primary.
+const promotePoll = 5 * time.Millisecond
+
+// promote makes the node the primary that a plan names. The order is the promise of the package: closed,
+// promoted, under the lease, in the row, and only then open.
+func (r *reconciler) promote(ctx context.Context, c shard.Command, plan shard.Plan) error {
+	started := r.now()
+	call := shard.HookCall{Event: shard.OnPromote, Shard: r.cfg.Shard, Node: r.cfg.Announced, Role: shard.Primary, Epoch: c.Epoch, From: plan.From, To: r.id}
+	if err := r.callHookBefore(ctx, call); err != nil {
+		return err
+	}
+	if err := r.fence.closeAndWait(ctx); err != nil {
+		return err
+	}
+	r.sessions.start() // it takes a moment; the node is promoted meanwhile
+	n, err := r.promoteNode(ctx)
+	if err != nil {
+		r.abandonPromotion(ctx, err)
+		return err
+	}
+	// In a switchover the old primary releases the lease when it is closed. That it lapsed proves nothing.
+	if err := r.lease.acquire(ctx, plan.Kind == shard.Switchover); err != nil {
+		r.abandonPromotion(ctx, err)
+		return err
+	}
+	err = r.updateRowAndOpen(ctx, func(v shard.View) (shard.RowUpdate, error) {
+		if why := plan.LaterBetterCandidate(v, n.PromotedAt()); why != "" {
+			return shard.RowUpdate{}, errors.New(why)
+		}
+		row, err := v.Row.WithNewPrimary(r.id, c.Epoch, n, r.now()-started)
+		return shard.RowUpdate{Row: row}, err
+	}, func(row shard.Row) bool { return row.Primary == r.id && row.PrimaryEpoch == c.Epoch })
+	if err == nil {
+		r.callHookAfter(call)
+	}
+	return err
+}
+
+// abandonPromotion gives up what a promotion that failed has taken. The node stays closed.
+func (r *reconciler) abandonPromotion(ctx context.Context, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Timing.Timeout)
+	defer cancel()
+	if closed := r.fence.closeAndWait(ctx); closed == nil {
+		r.lease.giveUp(ctx, "", "it did not become the primary: "+err.Error())
+	}
+}
+
+// promoteNode makes the node a primary and returns what it is then.
+func (r *reconciler) promoteNode(ctx context.Context) (shard.State, error) {
+	n, err := r.probe.probeNow(ctx)
+	if err != nil {
+		return n, err
+	}
+	if n.Role != shard.Primary {
+		if err := r.exchange(ctx, r.node.Promote); err != nil {
+			return n, err
+		}
+	}
+	for {
+		n, err := r.probe.probeNow(ctx)
+		if err == nil && n.Role == shard.Primary && !n.Loading {
+			return n, nil
+		}
+		if !lease.Sleep(ctx, r.clock, promotePoll) {
+			return n, fmt.Errorf("waiting for the node to become a primary: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// callHookBefore calls the hook before a promotion; its error makes the promotion fail.
+func (r *reconciler) callHookBefore(ctx context.Context, call shard.HookCall) error {
+	if r.cfg.Hooks == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.HookTimeout)
+	defer cancel()
+	if err := r.cfg.Hooks.Before(ctx, call); err != nil {
+		return fmt.Errorf("the hook before the promotion failed: %w", err)
+	}
+	return nil
+}
+
+// callHookAfter calls the hook after a change of role, without waiting for it.
+func (r *reconciler) callHookAfter(call shard.HookCall) {
+	if r.cfg.Hooks == nil {
+		return
+	}
+	r.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.cfg.HookTimeout)
+		defer cancel()
+		r.cfg.Hooks.After(ctx, call)
+	})
+}

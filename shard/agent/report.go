@@ -1,0 +1,202 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// rereadSoon is the pause between two reads of a row that is about to change.
+const rereadSoon = 20 * time.Millisecond
+
+// reporter exchanges with the store, one call at a time: it reports the node and gets the shard's view back,
+// or reads the view alone. Times are readings of the agent's clock.
+type reporter struct {
+	*common
+	view   *viewCache
+	record func(now time.Duration) shard.Record
+	accept func(v shard.View, now time.Duration)
+	// publish makes a refusal visible.
+	publish func(now time.Duration)
+
+	due    bool // a report is
+	urgent bool // … and others wait for what it says
+	reread bool // the view is to be read
+	// trouble is what the operator should know about this node.
+	trouble string
+
+	registered  bool          // the store has accepted a record of this run
+	refusal     string        // why it does not take the record
+	failing     time.Duration // since when the store has not answered; 0: it answers
+	steadySince time.Duration // since when every call has been answered
+	lastOK      time.Duration // when the latest report that was answered was sent
+
+	sent      int64 // reports so far
+	notBefore time.Duration
+	pause     time.Duration
+	waiters   []reportWaiter
+}
+
+// reportWaiter waits for a report that is sent after it came.
+type reportWaiter struct {
+	after int64
+	done  chan struct{}
+}
+
+// isRegistered reports whether the agent may act on its node.
+func (r *reporter) isRegistered() bool { return r.registered && r.refusal == "" }
+
+// step reports, or reads the view, if there is reason to.
+func (r *reporter) step(now time.Duration) {
+	if r.busy["store"] || !r.due && !r.urgent && !r.reread {
+		return
+	}
+	if r.refusal != "" && !r.due {
+		r.reread = false
+		return
+	}
+	if now < r.notBefore {
+		r.wakeBy(r.notBefore)
+		return
+	}
+	report, urgent := r.due || r.urgent, r.urgent
+	r.due, r.urgent, r.reread = false, false, false
+	var rec shard.Record
+	if report {
+		r.sent++
+		rec = r.record(now)
+	}
+	r.background("store", r.cfg.call(), func(ctx context.Context) func() {
+		var v shard.View
+		var err error
+		asked := r.now()
+		if report {
+			v, err = r.cfg.Registry.Report(ctx, rec, urgent)
+		} else {
+			v, err = r.cfg.Registry.ReadView(ctx, r.cfg.Shard)
+		}
+		return func() {
+			if report && (err == nil || errors.Is(err, shard.ErrTaken)) {
+				r.lastOK = asked
+			}
+			r.finish(v, report, err)
+			if err != nil && urgent {
+				r.urgent = !errors.Is(err, shard.ErrTaken)
+			}
+		}
+	})
+}
+
+// finish takes the answer of the store.
+func (r *reporter) finish(v shard.View, report bool, err error) {
+	now := r.now()
+	switch {
+	case err == nil:
+		if r.failing != 0 {
+			r.log.Info("store answers again", "after", now-r.failing)
+		}
+		if r.failing != 0 || r.steadySince == 0 {
+			r.steadySince = now
+		}
+		r.failing, r.pause = 0, 0
+		if report {
+			r.registered, r.refusal = true, ""
+			r.releaseWaiters()
+		}
+		r.accept(v, now)
+	case errors.Is(err, shard.ErrTaken) || errors.Is(err, lease.ErrInvalid):
+		if r.refusal == "" {
+			r.log.Error("node cannot be registered; nothing is done with it", "err", err)
+		}
+		r.refusal = err.Error()
+		r.publish(now)
+	case errors.Is(err, shard.ErrNotFound):
+		r.failing, r.notBefore = 0, now+rereadSoon
+	default:
+		if r.failing == 0 {
+			r.failing = now
+			r.log.Warn("store does not answer", "err", err)
+		}
+		// Soon again, so that a store that comes and goes hears of the node in between.
+		i := r.cfg.Timing.Interval
+		r.pause = min(max(2*r.pause, i/8), i/3)
+		r.notBefore, r.due = now+r.pause/2+r.cfg.Jitter(r.pause), true
+	}
+}
+
+func (r *reporter) releaseWaiters() {
+	r.waiters = slices.DeleteFunc(r.waiters, func(w reportWaiter) bool {
+		if w.after < r.sent {
+			close(w.done)
+		}
+		return w.after < r.sent
+	})
+}
+
+// rereadAfter has the view read when the last one is that old.
+func (r *reporter) rereadAfter(age, now time.Duration) {
+	if due := r.view.at + age; now >= due {
+		r.reread = true
+	} else {
+		r.wakeBy(due)
+	}
+}
+
+// waitAccepted returns when a report that was sent after the call was accepted.
+func (r *reporter) waitAccepted(ctx context.Context) error {
+	done := make(chan struct{})
+	ok := r.call(func() {
+		r.waiters = append(r.waiters, reportWaiter{after: r.sent, done: done})
+		r.urgent = true
+	})
+	if !ok {
+		return errStopped
+	}
+	select {
+	case <-done:
+		return nil
+	case <-r.ended:
+		return errStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// readNow returns a view that was read after the call, from another goroutine.
+func (r *reporter) readNow(ctx context.Context) (shard.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.call())
+	defer cancel()
+	v, err := r.cfg.Registry.ReadView(ctx, r.cfg.Shard)
+	if err != nil && !errors.Is(err, shard.ErrNotFound) {
+		return shard.View{}, err
+	}
+	now := r.now()
+	if err == nil && !r.call(func() { r.accept(v, now) }) {
+		return shard.View{}, errStopped
+	}
+	return v, nil
+}
+
+// watch wakes the loop when the store says that something happened.
+func (r *reporter) watch(ctx context.Context) {
+	const first, most = 50 * time.Millisecond, 5 * time.Second
+	for pause := first; ; {
+		started := r.now()
+		err := r.cfg.Registry.Watch(ctx, r.cfg.Shard, func(string) { notify(r.woken) })
+		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
+			return
+		}
+		r.log.Debug("watch broke; polling goes on", "err", err)
+		if r.now()-started > most {
+			pause = first
+		}
+		if !lease.Sleep(ctx, r.clock, pause/2+r.cfg.Jitter(pause)) {
+			return
+		}
+		pause = min(2*pause, most)
+	}
+}

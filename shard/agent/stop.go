@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// stopPoll is how often a stopping agent looks whether its primary has been replaced.
+const stopPoll = 50 * time.Millisecond
+
+// shutdown hands a primary over before the agent stops.
+type shutdown struct {
+	*common
+	view      *viewCache
+	fence     *fence
+	report    *reporter
+	process   *supervisor
+	reconcile *reconciler
+
+	since   time.Duration // when it started; 0: the agent is not stopping
+	done    bool          // nothing is left to hand over
+	request string        // id of the request for a switchover
+}
+
+// start starts to stop. A primary that this agent supervises asks for a switchover first, if a replica can
+// take its place.
+func (s *shutdown) start() {
+	s.since = s.now()
+	if s.cfg.Process == nil || !s.view.isPrimary() || !s.fence.isOpen() || s.report.failing != 0 || !s.view.HasSuccessor(s.id) {
+		s.done = true
+		return
+	}
+	v := s.view.View
+	s.background("handover", s.cfg.call(), func(ctx context.Context) func() {
+		row := v.Row.Copy()
+		id := lease.NewID()
+		if row.Request == nil && row.Plan == nil {
+			row.Request = &shard.Request{ID: id, Kind: shard.Switchover, By: "the agent of " + s.cfg.Announced + ", which stops", At: v.Now}
+			if _, err := s.cfg.Registry.UpdateRow(ctx, shard.RowUpdate{Row: row}); err != nil && !errors.Is(err, shard.ErrChanged) {
+				return func() { s.done = true }
+			}
+		}
+		return func() { s.report.reread, s.request = true, id }
+	})
+}
+
+// isDone reports whether nothing keeps the agent any more.
+func (s *shutdown) isDone(now time.Duration) bool {
+	if s.since == 0 {
+		return false
+	}
+	s.wakeBy(now + stopPoll)
+	row := s.view.Row
+	if last := row.Last; last != nil && s.request != "" && last.Request == s.request && last.Failed != "" {
+		return true // the switchover was refused or failed: nobody takes over
+	}
+	// Twice the pause of a switchover is as long as one can take.
+	return s.done || now-s.since > 2*shard.DefaultPause || s.report.failing != 0 || s.process.goneSince != 0 ||
+		row.Request == nil && row.Plan == nil && row.Primary != "" && !s.busy["handover"] && s.reconcile.task == nil && s.reconcile.lease.held == nil
+}
+
+// leave ends what the agent holds. The loop has ended.
+func (a *Agent) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timing.Timeout)
+	defer cancel()
+	now := a.now()
+	if t := a.reconcile.task; t != nil {
+		t.cancel(errStopped)
+	}
+	if a.cfg.Process != nil && a.fence.isOpen() && a.process.goneSince == 0 {
+		// Closed before the lease is released, as always.
+		if err := a.fence.closeAndWait(ctx); err != nil {
+			a.log.Warn("fence could not be closed; the session lapses by itself", "err", err)
+			return
+		}
+		a.probe.state.Fence = shard.Closed
+	}
+	if a.report.isRegistered() {
+		a.report.trouble = "its agent has stopped"
+		r := a.record(now)
+		r.Timeout = shard.TimeoutStopped
+		if _, err := a.cfg.Registry.Report(ctx, r, false); err != nil {
+			a.log.Debug("last report was not accepted", "err", err)
+		}
+	}
+	if l := a.lock; l.heldValue != "" {
+		_ = a.cfg.Registry.Unlock(ctx, shard.Lock{Shard: a.cfg.Shard, Primary: l.primary, Instead: l.heldValue})
+	}
+	if held := a.lease.held; held != nil {
+		a.lease.held = nil
+		a.lease.release(ctx, held, "", "its agent has stopped")
+	}
+}

@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// supervisor knows the node's process: it starts one that belongs to the agent again, watches one that
+// somebody else started, and kills one that hangs.
+type supervisor struct {
+	*common
+	probe *nodeProbe
+	fence *fence
+
+	goneSince time.Duration // since when the process is known to have ended; 0: it is not
+	adopted   shard.Process // of a node that somebody else started
+	unwatched string        // why it could not be adopted, as it was logged last
+}
+
+// run keeps the process of a node that the agent starts running.
+func (s *supervisor) run(ctx context.Context) {
+	const first, most = time.Second, 30 * time.Second
+	pause := first
+	for ctx.Err() == nil {
+		started := s.now()
+		if err := s.cfg.Process.Start(ctx); err != nil {
+			s.log.Error("node could not be started; trying again", "err", err)
+		} else {
+			s.post(s.probe.processStarted)
+			done := s.cfg.Process.Done()
+			select {
+			case <-ctx.Done():
+				return
+			case <-done:
+			}
+			now := s.now()
+			s.log.Warn("node's process ended")
+			s.post(func() { s.probe.processEnded(now) })
+			if now-started > most {
+				pause = first
+			}
+		}
+		if !lease.Sleep(ctx, s.clock, pause/2+s.cfg.Jitter(pause)) {
+			return
+		}
+		pause = min(2*pause, most)
+	}
+}
+
+// recordEnd records when the process ended, if it was not known to have.
+func (s *supervisor) recordEnd(at time.Duration) {
+	if s.goneSince == 0 {
+		s.goneSince = at
+	}
+}
+
+// process is the node's, nil if it is not known.
+func (s *supervisor) process() shard.Process {
+	if s.cfg.Process != nil {
+		return s.cfg.Process
+	}
+	return s.adopted
+}
+
+// isRunning reports whether the process is known to run: a refused connection does not prove its death then.
+func (s *supervisor) isRunning() bool {
+	p := s.process()
+	return p != nil && p.Running()
+}
+
+// adopt looks for the process of a node on this host that somebody else started, and watches it.
+func (s *supervisor) adopt(pid int) {
+	if s.cfg.Process != nil || s.cfg.Adopt == nil || pid == 0 || !s.cfg.Local(s.cfg.Node) {
+		return
+	}
+	if s.adopted != nil && s.adopted.PID() == pid && s.adopted.Running() {
+		return
+	}
+	p, err := s.cfg.Adopt(pid)
+	if err != nil {
+		if why := err.Error(); why != s.unwatched {
+			s.unwatched = why
+			s.log.Warn("node's process cannot be watched: its end is seen later, and it is not killed when it hangs", "pid", pid, "err", err)
+		}
+		return
+	}
+	s.adopted, s.unwatched = p, ""
+	s.wg.Go(func() {
+		select {
+		case <-s.ctx.Done():
+		case <-p.Done():
+			now := s.now()
+			s.post(func() {
+				if s.adopted == p {
+					s.adopted = nil
+					s.log.Warn("node's process ended", "pid", pid)
+					s.probe.processEnded(now)
+				}
+			})
+		}
+	})
+}
+
+// killHung kills the process of a node that did not answer until trust had ended and may be open, so that
+// nothing it has received is executed later.
+func (s *supervisor) killHung() {
+	p := s.process()
+	if !s.cfg.KillHung || p == nil || !p.Running() || !s.cfg.Local(s.cfg.Node) || s.busy["kill"] || !s.fence.isOpen() {
+		return
+	}
+	s.log.Error("node does not answer, and its fence must be closed: killing its process", "pid", p.PID())
+	s.stats.Kills++
+	s.background("kill", s.cfg.Timing.Timeout, func(ctx context.Context) func() {
+		err := p.Kill()
+		if err == nil {
+			select {
+			case <-p.Done():
+				now := s.now()
+				return func() { s.probe.processEnded(now) }
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
+		}
+		return func() { s.log.Error("node's process could not be killed", "err", err) }
+	})
+}

@@ -1,0 +1,257 @@
+package shard
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Assignment is what an agent does with its node as long as no command says otherwise.
+type Assignment string
+
+// Assignments. Where the lease is given up, the fence is closed before.
+const (
+	// AssignLead: be the primary: take the lease, decide again, and open or arm the fence if it is still so.
+	AssignLead       Assignment = "lead"
+	AssignBootstrap  Assignment = "bootstrap"  // make the shard, with this node as its first primary
+	AssignResume     Assignment = "resume"     // be the primary again under a new epoch: a restart cut its history; a replica is promoted first
+	AssignFollow     Assignment = "follow"     // follow the primary, as it does, or by making it; give the lease up
+	AssignFence      Assignment = "fence"      // keep the fence closed, give the lease up
+	AssignKeep       Assignment = "keep"       // leave the node, its fence and the lease as they are
+	AssignQuarantine Assignment = "quarantine" // keep the fence closed, give the lease up, and say why: Condition Quarantined
+)
+
+// Decision is an assignment, with what it needs.
+type Decision struct {
+	Assignment Assignment
+	Why        string
+	// Address to follow, on AssignFollow.
+	Address string
+}
+
+// Self is an agent and its node, as they are now.
+type Self struct {
+	ID    string
+	State State
+	Saved SavedState
+	// Holding: the agent holds the shard's lease and trusts it.
+	Holding bool
+	// Address of the node, as others know it.
+	Address string
+	// RunSeenFor is how long the agent has seen this run of the node's process.
+	RunSeenFor time.Duration
+	// NoShardFor is how long the agent has seen that there is no such shard.
+	NoShardFor time.Duration
+	// DiscardData: an operator said that whatever the node holds may be lost.
+	DiscardData bool
+}
+
+// Decide returns what an agent does about its node, given the view. It is pure.
+func Decide(v View, me Self) Decision {
+	row := v.Row
+	switch {
+	// The store knows nothing of the shard: it is new, or the store came back empty.
+	case row.Rev == 0:
+		return decideWithoutShard(v, me)
+	// Epochs only grow, so this row is older than what was decided. Acting on it could open a second primary.
+	case me.Saved.Epoch > row.Epoch:
+		return Decision{Assignment: AssignFence, Why: fmt.Sprintf("the store knows epoch %d, and %d has begun here: it has lost what was decided last. To go on with the node that has the newest data: understudy shard failover %s --to NODE --force",
+			row.Epoch, me.Saved.Epoch, row.Name)}
+	// While a plan replaces the primary, commands decide; this only keeps what must stay closed closed.
+	case !row.Settled():
+		return decideDuringPlan(*row.Plan, row.Primary, me)
+	case row.Primary == me.ID:
+		return decideAsPrimary(v, me)
+	}
+	return decideAsReplica(v, me)
+}
+
+// decideDuringPlan is about every node while a plan decides by commands. The primary that there
+// is stays one, with its fence as the commands leave it, as long as it has the lease; so does
+// the one that is being promoted. No other has a use for the lease.
+func decideDuringPlan(p Plan, primary string, me Self) Decision {
+	const why = "a plan is under way"
+	ours := me.ID == primary || me.ID == p.To && p.Phase == Promoting
+	// Whoever holds the lease without being named keeps the named one from taking it. A primary without the
+	// lease may have been replaced already.
+	if me.Holding && !ours || !me.Holding && me.State.Role == Primary {
+		return Decision{Assignment: AssignFence, Why: why}
+	}
+	return Decision{Assignment: AssignKeep, Why: why}
+}
+
+// decideWithoutShard is about a shard that does not exist yet.
+func decideWithoutShard(v View, me Self) Decision {
+	// It follows a server outside the shard, or one whose agent makes the shard: not ours to change.
+	if me.State.Role == Replica && !me.State.Link.Detached() {
+		return Decision{Assignment: AssignKeep, Why: "the shard has no primary yet; this node is a replica"}
+	}
+	// How many keys it has is not known before it has loaded them.
+	if me.State.Loading {
+		return Decision{Assignment: AssignFence, Why: "it is loading its data"}
+	}
+	// Followers that report become members with the shard, and can take over from its first moment on.
+	if me.hasUnreportedFollowers(v) {
+		return Decision{Assignment: AssignKeep, Why: "the shard does not exist yet, and not all who follow this node have reported"}
+	}
+	// Data goes before rank. With data on two nodes the first update of the row wins, and the other is
+	// quarantined: nothing is overwritten.
+	if me.State.Keys > 0 {
+		return Decision{Assignment: AssignBootstrap}
+	}
+	// Store and node both came back empty: a replica may have all of it, and would copy the emptiness.
+	if m := me.Saved; m.Keys > 0 && !me.DiscardData {
+		return Decision{Assignment: AssignFence, Why: fmt.Sprintf("the store knows nothing of the shard, and this node came back empty; it had %d keys", m.Keys)}
+	}
+	// An empty primary would have the one with data copy nothing over it.
+	for _, r := range v.Nodes {
+		if r.ID != me.ID && r.Live() && r.Condition == Up && r.Keys > 0 {
+			return Decision{Assignment: AssignFence, Why: fmt.Sprintf("the shard has no primary yet, and %s has data; this node has none", r.Label())}
+		}
+	}
+	// Nobody has data. The node that others follow already saves them a copy.
+	if len(me.State.Followers) > 0 {
+		return Decision{Assignment: AssignBootstrap}
+	}
+	// All are equal: the lowest id, so that not all try at once.
+	for _, r := range v.Nodes {
+		better := len(r.Followers) > 0 || r.ID < me.ID
+		if r.ID != me.ID && r.Live() && r.Condition == Up && (r.Role == Primary || r.Link.Detached()) && better {
+			return Decision{Assignment: AssignFence, Why: fmt.Sprintf("the shard has no primary yet; %s has more of a claim", r.Label())}
+		}
+	}
+	return Decision{Assignment: AssignBootstrap}
+}
+
+// hasUnreportedFollowers reports whether the node has followers which may be members of the shard from its first moment on,
+// and of which the store does not know that yet. They are waited for as long as a record is believed.
+func (me Self) hasUnreportedFollowers(v View) bool {
+	own, _ := v.Node(me.ID)
+	followers, joined := 0, 0
+	for _, f := range me.State.Followers {
+		if f.Online {
+			followers++
+		}
+	}
+	for _, n := range v.Nodes {
+		if n.isSyncedMemberOf(own) {
+			joined++
+		}
+	}
+	return joined < followers && me.NoShardFor < cmp.Or(own.Timeout, lease.DefaultTimeout)
+}
+
+// decideAsPrimary is about the node that the row names.
+func decideAsPrimary(v View, me Self) Decision {
+	last := Lineage{}
+	if n := len(v.Row.Lineages); n > 0 {
+		last = v.Row.Lineages[n-1]
+	}
+	s, m := me.State, me.Saved
+	// A node that its agent starts is a replica of nobody at first, and a configuration file that
+	// calls it a replica is heard again at every restart.
+	restarted := m.NodeID == me.ID && m.Run != "" && s.Run != m.Run
+	switch {
+	// What it has is not known before it is loaded.
+	case s.Loading:
+		return Decision{Assignment: AssignFence, Why: "it is loading its data"}
+	// Its agent started it so. Txn proves that the restart lost nothing.
+	case s.Role == Replica && s.Link.Detached() && m.HasAllData(s) && s.Lineage.ID == last.ID && s.Txn >= m.Txn:
+		return Decision{Assignment: AssignResume, Why: "it follows nobody, and has all that it had"}
+	// An operator, or another tool, sent REPLICAOF to a running primary: it may copy from anywhere by now.
+	case s.Role == Replica && !restarted:
+		return Decision{Assignment: AssignQuarantine, Why: "the shard names it as its primary, but it was made a replica"}
+	// Restarted with "replicaof" in its configuration, and proved to have lost nothing.
+	case s.Role == Replica && m.HasAllData(s) && s.Lineage.ID == last.ID:
+		return Decision{Assignment: AssignResume, Why: "it was restarted as a replica, and has all that it had"}
+	// As above, without the proof: the server it follows may overwrite what is left.
+	case s.Role == Replica && !s.Link.Detached():
+		return Decision{Assignment: AssignQuarantine, Why: "the shard names it as its primary, but it was restarted as a replica, and may have lost data"}
+	// The same history: it is whole while its agent holds the lease, or if it has not gone back. Without a
+	// saved state of this history there is nothing to compare with.
+	case s.Role == Primary && s.Lineage.ID == last.ID && (me.Holding || s.Txn >= m.Txn || m.Lineage.ID != last.ID):
+		return Decision{Assignment: AssignLead}
+	// It was promoted before its agent could write that into the row: the new history starts where the old one ends.
+	case s.Role == Primary && last.ID != "" && s.Before.ID == last.ID && s.Txn == s.Before.End && s.Txn >= m.Txn:
+		return Decision{Assignment: AssignResume, Why: "it was promoted, and has all that it had"}
+	// The same process: only the name of its history is new.
+	case m.IsUninterrupted(s):
+		return Decision{Assignment: AssignLead}
+	// Replicas would copy the emptiness.
+	case s.Keys == 0 && m.Keys > 0 && !me.DiscardData:
+		return Decision{Assignment: AssignQuarantine, Why: fmt.Sprintf("it came back empty, and had %d keys", m.Keys)}
+	// The data folder is new as well: nothing proves that it was empty before.
+	case s.Keys == 0 && m.NodeID != me.ID && !me.DiscardData:
+		return Decision{Assignment: AssignQuarantine, Why: "it is empty, and nothing is known of what it had"}
+	}
+	// It may have lost data. Whoever certainly has not goes first …
+	if best, _ := choosePrimary(v, choice{from: me.ID}); best != "" {
+		return Decision{Assignment: AssignQuarantine, Why: "it was restarted, and a replica that was not has all that it may have lost"}
+	}
+	// … and whoever has not reported yet may be such a one.
+	if why := v.awaitedReport(me); why != "" {
+		return Decision{Assignment: AssignFence, Why: why}
+	}
+	return Decision{Assignment: AssignResume, Why: "it was restarted, and no replica has a better copy"}
+}
+
+// awaitedReport is what a primary that may have lost data waits for before it goes on with what is left:
+// the reports of others that may have more. After a minute those who are silent are taken to
+// be dead.
+func (v View) awaitedReport(me Self) string {
+	own, _ := v.Node(me.ID)
+	// Agents that start with it need T to report, and another T to be taken for dead.
+	if me.RunSeenFor < 3*own.Timeout {
+		return "it was restarted; its replicas have not reported yet"
+	}
+	for _, m := range v.Row.Members {
+		if r, known := v.Node(m.ID); m.ID != me.ID && !(known && r.Live()) && me.RunSeenFor < max(maxReportWait, 3*own.Timeout) {
+			return fmt.Sprintf("it was restarted, and may lack data; it waits up to %v for node %.8s at %s, which may have more. To go on now: understudy shard failover %s --to %.8s --force",
+				maxReportWait, m.ID, m.Address, v.Row.Name, me.ID)
+		}
+	}
+	return ""
+}
+
+// maxReportWait is how long a primary that may have lost data waits for members that do not report.
+const maxReportWait = time.Minute
+
+// decideAsReplica is about every other node.
+func decideAsReplica(v View, me Self) Decision {
+	row, s := v.Row, me.State
+	p, known := v.Node(row.Primary)
+	_, member := row.Member(me.ID)
+	ours, _ := row.knowsLineage(Record{Lineage: s.Lineage, Before: s.Before, Txn: s.Txn})
+	address := p.Address
+	if m, ok := row.Member(row.Primary); !known && ok {
+		address = m.Address
+	}
+	switch {
+	// It would have to follow itself.
+	case address != "" && address == me.Address:
+		return Decision{Assignment: AssignFence, Why: fmt.Sprintf("its address is that of the primary, node %.8s, whose data folder is not this one: start the agent with that folder, or: understudy shard failover %s --force", row.Primary, row.Name)}
+	// It does already. Whether its data was the shard's does not matter any more: it has been copied over.
+	case s.Role == Replica && s.Link != nil && s.Link.Address == address:
+		return Decision{Assignment: AssignFollow, Address: address}
+	// Without its lineage it cannot be told from a node with data of its own.
+	case s.Loading:
+		return Decision{Assignment: AssignFence, Why: "it is loading its data"}
+	case address == "":
+		return Decision{Assignment: AssignFence, Why: "the primary's address is not known"}
+	// In the phase following the orchestrator lets only a few replicas copy at once.
+	case member && row.Plan != nil && s.Role == Replica:
+		return Decision{Assignment: AssignKeep, Why: "the plan under way leads it to the new primary when it is its turn"}
+	// The same, for a former primary, which must not stay open meanwhile.
+	case member && row.Plan != nil:
+		return Decision{Assignment: AssignFence, Why: "the plan under way leads it to the new primary when it is its turn"}
+	// Nothing is lost by copying: it had the shard's data, or none, or an operator said so.
+	case member || ours || s.Keys == 0 || me.DiscardData:
+		return Decision{Assignment: AssignFollow, Address: address}
+	// Data of its own is never overwritten unasked. The two texts differ in where that data comes from.
+	case s.Role == Replica && s.Link != nil && s.Link.Address != "":
+		return Decision{Assignment: AssignQuarantine, Why: fmt.Sprintf("it follows %s, and its %d keys were never this shard's; to lose them and join: --discard-data", s.Link.Address, s.Keys)}
+	}
+	return Decision{Assignment: AssignQuarantine, Why: fmt.Sprintf("its %d keys were never this shard's (lineage %.8s); to lose them and join: --discard-data", s.Keys, s.Lineage.ID)}
+}

@@ -1,0 +1,103 @@
+package shard
+
+import (
+	"slices"
+	"time"
+)
+
+// BootstrapRow is the row of a new shard, whose first primary is the node of the record.
+func (v View) BootstrapRow(r Record, secret string) Row {
+	epoch, now := v.nextEpoch(), v.Now
+	row := Row{
+		Name: r.Shard, Epoch: epoch, Primary: r.ID, PrimaryEpoch: epoch,
+		Lineages: []Lineage{{ID: r.Lineage.ID}},
+		Members:  []Member{{ID: r.ID, Address: r.Address, Agent: r.Agent, Since: now}},
+		Secret:   secret,
+	}
+	// Replicas that have all of it already may take its place from the first moment on.
+	for _, n := range v.Nodes {
+		if n.isSyncedMemberOf(r) && len(row.Members) < MaxMembers {
+			row.Members = append(row.Members, Member{ID: n.ID, Address: n.Address, Agent: n.Agent, Since: now})
+		}
+	}
+	return row
+}
+
+// nextEpoch is for a new plan. As terms do, epochs follow the store's clock in milliseconds, so
+// that a store which lost its latest writes gives none out twice: an agent's answer to
+// the lost one would count for the other.
+func (v View) nextEpoch() int64 {
+	epoch := max(v.Row.Epoch+1, v.Now.UnixMilli())
+	for _, r := range v.Nodes {
+		epoch = max(epoch, r.Epoch+1)
+	}
+	return epoch
+}
+
+// ResumeRow is the row under which its primary goes on after a restart that cut its
+// history: under a new epoch, and with a lineage that nobody else has.
+func (v View) ResumeRow(lineage Lineage) Row {
+	r := v.Row.Copy()
+	r.Epoch = v.nextEpoch()
+	r.PrimaryEpoch = r.Epoch
+	r.Lineages = []Lineage{{ID: lineage.ID}}
+	// What a plan in Following was sent under is of an older epoch now; its replicas go on by themselves.
+	r.Plan = nil
+	return r
+}
+
+// RenameLineage is for a primary that goes on under a new lineage ([SavedState.IsUninterrupted]): the row that knows
+// it, and whether that changes anything. Nothing does while a plan is under way.
+func (r Row) RenameLineage(lineage Lineage, txn int64) (Row, bool) {
+	if n := len(r.Lineages); r.Plan != nil || lineage.ID == "" || n > 0 && r.Lineages[n-1].ID == lineage.ID {
+		return r, false
+	}
+	r = r.Copy()
+	r.Lineages = extend(r.Lineages, lineage.ID, txn)
+	return r, true
+}
+
+// AdmitMembers is for the primary's agent: the row with the nodes as members that have their
+// first full copy and follow the primary, with addresses as they are now, and without members of
+// which nothing was heard for forgetAfter (0: never). It tells whether that changes
+// anything; nothing does while a plan is under way. The primary can count on promises by
+// this: an agent that it has not admitted may neither orchestrate nor be promoted.
+func (v View) AdmitMembers(forgetAfter time.Duration) (Row, bool) {
+	row, changed := v.Row.Copy(), false
+	if row.Plan != nil {
+		return row, false
+	}
+	primary, _ := v.Node(row.Primary)
+	row.Members = slices.DeleteFunc(row.Members, func(m Member) bool {
+		n, reports := v.Node(m.ID)
+		silent := n.Age
+		if !reports {
+			silent = v.Now.Sub(m.Since)
+		}
+		gone := forgetAfter > 0 && silent > forgetAfter && m.ID != row.Primary
+		changed = changed || gone
+		return gone
+	})
+	for _, n := range v.Nodes {
+		i := slices.IndexFunc(row.Members, func(m Member) bool { return m.ID == n.ID })
+		switch {
+		case i >= 0 && (row.Members[i].Address != n.Address || row.Members[i].Agent != n.Agent) && n.Live():
+			row.Members[i].Address, row.Members[i].Agent, changed = n.Address, n.Agent, true
+		case i < 0 && len(row.Members) < MaxMembers && n.isSyncedMemberOf(primary) && !v.isReportedTwice(n):
+			row.Members = append(row.Members, Member{ID: n.ID, Address: n.Address, Agent: n.Agent, Since: v.Now})
+			changed = true
+		}
+	}
+	return row, changed
+}
+
+// isReportedTwice reports whether another agent reports the same node.
+func (v View) isReportedTwice(n Record) bool {
+	return n.Run != "" && slices.ContainsFunc(v.Nodes, func(r Record) bool { return r.ID != n.ID && r.Run == n.Run && r.Live() })
+}
+
+// isSyncedMemberOf reports whether a replica has the whole of its primary's data.
+func (r Record) isSyncedMemberOf(primary Record) bool {
+	return r.Live() && r.Role == Replica && r.Synced && r.PrimaryID == primary.ID && primary.ID != "" &&
+		r.Lineage.ID == primary.Lineage.ID && r.Link != nil && r.Link.Up
+}

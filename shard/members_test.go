@@ -1,0 +1,64 @@
+package shard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func tendNode(i int, edit func(*Record)) Record {
+	r := Record{
+		Shard: "s", ID: fmt.Sprintf("%040x", i), Address: fmt.Sprintf("10.0.0.%d:6379", i), Role: Replica, PrimaryID: fmt.Sprintf("%040x", 1),
+		Condition: Up, Lineage: Lineage{ID: "L"}, Link: &Upstream{Address: "10.0.0.1:6379", Up: true}, Synced: true,
+		Run: fmt.Sprint("run ", i), Interval: time.Second, Timeout: 5 * time.Second,
+	}
+	if i == 1 {
+		r.Role, r.PrimaryID, r.Link = Primary, "", nil
+	}
+	if edit != nil {
+		edit(&r)
+	}
+	return r
+}
+
+// Replicas that have everything when a shard is made are members from the first moment on: the
+// primary may die in the next.
+func TestFoundationMembers(t *testing.T) {
+	v := View{Now: time.UnixMilli(1_000_000), Nodes: []Record{
+		tendNode(1, nil), tendNode(2, nil),
+		tendNode(3, func(r *Record) { r.Synced = false }),
+		tendNode(4, func(r *Record) { r.Link.Up = false }),
+		tendNode(5, func(r *Record) { r.Lineage.ID = "other" }),
+		tendNode(6, func(r *Record) { r.Age = time.Minute }),
+		tendNode(7, func(r *Record) { r.Epoch = 2_000_000 }),
+	}}
+	row := v.BootstrapRow(v.Nodes[0], "secret")
+	if got := len(row.Members); got != 3 || row.Members[0].ID != v.Nodes[0].ID || row.Members[1].ID != v.Nodes[1].ID || row.Members[2].ID != v.Nodes[6].ID {
+		t.Errorf("members: %+v", row.Members)
+	}
+	if row.Epoch != 2_000_001 || row.PrimaryEpoch != row.Epoch {
+		t.Errorf("epoch %d, of the primary %d", row.Epoch, row.PrimaryEpoch)
+	}
+}
+
+// A second agent beside a node, by another of its addresses, takes nothing away from the first.
+func TestTwoAgentsOfOneNode(t *testing.T) {
+	second := tendNode(9, func(r *Record) { r.Run = "run 2" })
+	v := View{Nodes: []Record{tendNode(1, nil), tendNode(2, nil), second}}
+	v.Row = Row{Rev: 1, Primary: v.Nodes[0].ID, Members: []Member{{ID: v.Nodes[0].ID, Address: v.Nodes[0].Address}, {ID: v.Nodes[1].ID, Address: v.Nodes[1].Address}}}
+	if row, changed := v.AdmitMembers(0); changed {
+		t.Errorf("it was admitted: %+v", row.Members)
+	}
+	first := v.Nodes[1].ID
+	if !v.Row.HasPrecedence(first, second.ID) || v.Row.HasPrecedence(second.ID, first) {
+		t.Error("the member's agent is not the rightful one")
+	}
+	v.Row.Members = append(v.Row.Members, Member{ID: second.ID, Since: time.Unix(1, 0)})
+	if !v.Row.HasPrecedence(first, second.ID) || v.Row.HasPrecedence(second.ID, first) {
+		t.Error("of two members, the one that came first is not the rightful one")
+	}
+	v.Row.Members = nil
+	if v.Row.HasPrecedence(first, second.ID) == v.Row.HasPrecedence(second.ID, first) {
+		t.Error("of two strangers, not exactly one goes on")
+	}
+}

@@ -1,0 +1,312 @@
+package shard
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// continuePlan goes on with a plan of our own.
+func (t planner) continuePlan(p Plan) Action {
+	var a Action
+	switch p.Phase {
+	case Pausing:
+		a = t.pausing(p)
+	case Catching:
+		a = t.catching(p)
+	case Fencing:
+		a = t.fencing(p)
+	case Detaching:
+		a = t.detaching(p)
+	case Promoting:
+		a = t.promoting(p)
+	case Following:
+		a = t.following(p)
+	default:
+		a = t.finishPlan(fmt.Sprintf("the phase %q is not known to this version", p.Phase), "")
+	}
+	a.Lock = true
+	if a.Update == nil {
+		a.Send, a.FenceAt = t.unansweredCommands(p), t.fenceAt(p)
+	}
+	return a
+}
+
+// unansweredCommands are the commands of the plan's phase that have no answer.
+func (t planner) unansweredCommands(p Plan) []Command {
+	var out []Command
+	send := func(node string, o Order, edit func(*Command)) {
+		if node == "" {
+			return
+		}
+		if r, ok := t.v.Node(node); ok {
+			if _, done := r.ResultOf(p.Epoch, o); done {
+				return
+			}
+		}
+		c := Command{ID: CommandID(p.Epoch, node, o), Shard: t.v.Row.Name, Node: node, Epoch: p.Epoch, Order: o, By: t.s.Instance, Within: max(5*t.p.Patience, time.Second)}
+		if edit != nil {
+			edit(&c)
+		}
+		out = append(out, c)
+	}
+	switch p.Phase {
+	case Pausing:
+		send(p.From, OrderPause, func(c *Command) { c.For = p.Timeout })
+	case Catching:
+		send(p.To, OrderCatchUp, func(c *Command) { c.Txn = p.Txn })
+	case Fencing:
+		send(p.From, OrderFence, nil)
+	case Detaching:
+		for _, r := range t.mustDetach(p.From) {
+			send(r.ID, OrderDetach, nil)
+		}
+	case Promoting:
+		send(p.To, OrderPromote, nil)
+		if holder, ok := t.v.holder(); ok && holder.ID != p.To {
+			send(holder.ID, OrderYield, func(c *Command) { c.To = p.To })
+		} else if p.Kind == Switchover {
+			send(p.From, OrderYield, func(c *Command) { c.To = p.To })
+		}
+	case Following:
+		to, _ := t.v.Node(p.To)
+		notYetFollowing := t.notFollowing(p)
+		for _, r := range notYetFollowing[:min(t.p.Parallel, len(notYetFollowing))] {
+			send(r.ID, OrderFollow, func(c *Command) { c.To, c.Address = to.ID, to.Address })
+		}
+	}
+	return out
+}
+
+// liveMembers are the nodes of the shard whose agents live, but for one.
+func (t planner) liveMembers(but string) []Record {
+	return slices.DeleteFunc(slices.Clone(t.v.Nodes), func(r Record) bool {
+		_, member := t.v.Row.Member(r.ID)
+		return r.ID == but || !r.Live() || !member
+	})
+}
+
+// mustDetach are the nodes that must leave the old primary: the members, and whoever else
+// acknowledges its writes or was named by an operator, with an agent that lives.
+func (t planner) mustDetach(from string) []Record {
+	return slices.DeleteFunc(slices.Clone(t.v.Nodes), func(r Record) bool {
+		_, member := t.v.Row.Member(r.ID)
+		return r.ID == from || !r.Live() || !member && r.PrimaryID != from && r.ID != t.v.Row.Plan.Wanted
+	})
+}
+
+// isOverdue reports whether the phase has taken as long as an agent that lives would need.
+func (t planner) isOverdue() bool { return t.s.PhaseFor >= t.p.Patience }
+
+func (t planner) pausing(p Plan) Action {
+	from, _ := t.v.Node(p.From)
+	done, ok := from.ResultOf(p.Epoch, OrderPause)
+	switch {
+	// Writes wait from here on: what the primary has now is what the replica must reach.
+	case ok && done.Error == "":
+		return t.advancePhase(Catching, "", func(p *Plan) { p.Txn = done.Txn })
+	// Nothing was changed: go back.
+	case ok:
+		return t.replacePlan("the primary could not be paused: "+done.Error, "")
+	// It died while it was to be paused: that is a failover.
+	case from.Live() && from.Condition == Down:
+		return t.replacePlan("the primary's process ended", "")
+	// It may be paused without our knowing; the pause ends by itself.
+	case t.isOverdue():
+		return t.replacePlan("the primary's agent did not pause it in time", "")
+	}
+	return Action{Wait: t.p.Patience - t.s.PhaseFor}
+}
+
+func (t planner) catching(p Plan) Action {
+	to, _ := t.v.Node(p.To)
+	done, ok := to.ResultOf(p.Epoch, OrderCatchUp)
+	// The pause began before this phase; a third of it is kept for the promotion.
+	limit := p.Timeout * 2 / 3
+	caught := to
+	caught.Txn, caught.Lineage, caught.Before = done.Txn, done.Lineage, done.Before
+	switch {
+	// The number alone proves nothing: data of another history may have the same one.
+	case ok && done.Error == "" && done.Txn >= p.Txn && !t.v.Row.isForeignData(caught):
+		return t.advancePhase(Promoting, fmt.Sprintf("at %d", p.Txn), nil)
+	case ok:
+		return t.replacePlan("the replica could not catch up: "+cmp.Or(done.Error, "its data is another now"), "")
+	// Writes wait: rather go back than keep them waiting longer.
+	case t.s.PhaseFor >= limit || !to.Live() || to.Condition == Down:
+		return t.replacePlan(fmt.Sprintf("the replica did not reach %d in time", p.Txn), "")
+	}
+	return Action{Wait: limit - t.s.PhaseFor}
+}
+
+func (t planner) fencing(p Plan) Action {
+	from, _ := t.v.Node(p.From)
+	done, ok := from.ResultOf(p.Epoch, OrderFence)
+	switch {
+	// It acknowledged, or is known to be closed anyway.
+	case ok && done.Error == "" || t.found.Proved:
+		return t.advancePhase(Detaching, "", nil)
+	// An operator forced this failover: it goes on, and the plan says what it could not do.
+	case ok || t.isOverdue():
+		return t.advancePhase(Detaching, "the old primary could not be fenced", nil)
+	}
+	return Action{Wait: t.p.Patience - t.s.PhaseFor}
+}
+
+// fenceAt is the address of an old primary whose agent cannot close it, unless it is another
+// node's by now.
+func (t planner) fenceAt(p Plan) string {
+	from, known := t.v.Node(p.From)
+	if !known || p.From == p.To || from.Live() || p.Phase != Fencing && p.Phase != Detaching && p.Phase != Promoting {
+		return ""
+	}
+	for _, r := range t.v.Nodes {
+		if r.ID != from.ID && r.Address == from.Address {
+			return ""
+		}
+	}
+	return from.Address
+}
+
+// oldPrimaryReturned reports whether the old primary has come back of itself: its agent holds the lease
+// again. Nobody else could be promoted then, nor need be.
+func (t planner) oldPrimaryReturned(p Plan) bool {
+	r, ok := t.v.holder()
+	return ok && p.Kind == Failover && !p.Force && r.ID == p.From && r.ID == t.v.Row.Primary &&
+		t.v.Lease.Held() && r.Live() && r.Condition == Up
+}
+
+func (t planner) detaching(p Plan) Action {
+	// Before the first promotion: the least that can be done is nothing.
+	if t.oldPrimaryReturned(p) {
+		return t.finishPlan("the old primary is back", "")
+	}
+	waits := slices.ContainsFunc(t.mustDetach(p.From), func(r Record) bool {
+		_, ok := r.ResultOf(p.Epoch, OrderDetach)
+		forced := p.Force && r.ID == p.Wanted && r.Condition == Quarantined // its agent takes an operator's word for it
+		return !ok && (r.Condition == Up || forced)
+	})
+	// One that answers late may have more. After the patience it is taken to be dead.
+	if waits && !t.isOverdue() {
+		return Action{Wait: t.p.Patience - t.s.PhaseFor}
+	}
+	best, unfit := choosePrimary(t.v, choice{from: p.From, wanted: p.Wanted, force: p.Force, tried: p.Tried, maxLag: t.p.MaxLag, frozen: p.Epoch})
+	if best == "" {
+		return t.finishPlan(explainNoCandidate(t.v.Row.Name, unfit), "")
+	}
+	r, _ := t.v.Node(best)
+	done, _ := r.ResultOf(p.Epoch, OrderDetach)
+	r.Txn, r.Lineage, r.Before = done.Txn, done.Lineage, done.Before
+	return t.advancePhase(Promoting, fmt.Sprintf("chose %s at %d", r.Label(), done.Txn), func(p *Plan) { p.To, p.NewHistory = best, t.v.Row.isForeignData(r) })
+}
+
+// promoting waits until the chosen node has written itself into the row, which also
+// begins the next phase.
+func (t planner) promoting(p Plan) Action {
+	to, _ := t.v.Node(p.To)
+	done, ok := to.ResultOf(p.Epoch, OrderPromote)
+	why := ""
+	switch {
+	// It holds the lease again, so that the chosen one cannot get it.
+	case t.oldPrimaryReturned(p):
+		return t.finishPlan("the old primary is back", "")
+	// It says so itself, and stays closed.
+	case ok && done.Error != "":
+		why = fmt.Sprintf("%s could not be promoted: %s", to.Label(), done.Error)
+	// Nobody else was named yet: choose again.
+	case to.Live() && to.Condition == Down:
+		why = to.Label() + " died before it became the primary"
+	// Longer than an order: it must promote, get the lease and write the row.
+	case t.s.PhaseFor >= 2*t.p.Patience:
+		why = to.Label() + " did not become the primary in time"
+	default:
+		return Action{Wait: 2*t.p.Patience - t.s.PhaseFor}
+	}
+	return t.replacePlan(why, p.To)
+}
+
+// following leads the others to the new primary. It goes on being watched meanwhile.
+func (t planner) following(p Plan) Action {
+	switch left := t.notFollowing(p); {
+	// The new primary died: a new plan must not wait for copies from it.
+	case t.found.Health == Replaceable && t.v.Row.Primary == p.To:
+		return t.finishPlan("", "the new primary is lost already: "+t.found.Why)
+	case p.Kind == Return && !p.Force:
+		// Its own replicas never left it, but for the one that was to be the next.
+		return t.finishPlan("it went back to the old primary: "+p.Reason, "")
+	case len(left) == 0:
+		return t.finishPlan("", "")
+	// Copies may take hours. Agents go on by themselves without a plan.
+	case t.s.PhaseFor >= t.p.FollowWait:
+		return t.finishPlan("", fmt.Sprintf("%d still copying", len(left)))
+	}
+	return Action{Wait: min(t.p.Patience, t.p.FollowWait-t.s.PhaseFor)}
+}
+
+// notFollowing are the members that live and do not follow the new primary yet, those that
+// have begun first. One that cannot is left to its own agent.
+func (t planner) notFollowing(p Plan) []Record {
+	out := slices.DeleteFunc(t.liveMembers(p.To), func(r Record) bool {
+		done, _ := r.ResultOf(p.Epoch, OrderFollow)
+		return done.Error != "" || r.Condition != Up || r.Role == Replica && r.PrimaryID == p.To && r.Link != nil && r.Link.Up
+	})
+	// The old primary comes first, as long as it is one: clients wait there for its pause to end.
+	rank := func(r Record) int {
+		_, begun := r.ResultOf(p.Epoch, OrderFollow)
+		switch {
+		case r.ID == p.From && r.Role == Primary:
+			return 0
+		case begun:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(out, func(a, b Record) int { return rank(a) - rank(b) })
+	return out
+}
+
+// WithNewPrimary returns the row in which the node that a plan names is the primary, and the plan is in
+// phase [Following]. That node's agent writes it with [Registry.UpdateRow] as the last step of the promotion, not
+// the orchestrator. s is the node's state after its promotion, and took is the promotion's duration. The
+// error wraps ErrChanged if the row no longer has that plan.
+func (r Row) WithNewPrimary(node string, epoch int64, s State, took time.Duration) (Row, error) {
+	p := r.Plan
+	if p == nil || p.Epoch != epoch || p.To != node || p.Phase != Promoting {
+		return Row{}, fmt.Errorf("%w: the plan of epoch %d does not name node %.8s any more", ErrChanged, epoch, node)
+	}
+	r = r.Copy()
+	r.Primary, r.PrimaryEpoch = node, epoch
+	r.Plan.Steps = append(r.Plan.Steps, Step{Phase: Promoting, Took: took})
+	r.Plan.Phase = Following
+	if p.NewHistory {
+		r.Lineages = nil
+	}
+	r.Lineages = extend(r.Lineages, s.Lineage.ID, s.PromotedAt())
+	if _, member := r.Member(node); !member {
+		r.Members = append(r.Members, Member{ID: node, Since: p.Began})
+	}
+	if p.Kind == Failover && p.Request == "" {
+		r.Failovers = append(r.Failovers, p.Began)
+		r.Failovers = r.Failovers[max(0, len(r.Failovers)-MaxFailovers):]
+	}
+	return r, nil
+}
+
+// extend ends the lineages at txn, where the new primary stood, and begins another, unless
+// it goes on with the present one. What anybody has of them beyond that was never its.
+func extend(all []Lineage, id string, txn int64) []Lineage {
+	if n := len(all); n > 0 && all[n-1].ID == id {
+		return all
+	}
+	if txn <= 0 {
+		return []Lineage{{ID: id}}
+	}
+	all = slices.DeleteFunc(all, func(l Lineage) bool { return l.ID == id })
+	for i := range all {
+		if all[i].End == 0 || all[i].End > txn {
+			all[i].End = txn
+		}
+	}
+	all = append(all, Lineage{ID: id})
+	return all[max(0, len(all)-MaxLineages):]
+}

@@ -1,0 +1,196 @@
+package shard
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// startAutomatic begins a failover that nobody asked for, unless something speaks against it.
+func (t planner) startAutomatic() Action {
+	row := t.v.Row
+	name := row.Name
+	// Maintenance: an operator said so.
+	if row.Paused != nil {
+		return Action{Blocked: fmt.Sprintf("failover of shard %q is paused by %s; go on with: understudy shard resume %s", name, row.Paused.By, name)}
+	}
+	// It may accept writes from others: replacing it would make two primaries.
+	if t.found.Health == Stuck {
+		return Action{Blocked: fmt.Sprintf("%s. Make sure that it is dead, then: understudy shard failover %s --force", t.found.Why, name)}
+	}
+	// What keeps failing is not made better by moving it around.
+	if n := len(row.recentFailovers(t.v.Now, t.p.FlapWindow)); n >= t.p.FlapLimit {
+		return Action{Blocked: fmt.Sprintf("shard %q failed over %d times within %v; find out why, then: understudy shard failover %s", name, n, t.p.FlapWindow, name)}
+	}
+	// Only a failover that did something counts, not a request that was refused.
+	if last := row.Last; last != nil && last.Failed != "" && last.Kind == Failover && len(last.Steps) > 0 {
+		if since := t.v.Now.Sub(last.Ended); since >= 0 && since < t.p.Patience {
+			return Action{Blocked: last.Failed, Wait: t.p.Patience - since}
+		}
+	}
+	// Rather no plan than one that ends without a primary: the replicas would be detached for nothing.
+	if best, unfit := choosePrimary(t.v, choice{from: row.Primary, maxLag: t.p.MaxLag}); best == "" {
+		return Action{Blocked: explainNoCandidate(name, unfit)}
+	}
+	return t.startPlan(Plan{Kind: Failover, From: row.Primary, Phase: Detaching, Reason: t.found.Why})
+}
+
+// startPlan starts a plan under an epoch of its own.
+func (t planner) startPlan(p Plan) Action {
+	return t.updateRow(func(r *Row) {
+		r.Epoch = t.v.nextEpoch()
+		p.Epoch, p.By, p.ByNode, p.Began = r.Epoch, t.s.Instance, t.s.Node, t.v.Now
+		r.Plan = &p
+		if r.Request != nil && p.Request == r.Request.id() {
+			r.Request = nil
+		}
+	}, nil)
+}
+
+// startRequested begins what an operator asked for, or refuses it.
+func (t planner) startRequested(q Request) Action {
+	row := t.v.Row
+	force := q.Force && q.Kind == Failover
+	plan := Plan{Kind: q.Kind, From: row.Primary, Wanted: q.To, Force: force, Request: q.id(),
+		Reason: "asked for by " + q.By, Timeout: cmp.Or(q.Timeout, DefaultPause)}
+	old, _ := t.v.Node(row.Primary)
+	best, unfit := choosePrimary(t.v, choice{from: row.Primary, wanted: q.To, force: force, maxLag: t.p.MaxLag})
+	switch {
+	// A newer version may know more kinds.
+	case q.Kind != Failover && q.Kind != Switchover:
+		return t.refuseRequest(plan, fmt.Sprintf("the request is for a %.20q, which this version does not know", q.Kind))
+	case row.Primary == "":
+		return t.refuseRequest(plan, "the shard has no primary yet")
+	// Its agent keeps it closed, because it may have lost data. An operator who names it takes what it has.
+	case q.To == row.Primary && force && isAnswering(old) && t.found.Health == Replaceable:
+		plan.Kind, plan.Phase, plan.To, plan.Wanted, plan.NewHistory = Return, Promoting, q.To, "", row.isForeignData(old)
+	case q.To == row.Primary:
+		return t.refuseRequest(plan, old.Label()+" is the primary already")
+	// Before anything is changed.
+	case best == "":
+		return t.refuseRequest(plan, explainNoCandidate(row.Name, unfit))
+	// A switchover loses nothing because the primary takes part in it.
+	case q.Kind == Switchover && (t.found.Health != Fine || !old.Live() || old.Condition != Up):
+		help := "Use: understudy shard failover " + row.Name
+		if t.found.Health == Unattended {
+			help = "Start its agent, or wait until that has the lease again"
+		}
+		return t.refuseRequest(plan, fmt.Sprintf("the primary %s is not well (%s: %s); a switchover needs it. %s",
+			old.Label(), t.found.Health, t.found.Why, help))
+	case q.Kind == Switchover:
+		plan.Phase, plan.To, plan.Run = Pausing, best, old.Run
+	// It is closed or dead already: no need to fence it.
+	case t.found.Health == Replaceable:
+		plan.Phase = Detaching
+	// It may accept writes: only an operator may decide that they are lost.
+	case !force:
+		alternative := ""
+		if t.found.Health == Fine {
+			alternative = " To replace it without loss: understudy shard switchover " + row.Name + "."
+		}
+		return t.refuseRequest(plan, fmt.Sprintf("the primary is %s: %s.%s To replace it anyway, losing what no replica has: understudy shard failover %s --force",
+			t.found.Health, t.found.Why, alternative, row.Name))
+	default:
+		plan.Phase = Fencing
+	}
+	return t.startPlan(plan)
+}
+
+// id is never "", so that a plan shows that somebody asked for it.
+func (q Request) id() string { return cmp.Or(q.ID, "?") }
+
+// isAnswering reports whether both the node and its agent do.
+func isAnswering(r Record) bool { return r.Live() && (r.Condition == Up || r.Condition == Quarantined) }
+
+// refuseRequest ends a request without a plan having begun; it is shown as the last one.
+func (t planner) refuseRequest(p Plan, why string) Action {
+	p.Failed, p.Began, p.Ended, p.Epoch = why, t.v.Now, t.v.Now, t.v.Row.Epoch
+	return t.updateRow(func(r *Row) { r.Request, r.Last = nil, &p }, t.event(p))
+}
+
+const (
+	// insteadOf parts the reason of the first of several plans from that of the latest.
+	insteadOf = "; in place of epoch "
+	// maxAttempts is how many nodes, or how often one, a plan and those in its place try to promote.
+	maxAttempts = 3
+)
+
+// replacePlan begins a plan under a new epoch in the place of one that got stuck. Nothing
+// that was sent under the old epoch counts any more; a node that was named by it and
+// did not become the primary is tried last.
+func (t planner) replacePlan(why, tried string) Action {
+	old := *t.v.Row.Plan
+	next := old
+	next.Steps, next.Took = nil, 0
+	reason, _, _ := strings.Cut(old.Reason, insteadOf)
+	next.Reason = fmt.Sprintf("%s%s%d: %s", reason, insteadOf, old.Epoch, why)
+	if tried != "" {
+		next.Tried = append(next.Tried[:len(next.Tried):len(next.Tried)], tried)
+	}
+	switch {
+	// The row names the new primary already: only its replicas are left to lead there.
+	case old.Phase == Following:
+		next.Kind, next.Phase, next.To = Repair, Following, t.v.Row.Primary
+	// No node could be promoted.
+	case len(next.Tried) > maxAttempts:
+		return t.finishPlan(why, "")
+	// Its old primary is paused, not lost.
+	case old.Kind == Switchover || old.Kind == Return:
+		return t.returnToOldPrimary(old, next, why)
+	default:
+		next.Kind, next.Phase, next.To, next.NewHistory = Failover, Detaching, "", false
+		if old.Phase == Fencing {
+			next.Phase = Fencing
+		}
+	}
+	return t.startPlan(next)
+}
+
+// returnToOldPrimary is the way on of a switchover that could not finish: back to the old primary while that
+// lives, and otherwise a failover, once it is proved that it can be replaced. One that had not been
+// paused is left as it is.
+func (t planner) returnToOldPrimary(old, next Plan, why string) Action {
+	from, _ := t.v.Node(old.From)
+	// an operator who forced the primary that there is did so whatever its condition.
+	well := isAnswering(from) && (from.Condition == Up || old.Kind == Return && old.Force)
+	wait := old.Phase != Pausing && t.s.PhaseFor < max(8*t.p.Patience, 4*from.Timeout) && t.v.Row.Request == nil
+	why = fmt.Sprintf("%s; the old primary %s is %s: %s", why, from.Label(), t.found.Health, t.found.Why)
+	switch {
+	// It was tried already, or was restarted since, and may have lost data.
+	case well && (slices.Contains(next.Tried, old.From) || old.Run != "" && from.Run != old.Run):
+		return t.finishPlan(why, "") // its own agent knows best what to do then
+	// It was only paused: nothing is lost by going back.
+	case well:
+		next.Kind, next.Phase, next.To, next.Wanted = Return, Promoting, old.From, ""
+	// It died on the way. In the phase promoting it has given the lease up and was closed from here.
+	case t.found.Health == Replaceable, old.Phase == Promoting && t.s.LeaseLapsed && t.s.Fenced && !from.Live():
+		next.Kind, next.Phase, next.To, next.Wanted, next.NewHistory = Failover, Detaching, "", "", false
+	// It may answer again, or be proved dead. Giving up now would leave the shard paused and without a plan.
+	case wait && t.found.Health != Stuck:
+		return Action{Lock: true, Wait: t.p.Patience / 4, Blocked: why}
+	default:
+		return t.finishPlan(why, "")
+	}
+	return t.startPlan(next)
+}
+
+// String is the plan as one line for operators.
+func (p Plan) String() string {
+	s := string(p.Kind)
+	if p.Failed != "" {
+		if p.Kind == Return && !p.Force {
+			s = string(Switchover)
+		}
+		return s + " failed: " + p.Failed
+	}
+	for i, step := range p.Steps {
+		sep := ", "
+		if i == 0 {
+			sep = ": "
+		}
+		s += fmt.Sprintf("%s%s %v", sep, step.Phase, step.Took.Round(time.Millisecond))
+	}
+	return s
+}

@@ -1,0 +1,81 @@
+-- Entry points of queues. Applications call enqueue and enqueue_all by these names, and the trigger
+-- number_batches names its function, so that there is one of each beside the sets of all versions. It
+-- belongs to the version that was installed last, and numbers what the other one enqueues too: it must
+-- stay compatible with the version before, in signature and in what it writes. An argument that is added, even
+-- with a DEFAULT, does not replace a function: it makes an overload beside it, and old calls become ambiguous.
+
+-- Runs at the commit of the user's transaction, once for each of its batches; the first time it
+-- numbers all of them. At the commit, and not before: so a lock on a key is held for as long as the
+-- commit takes, and the order of the numbers is that of the commits. It has the rights of the
+-- schema's owner.
+CREATE OR REPLACE FUNCTION {{schema}}.number_batches() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    k record;
+    v_queue text;
+    v_ready bigint := 0;
+    v_seq bigint;
+BEGIN
+    SELECT b.seq INTO v_seq FROM {{schema}}.batch b WHERE b.id = NEW.id AND b.queue = NEW.queue;
+    IF NOT FOUND OR v_seq IS NOT NULL THEN
+        RETURN NULL;
+    END IF;
+    FOR k IN
+        SELECT b.queue, b.key, array_agg(b.ctid ORDER BY b.n) AS tids FROM {{schema}}.batch b
+         WHERE b.tx = txid_current() AND b.n >= NEW.n AND b.seq IS NULL
+         GROUP BY b.queue, b.key ORDER BY b.queue, b.key -- the order of the locks, against deadlocks
+    LOOP
+        IF v_ready > 0 AND v_queue <> k.queue THEN
+            PERFORM {{rules}}.wake_members('queue/' || v_queue, v_ready);
+            v_ready := 0;
+        END IF;
+        v_queue := k.queue;
+        v_ready := v_ready + {{rules}}.append_to_key(k.queue, k.key, k.tids)::int;
+    END LOOP;
+    IF v_ready > 0 THEN
+        PERFORM {{rules}}.wake_members('queue/' || v_queue, v_ready);
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Enqueues batches in the caller's transaction and tells which are new. Those with
+-- an id that the queue has already are left out.
+CREATE OR REPLACE FUNCTION {{schema}}.enqueue_all(queues text[], keys text[], ids text[], content_types text[], payloads bytea[])
+RETURNS boolean[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_queue text;
+    v_added boolean[] := array_fill(false, ARRAY[coalesce(cardinality(ids), 0)]);
+    v_row record;
+BEGIN
+    FOR v_queue IN SELECT DISTINCT q FROM unnest(queues) q LOOP
+        PERFORM {{rules}}.require_queue(v_queue);
+    END LOOP;
+    FOR v_row IN
+        WITH ins AS (
+            INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload)
+            SELECT * FROM unnest(queues, keys, ids, content_types, payloads)
+            ON CONFLICT (id, queue) DO NOTHING RETURNING batch.id, batch.queue
+        )
+        SELECT min(u.i) AS i FROM ins, unnest(queues, ids) WITH ORDINALITY u (queue, id, i)
+         WHERE u.id = ins.id AND u.queue = ins.queue GROUP BY ins.id, ins.queue
+    LOOP
+        v_added[v_row.i] := true;
+    END LOOP;
+    RETURN v_added;
+END $$;
+
+-- Enqueues one batch in the caller's transaction and returns its id, or null if the
+-- queue has a batch of this id already.
+CREATE OR REPLACE FUNCTION {{schema}}.enqueue(queue text, key text, payload bytea, id text DEFAULT NULL,
+    content_type text DEFAULT 'application/octet-stream') RETURNS text LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_id text;
+BEGIN
+    PERFORM {{rules}}.require_queue(enqueue.queue);
+    INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload)
+    VALUES (enqueue.queue, enqueue.key, coalesce(enqueue.id, {{schema}}.new_id()), enqueue.content_type, enqueue.payload)
+    ON CONFLICT (id, queue) DO NOTHING RETURNING batch.id INTO v_id;
+    RETURN v_id;
+END $$;

@@ -1,0 +1,28 @@
+package postgres
+
+import "context"
+
+// InSQL puts this program's names into a test's SQL on the usual schema.
+func InSQL(text string) string {
+	rules, err := readRules()
+	if err != nil {
+		panic(err)
+	}
+	return renderer(DefaultSchema, rules).Replace(text)
+}
+
+// RuleSet is the hash of this program's rules.
+func RuleSet() string { return InSQL("{{hash}}")[1:13] }
+
+// OtherRuleSet is the hash of those of [OpenOther].
+const OtherRuleSet = "0123456789ab"
+
+// OpenOther opens a store as a program of another version does, whose rules have another hash.
+func OpenOther(ctx context.Context, cfg Config) (*Store, error) {
+	rules, err := readRules()
+	if err != nil {
+		return nil, err
+	}
+	rules.hash = OtherRuleSet
+	return openWith(ctx, cfg, rules)
+}

@@ -1,0 +1,337 @@
+-- Sessions, leases, waiting lists and the history: one function for each operation that changes
+-- them. {{schema}} is the schema's quoted name, {{channel}} the same name as a string, {{rules}}
+-- the prefix of this set of functions, and {{hash}} its hash.
+--
+-- Every function keeps these rules:
+--   * Time is {{schema}}.clock(), which is clock_timestamp() and never now(), read after the locks
+--     are taken. now() is the start of the transaction: before every lock that it waited for, so
+--     that a session that was renewed meanwhile would look lapsed, or a lapsed one alive.
+--   * Lock order, against deadlocks: sessions before leases, two sessions in the order of their
+--     ids, many leases in the order of their keys.
+--   * What ends a session locks its row FOR UPDATE. A renewal takes the weaker lock of an ordinary
+--     update. What needs a session to stay alive takes FOR KEY SHARE, which blocks only its end.
+--   * Every change is a compare-and-set: the row is locked, compared with what the caller saw, and
+--     only then written.
+--   * A refusal that a plain read can give takes no lock.
+
+CREATE FUNCTION {{rules}}.nanoseconds(i interval) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$ SELECT (extract(epoch FROM i) * 1000000)::bigint * 1000 $$;
+
+CREATE FUNCTION {{rules}}.label(name text, id text) RETURNS text LANGUAGE sql IMMUTABLE
+AS $$ SELECT name || '/' || left(id, 8) $$;
+
+-- Settings for this statement alone. It waits for locks no longer than its caller
+-- does: who has given up must not be served later. And it goes by the indexes: the
+-- plans of functions are kept, also when a table of a few rows has grown to many.
+CREATE FUNCTION {{rules}}.configure_statement(p_patience bigint) RETURNS text LANGUAGE sql VOLATILE AS $$
+    SELECT set_config('lock_timeout', greatest(p_patience, 1)::text, true) || set_config('enable_seqscan', 'off', true)
+$$;
+
+-- A number that differs from the last one when an event has appeared since. The
+-- sequence alone would miss a statement that took its id before the last look
+-- and committed after it; so the events that are visible among the last are counted too.
+CREATE FUNCTION {{rules}}.changes() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_last bigint := coalesce(pg_sequence_last_value('{{schema}}.event_id'), 0);
+    v_seen bigint;
+BEGIN
+    SELECT count(*) INTO v_seen FROM {{schema}}.event WHERE id > v_last - 16;
+    RETURN v_last * 32 + v_seen;
+END $$;
+
+CREATE FUNCTION {{rules}}.notify_change(p_space text, p_key text, p_term bigint, p_free boolean, p_successor text)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_change text := json_build_object('space', p_space, 'key', p_key, 'term', p_term, 'free', p_free, 'successor', p_successor)::text;
+BEGIN
+    -- What does not fit says "anything may have changed".
+    PERFORM pg_notify({{channel}}, CASE WHEN octet_length(v_change) < 7900 THEN v_change ELSE '' END);
+END $$;
+
+-- A lease as it stands; one row, also for a lease that was never held. In time
+-- differences "at" is the clock.
+CREATE TYPE {{rules}}.shown AS (
+    space text, key text, term bigint, session text, holder_id text, holder_name text, holder_address text,
+    interval_ns bigint, timeout_ns bigint, seq bigint, deadline timestamptz, ended boolean,
+    since timestamptz, successor text, reserved timestamptz, asked boolean, asked_for text,
+    waiting bigint, at timestamptz
+);
+CREATE FUNCTION {{rules}}.waiting(p_space text, p_key text, t timestamptz) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT count(*) FROM {{schema}}.waiter w JOIN {{schema}}.session n ON n.id = w.session
+     WHERE w.space = p_space AND w.key = p_key AND NOT n.ended AND n.deadline > t
+$$;
+CREATE FUNCTION {{rules}}.show_lease(p_space text, p_key text) RETURNS SETOF {{rules}}.shown LANGUAGE sql STABLE AS $$
+    SELECT p_space, p_key, coalesce(l.term, 0), coalesce(l.session, ''),
+           coalesce(l.holder_id, ''), coalesce(l.holder_name, ''), coalesce(l.holder_address, ''),
+           coalesce(s.interval_ns, 0), coalesce(s.timeout_ns, 0), coalesce(s.seq, 0),
+           coalesce(s.deadline, c.at), coalesce(s.ended, false),
+           coalesce(l.since, c.at), coalesce(l.successor, ''), coalesce(l.reserved, c.at),
+           coalesce(l.asked, false), coalesce(l.asked_for, ''),
+           {{rules}}.waiting(p_space, p_key, c.at),
+           c.at
+      FROM (SELECT {{schema}}.clock() AS at OFFSET 0) c
+      LEFT JOIN {{schema}}.lease l ON l.space = p_space AND l.key = p_key
+      LEFT JOIN {{schema}}.session s ON s.id = l.session
+$$;
+
+-- Starts a session and returns the changes so far, or null if the id was used before.
+CREATE FUNCTION {{rules}}.start_session(p_id text, p_instance text, p_name text, p_address text,
+    p_interval_ns bigint, p_timeout_ns bigint, p_patience bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz;
+    v_old text[];
+BEGIN
+    PERFORM {{rules}}.configure_statement(p_patience);
+    t := {{schema}}.clock();
+    INSERT INTO {{schema}}.session (id, instance_id, name, address, interval_ns, timeout_ns, started, deadline, rules)
+    VALUES (p_id, p_instance, p_name, p_address, p_interval_ns, p_timeout_ns, t, t + p_timeout_ns / 1000 * interval '1 microsecond', {{hash}})
+    ON CONFLICT (id) DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    -- Delete sessions that ended a day ago and hold nothing. Ids are random: each start looks at 50
+    -- neighbours on each side, more than can have been added, so that no index is needed on a
+    -- column that renewals change.
+    SELECT array_agg(id) INTO v_old FROM (
+        SELECT s.id, s.deadline FROM (
+            (SELECT id FROM {{schema}}.session WHERE id > p_id ORDER BY id LIMIT 50)
+            UNION ALL
+            (SELECT id FROM {{schema}}.session WHERE id < p_id ORDER BY id DESC LIMIT 50)
+        ) near JOIN {{schema}}.session s USING (id)
+        WHERE s.deadline < t - interval '24 hours'
+          AND NOT EXISTS (SELECT FROM {{schema}}.lease l WHERE l.session = s.id AND l.session <> '')
+        FOR UPDATE OF s SKIP LOCKED
+    ) gone;
+    IF v_old IS NOT NULL THEN
+        DELETE FROM {{schema}}.waiter WHERE session = ANY (v_old);
+        DELETE FROM {{schema}}.session WHERE id = ANY (v_old);
+    END IF;
+    RETURN {{rules}}.changes();
+END $$;
+
+-- Renews a session that lives. Once refused, always refused: it is ended then.
+CREATE FUNCTION {{rules}}.renew_session(p_id text, p_patience bigint, OUT seq bigint, OUT changes bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    n record;
+    t timestamptz;
+BEGIN
+    PERFORM {{rules}}.configure_statement(p_patience);
+    SELECT s.deadline, s.timeout_ns, s.ended INTO n FROM {{schema}}.session s WHERE s.id = p_id FOR NO KEY UPDATE;
+    t := {{schema}}.clock();
+    -- Compared with the clock after the lock: this may have waited past the deadline.
+    IF n.deadline > t AND NOT n.ended THEN
+        UPDATE {{schema}}.session s SET seq = s.seq + 1, deadline = t + n.timeout_ns / 1000 * interval '1 microsecond'
+         WHERE s.id = p_id RETURNING s.seq INTO seq;
+        changes := {{rules}}.changes();
+    ELSIF NOT n.ended THEN
+        PERFORM FROM {{schema}}.session s WHERE s.id = p_id FOR UPDATE;
+        UPDATE {{schema}}.session s SET ended = true WHERE s.id = p_id;
+    END IF;
+END $$;
+
+-- Ends a session, which frees all that it holds, and releases at most p_most of
+-- its leases; returns how many. It is called until it returns less: each call is
+-- short, and none of the leases is anybody's meanwhile.
+CREATE FUNCTION {{rules}}.end_session(p_id text, p_reason text, p_most bigint, p_patience bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz;
+    v_freed bigint;
+    v_spaces text[];
+    v_keys text[];
+    v_terms bigint[];
+BEGIN
+    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM FROM {{schema}}.session WHERE id = p_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    t := {{schema}}.clock();
+    UPDATE {{schema}}.session SET ended = true, deadline = least(t, deadline) WHERE id = p_id AND NOT ended;
+    DELETE FROM {{schema}}.waiter WHERE session = p_id;
+    WITH held AS (
+        SELECT space, key FROM {{schema}}.lease WHERE session = p_id AND session <> ''
+         ORDER BY space, key LIMIT p_most FOR NO KEY UPDATE
+    ), freed AS (
+        UPDATE {{schema}}.lease l
+           SET session = '', since = t, held_ns = {{rules}}.nanoseconds(t - since), successor = '', reserved = NULL, asked = false, asked_for = ''
+          FROM held WHERE l.space = held.space AND l.key = held.key
+        RETURNING l.space, l.key, {{rules}}.label(holder_name, holder_id) AS holder, l.term, l.held_ns
+    ), told AS (
+        INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+        SELECT t, space, key, holder, '', term, p_reason, held_ns FROM freed ORDER BY space, key
+        RETURNING part, subject, term
+    )
+    SELECT count(*), array_agg(part), array_agg(subject), array_agg(term) INTO v_freed, v_spaces, v_keys, v_terms FROM told;
+    IF v_freed > 100 THEN -- one notification that says "anything may have changed"
+        PERFORM pg_notify({{channel}}, '');
+    ELSE
+        PERFORM {{rules}}.notify_change(x.space, x.key, x.term, true, '') FROM unnest(v_spaces, v_keys, v_terms) x (space, key, term);
+    END IF;
+    RETURN v_freed;
+END $$;
+
+-- The rule of who may take a lease: why it can be had, or null.
+CREATE FUNCTION {{rules}}.acquisition_reason(l {{schema}}.lease, old {{schema}}.session, me {{schema}}.session,
+    p_seen_term bigint, p_seen_session text, p_seen_seq bigint, p_waited boolean, t timestamptz) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    CASE
+    WHEN coalesce(l.term, 0) <> p_seen_term OR coalesce(l.session, '') <> p_seen_session THEN
+        RETURN NULL;
+    WHEN coalesce(l.session, '') = '' THEN
+        IF l.successor <> '' AND l.successor IN (me.name, me.instance_id) THEN
+            RETURN 'successor';
+        END IF;
+        RETURN CASE WHEN coalesce(l.successor, '') = '' OR l.reserved <= t OR p_waited THEN 'vacant' END;
+    WHEN coalesce(old.seq, 0) <> p_seen_seq THEN
+        RETURN NULL;
+    WHEN old.id IS NULL THEN
+        RETURN CASE WHEN p_waited THEN 'lapsed' END;
+    ELSE
+        RETURN CASE WHEN old.ended OR old.deadline <= t OR p_waited THEN 'lapsed' END;
+    END CASE;
+END $$;
+
+-- Takes a lease. The verdict is 'taken', 'held' or 'lapsed'; the lease is the one
+-- that the verdict was given on, never one read later.
+CREATE FUNCTION {{rules}}.acquire(p_space text, p_key text, p_session text, p_seen_term bigint, p_seen_session text,
+    p_seen_seq bigint, p_waited boolean, p_patience bigint, OUT verdict text, OUT lease {{rules}}.shown) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    l {{schema}}.lease;
+    old {{schema}}.session;
+    me {{schema}}.session;
+    both_rows record;
+    t timestamptz;
+    v_reason text;
+BEGIN
+    PERFORM {{rules}}.configure_statement(p_patience);
+    -- The first pass takes no lock: most requests for a lease that was held end there. The
+    -- second pass locks and decides.
+    FOR look IN CASE WHEN p_seen_session = '' THEN 2 ELSE 1 END .. 2 LOOP
+        IF look = 1 THEN
+            SELECT x AS l, s AS s INTO both_rows FROM {{schema}}.lease x LEFT JOIN {{schema}}.session s ON s.id = x.session
+             WHERE x.space = p_space AND x.key = p_key;
+            l := both_rows.l;
+            old := both_rows.s;
+        ELSE
+            -- Two sessions are locked in the order of their ids: two contenders for each other's
+            -- leases would otherwise wait for each other.
+            IF p_session COLLATE "C" < p_seen_session COLLATE "C" THEN
+                PERFORM FROM {{schema}}.session s WHERE s.id = p_session FOR KEY SHARE;
+            END IF;
+            IF p_seen_session <> '' THEN
+                SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = p_seen_session FOR UPDATE;
+            END IF;
+            PERFORM FROM {{schema}}.session s WHERE s.id = p_session FOR KEY SHARE;
+            SELECT x.* INTO l FROM {{schema}}.lease x WHERE x.space = p_space AND x.key = p_key FOR NO KEY UPDATE;
+            IF l.session <> p_seen_session THEN
+                SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = l.session;
+            END IF;
+        END IF;
+        -- After any wait: this session may have been renewed meanwhile.
+        SELECT s.* INTO me FROM {{schema}}.session s WHERE s.id = p_session;
+        t := {{schema}}.clock();
+        IF me.id IS NULL OR me.ended OR me.deadline <= t THEN
+            verdict := 'lapsed';
+        ELSIF l.session = p_session THEN
+            verdict := 'taken';
+        ELSE
+            v_reason := {{rules}}.acquisition_reason(l, old, me, p_seen_term, p_seen_session, p_seen_seq, p_waited, t);
+            verdict := CASE WHEN v_reason IS NULL THEN 'held' END;
+        END IF;
+        EXIT WHEN verdict IS NOT NULL;
+    END LOOP;
+    IF verdict IS NULL THEN
+        l := {{rules}}.assign_lease(p_space, p_key, l, old, me, v_reason, t);
+        old := me;
+        verdict := CASE WHEN l.term IS NULL THEN 'held' ELSE 'taken' END;
+    END IF;
+    IF l.term IS NULL THEN
+        SELECT s.* INTO lease FROM {{rules}}.show_lease(p_space, p_key) s;
+    ELSE
+        lease := ROW(p_space, p_key, l.term, l.session, l.holder_id, l.holder_name, l.holder_address,
+            coalesce(old.interval_ns, 0), coalesce(old.timeout_ns, 0), coalesce(old.seq, 0), coalesce(old.deadline, t),
+            coalesce(old.ended, false), l.since, l.successor, coalesce(l.reserved, t), l.asked, l.asked_for,
+            {{rules}}.waiting(p_space, p_key, t), t);
+    END IF;
+END $$;
+
+-- The change that acquire has decided on, under its locks: the lease as it is then,
+-- or nulls if another session was the first ever to take it.
+CREATE FUNCTION {{rules}}.assign_lease(p_space text, p_key text, l {{schema}}.lease, old {{schema}}.session, me {{schema}}.session,
+    p_reason text, t timestamptz) RETURNS {{schema}}.lease LANGUAGE plpgsql AS $$
+DECLARE
+    -- At least the clock in milliseconds: terms do not fall when a backup is restored.
+    v_term bigint := greatest(coalesce(l.term, 0) + 1, floor(extract(epoch FROM t) * 1000)::bigint);
+    v_vacant interval := t - coalesce(old.deadline, l.since, t);
+    v_taken {{schema}}.lease;
+BEGIN
+    IF l.term IS NULL THEN
+        INSERT INTO {{schema}}.lease (space, key, term, session, holder_id, holder_name, holder_address, since)
+        VALUES (p_space, p_key, v_term, me.id, me.instance_id, me.name, me.address, t)
+        ON CONFLICT (space, key) DO NOTHING RETURNING * INTO v_taken;
+        IF NOT FOUND THEN
+            RETURN v_taken;
+        END IF;
+    ELSE
+        UPDATE {{schema}}.lease
+           SET term = v_term, session = me.id, holder_id = me.instance_id, holder_name = me.name, holder_address = me.address,
+               since = t, successor = '', reserved = NULL, asked = false, asked_for = ''
+         WHERE space = p_space AND key = p_key RETURNING * INTO v_taken;
+        IF old.id IS NOT NULL THEN
+            UPDATE {{schema}}.session SET ended = true WHERE id = old.id AND NOT ended;
+        END IF;
+    END IF;
+    DELETE FROM {{schema}}.waiter WHERE space = p_space AND key = p_key AND session = me.id;
+    INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+    VALUES (t, p_space, p_key,
+            CASE WHEN p_reason = 'lapsed' THEN {{rules}}.label(l.holder_name, l.holder_id) ELSE '' END,
+            {{rules}}.label(me.name, me.instance_id), v_term, p_reason, {{rules}}.nanoseconds(greatest(v_vacant, '0')));
+    PERFORM {{rules}}.notify_change(p_space, p_key, v_term, false, '');
+    RETURN v_taken;
+END $$;
+
+CREATE FUNCTION {{rules}}.release(p_space text, p_key text, p_session text, p_term bigint, p_successor text,
+    p_reserve_ns bigint, p_reason text, p_patience bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    l {{schema}}.lease;
+    t timestamptz;
+BEGIN
+    PERFORM {{rules}}.configure_statement(p_patience);
+    SELECT * INTO l FROM {{schema}}.lease
+     WHERE space = p_space AND key = p_key AND session = p_session AND session <> '' AND term = p_term FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    t := {{schema}}.clock();
+    UPDATE {{schema}}.lease
+       SET session = '', since = t, held_ns = {{rules}}.nanoseconds(t - since), successor = p_successor, reserved = t + p_reserve_ns / 1000 * interval '1 microsecond',
+           asked = false, asked_for = ''
+     WHERE space = p_space AND key = p_key;
+    INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+    VALUES (t, p_space, p_key, {{rules}}.label(l.holder_name, l.holder_id), '', l.term, p_reason, {{rules}}.nanoseconds(t - l.since));
+    PERFORM {{rules}}.notify_change(p_space, p_key, l.term, true, p_successor);
+    RETURN true;
+END $$;
+
+CREATE FUNCTION {{rules}}.request_release(p_space text, p_key text, p_successor text, p_reason text, p_patience bigint)
+RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    l {{schema}}.lease;
+    t timestamptz;
+BEGIN
+    PERFORM {{rules}}.configure_statement(p_patience);
+    SELECT * INTO l FROM {{schema}}.lease WHERE space = p_space AND key = p_key AND session <> '' FOR NO KEY UPDATE;
+    t := {{schema}}.clock();
+    PERFORM FROM {{schema}}.session WHERE id = l.session AND NOT ended AND deadline > t;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE {{schema}}.lease SET asked = true, asked_for = p_successor WHERE space = p_space AND key = p_key;
+    INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+    VALUES (t, p_space, p_key, {{rules}}.label(l.holder_name, l.holder_id), {{rules}}.label(l.holder_name, l.holder_id),
+            l.term, p_reason, {{rules}}.nanoseconds(t - l.since));
+    PERFORM {{rules}}.notify_change(p_space, p_key, l.term, false, '');
+    RETURN true;
+END $$;

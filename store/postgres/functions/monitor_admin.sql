@@ -1,0 +1,144 @@
+-- Applies an operator's action: the answer is 'done', or names what does not exist.
+CREATE FUNCTION {{rules}}.monitor_apply_action(p_floor bigint, p_verb text, p_event text, p_source text, p_alarm text, p_for bigint,
+    p_who text, p_note text, p_patience bigint) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    c record;
+    e {{schema}}.monitor_event;
+    v_subject text := p_source;
+BEGIN
+    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    SELECT * INTO c FROM {{rules}}.monitor_now(p_floor);
+    CASE
+    WHEN p_verb = 'acknowledge' THEN
+        UPDATE {{schema}}.monitor_alarm a SET acknowledged = p_who WHERE a.id = p_alarm;
+        v_subject := p_alarm;
+        IF NOT FOUND THEN RETURN 'alarm'; END IF;
+    WHEN p_verb = 'drop-sink' THEN
+        PERFORM {{rules}}.monitor_changed();
+        DELETE FROM {{schema}}.monitor_sink k WHERE k.name = p_source;
+        IF NOT FOUND THEN RETURN 'sink'; END IF;
+    WHEN p_verb = 'drop-path' THEN
+        DELETE FROM {{schema}}.monitor_path p WHERE p.name = p_source;
+        IF NOT FOUND THEN RETURN 'path'; END IF;
+    ELSE
+        IF p_source = '' THEN
+            PERFORM FROM {{schema}}.monitor_setting s FOR NO KEY UPDATE;
+        END IF;
+        SELECT x.* INTO e FROM {{schema}}.monitor_event x WHERE x.name = p_event AND NOT x.removed FOR NO KEY UPDATE;
+        IF NOT FOUND THEN
+            RETURN 'event';
+        ELSIF p_source <> '' THEN
+            IF NOT {{rules}}.monitor_apply_to_source(c.moment, e.id, p_source, p_verb, p_for, p_note) THEN RETURN 'source'; END IF;
+            v_subject := p_event || '/' || p_source;
+        ELSE
+            v_subject := p_event;
+            IF e.paused <> (p_verb = 'pause') THEN
+                UPDATE {{schema}}.monitor_event x
+                   SET paused = p_verb = 'pause', base = CASE WHEN p_verb = 'pause' THEN x.base ELSE c.moment END, rev = x.rev + 1, respread = ''
+                 WHERE x.id = e.id;
+                PERFORM {{rules}}.monitor_changed();
+            END IF;
+        END IF;
+    END CASE;
+    PERFORM {{rules}}.monitor_record(c.wall, ARRAY[v_subject],
+        ARRAY[p_verb || ' by ' || p_who || CASE WHEN p_note <> '' THEN ': ' || p_note ELSE '' END], ARRAY[0::bigint]);
+    RETURN 'done';
+END $$;
+
+-- Pauses, resumes or retires one source, and tells whether there is one.
+CREATE FUNCTION {{rules}}.monitor_apply_to_source(t bigint, p_event bigint, p_name text, p_verb text, p_for bigint, p_note text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    s {{schema}}.monitor_source;
+    v_seen boolean;
+    v_state text;
+    v_until bigint := CASE WHEN p_verb = 'pause' AND p_for > 0 THEN t + p_for ELSE 0 END;
+BEGIN
+    SELECT b.at <> 0 INTO v_seen FROM {{schema}}.monitor_beat b
+     WHERE b.id = (SELECT x.id FROM {{schema}}.monitor_source x WHERE x.event = p_event AND x.name = p_name) FOR NO KEY UPDATE;
+    SELECT x.* INTO s FROM {{schema}}.monitor_source x WHERE x.event = p_event AND x.name = p_name FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF p_verb = 'resume' AND s.state <> 'paused' OR p_verb <> 'resume' AND s.state = 'retired' THEN
+        UPDATE {{schema}}.monitor_source x SET note = p_note WHERE x.id = s.id;
+        RETURN true;
+    END IF;
+    v_state := CASE p_verb WHEN 'pause' THEN 'paused' WHEN 'retire' THEN s.state ELSE CASE WHEN s.alarm <> '' THEN 'down' ELSE 'up' END END;
+    UPDATE {{schema}}.monitor_source x
+       SET rev = x.rev + 1, note = p_note, state = v_state, asked = x.asked OR p_verb = 'retire',
+           until = CASE WHEN p_verb = 'retire' THEN x.until ELSE v_until END, base = CASE WHEN p_verb = 'resume' THEN t ELSE x.base END
+     WHERE x.id = s.id;
+    UPDATE {{schema}}.monitor_due d
+       SET due = CASE WHEN p_verb <> 'pause' THEN t WHEN v_until > 0 THEN v_until ELSE 9223372036854775807 END WHERE d.id = s.id;
+    IF v_state <> s.state THEN
+        INSERT INTO {{schema}}.monitor_count (event, state, seen, n) VALUES (s.event, s.state, v_seen, -1), (s.event, v_state, v_seen, 1);
+    END IF;
+    RETURN true;
+END $$;
+
+-- Makes an instance known whose session lives, and its sinks with their queues. False: it does not live.
+CREATE FUNCTION {{rules}}.monitor_join(p_session text, p_instance text, p_name text, p_address text, p_process integer, p_host text, p_service text,
+    p_active boolean, p_partitions integer, p_sinks text[], p_patience bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz;
+BEGIN
+    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    t := {{schema}}.clock();
+    IF NOT {{rules}}.is_alive(p_session, t) THEN
+        RETURN false;
+    END IF;
+    IF EXISTS (SELECT FROM unnest(p_sinks) x (name) LEFT JOIN {{schema}}.monitor_sink k ON k.name = x.name WHERE k.name IS NULL) THEN
+        PERFORM FROM {{schema}}.monitor_setting s FOR NO KEY UPDATE;
+        INSERT INTO {{schema}}.queue (name, made) SELECT DISTINCT 'alarms.' || x.name, t FROM unnest(p_sinks) x (name) ORDER BY 1 ON CONFLICT DO NOTHING;
+        INSERT INTO {{schema}}.monitor_sink (name, made) SELECT DISTINCT x.name, t FROM unnest(p_sinks) x (name) ORDER BY 1 ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            PERFORM {{rules}}.monitor_changed();
+        END IF;
+    END IF;
+    INSERT INTO {{schema}}.monitor_member AS m VALUES (p_session, p_instance, p_name, p_address, p_process, p_host, p_service, p_active, p_partitions, p_sinks, t)
+    ON CONFLICT (session) DO UPDATE
+       SET process = p_process, host = p_host, service = p_service, active = p_active, partitions = p_partitions, sinks = p_sinks, seen = t;
+    -- Of those that are over, the last one that was active is still shown by hb_common.
+    DELETE FROM {{schema}}.monitor_member m USING (
+        SELECT o.session FROM {{schema}}.monitor_member o
+         WHERE o.seen < t - interval '1 hour' AND NOT {{rules}}.is_alive(o.session, t)
+           AND (NOT o.active OR EXISTS (SELECT FROM {{schema}}.monitor_member n WHERE n.active AND n.seen > o.seen)) FOR UPDATE SKIP LOCKED) gone
+     WHERE m.session = gone.session;
+    RETURN true;
+END $$;
+
+-- Finds a page of sources, in the order of event and name.
+CREATE FUNCTION {{rules}}.monitor_page_of_sources(p_floor bigint, p_event text, p_source text, p_state text, p_labels text, p_after_event text, p_after text,
+    p_limit integer, p_patience bigint, OUT moment bigint, OUT wall timestamptz, OUT ids bigint[]) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    e record;
+BEGIN
+    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    SELECT n.moment, n.wall INTO moment, wall FROM {{rules}}.monitor_now(p_floor) n;
+    ids := '{}';
+    IF p_labels <> '' THEN
+        -- Those that have a label are found by an index, and sorted.
+        PERFORM set_config('enable_bitmapscan', 'on', true);
+        ids := ARRAY(SELECT s.id FROM {{schema}}.monitor_source s JOIN {{schema}}.monitor_event e ON e.id = s.event
+             WHERE s.labels @> p_labels::jsonb AND (p_event = '' OR e.name = p_event) AND (p_source = '' OR s.name = p_source)
+               AND (p_state = '' OR s.state = p_state) AND (e.name, s.name) > (p_after_event, p_after)
+             ORDER BY e.name, s.name LIMIT p_limit);
+        RETURN;
+    END IF;
+    FOR e IN SELECT x.id, CASE WHEN x.name = p_after_event THEN p_after ELSE '' END AS after FROM {{schema}}.monitor_event x
+              WHERE x.name >= p_after_event AND (p_event = '' OR x.name = p_event) ORDER BY x.name
+    LOOP
+        EXIT WHEN cardinality(ids) >= p_limit;
+        IF p_source <> '' THEN
+            ids := ids || ARRAY(SELECT s.id FROM {{schema}}.monitor_source s
+                WHERE s.event = e.id AND s.name = p_source AND s.name > e.after AND (p_state = '' OR s.state = p_state));
+        ELSIF p_state <> '' THEN
+            ids := ids || ARRAY(SELECT s.id FROM {{schema}}.monitor_source s
+                WHERE s.event = e.id AND s.state = p_state AND s.name > e.after ORDER BY s.name LIMIT p_limit - cardinality(ids));
+        ELSE
+            ids := ids || ARRAY(SELECT s.id FROM {{schema}}.monitor_source s
+                WHERE s.event = e.id AND s.name > e.after ORDER BY s.name LIMIT p_limit - cardinality(ids));
+        END IF;
+    END LOOP;
+END $$;

@@ -1,0 +1,94 @@
+-- Configuration of the monitor, and declared sources.
+
+-- An event as package monitor reads it.
+CREATE FUNCTION {{rules}}.monitor_check_json(e {{schema}}.monitor_event) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT (e.config || jsonb_build_object('ID', e.id, 'Rev', e.rev, 'Removed', e.removed, 'paused', e.paused))::text
+$$;
+
+-- Makes sources known before their first beat, and gives them their labels; tells which are new.
+CREATE FUNCTION {{rules}}.monitor_declare(p_floor bigint, p_events text[], p_names text[], p_labels text[], p_patience bigint)
+RETURNS TABLE (i bigint, fresh boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_known record;
+BEGIN
+    SELECT array_agg(k.i ORDER BY k.i) AS i, array_agg(k.id ORDER BY k.i) AS id, array_agg(k.fresh ORDER BY k.i) AS fresh INTO v_known
+      FROM {{rules}}.monitor_resolve(p_floor, p_events, p_names, p_labels, p_patience) k;
+    UPDATE {{schema}}.monitor_source s SET declared = true, labels = x.labels
+      FROM (SELECT k.id, p_labels[k.i]::jsonb AS labels FROM unnest(v_known.i, v_known.id, v_known.fresh) k (i, id, fresh) WHERE NOT k.fresh ORDER BY k.id) x
+     WHERE s.id = x.id AND (NOT s.declared OR s.labels <> x.labels);
+    RETURN QUERY SELECT k.i, k.fresh FROM unnest(v_known.i, v_known.fresh) k (i, fresh);
+END $$;
+
+-- Does the same for the places of which it then tells that they are new; nothing, if
+-- the event "missing" is not there.
+CREATE FUNCTION {{rules}}.monitor_declare_all(p_floor bigint, p_events text[], p_names text[], p_labels text[], p_patience bigint,
+    OUT missing text, OUT fresh bigint[]) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    PERFORM FROM {{schema}}.monitor_event e WHERE e.name = ANY (p_events) ORDER BY e.id FOR NO KEY UPDATE;
+    SELECT d.event INTO missing FROM unnest(p_events) d (event)
+     WHERE NOT EXISTS (SELECT FROM {{schema}}.monitor_event e WHERE e.name = d.event AND NOT e.removed) LIMIT 1;
+    IF missing IS NULL THEN
+        fresh := ARRAY(SELECT d.i FROM {{rules}}.monitor_declare(p_floor, p_events, p_names, p_labels, p_patience) d WHERE d.fresh);
+    END IF;
+END $$;
+
+-- Puts a configuration into force; "missing" is an event for which sources are declared
+-- and which there is none of: then nothing is done.
+CREATE FUNCTION {{rules}}.monitor_configure(p_floor bigint, p_config text, p_keep boolean, p_origin text,
+    p_events text[], p_names text[], p_labels text[], p_patience bigint,
+    OUT missing text, OUT added text[], OUT changed text[], OUT removed text[], OUT declared bigint, OUT generation bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    c record;
+    v_names text[];
+BEGIN
+    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    SELECT * INTO c FROM {{rules}}.monitor_now(p_floor);
+    PERFORM FROM {{schema}}.monitor_setting s FOR NO KEY UPDATE;
+    PERFORM FROM {{schema}}.monitor_event e ORDER BY e.id FOR NO KEY UPDATE;
+    v_names := ARRAY(SELECT x.name FROM jsonb_to_recordset(p_config::jsonb) x (name text));
+    SELECT d.event INTO missing FROM unnest(p_events) d (event)
+     WHERE d.event <> ALL (v_names) AND NOT EXISTS (SELECT FROM {{schema}}.monitor_event e WHERE e.name = d.event AND NOT e.removed) LIMIT 1;
+    IF missing IS NOT NULL THEN
+        RETURN;
+    END IF;
+    WITH x AS (
+        SELECT o.id, o.removed AS was, o.config <> x.config AS differs, x.*,
+               CASE WHEN o.removed OR x.paused <> coalesce((o.config->>'paused')::boolean, false) THEN x.paused ELSE o.paused END AS pause,
+               o.removed OR o.schedule <> x.schedule OR x.patience < o.patience OR x.max_run > 0 AND (o.max_run = 0 OR x.max_run < o.max_run) AS shorter
+          FROM jsonb_to_recordset(p_config::jsonb) x (name text, config jsonb, paused boolean, schedule text, max_run bigint, fixed boolean,
+                   sender_clock boolean, every bigint, patience bigint, flaps integer, flap_window bigint)
+          JOIN {{schema}}.monitor_event o ON o.name = x.name
+    ), put AS (
+        UPDATE {{schema}}.monitor_event e
+           SET config = x.config, rev = e.rev + 1, removed = false, paused = x.pause, schedule = x.schedule, max_run = x.max_run, fixed = x.fixed,
+               sender_clock = x.sender_clock, every = x.every, patience = x.patience, flaps = x.flaps, flap_window = x.flap_window,
+               base = CASE WHEN x.shorter OR e.paused AND NOT x.pause THEN c.moment ELSE e.base END, respread = ''
+          FROM x WHERE e.id = x.id AND (x.was OR x.differs)
+        RETURNING e.name, x.was
+    ), fresh AS (
+        INSERT INTO {{schema}}.monitor_event (name, config, base, paused, schedule, max_run, fixed, sender_clock, every, patience, flaps, flap_window)
+        SELECT x.name, x.config, c.moment, x.paused, x.schedule, x.max_run, x.fixed, x.sender_clock, x.every, x.patience, x.flaps, x.flap_window
+          FROM jsonb_to_recordset(p_config::jsonb) x (name text, config jsonb, paused boolean, schedule text, max_run bigint, fixed boolean,
+                   sender_clock boolean, every bigint, patience bigint, flaps integer, flap_window bigint)
+         WHERE NOT EXISTS (SELECT FROM {{schema}}.monitor_event o WHERE o.name = x.name) ORDER BY x.name COLLATE "C"
+        RETURNING name
+    ), gone AS (
+        UPDATE {{schema}}.monitor_event e SET removed = true, rev = e.rev + 1, respread = NULL
+         WHERE NOT p_keep AND NOT e.removed AND e.name <> ALL (v_names)
+        RETURNING e.name
+    )
+    SELECT ARRAY(SELECT n.name FROM (SELECT name FROM fresh UNION ALL SELECT name FROM put WHERE was) n ORDER BY n.name COLLATE "C"),
+           ARRAY(SELECT name FROM put WHERE NOT was ORDER BY name COLLATE "C"), ARRAY(SELECT name FROM gone ORDER BY name COLLATE "C")
+      INTO added, changed, removed;
+    SELECT count(*) FILTER (WHERE d.fresh) INTO declared FROM {{rules}}.monitor_declare(p_floor, p_events, p_names, p_labels, p_patience) d;
+    UPDATE {{schema}}.monitor_setting s
+       SET configured = c.wall, origin = p_origin, error = '', generation = s.generation + (added || changed || removed <> '{}')::int
+    RETURNING s.generation INTO generation;
+END $$;
+
+CREATE FUNCTION {{rules}}.monitor_changed() RETURNS void LANGUAGE sql VOLATILE AS $$
+    UPDATE {{schema}}.monitor_setting s SET generation = s.generation + 1
+$$;

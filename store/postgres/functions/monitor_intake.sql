@@ -1,0 +1,249 @@
+-- The monitor: events, sources, their beats, alarms, and what instances call many
+-- times a second.
+--
+-- A moment is a bigint of microseconds on the monitor's own clock: the clock of the
+-- store less a shift, which is moved when that is found to have stepped back.
+--
+-- A source is three rows, each with one kind of writer: monitor_beat is written by
+-- each of its beats and has no index that a beat changes; monitor_due by each look at
+-- it; monitor_source only when something becomes of it. Locks are taken in this order,
+-- and many of a kind in that of their ids: the setting, events, beats, sources, alarms,
+-- dues, paths. The beat and the source of one id may be locked together.
+--
+-- A change of what a judgement goes by changes the beat (its version is "beats" and
+-- "run", added up) or "rev", and only then makes the source due.
+
+-- The settings of configure_statement, for functions that work on lists. Rows are looked up one by one, in the
+-- order of the list, which is also that of the locks. Plans are made each time: that costs
+-- little beside the lists, and one that was made for an empty table would cost very much later.
+CREATE FUNCTION {{rules}}.monitor_configure_statement(p_patience bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'understudy: this needs the isolation level READ COMMITTED' USING ERRCODE = 'US003';
+    END IF;
+    PERFORM {{rules}}.configure_statement(p_patience),
+            set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+            set_config('enable_bitmapscan', 'off', true), set_config('random_page_cost', '1', true),
+            set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_custom_plan', true);
+END $$;
+
+CREATE FUNCTION {{rules}}.monitor_us(t timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$ SELECT (extract(epoch FROM t) * 1000000)::bigint $$;
+
+CREATE FUNCTION {{rules}}.monitor_wall(us bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE
+AS $$ SELECT timestamptz '1970-01-01 00:00:00+00' + us * interval '1 microsecond' $$;
+
+-- The clocks, read after all that was committed before. Moments never fall below a proof
+-- that was recorded, nor below p_floor, the latest that the caller was ever told.
+CREATE FUNCTION {{rules}}.monitor_now(p_floor bigint, OUT moment bigint, OUT wall timestamptz, OUT shift bigint, OUT generation bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_least bigint;
+    v_shift bigint;
+BEGIN
+    FOR look IN 1 .. 2 LOOP
+        SELECT s.shift, s.generation, greatest(p_floor, (SELECT max(p.proof) FROM {{schema}}.monitor_path p))
+          INTO v_shift, generation, v_least FROM {{schema}}.monitor_setting s;
+        wall := {{schema}}.clock();
+        moment := {{rules}}.monitor_us(wall) - v_shift;
+        IF moment >= v_least THEN
+            EXIT;
+        ELSIF look = 1 THEN
+            PERFORM FROM {{schema}}.monitor_setting s FOR NO KEY UPDATE;
+        ELSE
+            v_shift := v_shift - (v_least - moment);
+            moment := v_least;
+            UPDATE {{schema}}.monitor_setting s SET shift = v_shift;
+        END IF;
+    END LOOP;
+    shift := v_shift;
+END $$;
+
+-- Finds sources by name, and makes those known that are not, if p_labels is given or
+-- their event lets sources be learned. An event that is not configured gives no row.
+-- Additions of sources to one check wait for each other, so that their numbers have no gaps.
+CREATE FUNCTION {{rules}}.monitor_resolve(p_floor bigint, p_events text[], p_names text[], p_labels text[], p_patience bigint)
+RETURNS TABLE (i bigint, id bigint, sender_clock boolean, every bigint, fresh boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_now bigint;
+    v_events bigint[];
+    v_made bigint[] := '{}';
+    v_more bigint[];
+    e record;
+BEGIN
+    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    v_events := ARRAY(SELECT DISTINCT e.id FROM unnest(p_events, p_names) x (event, name)
+        JOIN {{schema}}.monitor_event e ON e.name = x.event AND NOT e.removed AND (p_labels IS NOT NULL OR NOT e.fixed)
+        LEFT JOIN {{schema}}.monitor_source s ON s.event = e.id AND s.name = x.name WHERE s.id IS NULL ORDER BY 1);
+    IF v_events <> '{}' THEN
+        v_now := moment FROM {{rules}}.monitor_now(p_floor);
+        FOR e IN SELECT e.* FROM unnest(v_events) v (id), LATERAL (
+            SELECT x.* FROM {{schema}}.monitor_event x WHERE x.id = v.id AND NOT x.removed FOR NO KEY UPDATE) e
+        LOOP
+            WITH added AS (
+                INSERT INTO {{schema}}.monitor_source (event, name, number, known, base, declared, labels)
+                SELECT e.id, x.name, e.numbered + row_number() OVER (), v_now, v_now, p_labels IS NOT NULL, coalesce(x.labels, '{}')::jsonb
+                  FROM (SELECT DISTINCT ON (x.name) x.name, x.labels
+                          FROM unnest(p_events, p_names, p_labels) WITH ORDINALITY x (event, name, labels, i)
+                         WHERE x.event = e.name
+                           AND NOT EXISTS (SELECT FROM {{schema}}.monitor_source s WHERE s.event = e.id AND s.name = x.name)
+                         ORDER BY x.name, x.i DESC) x
+                RETURNING monitor_source.id
+            ), beaten AS (
+                INSERT INTO {{schema}}.monitor_beat (id, width) SELECT a.id, {{rules}}.monitor_width(e.every) FROM added a
+            ), expected AS (
+                INSERT INTO {{schema}}.monitor_due (id, due) SELECT a.id, v_now + CASE WHEN e.every > 0 THEN e.patience ELSE 0 END FROM added a
+            )
+            SELECT array_agg(a.id) INTO v_more FROM added a;
+            IF v_more IS NOT NULL THEN
+                UPDATE {{schema}}.monitor_event x SET numbered = x.numbered + cardinality(v_more) WHERE x.id = e.id;
+                INSERT INTO {{schema}}.monitor_count (event, state, seen, n) VALUES (e.id, 'up', false, cardinality(v_more));
+                v_made := v_made || v_more;
+            END IF;
+        END LOOP;
+    END IF;
+    RETURN QUERY SELECT x.i, s.id, e.sender_clock, e.every, s.id = ANY (v_made)
+        FROM unnest(p_events, p_names) WITH ORDINALITY x (event, name, i)
+        JOIN {{schema}}.monitor_event e ON e.name = x.event AND NOT e.removed
+        LEFT JOIN {{schema}}.monitor_source s ON s.event = e.id AND s.name = x.name;
+END $$;
+
+-- How long a slot of "recent" is. What has no interval gets one of an hour.
+CREATE FUNCTION {{rules}}.monitor_width(p_every bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$ SELECT CASE WHEN p_every > 0 THEN p_every ELSE 3600000000 END $$;
+
+-- Records that a path works, where that takes a lock: for the first time, or
+-- after more than its gap. Other proofs are recorded at the end of a statement. When
+-- no path was proven for so long, all were blind.
+CREATE FUNCTION {{rules}}.monitor_record_proof(t bigint, p_name text, p_trust bigint, p_gap bigint, OUT id smallint, OUT blind bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM FROM {{schema}}.monitor_path p ORDER BY p.id FOR NO KEY UPDATE;
+    UPDATE {{schema}}.monitor_path p SET anew = true
+     WHERE p.name <> p_name AND NOT p.anew AND t - (SELECT max(x.proof) FROM {{schema}}.monitor_path x) > p_gap;
+    INSERT INTO {{schema}}.monitor_path AS p (name, proof, trust, gap, resumed) VALUES (p_name, t, p_trust, p_gap, t)
+    ON CONFLICT (name) DO UPDATE
+       SET proof = greatest(p.proof, t), trust = p_trust, gap = p_gap, anew = false,
+           blind = p.blind + CASE WHEN p.proof > 0 AND (p.anew OR t - p.proof > p_gap) THEN greatest(t - p.proof, 0) ELSE 0 END,
+           resumed = CASE WHEN p.anew OR t - p.proof > p_gap THEN greatest(p.resumed, t) ELSE p.resumed END
+    RETURNING p.id, p.blind INTO id, blind;
+END $$;
+
+CREATE FUNCTION {{rules}}.monitor_recent(p_recent bigint, p_slots bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$ SELECT CASE WHEN p_slots < 64 THEN p_recent << p_slots::int ELSE 0 END $$;
+
+-- Of beats that were not all stored: the ids that there are none of. The others are replays.
+CREATE FUNCTION {{rules}}.monitor_unstored(p_ids bigint[], p_counts integer[], p_stored bigint[], OUT unknown bigint[], OUT replayed bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    SELECT coalesce(array_agg(x.id) FILTER (WHERE b.id IS NULL), '{}'), coalesce(sum(x.n) FILTER (WHERE b.id IS NOT NULL), 0)
+      INTO unknown, replayed
+      FROM (SELECT id FROM unnest(p_ids) u (id) EXCEPT SELECT id FROM unnest(p_stored) u (id)) m
+      JOIN unnest(p_ids, p_counts) x (id, n) ON x.id = m.id
+      LEFT JOIN {{schema}}.monitor_beat b ON b.id = x.id;
+END $$;
+
+-- Makes sources due, in the order of their ids.
+CREATE FUNCTION {{rules}}.monitor_touch(p_ids bigint[], t bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE {{schema}}.monitor_due d SET due = least(d.due, t) FROM unnest(p_ids) x (id) WHERE d.id = x.id;
+END $$;
+
+-- Stores proofs and beats; p_at is the place of each beat's path. p_signals and what
+-- goes with it is null if all that the beats say is that they are alive. Time is read
+-- first: what came in while this waits is not in it, and so not proven to have arrived.
+CREATE FUNCTION {{rules}}.monitor_store(p_floor bigint, p_paths text[], p_trusts bigint[], p_gaps bigint[], p_unproven boolean[],
+    p_ids bigint[], p_at integer[], p_sents bigint[], p_seqs bigint[], p_counts integer[], p_signals integer[], p_codes integer[], p_by boolean[],
+    p_patience bigint, OUT unknown bigint[], OUT replayed bigint, OUT generation bigint, OUT moment bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    c record;
+    p record;
+    t bigint;
+    v_paths smallint[] := '{}';
+    v_proven smallint[] := '{}';
+    v_blinds bigint[] := '{}';
+    v_stored bigint[] := '{}';
+    v_touched bigint[];
+    v_first bigint[];
+BEGIN
+    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    SELECT * INTO c FROM {{rules}}.monitor_now(p_floor);
+    t := c.moment;
+    moment := t;
+    generation := c.generation;
+    unknown := '{}';
+    replayed := 0;
+    FOR n IN 1 .. cardinality(p_paths) LOOP
+        SELECT x.* INTO p FROM {{schema}}.monitor_path x WHERE x.name = p_paths[n];
+        IF p_unproven[n] THEN
+            IF NOT FOUND THEN
+                INSERT INTO {{schema}}.monitor_path (name, proof, trust, gap) VALUES (p_paths[n], 0, p_trusts[n], p_gaps[n]) ON CONFLICT DO NOTHING;
+                SELECT x.* INTO p FROM {{schema}}.monitor_path x WHERE x.name = p_paths[n];
+            END IF;
+        ELSIF NOT FOUND OR p.anew OR t - p.proof > p_gaps[n] OR p.trust <> p_trusts[n] OR p.gap <> p_gaps[n] THEN
+            SELECT * INTO p FROM {{rules}}.monitor_record_proof(t, p_paths[n], p_trusts[n], p_gaps[n]);
+        END IF;
+        IF NOT p_unproven[n] THEN
+            v_proven := v_proven || p.id;
+        END IF;
+        v_paths := v_paths || p.id;
+        v_blinds := v_blinds || p.blind;
+    END LOOP;
+    IF cardinality(p_ids) = 0 THEN
+        NULL;
+    ELSIF p_signals IS NULL THEN
+        WITH told AS (
+            UPDATE {{schema}}.monitor_beat b
+               SET at = greatest(b.at, t), blind = v_blinds[x.p], path = v_paths[x.p],
+                   sent = x.sent, seq = x.seq, beats = b.beats + x.n, run = 0, failing = false, code = 0, room = '',
+                   recent = CASE WHEN t / b.width - b.at / b.width < 64 THEN b.recent << greatest(t / b.width - b.at / b.width, 0)::int ELSE 0 END | 1,
+                   did = CASE WHEN b.watched OR b.run <> 0 THEN 1 ELSE 0 END + CASE WHEN b.at = 0 THEN 2 ELSE 0 END
+              FROM unnest(p_ids, p_at, p_sents, p_seqs, p_counts) x (id, p, sent, seq, n)
+             WHERE b.id = x.id AND NOT (x.sent <> 0 AND x.sent = b.sent AND x.seq = b.seq)
+            RETURNING b.id, b.did
+        )
+        SELECT array_agg(id), array_agg(id) FILTER (WHERE did & 1 = 1), array_agg(id) FILTER (WHERE did & 2 = 2)
+          INTO v_stored, v_touched, v_first FROM told;
+    ELSE
+        WITH told AS (
+            UPDATE {{schema}}.monitor_beat b
+               SET at = CASE WHEN x.signal = 1 THEN b.at WHEN x.by AND x.sent <> 0 THEN least(greatest(b.at, x.sent - c.shift, 1), greatest(b.at, t)) ELSE greatest(b.at, t) END,
+                   blind = CASE WHEN x.signal = 1 THEN b.blind ELSE v_blinds[x.p] END,
+                   path = CASE WHEN x.signal = 1 THEN b.path ELSE v_paths[x.p] END,
+                   sent = CASE WHEN x.signal = 1 THEN b.sent ELSE x.sent END,
+                   seq = CASE WHEN x.signal = 1 THEN b.seq ELSE x.seq END,
+                   code = CASE WHEN x.signal = 1 THEN b.code ELSE x.code END,
+                   beats = b.beats + CASE WHEN x.signal = 1 THEN 0 ELSE x.n END,
+                   recent = CASE WHEN x.signal = 1 THEN b.recent ELSE {{rules}}.monitor_recent(b.recent,
+                       CASE WHEN x.by AND x.sent <> 0 THEN least(greatest(b.at, x.sent - c.shift, 1), greatest(b.at, t)) ELSE greatest(b.at, t) END / b.width - b.at / b.width) | 1 END,
+                   run = CASE WHEN x.signal = 1 THEN t ELSE 0 END,
+                   failing = CASE WHEN x.signal = 1 THEN b.failing ELSE x.signal = 2 END,
+                   room = '',
+                   did = CASE WHEN b.watched OR b.run <> 0 OR x.signal <> 0 THEN 1 ELSE 0 END + CASE WHEN b.at = 0 AND x.signal <> 1 THEN 2 ELSE 0 END
+              FROM unnest(p_ids, p_at, p_sents, p_seqs, p_counts, p_signals, p_codes, p_by) x (id, p, sent, seq, n, signal, code, by)
+             WHERE b.id = x.id AND NOT (x.sent <> 0 AND x.sent = b.sent AND x.seq = b.seq)
+            RETURNING b.id, b.did
+        )
+        SELECT array_agg(id), array_agg(id) FILTER (WHERE did & 1 = 1), array_agg(id) FILTER (WHERE did & 2 = 2)
+          INTO v_stored, v_touched, v_first FROM told;
+    END IF;
+    IF cardinality(p_ids) > coalesce(cardinality(v_stored), 0) THEN
+        SELECT * INTO unknown, replayed FROM {{rules}}.monitor_unstored(p_ids, p_counts, v_stored);
+    END IF;
+    IF v_first IS NOT NULL THEN
+        -- Its state cannot change: who does that locks the beat first.
+        INSERT INTO {{schema}}.monitor_count (event, state, seen, n)
+        SELECT s.event, s.state, x.seen, count(*) * x.sign FROM unnest(v_first) f (id) JOIN {{schema}}.monitor_source s ON s.id = f.id,
+               (VALUES (false, -1), (true, 1)) x (seen, sign) GROUP BY s.event, s.state, x.seen, x.sign;
+    END IF;
+    PERFORM {{rules}}.monitor_touch(v_touched, t);
+    -- Somebody else who proves a path just now does it for this one.
+    UPDATE {{schema}}.monitor_path p SET proof = t
+      FROM (SELECT x.id FROM {{schema}}.monitor_path x WHERE x.id = ANY (v_proven) AND x.proof < t ORDER BY x.id FOR NO KEY UPDATE SKIP LOCKED) mine
+     WHERE p.id = mine.id AND p.proof < t;
+END $$;

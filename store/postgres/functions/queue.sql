@@ -1,0 +1,91 @@
+-- Queues of batches, in order per key.
+--
+-- The claim row of a key is only locked while batches are delivered: what changes
+-- with each of them is written in the row of the batch, so that no row is written
+-- again and again. Its "done" follows from time to time. The tail row of a key
+-- belongs to those who enqueue, who lock it, and changes only when the key becomes
+-- idle: which a transaction with an older snapshot meets as a serialization failure.
+--
+-- Locks are taken in this order, and what comes before is never waited for:
+-- Deliverers: claims in the order of their keys, the batches of these, tails (never
+-- waited for). Enqueuers: tails in order, then the claims of idle keys, which no
+-- deliverer holds. Operators: the claim, then the batch; for a batch that is
+-- finished, which deliverers do not touch, the batch, then as an enqueuer.
+
+CREATE FUNCTION {{rules}}.queue_of(p_space text) RETURNS text LANGUAGE sql IMMUTABLE
+AS $$ SELECT CASE WHEN starts_with(p_space, 'queue/') THEN substr(p_space, 7) END $$;
+
+-- What is first in the order of a key and not over.
+CREATE TYPE {{rules}}.head AS (tid tid, seq bigint, state text, term bigint, hold timestamptz, size integer);
+CREATE FUNCTION {{rules}}.head(p_queue text, p_key text, p_after bigint) RETURNS SETOF {{rules}}.head LANGUAGE sql STABLE ROWS 1 AS $$
+    SELECT b.ctid, b.seq, b.state, b.term, b.hold, octet_length(b.payload) FROM {{schema}}.batch b
+     WHERE b.queue = p_queue AND b.key = p_key AND b.seq > p_after AND NOT b.over ORDER BY b.seq LIMIT 1
+$$;
+
+CREATE FUNCTION {{rules}}.step_end(c {{schema}}.claim) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN CASE
+        WHEN c.in_step THEN c.hold_until
+        WHEN starts_with(c.space, 'queue/') AND c.session <> '' THEN (
+            SELECT h.hold FROM {{rules}}.head({{rules}}.queue_of(c.space), c.key, c.done) h WHERE h.term = c.term)
+        END;
+END $$;
+
+CREATE FUNCTION {{rules}}.require_queue(p_queue text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM {{schema}}.queue q WHERE q.name = p_queue) THEN
+        RAISE EXCEPTION 'understudy: there is no queue %', coalesce(quote_literal(p_queue), 'null') USING
+            ERRCODE = 'US002', HINT = 'Create it first: its deliverers do, or "understudy queue add --make".';
+    END IF;
+END $$;
+
+-- Numbers the batches at these places. Nothing but the places is to be gone by.
+CREATE FUNCTION {{rules}}.give_numbers(p_tids tid[], p_last bigint) RETURNS void LANGUAGE plpgsql
+SET enable_indexscan = off SET enable_indexonlyscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_material = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    UPDATE {{schema}}.batch b SET seq = p_last + x.i FROM unnest(p_tids) WITH ORDINALITY x (tid, i) WHERE b.ctid = x.tid;
+END $$;
+
+-- Puts batches at the end of their key, in this order, and tells whether the key
+-- became ready by that. Enqueuers of one key wait here for the commit of the one before:
+-- so the order of the numbers is that of the commits.
+CREATE FUNCTION {{rules}}.append_to_key(p_queue text, p_key text, p_tids tid[]) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    k {{schema}}.tail;
+    c {{schema}}.claim;
+    v_last bigint;
+BEGIN
+    SELECT * INTO k FROM {{schema}}.tail WHERE queue = p_queue AND key = p_key FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        PERFORM {{rules}}.require_queue(p_queue);
+        INSERT INTO {{schema}}.tail (queue, key) VALUES (p_queue, p_key) ON CONFLICT DO NOTHING;
+        SELECT * INTO k FROM {{schema}}.tail WHERE queue = p_queue AND key = p_key FOR NO KEY UPDATE;
+    END IF;
+    SELECT b.seq INTO v_last FROM {{schema}}.batch b
+     WHERE b.queue = p_queue AND b.key = p_key AND b.seq > k.last ORDER BY b.seq DESC LIMIT 1;
+    v_last := coalesce(v_last, k.last);
+    -- With a snapshot of before the lock, v_last may be a number that was given meanwhile: the unique
+    -- index refuses it then, which is a serialization failure and no error of the caller's.
+    IF current_setting('transaction_isolation') = 'read committed' AND cardinality(p_tids) = 1 THEN
+        UPDATE {{schema}}.batch b SET seq = v_last + 1 WHERE b.ctid = p_tids[1];
+    ELSIF current_setting('transaction_isolation') = 'read committed' THEN
+        PERFORM {{rules}}.give_numbers(p_tids, v_last);
+    ELSE
+        BEGIN
+            PERFORM {{rules}}.give_numbers(p_tids, v_last);
+        EXCEPTION WHEN unique_violation THEN
+            RAISE EXCEPTION 'understudy: another transaction has enqueued to this key since this one began' USING
+                ERRCODE = 'serialization_failure', HINT = 'Try the transaction again.';
+        END;
+    END IF;
+    -- Nothing can mark the key as idle while its tail is locked.
+    SELECT * INTO c FROM {{schema}}.claim WHERE space = 'queue/' || p_queue AND key = p_key;
+    IF c.session <> '' OR c.ready_at IS NOT NULL OR c.blocked IS NOT NULL THEN
+        RETURN false;
+    END IF;
+    INSERT INTO {{schema}}.claim AS x (space, key, term, since, ready_at, done)
+    VALUES ('queue/' || p_queue, p_key, k.term, {{schema}}.clock(), {{schema}}.clock(), k.last)
+    ON CONFLICT (space, key) DO UPDATE SET ready_at = coalesce(x.ready_at, excluded.ready_at);
+    RETURN true;
+END $$;

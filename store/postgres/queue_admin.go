@@ -1,0 +1,156 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// QueueAdmin is what people do with batches.
+func (s *Store) QueueAdmin() dispatch.Admin { return queueAdmin{s} }
+
+type queueAdmin struct{ *Store }
+
+// CreateQueue implements [dispatch.Admin].
+func (d queueAdmin) CreateQueue(ctx context.Context, name string) error {
+	if err := dispatch.ValidateQueue(name); err != nil {
+		return err
+	}
+	sql := d.sql("INSERT INTO {{schema}}.queue (name, made) VALUES ($1, {{schema}}.clock()) ON CONFLICT DO NOTHING")
+	err := d.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, sql, name)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("creating the queue %s: %w", name, err)
+	}
+	return nil
+}
+
+// Add implements [dispatch.Admin].
+func (d queueAdmin) Add(ctx context.Context, batches []dispatch.Message) (added []bool, err error) {
+	if len(batches) > claim.MaxKeys {
+		return nil, fmt.Errorf("%w: %d batches at once; at most %d are allowed", lease.ErrInvalid, len(batches), claim.MaxKeys)
+	}
+	args, err := enqueueArgs(batches)
+	if err == nil && len(batches) > 0 {
+		err = d.rowReadCommitted(ctx, enqueueSQL, func(r pgx.Row) error { return r.Scan(&added) }, args...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("enqueueing: %w", err)
+	}
+	return added, nil
+}
+
+// Act implements [dispatch.Admin].
+func (d queueAdmin) Act(ctx context.Context, queue, id string, a dispatch.Action, who string) error {
+	var said string
+	err := d.rowReadCommitted(ctx, "SELECT {{rules}}.apply_action($1, $2, $3, $4, $5)", func(r pgx.Row) error { return r.Scan(&said) },
+		queue, id, string(a), who, lockPatience{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s of %s in %s: %w", a, id, queue, err)
+	case said == "no queue":
+		return fmt.Errorf("%q: %w", queue, dispatch.ErrNoQueue)
+	case said == "no batch":
+		return fmt.Errorf("%q in %s: %w", id, queue, dispatch.ErrNoMessage)
+	case said != "done":
+		return fmt.Errorf("%s of a batch that is %s: %w", a, said, dispatch.ErrState)
+	}
+	return nil
+}
+
+// recordColumns are those of a batch b and the claim c of its key.
+const recordColumns = `b.queue, b.key, b.id, b.content_type, octet_length(b.payload), b.seq,
+	{{rules}}.shown_state(b.state, b.hold, b.term, c.term, c.session), b.term, b.attempts, b.code, b.detail, b.link,
+	b.enqueued, b.begun, b.ended, NOT b.over AND b.state <> 'queued' AND c.blocked IS NOT NULL`
+
+func scanRecord(r pgx.Row, more ...any) (out dispatch.Record, err error) {
+	var begun, ended *time.Time
+	var blocks *bool
+	err = r.Scan(append([]any{&out.Queue, &out.Key, &out.ID, &out.ContentType, &out.Size, &out.Seq,
+		&out.State, &out.Term, &out.Attempts, &out.Code, &out.Detail, &out.Link, &out.Enqueued, &begun, &ended, &blocks}, more...)...)
+	out.Enqueued, out.Begun, out.Ended = out.Enqueued.UTC(), utc(begun), utc(ended)
+	out.Blocks = blocks != nil && *blocks
+	return out, err
+}
+
+func utc(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// Message implements [dispatch.Admin].
+func (d queueAdmin) Message(ctx context.Context, name, id string) (dispatch.Record, error) {
+	found, err := rows(ctx, d.Store, `SELECT `+recordColumns+`, b.payload, b.trail
+		FROM {{schema}}.batch b LEFT JOIN {{schema}}.claim c ON c.space = 'queue/' || b.queue AND c.key = b.key
+		WHERE b.id = $2 AND (b.queue = $1 OR $1 = '') AND b.seq IS NOT NULL LIMIT 2`, scanWhole, name, id)
+	if err == nil && len(found) == 0 {
+		if err = d.requireQueue(ctx, name); err == nil {
+			err = fmt.Errorf("%q: %w", id, dispatch.ErrNoMessage)
+		}
+	}
+	if len(found) > 1 {
+		err = fmt.Errorf("%w: several queues have a batch %q; name the queue", lease.ErrInvalid, id)
+	}
+	if err != nil {
+		return dispatch.Record{}, fmt.Errorf("reading a batch: %w", err)
+	}
+	return found[0], nil
+}
+
+// requireQueue returns dispatch.ErrNoQueue unless the queue is there, or none is named.
+func (d queueAdmin) requireQueue(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	var there bool
+	err := d.row(ctx, ordinary, "SELECT EXISTS (SELECT FROM {{schema}}.queue WHERE name = $1)", func(r pgx.Row) error { return r.Scan(&there) }, name)
+	if err == nil && !there {
+		err = fmt.Errorf("%q: %w", name, dispatch.ErrNoQueue)
+	}
+	return err
+}
+
+func scanWhole(r pgx.CollectableRow) (out dispatch.Record, err error) {
+	var payload, trail []byte
+	if out, err = scanRecord(r, &payload, &trail); err != nil {
+		return out, err
+	}
+	out.Payload = payload
+	out.Trail = []dispatch.TrailEntry{{At: out.Enqueued, State: dispatch.Queued}}
+	if trail == nil {
+		out.Trail = append(out.Trail, plainTrail(out)...)
+		return out, nil
+	}
+	var noted []dispatch.TrailEntry
+	if err := json.Unmarshal(trail, &noted); err != nil {
+		return out, fmt.Errorf("the trail of %s: %w", out.ID, err)
+	}
+	for i := range noted {
+		noted[i].At = noted[i].At.UTC()
+	}
+	out.Trail = append(out.Trail, noted...)
+	return out, nil
+}
+
+// plainTrail is what happened to a batch of which only the columns tell: at most a
+// submission, and that it was committed.
+func plainTrail(r dispatch.Record) (out []dispatch.TrailEntry) {
+	if !r.Begun.IsZero() {
+		out = append(out, dispatch.TrailEntry{At: r.Begun, State: dispatch.Submitting, Term: r.Term, Attempt: 1})
+	}
+	if !r.Ended.IsZero() {
+		out = append(out, dispatch.TrailEntry{At: r.Ended, State: r.State, Term: r.Term, Attempt: r.Attempts, Code: r.Code, Detail: r.Detail})
+	}
+	return out
+}

@@ -1,0 +1,68 @@
+package postgres
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// digest is a hash of what a report says, without the numbers that change all the time.
+type digest [16]byte
+
+// digestOf leaves out what may be lost: reports with the same digest replace each other
+// every second, and a crash of the server may take the last ones back.
+func digestOf(n shard.Record) (g digest, err error) {
+	n.Txn, n.Keys, n.Updated = 0, 0, 0
+	if n.Link != nil {
+		link := *n.Link
+		link.Input = 0
+		n.Link = &link
+	}
+	if n.Opinion != nil {
+		opinion := *n.Opinion
+		opinion.Age, opinion.Silence, opinion.Closed = 0, 0, 0
+		n.Opinion = &opinion
+	}
+	n.Followers = slices.Clone(n.Followers)
+	for i := range n.Followers {
+		n.Followers[i].Txn, n.Followers[i].Lag = 0, 0
+	}
+	text, err := json.Marshal(n)
+	if err != nil {
+		return g, err
+	}
+	sum := sha256.Sum256(text)
+	return digest(sum[:len(g)]), nil
+}
+
+// accepted remembers, of each node that is reported through one registry, the digest of the last
+// report if that was answered. What was not may be in the database, and yet not be kept:
+// where a standby has to confirm, others see a commit whose waiting was cancelled.
+type accepted struct {
+	mu      sync.Mutex
+	digests map[string]digest // by node
+}
+
+// maxAccepted bounds it; a process reports one node, or a few.
+const maxAccepted = 10_000
+
+// take forgets what is remembered of a node, and tells whether it was this.
+func (a *accepted) take(node string, g digest) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	last, ok := a.digests[node]
+	delete(a.digests, node)
+	return ok && last == g
+}
+
+func (a *accepted) put(node string, g digest) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.digests == nil || len(a.digests) >= maxAccepted {
+		a.digests = map[string]digest{}
+	}
+	a.digests[node] = g
+}

@@ -1,0 +1,99 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+const (
+	checkColumns = "SELECT e.id, e.name, e.config, e.paused, e.rev, e.base_us, e.removed, e.every_us FROM understudy_monitor_event e "
+
+	checkNamed = checkColumns + "WHERE e.name = ?1"
+	checkByID  = checkColumns + "WHERE e.id = ?1"
+	allChecks  = checkColumns + "ORDER BY e.name"
+)
+
+// checkRow is a check as the store has it. Its own Paused is what holds now, configured.Paused what was configured:
+// an operator may have changed it since.
+type checkRow struct {
+	monitor.StoredCheck
+	configured monitor.Check
+	base       int64
+	every      int64 // µs that a bit of a source's recent intervals stands for
+}
+
+func (e *checkRow) scan(scan func(...any) error, more ...any) error {
+	var config []byte
+	var name string
+	var paused bool
+	dest := []any{&e.ID, &name, &config, &paused, &e.Rev, &e.base, &e.Removed, &e.every}
+	if err := scan(append(dest, more...)...); err != nil {
+		return err
+	}
+	if err := e.configured.UnmarshalStored(config); err != nil {
+		return err
+	}
+	e.Check = e.configured
+	e.Paused = paused
+	return nil
+}
+
+// readCheck reads one check; nil if there is none.
+func readCheck(r rowReader, text string, arg any) (*checkRow, error) {
+	e := &checkRow{}
+	err := e.scan(func(dest ...any) error { return r.row(text, []any{arg}, dest...) })
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// checkCache reads each check once.
+type checkCache struct {
+	from   rowReader
+	byName map[string]*checkRow
+	byID   map[int64]*checkRow
+}
+
+func checksOf(r rowReader) *checkCache {
+	return &checkCache{from: r, byName: map[string]*checkRow{}, byID: map[int64]*checkRow{}}
+}
+
+// named returns a configured check, nil for one that is not configured or was removed.
+func (c *checkCache) named(name string) (*checkRow, error) {
+	e, known := c.byName[name]
+	if known {
+		return e, nil
+	}
+	e, err := readCheck(c.from, checkNamed, name)
+	if err != nil {
+		return nil, err
+	}
+	if e != nil && e.Removed {
+		e = nil
+	}
+	c.byName[name] = e
+	return e, nil
+}
+
+func (c *checkCache) byNumber(id int64) (*checkRow, error) {
+	if e := c.byID[id]; e != nil {
+		return e, nil
+	}
+	e, err := readCheck(c.from, checkByID, id)
+	if e != nil {
+		c.byID[id] = e
+	}
+	return e, err
+}
+
+// firstDue is when to judge a source first that is expected from base on. Too soon does no harm: the
+// rule then says when.
+func firstDue(c *monitor.Check, base int64) int64 {
+	return base + c.Limit().Microseconds()
+}

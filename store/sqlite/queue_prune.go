@@ -1,0 +1,72 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	endedLong = `
+SELECT key, seq, body, size FROM understudy_batch
+WHERE queue = ?1 AND ended_us IS NOT NULL AND blocks = 0 AND ended_us < ?2 ORDER BY ended_us LIMIT ?3`
+
+	dropBatch   = "DELETE FROM understudy_batch WHERE queue = ?1 AND key = ?2 AND seq = ?3"
+	dropPayload = "DELETE FROM understudy_payload WHERE n = ?1"
+
+	// What one transaction deletes: what takes some 20 ms, for which everybody's
+	// renewals wait.
+	pruneAtOnce = 250
+	pruneBytes  = 16 << 20
+)
+
+// Prune implements [dispatch.Queue]. It goes by the time at which batches ended,
+// so that it meets only what it deletes, and needs no memory of where it was.
+func (s queue) Prune(ctx context.Context, name string, keep time.Duration, limit int) (deleted int, through bool, err error) {
+	for !through && deleted < limit {
+		var n int
+		err = s.write(ctx, "pruning", func(t *txn) (err error) {
+			n, through, err = t.prune(name, t.wall-keep.Microseconds(), min(limit-deleted, pruneAtOnce))
+			return err
+		})
+		if err != nil {
+			return deleted, false, err
+		}
+		deleted += n
+	}
+	return deleted, through, nil
+}
+
+// prune deletes up to most batches that ended before the given time.
+func (t *txn) prune(name string, before int64, most int) (deleted int, through bool, err error) {
+	if err := t.requireQueue(name); err != nil {
+		return 0, false, err
+	}
+	type old struct {
+		key             string
+		seq, body, size int64
+	}
+	var found []old
+	err = t.each(t.ctx, endedLong, []any{name, before, most}, func(scan func(...any) error) error {
+		var b old
+		err := scan(&b.key, &b.seq, &b.body, &b.size)
+		found = append(found, b)
+		return err
+	})
+	bytes := int64(0)
+	for _, b := range found {
+		if err == nil {
+			_, err = t.exec(dropBatch, name, b.key, b.seq)
+		}
+		if err == nil {
+			_, err = t.exec(dropPayload, b.body)
+		}
+		if err != nil {
+			return 0, false, err
+		}
+		deleted++
+		if bytes += b.size; bytes > pruneBytes {
+			return deleted, false, nil
+		}
+	}
+	return deleted, len(found) < most, err
+}
