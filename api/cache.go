@@ -54,10 +54,9 @@ type CacheConfig struct {
 // peers, metrics, health and the page. Callers have the default [Limits]. A [Server] with
 // [Config].Cache answers the same under its own port, and may have others.
 type Cache struct {
-	part    *cachePart
-	router  *router
-	metrics *metrics
-	stop    context.CancelFunc
+	part   *cachePart
+	router *router
+	stop   context.CancelFunc
 }
 
 // NewCache checks the configuration; errors wrap lease.ErrInvalid.
@@ -74,9 +73,8 @@ func NewCache(cfg CacheConfig) (*Cache, error) {
 	c.router.limit = newLimiter(Limits{})
 	c.part = newCachePart(cfg.Peer, cfg.ContentType, c.router, running)
 	c.part.version = cfg.Version
-	c.metrics = newMetrics(c.router.traffic, newCacheCollector(c.part), c.router.limit.limited, buildInfo(cfg.Version))
 	c.router.mount(append(c.part.routes(), []route{
-		{pattern: "GET /metrics", handle: c.metrics.serve},
+		{pattern: "GET /metrics", handle: serveMetrics(c.router.traffic.collect, c.part.collect, c.router.limit.limited.Collect, collectBuild(cfg.Version))},
 		{pattern: "GET /healthz", handle: healthz, open: true},
 		{pattern: "GET /readyz", handle: c.part.readyz, open: true},
 		{pattern: "GET /openapi.json", handle: c.part.openapi},
@@ -158,31 +156,28 @@ func newCachePart(peer CachePeer, kind string, rt *router, running context.Conte
 	c := &cachePart{
 		peer: peer, router: rt, running: running, streams: make(chan struct{}, cacheStreams),
 		fixed: newFixedHeaders(cmp.Or(kind, dispatch.DefaultContentType)),
-		hot:   rt.traffic.requests.WithLabelValues(cacheGet, "200"),
+		hot:   rt.traffic.requests.Of(cacheGet, "200"),
 	}
 	rt.direct = c.serveDirect
 	return c
 }
 
 func (c *cachePart) routes() []route {
-	out := []route{
+	out := guarded(c.checkPeer, []route{
 		{pattern: "GET /v1/cache", handle: c.list},
 		{pattern: "DELETE /v1/cache", handle: c.removeMany, long: true},
 		{pattern: "POST /v1/cache-refresh", handle: c.refresh, long: true, unlimited: true},
 		{pattern: "GET /v1/cache-peers", handle: c.peers},
 		{pattern: "GET /v1/cache-events", handle: c.events, long: true},
-	}
-	for i := range out {
-		out[i].handle = c.withPeer(out[i].handle)
-	}
+	})
 	return append(out, route{pattern: cacheGet, direct: true}, route{pattern: cacheDelete, direct: true})
 }
 
-func (c *cachePart) withPeer(handle func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+func (c *cachePart) checkPeer(*http.Request) error {
 	if c.peer == nil {
-		return func(http.ResponseWriter, *http.Request) error { return errNoCache }
+		return errNoCache
 	}
-	return handle
+	return nil
 }
 
 // waitContext bounds a request by what it asks for, by its caller, and by the server.

@@ -40,7 +40,7 @@ func (c *cachePart) serveDirect(w http.ResponseWriter, r *http.Request) bool {
 	if pattern == cacheGet && out.status == http.StatusOK {
 		c.hot.Inc()
 	} else {
-		c.router.traffic.requests.WithLabelValues(pattern, strconv.Itoa(out.status)).Inc()
+		c.router.traffic.requests.Of(pattern, strconv.Itoa(out.status)).Inc()
 	}
 	return true
 }

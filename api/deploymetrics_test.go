@@ -3,24 +3,26 @@ package api
 import (
 	"encoding/json"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/prometheus"
+	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/monitor/intake"
 	"github.com/understudy-ha/understudy/shard"
 )
 
-// quietAgent is an agent of which only the name of its shard is asked.
-type quietAgent struct{}
-
-func (quietAgent) Status() shard.Status { return shard.Status{Shard: "orders"} }
-
 var (
-	described  = regexp.MustCompile(`fqName: "([^"]+)".*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
+	exposed    = regexp.MustCompile(`(?m)^(understudy_[a-z0-9_]+)(?:\{(.*)\})? `)
 	named      = regexp.MustCompile(`understudy_[a-z0-9_]+`)
 	withLabels = regexp.MustCompile(`(understudy_[a-z0-9_]+)\{([^}]*)\}`)
 	compared   = regexp.MustCompile(`([a-zA-Z_]+)\s*(?:=~|!~|!=|=)\s*"`)
@@ -29,32 +31,34 @@ var (
 // exported returns the metrics of servers and agents, with the names of their labels.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
-	s := &Server{}
-	traffic := newTraffic()
-	collectors := []prometheus.Collector{
-		newKernelCollector(s), newQueueCollector(s), newCacheCollector(&cachePart{}), newMonitorCollector(s), newShardCollector(&shardPart{}),
-		newAgentCollector(quietAgent{}, ""), traffic.requests, traffic.duration,
-		newLimiter(Limits{}).limited, certificateCollector(nil),
+	g := newShardRig(t)
+	g.s.cfg.Roles = []string{"web"}
+	g.s.cache.peer = newStandIn()
+	g.s.router.traffic.observe(route{pattern: "GET /"}, http.StatusOK, time.Second)
+	g.s.router.limit.limited.Of("read").Inc()
+	primary := shard.Status{Shard: "orders", State: shard.State{Role: shard.Primary}}
+	replica := shard.Status{State: shard.State{Role: shard.Replica, Link: &shard.Upstream{}}, View: shard.View{Nodes: []shard.Record{{}}}}
+	samples := func(m prometheus.Scrape) {
+		collectQueue(m, apitype.Queue{})
+		collectDispatcher(m, dispatch.Stats{})
+		ofMonitor := m.With("understudy_monitor_")
+		collectIntake(ofMonitor, monitor.IntakeStats{})
+		collectLetters(ofMonitor, map[string]int64{"syntax": 1})
+		collectRouter(ofMonitor, intake.RouterStats{})
+		collectWatcher(ofMonitor, monitor.WatchStats{})
+		collectMonitorView(ofMonitor, apitype.Monitor{Checks: []apitype.CheckCount{{}}, Paths: []apitype.Path{{}}})
+		collectShard(m.With("understudy_"), apitype.Shard{}, shard.View{Row: shard.Row{Last: &shard.Plan{Kind: shard.Failover}}})
+		collectShardNode(m.With("understudy_shard_node_", "shard", "", "node", "", "address", ""), apitype.ShardNode{InStep: true, LinkUp: new(true)})
+		collectAgent(m, primary, "")
+		collectAgent(m, replica, "")
 	}
+	w := httptest.NewRecorder()
+	prometheus.Handler(append(g.s.collectors(), samples)...).ServeHTTP(w, request(t.Context(), http.MethodGet, "/metrics", ""))
 	out := map[string][]string{}
-	for _, c := range collectors {
-		descs := make(chan *prometheus.Desc, 200)
-		c.Describe(descs)
-		close(descs)
-		for d := range descs {
-			m := described.FindStringSubmatch(d.String())
-			if m == nil {
-				t.Fatalf("cannot read %s", d)
-			}
-			labels := strings.Split(m[3], ",")
-			for pair := range strings.SplitSeq(m[2], ",") {
-				name, _, _ := strings.Cut(pair, "=")
-				labels = append(labels, name)
-			}
-			if c == prometheus.Collector(traffic.duration) {
-				labels = append(labels, "le") // a histogram
-			}
-			out[m[1]] = labels
+	for _, m := range exposed.FindAllStringSubmatch(w.Body.String(), -1) {
+		out[m[1]] = []string{}
+		for _, label := range compared.FindAllStringSubmatch(m[2], -1) {
+			out[m[1]] = append(out[m[1]], label[1])
 		}
 	}
 	maps.Copy(out, counted(t))
@@ -136,22 +140,14 @@ func TestDeployedMetricsAreExported(t *testing.T) {
 }
 
 func unknownMetrics(known map[string][]string, text string) (problems []string) {
-	base := func(name string) string {
-		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-			if cut, ok := strings.CutSuffix(name, suffix); ok && slices.Contains(known[cut], "le") {
-				return cut
-			}
-		}
-		return name
-	}
 	for _, name := range named.FindAllString(text, -1) {
-		if known[base(name)] == nil {
+		if known[name] == nil {
 			problems = append(problems, name+" is exported by nobody")
 		}
 	}
 	for _, m := range withLabels.FindAllStringSubmatch(text, -1) {
 		for _, label := range compared.FindAllStringSubmatch(m[2], -1) {
-			if labels := known[base(m[1])]; labels != nil && !slices.Contains(append(labels, "job", "instance"), label[1]) {
+			if labels := known[m[1]]; labels != nil && !slices.Contains(append(labels, "job", "instance"), label[1]) {
 				problems = append(problems, m[1]+" has no label "+label[1])
 			}
 		}

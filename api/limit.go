@@ -88,7 +88,7 @@ type limiter struct {
 	limits  Limits
 	now     func() time.Time
 	buckets *lru[bucketKey, *bucket]
-	limited *prometheus.CounterVec
+	limited *prometheus.Counters
 }
 
 type bucketKey struct {
@@ -106,9 +106,7 @@ type bucket struct {
 func newLimiter(limits Limits) *limiter {
 	return &limiter{
 		limits: limits.withDefaults(), now: time.Now, buckets: newLRU[bucketKey, *bucket](maxBuckets),
-		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "understudy_http_limited_total", Help: "Requests rejected because their caller was over its rate limit, by scope.",
-		}, []string{"scope"}),
+		limited: prometheus.NewCounters("understudy_http_limited_total", "Requests rejected because their caller was over its rate limit, by scope.", "scope"),
 	}
 }
 
@@ -133,7 +131,7 @@ func (l *limiter) allow(r *http.Request, who caller, scope access.Scope) error {
 	now := l.now()
 	b := l.buckets.getOrAdd(key, func() *bucket { return &bucket{left: float64(rate.Burst), since: now} })
 	if wait := b.take(rate, now); wait > 0 {
-		l.limited.WithLabelValues(string(scope)).Inc()
+		l.limited.Of(string(scope)).Inc()
 		return limitedError{scope, rate, wait}
 	}
 	return nil

@@ -122,7 +122,7 @@ func (s *Server) getPayload(w http.ResponseWriter, r *http.Request) error {
 }
 
 // messageAction is what a person or a program may do with one batch.
-func (s *Server) messageAction(action dispatch.Action) func(http.ResponseWriter, *http.Request) error {
+func (s *Server) messageAction(action dispatch.Action) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		queue, id, err := messageID(r)
 		if err != nil {

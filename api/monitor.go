@@ -83,7 +83,7 @@ func (p *monitorPart) read(ctx context.Context) (out monitorSnapshot, err error)
 
 func (p *monitorPart) routes() []route {
 	const one, check = "/v1/sources/{check}/{source}", checksPath + "/{check}"
-	out := []route{
+	out := guarded(p.checkTable, []route{
 		{pattern: "GET /v1/monitor", handle: p.get},
 		{pattern: "PUT /v1/monitor/configuration", handle: p.configure, body: maxConfiguration},
 		{pattern: "GET /v1/monitor/letters", handle: p.letters},
@@ -105,10 +105,7 @@ func (p *monitorPart) routes() []route {
 		{pattern: "GET /v1/alarms", handle: p.listAlarms},
 		{pattern: "GET /v1/alarms/{alarm}", handle: p.getAlarm},
 		{pattern: "POST /v1/alarms/{alarm}/acknowledge", handle: p.action(monitor.ActionAcknowledge)},
-	}
-	for i := range out {
-		out[i].handle = p.withTable(out[i].handle)
-	}
+	})
 	return append(withOldPaths(out), p.intakeRoutes()...)
 }
 
@@ -139,14 +136,11 @@ func withoutToken(r *http.Request) *http.Request {
 	return r
 }
 
-// withTable are the handlers of the monitor: without a table they have nothing to say.
-func (p *monitorPart) withTable(handle func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if p.table == nil {
-			return errNoMonitor
-		}
-		return handle(w, r)
+func (p *monitorPart) checkTable(*http.Request) error {
+	if p.table == nil {
+		return errNoMonitor
 	}
+	return nil
 }
 
 // state is what the page shows, as it is known; nil when there is nothing.

@@ -10,7 +10,7 @@ import (
 )
 
 // action does what a person asked for with what the path names.
-func (p *monitorPart) action(verb monitor.ActionType) func(http.ResponseWriter, *http.Request) error {
+func (p *monitorPart) action(verb monitor.ActionType) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var body apitype.MonitorAction
 		if err := readJSON(r, &body); err != nil {

@@ -39,7 +39,7 @@ func withOldPaths(routes []route) []route {
 	return out
 }
 
-func withOldKeys(handle func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+func withOldKeys(handle handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		kept := &keptBody{ResponseWriter: w, status: http.StatusOK}
 		if err := handle(kept, r); err != nil {

@@ -48,14 +48,11 @@ func queueAdminOf(st store.Store) dispatch.Admin {
 	return nil
 }
 
-// withQueues wraps the handlers of queues: a store without queues gives one error for all.
-func (s *Server) withQueues(handle func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if s.queueAdmin == nil {
-			return errNoQueues
-		}
-		return handle(w, r)
+func (s *Server) checkQueues(*http.Request) error {
+	if s.queueAdmin == nil {
+		return errNoQueues
 	}
+	return nil
 }
 
 func (s *Server) listQueues(w http.ResponseWriter, r *http.Request) error {

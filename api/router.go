@@ -16,6 +16,9 @@ import (
 	"github.com/understudy-ha/understudy/web"
 )
 
+// handler answers a request, or returns why it does not.
+type handler func(http.ResponseWriter, *http.Request) error
+
 // route is one operation of the API. Each is described in openapi.json.
 type route struct {
 	pattern string
@@ -35,7 +38,20 @@ type route struct {
 	direct bool
 	// body is the most bytes of the request's body; 0 is maxBody.
 	body   int64
-	handle func(http.ResponseWriter, *http.Request) error
+	handle handler
+}
+
+// guarded returns the routes with a check before each of them; an error of it is their answer.
+func guarded(check func(*http.Request) error, routes []route) []route {
+	for i, to := range routes {
+		routes[i].handle = func(w http.ResponseWriter, r *http.Request) error {
+			if err := check(r); err != nil {
+				return err
+			}
+			return to.handle(w, r)
+		}
+	}
+	return routes
 }
 
 // needs is the scope that a token needs.
@@ -75,7 +91,6 @@ func (rt *router) mount(routes []route) {
 }
 
 func (rt *router) mountOne(to route) {
-	observe := rt.traffic.route(to.pattern, to.long)
 	rt.mux.HandleFunc(to.pattern, func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		out := &response{ResponseWriter: w}
@@ -86,7 +101,7 @@ func (rt *router) mountOne(to route) {
 		if err != nil {
 			rt.writeError(out, r, err)
 		}
-		observe(out.status, time.Since(start))
+		rt.traffic.observe(to, out.status, time.Since(start))
 	})
 }
 
@@ -170,7 +185,7 @@ func (rt *router) serveUnmatched(w http.ResponseWriter, r *http.Request, h http.
 		err = errMethod
 	}
 	rt.writeError(&response{ResponseWriter: w}, r, err)
-	rt.traffic.requests.WithLabelValues("other", strconv.Itoa(said.status)).Inc()
+	rt.traffic.requests.Of("other", strconv.Itoa(said.status)).Inc()
 }
 
 // writeError answers with an error. Unexpected ones are logged and not shown: their text may hold secrets of the store.

@@ -30,7 +30,7 @@ func (s *Server) routes() []route {
 		{pattern: "GET /v1/history", handle: s.history},
 		{pattern: "GET /v1/events", handle: s.events, long: true},
 
-		{pattern: "GET /metrics", handle: s.metrics.serve},
+		{pattern: "GET /metrics", handle: serveMetrics(s.collectors()...)},
 		{pattern: "GET /healthz", handle: healthz, open: true},
 		{pattern: "GET /readyz", handle: s.readyz, open: true},
 		{pattern: "GET /openapi.json", handle: s.openapi},
@@ -38,7 +38,7 @@ func (s *Server) routes() []route {
 }
 
 func (s *Server) queueRoutes() []route {
-	out := []route{
+	return withOldPaths(guarded(s.checkQueues, []route{
 		{pattern: "GET /v1/queues", handle: s.listQueues},
 		{pattern: "POST /v1/queues", handle: s.makeQueue},
 		{pattern: "GET /v1/queues/{queue}", handle: s.getQueue},
@@ -51,9 +51,5 @@ func (s *Server) queueRoutes() []route {
 		{pattern: "POST " + messagesPath + "/{id}/retry", handle: s.messageAction(dispatch.Retry)},
 		{pattern: "POST " + messagesPath + "/{id}/skip", handle: s.messageAction(dispatch.Skip)},
 		{pattern: "POST " + messagesPath + "/{id}/cancel", handle: s.messageAction(dispatch.Cancel)},
-	}
-	for i := range out {
-		out[i].handle = s.withQueues(out[i].handle)
-	}
-	return withOldPaths(out)
+	}))
 }

@@ -21,14 +21,13 @@ const (
 
 // Server answers the API. Its handler works while [Server.Run] runs.
 type Server struct {
-	cfg     Config
-	log     *slog.Logger
-	hub     *lease.Notifier
-	ownHub  bool
-	router  *router
-	metrics *metrics
-	stream  *stream
-	poller  *poller
+	cfg    Config
+	log    *slog.Logger
+	hub    *lease.Notifier
+	ownHub bool
+	router *router
+	stream *stream
+	poller *poller
 
 	takeovers *takeovers
 	sessions  *lru[string, lease.Session]
@@ -72,8 +71,6 @@ func New(cfg Config) (*Server, error) {
 	s.cache = newCachePart(cfg.Cache, cfg.CacheType, s.router, s.running)
 	s.cache.version = cfg.Version
 	s.overview = newOverview(s)
-	s.metrics = newMetrics(s.router.traffic, newKernelCollector(s), newQueueCollector(s), newCacheCollector(s.cache), newMonitorCollector(s), newShardCollector(s.shards),
-		s.router.limit.limited, countersCollector{cfg.Counters}, certificateCollector(cfg.CertificateExpires))
 	s.router.mount(s.routes())
 	return s, nil
 }

@@ -50,7 +50,7 @@ func newShardPart(cfg Config, waits chan struct{}, running context.Context) *sha
 
 func (p *shardPart) routes() []route {
 	const one = "/v1/shards/{shard}"
-	out := []route{
+	return guarded(p.check, []route{
 		{pattern: "GET /v1/shards", handle: p.list},
 		{pattern: "GET " + one, handle: p.get},
 		{pattern: "GET " + one + "/primary", handle: p.primary, long: true},
@@ -61,22 +61,18 @@ func (p *shardPart) routes() []route {
 		{pattern: "POST " + one + "/pause", handle: p.pause},
 		{pattern: "POST " + one + "/resume", handle: p.resume},
 		{pattern: "DELETE " + one + "/nodes/{node}", handle: p.forgetNode},
+	})
+}
+
+// check refuses requests where nothing is known of shards, and names that no shard can have.
+func (p *shardPart) check(r *http.Request) error {
+	if p.dir == nil {
+		return errNoShards
 	}
-	for i := range out {
-		handle := out[i].handle
-		out[i].handle = func(w http.ResponseWriter, r *http.Request) error {
-			if p.dir == nil {
-				return errNoShards
-			}
-			if name := r.PathValue("shard"); name != "" {
-				if err := shard.ValidateName(name); err != nil {
-					return err
-				}
-			}
-			return handle(w, r)
-		}
+	if name := r.PathValue("shard"); name != "" {
+		return shard.ValidateName(name)
 	}
-	return out
+	return nil
 }
 
 // changed is closed at the next change; nil without shards.

@@ -26,21 +26,17 @@ func viewToken(t access.Token, now time.Time) apitype.Token {
 }
 
 func (s *Server) tokenRoutes() []route {
-	out := []route{
+	check := func(*http.Request) error {
+		if s.router.auth.tokens == nil {
+			return errNoTokens
+		}
+		return nil
+	}
+	return guarded(check, []route{
 		{pattern: "GET /v1/tokens", handle: s.listTokens, manages: true},
 		{pattern: "POST /v1/tokens", handle: s.makeToken, manages: true},
 		{pattern: "DELETE /v1/tokens/{id}", handle: s.revokeToken, manages: true},
-	}
-	for i := range out {
-		handle := out[i].handle
-		out[i].handle = func(w http.ResponseWriter, r *http.Request) error {
-			if s.router.auth.tokens == nil {
-				return errNoTokens
-			}
-			return handle(w, r)
-		}
-	}
-	return out
+	})
 }
 
 func (s *Server) listTokens(w http.ResponseWriter, r *http.Request) error {

@@ -11,39 +11,30 @@ import (
 // ticks a second in /proc, on every architecture that Go runs on.
 const ticks = 100
 
-// NewProcessCollector collects figures of this process, under the names that client_golang gives them.
-func NewProcessCollector() Collector { return processCollector{} }
-
-type processCollector struct{}
-
-// Describe says nothing ahead.
-func (processCollector) Describe(chan<- *Desc) {}
-
-func (processCollector) Collect(out chan<- Metric) {
-	send := func(name, help string, kind ValueType, v float64) {
-		out <- MustNewConstMetric(NewDesc("process_"+name, help, nil, nil), kind, v)
-	}
-	if s, err := readStat(); err == nil {
-		send("cpu_seconds_total", "User and system time in seconds.", CounterValue, float64(s.user+s.system)/ticks)
-		send("virtual_memory_bytes", "Virtual memory in bytes.", GaugeValue, float64(s.virtual))
-		send("resident_memory_bytes", "Resident memory in bytes.", GaugeValue, float64(s.resident*uint64(os.Getpagesize())))
+// collectProcess adds figures of this process, under the names that client_golang gives them.
+func collectProcess(s Scrape) {
+	s = s.With("process_")
+	if p, err := readStat(); err == nil {
+		s.Counter("cpu_seconds_total", "User and system time in seconds.", float64(p.user+p.system)/ticks)
+		s.Gauge("virtual_memory_bytes", "Virtual memory in bytes.", float64(p.virtual))
+		s.Gauge("resident_memory_bytes", "Resident memory in bytes.", float64(p.resident*uint64(os.Getpagesize())))
 		if boot, ok := bootTime(); ok {
-			send("start_time_seconds", "When the process started, in seconds since 1970.", GaugeValue, float64(boot)+float64(s.started)/ticks)
+			s.Gauge("start_time_seconds", "When the process started, in seconds since 1970.", float64(boot)+float64(p.started)/ticks)
 		}
 	}
 	if files, err := os.ReadDir("/proc/self/fd"); err == nil {
-		send("open_fds", "Open files.", GaugeValue, float64(len(files)))
+		s.Gauge("open_fds", "Open files.", float64(len(files)))
 	}
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
-		send("max_fds", "Most open files.", GaugeValue, float64(limit.Cur))
+		s.Gauge("max_fds", "Most open files.", float64(limit.Cur))
 	}
 	if syscall.Getrlimit(syscall.RLIMIT_AS, &limit) == nil {
-		send("virtual_memory_max_bytes", "Most virtual memory in bytes; -1: no limit.", GaugeValue, max(-1, float64(int64(limit.Cur))))
+		s.Gauge("virtual_memory_max_bytes", "Most virtual memory in bytes; -1: no limit.", max(-1, float64(int64(limit.Cur))))
 	}
 	received, sent := traffic()
-	send("network_receive_bytes_total", "Bytes received over the network.", CounterValue, received)
-	send("network_transmit_bytes_total", "Bytes sent over the network.", CounterValue, sent)
+	s.Counter("network_receive_bytes_total", "Bytes received over the network.", received)
+	s.Counter("network_transmit_bytes_total", "Bytes sent over the network.", sent)
 }
 
 type stat struct{ user, system, started, virtual, resident uint64 }

@@ -1,4 +1,4 @@
-package prometheus_test
+package prometheus
 
 import (
 	"compress/gzip"
@@ -8,49 +8,26 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/understudy-ha/understudy/internal/prometheus"
 )
 
-type metrics []prometheus.Metric
-
-func (metrics) Describe(chan<- *prometheus.Desc) {}
-
-func (c metrics) Collect(out chan<- prometheus.Metric) {
-	for _, m := range c {
-		out <- m
-	}
-}
-
-func scrape(t *testing.T, r *prometheus.Registry) string {
-	t.Helper()
-	w := httptest.NewRecorder()
-	prometheus.Handler(r, 1).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	return w.Body.String()
-}
-
 func TestText(t *testing.T) {
-	depth := prometheus.NewDesc("depth", "Back\\slash\nand line.", []string{"queue", "a"}, prometheus.Labels{"b": "const"})
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requests_total", Help: "Requests."}, []string{"code"})
-	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "took_seconds", Help: "Time.", Buckets: []float64{.5, 1}}, []string{"route"})
-	requests.WithLabelValues("500").Inc()
-	requests.WithLabelValues("200").Inc()
-	requests.WithLabelValues("200").Inc()
+	requests := NewCounters("requests_total", "Requests.", "code")
+	took := NewHistograms("took_seconds", "Time.", []float64{.5, 1}, "route")
+	requests.Of("500").Inc()
+	requests.Of("200").Inc()
+	requests.Of("200").Inc()
 	for _, v := range []float64{.1, .5, .7, 3} {
-		took.WithLabelValues("/").Observe(v)
+		took.Of("/").Observe(v)
 	}
-	r := prometheus.NewRegistry()
-	r.MustRegister(
-		requests, took,
-		metrics{
-			prometheus.MustNewConstMetric(depth, prometheus.GaugeValue, 1.5, `say "hi"`, "x"),
-			prometheus.MustNewConstMetric(depth, prometheus.GaugeValue, math.Inf(1), "q\n", "w"),
-		},
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "up", Help: "Up.", ConstLabels: prometheus.Labels{"v": "1"}}, func() float64 { return 1e9 }),
-	)
+	own := func(s Scrape) {
+		s.Flag("up", "Up.", true, "v", "1")
+		s = s.With("de", "b", "const")
+		s.Gauge("pth", "Back\\slash\nand line.", 1.5, "queue", `say "hi"`, "a", "x")
+		s.Gauge("pth", "Back\\slash\nand line.", math.Inf(1), "queue", "q\n\xff", "a", "w")
+	}
 	const want = `# HELP depth Back\\slash\nand line.
 # TYPE depth gauge
-depth{a="w",b="const",queue="q\n"} +Inf
+depth{a="w",b="const",queue="q\n?"} +Inf
 depth{a="x",b="const",queue="say \"hi\""} 1.5
 # HELP requests_total Requests.
 # TYPE requests_total counter
@@ -65,18 +42,16 @@ took_seconds_sum{route="/"} 4.3
 took_seconds_count{route="/"} 4
 # HELP up Up.
 # TYPE up gauge
-up{v="1"} 1e+09
+up{v="1"} 1
 `
-	if got := scrape(t, r); got != want {
+	if got := string(encode(gather([]Collector{requests.Collect, took.Collect, own}))); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
 // TestOwnFigures: those of the runtime and the process that dashboards and alerts use.
 func TestOwnFigures(t *testing.T) {
-	r := prometheus.NewRegistry()
-	r.MustRegister(prometheus.NewGoCollector(), prometheus.NewProcessCollector())
-	text := scrape(t, r)
+	text := string(encode(gather([]Collector{collectRuntime, collectProcess})))
 	for _, name := range []string{
 		"go_info", "go_goroutines", "go_threads", "go_gc_duration_seconds", "go_memstats_heap_inuse_bytes", "process_cpu_seconds_total",
 		"process_resident_memory_bytes", "process_start_time_seconds", "process_open_fds", "process_max_fds",
@@ -88,11 +63,9 @@ func TestOwnFigures(t *testing.T) {
 }
 
 func TestPacked(t *testing.T) {
-	r := prometheus.NewRegistry()
-	r.MustRegister(prometheus.NewGoCollector())
 	w, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	req.Header.Set("Accept-Encoding", "gzip")
-	prometheus.Handler(r, 1).ServeHTTP(w, req)
+	Handler().ServeHTTP(w, req)
 	body, err := gzip.NewReader(w.Body)
 	if err != nil {
 		t.Fatal(err)

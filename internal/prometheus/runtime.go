@@ -7,36 +7,26 @@ import (
 	"time"
 )
 
-// NewGoCollector collects figures of the Go runtime, under the names that client_golang gives them.
-func NewGoCollector() Collector { return goCollector{} }
-
-type goCollector struct{}
-
-// Describe says nothing ahead.
-func (goCollector) Describe(chan<- *Desc) {}
-
-func (goCollector) Collect(out chan<- Metric) {
-	send := func(name, help string, kind ValueType, v float64) {
-		out <- MustNewConstMetric(NewDesc(name, help, nil, nil), kind, v)
-	}
-	gauge := func(name, help string, v float64) { send(name, help, GaugeValue, v) }
-	out <- MustNewConstMetric(NewDesc("go_info", "Information about the Go environment.", []string{"version"}, nil), GaugeValue, 1, runtime.Version())
-	gauge("go_goroutines", "Number of goroutines that currently exist.", float64(runtime.NumGoroutine()))
+// collectRuntime adds figures of the Go runtime, under the names that client_golang gives them.
+func collectRuntime(s Scrape) {
+	s = s.With("go_")
+	s.Gauge("info", "Information about the Go environment.", 1, "version", runtime.Version())
+	s.Gauge("goroutines", "Number of goroutines that currently exist.", float64(runtime.NumGoroutine()))
 	threads, _ := runtime.ThreadCreateProfile(nil)
-	gauge("go_threads", "Number of OS threads created.", float64(threads))
-	gauge("go_sched_gomaxprocs_threads", "The current runtime.GOMAXPROCS setting.", float64(runtime.GOMAXPROCS(0)))
+	s.Gauge("threads", "Number of OS threads created.", float64(threads))
+	s.Gauge("sched_gomaxprocs_threads", "The current runtime.GOMAXPROCS setting.", float64(runtime.GOMAXPROCS(0)))
 	samples := []rm.Sample{{Name: "/gc/gogc:percent"}, {Name: "/gc/gomemlimit:bytes"}}
 	rm.Read(samples)
-	gauge("go_gc_gogc_percent", "Heap size target percentage configured by the user.", float64(samples[0].Value.Uint64()))
-	gauge("go_gc_gomemlimit_bytes", "Go runtime memory limit configured by the user.", float64(samples[1].Value.Uint64()))
-	out <- collections()
+	s.Gauge("gc_gogc_percent", "Heap size target percentage configured by the user.", float64(samples[0].Value.Uint64()))
+	s.Gauge("gc_gomemlimit_bytes", "Go runtime memory limit configured by the user.", float64(samples[1].Value.Uint64()))
+	collectPauses(s)
 
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	send("go_memstats_alloc_bytes_total", "Bytes allocated in heap, even if freed since.", CounterValue, float64(m.TotalAlloc))
-	send("go_memstats_frees_total", "Heap objects freed.", CounterValue, float64(m.Frees))
-	send("go_memstats_mallocs_total", "Heap objects allocated.", CounterValue, float64(m.Mallocs))
-	gauge("go_memstats_last_gc_time_seconds", "When the last collection ended, in seconds since 1970.", float64(m.LastGC)/float64(time.Second))
+	s.Counter("memstats_alloc_bytes_total", "Bytes allocated in heap, even if freed since.", float64(m.TotalAlloc))
+	s.Counter("memstats_frees_total", "Heap objects freed.", float64(m.Frees))
+	s.Counter("memstats_mallocs_total", "Heap objects allocated.", float64(m.Mallocs))
+	s.Gauge("memstats_last_gc_time_seconds", "When the last collection ended, in seconds since 1970.", float64(m.LastGC)/float64(time.Second))
 	for _, b := range []struct {
 		name, help string
 		v          uint64
@@ -59,13 +49,13 @@ func (goCollector) Collect(out chan<- Metric) {
 		{"stack_sys", "Bytes of stacks obtained from the system.", m.StackSys},
 		{"sys", "Bytes obtained from the system.", m.Sys},
 	} {
-		gauge("go_memstats_"+b.name+"_bytes", b.help, float64(b.v))
+		s.Gauge("memstats_"+b.name+"_bytes", b.help, float64(b.v))
 	}
-	gauge("go_memstats_heap_objects", "Objects in heap.", float64(m.HeapObjects))
+	s.Gauge("memstats_heap_objects", "Objects in heap.", float64(m.HeapObjects))
 }
 
-// collections is how long garbage collections paused the program.
-func collections() Metric {
+// collectPauses adds how long garbage collections paused the program.
+func collectPauses(s Scrape) {
 	stats := debug.GCStats{PauseQuantiles: make([]time.Duration, 5)}
 	debug.ReadGCStats(&stats)
 	var points []point
@@ -73,5 +63,5 @@ func collections() Metric {
 		points = append(points, point{"", label{"quantile", number(float64(i) / 4)}, pause.Seconds()})
 	}
 	points = append(points, point{suffix: "_sum", value: stats.PauseTotal.Seconds()}, point{suffix: "_count", value: float64(stats.NumGC)})
-	return newMetric(NewDesc("go_gc_duration_seconds", "Pauses of garbage collections.", nil, nil), summaryValue, nil, points...)
+	s.add("summary", "gc_duration_seconds", "Pauses of garbage collections.", nil, points...)
 }

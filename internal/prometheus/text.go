@@ -12,12 +12,12 @@ var (
 )
 
 // encode writes metrics, which are sorted, in the text format.
-func encode(all []Metric) (out []byte) {
+func encode(all []metric) (out []byte) {
 	last := ""
 	for _, m := range all {
-		if m.desc.name != last {
-			last = m.desc.name
-			out = append(out, "# HELP "+last+" "+helpEscaper.Replace(m.desc.help)+"\n# TYPE "+last+" "+string(m.kind)+"\n"...)
+		if m.name != last {
+			last = m.name
+			out = append(out, "# HELP "+last+" "+helpEscaper.Replace(m.help)+"\n# TYPE "+last+" "+m.kind+"\n"...)
 		}
 		for _, p := range m.points {
 			out = append(out, last+p.suffix...)
@@ -33,7 +33,7 @@ func appendLabels(out []byte, labels []label, extra label) []byte {
 	separator := byte('{')
 	add := func(l label) {
 		out = append(out, separator)
-		out = append(out, l.name+`="`+labelEscaper.Replace(l.value)+`"`...)
+		out = append(out, l.name+`="`+labelEscaper.Replace(strings.ToValidUTF8(l.value, "?"))+`"`...)
 		separator = ','
 	}
 	for _, l := range labels {

@@ -7,50 +7,27 @@ import (
 	"sync/atomic"
 )
 
-// CounterOpts names a counter.
-type CounterOpts struct{ Name, Help string }
-
 // Counter only grows.
-type Counter struct {
-	n      atomic.Uint64
-	values []string
-}
+type Counter struct{ n atomic.Uint64 }
 
 // Inc adds 1.
 func (c *Counter) Inc() { c.n.Add(1) }
 
-// CounterVec is a counter for each combination of values of its labels.
-type CounterVec struct {
-	vector[Counter]
+// Counters is a counter for each combination of values of its labels.
+type Counters struct{ vector[Counter] }
+
+// NewCounters returns a counter without series.
+func NewCounters(name, help string, labels ...string) *Counters {
+	return &Counters{vector[Counter]{name: name, help: help, labels: labels, newSeries: func() *Counter { return &Counter{} }}}
 }
 
-// NewCounterVec returns a counter without series.
-func NewCounterVec(o CounterOpts, labels []string) *CounterVec {
-	return &CounterVec{vector[Counter]{
-		desc:      NewDesc(o.Name, o.Help, labels, nil),
-		newSeries: func(values []string) *Counter { return &Counter{values: values} },
-	}}
-}
-
-// WithLabelValues is the counter of these values, made when it is first asked for.
-func (v *CounterVec) WithLabelValues(values ...string) *Counter { return v.of(values) }
-
-// Collect implements [Collector].
-func (v *CounterVec) Collect(out chan<- Metric) {
-	for _, c := range v.all() {
-		out <- MustNewConstMetric(v.desc, CounterValue, float64(c.n.Load()), c.values...)
-	}
-}
-
-// HistogramOpts names a histogram. Buckets are upper bounds in ascending order.
-type HistogramOpts struct {
-	Name, Help string
-	Buckets    []float64
+// Collect is the [Collector] of all series.
+func (v *Counters) Collect(s Scrape) {
+	v.each(func(c *Counter, labels []string) { s.Counter(v.name, v.help, float64(c.n.Load()), labels...) })
 }
 
 // Histogram counts observations in buckets.
 type Histogram struct {
-	values  []string
 	buckets []float64
 
 	mu     sync.Mutex
@@ -83,41 +60,36 @@ func (h *Histogram) points() []point {
 	return append(out, point{suffix: "_sum", value: h.sum}, point{suffix: "_count", value: float64(total)})
 }
 
-// HistogramVec is a histogram for each combination of values of its labels.
-type HistogramVec struct {
-	vector[Histogram]
+// Histograms is a histogram for each combination of values of its labels.
+type Histograms struct{ vector[Histogram] }
+
+// NewHistograms returns a histogram without series. Buckets are upper bounds in ascending order.
+func NewHistograms(name, help string, buckets []float64, labels ...string) *Histograms {
+	return &Histograms{vector[Histogram]{name: name, help: help, labels: labels, newSeries: func() *Histogram {
+		return &Histogram{buckets: buckets, counts: make([]uint64, len(buckets)+1)}
+	}}}
 }
 
-// NewHistogramVec returns a histogram without series.
-func NewHistogramVec(o HistogramOpts, labels []string) *HistogramVec {
-	return &HistogramVec{vector[Histogram]{
-		desc: NewDesc(o.Name, o.Help, labels, nil),
-		newSeries: func(values []string) *Histogram {
-			return &Histogram{values: values, buckets: o.Buckets, counts: make([]uint64, len(o.Buckets)+1)}
-		},
-	}}
-}
-
-// WithLabelValues is the histogram of these values, made when it is first asked for.
-func (v *HistogramVec) WithLabelValues(values ...string) *Histogram { return v.of(values) }
-
-// Collect implements [Collector].
-func (v *HistogramVec) Collect(out chan<- Metric) {
-	for _, h := range v.all() {
-		out <- newMetric(v.desc, histogramValue, h.values, h.points()...)
-	}
+// Collect is the [Collector] of all series.
+func (v *Histograms) Collect(s Scrape) {
+	v.each(func(h *Histogram, labels []string) { s.add("histogram", v.name, v.help, labels, h.points()...) })
 }
 
 // vector holds the series of one metric.
 type vector[T any] struct {
-	desc      *Desc
-	newSeries func(values []string) *T
-	mu        sync.RWMutex
-	series    map[string]*T
+	name, help string
+	labels     []string
+	newSeries  func() *T
+	mu         sync.RWMutex
+	series     map[string]*T // by the values of the labels
 }
 
-func (v *vector[T]) of(values []string) *T {
-	key := strings.Join(values, "\x00")
+// separator of the values of labels.
+const separator = "\x00"
+
+// Of returns the series of these values of the labels, made when it is first asked for.
+func (v *vector[T]) Of(values ...string) *T {
+	key := strings.Join(values, separator)
 	v.mu.RLock()
 	s := v.series[key]
 	v.mu.RUnlock()
@@ -130,42 +102,21 @@ func (v *vector[T]) of(values []string) *T {
 		if v.series == nil {
 			v.series = map[string]*T{}
 		}
-		s = v.newSeries(slices.Clone(values))
+		s = v.newSeries()
 		v.series[key] = s
 	}
 	return s
 }
 
-func (v *vector[T]) all() (out []*T) {
+// each calls f with every series and its labels.
+func (v *vector[T]) each(f func(series *T, labels []string)) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	for _, s := range v.series {
-		out = append(out, s)
+	for key, s := range v.series {
+		var labels []string
+		for i, value := range strings.SplitN(key, separator, len(v.labels)) {
+			labels = append(labels, v.labels[i], value)
+		}
+		f(s, labels)
 	}
-	return out
-}
-
-// Describe implements [Collector].
-func (v *vector[T]) Describe(out chan<- *Desc) { out <- v.desc }
-
-// GaugeOpts names a gauge.
-type GaugeOpts struct {
-	Name, Help  string
-	ConstLabels Labels
-}
-
-// NewGaugeFunc is a gauge that a function reads at each scrape.
-func NewGaugeFunc(o GaugeOpts, read func() float64) Collector {
-	return gaugeFunc{NewDesc(o.Name, o.Help, nil, o.ConstLabels), read}
-}
-
-type gaugeFunc struct {
-	desc *Desc
-	read func() float64
-}
-
-func (g gaugeFunc) Describe(out chan<- *Desc) { out <- g.desc }
-
-func (g gaugeFunc) Collect(out chan<- Metric) {
-	out <- MustNewConstMetric(g.desc, GaugeValue, g.read())
 }
