@@ -10,70 +10,39 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-func (p *monitorPart) listAlarms(w http.ResponseWriter, r *http.Request) error {
-	q := monitor.AlarmQuery{}
-	var err error
-	if q.Check, err = eitherFilter(r, "check", "event"); err != nil {
-		return err
+func (p *monitorPart) listAlarms(r *http.Request) (out apitype.Alarms, err error) {
+	params := queryOf(r)
+	q := monitor.AlarmQuery{
+		Check: params.name("check", "event"), Source: params.name("source"), Standing: params.flag("standing"),
+		Before: params.time("before", params.values.Get("before")), BeforeID: params.name("before_id"), Limit: params.limit(monitor.MaxPage),
 	}
-	for name, to := range map[string]*string{"source": &q.Source, "before_id": &q.BeforeID} {
-		if *to, err = filter(r, name); err != nil {
-			return err
-		}
-	}
-	if q.Standing, err = flag(r, "standing"); err != nil {
-		return err
-	}
-	if text := r.URL.Query().Get("before"); text != "" {
-		if q.Before, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return fmt.Errorf("%w: before=%.50q: use a time as 2006-01-02T15:04:05Z", lease.ErrInvalid, text)
-		}
-	}
-	after, err := afterCursor(r, 2)
-	if err != nil {
-		return err
-	}
-	if after != nil {
-		q.BeforeID = after[1]
-		if q.Before, err = time.Parse(time.RFC3339Nano, after[0]); err != nil {
-			return fmt.Errorf("%w: after: %q is not a time", lease.ErrInvalid, after[0])
-		}
+	if after := params.cursor(2); after != nil {
+		q.Before, q.BeforeID = params.time("after", after[0]), after[1]
 	}
 	if q.BeforeID != "" && q.Before.IsZero() {
-		return fmt.Errorf("%w: before_id needs before", lease.ErrInvalid)
+		params.refuse("before_id needs before")
 	}
-	limit, err := number(r, "limit", 1, monitor.MaxPage, 100)
-	if err != nil {
-		return err
+	if params.err != nil {
+		return out, params.err
 	}
-	q.Limit = int(limit)
 	alarms, err := p.table.Alarms(r.Context(), q)
-	if err != nil {
-		return err
-	}
-	out := apitype.Alarms{Alarms: make([]apitype.Alarm, 0, len(alarms))}
-	for _, a := range alarms {
-		out.Alarms = append(out.Alarms, viewAlarm(a))
-		if len(out.Alarms) == q.Limit {
-			out.Next = cursor(a.Raised.UTC().Format(time.RFC3339Nano), a.ID)
-		}
-	}
-	return writeJSON(w, http.StatusOK, out)
+	next := nextAfter(alarms, q.Limit, func(a monitor.Alarm) string { return cursor(a.Raised.UTC().Format(time.RFC3339Nano), a.ID) })
+	return apitype.Alarms{Alarms: views(alarms, viewAlarm), Next: next}, err
 }
 
-func (p *monitorPart) getAlarm(w http.ResponseWriter, r *http.Request) error {
+func (p *monitorPart) getAlarm(r *http.Request) (out apitype.Alarm, err error) {
 	if err := checkNames(r); err != nil {
-		return err
+		return out, err
 	}
 	id := r.PathValue("alarm")
 	found, err := p.table.Alarms(r.Context(), monitor.AlarmQuery{ID: id, Limit: 1})
-	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("%w: %.100q", monitor.ErrNoAlarm, id)
-	}
 	if err != nil {
-		return err
+		return out, err
 	}
-	return writeJSON(w, http.StatusOK, viewAlarm(found[0]))
+	if len(found) == 0 {
+		return out, fmt.Errorf("%w: %.100q", monitor.ErrNoAlarm, id)
+	}
+	return viewAlarm(found[0]), nil
 }
 
 // checkNames refuses a path with names that nothing can have.

@@ -164,10 +164,10 @@ func newCachePart(peer CachePeer, kind string, rt *router, running context.Conte
 
 func (c *cachePart) routes() []route {
 	out := guarded(c.checkPeer, []route{
-		{pattern: "GET /v1/cache", handle: c.list},
+		{pattern: "GET /v1/cache", handle: inJSON(c.list)},
 		{pattern: "DELETE /v1/cache", handle: c.removeMany, long: true},
 		{pattern: "POST /v1/cache-refresh", handle: c.refresh, long: true, unlimited: true},
-		{pattern: "GET /v1/cache-peers", handle: c.peers},
+		{pattern: "GET /v1/cache-peers", handle: inJSON(c.peers)},
 		{pattern: "GET /v1/cache-events", handle: c.events, long: true},
 	})
 	return append(out, route{pattern: cacheGet, direct: true}, route{pattern: cacheDelete, direct: true})
@@ -233,10 +233,9 @@ func (p *lazyDeadline) end() {
 const minWait = time.Millisecond
 
 // waitFor reads how long a request wants to wait.
-func waitFor(r *http.Request, missing time.Duration) (time.Duration, error) {
-	if r.URL.RawQuery == "" || !r.URL.Query().Has("wait") {
-		return missing, nil
+func waitFor(q *query, missing time.Duration) time.Duration {
+	if !q.values.Has("wait") {
+		return missing
 	}
-	d, err := duration(r, "wait", maxFetchWait)
-	return max(d, minWait), err
+	return max(q.duration("wait", maxFetchWait, 0), minWait)
 }

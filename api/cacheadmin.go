@@ -42,35 +42,26 @@ func inBase64(key string) string {
 	return base64.StdEncoding.EncodeToString([]byte(key))
 }
 
-func (c *cachePart) list(w http.ResponseWriter, r *http.Request) error {
-	limit, err := number(r, "limit", 1, maxCacheKeys, 100)
-	if err != nil {
-		return err
+func (c *cachePart) list(r *http.Request) (out apitype.CacheKeys, err error) {
+	q := queryOf(r)
+	limit := q.limit(maxCacheKeys)
+	if q.err != nil {
+		return out, q.err
 	}
-	q := r.URL.Query()
-	keys, err := c.peer.Keys(r.Context(), cache.KeyQuery{Prefix: q.Get("prefix"), After: q.Get("after"), Limit: int(limit)})
-	if err != nil {
-		return err
-	}
-	out := apitype.CacheKeys{Keys: make([]apitype.CacheKey, 0, len(keys))}
-	for _, k := range keys {
-		out.Keys = append(out.Keys, viewCacheKey(k))
-		if len(out.Keys) == int(limit) {
-			out.Next, out.NextBase64 = k.Key, inBase64(k.Key)
-		}
-	}
-	return writeJSON(w, http.StatusOK, out)
+	keys, err := c.peer.Keys(r.Context(), cache.KeyQuery{Prefix: q.values.Get("prefix"), After: q.values.Get("after"), Limit: limit})
+	next := nextAfter(keys, limit, func(k cache.KeyView) string { return k.Key })
+	return apitype.CacheKeys{Keys: views(keys, viewCacheKey), Next: next, NextBase64: inBase64(next)}, err
 }
 
 // removeMany removes what the query says: a key, which a path may not carry ("..",
 // for many programs), a prefix, or everything when that is said in so many words.
 func (c *cachePart) removeMany(w http.ResponseWriter, r *http.Request) error {
-	all, err := flag(r, "all")
-	if err != nil {
-		return err
+	q := queryOf(r)
+	all := q.flag("all")
+	if q.err != nil {
+		return q.err
 	}
-	q := r.URL.Query()
-	switch key, prefix := q.Get("key"), q.Get("prefix"); {
+	switch key, prefix := q.values.Get("key"), q.values.Get("prefix"); {
 	case key != "" && prefix == "" && !all:
 		return c.remove(w, r, protocol.OneKey, key)
 	case key == "" && (prefix != "") != all:
@@ -82,9 +73,10 @@ func (c *cachePart) removeMany(w http.ResponseWriter, r *http.Request) error {
 // remove answers when all members have confirmed, or when the wait has ended: the
 // others remove when they are back.
 func (c *cachePart) remove(w http.ResponseWriter, r *http.Request, scope protocol.Scope, name string) error {
-	wait, err := waitFor(r, c.router.timeout)
-	if err != nil {
-		return err
+	q := queryOf(r)
+	wait := waitFor(q, c.router.timeout)
+	if q.err != nil {
+		return q.err
 	}
 	ctx, cancel := c.waitContext(w, r, wait)
 	defer cancel()
@@ -110,43 +102,40 @@ func viewCacheItem(i cache.Item) apitype.CacheItem {
 
 // refresh has a key fetched now, and tells what came.
 func (c *cachePart) refresh(w http.ResponseWriter, r *http.Request) error {
-	key := r.URL.Query().Get("key")
-	wait, err := waitFor(r, defaultWait)
-	if err != nil {
-		return err
+	q := queryOf(r)
+	wait := waitFor(q, defaultWait)
+	if q.err != nil {
+		return q.err
 	}
 	ctx, cancel := c.waitContext(w, r, wait)
 	defer cancel()
-	item, err := c.peer.Get(ctx, key, cache.GetOptions{Refresh: true})
+	item, err := c.peer.Get(ctx, q.values.Get("key"), cache.GetOptions{Refresh: true})
 	if err := c.waitError(r, err, wait); err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, viewCacheItem(item))
 }
 
-func (c *cachePart) peers(w http.ResponseWriter, r *http.Request) error {
+func (c *cachePart) peers(r *http.Request) (apitype.CacheCluster, error) {
 	view, err := c.peer.Cluster(r.Context())
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, viewCluster(view))
+	return viewCluster(view), err
 }
 
 // viewCluster shows how a peer sees its cluster.
 func viewCluster(c cache.ClusterView) apitype.CacheCluster {
-	out := apitype.CacheCluster{
+	return apitype.CacheCluster{
 		Self: c.Self, Member: c.Member, Majority: c.Majority, Connected: c.Connected,
-		Partitioned: c.Partitioned, Abstaining: c.Abstaining, Trouble: c.Trouble, Peers: make([]apitype.CachePeer, 0, len(c.Peers)),
+		Partitioned: c.Partitioned, Abstaining: c.Abstaining, Trouble: c.Trouble, Peers: views(c.Peers, viewPeer),
 	}
-	for _, p := range c.Peers {
-		one := apitype.CachePeer{
-			URL: p.URL, API: p.API, Self: p.Self, Link: p.Link, Since: orZero(p.Since),
-			Kind: p.Kind, List: p.List, Busy: p.Busy, Dropped: p.Dropped,
-		}
-		if p.Skew != nil {
-			one.SkewMS = new(p.Skew.Milliseconds())
-		}
-		out.Peers = append(out.Peers, one)
+}
+
+func viewPeer(p cache.PeerView) apitype.CachePeer {
+	out := apitype.CachePeer{
+		URL: p.URL, API: p.API, Self: p.Self, Link: p.Link, Since: orZero(p.Since),
+		Kind: p.Kind, List: p.List, Busy: p.Busy, Dropped: p.Dropped,
+	}
+	if p.Skew != nil {
+		out.SkewMS = new(p.Skew.Milliseconds())
 	}
 	return out
 }

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/cache/protocol"
-	"github.com/understudy-ha/understudy/lease"
 )
 
 // serveDirect answers requests whose path names a key: what follows /v1/cache/, with
@@ -92,36 +90,16 @@ func parseDirectives(r *http.Request, now time.Time) (cacheDirectives, error) {
 	if r.URL.RawQuery == "" {
 		return out, nil
 	}
-	q := r.URL.Query()
-	if q.Has("max-stale") {
-		d, err := duration(r, "max-stale", 100*365*24*time.Hour)
-		if err != nil {
-			return out, err
-		}
-		out.after = now.Add(-d)
+	q := queryOf(r)
+	if q.values.Has("max-stale") {
+		out.after = now.Add(-q.duration("max-stale", 100*365*24*time.Hour, 0))
 	}
-	if q.Has("refresh") {
-		refresh, err := flagParameter(q, "refresh")
-		if err != nil {
-			return out, err
-		}
-		out.refresh = refresh
+	if q.values.Has("refresh") {
+		// The parameter alone, without a value, means true.
+		out.refresh = q.flag("refresh") || q.values.Get("refresh") == ""
 	}
-	var err error
-	out.wait, err = waitFor(r, defaultWait)
-	return out, err
-}
-
-// flagParameter reads a parameter that is true when it stands there without a value.
-func flagParameter(q url.Values, name string) (bool, error) {
-	switch text := q.Get(name); text {
-	case "", "true":
-		return true, nil
-	case "false":
-		return false, nil
-	default:
-		return false, fmt.Errorf("%w: %s=%.50q: use true or false", lease.ErrInvalid, name, text)
-	}
+	out.wait = waitFor(q, defaultWait)
+	return out, q.err
 }
 
 // parse reads the header Cache-Control of a request; what does not concern a

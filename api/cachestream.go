@@ -29,10 +29,10 @@ const stateEvery = time.Second
 // events streams what the peer does about its keys as it happens: what was before
 // is not kept. A reader that is slow misses some, and is told how many.
 func (c *cachePart) events(w http.ResponseWriter, r *http.Request) error {
-	prefix := r.URL.Query().Get("prefix")
-	state, err := flag(r, "state")
-	if err != nil {
-		return err
+	q := queryOf(r)
+	state := q.flag("state")
+	if q.err != nil {
+		return q.err
 	}
 	select {
 	case c.streams <- struct{}{}:
@@ -40,17 +40,14 @@ func (c *cachePart) events(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return errBusy
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // a proxy that collects answers would hold it back
-	out := sseWriter{w: w, c: http.NewResponseController(w)}
-	if err := out.write([]byte("retry: 1000\n\n")); err != nil {
+	out, ok := openStream(w)
+	if !ok {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer context.AfterFunc(c.running, cancel)()
 	defer cancel()
-	c.streamEvents(ctx, out, c.watch(ctx, prefix), state)
+	c.streamEvents(ctx, out, c.watch(ctx, q.values.Get("prefix")), state)
 	return nil
 }
 
@@ -99,9 +96,7 @@ func (c *cachePart) streamEvents(ctx context.Context, out sseWriter, events <-ch
 			if !ok {
 				return
 			}
-			frame = namedFrame("cache", apitype.CacheEvent{
-				Time: e.Time, Key: e.Key, From: e.From, To: e.To, Term: e.Term, Peer: e.Peer, Why: e.Why,
-			})
+			frame = namedFrame("cache", apitype.CacheEvent(e))
 		}
 		if out.write(frame) != nil {
 			return

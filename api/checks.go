@@ -8,23 +8,20 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-func (p *monitorPart) listChecks(w http.ResponseWriter, r *http.Request) error {
+func (p *monitorPart) listChecks(r *http.Request) (apitype.Checks, error) {
 	seen, err := p.snapshot.fresh(r.Context(), monitorFresh)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, apitype.Checks{Checks: seen.view.Checks})
+	return apitype.Checks{Checks: seen.view.Checks}, err
 }
 
-func (p *monitorPart) getCheck(w http.ResponseWriter, r *http.Request) error {
+func (p *monitorPart) getCheck(r *http.Request) (out apitype.CheckCount, err error) {
 	seen, err := p.snapshot.fresh(r.Context(), monitorFresh)
 	if err != nil {
-		return err
+		return out, err
 	}
-	for _, e := range seen.view.Checks {
-		if e.Name == r.PathValue("check") {
-			return writeJSON(w, http.StatusOK, e)
+	for _, c := range seen.view.Checks {
+		if c.Name == r.PathValue("check") {
+			return c, nil
 		}
 	}
-	return fmt.Errorf("%w: %.200q", monitor.ErrNoCheck, r.PathValue("check"))
+	return out, fmt.Errorf("%w: %.200q", monitor.ErrNoCheck, r.PathValue("check"))
 }

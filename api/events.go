@@ -2,14 +2,12 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/lease"
 )
 
 const (
@@ -21,23 +19,12 @@ const (
 // events streams the history as it is written, and with state=true the state too. A reader that reconnects names the last
 // event that it saw and gets those it missed.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
-	part, err := filter(r, "part")
-	if err != nil {
-		return err
+	q := queryOf(r)
+	reader := newReader(q.name("part"), q.name("subject"), q.flag("state"))
+	after := resumeAfter(r, q)
+	if q.err != nil {
+		return q.err
 	}
-	subject, err := filter(r, "subject")
-	if err != nil {
-		return err
-	}
-	after, err := resumeAfter(r)
-	if err != nil {
-		return err
-	}
-	state, err := flag(r, "state")
-	if err != nil {
-		return err
-	}
-	reader := newReader(part, subject, state)
 	// Subscribe before the replay, not after: an event written in between would otherwise be in neither. Those in both
 	// are sent once.
 	known, err := s.stream.subscribe(reader, after)
@@ -49,11 +36,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		s.poller.requestState()
 	}
 
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // a proxy that collects answers would hold it back
-	out := sseWriter{w: w, c: http.NewResponseController(w)}
-	if err := out.write([]byte("retry: 1000\n\n")); err != nil {
+	out, ok := openStream(w)
+	if !ok {
 		return nil
 	}
 	var sent map[int64]bool
@@ -133,22 +117,31 @@ func (s *Server) replay(r *http.Request, out sseWriter, reader *reader, after in
 }
 
 // resumeAfter is the event after which the reader continues; negative for new events only.
-func resumeAfter(r *http.Request) (int64, error) {
+func resumeAfter(r *http.Request, q *query) int64 {
 	text := r.Header.Get("Last-Event-ID")
 	if text == "" {
-		return number(r, "after", 0, math.MaxInt64, -1)
+		return q.number("after", 0, math.MaxInt64, -1)
 	}
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id < 0 {
-		return 0, fmt.Errorf("%w: Last-Event-ID %.50q is not the id of an event", lease.ErrInvalid, text)
+		q.refuse("Last-Event-ID %.50q is not the id of an event", text)
 	}
-	return id, nil
+	return id
 }
 
 // sseWriter writes to a stream, each frame at once and within its time.
 type sseWriter struct {
 	w http.ResponseWriter
 	c *http.ResponseController
+}
+
+// openStream starts the answer; false when the reader has gone.
+func openStream(w http.ResponseWriter) (out sseWriter, ok bool) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // a proxy that collects answers would hold it back
+	out = sseWriter{w: w, c: http.NewResponseController(w)}
+	return out, out.write([]byte("retry: 1000\n\n")) == nil
 }
 
 func (f sseWriter) write(frame []byte) error {

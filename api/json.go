@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/understudy-ha/understudy/lease"
 )
+
+// bodyOf reads the body as one value of a type.
+func bodyOf[T any](r *http.Request) (v T, err error) {
+	err = readJSON(r, &v)
+	return v, err
+}
 
 // readJSON reads exactly one value, without fields that are not known. An empty
 // body leaves v as it is.
@@ -44,49 +48,30 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// number reads a parameter of the query that is a whole number.
-func number(r *http.Request, name string, least, most, missing int64) (int64, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return missing, nil
+// inJSON is the handler that answers with what show returns.
+func inJSON[T any](show func(*http.Request) (T, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		v, err := show(r)
+		if err != nil {
+			return err
+		}
+		return writeJSON(w, http.StatusOK, v)
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < least || n > most {
-		return 0, fmt.Errorf("%w: %s=%.50q: use a number from %d to %d", lease.ErrInvalid, name, text, least, most)
-	}
-	return n, nil
 }
 
-// duration reads a parameter of the query that is a duration, such as 10s.
-func duration(r *http.Request, name string, most time.Duration) (time.Duration, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return 0, nil
+// views shows each of a list; the result is never null.
+func views[T, V any](all []T, view func(T) V) []V {
+	out := make([]V, 0, len(all))
+	for _, one := range all {
+		out = append(out, view(one))
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 || d > most {
-		return 0, fmt.Errorf("%w: %s=%.50q: use a duration from 0s to %v, such as 10s", lease.ErrInvalid, name, text, most)
-	}
-	return d, nil
+	return out
 }
 
-// filter reads a parameter of the query that selects by a name.
-func filter(r *http.Request, name string) (string, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return "", nil
+// nextAfter is where a list goes on after a page that has as many as were asked for; "" where it ends.
+func nextAfter[T any](page []T, limit int, position func(T) string) string {
+	if len(page) < limit {
+		return ""
 	}
-	return text, lease.ValidateText(name, text, 1, lease.MaxKey)
-}
-
-// flag reads a parameter of the query that is true or false.
-func flag(r *http.Request, name string) (bool, error) {
-	switch text := r.URL.Query().Get(name); text {
-	case "", "false":
-		return false, nil
-	case "true":
-		return true, nil
-	default:
-		return false, fmt.Errorf("%w: %s=%.50q: use true or false", lease.ErrInvalid, name, text)
-	}
+	return position(page[len(page)-1])
 }

@@ -37,45 +37,30 @@ func leaseID(r *http.Request) (lease.ID, error) {
 	return id, id.Validate()
 }
 
-func (s *Server) listLeases(w http.ResponseWriter, r *http.Request) error {
-	space, after := r.PathValue("space"), r.URL.Query().Get("after")
+func (s *Server) listLeases(r *http.Request) (out apitype.Leases, err error) {
+	space, q := r.PathValue("space"), queryOf(r)
 	if err := lease.ValidateSpace(space); err != nil {
-		return err
+		return out, err
 	}
-	if err := lease.ValidateText("after", after, 0, lease.MaxKey); err != nil {
-		return err
+	after, limit := q.name("after"), q.limit(lease.MaxList)
+	if q.err != nil {
+		return out, q.err
 	}
-	limit, err := number(r, "limit", 1, lease.MaxList, 100)
-	if err != nil {
-		return err
-	}
-	leases, err := s.cfg.Store.List(r.Context(), space, after, int(limit))
-	if err != nil {
-		return err
-	}
-	out := apitype.Leases{Leases: make([]apitype.Lease, 0, len(leases))}
-	for _, l := range leases {
-		out.Leases = append(out.Leases, viewLease(l))
-		if len(out.Leases) == int(limit) {
-			out.Next = l.Key
-		}
-	}
-	return writeJSON(w, http.StatusOK, out)
+	leases, err := s.cfg.Store.List(r.Context(), space, after, limit)
+	next := nextAfter(leases, limit, func(l lease.Lease) string { return l.Key })
+	return apitype.Leases{Leases: views(leases, viewLease), Next: next}, err
 }
 
-func (s *Server) getLease(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) getLease(r *http.Request) (out apitype.Lease, err error) {
 	id, err := leaseID(r)
 	if err != nil {
-		return err
+		return out, err
 	}
 	l, err := s.cfg.Store.Get(r.Context(), id)
-	if err != nil {
-		return err
+	if err == nil && l.Term == 0 {
+		err = fmt.Errorf("%w: %s was never held", lease.ErrNotFound, id)
 	}
-	if l.Term == 0 {
-		return fmt.Errorf("%w: %s was never held", lease.ErrNotFound, id)
-	}
-	return writeJSON(w, http.StatusOK, viewLease(l))
+	return viewLease(l), err
 }
 
 // putLease takes a lease for a session, at once or within the time that the
@@ -86,12 +71,12 @@ func (s *Server) putLease(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	wait, err := duration(r, "wait", maxWait)
+	wait, err := waitParameter(r)
 	if err != nil {
 		return err
 	}
-	var body apitype.AcquireRequest
-	if err := readJSON(r, &body); err != nil {
+	body, err := bodyOf[apitype.AcquireRequest](r)
+	if err != nil {
 		return err
 	}
 	l, err := s.tryAcquire(r.Context(), id, body.Session)

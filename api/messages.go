@@ -28,62 +28,36 @@ func viewMessage(b dispatch.Record) apitype.Message {
 	return out
 }
 
-func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
-	q, err := messageQuery(r)
+func (s *Server) listMessages(r *http.Request) (out apitype.Messages, err error) {
+	queue, err := queueName(r)
 	if err != nil {
-		return err
+		return out, err
 	}
-	messages, err := s.queueAdmin.Messages(r.Context(), q)
-	if err != nil {
-		return err
+	params := queryOf(r)
+	q := dispatch.MessageQuery{
+		Queue: queue, Key: params.name("key"), State: dispatch.State(params.values.Get("state")), Limit: params.limit(dispatch.MaxPage),
+		AfterKey: params.name("after_key"), AfterSeq: params.number("after_seq", 0, 1<<62, 0),
 	}
-	out := apitype.Messages{Messages: make([]apitype.Message, 0, len(messages))}
-	for _, b := range messages {
-		out.Messages = append(out.Messages, viewMessage(b))
-		if len(out.Messages) == q.Limit {
-			out.Next = cursor(b.Key, strconv.FormatInt(b.Seq, 10))
-		}
-	}
-	return writeJSON(w, http.StatusOK, out)
-}
-
-func messageQuery(r *http.Request) (q dispatch.MessageQuery, err error) {
-	if q.Queue, err = queueName(r); err != nil {
-		return q, err
-	}
-	if q.Key, err = filter(r, "key"); err != nil {
-		return q, err
-	}
-	if q.AfterKey, err = filter(r, "after_key"); err != nil {
-		return q, err
-	}
-	if q.AfterSeq, err = number(r, "after_seq", 0, 1<<62, 0); err != nil {
-		return q, err
-	}
-	after, err := afterCursor(r, 2)
-	if err != nil {
-		return q, err
-	}
-	if after != nil {
+	if after := params.cursor(2); after != nil {
 		q.AfterKey = after[0]
 		if q.AfterSeq, err = strconv.ParseInt(after[1], 10, 64); err != nil {
-			return q, fmt.Errorf("%w: after: %q is not a number", lease.ErrInvalid, after[1])
+			params.refuse("after: %q is not a number", after[1])
 		}
 	}
-	limit, err := number(r, "limit", 1, dispatch.MaxPage, 100)
-	if err != nil {
-		return q, err
-	}
-	q.Limit = int(limit)
-	if text := r.URL.Query().Get("state"); text != "" {
-		if q.State, err = ParseState(text); err != nil {
-			return q, err
+	if q.State != "" {
+		if _, err := ParseState(string(q.State)); err != nil {
+			params.keep(err)
 		}
 	}
-	return q, nil
+	if params.err != nil {
+		return out, params.err
+	}
+	messages, err := s.queueAdmin.Messages(r.Context(), q)
+	next := nextAfter(messages, q.Limit, func(m dispatch.Record) string { return cursor(m.Key, strconv.FormatInt(m.Seq, 10)) })
+	return apitype.Messages{Messages: views(messages, viewMessage), Next: next}, err
 }
 
-// namedMessage reads the batch that the request names.
+// namedMessage reads the message that the request names.
 func (s *Server) namedMessage(r *http.Request) (dispatch.Record, error) {
 	queue, id, err := messageID(r)
 	if err != nil {
@@ -92,12 +66,9 @@ func (s *Server) namedMessage(r *http.Request) (dispatch.Record, error) {
 	return s.queueAdmin.Message(r.Context(), queue, id)
 }
 
-func (s *Server) getMessage(w http.ResponseWriter, r *http.Request) error {
-	b, err := s.namedMessage(r)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, viewMessage(b))
+func (s *Server) getMessage(r *http.Request) (apitype.Message, error) {
+	m, err := s.namedMessage(r)
+	return viewMessage(m), err
 }
 
 // getPayload answers with what was stored. Whoever stored it chose its type, so
@@ -121,28 +92,28 @@ func (s *Server) getPayload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// messageAction is what a person or a program may do with one batch.
+// messageAction is what a person or a program may do with one message.
 func (s *Server) messageAction(action dispatch.Action) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+	return inJSON(func(r *http.Request) (out apitype.MessageAction, err error) {
 		queue, id, err := messageID(r)
 		if err != nil {
-			return err
+			return out, err
 		}
-		var body apitype.Caller
-		if err := readJSON(r, &body); err != nil {
-			return err
+		body, err := bodyOf[apitype.Caller](r)
+		if err != nil {
+			return out, err
 		}
 		who, err := requesterOf(r, body.By)
 		if err != nil {
-			return err
+			return out, err
 		}
 		if err := s.queueAdmin.Act(r.Context(), queue, id, action, who); err != nil {
-			return err
+			return out, err
 		}
 		s.queues.invalidate()
 		s.poller.requestState()
-		return writeJSON(w, http.StatusOK, apitype.MessageAction{Queue: queue, ID: id, Action: string(action)})
-	}
+		return apitype.MessageAction{Queue: queue, ID: id, Action: string(action)}, nil
+	})
 }
 
 func messageID(r *http.Request) (queue, id string, err error) {

@@ -75,35 +75,33 @@ func (p *monitorPart) read(ctx context.Context) (out monitorSnapshot, err error)
 	if err != nil {
 		return out, err
 	}
-	for _, a := range alarms {
-		out.alarms = append(out.alarms, viewAlarm(a))
-	}
+	out.alarms = views(alarms, viewAlarm)
 	return out, nil
 }
 
 func (p *monitorPart) routes() []route {
 	const one, check = "/v1/sources/{check}/{source}", checksPath + "/{check}"
 	out := guarded(p.checkTable, []route{
-		{pattern: "GET /v1/monitor", handle: p.get},
-		{pattern: "PUT /v1/monitor/configuration", handle: p.configure, body: maxConfiguration},
-		{pattern: "GET /v1/monitor/letters", handle: p.letters},
+		{pattern: "GET /v1/monitor", handle: inJSON(p.get)},
+		{pattern: "PUT /v1/monitor/configuration", handle: inJSON(p.configure), body: maxConfiguration},
+		{pattern: "GET /v1/monitor/letters", handle: inJSON(p.letters)},
 
-		{pattern: "GET " + checksPath, handle: p.listChecks},
-		{pattern: "GET " + check, handle: p.getCheck},
-		{pattern: "PUT " + check, handle: p.putCheck},
+		{pattern: "GET " + checksPath, handle: inJSON(p.listChecks)},
+		{pattern: "GET " + check, handle: inJSON(p.getCheck)},
+		{pattern: "PUT " + check, handle: inJSON(p.putCheck)},
 		{pattern: "POST " + check + "/pause", handle: p.action(monitor.ActionPause)},
 		{pattern: "POST " + check + "/resume", handle: p.action(monitor.ActionResume)},
 
-		{pattern: "GET /v1/sources", handle: p.listSources},
-		{pattern: "POST /v1/sources", handle: p.declare, body: maxConfiguration},
-		{pattern: "GET " + one, handle: p.getSource},
+		{pattern: "GET /v1/sources", handle: inJSON(p.listSources)},
+		{pattern: "POST /v1/sources", handle: inJSON(p.declare), body: maxConfiguration},
+		{pattern: "GET " + one, handle: inJSON(p.getSource)},
 		{pattern: "GET " + one + "/badge.svg", handle: p.badge},
 		{pattern: "POST " + one + "/pause", handle: p.action(monitor.ActionPause)},
 		{pattern: "POST " + one + "/resume", handle: p.action(monitor.ActionResume)},
 		{pattern: "POST " + one + "/retire", handle: p.action(monitor.ActionRetire)},
 
-		{pattern: "GET /v1/alarms", handle: p.listAlarms},
-		{pattern: "GET /v1/alarms/{alarm}", handle: p.getAlarm},
+		{pattern: "GET /v1/alarms", handle: inJSON(p.listAlarms)},
+		{pattern: "GET /v1/alarms/{alarm}", handle: inJSON(p.getAlarm)},
 		{pattern: "POST /v1/alarms/{alarm}/acknowledge", handle: p.action(monitor.ActionAcknowledge)},
 	})
 	return append(withOldPaths(out), p.intakeRoutes()...)
@@ -165,10 +163,7 @@ func (p *monitorPart) isUsed(s *apitype.MonitorState) bool {
 	return s != nil && (s.Totals.Checks+len(s.Members) > 0 || p.own.Inlet != nil)
 }
 
-func (p *monitorPart) get(w http.ResponseWriter, r *http.Request) error {
+func (p *monitorPart) get(r *http.Request) (apitype.MonitorWithInstance, error) {
 	seen, err := p.snapshot.fresh(r.Context(), monitorFresh)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, apitype.MonitorWithInstance{Monitor: seen.view, Own: p.ownView()})
+	return apitype.MonitorWithInstance{Monitor: seen.view, Own: p.ownView()}, err
 }

@@ -75,28 +75,30 @@ func millis(ms int64) time.Duration {
 
 // ViewMonitor shows the monitor; its lists are never null.
 func ViewMonitor(o monitor.Overview) apitype.Monitor {
-	out := apitype.Monitor{
-		Checks: make([]apitype.CheckCount, 0, len(o.Checks)), Paths: make([]apitype.Path, 0, len(o.Paths)), Sinks: append([]string{}, o.Sinks...),
-		Standing: o.Standing, Members: make([]apitype.MonitorMember, 0, len(o.Members)),
+	return apitype.Monitor{
+		Checks: views(o.Checks, viewCheckCount), Paths: views(o.Paths, viewPath), Sinks: append([]string{}, o.Sinks...),
+		Standing: o.Standing, Members: views(o.Members, viewMember),
 		Configured: o.Configured.UTC(), Origin: o.Origin, ConfigError: o.Error,
 	}
-	for _, e := range o.Checks {
-		out.Checks = append(out.Checks, apitype.CheckCount{
-			Check: ViewCheck(e.Check), Up: e.Up, Down: e.Down, PausedSources: e.Paused, Retired: e.Retired, Unseen: e.NeverSeen, Removed: e.Removed,
-		})
+}
+
+func viewCheckCount(c monitor.CheckCount) apitype.CheckCount {
+	return apitype.CheckCount{
+		Check: ViewCheck(c.Check), Up: c.Up, Down: c.Down, PausedSources: c.Paused, Retired: c.Retired, Unseen: c.NeverSeen, Removed: c.Removed,
 	}
-	for _, p := range o.Paths {
-		v := apitype.Path{Path: p.Name, Seeing: p.Working, BlindMS: p.BlindTotal.Milliseconds()}
-		if p.LastSeen != 0 {
-			v.QuietMS = new(p.Quiet.Milliseconds())
-		}
-		out.Paths = append(out.Paths, v)
-	}
-	for _, m := range o.Members {
-		out.Members = append(out.Members, apitype.MonitorMember{
-			Instance: viewInstance(m.Instance), Partitions: m.Partitions, Active: m.Active, Process: m.Process, Host: m.Host, Service: m.Service,
-			Sinks: append([]string{}, m.Sinks...),
-		})
+}
+
+func viewPath(p monitor.PathView) apitype.Path {
+	out := apitype.Path{Path: p.Name, Seeing: p.Working, BlindMS: p.BlindTotal.Milliseconds()}
+	if p.LastSeen != 0 {
+		out.QuietMS = new(p.Quiet.Milliseconds())
 	}
 	return out
+}
+
+func viewMember(m monitor.Member) apitype.MonitorMember {
+	return apitype.MonitorMember{
+		Instance: viewInstance(m.Instance), Partitions: m.Partitions, Active: m.Active, Process: m.Process, Host: m.Host, Service: m.Service,
+		Sinks: append([]string{}, m.Sinks...),
+	}
 }

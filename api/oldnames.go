@@ -116,11 +116,3 @@ func oldNext(whole map[string]json.RawMessage) {
 	seq, _ := strconv.ParseInt(parts[1], 10, 64)
 	whole["next"], _ = json.Marshal(map[string]any{"after_key": parts[0], "after_seq": seq})
 }
-
-// eitherFilter reads a parameter of the query by its name, or by the one that it had.
-func eitherFilter(r *http.Request, name, old string) (string, error) {
-	if !r.URL.Query().Has(name) {
-		name = old
-	}
-	return filter(r, name)
-}

@@ -49,7 +49,7 @@ func newOverview(s *Server) *overview {
 }
 
 func (o *overview) routes() []route {
-	return []route{{pattern: "GET /v1/overview", handle: o.get}}
+	return []route{{pattern: "GET /v1/overview", handle: inJSON(o.get)}}
 }
 
 // read reads what no other part of the server keeps.
@@ -94,10 +94,10 @@ func groupChanges(events []history.Event, since time.Time) apitype.Changes {
 	return out
 }
 
-func (o *overview) get(w http.ResponseWriter, r *http.Request) error {
+func (o *overview) get(r *http.Request) (apitype.Overview, error) {
 	seen, err := o.snapshot.fresh(r.Context(), overviewFresh)
 	if seen.at.IsZero() {
-		return cmp.Or(err, errBusy)
+		return apitype.Overview{}, cmp.Or(err, errBusy)
 	}
 	out := overviewBuilder{apitype.Overview{At: seen.at.UTC(), Held: []apitype.Held{}, Changes: seen.changes, Needs: []apitype.Need{}}}
 	out.addError("The store does not answer", err)
@@ -115,7 +115,7 @@ func (o *overview) get(w http.ResponseWriter, r *http.Request) error {
 		out.addCache(cluster, err)
 	}
 	slices.SortStableFunc(out.Needs, func(a, b apitype.Need) int { return cmp.Compare(a.Severity, b.Severity) }) // "bad" is first
-	return writeJSON(w, http.StatusOK, out.Overview)
+	return out.Overview, nil
 }
 
 // overviewBuilder is an overview in the making.

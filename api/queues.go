@@ -20,15 +20,13 @@ var errNoQueues = errors.New("this server's store keeps no queues; SQLite and Po
 
 // ViewQueue shows a queue; its lists are never null.
 func ViewQueue(o dispatch.Overview) apitype.Queue {
-	out := apitype.Queue{
+	return apitype.Queue{
 		Queue: o.Queue, Depth: o.Depth, Done: o.Done, OldestMS: o.Oldest.Milliseconds(),
 		Keys: o.Keys, InFlight: o.InStep, Pending: o.Pending, Delayed: o.Delayed, Blocked: o.Blocked,
-		Holders: make([]apitype.Holder, 0, len(o.Holders)),
+		Holders: views(o.Holders, func(h dispatch.HolderCount) apitype.Holder {
+			return apitype.Holder{Instance: viewInstance(h.Instance), Keys: h.Keys, Asleep: h.Asleep}
+		}),
 	}
-	for _, h := range o.Holders {
-		out.Holders = append(out.Holders, apitype.Holder{Instance: viewInstance(h.Instance), Keys: h.Keys, Asleep: h.Asleep})
-	}
-	return out
 }
 
 // viewKey shows a key.
@@ -55,17 +53,14 @@ func (s *Server) checkQueues(*http.Request) error {
 	return nil
 }
 
-func (s *Server) listQueues(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) listQueues(r *http.Request) (apitype.Queues, error) {
 	queues, err := s.queues.views(r.Context(), queueFresh)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, apitype.Queues{Queues: queues})
+	return apitype.Queues{Queues: queues}, err
 }
 
 func (s *Server) makeQueue(w http.ResponseWriter, r *http.Request) error {
-	var body apitype.QueueName
-	if err := readJSON(r, &body); err != nil {
+	body, err := bodyOf[apitype.QueueName](r)
+	if err != nil {
 		return err
 	}
 	if err := dispatch.ValidateQueue(body.Queue); err != nil {
@@ -79,55 +74,38 @@ func (s *Server) makeQueue(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, body)
 }
 
-func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) getQueue(r *http.Request) (out apitype.Queue, err error) {
 	name, err := queueName(r)
 	if err != nil {
-		return err
+		return out, err
 	}
 	queues, err := s.queues.views(r.Context(), queueFresh)
 	if err != nil {
-		return err
+		return out, err
 	}
 	for _, q := range queues {
 		if q.Queue == name {
-			return writeJSON(w, http.StatusOK, q)
+			return q, nil
 		}
 	}
-	return fmt.Errorf("%w: %s", dispatch.ErrNoQueue, name)
+	return out, fmt.Errorf("%w: %s", dispatch.ErrNoQueue, name)
 }
 
-func (s *Server) listKeys(w http.ResponseWriter, r *http.Request) error {
-	q := dispatch.KeyQuery{After: r.URL.Query().Get("after")}
-	var err error
-	if q.Queue, err = queueName(r); err != nil {
-		return err
-	}
-	if err := lease.ValidateText("after", q.After, 0, lease.MaxKey); err != nil {
-		return err
-	}
-	if q.Blocked, err = flag(r, "blocked"); err != nil {
-		return err
-	}
-	if q.Idle, err = flag(r, "idle"); err != nil {
-		return err
-	}
-	limit, err := number(r, "limit", 1, dispatch.MaxPage, 100)
+func (s *Server) listKeys(r *http.Request) (out apitype.Keys, err error) {
+	queue, err := queueName(r)
 	if err != nil {
-		return err
+		return out, err
 	}
-	q.Limit = int(limit)
+	params := queryOf(r)
+	q := dispatch.KeyQuery{
+		Queue: queue, After: params.name("after"), Blocked: params.flag("blocked"), Idle: params.flag("idle"), Limit: params.limit(dispatch.MaxPage),
+	}
+	if params.err != nil {
+		return out, params.err
+	}
 	keys, err := s.queueAdmin.Keys(r.Context(), q)
-	if err != nil {
-		return err
-	}
-	out := apitype.Keys{Keys: make([]apitype.Key, 0, len(keys))}
-	for _, k := range keys {
-		out.Keys = append(out.Keys, viewKey(k))
-		if len(out.Keys) == q.Limit {
-			out.Next = k.Key
-		}
-	}
-	return writeJSON(w, http.StatusOK, out)
+	next := nextAfter(keys, q.Limit, func(k dispatch.KeyRecord) string { return k.Key })
+	return apitype.Keys{Keys: views(keys, viewKey), Next: next}, err
 }
 
 func queueName(r *http.Request) (string, error) {

@@ -15,69 +15,48 @@ func ViewPrimary(p elect.Primary) apitype.Primary {
 	}
 }
 
-func viewPrimaries(holders []elect.Primary) []apitype.Primary {
-	out := make([]apitype.Primary, 0, len(holders))
-	for _, p := range holders {
-		out = append(out, ViewPrimary(p))
-	}
-	return out
-}
-
 // viewRole shows a role; its lists are never null.
 func viewRole(r elect.Role) apitype.Role {
-	out := apitype.Role{
-		Role: r.Name, Primaries: viewPrimaries(r.Primary), Standbys: make([]apitype.Standby, 0, len(r.Standbys)),
+	return apitype.Role{
+		Role: r.Name, Primaries: views(r.Primary, ViewPrimary), Standbys: views(r.Standbys, viewStandby),
 		Term: r.Term, VacantForMS: r.VacantFor.Milliseconds(),
 	}
-	for _, s := range r.Standbys {
-		out.Standbys = append(out.Standbys, apitype.Standby{ID: s.ID, Name: s.Name, Address: s.Address})
-	}
-	return out
 }
 
-func (s *Server) listRoles(w http.ResponseWriter, r *http.Request) error {
+func viewStandby(s elect.Standby) apitype.Standby { return apitype.Standby(s) }
+
+func (s *Server) listRoles(r *http.Request) (apitype.Roles, error) {
 	roles, err := elect.Roles(r.Context(), s.cfg.Store)
-	if err != nil {
-		return err
-	}
-	out := make([]apitype.Role, 0, len(roles))
-	for _, role := range roles {
-		out = append(out, viewRole(role))
-	}
-	return writeJSON(w, http.StatusOK, apitype.Roles{Roles: out})
+	return apitype.Roles{Roles: views(roles, viewRole)}, err
 }
 
-func (s *Server) getRole(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) getRole(r *http.Request) (out apitype.RoleHolders, err error) {
 	role := r.PathValue("role")
 	holders, err := elect.Holders(r.Context(), s.cfg.Store, role)
 	if err != nil {
-		return err
+		return out, err
 	}
 	waiters, err := s.cfg.Store.Waiters(r.Context(), elect.Space)
-	if err != nil {
-		return err
-	}
-	out := apitype.RoleHolders{Primary: ViewPrimary(holders[0]), Primaries: viewPrimaries(holders), Standbys: []apitype.Standby{}}
+	out = apitype.RoleHolders{Primary: ViewPrimary(holders[0]), Primaries: views(holders, ViewPrimary), Standbys: []apitype.Standby{}}
 	for _, waiter := range waiters {
 		if waiter.Lease.Key == role {
-			i := waiter.Session.Instance
-			out.Standbys = append(out.Standbys, apitype.Standby{ID: i.ID, Name: i.Name, Address: i.Address})
+			out.Standbys = append(out.Standbys, apitype.Standby(waiter.Session.Instance))
 		}
 	}
-	return writeJSON(w, http.StatusOK, out)
+	return out, err
 }
 
 // self is for load balancers: it asks this process's own trust, never the store.
-func (s *Server) self(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) self(r *http.Request) (out apitype.RoleSelf, err error) {
 	role := r.PathValue("role")
 	if err := elect.ValidateRole(role); err != nil {
-		return err
+		return out, err
 	}
 	term, ok := s.selfTerm(role)
 	if !ok {
-		return errNotPrimary
+		return out, errNotPrimary
 	}
-	return writeJSON(w, http.StatusOK, apitype.RoleSelf{Role: role, Term: term})
+	return apitype.RoleSelf{Role: role, Term: term}, nil
 }
 
 // selfTerm is the term under which this process may believe itself primary now.
@@ -92,8 +71,8 @@ func (s *Server) selfTerm(role string) (int64, bool) {
 // resign asks the primary to give the role up. The history shows who asked: what
 // the caller says of itself, and the address it came from.
 func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
-	var body apitype.ResignRequest
-	if err := readJSON(r, &body); err != nil {
+	body, err := bodyOf[apitype.ResignRequest](r)
+	if err != nil {
 		return err
 	}
 	who, err := requesterOf(r, body.By)

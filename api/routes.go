@@ -12,22 +12,22 @@ func (s *Server) routes() []route {
 	return slices.Concat(s.queueRoutes(), s.cache.routes(), s.monitor.routes(), s.shards.routes(), s.overview.routes(), s.tokenRoutes(), []route{
 		{pattern: "GET /v1/series", handle: s.poller.series.get},
 
-		{pattern: "GET /v1/roles", handle: s.listRoles},
-		{pattern: "GET /v1/roles/{role}", handle: s.getRole},
-		{pattern: "GET /v1/roles/{role}/self", handle: s.self, open: true},
+		{pattern: "GET /v1/roles", handle: inJSON(s.listRoles)},
+		{pattern: "GET /v1/roles/{role}", handle: inJSON(s.getRole)},
+		{pattern: "GET /v1/roles/{role}/self", handle: inJSON(s.self), open: true},
 		{pattern: "POST /v1/roles/{role}/resign", handle: s.resign},
 
-		{pattern: "GET /v1/sessions", handle: s.listSessions},
+		{pattern: "GET /v1/sessions", handle: inJSON(s.listSessions)},
 		{pattern: "POST /v1/sessions", handle: s.startSession},
-		{pattern: "POST /v1/sessions/{session}/renew", handle: s.renewSession, unlimited: true},
+		{pattern: "POST /v1/sessions/{session}/renew", handle: inJSON(s.renewSession), unlimited: true},
 		{pattern: "DELETE /v1/sessions/{session}", handle: s.endSession, unlimited: true},
 
-		{pattern: "GET /v1/leases/{space}", handle: s.listLeases},
-		{pattern: "GET /v1/leases/{space}/{key}", handle: s.getLease},
+		{pattern: "GET /v1/leases/{space}", handle: inJSON(s.listLeases)},
+		{pattern: "GET /v1/leases/{space}/{key}", handle: inJSON(s.getLease)},
 		{pattern: "PUT /v1/leases/{space}/{key}", handle: s.putLease, long: true, unlimited: true},
 		{pattern: "DELETE /v1/leases/{space}/{key}", handle: s.releaseLease, unlimited: true},
 
-		{pattern: "GET /v1/history", handle: s.history},
+		{pattern: "GET /v1/history", handle: inJSON(s.history)},
 		{pattern: "GET /v1/events", handle: s.events, long: true},
 
 		{pattern: "GET /metrics", handle: serveMetrics(s.collectors()...)},
@@ -39,14 +39,14 @@ func (s *Server) routes() []route {
 
 func (s *Server) queueRoutes() []route {
 	return withOldPaths(guarded(s.checkQueues, []route{
-		{pattern: "GET /v1/queues", handle: s.listQueues},
+		{pattern: "GET /v1/queues", handle: inJSON(s.listQueues)},
 		{pattern: "POST /v1/queues", handle: s.makeQueue},
-		{pattern: "GET /v1/queues/{queue}", handle: s.getQueue},
-		{pattern: "GET /v1/queues/{queue}/keys", handle: s.listKeys},
+		{pattern: "GET /v1/queues/{queue}", handle: inJSON(s.getQueue)},
+		{pattern: "GET /v1/queues/{queue}/keys", handle: inJSON(s.listKeys)},
 
-		{pattern: "GET " + messagesPath, handle: s.listMessages},
+		{pattern: "GET " + messagesPath, handle: inJSON(s.listMessages)},
 		{pattern: "POST " + messagesPath, handle: s.addMessages, scope: access.Ingest, body: maxMessagesBody, long: true},
-		{pattern: "GET " + messagesPath + "/{id}", handle: s.getMessage},
+		{pattern: "GET " + messagesPath + "/{id}", handle: inJSON(s.getMessage)},
 		{pattern: "GET " + messagesPath + "/{id}/payload", handle: s.getPayload},
 		{pattern: "POST " + messagesPath + "/{id}/retry", handle: s.messageAction(dispatch.Retry)},
 		{pattern: "POST " + messagesPath + "/{id}/skip", handle: s.messageAction(dispatch.Skip)},

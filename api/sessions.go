@@ -11,9 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-func viewInstance(i lease.Instance) apitype.Instance {
-	return apitype.Instance{ID: i.ID, Name: i.Name, Address: i.Address}
-}
+func viewInstance(i lease.Instance) apitype.Instance { return apitype.Instance(i) }
 
 // holderOf is the instance that holds something; nil when none does.
 func holderOf(i lease.Instance) *apitype.Instance {
@@ -30,21 +28,14 @@ func viewSession(n lease.Session) apitype.Session {
 	}
 }
 
-func (s *Server) listSessions(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) listSessions(r *http.Request) (apitype.Sessions, error) {
 	sessions, err := s.cfg.Store.Sessions(r.Context())
-	if err != nil {
-		return err
-	}
-	out := make([]apitype.Session, 0, len(sessions))
-	for _, n := range sessions {
-		out = append(out, viewSession(n))
-	}
-	return writeJSON(w, http.StatusOK, apitype.Sessions{Sessions: out})
+	return apitype.Sessions{Sessions: views(sessions, viewSession)}, err
 }
 
 func (s *Server) startSession(w http.ResponseWriter, r *http.Request) error {
-	var body apitype.NewSession
-	if err := readJSON(r, &body); err != nil {
+	body, err := bodyOf[apitype.NewSession](r)
+	if err != nil {
 		return err
 	}
 	n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(body.Name, body.Address)}
@@ -72,19 +63,16 @@ func (s *Server) startSession(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-func (s *Server) renewSession(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) renewSession(r *http.Request) (out apitype.Renewal, err error) {
 	id := r.PathValue("session")
 	if err := validateSession(id); err != nil {
-		return err
+		return out, err
 	}
 	renewal, err := s.cfg.Store.RenewSession(r.Context(), id)
 	if errors.Is(err, lease.ErrLapsed) {
 		s.sessions.drop(id)
 	}
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, apitype.Renewal{Renewals: renewal.Seq, Changes: renewal.Changes})
+	return apitype.Renewal{Renewals: renewal.Seq, Changes: renewal.Changes}, err
 }
 
 func (s *Server) endSession(w http.ResponseWriter, r *http.Request) error {

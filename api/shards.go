@@ -109,20 +109,10 @@ func (p *shardPart) readView(ctx context.Context, name string) (shard.View, erro
 }
 
 func (p *shardPart) list(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	after, text := q.Get("after"), q.Get("text")
-	for name, value := range map[string]string{"after": after, "text": text} {
-		if err := lease.ValidateText(name, value, 0, lease.MaxKey); err != nil {
-			return err
-		}
-	}
-	trouble, err := flag(r, "trouble")
-	if err != nil {
-		return err
-	}
-	limit, err := number(r, "limit", 1, shard.MaxShards, 100)
-	if err != nil {
-		return err
+	q := queryOf(r)
+	after, text, trouble, limit := q.name("after"), strings.ToLower(q.name("text")), q.flag("trouble"), q.limit(shard.MaxShards)
+	if q.err != nil {
+		return q.err
 	}
 	if _, err := p.freshness(); errors.Is(err, shard.ErrNotFound) {
 		return errNotReady
@@ -131,14 +121,14 @@ func (p *shardPart) list(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := apitype.Shards{Shards: []apitype.Shard{}}
 	for _, v := range p.dir.Shards() {
-		if v.Row.Name <= after || !strings.Contains(strings.ToLower(v.Row.Name), strings.ToLower(text)) {
+		if v.Row.Name <= after || !strings.Contains(strings.ToLower(v.Row.Name), text) {
 			continue
 		}
 		view := ViewShard(v, 0)
 		if trouble && severityOf(view) == calm {
 			continue
 		}
-		if out.Shards = append(out.Shards, view); len(out.Shards) == int(limit) {
+		if out.Shards = append(out.Shards, view); len(out.Shards) == limit {
 			out.Next = view.Name
 			break
 		}
@@ -167,7 +157,11 @@ func (p *shardPart) get(w http.ResponseWriter, r *http.Request) error {
 func (p *shardPart) primary(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("shard")
 	var at shard.Endpoint
-	err := p.waitUntil(w, r, func(ctx context.Context) (done bool, err error) {
+	wait, err := waitParameter(r)
+	if err != nil {
+		return err
+	}
+	err = p.waitUntil(w, r, wait, func(ctx context.Context) (done bool, err error) {
 		v, err := p.view(ctx, name)
 		if err != nil {
 			return true, err
@@ -179,20 +173,19 @@ func (p *shardPart) primary(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p.setAge(w)
-	return writeJSON(w, http.StatusOK, viewEndpoint(at))
+	return writeJSON(w, http.StatusOK, apitype.ShardPrimary(at))
 }
 
-// waitUntil calls check at every change, and once a pollInterval, until it is done or the caller's wait has passed. It
+// waitParameter is how long the caller is willing to wait.
+func waitParameter(r *http.Request) (time.Duration, error) {
+	q := queryOf(r)
+	wait := q.duration("wait", maxWait, 0)
+	return wait, q.err
+}
+
+// waitUntil calls check at every change, and once a pollInterval, until it is done or the wait has passed. It
 // returns the last error of check.
-func (p *shardPart) waitUntil(w http.ResponseWriter, r *http.Request, check func(context.Context) (done bool, err error)) error {
-	wait, err := duration(r, "wait", maxWait)
-	if err != nil {
-		return err
-	}
-	return p.waitUntilFor(w, r, wait, check)
-}
-
-func (p *shardPart) waitUntilFor(w http.ResponseWriter, r *http.Request, wait time.Duration, check func(context.Context) (done bool, err error)) error {
+func (p *shardPart) waitUntil(w http.ResponseWriter, r *http.Request, wait time.Duration, check func(context.Context) (done bool, err error)) error {
 	changed := p.dir.Changed()
 	done, err := check(r.Context())
 	if done || wait == 0 {

@@ -21,7 +21,7 @@ func ViewShard(v shard.View, fenceDelay time.Duration) apitype.Shard {
 	if at, err := v.PrimaryEndpoint(); err != nil {
 		out.Why = err.Error()
 	} else {
-		out.Primary = new(viewEndpoint(at))
+		out.Primary = new(apitype.ShardPrimary(at))
 	}
 	if !v.Lease.Free() {
 		out.Holder, out.Term, out.LeftMS = v.Lease.Holder.Label(), v.Lease.Term, v.Lease.Remaining.Milliseconds()
@@ -74,16 +74,7 @@ func viewNode(row shard.Row, r, primary shard.Record) apitype.ShardNode {
 	return out
 }
 
-func viewEndpoint(e shard.Endpoint) apitype.ShardPrimary {
-	return apitype.ShardPrimary{Shard: e.Shard, NodeID: e.NodeID, Address: e.Address, Epoch: e.Epoch}
-}
-
-func viewPause(p *shard.Pause) *apitype.ShardPause {
-	if p == nil {
-		return nil
-	}
-	return &apitype.ShardPause{By: p.By, Reason: p.Reason, Since: p.Since}
-}
+func viewPause(p *shard.Pause) *apitype.ShardPause { return (*apitype.ShardPause)(p) }
 
 func viewShardRequest(q *shard.Request) *apitype.ShardRequestAsked {
 	if q == nil {

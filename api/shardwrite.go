@@ -41,8 +41,8 @@ func (p *shardPart) admin(r *http.Request, said string) (shard.Admin, error) {
 }
 
 func (p *shardPart) switchover(w http.ResponseWriter, r *http.Request) error {
-	var body apitype.SwitchoverRequest
-	if err := readJSON(r, &body); err != nil {
+	body, err := bodyOf[apitype.SwitchoverRequest](r)
+	if err != nil {
 		return err
 	}
 	if body.TimeoutMS < 0 || body.TimeoutMS > maxWait.Milliseconds() {
@@ -52,8 +52,8 @@ func (p *shardPart) switchover(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (p *shardPart) failover(w http.ResponseWriter, r *http.Request) error {
-	var body apitype.FailoverRequest
-	if err := readJSON(r, &body); err != nil {
+	body, err := bodyOf[apitype.FailoverRequest](r)
+	if err != nil {
 		return err
 	}
 	return p.submitRequest(w, r, shard.Request{Kind: shard.Failover, Force: body.Force}, body.To, body.By)
@@ -61,7 +61,7 @@ func (p *shardPart) failover(w http.ResponseWriter, r *http.Request) error {
 
 // submitRequest records a request for the agents, and waits for its end as long as the caller asks.
 func (p *shardPart) submitRequest(w http.ResponseWriter, r *http.Request, q shard.Request, to, said string) error {
-	wait, err := duration(r, "wait", maxWait)
+	wait, err := waitParameter(r)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (p *shardPart) submitRequest(w http.ResponseWriter, r *http.Request, q shar
 }
 
 func (p *shardPart) getRequest(w http.ResponseWriter, r *http.Request) error {
-	wait, err := duration(r, "wait", maxWait)
+	wait, err := waitParameter(r)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (p *shardPart) waitForRequest(w http.ResponseWriter, r *http.Request, name,
 	var out apitype.ShardRequest
 	var rev int64
 	var asked time.Time
-	err := p.waitUntilFor(w, r, wait, func(ctx context.Context) (done bool, err error) {
+	err := p.waitUntil(w, r, wait, func(ctx context.Context) (done bool, err error) {
 		if v, ok := p.dir.Shard(name); ok && v.Row.Rev <= rev && time.Since(asked) < pollInterval {
 			return false, nil
 		}
@@ -150,8 +150,8 @@ func (p *shardPart) cancelRequest(w http.ResponseWriter, r *http.Request) error 
 }
 
 func (p *shardPart) pause(w http.ResponseWriter, r *http.Request) error {
-	var body apitype.PauseRequest
-	if err := readJSON(r, &body); err != nil {
+	body, err := bodyOf[apitype.PauseRequest](r)
+	if err != nil {
 		return err
 	}
 	if err := lease.ValidateText("reason", body.Reason, 0, lease.MaxReason); err != nil {
@@ -165,8 +165,8 @@ func (p *shardPart) pause(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (p *shardPart) resume(w http.ResponseWriter, r *http.Request) error {
-	var body apitype.Caller
-	if err := readJSON(r, &body); err != nil {
+	body, err := bodyOf[apitype.Caller](r)
+	if err != nil {
 		return err
 	}
 	admin, err := p.admin(r, body.By)

@@ -8,58 +8,36 @@ import (
 	"strings"
 
 	"github.com/understudy-ha/understudy/api/apitype"
-	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-func (p *monitorPart) listSources(w http.ResponseWriter, r *http.Request) error {
-	q := monitor.SourceQuery{}
-	var err error
-	if q.Check, err = eitherFilter(r, "check", "event"); err != nil {
-		return err
+func (p *monitorPart) listSources(r *http.Request) (out apitype.Sources, err error) {
+	params := queryOf(r)
+	q := monitor.SourceQuery{
+		Check: params.name("check", "event"), Source: params.name("source"), State: monitor.State(params.values.Get("state")),
+		AfterCheck: params.name("after_event"), AfterSource: params.name("after_source"), Limit: params.limit(monitor.MaxPage),
 	}
-	for name, to := range map[string]*string{"source": &q.Source, "after_event": &q.AfterCheck, "after_source": &q.AfterSource} {
-		if *to, err = filter(r, name); err != nil {
-			return err
-		}
+	if known := []monitor.State{monitor.Up, monitor.Down, monitor.Paused, monitor.Retired}; q.State != "" && !slices.Contains(known, q.State) {
+		params.refuse("state=%.50q: use one of %v", q.State, known)
 	}
-	if q.State, err = stateOf(r); err != nil {
-		return err
-	}
-	after, err := afterCursor(r, 2)
-	if err != nil {
-		return err
-	}
-	if after != nil {
+	if after := params.cursor(2); after != nil {
 		q.AfterCheck, q.AfterSource = after[0], after[1]
 	}
 	if q.AfterSource != "" && q.AfterCheck == "" {
 		if q.AfterCheck = q.Check; q.AfterCheck == "" {
-			return fmt.Errorf("%w: after_source needs after_event", lease.ErrInvalid)
+			params.refuse("after_source needs after_event")
 		}
 	}
-	label, err := filter(r, "label")
-	if err != nil {
-		return err
-	}
+	label := params.name("label")
 	var valued bool
 	if q.Label, q.Value, valued = strings.Cut(label, "="); label != "" && (!valued || q.Label == "") {
-		return fmt.Errorf("%w: label=%.50q: use label=NAME=VALUE", lease.ErrInvalid, label)
+		params.refuse("label=%.50q: use label=NAME=VALUE", label)
 	}
-	part, err := filter(r, "contains")
-	if err != nil {
-		return err
+	part := params.name("contains")
+	if params.err != nil {
+		return out, params.err
 	}
-	limit, err := number(r, "limit", 1, monitor.MaxPage, 100)
-	if err != nil {
-		return err
-	}
-	q.Limit = int(limit)
-	page, err := p.search(r.Context(), q, strings.ToLower(part))
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, page)
+	return p.search(r.Context(), q, strings.ToLower(part))
 }
 
 // search finds sources whose names contain a text in small letters. No index helps
@@ -94,15 +72,6 @@ func (p *monitorPart) search(ctx context.Context, q monitor.SourceQuery, part st
 	return out, nil
 }
 
-func stateOf(r *http.Request) (monitor.State, error) {
-	state := monitor.State(r.URL.Query().Get("state"))
-	known := []monitor.State{monitor.Up, monitor.Down, monitor.Paused, monitor.Retired}
-	if state != "" && !slices.Contains(known, state) {
-		return "", fmt.Errorf("%w: state=%.50q: use one of %v", lease.ErrInvalid, state, known)
-	}
-	return state, nil
-}
-
 // source finds the one that the path names.
 func (p *monitorPart) source(r *http.Request) (monitor.SourceRecord, error) {
 	if err := checkNames(r); err != nil {
@@ -119,18 +88,11 @@ func (p *monitorPart) source(r *http.Request) (monitor.SourceRecord, error) {
 	return found[0], nil
 }
 
-func (p *monitorPart) getSource(w http.ResponseWriter, r *http.Request) error {
+func (p *monitorPart) getSource(r *http.Request) (out apitype.SourceAlarms, err error) {
 	s, err := p.source(r)
 	if err != nil {
-		return err
+		return out, err
 	}
 	alarms, err := p.table.Alarms(r.Context(), monitor.AlarmQuery{Check: s.Check, Source: s.Source, Limit: maxShownAlarms})
-	if err != nil {
-		return err
-	}
-	out := apitype.SourceAlarms{Source: viewSource(s), Alarms: make([]apitype.Alarm, 0, len(alarms))}
-	for _, a := range alarms {
-		out.Alarms = append(out.Alarms, viewAlarm(a))
-	}
-	return writeJSON(w, http.StatusOK, out)
+	return apitype.SourceAlarms{Source: viewSource(s), Alarms: views(alarms, viewAlarm)}, err
 }

@@ -33,27 +33,20 @@ func (s *Server) tokenRoutes() []route {
 		return nil
 	}
 	return guarded(check, []route{
-		{pattern: "GET /v1/tokens", handle: s.listTokens, manages: true},
+		{pattern: "GET /v1/tokens", handle: inJSON(s.listTokens), manages: true},
 		{pattern: "POST /v1/tokens", handle: s.makeToken, manages: true},
-		{pattern: "DELETE /v1/tokens/{id}", handle: s.revokeToken, manages: true},
+		{pattern: "DELETE /v1/tokens/{id}", handle: inJSON(s.revokeToken), manages: true},
 	})
 }
 
-func (s *Server) listTokens(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) listTokens(r *http.Request) (apitype.Tokens, error) {
 	all, now, err := s.router.auth.tokens.tokens.List(r.Context())
-	if err != nil {
-		return err
-	}
-	out := make([]apitype.Token, 0, len(all))
-	for _, t := range all {
-		out = append(out, viewToken(t, now))
-	}
-	return writeJSON(w, http.StatusOK, apitype.Tokens{Tokens: out})
+	return apitype.Tokens{Tokens: views(all, func(t access.Token) apitype.Token { return viewToken(t, now) })}, err
 }
 
 func (s *Server) makeToken(w http.ResponseWriter, r *http.Request) error {
-	var body apitype.NewToken
-	if err := readJSON(r, &body); err != nil {
+	body, err := bodyOf[apitype.NewToken](r)
+	if err != nil {
 		return err
 	}
 	scopes, err := access.ParseScopes(body.Scopes)
@@ -81,14 +74,11 @@ func (s *Server) makeToken(w http.ResponseWriter, r *http.Request) error {
 
 // revokeToken ends a token that the path names by its id or its name. Here that counts at once, and on every
 // other server when it reads the tokens next.
-func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) revokeToken(r *http.Request) (out apitype.Token, err error) {
 	who, err := requesterOf(r, r.URL.Query().Get("by"))
 	if err != nil {
-		return err
+		return out, err
 	}
 	t, err := s.router.auth.tokens.revoke(r.Context(), r.PathValue("id"), who)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, viewToken(t, t.Revoked))
+	return viewToken(t, t.Revoked), err
 }
