@@ -9,6 +9,8 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,37 +74,62 @@ type Query struct {
 
 // Roles lists the roles by name.
 func (c *Client) Roles(ctx context.Context) ([]apitype.Role, error) {
-	var out apitype.Roles
-	err := c.do(ctx, http.MethodGet, "/v1/roles", nil, nil, &out)
+	out, err := get[apitype.Roles](ctx, c, "/v1/roles", nil)
 	return out.Roles, err
 }
 
 // Role returns the primary of a role; an [*Error] with the code vacant when
 // there is none.
 func (c *Client) Role(ctx context.Context, role string) (apitype.RoleHolders, error) {
-	var out apitype.RoleHolders
-	err := c.do(ctx, http.MethodGet, "/v1/roles/"+url.PathEscape(role), nil, nil, &out)
-	return out, err
+	return get[apitype.RoleHolders](ctx, c, pathOf("roles", role), nil)
 }
 
 // Resign asks the primary of a role to give it up, for the standby named to if
 // that is not "". The history shows by as who asked.
 func (c *Client) Resign(ctx context.Context, role, to, by string) error {
-	body := apitype.ResignRequest{To: to, By: by}
-	return c.do(ctx, http.MethodPost, "/v1/roles/"+url.PathEscape(role)+"/resign", nil, body, nil)
+	return c.post(ctx, pathOf("roles", role, "resign"), apitype.ResignRequest{To: to, By: by})
 }
 
 // History returns events in ascending order.
 func (c *Client) History(ctx context.Context, q Query) ([]apitype.Event, error) {
-	v := url.Values{}
-	set(v, "part", q.Part)
-	set(v, "subject", q.Subject)
-	setNumber(v, "after", q.After)
-	setNumber(v, "before", q.Before)
-	setNumber(v, "limit", int64(q.Limit))
-	var out apitype.Events
-	err := c.do(ctx, http.MethodGet, "/v1/history", v, nil, &out)
+	out, err := get[apitype.Events](ctx, c, "/v1/history", values("part", q.Part, "subject", q.Subject, "after", q.After, "before", q.Before, "limit", q.Limit))
 	return out.Events, err
+}
+
+// pathOf is the path of an operation, with its parts escaped.
+func pathOf(parts ...string) string {
+	path := "/v1"
+	for _, part := range parts {
+		path += "/" + url.PathEscape(part)
+	}
+	return path
+}
+
+// values is a query of names and values in turn. Zero values are left out.
+func values(pairs ...any) url.Values {
+	v := url.Values{}
+	for pair := range slices.Chunk(pairs, 2) {
+		if !reflect.ValueOf(pair[1]).IsZero() {
+			v.Set(pair[0].(string), fmt.Sprint(pair[1]))
+		}
+	}
+	return v
+}
+
+// get returns what is shown at a path.
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	return call[T](ctx, c, http.MethodGet, path, query, nil)
+}
+
+// post asks for a change whose answer says no more than that it was made.
+func (c *Client) post(ctx context.Context, path string, body any) error {
+	return c.do(ctx, http.MethodPost, path, nil, body, nil)
+}
+
+// call returns what is answered to a request.
+func call[T any](ctx context.Context, c *Client, method, path string, query url.Values, body any) (out T, err error) {
+	err = c.do(ctx, method, path, query, body, &out)
+	return out, err
 }
 
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, out any) error {

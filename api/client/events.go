@@ -22,8 +22,6 @@ const (
 	// firstPause and mostPause lie before coming back to a stream that broke.
 	firstPause = 250 * time.Millisecond
 	mostPause  = 5 * time.Second
-	// maxLine is the longest line of a stream.
-	maxLine = 1 << 20
 )
 
 // Follow selects what [Client.Events] passes on.
@@ -41,17 +39,27 @@ type Follow struct {
 // is returned as an [*Error].
 func (c *Client) Events(ctx context.Context, f Follow, fn func(apitype.Event) error) error {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
-		got, err := c.stream(ctx, &f, fn)
+		query := values("part", f.Part, "subject", f.Subject)
+		if f.After > 0 || f.All {
+			query.Set("after", strconv.FormatInt(f.After, 10))
+		}
+		var refused error // by fn
+		came, err := follow(ctx, c, "/v1/events", query, "history", func(e apitype.Event) error {
+			if refused = fn(e); refused == nil {
+				f.After = e.ID
+			}
+			return refused
+		})
 		var answer *Error
 		switch {
+		case refused != nil:
+			return refused
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.As(err, &answer) && answer.Status < http.StatusInternalServerError:
-			return err
-		case errors.Is(err, errStop):
-			return errors.Unwrap(err)
+			return answer
 		}
-		if got {
+		if came {
 			pause = firstPause
 		}
 		timer := time.NewTimer(pause)
@@ -64,55 +72,46 @@ func (c *Client) Events(ctx context.Context, f Follow, fn func(apitype.Event) er
 	}
 }
 
-// errStop marks an error of the caller's function, which ends the stream instead of a reconnection.
-var errStop = errors.New("client: stop")
+// errEnded: the server ended a stream.
+var errEnded = errors.New("client: the server ended the stream")
 
-type stopError struct{ error }
-
-func (e stopError) Unwrap() error        { return e.error }
-func (e stopError) Is(target error) bool { return target == errStop }
-
-// stream reads one connection to its end and tells whether anything came.
-func (c *Client) stream(ctx context.Context, f *Follow, fn func(apitype.Event) error) (got bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watchdog := time.AfterFunc(silence, cancel)
+// follow calls fn with each event of a name in a stream, until ctx ends, the connection breaks or fn returns an error, which
+// it returns. came tells whether there was anything in the stream.
+func follow[T any](ctx context.Context, c *Client, path string, query url.Values, event string, fn func(T) error) (came bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watchdog := time.AfterFunc(silence, func() { cancel(fmt.Errorf("client: the stream was silent for %v", silence)) })
 	defer watchdog.Stop()
-	v := url.Values{}
-	if f.Part != "" {
-		v.Set("part", f.Part)
-	}
-	if f.Subject != "" {
-		v.Set("subject", f.Subject)
-	}
-	if f.After > 0 || f.All {
-		v.Set("after", strconv.FormatInt(f.After, 10))
-	}
-	answer, err := c.send(ctx, http.MethodGet, "/v1/events", v, nil)
+	answer, err := c.send(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
-		return false, err
+		return false, errors.Join(err, context.Cause(ctx))
 	}
 	defer answer.Body.Close()
 	lines := bufio.NewScanner(answer.Body)
-	lines.Buffer(nil, maxLine)
-	history := false
+	lines.Buffer(nil, maxAnswer)
+	wanted := false
 	for lines.Scan() {
 		watchdog.Reset(silence)
-		got = true
+		came = true
 		name, value, _ := strings.Cut(lines.Text(), ": ")
 		switch {
 		case name == "event":
-			history = value == "history"
-		case name == "data" && history:
-			var e apitype.Event
+			wanted = value == event
+		case name == "data" && wanted:
+			var e T
 			if err := json.Unmarshal([]byte(value), &e); err != nil {
-				return got, fmt.Errorf("client: an event cannot be read: %w", err)
+				return came, fmt.Errorf("client: an event cannot be read: %w", err)
 			}
 			if err := fn(e); err != nil {
-				return got, stopError{err}
+				return came, err
 			}
-			f.After = e.ID
 		}
 	}
-	return got, lines.Err()
+	if ctx.Err() != nil {
+		return came, context.Cause(ctx)
+	}
+	if err := lines.Err(); err != nil {
+		return came, fmt.Errorf("client: the stream broke: %w", err)
+	}
+	return came, errEnded
 }

@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
@@ -14,17 +12,15 @@ import (
 // accepted are stored. After an error they may be, and can be sent again: at the worst
 // a source counts as heard a little later.
 func (c *Client) Beats(ctx context.Context, beats ...apitype.Beat) (apitype.BeatsTaken, error) {
-	var out apitype.BeatsTaken
-	err := c.do(ctx, http.MethodPost, "/v1/beats", nil, append([]apitype.Beat{}, beats...), &out)
-	return out, err
+	return call[apitype.BeatsTaken](ctx, c, http.MethodPost, "/v1/beats", nil, append([]apitype.Beat{}, beats...))
 }
 
 // Ping sends one beat: what is "" when all is well, "start", "fail" or an exit
 // status. An [*Error] when it is not accepted.
 func (c *Client) Ping(ctx context.Context, event, source, what string) error {
-	path := "/v1/ping/" + url.PathEscape(event) + "/" + url.PathEscape(source)
+	path := pathOf("ping", event, source)
 	if what != "" {
-		path += "/" + url.PathEscape(what)
+		path = pathOf("ping", event, source, what)
 	}
 	ctx, cancel := withTimeout(ctx, callTimeout)
 	defer cancel()
@@ -48,26 +44,16 @@ type SourceQuery struct {
 
 // Sources lists sources.
 func (c *Client) Sources(ctx context.Context, q SourceQuery) (apitype.Sources, error) {
-	v := url.Values{}
-	set(v, "check", q.Check)
-	set(v, "source", q.Source)
-	set(v, "state", q.State)
-	set(v, "contains", q.Contains)
+	v := values("check", q.Check, "source", q.Source, "state", q.State, "contains", q.Contains, "after", q.After, "limit", q.Limit)
 	if q.Label != "" {
 		v.Set("label", q.Label+"="+q.Value)
 	}
-	set(v, "after", q.After)
-	setNumber(v, "limit", int64(q.Limit))
-	var out apitype.Sources
-	err := c.do(ctx, http.MethodGet, "/v1/sources", v, nil, &out)
-	return out, err
+	return get[apitype.Sources](ctx, c, "/v1/sources", v)
 }
 
 // Alarm returns one alarm.
 func (c *Client) Alarm(ctx context.Context, id string) (apitype.Alarm, error) {
-	var out apitype.Alarm
-	err := c.do(ctx, http.MethodGet, "/v1/alarms/"+url.PathEscape(id), nil, nil, &out)
-	return out, err
+	return get[apitype.Alarm](ctx, c, pathOf("alarms", id), nil)
 }
 
 // AlarmQuery selects alarms, the newest first.
@@ -80,58 +66,45 @@ type AlarmQuery struct {
 
 // Alarms lists alarms.
 func (c *Client) Alarms(ctx context.Context, q AlarmQuery) (apitype.Alarms, error) {
-	v := url.Values{}
-	set(v, "check", q.Check)
-	set(v, "source", q.Source)
-	set(v, "after", q.After)
-	if q.Standing {
-		v.Set("standing", strconv.FormatBool(true))
-	}
-	setNumber(v, "limit", int64(q.Limit))
-	var out apitype.Alarms
-	err := c.do(ctx, http.MethodGet, "/v1/alarms", v, nil, &out)
-	return out, err
+	v := values("check", q.Check, "source", q.Source, "standing", q.Standing, "after", q.After, "limit", q.Limit)
+	return get[apitype.Alarms](ctx, c, "/v1/alarms", v)
 }
 
 // Acknowledge shows everybody who knows of an alarm. It stands as before.
 func (c *Client) Acknowledge(ctx context.Context, alarm, by, note string) error {
-	return c.do(ctx, http.MethodPost, "/v1/alarms/"+url.PathEscape(alarm)+"/acknowledge", nil, apitype.MonitorAction{By: by, Note: note}, nil)
+	return c.post(ctx, pathOf("alarms", alarm, "acknowledge"), apitype.MonitorAction{By: by, Note: note})
 }
 
 // Declare makes sources known, up to 1000, all or none, and tells how many of them
 // are new. One that never beats raises an alarm after a whole limit.
 func (c *Client) Declare(ctx context.Context, sources ...apitype.Declaration) (added int, err error) {
-	var out apitype.Declared
-	err = c.do(ctx, http.MethodPost, "/v1/sources", nil, apitype.Declarations{Sources: append([]apitype.Declaration{}, sources...)}, &out)
+	body := apitype.Declarations{Sources: append([]apitype.Declaration{}, sources...)}
+	out, err := call[apitype.Declared](ctx, c, http.MethodPost, "/v1/sources", nil, body)
 	return out.New, err
 }
 
 // Pause keeps a source from raising alarms for a while, or with 0 until it is
 // resumed. The history shows by and note, here and below.
 func (c *Client) Pause(ctx context.Context, event, source string, d time.Duration, by, note string) error {
-	return c.actOn(ctx, event, source, "pause", apitype.MonitorAction{ForMS: d.Milliseconds(), By: by, Note: note})
+	return c.post(ctx, pathOf("sources", event, source, "pause"), apitype.MonitorAction{ForMS: d.Milliseconds(), By: by, Note: note})
 }
 
 // PauseCheck keeps all sources of a check from raising alarms until it is resumed.
 func (c *Client) PauseCheck(ctx context.Context, check, by, note string) error {
-	return c.do(ctx, http.MethodPost, "/v1/checks/"+url.PathEscape(check)+"/pause", nil, apitype.MonitorAction{By: by, Note: note}, nil)
+	return c.post(ctx, pathOf("checks", check, "pause"), apitype.MonitorAction{By: by, Note: note})
 }
 
 // ResumeCheck ends the pause of a check; sources that were paused by themselves stay so.
 func (c *Client) ResumeCheck(ctx context.Context, check, by, note string) error {
-	return c.do(ctx, http.MethodPost, "/v1/checks/"+url.PathEscape(check)+"/resume", nil, apitype.MonitorAction{By: by, Note: note}, nil)
+	return c.post(ctx, pathOf("checks", check, "resume"), apitype.MonitorAction{By: by, Note: note})
 }
 
 // Resume ends the pause of a source, which has a whole limit to show itself.
 func (c *Client) Resume(ctx context.Context, event, source, by, note string) error {
-	return c.actOn(ctx, event, source, "resume", apitype.MonitorAction{By: by, Note: note})
+	return c.post(ctx, pathOf("sources", event, source, "resume"), apitype.MonitorAction{By: by, Note: note})
 }
 
 // Retire ends the alarm of a source, and judges it no more until it beats again.
 func (c *Client) Retire(ctx context.Context, event, source, by, note string) error {
-	return c.actOn(ctx, event, source, "retire", apitype.MonitorAction{By: by, Note: note})
-}
-
-func (c *Client) actOn(ctx context.Context, event, source, verb string, body apitype.MonitorAction) error {
-	return c.do(ctx, http.MethodPost, "/v1/sources/"+url.PathEscape(event)+"/"+url.PathEscape(source)+"/"+verb, nil, body, nil)
+	return c.post(ctx, pathOf("sources", event, source, "retire"), apitype.MonitorAction{By: by, Note: note})
 }

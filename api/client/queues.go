@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"strconv"
 
 	"github.com/understudy-ha/understudy/api/apitype"
 )
@@ -27,63 +25,37 @@ type MessageQuery struct {
 	Limit      int    // default 100, at most 1000
 }
 
-func queuePath(queue string) string { return "/v1/queues/" + url.PathEscape(queue) }
-
-func messagePath(queue, id string) string {
-	return queuePath(queue) + "/messages/" + url.PathEscape(id)
-}
-
 // CreateQueue makes a queue; one that is there is left as it is.
 func (c *Client) CreateQueue(ctx context.Context, queue string) error {
-	return c.do(ctx, http.MethodPost, "/v1/queues", nil, apitype.QueueName{Queue: queue}, nil)
+	return c.post(ctx, "/v1/queues", apitype.QueueName{Queue: queue})
 }
 
 // Queues lists the queues by name.
 func (c *Client) Queues(ctx context.Context) ([]apitype.Queue, error) {
-	var out apitype.Queues
-	err := c.do(ctx, http.MethodGet, "/v1/queues", nil, nil, &out)
+	out, err := get[apitype.Queues](ctx, c, "/v1/queues", nil)
 	return out.Queues, err
 }
 
 // Keys lists keys of a queue by name.
 func (c *Client) Keys(ctx context.Context, q KeyQuery) (apitype.Keys, error) {
-	v := url.Values{}
-	set(v, "after", q.After)
-	setNumber(v, "limit", int64(q.Limit))
-	for name, on := range map[string]bool{"blocked": q.Blocked, "idle": q.Idle} {
-		if on {
-			v.Set(name, "true")
-		}
-	}
-	var out apitype.Keys
-	err := c.do(ctx, http.MethodGet, queuePath(q.Queue)+"/keys", v, nil, &out)
-	return out, err
+	return get[apitype.Keys](ctx, c, pathOf("queues", q.Queue, "keys"), values("after", q.After, "limit", q.Limit, "blocked", q.Blocked, "idle", q.Idle))
 }
 
 // Messages lists messages of a queue.
 func (c *Client) Messages(ctx context.Context, q MessageQuery) (apitype.Messages, error) {
-	v := url.Values{}
-	set(v, "key", q.Key)
-	set(v, "state", q.State)
-	set(v, "after", q.After)
-	setNumber(v, "limit", int64(q.Limit))
-	var out apitype.Messages
-	err := c.do(ctx, http.MethodGet, queuePath(q.Queue)+"/messages", v, nil, &out)
-	return out, err
+	return get[apitype.Messages](ctx, c, pathOf("queues", q.Queue, "messages"), values("key", q.Key, "state", q.State, "after", q.After, "limit", q.Limit))
 }
 
 // Message returns a message with its history.
 func (c *Client) Message(ctx context.Context, queue, id string) (apitype.Message, error) {
-	var out apitype.Message
-	err := c.do(ctx, http.MethodGet, messagePath(queue, id), nil, nil, &out)
-	return out, err
+	return get[apitype.Message](ctx, c, pathOf("queues", queue, "messages", id), nil)
 }
 
 // Payload returns the payload of a message and its content type.
 func (c *Client) Payload(ctx context.Context, queue, id string) (payload []byte, contentType string, err error) {
 	ctx, cancel := withTimeout(ctx, payloadTimeout)
 	defer cancel()
-	answer, err := c.send(ctx, http.MethodGet, messagePath(queue, id)+"/payload", nil, nil)
+	answer, err := c.send(ctx, http.MethodGet, pathOf("queues", queue, "messages", id, "payload"), nil, nil)
 	if err != nil {
 		return nil, "", err
 	}
@@ -99,21 +71,18 @@ func (c *Client) Payload(ctx context.Context, queue, id string) (payload []byte,
 func (c *Client) Add(ctx context.Context, queue string, messages ...apitype.NewMessage) ([]apitype.AddedMessage, error) {
 	ctx, cancel := withTimeout(ctx, payloadTimeout)
 	defer cancel()
-	var out apitype.AddedMessages
-	err := c.do(ctx, http.MethodPost, queuePath(queue)+"/messages", nil, apitype.NewMessages{Messages: messages}, &out)
+	out, err := call[apitype.AddedMessages](ctx, c, http.MethodPost, pathOf("queues", queue, "messages"), nil, apitype.NewMessages{Messages: messages})
 	return out.Messages, err
 }
 
 // AddPayload enqueues one message whose payload, m.Base64, is sent as it is, so that it may be as long as a payload can
 // be, 16 MiB.
 func (c *Client) AddPayload(ctx context.Context, queue string, m apitype.NewMessage) (apitype.AddedMessage, error) {
-	v := url.Values{"key": {m.Key}}
-	set(v, "id", m.ID)
+	v := values("id", m.ID)
+	v.Set("key", m.Key) // also when it is "", which the server refuses: without it the body would be another one
 	ctx, cancel := withTimeout(ctx, payloadTimeout)
 	defer cancel()
-	var out apitype.AddedMessage
-	err := c.do(ctx, http.MethodPost, queuePath(queue)+"/messages", v, content{kind: m.ContentType, bytes: m.Base64}, &out)
-	return out, err
+	return call[apitype.AddedMessage](ctx, c, http.MethodPost, pathOf("queues", queue, "messages"), v, content{kind: m.ContentType, bytes: m.Base64})
 }
 
 // Retry submits a message again at once if it blocks its key, is delayed or unknown, and puts a dead-lettered one at the
@@ -133,17 +102,5 @@ func (c *Client) Cancel(ctx context.Context, queue, id, by string) error {
 }
 
 func (c *Client) act(ctx context.Context, queue, id, action, by string) error {
-	return c.do(ctx, http.MethodPost, messagePath(queue, id)+"/"+action, nil, apitype.Caller{By: by}, nil)
-}
-
-func set(v url.Values, name, text string) {
-	if text != "" {
-		v.Set(name, text)
-	}
-}
-
-func setNumber(v url.Values, name string, n int64) {
-	if n != 0 {
-		v.Set(name, strconv.FormatInt(n, 10))
-	}
+	return c.post(ctx, pathOf("queues", queue, "messages", id, action), apitype.Caller{By: by})
 }

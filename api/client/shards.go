@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
@@ -33,98 +32,65 @@ type Failover struct {
 	Wait  time.Duration
 }
 
-func shardPath(shard string) string { return "/v1/shards/" + url.PathEscape(shard) }
-
-func waiting(d time.Duration) url.Values {
-	v := url.Values{}
-	if d > 0 {
-		v.Set("wait", d.String())
-	}
-	return v
-}
-
 // Shards lists shards by name.
 func (c *Client) Shards(ctx context.Context, q ShardQuery) (apitype.Shards, error) {
-	v := url.Values{}
-	set(v, "after", q.After)
-	set(v, "text", q.Text)
-	setNumber(v, "limit", int64(q.Limit))
-	if q.Trouble {
-		v.Set("trouble", "true")
-	}
-	var out apitype.Shards
-	err := c.do(ctx, http.MethodGet, "/v1/shards", v, nil, &out)
-	return out, err
+	return get[apitype.Shards](ctx, c, "/v1/shards", values("after", q.After, "text", q.Text, "trouble", q.Trouble, "limit", q.Limit))
 }
 
 // Shard returns a shard with its nodes.
 func (c *Client) Shard(ctx context.Context, shard string) (apitype.Shard, error) {
-	var out apitype.Shard
-	err := c.do(ctx, http.MethodGet, shardPath(shard), nil, nil, &out)
-	return out, err
+	return get[apitype.Shard](ctx, c, pathOf("shards", shard), nil)
 }
 
 // ShardPrimary returns where the primary of a shard is; an [*Error] with the code no_primary
 // when there is none, and none came within wait.
 func (c *Client) ShardPrimary(ctx context.Context, shard string, wait time.Duration) (apitype.ShardPrimary, error) {
-	ctx, cancel := withTimeout(ctx, callTimeout+max(0, wait))
-	defer cancel()
-	var out apitype.ShardPrimary
-	err := c.do(ctx, http.MethodGet, shardPath(shard)+"/primary", waiting(wait), nil, &out)
-	return out, err
+	return callAndWait[apitype.ShardPrimary](ctx, c, http.MethodGet, pathOf("shards", shard, "primary"), wait, nil)
 }
 
 // Switchover asks for one. An [*Error] with the code not_done is why it was refused or
 // went back, if that was waited for.
 func (c *Client) Switchover(ctx context.Context, shard string, s Switchover) (apitype.ShardRequest, error) {
 	body := apitype.SwitchoverRequest{To: s.To, TimeoutMS: s.Timeout.Milliseconds(), By: s.By}
-	return c.requestOfShard(ctx, shardPath(shard)+"/switchover", body, s.Wait)
+	return callAndWait[apitype.ShardRequest](ctx, c, http.MethodPost, pathOf("shards", shard, "switchover"), s.Wait, body)
 }
 
 // Failover asks for one; errors as of [Client.Switchover].
 func (c *Client) Failover(ctx context.Context, shard string, f Failover) (apitype.ShardRequest, error) {
 	body := apitype.FailoverRequest{To: f.To, Force: f.Force, By: f.By}
-	return c.requestOfShard(ctx, shardPath(shard)+"/failover", body, f.Wait)
-}
-
-func (c *Client) requestOfShard(ctx context.Context, path string, body any, wait time.Duration) (apitype.ShardRequest, error) {
-	ctx, cancel := withTimeout(ctx, callTimeout+max(0, wait))
-	defer cancel()
-	var out apitype.ShardRequest
-	err := c.do(ctx, http.MethodPost, path, waiting(wait), body, &out)
-	return out, err
+	return callAndWait[apitype.ShardRequest](ctx, c, http.MethodPost, pathOf("shards", shard, "failover"), f.Wait, body)
 }
 
 // ShardRequest tells what has become of a request, waiting for its end up to wait. Only the
 // latest of a shard is known.
 func (c *Client) ShardRequest(ctx context.Context, shard, request string, wait time.Duration) (apitype.ShardRequest, error) {
-	ctx, cancel := withTimeout(ctx, callTimeout+max(0, wait))
+	return callAndWait[apitype.ShardRequest](ctx, c, http.MethodGet, pathOf("shards", shard, "requests", request), wait, nil)
+}
+
+// callAndWait is [call] for what the server may wait with.
+func callAndWait[T any](ctx context.Context, c *Client, method, path string, wait time.Duration, body any) (T, error) {
+	wait = max(0, wait)
+	ctx, cancel := withTimeout(ctx, callTimeout+wait)
 	defer cancel()
-	var out apitype.ShardRequest
-	err := c.do(ctx, http.MethodGet, shardPath(shard)+"/requests/"+url.PathEscape(request), waiting(wait), nil, &out)
-	return out, err
+	return call[T](ctx, c, method, path, values("wait", wait), body)
 }
 
 // CancelShardRequest takes a request back that no agent has begun with.
 func (c *Client) CancelShardRequest(ctx context.Context, shard, request, by string) error {
-	v := url.Values{}
-	set(v, "by", by)
-	return c.do(ctx, http.MethodDelete, shardPath(shard)+"/requests/"+url.PathEscape(request), v, nil, nil)
+	return c.do(ctx, http.MethodDelete, pathOf("shards", shard, "requests", request), values("by", by), nil, nil)
 }
 
 // PauseShard keeps a shard from failing over by itself.
 func (c *Client) PauseShard(ctx context.Context, shard, reason, by string) error {
-	return c.do(ctx, http.MethodPost, shardPath(shard)+"/pause", nil, apitype.PauseRequest{Reason: reason, By: by}, nil)
+	return c.post(ctx, pathOf("shards", shard, "pause"), apitype.PauseRequest{Reason: reason, By: by})
 }
 
 // ResumeShard ends a pause.
 func (c *Client) ResumeShard(ctx context.Context, shard, by string) error {
-	return c.do(ctx, http.MethodPost, shardPath(shard)+"/resume", nil, apitype.Caller{By: by}, nil)
+	return c.post(ctx, pathOf("shards", shard, "resume"), apitype.Caller{By: by})
 }
 
 // ForgetShardNode removes a node that is gone for good; its agent must have stopped.
 func (c *Client) ForgetShardNode(ctx context.Context, shard, node, by string) error {
-	v := url.Values{}
-	set(v, "by", by)
-	return c.do(ctx, http.MethodDelete, shardPath(shard)+"/nodes/"+url.PathEscape(node), v, nil, nil)
+	return c.do(ctx, http.MethodDelete, pathOf("shards", shard, "nodes", node), values("by", by), nil, nil)
 }

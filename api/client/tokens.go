@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
@@ -22,8 +21,7 @@ type NewToken struct {
 // Tokens lists the tokens, the oldest first, those that are over too. This and what follows needs the token of
 // the server's configuration.
 func (c *Client) Tokens(ctx context.Context) ([]apitype.Token, error) {
-	var out apitype.Tokens
-	err := c.do(ctx, http.MethodGet, "/v1/tokens", nil, nil, &out)
+	out, err := get[apitype.Tokens](ctx, c, "/v1/tokens", nil)
 	return out.Tokens, err
 }
 
@@ -31,16 +29,11 @@ func (c *Client) Tokens(ctx context.Context) ([]apitype.Token, error) {
 // answer may have made one: see [Client.Tokens], and revoke it.
 func (c *Client) CreateToken(ctx context.Context, n NewToken) (t apitype.Token, secret string, err error) {
 	body := apitype.NewToken{Name: n.Name, Scopes: n.Scopes, LastsMS: n.Lasts.Milliseconds(), By: n.By}
-	var out apitype.TokenSecret
-	err = c.do(ctx, http.MethodPost, "/v1/tokens", nil, body, &out)
+	out, err := call[apitype.TokenSecret](ctx, c, http.MethodPost, "/v1/tokens", nil, body)
 	return out.Token, out.Secret, err
 }
 
 // RevokeToken ends a token, by its id or its name.
 func (c *Client) RevokeToken(ctx context.Context, idOrName, by string) (apitype.Token, error) {
-	v := url.Values{}
-	set(v, "by", by)
-	var out apitype.Token
-	err := c.do(ctx, http.MethodDelete, "/v1/tokens/"+url.PathEscape(idOrName), v, nil, &out)
-	return out, err
+	return call[apitype.Token](ctx, c, http.MethodDelete, pathOf("tokens", idOrName), values("by", by), nil)
 }
