@@ -6,16 +6,15 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/internal/prometheus"
+	"github.com/understudy-ha/understudy/internal/ratelimit"
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// maxBuckets is how many callers have a bucket at a time. The one that asked longest ago is dropped: it starts with a
-// full bucket next time, which is the price of bounded memory.
+// maxBuckets is how many callers have a bucket at a time.
 const maxBuckets = 10_000
 
 // Rate is how often a caller may send requests.
@@ -87,7 +86,7 @@ func (l Limits) rateOf(scope access.Scope) Rate {
 type limiter struct {
 	limits  Limits
 	now     func() time.Time
-	buckets *lru[bucketKey, *bucket]
+	buckets ratelimit.Limiter[bucketKey]
 	limited *prometheus.Counters
 }
 
@@ -97,15 +96,9 @@ type bucketKey struct {
 	scope access.Scope
 }
 
-type bucket struct {
-	mu    sync.Mutex
-	left  float64
-	since time.Time
-}
-
 func newLimiter(limits Limits) *limiter {
 	return &limiter{
-		limits: limits.withDefaults(), now: time.Now, buckets: newLRU[bucketKey, *bucket](maxBuckets),
+		limits: limits.withDefaults(), now: time.Now, buckets: ratelimit.New[bucketKey](maxBuckets),
 		limited: prometheus.NewCounters("understudy_http_limited_total", "Requests rejected because their caller was over its rate limit, by scope.", "scope"),
 	}
 }
@@ -126,30 +119,13 @@ func (l *limiter) allow(r *http.Request, who caller, scope access.Scope) error {
 		return nil
 	}
 	if key.token == "" {
-		key.addr = clientPrefix(addr)
+		key.addr = ratelimit.Network(addr)
 	}
-	now := l.now()
-	b := l.buckets.getOrAdd(key, func() *bucket { return &bucket{left: float64(rate.Burst), since: now} })
-	if wait := b.take(rate, now); wait > 0 {
+	if wait, _ := l.buckets.Take(key, rate.PerSecond, float64(rate.Burst), l.now()); wait > 0 {
 		l.limited.Of(string(scope)).Inc()
 		return limitedError{scope, rate, wait}
 	}
 	return nil
-}
-
-// take takes one request from the bucket, or returns how long until it may.
-func (b *bucket) take(rate Rate, now time.Time) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if passed := now.Sub(b.since).Seconds(); passed > 0 {
-		b.left = min(float64(rate.Burst), b.left+passed*rate.PerSecond)
-		b.since = now
-	}
-	if b.left < 1 {
-		return time.Duration((1 - b.left) / rate.PerSecond * float64(time.Second))
-	}
-	b.left--
-	return 0
 }
 
 // addressOf is where a request came from; the zero address if that is none.
@@ -160,15 +136,4 @@ func addressOf(r *http.Request) netip.Addr {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	addr, _ := netip.ParseAddr(host)
 	return addr.Unmap().WithZone("")
-}
-
-// clientPrefix is the range in which one caller can choose its address: a host usually gets a whole IPv6 /64, and could
-// otherwise have a new bucket for each request.
-func clientPrefix(addr netip.Addr) netip.Prefix {
-	bits := addr.BitLen()
-	if addr.Is6() {
-		bits = 64
-	}
-	p, _ := addr.Prefix(bits)
-	return p
 }

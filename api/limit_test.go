@@ -72,7 +72,7 @@ func TestBucketsAreBounded(t *testing.T) {
 	for i := range 2 * maxBuckets {
 		_ = l.allow(from(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255)), caller{}, access.Read)
 	}
-	if n := l.buckets.order.Len(); n != maxBuckets {
+	if n := l.buckets.Len(); n != maxBuckets {
 		t.Errorf("%d buckets are kept, want %d", n, maxBuckets)
 	}
 }

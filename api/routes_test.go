@@ -397,27 +397,6 @@ func (nowhere) Record(_ context.Context, beats []monitor.Heartbeat) ([]monitor.O
 }
 func (nowhere) RecordProbe(context.Context) error { return nil }
 
-func TestLRU(t *testing.T) {
-	l := newLRU[int, string](2)
-	add := func(k int) { l.getOrAdd(k, func() string { return fmt.Sprint(k) }) }
-	add(1)
-	add(2)
-	l.get(1)
-	add(3)
-	if _, ok := l.get(2); ok {
-		t.Error("the one that was asked for longest ago is still there")
-	}
-	for _, k := range []int{1, 3} {
-		if v, ok := l.get(k); !ok || v != fmt.Sprint(k) {
-			t.Errorf("%d is %q, %t", k, v, ok)
-		}
-	}
-	l.drop(1)
-	if _, ok := l.get(1); ok || l.order.Len() != 1 {
-		t.Error("dropped and still there")
-	}
-}
-
 func TestLongHeaderIsRefused(t *testing.T) {
 	g := newRig(t)
 	srv := httptest.NewUnstartedServer(nil)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/lru"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -30,7 +31,7 @@ type Server struct {
 	poller *poller
 
 	takeovers *takeovers
-	sessions  *lru[string, lease.Session]
+	sessions  *lru.Cache[string, lease.Session]
 	waits     chan struct{} // one for each request that waits
 
 	queueAdmin  dispatch.Admin // nil when the store keeps no queues
@@ -55,7 +56,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, hub: cfg.Hub, router: newRouter(cfg.Token, cfg.Timeout, cfg.Logger),
 		stream: newStream(), takeovers: newTakeovers(cfg.Store, cfg.Clock),
-		sessions:   newLRU[string, lease.Session](maxKnown),
+		sessions:   lru.New[string, lease.Session](maxKnown),
 		waits:      make(chan struct{}, maxWaits),
 		queueAdmin: queueAdminOf(cfg.Store), largeBodies: make(chan struct{}, maxLargeBodies),
 	}

@@ -54,7 +54,7 @@ func (s *Server) startSession(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.cfg.Store.StartSession(r.Context(), n); err != nil {
 		return err
 	}
-	s.sessions.getOrAdd(n.ID, func() lease.Session { return n })
+	s.sessions.GetOrAdd(n.ID, func() lease.Session { return n })
 	w.Header().Set("Location", "/v1/sessions/"+n.ID)
 	return writeJSON(w, http.StatusCreated, apitype.StartedSession{
 		Session: n.ID, Instance: viewInstance(n.Instance),
@@ -70,7 +70,7 @@ func (s *Server) renewSession(r *http.Request) (out apitype.Renewal, err error) 
 	}
 	renewal, err := s.cfg.Store.RenewSession(r.Context(), id)
 	if errors.Is(err, lease.ErrLapsed) {
-		s.sessions.drop(id)
+		s.sessions.Drop(id)
 	}
 	return apitype.Renewal{Renewals: renewal.Seq, Changes: renewal.Changes}, err
 }
@@ -83,7 +83,7 @@ func (s *Server) endSession(w http.ResponseWriter, r *http.Request) error {
 	if err := s.cfg.Store.EndSession(r.Context(), id, "stopped"); err != nil {
 		return err
 	}
-	s.sessions.drop(id)
+	s.sessions.Drop(id)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
@@ -96,7 +96,7 @@ func (s *Server) session(ctx context.Context, id string) (lease.Session, error) 
 	if err := validateSession(id); err != nil {
 		return lease.Session{}, err
 	}
-	if n, ok := s.sessions.get(id); ok {
+	if n, ok := s.sessions.Get(id); ok {
 		return n, nil
 	}
 	live, err := s.cfg.Store.Sessions(ctx)
@@ -105,7 +105,7 @@ func (s *Server) session(ctx context.Context, id string) (lease.Session, error) 
 	}
 	for _, n := range live {
 		if n.ID == id {
-			return s.sessions.getOrAdd(id, func() lease.Session { return n }), nil
+			return s.sessions.GetOrAdd(id, func() lease.Session { return n }), nil
 		}
 	}
 	return lease.Session{}, fmt.Errorf("%w: start another", lease.ErrLapsed)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/lru"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -16,7 +17,7 @@ import (
 type takeovers struct {
 	store   lease.Store
 	clock   lease.Clock
-	byLease *lru[lease.ID, *takeover]
+	byLease *lru.Cache[lease.ID, *takeover]
 }
 
 type takeover struct {
@@ -26,13 +27,13 @@ type takeover struct {
 }
 
 func newTakeovers(store lease.Store, clock lease.Clock) *takeovers {
-	return &takeovers{store: store, clock: clock, byLease: newLRU[lease.ID, *takeover](maxKnown)}
+	return &takeovers{store: store, clock: clock, byLease: lru.New[lease.ID, *takeover](maxKnown)}
 }
 
 // acquire gives the lease to the session if it is free, and otherwise returns a [heldError] that says when to retry.
 // Acquiring a lease that the session holds already succeeds.
 func (b *takeovers) acquire(ctx context.Context, id lease.ID, n lease.Session) (lease.Lease, error) {
-	known := b.byLease.getOrAdd(id, func() *takeover { return &takeover{} })
+	known := b.byLease.GetOrAdd(id, func() *takeover { return &takeover{} })
 	var l lease.Lease
 	var retry time.Duration
 	// Three rounds: read or acquire; acquire if that showed a free lease; once more if another session acquired and

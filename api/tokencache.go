@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/internal/lru"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -26,7 +27,7 @@ type tokenCache struct {
 	tokens   access.Tokens
 	snapshot *sharedRead[tokenSnapshot]
 	// ended are those revoked through this server: a read that started before the revocation must not bring one back.
-	ended *lru[string, struct{}]
+	ended *lru.Cache[string, struct{}]
 }
 
 // tokenSnapshot is the result of one read.
@@ -42,7 +43,7 @@ func newTokenCache(st store.Store, running context.Context) *tokenCache {
 	if !ok {
 		return nil
 	}
-	b := &tokenCache{tokens: t.Tokens(), ended: newLRU[string, struct{}](access.MaxTokens)}
+	b := &tokenCache{tokens: t.Tokens(), ended: lru.New[string, struct{}](access.MaxTokens)}
 	b.snapshot = &sharedRead[tokenSnapshot]{subject: "the tokens", running: running, load: b.read}
 	return b
 }
@@ -85,14 +86,14 @@ func (b *tokenCache) revoke(ctx context.Context, ref, by string) (access.Token, 
 	if err != nil {
 		return t, err
 	}
-	b.ended.getOrAdd(t.ID, func() struct{} { return struct{}{} })
+	b.ended.GetOrAdd(t.ID, func() struct{} { return struct{}{} })
 	b.snapshot.invalidate()
 	return t, nil
 }
 
 // isLive reports whether a token is live, as far as this server knows.
 func (b *tokenCache) isLive(s tokenSnapshot, t access.Token) bool {
-	_, ended := b.ended.get(t.ID)
+	_, ended := b.ended.Get(t.ID)
 	return !ended && t.IsLive(s.now.Add(time.Since(s.read)))
 }
 

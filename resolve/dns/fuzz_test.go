@@ -151,7 +151,7 @@ func TestLimiter(t *testing.T) {
 	for i := range 3 * maxSources {
 		l.take(netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}), now)
 	}
-	if n := len(l.young) + len(l.old); n > maxSources {
+	if n := l.sources.Len(); n > maxSources {
 		t.Errorf("%d sources are kept", n)
 	}
 	net1, net2 := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::ffff")

@@ -2,8 +2,9 @@ package dns
 
 import (
 	"net/netip"
-	"sync"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/ratelimit"
 )
 
 // maxSources is how many sources a limiter tells apart at a time.
@@ -18,55 +19,27 @@ const (
 	drop
 )
 
-// limiter gives each source so many answers in a second, and twice as many at once. It keeps two
-// generations of sources: one that fills up takes the place of the older, so that
-// it is bounded whatever comes.
+// limiter gives each source so many answers in a second, and twice as many at once.
 type limiter struct {
-	rate float64 // 0 is no limit
-
-	mu         sync.Mutex
-	young, old map[netip.Addr]*bucket
+	rate    float64 // 0 or less is no limit
+	sources ratelimit.Limiter[netip.Prefix]
 }
 
-type bucket struct {
-	left  float64
-	at    time.Time
-	slips int
-}
-
-func newLimiter(rate int) *limiter {
-	return &limiter{rate: float64(max(0, rate)), young: map[netip.Addr]*bucket{}}
+func newLimiter(rate int) limiter {
+	return limiter{rate: float64(rate), sources: ratelimit.New[netip.Prefix](maxSources)}
 }
 
 // take judges one query at a time.
-func (l *limiter) take(from netip.Addr, now time.Time) verdict {
+func (l limiter) take(from netip.Addr, now time.Time) verdict {
 	from = from.Unmap().WithZone("")
-	if l.rate == 0 || from.IsLoopback() {
+	if l.rate <= 0 || from.IsLoopback() {
 		return pass
 	}
-	if from.Is6() {
-		from = netip.PrefixFrom(from, 64).Masked().Addr()
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b := l.young[from]
-	if b == nil {
-		if len(l.young) >= maxSources/2 {
-			l.old, l.young = l.young, map[netip.Addr]*bucket{}
-		}
-		if b = l.old[from]; b == nil {
-			b = &bucket{left: 2 * l.rate, at: now}
-		}
-		l.young[from] = b
-	}
-	b.left = min(2*l.rate, b.left+l.rate*max(0, now.Sub(b.at)).Seconds())
-	b.at = now
-	if b.left >= 1 {
-		b.left--
+	wait, denied := l.sources.Take(ratelimit.Network(from), l.rate, 2*l.rate, now)
+	switch {
+	case wait == 0:
 		return pass
-	}
-	b.slips++
-	if b.slips%2 == 0 {
+	case denied%2 == 0:
 		return slip
 	}
 	return drop

@@ -24,7 +24,7 @@ type Server struct {
 	cfg    Config
 	serial uint32
 	// By UDP somebody may ask in another's name: what is spent so must not keep him from TCP.
-	byUDP, byTCP *limiter
+	byUDP, byTCP limiter
 
 	answers  [4]atomic.Uint64 // by outcome
 	limited  atomic.Uint64
