@@ -27,6 +27,7 @@ type vault struct {
 	held map[string][]claim.Claim // by instance, as each was told last
 	cut  map[string]error         // instances whose requests fail
 	took int                      // keys, together
+	last *slot                    // of the instance that was started last
 }
 
 func newVault(t *testing.T, keys int) *vault {
@@ -45,7 +46,7 @@ func newVault(t *testing.T, keys int) *vault {
 type slot struct {
 	name string
 	h    *vault
-	lose bool // the first answer to Take is lost
+	lose bool // the next answer that gives it keys is lost
 }
 
 func (s *slot) fails() error {
@@ -81,9 +82,9 @@ func (s claimSlot) Join(ctx context.Context, m claim.Member) (claim.Share, error
 func (s claimSlot) ClaimKeys(ctx context.Context, w claim.ClaimRequest) ([]claim.Claim, error) {
 	got, err := s.KeyTable.ClaimKeys(ctx, w)
 	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
 	s.h.took += len(got)
-	s.h.mu.Unlock()
-	if s.lose {
+	if s.lose && len(got) > 0 {
 		s.lose = false
 		return nil, lease.ErrUnknown
 	}
@@ -94,6 +95,7 @@ func (h *vault) start(name string, lose bool) (stop func()) {
 	h.t.Helper()
 	windows := claim.Windows{First: 5 * time.Second, Second: 5 * time.Second}
 	s := &slot{name: name, h: h, lose: lose}
+	h.last = s
 	k, err := lease.NewKeeper(lease.KeeperConfig{Store: sessionSlot{h.store, s}, Instance: lease.NewInstance(name, ""), Timing: windows.Timing(), Clock: &leasetest.BubbleClock{}})
 	if err != nil {
 		h.t.Fatal(err)
@@ -252,6 +254,28 @@ func TestHoldComparesWithTheStore(t *testing.T) {
 		}
 		time.Sleep(4 * time.Second)
 		h.want("a", 18)
+	})
+}
+
+// The same when the counts are equal: one key was taken away, and the answer that gave
+// another was lost.
+func TestHoldComparesEqualCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newVault(t, 20)
+		h.start("a", false)
+		time.Sleep(4 * time.Second)
+		h.want("a", 20)
+		h.mu.Lock()
+		h.last.lose = true
+		h.mu.Unlock()
+		if err := h.store.Claims().Withdraw(t.Context(), "part/things", []string{"aa"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.store.Claims().Offer(t.Context(), "part/things", []string{"zz"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Second)
+		h.want("a", 20)
 	})
 }
 

@@ -35,6 +35,7 @@ type holder struct {
 	claimAt       time.Duration // when to claim without being woken
 	leftForOthers bool          // the last claim left keys to members with fewer
 	mismatches    int           // times in a row that the store's count and ours differed
+	compareAt     time.Duration // when to compare the keys themselves, because a request was not answered; 0: no need
 }
 
 func newHolder(k *lease.Keeper, t KeyTable, space string, most int, log *slog.Logger) holder {
@@ -63,6 +64,7 @@ func (h *holder) joinAndClaim(ctx context.Context, session string, asleep bool) 
 	})
 	if err != nil {
 		h.logStoreError("claiming keys", err)
+		h.doubt()
 		return
 	}
 	h.leftForOthers = share.Free && len(claims) < room
@@ -71,15 +73,21 @@ func (h *holder) joinAndClaim(ctx context.Context, session string, asleep bool) 
 	}
 }
 
+// doubt has the keys compared a while after a request to claim or to release some was
+// not answered. A lost claim and a lost release leave the counts equal, and a key that
+// this instance holds without knowing it is nobody's while its session lives.
+func (h *holder) doubt() { h.compareAt = h.clock.Now() + 2*PollInterval }
+
 // reconcile releases keys that the store gave to this session in an answer that was
 // lost (no other instance may claim them while the session lives), and forgets keys
 // that the session no longer has. It acts only the second time in a row that the
-// counts differ, because a request that timed out here may still be applied there.
+// counts differ, or a while after a failure, because a request that timed out here may
+// still be applied there.
 func (h *holder) reconcile(ctx context.Context, session string, s Share) {
 	if h.mismatches++; s.Mine == len(h.keys) {
 		h.mismatches = 0
 	}
-	if h.mismatches < 2 {
+	if doubtful := h.compareAt != 0 && h.clock.Now() >= h.compareAt; h.mismatches < 2 && !doubtful {
 		return
 	}
 	var back []Claim
@@ -107,6 +115,7 @@ func (h *holder) reconcile(ctx context.Context, session string, s Share) {
 			delete(h.keys, key)
 		}
 	}
+	h.compareAt = 0
 	h.release(ctx, session, back)
 }
 
@@ -117,6 +126,7 @@ func (h *holder) release(ctx context.Context, session string, back []Claim) {
 		})
 		if err != nil {
 			h.logStoreError("releasing keys", err)
+			h.doubt()
 			return // still ours: the next round retries
 		}
 		for _, c := range part {
