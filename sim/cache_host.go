@@ -23,6 +23,8 @@ type cacheHost struct {
 	disk    cacheDisk
 	peer    *cachePeer // nil: no process runs
 	off     bool       // the host is down: it does not even refuse connections
+	// hadOthers is that the process before had a list of several members.
+	hadOthers bool
 
 	rate     float64
 	bootBase time.Duration

@@ -100,6 +100,7 @@ func (j *cacheJudge) started(p *cachePeer) {
 }
 
 func (j *cacheJudge) died(p *cachePeer) {
+	p.host.hadOthers = len(p.real.Members()) > 1
 	for _, k := range j.keys {
 		for _, f := range slices.Clone(k.running) {
 			if f.peer == p {
@@ -132,7 +133,7 @@ func (j *cacheJudge) wiped(h *cacheHost) {
 func (j *cacheJudge) fetches(f *cacheFetch) {
 	j.result.Fetches++
 	p, k := f.peer, j.key(f.key)
-	if old := k.fetched[f.term]; old != nil && j.forgotten(k, old) {
+	if old := k.fetched[f.term]; old != nil && (j.forgotten(k, old) || j.skewed && j.hastily(p, old.peer)) {
 		j.result.Again++
 	} else if old != nil {
 		j.breach("%s and %s fetched %s in the same term %d", old.peer.host.name, p.host.name, f.key, f.term)
@@ -145,7 +146,7 @@ func (j *cacheJudge) fetches(f *cacheFetch) {
 	}
 	for _, other := range k.running {
 		switch {
-		case other.late || j.falsely, j.world.setup.Hasty && !other.peer.real.Members().WorksWith(p.real.Members()):
+		case other.late || j.falsely, j.hastily(p, other.peer), j.leftAlone(p):
 			j.result.Apart++
 		default:
 			j.breach("%s fetches %s in term %d while %s does in term %d", p.host.name, f.key, f.term, other.peer.host.name, other.term)
@@ -169,6 +170,17 @@ func (j *cacheJudge) fetches(f *cacheFetch) {
 	if until := k.retry[p]; until > p.host.boot() {
 		j.breach("%s fetches %s again %v before its back-off ends", p.host.name, f.key, until-p.host.boot())
 	}
+}
+
+// hastily is whether two peers have lists so far apart as only a hasty operator gives them.
+func (j *cacheJudge) hastily(p, other *cachePeer) bool {
+	return j.world.setup.Hasty && !other.real.Members().WorksWith(p.real.Members())
+}
+
+// leftAlone is whether a peer that stores nothing was just started as its own only member:
+// it cannot know what it promised to those who were members before.
+func (j *cacheJudge) leftAlone(p *cachePeer) bool {
+	return !p.host.keeps && len(p.real.Members()) == 1 && p.host.hadOthers && j.world.now < p.born+j.world.setup.Timings.AnnounceTimeout*11/10
 }
 
 // forgotten is whether somebody who had a part in a fetch has lost all storage since.

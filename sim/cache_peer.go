@@ -59,8 +59,12 @@ func newCachePeer(h *cacheHost, life uint64) *cachePeer {
 	}
 	p.table = &cacheTable{peer: p, rows: maps.Clone(h.disk.rows), used: slices.Sorted(maps.Keys(h.disk.rows))}
 	rng := rand.New(rand.NewPCG(w.setup.Seed, life))
+	floor := int64(0)
+	if h.disk.ceiling == 0 { // as a peer does that finds nothing stored
+		floor = h.wallNow() + w.setup.Timings.Reach().Milliseconds()
+	}
 	setup := protocol.Setup{
-		Self: h.member.URL, Members: h.list, Stored: h.disk.members, Keeps: h.keeps, Incarnation: rng.Uint64() | 1,
+		Floor: floor, Self: h.member.URL, Members: h.list, Stored: h.disk.members, Keeps: h.keeps, Incarnation: rng.Uint64() | 1,
 		Ceiling: h.disk.ceiling, Removals: slices.Clone(h.disk.removals), Timings: w.setup.Timings,
 		Jitter: w.setup.Jitter, Passive: h.passive, MaxWaiting: 200, Table: p.table, Rand: rng.Float64,
 	}
@@ -193,6 +197,9 @@ func (p *cachePeer) carry(e protocol.Effect) {
 	var apply func()
 	d := &p.host.disk
 	switch e := e.(type) {
+	case protocol.Save: // what is saved is what the table has then
+		p.save(e.Key)
+		return
 	case protocol.SaveRemovals:
 		all := slices.Clone(e.All)
 		apply = func() {
@@ -288,8 +295,6 @@ func (p *cachePeer) act(e protocol.Effect) {
 		if f := p.fetches[e.Key]; f != nil && f.term == e.Term && !w.setup.Twin.Deaf {
 			p.endFetch(f, "aborted")
 		}
-	case protocol.Save:
-		p.save(e.Key)
 	case protocol.Raise:
 		p.raise(e)
 	}

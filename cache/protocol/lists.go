@@ -99,7 +99,12 @@ func (m *Machine) restoreMembers(stored MembersState) {
 		return
 	}
 	change := stored.Members.Difference(m.members)
-	if m.settled = stored.Settled && len(change) == 0; len(change) > 0 {
+	m.settled = stored.Settled && len(change) == 0
+	if !m.settled {
+		// Also the only member that is left may have promised its vote to one who left.
+		m.abstain = m.now.Boot + m.Timings.AnnounceTimeout
+	}
+	if len(change) > 0 {
 		m.floor = max(m.floor, m.termsBefore())
 		m.owe(stored.Members)
 		m.recountRemovals()

@@ -187,6 +187,20 @@ func TestStartWithAnotherList(t *testing.T) {
 	}
 }
 
+// TestStartAlone: the only member fetches at once, but for one that had others: it may
+// have promised one of them its vote.
+func TestStartAlone(t *testing.T) {
+	for stored, abstains := range map[string]bool{"": false, "A": false, "A,B": true} {
+		m := newListed("A", "A", stored)
+		if m.Step(Now{Wall: epoch}, Tick{}); m.isAbstaining() != abstains {
+			t.Errorf("stored %q: it abstains: %v, want %v", stored, m.isAbstaining(), abstains)
+		}
+		if m.Step(Now{Boot: m.Timings.AnnounceTimeout, Wall: epoch}, Tick{}); m.isAbstaining() {
+			t.Errorf("stored %q: it still abstains after the announce timeout", stored)
+		}
+	}
+}
+
 // TestListsSettle: a list is settled when all members have had it for a while, and not
 // while one of them is away; that does not keep the next change waiting for ever.
 func TestListsSettle(t *testing.T) {
