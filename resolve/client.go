@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/internal/lru"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -48,9 +50,10 @@ type Client struct {
 	cfg     ClientConfig
 	servers []*url.URL
 
-	mu    sync.Mutex
-	first int // index of the server to be asked first
-	names map[Name]*entry
+	names *lru.Cache[Name, *entry]
+
+	mu    sync.Mutex // of what changes here and in the entries
+	first int        // index of the server to be asked first
 }
 
 // entry is what is remembered of a name.
@@ -58,12 +61,11 @@ type entry struct {
 	querying chan struct{} // of capacity 1: one goroutine asks at a time
 	answer   Answer
 	until    time.Duration // reading of the clock
-	used     time.Duration
 }
 
 // NewClient makes a client; it sends nothing yet. Errors wrap lease.ErrInvalid.
 func NewClient(cfg ClientConfig) (*Client, error) {
-	c := &Client{cfg: cfg, names: map[Name]*entry{}}
+	c := &Client{cfg: cfg, names: lru.New[Name, *entry](maxNames)}
 	if len(cfg.Servers) == 0 {
 		return nil, fmt.Errorf("%w: a resolver needs a server, such as http://127.0.0.1:7600", lease.ErrInvalid)
 	}
@@ -142,7 +144,7 @@ func (c *Client) nextInterval() time.Duration {
 
 // lookup returns the cached answer, or a server's; force asks a server in any case.
 func (c *Client) lookup(ctx context.Context, n Name, force bool) (Answer, error) {
-	e := c.entry(n)
+	e := c.names.GetOrAdd(n, func() *entry { return &entry{querying: make(chan struct{}, 1)} })
 	if a, ok := c.cached(e); ok && !force {
 		return a, nil
 	}
@@ -178,28 +180,6 @@ func (c *Client) cached(e *entry) (Answer, bool) {
 	a := e.answer
 	a.TTL = e.until - c.cfg.Clock.Now()
 	return a, a.TTL > 0
-}
-
-func (c *Client) entry(n Name) *entry {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.cfg.Clock.Now()
-	e := c.names[n]
-	if e == nil {
-		if len(c.names) >= maxNames {
-			oldest := n
-			for name, other := range c.names {
-				if oldest == n || other.used < c.names[oldest].used {
-					oldest = name
-				}
-			}
-			delete(c.names, oldest)
-		}
-		e = &entry{querying: make(chan struct{}, 1)}
-		c.names[n] = e
-	}
-	e.used = now
-	return e
 }
 
 // query asks one server after the other until one can say.
@@ -247,19 +227,32 @@ func (c *Client) queryServer(ctx context.Context, server *url.URL, n Name) (Answ
 		return Answer{}, err
 	}
 	defer res.Body.Close()
-	var body reply
-	err = json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&body)
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if res.StatusCode >= http.StatusBadRequest {
+		var problem apitype.Problem
+		_ = json.Unmarshal(body, &problem) // a proxy may have answered something else
+		return c.errorReply(server, res.StatusCode, problem, n)
+	}
+	var role apitype.RoleHolders
+	var shard apitype.Shard
+	var into any = &role
+	if n.Kind != Role {
+		into = &shard
+	}
+	if err == nil {
+		err = json.Unmarshal(body, into)
+	}
 	switch {
-	case res.StatusCode >= http.StatusBadRequest:
-		return c.errorReply(server, res.StatusCode, body, n)
 	case res.StatusCode != http.StatusOK || err != nil:
 		return Answer{}, fmt.Errorf("%s answered %s, which is not how this API answers", server.Host, res.Status)
+	case n.Kind == Role:
+		return ofRoleReply(n, role, c.cfg.MaxAge)
 	}
 	age, _ := strconv.Atoi(res.Header.Get("Age"))
-	return body.answer(n, time.Duration(max(0, age))*time.Second, c.cfg.MaxAge)
+	return ofShardReply(n, shard, time.Duration(max(0, age))*time.Second, c.cfg.MaxAge)
 }
 
-func (c *Client) errorReply(server *url.URL, status int, body reply, n Name) (Answer, error) {
+func (c *Client) errorReply(server *url.URL, status int, body apitype.Problem, n Name) (Answer, error) {
 	switch {
 	case body.Code == "vacant":
 		return Answer{Name: n, TTL: Empty}, nil

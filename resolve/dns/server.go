@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -26,9 +25,8 @@ type Server struct {
 	// By UDP somebody may ask in another's name: what is spent so must not keep him from TCP.
 	byUDP, byTCP limiter
 
-	answers  [4]atomic.Uint64 // by outcome
-	limited  atomic.Uint64
-	overflow atomic.Uint64
+	mu    sync.Mutex
+	stats Stats
 }
 
 // Stats of a server since it was made.
@@ -41,13 +39,6 @@ type Stats struct {
 	Overflow uint64 // connections beyond the limit
 }
 
-const (
-	answered = iota
-	unknown
-	failed
-	refused
-)
-
 // New makes a server.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
@@ -59,11 +50,9 @@ func New(cfg Config) (*Server, error) {
 
 // Stats tells what was done so far.
 func (s *Server) Stats() Stats {
-	return Stats{
-		Answered: s.answers[answered].Load(), Unknown: s.answers[unknown].Load(),
-		Failed: s.answers[failed].Load(), Refused: s.answers[refused].Load(),
-		Limited: s.limited.Load(), Overflow: s.overflow.Load(),
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
 }
 
 // Serve answers on a packet connection and a listener, of which one may be nil, until ctx
@@ -83,7 +72,7 @@ func (s *Server) Serve(ctx context.Context, packets net.PacketConn, listener net
 	}
 	if listener != nil {
 		d := common()
-		d.Listener = &limited{Listener: listener, room: make(chan struct{}, s.cfg.Conns), over: &s.overflow}
+		d.Listener = &limited{Listener: listener, room: make(chan struct{}, s.cfg.Conns), overflow: func() { s.count(&s.stats.Overflow) }}
 		servers = append(servers, d)
 	}
 	failed := make(chan error, len(servers))
@@ -134,7 +123,7 @@ func (s *Server) handle(w dns.ResponseWriter, q *dns.Msg) {
 	}
 	verdict := limit.take(source(w.RemoteAddr()), time.Now())
 	if verdict != pass {
-		s.limited.Add(1)
+		s.count(&s.stats.Limited)
 		if verdict == drop || !udp {
 			_ = w.Close()
 			return
@@ -147,23 +136,25 @@ func (s *Server) handle(w dns.ResponseWriter, q *dns.Msg) {
 	if verdict == slip {
 		m.Answer, m.Ns, m.Extra, m.Truncated = nil, nil, nil, true
 	}
-	s.count(m.Rcode)
+	switch m.Rcode {
+	case dns.RcodeSuccess:
+		s.count(&s.stats.Answered)
+	case dns.RcodeNameError:
+		s.count(&s.stats.Unknown)
+	case dns.RcodeServerFailure:
+		s.count(&s.stats.Failed)
+	default:
+		s.count(&s.stats.Refused)
+	}
 	if err := w.WriteMsg(m); err != nil && !errors.Is(err, net.ErrClosed) {
 		s.cfg.Logger.Debug("a DNS answer could not be sent", "err", err)
 	}
 }
 
-func (s *Server) count(rcode int) {
-	at := refused
-	switch rcode {
-	case dns.RcodeSuccess:
-		at = answered
-	case dns.RcodeNameError:
-		at = unknown
-	case dns.RcodeServerFailure:
-		at = failed
-	}
-	s.answers[at].Add(1)
+func (s *Server) count(n *uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*n++
 }
 
 func source(a net.Addr) netip.Addr {
@@ -179,8 +170,8 @@ func source(a net.Addr) netip.Addr {
 // limited accepts so many connections at a time, and closes those beyond.
 type limited struct {
 	net.Listener
-	room chan struct{}
-	over *atomic.Uint64
+	room     chan struct{}
+	overflow func() // counts one beyond
 }
 
 func (l *limited) Accept() (net.Conn, error) {
@@ -193,7 +184,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		case l.room <- struct{}{}:
 			return &counted{Conn: c, leave: sync.OnceFunc(func() { <-l.room })}, nil
 		default:
-			l.over.Add(1)
+			l.overflow()
 			_ = c.Close()
 		}
 	}
