@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"mime"
 	"net/http"
 	"strings"
@@ -30,72 +29,35 @@ type CachePeer interface {
 	Stats() cache.Stats
 }
 
-// CacheConfig describes a [Cache].
-type CacheConfig struct {
-	// Peer that is served. Required.
-	Peer CachePeer
-	// ContentType is the media type of the values. Default application/octet-stream.
-	ContentType string
-	// Token that requests must bear. "" asks for none, and is only for loopback:
-	// see [CheckListen].
-	Token string
-	// Listen is the address that is listened on, HOST:PORT. If it is given, a
-	// missing token is refused unless it is a loopback address.
-	Listen string
-	// Version of the program, to be shown.
-	Version string
-	// Timeout of a request that does not ask to wait. Default 5 s.
-	Timeout time.Duration
-	// Logger; nil is silent.
-	Logger *slog.Logger
-}
-
 // Cache answers for one peer of the cache, and for nothing else: values, keys,
-// peers, metrics, health and the page. Callers have the default [Limits]. A [Server] with
-// [Config].Cache answers the same under its own port, and may have others.
+// peers, metrics, health and the page. A [Server] with [Config].Cache answers the same under its own port.
 type Cache struct {
 	part   *cachePart
 	router *router
 	stop   context.CancelFunc
 }
 
-// NewCache checks the configuration; errors wrap lease.ErrInvalid.
-func NewCache(cfg CacheConfig) (*Cache, error) {
-	if err := cfg.validate(); err != nil {
+// NewCache checks the configuration, of which it wants the cache and what is about serving, and no store; errors wrap
+// lease.ErrInvalid.
+func NewCache(cfg Config) (*Cache, error) {
+	if cfg.Cache == nil {
+		return nil, fmt.Errorf("%w: there is no peer", lease.ErrInvalid)
+	}
+	if err := cfg.validateServing(); err != nil {
 		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	c := &Cache{router: newRouter(cfg.Token, cmp.Or(cfg.Timeout, defaultTimeout), cfg.Logger)}
+	cfg = cfg.withDefaults()
+	c := &Cache{router: newRouter(cfg)}
 	running, stop := context.WithCancel(context.Background())
 	c.stop = stop
-	c.router.limit = newLimiter(Limits{})
-	c.part = newCachePart(cfg.Peer, cfg.ContentType, c.router, running)
-	c.part.version = cfg.Version
+	c.part = newCachePart(cfg, c.router, running)
 	c.router.mount(append(c.part.routes(), []route{
 		{pattern: "GET /metrics", handle: serveMetrics(c.router.traffic.collect, c.part.collect, c.router.limit.limited.Collect, collectBuild(cfg.Version))},
-		{pattern: "GET /healthz", handle: healthz, open: true},
-		{pattern: "GET /readyz", handle: c.part.readyz, open: true},
+		{pattern: "GET /healthz", handle: inJSON(healthz), open: true},
+		{pattern: "GET /readyz", handle: inJSON(c.part.readyz), open: true},
 		{pattern: "GET /openapi.json", handle: c.part.openapi},
 	}...))
 	return c, nil
-}
-
-func (c CacheConfig) validate() error {
-	if c.Peer == nil {
-		return fmt.Errorf("%w: there is no peer", lease.ErrInvalid)
-	}
-	if c.Timeout < 0 {
-		return fmt.Errorf("%w: a timeout of %v is negative", lease.ErrInvalid, c.Timeout)
-	}
-	if err := CheckMediaType(c.ContentType); err != nil {
-		return err
-	}
-	if c.Listen != "" {
-		return CheckListen(c.Listen, c.Token, true)
-	}
-	return checkToken(c.Token)
 }
 
 // CheckMediaType refuses what is no media type; "" is the default. Errors wrap
@@ -152,10 +114,10 @@ const (
 
 // newCachePart takes the requests for values on the router, before its multiplexer:
 // a key may have slashes, in a row too, which the multiplexer would clean away.
-func newCachePart(peer CachePeer, kind string, rt *router, running context.Context) *cachePart {
+func newCachePart(cfg Config, rt *router, running context.Context) *cachePart {
 	c := &cachePart{
-		peer: peer, router: rt, running: running, streams: make(chan struct{}, cacheStreams),
-		fixed: newFixedHeaders(cmp.Or(kind, dispatch.DefaultContentType)),
+		peer: cfg.Cache, router: rt, running: running, streams: make(chan struct{}, cacheStreams), version: cfg.Version,
+		fixed: newFixedHeaders(cmp.Or(cfg.CacheType, dispatch.DefaultContentType)),
 		hot:   rt.traffic.requests.Of(cacheGet, "200"),
 	}
 	rt.direct = c.serveDirect

@@ -125,7 +125,7 @@ type cacheRig struct {
 func newCacheRig(t *testing.T) *cacheRig {
 	t.Helper()
 	p := newStandIn()
-	c, err := NewCache(CacheConfig{Peer: p, Version: "v1"})
+	c, err := NewCache(Config{Cache: p, Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -469,7 +469,7 @@ func TestCacheToken(t *testing.T) {
 	const token = "0123456789abcdef"
 	p := newStandIn()
 	p.hold("k", "v", 0, time.Hour)
-	c, err := NewCache(CacheConfig{Peer: p, Token: token, Listen: "10.0.0.1:80"})
+	c, err := NewCache(Config{Cache: p, Token: token, Listen: "10.0.0.1:80"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -489,7 +489,7 @@ func TestCacheToken(t *testing.T) {
 	r := request(t.Context(), "GET", "/v1/cache/k", "")
 	r.Host = "evil.example"
 	open.send(r).want(421, "wrong_host")
-	for _, cfg := range []CacheConfig{{}, {Peer: p, Listen: "10.0.0.1:80"}, {Peer: p, ContentType: "text"}, {Peer: p, Timeout: -1}} {
+	for _, cfg := range []Config{{}, {Cache: p, Listen: "10.0.0.1:80"}, {Cache: p, CacheType: "text"}, {Cache: p, Timeout: -1}} {
 		if _, err := NewCache(cfg); !errors.Is(err, lease.ErrInvalid) {
 			t.Errorf("%+v: %v", cfg, err)
 		}
@@ -581,7 +581,7 @@ func BenchmarkCacheGet(b *testing.B) {
 	p := newStandIn()
 	item := p.hold("hot", strings.Repeat("x", 1024), 0, time.Hour)
 	item.From = cache.Hit
-	c, err := NewCache(CacheConfig{Peer: hot{p, item}})
+	c, err := NewCache(Config{Cache: hot{p, item}})
 	if err != nil {
 		b.Fatal(err)
 	}

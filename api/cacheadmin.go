@@ -141,17 +141,17 @@ func viewPeer(p cache.PeerView) apitype.CachePeer {
 }
 
 // readyz tells whether this peer may fetch: it is a member, and a majority is there.
-func (c *cachePart) readyz(w http.ResponseWriter, r *http.Request) error {
+func (c *cachePart) readyz(r *http.Request) (out apitype.Ready, err error) {
 	view, err := c.peer.Cluster(r.Context())
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %w", errUnready, err)
+		return out, fmt.Errorf("%w: %w", errUnready, err)
 	case !view.Member:
-		return fmt.Errorf("%w: it is not a member of the cluster", errUnready)
+		return out, fmt.Errorf("%w: it is not a member of the cluster", errUnready)
 	case view.Partitioned:
-		return fmt.Errorf("%w: it reaches %d of the %d members that are a majority", errUnready, view.Connected, view.Majority)
+		return out, fmt.Errorf("%w: it reaches %d of the %d members that are a majority", errUnready, view.Connected, view.Majority)
 	}
-	return writeJSON(w, http.StatusOK, apitype.Ready{Status: "ready"})
+	return apitype.Ready{Status: "ready"}, nil
 }
 
 // openapi is the part of the description that holds here.

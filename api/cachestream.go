@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -96,7 +95,7 @@ func (c *cachePart) streamEvents(ctx context.Context, out sseWriter, events <-ch
 			if !ok {
 				return
 			}
-			frame = namedFrame("cache", apitype.CacheEvent(e))
+			frame = frameOf("cache", apitype.CacheEvent(e))
 		}
 		if out.write(frame) != nil {
 			return
@@ -113,15 +112,14 @@ func (c *cachePart) stateFrame(ctx context.Context) []byte {
 	} else {
 		s.Error = err.Error()
 	}
-	return namedFrame("state", s)
+	return frameOf("state", s)
 }
 
-// namedFrame puts a value into the form of the stream. JSON has no line breaks, so
-// that nothing in it can end its field.
-func namedFrame(name string, v any) []byte {
-	data, err := json.Marshal(v)
+// frameOf is a value in the form of the stream, or a comment that says why it is missing.
+func frameOf(name string, v any) []byte {
+	frame, err := namedFrame(name, v)
 	if err != nil {
 		return []byte(": " + name + " cannot be shown\n\n")
 	}
-	return []byte("event: " + name + "\ndata: " + string(data) + "\n\n")
+	return frame
 }

@@ -18,7 +18,7 @@ import (
 // MinToken is the least number of characters of a token.
 const MinToken = 16
 
-// Config describes a [Server].
+// Config describes a [Server], or a [Cache].
 type Config struct {
 	// Store that is served. Required.
 	Store store.Store
@@ -92,19 +92,24 @@ func (c Config) Validate() error {
 	if c.Store == nil {
 		return fmt.Errorf("%w: the API needs a store", lease.ErrInvalid)
 	}
-	if c.Timeout < 0 {
-		return fmt.Errorf("%w: a timeout of %v is negative", lease.ErrInvalid, c.Timeout)
-	}
 	if _, ok := c.Store.(store.Shards); c.Shards != nil && !ok {
 		return fmt.Errorf("%w: this store keeps no shards", lease.ErrInvalid)
-	}
-	if err := c.Limits.Validate(); err != nil {
-		return err
 	}
 	for _, role := range c.Roles {
 		if err := elect.ValidateRole(role); err != nil {
 			return err
 		}
+	}
+	return c.validateServing()
+}
+
+// validateServing checks what every server needs.
+func (c Config) validateServing() error {
+	if c.Timeout < 0 {
+		return fmt.Errorf("%w: a timeout of %v is negative", lease.ErrInvalid, c.Timeout)
+	}
+	if err := c.Limits.Validate(); err != nil {
+		return err
 	}
 	if err := CheckMediaType(c.CacheType); err != nil {
 		return err

@@ -10,17 +10,15 @@ import (
 //go:embed openapi.json
 var openapiJSON []byte
 
-func healthz(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, apitype.Ready{Status: "up"})
-}
+func healthz(*http.Request) (apitype.Ready, error) { return apitype.Ready{Status: "up"}, nil }
 
 // readyz tells whether the store answered in the last seconds. It does not ask
 // the store, so that probes cost it nothing.
-func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) readyz(*http.Request) (apitype.Ready, error) {
 	if _, ok := s.poller.readiness(); !ok {
-		return errNotReady
+		return apitype.Ready{}, errNotReady
 	}
-	return writeJSON(w, http.StatusOK, apitype.Ready{Status: "ready"})
+	return apitype.Ready{Status: "ready"}, nil
 }
 
 func (s *Server) openapi(w http.ResponseWriter, _ *http.Request) error {

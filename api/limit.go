@@ -105,9 +105,6 @@ func newLimiter(limits Limits) *limiter {
 
 // allow returns a [limitedError] when the caller is over its rate.
 func (l *limiter) allow(r *http.Request, who caller, scope access.Scope) error {
-	if l == nil {
-		return nil
-	}
 	rate := l.limits.rateOf(scope)
 	if rate.PerSecond < 0 {
 		return nil

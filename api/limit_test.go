@@ -143,7 +143,7 @@ func TestCacheLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no budget grows
 		p := newStandIn()
 		p.hold("k", "v", 0, time.Hour)
-		c, err := NewCache(CacheConfig{Peer: p, Token: configToken1})
+		c, err := NewCache(Config{Cache: p, Token: configToken1})
 		if err != nil {
 			t.Fatal(err)
 		}

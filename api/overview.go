@@ -34,16 +34,12 @@ type overviewSnapshot struct {
 
 // overview makes [apitype.Overview] of what the parts know.
 type overview struct {
-	cfg      Config
-	queues   *queueReader
-	monitor  *monitorPart
-	shards   *shardPart
-	cache    *cachePart
+	s        *Server
 	snapshot *sharedRead[overviewSnapshot]
 }
 
 func newOverview(s *Server) *overview {
-	o := &overview{cfg: s.cfg, queues: s.queues, monitor: s.monitor, shards: s.shards, cache: s.cache}
+	o := &overview{s: s}
 	o.snapshot = &sharedRead[overviewSnapshot]{subject: "the store", running: s.running, load: o.read}
 	return o
 }
@@ -54,15 +50,15 @@ func (o *overview) routes() []route {
 
 // read reads what no other part of the server keeps.
 func (o *overview) read(ctx context.Context) (out overviewSnapshot, err error) {
-	info, err := o.cfg.Store.Inspect(ctx)
+	info, err := o.s.cfg.Store.Inspect(ctx)
 	if err != nil {
 		return out, err
 	}
 	out.at, out.warnings = info.Now, info.Warnings
-	if out.roles, err = elect.Roles(ctx, o.cfg.Store); err != nil {
+	if out.roles, err = elect.Roles(ctx, o.s.cfg.Store); err != nil {
 		return out, err
 	}
-	events, err := o.cfg.Store.Read(ctx, history.Query{Newest: true})
+	events, err := o.s.cfg.Store.Read(ctx, history.Query{Newest: true})
 	out.changes = groupChanges(events, info.Now.Add(-overviewBack))
 	return out, err
 }
@@ -105,13 +101,13 @@ func (o *overview) get(r *http.Request) (apitype.Overview, error) {
 	for _, text := range seen.warnings {
 		out.addNeed(apitype.Need{Part: "store", Severity: warn, What: text})
 	}
-	out.addShards(o.shards.state())
-	out.addQueues(o.queues.state(r.Context()))
-	if state := o.monitor.state(r.Context()); o.monitor.isUsed(state) {
+	out.addShards(o.s.shards.state())
+	out.addQueues(o.s.queues.state(r.Context()))
+	if state := o.s.monitor.state(r.Context()); o.s.monitor.isUsed(state) {
 		out.addMonitor(state)
 	}
-	if o.cache.peer != nil {
-		cluster, err := o.cache.peer.Cluster(r.Context())
+	if o.s.cache.peer != nil {
+		cluster, err := o.s.cache.peer.Cluster(r.Context())
 		out.addCache(cluster, err)
 	}
 	slices.SortStableFunc(out.Needs, func(a, b apitype.Need) int { return cmp.Compare(a.Severity, b.Severity) }) // "bad" is first

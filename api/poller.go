@@ -116,7 +116,7 @@ func (b *poller) newEvents(ctx context.Context) ([]history.Event, error) {
 	if len(newest) > 0 {
 		after = newest[0].ID
 	}
-	b.feed = history.NewFeed(b.cfg.Store, after, "", "")
+	b.feed = history.NewFeed(b.cfg.Store, after)
 	return nil, nil
 }
 

@@ -78,18 +78,17 @@ func (e heldError) Error() string {
 
 func (e heldError) Unwrap() error { return lease.ErrHeld }
 
-// statuses maps errors to statuses and codes; the first that matches counts, so
-// that an outcome that is unknown is never taken for one that is known.
-func statuses() []struct {
+// mapping is what becomes of an error in HTTP.
+type mapping struct {
 	err    error
 	status int
 	code   string
-} {
-	return []struct {
-		err    error
-		status int
-		code   string
-	}{
+}
+
+// statuses maps errors to statuses and codes; the first that matches counts, so
+// that an outcome that is unknown is never taken for one that is known.
+func statuses() []mapping {
+	return []mapping{
 		{lease.ErrUnknown, http.StatusGatewayTimeout, "unknown_outcome"},
 		{shard.ErrNoAgent, http.StatusServiceUnavailable, "no_agent"},
 		{lease.ErrUnavailable, http.StatusServiceUnavailable, "store_unavailable"},

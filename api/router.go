@@ -68,7 +68,7 @@ func (to route) needs() access.Scope {
 // router leads requests to their routes: authorized, bounded, counted, and with one form of error.
 type router struct {
 	auth    authorizer
-	limit   *limiter // nil: there is none
+	limit   *limiter
 	log     *slog.Logger
 	timeout time.Duration // of a request that is not long
 	mux     *http.ServeMux
@@ -77,8 +77,10 @@ type router struct {
 	direct func(w http.ResponseWriter, r *http.Request) bool
 }
 
-func newRouter(token string, timeout time.Duration, log *slog.Logger) *router {
-	return &router{auth: newAuthorizer(token), log: log, timeout: timeout, mux: http.NewServeMux(), traffic: newTraffic()}
+func newRouter(cfg Config) *router {
+	return &router{
+		auth: newAuthorizer(cfg.Token), limit: newLimiter(cfg.Limits), log: cfg.Logger, timeout: cfg.Timeout, mux: http.NewServeMux(), traffic: newTraffic(),
+	}
 }
 
 func (rt *router) mount(routes []route) {

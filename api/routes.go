@@ -31,8 +31,8 @@ func (s *Server) routes() []route {
 		{pattern: "GET /v1/events", handle: s.events, long: true},
 
 		{pattern: "GET /metrics", handle: serveMetrics(s.collectors()...)},
-		{pattern: "GET /healthz", handle: healthz, open: true},
-		{pattern: "GET /readyz", handle: s.readyz, open: true},
+		{pattern: "GET /healthz", handle: inJSON(healthz), open: true},
+		{pattern: "GET /readyz", handle: inJSON(s.readyz), open: true},
 		{pattern: "GET /openapi.json", handle: s.openapi},
 	})
 }

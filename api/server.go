@@ -54,14 +54,14 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, hub: cfg.Hub, router: newRouter(cfg.Token, cfg.Timeout, cfg.Logger),
+		cfg: cfg, log: cfg.Logger, hub: cfg.Hub, router: newRouter(cfg),
 		stream: newStream(), takeovers: newTakeovers(cfg.Store, cfg.Clock),
 		sessions:   lru.New[string, lease.Session](maxKnown),
 		waits:      make(chan struct{}, maxWaits),
 		queueAdmin: queueAdminOf(cfg.Store), largeBodies: make(chan struct{}, maxLargeBodies),
 	}
 	s.running, s.stop = context.WithCancel(context.Background())
-	s.router.limit, s.router.auth.tokens = newLimiter(cfg.Limits), newTokenCache(cfg.Store, s.running)
+	s.router.auth.tokens = newTokenCache(cfg.Store, s.running)
 	s.queues = newQueueReader(s.running, s.queueAdmin)
 	if s.hub == nil {
 		s.hub, s.ownHub = lease.NewNotifier(cfg.Store, cfg.Clock, cfg.Logger), true
@@ -69,8 +69,7 @@ func New(cfg Config) (*Server, error) {
 	s.monitor = newMonitorPart(cfg.Store, cfg.Monitor, s.running)
 	s.shards = newShardPart(cfg, s.waits, s.running)
 	s.poller = newPoller(cfg, s.hub, s.stream, s.queues, s.monitor, s.shards)
-	s.cache = newCachePart(cfg.Cache, cfg.CacheType, s.router, s.running)
-	s.cache.version = cfg.Version
+	s.cache = newCachePart(cfg, s.router, s.running)
 	s.overview = newOverview(s)
 	s.router.mount(s.routes())
 	return s, nil

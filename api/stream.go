@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/history"
 )
 
@@ -146,15 +147,19 @@ func (r *reader) wants(e history.Event) bool {
 	return (r.part == "" || r.part == e.Part) && (r.subject == "" || r.subject == e.Subject)
 }
 
-// newHistoryEvent and newStateEvent encode a value for the stream. JSON has no line breaks, so that no value can end its
-// field early.
+// newHistoryEvent and newStateEvent encode a value for the stream.
 func newHistoryEvent(e history.Event) (streamEvent, error) {
-	data, err := json.Marshal(viewEvent(e))
-	frame := "id: " + strconv.FormatInt(e.ID, 10) + "\nevent: history\ndata: " + string(data) + "\n\n"
-	return streamEvent{event: &e, frame: []byte(frame)}, err
+	frame, err := namedFrame("history", viewEvent(e))
+	return streamEvent{event: &e, frame: append([]byte("id: "+strconv.FormatInt(e.ID, 10)+"\n"), frame...)}, err
 }
 
-func newStateEvent(v any) (streamEvent, error) {
+func newStateEvent(s apitype.State) (streamEvent, error) {
+	frame, err := namedFrame("state", s)
+	return streamEvent{frame: frame}, err
+}
+
+// namedFrame puts a value into the form of the stream. JSON has no line breaks, so that no value can end its field early.
+func namedFrame(name string, v any) ([]byte, error) {
 	data, err := json.Marshal(v)
-	return streamEvent{frame: []byte("event: state\ndata: " + string(data) + "\n\n")}, err
+	return []byte("event: " + name + "\ndata: " + string(data) + "\n\n"), err
 }

@@ -10,9 +10,8 @@ import (
 // were skipped are asked for again until they are older than any statement that
 // could still bring them.
 type Feed struct {
-	log           Log
-	part, subject string // what is followed; "" is everything
-	gaps          gaps
+	log  Log
+	gaps gaps
 }
 
 // lateness is longer than any statement that writes an event may take.
@@ -21,10 +20,9 @@ const lateness = 30 * time.Second
 // maxGaps bounds what a feed remembers; the oldest gaps are given up first.
 const maxGaps = 10_000
 
-// NewFeed follows the log from after the given id, for one part and subject if
-// they are named.
-func NewFeed(log Log, after int64, part, subject string) *Feed {
-	return &Feed{log: log, part: part, subject: subject, gaps: gaps{next: after + 1, missing: map[int64]time.Time{}}}
+// NewFeed follows the log from after the given id.
+func NewFeed(log Log, after int64) *Feed {
+	return &Feed{log: log, gaps: gaps{next: after + 1, missing: map[int64]time.Time{}}}
 }
 
 // Next returns the events that have appeared since the last call, oldest id
@@ -33,8 +31,6 @@ func (f *Feed) Next(ctx context.Context) ([]Event, error) {
 	var out []Event
 	q := Query{After: f.gaps.floor(time.Now())}
 	for {
-		// The whole log is read, whatever is followed: only so are gaps told from
-		// events of other parts.
 		page, err := f.log.Read(ctx, q)
 		if err != nil && len(out) > 0 {
 			return out, nil // they count as seen; the next call meets the error again
@@ -44,7 +40,7 @@ func (f *Feed) Next(ctx context.Context) ([]Event, error) {
 		}
 		for _, e := range page {
 			q.After = e.ID
-			if f.gaps.take(e.ID, time.Now()) && f.matches(e) {
+			if f.gaps.take(e.ID, time.Now()) {
 				out = append(out, e)
 			}
 		}
@@ -52,10 +48,6 @@ func (f *Feed) Next(ctx context.Context) ([]Event, error) {
 			return out, nil
 		}
 	}
-}
-
-func (f *Feed) matches(e Event) bool {
-	return (f.part == "" || f.part == e.Part) && (f.subject == "" || f.subject == e.Subject)
 }
 
 // gaps remembers which ids were skipped. It is pure.

@@ -73,7 +73,7 @@ func TestFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
 		l.show(1, 2, 3, 4)
-		f := history.NewFeed(l, 2, "", "")
+		f := history.NewFeed(l, 2)
 		next(t, f, 3, 4)
 		next(t, f)
 		l.show(5, 8)
@@ -90,7 +90,7 @@ func TestFeedGivesUpAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
 		l.show(1, 3)
-		f := history.NewFeed(l, 0, "", "")
+		f := history.NewFeed(l, 0)
 		next(t, f, 1, 3)
 		time.Sleep(29 * time.Second)
 		l.show(4)
@@ -102,19 +102,6 @@ func TestFeedGivesUpAGap(t *testing.T) {
 	})
 }
 
-func TestFeedFollowsOneThing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &log{}
-		l.show(8, 9, 10, 11, 20)
-		f := history.NewFeed(l, 0, "shard", "s")
-		next(t, f, 10, 20)
-		l.show(21, 30)
-		next(t, f, 30)
-		none := history.NewFeed(l, 0, "shard", "other")
-		next(t, none)
-	})
-}
-
 func TestFeedOfALongLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
@@ -123,7 +110,7 @@ func TestFeedOfALongLog(t *testing.T) {
 			l.events = append(l.events, history.Event{ID: id + 1})
 			want = append(want, id+1)
 		}
-		f := history.NewFeed(l, 0, "", "")
+		f := history.NewFeed(l, 0)
 		next(t, f, want...)
 		l.show(1_000_000) // far ahead: no ten thousand gaps
 		next(t, f, 1_000_000)
@@ -148,7 +135,7 @@ func TestFeedWhoseReadFails(t *testing.T) {
 				rest = append(rest, id+1)
 			}
 		}
-		f := history.NewFeed(l, 0, "", "")
+		f := history.NewFeed(l, 0)
 		next(t, f, first...)
 		next(t, f, rest...)
 		l.failing = 1

@@ -2,7 +2,6 @@ package resolve
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -127,6 +126,3 @@ func (a Answer) checked(known bool, age time.Duration) (Answer, error) {
 func stale(n Name, age time.Duration) error {
 	return fmt.Errorf("%w: %s was read %v ago", ErrStale, n, age.Round(time.Millisecond))
 }
-
-// IsTemporary tells that asking again soon may give another answer.
-func IsTemporary(err error) bool { return errors.Is(err, ErrStale) || errors.Is(err, ErrVacant) }

@@ -35,7 +35,7 @@ func newCache(t *testing.T, source cache.Origin) *client.Client {
 	case err := <-ended:
 		t.Fatal(err)
 	}
-	server, err := api.NewCache(api.CacheConfig{Peer: peer})
+	server, err := api.NewCache(api.Config{Cache: peer})
 	if err != nil {
 		t.Fatal(err)
 	}

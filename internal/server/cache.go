@@ -94,8 +94,8 @@ func RunCache(ctx context.Context, h *instance.Host, c *settings.Cache, http *se
 	}
 	url, shut, closed := "", func() {}, (<-chan struct{})(nil)
 	if front != nil {
-		server, err := api.NewCache(api.CacheConfig{
-			Peer: peer.Peer, ContentType: c.ContentType, Token: http.Token, Listen: front.Addr, Version: h.Version, Logger: h.Log,
+		server, err := api.NewCache(api.Config{
+			Cache: peer.Peer, CacheType: c.ContentType, Token: http.Token, Listen: front.Addr, Version: h.Version, Logger: h.Log,
 		})
 		if err != nil {
 			stop()

@@ -132,7 +132,7 @@ func (s *servedHooks) read(ctx context.Context, feed **history.Feed) error {
 		if len(last) > 0 {
 			after = last[0].ID
 		}
-		*feed = history.NewFeed(s.log, after, "", "")
+		*feed = history.NewFeed(s.log, after)
 		return nil
 	}
 	events, err := (*feed).Next(call)
