@@ -163,7 +163,7 @@ func (d describer) operation(rt route, op operation) object {
 		out["security"] = []any{object{"token": []string{string(rt.needs())}}}
 	}
 	var params []object
-	for _, p := range op.params {
+	for _, p := range append(paramsOfPath(rt.pattern), op.params...) {
 		one := object{"in": cmp.Or(p.in, "query"), "name": p.name, "schema": rawJSON(cmp.Or(p.schema, `{"type": "string"}`))}
 		if p.about != "" {
 			one["description"] = p.about
@@ -187,6 +187,24 @@ func (d describer) operation(rt route, op operation) object {
 		out["requestBody"] = object{"content": content}
 	}
 	out["responses"] = d.responses(op)
+	return out
+}
+
+var inBraces = regexp.MustCompile(`{(\w+)}`)
+
+// paramsOfPath are the parameters of a route's path, in their order.
+func paramsOfPath(pattern string) (out []param) {
+	for _, at := range inBraces.FindAllStringSubmatchIndex(pattern, -1) {
+		longest := ""
+		for end := range pathParams {
+			if strings.HasSuffix(pattern[:at[1]], end) && len(end) > len(longest) {
+				longest = end
+			}
+		}
+		p := pathParams[longest]
+		p.in, p.name = "path", pattern[at[2]:at[3]]
+		out = append(out, p)
+	}
 	return out
 }
 

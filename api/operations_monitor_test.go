@@ -1,6 +1,10 @@
 package api
 
-import "github.com/understudy-ha/understudy/api/apitype"
+import (
+	"strings"
+
+	"github.com/understudy-ha/understudy/api/apitype"
+)
 
 // operationsOfMonitor are those of checks, sources, heartbeats and alarms.
 var operationsOfMonitor = map[string]operation{
@@ -33,7 +37,6 @@ var operationsOfMonitor = map[string]operation{
 	"GET /v1/checks/{check}": {
 		id: "getCheck", tag: "monitor",
 		summary: "Show a check",
-		params:  []param{pathParams["check"]},
 		answers: []reply{{200, "The check", apitype.CheckCount{}, ""}},
 		errors:  usual + " 404",
 	},
@@ -41,47 +44,14 @@ var operationsOfMonitor = map[string]operation{
 		id: "putCheck", tag: "monitor",
 		summary:     "Add or change a check",
 		description: "What is left out has its default. A shorter limit gives every source a whole one from now. What GET shows may be sent back: the counts change nothing.",
-		params:      []param{pathParams["check"]},
 		in:          apitype.Check{},
 		answers:     []reply{{200, "What changed", apitype.ConfigurationChange{}, ""}},
 		errors:      usual + " 400 404 413",
 	},
-	"POST /v1/checks/{check}/pause": {
-		id: "pauseCheck", tag: "monitor",
-		summary:     "Pause a check",
-		description: "Sources of a paused event raise no alarms. When it is resumed each has a whole limit to show itself.",
-		params:      []param{pathParams["check"]},
-		in:          apitype.MonitorAction{},
-		answers:     []reply{{200, "It is done", apitype.MonitorDone{}, ""}},
-		errors:      usual + " 400 404 413",
-	},
-	"POST /v1/sources/{check}/{source}/pause": {
-		id: "pauseSource", tag: "monitor",
-		summary:     "Pause a source",
-		description: "A paused source raises no alarm, for for_ms or until it is resumed; then it has a whole limit to show itself.",
-		params:      []param{pathParams["check"], pathParams["source"]},
-		in:          apitype.MonitorAction{},
-		answers:     []reply{{200, "It is done", apitype.MonitorDone{}, ""}},
-		errors:      usual + " 400 404 413",
-	},
-	"POST /v1/checks/{check}/resume": {
-		id: "resumeCheck", tag: "monitor",
-		summary:     "Resume a check",
-		description: "Each of its sources has a whole limit to show itself.",
-		params:      []param{pathParams["check"]},
-		in:          apitype.MonitorAction{},
-		answers:     []reply{{200, "It is done", apitype.MonitorDone{}, ""}},
-		errors:      usual + " 400 404 413",
-	},
-	"POST /v1/sources/{check}/{source}/resume": {
-		id: "resumeSource", tag: "monitor",
-		summary:     "Resume a source",
-		description: "It has a whole limit to show itself.",
-		params:      []param{pathParams["check"], pathParams["source"]},
-		in:          apitype.MonitorAction{},
-		answers:     []reply{{200, "It is done", apitype.MonitorDone{}, ""}},
-		errors:      usual + " 400 404 413",
-	},
+	"POST /v1/checks/{check}/pause":            monitorAction("pauseCheck", "Pause a check", "Sources of a paused event raise no alarms. When it is resumed each has a whole limit to show itself."),
+	"POST /v1/sources/{check}/{source}/pause":  monitorAction("pauseSource", "Pause a source", "A paused source raises no alarm, for for_ms or until it is resumed; then it has a whole limit to show itself."),
+	"POST /v1/checks/{check}/resume":           monitorAction("resumeCheck", "Resume a check", "Each of its sources has a whole limit to show itself."),
+	"POST /v1/sources/{check}/{source}/resume": monitorAction("resumeSource", "Resume a source", "It has a whole limit to show itself."),
 	"GET /v1/sources": {
 		id: "listSources", tag: "monitor",
 		summary: "List sources",
@@ -108,26 +78,16 @@ var operationsOfMonitor = map[string]operation{
 	"GET /v1/sources/{check}/{source}": {
 		id: "getSource", tag: "monitor",
 		summary: "Show a source and its last alarms",
-		params:  []param{pathParams["check"], pathParams["source"]},
 		answers: []reply{{200, "The source", apitype.SourceAlarms{}, ""}},
 		errors:  usual + " 400 404",
 	},
 	"GET /v1/sources/{check}/{source}/badge.svg": {
 		id: "sourceBadge", tag: "monitor",
 		summary: "Draw the state of a source",
-		params:  []param{pathParams["check"], pathParams["source"]},
 		answers: []reply{{200, "An image", nil, `{"content": {"image/svg+xml": {"schema": {"type": "string"}}}}`}},
 		errors:  usual + " 400 404",
 	},
-	"POST /v1/sources/{check}/{source}/retire": {
-		id: "retireSource", tag: "monitor",
-		summary:     "Retire a source",
-		description: "Its alarm ends, and it is not judged any more; a beat brings it back.",
-		params:      []param{pathParams["check"], pathParams["source"]},
-		in:          apitype.MonitorAction{},
-		answers:     []reply{{200, "It is done", apitype.MonitorDone{}, ""}},
-		errors:      usual + " 400 404 413",
-	},
+	"POST /v1/sources/{check}/{source}/retire": monitorAction("retireSource", "Retire a source", "Its alarm ends, and it is not judged any more; a beat brings it back."),
 	"GET /v1/alarms": {
 		id: "listAlarms", tag: "monitor",
 		summary: "List alarms",
@@ -144,19 +104,10 @@ var operationsOfMonitor = map[string]operation{
 	"GET /v1/alarms/{alarm}": {
 		id: "getAlarm", tag: "monitor",
 		summary: "Show an alarm",
-		params:  []param{{in: "path", name: "alarm", schema: `{"type": "string"}`, about: "The request id of an alarm"}},
 		answers: []reply{{200, "The alarm", apitype.Alarm{}, ""}},
 		errors:  usual + " 400 404",
 	},
-	"POST /v1/alarms/{alarm}/acknowledge": {
-		id: "acknowledgeAlarm", tag: "monitor",
-		summary:     "Acknowledge an alarm",
-		description: "It stands as before; the page and the history show who knows of it.",
-		params:      []param{{in: "path", name: "alarm", schema: `{"type": "string"}`, about: "The request id of an alarm"}},
-		in:          apitype.MonitorAction{},
-		answers:     []reply{{200, "It is done", apitype.MonitorDone{}, ""}},
-		errors:      usual + " 400 404 413",
-	},
+	"POST /v1/alarms/{alarm}/acknowledge": monitorAction("acknowledgeAlarm", "Acknowledge an alarm", "It stands as before; the page and the history show who knows of it."),
 	"POST /v1/beats": {
 		id: "sendBeats", tag: "monitor",
 		summary:     "Send beats",
@@ -173,160 +124,53 @@ var operationsOfMonitor = map[string]operation{
 			429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
 		},
 	},
-	"POST /eventListener/v7": {
-		id: "vesEvent", tag: "monitor",
-		summary:     "Send an event, as to a VES collector",
+	"POST /eventListener/v7":            vesOperation("vesEvent", "Send an event, as to a VES collector"),
+	"POST /eventListener/v7/eventBatch": vesOperation("vesMessage", "Send events, as to a VES collector"),
+}
+
+func monitorAction(id, summary, description string) operation {
+	return operation{
+		id: id, tag: "monitor", summary: summary, description: description,
+		in:      apitype.MonitorAction{},
+		answers: []reply{{200, "It is done", apitype.MonitorDone{}, ""}},
+		errors:  usual + " 400 404 413",
+	}
+}
+
+func vesOperation(id, summary string) operation {
+	op := operation{
+		id: id, tag: "monitor", summary: summary,
 		description: "It needs the server's token, if there is one, or a ping key that is for the event.",
 		inOther:     `{"application/json": {"schema": {"type": "object"}}}`,
 		answers:     []reply{{202, "Stored", nil, ""}},
-		other: map[int]string{
-			400: "requestError, as VES has it",
-			401: "requestError, as VES has it",
-			413: "requestError, as VES has it",
-			415: "requestError, as VES has it",
-			429: "requestError, as VES has it",
-			503: "requestError, as VES has it",
-		},
-	},
-	"POST /eventListener/v7/eventBatch": {
-		id: "vesMessage", tag: "monitor",
-		summary:     "Send events, as to a VES collector",
-		description: "It needs the server's token, if there is one, or a ping key that is for the event.",
-		inOther:     `{"application/json": {"schema": {"type": "object"}}}`,
-		answers:     []reply{{202, "Stored", nil, ""}},
-		other: map[int]string{
-			400: "requestError, as VES has it",
-			401: "requestError, as VES has it",
-			413: "requestError, as VES has it",
-			415: "requestError, as VES has it",
-			429: "requestError, as VES has it",
-			503: "requestError, as VES has it",
-		},
-	},
-	"GET /v1/ping/{event}/{source}": {
-		id: "getPing", tag: "monitor",
-		summary:     "Tell that a source is alive",
-		description: "It needs the server's token, if there is one, or a ping key that is for the event. The key may also be given as ?key=.",
-		params:      []param{pathParams["event"], pathParams["source"]},
-		answers:     []reply{{200, "OK: it is stored", nil, `{"content": {"text/plain": {"schema": {"type": "string"}}}}`}},
-		errors:      "400 401 404 413 503",
-		other: map[int]string{
-			403: "The ping key is not for that event (forbidden)",
-			405: "The ping key accepts only POST (method_not_allowed)",
-			429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
-		},
-	},
-	"POST /v1/ping/{event}/{source}": {
-		id: "postPing", tag: "monitor",
-		summary:     "Tell that a source is alive",
-		description: "It needs the server's token, if there is one, or a ping key that is for the event. The key may also be given as ?key=.",
-		params:      []param{pathParams["event"], pathParams["source"]},
-		answers:     []reply{{200, "OK: it is stored", nil, `{"content": {"text/plain": {"schema": {"type": "string"}}}}`}},
-		errors:      "400 401 404 413 503",
-		other: map[int]string{
-			403: "The ping key is not for that event (forbidden)",
-			405: "The ping key accepts only POST (method_not_allowed)",
-			429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
-		},
-	},
-	"GET /v1/ping/{event}/{source}/{what}": {
-		id: "getPingSignal", tag: "monitor",
-		summary:     "Tell that a run starts, failed, or ended with an exit code",
-		description: "It needs the server's token, if there is one, or a ping key that is for the event. The key may also be given as ?key=.",
-		params: []param{
-			pathParams["event"],
-			pathParams["source"],
-			{in: "path", name: "what", schema: `{"type": "string"}`, about: "start, fail, or the exit code of a run: 0 to 255"},
-		},
-		answers: []reply{{200, "OK: it is stored", nil, `{"content": {"text/plain": {"schema": {"type": "string"}}}}`}},
-		errors:  "400 401 404 413 503",
-		other: map[int]string{
-			403: "The ping key is not for that event (forbidden)",
-			405: "The ping key accepts only POST (method_not_allowed)",
-			429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
-		},
-	},
-	"POST /v1/ping/{event}/{source}/{what}": {
-		id: "postPingSignal", tag: "monitor",
-		summary:     "Tell that a run starts, failed, or ended with an exit code",
-		description: "It needs the server's token, if there is one, or a ping key that is for the event. The key may also be given as ?key=.",
-		params: []param{
-			pathParams["event"],
-			pathParams["source"],
-			{in: "path", name: "what", schema: `{"type": "string"}`, about: "start, fail, or the exit code of a run: 0 to 255"},
-		},
-		answers: []reply{{200, "OK: it is stored", nil, `{"content": {"text/plain": {"schema": {"type": "string"}}}}`}},
-		errors:  "400 401 404 413 503",
-		other: map[int]string{
-			403: "The ping key is not for that event (forbidden)",
-			405: "The ping key accepts only POST (method_not_allowed)",
-			429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
-		},
-	},
-	"GET /v1/ping/key/{key}/{event}/{source}": {
-		id: "getPingWithKey", tag: "monitor",
-		summary: "Tell that a source is alive",
-		params: []param{
-			{in: "path", name: "key", schema: `{"type": "string"}`, about: "A ping key"},
-			pathParams["event"],
-			pathParams["source"],
-		},
-		answers: []reply{{200, "OK: it is stored", nil, `{"content": {"text/plain": {"schema": {"type": "string"}}}}`}},
-		errors:  "400 401 404 413 503",
-		other: map[int]string{
-			403: "The ping key is not for that event (forbidden)",
-			405: "The ping key accepts only POST (method_not_allowed)",
-			429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
-		},
-	},
-	"POST /v1/ping/key/{key}/{event}/{source}": {
-		id: "postPingWithKey", tag: "monitor",
-		summary: "Tell that a source is alive",
-		params: []param{
-			{in: "path", name: "key", schema: `{"type": "string"}`, about: "A ping key"},
-			pathParams["event"],
-			pathParams["source"],
-		},
-		answers: []reply{{200, "OK: it is stored", nil, `{"content": {"text/plain": {"schema": {"type": "string"}}}}`}},
-		errors:  "400 401 404 413 503",
-		other: map[int]string{
-			403: "The ping key is not for that event (forbidden)",
-			405: "The ping key accepts only POST (method_not_allowed)",
-			429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
-		},
-	},
-	"GET /v1/ping/key/{key}/{event}/{source}/{what}": {
-		id: "getPingSignalWithKey", tag: "monitor",
-		summary: "Tell that a run starts, failed, or ended with an exit code",
-		params: []param{
-			{in: "path", name: "key", schema: `{"type": "string"}`, about: "A ping key"},
-			pathParams["event"],
-			pathParams["source"],
-			{in: "path", name: "what", schema: `{"type": "string"}`, about: "start, fail, or the exit code of a run: 0 to 255"},
-		},
-		answers: []reply{{200, "OK: it is stored", nil, `{"content": {"text/plain": {"schema": {"type": "string"}}}}`}},
-		errors:  "400 401 404 413 503",
-		other: map[int]string{
-			403: "The ping key is not for that event (forbidden)",
-			405: "The ping key accepts only POST (method_not_allowed)",
-			429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
-		},
-	},
-	"POST /v1/ping/key/{key}/{event}/{source}/{what}": {
-		id: "postPingSignalWithKey", tag: "monitor",
-		summary: "Tell that a run starts, failed, or ended with an exit code",
-		params: []param{
-			{in: "path", name: "key", schema: `{"type": "string"}`, about: "A ping key"},
-			pathParams["event"],
-			pathParams["source"],
-			{in: "path", name: "what", schema: `{"type": "string"}`, about: "start, fail, or the exit code of a run: 0 to 255"},
-		},
-		answers: []reply{{200, "OK: it is stored", nil, `{"content": {"text/plain": {"schema": {"type": "string"}}}}`}},
-		errors:  "400 401 404 413 503",
-		other: map[int]string{
-			403: "The ping key is not for that event (forbidden)",
-			405: "The ping key accepts only POST (method_not_allowed)",
-			429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
-		},
-	},
+		other:       map[int]string{},
+	}
+	for _, status := range []int{400, 401, 413, 415, 429, 503} {
+		op.other[status] = "requestError, as VES has it"
+	}
+	return op
+}
+
+// pingOperations are those of all forms of a ping, by GET and by POST.
+func pingOperations() map[string]operation {
+	out := map[string]operation{}
+	add := func(path, id, summary, description string) {
+		for _, method := range []string{"GET", "POST"} {
+			out[method+" "+path] = operation{
+				id: strings.ToLower(method) + id, tag: "monitor", summary: summary, description: description,
+				answers: []reply{{200, "OK: it is stored", nil, `{"content": {"text/plain": {"schema": {"type": "string"}}}}`}},
+				errors:  "400 401 404 413 503",
+				other: map[int]string{
+					403: "The ping key is not for that event (forbidden)",
+					405: "The ping key accepts only POST (method_not_allowed)",
+					429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
+				},
+			}
+		}
+	}
+	add("/v1/ping/{event}/{source}", "Ping", "Tell that a source is alive", "It needs the server's token, if there is one, or a ping key that is for the event. The key may also be given as ?key=.")
+	add("/v1/ping/{event}/{source}/{what}", "PingSignal", "Tell that a run starts, failed, or ended with an exit code", "It needs the server's token, if there is one, or a ping key that is for the event. The key may also be given as ?key=.")
+	add("/v1/ping/key/{key}/{event}/{source}", "PingWithKey", "Tell that a source is alive", "")
+	add("/v1/ping/key/{key}/{event}/{source}/{what}", "PingSignalWithKey", "Tell that a run starts, failed, or ended with an exit code", "")
+	return out
 }

@@ -1,30 +1,41 @@
 package api
 
-import "github.com/understudy-ha/understudy/api/apitype"
+import (
+	"maps"
+	"slices"
 
-// pathParams are the parameters of paths, by what they name.
+	"github.com/understudy-ha/understudy/api/apitype"
+)
+
+// pathParams are the parameters of paths. The longest that the path ends in, up to the parameter, counts.
 var pathParams = map[string]param{
-	"cacheKey": {in: "path", name: "key", schema: `{"type": "string", "minLength": 1}`, about: "All that follows /v1/cache/, percent-decoded: any bytes. Slashes may stand as they are."},
-	"shard":    {in: "path", name: "shard", schema: `{"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"}`, about: ""},
-	"request":  {in: "path", name: "id", schema: `{"type": "string"}`, about: ""},
-	"node":     {in: "path", name: "node", schema: `{"type": "string"}`, about: "Its id, the start of it (4 characters or more), or an address."},
-	"role":     {in: "path", name: "role", schema: `{"type": "string", "minLength": 1, "maxLength": 190}`, about: ""},
-	"session":  {in: "path", name: "session", schema: `{"type": "string"}`, about: ""},
-	"space":    {in: "path", name: "space", schema: `{"type": "string", "pattern": "^[a-z][a-z0-9._-]{0,31}$"}`, about: ""},
-	"key":      {in: "path", name: "key", schema: `{"type": "string", "minLength": 1, "maxLength": 200}`, about: ""},
-	"queue":    {in: "path", name: "queue", schema: `{"type": "string", "pattern": "^[a-z][a-z0-9._-]{0,31}$"}`, about: ""},
-	"message":  {in: "path", name: "id", schema: `{"type": "string", "minLength": 1, "maxLength": 200}`, about: ""},
-	"event":    {in: "path", name: "event", schema: `{"type": "string"}`, about: "The name of a check"},
-	"check":    {in: "path", name: "check", schema: `{"type": "string"}`, about: "A check"},
-	"source":   {in: "path", name: "source", schema: `{"type": "string"}`, about: "The name of a source; '/' in it is written %2F"},
+	"{alarm}":        {schema: `{"type": "string"}`, about: "The request id of an alarm"},
+	"{check}":        {schema: `{"type": "string"}`, about: "A check"},
+	"{event}":        {schema: `{"type": "string"}`, about: "The name of a check"},
+	"{node}":         {schema: `{"type": "string"}`, about: "Its id, the start of it (4 characters or more), or an address."},
+	"{queue}":        {schema: `{"type": "string", "pattern": "^[a-z][a-z0-9._-]{0,31}$"}`},
+	"{role}":         {schema: `{"type": "string", "minLength": 1, "maxLength": 190}`},
+	"{session}":      {schema: `{"type": "string"}`},
+	"{shard}":        {schema: `{"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"}`},
+	"{source}":       {schema: `{"type": "string"}`, about: "The name of a source; '/' in it is written %2F"},
+	"{space}":        {schema: `{"type": "string", "pattern": "^[a-z][a-z0-9._-]{0,31}$"}`},
+	"{what}":         {schema: `{"type": "string"}`, about: "start, fail, or the exit code of a run: 0 to 255"},
+	"{space}/{key}":  {schema: `{"type": "string", "minLength": 1, "maxLength": 200}`},
+	"cache/{key}":    {schema: `{"type": "string", "minLength": 1}`, about: "All that follows /v1/cache/, percent-decoded: any bytes. Slashes may stand as they are."},
+	"ping/key/{key}": {schema: `{"type": "string"}`, about: "A ping key"},
+	"messages/{id}":  {schema: `{"type": "string", "minLength": 1, "maxLength": 200}`},
+	"requests/{id}":  {schema: `{"type": "string"}`},
+	"tokens/{id}":    {schema: `{"type": "string", "minLength": 1, "maxLength": 200}`, about: "Its id, or its name while it lives."},
 }
 
 // Parameters of several operations.
 var (
-	limit     = param{name: "limit", schema: `{"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}`, about: ""}
-	part      = param{name: "part", schema: `{"type": "string"}`, about: "Only events of this part, such as role"}
-	subject   = param{name: "subject", schema: `{"type": "string"}`, about: "Only events of this subject"}
-	cacheWait = param{name: "wait", schema: `{"type": "string"}`, about: "How long to wait, such as 30s. For a value 10s, at most 5m; for members 10s, for a removal 5s, both at most 10s."}
+	limit      = param{name: "limit", schema: `{"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}`, about: ""}
+	part       = param{name: "part", schema: `{"type": "string"}`, about: "Only events of this part, such as role"}
+	subject    = param{name: "subject", schema: `{"type": "string"}`, about: "Only events of this subject"}
+	by         = param{name: "by", schema: `{"type": "string", "maxLength": 100}`, about: "Who asks, for the history."}
+	waitForEnd = param{name: "wait", about: "How long to wait for its end, such as 30s; at most 1m. Default: not at all."}
+	cacheWait  = param{name: "wait", schema: `{"type": "string"}`, about: "How long to wait, such as 30s. For a value 10s, at most 5m; for members 10s, for a removal 5s, both at most 10s."}
 )
 
 // usual are the errors of nearly every operation.
@@ -44,8 +55,46 @@ var statusTexts = map[string]string{
 	"504": "The outcome is unknown: read it back before you believe either (unknown_outcome)",
 }
 
+// What several operations answer.
+var (
+	shardConflict  = map[int]string{409: "Not done: something else is under way (under_way) or changes the shard all the time (changed), or it was refused or went back (not_done)"}
+	requestAnswers = []reply{
+		{200, "It was done while it was waited for", apitype.ShardRequest{}, ""},
+		{202, "It has been asked; Location leads to what becomes of it", apitype.ShardRequest{}, ""},
+	}
+	removedAnswers = []reply{
+		{200, "All members have confirmed", apitype.CacheRemoved{}, ""},
+		{202, "Not all members have confirmed: the others remove when they are back", apitype.CacheRemoved{}, ""},
+	}
+)
+
+const noToken = "No such token (no_token), or the store keeps none (store_without_tokens)"
+
+// cacheErrors are the cache's own texts of these statuses.
+func cacheErrors(statuses ...int) map[int]string {
+	texts := map[int]string{
+		404: "The source has no such key (not_found), or this server runs no peer (no_cache)",
+		414: "The key is longer than the peer allows (key_too_long)",
+		502: "The source failed, and is not asked again before retry_after_ms (source_failed)",
+		503: "This peer must not fetch now, and no copy here would do (partitioned, not_member), or too many wait (busy)",
+		504: "The value did not come within the wait (not_yet), or only-if-cached was asked and no copy would do (not_here)",
+	}
+	maps.DeleteFunc(texts, func(status int, _ string) bool { return !slices.Contains(statuses, status) })
+	return texts
+}
+
+func messageAction(id, summary, description string) operation {
+	return operation{
+		id: id, tag: "queues", summary: summary, description: description,
+		in:      apitype.Caller{},
+		answers: []reply{{200, "It was done", apitype.MessageAction{}, ""}},
+		errors:  usual + " 400 404 413",
+		other:   map[int]string{409: "The message is not in a state in which that can be done (wrong_state)"},
+	}
+}
+
 // operations describes every route; openapi.json is made of it, of the routes and of package apitype.
-var operations = merged(operationsOfParts, operationsOfMonitor)
+var operations = merged(operationsOfParts, operationsOfMonitor, pingOperations())
 
 var operationsOfParts = map[string]operation{
 	"GET /v1/roles": {
@@ -58,7 +107,6 @@ var operationsOfParts = map[string]operation{
 		id: "getRole", tag: "roles",
 		summary:     "Show who is primary of a role",
 		description: "404 with the code vacant when there is none.",
-		params:      []param{pathParams["role"]},
 		answers:     []reply{{200, "The primary", apitype.RoleHolders{}, ""}},
 		errors:      usual + " 400 404",
 	},
@@ -66,7 +114,6 @@ var operationsOfParts = map[string]operation{
 		id: "self", tag: "roles",
 		summary:     "Tell whether this instance is primary",
 		description: "For load balancers; HEAD too. It asks the process's own trust and never the store, and needs no token.",
-		params:      []param{pathParams["role"]},
 		answers:     []reply{{200, "It is", apitype.RoleSelf{}, ""}},
 		errors:      "400",
 		other:       map[int]string{503: "It is not (code not_primary)"},
@@ -74,7 +121,6 @@ var operationsOfParts = map[string]operation{
 	"POST /v1/roles/{role}/resign": {
 		id: "resign", tag: "roles",
 		summary: "Ask the primary to give the role up",
-		params:  []param{pathParams["role"]},
 		in:      apitype.ResignRequest{},
 		answers: []reply{{202, "It has been asked", apitype.ResignAccepted{}, ""}},
 		errors:  usual + " 400 404 413",
@@ -95,7 +141,6 @@ var operationsOfParts = map[string]operation{
 	"GET /v1/shards/{shard}": {
 		id: "getShard", tag: "shards",
 		summary: "Show a shard with its nodes, its plan and the latest one",
-		params:  []param{pathParams["shard"]},
 		answers: []reply{{200, "The shard", apitype.Shard{}, ""}},
 		errors:  usual + " 400 404",
 	},
@@ -104,7 +149,6 @@ var operationsOfParts = map[string]operation{
 		summary:     "Tell where the primary of a shard is",
 		description: "503 with the code no_primary and the reason while there is none: before the first, while it is replaced, and when it is down. While the store does not answer, what was known is given; the header Age tells for how many seconds.",
 		params: []param{
-			pathParams["shard"],
 			{name: "wait", about: "How long to wait until there is one, such as 10s; at most 1m. Default: not at all."},
 		},
 		answers: []reply{{200, "The primary", apitype.ShardPrimary{}, ""}},
@@ -116,41 +160,31 @@ var operationsOfParts = map[string]operation{
 		summary:     "Ask for another primary while the present one is well",
 		description: "No acknowledged write is lost. If it cannot be done in time, everything goes back to where it was.",
 		params: []param{
-			pathParams["shard"],
-			{name: "wait", about: "How long to wait for its end, such as 30s; at most 1m. Default: not at all."},
+			waitForEnd,
 		},
-		in: apitype.SwitchoverRequest{},
-		answers: []reply{
-			{200, "It was done while it was waited for", apitype.ShardRequest{}, ""},
-			{202, "It has been asked; Location leads to what becomes of it", apitype.ShardRequest{}, ""},
-		},
-		errors: usual + " 400 404 413",
-		other:  map[int]string{409: "Not done: something else is under way (under_way) or changes the shard all the time (changed), or it was refused or went back (not_done)"},
+		in:      apitype.SwitchoverRequest{},
+		answers: requestAnswers,
+		errors:  usual + " 400 404 413",
+		other:   shardConflict,
 	},
 	"POST /v1/shards/{shard}/failover": {
 		id: "failShardOver", tag: "shards",
 		summary:     "Ask for another primary in place of one that has ended",
 		description: "With force also of one of which nobody knows whether it is, or by a node that lacks data: what it lacks is lost.",
 		params: []param{
-			pathParams["shard"],
-			{name: "wait", about: "How long to wait for its end, such as 30s; at most 1m. Default: not at all."},
+			waitForEnd,
 		},
-		in: apitype.FailoverRequest{},
-		answers: []reply{
-			{200, "It was done while it was waited for", apitype.ShardRequest{}, ""},
-			{202, "It has been asked; Location leads to what becomes of it", apitype.ShardRequest{}, ""},
-		},
-		errors: usual + " 400 404 413",
-		other:  map[int]string{409: "Not done: something else is under way (under_way) or changes the shard all the time (changed), or it was refused or went back (not_done)"},
+		in:      apitype.FailoverRequest{},
+		answers: requestAnswers,
+		errors:  usual + " 400 404 413",
+		other:   shardConflict,
 	},
 	"GET /v1/shards/{shard}/requests/{id}": {
 		id: "getShardRequest", tag: "shards",
 		summary:     "Tell what has become of a request",
 		description: "Only the latest is known.",
 		params: []param{
-			pathParams["shard"],
-			pathParams["request"],
-			{name: "wait", about: "How long to wait for its end, such as 30s; at most 1m. Default: not at all."},
+			waitForEnd,
 		},
 		answers: []reply{{200, "The request", apitype.ShardRequest{}, ""}},
 		errors:  usual + " 400 404",
@@ -160,45 +194,39 @@ var operationsOfParts = map[string]operation{
 		summary:     "Take a request back that no agent has started on",
 		description: "Without effect when one has.",
 		params: []param{
-			pathParams["shard"],
-			pathParams["request"],
-			{name: "by", schema: `{"type": "string", "maxLength": 100}`, about: "Who asks, for the history."},
+			by,
 		},
 		answers: []reply{{204, "It is not waiting any more", nil, ""}},
 		errors:  usual + " 400 404",
-		other:   map[int]string{409: "Not done: something else is under way (under_way) or changes the shard all the time (changed), or it was refused or went back (not_done)"},
+		other:   shardConflict,
 	},
 	"POST /v1/shards/{shard}/pause": {
 		id: "pauseShard", tag: "shards",
 		summary:     "Keep a shard from failing over by itself",
 		description: "A plan that is under way goes on, and people can ask for one.",
-		params:      []param{pathParams["shard"]},
 		in:          apitype.PauseRequest{},
 		answers:     []reply{{200, "The shard", apitype.Shard{}, ""}},
 		errors:      usual + " 400 404 413",
-		other:       map[int]string{409: "Not done: something else is under way (under_way) or changes the shard all the time (changed), or it was refused or went back (not_done)"},
+		other:       shardConflict,
 	},
 	"POST /v1/shards/{shard}/resume": {
 		id: "resumeShard", tag: "shards",
 		summary: "Let a paused shard fail over by itself again",
-		params:  []param{pathParams["shard"]},
 		in:      apitype.Caller{},
 		answers: []reply{{200, "The shard", apitype.Shard{}, ""}},
 		errors:  usual + " 400 404 413",
-		other:   map[int]string{409: "Not done: something else is under way (under_way) or changes the shard all the time (changed), or it was refused or went back (not_done)"},
+		other:   shardConflict,
 	},
 	"DELETE /v1/shards/{shard}/nodes/{node}": {
 		id: "forgetShardNode", tag: "shards",
 		summary:     "Forget a node that is gone for good",
 		description: "Its agent must have stopped: one that still reports would bring it back. The primary cannot be forgotten.",
 		params: []param{
-			pathParams["shard"],
-			pathParams["node"],
-			{name: "by", schema: `{"type": "string", "maxLength": 100}`, about: "Who asks, for the history."},
+			by,
 		},
 		answers: []reply{{204, "It is forgotten", nil, ""}},
 		errors:  usual + " 400 404",
-		other:   map[int]string{409: "Not done: something else is under way (under_way) or changes the shard all the time (changed), or it was refused or went back (not_done)"},
+		other:   shardConflict,
 	},
 	"GET /v1/sessions": {
 		id: "listSessions", tag: "sessions",
@@ -216,14 +244,12 @@ var operationsOfParts = map[string]operation{
 	"POST /v1/sessions/{session}/renew": {
 		id: "renewSession", tag: "sessions",
 		summary: "Renew a session",
-		params:  []param{pathParams["session"]},
 		answers: []reply{{200, "It was renewed", apitype.Renewal{}, ""}},
 		errors:  "400 401 403 410 429 503 504",
 	},
 	"DELETE /v1/sessions/{session}": {
 		id: "endSession", tag: "sessions",
 		summary: "End a session and release all that it holds",
-		params:  []param{pathParams["session"]},
 		answers: []reply{{204, "It has ended; it may have been before", nil, ""}},
 		errors:  usual + " 400",
 	},
@@ -231,9 +257,8 @@ var operationsOfParts = map[string]operation{
 		id: "listLeases", tag: "leases",
 		summary: "List the leases of a space",
 		params: []param{
-			pathParams["space"],
 			{name: "after", about: "Only keys greater than this"},
-			{name: "limit", schema: `{"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}`, about: ""},
+			limit,
 		},
 		answers: []reply{{200, "The leases by key", apitype.Leases{}, ""}},
 		errors:  usual + " 400",
@@ -241,7 +266,6 @@ var operationsOfParts = map[string]operation{
 	"GET /v1/leases/{space}/{key}": {
 		id: "getLease", tag: "leases",
 		summary: "Show a lease",
-		params:  []param{pathParams["space"], pathParams["key"]},
 		answers: []reply{{200, "The lease", apitype.Lease{}, ""}},
 		errors:  usual + " 400 404",
 	},
@@ -250,8 +274,6 @@ var operationsOfParts = map[string]operation{
 		summary:     "Take a lease for a session",
 		description: "Asking again for what the session holds succeeds and changes nothing, so that a request whose answer was lost can be repeated. Roles are the leases of the space role.",
 		params: []param{
-			pathParams["space"],
-			pathParams["key"],
 			{name: "wait", schema: `{"type": "string", "default": "0s", "examples": ["10s"]}`, about: "Wait this long for it, at most 60s. The session must be renewed meanwhile."},
 		},
 		in:      apitype.AcquireRequest{},
@@ -261,7 +283,6 @@ var operationsOfParts = map[string]operation{
 	"DELETE /v1/leases/{space}/{key}": {
 		id: "releaseLease", tag: "leases",
 		summary: "Give a lease back",
-		params:  []param{pathParams["space"], pathParams["key"]},
 		in:      apitype.ReleaseRequest{},
 		answers: []reply{{204, "It is free, or kept for the successor", nil, ""}},
 		errors:  "400 401 403 409 410 413 429 503 504",
@@ -284,7 +305,7 @@ var operationsOfParts = map[string]operation{
 		summary: "List the tokens of the store",
 		answers: []reply{{200, "The tokens, the oldest first, those that have ended too; without their secrets", apitype.Tokens{}, ""}},
 		errors:  usual,
-		other:   map[int]string{404: "No such token (no_token), or the store keeps none (store_without_tokens)"},
+		other:   map[int]string{404: noToken},
 	},
 	"POST /v1/tokens": {
 		id: "makeToken", tag: "tokens",
@@ -293,7 +314,7 @@ var operationsOfParts = map[string]operation{
 		answers: []reply{{201, "The token, and its secret, which is shown this once", apitype.TokenSecret{}, ""}},
 		errors:  "400 401 403 413 429 503 504",
 		other: map[int]string{
-			404: "No such token (no_token), or the store keeps none (store_without_tokens)",
+			404: noToken,
 			409: "A token that lives has the name (taken), or there are a thousand that live (too_many_tokens)",
 		},
 	},
@@ -302,12 +323,11 @@ var operationsOfParts = map[string]operation{
 		summary:     "End a token for good",
 		description: "This server refuses it at once, others within two seconds while they reach the store. One that was revoked already stays as it is.",
 		params: []param{
-			{in: "path", name: "id", schema: `{"type": "string", "minLength": 1, "maxLength": 200}`, about: "Its id, or its name while it lives."},
-			{name: "by", schema: `{"type": "string", "maxLength": 100}`, about: "Who asks, for the history."},
+			by,
 		},
 		answers: []reply{{200, "The token as it stands", apitype.Token{}, ""}},
 		errors:  usual + " 400",
-		other:   map[int]string{404: "No such token (no_token), or the store keeps none (store_without_tokens)"},
+		other:   map[int]string{404: noToken},
 	},
 	"GET /v1/history": {
 		id: "history", tag: "history",
@@ -317,7 +337,7 @@ var operationsOfParts = map[string]operation{
 			subject,
 			{name: "after", schema: `{"type": "integer", "format": "int64"}`, about: "Only larger ids"},
 			{name: "before", schema: `{"type": "integer", "format": "int64"}`, about: "Only smaller ids; not together with after"},
-			{name: "limit", schema: `{"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}`, about: ""},
+			limit,
 		},
 		answers: []reply{{200, "Events in ascending order: the newest that match or, with after, the oldest after it", apitype.Events{}, ""}},
 		errors:  usual + " 400",
@@ -353,7 +373,6 @@ var operationsOfParts = map[string]operation{
 	"GET /v1/queues/{queue}": {
 		id: "getQueue", tag: "queues",
 		summary: "Tell how a queue is doing",
-		params:  []param{pathParams["queue"]},
 		answers: []reply{{200, "The queue", apitype.Queue{}, ""}},
 		errors:  usual + " 400 404",
 	},
@@ -361,7 +380,6 @@ var operationsOfParts = map[string]operation{
 		id: "listKeys", tag: "queues",
 		summary: "List the keys of a queue that have something to do",
 		params: []param{
-			pathParams["queue"],
 			{name: "blocked", schema: `{"type": "boolean", "default": false}`, about: "Only those that wait for an operator"},
 			{name: "idle", schema: `{"type": "boolean", "default": false}`, about: "Also those with nothing to do"},
 			{name: "after", about: "Only keys after this one: the next of the last answer"},
@@ -374,7 +392,6 @@ var operationsOfParts = map[string]operation{
 		id: "listMessages", tag: "queues",
 		summary: "List the messages of a queue, those that have ended too",
 		params: []param{
-			pathParams["queue"],
 			{name: "key", about: "Only messages of this key"},
 			{name: "state", schema: `{"type": "string", "enum": ["queued", "submitting", "pending", "valid", "delayed", "unknown", "committed", "invalid", "failed", "cancelled"]}`, about: ""},
 			{name: "after", about: "next of the last answer: go on from there"},
@@ -388,7 +405,6 @@ var operationsOfParts = map[string]operation{
 		summary:     "Enqueue one payload as it is, or many messages at once",
 		description: "With key in the query the body is the payload, and its Content-Type is kept. Without, the body is JSON with up to 1,000 messages, which are stored all or none. A message whose id the queue has already is not stored again, so that a request without an answer can be repeated if it gave the ids.",
 		params: []param{
-			pathParams["queue"],
 			{name: "key", schema: `{"type": "string", "minLength": 1, "maxLength": 200}`, about: ""},
 			{name: "id", schema: `{"type": "string", "maxLength": 200}`, about: "Unique in the queue; a random one if it is missing"},
 		},
@@ -403,53 +419,25 @@ var operationsOfParts = map[string]operation{
 	"GET /v1/queues/{queue}/messages/{id}": {
 		id: "getMessage", tag: "queues",
 		summary: "Tell everything about a message but its payload",
-		params:  []param{pathParams["queue"], pathParams["message"]},
 		answers: []reply{{200, "The message with its trail", apitype.Message{}, ""}},
 		errors:  usual + " 400 404",
 	},
 	"GET /v1/queues/{queue}/messages/{id}/payload": {
 		id: "getPayload", tag: "queues",
 		summary: "Return the payload of a message, as it was given",
-		params:  []param{pathParams["queue"], pathParams["message"]},
 		answers: []reply{{200, "The payload, with the content type that it was given with", nil, `{"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}`}},
 		errors:  usual + " 400 404",
 	},
-	"POST /v1/queues/{queue}/messages/{id}/retry": {
-		id: "retryMessage", tag: "queues",
-		summary:     "Try a message again, at once",
-		description: "One that blocks its key, is delayed or unknown: sending it again is then your decision. One that had stepped aside (invalid, failed, cancelled) goes to the end of its key.",
-		params:      []param{pathParams["queue"], pathParams["message"]},
-		in:          apitype.Caller{},
-		answers:     []reply{{200, "It was done", apitype.MessageAction{}, ""}},
-		errors:      usual + " 400 404 413",
-		other:       map[int]string{409: "The message is not in a state in which that can be done (wrong_state)"},
-	},
-	"POST /v1/queues/{queue}/messages/{id}/skip": {
-		id: "skipMessage", tag: "queues",
-		summary:     "Let a message step aside",
-		description: "One that blocks its key, is delayed or unknown: it ends as failed, or stays invalid, and the next of its key goes on.",
-		params:      []param{pathParams["queue"], pathParams["message"]},
-		in:          apitype.Caller{},
-		answers:     []reply{{200, "It was done", apitype.MessageAction{}, ""}},
-		errors:      usual + " 400 404 413",
-		other:       map[int]string{409: "The message is not in a state in which that can be done (wrong_state)"},
-	},
-	"POST /v1/queues/{queue}/messages/{id}/cancel": {
-		id: "cancelMessage", tag: "queues",
-		summary:     "Take out a message that was never sent",
-		description: "It ends as cancelled.",
-		params:      []param{pathParams["queue"], pathParams["message"]},
-		in:          apitype.Caller{},
-		answers:     []reply{{200, "It was done", apitype.MessageAction{}, ""}},
-		errors:      usual + " 400 404 413",
-		other:       map[int]string{409: "The message is not in a state in which that can be done (wrong_state)"},
-	},
+	"POST /v1/queues/{queue}/messages/{id}/retry": messageAction("retryMessage", "Try a message again, at once",
+		"One that blocks its key, is delayed or unknown: sending it again is then your decision. One that had stepped aside (invalid, failed, cancelled) goes to the end of its key."),
+	"POST /v1/queues/{queue}/messages/{id}/skip": messageAction("skipMessage", "Let a message step aside",
+		"One that blocks its key, is delayed or unknown: it ends as failed, or stays invalid, and the next of its key goes on."),
+	"POST /v1/queues/{queue}/messages/{id}/cancel": messageAction("cancelMessage", "Take out a message that was never sent", "It ends as cancelled."),
 	"GET /v1/cache/{key}": {
 		id: "getCached", tag: "cache",
 		summary:     "Return the value of a key",
 		description: "HEAD too. A copy that is here is given at once, however stale unless max-stale says otherwise; a stale one has a peer fetch a new one meanwhile. Without a copy that would do, the request waits. Conditional requests and ranges are answered. Of the request's Cache-Control: no-cache has the value fetched now; max-age=N takes no copy older than N seconds, nor a stale one unless max-stale stands before it; max-stale=N and min-fresh=N say how late or early it may expire; only-if-cached asks nobody. The query counts more than the header.",
 		params: []param{
-			pathParams["cacheKey"],
 			{name: "max-stale", about: "How long ago the copy may have expired, such as 30s; 0 takes fresh ones only. Missing: however long."},
 			{name: "refresh", schema: `{"type": "boolean", "default": false}`, about: "Fetch it now, and wait for it."},
 			cacheWait,
@@ -460,29 +448,16 @@ var operationsOfParts = map[string]operation{
 			{304, "It has not changed", nil, ""},
 		},
 		errors: "400 401 403 429",
-		other: map[int]string{
-			404: "The source has no such key (not_found), or this server runs no peer (no_cache)",
-			414: "The key is longer than the peer allows (key_too_long)",
-			502: "The source failed, and is not asked again before retry_after_ms (source_failed)",
-			503: "This peer must not fetch now, and no copy here would do (partitioned, not_member), or too many wait (busy)",
-			504: "The value did not come within the wait (not_yet), or only-if-cached was asked and no copy would do (not_here)",
-		},
+		other:  cacheErrors(404, 414, 502, 503, 504),
 	},
 	"DELETE /v1/cache/{key}": {
 		id: "removeCached", tag: "cache",
 		summary:     "Remove the copies of a key on every peer",
 		description: "It cannot be undone by a slower peer: copies that were fetched before are refused from now on.",
-		params:      []param{pathParams["cacheKey"], cacheWait},
-		answers: []reply{
-			{200, "All members have confirmed", apitype.CacheRemoved{}, ""},
-			{202, "Not all members have confirmed: the others remove when they are back", apitype.CacheRemoved{}, ""},
-		},
-		errors: "400 401 403 429",
-		other: map[int]string{
-			404: "The source has no such key (not_found), or this server runs no peer (no_cache)",
-			414: "The key is longer than the peer allows (key_too_long)",
-			503: "This peer must not fetch now, and no copy here would do (partitioned, not_member), or too many wait (busy)",
-		},
+		params:      []param{cacheWait},
+		answers:     removedAnswers,
+		errors:      "400 401 403 429",
+		other:       cacheErrors(404, 414, 503),
 	},
 	"GET /v1/cache": {
 		id: "listCached", tag: "cache",
@@ -490,14 +465,11 @@ var operationsOfParts = map[string]operation{
 		params: []param{
 			{name: "prefix", about: "Only keys that begin with it"},
 			{name: "after", about: "Only keys after this one"},
-			{name: "limit", schema: `{"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}`, about: ""},
+			limit,
 		},
 		answers: []reply{{200, "The keys, and where to go on if there may be more", apitype.CacheKeys{}, ""}},
 		errors:  "400 401 403 429",
-		other: map[int]string{
-			404: "The source has no such key (not_found), or this server runs no peer (no_cache)",
-			503: "This peer must not fetch now, and no copy here would do (partitioned, not_member), or too many wait (busy)",
-		},
+		other:   cacheErrors(404, 503),
 	},
 	"DELETE /v1/cache": {
 		id: "removeManyCached", tag: "cache",
@@ -509,15 +481,9 @@ var operationsOfParts = map[string]operation{
 			{name: "all", schema: `{"type": "boolean", "default": false}`, about: "Every key."},
 			cacheWait,
 		},
-		answers: []reply{
-			{200, "All members have confirmed", apitype.CacheRemoved{}, ""},
-			{202, "Not all members have confirmed: the others remove when they are back", apitype.CacheRemoved{}, ""},
-		},
-		errors: "400 401 403 429",
-		other: map[int]string{
-			404: "The source has no such key (not_found), or this server runs no peer (no_cache)",
-			503: "This peer must not fetch now, and no copy here would do (partitioned, not_member), or too many wait (busy)",
-		},
+		answers: removedAnswers,
+		errors:  "400 401 403 429",
+		other:   cacheErrors(404, 503),
 	},
 	"POST /v1/cache-refresh": {
 		id: "refreshCached", tag: "cache",
@@ -528,23 +494,14 @@ var operationsOfParts = map[string]operation{
 		},
 		answers: []reply{{200, "What came, without its value", apitype.CacheItem{}, ""}},
 		errors:  "400 401 403 429",
-		other: map[int]string{
-			404: "The source has no such key (not_found), or this server runs no peer (no_cache)",
-			414: "The key is longer than the peer allows (key_too_long)",
-			502: "The source failed, and is not asked again before retry_after_ms (source_failed)",
-			503: "This peer must not fetch now, and no copy here would do (partitioned, not_member), or too many wait (busy)",
-			504: "The value did not come within the wait (not_yet), or only-if-cached was asked and no copy would do (not_here)",
-		},
+		other:   cacheErrors(404, 414, 502, 503, 504),
 	},
 	"GET /v1/cache-peers": {
 		id: "cachePeers", tag: "cache",
 		summary: "Tell how this peer sees its cluster",
 		answers: []reply{{200, "The cluster", apitype.CacheCluster{}, ""}},
 		errors:  "401 403 429",
-		other: map[int]string{
-			404: "The source has no such key (not_found), or this server runs no peer (no_cache)",
-			503: "This peer must not fetch now, and no copy here would do (partitioned, not_member), or too many wait (busy)",
-		},
+		other:   cacheErrors(404, 503),
 	},
 	"GET /v1/cache-events": {
 		id: "cacheEvents", tag: "cache",
@@ -556,10 +513,7 @@ var operationsOfParts = map[string]operation{
 		},
 		answers: []reply{{200, "The stream; a comment every 15 s says that the server is there", nil, `{"content": {"text/event-stream": {"schema": {"$ref": "#/components/schemas/CacheEvent"}}}}`}},
 		errors:  "400 401 403 429",
-		other: map[int]string{
-			404: "The source has no such key (not_found), or this server runs no peer (no_cache)",
-			503: "This peer must not fetch now, and no copy here would do (partitioned, not_member), or too many wait (busy)",
-		},
+		other:   cacheErrors(404, 503),
 	},
 	"GET /metrics": {
 		id: "metrics", tag: "operation",
