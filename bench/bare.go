@@ -49,7 +49,7 @@ func postgresSubject(ctx context.Context, b *bed, p place) (*subject, error) {
 			return nil, err
 		}
 	}
-	s.bareName = "UPDATE of a row"
+	s.bareName = "UPDATE"
 	s.bare = func(ctx context.Context) error {
 		_, err := conn.Exec(ctx, "UPDATE bare SET seq = seq + 1, deadline = clock_timestamp() WHERE id = $1", "one")
 		return err
@@ -76,7 +76,7 @@ func redisSubject(ctx context.Context, b *bed, p place) (*subject, error) {
 	client := goredis.NewClient(o)
 	b.Cleanup(func() { _ = client.Close() })
 	n := 0
-	s.bareName = "HSET of a hash"
+	s.bareName = "HSET"
 	s.bare = func(ctx context.Context) error {
 		n++
 		return client.HSet(ctx, "bare", "seq", n, "deadline", time.Now().UnixMicro()).Err()
@@ -112,7 +112,7 @@ func sqliteSubject(ctx context.Context, b *bed, p place) (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.bareName = "UPDATE of a row"
+	s.bareName = "UPDATE"
 	s.bare = func(ctx context.Context) error {
 		_, err := update.ExecContext(ctx, time.Now().UnixMicro(), "one")
 		return err
@@ -145,7 +145,7 @@ func etcdSubject(ctx context.Context, b *bed, p place) (*subject, error) {
 		return err
 	}
 	return &subject{
-		kind: p.kind, bareName: "put of a key",
+		kind: p.kind, bareName: "put",
 		bare: func(ctx context.Context) error {
 			_, err := client.Put(ctx, "bare", fmt.Sprint(time.Now().UnixMicro()))
 			return err

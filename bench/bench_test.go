@@ -161,12 +161,15 @@ func TestDocumentReplacesItsBlockOnly(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &Report{Figures: []Figure{{Section: "s", Subject: "a", Name: "new", Value: 1}}}
+	r := &Report{Figures: []Figure{
+		{Section: "s", Subject: "a", Name: "new: time, median", Value: 1, Bound: 2},
+		{Section: "s", Subject: "a", Name: "new: time, worst", Value: 3, Bound: 2},
+	}}
 	if err := r.document(path, "two"); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
-	if got := string(data); err != nil || !strings.Contains(got, "kept") || strings.Contains(got, "stale") || !strings.Contains(got, "| new") || !strings.HasSuffix(got, end+"\nc\n") {
+	if got := string(data); err != nil || !strings.Contains(got, "kept") || strings.Contains(got, "stale") || !strings.Contains(got, "|**s**|a|new: time, median|1.00 |≤ 2.00|||\n|||… worst|3.00 |**≤ 2.00**|||\n") || !strings.HasSuffix(got, end+"\nc\n") {
 		t.Errorf("%v: the document is\n%s", err, data)
 	}
 	if err := r.document(path, "three"); err == nil {

@@ -79,21 +79,46 @@ func (r *Report) write(w io.Writer) error {
 	return t.Flush()
 }
 
-// brief prints what a page shows: figures that have a bound or something beside them.
+// brief prints what a page shows, as one table: figures that have a bound or something beside them. A cell that repeats
+// the one above it is empty, and "…" stands for the same beginning of a name.
 func (r *Report) brief(w io.Writer) {
 	r.Machine.write(w)
-	section := ""
+	fmt.Fprint(w, "\n||of|what|measured|bound|beside|n|\n|-|-|-|-|-|-|-|\n")
+	var above Figure
 	for _, f := range r.Figures {
-		bound, holds, peer, n := f.cells()
+		bound, _, peer, n := f.cells()
 		if bound == "" && peer == "" {
 			continue
 		}
-		if f.Section != section {
-			section = f.Section
-			fmt.Fprintf(w, "\n### %s\n\n|of|what|measured|bound|holds|beside|n|\n|---|---|---|---|---|---|---|\n", section)
+		if !f.Holds() {
+			bound = "**" + bound + "**"
 		}
-		fmt.Fprintf(w, "|%s|%s|%s %s|%s|%s|%s|%s|\n", f.Subject, f.Name, number(f.Value), f.Unit, bound, holds, peer, n)
+		section, subject, name := f.Section, f.Subject, f.Name
+		if section != above.Section {
+			section = "**" + section + "**"
+		} else {
+			section = ""
+			if subject == above.Subject {
+				subject, name = "", afterSame(above.Name, name)
+			}
+		}
+		fmt.Fprintf(w, "|%s|%s|%s|%s %s|%s|%s|%s|\n", section, subject, name, number(f.Value), f.Unit, bound, peer, n)
+		above = f
 	}
+}
+
+// afterSame is a name with "…" in place of the clauses that it shares with the one above it.
+func afterSame(above, name string) string {
+	shared := 0
+	for i := 0; i < min(len(above), len(name)) && above[i] == name[i]; i++ {
+		if i > 0 && name[i] == ' ' && (name[i-1] == ',' || name[i-1] == ':') {
+			shared = i + 1
+		}
+	}
+	if shared == 0 {
+		return name
+	}
+	return "… " + name[shared:]
 }
 
 // cells are those of a figure's row that may be empty.

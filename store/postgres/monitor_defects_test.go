@@ -21,7 +21,7 @@ func TestMonitorOutages(t *testing.T) {
 }
 
 // TestD1: an instance that takes over is the one that hb_common shows, whether or not
-// the one before could say goodbye, and also if both have the same process id (D17).
+// the one before could say goodbye, and also if both have the same process id.
 func TestD1TakeoverIsShown(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
 	url := server.NewDatabase(t)
@@ -82,7 +82,7 @@ func TestD16StartTogether(t *testing.T) {
 }
 
 // TestD8CostsDoNotGrow: with very many sources, no operation looks at more rows than what it
-// is about, and its answer, ask for; whatever was planned when there were few (D7, D9).
+// is about, and its answer, ask for; whatever was planned when there were few.
 func TestD8CostsDoNotGrow(t *testing.T) {
 	var ids []int64
 	checkCosts(t, func(t *testing.T, server *realserver.PostgresServer) (url string) {
