@@ -96,7 +96,9 @@ func (o *overview) get(r *http.Request) (apitype.Overview, error) {
 		return apitype.Overview{}, cmp.Or(err, errBusy)
 	}
 	out := overviewBuilder{apitype.Overview{At: seen.at.UTC(), Held: []apitype.Held{}, Changes: seen.changes, Needs: []apitype.Need{}}}
-	out.addError("The store does not answer", err)
+	if err != nil {
+		out.addError("The store does not answer", err.Error())
+	}
 	out.addRoles(seen.roles)
 	for _, text := range seen.warnings {
 		out.addNeed(apitype.Need{Part: "store", Severity: warn, What: text})
@@ -117,9 +119,9 @@ func (o *overview) get(r *http.Request) (apitype.Overview, error) {
 // overviewBuilder is an overview in the making.
 type overviewBuilder struct{ apitype.Overview }
 
-func (v *overviewBuilder) addError(what string, err error) {
-	if err != nil {
-		v.Errors = append(v.Errors, what+": "+lease.TruncateReason(err.Error()))
+func (v *overviewBuilder) addError(what, why string) {
+	if why != "" {
+		v.Errors = append(v.Errors, what+": "+lease.TruncateReason(why))
 	}
 }
 

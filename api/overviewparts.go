@@ -49,9 +49,7 @@ func (v *overviewBuilder) addShards(s *apitype.ShardsState) {
 	}
 	h.More = s.Totals.NoPrimary - len(h.Wrong)
 	v.Held = append(v.Held, h)
-	if s.Error != "" {
-		v.Errors = append(v.Errors, "The shards could not be read: "+s.Error)
-	}
+	v.addError("The shards could not be read", s.Error)
 }
 
 // whyNone is why a shard has no primary.
@@ -81,7 +79,7 @@ func needOf(s apitype.Shard) (n apitype.Need, ok bool) {
 	return n, true
 }
 
-func (v *overviewBuilder) addQueues(s *apitype.QueuesState) {
+func (v *overviewBuilder) addQueues(s *apitype.Shown[apitype.Queue]) {
 	if s == nil || s.Total == 0 {
 		return
 	}
@@ -100,9 +98,7 @@ func (v *overviewBuilder) addQueues(s *apitype.QueuesState) {
 		v.MoreNeeds += max(0, q.Blocked-int64(len(q.BlockedKeys)))
 	}
 	v.Held = append(v.Held, h)
-	if s.Error != "" {
-		v.Errors = append(v.Errors, "The queues could not be read: "+s.Error)
-	}
+	v.addError("The queues could not be read", s.Error)
 }
 
 func (v *overviewBuilder) addMonitor(s *apitype.MonitorState) {
@@ -134,16 +130,14 @@ func (v *overviewBuilder) addMonitor(s *apitype.MonitorState) {
 		v.addNeed(n)
 	}
 	v.MoreNeeds += max(0, s.Standing-int64(len(s.Alarms)))
-	if s.Error != "" {
-		v.Errors = append(v.Errors, "The monitor could not be read: "+s.Error)
-	}
+	v.addError("The monitor could not be read", s.Error)
 }
 
 func (v *overviewBuilder) addCache(c cache.ClusterView, err error) {
 	h := apitype.Held{Part: "cache", Total: len(c.Peers), Held: c.Connected, Wrong: []apitype.Wrong{}}
 	switch {
 	case err != nil:
-		v.addError("The cache's peer does not say how its cluster is", err)
+		v.addError("The cache's peer does not say how its cluster is", err.Error())
 		return
 	case !c.Member:
 		addWrong(&h, c.Self, "this peer is not a member: it gives what it has, and does not fetch")

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -30,15 +29,9 @@ const (
 // poller reads the store for all open streams together: it follows the history, builds the state if a stream wants it, and
 // knows whether the store answers. One goroutine runs it; the mutex guards what requests read.
 type poller struct {
-	cfg     Config
-	log     *slog.Logger
-	hub     *lease.Notifier
-	stream  *stream
-	queues  *queueReader
-	monitor *monitorPart
-	shards  *shardPart
-	series  *series
-	wanted  chan struct{} // a new stream wants the state
+	s      *Server
+	series *series
+	wanted chan struct{} // a new stream wants the state
 
 	feed       *history.Feed // nil until the store has answered
 	info       store.Info
@@ -53,18 +46,16 @@ type poller struct {
 	failure  error // of the last poll
 }
 
-func newPoller(cfg Config, hub *lease.Notifier, stream *stream, queues *queueReader, monitor *monitorPart, shards *shardPart) *poller {
-	return &poller{
-		cfg: cfg, log: cfg.Logger, hub: hub, stream: stream, queues: queues, monitor: monitor, shards: shards, series: newSeries(), wanted: make(chan struct{}, 1),
-	}
+func newPoller(s *Server) *poller {
+	return &poller{s: s, series: newSeries(), wanted: make(chan struct{}, 1)}
 }
 
 func (b *poller) run(ctx context.Context) {
-	sub := b.hub.Subscribe()
+	sub := b.s.hub.Subscribe()
 	defer sub.Close()
 	for {
 		started := time.Now()
-		shards := b.shards.changed()
+		shards := b.s.shards.changed()
 		b.poll(ctx)
 		if !waitForChange(ctx, minPollGap, nil, nil, nil) || !waitForChange(ctx, time.Until(started.Add(pollInterval)), sub.C(), b.wanted, shards) {
 			return
@@ -82,24 +73,24 @@ func (b *poller) poll(ctx context.Context) {
 	for _, e := range events {
 		m, err := newHistoryEvent(e)
 		if err != nil {
-			b.log.Error("event not shown: it has no JSON form", "event", e.ID, "err", err)
+			b.s.log.Error("event not shown: it has no JSON form", "event", e.ID, "err", err)
 			continue
 		}
-		b.stream.publish(m)
+		b.s.stream.publish(m)
 	}
 	if b.series.startSlotIfDue(time.Now()) && err == nil {
 		b.series.sample(ctx, b)
 	}
 	b.series.recordTakeovers(events)
-	if !b.stream.hasStateReaders() || context.Cause(ctx) == context.Canceled {
+	if !b.s.stream.hasStateReaders() || context.Cause(ctx) == context.Canceled {
 		return
 	}
 	m, err := newStateEvent(b.state(ctx, err))
 	if err != nil {
-		b.log.Error("state not shown: it has no JSON form", "err", err)
+		b.s.log.Error("state not shown: it has no JSON form", "err", err)
 		return
 	}
-	b.stream.publish(m)
+	b.s.stream.publish(m)
 }
 
 // newEvents returns the events since the last call. The first call returns none: earlier events are in the history, where
@@ -108,7 +99,7 @@ func (b *poller) newEvents(ctx context.Context) ([]history.Event, error) {
 	if b.feed != nil {
 		return b.feed.Next(ctx)
 	}
-	newest, err := b.cfg.Store.Read(ctx, history.Query{Newest: true, Limit: 1})
+	newest, err := b.s.cfg.Store.Read(ctx, history.Query{Newest: true, Limit: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +107,7 @@ func (b *poller) newEvents(ctx context.Context) ([]history.Event, error) {
 	if len(newest) > 0 {
 		after = newest[0].ID
 	}
-	b.feed = history.NewFeed(b.cfg.Store, after)
+	b.feed = history.NewFeed(b.s.cfg.Store, after)
 	return nil, nil
 }
 
@@ -130,9 +121,9 @@ func (b *poller) recordResult(err error, took time.Duration) {
 	}
 	switch {
 	case err != nil && b.failure == nil:
-		b.log.Warn("store does not answer", "err", err)
+		b.s.log.Warn("store does not answer", "err", err)
 	case err == nil && b.failure != nil:
-		b.log.Info("store answers again")
+		b.s.log.Info("store answers again")
 	}
 	b.failure = err
 	if err == nil {

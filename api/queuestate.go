@@ -123,12 +123,12 @@ func rate(marks []doneCount, now doneCount) ([]doneCount, *float64) {
 
 // state is what the page shows: the queues, with the first of their blocked keys,
 // as they are known.
-func (l *queueReader) state(ctx context.Context) *apitype.QueuesState {
+func (l *queueReader) state(ctx context.Context) *apitype.Shown[apitype.Queue] {
 	if l.admin == nil {
 		return nil
 	}
 	seen, err := l.latest(ctx, queueFresh)
-	out := &apitype.QueuesState{Total: len(seen.views), List: append([]apitype.Queue{}, seen.views[:min(len(seen.views), maxShown)]...)}
+	out := &apitype.Shown[apitype.Queue]{Total: len(seen.views), List: append([]apitype.Queue{}, seen.views[:min(len(seen.views), maxShown)]...)}
 	for i := range out.List {
 		out.List[i].BlockedKeys = seen.blocked[out.List[i].Queue]
 	}

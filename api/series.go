@@ -139,13 +139,13 @@ func timeWithoutHolder(e history.Event) time.Duration {
 
 // sample takes a point of everything that has a level.
 func (s *series) sample(ctx context.Context, b *poller) {
-	if q := b.queues.state(ctx); q != nil && q.Error == "" {
+	if q := b.s.queues.state(ctx); q != nil && q.Error == "" {
 		for _, one := range q.List {
 			s.record("depth", "messages", float64(one.Depth), false)
 			s.record("depth/"+one.Queue, "messages", float64(one.Depth), false)
 		}
 	}
-	if v := b.shards.state(); v != nil && v.Error == "" {
+	if v := b.s.shards.state(); v != nil && v.Error == "" {
 		for _, one := range v.List {
 			for _, n := range one.Nodes {
 				if n.InStep && !n.Primary && n.AgentLives {
@@ -155,7 +155,7 @@ func (s *series) sample(ctx context.Context, b *poller) {
 			}
 		}
 	}
-	if own := b.monitor.ownView(); own != nil {
+	if own := b.s.monitor.ownView(); own != nil {
 		now := time.Now()
 		if s.accepted >= 0 && own.Accepted >= s.accepted && now.After(s.counted) {
 			s.record("beats", "beats/s", float64(own.Accepted-s.accepted)/now.Sub(s.counted).Seconds(), true)

@@ -68,7 +68,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.monitor = newMonitorPart(cfg.Store, cfg.Monitor, s.running)
 	s.shards = newShardPart(cfg, s.waits, s.running)
-	s.poller = newPoller(cfg, s.hub, s.stream, s.queues, s.monitor, s.shards)
+	s.poller = newPoller(s)
 	s.cache = newCachePart(cfg, s.router, s.running)
 	s.overview = newOverview(s)
 	s.router.mount(s.routes())

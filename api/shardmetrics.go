@@ -34,7 +34,7 @@ func (p *shardPart) collect(m prometheus.Scrape) {
 	for _, h := range []shard.Health{shard.Fine, shard.Unattended, shard.Doubtful, shard.Replaceable, shard.Stuck, shard.None} {
 		m.Gauge("shards", "Shards, by the health of their primary.", float64(totals[string(h)]), "health", string(h))
 	}
-	if age, _ := p.freshness(); age > 0 {
+	if age, _ := p.dir.Freshness(); age > 0 {
 		m.Gauge("shards_age_seconds", "Age of this server's knowledge of the shards.", age.Seconds())
 	}
 }

@@ -22,13 +22,14 @@ var errNoShards = errors.New("this server has nothing to say of shards")
 // maxShownShards is the most shards that the state lists: each brings all its nodes.
 const maxShownShards = 200
 
-// ShardDirectory is what is known of the shards, at no cost to the store: a
-// [catalog.Catalog], or an agent of package shard/agent for its own.
+// ShardDirectory is what is known of the shards, at no cost to the store, such as a [catalog.Catalog].
 type ShardDirectory interface {
 	Shard(name string) (shard.View, bool)
 	Shards() []shard.View
 	// Changed is closed at the next change; take it before the views.
 	Changed() <-chan struct{}
+	// Freshness tells how old the knowledge is, and why it is not newer.
+	Freshness() (time.Duration, error)
 }
 
 // shardPart answers for the shards.
@@ -58,8 +59,8 @@ func (p *shardPart) routes() []route {
 		{pattern: "POST " + one + "/failover", handle: p.failover, long: true},
 		{pattern: "GET " + one + "/requests/{id}", handle: p.getRequest, long: true},
 		{pattern: "DELETE " + one + "/requests/{id}", handle: p.cancelRequest},
-		{pattern: "POST " + one + "/pause", handle: p.pause},
-		{pattern: "POST " + one + "/resume", handle: p.resume},
+		{pattern: "POST " + one + "/pause", handle: inJSON(p.pause)},
+		{pattern: "POST " + one + "/resume", handle: inJSON(p.resume)},
 		{pattern: "DELETE " + one + "/nodes/{node}", handle: p.forgetNode},
 	})
 }
@@ -83,16 +84,6 @@ func (p *shardPart) changed() <-chan struct{} {
 	return p.dir.Changed()
 }
 
-// freshness tells how old the directory's knowledge is, and why it is not newer, as far as it knows.
-func (p *shardPart) freshness() (time.Duration, error) {
-	if d, ok := p.dir.(interface {
-		Freshness() (time.Duration, error)
-	}); ok {
-		return d.Freshness()
-	}
-	return 0, nil
-}
-
 // view returns a shard as the directory has it; one that it does not have yet is read.
 func (p *shardPart) view(ctx context.Context, name string) (shard.View, error) {
 	if v, ok := p.dir.Shard(name); ok {
@@ -114,7 +105,7 @@ func (p *shardPart) list(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	if _, err := p.freshness(); errors.Is(err, shard.ErrNotFound) {
+	if _, err := p.dir.Freshness(); errors.Is(err, shard.ErrNotFound) {
 		return errNotReady
 	} else if err != nil && len(p.dir.Shards()) == 0 {
 		return err
@@ -139,7 +130,7 @@ func (p *shardPart) list(w http.ResponseWriter, r *http.Request) error {
 
 // setAge says how old the answer is. While the store does not answer, what was known is given.
 func (p *shardPart) setAge(w http.ResponseWriter) {
-	if age, err := p.freshness(); err == nil || age > 0 {
+	if age, err := p.dir.Freshness(); err == nil || age > 0 {
 		w.Header().Set("Age", strconv.Itoa(int(age.Seconds())))
 	}
 }
@@ -282,7 +273,7 @@ func (p *shardPart) state() *apitype.ShardsState {
 	}
 	slices.SortStableFunc(out.List, func(a, b apitype.ShownShard) int { return cmp.Compare(b.Alarm, a.Alarm) })
 	out.List = out.List[:min(len(out.List), maxShownShards)]
-	if _, err := p.freshness(); err != nil && !errors.Is(err, shard.ErrNotFound) {
+	if _, err := p.dir.Freshness(); err != nil && !errors.Is(err, shard.ErrNotFound) {
 		out.Error = lease.TruncateReason(err.Error())
 	}
 	return out

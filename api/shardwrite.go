@@ -149,43 +149,40 @@ func (p *shardPart) cancelRequest(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
-func (p *shardPart) pause(w http.ResponseWriter, r *http.Request) error {
+func (p *shardPart) pause(r *http.Request) (out apitype.Shard, err error) {
 	body, err := bodyOf[apitype.PauseRequest](r)
 	if err != nil {
-		return err
+		return out, err
 	}
 	if err := lease.ValidateText("reason", body.Reason, 0, lease.MaxReason); err != nil {
-		return err
+		return out, err
 	}
-	admin, err := p.admin(r, body.By)
-	if err != nil {
-		return err
-	}
-	return p.writeChanged(w, r, admin.Pause(r.Context(), r.PathValue("shard"), body.Reason))
+	return p.change(r, body.By, func(a shard.Admin, name string) error { return a.Pause(r.Context(), name, body.Reason) })
 }
 
-func (p *shardPart) resume(w http.ResponseWriter, r *http.Request) error {
+func (p *shardPart) resume(r *http.Request) (out apitype.Shard, err error) {
 	body, err := bodyOf[apitype.Caller](r)
 	if err != nil {
-		return err
+		return out, err
 	}
-	admin, err := p.admin(r, body.By)
-	if err != nil {
-		return err
-	}
-	return p.writeChanged(w, r, admin.Resume(r.Context(), r.PathValue("shard")))
+	return p.change(r, body.By, func(a shard.Admin, name string) error { return a.Resume(r.Context(), name) })
 }
 
-// writeChanged shows the shard after a change.
-func (p *shardPart) writeChanged(w http.ResponseWriter, r *http.Request, err error) error {
-	if err != nil {
-		return err
+// change acts for the caller, and returns the shard afterwards.
+func (p *shardPart) change(r *http.Request, said string, act func(a shard.Admin, name string) error) (out apitype.Shard, err error) {
+	name := r.PathValue("shard")
+	admin, err := p.admin(r, said)
+	if err == nil {
+		err = act(admin, name)
 	}
-	v, err := p.readView(r.Context(), r.PathValue("shard"))
 	if err != nil {
-		return err
+		return out, err
 	}
-	return writeJSON(w, http.StatusOK, ViewShard(v, 0))
+	v, err := p.readView(r.Context(), name)
+	if err != nil {
+		return out, err
+	}
+	return ViewShard(v, 0), nil
 }
 
 func (p *shardPart) forgetNode(w http.ResponseWriter, r *http.Request) error {

@@ -21,21 +21,21 @@ func addTotals(t *apitype.SourceTotals, e apitype.CheckCount) {
 
 // state reads what the page shows; failed is the error of the poll before it.
 func (b *poller) state(ctx context.Context, failed error) apitype.State {
-	out := apitype.State{Server: apitype.ServerInfo{Version: b.cfg.Version}, Parts: []string{"roles"}}
-	if len(b.cfg.Keepers) > 0 {
-		out.Server.Instance = new(viewInstance(b.cfg.Keepers[0].Instance()))
+	out := apitype.State{Server: apitype.ServerInfo{Version: b.s.cfg.Version}, Parts: []string{"roles"}}
+	if len(b.s.cfg.Keepers) > 0 {
+		out.Server.Instance = new(viewInstance(b.s.cfg.Keepers[0].Instance()))
 	}
 	if failed == nil {
 		failed = b.readState(ctx, &out)
 	}
-	if b.hasQueues || len(b.cfg.Dispatchers) > 0 {
+	if b.hasQueues || len(b.s.cfg.Dispatchers) > 0 {
 		out.Parts = append(out.Parts, "queues")
 	}
 	if out.Monitor != nil && out.Monitor.Error == "" {
-		b.hasMonitor = b.monitor.isUsed(out.Monitor)
+		b.hasMonitor = b.s.monitor.isUsed(out.Monitor)
 	}
 	// The directory keeps its last knowledge while the store does not answer.
-	if out.Shards = b.shards.state(); out.Shards != nil {
+	if out.Shards = b.s.shards.state(); out.Shards != nil {
 		b.hasShards = out.Shards.Totals.Shards > 0 || b.hasShards && out.Shards.Error != ""
 	}
 	if b.hasShards {
@@ -46,7 +46,7 @@ func (b *poller) state(ctx context.Context, failed error) apitype.State {
 	} else {
 		out.Monitor = nil
 	}
-	if b.cfg.Cache != nil {
+	if b.s.cfg.Cache != nil {
 		out.Parts = append(out.Parts, "cache")
 	}
 	latency, _ := b.readiness()
@@ -70,22 +70,22 @@ func viewStore(i store.Info) apitype.StoreInfo {
 
 func (b *poller) readState(ctx context.Context, out *apitype.State) error {
 	if time.Since(b.inspected) > inspectInterval {
-		info, err := b.cfg.Store.Inspect(ctx)
+		info, err := b.s.cfg.Store.Inspect(ctx)
 		if err != nil {
 			return err
 		}
 		b.info, b.inspected = info, time.Now()
 	}
-	roles, err := elect.Roles(ctx, b.cfg.Store)
+	roles, err := elect.Roles(ctx, b.s.cfg.Store)
 	if err != nil {
 		return err
 	}
-	sessions, err := b.cfg.Store.Sessions(ctx)
+	sessions, err := b.s.cfg.Store.Sessions(ctx)
 	if err != nil {
 		return err
 	}
 	timeouts := map[string]time.Duration{}
-	shown := &apitype.SessionsState{Total: len(sessions), List: []apitype.Session{}}
+	shown := &apitype.Shown[apitype.Session]{Total: len(sessions), List: []apitype.Session{}}
 	for _, n := range sessions {
 		timeouts[n.Instance.ID] = max(timeouts[n.Instance.ID], n.Timing.Timeout)
 		if len(shown.List) < maxShown {
@@ -93,7 +93,7 @@ func (b *poller) readState(ctx context.Context, out *apitype.State) error {
 		}
 	}
 	out.Sessions = shown
-	out.Roles = &apitype.RolesState{Total: len(roles), List: []apitype.Role{}}
+	out.Roles = &apitype.Shown[apitype.Role]{Total: len(roles), List: []apitype.Role{}}
 	for _, r := range roles[:min(len(roles), maxShown)] {
 		j := viewRole(r)
 		for i := range j.Primaries {
@@ -101,9 +101,9 @@ func (b *poller) readState(ctx context.Context, out *apitype.State) error {
 		}
 		out.Roles.List = append(out.Roles.List, j)
 	}
-	if out.Queues = b.queues.state(ctx); out.Queues != nil {
+	if out.Queues = b.s.queues.state(ctx); out.Queues != nil {
 		b.hasQueues = out.Queues.Total > 0
 	}
-	out.Monitor = b.monitor.state(ctx)
+	out.Monitor = b.s.monitor.state(ctx)
 	return nil
 }

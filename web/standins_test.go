@@ -24,6 +24,8 @@ func (d directory) Shards() []shard.View {
 
 func (d directory) Changed() <-chan struct{} { return nil }
 
+func (d directory) Freshness() (time.Duration, error) { return 0, nil }
+
 // peer is a cache of two keys.
 type peer struct{ removed chan string }
 

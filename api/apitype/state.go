@@ -8,12 +8,12 @@ type State struct {
 	Server ServerInfo `json:"server"`
 	Store  StoreInfo  `json:"store"`
 	// Parts that are in use: the sections of the page.
-	Parts    []string       `json:"parts"`
-	Roles    *RolesState    `json:"roles,omitempty"`
-	Sessions *SessionsState `json:"sessions,omitempty"`
-	Queues   *QueuesState   `json:"queues,omitempty"`
-	Monitor  *MonitorState  `json:"monitor,omitempty"`
-	Shards   *ShardsState   `json:"shards,omitempty"`
+	Parts    []string        `json:"parts"`
+	Roles    *Shown[Role]    `json:"roles,omitempty"`
+	Sessions *Shown[Session] `json:"sessions,omitempty"`
+	Queues   *Shown[Queue]   `json:"queues,omitempty"`
+	Monitor  *MonitorState   `json:"monitor,omitempty"`
+	Shards   *ShardsState    `json:"shards,omitempty"`
 }
 
 // ServerInfo is the server that answers.
@@ -37,23 +37,11 @@ type StoreInfo struct {
 	LatencyMS float64   `json:"latency_ms"`
 }
 
-// RolesState is the first roles, and how many there are.
-type RolesState struct {
+// Shown is the first of what there is, and how many there are.
+type Shown[T any] struct {
 	Total int    `json:"total"`
-	List  []Role `json:"list"`
-}
-
-// SessionsState is the first sessions, and how many there are.
-type SessionsState struct {
-	Total int       `json:"total"`
-	List  []Session `json:"list"`
-}
-
-// QueuesState is the first queues, and how many there are.
-type QueuesState struct {
-	Total int     `json:"total"`
-	List  []Queue `json:"list"`
-	Error string  `json:"error,omitempty"` // of the last reading: what is shown is older than that
+	List  []T    `json:"list"`
+	Error string `json:"error,omitempty"` // of the last reading: what is shown is older than that
 }
 
 // MonitorState is the monitor, with the newest of its alarms that stand. It lists the first checks; the totals are of

@@ -38,12 +38,12 @@ func locate(qname, zone string) asked {
 	if !dns.IsSubDomain(zone, qname) {
 		return asked{}
 	}
-	labels := dns.SplitDomainName(qname)
-	labels = labels[:len(labels)-dns.CountLabel(zone)]
-	for i, l := range labels {
-		labels[i] = unescape(l)
+	labels := labelsOf(qname)
+	n := len(labels) - dns.CountLabel(zone)
+	if n < 0 {
+		return asked{}
 	}
-	n := len(labels)
+	labels = labels[:n]
 	switch {
 	case n == 0:
 		return asked{place: apex}
@@ -98,25 +98,14 @@ func hostName(ip netip.Addr, owner string) string {
 	return "ip-" + strings.NewReplacer(".", "-", ":", "-").Replace(text) + "." + owner
 }
 
-// unescape turns a label as it is printed into its bytes.
-func unescape(label string) string {
-	if !strings.Contains(label, `\`) {
-		return label
+// labelsOf are the labels of a name as their bytes, without the escapes with which it is printed; nil if it is no name.
+func labelsOf(name string) (out []string) {
+	wire := make([]byte, 256)
+	if _, err := dns.PackDomainName(name, wire, 0, nil, false); err != nil {
+		return nil
 	}
-	var out strings.Builder
-	for i := 0; i < len(label); i++ {
-		c := label[i]
-		if c == '\\' && i+1 < len(label) {
-			i++
-			c = label[i]
-			if digit(c) && i+2 < len(label) && digit(label[i+1]) && digit(label[i+2]) {
-				c = (c-'0')*100 + (label[i+1]-'0')*10 + label[i+2] - '0'
-				i += 2
-			}
-		}
-		out.WriteByte(c)
+	for at := 0; wire[at] > 0; at += 1 + int(wire[at]) {
+		out = append(out, string(wire[at+1:at+1+int(wire[at])]))
 	}
-	return out.String()
+	return out
 }
-
-func digit(c byte) bool { return '0' <= c && c <= '9' }
