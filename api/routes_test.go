@@ -20,6 +20,7 @@ import (
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/memory"
 )
@@ -53,6 +54,12 @@ func TestErrorsBecomeProblems(t *testing.T) {
 		{lease.ErrTwoHosts, 503, "two_hosts"},
 		{elect.ErrVacant, 404, "vacant"},
 		{store.ErrSchema, 503, "store_schema"},
+		{shard.ErrNoPrimary, 503, "no_primary"},
+		{shard.ErrNotFound, 404, "not_found"},
+		{shard.ErrLocked, 409, "under_way"},
+		{shard.ErrChanged, 409, "changed"},
+		{shard.ErrTaken, 409, "taken"},
+		{shard.ErrFailed, 409, "not_done"},
 		{context.DeadlineExceeded, 504, "unknown_outcome"},
 		{errors.New("secret of the inside"), 500, "internal"},
 	} {

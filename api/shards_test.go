@@ -5,15 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/history"
@@ -481,23 +478,5 @@ func TestShardAlarms(t *testing.T) {
 				t.Errorf("%+v: alarm %d, want %d", v, got, want)
 			}
 		}
-	}
-}
-
-func TestShardProblems(t *testing.T) {
-	got := map[string]int{}
-	for _, err := range []error{shard.ErrNoPrimary, shard.ErrNotFound, shard.ErrLocked, shard.ErrChanged, shard.ErrTaken, shard.ErrFailed} {
-		p := problemOf(fmt.Errorf("asked: %w", err))
-		got[p.Code] = p.Status
-	}
-	want := map[string]int{
-		"no_primary": http.StatusServiceUnavailable, "not_found": http.StatusNotFound, "under_way": http.StatusConflict,
-		"changed": http.StatusConflict, "taken": http.StatusConflict, "not_done": http.StatusConflict,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("problems (-want +got):\n%s", diff)
-	}
-	if p := problemOf(errors.Join(shard.ErrLocked, lease.ErrUnknown)); p.Code != "unknown_outcome" {
-		t.Errorf("unknown and locked is %s", p.Code)
 	}
 }
