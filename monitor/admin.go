@@ -1,7 +1,9 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -154,8 +156,38 @@ type Action struct {
 	Source string
 	Alarm  string        // to acknowledge
 	For    time.Duration // to pause: how long; 0 is until it is resumed
-	Who    string
+	Who    string        // "" if no name is known
 	Note   string
+}
+
+// Validate returns an error that wraps [lease.ErrInvalid] if no store could do it.
+func (a Action) Validate() error {
+	switch a.Type {
+	case ActionPause, ActionResume, ActionRetire, ActionAcknowledge, ActionRemoveSink, ActionRemovePath:
+	default:
+		return fmt.Errorf("%w: %q is not a known action", lease.ErrInvalid, a.Type)
+	}
+	switch {
+	case a.For < 0 || a.For > MaxInterval:
+		return fmt.Errorf("%w: a pause of %v; use 0 to %v", lease.ErrInvalid, a.For, MaxInterval)
+	case a.Type == ActionPause && a.Source == "" && a.For != 0:
+		return fmt.Errorf("%w: a check is paused until it is resumed; only a source can be paused for a while", lease.ErrInvalid)
+	case a.Type == ActionRetire && a.Source == "":
+		return fmt.Errorf("%w: name the source of %q to retire", lease.ErrInvalid, a.Check)
+	}
+	return nil
+}
+
+// Actor is who acts, as the history and [Alarm.Acknowledged] have it. Never "", which would mean that nobody did.
+func (a Action) Actor() string { return cmp.Or(a.Who, "somebody") }
+
+// HistoryReason is what the history says of it, before it is cut.
+func (a Action) HistoryReason() string {
+	reason := string(a.Type) + " by " + a.Actor()
+	if a.Note != "" {
+		reason += ": " + a.Note
+	}
+	return reason
 }
 
 // Admin configures, shows and operates the monitor.

@@ -191,4 +191,15 @@ func testActRecorded(b *bench) {
 			b.Errorf("%+v: history of %s: %q", c.a, c.subject, all)
 		}
 	}
+	// Without a name too, and an acknowledgement without one still counts.
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e"})
+	b.act(monitor.Action{Type: monitor.ActionAcknowledge, Alarm: alarm})
+	for subject, want := range map[string]string{"e": "pause by somebody", alarm: "acknowledge by somebody"} {
+		if all := b.events(subject); all[len(all)-1] != want {
+			b.Errorf("without a name: history of %s: %q, want %q at its end", subject, all, want)
+		}
+	}
+	if a := b.alarm(alarm); a.Acknowledged != "somebody" {
+		b.Errorf("acknowledged without a name: %+v", a)
+	}
 }

@@ -146,6 +146,14 @@ func testShorterBase(b *bench) {
 	if c := b.candidate(id); !near(c.CheckChanged, c.Now) || c.CheckRev == before.CheckRev {
 		b.Errorf("a shorter limit: %+v", c)
 	}
+	daily := monitor.Check{Name: "e", Schedule: "0 0 * * *", Missed: 3}
+	b.configure(daily)
+	b.step(limit)
+	daily.Missed = 2
+	if b.configure(daily); !near(b.candidate(id).CheckChanged, b.candidate(id).Now) {
+		b.Errorf("fewer times of a schedule may be missed: %+v", b.candidate(id))
+	}
+	b.configure(short)
 	base := b.candidate(id).CheckChanged
 	b.step(limit)
 	labelled := short

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -159,27 +158,21 @@ func (m *monitors) Declare(ctx context.Context, sources []monitor.Declaration) (
 
 // ApplyAction implements [monitor.Admin].
 func (m *monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
+	if err := a.Validate(); err != nil {
+		return err
+	}
 	switch a.Type {
 	case monitor.ActionPause, monitor.ActionResume, monitor.ActionRetire:
 		switch {
-		case a.Source == "" && a.Type == monitor.ActionRetire:
-			return fmt.Errorf("%w: name the source of %q to retire", lease.ErrInvalid, a.Check)
-		case a.Source == "" && a.For != 0:
-			return fmt.Errorf("%w: a check is paused until it is resumed; only a source can be paused for a while", lease.ErrInvalid)
-		case a.For < 0 || a.For > monitor.MaxInterval:
-			return fmt.Errorf("%w: a pause of %v; use 0 to %v", lease.ErrInvalid, a.For, monitor.MaxInterval)
 		case !nameable(a.Check):
 			return fmt.Errorf("%q: %w", a.Check, monitor.ErrNoCheck)
 		case a.Source != "" && !nameable(a.Source):
 			return fmt.Errorf("%s/%q: %w", a.Check, a.Source, monitor.ErrNoSource)
 		}
-	case monitor.ActionAcknowledge, monitor.ActionRemoveSink, monitor.ActionRemovePath:
-	default:
-		return fmt.Errorf("%w: %q is not a known action", lease.ErrInvalid, a.Type)
 	}
 	var said string
-	err := m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_apply_action($1, $2, $3, $4, $5, $6, $7, $8, $9)", func(r pgx.Row) error { return r.Scan(&said) },
-		m.floor.Load(), string(a.Type), a.Check, clean(a.Source), clean(a.Alarm), a.For.Microseconds(), clean(cmp.Or(a.Who, "somebody")), clean(a.Note), lockPatience{})
+	err := m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_apply_action($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", func(r pgx.Row) error { return r.Scan(&said) },
+		m.floor.Load(), string(a.Type), a.Check, clean(a.Source), clean(a.Alarm), a.For.Microseconds(), clean(a.Actor()), clean(a.Note), clean(a.HistoryReason()), lockPatience{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", a.Type, err)

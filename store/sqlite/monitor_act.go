@@ -35,27 +35,15 @@ UPDATE understudy_monitor_event SET paused = ?2, rev = rev + 1, base_us = iif(?2
 
 // ApplyAction implements [monitor.Admin].
 func (m monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
-	switch {
-	case a.Type == monitor.ActionPause && a.Source == "" && a.For != 0:
-		return invalid("event %q cannot be paused for a time; pause it, and resume it", a.Check)
-	case a.For < 0 || a.For > monitor.MaxInterval:
-		return invalid("a pause of %v; use 0 to %v", a.For, monitor.MaxInterval)
-	case a.Type == monitor.ActionRetire && a.Source == "":
-		return invalid("name the source of event %q to retire", a.Check)
+	if err := a.Validate(); err != nil {
+		return err
 	}
 	return m.write(ctx, string(a.Type), func(l *ledger) error {
 		subject, err := l.act(&a)
 		if err != nil {
 			return err
 		}
-		reason := string(a.Type)
-		if a.Who != "" {
-			reason += " by " + a.Who
-		}
-		if a.Note != "" {
-			reason += ": " + a.Note
-		}
-		return l.record(history.Event{Part: historyPart, Subject: subject, Reason: lease.TruncateReason(reason)}, changeTaken, "")
+		return l.record(history.Event{Part: historyPart, Subject: subject, Reason: lease.TruncateReason(a.HistoryReason())}, changeTaken, "")
 	})
 }
 
@@ -63,7 +51,7 @@ func (m monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
 func (l *ledger) act(a *monitor.Action) (subject string, err error) {
 	switch a.Type {
 	case monitor.ActionAcknowledge:
-		return a.Alarm, l.must(acknowledge, fmt.Errorf("%q: %w", a.Alarm, monitor.ErrNoAlarm), a.Alarm, a.Who)
+		return a.Alarm, l.must(acknowledge, fmt.Errorf("%q: %w", a.Alarm, monitor.ErrNoAlarm), a.Alarm, a.Actor())
 	case monitor.ActionRemoveSink:
 		if err := l.must(dropSink, invalid("no sink %q", a.Source), a.Source); err != nil {
 			return "", err
@@ -71,9 +59,6 @@ func (l *ledger) act(a *monitor.Action) (subject string, err error) {
 		return a.Source, l.changed()
 	case monitor.ActionRemovePath:
 		return a.Source, l.must(dropPath, invalid("no path %q", a.Source), a.Source)
-	case monitor.ActionPause, monitor.ActionResume, monitor.ActionRetire:
-	default:
-		return "", invalid("no such verb: %q", a.Type)
 	}
 	e, err := checksOf(l).named(a.Check)
 	switch {

@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -80,7 +79,7 @@ func (s step) configure(to monitor.Check, out *monitor.ConfigurationChanges) {
 	if to.Paused != old.Paused {
 		paused = to.Paused
 	}
-	if shorter(old, to) || e.Paused && !paused {
+	if to.IsStricterThan(&old) || e.Paused && !paused {
 		e.base = s.now
 	}
 	e.configured, e.Check = to, to
@@ -96,13 +95,6 @@ func (s step) changed(e *event) {
 			e.again[id] = true
 		}
 	}
-}
-
-// shorter tells that a source may be overdue sooner.
-func shorter(old, to monitor.Check) bool {
-	limit := func(e monitor.Check) int64 { return int64(e.Interval)*int64(e.Missed) + int64(e.Grace) }
-	return old.Schedule != to.Schedule || limit(to) < limit(old) ||
-		to.MaxRun > 0 && (old.MaxRun == 0 || to.MaxRun < old.MaxRun)
 }
 
 // RejectConfiguration implements [monitor.Admin].
@@ -149,17 +141,15 @@ func (s step) declare(d monitor.Declaration) (added bool) {
 
 // ApplyAction implements [monitor.Admin].
 func (r *Reference) ApplyAction(ctx context.Context, a monitor.Action) error {
+	if err := a.Validate(); err != nil {
+		return err
+	}
 	return r.do(ctx, func(s step) error {
 		subject, err := s.act(a)
-		if err != nil {
-			return err
+		if err == nil {
+			s.record(subject, a.HistoryReason())
 		}
-		reason := fmt.Sprintf("%s by %s", a.Type, cmp.Or(a.Who, "somebody"))
-		if a.Note != "" {
-			reason += ": " + a.Note
-		}
-		s.record(subject, reason)
-		return nil
+		return err
 	})
 }
 
@@ -171,7 +161,8 @@ func (s step) act(a monitor.Action) (subject string, err error) {
 			return "", fmt.Errorf("%q: %w", a.Check, monitor.ErrNoCheck)
 		}
 		if a.Source == "" {
-			return a.Check, s.actOnEvent(e, a)
+			s.actOnEvent(e, a)
+			return a.Check, nil
 		}
 		n := s.names[monitor.SourceRef{Check: a.Check, Source: a.Source}]
 		if n == nil {
@@ -184,7 +175,7 @@ func (s step) act(a monitor.Action) (subject string, err error) {
 		if alarm == nil {
 			return "", fmt.Errorf("%q: %w", a.Alarm, monitor.ErrNoAlarm)
 		}
-		alarm.Acknowledged = cmp.Or(a.Who, "somebody")
+		alarm.Acknowledged = a.Actor()
 		return a.Alarm, nil
 	case monitor.ActionRemoveSink:
 		if !s.sinks[a.Source] {
@@ -205,16 +196,10 @@ func (s step) act(a monitor.Action) (subject string, err error) {
 	return "", invalid("%q is nothing that can be done", a.Type)
 }
 
-func (s step) actOnEvent(e *event, a monitor.Action) error {
-	if a.Type == monitor.ActionRetire {
-		return invalid("name the source of %q to retire", a.Check)
-	}
-	if a.For != 0 {
-		return invalid("an event name is paused until it is resumed")
-	}
+func (s step) actOnEvent(e *event, a monitor.Action) {
 	pause := a.Type == monitor.ActionPause
 	if e.Paused == pause {
-		return nil
+		return
 	}
 	e.Paused = pause
 	if !pause {
@@ -222,7 +207,6 @@ func (s step) actOnEvent(e *event, a monitor.Action) error {
 	}
 	s.changed(e)
 	s.generation++
-	return nil
 }
 
 func (s step) actOnSource(n *source, a monitor.Action) {

@@ -1,6 +1,6 @@
 -- Applies an operator's action: the answer is 'done', or names what does not exist.
 CREATE FUNCTION {{rules}}.monitor_apply_action(p_floor bigint, p_verb text, p_event text, p_source text, p_alarm text, p_for bigint,
-    p_who text, p_note text, p_patience bigint) RETURNS text LANGUAGE plpgsql AS $$
+    p_who text, p_note text, p_reason text, p_patience bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     c record;
     e {{schema}}.monitor_event;
@@ -40,8 +40,7 @@ BEGIN
             END IF;
         END IF;
     END CASE;
-    PERFORM {{rules}}.monitor_record(c.wall, ARRAY[v_subject],
-        ARRAY[p_verb || ' by ' || p_who || CASE WHEN p_note <> '' THEN ': ' || p_note ELSE '' END], ARRAY[0::bigint]);
+    PERFORM {{rules}}.monitor_record(c.wall, ARRAY[v_subject], ARRAY[p_reason], ARRAY[0::bigint]);
     RETURN 'done';
 END $$;
 

@@ -57,7 +57,9 @@ BEGIN
     WITH x AS (
         SELECT o.id, o.removed AS was, o.config <> x.config AS differs, x.*,
                CASE WHEN o.removed OR x.paused <> coalesce((o.config->>'paused')::boolean, false) THEN x.paused ELSE o.paused END AS pause,
-               o.removed OR o.schedule <> x.schedule OR x.patience < o.patience OR x.max_run > 0 AND (o.max_run = 0 OR x.max_run < o.max_run) AS shorter
+               -- Stricter: as Check.IsStricterThan says it. The limit of a schedule is in its missed times, not in patience.
+               o.removed OR o.schedule <> x.schedule OR x.patience < o.patience OR x.max_run > 0 AND (o.max_run = 0 OR x.max_run < o.max_run)
+                   OR x.schedule <> '' AND (x.config->>'missed')::bigint < (o.config->>'missed')::bigint AS stricter
           FROM jsonb_to_recordset(p_config::jsonb) x (name text, config jsonb, paused boolean, schedule text, max_run bigint, fixed boolean,
                    sender_clock boolean, every bigint, patience bigint, flaps integer, flap_window bigint)
           JOIN {{schema}}.monitor_event o ON o.name = x.name
@@ -65,7 +67,7 @@ BEGIN
         UPDATE {{schema}}.monitor_event e
            SET config = x.config, rev = e.rev + 1, removed = false, paused = x.pause, schedule = x.schedule, max_run = x.max_run, fixed = x.fixed,
                sender_clock = x.sender_clock, every = x.every, patience = x.patience, flaps = x.flaps, flap_window = x.flap_window,
-               base = CASE WHEN x.shorter OR e.paused AND NOT x.pause THEN c.moment ELSE e.base END, respread = ''
+               base = CASE WHEN x.stricter OR e.paused AND NOT x.pause THEN c.moment ELSE e.base END, respread = ''
           FROM x WHERE e.id = x.id AND (x.was OR x.differs)
         RETURNING e.name, x.was
     ), fresh AS (
