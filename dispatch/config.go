@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -58,29 +59,16 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	set := func(d *time.Duration, to time.Duration) {
-		if *d == 0 {
-			*d = to
-		}
-	}
 	c.Windows = c.Windows.WithDefaults()
-	set(&c.SubmitTimeout, 15*time.Second)
-	set(&c.PollInterval, time.Second)
-	set(&c.KeepFor, 7*24*time.Hour)
-	set(&c.StopGrace, 5*time.Second)
+	c.SubmitTimeout = cmp.Or(c.SubmitTimeout, 15*time.Second)
+	c.PollInterval = cmp.Or(c.PollInterval, time.Second)
+	c.KeepFor = cmp.Or(c.KeepFor, 7*24*time.Hour)
+	c.StopGrace = cmp.Or(c.StopGrace, 5*time.Second)
 	c.Retry = c.Retry.WithDefaults()
-	if c.Concurrency == 0 {
-		c.Concurrency = 64
-	}
-	if c.MaxKeys == 0 {
-		c.MaxKeys = max(1024, 16*c.Concurrency)
-	}
-	if c.Streak == 0 {
-		c.Streak = 8
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Concurrency = cmp.Or(c.Concurrency, 64)
+	c.MaxKeys = cmp.Or(c.MaxKeys, max(1024, 16*c.Concurrency))
+	c.Streak = cmp.Or(c.Streak, 8)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Jitter == nil {
 		c.Jitter = rand.Float64
 	}

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -39,9 +40,7 @@ func (m Message) WithDefaults() Message {
 	if m.ID == "" {
 		m.ID = lease.NewID()
 	}
-	if m.ContentType == "" {
-		m.ContentType = DefaultContentType
-	}
+	m.ContentType = cmp.Or(m.ContentType, DefaultContentType)
 	return m
 }
 

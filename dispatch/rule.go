@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -29,15 +30,9 @@ type Backoff struct {
 
 // WithDefaults fills what is zero.
 func (r Backoff) WithDefaults() Backoff {
-	if r.Initial == 0 {
-		r.Initial = 250 * time.Millisecond
-	}
-	if r.Max == 0 {
-		r.Max = max(time.Minute, r.Initial)
-	}
-	if r.Attempts == 0 {
-		r.Attempts = 500
-	}
+	r.Initial = cmp.Or(r.Initial, 250*time.Millisecond)
+	r.Max = cmp.Or(r.Max, max(time.Minute, r.Initial))
+	r.Attempts = cmp.Or(r.Attempts, 500)
 	return r
 }
 

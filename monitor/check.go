@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -82,11 +83,6 @@ type ControlLoop struct {
 
 // WithDefaults sets zero fields to their defaults.
 func (c Check) WithDefaults() Check {
-	set := func(d *time.Duration, to time.Duration) {
-		if *d == 0 {
-			*d = to
-		}
-	}
 	if c.Missed == 0 {
 		c.Missed = 3
 		if c.Schedule != "" {
@@ -94,18 +90,16 @@ func (c Check) WithDefaults() Check {
 		}
 	}
 	if c.Flaps > 0 {
-		set(&c.FlapWindow, time.Hour)
-		set(&c.Steady, max(c.Limit(), time.Minute))
+		c.FlapWindow = cmp.Or(c.FlapWindow, time.Hour)
+		c.Steady = cmp.Or(c.Steady, max(c.Limit(), time.Minute))
 	}
 	if c.GroupBy != "" {
-		set(&c.GroupWait, 10*time.Second)
+		c.GroupWait = cmp.Or(c.GroupWait, 10*time.Second)
 		if c.GroupMin == 0 {
 			c.GroupMin = 2
 		}
 	}
-	if c.ControlLoop.TargetType == "" {
-		c.ControlLoop.TargetType = "VNF"
-	}
+	c.ControlLoop.TargetType = cmp.Or(c.ControlLoop.TargetType, "VNF")
 	return c
 }
 

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,21 +64,11 @@ func (c IntakeConfig) withDefaults() IntakeConfig {
 	if c.Clock == nil {
 		c.Clock = lease.BootClock()
 	}
-	if c.MaxQueue == 0 {
-		c.MaxQueue = 50_000
-	}
-	if c.MaxBatch == 0 {
-		c.MaxBatch = 5000
-	}
-	if c.ProbeInterval == 0 {
-		c.ProbeInterval = 500 * time.Millisecond
-	}
-	if c.StopGrace == 0 {
-		c.StopGrace = 5 * time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.MaxQueue = cmp.Or(c.MaxQueue, 50_000)
+	c.MaxBatch = cmp.Or(c.MaxBatch, 5000)
+	c.ProbeInterval = cmp.Or(c.ProbeInterval, 500*time.Millisecond)
+	c.StopGrace = cmp.Or(c.StopGrace, 5*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,24 +41,12 @@ type WatcherConfig struct {
 }
 
 func (c WatcherConfig) withDefaults() WatcherConfig {
-	if c.Windows.First == 0 {
-		c.Windows.First = DefaultWindow
-	}
-	if c.Windows.Second == 0 {
-		c.Windows.Second = c.Windows.First
-	}
-	if c.Poll == 0 {
-		c.Poll = 100 * time.Millisecond
-	}
-	if c.Batch == 0 {
-		c.Batch = MaxSources
-	}
-	if c.KeepAlarms == 0 {
-		c.KeepAlarms = 90 * 24 * time.Hour
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Windows.First = cmp.Or(c.Windows.First, DefaultWindow)
+	c.Windows.Second = cmp.Or(c.Windows.Second, c.Windows.First)
+	c.Poll = cmp.Or(c.Poll, 100*time.Millisecond)
+	c.Batch = cmp.Or(c.Batch, MaxSources)
+	c.KeepAlarms = cmp.Or(c.KeepAlarms, 90*24*time.Hour)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -3,11 +3,12 @@ package front
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
-	"unicode/utf8"
+	"unicode/utf16"
 )
 
 // dialect is what differs between the APIs.
@@ -16,8 +17,8 @@ type dialect interface {
 	listType(contentType string) error
 	// wait is how long a request wants to wait.
 	wait(query url.Values) (time.Duration, error)
-	// unsettled statuses are waited for.
-	unsettled(word) bool
+	// isUndecided statuses are waited for.
+	isUndecided(word) bool
 	submitted(w http.ResponseWriter, r *http.Request, ids []string)
 	statuses(w http.ResponseWriter, r *http.Request, found []status)
 	fail(w http.ResponseWriter, f fault)
@@ -67,36 +68,17 @@ func encode(v any, indent string) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// ascii escapes all that is not printable ASCII. In JSON that can only be inside of
-// texts.
+// ascii escapes all that is not ASCII, as Python does. In JSON that can only be inside of texts.
 func ascii(body []byte) []byte {
-	const digits = "0123456789abcdef"
-	var out []byte
-	for i := 0; i < len(body); {
-		c := body[i]
-		if c < utf8.RuneSelf && c != 0x7f {
-			if out != nil {
-				out = append(out, c)
-			}
-			i++
+	out := make([]byte, 0, len(body))
+	for _, r := range string(body) {
+		if r < 0x7f {
+			out = append(out, byte(r))
 			continue
 		}
-		if out == nil {
-			out = append(make([]byte, 0, len(body)+64), body[:i]...)
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
 		}
-		r, n := utf8.DecodeRune(body[i:])
-		units := []rune{r}
-		if r > 0xffff {
-			r -= 0x10000
-			units = []rune{0xd800 + r>>10, 0xdc00 + r&0x3ff}
-		}
-		for _, u := range units {
-			out = append(out, '\\', 'u', digits[u>>12&15], digits[u>>8&15], digits[u>>4&15], digits[u&15])
-		}
-		i += n
-	}
-	if out == nil {
-		return body
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,8 @@ type Config struct {
 	Dialect Dialect
 	// Waiters is how many requests may wait for batches at once. Default 256.
 	Waiters int
-	// PollInterval is the X	// first looks come sooner. Default 1 s.
+	// PollInterval is the longest pause of a waiting request between two reads of the
+	// store; the first come sooner. Default 1 s.
 	PollInterval time.Duration
 	// Timeout of one call to the store. Default 10 s.
 	Timeout time.Duration
@@ -44,21 +46,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Dialect == "" {
-		c.Dialect = Sawtooth
-	}
-	if c.Waiters == 0 {
-		c.Waiters = 256
-	}
-	if c.PollInterval == 0 {
-		c.PollInterval = time.Second
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Dialect = cmp.Or(c.Dialect, Sawtooth)
+	c.Waiters = cmp.Or(c.Waiters, 256)
+	c.PollInterval = cmp.Or(c.PollInterval, time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
@@ -118,7 +110,7 @@ func New(c Config) (http.Handler, error) {
 func (f *front) serve(h func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := h(w, r)
-		if err == nil || r.Context().Err() != nil { // nobody listens any more
+		if err == nil || r.Context().Err() != nil { // the client has left
 			return
 		}
 		known := faultOf(err)

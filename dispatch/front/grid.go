@@ -30,7 +30,7 @@ func (gridDialect) wait(query url.Values) (time.Duration, error) {
 	return min(time.Duration(seconds)*time.Second, longestWait), nil
 }
 
-func (d gridDialect) unsettled(s word) bool {
+func (d gridDialect) isUndecided(s word) bool {
 	return s == pending || s == valid || d.splinter && s == unknown
 }
 

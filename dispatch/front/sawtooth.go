@@ -32,7 +32,7 @@ func (sawtoothDialect) wait(query url.Values) (time.Duration, error) {
 	return min(time.Duration(seconds)*time.Second, longestWait), nil
 }
 
-func (sawtoothDialect) unsettled(s word) bool { return s == pending || s == valid }
+func (sawtoothDialect) isUndecided(s word) bool { return s == pending || s == valid }
 
 // link is the address of a resource here, with the query of the request and
 // changes to it, sorted, as they are: not escaped again.
@@ -42,24 +42,12 @@ func (sawtoothDialect) link(r *http.Request, path string, changes map[string]str
 		query[name] = values[0]
 	}
 	maps.Copy(query, changes)
-	first := []string{"head", "start", "limit"}
-	names := slices.SortedFunc(maps.Keys(query), func(a, b string) int {
-		i, j := slices.Index(first, a), slices.Index(first, b)
-		switch {
-		case i >= 0 && j >= 0:
-			return i - j
-		case i >= 0:
-			return -1
-		case j >= 0:
-			return 1
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if query[name] != "" {
+			name += "=" + query[name]
 		}
-		return strings.Compare(a, b)
-	})
-	parts := make([]string, len(names))
-	for i, name := range names {
-		if parts[i] = name; query[name] != "" {
-			parts[i] += "=" + query[name]
-		}
+		parts = append(parts, name)
 	}
 	out := origin(r) + forwarded(r, "Path") + path
 	if len(parts) > 0 {
@@ -116,35 +104,24 @@ type sawtoothFault struct {
 	title        string
 }
 
-func (sawtoothDialect) faults(k kind) sawtoothFault {
-	switch k {
-	case faultRefused, faultQuery:
-		return sawtoothFault{http.StatusBadRequest, 30, "Batches not acceptable"}
-	case faultEmpty:
-		return sawtoothFault{http.StatusBadRequest, 34, "No batches"}
-	case faultProtobuf:
-		return sawtoothFault{http.StatusBadRequest, 35, "Not a BatchList"}
-	case faultType:
-		return sawtoothFault{http.StatusBadRequest, 42, "Wrong content type"}
-	case faultIDType:
-		return sawtoothFault{http.StatusBadRequest, 43, "Wrong content type"}
-	case faultIDBody:
-		return sawtoothFault{http.StatusBadRequest, 46, "Not a list of ids"}
-	case faultID:
-		return sawtoothFault{http.StatusBadRequest, 60, "Not an id"}
-	case faultNoID:
-		return sawtoothFault{http.StatusBadRequest, 66, "No id"}
-	case faultNotReady:
-		return sawtoothFault{http.StatusServiceUnavailable, 15, "Not ready"}
-	case faultUnknown:
-		return sawtoothFault{http.StatusServiceUnavailable, 17, "No answer in time"}
-	case faultStore:
-		return sawtoothFault{http.StatusServiceUnavailable, 18, "Store not reachable"}
-	}
-	return sawtoothFault{http.StatusInternalServerError, 10, "Internal error"}
+// sawtoothFaults are those of all kinds but faultLarge, which has no code.
+var sawtoothFaults = map[kind]sawtoothFault{
+	faultInternal: {http.StatusInternalServerError, 10, "Internal error"},
+	faultNotReady: {http.StatusServiceUnavailable, 15, "Not ready"},
+	faultUnknown:  {http.StatusServiceUnavailable, 17, "No answer in time"},
+	faultStore:    {http.StatusServiceUnavailable, 18, "Store not reachable"},
+	faultRefused:  {http.StatusBadRequest, 30, "Batches not acceptable"},
+	faultQuery:    {http.StatusBadRequest, 30, "Batches not acceptable"},
+	faultEmpty:    {http.StatusBadRequest, 34, "No batches"},
+	faultProtobuf: {http.StatusBadRequest, 35, "Not a BatchList"},
+	faultType:     {http.StatusBadRequest, 42, "Wrong content type"},
+	faultIDType:   {http.StatusBadRequest, 43, "Wrong content type"},
+	faultIDBody:   {http.StatusBadRequest, 46, "Not a list of ids"},
+	faultID:       {http.StatusBadRequest, 60, "Not an id"},
+	faultNoID:     {http.StatusBadRequest, 66, "No id"},
 }
 
-func (d sawtoothDialect) fail(w http.ResponseWriter, f fault) {
+func (sawtoothDialect) fail(w http.ResponseWriter, f fault) {
 	if f.kind == faultLarge {
 		http.Error(w, f.detail, http.StatusRequestEntityTooLarge)
 		return
@@ -154,7 +131,7 @@ func (d sawtoothDialect) fail(w http.ResponseWriter, f fault) {
 		Message string `json:"message"`
 		Title   string `json:"title"`
 	}
-	k := d.faults(f.kind)
+	k := sawtoothFaults[f.kind]
 	answer := struct {
 		Error inner `json:"error"`
 	}{inner{k.code, f.detail, k.title}}

@@ -35,9 +35,9 @@ type status struct {
 // read, to name the transaction that was invalid.
 const reasonsMost = 100
 
-// firstLook is the pause before a waiting request looks again; it is doubled from
-// look to look.
-const firstLook = 20 * time.Millisecond
+// firstPause is the pause before a waiting request reads the statuses again; it doubles
+// each time.
+const firstPause = 20 * time.Millisecond
 
 func (f *front) statuses(w http.ResponseWriter, r *http.Request) error {
 	ids, err := readIDs(w, r)
@@ -101,11 +101,11 @@ func readIDs(w http.ResponseWriter, r *http.Request) ([]string, error) {
 	return once, nil
 }
 
-// await looks until all batches are settled, the time is over, or there is no
-// place to wait.
+// await reads statuses until all batches are decided, the time has passed, or too many
+// requests wait already.
 func (f *front) await(ctx context.Context, ids []string, key string, wait time.Duration) ([]status, error) {
-	found, err := f.look(ctx, ids, key)
-	if err != nil || wait <= 0 || f.settled(found) {
+	found, err := f.readStatuses(ctx, ids, key)
+	if err != nil || wait <= 0 || f.allDecided(found) {
 		return found, err
 	}
 	select {
@@ -114,31 +114,31 @@ func (f *front) await(ctx context.Context, ids []string, key string, wait time.D
 	default:
 		return found, nil
 	}
-	over := time.NewTimer(wait)
-	defer over.Stop()
-	for pause := firstLook; ; pause = min(2*pause, f.PollInterval) {
+	deadline := time.NewTimer(wait)
+	defer deadline.Stop()
+	for pause := firstPause; ; pause = min(2*pause, f.PollInterval) {
 		next := time.NewTimer(min(pause, f.PollInterval))
 		select {
 		case <-next.C:
-		case <-over.C:
+		case <-deadline.C:
 			next.Stop()
-			return f.look(ctx, ids, key)
+			return f.readStatuses(ctx, ids, key)
 		case <-ctx.Done():
 			next.Stop()
 			return nil, ctx.Err()
 		}
-		if found, err = f.look(ctx, ids, key); err != nil || f.settled(found) {
+		if found, err = f.readStatuses(ctx, ids, key); err != nil || f.allDecided(found) {
 			return found, err
 		}
 	}
 }
 
-func (f *front) settled(found []status) bool {
-	return !slices.ContainsFunc(found, func(s status) bool { return f.dialect.unsettled(s.word) })
+func (f *front) allDecided(found []status) bool {
+	return !slices.ContainsFunc(found, func(s status) bool { return f.dialect.isUndecided(s.word) })
 }
 
-// look tells how far batches are, in the order of their ids.
-func (f *front) look(ctx context.Context, ids []string, key string) ([]status, error) {
+// readStatuses returns the statuses of batches, in the order of their ids.
+func (f *front) readStatuses(ctx context.Context, ids []string, key string) ([]status, error) {
 	records, err := f.records(ctx, ids)
 	if err != nil {
 		return nil, err
@@ -147,13 +147,13 @@ func (f *front) look(ctx context.Context, ids []string, key string) ([]status, e
 	for i, id := range ids {
 		out[i] = status{id: id, word: unknown}
 		if r, ok := records[id]; ok && (key == "" || key == r.Key) {
-			out[i].word, out[i].record = wordOf(r), r
+			out[i].word, out[i].record = statusOf(r), r
 		}
 	}
 	return out, nil
 }
 
-func wordOf(r dispatch.Record) word {
+func statusOf(r dispatch.Record) word {
 	switch r.State {
 	case dispatch.Committed:
 		return committed

@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -42,12 +43,8 @@ type HTTPConfig struct {
 }
 
 func (c HTTPConfig) withDefaults() HTTPConfig {
-	if c.Concurrency == 0 {
-		c.Concurrency = 64
-	}
-	if c.IdleTimeout == 0 {
-		c.IdleTimeout = time.Second
-	}
+	c.Concurrency = cmp.Or(c.Concurrency, 64)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, time.Second)
 	return c
 }
 

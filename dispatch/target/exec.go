@@ -101,7 +101,7 @@ func (e *Exec) Semantics() dispatch.Semantics {
 
 // Status implements [dispatch.Target]; a program cannot be asked.
 func (e *Exec) Status(_ context.Context, as []dispatch.Assignment) []dispatch.Answer {
-	return all(len(as), dispatch.Answer{Outcome: dispatch.Uncertain, Detail: "a program cannot be asked"})
+	return slices.Repeat([]dispatch.Answer{{Outcome: dispatch.Uncertain, Detail: "a program cannot be asked"}}, len(as))
 }
 
 // Submit implements [dispatch.Target].

@@ -58,85 +58,37 @@ func (s *Sawtooth) Semantics() dispatch.Semantics {
 
 // Submit implements [dispatch.Target].
 func (s *Sawtooth) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answer {
-	if refused, ok := refuse(a); ok {
+	if refused, ok := refuseBatch(a); ok {
 		return refused
 	}
 	header := http.Header{"Content-Type": {"application/octet-stream"}, "User-Agent": {agent}}
 	r := s.client.do(ctx, http.MethodPost, s.client.base.JoinPath("batches"), header, a.Payload, maxAnswer)
-	return judgeSawtooth(r, time.Now())
+	return classifyLedger(r, time.Now(), func(r reply) (string, dispatch.Outcome) {
+		code, detail := readFault(r)
+		switch {
+		case code == codeWrongType:
+			return detail, dispatch.Rejected
+		case r.status == http.StatusRequestTimeout && code == codeSendTimeout,
+			r.status == http.StatusServiceUnavailable && code == codeNotReady:
+			return detail, dispatch.Busy
+		}
+		return detail, ""
+	})
 }
 
-// refuse tells what is wrong with a batch that no ledger can take under its id.
-func refuse(a dispatch.Assignment) (dispatch.Answer, bool) {
-	id, err := sawtooth.OnlyID(a.Payload)
-	switch {
-	case err != nil:
-		return dispatch.Answer{Outcome: dispatch.Refused, Detail: err.Error()}, true
-	case id != a.ID:
-		return dispatch.Answer{Outcome: dispatch.Refused,
-			Detail: fmt.Sprintf("the batch's id is not its header signature %.16s…", id)}, true
-	}
-	return dispatch.Answer{}, false
-}
-
-// sawtoothFault is the body of an answer that is an error.
-type sawtoothFault struct {
-	Error struct {
-		Code    int    `json:"code"`
-		Title   string `json:"title"`
-		Message string `json:"message"`
-	} `json:"error"`
-}
-
+// readFault reads the body of an answer that is an error.
 func readFault(r reply) (code int, detail string) {
-	var f sawtoothFault
+	var f struct {
+		Error struct {
+			Code    int    `json:"code"`
+			Title   string `json:"title"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
 	if json.Unmarshal(r.body, &f) != nil || f.Error.Code == 0 {
 		return 0, said(r)
 	}
 	return f.Error.Code, untrusted.Words(fmt.Sprintf("%s (code %d): %s", f.Error.Title, f.Error.Code, f.Error.Message))
-}
-
-func judgeSawtooth(r reply, now time.Time) dispatch.Answer {
-	if r.status == http.StatusAccepted { // it has the batch, however its answer ended
-		return dispatch.Answer{Outcome: dispatch.Accepted, Code: r.status, Link: linkOf(r.body)}
-	}
-	if a, ok := r.broken(); ok {
-		return a
-	}
-	a := dispatch.Answer{Code: r.status, Outcome: dispatch.Uncertain}
-	a.RetryAfter, _ = untrusted.RetryAfter(r.header, now)
-	code, detail := readFault(r)
-	a.Detail = detail
-	switch {
-	case r.status == http.StatusBadRequest && code != codeWrongType, r.status == http.StatusRequestEntityTooLarge:
-		a.Outcome = dispatch.Refused
-	case r.status == http.StatusTooManyRequests,
-		r.status == http.StatusRequestTimeout && code == codeSendTimeout,
-		r.status == http.StatusServiceUnavailable && code == codeNotReady:
-		a.Outcome = dispatch.Busy
-	case misdirected(r.status), code == codeWrongType:
-		a.Outcome = dispatch.Rejected
-	}
-	return a
-}
-
-// misdirected tells answers that do not come from a ledger that looked at a batch.
-func misdirected(status int) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed:
-		return true
-	}
-	return status >= 300 && status < 400
-}
-
-func linkOf(body []byte) string {
-	var answer struct {
-		Link string `json:"link"`
-	}
-	if json.Unmarshal(body, &answer) != nil || len(answer.Link) > maxLink {
-		return ""
-	}
-	return untrusted.Words(answer.Link)
 }
 
 // Status implements [dispatch.Target].
@@ -145,8 +97,8 @@ func (s *Sawtooth) Status(ctx context.Context, as []dispatch.Assignment) []dispa
 	var ids []string
 	places := map[string]int{}
 	for i, a := range as {
-		if !sawtooth.ValidID(a.ID) { // it was never sent, and would spoil the question
-			out[i] = dispatch.Answer{Outcome: dispatch.Refused, Detail: "its id is no header signature"}
+		if refused, ok := refuseID(a); ok {
+			out[i] = refused
 			continue
 		}
 		places[a.ID] = i
@@ -168,7 +120,7 @@ func (s *Sawtooth) Status(ctx context.Context, as []dispatch.Assignment) []dispa
 			out[places[id]] = status
 		}
 	}
-	several(len(lost), func(i int) { out[places[lost[i]]] = s.evidence(ctx, lost[i]) })
+	several(len(lost), func(i int) { out[places[lost[i]]] = s.findInBlocks(ctx, lost[i]) })
 	return out
 }
 
@@ -190,67 +142,33 @@ func (s *Sawtooth) statuses(ctx context.Context, ids []string) (found map[string
 		}
 		r = s.client.do(ctx, http.MethodPost, to, header, body, maxStatuses)
 	}
-	if a, ok := r.broken(); ok {
-		a.Outcome = dispatch.Uncertain
-		return nil, a
-	}
-	if r.status != http.StatusOK {
-		_, detail := readFault(r)
-		return nil, dispatch.Answer{Outcome: dispatch.Uncertain, Code: r.status, Detail: detail}
-	}
-	return readSawtooth(r.body)
-}
-
-func readSawtooth(body []byte) (map[string]dispatch.Answer, dispatch.Answer) {
-	otherwise := dispatch.Answer{Outcome: dispatch.Uncertain, Code: http.StatusOK, Detail: "the answer leaves it out"}
 	var answer struct {
 		Data []struct {
 			ID      string `json:"id"`
 			Status  string `json:"status"`
 			Invalid []struct {
-				ID      string `json:"id"`
-				Message string `json:"message"`
+				Transaction string `json:"id"`
+				Message     string `json:"message"`
 			} `json:"invalid_transactions"`
 		} `json:"data"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		otherwise.Detail = "the answer cannot be read: " + untrusted.Words(err.Error())
+	otherwise, ok := readStatuses(r, &answer, func(r reply) string { _, detail := readFault(r); return detail })
+	if !ok {
 		return nil, otherwise
 	}
-	found := make(map[string]dispatch.Answer, len(answer.Data))
+	found = make(map[string]dispatch.Answer, len(answer.Data))
 	for _, d := range answer.Data {
-		a := dispatch.Answer{Code: http.StatusOK, Outcome: ledgerOutcome(d.Status)}
-		if a.Outcome == dispatch.Refused {
-			var reasons []sawtooth.Reason
-			for _, t := range d.Invalid {
-				reasons = append(reasons, sawtooth.Reason{Transaction: t.ID, Message: t.Message})
-			}
-			a.Detail = sawtooth.ReasonText(reasons)
+		var reasons []sawtooth.Reason
+		for _, t := range d.Invalid {
+			reasons = append(reasons, sawtooth.Reason(t))
 		}
-		found[d.ID] = a
+		found[d.ID] = statusAnswer(d.Status, reasons)
 	}
 	return found, otherwise
 }
 
-// ledgerOutcome reads the statuses of both ledgers.
-func ledgerOutcome(status string) dispatch.Outcome {
-	switch strings.ToUpper(status) {
-	case "COMMITTED":
-		return dispatch.Done
-	case "VALID":
-		return dispatch.Executed
-	case "INVALID":
-		return dispatch.Refused
-	case "PENDING":
-		return dispatch.Accepted
-	case "UNKNOWN":
-		return dispatch.NotFound
-	}
-	return dispatch.Uncertain
-}
-
-// evidence looks for a batch in the blocks, which do not forget.
-func (s *Sawtooth) evidence(ctx context.Context, id string) dispatch.Answer {
+// findInBlocks looks for a batch in the blocks, which do not forget.
+func (s *Sawtooth) findInBlocks(ctx context.Context, id string) dispatch.Answer {
 	to := s.client.base.JoinPath("batches", url.PathEscape(id))
 	r := s.client.do(ctx, http.MethodGet, to, http.Header{"User-Agent": {agent}}, nil, maxStatuses)
 	if r.status == http.StatusOK && strings.Contains(string(r.body), `"`+id+`"`) { // the body is the batch, and may be cut

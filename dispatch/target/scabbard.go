@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,7 +65,7 @@ func (s *Scabbard) place(key, resource string) (*url.URL, error) {
 
 // Submit implements [dispatch.Target].
 func (s *Scabbard) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answer {
-	if refused, ok := refuse(a); ok {
+	if refused, ok := refuseBatch(a); ok {
 		return refused
 	}
 	to, err := s.place(a.Key, "batches")
@@ -73,27 +74,8 @@ func (s *Scabbard) Submit(ctx context.Context, a dispatch.Assignment) dispatch.A
 	}
 	header := s.header()
 	header["Content-Type"] = []string{"application/octet-stream"}
-	return judgeScabbard(s.client.do(ctx, http.MethodPost, to, header, a.Payload, maxAnswer), time.Now())
-}
-
-func judgeScabbard(r reply, now time.Time) dispatch.Answer {
-	if r.status == http.StatusAccepted { // it has the batch, however its answer ended
-		return dispatch.Answer{Outcome: dispatch.Accepted, Code: r.status, Link: linkOf(r.body)}
-	}
-	if a, ok := r.broken(); ok {
-		return a
-	}
-	a := dispatch.Answer{Code: r.status, Outcome: dispatch.Uncertain, Detail: messageOf(r)}
-	a.RetryAfter, _ = untrusted.RetryAfter(r.header, now)
-	switch {
-	case r.status == http.StatusBadRequest, r.status == http.StatusRequestEntityTooLarge:
-		a.Outcome = dispatch.Refused
-	case r.status == http.StatusTooManyRequests:
-		a.Outcome = dispatch.Busy
-	case misdirected(r.status):
-		a.Outcome = dispatch.Rejected
-	}
-	return a
+	r := s.client.do(ctx, http.MethodPost, to, header, a.Payload, maxAnswer)
+	return classifyLedger(r, time.Now(), func(r reply) (string, dispatch.Outcome) { return messageOf(r), "" })
 }
 
 func messageOf(r reply) string {
@@ -111,8 +93,8 @@ func (s *Scabbard) Status(ctx context.Context, as []dispatch.Assignment) []dispa
 	out := make([]dispatch.Answer, len(as))
 	byKey := map[string][]int{}
 	for i, a := range as {
-		if !sawtooth.ValidID(a.ID) {
-			out[i] = dispatch.Answer{Outcome: dispatch.Refused, Detail: "its id is no header signature"}
+		if refused, ok := refuseID(a); ok {
+			out[i] = refused
 			continue
 		}
 		byKey[a.Key] = append(byKey[a.Key], i)
@@ -123,10 +105,8 @@ func (s *Scabbard) Status(ctx context.Context, as []dispatch.Assignment) []dispa
 	}
 	var questions []question
 	for key, places := range byKey {
-		for len(places) > 0 {
-			n := min(len(places), scabbardTogether)
-			questions = append(questions, question{key, places[:n]})
-			places = places[n:]
+		for part := range slices.Chunk(places, scabbardTogether) {
+			questions = append(questions, question{key, part})
 		}
 	}
 	several(len(questions), func(i int) {
@@ -147,7 +127,7 @@ func (s *Scabbard) Status(ctx context.Context, as []dispatch.Assignment) []dispa
 func (s *Scabbard) statuses(ctx context.Context, key string, ids []string) []dispatch.Answer {
 	to, err := s.place(key, "batch_statuses")
 	if err != nil {
-		return all(len(ids), dispatch.Answer{Outcome: dispatch.Refused, Detail: err.Error()})
+		return slices.Repeat([]dispatch.Answer{{Outcome: dispatch.Refused, Detail: err.Error()}}, len(ids))
 	}
 	to.RawQuery = "ids=" + strings.Join(ids, ",")
 	r := s.client.do(ctx, http.MethodGet, to, s.header(), nil, maxStatuses)
@@ -158,18 +138,6 @@ func (s *Scabbard) statuses(ctx context.Context, key string, ids []string) []dis
 		}
 		return out
 	}
-	if a, ok := r.broken(); ok {
-		a.Outcome = dispatch.Uncertain
-		return all(len(ids), a)
-	}
-	if r.status != http.StatusOK {
-		return all(len(ids), dispatch.Answer{Outcome: dispatch.Uncertain, Code: r.status, Detail: messageOf(r)})
-	}
-	return readScabbard(r.body, ids)
-}
-
-func readScabbard(body []byte, ids []string) []dispatch.Answer {
-	otherwise := dispatch.Answer{Outcome: dispatch.Uncertain, Code: http.StatusOK, Detail: "the answer leaves it out"}
 	var answer []struct {
 		ID     string `json:"id"`
 		Status struct {
@@ -180,31 +148,22 @@ func readScabbard(body []byte, ids []string) []dispatch.Answer {
 			} `json:"message"`
 		} `json:"status"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		otherwise.Detail = "the answer cannot be read: " + untrusted.Words(err.Error())
-		return all(len(ids), otherwise)
+	otherwise, ok := readStatuses(r, &answer, messageOf)
+	out := slices.Repeat([]dispatch.Answer{otherwise}, len(ids))
+	if !ok {
+		return out
 	}
-	found := make(map[string]dispatch.Answer, len(answer))
 	for _, b := range answer {
-		a := dispatch.Answer{Code: http.StatusOK, Outcome: ledgerOutcome(b.Status.Type)}
-		switch a.Outcome {
-		case dispatch.Refused:
-			var reasons []sawtooth.Reason
-			for _, t := range b.Status.Message {
-				reasons = append(reasons, sawtooth.Reason{Transaction: t.Transaction, Message: t.Message})
-			}
-			a.Detail = sawtooth.ReasonText(reasons)
-		case dispatch.NotFound:
+		var reasons []sawtooth.Reason
+		for _, t := range b.Status.Message {
+			reasons = append(reasons, sawtooth.Reason(t))
+		}
+		a := statusAnswer(b.Status.Type, reasons)
+		if a.Outcome == dispatch.NotFound {
 			a.Detail = "the service does not know it, or has forgotten it"
 		}
-		found[b.ID] = a
-	}
-	out := make([]dispatch.Answer, len(ids))
-	for i, id := range ids {
-		if a, ok := found[id]; ok {
+		if i := slices.Index(ids, b.ID); i >= 0 {
 			out[i] = a
-		} else {
-			out[i] = otherwise
 		}
 	}
 	return out

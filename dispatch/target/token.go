@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/understudy-ha/understudy/dispatch"
 )
 
 var errToken = errors.New("token file")
@@ -66,13 +64,4 @@ func several(n int, f func(i int)) {
 		})
 	}
 	all.Wait()
-}
-
-// all is the same answer for each of n batches.
-func all(n int, a dispatch.Answer) []dispatch.Answer {
-	out := make([]dispatch.Answer, n)
-	for i := range out {
-		out[i] = a
-	}
-	return out
 }

@@ -86,15 +86,17 @@ var arrows = []struct {
 	{folder: "internal/startlistener", std: true, allow: []string{"api", "api/apitype", "internal/usererr"}},
 	{folder: "internal/instance", allow: []string{"elect", "lease", "monitor", "store", "store/open", "internal/guard", "internal/termtext", "internal/usererr"}},
 	{folder: "internal/shardagent", allow: []string{"api", "api/apitype", "cache/origin", "lease", "shard", "shard/agent", "shard/checks", "shard/engine/redis", "shard/engine/sabledb", "shard/node", "shard/sentinel", "store", "internal/startlistener", "internal/instance", "internal/termtext", "internal/sdnotify", "internal/strictyaml", "internal/usererr"}},
-	{folder: "internal/settings", allow: []string{"api", "cache", "cache/protocol", "cache/origin", "cache/zmtp", "claim", "dispatch", "dispatch/front", "dispatch/target", "elect", "lease", "monitor", "monitor/intake", "monitor/onap", "monitor/sink", "resolve", "resolve/dns", "shard", "store", "store/open", "internal/shardagent", "internal/instance", "internal/termtext", "internal/strictyaml", "internal/usererr"}},
-	{folder: "internal/server", allow: []string{"api", "cache", "cache/disk", "claim", "dispatch", "elect", "history", "lease", "monitor", "monitor/intake", "resolve", "resolve/dns", "shard", "shard/catalog", "shard/sentinel", "store", "internal/shardagent", "internal/startlistener", "internal/guard", "internal/instance", "internal/memtrim", "internal/termtext", "internal/sdnotify", "internal/settings", "internal/strictyaml", "internal/usererr"}},
+	{folder: "internal/settings", allow: []string{"api", "cache", "cache/protocol", "cache/origin", "cache/zmtp", "claim", "dispatch", "dispatch/front", "dispatch/target", "elect", "lease", "monitor", "monitor/intake", "monitor/onap", "monitor/sink", "resolve", "resolve/dns", "shard", "store", "store/open", "internal/shardagent", "internal/instance", "internal/secret", "internal/termtext", "internal/strictyaml", "internal/usererr"}},
+	{folder: "internal/server", allow: []string{"api", "cache", "cache/disk", "claim", "dispatch", "elect", "history", "lease", "monitor", "monitor/intake", "resolve", "resolve/dns", "shard", "shard/catalog", "shard/sentinel", "store", "internal/shardagent", "internal/startlistener", "internal/glob", "internal/guard", "internal/instance", "internal/memtrim", "internal/termtext", "internal/sdnotify", "internal/settings", "internal/strictyaml", "internal/usererr"}},
 	{folder: "internal/headers", std: true},
 	{folder: "internal/termtext", std: true},
 	{folder: "internal/memtrim", std: true},
 	{folder: "internal/flock", std: true},
+	{folder: "internal/glob", std: true},
 	{folder: "internal/lru", std: true},
 	{folder: "internal/prometheus", std: true},
 	{folder: "internal/ratelimit", std: true, allow: []string{"internal/lru"}},
+	{folder: "internal/secret", std: true},
 	{folder: "internal/usererr", std: true},
 	{folder: "internal/demo", allow: []string{"api", "api/apitype", "api/client", "claim", "elect", "lease", "monitor", "shard/engine/redis", "store", "internal/termtext", "internal/resp", "internal/usererr"}},
 	{folder: "internal/doctor", allow: []string{"api", "api/apitype", "api/client", "dispatch", "elect", "lease", "monitor", "shard", "store", "internal/termtext", "internal/usererr"}},
@@ -106,12 +108,13 @@ var arrows = []struct {
 // only tells which folders alone, but for what serves tests, may import a foreign
 // package.
 var only = map[string][]string{
-	"github.com/jackc/pgx/":      {"store/postgres"},
-	"github.com/redis/go-redis/": {}, // a real client, for tests
-	"modernc.org/sqlite":         {"store/sqlite", "cache/disk"},
-	"golang.org/x/crypto/":       {"cache/zmtp"},
-	"github.com/spf13/cobra":     {"cmd"},
-	"github.com/miekg/dns":       {"resolve/dns"},
+	"github.com/jackc/pgx/":       {"store/postgres"},
+	"github.com/redis/go-redis/":  {}, // a real client, for tests
+	"modernc.org/sqlite":          {"store/sqlite", "cache/disk"},
+	"golang.org/x/crypto/":        {"cache/zmtp"},
+	"google.golang.org/protobuf/": {"internal/sawtooth"},
+	"github.com/spf13/cobra":      {"cmd"},
+	"github.com/miekg/dns":        {"resolve/dns"},
 }
 
 type file struct {

@@ -2,6 +2,7 @@ package messagerouter
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -34,23 +36,14 @@ type Config struct {
 	// password or query. Required.
 	Topic string
 	// User and Password are sent as basic authentication; "" sends none.
-	User, Password string
+	User     string
+	Password secret.Text
 	// TLS of https; nil trusts the system's certificates.
 	TLS *tls.Config
 	// Timeout of a request, beyond what a poll may wait. Default 10 s.
 	Timeout time.Duration
 	// MaxAnswer is the most bytes that are read of an answer. Default 32 MiB.
 	MaxAnswer int
-}
-
-func (c Config) withDefaults() Config {
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
-	}
-	if c.MaxAnswer == 0 {
-		c.MaxAnswer = 32 << 20
-	}
-	return c
 }
 
 // Validate returns an error that wraps [lease.ErrInvalid].
@@ -75,12 +68,6 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// String shows no password.
-func (c Config) String() string { return fmt.Sprintf("messagerouter.Config{%s %s}", c.Topic, c.User) }
-
-// GoString shows no password either.
-func (c Config) GoString() string { return c.String() }
-
 // Client of one topic. It is safe to use from many goroutines.
 type Client struct {
 	config    Config
@@ -93,7 +80,7 @@ func New(c Config) (*Client, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	c = c.withDefaults()
+	c.Timeout, c.MaxAnswer = cmp.Or(c.Timeout, 10*time.Second), cmp.Or(c.MaxAnswer, 32<<20)
 	topic, err := url.Parse(c.Topic)
 	if err != nil {
 		return nil, err
@@ -145,7 +132,7 @@ func (c *Client) Consume(ctx context.Context, group, consumer string, wait time.
 	from.RawQuery = query.Encode()
 	ctx, cancel := context.WithTimeoutCause(ctx, wait+c.config.Timeout, errSlow)
 	defer cancel()
-	body, err := c.do(ctx, http.MethodGet, from, nil, "", limit == 1)
+	body, err := c.do(ctx, http.MethodGet, from, nil, limit == 1)
 	if err != nil && body == nil {
 		return nil, err
 	}
@@ -173,86 +160,51 @@ func ValidateConsumer(group, consumer string) error {
 	return nil
 }
 
-// Publish sends messages and returns how many of them the router took. They are
-// the body's object or the objects of its array as application/json, its lines
-// as text/plain, and the body as it stands with "" or any other content type.
-// An [*Error] with [CodePartial] says that the router took fewer.
-func (c *Client) Publish(ctx context.Context, body []byte, contentType string) (int, error) {
-	sent, err := count(body, contentType)
-	if err != nil {
-		return 0, err
+// Publish sends a line of text as one message: the router keeps it to the byte. An [*Error] with [CodePartial] says that
+// the router did not take it.
+func (c *Client) Publish(ctx context.Context, line []byte) error {
+	if len(bytes.TrimSpace(line)) == 0 || bytes.ContainsAny(line, "\r\n") {
+		return fmt.Errorf("%w: what is to be published is not one line", lease.ErrInvalid)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, errSlow)
 	defer cancel()
-	answer, err := c.do(ctx, http.MethodPost, c.topic, body, contentType, false)
+	answer, err := c.do(ctx, http.MethodPost, c.topic, line, false)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if refused := refusal(answer); refused != nil {
-		return 0, refused
+		return refused
 	}
-	var said struct {
+	var taken struct {
 		Count *int `json:"count"`
 	}
-	if err := json.Unmarshal(answer, &said); err != nil || said.Count == nil {
-		return 0, fmt.Errorf("%w: it says nothing about how many messages it took", ErrAnswer)
+	if err := json.Unmarshal(answer, &taken); err != nil || taken.Count == nil {
+		return fmt.Errorf("%w: it says nothing about how many messages it took", ErrAnswer)
 	}
-	if *said.Count != sent {
-		return *said.Count, &Error{Status: http.StatusOK, Code: CodePartial, Message: fmt.Sprintf("it took %d of %d messages", *said.Count, sent)}
+	if *taken.Count < 1 {
+		return &Error{Status: http.StatusOK, Code: CodePartial, Message: "it did not take the message"}
 	}
-	return sent, nil
-}
-
-// count is how many messages a router makes of a body.
-func count(body []byte, contentType string) (int, error) {
-	kind, _, _ := strings.Cut(contentType, ";")
-	switch strings.ToLower(strings.TrimSpace(kind)) {
-	case "text/plain":
-		n := 0
-		for line := range bytes.Lines(body) {
-			if len(bytes.TrimSpace(line)) == 0 {
-				return 0, fmt.Errorf("%w: an empty line is no message", lease.ErrInvalid)
-			}
-			n++
-		}
-		if n == 0 {
-			return 0, fmt.Errorf("%w: there is no message to publish", lease.ErrInvalid)
-		}
-		return n, nil
-	case "application/json":
-		var items []json.RawMessage
-		trimmed := bytes.TrimSpace(body)
-		if len(trimmed) > 0 && trimmed[0] == '[' {
-			if err := json.Unmarshal(trimmed, &items); err != nil || len(items) == 0 {
-				return 0, fmt.Errorf("%w: the array to publish is empty or no JSON", lease.ErrInvalid)
-			}
-			return len(items), nil
-		}
-		if !json.Valid(trimmed) {
-			return 0, fmt.Errorf("%w: what is to be published is no JSON", lease.ErrInvalid)
-		}
-	}
-	return 1, nil
+	return nil
 }
 
 // do sends a request once and returns the body of a good answer: with an error,
 // if there is some of it. drain reads one that is too large to its end.
-func (c *Client) do(ctx context.Context, method string, to *url.URL, body []byte, contentType string, drain bool) ([]byte, error) {
+func (c *Client) do(ctx context.Context, method string, to *url.URL, line []byte, drain bool) ([]byte, error) {
 	connected := false
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }})
 	var payload io.Reader
 	if method == http.MethodPost {
-		payload = bytes.NewReader(body)
+		payload = bytes.NewReader(line)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, to.String(), payload)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", lease.ErrInvalid, err)
 	}
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "text/plain")
 	}
 	if c.config.User != "" {
-		req.SetBasicAuth(c.config.User, c.config.Password)
+		req.SetBasicAuth(c.config.User, string(c.config.Password))
 	}
 	// Not through http.Client: it would follow redirects.
 	resp, err := c.transport.RoundTrip(req)

@@ -6,8 +6,8 @@
 // Every request has a deadline, and every answer a bound. An error body is told
 // from messages by its form, never by a word in it. Of an answer that breaks off or
 // is too long, whatever came whole is returned beside the error: the router may
-// have counted it as read. A publication counts as made only when the router says
-// that it took as many messages as were sent. Redirects are not followed: they
+// have counted it as read. A message counts as published only when the router says
+// that it took it. Redirects are not followed: they
 // would take the password along. No error and no text form shows a password, or what was
 // said in a message.
 //

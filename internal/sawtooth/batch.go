@@ -2,10 +2,11 @@ package sawtooth
 
 import (
 	"crypto/sha512"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Fields of the messages.
@@ -37,7 +38,7 @@ const MaxBatches = 1 << 15
 // ParseList reads a BatchList as far as its batches and their ids.
 func ParseList(list []byte) ([]Batch, error) {
 	var out []Batch
-	err := each(list, func(field uint64, value []byte) error {
+	err := each(list, func(field protowire.Number, value []byte) error {
 		if field != listBatches {
 			return nil
 		}
@@ -56,7 +57,7 @@ func ParseList(list []byte) ([]Batch, error) {
 
 func parseBatch(raw []byte) (Batch, error) {
 	b := Batch{Raw: raw}
-	err := each(raw, func(field uint64, value []byte) (err error) {
+	err := each(raw, func(field protowire.Number, value []byte) (err error) {
 		switch field {
 		case partHeader:
 			b.Header = value
@@ -72,10 +73,8 @@ func parseBatch(raw []byte) (Batch, error) {
 
 // List is a BatchList of this batch alone, with its bytes as they were.
 func (b Batch) List() []byte {
-	out := make([]byte, 0, 1+binary.MaxVarintLen64+len(b.Raw))
-	out = append(out, listBatches<<3|wireBytes)
-	out = binary.AppendUvarint(out, uint64(len(b.Raw)))
-	return append(out, b.Raw...)
+	out := protowire.AppendTag(make([]byte, 0, len(b.Raw)+16), listBatches, protowire.BytesType)
+	return protowire.AppendBytes(out, b.Raw)
 }
 
 // OnlyID returns the id of the one batch of a list, and an error if there are
@@ -115,7 +114,7 @@ type Transaction struct {
 
 // Transactions calls f for each transaction of the batch, in order.
 func (b Batch) Transactions(f func(Transaction) error) error {
-	return each(b.Raw, func(field uint64, value []byte) error {
+	return each(b.Raw, func(field protowire.Number, value []byte) error {
 		if field != partThird {
 			return nil
 		}
@@ -129,7 +128,7 @@ func (b Batch) Transactions(f func(Transaction) error) error {
 
 func parseTransaction(raw []byte) (Transaction, error) {
 	var t Transaction
-	err := each(raw, func(field uint64, value []byte) (err error) {
+	err := each(raw, func(field protowire.Number, value []byte) (err error) {
 		switch field {
 		case partHeader:
 			t.Header = value
@@ -152,7 +151,7 @@ type BatchHeader struct {
 // ParseHeader reads a BatchHeader.
 func ParseHeader(raw []byte) (BatchHeader, error) {
 	var h BatchHeader
-	err := each(raw, func(field uint64, value []byte) (err error) {
+	err := each(raw, func(field protowire.Number, value []byte) (err error) {
 		switch field {
 		case headerSigner:
 			h.Signer, err = text(value)
@@ -205,7 +204,7 @@ func (t Transaction) check(batcher string) error {
 		return fmt.Errorf("%w: its header signature is not 128 lower-case hexadecimal digits", ErrMalformed)
 	}
 	var by, digest string
-	err := each(t.Header, func(field uint64, value []byte) (err error) {
+	err := each(t.Header, func(field protowire.Number, value []byte) (err error) {
 		switch field {
 		case txnBatcher:
 			by, err = text(value)

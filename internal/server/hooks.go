@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/glob"
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/lease"
@@ -22,26 +22,6 @@ import (
 
 // maxHookWaiting is how many events wait for one hook; the oldest are given up.
 const maxHookWaiting = 1000
-
-// matches tells whether a text fits a pattern in which a star stands for anything.
-func matches(pattern, text string) bool {
-	first, rest, star := strings.Cut(pattern, "*")
-	text, ok := strings.CutPrefix(text, first)
-	if !star || !ok {
-		return ok && text == ""
-	}
-	for {
-		part, after, more := strings.Cut(rest, "*")
-		if !more {
-			return strings.HasSuffix(text, part)
-		}
-		_, text, ok = strings.Cut(text, part)
-		if !ok {
-			return false
-		}
-		rest = after
-	}
-}
 
 // servedHooks reads the history, and gives what is new to the hooks.
 type servedHooks struct {
@@ -168,7 +148,7 @@ func (s *servedHooks) pause(ctx context.Context, sub *lease.Subscription) {
 func (h *hook) offer(e history.Event, now time.Time) {
 	parts := settings.HookParts()
 	at := slices.IndexFunc(h.cfg.On, func(on string) bool { return parts[on] == e.Part })
-	if at < 0 || !matches(h.cfg.Match, e.Subject) {
+	if at < 0 || !glob.Match(h.cfg.Match, e.Subject) {
 		return
 	}
 	for {

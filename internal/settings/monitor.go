@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
@@ -136,7 +137,7 @@ func (c *Monitor) Keys() ([]intake.PingKey, error) {
 		if err != nil {
 			return nil, fmt.Errorf("ping key: %w", err)
 		}
-		key := intake.PingKey{Name: cmp.Or(k.Name, filepath.Base(k.File)), Key: string(text), Events: slices.Clone(k.Events), PostOnly: k.PostOnly}
+		key := intake.PingKey{Name: cmp.Or(k.Name, filepath.Base(k.File)), Key: secret.Text(text), Events: slices.Clone(k.Events), PostOnly: k.PostOnly}
 		if err := key.Validate(); err != nil {
 			return nil, err
 		}
@@ -158,7 +159,7 @@ func (r *Router) Intake(consumer string) (intake.RouterConfig, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Password = string(password)
+	out.Password = password
 	if r.CAFile != "" {
 		if out.TLS, err = trusting(r.CAFile); err != nil {
 			return out, err

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,15 +35,9 @@ type HTTPConfig struct {
 }
 
 func (c HTTPConfig) withDefaults() HTTPConfig {
-	if c.Name == "" {
-		c.Name = "http"
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Name = cmp.Or(c.Name, "http")
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/glob"
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
@@ -30,18 +32,12 @@ type PingKey struct {
 	// Name is for people: 1 to monitor.MaxName bytes.
 	Name string
 	// Key is 16 to 200 letters, digits, '-', '.', '_' and '~'. Take a random one.
-	Key string
+	Key secret.Text
 	// Events that it is for; '*' stands for any characters. Empty: for all.
 	Events []string
 	// PostOnly refuses GET and HEAD, which programs that preview links send too.
 	PostOnly bool
 }
-
-// String does not show the key.
-func (k PingKey) String() string { return fmt.Sprintf("ping key %q", k.Name) }
-
-// GoString does not either.
-func (k PingKey) GoString() string { return k.String() }
 
 // Validate returns an error that wraps [lease.ErrInvalid] and does not show the key.
 func (k PingKey) Validate() error {
@@ -54,7 +50,7 @@ func (k PingKey) Validate() error {
 	odd := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._~", r)
 	}
-	if strings.ContainsFunc(k.Key, odd) {
+	if strings.ContainsFunc(string(k.Key), odd) {
 		return fmt.Errorf("%w: ping key %q has a character that does not fit into a URL; use letters, digits, '-', '.', '_' and '~'", lease.ErrInvalid, k.Name)
 	}
 	for _, pattern := range k.Events {
@@ -67,23 +63,7 @@ func (k PingKey) Validate() error {
 
 // allows reports whether a key is for a check. A nil key allows everything.
 func (k *PingKey) allows(event string) bool {
-	return k == nil || len(k.Events) == 0 || slices.ContainsFunc(k.Events, func(p string) bool { return match(p, event) })
-}
-
-// match reports whether a text matches a pattern.
-func match(pattern, s string) bool {
-	parts := strings.Split(pattern, "*")
-	last := len(parts) - 1
-	if last == 0 {
-		return s == pattern
-	}
-	s, ok := strings.CutPrefix(s, parts[0])
-	for _, part := range parts[1:last] {
-		if ok {
-			_, s, ok = strings.Cut(s, part)
-		}
-	}
-	return ok && strings.HasSuffix(s, parts[last])
+	return k == nil || len(k.Events) == 0 || slices.ContainsFunc(k.Events, func(p string) bool { return glob.Match(p, event) })
 }
 
 // A wrong key is answered after denyAfter, at most denySlots of them at a time: guessing stays slow, and cheap to refuse.

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -130,12 +131,12 @@ func TestWrongKeysAreSlow(t *testing.T) {
 // TestD19Keys: no text form shows a key, no error either.
 func TestD19Keys(t *testing.T) {
 	for _, k := range keys() {
-		if s := fmt.Sprintf("%v %+v %#v", k, []PingKey{k}, &k); strings.Contains(s, k.Key) {
+		if s := fmt.Sprintf("%v %+v %#v", k, []PingKey{k}, &k); strings.Contains(s, string(k.Key)) {
 			t.Errorf("%s", s)
 		}
 	}
 	for _, k := range []PingKey{
-		{Key: anyKey}, {Name: "n"}, {Name: "n", Key: "secret"}, {Name: "n", Key: strings.Repeat("secret", 50)}, {Name: "n", Key: "secret/secret/secret"},
+		{Key: anyKey}, {Name: "n"}, {Name: "n", Key: "secret"}, {Name: "n", Key: secret.Text(strings.Repeat("secret", 50))}, {Name: "n", Key: "secret/secret/secret"},
 		{Name: "n", Key: "secret secret secret"}, {Name: "n", Key: "secret-ü-secret-secret"}, {Name: "n", Key: anyKey, Events: []string{""}},
 	} {
 		err := k.Validate()
@@ -148,20 +149,6 @@ func TestD19Keys(t *testing.T) {
 	for _, c := range []HTTPConfig{twice, named, {}, {Flow: &flow{}, Timeout: -1}} {
 		if _, err := NewHTTP(c); !errors.Is(err, lease.ErrInvalid) || strings.Contains(err.Error(), "0123456789") {
 			t.Errorf("%v", err)
-		}
-	}
-}
-
-func TestMatch(t *testing.T) {
-	for _, c := range []struct {
-		pattern, s string
-		want       bool
-	}{
-		{"a", "a", true}, {"a", "ab", false}, {"", "", true}, {"*", "", true}, {"*", "a/b", true}, {"a*", "a", true}, {"a*", "ba", false},
-		{"*a", "ba", true}, {"a*a", "a", false}, {"a*a", "aa", true}, {"a*b*c", "a-b-b-c", true}, {"a*b*c", "a-c-b", false}, {"*b*", "abc", true}, {"a**", "ab", true}, {"a?", "ab", false},
-	} {
-		if got := match(c.pattern, c.s); got != c.want {
-			t.Errorf("%q of %q: %t", c.s, c.pattern, got)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/messagerouter"
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
@@ -29,10 +31,11 @@ type RouterConfig struct {
 	// Limit is how many messages a poll may bring; at most 4096. Default 1000.
 	Limit int
 	// User and Password of basic authentication; "" is none.
-	User, Password string
+	User     string
+	Password secret.Text
 	// TLS of https; nil trusts the system's certificates.
 	TLS *tls.Config
-	// Flow that takes the beats: the path that Path describes. Required.
+	// Flow that takes the beats: a path that each poll that finds no more proves. Required.
 	Flow Flow
 	// Letters keeps what was not accepted; nil keeps none.
 	Letters *DeadLetters
@@ -54,31 +57,11 @@ const (
 )
 
 func (c RouterConfig) withDefaults() RouterConfig {
-	if c.LongPoll == 0 {
-		c.LongPoll = defaultLongPoll
-	}
-	if c.Limit == 0 {
-		c.Limit = defaultLimit
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.LongPoll = cmp.Or(c.LongPoll, defaultLongPoll)
+	c.Limit = cmp.Or(c.Limit, defaultLimit)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
-
-// Path is the path of these beats: proven by each poll that finds no more, and
-// blind when none does for longer than a poll may take.
-func (c RouterConfig) Path() monitor.PathConfig {
-	return monitor.PathConfig{Name: c.Name, MaxGap: c.withDefaults().LongPoll + answerMargin}
-}
-
-// String shows no password.
-func (c RouterConfig) String() string {
-	return fmt.Sprintf("intake.RouterConfig{%s %s %s/%s}", c.Name, c.URL, c.Group, c.Consumer)
-}
-
-// GoString shows none either.
-func (c RouterConfig) GoString() string { return c.String() }
 
 // Validate returns an error that wraps [lease.ErrInvalid] and shows no password.
 func (c RouterConfig) Validate() error {

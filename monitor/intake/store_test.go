@@ -67,7 +67,7 @@ func TestTogether(t *testing.T) {
 	mux := serve(t, intake.HTTPConfig{Flow: inlet.OpenPath(monitor.PathConfig{Name: "http", Synchronous: true})})
 	server := fakerouter.New(t)
 	config := intake.RouterConfig{Name: "mr", URL: server.URL("t"), Group: "g", Consumer: "c", LongPoll: 200 * time.Millisecond}
-	config.Flow = inlet.OpenPath(config.Path())
+	config.Flow = inlet.OpenPath(monitor.PathConfig{Name: config.Name, MaxGap: config.LongPoll + 5*time.Second})
 	router, err := intake.NewRouter(config)
 	if err != nil {
 		t.Fatal(err)

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
@@ -42,31 +42,9 @@ type Database struct {
 	Host     string
 	Port     int
 	User     string
-	Password Secret
+	Password secret.Text
 	Name     string
 }
-
-// Secret prints as a mark, however it is printed.
-type Secret string
-
-// Reveal returns it.
-func (s Secret) Reveal() string { return string(s) }
-
-func (s Secret) String() string {
-	if s == "" {
-		return ""
-	}
-	return "[hidden]"
-}
-
-// GoString hides it from %#v.
-func (s Secret) GoString() string { return `"` + s.String() + `"` }
-
-// LogValue hides it from logs.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
-
-// MarshalText hides it from JSON.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Parse reads the original's JSON. Text values of the form "${NAME}" are taken from
 // env (nil: nothing is set); numbers may be texts; heartbeat_config may be an object, or
@@ -192,7 +170,7 @@ func (p *parser) config(t *table) Config {
 func (p *parser) database(t *table) (Database, time.Duration) {
 	d := Database{
 		Host: t.text("pg_ipAddress"), User: t.text("pg_userName"), Name: t.text("pg_dbName"),
-		Password: Secret(t.text("pg_passwd")),
+		Password: secret.Text(t.text("pg_passwd")),
 	}
 	if t.has("pg_portNum") {
 		d.Port = int(t.number("pg_portNum", 1, 65535))

@@ -3,37 +3,18 @@ package sink
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
 // Secret is text that is never shown. URLs of webhooks are secrets: whoever knows
 // them can post.
-type Secret string
-
-const redacted = "[secret]"
-
-// String tells only whether there is one.
-func (s Secret) String() string {
-	if s == "" {
-		return ""
-	}
-	return redacted
-}
-
-// Format implements [fmt.Formatter], for all verbs.
-func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// LogValue implements [slog.LogValuer].
-func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+type Secret = secret.Text
 
 // Config of a sink: its name and exactly one of the others.
 type Config struct {

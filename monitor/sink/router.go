@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -30,7 +29,7 @@ func (c *MessageRouterConfig) validate() error {
 }
 
 func (c *MessageRouterConfig) client() messagerouter.Config {
-	return messagerouter.Config{Topic: c.URL, User: c.User, Password: string(c.Password), Timeout: patience}
+	return messagerouter.Config{Topic: c.URL, User: c.User, Password: c.Password, Timeout: patience}
 }
 
 func (c *MessageRouterConfig) open(string) (receiver, error) {
@@ -57,13 +56,11 @@ func (r *router) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	if err != nil {
 		return dispatch.Answer{Outcome: dispatch.Refused, Detail: "no control-loop event can be made of it: " + err.Error()}
 	}
-	// A line of text is kept to the byte; from JSON a router makes JSON of its own.
-	n, err := r.client.Publish(ctx, event, "text/plain")
-	return published(n, err)
+	return published(r.client.Publish(ctx, event))
 }
 
 // published judges a router's answer. Only one that says it took the event is believed.
-func published(n int, err error) dispatch.Answer {
+func published(err error) dispatch.Answer {
 	if err == nil {
 		return dispatch.Answer{Outcome: dispatch.Done, Code: http.StatusOK}
 	}
@@ -71,8 +68,6 @@ func published(n int, err error) dispatch.Answer {
 	if refused, ok := errors.AsType[*messagerouter.Error](err); ok {
 		out.Code, out.RetryAfter = refused.Status, refused.RetryAfter
 		switch {
-		case refused.Code == messagerouter.CodePartial && n > 0:
-			out.Outcome, out.Detail = dispatch.Done, fmt.Sprintf("the router took one event for %d", n)
 		case refused.Code == messagerouter.CodePartial, refused.Status == http.StatusConflict:
 			out.Outcome = dispatch.Busy
 		case refused.Status == http.StatusServiceUnavailable && refused.RetryAfter > 0:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/dispatch/target"
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/internal/untrusted"
 	"github.com/understudy-ha/understudy/monitor"
 )
@@ -107,7 +108,7 @@ func redaction(secrets []string) *strings.Replacer {
 	var pairs []string
 	for _, s := range secrets {
 		if len(s) >= 4 { // less would tear words apart, and hide nothing
-			pairs = append(pairs, s, redacted)
+			pairs = append(pairs, s, secret.Hidden)
 		}
 	}
 	return strings.NewReplacer(pairs...)
@@ -117,7 +118,7 @@ func redaction(secrets []string) *strings.Replacer {
 func host(u Secret) string {
 	parsed, err := url.Parse(string(u))
 	if err != nil {
-		return redacted
+		return secret.Hidden
 	}
 	return parsed.Scheme + "://" + parsed.Host
 }

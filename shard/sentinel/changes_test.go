@@ -133,21 +133,3 @@ func TestMasterOf(t *testing.T) {
 		t.Error("an address of two words is shown")
 	}
 }
-
-func TestMatch(t *testing.T) {
-	for _, c := range []struct {
-		pattern, name string
-		want          bool
-	}{
-		{"*", "", true}, {"", "", true}, {"", "a", false}, {"+s*", "+switch-master", true}, {"+s*", "-sdown", false}, {"?sdown", "-sdown", true},
-		{"[+-]", "-", true}, {"[-+]sdown", "-sdown", true}, {"[^+]sdown", "+sdown", false}, {"[a-c]", "b", true}, {"[c-a]", "b", true}, {"[a", "a", true}, {"\\*", "*", true},
-		{"\\*", "a", false}, {"[\\]]", "]", true}, {"*a*b*c", "xxaxxbxxc", true}, {"*a*b*c", "xxaxxbxx", false}, {"a*", "a", true}, {"[", "[", false}, {"[]", "]", false}, {"\\", "\\", true},
-	} {
-		if got := match(c.pattern, c.name); got != c.want {
-			t.Errorf("match(%q, %q) = %t", c.pattern, c.name, got)
-		}
-	}
-	if match(strings.Repeat("*a", 30000), strings.Repeat("a", 29999)) {
-		t.Error("a name that is too short fits")
-	}
-}

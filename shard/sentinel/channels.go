@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/understudy-ha/understudy/internal/glob"
 	"github.com/understudy-ha/understudy/internal/resp"
 )
 
@@ -76,5 +77,5 @@ func (c *conn) confirm(w *resp.Writer, kind, name string) {
 func (c *conn) hears(channel string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Contains(c.channels, channel) || slices.ContainsFunc(c.patterns, func(p string) bool { return match(p, channel) })
+	return slices.Contains(c.channels, channel) || slices.ContainsFunc(c.patterns, func(p string) bool { return glob.MatchRedis(p, channel) })
 }

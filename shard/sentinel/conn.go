@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/glob"
 	"github.com/understudy-ha/understudy/internal/resp"
 )
 
@@ -125,7 +126,7 @@ func (c *conn) hear(m message) bool {
 		c.out.Bulk(m.text)
 	}
 	for _, p := range c.patterns {
-		if match(p, m.channel) {
+		if glob.MatchRedis(p, m.channel) {
 			c.out.Push(4)
 			c.out.Bulk("pmessage")
 			c.out.Bulk(p)

@@ -1,18 +1,25 @@
-package sentinel
+// Package glob matches texts against patterns, in time that is bounded by the product of their lengths.
+package glob
 
-// match tells whether a name fits a pattern as Redis writes them: *, ?, [a-c], [^a], and
-// \ before what is meant as it is. It takes time in proportion to both lengths.
-func match(pattern, name string) bool {
+// Match reports whether a text fits a pattern in which * stands for any bytes, and everything else for itself.
+func Match(pattern, text string) bool { return match(pattern, text, matchLiteral) }
+
+// MatchRedis reports whether a text fits a pattern as Redis writes them: *, ?, [a-c], [^a], and \ before what is meant
+// as it is.
+func MatchRedis(pattern, text string) bool { return match(pattern, text, matchRedis) }
+
+// match leaves to one what a pattern that does not begin with * says about one byte, and how long that is in the pattern.
+func match(pattern, text string, one func(pattern string, c byte) (ok bool, size int)) bool {
 	p, n := 0, 0
 	star, resume := -1, 0 // the last *, and where to go on after it
-	for n < len(name) {
+	for n < len(text) {
 		if p < len(pattern) && pattern[p] == '*' {
 			star, resume = p, n
 			p++
 			continue
 		}
 		if p < len(pattern) {
-			if ok, size := matchOne(pattern[p:], name[n]); ok {
+			if ok, size := one(pattern[p:], text[n]); ok {
 				p += size
 				n++
 				continue
@@ -21,6 +28,7 @@ func match(pattern, name string) bool {
 		if star < 0 {
 			return false
 		}
+		// Only the last * can be worth another try: whatever an earlier one could take, this one can take too.
 		resume++
 		p, n = star+1, resume
 	}
@@ -30,8 +38,9 @@ func match(pattern, name string) bool {
 	return p == len(pattern)
 }
 
-// matchOne compares a byte with what the pattern begins with, and tells how long that is.
-func matchOne(pattern string, c byte) (bool, int) {
+func matchLiteral(pattern string, c byte) (bool, int) { return pattern[0] == c, 1 }
+
+func matchRedis(pattern string, c byte) (bool, int) {
 	switch {
 	case pattern[0] == '?':
 		return true, 1
