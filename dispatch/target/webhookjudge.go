@@ -13,8 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/untrusted"
 )
 
-// judge reads the answer to a submission, by the table in the package's
-// documentation.
+// judge reads the answer to a submission, by the table in docs/targets.md.
 func (w *Webhook) judge(r reply, attempt int, now time.Time) dispatch.Answer {
 	if a, ok := r.broken(); ok {
 		return a
