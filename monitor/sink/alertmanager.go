@@ -1,10 +1,12 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,9 +20,9 @@ const (
 	tenYears = 10 * 365 * 24 * time.Hour
 	// alertsPath of the API.
 	alertsPath = "/api/v2/alerts"
-	// isSkipped is for how long a member that did not answer is only asked when no
+	// skipFor is how long a member that did not answer is only asked when no
 	// other takes an alert: one that hangs must not slow down ten thousand of them.
-	shunned = 10 * time.Second
+	skipFor = 10 * time.Second
 	// endings is how often the end of an alert is given to a cluster until all
 	// members have taken it; one that misses it would show the alert for years.
 	endings = 6
@@ -33,7 +35,6 @@ var grace = time.Second
 type alertmanager struct {
 	members []*member
 	lasts   time.Duration
-	hidden  []string
 }
 
 // member of a cluster.
@@ -74,34 +75,20 @@ func (c *AlertmanagerConfig) target(u Secret) target.WebhookConfig {
 	return c.HTTP.target(u)
 }
 
+// open returns a receiver that does not deduplicate: an ONSET that came once more after its ABATED would stand again.
 func (c *AlertmanagerConfig) open(string) (receiver, error) {
-	am := &alertmanager{lasts: c.Lasts}
-	if am.lasts == 0 {
-		am.lasts = tenYears
-	}
+	am := &alertmanager{lasts: cmp.Or(c.Lasts, tenYears)}
+	var places, hidden []string
 	for _, u := range c.URLs {
 		hook, err := target.NewWebhook(c.target(u))
 		if err != nil {
-			return nil, err
+			return receiver{}, err
 		}
 		am.members = append(am.members, &member{hook: hook, place: host(u)})
-		am.hidden = append(am.hidden, pathOf(u)...)
+		places, hidden = append(places, host(u)), append(hidden, pathOf(u)...)
 	}
-	return am, nil
+	return receiver{address: strings.Join(places, ", "), secrets: hidden, deliver: am.deliver}, nil
 }
-
-func (am *alertmanager) address() string {
-	places := make([]string, 0, len(am.members))
-	for _, m := range am.members {
-		places = append(places, m.place)
-	}
-	return strings.Join(places, ", ")
-}
-
-func (am *alertmanager) secrets() []string { return am.hidden }
-
-// deduplicates: an ONSET that came once more after its ABATED would stand again.
-func (*alertmanager) deduplicates() bool { return false }
 
 func (am *alertmanager) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	payload, err := json.Marshal(alerts(a.m, am.lasts, time.Now()))
@@ -130,7 +117,7 @@ func (am *alertmanager) deliver(ctx context.Context, a alarm) dispatch.Answer {
 func (m *member) isSkipped(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.silent.IsZero() && now.Sub(m.silent) < shunned
+	return !m.silent.IsZero() && now.Sub(m.silent) < skipFor
 }
 
 // recordAnswer notes whether it has answered.
@@ -154,12 +141,7 @@ func (as *answers) add(more answers) {
 }
 
 func (as answers) taken() bool {
-	for _, a := range as.said {
-		if a.Outcome == dispatch.Done {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(as.said, func(a dispatch.Answer) bool { return a.Outcome == dispatch.Done })
 }
 
 // submit tells members at once. It returns soon after one has taken the alert.

@@ -114,28 +114,21 @@ func loopback(host string) bool {
 func (c *EmailConfig) open(sink string) (receiver, error) {
 	e, err := c.parse()
 	if err != nil {
-		return nil, err
+		return receiver{}, err
 	}
 	e.sink, e.tls = sink, &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CAFile != "" {
 		if e.tls, err = target.Trust(c.CAFile); err != nil {
-			return nil, err
+			return receiver{}, err
 		}
 	}
 	e.tls.ServerName = e.host
-	return e, nil
-}
-
-func (e *email) address() string {
-	to := make([]string, 0, len(e.to))
+	var to []string
 	for _, a := range e.to {
 		to = append(to, a.Address)
 	}
-	return strings.Join(to, ", ") + " by " + e.addr
+	return receiver{address: strings.Join(to, ", ") + " by " + e.addr, secrets: []string{string(c.Password)}, deliver: e.deliver}, nil
 }
-
-func (e *email) secrets() []string { return []string{string(e.config.Password)} }
-func (*email) deduplicates() bool  { return false }
 
 func (e *email) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	select {

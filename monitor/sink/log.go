@@ -10,9 +10,6 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-// logged is told by a line of a log.
-type logged struct{ handler slog.Handler }
-
 func (*LogConfig) name() string { return "log" }
 
 func (c *LogConfig) validate() error {
@@ -23,16 +20,17 @@ func (c *LogConfig) validate() error {
 }
 
 func (c *LogConfig) open(sink string) (receiver, error) {
-	return &logged{handler: c.Logger.Handler().WithAttrs([]slog.Attr{slog.String("sink", sink)})}, nil
+	to := c.Logger.Handler().WithAttrs([]slog.Attr{slog.String("sink", sink)})
+	return receiver{deliver: func(ctx context.Context, a alarm) dispatch.Answer {
+		// To the handler itself, which says whether it could, and whatever level is enabled: an alarm always is.
+		if err := to.Handle(ctx, logRecord(a)); err != nil {
+			return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: "the log failed: " + err.Error(), RequestEnded: true}
+		}
+		return dispatch.Answer{Outcome: dispatch.Done}
+	}}, nil
 }
 
-func (*logged) address() string    { return "" }
-func (*logged) secrets() []string  { return nil }
-func (*logged) deduplicates() bool { return false }
-
-// deliver writes to the handler itself, which says whether it could, and asks nobody
-// which levels are wanted: an alarm always is.
-func (l *logged) deliver(ctx context.Context, a alarm) dispatch.Answer {
+func logRecord(a alarm) slog.Record {
 	level, what := slog.LevelWarn, "alarm raised"
 	if a.m.Status == monitor.Abated {
 		level, what = slog.LevelInfo, "alarm ended"
@@ -49,8 +47,5 @@ func (l *logged) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	if a.m.Ended != nil {
 		r.AddAttrs(slog.String("end", string(a.m.End)), slog.Time("ended", *a.m.Ended))
 	}
-	if err := l.handler.Handle(ctx, r); err != nil {
-		return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: "the log failed: " + err.Error(), RequestEnded: true}
-	}
-	return dispatch.Answer{Outcome: dispatch.Done}
+	return r
 }

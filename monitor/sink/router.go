@@ -13,12 +13,6 @@ import (
 	"github.com/understudy-ha/understudy/monitor/onap"
 )
 
-// router is told by a message in a topic.
-type router struct {
-	client *messagerouter.Client
-	config MessageRouterConfig
-}
-
 func (*MessageRouterConfig) name() string { return "message router" }
 
 func (c *MessageRouterConfig) validate() error {
@@ -37,26 +31,23 @@ func (c *MessageRouterConfig) open(string) (receiver, error) {
 	if c.CAFile != "" {
 		var err error
 		if cfg.TLS, err = target.Trust(c.CAFile); err != nil {
-			return nil, err
+			return receiver{}, err
 		}
 	}
 	client, err := messagerouter.New(cfg)
 	if err != nil {
-		return nil, err
+		return receiver{}, err
 	}
-	return &router{client: client, config: *c}, nil
-}
-
-func (r *router) address() string   { return r.client.String() }
-func (r *router) secrets() []string { return []string{string(r.config.Password)} }
-func (*router) deduplicates() bool  { return false }
-
-func (r *router) deliver(ctx context.Context, a alarm) dispatch.Answer {
-	event, err := onap.ControlLoopEvent(a.m, onap.Options{Compat: r.config.Compat, Micros: r.config.Micros, Now: time.Now()})
-	if err != nil {
-		return dispatch.Answer{Outcome: dispatch.Refused, Detail: "no control-loop event can be made of it: " + err.Error()}
-	}
-	return published(r.client.Publish(ctx, event))
+	return receiver{
+		address: client.String(), secrets: []string{string(c.Password)},
+		deliver: func(ctx context.Context, a alarm) dispatch.Answer {
+			event, err := onap.ControlLoopEvent(a.m, onap.Options{Compat: c.Compat, Micros: c.Micros, Now: time.Now()})
+			if err != nil {
+				return dispatch.Answer{Outcome: dispatch.Refused, Detail: "no control-loop event can be made of it: " + err.Error()}
+			}
+			return published(client.Publish(ctx, event))
+		},
+	}, nil
 }
 
 // published judges a router's answer. Only one that says it took the event is believed.

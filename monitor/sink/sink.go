@@ -17,13 +17,11 @@ import (
 )
 
 // receiver is what a sink delivers to.
-type receiver interface {
-	// address is its host or topic, without secrets.
-	address() string
-	// secrets must not appear in what its answers are shown as.
-	secrets() []string
-	deduplicates() bool
-	deliver(ctx context.Context, a alarm) dispatch.Answer
+type receiver struct {
+	address      string   // its host or topic, without secrets
+	secrets      []string // that must not appear in what its answers are shown as
+	deduplicates bool
+	deliver      func(ctx context.Context, a alarm) dispatch.Answer
 }
 
 // alarm is what to deliver, with its message in the queue.
@@ -58,7 +56,7 @@ func New(c Config) (dispatch.Target, error) {
 	if err != nil {
 		return nil, c.wrong(err)
 	}
-	return &sink{name: strings.TrimSpace(k.name() + " " + to.address()), to: to, redacted: redaction(to.secrets())}, nil
+	return &sink{name: strings.TrimSpace(k.name() + " " + to.address), to: to, redacted: redaction(to.secrets)}, nil
 }
 
 // Name implements [dispatch.Target].
@@ -67,7 +65,7 @@ func (s *sink) Name() string { return s.name }
 // Semantics implements [dispatch.Target]: an alarm twice is better than none, and
 // nobody can be asked.
 func (s *sink) Semantics() dispatch.Semantics {
-	return dispatch.Semantics{Resend: true, Deduplicates: s.to.deduplicates()}
+	return dispatch.Semantics{Resend: true, Deduplicates: s.to.deduplicates}
 }
 
 // Submit implements [dispatch.Target].

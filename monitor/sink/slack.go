@@ -19,9 +19,8 @@ func (*SlackConfig) name() string { return "slack" }
 func (c *SlackConfig) validate() error { return c.HTTP.target(c.URL).Validate() }
 
 func (c *SlackConfig) open(string) (receiver, error) {
-	return openWebhook(c.HTTP.target(c.URL), c.URL, webhook{
-		hidden: pathOf(c.URL), contentType: jsonType,
-		render: func(a alarm) ([]byte, error) { return json.Marshal(slackMessage(a.m)) },
+	return openWebhook(c.HTTP.target(c.URL), c.URL, pathOf(c.URL), jsonType, func(a alarm) ([]byte, error) {
+		return json.Marshal(slackMessage(a.m))
 	})
 }
 

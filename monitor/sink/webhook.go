@@ -16,16 +16,6 @@ import (
 
 const jsonType = "application/json"
 
-// webhook tells by one HTTP request.
-type webhook struct {
-	hook        *target.Webhook
-	url         Secret
-	hidden      []string
-	contentType string
-	// render returns nil when there is nothing to send.
-	render func(a alarm) ([]byte, error)
-}
-
 func (*WebhookConfig) name() string { return "webhook" }
 
 func (c *WebhookConfig) validate() error {
@@ -82,45 +72,37 @@ func (c *WebhookConfig) bodies() (map[monitor.Transition]*body, error) {
 func (c *WebhookConfig) open(string) (receiver, error) {
 	bodies, err := c.bodies()
 	if err != nil {
-		return nil, err
+		return receiver{}, err
 	}
 	hidden := append(pathOf(c.URL), string(c.Secret))
 	for _, v := range c.Header {
 		hidden = append(hidden, string(v))
 	}
-	return openWebhook(c.target(), c.URL, webhook{
-		hidden: hidden, contentType: cmp.Or(c.ContentType, jsonType),
-		render: func(a alarm) ([]byte, error) {
-			if b := bodies[a.m.Status]; b != nil {
-				return b.render(a.m)
-			}
-			return a.Payload, nil
-		},
+	return openWebhook(c.target(), c.URL, hidden, cmp.Or(c.ContentType, jsonType), func(a alarm) ([]byte, error) {
+		if b := bodies[a.m.Status]; b != nil {
+			return b.render(a.m)
+		}
+		return a.Payload, nil
 	})
 }
 
-func openWebhook(c target.WebhookConfig, url Secret, w webhook) (receiver, error) {
+// openWebhook returns what is reached by one HTTP request. render returns nil when there is nothing to send.
+func openWebhook(c target.WebhookConfig, url Secret, hidden []string, contentType string, render func(alarm) ([]byte, error)) (receiver, error) {
 	hook, err := target.NewWebhook(c)
 	if err != nil {
-		return nil, err
+		return receiver{}, err
 	}
-	w.hook, w.url = hook, url
-	return &w, nil
-}
-
-func (w *webhook) address() string    { return host(w.url) }
-func (w *webhook) secrets() []string  { return w.hidden }
-func (w *webhook) deduplicates() bool { return w.hook.Semantics().Deduplicates }
-
-func (w *webhook) deliver(ctx context.Context, a alarm) dispatch.Answer {
-	made, err := w.render(a)
-	switch {
-	case err != nil:
-		// The configuration is wrong, not the alarm, which waits until that is mended.
-		return dispatch.Answer{Outcome: dispatch.Rejected, Detail: "its template fails: " + err.Error()}
-	case made == nil:
-		return dispatch.Answer{Outcome: dispatch.Done, Detail: "nothing to send"}
+	deliver := func(ctx context.Context, a alarm) dispatch.Answer {
+		body, err := render(a)
+		switch {
+		case err != nil:
+			// The configuration is wrong, not the alarm, which waits until that is fixed.
+			return dispatch.Answer{Outcome: dispatch.Rejected, Detail: "its template fails: " + err.Error()}
+		case body == nil:
+			return dispatch.Answer{Outcome: dispatch.Done, Detail: "nothing to send"}
+		}
+		a.Payload, a.ContentType = body, contentType
+		return hook.Submit(ctx, a.Assignment)
 	}
-	a.Payload, a.ContentType = made, w.contentType
-	return w.hook.Submit(ctx, a.Assignment)
+	return receiver{address: host(url), secrets: hidden, deduplicates: hook.Semantics().Deduplicates, deliver: deliver}, nil
 }
