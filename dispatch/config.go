@@ -50,8 +50,9 @@ type Config struct {
 	// StopGrace is how long submissions in flight may go on when the dispatcher is
 	// stopped; everything else is released at once. Default 5 s.
 	StopGrace time.Duration
-	// Observers, besides the store.
-	Observers []Observer
+	// OnRecorded, if not nil, is told each result that the store has recorded. It must return at once; it is called
+	// from one goroutine.
+	OnRecorded func(Result)
 	// Logger; nil is silent.
 	Logger *slog.Logger
 	// Jitter returns a number in [0, 1). Default: the runtime's source.

@@ -386,7 +386,7 @@ func TestTargetFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, g := newPlace(t), newTarget()
 		var seen []string
-		watch := observer(func(s string) { seen = append(seen, s) })
+		watch := func(r dispatch.Result) { seen = append(seen, fmt.Sprintf("%s-%04d %s", r.Key, r.Seq, r.State)) }
 		tries := map[string]int{}
 		g.semantics.Resend = true
 		g.set(func(a dispatch.Assignment) dispatch.Answer {
@@ -402,7 +402,7 @@ func TestTargetFails(t *testing.T) {
 			return dispatch.Answer{Outcome: dispatch.Done}
 		})
 		p.start("a", g, func(c *dispatch.Config) {
-			c.Concurrency, c.OnFailure, c.Observers = 1, dispatch.OnFailureBlock, []dispatch.Observer{watch}
+			c.Concurrency, c.OnFailure, c.OnRecorded = 1, dispatch.OnFailureBlock, watch
 		})
 		for _, key := range []string{"panics", "busy", "bad"} {
 			p.add(key, 2)
@@ -421,8 +421,8 @@ func TestTargetFails(t *testing.T) {
 		if err != nil || len(keys) != 1 || keys[0].Key != "bad" || !strings.Contains(keys[0].Reason, "no such account") {
 			t.Errorf("blocked keys: %+v, %v", keys, err)
 		}
-		if !slices.Contains(seen, "bad-0001 invalid") || !slices.Contains(seen, "busy-0001 busy") || !slices.Contains(seen, "panics-0002 begun") {
-			t.Errorf("the observer saw %v", seen)
+		if !slices.Contains(seen, "bad-0001 invalid") || !slices.Contains(seen, "busy-0001 delayed") || !slices.Contains(seen, "panics-0002 unknown") {
+			t.Errorf("recorded: %v", seen)
 		}
 	})
 }
@@ -484,16 +484,6 @@ func (p *place) record(id string) dispatch.Record {
 		p.t.Fatal(err)
 	}
 	return r
-}
-
-type observer func(string)
-
-func (o observer) SubmissionStarted(a dispatch.Assignment) { o(a.ID + " begun") }
-func (o observer) AnswerReceived(a dispatch.Assignment, r dispatch.Answer) {
-	o(a.ID + " " + string(r.Outcome))
-}
-func (o observer) StateRecorded(r dispatch.Result) {
-	o(fmt.Sprintf("%s-%04d %s", r.Key, r.Seq, r.State))
 }
 
 func TestStopWhileTheTargetHangs(t *testing.T) {

@@ -109,8 +109,7 @@ func (m *machine) popUnanswered(most int) (out []*slot) {
 
 // handleExchange applies the store's answer to an exchange.
 func (m *machine) handleExchange(now time.Duration, x *exchangeRequest, out ExchangeResult, err error, unknown bool) {
-	if err != nil {
-		m.requestFailed(now)
+	if !m.requestEnded(now, err) {
 		m.results = append(x.results, m.results...)
 		for _, s := range x.starts {
 			// Unknown: the store may have started the step. Nothing was sent for it, so
@@ -122,7 +121,6 @@ func (m *machine) handleExchange(now time.Duration, x *exchangeRequest, out Exch
 		}
 		return
 	}
-	m.requestSucceeded()
 	for i, f := range x.results {
 		m.handleReceipt(f, i < len(out.Receipts) && out.Receipts[i].Accepted)
 	}
@@ -159,8 +157,8 @@ func (m *machine) handleReceipt(f pendingResult, accepted bool) {
 	}
 	m.observed.Recorded[f.result.State]++
 	f.slot.state = f.result.State
-	for _, o := range m.cfg.Observers {
-		o.StateRecorded(f.result)
+	if m.cfg.OnRecorded != nil {
+		m.cfg.OnRecorded(f.result)
 	}
 }
 

@@ -27,12 +27,10 @@ func (m *machine) claimRequest() *claim.ClaimRequest {
 
 // handleClaims applies the store's answer to a claim, and decides when to claim next.
 func (m *machine) handleClaims(now time.Duration, w claim.ClaimRequest, claims []claim.Claim, err error) {
-	if err != nil {
+	if !m.requestEnded(now, err) {
 		m.woken = true
-		m.requestFailed(now)
 		return
 	}
-	m.requestSucceeded()
 	if m.foundNothing = len(claims) == 0; m.foundNothing {
 		m.claimPause = min(2*m.claimPause, claimSlow)
 	} else {
@@ -67,12 +65,10 @@ func (m *machine) handleClaims(now time.Duration, w claim.ClaimRequest, claims [
 // handleJoin applies the store's answer to join: surplus keys are released, and keys
 // that had their turn make room for others that wait.
 func (m *machine) handleJoin(now time.Duration, share claim.Share, err error) {
-	if err != nil {
+	if !m.requestEnded(now, err) {
 		m.asleep = false
-		m.requestFailed(now)
 		return
 	}
-	m.requestSucceeded()
 	m.share, m.surplus = share, 0
 	m.unknownKeys.compareCounts(share.Mine, m.countHeld())
 	if m.asleep {
@@ -108,11 +104,9 @@ func (m *machine) releaseReady(n int, may func(*slot) bool) (given int) {
 
 // handleRelease applies the store's answer to a release.
 func (m *machine) handleRelease(now time.Duration, g releaseRequest, err error) {
-	if err == nil {
-		m.requestSucceeded()
+	if m.requestEnded(now, err) {
 		return
 	}
-	m.requestFailed(now)
 	for _, c := range g.claims { // again: releasing twice has no effect
 		m.toRelease = append(m.toRelease, &slot{ref: ref{c.Key, c.Term}, session: g.session, phase: gone})
 	}
@@ -158,11 +152,9 @@ func (m *machine) listRequest() *claim.Query {
 // unknown key was started by an exchange whose answer was lost: nothing was sent for
 // it, so it may be started again.
 func (m *machine) handleList(now time.Duration, q claim.Query, rows []claim.Row, err error) {
-	if err != nil {
-		m.requestFailed(now)
+	if !m.requestEnded(now, err) {
 		return
 	}
-	m.requestSucceeded()
 	m.unknownKeys.after = ""
 	if len(rows) == q.Limit {
 		m.unknownKeys.after = rows[len(rows)-1].Key

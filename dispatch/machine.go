@@ -299,17 +299,18 @@ func (m *machine) nextRelease() *releaseRequest {
 	return g
 }
 
-// requestFailed delays the next request, longer each time.
-func (m *machine) requestFailed(now time.Duration) {
+// requestEnded frees the lane and reports whether the request succeeded. After a failure the next one waits, longer each
+// time.
+func (m *machine) requestEnded(now time.Duration, err error) bool {
 	m.lane = laneFree
+	if err == nil {
+		m.failed, m.pause = 0, 0
+		return true
+	}
 	m.failed++
 	m.observed.Failures++
-	pause := Backoff{Initial: 20 * time.Millisecond, Max: 2 * time.Second}.Pause(m.failed, m.cfg.Jitter())
-	m.pause = now + pause
-}
-
-func (m *machine) requestSucceeded() {
-	m.lane, m.failed, m.pause = laneFree, 0, 0
+	m.pause = now + Backoff{Initial: 20 * time.Millisecond, Max: 2 * time.Second}.Pause(m.failed, m.cfg.Jitter())
+	return false
 }
 
 // nextWake is when step must be called again if nothing happens before.

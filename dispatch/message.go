@@ -91,9 +91,6 @@ func ValidateQueue(name string) error {
 // space can have this name.
 func Space(queue string) string { return "queue/" + queue }
 
-// QueueOf is the reverse of [Space]; ok is false for other spaces.
-func QueueOf(space string) (queue string, ok bool) { return strings.CutPrefix(space, "queue/") }
-
 // State of a message; see the package's documentation.
 type State string
 

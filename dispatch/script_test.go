@@ -3,9 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,39 +12,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/internal/testkit/scripts"
 	"github.com/understudy-ha/understudy/lease"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what the scripts really print; look at the difference")
 
 // TestScripts replays testdata/*.txt through the machine. A line that begins with
 // "> " tells it what happened; what it then wants done follows, one effect on a
 // line. "-- name | settings" begins a new machine.
 func TestScripts(t *testing.T) {
-	for _, file := range []string{"order", "unknown", "share", "store", "stop"} {
-		t.Run(file, func(t *testing.T) {
-			path := "testdata/" + file + ".txt"
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := replay(t, string(text))
-			if *rewrite {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want := strings.Split(string(text), "\n")
-			for i, line := range strings.Split(got, "\n") {
-				if i >= len(want) || line != want[i] {
-					t.Fatalf("%s:%d: is %q", path, i+1, line)
-				}
-			}
-			if len(got) < len(text) {
-				t.Errorf("%s: ends early", path)
-			}
-		})
-	}
+	scripts.Replay(t, 5, func(t *testing.T, _, text string) string { return replay(t, text) })
 }
 
 func replay(t *testing.T, text string) string {

@@ -24,9 +24,6 @@ func (m *machine) startSends(now time.Duration, out []effect) []effect {
 			m.recordUnsent(s, "it was not sent in time after its begin")
 		default:
 			m.setPhase(s, sending)
-			for _, o := range m.cfg.Observers {
-				o.SubmissionStarted(s.assignment)
-			}
 			out = append(out, effect{send: s})
 		}
 	}
@@ -46,9 +43,6 @@ func (m *machine) handleAnswer(s *slot, a Assignment, answer Answer, took time.D
 	m.observed.Submissions++
 	m.observed.Latency += took
 	m.fast = took < fastAnswer
-	for _, o := range m.cfg.Observers {
-		o.AnswerReceived(a, answer)
-	}
 	s.assignment = a
 	r := m.rule.Classify(a, answer, m.cfg.Jitter())
 	if a.Work == Send && r.State == Unknown && r.After == RetryLater && !answer.RequestEnded && !m.rule.Semantics.Deduplicates {
@@ -115,9 +109,6 @@ func (m *machine) handlePollAnswers(now time.Duration, group []*slot, answers []
 		if r.After == Hold && (r.State == s.state || answer.Outcome == Uncertain) {
 			m.schedulePoll(s, now+max(answer.RetryAfter, m.cfg.PollInterval/2+time.Duration(m.cfg.Jitter()*float64(m.cfg.PollInterval))))
 			continue
-		}
-		for _, o := range m.cfg.Observers {
-			o.AnswerReceived(s.assignment, answer)
 		}
 		m.queueResult(s, r)
 	}

@@ -73,14 +73,3 @@ type Target interface {
 	// called when Semantics.HasStatus is false.
 	Status(ctx context.Context, as []Assignment) []Answer
 }
-
-// Observer follows what a dispatcher does, after the store has recorded it. Its
-// methods must return at once; each dispatcher calls them from one goroutine.
-type Observer interface {
-	// SubmissionStarted: the message is about to be sent, or its status queried.
-	SubmissionStarted(a Assignment)
-	// AnswerReceived: the target's answer.
-	AnswerReceived(a Assignment, answer Answer)
-	// StateRecorded: the store has recorded the state.
-	StateRecorded(r Result)
-}

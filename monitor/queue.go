@@ -56,16 +56,8 @@ func (q *queue) push(c *call) error {
 	q.calls = append(q.calls, c)
 	q.room -= len(c.beats)
 	q.held += len(c.beats)
-	q.wakeReader()
+	wake(q.arrived)
 	return nil
-}
-
-// wakeReader wakes the flusher, which takes calls out.
-func (q *queue) wakeReader() {
-	select {
-	case q.arrived <- struct{}{}:
-	default:
-	}
 }
 
 // part is beats of a call, or all of one that has none.

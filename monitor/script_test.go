@@ -1,49 +1,25 @@
 package monitor
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-)
 
-var rewriteScripts = flag.Bool("rewrite", false, "write what the scripts really print; look at the difference")
+	"github.com/understudy-ha/understudy/internal/testkit/scripts"
+)
 
 // TestScripts replays testdata/*.txt through the rule. "-- name | settings" begins a
 // new source of an event with these settings, whose path works. A line that begins
 // with "> " says when, and what happens then; the turns of the source follow,
 // each with when it was found and since when it is so.
 func TestScripts(t *testing.T) {
-	for _, file := range scripts() {
-		t.Run(file, func(t *testing.T) {
-			path := "testdata/" + file + ".txt"
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := replay(t, string(text), Judge)
-			if *rewriteScripts {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want := strings.Split(string(text), "\n")
-			for i, line := range strings.Split(got, "\n") {
-				if i >= len(want) || line != want[i] {
-					t.Fatalf("%s:%d: is %q", path, i+1, line)
-				}
-			}
-			if len(got) < len(text) {
-				t.Errorf("%s: ends early", path)
-			}
-		})
-	}
+	scripts.Replay(t, len(scriptNames()), func(t *testing.T, _, text string) string { return replay(t, text, Judge) })
 }
 
-func scripts() []string { return []string{"silence", "blind", "alarm", "pause", "schedule"} }
+func scriptNames() []string { return []string{"silence", "blind", "alarm", "pause", "schedule"} }
 
 // TestScriptsCatch: rules that are wrong about what histories do not have are found
 // by the scripts.
@@ -90,7 +66,7 @@ func TestScriptsCatch(t *testing.T) {
 		"looks that find nothing are often": often,
 	} {
 		found := false
-		for _, file := range scripts() {
+		for _, file := range scriptNames() {
 			text, err := os.ReadFile("testdata/" + file + ".txt")
 			if err != nil {
 				t.Fatal(err)

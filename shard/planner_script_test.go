@@ -2,52 +2,22 @@ package shard
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-)
 
-var rewriteScripts = flag.Bool("rewrite-shard-scripts", false, "write what the scripts really print; look at the difference")
+	"github.com/understudy-ha/understudy/internal/testkit/scripts"
+)
 
 // TestScripts replays testdata/*.txt through the pure core. A line that begins with "> " changes
 // what is seen or asks something; the answer follows. "-- name" begins anew with three
 // nodes: a, the primary, whose agent holds the lease, and its replicas b and c, all well
 // and at transaction 100 of lineage L.
 func TestScripts(t *testing.T) {
-	files, _ := filepath.Glob("testdata/*.txt")
-	if len(files) < 5 {
-		t.Fatalf("only %d scripts", len(files))
-	}
-	for _, path := range files {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := replayScript(t, string(text))
-			if *rewriteScripts {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want := strings.Split(string(text), "\n")
-			for i, line := range strings.Split(got, "\n") {
-				if i >= len(want) || line != want[i] {
-					t.Fatalf("%s:%d: is %q", path, i+1, line)
-				}
-			}
-			if len(got) < len(text) {
-				t.Errorf("%s: ends early", path)
-			}
-		})
-	}
+	scripts.Replay(t, 5, func(t *testing.T, _, text string) string { return replayScript(t, text) })
 }
 
 func replayScript(t *testing.T, text string) string {

@@ -1,19 +1,16 @@
 package protocol
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write what the scripts really print; look at the difference")
+	"github.com/understudy-ha/understudy/internal/testkit/scripts"
+)
 
 // epoch is the wall clock at the start of every script. Terms and times near it
 // are written as the milliseconds since then: "@250".
@@ -41,34 +38,7 @@ const epoch = int64(1479145000000)
 //	> restart [lost] [incarnation=N]              with what was stored, or without
 //	> look KEY, copy KEY, status, counters        show what is there; "forget KEY" evicts
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no scripts", err)
-	}
-	for _, path := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := replay(t, path, string(text))
-			if *rewrite {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want := strings.Split(string(text), "\n")
-			for i, line := range strings.Split(got, "\n") {
-				if i >= len(want) || line != want[i] {
-					t.Fatalf("%s:%d: is %q", path, i+1, line)
-				}
-			}
-			if len(got) < len(text) {
-				t.Errorf("%s: ends early", path)
-			}
-		})
-	}
+	scripts.Replay(t, 1, replay)
 }
 
 func replay(t *testing.T, path, text string) string {

@@ -80,7 +80,7 @@ func newDispatcher(ctx context.Context, h *instance.Host, queues store.Queues, k
 		Name: q.Queue, Keeper: k, Claims: queues.Claims(), Queue: queues.Queue(), Target: to,
 		Windows: q.Windows(), SubmitTimeout: q.Deadline(), Concurrency: q.Concurrency, Rate: q.Rate,
 		OnFailure: dispatch.OnFailure(q.OnFailure), KeepFor: time.Duration(q.Keep), Logger: h.Log,
-		Observers: []dispatch.Observer{&refusals{log: h.Log, queue: q.Queue}},
+		OnRecorded: (&refusals{log: h.Log, queue: q.Queue}).logRefusal,
 	})
 	if err != nil {
 		return nil, err

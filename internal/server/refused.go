@@ -19,14 +19,7 @@ type refusals struct {
 // refusedEvery is how often it is said.
 const refusedEvery = time.Minute
 
-// SubmissionStarted implements [dispatch.Observer].
-func (*refusals) SubmissionStarted(dispatch.Assignment) {}
-
-// AnswerReceived implements [dispatch.Observer].
-func (*refusals) AnswerReceived(dispatch.Assignment, dispatch.Answer) {}
-
-// StateRecorded implements [dispatch.Observer].
-func (r *refusals) StateRecorded(c dispatch.Result) {
+func (r *refusals) logRefusal(c dispatch.Result) {
 	if c.State != dispatch.Invalid && c.State != dispatch.Failed {
 		return
 	}

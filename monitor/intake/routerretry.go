@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/messagerouter"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -102,17 +103,5 @@ func pause(attempt int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// sleep waits, and reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+// sleep waits on the clock of this host, and reports whether ctx is still alive.
+func sleep(ctx context.Context, d time.Duration) bool { return lease.Sleep(ctx, lease.BootClock(), d) }

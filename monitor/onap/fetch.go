@@ -1,6 +1,7 @@
 package onap
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -85,22 +86,9 @@ func NewFetcher(cfg FetcherConfig) (*Fetcher, error) {
 	if cfg.Env == nil {
 		cfg.Env = os.LookupEnv
 	}
-	set := func(d *time.Duration, to time.Duration) {
-		if *d == 0 {
-			*d = to
-		}
-	}
-	set(&cfg.Timeout, 10*time.Second)
-	set(&cfg.Backoff, 500*time.Millisecond)
-	if cfg.Attempts == 0 {
-		cfg.Attempts = 4
-	}
-	if cfg.MaxBytes == 0 {
-		cfg.MaxBytes = 16 << 20
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Timeout, cfg.Backoff = cmp.Or(cfg.Timeout, 10*time.Second), cmp.Or(cfg.Backoff, 500*time.Millisecond)
+	cfg.Attempts, cfg.MaxBytes = cmp.Or(cfg.Attempts, 4), cmp.Or(cfg.MaxBytes, 16<<20)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	f := &Fetcher{cfg: cfg, last: anything}
 	for _, s := range f.sources() {
 		if cfg.Last != "" && s.origin == cfg.Last {
@@ -127,11 +115,7 @@ func (f *Fetcher) sources() []source {
 	if f.cfg.File != "" {
 		return []source{file(local, f.cfg.File, f.cfg.Decode, false)}
 	}
-	path := f.env("CBS_CLIENT_CONFIG_PATH")
-	if path == "" {
-		path = DefaultFile
-	}
-	out := []source{file(local, path, f.cfg.Decode, true)}
+	out := []source{file(local, cmp.Or(f.env("CBS_CLIENT_CONFIG_PATH"), DefaultFile), f.cfg.Decode, true)}
 	if host := f.env("CONFIG_BINDING_SERVICE"); host != "" {
 		at := f.address(host)
 		out = append(out, source{service, "cbs:" + at, func(ctx context.Context) ([]byte, error) { return f.get(ctx, at) }, nil, false})
