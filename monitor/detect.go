@@ -8,7 +8,7 @@ import "context"
 // a signal and an operator's action can make one due at any moment. A scan that finds nothing
 // reads only the heads of some indexes.
 func (w *Watcher) detect(ctx context.Context) {
-	look := w.loop("finding due sources")
+	scans := w.loop("finding due sources")
 	for next := w.clock.Now(); ctx.Err() == nil; {
 		began := w.clock.Now()
 		w.mu.Lock()
@@ -18,7 +18,7 @@ func (w *Watcher) detect(ctx context.Context) {
 		if len(parts) > 0 {
 			more, err = w.evaluateDue(ctx, parts)
 		}
-		pause := look.delayAfter(err, w.cfg.Poll)
+		pause := scans.delayAfter(err, w.cfg.Poll)
 		if more {
 			continue
 		}
@@ -40,11 +40,7 @@ func (w *Watcher) detect(ctx context.Context) {
 // evaluateDue evaluates one batch and reports whether there is more to do at once.
 func (w *Watcher) evaluateDue(ctx context.Context, parts []int) (more bool, err error) {
 	began := w.clock.Now()
-	var l Scan
-	err = w.request(ctx, func(ctx context.Context) (err error) {
-		l, err = w.cfg.Store.DueSources(ctx, parts, w.cfg.Batch)
-		return err
-	})
+	l, err := bounded(ctx, func(ctx context.Context) (Scan, error) { return w.cfg.Store.DueSources(ctx, parts, w.cfg.Batch) })
 	if err != nil {
 		return false, err
 	}
@@ -76,11 +72,7 @@ func (w *Watcher) evaluate(ctx context.Context, l Scan) (made int, err error) {
 	if len(changes) == 0 {
 		return 0, nil
 	}
-	var done []bool
-	err = w.request(ctx, func(ctx context.Context) (err error) {
-		done, err = w.cfg.Store.ApplyChanges(ctx, changes)
-		return err
-	})
+	done, err := bounded(ctx, func(ctx context.Context) ([]bool, error) { return w.cfg.Store.ApplyChanges(ctx, changes) })
 	if err != nil {
 		// If the store made the changes nevertheless, nothing is lost: their notifications were stored with them.
 		return 0, err

@@ -22,22 +22,15 @@ func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err er
 	if b.grouped > 0 {
 		every = min(max(b.grouped/4, 100*time.Millisecond), 5*time.Second)
 	}
-	var held []AlarmGroup
-	err = w.request(ctx, func(ctx context.Context) (err error) {
-		held, err = w.cfg.Store.HeldGroups(ctx)
-		return err
-	})
+	held, err := bounded(ctx, w.cfg.Store.HeldGroups)
 	for i := range held {
 		g := &held[i]
 		r, ok := w.groupReport(ctx, b, g, now)
 		if !ok || err != nil {
 			continue
 		}
-		made := false
-		err = w.request(ctx, func(ctx context.Context) (err error) {
-			made, err = w.cfg.Store.ReportGroup(ctx, r)
-			return err
-		})
+		var made bool
+		made, err = bounded(ctx, func(ctx context.Context) (bool, error) { return w.cfg.Store.ReportGroup(ctx, r) })
 		if made && len(g.Members) >= MaxSources {
 			every = soon // there may be more of them
 		}
@@ -59,14 +52,13 @@ func (w *Watcher) groupReport(ctx context.Context, b settingsCache, g *AlarmGrou
 		return t.members(g)
 	}
 	// The group is complete: its end repeats what its start said.
-	var alarm Alarm
-	err := w.request(ctx, func(ctx context.Context) error {
-		found, err := w.cfg.Store.Alarms(ctx, AlarmQuery{ID: g.Alarm, Limit: 1})
-		if len(found) > 0 {
-			alarm = found[0]
-		}
-		return err
+	found, err := bounded(ctx, func(ctx context.Context) ([]Alarm, error) {
+		return w.cfg.Store.Alarms(ctx, AlarmQuery{ID: g.Alarm, Limit: 1})
 	})
+	var alarm Alarm
+	if len(found) > 0 {
+		alarm = found[0]
+	}
 	return t.end(g, alarm), err == nil && g.Standing == 0
 }
 

@@ -221,11 +221,17 @@ func (w *Watcher) setClaims(_ string, claims []claim.Claim) {
 	wake(w.wakeHousekeeping)
 }
 
-// request bounds one request to the store.
-func (w *Watcher) request(ctx context.Context, f func(context.Context) error) error {
+// bounded makes one request to the store, within storeTimeout.
+func bounded[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return f(ctx)
+	return request(ctx)
+}
+
+// request makes one request to the store that only succeeds or fails.
+func (w *Watcher) request(ctx context.Context, f func(context.Context) error) error {
+	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	return err
 }
 
 // loop is one request that is made again and again. It backs off while the request fails, and logs the
@@ -303,11 +309,7 @@ func (w *Watcher) noteStoreTime(l Scan) {
 }
 
 func (w *Watcher) readSettings(ctx context.Context) (settingsCache, error) {
-	var s Settings
-	err := w.request(ctx, func(ctx context.Context) (err error) {
-		s, err = w.cfg.Store.Settings(ctx)
-		return err
-	})
+	s, err := bounded(ctx, w.cfg.Store.Settings)
 	if err != nil {
 		return settingsCache{}, err
 	}

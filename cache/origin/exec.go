@@ -144,8 +144,6 @@ func (p program) fetch(ctx context.Context, f cache.Fetch) (cache.Value, error) 
 	cmd := exec.CommandContext(running, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.Dir, out, said
 	cmd.Env = append(slices.Clip(p.Env), "UNDERSTUDY_KEY="+f.Key, "UNDERSTUDY_TERM="+strconv.FormatInt(f.Term, 10))
-	cmd.SysProcAttr = procgroup.Own()
-	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
 	started, err := procgroup.Start(cmd, lingering)
 	if err == nil {
 		err = started.Wait()

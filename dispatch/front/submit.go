@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/sawtooth"
@@ -69,44 +70,34 @@ func parse(body []byte) ([]sawtooth.Batch, error) {
 // store puts the batches into the queue, those that are not there.
 func (f *front) store(ctx context.Context, key string, list []sawtooth.Batch) error {
 	seen := make(map[string]bool, len(list))
-	part := make([]dispatch.Message, 0, min(len(list), addMany))
-	var again []string
-	flush := func() error {
-		if len(part) == 0 {
-			return nil
+	list = slices.DeleteFunc(list, func(b sawtooth.Batch) bool {
+		twice := seen[b.ID]
+		seen[b.ID] = true
+		return twice
+	})
+	var known []string
+	for part := range slices.Chunk(list, addMany) {
+		messages := make([]dispatch.Message, len(part))
+		for i, b := range part {
+			messages[i] = dispatch.Message{Queue: f.Queue, Key: key, ID: b.ID, ContentType: listType, Payload: b.List()}
 		}
-		call, cancel := context.WithTimeout(ctx, f.Timeout)
-		defer cancel()
-		added, err := f.Admin.Add(call, part)
+		added, err := f.add(ctx, messages)
 		if err != nil {
 			return err
 		}
 		for i, b := range part {
 			if !added[i] {
-				again = append(again, b.ID)
-			}
-		}
-		part = part[:0]
-		return nil
-	}
-	for _, b := range list {
-		if seen[b.ID] {
-			continue
-		}
-		seen[b.ID] = true
-		part = append(part, dispatch.Message{
-			Queue: f.Queue, Key: key, ID: b.ID, ContentType: listType, Payload: b.List(),
-		})
-		if len(part) == addMany {
-			if err := flush(); err != nil {
-				return err
+				known = append(known, b.ID)
 			}
 		}
 	}
-	if err := flush(); err != nil {
-		return err
-	}
-	return f.sameKey(ctx, key, again)
+	return f.sameKey(ctx, key, known)
+}
+
+func (f *front) add(ctx context.Context, messages []dispatch.Message) ([]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
+	defer cancel()
+	return f.Admin.Add(ctx, messages)
 }
 
 // sameKey refuses batches that the queue has under another key: there they go to
@@ -130,10 +121,9 @@ func (f *front) sameKey(ctx context.Context, key string, ids []string) error {
 // records looks batches up by their ids, in parts.
 func (f *front) records(ctx context.Context, ids []string) (map[string]dispatch.Record, error) {
 	out := make(map[string]dispatch.Record, len(ids))
-	for len(ids) > 0 {
-		n := min(len(ids), dispatch.MaxPage)
+	for part := range slices.Chunk(ids, dispatch.MaxPage) {
 		call, cancel := context.WithTimeout(ctx, f.Timeout)
-		found, err := f.Admin.Messages(call, dispatch.MessageQuery{Queue: f.Queue, IDs: ids[:n]})
+		found, err := f.Admin.Messages(call, dispatch.MessageQuery{Queue: f.Queue, IDs: part})
 		cancel()
 		if err != nil {
 			return nil, err
@@ -141,7 +131,6 @@ func (f *front) records(ctx context.Context, ids []string) (map[string]dispatch.
 		for _, r := range found {
 			out[r.ID] = r
 		}
-		ids = ids[n:]
 	}
 	return out, nil
 }

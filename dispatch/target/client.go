@@ -176,8 +176,8 @@ type reply struct {
 	err error
 }
 
-// fresh is how often a request that met a closed connection tries another one.
-const fresh = 3
+// maxTries is how often a request that met a closed connection tries another one.
+const maxTries = 3
 
 // do sends a request and reads up to most bytes of its answer.
 func (c *client) do(ctx context.Context, method string, to *url.URL, header http.Header, body []byte, most int) reply {
@@ -190,7 +190,7 @@ func (c *client) do(ctx context.Context, method string, to *url.URL, header http
 	}
 	for try := 1; ; try++ {
 		r, reused := c.once(ctx, method, to, header, body, most)
-		if r.unsent && reused && try < fresh && ctx.Err() == nil {
+		if r.unsent && reused && try < maxTries && ctx.Err() == nil {
 			continue
 		}
 		return r

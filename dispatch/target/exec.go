@@ -116,14 +116,12 @@ func (e *Exec) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	cmd := exec.CommandContext(ctx, e.cfg.Argv[0], e.cfg.Argv[1:]...)
 	cmd.Dir, cmd.Env = e.cfg.Dir, e.environment(a)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(a.Payload), &out, &out
-	cmd.SysProcAttr = procgroup.Own()
-	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
 	running, err := procgroup.Start(cmd, lingering)
 	if err != nil {
 		return dispatch.Answer{Outcome: startOutcome(err), Detail: "not started: " + untrusted.Words(err.Error())}
 	}
 	err = running.Wait()
-	answer := judgeExec(cmd.ProcessState, err, ctx.Err(), out.String())
+	answer := classifyExit(cmd.ProcessState, err, ctx.Err(), out.String())
 	answer.RequestEnded = answer.Outcome == dispatch.Uncertain && cmd.ProcessState != nil
 	return answer
 }
@@ -151,7 +149,7 @@ func startOutcome(err error) dispatch.Outcome {
 	return dispatch.Rejected
 }
 
-func judgeExec(state *os.ProcessState, err, ended error, output string) dispatch.Answer {
+func classifyExit(state *os.ProcessState, err, ended error, output string) dispatch.Answer {
 	a := dispatch.Answer{Outcome: dispatch.Uncertain, Detail: output}
 	switch {
 	case state == nil:

@@ -91,18 +91,26 @@ func readStatuses(r reply, into any, detail func(reply) string) (dispatch.Answer
 
 // statusAnswer is what a status of either ledger says about a batch.
 func statusAnswer(status string, reasons []sawtooth.Reason) dispatch.Answer {
-	a := dispatch.Answer{Code: http.StatusOK, Outcome: dispatch.Uncertain}
-	switch strings.ToUpper(status) {
-	case "COMMITTED":
-		a.Outcome = dispatch.Done
-	case "VALID":
-		a.Outcome = dispatch.Executed
-	case "INVALID":
-		a.Outcome, a.Detail = dispatch.Refused, sawtooth.ReasonText(reasons)
-	case "PENDING":
-		a.Outcome = dispatch.Accepted
-	case "UNKNOWN":
-		a.Outcome = dispatch.NotFound
+	a := dispatch.Answer{Code: http.StatusOK, Outcome: statusOutcome(status)}
+	if a.Outcome == dispatch.Refused {
+		a.Detail = sawtooth.ReasonText(reasons)
 	}
 	return a
+}
+
+// statusOutcome reads a status by its name, in any case: ledgers and receivers of webhooks use the same.
+func statusOutcome(status string) dispatch.Outcome {
+	switch strings.ToLower(status) {
+	case "committed":
+		return dispatch.Done
+	case "valid":
+		return dispatch.Executed
+	case "invalid":
+		return dispatch.Refused
+	case "pending":
+		return dispatch.Accepted
+	case "unknown":
+		return dispatch.NotFound
+	}
+	return dispatch.Uncertain
 }

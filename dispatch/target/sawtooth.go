@@ -28,8 +28,8 @@ type Sawtooth struct {
 
 // Facts of its API.
 const (
-	sawtoothByGet = 15  // ids that are asked for by GET; more by POST
-	sawtoothMany  = 500 // ids that are asked for at once
+	sawtoothByGet       = 15  // ids that are asked for by GET; more by POST
+	sawtoothStatusLimit = 500 // ids that are asked for at once
 
 	codeSendTimeout = 19 // the validator never got the request
 	codeNotReady    = 15 // it has no first block yet
@@ -53,7 +53,7 @@ func (s *Sawtooth) Name() string { return "sawtooth " + s.client.place() }
 // has scheduled or committed. What it found invalid it does not have: a request
 // that was held up for long enough can make it judge that batch once more.
 func (s *Sawtooth) Semantics() dispatch.Semantics {
-	return dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true, StatusLimit: sawtoothMany, Forgets: true}
+	return dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true, StatusLimit: sawtoothStatusLimit, Forgets: true}
 }
 
 // Submit implements [dispatch.Target].
@@ -86,7 +86,7 @@ func readFault(r reply) (code int, detail string) {
 		} `json:"error"`
 	}
 	if json.Unmarshal(r.body, &f) != nil || f.Error.Code == 0 {
-		return 0, said(r)
+		return 0, errorText(r)
 	}
 	return f.Error.Code, untrusted.Words(fmt.Sprintf("%s (code %d): %s", f.Error.Title, f.Error.Code, f.Error.Message))
 }
@@ -120,7 +120,7 @@ func (s *Sawtooth) Status(ctx context.Context, as []dispatch.Assignment) []dispa
 			out[places[id]] = status
 		}
 	}
-	several(len(lost), func(i int) { out[places[lost[i]]] = s.findInBlocks(ctx, lost[i]) })
+	concurrently(len(lost), func(i int) { out[places[lost[i]]] = s.findInBlocks(ctx, lost[i]) })
 	return out
 }
 

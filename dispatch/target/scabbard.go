@@ -28,9 +28,9 @@ type Scabbard struct {
 
 // Facts of its API.
 const (
-	scabbardTogether = 15 // ids that are asked for in one request
-	scabbardMany     = 60 // ids that are asked for at once
-	scabbardVersion  = "1"
+	scabbardTogether    = 15 // ids that are asked for in one request
+	scabbardStatusLimit = 60 // ids that are asked for at once
+	scabbardVersion     = "1"
 )
 
 // NewScabbard returns a target for a Splinter node.
@@ -47,7 +47,7 @@ func (s *Scabbard) Name() string { return "scabbard " + s.client.place() }
 
 // Semantics implements [dispatch.Target].
 func (s *Scabbard) Semantics() dispatch.Semantics {
-	return dispatch.Semantics{HasStatus: true, StatusLimit: scabbardMany, Forgets: true}
+	return dispatch.Semantics{HasStatus: true, StatusLimit: scabbardStatusLimit, Forgets: true}
 }
 
 func (s *Scabbard) header() http.Header {
@@ -85,7 +85,7 @@ func messageOf(r reply) string {
 	if json.Unmarshal(r.body, &answer) == nil && answer.Message != "" {
 		return untrusted.Words(answer.Message)
 	}
-	return said(r)
+	return errorText(r)
 }
 
 // Status implements [dispatch.Target].
@@ -109,7 +109,7 @@ func (s *Scabbard) Status(ctx context.Context, as []dispatch.Assignment) []dispa
 			questions = append(questions, question{key, part})
 		}
 	}
-	several(len(questions), func(i int) {
+	concurrently(len(questions), func(i int) {
 		q := questions[i]
 		ids := make([]string, len(q.places))
 		for j, place := range q.places {

@@ -51,8 +51,8 @@ func (f *tokenFile) get() (string, error) {
 	return f.token, nil
 }
 
-// several asks about many with few at once: f for each index below n.
-func several(n int, f func(i int)) {
+// concurrently calls f for each index below n, for a few of them at once.
+func concurrently(n int, f func(i int)) {
 	const atOnce = 8
 	gate := make(chan struct{}, atOnce)
 	var all sync.WaitGroup

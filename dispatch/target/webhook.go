@@ -85,9 +85,9 @@ type Webhook struct {
 	signer *signer
 }
 
-// askWebhook is how many batches a receiver of webhooks is asked about in one go,
+// webhookStatusLimit is how many batches a receiver of webhooks is asked about in one go,
 // each with a request of its own.
-const askWebhook = 64
+const webhookStatusLimit = 64
 
 // NewWebhook returns a target for webhooks.
 func NewWebhook(c WebhookConfig) (*Webhook, error) {
@@ -113,7 +113,7 @@ func (w *Webhook) Name() string { return "webhook " + w.client.place() }
 func (w *Webhook) Semantics() dispatch.Semantics {
 	return dispatch.Semantics{
 		Resend: w.cfg.Resend || w.cfg.Recognises, Deduplicates: w.cfg.Recognises,
-		ComparesTerms: w.cfg.Compares, HasStatus: !w.cfg.Final, StatusLimit: askWebhook, Forgets: !w.cfg.Remembers,
+		ComparesTerms: w.cfg.Compares, HasStatus: !w.cfg.Final, StatusLimit: webhookStatusLimit, Forgets: !w.cfg.Remembers,
 	}
 }
 
@@ -124,7 +124,7 @@ func (w *Webhook) Submit(ctx context.Context, a dispatch.Assignment) dispatch.An
 		header[HeaderSignature] = []string{w.signer.sign(header, a.Payload, time.Now())}
 	}
 	r := w.client.do(ctx, w.cfg.Method, w.client.base, header, a.Payload, maxAnswer)
-	return w.judge(r, a.Attempt, time.Now())
+	return w.classify(r, a.Attempt, time.Now())
 }
 
 func (w *Webhook) header(a dispatch.Assignment) http.Header {
@@ -148,11 +148,11 @@ const agent = "understudy"
 // Status implements [dispatch.Target].
 func (w *Webhook) Status(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
 	out := make([]dispatch.Answer, len(as))
-	several(len(as), func(i int) { out[i] = w.ask(ctx, as[i]) })
+	concurrently(len(as), func(i int) { out[i] = w.queryStatus(ctx, as[i]) })
 	return out
 }
 
-func (w *Webhook) ask(ctx context.Context, a dispatch.Assignment) dispatch.Answer {
+func (w *Webhook) queryStatus(ctx context.Context, a dispatch.Assignment) dispatch.Answer {
 	to, err := w.place(a)
 	switch {
 	case err != nil:
@@ -164,7 +164,7 @@ func (w *Webhook) ask(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	for name, more := range w.cfg.Header {
 		header[textproto.CanonicalMIMEHeaderKey(name)] = more
 	}
-	return judgeAsked(w.client.do(ctx, http.MethodGet, to, header, nil, maxAnswer), time.Now())
+	return classifyStatus(w.client.do(ctx, http.MethodGet, to, header, nil, maxAnswer), time.Now())
 }
 
 // place is where to ask about a batch; nil when there is none.

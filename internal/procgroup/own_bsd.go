@@ -4,5 +4,5 @@ package procgroup
 
 import "syscall"
 
-// Own starts a process in a group of its own.
-func Own() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// ownGroup starts a process in a group of its own.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -10,7 +10,8 @@ import (
 // Running is a program that was started.
 type Running struct{ cmd *exec.Cmd }
 
-// Start starts a command. [Running.Wait] must follow.
+// Start starts a command as it is, because there are no groups here: the end of its context kills it alone.
+// [Running.Wait] must follow.
 func Start(cmd *exec.Cmd, lingers time.Duration) (*Running, error) {
 	cmd.WaitDelay = lingers
 	return &Running{cmd}, cmd.Start()

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func shell(out *bytes.Buffer, script string) *exec.Cmd {
 	c := exec.Command("/bin/sh", "-c", script)
-	c.Stdout, c.Stderr, c.SysProcAttr = out, out, Own()
+	c.Stdout, c.Stderr = out, out
 	return c
 }
 

@@ -20,8 +20,19 @@ type Running struct {
 	all     sync.WaitGroup
 }
 
-// Start starts a command whose Stdout and Stderr may be any writers. [Running.Wait] must follow.
+// Start starts a command, whose Stdout and Stderr may be any writers, in a process group of its own. The end of the
+// command's context kills the group. [Running.Wait] must follow.
 func Start(cmd *exec.Cmd, lingers time.Duration) (*Running, error) {
+	cmd.SysProcAttr = ownGroup()
+	if cmd.Cancel != nil { // it has a context
+		cmd.Cancel = func() error {
+			// Before the process is waited for, so that its number cannot be another's by then.
+			if syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) != nil {
+				return cmd.Process.Kill()
+			}
+			return nil
+		}
+	}
 	cmd.WaitDelay = lingers // of what holds the standard input
 	r := &Running{cmd: cmd, lingers: lingers}
 	var theirs []*os.File

@@ -4,7 +4,7 @@
 // # What it promises
 //
 // A beat is acknowledged when it is stored. What cannot be read harms nothing
-// else: it is counted and kept by its cause in [Letters], and what came with it is taken.
+// else: it is counted and kept by its cause in [DeadLetters], and what came with it is taken.
 // Nothing that anybody sends ends a process or holds up what follows. Everything
 // is bounded: bodies, also unpacked ones, beats of a request, bytes in hand, and
 // dead letters. No log line has a body or a key in it.
@@ -27,11 +27,8 @@
 //
 // # Pings
 //
-// /v1/ping/EVENT/SOURCE is a beat, by GET, HEAD or POST; with /start, /fail or an exit
-// status behind it, it says so (0 is ok, 1 to 255 fail). Its body is not read. All
-// three methods count: whatever fetches a link to preview it beats as well. For that
-// there are keys that accept only POST. See [PingKey] for how a key is sent. A ping of an event
-// that is not configured, or of a source that a fixed event does not know, is answered with 404.
+// docs/api.md has their paths. A ping's body is not read. GET, HEAD and POST all count: whatever fetches a link to preview
+// it beats as well. For that there are keys that accept only POST; see [PingKey] for how a key is sent.
 //
 // # The router
 //
@@ -41,11 +38,10 @@
 // sent before has arrived. A longer backlog proves nothing, so nobody is called silent while
 // it is read. The limit must therefore not be higher than the router's own (4096).
 //
-// The router forgets messages when it has written them. What was on its way when the
-// connection broke or this process ended, or the rest of an answer of more than 32 MiB, is lost; the next beat makes up for it, which
-// is what the missed count is for. Messages that are delivered twice do no harm. Instances may
-// share a group, each under a consumer id of its own: they then share the messages. Two with the same
-// id are refused by the router in turns; that is said once, and only one of them reads.
+// The router forgets messages when it has written them: what was on its way when the connection broke or this process
+// ended, or the rest of an answer of more than 32 MiB, is lost, and the missed count makes up for it. Messages that are
+// delivered twice do no harm. Instances may share a group, each under a consumer ID of its own. Two with the same ID are
+// refused by the router in turns; that is logged once, and only one of them reads.
 //
 // # How it fails
 //

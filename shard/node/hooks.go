@@ -79,8 +79,6 @@ func (h *Hooks) run(ctx context.Context, when string, call shard.HookCall) error
 		"UNDERSTUDY_WHEN="+when, "UNDERSTUDY_EVENT="+string(call.Event), "UNDERSTUDY_SHARD="+call.Shard,
 		"UNDERSTUDY_NODE="+call.Node, "UNDERSTUDY_ROLE="+string(call.Role), "UNDERSTUDY_EPOCH="+strconv.FormatInt(call.Epoch, 10),
 		"UNDERSTUDY_FROM="+call.From, "UNDERSTUDY_TO="+call.To)
-	cmd.SysProcAttr = procgroup.Own()
-	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
 	// What it left behind may hold its output open.
 	running, err := procgroup.Start(cmd, time.Second)
 	if err == nil {

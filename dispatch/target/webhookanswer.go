@@ -13,8 +13,8 @@ import (
 	"github.com/understudy-ha/understudy/internal/untrusted"
 )
 
-// judge reads the answer to a submission, by the table in docs/targets.md.
-func (w *Webhook) judge(r reply, attempt int, now time.Time) dispatch.Answer {
+// classify reads the answer to a submission, by the table in docs/targets.md.
+func (w *Webhook) classify(r reply, attempt int, now time.Time) dispatch.Answer {
 	if a, ok := r.broken(); ok {
 		return a
 	}
@@ -30,7 +30,7 @@ func (w *Webhook) judge(r reply, attempt int, now time.Time) dispatch.Answer {
 	case r.status >= 300 && r.status < 400:
 		return redirected(a, r.header)
 	}
-	a.Outcome, a.Detail = webhookOutcome(r, attempt, hasAfter), said(r)
+	a.Outcome, a.Detail = webhookOutcome(r, attempt, hasAfter), errorText(r)
 	a.RequestEnded = r.status == http.StatusInternalServerError // others may come from a proxy that has lost patience
 	return a
 }
@@ -95,16 +95,16 @@ func OutcomeOf(status int) dispatch.Outcome {
 	return dispatch.Uncertain
 }
 
-// said is an answer in the target's words, or failing that in those of the standard.
-func said(r reply) string {
+// errorText is an answer in the target's words, or failing that in those of the standard.
+func errorText(r reply) string {
 	if s := untrusted.Words(string(r.body[:min(len(r.body), untrusted.MaxWords+1)])); s != "" {
 		return s
 	}
 	return http.StatusText(r.status)
 }
 
-// judgeAsked reads the answer to the question what became of a batch.
-func judgeAsked(r reply, now time.Time) dispatch.Answer {
+// classifyStatus reads the answer to the question what became of a batch.
+func classifyStatus(r reply, now time.Time) dispatch.Answer {
 	if a, ok := r.broken(); ok {
 		a.Outcome = dispatch.Uncertain
 		return a
@@ -129,7 +129,7 @@ func judgeAsked(r reply, now time.Time) dispatch.Answer {
 	default:
 		a.Outcome = dispatch.Uncertain
 	}
-	a.Detail = said(r)
+	a.Detail = errorText(r)
 	return a
 }
 
@@ -141,18 +141,9 @@ func statusMember(body []byte) (dispatch.Outcome, string) {
 	if err := json.Unmarshal(body, &status); err != nil {
 		return dispatch.Uncertain, "its status is no JSON object: " + untrusted.Words(err.Error())
 	}
-	detail := untrusted.Words(status.Message)
-	switch strings.ToLower(status.Status) {
-	case "committed":
-		return dispatch.Done, detail
-	case "pending":
-		return dispatch.Accepted, detail
-	case "valid":
-		return dispatch.Executed, detail
-	case "invalid":
-		return dispatch.Refused, detail
-	case "unknown":
-		return dispatch.NotFound, detail
+	outcome := statusOutcome(status.Status)
+	if outcome == dispatch.Uncertain {
+		return outcome, "its status says neither committed, pending, valid, invalid nor unknown"
 	}
-	return dispatch.Uncertain, "its status says neither committed, pending, valid, invalid nor unknown"
+	return outcome, untrusted.Words(status.Message)
 }
