@@ -1,7 +1,6 @@
 package api
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -52,29 +51,12 @@ func TestBuckets(t *testing.T) {
 	if err.retry.Round(time.Millisecond) != 100*time.Millisecond {
 		t.Errorf("to be tried again in %v, want 100ms", err.retry)
 	}
-	now = now.Add(100 * time.Millisecond)
-	try(one, caller{}, access.Read, true, false)
-	now = now.Add(time.Hour)
-	try(one, caller{}, access.Read, true, true, true, false)
-	now = now.Add(-time.Hour) // a clock that goes back gives nothing, and takes nothing
-	try(one, caller{}, access.Read, false)
-
 	for _, may := range []bool{true, false} { // a proxy on this host brings everybody's guesses
 		try("127.0.0.1:1", caller{}, wrongToken, may)
 	}
 
 	l.limits.Loopback = true
 	try("127.0.0.1:1", caller{}, access.Act, true, false)
-}
-
-func TestBucketsAreBounded(t *testing.T) {
-	l := newLimiter(Limits{})
-	for i := range 2 * maxBuckets {
-		_ = l.allow(from(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255)), caller{}, access.Read)
-	}
-	if n := l.buckets.Len(); n != maxBuckets {
-		t.Errorf("%d buckets are kept, want %d", n, maxBuckets)
-	}
 }
 
 func TestLimitsAreChecked(t *testing.T) {

@@ -43,9 +43,6 @@ func (l Limiter[K]) Take(key K, perSecond, burst float64, now time.Time) (wait t
 	return 0, b.denied
 }
 
-// Len is how many buckets there are.
-func (l Limiter[K]) Len() int { return l.buckets.Len() }
-
 // Network is the range in which one caller can choose its address: a host usually gets a whole IPv6 /64, and could
 // otherwise have a new bucket for each request.
 func Network(addr netip.Addr) netip.Prefix {
