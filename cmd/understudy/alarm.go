@@ -38,21 +38,12 @@ outage started, ENDED how it ended: by a heartbeat (ABATED), or because the sour
   understudy alarm list --standing -o json | jq -r .id | xargs understudy alarm acknowledge`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkLimit(limit); err != nil {
-				return err
-			}
-			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				alarms, more, err := pages(ctx, limit, func(ctx context.Context, n int) ([]apitype.Alarm, error) {
-					q.Limit = n
-					page, err := c.Alarms(ctx, q)
-					q.After = page.Next
-					return page.Alarms, err
-				})
-				if err != nil {
-					return err
-				}
-				return errors.Join(a.printAlarms(alarms), a.tellMore(more))
-			})
+			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Alarm, error) {
+				q.Limit = n
+				page, err := c.Alarms(ctx, q)
+				q.After = page.Next
+				return page.Alarms, err
+			}, a.printAlarms)
 		},
 	}
 	checkFlag(c.Flags(), &q.Check)
@@ -63,20 +54,9 @@ outage started, ENDED how it ended: by a heartbeat (ABATED), or because the sour
 }
 
 func (a *app) printAlarms(alarms []apitype.Alarm) error {
-	var rows []string
-	for _, al := range alarms {
-		if a.json() {
-			if err := a.printJSON(al); err != nil {
-				return err
-			}
-			continue
-		}
-		rows = append(rows, row(al.ID, al.Check, alarmSubject(al), al.Reason, when(al.Started), alarmEnd(al), alarmLasted(al), al.Acknowledged))
-	}
-	if a.json() {
-		return nil
-	}
-	return a.table("ALARM\tCHECK\tSOURCE\tREASON\tSTARTED\tENDED\tFOR\tACKNOWLEDGED", rows)
+	return printList(a, alarms, "ALARM\tCHECK\tSOURCE\tREASON\tSTARTED\tENDED\tFOR\tACKNOWLEDGED", func(al apitype.Alarm) string {
+		return row(al.ID, al.Check, alarmSubject(al), al.Reason, when(al.Started), alarmEnd(al), alarmLasted(al), al.Acknowledged)
+	})
 }
 
 // alarmSubject is a source, or the group that an alarm is of.
@@ -107,18 +87,13 @@ func (a *app) alarmShowCommand() *cobra.Command {
 		Short:   "Show an alarm",
 		Example: "  understudy alarm show 3f0c… -o json",
 		Args:    exactly("ID"),
-		RunE: func(c *cobra.Command, args []string) error {
-			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				al, err := c.Alarm(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				if a.json() {
-					return a.printJSON(al)
-				}
-				return a.printAlarm(al)
-			})
-		},
+		RunE: a.runAPI(func(ctx context.Context, c *client.Client, args []string) error {
+			al, err := c.Alarm(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return printAs(a, al, a.printAlarm)
+		}),
 	}
 }
 

@@ -3,18 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/settings"
-	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/open"
@@ -104,37 +99,4 @@ func (a *app) ask(ctx context.Context, f func(context.Context, store.Store) erro
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return f(ctx, st)
-}
-
-func (a *app) json() bool { return a.output == "json" }
-
-// printJSON prints one value on one line, so that streams are JSON lines.
-func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.stdout)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
-
-// table prints rows of tab-separated cells in columns.
-func (a *app) table(header string, rows []string) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, header)
-	for _, row := range rows {
-		fmt.Fprintln(w, row)
-	}
-	return w.Flush()
-}
-
-// row joins cells for table. What other programs put into the store is printed
-// without anything that a terminal would obey.
-func row(cells ...any) string {
-	texts := make([]string, len(cells))
-	for i, c := range cells {
-		text := termtext.Text(fmt.Sprint(c))
-		if text == "" {
-			text = "-"
-		}
-		texts[i] = text
-	}
-	return strings.Join(texts, "\t")
 }

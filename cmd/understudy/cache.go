@@ -104,11 +104,7 @@ way, that is the one.`,
 				if err != nil {
 					return err
 				}
-				if a.json() {
-					return a.printJSON(item)
-				}
-				_, err = fmt.Fprintf(a.stdout, "%s has %d bytes of term %d, fresh until %s\n", termtext.Text(item.Key), item.Size, item.Term, when(item.Expire))
-				return err
+				return a.print(item, "%s has %d bytes of term %d, fresh until %s", item.Key, item.Size, item.Term, when(item.Expire))
 			})
 		},
 	}
@@ -192,16 +188,11 @@ removes when it is back; how many have confirmed is printed.`,
 }
 
 func (a *app) printRemoved(what string, confirmed, of int) error {
-	if a.json() {
-		return a.printJSON(map[string]int{"confirmed": confirmed, "of": of})
-	}
-	if _, err := fmt.Fprintf(a.stdout, "removed %s; %d of %d peers have confirmed\n", termtext.Text(what), confirmed, of); err != nil {
-		return err
-	}
-	if confirmed < of {
+	err := a.print(map[string]int{"confirmed": confirmed, "of": of}, "removed %s; %d of %d peers have confirmed", what, confirmed, of)
+	if confirmed < of && !a.json() {
 		fmt.Fprintln(a.stderr, "the others remove when they are back; until then they may give old copies to who asks them alone")
 	}
-	return nil
+	return err
 }
 
 func (a *app) cacheKeysCommand() *cobra.Command {
@@ -225,20 +216,13 @@ fetches).`,
 			if err != nil {
 				return err
 			}
-			keys, more, err := pages(c.Context(), limit, func(ctx context.Context, n int) ([]apitype.CacheKey, error) {
+			return printPages(c.Context(), a, limit, func(ctx context.Context, n int) ([]apitype.CacheKey, error) {
 				page, err := peer.CacheKeys(ctx, prefix, after, n)
 				if len(page.Keys) > 0 {
 					after = page.Keys[len(page.Keys)-1].Key
 				}
 				return page.Keys, err
-			})
-			if err != nil {
-				return err
-			}
-			if err := a.printCacheKeys(keys); err != nil {
-				return err
-			}
-			return a.tellMore(more)
+			}, a.printCacheKeys)
 		},
 	}
 	c.Flags().StringVar(&prefix, "prefix", "", "only keys that begin with `P`")
@@ -249,14 +233,7 @@ fetches).`,
 }
 
 func (a *app) printCacheKeys(keys []apitype.CacheKey) error {
-	var rows []string
-	for _, k := range keys {
-		if a.json() {
-			if err := a.printJSON(k); err != nil {
-				return err
-			}
-			continue
-		}
+	return printList(a, keys, "KEY\tSTATE\tPEER\tTERM\tAGE\tFRESH FOR\tBYTES\tWAITING\tFAILURE", func(k apitype.CacheKey) string {
 		age, left := "", ""
 		if !k.Made.IsZero() {
 			age = termtext.Brief(max(0, time.Since(k.Made)))
@@ -266,12 +243,8 @@ func (a *app) printCacheKeys(keys []apitype.CacheKey) error {
 				left = "stale"
 			}
 		}
-		rows = append(rows, row(k.Key, k.State, k.Peer, k.Term, age, left, k.Size, orNothing(int64(k.Waiting)), termtext.Line(k.Failure)))
-	}
-	if a.json() {
-		return nil
-	}
-	return a.table("KEY\tSTATE\tPEER\tTERM\tAGE\tFRESH FOR\tBYTES\tWAITING\tFAILURE", rows)
+		return row(k.Key, k.State, k.Peer, k.Term, age, left, k.Size, orNothing(int64(k.Waiting)), termtext.Line(k.Failure))
+	})
 }
 
 // parseMember reads URL,API.

@@ -30,11 +30,8 @@ single quotes.`,
 			if err := writeNew(out, keyText(key)); err != nil {
 				return err
 			}
-			if a.json() {
-				return a.printJSON(map[string]string{"public": zmtp.EncodeKey(key.Public), "file": out})
-			}
-			_, err := fmt.Fprintln(a.stdout, zmtp.EncodeKey(key.Public))
-			return err
+			public := zmtp.EncodeKey(key.Public)
+			return a.print(map[string]string{"public": public, "file": out}, "%s", public)
 		},
 	}
 	c.Flags().StringVar(&out, "out", "", "write the pair to this new `FILE`, mode 0600, and print the public key only")

@@ -41,10 +41,7 @@ change. Peers whose lists differ by more than one member ignore each other.`,
 				if err != nil {
 					return err
 				}
-				if a.json() {
-					return a.printJSON(view)
-				}
-				return a.printCluster(view)
+				return printAs(a, view, a.printCluster)
 			})
 		},
 	}

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
@@ -68,13 +66,7 @@ func (a *app) showHistory(ctx context.Context, q client.Query, goOn bool) error 
 
 func (a *app) printEvents(events []apitype.Event) error {
 	for _, e := range events {
-		var err error
-		if a.json() {
-			err = a.printJSON(e)
-		} else {
-			_, err = fmt.Fprintf(a.stdout, "%s  %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), termtext.Text(historyEvent(e).String()))
-		}
-		if err != nil {
+		if err := a.print(e, "%s  %s", e.At.Local().Format("2006-01-02 15:04:05.000"), historyEvent(e)); err != nil {
 			return err
 		}
 	}

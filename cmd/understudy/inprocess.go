@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
@@ -34,6 +36,13 @@ func (a *app) withRunningAPI(ctx context.Context, f func(context.Context, *clien
 // callAPI is withAPI for calls that take no longer than callTimeout together.
 func (a *app) callAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
 	return a.withAPI(ctx, within(callTimeout, f))
+}
+
+// runAPI is what a command runs that calls the API within callTimeout.
+func (a *app) runAPI(f func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return a.callAPI(cmd.Context(), func(ctx context.Context, c *client.Client) error { return f(ctx, c, args) })
+	}
 }
 
 // within gives f a deadline.

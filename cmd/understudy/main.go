@@ -141,11 +141,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Example: "  understudy version -o json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if a.json() {
-				return a.printJSON(map[string]string{"version": version(), "go": goVersion()})
-			}
-			_, err := fmt.Fprintf(a.stdout, "understudy %s (%s)\n", version(), goVersion())
-			return err
+			return a.print(map[string]string{"version": version(), "go": goVersion()}, "understudy %s (%s)", version(), goVersion())
 		},
 	}
 }

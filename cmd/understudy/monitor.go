@@ -77,11 +77,7 @@ func dropKnown(o monitor.Overview, verb monitor.ActionType, name string) bool {
 
 // printDone prints what was done to what.
 func (a *app) printDone(did, noun, name string) error {
-	if a.json() {
-		return a.printJSON(map[string]string{"action": did, noun: name})
-	}
-	_, err := fmt.Fprintf(a.stdout, "%s: %s\n", did, termtext.Text(name))
-	return err
+	return a.print(map[string]string{"action": did, noun: name}, "%s: %s", did, name)
 }
 
 // withMonitor opens the store and lets f use its table; f bounds its own calls.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/termtext"
-	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 // queueCommands returns "queue", and "batch", which is its old name.
@@ -48,24 +46,14 @@ message that blocks a key of it is dead-lettered.`),
 }
 
 func (a *app) printQueues(queues []apitype.Queue) error {
-	var rows []string
-	for _, q := range queues {
-		if a.json() {
-			if err := a.printJSON(q); err != nil {
-				return err
-			}
-			continue
-		}
+	const header = "QUEUE\tDEPTH\tOLDEST\tKEYS\tIN FLIGHT\tPENDING\tDELAYED\tBLOCKED\tDONE\tINSTANCES (KEYS)"
+	return printList(a, queues, header, func(q apitype.Queue) string {
 		holders := make([]string, 0, len(q.Holders))
 		for _, h := range q.Holders {
 			holders = append(holders, fmt.Sprintf("%s (%d)", h.Instance.Name, h.Keys))
 		}
-		rows = append(rows, row(q.Queue, q.Depth, orDash(millis(q.OldestMS)), q.Keys, q.InFlight, q.Pending, q.Delayed, q.Blocked, q.Done, strings.Join(holders, ", ")))
-	}
-	if a.json() {
-		return nil
-	}
-	return a.table("QUEUE\tDEPTH\tOLDEST\tKEYS\tIN FLIGHT\tPENDING\tDELAYED\tBLOCKED\tDONE\tINSTANCES (KEYS)", rows)
+		return row(q.Queue, q.Depth, orDash(millis(q.OldestMS)), q.Keys, q.InFlight, q.Pending, q.Delayed, q.Blocked, q.Done, strings.Join(holders, ", "))
+	})
 }
 
 // orDash is a duration, and nothing when it is none.
@@ -74,16 +62,6 @@ func orDash(d time.Duration) string {
 		return ""
 	}
 	return termtext.Brief(d)
-}
-
-// maxRows is the most that one command lists.
-const maxRows = 1_000_000
-
-func checkLimit(n int) error {
-	if n < 1 || n > maxRows {
-		return usererr.Errorf("--limit %d: 1 to %d are possible", n, maxRows)
-	}
-	return nil
 }
 
 func (a *app) queueKeysCommand() *cobra.Command {
@@ -98,25 +76,16 @@ waits for an operator: see "queue retry" and "queue skip".`,
   understudy queue keys orders -o json | jq .depth`,
 		Args: exactly("QUEUE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkLimit(limit); err != nil {
-				return err
-			}
 			if err := dispatch.ValidateQueue(args[0]); err != nil {
 				return err
 			}
 			q.Queue = args[0]
-			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				keys, more, err := pages(ctx, limit, func(ctx context.Context, n int) ([]apitype.Key, error) {
-					q.Limit = n
-					page, err := c.Keys(ctx, q)
-					q.After = page.Next
-					return page.Keys, err
-				})
-				if err != nil {
-					return err
-				}
-				return errors.Join(a.printKeys(keys), a.tellMore(more))
-			})
+			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Key, error) {
+				q.Limit = n
+				page, err := c.Keys(ctx, q)
+				q.After = page.Next
+				return page.Keys, err
+			}, a.printKeys)
 		},
 	}
 	c.Flags().BoolVar(&q.Blocked, "blocked", false, "only keys that wait for an operator")
@@ -125,52 +94,14 @@ waits for an operator: see "queue retry" and "queue skip".`,
 	return c
 }
 
-// pages collects up to limit rows, page by page, each within callTimeout, and
-// tells whether there may be more.
-func pages[T any](ctx context.Context, limit int, next func(ctx context.Context, n int) ([]T, error)) (out []T, more bool, err error) {
-	for len(out) < limit {
-		n := min(limit-len(out), dispatch.MaxPage)
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		page, err := next(call, n)
-		cancel()
-		if err != nil {
-			return nil, false, err
-		}
-		if out = append(out, page...); len(page) < n {
-			return out, false, nil
-		}
-	}
-	return out, true, nil
-}
-
-// tellMore is for operators; programs see that they got as many as they asked for.
-func (a *app) tellMore(more bool) error {
-	if !more || a.json() {
-		return nil
-	}
-	_, err := fmt.Fprintln(a.stderr, "there may be more; see --limit")
-	return err
-}
-
 func (a *app) printKeys(keys []apitype.Key) error {
-	var rows []string
-	for _, k := range keys {
-		if a.json() {
-			if err := a.printJSON(k); err != nil {
-				return err
-			}
-			continue
-		}
+	return printList(a, keys, "KEY\tDEPTH\tMESSAGE\tSTATE\tWAITING\tNEXT\tHOLDER\tREASON", func(k apitype.Key) string {
 		holder := ""
 		if k.Holder != nil {
 			holder = k.Holder.Name
 		}
-		rows = append(rows, row(k.Key, k.Depth, k.Head, keyState(k), orDash(millis(k.WaitingMS)), orDash(millis(k.NextMS)), holder, termtext.Line(k.Reason)))
-	}
-	if a.json() {
-		return nil
-	}
-	return a.table("KEY\tDEPTH\tMESSAGE\tSTATE\tWAITING\tNEXT\tHOLDER\tREASON", rows)
+		return row(k.Key, k.Depth, k.Head, keyState(k), orDash(millis(k.WaitingMS)), orDash(millis(k.NextMS)), holder, termtext.Line(k.Reason))
+	})
 }
 
 func keyState(k apitype.Key) string {

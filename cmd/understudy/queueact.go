@@ -95,15 +95,7 @@ func (t actor) one(ctx context.Context, queue, id string) error {
 	if err := act(ctx, queue, id, who()); err != nil {
 		return apiError(err)
 	}
-	return t.tell(queue, id)
-}
-
-func (t actor) tell(queue, id string) error {
-	if t.app.json() {
-		return t.app.printJSON(map[string]string{"queue": queue, "id": id, "action": string(t.action)})
-	}
-	_, err := fmt.Fprintf(t.app.stdout, "%s: %s in %s\n", t.action, termtext.Text(id), termtext.Text(queue))
-	return err
+	return t.app.print(map[string]string{"queue": queue, "id": id, "action": string(t.action)}, "%s: %s in %s", t.action, id, queue)
 }
 
 func (t actor) allBlocked(ctx context.Context, queue string) error {
@@ -189,12 +181,7 @@ func (a *app) waitFor(ctx context.Context, c *client.Client, queue string, ids [
 		if err != nil {
 			return err
 		}
-		if a.json() {
-			err = a.printJSON(b)
-		} else {
-			_, err = fmt.Fprintf(a.stdout, "%s  %s\n", termtext.Text(b.ID), messageState(b))
-		}
-		if err != nil {
+		if err := a.print(b, "%s  %s", b.ID, messageState(b)); err != nil {
 			return err
 		}
 		if b.State != string(dispatch.Committed) {

@@ -236,12 +236,7 @@ func (d *adder) store(ctx context.Context) error {
 		} else {
 			d.doubles++
 		}
-		if d.app.json() {
-			err = d.app.printJSON(map[string]any{"queue": d.queue, "key": b.Key, "id": b.ID, "added": fresh})
-		} else {
-			_, err = fmt.Fprintln(d.app.stdout, termtext.Text(b.ID))
-		}
-		if err != nil {
+		if err := d.app.print(map[string]any{"queue": d.queue, "key": b.Key, "id": b.ID, "added": fresh}, "%s", b.ID); err != nil {
 			return err
 		}
 	}

@@ -65,9 +65,6 @@ failed and cancelled.`,
 }
 
 func (a *app) listMessages(ctx context.Context, q client.MessageQuery, limit int) error {
-	if err := checkLimit(limit); err != nil {
-		return err
-	}
 	if err := dispatch.ValidateQueue(q.Queue); err != nil {
 		return err
 	}
@@ -76,35 +73,18 @@ func (a *app) listMessages(ctx context.Context, q client.MessageQuery, limit int
 			return err
 		}
 	}
-	return a.withAPI(ctx, func(ctx context.Context, c *client.Client) error {
-		messages, more, err := pages(ctx, limit, func(ctx context.Context, n int) ([]apitype.Message, error) {
-			q.Limit = n
-			page, err := c.Messages(ctx, q)
-			q.After = page.Next
-			return page.Messages, err
-		})
-		if err != nil {
-			return err
-		}
-		return errors.Join(a.printMessages(messages), a.tellMore(more))
-	})
+	return printPagesOfAPI(ctx, a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Message, error) {
+		q.Limit = n
+		page, err := c.Messages(ctx, q)
+		q.After = page.Next
+		return page.Messages, err
+	}, a.printMessages)
 }
 
 func (a *app) printMessages(messages []apitype.Message) error {
-	var rows []string
-	for _, b := range messages {
-		if a.json() {
-			if err := a.printJSON(b); err != nil {
-				return err
-			}
-			continue
-		}
-		rows = append(rows, row(b.Key, b.Seq, b.ID, messageState(b), b.Attempts, orNothing(b.Code), b.Size, when(b.Enqueued), termtext.Line(b.Detail)))
-	}
-	if a.json() {
-		return nil
-	}
-	return a.table("KEY\tSEQ\tMESSAGE\tSTATE\tATTEMPTS\tCODE\tBYTES\tENQUEUED\tDETAIL", rows)
+	return printList(a, messages, "KEY\tSEQ\tMESSAGE\tSTATE\tATTEMPTS\tCODE\tBYTES\tENQUEUED\tDETAIL", func(b apitype.Message) string {
+		return row(b.Key, b.Seq, b.ID, messageState(b), b.Attempts, orNothing(b.Code), b.Size, when(b.Enqueued), termtext.Line(b.Detail))
+	})
 }
 
 func messageState(b apitype.Message) string {
@@ -151,10 +131,8 @@ given. Name the queue if several have a message with that ID.`,
 						_, err = a.stdout.Write(bytes)
 					}
 					return err
-				case a.json():
-					return a.printJSON(m)
 				}
-				return a.printMessage(m)
+				return printAs(a, m, a.printMessage)
 			}))
 		},
 	}

@@ -53,19 +53,9 @@ func (a *app) roleWhoCommand() *cobra.Command {
 }
 
 func (a *app) printPrimaries(holders []apitype.Primary) error {
-	if a.json() {
-		for _, p := range holders {
-			if err := a.printJSON(p); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	var rows []string
-	for _, p := range holders {
-		rows = append(rows, row(p.Name, p.Address, p.Term, p.Since.Local().Format(time.DateTime), termtext.Brief(millis(p.ExpiresInMS)), p.ID))
-	}
-	return a.table("NAME\tADDRESS\tTERM\tSINCE\tLEFT\tID", rows)
+	return printList(a, holders, "NAME\tADDRESS\tTERM\tSINCE\tLEFT\tID", func(p apitype.Primary) string {
+		return row(p.Name, p.Address, p.Term, p.Since.Local().Format(time.DateTime), termtext.Brief(millis(p.ExpiresInMS)), p.ID)
+	})
 }
 
 func (a *app) roleListCommand() *cobra.Command {
@@ -74,18 +64,13 @@ func (a *app) roleListCommand() *cobra.Command {
 		Short:   "List the roles, who holds them and who stands by",
 		Example: "  understudy role list -o json",
 		Args:    noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				roles, err := c.Roles(ctx)
-				if err != nil {
-					return err
-				}
-				if a.json() {
-					return a.printJSON(orEmpty(roles))
-				}
-				return a.printRoles(roles)
-			})
-		},
+		RunE: a.runAPI(func(ctx context.Context, c *client.Client, _ []string) error {
+			roles, err := c.Roles(ctx)
+			if err != nil {
+				return err
+			}
+			return printAs(a, orEmpty(roles), a.printRoles)
+		}),
 	}
 }
 
@@ -176,11 +161,8 @@ asked. Who asked is kept in the history.`,
 				if err := c.Resign(ctx, args[0], to, who()); err != nil {
 					return err
 				}
-				if a.json() {
-					return a.printJSON(map[string]string{"role": args[0], "asked": "resign", "to": to})
-				}
-				_, err := fmt.Fprintf(a.stdout, "asked the primary of %s to resign; see: understudy role watch %s\n", termtext.Text(args[0]), termtext.Text(args[0]))
-				return err
+				return a.print(map[string]string{"role": args[0], "asked": "resign", "to": to},
+					"asked the primary of %s to resign; see: understudy role watch %s", args[0], args[0])
 			})
 		},
 	}

@@ -86,20 +86,7 @@ func (a *app) listShards(ctx context.Context, c *client.Client) error {
 	if err != nil {
 		return err
 	}
-	var rows []string
-	for _, s := range shards {
-		if a.json() {
-			if err := a.printJSON(s); err != nil {
-				return err
-			}
-			continue
-		}
-		rows = append(rows, shardRow(s))
-	}
-	if a.json() {
-		return nil
-	}
-	return a.table("SHARD\tHEALTH\tPRIMARY\tEPOCH\tREPLICAS\tMOST LAG\tNOTE", rows)
+	return printList(a, shards, "SHARD\tHEALTH\tPRIMARY\tEPOCH\tREPLICAS\tMOST LAG\tNOTE", shardRow)
 }
 
 func shardRow(s apitype.Shard) string {
@@ -170,11 +157,7 @@ while the store is down.`,
 				if err != nil {
 					return err
 				}
-				if a.json() {
-					return a.printJSON(at)
-				}
-				_, err = fmt.Fprintln(a.stdout, termtext.Text(at.Address))
-				return err
+				return a.print(at, "%s", at.Address)
 			})
 		},
 	}

@@ -28,11 +28,7 @@ func (a *app) changeShard(c *cobra.Command, name, did, message string, f func(co
 		if err := f(ctx, c); err != nil {
 			return shardError(err)
 		}
-		if a.json() {
-			return a.printJSON(map[string]string{"shard": name, "done": did})
-		}
-		_, err := fmt.Fprintln(a.stdout, termtext.Text(message))
-		return err
+		return a.print(map[string]string{"shard": name, "done": did}, "%s", message)
 	}))
 }
 
@@ -253,24 +249,18 @@ func (p *progress) steps(plan apitype.ShardPlan) {
 	}
 	for ; p.printedSteps < len(plan.Steps); p.printedSteps++ {
 		step := plan.Steps[p.printedSteps]
-		if p.app.json() {
-			p.print(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "phase": step.Phase, "took_ms": step.TookMS, "note": step.Note})
-		} else {
-			p.say("  %-10s %8s  %s", step.Phase, termtext.Brief(millis(step.TookMS)), step.Note)
-		}
+		p.print(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "phase": step.Phase, "took_ms": step.TookMS, "note": step.Note},
+			"  %-10s %8s  %s", step.Phase, termtext.Brief(millis(step.TookMS)), step.Note)
 	}
 }
 
 func (p *progress) begins(plan apitype.ShardPlan) {
-	if p.app.json() {
-		p.print(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "kind": plan.Kind, "from": plan.From, "to": plan.To})
-		return
-	}
 	to := "the best replica"
 	if plan.To != "" {
 		to = shardagent.Label(p.seen.Shard, plan.To)
 	}
-	p.say("%s of %s, epoch %d: %s → %s", plan.Kind, p.shard, plan.Epoch, shardagent.Label(p.seen.Shard, plan.From), to)
+	p.print(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "kind": plan.Kind, "from": plan.From, "to": plan.To},
+		"%s of %s, epoch %d: %s → %s", plan.Kind, p.shard, plan.Epoch, shardagent.Label(p.seen.Shard, plan.From), to)
 }
 
 // done tells where the primary is now.
@@ -279,16 +269,9 @@ func (p *progress) done(plan apitype.ShardPlan) error {
 	for _, s := range plan.Steps {
 		took += millis(s.TookMS)
 	}
-	if p.app.json() {
-		return p.app.printJSON(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "done": true, "took_ms": ms(took), "node_id": plan.To, "address": p.address(plan.To)})
-	}
-	_, err := fmt.Fprintf(p.app.stdout, "done in %s: the primary of %s is %s\n", termtext.Brief(took), termtext.Text(p.shard), termtext.Text(shardagent.Label(p.seen.Shard, plan.To)))
-	return err
-}
-
-func (p *progress) address(id string) string {
-	n, _ := p.seen.node(id)
-	return n.Address
+	to, _ := p.seen.node(plan.To)
+	return p.app.print(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "done": true, "took_ms": ms(took), "node_id": plan.To, "address": to.Address},
+		"done in %s: the primary of %s is %s", termtext.Brief(took), p.shard, shardagent.Label(p.seen.Shard, plan.To))
 }
 
 // takeBack withdraws what nobody has begun, and says how it stands.
@@ -312,15 +295,9 @@ func (p *progress) takeBack(ctx context.Context, c *client.Client, wait time.Dur
 		shard.ErrFailed, p.kind, p.shard, wait, p.shard)
 }
 
-func (p *progress) say(format string, args ...any) {
+func (p *progress) print(v any, format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintln(p.app.stdout, termtext.Text(fmt.Sprintf(format, args...)))
-	}
-}
-
-func (p *progress) print(v any) {
-	if p.err == nil {
-		p.err = p.app.printJSON(v)
+		p.err = p.app.print(v, format, args...)
 	}
 }
 

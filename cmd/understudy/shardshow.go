@@ -172,10 +172,7 @@ no node of the shard, are silent, or are not allowed in.`,
 		Args:    shardName,
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.showShard(c.Context(), args[0], func(s shardSeen) error {
-				if a.json() {
-					return a.printJSON(s.Shard)
-				}
-				return a.printTopology(s.Shard)
+				return printAs(a, s.Shard, a.printTopology)
 			})
 		},
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -49,24 +48,15 @@ source may still be quiet. RECENT shows the last intervals, the newest first: a 
   understudy source list --state retired -o json | jq -r .source`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkLimit(limit); err != nil {
-				return err
-			}
 			if err := sourceFilter(&q, state, label); err != nil {
 				return err
 			}
-			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				sources, more, err := pages(ctx, limit, func(ctx context.Context, n int) ([]apitype.Source, error) {
-					q.Limit = n
-					page, err := c.Sources(ctx, q)
-					q.After = page.Next
-					return page.Sources, err
-				})
-				if err != nil {
-					return err
-				}
-				return errors.Join(a.printSources(sources), a.tellMore(more))
-			})
+			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Source, error) {
+				q.Limit = n
+				page, err := c.Sources(ctx, q)
+				q.After = page.Next
+				return page.Sources, err
+			}, a.printSources)
 		},
 	}
 	checkFlag(c.Flags(), &q.Check)
@@ -93,20 +83,9 @@ func sourceFilter(q *client.SourceQuery, state, label string) error {
 }
 
 func (a *app) printSources(sources []apitype.Source) error {
-	var rows []string
-	for _, s := range sources {
-		if a.json() {
-			if err := a.printJSON(s); err != nil {
-				return err
-			}
-			continue
-		}
-		rows = append(rows, row(s.Check, s.Name, sourceState(s), sourceQuiet(s), sourceLeft(s), s.Beats, recent(s.Recent, 20), s.Path, s.Alarm))
-	}
-	if a.json() {
-		return nil
-	}
-	return a.table("CHECK\tSOURCE\tSTATE\tQUIET\tLEFT\tBEATS\tRECENT\tPATH\tALARM", rows)
+	return printList(a, sources, "CHECK\tSOURCE\tSTATE\tQUIET\tLEFT\tBEATS\tRECENT\tPATH\tALARM", func(s apitype.Source) string {
+		return row(s.Check, s.Name, sourceState(s), sourceQuiet(s), sourceLeft(s), s.Beats, recent(s.Recent, 20), s.Path, s.Alarm)
+	})
 }
 
 func sourceState(s apitype.Source) string {
@@ -173,25 +152,23 @@ func (a *app) sourceShowCommand() *cobra.Command {
 		Example: `  understudy source show nightly-backup db-1
   understudy source show nightly-backup db-1 -o json | jq .left_ms`,
 		Args: exactly("CHECK", "SOURCE"),
-		RunE: func(c *cobra.Command, args []string) error {
-			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				found, err := c.Sources(ctx, client.SourceQuery{Check: args[0], Source: args[1], Limit: 1})
-				if err == nil && len(found.Sources) == 0 {
-					err = fmt.Errorf("%w: %q of check %q", monitor.ErrNoSource, args[1], args[0])
-				}
-				if err != nil {
-					return err
-				}
-				if a.json() {
-					return a.printJSON(found.Sources[0])
-				}
-				alarms, err := c.Alarms(ctx, client.AlarmQuery{Check: args[0], Source: args[1], Limit: 10})
-				if err != nil {
-					return err
-				}
-				return a.printSource(found.Sources[0], alarms.Alarms)
-			})
-		},
+		RunE: a.runAPI(func(ctx context.Context, c *client.Client, args []string) error {
+			found, err := c.Sources(ctx, client.SourceQuery{Check: args[0], Source: args[1], Limit: 1})
+			if err == nil && len(found.Sources) == 0 {
+				err = fmt.Errorf("%w: %q of check %q", monitor.ErrNoSource, args[1], args[0])
+			}
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printJSON(found.Sources[0])
+			}
+			alarms, err := c.Alarms(ctx, client.AlarmQuery{Check: args[0], Source: args[1], Limit: 10})
+			if err != nil {
+				return err
+			}
+			return a.printSource(found.Sources[0], alarms.Alarms)
+		}),
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -54,17 +53,14 @@ func (a *app) declare(ctx context.Context, c *client.Client, sources []monitor.D
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		added, err := c.Declare(call, apitype.Declaration{Check: d.Check, Source: d.Source, Labels: d.Labels})
 		cancel()
-		switch {
-		case err != nil:
-			return err
-		case a.json():
-			err = a.printJSON(map[string]any{"event": d.Check, "source": d.Source, "added": added > 0})
-		case added > 0:
-			_, err = fmt.Fprintf(a.stdout, "declared: %s\n", termtext.Text(d.Source))
-		default:
-			_, err = fmt.Fprintf(a.stdout, "known already: %s\n", termtext.Text(d.Source))
-		}
 		if err != nil {
+			return err
+		}
+		did := "declared"
+		if added == 0 {
+			did = "known already"
+		}
+		if err := a.print(map[string]any{"event": d.Check, "source": d.Source, "added": added > 0}, "%s: %s", did, d.Source); err != nil {
 			return err
 		}
 	}

@@ -28,11 +28,8 @@ func (a *app) storeCommand() *cobra.Command {
 				if err := a.needStore(); err != nil {
 					return err
 				}
-				if a.json() {
-					return a.printJSON(map[string]string{"store": termtext.URL(a.StoreURL)})
-				}
-				_, err := fmt.Fprintln(a.stdout, termtext.URL(a.StoreURL))
-				return err
+				url := termtext.URL(a.StoreURL)
+				return a.print(map[string]string{"store": url}, "%s", url)
 			},
 		},
 	)
@@ -63,15 +60,11 @@ func (a *app) storeMigrate(ctx context.Context, st store.Store) error {
 	if err != nil {
 		return err
 	}
-	if a.json() {
-		return a.printJSON(map[string]int{"from": from, "to": to})
-	}
+	text := fmt.Sprintf("schema migrated from version %d to %d", from, to)
 	if from == to {
-		_, err = fmt.Fprintf(a.stdout, "schema is up to date (version %d)\n", to)
-	} else {
-		_, err = fmt.Fprintf(a.stdout, "schema migrated from version %d to %d\n", from, to)
+		text = fmt.Sprintf("schema is up to date (version %d)", to)
 	}
-	return err
+	return a.print(map[string]int{"from": from, "to": to}, "%s", text)
 }
 
 func (a *app) storeCheck(ctx context.Context, st store.Store) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,38 +99,22 @@ func (a *app) tokenListCommand() *cobra.Command {
 		Example: `  understudy token list
   understudy token list --all -o json | jq -r 'select(.state == "live") | .name'`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				list, err := c.Tokens(ctx)
-				if err != nil {
-					return err
+		RunE: a.runAPI(func(ctx context.Context, c *client.Client, _ []string) error {
+			tokens, err := c.Tokens(ctx)
+			if err != nil {
+				return err
+			}
+			if !all {
+				tokens = slices.DeleteFunc(tokens, func(t apitype.Token) bool { return t.State != apitype.TokenLive })
+			}
+			return printList(a, tokens, "ID\tNAME\tSCOPES\tSTATE\tCREATED\tENDS", func(t apitype.Token) string {
+				ends := when(t.Expires)
+				if !t.Revoked.IsZero() {
+					ends = when(t.Revoked) + " by " + t.RevokedBy
 				}
-				var rows []string
-				for _, t := range list {
-					if !all && t.State != apitype.TokenLive {
-						continue
-					}
-					if a.json() {
-						if err := a.printJSON(t); err != nil {
-							return err
-						}
-						continue
-					}
-					ends := ""
-					switch {
-					case !t.Revoked.IsZero():
-						ends = t.Revoked.Local().Format(time.DateTime) + " by " + t.RevokedBy
-					case !t.Expires.IsZero():
-						ends = t.Expires.Local().Format(time.DateTime)
-					}
-					rows = append(rows, row(t.ID, t.Name, strings.Join(t.Scopes, ", "), t.State, t.Created.Local().Format(time.DateTime)+" by "+t.By, ends))
-				}
-				if a.json() {
-					return nil
-				}
-				return a.table("ID\tNAME\tSCOPES\tSTATE\tCREATED\tENDS", rows)
+				return row(t.ID, t.Name, strings.Join(t.Scopes, ", "), t.State, when(t.Created)+" by "+t.By, ends)
 			})
-		},
+		}),
 	}
 	c.Flags().BoolVarP(&all, "all", "a", false, "include revoked and expired tokens")
 	return c
@@ -143,22 +128,16 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 more, and with a server that cannot reach the store for as long as it cannot.`,
 		Example: `  understudy token revoke grafana`,
 		Args:    exactly("ID or NAME"),
-		RunE: func(c *cobra.Command, args []string) error {
-			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				t, err := c.RevokeToken(ctx, args[0], who())
-				if errors.Is(apiError(err), access.ErrNotFound) {
-					return absentf("no token that is good is called %q, and none has that id; see: understudy token list --all", args[0])
-				}
-				if err != nil {
-					return err
-				}
-				if a.json() {
-					return a.printJSON(t)
-				}
-				_, err = fmt.Fprintf(a.stdout, "token %s %q is revoked\n", t.ID, termtext.Text(t.Name))
+		RunE: a.runAPI(func(ctx context.Context, c *client.Client, args []string) error {
+			t, err := c.RevokeToken(ctx, args[0], who())
+			if errors.Is(apiError(err), access.ErrNotFound) {
+				return absentf("no token that is good is called %q, and none has that id; see: understudy token list --all", args[0])
+			}
+			if err != nil {
 				return err
-			})
-		},
+			}
+			return a.print(t, "token %s %q is revoked", t.ID, t.Name)
+		}),
 	}
 }
 
