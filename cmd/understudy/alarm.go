@@ -105,19 +105,6 @@ func (a *app) printAlarm(al apitype.Alarm) error {
 	})
 }
 
-// printFacts prints what is known, each on its line.
-func (a *app) printFacts(facts [][2]string) error {
-	for _, f := range facts {
-		if f[1] == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(a.stdout, "%-15s %s\n", f[0], termtext.Text(termtext.Line(f[1]))); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (a *app) alarmAcknowledgeCommand() *cobra.Command {
 	var note string
 	c := &cobra.Command{
@@ -139,27 +126,34 @@ source returns. The history keeps who acknowledged it and why.`,
 	return c
 }
 
-// actOnEach goes on after one with which it cannot be done, and returns all that
-// was wrong.
+// actOnEach does one thing with each name, within callTimeout each.
 func (a *app) actOnEach(ctx context.Context, did, noun string, names []string, act func(ctx context.Context, c *client.Client, name string) error) error {
 	return a.withAPI(ctx, func(ctx context.Context, c *client.Client) error {
-		var failed []error
-		for _, name := range names {
+		return forEach(names, func(name string) error {
 			call, cancel := context.WithTimeout(ctx, callTimeout)
-			err := apiError(act(call, c, name))
-			cancel()
-			if err == nil {
-				if err = a.printDone(did, noun, name); err != nil {
-					return err
-				}
-				continue
+			defer cancel()
+			if err := act(call, c, name); err != nil {
+				return apiError(err)
 			}
-			if failed = append(failed, fmt.Errorf("%s: %w", name, err)); exitCode(err) == exitUnreachable {
-				break
-			}
-		}
-		return errors.Join(failed...)
+			return a.printDone(did, noun, name)
+		})
 	})
+}
+
+// forEach does something with each name, goes on after one with which it cannot be done, unless nobody answers any
+// more, and returns all errors.
+func forEach(names []string, do func(name string) error) error {
+	var failed []error
+	for _, name := range names {
+		err := do(name)
+		if err == nil {
+			continue
+		}
+		if failed = append(failed, fmt.Errorf("%s: %w", name, err)); exitCode(err) == exitUnreachable {
+			break
+		}
+	}
+	return errors.Join(failed...)
 }
 
 // atLeast checks that every argument is there; the last may be repeated.

@@ -88,15 +88,3 @@ func (a *app) openPatiently(ctx context.Context, patient bool) (store.Store, err
 	}
 	return a.Host.OpenPatiently(ctx, patient)
 }
-
-// ask opens the store, lets f ask it within callTimeout, and closes it.
-func (a *app) ask(ctx context.Context, f func(context.Context, store.Store) error) error {
-	st, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return f(ctx, st)
-}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -55,21 +56,12 @@ func (h *cacheHTTP) client() (*client.Client, error) {
 	if h.wait < 0 || h.wait > 5*time.Minute {
 		return nil, usererr.Errorf("--timeout %v: use up to 5m", h.wait)
 	}
-	cfg := client.Config{URL: h.url, Token: os.Getenv("UNDERSTUDY_TOKEN")}
-	if cfg.URL == "" {
-		cfg.URL = os.Getenv("UNDERSTUDY_CACHE_HTTP")
+	token, err := tokenIn(h.tokenFile)
+	if err != nil {
+		return nil, err
 	}
-	if cfg.URL == "" {
-		cfg.URL = "http://" + settings.DefaultListen()
-	}
-	if h.tokenFile != "" {
-		token, err := settings.SecretFile(h.tokenFile)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Token = string(token)
-	}
-	c, err := client.New(cfg)
+	url := cmp.Or(h.url, os.Getenv("UNDERSTUDY_CACHE_HTTP"), "http://"+settings.DefaultListen())
+	c, err := client.New(client.Config{URL: url, Token: token})
 	if err != nil {
 		return nil, usererr.Errorf("--http: %v", err)
 	}
@@ -123,13 +115,8 @@ func (a *app) tellWaiting(ctx context.Context, key string) (stop func()) {
 	}
 	go func() {
 		defer close(done)
-		for began := time.Now(); ; {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(progressEvery):
-				fmt.Fprintf(a.stderr, "waiting for %s, %s so far\n", termtext.Text(key), termtext.Brief(time.Since(began)))
-			}
+		for began := time.Now(); pause(ctx, progressEvery); {
+			fmt.Fprintf(a.stderr, "waiting for %s, %s so far\n", termtext.Text(key), termtext.Brief(time.Since(began)))
 		}
 	}()
 	return func() { cancel(); <-done }

@@ -126,10 +126,8 @@ func (a *app) watchCache(ctx context.Context, peer *client.Client, prefix string
 		case !errors.As(err, &broken):
 			fmt.Fprintf(a.stderr, "%s  %s\n", time.Now().Format("15:04:05"), termtext.Text(err.Error()))
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, time.Second) {
 			return nil
-		case <-time.After(time.Second):
 		}
 	}
 }

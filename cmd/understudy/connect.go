@@ -44,18 +44,18 @@ func (a *app) needStore() error {
 // remote tells whether commands ask a server.
 func (a *app) remote() bool { return a.serverURL != "" }
 
-// token is what is shown to the server; "" is nothing.
-func (a *app) token() (string, error) {
-	if a.tokenFile == "" {
+// tokenIn is what is shown to a server: the token in a file, else the one in the environment; "" is nothing.
+func tokenIn(file string) (string, error) {
+	if file == "" {
 		return os.Getenv("UNDERSTUDY_TOKEN"), nil
 	}
-	text, err := settings.SecretFile(a.tokenFile)
+	text, err := settings.SecretFile(file)
 	return string(text), err
 }
 
 // server returns a client of the server that the flags name. Nothing is sent yet.
 func (a *app) server() (*client.Client, error) {
-	token, err := a.token()
+	token, err := tokenIn(a.tokenFile)
 	if err != nil {
 		return nil, err
 	}
@@ -90,15 +90,13 @@ func (p retryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return answer, err
 		}
 		seconds, err := strconv.ParseUint(answer.Header.Get("Retry-After"), 10, 16)
-		pause := max(time.Duration(seconds)*time.Second, leastPause) // what says 0 is not asked in a loop
-		if ends, ok := r.Context().Deadline(); err != nil || !ok || time.Until(ends) <= pause {
+		wait := max(time.Duration(seconds)*time.Second, leastPause) // what says 0 is not asked in a loop
+		if ends, ok := r.Context().Deadline(); err != nil || !ok || time.Until(ends) <= wait {
 			return answer, nil // the caller is told
 		}
 		answer.Body.Close()
-		select {
-		case <-r.Context().Done():
+		if !pause(r.Context(), wait) {
 			return nil, context.Cause(r.Context())
-		case <-time.After(pause):
 		}
 		if r = r.Clone(r.Context()); r.GetBody != nil {
 			if r.Body, err = r.GetBody(); err != nil {

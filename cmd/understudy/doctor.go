@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -118,13 +116,9 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 
 // asked are the servers that the command line names, and the token for them.
 func (f *doctorFlags) asked() (*doctor.Servers, error) {
-	token := os.Getenv("UNDERSTUDY_TOKEN")
-	if f.tokenFile != "" {
-		text, err := os.ReadFile(f.tokenFile)
-		if err != nil {
-			return nil, usererr.Errorf("--token-file: %v", err)
-		}
-		token = strings.TrimSpace(string(text))
+	token, err := tokenIn(f.tokenFile)
+	if err != nil {
+		return nil, err
 	}
 	return doctor.NewServers(f.servers, token)
 }

@@ -112,10 +112,8 @@ func shardsAfter(ctx context.Context, c *client.Client, q client.ShardQuery) ([]
 		if answer, ok := errors.AsType[*client.Error](err); !ok || answer.Code != "not_ready" {
 			return shards.Shards, err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, 20*time.Millisecond) {
 			return nil, fmt.Errorf("the shards were not read yet: %w", context.Cause(ctx))
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

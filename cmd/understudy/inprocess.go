@@ -45,6 +45,16 @@ func (a *app) runAPI(f func(ctx context.Context, c *client.Client, args []string
 	}
 }
 
+// pause waits, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
 // within gives f a deadline.
 func within(d time.Duration, f func(context.Context, *client.Client) error) func(context.Context, *client.Client) error {
 	return func(ctx context.Context, c *client.Client) error {

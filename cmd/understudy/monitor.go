@@ -8,12 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/apitype"
-	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/monitor"
-	"github.com/understudy-ha/understudy/store"
 )
 
 func (a *app) monitorCommand() *cobra.Command {
@@ -113,44 +111,25 @@ delivered yet; BLOCKED ones wait for an operator: see "queue keys alarms.SINK".`
 		Example: `  understudy monitor status
   understudy monitor status -o json | jq .standing`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.ask(c.Context(), func(ctx context.Context, st store.Store) error {
-				t, err := a.Monitor(st)
-				if err != nil {
-					return err
+		RunE: a.runAPI(func(ctx context.Context, c *client.Client, _ []string) error {
+			m, err := c.Monitor(ctx)
+			if err != nil {
+				return err
+			}
+			queues, err := c.Queues(ctx)
+			if err != nil {
+				// Counting very many keys may take longer than anybody waits.
+				a.Log.Warn("waiting alarms of the sinks could not be counted", "err", err)
+			}
+			status := monitorStatus{Monitor: m, SinkQueues: []apitype.Queue{}}
+			for _, sink := range m.Sinks {
+				if q, ok := queueOf(queues, sink); ok {
+					status.SinkQueues = append(status.SinkQueues, q)
 				}
-				o, err := t.Overview(ctx)
-				if err != nil {
-					return err
-				}
-				queues, err := a.sinkQueues(ctx, st)
-				if err != nil {
-					// Counting very many keys may take longer than anybody waits.
-					a.Log.Warn("waiting alarms of the sinks could not be counted", "err", err)
-				}
-				if a.json() {
-					return a.printJSON(statusJSON(o, queues))
-				}
-				return a.printMonitor(o, queues)
-			})
-		},
+			}
+			return printAs(a, status, a.printMonitor)
+		}),
 	}
-}
-
-// sinkQueues are the queues that deliver to sinks, by sink.
-func (a *app) sinkQueues(ctx context.Context, st store.Store) (map[string]dispatch.Overview, error) {
-	q, err := a.Queues(st)
-	if err != nil {
-		return nil, err
-	}
-	all, err := q.QueueAdmin().Queues(ctx)
-	out := map[string]dispatch.Overview{}
-	for _, o := range all {
-		if sink, ok := strings.CutPrefix(o.Queue, monitor.SinkQueue("")); ok {
-			out[sink] = o
-		}
-	}
-	return out, err
 }
 
 // monitorStatus is the monitor with the queues of its sinks.
@@ -159,56 +138,59 @@ type monitorStatus struct {
 	SinkQueues []apitype.Queue `json:"sink_queues"`
 }
 
-func statusJSON(o monitor.Overview, queues map[string]dispatch.Overview) monitorStatus {
-	out := monitorStatus{Monitor: api.ViewMonitor(o), SinkQueues: []apitype.Queue{}}
-	for _, s := range o.Sinks {
-		if q, ok := queues[s]; ok {
-			out.SinkQueues = append(out.SinkQueues, api.ViewQueue(q))
-		}
+// queueOf finds the queue that delivers to a sink.
+func queueOf(queues []apitype.Queue, sink string) (apitype.Queue, bool) {
+	i := slices.IndexFunc(queues, func(q apitype.Queue) bool { return q.Queue == monitor.SinkQueue(sink) })
+	if i < 0 {
+		return apitype.Queue{}, false
 	}
-	return out
+	return queues[i], true
 }
 
-func (a *app) printMonitor(o monitor.Overview, queues map[string]dispatch.Overview) error {
+func (a *app) printMonitor(m monitorStatus) error {
 	configured := "never"
-	if !o.Configured.IsZero() {
-		configured = when(o.Configured) + " from " + termtext.Line(o.Origin)
+	if !m.Configured.IsZero() {
+		configured = when(m.Configured) + " from " + termtext.Line(m.Origin)
 	}
-	fmt.Fprintf(a.stdout, "configured  %s\nopen        %d alarms\n", termtext.Text(configured), o.Standing)
-	if o.Error != "" {
-		fmt.Fprintf(a.stdout, "refused     %s\n", termtext.Text(strings.ReplaceAll(o.Error, "\n", " ")))
+	fmt.Fprintf(a.stdout, "configured  %s\nopen        %d alarms\n", termtext.Text(configured), m.Standing)
+	if m.ConfigError != "" {
+		fmt.Fprintf(a.stdout, "refused     %s\n", termtext.Text(strings.ReplaceAll(m.ConfigError, "\n", " ")))
 	}
 	var rows []string
-	for _, e := range o.Checks {
-		rows = append(rows, row(e.Name, expectation(e.Check), e.Up, e.Down, e.Paused, e.Retired, e.NeverSeen, eventState(e.StoredCheck)))
+	for _, e := range m.Checks {
+		rows = append(rows, row(e.Name, expectation(e.Check), e.Up, e.Down, e.PausedSources, e.Retired, e.Unseen, checkState(e)))
 	}
-	paths := make([]string, 0, len(o.Paths))
-	for _, p := range o.Paths {
-		seeing := "seeing"
-		if !p.Working {
+	paths := make([]string, 0, len(m.Paths))
+	for _, p := range m.Paths {
+		seeing, proven := "seeing", "never"
+		if !p.Seeing {
 			seeing = "blind"
 		}
-		paths = append(paths, row(p.Name, seeing, termtext.Brief(p.Quiet), orDash(p.BlindTotal)))
-	}
-	sinks := make([]string, 0, len(o.Sinks))
-	for _, s := range o.Sinks {
-		q, oldest := queues[s], ""
-		if q.Depth > 0 {
-			oldest = orDash(q.Oldest)
+		if p.QuietMS != nil {
+			proven = termtext.Brief(millis(*p.QuietMS))
 		}
-		if _, known := queues[s]; !known {
-			sinks = append(sinks, row(s, "?", "?", "?", "?", deliveringInstances(o, s)))
+		paths = append(paths, row(p.Path, seeing, proven, orDash(millis(p.BlindMS))))
+	}
+	sinks := make([]string, 0, len(m.Sinks))
+	for _, s := range m.Sinks {
+		q, known := queueOf(m.SinkQueues, s)
+		if !known {
+			sinks = append(sinks, row(s, "?", "?", "?", "?", deliveringInstances(m.Monitor, s)))
 			continue
 		}
-		sinks = append(sinks, row(s, q.Depth, q.Blocked, oldest, q.Done, deliveringInstances(o, s)))
+		oldest := ""
+		if q.Depth > 0 {
+			oldest = orDash(millis(q.OldestMS))
+		}
+		sinks = append(sinks, row(s, q.Depth, q.Blocked, oldest, q.Done, deliveringInstances(m.Monitor, s)))
 	}
-	members := make([]string, 0, len(o.Members))
-	for _, m := range o.Members {
+	members := make([]string, 0, len(m.Members))
+	for _, one := range m.Members {
 		active := ""
-		if m.Active {
+		if one.Active {
 			active = "active"
 		}
-		members = append(members, row(m.Instance.Name, m.Host, m.Process, m.Service, active, m.Partitions, strings.Join(m.Sinks, ", ")))
+		members = append(members, row(one.Instance.Name, one.Host, one.Process, one.Service, active, one.Partitions, strings.Join(one.Sinks, ", ")))
 	}
 	for _, t := range []struct {
 		header string
@@ -228,10 +210,10 @@ func (a *app) printMonitor(o monitor.Overview, queues map[string]dispatch.Overvi
 }
 
 // deliveringInstances is how many instances deliver to a sink, in words.
-func deliveringInstances(o monitor.Overview, sink string) string {
+func deliveringInstances(m apitype.Monitor, sink string) string {
 	n := 0
-	for _, m := range o.Members {
-		if slices.Contains(m.Sinks, sink) {
+	for _, one := range m.Members {
+		if slices.Contains(one.Sinks, sink) {
 			n++
 		}
 	}
@@ -244,20 +226,20 @@ func deliveringInstances(o monitor.Overview, sink string) string {
 	return fmt.Sprintf("%d instances", n)
 }
 
-// expectation is what is expected of the sources of an event, in few words.
-func expectation(e monitor.Check) string {
-	text := "every " + termtext.Duration(e.Interval)
+// expectation is what is expected of the sources of a check, in few words.
+func expectation(e apitype.Check) string {
+	text := "every " + termtext.Duration(millis(e.IntervalMS))
 	if e.Schedule != "" {
 		text = "at " + e.Schedule
 	}
 	text += fmt.Sprintf(" × %d", e.Missed)
-	if e.Grace > 0 {
-		text += " + " + termtext.Duration(e.Grace)
+	if e.GraceMS > 0 {
+		text += " + " + termtext.Duration(millis(e.GraceMS))
 	}
 	return text
 }
 
-func eventState(e monitor.StoredCheck) string {
+func checkState(e apitype.CheckCount) string {
 	switch {
 	case e.Removed:
 		return "removed"

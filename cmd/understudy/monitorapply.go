@@ -66,8 +66,12 @@ func (a *app) readDocument(c *cobra.Command, path, properties string) (settings.
 }
 
 func (a *app) printDocument(doc settings.Document) error {
+	checks := make([]apitype.Check, 0, len(doc.Checks))
+	for _, e := range doc.Checks {
+		checks = append(checks, api.ViewCheck(e.WithDefaults()))
+	}
 	if a.json() {
-		out := map[string]any{"form": doc.Form, "events": eventViews(doc.Checks), "declared": len(doc.Declared), "keep": doc.Keep}
+		out := map[string]any{"form": doc.Form, "events": checks, "declared": len(doc.Declared), "keep": doc.Keep}
 		if doc.ONAP != nil {
 			out["warnings"] = append([]string{}, doc.ONAP.Warnings...)
 		}
@@ -84,8 +88,7 @@ func (a *app) printDocument(doc settings.Document) error {
 	}
 	fmt.Fprintln(a.stdout)
 	var rows []string
-	for _, e := range doc.Checks {
-		e = e.WithDefaults()
+	for _, e := range checks {
 		rows = append(rows, row(e.Name, expectation(e), e.Severity, e.GroupBy, e.ControlLoop.Name, e.ControlLoop.TargetType, e.ControlLoop.Target))
 	}
 	return a.table("CHECK\tEXPECTED\tSEVERITY\tGROUP BY\tCONTROL LOOP\tTYPE\tTARGET", rows)
@@ -107,14 +110,6 @@ func (a *app) printElsewhere(doc settings.Document) error {
 		{"store", database}, {"read from", termtext.URL(c.Subscribe)}, {"group", c.Group}, {"consumer", c.Consumer},
 		{"publish to", termtext.URL(c.Publish)}, {"service", c.Service}, {"poll", poll}, {"missing", strings.Join(c.Missing, ", ")},
 	})
-}
-
-func eventViews(events []monitor.Check) []apitype.Check {
-	out := make([]apitype.Check, 0, len(events))
-	for _, e := range events {
-		out = append(out, api.ViewCheck(e.WithDefaults()))
-	}
-	return out
 }
 
 func (a *app) configApplyCommand() *cobra.Command {

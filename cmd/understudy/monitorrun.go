@@ -3,12 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -67,14 +64,7 @@ second signal ends it without waiting.`,
 			if err != nil {
 				return err
 			}
-			signals := make(chan os.Signal, 4)
-			signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-			defer signal.Stop(signals)
-			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP)
-			defer stop()
-			done := make(chan error, 1)
-			go func(ctx context.Context) { done <- a.serve(ctx, cfg, nil) }(ctx)
-			return untilSecond(done, signals)
+			return untilSecondSignal(c.Context(), func(ctx context.Context) error { return a.serve(ctx, cfg, nil) })
 		},
 	}
 	f.register(c)

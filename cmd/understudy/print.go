@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -97,9 +98,30 @@ func checkLimit(n int) error {
 	return nil
 }
 
+// printFacts prints what is known, each fact on its line, uncut.
+func (a *app) printFacts(facts [][2]string) error {
+	width := 0
+	for _, f := range facts {
+		width = max(width, len(f[0]))
+	}
+	for _, f := range facts {
+		if f[1] == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(a.stdout, "%-*s %s\n", width, f[0], termtext.Text(strings.Join(strings.Fields(f[1]), " "))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // table prints rows of tab-separated cells in columns.
 func (a *app) table(header string, rows []string) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	return writeTable(a.stdout, header, rows)
+}
+
+func writeTable(to io.Writer, header string, rows []string) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, header)
 	for _, row := range rows {
 		fmt.Fprintln(w, row)

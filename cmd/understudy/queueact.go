@@ -64,19 +64,8 @@ type actor struct {
 	action dispatch.Action
 }
 
-// each goes on after a message with which it cannot be done, and returns all errors.
 func (t actor) each(ctx context.Context, queue string, ids []string) error {
-	var failed []error
-	for _, id := range ids {
-		err := t.one(ctx, queue, id)
-		if err != nil && exitCode(err) == exitUnreachable {
-			return errors.Join(append(failed, fmt.Errorf("%s: %w", id, err))...)
-		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", id, err))
-		}
-	}
-	return errors.Join(failed...)
+	return forEach(ids, func(id string) error { return t.one(ctx, queue, id) })
 }
 
 func (t actor) one(ctx context.Context, queue, id string) error {
@@ -216,7 +205,7 @@ type waiter struct {
 func (w waiter) wait(ctx context.Context, queue, id string) (apitype.Message, error) {
 	const first, most = 20 * time.Millisecond, time.Second
 	last, reported := "not seen yet", false
-	for pause := first; ; pause = min(pause*3/2, most) {
+	for next := first; ; next = min(next*3/2, most) {
 		b, err := w.read(ctx, queue, id)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -234,10 +223,8 @@ func (w waiter) wait(ctx context.Context, queue, id string) (apitype.Message, er
 			reported = true
 			fmt.Fprintf(w.app.stderr, "%s waits for an operator (%s); see: understudy queue retry %s\n", termtext.Text(id), termtext.Text(endOf(b)), termtext.Text(id))
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, next) {
 			return b, waited(ctx, context.Cause(ctx), id+" is "+last)
-		case <-time.After(pause):
 		}
 	}
 }

@@ -255,10 +255,8 @@ func (d *adder) add(ctx context.Context, group []dispatch.Message) ([]bool, erro
 			return added, err
 		}
 		d.app.Log.Warn("outcome unknown or not stored; retrying", "err", err)
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, time.Duration(n)*200*time.Millisecond) {
 			return nil, context.Cause(ctx)
-		case <-time.After(time.Duration(n) * 200 * time.Millisecond):
 		}
 	}
 }

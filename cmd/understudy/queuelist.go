@@ -170,18 +170,14 @@ func findMessage(ctx context.Context, c *client.Client, queue, id string) (found
 }
 
 func (a *app) printMessage(b apitype.Message) error {
-	facts := [][2]string{
+	err := a.printFacts([][2]string{
 		{"message", b.ID}, {"queue", b.Queue}, {"key", fmt.Sprintf("%s, number %d", b.Key, b.Seq)}, {"state", messageState(b)},
 		{"payload", fmt.Sprintf("%d bytes of %s", b.Size, b.ContentType)}, {"enqueued", when(b.Enqueued)},
 		{"begun", when(b.Begun)}, {"ended", when(b.Ended)}, {"attempts", strconv.Itoa(b.Attempts)},
 		{"code", orNothing(b.Code)}, {"detail", b.Detail}, {"status at", b.Link},
-	}
-	for _, f := range facts {
-		if f[1] != "" {
-			if _, err := fmt.Fprintf(a.stdout, "%-10s %s\n", f[0], termtext.Text(f[1])); err != nil {
-				return err
-			}
-		}
+	})
+	if err != nil {
+		return err
 	}
 	fmt.Fprintln(a.stdout)
 	var rows []string

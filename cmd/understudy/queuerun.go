@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/signal"
@@ -56,22 +57,23 @@ ends it without waiting.`,
 			if err := a.needStore(); err != nil {
 				return err
 			}
-			signals := make(chan os.Signal, 4)
-			signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-			defer signal.Stop(signals)
-			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP)
-			defer stop()
-			done := make(chan error, 1)
-			go func() { done <- server.RunQueue(ctx, &a.Host, &f.Queue, f.name) }()
-			return untilSecond(done, signals)
+			return untilSecondSignal(c.Context(), func(ctx context.Context) error { return server.RunQueue(ctx, &a.Host, &f.Queue, f.name) })
 		},
 	}
 	f.register(c)
 	return c
 }
 
-// untilSecond returns the result, or errAtOnce when a second signal came before.
-func untilSecond(done <-chan error, signals <-chan os.Signal) error {
+// untilSecondSignal runs something that SIGINT, SIGTERM and SIGHUP stop. It returns its result, or errAtOnce when a
+// second signal came before.
+func untilSecondSignal(ctx context.Context, run func(context.Context) error) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
 	for range 2 {
 		select {
 		case err := <-done:

@@ -179,10 +179,7 @@ func (a *app) watchPrimary(ctx context.Context, name string) error {
 					}
 					return nil
 				})
-				select {
-				case <-ctx.Done():
-				case <-time.After(time.Second):
-				}
+				pause(ctx, time.Second)
 			}
 			return nil
 		}

@@ -206,10 +206,8 @@ func (a *app) requestWhenFree(ctx context.Context, c *client.Client, name string
 			a.Log.Info("replicas are still switching to the new primary; waiting for them", "shard", name, "epoch", s.Plan.Epoch)
 			logged = true
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, 100*time.Millisecond) {
 			return "", fmt.Errorf("%w: replicas of shard %q are still switching to its new primary (epoch %d); try again, or see: understudy shard show %s", shard.ErrFailed, name, s.Plan.Epoch, name)
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

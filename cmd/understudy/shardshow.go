@@ -71,15 +71,7 @@ func (a *app) printShardHead(s apitype.Shard) error {
 	if q := s.Request; q != nil {
 		facts = append(facts, [2]string{"asked for", fmt.Sprintf("%s, by %s at %s", q.Kind, q.By, when(q.At))})
 	}
-	for _, f := range facts {
-		if f[1] == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(a.stdout, "%-10s %s\n", f[0], termtext.Text(strings.Join(strings.Fields(f[1]), " "))); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.printFacts(facts)
 }
 
 func (a *app) printTroubles(s apitype.Shard) error {

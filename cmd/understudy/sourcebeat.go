@@ -1,20 +1,15 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/termtext"
@@ -115,7 +110,7 @@ func (a *app) beatStore(ctx context.Context, b monitor.Heartbeat) error {
 // patiently tries again while nobody answers, until ctx ends: a beat that is
 // stored twice does no harm.
 func (a *app) patiently(ctx context.Context, try func(context.Context) error) error {
-	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+	for next := 200 * time.Millisecond; ; next = min(2*next, 2*time.Second) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		err := try(call)
 		cancel()
@@ -123,10 +118,8 @@ func (a *app) patiently(ctx context.Context, try func(context.Context) error) er
 			return err
 		}
 		a.Log.Warn("outcome unknown or not stored; retrying", "err", err)
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, next) {
 			return err
-		case <-time.After(pause):
 		}
 	}
 }
@@ -173,90 +166,26 @@ func unknownSource(ctx context.Context, t monitor.Store, b monitor.Heartbeat) er
 
 // beatServer sends a beat to an instance.
 func (a *app) beatServer(ctx context.Context, b monitor.Heartbeat) error {
-	to, err := url.Parse(a.serverURL)
-	if err != nil {
-		return usererr.Errorf("--server %q: use http://HOST:PORT or https://HOST:PORT", termtext.URL(a.serverURL))
-	}
-	token, err := a.token()
+	c, err := a.server()
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(shortBeat(b))
-	if err != nil {
-		return err
-	}
-	// No redirects, so that the token goes nowhere else.
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	signal := map[monitor.Signal]string{monitor.SignalStart: "start", monitor.SignalFail: "fail"}[b.Signal]
 	return a.patiently(ctx, func(ctx context.Context) error {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.JoinPath("v1/beats").String(), bytes.NewReader(body))
-		if err != nil {
-			return err
+		taken, err := c.Beats(ctx, apitype.Beat{Check: b.Check, Source: b.Source, Signal: signal, Code: b.Code, Sent: b.Sent, Seq: b.Seq})
+		refused, _ := errors.AsType[*client.Error](err)
+		switch {
+		case refused != nil && refused.Code == "no_route":
+			return errors.New("the server takes no beats: its configuration has no part \"monitor\"")
+		case refused != nil && (refused.Status == http.StatusTooManyRequests || refused.Status >= 500):
+			return fmt.Errorf("%w: the server answered %d: %s", lease.ErrUnavailable, refused.Status, termtext.Line(refused.Error()))
+		case err != nil:
+			return apiError(err)
+		case taken.Unknown > 0:
+			return fmt.Errorf("%w: %q, or it is fixed to declared sources", monitor.ErrNoCheck, b.Check)
+		case len(taken.Errors) > 0:
+			return errors.New("the server refused the beat: " + termtext.Line(taken.Errors[0].Detail))
 		}
-		r.Header.Set("Content-Type", "application/json")
-		if token != "" {
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
-		answer, err := client.Do(r)
-		if err != nil {
-			return fmt.Errorf("%w: %w", lease.ErrUnavailable, err)
-		}
-		defer answer.Body.Close()
-		said, err := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
-		if err != nil {
-			return fmt.Errorf("%w: %w", lease.ErrUnknown, err)
-		}
-		return beatAnswer(answer.StatusCode, said, b)
-	})
-}
-
-// shortBeat is a beat in the short form of POST /v1/beats.
-func shortBeat(b monitor.Heartbeat) map[string]any {
-	out := map[string]any{"event": b.Check, "source": b.Source}
-	switch b.Signal {
-	case monitor.SignalStart:
-		out["signal"] = "start"
-	case monitor.SignalFail:
-		out["signal"] = "fail"
-	}
-	if b.Code != 0 {
-		out["code"] = b.Code
-	}
-	if !b.Sent.IsZero() {
-		out["sent"] = b.Sent.UTC().Format(time.RFC3339Nano)
-	}
-	if b.Seq != 0 {
-		out["seq"] = b.Seq
-	}
-	return out
-}
-
-// beatAnswer is what an instance's answer means.
-func beatAnswer(status int, said []byte, b monitor.Heartbeat) error {
-	switch {
-	case status/100 == 2:
 		return nil
-	case status == http.StatusNotFound && problemIn(said).Code == "no_route":
-		return errors.New("the server takes no beats: its configuration has no part \"monitor\"")
-	case status == http.StatusNotFound:
-		return fmt.Errorf("%w: %q, or it is fixed to declared sources", monitor.ErrNoCheck, b.Check)
-	case status == http.StatusTooManyRequests || status >= 500:
-		return fmt.Errorf("%w: the server answered %d: %s", lease.ErrUnavailable, status, termtext.Line(detailOf(said)))
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return fmt.Errorf("the server refused the beat with %d: %s; give its token with --token-file, or set UNDERSTUDY_TOKEN", status, termtext.Line(detailOf(said)))
-	default:
-		return errors.New("the server refused the beat with " + fmt.Sprint(status) + ": " + termtext.Line(detailOf(said)))
-	}
-}
-
-// problemIn reads a problem; without one it is empty.
-func problemIn(said []byte) (p client.Error) {
-	if json.Unmarshal(said, &p) != nil {
-		return client.Error{}
-	}
-	return p
-}
-
-// detailOf is what a problem says in words, or else all of it.
-func detailOf(said []byte) string {
-	return cmp.Or(problemIn(said).Detail, strings.TrimSpace(string(said)))
+	})
 }

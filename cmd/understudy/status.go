@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -158,16 +157,11 @@ func (t statusTable) write(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintln(b)
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, t.header)
 	shown := t.rows
 	if len(shown) > t.most {
 		shown = shown[:t.most-1]
 	}
-	for _, r := range shown {
-		fmt.Fprintln(w, r)
-	}
-	_ = w.Flush() // into memory
+	_ = writeTable(b, t.header, shown) // into memory
 	if left := len(t.rows) - len(shown); left > 0 {
 		fmt.Fprintf(b, "… and %d more: %s\n", left, t.see)
 	}
