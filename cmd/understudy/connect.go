@@ -49,8 +49,7 @@ func tokenIn(file string) (string, error) {
 	if file == "" {
 		return os.Getenv("UNDERSTUDY_TOKEN"), nil
 	}
-	text, err := settings.SecretFile(file)
-	return string(text), err
+	return settings.ReadSecret("--token-file", file)
 }
 
 // server returns a client of the server that the flags name. Nothing is sent yet.

@@ -1,11 +1,8 @@
 package settings
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"log/slog"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
@@ -126,9 +123,11 @@ func (c *Cache) Peer(log *slog.Logger) (cache.Config, error) {
 		return out, err
 	}
 	if c.SecretFile != "" {
-		if out.Secret, err = SecretFile(c.SecretFile); err != nil {
+		secret, err := ReadSecret("secret_file", c.SecretFile)
+		if err != nil {
 			return out, err
 		}
+		out.Secret = []byte(secret)
 	}
 	out.Curve, err = c.curve()
 	return out, err
@@ -157,23 +156,19 @@ func (c *Cache) source() (cache.Origin, error) {
 		if _, twice := o.Header["Authorization"]; twice {
 			return nil, usererr.Errorf("the header Authorization stands in headers, and is what token_file is for; use one of them")
 		}
-		token, err := SecretFile(c.Origin.TokenFile)
+		token, err := ReadSecret("token_file", c.Origin.TokenFile)
 		if err != nil {
 			return nil, err
 		}
-		o.Header["Authorization"] = []string{"Bearer " + string(token)}
+		o.Header["Authorization"] = []string{"Bearer " + token}
 	}
 	if c.Origin.CAFile != "" {
-		pem, err := os.ReadFile(c.Origin.CAFile)
+		trusted, err := trusting(c.Origin.CAFile)
 		if err != nil {
-			return nil, usererr.Errorf("ca file: %v", err)
-		}
-		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(pem) {
-			return nil, usererr.Errorf("ca file %s has no certificate", c.Origin.CAFile)
+			return nil, err
 		}
 		o.Client = &http.Client{Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: trusted,
 			MaxIdleConnsPerHost: 1024, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 		}}
 	}

@@ -109,8 +109,8 @@ func (c *Server) readStore() error {
 	if c.Store != "" {
 		return usererr.Errorf("store and store_file exclude each other")
 	}
-	text, err := secretOf("store_file", c.StoreFile)
-	c.Store = text
+	var err error
+	c.Store, err = ReadSecret("store_file", c.StoreFile)
 	return err
 }
 
@@ -142,8 +142,8 @@ func (c *Server) ReadToken() error {
 	if c.Token != "" {
 		return usererr.Errorf("token and token_file exclude each other")
 	}
-	text, err := secretOf("token_file", c.TokenFile)
-	c.Token = text
+	var err error
+	c.Token, err = ReadSecret("token_file", c.TokenFile)
 	return err
 }
 

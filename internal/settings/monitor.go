@@ -133,9 +133,9 @@ func (c *Monitor) checkIntake() error {
 func (c *Monitor) Keys() ([]intake.PingKey, error) {
 	out := make([]intake.PingKey, 0, len(c.PingKeys))
 	for _, k := range c.PingKeys {
-		text, err := SecretFile(k.File)
+		text, err := ReadSecret("ping key", k.File)
 		if err != nil {
-			return nil, fmt.Errorf("ping key: %w", err)
+			return nil, err
 		}
 		key := intake.PingKey{Name: cmp.Or(k.Name, filepath.Base(k.File)), Key: secret.Text(text), Events: slices.Clone(k.Events), PostOnly: k.PostOnly}
 		if err := key.Validate(); err != nil {
@@ -155,7 +155,7 @@ func (r *Router) Intake(consumer string) (intake.RouterConfig, error) {
 	if out.Consumer == "" {
 		out.Consumer = consumer
 	}
-	password, err := optionalSecret(r.PasswordFile)
+	password, err := optionalSecret("password_file", r.PasswordFile)
 	if err != nil {
 		return out, err
 	}

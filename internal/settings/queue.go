@@ -1,13 +1,11 @@
 package settings
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"math"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -193,13 +191,11 @@ func (c *Webhook) target(concurrency int) (dispatch.Target, error) {
 		cfg.Header[name] = []string{value}
 	}
 	if c.SecretFile != "" {
-		text, err := os.ReadFile(c.SecretFile)
+		secret, err := ReadSecret("secret_file", c.SecretFile)
 		if err != nil {
-			return nil, usererr.Errorf("secret file: %v", err)
+			return nil, err
 		}
-		if cfg.Secret = bytes.TrimSpace(text); len(cfg.Secret) == 0 {
-			return nil, usererr.Errorf("secret file %s is empty", c.SecretFile)
-		}
+		cfg.Secret = []byte(secret)
 	}
 	return target.NewWebhook(cfg)
 }

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -11,37 +10,25 @@ import (
 	"github.com/understudy-ha/understudy/monitor/sink"
 )
 
-// SecretFile reads a secret from a file, without the blanks around it.
-func SecretFile(path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, usererr.Errorf("secret file: %v", err)
-	}
-	if text = bytes.TrimSpace(text); len(text) == 0 {
-		return nil, usererr.Errorf("secret file %s is empty", path)
-	}
-	return text, nil
-}
-
-// secretOf reads the secret of a key that names its file.
-func secretOf(key, path string) (string, error) {
+// ReadSecret reads the secret of a key, or of a flag, that names its file, without the blanks around it.
+func ReadSecret(key, path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", usererr.Errorf("%s: %v", key, err)
 	}
 	secret := strings.TrimSpace(string(text))
 	if secret == "" {
-		return "", usererr.Errorf("%s %s is empty", key, path)
+		return "", usererr.Errorf("%s: %s is empty", key, path)
 	}
 	return secret, nil
 }
 
 // optionalSecret reads a secret from its file, if there is one.
-func optionalSecret(path string) (sink.Secret, error) {
+func optionalSecret(key, path string) (sink.Secret, error) {
 	if path == "" {
 		return "", nil
 	}
-	text, err := SecretFile(path)
+	text, err := ReadSecret(key, path)
 	return sink.Secret(text), err
 }
 
@@ -54,11 +41,11 @@ func secretHeaders(plain, files map[string]string) (map[string]string, error) {
 		if _, twice := plain[name]; twice {
 			return nil, usererr.Errorf("header %q stands both in headers and in header_files", name)
 		}
-		value, err := SecretFile(path)
+		value, err := ReadSecret(fmt.Sprintf("header_files: header %q", name), path)
 		if err != nil {
-			return nil, fmt.Errorf("header %q: %w", name, err)
+			return nil, err
 		}
-		out[name] = string(value)
+		out[name] = value
 	}
 	return out, nil
 }

@@ -59,7 +59,7 @@ func TestConfigRefuses(t *testing.T) {
 		"unsafe cache":              {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', announce_timeout: 100ms}", "unsafe timing"},
 		"cache of another type":     {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', content_type: text}", "no media type"},
 		"cache without its key":     {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', curve_key_file: /no/such/file}", "key file"},
-		"cache without its secret":  {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', secret_file: /no/such/file}", "secret file"},
+		"cache without its secret":  {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', secret_file: /no/such/file}", "secret_file: open"},
 		"cache of too much jitter":  {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', jitter: 0.6}", "0 to 0.5"},
 		"cache of negative jitter":  {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', jitter: -1}", "0 to 0.5"},
 		"sentinel nowhere":          {"sentinel: {}", "listen is missing"},
@@ -84,7 +84,7 @@ func TestConfigRefuses(t *testing.T) {
 		"a word for a number":       {"history_keep: many", `line 1: history_keep: "many" is not a whole number`},
 		"a key within itself":       {"roles: &a [*a]", "a role wants keys with values"},
 		"two stores":                {"store: a\nstore_file: " + empty, "store and store_file exclude"},
-		"queue without its secret":  {"queues: [{queue: a, webhook: {url: 'http://h/', secret_file: /no/such/file}}]", "secret file"},
+		"queue without its secret":  {"queues: [{queue: a, webhook: {url: 'http://h/', secret_file: /no/such/file}}]", "secret_file: open"},
 		"no such certificate":       {"tls_cert: /no/a\ntls_key: /no/b", "tls_cert and tls_key"},
 		"two tokens":                {"token: abc\ntoken_file: " + empty, "exclude each other"},
 	} {

@@ -156,7 +156,7 @@ func (c *Sink) sink(log *slog.Logger) (out sink.Config, err error) {
 		out.Email = &sink.EmailConfig{
 			Server: m.Server, TLS: m.TLS, CAFile: m.CAFile, User: m.User, From: m.From, To: m.To, Hello: m.Hello, Concurrency: c.Concurrency,
 		}
-		if out.Email.Password, err = optionalSecret(m.PasswordFile); err != nil {
+		if out.Email.Password, err = optionalSecret("password_file", m.PasswordFile); err != nil {
 			return out, err
 		}
 	}
@@ -178,7 +178,7 @@ func (c *SinkHTTP) url() (sink.Secret, error) {
 	if c.URL != "" {
 		return "", usererr.Errorf("url and url_file exclude each other")
 	}
-	return optionalSecret(c.URLFile)
+	return optionalSecret("url_file", c.URLFile)
 }
 
 func (c *HookSink) sink(concurrency int) (*sink.WebhookConfig, error) {
@@ -190,7 +190,7 @@ func (c *HookSink) sink(concurrency int) (*sink.WebhookConfig, error) {
 	if out.URL, err = c.url(); err != nil {
 		return nil, err
 	}
-	if out.Secret, err = optionalSecret(c.SecretFile); err != nil {
+	if out.Secret, err = optionalSecret("secret_file", c.SecretFile); err != nil {
 		return nil, err
 	}
 	headers, err := secretHeaders(c.Headers, c.HeaderFiles)
@@ -206,6 +206,6 @@ func (c *TopicSink) sink() (*sink.MessageRouterConfig, error) {
 	}
 	out := &sink.MessageRouterConfig{URL: c.URL, User: c.User, CAFile: c.CAFile, Compat: c.Compat == "onap", Micros: c.Micros}
 	var err error
-	out.Password, err = optionalSecret(c.PasswordFile)
+	out.Password, err = optionalSecret("password_file", c.PasswordFile)
 	return out, err
 }
