@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,7 +46,7 @@ func (a *app) dropCommand(noun, arg string, verb monitor.ActionType, about, shor
 	drop := &cobra.Command{
 		Use: "drop " + arg, Short: short, Long: long + " Who asked is kept in the history.", Example: "  " + example, Args: exactly(arg),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.askMonitor(c.Context(), func(ctx context.Context, t monitor.Store) error {
+			return a.withMonitor(c.Context(), callTimeout, func(ctx context.Context, t monitor.Store) error {
 				o, err := t.Overview(ctx)
 				if err != nil {
 					return err
@@ -78,8 +79,8 @@ func (a *app) printDone(did, noun, name string) error {
 	return a.print(map[string]string{"action": did, noun: name}, "%s: %s", did, name)
 }
 
-// withMonitor opens the store and lets f use its table; f bounds its own calls.
-func (a *app) withMonitor(ctx context.Context, f func(context.Context, monitor.Store) error) error {
+// withMonitor opens the store and lets f use the monitor's part of it for so long.
+func (a *app) withMonitor(ctx context.Context, d time.Duration, f func(context.Context, monitor.Store) error) error {
 	st, err := a.open(ctx)
 	if err != nil {
 		return err
@@ -89,16 +90,9 @@ func (a *app) withMonitor(ctx context.Context, f func(context.Context, monitor.S
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	return withAdvice(f(ctx, t))
-}
-
-// askMonitor is withMonitor within callTimeout.
-func (a *app) askMonitor(ctx context.Context, f func(context.Context, monitor.Store) error) error {
-	return a.withMonitor(ctx, func(ctx context.Context, t monitor.Store) error {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		return f(ctx, t)
-	})
 }
 
 func (a *app) monitorStatusCommand() *cobra.Command {

@@ -131,9 +131,7 @@ Instances that fetch a configuration apply theirs again at their next poll.`,
 			}
 			doc.Keep = doc.Keep || keep
 			doc.Origin = originHere(doc.Origin)
-			return a.withMonitor(c.Context(), func(ctx context.Context, t monitor.Store) error {
-				ctx, cancel := context.WithTimeout(ctx, server.ConfigureTimeout)
-				defer cancel()
+			return a.withMonitor(c.Context(), server.ConfigureTimeout, func(ctx context.Context, t monitor.Store) error {
 				done, err := t.Configure(ctx, doc.Configuration)
 				if err != nil {
 					return err
@@ -188,7 +186,7 @@ is one line for each check, in the API's form.`,
   understudy monitor config show -o json | jq -r .check`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.askMonitor(c.Context(), func(ctx context.Context, t monitor.Store) error {
+			return a.withMonitor(c.Context(), callTimeout, func(ctx context.Context, t monitor.Store) error {
 				s, err := t.Settings(ctx)
 				if err != nil {
 					return err

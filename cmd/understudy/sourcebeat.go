@@ -54,7 +54,7 @@ the token. Without an answer the command retries until --timeout. Exit code 0: t
 				err = a.beatStore(ctx, b)
 			}
 			if err != nil || !a.json() {
-				return withAdvice(err)
+				return err
 			}
 			return a.printJSON(map[string]string{"event": b.Check, "source": b.Source, "beat": "stored"})
 		},
@@ -94,16 +94,7 @@ func (f *sourceBeatFlags) beat(event, source string) (b monitor.Heartbeat, err e
 // beatStore puts a beat into the store, as an instance would.
 func (a *app) beatStore(ctx context.Context, b monitor.Heartbeat) error {
 	return a.patiently(ctx, func(ctx context.Context) error {
-		st, err := a.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer st.Close()
-		t, err := a.Monitor(st)
-		if err != nil {
-			return err
-		}
-		return storeBeat(ctx, t, b)
+		return a.withMonitor(ctx, callTimeout, func(ctx context.Context, t monitor.Store) error { return storeBeat(ctx, t, b) })
 	})
 }
 
@@ -171,7 +162,7 @@ func (a *app) beatServer(ctx context.Context, b monitor.Heartbeat) error {
 		return err
 	}
 	signal := map[monitor.Signal]string{monitor.SignalStart: "start", monitor.SignalFail: "fail"}[b.Signal]
-	return a.patiently(ctx, func(ctx context.Context) error {
+	return withAdvice(a.patiently(ctx, func(ctx context.Context) error {
 		taken, err := c.Beats(ctx, apitype.Beat{Check: b.Check, Source: b.Source, Signal: signal, Code: b.Code, Sent: b.Sent, Seq: b.Seq})
 		refused, _ := errors.AsType[*client.Error](err)
 		switch {
@@ -187,5 +178,5 @@ func (a *app) beatServer(ctx context.Context, b monitor.Heartbeat) error {
 			return errors.New("the server refused the beat: " + termtext.Line(taken.Errors[0].Detail))
 		}
 		return nil
-	})
+	}))
 }
