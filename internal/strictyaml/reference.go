@@ -20,7 +20,7 @@ func reference(out *strings.Builder, t reflect.Type, path, heading string, seen 
 	if path != "" {
 		title = "`" + path + "`"
 	}
-	fmt.Fprintf(out, "%s %s\n\nkey: default | what it is for\n---|---\n", heading, title)
+	fmt.Fprintf(out, "%s %s\n\nkey | use\n-|-\n", heading, title)
 	type part struct {
 		path string
 		of   reflect.Type
