@@ -15,7 +15,7 @@ import (
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
-// TestGuardScript runs the program of docs/api.md as it stands there: a second
+// TestGuardScript runs docs/guard.sh as it stands there: a second
 // one takes over when the first is stopped, under a higher term, and never
 // before the first one's command is dead.
 func TestGuardScript(t *testing.T) {
@@ -24,15 +24,11 @@ func TestGuardScript(t *testing.T) {
 	if _, err := os.Stat("/proc/uptime"); err != nil {
 		t.Skip("the example is for Linux")
 	}
-	page, err := os.ReadFile("../docs/api.md")
+	text, err := os.ReadFile("../docs/guard.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, script, _ := strings.Cut(string(page), "```sh\n")
-	script, _, found := strings.Cut(script, "\n```")
-	if !found {
-		t.Fatal("docs/api.md has no program in sh")
-	}
+	script := string(text)
 	// Nobody is to lapse, nor to be killed before it has written, on a machine that is starved for seconds.
 	for is, longer := range map[string]string{"timeout=15": "timeout=300", "call=2 ": "call=60 ", "grace=2 ": "grace=60 "} {
 		if strings.Count(script, is) != 1 {
