@@ -7,17 +7,20 @@ import (
 	"testing"
 
 	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/internal/testkit/script"
 )
 
 func TestShare(t *testing.T) {
-	script(t, "testdata/share.txt", func(in words) string {
-		s := claim.Share{Free: in.has("free")}
-		for key, to := range map[string]*int{"members": &s.Members, "mine": &s.Mine, "held": &s.Held, "least": &s.Least} {
-			if in.has(key) {
-				fmt.Sscan(in[key], to)
+	script.Table(t, "testdata/share.txt", func() func(script.Words) string {
+		return func(in script.Words) string {
+			s := claim.Share{Free: in.Has("free")}
+			for key, to := range map[string]*int{"members": &s.Members, "mine": &s.Mine, "held": &s.Held, "least": &s.Least} {
+				if in.Has(key) {
+					fmt.Sscan(in[key], to)
+				}
 			}
+			return fmt.Sprintf("fair=%d surplus=%d fresh=%d", s.FairCount(), s.Surplus(), s.Fresh(100))
 		}
-		return fmt.Sprintf("fair=%d surplus=%d fresh=%d", s.FairCount(), s.Surplus(), s.Fresh(100))
 	})
 }
 

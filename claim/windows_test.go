@@ -8,24 +8,27 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/internal/testkit/script"
 	"github.com/understudy-ha/understudy/lease"
 )
 
 func TestWindows(t *testing.T) {
-	script(t, "testdata/windows.txt", func(in words) string {
-		w := claim.Windows{First: in.duration(t, "first"), Second: in.duration(t, "second")}.WithDefaults()
-		verdict := "ok"
-		if err := w.Validate(in.duration(t, "step")); err != nil {
-			verdict = "unsafe"
-			if !errors.Is(err, lease.ErrUnsafeTiming) {
-				t.Errorf("%v is no ErrUnsafeTiming", err)
+	script.Table(t, "testdata/windows.txt", func() func(script.Words) string {
+		return func(in script.Words) string {
+			w := claim.Windows{First: in.Duration(t, "first"), Second: in.Duration(t, "second")}.WithDefaults()
+			verdict := "ok"
+			if err := w.Validate(in.Duration(t, "step")); err != nil {
+				verdict = "unsafe"
+				if !errors.Is(err, lease.ErrUnsafeTiming) {
+					t.Errorf("%v is no ErrUnsafeTiming", err)
+				}
 			}
+			if w.Timing().Timeout != w.First {
+				t.Errorf("a session of %v for a first window of %v", w.Timing(), w.First)
+			}
+			idle, step := w.WorstTakeover()
+			return fmt.Sprintf("first=%v second=%v every=%v %s idle=%v step=%v", w.First, w.Second, w.Timing().Interval, verdict, idle, step)
 		}
-		if w.Timing().Timeout != w.First {
-			t.Errorf("a session of %v for a first window of %v", w.Timing(), w.First)
-		}
-		idle, step := w.WorstTakeover()
-		return fmt.Sprintf("first=%v second=%v every=%v %s idle=%v step=%v", w.First, w.Second, w.Timing().Interval, verdict, idle, step)
 	})
 }
 

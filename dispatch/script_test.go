@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/understudy-ha/understudy/claim"
-	"github.com/understudy-ha/understudy/internal/testkit/scripts"
+	"github.com/understudy-ha/understudy/internal/testkit/script"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -20,29 +20,13 @@ import (
 // "> " tells it what happened; what it then wants done follows, one effect on a
 // line. "-- name | settings" begins a new machine.
 func TestScripts(t *testing.T) {
-	scripts.Replay(t, 5, func(t *testing.T, _, text string) string { return replay(t, text) })
-}
-
-func replay(t *testing.T, text string) string {
-	var out strings.Builder
-	var s *scripted
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		switch {
-		case strings.HasPrefix(line, "--"):
-			s = newScripted(t, line)
-			fmt.Fprintln(&out, line)
-		case strings.HasPrefix(line, "> "):
-			fmt.Fprintln(&out, line)
-			s.input(strings.Fields(line[2:]))
-			for _, e := range s.effects() {
-				fmt.Fprintln(&out, e)
-			}
-		case line == "", strings.HasPrefix(line, "#"):
-			fmt.Fprintln(&out, line)
+	script.Transcripts(t, "testdata/*.txt", func(t *testing.T, header string) script.Play {
+		s := newScripted(t, header)
+		return func(in script.Input) (_, after []string) {
+			s.input(in.Words)
+			return nil, s.effects()
 		}
-	}
-	return out.String()
+	})
 }
 
 // silentTarget only has semantics.

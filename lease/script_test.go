@@ -3,78 +3,39 @@ package lease_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/testkit/script"
 	"github.com/understudy-ha/understudy/lease"
 )
-
-// script replays a file: sections that start with "--" and a name, lines of an
-// input and what must come of it, divided by "->". A word of the input is a flag
-// or key=value. begin is called for each section.
-func script(t *testing.T, file string, begin func() (step func(words map[string]string) string)) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var step func(map[string]string) string
-	name, lines := "", 0
-	for n, line := range strings.Split(string(text), "\n") {
-		if section, ok := strings.CutPrefix(line, "--"); ok {
-			name, step = strings.TrimSpace(section), begin()
-			continue
-		}
-		input, want, ok := strings.Cut(line, "->")
-		if !ok {
-			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-				t.Errorf("%s:%d: no result: %q", file, n+1, line)
-			}
-			continue
-		}
-		words := map[string]string{}
-		for w := range strings.FieldsSeq(input) {
-			key, value, _ := strings.Cut(w, "=")
-			words[key] = value
-		}
-		lines++
-		if got := step(words); got != strings.TrimSpace(want) {
-			t.Errorf("%s:%d: %s:\n %s\n  is %q", file, n+1, name, line, got)
-		}
-	}
-	if lines == 0 {
-		t.Errorf("%s: nothing in it", file)
-	}
-}
 
 func TestPatience(t *testing.T) {
 	const T = 5 * time.Second
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	script(t, "testdata/patience.txt", func() func(map[string]string) string {
+	script.Table(t, "testdata/patience.txt", func() func(script.Words) string {
 		var p lease.TakeoverPolicy
-		return func(w map[string]string) string {
-			at := duration(t, w["at"])
-			if _, claim := w["claim"]; claim {
+		return func(w script.Words) string {
+			at := w.Duration(t, "at")
+			if w.Has("claim") {
 				if _, waited := p.Expectation(at); waited {
 					return "waited"
 				}
 				return "not waited"
 			}
-			l := lease.Lease{Session: w["session"], Remaining: duration(t, w["left"]), Reserved: duration(t, w["reserved"])}
+			l := lease.Lease{Session: w["session"], Remaining: w.Duration(t, "left"), Reserved: w.Duration(t, "reserved")}
 			fmt.Sscan(w["term"], &l.Term)
 			fmt.Sscan(w["seq"], &l.Seq)
 			if l.Session != "" {
 				l.Timing.Timeout = T
 			}
-			if other, ok := w["T"]; ok {
-				l.Timing.Timeout = duration(t, other)
+			if w.Has("T") {
+				l.Timing.Timeout = w.Duration(t, "T")
 			}
-			_, l.Ended = w["ended"]
-			_, l.Foreign = w["foreign"]
-			l.Since, l.Age = begin, duration(t, w["clock"])
-			_, reserved := w["for-other"]
-			p.Observe(l, at, reserved, T)
+			l.Ended, l.Foreign = w.Has("ended"), w.Has("foreign")
+			l.Since, l.Age = begin, w.Duration(t, "clock")
+			p.Observe(l, at, w.Has("for-other"), T)
 			got := "due=" + p.Due().String()
 			if p.IsUncertain() {
 				got += " unsure"
@@ -84,22 +45,11 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-func duration(t *testing.T, s string) time.Duration {
-	if s == "" {
-		return 0
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 func TestTiming(t *testing.T) {
-	script(t, "testdata/timing.txt", func() func(map[string]string) string {
-		return func(w map[string]string) string {
-			timing := lease.Timing{Interval: duration(t, w["I"]), Timeout: duration(t, w["T"])}.WithDefaults()
-			grace := duration(t, w["grace"])
+	script.Table(t, "testdata/timing.txt", func() func(script.Words) string {
+		return func(w script.Words) string {
+			timing := lease.Timing{Interval: w.Duration(t, "I"), Timeout: w.Duration(t, "T")}.WithDefaults()
+			grace := w.Duration(t, "grace")
 			got := fmt.Sprintf("I=%v T=%v grace=%v ", timing.Interval, timing.Timeout, grace)
 			err := timing.Validate(grace)
 			if err == nil {

@@ -3,12 +3,13 @@ package monitor
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/testkit/scripts"
+	"github.com/understudy-ha/understudy/internal/testkit/script"
 )
 
 // TestScripts replays testdata/*.txt through the rule. "-- name | settings" begins a
@@ -16,10 +17,32 @@ import (
 // with "> " says when, and what happens then; the turns of the source follow,
 // each with when it was found and since when it is so.
 func TestScripts(t *testing.T) {
-	scripts.Replay(t, len(scriptNames()), func(t *testing.T, _, text string) string { return replay(t, text, Judge) })
+	script.Transcripts(t, "testdata/*.txt", scripted(Judge))
 }
 
-func scriptNames() []string { return []string{"silence", "blind", "alarm", "pause", "schedule"} }
+// scripted plays a section by a rule.
+func scripted(judge func(*Check, Facts) Evaluation) script.Begin {
+	return func(t *testing.T, header string) script.Play {
+		var found []string
+		w := newWorld(scriptedEvent(t, header), judge)
+		w.found = func(s string) { found = append(found, s) }
+		return func(in script.Input) (before, after []string) {
+			at, err := time.ParseDuration(in.Words[0])
+			if err != nil {
+				t.Fatalf("%s: %v", in.Where, err)
+			}
+			if in.Words[1] == "race" { // before anybody looks
+				at -= time.Microsecond
+			}
+			w.until(start.Add(at))
+			before, found = found, nil
+			w.happens(t, in.Words[1:])
+			w.until(w.now)
+			after, found = found, nil
+			return before, after
+		}
+	}
+}
 
 // TestScriptsCatch: rules that are wrong about what histories do not have are found
 // by the scripts.
@@ -66,13 +89,14 @@ func TestScriptsCatch(t *testing.T) {
 		"looks that find nothing are often": often,
 	} {
 		found := false
-		for _, file := range scriptNames() {
-			text, err := os.ReadFile("testdata/" + file + ".txt")
+		files, _ := filepath.Glob("testdata/*.txt")
+		for _, file := range files {
+			text, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
 			wrong := caught(func() string {
-				if got := replay(t, string(text), twin); got != string(text) {
+				if got := script.Replay(t, file, string(text), scripted(twin)); got != string(text) {
 					return "another end"
 				}
 				return ""
@@ -92,36 +116,6 @@ func often(e *Check, f Facts) Evaluation {
 		v.Due = f.Now + 1
 	}
 	return v
-}
-
-func replay(t *testing.T, text string, judge func(*Check, Facts) Evaluation) string {
-	var out strings.Builder
-	var w *world
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		switch {
-		case strings.HasPrefix(line, "--"):
-			w = newWorld(scriptedEvent(t, line), judge)
-			w.found = func(s string) { fmt.Fprintln(&out, s) }
-			fmt.Fprintln(&out, line)
-		case strings.HasPrefix(line, "> "):
-			words := strings.Fields(line[2:])
-			at, err := time.ParseDuration(words[0])
-			if err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-			if words[1] == "race" { // before anybody looks
-				at -= time.Microsecond
-			}
-			w.until(start.Add(at))
-			fmt.Fprintln(&out, line)
-			w.happens(t, words[1:])
-			w.until(w.now)
-		case line == "", strings.HasPrefix(line, "#"):
-			fmt.Fprintln(&out, line)
-		}
-	}
-	return out.String()
 }
 
 func scriptedEvent(t *testing.T, header string) Check {

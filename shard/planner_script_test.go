@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/testkit/scripts"
+	"github.com/understudy-ha/understudy/internal/testkit/script"
 )
 
 // TestScripts replays testdata/*.txt through the pure core. A line that begins with "> " changes
@@ -17,28 +17,15 @@ import (
 // nodes: a, the primary, whose agent holds the lease, and its replicas b and c, all well
 // and at transaction 100 of lineage L.
 func TestScripts(t *testing.T) {
-	scripts.Replay(t, 5, func(t *testing.T, _, text string) string { return replayScript(t, text) })
-}
-
-func replayScript(t *testing.T, text string) string {
-	var out strings.Builder
-	var s *scene
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		switch {
-		case strings.HasPrefix(line, "--"):
-			s = newScene(t)
-			fmt.Fprintln(&out, line)
-		case strings.HasPrefix(line, "> "):
-			fmt.Fprintln(&out, line)
-			for _, answer := range s.tell(strings.Fields(line[2:])) {
-				fmt.Fprintln(&out, readable(answer))
+	script.Transcripts(t, "testdata/*.txt", func(t *testing.T, _ string) script.Play {
+		s := newScene(t)
+		return func(in script.Input) (_, after []string) {
+			for _, answer := range s.input(in.Words) {
+				after = append(after, readable(answer))
 			}
-		case line == "", strings.HasPrefix(line, "#"):
-			fmt.Fprintln(&out, line)
+			return nil, after
 		}
-	}
-	return out.String()
+	})
 }
 
 // sceneID is the id of the node that scripts call by one letter.
@@ -100,7 +87,7 @@ func (s *scene) node(name string) *Record {
 	return &s.v.Nodes[len(s.v.Nodes)-1]
 }
 
-func (s *scene) tell(words []string) []string {
+func (s *scene) input(words []string) []string {
 	rest := words[1:]
 	switch words[0] {
 	case "node":

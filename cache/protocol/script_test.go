@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/testkit/scripts"
+	"github.com/understudy-ha/understudy/internal/testkit/script"
 )
 
 // epoch is the wall clock at the start of every script. Terms and times near it
@@ -38,43 +38,18 @@ const epoch = int64(1479145000000)
 //	> restart [lost] [incarnation=N]              with what was stored, or without
 //	> look KEY, copy KEY, status, counters        show what is there; "forget KEY" evicts
 func TestScripts(t *testing.T) {
-	scripts.Replay(t, 1, replay)
+	script.Transcripts(t, "testdata/*.txt", func(t *testing.T, header string) script.Play {
+		s := newScripted(t, header)
+		return func(in script.Input) (_, after []string) {
+			s.out, s.where = nil, in.Where
+			s.line(in.Words)
+			return nil, s.out
+		}
+	})
 }
 
-func replay(t *testing.T, path, text string) string {
-	var s *script
-	number := 0
-	defer func() {
-		if r := recover(); r != nil {
-			t.Errorf("%s:%d: panic", path, number)
-			panic(r)
-		}
-	}()
-	var out strings.Builder
-	for line := range strings.Lines(text) {
-		number++
-		line = strings.TrimSuffix(line, "\n")
-		switch {
-		case strings.HasPrefix(line, "--"):
-			s = newScript(t, line)
-			fmt.Fprintln(&out, line)
-		case strings.HasPrefix(line, "> "):
-			fmt.Fprintln(&out, line)
-			s.where = fmt.Sprintf("%s:%d: %s", path, number, line)
-			s.line(strings.Fields(line[2:]))
-			for _, shown := range s.out {
-				fmt.Fprintln(&out, shown)
-			}
-			s.out = nil
-		case line == "", strings.HasPrefix(line, "#"):
-			fmt.Fprintln(&out, line)
-		}
-	}
-	return out.String()
-}
-
-// script is a machine with its clocks and its storage.
-type script struct {
+// scripted is a machine with its clocks and its storage.
+type scripted struct {
 	t         *testing.T
 	m         *Machine
 	now       Now
@@ -118,8 +93,8 @@ func (t *memoryTable) evict(key string) {
 	delete(t.entries, key)
 }
 
-func newScript(t *testing.T, header string) *script {
-	s := &script{t: t, stored: map[string]Entry{}, table: newMemoryTable(), originals: map[string]bool{}, now: Now{Boot: time.Minute, Wall: epoch}}
+func newScripted(t *testing.T, header string) *scripted {
+	s := &scripted{t: t, stored: map[string]Entry{}, table: newMemoryTable(), originals: map[string]bool{}, now: Now{Boot: time.Minute, Wall: epoch}}
 	s.where = header
 	s.setup = Setup{
 		Self: memberNamed("A").URL, Members: membersNamed("A,B,C"), Keeps: true, Incarnation: 1,
@@ -190,12 +165,12 @@ func newScript(t *testing.T, header string) *script {
 }
 
 // hello is one that ends the abstention.
-func (s *script) hello(incarnation uint64) Hello {
+func (s *scripted) hello(incarnation uint64) Hello {
 	return Hello{Incarnation: incarnation, Echo: s.setup.Incarnation, Config: 1, Members: s.m.digest, Wall: s.now.Wall, Keeps: true}
 }
 
 // line does what a line says.
-func (s *script) line(words []string) {
+func (s *scripted) line(words []string) {
 	if from, ok := strings.CutSuffix(words[0], ":"); ok {
 		s.step(Heard{memberNamed(from).URL, s.message(memberNamed(from).URL, words[1:])})
 		return
@@ -258,7 +233,7 @@ func (s *script) line(words []string) {
 }
 
 // time is for lines about the clocks, and those that only look.
-func (s *script) time(words []string) {
+func (s *scripted) time(words []string) {
 	switch words[0] {
 	case "pass":
 		s.pass(s.duration(words[1]))
@@ -285,7 +260,7 @@ func (s *script) time(words []string) {
 }
 
 // pass ticks at every time that the machine wants on the way.
-func (s *script) pass(d time.Duration) {
+func (s *scripted) pass(d time.Duration) {
 	start, end := s.now.Boot, s.now.Boot+d
 	for ticks := 0; s.m.Next() <= end; ticks++ {
 		if ticks == 10000 {
@@ -303,7 +278,7 @@ func (s *script) pass(d time.Duration) {
 }
 
 // restart is the end of the process and a new one at once.
-func (s *script) restart(words []string, options map[string]string) {
+func (s *scripted) restart(words []string, options map[string]string) {
 	s.setup.Incarnation++
 	s.table = newMemoryTable()
 	s.setup.Table = s.table
@@ -323,14 +298,14 @@ func (s *script) restart(words []string, options map[string]string) {
 }
 
 // step tells the machine one thing, and shows what it wants done.
-func (s *script) step(in Input) {
+func (s *scripted) step(in Input) {
 	s.show(s.m.Step(s.now, in))
 	if _, tick := in.(Tick); tick && s.m.Next() <= s.now.Boot {
 		s.t.Fatalf("%s: wants another tick for the same time", s.where)
 	}
 }
 
-func (s *script) show(effects []Effect) {
+func (s *scripted) show(effects []Effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case Save:
@@ -349,14 +324,14 @@ func (s *script) show(effects []Effect) {
 }
 
 // since shows a time of the boot clock as the wait until then.
-func (s *script) since(at time.Duration) string {
+func (s *scripted) since(at time.Duration) string {
 	if at == never {
 		return "for ever"
 	}
 	return "in " + (at - s.now.Boot).String()
 }
 
-func (s *script) print(line string) {
+func (s *scripted) print(line string) {
 	if !s.quiet {
 		s.out = append(s.out, "  "+s.prefix+line)
 	}
@@ -377,7 +352,7 @@ func options(words []string) (map[string]string, []string) {
 }
 
 // number reads 17, @250 (milliseconds since the epoch), @1h, now, and max.
-func (s *script) number(text string) int64 {
+func (s *scripted) number(text string) int64 {
 	switch {
 	case text == "now":
 		return s.now.Wall
@@ -395,7 +370,7 @@ func (s *script) number(text string) int64 {
 	return n
 }
 
-func (s *script) duration(text string) time.Duration {
+func (s *scripted) duration(text string) time.Duration {
 	if text == "" {
 		return 0
 	}

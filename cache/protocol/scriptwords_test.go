@@ -19,7 +19,7 @@ import (
 //	members LIST
 //
 // A stamp is a time on the machine's boot clock in milliseconds; "stamp=now" is now.
-func (s *script) message(from string, words []string) Message {
+func (s *scripted) message(from string, words []string) Message {
 	options, words := options(words)
 	number := func(name string) int64 {
 		switch text := options[name]; {
@@ -73,7 +73,7 @@ func (s *script) message(from string, words []string) Message {
 	return nil
 }
 
-func (s *script) removal(words []string) Removal {
+func (s *scripted) removal(words []string) Removal {
 	r := Removal{PrefixKey, "", s.number(words[len(words)-1])}
 	if words[0] == "everything" {
 		r.Scope = Everything
@@ -86,7 +86,7 @@ func (s *script) removal(words []string) Removal {
 	return r
 }
 
-func (s *script) readHello(options map[string]string, words []string) Hello {
+func (s *scripted) readHello(options map[string]string, words []string) Hello {
 	h := s.hello(2)
 	for _, w := range words {
 		switch w {
