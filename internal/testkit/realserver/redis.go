@@ -17,10 +17,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/resp"
 )
 
 // RedisOptions describes a Redis server. The zero value is one that keeps
@@ -142,9 +143,8 @@ func (s *RedisServer) Pause() { s.proc.Signal(syscall.SIGSTOP) }
 // Resume lets a paused server go on.
 func (s *RedisServer) Resume() { s.proc.Signal(syscall.SIGCONT) }
 
-// Do sends one command and returns the first line of the answer, which is the
-// text of a simple or bulk string. It is for tests that must not depend on the
-// client that they test.
+// Do sends one command and returns the answer: the text of a simple or bulk string, a number, or how many
+// elements an array has. It is for tests that must not depend on the client that they test.
 func (s *RedisServer) Do(args ...string) (string, error) {
 	conn, err := s.dial()
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *RedisServer) Do(args ...string) (string, error) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
-	r := bufio.NewReader(conn)
+	r := resp.NewReplyReader(bufio.NewReader(conn), resp.ReplyLimits{Line: 64 << 10, Bulk: 64 << 20, Items: 1 << 20, Depth: 8})
 	if s.opt.Password != "" {
 		if _, err := roundTrip(conn, r, "AUTH", s.opt.Password); err != nil {
 			return "", err
@@ -161,34 +161,23 @@ func (s *RedisServer) Do(args ...string) (string, error) {
 	return roundTrip(conn, r, args...)
 }
 
-func roundTrip(w io.Writer, r *bufio.Reader, args ...string) (string, error) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, a := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
-	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
+func roundTrip(w io.Writer, r *resp.ReplyReader, args ...string) (string, error) {
+	if _, err := w.Write(resp.AppendCommand(nil, args)); err != nil {
 		return "", err
 	}
-	line, err := r.ReadString('\n')
-	if err != nil {
-		return "", err
+	reply, err := r.Reply()
+	if err == nil {
+		err = reply.Err()
 	}
-	line = strings.TrimRight(line, "\r\n")
-	switch line[0] {
-	case '-':
-		return "", fmt.Errorf("redis-server: %s", line[1:])
-	case '$':
-		n, err := strconv.Atoi(line[1:])
-		if err != nil || n < 0 {
-			return "", err
-		}
-		text := make([]byte, n)
-		_, err = io.ReadFull(r, text)
-		return string(text), err
-	default:
-		return line[1:], nil
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("redis-server: %w", err)
+	case reply.Kind == ':':
+		return strconv.FormatInt(reply.Int, 10), nil
+	case reply.Kind == '*':
+		return strconv.Itoa(len(reply.Items)), nil
 	}
+	return reply.Text, nil
 }
 
 func (s *RedisServer) ping() error {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"strings"
 	"sync"
+
+	"github.com/understudy-ha/understudy/internal/resp"
 )
 
 // Server is a stand-in that runs.
@@ -123,7 +125,7 @@ type session struct {
 	s       *Server
 	client  net.Conn
 	server  net.Conn
-	answers *bufio.Reader
+	answers *resp.ReplyReader
 	multi   bool
 	spoilt  bool   // a command of the transaction was refused
 	watched bool   // since the last EXEC, DISCARD or UNWATCH
@@ -149,9 +151,9 @@ func (s *Server) serve(client net.Conn) {
 	s.running.Go(func() {
 		// A client that hangs up must be noticed while the server blocks.
 		defer close(requests)
-		in := bufio.NewReader(client)
+		in := resp.NewReader(client, requestLimits)
 		for {
-			args, err := readRequest(in)
+			args, err := in.Request()
 			if err != nil {
 				_ = server.Close()
 				return
@@ -163,20 +165,22 @@ func (s *Server) serve(client net.Conn) {
 			}
 		}
 	})
-	c := &session{s: s, client: client, server: server, answers: bufio.NewReader(server)}
+	c := &session{s: s, client: client, server: server, answers: resp.NewReplyReader(bufio.NewReader(server), replyLimits)}
+	var out resp.Writer
 	for args := range requests {
 		answer, err := c.answer(args)
 		if err != nil {
 			break
 		}
-		if _, err := client.Write(appendValue(nil, answer)); err != nil {
+		writeReply(&out, answer)
+		if _, err := client.Write(out.Take(nil)); err != nil {
 			break
 		}
 	}
 	_ = client.Close()
 }
 
-func (c *session) answer(args []string) (any, error) {
+func (c *session) answer(args []string) (resp.Reply, error) {
 	name := strings.ToUpper(args[0])
 	if why := c.wrong(name, args); why != "" {
 		c.spoilt = c.spoilt || c.multi
@@ -197,14 +201,14 @@ func (c *session) answer(args []string) (any, error) {
 		args = []string{"PTTL", args[1]}
 		if !c.multi {
 			v, err := c.pass(args)
-			return up(v), err
+			return roundUp(v), err
 		}
 	case "EXEC":
 		return c.exec()
 	case "WATCH":
 		c.watched = true
 		if blind {
-			return status("OK"), nil
+			return resp.Reply{Kind: '+', Text: "OK"}, nil
 		}
 	case "UNWATCH", "DISCARD":
 		c.watched, c.multi = false, false
@@ -242,45 +246,43 @@ func (s *Server) refuse(text string) {
 	}
 }
 
-func (c *session) pass(args []string) (any, error) {
-	if _, err := c.server.Write(request(args...)); err != nil {
-		return nil, err
+func (c *session) pass(args []string) (resp.Reply, error) {
+	if _, err := c.server.Write(resp.AppendCommand(nil, args)); err != nil {
+		return resp.Reply{}, err
 	}
-	return readValue(c.answers)
+	return c.answers.Reply()
 }
 
-func (c *session) exec() (any, error) {
+func (c *session) exec() (resp.Reply, error) {
 	c.multi, c.watched = false, false
 	if c.spoilt {
 		if _, err := c.pass([]string{"DISCARD"}); err != nil {
-			return nil, err
+			return resp.Reply{}, err
 		}
 		return failed("EXECABORT Transaction discarded because of previous errors."), nil
 	}
 	v, err := c.pass([]string{"EXEC"})
-	if all, ok := v.([]any); ok {
-		for i := range all {
-			if i < len(c.ttls) && c.ttls[i] {
-				all[i] = up(all[i])
-			}
+	for i := range v.Items {
+		if i < len(c.ttls) && c.ttls[i] {
+			v.Items[i] = roundUp(v.Items[i])
 		}
 	}
 	return v, err
 }
 
-// up rounds milliseconds up to seconds.
-func up(v any) any {
-	if n, ok := v.(int64); ok && n > 0 {
-		return (n + 999) / 1000
+// roundUp makes seconds of milliseconds.
+func roundUp(v resp.Reply) resp.Reply {
+	if v.Int > 0 {
+		v.Int = (v.Int + 999) / 1000
 	}
 	return v
 }
 
 // info is the text of SableDB.
-func (c *session) info() (any, error) {
-	if v, err := c.pass([]string{"PING"}); err != nil || v != status("PONG") {
+func (c *session) info() (resp.Reply, error) {
+	if v, err := c.pass([]string{"PING"}); err != nil || v.Text != "PONG" {
 		return v, err
 	}
-	return "# Replication\nrole:primary\nnode_id:" + NodeID + "\nshard:\nslots:0-16383\nmanagement_database:\n" +
-		"last_db_update_sequence_number:1\nconnected_replicas:0\n", nil
+	return resp.Reply{Kind: '$', Text: "# Replication\nrole:primary\nnode_id:" + NodeID + "\nshard:\nslots:0-16383\nmanagement_database:\n" +
+		"last_db_update_sequence_number:1\nconnected_replicas:0\n"}, nil
 }

@@ -1,17 +1,16 @@
 package sabledbnode
 
 import (
-	"bufio"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/understudy-ha/understudy/internal/resp"
 )
 
 // Cluster is nodes that can reach each other.
@@ -118,73 +117,76 @@ func (n *Node) accept() {
 func (n *Node) serve(conn net.Conn) {
 	defer n.locked(func() { delete(n.conns, conn) })
 	defer conn.Close()
-	r := bufio.NewReader(conn)
+	r, out := resp.NewReader(conn, resp.Limits{}), &resp.Writer{}
 	for {
-		args, err := read(r)
+		args, err := r.Request()
 		if err != nil {
 			return
 		}
-		var answer string
-		n.locked(func() { answer = n.answer(args) })
-		if _, err := io.WriteString(conn, answer); err != nil {
+		n.locked(func() { n.answer(out, args) })
+		if _, err := conn.Write(out.Take(nil)); err != nil {
 			return
 		}
 	}
 }
 
 // answer is under the cluster's lock.
-func (n *Node) answer(args []string) string {
+func (n *Node) answer(out *resp.Writer, args []string) {
 	name := strings.ToUpper(args[0])
 	switch {
 	case name == "PING" && len(args) == 1:
-		return "+PONG\r\n"
+		out.Simple("PONG")
 	case name == "INFO":
-		return bulk(n.info())
+		out.Bulk(n.info())
 	case name == "DBSIZE" && len(args) == 1:
-		return fmt.Sprintf(":%d\r\n", len(n.data))
+		out.Int(int64(len(n.data)))
 	case name == "CLUSTER" && len(args) == 2 && strings.EqualFold(args[1], "NODES"):
-		return n.nodes()
+		n.nodes(out)
 	case name == "CLUSTER" && len(args) == 2 && strings.EqualFold(args[1], "MYID"):
-		return bulk(n.ID)
+		out.Bulk(n.ID)
 	case (name == "REPLICAOF" || name == "SLAVEOF") && len(args) == 3:
-		return n.replicaOf(args[1], args[2])
+		n.replicaOf(out, args[1], args[2])
 	case name == "GET" && len(args) == 2:
 		if v, ok := n.data[args[1]]; ok {
-			return bulk(v)
+			out.Bulk(v)
+		} else {
+			out.Null()
 		}
-		return "$-1\r\n"
 	case name == "SET" && len(args) == 3:
-		return n.write(args[1], func() string { return n.set(args[1], args[2]) })
+		n.write(out, args[1], func() { n.set(out, args[1], args[2]) })
 	case name == "DEL" && len(args) == 2:
-		return n.write(args[1], func() string { return n.del(args[1]) })
+		n.write(out, args[1], func() { n.del(out, args[1]) })
+	default:
+		n.refused = append(n.refused, strings.Join(args, " "))
+		out.Error("ERR unknown command `" + args[0] + "`")
 	}
-	n.refused = append(n.refused, strings.Join(args, " "))
-	return fmt.Sprintf("-ERR unknown command `%s`\r\n", args[0])
 }
 
-func (n *Node) write(key string, do func() string) string {
+func (n *Node) write(out *resp.Writer, key string, change func()) {
 	switch {
 	case n.foreign != nil && n.foreign(key):
-		return "-MOVED 1 127.0.0.1:1\r\n"
+		out.Error("MOVED 1 127.0.0.1:1")
 	case n.replica:
-		return "-READONLY You can't write against a read only replica.\r\n"
+		out.Error("READONLY You can't write against a read only replica.")
+	default:
+		change()
 	}
-	return do()
 }
 
-func (n *Node) set(key, value string) string {
+func (n *Node) set(out *resp.Writer, key, value string) {
 	n.data[key] = value
 	n.changed()
-	return "+OK\r\n"
+	out.Simple("OK")
 }
 
-func (n *Node) del(key string) string {
+func (n *Node) del(out *resp.Writer, key string) {
 	if _, ok := n.data[key]; !ok {
-		return ":0\r\n"
+		out.Int(0)
+		return
 	}
 	delete(n.data, key)
 	n.changed()
-	return ":1\r\n"
+	out.Int(1)
 }
 
 func (n *Node) changed() {
@@ -207,15 +209,17 @@ func (n *Node) replicas() (all []*Node) {
 	return all
 }
 
-func (n *Node) replicaOf(host, port string) string {
+func (n *Node) replicaOf(out *resp.Writer, host, port string) {
 	if strings.EqualFold(host, "NO") && strings.EqualFold(port, "ONE") {
 		n.replica, n.follows, n.primary = false, 0, ""
-		return "+OK\r\n"
+		out.Simple("OK")
+		return
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if ip := net.ParseIP(host); ip == nil || ip.To4() == nil || err != nil {
 		n.refused = append(n.refused, "REPLICAOF "+host+" "+port)
-		return "-ERR value is not an integer or out of range\r\n"
+		out.Error("ERR value is not an integer or out of range")
+		return
 	}
 	n.replica, n.follows = true, int(number)
 	for _, p := range n.c.nodes {
@@ -226,7 +230,7 @@ func (n *Node) replicaOf(host, port string) string {
 			n.sequence += int64(len(p.data)) + 100
 		}
 	}
-	return "+OK\r\n"
+	out.Simple("OK")
 }
 
 func (n *Node) info() string {
@@ -252,12 +256,12 @@ func (n *Node) info() string {
 	return b.String()
 }
 
-func (n *Node) nodes() string {
+func (n *Node) nodes(out *resp.Writer) {
 	if n.c.Name == "" {
-		return "*0\r\n"
+		out.Array(0)
+		return
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(n.c.nodes))
+	out.Array(len(n.c.nodes))
 	for _, p := range n.c.nodes {
 		flags, primary := "master", "-"
 		if p.replica {
@@ -266,44 +270,6 @@ func (n *Node) nodes() string {
 		if p == n {
 			flags = "myself," + flags
 		}
-		b.WriteString(bulk(fmt.Sprintf("%s %s@%d %s %s 0 0 %d connected 0-16383\n", p.ID, p.Addr, p.port, flags, primary, p.sequence)))
+		out.Bulk(fmt.Sprintf("%s %s@%d %s %s 0 0 %d connected 0-16383\n", p.ID, p.Addr, p.port, flags, primary, p.sequence))
 	}
-	return b.String()
-}
-
-func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
-
-var errProtocol = errors.New("standin: not an array of strings")
-
-// read reads one command, an array of at most 16 strings.
-func read(r *bufio.Reader) ([]string, error) {
-	count, err := header(r, '*', 16)
-	if err != nil || count == 0 {
-		return nil, cmp.Or(err, errProtocol)
-	}
-	var args []string
-	for range count {
-		size, err := header(r, '$', 1<<20)
-		if err != nil {
-			return nil, err
-		}
-		b := make([]byte, size+2)
-		if _, err := io.ReadFull(r, b); err != nil {
-			return nil, err
-		}
-		args = append(args, string(b[:size]))
-	}
-	return args, nil
-}
-
-func header(r *bufio.Reader, kind byte, most int) (int, error) {
-	line, err := r.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(line[1:]))
-	if line[0] != kind || err != nil || n < 0 || n > most {
-		return 0, errProtocol
-	}
-	return n, nil
 }
