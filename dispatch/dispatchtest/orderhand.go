@@ -251,6 +251,7 @@ func (d *dispatcher) clear(ctx context.Context) {
 				break
 			}
 			d.deliver(ctx)
+			sleep(ctx, time.Millisecond) // what does not get on must not fill the history
 		}
 		for key := range d.keys {
 			d.release(ctx, key)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -43,14 +44,14 @@ func TestLinearizableCatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := broken(memory.New(nil))
-			for range 30 { // a busy machine does little in a second
-				if problem := linearize(func() Target { return s }, Concurrent{Length: time.Second}); problem != "" {
-					t.Logf("caught: %.300s", problem)
-					return
+			synctest.Test(t, func(t *testing.T) {
+				s := broken(memory.New(nil))
+				problem := linearize(func() Target { return s }, Concurrent{Length: 5 * time.Second})
+				if problem == "" {
+					t.Fatal("not caught")
 				}
-			}
-			t.Error("not caught")
+				t.Logf("caught: %.300s", problem)
+			})
 		})
 	}
 }

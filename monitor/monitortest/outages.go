@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -303,10 +302,14 @@ func (o *outages) watch(table monitor.Store, stored <-chan struct{}) {
 		if broken || over && idle {
 			return
 		}
-		runtime.Gosched()
+		yield()
 	}
 	o.fail("the judging never comes to an end")
 }
+
+// yield lets other goroutines go on, also in a bubble of testing/synctest, whose time stands still while a loop does
+// not wait.
+func yield() { <-time.After(time.Microsecond) }
 
 // pass judges all that is due, and tells whether there was nothing to do.
 func (o *outages) pass(table monitor.Store) (idle bool) {
@@ -330,7 +333,7 @@ func (o *outages) pass(table monitor.Store) (idle bool) {
 			idle = idle && ch.Transition == monitor.NoTransition
 			changes = append(changes, ch)
 		}
-		runtime.Gosched() // here others come in between
+		yield() // here others come in between
 		made, err := table.ApplyChanges(ctx, changes)
 		idle = idle && !slices.Contains(made, false)
 		return err

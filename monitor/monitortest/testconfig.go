@@ -361,6 +361,7 @@ func testNoHalf(b *bench) {
 			b.Errorf("a mix of configurations: %+v", s)
 			return
 		}
+		yield()
 	}
 }
 

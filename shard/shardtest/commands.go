@@ -284,6 +284,7 @@ func testWaitContext(b *bench) {
 			b.Fatalf("the context ended: %q, %v", a.ID, a.err)
 		}
 		b.send(command("s", 1, "a"))
+		pause(b.ctx, brief) // a wait that goes on takes it now
 		next := b.answer("after it", b.waiting(b.ctx, b.Commands, 1, b.wait))
 		if next.err != nil && !errors.Is(a.err, lease.ErrUnknown) {
 			b.Fatalf("a command that was sent after a wait had ended did not come: %v", next.err)

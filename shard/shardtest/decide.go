@@ -63,6 +63,7 @@ func (b *bench) alternate(ctx context.Context, row shard.Row) error {
 		if _, err := b.Report(b.ctx, r, false); err != nil {
 			return err
 		}
+		pause(ctx, time.Microsecond) // others look in between
 		row.Epoch++
 		rev, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: row, Drop: []string{r.ID}})
 		if err != nil {

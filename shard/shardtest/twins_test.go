@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/testkit/recorder"
@@ -24,11 +25,9 @@ func TestSuiteCatches(t *testing.T) {
 			if topic == nil {
 				t.Fatalf("no topic is called %q", broken.by)
 			}
-			for range 40 { // some break only when two calls meet
-				if found := caught(t, broken, topic); found != "" {
-					t.Logf("caught: %.300s", found)
-					return
-				}
+			if found := caught(t, broken, topic); found != "" {
+				t.Logf("caught: %.300s", found)
+				return
 			}
 			t.Errorf("not caught by %q", broken.by)
 		})
@@ -48,16 +47,19 @@ func TestEveryTopicCatches(t *testing.T) {
 	}
 }
 
-// caught runs one topic on a twin, and returns what it found.
-func caught(t *testing.T, broken twin, topic func(*bench)) string {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	s := broken.subject()
-	return strings.Join(recorder.Found(t, func(r testing.TB) {
-		topic(&bench{
-			TB: r, Registry: s.Registry, Commands: s.Commands, t: t, s: s, ctx: ctx, patience: 2 * time.Second, wait: time.Second,
-		})
-	}), "\n")
+// caught runs one topic on a twin, and returns what it found. The time is that of a bubble: where a twin pauses,
+// all others go on until they wait, so that what breaks only when two calls meet breaks each time.
+func caught(t *testing.T, broken twin, topic func(*bench)) (found string) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := broken.subject()
+		found = strings.Join(recorder.Found(t, func(r testing.TB) {
+			topic(&bench{TB: r, Registry: s.Registry, Commands: s.Commands, t: t, s: s, ctx: ctx, patience: patience, wait: maxWait})
+		}), "\n")
+		cancel()
+		time.Sleep(2 * maxWait) // what a twin left behind ends by itself
+	})
+	return found
 }
 
 // world is a store that works, and what a broken one remembers beside it.
@@ -89,10 +91,8 @@ func (w *world) read(ctx context.Context, name string) shard.Row {
 	return v.Row
 }
 
-// together lets other goroutines come between two steps.
-func together() {
-	pause(context.Background(), 100*time.Microsecond)
-}
+// together lets other goroutines come between two steps: in a bubble, all of them.
+func together() { time.Sleep(time.Microsecond) }
 
 // twin is a store that is broken in one place.
 type twin struct {

@@ -2,10 +2,10 @@ package checks
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/testkit/recorder"
@@ -19,13 +19,11 @@ func TestSuiteCatches(t *testing.T) {
 	for name, broken := range twins() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range 30 { // some break only when two calls meet
-				if found := caught(t, broken); found != "" {
-					t.Logf("caught: %.300s", found)
-					return
-				}
+			found := caught(t, broken)
+			if found == "" {
+				t.Fatalf("not caught by %q", broken.by)
 			}
-			t.Errorf("not caught by %q", broken.by)
+			t.Logf("caught: %.300s", found)
 		})
 	}
 }
@@ -43,23 +41,30 @@ func TestOutagesCatches(t *testing.T) {
 			if !ok {
 				t.Fatal("no such twin")
 			}
-			for seed := range uint64(30) { // a race is not lost each time
+			synctest.Test(t, func(t *testing.T) {
 				_, rig := broken.rig(t)
-				if found := monitortest.FindOutageFault(t, rig, monitortest.Outages{Seed: seed}); found != "" {
-					t.Logf("caught: %.300s", found)
-					return
+				found := monitortest.FindOutageFault(t, rig, monitortest.Outages{})
+				if found == "" {
+					t.Fatal("not caught")
 				}
-			}
-			t.Error("not caught")
+				t.Logf("caught: %.300s", found)
+			})
 		})
 	}
 }
 
-// caught runs one test of the suite on a twin, and returns what it found.
-func caught(t *testing.T, broken twin) string {
-	_, rig := broken.rig(t)
-	return strings.Join(recorder.Found(t, func(r testing.TB) { monitortest.Try(t, r, rig, broken.by) }), "\n")
+// caught runs one test of the suite on a twin, and returns what it found. The time is that of a bubble: where a
+// twin pauses, all others go on until they wait, so that what breaks only when two calls meet breaks each time.
+func caught(t *testing.T, broken twin) (found string) {
+	synctest.Test(t, func(t *testing.T) {
+		_, rig := broken.rig(t)
+		found = strings.Join(recorder.Found(t, func(r testing.TB) { monitortest.Try(t, r, rig, broken.by) }), "\n")
+	})
+	return found
 }
+
+// together lets other goroutines come between two steps: in a bubble, all of them.
+func together() { time.Sleep(time.Microsecond) }
 
 // twin is a Reference that is broken in one place.
 type twin struct {
@@ -283,7 +288,7 @@ func gapByEach(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (mon
 				since = s.now.Sub(p.LastSeen)
 			}
 		})
-		runtime.Gosched()
+		together()
 		within(r, func(s step) {
 			if p := s.paths[proof.Path]; p != nil && since > 0 {
 				p.BlindTotal += since
@@ -306,9 +311,7 @@ func lookInTwoSteps(r *Reference, ctx context.Context, changes []monitor.SourceC
 			}
 		}
 	})
-	for range 10 {
-		runtime.Gosched()
-	}
+	together()
 	within(r, func(s step) {
 		for _, c := range looks {
 			s.sources[c.ID].due = c.Due
@@ -334,7 +337,7 @@ func countingTwice(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) 
 			was[b.Source] = s.sources[b.Source].beats
 		}
 	})
-	runtime.Gosched()
+	together()
 	out, err := r.RecordHeartbeats(ctx, d)
 	within(r, func(s step) {
 		for _, b := range d.Beats {
@@ -349,7 +352,7 @@ func numberedApart(r *Reference, ctx context.Context, refs []monitor.SourceRef) 
 		var known bool
 		var next int64
 		within(r, func(s step) { known, next = s.names[ref] != nil, s.lastID })
-		runtime.Gosched()
+		together()
 		within(r, func(s step) {
 			if e := s.named(ref.Check); e != nil && !known {
 				s.lastID = next
@@ -367,7 +370,7 @@ func oneByOne(r *Reference, ctx context.Context, c monitor.Configuration) (out m
 			return out, err
 		}
 		out.Added, out.Changed = append(out.Added, one.Added...), append(out.Changed, one.Changed...)
-		runtime.Gosched()
+		together()
 	}
 	last, err := r.Configure(ctx, c)
 	out.Removed, out.Declared, out.Generation = last.Removed, last.Declared, last.Generation
