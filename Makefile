@@ -16,10 +16,12 @@ QUICK = -gcflags=all=-dwarf=false
 RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc/...=-race=false -gcflags=modernc.org/memory=-race=false
 
 # What takes longest starts first, so that nothing waits for it alone. Tests wait for much of
-# their time: one package more is run at once than there are processors. Vetting is for make check.
+# their time: one package more is run at once than there are processors, and three for each
+# processor where no server runs beside them. Vetting is for make check.
 # The race detector would have each program sleep for a second at its end.
 LONG = ./fault ./store/... ./sim ./cmd/...
 ATONCE = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
+UNITS = $$(($$(getconf _NPROCESSORS_ONLN) * 3))
 
 # One program, static and without paths of the machine that built it. Functions begin at multiples of 16 bytes, not 32:
 # 280 KiB less.
@@ -40,7 +42,7 @@ deps:
 
 # -short skips each test that needs a server or another program, by name.
 unit:
-	$(GO) test -short -vet=off -ldflags='-s -w' -p $(ATONCE) $(LONG) ./...
+	$(GO) test -short -vet=off -ldflags='-s -w' -p $(UNITS) $(LONG) ./...
 
 test: deps
 	UNDERSTUDY_REQUIRE_BACKENDS=1 GORACE=atexit_sleep_ms=100 \

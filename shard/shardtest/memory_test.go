@@ -3,6 +3,7 @@ package shardtest
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/store/memory"
@@ -35,11 +36,14 @@ func reference() Subject {
 	return Subject{Registry: s.Registry(), Commands: s.Commands(), Leases: s, History: s, Advance: c.step}
 }
 
-// TestMemoryInRealTime is for stores whose clock cannot be stepped.
-func TestMemoryInRealTime(t *testing.T) {
-	TestRegistry(t, func(t *testing.T) Subject {
-		t.Parallel()
-		s := memory.New(nil)
-		return Subject{Registry: s.Registry(), Commands: s.Commands(), Leases: s, History: s}
-	})
+// TestMemoryUnstepped is for stores whose clock cannot be stepped.
+func TestMemoryUnstepped(t *testing.T) {
+	for name, topic := range topics() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memory.New(nil)
+				try(t, t, Subject{Registry: s.Registry(), Commands: s.Commands(), Leases: s, History: s}, topic)
+			})
+		})
+	}
 }
