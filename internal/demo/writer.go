@@ -2,12 +2,11 @@ package demo
 
 import (
 	"bufio"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -53,7 +52,7 @@ func (w *writer) String() string {
 // redisConn is a connection to a node, for commands that are answered by a word or a number.
 type redisConn struct {
 	conn net.Conn
-	in   *bufio.Reader
+	in   *resp.ReplyReader
 }
 
 func dialRedis(ctx context.Context, address string) (*redisConn, error) {
@@ -62,31 +61,19 @@ func dialRedis(ctx context.Context, address string) (*redisConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &redisConn{conn: conn, in: bufio.NewReader(conn)}, nil
+	return &redisConn{conn: conn, in: resp.NewReplyReader(bufio.NewReader(conn), resp.ReplyLimits{Line: 1 << 10})}, nil
 }
 
 // do sends a command once, and returns the number of its answer; a word is 0.
 func (r *redisConn) do(args ...string) (int64, error) {
-	var request resp.Writer
-	request.Bulks(args...)
 	if err := r.conn.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
 		return 0, err
 	}
-	if _, err := r.conn.Write(request.Take(nil)); err != nil {
+	if _, err := r.conn.Write(resp.AppendCommand(nil, args)); err != nil {
 		return 0, err
 	}
-	line, err := r.in.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	switch text := strings.TrimSpace(line[1:]); line[0] {
-	case '+':
-		return 0, nil
-	case ':':
-		return strconv.ParseInt(text, 10, 64)
-	default:
-		return 0, errors.New(text)
-	}
+	answer, err := r.in.Reply()
+	return answer.Int, cmp.Or(err, answer.Err())
 }
 
 // run writes until ctx ends, wherever the primary is.
