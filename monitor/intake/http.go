@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -58,17 +57,6 @@ type HTTP struct {
 	cfg        HTTPConfig
 	gate       *gate
 	bufferPool bufferPool
-
-	requests, accepted, unknown, bad, busy, failed, denied atomic.Int64
-}
-
-// HTTPStats counts what came by HTTP. Beats are counted one by one.
-type HTTPStats struct {
-	Requests               int64
-	Accepted, Unknown, Bad int64 // beats
-	Busy                   int64 // requests that were sent away because too much was waiting
-	Failed                 int64 // requests that could not be stored in time
-	Denied                 int64 // requests without a right key
 }
 
 // NewHTTP checks the configuration; see [HTTPConfig.Validate].
@@ -81,14 +69,6 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 		return nil, err
 	}
 	return &HTTP{cfg: c.withDefaults(), gate: g}, nil
-}
-
-// Stats returns the counts so far.
-func (h *HTTP) Stats() HTTPStats {
-	return HTTPStats{
-		Requests: h.requests.Load(), Accepted: h.accepted.Load(), Unknown: h.unknown.Load(), Bad: h.bad.Load(),
-		Busy: h.busy.Load(), Failed: h.failed.Load(), Denied: h.denied.Load(),
-	}
 }
 
 // Route is one operation. It checks by itself who may ask.
@@ -120,7 +100,6 @@ func (h *HTTP) Routes() []Route {
 // serve lets in who may, and answers errors as the operation's clients expect them.
 func (h *HTTP) serve(handle func(http.ResponseWriter, *http.Request, *PingKey) error, refuse func(http.ResponseWriter, fault)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		h.requests.Add(1)
 		key, err := h.gate.admit(r)
 		if err == nil {
 			err = handle(w, r, key)
@@ -129,18 +108,7 @@ func (h *HTTP) serve(handle func(http.ResponseWriter, *http.Request, *PingKey) e
 			return
 		}
 		f := faultOf(err)
-		switch f.status {
-		case http.StatusUnauthorized:
-			h.denied.Add(1)
-		case http.StatusTooManyRequests:
-			if errors.Is(err, errFlood) {
-				h.denied.Add(1)
-			} else {
-				h.busy.Add(1)
-			}
-		case http.StatusServiceUnavailable:
-			h.failed.Add(1)
-		case http.StatusInternalServerError:
+		if f.status == http.StatusInternalServerError {
 			h.cfg.Logger.Error("beats were not taken", "route", r.Pattern, "err", err)
 		}
 		refuse(w, f)
@@ -192,9 +160,6 @@ func (h *HTTP) store(ctx context.Context, d *decoder, key *PingKey) (tally, erro
 	var t tally
 	recordOutcomes(d, outcomes, h.cfg.Name, h.cfg.Letters, t.add)
 	t.Accepted = d.items - t.Unknown - t.Bad
-	h.accepted.Add(int64(t.Accepted))
-	h.unknown.Add(int64(t.Unknown))
-	h.bad.Add(int64(t.Bad))
 	return t, nil
 }
 
@@ -237,7 +202,6 @@ func recordOutcomes(d *decoder, outcomes []monitor.Outcome, path string, letters
 func (h *HTTP) decode(d *buffer) error {
 	err := d.decode(d.body.Bytes())
 	if broken := (*syntaxError)(nil); errors.As(err, &broken) {
-		h.bad.Add(1)
 		h.cfg.Letters.Add(DeadLetter{At: time.Now(), Path: h.cfg.Name, Cause: Syntax, Detail: err.Error(), Body: d.body.Bytes()})
 	}
 	return err

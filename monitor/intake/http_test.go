@@ -226,9 +226,6 @@ func TestAcknowledgedWhenStored(t *testing.T) {
 		if w := r.do("POST", "/v1/beats", `{"event":"e","source":"a"}`); w.Code != 503 || time.Since(begun) != time.Second {
 			t.Errorf("%d after %v", w.Code, time.Since(begun))
 		}
-		if got, want := r.http.Stats(), (HTTPStats{Requests: 2, Accepted: 1, Failed: 1}); got != want {
-			t.Errorf("%+v", got)
-		}
 	})
 }
 
@@ -334,11 +331,6 @@ func TestPing(t *testing.T) {
 	r := newRig(t, HTTPConfig{})
 	if w := r.do("DELETE", "/v1/ping/e/a", ""); w.Code != 405 {
 		t.Errorf("DELETE: %d", w.Code)
-	}
-	r.do("GET", "/v1/ping/x/a", "")
-	r.do("GET", "/v1/ping/e/a", "")
-	if got, want := r.http.Stats(), (HTTPStats{Requests: 2, Accepted: 1, Unknown: 1}); got != want {
-		t.Errorf("%+v", got)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestWrongKeysAreSlow: guesses wait, are bounded and counted; whoever has a key does not wait.
+// TestWrongKeysAreSlow: guesses wait and are bounded; whoever has a key does not wait.
 func TestWrongKeysAreSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, HTTPConfig{Keys: keys(), Authorize: guarded})
@@ -121,9 +121,6 @@ func TestWrongKeysAreSlow(t *testing.T) {
 		}
 		if time.Since(begun) != denyAfter {
 			t.Errorf("guesses took %v", time.Since(begun))
-		}
-		if got := r.http.Stats(); got.Denied != denySlots+1 || got.Accepted != 1 {
-			t.Errorf("%+v", got)
 		}
 	})
 }

@@ -29,11 +29,9 @@ func (h *HTTP) ping(w http.ResponseWriter, r *http.Request, key *PingKey) error 
 		return errPath // a key with something missing behind it, which nobody should read as a name
 	}
 	if err := (monitor.Declaration{Check: b.Check, Source: b.Source}).Validate(); err != nil {
-		h.bad.Add(1)
 		return err
 	}
 	if !key.allows(b.Check) {
-		h.bad.Add(1)
 		return fmt.Errorf("%w: %q", errNotFor, b.Check)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Timeout)
@@ -45,14 +43,10 @@ func (h *HTTP) ping(w http.ResponseWriter, r *http.Request, key *PingKey) error 
 	}
 	cause := Cause("")
 	recordOutcomes(&d, outcomes, h.cfg.Name, h.cfg.Letters, func(_ int, c Cause, _ string) { cause = c })
-	switch cause {
-	case NotKnown:
-		h.unknown.Add(1)
+	switch {
+	case cause == NotKnown:
 		return errEvent
-	case "":
-		h.accepted.Add(1)
-	default:
-		h.bad.Add(1)
+	case cause != "":
 		return fmt.Errorf("%w: the store does not take it", lease.ErrInvalid)
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
