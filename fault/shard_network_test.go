@@ -32,6 +32,8 @@ func TestFaultShardNetwork(t *testing.T) {
 			{name: "primary's host cut off from everybody", run: hostCutOff},
 			{name: "primary's host cut off, its agent dead", run: hostCutOffAlone},
 			{name: "orchestrator cut off from everybody", run: orchestratorCutOff},
+			{name: "primary without agent cut off together with a replica", run: strandedTogether},
+			{name: "primary and replica without agents cut off together", run: strandedWithoutAgents},
 		},
 		"links": {
 			{name: "primary cut off from the store", run: primaryFromStore, still: true},
@@ -111,6 +113,59 @@ func hostCutOffAlone(t *testing.T, n *fault.Network, s *fault.Shard, load *fault
 	for _, violation := range v.Violations {
 		t.Errorf("VIOLATION %s", violation)
 	}
+}
+
+// strand kills the primary's agent, and cuts its node and a replica off from the store and the other replica.
+func strand(n *fault.Network, s *fault.Shard, bothAgents bool) (p, with, other *fault.ShardNode, heal func()) {
+	p = s.Primary()
+	with, other = s.Replicas()[0], s.Replicas()[1]
+	p.KillAgent()
+	if bothAgents {
+		with.KillAgent()
+	}
+	s.Pass(s.Timing.Timeout / 2)
+	both := func(do func(from, to int)) {
+		for _, here := range []*fault.ShardNode{p, with} {
+			for _, there := range []int{storeAt, other.At()} {
+				do(here.At(), there)
+				do(there, here.At())
+			}
+		}
+	}
+	both(n.Cut)
+	return p, with, other, func() { both(n.Heal) }
+}
+
+// strandedTogether: the replica's acknowledgements would keep the primary's armed fence open for as long as the cut
+// lasts. Its agent has it leave the primary, which closes, and nobody is promoted who cannot know that.
+func strandedTogether(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad) {
+	p, with, other, heal := strand(n, s, false)
+	const armed = 4 * time.Second // three by its own arithmetic, from its last acknowledgement
+	s.Pass(s.Timing.Timeout + armed)
+	late := now()
+	s.Pass(2 * s.Timing.Timeout)
+	if w := load.Writes(p, late); len(w) > 0 {
+		t.Errorf("%d writes to the primary after %s should have left it: %v", len(w), with.Name, with.Must("INFO", "replication"))
+	}
+	if w := load.Writes(other, 0); len(w) > 0 {
+		t.Errorf("%d writes to %s, which cannot know that the primary is closed", len(w), other.Name)
+	}
+	heal()
+	p.Start()
+	s.Settled()
+}
+
+// strandedWithoutAgents: nobody can have the replica leave, so the primary stays the only one.
+func strandedWithoutAgents(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad) {
+	p, with, other, heal := strand(n, s, true)
+	s.Pass(5 * s.Timing.Timeout)
+	if w := load.Writes(other, 0); len(w) > 0 {
+		t.Errorf("%d writes to %s beside the primary", len(w), other.Name)
+	}
+	heal()
+	p.Start()
+	with.Start()
+	s.Settled()
 }
 
 // primaryFromStore: it is not replaced, and goes on by promises.

@@ -31,7 +31,8 @@
 // clock and by the judge's own, and no live agent gets an answer from the node. A replica with input
 // from it since then vetoes. That its agent saw the process end is proof by itself, and needs no
 // waiting. Silence is no proof: it must last for the timeout T, and at least as long as the node's own
-// fence takes to close. A primary also counts as lost once its peers have found its fence closed for T
+// fence takes to close, and counts only when so many replicas have left the primary, or are proven dead, that
+// the rest cannot satisfy that fence. A primary also counts as lost once its peers have found its fence closed for T
 // while its own agent was silent: that one closed it, and died before it could say so.
 //
 // # Fences
@@ -41,7 +42,9 @@
 // itself. It is closed by the agent, at the end of its trust in the session; a node that hangs,
 // so that it cannot be closed, is killed by then. An armed fence that would close because too
 // few replicas are left is disarmed only after the record says so, and a primary that is
-// silent behind a disarmed fence is not replaced without an operator.
+// silent behind a disarmed fence is not replaced without an operator. An agent that is without the store for T, and
+// is asked for no promise, detaches its replica: its acknowledgements may be all that keeps open the fence of a primary
+// which lost its agent.
 //
 // # What it promises
 //

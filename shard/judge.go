@@ -46,6 +46,9 @@ type Finding struct {
 	Why    string `json:"why"`
 	// Proved: nothing can be written to it any more; it need not be fenced.
 	Proved bool `json:"proved"`
+	// Silent: it is replaceable because its armed fence closes without acknowledgements. So the replicas must have
+	// left it before another is promoted.
+	Silent bool `json:"silent,omitempty"`
 	// Wait is after how long it is worth another look, 0 when only a change is.
 	Wait time.Duration `json:"-"`
 }
@@ -167,7 +170,11 @@ func judgeSilence(v View, s Observation, own Record, fenceDelay time.Duration, o
 	if wait := fenceDelay - o.silentFor; wait > 0 {
 		return Finding{Health: Doubtful, Why: why + "; its fence needs time to close", Wait: wait}
 	}
-	return Finding{Health: Replaceable, Why: why}
+	// Who still acknowledges keeps it open, on its side of a cut that nobody here can look behind.
+	if left := v.possibleAcknowledgers(s, own, fenceDelay); len(left) >= max(1, own.Needs) {
+		return Finding{Health: Stuck, Why: fmt.Sprintf("%s; %s may still acknowledge its writes, which keeps its armed fence open", why, strings.Join(left, ", "))}
+	}
+	return Finding{Health: Replaceable, Silent: true, Why: why}
 }
 
 // opinions are what the live agents of the other members think of a node, formed
@@ -189,6 +196,11 @@ func gatherOpinions(v View, s Observation, id string) opinions {
 			// After an outage of the store all records are old: they get the time to be renewed.
 			if s.LapsedFor < r.Timeout {
 				o.missing = append(o.missing, r.Label())
+			}
+			// Its agent cannot say that it has heard from the primary, but the node itself has.
+			if op, ok := v.opinionOf(r.ID, s); ok && op.hasInputFrom(v.addressOf(id), s.LapsedFor) {
+				o.veto = fmt.Sprintf("replica %s has heard from it since", r.Label())
+				return o
 			}
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -28,7 +29,7 @@ func (t planner) continuePlan(p Plan) Action {
 	}
 	a.Lock = true
 	if a.Update == nil {
-		a.Send, a.FenceAt = t.unansweredCommands(p), t.fenceAt(p)
+		a.Send, a.FenceAt, a.DetachAt = t.unansweredCommands(p), t.fenceAt(p), t.detachAt(p)
 	}
 	return a
 }
@@ -190,6 +191,9 @@ func (t planner) detaching(p Plan) Action {
 	if waits && !t.isOverdue() {
 		return Action{Wait: t.p.Patience - t.s.PhaseFor}
 	}
+	if a, wait := t.awaitDetached(p); wait {
+		return a
+	}
 	best, unfit := choosePrimary(t.v, choice{from: p.From, wanted: p.Wanted, force: p.Force, tried: p.Tried, maxLag: t.p.MaxLag, frozen: p.Epoch})
 	if best == "" {
 		return t.finishPlan(explainNoCandidate(t.v.Row.Name, unfit), "")
@@ -198,6 +202,45 @@ func (t planner) detaching(p Plan) Action {
 	done, _ := r.ResultOf(p.Epoch, OrderDetach)
 	r.Txn, r.Lineage, r.Before = done.Txn, done.Lineage, done.Before
 	return t.advancePhase(Promoting, fmt.Sprintf("chose %s at %d", r.Label(), done.Txn), func(p *Plan) { p.To, p.NewHistory = best, t.v.Row.isForeignData(r) })
+}
+
+// awaitDetached waits until so many replicas have left an old primary that is only silent that its armed fence is
+// closed without them, and gives up where they do not: whoever is promoted beside an open one is a second primary.
+func (t planner) awaitDetached(p Plan) (a Action, wait bool) {
+	// An operator who forces it says that it is dead.
+	if p.Force || !t.found.Silent && t.found.Health != Stuck {
+		return Action{}, false
+	}
+	own, _ := t.v.Node(p.From)
+	left := t.v.notDetached(t.s, p, t.p.FenceDelay)
+	switch {
+	case t.found.Health == Replaceable && len(left) < max(1, own.Needs):
+		return Action{}, false
+	case !t.isOverdue():
+		return Action{Wait: t.p.Patience - t.s.PhaseFor}, true
+	case t.found.Health == Stuck:
+		return t.finishPlan(t.found.Why, ""), true
+	}
+	labels := make([]string, len(left))
+	for i, r := range left {
+		labels[i] = fmt.Sprintf("%.8s at %s", r.ID, r.Address)
+	}
+	return t.finishPlan("the old primary is silent, and its armed fence may be kept open by "+strings.Join(labels, ", "), ""), true
+}
+
+// detachAt are the addresses of nodes that the orchestrator detaches from its own host, as they answer and their
+// agents are silent.
+func (t planner) detachAt(p Plan) (addresses []string) {
+	// Only a primary that is silent needs it: what a proved one had may still be copied from its replicas.
+	if p.Phase != Detaching || !t.found.Silent {
+		return nil
+	}
+	for _, r := range t.v.notDetached(t.s, p, t.p.FenceDelay) {
+		if op, asked := t.v.opinionOf(r.ID, t.s); asked && op.Reachability == Reachable && r.Address != "" {
+			addresses = append(addresses, r.Address)
+		}
+	}
+	return addresses
 }
 
 // promoting waits until the chosen node has written itself into the row, which also

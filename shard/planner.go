@@ -49,6 +49,8 @@ type Action struct {
 	Send []Command
 	// FenceAt is the address of a node to be fenced from here, as its agent does not live.
 	FenceAt string
+	// DetachAt are the addresses of replicas to be detached from here, as their agents do not live.
+	DetachAt []string
 	// Blocked is why nothing is done about a primary that is lost, and what an operator can do.
 	Blocked string
 	// Wait is after how long to look again, 0 when only a change is worth it.
@@ -67,7 +69,7 @@ func NextAction(v View, s Observation, p Policy) Action {
 		a.Wait = t.found.Wait
 	}
 	if !s.Orchestrating {
-		a.Update, a.Send, a.FenceAt = nil, nil, ""
+		a.Update, a.Send, a.FenceAt, a.DetachAt = nil, nil, "", nil
 	}
 	return a
 }

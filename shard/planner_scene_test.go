@@ -165,6 +165,9 @@ func (s *scene) actions() []string {
 	if a.FenceAt != "" {
 		head += " fence=" + a.FenceAt
 	}
+	if len(a.DetachAt) > 0 {
+		head += " detach=" + strings.Join(a.DetachAt, ",")
+	}
 	if a.Wait > 0 {
 		head += " wait=" + a.Wait.String()
 	}

@@ -216,8 +216,22 @@ func (s *scene) edit(r *Record, words []string) {
 		case "followers":
 			r.Followers = nil
 			for n := range strings.SplitSeq(val, ",") {
-				r.Followers = append(r.Followers, Follower{Address: n + ":1", Online: true})
+				r.Followers = append(r.Followers, Follower{Address: n + ":1", ID: sceneID(n), Online: true})
 			}
+		case "sees": // of a node whose agent is silent: NODE/refuses, /mute, /follows, /hears or /detached
+			of, what, _ := strings.Cut(val, "/")
+			o := Opinion{Of: sceneID(of), Reachability: Reachability(what)}
+			switch what {
+			case "follows":
+				o.Reachability, o.Link = Reachable, &Upstream{Address: "a:1", Input: time.Hour}
+			case "hears":
+				o.Reachability, o.Link = Reachable, &Upstream{Address: "a:1", Up: true}
+			case "detached":
+				o.Reachability, o.Link = Reachable, &Upstream{}
+			}
+			r.Unattended = []Opinion{o}
+		case "needs":
+			r.Needs = int(s.number(val))
 		case "trouble":
 			r.Trouble = strings.ReplaceAll(val, "_", " ")
 		case "instance":

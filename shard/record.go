@@ -60,6 +60,8 @@ type Opinion struct {
 	// Closed is for how long every probe has found its fence closed. That is looked at while its own
 	// agent is silent; 0 otherwise, and when the last found it open.
 	Closed time.Duration `json:"closed_ns,omitempty"`
+	// Link is whom the node said it follows, of one whose own agent is silent; nil if it did not say, or is a primary.
+	Link *Upstream `json:"link,omitempty"`
 }
 
 // Upstream is a replica's link to its primary.
@@ -129,11 +131,16 @@ type Record struct {
 	// Armed promises that the fence of this primary is armed, and stays so until a
 	// report without it was accepted by the store.
 	Armed bool `json:"armed"`
+	// Needs is how many replicas the armed fence needs; 0 is one.
+	Needs int `json:"fence_needs,omitempty"`
 	// Priority decides between replicas that are equal: the higher. 0 is never promoted.
 	Priority int `json:"priority"`
 	// Epoch is the highest that the agent has obeyed or seen.
 	Epoch   int64    `json:"epoch"`
 	Opinion *Opinion `json:"opinion,omitempty"`
+	// Unattended are opinions of members whose agents are silent, formed once the primary's session has lapsed:
+	// they may keep its armed fence open, and can be detached where they answer. At most MaxMembers.
+	Unattended []Opinion `json:"unattended,omitempty"`
 	// Results of commands of the highest epoch, oldest first; at most MaxResults.
 	Results []Result `json:"results,omitempty"`
 
@@ -204,8 +211,8 @@ func (r Record) Validate() error {
 	switch {
 	case r.Timeout <= 0 || r.Interval <= 0:
 		return fmt.Errorf("%w: node %.8s: a record needs its agent's interval and timeout", lease.ErrInvalid, r.ID)
-	case len(r.Results) > MaxResults || len(r.Followers) > MaxMembers:
-		return fmt.Errorf("%w: node %.8s: at most %d results and %d followers", lease.ErrInvalid, r.ID, MaxResults, MaxMembers)
+	case len(r.Results) > MaxResults || len(r.Followers) > MaxMembers || len(r.Unattended) > MaxMembers:
+		return fmt.Errorf("%w: node %.8s: at most %d results, and %d followers and opinions", lease.ErrInvalid, r.ID, MaxResults, MaxMembers)
 	}
 	return nil
 }

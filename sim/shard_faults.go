@@ -75,6 +75,8 @@ func (w *shardWorld) fault() {
 		faults = []func(){func() { w.killAgent(h) }}
 	case "forced":
 		faults = []func(){w.lag, w.force}
+	case "stranded":
+		faults = []func(){w.strand}
 	}
 	faults[d.n(len(faults))]()
 }

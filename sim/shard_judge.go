@@ -79,7 +79,10 @@ func (j *shardJudge) opening(address string) {
 // accepted is a write that was acknowledged. The world is locked.
 func (j *shardJudge) accepted(a shardtest.Accepted) {
 	h := j.hostAt(a.Node)
-	excuse := h.excused()
+	j.mu.Lock()
+	late := time.Since(j.topAt)
+	j.mu.Unlock()
+	excuse := h.excused(late)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	epoch := j.open[a.Node]
@@ -99,15 +102,24 @@ func (j *shardJudge) accepted(a shardtest.Accepted) {
 	}
 }
 
+// slipLimit is how long after the first write of its successor a node may accept writes that nothing but its
+// armed fence could have refused: what the fence needs to close after the last acknowledgement of a replica.
+const slipLimit = 3 * time.Second
+
 // excused: nobody could close the host's node but its own armed fence, as its agent is dead or has just
-// come, or could kill it as it hung.
-func (h *shardHost) excused() bool {
+// come, or could kill it as it hung. late is how long ago its successor accepted a write first.
+func (h *shardHost) excused(late time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.w.setup.Timing.Timeout
+	// What waited while it hung is accepted whenever it goes on.
 	unruly := !h.w.setup.KillHung || h.began.After(h.hung)
+	if !h.went.IsZero() && time.Since(h.went) < time.Second && unruly {
+		return true
+	}
 	// One that stops leaves a node open that it does not supervise.
-	return h.agent == nil || h.leaving && !h.w.setup.Supervised || time.Since(h.began) < 2*t || !h.went.IsZero() && time.Since(h.went) < time.Second && unruly
+	alone := h.agent == nil || h.leaving && !h.w.setup.Supervised || time.Since(h.began) < 2*t
+	return alone && late <= slipLimit
 }
 
 func (j *shardJudge) hostAt(address string) *shardHost {

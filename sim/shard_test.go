@@ -39,3 +39,18 @@ func TestShardSimulationCatches(t *testing.T) {
 		})
 	}
 }
+
+// TestShardSchedules runs what shards got wrong once, as schedules with a little chance in them.
+func TestShardSchedules(t *testing.T) {
+	for name, need := range map[string]func(*ShardSetup){"stranded": stranded} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(12) {
+				s := DrawShard(seed)
+				need(&s)
+				for _, broken := range RunShard(t, s).Broken {
+					t.Errorf("seed %d: %s", seed, broken)
+				}
+			}
+		})
+	}
+}

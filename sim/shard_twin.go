@@ -52,6 +52,13 @@ func ShardTwins() []ShardTwin {
 				}
 			}
 		})},
+		{Name: "replicas behind a cut do not count", Caught: "after the first of epoch", Need: stranded, Agent: registry(func(r *brokenRegistry) {
+			r.view = func(v *shard.View) {
+				for i := range v.Nodes {
+					v.Nodes[i].Needs = shard.MaxMembers
+				}
+			}
+		})},
 		{Name: "replicas are not detached", Caught: "stands still", Need: forced, Agent: engine(func(e *brokenEngine) {
 			e.follow = func(ctx context.Context, address string) error {
 				if address == "" {

@@ -85,8 +85,8 @@ func wire(c *common) *Agent {
 	}
 	r.arm, r.inbox, r.promises = a.arm, a.inbox, a.promises
 	a.orchestrate = &orchestrator{
-		common: c, view: a.view, watch: a.watch, report: a.report, promises: a.promises, lock: a.lock, onRow: a.rowWritten,
-		sent: map[string]time.Duration{},
+		common: c, view: a.view, watch: a.watch, report: a.report, promises: a.promises, lock: a.lock, peer: a.peer,
+		onRow: a.rowWritten, sent: map[string]time.Duration{},
 	}
 	a.save = &saver{common: c, probe: a.probe, view: a.view, lease: a.lease, fence: a.fence, isTrusted: r.isTrusted}
 	a.stop = &shutdown{common: c, view: a.view, fence: a.fence, report: a.report, process: a.process, reconcile: r}
@@ -181,6 +181,7 @@ func (a *Agent) turn(now time.Duration) {
 	a.probe.step(now)
 	a.reconcile.declareDeath(now)
 	a.reconcile.closeWithoutLease(now)
+	a.reconcile.leaveWithoutStore(now)
 	a.lease.update(now)
 	a.promises.step(now)
 	// A node that the store does not take is reported again, and otherwise left alone.

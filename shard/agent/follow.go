@@ -13,6 +13,9 @@ func (r *reconciler) follow(d shard.Decision, now time.Duration) {
 	r.keepClosed()
 	n := r.probe.state
 	follows := n.Role == shard.Replica && n.Link != nil && n.Link.Address == d.Address
+	if out, _ := r.isWithoutStore(now); out {
+		return // it has left the primary for that
+	}
 	if follows || r.task != nil || now < r.retryAt || now < r.promises.givenUntil {
 		return
 	}
@@ -25,6 +28,36 @@ func (r *reconciler) follow(d shard.Decision, now time.Duration) {
 			}
 		}
 		return r.attach(ctx, d.Address, was, epoch, primary)
+	})
+}
+
+// isWithoutStore reports whether the agent has had no answer of the store for T, and no primary has asked it for a
+// promise: others may be replacing the primary. due is when that will be so.
+func (r *reconciler) isWithoutStore(now time.Duration) (out bool, due time.Duration) {
+	due = max(r.startedAt, r.report.answeredAt, r.promises.givenAt) + r.cfg.Timing.Timeout
+	return now >= due, due
+}
+
+// leaveWithoutStore detaches a replica of an agent that is without the store: its acknowledgements would keep the armed
+// fence of a primary open that has lost its agent, on the same side of a cut. A primary whose agent lives asks for
+// promises, and its replicas stay.
+func (r *reconciler) leaveWithoutStore(now time.Duration) {
+	n := r.probe.state
+	// Nothing is known of a shard yet: whom it follows is not ours to change.
+	if !r.probe.answered || n.Role != shard.Replica || n.Link.Detached() || r.knownEpoch(r.view.Row) == 0 {
+		return
+	}
+	out, due := r.isWithoutStore(now)
+	if !out {
+		r.wakeBy(due)
+		return
+	}
+	if r.task != nil || now < r.retryAt {
+		return
+	}
+	r.log.Warn("store does not answer, and no primary asks for a promise; the replica leaves its primary")
+	r.startTask("leave the primary", nil, r.cfg.Timing.Timeout, func(ctx context.Context) error {
+		return r.attach(ctx, "", shard.Replica, 0, "")
 	})
 }
 

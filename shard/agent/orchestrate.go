@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/understudy-ha/understudy/shard"
@@ -17,6 +18,7 @@ type orchestrator struct {
 	report   *reporter
 	promises *promises
 	lock     *failoverLock
+	peer     *peerProbe
 	// onRow is called with a row that was written.
 	onRow func(shard.Row)
 
@@ -28,9 +30,10 @@ type orchestrator struct {
 		phase shard.Phase
 		since time.Duration
 	}
-	sent     map[string]time.Duration // commands, by id
-	fencedAt time.Duration            // when closing the old primary's fence was last tried
-	fenced   struct {                 // … and when that was started and succeeded, under which epoch
+	sent       map[string]time.Duration // commands, by id
+	fencedAt   time.Duration            // when closing the old primary's fence was last tried
+	detachedAt time.Duration            // … and detaching replicas whose agents are silent
+	fenced     struct {                 // … and when that was started and succeeded, under which epoch
 		epoch int64
 		at    time.Duration
 	}
@@ -120,7 +123,32 @@ func (o *orchestrator) carryOut(act shard.Action, now time.Duration) {
 	} else if act.FenceAt != "" && !o.busy["fence"] {
 		o.fenceOldPrimary(act.FenceAt, now)
 	}
+	if due := o.detachedAt + o.cfg.Timing.Interval/4; len(act.DetachAt) > 0 && now < due {
+		o.wakeBy(due)
+	} else if len(act.DetachAt) > 0 && !o.busy["detach"] {
+		o.detachReplicas(act.DetachAt, now)
+	}
 	o.send(act.Send, now)
+}
+
+// detachReplicas has nodes whose agents are silent leave the old primary, so that they do not keep its armed fence
+// open. That they did is seen by the next probe (peerProbe); their agents lead them on when they are back.
+func (o *orchestrator) detachReplicas(addresses []string, now time.Duration) {
+	o.detachedAt = now
+	o.background("detach", o.cfg.exchange(), func(ctx context.Context) func() {
+		var all sync.WaitGroup
+		for _, address := range addresses {
+			all.Go(func() {
+				node := o.cfg.Engines.At(address)
+				defer func() { _ = node.Close() }()
+				if err := node.Follow(ctx, ""); err != nil {
+					o.log.Warn("replica could not be detached from here", "address", address, "err", err)
+				}
+			})
+		}
+		all.Wait()
+		return func() { o.peer.soon() }
+	})
 }
 
 // fenceOldPrimary closes the fence of a node whose agent does not live.

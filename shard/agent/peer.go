@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/understudy-ha/understudy/shard"
@@ -25,13 +27,18 @@ type peerProbe struct {
 	probedAt    time.Duration
 	silentSince time.Duration // since when no probe was answered; 0: the last was
 	closedSince time.Duration // since when each found the fence closed; 0: the last did not
+	// unattended are the opinions of members whose agents are silent, formed together with that of the primary.
+	unattended []shard.Opinion
 }
+
+// soon has the primary, and members whose agents are silent, probed in the next turn.
+func (p *peerProbe) soon() { p.probedAt = 0 }
 
 func (p *peerProbe) step(now time.Duration) {
 	of := p.view.Row.Primary
 	address := p.view.addressOf(of)
 	if of == "" || of == p.id || address == "" {
-		p.opinion, p.silentSince, p.closedSince = shard.Opinion{}, 0, 0
+		p.opinion, p.silentSince, p.closedSince, p.unattended = shard.Opinion{}, 0, 0, nil
 		return
 	}
 	stale := p.opinion.Of != of || p.isOlderThanLapse()
@@ -45,12 +52,55 @@ func (p *peerProbe) step(now time.Duration) {
 	own, known := p.view.Node(of)
 	// Whether its fence is closed matters only when its own agent cannot say so.
 	agentGone := p.watch.lapsed && known && !own.Live()
+	silent := p.silentMembers()
 	p.background("peer", within, func(ctx context.Context) func() {
 		asked := p.now()
+		unattended := p.probeUnattended(ctx, silent)
 		reached := p.cfg.Engines.ProbePeer(ctx, address)
 		closed := agentGone && reached == shard.Reachable && p.foundClosed(ctx, address)
-		return func() { p.record(of, reached, closed, asked) }
+		return func() { p.record(of, reached, closed, asked, unattended()) }
 	})
+}
+
+// silentMembers are the members whose agents are silent, with their addresses. It matters what becomes of their
+// nodes once the primary's session has lapsed.
+func (p *peerProbe) silentMembers() (all []shard.Member) {
+	if !p.watch.lapsed {
+		return nil
+	}
+	for _, m := range p.view.Row.Members {
+		r, reports := p.view.Node(m.ID)
+		if m.ID == p.id || m.ID == p.view.Row.Primary || reports && r.Live() {
+			continue
+		}
+		if m.Address = p.view.addressOf(m.ID); m.Address != "" {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// probeUnattended asks nodes whose agents are silent whom they follow, all at once. The function that it returns waits
+// for the answers.
+func (p *peerProbe) probeUnattended(ctx context.Context, members []shard.Member) func() []shard.Opinion {
+	opinions := make([]shard.Opinion, len(members))
+	var all sync.WaitGroup
+	for i, m := range members {
+		all.Go(func() {
+			node := p.cfg.Engines.At(m.Address)
+			defer func() { _ = node.Close() }()
+			n, err := node.Probe(ctx)
+			o := shard.Opinion{Of: m.ID, Reachability: shard.TimedOut}
+			switch {
+			case err == nil:
+				o.Reachability, o.Link = shard.Reachable, n.Link
+			case errors.Is(err, shard.ErrNodeGone):
+				o.Reachability = shard.Refused
+			}
+			opinions[i] = o
+		})
+	}
+	return func() []shard.Opinion { all.Wait(); return opinions }
 }
 
 // isOlderThanLapse reports whether the opinion was formed before the lease lapsed.
@@ -58,7 +108,7 @@ func (p *peerProbe) isOlderThanLapse() bool {
 	return p.watch.lapsed && p.probedAt < p.watch.lapsedSince
 }
 
-func (p *peerProbe) record(of string, reached shard.Reachability, closed bool, asked time.Duration) {
+func (p *peerProbe) record(of string, reached shard.Reachability, closed bool, asked time.Duration, unattended []shard.Opinion) {
 	if p.opinion.Of != of || p.opinion.Reachability != reached || p.isOlderThanLapse() {
 		p.report.urgent = p.report.urgent || p.watch.lapsed // whoever judges waits for it
 	}
@@ -77,7 +127,7 @@ func (p *peerProbe) record(of string, reached shard.Reachability, closed bool, a
 	default:
 		opinion.Closed = asked - p.closedSince
 	}
-	p.opinion, p.probedAt = opinion, asked
+	p.opinion, p.probedAt, p.unattended = opinion, asked, unattended
 }
 
 // foundClosed reports whether a node whose agent is silent has its fence closed.
@@ -86,6 +136,15 @@ func (p *peerProbe) foundClosed(ctx context.Context, address string) bool {
 	defer func() { _ = node.Close() }()
 	n, err := node.Probe(ctx)
 	return err == nil && n.Fence == shard.Closed
+}
+
+// currentUnattended are the opinions of members whose agents are silent, as they are reported.
+func (p *peerProbe) currentUnattended(now time.Duration) (all []shard.Opinion) {
+	for _, o := range p.unattended {
+		o.Age = now - p.probedAt
+		all = append(all, o)
+	}
+	return all
 }
 
 // current is the opinion as it is reported, nil without one.

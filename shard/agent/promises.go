@@ -27,6 +27,7 @@ type promises struct {
 	onGiven func()
 
 	givenUntil  time.Duration // until when this agent has promised not to act
+	givenAt     time.Duration // when it last promised
 	requestedAt time.Duration // when others were last asked
 	limiter     logLimiter
 }
@@ -53,7 +54,8 @@ func (p *promises) grant(q shard.Promise, mac string) (answer string, err error)
 		case p.pendingRowUpdate() != "":
 			why = p.pendingRowUpdate()
 		default:
-			until = p.now() + q.For
+			p.givenAt = p.now()
+			until = p.givenAt + q.For
 			p.givenUntil = max(p.givenUntil, until)
 			p.onGiven()
 		}

@@ -21,6 +21,10 @@ func (a *Agent) record(now time.Duration) shard.Record {
 		Results: slices.Clone(a.inbox.results), Instance: a.instance.ID, Agent: a.cfg.AgentAddress,
 		Interval: a.cfg.Timing.Interval, Timeout: a.cfg.Timing.Timeout,
 		Run: n.Run, Engine: a.cfg.Engines.Name(), Version: n.Version, Keys: n.Keys, Opinion: a.peer.current(now),
+		Unattended: a.peer.currentUnattended(now),
+	}
+	if r.Armed {
+		r.Needs = max(1, a.cfg.MinReplicas)
 	}
 	since := now - a.probe.answeredAt // what the node said then has aged, whether it answers or not
 	if n.Link != nil {

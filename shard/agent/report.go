@@ -34,6 +34,7 @@ type reporter struct {
 	failing     time.Duration // since when the store has not answered; 0: it answers
 	steadySince time.Duration // since when every call has been answered
 	lastOK      time.Duration // when the latest report that was answered was sent
+	answeredAt  time.Duration // … or the latest read
 
 	sent      int64 // reports so far
 	notBefore time.Duration
@@ -82,6 +83,9 @@ func (r *reporter) step(now time.Duration) {
 		return func() {
 			if report && (err == nil || errors.Is(err, shard.ErrTaken)) {
 				r.lastOK = asked
+			}
+			if err == nil || errors.Is(err, shard.ErrTaken) || errors.Is(err, shard.ErrNotFound) {
+				r.answeredAt = asked
 			}
 			r.finish(v, report, err)
 			if err != nil && urgent {

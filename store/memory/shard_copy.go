@@ -10,7 +10,10 @@ import (
 // copyRecord shares nothing with the record that anybody may change.
 func copyRecord(r shard.Record) shard.Record {
 	r.Link, r.Opinion = copyOf(r.Link), copyOf(r.Opinion)
-	r.Followers, r.Results = slices.Clone(r.Followers), slices.Clone(r.Results)
+	r.Followers, r.Results, r.Unattended = slices.Clone(r.Followers), slices.Clone(r.Results), slices.Clone(r.Unattended)
+	for i := range r.Unattended {
+		r.Unattended[i].Link = copyOf(r.Unattended[i].Link)
+	}
 	return r
 }
 

@@ -26,6 +26,16 @@ func digestOf(n shard.Record) (g digest, err error) {
 		opinion.Age, opinion.Silence, opinion.Closed = 0, 0, 0
 		n.Opinion = &opinion
 	}
+	n.Unattended = slices.Clone(n.Unattended)
+	for i := range n.Unattended {
+		o := &n.Unattended[i]
+		o.Age, o.Silence, o.Closed = 0, 0, 0
+		if o.Link != nil {
+			link := *o.Link
+			link.Input = 0
+			o.Link = &link
+		}
+	}
 	n.Followers = slices.Clone(n.Followers)
 	for i := range n.Followers {
 		n.Followers[i].Txn, n.Followers[i].Lag = 0, 0
