@@ -26,10 +26,10 @@ type Cache struct {
 	Exec    *CacheExec  `yaml:"exec" help:"or fetch values with a program"`
 	Data    string      `yaml:"data" help:"keep copies across restarts in this 'DIRECTORY' (default: in memory only)"`
 
-	TTL             time.Duration `yaml:"ttl" default:"1h" help:"how long a value is fresh, from the start of its fetch, if the origin does not say; at least 1s"`
+	TTL             time.Duration `yaml:"ttl" default:"1h" help:"how long a value is fresh, from the start of its fetch, unless the origin says; at least 1s"`
 	FetchTimeout    time.Duration `yaml:"fetch_timeout" default:"1m" help:"deadline of one fetch"`
 	Fetches         int           `yaml:"fetches" more:"yes" default:"64" help:"fetches at once; more wait"`
-	Jitter          *float64      `yaml:"jitter" more:"yes" default:"0.05" help:"shorten each TTL by a random share, up to this one (0 to 0.5), so that values expire at different times"`
+	Jitter          *float64      `yaml:"jitter" more:"yes" default:"0.05" help:"shorten each TTL by a random share, at most this one (0 to 0.5)"`
 	AnnounceTimeout time.Duration `yaml:"announce_timeout" more:"yes" default:"2s" help:"give up on a fetching peer that has been silent this long; at least 600ms, the same on every peer"`
 
 	MaxBytes   strictyaml.Size `yaml:"max_bytes" default:"256MiB" help:"hold at most this many bytes of keys and values in memory"`
@@ -61,10 +61,10 @@ type CacheExec struct {
 // Origin is a URL that has the values.
 type Origin struct {
 	URL         string            `yaml:"url" secret:"url" flag:"source-url" help:"fetch values from this 'URL'; {key} is the key, percent-encoded; {key+} keeps slashes"`
-	TokenFile   string            `yaml:"token_file" flag:"source-token-file" more:"yes" help:"send the token in this 'FILE' as Authorization: Bearer"`
-	CAFile      string            `yaml:"ca_file" flag:"source-ca-file" more:"yes" help:"trust the certificates in this 'FILE' instead of the system's"`
+	TokenFile   string            `yaml:"token_file" flag:"source-token-file" more:"yes" help:"send the bearer token in this 'FILE'"`
+	CAFile      string            `yaml:"ca_file" flag:"source-ca-file" more:"yes" help:"trust the certificates in this 'FILE', not the system's"`
 	Headers     map[string]string `yaml:"headers" secret:"all" help:"more headers"`
-	HeaderFiles map[string]string `yaml:"header_files" help:"headers that are secrets: the file with the value of each"`
+	HeaderFiles map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
 }
 
 // Members are the peers with this one among them.

@@ -59,7 +59,7 @@ type Router struct {
 	Limit        int           `yaml:"limit" default:"1000" help:"messages per request"`
 	User         string        `yaml:"user" help:"user at the router"`
 	PasswordFile string        `yaml:"password_file" help:"file with the user's password"`
-	CAFile       string        `yaml:"ca_file" help:"trust the certificates in this file instead of the system's"`
+	CAFile       string        `yaml:"ca_file" help:"certificates to trust instead of the system's"`
 }
 
 // PingKey is an intake.PingKey in the file.

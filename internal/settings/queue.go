@@ -25,8 +25,8 @@ type Queue struct {
 	Sawtooth      *Ledger       `yaml:"sawtooth" help:"submit to Hyperledger Sawtooth"`
 	Scabbard      *Ledger       `yaml:"scabbard" help:"submit to Splinter's Scabbard"`
 	Exec          *Exec         `yaml:"exec" help:"run a program for each message"`
-	FirstWindow   time.Duration `yaml:"first_window" more:"yes" default:"30s" help:"other instances may take the keys of an instance that has been silent this long"`
-	SecondWindow  time.Duration `yaml:"second_window" more:"yes" default:"3m" help:"… and its keys with a submission in flight only this long after the submission started; longer than submit_timeout"`
+	FirstWindow   time.Duration `yaml:"first_window" more:"yes" default:"30s" help:"others take the keys of an instance that has been silent this long"`
+	SecondWindow  time.Duration `yaml:"second_window" more:"yes" default:"3m" help:"… and its keys with a submission in flight only this long after it started; longer than submit_timeout"`
 	SubmitTimeout time.Duration `yaml:"submit_timeout" default:"15s" help:"deadline of one submission"`
 	Concurrency   int           `yaml:"concurrency" default:"64" help:"submissions in flight at once"`
 	Rate          float64       `yaml:"rate" help:"start at most this many submissions per second (default: no limit)"`
@@ -40,7 +40,7 @@ type Webhook struct {
 	Ledger        `yaml:",inline"`
 	SecretFile    string            `yaml:"secret_file" more:"yes" help:"sign each request with the secret in this 'FILE'"`
 	Headers       map[string]string `yaml:"headers" secret:"all" help:"more headers"`
-	HeaderFiles   map[string]string `yaml:"header_files" help:"headers that are secrets: the file with the value of each"`
+	HeaderFiles   map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
 	StatusURL     string            `yaml:"status_url" secret:"url" more:"yes" help:"ask this 'URL' about a message whose outcome is unknown; {id} in it is the message ID"`
 	ResendSafe    bool              `yaml:"resend_safe" more:"yes" help:"sending the same message twice does no harm"`
 	Recognises    bool              `yaml:"recognises" help:"the receiver deduplicates by message ID, however late a message is sent again"`
@@ -51,8 +51,8 @@ type Webhook struct {
 // Ledger has what all targets need that are reached over HTTP.
 type Ledger struct {
 	URL       string `yaml:"url" secret:"url" flag:"-" help:"URL to send to"`
-	CAFile    string `yaml:"ca_file" more:"yes" help:"trust the certificates in this 'FILE' instead of the system's"`
-	TokenFile string `yaml:"token_file" help:"send the token in this 'FILE' as Authorization: Bearer"`
+	CAFile    string `yaml:"ca_file" more:"yes" help:"trust the certificates in this 'FILE', not the system's"`
+	TokenFile string `yaml:"token_file" help:"send the bearer token in this 'FILE'"`
 }
 
 // Exec is a program that is run for each message.

@@ -34,9 +34,9 @@ type Sink struct {
 // instead of URL where that is a secret.
 type SinkHTTP struct {
 	URL       string `yaml:"url" secret:"path" help:"URL to send to"`
-	URLFile   string `yaml:"url_file" help:"file with the URL, if the URL is a secret"`
-	CAFile    string `yaml:"ca_file" help:"trust the certificates in this file instead of the system's"`
-	TokenFile string `yaml:"token_file" help:"file with a token to send as Authorization: Bearer"`
+	URLFile   string `yaml:"url_file" help:"file with the URL, if that is a secret"`
+	CAFile    string `yaml:"ca_file" help:"certificates to trust instead of the system's"`
+	TokenFile string `yaml:"token_file" help:"file with a bearer token to send"`
 }
 
 // HookSink is a sink.WebhookConfig in the file.
@@ -44,8 +44,8 @@ type HookSink struct {
 	SinkHTTP    `yaml:",inline"`
 	Method      string            `yaml:"method" default:"POST" help:"POST, PUT or PATCH"`
 	Headers     map[string]string `yaml:"headers" secret:"all" help:"more headers"`
-	HeaderFiles map[string]string `yaml:"header_files" help:"headers that are secrets: the file with the value of each"`
-	SecretFile  string            `yaml:"secret_file" help:"file with a secret to sign each request with"`
+	HeaderFiles map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
+	SecretFile  string            `yaml:"secret_file" help:"file with the secret that signs each request"`
 	Recognises  bool              `yaml:"recognises" help:"the receiver deduplicates by Idempotency-Key"`
 	Body        string            `yaml:"body" help:"template of the body (default: the alarm as JSON)"`
 	Onset       *string           `yaml:"onset" help:"template for an ONSET, instead of body"`
@@ -63,7 +63,7 @@ type TopicSink struct {
 	URL          string `yaml:"url" secret:"url" help:"URL of the topic"`
 	User         string `yaml:"user" help:"user at the router"`
 	PasswordFile string `yaml:"password_file" help:"file with the user's password"`
-	CAFile       string `yaml:"ca_file" help:"trust the certificates in this file instead of the system's"`
+	CAFile       string `yaml:"ca_file" help:"certificates to trust instead of the system's"`
 	Compat       string `yaml:"compat" help:"\"onap\": control-loop events exactly as ONAP's heartbeat service makes them"`
 	Micros       bool   `yaml:"micros" help:"times in microseconds, as ONAP's policies expect; excludes compat"`
 }
@@ -71,8 +71,8 @@ type TopicSink struct {
 // AlertSink is a sink.AlertmanagerConfig in the file.
 type AlertSink struct {
 	URLs      []string      `yaml:"urls" secret:"url" help:"URLs of all members of the cluster"`
-	CAFile    string        `yaml:"ca_file" help:"trust the certificates in this file instead of the system's"`
-	TokenFile string        `yaml:"token_file" help:"file with a token to send as Authorization: Bearer"`
+	CAFile    string        `yaml:"ca_file" help:"certificates to trust instead of the system's"`
+	TokenFile string        `yaml:"token_file" help:"file with a bearer token to send"`
 	Lasts     time.Duration `yaml:"lasts" help:"how long an alert lasts that is never ended (default: 87600h)"`
 }
 
@@ -80,7 +80,7 @@ type AlertSink struct {
 type EmailSink struct {
 	Server       string   `yaml:"server" flag:"email-server" more:"yes" help:"… through this server, 'HOST[:PORT]' (default: 127.0.0.1)"`
 	TLS          string   `yaml:"tls" flag:"email-tls" more:"yes" help:"… with starttls (default), tls or none"`
-	CAFile       string   `yaml:"ca_file" flag:"-" help:"trust the certificates in this file instead of the system's"`
+	CAFile       string   `yaml:"ca_file" flag:"-" help:"certificates to trust instead of the system's"`
 	User         string   `yaml:"user" flag:"email-user" more:"yes" help:"… logged in as this 'USER'"`
 	PasswordFile string   `yaml:"password_file" flag:"email-password-file" more:"yes" help:"… with the password in this 'FILE'"`
 	From         string   `yaml:"from" flag:"email-from" more:"yes" help:"… from this 'ADDRESS'"`

@@ -48,7 +48,7 @@ type Settings struct {
 	MaxLag        int64         `yaml:"max_lag" more:"yes" help:"do not promote automatically a replica that lacks more than 'N' (bytes, on Redis); 0: no limit"`
 	ParallelSyncs int           `yaml:"parallel_syncs" more:"yes" default:"1" help:"let this many replicas copy from a new primary at once"`
 	KillHung      *bool         `yaml:"kill_hung" more:"yes" default:"true" help:"kill the node's process if it hangs when its fence must be closed"`
-	RestartGrace  time.Duration `yaml:"restart_grace" more:"yes" help:"let the node's process be down this long before reporting its death"`
+	RestartGrace  time.Duration `yaml:"restart_grace" more:"yes" help:"let the node's process be down this long before reporting its death; only for a node that loses nothing in a restart"`
 	ForgetAfter   time.Duration `yaml:"forget_after" more:"yes" default:"168h" help:"forget a member that has been silent this long; negative: never"`
 	DiscardData   bool          `yaml:"discard_data" more:"yes" help:"allow the node to lose data that was never part of the shard, in order to join it"`
 	KeepNode      bool          `yaml:"keep_node" more:"yes" help:"leave the supervised program running when the agent stops"`
@@ -57,7 +57,7 @@ type Settings struct {
 	User         string `yaml:"user" help:"log in to the node as this 'USER' (Redis ACL)"`
 	PasswordFile string `yaml:"password_file" help:"log in to nodes with the password in this 'FILE'"`
 	TLS          bool   `yaml:"tls" more:"yes" help:"connect to nodes over TLS"`
-	TLSCA        string `yaml:"tls_ca" more:"yes" help:"trust the certificates in this 'FILE' instead of the system's"`
+	TLSCA        string `yaml:"tls_ca" more:"yes" help:"trust the certificates in this 'FILE', not the system's"`
 	TLSCert      string `yaml:"tls_cert" more:"yes" help:"show nodes the certificate in this 'FILE', PEM …"`
 	TLSKey       string `yaml:"tls_key" more:"yes" help:"… whose key is in this 'FILE'"`
 
