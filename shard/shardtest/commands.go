@@ -46,8 +46,8 @@ func testWholeCommand(b *bench) {
 	}
 	row := b.found("s", 1)
 	for how, send := range map[string]func(){
-		"Send":   func() { b.send(want) },
-		"Decide": func() { row = b.decide(shard.RowUpdate{Row: row, Commands: []shard.Command{want}}) },
+		"Send":      func() { b.send(want) },
+		"UpdateRow": func() { row = b.decide(shard.RowUpdate{Row: row, Commands: []shard.Command{want}}) },
 	} {
 		send()
 		got, err := b.Next(b.ctx, nodeID(1), 0)
@@ -178,7 +178,7 @@ func testAllOrNone(b *bench) {
 	row := b.found("s", 1)
 	_, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: row, Commands: []shard.Command{command("s", 1, "a"), bad}})
 	b.want("one of two in a decision is invalid", err, lease.ErrInvalid)
-	b.same("the row", row, b.look("s").Row)
+	b.same("the row", row, b.view("s").Row)
 	b.wantQueue("none was sent", 1)
 	b.wantQueue("none was sent", 2)
 }
@@ -226,7 +226,7 @@ func testWakes(b *bench) {
 	other := b.other()
 	for how, send := range map[string]func(shard.Command) error{
 		"Send": func(c shard.Command) error { return b.Send(b.ctx, c) },
-		"Decide": func(c shard.Command) error {
+		"UpdateRow": func(c shard.Command) error {
 			rev, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: row, Commands: []shard.Command{c}})
 			row.Rev = rev
 			return err

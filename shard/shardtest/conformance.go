@@ -148,12 +148,12 @@ func (b *bench) report(r shard.Record) shard.View {
 	return v
 }
 
-// look is the view of a shard that must be there.
-func (b *bench) look(name string) shard.View {
+// view is that of a shard that must be there.
+func (b *bench) view(name string) shard.View {
 	b.Helper()
 	v, err := b.ReadView(b.ctx, name)
 	if err != nil {
-		b.Fatalf("Look(%q): %v", name, err)
+		b.Fatalf("ReadView(%q): %v", name, err)
 	}
 	return v
 }
@@ -163,10 +163,10 @@ func (b *bench) decide(d shard.RowUpdate) shard.Row {
 	b.Helper()
 	rev, err := b.UpdateRow(b.ctx, d)
 	if err != nil {
-		b.Fatalf("Decide about %q at %d: %v", d.Row.Name, d.Row.Rev, err)
+		b.Fatalf("UpdateRow about %q at %d: %v", d.Row.Name, d.Row.Rev, err)
 	}
 	if rev <= d.Row.Rev {
-		b.Fatalf("Decide at revision %d returned %d", d.Row.Rev, rev)
+		b.Fatalf("UpdateRow at revision %d returned %d", d.Row.Rev, rev)
 	}
 	d.Row.Rev = rev
 	return d.Row

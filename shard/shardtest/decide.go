@@ -87,7 +87,7 @@ func testLease(b *bench) {
 		if err != nil || len(listed) != 1 {
 			b.Fatalf("List: %d, %v", len(listed), err)
 		}
-		for how, v := range map[string]shard.View{"Look": b.look("s"), "Report": b.report(record("s", 1)), "List": listed[0]} {
+		for how, v := range map[string]shard.View{"ReadView": b.view("s"), "Report": b.report(record("s", 1)), "List": listed[0]} {
 			got := v.Lease
 			if !near(got.Remaining, want.Remaining) || !near(got.Age, want.Age) || !near(got.Reserved, want.Reserved) || !near(got.Since.Sub(want.Since), 0) {
 				b.Errorf("%s, %s: times %+v, want %+v", what, how, got, want)
@@ -98,9 +98,9 @@ func testLease(b *bench) {
 	}
 	one, two := b.session("one"), b.session("two")
 	check("never held")
-	l := b.take("s", one)
-	b.take("t", two)
-	if got := b.look("s").Lease; got.Session != one.ID || got.Term != l.Term || !near(got.Remaining, long) || !got.Held() {
+	l := b.acquire("s", one)
+	b.acquire("t", two)
+	if got := b.view("s").Lease; got.Session != one.ID || got.Term != l.Term || !near(got.Remaining, long) || !got.Held() {
 		b.Errorf("held: %+v", got)
 	}
 	check("held")
@@ -113,7 +113,7 @@ func testLease(b *bench) {
 		b.s.Advance(long + time.Minute)
 		check("lapsed")
 		one = b.session("one, anew")
-		l = b.take("s", one)
+		l = b.acquire("s", one)
 	}
 	h := lease.ReleaseRequest{Lease: l.ID, Session: one.ID, Term: l.Term, Successor: "two", Reserve: long, Reason: "test"}
 	if err := b.s.Leases.Release(b.ctx, h); err != nil {
@@ -121,7 +121,7 @@ func testLease(b *bench) {
 	}
 	check("released for another")
 	three := b.session("three")
-	b.take("s", three)
+	b.acquire("s", three)
 	if err := b.s.Leases.EndSession(b.ctx, three.ID, "test"); err != nil {
 		b.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func testLease(b *bench) {
 func testLockShown(b *bench) {
 	shown := func(what, want string) {
 		b.Helper()
-		if got := b.look("s").Lock; got != want {
+		if got := b.view("s").Lock; got != want {
 			b.Errorf("%s: the lock is %q, want %q", what, got, want)
 		}
 	}
@@ -162,7 +162,7 @@ func testCopy(b *bench) {
 	b.report(r)
 	rev := b.decide(shard.RowUpdate{Row: row}).Rev
 	for range 2 {
-		v := b.look("s")
+		v := b.view("s")
 		for _, n := range []shard.Record{r, v.Nodes[0]} {
 			n.Link.Address, n.Opinion.Of, n.Followers[0].Address, n.Results[0].ID = "x", "x", "x", "x"
 		}
@@ -171,7 +171,7 @@ func testCopy(b *bench) {
 			w.Last.Reason, w.Last.Steps[0].Note, w.Request.By, w.Paused.By, w.Failovers[0] = "x", "x", "x", "x", time.Time{}
 		}
 	}
-	v := b.look("s")
+	v := b.view("s")
 	b.same("the record", []shard.Record{full("s", 1)}, v.Nodes)
 	want := bigRow("s", 2)
 	want.Rev = rev
@@ -235,7 +235,7 @@ func testList(b *bench) {
 			}
 			for _, v := range page {
 				got = append(got, v.Row.Name)
-				shown := b.look(v.Row.Name)
+				shown := b.view(v.Row.Name)
 				b.same("row of "+v.Row.Name, shown.Row, v.Row)
 				b.same("nodes of "+v.Row.Name, shown.Nodes, v.Nodes)
 			}
@@ -271,21 +271,21 @@ func decideTopics() map[string]func(*bench) {
 
 func testNewShard(b *bench) {
 	row := b.found("s", 1)
-	b.same("the row", row, b.look("s").Row)
+	b.same("the row", row, b.view("s").Row)
 	_, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: shard.Row{Name: "s"}})
 	b.want("made again", err, shard.ErrChanged)
 	_, err = b.UpdateRow(b.ctx, shard.RowUpdate{Row: shard.Row{Name: "t", Rev: 1}})
 	b.want("changed, and never made", err, shard.ErrChanged)
 	_, err = b.ReadView(b.ctx, "t")
-	b.want("Look at what was not made", err, shard.ErrNotFound)
-	b.same("the row in the end", row, b.look("s").Row)
+	b.want("ReadView of what was not made", err, shard.ErrNotFound)
+	b.same("the row in the end", row, b.view("s").Row)
 }
 
 func testWholeRow(b *bench) {
 	want := b.decide(shard.RowUpdate{Row: bigRow("s", 3)})
-	b.same("the row", want, b.look("s").Row)
+	b.same("the row", want, b.view("s").Row)
 	bare := b.decide(shard.RowUpdate{Row: shard.Row{Name: "s", Rev: want.Rev}})
-	b.same("the row that replaces it", bare, b.look("s").Row)
+	b.same("the row that replaces it", bare, b.view("s").Row)
 }
 
 func testOnlyRead(b *bench) {
@@ -299,7 +299,7 @@ func testOnlyRead(b *bench) {
 		_, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: stale})
 		b.want(fmt.Sprint("decided at ", rev, ", it is at ", second.Rev), err, shard.ErrChanged)
 	}
-	b.same("the row", second, b.look("s").Row)
+	b.same("the row", second, b.view("s").Row)
 }
 
 func testOneDecides(b *bench) {
@@ -314,7 +314,7 @@ func testOneDecides(b *bench) {
 			})
 		})
 		winner := b.oneWins(errs, shard.ErrChanged)
-		if row := b.look("s").Row; row.Rev <= rev || row.Rev != revs[winner] || row.Epoch != int64(winner) {
+		if row := b.view("s").Row; row.Rev <= rev || row.Rev != revs[winner] || row.Epoch != int64(winner) {
 			b.Errorf("%d won at %d with %d; the row is %+v", winner, rev, revs[winner], row)
 		}
 		rev = revs[winner]
@@ -331,7 +331,7 @@ func testDecideCommands(b *bench) {
 		Event: &history.Event{Part: shard.Space, Subject: "s", Reason: "never"},
 	})
 	b.want("decided at what was", err, shard.ErrChanged)
-	if nodes := b.look("s").Nodes; len(nodes) != 1 {
+	if nodes := b.view("s").Nodes; len(nodes) != 1 {
 		b.Errorf("a refused decision dropped a node: %+v", nodes)
 	}
 	b.wantQueue("decided", 1, "one", "three")
@@ -352,13 +352,13 @@ func testDrop(b *bench) {
 	}
 	b.report(record("t", 9))
 	row = b.decide(shard.RowUpdate{Row: row, Drop: []string{nodeID(1), nodeID(3), nodeID(77)}})
-	b.same("who is left", []shard.Record{record("s", 0), record("s", 2)}, b.look("s").Nodes)
+	b.same("who is left", []shard.Record{record("s", 0), record("s", 2)}, b.view("s").Nodes)
 	b.wantQueue("dropped", 1)
 	b.wantQueue("dropped", 3)
 	b.wantQueue("kept", 2, "c")
 	b.same("it comes back", []shard.Record{record("s", 0), record("s", 1), record("s", 2)}, b.report(record("s", 1)).Nodes)
 	b.decide(shard.RowUpdate{Row: row, Drop: []string{nodeID(9)}})
-	b.same("a node of another shard", []shard.Record{record("t", 9)}, b.look("t").Nodes)
+	b.same("a node of another shard", []shard.Record{record("t", 9)}, b.view("t").Nodes)
 }
 
 func testDropAndSend(b *bench) {
@@ -381,7 +381,7 @@ func testDecideEvent(b *bench) {
 	if len(got) != 1 {
 		b.Fatalf("events %+v", got)
 	}
-	if got[0].ID == e.ID || got[0].ID == 0 || !near(got[0].At.Sub(b.look("s").Now), 0) {
+	if got[0].ID == e.ID || got[0].ID == 0 || !near(got[0].At.Sub(b.view("s").Now), 0) {
 		b.Errorf("id %d, at %v: these are the store's to give", got[0].ID, got[0].At)
 	}
 	got[0].ID, got[0].At = e.ID, e.At

@@ -47,7 +47,7 @@ func testHostileText(b *bench) {
 		c.To, c.Address, c.By, c.Order = text, text, text, shard.Order(text)
 		b.report(r)
 		row = b.decide(shard.RowUpdate{Row: row, Commands: []shard.Command{c}})
-		v := b.look(name)
+		v := b.view(name)
 		b.same("the record", []shard.Record{r}, v.Nodes)
 		b.same("the row", row, v.Row)
 		got, err := b.Next(b.ctx, r.ID, 0)
@@ -66,7 +66,7 @@ func (b *bench) hostileNames() {
 	if err := b.lock("q", 1, value, ""); err != nil {
 		b.Fatal(err)
 	}
-	if got := b.look("q").Lock; got != value {
+	if got := b.view("q").Lock; got != value {
 		b.Errorf("the lock is %q, want %q", got, value)
 	}
 	if err := b.lock("q", 1, "*", "v*"); !errors.Is(err, shard.ErrLocked) {
@@ -79,7 +79,7 @@ func (b *bench) hostileNames() {
 		return
 	}
 	e := history.Event{Part: shard.Space, Subject: "q", From: value, To: value, Reason: value}
-	b.decide(shard.RowUpdate{Row: b.look("q").Row, Event: &e})
+	b.decide(shard.RowUpdate{Row: b.view("q").Row, Event: &e})
 	if es := b.events("q"); len(es) != 1 || es[0].Reason != value || es[0].From != value {
 		b.Errorf("the event came back as %+v", es)
 	}
@@ -108,7 +108,7 @@ func testNoText(b *bench) {
 		b.want("a command", err, lease.ErrInvalid)
 	}
 	b.queue(1)
-	v := b.look("s")
+	v := b.view("s")
 	b.same("the other record", record("s", 1), v.Nodes[0])
 	if _, err := b.List(b.ctx, bad, 10); err != nil {
 		b.want("List", err, lease.ErrInvalid)
@@ -138,12 +138,12 @@ func testBig(b *bench) {
 		c.Address = strings.Repeat("a", 400)
 		drop, all = append(drop, nodeID(n)), append(all, c)
 	}
-	v := b.look(name)
+	v := b.view(name)
 	b.same("row", row, v.Row)
 	b.same("nodes", want, v.Nodes)
 	row.Epoch++
 	row = b.decide(shard.RowUpdate{Row: row, Drop: drop, Commands: all})
-	v = b.look(name)
+	v = b.view(name)
 	b.same("row", row, v.Row)
 	b.same("nodes", want[:1], v.Nodes)
 	b.wantQueue("the last", last, fmt.Sprint("c", last))
@@ -166,9 +166,9 @@ func testInvalid(b *bench) {
 	for _, name := range names {
 		record1(fmt.Sprintf("shard %q", name), func(r *shard.Record) { r.Shard = name })
 		_, err := b.ReadView(b.ctx, name)
-		refused(fmt.Sprintf("Look(%q)", name), err)
+		refused(fmt.Sprintf("ReadView(%q)", name), err)
 		_, err = b.UpdateRow(b.ctx, shard.RowUpdate{Row: shard.Row{Name: name}})
-		refused(fmt.Sprintf("Decide about %q", name), err)
+		refused(fmt.Sprintf("UpdateRow about %q", name), err)
 		refused(fmt.Sprintf("Lock of %q", name), b.lock(name, 1, "v", ""))
 		refused(fmt.Sprintf("Unlock of %q", name), b.Unlock(b.ctx, shard.Lock{Shard: name, Primary: nodeID(1), Instead: "v"}))
 		c := command(name, 1, "c")
@@ -181,17 +181,17 @@ func testInvalid(b *bench) {
 		what := fmt.Sprintf("node %q", id)
 		record1(what, func(r *shard.Record) { r.ID = id })
 		_, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: row, Drop: []string{id}})
-		refused("Decide, drop "+what, err)
+		refused("UpdateRow, drop "+what, err)
 		if id != "" {
 			bad := row
 			bad.Primary = id
 			_, err = b.UpdateRow(b.ctx, shard.RowUpdate{Row: bad})
-			refused("Decide, primary "+what, err)
+			refused("UpdateRow, primary "+what, err)
 		}
 		bad := row
 		bad.Members = []shard.Member{{ID: id}}
 		_, err = b.UpdateRow(b.ctx, shard.RowUpdate{Row: bad})
-		refused("Decide, member "+what, err)
+		refused("UpdateRow, member "+what, err)
 		refused("Lock of "+what, b.Lock(b.ctx, shard.Lock{Shard: "s", Primary: id, Value: "v"}))
 		c := command("s", 1, "c")
 		c.Node = id
@@ -200,8 +200,8 @@ func testInvalid(b *bench) {
 		refused("Next of "+what, err)
 	}
 	b.invalidRest(row, record1, refused)
-	b.same("the row", row, b.look("s").Row)
-	b.same("the record", []shard.Record{record("s", 1)}, b.look("s").Nodes)
+	b.same("the row", row, b.view("s").Row)
+	b.same("the record", []shard.Record{record("s", 1)}, b.view("s").Nodes)
 	b.wantQueue("refused", 1)
 }
 
@@ -218,11 +218,11 @@ func (b *bench) invalidRest(row shard.Row, record1 func(string, func(*shard.Reco
 	bad := row
 	bad.Members = bigRow("s", shard.MaxMembers+1).Members
 	_, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: bad})
-	refused("Decide, too many members", err)
+	refused("UpdateRow, too many members", err)
 	bad = row
 	bad.Rev = -1
 	_, err = b.UpdateRow(b.ctx, shard.RowUpdate{Row: bad})
-	refused("Decide at -1", err)
+	refused("UpdateRow at -1", err)
 
 	for _, value := range []string{"", "a\nb", "\x00", " a", strings.Repeat("v", 201)} {
 		refused(fmt.Sprintf("Lock with %q", value), b.lock("s", 1, value, ""))
@@ -249,13 +249,13 @@ func testContext(b *bench) {
 	send := b.Send(ctx, command("s", 1, "c"))
 	_, next := b.Next(ctx, nodeID(1), time.Second)
 	for what, err := range map[string]error{
-		"Report": report, "Look": look, "List": list, "Decide": decide, "Lock": lock, "Unlock": unlock, "Send": send, "Next": next,
+		"Report": report, "ReadView": look, "List": list, "UpdateRow": decide, "Lock": lock, "Unlock": unlock, "Send": send, "Next": next,
 	} {
 		if !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUnknown) {
 			b.Errorf("%s under a context that has ended: %v", what, err)
 		}
 	}
 	if errors.Is(decide, lease.ErrUnavailable) {
-		b.same("the row", row, b.look("s").Row)
+		b.same("the row", row, b.view("s").Row)
 	}
 }

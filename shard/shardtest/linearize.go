@@ -83,7 +83,7 @@ func (r reply) String() string {
 
 // step returns the states in which the request may leave the shard, given its reply.
 func step(s state, in request, out reply) []any {
-	s.settle(in, out)
+	s.learnRevision(in, out)
 	next, can := s, true
 	switch in.kind {
 	case report:
@@ -117,8 +117,8 @@ func step(s state, in request, out reply) []any {
 	return []any{next}
 }
 
-// settle fills in a revision that was not known, from what names or shows it.
-func (s *state) settle(in request, out reply) {
+// learnRevision fills in a revision that was not known, from what names or shows it.
+func (s *state) learnRevision(in request, out reply) {
 	switch {
 	case !s.open:
 	case (in.kind == look || in.kind == report) && out.facts.rev > s.rev:

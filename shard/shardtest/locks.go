@@ -20,7 +20,7 @@ func lockTopics() map[string]func(*bench) {
 // locked tells what the lock of the shard's primary is.
 func (b *bench) locked(what, want string) {
 	b.Helper()
-	if got := b.look("s").Lock; got != want {
+	if got := b.view("s").Lock; got != want {
 		b.Errorf("%s: the lock is %q, want %q", what, got, want)
 	}
 }
@@ -63,7 +63,7 @@ func testLocks(b *bench) {
 		b.Errorf("the lock of another primary: %v", err)
 	}
 	b.locked("another primary's is taken", "a")
-	if got := b.look("t").Lock; got != "b" {
+	if got := b.view("t").Lock; got != "b" {
 		b.Errorf("the lock of t is %q", got)
 	}
 	if err := b.Unlock(b.ctx, shard.Lock{Shard: "t", Primary: nodeID(2), Instead: "b"}); err != nil {

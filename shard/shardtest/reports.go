@@ -48,7 +48,7 @@ func testWholeRecord(b *bench) {
 	for _, r := range []shard.Record{full("s", 1), bare} {
 		b.report(r)
 	}
-	b.same("nodes", []shard.Record{full("s", 1), bare}, b.look("s").Nodes)
+	b.same("nodes", []shard.Record{full("s", 1), bare}, b.view("s").Nodes)
 }
 
 func testUpsert(b *bench) {
@@ -57,7 +57,7 @@ func testUpsert(b *bench) {
 	b.same("after the second report", []shard.Record{r}, b.report(r).Nodes)
 	r.Role, r.Txn = shard.Primary, 7
 	b.report(r)
-	b.same("after the third", []shard.Record{r}, b.look("s").Nodes)
+	b.same("after the third", []shard.Record{r}, b.view("s").Nodes)
 }
 
 func testAge(b *bench) {
@@ -78,7 +78,7 @@ func testAge(b *bench) {
 	}
 	b.pass(passes)
 	b.report(record("s", 2))
-	v = b.look("s")
+	v = b.view("s")
 	if got := v.Nodes[0].Age; got < passes*9/10-b.s.Grain || !near(got, passes) {
 		b.Errorf("%v later the record is %v old", passes, got)
 	}
@@ -102,7 +102,7 @@ func testLives(b *bench) {
 	r.Timeout = b.brief()
 	b.report(r)
 	b.lapse()
-	if n := b.look("s").Nodes[0]; n.Live() {
+	if n := b.view("s").Nodes[0]; n.Live() {
 		b.Errorf("it lives on: %v of %v", n.Age, n.Timeout)
 	}
 	if v := b.report(record("s", 1)); !v.Nodes[0].Live() {
@@ -127,9 +127,9 @@ func testViewAfter(b *bench) {
 		} else {
 			b.same("own record", r, got)
 		}
-		shown := b.look("s")
-		b.same("Look and Report", v.Nodes, shown.Nodes)
-		b.same("Look and Report", v.Row, shown.Row)
+		shown := b.view("s")
+		b.same("ReadView and Report", v.Nodes, shown.Nodes)
+		b.same("ReadView and Report", v.Row, shown.Row)
 		if !slices.IsSortedFunc(v.Nodes, func(x, y shard.Record) int { return cmpID(x.ID, y.ID) }) {
 			b.Errorf("nodes are not in the order of their ids: %+v", v.Nodes)
 		}
@@ -150,7 +150,7 @@ func testIndependent(b *bench) {
 		b.found(name, i)
 	}
 	for i, name := range names {
-		v := b.look(name)
+		v := b.view(name)
 		if len(v.Nodes) != 1 || v.Nodes[0].ID != nodeID(i) || v.Row.Name != name || v.Row.Primary != nodeID(i) {
 			b.Errorf("shard %q: row %+v, nodes %+v", name, v.Row, v.Nodes)
 		}
@@ -181,10 +181,10 @@ func testNobodyLeft(b *bench) {
 	_, err := b.ReadView(b.ctx, "s")
 	b.want("nothing was reported", err, shard.ErrNotFound)
 	b.report(record("s", 1))
-	v := b.look("s")
+	v := b.view("s")
 	b.same("row of a shard that was not decided about", shard.Row{Name: "s"}, v.Row)
 	b.found("t", 1)
-	if v := b.look("t"); len(v.Nodes) != 0 || v.Row.Rev == 0 {
+	if v := b.view("t"); len(v.Nodes) != 0 || v.Row.Rev == 0 {
 		b.Errorf("a shard with a row alone: %+v", v)
 	}
 }
@@ -208,12 +208,12 @@ func (b *bench) refused(what string, r shard.Record, names ...string) {
 	b.Helper()
 	var before []shard.View
 	for _, name := range names {
-		before = append(before, b.look(name))
+		before = append(before, b.view(name))
 	}
 	_, err := b.Report(b.ctx, r, true)
 	b.want(what, err, shard.ErrTaken)
 	for i, name := range names {
-		after := b.look(name)
+		after := b.view(name)
 		b.same(what+", nodes of "+name, before[i].Nodes, after.Nodes)
 		for k := range min(len(before[i].Nodes), len(after.Nodes)) {
 			if was, is := before[i].Nodes[k].Updated, after.Nodes[k].Updated; was != is {
@@ -235,7 +235,7 @@ func testTakenID(b *bench) {
 	b.lapse()
 	b.refused("the node is silent in another shard", r, "a", "b")
 	b.found("a", 3)
-	row := b.look("a").Row
+	row := b.view("a").Row
 	b.decide(shard.RowUpdate{Row: row, Drop: []string{r.ID}})
 	b.same("dropped there", []shard.Record{r, record("b", 2)}, b.report(r).Nodes)
 }
@@ -290,7 +290,7 @@ func testTakenByAgent(b *bench) {
 	r2.Timeout = long
 	b.report(r2)
 	b.refused("the one that was silent comes back", r, "s")
-	b.same("in the end", []shard.Record{r2}, b.look("s").Nodes)
+	b.same("in the end", []shard.Record{r2}, b.view("s").Nodes)
 }
 
 func testNotTaken(b *bench) {
@@ -384,7 +384,7 @@ func (b *bench) session(name string) lease.Session {
 	return s
 }
 
-func (b *bench) take(name string, s lease.Session) lease.Lease {
+func (b *bench) acquire(name string, s lease.Session) lease.Lease {
 	b.Helper()
 	seen, err := b.s.Leases.Get(b.ctx, shard.LeaseID(name))
 	if err != nil {

@@ -71,8 +71,8 @@ func (w *watcher) until(what, name string) (others []string) {
 	}
 }
 
-// tell reports a node so that those who watch are woken.
-func (b *bench) tell(name string, n int) {
+// reportAndWake reports a node so that those who watch are woken.
+func (b *bench) reportAndWake(name string, n int) {
 	b.Helper()
 	if _, err := b.Report(b.ctx, record(name, n), true); err != nil {
 		b.Fatalf("Report: %v", err)
@@ -84,7 +84,7 @@ func testWatch(b *bench) {
 	row := shard.Row{Name: "s"}
 	for range 3 {
 		for n, name := range []string{"a", "A.-_b"} {
-			b.tell(name, n)
+			b.reportAndWake(name, n)
 			w.until("a report that others wait for", name)
 			v.until("a report that others wait for, the second who watches", name)
 		}
@@ -98,13 +98,13 @@ func testWatchOne(b *bench) {
 	w := b.watch("s")
 	row := shard.Row{Name: "s"}
 	for range 3 {
-		b.tell("s1", 1)
+		b.reportAndWake("s1", 1)
 		b.decide(shard.RowUpdate{Row: shard.Row{Name: fmt.Sprint("s.", row.Rev)}})
-		b.tell("S", 2)
+		b.reportAndWake("S", 2)
 		row = b.decide(shard.RowUpdate{Row: row})
 		b.quiet(w.until("its shard's decision", "s"))
-		b.tell("s2", 3)
-		b.tell("s", 4)
+		b.reportAndWake("s2", 3)
+		b.reportAndWake("s", 4)
 		b.quiet(w.until("its shard's report", "s"))
 	}
 }
@@ -125,18 +125,18 @@ func testWatchQuiet(b *bench) {
 		b.Fatal(err)
 	}
 	w := b.watch("")
-	b.tell("m1", 101)
+	b.reportAndWake("m1", 101)
 	w.until("a report that others wait for", "m1")
 	for i := range 5 {
 		b.report(record("s", i))
-		if err := b.lock("s", 1, fmt.Sprint("v", i), b.look("s").Lock); err != nil {
+		if err := b.lock("s", 1, fmt.Sprint("v", i), b.view("s").Lock); err != nil {
 			b.Fatal(err)
 		}
 		if _, err := b.UpdateRow(b.ctx, shard.RowUpdate{Row: shard.Row{Name: "s"}}); !errors.Is(err, shard.ErrChanged) {
 			b.Fatal(err)
 		}
 	}
-	b.tell("m2", 102)
+	b.reportAndWake("m2", 102)
 	if others := w.until("a report that others wait for", "m2"); len(others) > 0 {
 		b.Errorf("reports, renewals of the lock and refused decisions woke %q", others)
 	}
@@ -146,7 +146,7 @@ func testWatchLease(b *bench) {
 	one := b.session("one")
 	b.report(record("s", 1))
 	all, w := b.watch(""), b.watch("s")
-	l := b.take("s", one)
+	l := b.acquire("s", one)
 	h := lease.ReleaseRequest{Lease: l.ID, Session: one.ID, Term: l.Term, Reason: "test"}
 	for range 3 {
 		w.until("the lease is taken", "s")
@@ -156,7 +156,7 @@ func testWatchLease(b *bench) {
 		}
 		w.until("the lease is released", "s")
 		all.until("the lease is released", "s")
-		h.Term = b.take("s", one).Term
+		h.Term = b.acquire("s", one).Term
 	}
 	w.until("the lease is taken", "s")
 	all.until("the lease is taken", "s")
@@ -170,7 +170,7 @@ func testWatchLease(b *bench) {
 func testWatchEnds(b *bench) {
 	for _, name := range []string{"", "s"} {
 		w := b.watch(name)
-		b.tell("s", 1)
+		b.reportAndWake("s", 1)
 		w.until("a report that others wait for", "s")
 		w.end()
 		select {

@@ -116,9 +116,9 @@ func (w *World) Accepted() []Accepted {
 func (w *World) Cut(a, b string, cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.settle()
+	w.replicate()
 	w.cut[[2]string{min(a, b), max(a, b)}] = cut
-	w.settle()
+	w.replicate()
 }
 
 func (w *World) reaches(a, b string) bool { return a == b || !w.cut[[2]string{min(a, b), max(a, b)}] }
@@ -147,9 +147,9 @@ func (n *Node) boot() {
 func (n *Node) change(f func()) {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
-	n.w.settle()
+	n.w.replicate()
 	f()
-	n.w.settle()
+	n.w.replicate()
 	close(n.moved)
 	n.moved = make(chan struct{})
 }
@@ -218,7 +218,7 @@ func (n *Node) Copies() int {
 func (n *Node) Has(id int64) bool {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
-	n.w.settle()
+	n.w.replicate()
 	return slices.ContainsFunc(n.data, func(w write) bool { return w.id == id })
 }
 
@@ -226,7 +226,7 @@ func (n *Node) Has(id int64) bool {
 func (n *Node) State() shard.State {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
-	n.w.settle()
+	n.w.replicate()
 	return n.state()
 }
 
@@ -242,7 +242,7 @@ func (n *Node) Running() bool {
 func (n *Node) Write() (id int64, err error) {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
-	n.w.settle()
+	n.w.replicate()
 	switch {
 	case !n.running:
 		return 0, shard.ErrNodeGone
@@ -266,7 +266,7 @@ func (n *Node) write() (int64, error) {
 	if n.w.OnAccept != nil {
 		n.w.OnAccept(n.w.accepted[len(n.w.accepted)-1])
 	}
-	n.w.settle()
+	n.w.replicate()
 	return n.w.count, nil
 }
 
@@ -325,8 +325,8 @@ func (n *Node) state() shard.State {
 // linkTime is how long a link is kept over which nothing comes.
 const linkTime = time.Minute
 
-// settle lets replication do what it does in no time. The lock is held.
-func (w *World) settle() {
+// replicate lets replication do what it does in no time. The lock is held.
+func (w *World) replicate() {
 	for range w.order { // chains
 		for _, a := range w.order {
 			w.nodes[a].replicate()

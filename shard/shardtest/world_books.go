@@ -4,7 +4,7 @@ package shardtest
 func (n *Node) Data() []int64 {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
-	n.w.settle()
+	n.w.replicate()
 	ids := make([]int64, len(n.data))
 	for i, w := range n.data {
 		ids[i] = w.id
@@ -23,6 +23,6 @@ func (n *Node) Hung() bool {
 func (n *Node) Accepts() bool {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
-	n.w.settle()
+	n.w.replicate()
 	return n.running && !n.hung && n.refuses() == nil
 }

@@ -48,8 +48,8 @@ func (e engines) reach(ctx context.Context, address string, f func(*Node) error)
 		}
 		if !n.hung {
 			defer e.w.mu.Unlock()
-			e.w.settle()
-			defer e.w.settle()
+			e.w.replicate()
+			defer e.w.replicate()
 			return f(n)
 		}
 		moved := n.moved
