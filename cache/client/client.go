@@ -14,25 +14,19 @@ import (
 
 // Client asks servers. Its methods may be called from many goroutines.
 type Client struct {
-	cfg   Config
-	epoch time.Time
-	calls sync.Pool
-	turn  atomic.Uint32
-	up    signal // a server has connected
-	begin func() error
-	stop  context.CancelFunc
-	ctx   context.Context // ends with Close
-	tasks sync.WaitGroup
-
-	counts counts
-
-	mu      sync.Mutex // held to change servers
-	closed  bool
-	servers atomic.Pointer[[]*server]
+	cfg     Config
+	epoch   time.Time
+	servers []*server
+	calls   sync.Pool
+	turn    atomic.Uint32
+	up      signal // a server has connected
+	stop    context.CancelFunc
+	ctx     context.Context // ends with Close
+	counts  counts
 }
 
-// New checks the configuration and, unless it is Lazy, begins to connect. It does
-// not wait for a connection.
+// New checks the configuration and begins to connect. It does not wait for a
+// connection.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -40,48 +34,23 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg.withDefaults(), epoch: time.Now().Add(-time.Hour)}
 	c.calls.New = newCall
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	list := make([]*server, 0, len(c.cfg.Servers))
 	for _, addr := range c.cfg.Servers {
-		list = append(list, c.newServer(addr, true))
-	}
-	c.servers.Store(&list)
-	c.begin = sync.OnceValue(c.open)
-	if !cfg.Lazy {
-		if err := c.begin(); err != nil {
+		s, err := c.newServer(addr)
+		if err != nil {
 			c.Close()
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 		}
+		c.servers = append(c.servers, s)
 	}
 	return c, nil
-}
-
-func (c *Client) open() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return ErrClosed
-	}
-	for _, s := range *c.servers.Load() {
-		if err := s.open(); err != nil {
-			return fmt.Errorf("%w: %w", ErrConfig, err)
-		}
-	}
-	if c.cfg.Discover != 0 {
-		c.tasks.Go(c.discover)
-	}
-	return nil
 }
 
 // Close ends every Get with [ErrClosed], and all connections. It returns when nothing of
 // the client runs any more.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
 	c.stop()
-	c.tasks.Wait() // nobody but Close changes the servers from here on
-	for _, s := range *c.servers.Load() {
-		s.close(ErrClosed)
+	for _, s := range c.servers {
+		s.close()
 	}
 	return nil
 }
@@ -124,7 +93,7 @@ func (c *Client) Get(ctx context.Context, key string, o Options) (Item, error) {
 	if !o.After.IsZero() {
 		call.request.After = max(o.After.UnixMilli(), 0)
 	}
-	r, err := c.do(ctx, call, c.cfg.Timeout)
+	r, err := c.do(ctx, call)
 	if err != nil {
 		c.counts.errors.Add(1)
 		return Item{}, err
@@ -147,11 +116,8 @@ func (c *Client) recycle(call *call) {
 }
 
 // do tries a request at one server after the other.
-func (c *Client) do(ctx context.Context, call *call, timeout time.Duration) (wire.Reply, error) {
-	if err := c.begin(); err != nil {
-		return wire.Reply{}, err
-	}
-	a := asking{client: c, call: call, deadline: c.now() + timeout, turn: c.turn.Add(1)}
+func (c *Client) do(ctx context.Context, call *call) (wire.Reply, error) {
+	a := asking{client: c, call: call, deadline: c.now() + c.cfg.Timeout, turn: c.turn.Add(1)}
 	if at, ok := ctx.Deadline(); ok && at.Sub(c.epoch) < a.deadline {
 		a.deadline, a.byContext = at.Sub(c.epoch), true
 	}
@@ -283,26 +249,21 @@ func (a *asking) pause(ctx context.Context, wake <-chan struct{}, d time.Duratio
 	return nil
 }
 
-// ranks of servers: 0 to maxRank.
-const maxRank = 3
-
-// pick goes round, from the one whose turn it is, first for the best, then for the
-// others.
+// pick goes round, from the server whose turn it is, and asks those that are passed
+// over only when no other can take the request.
 func (a *asking) pick() (*server, room) {
-	list := *a.client.servers.Load()
+	list := a.client.servers
 	n := uint32(len(list))
 	first, best := a.turn%n, down
-	var ranks [maxServers * 2]uint8
-	for want := range uint8(maxRank + 1) {
-		worse := false
+	var passedOver [maxServers]bool
+	for _, again := range []bool{false, true} {
 		for i := range n {
 			at := (first + i) % n
 			s := list[at]
-			if want == 0 {
-				ranks[at] = uint8(s.rank())
+			if !again {
+				passedOver[at] = s.isPassedOver()
 			}
-			if ranks[at] != want {
-				worse = worse || ranks[at] > want
+			if passedOver[at] != again {
 				continue
 			}
 			state := s.ask(a.call)
@@ -311,9 +272,6 @@ func (a *asking) pick() (*server, room) {
 				return s, taken
 			}
 			best = max(best, state)
-		}
-		if !worse {
-			break
 		}
 	}
 	return nil, best

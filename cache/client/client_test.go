@@ -438,20 +438,6 @@ func TestClose(t *testing.T) {
 	}
 }
 
-func TestLazy(t *testing.T) {
-	s := serve(t, func(a asked) { a.value("bar") })
-	c := dial(t, Config{Lazy: true}, s)
-	if v := c.Servers()[0]; v.Connected || c.begin == nil {
-		t.Errorf("%+v", v)
-	}
-	get(t, c, "foo")
-	never := dial(t, Config{Lazy: true}, s)
-	never.Close()
-	if _, err := never.Get(t.Context(), "foo", Options{}); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
-}
-
 func TestManyAtOnce(t *testing.T) {
 	var all []*script
 	for range 3 {

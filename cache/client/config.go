@@ -26,13 +26,6 @@ type Config struct {
 	Curve *Curve
 	// Timeout bounds every Get, whatever its context allows; 5 s, at least 1 ms.
 	Timeout time.Duration
-	// Discover is how often the servers are asked who else there is: 0 is never, below
-	// 0 once, and otherwise at least 1 s. A list adds servers, and makes those of the
-	// configuration that are not in it spare. One that is empty, has an address that
-	// is none, or names no server of the configuration, changes nothing.
-	Discover time.Duration
-	// Lazy connects at the first Get instead of in New.
-	Lazy bool
 	// InFlight bounds the requests that wait for one server; 1,024.
 	InFlight int
 	// MaxValue bounds a value, in bytes; 16 MiB. A server that sends more is
@@ -47,7 +40,7 @@ type Config struct {
 // Curve is this client's key, and those of the servers.
 type Curve struct {
 	Key     zmtp.CurveKey
-	Servers map[string][32]byte // public keys by address; without one, a server is not asked
+	Servers map[string][32]byte // public keys by address, of every server
 }
 
 // rules are the waits of the protocol; tests shorten them.
@@ -59,10 +52,9 @@ type rules struct {
 }
 
 const (
-	maxServers  = 64
-	maxKey      = 64 << 10 // a bound for what is sent at all; servers have their own
-	overhead    = 64 << 10 // what may stand around a value in a message
-	minDiscover = time.Second
+	maxServers = 64
+	maxKey     = 64 << 10 // a bound for what is sent at all; servers have their own
+	overhead   = 64 << 10 // what may stand around a value in a message
 )
 
 // Validate tells what is wrong with the configuration, wrapping [ErrConfig].
@@ -86,8 +78,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: Curve has no secret key; make one with zmtp.NewCurveKey", ErrConfig)
 	case c.Timeout != 0 && c.Timeout < time.Millisecond:
 		return fmt.Errorf("%w: Timeout is %v; at least 1ms is needed", ErrConfig, c.Timeout)
-	case c.Discover > 0 && c.Discover < minDiscover:
-		return fmt.Errorf("%w: Discover is %v; servers must not be asked more often than every %v", ErrConfig, c.Discover, minDiscover)
 	case min(c.InFlight, c.MaxValue) < 0:
 		return fmt.Errorf("%w: InFlight and MaxValue must not be negative", ErrConfig)
 	}
@@ -109,9 +99,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// socket is the configuration of the connection to a server; false when its key is not
-// known.
-func (c Config) socket(addr string, h zmtp.Handler) (zmtp.Config, bool) {
+// socket is the configuration of the connection to a server.
+func (c Config) socket(addr string, h zmtp.Handler) zmtp.Config {
 	cfg := zmtp.Config{
 		Kind:             zmtp.DEALER,
 		Handler:          h,
@@ -122,13 +111,9 @@ func (c Config) socket(addr string, h zmtp.Handler) (zmtp.Config, bool) {
 		Log:              c.Log,
 	}
 	if c.Curve != nil {
-		key, ok := c.Curve.Servers[addr]
-		if !ok {
-			return cfg, false
-		}
-		cfg.Security = zmtp.Curve{Secret: c.Curve.Key.Secret, ServerKey: key}
+		cfg.Security = zmtp.Curve{Secret: c.Curve.Key.Secret, ServerKey: c.Curve.Servers[addr]}
 	}
-	return cfg, true
+	return cfg
 }
 
 // checkAddr accepts tcp://host:port.

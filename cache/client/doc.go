@@ -16,7 +16,6 @@
 //     as long as another server is there.
 //   - A server that says "ask another" is believed, with a back-off that grows and has
 //     jitter: servers that send a client round do not cause a storm.
-//   - What servers say cannot replace the configured list; see Config.Discover.
 //   - What waits is bounded: Config.InFlight requests per server.
 //   - A reply that comes too late is ignored. A malformed one is counted.
 //
@@ -36,8 +35,6 @@
 //	up        asked in its turn
 //	silent    connected, and did not answer in time: asked when no other is, or to see
 //	          whether it answers again, once a second
-//	spare     configured, but not in the list that the servers gave: asked when no
-//	          other is connected
 //
 // # How it fails
 //

@@ -16,14 +16,12 @@ type Stats struct {
 	Silent    int64 // tries that were not answered in time
 	Late      int64 // replies to tries that nobody waits for any more
 	Malformed int64 // replies that were not understood
-	Lists     int64 // of servers, that were taken
-	BadLists  int64 // of servers, that were not
 	Servers   int   // level: known
 	Connected int   // level: of these, connected
 }
 
 type counts struct {
-	gets, errors, retries, referred, silent, late, malformed, lists, badLists atomic.Int64
+	gets, errors, retries, referred, silent, late, malformed atomic.Int64
 }
 
 // Stats counts what has happened so far.
@@ -31,15 +29,14 @@ func (c *Client) Stats() Stats {
 	return Stats{
 		Gets: c.counts.gets.Load(), Errors: c.counts.errors.Load(), Retries: c.counts.retries.Load(),
 		Referred: c.counts.referred.Load(), Silent: c.counts.silent.Load(), Late: c.counts.late.Load(),
-		Malformed: c.counts.malformed.Load(), Lists: c.counts.lists.Load(), BadLists: c.counts.badLists.Load(),
-		Servers: len(*c.servers.Load()), Connected: c.connected(),
+		Malformed: c.counts.malformed.Load(), Servers: len(c.servers), Connected: c.connected(),
 	}
 }
 
-// Servers are the servers that are known, in the order in which they take turns.
+// Servers are the servers of the configuration, in the order in which they take turns.
 func (c *Client) Servers() []Server {
 	var out []Server
-	for _, s := range *c.servers.Load() {
+	for _, s := range c.servers {
 		out = append(out, s.view())
 	}
 	return out
@@ -47,7 +44,7 @@ func (c *Client) Servers() []Server {
 
 func (c *Client) connected() int {
 	n := 0
-	for _, s := range *c.servers.Load() {
+	for _, s := range c.servers {
 		if s.view().Connected {
 			n++
 		}

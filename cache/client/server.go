@@ -12,57 +12,40 @@ import (
 
 // server is the connection to one server, and the tries that wait for it.
 type server struct {
-	client     *Client
-	addr       string
-	configured bool
-	spare      atomic.Bool
-	avoid      atomic.Int64 // until when it is passed over, since the client's epoch; 0: not
+	client *Client
+	addr   string
+	dialer *zmtp.Dialer
+	avoid  atomic.Int64 // until when it is passed over, since the client's epoch; 0: not
 
 	mu      sync.Mutex
-	dialer  *zmtp.Dialer
 	conn    *zmtp.Conn // nil: not connected
-	closed  error      // why it takes no more
+	closed  bool       // it takes no more
 	failed  error      // the last attempt to connect, or why the connection ended
 	last    uint32     // id
 	pending map[uint32]*call
 }
 
-func (c *Client) newServer(addr string, configured bool) *server {
-	return &server{client: c, addr: addr, configured: configured, pending: map[uint32]*call{}}
-}
-
-// open begins to connect; once.
-func (s *server) open() error {
-	cfg, ok := s.client.cfg.socket(s.addr, zmtp.Handler{
+// newServer begins to connect.
+func (c *Client) newServer(addr string) (*server, error) {
+	s := &server{client: c, addr: addr, pending: map[uint32]*call{}}
+	var err error
+	s.dialer, err = zmtp.Dial(addr, c.cfg.socket(addr, zmtp.Handler{
 		Connected:    s.connected,
 		Message:      s.message,
 		Disconnected: s.disconnected,
 		Failed:       func(_ string, err error) { s.note(err) },
-	})
-	if !ok {
-		return nil
-	}
-	d, err := zmtp.Dial(s.addr, cfg)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.dialer = d
-	s.mu.Unlock()
-	return nil
+	}))
+	return s, err
 }
 
-// close ends all tries with this error, and the connection. It returns when nothing of
+// close ends all tries with [ErrClosed], and the connection. It returns when nothing of
 // the server runs any more.
-func (s *server) close(why error) {
+func (s *server) close() {
 	s.mu.Lock()
-	s.closed = why
-	d := s.dialer
+	s.closed = true
 	s.mu.Unlock()
-	s.drop(why)
-	if d != nil {
-		_ = d.Close()
-	}
+	s.drop(ErrClosed)
+	_ = s.dialer.Close()
 }
 
 func (s *server) note(err error) {
@@ -109,7 +92,7 @@ const (
 func (s *server) ask(call *call) room {
 	s.mu.Lock()
 	conn := s.conn
-	if conn == nil || s.closed != nil {
+	if conn == nil || s.closed {
 		s.mu.Unlock()
 		return down
 	}
@@ -178,37 +161,29 @@ func (s *server) message(_ *zmtp.Conn, m zmtp.Message) {
 // wary says that the server did not answer in time.
 func (s *server) wary() { s.avoid.Store(int64(s.client.now() + s.client.cfg.rules.avoid)) }
 
-// rank is how gladly a server is asked; the lower, the sooner. One that was silent
-// is tried again by one request, when its time is over.
-func (s *server) rank() int {
-	n := 0
-	if s.spare.Load() {
-		n = 1
+// isPassedOver tells whether other servers are asked first, because this one was silent.
+// When its time is over, it is tried again by one request.
+func (s *server) isPassedOver() bool {
+	until := s.avoid.Load()
+	if until == 0 {
+		return false
 	}
-	if until := s.avoid.Load(); until != 0 {
-		now := s.client.now()
-		next := int64(now + s.client.cfg.rules.avoid)
-		if time.Duration(until) > now || !s.avoid.CompareAndSwap(until, next) {
-			n += 2
-		}
-	}
-	return n
+	now := s.client.now()
+	next := int64(now + s.client.cfg.rules.avoid)
+	return time.Duration(until) > now || !s.avoid.CompareAndSwap(until, next)
 }
 
 // Server is what the client knows of one server.
 type Server struct {
-	Addr       string
-	Configured bool  // in Config.Servers
-	Spare      bool  // not in the list that the servers gave
-	Connected  bool  //
-	Silent     bool  // connected, and did not answer in time
-	InFlight   int   // requests that wait for it
-	Err        error // why it is not connected; nil: no attempt has failed
+	Addr      string
+	Connected bool
+	Silent    bool  // connected, and did not answer in time
+	InFlight  int   // requests that wait for it
+	Err       error // why it is not connected; nil: no attempt has failed
 }
 
 func (s *server) view() Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Server{Addr: s.addr, Configured: s.configured, Spare: s.spare.Load(), Connected: s.conn != nil,
-		Silent: s.avoid.Load() != 0, InFlight: len(s.pending), Err: s.failed}
+	return Server{Addr: s.addr, Connected: s.conn != nil, Silent: s.avoid.Load() != 0, InFlight: len(s.pending), Err: s.failed}
 }
