@@ -215,3 +215,12 @@ func (c *cluster) ctx() context.Context {
 	c.t.Cleanup(cancel)
 	return ctx
 }
+
+// viewOf is what a peer shows of a key.
+func viewOf(c *cluster, p *Peer, key string) (KeyView, error) {
+	views, err := p.Keys(c.ctx(), KeyQuery{Prefix: key, Limit: 1})
+	if err != nil || len(views) == 0 {
+		return KeyView{}, err
+	}
+	return views[0], nil
+}

@@ -27,8 +27,6 @@ type Peer struct {
 
 	started atomic.Bool
 	ready   chan struct{}
-	url     string // as bound; set before ready is closed
-	api     string
 }
 
 // New checks the configuration, see [Config.Validate], and opens nothing.
@@ -80,7 +78,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	}
 	looping.Go(func() { p.loop.run(work) })
 	close(p.ready)
-	p.cfg.Log.Info("serving", "url", p.url, "api", p.api)
+	p.cfg.Log.Info("serving", "url", p.links.pub.Addr(), "api", p.front.router.Addr())
 
 	<-ctx.Done()
 	// The peer goes on announcing its fetches until the last one has returned, so that
@@ -140,26 +138,11 @@ func (p *Peer) listen() error {
 	if err := p.links.listen(p.cfg.BindURL); err != nil {
 		return err
 	}
-	if err := p.front.listen(p.cfg.BindAPI); err != nil {
-		return err
-	}
-	p.url, p.api = p.links.pub.Addr(), p.front.router.Addr()
-	return nil
+	return p.front.listen(p.cfg.BindAPI)
 }
 
 // Ready is closed when the peer has loaded its storage and listens.
 func (p *Peer) Ready() <-chan struct{} { return p.ready }
-
-// Addrs are the addresses that it listens on, with the ports as chosen; empty
-// before it is ready.
-func (p *Peer) Addrs() (url, api string) {
-	select {
-	case <-p.ready:
-		return p.url, p.api
-	default:
-		return "", ""
-	}
-}
 
 // Get gives a copy of a key's value: the one that is here if it will do, and
 // otherwise the one that this or another peer fetches, for which it waits until

@@ -174,8 +174,8 @@ func TestFailureIsTold(t *testing.T) {
 		if _, err := p.Get(c.ctx(), "key", GetOptions{}); !errors.Is(err, ErrFailed) {
 			t.Errorf("peer %d: %v", i, err)
 		}
-		v, known, err := p.Key(c.ctx(), "key")
-		if err != nil || !known || v.Failure != "the origin is down" || v.Retry == nil {
+		v, err := viewOf(c, p.Peer, "key")
+		if err != nil || v.Failure != "the origin is down" || v.Retry == nil {
 			t.Errorf("peer %d shows %+v, %v", i, v, err)
 		}
 	}
@@ -252,7 +252,7 @@ func TestCallerGivesUp(t *testing.T) {
 		ended <- err
 	}()
 	eventually(t, "the caller waits", func() bool { return c.peers[0].Stats().Waiting == 1 && c.calls.Load() == 1 })
-	if v, known, err := c.peers[0].Key(c.ctx(), "key"); err != nil || !known || v.Doing != "fetching" || v.Waiting != 1 {
+	if v, err := viewOf(c, c.peers[0].Peer, "key"); err != nil || v.Doing != "fetching" || v.Waiting != 1 {
 		t.Errorf("shown as %+v, %v", v, err)
 	}
 	cancel()

@@ -146,8 +146,7 @@ func (t *table) Get(key string) protocol.Entry {
 // eviction. An entry that is larger than the whole table is evicted at once,
 // alone.
 func (t *table) Put(key string, e protocol.Entry) {
-	absent := e.Term == 0 && e.Expire == 0 && e.Made == 0 && e.Digest == 0 && e.Seen == 0 && len(e.Value) == 0
-	if large := size(key, e) > t.maxBytes; absent || large {
+	if large := size(key, e) > t.maxBytes; large || e.IsZero() {
 		t.remove(key)
 		if large {
 			t.drop(key, e)
@@ -268,7 +267,7 @@ type keyed struct {
 	entry protocol.Entry
 }
 
-// page is the first limit entries, in the order of keys, whose keys start with
+// page is the first limit copies, in the order of keys, whose keys start with
 // prefix and come after the key after. It looks at every key, a shard at a time:
 // about 30 ns for each, and for no longer than it takes to look at one
 // shard does it hold up that shard's readers. What is put or evicted meanwhile may be
@@ -283,7 +282,7 @@ func (t *table) page(after string, limit int, prefix string) []keyed {
 		s.mu.Lock()
 		for key, n := range s.nodes {
 			switch {
-			case key <= after || !strings.HasPrefix(key, prefix):
+			case key <= after || !strings.HasPrefix(key, prefix) || !n.entry.Held():
 			case len(first) < limit:
 				heap.Push(&first, keyed{key, n.entry})
 			case key < first[0].key:

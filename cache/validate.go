@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/cache/zmtp"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -73,7 +73,7 @@ func (c Config) checkMembers() error {
 		return fmt.Errorf("%s is not among the members: add it with its api address; urls are compared byte for byte", c.Self)
 	}
 	for _, bind := range []string{c.BindURL, c.BindAPI} {
-		if _, _, err := splitAddr(bind); err != nil {
+		if _, err := zmtp.ParseAddr(bind, true); err != nil {
 			return err
 		}
 	}
@@ -122,29 +122,11 @@ func (c Config) checkSafety() error {
 		return nil
 	}
 	for _, bind := range []string{c.BindURL, c.BindAPI} {
-		host, _, err := splitAddr(bind)
-		if err != nil {
-			return err
-		}
-		if !loopback(host) {
+		at, _ := zmtp.ParseAddr(bind, true) // as checkMembers found it
+		host, _, _ := net.SplitHostPort(at)
+		if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
 			return fmt.Errorf("%s can be reached from other hosts, and nothing protects it: use CURVE keys, listen on 127.0.0.1, or allow it with Insecure", bind)
 		}
 	}
 	return nil
-}
-
-func splitAddr(addr string) (host, port string, err error) {
-	rest, ok := strings.CutPrefix(addr, "tcp://")
-	if ok {
-		host, port, err = net.SplitHostPort(rest)
-	}
-	if !ok || err != nil {
-		return "", "", fmt.Errorf("address %q: it must look like tcp://host:port, with IPv6 in brackets", addr)
-	}
-	return host, port, nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

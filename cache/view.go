@@ -1,10 +1,6 @@
 package cache
 
-import (
-	"time"
-
-	"github.com/understudy-ha/understudy/cache/protocol"
-)
+import "time"
 
 // Item is a copy as it is given to whoever asked.
 type Item struct {
@@ -38,45 +34,44 @@ type GetOptions struct {
 
 // KeyView is what a peer knows of a key.
 type KeyView struct {
-	Key     string         `json:"key"`
-	State   protocol.State `json:"-"`
-	Doing   string         `json:"state"`          // the state's name
-	Peer    string         `json:"peer,omitempty"` // who is followed
-	Term    int64          `json:"term"`
-	Size    int            `json:"size"`
-	Digest  string         `json:"digest,omitempty"`
-	Made    *time.Time     `json:"made,omitempty"`
-	Expire  *time.Time     `json:"expire,omitempty"`
-	Fresh   bool           `json:"fresh"`
-	Waiting int            `json:"waiting"`
-	Failure string         `json:"failure,omitempty"` // of the last fetch, while its back-off lasts
-	Retry   *time.Time     `json:"retry,omitempty"`   // when the next may start
+	Key     string
+	Doing   string // the state's name
+	Peer    string // who is followed
+	Term    int64
+	Size    int
+	Digest  string
+	Made    *time.Time
+	Expire  *time.Time
+	Fresh   bool
+	Waiting int
+	Failure string     // of the last fetch, while its back-off lasts
+	Retry   *time.Time // when the next may start
 }
 
 // PeerView is what a peer knows of another, or of itself.
 type PeerView struct {
-	URL     string         `json:"url"`
-	API     string         `json:"api"`
-	Self    bool           `json:"self,omitempty"`
-	Link    string         `json:"link"`            // up, down or dead
-	Since   *time.Time     `json:"since,omitempty"` // of the link's state
-	Kind    string         `json:"kind"`            // understudy, other or unknown
-	List    string         `json:"list,omitempty"`  // its list of members: same, or +URL and -URL of those it has more and less
-	Skew    *time.Duration `json:"-"`               // the API gives skew_ms
-	Busy    bool           `json:"busy,omitempty"`
-	Dropped int64          `json:"dropped"` // messages to it that found its queue full
+	URL     string
+	API     string
+	Self    bool
+	Link    string     // up, down or dead
+	Since   *time.Time // of the link's state
+	Kind    string     // understudy, other or unknown
+	List    string     // its list of members: same, or +URL and -URL of those it has more and less
+	Skew    *time.Duration
+	Busy    bool
+	Dropped int64 // messages to it that found its queue full
 }
 
 // ClusterView is a peer's view of the cluster.
 type ClusterView struct {
-	Self        string     `json:"self"`
-	Member      bool       `json:"member"`
-	Majority    int        `json:"majority"`
-	Connected   int        `json:"connected"` // this peer included
-	Partitioned bool       `json:"partitioned"`
-	Abstaining  bool       `json:"abstaining"`
-	Trouble     string     `json:"trouble,omitempty"` // what a person should look at
-	Peers       []PeerView `json:"peers"`
+	Self        string
+	Member      bool
+	Majority    int
+	Connected   int // this peer included
+	Partitioned bool
+	Abstaining  bool
+	Trouble     string // what a person should look at
+	Peers       []PeerView
 }
 
 // Stats are counters since the start, and levels.
@@ -100,11 +95,11 @@ type Stats struct {
 
 // Event is something that a watcher may want to see.
 type Event struct {
-	Time time.Time `json:"time"`
-	Key  string    `json:"key,omitempty"`
-	From string    `json:"from,omitempty"` // states
-	To   string    `json:"to,omitempty"`
-	Term int64     `json:"term,omitempty"`
-	Peer string    `json:"peer,omitempty"`
-	Why  string    `json:"why"`
+	Time time.Time
+	Key  string
+	From string // states
+	To   string
+	Term int64
+	Peer string
+	Why  string
 }

@@ -28,7 +28,7 @@ func (p *Peer) Keys(ctx context.Context, q KeyQuery) ([]KeyView, error) {
 		return nil, fmt.Errorf("cache: a page has 1 to %d keys, not %d", maxPage, q.Limit)
 	}
 	limit := cmp.Or(q.Limit, 100)
-	page := p.held(ctx, q, limit)
+	page := p.table.page(q.After, limit, q.Prefix)
 	views := map[string]KeyView{}
 	err := p.inLoop(ctx, func(m *protocol.Machine) {
 		for _, k := range page {
@@ -52,43 +52,9 @@ func (p *Peer) Keys(ctx context.Context, q KeyQuery) ([]KeyView, error) {
 	return out[:min(limit, len(out))], nil
 }
 
-// held is the first copies that a query asks for. The table also has keys of which
-// there is nothing to show.
-func (p *Peer) held(ctx context.Context, q KeyQuery, limit int) []keyed {
-	var out []keyed
-	for after, size := q.After, limit; ctx.Err() == nil; size = maxPage {
-		page := p.table.page(after, size, q.Prefix)
-		for _, k := range page {
-			if k.entry.Held() {
-				out = append(out, k)
-			}
-		}
-		if len(out) >= limit || len(page) < size {
-			break
-		}
-		after = page[len(page)-1].key
-	}
-	return out[:min(limit, len(out))]
-}
-
-// Key tells of one key, and false when nothing is known of it here.
-func (p *Peer) Key(ctx context.Context, key string) (KeyView, bool, error) {
-	var v KeyView
-	var known bool
-	err := p.inLoop(ctx, func(m *protocol.Machine) {
-		e, l := p.table.Get(key), m.KeyStatus(key)
-		v = p.keyView(key, e, l)
-		known = e.Held() || l.State != protocol.Idle || l.Waiting > 0 || l.Failure != ""
-	})
-	if err != nil || !known {
-		return KeyView{}, false, err
-	}
-	return v, true, nil
-}
-
 func (p *Peer) keyView(key string, e protocol.Entry, l protocol.KeyStatus) KeyView {
 	v := KeyView{
-		Key: key, State: l.State, Doing: l.State.String(), Peer: l.Peer, Term: max(e.Term, l.Term),
+		Key: key, Doing: l.State.String(), Peer: l.Peer, Term: max(e.Term, l.Term),
 		Size: len(e.Value), Waiting: l.Waiting, Failure: l.Failure,
 	}
 	if e.Held() {

@@ -26,30 +26,6 @@ func TestMemory(t *testing.T) {
 	Run(t, func(*testing.T) Harness { return overMemory(&Memory{}, plain) })
 }
 
-func TestMemoryFails(t *testing.T) {
-	broken := errors.New("broken")
-	m := &Memory{Fail: func(method string) error {
-		if method == "Raise" {
-			return broken
-		}
-		return nil
-	}}
-	if err := m.Raise(t.Context(), 1); !errors.Is(err, broken) {
-		t.Error(err)
-	}
-	if err := m.Save(t.Context(), []cache.Record{record("k", "v", 1)}); err != nil {
-		t.Error(err)
-	}
-	m.Forget()
-	state, err := m.Load(t.Context(), func(r cache.Record) error { return errors.New(r.Key) })
-	if err != nil || state.Ceiling != 0 {
-		t.Error(state, err)
-	}
-	if n := m.Lose(5); n != 0 {
-		t.Errorf("lost %d saves of none", n)
-	}
-}
-
 // twin is a storage that calls broken functions where there are some.
 type twin struct {
 	*Memory
@@ -151,7 +127,7 @@ func twins() map[string]twin {
 			return r
 		}),
 		"delete ignored": {save: func(ctx context.Context, m *Memory, records []cache.Record) error {
-			return m.Save(ctx, slices.DeleteFunc(slices.Clone(records), func(r cache.Record) bool { return absent(r.Entry) }))
+			return m.Save(ctx, slices.DeleteFunc(slices.Clone(records), func(r cache.Record) bool { return r.Entry.IsZero() }))
 		}},
 		"only a term is nothing": {save: func(ctx context.Context, m *Memory, records []cache.Record) error {
 			return m.Save(ctx, slices.DeleteFunc(slices.Clone(records), func(r cache.Record) bool { return r.Entry.Term > 0 && !r.Entry.Held() }))

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/zmtp"
@@ -63,8 +60,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: %d servers; 1 to %d are needed", ErrConfig, n, maxServers)
 	}
 	for i, addr := range c.Servers {
-		if err := checkAddr(addr); err != nil {
-			return fmt.Errorf("%w: %w", ErrConfig, err)
+		if _, err := zmtp.ParseAddr(addr, false); err != nil {
+			return fmt.Errorf("%w: server: %w", ErrConfig, err)
 		}
 		if slices.Contains(c.Servers[:i], addr) {
 			return fmt.Errorf("%w: the server %s is named twice", ErrConfig, addr)
@@ -114,15 +111,4 @@ func (c Config) socket(addr string, h zmtp.Handler) zmtp.Config {
 		cfg.Security = zmtp.Curve{Secret: c.Curve.Key.Secret, ServerKey: c.Curve.Servers[addr]}
 	}
 	return cfg
-}
-
-// checkAddr accepts tcp://host:port.
-func checkAddr(addr string) error {
-	rest, ok := strings.CutPrefix(addr, "tcp://")
-	host, port, err := net.SplitHostPort(rest)
-	n, numErr := strconv.ParseUint(port, 10, 16)
-	if !ok || err != nil || numErr != nil || n == 0 || host == "" || len(addr) > 255 || strings.ContainsAny(host, "* \t\r\n\x00") {
-		return fmt.Errorf("the address of a server must look like tcp://host:port, got %.255q", addr)
-	}
-	return nil
 }

@@ -109,7 +109,8 @@ func (s *Storage) open(ctx context.Context) error {
 	if !s.file.Mode().IsRegular() {
 		return fmt.Errorf("%w: %s is no regular file; move it away, or name another directory", ErrFile, s.path)
 	}
-	if err := s.checkFile(ctx); err != nil {
+	has, err := s.checkFile(ctx)
+	if err != nil {
 		return err
 	}
 	var mode string
@@ -119,45 +120,41 @@ func (s *Storage) open(ctx context.Context) error {
 	if mode != "wal" {
 		return fmt.Errorf("disk: switching %s to write-ahead logging: it stays in mode %q; name a directory on a local disk", s.path, mode)
 	}
-	if err := s.makeSchema(ctx); err != nil {
-		return err
+	if has != version {
+		if err := s.makeSchema(ctx); err != nil {
+			return err
+		}
 	}
 	return syncDir(filepath.Dir(s.path))
 }
 
-// checkFile refuses files of others before anything is written to them.
-func (s *Storage) checkFile(ctx context.Context) error {
-	var id, tables, has int64
+// checkFile refuses files of others before anything is written to them, and returns the
+// version of the schema; 0: there is none yet.
+func (s *Storage) checkFile(ctx context.Context) (has int64, err error) {
+	var id, tables int64
 	for text, into := range map[string]*int64{
 		"PRAGMA application_id":              &id,
 		"PRAGMA user_version":                &has,
 		"SELECT count(*) FROM sqlite_schema": &tables,
 	} {
 		if err := s.sure.query(ctx, text, into); err != nil {
-			return failed("opening "+s.path, err)
+			return 0, failed("opening "+s.path, err)
 		}
 	}
 	switch {
 	case tables == 0 && has == 0 && (id == 0 || id == applicationID):
-		return nil // new, or made by an Open that was interrupted
+		return 0, nil // new, or made by an Open that was interrupted
 	case id != applicationID:
-		return fmt.Errorf("%w: %s is a database of another program: move it away, or name another directory", ErrFile, s.path)
+		return 0, fmt.Errorf("%w: %s is a database of another program: move it away, or name another directory", ErrFile, s.path)
 	case has > version:
-		return fmt.Errorf("%w: %s has version %d, made by a newer understudy, and this one knows %d: use the newer program; or else, %s", ErrFile, s.path, has, version, moveAway)
+		return 0, fmt.Errorf("%w: %s has version %d, made by a newer understudy, and this one knows %d: use the newer program; or else, %s", ErrFile, s.path, has, version, moveAway)
 	case has != version:
-		return fmt.Errorf("%w: %s has version %d, which no understudy has made; %s", ErrFile, s.path, has, moveAway)
+		return 0, fmt.Errorf("%w: %s has version %d, which no understudy has made; %s", ErrFile, s.path, has, moveAway)
 	}
-	return nil
+	return has, nil
 }
 
 func (s *Storage) makeSchema(ctx context.Context) error {
-	var has int64
-	if err := s.sure.query(ctx, "PRAGMA user_version", &has); err != nil {
-		return failed("reading the schema's version", err)
-	}
-	if has == version {
-		return nil
-	}
 	err := s.sure.write(ctx, func(func(string, ...any) error) error {
 		_, err := s.sure.one.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, version))
 		return err

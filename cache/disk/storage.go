@@ -39,6 +39,7 @@ func (s *Storage) Load(ctx context.Context, each func(cache.Record) error) (cach
 		return cache.State{}, err
 	}
 	var damaged []cache.Record
+	var refused error // what each returned, which is passed on as it is
 	err = s.rows(ctx, loadEntries, func(rows *sql.Rows) error {
 		r, err := scanRecord(rows)
 		if err != nil {
@@ -48,13 +49,11 @@ func (s *Storage) Load(ctx context.Context, each func(cache.Record) error) (cach
 			damaged = append(damaged, cache.Record{Key: r.Key})
 			return nil
 		}
-		if err := each(r); err != nil {
-			return callerError{err}
-		}
-		return nil
+		refused = each(r)
+		return refused
 	})
-	if caller, ok := err.(callerError); ok {
-		return cache.State{}, caller.error
+	if refused != nil {
+		return cache.State{}, refused
 	}
 	if err != nil {
 		return cache.State{}, failed("loading", err)
@@ -67,9 +66,6 @@ func (s *Storage) Load(ctx context.Context, each func(cache.Record) error) (cach
 	}
 	return state, nil
 }
-
-// callerError is what a caller's function returned, and is passed on as it is.
-type callerError struct{ error }
 
 func (s *Storage) loadState(ctx context.Context) (state cache.State, err error) {
 	var list sql.Null[string]
@@ -157,7 +153,8 @@ func (s *Storage) Save(ctx context.Context, records []cache.Record) error {
 
 func saveRecord(exec func(string, ...any) error, r cache.Record) error {
 	e, key := r.Entry, []byte(r.Key)
-	if absent(e) {
+	e.Seen = 0 // no storage keeps it
+	if e.IsZero() {
 		return exec(deleteEntry, key)
 	}
 	value := e.Value
@@ -165,11 +162,6 @@ func saveRecord(exec func(string, ...any) error, r cache.Record) error {
 		value = []byte{} // nil would be NULL
 	}
 	return exec(saveEntry, key, e.Term, e.Expire, e.Made, int64(e.Digest), value)
-}
-
-// absent reports whether e is the zero Entry.
-func absent(e protocol.Entry) bool {
-	return e.Term == 0 && e.Expire == 0 && e.Made == 0 && e.Digest == 0 && len(e.Value) == 0
 }
 
 // Raise implements [cache.Storage].

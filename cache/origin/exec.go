@@ -38,6 +38,8 @@ type ExecConfig struct {
 
 const (
 	keyMark = "{key}"
+	// defaultMaxValue bounds a value of a program or a URL where nothing else is said.
+	defaultMaxValue = 16 << 20
 	// exitNotFound is EX_NOINPUT of sysexits.h.
 	exitNotFound = 66
 	// lingering is how long a program's output may be held open by what it left
@@ -197,3 +199,12 @@ func (o *output) ReadFrom(r io.Reader) (int64, error) {
 
 // Write implements [io.Writer], which ReadFrom stands in for.
 func (o *output) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }
+
+// fit gives back memory that a value was read into and does not need: it is
+// kept for long.
+func fit(value []byte) []byte {
+	if cap(value)-len(value) > len(value)/8 {
+		return append(make([]byte, 0, len(value)), value...)
+	}
+	return slices.Clip(value)
+}

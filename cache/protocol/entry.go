@@ -20,6 +20,11 @@ type Entry struct {
 	Seen int64
 }
 
+// IsZero reports whether nothing is known: neither a value nor a term.
+func (e Entry) IsZero() bool {
+	return e.Term == 0 && e.Expire == 0 && e.Made == 0 && e.Digest == 0 && e.Seen == 0 && len(e.Value) == 0
+}
+
 // Held reports whether there is a value, however old.
 func (e Entry) Held() bool { return e.Expire > 0 }
 

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
 	"time"
@@ -225,11 +226,6 @@ func (m *Machine) sortedKeys(which func(*key) bool) []*key {
 			out = append(out, k)
 		}
 	}
-	slices.SortFunc(out, func(a, b *key) int {
-		if a.name < b.name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(out, func(a, b *key) int { return cmp.Compare(a.name, b.name) })
 	return out
 }

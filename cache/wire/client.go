@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -128,21 +129,12 @@ func AppendID(dst []byte, n uint32) []byte { return strconv.AppendUint(dst, uint
 
 // ParseID reads what [AppendID] makes, and nothing else.
 func ParseID(b []byte) (uint32, bool) {
-	if len(b) == 0 || len(b) > 7 || b[0] == '0' && len(b) > 1 {
+	if len(b) > maxID {
 		return 0, false
 	}
-	n := uint64(0)
-	for _, c := range b {
-		switch {
-		case '0' <= c && c <= '9':
-			n = 36*n + uint64(c-'0')
-		case 'a' <= c && c <= 'z':
-			n = 36*n + uint64(c-'a') + 10
-		default:
-			return 0, false
-		}
-	}
-	return uint32(n), n <= 1<<32-1
+	n, err := strconv.ParseUint(string(b), 36, 32)
+	var canonical [8]byte
+	return uint32(n), err == nil && bytes.Equal(AppendID(canonical[:0], uint32(n)), b)
 }
 
 // Encoder makes frames in memory of its own, which it uses again: what it returns

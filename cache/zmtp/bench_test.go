@@ -1,11 +1,7 @@
 package zmtp
 
 import (
-	"bufio"
-	"encoding/binary"
 	"fmt"
-	"io"
-	"net"
 	"sync/atomic"
 	"testing"
 )
@@ -13,8 +9,7 @@ import (
 // benchShapes are connections and requests in flight on each.
 var benchShapes = []struct{ conns, flight int }{{1, 1}, {16, 1}, {16, 8}}
 
-// BenchmarkEcho has a ROUTER that answers at once, asked by DEALERs: the figure to
-// compare with BenchmarkBare.
+// BenchmarkEcho has a ROUTER that answers at once, asked by DEALERs.
 func BenchmarkEcho(b *testing.B) {
 	payload := make([]byte, 100)
 	request := Message{[]byte("1"), []byte("?"), payload}
@@ -59,119 +54,6 @@ func echo(b *testing.B, conns, flight int, request Message, server, client Secur
 				c.Send(request)
 			}
 		}
-	}
-	<-done
-	b.StopTimer()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "echo/s")
-}
-
-// BenchmarkBare is what loopback gives at best: one frame with a length, one goroutine per
-// connection on both sides, a write for what one read brought.
-func BenchmarkBare(b *testing.B) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer ln.Close()
-	go func() {
-		for {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go bareServer(nc)
-		}
-	}()
-	packet := append([]byte{0, 0, 0, 108}, make([]byte, 108)...)
-	for _, s := range benchShapes {
-		b.Run(fmt.Sprintf("conns=%d/flight=%d", s.conns, s.flight), func(b *testing.B) {
-			bareClients(b, s.conns, s.flight, packet, func() net.Conn {
-				nc, err := net.Dial("tcp", ln.Addr().String())
-				if err != nil {
-					b.Fatal(err)
-				}
-				return nc
-			})
-		})
-	}
-}
-
-// BenchmarkRouter has the clients of BenchmarkBare, and the same number of bytes, but a
-// ROUTER: what it adds is the difference.
-func BenchmarkRouter(b *testing.B) {
-	l := listen(b, Config{Kind: ROUTER, Handler: Handler{
-		Message: func(c *Conn, m Message) { c.Send(m) },
-	}})
-	packet := appendMessage(nil, Message{[]byte("1"), []byte("?"), make([]byte, 104)}, nil)
-	for _, s := range benchShapes {
-		b.Run(fmt.Sprintf("conns=%d/flight=%d", s.conns, s.flight), func(b *testing.B) {
-			bareClients(b, s.conns, s.flight, packet, func() net.Conn {
-				r := rawDial(b, l.Addr())
-				r.send(greeting31 + readyDEALER)
-				r.expect("greeting, READY", greeting31+readyROUTER)
-				return r.Conn
-			})
-		})
-	}
-}
-
-func bareServer(nc net.Conn) {
-	defer nc.Close()
-	r, w := bufio.NewReaderSize(nc, 16<<10), bufio.NewWriterSize(nc, 16<<10)
-	head, p := make([]byte, 4), make([]byte, 4096)
-	for {
-		if _, err := io.ReadFull(r, head); err != nil {
-			return
-		}
-		body := p[:binary.BigEndian.Uint32(head)]
-		if _, err := io.ReadFull(r, body); err != nil {
-			return
-		}
-		_, _ = w.Write(head)
-		_, _ = w.Write(body)
-		if r.Buffered() == 0 {
-			_ = w.Flush()
-		}
-	}
-}
-
-// bareClients send a packet and wait for one of the same size, b.N times in all.
-func bareClients(b *testing.B, conns, flight int, packet []byte, connect func() net.Conn) {
-	var left, answered atomic.Int64
-	left.Store(int64(b.N))
-	done := make(chan struct{})
-	clients := make([]net.Conn, conns)
-	for i := range clients {
-		clients[i] = connect()
-		defer clients[i].Close()
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	for _, nc := range clients {
-		go func() {
-			r, w := bufio.NewReaderSize(nc, 16<<10), bufio.NewWriterSize(nc, 16<<10)
-			for range flight {
-				if left.Add(-1) >= 0 {
-					_, _ = w.Write(packet)
-				}
-			}
-			_ = w.Flush()
-			answer := make([]byte, len(packet))
-			for {
-				if _, err := io.ReadFull(r, answer); err != nil {
-					return
-				}
-				if left.Add(-1) >= 0 {
-					_, _ = w.Write(packet)
-				}
-				if answered.Add(1) == int64(b.N) {
-					close(done)
-				}
-				if r.Buffered() == 0 {
-					_ = w.Flush()
-				}
-			}
-		}()
 	}
 	<-done
 	b.StopTimer()

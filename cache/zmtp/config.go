@@ -16,9 +16,6 @@ type Config struct {
 	Security Security // nil: NULL; or a Curve
 	Handler  Handler
 
-	// Identity is sent to the other side. ROUTER and DEALER only; at most 255 bytes,
-	// the first not zero.
-	Identity []byte
 	// Subscribe has the prefixes that are sent after every connect. SUB only.
 	Subscribe [][]byte
 
@@ -67,10 +64,6 @@ func (c Config) Validate() error {
 	switch {
 	case c.Kind != PUB && c.Kind != SUB && c.Kind != ROUTER && c.Kind != DEALER:
 		return fmt.Errorf("%w: Kind is %q; use PUB, SUB, ROUTER or DEALER", ErrConfig, string(c.Kind))
-	case len(c.Identity) > 0 && !c.Kind.named():
-		return fmt.Errorf("%w: a %s socket has no Identity", ErrConfig, c.Kind)
-	case len(c.Identity) > 255 || len(c.Identity) > 0 && c.Identity[0] == 0:
-		return fmt.Errorf("%w: Identity must have at most 255 bytes and not begin with a zero", ErrConfig)
 	case len(c.Subscribe) > 0 && c.Kind != SUB:
 		return fmt.Errorf("%w: a %s socket does not subscribe", ErrConfig, c.Kind)
 	case len(c.Subscribe) > maxSubscriptions:
@@ -123,27 +116,24 @@ func (c Config) resolve(server bool) (*Config, error) {
 	return &c, nil
 }
 
-// parseAddr makes tcp://host:port what package net understands. Only a listener may
+// ParseAddr makes tcp://host:port what package net understands. Only a listener may
 // use * for the host (all interfaces) and * or 0 for the port (the kernel chooses).
-func parseAddr(addr string, listen bool) (string, error) {
+func ParseAddr(addr string, listen bool) (string, error) {
 	rest, ok := strings.CutPrefix(addr, "tcp://")
-	if !ok {
-		return "", fmt.Errorf("%w: address %q: want tcp://host:port", ErrConfig, addr)
-	}
 	host, port, err := net.SplitHostPort(rest)
-	if err != nil {
-		return "", fmt.Errorf("%w: address %q: want tcp://host:port, with IPv6 in brackets", ErrConfig, addr)
+	if !ok || err != nil || len(addr) > 255 {
+		return "", fmt.Errorf("address %.255q: it must look like tcp://host:port, with IPv6 in brackets", addr)
 	}
 	if listen && host == "*" {
 		host = ""
-	} else if host == "" || strings.Contains(host, "*") {
-		return "", fmt.Errorf("%w: address %q: no host", ErrConfig, addr)
+	} else if host == "" || strings.ContainsAny(host, "* \t\r\n\x00") {
+		return "", fmt.Errorf("address %q: no host", addr)
 	}
 	if listen && port == "*" {
 		port = "0"
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 && !listen {
-		return "", fmt.Errorf("%w: address %q: the port must be a number from 1 to 65535", ErrConfig, addr)
+		return "", fmt.Errorf("address %q: the port must be a number from 1 to 65535", addr)
 	}
 	return net.JoinHostPort(host, port), nil
 }

@@ -39,22 +39,6 @@ func newConn(cfg *Config, nc net.Conn, addr string) *Conn {
 	return c
 }
 
-// Addr is the other side, tcp://host:port: as dialed, or where the connection comes from.
-func (c *Conn) Addr() string { return c.addr }
-
-// PeerKey is the long-term public key of the other side, which has proven to have the secret
-// one; nil without CURVE.
-func (c *Conn) PeerKey() *[32]byte {
-	if c.peer.key == nil {
-		return nil
-	}
-	return new(*c.peer.key)
-}
-
-// PeerIdentity is the Identity that the other side gave itself; empty if none. It must
-// not be changed.
-func (c *Conn) PeerIdentity() []byte { return c.peer.identity }
-
 // Dropped counts the messages that Send refused because the queue was full.
 func (c *Conn) Dropped() int64 { return c.stats().Dropped }
 

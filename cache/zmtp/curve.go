@@ -33,18 +33,16 @@ func (k CurveKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil
 
 // Curve is the mechanism CURVE. The side that listens is the server.
 type Curve struct {
-	// Public and Secret are this side's long-term key pair. Public may be left out: it
-	// follows from Secret.
-	Public, Secret [32]byte
+	// Secret is this side's long-term key.
+	Secret [32]byte
 	// ServerKey is the public key that the server must prove to have. Dial only.
 	ServerKey [32]byte
 	// Allow tells whether a client, which has proven to have this key, may connect; nil: nobody
 	// may. It is called once per handshake, from many goroutines, and may change its mind about
 	// later ones. Listen only.
 	Allow func(public [32]byte) bool
-	// AllowAny lets every client in, whatever its key: the server is known to the
-	// clients, and what is sent is encrypted. Listen only.
-	AllowAny bool
+
+	public [32]byte // the other half of Secret
 }
 
 // AllowKeys is an Allow for a fixed list.
@@ -78,17 +76,14 @@ func (c Curve) resolve(server bool) (Security, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the Secret of Curve cannot be used", ErrConfig)
 	}
-	if c.Public != zero && subtle.ConstantTimeCompare(c.Public[:], public) == 0 {
-		return nil, fmt.Errorf("%w: Public and Secret of Curve are not a pair", ErrConfig)
-	}
-	c.Public = [32]byte(public)
+	c.public = [32]byte(public)
 	if !server && c.ServerKey == zero {
 		return nil, fmt.Errorf("%w: Curve has no ServerKey, so whoever answers could not be trusted", ErrConfig)
 	}
 	return c, nil
 }
 
-func (c Curve) begin(server bool, own metadata) handshake {
+func (c Curve) begin(server bool, own Kind) handshake {
 	if server {
 		return &curveServer{Curve: c, own: own}
 	}

@@ -49,21 +49,21 @@ func malformed(command string) error {
 // curveClient is the side that dials: HELLO and INITIATE are its commands.
 type curveClient struct {
 	Curve
-	own   metadata
+	own   Kind
 	key   CurveKey // C', c'
 	short [32]byte // C' and S' together
 	step  int
 	out   result
 }
 
-func (h *curveClient) first() ([]byte, error) {
+func (h *curveClient) first() []byte {
 	h.key = NewCurveKey()
 	var zeros [64]byte
 	nonce := shortNonce("CurveZMQHELLO---", 1)
 	proof := box.Seal(nil, zeros[:], nonce, &h.ServerKey, &h.key.Secret)
 	var head [helloHead]byte
 	head[0] = 1
-	return appendCommand(nil, "HELLO", head[:], h.key.Public[:], nonce[16:], proof), nil
+	return appendCommand(nil, "HELLO", head[:], h.key.Public[:], nonce[16:], proof)
 }
 
 func (h *curveClient) next(command []byte) ([]byte, bool, error) {
@@ -96,10 +96,10 @@ func (h *curveClient) welcome(data []byte) ([]byte, error) {
 	box.Precompute(&h.short, &server, &h.key.Secret)
 
 	nonce := longNonce("VOUCH---", nil)
-	plain := append(append([]byte(nil), h.Public[:]...), nonce[8:]...)
+	plain := append(append([]byte(nil), h.public[:]...), nonce[8:]...)
 	vouched := append(append([]byte(nil), h.key.Public[:]...), h.ServerKey[:]...)
 	plain = box.Seal(plain, vouched, nonce, &server, &h.Secret)
-	plain = appendMetadata(plain, Kind(h.own.kind), h.own.identity)
+	plain = appendMetadata(plain, h.own)
 	clear(h.key.Secret[:])
 
 	short := shortNonce("CurveZMQINITIATE", 2)
@@ -133,14 +133,14 @@ func (h *curveClient) result() result { return h.out }
 // connection alone, so that no cookie opens twice.
 type curveServer struct {
 	Curve
-	own    metadata
+	own    Kind
 	cookie [32]byte
 	hello  uint64 // nonce of HELLO
 	step   int
 	out    result
 }
 
-func (h *curveServer) first() ([]byte, error) { return nil, nil }
+func (h *curveServer) first() []byte { return nil }
 
 func (h *curveServer) next(command []byte) ([]byte, bool, error) {
 	h.step++
@@ -210,7 +210,7 @@ func (h *curveServer) ready(data []byte) ([]byte, error) {
 	if err := h.vouched(text[32:32+vouchSize], &public, client[:], &secret); err != nil {
 		return nil, err
 	}
-	if !h.AllowAny && (h.Allow == nil || !h.Allow(public)) {
+	if h.Allow == nil || !h.Allow(public) {
 		return nil, verdict{fmt.Errorf("%w: the client's key %s is not allowed", ErrAccess, EncodeKey(public)), "400"}
 	}
 	theirs, err := parseMetadata(text[32+vouchSize:])
@@ -222,7 +222,7 @@ func (h *curveServer) ready(data []byte) ([]byte, error) {
 	}
 	h.out = result{theirs, &public, newSealer(true, &shared, 1, n)}
 	nonce := shortNonce("CurveZMQREADY---", 1)
-	own := appendMetadata(nil, Kind(h.own.kind), h.own.identity)
+	own := appendMetadata(nil, h.own)
 	return appendCommand(nil, "READY", nonce[16:], box.SealAfterPrecomputation(nil, own, nonce, &shared)), nil
 }
 
@@ -230,7 +230,7 @@ func (h *curveServer) ready(data []byte) ([]byte, error) {
 // it is talking to S.
 func (h *curveServer) vouched(vouch []byte, public *[32]byte, client []byte, secret *[32]byte) error {
 	text, ok := box.Open(nil, vouch[16:], longNonce("VOUCH---", vouch[:16]), public, secret)
-	if !ok || subtle.ConstantTimeCompare(text, append(append([]byte(nil), client...), h.Public[:]...)) == 0 {
+	if !ok || subtle.ConstantTimeCompare(text, append(append([]byte(nil), client...), h.public[:]...)) == 0 {
 		return fmt.Errorf("%w: the client's vouch does not hold", ErrAccess)
 	}
 	return nil

@@ -22,15 +22,12 @@ func machines(t testing.TB, server, client Curve) (s, c handshake) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rs.begin(true, metadata{kind: "ROUTER"}), rc.begin(false, metadata{kind: "DEALER", identity: []byte("me")})
+	return rs.begin(true, ROUTER), rc.begin(false, DEALER)
 }
 
 // drive carries commands between the sides, through change, and returns the first error.
 func drive(server, client handshake, change func(step int, command []byte) []byte) error {
-	command, err := client.first()
-	if err != nil {
-		return err
-	}
+	command, err := client.first(), error(nil)
 	sides := []handshake{server, client}
 	for step := 0; ; step++ {
 		if change != nil {
@@ -58,7 +55,7 @@ func TestCurveCommands(t *testing.T) {
 			t.Errorf("step %d is %s, want %s", step, name, stepNames[step])
 		}
 		sizes = append(sizes, len(command))
-		for _, key := range [][32]byte{client.Public, client.Secret, server.Secret} {
+		for _, key := range [][32]byte{client.public, client.Secret, server.Secret} {
 			if bytes.Contains(command, key[:]) {
 				t.Errorf("%s shows a long-term key", name)
 			}
@@ -69,14 +66,14 @@ func TestCurveCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	// 257 and 30 with the metadata of the two.
-	if want := []int{200, 168, 257 + 22 + 15, 30 + 22 + 13}; !slices.Equal(sizes, want) {
+	if want := []int{200, 168, 257 + 22 + 13, 30 + 22 + 13}; !slices.Equal(sizes, want) {
 		t.Errorf("sizes %v, want %v", sizes, want)
 	}
-	if rs := s.result(); *rs.key != client.Public || rs.kind != "DEALER" || string(rs.identity) != "me" {
-		t.Errorf("the server found out %+v", rs.metadata)
+	if rs := s.result(); *rs.key != client.public || rs.kind != DEALER {
+		t.Errorf("the server found out %+v", rs)
 	}
-	if rc := c.result(); *rc.key != client.ServerKey || rc.kind != "ROUTER" {
-		t.Errorf("the client found out %+v", rc.metadata)
+	if rc := c.result(); *rc.key != client.ServerKey || rc.kind != ROUTER {
+		t.Errorf("the client found out %+v", rc)
 	}
 }
 
@@ -135,7 +132,7 @@ func TestCurveRecordedHandshake(t *testing.T) {
 	// A server that would not tie the cookie to the connection is the broken variant.
 	broken, _ := machines(t, server, client)
 	first, c := machines(t, server, client)
-	hello, _ := c.first()
+	hello := c.first()
 	welcome, _, _ := first.next(hello)
 	initiate, _, err := c.next(welcome)
 	if err != nil {
@@ -161,7 +158,7 @@ func TestCurveStolenPublicKey(t *testing.T) {
 	// A vouch for another server is not enough either.
 	s, c = machines(t, server, client)
 	other := NewCurveKey().Public
-	s.(*curveServer).Curve.Public = other
+	s.(*curveServer).Curve.public = other
 	if err := drive(s, c, nil); !errors.Is(err, ErrAccess) {
 		t.Errorf("vouched for another server: %v, want ErrAccess", err)
 	}
@@ -170,7 +167,7 @@ func TestCurveStolenPublicKey(t *testing.T) {
 func TestCurveNonces(t *testing.T) {
 	server, client := pair()
 	s, c := machines(t, server, client)
-	hello, _ := c.first()
+	hello := c.first()
 	// The same HELLO with a nonce that INITIATE's is not above.
 	h := c.(*curveClient)
 	var zeros [64]byte

@@ -20,17 +20,14 @@ type Dialer struct {
 	kicked  chan struct{}
 	running sync.WaitGroup
 	now     atomic.Pointer[Conn] // nil: not connected
-
-	mu    sync.Mutex
-	total Stats
 }
 
 // Dial returns at once and connects in the background. The error is one of the address or
 // the configuration, and wraps [ErrConfig].
 func Dial(addr string, cfg Config) (*Dialer, error) {
-	at, err := parseAddr(addr, false)
+	at, err := ParseAddr(addr, false)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	resolved, err := cfg.resolve(false)
 	if err != nil {
@@ -41,9 +38,6 @@ func Dial(addr string, cfg Config) (*Dialer, error) {
 	d.running.Go(d.run)
 	return d, nil
 }
-
-// Addr is the address as it was given to Dial.
-func (d *Dialer) Addr() string { return d.addr }
 
 // Conn is the connection at the moment, nil if there is none.
 func (d *Dialer) Conn() *Conn { return d.now.Load() }
@@ -62,18 +56,6 @@ func (d *Dialer) Kick() {
 	case d.kicked <- struct{}{}:
 	default:
 	}
-}
-
-// Stats counts what has happened so far.
-func (d *Dialer) Stats() Stats {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := d.total
-	if c := d.now.Load(); c != nil {
-		s.Connections = 1
-		s.add(c.counts())
-	}
-	return s
 }
 
 // Close ends the connection without writing what waits. It returns when everything has
@@ -121,37 +103,17 @@ func (d *Dialer) attempt() (lasted time.Duration, err error) {
 	defer context.AfterFunc(d.ctx, func() { c.fail(ErrClosed) })()
 	if err := c.open(false); err != nil {
 		c.fail(err)
-		d.mu.Lock()
-		d.total.HandshakesFailed++
-		d.mu.Unlock()
 		return 0, fmt.Errorf("zmtp: handshake with %s: %w", d.addr, err)
 	}
-	d.enter(c)
-	begin := time.Now()
-	err = c.serve()
-	d.leave(c)
-	d.cfg.Log.Debug("zmtp: disconnected", "addr", d.addr, "err", err)
-	return max(time.Since(begin), 1), nil
-}
-
-func (d *Dialer) enter(c *Conn) {
 	select {
 	case <-d.kicked: // it has what it wanted
 	default:
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.total.Handshakes++
 	d.now.Store(c)
 	d.cfg.Log.Debug("zmtp: connected", "addr", d.addr)
-}
-
-func (d *Dialer) leave(c *Conn) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	begin := time.Now()
+	err = c.serve()
 	d.now.Store(nil)
-	d.total.add(c.counts())
-	if c.broken() {
-		d.total.Broken++
-	}
+	d.cfg.Log.Debug("zmtp: disconnected", "addr", d.addr, "err", err)
+	return max(time.Since(begin), 1), nil
 }

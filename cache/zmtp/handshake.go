@@ -12,14 +12,14 @@ type Security interface {
 	resolve(server bool) (Security, error)
 	mechanism() string
 	// begin makes one side of a handshake.
-	begin(server bool, own metadata) handshake
+	begin(server bool, own Kind) handshake
 }
 
 // handshake is one side of a mechanism, as a machine: it is given the commands of the
 // other side, one after the other, and says what to answer.
 type handshake interface {
 	// first is what to send before anything has come; nil for the side that waits.
-	first() (command []byte, err error)
+	first() (command []byte)
 	// next takes a command. An error that is a [verdict] is told to the other side.
 	next(command []byte) (answer []byte, done bool, err error)
 	// result is valid when done.
@@ -28,7 +28,7 @@ type handshake interface {
 
 // result is what a handshake has found out.
 type result struct {
-	metadata
+	kind   Kind      // of the other side
 	key    *[32]byte // CURVE: long-term key of the other side
 	sealer *sealer   // CURVE: what comes from now on is sealed
 }
@@ -42,9 +42,9 @@ type verdict struct {
 func (v verdict) Unwrap() error { return v.error }
 
 // fit checks what the other side says about itself.
-func fit(own, theirs metadata) error {
-	if !Kind(own.kind).accepts(theirs.kind) {
-		return verdict{fmt.Errorf("%w: the peer is %.32q, this side %q", ErrKind, theirs.kind, own.kind), "Invalid socket type"}
+func fit(own, theirs Kind) error {
+	if !own.accepts(theirs) {
+		return verdict{fmt.Errorf("%w: the peer is %.32q, this side %q", ErrKind, theirs, own), "Invalid socket type"}
 	}
 	return nil
 }
@@ -70,24 +70,24 @@ type null struct{}
 func (n null) resolve(bool) (Security, error) { return n, nil }
 func (null) mechanism() string                { return "NULL" }
 
-func (null) begin(server bool, own metadata) handshake {
+func (null) begin(server bool, own Kind) handshake {
 	return &nullHandshake{server: server, own: own}
 }
 
 type nullHandshake struct {
 	server      bool
-	own, theirs metadata
+	own, theirs Kind
 }
 
 func (h *nullHandshake) ready() []byte {
-	return appendMetadata(appendCommand(nil, "READY"), Kind(h.own.kind), h.own.identity)
+	return appendMetadata(appendCommand(nil, "READY"), h.own)
 }
 
-func (h *nullHandshake) first() ([]byte, error) {
+func (h *nullHandshake) first() []byte {
 	if h.server {
-		return nil, nil
+		return nil
 	}
-	return h.ready(), nil
+	return h.ready()
 }
 
 func (h *nullHandshake) next(command []byte) ([]byte, bool, error) {
@@ -107,7 +107,7 @@ func (h *nullHandshake) next(command []byte) ([]byte, bool, error) {
 	return nil, true, nil
 }
 
-func (h *nullHandshake) result() result { return result{metadata: h.theirs} }
+func (h *nullHandshake) result() result { return result{kind: h.theirs} }
 
 // shake carries a handshake out on a connection that has a deadline.
 func (c *Conn) shake(server bool) error {
@@ -122,12 +122,9 @@ func (c *Conn) shake(server bool) error {
 	if c.minor, err = readGreeting(g, mechanism); err != nil {
 		return err
 	}
-	h := c.cfg.Security.begin(server, metadata{string(c.cfg.Kind), c.cfg.Identity})
-	command, err := h.first()
-	if err != nil {
-		return err
-	}
-	for done := false; ; {
+	h := c.cfg.Security.begin(server, c.cfg.Kind)
+	command, done := h.first(), false
+	for {
 		if command != nil {
 			if _, err := c.nc.Write(appendFrame(nil, flagCommand, command)); err != nil {
 				return err

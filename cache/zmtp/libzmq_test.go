@@ -212,7 +212,7 @@ func TestLibzmqRouterToDealer(t *testing.T) {
 			up, got := make(chan *Conn, 1), make(chan Message, 1)
 			var count, wrong atomic.Int64
 			done := make(chan bool)
-			d := dial(t, p.at, Config{Kind: DEALER, Security: m.dial, Queue: 64 << 20, Identity: []byte("us"), Handler: Handler{
+			d := dial(t, p.at, Config{Kind: DEALER, Security: m.dial, Queue: 64 << 20, Handler: Handler{
 				Connected: func(c *Conn) { up <- c },
 				Message: func(_ *Conn, m Message) {
 					if string(m[0]) != "n" {
@@ -394,7 +394,7 @@ func TestLibzmqHeartbeats(t *testing.T) {
 			p := startLibzmq(t, append([]string{"ROUTER", "bind", "tcp://127.0.0.1:*", "echo"}, m.bindOption...)...)
 			d := dial(t, p.at, Config{Kind: DEALER, Security: m.dial, Handler: h, Heartbeat: 20e6, HeartbeatTimeout: 20e9})
 			recv(t, "connection", up)
-			eventually(t, "PONGs", func() bool { return d.Stats().BytesIn > 200 })
+			eventually(t, "PONGs", func() bool { return d.Conn().counts().BytesIn > 200 })
 			if len(down) > 0 || len(up) > 0 {
 				t.Error("a connection was lost")
 			}

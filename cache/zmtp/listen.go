@@ -28,9 +28,9 @@ type Listener struct {
 // Listen binds tcp://host:port at once and accepts in the background, until Close. The
 // host may be * (all interfaces), the port * or 0 (the kernel chooses).
 func Listen(addr string, cfg Config) (*Listener, error) {
-	at, err := parseAddr(addr, true)
+	at, err := ParseAddr(addr, true)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	resolved, err := cfg.resolve(true)
 	if err != nil {

@@ -126,11 +126,11 @@ func TestRouterBytes(t *testing.T) {
 func TestDealerBytes(t *testing.T) {
 	w, h := observe()
 	s := newRawServer(t)
-	dial(t, s.addr(), Config{Kind: DEALER, Handler: h, Identity: []byte("me"), ReconnectMin: 1e6})
+	dial(t, s.addr(), Config{Kind: DEALER, Handler: h, ReconnectMin: 1e6})
 	r := s.accept(t)
 	r.expect("greeting", greeting31)
 	r.send(greeting31)
-	r.expect("READY", `04 2b 05 "READY" 0b "Socket-Type" 00000006 "DEALER" 08 "Identity" 00000002 "me"`)
+	r.expect("READY", readyDEALER)
 	r.send(readyROUTER)
 	recv(t, "connection", w.up).Send(text("hi"))
 	r.expect("message", `00 02 "hi"`)

@@ -2,20 +2,16 @@ package zmtp
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 )
 
 // subscriptions of one connection. A message matches when one of them is a prefix of
-// its first frame. They are looked up by the few lengths that occur.
+// its first frame. A peer has two.
 type subscriptions struct {
-	mu      sync.RWMutex
-	counts  map[string]int // how often each was made
-	lengths []lengthCount
-	bytes   int
+	mu     sync.RWMutex
+	counts map[string]int // how often each was made
+	bytes  int
 }
-
-type lengthCount struct{ length, count int }
 
 // add tells whether the subscription is new.
 func (s *subscriptions) add(prefix []byte) (bool, error) {
@@ -34,11 +30,6 @@ func (s *subscriptions) add(prefix []byte) (bool, error) {
 	}
 	s.counts[string(prefix)] = 1
 	s.bytes += len(prefix)
-	if i := s.length(len(prefix)); i >= 0 {
-		s.lengths[i].count++
-	} else {
-		s.lengths = append(s.lengths, lengthCount{len(prefix), 1})
-	}
 	return true, nil
 }
 
@@ -55,22 +46,14 @@ func (s *subscriptions) remove(prefix []byte) bool {
 	}
 	delete(s.counts, string(prefix))
 	s.bytes -= len(prefix)
-	i := s.length(len(prefix))
-	if s.lengths[i].count--; s.lengths[i].count == 0 {
-		s.lengths = slices.Delete(s.lengths, i, i+1)
-	}
 	return true
-}
-
-func (s *subscriptions) length(n int) int {
-	return slices.IndexFunc(s.lengths, func(l lengthCount) bool { return l.length == n })
 }
 
 func (s *subscriptions) match(topic []byte) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for _, l := range s.lengths {
-		if l.length <= len(topic) && s.counts[string(topic[:l.length])] > 0 {
+	for prefix := range s.counts {
+		if len(prefix) <= len(topic) && string(topic[:len(prefix)]) == prefix {
 			return true
 		}
 	}

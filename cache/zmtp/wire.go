@@ -148,51 +148,45 @@ func errorCommand(reason string) []byte {
 	return appendCommand(nil, "ERROR", []byte{byte(len(reason))}, []byte(reason))
 }
 
-// metadata is what the sides tell each other about themselves.
-type metadata struct {
-	kind     string
-	identity []byte
-}
-
 func appendProperty(dst []byte, name string, value []byte) []byte {
 	dst = append(append(dst, byte(len(name))), name...)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(value)))
 	return append(dst, value...)
 }
 
-// appendMetadata appends what this side says about itself.
-func appendMetadata(dst []byte, kind Kind, identity []byte) []byte {
+// appendMetadata appends what this side says about itself: its kind, and, where routers
+// look for one, an empty identity.
+func appendMetadata(dst []byte, kind Kind) []byte {
 	dst = appendProperty(dst, "Socket-Type", []byte(kind))
-	if kind.named() {
-		dst = appendProperty(dst, "Identity", identity)
+	if kind == ROUTER || kind == DEALER {
+		dst = appendProperty(dst, "Identity", nil)
 	}
 	return dst
 }
 
-// parseMetadata copies what it keeps. Properties that mean nothing here are skipped.
-func parseMetadata(b []byte) (metadata, error) {
-	var m metadata
+// parseMetadata returns the kind that the other side says it is. Properties that mean
+// nothing here are skipped.
+func parseMetadata(b []byte) (kind Kind, err error) {
 	for len(b) > 0 {
 		n := int(b[0])
 		if n == 0 || len(b) < 1+n+4 {
-			return m, fmt.Errorf("%w: a property of the metadata is cut off or has no name", ErrProtocol)
+			return "", fmt.Errorf("%w: a property of the metadata is cut off or has no name", ErrProtocol)
 		}
 		name, rest := string(b[1:1+n]), b[1+n+4:]
 		size := binary.BigEndian.Uint32(b[1+n:])
 		if uint64(size) > uint64(len(rest)) {
-			return m, fmt.Errorf("%w: the property %q says %d bytes and has %d", ErrProtocol, name, size, len(rest))
+			return "", fmt.Errorf("%w: the property %q says %d bytes and has %d", ErrProtocol, name, size, len(rest))
 		}
 		value := rest[:size]
 		switch strings.ToLower(name) {
 		case "socket-type":
-			m.kind = string(value)
+			kind = Kind(value)
 		case "identity":
 			if len(value) > 255 {
-				return m, fmt.Errorf("%w: an identity of %d bytes; 255 are allowed", ErrProtocol, len(value))
+				return "", fmt.Errorf("%w: an identity of %d bytes; 255 are allowed", ErrProtocol, len(value))
 			}
-			m.identity = append([]byte(nil), value...)
 		}
 		b = rest[size:]
 	}
-	return m, nil
+	return kind, nil
 }

@@ -20,22 +20,15 @@ const (
 )
 
 // accepts tells whether a peer may be of the kind that it says it is.
-func (k Kind) accepts(other string) bool {
-	switch k {
-	case PUB:
-		return slices.Contains([]string{"SUB", "XSUB"}, other)
-	case SUB:
-		return slices.Contains([]string{"PUB", "XPUB"}, other)
-	case ROUTER:
-		return slices.Contains([]string{"DEALER", "ROUTER", "REQ"}, other)
-	case DEALER:
-		return slices.Contains([]string{"ROUTER", "DEALER", "REP"}, other)
-	}
-	return false
-}
+func (k Kind) accepts(other Kind) bool { return slices.Contains(partners[k], other) }
 
-// named tells whether a socket of this kind sends its identity.
-func (k Kind) named() bool { return k == ROUTER || k == DEALER }
+// partners are the kinds that each kind talks to.
+var partners = map[Kind][]Kind{
+	PUB:    {SUB, "XSUB"},
+	SUB:    {PUB, "XPUB"},
+	ROUTER: {DEALER, ROUTER, "REQ"},
+	DEALER: {ROUTER, DEALER, "REP"},
+}
 
 // Handler is told what happens on a socket's connections. The calls for one
 // connection come one after the other, from the goroutine that reads it (Connected
@@ -89,11 +82,11 @@ var (
 	ErrClosed = errors.New("zmtp: closed")
 )
 
-// Stats are counts since the Listener or Dialer was made.
+// Stats are counts since the Listener was made.
 type Stats struct {
 	Connections      int   // connected now
 	Handshakes       int64 // that succeeded
-	HandshakesFailed int64 // that did not; a Dialer's attempts that nobody answered are not among them
+	HandshakesFailed int64 // that did not
 	Refused          int64 // closed at accept because of MaxConns
 	Broken           int64 // connections closed because the peer broke the protocol
 	BytesIn          int64 // on the wire, handshakes not counted
