@@ -3,7 +3,6 @@ package api
 import (
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -79,7 +79,7 @@ func (c Config) withDefaults() Config {
 		c.Clock = lease.BootClock()
 	}
 	if c.Jitter == nil {
-		c.Jitter = func(d time.Duration) time.Duration { return rand.N(max(1, d)) }
+		c.Jitter = backoff.Random
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

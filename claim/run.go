@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -216,8 +216,7 @@ func (w *worker) finishStep(ctx context.Context, session string, o stepOutcome) 
 	f := StepResult{Key: o.Key, Term: o.Term, In: o.next.In, Idle: o.next.Idle}
 	if o.err != nil {
 		o.tries++
-		f.In, f.Idle, f.Release = min(time.Minute, time.Second<<min(o.tries, 10))/2, false, true
-		f.In += rand.N(f.In)
+		f.In, f.Idle, f.Release = backoff.Pause(o.tries, 2*time.Second, time.Minute), false, true
 		w.log.Warn("a step failed; the key is tried again", "key", o.Key, "err", o.err, "in", f.In)
 	}
 	f.Release = f.Release || f.Idle || ctx.Err() != nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -47,14 +48,7 @@ func (r Backoff) Validate() error {
 // Pause before the attempt that follows the given one; jitter in [0, 1) spreads
 // it over its upper half.
 func (r Backoff) Pause(attempt int, jitter float64) time.Duration {
-	d := r.Initial
-	for range attempt - 1 {
-		if d *= 2; d >= r.Max {
-			d = r.Max
-			break
-		}
-	}
-	return d/2 + time.Duration(jitter*float64(d/2))
+	return backoff.JitteredPause(attempt, r.Initial, r.Max, func(d time.Duration) time.Duration { return time.Duration(jitter * float64(d)) })
 }
 
 // Rule decides what an answer of the target means for a message and its key. It is

@@ -54,7 +54,7 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 		}
 	}()
 	c.resetSlots()
-	pause := c.Timing.Interval / 8
+	retry := retryWithin(c.Timing, c.Jitter)
 	for {
 		s := c.slots[0]
 		for _, other := range c.slots[1:] {
@@ -87,22 +87,21 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 			joined = joined && l.ID != c.Leases[0] // acquiring it took us off its list
 			return l, nil
 		case err == nil:
-			pause = c.Timing.Interval / 8
+			retry.Reset()
 		case ctx.Err() != nil:
 			return Lease{}, c.undoUnknown(ctx, s, err)
 		case errors.Is(err, ErrLapsed) || isPermanent(err):
 			return Lease{}, err
 		default:
 			level := slog.LevelWarn
-			if pause > c.Timing.Interval/8 {
+			if retry.Failures() > 0 {
 				level = slog.LevelDebug // warn once per outage
 			}
 			c.Logger.Log(ctx, level, "contending; trying again", "lease", s.id.String(), "err", err)
 			// Unknown: the acquisition may have been applied. Only a read tells; a
 			// second Acquire under the old expectation would be refused by our own.
 			s.read = s.read || errors.Is(err, ErrUnknown)
-			s.dueAt = c.Clock.Now() + pause/2 + c.Jitter(pause)
-			pause = min(2*pause, c.Timing.Interval)
+			s.dueAt = c.Clock.Now() + retry.Next()
 		}
 	}
 }

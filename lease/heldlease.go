@@ -117,7 +117,7 @@ func (k *Keeper) release(ctx context.Context, l Lease, successor, reason string)
 	timing := k.cfg.Timing
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timing.Timeout)
 	defer cancel()
-	for pause := k.firstPause(); ; pause = min(2*pause, timing.Interval) {
+	for retry := k.retry(); ; {
 		_, err := callStore(ctx, timing, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, k.cfg.Store.Release(ctx, ReleaseRequest{
 				Lease: l.ID, Session: l.Session, Term: l.Term,
@@ -129,7 +129,7 @@ func (k *Keeper) release(ctx context.Context, l Lease, successor, reason string)
 		if err == nil || errors.Is(err, ErrNotHeld) {
 			return nil
 		}
-		if isPermanent(err) || !Sleep(ctx, k.cfg.Clock, pause/2+k.cfg.Jitter(pause)) {
+		if isPermanent(err) || !Sleep(ctx, k.cfg.Clock, retry.Next()) {
 			return fmt.Errorf("releasing %s: %w; it is free %v after the last renewal", l.ID, err, timing.Timeout)
 		}
 	}

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/backoff"
 )
 
 // KeeperConfig tells a [Keeper] what to keep and how.
@@ -75,7 +76,7 @@ func NewKeeper(cfg KeeperConfig) (*Keeper, error) {
 		cfg.Clock = BootClock()
 	}
 	if cfg.Jitter == nil {
-		cfg.Jitter = func(d time.Duration) time.Duration { return rand.N(max(1, d)) }
+		cfg.Jitter = backoff.Random
 	}
 	log := orDiscard(cfg.Logger).With("instance", cfg.Instance.Label())
 	return &Keeper{
@@ -152,7 +153,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // startSession starts a session, trying until ctx ends.
 func (k *Keeper) startSession(ctx context.Context) (*ActiveSession, int64, error) {
-	for pause := k.firstPause(); ; pause = min(2*pause, k.cfg.Timing.Interval) {
+	for retry := k.retry(); ; {
 		s := Session{ID: NewID(), Instance: k.cfg.Instance, Timing: k.cfg.Timing}
 		// Read before the request is sent: the store may count the deadline from any
 		// moment after, and trust must never outlast it.
@@ -174,7 +175,7 @@ func (k *Keeper) startSession(ctx context.Context) (*ActiveSession, int64, error
 			return nil, 0, err
 		}
 		k.log.Warn("session could not be started; trying again", "err", err)
-		if !Sleep(ctx, k.cfg.Clock, pause/2+k.cfg.Jitter(pause)) {
+		if !Sleep(ctx, k.cfg.Clock, retry.Next()) {
 			return nil, 0, nil
 		}
 	}
@@ -184,7 +185,7 @@ func (k *Keeper) startSession(ctx context.Context) (*ActiveSession, int64, error
 func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes int64) error {
 	clock, timing := k.cfg.Clock, k.cfg.Timing
 	running := context.WithoutCancel(ctx) // renewals go on while bound work stops
-	next, pause := clock.Now()+timing.Interval, k.firstPause()
+	next, retry := clock.Now()+timing.Interval, k.retry()
 	offset := k.wallOffset()
 	stop := ctx.Done()
 	var idle <-chan struct{}
@@ -225,7 +226,8 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 		case err == nil:
 			live.extend(NewTrust(sent, timing))
 			// From when it was sent, so that slow answers do not stretch the interval.
-			next, pause = sent+timing.Interval, k.firstPause()
+			next = sent + timing.Interval
+			retry.Reset()
 			// The renewal is the poll: a changed count stands in for a notification
 			// that was lost.
 			if r.Changes != changes {
@@ -246,8 +248,7 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 			// The retry comes sooner than I, so that a second attempt fits into T − I.
 			k.log.Warn("renewal failed; trying again", "session", live.ID(), "trusted_for", live.Remaining(), "err", err)
 			k.count(func(st *KeeperStats) { st.Failures++ })
-			next = clock.Now() + pause/2 + k.cfg.Jitter(pause)
-			pause = min(2*pause, timing.Interval)
+			next = clock.Now() + retry.Next()
 		}
 	}
 }
@@ -261,12 +262,12 @@ func (k *Keeper) endSession(ctx context.Context, live *ActiveSession) {
 	// several statements. After T it has lapsed anyway.
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.Timing.Timeout)
 	defer cancel()
-	for pause := k.firstPause(); ; pause = min(2*pause, k.cfg.Timing.Interval) {
+	for retry := k.retry(); ; {
 		err := k.cfg.Store.EndSession(ctx, live.ID(), "stopped")
 		if err == nil {
 			return
 		}
-		if isPermanent(err) || !Sleep(ctx, k.cfg.Clock, pause/2+k.cfg.Jitter(pause)) {
+		if isPermanent(err) || !Sleep(ctx, k.cfg.Clock, retry.Next()) {
 			k.log.Warn("session could not be ended; it will lapse", "session", live.ID(), "in", k.cfg.Timing.Timeout, "err", err)
 			return
 		}
@@ -308,8 +309,13 @@ func (k *Keeper) renewSession(ctx context.Context, live *ActiveSession) (sent ti
 	return sent, r, err
 }
 
-// firstPause doubles up to I with each failure.
-func (k *Keeper) firstPause() time.Duration { return k.cfg.Timing.Interval / 8 }
+// retry is the pauses between attempts.
+func (k *Keeper) retry() backoff.Backoff { return retryWithin(k.cfg.Timing, k.cfg.Jitter) }
+
+// retryWithin pauses for I at most, so that a second attempt comes soon enough.
+func retryWithin(t Timing, jitter func(time.Duration) time.Duration) backoff.Backoff {
+	return backoff.Backoff{First: t.Interval / 8, Most: t.Interval, Jitter: jitter}
+}
 
 // wallOffset changes only when the wall clock is stepped.
 func (k *Keeper) wallOffset() time.Duration {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/backoff"
 )
 
 // Notifier lets any number of waiters in a process share one [Store.Watch].
@@ -35,7 +36,7 @@ func NewNotifier(store Store, clock Clock, log *slog.Logger) *Notifier {
 // after 50 ms to 5 s. It returns nil.
 func (h *Notifier) Run(ctx context.Context) error {
 	const first, most = 50 * time.Millisecond, 5 * time.Second
-	for pause := first; ; {
+	for retry := (backoff.Backoff{First: first, Most: most}); ; {
 		started := h.clock.Now()
 		err := h.store.Watch(ctx, h.Wake)
 		if ctx.Err() != nil {
@@ -47,12 +48,11 @@ func (h *Notifier) Run(ctx context.Context) error {
 		}
 		h.log.Debug("watch broke; polling goes on", "err", err)
 		if h.clock.Now()-started > most {
-			pause = first
+			retry.Reset()
 		}
-		if !Sleep(ctx, h.clock, pause/2+rand.N(pause/2+1)) {
+		if !Sleep(ctx, h.clock, retry.Next()) {
 			return nil
 		}
-		pause = min(2*pause, most)
 	}
 }
 

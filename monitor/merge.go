@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -254,7 +254,7 @@ func (fl *flusher) retryWhileWanted(ctx context.Context, doing string, f func(co
 			fl.log.Warn("store request failed; retrying while a caller waits", "doing", doing, "err", err)
 		}
 		fl.in.count(func(s *IntakeStats) { s.Failures++ })
-		pause := backoff(fl.tries, 50*time.Millisecond, time.Second)
+		pause := backoff.Pause(fl.tries, 50*time.Millisecond, time.Second)
 		fl.probeAt = fl.clock.Now() + pause
 		doubt = doubt || !errors.Is(err, lease.ErrUnavailable)
 		if errors.Is(err, lease.ErrInvalid) {
@@ -284,10 +284,4 @@ func (fl *flusher) hasWaiters() bool {
 	waits := func(it item) bool { return !it.c.abandoned.Load() }
 	return slices.ContainsFunc(fl.items, waits) || slices.ContainsFunc(fl.gathered, waits) ||
 		slices.ContainsFunc(fl.empty, func(c *call) bool { return !c.abandoned.Load() })
-}
-
-// backoff is how long to wait after so many failures in a row.
-func backoff(failures int, least, most time.Duration) time.Duration {
-	pause := min(most, least<<min(failures-1, 20))
-	return pause/2 + rand.N(pause/2+1)
 }

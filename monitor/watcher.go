@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -269,7 +270,7 @@ func (l *loop) delayAfter(err error, every time.Duration) time.Duration {
 		l.w.log.Warn("store request failed; retrying", "doing", l.doing, "err", err)
 	}
 	l.w.count(func(s *WatchStats) { s.Failures++ })
-	return max(every, backoff(l.tries, 100*time.Millisecond, 2*time.Second))
+	return max(every, backoff.Pause(l.tries, 100*time.Millisecond, 2*time.Second))
 }
 
 // settingsCache is the configuration that this instance uses.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/internal/backoff"
 )
 
 const (
@@ -38,7 +39,7 @@ type Follow struct {
 // answer that says that asking again is in vain (a wrong token, a wrong filter)
 // is returned as an [*Error].
 func (c *Client) Events(ctx context.Context, f Follow, fn func(apitype.Event) error) error {
-	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+	for retry := (backoff.Backoff{First: firstPause, Most: mostPause}); ; {
 		query := values("part", f.Part, "subject", f.Subject)
 		if f.After > 0 || f.All {
 			query.Set("after", strconv.FormatInt(f.After, 10))
@@ -60,14 +61,10 @@ func (c *Client) Events(ctx context.Context, f Follow, fn func(apitype.Event) er
 			return answer
 		}
 		if came {
-			pause = firstPause
+			retry.Reset()
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Wait(ctx) {
 			return context.Cause(ctx)
-		case <-timer.C:
 		}
 	}
 }

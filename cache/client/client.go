@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/wire"
+	"github.com/understudy-ha/understudy/internal/backoff"
 )
 
 // Client asks servers. Its methods may be called from many goroutines.
@@ -279,12 +279,8 @@ func (a *asking) pick() (*server, room) {
 
 // backOff waits before another server is asked, because this one said so.
 func (a *asking) backOff(ctx context.Context) error {
-	wait := a.client.cfg.rules.backOff
-	if a.again < 6 {
-		wait = min(wait, 10*time.Millisecond<<a.again)
-	}
 	a.again++
-	return a.pause(ctx, nil, wait/2+rand.N(wait/2+1))
+	return a.pause(ctx, nil, backoff.Pause(a.again, 10*time.Millisecond, a.client.cfg.rules.backOff))
 }
 
 // ended is the error when the time is over or the context has ended.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/backoff"
 )
 
 // Dialer keeps one connection to one address: it connects, and connects again when the
@@ -88,7 +90,7 @@ func pause(cfg *Config, lasted time.Duration, failures int) (time.Duration, int)
 	if lasted >= cfg.ReconnectMin {
 		return 0, 0
 	}
-	return backoff(failures+1, cfg.ReconnectMin, cfg.ReconnectMax), failures + 1
+	return backoff.Pause(failures+1, cfg.ReconnectMin, cfg.ReconnectMax), failures + 1
 }
 
 // attempt connects, and returns when the connection is over and how long it lasted, or why

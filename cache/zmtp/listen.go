@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/backoff"
 )
 
 // Listener accepts connections. Its methods may be called from any goroutine.
@@ -123,7 +124,7 @@ func (l *Listener) accept() {
 			// Too many open files, most likely: it passes.
 			l.cfg.Log.Debug("zmtp: accept", "addr", l.Addr(), "err", err)
 			failures++
-			sleep(l.ctx, nil, backoff(failures, 5*time.Millisecond, time.Second))
+			sleep(l.ctx, nil, backoff.Pause(failures, 5*time.Millisecond, time.Second))
 			continue
 		}
 		failures = 0
@@ -207,16 +208,6 @@ func (l *Listener) publishers() {
 		}
 	}
 	l.pub.Store(&conns)
-}
-
-// backoff doubles with every failure, and is shortened at random by up to a half, so that
-// not everybody comes again at the same time.
-func backoff(failures int, least, most time.Duration) time.Duration {
-	d := least << min(failures-1, 16)
-	if d > most || d < least {
-		d = most
-	}
-	return d - rand.N(d/2+1)
 }
 
 // sleep waits, but not beyond the end of ctx or a kick.

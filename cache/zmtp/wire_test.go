@@ -339,14 +339,6 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-func TestBackoff(t *testing.T) {
-	for failures := 1; failures < 100; failures++ {
-		if d := backoff(failures, 50, 2000); d < 25 || d > 2000 || failures > 6 && d < 1000 {
-			t.Errorf("after %d failures %d", failures, d)
-		}
-	}
-}
-
 func TestPause(t *testing.T) {
 	cfg, err := Config{Kind: SUB, ReconnectMin: 100, ReconnectMax: 1000}.resolve(false)
 	if err != nil {

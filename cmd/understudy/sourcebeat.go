@@ -11,6 +11,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
@@ -101,7 +102,7 @@ func (a *app) beatStore(ctx context.Context, b monitor.Heartbeat) error {
 // patiently tries again while nobody answers, until ctx ends: a beat that is
 // stored twice does no harm.
 func (a *app) patiently(ctx context.Context, try func(context.Context) error) error {
-	for next := 200 * time.Millisecond; ; next = min(2*next, 2*time.Second) {
+	for retry := (backoff.Backoff{First: 200 * time.Millisecond, Most: 2 * time.Second}); ; {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		err := try(call)
 		cancel()
@@ -109,7 +110,7 @@ func (a *app) patiently(ctx context.Context, try func(context.Context) error) er
 			return err
 		}
 		a.Log.Warn("outcome unknown or not stored; retrying", "err", err)
-		if !pause(ctx, next) {
+		if !retry.Wait(ctx) {
 			return err
 		}
 	}

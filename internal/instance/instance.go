@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/open"
@@ -34,7 +35,7 @@ func (h *Host) Open(ctx context.Context) (store.Store, error) {
 
 // OpenPatiently opens the store, and if it cannot be reached yet goes on trying if patient.
 func (h *Host) OpenPatiently(ctx context.Context, patient bool) (store.Store, error) {
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+	for retry := (backoff.Backoff{First: 100 * time.Millisecond, Most: 5 * time.Second}); ; {
 		st, err := h.Open(ctx)
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -43,10 +44,8 @@ func (h *Host) OpenPatiently(ctx context.Context, patient bool) (store.Store, er
 			return st, err
 		}
 		h.Log.Warn("the store cannot be reached; trying again", "err", err)
-		select {
-		case <-ctx.Done():
+		if !retry.Wait(ctx) {
 			return nil, context.Cause(ctx)
-		case <-time.After(pause):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/termtext"
@@ -60,16 +61,17 @@ func (p *activePart) lead(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for soon := time.Second; ; {
+	for retry := (backoff.Backoff{First: time.Second, Most: retryMost}); ; {
 		pause, err := p.once(ctx, fetch)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			pause, soon = min(soon, pause), min(2*soon, retryMost)
+			pause = min(retry.Next(), pause)
 			p.refuse(ctx, err)
 		default:
-			soon, p.told = time.Second, ""
+			retry.Reset()
+			p.told = ""
 		}
 		if !restUnless(ctx, p.again, pause) {
 			return context.Cause(ctx)
@@ -154,13 +156,13 @@ func (s *servedMonitor) addEvents(ctx context.Context) error {
 	if !c.Keep || len(c.Checks)+len(c.Declared) == 0 {
 		return nil
 	}
-	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+	for retry := (backoff.Backoff{First: 200 * time.Millisecond, Most: 5 * time.Second}); ; {
 		err := s.configure(ctx, c)
 		if err == nil || ctx.Err() != nil || !instance.Unreachable(err) {
 			return err
 		}
 		s.host.Log.Warn("the checks are not applied yet; retrying", "err", err)
-		if !rest(ctx, pause) {
+		if !retry.Wait(ctx) {
 			return context.Cause(ctx)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/messagerouter"
 	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/lease"
@@ -291,7 +292,7 @@ func (r *Router) record(ctx context.Context, beats []monitor.Heartbeat) ([]monit
 			r.cfg.Logger.Warn("heartbeats not stored; retrying; polling is paused", "router", r.cfg.Name, "beats", len(beats), "err", err)
 		}
 		r.count(func(s *RouterStats) { s.Retries++ })
-		if !sleep(ctx, pause(attempt)) && !sleep(lasting, pause(0)) {
+		if !sleep(ctx, backoff.Pause(attempt+1, pauseLeast, pauseMost)) && !sleep(lasting, backoff.Pause(1, pauseLeast, pauseMost)) {
 			return nil, false
 		}
 	}

@@ -3,9 +3,9 @@ package intake
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/messagerouter"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
@@ -40,8 +40,8 @@ func (r *Router) recordHalves(ctx context.Context, beats []monitor.Heartbeat) ([
 
 // recordFailure counts a poll that failed, logs the first one, and returns how long to pause.
 func (r *Router) recordFailure(err error) time.Duration {
-	wait := pause(r.failed)
 	r.failed++
+	wait := backoff.Pause(r.failed, pauseLeast, pauseMost)
 	said, after := describe(err)
 	if errors.Is(err, messagerouter.ErrTooLarge) {
 		r.limit, r.good = max(1, r.limit/2), 0
@@ -96,12 +96,6 @@ func describe(err error) (string, time.Duration) {
 
 // kind is a description without what differs from one poll to the next.
 func kind(said string) string { return said[:min(len(said), 40)] }
-
-// pause before the attempt that follows the given one, counted from 0.
-func pause(attempt int) time.Duration {
-	d := min(pauseLeast<<min(attempt, 20), pauseMost)
-	return d/2 + rand.N(d/2+1)
-}
 
 // sleep waits on the clock of this host, and reports whether ctx is still alive.
 func sleep(ctx context.Context, d time.Duration) bool { return lease.Sleep(ctx, lease.BootClock(), d) }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -19,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -224,18 +224,15 @@ func (f *Fetcher) get(ctx context.Context, at string) ([]byte, error) {
 		return nil, err
 	}
 	defer client.CloseIdleConnections()
-	wait := f.cfg.Backoff
+	retry := backoff.Backoff{First: f.cfg.Backoff, Most: 10 * time.Second}
 	for attempt := 1; ; attempt++ {
 		data, err := f.once(ctx, client, at)
 		if err == nil || !errors.Is(err, errAgain) || attempt >= f.cfg.Attempts {
 			return data, err
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Wait(ctx) {
 			return nil, fmt.Errorf("%w; the last attempt: %w", context.Cause(ctx), err)
-		case <-time.After(wait - rand.N(wait/2+1)):
 		}
-		wait = min(2*wait, 10*time.Second)
 	}
 }
 

@@ -67,12 +67,13 @@ func wire(c *common) *Agent {
 	a.sessions = &sessions{common: c, trust: a.trust}
 	a.sessions.store.Store = c.cfg.Leases
 	a.lease = &shardLease{common: c, sessions: a.sessions, trust: a.trust, watch: a.watch, view: a.view}
-	a.report = &reporter{common: c, view: a.view, record: a.record, accept: a.acceptView, publish: a.publish}
+	i := c.cfg.Timing.Interval
+	a.report = &reporter{common: c, view: a.view, record: a.record, accept: a.acceptView, publish: a.publish, retry: c.cfg.retry(i/8, i/3)}
 	a.process = &supervisor{common: c, probe: a.probe, fence: a.fence}
 	a.peer = &peerProbe{common: c, view: a.view, watch: a.watch, report: a.report}
 	a.reconcile = &reconciler{
 		common: c, probe: a.probe, view: a.view, lease: a.lease, sessions: a.sessions, fence: a.fence, trust: a.trust,
-		report: a.report, process: a.process, onRow: a.rowWritten,
+		report: a.report, process: a.process, onRow: a.rowWritten, retry: c.cfg.retry(i/4, 5*i),
 	}
 	r := a.reconcile
 	a.arm = &armer{common: c, probe: a.probe, lease: a.lease, fence: a.fence, report: a.report, isOccupied: r.isOccupied}

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -169,7 +169,7 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Jitter == nil {
-		c.Jitter = func(d time.Duration) time.Duration { return rand.N(max(1, d)) }
+		c.Jitter = backoff.Random
 	}
 	return c
 }
@@ -182,3 +182,8 @@ func (c Config) margin() time.Duration { return 2 * c.exchange() }
 
 // call is the deadline of one request to the store.
 func (c Config) call() time.Duration { return c.Timing.CallTimeout() }
+
+// retry is the pauses between attempts of one loop.
+func (c Config) retry(first, most time.Duration) backoff.Backoff {
+	return backoff.Backoff{First: first, Most: most, Jitter: c.Jitter}
+}

@@ -28,7 +28,7 @@ type inbox struct {
 
 // receive takes commands out of the node's queue in the store, and has the loop accept them.
 func (b *inbox) receive(ctx context.Context) {
-	pause := b.cfg.Timing.Interval / 8
+	retry := b.cfg.retry(b.cfg.Timing.Interval/8, b.cfg.Timing.Interval)
 	for ctx.Err() == nil {
 		c, err := func() (shard.Command, error) {
 			ctx, cancel := context.WithTimeout(ctx, shard.MaxWait+b.cfg.call())
@@ -38,15 +38,14 @@ func (b *inbox) receive(ctx context.Context) {
 		switch {
 		case err == nil:
 			b.post(func() { b.accept(c) })
-			pause = b.cfg.Timing.Interval / 8
+			retry.Reset()
 			continue
 		case errors.Is(err, shard.ErrNoCommand):
 			continue
 		}
-		if !lease.Sleep(ctx, b.clock, pause/2+b.cfg.Jitter(pause)) {
+		if !lease.Sleep(ctx, b.clock, retry.Next()) {
 			return
 		}
-		pause = min(2*pause, b.cfg.Timing.Interval)
 	}
 }
 

@@ -185,7 +185,7 @@ func (l *shardLease) release(ctx context.Context, held *heldLease, successor, re
 	timing := l.cfg.Timing
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timing.Timeout)
 	defer cancel()
-	for pause := timing.Interval / 8; ; pause = min(2*pause, timing.Interval) {
+	for retry := l.cfg.retry(timing.Interval/8, timing.Interval); ; {
 		err := func() error {
 			ctx, cancel := context.WithTimeout(ctx, l.cfg.call())
 			defer cancel()
@@ -197,7 +197,7 @@ func (l *shardLease) release(ctx context.Context, held *heldLease, successor, re
 		if err == nil || errors.Is(err, lease.ErrNotHeld) || errors.Is(err, lease.ErrInvalid) {
 			return
 		}
-		if !lease.Sleep(ctx, l.clock, pause/2+l.cfg.Jitter(pause)) {
+		if !lease.Sleep(ctx, l.clock, retry.Next()) {
 			l.log.Warn("lease could not be released; it will lapse", "err", err)
 			return
 		}

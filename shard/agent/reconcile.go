@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -30,7 +31,7 @@ type reconciler struct {
 	decision  shard.Decision
 	task      *task
 	retryAt   time.Duration
-	backoff   time.Duration
+	retry     backoff.Backoff
 	// unwritable is why the node could not write for T, once it was given up for that.
 	unwritable string
 	// trustEnded: trust ended with the node open, and it was not opened again since.

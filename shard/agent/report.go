@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -38,7 +39,7 @@ type reporter struct {
 
 	sent      int64 // reports so far
 	notBefore time.Duration
-	pause     time.Duration
+	retry     backoff.Backoff // soon again, so that a store that comes and goes hears of the node in between
 	waiters   []reportWaiter
 }
 
@@ -106,7 +107,8 @@ func (r *reporter) finish(v shard.View, report bool, err error) {
 		if r.failing != 0 || r.steadySince == 0 {
 			r.steadySince = now
 		}
-		r.failing, r.pause = 0, 0
+		r.failing = 0
+		r.retry.Reset()
 		if report {
 			r.registered, r.refusal = true, ""
 			r.releaseWaiters()
@@ -125,10 +127,7 @@ func (r *reporter) finish(v shard.View, report bool, err error) {
 			r.failing = now
 			r.log.Warn("store does not answer", "err", err)
 		}
-		// Soon again, so that a store that comes and goes hears of the node in between.
-		i := r.cfg.Timing.Interval
-		r.pause = min(max(2*r.pause, i/8), i/3)
-		r.notBefore, r.due = now+r.pause/2+r.cfg.Jitter(r.pause), true
+		r.notBefore, r.due = now+r.retry.Next(), true
 	}
 }
 
@@ -188,7 +187,7 @@ func (r *reporter) readNow(ctx context.Context) (shard.View, error) {
 // watch wakes the loop when the store says that something happened.
 func (r *reporter) watch(ctx context.Context) {
 	const first, most = 50 * time.Millisecond, 5 * time.Second
-	for pause := first; ; {
+	for retry := r.cfg.retry(first, most); ; {
 		started := r.now()
 		err := r.cfg.Registry.Watch(ctx, r.cfg.Shard, func(string) { notify(r.woken) })
 		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
@@ -196,11 +195,10 @@ func (r *reporter) watch(ctx context.Context) {
 		}
 		r.log.Debug("watch broke; polling goes on", "err", err)
 		if r.now()-started > most {
-			pause = first
+			retry.Reset()
 		}
-		if !lease.Sleep(ctx, r.clock, pause/2+r.cfg.Jitter(pause)) {
+		if !lease.Sleep(ctx, r.clock, retry.Next()) {
 			return
 		}
-		pause = min(2*pause, most)
 	}
 }

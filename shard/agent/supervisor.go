@@ -23,7 +23,7 @@ type supervisor struct {
 // run keeps the process of a node that the agent starts running.
 func (s *supervisor) run(ctx context.Context) {
 	const first, most = time.Second, 30 * time.Second
-	pause := first
+	retry := s.cfg.retry(first, most)
 	for ctx.Err() == nil {
 		started := s.now()
 		if err := s.cfg.Process.Start(ctx); err != nil {
@@ -40,13 +40,12 @@ func (s *supervisor) run(ctx context.Context) {
 			s.log.Warn("node's process ended")
 			s.post(func() { s.probe.processEnded(now) })
 			if now-started > most {
-				pause = first
+				retry.Reset()
 			}
 		}
-		if !lease.Sleep(ctx, s.clock, pause/2+s.cfg.Jitter(pause)) {
+		if !lease.Sleep(ctx, s.clock, retry.Next()) {
 			return
 		}
-		pause = min(2*pause, most)
 	}
 }
 

@@ -68,15 +68,14 @@ func (r *reconciler) finishTask(c *shard.Command, err error, took time.Duration)
 		return
 	}
 	if err == nil {
-		r.backoff, r.retryAt = 0, 0
+		r.retry.Reset()
+		r.retryAt = 0
 		return
 	}
 	if r.report.trouble == "" {
 		r.report.trouble = err.Error()
 	}
-	i := r.cfg.Timing.Interval
-	r.backoff = min(max(2*r.backoff, i/4), 5*i)
-	r.retryAt = r.now() + r.backoff/2 + r.cfg.Jitter(r.backoff)
+	r.retryAt = r.now() + r.retry.Next()
 }
 
 // cancelTask ends the running task.

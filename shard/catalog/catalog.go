@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -330,22 +331,18 @@ func (d *Catalog) outcome(started time.Duration, err error) {
 // watch lets changes be seen at once. It starts over when the watch breaks.
 func (d *Catalog) watch(ctx context.Context) {
 	const first, most = 50 * time.Millisecond, 5 * time.Second
-	for pause := first; ; pause = min(2*pause, most) {
+	for retry := (backoff.Backoff{First: first, Most: most}); ; {
 		started := d.cfg.Clock.Now()
 		err := d.cfg.Registry.Watch(ctx, "", d.woke)
 		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
 			return
 		}
 		if d.cfg.Clock.Now()-started > most {
-			pause = first
+			retry.Reset()
 		}
 		d.cfg.Logger.Debug("watching the shards broke; reading goes on", "err", err)
-		timer, stop := d.cfg.Clock.Timer(pause/2 + rand.N(pause/2+1))
-		select {
-		case <-ctx.Done():
-			stop()
+		if !lease.Sleep(ctx, d.cfg.Clock, retry.Next()) {
 			return
-		case <-timer:
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/backoff"
 )
 
 // conn is a client with the node that it is led to.
@@ -61,13 +63,13 @@ func (c *conn) connect() (net.Conn, context.Context, error) {
 	limit := time.NewTimer(c.p.cfg.Wait)
 	defer limit.Stop()
 	tried := map[target]int{}
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
+	for retry := (backoff.Backoff{First: 10 * time.Millisecond, Most: 250 * time.Millisecond}); ; {
 		changed := c.p.cfg.Where.Changed()
 		node, ctx, err := c.attempt(tried)
 		if err == nil {
 			return node, ctx, nil
 		}
-		again := time.NewTimer(pause)
+		again := time.NewTimer(retry.Next())
 		select {
 		case <-c.ctx.Done():
 			again.Stop()
