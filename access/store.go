@@ -32,6 +32,27 @@ type Tokens interface {
 // lease.ErrInvalid. It may be asked again, where others came in between.
 type Decision func(all []Token, now time.Time) (Change, error)
 
+// Table is the port of a store of tokens: [NewTokens] makes the rest of it.
+type Table interface {
+	// Change has decide say what to do, and does it, at one moment. doing is what its errors say was being done.
+	Change(ctx context.Context, doing string, decide Decision) (Token, error)
+	// List is that of [Tokens].
+	List(ctx context.Context) (all []Token, now time.Time, err error)
+}
+
+// NewTokens are the tokens in a table.
+func NewTokens(t Table) Tokens { return tokens{t} }
+
+type tokens struct{ Table }
+
+func (a tokens) Add(ctx context.Context, t Token, lasts time.Duration) (Token, error) {
+	return a.Change(ctx, "adding a token", DecideAdd(t, lasts))
+}
+
+func (a tokens) Revoke(ctx context.Context, ref, by string) (Token, error) {
+	return a.Change(ctx, "revoking a token", DecideRevoke(ref, by))
+}
+
 // Change is what a store has to do at one moment.
 type Change struct {
 	// Token as it stands afterwards.

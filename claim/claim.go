@@ -97,6 +97,14 @@ type Query struct {
 	Limit   int    // 1 to MaxKeys; 0 is MaxKeys
 }
 
+// PageSize is how many rows the query gets.
+func (q Query) PageSize() int {
+	if q.Limit <= 0 || q.Limit > MaxKeys {
+		return MaxKeys
+	}
+	return q.Limit
+}
+
 // IsFree reports whether a ready key may be claimed: it has no holder, or the holder
 // has lapsed and, if the key is in a step, the second window has passed too. Stores
 // say the same in the database.

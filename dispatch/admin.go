@@ -76,6 +76,14 @@ type MessageQuery struct {
 // MaxPage is the most rows that one call of [Admin] returns.
 const MaxPage = 1000
 
+// PageSize is how many rows a query with this Limit gets.
+func PageSize(limit int) int {
+	if limit <= 0 || limit > MaxPage {
+		return MaxPage
+	}
+	return limit
+}
+
 // Action is what an operator may do with a message.
 type Action string
 

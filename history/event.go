@@ -68,6 +68,14 @@ type Query struct {
 // MaxRead is the most events that one [Log.Read] returns.
 const MaxRead = 1000
 
+// PageSize is how many events the query gets.
+func (q Query) PageSize() int {
+	if q.Limit <= 0 || q.Limit > MaxRead {
+		return MaxRead
+	}
+	return q.Limit
+}
+
 // Log is where a store keeps the events. Its methods fail as those of
 // lease.Store do.
 type Log interface {

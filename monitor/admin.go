@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -42,6 +43,60 @@ type SourceRecord struct {
 	Until time.Time
 	// Note is what an operator wrote when it was paused or retired.
 	Note string
+}
+
+// Record is the part of a [SourceRecord] that a source's facts tell.
+func (c *Candidate) Record(check Check) SourceRecord {
+	out := SourceRecord{
+		Check: check.Name, Source: c.Source, Labels: c.Labels, State: c.State, Running: c.RunStarted != 0,
+		Last: c.wallAt(c.LastBeat), Until: c.wallAt(c.PausedUntil), Left: check.left(c.Facts),
+		Alarm: c.Alarm, Reason: c.Reason, Since: c.Started,
+	}
+	if c.LastBeat != 0 {
+		out.Quiet = c.Now.Sub(c.LastBeat)
+	}
+	return out
+}
+
+// wallAt is a time by the wall clock as it goes now; zero for none.
+func (f *Facts) wallAt(t StoreTime) time.Time {
+	if t == 0 || t == Never {
+		return time.Time{}
+	}
+	return f.Wall.Add(-f.Now.Sub(t))
+}
+
+// left is how long a source may still be quiet, if all that is not its own doing is as it should be.
+func (c Check) left(f Facts) time.Duration {
+	f.State, f.Alarm, f.RetireRequested, f.Removed = Up, "", false, false
+	f.Path.LastSeen, f.Path.TrustFor = f.Now, 0
+	c.Paused = false
+	switch v := c.Evaluate(f); {
+	case v.Transition != NoTransition:
+		return v.At.Sub(f.Now)
+	case v.Due == Never:
+		return math.MaxInt64
+	default:
+		return v.Due.Sub(f.Now)
+	}
+}
+
+// RecentSlots are the last slots of time, the newest first, of bits of which the lowest is the slot so many slots ago.
+func RecentSlots(bits uint64, ago int64) []bool {
+	bits <<= min(uint64(max(0, ago)), 64)
+	out := make([]bool, 64)
+	for i := range out {
+		out[i] = bits>>i&1 == 1
+	}
+	return out
+}
+
+// PageSize is how many rows a query with this Limit gets.
+func PageSize(limit int) int {
+	if limit <= 0 || limit > MaxPage {
+		return MaxPage
+	}
+	return limit
 }
 
 // SourceQuery selects sources, ordered by check and name.
@@ -117,6 +172,12 @@ type PathView struct {
 	// Working: it counts as working now. Quiet is how long ago it was last seen.
 	Working bool
 	Quiet   time.Duration
+}
+
+// View is the path as operators see it at a time.
+func (p PathStatus) View(now StoreTime) PathView {
+	quiet := now.Sub(p.LastSeen)
+	return PathView{PathStatus: p, Working: quiet <= max(p.TrustFor, p.MaxGap), Quiet: quiet}
 }
 
 // Member is an instance that takes part.
