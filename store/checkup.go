@@ -21,6 +21,21 @@ type Finding struct {
 	Do string
 }
 
+// Limit is the finding about something of which a server has no more than most: it warns from 80 % on, and from 95 % on it is
+// bad, which then is what full says.
+func Limit(check string, used, most float64, says, full, do string) Finding {
+	f := Finding{Check: check, Verdict: OK, Says: says}
+	switch share := used / max(1, most); {
+	case most <= 0:
+	case share >= 0.95:
+		f.Verdict, f.Do = Bad, do
+		f.Says += ": " + full
+	case share >= 0.8:
+		f.Verdict, f.Do = Warn, do
+	}
+	return f
+}
+
 // Checkups is what a store also offers if its server has limits of its own: PostgreSQL and Redis.
 type Checkups interface {
 	// Checkup asks the server how near it is to its limits, and changes nothing. It takes longer than

@@ -43,9 +43,6 @@ func NewReader(r io.Reader, l Limits) *Reader {
 	return &Reader{bufio.NewReaderSize(r, l.Line), l}
 }
 
-// Buffered tells that more was received than has been read: another request may be there.
-func (r *Reader) Buffered() bool { return r.r.Buffered() > 0 }
-
 // Request returns the next request, which has at least one argument. The error is a
 // ProtocolError, or that of the connection: io.EOF between requests, io.ErrUnexpectedEOF
 // within one.

@@ -13,22 +13,13 @@ import (
 var _ store.Tokens = (*Store)(nil)
 
 // Tokens is what the store keeps for package access.
-func (s *Store) Tokens() access.Tokens { return tokens{s} }
+func (s *Store) Tokens() access.Tokens { return access.NewTokens(tokens{s}) }
 
-// tokens is the [access.Tokens] of a Store.
+// tokens is the [access.Table] of a Store.
 type tokens struct{ s *Store }
 
-// Add implements [access.Tokens].
-func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", access.DecideAdd(t, lasts))
-}
-
-// Revoke implements [access.Tokens].
-func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", access.DecideRevoke(ref, by))
-}
-
-func (a tokens) change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
+// Change implements [access.Table].
+func (a tokens) Change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
 	if err := a.s.begin(ctx, op); err != nil {
 		return access.Token{}, err
 	}
@@ -47,7 +38,7 @@ func (a tokens) change(ctx context.Context, op string, decide access.Decision) (
 	return c.Token, nil
 }
 
-// List implements [access.Tokens].
+// List implements [access.Table].
 func (a tokens) List(ctx context.Context) ([]access.Token, time.Time, error) {
 	if err := a.s.begin(ctx, "listing tokens"); err != nil {
 		return nil, time.Time{}, err

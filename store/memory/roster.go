@@ -116,10 +116,7 @@ func (s *Store) Read(_ context.Context, q history.Query) ([]history.Event, error
 			out = append(out, e)
 		}
 	}
-	limit := q.Limit
-	if limit <= 0 || limit > history.MaxRead {
-		limit = history.MaxRead
-	}
+	limit := q.PageSize()
 	if q.Newest {
 		return out[max(0, len(out)-limit):], nil
 	}

@@ -16,7 +16,7 @@ import (
 var _ store.Shards = (*Store)(nil)
 
 // Registry is what the store keeps for package shard.
-func (s *Store) Registry() shard.Registry { return registry{s} }
+func (s *Store) Registry() shard.Registry { return shard.Validated(registry{s}) }
 
 // registry is the [shard.Registry] of a Store.
 type registry struct{ s *Store }
@@ -75,9 +75,6 @@ func (s *Store) begin(ctx context.Context, op string) error {
 
 // Report implements [shard.Registry].
 func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
-	if err := n.Validate(); err != nil {
-		return shard.View{}, err
-	}
 	if err := r.s.begin(ctx, "reporting a node"); err != nil {
 		return shard.View{}, err
 	}
@@ -174,9 +171,6 @@ func (s *Store) view(name string, now time.Time) shard.View {
 
 // ReadView implements [shard.Registry].
 func (r registry) ReadView(ctx context.Context, name string) (shard.View, error) {
-	if err := shard.ValidateName(name); err != nil {
-		return shard.View{}, err
-	}
 	if err := r.s.begin(ctx, "looking at a shard"); err != nil {
 		return shard.View{}, err
 	}
@@ -202,7 +196,7 @@ func (r registry) List(ctx context.Context, after string, limit int) ([]shard.Vi
 	sort.Strings(names)
 	now := r.s.now()
 	var out []shard.View
-	for _, name := range names[:min(len(names), max(limit, 1), shard.MaxShards)] {
+	for _, name := range names[:min(len(names), limit)] {
 		out = append(out, r.s.view(name, now))
 	}
 	return out, nil
@@ -210,9 +204,6 @@ func (r registry) List(ctx context.Context, after string, limit int) ([]shard.Vi
 
 // UpdateRow implements [shard.Registry].
 func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, error) {
-	if err := d.Validate(); err != nil {
-		return 0, err
-	}
 	if err := r.s.begin(ctx, "deciding about a shard"); err != nil {
 		return 0, err
 	}
@@ -254,12 +245,6 @@ func (all *shards) lockedBy(primary string, now time.Time) string {
 
 // Lock implements [shard.Registry].
 func (r registry) Lock(ctx context.Context, l shard.Lock) error {
-	if err := l.Validate(); err != nil {
-		return err
-	}
-	if l.Value == "" {
-		return fmt.Errorf("%w: the failover lock of shard %q needs a value", lease.ErrInvalid, l.Shard)
-	}
 	if err := r.s.begin(ctx, "taking the failover lock"); err != nil {
 		return err
 	}
@@ -274,9 +259,6 @@ func (r registry) Lock(ctx context.Context, l shard.Lock) error {
 
 // Unlock implements [shard.Registry].
 func (r registry) Unlock(ctx context.Context, l shard.Lock) error {
-	if err := l.Validate(); err != nil {
-		return err
-	}
 	if err := r.s.begin(ctx, "giving the failover lock up"); err != nil {
 		return err
 	}
@@ -289,11 +271,6 @@ func (r registry) Unlock(ctx context.Context, l shard.Lock) error {
 
 // Watch implements [shard.Registry].
 func (r registry) Watch(ctx context.Context, name string, wake func(string)) error {
-	if name != "" {
-		if err := shard.ValidateName(name); err != nil {
-			return err
-		}
-	}
 	s := r.s
 	s.mu.Lock()
 	n := s.shards.nextW

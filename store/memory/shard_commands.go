@@ -12,7 +12,7 @@ import (
 
 // Commands are the queues that the store keeps for package shard. Waiting goes by the
 // timers of package time, expiry by the store's clock.
-func (s *Store) Commands() shard.Commands { return commands{s} }
+func (s *Store) Commands() shard.Commands { return shard.ValidatedCommands(commands{s}) }
 
 // commands is the [shard.Commands] of a Store.
 type commands struct{ s *Store }
@@ -24,11 +24,6 @@ type queued struct {
 
 // Send implements [shard.Commands].
 func (c commands) Send(ctx context.Context, all ...shard.Command) error {
-	for _, one := range all {
-		if err := one.Validate(); err != nil {
-			return err
-		}
-	}
 	if err := c.s.begin(ctx, "sending commands"); err != nil {
 		return err
 	}
@@ -65,10 +60,7 @@ func (all *shards) waiting(node string, now time.Time) []queued {
 
 // Next implements [shard.Commands].
 func (c commands) Next(ctx context.Context, node string, wait time.Duration) (shard.Command, error) {
-	if err := shard.ValidateNodeID(node); err != nil {
-		return shard.Command{}, err
-	}
-	timer := time.NewTimer(min(max(wait, 0), shard.MaxWait))
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
 		if err := c.s.begin(ctx, "waiting for a command"); err != nil {

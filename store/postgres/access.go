@@ -16,9 +16,9 @@ import (
 var _ store.Tokens = (*Store)(nil)
 
 // Tokens is what the store keeps for package access.
-func (s *Store) Tokens() access.Tokens { return tokens{s} }
+func (s *Store) Tokens() access.Tokens { return access.NewTokens(tokens{s}) }
 
-// tokens is the [access.Tokens] of a Store.
+// tokens is the [access.Table] of a Store.
 type tokens struct{ db *Store }
 
 const (
@@ -33,20 +33,11 @@ const (
 	dropTokens = "DELETE FROM {{schema}}.token WHERE id = ANY ($1)"
 )
 
-// Add implements [access.Tokens].
-func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", access.DecideAdd(t, lasts))
-}
-
-// Revoke implements [access.Tokens].
-func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", access.DecideRevoke(ref, by))
-}
-
 // errRefused ends a transaction that is not to do anything.
 var errRefused = errors.New("refused")
 
-func (a tokens) change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
+// Change implements [access.Table].
+func (a tokens) Change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
 	var c access.Change
 	var refused error
 	err := a.db.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
@@ -92,7 +83,7 @@ func (a tokens) apply(ctx context.Context, tx pgx.Tx, c access.Change) error {
 	return err
 }
 
-// List implements [access.Tokens].
+// List implements [access.Table].
 func (a tokens) List(ctx context.Context) (all []access.Token, now time.Time, err error) {
 	err = a.db.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		all, now, err = a.all(ctx, conn)

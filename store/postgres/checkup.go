@@ -12,11 +12,9 @@ import (
 
 // Limits of a check-up.
 const (
-	fullConnections = 0.95 // of those that ordinary users may have
-	manyConnections = 0.8
-	oldSnapshot     = 5 * time.Minute
-	oldestXID       = 1_500_000_000 // of the 2,000,000,000 at which the server stops
-	deadRows        = 100_000       // and more than live ones
+	oldSnapshot = 5 * time.Minute
+	oldestXID   = 1_500_000_000 // of the 2,000,000,000 at which the server stops
+	deadRows    = 100_000       // and more than live ones
 )
 
 const checkupSQL = `
@@ -33,7 +31,7 @@ SELECT current_setting('max_connections')::bigint - current_setting('superuser_r
 
 // pressure is what a server says about its limits.
 type pressure struct {
-	most, used         int64 // connections
+	most, used         int64 // connections, of those that ordinary users may have
 	autovacuum         bool
 	snapshot, prepared float64 // age of the oldest in seconds
 	slots              int64
@@ -55,16 +53,8 @@ func (s *Store) Checkup(ctx context.Context) ([]store.Finding, error) {
 }
 
 func (p pressure) connections() store.Finding {
-	f := store.Finding{Check: "connections", Verdict: store.OK, Says: fmt.Sprintf("%d of %d connections of the server are in use", p.used, p.most)}
-	const do = "raise max_connections, put PgBouncer in front, or find who keeps so many open (pg_stat_activity)"
-	switch share := float64(p.used) / float64(max(1, p.most)); {
-	case share >= fullConnections:
-		f.Verdict, f.Do = store.Bad, do
-		f.Says += ": instances that restart may not get in"
-	case share >= manyConnections:
-		f.Verdict, f.Do = store.Warn, do
-	}
-	return f
+	return store.Limit("connections", float64(p.used), float64(max(1, p.most)), fmt.Sprintf("%d of %d connections of the server are in use", p.used, p.most),
+		"instances that restart may not get in", "raise max_connections, put PgBouncer in front, or find who keeps so many open (pg_stat_activity)")
 }
 
 // horizon judges what keeps replaced rows from being cleaned away: sessions are updated each interval.

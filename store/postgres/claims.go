@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,19 +23,13 @@ type claims struct{ *Store }
 // Offer implements [claim.KeyTable].
 func (c claims) Offer(ctx context.Context, space string, keys []string, in time.Duration) error {
 	err := c.exec(ctx, "SELECT {{rules}}.offer_claims($1, $2, $3, $4)", space, texts(keys), in.Microseconds(), lockPatience{})
-	if err != nil {
-		return fmt.Errorf("offering %d keys of %s: %w", len(keys), space, err)
-	}
-	return nil
+	return during(err, "offering %d keys of %s", len(keys), space)
 }
 
 // Withdraw implements [claim.KeyTable].
 func (c claims) Withdraw(ctx context.Context, space string, keys []string) error {
 	err := c.exec(ctx, "SELECT {{rules}}.withdraw_claims($1, $2, $3)", space, texts(keys), lockPatience{})
-	if err != nil {
-		return fmt.Errorf("withdrawing %d keys of %s: %w", len(keys), space, err)
-	}
-	return nil
+	return during(err, "withdrawing %d keys of %s", len(keys), space)
 }
 
 // Join implements [claim.KeyTable]. For one that falls asleep it is two statements:
@@ -59,28 +54,15 @@ func (c claims) Join(ctx context.Context, m claim.Member) (claim.Share, error) {
 
 // ClaimKeys implements [claim.KeyTable].
 func (c claims) ClaimKeys(ctx context.Context, w claim.ClaimRequest) ([]claim.Claim, error) {
-	var taken []claim.Claim
 	var at *time.Time
 	began := time.Now()
 	from := c.floors.get(w.Space, began)
-	err := c.atReadCommitted(ctx, func(ctx context.Context, q runner) (err error) {
-		taken, at = nil, nil
-		found, err := q.Query(ctx, c.sql("SELECT key, term, interrupted, at FROM {{rules}}.take_claims($1, $2, $3, $4, $5, $6, $7)"),
-			withPatience(ctx, []any{w.Space, w.Session, int64(w.Limit), int64(w.Fresh), w.Linger.Microseconds(), from, lockPatience{}})...)
-		if err != nil {
-			return err
-		}
-		var key *string
-		var t claim.Claim
-		_, err = pgx.ForEachRow(found, []any{&key, &t.Term, &t.Interrupted, &at}, func() error {
-			if key != nil {
-				t.Key = *key
-				taken = append(taken, t)
-			}
-			return nil
-		})
-		return err
-	})
+	taken, err := rowsReadCommitted(ctx, c.Store, "SELECT coalesce(key, ''), coalesce(term, 0), coalesce(interrupted, false), at FROM {{rules}}.take_claims($1, $2, $3, $4, $5, $6, $7)",
+		func(r pgx.CollectableRow) (t claim.Claim, err error) {
+			err = r.Scan(&t.Key, &t.Term, &t.Interrupted, &at)
+			return t, err
+		}, w.Space, w.Session, int64(w.Limit), int64(w.Fresh), w.Linger.Microseconds(), from, lockPatience{})
+	taken = slices.DeleteFunc(taken, func(t claim.Claim) bool { return t.Term == 0 }) // a row without a key has only the clock
 	if err == nil && at == nil {
 		err = fmt.Errorf("session %s: %w", w.Session, lease.ErrLapsed)
 	}
@@ -138,19 +120,12 @@ func (c claims) FinishSteps(ctx context.Context, space, session string, done []c
 func (c claims) Release(ctx context.Context, space, session string, held []claim.Claim) error {
 	keys, terms := columns(held)
 	err := c.exec(ctx, "SELECT {{rules}}.release_claims($1, $2, $3, $4, $5)", space, session, keys, terms, lockPatience{})
-	if err != nil {
-		return fmt.Errorf("releasing %d keys of %s: %w", len(held), space, err)
-	}
-	return nil
+	return during(err, "releasing %d keys of %s", len(held), space)
 }
 
 // List implements [claim.KeyTable].
 func (c claims) List(ctx context.Context, q claim.Query) ([]claim.Row, error) {
-	limit := q.Limit
-	if limit <= 0 || limit > claim.MaxKeys {
-		limit = claim.MaxKeys
-	}
-	args := []any{q.Space, q.After, int64(limit)}
+	args := []any{q.Space, q.After, int64(q.PageSize())}
 	held := ""
 	if q.Session != "" {
 		held = "k.session = $4 AND k.session <> '' AND"
@@ -163,10 +138,7 @@ func (c claims) List(ctx context.Context, q claim.Query) ([]claim.Row, error) {
 		CROSS JOIN LATERAL (SELECT k.*, {{rules}}.step_end(k) AS step_end FROM {{schema}}.claim k
 			WHERE `+held+` k.space = $1 AND k.key > $2 ORDER BY k.key LIMIT $3) x
 		LEFT JOIN {{schema}}.session s ON s.id = x.session AND x.session <> '' ORDER BY x.key`, scanClaim, args...)
-	if err != nil {
-		return nil, fmt.Errorf("listing keys of %s: %w", q.Space, err)
-	}
-	return out, nil
+	return out, during(err, "listing keys of %s", q.Space)
 }
 
 func scanClaim(r pgx.CollectableRow) (c claim.Row, err error) {

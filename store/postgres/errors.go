@@ -56,6 +56,14 @@ func isRefusedParameter(err error) bool {
 
 func isReplica(err error) bool { return pgCode(err) == codeReadOnly }
 
+// during says, of an error if there is one, what was being done.
+func during(err error, doing string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(doing, args...), err)
+}
+
 // classify gives an error of the driver or the server its meaning to the kernel.
 func classify(err error) error {
 	var pg *pgconn.PgError

@@ -40,6 +40,20 @@ func (s *Store) rowReadCommitted(ctx context.Context, sql string, scan func(pgx.
 	})
 }
 
+// rowsReadCommitted runs a statement that returns any number of rows, at READ COMMITTED.
+func rowsReadCommitted[T any](ctx context.Context, s *Store, sql string, scan pgx.RowToFunc[T], args ...any) (out []T, err error) {
+	sql = s.sql(sql)
+	err = s.atReadCommitted(ctx, func(ctx context.Context, q runner) error {
+		found, err := q.Query(ctx, sql, withPatience(ctx, args)...)
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectRows(found, scan)
+		return err
+	})
+	return out, err
+}
+
 // exec calls a function that returns nothing, at READ COMMITTED.
 func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
 	return s.rowReadCommitted(ctx, sql, func(r pgx.Row) error { return r.Scan(nil) }, args...)

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,10 +22,7 @@ const TermNotCurrent = "US001"
 // documentation names what moves the lock forward.
 func (s *Store) RequireTerm(ctx context.Context, tx pgx.Tx, id lease.ID, term int64) error {
 	_, err := tx.Exec(ctx, s.sql("SELECT {{schema}}.require_term($1, $2, $3)"), id.Space, id.Key, term)
-	if err != nil {
-		return fmt.Errorf("requiring term %d of %s: %w", term, id, err)
-	}
-	return nil
+	return during(err, "requiring term %d of %s", term, id)
 }
 
 // Refused reports whether an error means that a guarded transaction was refused because the

@@ -17,15 +17,8 @@ const insertEvent = `INSERT INTO {{schema}}.event (at, part, subject, from_label
 
 // Append implements [history.Log].
 func (s *Store) Append(ctx context.Context, e history.Event) error {
-	sql := s.sql(insertEvent)
-	err := s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, sql, e.Part, e.Subject, e.From, e.To, e.Term, e.Reason, e.Duration.Nanoseconds())
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("recording an event: %w", err)
-	}
-	return nil
+	_, err := s.change(ctx, insertEvent, e.Part, e.Subject, e.From, e.To, e.Term, e.Reason, e.Duration.Nanoseconds())
+	return during(err, "recording an event")
 }
 
 // Read implements [history.Log]. Events of statements that ran at the same time
@@ -48,11 +41,7 @@ func (s *Store) Read(ctx context.Context, q history.Query) ([]history.Event, err
 	if q.Subject != "" {
 		add("subject =", q.Subject)
 	}
-	limit := q.Limit
-	if limit <= 0 || limit > history.MaxRead {
-		limit = history.MaxRead
-	}
-	args = append(args, int64(limit))
+	args = append(args, int64(q.PageSize()))
 	order := "id"
 	if q.Newest {
 		order = "id DESC"
@@ -78,16 +67,7 @@ func scanEvent(r pgx.CollectableRow) (history.Event, error) {
 
 // Trim implements [history.Log].
 func (s *Store) Trim(ctx context.Context, keep int) (int64, error) {
-	var deleted int64
-	sql := s.sql(`DELETE FROM {{schema}}.event
-		WHERE id <= (SELECT id FROM {{schema}}.event ORDER BY id DESC OFFSET $1 LIMIT 1)`)
-	err := s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
-		tag, err := conn.Exec(ctx, sql, int64(max(0, keep)))
-		deleted = tag.RowsAffected()
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("trimming the history: %w", err)
-	}
-	return deleted, nil
+	deleted, err := s.change(ctx, `DELETE FROM {{schema}}.event
+		WHERE id <= (SELECT id FROM {{schema}}.event ORDER BY id DESC OFFSET $1 LIMIT 1)`, int64(max(0, keep)))
+	return deleted, during(err, "trimming the history")
 }

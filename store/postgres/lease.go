@@ -65,17 +65,14 @@ func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lea
 		FROM (SELECT space, key FROM {{schema}}.lease WHERE space = $1 AND key > $2 ORDER BY key LIMIT $3) page,
 		LATERAL {{rules}}.show_lease(page.space, page.key) x ORDER BY x.key COLLATE "C"`,
 		func(r pgx.CollectableRow) (lease.Lease, error) { return scanLease(r) }, space, after, int64(limit))
-	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", space, err)
-	}
-	return out, nil
+	return out, during(err, "listing %s", space)
 }
 
 // rows runs a statement that returns any number of rows.
 func rows[T any](ctx context.Context, s *Store, sql string, scan pgx.RowToFunc[T], args ...any) (out []T, err error) {
 	sql = s.sql(sql)
 	err = s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
-		found, err := conn.Query(ctx, sql, args...)
+		found, err := conn.Query(ctx, sql, withPatience(ctx, args)...)
 		if err != nil {
 			return err
 		}

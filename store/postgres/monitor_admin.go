@@ -115,10 +115,7 @@ func declarationArgs(sources []monitor.Declaration) (events, names, labels []str
 func (m *monitors) RejectConfiguration(ctx context.Context, origin, reason string) error {
 	text := clean(strings.TrimPrefix(origin+": "+reason, ": "))
 	err := m.db.rowReadCommitted(ctx, "UPDATE {{schema}}.monitor_setting SET error = $1 RETURNING true", func(r pgx.Row) error { return r.Scan(nil) }, text)
-	if err != nil {
-		return fmt.Errorf("recording that a configuration was refused: %w", err)
-	}
-	return nil
+	return during(err, "recording that a configuration was refused")
 }
 
 // Declare implements [monitor.Admin].

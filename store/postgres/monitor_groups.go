@@ -71,10 +71,7 @@ func (m *monitors) HeldGroups(ctx context.Context) (out []monitor.AlarmGroup, er
 		}
 		return found.Err()
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listing alarms that are held: %w", err)
-	}
-	return out, nil
+	return out, during(err, "listing alarms that are held")
 }
 
 // ReportGroup implements [monitor.Detection].

@@ -12,33 +12,6 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-// resolvedRow is a source that was found, or its check if that has no such source.
-type resolvedRow struct {
-	i     int
-	id    *int64
-	by    bool
-	every int64
-	fresh bool
-}
-
-// resolve finds sources and adds those that it may. labels is nil to learn.
-func (m *monitors) resolve(ctx context.Context, events, names, labels []string) (out []resolvedRow, err error) {
-	sql := m.db.sql("SELECT i, id, sender_clock, every, coalesce(fresh, false) FROM {{rules}}.monitor_resolve($1, $2, $3, $4, $5)")
-	err = m.db.atReadCommitted(ctx, func(ctx context.Context, r runner) error {
-		found, err := r.Query(ctx, sql, withPatience(ctx, []any{m.floor.Load(), events, names, labels, lockPatience{}})...)
-		if err != nil {
-			return err
-		}
-		out, err = pgx.CollectRows(found, func(r pgx.CollectableRow) (k resolvedRow, err error) {
-			err = r.Scan(&k.i, &k.id, &k.by, &k.every, &k.fresh)
-			k.i--
-			return k, err
-		})
-		return err
-	})
-	return out, err
-}
-
 // nameable tells that a text can be a name: only such are learned.
 func nameable(s string) bool { return lease.ValidateText("name", s, 1, monitor.MaxName) == nil }
 
@@ -58,16 +31,17 @@ func (m *monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef)
 	if len(places) == 0 {
 		return out, nil
 	}
-	found, err := m.resolve(ctx, events, names, nil)
+	// Without labels it learns those that it does not know.
+	_, err := rowsReadCommitted(ctx, m.db, "SELECT i, coalesce(id, 0), sender_clock FROM {{rules}}.monitor_resolve($1, $2, $3, $4, $5)",
+		func(r pgx.CollectableRow) (k monitor.ResolvedSource, err error) {
+			var place int
+			if err = r.Scan(&place, &k.ID, &k.SenderClock); err == nil {
+				out[places[place-1]] = k
+			}
+			return k, err
+		}, m.floor.Load(), events, names, []string(nil), lockPatience{})
 	if err != nil {
 		return nil, fmt.Errorf("resolving %d sources: %w", len(refs), err)
-	}
-	for _, k := range found {
-		r := &out[places[k.i]]
-		r.SenderClock = k.by
-		if k.id != nil {
-			r.ID = *k.id
-		}
 	}
 	return out, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,14 +11,6 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
-
-// listed is how many rows a list has.
-func listed(asked int) int {
-	if asked <= 0 || asked > monitor.MaxPage {
-		return monitor.MaxPage
-	}
-	return asked
-}
 
 // pageSQL reads a page of sources; an event comes with the first of its sources.
 const pageSQL = `SELECT l.moment, l.wall, ` + candidateColumns + `, s.declared, s.known, s.note,
@@ -46,29 +37,10 @@ func (m *monitors) Sources(ctx context.Context, q monitor.SourceQuery) (out []mo
 		}
 		labels = string(text)
 	}
-	sql := m.db.sql(pageSQL)
-	err = m.db.atReadCommitted(ctx, func(ctx context.Context, r runner) error {
-		out = nil
-		found, err := r.Query(ctx, sql, withPatience(ctx, []any{m.floor.Load(), q.Check, q.Source, string(q.State), labels,
-			q.AfterCheck, q.AfterSource, int64(listed(q.Limit)), lockPatience{}})...)
-		if err != nil {
-			return err
-		}
-		defer found.Close()
-		var e monitor.StoredCheck
-		for found.Next() {
-			s, err := scanSource(found, &e)
-			if err != nil {
-				return err
-			}
-			out = append(out, s)
-		}
-		return found.Err()
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing sources: %w", err)
-	}
-	return out, nil
+	var e monitor.StoredCheck // of the row before
+	out, err = rowsReadCommitted(ctx, m.db, pageSQL, func(r pgx.CollectableRow) (monitor.SourceRecord, error) { return scanSource(r, &e) },
+		m.floor.Load(), q.Check, q.Source, string(q.State), labels, q.AfterCheck, q.AfterSource, int64(monitor.PageSize(q.Limit)), lockPatience{})
+	return out, during(err, "listing sources")
 }
 
 // scanSource reads a row of pageSQL; e is the event of the one before.
@@ -89,53 +61,12 @@ func scanSource(r pgx.Row, e *monitor.StoredCheck) (monitor.SourceRecord, error)
 		return monitor.SourceRecord{}, err
 	}
 	c.Now, c.Wall = now, wall.UTC()
-	at := func(m monitor.StoreTime) time.Time {
-		if m == 0 || m == monitor.Never {
-			return time.Time{}
-		}
-		return c.Wall.Add(-now.Sub(m))
-	}
-	out := monitor.SourceRecord{
-		Check: e.Name, Source: c.Source, Labels: c.Labels, Declared: declared, State: c.State, Running: c.RunStarted != 0,
-		Last: at(c.LastBeat), Beats: beats, Sent: fromMicros(sent), Seq: seq, Code: code,
-		Alarm: c.Alarm, Reason: c.Reason, Since: c.Started, Until: at(c.PausedUntil), Note: note, Left: left(e, c.Facts),
-	}
+	out := c.Record(e.Check)
+	out.Declared, out.Beats, out.Sent, out.Seq, out.Code, out.Note = declared, beats, fromMicros(sent), seq, code, note
 	if c.LastBeat != 0 {
-		out.Quiet, out.Path = now.Sub(c.LastBeat), c.Path.Name
-		out.Recent = sparks(uint64(recent), int64(now)/width-int64(c.LastBeat)/width)
+		out.Path, out.Recent = c.Path.Name, monitor.RecentSlots(uint64(recent), int64(now)/width-int64(c.LastBeat)/width)
 	}
 	return out, nil
-}
-
-// left is how long a source may still be quiet, if all but itself is as it should be.
-func left(e *monitor.StoredCheck, f monitor.Facts) time.Duration {
-	f.State, f.Alarm, f.RetireRequested, f.Removed = monitor.Up, "", false, false
-	f.Path.LastSeen, f.Path.TrustFor = f.Now, 0
-	event := e.Check
-	event.Paused = false
-	switch v := event.Evaluate(f); {
-	case v.Transition != monitor.NoTransition:
-		return v.At.Sub(f.Now)
-	case v.Due == monitor.Never:
-		return math.MaxInt64
-	default:
-		return v.Due.Sub(f.Now)
-	}
-}
-
-// sparks are the last slots of time, the newest first; "ago" is how many have passed since the
-// one of the lowest bit.
-func sparks(recent uint64, ago int64) []bool {
-	if ago = max(ago, 0); ago < 64 {
-		recent <<= uint(ago)
-	} else {
-		recent = 0
-	}
-	out := make([]bool, 64)
-	for i := range out {
-		out[i] = recent>>i&1 == 1
-	}
-	return out
 }
 
 // Alarms implements [monitor.Admin].
@@ -165,11 +96,8 @@ func (m *monitors) Alarms(ctx context.Context, q monitor.AlarmQuery) ([]monitor.
 		add("(a.raised, a.id) < ($%[1]d, $%[2]d)", q.Before, q.BeforeID)
 	}
 	out, err := rows(ctx, m.db, fmt.Sprintf(`SELECT %s FROM {{schema}}.monitor_alarm a WHERE %s ORDER BY a.raised DESC, a.id DESC LIMIT %d`,
-		alarmColumns, where, listed(q.Limit)), func(r pgx.CollectableRow) (monitor.Alarm, error) { return scanAlarm(r) }, args...)
-	if err != nil {
-		return nil, fmt.Errorf("listing alarms: %w", err)
-	}
-	return out, nil
+		alarmColumns, where, monitor.PageSize(q.Limit)), func(r pgx.CollectableRow) (monitor.Alarm, error) { return scanAlarm(r) }, args...)
+	return out, during(err, "listing alarms")
 }
 
 // glance is an [monitor.Overview] as one statement reads it.
@@ -232,11 +160,8 @@ func shownAll(out *monitor.Overview, now monitor.StoreTime, events, paths, membe
 		if err := json.Unmarshal([]byte(text), &p); err != nil {
 			return err
 		}
-		quiet := now.Sub(p.Proof)
-		out.Paths = append(out.Paths, monitor.PathView{
-			PathStatus: monitor.PathStatus{Name: p.Name, LastSeen: p.Proof, TrustFor: micro(p.Trust), MaxGap: micro(p.Gap), BlindTotal: micro(p.Blind), BlindUntil: p.Resumed},
-			Working:    quiet <= max(micro(p.Gap), micro(p.Trust)), Quiet: quiet,
-		})
+		path := monitor.PathStatus{Name: p.Name, LastSeen: p.Proof, TrustFor: micro(p.Trust), MaxGap: micro(p.Gap), BlindTotal: micro(p.Blind), BlindUntil: p.Resumed}
+		out.Paths = append(out.Paths, path.View(now))
 	}
 	for _, text := range members {
 		var m struct {

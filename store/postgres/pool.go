@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/idleconn"
 )
 
@@ -74,17 +74,13 @@ func (p *pool) withConnection(ctx context.Context, l lane, f func(context.Contex
 		ctx, cancel = context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 	}
+	retry := backoff.Backoff{First: 5 * time.Millisecond, Most: 50 * time.Millisecond} // calls that met should not meet again
 	for attempt := 1; ; attempt++ {
 		err := p.tryOnce(ctx, l, f)
 		if pgCode(err) == codeNoFunction && p.restore != nil && p.restore(ctx) {
 			err = p.tryOnce(ctx, l, f)
 		}
-		if err == nil || attempt == attempts || !isTransient(err) {
-			return classify(err)
-		}
-		select { // calls that met should not meet again
-		case <-time.After(rand.N(time.Duration(attempt) * 5 * time.Millisecond)):
-		case <-ctx.Done():
+		if err == nil || attempt == attempts || !isTransient(err) || !retry.Wait(ctx) {
 			return classify(err)
 		}
 	}

@@ -23,15 +23,8 @@ func (d queueAdmin) CreateQueue(ctx context.Context, name string) error {
 	if err := dispatch.ValidateQueue(name); err != nil {
 		return err
 	}
-	sql := d.sql("INSERT INTO {{schema}}.queue (name, made) VALUES ($1, {{schema}}.clock()) ON CONFLICT DO NOTHING")
-	err := d.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, sql, name)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("creating the queue %s: %w", name, err)
-	}
-	return nil
+	_, err := d.change(ctx, "INSERT INTO {{schema}}.queue (name, made) VALUES ($1, {{schema}}.clock()) ON CONFLICT DO NOTHING", name)
+	return during(err, "creating the queue %s", name)
 }
 
 // Add implements [dispatch.Admin].

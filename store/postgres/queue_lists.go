@@ -48,10 +48,7 @@ func (d queueAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 	if err == nil {
 		err = d.holders(ctx, out)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("listing queues: %w", err)
-	}
-	return out, nil
+	return out, during(err, "listing queues")
 }
 
 func scanOverview(r pgx.CollectableRow) (o dispatch.Overview, err error) {
@@ -82,14 +79,6 @@ func (d queueAdmin) holders(ctx context.Context, queues []dispatch.Overview) err
 	return err
 }
 
-// page is how many rows a page has.
-func page(asked int) int64 {
-	if asked <= 0 || asked > dispatch.MaxPage {
-		return dispatch.MaxPage
-	}
-	return int64(asked)
-}
-
 // Keys implements [dispatch.Admin].
 func (d queueAdmin) Keys(ctx context.Context, q dispatch.KeyQuery) ([]dispatch.KeyRecord, error) {
 	// Idle keys may have lost their claims, and have no heads.
@@ -107,14 +96,11 @@ func (d queueAdmin) Keys(ctx context.Context, q dispatch.KeyQuery) ([]dispatch.K
 		FROM (SELECT {{schema}}.clock() AS at OFFSET 0) now, `+keys+`
 		LEFT JOIN {{schema}}.session s ON s.id = c.session AND c.session <> ''
 		WHERE e.queue = $1 AND e.key > $2 AND ($3 OR b.id IS NOT NULL) AND (NOT $4 OR c.blocked IS NOT NULL)
-		ORDER BY e.key LIMIT $5`, scanKey, q.Queue, q.After, q.Idle, q.Blocked, page(q.Limit))
+		ORDER BY e.key LIMIT $5`, scanKey, q.Queue, q.After, q.Idle, q.Blocked, int64(dispatch.PageSize(q.Limit)))
 	if err == nil && len(out) == 0 {
 		err = d.requireQueue(ctx, q.Queue)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("listing keys of %s: %w", q.Queue, err)
-	}
-	return out, nil
+	return out, during(err, "listing keys of %s", q.Queue)
 }
 
 func scanKey(r pgx.CollectableRow) (k dispatch.KeyRecord, err error) {
@@ -147,14 +133,11 @@ func (d queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) ([]di
 		  AND ($5 = '' OR {{rules}}.shown_state(b.state, b.hold, b.term, c.term, c.session) = $5) AND (cardinality($6::text[]) = 0 OR b.id = ANY ($6))
 		ORDER BY b.key, b.seq LIMIT $7`,
 		func(r pgx.CollectableRow) (dispatch.Record, error) { return scanRecord(r) },
-		q.Queue, q.Key, q.AfterKey, q.AfterSeq, string(q.State), ids, page(q.Limit))
+		q.Queue, q.Key, q.AfterKey, q.AfterSeq, string(q.State), ids, int64(dispatch.PageSize(q.Limit)))
 	if err == nil && len(out) == 0 {
 		err = d.requireQueue(ctx, q.Queue)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("listing batches of %s: %w", q.Queue, err)
-	}
-	return out, nil
+	return out, during(err, "listing batches of %s", q.Queue)
 }
 
 // batchSource is where the batches b of a query are found, with the claims c of

@@ -31,15 +31,8 @@ func (s *Store) Join(ctx context.Context, id lease.ID, session string) error {
 
 // Leave implements [lease.Roster].
 func (s *Store) Leave(ctx context.Context, id lease.ID, session string) error {
-	sql := s.sql("DELETE FROM {{schema}}.waiter WHERE space = $1 AND key = $2 AND session = $3")
-	err := s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, sql, id.Space, id.Key, session)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("leaving %s: %w", id, err)
-	}
-	return nil
+	_, err := s.change(ctx, "DELETE FROM {{schema}}.waiter WHERE space = $1 AND key = $2 AND session = $3", id.Space, id.Key, session)
+	return during(err, "leaving %s", id)
 }
 
 // Waiters implements [lease.Roster].
@@ -51,10 +44,7 @@ func (s *Store) Waiters(ctx context.Context, space string) ([]lease.Waiter, erro
 			w.Session, err = scanSession(r, &w.Lease.Space, &w.Lease.Key)
 			return w, err
 		}, space)
-	if err != nil {
-		return nil, fmt.Errorf("listing who waits in %s: %w", space, err)
-	}
-	return out, nil
+	return out, during(err, "listing who waits in %s", space)
 }
 
 // RequestRelease implements [lease.Roster].
@@ -78,10 +68,7 @@ func (s *Store) Sessions(ctx context.Context) ([]lease.Session, error) {
 		FROM {{schema}}.session s, (SELECT {{schema}}.clock() AS at OFFSET 0) c
 		WHERE NOT s.ended AND s.deadline > c.at ORDER BY s.started, s.id`,
 		func(r pgx.CollectableRow) (lease.Session, error) { return scanSession(r) })
-	if err != nil {
-		return nil, fmt.Errorf("listing sessions: %w", err)
-	}
-	return out, nil
+	return out, during(err, "listing sessions")
 }
 
 const sessionColumns = `s.id, s.instance_id, s.name, s.address, s.interval_ns, s.timeout_ns, s.seq, s.deadline, s.ended, s.started, c.at`

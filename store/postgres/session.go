@@ -18,6 +18,17 @@ func (s *Store) row(ctx context.Context, l lane, sql string, scan func(pgx.Row) 
 	})
 }
 
+// change runs a statement that returns no rows, and returns how many it changed.
+func (s *Store) change(ctx context.Context, sql string, args ...any) (changed int64, err error) {
+	sql = s.sql(sql)
+	err = s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
+		tag, err := conn.Exec(ctx, sql, args...)
+		changed = tag.RowsAffected()
+		return err
+	})
+	return changed, err
+}
+
 // lockPatience stands, among the arguments of a statement, for how long it may wait for
 // locks, in milliseconds: a little less than its caller does, who so gets an answer.
 type lockPatience struct{}

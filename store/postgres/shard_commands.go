@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -17,7 +17,7 @@ import (
 // Commands are the queues that the store keeps for package shard. Whoever waits is woken
 // by a notification; all who wait in a process share one connection for that. Behind a pooler
 // they look again and again, up to twice a second.
-func (s *Store) Commands() shard.Commands { return commands{s} }
+func (s *Store) Commands() shard.Commands { return shard.ValidatedCommands(commands{s}) }
 
 // commands is the [shard.Commands] of a Store.
 type commands struct{ db *Store }
@@ -43,23 +43,12 @@ func columnsOf(all []shard.Command) (q commandColumns, err error) {
 
 // Send implements [shard.Commands].
 func (c commands) Send(ctx context.Context, all ...shard.Command) error {
-	for _, one := range all {
-		if err := one.Validate(); err != nil {
-			return err
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
 	q, err := columnsOf(all)
 	if err != nil {
 		return err
 	}
 	err = c.db.exec(ctx, "SELECT {{rules}}.shard_send_commands($1, $2, $3, $4, $5, $6)", q.nodes, q.ids, q.within, q.docs, int64(shard.MaxQueue), lockPatience{})
-	if err != nil {
-		return fmt.Errorf("sending commands: %w", err)
-	}
-	return nil
+	return during(err, "sending commands")
 }
 
 // How often a queue is polled where no signal comes: at first soon again, for commands come
@@ -71,10 +60,6 @@ const (
 
 // Next implements [shard.Commands].
 func (c commands) Next(ctx context.Context, node string, wait time.Duration) (shard.Command, error) {
-	if err := shard.ValidateNodeID(node); err != nil {
-		return shard.Command{}, err
-	}
-	wait = min(max(wait, 0), shard.MaxWait)
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	var signal <-chan struct{}
@@ -83,17 +68,15 @@ func (c commands) Next(ctx context.Context, node string, wait time.Duration) (sh
 		signal, done = c.db.listener.listenFor(node)
 		defer done()
 	}
-	look := firstLook
+	polls := backoff.Backoff{First: firstLook, Most: lastLook}
 	for {
 		got, err := c.take(ctx, node)
 		if !errors.Is(err, shard.ErrNoCommand) || wait == 0 {
 			return got, err
 		}
-		again := look/2 + rand.N(look)
-		if c.db.listener.isListening() {
-			again = shard.MaxWait // a signal will come
-		} else {
-			look = min(2*look, lastLook)
+		again := shard.MaxWait // a signal will come
+		if !c.db.listener.isListening() {
+			again = polls.Next()
 		}
 		next := time.NewTimer(again)
 		select {

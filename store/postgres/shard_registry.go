@@ -22,7 +22,7 @@ import (
 var _ store.Shards = (*Store)(nil)
 
 // Registry is what the store keeps for package shard.
-func (s *Store) Registry() shard.Registry { return registry{s, &accepted{}} }
+func (s *Store) Registry() shard.Registry { return shard.Validated(registry{s, &accepted{}}) }
 
 // registry is the [shard.Registry] of a Store.
 type registry struct {
@@ -32,9 +32,6 @@ type registry struct {
 
 // Report implements [shard.Registry].
 func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (v shard.View, err error) {
-	if err := n.Validate(); err != nil {
-		return v, err
-	}
 	doc, err := json.Marshal(n)
 	if err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
@@ -65,9 +62,6 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (v shar
 
 // ReadView implements [shard.Registry].
 func (r registry) ReadView(ctx context.Context, name string) (v shard.View, err error) {
-	if err := shard.ValidateName(name); err != nil {
-		return v, err
-	}
 	err = r.db.row(ctx, ordinary, `SELECT {{rules}}.shard_get($1, $2)`, func(row pgx.Row) (err error) {
 		v, err = scanView(row)
 		return err
@@ -83,28 +77,13 @@ func (r registry) ReadView(ctx context.Context, name string) (v shard.View, err 
 
 // List implements [shard.Registry].
 func (r registry) List(ctx context.Context, after string, limit int) ([]shard.View, error) {
-	limit = min(max(limit, 1), shard.MaxShards)
-	sql := r.db.sql(`SELECT {{rules}}.shard_list($1, $2, $3)`)
-	var out []shard.View
-	err := r.db.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
-		found, err := conn.Query(ctx, sql, withPatience(ctx, []any{clean(after), int64(limit), lockPatience{}})...)
-		if err != nil {
-			return err
-		}
-		out, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (shard.View, error) { return scanView(row) })
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing shards: %w", err)
-	}
-	return out, nil
+	out, err := rows(ctx, r.db, `SELECT {{rules}}.shard_list($1, $2, $3)`,
+		func(row pgx.CollectableRow) (shard.View, error) { return scanView(row) }, clean(after), int64(limit), lockPatience{})
+	return out, during(err, "listing shards")
 }
 
 // UpdateRow implements [shard.Registry].
 func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, err error) {
-	if err := d.Validate(); err != nil {
-		return 0, err
-	}
 	doc, err := json.Marshal(d.Row)
 	if err != nil {
 		return 0, fmt.Errorf("deciding about shard %q: %w", d.Row.Name, err)
@@ -134,12 +113,6 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, 
 
 // Lock implements [shard.Registry].
 func (r registry) Lock(ctx context.Context, l shard.Lock) error {
-	if err := l.Validate(); err != nil {
-		return err
-	}
-	if l.Value == "" {
-		return fmt.Errorf("%w: a failover lock needs a value", lease.ErrInvalid)
-	}
 	var held *string
 	err := r.db.rowReadCommitted(ctx, `SELECT {{rules}}.shard_take_lock($1, $2, $3, $4, $5, $6)`,
 		func(row pgx.Row) error { return row.Scan(&held) },
@@ -155,14 +128,8 @@ func (r registry) Lock(ctx context.Context, l shard.Lock) error {
 
 // Unlock implements [shard.Registry].
 func (r registry) Unlock(ctx context.Context, l shard.Lock) error {
-	if err := l.Validate(); err != nil {
-		return err
-	}
 	err := r.db.exec(ctx, `SELECT {{rules}}.shard_unlock($1, $2, $3, $4)`, l.Primary, l.Shard, clean(l.Instead), lockPatience{})
-	if err != nil {
-		return fmt.Errorf("giving the failover lock of primary %.8s up: %w", l.Primary, err)
-	}
-	return nil
+	return during(err, "giving the failover lock of primary %.8s up", l.Primary)
 }
 
 // scanView reads what shard_show returns.

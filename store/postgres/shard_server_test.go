@@ -270,3 +270,23 @@ func TestShardHolderOfOddName(t *testing.T) {
 		t.Errorf("the view shows %+v, want %+v", got, want)
 	}
 }
+
+// benchRecord is what an agent reports of a node that does well.
+func benchRecord(of, n int) shard.Record {
+	id := func(n int) string { return fmt.Sprintf("%040x", of*100+n+1) }
+	r := shard.Record{
+		Shard: fmt.Sprintf("shard-%04d", of), ID: id(n), Address: fmt.Sprintf("10.%d.%d.%d:6379", n, of/250, of%250), Role: shard.Replica,
+		Condition: shard.Up, Lineage: shard.Lineage{ID: id(50)}, Fence: shard.Closed, Priority: 100, PrimaryID: id(0), Synced: true,
+		Instance: id(70 + n), Agent: "10.0.0.1:7100", Interval: time.Second, Timeout: time.Hour, Run: id(60), Engine: "redis", Version: "7.0.15", Keys: 1000,
+		Opinion: &shard.Opinion{Of: id(0), Reachability: shard.Reachable, Age: time.Millisecond},
+	}
+	if n == 0 {
+		r.Role, r.PrimaryID, r.Opinion, r.Fence, r.Armed = shard.Primary, "", nil, shard.Armed, true
+		for f := range 2 {
+			r.Followers = append(r.Followers, shard.Follower{Address: fmt.Sprintf("10.%d.0.1:6379", f), Txn: 1 << 40, Online: true, Lag: time.Second})
+		}
+	} else {
+		r.Link = &shard.Upstream{Address: "10.0.0.1:6379", Up: true, Input: time.Millisecond}
+	}
+	return r
+}

@@ -3,10 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -19,11 +19,6 @@ const (
 
 // Watch implements [shard.Registry]. It returns errors.ErrUnsupported behind a pooler.
 func (r registry) Watch(ctx context.Context, name string, wake func(shard string)) error {
-	if name != "" {
-		if err := shard.ValidateName(name); err != nil {
-			return err
-		}
-	}
 	return r.db.Watch(ctx, func(c lease.Change) {
 		switch {
 		case c == lease.Change{}:
@@ -55,7 +50,7 @@ const (
 	unsupportedRetry = time.Minute
 	// linger is how long it goes on listening without callers.
 	linger = 10 * time.Second
-	// reconnectDelay is about how long after the end of a connection another is opened.
+	// reconnectDelay is how long at most after the end of a connection another is opened.
 	reconnectDelay = time.Second
 )
 
@@ -113,7 +108,7 @@ func (e *sharedListener) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := e.watch(ctx, func(c lease.Change) { e.wake(ctx, c) })
 		e.stopListening(ctx)
-		pause := reconnectDelay/2 + rand.N(reconnectDelay)
+		pause := backoff.Pause(1, reconnectDelay, reconnectDelay)
 		if errors.Is(err, errors.ErrUnsupported) {
 			pause = unsupportedRetry
 		}

@@ -23,25 +23,16 @@ var (
 // one is decided from what stands there.
 
 // Tokens is what the store keeps for package access.
-func (s *Store) Tokens() access.Tokens { return tokens{s} }
+func (s *Store) Tokens() access.Tokens { return access.NewTokens(tokens{s}) }
 
-// tokens is the [access.Tokens] of a Store.
+// tokens is the [access.Table] of a Store.
 type tokens struct{ s *Store }
 
-// Add implements [access.Tokens].
-func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", access.DecideAdd(t, lasts))
-}
-
-// Revoke implements [access.Tokens].
-func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", access.DecideRevoke(ref, by))
-}
-
-func (a tokens) change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
+// Change implements [access.Table].
+func (a tokens) Change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	for attempt := range maxAttempts {
+	for retry := retries(); retry.Failures() < maxAttempts; {
 		all, rev, now, err := a.read(ctx)
 		if err != nil {
 			return access.Token{}, fmt.Errorf("%s: %w", op, err)
@@ -55,25 +46,24 @@ func (a tokens) change(ctx context.Context, op string, decide access.Decision) (
 		for _, id := range c.Drop {
 			args = append(args, id)
 		}
-		v, err := a.s.run(ctx, a.s.rest, writes, "tokens_change", []string{a.s.tokensKey()}, args...)
+		answer, err := a.s.run(ctx, a.s.rest, writes, "tokens_change", []string{a.s.tokensKey()}, args...)
 		if err != nil {
 			return access.Token{}, fmt.Errorf("%s: %w", op, err)
 		}
-		answer := rowOf(v)
 		if answer.text() == "ok" {
 			return c.Token, nil
 		}
 		if err := answer.err(); err != nil {
 			return access.Token{}, err
 		}
-		if !pause(ctx, time.Duration(attempt+1)*time.Millisecond) {
+		if !retry.Wait(ctx) {
 			break
 		}
 	}
 	return access.Token{}, failure(fmt.Errorf("%s: others came in between each time", op), false)
 }
 
-// List implements [access.Tokens].
+// List implements [access.Table].
 func (a tokens) List(ctx context.Context) ([]access.Token, time.Time, error) {
 	all, _, now, err := a.read(ctx)
 	if err != nil {
@@ -83,11 +73,10 @@ func (a tokens) List(ctx context.Context) ([]access.Token, time.Time, error) {
 }
 
 func (a tokens) read(ctx context.Context) (all []access.Token, rev string, now time.Time, err error) {
-	v, err := a.s.run(ctx, a.s.rest, reads, "tokens_list", []string{a.s.tokensKey()})
+	answer, err := a.s.run(ctx, a.s.rest, reads, "tokens_list", []string{a.s.tokensKey()})
 	if err != nil {
 		return nil, "", now, err
 	}
-	answer := rowOf(v)
 	now = answer.time().UTC()
 	fields := map[string]string{}
 	for f := answer.row(); f.more(); {
@@ -136,22 +125,13 @@ func tokensOf(key string, fields map[string]string) (all []access.Token, rev str
 }
 
 // Tokens is what the store keeps for package access.
-func (s *plain) Tokens() access.Tokens { return plainTokens{s} }
+func (s *plain) Tokens() access.Tokens { return access.NewTokens(plainTokens{s}) }
 
-// plainTokens is the [access.Tokens] of a store without scripts.
+// plainTokens is the [access.Table] of a store without scripts.
 type plainTokens struct{ s *plain }
 
-// Add implements [access.Tokens].
-func (a plainTokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", access.DecideAdd(t, lasts))
-}
-
-// Revoke implements [access.Tokens].
-func (a plainTokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", access.DecideRevoke(ref, by))
-}
-
-func (a plainTokens) change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
+// Change implements [access.Table].
+func (a plainTokens) Change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
 	s, key := a.s, a.s.tokensKey()
 	var c access.Change
 	var refused error
@@ -182,7 +162,7 @@ func (a plainTokens) change(ctx context.Context, op string, decide access.Decisi
 	return c.Token, nil
 }
 
-// List implements [access.Tokens].
+// List implements [access.Table].
 func (a plainTokens) List(ctx context.Context) (all []access.Token, now time.Time, err error) {
 	read := ask("HGETALL", a.s.tokensKey())
 	if err := a.s.look(ctx, read); err != nil {

@@ -54,11 +54,11 @@ func serverTime(answer any) (time.Time, error) {
 
 // Migrate implements [store.Admin].
 func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
-	v, err := s.run(ctx, s.rest, writes, "migrate", []string{s.root + "schema"}, wantedSchema)
+	r, err := s.run(ctx, s.rest, writes, "migrate", []string{s.root + "schema"}, wantedSchema)
 	if err != nil {
 		return 0, 0, err
 	}
-	found, _ := v.(int64)
+	found := r.number()
 	if found > wantedSchema {
 		return int(found), int(found), tooNew(found)
 	}

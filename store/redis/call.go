@@ -30,40 +30,31 @@ func bare(name string) bool {
 }
 
 func loadScripts() (scripts, error) {
-	clock, err := fs.ReadFile(sources, "scripts/clock.lua")
-	if err != nil {
-		return nil, err
-	}
-	rows, err := fs.ReadFile(sources, "scripts/rows.lua")
-	if err != nil {
-		return nil, err
-	}
-	shards, err := fs.ReadFile(sources, "scripts/shard_rows.lua")
-	if err != nil {
-		return nil, err
-	}
 	files, err := fs.Glob(sources, "scripts/*.lua")
 	if err != nil {
 		return nil, err
 	}
-	all := scripts{}
+	texts := map[string]string{}
 	for _, file := range files {
-		name := strings.TrimSuffix(path.Base(file), ".lua")
-		if name == "clock" || name == "rows" || name == "shard_rows" {
-			continue
-		}
-		body, err := fs.ReadFile(sources, file)
+		text, err := fs.ReadFile(sources, file)
 		if err != nil {
 			return nil, err
 		}
-		source := string(clock)
+		texts[strings.TrimSuffix(path.Base(file), ".lua")] = string(text)
+	}
+	all := scripts{}
+	for name, body := range texts {
+		if name == "clock" || name == "rows" || name == "shard_rows" {
+			continue
+		}
+		source := texts["clock"]
 		if !bare(name) {
-			source += string(rows)
+			source += texts["rows"]
 		}
 		if strings.HasPrefix(name, "shard_") {
-			source += string(shards)
+			source += texts["shard_rows"]
 		}
-		source += string(body)
+		source += body
 		digest := sha1.Sum([]byte(source))
 		all[name] = script{source, hex.EncodeToString(digest[:])}
 	}
@@ -78,19 +69,20 @@ const (
 	writes effect = true
 )
 
-// run calls a script once.
-func (s *Store) run(ctx context.Context, p *pool, e effect, name string, keys []string, args ...any) (value any, err error) {
+// run calls a script once, and returns its answer.
+func (s *Store) run(ctx context.Context, p *pool, e effect, name string, keys []string, args ...any) (*row, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	sent := false
-	err = p.use(ctx, func(c *connection) error {
+	var value any
+	err := p.use(ctx, func(c *connection) (err error) {
 		value, err = s.scripts[name].call(c, &sent, keys, append([]any{s.skew().Microseconds()}, args...))
 		return err
 	})
 	if err != nil {
 		return nil, failure(err, sent && e == writes)
 	}
-	return value, nil
+	return rowOf(value), nil
 }
 
 // call has the server run the script; sent tells afterwards whether it can have.

@@ -27,37 +27,21 @@ func (i server) number(name string) float64 {
 
 func (i server) clients() store.Finding {
 	used, most := i.number("connected_clients"), i.number("maxclients")
-	f := store.Finding{Check: "connections", Verdict: store.OK, Says: fmt.Sprintf("%.0f clients are connected", used)}
-	if most <= 0 {
-		return f
+	says := fmt.Sprintf("%.0f clients are connected", used)
+	if most > 0 {
+		says += fmt.Sprintf(", of %.0f at most", most)
 	}
-	f.Says += fmt.Sprintf(", of %.0f at most", most)
-	const do = "raise maxclients, or find who keeps so many open (CLIENT LIST)"
-	switch share := used / most; {
-	case share >= .95:
-		f.Verdict, f.Do = store.Bad, do
-		f.Says += ": instances that restart may not get in"
-	case share >= .8:
-		f.Verdict, f.Do = store.Warn, do
-	}
-	return f
+	return store.Limit("connections", used, most, says, "instances that restart may not get in",
+		"raise maxclients, or find who keeps so many open (CLIENT LIST)")
 }
 
 // memory judges how much is left before the server refuses writes, or deletes what it may.
 func (i server) memory() store.Finding {
 	used, most := i.number("used_memory"), i.number("maxmemory")
-	f := store.Finding{Check: "memory", Verdict: store.OK, Says: fmt.Sprintf("%.0f MiB in use", used/(1<<20))}
-	if most <= 0 {
-		return f
+	says := fmt.Sprintf("%.0f MiB in use", used/(1<<20))
+	if most > 0 {
+		says += fmt.Sprintf(", of %.0f MiB at most", most/(1<<20))
 	}
-	f.Says += fmt.Sprintf(", of %.0f MiB at most", most/(1<<20))
-	const do = "raise maxmemory, or keep other data elsewhere"
-	switch share := used / most; {
-	case share >= .95:
-		f.Verdict, f.Do = store.Bad, do
-		f.Says += ": writes are refused soon, and sessions cannot be renewed"
-	case share >= .8:
-		f.Verdict, f.Do = store.Warn, do
-	}
-	return f
+	return store.Limit("memory", used, most, says, "writes are refused soon, and sessions cannot be renewed",
+		"raise maxmemory, or keep other data elsewhere")
 }

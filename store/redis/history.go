@@ -23,10 +23,7 @@ func (s *Store) Append(ctx context.Context, e history.Event) error {
 // Read implements [history.Log]. A part or subject is picked out here, page by
 // page: the stream has no index.
 func (s *Store) Read(ctx context.Context, q history.Query) ([]history.Event, error) {
-	limit := q.Limit
-	if limit <= 0 || limit > history.MaxRead {
-		limit = history.MaxRead
-	}
+	limit := q.PageSize()
 	first, last := max(0, q.After)+1, int64(math.MaxInt64)
 	if q.Before != 0 {
 		last = q.Before - 1
@@ -116,12 +113,11 @@ func event(r *row) (history.Event, error) {
 
 // Trim implements [history.Log].
 func (s *Store) Trim(ctx context.Context, keep int) (int64, error) {
-	v, err := s.run(ctx, s.rest, writes, "history_trim", []string{s.eventsKey()}, max(0, keep))
+	r, err := s.run(ctx, s.rest, writes, "history_trim", []string{s.eventsKey()}, max(0, keep))
 	if err != nil {
 		return 0, err
 	}
-	n, _ := v.(int64)
-	return n, nil
+	return r.number(), nil
 }
 
 func (s *Store) eventsKey() string { return s.root + "events" }

@@ -14,12 +14,11 @@ func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, 
 	if c.Waited {
 		waited = "1"
 	}
-	v, err := s.run(ctx, s.rest, writes, "lease_acquire", []string{s.leaseKey(c.Lease), s.sessionKey(c.Session)},
+	r, err := s.run(ctx, s.rest, writes, "lease_acquire", []string{s.leaseKey(c.Lease), s.sessionKey(c.Session)},
 		c.Lease.Space, c.Lease.Key, c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, waited, s.keep, s.channel)
 	if err != nil {
 		return lease.Lease{}, err
 	}
-	r := rowOf(v)
 	outcome := r.text()
 	switch outcome {
 	case "lapsed":
@@ -41,13 +40,12 @@ func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, 
 
 // Release implements [lease.Store].
 func (s *Store) Release(ctx context.Context, h lease.ReleaseRequest) error {
-	v, err := s.run(ctx, s.rest, writes, "lease_release", []string{s.leaseKey(h.Lease)},
+	r, err := s.run(ctx, s.rest, writes, "lease_release", []string{s.leaseKey(h.Lease)},
 		h.Lease.Space, h.Lease.Key, h.Session, h.Term, h.Successor, h.Reserve.Microseconds(),
 		lease.TruncateReason(h.Reason), s.keep, s.channel)
 	if err != nil {
 		return err
 	}
-	r := rowOf(v)
 	if r.text() == "not held" {
 		return fmt.Errorf("%s under term %d: %w", h.Lease, h.Term, lease.ErrNotHeld)
 	}
@@ -56,23 +54,22 @@ func (s *Store) Release(ctx context.Context, h lease.ReleaseRequest) error {
 
 // Get implements [lease.Store].
 func (s *Store) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
-	v, err := s.run(ctx, s.rest, reads, "lease_get", []string{s.leaseKey(id)}, id.Space, id.Key)
+	r, err := s.run(ctx, s.rest, reads, "lease_get", []string{s.leaseKey(id)}, id.Space, id.Key)
 	if err != nil {
 		return lease.Lease{}, err
 	}
-	r := rowOf(v)
 	return r.lease(id.Space), r.err()
 }
 
 // List implements [lease.Store].
 func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lease.Lease, error) {
 	limit = min(max(limit, 1), lease.MaxList)
-	v, err := s.run(ctx, s.rest, reads, "lease_list", []string{s.root + "ls:" + space}, space, after, limit)
+	r, err := s.run(ctx, s.rest, reads, "lease_list", []string{s.root + "ls:" + space}, space, after, limit)
 	if err != nil {
 		return nil, err
 	}
 	var out []lease.Lease
-	for r := rowOf(v); r.more(); {
+	for r.more() {
 		one := r.row()
 		out = append(out, one.lease(space))
 		if err := one.err(); err != nil {

@@ -58,10 +58,7 @@ func (s *plain) Append(ctx context.Context, e history.Event) error {
 func (s *plain) Read(ctx context.Context, q history.Query) ([]history.Event, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	limit := q.Limit
-	if limit <= 0 || limit > history.MaxRead {
-		limit = history.MaxRead
-	}
+	limit := q.PageSize()
 	var out []history.Event
 	after, before := max(0, q.After), q.Before
 	for len(out) < limit {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -118,7 +118,7 @@ func (s *plain) transact(ctx context.Context, p *pool, e effect, f func(t *tx) e
 	var own error
 	sent := false
 	err := p.use(ctx, func(w *connection) error {
-		for attempt := range maxAttempts {
+		for retry := retries(); retry.Failures() < maxAttempts; {
 			t := &tx{w: w}
 			own = f(t)
 			again := errors.Is(own, errAgain)
@@ -141,7 +141,7 @@ func (s *plain) transact(ctx context.Context, p *pool, e effect, f func(t *tx) e
 			if ok && !again {
 				return nil
 			}
-			if !pause(ctx, time.Duration(rand.Int64N(int64(time.Millisecond)<<min(attempt, 5))+1)) {
+			if !retry.Wait(ctx) {
 				return context.Cause(ctx)
 			}
 		}
@@ -160,15 +160,9 @@ func outcome(err error) bool {
 	return !errors.As(err, &r) && !errors.Is(err, errAnswer)
 }
 
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+// retries are the pauses of those who come in each other's way.
+func retries() backoff.Backoff {
+	return backoff.Backoff{First: time.Millisecond, Most: 32 * time.Millisecond}
 }
 
 // look asks without changing anything.

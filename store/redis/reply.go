@@ -18,6 +18,9 @@ type row struct {
 
 func rowOf(v any) *row {
 	fields, ok := v.([]any)
+	if n, isNumber := v.(int64); isNumber {
+		fields, ok = []any{n}, true
+	}
 	return &row{fields: fields, failed: !ok}
 }
 

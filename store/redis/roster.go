@@ -17,11 +17,10 @@ const (
 
 // Join implements [lease.Roster].
 func (s *Store) Join(ctx context.Context, id lease.ID, session string) error {
-	v, err := s.run(ctx, s.rest, writes, "queue_join", []string{s.queueKey(id), s.sessionKey(session)}, id.Space, id.Key, session)
+	r, err := s.run(ctx, s.rest, writes, "queue_join", []string{s.queueKey(id), s.sessionKey(session)}, id.Space, id.Key, session)
 	if err != nil {
 		return err
 	}
-	r := rowOf(v)
 	if r.text() == "lapsed" {
 		return lapsed(session)
 	}
@@ -39,11 +38,10 @@ func (s *Store) Leave(ctx context.Context, id lease.ID, session string) error {
 func (s *Store) Waiters(ctx context.Context, space string) ([]lease.Waiter, error) {
 	var out []lease.Waiter
 	for after := ""; ; {
-		v, err := s.run(ctx, s.rest, reads, "queue_list", []string{s.root + "ws:" + space}, space, after, queuePage)
+		r, err := s.run(ctx, s.rest, reads, "queue_list", []string{s.root + "ws:" + space}, space, after, queuePage)
 		if err != nil {
 			return nil, err
 		}
-		r := rowOf(v)
 		after = r.text()
 		for r.more() {
 			one := r.row()
@@ -61,12 +59,11 @@ func (s *Store) Waiters(ctx context.Context, space string) ([]lease.Waiter, erro
 
 // RequestRelease implements [lease.Roster].
 func (s *Store) RequestRelease(ctx context.Context, id lease.ID, successor, who string) error {
-	v, err := s.run(ctx, s.rest, writes, "lease_ask", []string{s.leaseKey(id)},
+	r, err := s.run(ctx, s.rest, writes, "lease_ask", []string{s.leaseKey(id)},
 		id.Space, id.Key, successor, lease.ReleaseRequestedReason(successor, who), s.keep, s.channel)
 	if err != nil {
 		return err
 	}
-	r := rowOf(v)
 	if r.text() == "not held" {
 		return fmt.Errorf("%s: %w", id, lease.ErrNotHeld)
 	}
@@ -82,11 +79,11 @@ func (s *Store) Sessions(ctx context.Context) ([]lease.Session, error) {
 	ids, _ := v.([]any)
 	var out []lease.Session
 	for page := range slices.Chunk(ids, sessionPage) {
-		v, err := s.run(ctx, s.rest, reads, "session_list", []string{s.root + "sessions"}, page...)
+		r, err := s.run(ctx, s.rest, reads, "session_list", []string{s.root + "sessions"}, page...)
 		if err != nil {
 			return nil, err
 		}
-		for r := rowOf(v); r.more(); {
+		for r.more() {
 			one := r.row()
 			out = append(out, one.session(one.text()))
 			if err := one.err(); err != nil {

@@ -13,13 +13,12 @@ const endChunk = 200
 
 // StartSession implements [lease.Store].
 func (s *Store) StartSession(ctx context.Context, n lease.Session) (lease.Renewal, error) {
-	v, err := s.run(ctx, s.heart, writes, "session_start", []string{s.sessionKey(n.ID)},
+	r, err := s.run(ctx, s.heart, writes, "session_start", []string{s.sessionKey(n.ID)},
 		n.ID, n.Instance.ID, n.Instance.Name, n.Instance.Address, n.Instance.Label(),
 		n.Timing.Interval.Microseconds(), n.Timing.Timeout.Microseconds(), wantedSchema)
 	if err != nil {
 		return lease.Renewal{}, err
 	}
-	r := rowOf(v)
 	switch r.text() {
 	case "schema":
 		return lease.Renewal{}, tooNew(r.number())
@@ -31,11 +30,10 @@ func (s *Store) StartSession(ctx context.Context, n lease.Session) (lease.Renewa
 
 // RenewSession implements [lease.Store].
 func (s *Store) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
-	v, err := s.run(ctx, s.heart, writes, "session_renew", []string{s.sessionKey(id), s.root + "changed"})
+	r, err := s.run(ctx, s.heart, writes, "session_renew", []string{s.sessionKey(id), s.root + "changed"})
 	if err != nil {
 		return lease.Renewal{}, err
 	}
-	r := rowOf(v)
 	if r.text() == "lapsed" {
 		return lease.Renewal{}, lapsed(id)
 	}
@@ -46,7 +44,7 @@ func (s *Store) RenewSession(ctx context.Context, id string) (lease.Renewal, err
 // the leases are released in as many more as it takes.
 func (s *Store) EndSession(ctx context.Context, id, reason string) error {
 	for first := true; ; first = false {
-		v, err := s.run(ctx, s.heart, writes, "session_end", []string{s.sessionKey(id)},
+		r, err := s.run(ctx, s.heart, writes, "session_end", []string{s.sessionKey(id)},
 			id, lease.TruncateReason(reason), endChunk, s.keep, s.channel)
 		if err != nil && !first {
 			return lease.PartiallyEnded(id, err)
@@ -54,7 +52,7 @@ func (s *Store) EndSession(ctx context.Context, id, reason string) error {
 		if err != nil {
 			return err
 		}
-		if left, ok := v.(int64); !ok || left == 0 {
+		if r.number() == 0 {
 			return nil
 		}
 	}

@@ -19,21 +19,13 @@ const (
 
 // Commands are the queues that the store keeps for package shard. Up to eight calls of
 // Next wait at a time, each on a connection of its own; more wait for one of them.
-func (s *Store) Commands() shard.Commands { return commands{s} }
+func (s *Store) Commands() shard.Commands { return shard.ValidatedCommands(commands{s}) }
 
 // commands is the [shard.Commands] of a Store.
 type commands struct{ s *Store }
 
 // Send implements [shard.Commands].
 func (c commands) Send(ctx context.Context, all ...shard.Command) error {
-	for _, one := range all {
-		if err := one.Validate(); err != nil {
-			return err
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
 	args, err := commandArgs(all)
 	if err != nil {
 		return err
@@ -58,10 +50,6 @@ func commandArgs(all []shard.Command) ([]any, error) {
 
 // Next implements [shard.Commands].
 func (c commands) Next(ctx context.Context, node string, wait time.Duration) (shard.Command, error) {
-	if err := shard.ValidateNodeID(node); err != nil {
-		return shard.Command{}, err
-	}
-	wait = min(max(wait, 0), shard.MaxWait)
 	ctx, cancel := context.WithTimeout(ctx, wait+late)
 	defer cancel()
 	for until := time.Now().Add(wait); ; {

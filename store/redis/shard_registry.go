@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -14,16 +13,13 @@ import (
 var _ store.Shards = (*Store)(nil)
 
 // Registry is what the store keeps for package shard.
-func (s *Store) Registry() shard.Registry { return registry{s} }
+func (s *Store) Registry() shard.Registry { return shard.Validated(registry{s}) }
 
 // registry is the [shard.Registry] of a Store.
 type registry struct{ s *Store }
 
 // Report implements [shard.Registry].
 func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
-	if err := n.Validate(); err != nil {
-		return shard.View{}, err
-	}
 	fields, err := recordFields(n)
 	if err != nil {
 		return shard.View{}, err
@@ -33,11 +29,10 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.
 		told = "1"
 	}
 	args := append([]any{n.Shard, n.ID, n.Address, n.Instance, told, r.s.shardChannel()}, fields...)
-	v, err := r.s.run(ctx, r.s.rest, writes, "shard_report", []string{r.s.nodeKey(n.ID)}, args...)
+	answer, err := r.s.run(ctx, r.s.rest, writes, "shard_report", []string{r.s.nodeKey(n.ID)}, args...)
 	if err != nil {
 		return shard.View{}, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}
-	answer := rowOf(v)
 	if outcome := answer.text(); outcome != "ok" {
 		who, what := answer.text(), answer.text()
 		if err := answer.err(); err != nil {
@@ -50,14 +45,10 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.
 
 // ReadView implements [shard.Registry].
 func (r registry) ReadView(ctx context.Context, name string) (shard.View, error) {
-	if err := shard.ValidateName(name); err != nil {
-		return shard.View{}, err
-	}
-	v, err := r.s.run(ctx, r.s.rest, reads, "shard_look", []string{r.s.shardKey(name)}, name)
+	answer, err := r.s.run(ctx, r.s.rest, reads, "shard_look", []string{r.s.shardKey(name)}, name)
 	if err != nil {
 		return shard.View{}, fmt.Errorf("looking at shard %q: %w", name, err)
 	}
-	answer := rowOf(v)
 	if answer.text() == "none" {
 		return shard.View{}, fmt.Errorf("%w: no shard %q", shard.ErrNotFound, name)
 	}
@@ -69,15 +60,13 @@ const listPage = 50
 
 // List implements [shard.Registry]. More than a few are read in several steps.
 func (r registry) List(ctx context.Context, after string, limit int) ([]shard.View, error) {
-	limit = min(max(limit, 1), shard.MaxShards)
 	var out []shard.View
 	for len(out) < limit {
 		page := min(listPage, limit-len(out))
-		v, err := r.s.run(ctx, r.s.rest, reads, "shard_list", []string{r.s.root + "shards"}, after, page)
+		names, err := r.s.run(ctx, r.s.rest, reads, "shard_list", []string{r.s.root + "shards"}, after, page)
 		if err != nil {
 			return nil, fmt.Errorf("listing shards: %w", err)
 		}
-		names := rowOf(v)
 		got := len(names.fields)
 		for names.more() {
 			one := names.row()
@@ -97,9 +86,6 @@ func (r registry) List(ctx context.Context, after string, limit int) ([]shard.Vi
 
 // UpdateRow implements [shard.Registry].
 func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, error) {
-	if err := d.Validate(); err != nil {
-		return 0, err
-	}
 	doc, err := json.Marshal(d.Row)
 	if err != nil {
 		return 0, fmt.Errorf("shard %q: %w", d.Row.Name, err)
@@ -123,11 +109,10 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, erro
 	if e := d.Event; e != nil {
 		args = append(args, e.Part, e.Subject, e.From, e.To, e.Term, e.Reason, e.Duration.Microseconds())
 	}
-	v, err := r.s.run(ctx, r.s.rest, writes, "shard_decide", []string{r.s.shardKey(d.Row.Name)}, args...)
+	answer, err := r.s.run(ctx, r.s.rest, writes, "shard_decide", []string{r.s.shardKey(d.Row.Name)}, args...)
 	if err != nil {
 		return 0, fmt.Errorf("deciding about shard %q: %w", d.Row.Name, err)
 	}
-	answer := rowOf(v)
 	outcome, rev := answer.text(), answer.number()
 	if outcome == "changed" {
 		return 0, fmt.Errorf("%w: shard %q is at %d, not at %d", shard.ErrChanged, d.Row.Name, rev, d.Row.Rev)
@@ -137,17 +122,10 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, erro
 
 // Lock implements [shard.Registry].
 func (r registry) Lock(ctx context.Context, l shard.Lock) error {
-	if err := l.Validate(); err != nil {
-		return err
-	}
-	if l.Value == "" {
-		return fmt.Errorf("%w: a failover lock needs a value", lease.ErrInvalid)
-	}
-	v, err := r.s.run(ctx, r.s.rest, writes, "shard_lock", []string{r.s.lockKey(l.Primary)}, l.Value, l.Instead, lockSeconds)
+	answer, err := r.s.run(ctx, r.s.rest, writes, "shard_lock", []string{r.s.lockKey(l.Primary)}, l.Value, l.Instead, lockSeconds)
 	if err != nil {
 		return fmt.Errorf("taking the failover lock of primary %.8s: %w", l.Primary, err)
 	}
-	answer := rowOf(v)
 	if answer.text() == "locked" {
 		return fmt.Errorf("%w: of primary %.8s, with the value %q", shard.ErrLocked, l.Primary, answer.text())
 	}
@@ -156,9 +134,6 @@ func (r registry) Lock(ctx context.Context, l shard.Lock) error {
 
 // Unlock implements [shard.Registry].
 func (r registry) Unlock(ctx context.Context, l shard.Lock) error {
-	if err := l.Validate(); err != nil {
-		return err
-	}
 	_, err := r.s.run(ctx, r.s.rest, writes, "shard_unlock", []string{r.s.lockKey(l.Primary)}, l.Instead)
 	if err != nil {
 		return fmt.Errorf("giving the failover lock of primary %.8s up: %w", l.Primary, err)

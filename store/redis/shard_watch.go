@@ -14,9 +14,6 @@ func (s *Store) shardChannel() string { return fmt.Sprintf("%sshard-changes:%d",
 func (r registry) Watch(ctx context.Context, name string, wake func(string)) error {
 	s, channel := r.s, r.s.shardChannel()
 	if name != "" {
-		if err := shard.ValidateName(name); err != nil {
-			return err
-		}
 		channel += ":" + name
 	}
 	confirmed := 0

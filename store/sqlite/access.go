@@ -14,9 +14,9 @@ import (
 var _ store.Tokens = (*Store)(nil)
 
 // Tokens is what the store keeps for package access.
-func (s *Store) Tokens() access.Tokens { return tokens{s} }
+func (s *Store) Tokens() access.Tokens { return access.NewTokens(tokens{s}) }
 
-// tokens is the [access.Tokens] of a Store.
+// tokens is the [access.Table] of a Store.
 type tokens struct{ s *Store }
 
 const (
@@ -30,21 +30,12 @@ ON CONFLICT (id) DO UPDATE SET revoked_us = ?8, revoked_by = ?9`
 	dropToken = "DELETE FROM understudy_token WHERE id = ?1"
 )
 
-// Add implements [access.Tokens].
-func (a tokens) Add(ctx context.Context, t access.Token, lasts time.Duration) (access.Token, error) {
-	return a.change(ctx, "adding a token", access.DecideAdd(t, lasts))
-}
-
-// Revoke implements [access.Tokens].
-func (a tokens) Revoke(ctx context.Context, ref, by string) (access.Token, error) {
-	return a.change(ctx, "revoking a token", access.DecideRevoke(ref, by))
-}
-
-func (a tokens) change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
+// Change implements [access.Table].
+func (a tokens) Change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
 	var c access.Change
 	var refused error
 	err := a.s.write(ctx, op, func(t *txn) error {
-		all, err := tokensOf(t.ctx, t.statements)
+		all, err := list(t.call, allTokens, nil, scanToken)
 		if err != nil {
 			return err
 		}
@@ -72,12 +63,9 @@ func (a tokens) change(ctx context.Context, op string, decide access.Decision) (
 	return c.Token, nil
 }
 
-// List implements [access.Tokens].
+// List implements [access.Table].
 func (a tokens) List(ctx context.Context) (all []access.Token, now time.Time, err error) {
-	err = a.s.read(ctx, "listing tokens", func(ctx context.Context) (err error) {
-		all, err = tokensOf(ctx, a.s.reading)
-		return err
-	})
+	all, err = readAll(ctx, a.s, "listing tokens", allTokens, nil, scanToken)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -85,24 +73,19 @@ func (a tokens) List(ctx context.Context) (all []access.Token, now time.Time, er
 	return all, time.UnixMicro(a.s.clocks.wallMicros()).UTC(), nil
 }
 
-func tokensOf(ctx context.Context, from *statements) (all []access.Token, err error) {
-	err = from.each(ctx, allTokens, nil, func(scan func(...any) error) error {
-		var t access.Token
-		var scopes string
-		var sum []byte
-		var created, expires, revoked int64
-		if err := scan(&t.ID, &t.Name, &scopes, &sum, &created, &t.By, &expires, &revoked, &t.RevokedBy); err != nil {
-			return err
-		}
-		if copy(t.Sum[:], sum) != sha256.Size || len(sum) != sha256.Size {
-			return fmt.Errorf("token %s has a sum of %d bytes: something else writes into its table", t.ID, len(sum))
-		}
-		for name := range strings.FieldsSeq(scopes) {
-			t.Scopes = append(t.Scopes, access.Scope(name))
-		}
-		t.Created, t.Expires, t.Revoked = timeOf(created).UTC(), timeOf(expires).UTC(), timeOf(revoked).UTC()
-		all = append(all, t)
-		return nil
-	})
-	return all, err
+func scanToken(scan scanner) (t access.Token, err error) {
+	var scopes string
+	var sum []byte
+	var created, expires, revoked int64
+	if err := scan(&t.ID, &t.Name, &scopes, &sum, &created, &t.By, &expires, &revoked, &t.RevokedBy); err != nil {
+		return t, err
+	}
+	if copy(t.Sum[:], sum) != sha256.Size || len(sum) != sha256.Size {
+		return t, fmt.Errorf("token %s has a sum of %d bytes: something else writes into its table", t.ID, len(sum))
+	}
+	for name := range strings.FieldsSeq(scopes) {
+		t.Scopes = append(t.Scopes, access.Scope(name))
+	}
+	t.Created, t.Expires, t.Revoked = timeOf(created).UTC(), timeOf(expires).UTC(), timeOf(revoked).UTC()
+	return t, nil
 }

@@ -29,14 +29,14 @@ func (s *Store) Inspect(ctx context.Context) (store.Info, error) {
 	}
 	var version, mode string
 	var now, foreign int64
-	err = s.read(ctx, "inspecting", func(ctx context.Context) (err error) {
-		if info.Schema, info.Readers, err = schemaVersion(ctx, s.reading); err != nil {
+	err = s.read(ctx, "inspecting", func(c call) (err error) {
+		if info.Schema, info.Readers, err = schemaVersion(c); err != nil {
 			return err
 		}
-		if err = s.reading.one(ctx, inspectSQL, nil, &version, &now, &mode); err != nil || info.Schema < info.Wanted {
+		if err = c.one(inspectSQL, nil, &version, &now, &mode); err != nil || info.Schema < info.Wanted {
 			return err
 		}
-		return s.reading.one(ctx, foreignSQL, []any{s.clocks.boot}, &foreign)
+		return c.one(foreignSQL, []any{s.clocks.boot}, &foreign)
 	})
 	if err != nil {
 		return store.Info{}, err

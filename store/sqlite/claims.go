@@ -95,7 +95,7 @@ func (s claims) Offer(ctx context.Context, space string, keys []string, in time.
 // execReturning runs a statement that returns one column of the row that it changed, if
 // it changed one, and tells whether it did and is says so.
 func (t *txn) execReturning(text string, is func(string) bool, args ...any) (yes bool, err error) {
-	err = t.each(t.ctx, text, args, func(scan func(...any) error) error {
+	err = t.each(text, args, func(scan scanner) error {
 		var v string
 		if err := scan(&v); err != nil {
 			return err
@@ -213,26 +213,14 @@ func (s claims) Release(ctx context.Context, space, session string, held []claim
 
 // List implements [claim.KeyTable].
 func (s claims) List(ctx context.Context, q claim.Query) ([]claim.Row, error) {
-	if q.Limit <= 0 || q.Limit > claim.MaxKeys {
-		q.Limit = claim.MaxKeys
-	}
-	text, args := listClaims, []any{s.clocks.boot, q.Space, q.After, q.Limit}
+	text, args := listClaims, []any{s.clocks.boot, q.Space, q.After, q.PageSize()}
 	if q.Session != "" {
 		text, args = listHeld, append(args, q.Session)
 	}
-	var out []claim.Row
-	err := s.read(ctx, "listing keys", func(ctx context.Context) error {
-		out = nil
-		return s.reading.each(ctx, text, args, func(scan func(...any) error) error {
-			r, err := scanRow(scan, s.clocks.boot)
-			out = append(out, r)
-			return err
-		})
-	})
-	return out, err
+	return readAll(ctx, s.Store, "listing keys", text, args, func(scan scanner) (claim.Row, error) { return scanRow(scan, s.clocks.boot) })
 }
 
-func scanRow(scan func(...any) error, ours string) (r claim.Row, err error) {
+func scanRow(scan scanner, ours string) (r claim.Row, err error) {
 	var since, hold, boot, wall int64
 	var ready *int64
 	var bootID string

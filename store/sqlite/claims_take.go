@@ -86,9 +86,7 @@ FROM (
 func (s claims) ClaimKeys(ctx context.Context, w claim.ClaimRequest) (taken []claim.Claim, err error) {
 	const op = "taking keys"
 	var alive, free bool
-	err = s.read(ctx, op, func(ctx context.Context) error {
-		return s.reading.one(ctx, lookFirst, []any{s.clocks.boot, w.Space, w.Session}, &alive, &free)
-	})
+	err = s.readOne(ctx, op, lookFirst, []any{s.clocks.boot, w.Space, w.Session}, &alive, &free)
 	if err == nil && !alive {
 		err = fmt.Errorf("session %s: %w", w.Session, lease.ErrLapsed)
 	}
@@ -163,7 +161,7 @@ func (k *claimAttempt) run() error {
 // findLapsed finds the keys of those who have lapsed.
 func (k *claimAttempt) findLapsed() error {
 	foreign := map[string]bool{}
-	err := k.each(k.ctx, lapsedHolders, []any{k.boot}, func(scan func(...any) error) error {
+	err := k.each(lapsedHolders, []any{k.boot}, func(scan scanner) error {
 		var id string
 		var who lease.Instance
 		var ours bool
@@ -182,7 +180,7 @@ func (k *claimAttempt) findLapsed() error {
 		if err != nil {
 			return err
 		}
-		err = k.each(k.ctx, lapsedKeys, []any{id, k.want.Space, k.wall, foreign[id], k.now, k.most()}, func(scan func(...any) error) error {
+		err = k.each(lapsedKeys, []any{id, k.want.Space, k.wall, foreign[id], k.now, k.most()}, func(scan scanner) error {
 			f := freeKey{session: id}
 			err := scan(&f.key, &f.term, &f.ready, &f.interrupted)
 			k.found = append(k.found, f)
@@ -199,7 +197,7 @@ var errEnough = errors.New("enough")
 func (k *claimAttempt) findFree() error {
 	const passed = claim.MaxKeys // fresh keys that are looked past
 	fresh, settled, n := k.want.Fresh, k.wall-k.want.Linger.Microseconds(), 0
-	err := k.each(k.ctx, freeKeys, []any{k.want.Space, k.wall, k.most() + passed}, func(scan func(...any) error) error {
+	err := k.each(freeKeys, []any{k.want.Space, k.wall, k.most() + passed}, func(scan scanner) error {
 		var f freeKey
 		var since int64
 		if err := scan(&f.key, &f.term, &f.ready, &f.interrupted, &since); err != nil {
@@ -235,9 +233,9 @@ func (s claims) Join(ctx context.Context, m claim.Member) (share claim.Share, er
 		wanted = 1
 	}
 	args := []any{s.clocks.boot, m.Space, m.Session}
-	err = s.read(ctx, op, func(ctx context.Context) error {
+	err = s.read(ctx, op, func(c call) error {
 		alive = false
-		return s.reading.each(ctx, askMember, args, func(scan func(...any) error) error { return scan(&alive, &asleep) })
+		return notThere(c.one(askMember, args, &alive, &asleep))
 	})
 	if err != nil {
 		return share, err
@@ -260,8 +258,6 @@ func (s claims) Join(ctx context.Context, m claim.Member) (share claim.Share, er
 			return share, err
 		}
 	}
-	err = s.read(ctx, op, func(ctx context.Context) error {
-		return s.reading.one(ctx, shareOf, args, &share.Members, &share.Held, &share.Least, &share.Mine, &share.Free)
-	})
+	err = s.readOne(ctx, op, shareOf, args, &share.Members, &share.Held, &share.Least, &share.Mine, &share.Free)
 	return share, err
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 )
 
 // statements keeps prepared statements by their text. All texts are constants of
@@ -42,13 +43,31 @@ func (s *statements) prepare(ctx context.Context, text string) (*sql.Stmt, error
 	return st, nil
 }
 
+// scanner reads the columns of a row.
+type scanner = func(dest ...any) error
+
+// call is statements as one call runs them, within tx if there is one.
+type call struct {
+	*statements
+	ctx context.Context
+	tx  *sql.Tx
+}
+
+func (c call) statement(text string) (*sql.Stmt, error) {
+	st, err := c.prepare(c.ctx, text)
+	if err == nil && c.tx != nil {
+		st = c.tx.StmtContext(c.ctx, st)
+	}
+	return st, err
+}
+
 // exec runs a statement and returns how many rows it changed.
-func (s *statements) exec(ctx context.Context, text string, args ...any) (int64, error) {
-	st, err := s.prepare(ctx, text)
+func (c call) exec(text string, args ...any) (int64, error) {
+	st, err := c.statement(text)
 	if err != nil {
 		return 0, err
 	}
-	r, err := st.ExecContext(ctx, args...)
+	r, err := st.ExecContext(c.ctx, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -56,21 +75,21 @@ func (s *statements) exec(ctx context.Context, text string, args ...any) (int64,
 }
 
 // one reads the first row; [sql.ErrNoRows] when there is none.
-func (s *statements) one(ctx context.Context, text string, args []any, dest ...any) error {
-	st, err := s.prepare(ctx, text)
+func (c call) one(text string, args []any, dest ...any) error {
+	st, err := c.statement(text)
 	if err != nil {
 		return err
 	}
-	return st.QueryRowContext(ctx, args...).Scan(dest...)
+	return st.QueryRowContext(c.ctx, args...).Scan(dest...)
 }
 
 // each calls f for every row.
-func (s *statements) each(ctx context.Context, text string, args []any, f func(scan func(...any) error) error) error {
-	st, err := s.prepare(ctx, text)
+func (c call) each(text string, args []any, f func(scan scanner) error) error {
+	st, err := c.statement(text)
 	if err != nil {
 		return err
 	}
-	rows, err := st.QueryContext(ctx, args...)
+	rows, err := st.QueryContext(c.ctx, args...)
 	if err != nil {
 		return err
 	}
@@ -81,6 +100,22 @@ func (s *statements) each(ctx context.Context, text string, args []any, f func(s
 		}
 	}
 	return rows.Err()
+}
+
+// list reads all rows.
+func list[T any](c call, text string, args []any, scan func(scanner) (T, error)) (all []T, err error) {
+	err = c.each(text, args, func(columns scanner) error {
+		one, err := scan(columns)
+		all = append(all, one)
+		return err
+	})
+	return all, err
+}
+
+// list1 is a row of one column.
+func list1[T any](scan scanner) (v T, err error) {
+	err = scan(&v)
+	return v, err
 }
 
 func (s *statements) close() error {
@@ -160,21 +195,21 @@ func (w *writer) close() error {
 	return err
 }
 
-// txn is a transaction that holds the file's write lock. now and wall were read
-// under that lock.
-type txn struct {
-	*statements
-	ctx       context.Context // never ends
+// instant is when a transaction was: by the boot-time clock of a run of the kernel, and by the wall clock.
+type instant struct {
 	boot      string
 	now, wall int64 // µs
 }
 
-func (t *txn) exec(text string, args ...any) (int64, error) {
-	return t.statements.exec(t.ctx, text, args...)
-}
+func (c clocks) instant() instant { return instant{c.boot, c.bootMicros(), c.wallMicros()} }
 
-func (t *txn) one(text string, args []any, dest ...any) error {
-	return t.statements.one(t.ctx, text, args, dest...)
+func (i instant) wallTime() time.Time { return time.UnixMicro(i.wall) }
+
+// txn is a transaction. One that writes holds the file's write lock; its clocks were read under that lock, and its context
+// never ends.
+type txn struct {
+	call
+	instant
 }
 
 // writing gives the caller its turn on the connection that writes, when it is
@@ -212,7 +247,7 @@ func (s *Store) write(ctx context.Context, op string, fn func(*txn) error) error
 	}
 	defer done()
 	calm := context.WithoutCancel(ctx)
-	t := &txn{statements: s.writer.stmts, ctx: calm, boot: s.clocks.boot}
+	t := &txn{call: call{statements: s.writer.stmts, ctx: calm}}
 	err = retry(ctx, func() error {
 		_, err := t.exec("BEGIN IMMEDIATE")
 		return err
@@ -220,20 +255,20 @@ func (s *Store) write(ctx context.Context, op string, fn func(*txn) error) error
 	if err != nil {
 		return failed(op, err)
 	}
-	t.now, t.wall = s.clocks.bootMicros(), s.clocks.wallMicros()
+	t.instant = s.clocks.instant()
 	if err := fn(t); err != nil {
-		s.rollback(calm)
+		s.rollback(t)
 		return failed(op, err)
 	}
-	if _, err := t.statements.exec(calm, "COMMIT"); err != nil {
-		s.rollback(calm)
+	if _, err := t.exec("COMMIT"); err != nil {
+		s.rollback(t)
 		return commitFailed(op, err)
 	}
 	return nil
 }
 
-func (s *Store) rollback(ctx context.Context) {
-	_, err := s.writer.stmts.exec(ctx, "ROLLBACK")
+func (s *Store) rollback(t *txn) {
+	_, err := t.exec("ROLLBACK")
 	// After some errors, a full disk for one, SQLite has rolled back by itself.
 	if err != nil && !strings.Contains(err.Error(), "no transaction is active") {
 		s.log.Warn("the store's connection could not roll back; connecting anew", "err", err)
@@ -242,19 +277,57 @@ func (s *Store) rollback(ctx context.Context) {
 }
 
 // read runs fn, again while the file is locked. fn starts from nothing each time.
-func (s *Store) read(ctx context.Context, op string, fn func(context.Context) error) error {
+func (s *Store) read(ctx context.Context, op string, fn func(call) error) error {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	err := retry(ctx, func() error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fn(ctx)
+		return fn(call{statements: s.reading, ctx: ctx})
 	})
 	if err != nil {
 		return failed(op, err)
 	}
 	return nil
+}
+
+// readOne reads the first row of a statement.
+func (s *Store) readOne(ctx context.Context, op, text string, args []any, dest ...any) error {
+	return s.read(ctx, op, func(c call) error { return c.one(text, args, dest...) })
+}
+
+// readAll lists all rows of a statement.
+func readAll[T any](ctx context.Context, s *Store, op, text string, args []any, scan func(scanner) (T, error)) (all []T, err error) {
+	err = s.read(ctx, op, func(c call) (err error) {
+		all, err = list(c, text, args, scan)
+		return err
+	})
+	return all, err
+}
+
+// snapshot runs fn, which only reads, on one state of the file. first, which fixes the state, is a statement of one row that goes to dest. The
+// clocks are read after it: nothing in the state is later.
+func (s *Store) snapshot(ctx context.Context, op, first string, dest []any, fn func(*txn) error) error {
+	return s.read(ctx, op, func(c call) error {
+		select {
+		case s.snapshots <- struct{}{}:
+			defer func() { <-s.snapshots }()
+		case <-c.ctx.Done():
+			return context.Cause(c.ctx)
+		}
+		tx, err := s.wide.BeginTx(c.ctx, &sql.TxOptions{ReadOnly: true})
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		v := &txn{call: call{s.frozen, c.ctx, tx}}
+		if err := v.one(first, nil, dest...); err != nil {
+			return err
+		}
+		v.instant = s.clocks.instant()
+		return fn(v)
+	})
 }
 
 // rememberFile notes which file the path names, once.

@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/shard"
 )
 
 // code is SQLite's primary result code, 0 when err is not from SQLite.
@@ -36,18 +38,13 @@ func busy(err error) bool {
 // retry tries until the outcome is something else than busy or ctx ends.
 // SQLite's own waiting lets one process starve another; random pauses do not.
 func retry(ctx context.Context, try func() error) error {
-	const first, longest = 500 * time.Microsecond, 10 * time.Millisecond
-	for pause := first; ; pause = min(2*pause, longest) {
+	for pauses := (backoff.Backoff{First: time.Millisecond, Most: 15 * time.Millisecond}); ; {
 		err := try()
 		if !busy(err) {
 			return err
 		}
-		timer := time.NewTimer(pause/2 + rand.N(pause))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pauses.Wait(ctx) {
 			return fmt.Errorf("another transaction kept the file locked: %w: %w", err, context.Cause(ctx))
-		case <-timer.C:
 		}
 	}
 }
@@ -56,7 +53,9 @@ func retry(ctx context.Context, try func() error) error {
 // they are; all else says that nothing was applied.
 func failed(op string, err error) error {
 	for _, refusal := range []error{
-		lease.ErrHeld, lease.ErrNotHeld, lease.ErrLapsed, dispatch.ErrNoQueue, dispatch.ErrNoMessage, dispatch.ErrState,
+		lease.ErrHeld, lease.ErrNotHeld, lease.ErrLapsed, lease.ErrInvalid, dispatch.ErrNoQueue, dispatch.ErrNoMessage, dispatch.ErrState,
+		monitor.ErrNoSource, monitor.ErrNoCheck, monitor.ErrNoAlarm,
+		shard.ErrNotFound, shard.ErrChanged, shard.ErrLocked, shard.ErrTaken, shard.ErrNoCommand,
 	} {
 		if errors.Is(err, refusal) {
 			return err

@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"slices"
 	"time"
 
@@ -35,17 +33,11 @@ func (s *Store) Append(ctx context.Context, e history.Event) error {
 // Read implements [history.Log].
 func (s *Store) Read(ctx context.Context, q history.Query) ([]history.Event, error) {
 	text, args := selectEvents(q)
-	var out []history.Event
-	err := s.read(ctx, "reading the history", func(ctx context.Context) error {
-		out = nil
-		return s.reading.each(ctx, text, args, func(scan func(...any) error) error {
-			var e history.Event
-			var at, duration int64
-			err := scan(&e.ID, &at, &e.Part, &e.Subject, &e.From, &e.To, &e.Term, &e.Reason, &duration)
-			e.At, e.Duration = time.UnixMicro(at), time.Duration(duration)
-			out = append(out, e)
-			return err
-		})
+	out, err := readAll(ctx, s, "reading the history", text, args, func(scan scanner) (e history.Event, err error) {
+		var at int64
+		err = scan(&e.ID, &at, &e.Part, &e.Subject, &e.From, &e.To, &e.Term, &e.Reason, &e.Duration)
+		e.At = time.UnixMicro(at)
+		return e, err
 	})
 	if err != nil {
 		return nil, err
@@ -75,11 +67,7 @@ func selectEvents(q history.Query) (text string, args []any) {
 	} else {
 		text += " ORDER BY id LIMIT ?"
 	}
-	limit := q.Limit
-	if limit <= 0 || limit > history.MaxRead {
-		limit = history.MaxRead
-	}
-	return text, append(args, limit)
+	return text, append(args, q.PageSize())
 }
 
 const (
@@ -91,13 +79,9 @@ const (
 // waits for all of it.
 func (s *Store) Trim(ctx context.Context, keep int) (int64, error) {
 	var last, deleted int64
-	err := s.read(ctx, "trimming the history", func(ctx context.Context) error {
+	err := s.read(ctx, "trimming the history", func(c call) error {
 		last = 0
-		err := s.reading.one(ctx, newestToGo, []any{max(0, keep)}, &last)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		return err
+		return notThere(c.one(newestToGo, []any{max(0, keep)}, &last))
 	})
 	for err == nil && last > 0 {
 		var n int64

@@ -42,9 +42,9 @@ WHERE space = ?1 AND key = ?2`
 	leaveOne = "DELETE FROM understudy_waiter WHERE space = ?1 AND key = ?2 AND session = ?3"
 )
 
-// scanLease fills l from leaseColumns, as seen from the given boot; before are
-// columns that precede them.
-func scanLease(scan func(...any) error, boot string, l *lease.Lease, before ...any) error {
+// scanLease reads leaseColumns, as seen from the given boot; before are columns that precede them.
+func scanLease(scan scanner, boot string, id lease.ID, before ...any) (lease.Lease, error) {
+	l := lease.Lease{ID: id}
 	var since, reserved, interval, timeout, deadline, now, wall int64
 	var reservedBoot, sessionBoot string
 	err := scan(append(before,
@@ -52,7 +52,7 @@ func scanLease(scan func(...any) error, boot string, l *lease.Lease, before ...a
 		&l.Holder.ID, &l.Holder.Name, &l.Holder.Address, &interval, &timeout, &l.Seq, &sessionBoot, &deadline, &l.Ended,
 		&now, &wall, &l.Waiting)...)
 	if err != nil || l.Term == 0 {
-		return err
+		return l, err
 	}
 	l.Since, l.Age = time.UnixMicro(since), micros(wall-since)
 	// A reservation from before a reboot is for a process that is no more.
@@ -60,32 +60,27 @@ func scanLease(scan func(...any) error, boot string, l *lease.Lease, before ...a
 		l.Reserved = max(0, micros(reserved-now))
 	}
 	if timeout == 0 {
-		return nil // free, or the session's row is gone
+		return l, nil // free, or the session's row is gone
 	}
 	l.Timing = lease.Timing{Interval: micros(interval), Timeout: micros(timeout)}
 	l.Foreign = sessionBoot != boot
 	if !l.Foreign {
 		l.Remaining = micros(deadline - now)
 	}
-	return nil
+	return l, nil
 }
 
-func (t *txn) lease(id lease.ID) (lease.Lease, error) {
-	l := lease.Lease{ID: id}
-	err := scanLease(func(dest ...any) error {
-		return t.one(getLease, []any{t.boot, id.Space, id.Key}, dest...)
-	}, t.boot, &l)
-	return l, err
+// lease reads a lease, as seen from the given boot.
+func (c call) lease(id lease.ID, boot string) (lease.Lease, error) {
+	return scanLease(func(dest ...any) error { return c.one(getLease, []any{boot, id.Space, id.Key}, dest...) }, boot, id)
 }
 
 // Get implements [lease.Store].
 func (s *Store) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	var l lease.Lease
-	err := s.read(ctx, "reading a lease", func(ctx context.Context) error {
-		l = lease.Lease{ID: id}
-		return scanLease(func(dest ...any) error {
-			return s.reading.one(ctx, getLease, []any{s.clocks.boot, id.Space, id.Key}, dest...)
-		}, s.clocks.boot, &l)
+	err := s.read(ctx, "reading a lease", func(c call) (err error) {
+		l, err = c.lease(id, s.clocks.boot)
+		return err
 	})
 	if err != nil {
 		return lease.Lease{}, err
@@ -96,19 +91,12 @@ func (s *Store) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 // List implements [lease.Store].
 func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lease.Lease, error) {
 	limit = min(max(limit, 1), lease.MaxList)
-	var out []lease.Lease
-	err := s.read(ctx, "listing leases", func(ctx context.Context) error {
-		out = nil
-		return s.reading.each(ctx, listLeases, []any{s.clocks.boot, space, after, limit}, func(scan func(...any) error) error {
-			l := lease.Lease{ID: lease.ID{Space: space}}
-			if err := scanLease(scan, s.clocks.boot, &l, &l.Key); err != nil {
-				return err
-			}
-			out = append(out, l)
-			return nil
-		})
+	return readAll(ctx, s, "listing leases", listLeases, []any{s.clocks.boot, space, after, limit}, func(scan scanner) (lease.Lease, error) {
+		key := ""
+		l, err := scanLease(scan, s.clocks.boot, lease.ID{Space: space}, &key)
+		l.Key = key
+		return l, err
 	})
-	return out, err
 }
 
 // Acquire implements [lease.Store].
@@ -119,7 +107,7 @@ func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, 
 		if err != nil {
 			return err
 		}
-		if shown, err = t.lease(c.Lease); err != nil || shown.Session == c.Session {
+		if shown, err = t.lease(c.Lease, t.boot); err != nil || shown.Session == c.Session {
 			return err
 		}
 		reason, ok := c.Permits(shown, me.Instance)
@@ -187,7 +175,7 @@ func (t *txn) depose(old lease.Lease, e *history.Event) error {
 // Release implements [lease.Store].
 func (s *Store) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	return s.write(ctx, "releasing", func(t *txn) error {
-		l, err := t.lease(h.Lease)
+		l, err := t.lease(h.Lease, t.boot)
 		if err != nil {
 			return err
 		}

@@ -33,13 +33,13 @@ const (
 
 // schemaVersion reads the schema's version, 0 when there is none, and the oldest that a program
 // must know.
-func schemaVersion(ctx context.Context, on *statements) (version, readers int, err error) {
+func schemaVersion(c call) (version, readers int, err error) {
 	var tables int
-	if err := on.one(ctx, schemaTables, nil, &tables); err != nil || tables == 0 {
+	if err := c.one(schemaTables, nil, &tables); err != nil || tables == 0 {
 		return 0, 0, err
 	}
-	if err = on.one(ctx, readReaders, nil, &readers); err == nil && tables > 1 {
-		err = on.one(ctx, readSteps, nil, &version)
+	if err = c.one(readReaders, nil, &readers); err == nil && tables > 1 {
+		err = c.one(readSteps, nil, &version)
 	}
 	return max(version, readers), readers, err
 }
@@ -60,8 +60,8 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 		return 0, 0, err
 	}
 	var readers int
-	err = s.read(ctx, "reading the schema's version", func(ctx context.Context) error {
-		from, readers, err = schemaVersion(ctx, s.reading)
+	err = s.read(ctx, "reading the schema's version", func(c call) error {
+		from, readers, err = schemaVersion(c)
 		return err
 	})
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 	if from < len(all) {
 		err = s.write(ctx, "migrating", func(t *txn) error {
 			// Another process may have done it meanwhile.
-			if from, readers, err = schemaVersion(t.ctx, t.statements); err != nil {
+			if from, readers, err = schemaVersion(t.call); err != nil {
 				return err
 			}
 			return s.apply(t, from, all)

@@ -2,9 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,20 +18,10 @@ var _ store.Monitors = (*Store)(nil)
 // A moment is what was recorded last and what the boot-time clock has counted
 // since; after a reboot, what the wall clock says has passed. It is recorded by
 // every transaction that writes, so that it never falls.
-type monitors struct {
-	s *Store
-	// reading are the statements of snapshots. These have a pool without a bound: one
-	// that was full of snapshots could not prepare what they wait for.
-	reading *statements
-	turns   chan struct{} // bounds the snapshots
-}
+type monitors struct{ *Store }
 
 // Monitor is what the store keeps for package monitor.
-func (s *Store) Monitor() monitor.Store { return s.monitors }
-
-func newMonitors(s *Store) monitors {
-	return monitors{s: s, reading: newStatements(s.wide), turns: make(chan struct{}, maxReaders)}
-}
+func (s *Store) Monitor() monitor.Store { return monitors{s} }
 
 const (
 	sinceRecorded = "moment_us + max(0, iif(boot = ?1, ?2 - boot_us, ?3 - wall_us))"
@@ -48,160 +36,42 @@ RETURNING moment_us, generation`
 	bumpGeneration = "UPDATE understudy_monitor SET generation = generation + 1 RETURNING generation"
 )
 
-// rowReader is a transaction of either kind.
-type rowReader interface {
-	rows(text string, args []any, f func(scan func(...any) error) error) error
-	row(text string, args []any, dest ...any) error
-	moment() monitor.StoreTime
-	wallTime() time.Time
-}
-
-// ledger is a transaction on the monitor's tables that writes.
-type ledger struct {
+// moment is a transaction on the monitor's tables.
+type moment struct {
 	*txn
-	at         int64 // the moment
+	at         monitor.StoreTime
 	generation int64
 }
 
-func (l *ledger) rows(text string, args []any, f func(func(...any) error) error) error {
-	return l.each(l.ctx, text, args, f)
-}
-
-func (l *ledger) row(text string, args []any, dest ...any) error { return l.one(text, args, dest...) }
-func (l *ledger) moment() monitor.StoreTime                      { return monitor.StoreTime(l.at) }
-func (l *ledger) wallTime() time.Time                            { return time.UnixMicro(l.wall) }
-
 // changed tells all instances to read the settings anew.
-func (l *ledger) changed() error { return l.row(bumpGeneration, nil, &l.generation) }
+func (l *moment) changed() error { return l.one(bumpGeneration, nil, &l.generation) }
 
-// write runs fn in a transaction whose moment is recorded. Unlike the store's
-// own, it hands on the refusals of package monitor.
-func (m monitors) write(ctx context.Context, op string, fn func(*ledger) error) error {
-	var refused error
-	err := m.s.write(ctx, op, func(t *txn) error {
-		l := &ledger{txn: t}
-		err := l.row(recordMoment, []any{t.boot, t.now, t.wall}, &l.at, &l.generation)
-		if err == nil {
-			err = fn(l)
+// write runs fn in a transaction whose moment is recorded.
+func (m monitors) write(ctx context.Context, op string, fn func(*moment) error) error {
+	return m.Store.write(ctx, op, func(t *txn) error {
+		l := &moment{txn: t}
+		if err := l.one(recordMoment, []any{t.boot, t.now, t.wall}, &l.at, &l.generation); err != nil {
+			return err
 		}
-		if refusal(err) {
-			refused = err
-		}
-		return err
+		return fn(l)
 	})
-	if refused != nil {
-		return refused
-	}
-	return err
-}
-
-// refusal tells errors that say no, from those of a store that failed.
-func refusal(err error) bool {
-	for _, r := range []error{monitor.ErrNoSource, monitor.ErrNoCheck, monitor.ErrNoAlarm, lease.ErrInvalid} {
-		if errors.Is(err, r) {
-			return true
-		}
-	}
-	return false
 }
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("sqlite: %w: %s", lease.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// snapshot is a transaction that reads.
-type snapshot struct {
-	*statements
-	ctx        context.Context
-	tx         *sql.Tx
-	at, wall   int64
-	generation int64
-}
-
-func (v *snapshot) rows(text string, args []any, f func(func(...any) error) error) error {
-	st, err := v.prepare(v.ctx, text)
-	if err != nil {
-		return err
-	}
-	rows, err := v.tx.StmtContext(v.ctx, st).QueryContext(v.ctx, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := f(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-func (v *snapshot) row(text string, args []any, dest ...any) error {
-	found := false
-	err := v.rows(text, args, func(scan func(...any) error) error {
-		if found {
-			return nil
-		}
-		found = true
-		return scan(dest...)
-	})
-	if err == nil && !found {
-		return sql.ErrNoRows
-	}
-	return err
-}
-
-func (v *snapshot) moment() monitor.StoreTime { return monitor.StoreTime(v.at) }
-func (v *snapshot) wallTime() time.Time       { return time.UnixMicro(v.wall) }
-
-// read runs fn on one state of the file. The clock is read after the state was
-// fixed: nothing in it is later.
-func (m monitors) read(ctx context.Context, op string, fn func(*snapshot) error) error {
-	var refused error
-	err := m.s.read(ctx, op, func(ctx context.Context) error {
-		select {
-		case m.turns <- struct{}{}:
-			defer func() { <-m.turns }()
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		tx, err := m.s.wide.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback()
-		v := &snapshot{statements: m.reading, ctx: ctx, tx: tx}
-		var boot string
-		var bootThen, moment, wallThen int64
-		if err := v.row(readClock, nil, &boot, &bootThen, &moment, &wallThen, &v.generation); err != nil {
-			return err
-		}
-		bootNow := m.s.clocks.bootMicros()
-		v.wall = m.s.clocks.wallMicros()
+// read runs fn on one state of the file.
+func (m monitors) read(ctx context.Context, op string, fn func(*moment) error) error {
+	var boot string
+	var bootThen, then, wallThen, generation int64
+	return m.snapshot(ctx, op, readClock, []any{&boot, &bootThen, &then, &wallThen, &generation}, func(v *txn) error {
 		passed := v.wall - wallThen
-		if boot == m.s.clocks.boot {
-			passed = bootNow - bootThen
+		if boot == v.boot {
+			passed = v.now - bootThen
 		}
-		v.at = moment + max(0, passed)
-		err = fn(v)
-		if refusal(err) {
-			refused = err
-			return nil
-		}
-		return err
+		return fn(&moment{v, monitor.StoreTime(then + max(0, passed)), generation})
 	})
-	if refused != nil {
-		return refused
-	}
-	return err
-}
-
-// wallOf is when a moment was, by the wall clock of now.
-func wallOf(r rowReader, m int64) time.Time {
-	if m == 0 {
-		return time.Time{}
-	}
-	return r.wallTime().Add(-r.moment().Sub(monitor.StoreTime(m)))
 }
 
 // dueIn is a due time as a column that is NULL for never.

@@ -38,7 +38,7 @@ func (m monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	return m.write(ctx, string(a.Type), func(l *ledger) error {
+	return m.write(ctx, string(a.Type), func(l *moment) error {
 		subject, err := l.act(&a)
 		if err != nil {
 			return err
@@ -48,7 +48,7 @@ func (m monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
 }
 
 // act does it, and says what it was done to.
-func (l *ledger) act(a *monitor.Action) (subject string, err error) {
+func (l *moment) act(a *monitor.Action) (subject string, err error) {
 	switch a.Type {
 	case monitor.ActionAcknowledge:
 		return a.Alarm, l.must(acknowledge, fmt.Errorf("%q: %w", a.Alarm, monitor.ErrNoAlarm), a.Alarm, a.Actor())
@@ -70,7 +70,7 @@ func (l *ledger) act(a *monitor.Action) (subject string, err error) {
 		return a.Check, l.pause(e, a.Type == monitor.ActionPause)
 	}
 	var id int64
-	err = l.row(findSource, []any{e.ID, a.Source}, &id)
+	err = l.one(findSource, []any{e.ID, a.Source}, &id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("%q of event %q: %w", a.Source, a.Check, monitor.ErrNoSource)
 	}
@@ -81,7 +81,7 @@ func (l *ledger) act(a *monitor.Action) (subject string, err error) {
 }
 
 // must runs a statement that has to change a row.
-func (l *ledger) must(text string, otherwise error, args ...any) error {
+func (l *moment) must(text string, otherwise error, args ...any) error {
 	n, err := l.exec(text, args...)
 	if err == nil && n == 0 {
 		return otherwise
@@ -89,7 +89,7 @@ func (l *ledger) must(text string, otherwise error, args ...any) error {
 	return err
 }
 
-func (l *ledger) pause(e *checkRow, on bool) error {
+func (l *moment) pause(e *checkRow, on bool) error {
 	n, err := l.exec(pauseEvent, e.ID, on, l.at)
 	if err == nil && n > 0 {
 		err = l.changed()
@@ -97,12 +97,12 @@ func (l *ledger) pause(e *checkRow, on bool) error {
 	return err
 }
 
-func (l *ledger) actOn(id int64, a *monitor.Action) (err error) {
+func (l *moment) actOn(id int64, a *monitor.Action) (err error) {
 	switch a.Type {
 	case monitor.ActionPause:
-		until := int64(0)
+		until := monitor.StoreTime(0)
 		if a.For > 0 {
-			until = l.at + a.For.Microseconds()
+			until = l.at.Add(a.For)
 		}
 		_, err = l.exec(pauseSource, id, until, a.Note)
 	case monitor.ActionResume:
@@ -142,14 +142,14 @@ func (m monitors) RegisterMember(ctx context.Context, n monitor.Member) error {
 		return err
 	}
 	known := false
-	err = m.read(ctx, "looking for a member", func(v *snapshot) (err error) {
-		known, err = enlisted(v, m.s.clocks.boot, &n, string(told))
+	err = m.read(ctx, "looking for a member", func(v *moment) (err error) {
+		known, err = enlisted(v, m.clocks.boot, &n, string(told))
 		return err
 	})
 	if err != nil || known {
 		return err
 	}
-	return m.write(ctx, "enlisting", func(l *ledger) error {
+	return m.write(ctx, "enlisting", func(l *moment) error {
 		if _, err := l.living(n.Session); err != nil {
 			return err
 		}
@@ -165,10 +165,10 @@ func (m monitors) RegisterMember(ctx context.Context, n monitor.Member) error {
 }
 
 // enlisted tells whether the member is known as it is, and its sinks are.
-func enlisted(v *snapshot, boot string, n *monitor.Member, told string) (bool, error) {
+func enlisted(v *moment, boot string, n *monitor.Member, told string) (bool, error) {
 	was := monitor.Member{}
 	var toldThen string
-	err := v.row(readMember, []any{boot, n.Session}, &was.Process, &was.Host, &was.Service, &was.Active, &was.Partitions, &toldThen)
+	err := v.one(readMember, []any{boot, n.Session}, &was.Process, &was.Host, &was.Service, &was.Active, &was.Partitions, &toldThen)
 	if err != nil {
 		return false, notThere(err)
 	}
@@ -181,7 +181,7 @@ func enlisted(v *snapshot, boot string, n *monitor.Member, told string) (bool, e
 }
 
 // register makes sinks known, and their queues.
-func (l *ledger) register(names []string) error {
+func (l *moment) register(names []string) error {
 	added := false
 	for _, name := range names {
 		n, err := l.exec(addSink, name)

@@ -3,9 +3,7 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
-	"time"
 
-	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -43,26 +41,21 @@ func selectSources(q monitor.SourceQuery) (text string, args []any) {
 	if q.Label != "" {
 		and("s.labels <> '' AND EXISTS (SELECT 1 FROM json_each(s.labels) l WHERE l.key = ? AND l.value = ?)", q.Label, q.Value)
 	}
-	return text + " ORDER BY e.name, s.name LIMIT ?", append(args, pageOf(q.Limit))
+	return text + " ORDER BY e.name, s.name LIMIT ?", append(args, monitor.PageSize(q.Limit))
 }
 
 // Sources implements [monitor.Admin].
 func (m monitors) Sources(ctx context.Context, q monitor.SourceQuery) ([]monitor.SourceRecord, error) {
 	text, args := selectSources(q)
 	var out []monitor.SourceRecord
-	err := m.read(ctx, "listing sources", func(v *snapshot) error {
+	err := m.read(ctx, "listing sources", func(v *moment) error {
 		out = nil
 		known, err := paths(v)
 		if err != nil {
 			return err
 		}
 		last := lastSeenPath(known)
-		var found []*sourceRow
-		err = v.rows(text, args, func(scan func(...any) error) error {
-			s := &sourceRow{}
-			found = append(found, s)
-			return s.read(scan)
-		})
+		found, err := list(v.call, text, args, scanSource)
 		events := checksOf(v)
 		for _, s := range found {
 			if err == nil {
@@ -92,52 +85,19 @@ type sourceRow struct {
 	code                   int
 }
 
-func (s *sourceRow) read(scan func(...any) error) error {
-	return s.factRow.scan(scan, &s.declared, &s.note, &s.beats, &s.recent, &s.every, &s.sent, &s.no, &s.code)
+func scanSource(scan scanner) (*sourceRow, error) {
+	s := &sourceRow{}
+	return s, s.factRow.scan(scan, &s.declared, &s.note, &s.beats, &s.recent, &s.every, &s.sent, &s.no, &s.code)
 }
 
-func (s *sourceRow) record(r rowReader, e *checkRow, known map[int64]*pathRow) monitor.SourceRecord {
-	out := monitor.SourceRecord{
-		Check: e.Name, Source: s.Source, Labels: s.Labels, Declared: s.declared, State: s.State, Running: s.RunStarted != 0,
-		Last: wallOf(r, int64(s.LastBeat)), Beats: s.beats, Recent: s.intervals(), Sent: timeOf(s.sent), Seq: s.no, Code: s.code,
-		Alarm: s.Alarm, Reason: s.Reason, Since: s.Started, Until: wallOf(r, int64(s.PausedUntil)), Note: s.note,
-	}
+func (s *sourceRow) record(r *moment, e *checkRow, known map[int64]*pathRow) monitor.SourceRecord {
+	out := s.Record(e.Check)
+	out.Declared, out.Beats, out.Sent, out.Seq, out.Code, out.Note = s.declared, s.beats, timeOf(s.sent), s.no, s.code, s.note
 	if s.LastBeat != 0 {
-		out.Quiet = s.Now.Sub(s.LastBeat)
+		out.Recent = monitor.RecentSlots(uint64(s.recent), int64(s.Now)/s.every-int64(s.LastBeat)/s.every)
 	}
 	if p := known[s.path]; p != nil {
 		out.Path = p.Name
-	}
-	out.Left = s.left(e.Check)
-	return out
-}
-
-// left is how long a source may still be quiet, if its path works and whatever its
-// state is.
-func (s *sourceRow) left(e monitor.Check) time.Duration {
-	f := s.Facts
-	f.State, f.Alarm, f.RetireRequested, f.Removed = monitor.Up, "", false, false
-	f.Path.LastSeen, f.Path.TrustFor = f.Now, monitor.MaxInterval
-	e.Paused = false
-	v := e.Evaluate(f)
-	switch {
-	case v.Transition != monitor.NoTransition:
-		return v.At.Sub(f.Now)
-	case v.Due == monitor.Never:
-		return time.Duration(1<<63 - 1)
-	}
-	return v.Due.Sub(f.Now)
-}
-
-// intervals are the last ones of a source that has beaten, the present one first.
-func (s *sourceRow) intervals() []bool {
-	if s.LastBeat == 0 {
-		return nil
-	}
-	recent := uint64(s.recent) << (int64(s.Now)/s.every - int64(s.LastBeat)/s.every)
-	out := make([]bool, 64)
-	for i := range out {
-		out[i] = recent>>i&1 == 1
 	}
 	return out
 }
@@ -159,33 +119,37 @@ WHERE ` + aliveSQL + " ORDER BY x.name, x.instance"
 // a source.
 func (m monitors) Overview(ctx context.Context) (monitor.Overview, error) {
 	var out monitor.Overview
-	err := m.read(ctx, "looking at the monitor", func(v *snapshot) error {
+	err := m.read(ctx, "looking at the monitor", func(v *moment) error {
 		out = monitor.Overview{Now: v.wallTime()}
-		err := v.rows(countSources, nil, func(scan func(...any) error) error {
-			var e checkRow
-			var c monitor.CheckCount
+		var err error
+		out.Checks, err = list(v.call, countSources, nil, func(scan scanner) (c monitor.CheckCount, err error) {
 			var standing int64
-			err := e.scan(scan, &c.Up, &c.Down, &c.Paused, &c.Retired, &c.NeverSeen, &standing)
-			c.StoredCheck = e.StoredCheck
-			out.Checks = append(out.Checks, c)
-			out.Standing += standing
-			return err
+			e, err := scanCheck(scan, &c.Up, &c.Down, &c.Paused, &c.Retired, &c.NeverSeen, &standing)
+			if err == nil {
+				c.StoredCheck = e.StoredCheck
+				out.Standing += standing
+			}
+			return c, err
 		})
 		if err != nil {
 			return err
 		}
 		var configured int64
-		if err := v.row(readConfigured, nil, &configured, &out.Origin, &out.Error); err != nil {
+		if err := v.one(readConfigured, nil, &configured, &out.Origin, &out.Error); err != nil {
 			return err
 		}
 		out.Configured = timeOf(configured)
-		if out.Paths, err = pathRecords(v); err != nil {
+		out.Paths, err = list(v.call, pathsByName, nil, func(scan scanner) (monitor.PathView, error) {
+			p, err := scanPath(scan)
+			return p.View(v.at), err
+		})
+		if err != nil {
 			return err
 		}
 		if out.Sinks, err = sinks(v); err != nil {
 			return err
 		}
-		out.Members, err = members(v, m.s.clocks.boot)
+		out.Members, err = list(v.call, listMembers, []any{v.boot}, scanMember)
 		return err
 	})
 	return out, err
@@ -193,29 +157,11 @@ func (m monitors) Overview(ctx context.Context) (monitor.Overview, error) {
 
 const pathsByName = listPaths + " ORDER BY name"
 
-func pathRecords(r rowReader) (out []monitor.PathView, err error) {
-	err = r.rows(pathsByName, nil, func(scan func(...any) error) error {
-		var p pathRow
-		if err := p.scan(scan); err != nil {
-			return err
-		}
-		now := r.moment()
-		out = append(out, monitor.PathView{PathStatus: p.PathStatus, Working: now.Sub(p.LastSeen) <= max(p.TrustFor, p.MaxGap), Quiet: now.Sub(p.LastSeen)})
-		return nil
-	})
-	return out, err
-}
-
-func members(r rowReader, boot string) (out []monitor.Member, err error) {
-	err = r.rows(listMembers, []any{boot}, func(scan func(...any) error) error {
-		m := monitor.Member{Instance: lease.Instance{}}
-		var told []byte
-		err := scan(&m.Session, &m.Instance.ID, &m.Instance.Name, &m.Instance.Address, &m.Process, &m.Host, &m.Service, &m.Active, &m.Partitions, &told)
-		if err == nil {
-			err = json.Unmarshal(told, &m.Sinks)
-		}
-		out = append(out, m)
-		return err
-	})
-	return out, err
+func scanMember(scan scanner) (m monitor.Member, err error) {
+	var told []byte
+	err = scan(&m.Session, &m.Instance.ID, &m.Instance.Name, &m.Instance.Address, &m.Process, &m.Host, &m.Service, &m.Active, &m.Partitions, &told)
+	if err == nil {
+		err = json.Unmarshal(told, &m.Sinks)
+	}
+	return m, err
 }

@@ -9,37 +9,27 @@ import (
 const alarmColumns = `
 SELECT a.id, a.event, a.source, a.labels, a.reason, a.started_us, a.raised_us, a.ended_us, a.ended_by, a.acknowledged, a.team, a.members`
 
-// listAlarms runs a query of alarmColumns.
-func listAlarms(r rowReader, text string, args ...any) (out []monitor.Alarm, err error) {
-	err = r.rows(text, args, func(scan func(...any) error) error {
-		var a monitor.Alarm
-		var labels string
-		var started, raised int64
-		var ended *int64
-		err := scan(&a.ID, &a.Check, &a.Source, &labels, &a.Reason, &started, &raised, &ended, &a.End, &a.Acknowledged, &a.Group, &a.Members)
-		if err != nil {
-			return err
-		}
-		a.Started, a.Raised = timeOf(started), timeOf(raised)
-		if ended != nil {
-			a.Ended = timeOf(*ended)
-		}
-		a.Labels, err = labelsOf(labels)
-		out = append(out, a)
-		return err
-	})
-	return out, err
+// scanAlarm reads alarmColumns.
+func scanAlarm(scan scanner) (a monitor.Alarm, err error) {
+	var labels string
+	var started, raised int64
+	var ended *int64
+	err = scan(&a.ID, &a.Check, &a.Source, &labels, &a.Reason, &started, &raised, &ended, &a.End, &a.Acknowledged, &a.Group, &a.Members)
+	if err != nil {
+		return a, err
+	}
+	a.Started, a.Raised = timeOf(started), timeOf(raised)
+	if ended != nil {
+		a.Ended = timeOf(*ended)
+	}
+	a.Labels, err = labelsOf(labels)
+	return a, err
 }
 
 // Alarms implements [monitor.Admin].
 func (m monitors) Alarms(ctx context.Context, q monitor.AlarmQuery) ([]monitor.Alarm, error) {
 	text, args := selectAlarms(q)
-	var out []monitor.Alarm
-	err := m.read(ctx, "listing alarms", func(v *snapshot) (err error) {
-		out, err = listAlarms(v, text, args...)
-		return err
-	})
-	return out, err
+	return readAll(ctx, m.Store, "listing alarms", text, args, scanAlarm)
 }
 
 // selectAlarms names only the conditions that are asked for, and the index that
@@ -82,12 +72,5 @@ func selectAlarms(q monitor.AlarmQuery) (text string, args []any) {
 	} else if !q.Before.IsZero() {
 		and("a.raised_us < ?", q.Before.UnixMicro())
 	}
-	return text + " ORDER BY a.raised_us DESC, a.id DESC LIMIT ?", append(args, pageOf(q.Limit))
-}
-
-func pageOf(limit int) int {
-	if limit <= 0 || limit > monitor.MaxPage {
-		return monitor.MaxPage
-	}
-	return limit
+	return text + " ORDER BY a.raised_us DESC, a.id DESC LIMIT ?", append(args, monitor.PageSize(q.Limit))
 }

@@ -69,7 +69,7 @@ func (m monitors) ApplyChanges(ctx context.Context, changes []monitor.SourceChan
 		}
 	}
 	made := make([]bool, len(changes))
-	err := m.write(ctx, "turning sources", func(l *ledger) error {
+	err := m.write(ctx, "turning sources", func(l *moment) error {
 		n, err := l.notifier()
 		if err != nil {
 			return err
@@ -116,13 +116,13 @@ func validNotices(notices []monitor.Notification) error {
 
 // notifier is a ledger that knows the registered sinks.
 type notifier struct {
-	*ledger
+	*moment
 	sinks []string
 }
 
-func (l *ledger) notifier() (*notifier, error) {
+func (l *moment) notifier() (*notifier, error) {
 	names, err := sinks(l)
-	return &notifier{ledger: l, sinks: names}, err
+	return &notifier{moment: l, sinks: names}, err
 }
 
 // enqueue stores notifications, except those for sinks that are not registered.
@@ -158,7 +158,7 @@ func (n *notifier) apply(c *monitor.SourceChange) (made bool, err error) {
 		return moved > 0, err
 	}
 	var s turning
-	err = n.row(readTurning, []any{c.ID}, &s.name, &s.labels, &s.rev, &s.state, &s.alarm, &s.stamp, &s.event, &s.eventRev)
+	err = n.one(readTurning, []any{c.ID}, &s.name, &s.labels, &s.rev, &s.state, &s.alarm, &s.stamp, &s.event, &s.eventRev)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
@@ -225,7 +225,7 @@ func (n *notifier) end(c *monitor.SourceChange, s *turning) error {
 	}
 	var lead string
 	var started int64
-	err := n.row(endAlarm, []any{s.alarm, unixMicro(c.At), c.Transition}, &lead, &started)
+	err := n.one(endAlarm, []any{s.alarm, unixMicro(c.At), c.Transition}, &lead, &started)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil // somebody deleted it
 	}

@@ -44,13 +44,13 @@ func (m monitors) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch
 		}
 	}
 	var out monitor.BatchResult
-	err := m.write(ctx, "storing beats", func(l *ledger) error {
+	err := m.write(ctx, "storing beats", func(l *moment) error {
 		out = monitor.BatchResult{Generation: l.generation}
 		paths, err := l.recordProbes(d.Probes)
 		if err != nil {
 			return err
 		}
-		t := intake{ledger: l, paths: paths, out: &out}
+		t := intake{moment: l, paths: paths, out: &out}
 		for i := range d.Beats {
 			if err := t.record(&d.Beats[i]); err != nil {
 				return err
@@ -66,13 +66,13 @@ func (m monitors) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch
 
 // intake is one RecordHeartbeats under way.
 type intake struct {
-	*ledger
+	*moment
 	paths []*pathRow // of the batch's probes
 	out   *monitor.BatchResult
 }
 
 func (t *intake) record(b *monitor.HeartbeatUpdate) error {
-	at, sent, p := int64(b.CountsFrom(t.moment(), t.wallTime())), unixMicro(b.Sent), t.paths[b.Path]
+	at, sent, p := int64(b.CountsFrom(t.at, t.wallTime())), unixMicro(b.Sent), t.paths[b.Path]
 	if b.Signal == monitor.SignalSuccess {
 		n, err := t.exec(recordBeat, b.Source, at, p.BlindTotal.Microseconds(), p.id, sent, b.Seq, b.Code, max(1, b.Count))
 		if err != nil || n > 0 {
@@ -81,7 +81,7 @@ func (t *intake) record(b *monitor.HeartbeatUpdate) error {
 	}
 	var last, lastSent, lastSeq, run int64
 	var watched bool
-	err := t.row(readBeat, []any{b.Source}, &last, &lastSent, &lastSeq, &run, &watched)
+	err := t.one(readBeat, []any{b.Source}, &last, &lastSent, &lastSeq, &run, &watched)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		t.out.Unknown = append(t.out.Unknown, b.Source)

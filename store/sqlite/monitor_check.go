@@ -1,11 +1,6 @@
 package sqlite
 
-import (
-	"database/sql"
-	"errors"
-
-	"github.com/understudy-ha/understudy/monitor"
-)
+import "github.com/understudy-ha/understudy/monitor"
 
 const (
 	checkColumns = "SELECT e.id, e.name, e.config, e.paused, e.rev, e.base_us, e.removed, e.every_us FROM understudy_monitor_event e "
@@ -20,65 +15,57 @@ const (
 type checkRow struct {
 	monitor.StoredCheck
 	configured monitor.Check
-	base       int64
+	base       monitor.StoreTime
 	every      int64 // µs that a bit of a source's recent intervals stands for
 }
 
-func (e *checkRow) scan(scan func(...any) error, more ...any) error {
+func scanCheck(scan scanner, more ...any) (*checkRow, error) {
+	e := &checkRow{}
 	var config []byte
 	var name string
 	var paused bool
 	dest := []any{&e.ID, &name, &config, &paused, &e.Rev, &e.base, &e.Removed, &e.every}
 	if err := scan(append(dest, more...)...); err != nil {
-		return err
+		return nil, err
 	}
 	if err := e.configured.UnmarshalStored(config); err != nil {
-		return err
+		return nil, err
 	}
 	e.Check = e.configured
 	e.Paused = paused
-	return nil
+	return e, nil
 }
 
 // readCheck reads one check; nil if there is none.
-func readCheck(r rowReader, text string, arg any) (*checkRow, error) {
-	e := &checkRow{}
-	err := e.scan(func(dest ...any) error { return r.row(text, []any{arg}, dest...) })
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
+func readCheck(r *moment, text string, arg any) (*checkRow, error) {
+	e, err := scanCheck(func(dest ...any) error { return r.one(text, []any{arg}, dest...) })
+	return e, notThere(err)
 }
 
 // checkCache reads each check once.
 type checkCache struct {
-	from   rowReader
+	from   *moment
 	byName map[string]*checkRow
 	byID   map[int64]*checkRow
 }
 
-func checksOf(r rowReader) *checkCache {
+func checksOf(r *moment) *checkCache {
 	return &checkCache{from: r, byName: map[string]*checkRow{}, byID: map[int64]*checkRow{}}
 }
 
 // named returns a configured check, nil for one that is not configured or was removed.
 func (c *checkCache) named(name string) (*checkRow, error) {
-	e, known := c.byName[name]
-	if known {
+	if e, known := c.byName[name]; known {
 		return e, nil
 	}
 	e, err := readCheck(c.from, checkNamed, name)
-	if err != nil {
-		return nil, err
-	}
 	if e != nil && e.Removed {
 		e = nil
 	}
-	c.byName[name] = e
-	return e, nil
+	if err == nil {
+		c.byName[name] = e
+	}
+	return e, err
 }
 
 func (c *checkCache) byNumber(id int64) (*checkRow, error) {
@@ -90,10 +77,4 @@ func (c *checkCache) byNumber(id int64) (*checkRow, error) {
 		c.byID[id] = e
 	}
 	return e, err
-}
-
-// firstDue is when to judge a source first that is expected from base on. Too soon does no harm: the
-// rule then says when.
-func firstDue(c *monitor.Check, base int64) int64 {
-	return base + c.Limit().Microseconds()
 }

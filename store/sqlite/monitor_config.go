@@ -38,7 +38,7 @@ func (m monitors) Configure(ctx context.Context, c monitor.Configuration) (monit
 	if err != nil {
 		return monitor.ConfigurationChanges{}, err
 	}
-	err = m.write(ctx, "configuring the monitor", func(l *ledger) error {
+	err = m.write(ctx, "configuring the monitor", func(l *moment) error {
 		out = monitor.ConfigurationChanges{}
 		if err := l.configure(c, &out); err != nil {
 			return err
@@ -74,7 +74,7 @@ func (m monitors) undeclared(ctx context.Context, all []monitor.Declaration) (ou
 	if len(all) == 0 {
 		return nil, nil
 	}
-	err = m.read(ctx, "reading what is declared", func(v *snapshot) error {
+	err = m.read(ctx, "reading what is declared", func(v *moment) error {
 		out = nil
 		events := checksOf(v)
 		for _, d := range all {
@@ -88,7 +88,7 @@ func (m monitors) undeclared(ctx context.Context, all []monitor.Declaration) (ou
 			}
 			known := 0
 			if e != nil {
-				if err := v.row(countDeclared, []any{e.ID, d.Source, labels}, &known); err != nil {
+				if err := v.one(countDeclared, []any{e.ID, d.Source, labels}, &known); err != nil {
 					return err
 				}
 			}
@@ -102,16 +102,14 @@ func (m monitors) undeclared(ctx context.Context, all []monitor.Declaration) (ou
 }
 
 // configure applies checks.
-func (l *ledger) configure(c monitor.Configuration, out *monitor.ConfigurationChanges) error {
-	known := map[string]*checkRow{}
-	err := l.rows(allChecks, nil, func(scan func(...any) error) error {
-		e := &checkRow{}
-		err := e.scan(scan)
-		known[e.Name] = e
-		return err
-	})
+func (l *moment) configure(c monitor.Configuration, out *monitor.ConfigurationChanges) error {
+	all, err := list(l.call, allChecks, nil, func(scan scanner) (*checkRow, error) { return scanCheck(scan) })
 	if err != nil {
 		return err
+	}
+	known := map[string]*checkRow{}
+	for _, e := range all {
+		known[e.Name] = e
 	}
 	for _, e := range c.Checks {
 		if err := l.put(known[e.Name], e.WithDefaults(), out); err != nil {
@@ -135,7 +133,7 @@ func (l *ledger) configure(c monitor.Configuration, out *monitor.ConfigurationCh
 }
 
 // put adds or changes a check. What an operator paused stays paused until the configured pause changes.
-func (l *ledger) put(old *checkRow, e monitor.Check, out *monitor.ConfigurationChanges) error {
+func (l *moment) put(old *checkRow, e monitor.Check, out *monitor.ConfigurationChanges) error {
 	config, err := e.MarshalStored()
 	if err != nil {
 		return err
@@ -170,7 +168,7 @@ func (l *ledger) put(old *checkRow, e monitor.Check, out *monitor.ConfigurationC
 }
 
 // declare makes a source known, or gives it its labels, and tells whether it is new.
-func (l *ledger) declare(events *checkCache, d *monitor.Declaration) (added bool, err error) {
+func (l *moment) declare(events *checkCache, d *monitor.Declaration) (added bool, err error) {
 	e, err := events.named(d.Check)
 	if err != nil {
 		return false, err
@@ -195,7 +193,7 @@ func (m monitors) RejectConfiguration(ctx context.Context, origin, reason string
 	if origin != "" {
 		text = origin + ": " + reason
 	}
-	return m.write(ctx, "recording a refused configuration", func(l *ledger) error {
+	return m.write(ctx, "recording a refused configuration", func(l *moment) error {
 		_, err := l.exec(recordRefused, text)
 		return err
 	})
@@ -212,7 +210,7 @@ func (m monitors) Declare(ctx context.Context, sources []monitor.Declaration) ([
 		}
 	}
 	added := make([]bool, len(sources))
-	err := m.write(ctx, "declaring sources", func(l *ledger) (err error) {
+	err := m.write(ctx, "declaring sources", func(l *moment) (err error) {
 		events := checksOf(l)
 		for i := range sources {
 			if added[i], err = l.declare(events, &sources[i]); err != nil {

@@ -43,12 +43,13 @@ WHERE onset_us >= ?4`
 // Settings implements [monitor.Detection].
 func (m monitors) Settings(ctx context.Context) (monitor.Settings, error) {
 	var out monitor.Settings
-	err := m.read(ctx, "reading the monitor's settings", func(v *snapshot) error {
+	err := m.read(ctx, "reading the monitor's settings", func(v *moment) error {
 		out = monitor.Settings{Generation: v.generation}
-		err := v.rows(allChecks, nil, func(scan func(...any) error) error {
-			var e checkRow
-			err := e.scan(scan)
-			out.Checks = append(out.Checks, e.StoredCheck)
+		err := v.each(allChecks, nil, func(scan scanner) error {
+			e, err := scanCheck(scan)
+			if err == nil {
+				out.Checks = append(out.Checks, e.StoredCheck)
+			}
 			return err
 		})
 		if err == nil {
@@ -59,26 +60,18 @@ func (m monitors) Settings(ctx context.Context) (monitor.Settings, error) {
 	return out, err
 }
 
-func sinks(r rowReader) (names []string, err error) {
-	err = r.rows(listSinks, nil, func(scan func(...any) error) error {
-		var name string
-		err := scan(&name)
-		names = append(names, name)
-		return err
-	})
-	return names, err
-}
+func sinks(r *moment) ([]string, error) { return list(r.call, listSinks, nil, list1[string]) }
 
 // DueSources implements [monitor.Detection].
 func (m monitors) DueSources(ctx context.Context, partitions []int, limit int) (monitor.Scan, error) {
 	limit = max(0, min(limit, monitor.MaxSources))
 	var out monitor.Scan
-	err := m.read(ctx, "looking for what is due", func(v *snapshot) error {
+	err := m.read(ctx, "looking for what is due", func(v *moment) error {
 		ids, next, err := due(v, partitions, limit)
 		if err != nil {
 			return err
 		}
-		out = lookAt(v, v.generation)
+		out = v.scan()
 		out.Next = next
 		out.Candidates, err = candidates(v, ids)
 		return err
@@ -86,8 +79,9 @@ func (m monitors) DueSources(ctx context.Context, partitions []int, limit int) (
 	return out, err
 }
 
-func lookAt(r rowReader, generation int64) monitor.Scan {
-	return monitor.Scan{Now: r.moment(), Wall: r.wallTime(), Generation: generation, Next: monitor.Never}
+// scan is one that has found nothing.
+func (r *moment) scan() monitor.Scan {
+	return monitor.Scan{Now: r.at, Wall: r.wallTime(), Generation: r.generation, Next: monitor.Never}
 }
 
 type dueSource struct {
@@ -97,18 +91,17 @@ type dueSource struct {
 
 // due merges the partitions by time: a little of each, and more of those that run
 // out before there are enough.
-func due(r rowReader, partitions []int, limit int) (ids []int64, next monitor.StoreTime, err error) {
+func due(r *moment, partitions []int, limit int) (ids []int64, next monitor.StoreTime, err error) {
 	next = monitor.Never
-	now := r.moment()
 	var found []dueSource
 	read := func(partition, most int) (last dueSource, full bool, err error) {
 		n := 0
-		err = r.rows(partitionDue, []any{partition, most}, func(scan func(...any) error) error {
+		err = r.each(partitionDue, []any{partition, most}, func(scan scanner) error {
 			var d dueSource
 			if err := scan(&d.id, &d.due); err != nil {
 				return err
 			}
-			if d.due > now {
+			if d.due > r.at {
 				next = min(next, d.due)
 				return errEnough
 			}
@@ -170,7 +163,7 @@ type factRow struct {
 	labels        string
 }
 
-func (f *factRow) scan(scan func(...any) error, more ...any) (err error) {
+func (f *factRow) scan(scan scanner, more ...any) (err error) {
 	var blind, started int64
 	dest := []any{&f.ID, &f.CheckID, &f.Source, &f.labels, &f.Rev, &f.State, &f.Alarm, &f.Reason, &f.OnsetAt, &f.WellSince, &f.ExpectedFrom, &f.PausedUntil, &f.RetiredAt, &f.RetireRequested,
 		&f.BeatRev, &f.LastBeat, &blind, &f.path, &f.Failing, &f.RunStarted, &f.CheckRev, &f.CheckChanged, &f.Removed, &f.flaps, &f.window,
@@ -184,8 +177,8 @@ func (f *factRow) scan(scan func(...any) error, more ...any) (err error) {
 }
 
 // complete adds the time, the path, and how often the source was down.
-func (f *factRow) complete(r rowReader, known map[int64]*pathRow, last *pathRow) error {
-	f.Now, f.Wall = r.moment(), r.wallTime()
+func (f *factRow) complete(r *moment, known map[int64]*pathRow, last *pathRow) error {
+	f.Now, f.Wall = r.at, r.wallTime()
 	switch p := known[f.path]; {
 	case p != nil:
 		f.Path = p.PathStatus
@@ -195,11 +188,11 @@ func (f *factRow) complete(r rowReader, known map[int64]*pathRow, last *pathRow)
 	if f.Alarm == "" || f.flaps == 0 {
 		return nil
 	}
-	return r.row(onsetsSince, []any{f.Source, f.CheckID, f.flaps + 100, int64(f.Now) - f.window}, &f.RecentOnsets)
+	return r.one(onsetsSince, []any{f.Source, f.CheckID, f.flaps + 100, int64(f.Now) - f.window}, &f.RecentOnsets)
 }
 
 // candidates reads sources with all that the rule needs, in the order of ids.
-func candidates(r rowReader, ids []int64) ([]monitor.Candidate, error) {
+func candidates(r *moment, ids []int64) ([]monitor.Candidate, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -211,7 +204,7 @@ func candidates(r rowReader, ids []int64) ([]monitor.Candidate, error) {
 	}
 	text[0] = '['
 	found := make([]*factRow, len(ids))
-	err := r.rows(factsOf, []any{string(append(text, ']'))}, func(scan func(...any) error) error {
+	err := r.each(factsOf, []any{string(append(text, ']'))}, func(scan scanner) error {
 		f := &factRow{}
 		if err := f.scan(scan); err != nil {
 			return err

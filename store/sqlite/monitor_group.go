@@ -45,23 +45,21 @@ VALUES (?1, ?2, '', ?3, ?4, ?5, ?6, ?7, ?8, ?8)`
 // HeldGroups implements [monitor.Detection].
 func (m monitors) HeldGroups(ctx context.Context) ([]monitor.AlarmGroup, error) {
 	var out []monitor.AlarmGroup
-	err := m.read(ctx, "looking at held alarms", func(v *snapshot) error {
-		out = nil
-		err := v.rows(listGroups, nil, func(scan func(...any) error) error {
-			var g monitor.AlarmGroup
+	err := m.read(ctx, "looking at held alarms", func(v *moment) error {
+		var err error
+		out, err = list(v.call, listGroups, nil, func(scan scanner) (g monitor.AlarmGroup, err error) {
 			var started int64
 			var oldest *int64
-			err := scan(&g.Group, &g.Check, &g.Alarm, &started, &g.Standing, &oldest, &g.Count)
+			err = scan(&g.Group, &g.Check, &g.Alarm, &started, &g.Standing, &oldest, &g.Count)
 			g.Started = timeOf(started)
 			if oldest != nil {
-				g.Oldest = max(0, v.moment().Sub(monitor.StoreTime(*oldest)))
+				g.Oldest = max(0, v.at.Sub(monitor.StoreTime(*oldest)))
 			}
-			out = append(out, g)
-			return err
+			return g, err
 		})
 		for i := range out {
 			if err == nil {
-				out[i].Members, err = listAlarms(v, heldMembers, out[i].Group, monitor.MaxSources)
+				out[i].Members, err = list(v.call, heldMembers, []any{out[i].Group, monitor.MaxSources}, scanAlarm)
 			}
 		}
 		return err
@@ -81,7 +79,7 @@ func (m monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool,
 		return false, err
 	}
 	made := false
-	err := m.write(ctx, "reporting held alarms", func(l *ledger) error {
+	err := m.write(ctx, "reporting held alarms", func(l *moment) error {
 		made = false
 		n, err := l.notifier()
 		if err != nil {
@@ -106,7 +104,7 @@ func (n *notifier) report(r *monitor.GroupReport) (ok bool, err error) {
 	var lead string
 	var started int64
 	standing := 0
-	if err := notThere(n.row(standingLead, []any{r.Group}, &lead, &started, &standing)); err != nil {
+	if err := notThere(n.one(standingLead, []any{r.Group}, &lead, &started, &standing)); err != nil {
 		return false, err
 	}
 	switch {
@@ -142,7 +140,7 @@ func (n *notifier) report(r *monitor.GroupReport) (ok bool, err error) {
 func (n *notifier) held(r *monitor.GroupReport) (first monitor.Alarm, held bool, err error) {
 	for i, id := range r.Members {
 		var a monitor.Alarm
-		err := n.row(readHeld, []any{id, r.Group}, &a.Check, &a.Reason)
+		err := n.one(readHeld, []any{id, r.Group}, &a.Check, &a.Reason)
 		if errors.Is(err, sql.ErrNoRows) {
 			return first, false, nil
 		}
@@ -161,7 +159,7 @@ const hasAlarm = "SELECT count(*) FROM understudy_monitor_alarm WHERE id = ?1"
 // beginLead begins the alarm of a group; false if there was one of that id.
 func (n *notifier) beginLead(r *monitor.GroupReport, first monitor.Alarm) (bool, error) {
 	var there int
-	if err := n.row(hasAlarm, []any{r.Alarm}, &there); err != nil || there > 0 {
+	if err := n.one(hasAlarm, []any{r.Alarm}, &there); err != nil || there > 0 {
 		return false, err
 	}
 	_, err := n.exec(beginLead, r.Alarm, first.Check, first.Reason, n.at, unixMicro(r.At), n.wall, r.Group, len(r.Members))

@@ -25,7 +25,7 @@ func (m monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) 
 	}
 	out := make([]monitor.ResolvedSource, len(refs))
 	var unknown []int // places of those that can be learned
-	err := m.read(ctx, op, func(v *snapshot) error {
+	err := m.read(ctx, op, func(v *moment) error {
 		unknown = unknown[:0]
 		events := checksOf(v)
 		for i, ref := range refs {
@@ -45,7 +45,7 @@ func (m monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) 
 	if len(unknown) == 0 {
 		return out, nil
 	}
-	err = m.write(ctx, op, func(l *ledger) error {
+	err = m.write(ctx, op, func(l *moment) error {
 		events := checksOf(l)
 		for _, i := range unknown {
 			learn, err := resolve(l, events, refs[i], &out[i])
@@ -66,7 +66,7 @@ func (m monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) 
 
 // resolve finds a source, and tells whether it can be learned if it is not there.
 // What cannot be a name is never one.
-func resolve(r rowReader, events *checkCache, ref monitor.SourceRef, out *monitor.ResolvedSource) (learn bool, err error) {
+func resolve(r *moment, events *checkCache, ref monitor.SourceRef, out *monitor.ResolvedSource) (learn bool, err error) {
 	*out = monitor.ResolvedSource{}
 	if lease.ValidateText("", ref.Check, 1, monitor.MaxName) != nil || lease.ValidateText("", ref.Source, 1, monitor.MaxName) != nil {
 		return false, nil
@@ -76,7 +76,7 @@ func resolve(r rowReader, events *checkCache, ref monitor.SourceRef, out *monito
 		return false, err
 	}
 	out.SenderClock = e.SenderClock
-	err = r.row(findSource, []any{e.ID, ref.Source}, &out.ID)
+	err = r.one(findSource, []any{e.ID, ref.Source}, &out.ID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return !e.Fixed, nil
 	}
@@ -84,11 +84,12 @@ func resolve(r rowReader, events *checkCache, ref monitor.SourceRef, out *monito
 }
 
 // add makes a source that is expected from now on, unless it is there.
-func (l *ledger) add(e *checkRow, name, labels string, declared bool) (id int64, added bool, err error) {
-	n, err := l.exec(addSource, e.ID, name, labels, declared, l.at, firstDue(&e.Check, l.at))
+func (l *moment) add(e *checkRow, name, labels string, declared bool) (id int64, added bool, err error) {
+	// Judged too soon does no harm: the rule then says when.
+	n, err := l.exec(addSource, e.ID, name, labels, declared, l.at, l.at.Add(e.Limit()))
 	if err != nil {
 		return 0, false, err
 	}
-	err = l.row(findSource, []any{e.ID, name}, &id)
+	err = l.one(findSource, []any{e.ID, name}, &id)
 	return id, n > 0, err
 }

@@ -22,22 +22,22 @@ type pathRow struct {
 }
 
 // paths are all there are, by number.
-func paths(r rowReader) (map[int64]*pathRow, error) {
+func paths(r *moment) (map[int64]*pathRow, error) {
 	out := map[int64]*pathRow{}
-	err := r.rows(listPaths, nil, func(scan func(...any) error) error {
-		p := &pathRow{}
-		err := p.scan(scan)
+	err := r.each(listPaths, nil, func(scan scanner) error {
+		p, err := scanPath(scan)
 		out[p.id] = p
 		return err
 	})
 	return out, err
 }
 
-func (p *pathRow) scan(scan func(...any) error) error {
+func scanPath(scan scanner) (*pathRow, error) {
+	p := &pathRow{}
 	var trust, gap, blind int64
 	err := scan(&p.id, &p.Name, &p.LastSeen, &trust, &gap, &blind, &p.BlindUntil, &p.skipped)
 	p.TrustFor, p.MaxGap, p.BlindTotal = micros(trust), micros(gap), micros(blind)
-	return err
+	return p, err
 }
 
 // lastSeenPath is the path that was probed last, nil when there is none.
@@ -51,7 +51,7 @@ func lastSeenPath(paths map[int64]*pathRow) (last *pathRow) {
 }
 
 // recordProbes records probes and returns their paths.
-func (l *ledger) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
+func (l *moment) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
 	if len(probes) == 0 {
 		return nil, nil
 	}
@@ -71,7 +71,7 @@ func (l *ledger) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
 		p := byName[probe.Path]
 		if p == nil {
 			p = &pathRow{PathStatus: monitor.PathStatus{Name: probe.Path}}
-			if err := l.row(addPath, []any{p.Name}, &p.id); err != nil {
+			if err := l.one(addPath, []any{p.Name}, &p.id); err != nil {
 				return nil, err
 			}
 			byName[p.Name] = p
@@ -79,7 +79,7 @@ func (l *ledger) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
 		if out[i] = p; probe.NameOnly {
 			continue
 		}
-		p.RecordProbe(l.moment(), probe, p.skipped)
+		p.RecordProbe(l.at, probe, p.skipped)
 		p.skipped = false
 		_, err := l.exec(setPath, p.id, l.at, p.TrustFor.Microseconds(), p.MaxGap.Microseconds(), p.BlindTotal.Microseconds(), p.BlindUntil)
 		if err != nil {
@@ -90,9 +90,9 @@ func (l *ledger) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
 }
 
 // noteSkippedTime marks every path if none can have worked since the last probe of any.
-func (l *ledger) noteSkippedTime(known map[int64]*pathRow, probes []monitor.Probe) error {
+func (l *moment) noteSkippedTime(known map[int64]*pathRow, probes []monitor.Probe) error {
 	last := lastSeenPath(known)
-	if last == nil || !monitor.SkippedTime(last.LastSeen, l.moment(), probes) {
+	if last == nil || !monitor.SkippedTime(last.LastSeen, l.at, probes) {
 		return nil
 	}
 	for _, p := range known {

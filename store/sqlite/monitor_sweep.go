@@ -54,13 +54,13 @@ func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mon
 	var out monitor.Scan
 	var work, more bool
 	read := func() error {
-		return m.read(ctx, "sweeping", func(v *snapshot) (err error) {
-			out = lookAt(v, v.generation)
+		return m.read(ctx, "sweeping", func(v *moment) (err error) {
+			out = v.scan()
 			var ids []int64
-			if ids, err = numbers(v, removedSources, limit+1); err != nil {
+			if ids, err = list(v.call, removedSources, []any{limit + 1}, list1[int64]); err != nil {
 				return err
 			}
-			old, err := numbers(v, oldSources, int64(out.Now)-keep.Microseconds(), limit+1-len(ids))
+			old, err := list(v.call, oldSources, []any{int64(out.Now) - keep.Microseconds(), limit + 1 - len(ids)}, list1[int64])
 			if err != nil {
 				return err
 			}
@@ -77,18 +77,22 @@ func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mon
 		return monitor.Scan{}, err
 	}
 	if work && limit > 0 {
-		err := m.write(ctx, "sweeping", func(l *ledger) error {
+		err := m.write(ctx, "sweeping", func(l *moment) error {
 			if err := l.spread(limit); err != nil {
 				return err
 			}
-			old, err := numbers(l, oldestEnded, l.wall-keep.Microseconds(), limit)
-			for _, n := range old {
+			old, err := list(l.call, oldestEnded, []any{l.wall - keep.Microseconds(), limit}, list1[int64])
+			for _, id := range old {
 				if err == nil {
-					_, err = l.exec(dropAlarm, n)
+					_, err = l.exec(dropAlarm, id)
 				}
 			}
+			n := int64(0)
 			if err == nil {
-				err = l.dropEvents()
+				n, err = l.exec(dropEmpty)
+			}
+			if err == nil && n > 0 {
+				err = l.changed()
 			}
 			return err
 		})
@@ -105,30 +109,19 @@ func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mon
 	return out, nil
 }
 
-// numbers reads a column of numbers.
-func numbers(r rowReader, text string, args ...any) (out []int64, err error) {
-	err = r.rows(text, args, func(scan func(...any) error) error {
-		var n int64
-		err := scan(&n)
-		out = append(out, n)
-		return err
-	})
-	return out, err
-}
-
 // swept tells whether there is something to sweep.
-func swept(v *snapshot, keep time.Duration) (bool, error) {
+func swept(v *moment, keep time.Duration) (bool, error) {
 	var n int
-	err := v.row(anythingToSweep, []any{v.wall - keep.Microseconds()}, &n)
+	err := v.one(anythingToSweep, []any{v.wall - keep.Microseconds()}, &n)
 	return n > 0, err
 }
 
 // spread makes sources due whose event changed, up to limit of them.
-func (l *ledger) spread(limit int) error {
+func (l *moment) spread(limit int) error {
 	for limit > 0 {
 		var event, every int64
 		var after string
-		err := l.row(spreading, nil, &event, &every, &after)
+		err := l.one(spreading, nil, &event, &every, &after)
 		if err != nil {
 			return notThere(err)
 		}
@@ -156,21 +149,12 @@ func (l *ledger) spread(limit int) error {
 	return nil
 }
 
-func (l *ledger) spreadSome(event int64, after string, limit int) (ids []int64, last string, err error) {
-	err = l.rows(spreadNext, []any{event, after, limit}, func(scan func(...any) error) error {
+func (l *moment) spreadSome(event int64, after string, limit int) (ids []int64, last string, err error) {
+	err = l.each(spreadNext, []any{event, after, limit}, func(scan scanner) error {
 		var id int64
 		err := scan(&id, &last)
 		ids = append(ids, id)
 		return err
 	})
 	return ids, last, err
-}
-
-// dropEvents deletes removed events without sources.
-func (l *ledger) dropEvents() error {
-	n, err := l.exec(dropEmpty)
-	if err == nil && n > 0 {
-		err = l.changed()
-	}
-	return err
 }

@@ -31,46 +31,37 @@ const (
 	shared
 )
 
-// fileSystem knows the kernel's magic numbers of file systems that more than one
-// host can mount, from statfs(2) and the kernel's headers.
+// sharedFileSystems are the kernel's magic numbers of file systems that more than one host can mount, from statfs(2) and the
+// kernel's headers.
+var sharedFileSystems = map[uint32]string{
+	0x6969:     "NFS",
+	0x517B:     "SMB",
+	0xFE534D42: "SMB",
+	0xFF534D42: "CIFS",
+	0x5346414F: "AFS",
+	0x6B414653: "AFS",
+	0x73757245: "Coda",
+	0x564C:     "NCP",
+	0x00C36400: "Ceph",
+	0x01021997: "9p",
+	0x0BD00BD0: "Lustre",
+	0x01161970: "GFS2",
+	0x7461636F: "OCFS2",
+	0x47504653: "GPFS",
+	0x19830326: "BeeGFS",
+	0x20030528: "OrangeFS",
+	0xAAD7AAEA: "PanFS",
+	0x786F4256: "a VirtualBox shared folder",
+	0xBACBACBC: "a VMware shared folder",
+}
+
 func fileSystem(magic uint32) (name string, v verdict) {
-	switch magic {
-	case 0x6969:
-		return "NFS", shared
-	case 0x517B, 0xFE534D42:
-		return "SMB", shared
-	case 0xFF534D42:
-		return "CIFS", shared
-	case 0x5346414F, 0x6B414653:
-		return "AFS", shared
-	case 0x73757245:
-		return "Coda", shared
-	case 0x564C:
-		return "NCP", shared
-	case 0x00C36400:
-		return "Ceph", shared
-	case 0x01021997:
-		return "9p", shared
-	case 0x0BD00BD0:
-		return "Lustre", shared
-	case 0x01161970:
-		return "GFS2", shared
-	case 0x7461636F:
-		return "OCFS2", shared
-	case 0x47504653:
-		return "GPFS", shared
-	case 0x19830326:
-		return "BeeGFS", shared
-	case 0x20030528:
-		return "OrangeFS", shared
-	case 0xAAD7AAEA:
-		return "PanFS", shared
-	case 0x786F4256:
-		return "a VirtualBox shared folder", shared
-	case 0xBACBACBC:
-		return "a VMware shared folder", shared
-	case 0x65735546:
+	const fuse = 0x65735546 // may be anything
+	if magic == fuse {
 		return "FUSE", unsure
+	}
+	if name := sharedFileSystems[magic]; name != "" {
+		return name, shared
 	}
 	return "", local
 }

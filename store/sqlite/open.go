@@ -70,10 +70,12 @@ type Store struct {
 	writer  writer
 	readers *sql.DB // queries of a moment
 	reading *statements
-	wide    *sql.DB     // connections that are kept for longer: watchers and users' transactions
-	file    os.FileInfo // what path named when it was opened
-
-	monitors monitors
+	wide    *sql.DB // connections that are kept for longer: watchers, snapshots and users' transactions
+	// frozen are the statements of snapshots. These have a pool without a bound: one that was full of snapshots could not
+	// prepare what they wait for.
+	frozen    *statements
+	snapshots chan struct{} // bounds the snapshots
+	file      os.FileInfo   // what path named when it was opened
 }
 
 // DefaultPath is where the file is when nobody says otherwise:
@@ -119,7 +121,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.reading = newStatements(s.readers)
 	s.wide = openDB(own, path, "")
 	s.wide.SetMaxIdleConns(maxReaders)
-	s.monitors = newMonitors(s)
+	s.frozen, s.snapshots = newStatements(s.wide), make(chan struct{}, maxReaders)
 
 	if cfg.NoMigrate {
 		return s, nil
@@ -193,7 +195,7 @@ func (s *Store) Close() error {
 		s.end()
 		s.writer.turn <- struct{}{} // a call under way is interrupted, and gives its turn up
 		defer func() { <-s.writer.turn }()
-		err = errors.Join(s.writer.close(), s.reading.close(), s.monitors.reading.close(), s.readers.Close(), s.wide.Close())
+		err = errors.Join(s.writer.close(), s.reading.close(), s.frozen.close(), s.readers.Close(), s.wide.Close())
 	})
 	return err
 }

@@ -104,9 +104,9 @@ func validateExchange(t dispatch.Exchange) error {
 	return nil
 }
 
-func (t *txn) requireQueue(name string) error {
+func (c call) requireQueue(name string) error {
 	var n int
-	if err := t.one(hasQueue, []any{name}, &n); err != nil {
+	if err := c.one(hasQueue, []any{name}, &n); err != nil {
 		return err
 	}
 	if n == 0 {

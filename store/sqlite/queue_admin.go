@@ -66,17 +66,14 @@ SELECT b.queue, b.key, b.seq, b.id, b.size, b.content_type, ` + shownSQL + `, b.
 // those that have one, but no batch that is over.
 func (s queueAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 	var out []dispatch.Overview
-	err := s.read(ctx, "looking at the queues", func(ctx context.Context) error {
-		out = nil
-		err := s.reading.each(ctx, listQueues, nil, func(scan func(...any) error) error {
-			var o dispatch.Overview
-			err := scan(&o.Queue, &o.Done)
-			out = append(out, o)
-			return err
+	err := s.read(ctx, "looking at the queues", func(c call) (err error) {
+		out, err = list(c, listQueues, nil, func(scan scanner) (o dispatch.Overview, err error) {
+			err = scan(&o.Queue, &o.Done)
+			return o, err
 		})
 		for i := range out {
 			if err == nil {
-				err = s.overview(ctx, &out[i])
+				err = c.overview(&out[i], s.clocks.boot)
 			}
 		}
 		return err
@@ -87,35 +84,18 @@ func (s queueAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 	return out, nil
 }
 
-func (s queueAdmin) overview(ctx context.Context, o *dispatch.Overview) error {
+func (c call) overview(o *dispatch.Overview, boot string) error {
 	space := dispatch.Space(o.Queue)
 	var oldest, wall int64
-	err := s.reading.one(ctx, listWaiting, []any{space, o.Queue}, &o.Keys, &o.Depth, &o.Blocked, &o.InStep, &o.Pending, &o.Delayed, &oldest, &wall)
+	err := c.one(listWaiting, []any{space, o.Queue}, &o.Keys, &o.Depth, &o.Blocked, &o.InStep, &o.Pending, &o.Delayed, &oldest, &wall)
 	if err != nil {
 		return err
 	}
 	o.Oldest = max(0, micros(wall-oldest))
-	return s.reading.each(ctx, listHolders, []any{s.clocks.boot, space}, func(scan func(...any) error) error {
-		var h dispatch.HolderCount
-		err := scan(&h.Instance.ID, &h.Instance.Name, &h.Instance.Address, &h.Asleep, &h.Keys)
-		o.Holders = append(o.Holders, h)
-		return err
+	o.Holders, err = list(c, listHolders, []any{boot, space}, func(scan scanner) (h dispatch.HolderCount, err error) {
+		err = scan(&h.Instance.ID, &h.Instance.Name, &h.Instance.Address, &h.Asleep, &h.Keys)
+		return h, err
 	})
-}
-
-func page(limit int) int {
-	if limit <= 0 || limit > dispatch.MaxPage {
-		return dispatch.MaxPage
-	}
-	return limit
-}
-
-func (s queueAdmin) requireQueue(ctx context.Context, name string) error {
-	var n int
-	err := s.reading.one(ctx, hasQueue, []any{name}, &n)
-	if err == nil && n == 0 {
-		err = fmt.Errorf("queue %q: %w", name, dispatch.ErrNoQueue)
-	}
 	return err
 }
 
@@ -123,16 +103,12 @@ func (s queueAdmin) requireQueue(ctx context.Context, name string) error {
 func (s queueAdmin) Keys(ctx context.Context, q dispatch.KeyQuery) ([]dispatch.KeyRecord, error) {
 	text := selectKeys(q)
 	var out []dispatch.KeyRecord
-	err := s.read(ctx, "listing keys", func(ctx context.Context) error {
-		out = nil
-		if err := s.requireQueue(ctx, q.Queue); err != nil {
+	err := s.read(ctx, "listing keys", func(c call) (err error) {
+		if err := c.requireQueue(q.Queue); err != nil {
 			return err
 		}
-		return s.reading.each(ctx, text, []any{dispatch.Space(q.Queue), q.Queue, q.After, page(q.Limit)}, func(scan func(...any) error) error {
-			k, err := scanKey(scan)
-			out = append(out, k)
-			return err
-		})
+		out, err = list(c, text, []any{dispatch.Space(q.Queue), q.Queue, q.After, dispatch.PageSize(q.Limit)}, scanKey)
+		return err
 	})
 	return out, err
 }
@@ -148,7 +124,7 @@ func selectKeys(q dispatch.KeyQuery) string {
 	return fmt.Sprintf(keyColumns, index) + more + " ORDER BY c.key LIMIT ?4"
 }
 
-func scanKey(scan func(...any) error) (k dispatch.KeyRecord, err error) {
+func scanKey(scan scanner) (k dispatch.KeyRecord, err error) {
 	var enqueued, ready, wall int64
 	err = scan(&k.Key, &k.Depth, &k.Term, &k.InStep, &k.Blocked, &k.Holder.ID, &k.Holder.Name, &k.Holder.Address,
 		&k.Head, &k.State, &k.Reason, &enqueued, &ready, &wall)
@@ -171,22 +147,22 @@ func (s queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) ([]di
 	}
 	text, args := selectBatches(q)
 	var out []dispatch.Record
-	err := s.read(ctx, "listing batches", func(ctx context.Context) error {
+	err := s.read(ctx, "listing batches", func(c call) error {
 		out = nil
-		if err := s.requireQueue(ctx, q.Queue); err != nil {
+		if err := c.requireQueue(q.Queue); err != nil {
 			return err
 		}
-		add := func(scan func(...any) error) error {
+		add := func(scan scanner) error {
 			r, err := scanRecord(scan)
 			r.Trail = nil
 			out = append(out, r)
 			return err
 		}
 		if len(q.IDs) == 0 {
-			return s.reading.each(ctx, text, args, add)
+			return c.each(text, args, add)
 		}
 		for _, id := range q.IDs {
-			if err := s.reading.each(ctx, text, append([]any{id}, args...), add); err != nil {
+			if err := c.each(text, append([]any{id}, args...), add); err != nil {
 				return err
 			}
 		}
@@ -195,7 +171,7 @@ func (s queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) ([]di
 	if err != nil {
 		return nil, err
 	}
-	return out[:min(len(out), page(q.Limit))], nil
+	return out[:min(len(out), dispatch.PageSize(q.Limit))], nil
 }
 
 // selectBatches names only the conditions that are asked for, so that SQLite
@@ -237,11 +213,11 @@ func selectBatches(q dispatch.MessageQuery) (text string, args []any) {
 	if q.State != "" {
 		text, args = text+" AND "+shownSQL+" = ?", append(args, q.State)
 	}
-	return text + " ORDER BY " + order + ", b.seq LIMIT ?", append(args, page(q.Limit))
+	return text + " ORDER BY " + order + ", b.seq LIMIT ?", append(args, dispatch.PageSize(q.Limit))
 }
 
 // scanRecord reads batchColumns; more are columns that follow.
-func scanRecord(scan func(...any) error, more ...any) (r dispatch.Record, err error) {
+func scanRecord(scan scanner, more ...any) (r dispatch.Record, err error) {
 	var p progress
 	var step, interrupted, begun int64
 	dest := []any{&r.Queue, &r.Key, &r.Seq, &r.ID, &r.Size, &r.ContentType, &r.State, &r.Blocks, &p.attempts, &p.term, &p.code, &p.detail, &p.link,
@@ -276,20 +252,18 @@ func (s queueAdmin) Message(ctx context.Context, name, id string) (dispatch.Reco
 	if name != "" {
 		text, args = text+" AND b.queue = ?2", append(args, name)
 	}
-	err := s.read(ctx, "reading a batch", func(ctx context.Context) error {
-		found = nil
-		err := s.reading.each(ctx, text, args, func(scan func(...any) error) error {
+	err := s.read(ctx, "reading a batch", func(c call) (err error) {
+		found, err = list(c, text, args, func(scan scanner) (dispatch.Record, error) {
 			var payload []byte
 			r, err := scanRecord(scan, &payload)
 			r.Payload = payload
-			found = append(found, r)
-			return err
+			return r, err
 		})
 		if err != nil || len(found) > 0 {
 			return err
 		}
 		if name != "" {
-			err = s.requireQueue(ctx, name)
+			err = c.requireQueue(name)
 		}
 		if err == nil {
 			err = fmt.Errorf("%q: %w", id, dispatch.ErrNoMessage)

@@ -45,12 +45,9 @@ func (t *txn) prune(name string, before int64, most int) (deleted int, through b
 		key             string
 		seq, body, size int64
 	}
-	var found []old
-	err = t.each(t.ctx, endedLong, []any{name, before, most}, func(scan func(...any) error) error {
-		var b old
-		err := scan(&b.key, &b.seq, &b.body, &b.size)
-		found = append(found, b)
-		return err
+	found, err := list(t.call, endedLong, []any{name, before, most}, func(scan scanner) (b old, err error) {
+		err = scan(&b.key, &b.seq, &b.body, &b.size)
+		return b, err
 	})
 	bytes := int64(0)
 	for _, b := range found {

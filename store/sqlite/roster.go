@@ -56,35 +56,20 @@ func (s *Store) Leave(ctx context.Context, id lease.ID, session string) error {
 
 // Waiters implements [lease.Roster].
 func (s *Store) Waiters(ctx context.Context, space string) ([]lease.Waiter, error) {
-	var out []lease.Waiter
-	err := s.read(ctx, "listing waiters", func(ctx context.Context) error {
-		out = nil
-		return s.reading.each(ctx, listWaiters, []any{s.clocks.boot, space}, func(scan func(...any) error) error {
-			key := ""
-			n, err := scanLiving(scan, &key)
-			out = append(out, lease.Waiter{Lease: lease.ID{Space: space, Key: key}, Session: n})
-			return err
-		})
+	return readAll(ctx, s, "listing waiters", listWaiters, []any{s.clocks.boot, space}, func(scan scanner) (lease.Waiter, error) {
+		key := ""
+		n, err := scanLiving(scan, &key)
+		return lease.Waiter{Lease: lease.ID{Space: space, Key: key}, Session: n}, err
 	})
-	return out, err
 }
 
 // Sessions implements [lease.Roster].
 func (s *Store) Sessions(ctx context.Context) ([]lease.Session, error) {
-	var out []lease.Session
-	err := s.read(ctx, "listing sessions", func(ctx context.Context) error {
-		out = nil
-		return s.reading.each(ctx, listSessions, []any{s.clocks.boot}, func(scan func(...any) error) error {
-			n, err := scanLiving(scan)
-			out = append(out, n)
-			return err
-		})
-	})
-	return out, err
+	return readAll(ctx, s, "listing sessions", listSessions, []any{s.clocks.boot}, func(scan scanner) (lease.Session, error) { return scanLiving(scan) })
 }
 
 // scanLiving reads sessionColumns and the clock; more are columns that follow.
-func scanLiving(scan func(...any) error, more ...any) (lease.Session, error) {
+func scanLiving(scan scanner, more ...any) (lease.Session, error) {
 	var r sessionRow
 	var now int64
 	err := r.scan(scan, append([]any{&now}, more...)...)
@@ -95,7 +80,7 @@ func scanLiving(scan func(...any) error, more ...any) (lease.Session, error) {
 // RequestRelease implements [lease.Roster].
 func (s *Store) RequestRelease(ctx context.Context, id lease.ID, successor, who string) error {
 	return s.write(ctx, "asking for a lease", func(t *txn) error {
-		l, err := t.lease(id)
+		l, err := t.lease(id, t.boot)
 		if err != nil {
 			return err
 		}

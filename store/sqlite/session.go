@@ -61,7 +61,7 @@ type sessionRow struct {
 	deadline int64
 }
 
-func (r *sessionRow) scan(scan func(...any) error, more ...any) error {
+func (r *sessionRow) scan(scan scanner, more ...any) error {
 	var interval, timeout, started int64
 	dest := []any{&r.ID, &r.Instance.ID, &r.Instance.Name, &r.Instance.Address, &interval, &timeout, &r.Seq, &r.boot, &r.deadline, &r.Ended, &started}
 	if err := scan(append(dest, more...)...); err != nil {
@@ -135,7 +135,7 @@ func (s *Store) renew(ctx context.Context, id string) (r lease.Renewal, err erro
 	calm := context.WithoutCancel(ctx)
 	err = retry(ctx, func() error {
 		// Read to the end, for that is where it commits.
-		return s.writer.stmts.each(calm, renewSession, []any{id, s.clocks.boot}, func(scan func(...any) error) error {
+		return call{statements: s.writer.stmts, ctx: calm}.each(renewSession, []any{id, s.clocks.boot}, func(scan scanner) error {
 			return scan(&r.Seq, &r.Changes)
 		})
 	})

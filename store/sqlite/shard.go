@@ -2,13 +2,10 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -16,7 +13,7 @@ import (
 var _ store.Shards = (*Store)(nil)
 
 // Registry is what the store keeps for package shard.
-func (s *Store) Registry() shard.Registry { return registry{s} }
+func (s *Store) Registry() shard.Registry { return shard.Validated(registry{s}) }
 
 // registry is the [shard.Registry] of a Store.
 type registry struct{ s *Store }
@@ -52,103 +49,24 @@ ON CONFLICT (node) DO UPDATE SET value = ?2, boot = ?3, expires_us = ?4`
 	forgetLocks = "DELETE FROM understudy_shard_lock WHERE boot <> ?1 OR expires_us <= ?2"
 )
 
-// shardTxn is a transaction that writes.
-type shardTxn struct{ *txn }
-
-func (t shardTxn) rows(text string, args []any, f func(func(...any) error) error) error {
-	return t.each(t.ctx, text, args, f)
+// readShards runs fn on one state of the file.
+func (s *Store) readShards(ctx context.Context, op string, fn func(*txn) error) error {
+	return s.snapshot(ctx, op, readReaders, []any{new(int)}, fn)
 }
-
-func (t shardTxn) row(text string, args []any, dest ...any) error { return t.one(text, args, dest...) }
-
-// writeShards runs fn in a transaction. Unlike the store's own, it hands on the refusals of
-// package shard.
-func (s *Store) writeShards(ctx context.Context, op string, fn func(shardTxn) error) error {
-	var refused error
-	err := s.write(ctx, op, func(t *txn) error {
-		err := fn(shardTxn{t})
-		if shardRefusal(err) {
-			refused = err
-		}
-		return err
-	})
-	if refused != nil {
-		return refused
-	}
-	return err
-}
-
-// readShards runs fn on one state of the file. The clocks are read after the state was
-// fixed: nothing in it is later.
-func (s *Store) readShards(ctx context.Context, op string, fn func(viewer) error) error {
-	var refused error
-	err := s.read(ctx, op, func(ctx context.Context) error {
-		select {
-		case s.monitors.turns <- struct{}{}:
-			defer func() { <-s.monitors.turns }()
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		tx, err := s.wide.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback()
-		from := &snapshot{statements: s.monitors.reading, ctx: ctx, tx: tx}
-		var version int
-		if err := from.row(readReaders, nil, &version); err != nil {
-			return err
-		}
-		err = fn(viewer{from, s.clocks.boot, s.clocks.bootMicros(), s.clocks.wallMicros()})
-		if shardRefusal(err) {
-			refused = err
-			return nil
-		}
-		return err
-	})
-	if refused != nil {
-		return refused
-	}
-	return err
-}
-
-func shardRefusal(err error) bool {
-	for _, r := range []error{shard.ErrNotFound, shard.ErrChanged, shard.ErrLocked, shard.ErrTaken, shard.ErrNoCommand} {
-		if errors.Is(err, r) {
-			return true
-		}
-	}
-	return false
-}
-
-// queries is a transaction of either kind.
-type queries interface {
-	rows(text string, args []any, f func(scan func(...any) error) error) error
-	row(text string, args []any, dest ...any) error
-}
-
-// viewer shows shards as they stand in one transaction.
-type viewer struct {
-	queries
-	boot      string
-	now, wall int64
-}
-
-func (t shardTxn) viewer() viewer { return viewer{t, t.boot, t.now, t.wall} }
 
 // age is that of a record. One that was written before the host was started anew is of an
 // agent that is no more.
-func (v viewer) age(boot string, at, updated int64, timeout time.Duration) time.Duration {
+func (v *txn) age(boot string, at, updated int64, timeout time.Duration) time.Duration {
 	if boot != v.boot {
 		return max(micros(v.wall-updated), timeout+time.Microsecond)
 	}
 	return max(0, micros(v.now-at))
 }
 
-func (v viewer) view(name string) (shard.View, error) {
-	out := shard.View{Row: shard.Row{Name: name}, Now: time.UnixMicro(v.wall), Lease: lease.Lease{ID: shard.LeaseID(name)}}
+func (v *txn) view(name string) (shard.View, error) {
+	out := shard.View{Row: shard.Row{Name: name}, Now: time.UnixMicro(v.wall)}
 	var doc string
-	err := v.row(shardRow, []any{name}, &out.Row.Rev, &doc)
+	err := v.one(shardRow, []any{name}, &out.Row.Rev, &doc)
 	if err == nil {
 		rev := out.Row.Rev
 		err = json.Unmarshal([]byte(doc), &out.Row)
@@ -157,19 +75,15 @@ func (v viewer) view(name string) (shard.View, error) {
 	if err = notThere(err); err != nil {
 		return shard.View{}, err
 	}
-	err = v.rows(shardNodes, []any{name}, func(scan func(...any) error) error {
-		var r shard.Record
+	out.Nodes, err = list(v.call, shardNodes, []any{name}, func(scan scanner) (r shard.Record, err error) {
 		var boot string
 		var at, updated int64
 		if err := scan(&boot, &at, &updated, &doc); err != nil {
-			return err
+			return r, err
 		}
-		if err := json.Unmarshal([]byte(doc), &r); err != nil {
-			return err
-		}
+		err = json.Unmarshal([]byte(doc), &r)
 		r.Updated, r.Age = updated, v.age(boot, at, updated, r.Timeout)
-		out.Nodes = append(out.Nodes, r)
-		return nil
+		return r, err
 	})
 	if err == nil && out.Row.Rev == 0 && len(out.Nodes) == 0 {
 		err = fmt.Errorf("%w: no shard %q", shard.ErrNotFound, name)
@@ -178,9 +92,7 @@ func (v viewer) view(name string) (shard.View, error) {
 		out.Lock, err = v.lock(out.Row.Primary)
 	}
 	if err == nil {
-		err = scanLease(func(dest ...any) error {
-			return v.row(getLease, []any{v.boot, out.Lease.Space, out.Lease.Key}, dest...)
-		}, v.boot, &out.Lease)
+		out.Lease, err = v.lease(shard.LeaseID(name), v.boot)
 	}
 	if err != nil {
 		return shard.View{}, err
@@ -189,18 +101,15 @@ func (v viewer) view(name string) (shard.View, error) {
 }
 
 // lock is the value of a primary's lock, "" when it is free.
-func (v viewer) lock(primary string) (value string, err error) {
-	err = v.row(shardLock, []any{primary, v.boot, v.now}, &value)
+func (v *txn) lock(primary string) (value string, err error) {
+	err = v.one(shardLock, []any{primary, v.boot, v.now}, &value)
 	return value, notThere(err)
 }
 
 // Report implements [shard.Registry].
 func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
-	if err := n.Validate(); err != nil {
-		return shard.View{}, err
-	}
 	var out shard.View
-	err := r.s.writeShards(ctx, "reporting a node", func(t shardTxn) error {
+	err := r.s.write(ctx, "reporting a node", func(t *txn) error {
 		if err := t.taken(n); err != nil {
 			return err
 		}
@@ -214,7 +123,7 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.
 			_, err = t.exec(wakeShard, n.Shard)
 		}
 		if err == nil {
-			out, err = t.viewer().view(n.Shard)
+			out, err = t.view(n.Shard)
 		}
 		return err
 	})
@@ -225,8 +134,8 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.
 }
 
 // taken tells whether the node is registered otherwise.
-func (t shardTxn) taken(n shard.Record) error {
-	return t.rows(sameNodes, []any{n.ID, n.Address}, func(scan func(...any) error) error {
+func (t *txn) taken(n shard.Record) error {
+	return t.each(sameNodes, []any{n.ID, n.Address}, func(scan scanner) error {
 		var id, home, address, instance, boot string
 		var timeout, at int64
 		if err := scan(&id, &home, &address, &instance, &timeout, &boot, &at); err != nil {
@@ -249,11 +158,8 @@ func (t shardTxn) taken(n shard.Record) error {
 
 // ReadView implements [shard.Registry].
 func (r registry) ReadView(ctx context.Context, name string) (shard.View, error) {
-	if err := shard.ValidateName(name); err != nil {
-		return shard.View{}, err
-	}
 	var out shard.View
-	err := r.s.readShards(ctx, "looking at a shard", func(v viewer) (err error) {
+	err := r.s.readShards(ctx, "looking at a shard", func(v *txn) (err error) {
 		out, err = v.view(name)
 		return err
 	})
@@ -265,16 +171,10 @@ func (r registry) ReadView(ctx context.Context, name string) (shard.View, error)
 
 // List implements [shard.Registry].
 func (r registry) List(ctx context.Context, after string, limit int) ([]shard.View, error) {
-	limit = min(max(limit, 1), shard.MaxShards)
 	var out []shard.View
-	err := r.s.readShards(ctx, "listing shards", func(v viewer) error {
+	err := r.s.readShards(ctx, "listing shards", func(v *txn) error {
 		out = nil
-		var names []string
-		err := v.rows(shardNames, []any{after, limit}, func(scan func(...any) error) error {
-			var name string
-			names = append(names, name)
-			return scan(&names[len(names)-1])
-		})
+		names, err := list(v.call, shardNames, []any{after, limit}, list1[string])
 		for _, name := range names {
 			if err != nil {
 				return err
@@ -294,11 +194,8 @@ func (r registry) List(ctx context.Context, after string, limit int) ([]shard.Vi
 // UpdateRow implements [shard.Registry]. A new revision is at least the clock, so that a file
 // that was put back from a backup gives none out a second time.
 func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, err error) {
-	if err := d.Validate(); err != nil {
-		return 0, err
-	}
 	name := d.Row.Name
-	err = r.s.writeShards(ctx, "deciding about a shard", func(t shardTxn) error {
+	err = r.s.write(ctx, "deciding about a shard", func(t *txn) error {
 		rev = 0
 		if err := notThere(t.one(shardRev, []any{name}, &rev)); err != nil {
 			return err
@@ -342,14 +239,8 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, 
 
 // Lock implements [shard.Registry].
 func (r registry) Lock(ctx context.Context, l shard.Lock) error {
-	if err := l.Validate(); err != nil {
-		return err
-	}
-	if l.Value == "" {
-		return fmt.Errorf("%w: the failover lock of shard %q needs a value", lease.ErrInvalid, l.Shard)
-	}
-	return r.s.writeShards(ctx, "taking the failover lock", func(t shardTxn) error {
-		held, err := t.viewer().lock(l.Primary)
+	return r.s.write(ctx, "taking the failover lock", func(t *txn) error {
+		held, err := t.lock(l.Primary)
 		if err != nil {
 			return err
 		}
@@ -366,10 +257,7 @@ func (r registry) Lock(ctx context.Context, l shard.Lock) error {
 
 // Unlock implements [shard.Registry].
 func (r registry) Unlock(ctx context.Context, l shard.Lock) error {
-	if err := l.Validate(); err != nil {
-		return err
-	}
-	return r.s.writeShards(ctx, "giving the failover lock up", func(t shardTxn) error {
+	return r.s.write(ctx, "giving the failover lock up", func(t *txn) error {
 		_, err := t.exec(dropLock, l.Primary, l.Instead)
 		return err
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 // Commands are the queues that the store keeps for package shard.
-func (s *Store) Commands() shard.Commands { return commands{s} }
+func (s *Store) Commands() shard.Commands { return shard.ValidatedCommands(commands{s}) }
 
 // commands is the [shard.Commands] of a Store.
 type commands struct{ s *Store }
@@ -29,7 +29,7 @@ DELETE FROM understudy_shard_command WHERE node = ?1
 AND n <= (SELECT n FROM understudy_shard_command WHERE node = ?1 ORDER BY n DESC LIMIT 1 OFFSET ?2)`
 
 	hasCommand = `
-SELECT 1 FROM understudy_shard_command WHERE node = ?1 AND boot = ?2 AND expires_us > understudy_boot_us() LIMIT 1`
+SELECT EXISTS (SELECT 1 FROM understudy_shard_command WHERE node = ?1 AND boot = ?2 AND expires_us > understudy_boot_us())`
 
 	takeCommand = `
 DELETE FROM understudy_shard_command
@@ -38,18 +38,10 @@ WHERE n = (SELECT n FROM understudy_shard_command WHERE node = ?1 ORDER BY n LIM
 
 // Send implements [shard.Commands].
 func (c commands) Send(ctx context.Context, all ...shard.Command) error {
-	for _, one := range all {
-		if err := one.Validate(); err != nil {
-			return err
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	return c.s.writeShards(ctx, "sending commands", func(t shardTxn) error { return t.send(all) })
+	return c.s.write(ctx, "sending commands", func(t *txn) error { return t.send(all) })
 }
 
-func (t shardTxn) send(all []shard.Command) error {
+func (t *txn) send(all []shard.Command) error {
 	for _, c := range all {
 		doc, err := json.Marshal(c)
 		if err != nil {
@@ -71,22 +63,16 @@ func (t shardTxn) send(all []shard.Command) error {
 // Next implements [shard.Commands]. It reads until there is something to take: an idle
 // agent writes nothing.
 func (c commands) Next(ctx context.Context, node string, wait time.Duration) (shard.Command, error) {
-	if err := shard.ValidateNodeID(node); err != nil {
-		return shard.Command{}, err
-	}
 	const op = "waiting for a command"
-	timer := time.NewTimer(min(max(wait, 0), shard.MaxWait))
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	tick := time.NewTicker(c.s.poll)
 	defer tick.Stop()
 	inner, cancel := c.s.untilClosed(ctx)
 	defer cancel()
 	for last := false; ; {
-		there := false
-		err := c.s.read(inner, op, func(ctx context.Context) error {
-			there = false
-			return notThere(c.s.reading.one(ctx, hasCommand, []any{node, c.s.clocks.boot}, &there))
-		})
+		var there bool
+		err := c.s.readOne(inner, op, hasCommand, []any{node, c.s.clocks.boot}, &there)
 		if err != nil {
 			return shard.Command{}, err
 		}
@@ -112,7 +98,7 @@ func none(node string) error { return fmt.Errorf("%w for node %.8s", shard.ErrNo
 
 // take takes the oldest command that has not expired, if another has not taken it.
 func (c commands) take(ctx context.Context, node string) (got shard.Command, err error) {
-	err = c.s.writeShards(ctx, "taking a command", func(t shardTxn) error {
+	err = c.s.write(ctx, "taking a command", func(t *txn) error {
 		if _, err := t.exec(forgetCommands, node, t.boot, t.now); err != nil {
 			return err
 		}

@@ -22,11 +22,6 @@ type shardWatcher struct {
 
 // Watch implements [shard.Registry].
 func (r registry) Watch(ctx context.Context, name string, wake func(string)) error {
-	if name != "" {
-		if err := shard.ValidateName(name); err != nil {
-			return err
-		}
-	}
 	inner, cancel := r.s.untilClosed(ctx)
 	defer cancel()
 	err := r.s.watchShards(inner, name, wake)
@@ -39,20 +34,20 @@ func (r registry) Watch(ctx context.Context, name string, wake func(string)) err
 func (s *Store) watchShards(ctx context.Context, name string, wake func(string)) error {
 	w := shardWatcher{of: name}
 	return s.follow(ctx, &w.watcher, mark{lastShardWake, &w.told}, func() { wake("") },
-		func(ctx context.Context) error { return w.look(ctx, wake) })
+		func() error { return w.look(wake) })
 }
 
 // look tells what is new. When it fails the next look finds it all again.
-func (w *shardWatcher) look(ctx context.Context, wake func(string)) error {
+func (w *shardWatcher) look(wake func(string)) error {
 	var version int64
-	if err := w.one(ctx, dataVersion, nil, &version); err != nil || version == w.version {
+	if err := w.one(dataVersion, nil, &version); err != nil || version == w.version {
 		return err
 	}
-	changes, last, err := w.events(ctx)
+	changes, last, err := w.events()
 	if err != nil {
 		return err
 	}
-	names, told, err := w.wakings(ctx)
+	names, told, err := w.wakings()
 	if err != nil {
 		return err
 	}
@@ -76,9 +71,9 @@ func (w *shardWatcher) look(ctx context.Context, wake func(string)) error {
 }
 
 // wakings are the shards that were told of, and the newest of these tellings.
-func (w *shardWatcher) wakings(ctx context.Context) (names []string, last int64, err error) {
+func (w *shardWatcher) wakings() (names []string, last int64, err error) {
 	last = w.told
-	err = w.each(ctx, newShardWakes, []any{w.told, maxTold}, func(scan func(...any) error) error {
+	err = w.each(newShardWakes, []any{w.told, maxTold}, func(scan scanner) error {
 		name := ""
 		if err := scan(&last, &name); err != nil {
 			return err
@@ -87,7 +82,7 @@ func (w *shardWatcher) wakings(ctx context.Context) (names []string, last int64,
 		return nil
 	})
 	if err == nil && len(names) == maxTold {
-		err = w.one(ctx, lastShardWake, nil, &last)
+		err = w.one(lastShardWake, nil, &last)
 	}
 	return names, last, err
 }

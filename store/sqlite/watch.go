@@ -24,7 +24,7 @@ const (
 // what other connections have committed; only when that moved are events read,
 // and only those that are new.
 type watcher struct {
-	*statements
+	call
 	version int64 // of the data, when last looked at
 	last    int64 // id of the newest event that was told
 	woke    int64 // … and of the newest waking
@@ -44,7 +44,7 @@ func (s *Store) Watch(ctx context.Context, wake func(lease.Change)) error {
 func (s *Store) watch(ctx context.Context, wake func(lease.Change)) error {
 	var w watcher
 	return s.follow(ctx, &w, mark{lastWake, &w.woke}, func() { wake(lease.Change{}) },
-		func(ctx context.Context) error { return w.look(ctx, wake) })
+		func() error { return w.look(wake) })
 }
 
 // mark is how far a watcher has told, and the statement that says it anew.
@@ -56,17 +56,17 @@ type mark struct {
 // follow gives the watcher a connection, sets its marks, of which own is one that
 // another kind of watcher does not have, and has it look at each tick until ctx
 // ends. begun is called when nothing can be missed any more.
-func (s *Store) follow(ctx context.Context, w *watcher, own mark, begun func(), look func(context.Context) error) error {
+func (s *Store) follow(ctx context.Context, w *watcher, own mark, begun func(), look func() error) error {
 	conn, err := s.wide.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	w.statements = newStatements(conn)
+	w.call = call{statements: newStatements(conn), ctx: ctx}
 	defer w.close()
 	err = retry(ctx, func() error {
 		for _, m := range []mark{{dataVersion, &w.version}, {lastEvent, &w.last}, own} {
-			if err := w.one(ctx, m.sql, nil, m.at); err != nil {
+			if err := w.one(m.sql, nil, m.at); err != nil {
 				return err
 			}
 		}
@@ -84,23 +84,23 @@ func (s *Store) follow(ctx context.Context, w *watcher, own mark, begun func(), 
 			return context.Cause(ctx)
 		case <-tick.C:
 		}
-		if err := look(ctx); err != nil && !busy(err) {
+		if err := look(); err != nil && !busy(err) {
 			return err
 		}
 	}
 }
 
 // look tells what is new. When it fails the next look finds it all again.
-func (w *watcher) look(ctx context.Context, wake func(lease.Change)) error {
+func (w *watcher) look(wake func(lease.Change)) error {
 	var version int64
-	if err := w.one(ctx, dataVersion, nil, &version); err != nil || version == w.version {
+	if err := w.one(dataVersion, nil, &version); err != nil || version == w.version {
 		return err
 	}
-	events, last, err := w.events(ctx)
+	events, last, err := w.events()
 	if err != nil {
 		return err
 	}
-	wakes, woke, err := w.wakes(ctx)
+	wakes, woke, err := w.wakes()
 	if err != nil {
 		return err
 	}
@@ -116,9 +116,9 @@ func (w *watcher) look(ctx context.Context, wake func(lease.Change)) error {
 }
 
 // events are the changes that events tell of, and the id of the newest event.
-func (w *watcher) events(ctx context.Context) (changes []lease.Change, last int64, err error) {
+func (w *watcher) events() (changes []lease.Change, last int64, err error) {
 	last = w.last
-	err = w.each(ctx, newEvents, []any{w.last, maxTold}, func(scan func(...any) error) error {
+	err = w.each(newEvents, []any{w.last, maxTold}, func(scan scanner) error {
 		var c lease.Change
 		var change int
 		if err := scan(&last, &c.Lease.Space, &c.Lease.Key, &c.Term, &change, &c.Successor); err != nil {
@@ -132,15 +132,15 @@ func (w *watcher) events(ctx context.Context) (changes []lease.Change, last int6
 		return nil
 	})
 	if err == nil && len(changes) == maxTold {
-		err = w.one(ctx, lastEvent, nil, &last)
+		err = w.one(lastEvent, nil, &last)
 	}
 	return changes, last, err
 }
 
 // wakes are the members who were woken, and the id of the newest waking.
-func (w *watcher) wakes(ctx context.Context) (changes []lease.Change, last int64, err error) {
+func (w *watcher) wakes() (changes []lease.Change, last int64, err error) {
 	last = w.woke
-	err = w.each(ctx, newWakes, []any{w.woke, maxTold}, func(scan func(...any) error) error {
+	err = w.each(newWakes, []any{w.woke, maxTold}, func(scan scanner) error {
 		c := lease.Change{Free: true}
 		space := ""
 		if err := scan(&last, &space, &c.Successor); err != nil {
@@ -151,7 +151,7 @@ func (w *watcher) wakes(ctx context.Context) (changes []lease.Change, last int64
 		return nil
 	})
 	if err == nil && len(changes) == maxTold {
-		err = w.one(ctx, lastWake, nil, &last)
+		err = w.one(lastWake, nil, &last)
 	}
 	return changes, last, err
 }

@@ -168,14 +168,6 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", lease.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// wallAt is a moment by the wall clock as it goes now; zero for none.
-func (s step) wallAt(m monitor.StoreTime) time.Time {
-	if m == 0 || m == monitor.Never {
-		return time.Time{}
-	}
-	return s.wall.Add(-s.now.Sub(m))
-}
-
 func (r *Reference) newID() int64 {
 	r.lastID++
 	return r.lastID

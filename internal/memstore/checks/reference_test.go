@@ -50,7 +50,3 @@ func reference(t *testing.T) (*Reference, monitortest.Rig) {
 		Sent: func(_ *testing.T, sink string) []monitor.Notification { return r.SentTo(sink) },
 	}
 }
-
-func TestReference(t *testing.T) {
-	monitortest.Run(t, func(t *testing.T) monitortest.Rig { _, rig := reference(t); return rig })
-}

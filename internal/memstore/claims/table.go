@@ -163,14 +163,11 @@ func (t table) Release(ctx context.Context, space, session string, claims []clai
 }
 
 func (t table) List(ctx context.Context, q claim.Query) (rows []claim.Row, err error) {
-	if q.Limit == 0 {
-		q.Limit = claim.MaxKeys
-	}
 	err = t.m.Do(ctx, func(s *Step) error {
 		keys := s.space(q.Space).keys
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
 			wanted := key > q.After && (q.Session == "" || q.Session == keys[key].Session)
-			if wanted && len(rows) < q.Limit {
+			if wanted && len(rows) < q.PageSize() {
 				rows = append(rows, s.Row(keys[key]))
 			}
 		}

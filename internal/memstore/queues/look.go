@@ -92,20 +92,12 @@ func (l *line) depth() (n int64) {
 	return n
 }
 
-// limit is how many rows a page has.
-func limit(asked int) int {
-	if asked <= 0 || asked > dispatch.MaxPage {
-		return dispatch.MaxPage
-	}
-	return asked
-}
-
 func (d queueAdmin) Keys(ctx context.Context, q dispatch.KeyQuery) (out []dispatch.KeyRecord, err error) {
 	err = d.m.do(ctx, q.Queue, func(s step) error {
 		for _, key := range slices.Sorted(maps.Keys(s.q.lines)) {
 			l, k := s.q.lines[key], s.claim(key)
 			head := l.head()
-			if key <= q.After || q.Blocked && !k.Blocked || head == nil && !q.Idle || len(out) == limit(q.Limit) {
+			if key <= q.After || q.Blocked && !k.Blocked || head == nil && !q.Idle || len(out) == dispatch.PageSize(q.Limit) {
 				continue
 			}
 			r := dispatch.KeyRecord{Key: key, Depth: l.depth(), Holder: k.Holder, Term: k.Term, InStep: k.InStep, Blocked: k.Blocked}
@@ -135,7 +127,7 @@ func (d queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) (out 
 				after := key > q.AfterKey || key == q.AfterKey && b.Seq > q.AfterSeq
 				r := s.show(b, false)
 				if after && (q.Key == "" || q.Key == key) && (q.State == "" || q.State == r.State) &&
-					(len(q.IDs) == 0 || slices.Contains(q.IDs, b.ID)) && len(out) < limit(q.Limit) {
+					(len(q.IDs) == 0 || slices.Contains(q.IDs, b.ID)) && len(out) < dispatch.PageSize(q.Limit) {
 					out = append(out, r)
 				}
 			}

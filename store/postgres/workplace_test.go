@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -114,81 +113,6 @@ func (d *deliverer) drain(t testing.TB, most int) (batches int) {
 		}
 	}
 	return batches
-}
-
-// BenchmarkTurn is the rate of a dispatcher whose target takes no time, for a short
-// queue and for a long one.
-func BenchmarkTurn(b *testing.B) {
-	server := realserver.Postgres(b, realserver.PostgresOptions{Fsync: true, Settings: big})
-	const batches = 60_000
-	for _, c := range []struct{ keys, waiting, size int }{
-		{100, batches, 50}, {1000, batches, 100}, {1000, batches, 300}, {100_000, 1_000_000, 300},
-	} {
-		b.Run(fmt.Sprintf("waiting=%d/keys=%d/size=%d", c.waiting, c.keys, c.size), func(b *testing.B) {
-			url, s, me := workplace(b, server)
-			began := time.Now()
-			fill(b, url, c.keys, c.waiting)
-			b.Logf("enqueued %d in one transaction in %v", c.waiting, time.Since(began).Round(time.Millisecond))
-			exec(b, url, "VACUUM ANALYZE understudy.batch, understudy.claim")
-			exec(b, url, "CHECKPOINT")
-			d := &deliverer{store: s, session: me.ID, size: c.size}
-			for b.Loop() {
-				began, busy := time.Now(), cpu(b, url)
-				n := d.drain(b, batches)
-				b.ReportMetric(float64(n)/time.Since(began).Seconds(), "batches/s")
-				b.ReportMetric(float64((cpu(b, url)-busy).Microseconds())/float64(n), "server-µs/batch")
-			}
-		})
-	}
-}
-
-// BenchmarkEnqueue compares commits that enqueue a batch with those that insert a
-// row of the same size into a bare table. With one asleep who is woken again and
-// again, and does nothing, every batch is the first of its key.
-func BenchmarkEnqueue(b *testing.B) {
-	server := realserver.Postgres(b, realserver.PostgresOptions{Fsync: true, Settings: big})
-	const clients, commits = 8, 4000
-	for _, c := range []struct {
-		name, sql string
-		asleep    bool
-	}{
-		{"bare", "INSERT INTO bare VALUES (md5(random()::text), 'key-' || (random() * 1000)::int, $1)", false},
-		{"waiting-keys", "SELECT understudy.enqueue('work', 'key-' || (random() * 1000)::int, $1)", false},
-		{"new-keys", "SELECT understudy.enqueue('work', md5(random()::text), $1)", false},
-		{"new-keys-asleep", "SELECT understudy.enqueue('work', md5(random()::text), $1)", true},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			url, s, me := workplace(b, server)
-			exec(b, url, "CREATE TABLE bare (id text PRIMARY KEY, key text, payload bytea)")
-			fill(b, url, 1000, 5000)
-			conns := make([]*pgx.Conn, clients)
-			for i := range conns {
-				conns[i] = connect(b, url)
-			}
-			ctx, cancel := context.WithCancel(b.Context())
-			var sleeping sync.WaitGroup
-			if c.asleep {
-				sleeping.Go(func() { fallAsleep(ctx, s, me) })
-			}
-			for b.Loop() {
-				began := time.Now()
-				var all sync.WaitGroup
-				for _, conn := range conns {
-					all.Go(func() {
-						for range commits / clients {
-							if _, err := conn.Exec(ctx, c.sql, make([]byte, 200)); err != nil {
-								b.Error(err)
-							}
-						}
-					})
-				}
-				all.Wait()
-				b.ReportMetric(commits/time.Since(began).Seconds(), "commits/s")
-			}
-			cancel()
-			sleeping.Wait()
-		})
-	}
 }
 
 // fallAsleep says every 10 ms that it sleeps.
