@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -29,12 +30,8 @@ type HoldConfig struct {
 
 func (c HoldConfig) withDefaults() HoldConfig {
 	c.Windows = c.Windows.WithDefaults()
-	if c.MaxKeys == 0 {
-		c.MaxKeys = defaultMost
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.MaxKeys = cmp.Or(c.MaxKeys, defaultMost)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -52,21 +53,11 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Windows = c.Windows.WithDefaults()
-	if c.StepTimeout == 0 {
-		c.StepTimeout = time.Minute
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 8
-	}
-	if c.MaxKeys == 0 {
-		c.MaxKeys = defaultMost
-	}
-	if c.StopGrace == 0 {
-		c.StopGrace = 5 * time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.StepTimeout = cmp.Or(c.StepTimeout, time.Minute)
+	c.Concurrency = cmp.Or(c.Concurrency, 8)
+	c.MaxKeys = cmp.Or(c.MaxKeys, defaultMost)
+	c.StopGrace = cmp.Or(c.StopGrace, 5*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

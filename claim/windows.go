@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -24,12 +25,8 @@ const (
 
 // WithDefaults fills what is zero.
 func (w Windows) WithDefaults() Windows {
-	if w.First == 0 {
-		w.First = DefaultFirst
-	}
-	if w.Second == 0 {
-		w.Second = max(DefaultSecond, w.First)
-	}
+	w.First = cmp.Or(w.First, DefaultFirst)
+	w.Second = cmp.Or(w.Second, max(DefaultSecond, w.First))
 	return w
 }
 

@@ -1,6 +1,7 @@
 package elect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,10 +62,7 @@ func (c Config) Validate() error {
 }
 
 func (c Config) stopGrace() time.Duration {
-	if c.StopGrace == 0 {
-		return DefaultStopGrace
-	}
-	return c.StopGrace
+	return cmp.Or(c.StopGrace, DefaultStopGrace)
 }
 
 // Term is one tenure of a primary, passed to its work.
@@ -149,10 +147,7 @@ type campaign struct {
 }
 
 func newCampaign(cfg Config) *campaign {
-	log := cfg.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &campaign{Config: cfg, log: log.With("role", cfg.Role, "name", cfg.Keeper.Instance().Name)}
 }
 

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -76,17 +77,12 @@ func openWith(ctx context.Context, cfg Config, rules ruleSet) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Schema != "" {
-		schema = cfg.Schema
-	}
+	schema = cmp.Or(cfg.Schema, schema)
 	if !validSchema(schema) {
 		return nil, fmt.Errorf("%w: schema %q: use 1 to 40 of a–z, 0–9 and '_', beginning with a letter and not with pg_", lease.ErrInvalid, schema)
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
 	s := &Store{
-		schema: schema, location: location, log: cfg.Logger.With("store", location),
+		schema: schema, location: location, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("store", location),
 		rules: rules, names: renderer(schema, rules),
 		pool: newPool(conn, max(2, cfg.Connections)),
 	}

@@ -3,11 +3,8 @@ package postgres_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
@@ -17,9 +14,6 @@ import (
 )
 
 const work = "work" // the queue of most tests here
-
-// big is a server as large as those that benchmarks are about.
-var big = map[string]string{"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "30min"}
 
 // workplace is a database with the queue and a session.
 func workplace(t testing.TB, server *realserver.PostgresServer) (url string, s *postgres.Store, me lease.Session) {
@@ -113,42 +107,4 @@ func (d *deliverer) drain(t testing.TB, most int) (batches int) {
 		}
 	}
 	return batches
-}
-
-// fallAsleep says every 10 ms that it sleeps.
-func fallAsleep(ctx context.Context, s *postgres.Store, me lease.Session) {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		_, _ = s.Claims().Join(ctx, claim.Member{Space: dispatch.Space(work), Session: me.ID, Asleep: true})
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// cpu is how long the server's processes for the stores have run on a CPU.
-func cpu(t testing.TB, url string) (total time.Duration) {
-	t.Helper()
-	rows, err := connect(t, url).Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = 'understudy'")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, pid := range pids {
-		var ns int64
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
-		if err == nil {
-			_, err = fmt.Sscan(string(stat), &ns)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		total += time.Duration(ns)
-	}
-	return total
 }

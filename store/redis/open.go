@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -79,9 +80,7 @@ func Open(ctx context.Context, cfg Config) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Prefix != "" {
-		t.prefix = cfg.Prefix
-	}
+	t.prefix = cmp.Or(cfg.Prefix, t.prefix)
 	if !validPrefix.MatchString(t.prefix) {
 		return nil, fmt.Errorf("%w: prefix %q: use 1 to 100 of A–Z, a–z, 0–9 and ._:/-", lease.ErrInvalid, t.prefix)
 	}
@@ -97,16 +96,13 @@ func Open(ctx context.Context, cfg Config) (store.Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		target: t, keep: cfg.KeepEvents, root: "{" + t.prefix + "}:", log: cfg.Logger, scripts: scripts,
+		target: t, keep: cfg.KeepEvents, root: "{" + t.prefix + "}:", log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), scripts: scripts,
 		skew: func() time.Duration { return 0 },
 	}
 	// Channels are not those of a database: its number makes them so.
 	s.channel = fmt.Sprintf("%schanges:%d", s.root, t.db)
 	if s.keep <= 0 {
 		s.keep = defaultKeepEvents
-	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.dialer = &dialer{target: t, log: s.log}
 	s.heart, s.rest = newPool(heartLines, s.connect, s.broke), newPool(restLines, s.connect, s.broke)

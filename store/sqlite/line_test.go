@@ -84,16 +84,6 @@ func committed(as []dispatch.Assignment) (results []dispatch.Result, next []clai
 	return results, next
 }
 
-// fill puts batches there by way of SQL, as any program might.
-func (l *line) fill(batches, keys int) {
-	const portion = 20_000
-	for from := 0; from < batches; from += portion {
-		if _, err := plain(l, l.path).Exec(fillSQL(from, min(from+portion, batches), keys)); err != nil {
-			l.Fatal(err)
-		}
-	}
-}
-
 func fillSQL(from, to, keys int) string {
 	return fmt.Sprintf(`
 WITH RECURSIVE i (n) AS (SELECT %d UNION ALL SELECT n + 1 FROM i WHERE n + 1 < %d)

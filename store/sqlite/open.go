@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -101,12 +102,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, onFS: onFS, poll: cfg.PollInterval, clocks: newClocks(cfg), log: cfg.Logger}
+	s := &Store{path: path, onFS: onFS, poll: cfg.PollInterval, clocks: newClocks(cfg), log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
 	if s.poll <= 0 {
 		s.poll = defaultPoll
-	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
 	}
 	own := &sqlite.Driver{}
 	if err := s.clocks.register(own); err != nil {
