@@ -9,7 +9,7 @@
 // # The states of a message
 //
 //	queued      waits for its turn
-//	submitting  in flight: its key is in a step
+//	submitting  in flight: its key is in a step (see below)
 //	pending     the target has it and has not decided; it is polled
 //	valid       the target has executed it and not yet committed it
 //	delayed     the target could not take it; it is sent again after a back-off
@@ -22,13 +22,24 @@
 // A dead-lettered message (invalid, failed or cancelled, and not blocking) no
 // longer holds its key up. A blocked key waits for an operator.
 //
+// A step is package claim's word: one piece of work on a claimed key, which starts
+// and finishes in the store. Here it is one submission, with the status query before
+// it if there is one. It starts when an [Exchange] names the key in Begin, and ends
+// when the result of its [Assignment] is recorded. Polling is not a step.
+//
 // # Who decides what
 //
 //	rule.go        what an answer of the target means for the message and its
 //	               key: retry, poll, block, dead-letter. Pure.
 //	machine.go     what this instance asks of the store next (one request at a
-//	               time). Pure: time and jitter come from outside.
-//	exchange.go    which results go into an exchange, and which keys start
+//	               time). Pure: time and jitter come from outside. recordUnsent
+//	               makes a result without the rule: a message that was certainly
+//	               not sent is delayed (unknown, if it was to be resolved), is
+//	               tried again later, and has used no attempt
+//	exchange.go    which results go into an exchange, and which keys start.
+//	               handleAssignment: a message that is pending at an earlier
+//	               target of the queue is uncertain if the present one cannot be
+//	               asked
 //	sending.go     which started messages go to the target, and which are polled.
 //	               handleAnswer delays a retry while the target may still execute
 //	               the first attempt
@@ -38,7 +49,11 @@
 //	               unknown outcome again only if the target does not have it, or
 //	               sending again is safe
 //	queue.go       the port to the store that delivers. The store decides the work
-//	               of a started head: send, poll, or resolve (see [Queue].Exchange)
+//	               of a started head: send, poll, or resolve (see [Queue].Exchange),
+//	               in startStep of store/sqlite/queue_exchange.go, in "exchange" of
+//	               store/postgres/functions/deliver.sql, and in begin of
+//	               internal/memstore/queues/deliver.go, the model that tests
+//	               compare with. Redis has no queues
 //	admin.go       the port to the store for operators
 //
 // One delivery: claim a key ([claim.KeyTable].ClaimKeys) → start its head
@@ -49,12 +64,22 @@
 //
 // # Where to add an option
 //
-// A new setting of the delivery rule is a field of [Rule], read in rule.go and
-// filled from [Config] in config.go. What users set is a key of Queue in
-// internal/settings/queue.go, which newDispatcher in internal/server/deliver.go
-// copies into Config. A new property of a target is a field of
-// [Semantics]. A new outcome is a constant of [Outcome] and a case of
-// [Rule.Classify]; testdata/*.txt has the scripts that replay both.
+// A new setting is
+//
+//   - a field of Queue in internal/settings/queue.go, which is its key, flag and help,
+//     and what checkDelivery there refuses. If alarms should have it too, it is also a
+//     field of Sink in sinks.go, which Sink.Queue copies;
+//   - a field of [Config], copied by newDispatcher in internal/server/deliver.go, and of
+//     [Rule] if it changes what an answer means;
+//   - a line of internal/settings/example.yaml, and the tables of docs/configuration.md:
+//     go test ./internal/settings -run TestReference -update.
+//
+// If it needs a fact about the message that is not there yet, that is a field of
+// [Assignment], which each of the three stores fills and dispatchtest tests.
+//
+// A new property of a target is a field of [Semantics]. A new outcome is a constant of
+// [Outcome] and a case of [Rule.Classify]; testdata/*.txt has the scripts that replay
+// both.
 //
 // # What it promises
 //

@@ -21,8 +21,8 @@ const (
 	MaxChecks   = 10_000 // in a configuration
 )
 
-// Check says what is expected of the sources that send heartbeats under its name. It is the one description of
-// its options: their JSON (checkjson.go), defaults and validation are made from it.
+// Check says what is expected of the sources that send heartbeats under its name. Both forms of its JSON
+// (checkjson.go) are made from its fields; the package's documentation says where else an option is written down.
 type Check struct {
 	// Name, as heartbeats carry it: 1 to MaxName bytes. Required.
 	Name string `json:"check"`

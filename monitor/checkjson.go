@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// A check has two forms in JSON, both made from the fields of [Check], so that a new option is described there and
-// nowhere else:
+// A check has two forms in JSON, both made from the fields of [Check]:
 //
 //   - As the API shows it, durations are whole milliseconds, and their names end in _ms (MarshalJSON).
-//   - As stores keep it, durations are nanoseconds, their names do not, and the check's own key is "name" (MarshalStored). Processes of other versions
-//     share the store, so the stored form changes by additions only.
+//   - As stores keep it, durations are nanoseconds, their names do not, and the check's own key is "name" (MarshalStored).
+//     Processes of other versions share the store, so the stored form changes by additions only.
 
 // MarshalJSON returns the form of the API.
 func (c Check) MarshalJSON() ([]byte, error) { return json.Marshal(c.form(apiForm).Interface()) }

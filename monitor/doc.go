@@ -7,17 +7,26 @@
 //
 // # The way of a heartbeat
 //
-//	IntakePath.Record → queue → flusher (merge.go) → HeartbeatStore.RecordHeartbeats     (one row per source)
+//	IntakePath.Record → queue → flusher (flush.go, merge.go) → HeartbeatStore.RecordHeartbeats     (one row per source)
 //	Watcher → Detection.DueSources → Check.Evaluate → Detection.ApplyChanges             (the alarm)
 //	ApplyChanges stores a Notification for every sink → package dispatch delivers it
 //
-// Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. Three places
-// decide what follows: changeBuilder.onset whether the alarm is held for its group, groupReporter.members when and how
-// held alarms are reported, and the store's compare-and-set (ApplyChanges, ReportGroup) whether it still applies.
+// Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. What is blind is
+// decided before it, by [PathStatus] (path.go). Three places decide what follows: changeBuilder.onset whether the alarm
+// is held for its group, groupReporter.members when and how held alarms are reported, and the store's compare-and-set
+// (ApplyChanges, ReportGroup) whether it still applies. ApplyChanges is in store/sqlite/monitor_apply.go, in
+// store/postgres/functions/monitor_apply.sql, and in internal/memstore/checks/refdetect.go, the model that tests compare
+// with. Redis keeps no sources.
 //
-// A new option of a check is a field of Check with its default and validation (check.go), its effect in the rule, its
-// field in the API (api/apitype/check.go), its key in a configuration file (internal/settings/events.go and
-// example.yaml), and, if SQL reads it, a column in store/sqlite and store/postgres.
+// A new option of a check is
+//
+//   - a field of Check with its default and validation (check.go), and its effect in the rule. If a change of it can make
+//     a source overdue that was not, it is also a line of [Check.IsStricterThan], and of its copy in "monitor_configure",
+//     store/postgres/functions/monitor_config.sql;
+//   - its field in the API (api/apitype/check.go), and its key in a configuration file (Event in
+//     internal/settings/events.go, and example.yaml). In the flag --check, ParseEvent there reads it: it has lists of the
+//     keys that may stand without a value, and (plainValue) of those that are text whatever they look like;
+//   - if SQL reads it, a column in store/sqlite and store/postgres.
 //
 // # Clocks
 //

@@ -3,9 +3,15 @@
 //
 // The package is the command line alone: a file for each noun, and more where a noun has many verbs (shard.go,
 // shardact.go, shardshow.go). A command that reads or changes something calls the API, through api/client: that of the
-// server named by --server, else one that answers within this process, on the store (inprocess.go). Some open the store
-// themselves and refuse --server: those that run something, "role watch", and of the monitor "sink drop", "path drop",
-// "config apply" and "config show" (monitor.go). Other packages do the work: internal/settings declares
+// server named by --server, else one that answers within this process, on the store (inprocess.go). The exceptions:
+//
+//   - These open the store themselves: the commands that run something on it, "role watch", "doctor", "store …", and of
+//     the monitor "sink drop", "path drop", "config apply" and "config show" (monitor.go). needStore (connect.go) refuses
+//     them if only a server is named.
+//   - "source beat" calls a server's API with --server, and else stores the heartbeat itself (sourcebeat.go).
+//   - "cache …" calls the API of a cache peer, named by --http; "cache serve" needs no store.
+//
+// Other packages do the work: internal/settings declares
 // the settings (flags, variables and keys), internal/server runs the parts, internal/shardagent runs the agent of a
 // shard, internal/doctor checks, internal/demo demonstrates.
 package main
