@@ -91,6 +91,9 @@ func (g authorizer) authorize(r *http.Request, to route) (caller, error) {
 	if !g.config.isSet() && r.Host != "" && !isLoopback(hostOf(r.Host)) {
 		return caller{}, fmt.Errorf("%w: without a token this server answers only as localhost, 127.0.0.1 or [::1], not as %.100q", errHost, r.Host)
 	}
+	if name := forwardedBy(r.Header); name != "" && !g.config.isSet() {
+		return caller{}, fmt.Errorf("%w: the request carries %s: it came through a proxy, and without a token anyone who reaches the proxy could do everything (set token_file, or keep the proxy away from this port)", errProxied, name)
+	}
 	if err := g.crossOrigin.Check(g.forOriginCheck(r, to)); err != nil {
 		return caller{}, errCrossOrigin
 	}
@@ -111,6 +114,19 @@ func (g authorizer) authorize(r *http.Request, to route) (caller, error) {
 		return who, scopeError{need: to.needs(), has: who.token}
 	}
 	return who, nil
+}
+
+// forwardedBy returns the name of a header that only proxies add; "" without one.
+func forwardedBy(h http.Header) string {
+	found := ""
+	for name := range h {
+		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") {
+			if found == "" || name < found { // the same one each time
+				found = name
+			}
+		}
+	}
+	return found
 }
 
 // forOriginCheck is the request as the cross-origin check must see it. A ping by GET changes something, so that a server

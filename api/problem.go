@@ -26,6 +26,7 @@ var (
 	errNoTokens     = errors.New("this server's store keeps no tokens")
 	errCrossOrigin  = errors.New("a page of another site may not ask for changes")
 	errHost         = errors.New("misdirected request")
+	errProxied      = errors.New("a server without a token does not answer through a proxy")
 	errNoRoute      = errors.New("there is nothing here; see /openapi.json")
 	errMethod       = errors.New("this path does not take that method; see the header Allow")
 	errNotPrimary   = errors.New("this instance is not primary of the role")
@@ -139,6 +140,7 @@ func statuses() []mapping {
 		{errUnauthorized, http.StatusUnauthorized, "unauthorized"},
 		{errCrossOrigin, http.StatusForbidden, "cross_origin"},
 		{errHost, http.StatusMisdirectedRequest, "wrong_host"},
+		{errProxied, http.StatusForbidden, "token_needed"},
 		{errNoRoute, http.StatusNotFound, "no_route"},
 		{errMethod, http.StatusMethodNotAllowed, "method_not_allowed"},
 		{errNotPrimary, http.StatusServiceUnavailable, "not_primary"},

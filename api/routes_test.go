@@ -188,6 +188,33 @@ func TestHostsWithoutToken(t *testing.T) {
 	}
 }
 
+// Without a token, what came through a proxy is refused: the proxy may serve anyone, and sends a loopback Host.
+func TestProxiedRequestsWithoutToken(t *testing.T) {
+	g := newRig(t)
+	const token = "0123456789abcdef"
+	guarded, err := New(Config{Store: g.store, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for header, refused := range map[string]bool{
+		"Forwarded": true, "Via": true, "X-Forwarded-For": true, "x-forwarded-proto": true, "X-Forwarded-Tls-Client-Cert": true,
+		"X-Forward": false, "Viable": false,
+	} {
+		for _, path := range []string{"/v1/roles", "/", "/healthz"} {
+			r := request(t.Context(), "GET", path, "")
+			r.Header.Set(header, "")
+			a := send(t, g.s, r)
+			if !refused {
+				a.want(200, "")
+			} else if a.want(403, "token_needed"); !strings.Contains(a.Body, "carries "+http.CanonicalHeaderKey(header)) || !strings.Contains(a.Body, "set token_file") {
+				t.Errorf("%s %s: %s", header, path, a.Body)
+			}
+			r.Header.Set("Authorization", "Bearer "+token)
+			send(t, guarded, r).want(200, "")
+		}
+	}
+}
+
 func TestCrossOriginChangesAreRefused(t *testing.T) {
 	g := newRig(t)
 	for _, c := range []struct {

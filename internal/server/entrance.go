@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 
-	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/shardagent"
 	"github.com/understudy-ha/understudy/internal/startlistener"
@@ -90,7 +89,7 @@ func (e *entrance) guideAt() string {
 
 // listen refuses what is not safe to listen on.
 func listen(cfg *settings.Server, cert *certificate) (net.Listener, error) {
-	if err := api.CheckListen(cfg.Listen, cfg.Token, cfg.BehindTLS || cert != nil); err != nil {
+	if err := cfg.CheckListen(); err != nil {
 		return nil, err
 	}
 	l, err := startlistener.Listen("listen", cfg.Listen)

@@ -39,7 +39,7 @@ func (c *Server) Complete() error {
 	if err := c.ReadToken(); err != nil {
 		f.At("token_file", err)
 	} else {
-		f.At("listen", api.CheckListen(c.Listen, c.Token, c.BehindTLS || c.TLSCert != ""))
+		f.At("listen", c.CheckListen())
 	}
 	f.At("tls_cert", c.checkCert())
 	_, err := LogOptions(c.LogLevel, c.LogFormat)
@@ -68,6 +68,15 @@ func (c *Server) Complete() error {
 		f.List = append(f.List, err) // with its own lines
 	}
 	return f.Err()
+}
+
+// CheckListen refuses what is not safe to listen on; see [api.CheckListen]. A proxy in front lets other hosts in, even on
+// a loopback address.
+func (c *Server) CheckListen() error {
+	if c.BehindTLS && c.Token == "" {
+		return usererr.Errorf("behind_tls: a proxy in front lets other hosts in: set token_file")
+	}
+	return api.CheckListen(c.Listen, c.Token, c.BehindTLS || c.TLSCert != "")
 }
 
 // checkPlaces refuses to listen twice on one address.

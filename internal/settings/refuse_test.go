@@ -20,6 +20,7 @@ func TestConfigRefusesWhatTheServerRefuses(t *testing.T) {
 		"listen: 0.0.0.0:7600\ntoken: 0123456789abcdef":                    "in the clear",
 		origin + "headers: {X-A: 1, x-a: 2}}}":                             "the headers X-A and x-a are one",
 		origin + "headers: {Authorization: a}, token_file: /dev/stdin}}":   "header Authorization stands in headers",
+		"behind_tls: true":                                                 "behind_tls: a proxy in front lets other hosts in: set token_file",
 		"listen: localhost":                                                "use HOST:PORT",
 		"store: pstgres://u:p@h/db":                                        "store: lease: invalid input: store URL",
 		"store: redis://h:x/0":                                             "a port is not a number",

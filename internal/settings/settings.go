@@ -26,7 +26,7 @@ type Server struct {
 	TokenFile   string        `yaml:"token_file" help:"requests must carry the token in this 'FILE'"`
 	TLSCert     string        `yaml:"tls_cert" help:"TLS certificate 'FILE', PEM; read again when it changes"`
 	TLSKey      string        `yaml:"tls_key" help:"'FILE' with the key of the certificate, PEM"`
-	BehindTLS   bool          `yaml:"behind_tls" help:"a proxy in front provides TLS"`
+	BehindTLS   bool          `yaml:"behind_tls" help:"a proxy in front provides TLS; needs a token"`
 	Interval    time.Duration `yaml:"interval" default:"1s" help:"renew the session every I"`
 	Timeout     time.Duration `yaml:"timeout" default:"5s" help:"the session lapses T after its last renewal; a takeover takes at most T + I (a file that sets interval alone: 5·I)"`
 	LogLevel    string        `yaml:"log_level" default:"info" help:"debug, info, warn or error"`
