@@ -30,6 +30,7 @@ var shardFaults = []shardTest{
 	{name: "chosen replica dies after its promotion", run: chosenDies(shard.Following)},
 	{name: "old primary returns empty", run: returnsEmpty},
 	{name: "old primary returns with another lineage", run: returnsOther},
+	{name: "primary's host starts again from a snapshot", run: rolledBack, change: snapshots},
 	{name: "store down, nobody promises", run: storeDownAlone, redis: true, change: unattended},
 	{name: "store down when the primary dies", run: storeDownAtDeath, redis: true},
 	{name: "rolling restart of everything", run: rollingRestart, redis: true},

@@ -145,6 +145,25 @@ func (me Self) hasUnreportedFollowers(v View) bool {
 
 // decideAsPrimary is about the node that the row names.
 func decideAsPrimary(v View, me Self) Decision {
+	d := decideBySavedState(v, me)
+	s, m := me.State, me.Saved
+	interrupted := s.Run != "" && s.Run != m.Run && !(m.Run == "" && me.Holding)
+	if d.Assignment != AssignLead && d.Assignment != AssignResume || !interrupted {
+		return d
+	}
+	// The agent's own file does not prove that nothing was lost: it is written once a second, and may come from the
+	// same backup as the data.
+	if why := v.longerCopy(me); why != "" {
+		return Decision{Assignment: AssignQuarantine, Why: "it was restarted, and " + why}
+	}
+	if why := v.unseenMember(me); why != "" {
+		return Decision{Assignment: AssignFence, Why: why}
+	}
+	return d
+}
+
+// decideBySavedState is decideAsPrimary as far as the agent's own file tells what the node had.
+func decideBySavedState(v View, me Self) Decision {
 	last := Lineage{}
 	if n := len(v.Row.Lineages); n > 0 {
 		last = v.Row.Lineages[n-1]
@@ -197,6 +216,53 @@ func decideAsPrimary(v View, me Self) Decision {
 	return Decision{Assignment: AssignResume, Why: "it was restarted, and no replica has a better copy"}
 }
 
+// longerCopy is why a primary that was restarted lacks data: a member that lives has more of the same lineage.
+func (v View) longerCopy(me Self) string {
+	if len(v.Row.Lineages) == 0 {
+		return ""
+	}
+	last := v.Row.Lineages[len(v.Row.Lineages)-1].ID
+	at := int64(0) // of another history: whatever a member has of this one is more
+	switch last {
+	case me.State.Lineage.ID:
+		at = me.State.Txn
+	case me.State.Before.ID:
+		at = me.State.Before.End
+	}
+	for _, r := range v.Nodes {
+		if _, member := v.Row.Member(r.ID); member && r.ID != me.ID && r.Live() && r.Synced && r.Lineage.ID == last && r.Txn > at {
+			return fmt.Sprintf("%s has more: it stands at %d, and this node at %d", r.Label(), r.Txn, at)
+		}
+	}
+	return ""
+}
+
+// unseenMember is which member's report a restarted primary waits for, as it may have more.
+func (v View) unseenMember(me Self) string {
+	own, _ := v.Node(me.ID)
+	for _, m := range v.Row.Members {
+		r, known := v.Node(m.ID)
+		live := known && r.Live()
+		switch {
+		case m.ID == me.ID:
+		// A report tells of a probe that is up to an interval older: only one that was made since this run began
+		// tells all that the member had of the run before.
+		case live && me.RunSeenFor <= r.Age+r.Interval:
+			return fmt.Sprintf("it was restarted; %s has not reported since, and may have more", r.Label())
+		// An agent that starts at the same time needs T to report, and another T to be taken for dead.
+		case !live && me.RunSeenFor < 3*own.Timeout:
+			return v.awaitMember(m, me, 3*own.Timeout)
+		}
+	}
+	return ""
+}
+
+// awaitMember tells of a member that is waited for, and how to go on without it.
+func (v View) awaitMember(m Member, me Self, most time.Duration) string {
+	return fmt.Sprintf("it was restarted, and may lack data; it waits up to %v for node %.8s at %s, which may have more. To go on now: understudy shard failover %s --to %.8s --force",
+		most, m.ID, m.Address, v.Row.Name, me.ID)
+}
+
 // awaitedReport is what a primary that may have lost data waits for before it goes on with what is left:
 // the reports of others that may have more. After a minute those who are silent are taken to
 // be dead.
@@ -208,8 +274,7 @@ func (v View) awaitedReport(me Self) string {
 	}
 	for _, m := range v.Row.Members {
 		if r, known := v.Node(m.ID); m.ID != me.ID && !(known && r.Live()) && me.RunSeenFor < max(maxReportWait, 3*own.Timeout) {
-			return fmt.Sprintf("it was restarted, and may lack data; it waits up to %v for node %.8s at %s, which may have more. To go on now: understudy shard failover %s --to %.8s --force",
-				maxReportWait, m.ID, m.Address, v.Row.Name, me.ID)
+			return v.awaitMember(m, me, maxReportWait)
 		}
 	}
 	return ""

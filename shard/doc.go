@@ -54,6 +54,7 @@
 // is not lost, and among those that can be reached the one with the most is chosen. One that
 // answers late, before the chosen one was written into the row, and has more, makes it give
 // way once.
+// A primary that was restarted goes on only when no member that lives has more of its lineage than it has itself.
 // A switchover loses nothing. Whatever dies on the way, the next orchestrator brings
 // the shard to one primary.
 //

@@ -77,6 +77,8 @@ func (w *shardWorld) fault() {
 		faults = []func(){w.lag, w.force}
 	case "stranded":
 		faults = []func(){w.strand}
+	case "rolled back":
+		faults = []func(){w.rollBack}
 	}
 	faults[d.n(len(faults))]()
 }

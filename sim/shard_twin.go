@@ -59,6 +59,16 @@ func ShardTwins() []ShardTwin {
 				}
 			}
 		})},
+		{Name: "a restarted primary compares with nobody", Caught: "acknowledged writes", Need: rolledBack, Agent: registry(func(r *brokenRegistry) {
+			r.view = func(v *shard.View) {
+				for i := range v.Nodes {
+					if n := &v.Nodes[i]; n.ID != v.Row.Primary && v.Row.Plan == nil {
+						n.Txn, n.Age = 0, 0
+						n.Interval = 0
+					}
+				}
+			}
+		})},
 		{Name: "replicas are not detached", Caught: "stands still", Need: forced, Agent: engine(func(e *brokenEngine) {
 			e.follow = func(ctx context.Context, address string) error {
 				if address == "" {

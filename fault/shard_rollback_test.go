@@ -1,0 +1,72 @@
+//go:build linux
+
+package fault_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/fault"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+)
+
+// snapshots: one file holds all of the node's data, with its place in the lineage.
+func snapshots(c *fault.ShardConfig) {
+	c.Server = []string{"--appendonly", "no", "--save", "3600 1000000"}
+}
+
+// rolledBack takes the primary, its data and its agent's folder back to one moment: nothing on its host contradicts it,
+// and its replicas have what was acknowledged since.
+func rolledBack(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
+	p := s.Primary()
+	p.Must("SET", "kept:0", "0")
+	p.Must("BGSAVE")
+	realserver.Eventually(t, time.Minute, "the snapshot is on disk", func() error {
+		if info := p.Must("INFO", "persistence"); !strings.Contains(info, "rdb_bgsave_in_progress:0") {
+			return fmt.Errorf("%s", info)
+		}
+		return nil
+	})
+	files := map[string][]byte{}
+	for _, name := range []string{"dump.rdb", "memory.json"} {
+		text, err := os.ReadFile(filepath.Join(p.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = text
+	}
+	const writes = 300
+	for i := range writes {
+		p.Must("SET", fmt.Sprintf("kept:%d", i+1), "1")
+	}
+	for _, r := range s.Replicas() {
+		realserver.Eventually(t, time.Minute, r.Name+" has all writes", func() error {
+			if got, err := r.Do("GET", fmt.Sprintf("kept:%d", writes)); err != nil || got != "1" {
+				return fmt.Errorf("%q, %w", got, err)
+			}
+			return nil
+		})
+	}
+	p.KillHost()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(p.Dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Start()
+	q := s.Settled()
+	lost := 0
+	for i := range writes {
+		if got := q.Must("GET", fmt.Sprintf("kept:%d", i+1)); got != "1" {
+			lost++
+		}
+	}
+	t.Logf("%s leads, and was %s before", q.Name, p.Name)
+	if lost > 0 {
+		t.Errorf("%d of %d writes that both replicas had are lost", lost, writes)
+	}
+}
