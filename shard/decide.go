@@ -96,6 +96,10 @@ func decideWithoutShard(v View, me Self) Decision {
 	if me.hasUnreportedFollowers(v) {
 		return Decision{Assignment: AssignKeep, Why: "the shard does not exist yet, and not all who follow this node have reported"}
 	}
+	// The store came back empty: a primary that was deposed may be back before the one that deposed it has reported.
+	if why := me.betterFounder(v); why != "" {
+		return Decision{Assignment: AssignFence, Why: why}
+	}
 	// Data goes before rank. With data on two nodes the first update of the row wins, and the other is
 	// quarantined: nothing is overwritten.
 	if me.State.Keys > 0 {
@@ -123,6 +127,35 @@ func decideWithoutShard(v View, me Self) Decision {
 		}
 	}
 	return Decision{Assignment: AssignBootstrap}
+}
+
+// betterFounder is why a node that had a shard does not make it again: another goes on with what came later, or may
+// not have reported yet. An agent that was never in a shard knows no epoch, and waits for nobody.
+func (me Self) betterFounder(v View) string {
+	if me.Saved.Epoch == 0 {
+		return ""
+	}
+	own, _ := v.Node(me.ID)
+	for _, r := range v.Nodes {
+		free := r.Condition == Up && (r.Role == Primary || r.Link.Detached())
+		switch {
+		case r.ID == me.ID || !r.Live():
+		// What was decided last is with it, whether it can lead or not.
+		case r.Epoch > me.Saved.Epoch:
+			return fmt.Sprintf("the store knows nothing of the shard any more, and %s knows epoch %d of it, this node only %d", r.Label(), r.Epoch, me.Saved.Epoch)
+		// It was promoted from what this node has.
+		case r.Before.ID != "" && r.Before.ID == me.State.Lineage.ID && r.Role == Primary:
+			return fmt.Sprintf("the store knows nothing of the shard any more, and %s went on with this node's data", r.Label())
+		// Of two that know the same, the one that was a primary until now, then the one with more.
+		case r.Epoch < me.Saved.Epoch || !free || r.Keys == 0:
+		case r.Role == Primary && me.State.Role == Replica, r.Role == me.State.Role && r.Lineage.ID == me.State.Lineage.ID && r.Txn > me.State.Txn:
+			return fmt.Sprintf("the store knows nothing of the shard any more, and %s has more of a claim to it", r.Label())
+		}
+	}
+	if t := cmp.Or(own.Timeout, lease.DefaultTimeout); me.NoShardFor < t {
+		return fmt.Sprintf("the store knows nothing of the shard any more; others have %v to report what they know", t)
+	}
+	return ""
 }
 
 // hasUnreportedFollowers reports whether the node has followers which may be members of the shard from its first moment on,
@@ -288,7 +321,7 @@ func decideAsReplica(v View, me Self) Decision {
 	row, s := v.Row, me.State
 	p, known := v.Node(row.Primary)
 	_, member := row.Member(me.ID)
-	ours, _ := row.knowsLineage(Record{Lineage: s.Lineage, Before: s.Before, Txn: s.Txn})
+	ours, diverged := row.knowsLineage(Record{Lineage: s.Lineage, Before: s.Before, Txn: s.Txn})
 	address := p.Address
 	if m, ok := row.Member(row.Primary); !known && ok {
 		address = m.Address
@@ -312,8 +345,11 @@ func decideAsReplica(v View, me Self) Decision {
 	case member && row.Plan != nil:
 		return Decision{Assignment: AssignFence, Why: "the plan under way leads it to the new primary when it is its turn"}
 	// Nothing is lost by copying: it had the shard's data, or none, or an operator said so.
-	case member || ours || s.Keys == 0 || me.DiscardData:
+	case member || ours && !diverged || s.Keys == 0 || me.DiscardData:
 		return Decision{Assignment: AssignFollow, Address: address}
+	// It went on where the shard did not: the shard was made again from an older node, say.
+	case ours:
+		return Decision{Assignment: AssignQuarantine, Why: fmt.Sprintf("it has diverged: its last transactions, up to %d, were never this shard's; to lose them and join: --discard-data", s.Txn)}
 	// Data of its own is never overwritten unasked. The two texts differ in where that data comes from.
 	case s.Role == Replica && s.Link != nil && s.Link.Address != "":
 		return Decision{Assignment: AssignQuarantine, Why: fmt.Sprintf("it follows %s, and its %d keys were never this shard's; to lose them and join: --discard-data", s.Link.Address, s.Keys)}

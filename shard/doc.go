@@ -55,6 +55,8 @@
 // answers late, before the chosen one was written into the row, and has more, makes it give
 // way once.
 // A primary that was restarted goes on only when no member that lives has more of its lineage than it has itself.
+// A store that came back empty is given the shard by whoever knows the highest epoch of those that report within T, and
+// data that diverged from that is kept until an operator gives it up.
 // A switchover loses nothing. Whatever dies on the way, the next orchestrator brings
 // the shard to one primary.
 //

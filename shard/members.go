@@ -14,6 +14,10 @@ func (v View) BootstrapRow(r Record, secret string) Row {
 		Members:  []Member{{ID: r.ID, Address: r.Address, Agent: r.Agent, Since: now}},
 		Secret:   secret,
 	}
+	// Whoever has not gone on since that one ended has nothing that this shard lacks.
+	if r.Before.ID != "" && r.Before.End > 0 {
+		row.Lineages = []Lineage{r.Before, {ID: r.Lineage.ID}}
+	}
 	// Replicas that have all of it already may take its place from the first moment on.
 	for _, n := range v.Nodes {
 		if n.isSyncedMemberOf(r) && len(row.Members) < MaxMembers {

@@ -211,6 +211,10 @@ func (s *scene) edit(r *Record, words []string) {
 		case "before":
 			id, end, _ := strings.Cut(val, "/")
 			r.Before = Lineage{id, s.number(end)}
+		case "epoch":
+			r.Epoch = s.number(val)
+		case "free":
+			r.Role, r.PrimaryID, r.Link = Replica, "", &Upstream{}
 		case "partial":
 			r.Synced = false
 		case "followers":

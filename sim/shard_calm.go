@@ -57,7 +57,7 @@ func (w *shardWorld) heal() {
 		h.run()
 		h.start()
 	}
-	desk := shard.Admin{Registry: judgedRegistry{w.base.Registry(), w.judge}, By: "a person"}
+	desk := shard.Admin{Registry: judgedRegistry{w.base.Load().Registry(), w.judge}, By: "a person"}
 	if err := desk.Resume(context.Background(), shardName); err != nil {
 		w.judge.trace("resuming: %v", err)
 	}
@@ -153,7 +153,7 @@ func (w *shardWorld) help() {
 		}
 	}
 	w.judge.trace("a person forces %s", most.name)
-	desk := shard.Admin{Registry: judgedRegistry{w.base.Registry(), w.judge}, By: "a person"}
+	desk := shard.Admin{Registry: judgedRegistry{w.base.Load().Registry(), w.judge}, By: "a person"}
 	if _, err := desk.Ask(context.Background(), shardName, shard.Request{Kind: shard.Failover, Force: true}, most.id()); err != nil {
 		w.judge.breach("a person could not help: %v", err)
 	}

@@ -77,6 +77,8 @@ func (w *shardWorld) fault() {
 		faults = []func(){w.lag, w.force}
 	case "stranded":
 		faults = []func(){w.strand}
+	case "emptied":
+		faults = []func(){w.emptyStore}
 	case "rolled back":
 		faults = []func(){w.rollBack}
 	}
@@ -275,7 +277,7 @@ func (w *shardWorld) operate() {
 	if !w.setup.Operators {
 		return
 	}
-	desk := shard.Admin{Registry: judgedRegistry{w.base.Registry(), w.judge}, By: "a person"}
+	desk := shard.Admin{Registry: judgedRegistry{w.base.Load().Registry(), w.judge}, By: "a person"}
 	ctx, to := context.Background(), ""
 	if w.dice.hit(0.5) {
 		to = w.hosts[w.dice.n(len(w.hosts))].id()
@@ -318,7 +320,7 @@ func (h *shardHost) perish(d shard.RowUpdate, err error) {
 
 // force is a person who has the primary replaced.
 func (w *shardWorld) force() {
-	desk := shard.Admin{Registry: judgedRegistry{w.base.Registry(), w.judge}, By: "a person"}
+	desk := shard.Admin{Registry: judgedRegistry{w.base.Load().Registry(), w.judge}, By: "a person"}
 	_, err := desk.Ask(context.Background(), shardName, shard.Request{Kind: shard.Failover, Force: true}, "")
 	w.judge.trace("a person: failover --force: %v", err)
 }

@@ -191,7 +191,7 @@ func (r judgedRegistry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64
 func (j *shardJudge) decide(ctx context.Context, d shard.RowUpdate, known map[string]bool) (int64, error) {
 	j.deciding.Lock()
 	defer j.deciding.Unlock()
-	base := j.w.base.Registry()
+	base := j.w.base.Load().Registry()
 	before, _ := base.ReadView(ctx, shardName)
 	rev, err := base.UpdateRow(ctx, d)
 	if err == nil {

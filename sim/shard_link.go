@@ -94,8 +94,8 @@ func linger[T any](ctx context.Context, l shardLink, call func(context.Context) 
 	return v, err
 }
 
-func (l shardLink) registry() shard.Registry { return l.h.w.base.Registry() }
-func (l shardLink) commands() shard.Commands { return l.h.w.base.Commands() }
+func (l shardLink) registry() shard.Registry { return l.h.w.base.Load().Registry() }
+func (l shardLink) commands() shard.Commands { return l.h.w.base.Load().Commands() }
 
 func (l shardLink) Report(ctx context.Context, r shard.Record, tell bool) (shard.View, error) {
 	return l.show(pass(ctx, l, func(ctx context.Context) (shard.View, error) {
@@ -167,34 +167,36 @@ type shardLeases struct{ l shardLink }
 var _ lease.Store = shardLeases{}
 
 func (s shardLeases) StartSession(ctx context.Context, n lease.Session) (lease.Renewal, error) {
-	return pass(ctx, s.l, func(ctx context.Context) (lease.Renewal, error) { return s.l.h.w.base.StartSession(ctx, n) })
+	return pass(ctx, s.l, func(ctx context.Context) (lease.Renewal, error) { return s.l.h.w.base.Load().StartSession(ctx, n) })
 }
 
 func (s shardLeases) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
-	return pass(ctx, s.l, func(ctx context.Context) (lease.Renewal, error) { return s.l.h.w.base.RenewSession(ctx, id) })
+	return pass(ctx, s.l, func(ctx context.Context) (lease.Renewal, error) { return s.l.h.w.base.Load().RenewSession(ctx, id) })
 }
 
 func (s shardLeases) EndSession(ctx context.Context, id, reason string) error {
-	return passErr(ctx, s.l, func(ctx context.Context) error { return s.l.h.w.base.EndSession(ctx, id, reason) })
+	return passErr(ctx, s.l, func(ctx context.Context) error { return s.l.h.w.base.Load().EndSession(ctx, id, reason) })
 }
 
 func (s shardLeases) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
-	return pass(ctx, s.l, func(ctx context.Context) (lease.Lease, error) { return s.l.h.w.base.Acquire(ctx, c) })
+	return pass(ctx, s.l, func(ctx context.Context) (lease.Lease, error) { return s.l.h.w.base.Load().Acquire(ctx, c) })
 }
 
 func (s shardLeases) Release(ctx context.Context, b lease.ReleaseRequest) error {
-	return passErr(ctx, s.l, func(ctx context.Context) error { return s.l.h.w.base.Release(ctx, b) })
+	return passErr(ctx, s.l, func(ctx context.Context) error { return s.l.h.w.base.Load().Release(ctx, b) })
 }
 
 func (s shardLeases) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
-	return pass(ctx, s.l, func(ctx context.Context) (lease.Lease, error) { return s.l.h.w.base.Get(ctx, id) })
+	return pass(ctx, s.l, func(ctx context.Context) (lease.Lease, error) { return s.l.h.w.base.Load().Get(ctx, id) })
 }
 
 func (s shardLeases) List(ctx context.Context, space, after string, limit int) ([]lease.Lease, error) {
-	return pass(ctx, s.l, func(ctx context.Context) ([]lease.Lease, error) { return s.l.h.w.base.List(ctx, space, after, limit) })
+	return pass(ctx, s.l, func(ctx context.Context) ([]lease.Lease, error) {
+		return s.l.h.w.base.Load().List(ctx, space, after, limit)
+	})
 }
 
 func (s shardLeases) Watch(ctx context.Context, wake func(lease.Change)) error {
-	_, err := linger(ctx, s.l, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.l.h.w.base.Watch(ctx, wake) })
+	_, err := linger(ctx, s.l, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.l.h.w.base.Load().Watch(ctx, wake) })
 	return err
 }

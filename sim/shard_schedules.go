@@ -4,9 +4,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/understudy-ha/understudy/shard/shardtest"
+	"github.com/understudy-ha/understudy/store/memory"
 )
 
 // strand kills the agent of the primary, and soon afterwards cuts it and one replica, at times without its agent too,
@@ -92,6 +94,50 @@ func (j *shardJudge) rolledBack(h *shardHost, s shardtest.Snapshot) {
 func rolledBack(s *ShardSetup) {
 	calmSchedule(s, "rolled back")
 	s.Supervised = true // the replicas of one that starts open copy from it before any agent can know
+}
+
+// emptyStore has the store come back empty at the moment at which a deposed primary goes on.
+func (w *shardWorld) emptyStore() {
+	d, t := w.dice, w.setup.Timing.Timeout
+	p := w.primary()
+	if p == nil || p.alive() == nil {
+		return
+	}
+	w.hang(p)
+	p.crash()
+	for end := time.Now().Add(10 * t); w.primary() == p && time.Now().Before(end); {
+		pause(t / 10)
+	}
+	pause(d.between(t, 2*t))
+	if q := w.primary(); q == nil || q == p || !q.node.Accepts() {
+		return
+	}
+	w.judge.trace("the store comes back empty")
+	w.base.Store(memory.New(w.wall))
+	for _, h := range w.hosts {
+		h.setLine(lineRefused) // its connections end
+		h.setLine(lineWell)
+	}
+	w.judge.forget(p) // it may have diverged, which an operator has to decide about
+	p.goOn()
+	p.start()
+	pause(8 * t)
+}
+
+// forgetEpoch has an agent that is about to start know no epoch.
+func forgetEpoch(h *shardHost) {
+	path := filepath.Join(h.dir, "memory.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return // it never ran
+	}
+	_ = os.WriteFile(path, regexp.MustCompile(`"epoch":\s*\d+`).ReplaceAll(text, []byte(`"epoch": 0`)), 0o600)
+}
+
+// emptied stores know nothing of the shard that there is.
+func emptied(s *ShardSetup) {
+	calmSchedule(s, "emptied")
+	s.KillHung = false
 }
 
 // calmSchedule has nothing happen but one kind of fault.

@@ -59,6 +59,16 @@ func ShardTwins() []ShardTwin {
 				}
 			}
 		})},
+		{Name: "an empty store asks for no epoch", Caught: "acknowledged writes", Need: emptied, Agent: func(h *shardHost, c *agent.Config) {
+			forgetEpoch(h)
+			registry(func(r *brokenRegistry) {
+				r.view = func(v *shard.View) {
+					for i := range v.Nodes {
+						v.Nodes[i].Epoch = 0
+					}
+				}
+			})(h, c)
+		}},
 		{Name: "a restarted primary compares with nobody", Caught: "acknowledged writes", Need: rolledBack, Agent: registry(func(r *brokenRegistry) {
 			r.view = func(v *shard.View) {
 				for i := range v.Nodes {

@@ -81,7 +81,7 @@ type shardWorld struct {
 	setup   ShardSetup
 	dice    *dice
 	nodes   *shardtest.World
-	base    *memory.Store
+	base    atomic.Pointer[memory.Store]
 	stepped atomic.Int64
 	judge   *shardJudge
 	store   *gate
@@ -128,7 +128,7 @@ func shardTemp() string {
 func newShardWorld(setup ShardSetup, dir string) *shardWorld {
 	w := &shardWorld{setup: setup, dice: newDice(setup.Seed, 0x776f72), nodes: shardtest.NewWorld(), quiet: make(chan struct{}),
 		cutter: map[[2]int]bool{}, whisper: map[[2]int]bool{}, deaf: map[[2]int]bool{}}
-	w.base = memory.New(w.wall)
+	w.base.Store(memory.New(w.wall))
 	w.nodes.CopyTime = setup.CopyTime
 	w.store = &gate{dice: w.dice}
 	w.judge = newShardJudge(w)
@@ -151,7 +151,7 @@ func newShardWorld(setup ShardSetup, dir string) *shardWorld {
 func (w *shardWorld) wall() time.Time { return time.Now().Add(time.Duration(w.stepped.Load())) }
 
 func (w *shardWorld) view() shard.View {
-	v, _ := w.base.Registry().ReadView(context.Background(), shardName)
+	v, _ := w.base.Load().Registry().ReadView(context.Background(), shardName)
 	return v
 }
 

@@ -104,7 +104,8 @@ func (r *reconciler) bootstrapShard(ctx context.Context) error {
 			return shard.RowUpdate{}, fmt.Errorf("%w: the shard has been made by another", shard.ErrChanged)
 		}
 		me, _ := v.Node(r.id)
-		me.Lineage = r.selfNow().State.Lineage
+		now := r.selfNow().State
+		me.Lineage, me.Before = now.Lineage, now.Before
 		return shard.RowUpdate{Row: v.BootstrapRow(me, secret)}, nil
 	}, func(row shard.Row) bool { return row.Secret == secret })
 }
