@@ -17,11 +17,21 @@ func bodyOf[T any](r *http.Request) (v T, err error) {
 }
 
 // readJSON reads exactly one value, without fields that are not known. An empty
-// body leaves v as it is.
+// body leaves v as it is. Bodies with long lists are for [readObject].
 func readJSON(r *http.Request, v any) error {
-	d := json.NewDecoder(r.Body)
+	d := newDecoder(r.Body)
+	return readBody(d, func() error { return decodeValue(d, v) })
+}
+
+func newDecoder(from io.Reader) *json.Decoder {
+	d := json.NewDecoder(from)
 	d.DisallowUnknownFields()
-	err := d.Decode(v)
+	return d
+}
+
+// readBody reads a body that has one value, if any.
+func readBody(d *json.Decoder, decode func() error) error {
+	err := decode()
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
@@ -32,6 +42,9 @@ func readJSON(r *http.Request, v any) error {
 		if err == nil {
 			err = errors.New("something follows the first value")
 		}
+	}
+	if errors.Is(err, errBusy) || errors.Is(err, lease.ErrInvalid) {
+		return err // which says already what is wrong
 	}
 	return fmt.Errorf("%w: the body is not the JSON that belongs here: %w", lease.ErrInvalid, err)
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -113,27 +114,20 @@ func (s *Server) addOne(w http.ResponseWriter, r *http.Request, b dispatch.Messa
 }
 
 func (s *Server) addMany(w http.ResponseWriter, r *http.Request, queue string) error {
-	var body struct {
-		apitype.NewMessages
-		Batches []apitype.NewMessage `json:"batches"` // as they were called before
-	}
-	if err := readJSON(r, &body); err != nil {
-		return err
-	}
-	if body.Messages == nil {
-		body.Messages = body.Batches
-	}
-	if n := len(body.Messages); n == 0 || n > claim.MaxKeys {
-		return fmt.Errorf("%w: %d messages; give 1 to %d as {\"messages\":[{\"key\":…,\"payload\":…}]}, or one payload as the body with ?key=…",
-			lease.ErrInvalid, n, claim.MaxKeys)
-	}
-	messages := make([]dispatch.Message, len(body.Messages))
-	for i, in := range body.Messages {
+	var messages []dispatch.Message
+	list := listOf("messages", &messages, claim.MaxKeys, func(n int, in apitype.NewMessage) (dispatch.Message, error) {
 		b, err := MessageOf(in, queue)
 		if err != nil {
-			return fmt.Errorf("message %d of %d: %w; none was stored", i+1, len(body.Messages), err)
+			err = fmt.Errorf("message %d: %w; none was stored", n, err)
 		}
-		messages[i] = b
+		return b, err
+	})
+	if err := readObject(r, map[string]field{"messages": list, "batches": list}); err != nil { // batches: as they were called before
+		return err
+	}
+	if len(messages) == 0 {
+		return fmt.Errorf("%w: 0 messages; give 1 to %d as {\"messages\":[{\"key\":…,\"payload\":…}]}, or one payload as the body with ?key=…",
+			lease.ErrInvalid, claim.MaxKeys)
 	}
 	added, err := s.add(r.Context(), messages)
 	if err != nil {
@@ -154,5 +148,8 @@ func (s *Server) add(ctx context.Context, messages []dispatch.Message) ([]bool, 
 
 // incompleteBody is a body that did not arrive whole.
 func incompleteBody(err error) error {
+	if errors.Is(err, errBusy) {
+		return err
+	}
 	return fmt.Errorf("%w: the body did not arrive whole: %w", lease.ErrInvalid, err)
 }

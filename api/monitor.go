@@ -24,6 +24,8 @@ const (
 	monitorScraped = 5 * time.Second
 	// maxConfiguration is the most bytes of a configuration.
 	maxConfiguration = 8 << 20
+	// maxDeclared is how many sources fit into one.
+	maxDeclared = maxConfiguration / len(`{"check":"c","source":"s"}`)
 	// maxShownAlarms is how many standing alarms the state lists, and alarms of a
 	// source are shown with it.
 	maxShownAlarms = 50
@@ -115,7 +117,7 @@ func (p *monitorPart) intakeRoutes() (out []route) {
 	}
 	for _, r := range p.own.Intake.Routes() {
 		out = append(out, route{
-			pattern: r.Method + " " + r.Pattern, open: true, keyed: true, scope: access.Ingest, body: r.Body,
+			pattern: r.Method + " " + r.Pattern, open: true, keyed: true, scope: access.Ingest, body: r.Body, ownBodies: true,
 			handle: func(w http.ResponseWriter, q *http.Request) error { r.Handler(w, withoutToken(q)); return nil },
 		})
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 
@@ -47,18 +48,12 @@ func (p *monitorPart) action(verb monitor.ActionType) handler {
 
 // declare makes sources known before their first heartbeat.
 func (p *monitorPart) declare(r *http.Request) (out apitype.Declared, err error) {
-	var body apitype.Declarations
-	if err := readRenamed(r, &body); err != nil {
+	var sources []monitor.Declaration
+	if err := readObject(r, map[string]field{"sources": declarationsOf(&sources, monitor.MaxSources)}); err != nil {
 		return out, err
 	}
-	if n := len(body.Sources); n == 0 || n > monitor.MaxSources {
-		return out, fmt.Errorf("%w: %d sources; use 1 to %d", lease.ErrInvalid, n, monitor.MaxSources)
-	}
-	sources := views(body.Sources, declarationOf)
-	for _, d := range sources {
-		if err := d.Validate(); err != nil {
-			return out, err
-		}
+	if len(sources) == 0 {
+		return out, fmt.Errorf("%w: 0 sources; use 1 to %d", lease.ErrInvalid, monitor.MaxSources)
 	}
 	added, err := p.table.Declare(r.Context(), sources)
 	if err != nil {
@@ -74,17 +69,21 @@ func (p *monitorPart) declare(r *http.Request) (out apitype.Declared, err error)
 	return out, nil
 }
 
-func declarationOf(d apitype.Declaration) monitor.Declaration {
-	return monitor.Declaration(d)
+func declarationsOf(into *[]monitor.Declaration, most int) field {
+	return listOf("sources", into, most, func(_ int, in declarationInput) (monitor.Declaration, error) { return in.declaration() })
 }
 
 // putCheck adds or changes one check.
 func (p *monitorPart) putCheck(r *http.Request) (out apitype.ConfigurationChange, err error) {
 	// What was shown of it may be sent back: what it counts changes nothing.
-	v := apitype.CheckCount{Check: apitype.Check{Name: r.PathValue("check")}}
-	if err := readRenamed(r, &v); err != nil {
+	v := struct {
+		apitype.CheckCount
+		Old string `json:"event"` // as its key was called before
+	}{CheckCount: apitype.CheckCount{Check: apitype.Check{Name: r.PathValue("check")}}}
+	if err := readJSON(r, &v); err != nil {
 		return out, err
 	}
+	v.Name = cmp.Or(v.Old, v.Name)
 	if v.Name != r.PathValue("check") {
 		return out, fmt.Errorf("%w: the path names check %.200q and the body %.200q", lease.ErrInvalid, r.PathValue("check"), v.Name)
 	}
@@ -93,11 +92,15 @@ func (p *monitorPart) putCheck(r *http.Request) (out apitype.ConfigurationChange
 
 // configure puts all checks into force.
 func (p *monitorPart) configure(r *http.Request) (out apitype.ConfigurationChange, err error) {
-	var body apitype.MonitorConfiguration
-	if err := readRenamed(r, &body); err != nil {
+	var c monitor.Configuration
+	checks := listOf("checks", &c.Checks, monitor.MaxChecks, func(_ int, in checkInput) (monitor.Check, error) { return in.check() })
+	if err := readObject(r, map[string]field{
+		"checks": checks, "event_names": checks, // as they were called before
+		"declared": declarationsOf(&c.Declared, maxDeclared), "keep": valueOf(&c.Keep),
+	}); err != nil {
 		return out, err
 	}
-	return p.applyConfiguration(r, monitor.Configuration{Checks: views(body.Checks, checkOf), Declared: views(body.Declared, declarationOf), Keep: body.Keep})
+	return p.applyConfiguration(r, c)
 }
 
 func (p *monitorPart) applyConfiguration(r *http.Request, c monitor.Configuration) (out apitype.ConfigurationChange, err error) {

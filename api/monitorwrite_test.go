@@ -153,14 +153,16 @@ func TestDeclare(t *testing.T) {
 	for body, says := range map[string]string{
 		``:                              "0 sources",
 		`{"sources":[]}`:                "0 sources",
-		`{"sources":[` + many + `{}]}`:  "1001 sources",
+		`{"sources":[` + many + `{}]}`:  "more than 1000 sources",
 		`{"sources":[{"check":"web"}]}`: "source",
 		`{"sources":[{"check":"web","source":"x"},{"check":"web","source":"\u0000"}]}`:           "source",
 		`{"sources":[{"check":"web","source":"x","labels":{"a=b":"c"}}]}`:                        "label",
 		`{"sources":[{"check":"web","source":"x","lables":{}}]}`:                                 "unknown field",
 		fmt.Sprintf(`{"sources":[{"check":"web","source":%q}]}`, strings.Repeat("x", 201)):       "source",
 		`{"sources":[{"check":"web","source":"x"}]}{"sources":[{"check":"web","source":"y"}]}`:   "first value",
-		`{"sources":[{"check":"web","source":"x"},{"check":" web","source":"y"}],"sources":[1]}`: "JSON",
+		`{"sources":[{"check":"web","source":"x"},{"check":" web","source":"y"}],"sources":[1]}`: "white space",
+		`{"sources":[{"check":"web","source":"x"}],"sources":[1]}`:                               "twice",
+		`{"sources":[1]}`: "JSON",
 	} {
 		if p := g.do("POST", "/v1/sources", body).want(400, "invalid"); !strings.Contains(p.Detail, says) {
 			t.Errorf("%.80s: %s", body, p.Detail)

@@ -2,14 +2,14 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
 
-	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/monitor"
 )
 
 // Names of the version before, which are accepted for one version more: paths, and keys of JSON on them.
@@ -62,14 +62,28 @@ func (k *keptBody) WriteHeader(status int)      { k.status = status }
 func (k *keptBody) Write(p []byte) (int, error) { return k.body.Write(p) }
 func (k *keptBody) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
-// readRenamed is [readJSON] for bodies that may have keys of the version before.
-func readRenamed(r *http.Request, v any) error {
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		return fmt.Errorf("%w: the body did not arrive whole: %w", lease.ErrInvalid, err)
+// checkInput and declarationInput are elements of requests, in which a check may have the key of the version before.
+type (
+	checkInput struct {
+		apitype.Check
+		Old string `json:"event"`
 	}
-	r.Body = io.NopCloser(bytes.NewReader(renameKeys(text, map[string]string{"event_names": "checks", "event": "check"})))
-	return readJSON(r, v)
+	declarationInput struct {
+		apitype.Declaration
+		Old string `json:"event"`
+	}
+)
+
+func (in checkInput) check() (monitor.Check, error) {
+	in.Name = cmp.Or(in.Name, in.Old)
+	c := checkOf(in.Check)
+	return c, c.Validate()
+}
+
+func (in declarationInput) declaration() (monitor.Declaration, error) {
+	in.Check = cmp.Or(in.Check, in.Old)
+	d := monitor.Declaration(in.Declaration)
+	return d, d.Validate()
 }
 
 // renameKeys renames the keys of an object, and of the objects in its lists. Deeper ones are the caller's own, such as labels.

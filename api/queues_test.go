@@ -241,11 +241,13 @@ func TestAddMany(t *testing.T) {
 		`{"batch":[]}`:               "unknown field",
 		`[{"key":"a"}]`:              "not the JSON",
 		`{"messages":[{"kye":"a"}]}`: "unknown field",
-		`{"messages":[{"key":"a"},{"id":"x","payload":"y"}]}`:             "message 2 of 2",
+		`{"messages":[{"key":"a"},{"id":"x","payload":"y"}]}`:             "message 2",
 		`{"messages":[{"key":"a","payload":"x","payload_json":1}]}`:       "give one of",
+		`{"messages":[{"key":"new","id":"n"}`:                             "not the JSON",
+		`{"messages":[{"key":"new"}],"messages":[{"key":"new"}]}`:         "twice",
 		`{"messages":[{"key":"a","payload_base64":"§"}]}`:                 "not the JSON",
-		`{"messages":[` + strings.Repeat(`{"key":"a"},`, 1000) + `{}]}`:   "1001 messages",
-		`{"messages":[{"key":"new","id":"n"},{"key":"a","id":" spaced"}]`: "not the JSON",
+		`{"messages":[` + strings.Repeat(`{"key":"a"},`, 1000) + `{}]}`:   "more than 1000 messages",
+		`{"messages":[{"key":"new","id":"n"},{"key":"a","id":" spaced"}]`: "message 2",
 	} {
 		if p := g.do("POST", "/v1/queues/orders/messages", body).want(400, "invalid"); !strings.Contains(p.Detail, says) {
 			t.Errorf("%.60s: %s", body, p.Detail)

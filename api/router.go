@@ -37,8 +37,10 @@ type route struct {
 	// direct routes are answered before the multiplexer, by router.direct.
 	direct bool
 	// body is the most bytes of the request's body; 0 is maxBody.
-	body   int64
-	handle handler
+	body int64
+	// ownBodies: the handler itself bounds the memory of all its bodies.
+	ownBodies bool
+	handle    handler
 }
 
 // guarded returns the routes with a check before each of them; an error of it is their answer.
@@ -73,6 +75,7 @@ type router struct {
 	timeout time.Duration // of a request that is not long
 	mux     *http.ServeMux
 	traffic *traffic
+	bodies  bodyMemory
 	// direct answers what it takes without the multiplexer; it tells whether it did.
 	direct func(w http.ResponseWriter, r *http.Request) bool
 }
@@ -122,6 +125,11 @@ func (rt *router) authorize(r *http.Request, to route) (caller, error) {
 
 func (rt *router) serve(w http.ResponseWriter, r *http.Request, to route) error {
 	r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(to.body, maxBody))
+	if !to.ownBodies {
+		body := rt.bodies.count(r.Body)
+		defer body.release()
+		r.Body = body
+	}
 	if who := callerOf(r.Context()); to.long && who.hasToken() {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()

@@ -17,8 +17,8 @@ import (
 const MaxBody int64 = 8 << 20
 
 const (
-	maxHeld = 16 * MaxBody // bytes of bodies in hand at once
-	maxKept = 1 << 20      // of a buffer that is used again
+	maxHeld = 8 * MaxBody // bytes of bodies in hand at once; a buffer has up to twice its body, because it grows by doubling
+	maxKept = 1 << 20     // of a buffer that is used again
 	// smallBody is the size up to which a body is accepted whatever is in hand: a sender of large,
 	// slow bodies must not shut out all others.
 	smallBody = 64 << 10
