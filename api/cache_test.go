@@ -540,6 +540,7 @@ func TestCacheStream(t *testing.T) {
 	g := newCacheRig(t)
 	srv := httptest.NewServer(g.c.Handler())
 	defer srv.Close()
+	wantHeaderAlone(t, srv.URL+"/v1/cache-events?state=true")
 	answer, err := http.Get(srv.URL + "/v1/cache-events?state=true&prefix=a")
 	if err != nil {
 		t.Fatal(err)

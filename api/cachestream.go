@@ -39,7 +39,7 @@ func (c *cachePart) events(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return errBusy
 	}
-	out, ok := openStream(w)
+	out, ok := openStream(w, r)
 	if !ok {
 		return nil
 	}

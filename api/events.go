@@ -36,7 +36,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		s.poller.requestState()
 	}
 
-	out, ok := openStream(w)
+	out, ok := openStream(w, r)
 	if !ok {
 		return nil
 	}
@@ -135,11 +135,15 @@ type sseWriter struct {
 	c *http.ResponseController
 }
 
-// openStream starts the answer; false when the reader has gone.
-func openStream(w http.ResponseWriter) (out sseWriter, ok bool) {
+// openStream starts the answer; false when nothing follows: the reader has gone, or asked with HEAD for the header alone.
+func openStream(w http.ResponseWriter, r *http.Request) (out sseWriter, ok bool) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // a proxy that collects answers would hold it back
+	if r.Method == http.MethodHead {
+		w.WriteHeader(http.StatusOK)
+		return out, false
+	}
 	out = sseWriter{w: w, c: http.NewResponseController(w)}
 	return out, out.write([]byte("retry: 1000\n\n")) == nil
 }

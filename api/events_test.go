@@ -144,6 +144,35 @@ func next(t *testing.T, c <-chan frame) frame {
 	return frame{}
 }
 
+// wantHeaderAlone asks for a stream with HEAD, which ends at once and leaves its connection to the next request.
+func wantHeaderAlone(t *testing.T, url string) {
+	t.Helper()
+	client := &http.Client{Timeout: enough, Transport: &http.Transport{MaxConnsPerHost: 1}}
+	defer client.CloseIdleConnections()
+	for range 2 {
+		answer, err := client.Head(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("HEAD was answered %d %v", answer.StatusCode, answer.Header)
+		}
+	}
+}
+
+// TestStreamHead: HEAD of the stream ends, and takes no reader's place.
+func TestStreamHead(t *testing.T) {
+	g := newWire(t, nil)
+	wantHeaderAlone(t, g.url+"/v1/events?state=true")
+	realserver.Eventually(t, enough, "no reader is left", func() error {
+		if n := g.s.stream.len(); n > 0 {
+			return fmt.Errorf("%d readers", n)
+		}
+		return nil
+	})
+}
+
 // wantIDs reads as many history events and checks their ids.
 func wantIDs(t *testing.T, c <-chan frame, from, to int) {
 	t.Helper()
