@@ -74,7 +74,7 @@ func collectDispatcher(m prometheus.Scrape, st dispatch.Stats) {
 	m.Counter("ignored_total", "Results that came too late: another instance had the key.", float64(st.Ignored))
 	m.Counter("submissions_total", "Submissions that this instance sent.", float64(st.Submissions))
 	m.Counter("submission_seconds_total", "Total time of these submissions.", st.Latency.Seconds())
-	m.Counter("inquiries_total", "Status requests about messages that this instance sent to the target.", float64(st.Inquiries))
+	m.Counter("inquiries_total", "Status requests about messages that this instance sent to the target.", float64(st.StatusQueries))
 	m.Counter("turns_total", "Exchanges with the store.", float64(st.Exchanges))
 	m.Counter("turn_keys_total", "Keys that these exchanges named.", float64(st.Keys))
 	m.Counter("turn_failures_total", "Exchanges with the store that failed.", float64(st.Failures))

@@ -72,10 +72,10 @@ func (d *Dispatcher) WorstTakeover() (idle, submitting time.Duration) {
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var started sync.WaitGroup
 	work, cancelWork := context.WithCancel(context.WithoutCancel(ctx))
-	asking, cancelAsking := context.WithCancel(work)
+	polls, cancelPolls := context.WithCancel(work)
 	defer started.Wait()
 	defer cancelWork()
-	defer cancelAsking()
+	defer cancelPolls()
 	for range d.cfg.Concurrency {
 		started.Go(func() { d.runSender(work) })
 	}
@@ -86,7 +86,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	woken := d.cfg.Keeper.Notifier().Subscribe(claim.WakeID(Space(d.cfg.Name)))
 	defer woken.Close()
 
-	r := run{d: d, work: work, polls: asking, started: &started}
+	r := run{d: d, work: work, polls: polls, started: &started}
 	stopping, hard := ctx.Done(), (<-chan time.Time)(nil)
 	var giveUp <-chan time.Time
 	for !d.m.isDone() {
@@ -108,7 +108,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		case <-stopping:
 			stopping = nil
 			d.m.stop()
-			cancelAsking()
+			cancelPolls()
 			var stop func() bool
 			hard, stop = d.clock.Timer(d.cfg.StopGrace)
 			defer stop()
@@ -151,20 +151,20 @@ func (d *Dispatcher) handleEvents(f func(time.Duration)) {
 // followSessions gives the machine each new session, and its end.
 func (d *Dispatcher) followSessions(ctx context.Context) {
 	for {
-		live, err := d.cfg.Keeper.Session(ctx)
+		session, err := d.cfg.Keeper.Session(ctx)
 		if err != nil {
 			return
 		}
 		if !d.sendEvent(ctx, func(time.Duration) {
-			d.session = live
-			d.m.setSession(live.ID())
+			d.session = session
+			d.m.setSession(session.ID())
 		}) {
 			return
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-live.Done():
+		case <-session.Done():
 		}
 		d.sendEvent(ctx, func(time.Duration) {
 			d.log.Warn("session ended; other instances take its keys")

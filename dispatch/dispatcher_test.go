@@ -397,7 +397,7 @@ func TestTargetFails(t *testing.T) {
 			case a.Key == "busy" && tries[a.ID] < 4:
 				return dispatch.Answer{Outcome: dispatch.Busy, Code: 503}
 			case a.Key == "bad":
-				return dispatch.Answer{Outcome: dispatch.Refused, Code: 400, Detail: "no such account"}
+				return dispatch.Answer{Outcome: dispatch.InvalidMessage, Code: 400, Detail: "no such account"}
 			}
 			return dispatch.Answer{Outcome: dispatch.Done}
 		})
@@ -429,7 +429,7 @@ func TestTargetFails(t *testing.T) {
 
 // A queue whose target has messages is given one that cannot be asked.
 func TestTargetChanges(t *testing.T) {
-	for name, resend := range map[string]bool{"a person has to say": false, "sending twice is safe": true} {
+	for name, resend := range map[string]bool{"an operator decides": false, "sending twice is safe": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, old, g := newPlace(t), newTarget(), newTarget()

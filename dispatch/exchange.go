@@ -37,14 +37,14 @@ func (m *machine) nextExchange(now time.Duration) *exchangeRequest {
 		// has taken the keys, and that gets less likely with time.
 		x.body.Session = m.results[0].slot.session
 	}
-	var rest []pendingResult
-	for _, f := range m.results {
-		if f.slot.session != x.body.Session || len(x.results) == claim.MaxKeys {
-			rest = append(rest, f)
+	var rest []unrecordedResult
+	for _, r := range m.results {
+		if r.slot.session != x.body.Session || len(x.results) == claim.MaxKeys {
+			rest = append(rest, r)
 			continue
 		}
-		x.results = append(x.results, f)
-		x.body.Results = append(x.body.Results, f.result)
+		x.results = append(x.results, r)
+		x.body.Results = append(x.body.Results, r.result)
 	}
 	m.results = rest
 	if m.session != "" && x.body.Session == m.session && !m.stopping {
@@ -57,7 +57,7 @@ func (m *machine) nextExchange(now time.Duration) *exchangeRequest {
 
 func (m *machine) addStarts(x *exchangeRequest, now time.Duration) {
 	most := m.limiter.allow(now, min(m.startBudget(), claim.MaxKeys-len(x.results)))
-	begin := func(s *slot) {
+	start := func(s *slot) {
 		x.starts = append(x.starts, s)
 		x.body.Begin = append(x.body.Begin, claim.Claim{Key: s.key, Term: s.term})
 	}
@@ -66,26 +66,26 @@ func (m *machine) addStarts(x *exchangeRequest, now time.Duration) {
 	if again := m.popUnanswered(most); len(again) > 0 {
 		x.body.Restart = true
 		for _, s := range again {
-			begin(s)
+			start(s)
 		}
 	} else {
-		for _, f := range x.results {
+		for _, r := range x.results {
 			// Not while keys are to be released: a streak would keep this one for ever.
-			if len(x.starts) < most && f.result.After == Next && f.slot.streak < m.cfg.Streak && m.surplus == 0 {
-				begin(f.slot)
+			if len(x.starts) < most && r.result.After == Next && r.slot.streak < m.cfg.Streak && m.surplus == 0 {
+				start(r.slot)
 			}
 		}
-		taken := 0
+		passed := 0
 		for _, s := range m.readySlots {
 			if len(x.starts) >= most {
 				break
 			}
-			if taken++; s.phase == ready {
+			if passed++; s.phase == ready {
 				s.streak = 0
-				begin(s)
+				start(s)
 			}
 		}
-		m.readySlots = slices.Delete(m.readySlots, 0, taken)
+		m.readySlots = slices.Delete(m.readySlots, 0, passed)
 	}
 	for _, s := range x.starts {
 		if s.phase == ready {
@@ -121,44 +121,44 @@ func (m *machine) handleExchange(now time.Duration, x *exchangeRequest, out Exch
 		}
 		return
 	}
-	for i, f := range x.results {
-		m.handleReceipt(f, i < len(out.Receipts) && out.Receipts[i].Accepted)
+	for i, r := range x.results {
+		m.handleReceipt(r, i < len(out.Receipts) && out.Receipts[i].Accepted)
 	}
-	begun := make(map[string]Assignment, len(out.Begun))
+	started := make(map[string]Assignment, len(out.Begun))
 	for _, a := range out.Begun {
-		begun[a.Key] = a
+		started[a.Key] = a
 	}
-	for _, f := range x.results {
-		if _, again := begun[f.slot.key]; !again {
-			m.applyHolding(now, f.slot, out.Holdings[f.slot.key])
+	for _, r := range x.results {
+		if _, again := started[r.slot.key]; !again {
+			m.applyHolding(now, r.slot, out.Holdings[r.slot.key])
 		}
 	}
 	for _, s := range x.starts {
-		a, ok := begun[s.key]
+		a, ok := started[s.key]
 		switch {
 		case ok && a.Term == s.term:
 			m.handleAssignment(now, x, s, a)
 		case s.phase == starting:
-			// Held, yet not started: it is in a step that this instance does not know,
+			// In progress, yet not started: it is in a step that this instance does not know,
 			// from an exchange whose answer was lost.
-			s.restart = out.Holdings[s.key] == Held
+			s.restart = out.Holdings[s.key] == InProgress
 			m.applyHolding(now, s, out.Holdings[s.key])
 		}
 	}
 }
 
-func (m *machine) handleReceipt(f pendingResult, accepted bool) {
+func (m *machine) handleReceipt(r unrecordedResult, accepted bool) {
 	if !accepted {
 		// What this instance knew of the key is wrong; the next start shows what is
 		// right.
-		f.slot.state, f.slot.restart = "", true
+		r.slot.state, r.slot.restart = "", true
 		m.observed.Ignored++
 		return
 	}
-	m.observed.Recorded[f.result.State]++
-	f.slot.state = f.result.State
+	m.observed.Recorded[r.result.State]++
+	r.slot.state = r.result.State
 	if m.cfg.OnRecorded != nil {
-		m.cfg.OnRecorded(f.result)
+		m.cfg.OnRecorded(r.result)
 	}
 }
 
@@ -183,11 +183,11 @@ func (m *machine) handleAssignment(now time.Duration, x *exchangeRequest, s *slo
 const otherTarget = "an earlier target took it and had not decided; the present one cannot be asked what became of it"
 
 // applyHolding moves a slot to the phase that the store's answer says.
-func (m *machine) applyHolding(now time.Duration, s *slot, standing Holding) {
+func (m *machine) applyHolding(now time.Duration, s *slot, holding Holding) {
 	switch {
-	case s.session != m.session || standing == Released || standing == Lost || standing == "":
+	case s.session != m.session || holding == Released || holding == Lost || holding == "":
 		m.setPhase(s, gone)
-	case standing == Held && !s.restart && (s.state == Pending || s.state == Valid):
+	case holding == InProgress && !s.restart && (s.state == Pending || s.state == Valid):
 		s.assignment.Work = Poll
 		m.schedulePoll(s, now+m.cfg.PollInterval)
 	case m.surplus > 0 && !s.restart:

@@ -26,7 +26,7 @@ func (m *machine) claimRequest() *claim.ClaimRequest {
 }
 
 // handleClaims applies the store's answer to a claim, and decides when to claim next.
-func (m *machine) handleClaims(now time.Duration, w claim.ClaimRequest, claims []claim.Claim, err error) {
+func (m *machine) handleClaims(now time.Duration, req claim.ClaimRequest, claims []claim.Claim, err error) {
 	if !m.requestEnded(now, err) {
 		m.woken = true
 		return
@@ -41,18 +41,18 @@ func (m *machine) handleClaims(now time.Duration, w claim.ClaimRequest, claims [
 		if c.Interrupted {
 			m.observed.TakenOver++
 		}
-		s := &slot{ref: ref{c.Key, c.Term}, session: w.Session, phase: ready}
+		s := &slot{ref: ref{c.Key, c.Term}, session: req.Session, phase: ready}
 		m.addSlot(s)
 		m.readySlots = append(m.readySlots, s)
 	}
 	switch {
-	case len(claims) == w.Limit:
+	case len(claims) == req.Limit:
 		m.claimAt = now // there may be more
 	case m.counts[ready] >= m.cfg.Concurrency:
 		m.claimAt = now + claim.Linger
 	case !m.isIdle():
 		m.claimAt = now + m.claimPause
-	case w.Fresh < w.Limit && m.share.Free:
+	case req.Fresh < req.Limit && m.share.Free:
 		m.claimAt = now + claim.Linger
 	default:
 		m.claimAt = now + claim.PollInterval
@@ -79,8 +79,8 @@ func (m *machine) handleJoin(now time.Duration, share claim.Share, err error) {
 		m.rotateKeys()
 		return
 	}
-	given := m.releaseReady(surplus, func(*slot) bool { return true })
-	m.surplus = surplus - given
+	released := m.releaseReady(surplus, func(*slot) bool { return true })
+	m.surplus = surplus - released
 	m.observed.GivenBack += int64(surplus)
 }
 
@@ -92,23 +92,23 @@ func (m *machine) rotateKeys() {
 
 // releaseReady releases up to n waiting keys, those whose turn is last first, and
 // returns how many.
-func (m *machine) releaseReady(n int, may func(*slot) bool) (given int) {
-	for i := len(m.readySlots) - 1; i >= 0 && given < n; i-- {
+func (m *machine) releaseReady(n int, may func(*slot) bool) (released int) {
+	for i := len(m.readySlots) - 1; i >= 0 && released < n; i-- {
 		if s := m.readySlots[i]; s.phase == ready && may(s) {
 			m.releaseLater(s)
-			given++
+			released++
 		}
 	}
-	return given
+	return released
 }
 
 // handleRelease applies the store's answer to a release.
-func (m *machine) handleRelease(now time.Duration, g releaseRequest, err error) {
+func (m *machine) handleRelease(now time.Duration, req releaseRequest, err error) {
 	if m.requestEnded(now, err) {
 		return
 	}
-	for _, c := range g.claims { // again: releasing twice has no effect
-		m.toRelease = append(m.toRelease, &slot{ref: ref{c.Key, c.Term}, session: g.session, phase: gone})
+	for _, c := range req.claims { // again: releasing twice has no effect
+		m.toRelease = append(m.toRelease, &slot{ref: ref{c.Key, c.Term}, session: req.session, phase: gone})
 	}
 }
 
@@ -128,7 +128,7 @@ func (f *keyFinder) compareCounts(counted, known int) {
 	f.wanted = f.more > 1
 }
 
-// countHeld is how many keys the store must count as held by the session.
+// countHeld is how many keys the store must count for the session.
 func (m *machine) countHeld() (n int) {
 	for _, s := range m.slots {
 		if s.session == m.session {
@@ -159,13 +159,13 @@ func (m *machine) handleList(now time.Duration, q claim.Query, rows []claim.Row,
 	if len(rows) == q.Limit {
 		m.unknownKeys.after = rows[len(rows)-1].Key
 	}
-	giving := map[ref]bool{}
+	leaving := map[ref]bool{}
 	for _, s := range m.toRelease {
-		giving[s.ref] = true
+		leaving[s.ref] = true
 	}
 	for _, row := range rows {
 		at := ref{row.Key, row.Term}
-		if m.slots[at] != nil || giving[at] || q.Session != m.session {
+		if m.slots[at] != nil || leaving[at] || q.Session != m.session {
 			continue
 		}
 		s := &slot{ref: at, session: q.Session, phase: ready, restart: row.InStep}

@@ -22,18 +22,18 @@ type machine struct {
 
 	session    string // "" while there is none
 	slots      map[ref]*slot
-	readySlots []*slot // held, with more to send, first in first out; gone ones are skipped
+	readySlots []*slot // claimed, with more to send, first in first out; gone ones are skipped
 	toSend     []*slot // started, and not yet sent
-	results    []pendingResult
+	results    []unrecordedResult
 	toRelease  []*slot // to be released
 	surplus    int     // how many more to release once their step has ended
 	limiter    limiter
 	stopping   bool
 
-	lane   lane
-	last   lane // what it was used for last
-	failed int  // requests in a row that failed
-	pause  time.Duration
+	underWay requestKind // the one request to the store
+	last     requestKind // the kind of the one before
+	failed   int         // requests in a row that failed
+	pause    time.Duration
 
 	share         claim.Share
 	unknownKeys   keyFinder
@@ -66,7 +66,7 @@ const (
 	begun                  // waits for a sender
 	sending                // a sender has it
 	recording              // its result is not recorded yet
-	held                   // pending at the target
+	atTarget               // the target has its head and has not decided: it is polled
 	gone
 	phases
 )
@@ -85,22 +85,22 @@ type slot struct {
 	polling    bool
 }
 
-// pendingResult is a result that is not recorded yet.
-type pendingResult struct {
+// unrecordedResult is a result that is not recorded yet.
+type unrecordedResult struct {
 	slot   *slot
 	result Result
 }
 
-// lane is what the one request to the store is for.
-type lane int
+// requestKind is what the one request to the store is for.
+type requestKind int
 
 const (
-	laneFree lane = iota
-	laneJoin
-	laneClaim
-	laneExchange
-	laneRelease
-	laneList
+	noRequest requestKind = iota
+	requestJoin
+	requestClaim
+	requestExchange
+	requestRelease
+	requestList
 )
 
 // effect is what the runner must do; exactly one field is set.
@@ -117,7 +117,7 @@ type effect struct {
 // exchangeRequest is an exchange with the slots that it concerns.
 type exchangeRequest struct {
 	body    Exchange
-	results []pendingResult
+	results []unrecordedResult
 	starts  []*slot
 	sent    time.Duration
 }
@@ -161,7 +161,7 @@ func (m *machine) addSlot(s *slot) {
 	m.counts[s.phase]++
 }
 
-// makeReady up for a turn.
+// makeReady queues a slot for its next message.
 func (m *machine) makeReady(s *slot) {
 	m.setPhase(s, ready)
 	m.readySlots = append(m.readySlots, s)
@@ -173,7 +173,7 @@ func (m *machine) setSession(session string) {
 	if m.session = session; session == "" {
 		m.asleep, m.foundNothing = false, false
 		for _, s := range m.slots {
-			if s.phase == ready || s.phase == held {
+			if s.phase == ready || s.phase == atTarget {
 				m.setPhase(s, gone)
 			}
 		}
@@ -190,7 +190,7 @@ func (m *machine) stop() { m.stopping = true }
 
 // isDone reports that everything has been released.
 func (m *machine) isDone() bool {
-	return m.stopping && len(m.slots)+len(m.results)+len(m.toRelease)+m.pollsInFlight == 0 && m.lane == laneFree
+	return m.stopping && len(m.slots)+len(m.results)+len(m.toRelease)+m.pollsInFlight == 0 && m.underWay == noRequest
 }
 
 // recordUnsent records that this attempt was certainly not sent. A message whose status
@@ -205,7 +205,7 @@ func (m *machine) recordUnsent(s *slot, why string) {
 
 func (m *machine) queueResult(s *slot, r Result) {
 	m.setPhase(s, recording)
-	m.results = append(m.results, pendingResult{s, r})
+	m.results = append(m.results, unrecordedResult{s, r})
 }
 
 // step returns what to do now.
@@ -215,14 +215,14 @@ func (m *machine) step(now time.Duration) (out []effect) {
 	if m.stopping {
 		m.releaseIdle()
 	}
-	if m.lane != laneFree || now < m.pause {
+	if m.underWay != noRequest || now < m.pause {
 		return out
 	}
-	e, used := m.nextRequest(now)
-	if used == laneFree {
+	e, kind := m.nextRequest(now)
+	if kind == noRequest {
 		return out
 	}
-	m.lane, m.last = used, used
+	m.underWay, m.last = kind, kind
 	return append(out, e)
 }
 
@@ -230,7 +230,7 @@ func (m *machine) step(now time.Duration) (out []effect) {
 func (m *machine) releaseIdle() {
 	var free []*slot
 	for _, s := range m.slots {
-		if s.phase == ready || s.phase == held && !s.polling {
+		if s.phase == ready || s.phase == atTarget && !s.polling {
 			free = append(free, s)
 		}
 	}
@@ -249,29 +249,29 @@ func (m *machine) releaseLater(s *slot) {
 // nextRequest chooses the next request to the store. Each kind yields to the others
 // once it was the last (m.last), so that none starves: a busy queue still joins, and
 // releases what others lack.
-func (m *machine) nextRequest(now time.Duration) (effect, lane) {
-	joins := m.session != "" && !m.stopping && now >= m.joinAt
-	takes := m.shouldClaim(now)
-	turns := len(m.results) > 0 || m.session != "" && !m.stopping && m.hasStarts(now)
+func (m *machine) nextRequest(now time.Duration) (effect, requestKind) {
+	shouldJoin := m.session != "" && !m.stopping && now >= m.joinAt
+	shouldClaim := m.shouldClaim(now)
+	shouldExchange := len(m.results) > 0 || m.session != "" && !m.stopping && m.hasStarts(now)
 	switch {
-	case joins && m.last != laneJoin:
-		return m.joinRequest(now), laneJoin
-	case m.unknownKeys.wanted && m.session != "" && m.last != laneList:
-		return effect{list: m.listRequest()}, laneList
-	case len(m.toRelease) > 0 && m.last != laneRelease:
-		return effect{release: m.nextRelease()}, laneRelease
-	case turns && (m.last != laneExchange || !takes):
-		return effect{exchange: m.nextExchange(now)}, laneExchange
-	case takes:
-		return effect{claimKeys: m.claimRequest()}, laneClaim
+	case shouldJoin && m.last != requestJoin:
+		return m.joinRequest(now), requestJoin
+	case m.unknownKeys.wanted && m.session != "" && m.last != requestList:
+		return effect{list: m.listRequest()}, requestList
+	case len(m.toRelease) > 0 && m.last != requestRelease:
+		return effect{release: m.nextRelease()}, requestRelease
+	case shouldExchange && (m.last != requestExchange || !shouldClaim):
+		return effect{exchange: m.nextExchange(now)}, requestExchange
+	case shouldClaim:
+		return effect{claimKeys: m.claimRequest()}, requestClaim
 	case len(m.toRelease) > 0:
-		return effect{release: m.nextRelease()}, laneRelease
-	case turns:
-		return effect{exchange: m.nextExchange(now)}, laneExchange
-	case joins:
-		return m.joinRequest(now), laneJoin
+		return effect{release: m.nextRelease()}, requestRelease
+	case shouldExchange:
+		return effect{exchange: m.nextExchange(now)}, requestExchange
+	case shouldJoin:
+		return m.joinRequest(now), requestJoin
 	}
-	return effect{}, laneFree
+	return effect{}, noRequest
 }
 
 func (m *machine) joinRequest(now time.Duration) effect {
@@ -286,23 +286,23 @@ func (m *machine) isIdle() bool {
 }
 
 func (m *machine) nextRelease() *releaseRequest {
-	g := &releaseRequest{session: m.toRelease[0].session}
+	req := &releaseRequest{session: m.toRelease[0].session}
 	var rest []*slot
 	for _, s := range m.toRelease {
-		if s.session != g.session || len(g.claims) == claim.MaxKeys {
+		if s.session != req.session || len(req.claims) == claim.MaxKeys {
 			rest = append(rest, s)
 			continue
 		}
-		g.claims = append(g.claims, claim.Claim{Key: s.key, Term: s.term})
+		req.claims = append(req.claims, claim.Claim{Key: s.key, Term: s.term})
 	}
 	m.toRelease = rest
-	return g
+	return req
 }
 
-// requestEnded frees the lane and reports whether the request succeeded. After a failure the next one waits, longer each
-// time.
+// requestEnded makes way for the next request and reports whether this one succeeded. After a failure the next one
+// waits, longer each time.
 func (m *machine) requestEnded(now time.Duration, err error) bool {
-	m.lane = laneFree
+	m.underWay = noRequest
 	if err == nil {
 		m.failed, m.pause = 0, 0
 		return true
@@ -316,10 +316,10 @@ func (m *machine) requestEnded(now time.Duration, err error) bool {
 // nextWake is when step must be called again if nothing happens before.
 func (m *machine) nextWake(now time.Duration) time.Duration {
 	at := now + joinEvery
-	if m.counts[held] > 0 && m.pollsInFlight < m.cfg.Concurrency {
+	if m.counts[atTarget] > 0 && m.pollsInFlight < m.cfg.Concurrency {
 		at = min(at, m.pollAt)
 	}
-	if m.lane != laneFree {
+	if m.underWay != noRequest {
 		return max(at, now) // its answer comes first
 	}
 	if m.session != "" && !m.stopping {

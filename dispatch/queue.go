@@ -20,7 +20,7 @@ var (
 // Work is what a dispatcher must do with the head of a key.
 type Work string
 
-// Kinds of work.
+// Kinds of work. That of Resolve is stored as "ask".
 const (
 	Send    Work = "send" // submit it: the step has started
 	Resolve Work = "ask"  // the target may have it: query its status first; the step has started
@@ -46,7 +46,7 @@ type Assignment struct {
 // After is what the key does after a [Result].
 type After string
 
-// What may follow a result.
+// What may follow a result. RetryLater is "again" in the store.
 const (
 	Next       After = "next"  // the message is done with: its key goes on with the next one
 	RetryLater After = "again" // the same message again, after Wait; the key is released meanwhile
@@ -92,20 +92,20 @@ type Exchange struct {
 type Receipt struct {
 	Key string
 	Seq int64
-	// Accepted: it was recorded. Otherwise the claim is no longer held under that
-	// term, or the key's head is another message now.
+	// Accepted: it was recorded. Otherwise the session no longer has the claim under
+	// that term, or the key's head is another message now.
 	Accepted bool
 }
 
 // Holding is how an instance holds a key after an exchange.
 type Holding string
 
-// Holdings.
+// Holdings. The stores answer with these words: "held" for InProgress, "given" for Released.
 const (
-	Ready    Holding = "ready" // held, and it has more messages to start
-	Held     Holding = "held"  // held, in a step, or its head is pending
-	Released Holding = "given" // released: it has nothing to do now, waits for its next attempt, or is blocked
-	Lost     Holding = "lost"  // not held under that term, or the session does not live
+	Ready      Holding = "ready" // claimed, and it has more messages to start
+	InProgress Holding = "held"  // claimed, and in a step, or its head is pending
+	Released   Holding = "given" // released: it has nothing to do now, waits for its next attempt, or is blocked
+	Lost       Holding = "lost"  // not claimed under that term, or the session does not live
 )
 
 // ExchangeResult is the store's answer to an [Exchange].
@@ -121,7 +121,7 @@ type Queue interface {
 	// Exchange records results and starts the next messages in one atomic statement,
 	// whose cost grows with the keys that it names and with nothing else.
 	//
-	// A result counts if the key is held under the term by this session, lapsed
+	// A result counts if this session has claimed the key under the term, lapsed
 	// or not, and the message is the key's head and not final. A claim of Begin
 	// needs a session that lives. The head is the first message in the key's order
 	// that is not done with (by After Next, or cancelled). Its work follows from the head's state: queued and delayed are
@@ -133,7 +133,7 @@ type Queue interface {
 	// no message was enqueued meanwhile. Every result is a step of the message's own
 	// history. Blocking a key, and unblocking it, is an event of part "batch",
 	// subject queue + "/" + key. Errors are those of claim.KeyTable.
-	Exchange(ctx context.Context, t Exchange) (ExchangeResult, error)
+	Exchange(ctx context.Context, x Exchange) (ExchangeResult, error)
 
 	// Prune deletes messages that reached a final state longer than keep ago and
 	// that block no key, at most limit of them, going on where the last call

@@ -60,15 +60,15 @@ type Rule struct {
 }
 
 // CanResend reports whether a message with an unknown outcome may be sent again;
-// asked: the target has just said that it does not know it.
-func (r Rule) CanResend(asked bool) bool {
-	return r.Semantics.Resend || asked && !r.Semantics.Forgets
+// notFound: the target has just said that it does not know it.
+func (r Rule) CanResend(notFound bool) bool {
+	return r.Semantics.Resend || notFound && !r.Semantics.Forgets
 }
 
 // Classify returns what to record for an assignment after an answer: the message's
 // new state, and what its key does next. jitter is in [0, 1).
 func (r Rule) Classify(a Assignment, answer Answer, jitter float64) Result {
-	if a.Work != Send && (answer.Outcome == Busy || answer.Outcome == Rejected) {
+	if a.Work != Send && (answer.Outcome == Busy || answer.Outcome == Misconfigured) {
 		// The status query was refused, which says nothing about the message.
 		answer.Outcome = Uncertain
 	}
@@ -87,14 +87,14 @@ func (r Rule) Classify(a Assignment, answer Answer, jitter float64) Result {
 		out.State, out.After = Pending, Hold
 	case Executed:
 		out.State, out.After = Valid, Hold
-	case Refused:
+	case InvalidMessage:
 		// It will never succeed, so holding the key up helps no one, unless the queue's
 		// owner says that nothing may overtake it.
 		out.State, out.After = Invalid, Next
 		if r.OnFailure == OnFailureBlock {
 			out.After = Block
 		}
-	case Busy, Rejected:
+	case Busy, Misconfigured:
 		s := Delayed
 		if a.Doubtful {
 			s = Unknown // this attempt was not taken; the one before may have been
@@ -110,9 +110,9 @@ func (r Rule) Classify(a Assignment, answer Answer, jitter float64) Result {
 
 // retryLater schedules the next attempt, until the attempts run out. The target's
 // Retry-After can only lengthen the pause.
-func (r Rule) retryLater(out *Result, s State, asked time.Duration, jitter float64) {
+func (r Rule) retryLater(out *Result, s State, retryAfter time.Duration, jitter float64) {
 	out.State, out.After = s, RetryLater
-	out.Wait = max(r.Retry.Pause(out.Attempt, jitter), min(asked, maxRetryAfter))
+	out.Wait = max(r.Retry.Pause(out.Attempt, jitter), min(retryAfter, maxRetryAfter))
 	if r.Retry.Attempts > 0 && out.Attempt >= r.Retry.Attempts {
 		out.Wait = 0
 		r.giveUp(out)
@@ -141,12 +141,12 @@ func (r Rule) giveUp(out *Result) {
 
 // classifyUncertain: the message may have been taken. One that is polled stays pending as
 // long as the target can be asked again.
-func (r Rule) classifyUncertain(a Assignment, out *Result, asked time.Duration, jitter float64) {
+func (r Rule) classifyUncertain(a Assignment, out *Result, retryAfter time.Duration, jitter float64) {
 	switch {
 	case a.Work == Poll && r.Semantics.HasStatus:
 		out.State, out.After = Pending, Hold
 	case r.Semantics.HasStatus || r.Semantics.Resend:
-		r.retryLater(out, Unknown, asked, jitter)
+		r.retryLater(out, Unknown, retryAfter, jitter)
 		if a.Work == Resolve && out.After == RetryLater {
 			out.Wait = max(out.Wait, minStatusPause) // a query is not an attempt: its pause does not grow
 		}

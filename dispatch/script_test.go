@@ -41,16 +41,16 @@ func (silentTarget) Status(_ context.Context, _ []Assignment) []Answer {
 
 // scripted is a machine with what it waits for.
 type scripted struct {
-	t    *testing.T
-	m    *machine
-	now  time.Duration
-	want claim.ClaimRequest
-	turn *exchangeRequest
-	give *releaseRequest
-	find claim.Query
-	sent map[string]*slot
-	asks [][]*slot
-	line string
+	t        *testing.T
+	m        *machine
+	now      time.Duration
+	want     claim.ClaimRequest
+	exchange *exchangeRequest
+	release  *releaseRequest
+	list     claim.Query
+	sent     map[string]*slot
+	polls    [][]*slot
+	line     string
 }
 
 func newScripted(t *testing.T, header string) *scripted {
@@ -63,17 +63,17 @@ func newScripted(t *testing.T, header string) *scripted {
 		switch key {
 		case "resend":
 			sem.Resend = true
-		case "recognises":
+		case "deduplicates":
 			sem.Resend, sem.Deduplicates = true, true
 		case "forgets":
 			sem.Forgets = true
-		case "asks":
+		case "status":
 			sem.HasStatus, sem.StatusLimit = true, n
 		case "concurrency":
 			cfg.Concurrency = n
 		case "streak":
 			cfg.Streak = n
-		case "most":
+		case "max-keys":
 			cfg.MaxKeys = n
 		case "rate":
 			cfg.Rate = float64(n)
@@ -95,37 +95,37 @@ func (s *scripted) input(words []string) {
 	switch words[0] {
 	case "at":
 		s.now = must(time.ParseDuration(words[1]))
-	case "live":
+	case "session":
 		m.setSession(strings.Trim(words[1], "-"))
 	case "wake":
 		m.wakeUp()
 	case "stop":
 		m.stop()
 	case "joined":
-		s.answers(laneJoin)
+		s.answers(requestJoin)
 		m.handleJoin(s.now, share(t, words[1:]), nil)
-	case "taken":
-		s.answers(laneClaim)
+	case "claimed":
+		s.answers(requestClaim)
 		m.handleClaims(s.now, s.want, claims(words[1:]), nil)
-	case "gave":
-		s.answers(laneRelease)
-		m.handleRelease(s.now, *s.give, nil)
-	case "found":
-		s.answers(laneList)
-		m.handleList(s.now, s.find, found(words[1:]), nil)
+	case "released":
+		s.answers(requestRelease)
+		m.handleRelease(s.now, *s.release, nil)
+	case "listed":
+		s.answers(requestList)
+		m.handleList(s.now, s.list, listed(words[1:]), nil)
 	case "failed":
 		s.fail(words[1:])
-	case "turned":
-		s.answers(laneExchange)
-		out := s.turned(words[1:])
-		m.handleExchange(s.now, s.turn, out, nil, false)
+	case "exchanged":
+		s.answers(requestExchange)
+		out := s.exchanged(words[1:])
+		m.handleExchange(s.now, s.exchange, out, nil, false)
 	case "answer":
 		slot := s.sent[words[1]]
 		delete(s.sent, words[1])
 		m.handleAnswer(slot, slot.assignment, answer(words[2:]), time.Second)
-	case "told":
-		group := s.asks[0]
-		s.asks = s.asks[1:]
+	case "polled":
+		group := s.polls[0]
+		s.polls = s.polls[1:]
 		var answers []Answer
 		for _, w := range words[1:] {
 			answers = append(answers, Answer{Outcome: Outcome(w)})
@@ -137,34 +137,35 @@ func (s *scripted) input(words []string) {
 }
 
 // answers checks that the script answers what was asked.
-func (s *scripted) answers(l lane) {
-	if s.m.lane != l {
-		s.t.Fatalf("%s: the request under way is of kind %d, not %d", s.line, s.m.lane, l)
+func (s *scripted) answers(kind requestKind) {
+	if s.m.underWay != kind {
+		s.t.Fatalf("%s: the request under way is of kind %d, not %d", s.line, s.m.underWay, kind)
 	}
 }
 
 func (s *scripted) fail(words []string) {
 	err := errors.New("down")
-	switch s.m.lane {
-	case laneJoin:
+	switch s.m.underWay {
+	case requestJoin:
 		s.m.handleJoin(s.now, claim.Share{}, err)
-	case laneClaim:
+	case requestClaim:
 		s.m.handleClaims(s.now, s.want, nil, err)
-	case laneRelease:
-		s.m.handleRelease(s.now, *s.give, err)
-	case laneExchange:
-		s.m.handleExchange(s.now, s.turn, ExchangeResult{}, err, len(words) > 0 && words[0] == "unknown")
+	case requestRelease:
+		s.m.handleRelease(s.now, *s.release, err)
+	case requestExchange:
+		s.m.handleExchange(s.now, s.exchange, ExchangeResult{}, err, len(words) > 0 && words[0] == "unknown")
 	}
 }
 
-// turned reads KEY:STANDING, KEY:send|ask|poll[/ATTEMPT] and KEY:late words.
-func (s *scripted) turned(words []string) ExchangeResult {
+// exchanged reads KEY:HOLDING, KEY:send|resolve|poll[/ATTEMPT] and KEY:late; :ignored after a holding says that the
+// result was not recorded.
+func (s *scripted) exchanged(words []string) ExchangeResult {
 	out := ExchangeResult{Holdings: map[string]Holding{}}
 	late := map[string]bool{}
 	for _, w := range words {
 		key, what, _ := strings.Cut(w, ":")
-		what, refused := strings.CutSuffix(what, ":refused")
-		if refused {
+		what, ignored := strings.CutSuffix(what, ":ignored")
+		if ignored {
 			late[key] = true
 		}
 		what, attempt, _ := strings.Cut(what, "/")
@@ -172,23 +173,27 @@ func (s *scripted) turned(words []string) ExchangeResult {
 		case "late":
 			late[key] = true
 			out.Holdings[key] = Lost
-		case "send", "ask", "poll":
-			out.Holdings[key] = Held
-			a := Assignment{Message: Message{Queue: "q", Key: key, ID: "id"}, Work: Work(what), Attempt: 1}
+		case "send", "resolve", "poll":
+			out.Holdings[key] = InProgress
+			a := Assignment{Message: Message{Queue: "q", Key: key, ID: "id"}, Work: map[string]Work{"send": Send, "resolve": Resolve, "poll": Poll}[what], Attempt: 1}
 			if attempt != "" {
 				a.Attempt = must(strconv.Atoi(attempt))
 			}
-			for _, b := range s.turn.body.Begin {
+			for _, b := range s.exchange.body.Begin {
 				if b.Key == key {
 					a.Term = b.Term
 				}
 			}
 			out.Begun = append(out.Begun, a)
 		default:
-			out.Holdings[key] = Holding(what)
+			holding, ok := map[string]Holding{"ready": Ready, "in-progress": InProgress, "released": Released, "lost": Lost}[what]
+			if !ok {
+				s.t.Fatalf("%s: holding %q", s.line, what)
+			}
+			out.Holdings[key] = holding
 		}
 	}
-	for _, r := range s.turn.body.Results {
+	for _, r := range s.exchange.body.Results {
 		out.Receipts = append(out.Receipts, Receipt{Key: r.Key, Seq: r.Seq, Accepted: !late[r.Key]})
 	}
 	return out
@@ -235,8 +240,8 @@ func claims(words []string) (out []claim.Claim) {
 	return out
 }
 
-// found reads KEY:TERM, and KEY:TERM! for one in a step.
-func found(words []string) (out []claim.Row) {
+// listed reads KEY:TERM, and KEY:TERM! for one in a step.
+func listed(words []string) (out []claim.Row) {
 	for _, c := range claims(words) {
 		out = append(out, claim.Row{Key: c.Key, Term: c.Term, InStep: c.Interrupted})
 	}
@@ -258,21 +263,21 @@ func (s *scripted) effects() (out []string) {
 			out = append(out, fmt.Sprintf("join asleep=%t", e.join.Asleep))
 		case e.claimKeys != nil:
 			s.want = *e.claimKeys
-			out = append(out, fmt.Sprintf("take most=%d fresh=%d", e.claimKeys.Limit, e.claimKeys.Fresh))
+			out = append(out, fmt.Sprintf("claim limit=%d fresh=%d", e.claimKeys.Limit, e.claimKeys.Fresh))
 		case e.list != nil:
-			s.find = *e.list
-			out = append(out, "find "+e.list.Session)
+			s.list = *e.list
+			out = append(out, "list "+e.list.Session)
 		case e.release != nil:
-			s.give = e.release
-			out = append(out, "give "+names(e.release.claims))
+			s.release = e.release
+			out = append(out, "release "+names(e.release.claims))
 		case e.exchange != nil:
-			s.turn = e.exchange
-			out = append(out, showTurn(e.exchange.body))
+			s.exchange = e.exchange
+			out = append(out, showExchange(e.exchange.body))
 		case e.send != nil:
 			s.sent[e.send.key] = e.send
-			out = append(out, fmt.Sprintf("%s %s attempt=%d", e.send.assignment.Work, e.send.key, e.send.assignment.Attempt))
+			out = append(out, fmt.Sprintf("%s %s attempt=%d", workName(e.send.assignment.Work), e.send.key, e.send.assignment.Attempt))
 		case e.poll != nil:
-			s.asks = append(s.asks, e.poll)
+			s.polls = append(s.polls, e.poll)
 			var keys []string
 			for _, slot := range e.poll {
 				keys = append(keys, slot.key)
@@ -286,6 +291,14 @@ func (s *scripted) effects() (out []string) {
 	return out
 }
 
+// workName is how scripts write a kind of work.
+func workName(w Work) string {
+	if w == Resolve {
+		return "resolve"
+	}
+	return string(w)
+}
+
 func names(claims []claim.Claim) string {
 	var out []string
 	for _, c := range claims {
@@ -295,20 +308,20 @@ func names(claims []claim.Claim) string {
 	return strings.Join(out, ",")
 }
 
-func showTurn(x Exchange) string {
+func showExchange(x Exchange) string {
 	var out strings.Builder
-	out.WriteString("turn " + x.Session)
+	out.WriteString("exchange " + x.Session)
 	for _, r := range x.Results {
-		out.WriteString(fmt.Sprintf(" %s:%d=%s,%s", r.Key, r.Term, r.State, r.After))
+		out.WriteString(fmt.Sprintf(" %s:%d=%s,%s", r.Key, r.Term, r.State, strings.Replace(string(r.After), string(RetryLater), "retry", 1)))
 		if r.After == RetryLater {
 			out.WriteString("," + r.Wait.Round(time.Millisecond).String())
 		}
 	}
 	if len(x.Begin) > 0 {
-		out.WriteString(" begin " + names(x.Begin))
+		out.WriteString(" start " + names(x.Begin))
 	}
 	if x.Restart {
-		out.WriteString(" anew")
+		out.WriteString(" restart")
 	}
 	if x.Window == 0 {
 		out.WriteString(" shared")
@@ -316,8 +329,8 @@ func showTurn(x Exchange) string {
 	return out.String()
 }
 
-func TestJudgeIsTotal(t *testing.T) {
-	outcomes := []Outcome{Done, Accepted, Executed, Refused, Busy, NotFound, Uncertain, Rejected, "", "nonsense"}
+func TestClassifyIsTotal(t *testing.T) {
+	outcomes := []Outcome{Done, Accepted, Executed, InvalidMessage, Busy, NotFound, Uncertain, Misconfigured, "", "nonsense"}
 	for _, o := range outcomes {
 		for _, todo := range []Work{Send, Resolve, Poll} {
 			for bits := range 16 {

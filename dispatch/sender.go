@@ -16,22 +16,22 @@ type sendTask struct {
 // runSender submits messages, one after the other.
 func (d *Dispatcher) runSender(ctx context.Context) {
 	for {
-		var j sendTask
+		var task sendTask
 		select {
 		case <-ctx.Done():
 			// What is still in the channel was certainly not sent.
 			for {
 				select {
-				case j = <-d.sendTasks:
-					d.events <- func(time.Duration) { d.m.recordUnsent(j.slot, "the instance stopped before it was sent") }
+				case task = <-d.sendTasks:
+					d.events <- func(time.Duration) { d.m.recordUnsent(task.slot, "the instance stopped before it was sent") }
 				default:
 					return
 				}
 			}
-		case j = <-d.sendTasks:
+		case task = <-d.sendTasks:
 		}
-		a, answer, took := d.submit(ctx, j.a)
-		d.events <- func(time.Duration) { d.m.handleAnswer(j.slot, a, answer, took) }
+		a, answer, took := d.submit(ctx, task.a)
+		d.events <- func(time.Duration) { d.m.handleAnswer(task.slot, a, answer, took) }
 	}
 }
 

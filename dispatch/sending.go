@@ -8,12 +8,12 @@ import (
 
 // startSends gives started messages to senders.
 func (m *machine) startSends(now time.Duration, out []effect) []effect {
-	taken := 0
+	passed := 0
 	for _, s := range m.toSend {
 		if m.counts[sending] >= m.cfg.Concurrency {
 			break
 		}
-		taken++
+		passed++
 		switch {
 		case s.phase != begun:
 		case m.stopping:
@@ -27,7 +27,7 @@ func (m *machine) startSends(now time.Duration, out []effect) []effect {
 			out = append(out, effect{send: s})
 		}
 	}
-	m.toSend = m.toSend[taken:]
+	m.toSend = m.toSend[passed:]
 	return out
 }
 
@@ -55,14 +55,14 @@ func (m *machine) handleAnswer(s *slot, a Assignment, answer Answer, took time.D
 
 // startPolls queries the status of messages that the target has, many at once.
 func (m *machine) startPolls(now time.Duration, out []effect) []effect {
-	if m.counts[held] == 0 || m.stopping || now < m.pollAt {
+	if m.counts[atTarget] == 0 || m.stopping || now < m.pollAt {
 		return out
 	}
 	var due []*slot
 	m.pollAt = now + m.cfg.PollInterval
 	for _, s := range m.slots {
 		switch {
-		case s.phase != held || s.polling:
+		case s.phase != atTarget || s.polling:
 		case now >= s.pollAt:
 			due = append(due, s)
 		default:
@@ -88,20 +88,20 @@ func (m *machine) startPolls(now time.Duration, out []effect) []effect {
 
 // schedulePoll keeps a key whose head the target has, to be polled at the given time.
 func (m *machine) schedulePoll(s *slot, at time.Duration) {
-	if m.counts[held] == 0 {
+	if m.counts[atTarget] == 0 {
 		m.pollAt = at
 	}
 	s.pollAt, m.pollAt = at, min(m.pollAt, at)
-	m.setPhase(s, held)
+	m.setPhase(s, atTarget)
 }
 
 // handlePollAnswers classifies the answers to a poll, one for each slot. What has not
 // changed is not recorded.
 func (m *machine) handlePollAnswers(now time.Duration, group []*slot, answers []Answer) {
 	m.pollsInFlight--
-	m.observed.Inquiries++
+	m.observed.StatusQueries++
 	for i, s := range group {
-		if s.polling = false; s.phase != held {
+		if s.polling = false; s.phase != atTarget {
 			continue
 		}
 		answer := answers[i]

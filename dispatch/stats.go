@@ -18,9 +18,9 @@ type Stats struct {
 	// Ignored are results that came too late: another instance had the key.
 	Ignored int64
 	// Submissions that were sent, how long they took together, and the status queries.
-	Submissions int64
-	Latency     time.Duration
-	Inquiries   int64
+	Submissions   int64
+	Latency       time.Duration
+	StatusQueries int64
 	// Exchanges with the store, the keys that they named, and those that failed.
 	Exchanges, Keys, Failures int64
 	// TakenOver are keys that were taken while a step on them was interrupted,
@@ -34,6 +34,6 @@ func (m *machine) snapshot() Stats {
 	s.Recorded = maps.Clone(s.Recorded)
 	s.Claimed = len(m.slots)
 	s.Sending = m.counts[sending]
-	s.Pending = m.counts[held]
+	s.Pending = m.counts[atTarget]
 	return s
 }

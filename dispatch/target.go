@@ -34,16 +34,16 @@ func (s Semantics) NeedsSecondWindow() bool { return !s.Deduplicates || !s.HasSt
 // status query.
 type Outcome string
 
-// Outcomes.
+// Outcomes. Two of them are final: Done and InvalidMessage. The stored value of some is another word.
 const (
-	Done      Outcome = "committed" // for good
-	Accepted  Outcome = "pending"   // it has it, and will decide
-	Executed  Outcome = "valid"     // executed, not yet committed
-	Refused   Outcome = "invalid"   // refused for good
-	Busy      Outcome = "busy"      // certainly not taken; send it later
-	NotFound  Outcome = "missing"   // the target does not know the message
-	Uncertain Outcome = "silent"    // it may have been taken
-	Rejected  Outcome = "rejected"  // certainly not taken, and not until something is fixed: wrong address, no rights
+	Done           Outcome = "committed" // for good
+	InvalidMessage Outcome = "invalid"   // final: the message is refused and never sent again
+	Accepted       Outcome = "pending"   // it has it, and will decide
+	Executed       Outcome = "valid"     // executed, not yet committed
+	Busy           Outcome = "busy"      // certainly not taken; send it later
+	Misconfigured  Outcome = "rejected"  // certainly not taken, and not until something is fixed (wrong address, no rights); sent again until then
+	NotFound       Outcome = "missing"   // the target does not know the message
+	Uncertain      Outcome = "silent"    // it may have been taken
 )
 
 // Answer is the result of a submission or a status query.

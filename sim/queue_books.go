@@ -94,7 +94,7 @@ func (w *queueWorld) operate(chance float64) (waiting int) {
 		if h == nil {
 			continue // broken, and said to be
 		}
-		if sunk := w.sink.batches[h.id]; sunk != nil && (sunk.effects > 0 || sunk.status == dispatch.Refused) {
+		if sunk := w.sink.batches[h.id]; sunk != nil && (sunk.effects > 0 || sunk.status == dispatch.InvalidMessage) {
 			j.act(name, h.id, dispatch.Skip)
 		} else if sunk == nil || len(sunk.waiting) == 0 {
 			j.act(name, h.id, dispatch.Retry)

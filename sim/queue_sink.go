@@ -71,7 +71,7 @@ func (s *sink) arrives(n *queueNode, a dispatch.Assignment) (dispatch.Answer, er
 		case s.dice.hit(0.05):
 			return dispatch.Answer{Outcome: dispatch.Busy, Code: 429, Detail: "full", RetryAfter: s.dice.upTo(longestRetryAfter)}, nil
 		case s.dice.hit(0.01):
-			return dispatch.Answer{Outcome: dispatch.Rejected, Code: 404, Detail: "no such address"}, nil
+			return dispatch.Answer{Outcome: dispatch.Misconfigured, Code: 404, Detail: "no such address"}, nil
 		case s.dice.hit(0.02):
 			return dispatch.Answer{Outcome: dispatch.Uncertain, Code: 502, Detail: "no upstream", RequestEnded: s.dice.hit(0.5)}, nil
 		}
@@ -99,7 +99,7 @@ func (s *sink) take(b *taken, a dispatch.Assignment, apart bool) {
 		b.status, b.decides = dispatch.Accepted, time.Now().Add(s.dice.upTo(time.Second))
 		b.waiting = append(b.waiting, apart)
 	case poison(a.ID):
-		b.status = dispatch.Refused
+		b.status = dispatch.InvalidMessage
 	default:
 		b.status = dispatch.Done
 		s.effect(b, a.ID, apart)
@@ -123,7 +123,7 @@ func (s *sink) effect(b *taken, id string, apart bool) {
 }
 
 // asides are answers that say nothing about a batch that was asked for.
-var asides = []dispatch.Outcome{dispatch.Uncertain, dispatch.Busy, dispatch.Rejected}
+var asides = []dispatch.Outcome{dispatch.Uncertain, dispatch.Busy, dispatch.Misconfigured}
 
 // ask tells what became of batches.
 func (s *sink) ask(as []dispatch.Assignment) []dispatch.Answer {
@@ -160,7 +160,7 @@ func (s *sink) tells(id string) dispatch.Outcome {
 	if len(b.waiting) > 0 && !time.Now().Before(b.decides) {
 		switch {
 		case poison(id):
-			b.status, b.waiting = dispatch.Refused, nil
+			b.status, b.waiting = dispatch.InvalidMessage, nil
 		case b.status == dispatch.Accepted && s.dice.hit(0.5):
 			b.status = dispatch.Executed
 		default:

@@ -226,7 +226,7 @@ func targetTwins() []QueueTwin {
 		{Name: "a refusal for now is taken for one for good", Caught: "is recorded as invalid, and was never refused",
 			Target: answers(func(a dispatch.Answer) dispatch.Answer {
 				if a.Outcome == dispatch.Busy {
-					a.Outcome = dispatch.Refused
+					a.Outcome = dispatch.InvalidMessage
 				}
 				return a
 			})},

@@ -18,7 +18,7 @@ type situation struct {
 	state dispatch.State // what it is then
 	after dispatch.After // how its last result went; "" when it had none
 	wait  time.Duration
-	may   string // what a person may do: r, s, c
+	may   string // what an operator may do: r, s, c
 }
 
 func situations() []situation {

@@ -212,7 +212,7 @@ func (b *bench) starts(s lease.Session, key string) dispatch.Assignment {
 func (b *bench) begins(s lease.Session, c claim.Claim) dispatch.Assignment {
 	b.Helper()
 	t := b.turn(s, nil, c)
-	if len(t.Begun) != 1 || t.Begun[0].Key != c.Key || t.Begun[0].Term != c.Term || t.Holdings[c.Key] != dispatch.Held {
+	if len(t.Begun) != 1 || t.Begun[0].Key != c.Key || t.Begun[0].Term != c.Term || t.Holdings[c.Key] != dispatch.InProgress {
 		b.Fatalf("begin of %+v: %+v", c, t)
 	}
 	return t.Begun[0]

@@ -23,7 +23,7 @@ func testOrder(b *bench) {
 			b.stands(t, "k", dispatch.Released)
 			break
 		}
-		b.stands(t, "k", dispatch.Held)
+		b.stands(t, "k", dispatch.InProgress)
 		a = t.Begun[0]
 	}
 }
@@ -61,7 +61,7 @@ func testOneInFlight(b *bench) {
 			b.Errorf("begun twice: %+v", again)
 		}
 	}
-	b.stands(t, "k", dispatch.Held)
+	b.stands(t, "k", dispatch.InProgress)
 	b.takes(other)
 	t = b.turn(other, nil, claimOf(a))
 	b.stands(t, "k", dispatch.Lost)
@@ -97,7 +97,7 @@ func testKeysApart(b *bench) {
 	}
 	b.stands(t, "blocked", dispatch.Released)
 	b.stands(t, "delayed", dispatch.Released)
-	b.stands(t, "fine", dispatch.Held)
+	b.stands(t, "fine", dispatch.InProgress)
 }
 
 func testSettleAndBegin(b *bench) {
@@ -149,7 +149,7 @@ func testHold(b *bench) {
 	r := result(a, dispatch.Pending, dispatch.Hold)
 	r.Link = "/status?id=1"
 	t := b.settles(s, r, claimOf(a))
-	b.stands(t, "k", dispatch.Held)
+	b.stands(t, "k", dispatch.InProgress)
 	for _, a := range t.Begun {
 		if a.Work != dispatch.Poll {
 			b.Errorf("begun %+v, and its target has not decided", a)
@@ -166,7 +166,7 @@ func testHold(b *bench) {
 		b.Errorf("asking how far it is began a step: %+v, %v", rows, err)
 	}
 	t = b.settles(s, result(poll, dispatch.Valid, dispatch.Hold))
-	b.stands(t, "k", dispatch.Held)
+	b.stands(t, "k", dispatch.InProgress)
 	b.is(b.begins(s, claimOf(a)), dispatch.Poll, "1", 1)
 	b.shows("1", dispatch.Valid)
 	if got := b.record("1"); got.Link != r.Link {
@@ -200,7 +200,7 @@ func testHoldTakenOver(b *bench) {
 }
 
 // testHoldGivenUp: what a target has is in no step, and yet may become unknown,
-// with what was known of it, and block its key for a person.
+// with what was known of it, and block its key for an operator.
 func testHoldGivenUp(b *bench) {
 	s := b.session("a")
 	b.add("k", "1", "2")

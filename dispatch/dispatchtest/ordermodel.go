@@ -223,7 +223,7 @@ func (s state) turned(in request, out reply) (states []any) {
 
 // matches tells whether the answer is what it would be.
 func (p reply) matches(out reply, in request) bool {
-	if in.settles && in.begins && p.standing == dispatch.Held && !p.begun && in.result.After == dispatch.Hold && out.todo == dispatch.Poll {
+	if in.settles && in.begins && p.standing == dispatch.InProgress && !p.begun && in.result.After == dispatch.Hold && out.todo == dispatch.Poll {
 		return true // it may be asked for again at once
 	}
 	return p.accepted == out.accepted && p.begun == out.begun && p.todo == out.todo && p.seq == out.seq &&
@@ -270,7 +270,7 @@ func (s state) turn(in request, alive bool) (state, reply) {
 	case !s.mine(in, in.term):
 		p.standing = dispatch.Lost
 	case s.step || s.head == dispatch.Pending:
-		p.standing = dispatch.Held
+		p.standing = dispatch.InProgress
 	default:
 		p.standing = dispatch.Ready
 	}

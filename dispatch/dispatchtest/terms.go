@@ -16,7 +16,7 @@ func testAnew(b *bench) {
 	anew := func(results []dispatch.Result, c claim.Claim) dispatch.ExchangeResult {
 		b.Helper()
 		t, err := b.Queue.Exchange(b.ctx, dispatch.Exchange{Queue: q, Session: s.ID, Results: results, Begin: []claim.Claim{c}, Window: window, Restart: true})
-		if err != nil || len(t.Begun) != 1 || t.Holdings[c.Key] != dispatch.Held {
+		if err != nil || len(t.Begun) != 1 || t.Holdings[c.Key] != dispatch.InProgress {
 			b.Fatalf("Turn anew = %+v, %v", t, err)
 		}
 		return t
@@ -94,7 +94,7 @@ func testNotHead(b *bench) {
 		if t.Receipts[0].Accepted || len(t.Begun) != 0 {
 			b.Errorf("a result for message %d of which 1 is the head: %+v", seq, t)
 		}
-		b.stands(t, "k", dispatch.Held)
+		b.stands(t, "k", dispatch.InProgress)
 	}
 	two := b.settles(s, done(a), claimOf(a)).Begun[0]
 	if t := b.turn(s, []dispatch.Result{result(a, dispatch.Delayed, dispatch.RetryLater)}); t.Receipts[0].Accepted {

@@ -519,7 +519,7 @@ func TestOwnClient(t *testing.T) {
 	d.set(as[1].ID, dispatch.Invalid, "because", false)
 	for _, some := range [][]dispatch.Assignment{as, as[:15]} { // by POST, by GET
 		got := to.Status(t.Context(), some)
-		if got[0].Outcome != dispatch.Done || got[1].Outcome != dispatch.Refused || !strings.HasSuffix(got[1].Detail, ": because") || got[2].Outcome != dispatch.Accepted {
+		if got[0].Outcome != dispatch.Done || got[1].Outcome != dispatch.InvalidMessage || !strings.HasSuffix(got[1].Detail, ": because") || got[2].Outcome != dispatch.Accepted {
 			t.Errorf("got %+v", got[:3])
 		}
 	}

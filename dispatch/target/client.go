@@ -263,7 +263,7 @@ func (r reply) broken() (a dispatch.Answer, ok bool) {
 	case !r.unsent:
 		return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: "no answer: " + untrusted.Words(r.err.Error())}, true
 	case errors.As(r.err, &badCert), errors.Is(r.err, errToken):
-		return dispatch.Answer{Outcome: dispatch.Rejected, Detail: untrusted.Words(r.err.Error())}, true
+		return dispatch.Answer{Outcome: dispatch.Misconfigured, Detail: untrusted.Words(r.err.Error())}, true
 	}
 	return dispatch.Answer{Outcome: dispatch.Busy, Detail: "not sent: " + untrusted.Words(r.err.Error())}, true
 }

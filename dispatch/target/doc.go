@@ -12,7 +12,7 @@
 // # What they promise
 //
 // An answer is never better than what is certain. [dispatch.Busy] and
-// [dispatch.Rejected] are given only where the target cannot have acted on the
+// [dispatch.Misconfigured] are given only where the target cannot have acted on the
 // message: no connection was made, nothing was written to it, or the target's own
 // words say so. Whatever else went wrong is [dispatch.Uncertain]. One call of Submit
 // sends a message at most once: nothing below it sends again by itself, redirects are

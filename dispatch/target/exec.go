@@ -146,7 +146,7 @@ func startOutcome(err error) dispatch.Outcome {
 			return dispatch.Busy
 		}
 	}
-	return dispatch.Rejected
+	return dispatch.Misconfigured
 }
 
 func classifyExit(state *os.ProcessState, err, ended error, output string) dispatch.Answer {
@@ -167,11 +167,11 @@ func classifyExit(state *os.ProcessState, err, ended error, output string) dispa
 	case exitDone:
 		a.Outcome = dispatch.Done
 	case exitInvalid:
-		a.Outcome = dispatch.Refused
+		a.Outcome = dispatch.InvalidMessage
 	case exitBusy:
 		a.Outcome = dispatch.Busy
 	case exitNoRights, exitConfig:
-		a.Outcome = dispatch.Rejected
+		a.Outcome = dispatch.Misconfigured
 	}
 	if a.Outcome != dispatch.Done {
 		a.Detail = join(state.String(), output)

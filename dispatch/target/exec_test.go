@@ -49,10 +49,10 @@ func TestExecTable(t *testing.T) {
 	for script, want := range map[string]dispatch.Answer{
 		"exit 0":                               {Outcome: dispatch.Done},
 		"cat":                                  {Outcome: dispatch.Done, Detail: "payload"},
-		"echo bad >&2; exit 65":                {Outcome: dispatch.Refused, Code: 65, Detail: "exit status 65: bad"},
+		"echo bad >&2; exit 65":                {Outcome: dispatch.InvalidMessage, Code: 65, Detail: "exit status 65: bad"},
 		"exit 75":                              {Outcome: dispatch.Busy, Code: 75, Detail: "exit status 75"},
-		"exit 77":                              {Outcome: dispatch.Rejected, Code: 77, Detail: "exit status 77"},
-		"exit 78":                              {Outcome: dispatch.Rejected, Code: 78, Detail: "exit status 78"},
+		"exit 77":                              {Outcome: dispatch.Misconfigured, Code: 77, Detail: "exit status 77"},
+		"exit 78":                              {Outcome: dispatch.Misconfigured, Code: 78, Detail: "exit status 78"},
 		"exit 1":                               {Outcome: dispatch.Uncertain, RequestEnded: true, Code: 1, Detail: "exit status 1"},
 		"no-such-program-anywhere 2>/dev/null": {Outcome: dispatch.Uncertain, RequestEnded: true, Code: 127, Detail: "exit status 127"},
 		"kill -9 $$":                           {Outcome: dispatch.Uncertain, RequestEnded: true, Detail: "signal: killed"},
@@ -71,7 +71,7 @@ func TestExecNotStarted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := run(t, e); got.Outcome != dispatch.Rejected {
+		if got := run(t, e); got.Outcome != dispatch.Misconfigured {
 			t.Errorf("%v: %+v", argv, got)
 		}
 	}

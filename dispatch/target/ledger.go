@@ -17,9 +17,9 @@ func refuseBatch(a dispatch.Assignment) (dispatch.Answer, bool) {
 	id, err := sawtooth.OnlyID(a.Payload)
 	switch {
 	case err != nil:
-		return dispatch.Answer{Outcome: dispatch.Refused, Detail: err.Error()}, true
+		return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: err.Error()}, true
 	case id != a.ID:
-		return dispatch.Answer{Outcome: dispatch.Refused,
+		return dispatch.Answer{Outcome: dispatch.InvalidMessage,
 			Detail: fmt.Sprintf("the batch's id is not its header signature %.16s…", id)}, true
 	}
 	return dispatch.Answer{}, false
@@ -28,7 +28,7 @@ func refuseBatch(a dispatch.Assignment) (dispatch.Answer, bool) {
 // refuseID answers the question about a batch that cannot be at a ledger: it was never sent, and would spoil the
 // question about others.
 func refuseID(a dispatch.Assignment) (dispatch.Answer, bool) {
-	return dispatch.Answer{Outcome: dispatch.Refused, Detail: "its id is no header signature"}, !sawtooth.ValidID(a.ID)
+	return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: "its id is no header signature"}, !sawtooth.ValidID(a.ID)
 }
 
 // classifyLedger reads the answer to a submission. readError tells what the ledger's own error says, and its outcome if
@@ -48,12 +48,12 @@ func classifyLedger(r reply, now time.Time, readError func(reply) (detail string
 	}
 	switch {
 	case r.status == http.StatusBadRequest, r.status == http.StatusRequestEntityTooLarge:
-		a.Outcome = dispatch.Refused
+		a.Outcome = dispatch.InvalidMessage
 	case r.status == http.StatusTooManyRequests:
 		a.Outcome = dispatch.Busy
 	case r.status == http.StatusUnauthorized, r.status == http.StatusForbidden, r.status == http.StatusNotFound,
 		r.status == http.StatusMethodNotAllowed, r.status >= 300 && r.status < 400:
-		a.Outcome = dispatch.Rejected // no ledger that looked at the batch answers like this
+		a.Outcome = dispatch.Misconfigured // no ledger that looked at the batch answers like this
 	default:
 		a.Outcome = dispatch.Uncertain
 	}
@@ -92,7 +92,7 @@ func readStatuses(r reply, into any, detail func(reply) string) (dispatch.Answer
 // statusAnswer is what a status of either ledger says about a batch.
 func statusAnswer(status string, reasons []sawtooth.Reason) dispatch.Answer {
 	a := dispatch.Answer{Code: http.StatusOK, Outcome: statusOutcome(status)}
-	if a.Outcome == dispatch.Refused {
+	if a.Outcome == dispatch.InvalidMessage {
 		a.Detail = sawtooth.ReasonText(reasons)
 	}
 	return a
@@ -106,7 +106,7 @@ func statusOutcome(status string) dispatch.Outcome {
 	case "valid":
 		return dispatch.Executed
 	case "invalid":
-		return dispatch.Refused
+		return dispatch.InvalidMessage
 	case "pending":
 		return dispatch.Accepted
 	case "unknown":

@@ -77,7 +77,7 @@ func TestSawtooth(t *testing.T) {
 	}
 	ask(dispatch.Accepted, dispatch.Accepted)
 	node.Commit()
-	got := ask(dispatch.Done, dispatch.Refused)
+	got := ask(dispatch.Done, dispatch.InvalidMessage)
 	if !strings.HasPrefix(got[1].Detail, "transaction ") || !strings.HasSuffix(got[1].Detail, ": x is not possible") {
 		t.Errorf("detail %q", got[1].Detail)
 	}
@@ -149,7 +149,7 @@ func TestSawtoothMany(t *testing.T) {
 	}
 	got := outcomes(s.Status(ctx, as))
 	want := slices.Repeat([]dispatch.Outcome{dispatch.Done}, 17)
-	want[0] = dispatch.Refused
+	want[0] = dispatch.InvalidMessage
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -168,15 +168,15 @@ func TestSawtoothTable(t *testing.T) {
 		body   string
 		want   dispatch.Outcome
 	}{
-		{400, fault(30), dispatch.Refused},
-		{400, fault(34), dispatch.Refused},
-		{400, fault(35), dispatch.Refused},
-		{400, fault(42), dispatch.Rejected},
-		{400, "?", dispatch.Refused},
-		{413, "", dispatch.Refused},
-		{401, "", dispatch.Rejected},
-		{404, "", dispatch.Rejected},
-		{302, "", dispatch.Rejected},
+		{400, fault(30), dispatch.InvalidMessage},
+		{400, fault(34), dispatch.InvalidMessage},
+		{400, fault(35), dispatch.InvalidMessage},
+		{400, fault(42), dispatch.Misconfigured},
+		{400, "?", dispatch.InvalidMessage},
+		{413, "", dispatch.InvalidMessage},
+		{401, "", dispatch.Misconfigured},
+		{404, "", dispatch.Misconfigured},
+		{302, "", dispatch.Misconfigured},
 		{408, fault(19), dispatch.Busy},
 		{408, "", dispatch.Uncertain},
 		{429, fault(31), dispatch.Busy},
@@ -285,7 +285,7 @@ func TestLedgerRefusesByItself(t *testing.T) {
 		for _, to := range []dispatch.Target{newSawtooth(t, url), newScabbard(t, url, "")} {
 			a := good
 			spoil(&a)
-			if got := to.Submit(deadline(t, time.Minute), a); got.Outcome != dispatch.Refused || got.Detail == "" {
+			if got := to.Submit(deadline(t, time.Minute), a); got.Outcome != dispatch.InvalidMessage || got.Detail == "" {
 				t.Errorf("%s: %+v", name, got)
 			}
 		}
@@ -294,10 +294,10 @@ func TestLedgerRefusesByItself(t *testing.T) {
 		a := good
 		a.Key = key
 		s := newScabbard(t, url, "")
-		if got := s.Submit(deadline(t, time.Minute), a); got.Outcome != dispatch.Refused || !strings.Contains(got.Detail, "CIRCUIT::SERVICE") {
+		if got := s.Submit(deadline(t, time.Minute), a); got.Outcome != dispatch.InvalidMessage || !strings.Contains(got.Detail, "CIRCUIT::SERVICE") {
 			t.Errorf("key %s: %+v", key, got)
 		}
-		if got := s.Status(deadline(t, time.Minute), []dispatch.Assignment{a})[0]; got.Outcome != dispatch.Refused {
+		if got := s.Status(deadline(t, time.Minute), []dispatch.Assignment{a})[0]; got.Outcome != dispatch.InvalidMessage {
 			t.Errorf("key %s, asked: %+v", key, got)
 		}
 	}
@@ -336,18 +336,18 @@ func TestScabbard(t *testing.T) {
 	}
 	ask(dispatch.Accepted, dispatch.Accepted, dispatch.Accepted)
 	node.Commit(services[0], 2)
-	if got := ask(dispatch.Accepted, dispatch.Done, dispatch.Refused); !strings.HasSuffix(got[2].Detail, ": x is not possible") {
+	if got := ask(dispatch.Accepted, dispatch.Done, dispatch.InvalidMessage); !strings.HasSuffix(got[2].Detail, ": x is not possible") {
 		t.Errorf("detail %q", got[2].Detail)
 	}
 	node.Restart()
 	ask(dispatch.NotFound, dispatch.NotFound, dispatch.NotFound)
 
-	if got := newScabbard(t, url, "").Submit(ctx, good); got.Outcome != dispatch.Rejected || got.Code != 401 {
+	if got := newScabbard(t, url, "").Submit(ctx, good); got.Outcome != dispatch.Misconfigured || got.Code != 401 {
 		t.Errorf("without a token: %+v", got)
 	}
 	lost := good
 	lost.Key = "abcde-12345::gsCC"
-	if got := s.Submit(ctx, lost); got.Outcome != dispatch.Rejected || got.Code != 404 {
+	if got := s.Submit(ctx, lost); got.Outcome != dispatch.Misconfigured || got.Code != 404 {
 		t.Errorf("a service that is not there: %+v", got)
 	}
 	if got := s.Semantics(); got.Resend || !got.HasStatus || !got.Forgets {

@@ -67,7 +67,7 @@ func (s *Sawtooth) Submit(ctx context.Context, a dispatch.Assignment) dispatch.A
 		code, detail := readFault(r)
 		switch {
 		case code == codeWrongType:
-			return detail, dispatch.Rejected
+			return detail, dispatch.Misconfigured
 		case r.status == http.StatusRequestTimeout && code == codeSendTimeout,
 			r.status == http.StatusServiceUnavailable && code == codeNotReady:
 			return detail, dispatch.Busy

@@ -70,7 +70,7 @@ func (s *Scabbard) Submit(ctx context.Context, a dispatch.Assignment) dispatch.A
 	}
 	to, err := s.place(a.Key, "batches")
 	if err != nil {
-		return dispatch.Answer{Outcome: dispatch.Refused, Detail: err.Error()}
+		return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: err.Error()}
 	}
 	header := s.header()
 	header["Content-Type"] = []string{"application/octet-stream"}
@@ -127,7 +127,7 @@ func (s *Scabbard) Status(ctx context.Context, as []dispatch.Assignment) []dispa
 func (s *Scabbard) statuses(ctx context.Context, key string, ids []string) []dispatch.Answer {
 	to, err := s.place(key, "batch_statuses")
 	if err != nil {
-		return slices.Repeat([]dispatch.Answer{{Outcome: dispatch.Refused, Detail: err.Error()}}, len(ids))
+		return slices.Repeat([]dispatch.Answer{{Outcome: dispatch.InvalidMessage, Detail: err.Error()}}, len(ids))
 	}
 	to.RawQuery = "ids=" + strings.Join(ids, ",")
 	r := s.client.do(ctx, http.MethodGet, to, s.header(), nil, maxStatuses)

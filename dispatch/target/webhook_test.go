@@ -122,11 +122,11 @@ func TestWebhookTable(t *testing.T) {
 	rows := []row{
 		{409, http.Header{"Understudy-Term": {"9999"}}, 1, dispatch.Busy},
 		{412, http.Header{"Understudy-Term": {"9999"}}, 1, dispatch.Busy},
-		{412, nil, 1, dispatch.Refused},
-		{409, nil, 1, dispatch.Refused},
+		{412, nil, 1, dispatch.InvalidMessage},
+		{409, nil, 1, dispatch.InvalidMessage},
 		{409, nil, 2, dispatch.Uncertain},
 		{409, http.Header{"Retry-After": {"1"}}, 1, dispatch.Uncertain},
-		{409, http.Header{"Understudy-Term": {"soon"}}, 1, dispatch.Refused},
+		{409, http.Header{"Understudy-Term": {"soon"}}, 1, dispatch.InvalidMessage},
 		{503, http.Header{"Retry-After": {"3"}}, 1, dispatch.Busy},
 		{503, http.Header{"Retry-After": {in(time.Hour)}}, 1, dispatch.Busy},
 		{503, http.Header{"Retry-After": {"soon"}}, 1, dispatch.Uncertain},
@@ -138,11 +138,11 @@ func TestWebhookTable(t *testing.T) {
 		{299, nil, 1, dispatch.Done},
 	}
 	for want, statuses := range map[dispatch.Outcome][]int{
-		dispatch.Done:      {200, 201, 204, 205},
-		dispatch.Rejected:  {301, 302, 304, 307, 308, 401, 402, 403, 404, 405, 406, 407, 410, 421, 426, 501, 505, 508, 510, 511},
-		dispatch.Busy:      {425, 429},
-		dispatch.Refused:   {400, 411, 413, 414, 415, 422, 423, 428, 431, 451, 499},
-		dispatch.Uncertain: {408, 500, 502, 503, 504, 507, 520, 599, 700},
+		dispatch.Done:           {200, 201, 204, 205},
+		dispatch.Misconfigured:  {301, 302, 304, 307, 308, 401, 402, 403, 404, 405, 406, 407, 410, 421, 426, 501, 505, 508, 510, 511},
+		dispatch.Busy:           {425, 429},
+		dispatch.InvalidMessage: {400, 411, 413, 414, 415, 422, 423, 428, 431, 451, 499},
+		dispatch.Uncertain:      {408, 500, 502, 503, 504, 507, 520, 599, 700},
 	} {
 		for _, s := range statuses {
 			rows = append(rows, row{s, nil, 1, want})
@@ -200,7 +200,7 @@ func TestWebhookFaults(t *testing.T) {
 		"cut after it was done":      {targettest.Fault{Cut: true, After: true}, dispatch.Uncertain, 1},
 		"half a body":                {targettest.Fault{Half: true, After: true}, dispatch.Uncertain, 1},
 		"500 after it was done":      {targettest.Fault{Status: 500, After: true}, dispatch.Uncertain, 1},
-		"an answer without end":      {targettest.Fault{Status: 422, Body: strings.Repeat("x", 1<<20)}, dispatch.Refused, 0},
+		"an answer without end":      {targettest.Fault{Status: 422, Body: strings.Repeat("x", 1<<20)}, dispatch.InvalidMessage, 0},
 		"garbage where none is read": {targettest.Fault{Garbage: true, After: true}, dispatch.Done, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestWebhookTLS(t *testing.T) {
 	s.StartTLS()
 	defer s.Close()
 	strange := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: s.URL}})
-	if got := strange.Submit(deadline(t, time.Minute), assignment("k", "i", "p")); got.Outcome != dispatch.Rejected {
+	if got := strange.Submit(deadline(t, time.Minute), assignment("k", "i", "p")); got.Outcome != dispatch.Misconfigured {
 		t.Errorf("a certificate that nobody vouches for: %+v", got)
 	}
 	ca := filepath.Join(t.TempDir(), "ca.pem")
@@ -415,7 +415,7 @@ func TestWebhookAskTable(t *testing.T) {
 		{200, json, `{"status": "committed"}`, dispatch.Done},
 		{200, json, `{"status": "PENDING", "message": "soon"}`, dispatch.Accepted},
 		{200, json, `{"status": "valid"}`, dispatch.Executed},
-		{200, "application/problem+json", `{"status": "invalid", "message": "no"}`, dispatch.Refused},
+		{200, "application/problem+json", `{"status": "invalid", "message": "no"}`, dispatch.InvalidMessage},
 		{200, json, `{"status": "unknown"}`, dispatch.NotFound},
 		{200, json, `{"status": "running"}`, dispatch.Uncertain},
 		{200, json, `{"state": "committed"}`, dispatch.Uncertain},
@@ -427,7 +427,7 @@ func TestWebhookAskTable(t *testing.T) {
 		{303, "", "", dispatch.Done},
 		{202, json, `{"status": "committed"}`, dispatch.Accepted},
 		{404, "", "", dispatch.NotFound},
-		{410, "", "gone", dispatch.Refused},
+		{410, "", "gone", dispatch.InvalidMessage},
 		{400, "", "", dispatch.Uncertain},
 		{401, "", "", dispatch.Uncertain},
 		{429, "", "", dispatch.Uncertain},

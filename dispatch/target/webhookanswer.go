@@ -84,13 +84,13 @@ func OutcomeOf(status int) dispatch.Outcome {
 		http.StatusMisdirectedRequest, http.StatusUpgradeRequired, http.StatusNotImplemented,
 		http.StatusHTTPVersionNotSupported, http.StatusLoopDetected, http.StatusNotExtended,
 		http.StatusNetworkAuthenticationRequired:
-		return dispatch.Rejected
+		return dispatch.Misconfigured
 	}
 	switch {
 	case status >= 400 && status < 500:
-		return dispatch.Refused
+		return dispatch.InvalidMessage
 	case status >= 300 && status < 400 && status != http.StatusSeeOther:
-		return dispatch.Rejected
+		return dispatch.Misconfigured
 	}
 	return dispatch.Uncertain
 }
@@ -125,7 +125,7 @@ func classifyStatus(r reply, now time.Time) dispatch.Answer {
 	case r.status == http.StatusNotFound:
 		a.Outcome = dispatch.NotFound
 	case r.status == http.StatusGone:
-		a.Outcome = dispatch.Refused
+		a.Outcome = dispatch.InvalidMessage
 	default:
 		a.Outcome = dispatch.Uncertain
 	}

@@ -93,7 +93,7 @@ func (c *AlertmanagerConfig) open(string) (receiver, error) {
 func (am *alertmanager) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	payload, err := json.Marshal(alerts(a.m, am.lasts, time.Now()))
 	if err != nil {
-		return dispatch.Answer{Outcome: dispatch.Refused, Detail: err.Error()}
+		return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: err.Error()}
 	}
 	a.Payload, a.ContentType = payload, jsonType
 	now := time.Now()
@@ -197,7 +197,7 @@ func (as answers) answer(a alarm, unasked []*member) dispatch.Answer {
 }
 
 func (as answers) refusal(out dispatch.Answer) dispatch.Answer {
-	for _, hope := range []dispatch.Outcome{dispatch.Uncertain, dispatch.Busy, dispatch.Rejected, dispatch.Refused} {
+	for _, hope := range []dispatch.Outcome{dispatch.Uncertain, dispatch.Busy, dispatch.Misconfigured, dispatch.InvalidMessage} {
 		for _, said := range as.said {
 			if said.Outcome != hope {
 				continue

@@ -301,7 +301,7 @@ func TestAlertmanagerCluster(t *testing.T) {
 	}
 	// None takes it: the answer that has the most hope.
 	for want, statuses := range map[dispatch.Outcome][2]int{
-		dispatch.Uncertain: {500, 429}, dispatch.Busy: {429, 400}, dispatch.Rejected: {404, 400}, dispatch.Refused: {400, 400},
+		dispatch.Uncertain: {500, 429}, dispatch.Busy: {429, 400}, dispatch.Misconfigured: {404, 400}, dispatch.InvalidMessage: {400, 400},
 	} {
 		a.set(endedAt, refuse(statuses[0]))
 		b.set(endedAt, refuse(statuses[1]))

@@ -272,7 +272,7 @@ func unsent(step string, err error) dispatch.Answer {
 		untrusted = said.Code >= 500
 	}
 	if untrusted || errors.Is(err, errLacks) {
-		out.Outcome = dispatch.Rejected
+		out.Outcome = dispatch.Misconfigured
 	}
 	return out
 }
@@ -284,7 +284,7 @@ func judged(err error) dispatch.Answer {
 	case !ok:
 		return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: "no answer to the mail: " + err.Error()}
 	case said.Code >= 500:
-		return dispatch.Answer{Outcome: dispatch.Refused, Code: said.Code, Detail: said.Error()}
+		return dispatch.Answer{Outcome: dispatch.InvalidMessage, Code: said.Code, Detail: said.Error()}
 	case said.Code >= 400:
 		return dispatch.Answer{Outcome: dispatch.Busy, Code: said.Code, Detail: said.Error()}
 	}

@@ -43,7 +43,7 @@ func (c *MessageRouterConfig) open(string) (receiver, error) {
 		deliver: func(ctx context.Context, a alarm) dispatch.Answer {
 			event, err := onap.ControlLoopEvent(a.m, onap.Options{Compat: c.Compat, Micros: c.Micros, Now: time.Now()})
 			if err != nil {
-				return dispatch.Answer{Outcome: dispatch.Refused, Detail: "no control-loop event can be made of it: " + err.Error()}
+				return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: "no control-loop event can be made of it: " + err.Error()}
 			}
 			return published(client.Publish(ctx, event))
 		},
@@ -71,7 +71,7 @@ func published(err error) dispatch.Answer {
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case errors.Is(err, messagerouter.ErrNotSent) && untrusted:
-		out.Outcome = dispatch.Rejected
+		out.Outcome = dispatch.Misconfigured
 	case errors.Is(err, messagerouter.ErrNotSent):
 		out.Outcome = dispatch.Busy
 	case errors.Is(err, messagerouter.ErrAnswer), errors.Is(err, messagerouter.ErrTooLarge):

@@ -44,7 +44,7 @@ func TestRouterBytes(t *testing.T) {
 	}
 	wrong := toTopic(t, sink.MessageRouterConfig{URL: at.URL("CL_OUT"), User: "user", Password: "s3cretly-wrong"})
 	got := tell(t, wrong, onset())
-	wants(t, got, dispatch.Rejected)
+	wants(t, got, dispatch.Misconfigured)
 	if strings.Contains(got.Detail, "s3cret") {
 		t.Errorf("detail %q", got.Detail)
 	}
@@ -83,10 +83,10 @@ func TestD05OnlyTakenIsTold(t *testing.T) {
 		"no JSON":                {fakerouter.Fault{Body: "<html>all is well</html>"}, dispatch.Uncertain},
 		"no count":               {fakerouter.Fault{Body: `{"serverTimeMs":1}`}, dispatch.Uncertain},
 		"a refusal with 200":     {fakerouter.Fault{Body: `{"mrstatus":5009,"status":500,"message":"publish error"}`}, dispatch.Uncertain},
-		"redirected":             {fakerouter.Fault{Status: 302, Header: http.Header{"Location": {"http://127.0.0.1:1/"}}}, dispatch.Rejected},
-		"bad request":            {fakerouter.Fault{Status: 400, Code: 5005}, dispatch.Refused},
-		"no rights":              {fakerouter.Fault{Status: 403, Code: 4003}, dispatch.Rejected},
-		"no topic":               {fakerouter.Fault{Status: 404, Code: 3001}, dispatch.Rejected},
+		"redirected":             {fakerouter.Fault{Status: 302, Header: http.Header{"Location": {"http://127.0.0.1:1/"}}}, dispatch.Misconfigured},
+		"bad request":            {fakerouter.Fault{Status: 400, Code: 5005}, dispatch.InvalidMessage},
+		"no rights":              {fakerouter.Fault{Status: 403, Code: 4003}, dispatch.Misconfigured},
+		"no topic":               {fakerouter.Fault{Status: 404, Code: 3001}, dispatch.Misconfigured},
 		"conflict":               {fakerouter.Fault{Status: 409, Code: 5012}, dispatch.Busy},
 		"too many":               {fakerouter.Fault{Status: 429, Header: http.Header{"Retry-After": {"3"}}}, dispatch.Busy},
 		"unavailable":            {fakerouter.Fault{Status: 503, Code: 3002}, dispatch.Uncertain},
@@ -162,7 +162,7 @@ func TestD21UnknownTargetType(t *testing.T) {
 	m := onset()
 	m.ControlLoop.TargetType = "PNF"
 	got := tell(t, s, m)
-	wants(t, got, dispatch.Refused)
+	wants(t, got, dispatch.InvalidMessage)
 	if !strings.Contains(got.Detail, "PNF") {
 		t.Errorf("detail %q", got.Detail)
 	}

@@ -74,7 +74,7 @@ func (s *sink) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	defer cancel()
 	m, err := message(a.Payload)
 	if err != nil {
-		return dispatch.Answer{Outcome: dispatch.Refused, Detail: "no alarm: " + untrusted.Words(err.Error())}
+		return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: "no alarm: " + untrusted.Words(err.Error())}
 	}
 	answer := s.to.deliver(ctx, alarm{a, m})
 	answer.Detail = untrusted.Words(s.redacted.Replace(answer.Detail))

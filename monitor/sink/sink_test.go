@@ -171,7 +171,7 @@ func TestPayloads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := batch(t, onset())
 			a.Payload = []byte(payload)
-			wants(t, s.Submit(t.Context(), a), dispatch.Refused)
+			wants(t, s.Submit(t.Context(), a), dispatch.InvalidMessage)
 		})
 	}
 	if got := bodies(); len(got) != 0 {

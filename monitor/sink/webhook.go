@@ -97,7 +97,7 @@ func openWebhook(c target.WebhookConfig, url Secret, hidden []string, contentTyp
 		switch {
 		case err != nil:
 			// The configuration is wrong, not the alarm, which waits until that is fixed.
-			return dispatch.Answer{Outcome: dispatch.Rejected, Detail: "its template fails: " + err.Error()}
+			return dispatch.Answer{Outcome: dispatch.Misconfigured, Detail: "its template fails: " + err.Error()}
 		case body == nil:
 			return dispatch.Answer{Outcome: dispatch.Done, Detail: "nothing to send"}
 		}

@@ -71,9 +71,9 @@ func TestWebhookAnswers(t *testing.T) {
 		{200, nil, dispatch.Done}, {201, nil, dispatch.Done}, {204, nil, dispatch.Done},
 		{202, http.Header{"Location": {"/later"}}, dispatch.Done},
 		{202, http.Header{"Location": {"http://elsewhere/later"}}, dispatch.Done},
-		{301, http.Header{"Location": {"/there"}}, dispatch.Rejected}, {307, http.Header{"Location": {"/there"}}, dispatch.Rejected},
-		{400, nil, dispatch.Refused}, {413, nil, dispatch.Refused}, {422, nil, dispatch.Refused},
-		{401, nil, dispatch.Rejected}, {403, nil, dispatch.Rejected}, {404, nil, dispatch.Rejected}, {410, nil, dispatch.Rejected},
+		{301, http.Header{"Location": {"/there"}}, dispatch.Misconfigured}, {307, http.Header{"Location": {"/there"}}, dispatch.Misconfigured},
+		{400, nil, dispatch.InvalidMessage}, {413, nil, dispatch.InvalidMessage}, {422, nil, dispatch.InvalidMessage},
+		{401, nil, dispatch.Misconfigured}, {403, nil, dispatch.Misconfigured}, {404, nil, dispatch.Misconfigured}, {410, nil, dispatch.Misconfigured},
 		{408, nil, dispatch.Uncertain}, {425, nil, dispatch.Busy}, {429, http.Header{"Retry-After": {"7"}}, dispatch.Busy},
 		{500, nil, dispatch.Uncertain}, {502, nil, dispatch.Uncertain}, {503, http.Header{"Retry-After": {"7"}}, dispatch.Busy},
 	} {
@@ -137,7 +137,7 @@ func TestWebhookTemplates(t *testing.T) {
 	t.Run("one that fails later keeps the alarm", func(t *testing.T) {
 		url, bodies := received(t)
 		s := hook(t, sink.WebhookConfig{URL: sink.Secret(url), Body: `{{if eq .Source "edge-17"}}{{slice .Source 99}}{{end}}`, ContentType: "text/plain"})
-		wants(t, tell(t, s, onset()), dispatch.Rejected)
+		wants(t, tell(t, s, onset()), dispatch.Misconfigured)
 		if got := bodies(); len(got) != 0 {
 			t.Errorf("sent %q", got)
 		}
@@ -197,7 +197,7 @@ func TestWebhookFaults(t *testing.T) {
 		"cut":             {targettest.Fault{Cut: true}, dispatch.Uncertain},
 		"cut afterwards":  {targettest.Fault{Cut: true, After: true}, dispatch.Uncertain},
 		"half an answer":  {targettest.Fault{Half: true, After: true}, dispatch.Uncertain},
-		"endless refusal": {targettest.Fault{Status: 400, Body: strings.Repeat("x", 1<<20)}, dispatch.Refused},
+		"endless refusal": {targettest.Fault{Status: 400, Body: strings.Repeat("x", 1<<20)}, dispatch.InvalidMessage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := &targettest.Sink{Fault: func(targettest.Request) targettest.Fault { return c.fault }}

@@ -223,7 +223,7 @@ func (n *exchange) holding(k *exchangeKey) dispatch.Holding {
 	case !k.held:
 		return dispatch.Lost
 	case k.step != 0 || k.atTarget:
-		return dispatch.Held
+		return dispatch.InProgress
 	}
 	return dispatch.Ready
 }

@@ -59,7 +59,7 @@ func (s step) standing(session, key string, term int64) dispatch.Holding {
 	case k == nil:
 		return dispatch.Lost
 	case k.InStep || head != nil && atTarget(head.State):
-		return dispatch.Held
+		return dispatch.InProgress
 	}
 	return dispatch.Ready
 }

@@ -181,7 +181,7 @@ func lapsedBegins(w twin, ctx context.Context, t dispatch.Exchange) (dispatch.Ex
 			}
 			if a := s.begin(k, t, false); a != nil {
 				out.Begun = append(out.Begun, *a)
-				out.Holdings[c.Key] = dispatch.Held
+				out.Holdings[c.Key] = dispatch.InProgress
 			}
 		}
 		return nil
