@@ -87,7 +87,7 @@ func (a *app) alarmShowCommand() *cobra.Command {
 		Short:   "Show an alarm",
 		Example: "  understudy alarm show 3f0c… -o json",
 		Args:    exactly("ID"),
-		RunE: a.runAPI(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.apiRunE(func(ctx context.Context, c *client.Client, args []string) error {
 			al, err := c.Alarm(ctx, args[0])
 			if err != nil {
 				return err

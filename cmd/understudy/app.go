@@ -30,7 +30,7 @@ type app struct {
 	instance.Host
 
 	output, logLevel, logFormat string
-	// serverURL is asked instead of the store, with the token in tokenFile; see resolveTarget.
+	// serverURL is asked instead of the store, with the token in tokenFile; see resolveEndpoint.
 	serverURL, tokenFile string
 	command              string // that was given, by its path
 }
@@ -43,7 +43,7 @@ func (a *app) prepare() error {
 	if err := a.logAs(cmp.Or(a.logLevel, os.Getenv("UNDERSTUDY_LOG_LEVEL")), cmp.Or(a.logFormat, os.Getenv("UNDERSTUDY_LOG_FORMAT"))); err != nil {
 		return err
 	}
-	if err := a.resolveTarget(); err != nil {
+	if err := a.resolveEndpoint(); err != nil {
 		return err
 	}
 	if a.StoreURL == "" && !a.remote() {

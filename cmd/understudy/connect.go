@@ -14,9 +14,9 @@ import (
 	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
-// resolveTarget decides whether commands use the store or a server: a flag goes before the
+// resolveEndpoint decides whether commands use the store or a server: a flag goes before the
 // environment, and with both in the environment a command asks the server if it can.
-func (a *app) resolveTarget() error {
+func (a *app) resolveEndpoint() error {
 	switch {
 	case a.serverURL != "" && a.StoreURL != "":
 		return usererr.Errorf("--store and --server exclude each other: a server is on its own store")

@@ -17,9 +17,9 @@ import (
 )
 
 // TestStatusFits: whatever there is, status has no more than 40 lines, and shows first what
-// a person has to see to.
+// an operator has to see to.
 func TestStatusFits(t *testing.T) {
-	s := situation{Errors: []string{"The queues could not be read: because"}, MoreNeeds: 1000, Monitor: &apitype.Monitor{}, Cache: &apitype.CacheCluster{}}
+	s := status{Errors: []string{"The queues could not be read: because"}, MoreNeeds: 1000, Monitor: &apitype.Monitor{}, Cache: &apitype.CacheCluster{}}
 	for range 500 {
 		long := strings.Repeat("long\n", 100)
 		s.Needs = append(s.Needs, apitype.Need{Part: "queue", Subject: "orders", Item: "a", Severity: "bad", What: long})
@@ -119,7 +119,7 @@ func TestStatusHere(t *testing.T) {
 	if code := run(t.Context(), []string{"status", "-o", "json"}, &out, &complaints); code != 0 {
 		t.Fatalf("exit code %d: %s", code, complaints.String())
 	}
-	var s situation
+	var s status
 	if err := json.Unmarshal(out.Bytes(), &s); err != nil || s.Store.Kind != "sqlite" || !s.Store.Up {
 		t.Errorf("%v: %s", err, out.String())
 	}

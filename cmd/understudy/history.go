@@ -13,7 +13,7 @@ import (
 
 func (a *app) historyCommand() *cobra.Command {
 	var q client.Query
-	var goOn bool
+	var follow bool
 	c := &cobra.Command{
 		Use:   "history",
 		Short: "Print what changed, and why",
@@ -21,10 +21,10 @@ func (a *app) historyCommand() *cobra.Command {
   understudy history --part role --subject billing --limit 20 -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.showHistory(c.Context(), q, goOn)
+			return a.showHistory(c.Context(), q, follow)
 		},
 	}
-	c.Flags().BoolVarP(&goOn, "follow", "f", false, "print new events as they happen")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "print new events as they happen")
 	c.Flags().StringVar(&q.Part, "part", "", "only this part, for instance role")
 	c.Flags().StringVar(&q.Subject, "subject", "", "only this subject, for instance the role's name")
 	c.Flags().IntVarP(&q.Limit, "limit", "n", 100, "show this many of the newest events")
@@ -32,7 +32,7 @@ func (a *app) historyCommand() *cobra.Command {
 }
 
 // showHistory prints the newest events that match, and then goes on if it is wanted.
-func (a *app) showHistory(ctx context.Context, q client.Query, goOn bool) error {
+func (a *app) showHistory(ctx context.Context, q client.Query, follow bool) error {
 	if q.Limit < 1 || q.Limit > history.MaxRead {
 		return usererr.Errorf("--limit %d: 1 to %d are possible", q.Limit, history.MaxRead)
 	}
@@ -43,7 +43,7 @@ func (a *app) showHistory(ctx context.Context, q client.Query, goOn bool) error 
 		if err != nil {
 			return err
 		}
-		if err := a.printEvents(events); err != nil || !goOn {
+		if err := a.printEvents(events); err != nil || !follow {
 			return err
 		}
 		var after int64
@@ -58,7 +58,7 @@ func (a *app) showHistory(ctx context.Context, q client.Query, goOn bool) error 
 		}
 		return err
 	}
-	if goOn {
+	if follow {
 		return a.withRunningAPI(ctx, show)
 	}
 	return a.withAPI(ctx, show)

@@ -24,22 +24,22 @@ import (
 // withAPI lets f use the API: that of the server which --server names, else one that answers within this process, on
 // the store. f bounds its own calls.
 func (a *app) withAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
-	return a.reachAPI(ctx, false, a.open, f)
+	return a.withAPIOn(ctx, false, a.open, f)
 }
 
 // withRunningAPI is withAPI for commands that follow what happens, or ask about shards: within this process, what a
 // server keeps up to date by itself is kept up to date as well.
 func (a *app) withRunningAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
-	return a.reachAPI(ctx, true, a.open, f)
+	return a.withAPIOn(ctx, true, a.open, f)
 }
 
 // callAPI is withAPI for calls that take no longer than callTimeout together.
 func (a *app) callAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
-	return a.withAPI(ctx, within(callTimeout, f))
+	return a.withAPI(ctx, withTimeout(callTimeout, f))
 }
 
-// runAPI is what a command runs that calls the API within callTimeout.
-func (a *app) runAPI(f func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+// apiRunE is the RunE of a command that calls the API within callTimeout.
+func (a *app) apiRunE(f func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.callAPI(cmd.Context(), func(ctx context.Context, c *client.Client) error { return f(ctx, c, args) })
 	}
@@ -55,8 +55,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// within gives f a deadline.
-func within(d time.Duration, f func(context.Context, *client.Client) error) func(context.Context, *client.Client) error {
+// withTimeout gives f a deadline.
+func withTimeout(d time.Duration, f func(context.Context, *client.Client) error) func(context.Context, *client.Client) error {
 	return func(ctx context.Context, c *client.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, d)
 		defer cancel()
@@ -64,7 +64,8 @@ func within(d time.Duration, f func(context.Context, *client.Client) error) func
 	}
 }
 
-func (a *app) reachAPI(ctx context.Context, running bool, open func(context.Context) (store.Store, error), f func(context.Context, *client.Client) error) error {
+// withAPIOn is withAPI on the store that open opens, if no server is named; running: see withRunningAPI.
+func (a *app) withAPIOn(ctx context.Context, running bool, open func(context.Context) (store.Store, error), f func(context.Context, *client.Client) error) error {
 	if a.remote() {
 		c, err := a.server()
 		if err != nil {

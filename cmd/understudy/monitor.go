@@ -105,7 +105,7 @@ delivered yet; BLOCKED ones wait for an operator: see "queue keys alarms.SINK".`
 		Example: `  understudy monitor status
   understudy monitor status -o json | jq .standing`,
 		Args: noArgs,
-		RunE: a.runAPI(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.apiRunE(func(ctx context.Context, c *client.Client, _ []string) error {
 			m, err := c.Monitor(ctx)
 			if err != nil {
 				return err

@@ -67,8 +67,8 @@ func (a *app) readDocument(c *cobra.Command, path, properties string) (settings.
 
 func (a *app) printDocument(doc settings.Document) error {
 	checks := make([]apitype.Check, 0, len(doc.Checks))
-	for _, e := range doc.Checks {
-		checks = append(checks, api.ViewCheck(e.WithDefaults()))
+	for _, c := range doc.Checks {
+		checks = append(checks, api.ViewCheck(c.WithDefaults()))
 	}
 	if a.json() {
 		out := map[string]any{"form": doc.Form, "events": checks, "declared": len(doc.Declared), "keep": doc.Keep}
@@ -88,8 +88,8 @@ func (a *app) printDocument(doc settings.Document) error {
 	}
 	fmt.Fprintln(a.stdout)
 	var rows []string
-	for _, e := range checks {
-		rows = append(rows, row(e.Name, expectation(e), e.Severity, e.GroupBy, e.ControlLoop.Name, e.ControlLoop.TargetType, e.ControlLoop.Target))
+	for _, c := range checks {
+		rows = append(rows, row(c.Name, expectation(c), c.Severity, c.GroupBy, c.ControlLoop.Name, c.ControlLoop.TargetType, c.ControlLoop.Target))
 	}
 	return a.table("CHECK\tEXPECTED\tSEVERITY\tGROUP BY\tCONTROL LOOP\tTYPE\tTARGET", rows)
 }

@@ -155,7 +155,7 @@ func (a *app) waitAll(ctx context.Context, queue string, ids []string) error {
 		opened = err == nil
 		return st, err
 	}
-	err := a.reachAPI(ctx, false, open, func(ctx context.Context, c *client.Client) error { return a.waitFor(ctx, c, queue, ids) })
+	err := a.withAPIOn(ctx, false, open, func(ctx context.Context, c *client.Client) error { return a.waitFor(ctx, c, queue, ids) })
 	if err != nil && !opened && !a.remote() {
 		return waited(ctx, err, "the store cannot be reached")
 	}

@@ -120,7 +120,7 @@ given. Name the queue if several have a message with that ID.`,
   understudy queue show order-42 --queue orders --payload >order.json`,
 		Args: exactly("ID"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withAPI(c.Context(), within(payloadTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.withAPI(c.Context(), withTimeout(payloadTimeout, func(ctx context.Context, c *client.Client) error {
 				m, err := findMessage(ctx, c, queue, args[0])
 				switch {
 				case err != nil:

@@ -64,7 +64,7 @@ func (a *app) roleListCommand() *cobra.Command {
 		Short:   "List the roles, who holds them and who stands by",
 		Example: "  understudy role list -o json",
 		Args:    noArgs,
-		RunE: a.runAPI(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.apiRunE(func(ctx context.Context, c *client.Client, _ []string) error {
 			roles, err := c.Roles(ctx)
 			if err != nil {
 				return err

@@ -48,7 +48,7 @@ func shardName(c *cobra.Command, args []string) error {
 
 // showShard reads a shard once.
 func (a *app) showShard(ctx context.Context, name string, f func(shardSeen) error) error {
-	return a.withRunningAPI(ctx, within(callTimeout, func(ctx context.Context, c *client.Client) error {
+	return a.withRunningAPI(ctx, withTimeout(callTimeout, func(ctx context.Context, c *client.Client) error {
 		s, err := readShard(ctx, c, name)
 		if err != nil {
 			return unknownShard(name, err)
@@ -76,7 +76,7 @@ is silent, and may still be open for writes: an operator has to decide); none (t
   understudy shard list -o json | jq -r 'select(.health != "fine") | .shard'`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withRunningAPI(c.Context(), within(callTimeout, a.listShards))
+			return a.withRunningAPI(c.Context(), withTimeout(callTimeout, a.listShards))
 		},
 	}
 }
@@ -240,7 +240,7 @@ func (a *app) printPrimary(name string, at apitype.ShardPrimary, why error) erro
 
 func (a *app) shardHistoryCommand() *cobra.Command {
 	q := client.Query{Part: shard.Space}
-	var goOn bool
+	var follow bool
 	c := &cobra.Command{
 		Use:   "history SHARD",
 		Short: "Print what happened to a shard, and the steps of its latest plan",
@@ -250,8 +250,8 @@ func (a *app) shardHistoryCommand() *cobra.Command {
 		Args: shardName,
 		RunE: func(c *cobra.Command, args []string) error {
 			q.Subject = args[0]
-			err := a.showHistory(c.Context(), q, goOn)
-			if err != nil || goOn || a.json() {
+			err := a.showHistory(c.Context(), q, follow)
+			if err != nil || follow || a.json() {
 				return err
 			}
 			return a.showShard(c.Context(), args[0], func(s shardSeen) error {
@@ -259,7 +259,7 @@ func (a *app) shardHistoryCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVarP(&goOn, "follow", "f", false, "print new events as they happen")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "print new events as they happen")
 	c.Flags().IntVarP(&q.Limit, "limit", "n", 100, "show this many of the newest events")
 	return c
 }

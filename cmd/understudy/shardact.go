@@ -21,7 +21,7 @@ const defaultWait = time.Minute
 
 // changeShard does one thing with a shard, within callTimeout, and says that it is done.
 func (a *app) changeShard(c *cobra.Command, name, did, message string, f func(context.Context, *client.Client) error) error {
-	return a.withRunningAPI(c.Context(), within(callTimeout, func(ctx context.Context, c *client.Client) error {
+	return a.withRunningAPI(c.Context(), withTimeout(callTimeout, func(ctx context.Context, c *client.Client) error {
 		if _, err := readShard(ctx, c, name); err != nil {
 			return unknownShard(name, err)
 		}

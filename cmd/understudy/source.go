@@ -152,7 +152,7 @@ func (a *app) sourceShowCommand() *cobra.Command {
 		Example: `  understudy source show nightly-backup db-1
   understudy source show nightly-backup db-1 -o json | jq .left_ms`,
 		Args: exactly("CHECK", "SOURCE"),
-		RunE: a.runAPI(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.apiRunE(func(ctx context.Context, c *client.Client, args []string) error {
 			found, err := c.Sources(ctx, client.SourceQuery{Check: args[0], Source: args[1], Limit: 1})
 			if err == nil && len(found.Sources) == 0 {
 				err = fmt.Errorf("%w: %q of check %q", monitor.ErrNoSource, args[1], args[0])

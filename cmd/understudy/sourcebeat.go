@@ -70,8 +70,8 @@ the token. Without an answer the command retries until --timeout. Exit code 0: t
 	return c
 }
 
-func (f *sourceBeatFlags) beat(event, source string) (b monitor.Heartbeat, err error) {
-	b = monitor.Heartbeat{Check: event, Source: source, Code: f.code, Seq: f.seq}
+func (f *sourceBeatFlags) beat(check, source string) (b monitor.Heartbeat, err error) {
+	b = monitor.Heartbeat{Check: check, Source: source, Code: f.code, Seq: f.seq}
 	switch {
 	case f.start && (f.fail || f.code != 0):
 		return b, usererr.Errorf("--start excludes --fail and --code: a run that starts has not ended")
@@ -89,19 +89,19 @@ func (f *sourceBeatFlags) beat(event, source string) (b monitor.Heartbeat, err e
 			return b, usererr.Errorf("--sent %q: use a time such as 2026-01-02T03:04:05Z", f.sent)
 		}
 	}
-	return b, monitor.Declaration{Check: event, Source: source}.Validate()
+	return b, monitor.Declaration{Check: check, Source: source}.Validate()
 }
 
 // beatStore puts a beat into the store, as an instance would.
 func (a *app) beatStore(ctx context.Context, b monitor.Heartbeat) error {
-	return a.patiently(ctx, func(ctx context.Context) error {
+	return a.retry(ctx, func(ctx context.Context) error {
 		return a.withMonitor(ctx, callTimeout, func(ctx context.Context, t monitor.Store) error { return storeBeat(ctx, t, b) })
 	})
 }
 
-// patiently tries again while nobody answers, until ctx ends: a beat that is
+// retry tries again while nobody answers, until ctx ends: a beat that is
 // stored twice does no harm.
-func (a *app) patiently(ctx context.Context, try func(context.Context) error) error {
+func (a *app) retry(ctx context.Context, try func(context.Context) error) error {
 	for retry := (backoff.Backoff{First: 200 * time.Millisecond, Most: 2 * time.Second}); ; {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		err := try(call)
@@ -117,7 +117,7 @@ func (a *app) patiently(ctx context.Context, try func(context.Context) error) er
 }
 
 // storeBeat resolves the source and stores its beat. A source that is forgotten in
-// between is learned anew.
+// between is learned again.
 func storeBeat(ctx context.Context, t monitor.Store, b monitor.Heartbeat) error {
 	for range 2 {
 		found, err := t.ResolveSources(ctx, []monitor.SourceRef{{Check: b.Check, Source: b.Source}})
@@ -148,8 +148,8 @@ func unknownSource(ctx context.Context, t monitor.Store, b monitor.Heartbeat) er
 	if err != nil {
 		return err
 	}
-	for _, e := range s.Checks {
-		if e.Name == b.Check && !e.Removed {
+	for _, c := range s.Checks {
+		if c.Name == b.Check && !c.Removed {
 			return fmt.Errorf("%w: %q; check %q is fixed to declared sources: understudy source declare", monitor.ErrNoSource, b.Source, b.Check)
 		}
 	}
@@ -163,7 +163,7 @@ func (a *app) beatServer(ctx context.Context, b monitor.Heartbeat) error {
 		return err
 	}
 	signal := map[monitor.Signal]string{monitor.SignalStart: "start", monitor.SignalFail: "fail"}[b.Signal]
-	return withAdvice(a.patiently(ctx, func(ctx context.Context) error {
+	return withAdvice(a.retry(ctx, func(ctx context.Context) error {
 		taken, err := c.Beats(ctx, apitype.Beat{Check: b.Check, Source: b.Source, Signal: signal, Code: b.Code, Sent: b.Sent, Seq: b.Seq})
 		refused, _ := errors.AsType[*client.Error](err)
 		switch {

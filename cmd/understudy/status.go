@@ -44,7 +44,7 @@ one line.`,
 }
 
 func (a *app) status(ctx context.Context, c *client.Client) error {
-	s, err := readSituation(ctx, c)
+	s, err := readStatus(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ const (
 )
 
 // text is what people read.
-func (s situation) text() string {
+func (s status) text() string {
 	var b strings.Builder
 	s.writeNeeds(&b)
 	fmt.Fprintf(&b, "store  %s (%s), answers in %s\n", termtext.Text(s.Store.Location), termtext.Text(s.Store.Server), termtext.Brief(time.Duration(s.Store.LatencyMS*float64(time.Millisecond))))
@@ -117,7 +117,7 @@ func (s situation) text() string {
 }
 
 // writeNeeds puts the bad ones first, as the server has sorted them.
-func (s situation) writeNeeds(b *strings.Builder) {
+func (s status) writeNeeds(b *strings.Builder) {
 	total := int64(len(s.Needs)) + s.MoreNeeds
 	if len(s.Errors) > 0 {
 		fmt.Fprintf(b, "!      not known: %s\n", termtext.Text(cutTo(strings.Join(s.Errors, "; "), lineOfStatus)))
@@ -168,7 +168,7 @@ func (t statusTable) write(b *strings.Builder) {
 }
 
 // count is how many of a part are held, for its header.
-func (s situation) count(part string) string {
+func (s status) count(part string) string {
 	for _, h := range s.Held {
 		if h.Part == part {
 			return fmt.Sprintf(" (%d of %d held)", h.Held, h.Total)
@@ -177,7 +177,7 @@ func (s situation) count(part string) string {
 	return ""
 }
 
-func (s situation) roleTable() statusTable {
+func (s status) roleTable() statusTable {
 	t := statusTable{header: "ROLE" + s.count("role") + "\tPRIMARY\tADDRESS\tTERM\tSINCE\tSTANDBYS", most: rowsOfRoles, see: "role list"}
 	roles := slices.Clone(s.Roles)
 	slices.SortStableFunc(roles, func(x, y apitype.Role) int { return cmp.Compare(min(len(x.Primaries), 1), min(len(y.Primaries), 1)) })
@@ -200,7 +200,7 @@ func (s situation) roleTable() statusTable {
 	return t
 }
 
-func (s situation) shardTable() statusTable {
+func (s status) shardTable() statusTable {
 	t := statusTable{header: "SHARD" + s.count("shard") + "\tHEALTH\tPRIMARY\tEPOCH\tNODES\tNOTE", most: rowsOfShards, see: "shard list"}
 	shards := slices.Clone(s.Shards)
 	fine := func(s apitype.Shard) int {
@@ -239,7 +239,7 @@ func cutTo(s string, most int) string {
 	return s
 }
 
-func (s situation) queueTable() statusTable {
+func (s status) queueTable() statusTable {
 	t := statusTable{header: "QUEUE" + s.count("queue") + "\tDEPTH\tOLDEST\tBLOCKED\tDELAYED\tDONE\tINSTANCES", most: rowsOfQueues, see: "queue list"}
 	queues := slices.Clone(s.Queues)
 	slices.SortStableFunc(queues, func(x, y apitype.Queue) int {
@@ -251,7 +251,7 @@ func (s situation) queueTable() statusTable {
 	return t
 }
 
-func (s situation) writeMonitor(b *strings.Builder) {
+func (s status) writeMonitor(b *strings.Builder) {
 	if s.Monitor == nil {
 		return
 	}
@@ -269,7 +269,7 @@ func (s situation) writeMonitor(b *strings.Builder) {
 		termtext.Count(int64(len(s.Monitor.Checks)), "check"), up, down, paused, s.Monitor.Standing, blind, len(s.Monitor.Paths), len(s.Monitor.Members), s.count("monitor"))
 }
 
-func (s situation) writeCache(b *strings.Builder) {
+func (s status) writeCache(b *strings.Builder) {
 	if s.Cache == nil {
 		return
 	}
@@ -285,7 +285,7 @@ func (s situation) writeCache(b *strings.Builder) {
 		termtext.Text(after("; ", termtext.Line(s.Cache.Trouble))))
 }
 
-func (s situation) instanceTable() statusTable {
+func (s status) instanceTable() statusTable {
 	t := statusTable{header: fmt.Sprintf("INSTANCE (%d)\tADDRESS\tID\tSTARTED\tI/T\tLEFT", len(s.Instances)), most: rowsOfInstances, see: "status -o json"}
 	for _, n := range s.Instances {
 		t.rows = append(t.rows, row(n.Instance.Name, n.Instance.Address, n.Instance.ID, when(n.Started),
@@ -294,7 +294,7 @@ func (s situation) instanceTable() statusTable {
 	return t
 }
 
-func (s situation) writeEvents(b *strings.Builder) {
+func (s status) writeEvents(b *strings.Builder) {
 	events := s.History[max(0, len(s.History)-rowsOfEvents):]
 	if len(events) == 0 {
 		return

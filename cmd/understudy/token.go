@@ -99,7 +99,7 @@ func (a *app) tokenListCommand() *cobra.Command {
 		Example: `  understudy token list
   understudy token list --all -o json | jq -r 'select(.state == "live") | .name'`,
 		Args: noArgs,
-		RunE: a.runAPI(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.apiRunE(func(ctx context.Context, c *client.Client, _ []string) error {
 			tokens, err := c.Tokens(ctx)
 			if err != nil {
 				return err
@@ -128,7 +128,7 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 more, and with a server that cannot reach the store for as long as it cannot.`,
 		Example: `  understudy token revoke grafana`,
 		Args:    exactly("ID or NAME"),
-		RunE: a.runAPI(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.apiRunE(func(ctx context.Context, c *client.Client, args []string) error {
 			t, err := c.RevokeToken(ctx, args[0], who())
 			if errors.Is(apiError(err), access.ErrNotFound) {
 				return absentf("no token that is good is called %q, and none has that id; see: understudy token list --all", args[0])

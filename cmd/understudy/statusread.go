@@ -11,9 +11,9 @@ import (
 	"github.com/understudy-ha/understudy/api/client"
 )
 
-// situation is all that status shows.
-type situation struct {
-	Needs     []apitype.Need        `json:"needs"` // what a person has to look at
+// status is all that status shows.
+type status struct {
+	Needs     []apitype.Need        `json:"needs"` // what an operator has to look at
 	MoreNeeds int64                 `json:"more_needs"`
 	Errors    []string              `json:"errors,omitempty"` // what could not be read
 	Held      []apitype.Held        `json:"held"`
@@ -31,9 +31,9 @@ type situation struct {
 // shownEvents is how many of the latest events status asks for.
 const shownEvents = 10
 
-// readSituation reads all of it over the API. A part that the store does not keep, or the server does not
+// readStatus reads all of it over the API. A part that the store does not keep, or the server does not
 // run, is left out.
-func readSituation(ctx context.Context, c *client.Client) (s situation, err error) {
+func readStatus(ctx context.Context, c *client.Client) (s status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
 	ask := func(optional bool, f func() error) {
