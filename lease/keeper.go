@@ -163,7 +163,7 @@ func (k *Keeper) startSession(ctx context.Context) (*ActiveSession, int64, error
 		})
 		if err == nil {
 			live := newActiveSession(s.ID, k.cfg.Timing, k.cfg.Clock, NewTrust(sent, k.cfg.Timing))
-			k.log.Debug("session started", "session", s.ID)
+			k.log.Debug("session started", "instance", s.Instance.Name)
 			k.count(func(st *KeeperStats) { st.Sessions++ })
 			k.setSession(live)
 			return live, r.Changes, nil
@@ -208,7 +208,7 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 		// Work that ignores its context must not keep the leases for ever: once trust
 		// has ended, its guards have stopped it or nothing here can.
 		if idle != nil && !live.Valid() {
-			k.log.Error("the session is still in use after the end of trust; ending it nevertheless", "session", live.ID())
+			k.log.Error("the session is still in use after the end of trust; ending it nevertheless", "instance", k.cfg.Instance.Name)
 			k.endSession(running, live)
 			return nil
 		}
@@ -238,7 +238,7 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 		case errors.Is(err, ErrLapsed):
 			// Never renewed again, whatever the store's clock says later: the leases may
 			// be another's already. Run starts a new session.
-			k.log.Warn("session lost", "session", live.ID())
+			k.log.Warn("session lost", "instance", k.cfg.Instance.Name)
 			k.count(func(st *KeeperStats) { st.Lost++ })
 			return nil
 		case isPermanent(err):
@@ -246,7 +246,7 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 		default:
 			// Unavailable or unknown: trust is not extended, even if the store applied it.
 			// The retry comes sooner than I, so that a second attempt fits into T − I.
-			k.log.Warn("renewal failed; trying again", "session", live.ID(), "trusted_for", live.Remaining(), "err", err)
+			k.log.Warn("renewal failed; trying again", "instance", k.cfg.Instance.Name, "trusted_for", live.Remaining(), "err", err)
 			k.count(func(st *KeeperStats) { st.Failures++ })
 			next = clock.Now() + retry.Next()
 		}
@@ -268,7 +268,7 @@ func (k *Keeper) endSession(ctx context.Context, live *ActiveSession) {
 			return
 		}
 		if isPermanent(err) || !Sleep(ctx, k.cfg.Clock, retry.Next()) {
-			k.log.Warn("session could not be ended; it will lapse", "session", live.ID(), "in", k.cfg.Timing.Timeout, "err", err)
+			k.log.Warn("session could not be ended; it will lapse", "instance", k.cfg.Instance.Name, "in", k.cfg.Timing.Timeout, "err", err)
 			return
 		}
 	}

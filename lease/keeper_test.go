@@ -1,9 +1,12 @@
 package lease_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -463,6 +466,40 @@ func TestVouch(t *testing.T) {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// The id of a session is all that it takes to end it: no log has it, at any level.
+func TestSessionIDsAreNotLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		var log bytes.Buffer
+		k, err := lease.NewKeeper(lease.KeeperConfig{
+			Store: store, Roster: store, Instance: lease.NewInstance("web-1", ""), Timing: timing, Clock: &leasetest.BubbleClock{},
+			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- k.Run(ctx) }()
+		live, err := k.Session(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.intercept(func(context.Context, string) error { return unavailable })
+		time.Sleep(2 * timing.Interval)
+		stop()
+		<-done
+		for _, said := range []string{"session started", "renewal failed", "could not be ended"} {
+			if !strings.Contains(log.String(), said) {
+				t.Errorf("the log lacks %q", said)
+			}
+		}
+		if strings.Contains(log.String(), live.ID()) {
+			t.Errorf("the log has the session's id:\n%s", log.String())
 		}
 	})
 }

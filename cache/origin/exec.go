@@ -16,6 +16,7 @@ import (
 
 	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/internal/procgroup"
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/internal/untrusted"
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -101,9 +102,7 @@ func Exec(c ExecConfig) (cache.Origin, error) {
 		}
 	}
 	if c.Env == nil {
-		c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-			return strings.HasPrefix(v, "UNDERSTUDY_STORE=") || strings.HasPrefix(v, "UNDERSTUDY_TOKEN=")
-		})
+		c.Env = secret.DropFrom(os.Environ())
 	}
 	if c.MaxValue == 0 {
 		c.MaxValue = defaultMaxValue

@@ -73,6 +73,13 @@ func (a *app) logAs(level, format string) error {
 	return nil
 }
 
+// warnOfExposed warns once of files with secrets that other users can read.
+func (a *app) warnOfExposed(named ...any) {
+	if w := settings.ExposedWarning(settings.ExposedFiles(named...)); w != "" {
+		a.Log.Warn(w)
+	}
+}
+
 // open opens the store once.
 func (a *app) open(ctx context.Context) (store.Store, error) {
 	if err := a.needStore(); err != nil {

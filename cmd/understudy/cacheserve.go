@@ -59,6 +59,7 @@ SIGINT, SIGTERM and SIGHUP stop it: fetches under way are given up, and the othe
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP)
 			defer stop()
+			a.warnOfExposed(&f.Cache, &f.http)
 			return server.RunCache(ctx, &a.Host, &f.Cache, &f.http)
 		},
 	}

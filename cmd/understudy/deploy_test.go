@@ -146,6 +146,20 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
+// The files of secrets that the compose file has one write are in no layer of the image.
+func TestDockerignore(t *testing.T) {
+	ignored := strings.Fields(deployFile(t, "docker/Dockerfile.dockerignore"))
+	written := regexp.MustCompile(`>>? ?([a-z./]+)`).FindAllStringSubmatch(deployFile(t, "docker/compose.yaml")[:500], -1)
+	if len(written) != 2 {
+		t.Fatalf("the compose file has %d files written, want 2", len(written))
+	}
+	for _, m := range written {
+		if !slices.Contains(ignored, "**/"+m[1]) {
+			t.Errorf("%s is not ignored: %q", m[1], ignored)
+		}
+	}
+}
+
 type composeFile struct {
 	Services map[string]struct {
 		Image   string   `yaml:"image"`

@@ -34,7 +34,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the store and every part, and report what would happen at a crash",
 		Long: `Check that the store can be reached, how long it takes against the timings, its clock, its schema and its
-limits; then every part that is in use: roles without a holder, queues, the monitor, shards. It starts a session of
+limits; then every part that is in use: roles without a holder, queues, the monitor, shards; and that nobody else
+on this host can read the files of secrets. It starts a session of
 its own for the measurement, and ends it. At the end it reports what would happen if an instance crashed now.
 
 With -c the store and the timings are those of a server's file, and each part of the file is reported. With --server it also
@@ -107,6 +108,7 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 	defer st.Close()
 	found, err := doctor.Examine(ctx, st, doctor.Config{
 		Name: f.session.Name, Timing: f.session.Timing(), StopGrace: f.stopGrace, Opening: time.Since(began), Servers: servers, Takeovers: f.takeovers(),
+		Exposed: settings.ExposedFiles(f.secretFiles()...),
 	})
 	if err != nil {
 		return err
@@ -121,6 +123,15 @@ func (f *doctorFlags) asked() (*doctor.Servers, error) {
 		return nil, err
 	}
 	return doctor.NewServers(f.servers, token)
+}
+
+// secretFiles is what names files with secrets: the server's file, and the command line.
+func (f *doctorFlags) secretFiles() []any {
+	named := []any{&settings.Server{TokenFile: f.tokenFile}}
+	if f.config != nil {
+		named = append(named, f.config)
+	}
+	return named
 }
 
 // takeovers are those that the file promises.

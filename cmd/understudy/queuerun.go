@@ -57,6 +57,7 @@ ends it without waiting.`,
 			if err := a.needStore(); err != nil {
 				return err
 			}
+			a.warnOfExposed(&f.Queue)
 			return untilSecondSignal(c.Context(), func(ctx context.Context) error { return server.RunQueue(ctx, &a.Host, &f.Queue, f.name) })
 		},
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) roleOnceCommand() *cobra.Command {
-	var f instanceFlags
+	var f programFlags
 	var every time.Duration
 	c := &cobra.Command{
 		Use:   "once ROLE --every PERIOD [flags] -- CMD [ARG…]",
@@ -42,8 +42,8 @@ each run ended with is in the history.`,
 	return c
 }
 
-func (a *app) roleOnce(ctx context.Context, job string, argv []string, every time.Duration, f instanceFlags) error {
-	program := &instance.Program{Log: a.Log, Argv: argv, StopGrace: f.stopGrace}
+func (a *app) roleOnce(ctx context.Context, job string, argv []string, every time.Duration, f programFlags) error {
+	program := f.program(a.Log, argv)
 	defer program.ForwardSignals()()
 	st, err := a.openPatiently(ctx, true)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,21 @@ import (
 type instanceFlags struct {
 	session   settings.Server // of which the name, the address and the timing are used
 	stopGrace time.Duration
+}
+
+// programFlags are those of the commands that run a program under a role.
+type programFlags struct {
+	instanceFlags
+	passStore bool
+}
+
+func (f *programFlags) register(fs *pflag.FlagSet) {
+	f.instanceFlags.register(fs)
+	fs.BoolVar(&f.passStore, "pass-store", false, "leave UNDERSTUDY_STORE and UNDERSTUDY_TOKEN in the program's environment")
+}
+
+func (f *programFlags) program(log *slog.Logger, argv []string) *instance.Program {
+	return &instance.Program{Log: log, Argv: argv, StopGrace: f.stopGrace, PassStore: f.passStore}
 }
 
 func (f *instanceFlags) register(fs *pflag.FlagSet) {
@@ -41,7 +57,7 @@ func (f *instanceFlags) who() instance.Identity {
 }
 
 type roleRunFlags struct {
-	instanceFlags
+	programFlags
 	holders int
 	with    string
 	restart bool
@@ -59,7 +75,8 @@ stopped or killed.
 
 The program gets UNDERSTUDY_ROLE, UNDERSTUDY_ID, UNDERSTUDY_NAME and
 UNDERSTUDY_TERM, the fencing token: send it along with everything that must not be
-done twice. SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to it;
+done twice. Of this process's environment it gets all but UNDERSTUDY_STORE and
+UNDERSTUDY_TOKEN, which are secrets; --pass-store leaves them in. SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to it;
 SIGINT and SIGTERM stop it and release the role.
 
 Exits as the program did; 5 if the role was lost, unless --restart says to campaign
@@ -99,7 +116,7 @@ func roleAndProgram(c *cobra.Command, args []string) error {
 }
 
 func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRunFlags) error {
-	program := &instance.Program{Log: a.Log, Argv: argv, StopGrace: f.stopGrace}
+	program := f.program(a.Log, argv)
 	defer program.ForwardSignals()()
 	st, err := a.openPatiently(ctx, f.restart)
 	if err != nil {

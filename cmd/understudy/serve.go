@@ -60,9 +60,6 @@ everything else the log says that it waits for a restart. A file with a mistake 
 				return err
 			}
 			settings.LogEnvironment(a.Log, settings.Environment(), os.Environ())
-			for _, w := range cfg.Warnings() {
-				a.Log.Warn(w)
-			}
 			if cfg.Store != "" {
 				a.StoreURL = cfg.Store
 			}
@@ -99,6 +96,9 @@ func (a *app) overrides(f serveFlags, changed func(flag string) bool) func(*sett
 func (a *app) serve(ctx context.Context, cfg *settings.Server, again *server.Reload) error {
 	if err := a.needStore(); err != nil {
 		return err
+	}
+	for _, w := range cfg.Warnings() {
+		a.Log.Warn(w)
 	}
 	return withAdvice(server.Run(ctx, &a.Host, cfg, again))
 }

@@ -48,6 +48,7 @@ An unsafe timing is refused: T ≥ 3·I and a fifth of T, in which the fence clo
 			if err := a.needStore(); err != nil {
 				return err
 			}
+			a.warnOfExposed(&f)
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP)
 			defer stop()
 			return shardagent.Run(ctx, &a.Host, &f)

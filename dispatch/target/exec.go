@@ -17,6 +17,7 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/procgroup"
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/internal/untrusted"
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -82,9 +83,7 @@ func NewExec(c ExecConfig) (*Exec, error) {
 	}
 	env := c.Env
 	if env == nil {
-		env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-			return strings.HasPrefix(v, "UNDERSTUDY_STORE=") || strings.HasPrefix(v, "UNDERSTUDY_TOKEN=")
-		})
+		env = secret.DropFrom(os.Environ())
 	}
 	return &Exec{cfg: c, env: env}, nil
 }

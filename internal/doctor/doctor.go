@@ -25,6 +25,8 @@ type Config struct {
 	Servers *Servers
 	// Takeovers that a server's file promises.
 	Takeovers []Takeover
+	// Exposed are files with secrets that other users of this host can read.
+	Exposed []string
 }
 
 // Examine examines a store that is open, every part that it keeps, and the servers, and foresees what
@@ -50,6 +52,10 @@ func Examine(ctx context.Context, st store.Store, c Config) ([]Finding, error) {
 	}
 	if c.Servers != nil {
 		found = append(found, c.Servers.check(ctx)...)
+	}
+	for _, file := range c.Exposed {
+		found = append(found, warn("secret", "other users of this host can read %s", file).
+			withAdvice("docs/security.md#secrets", "run chmod 600 on it, as the user that runs Understudy"))
 	}
 	return append(found, predictTakeovers(info.Notifies, c)...), nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/guard"
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -21,6 +22,8 @@ type Program struct {
 	Log       *slog.Logger
 	Argv      []string
 	StopGrace time.Duration
+	// PassStore leaves UNDERSTUDY_STORE and UNDERSTUDY_TOKEN, which are secrets, in the program's environment.
+	PassStore bool
 	current   atomic.Pointer[guard.Process]
 }
 
@@ -28,12 +31,8 @@ type Program struct {
 func (g *Program) Run(ctx context.Context, term elect.Term) error {
 	until, changed := term.Session.Until()
 	p, err := guard.Start(ctx, guard.Config{
-		Argv: g.Argv,
-		Env: append(os.Environ(),
-			"UNDERSTUDY_ROLE="+term.Role,
-			"UNDERSTUDY_ID="+term.Instance.ID,
-			"UNDERSTUDY_NAME="+term.Instance.Name,
-			"UNDERSTUDY_TERM="+strconv.FormatInt(term.Number, 10)),
+		Argv:  g.Argv,
+		Env:   g.environ(os.Environ(), term),
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StopGrace: g.StopGrace, Deadline: until, Logger: g.Log,
 	})
@@ -63,6 +62,18 @@ func (g *Program) Run(ctx context.Context, term elect.Term) error {
 			return programResult(ctx, exit, waitErr)
 		}
 	}
+}
+
+// environ is the program's environment, made of that of this process.
+func (g *Program) environ(own []string, term elect.Term) []string {
+	if !g.PassStore {
+		own = secret.DropFrom(own)
+	}
+	return append(own,
+		"UNDERSTUDY_ROLE="+term.Role,
+		"UNDERSTUDY_ID="+term.Instance.ID,
+		"UNDERSTUDY_NAME="+term.Instance.Name,
+		"UNDERSTUDY_TERM="+strconv.FormatInt(term.Number, 10))
 }
 
 // startResult is what it means to a campaign that its program was not started. On

@@ -56,7 +56,7 @@ func (c *campaigns) stop(name string) {
 
 // serveRole campaigns for one role for as long as the server runs.
 func serveRole(ctx context.Context, log *slog.Logger, k *lease.Keeper, r settings.Role, held *heldRoles) error {
-	program := &instance.Program{Log: log, Argv: r.Command, StopGrace: time.Duration(r.StopGrace)}
+	program := &instance.Program{Log: log, Argv: r.Command, StopGrace: time.Duration(r.StopGrace), PassStore: r.PassStore}
 	for {
 		err := elect.Run(ctx, elect.Config{
 			Keeper: k, Role: r.Role, Holders: r.Holders, With: r.With,

@@ -10,9 +10,16 @@ import (
 	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
-// Warnings returns what does not keep a server from starting: keys that have an old name, and programs that cannot be
-// started on this host. The file may be meant for another host, or the program may come later.
-func (c *Server) Warnings() []string { return append(slices.Clone(c.renamed), c.missingPrograms()...) }
+// Warnings returns what does not keep a server from starting: keys that have an old name, programs that cannot be
+// started on this host, and files of secrets that others may read. The file may be meant for another host, or the program
+// may come later.
+func (c *Server) Warnings() []string {
+	out := append(slices.Clone(c.renamed), c.missingPrograms()...)
+	if w := ExposedWarning(ExposedFiles(c)); w != "" {
+		out = append(out, w)
+	}
+	return out
+}
 
 func (c *Server) missingPrograms() []string {
 	f := &strictyaml.Findings{Lines: c.lines}

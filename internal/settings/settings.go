@@ -54,6 +54,7 @@ type Role struct {
 	Holders   int           `yaml:"holders" default:"1" help:"how many instances may hold the role at once; the same on all of them"`
 	With      string        `yaml:"with" help:"hold this role only where this other role is held"`
 	StopGrace time.Duration `yaml:"stop_grace" default:"1s" help:"time between SIGTERM and SIGKILL; T ≥ 3·I + stop grace"`
+	PassStore bool          `yaml:"pass_store" help:"leave UNDERSTUDY_STORE and UNDERSTUDY_TOKEN in the program's environment"`
 }
 
 // Limits are the api.Limits in the file.

@@ -54,7 +54,7 @@ func (s *Store) StartSession(ctx context.Context, n lease.Session) (lease.Renewa
 		n.ID, n.Instance.ID, n.Instance.Name, n.Instance.Address, n.Timing.Interval.Nanoseconds(), n.Timing.Timeout.Nanoseconds(), lockPatience{})
 	switch {
 	case err != nil:
-		return lease.Renewal{}, fmt.Errorf("starting session %s: %w", n.ID, err)
+		return lease.Renewal{}, fmt.Errorf("starting a session: %w", err)
 	case changes == nil:
 		return lease.Renewal{}, fmt.Errorf("session %s was used before: %w", n.ID, lease.ErrLapsed)
 	}
@@ -68,7 +68,7 @@ func (s *Store) RenewSession(ctx context.Context, id string) (lease.Renewal, err
 		func(r pgx.Row) error { return r.Scan(&seq, &changes) }, id, lockPatience{})
 	switch {
 	case err != nil:
-		return lease.Renewal{}, fmt.Errorf("renewing session %s: %w", id, err)
+		return lease.Renewal{}, fmt.Errorf("renewing the session: %w", err)
 	case seq == nil:
 		return lease.Renewal{}, fmt.Errorf("session %s: %w", id, lease.ErrLapsed)
 	}
@@ -89,7 +89,7 @@ func (s *Store) EndSession(ctx context.Context, id, reason string) error {
 			return lease.PartiallyEnded(id, err)
 		}
 		if err != nil {
-			return fmt.Errorf("ending session %s: %w", id, err)
+			return fmt.Errorf("ending the session: %w", err)
 		}
 	}
 	return nil

@@ -3,8 +3,8 @@
 //
 // # What it promises
 //
-//   - The file, its directory (mode 0700) and its schema make themselves, also
-//     when many processes start at once. A schema that is newer than the program
+//   - The file (mode 0600), its directory (0700) and its schema make themselves,
+//     also when many processes start at once. A schema that is newer than the program
 //     is refused. Everything in it is called understudy_…, except for the view
 //     heartbeats, so that it can live in a file of the user's own.
 //   - Every operation is one transaction, written through to the disk before it

@@ -3,9 +3,11 @@ package sqlite
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
@@ -53,6 +55,9 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return 0, 0, fmt.Errorf("sqlite: making the directory of the store: %w: %w", lease.ErrUnavailable, err)
 	}
+	if err := makeFile(s.path); err != nil {
+		return 0, 0, err
+	}
 	if err := s.useWAL(ctx); err != nil {
 		return 0, 0, err
 	}
@@ -84,6 +89,25 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 			store.ErrSchema, s.path, readers, len(all))
 	}
 	return from, max(from, len(all)), nil
+}
+
+var making sync.Mutex
+
+// makeFile makes the file, if there is none, so that its owner alone may read it; SQLite gives its -wal and -shm the same
+// mode. A file that is there keeps the mode that its owner gave it.
+func makeFile(path string) error {
+	// One at a time: closing a file ends the locks that this process has on it, which another store may have got since
+	// the file was made.
+	making.Lock()
+	defer making.Unlock()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("sqlite: making the store: %w: %w", lease.ErrUnavailable, err)
+	}
+	return nil
 }
 
 func (s *Store) apply(t *txn, from int, all []store.Step) error {

@@ -84,6 +84,27 @@ func TestPathsOfAllKinds(t *testing.T) {
 	}
 }
 
+// The owner alone may read a store that Understudy made, whatever the umask; one that was there keeps its mode.
+func TestTheFileIsPrivate(t *testing.T) {
+	dir := t.TempDir()
+	there := filepath.Join(dir, "there.db")
+	if err := os.WriteFile(there, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(there, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{filepath.Join(dir, "made.db"): 0o600, there: 0o640} {
+		s := open(t, sqlite.Config{Path: path})
+		take(t, s, session(t, s, "a", patient), "r")
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			if info, err := os.Stat(path + suffix); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v; want %v", path+suffix, info.Mode().Perm(), err, want)
+			}
+		}
+	}
+}
+
 func TestDefaultPath(t *testing.T) {
 	for env, want := range map[[2]string]string{
 		{"/state", "/home/u"}:   "/state/understudy/understudy.db",
