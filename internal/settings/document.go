@@ -16,9 +16,6 @@ import (
 	"github.com/understudy-ha/understudy/monitor/onap"
 )
 
-// maxDocument is the most bytes of a configuration's file.
-const maxDocument = 64 << 20
-
 // Document is a configuration of the monitor, in any of the forms that it comes in.
 type Document struct {
 	monitor.Configuration
@@ -34,19 +31,13 @@ type Document struct {
 func ReadDocument(path, properties string, in io.Reader) (Document, error) {
 	var text []byte
 	var err error
-	if path != "-" {
-		var f *os.File
-		if f, err = os.Open(path); err != nil {
-			return Document{}, usererr.Errorf("%v", err)
-		}
-		defer f.Close()
-		in = f
+	if path == "-" {
+		text, err = readBounded(path, in)
+	} else {
+		text, err = readFile(path)
 	}
-	if text, err = io.ReadAll(io.LimitReader(in, maxDocument+1)); err != nil {
-		return Document{}, usererr.Errorf("%s: %v", path, err)
-	}
-	if len(text) > maxDocument {
-		return Document{}, usererr.Errorf("%s is larger than %d MiB", path, maxDocument>>20)
+	if err != nil {
+		return Document{}, err
 	}
 	doc, err := parseDocument(text)
 	if err == nil {

@@ -94,7 +94,7 @@ func withProperties(c onap.Config, path string) (onap.Config, error) {
 	if path == "" {
 		return c, nil
 	}
-	text, err := os.ReadFile(path)
+	text, err := readFile(path)
 	if err != nil {
 		return c, usererr.Errorf("properties: %v", err)
 	}

@@ -2,7 +2,6 @@ package settings
 
 import (
 	"cmp"
-	"io"
 	"log/slog"
 	"os"
 	"time"
@@ -121,7 +120,7 @@ func Read(path string) (*Server, error) {
 func ReadWith(path string, environ []string, flags func(*Server)) (*Server, error) {
 	c := &Server{file: path}
 	if path != "" {
-		text, err := readBounded(path)
+		text, err := readFile(path)
 		if err != nil {
 			return nil, err
 		}
@@ -137,23 +136,6 @@ func ReadWith(path string, environ []string, flags func(*Server)) (*Server, erro
 		return nil, strictyaml.In(OrNoFile(path), err)
 	}
 	return c, nil
-}
-
-// readBounded reads a file that may be none: such as a device, which never ends.
-func readBounded(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, usererr.Errorf("%v", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
-	if err != nil {
-		return nil, usererr.Errorf("%v", err)
-	}
-	if len(text) > maxDocument {
-		return nil, usererr.Errorf("%s is larger than %d MiB", path, maxDocument>>20)
-	}
-	return text, nil
 }
 
 // Parse reads a file's text; Complete fills and checks it.
