@@ -52,6 +52,13 @@ func (b *bed) Fatal(args ...any) {
 
 func (b *bed) Fatalf(format string, args ...any) { b.Fatal(fmt.Sprintf(format, args...)) }
 
+// check ends the run if something failed that a figure needs; the text says what was tried.
+func (b *bed) check(err error, format string, args ...any) {
+	if err != nil {
+		b.Fatalf("bench: %s: %v", fmt.Sprintf(format, args...), err)
+	}
+}
+
 // Skip and Skipf too: the run is meant to be complete.
 func (b *bed) Skip(args ...any)                 { b.Fatal(args...) }
 func (b *bed) Skipf(format string, args ...any) { b.Fatal(fmt.Sprintf(format, args...)) }

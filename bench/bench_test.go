@@ -49,38 +49,33 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-func TestWorkerArguments(t *testing.T) {
-	want := workerOptions{url: "sqlite:/a b/c.db", timing: lease.Timing{Interval: 400 * time.Millisecond, Timeout: 2 * time.Second},
-		parties: 50, first: 150, beats: true, own: true, watched: "shared"}
-	got, err := parseWorker(want.args()[1:])
-	if err != nil || got != want {
-		t.Errorf("parsed back: %+v, %v; want %+v", got, err, want)
+func TestWorkerOptionsReachTheProcess(t *testing.T) {
+	want := workerOptions{URL: "sqlite:/a b/c.db", Timing: lease.Timing{Interval: 400 * time.Millisecond, Timeout: 2 * time.Second},
+		Parties: 50, First: 150, Beats: true, Own: true}
+	data, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i := range 7 {
-		args := want.args()[1:]
-		if args[i+1] = "x"; i+1 == 7 {
-			continue // any text is a role
-		}
-		if _, err := parseWorker(args); err == nil {
-			t.Errorf("argument %d may be %q", i+1, "x")
-		}
+	var got workerOptions
+	run := withOptions(func(_ *child, o workerOptions) error { got = o; return nil })
+	if err := run(nil, data); err != nil || got != want {
+		t.Errorf("read back: %+v, %v; want %+v", got, err, want)
+	}
+	if err := run(nil, []byte("{")); err == nil {
+		t.Error("broken options were taken")
 	}
 }
 
-func TestGather(t *testing.T) {
+func TestHandOvers(t *testing.T) {
 	ms := time.Millisecond
-	m := &member{lines: make(chan said, 10), kept: []said{
-		{saidStopping, 1000 * ms, "1"},
-		{saidCall, 1001 * ms, "acquire"},
-		{saidStarted, 1004 * ms, "2"},
-		{saidCall, 1200 * ms, "get"},
-		{saidCall, 2100 * ms, "get"}, // of another second
-		{saidStopping, 3000 * ms, "2"},
-	}}
-	other := &member{lines: make(chan said, 10), kept: []said{{saidCall, 1002 * ms, "acquire"}}}
-	got := gather([]*member{m, other})
-	want := []round{{took: 4 * ms, soon: 2, later: 3, claims: 2}}
-	if d := cmp.Diff(want, got, cmp.AllowUnexported(round{})); d != "" {
+	got := handOvers([]said{
+		{saidStarted, 1004 * ms, ""},
+		{saidStopping, 1000 * ms, ""},
+		{saidStopping, 3000 * ms, ""}, // and nobody is told of a start
+		{saidStopping, 6000 * ms, ""},
+		{saidStarted, 7001 * ms, ""}, // of another second
+	})
+	if d := cmp.Diff(sample{4 * ms}, got); d != "" {
 		t.Errorf("hand-overs found (-want +got):\n%s", d)
 	}
 }
@@ -96,17 +91,15 @@ func TestReportShowsWhatDoesNotHold(t *testing.T) {
 		Figure{Section: "s", Subject: "a", Name: "none wrong", Limited: true},
 		Figure{Section: "s", Subject: "a", Name: "one wrong", Value: 1, Limited: true})
 	var out strings.Builder
-	if err := r.write(&out); err != nil {
-		t.Fatal(err)
-	}
+	r.write(&out, false)
 	lines := strings.Split(out.String(), "\n")
 	has := func(name, text string) bool {
 		return slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, name) && strings.Contains(l, text) })
 	}
-	if !has("good", "yes") || has("good", "**no**") || !has("bad", "**no**") || !has("bad", "p 4.00") || !has("bad", "0.50") {
+	if !has("good", "|≤ 1.00|") || !has("bad", "|**≤ 1.00**|p 4.00|") {
 		t.Errorf("the report is\n%s", out.String())
 	}
-	if !has("enough", "≥ 3.00") || !has("enough", "yes") || !has("too few", "**no**") || !has("none wrong", "yes") || !has("one wrong", "**no**") {
+	if !has("enough", "|≥ 3.00|") || !has("too few", "|**≥ 3.00**|") || !has("none wrong", "|≤ 0|") || !has("one wrong", "|**≤ 0**|") {
 		t.Errorf("the report is\n%s", out.String())
 	}
 }

@@ -10,13 +10,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/understudy-ha/understudy/lease"
 )
 
 // hotValue is the size of the value that everybody asks for.
@@ -26,34 +23,21 @@ const hotValue = 100
 // behind them, in a process of their own: what loopback and Go give at best.
 type bareServers struct{ Echo, HTTP string }
 
-func startBare(b *bed) (*member, bareServers) {
-	m := launch(b, []string{bareArg})
-	var out bareServers
-	if err := json.Unmarshal([]byte(m.await(saidReady, time.Minute).more), &out); err != nil {
-		b.Fatalf("bench: %v", err)
-	}
+func startBare(b *bed) (m *member, out bareServers) {
+	m = launch(b, bareRole, struct{}{})
+	b.check(json.Unmarshal([]byte(m.await(saidReady, time.Minute).more), &out), "reading where the bare servers are")
 	return m, out
 }
 
-func bareMain() int {
-	said := &worker{clock: lease.BootClock()}
+func runBare(c *child, _ struct{}) error {
 	var listeners [2]net.Listener
 	for i := range listeners {
 		var err error
 		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			fmt.Fprintln(os.Stderr, "bench bare:", err)
-			return 1
+			return err
 		}
 	}
-	go func() {
-		for {
-			conn, err := listeners[0].Accept()
-			if err != nil {
-				return
-			}
-			go func() { _ = echo(conn) }()
-		}
-	}()
+	go serveEach(listeners[0], func(conn net.Conn) { _ = echo(conn) })
 	value := make([]byte, hotValue)
 	go func() {
 		_ = http.Serve(listeners[1], http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -63,10 +47,20 @@ func bareMain() int {
 		}))
 	}()
 	data, _ := json.Marshal(bareServers{listeners[0].Addr().String(), listeners[1].Addr().String()})
-	said.say(saidReady, said.clock.Now(), string(data))
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+	c.say(saidReady, string(data))
+	c.untilClosed()
+	return nil
+}
+
+// serveEach calls serve for every connection, until the listener is closed.
+func serveEach(l net.Listener, serve func(net.Conn)) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go serve(conn)
 	}
-	return 0
 }
 
 // echo answers each frame with the same, and writes when no more has come.
@@ -129,33 +123,42 @@ func newBrowsers(o loadOptions) *plain {
 }
 
 func readResponse(in *bufio.Reader) error {
-	status, err := in.ReadSlice('\n')
-	if err != nil {
+	status, length, err := readHead(in)
+	switch {
+	case err != nil:
 		return err
-	}
-	if !bytes.Contains(status, []byte(" 200 ")) {
-		return fmt.Errorf("the server answers %q", status)
-	}
-	length := -1
-	for {
-		line, err := in.ReadSlice('\n')
-		if err != nil {
-			return err
-		}
-		if len(line) <= 2 {
-			break
-		}
-		if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
-			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
-				return err
-			}
-		}
-	}
-	if length != hotValue {
+	case status != http.StatusOK:
+		return fmt.Errorf("the server answers %d", status)
+	case length != hotValue:
 		return fmt.Errorf("a value of %d bytes", length)
 	}
 	_, err = in.Discard(length)
 	return err
+}
+
+// readHead reads an answer up to its body: its status, and how long the body is, or -1.
+func readHead(in *bufio.Reader) (status, length int, err error) {
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return 0, 0, err
+	}
+	_, rest, _ := bytes.Cut(line, []byte(" "))
+	code, _, _ := bytes.Cut(rest, []byte(" "))
+	if status, err = strconv.Atoi(string(code)); err != nil {
+		return 0, 0, err
+	}
+	length = -1
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil || len(line) <= 2 {
+			return status, length, err
+		}
+		if name, value, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(name, []byte("Content-Length")) {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return 0, 0, err
+			}
+		}
+	}
 }
 
 // hammer connects anew: a server of HTTP does not wait long for the first request.
@@ -210,17 +213,10 @@ func (p *plain) keepAsking(conn net.Conn, until time.Time, took *sample) error {
 	return nil
 }
 
-func (p *plain) each(string, int, int) (lots, error) {
-	return lots{}, errors.New("bare connections have no keys")
-}
-
 // directly asks the source itself, without a cache.
 type directly string
 
-func (u directly) hammer(time.Duration) (lots, error) {
-	return lots{}, errors.New("the source is not asked for one key")
-}
-
+// each asks for keys by number, all at once.
 func (u directly) each(prefix string, from, to int) (lots, error) {
 	c := http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: to - from}}
 	defer c.CloseIdleConnections()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -31,8 +32,8 @@ func newColdBed(ctx context.Context, b *bed) *coldBed {
 	for _, p := range c.peers {
 		servers = append(servers, p.api)
 	}
-	c.clients = startLoad(b, loadOptions{Kind: "socket", Servers: servers, Conns: len(servers), Flight: coldAtOnce})
-	c.alone = startLoad(b, loadOptions{Kind: "origin", Servers: []string{c.from.url}})
+	c.clients = start(b, loadRole, loadOptions{Kind: "socket", Servers: servers, Conns: len(servers), Flight: coldAtOnce})
+	c.alone = start(b, loadRole, loadOptions{Kind: "origin", Servers: []string{c.from.url}})
 	return c
 }
 
@@ -40,44 +41,24 @@ func newColdBed(ctx context.Context, b *bed) *coldBed {
 // then the source alone, without a cache.
 func cold(ctx context.Context, b *bed, o options, r *Report) {
 	c := newColdBed(ctx, b)
-	addLoad(r, "cold", "at the start")
-	late := watchLateness()
 	var asked, direct []sample
-	var each []float64
 	again := 0
 	for pass := range o.drains {
-		before := c.processor()
 		all, more := c.pass(fmt.Sprintf("idle%d", pass))
-		each = append(each, micros(c.processor()-before)/coldKeys)
 		asked, again = append(asked, all), again+more
 		direct = append(direct, c.directly(fmt.Sprintf("direct%d", pass)))
 	}
 	addCold(r, "cold", asked, direct, again, true)
-	r.add(Figure{Section: "cold", Subject: "cache", Name: "processor of the three peers for each key", Value: median(each), Unit: "µs", Count: len(each)})
-	r.add(Figure{Section: "cold", Subject: "machine", Name: "a timer of 5 ms, late by at most", Value: millis(late()), Unit: "ms"})
-	r.add(Figure{Section: "cold", Subject: nodeCache, Name: "to the first value, median", Value: 237, Unit: "ms"})
-	addLoad(r, "cold", "at the end")
 }
 
 // busy is cold while a process for each core uses that up.
 func busy(ctx context.Context, b *bed, o options, r *Report) {
 	c := newColdBed(ctx, b)
-	addLoad(r, "busy", "at the start")
-	spinners(b)
-	late := watchLateness()
-	all, again := c.pass("busy")
-	direct := c.directly("direct")
-	addCold(r, "busy", []sample{all}, []sample{direct}, again, false)
-	r.add(Figure{Section: "busy", Subject: "machine", Name: "a timer of 5 ms, late by at most", Value: millis(late()), Unit: "ms"})
-	addLoad(r, "busy", "at the end")
-}
-
-// processor is how long the peers have run.
-func (c *coldBed) processor() (sum time.Duration) {
-	for _, p := range c.peers {
-		sum += ran(nil, cpuTimes(p.proc.Pid()))
+	for range runtime.NumCPU() {
+		start(b, spinRole, struct{}{})
 	}
-	return sum
+	all, again := c.pass("busy")
+	addCold(r, "busy", []sample{all}, []sample{c.directly("direct")}, again, false)
 }
 
 // pass asks every peer for each of the keys, and returns how long each took, and how
@@ -150,27 +131,4 @@ func addCold(r *Report, section string, asked, direct []sample, again int, bound
 		r.add(figure)
 	}
 	r.add(Figure{Section: section, Subject: "cache", Name: "fetches beyond the first of a key", Value: float64(again), Limited: true, Count: len(asked) * coldKeys})
-}
-
-// watchLateness tells how long the machine kept this process from running, at worst:
-// nothing can be quicker than that.
-func watchLateness() (end func() time.Duration) {
-	stop, worst := make(chan struct{}), make(chan time.Duration)
-	go func() {
-		var most time.Duration
-		for {
-			began := time.Now()
-			select {
-			case <-time.After(5 * time.Millisecond):
-				most = max(most, time.Since(began)-5*time.Millisecond)
-			case <-stop:
-				worst <- most
-				return
-			}
-		}
-	}()
-	return func() time.Duration {
-		close(stop)
-		return <-worst
-	}
 }

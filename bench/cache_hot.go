@@ -57,35 +57,30 @@ func hot(ctx context.Context, b *bed, o options, r *Report) {
 	peers := startPeers(ctx, b, from, false)
 	peers[0].warm(ctx, "hot")
 	bare, addrs := startBare(b)
-	addLoad(r, "hot", "at the start")
-	peer, side := peers[0].proc.Pid(), bare.cmd.Process.Pid
+	peer, side := peers[0].proc.Pid(), bare.pid()
 	for _, shape := range hotShapes {
 		opts := loadOptions{Key: "hot", Conns: shape.conns, Flight: shape.flight}
-		start := func(name, kind, server string, pid int) *contender {
+		contend := func(name, kind, server string, pid int) *contender {
 			opts.Kind, opts.Servers = kind, []string{server}
-			return &contender{name: name, clients: startLoad(b, opts), server: pid}
+			return &contender{name: name, clients: start(b, loadRole, opts), server: pid}
 		}
 		all := []*contender{
-			start("bare echo", "echo", addrs.Echo, side),
-			start("cache", "socket", peers[0].api, peer),
-			start("Go client", "client", peers[0].api, peer),
+			contend("bare echo", "echo", addrs.Echo, side),
+			contend("cache", "socket", peers[0].api, peer),
+			contend("Go client", "client", peers[0].api, peer),
 		}
 		if shape.flight == 1 {
-			all = append(all, start("bare net/http", "http", addrs.HTTP, side), start("HTTP", "http", peers[0].http, peer))
+			all = append(all, contend("bare net/http", "http", addrs.HTTP, side), contend("HTTP", "http", peers[0].http, peer))
 		}
 		takeTurns(b, all, o.drains)
-		addHot(r, shape.name, shape.least, shape.p50, all[0], all[:3])
+		addHot(r, shape.name, shape.least, shape.p50, all[0], all[1:3])
 		if shape.flight == 1 {
-			addHot(r, shape.name, shape.http, 0, all[3], all[3:])
+			addHot(r, shape.name, shape.http, 0, all[3], all[4:])
 		}
 		for _, c := range all {
 			c.clients.end()
 		}
 	}
-	r.add(Figure{Section: "hot", Subject: nodeCache, Name: "1 connection, 1 in flight: gets", Value: 2400, Unit: "/s"},
-		Figure{Section: "hot", Subject: nodeCache, Name: "1 connection, 1 in flight: p50", Value: 350, Unit: "µs"},
-		Figure{Section: "hot", Subject: nodeCache, Name: "16 connections, at best: gets", Value: 11_600, Unit: "/s"})
-	addLoad(r, "hot", "at the end")
 }
 
 // takeTurns runs rounds, after one that counts for nothing.
@@ -100,24 +95,17 @@ func takeTurns(b *bed, all []*contender, rounds int) {
 	}
 }
 
-// addHot records contenders beside the bare one. A bound on the time until a reply is
-// for those that are not bare.
+// addHot records contenders beside the bare one.
 func addHot(r *Report, name string, least, p50 float64, bare *contender, all []*contender) {
+	versus := strings.TrimPrefix(bare.name, "bare ")
 	for _, c := range all {
-		rate := Figure{Section: "hot", Subject: c.name, Name: name + ": gets", Value: c.rate(), Unit: "/s", Count: len(c.got)}
-		half := Figure{Section: "hot", Subject: c.name, Name: name + ": p50", Value: c.p50(), Unit: "µs", Count: len(c.got)}
-		late := Figure{Section: "hot", Subject: c.name, Name: name + ": p99", Value: c.p99(), Unit: "µs", Count: len(c.got)}
-		each := Figure{Section: "hot", Subject: c.name, Name: name + ": processor of the server for each", Value: median(c.each), Unit: "µs", Count: len(c.each)}
-		if c != bare {
-			rate.Least, half.Bound = least, p50
-			versus := strings.TrimPrefix(bare.name, "bare ")
-			for _, f := range []struct {
-				figure *Figure
-				beside float64
-			}{{&rate, bare.rate()}, {&half, bare.p50()}, {&late, bare.p99()}, {&each, median(bare.each)}} {
-				f.figure.Peer, f.figure.Versus = f.beside, versus
-			}
+		add := func(what, unit string, least, bound float64, of func(*contender) float64) {
+			r.add(Figure{Section: "hot", Subject: c.name, Name: name + ": " + what, Value: of(c), Unit: unit, Least: least, Bound: bound,
+				Peer: of(bare), Versus: versus, Count: len(c.got)})
 		}
-		r.add(rate, half, late, each)
+		add("gets", "/s", least, 0, (*contender).rate)
+		add("p50", "µs", 0, p50, (*contender).p50)
+		add("p99", "µs", 0, 0, (*contender).p99)
+		add("processor of the server for each", "µs", 0, 0, func(c *contender) float64 { return median(c.each) })
 	}
 }

@@ -1,33 +1,26 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/client"
-	"github.com/understudy-ha/understudy/lease"
 )
 
-// Roles of this program for the cache. Each ends when its standard input is closed.
+// Roles of this program for the cache.
 const (
-	loadArg = "cache-load" // clients
-	bareArg = "cache-bare" // an echo and an HTTP server, to compare with
-	spinArg = "cache-spin" // uses up a core
+	loadRole = "cache-load" // clients
+	bareRole = "cache-bare" // an echo and an HTTP server, to compare with
+	spinRole = "cache-spin" // uses up a core
 )
-
-// saidResult comes with what was asked for, as JSON.
-const saidResult = "result"
 
 // loadOptions tell a process of clients what to ask.
 type loadOptions struct {
@@ -36,13 +29,6 @@ type loadOptions struct {
 	Key     string
 	Conns   int // connections, or clients
 	Flight  int // requests in flight on each
-}
-
-func startLoad(b *bed, o loadOptions) *member {
-	data, _ := json.Marshal(o) // of plain fields, cannot fail
-	m := launch(b, []string{loadArg, string(data)})
-	m.await(saidReady, time.Minute)
-	return m
 }
 
 // lots is what a process of clients found out in one round.
@@ -77,38 +63,27 @@ func tellLots(b *bed, m *member, format string, args ...any) (out lots) {
 	return out
 }
 
-// asker is a way to ask: for a duration as fast as it goes, or for keys by number.
-type asker interface {
+// hammerer asks for one key for a duration, as fast as it goes.
+type hammerer interface {
 	hammer(d time.Duration) (lots, error)
+}
+
+// eacher asks for keys by number.
+type eacher interface {
 	each(prefix string, from, to int) (lots, error)
 }
 
-func loadMain(args []string) int {
-	clock := lease.BootClock()
-	said := &worker{clock: clock}
-	var o loadOptions
-	if err := json.Unmarshal([]byte(args[0]), &o); err != nil {
-		fmt.Fprintln(os.Stderr, "bench load:", err)
-		return 2
-	}
+func runLoad(c *child, o loadOptions) error {
 	a, err := newAsker(o)
 	if err != nil {
-		said.say(saidFailed, clock.Now(), err.Error())
-		return 1
+		return err
 	}
-	said.say(saidReady, clock.Now())
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		out, err := obey(a, strings.Fields(lines.Text()))
-		if err != nil {
-			out.Failed = err.Error()
-		}
-		data, _ := json.Marshal(out)
-		said.say(saidResult, clock.Now(), string(data))
-	}
-	return 0
+	c.answer(func(words []string) (lots, error) { return obey(a, words) })
+	return nil
 }
 
-func newAsker(o loadOptions) (asker, error) {
+// newAsker returns a hammerer, an eacher, or both.
+func newAsker(o loadOptions) (any, error) {
 	switch o.Kind {
 	case "socket":
 		return newSockets(o)
@@ -125,21 +100,21 @@ func newAsker(o loadOptions) (asker, error) {
 }
 
 // obey is one command: "hammer DURATION" or "each PREFIX FROM TO".
-func obey(a asker, words []string) (lots, error) {
-	switch {
-	case len(words) == 2 && words[0] == "hammer":
+func obey(a any, words []string) (lots, error) {
+	if h, ok := a.(hammerer); ok && len(words) == 2 && words[0] == "hammer" {
 		d, err := time.ParseDuration(words[1])
 		if err != nil {
 			return lots{}, err
 		}
-		return a.hammer(d)
-	case len(words) == 4 && words[0] == "each":
+		return h.hammer(d)
+	}
+	if e, ok := a.(eacher); ok && len(words) == 4 && words[0] == "each" {
 		from, err := strconv.Atoi(words[2])
 		to, err2 := strconv.Atoi(words[3])
 		if err = errors.Join(err, err2); err != nil {
 			return lots{}, err
 		}
-		return a.each(words[1], from, to)
+		return e.each(words[1], from, to)
 	}
 	return lots{}, fmt.Errorf("unknown command %q", words)
 }
@@ -213,23 +188,14 @@ func (c *clients) run(f func(g int, one *client.Client, took *sample) error) (lo
 	return lotsOf(took, began), errors.Join(failed...)
 }
 
-// spinMain uses up one core.
-func spinMain() int {
-	said := &worker{clock: lease.BootClock()}
-	said.say(saidReady, said.clock.Now())
+// runSpin uses up one core.
+func runSpin(c *child, _ struct{}) error {
+	c.say(saidReady)
 	go func() {
 		runtime.LockOSThread()
 		for spun := new(atomic.Int64); ; spun.Add(1) {
 		}
 	}()
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-	}
-	return 0
-}
-
-// spinners keep every core busy from now on.
-func spinners(b *bed) {
-	for range runtime.NumCPU() {
-		launch(b, []string{spinArg}).await(saidReady, time.Minute)
-	}
+	c.untilClosed()
+	return nil
 }

@@ -44,9 +44,7 @@ func hearPeers(b *bed, peers []*cachePeer) *announcements {
 				}
 			},
 		}})
-		if err != nil {
-			b.Fatalf("bench: %v", err)
-		}
+		b.check(err, "listening to %s", p.url)
 		b.Cleanup(func() { _ = d.Close() })
 		a.to = append(a.to, d)
 	}
@@ -70,16 +68,15 @@ func lost(ctx context.Context, b *bed, o options, r *Report) {
 	peers := startPeers(ctx, b, from, false)
 	t := &loss{b: b, from: from, peers: peers, heard: hearPeers(b, peers)}
 	from.set(lostSource, hotValue)
-	addLoad(r, "lost", "at the start")
-	var killed, stopped, silent sample
+	var killed, silent sample
 	for i := range lostRounds {
 		took, _ := t.round(ctx, fmt.Sprintf("kill-%02d", i), func(p *cachePeer) { p.proc.Signal(syscall.SIGKILL) })
 		killed = append(killed, took)
 		t.revive()
 	}
 	for i := range lostRounds {
-		took, since := t.round(ctx, fmt.Sprintf("stop-%02d", i), func(p *cachePeer) { p.proc.Signal(syscall.SIGSTOP) })
-		stopped, silent = append(stopped, took), append(silent, since)
+		_, since := t.round(ctx, fmt.Sprintf("stop-%02d", i), func(p *cachePeer) { p.proc.Signal(syscall.SIGSTOP) })
+		silent = append(silent, since)
 		t.revive()
 	}
 	add := func(name string, s sample, bound time.Duration) {
@@ -88,10 +85,6 @@ func lost(ctx context.Context, b *bed, o options, r *Report) {
 	}
 	add("killed: until the next fetch", killed, 30*time.Millisecond)
 	add("stopped: until the next fetch, from the last announcement", silent, announceTimeout+100*time.Millisecond)
-	add("stopped: until the next fetch, from the stop", stopped, 0)
-	r.add(Figure{Section: "lost", Subject: nodeCache, Name: "killed: until the next fetch, shortest", Value: 1800, Unit: "ms"},
-		Figure{Section: "lost", Subject: nodeCache, Name: "killed: until the next fetch, longest", Value: 2900, Unit: "ms"})
-	addLoad(r, "lost", "at the end")
 }
 
 // loss ends the peer that fetches.
@@ -131,9 +124,7 @@ func (t *loss) round(ctx context.Context, key string, end func(*cachePeer)) (too
 	time.AfterFunc(lostSource+5*time.Second, cancel)
 	for i, p := range t.peers {
 		if p != t.victim {
-			if err := p.get(ctx, key); err != nil {
-				t.b.Fatalf("bench: peer %d has no value after the takeover: %v", i, err)
-			}
+			t.b.check(p.get(ctx, key), "peer %d has no value after the takeover", i)
 		}
 	}
 	cancel()

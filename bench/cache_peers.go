@@ -8,9 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,10 +20,6 @@ import (
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 )
-
-// nodeCache is the system that the cache is compatible with. Its figures were taken
-// before, by the same kind of load on this kind of machine, not in this run.
-const nodeCache = "node-ha-cache 0.2.4, before"
 
 // cachePeers of a cluster.
 const cachePeers = 3
@@ -55,24 +49,14 @@ type asking struct {
 
 func startOrigin(b *bed) *origin {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatalf("bench: %v", err)
-	}
+	b.check(err, "listening")
 	o := &origin{url: "http://" + listener.Addr().String(), clock: lease.BootClock(), asked: map[string][]asking{}, heard: make(chan struct{})}
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				if err := o.serve(conn); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-					b.Logf("bench: the source: %v", err)
-				}
-			}()
+	go serveEach(listener, func(conn net.Conn) {
+		defer conn.Close()
+		if err := o.serve(conn); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			b.Logf("bench: the source: %v", err)
 		}
-	}()
+	})
 	b.Cleanup(func() { _ = listener.Close() })
 	return o
 }
@@ -168,18 +152,6 @@ type cachePeer struct {
 	proc           *realserver.Process
 }
 
-// buildProgram builds understudy as make build does.
-func buildProgram(ctx context.Context, b *bed) string {
-	program := filepath.Join(b.TempDir(), "understudy")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./cmd/understudy")
-	build.Dir = ".."
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("bench: building understudy: %v\n%s", err, out)
-	}
-	return program
-}
-
 // startPeers runs a cluster on loopback and waits until each of its peers has
 // fetched something. With data, each keeps its copies in a directory.
 func startPeers(ctx context.Context, b *bed, from *origin, data bool) []*cachePeer {
@@ -229,12 +201,12 @@ func (p *cachePeer) warm(ctx context.Context, key string) {
 	}
 }
 
-// metric is a number that the peer tells over HTTP, or an error while it does not
+// metric is a number that a process tells over HTTP, or an error while it does not
 // serve yet.
-func (p *cachePeer) metric(name string) (float64, error) {
+func metric(address, name string) (float64, error) {
 	c := http.Client{Timeout: 10 * time.Second}
 	defer c.CloseIdleConnections()
-	resp, err := c.Get("http://" + p.http + "/metrics")
+	resp, err := c.Get("http://" + address + "/metrics")
 	if err != nil {
 		return 0, err
 	}
@@ -249,26 +221,15 @@ func (p *cachePeer) metric(name string) (float64, error) {
 
 // votes tells whether the peer serves, and what it promised before its start is over.
 func (p *cachePeer) votes() bool {
-	v, err := p.metric("understudy_cache_abstaining")
+	v, err := metric(p.http, "understudy_cache_abstaining")
 	return err == nil && v == 0
 }
 
 // holds tells whether the peer has as many copies.
 func (p *cachePeer) holds(keys int) bool {
-	v, err := p.metric("understudy_cache_keys")
+	v, err := metric(p.http, "understudy_cache_keys")
 	return err == nil && v >= float64(keys)
 }
 
 // stop ends the process in order.
 func (p *cachePeer) stop() { p.proc.Stop(syscall.SIGTERM) }
-
-// loadAverage is that of the last minute: others share the machine.
-func loadAverage() float64 {
-	v, _ := strconv.ParseFloat(firstWords("/proc/loadavg", 1), 64)
-	return v
-}
-
-// addLoad records the load average beside what was measured.
-func addLoad(r *Report, section, when string) {
-	r.add(Figure{Section: section, Subject: "machine", Name: "load average " + when, Value: loadAverage(), Unit: "", Count: 0})
-}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/wire"
@@ -20,12 +19,9 @@ func reload(ctx context.Context, b *bed, o options, r *Report) {
 	from := startOrigin(b)
 	peers := startPeers(ctx, b, from, true)
 	from.set(0, reloadValue)
-	addLoad(r, "reload", "at the start")
-	clients := startLoad(b, loadOptions{Kind: "client", Servers: []string{peers[0].api}, Conns: 4, Flight: 32})
-	filled := tellLots(b, clients, "each big 0 %d", reloadKeys)
+	clients := start(b, loadRole, loadOptions{Kind: "client", Servers: []string{peers[0].api}, Conns: 4, Flight: 32})
+	tellLots(b, clients, "each big 0 %d", reloadKeys)
 	clients.end()
-	keys := fmt.Sprintf("%d entries of 1 KiB", reloadKeys)
-	r.add(Figure{Section: "reload", Subject: "cache", Name: keys + ": first asked for, fetched and spread", Value: filled.rate(), Unit: "/s"})
 	for _, p := range peers {
 		waitFor(b, "every peer has all copies", func() bool { return p.holds(reloadKeys) })
 	}
@@ -35,9 +31,7 @@ func reload(ctx context.Context, b *bed, o options, r *Report) {
 		if i > 0 {
 			who = fmt.Sprintf("peer %d, which got copies", i+1)
 		}
-		pid := p.proc.Pid()
-		r.add(Figure{Section: "reload", Subject: "cache", Name: who + ": resident memory", Value: float64(residentMemory(pid)) / mib, Unit: "MiB", Bound: 400},
-			Figure{Section: "reload", Subject: "cache", Name: who + ": the most that was resident", Value: float64(mostResident(pid)) / mib, Unit: "MiB"})
+		r.add(Figure{Section: "reload", Subject: "cache", Name: who + ": resident memory", Value: float64(residentMemory(p.proc.Pid())) / mib, Unit: "MiB", Bound: 400})
 	}
 	var stopped, killed, resident sample
 	for i := range 3 * o.drains {
@@ -59,7 +53,6 @@ func reload(ctx context.Context, b *bed, o options, r *Report) {
 			Figure{Section: "reload", Subject: "cache", Name: f.name + ", worst", Value: millis(f.s.max()), Unit: "ms", Bound: 2000, Count: len(f.s)})
 	}
 	r.add(Figure{Section: "reload", Subject: "cache", Name: "resident memory after a restart, median", Value: float64(resident.median()) / mib, Unit: "MiB", Bound: 400, Count: len(resident)})
-	addLoad(r, "reload", "at the end")
 }
 
 // untilAnswer starts the process and returns how long it took until it gave a value
@@ -87,9 +80,7 @@ func (p *cachePeer) untilAnswer(ctx context.Context) time.Duration {
 			}
 		},
 	}})
-	if err != nil {
-		p.b.Fatalf("bench: %v", err)
-	}
+	p.b.check(err, "connecting to %s", p.api)
 	defer d.Close()
 	select {
 	case err = <-answered:
@@ -102,12 +93,4 @@ func (p *cachePeer) untilAnswer(ctx context.Context) time.Duration {
 		p.b.Fatalf("bench: a peer that was started again: %v\n%s", err, p.proc.Output())
 	}
 	return time.Since(began)
-}
-
-// mostResident is VmHWM, in bytes.
-func mostResident(pid int) int64 {
-	kib, _, _ := strings.Cut(field(fmt.Sprintf("/proc/%d/status", pid), "VmHWM"), " ")
-	var n int64
-	_, _ = fmt.Sscan(kib, &n)
-	return n << 10
 }

@@ -66,15 +66,7 @@ func TestBareEcho(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() { _ = echo(conn) }()
-		}
-	}()
+	go serveEach(listener, func(conn net.Conn) { _ = echo(conn) })
 	clients := newEchoes(loadOptions{Servers: []string{listener.Addr().String()}, Conns: 3, Flight: 4})
 	got, err := clients.hammer(20 * time.Millisecond)
 	if err != nil || got.Count < 12 || got.P50 <= 0 || got.P99 < got.P50 || got.rate() <= 0 {
@@ -106,9 +98,9 @@ func TestSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for kind, a := range map[string]func(loadOptions) (asker, error){
-		"socket": func(o loadOptions) (asker, error) { return newSockets(o) },
-		"client": func(o loadOptions) (asker, error) { return newClients(o) },
+	for kind, a := range map[string]func(loadOptions) (any, error){
+		"socket": func(o loadOptions) (any, error) { return newSockets(o) },
+		"client": func(o loadOptions) (any, error) { return newClients(o) },
 	} {
 		refuse.Store(false)
 		clients, err := a(loadOptions{Kind: kind, Servers: []string{l.Addr()}, Key: "k", Conns: 2, Flight: 5})
@@ -130,14 +122,6 @@ func TestSockets(t *testing.T) {
 				t.Errorf("%s: %q was obeyed", kind, words)
 			}
 		}
-	}
-}
-
-func TestLatenessIsSeen(t *testing.T) {
-	end := watchLateness()
-	<-time.After(20 * time.Millisecond)
-	if late := end(); late < 0 {
-		t.Errorf("late by %v", late)
 	}
 }
 

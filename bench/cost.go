@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"runtime/pprof"
 	"strings"
 	"time"
 
@@ -22,6 +20,9 @@ const (
 	// turns is how many leases are acquired and released in rotation.
 	turns = 100
 )
+
+// leasesHeld are the numbers of leases that a session holds while its cost is measured.
+var leasesHeld = []int{1, 1000, 100_000}
 
 // subject is one session in one store, and a row beside it.
 type subject struct {
@@ -40,32 +41,15 @@ type subject struct {
 // other, against what an update costs. All take turns in random order, so that
 // none is always the one after a slow one.
 func cost(ctx context.Context, b *bed, o options, r *Report) {
-	if o.cpuProf != "" {
-		f, err := os.Create(o.cpuProf)
-		if err != nil {
-			b.Fatalf("bench: %v", err)
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			b.Fatalf("bench: %v", err)
-		}
-		defer pprof.StopCPUProfile()
-	}
 	for _, p := range startAll(b, o.kinds) {
 		s, err := newSubject(ctx, b, p)
-		if err != nil {
-			b.Fatalf("bench: %s: %v", p.kind, err)
-		}
+		b.check(err, "%s", p.kind)
 		held := 0
-		for _, n := range o.leases {
-			if err := s.fillAlive(ctx, held, n); err != nil {
-				b.Fatalf("bench: %s: acquiring %d leases: %v", p.kind, n, err)
-			}
+		for _, n := range leasesHeld {
+			b.check(s.fillAlive(ctx, held, n), "%s: acquiring %d leases", p.kind, n)
 			held = n
 			times, err := s.measure(ctx)
-			if err != nil {
-				b.Fatalf("bench: %s with %d leases: %v", p.kind, n, err)
-			}
+			b.check(err, "%s with %d leases", p.kind, n)
 			s.figures(r, n, times)
 		}
 	}
@@ -73,8 +57,6 @@ func cost(ctx context.Context, b *bed, o options, r *Report) {
 
 func (s *subject) figures(r *Report, held int, times map[string]sample) {
 	bare := micros(times["bare"].median())
-	r.add(Figure{Section: "cost", Subject: s.kind, Name: fmt.Sprintf("%s, %d held, median", s.bareName, held),
-		Value: bare, Unit: "µs", Count: len(times["bare"])})
 	for _, op := range []string{"renew", "acquire", "release"} {
 		f := Figure{Section: "cost", Subject: s.kind, Name: fmt.Sprintf("%s, %d held, median", op, held),
 			Value: micros(times[op].median()), Unit: "µs", Peer: bare, Versus: s.bareName, Count: len(times[op])}

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,213 +23,100 @@ const (
 	standbys   = 100
 	sharedRole = "shared"
 	sharedHold = 3 * time.Second
-	// crowdWindow is how long each state of the crowd is looked at.
+	// crowdWindow is how long each state of the crowd is watched.
 	crowdWindow = 30 * time.Second
 )
 
 // crowd measures what many instances cost the database: each renews once per
 // second and holds a role of its own. Then it lets one role go round among 100
-// standbys, and counts what each hand-over costs.
+// standbys.
 func crowd(ctx context.Context, b *bed, o options, r *Report) {
 	for _, kind := range o.kinds {
-		if kind != "postgres" && kind != peerKind {
-			continue
+		switch kind {
+		case "postgres":
+			p := postgresPlace(b, startPostgres(b, map[string]string{"max_connections": strconv.Itoa(4*o.crowd + 100)}))
+			bare := bareCrowd(ctx, b, o, p)
+			workers := startCrowd(b, o, p)
+			r.add(Figure{Section: "crowd", Subject: kind, Name: fmt.Sprintf("%d instances: share of the machine", o.crowd),
+				Value: cpuShare(b, p.pid, crowdWindow), Unit: "%", Bound: 5, Peer: bare, Versus: "bare updates"})
+			r.add(handOverInCrowd(b, kind, workers))
+		case peerKind:
+			r.add(handOverInCrowd(b, kind, startCrowd(b, o, startOne(b, kind))))
 		}
-		p := place{kind: kind}
-		bare := 0.0
-		if kind == peerKind {
-			p = startOne(b, kind)
-		} else {
-			server := startPostgres(b, map[string]string{"max_connections": strconv.Itoa(4*o.crowd + 100)})
-			p.url, p.pid = server.NewDatabase(b), postmaster(b, server)
-			bare = bareCrowd(ctx, b, o, r, p)
-		}
-		crowdOf(b, o, r, p, bare)
 	}
 }
 
-// crowdOf takes the figures of one place; bare is the share that updates alone
-// take, 0 when it is not known.
-func crowdOf(b *bed, o options, r *Report, p place, bare float64) {
-	opt := workerOptions{url: p.url, timing: lease.Timing{}.WithDefaults(), parties: perWorker, own: true, watched: sharedRole}
-	var workers []*member
+// startCrowd starts all instances and returns when they are at rest.
+func startCrowd(b *bed, o options, p place) (workers []*member) {
+	opt := workerOptions{URL: p.url, Timing: lease.Timing{}.WithDefaults(), Parties: perWorker, Own: true}
 	for first := 0; first < o.crowd; first += perWorker {
-		opt.first = first
-		workers = append(workers, launchWorker(b, opt))
+		opt.First = first
+		workers = append(workers, launch(b, workerRole, opt))
 		if len(workers)%2 == 0 { // a few at a time: starting is not what is measured
 			workers[len(workers)-2].await(saidReady, 5*time.Minute)
 			workers[len(workers)-1].await(saidReady, time.Minute)
 		}
 	}
-	time.Sleep(2 * opt.timing.Timeout)
+	time.Sleep(2 * opt.Timing.Timeout)
+	return workers
+}
 
-	add := func(name string, value float64, unit string, more ...func(*Figure)) {
-		f := Figure{Section: "crowd", Subject: p.kind, Name: name, Value: value, Unit: unit}
-		for _, m := range more {
-			m(&f)
-		}
-		r.add(f)
-	}
-	beside := func(f *Figure) { f.Peer, f.Versus = bare, "bare updates" }
-	bound := func(f *Figure) {
-		if p.kind != peerKind {
-			f.Bound = 5
-		}
-	}
-	who := fmt.Sprintf("%d instances", o.crowd)
-	before := callsOf(workers)
-	share, _ := cpuShare(b, p.pid, crowdWindow)
-	calls := callsOf(workers).minus(before)
-	seconds := crowdWindow.Seconds()
-	add(who+": share of the machine", share, "%", bound, beside)
-	if p.kind != peerKind {
-		add(who+": processes of the server", float64(len(cpuTimes(p.pid))-1), "")
-	}
-	add(who+": renewals", calls["renew"]/seconds, "/s")
-	add(who+": other calls", calls.others()/seconds, "/s")
-	quiet := calls.others()
-
+// handOverInCrowd passes one role among some of the instances.
+func handOverInCrowd(b *bed, kind string, workers []*member) Figure {
 	for _, w := range workers[:standbys/perWorker] {
 		w.tell("again %s %s", sharedRole, sharedHold)
 	}
-	time.Sleep(2 * opt.timing.Timeout)
+	time.Sleep(2 * lease.DefaultTimeout)
 	for _, w := range workers {
 		w.drain()
 	}
-	before = callsOf(workers)
-	share, _ = cpuShare(b, p.pid, crowdWindow)
-	calls = callsOf(workers).minus(before)
-	rounds := gather(workers)
-	who = fmt.Sprintf("%d standbys", standbys)
-	n := func(f *Figure) { f.Count = len(rounds) }
-	var times sample
-	var soon, claims, later int
-	for _, x := range rounds {
-		times = append(times, x.took)
-		soon, claims, later = soon+x.soon, claims+x.claims, later+x.later
-	}
-	if len(rounds) == 0 {
-		b.Fatalf("bench: %s: no hand-over among %d standbys in %v", p.kind, standbys, crowdWindow)
-	}
-	each := float64(len(rounds))
-	add(who+": hand-over, median", millis(times.median()), "ms", n)
-	add(who+": hand-over, worst", millis(times.max()), "ms", n)
-	add(who+": share of the machine meanwhile", share, "%")
-	if p.kind == peerKind {
-		return // its client does not tell its calls
-	}
-	add(who+": attempts to take it, per hand-over", float64(claims)/each, "calls", n)
-	add(who+": their calls within 100 ms of the release", float64(soon)/each, "calls", n)
-	add(who+": their calls within 1 s of the release", float64(later)/each, "calls", n)
-	add(fmt.Sprintf("all %d: calls that a hand-over adds", o.crowd), (calls.others()-quiet)/each, "calls", n)
-}
-
-// round is one hand-over of the shared role.
-type round struct {
-	took        time.Duration
-	soon, later int // calls about the role within 100 ms and 1 s
-	claims      int // those of them that tried to take it
-}
-
-// gather finds the hand-overs in what the workers said.
-func gather(workers []*member) (rounds []round) {
+	time.Sleep(crowdWindow)
 	var all []said
 	for _, w := range workers {
 		all = append(all, w.drain()...)
 	}
+	times := handOvers(all)
+	if len(times) == 0 {
+		b.Fatalf("bench: %s: no hand-over among %d standbys in %v", kind, standbys, crowdWindow)
+	}
+	return Figure{Section: "crowd", Subject: kind, Name: fmt.Sprintf("%d standbys: hand-over, median", standbys), Value: millis(times.median()), Unit: "ms", Count: len(times)}
+}
+
+// handOvers of the one role in what workers said: from each moment at which it was given back
+// until it was won, if that took less than a second.
+func handOvers(all []said) (times sample) {
 	slices.SortFunc(all, func(a, b said) int { return int(a.at - b.at) })
-	for i, s := range all {
-		if s.what != saidStopping {
-			continue
-		}
-		x := round{took: -1}
-		for _, next := range all[i+1:] {
-			past := next.at - s.at
-			if past > time.Second {
-				break
-			}
-			switch next.what {
-			case saidStarted:
-				if x.took < 0 {
-					x.took = past
-				}
-			case saidCall:
-				x.later++
-				if past <= 100*time.Millisecond {
-					x.soon++
-				}
-				if next.more == "acquire" {
-					x.claims++
-				}
-			}
-		}
-		if x.took >= 0 {
-			rounds = append(rounds, x)
+	for i, s := range all[:max(0, len(all)-1)] {
+		next := all[i+1]
+		if s.what == saidStopping && next.what == saidStarted && next.at-s.at <= time.Second {
+			times = append(times, next.at-s.at)
 		}
 	}
-	return rounds
-}
-
-// tally is how often each method was called.
-type tally map[string]float64
-
-func callsOf(workers []*member) tally {
-	sum := tally{}
-	for _, w := range workers {
-		w.tell("calls")
-	}
-	for _, w := range workers {
-		for _, word := range strings.Fields(w.keepUntil(saidCalls, time.Minute).more) {
-			method, n, _ := strings.Cut(word, "=")
-			count, _ := strconv.ParseFloat(n, 64)
-			sum[method] += count
-		}
-	}
-	return sum
-}
-
-func (t tally) minus(before tally) tally {
-	out := tally{}
-	for method, n := range t {
-		out[method] = n - before[method]
-	}
-	return out
-}
-
-func (t tally) others() (n float64) {
-	for method, count := range t {
-		if method != "renew" {
-			n += count
-		}
-	}
-	return n
+	return times
 }
 
 // cpuShare is the share of the machine's processors that a server and its
 // children take during the window.
-func cpuShare(b *bed, pid int, window time.Duration) (percent float64, used time.Duration) {
-	began := time.Now()
-	before := cpuTimes(pid)
+func cpuShare(b *bed, pid int, window time.Duration) (percent float64) {
+	began, before := time.Now(), cpuTimes(pid)
 	time.Sleep(window)
-	after := cpuTimes(pid)
-	took := time.Since(began)
-	for id, now := range after {
-		used += now - before[id]
-	}
+	after, took := cpuTimes(pid), time.Since(began)
 	if len(after) == 0 {
 		b.Fatalf("bench: process %d has ended", pid)
 	}
-	return 100 * used.Seconds() / took.Seconds() / float64(runtime.NumCPU()), used
+	var used time.Duration
+	for id, now := range after {
+		used += now - before[id]
+	}
+	return 100 * used.Seconds() / took.Seconds() / float64(runtime.NumCPU())
 }
 
 // bareCrowd measures the least that a renewal could be: as many connections as
 // there are instances, and each updates a row of its own once per second.
-func bareCrowd(ctx context.Context, b *bed, o options, r *Report, p place) (percent float64) {
+func bareCrowd(ctx context.Context, b *bed, o options, p place) (percent float64) {
 	ctx, cancel := context.WithCancel(ctx)
 	cfg, err := pgx.ParseConfig(p.url)
-	if err != nil {
-		b.Fatalf("bench: %v", err)
-	}
+	b.check(err, "reading a URL")
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
 	var conns []*pgx.Conn
 	for i := range o.crowd {
@@ -241,9 +127,7 @@ func bareCrowd(ctx context.Context, b *bed, o options, r *Report, p place) (perc
 		if err == nil {
 			_, err = conn.Exec(ctx, "INSERT INTO bare VALUES ($1, 0, clock_timestamp())", int64(i))
 		}
-		if err != nil {
-			b.Fatalf("bench: connection %d: %v", i, err)
-		}
+		b.check(err, "connection %d", i)
 		conns = append(conns, conn)
 	}
 	var side sync.WaitGroup
@@ -265,9 +149,8 @@ func bareCrowd(ctx context.Context, b *bed, o options, r *Report, p place) (perc
 		})
 	}
 	time.Sleep(3 * time.Second)
-	percent, _ = cpuShare(b, p.pid, crowdWindow/2)
+	percent = cpuShare(b, p.pid, crowdWindow/2)
 	cancel()
 	side.Wait()
-	r.add(Figure{Section: "crowd", Subject: p.kind, Name: fmt.Sprintf("%d connections, each one bare update per second: share of the machine", o.crowd), Value: percent, Unit: "%"})
 	return percent
 }

@@ -17,6 +17,9 @@ const (
 	backlogPer  = 10
 	backlogFor  = 60 * time.Second
 	windowOf    = 20 * time.Second // over which a rate is taken
+	// snapshotPer is how many batches each of the thousand keys has: enough for the
+	// minutes that the section takes.
+	snapshotPer = 3000
 )
 
 // over is what is delivered in a second, from now on for a while.
@@ -32,28 +35,26 @@ func backlog(ctx context.Context, b *bed, o options, r *Report) {
 	server := startPostgres(b, nil)
 	pid := postmaster(b, server)
 	to := startSink(b)
-	ours := side{"postgres", fill}
-	opts := queueOptions{Kind: ours.kind, Concurrency: o.atOnce}
 	var short []drained
 	drainShort := func() {
-		short = append(short, ours.drain(ctx, b, server.NewDatabase(b), pid, to, 1000, rateJobs, opts))
+		short = append(short, ours.drain(ctx, b, server.NewDatabase(b), pid, to, 1000))
 	}
 	drainShort()
 
-	opts.URL, opts.Target = server.NewDatabase(b), to.url+"/in/long"
+	opts := queueOptions{Kind: "postgres", URL: server.NewDatabase(b), Target: to.url + "/in/long", Concurrency: rateAtOnce}
 	began := time.Now()
 	fill(ctx, b, opts.URL, backlogKeys, backlogPer)
 	fmt.Fprintf(os.Stderr, "    %d enqueued in %v\n", backlogKeys*backlogPer, time.Since(began).Round(time.Second))
 	to.post("/clear")
-	m := startDeliverer(b, opts)
+	m := start(b, delivererRole, opts)
 	to.await(ctx, 1, time.Minute)
 	perSecond := to.over(backlogFor)
-	resident := residentMemory(m.cmd.Process.Pid)
+	resident := residentMemory(m.pid())
 	wrong := to.seen()
 	m.end()
 	drainShort()
 
-	beside := medianOf(short, func(d drained) float64 { return d.rate() })
+	beside := medianOf(short, drained.rate)
 	r.add(Figure{Section: "backlog", Subject: "postgres", Name: "a million wait, over 100000 keys: delivered", Value: perSecond, Unit: "/s",
 		Peer: beside, Versus: "short queue", Least: 0.7 * beside},
 		Figure{Section: "backlog", Subject: "postgres", Name: "resident memory of the instance", Value: float64(resident) / mib, Unit: "MiB", Bound: 200},
@@ -70,8 +71,8 @@ func snapshot(ctx context.Context, b *bed, o options, r *Report) {
 	to := startSink(b)
 	full := server.NewDatabase(b)
 	fill(ctx, b, full, 1000, snapshotPer)
-	with := course(ctx, b, o, to, pid, copyOf(ctx, b, server, full, "with_snapshot"), true)
-	without := course(ctx, b, o, to, pid, full, false)
+	with := course(ctx, b, to, pid, copyOf(ctx, b, server, full, "with_snapshot"), true)
+	without := course(ctx, b, to, pid, full, false)
 	for i := range with {
 		name := fmt.Sprintf("a transaction open for %d min", i-1)
 		switch i {
@@ -99,9 +100,9 @@ type stretch struct {
 // course delivers for minutes and returns what it did at the beginning, in each
 // minute from 0 to 3 while a transaction was open, and after that; or at the same moments
 // without that transaction.
-func course(ctx context.Context, b *bed, o options, to *sink, pid int, url string, open bool) (out []stretch) {
+func course(ctx context.Context, b *bed, to *sink, pid int, url string, open bool) (out []stretch) {
 	to.post("/clear")
-	m := startDeliverer(b, queueOptions{Kind: "postgres", URL: url, Target: to.url + "/in/old", Concurrency: o.atOnce})
+	m := start(b, delivererRole, queueOptions{Kind: "postgres", URL: url, Target: to.url + "/in/old", Concurrency: rateAtOnce})
 	defer m.end()
 	to.await(ctx, 1, time.Minute)
 	next := func() {
@@ -115,9 +116,7 @@ func course(ctx context.Context, b *bed, o options, to *sink, pid int, url strin
 	}
 	next()
 	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		b.Fatalf("bench: %v", err)
-	}
+	b.check(err, "connecting")
 	defer conn.Close(ctx)
 	if open {
 		if _, err = conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err == nil {
@@ -132,9 +131,7 @@ func course(ctx context.Context, b *bed, o options, to *sink, pid int, url strin
 	if open && err == nil {
 		_, err = conn.Exec(ctx, "COMMIT")
 	}
-	if err != nil {
-		b.Fatalf("bench: the transaction beside: %v", err)
-	}
+	b.check(err, "the transaction beside")
 	next()
 	return out
 }
@@ -142,21 +139,12 @@ func course(ctx context.Context, b *bed, o options, to *sink, pid int, url strin
 // copyOf is a new database with all that is in another one.
 func copyOf(ctx context.Context, b *bed, server *realserver.PostgresServer, url, name string) string {
 	conn, err := pgx.Connect(ctx, server.URL())
-	if err != nil {
-		b.Fatalf("bench: %v", err)
-	}
+	b.check(err, "connecting")
 	defer conn.Close(ctx)
 	from, err := pgx.ParseConfig(url)
-	if err != nil {
-		b.Fatalf("bench: %v", err)
-	}
+	b.check(err, "reading a URL")
 	sql := fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY file_copy", name, from.Database)
-	if _, err := conn.Exec(ctx, sql); err != nil {
-		b.Fatalf("bench: %s: %v", sql, err)
-	}
+	_, err = conn.Exec(ctx, sql)
+	b.check(err, "%s", sql)
 	return strings.Replace(url, "/"+from.Database, "/"+name, 1)
 }
-
-// snapshotPer is how many batches each of the thousand keys has: enough for the
-// minutes that the section takes.
-const snapshotPer = 3000

@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
@@ -39,6 +38,44 @@ func openQueues(ctx context.Context, url string) (queueStore, error) {
 		return nil, fmt.Errorf("the store %s has no queues", url)
 	}
 	return q, nil
+}
+
+// delivererRole delivers a queue until it is told "stop", or its standard input
+// is closed. It says ready, stopping and stopped.
+const delivererRole = "deliverer"
+
+// queueOptions tell a process what to deliver, and where.
+type queueOptions struct {
+	Kind        string // a store's, or "river"
+	URL         string
+	Target      string // URL that it posts to
+	Concurrency int
+	First       time.Duration // windows; 0 for the defaults
+	Second      time.Duration
+	Most        int    // keys claimed at once; 0 for the default
+	Asked       string // URL to ask about a batch before it is sent again; "" where that is safe at once
+}
+
+func runDeliverer(c *child, o queueOptions) error {
+	stop := make(chan struct{})
+	stopping := sync.OnceFunc(func() {
+		c.say(saidStopping)
+		close(stop)
+	})
+	go func() {
+		c.each(func([]string) { stopping() })
+		stopping()
+	}()
+	run := deliver
+	if o.Kind == riverKind {
+		run = riverRun
+	}
+	counts, err := run(context.Background(), o, stop, func() { c.say(saidReady) })
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	c.say(saidStopped, counts)
+	return nil
 }
 
 // deliver runs a dispatcher until stop is closed, and tells its counts.
@@ -93,9 +130,7 @@ func makeQueue(ctx context.Context, b *bed, url string) {
 		defer st.Close()
 		err = st.QueueAdmin().CreateQueue(ctx, queueName)
 	}
-	if err != nil {
-		b.Fatalf("bench: making a queue: %v", err)
-	}
+	b.check(err, "making a queue")
 }
 
 // fillers enqueue side by side where the database gains by it.
@@ -112,24 +147,16 @@ func fill(ctx context.Context, b *bed, url string, keys, per int) {
 	for side := range sides {
 		all.Go(func() {
 			st, err := openQueues(ctx, url)
-			if err != nil {
-				b.Fatalf("bench: %v", err)
-			}
+			b.check(err, "opening the store")
 			defer st.Close()
 			// Each has keys of its own, so that their order is that of the numbers.
 			fillKeys(ctx, b, st, keys*side/sides, keys*(side+1)/sides, per)
 		})
 	}
 	all.Wait()
-	if strings.HasPrefix(url, "sqlite:") {
-		return
+	if sides > 1 {
+		settle(ctx, b, url)
 	}
-	pool, err := pgxpool.New(ctx, url)
-	if err != nil {
-		b.Fatalf("bench: %v", err)
-	}
-	defer pool.Close()
-	settle(ctx, b, pool)
 }
 
 func fillKeys(ctx context.Context, b *bed, st queueStore, from, to, per int) {
@@ -139,9 +166,8 @@ func fillKeys(ctx context.Context, b *bed, st queueStore, from, to, per int) {
 			for k := first; k < min(to, first+claim.MaxKeys); k++ {
 				batches = append(batches, post(keyName(k), n, 0))
 			}
-			if _, err := st.QueueAdmin().Add(ctx, batches); err != nil {
-				b.Fatalf("bench: enqueueing: %v", err)
-			}
+			_, err := st.QueueAdmin().Add(ctx, batches)
+			b.check(err, "enqueueing")
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
@@ -52,19 +53,12 @@ func enqueueModes() []enqueueMode {
 	}
 }
 
-// committed is what one run of a mode gave.
-type committed struct {
-	perSecond float64
-	server    time.Duration // of a processor, for one transaction
-}
-
 // enqueue measures how many transactions that enqueue one batch each are
 // committed in a second.
 func enqueue(ctx context.Context, b *bed, o options, r *Report) {
 	to := startSink(b)
 	server := startPostgres(b, nil)
-	pid := postmaster(b, server)
-	got := map[string][]committed{}
+	got := map[string][]float64{} // a second, by mode
 	for range o.drains {
 		for _, mode := range enqueueModes() {
 			url := server.NewDatabase(b)
@@ -72,47 +66,35 @@ func enqueue(ctx context.Context, b *bed, o options, r *Report) {
 			to.post("/clear")
 			var m *member
 			if mode.gate != "" {
-				m = startDeliverer(b, queueOptions{Kind: "postgres", URL: url, Target: to.url + mode.gate})
+				m = start(b, delivererRole, queueOptions{Kind: "postgres", URL: url, Target: to.url + mode.gate})
 			}
 			commits(ctx, b, e, time.Second) // until its hands are full
-			before := cpuTimes(pid)
-			n, took := commits(ctx, b, e, enqueueFor)
-			c := committed{float64(n) / took.Seconds(), ran(before, cpuTimes(pid)) / time.Duration(n)}
-			got[mode.name] = append(got[mode.name], c)
-			fmt.Fprintf(os.Stderr, "    %s: %s/s, %s µs of server each\n", mode.name, number(c.perSecond), number(micros(c.server)))
+			perSecond := commits(ctx, b, e, enqueueFor)
+			got[mode.name] = append(got[mode.name], perSecond)
+			fmt.Fprintf(os.Stderr, "    %s: %s/s\n", mode.name, number(perSecond))
 			if m != nil {
 				m.kill()
 			}
 			e.close()
 		}
 	}
-	none := median(ratesOf(got[nobody]))
+	none := median(got[nobody])
 	for _, mode := range enqueueModes() {
-		all := got[mode.name]
-		f := Figure{Section: "enqueue", Subject: "postgres", Name: fmt.Sprintf("%d committers, %s", committers, mode.name), Value: median(ratesOf(all)), Unit: "/s", Count: len(all)}
-		if mode.name != nobody {
-			f.Peer, f.Versus = none, "nobody"
+		if mode.name == nobody {
+			continue
 		}
+		all := got[mode.name]
+		f := Figure{Section: "enqueue", Subject: "postgres", Name: fmt.Sprintf("%d committers, %s", committers, mode.name), Value: median(all), Unit: "/s",
+			Peer: none, Versus: "nobody", Count: len(all)}
 		if mode.name == handsFull {
 			f.Least = 0.95 * none
 		}
-		var server []float64
-		for _, c := range all {
-			server = append(server, micros(c.server))
-		}
-		r.add(f, Figure{Section: "enqueue", Subject: "postgres", Name: mode.name + ": processor of the server for each", Value: median(server), Unit: "µs", Count: len(all)})
+		r.add(f)
 	}
 }
 
-func ratesOf(all []committed) (out []float64) {
-	for _, c := range all {
-		out = append(out, c.perSecond)
-	}
-	return out
-}
-
-// commits enqueues from many sides at once.
-func commits(ctx context.Context, b *bed, e enqueuer, during time.Duration) (n int64, took time.Duration) {
+// commits enqueues from many sides at once, and returns how many were committed in a second.
+func commits(ctx context.Context, b *bed, e enqueuer, during time.Duration) (perSecond float64) {
 	var done atomic.Int64
 	var all sync.WaitGroup
 	began := time.Now()
@@ -122,53 +104,35 @@ func commits(ctx context.Context, b *bed, e enqueuer, during time.Duration) (n i
 				key := keyName(rand.N(enqueueKeys))
 				// The sink's judgement of the order is not asked for here.
 				batch := dispatch.Message{Queue: queueName, Key: key, ID: lease.NewID(), ContentType: "application/json", Payload: message(key, 1, 0)}
-				if err := e.add(ctx, batch); err != nil {
-					b.Fatalf("bench: enqueueing: %v", err)
-				}
+				b.check(e.add(ctx, batch), "enqueueing")
 				done.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	return done.Load(), time.Since(began)
+	return float64(done.Load()) / time.Since(began).Seconds()
 }
 
 // riverEnqueuer inserts River's jobs instead, each in a transaction of its own.
 func riverEnqueuer(ctx context.Context, b *bed, url string) enqueuer {
 	riverFill(ctx, b, url, 0, 0)
-	pool := committersPool(ctx, b, url, committers)
-	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{})
-	if err != nil {
-		b.Fatalf("bench: River: %v", err)
-	}
-	return enqueuer{close: pool.Close, add: func(ctx context.Context, batch dispatch.Message) error {
-		tx, err := pool.Begin(ctx)
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback(context.WithoutCancel(ctx))
-		if _, err := client.InsertTx(ctx, tx, riverPost{N: 1, Key: batch.Key, Text: padding}, nil); err != nil {
-			return err
-		}
-		return tx.Commit(ctx)
-	}}
+	client, err := river.NewClient(riverpgxv5.New(nil), &river.Config{})
+	b.check(err, "making River's client")
+	return postgresEnqueuer(ctx, b, url, committers, func(ctx context.Context, tx pgx.Tx, batch dispatch.Message) error {
+		_, err := client.InsertTx(ctx, tx, riverPost{N: 1, Key: batch.Key, Text: padding}, nil)
+		return err
+	})
 }
 
 // bareEnqueuer inserts rows into a table with a primary key, and nothing else.
 func bareEnqueuer(ctx context.Context, b *bed, url string) enqueuer {
-	pool := committersPool(ctx, b, url, committers)
-	if _, err := pool.Exec(ctx, "CREATE TABLE bare (id text PRIMARY KEY, key text NOT NULL, payload bytea NOT NULL)"); err != nil {
-		b.Fatalf("bench: %v", err)
-	}
-	return enqueuer{close: pool.Close, add: func(ctx context.Context, batch dispatch.Message) error {
-		tx, err := pool.Begin(ctx)
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback(context.WithoutCancel(ctx))
-		if _, err := tx.Exec(ctx, "INSERT INTO bare VALUES ($1, $2, $3)", batch.ID, batch.Key, batch.Payload); err != nil {
-			return err
-		}
-		return tx.Commit(ctx)
-	}}
+	conn, err := pgx.Connect(ctx, url)
+	b.check(err, "connecting")
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, "CREATE TABLE bare (id text PRIMARY KEY, key text NOT NULL, payload bytea NOT NULL)")
+	b.check(err, "making a table")
+	return postgresEnqueuer(ctx, b, url, committers, func(ctx context.Context, tx pgx.Tx, batch dispatch.Message) error {
+		_, err := tx.Exec(ctx, "INSERT INTO bare VALUES ($1, $2, $3)", batch.ID, batch.Key, batch.Payload)
+		return err
+	})
 }

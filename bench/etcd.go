@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -20,56 +17,45 @@ import (
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
-// serverScheme makes a worker an etcd server: etcd-server:CLIENT_PORT:PEER_PORT:DIR.
-const serverScheme = "etcd-server:"
+// etcdRole is an etcd server with its default settings.
+const etcdRole = "etcd-server"
 
-// startEtcd starts one etcd server in a process of its own, with its default
-// settings, and returns its URL and process id.
-func startEtcd(b *bed) (address string, pid int) {
-	client, peer := realserver.FreePort(b), realserver.FreePort(b)
-	f := startWorker(b, workerOptions{url: fmt.Sprintf("%s%d:%d:%s", serverScheme, client, peer, b.TempDir())})
-	return fmt.Sprintf("etcd://127.0.0.1:%d", client), f.cmd.Process.Pid
+type etcdOptions struct {
+	Client, Peer int // ports
+	Dir          string
 }
 
-// serveEtcd is an etcd server until its input ends or it is told to stop.
-func serveEtcd(where string, say func(string, time.Duration, ...string)) int {
-	err := func() error {
-		parts := strings.SplitN(where, ":", 3)
-		if len(parts) != 3 {
-			return fmt.Errorf("%q names no place for a server", where)
-		}
-		at := func(port string) []url.URL { return []url.URL{{Scheme: "http", Host: "127.0.0.1:" + port}} }
-		cfg := embed.NewConfig()
-		cfg.Dir, cfg.LogLevel = parts[2], "panic"
-		cfg.ListenClientUrls, cfg.AdvertiseClientUrls = at(parts[0]), at(parts[0])
-		cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = at(parts[1]), at(parts[1])
-		cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-		e, err := embed.StartEtcd(cfg)
-		if err != nil {
-			return err
-		}
-		defer e.Close()
-		<-e.Server.ReadyNotify()
-		say(saidReady, 0)
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-		defer stop()
-		go func() {
-			// The parent keeps the other end for as long as it lives.
-			_, _ = os.Stdin.Read(make([]byte, 1))
-			stop()
-		}()
-		select {
-		case err := <-e.Err():
-			return err
-		case <-ctx.Done():
-			return nil
-		}
-	}()
-	if err != nil {
-		say(saidFailed, 0, err.Error())
-		return 1
+// startEtcd starts one etcd server in a process of its own, and returns its URL and process id.
+func startEtcd(b *bed) (address string, pid int) {
+	o := etcdOptions{Client: realserver.FreePort(b), Peer: realserver.FreePort(b), Dir: b.TempDir()}
+	return fmt.Sprintf("etcd://127.0.0.1:%d", o.Client), start(b, etcdRole, o).pid()
+}
+
+// runEtcd is an etcd server until its input ends.
+func runEtcd(c *child, o etcdOptions) error {
+	at := func(port int) []url.URL {
+		return []url.URL{{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", port)}}
 	}
-	return 0
+	cfg := embed.NewConfig()
+	cfg.Dir, cfg.LogLevel = o.Dir, "panic"
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = at(o.Client), at(o.Client)
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = at(o.Peer), at(o.Peer)
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	<-e.Server.ReadyNotify()
+	c.say(saidReady)
+	closed := make(chan struct{})
+	go func() { c.untilClosed(); close(closed) }()
+	select {
+	case err := <-e.Err():
+		return err
+	case <-closed:
+		return nil
+	}
 }
 
 // etcdParty contends with etcd's own election recipe.
@@ -86,15 +72,15 @@ func dialEtcd(address string, more ...grpc.DialOption) (*clientv3.Client, error)
 	})
 }
 
-func newEtcdParty(_ context.Context, w *worker, name string) (*etcdParty, error) {
-	client, err := dialEtcd(w.opt.url, grpc.WithStreamInterceptor(beats(w)))
+func newEtcdParty(w *worker, name string) (*etcdParty, error) {
+	client, err := dialEtcd(w.opt.URL, grpc.WithStreamInterceptor(beats(w)))
 	if err != nil {
 		return nil, err
 	}
 	// The lease counts from when it was granted, too.
 	accepted := w.beat()
 	// etcd counts in whole seconds.
-	session, err := concurrency.NewSession(client, concurrency.WithTTL(int(w.opt.timing.Timeout/time.Second)))
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(int(w.opt.Timing.Timeout/time.Second)))
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +123,6 @@ type beating struct {
 }
 
 func (s *beating) SendMsg(m any) error {
-	s.w.calls.add("renew")
 	accepted := s.w.beat()
 	select {
 	case s.sent <- accepted:

@@ -18,43 +18,37 @@ const (
 	mib     = 1 << 20
 )
 
-// footprint builds the program as it is released, and looks at what an idle
-// server of it needs.
-func footprint(ctx context.Context, b *bed, o options, r *Report) {
+// buildProgram builds understudy as make build does.
+func buildProgram(ctx context.Context, b *bed) string {
 	program := filepath.Join(b.TempDir(), "understudy")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./cmd/understudy")
 	build.Dir = ".."
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("bench: building understudy: %v\n%s", err, out)
-	}
+	out, err := build.CombinedOutput()
+	b.check(err, "building understudy: %s", out)
+	return program
+}
+
+// footprint builds the program as it is released, and looks at what an idle
+// server of it needs.
+func footprint(ctx context.Context, b *bed, o options, r *Report) {
+	program := buildProgram(ctx, b)
 	file, err := os.Stat(program)
-	if err != nil {
-		b.Fatalf("bench: %v", err)
-	}
+	b.check(err, "measuring understudy")
 	r.add(Figure{Section: "footprint", Subject: "binary", Name: "size", Value: float64(file.Size()) / mib, Unit: "MiB", Bound: 28})
 
-	type server struct {
-		place
-		proc *realserver.Process
-	}
-	var servers []server
-	for _, p := range startAll(b, o.kinds) {
-		if p.kind == peerKind {
-			servers = append(servers, server{p, nil})
-			continue
+	servers := map[string]*realserver.Process{}
+	for _, kind := range o.kinds {
+		if kind != peerKind {
+			servers[kind] = serve(b, program, startOne(b, kind))
 		}
-		servers = append(servers, server{p, serve(b, program, p)})
 	}
 	time.Sleep(idleFor)
-	for _, s := range servers {
-		f := Figure{Section: "footprint", Subject: s.kind, Name: fmt.Sprintf("idle server, resident after %v", idleFor), Unit: "MiB"}
-		if s.proc == nil {
-			f.Value = float64(residentMemory(s.pid)) / mib
-		} else {
-			f.Value, f.Bound = float64(residentMemory(s.proc.Pid()))/mib, 24
+	for _, kind := range o.kinds {
+		if server := servers[kind]; server != nil {
+			r.add(Figure{Section: "footprint", Subject: kind, Name: fmt.Sprintf("idle server, resident after %v", idleFor),
+				Value: float64(residentMemory(server.Pid())) / mib, Unit: "MiB", Bound: 24})
 		}
-		r.add(f)
 	}
 }
 

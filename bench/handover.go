@@ -17,16 +17,15 @@ type pair struct {
 	role             string
 	primary, standby *member
 	times            sample
-	losses           int // roles that a living primary lost
 }
 
 func newPair(b *bed, p place, role string, o workerOptions) *pair {
-	o.url, o.parties = p.url, 1
-	pair := &pair{place: p, role: role, primary: startWorker(b, o)}
+	o.URL, o.Parties = p.url, 1
+	pair := &pair{place: p, role: role, primary: start(b, workerRole, o)}
 	pair.primary.tell("campaign %s 0s", role)
 	pair.primary.await(saidStarted, time.Minute)
-	o.first = 1
-	pair.standby = startWorker(b, o)
+	o.First = 1
+	pair.standby = start(b, workerRole, o)
 	return pair
 }
 
@@ -36,7 +35,7 @@ func newPair(b *bed, p place, role string, o workerOptions) *pair {
 func handOver(ctx context.Context, b *bed, o options, r *Report) {
 	var pairs []*pair
 	for _, p := range startAll(b, o.kinds) {
-		pairs = append(pairs, newPair(b, p, "bench", workerOptions{timing: lease.Timing{}.WithDefaults()}))
+		pairs = append(pairs, newPair(b, p, "bench", workerOptions{Timing: lease.Timing{}.WithDefaults()}))
 	}
 	for range o.rounds {
 		for _, p := range pairs {

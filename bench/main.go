@@ -13,55 +13,35 @@ import (
 
 // options are the command line's.
 type options struct {
-	only    []string // sections or groups of them to run; all when empty
-	kinds   []string // stores and peers to measure
-	rounds  int      // measurements per figure, where each takes long
-	leases  []int    // how many a session holds while its cost is measured
-	crowd   int      // instances on one PostgreSQL
-	json    string   // file for the figures
-	doc     string   // file to put the tables into …
-	block   string   // … and which block of it
-	from    string   // file of figures to show instead of taking any
-	cpuProf string   // file for a profile of the cost section
-	drains  int      // measurements per figure of a queue, the cache or the monitor
-	atOnce  int      // submissions of a queue under way at once
-	fails   int      // outages and switchovers of a shard to measure, each with new processes
+	only   []string // sections or groups of them to run; all when empty
+	kinds  []string // stores and peers to measure
+	rounds int      // measurements per figure, where each takes long
+	crowd  int      // instances on one PostgreSQL
+	json   string   // file for the figures
+	doc    string   // file to put the tables into …
+	block  string   // … and which block of it
+	from   string   // file of figures to show instead of taking any
+	drains int      // measurements per figure of a queue, the cache or the monitor
+	fails  int      // outages and switchovers of a shard to measure, each with new processes
 }
 
 func main() {
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case workerArg:
-			os.Exit(workerMain(os.Args[2:]))
-		case deliverArg:
-			os.Exit(deliverMain(os.Args[2:]))
-		case sinkArg:
-			os.Exit(sinkMain())
-		case loadArg:
-			os.Exit(loadMain(os.Args[2:]))
-		case bareArg:
-			os.Exit(bareMain())
-		case spinArg:
-			os.Exit(spinMain())
-		case shardFleetArg:
-			os.Exit(shardFleetMain(os.Args[2:]))
-		case beatsArg:
-			os.Exit(beatsMain(os.Args[2:]))
+	if len(os.Args) == 3 {
+		if run := processRoles()[os.Args[1]]; run != nil {
+			os.Exit(runRole(run, os.Args[2]))
 		}
 	}
-	o := options{leases: []int{1, 1000, 100_000}}
+	var o options
 	only := flag.String("only", "", "sections or groups of them to run, separated by commas: leases (handover,takeover,cost,crowd,footprint), queues (rate,enqueue,latency,backlog,snapshot,claims), cache (hot,cold,busy,lost,reload), monitor (intake,silence,killed,million), shard (node,host,silent,hung,crash,switchover,agent,many)")
 	kinds := flag.String("kinds", "sqlite,postgres,redis,etcd", "what to measure, separated by commas")
 	flag.IntVar(&o.rounds, "rounds", 120, "hand-overs and takeovers to measure per store")
 	flag.IntVar(&o.crowd, "crowd", 1000, "instances on one PostgreSQL")
 	flag.IntVar(&o.drains, "drains", 5, "measurements per figure of a queue, the cache or the monitor")
-	flag.IntVar(&o.atOnce, "at-once", rateAtOnce, "submissions under way at once, ours and River's")
 	flag.IntVar(&o.fails, "fails", 10, "outages and switchovers of a shard to measure of each kind")
 	flag.StringVar(&o.json, "json", "results.json", "file to write the figures to, \"\" for none")
 	flag.StringVar(&o.doc, "doc", "", "Markdown file to put the tables into")
 	flag.StringVar(&o.block, "block", "figures", "`name` of the block of that file that the tables replace: it stands between the lines \"<!-- name: written by bench -doc -->\" and \"<!-- end of name -->\"")
 	flag.StringVar(&o.from, "from", "", "show the figures of this file instead of taking any")
-	flag.StringVar(&o.cpuProf, "cpuprofile", "", "file to write a profile of this process during the section \"cost\" to")
 	flag.Parse()
 	o.only, o.kinds = list(*only), list(*kinds)
 
@@ -90,7 +70,8 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	return r.write(os.Stdout)
+	r.write(os.Stdout, false)
+	return nil
 }
 
 func measure(ctx context.Context, o options) *Report {
@@ -131,7 +112,7 @@ func sections() []section {
 		{"queues", "snapshot", snapshot}, {"queues", "claims", claims},
 		{"cache", "hot", hot}, {"cache", "cold", cold}, {"cache", "busy", busy}, {"cache", "lost", lost}, {"cache", "reload", reload},
 		{"monitor", "intake", takeIn}, {"monitor", "silence", silence}, {"monitor", "killed", killed}, {"monitor", "million", million},
-		{"shard", "node", shardOutage("node")}, {"shard", "host", shardOutage("host")}, {"shard", "silent", shardOutage("silent")}, {"shard", "hung", shardOutage("hung")},
+		{"shard", "node", shardOutage(nodeOutage)}, {"shard", "host", shardOutage(hostOutage)}, {"shard", "silent", shardOutage(silentOutage)}, {"shard", "hung", shardOutage(hungOutage)},
 		{"shard", "crash", shardCrash}, {"shard", "switchover", shardSwitchover}, {"shard", "agent", shardAgents}, {"shard", "many", shardMany},
 	}
 }

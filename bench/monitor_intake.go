@@ -41,31 +41,24 @@ func takeIn(ctx context.Context, b *bed, o options, r *Report) {
 	for _, kind := range []string{"postgres", "sqlite"} {
 		g := newRig(ctx, b, kind)
 		in := g.start(fleetFlag)
-		addLoad(r, "intake", kind+" at the start")
-		var others []float64
 		for i, shape := range beatShapes {
 			shape.o.Address, shape.o.Event, shape.o.Sources = in.address, fleetEvent, beatSources
-			sender := startBeats(b, shape.o)
+			sender := start(b, senderRole, shape.o)
 			if i == 0 { // they are learned, and each row of theirs takes the place that it keeps
-				learned := tellLots(b, sender, "once 0 %d", beatSources)
-				r.add(Figure{Section: "intake", Subject: kind, Name: "first beats, of sources that are learned", Value: learned.rate(), Unit: "/s", Count: learned.Count})
+				tellLots(b, sender, "once 0 %d", beatSources)
 				tellLots(b, sender, "hammer 5s")
 			}
 			var all []beaten
 			for range o.drains {
-				m := g.meter(in, sender)
+				m := g.meter(in)
 				got := tellLots(b, sender, "hammer %v", beatsFor)
 				one := beaten{got, m.read()}
-				fmt.Fprintf(os.Stderr, "    %s/s, p99 %v; instance %s, server %s, sender %s µs each; others %s cores\n", number(got.rate()), got.P99.Round(time.Microsecond),
-					number(one.each("instance")), number(one.each("server")), number(one.each("sender")), number(one.others))
+				fmt.Fprintf(os.Stderr, "    %s/s, p99 %v\n", number(got.rate()), got.P99.Round(time.Microsecond))
 				all = append(all, one)
-				others = append(others, one.others)
 			}
 			sender.end()
 			addBeats(r, kind, shape.name, shape.least[kind], all)
 		}
-		r.add(Figure{Section: "intake", Subject: kind, Name: "resident memory of the instance", Value: float64(residentMemory(in.pid())) / mib, Unit: "MiB"})
-		addBusy(r, "intake", others...)
 		in.stop()
 	}
 }
@@ -79,12 +72,8 @@ func addBeats(r *Report, kind, name string, least float64, all []beaten) {
 		r.add(Figure{Section: "intake", Subject: kind, Name: name + ": " + what, Value: median(values), Unit: unit, Least: least, Count: len(all)})
 	}
 	add("stored", "/s", least, func(b beaten) float64 { return b.rate() })
-	add("until a request is answered, p50", "ms", 0, func(b beaten) float64 { return millis(b.P50) })
-	add("until a request is answered, p99", "ms", 0, func(b beaten) float64 { return millis(b.P99) })
-	for _, who := range []string{"instance", "server", "sender"} {
-		if who == "server" && kind == "sqlite" {
-			continue
-		}
-		add("processor for each: "+who, "µs", 0, func(b beaten) float64 { return b.each(who) })
+	add("processor for each: instance", "µs", 0, func(b beaten) float64 { return b.each("instance") })
+	if kind != "sqlite" {
+		add("processor for each: server", "µs", 0, func(b beaten) float64 { return b.each("server") })
 	}
 }

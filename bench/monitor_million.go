@@ -41,48 +41,39 @@ func million(ctx context.Context, b *bed, o options, r *Report) {
 	in.stop()
 	g.fillMillion(ctx)
 
-	addLoad(r, "million", "at the start")
 	began := time.Now()
 	in = g.start(fleetFlag)
 	waitFor(b, "the instance looks after all partitions", func() bool { return in.metric("partitions") >= monitor.Partitions })
-	sender := startBeats(b, beatOptions{Address: in.address, Event: fleetEvent, Way: byArray, Each: beatArray, Conns: 4, Sources: millionSources})
+	sender := start(b, senderRole, beatOptions{Address: in.address, Event: fleetEvent, Way: byArray, Each: beatArray, Conns: 4, Sources: millionSources})
 	tellLots(b, sender, "once 0 1")
 	r.add(Figure{Section: "million", Subject: "postgres", Name: "start-up: until the first beat is stored, and all are looked after", Value: time.Since(began).Seconds(), Unit: "s", Bound: 5})
 
-	met := tellLots(b, sender, "once 0 %d", millionSources)
-	r.add(Figure{Section: "million", Subject: "postgres", Name: "the first beat of each since then: stored", Value: met.rate(), Unit: "/s", Count: met.Count})
+	tellLots(b, sender, "once 0 %d", millionSources)
 	rate := float64(millionSources) / millionEvery.Seconds()
 	tellLots(b, sender, "pace 10s %f", rate)
 	judged := in.metric("judged_total")
-	m := g.meter(in, sender)
+	m := g.meter(in)
 	got := tellLots(b, sender, "pace %v %f", millionFor, rate)
 	u := m.read()
 	judged = (in.metric("judged_total") - judged) / u.took.Seconds()
 	fmt.Fprintf(os.Stderr, "    %s beats and %s judged a second; p99 of a request %v\n", number(got.rate()), number(judged), got.P99.Round(time.Millisecond))
-	r.add(Figure{Section: "million", Subject: "postgres", Name: "beats stored", Value: got.rate(), Unit: "/s", Count: got.Count},
-		Figure{Section: "million", Subject: "postgres", Name: "sources judged", Value: judged, Unit: "/s"},
-		Figure{Section: "million", Subject: "postgres", Name: "instance, its intake included, of one core", Value: 100 * u.share("instance"), Unit: "%", Bound: 25},
-		Figure{Section: "million", Subject: "postgres", Name: "PostgreSQL, of one core", Value: 100 * u.share("server"), Unit: "%"},
+	r.add(Figure{Section: "million", Subject: "postgres", Name: "instance, its intake included, of one core", Value: u.share("instance"), Unit: "%", Bound: 25},
+		Figure{Section: "million", Subject: "postgres", Name: "PostgreSQL, of one core", Value: u.share("server"), Unit: "%"},
 		Figure{Section: "million", Subject: "postgres", Name: "resident memory of the instance", Value: float64(residentMemory(in.pid())) / mib, Unit: "MiB", Bound: 300},
 		Figure{Section: "million", Subject: "postgres", Name: "false alarms", Value: in.metric(`turns_total{turn="ONSET"}`), Limited: true, Count: millionSources})
-	addBusy(r, "million", u.others)
 	in.stop()
 }
 
 func (g *rig) fillMillion(ctx context.Context) {
 	conn, err := pgx.Connect(ctx, g.store.url)
-	if err != nil {
-		g.b.Fatalf("bench: %v", err)
-	}
+	g.b.check(err, "connecting")
 	defer conn.Close(ctx)
 	began := time.Now()
 	for _, sql := range preload {
-		if _, err := conn.Exec(ctx, sql, time.Now().UnixMicro(), millionSources); err != nil {
-			g.b.Fatalf("bench: %s: %v", sql, err)
-		}
+		_, err := conn.Exec(ctx, sql, time.Now().UnixMicro(), millionSources)
+		g.b.check(err, "%s", sql)
 	}
-	if _, err := conn.Exec(ctx, "VACUUM (ANALYZE) understudy.monitor_source, understudy.monitor_beat, understudy.monitor_due"); err != nil {
-		g.b.Fatalf("bench: %v", err)
-	}
+	_, err = conn.Exec(ctx, "VACUUM (ANALYZE) understudy.monitor_source, understudy.monitor_beat, understudy.monitor_due")
+	g.b.check(err, "cleaning up")
 	fmt.Fprintf(os.Stderr, "    %d sources made in %v\n", millionSources, time.Since(began).Round(time.Second))
 }

@@ -6,11 +6,8 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -49,7 +46,7 @@ func (in *instance) stop() { in.proc.Stop(syscall.SIGTERM) }
 
 // metric of the monitor, or -1 while it does not serve.
 func (in *instance) metric(name string) float64 {
-	v, err := (&cachePeer{http: in.address}).metric("understudy_monitor_" + name)
+	v, err := metric(in.address, "understudy_monitor_"+name)
 	if err != nil {
 		return -1
 	}
@@ -77,9 +74,7 @@ type alarmSink struct {
 
 func startAlarmSink(b *bed) *alarmSink {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatalf("bench: %v", err)
-	}
+	b.check(err, "listening")
 	s := &alarmSink{url: "http://" + listener.Addr().String()}
 	s.forget()
 	server := &http.Server{Handler: s}
@@ -167,75 +162,37 @@ func (s *alarmSink) twice() int {
 
 // meter tells who used the processors since it was made.
 type meter struct {
-	b      *bed
 	began  time.Time
 	pids   map[string]int
 	before map[string]map[int]time.Duration
-	busy   time.Duration
 }
 
 // used is what a meter read.
 type used struct {
-	took   time.Duration
-	of     map[string]time.Duration
-	others float64 // cores that other work on this machine took
+	took time.Duration
+	of   map[string]time.Duration
 }
 
-// startMeter watches processes, with their children, by what they are called; this
-// program is among them.
-func startMeter(b *bed, pids map[string]int) *meter {
-	m := &meter{b: b, pids: pids, before: map[string]map[int]time.Duration{}}
-	m.pids["bench"] = os.Getpid()
-	for name := range m.pids {
-		m.before[name] = m.times(name)
+// startMeter watches processes, with their children, by what they are called.
+func startMeter(pids map[string]int) *meter {
+	m := &meter{pids: pids, before: map[string]map[int]time.Duration{}}
+	for name, pid := range pids {
+		m.before[name] = cpuTimes(pid)
 	}
-	m.busy, m.began = busyTime(), time.Now()
+	m.began = time.Now()
 	return m
-}
-
-func (m *meter) times(name string) map[int]time.Duration {
-	if pid := m.pids[name]; pid != os.Getpid() {
-		return cpuTimes(pid)
-	}
-	own, _ := ranFor(os.Getpid()) // its children are counted by their own names
-	return map[int]time.Duration{0: own}
 }
 
 func (m *meter) read() used {
 	u := used{took: time.Since(m.began), of: map[string]time.Duration{}}
-	rest := busyTime() - m.busy
-	for name := range m.pids {
-		u.of[name] = ran(m.before[name], m.times(name))
-		rest -= u.of[name]
+	for name, pid := range m.pids {
+		u.of[name] = ran(m.before[name], cpuTimes(pid))
 	}
-	u.others = max(0, rest.Seconds()/u.took.Seconds())
 	return u
 }
 
-// share of one core that a process took.
-func (u used) share(name string) float64 { return u.of[name].Seconds() / u.took.Seconds() }
-
-// busyTime is how long all processors did not idle since the machine started.
-func busyTime() (sum time.Duration) {
-	data, _ := os.ReadFile("/proc/stat")
-	line, _, _ := strings.Cut(string(data), "\n")
-	for i, word := range strings.Fields(line) {
-		n, err := strconv.ParseInt(word, 10, 64)
-		if err == nil && i != 4 && i != 5 && i < 9 { // neither idle, nor waiting for a disk; guests are in "user"
-			sum += time.Duration(n) * 10 * time.Millisecond
-		}
-	}
-	return sum
-}
-
-// addBusy records how busy the machine was with other things.
-func addBusy(r *Report, section string, others ...float64) {
-	r.add(Figure{Section: section, Subject: "machine", Name: "other work meanwhile, median", Value: median(others), Unit: "cores", Count: len(others)})
-	addLoad(r, section, "at the end")
-	if median(others) > 0.1 {
-		r.add(Figure{Section: section, Subject: "machine", Name: "**busy: these figures are worse than the program**", Count: len(others)})
-	}
-}
+// share of one core that a process took, in percent.
+func (u used) share(name string) float64 { return 100 * u.of[name].Seconds() / u.took.Seconds() }
 
 // rig is a store with what works on it.
 type rig struct {
@@ -258,11 +215,11 @@ func (g *rig) start(events ...string) *instance {
 	return startInstance(g.b, g.program, g.store.url, args...)
 }
 
-// meter watches an instance, the store's server and who sends.
-func (g *rig) meter(in *instance, sender *member) *meter {
-	pids := map[string]int{"instance": in.pid(), "sender": sender.cmd.Process.Pid}
+// meter watches an instance and the store's server.
+func (g *rig) meter(in *instance) *meter {
+	pids := map[string]int{"instance": in.pid()}
 	if g.store.pid != 0 {
 		pids["server"] = g.store.pid
 	}
-	return startMeter(g.b, pids)
+	return startMeter(pids)
 }

@@ -2,24 +2,19 @@ package main
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"os"
+	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/understudy-ha/understudy/lease"
 )
 
-// beatsArg makes this program send beats. It ends when its standard input is closed.
-// It speaks just enough HTTP, so that it costs the machine as little as may be.
-const beatsArg = "monitor-beats"
+// senderRole sends beats. It speaks just enough HTTP, so that it costs the machine as
+// little as may be.
+const senderRole = "monitor-sender"
 
 // Ways to send beats.
 const (
@@ -36,13 +31,6 @@ type beatOptions struct {
 	Each    int // beats in a request
 	Conns   int // keep-alive connections
 	Sources int
-}
-
-func startBeats(b *bed, o beatOptions) *member {
-	data, _ := json.Marshal(o) // of plain fields, cannot fail
-	m := launch(b, []string{beatsArg, string(data)})
-	m.await(saidReady, time.Minute)
-	return m
 }
 
 func sourceName(i int) string { return fmt.Sprintf("source-%07d", i) }
@@ -114,40 +102,25 @@ func (c *beatConn) roundTrip() error {
 
 // readAccepted reads an answer, which says that all was taken.
 func readAccepted(in *bufio.Reader) error {
-	line, err := in.ReadSlice('\n')
+	status, length, err := readHead(in)
 	if err != nil {
 		return err
 	}
-	status := string(line[:min(len(line), len("HTTP/1.1 200"))])
-	size := -1
-	for {
-		if line, err = in.ReadSlice('\n'); err != nil {
-			return err
-		}
-		if len(line) <= 2 {
-			break
-		}
-		if name, value, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(name, []byte("Content-Length")) {
-			if size, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
-				return err
-			}
-		}
-	}
-	if size < 0 {
+	if length < 0 {
 		return errors.New("an answer without its length")
 	}
-	body, err := in.Peek(min(size, 400))
+	body, err := in.Peek(min(length, 400))
 	said := string(body)
-	if _, e := in.Discard(size); err == nil {
+	if _, e := in.Discard(length); err == nil {
 		err = e
 	}
 	switch {
 	case err != nil:
 		return err
-	case status == "HTTP/1.1 429", status == "HTTP/1.1 503":
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
 		return errBusy
-	case status != "HTTP/1.1 200":
-		return fmt.Errorf("%s: %s", status, said)
+	case status != http.StatusOK:
+		return fmt.Errorf("%d: %s", status, said)
 	}
 	return nil
 }
@@ -251,27 +224,11 @@ func (s *beater) finish(err error, which func(int) int, next func() (int, int)) 
 	return s.all(which, next)
 }
 
-func beatsMain(args []string) int {
-	clock := lease.BootClock()
-	said := &worker{clock: clock}
-	var o beatOptions
-	if err := json.Unmarshal([]byte(args[0]), &o); err != nil {
-		fmt.Fprintln(os.Stderr, "bench beats:", err)
-		return 2
-	}
+func runSender(c *child, o beatOptions) error {
 	s, err := newBeater(o)
 	if err != nil {
-		said.say(saidFailed, clock.Now(), err.Error())
-		return 1
+		return err
 	}
-	said.say(saidReady, clock.Now())
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		out, err := s.obey(strings.Fields(lines.Text()))
-		if err != nil {
-			out.Failed = err.Error()
-		}
-		data, _ := json.Marshal(out)
-		said.say(saidResult, clock.Now(), string(data))
-	}
-	return 0
+	c.answer(s.obey)
+	return nil
 }

@@ -34,9 +34,7 @@ func outages(b *bed, address string, first int, during time.Duration) (n int) {
 	free := make(chan *beatConn, 8)
 	for range cap(free) {
 		c, err := dialBeats(o)
-		if err != nil {
-			b.Fatalf("bench: %v", err)
-		}
+		b.check(err, "connecting")
 		defer c.conn.Close()
 		free <- c
 	}
@@ -49,9 +47,7 @@ func outages(b *bed, address string, first int, during time.Duration) (n int) {
 		c, source := <-free, first+n
 		sending.Go(func() {
 			defer func() { free <- c }()
-			if err := c.send(1, func(int) int { return source }); err != nil {
-				b.Fatalf("bench: a beat: %v", err)
-			}
+			b.check(c.send(1, func(int) int { return source }), "a beat")
 		})
 	}
 	sending.Wait()
@@ -64,23 +60,18 @@ func silence(ctx context.Context, b *bed, o options, r *Report) {
 	for _, kind := range []string{"postgres", "sqlite"} {
 		g := newRig(ctx, b, kind)
 		in := g.start(trickleFlag, crowdFlag)
-		addLoad(r, "silence", kind+" at the start")
-		m := startMeter(b, map[string]int{"instance": in.pid(), "server": g.store.pid})
 		n := outages(b, in.address, 0, trickleFor)
 		told := lates(g.sink.await(b, monitor.Onset, n, time.Minute))
-		quiet := m.read()
 		bounds := map[string]float64{"postgres": 300}
 		for _, f := range []struct {
 			name  string
 			value time.Duration
 			bound float64
-		}{{"p50", told.median(), 0}, {"p99", told.p99(), bounds[kind]}, {"worst", told.max(), 0}} {
+		}{{"p50", told.median(), 0}, {"p99", told.p99(), bounds[kind]}} {
 			r.add(Figure{Section: "silence", Subject: kind, Name: "limit passed until the sink is told, " + f.name, Value: millis(f.value), Unit: "ms", Bound: f.bound, Count: len(told)})
 		}
-		r.add(Figure{Section: "silence", Subject: kind, Name: "instance's share of a core meanwhile", Value: 100 * quiet.share("instance"), Unit: "%"})
-		others := g.crowds(r, in, kind, min(3, o.drains))
+		g.crowds(r, in, kind, min(3, o.drains))
 		r.add(Figure{Section: "silence", Subject: kind, Name: "told twice", Value: float64(g.sink.twice()), Limited: true})
-		addBusy(r, "silence", append(others, quiet.others)...)
 		in.stop()
 	}
 }
@@ -109,16 +100,15 @@ func (g *rig) spread(turn monitor.Transition) time.Duration {
 	return last.Sub(first)
 }
 
-// crowds lets many sources fall silent at once, and return at once. It returns how
-// busy others kept the machine.
-func (g *rig) crowds(r *Report, in *instance, kind string, rounds int) (others []float64) {
-	sender := startBeats(g.b, beatOptions{Address: in.address, Event: crowdEvent, Way: byArray, Each: beatArray, Conns: 4, Sources: crowdSize})
+// crowds lets many sources fall silent at once, and return at once.
+func (g *rig) crowds(r *Report, in *instance, kind string, rounds int) {
+	sender := start(g.b, senderRole, beatOptions{Address: in.address, Event: crowdEvent, Way: byArray, Each: beatArray, Conns: 4, Sources: crowdSize})
 	tellLots(g.b, sender, "once 0 %d", crowdSize) // they are learned
 	got := map[monitor.Transition]sample{}
 	var server, instance []float64
 	for round := range rounds {
 		g.sink.forget()
-		m := g.meter(in, sender)
+		m := g.meter(in)
 		turns := 1
 		if round > 0 { // they beat until all are known to be back, however long that takes
 			turns = 2
@@ -133,7 +123,6 @@ func (g *rig) crowds(r *Report, in *instance, kind string, rounds int) (others [
 		u := m.read()
 		of := float64(turns * crowdSize)
 		server, instance = append(server, micros(u.of["server"])/of), append(instance, micros(u.of["instance"])/of)
-		others = append(others, u.others)
 	}
 	sender.end()
 	for turn, name := range map[monitor.Transition]string{monitor.Onset: "silent", monitor.Abated: "back"} {
@@ -149,7 +138,6 @@ func (g *rig) crowds(r *Report, in *instance, kind string, rounds int) (others [
 	if kind != "sqlite" {
 		r.add(Figure{Section: "silence", Subject: kind, Name: "processor for each alarm: server", Value: median(server), Unit: "µs", Count: len(server)})
 	}
-	return others
 }
 
 const killRounds = 3
@@ -158,15 +146,12 @@ const killRounds = 3
 func killed(ctx context.Context, b *bed, o options, r *Report) {
 	g := newRig(ctx, b, "postgres")
 	stays := g.start(trickleFlag)
-	addLoad(r, "killed", "at the start")
-	var worst, usual sample
-	var others []float64
+	var worst sample
 	first, more := 0, 0
 	for range min(killRounds, o.drains) {
 		dies := g.start()
 		waitFor(b, "both instances have their share", func() bool { return dies.metric("partitions") >= 30 && stays.metric("partitions") >= 30 })
 		g.sink.forget()
-		m := startMeter(b, map[string]int{"stays": stays.pid(), "server": g.store.pid})
 		at := make(chan time.Time, 1)
 		go func() {
 			time.Sleep(3*time.Second + rand.N(time.Second))
@@ -186,15 +171,10 @@ func killed(ctx context.Context, b *bed, o options, r *Report) {
 			}
 		}
 		more += len(all) - n
-		worst, usual = append(worst, after.max()), append(usual, before.median())
-		u := m.read()
-		others = append(others, u.others)
+		worst = append(worst, after.max())
 		fmt.Fprintf(os.Stderr, "    %d alarms; late by %v before, by %v at worst after it was killed\n", len(all), before.median().Round(time.Millisecond), after.max().Round(time.Millisecond))
 	}
 	bound := monitor.DefaultWindow + time.Second
-	r.add(Figure{Section: "killed", Subject: "postgres", Name: "limit passed until the sink is told, before: median", Value: millis(usual.median()), Unit: "ms", Count: len(usual)},
-		Figure{Section: "killed", Subject: "postgres", Name: "the same after one of two is killed: the latest alarm, worst", Value: millis(worst.max()), Unit: "ms", Bound: millis(bound), Count: len(worst)},
-		Figure{Section: "killed", Subject: "postgres", Name: "alarms beyond one for each outage", Value: float64(more), Limited: true, Count: first},
-		Figure{Section: "killed", Subject: "postgres", Name: "alarms that came again, under their ids", Value: float64(g.sink.twice()), Count: first})
-	addBusy(r, "killed", others...)
+	r.add(Figure{Section: "killed", Subject: "postgres", Name: "the same after one of two is killed: the latest alarm, worst", Value: millis(worst.max()), Unit: "ms", Bound: millis(bound), Count: len(worst)},
+		Figure{Section: "killed", Subject: "postgres", Name: "alarms beyond one for each outage", Value: float64(more), Limited: true, Count: first})
 }

@@ -2,10 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/understudy-ha/understudy/elect"
@@ -23,13 +19,13 @@ type understudyParty struct {
 }
 
 func newParty(ctx context.Context, w *worker, name string) (*understudyParty, error) {
-	st, err := open.Open(ctx, w.opt.url, open.Options{})
+	st, err := open.Open(ctx, w.opt.URL, open.Options{})
 	if err != nil {
 		return nil, err
 	}
 	seen := observed{Store: st, w: w}
 	k, err := lease.NewKeeper(lease.KeeperConfig{
-		Store: seen, Roster: seen, Instance: lease.NewInstance(name, ""), Timing: w.opt.timing,
+		Store: seen, Roster: seen, Instance: lease.NewInstance(name, ""), Timing: w.opt.Timing,
 	})
 	if err != nil {
 		return nil, err
@@ -65,21 +61,13 @@ func (p *understudyParty) close() {
 	_ = p.store.Close()
 }
 
-// observed counts the calls to a store, and says those that are asked for.
+// observed says when the session of a party is renewed.
 type observed struct {
 	store.Store
 	w *worker
 }
 
-func (o observed) count(method string, id lease.ID) {
-	o.w.calls.add(method)
-	if id.Key != "" && id.Key == o.w.opt.watched {
-		o.w.say(saidCall, o.w.clock.Now(), method)
-	}
-}
-
 func (o observed) StartSession(ctx context.Context, s lease.Session) (lease.Renewal, error) {
-	o.count("start", lease.ID{})
 	accepted := o.w.beat()
 	r, err := o.Store.StartSession(ctx, s)
 	if err == nil {
@@ -89,59 +77,10 @@ func (o observed) StartSession(ctx context.Context, s lease.Session) (lease.Rene
 }
 
 func (o observed) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
-	o.count("renew", lease.ID{})
 	accepted := o.w.beat()
 	r, err := o.Store.RenewSession(ctx, id)
 	if err == nil {
 		accepted()
 	}
 	return r, err
-}
-
-func (o observed) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
-	o.count("acquire", c.Lease)
-	return o.Store.Acquire(ctx, c)
-}
-
-func (o observed) Release(ctx context.Context, h lease.ReleaseRequest) error {
-	o.count("release", h.Lease)
-	return o.Store.Release(ctx, h)
-}
-
-func (o observed) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
-	o.count("get", id)
-	return o.Store.Get(ctx, id)
-}
-
-func (o observed) Join(ctx context.Context, id lease.ID, session string) error {
-	o.count("join", id)
-	return o.Store.Join(ctx, id, session)
-}
-
-func (o observed) Leave(ctx context.Context, id lease.ID, session string) error {
-	o.count("leave", id)
-	return o.Store.Leave(ctx, id, session)
-}
-
-// counts is how often each method was called.
-type counts struct {
-	mu sync.Mutex
-	n  map[string]int64
-}
-
-func (c *counts) add(method string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n[method]++
-}
-
-func (c *counts) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var words []string
-	for method, n := range c.n {
-		words = append(words, fmt.Sprintf("%s=%d", method, n))
-	}
-	slices.Sort(words)
-	return strings.Join(words, " ")
 }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 )
 
 // Figure is one thing that was measured.
@@ -33,8 +32,8 @@ type Figure struct {
 	Count int `json:"count,omitempty"`
 }
 
-// Holds tells whether the figure keeps its bounds.
-func (f Figure) Holds() bool { return (!f.bounded() || f.Value <= f.Bound) && f.Value >= f.Least }
+// holds tells whether the figure keeps its bounds.
+func (f Figure) holds() bool { return (!f.bounded() || f.Value <= f.Bound) && f.Value >= f.Least }
 
 func (f Figure) bounded() bool { return f.Bound != 0 || f.Limited }
 
@@ -56,42 +55,16 @@ func (r *Report) add(figures ...Figure) {
 	}
 }
 
-// write prints the report as Markdown.
-func (r *Report) write(w io.Writer) error {
-	r.Machine.write(w)
-	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
-	section := ""
-	for _, f := range r.Figures {
-		if f.Section != section {
-			section = f.Section
-			fmt.Fprintf(t, "\n### %s\n\n", section)
-			fmt.Fprintln(t, "| of\t| what\t| measured\t| bound\t| holds\t| beside\t| ratio\t| n\t|")
-			fmt.Fprintln(t, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
-		}
-		bound, holds, peer, n := f.cells()
-		ratio := ""
-		if f.Peer != 0 {
-			ratio = strconv.FormatFloat(f.Value/f.Peer, 'f', 2, 64)
-		}
-		fmt.Fprintf(t, "| %s\t| %s\t| %s %s\t| %s\t| %s\t| %s\t| %s\t| %s\t|\n",
-			f.Subject, f.Name, number(f.Value), f.Unit, bound, holds, peer, ratio, n)
-	}
-	return t.Flush()
-}
-
-// brief prints what a page shows, as one table: figures that have a bound or something beside them. A cell that repeats
-// the one above it is empty, and "…" stands for the same beginning of a name.
-func (r *Report) brief(w io.Writer) {
+// write prints the report as one Markdown table. A cell that repeats the one above it is empty, and "…" stands for the
+// same beginning of a name. With judged, only figures that have a bound or something beside them are shown.
+func (r *Report) write(w io.Writer, judged bool) {
 	r.Machine.write(w)
 	fmt.Fprint(w, "\n||of|what|measured|bound|beside|n|\n|-|-|-|-|-|-|-|\n")
 	var above Figure
 	for _, f := range r.Figures {
-		bound, _, peer, n := f.cells()
-		if bound == "" && peer == "" {
+		bound, peer, n := f.cells()
+		if judged && bound == "" && peer == "" {
 			continue
-		}
-		if !f.Holds() {
-			bound = "**" + bound + "**"
 		}
 		section, subject, name := f.Section, f.Subject, f.Name
 		if section != above.Section {
@@ -121,16 +94,16 @@ func afterSame(above, name string) string {
 	return "… " + name[shared:]
 }
 
-// cells are those of a figure's row that may be empty.
-func (f Figure) cells() (bound, holds, peer, n string) {
+// cells are those of a figure's row that may be empty. A bound that is missed is bold.
+func (f Figure) cells() (bound, peer, n string) {
 	if f.bounded() {
-		bound, holds = "≤ "+number(f.Bound), "yes"
+		bound = "≤ " + number(f.Bound)
 	}
 	if f.Least != 0 {
-		bound, holds = "≥ "+number(f.Least), "yes"
+		bound = "≥ " + number(f.Least)
 	}
-	if !f.Holds() {
-		holds = "**no**"
+	if !f.holds() {
+		bound = "**" + bound + "**"
 	}
 	if f.Peer != 0 {
 		peer = f.Versus + " " + number(f.Peer)
@@ -138,7 +111,7 @@ func (f Figure) cells() (bound, holds, peer, n string) {
 	if f.Count != 0 {
 		n = strconv.Itoa(f.Count)
 	}
-	return bound, holds, peer, n
+	return bound, peer, n
 }
 
 func (r *Report) save(path string) error {
@@ -167,7 +140,7 @@ func (r *Report) document(path, block string) error {
 		return fmt.Errorf("bench: %s lacks the line %q or %q", path, begin, end)
 	}
 	var tables strings.Builder
-	r.brief(&tables)
+	r.write(&tables, true)
 	return os.WriteFile(path, []byte(before+begin+"\n\n"+tables.String()+"\n"+end+after), 0o644)
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
@@ -55,7 +56,7 @@ func (p *riverPoster) Work(ctx context.Context, job *river.Job[riverPost]) error
 
 // riverRun works River's default queue until stop is closed.
 func riverRun(ctx context.Context, o queueOptions, stop <-chan struct{}, started func()) (string, error) {
-	pool, err := riverPool(ctx, o.URL)
+	pool, err := pgxpool.New(ctx, o.URL)
 	if err != nil {
 		return "", err
 	}
@@ -83,51 +84,40 @@ func riverRun(ctx context.Context, o queueOptions, stop <-chan struct{}, started
 	return "", client.Stop(ctx)
 }
 
-func riverPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
-	return pgxpool.New(ctx, url)
-}
-
 // riverFill makes River's tables and puts jobs into them: per messages of each key,
 // the keys in turn, as the other side's are enqueued.
 func riverFill(ctx context.Context, b *bed, url string, keys, per int) {
-	pool, err := riverPool(ctx, url)
-	if err != nil {
-		b.Fatalf("bench: River: %v", err)
-	}
+	pool, err := pgxpool.New(ctx, url)
+	b.check(err, "River")
 	defer pool.Close()
 	driver := riverpgxv5.New(pool)
 	migrator, err := rivermigrate.New(driver, nil)
 	if err == nil {
 		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
 	}
-	if err != nil {
-		b.Fatalf("bench: making River's tables: %v", err)
-	}
+	b.check(err, "making River's tables")
 	client, err := river.NewClient(driver, &river.Config{})
-	if err != nil {
-		b.Fatalf("bench: River: %v", err)
-	}
+	b.check(err, "River")
 	for n := 1; n <= per; n++ {
 		var jobs []river.InsertManyParams
 		for k := range keys {
 			var args riverPost
-			if err := json.Unmarshal(message(keyName(k), n, 0), &args); err != nil {
-				b.Fatalf("bench: a message that cannot be read: %v", err)
-			}
+			b.check(json.Unmarshal(message(keyName(k), n, 0), &args), "a message that cannot be read")
 			jobs = append(jobs, river.InsertManyParams{Args: args})
 		}
-		if _, err := client.InsertManyFast(ctx, jobs); err != nil {
-			b.Fatalf("bench: inserting River's jobs: %v", err)
-		}
+		_, err := client.InsertManyFast(ctx, jobs)
+		b.check(err, "inserting River's jobs")
 	}
-	settle(ctx, b, pool)
+	settle(ctx, b, url)
 }
 
 // settle leaves the server nothing to do for what was put in.
-func settle(ctx context.Context, b *bed, pool *pgxpool.Pool) {
+func settle(ctx context.Context, b *bed, url string) {
+	conn, err := pgx.Connect(ctx, url)
+	b.check(err, "connecting")
+	defer conn.Close(ctx)
 	for _, statement := range []string{"VACUUM (ANALYZE)", "CHECKPOINT"} {
-		if _, err := pool.Exec(ctx, statement); err != nil {
-			b.Fatalf("bench: %s: %v", statement, err)
-		}
+		_, err := conn.Exec(ctx, statement)
+		b.check(err, "%s", statement)
 	}
 }

@@ -4,32 +4,26 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"os"
+	"os/exec"
 	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 )
 
 const (
-	// gentle is a writer's pause between writes, where nothing but the moment counts.
-	gentle = time.Millisecond
-	// settling is how long a writer writes before and after.
-	settling = 300 * time.Millisecond
-	// outageWithin is until an outage should be over, whoever watches.
-	outageWithin = time.Minute
-
-	// Sticky clients stay with the old primary when it goes on.
-	stickyFor     = 3 * time.Second
-	stickyClients = 50
-	stickyBatch   = 16
-	stickyPause   = 50 * time.Millisecond
+	// stickyFor is how long a primary that was stopped goes on.
+	stickyFor = 3 * time.Second
+	// batchWithin bounds a batch of the crowd, which takes its time on a busy machine.
+	batchWithin = 300 * time.Millisecond
+	// fenceWithin is until a fence has closed of which nobody refuses a connection.
+	fenceWithin = 2 * time.Second
+	// ownPeer is what the server does by itself.
+	ownPeer = "Redis FAILOVER"
+	// shardStore is where the agents of several hosts meet.
+	shardStore = "postgres"
 )
 
 // fast is the timing for a takeover after a second of silence; usual is the default.
@@ -49,125 +43,118 @@ type outage struct {
 	strict        bool    // nothing may be accepted by the old primary afterwards
 }
 
-func outagesOfShards() []outage {
-	t := fast().Timeout
-	return []outage{
-		{section: "node", name: "node killed", timing: usual(), signal: syscall.SIGKILL, bound: 150 * time.Millisecond},
-		{section: "host", name: "node and agent killed", timing: fast(), signal: syscall.SIGKILL, both: true, bound: t + 300*time.Millisecond, ratio: 0.6},
-		{section: "silent", name: "node and agent silent", timing: fast(), signal: syscall.SIGSTOP, both: true, bound: max(t, 2*time.Second) + 500*time.Millisecond},
-		{section: "hung", name: "node hung", timing: fast(), signal: syscall.SIGSTOP, bound: t + 500*time.Millisecond, strict: true},
-	}
-}
+// The ways in which a primary fails.
+var (
+	nodeOutage   = outage{section: "node", name: "node killed", timing: usual(), signal: syscall.SIGKILL, bound: 150 * time.Millisecond}
+	hostOutage   = outage{section: "host", name: "node and agent killed", timing: fast(), signal: syscall.SIGKILL, both: true, bound: fast().Timeout + 300*time.Millisecond, ratio: 0.6}
+	silentOutage = outage{section: "silent", name: "node and agent silent", timing: fast(), signal: syscall.SIGSTOP, both: true, bound: fenceWithin + 500*time.Millisecond}
+	hungOutage   = outage{section: "hung", name: "node hung", timing: fast(), signal: syscall.SIGSTOP, bound: fast().Timeout + 500*time.Millisecond, strict: true}
+)
 
-// victim is the primary's processes, found while they answer.
-type victim struct {
-	pid   int
-	agent *realserver.Process // nil if it is spared, or if there is none
-}
-
-func (v victim) signal(s syscall.Signal) {
-	if v.agent != nil {
-		v.agent.Signal(s)
-	}
-	_ = syscall.Kill(v.pid, s)
-}
-
-// came is what came of one outage.
-type came struct {
-	down     time.Duration
-	lost     int // acknowledged before, and gone
-	accepted int // by the old primary, after the new one had accepted something
-}
-
-// shardTrials compares outages of a trio of agents with those of a trio of Sentinels.
+// shardTrials compares changes of primary of a trio of agents with those of a trio of Sentinels.
 type shardTrials struct {
 	b    *bed
 	r    *Report
 	prog agentProgram
-	kind string // of the store
-	n    int    // of the next shard
-
-	serverPid int // of the store; 0 if that is not known
+	n    int // of the next shard
 }
 
-func newShardTrials(ctx context.Context, b *bed, r *Report, program, kind string) *shardTrials {
-	var p place
-	if kind == "postgres" {
-		server := startPostgres(b, map[string]string{"max_connections": "300"})
-		p = place{kind: kind, url: server.NewDatabase(b), pid: postmaster(b, server)}
-	} else {
-		p = startOne(b, kind)
-	}
-	_, shards := openShards(ctx, b, p.url, 2)
-	pid := p.pid
-	if u, err := url.Parse(p.url); kind == "redis" && err == nil {
-		pid, _ = strconv.Atoi(infoField(u.Host, "server", "process_id"))
-	}
-	return &shardTrials{b: b, r: r, kind: kind, serverPid: pid, prog: agentProgram{path: program, store: p.url, registry: shards.Registry()}}
+func newShardTrials(ctx context.Context, b *bed, r *Report) *shardTrials {
+	p := postgresPlace(b, startPostgres(b, map[string]string{"max_connections": "300"}))
+	return &shardTrials{b: b, r: r, prog: agentProgram{path: buildProgram(ctx, b), store: p.url, registry: openRegistry(ctx, b, p.url)}}
 }
 
-// pair starts one of each, both new.
-func (s *shardTrials) pair(timing lease.Timing) (ours, theirs *trio) {
+// startShard starts a new shard of agents.
+func (s *shardTrials) startShard(timing lease.Timing) *trio {
 	s.n++
-	ours = startAgents(s.b, s.prog, fmt.Sprintf("bench-%d", s.n), timing)
-	theirs = startSentinels(s.b, fmt.Sprintf("bench-%d", s.n))
-	ours.ready()
-	theirs.ready()
+	return startAgents(s.b, s.prog, fmt.Sprintf("bench-%d", s.n), timing)
+}
+
+// rounds runs f with new trios of both kinds, in turns, and returns what came of it.
+func (s *shardTrials) rounds(n int, timing lease.Timing, f func(t *trio, ours bool) came) (ours, theirs []came) {
+	for round := range n {
+		mine := s.startShard(timing)
+		peer := startSentinels(s.b, mine.shard)
+		mine.ready()
+		peer.ready()
+		for turn := range 2 {
+			if (round+turn)%2 == 0 {
+				ours = append(ours, f(mine, true))
+			} else {
+				theirs = append(theirs, f(peer, false))
+			}
+		}
+		mine.end()
+		peer.end()
+	}
 	return ours, theirs
 }
 
-// rounds runs f with each of both trios, in turns, and ends them.
-func (s *shardTrials) rounds(n int, timing lease.Timing, f func(t *trio, ours bool)) {
-	for round := range n {
-		ours, theirs := s.pair(timing)
-		for turn := range 2 {
-			if (round+turn)%2 == 0 {
-				f(ours, true)
-			} else {
-				f(theirs, false)
-			}
+// shardOutage measures how long a shard is without a primary, in one of the ways in which one fails.
+func shardOutage(what outage) func(context.Context, *bed, options, *Report) {
+	return func(ctx context.Context, b *bed, o options, r *Report) {
+		s := newShardTrials(ctx, b, r)
+		ours, theirs := s.rounds(o.fails, what.timing, func(t *trio, mine bool) came { return t.suffer(ctx, what) })
+		s.addDown(what.section, what.name+": until the new primary has accepted a write, ", ours, theirs, what.bound)
+		mine, peer := downs(ours), downs(theirs)
+		if what.ratio != 0 {
+			r.add(Figure{Section: what.section, Subject: shardStore, Name: what.name + ": median, as a part of Sentinel's",
+				Value: float64(mine.median()) / float64(peer.median()), Bound: what.ratio, Count: len(mine)})
 		}
-		ours.end()
-		theirs.end()
+		lost := func(c came) int { return c.lost }
+		s.addCounts(what.section, what.name+": acknowledged writes lost, of a writer that waits for each, ", ours, theirs, lost, false)
+		if what.signal == syscall.SIGSTOP {
+			s.addCounts(what.section, what.name+": writes that the old primary accepted afterwards, when it went on, ", ours, theirs, func(c came) int { return c.accepted }, what.strict)
+		}
 	}
 }
 
-// outage measures one kind of outage and reports it.
-func (s *shardTrials) outage(ctx context.Context, o outage, rounds int) {
-	var ours, theirs []came
-	s.rounds(rounds, o.timing, func(t *trio, mine bool) {
-		c := t.suffer(ctx, o)
-		fmt.Fprintf(os.Stderr, "    %-10s %s: %v, %d lost, %d accepted afterwards%s\n", t.who(), o.name, c.down.Round(100*time.Microsecond), c.lost, c.accepted, t.story())
-		if mine {
-			ours = append(ours, c)
-		} else {
-			theirs = append(theirs, c)
+// suffer lets the primary fail, and returns what came of it.
+func (t *trio) suffer(ctx context.Context, o outage) came {
+	victim := t.node(t.primary())
+	pid := victim.pid() // found while it answers
+	signal := func(s syscall.Signal) {
+		if o.both && victim.agent != nil {
+			victim.agent.Signal(s)
 		}
-	})
+		_ = syscall.Kill(pid, s)
+	}
+	c := change{patience: writeWithin, runs: settling + rand.N(o.timing.Interval), strike: func(string) { signal(o.signal) }}
+	if o.signal == syscall.SIGSTOP {
+		c.sticky = true
+		c.afterwards = func() {
+			signal(syscall.SIGCONT)
+			time.Sleep(stickyFor)
+		}
+	}
+	out := t.undergo(ctx, c)
+	t.progress(o.name, out)
+	return out
+}
+
+// progress shows what came of one change.
+func (t *trio) progress(what string, c came) {
+	fmt.Fprintf(os.Stderr, "    %-10s %s: %v, %d of %d lost, %d accepted afterwards\n", t.who(), what, c.down.Round(100*time.Microsecond), c.lost, c.acked, c.accepted)
+}
+
+// addDown reports how long primaries were missing, or writes paused.
+func (s *shardTrials) addDown(section, what string, ours, theirs []came, bound time.Duration) {
 	mine, peer := downs(ours), downs(theirs)
-	what := o.name + ": until the new primary has accepted a write, "
-	f := Figure{Section: o.section, Subject: s.kind, Unit: "ms", Versus: sentinelPeer, Count: len(mine)}
-	f.Name, f.Value, f.Peer, f.Bound = what+"median", millis(mine.median()), millis(peer.median()), millis(o.bound)
+	f := Figure{Section: section, Subject: shardStore, Unit: "ms", Versus: sentinelPeer, Count: len(mine)}
+	f.Name, f.Value, f.Peer, f.Bound = what+"median", millis(mine.median()), millis(peer.median()), millis(bound)
 	s.r.add(f)
 	f.Name, f.Value, f.Peer, f.Bound = what+"worst", millis(mine.max()), millis(peer.max()), 0
 	s.r.add(f)
-	if o.ratio != 0 {
-		s.r.add(Figure{Section: o.section, Subject: s.kind, Name: o.name + ": median, as a part of Sentinel's", Value: float64(mine.median()) / float64(peer.median()), Bound: o.ratio, Count: len(mine)})
-	}
-	s.counts(o.section, o.name+": acknowledged writes lost, of a writer that waits for each, ", ours, theirs, func(c came) int { return c.lost }, false)
-	if o.signal == syscall.SIGSTOP {
-		s.counts(o.section, o.name+": writes that the old primary accepted afterwards, when it went on, ", ours, theirs, func(c came) int { return c.accepted }, o.strict)
-	}
 }
 
-// counts reports median and worst of something that is counted.
-func (s *shardTrials) counts(section, what string, ours, theirs []came, of func(came) int, none bool) {
+// addCounts reports median and worst of something that is counted; none: there should be none of ours.
+func (s *shardTrials) addCounts(section, what string, ours, theirs []came, of func(came) int, none bool) {
 	mine, peer := countsOf(ours, of), countsOf(theirs, of)
 	for _, f := range []struct {
 		name string
 		of   func([]float64) float64
 	}{{"median", median}, {"worst", slices.Max[[]float64]}} {
-		s.r.add(Figure{Section: section, Subject: s.kind, Name: what + f.name, Value: f.of(mine), Limited: none, Count: len(mine)},
+		s.r.add(Figure{Section: section, Subject: shardStore, Name: what + f.name, Value: f.of(mine), Limited: none, Count: len(mine)},
 			Figure{Section: section, Subject: sentinelPeer, Name: what + f.name, Value: f.of(peer), Count: len(peer)})
 	}
 }
@@ -186,141 +173,67 @@ func downs(all []came) (out sample) {
 	return out
 }
 
-func (t *trio) who() string {
-	if t.registry != nil {
-		return "understudy"
-	}
-	return "sentinel"
-}
-
-// suffer lets the primary fail, and returns what came of it.
-func (t *trio) suffer(ctx context.Context, o outage) (c came) {
-	was := t.primary()
-	v := victim{pid: t.node(was).pid()}
-	if o.both {
-		v.agent = t.node(was).agent
-	}
-	h := listen(ctx, t.guides, t.shard)
-	defer h.end()
-	w := &writer{key: "gentle", batch: 1, pause: gentle, patience: writeWithin, newFind: t.finder, herald: h}
-	w.start(ctx)
-	var sticky []*writer
-	if o.signal == syscall.SIGSTOP {
-		sticky = startSticky(ctx, was)
-	}
-	t.await(w, was)
-	time.Sleep(settling + rand.N(o.timing.Interval))
-
-	moment := time.Now()
-	v.signal(o.signal)
-	if t.registry != nil {
-		fmt.Fprintf(os.Stderr, "    struck at %s\n", moment.Format("05.000"))
-	}
-	first := t.awaitNew(w, was, moment)
-	c.down = first.at.Sub(moment)
-	time.Sleep(settling)
-	if o.signal == syscall.SIGSTOP {
-		v.signal(syscall.SIGCONT)
-		time.Sleep(stickyFor)
-	}
-	w.stop()
-	for _, s := range sticky {
-		s.stop()
-		c.accepted += s.countBy(was, first.at)
-	}
-	c.accepted += w.countBy(was, first.at)
-	c.lost = t.lost([]*writer{w})
-	return c
-}
-
-// startSticky starts clients that know one address only, and send batches at an easy pace.
-func startSticky(ctx context.Context, address string) (all []*writer) {
-	for i := range stickyClients {
-		w := &writer{key: fmt.Sprintf("sticky-%d", i), batch: stickyBatch, pause: stickyPause, patience: outageWithin, again: stickyPause,
-			newFind: func() finder { return fixed(address) }}
-		w.start(ctx)
-		all = append(all, w)
-	}
-	return all
-}
-
-// primary, as clients are told.
-func (t *trio) primary() (address string) {
-	find := t.finder()
-	defer find.close()
-	waitFor(t.b, "somebody tells the primary of shard "+t.shard, func() bool {
-		var err error
-		address, err = find.find()
-		return err == nil
+// shardCrash kills a primary under load, and counts what is lost.
+func shardCrash(ctx context.Context, b *bed, o options, r *Report) {
+	s := newShardTrials(ctx, b, r)
+	ours, theirs := s.rounds(o.fails, usual(), func(t *trio, mine bool) came {
+		pid := t.node(t.primary()).pid()
+		c := t.undergo(ctx, change{crowd: true, patience: batchWithin, runs: crowdRuns, strike: func(string) { _ = syscall.Kill(pid, syscall.SIGKILL) }})
+		t.progress("killed under load", c)
+		return c
 	})
-	return address
-}
-
-// await returns when a server has acknowledged a writer's write.
-func (t *trio) await(w *writer, address string) {
-	waitFor(t.b, address+" accepts writes", func() bool { return w.countBy(address, time.Time{}) > 0 })
-}
-
-// awaitNew returns the first write that a new primary acknowledged.
-func (t *trio) awaitNew(w *writer, was string, moment time.Time) ack {
-	for deadline := moment.Add(outageWithin); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if a, ok := w.firstAfter(moment, was); ok {
-			return a
+	const what = "node killed under 50 × 16 writes: "
+	s.addDown("crash", what+"until the new primary has accepted one, ", ours, theirs, 0)
+	s.addCounts("crash", what+"acknowledged writes lost, ", ours, theirs, func(c came) int { return c.lost }, false)
+	acked := [2]float64{}
+	for i, all := range [][]came{ours, theirs} {
+		for _, c := range all {
+			acked[i] += float64(c.acked)
 		}
 	}
-	t.b.Fatalf("bench: shard %s (%s) has no new primary after %v%s\n%s", t.shard, t.who(), outageWithin, t.story(), t.output())
-	return ack{}
+	r.add(Figure{Section: "crash", Subject: shardStore, Name: "acknowledged in all", Value: acked[0], Peer: acked[1], Versus: sentinelPeer})
 }
 
-// output of all processes, for a person who has to find out what went wrong.
-func (t *trio) output() string {
-	var out strings.Builder
-	for i, p := range t.procs {
-		fmt.Fprintf(&out, "--- process %d:\n%s\n", i, p.Output())
+// shardSwitchover measures changes of primary on purpose.
+func shardSwitchover(ctx context.Context, b *bed, o options, r *Report) {
+	s := newShardTrials(ctx, b, r)
+	s.switchover(ctx, "switchover, one writer", false, o.fails)
+	s.switchover(ctx, "switchover, 50 × 16 writes", true, o.fails)
+}
+
+// switchover changes the primary by the command, by Sentinel's, and by the server's own.
+func (s *shardTrials) switchover(ctx context.Context, what string, crowd bool, rounds int) {
+	c := change{crowd: crowd, patience: switchoverWithin, runs: crowdRuns, planned: true}
+	run := func(t *trio, strike func(was string)) came {
+		c.strike = strike
+		out := t.undergo(ctx, c)
+		t.progress(what, out)
+		return out
 	}
-	return out.String()
-}
-
-// lost counts what writers had acknowledged and the present primary does not have.
-func (t *trio) lost(writers []*writer) (sum int) {
-	address := t.primary()
-	var mu sync.Mutex
-	var looking sync.WaitGroup
-	for _, w := range writers {
-		looking.Go(func() {
-			n, _, err := w.lost(address)
-			if err != nil {
-				t.b.Fatalf("bench: reading what was written: %v", err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			sum += n
+	var own []came
+	ours, theirs := s.rounds(rounds, usual(), func(t *trio, mine bool) came {
+		if mine {
+			return run(t, func(string) { t.command(s.prog) })
+		}
+		alone := startAlone(s.b)
+		own = append(own, run(alone, func(was string) {
+			_, err := ask(was, "FAILOVER")
+			s.b.check(err, "FAILOVER")
+		}))
+		alone.end()
+		return run(t, func(string) {
+			_, err := ask(t.guides[0], "SENTINEL", "FAILOVER", t.shard)
+			s.b.check(err, "SENTINEL FAILOVER")
 		})
-	}
-	looking.Wait()
-	return sum
+	})
+	const section = "switchover"
+	s.addDown(section, what+": writes paused, ", ours, theirs, 150*time.Millisecond)
+	s.r.add(Figure{Section: section, Subject: ownPeer, Name: what + ": writes paused, median", Value: millis(downs(own).median()), Unit: "ms", Count: len(own)})
+	s.addCounts(section, what+": acknowledged writes lost, ", ours, theirs, func(c came) int { return c.lost }, true)
 }
 
-// story is what the agents' last plan did, with what each step took.
-func (t *trio) story() string {
-	if t.registry == nil {
-		return ""
-	}
-	row := t.view().Row
-	plan := row.Plan
-	if plan == nil {
-		plan = row.Last
-	}
-	if plan == nil {
-		return "; no plan"
-	}
-	var out strings.Builder
-	fmt.Fprintf(&out, "; %s: %s; began %s,", plan.Kind, plan.Reason, plan.Began.Format("05.000"))
-	for _, s := range plan.Steps {
-		fmt.Fprintf(&out, " %s %v", s.Phase, s.Took.Round(100*time.Microsecond))
-	}
-	if plan.Failed != "" {
-		fmt.Fprintf(&out, " FAILED: %s", plan.Failed)
-	}
-	return out.String()
+// command runs the switchover as a person would.
+func (t *trio) command(p agentProgram) {
+	out, err := exec.Command(p.path, "shard", "switchover", t.shard, "--store", p.store).CombinedOutput()
+	t.b.check(err, "shard switchover: %s\n%s", out, t.output())
 }

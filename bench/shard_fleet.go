@@ -4,21 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
-	"os/exec"
-	"os/signal"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/agent"
@@ -27,63 +21,53 @@ import (
 )
 
 const (
-	// shardFleetArg makes this program a fleet of simulated agents.
-	shardFleetArg = "shard-fleet"
+	// agentsRole is a fleet of simulated agents.
+	agentsRole = "shard-agents"
 	// shardFleet is how many shards a store has.
 	shardFleet = 1000
-	// fleetLanes share the fleet among them, each with connections of its own. On Redis everybody
-	// who waits for a command has a connection, of which a store opens at most 100.
+	// fleetLanes share the fleet among them, each with connections of its own.
 	fleetLanes = 32
 	// fleetSettles is how long it runs before anything is measured.
 	fleetSettles = 10 * time.Second
 )
 
-// shardFleetMain runs simulated agents until its standard input is closed: each reports its
-// node every interval, renews the session of its primary, and waits for commands, as a real one does.
-// It says "ready" when all have reported, and what it did when it ends.
-func shardFleetMain(args []string) int {
-	f := flag.NewFlagSet(shardFleetArg, flag.ContinueOnError)
-	url := f.String("store", "", "")
-	n := f.Int("shards", 0, "")
-	if f.Parse(args) != nil {
-		return 2
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	if err := runShardFleet(ctx, *url, *n); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		return 1
-	}
-	return 0
+// agentsOptions tell a fleet where to work.
+type agentsOptions struct {
+	Store  string
+	Shards int
 }
 
 // fleetTally is what a fleet did.
 type fleetTally struct {
 	reports, failed atomic.Int64
-	mu              sync.Mutex
-	took            sample
 }
 
-func (t *fleetTally) reported(d time.Duration, err error) {
-	if err != nil {
-		if t.failed.Add(1) < 10 {
-			fmt.Fprintln(os.Stderr, "bench: a report:", err)
-		}
-		return
-	}
-	if t.reports.Add(1)%10 == 0 {
-		t.mu.Lock()
-		t.took = append(t.took, d)
-		t.mu.Unlock()
+// fleetResult is what it says of that in the end.
+type fleetResult struct {
+	PerSecond float64
+	Failed    int64
+}
+
+func (t *fleetTally) reported(err error) {
+	if err == nil {
+		t.reports.Add(1)
+	} else if t.failed.Add(1) < 10 {
+		fmt.Fprintln(os.Stderr, "bench: a report:", err)
 	}
 }
 
-func runShardFleet(ctx context.Context, url string, n int) error {
+// runAgents runs simulated agents until its standard input is closed: each reports its
+// node every interval, renews the session of its primary, and waits for commands, as a real one does.
+// It is ready when all have reported, and says what it did when it ends.
+func runAgents(c *child, o agentsOptions) error {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go func() { c.untilClosed(); stop() }()
 	tally := &fleetTally{}
 	var ready, running sync.WaitGroup
 	failed := make(chan error, fleetLanes)
 	for i := range fleetLanes {
-		st, err := open.Open(ctx, url, open.Options{})
+		st, err := open.Open(ctx, o.Store, open.Options{})
 		if err != nil {
 			return err
 		}
@@ -93,7 +77,7 @@ func runShardFleet(ctx context.Context, url string, n int) error {
 			return errors.New("the store keeps no shards")
 		}
 		l := &fleetLane{st: st, shards: shards, tally: tally}
-		for k := i; k < n; k += fleetLanes {
+		for k := i; k < o.Shards; k += fleetLanes {
 			l.fakes = append(l.fakes, newFakeShard(k))
 		}
 		ready.Add(1)
@@ -112,15 +96,14 @@ func runShardFleet(ctx context.Context, url string, n int) error {
 	case <-ctx.Done():
 		return nil
 	}
-	fmt.Println("ready")
+	c.say(saidReady)
 	began := time.Now()
 	tally.reports.Store(0)
 	<-ctx.Done()
 	rate := float64(tally.reports.Load()) / time.Since(began).Seconds()
 	running.Wait()
-	tally.mu.Lock()
-	defer tally.mu.Unlock()
-	fmt.Printf("tally %.0f %d %d %d\n", rate, tally.failed.Load(), tally.took.median().Microseconds(), tally.took.p99().Microseconds())
+	data, _ := json.Marshal(fleetResult{rate, tally.failed.Load()})
+	c.say(saidResult, string(data))
 	return nil
 }
 
@@ -174,15 +157,13 @@ func (l *fleetLane) run(ctx context.Context, ready func()) error {
 		time.Sleep(time.Until(next))
 		a.Txn += int64(mathrand.N(100_000))
 		call, cancel := context.WithTimeout(ctx, usual().Interval)
-		began := time.Now()
 		_, err := l.shards.Registry().Report(call, a.Record, false)
-		took := time.Since(began)
 		if err == nil && a.session != "" {
 			_, err = l.st.RenewSession(call, a.session)
 		}
 		cancel()
 		if ctx.Err() == nil {
-			l.tally.reported(took, err)
+			l.tally.reported(err)
 		}
 	}
 	return nil
@@ -249,80 +230,33 @@ func (s *fakeShard) found(ctx context.Context, st store.Store, shards store.Shar
 // shardMany compares what a shard's outages take on a store of its own with what they take
 // on one with a thousand shards.
 func shardMany(ctx context.Context, b *bed, o options, r *Report) {
-	addLoad(r, "many", "at the start")
-	for _, kind := range shardStores(o) {
-		s := newShardTrials(ctx, b, r, buildProgram(ctx, b), kind)
-		host := outagesOfShards()[1]
-		node := outagesOfShards()[0]
-		alone := map[string]sample{}
-		for _, one := range []outage{node, host} {
-			alone[one.section] = s.few(ctx, one, min(5, o.fails))
-		}
-		f := startShardFleet(b, s.prog.store)
-		pids := map[string]int{"fleet": f.Pid()}
-		if pid := s.serverPid; pid != 0 {
-			pids["server"] = pid
-		}
-		m := startMeter(b, pids)
-		time.Sleep(fleetSettles)
-		u := m.read()
-		for _, one := range []outage{node, host} {
-			got := s.few(ctx, one, o.fails)
-			s.r.add(Figure{Section: "many", Subject: kind, Name: fmt.Sprintf("%s, beside %d shards of 3 nodes: until the new primary has accepted a write, median", one.name, shardFleet-1),
-				Value: millis(got.median()), Unit: "ms", Bound: millis(one.bound), Peer: millis(alone[one.section].median()), Versus: "alone", Count: len(got)},
-				Figure{Section: "many", Subject: kind, Name: one.name + ": worst", Value: millis(got.max()), Unit: "ms", Peer: millis(alone[one.section].max()), Versus: "alone", Count: len(got)})
-		}
-		s.r.add(Figure{Section: "many", Subject: kind, Name: "the store's server meanwhile", Value: 100 * u.share("server"), Unit: "% of a core"},
-			Figure{Section: "many", Subject: kind, Name: "the simulated agents, in one process", Value: 100 * u.share("fleet"), Unit: "% of a core"})
-		f.Stop(syscall.SIGTERM)
-		if words := strings.Fields(lastLine(f.Output(), "tally ")); len(words) == 5 {
-			for i, name := range []string{"reports with renewals, in a second", "of them failed, in all"} {
-				v, _ := strconv.ParseFloat(words[i+1], 64)
-				s.r.add(Figure{Section: "many", Subject: kind, Name: name, Value: v, Limited: i == 1})
-			}
-			for i, name := range []string{"a report's answer, median", "a report's answer, p99"} {
-				v, _ := strconv.ParseFloat(words[i+3], 64)
-				s.r.add(Figure{Section: "many", Subject: kind, Name: name, Value: v / 1000, Unit: "ms"})
-			}
-		}
-		b.clear()
+	s := newShardTrials(ctx, b, r)
+	outages := []outage{nodeOutage, hostOutage}
+	var alone []sample
+	for _, one := range outages {
+		alone = append(alone, s.few(ctx, one, min(5, o.fails)))
 	}
-	addLoad(r, "many", "at the end")
-}
-
-func lastLine(text, prefix string) (out string) {
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, prefix) {
-			out = line
-		}
+	fleet := start(b, agentsRole, agentsOptions{Store: s.prog.store, Shards: shardFleet - 1})
+	time.Sleep(fleetSettles)
+	for i, one := range outages {
+		got := s.few(ctx, one, o.fails)
+		r.add(Figure{Section: "many", Subject: shardStore, Name: fmt.Sprintf("%s, beside %d shards of 3 nodes: until the new primary has accepted a write, median", one.name, shardFleet-1),
+			Value: millis(got.median()), Unit: "ms", Bound: millis(one.bound), Peer: millis(alone[i].median()), Versus: "alone", Count: len(got)},
+			Figure{Section: "many", Subject: shardStore, Name: one.name + ": worst", Value: millis(got.max()), Unit: "ms", Peer: millis(alone[i].max()), Versus: "alone", Count: len(got)})
 	}
-	return out
-}
-
-func startShardFleet(b *bed, url string) *realserver.Process {
-	self, err := os.Executable()
-	if err != nil {
-		b.Fatalf("bench: %v", err)
-	}
-	p := realserver.Start(b, exec.Command(self, shardFleetArg, "-store", url, "-shards", strconv.Itoa(shardFleet-1)))
-	waitFor(b, "all simulated agents have reported", func() bool {
-		if p.Exited() {
-			b.Fatalf("bench: the fleet ended: %s", p.Output())
-		}
-		return strings.Contains(p.Output(), "ready\n")
-	})
-	return p
+	_ = fleet.in.Close()
+	var did fleetResult
+	b.check(json.Unmarshal([]byte(fleet.await(saidResult, time.Minute).more), &did), "reading what the fleet did")
+	r.add(Figure{Section: "many", Subject: shardStore, Name: "reports with renewals, in a second", Value: did.PerSecond},
+		Figure{Section: "many", Subject: shardStore, Name: "of them failed, in all", Value: float64(did.Failed), Limited: true})
 }
 
 // few measures an outage without Sentinels beside it.
 func (s *shardTrials) few(ctx context.Context, o outage, rounds int) (out sample) {
 	for range rounds {
-		s.n++
-		t := startAgents(s.b, s.prog, fmt.Sprintf("bench-%d", s.n), o.timing)
+		t := s.startShard(o.timing)
 		t.ready()
-		c := t.suffer(ctx, o)
-		fmt.Fprintf(os.Stderr, "    %s: %v%s\n", o.name, c.down.Round(100*time.Microsecond), t.story())
-		out = append(out, c.down)
+		out = append(out, t.suffer(ctx, o).down)
 		t.end()
 	}
 	return out
@@ -333,35 +267,24 @@ const agentIdleFor = 20 * time.Second
 
 // shardAgents measures what an agent needs.
 func shardAgents(ctx context.Context, b *bed, o options, r *Report) {
-	for _, kind := range shardStores(o) {
-		s := newShardTrials(ctx, b, r, buildProgram(ctx, b), kind)
-		t := startAgents(b, s.prog, "idle", usual())
-		t.ready()
-		was := t.primary()
-		pids := map[string]int{}
-		for i, n := range t.nodes {
-			pids[strconv.Itoa(i)] = n.agent.Pid()
-		}
-		w := &writer{key: "gentle", batch: 1, pause: gentle, patience: writeWithin, newFind: t.finder}
-		w.start(ctx)
-		time.Sleep(5 * time.Second)
-		m := startMeter(b, pids)
-		time.Sleep(agentIdleFor)
-		u := m.read()
-		var cpu, memory float64
-		for i, n := range t.nodes {
-			share := 100 * u.share(strconv.Itoa(i))
-			role := "a replica's"
-			if n.address == was {
-				role = "the primary's"
-			}
-			fmt.Fprintf(os.Stderr, "    %s agent: %.2f %% of a core, %.1f MiB\n", role, share, float64(residentMemory(n.agent.Pid()))/mib)
-			cpu, memory = max(cpu, share), max(memory, float64(residentMemory(n.agent.Pid()))/mib)
-		}
-		w.stop()
-		r.add(Figure{Section: "agent", Subject: kind, Name: "resident memory of an agent, the largest of 3", Value: memory, Unit: "MiB", Bound: 30, Count: trioSize},
-			Figure{Section: "agent", Subject: kind, Name: "of one core, at an interval of 1 s, the largest of 3", Value: cpu, Unit: "%", Bound: 2, Count: trioSize})
-		t.end()
-		b.clear()
+	s := newShardTrials(ctx, b, r)
+	t := s.startShard(usual())
+	t.ready()
+	pids := map[string]int{}
+	for _, n := range t.nodes {
+		pids[n.address] = n.agent.Pid()
 	}
+	w := &writer{key: "gentle", batch: 1, pause: gentle, patience: writeWithin, newFind: t.finder}
+	w.start(ctx)
+	time.Sleep(5 * time.Second)
+	m := startMeter(pids)
+	time.Sleep(agentIdleFor)
+	u := m.read()
+	var cpu, memory float64
+	for address, pid := range pids {
+		cpu, memory = max(cpu, u.share(address)), max(memory, float64(residentMemory(pid))/mib)
+	}
+	w.stop()
+	r.add(Figure{Section: "agent", Subject: shardStore, Name: "resident memory of an agent, the largest of 3", Value: memory, Unit: "MiB", Bound: 30, Count: trioSize},
+		Figure{Section: "agent", Subject: shardStore, Name: "of one core, at an interval of 1 s, the largest of 3", Value: cpu, Unit: "%", Bound: 2, Count: trioSize})
 }

@@ -66,18 +66,16 @@ type agentProgram struct {
 	registry shard.Registry
 }
 
-// openShards opens a store's registry for the bench itself, and leaves what closes it to the bed.
-func openShards(ctx context.Context, b *bed, url string, connections int) (store.Store, store.Shards) {
-	st, err := open.Open(ctx, url, open.Options{Connections: connections})
-	if err != nil {
-		b.Fatalf("bench: %v", err)
-	}
+// openRegistry opens a store's registry for the bench itself, and leaves what closes it to the bed.
+func openRegistry(ctx context.Context, b *bed, url string) shard.Registry {
+	st, err := open.Open(ctx, url, open.Options{Connections: 2})
+	b.check(err, "opening the store")
 	b.Cleanup(func() { _ = st.Close() })
 	shards, ok := st.(store.Shards)
 	if !ok {
 		b.Fatalf("bench: %s keeps no shards", url)
 	}
-	return st, shards
+	return shards.Registry()
 }
 
 // startAgents starts a new shard: three agents, each of which starts its node.
@@ -142,9 +140,7 @@ func startSentinels(b *bed, name string) *trio {
 		config := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor %s %s %s 2\nsentinel down-after-milliseconds %s %d\n",
 			own, dir, name, host, port, name, sentinelDown.Milliseconds())
 		file := filepath.Join(dir, "sentinel.conf")
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-			b.Fatalf("bench: %v", err)
-		}
+		b.check(os.WriteFile(file, []byte(config), 0o600), "writing Sentinel's file")
 		proc := realserver.Start(b, exec.Command("redis-server", file, "--sentinel"))
 		t.guides, t.procs = append(t.guides, guide), append(t.procs, proc)
 	}
@@ -168,6 +164,13 @@ func (t *trio) ready() {
 		}
 		return t.sentinelsReady()
 	})
+}
+
+func (t *trio) who() string {
+	if t.registry != nil {
+		return "understudy"
+	}
+	return "sentinel"
 }
 
 func (t *trio) view() shard.View {

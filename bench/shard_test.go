@@ -34,15 +34,7 @@ func startPretender(t *testing.T) *pretender {
 	}
 	p := &pretender{Listener: l}
 	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(c)
-		}
-	}()
+	go serveEach(l, p.serve)
 	return p
 }
 

@@ -122,7 +122,6 @@ type writer struct {
 
 	mu   sync.Mutex
 	acks []ack
-	errs map[string]int // refusals, by their first word
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -130,7 +129,6 @@ type writer struct {
 }
 
 func (w *writer) start(ctx context.Context) {
-	w.errs = map[string]int{}
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.done.Go(func() { w.run(ctx) })
 }
@@ -179,9 +177,6 @@ func (w *writer) write(c *respConn, within time.Duration) error {
 			w.acked(ack{seq: first + i, address: c.address, at: time.Now()})
 		case errors.Is(err, errRefusedByServer):
 			failed = err
-			w.mu.Lock()
-			w.errs[strings.Fields(err.Error() + " ?")[3]]++
-			w.mu.Unlock()
 		default:
 			return err
 		}

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
-	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,8 +17,8 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// sinkArg makes this program a sink: an HTTP server that takes what is delivered
-// and judges it. It ends when its standard input is closed.
+// sinkRole is a sink: an HTTP server that takes what is delivered
+// and judges it.
 //
 //	POST /in/WHO      a delivery by WHO, answered with 200
 //	POST /gate/WHO    the same, answered once the gate is open
@@ -29,7 +27,7 @@ import (
 //	POST /clear       forgets everything, and closes the gate
 //	GET  /seen        what came so far (seen)
 //	GET  /first       when each key's first delivery came (map of key to boot-time nanoseconds)
-const sinkArg = "sink"
+const sinkRole = "sink"
 
 // message is the payload of everything that is delivered here: the N-th of its
 // key, from 1, enqueued at a moment of the boot-time clock (0: that is not asked).
@@ -120,8 +118,8 @@ type sinkServer struct {
 	gate atomic.Pointer[chan struct{}]
 }
 
-func sinkMain() int {
-	s := &sinkServer{clock: lease.BootClock(), seed: maphash.MakeSeed()}
+func runSink(c *child, _ struct{}) error {
+	s := &sinkServer{clock: c.clock, seed: maphash.MakeSeed()}
 	s.clear()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /in/{who}", func(w http.ResponseWriter, r *http.Request) { s.take(w, r) })
@@ -140,16 +138,15 @@ func sinkMain() int {
 	mux.HandleFunc("GET /first", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(s.firsts()) })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench sink:", err)
-		return 1
+		return err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- (&http.Server{Handler: mux}).Serve(l) }()
-	fmt.Println(saidReady, int64(s.clock.Now()), "http://"+l.Addr().String())
-	_, _ = io.Copy(io.Discard, os.Stdin) // until it is closed
+	c.say(saidReady, "http://"+l.Addr().String())
+	c.untilClosed()
 	_ = l.Close()
 	<-ended
-	return 0
+	return nil
 }
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
@@ -248,11 +245,9 @@ type sink struct {
 }
 
 func startSink(b *bed) *sink {
-	m := launch(b, []string{sinkArg})
+	m := launch(b, sinkRole, struct{}{})
 	return &sink{b: b, m: m, url: m.await(saidReady, time.Minute).more, http: http.Client{Timeout: 30 * time.Second}}
 }
-
-func (s *sink) pid() int { return s.m.cmd.Process.Pid }
 
 // post and get talk to the sink's own side; that they fail ends the run.
 func (s *sink) post(path string) { s.call(http.MethodPost, path, nil) }
@@ -269,13 +264,9 @@ func (s *sink) firsts() (out map[string]time.Duration) {
 
 func (s *sink) call(method, path string, out any) {
 	req, err := http.NewRequest(method, s.url+path, nil)
-	if err != nil {
-		s.b.Fatalf("bench: asking the sink: %v", err)
-	}
+	s.b.check(err, "asking the sink")
 	resp, err := s.http.Do(req)
-	if err != nil {
-		s.b.Fatalf("bench: asking the sink: %v", err)
-	}
+	s.b.check(err, "asking the sink")
 	defer resp.Body.Close()
 	if out != nil {
 		err = json.NewDecoder(resp.Body).Decode(out)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,8 +33,7 @@ func startOne(b *bed, kind string) place {
 	case "sqlite":
 		p.url = "sqlite:" + filepath.Join(b.TempDir(), "store.db")
 	case "postgres":
-		server := startPostgres(b, nil)
-		p.url, p.pid = server.NewDatabase(b), postmaster(b, server)
+		p = postgresPlace(b, startPostgres(b, nil))
 	case "redis":
 		server := realserver.Redis(b, realserver.RedisOptions{AppendOnly: true})
 		p.url = server.URL()
@@ -45,27 +45,26 @@ func startOne(b *bed, kind string) place {
 	return p
 }
 
+// postgresPlace is a new database on a server.
+func postgresPlace(b *bed, server *realserver.PostgresServer) place {
+	return place{kind: "postgres", url: server.NewDatabase(b), pid: postmaster(b, server)}
+}
+
 // startPostgres starts a server with the settings that one has when nobody
 // changed them, save those given.
 func startPostgres(tb testing.TB, settings map[string]string) *realserver.PostgresServer {
 	all := map[string]string{"shared_buffers": "128MB", "max_connections": "100"}
-	for name, value := range settings {
-		all[name] = value
-	}
+	maps.Copy(all, settings)
 	return realserver.Postgres(tb, realserver.PostgresOptions{Fsync: true, Settings: all})
 }
 
 // postmaster is the server's first process.
 func postmaster(b *bed, server *realserver.PostgresServer) int {
 	data, err := os.ReadFile(filepath.Join(server.Socket, "data", "postmaster.pid"))
-	if err != nil {
-		b.Fatalf("bench: finding PostgreSQL's process: %v", err)
-	}
+	b.check(err, "finding PostgreSQL's process")
 	first, _, _ := strings.Cut(string(data), "\n")
 	pid, err := strconv.Atoi(first)
-	if err != nil {
-		b.Fatalf("bench: finding PostgreSQL's process: %v", err)
-	}
+	b.check(err, "finding PostgreSQL's process")
 	return pid
 }
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
@@ -23,7 +25,7 @@ const pairsPerStore = 5
 // starts. The primary is killed with SIGKILL at a random moment of its interval.
 func takeOver(ctx context.Context, b *bed, o options, r *Report) {
 	timing := takeoverTiming()
-	worker := workerOptions{timing: timing, beats: true}
+	worker := workerOptions{Timing: timing, Beats: true}
 	var pairs []*pair
 	for _, p := range startAll(b, o.kinds) {
 		for i := range pairsPerStore {
@@ -47,10 +49,9 @@ func takeOver(ctx context.Context, b *bed, o options, r *Report) {
 
 	bound := millis(timing.Timeout + 100*time.Millisecond)
 	worst := millis(timing.WorstTakeover())
-	byKind, losses := map[string]sample{}, map[string]int{}
+	byKind := map[string]sample{}
 	for _, p := range pairs {
 		byKind[p.kind] = append(byKind[p.kind], p.times...)
-		losses[p.kind] += p.losses
 	}
 	peer := byKind[peerKind]
 	for _, kind := range o.kinds {
@@ -66,23 +67,20 @@ func takeOver(ctx context.Context, b *bed, o options, r *Report) {
 			}
 		}
 		r.addTimes("takeover", kind, len(s), len(peer) > 0, figures)
-		if losses[kind] > 0 {
-			r.add(Figure{Section: "takeover", Subject: kind, Name: "roles lost by a primary that lived", Value: float64(losses[kind])})
-		}
 	}
 }
 
 // die kills the primary of a pair, notes when the other one's work started, and
 // starts a new standby. A kill in the middle of a renewal is not counted, nor a
-// pair whose primary had lost its role while it lived: that is counted by itself.
+// pair whose primary had lost its role while it lived.
 func (p *pair) die(b *bed, o workerOptions) {
 	// The standby has looked at the lease by then, and the primary has renewed.
-	time.Sleep(3*o.timing.Interval + rand.N(2*o.timing.Interval))
-	o.url, o.parties = p.url, 1
+	time.Sleep(3*o.Timing.Interval + rand.N(2*o.Timing.Interval))
+	o.URL, o.Parties = p.url, 1
 	early := append(p.primary.drain(), p.standby.drain()...)
 	for _, s := range early {
 		if s.what == saidLost || s.what == saidStarted {
-			p.losses++
+			fmt.Fprintf(os.Stderr, "    %s: a primary that lived lost its role\n", p.kind)
 			p.primary.kill()
 			p.standby.kill()
 			fresh := newPair(b, p.place, p.role, o)
@@ -96,6 +94,6 @@ func (p *pair) die(b *bed, o workerOptions) {
 	if !doubtful {
 		p.times = append(p.times, started.at-renewed)
 	}
-	p.primary, p.standby = p.standby, startWorker(b, o)
+	p.primary, p.standby = p.standby, start(b, workerRole, o)
 	p.standby.tell("campaign %s 0s", p.role)
 }
