@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"testing"
 )
 
 // options are the command line's.
@@ -43,6 +44,8 @@ func main() {
 	flag.StringVar(&o.block, "block", "figures", "`name` of the block of that file that the tables replace: it stands between the lines \"<!-- name: written by bench -doc -->\" and \"<!-- end of name -->\"")
 	flag.StringVar(&o.from, "from", "", "show the figures of this file instead of taking any")
 	flag.Parse()
+	// What starts real servers asks testing.Short; after Parse, so that -h shows no flags of tests.
+	testing.Init()
 	o.only, o.kinds = list(*only), list(*kinds)
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
