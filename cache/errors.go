@@ -14,7 +14,7 @@ var (
 	// ErrPartitioned: no majority of the members can be reached, so nobody may fetch,
 	// and there is no copy that would do. What is held is still given.
 	ErrPartitioned = errors.New("cache: no majority of the peers can be reached")
-	// ErrFailed: the source failed; a [Failure] says how, and when it is asked again.
+	// ErrFailed: the origin failed; a [Failure] says how, and when it is asked again.
 	ErrFailed = errors.New("cache: the source failed")
 	// ErrOverloaded: too much waits already. Ask again a little later, or another peer.
 	ErrOverloaded = errors.New("cache: too many requests wait")
@@ -28,11 +28,11 @@ var (
 	ErrNotMember = errors.New("cache: this peer is not a member")
 	// ErrBroken: this peer cannot do its part, because of its storage or its clock.
 	ErrBroken = errors.New("cache: this peer cannot fetch")
-	// ErrOriginRuns: the source has not returned, although its context has ended.
+	// ErrOriginRuns: the origin has not returned, although its context has ended.
 	ErrOriginRuns = errors.New("cache: the source has not returned although it was told to")
 )
 
-// Causes of the end of a source's context.
+// Causes of the end of an origin's context.
 var (
 	errAuthority = errors.New("cache: the fetch must stop: a majority of the peers no longer vouches that nobody else fetches")
 	errDeadline  = errors.New("cache: the fetch must stop: the source has taken longer than it may")
@@ -40,10 +40,10 @@ var (
 )
 
 // Failure is what is known of a fetch that failed, on this peer or another. It
-// is [ErrFailed], and [ErrNotFound] when the source said so.
+// is [ErrFailed], and [ErrNotFound] when the origin said so.
 type Failure struct {
 	Text       string        // the origin's error, at most 256 bytes
-	RetryAfter time.Duration // when the source may be asked again
+	RetryAfter time.Duration // when the origin may be asked again
 }
 
 // Error implements error.
@@ -57,7 +57,7 @@ func (f *Failure) Is(target error) bool {
 // maxText bounds the text of a failure, which every peer keeps.
 const maxText = 256
 
-// failureText is what peers are told of a source's error. A missing key stays
+// failureText is what peers are told of an origin's error. A missing key stays
 // recognisable: its text begins with that of [ErrNotFound].
 func failureText(err error) string {
 	text := err.Error()

@@ -14,7 +14,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// fetches calls the source: at most limit calls at a time, and one for a key, even
+// fetches calls the origin: at most limit calls at a time, and one for a key, even
 // when an older call has not returned although it was told to. Each call has a
 // timer of its own that ends it when the authority for it does, whatever the rest
 // of the peer is doing.
@@ -28,15 +28,15 @@ type fetches struct {
 	stats    *counters
 	log      *slog.Logger
 
-	mu      sync.Mutex
-	stopped bool
-	calls   map[string][]*call // by key: those that run or wait, in order of terms
-	waiting []*call            // for a free place, in order of arrival
-	running int
-	over    sync.WaitGroup
+	mu         sync.Mutex
+	stopped    bool
+	calls      map[string][]*call // by key: those that run or wait, in order of terms
+	waiting    []*call            // for a free place, in order of arrival
+	running    int
+	goroutines sync.WaitGroup // calls that run, and reports under way
 }
 
-// call is one call of the source, or one that waits for its turn.
+// call is one call of the origin, or one that waits for its turn.
 type call struct {
 	protocol.Fetch
 	ctx    context.Context
@@ -62,7 +62,7 @@ func (f *fetches) start(e protocol.Fetch) {
 	}
 	c := &call{Fetch: e, began: now}
 	if e.Until <= now {
-		f.tell(c, errAuthority)
+		f.reportEnd(c, errAuthority)
 		return
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -91,7 +91,7 @@ func (f *fetches) fill() {
 		default:
 			f.running++
 			c.runs = true
-			f.over.Go(func() { f.run(c) })
+			f.goroutines.Go(func() { f.run(c) })
 		}
 	}
 	clear(f.waiting[len(kept):])
@@ -104,7 +104,7 @@ func (f *fetches) trust(e protocol.Trust) {
 	defer f.mu.Unlock()
 	if c := f.find(e.Key, e.Term); c != nil {
 		c.Until = e.Until
-		f.judge(c)
+		f.checkDeadline(c)
 	}
 }
 
@@ -132,12 +132,12 @@ func (f *fetches) expire(c *call) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !c.ended {
-		f.judge(c)
+		f.checkDeadline(c)
 	}
 }
 
-// judge ends a call whose time is over, and sets the timer of another; f.mu is held.
-func (f *fetches) judge(c *call) {
+// checkDeadline ends a call whose time has come, and sets the timer of another; f.mu is held.
+func (f *fetches) checkDeadline(c *call) {
 	now := f.clock.Now()
 	if left := c.Until - now; left > 0 {
 		c.timer.Reset(left)
@@ -149,14 +149,14 @@ func (f *fetches) judge(c *call) {
 		why = errDeadline
 	}
 	f.end(c, why)
-	f.tell(c, why)
+	f.reportEnd(c, why)
 }
 
-// tell reports a call that ended with its time. The machine counts the same time and
+// reportEnd reports a call that ended with its time. The machine counts the same time and
 // mostly knows; but a promise that it heard of a moment before has it wait for a fetch
-// that is over.
-func (f *fetches) tell(c *call, why error) {
-	f.over.Go(func() { f.report(f.outcome(c, Value{}, why)) })
+// that has ended.
+func (f *fetches) reportEnd(c *call, why error) {
+	f.goroutines.Go(func() { f.report(f.outcome(c, Value{}, why)) })
 }
 
 // end takes the wish for a call back. One that runs keeps its place until it has
@@ -171,7 +171,7 @@ func (f *fetches) end(c *call, why error) {
 	}
 }
 
-// forget takes a call that is over out of its key's list; f.mu is held.
+// forget takes a call that has ended out of its key's list; f.mu is held.
 func (f *fetches) forget(c *call) {
 	list := f.calls[c.Key]
 	list = slices.DeleteFunc(list, func(one *call) bool { return one == c })
@@ -182,7 +182,7 @@ func (f *fetches) forget(c *call) {
 	f.calls[c.Key] = list
 }
 
-// run calls the source, and reports what it returned if that still counts.
+// run calls the origin, and reports what it returned if that still counts.
 func (f *fetches) run(c *call) {
 	f.stats.fetching.Add(1)
 	began := f.clock.Now()
@@ -200,7 +200,7 @@ func (f *fetches) run(c *call) {
 	switch {
 	case c.ended:
 	case now >= c.Until: // its timer is late, as after a suspend; the clock is not
-		f.judge(c)
+		f.checkDeadline(c)
 	default:
 		wanted = true
 		f.end(c, nil)
@@ -231,7 +231,7 @@ func (f *fetches) outcome(c *call, value Value, err error) protocol.Fetched {
 	return out
 }
 
-// ask calls the source and turns whatever it does into a value or an error.
+// ask calls the origin and turns whatever it does into a value or an error.
 func (f *fetches) ask(c *call) (value Value, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -262,15 +262,15 @@ func (f *fetches) stop(within time.Duration) bool {
 		}
 	}
 	f.mu.Unlock()
-	over := make(chan struct{})
+	allEnded := make(chan struct{})
 	go func() {
-		f.over.Wait()
-		close(over)
+		f.goroutines.Wait()
+		close(allEnded)
 	}()
 	timer, stop := f.clock.Timer(within)
 	defer stop()
 	select {
-	case <-over:
+	case <-allEnded:
 		return true
 	case <-timer:
 		return false

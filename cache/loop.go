@@ -12,7 +12,7 @@ import (
 
 // Bounds of the loop.
 const (
-	inboxRoom = 1024 // from peers, sources and links; those who have no room wait
+	inboxRoom = 1024 // from peers, origins and links; those who have no room wait
 	asksRoom  = 1024 // from clients and callers; those who have no room are refused
 	batch     = 256  // events taken without looking at the time
 	maxHeld   = 4096 // effects that wait for the disk; beyond it, the machine waits too
@@ -30,7 +30,7 @@ type event struct {
 
 // loop owns the machine: everything that happens to it, and everything that it
 // wants done, passes here, on one goroutine, which never waits for a network, a
-// disk or a source.
+// disk or an origin.
 type loop struct {
 	*Peer
 	m      *protocol.Machine

@@ -47,10 +47,10 @@ func New(cfg Config) (*Peer, error) {
 }
 
 // Run, which may be called once, loads the storage, listens and serves until ctx
-// ends. Then it ends the fetches under way and waits for the source to return, at
+// ends. Then it ends the fetches under way and waits for the origin to return, at
 // most 10 s, closes its connections, by which the other peers know at once that it has
 // gone, saves what is unsaved, and returns nil when everything it started has stopped.
-// It returns an error when it cannot start, and [ErrOriginRuns] when the source did not
+// It returns an error when it cannot start, and [ErrOriginRuns] when the origin did not
 // return: then the process should end at once.
 func (p *Peer) Run(ctx context.Context) error {
 	if p.started.Swap(true) {
@@ -99,7 +99,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	return failed
 }
 
-// sourceGrace is how long a peer that stops waits for its source.
+// sourceGrace is how long a peer that stops waits for its origin.
 const sourceGrace = 10 * time.Second
 
 // load fills the table from the storage and makes the machine.

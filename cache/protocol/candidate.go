@@ -20,7 +20,7 @@ func (m *Machine) startCandidacy(k *key) {
 		return
 	case m.partitioned || !m.hasQuorum():
 		// Without a majority the election could only time out: the client hears so at once.
-		if m.grace == 0 || m.partitioned {
+		if m.linkGraceUntil == 0 || m.partitioned {
 			m.refuseAll(k, Partitioned, whyPartitioned, m.Timings.Hello)
 		} else {
 			m.schedule(k) // the links may stand in a moment
@@ -40,7 +40,7 @@ func (m *Machine) startCandidacy(k *key) {
 	if !m.ensureCeiling(k.term) {
 		// Not before the ceiling is stored: a restart must find that this term may have been used.
 		m.setState(k, Candidate, "", "")
-		m.waiting = append(m.waiting, k)
+		m.candidaciesAwaitingCeiling = append(m.candidaciesAwaitingCeiling, k)
 		m.schedule(k)
 		return
 	}
@@ -97,7 +97,7 @@ func (m *Machine) countVote(from string, a Answer) {
 	k := m.keys[a.Key]
 	standing := k != nil && k.state == Candidate && k.asked
 	// A yes that cannot win any more still binds its voter: release it, unless it belongs to the fetch under way.
-	if a.Yes && (!standing || a.Term < k.term || k.fresh) && (k == nil || k.state != Fetching || a.Term != k.term) {
+	if a.Yes && (!standing || a.Term < k.term || k.awaitingCopy) && (k == nil || k.state != Fetching || a.Term != k.term) {
 		m.send(from, Release{a.Key, a.Term, true}) // a late vote has no effect
 		return
 	}
@@ -118,9 +118,9 @@ func (m *Machine) countVote(from string, a Answer) {
 	k.highest = max(k.highest, a.Term)
 	k.outbid = k.outbid || !a.Yes && a.Term > k.term
 	if a.Expire > max(m.now.Wall, k.since()) && m.isBelievable(a.Expire) {
-		if !k.fresh {
+		if !k.awaitingCopy {
 			// Nothing is to be fetched: time for the copy to arrive, which may be large.
-			k.fresh, k.best, k.electionEnd, k.repeatAt = true, from, m.now.Boot+m.Timings.AnnounceTimeout, never
+			k.awaitingCopy, k.best, k.electionEnd, k.repeatAt = true, from, m.now.Boot+m.Timings.AnnounceTimeout, never
 			m.send("", Release{k.name, k.term, false})
 			m.send(from, EntryReq{k.name})
 			m.schedule(k)
@@ -135,7 +135,7 @@ func (m *Machine) countVote(from string, a Answer) {
 	}
 	// Every connected peer has answered and one knows a higher term: waiting longer cannot win. Once per
 	// election only, or two candidates would outbid each other without end.
-	if k.outbid && !k.restartedOnce && !k.fresh && len(k.heard) >= m.connected()-1 {
+	if k.outbid && !k.restartedOnce && !k.awaitingCopy && len(k.heard) >= m.connected()-1 {
 		m.restartElection(k)
 		k.restartedOnce = true
 	}
@@ -153,8 +153,8 @@ func (m *Machine) fetchIfWon(k *key) bool {
 			votes++
 		}
 	}
-	if votes < m.members.Majority() || k.fresh {
-		return false // with fresh, the voters have been released: their promises do not bind
+	if votes < m.members.Majority() || k.awaitingCopy {
+		return false // while a copy is awaited, the voters have been released: their promises do not bind
 	}
 	m.counters.Won++
 	m.counters.ElectionTime += m.now.Boot - k.electionBegan
@@ -171,7 +171,7 @@ func (m *Machine) restartElection(k *key) {
 // endCandidacy ends a candidacy: its voters are released, and late votes have no effect,
 // because the term is never reused.
 func (m *Machine) endCandidacy(k *key, why string) {
-	if k.asked && !k.fresh { // otherwise there are no voters, or they were released when a fresh copy was found
+	if k.asked && !k.awaitingCopy { // otherwise there are no voters, or they were released when a fresh copy was found
 		m.send("", Release{k.name, k.term, false})
 	}
 	m.setState(k, Idle, "", why)
@@ -179,13 +179,13 @@ func (m *Machine) endCandidacy(k *key, why string) {
 
 // electionTimedOut is the end of an election that nobody won in time.
 func (m *Machine) electionTimedOut(k *key) {
-	heard, fresh := len(k.heard), k.fresh
+	heard, awaitingCopy := len(k.heard), k.awaitingCopy
 	m.endCandidacy(k, "nobody won")
 	k.round++
 	k.restartedOnce = false
 	switch {
 	case k.round < maxRounds: // try again
-	case fresh:
+	case awaitingCopy:
 		m.refuseAll(k, Broken, "another peer has a copy, and it does not arrive here", m.Timings.FailMin)
 		return
 	case heard+1 < m.members.Majority():

@@ -54,7 +54,7 @@ func (m *Machine) handleUpdate(from string, u Update) {
 		m.abortFetch(k, "another peer has fetched in a higher term")
 	case k.state == Candidate && enough:
 		m.endCandidacy(k, "")
-	case k.state == Candidate && k.fresh && !k.restartedOnce && u.Entry.Expire > m.now.Wall:
+	case k.state == Candidate && k.awaitingCopy && !k.restartedOnce && u.Entry.Expire > m.now.Wall:
 		m.restartElection(k) // what was promised is no better than what is here
 		k.restartedOnce = true
 	case k.state == Follower && u.Entry.Term >= k.term:

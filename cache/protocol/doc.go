@@ -26,8 +26,12 @@
 // voter's answer to a question waits in the same way.
 //
 // A voter that has a fresh copy says so in its [Answer]. The candidate then releases its
-// voters and asks for the copy (countVote, field fresh): the candidacy ends with the [Update],
+// voters and asks for the copy (countVote, field awaitingCopy): the candidacy ends with the [Update],
 // without a fetch.
+//
+// No peer owns a key: any member may stand for it, and outranks (key.go) decides between two
+// candidates. How many calls run at once is the runner's: cache/fetches.go, Config.Fetches; a
+// won key may wait there for a place while its votes stay bound.
 //
 // The voters decide in handleQuestion (what speaks against any vote) and decideVote (what
 // speaks for another candidate). A fetch ends in handleFetched, or early in abortFetch, when

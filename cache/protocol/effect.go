@@ -61,7 +61,9 @@ type Changed struct {
 }
 
 // Fetch calls the origin; it ends with a [Fetched] input of the same term. The call
-// must not outlive Until, which [Trust] moves and [Abort] ends.
+// must not outlive Until, which [Trust] moves and [Abort] ends. How many calls run at once is
+// the runner's (cache/fetches.go, Config.Fetches): a won key may wait there for a place, while
+// its votes stay bound and Until comes nearer.
 type Fetch struct {
 	Key   string
 	Term  int64

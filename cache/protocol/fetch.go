@@ -142,7 +142,7 @@ func (m *Machine) follow(k *key, leader string, a Announce) {
 	if k.state != Follower || !k.leaderFetches || k.leader != leader {
 		why = "follows"
 	}
-	k.term, k.free = a.Term, 0
+	k.term, k.reusableTerm = a.Term, 0
 	m.setState(k, Follower, leader, why)
 	k.leaderFetches, k.votedAt, k.until = true, m.now.Boot, m.now.Boot+m.Timings.AnnounceTimeout
 	m.markUsed(k.name, a.Term)

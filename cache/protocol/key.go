@@ -31,7 +31,7 @@ type key struct {
 	round         int
 	restartedOnce bool   // this election has begun again at once already
 	outbid        bool   // somebody refused because its term is higher
-	fresh         bool   // a fresh copy is elsewhere and was asked for
+	awaitingCopy  bool   // a fresh copy is elsewhere and was asked for
 	best          string // who has the newest copy, newer than ours, or a fresh one
 	bestTime      int64  // when the newest expires
 
@@ -42,8 +42,8 @@ type key struct {
 	promised   map[string]time.Duration // until when each peer votes for nobody else
 	trustEnd   time.Duration
 
-	// free is a term in which this peer's vote was released, and may be given again.
-	free int64
+	// reusableTerm is a term in which this peer's vote was released, and may be given again.
+	reusableTerm int64
 	// wanted is that a fetch is wanted, though nobody may wait for it.
 	wanted        bool
 	highest       int64 // term that others have told
@@ -148,7 +148,7 @@ func (m *Machine) setState(k *key, to State, leader, why string) {
 		k.leaderFetches, k.until = false, 0
 	}
 	if to != Candidate {
-		k.asked, k.heard, k.fresh, k.outbid, k.best, k.bestTime = false, nil, false, false, "", 0
+		k.asked, k.heard, k.awaitingCopy, k.outbid, k.best, k.bestTime = false, nil, false, false, "", 0
 	}
 	if to != Fetching {
 		k.promised = nil

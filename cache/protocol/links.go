@@ -67,19 +67,19 @@ func (m *Machine) isOriginal(url string) bool {
 
 // linksChanged does what follows when a majority is connected, or no longer is.
 func (m *Machine) linksChanged() {
-	alone := !m.hasQuorum()
-	if alone && !m.alone {
+	without := !m.hasQuorum()
+	if without && !m.noLinkMajority {
 		m.counters.Partitions++
 		m.emit(Moved{Why: whyPartitioned})
 	}
-	m.alone = alone
+	m.noLinkMajority = without
 	if m.Mixed { // peers of the original's count as long as they are connected
 		for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Fetching }) {
 			m.updateTrust(k)
 			m.schedule(k)
 		}
 	}
-	if alone && m.grace != 0 {
+	if without && m.linkGraceUntil != 0 {
 		return
 	}
 	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Idle && (k.wanted || len(k.waiters) > 0) }) {
@@ -91,13 +91,13 @@ func (m *Machine) linksChanged() {
 // forgetDead forgets what, since before a time, binds this peer to one whose process has
 // ended: it cannot be fetching any more.
 func (m *Machine) forgetDead(url string, before time.Duration) {
-	m.parked = slices.DeleteFunc(m.parked, func(h Heard) bool { return h.From == url })
+	m.questionsAwaitingCeiling = slices.DeleteFunc(m.questionsAwaitingCeiling, func(h Heard) bool { return h.From == url })
 	for _, k := range m.keys {
 		if p := k.pending; p != nil && p.from == url && p.at < before {
 			k.pending = nil
 		}
 	}
-	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Candidate && k.fresh && k.best == url }) {
+	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Candidate && k.awaitingCopy && k.best == url }) {
 		m.restartElection(k) // its copy will not come
 	}
 	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Follower && k.leader == url && k.votedAt < before }) {

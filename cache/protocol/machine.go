@@ -59,19 +59,22 @@ type Machine struct {
 	peers   map[string]*peer
 	busy    int // keys for which this peer stands or fetches
 
-	floor   int64 // terms up to it may have been used before the start
-	ceiling int64
-	raising int64   // asked for and not answered; 0: nothing
-	parked  []Heard // questions that wait for the ceiling
-	waiting []*key  // candidacies that wait for the ceiling
+	floor                      int64 // terms up to it may have been used before the start
+	ceiling                    int64
+	raising                    int64 // asked for and not answered; 0: nothing
+	questionsAwaitingCeiling   []Heard
+	candidaciesAwaitingCeiling []*key
 
-	abstain     time.Duration // votes for nobody before
-	grace       time.Duration // whoever asks waits for the links until then
-	helloAt     time.Duration
-	partitioned bool
-	pingAt      time.Duration
-	pongs       map[string]bool
-	alone       bool // no majority was connected at the last look
+	abstain        time.Duration // votes for nobody before
+	linkGraceUntil time.Duration // requests wait for the links until then; 0: no longer
+	helloAt        time.Duration
+	partitioned    bool // an election got too few answers; ends when a majority answers pings
+	pingAt         time.Duration
+	pongs          map[string]bool
+	// noLinkMajority: when the links last changed, fewer than a majority were connected. It follows the links alone,
+	// and serves to count and report each loss once; partitioned is about answers, and can be true of links that
+	// look connected.
+	noLinkMajority bool
 
 	removals removals
 	counters Counters
@@ -80,17 +83,17 @@ type Machine struct {
 // New is a machine at its start: the first Step may come at any time.
 func New(now Now, s Setup) *Machine {
 	m := &Machine{
-		Setup:   s,
-		now:     now,
-		keys:    map[string]*key{},
-		waiters: map[Token]*waiter{},
-		peers:   map[string]*peer{},
-		floor:   max(s.Ceiling, s.Floor),
-		ceiling: s.Ceiling,
-		pongs:   map[string]bool{},
-		helloAt: now.Boot,
-		grace:   now.Boot + s.Timings.AnnounceTimeout,
-		alone:   true,
+		Setup:          s,
+		now:            now,
+		keys:           map[string]*key{},
+		waiters:        map[Token]*waiter{},
+		peers:          map[string]*peer{},
+		floor:          max(s.Ceiling, s.Floor),
+		ceiling:        s.Ceiling,
+		pongs:          map[string]bool{},
+		helloAt:        now.Boot,
+		linkGraceUntil: now.Boot + s.Timings.AnnounceTimeout,
+		noLinkMajority: true,
 	}
 	m.members = NewMembers(s.Members)
 	m.digest, m.listAt = m.members.Digest(), now.Boot
@@ -107,7 +110,7 @@ func New(now Now, s Setup) *Machine {
 	for _, r := range s.Removals {
 		m.dropCopies(r) // what was removed, and stored again at a crash
 	}
-	m.alone = !m.hasQuorum()
+	m.noLinkMajority = !m.hasQuorum()
 	m.kept, m.effects = m.effects, nil
 	return m
 }
@@ -154,8 +157,8 @@ func (m *Machine) Next() time.Duration {
 	if m.isAbstaining() {
 		next = min(next, m.abstain)
 	}
-	if m.grace > m.now.Boot {
-		next = min(next, m.grace)
+	if m.linkGraceUntil > m.now.Boot {
+		next = min(next, m.linkGraceUntil)
 	}
 	return min(next, m.removals.next())
 }
@@ -173,8 +176,8 @@ func (m *Machine) runDue() {
 	if m.partitioned && m.pingAt <= m.now.Boot {
 		m.ping()
 	}
-	if m.grace != 0 && m.grace <= m.now.Boot {
-		m.grace = 0
+	if m.linkGraceUntil != 0 && m.linkGraceUntil <= m.now.Boot {
+		m.linkGraceUntil = 0
 		m.linksChanged()
 	}
 	m.spreadRemovals()
@@ -267,10 +270,10 @@ const fewTerms = 100
 // handleRaised goes on with what waited for the ceiling.
 func (m *Machine) handleRaised(in Raised) {
 	m.raising = 0
-	parked, waiting := m.parked, m.waiting
-	m.parked, m.waiting = nil, nil
+	questions, candidacies := m.questionsAwaitingCeiling, m.candidaciesAwaitingCeiling
+	m.questionsAwaitingCeiling, m.candidaciesAwaitingCeiling = nil, nil
 	if in.Err != "" {
-		for _, k := range waiting {
+		for _, k := range candidacies {
 			if k.state == Candidate && !k.asked {
 				m.setState(k, Idle, "", "terms cannot be stored")
 				m.refuseAll(k, Broken, "this peer cannot store what it must not forget: "+in.Err, m.Timings.FailMin)
@@ -280,10 +283,10 @@ func (m *Machine) handleRaised(in Raised) {
 		return
 	}
 	m.ceiling = max(m.ceiling, in.To)
-	for _, h := range parked {
+	for _, h := range questions {
 		m.handleMessage(h)
 	}
-	for _, k := range waiting {
+	for _, k := range candidacies {
 		if k.state == Candidate && !k.asked {
 			// In the term that has waited, where it still is new: the clock, which has
 			// gone on, may be above the ceiling again.

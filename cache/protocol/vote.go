@@ -34,8 +34,8 @@ func (m *Machine) handleQuestion(from string, q Question) {
 	// A vote is kept in memory only. The stored ceiling makes its term count as used after a restart, so the
 	// answer waits for it.
 	if !m.ensureCeiling(q.Term) {
-		if len(m.parked) < maxActive {
-			m.parked = append(m.parked, Heard{from, q})
+		if len(m.questionsAwaitingCeiling) < maxActive {
+			m.questionsAwaitingCeiling = append(m.questionsAwaitingCeiling, Heard{from, q})
 		}
 		return
 	}
@@ -81,7 +81,7 @@ func (m *Machine) decideVote(k *key, from string, q Question, e Entry) {
 	}
 	// At most one vote in a term: a higher term, or the last one if its vote was released before any fetch. With
 	// nothing used at all any term will do: candidates of the original start in term 0.
-	if used := m.usedTerm(k.name); q.Term > used || used == 0 || q.Term == used && q.Term == k.free {
+	if used := m.usedTerm(k.name); q.Term > used || used == 0 || q.Term == used && q.Term == k.reusableTerm {
 		m.giveVote(k, from, q, e)
 		return
 	}
@@ -92,7 +92,7 @@ func (m *Machine) decideVote(k *key, from string, q Question, e Entry) {
 // giveVote promises to vote for nobody else until the candidate has had its time, or
 // gives it up.
 func (m *Machine) giveVote(k *key, from string, q Question, e Entry) {
-	k.term, k.free = q.Term, 0
+	k.term, k.reusableTerm = q.Term, 0
 	m.setState(k, Follower, from, "votes")
 	k.leaderFetches, k.votedAt, k.until = false, m.now.Boot, m.now.Boot+m.voteDuration(from)
 	m.markUsed(k.name, q.Term) // before the answer: no second vote in this term, whatever follows
@@ -127,7 +127,7 @@ func (m *Machine) handleRelease(from string, r Release) {
 	}
 	// If the sender may have fetched in this term, a second vote in it could lead to a second fetch.
 	if !k.leaderFetches && k.term == r.Term && !r.Used {
-		k.free = r.Term
+		k.reusableTerm = r.Term
 	}
 	m.endFollowing(k, "released")
 }
