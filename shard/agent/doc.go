@@ -31,16 +31,27 @@
 //
 //  1. leaseWatch counts out the session's T; the turn at its end finds the lease lapsed.
 //  2. peerProbe probes the primary, and reporter reports the opinion at once.
-//  3. orchestrator gives the view to [shard.NextAction], which judges: two signals, no veto. One agent takes the
-//     failover lock and writes a plan under a new epoch (phase detaching).
-//  4. reconciler of each replica carries out "detach"; reporter reports where its data stands still.
-//  5. orchestrator writes the chosen node into the plan (phase promoting).
-//  6. reconciler of that node carries out "promote": close the fence, promote, take the lease, write the row, open.
-//     The row that it writes ([shard.Row.WithNewPrimary]) names its node as the primary and moves the plan to phase
-//     following: the promoted agent starts that phase, not the orchestrator.
+//  3. orchestrator gives the view to [shard.NextAction]. There [shard.Judge], secondOpinion and judgeSilence
+//     (shard/judge.go) decide whether the primary can be replaced: two signals, no veto. If it can, planner.next
+//     (shard/planner.go) calls startAutomatic (shard/plan_start.go), which can still refuse: failover is paused,
+//     the primary may still accept writes, the shard is flapping, a failover failed a moment ago, or there is no
+//     candidate. One agent takes the failover lock and writes a plan under a new epoch (phase detaching).
+//  4. reconciler of each replica carries out "detach"; reporter reports where its data stands still. A replica whose
+//     agent is without the store gets no command: leaveWithoutStore (follow.go), also in the turn, detaches it.
+//  5. planner.detaching (shard/plan_phases.go) chooses with choosePrimary (shard/choose.go); orchestrator writes the
+//     chosen node into the plan (phase promoting).
+//  6. reconciler of that node carries out "promote" (promote.go): close the fence, promote, take the lease, write the
+//     row, open. If a better candidate has left the old primary since then ([shard.Plan.LaterBetterCandidate]), it does
+//     not write the row, and does not open. The row that it writes ([shard.Row.WithNewPrimary]) names its node as the primary and
+//     moves the plan to phase following: the promoted agent starts that phase, not the orchestrator.
 //  7. orchestrator sees phase following in the row, sends the others "follow", and ends the plan.
 //
 // Each step is one call from the turn into one component, which returns to the turn.
+//
+// Two knobs say how long a primary may be silent or gone: T (Timing.Timeout), after which its session has lapsed, and
+// [Config].RestartGrace, in which its process may be back before its death is reported. Another wait before a failover
+// is a field of [shard.Policy] that shard/judge.go uses, with its flag in internal/shardagent/flags.go; it does not
+// belong in leaseWatch, which only reports when a lease can be taken.
 //
 // # How it fails
 //
