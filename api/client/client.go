@@ -98,11 +98,11 @@ func (c *Client) History(ctx context.Context, q Query) ([]apitype.Event, error) 
 
 // pathOf is the path of an operation, with its parts escaped.
 func pathOf(parts ...string) string {
-	path := "/v1"
+	escaped := []string{"/v1"}
 	for _, part := range parts {
-		path += "/" + url.PathEscape(part)
+		escaped = append(escaped, url.PathEscape(part))
 	}
-	return path
+	return strings.Join(escaped, "/")
 }
 
 // values is a query of names and values in turn. Zero values are left out.
