@@ -92,7 +92,7 @@ func (s *Server) getPayload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// messageAction is what a person or a program may do with one message.
+// messageAction is what an operator or a program may do with one message.
 func (s *Server) messageAction(action dispatch.Action) handler {
 	return inJSON(func(r *http.Request) (out apitype.MessageAction, err error) {
 		queue, id, err := messageID(r)

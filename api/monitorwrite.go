@@ -11,7 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/monitor/intake"
 )
 
-// action does what a person asked for with what the path names.
+// action does what an operator asked for with what the path names.
 func (p *monitorPart) action(verb monitor.ActionType) handler {
 	return inJSON(func(r *http.Request) (out apitype.MonitorDone, err error) {
 		body, err := bodyOf[apitype.MonitorAction](r)

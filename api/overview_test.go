@@ -76,7 +76,7 @@ func TestOverviewOfRolesAndQueues(t *testing.T) {
 		{Part: "queue", Subject: "orders", Item: "a", ID: "a0", Severity: "bad", What: "Blocked: no such account"},
 	}
 	if diff := cmp.Diff(wanted, needs); diff != "" {
-		t.Errorf("what needs a person (-want +got):\n%s", diff)
+		t.Errorf("what needs an operator (-want +got):\n%s", diff)
 	}
 	c := v.Changes
 	if c.Total < 4 || c.More || !c.Since.Equal(v.At.Add(-time.Hour)) {

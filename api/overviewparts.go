@@ -13,7 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/shard"
 )
 
-// Severities of what needs a person; in the order of their names.
+// Severities of what needs an operator; in the order of their names.
 const (
 	bad  = "bad"
 	warn = "warn"

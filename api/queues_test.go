@@ -96,7 +96,7 @@ func (g *queueRig) settle(key string, r dispatch.Result) {
 	g.t.Fatalf("%s is not among %v", key, claims)
 }
 
-// block leaves the head of a key waiting for a person.
+// block leaves the head of a key waiting for an operator.
 func (g *queueRig) block(key string) {
 	g.t.Helper()
 	g.settle(key, dispatch.Result{State: dispatch.Failed, After: dispatch.Block, Code: 422, Detail: "no such account"})

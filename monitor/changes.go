@@ -17,9 +17,9 @@ type changeBuilder struct {
 // wallTime is a time by the store's wall clock.
 func (t *changeBuilder) wallTime(m StoreTime) time.Time { return t.scan.Wall.Add(-t.scan.Now.Sub(m)) }
 
-func (t *changeBuilder) build(e *Check, c *Candidate) SourceChange {
+func (t *changeBuilder) build(check *Check, c *Candidate) SourceChange {
 	c.Now, c.Wall = t.scan.Now, t.scan.Wall
-	v := e.Evaluate(c.Facts)
+	v := check.Evaluate(c.Facts)
 	change := SourceChange{
 		ID: c.ID, Rev: c.Rev, BeatRev: c.BeatRev, CheckRev: c.CheckRev,
 		Transition: v.Transition, Due: v.Due, WellSince: v.WellSince, At: t.wallTime(v.At),
@@ -30,36 +30,36 @@ func (t *changeBuilder) build(e *Check, c *Candidate) SourceChange {
 	case Resume, Return:
 		change.ExpectedFrom = v.At
 	case Onset:
-		t.onset(e, c, v, &change)
+		t.onset(check, c, v, &change)
 	case Abated, Retire, Forget:
 		if c.Alarm != "" {
-			t.end(e, c, v, &change)
+			t.end(check, c, v, &change)
 		}
 	}
 	return change
 }
 
 // onset starts an alarm. One that may be reported with others is held: no sink hears of it yet.
-func (t *changeBuilder) onset(e *Check, c *Candidate, v Evaluation, change *SourceChange) {
+func (t *changeBuilder) onset(check *Check, c *Candidate, v Evaluation, change *SourceChange) {
 	change.Alarm, change.Reason = t.id(), v.Reason
-	m := t.message(e, c, change.Alarm, v.Reason)
+	m := t.message(check, c, change.Alarm, v.Reason)
 	m.Started, m.Raised = change.At, t.scan.Wall
-	if value := m.Labels[e.GroupBy]; e.GroupBy != "" && value != "" {
-		change.Group = groupKey(e.Name, value)
+	if value := m.Labels[check.GroupBy]; check.GroupBy != "" && value != "" {
+		change.Group = groupKey(check.Name, value)
 		return
 	}
 	change.Notifications = m.Notifications(t.sinks)
 }
 
 // end ends an alarm. Sinks always see ONSET before ABATED.
-func (t *changeBuilder) end(e *Check, c *Candidate, v Evaluation, change *SourceChange) {
+func (t *changeBuilder) end(check *Check, c *Candidate, v Evaluation, change *SourceChange) {
 	change.Alarm, change.Reason = c.Alarm, c.Reason
-	if c.Group != "" && !c.Held {
+	if c.Group != "" && !c.AlarmHeld {
 		return // it was reported as a member of its group, whose alarm ends when no member is down
 	}
-	m := t.message(e, c, c.Alarm, c.Reason)
+	m := t.message(check, c, c.Alarm, c.Reason)
 	m.Started, m.Raised, m.LastBeat = c.Started, t.wallTime(c.OnsetAt), nil
-	if c.Held {
+	if c.AlarmHeld {
 		// Its ONSET still waits for others: it goes first, in the same transaction.
 		change.Notifications = m.Notifications(t.sinks)
 	}
@@ -74,8 +74,8 @@ func (t *changeBuilder) end(e *Check, c *Candidate, v Evaluation, change *Source
 }
 
 // message is the ONSET of a source.
-func (t *changeBuilder) message(e *Check, c *Candidate, alarm string, r Reason) AlarmMessage {
-	m := e.message(c.Labels)
+func (t *changeBuilder) message(check *Check, c *Candidate, alarm string, r Reason) AlarmMessage {
+	m := check.message(c.Labels)
 	m.Status, m.RequestID, m.Reason, m.Source = Onset, alarm, r, c.Source
 	if c.LastBeat != 0 {
 		at := t.wallTime(c.LastBeat)
@@ -85,8 +85,8 @@ func (t *changeBuilder) message(e *Check, c *Candidate, alarm string, r Reason) 
 }
 
 // groupKey names a group, so that those of two checks never have the same name.
-func groupKey(event, value string) string {
-	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(event) + "/" + value
+func groupKey(check, value string) string {
+	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(check) + "/" + value
 }
 
 // newRequestID is a random UUID, version 4.

@@ -241,14 +241,14 @@ func (c Configuration) Validate() error {
 		return fmt.Errorf("%w: %d checks; at most %d", lease.ErrInvalid, len(c.Checks), MaxChecks)
 	}
 	seen := map[string]bool{}
-	for _, e := range c.Checks {
-		if err := e.Validate(); err != nil {
+	for _, check := range c.Checks {
+		if err := check.Validate(); err != nil {
 			return err
 		}
-		if seen[e.Name] {
-			return fmt.Errorf("%w: check %q is listed twice", lease.ErrInvalid, e.Name)
+		if seen[check.Name] {
+			return fmt.Errorf("%w: check %q is listed twice", lease.ErrInvalid, check.Name)
 		}
-		seen[e.Name] = true
+		seen[check.Name] = true
 	}
 	for _, d := range c.Declared {
 		if err := d.Validate(); err != nil {

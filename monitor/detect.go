@@ -53,18 +53,18 @@ func (w *Watcher) evaluateDue(ctx context.Context, parts []int) (more bool, err 
 
 // evaluate evaluates the candidates of a scan and makes the changes.
 func (w *Watcher) evaluate(ctx context.Context, l Scan) (made int, err error) {
-	b, err := w.settingsOf(ctx, l.Generation)
+	s, err := w.settingsOf(ctx, l.Generation)
 	if err != nil || len(l.Candidates) == 0 {
 		return 0, err
 	}
-	t := changeBuilder{scan: l, sinks: b.sinks, id: newRequestID}
+	t := changeBuilder{scan: l, sinks: s.sinks, id: newRequestID}
 	changes := make([]SourceChange, 0, len(l.Candidates))
 	for i := range l.Candidates {
 		c := &l.Candidates[i]
 		// The store would refuse the change if the check has changed since it was read: the check is
 		// re-read by the next scan.
-		if e := b.checks[c.CheckID]; e != nil && e.Rev == c.CheckRev {
-			changes = append(changes, t.build(&e.Check, c))
+		if check := s.checks[c.CheckID]; check != nil && check.Rev == c.CheckRev {
+			changes = append(changes, t.build(&check.Check, c))
 		} else {
 			w.invalidateSettings()
 		}

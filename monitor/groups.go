@@ -11,21 +11,21 @@ import (
 // when to run again.
 func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err error) {
 	w.mu.Lock()
-	now, b := w.seen.Add(w.clock.Now()-w.seenAt), w.settings
+	now, s := w.seen.Add(w.clock.Now()-w.seenAt), w.settings
 	w.mu.Unlock()
-	if !b.read {
-		if b, err = w.readSettings(ctx); err != nil {
+	if !s.read {
+		if s, err = w.readSettings(ctx); err != nil {
 			return 0, err // the back-off is what counts
 		}
 	}
 	every = sweepEvery
-	if b.grouped > 0 {
-		every = min(max(b.grouped/4, 100*time.Millisecond), 5*time.Second)
+	if s.grouped > 0 {
+		every = min(max(s.grouped/4, 100*time.Millisecond), 5*time.Second)
 	}
 	held, err := bounded(ctx, w.cfg.Store.HeldGroups)
 	for i := range held {
 		g := &held[i]
-		r, ok := w.groupReport(ctx, b, g, now)
+		r, ok := w.groupReport(ctx, s, g, now)
 		if !ok || err != nil {
 			continue
 		}
@@ -42,12 +42,12 @@ func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err er
 }
 
 // groupReport is what to report of a group now; ok is false for nothing.
-func (w *Watcher) groupReport(ctx context.Context, b settingsCache, g *AlarmGroup, now time.Time) (GroupReport, bool) {
-	e := &Check{Name: g.Check}
-	if known := b.byName[g.Check]; known != nil {
-		e = &known.Check
+func (w *Watcher) groupReport(ctx context.Context, s settingsCache, g *AlarmGroup, now time.Time) (GroupReport, bool) {
+	check := &Check{Name: g.Check}
+	if known := s.byName[g.Check]; known != nil {
+		check = &known.Check
 	}
-	t := groupReporter{check: e, value: strings.TrimPrefix(g.Group, groupKey(g.Check, "")), sinks: b.sinks, now: now}
+	t := groupReporter{check: check, value: strings.TrimPrefix(g.Group, groupKey(g.Check, "")), sinks: s.sinks, now: now}
 	if g.Alarm == "" || len(g.Members) > 0 {
 		return t.members(g)
 	}

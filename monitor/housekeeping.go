@@ -111,7 +111,7 @@ func (c *housekeeping) sweepOnce(ctx context.Context) (every time.Duration, err 
 }
 
 // self is this instance as others are shown it.
-func (w *Watcher) self(session string) (self Member, sweeper bool, b settingsCache) {
+func (w *Watcher) self(session string) (self Member, sweeper bool, s settingsCache) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	self = w.cfg.Self

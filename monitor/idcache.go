@@ -54,9 +54,9 @@ func (k *idCache) hash(text string) digest {
 
 // key is the key of a source. The check's part is rotated, so that check "a", source "b" and check "b",
 // source "a" differ.
-func (k *idCache) key(event digest, source string) digest {
+func (k *idCache) key(check digest, source string) digest {
 	s := k.hash(source)
-	return digest{s[0] + bits.RotateLeft64(event[0], 23), s[1] + bits.RotateLeft64(event[1], 23)}
+	return digest{s[0] + bits.RotateLeft64(check[0], 23), s[1] + bits.RotateLeft64(check[1], 23)}
 }
 
 // found is what is known of a source.
@@ -68,10 +68,10 @@ type found struct {
 	unknown     bool // the store did not know it, a moment ago
 }
 
-func (k *idCache) find(now time.Duration, event, source string) found {
-	e, ok := k.checks[event]
+func (k *idCache) find(now time.Duration, check, source string) found {
+	e, ok := k.checks[check]
 	if !ok {
-		e.digest = k.hash(event)
+		e.digest = k.hash(check)
 	}
 	f := found{key: k.key(e.digest, source), checkKnown: ok, senderClock: e.senderClock}
 	if f.id = k.young[f.key]; f.id != 0 {

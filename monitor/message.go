@@ -43,14 +43,14 @@ type AlarmMessage struct {
 // MaxMembers is how many members of a group a message names.
 const MaxMembers = 1000
 
-// message is what all messages about an event have in common.
-func (e *Check) message(labels map[string]string) AlarmMessage {
+// message is what all messages about a check have in common.
+func (c *Check) message(labels map[string]string) AlarmMessage {
 	m := AlarmMessage{
-		Event: e.Name, Severity: e.Severity, Tags: e.Tags, ControlLoop: e.ControlLoop,
-		Labels: maps.Clone(e.Labels), Limit: e.Limit().String(),
+		Event: c.Name, Severity: c.Severity, Tags: c.Tags, ControlLoop: c.ControlLoop,
+		Labels: maps.Clone(c.Labels), Limit: c.Limit().String(),
 	}
-	if e.Schedule != "" {
-		m.Limit = e.Schedule
+	if c.Schedule != "" {
+		m.Limit = c.Schedule
 	}
 	if m.Labels == nil {
 		m.Labels = map[string]string{}

@@ -190,10 +190,10 @@ type Candidate struct {
 	// A change is made only if all three are still the same.
 	Rev, BeatRev, CheckRev int64
 	Facts
-	// Held: its alarm waits to be reported with others. Group is the ID of the group's alarm that it was
+	// AlarmHeld: its alarm waits to be reported with others. Group is the ID of the group's alarm that it was
 	// reported with.
-	Held  bool
-	Group string
+	AlarmHeld bool
+	Group     string
 	// Started is when the current outage began, by the wall clock.
 	Started time.Time
 }

@@ -287,10 +287,10 @@ type settingsCache struct {
 // settingsOf returns the configuration of a generation, or of a later one.
 func (w *Watcher) settingsOf(ctx context.Context, generation int64) (settingsCache, error) {
 	w.mu.Lock()
-	b := w.settings
+	s := w.settings
 	w.mu.Unlock()
-	if b.read && b.generation == generation {
-		return b, nil
+	if s.read && s.generation == generation {
+		return s, nil
 	}
 	return w.readSettings(ctx)
 }
@@ -310,27 +310,27 @@ func (w *Watcher) noteStoreTime(l Scan) {
 }
 
 func (w *Watcher) readSettings(ctx context.Context) (settingsCache, error) {
-	s, err := bounded(ctx, w.cfg.Store.Settings)
+	stored, err := bounded(ctx, w.cfg.Store.Settings)
 	if err != nil {
 		return settingsCache{}, err
 	}
-	b := settingsCache{generation: s.Generation, read: true, checks: map[int64]*StoredCheck{}, byName: map[string]*StoredCheck{}, sinks: s.Sinks}
-	for i := range s.Checks {
-		e := &s.Checks[i]
-		b.checks[e.ID] = e
-		if old := b.byName[e.Name]; old == nil || old.Removed {
-			b.byName[e.Name] = e
+	s := settingsCache{generation: stored.Generation, read: true, checks: map[int64]*StoredCheck{}, byName: map[string]*StoredCheck{}, sinks: stored.Sinks}
+	for i := range stored.Checks {
+		c := &stored.Checks[i]
+		s.checks[c.ID] = c
+		if old := s.byName[c.Name]; old == nil || old.Removed {
+			s.byName[c.Name] = c
 		}
-		if e.GroupBy != "" && (b.grouped == 0 || e.GroupWait < b.grouped) {
-			b.grouped = e.GroupWait
+		if c.GroupBy != "" && (s.grouped == 0 || c.GroupWait < s.grouped) {
+			s.grouped = c.GroupWait
 		}
 	}
 	w.mu.Lock()
-	changed := b.generation != w.settings.generation
-	w.settings = b
+	changed := s.generation != w.settings.generation
+	w.settings = s
 	w.mu.Unlock()
 	if changed {
 		wake(w.wakeHousekeeping)
 	}
-	return b, nil
+	return s, nil
 }

@@ -7,7 +7,7 @@ type Finding struct {
 	Check   string `json:"check"`
 	Verdict string `json:"verdict"` // ok, warn or bad
 	Says    string `json:"says"`
-	// Do is what a person can do about it, and See where that is explained.
+	// Do is what an operator can do about it, and See where that is explained.
 	Do  string `json:"do,omitempty"`
 	See string `json:"see,omitempty"`
 }

@@ -78,7 +78,7 @@ func judgeShard(s apitype.Shard) (out []Finding) {
 	}
 	for _, n := range s.Nodes {
 		if n.Primary && members > 1 && n.AgentLives && !n.Armed {
-			say(warn("shard", "the fence of its primary is not armed: if it fell silent, a person would have to decide").
+			say(warn("shard", "the fence of its primary is not armed: if it fell silent, an operator would have to decide").
 				withAdvice(shardBook+"#stuck", "see that a replica follows: understudy shard topology %s", s.Name))
 		}
 	}

@@ -120,10 +120,10 @@ func testHeld(b *bench) {
 		b.Errorf("%+v", g)
 	}
 	b.beat(ids...)
-	if c := b.candidate(ids[0]); !c.Held || c.Group != "" {
+	if c := b.candidate(ids[0]); !c.AlarmHeld || c.Group != "" {
 		b.Errorf("a held one: %+v", c)
 	}
-	if c := b.candidate(ids[2]); c.Held || c.Group != "" {
+	if c := b.candidate(ids[2]); c.AlarmHeld || c.Group != "" {
 		b.Errorf("one that is not: %+v", c)
 	}
 	b.abate(ids[0])
@@ -148,7 +148,7 @@ func testReported(b *bench) {
 		}
 	}
 	b.beat(ids...)
-	if c := b.candidate(ids[0]); c.Held || c.Group != group {
+	if c := b.candidate(ids[0]); c.AlarmHeld || c.Group != group {
 		b.Errorf("a member: %+v", c)
 	}
 	if b.rig.Sent != nil {
@@ -167,7 +167,7 @@ func testReportedAlone(b *bench) {
 		}
 	}
 	b.beat(ids...)
-	if c := b.candidate(ids[0]); c.Held || c.Group != "" {
+	if c := b.candidate(ids[0]); c.AlarmHeld || c.Group != "" {
 		b.Errorf("%+v", c)
 	}
 	if b.rig.Sent != nil {

@@ -56,7 +56,7 @@ func testOutage(b *bench) {
 	b.step(time.Hour)
 	b.beat(id)
 	back := b.candidate(id)
-	if back.Alarm != c.Alarm || back.Reason != monitor.Silent || !near(back.Now.Sub(back.OnsetAt), time.Hour) || !back.Started.Equal(a.Started) || back.State != monitor.Down || back.Held || back.Group != "" {
+	if back.Alarm != c.Alarm || back.Reason != monitor.Silent || !near(back.Now.Sub(back.OnsetAt), time.Hour) || !back.Started.Equal(a.Started) || back.State != monitor.Down || back.AlarmHeld || back.Group != "" {
 		b.Errorf("candidate %+v", back)
 	}
 	end := b.change(back, monitor.Abated)

@@ -104,7 +104,7 @@ func scanCandidate(r pgx.Row, before []any, after ...any) (c monitor.Candidate, 
 	err = r.Scan(append(append(before, &c.ID, &c.CheckID, &source, &labels,
 		&c.Rev, &c.BeatRev, &c.CheckRev, &state, &alarm, &reason, &c.OnsetAt, &c.RecentOnsets, &c.WellSince, &c.ExpectedFrom, &c.PausedUntil, &c.RetiredAt, &c.RetireRequested,
 		&c.LastBeat, &blindThen, &c.Failing, &c.RunStarted, &c.CheckChanged, &c.Removed,
-		&path, &c.Path.LastSeen, &trust, &gap, &blind, &c.Path.BlindUntil, &c.Held, &group, &started), after...)...)
+		&path, &c.Path.LastSeen, &trust, &gap, &blind, &c.Path.BlindUntil, &c.AlarmHeld, &group, &started), after...)...)
 	if err != nil || c.ID == 0 {
 		return c, err
 	}

@@ -97,7 +97,7 @@
 //
 // The keys of a queue are never deleted, because their numbers must not begin
 // anew: a queue with a new key for every batch grows by some hundred bytes for each.
-// A person's view of all queues reads the row of every key.
+// An operator's view of all queues reads the row of every key.
 //
 // # The monitor
 //

@@ -167,7 +167,7 @@ func (f *factRow) scan(scan scanner, more ...any) (err error) {
 	var blind, started int64
 	dest := []any{&f.ID, &f.CheckID, &f.Source, &f.labels, &f.Rev, &f.State, &f.Alarm, &f.Reason, &f.OnsetAt, &f.WellSince, &f.ExpectedFrom, &f.PausedUntil, &f.RetiredAt, &f.RetireRequested,
 		&f.BeatRev, &f.LastBeat, &blind, &f.path, &f.Failing, &f.RunStarted, &f.CheckRev, &f.CheckChanged, &f.Removed, &f.flaps, &f.window,
-		&f.Held, &f.Group, &started}
+		&f.AlarmHeld, &f.Group, &started}
 	if err := scan(append(dest, more...)...); err != nil {
 		return err
 	}

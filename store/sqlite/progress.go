@@ -129,7 +129,7 @@ func (n *exchange) lost(k *exchangeKey, seq int64) error {
 	return n.save(p)
 }
 
-// blocked records that a key waits for a person.
+// blocked records that a key waits for an operator.
 func (n *exchange) blocked(k *exchangeKey, r dispatch.Result) error {
 	holder := ""
 	if n.me.Instance.ID != "" {

@@ -239,7 +239,7 @@ func (s step) candidate(n *source) monitor.Candidate {
 		Rev: n.rev, BeatRev: n.stamp, CheckRev: n.event.Rev, Facts: s.facts(n),
 	}
 	if n.alarm != nil {
-		c.Held, c.Started = n.alarm.held, n.alarm.Started
+		c.AlarmHeld, c.Started = n.alarm.held, n.alarm.Started
 		if n.alarm.group != nil {
 			c.Group = n.alarm.group.ID
 		}
