@@ -48,14 +48,16 @@
 //
 // functions/lease.sql, function acquire: it locks both sessions and the lease, reads the clock, and first decides
 // whether the contender's own session has lapsed (the verdict 'lapsed') or already holds the lease ('taken'). Only then
-// acquisition_reason says why another may take it, or null ('held'), and assign_lease writes the new term.
+// acquisition_reason says why another may take it, or null ('held'), and assign_lease writes the new term. One of its
+// arguments is p_waited: the contender has counted a whole T by its own clock (lease/takeoverpolicy.go). There
+// 'lapsed' is a reason, and means the holder's session.
 //
 // # Names in SQL
 //
 // Tables, columns and functions keep the names that they were created with. Where Go has another:
 //
 //	SQL                          Go
-//	batch                        message ([dispatch.Message])
+//	monitor:
 //	monitor_event, event         check ([monitor.Check]); the table event is the history
 //	base, event_base             Facts.ExpectedFrom, Facts.CheckChanged
 //	until, ended, asked          Facts.PausedUntil, RetiredAt, RetireRequested
@@ -63,7 +65,36 @@
 //	resumed                      PathStatus.BlindUntil
 //	proof, trust, gap            PathStatus.LastSeen, TrustFor, MaxGap
 //	patience (of a check)        Check.Limit
+//	told (in a WITH)             the heartbeats that were recorded
+//	lease:
+//	shown                        a lease as it is read, with its holder's session ([lease.Lease])
+//	told (in a WITH)             the rows of history that were written
+//	asked, asked_for             a holder was asked to hand over, and to whom
+//	session:
+//	ended                        the session gave its leases up; deadline is when it lapses otherwise
+//	queue:
+//	batch                        message ([dispatch.Message])
+//	tail                         a key's last number, which those that enqueue lock
+//	hold                         in a delivery: until when no other instance takes the key over
+//	over                         needs nothing more: the key's next message may go
+//	aside                        dead-lettered: invalid, failed or cancelled
+//	dry (of mark_idle)           keys that became idle; busy: those whose tail stayed locked
+//	any part:
+//	look                         the pass of a loop: first without locks, then with them
 //	p_patience (an argument)     how long to wait for locks (lockPatience)
+//
+// # A new column of a message
+//
+// A message is read in two places: for operators by recordColumns and scanRecord (queue.go; whole, with payload and
+// trail, in queue_admin.go), and for its delivery by the function exchange (functions/deliver.sql) with exchangeSQL and
+// scanExchange (queue.go). So a new column is
+//
+//   - a migration that expands, under # Versions;
+//   - a field of [dispatch.Record], and a place in recordColumns and scanRecord;
+//   - if targets need it, a field of [dispatch.Assignment], and a place in exchange, exchangeSQL and scanExchange;
+//   - if the application sets it, a field of [dispatch.Message], enqueueArgs, and the entry points (entry/enqueue.sql);
+//   - if a result or an operator changes it, the updates in functions/deliver.sql and functions/admin.sql;
+//   - the same in the other stores.
 //
 // # Enqueueing
 //

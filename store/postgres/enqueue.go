@@ -22,31 +22,31 @@ const (
 
 const (
 	enqueueSQL = "SELECT {{schema}}.enqueue_all($1, $2, $3, $4, $5)"
-	// enqueueOneSQL is for one batch, and costs a quarter less.
+	// enqueueOneSQL is for one message, and costs a quarter less.
 	enqueueOneSQL = "SELECT {{schema}}.enqueue($1, $2, $3, $4, $5) IS NOT NULL"
 )
 
-// Enqueue puts batches at the ends of their keys when the caller's transaction
-// commits, and tells for each whether it is new: false when its queue has a batch
+// Enqueue puts messages at the ends of their keys when the caller's transaction
+// commits, and tells for each whether it is new: false when its queue has a message
 // of that id. The transaction may be of any pool and isolation level on the
 // store's database. An error that wraps [dispatch.ErrNoQueue] or lease.ErrInvalid
-// says what is wrong with the batches, and what the server has to say comes as it
+// says what is wrong with the messages, and what the server has to say comes as it
 // is; as any failed statement, it leaves the transaction good for nothing but
 // ROLLBACK, save for what is refused as lease.ErrInvalid before it is sent.
-func Enqueue(ctx context.Context, tx pgx.Tx, batches ...dispatch.Message) (added []bool, err error) {
-	return EnqueueIn(ctx, tx, DefaultSchema, batches...)
+func Enqueue(ctx context.Context, tx pgx.Tx, messages ...dispatch.Message) (added []bool, err error) {
+	return EnqueueIn(ctx, tx, DefaultSchema, messages...)
 }
 
 // EnqueueIn is [Enqueue] for a store in another schema.
-func EnqueueIn(ctx context.Context, tx pgx.Tx, schema string, batches ...dispatch.Message) (added []bool, err error) {
-	args, err := enqueueArgs(batches)
+func EnqueueIn(ctx context.Context, tx pgx.Tx, schema string, messages ...dispatch.Message) (added []bool, err error) {
+	args, err := enqueueArgs(messages)
 	if err == nil && !validSchema(schema) {
 		err = fmt.Errorf("%w: schema %q", lease.ErrInvalid, schema)
 	}
-	if err == nil && len(batches) > 0 {
+	if err == nil && len(messages) > 0 {
 		s := Store{names: renderer(schema, ruleSet{})} // it calls entry points, and needs no set of its own
-		if len(batches) == 1 {
-			b := batches[0].WithDefaults()
+		if len(messages) == 1 {
+			b := messages[0].WithDefaults()
 			added = make([]bool, 1)
 			err = tx.QueryRow(ctx, s.sql(enqueueOneSQL), b.Queue, b.Key, payload(b), b.ID, b.ContentType).Scan(&added[0])
 		} else {
@@ -59,11 +59,11 @@ func EnqueueIn(ctx context.Context, tx pgx.Tx, schema string, batches ...dispatc
 	return added, nil
 }
 
-// enqueueArgs checks batches and takes them apart.
-func enqueueArgs(batches []dispatch.Message) ([]any, error) {
-	n := len(batches)
+// enqueueArgs checks messages and takes them apart.
+func enqueueArgs(messages []dispatch.Message) ([]any, error) {
+	n := len(messages)
 	queues, keys, ids, types, payloads := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
-	for i, b := range batches {
+	for i, b := range messages {
 		b = b.WithDefaults()
 		if err := b.Validate(); err != nil {
 			return nil, err
@@ -73,7 +73,7 @@ func enqueueArgs(batches []dispatch.Message) ([]any, error) {
 	return []any{queues, keys, ids, types, payloads}, nil
 }
 
-// payload is a batch's payload, which is never null.
+// payload is a message's payload, which is never null.
 func payload(b dispatch.Message) []byte {
 	if b.Payload == nil {
 		return []byte{}
@@ -81,7 +81,7 @@ func payload(b dispatch.Message) []byte {
 	return b.Payload
 }
 
-// refusal gives a server's refusal of a batch its meaning.
+// refusal gives a server's refusal of a message its meaning.
 func refusal(err error) error {
 	switch code := pgCode(err); {
 	case code == NoQueue:

@@ -13,19 +13,19 @@ import (
 	"github.com/understudy-ha/understudy/dispatch"
 )
 
-// Queue is what delivers batches.
+// Queue is what delivers messages.
 func (s *Store) Queue() dispatch.Queue { return queue{s} }
 
 type queue struct{ *Store }
 
-// keyExchange is a key of a turn, with its result and its claim if it has them.
+// keyExchange is a key of an exchange, with its result and its claim if it has them.
 type keyExchange struct {
 	key    string
 	result *dispatch.Result
 	begin  *int64 // the claim's term
 }
 
-// mergeByKey lists the keys of a turn in the order in which their rows are locked.
+// mergeByKey lists the keys of an exchange in the order in which their rows are locked.
 func mergeByKey(t dispatch.Exchange) []keyExchange {
 	out := make([]keyExchange, 0, len(t.Results)+len(t.Begin))
 	at := make(map[string]int, cap(out))
@@ -100,7 +100,7 @@ func (q queue) Exchange(ctx context.Context, t dispatch.Exchange) (dispatch.Exch
 	return out, nil
 }
 
-// scanExchange reads one row of a turn's answer.
+// scanExchange reads one row of an exchange's answer.
 func scanExchange(r pgx.Rows, queue string, out *dispatch.ExchangeResult, accepted map[string]bool) error {
 	var key, holding string
 	var ok *bool
@@ -123,6 +123,22 @@ func scanExchange(r pgx.Rows, queue string, out *dispatch.ExchangeResult, accept
 		Work:    dispatch.Work(*work), Seq: *seq, Term: *term, Attempt: int(*attempt), Link: *link,
 	})
 	return nil
+}
+
+// recordColumns are what operators are shown of a message b and the claim c of its key; scanRecord reads them. The
+// other place that reads a message is the function exchange, for its delivery: exchangeSQL and scanExchange above.
+const recordColumns = `b.queue, b.key, b.id, b.content_type, octet_length(b.payload), b.seq,
+	{{rules}}.shown_state(b.state, b.hold, b.term, c.term, c.session), b.term, b.attempts, b.code, b.detail, b.link,
+	b.enqueued, b.begun, b.ended, NOT b.over AND b.state <> 'queued' AND c.blocked IS NOT NULL`
+
+func scanRecord(r pgx.Row, more ...any) (out dispatch.Record, err error) {
+	var begun, ended *time.Time
+	var blocks *bool
+	err = r.Scan(append([]any{&out.Queue, &out.Key, &out.ID, &out.ContentType, &out.Size, &out.Seq,
+		&out.State, &out.Term, &out.Attempts, &out.Code, &out.Detail, &out.Link, &out.Enqueued, &begun, &ended, &blocks}, more...)...)
+	out.Enqueued, out.Begun, out.Ended = out.Enqueued.UTC(), utc(begun), utc(ended)
+	out.Blocks = blocks != nil && *blocks
+	return out, err
 }
 
 // Prune implements [dispatch.Queue].

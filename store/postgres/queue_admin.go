@@ -13,7 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// QueueAdmin is what people do with batches.
+// QueueAdmin is what operators do with messages.
 func (s *Store) QueueAdmin() dispatch.Admin { return queueAdmin{s} }
 
 type queueAdmin struct{ *Store }
@@ -28,12 +28,12 @@ func (d queueAdmin) CreateQueue(ctx context.Context, name string) error {
 }
 
 // Add implements [dispatch.Admin].
-func (d queueAdmin) Add(ctx context.Context, batches []dispatch.Message) (added []bool, err error) {
-	if len(batches) > claim.MaxKeys {
-		return nil, fmt.Errorf("%w: %d batches at once; at most %d are allowed", lease.ErrInvalid, len(batches), claim.MaxKeys)
+func (d queueAdmin) Add(ctx context.Context, messages []dispatch.Message) (added []bool, err error) {
+	if len(messages) > claim.MaxKeys {
+		return nil, fmt.Errorf("%w: %d messages at once; at most %d are allowed", lease.ErrInvalid, len(messages), claim.MaxKeys)
 	}
-	args, err := enqueueArgs(batches)
-	if err == nil && len(batches) > 0 {
+	args, err := enqueueArgs(messages)
+	if err == nil && len(messages) > 0 {
 		err = d.rowReadCommitted(ctx, enqueueSQL, func(r pgx.Row) error { return r.Scan(&added) }, args...)
 	}
 	if err != nil {
@@ -55,24 +55,9 @@ func (d queueAdmin) Act(ctx context.Context, queue, id string, a dispatch.Action
 	case said == "no batch":
 		return fmt.Errorf("%q in %s: %w", id, queue, dispatch.ErrNoMessage)
 	case said != "done":
-		return fmt.Errorf("%s of a batch that is %s: %w", a, said, dispatch.ErrState)
+		return fmt.Errorf("%s of a message that is %s: %w", a, said, dispatch.ErrState)
 	}
 	return nil
-}
-
-// recordColumns are those of a batch b and the claim c of its key.
-const recordColumns = `b.queue, b.key, b.id, b.content_type, octet_length(b.payload), b.seq,
-	{{rules}}.shown_state(b.state, b.hold, b.term, c.term, c.session), b.term, b.attempts, b.code, b.detail, b.link,
-	b.enqueued, b.begun, b.ended, NOT b.over AND b.state <> 'queued' AND c.blocked IS NOT NULL`
-
-func scanRecord(r pgx.Row, more ...any) (out dispatch.Record, err error) {
-	var begun, ended *time.Time
-	var blocks *bool
-	err = r.Scan(append([]any{&out.Queue, &out.Key, &out.ID, &out.ContentType, &out.Size, &out.Seq,
-		&out.State, &out.Term, &out.Attempts, &out.Code, &out.Detail, &out.Link, &out.Enqueued, &begun, &ended, &blocks}, more...)...)
-	out.Enqueued, out.Begun, out.Ended = out.Enqueued.UTC(), utc(begun), utc(ended)
-	out.Blocks = blocks != nil && *blocks
-	return out, err
 }
 
 func utc(t *time.Time) time.Time {
@@ -93,10 +78,10 @@ func (d queueAdmin) Message(ctx context.Context, name, id string) (dispatch.Reco
 		}
 	}
 	if len(found) > 1 {
-		err = fmt.Errorf("%w: several queues have a batch %q; name the queue", lease.ErrInvalid, id)
+		err = fmt.Errorf("%w: several queues have a message %q; name the queue", lease.ErrInvalid, id)
 	}
 	if err != nil {
-		return dispatch.Record{}, fmt.Errorf("reading a batch: %w", err)
+		return dispatch.Record{}, fmt.Errorf("reading a message: %w", err)
 	}
 	return found[0], nil
 }
@@ -136,7 +121,7 @@ func scanWhole(r pgx.CollectableRow) (out dispatch.Record, err error) {
 	return out, nil
 }
 
-// plainTrail is what happened to a batch of which only the columns tell: at most a
+// plainTrail is what happened to a message of which only the columns tell: at most a
 // submission, and that it was committed.
 func plainTrail(r dispatch.Record) (out []dispatch.TrailEntry) {
 	if !r.Begun.IsZero() {

@@ -11,8 +11,8 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// busyKeys are the keys e of the queue $1 that have a batch left to do, with their
-// claims c and heads b. Finished batches are not looked at.
+// busyKeys are the keys e of the queue $1 that have a message left to do, with their
+// claims c and heads b. Finished messages are not looked at.
 const busyKeys = `{{schema}}.tail e
 	JOIN {{schema}}.claim c ON c.space = 'queue/' || e.queue AND c.key = e.key
 	JOIN LATERAL (SELECT b.* FROM {{schema}}.batch b
@@ -21,7 +21,7 @@ const busyKeys = `{{schema}}.tail e
 // busy tells of such a key, from its claim alone, that it may have something to do.
 const busy = `(c.session <> '' OR c.ready_at IS NOT NULL OR c.blocked IS NOT NULL)`
 
-// depth is how many batches of such a key are not over: by their numbers where
+// depth is how many messages of such a key have not ended: by their numbers where
 // they are many, which counts those that were cancelled before their turn.
 const depth = `(SELECT CASE WHEN z.last - b.seq < 200
 		THEN (SELECT count(*) FROM {{schema}}.batch x WHERE x.queue = e.queue AND x.key = e.key AND x.seq >= b.seq AND NOT x.over)
@@ -137,10 +137,10 @@ func (d queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) ([]di
 	if err == nil && len(out) == 0 {
 		err = d.requireQueue(ctx, q.Queue)
 	}
-	return out, during(err, "listing batches of %s", q.Queue)
+	return out, during(err, "listing messages of %s", q.Queue)
 }
 
-// batchSource is where the batches b of a query are found, with the claims c of
+// batchSource is where the messages b of a query are found, with the claims c of
 // their keys, so that what was delivered long ago is not searched for the rest.
 func batchSource(q dispatch.MessageQuery) string {
 	const claimed = ` LEFT JOIN {{schema}}.claim c ON c.space = 'queue/' || b.queue AND c.key = b.key`

@@ -13,7 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The rules are functions in the database, one set of them for each version of the program that
+// The rules (the hash of which names a rule set) are functions in the database that decide: who may take a lease,
+// which message comes next, which source is late. There is one set of them for each version of the program that
 // uses it: the names of a set begin with its hash, and the program calls its own. So programs of
 // two versions run side by side. The entry points are what others call or read by a name that
 // must not change: functions that applications call, the bodies of triggers, and views. There is
@@ -31,7 +32,7 @@ var retiredNames string
 // can be rolled back to a program whose processes have all ended.
 const setGrace = 7 * 24 * time.Hour
 
-// ruleSet is the set that this program calls.
+// ruleSet is the set of functions that this program calls.
 type ruleSet struct {
 	hash             string // 12 hexadecimal digits over all of its files
 	functions, entry string // what creates them

@@ -171,7 +171,9 @@ BEGIN
     RETURN v_freed;
 END $$;
 
--- The rule of who may take a lease: why it can be had, or null.
+-- The rule of who may take a lease: why it can be had, or null. Here 'lapsed' is a reason: the holder's
+-- session has lapsed. p_waited is the contender's own count: it has watched the same term, session and seq
+-- for a whole T (lease/takeoverpolicy.go).
 CREATE FUNCTION {{rules}}.acquisition_reason(l {{schema}}.lease, old {{schema}}.session, me {{schema}}.session,
     p_seen_term bigint, p_seen_session text, p_seen_seq bigint, p_waited boolean, t timestamptz) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
@@ -192,7 +194,8 @@ BEGIN
     END CASE;
 END $$;
 
--- Takes a lease. The verdict is 'taken', 'held' or 'lapsed'; the lease is the one
+-- Takes a lease. The verdict is 'taken', 'held' or 'lapsed'. Here 'lapsed' is a verdict: the contender's own
+-- session has lapsed, so that it may take nothing. The lease is the one
 -- that the verdict was given on, never one read later.
 CREATE FUNCTION {{rules}}.acquire(p_space text, p_key text, p_session text, p_seen_term bigint, p_seen_session text,
     p_seen_seq bigint, p_waited boolean, p_patience bigint, OUT verdict text, OUT lease {{rules}}.shown) LANGUAGE plpgsql AS $$
