@@ -108,7 +108,7 @@ func (b *bench) open() (err error) {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("Load: %w", err)
+		return fmt.Errorf("loading: %w", err)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (b *bench) again() error {
 
 func (b *bench) save(records ...cache.Record) error {
 	if err := b.s.Save(b.ctx, records); err != nil {
-		return fmt.Errorf("Save of %d records: %w", len(records), err)
+		return fmt.Errorf("saving %d records: %w", len(records), err)
 	}
 	return nil
 }

@@ -220,7 +220,7 @@ func checkLoadError(b *bench) error {
 		return nil
 	})
 	if calls != 2 || !errors.Is(err, stop) {
-		return fmt.Errorf("Load called each %d times and returned %v; want 2 and what each returned", calls, err)
+		return fmt.Errorf("the function given to Load was called %d times, and Load returned %v; want 2 and its error", calls, err)
 	}
 	return nil
 }
