@@ -21,6 +21,14 @@ type ShardTwin struct {
 
 // ShardTwins returns every one that the simulation must catch.
 func ShardTwins() []ShardTwin {
+	// allLeft has agents take every replica for one that cannot satisfy the primary's fence.
+	allLeft := registry(func(r *brokenRegistry) {
+		r.view = func(v *shard.View) {
+			for i := range v.Nodes {
+				v.Nodes[i].Needs = shard.MaxMembers
+			}
+		}
+	})
 	return []ShardTwin{
 		{Name: "the fence is not closed", Caught: "after the first of epoch", Need: divided, Agent: engine(func(e *brokenEngine) {
 			e.fence = func(ctx context.Context, f shard.Fence, n int) error {
@@ -30,10 +38,13 @@ func ShardTwins() []ShardTwin {
 				return e.Engine.SetFence(ctx, f, n)
 			}
 		})},
+		// Replicas that leave would hide it: without their acknowledgements the armed fence closes.
 		{Name: "promises are not kept", Caught: "after the first of epoch", Need: divided, Agent: func(h *shardHost, c *agent.Config) {
+			allLeft(h, c)
 			c.Promisers = forger{c.Promisers, h, func(int) bool { return true }}
 		}},
 		{Name: "only some promise", Caught: "after the first of epoch", Need: divided, Agent: func(h *shardHost, c *agent.Config) {
+			allLeft(h, c)
 			c.Promisers = forger{c.Promisers, h, func(i int) bool { return i%2 == 1 }}
 		}},
 		{Name: "one signal is enough", Caught: "a healthy primary is deposed", Need: unattended, Agent: registry(func(r *brokenRegistry) {
@@ -52,13 +63,7 @@ func ShardTwins() []ShardTwin {
 				}
 			}
 		})},
-		{Name: "replicas behind a cut do not count", Caught: "after the first of epoch", Need: stranded, Agent: registry(func(r *brokenRegistry) {
-			r.view = func(v *shard.View) {
-				for i := range v.Nodes {
-					v.Nodes[i].Needs = shard.MaxMembers
-				}
-			}
-		})},
+		{Name: "replicas behind a cut do not count", Caught: "after the first of epoch", Need: stranded, Agent: allLeft},
 		{Name: "an empty store asks for no epoch", Caught: "acknowledged writes", Need: emptied, Agent: func(h *shardHost, c *agent.Config) {
 			forgetEpoch(h)
 			registry(func(r *brokenRegistry) {
