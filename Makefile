@@ -1,6 +1,6 @@
 # make run    a demo of everything on this machine: kill any process and watch it recover
-# make unit   every test that needs no server: about two minutes on two cores
-# make test   install what the tests need, run everything with -race: about 11 minutes on two cores
+# make unit   every test that needs no server: 80 s on two cores
+# make test   install what the tests need, run everything with -race: about 13 minutes on two cores
 # make check  formatting, vet, static checks, of bench/ too: no servers
 # make prove  long simulation, long faults and the repeated ones; one table of what was tried
 # make bench  beside the peers; figures for docs/performance.md
