@@ -86,6 +86,7 @@ func valueOf[T any](into *T) field {
 
 // listOf reads a list of up to so many things, each of which convert checks before the next is read.
 func listOf[T, V any](things string, into *[]V, most int, convert func(n int, one T) (V, error)) field {
+	nested := hasLists(reflect.TypeFor[T]())
 	return func(d *json.Decoder) error {
 		switch first, err := d.Token(); {
 		case err != nil || first == nil:
@@ -100,7 +101,7 @@ func listOf[T, V any](things string, into *[]V, most int, convert func(n int, on
 				return fmt.Errorf("%w: more than %d %s", lease.ErrInvalid, most, things)
 			}
 			var one T
-			if err := decodeValue(d, &one); err != nil {
+			if err := decodeOne(d, &one, nested); err != nil {
 				return err
 			}
 			v, err := convert(n, one)
@@ -115,8 +116,11 @@ func listOf[T, V any](things string, into *[]V, most int, convert func(n int, on
 }
 
 // decodeValue decodes the next value. One whose type has lists is first checked for how many members it has.
-func decodeValue(d *json.Decoder, v any) error {
-	if !hasLists(reflect.TypeOf(v)) {
+func decodeValue(d *json.Decoder, v any) error { return decodeOne(d, v, hasLists(reflect.TypeOf(v))) }
+
+// decodeOne is decodeValue for whoever knows whether the type has lists.
+func decodeOne(d *json.Decoder, v any, nested bool) error {
+	if !nested {
 		return d.Decode(v)
 	}
 	var text json.RawMessage

@@ -55,7 +55,7 @@ func lotsOf(took []sample, began time.Time) lots {
 
 // tellLots has a process of clients do something and returns what it found.
 func tellLots(b *bed, m *member, format string, args ...any) (out lots) {
-	m.tell(format, args...)
+	m.sendCommand(format, args...)
 	said := m.await(saidResult, 10*time.Minute)
 	if err := json.Unmarshal([]byte(said.more), &out); err != nil || out.Failed != "" {
 		b.Fatalf("bench: clients: %v %s", err, out.Failed)

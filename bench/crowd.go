@@ -64,7 +64,7 @@ func startCrowd(b *bed, o options, p place) (workers []*member) {
 // handOverInCrowd passes one role among some of the instances.
 func handOverInCrowd(b *bed, kind string, workers []*member) Figure {
 	for _, w := range workers[:standbys/perWorker] {
-		w.tell("again %s %s", sharedRole, sharedHold)
+		w.sendCommand("again %s %s", sharedRole, sharedHold)
 	}
 	time.Sleep(2 * lease.DefaultTimeout)
 	for _, w := range workers {

@@ -155,7 +155,7 @@ func fill(ctx context.Context, b *bed, url string, keys, per int) {
 	}
 	all.Wait()
 	if sides > 1 {
-		settle(ctx, b, url)
+		vacuumAndCheckpoint(ctx, b, url)
 	}
 }
 

@@ -49,7 +49,7 @@ func (s side) drain(ctx context.Context, b *bed, url string, pid int, to *sink, 
 		return ran(before, cpuTimes(pid)) / rateJobs
 	}
 	got.server, got.deliverer, got.sink = each(pid, server), each(m.pid(), nil), each(to.m.pid(), taker)
-	m.tell("stop")
+	m.sendCommand("stop")
 	stopped := m.await(saidStopped, time.Minute)
 	fmt.Fprintf(os.Stderr, "    %s: %s/s, %d again, %d misordered; %s\n", s.kind, number(got.rate()), got.Again, got.Misordered, stopped.more)
 	return got

@@ -109,7 +109,7 @@ func (t *trial) kill(ctx context.Context) (idle, inStep sample) {
 func (t *trial) stop(ctx context.Context) sample {
 	t.begin(ctx)
 	idle, _ := t.held(ctx)
-	t.first.tell("stop")
+	t.first.sendCommand("stop")
 	stopping := t.first.await(saidStopping, time.Minute)
 	t.to.post("/open")
 	t.to.await(ctx, int64(t.keys), time.Minute)

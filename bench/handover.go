@@ -22,7 +22,7 @@ type pair struct {
 func newPair(b *bed, p place, role string, o workerOptions) *pair {
 	o.URL, o.Parties = p.url, 1
 	pair := &pair{place: p, role: role, primary: start(b, workerRole, o)}
-	pair.primary.tell("campaign %s 0s", role)
+	pair.primary.sendCommand("campaign %s 0s", role)
 	pair.primary.await(saidStarted, time.Minute)
 	o.First = 1
 	pair.standby = start(b, workerRole, o)
@@ -39,12 +39,12 @@ func handOver(ctx context.Context, b *bed, o options, r *Report) {
 	}
 	for range o.rounds {
 		for _, p := range pairs {
-			p.standby.tell("campaign %s 0s", p.role)
+			p.standby.sendCommand("campaign %s 0s", p.role)
 		}
 		// Not a multiple of any polling interval.
 		time.Sleep(150*time.Millisecond + rand.N(100*time.Millisecond))
 		for _, p := range pairs {
-			p.primary.tell("stop")
+			p.primary.sendCommand("stop")
 			stopped := p.primary.await(saidStopping, time.Minute)
 			started := p.standby.await(saidStarted, time.Minute)
 			p.times = append(p.times, started.at-stopped.at)

@@ -189,8 +189,8 @@ func (m *member) listen(out io.Reader) {
 
 func (m *member) pid() int { return m.cmd.Process.Pid }
 
-// tell gives the process a command.
-func (m *member) tell(format string, args ...any) {
+// sendCommand gives the process a command.
+func (m *member) sendCommand(format string, args ...any) {
 	if _, err := fmt.Fprintf(m.in, format+"\n", args...); err != nil {
 		m.b.Fatalf("bench: a process does not listen: %v", err)
 	}

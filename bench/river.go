@@ -108,11 +108,11 @@ func riverFill(ctx context.Context, b *bed, url string, keys, per int) {
 		_, err := client.InsertManyFast(ctx, jobs)
 		b.check(err, "inserting River's jobs")
 	}
-	settle(ctx, b, url)
+	vacuumAndCheckpoint(ctx, b, url)
 }
 
-// settle leaves the server nothing to do for what was put in.
-func settle(ctx context.Context, b *bed, url string) {
+// vacuumAndCheckpoint leaves the server nothing to do for what was put in.
+func vacuumAndCheckpoint(ctx context.Context, b *bed, url string) {
 	conn, err := pgx.Connect(ctx, url)
 	b.check(err, "connecting")
 	defer conn.Close(ctx)

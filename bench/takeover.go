@@ -30,7 +30,7 @@ func takeOver(ctx context.Context, b *bed, o options, r *Report) {
 	for _, p := range startAll(b, o.kinds) {
 		for i := range pairsPerStore {
 			pair := newPair(b, p, "bench-"+string(rune('a'+i)), worker)
-			pair.standby.tell("campaign %s 0s", pair.role)
+			pair.standby.sendCommand("campaign %s 0s", pair.role)
 			pairs = append(pairs, pair)
 		}
 	}
@@ -85,7 +85,7 @@ func (p *pair) die(b *bed, o workerOptions) {
 			p.standby.kill()
 			fresh := newPair(b, p.place, p.role, o)
 			p.primary, p.standby = fresh.primary, fresh.standby
-			p.standby.tell("campaign %s 0s", p.role)
+			p.standby.sendCommand("campaign %s 0s", p.role)
 			return
 		}
 	}
@@ -95,5 +95,5 @@ func (p *pair) die(b *bed, o workerOptions) {
 		p.times = append(p.times, started.at-renewed)
 	}
 	p.primary, p.standby = p.standby, start(b, workerRole, o)
-	p.standby.tell("campaign %s 0s", p.role)
+	p.standby.sendCommand("campaign %s 0s", p.role)
 }

@@ -55,10 +55,9 @@ func (w *shardWorld) rollBack() {
 	if p == nil || p.alive() == nil {
 		return
 	}
-	memory := filepath.Join(p.dir, "memory.json")
 	node := p.node.Snapshot()
 	// With a folder that was written before the snapshot was taken, nothing of the agent's own contradicts it.
-	folder, err := os.ReadFile(memory)
+	folder, err := os.ReadFile(p.savedPath())
 	pause(d.between(t/4, t))
 	w.judge.trace("%s: rolled back", p.name)
 	w.judge.hurt(p)
@@ -66,7 +65,7 @@ func (w *shardWorld) rollBack() {
 	p.node.Kill()
 	w.judge.rolledBack(p, node)
 	if err == nil {
-		_ = os.WriteFile(memory, folder, 0o600)
+		_ = os.WriteFile(p.savedPath(), folder, 0o600)
 	}
 	pause(d.upTo(t / 2))
 	p.node.StartFrom(node)
@@ -124,9 +123,12 @@ func (w *shardWorld) emptyStore() {
 	pause(8 * t)
 }
 
+// savedPath is the file in which the agent keeps what it knows of its node.
+func (h *shardHost) savedPath() string { return filepath.Join(h.dir, "memory.json") }
+
 // forgetEpoch has an agent that is about to start know no epoch.
 func forgetEpoch(h *shardHost) {
-	path := filepath.Join(h.dir, "memory.json")
+	path := h.savedPath()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return // it never ran

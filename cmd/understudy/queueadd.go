@@ -133,7 +133,7 @@ func (a *app) addMessages(ctx context.Context, c *client.Client, queue string, i
 	if err := b.WithDefaults().Validate(); err != nil {
 		return err
 	}
-	adder.take(b)
+	adder.collect(b)
 	if err := adder.store(ctx); err != nil || adder.doubles == 0 {
 		return err
 	}
@@ -173,7 +173,7 @@ func (d *adder) lines(ctx context.Context, in io.Reader) error {
 				return d.endAt(ctx, err)
 			}
 		}
-		d.take(b)
+		d.collect(b)
 		if len(d.group) == maxGroup {
 			if err := d.store(ctx); err != nil {
 				return d.endAt(ctx, err)
@@ -210,9 +210,9 @@ func parseLine(text []byte, queue string) (dispatch.Message, error) {
 	return b, err
 }
 
-// take adds a message to the group. It gets its ID here, so that the group can be
+// collect adds a message to the group. It gets its ID here, so that the group can be
 // sent again when it is not known whether it was stored.
-func (d *adder) take(b dispatch.Message) {
+func (d *adder) collect(b dispatch.Message) {
 	d.random = append(d.random, b.ID == "")
 	d.group = append(d.group, b.WithDefaults())
 	d.bytes += len(b.Payload)

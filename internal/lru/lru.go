@@ -39,7 +39,6 @@ func (l *Cache[K, V]) Get(key K) (value V, ok bool) {
 }
 
 // GetOrAdd returns the value of the key, made by fresh if there is none.
-// Get returns the value of the key; ok is false if there is none.
 func (l *Cache[K, V]) GetOrAdd(key K, fresh func() V) V {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -87,9 +87,7 @@ func (p *peerProbe) probeUnattended(ctx context.Context, members []shard.Member)
 	var all sync.WaitGroup
 	for i, m := range members {
 		all.Go(func() {
-			node := p.cfg.Engines.At(m.Address)
-			defer func() { _ = node.Close() }()
-			n, err := node.Probe(ctx)
+			n, err := p.probeNode(ctx, m.Address)
 			o := shard.Opinion{Of: m.ID, Reachability: shard.TimedOut}
 			switch {
 			case err == nil:
@@ -132,10 +130,15 @@ func (p *peerProbe) record(of string, reached shard.Reachability, closed bool, a
 
 // foundClosed reports whether a node whose agent is silent has its fence closed.
 func (p *peerProbe) foundClosed(ctx context.Context, address string) bool {
+	n, err := p.probeNode(ctx, address)
+	return err == nil && n.Fence == shard.Closed
+}
+
+// probeNode probes a node that is not this agent's own.
+func (p *peerProbe) probeNode(ctx context.Context, address string) (shard.State, error) {
 	node := p.cfg.Engines.At(address)
 	defer func() { _ = node.Close() }()
-	n, err := node.Probe(ctx)
-	return err == nil && n.Fence == shard.Closed
+	return node.Probe(ctx)
 }
 
 // currentUnattended are the opinions of members whose agents are silent, as they are reported.
