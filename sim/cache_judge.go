@@ -133,7 +133,7 @@ func (j *cacheJudge) wiped(h *cacheHost) {
 func (j *cacheJudge) fetches(f *cacheFetch) {
 	j.result.Fetches++
 	p, k := f.peer, j.key(f.key)
-	if old := k.fetched[f.term]; old != nil && (j.forgotten(k, old) || j.skewed && j.hastily(p, old.peer)) {
+	if old := k.fetched[f.term]; old != nil && (j.forgotten(k, old) || j.hastily(p, old.peer)) {
 		j.result.Again++
 	} else if old != nil {
 		j.breach("%s and %s fetched %s in the same term %d", old.peer.host.name, p.host.name, f.key, f.term)
@@ -172,7 +172,8 @@ func (j *cacheJudge) fetches(f *cacheFetch) {
 	}
 }
 
-// hastily is whether two peers have lists so far apart as only a hasty operator gives them.
+// hastily is whether two peers have lists so far apart as only a hasty operator gives them: their majorities may
+// share nobody who would refuse the second, not even the same term, which is above every wall clock after restarts.
 func (j *cacheJudge) hastily(p, other *cachePeer) bool {
 	return j.world.setup.Hasty && !other.real.Members().WorksWith(p.real.Members())
 }
