@@ -25,7 +25,7 @@ const (
 func newIntakeRig(t *testing.T) *monitorRig {
 	t.Helper()
 	st := memory.New(nil)
-	table := checks.NewReference(checks.Options{History: st})
+	table := checks.NewMemory(checks.Options{History: st})
 	inlet, err := monitor.NewIntake(monitor.IntakeConfig{Store: table, ProbeInterval: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func (s *monitorStore) Monitor() monitor.Store { return s.table }
 // after the sources but the test.
 type monitorRig struct {
 	rig
-	table *checks.Reference
+	table *checks.Memory
 	ids   int
 }
 
@@ -34,7 +34,7 @@ func newMonitorRig(t *testing.T, events ...monitor.Check) *monitorRig {
 	t.Helper()
 	clock := newStepped()
 	st := memory.New(clock.storeNow)
-	table := checks.NewReference(checks.Options{Clock: clock.storeNow, History: st})
+	table := checks.NewMemory(checks.Options{Clock: clock.storeNow, History: st})
 	s, err := New(Config{Store: &monitorStore{st, table}, Clock: clock})
 	if err != nil {
 		t.Fatal(err)

@@ -38,12 +38,12 @@ func TestRouters(t *testing.T) {
 	defer func() { stop(); <-done }()
 
 	clock, st := newStepped(), memory.New(nil)
-	inlet, err := monitor.NewIntake(monitor.IntakeConfig{Store: checks.NewReference(checks.Options{})})
+	inlet, err := monitor.NewIntake(monitor.IntakeConfig{Store: checks.NewMemory(checks.Options{})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := New(Config{
-		Store: &monitorStore{st, checks.NewReference(checks.Options{})}, Clock: clock,
+		Store: &monitorStore{st, checks.NewMemory(checks.Options{})}, Clock: clock,
 		Monitor: &Monitor{Inlet: inlet, Routers: []*intake.Router{router, router}},
 	})
 	if err != nil {

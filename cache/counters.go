@@ -18,8 +18,8 @@ type counters struct {
 
 // Stats are the counters since the peer was made, and the levels of now.
 func (p *Peer) Stats() Stats {
-	c, m := &p.counters, p.loop.counted()
-	keys, bytes, evicted := p.table.levels()
+	c, m := &p.counters, p.loop.readCounters()
+	keys, bytes, evicted := p.table.usage()
 	dropped := c.dropped.Load()
 	select {
 	case <-p.ready:

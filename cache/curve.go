@@ -22,8 +22,8 @@ func (c *Curve) server(clients bool) zmtp.Security {
 	return zmtp.Curve{Secret: c.Key.Secret, Allow: zmtp.AllowKeys(slices.Compact(allowed)...)}
 }
 
-// towards is the security of a connection to a peer, which must prove to be that one.
-func (c *Curve) towards(url string) (zmtp.Security, error) {
+// clientSecurity is the security of a connection to a peer, which must prove to be that one.
+func (c *Curve) clientSecurity(url string) (zmtp.Security, error) {
 	key, ok := c.Peers[url]
 	if !ok {
 		return nil, errNoKey

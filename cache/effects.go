@@ -8,11 +8,11 @@ import (
 	"github.com/understudy-ha/understudy/cache/wire"
 )
 
-// carry does what the machine wants done, or keeps it until what must be durable
+// executeEffect does what the machine wants done, or keeps it until what must be durable
 // before it is. Wishes of the second kind go to the saver at once, so that many
 // together cost one commit. The end of a fetch, and what is saved anyhow, wait for
 // nothing.
-func (l *loop) carry(e protocol.Effect) {
+func (l *loop) executeEffect(e protocol.Effect) {
 	var ticket uint64
 	switch e := e.(type) {
 	case protocol.Abort:
@@ -107,18 +107,18 @@ func (l *loop) execute(e protocol.Effect) {
 		}
 		l.saver.ceiling(e.To)
 	case protocol.Moved:
-		l.moved(e)
+		l.publishChange(e)
 	}
 }
 
-// moved tells people. Without a key, it concerns the whole peer.
-func (l *loop) moved(e protocol.Moved) {
+// publishChange tells people. Without a key, it concerns the whole peer.
+func (l *loop) publishChange(e protocol.Moved) {
 	if e.Key == "" {
 		l.log.Info(e.Why)
 	} else {
 		l.log.Debug("key", "key", e.Key, "from", e.From, "to", e.To, "term", e.Term, "peer", e.Peer, "why", e.Why)
 	}
-	if !l.watchers.any() {
+	if !l.watchers.hasWatchers() {
 		return
 	}
 	event := Event{Time: l.cfg.Wall(), Key: e.Key, Term: e.Term, Peer: e.Peer, Why: e.Why}
@@ -132,7 +132,7 @@ func (l *loop) moved(e protocol.Moved) {
 func (l *loop) answer(e protocol.Effect) {
 	switch e := e.(type) {
 	case protocol.Reply:
-		if who := l.answered(e.Token); who != nil {
+		if who := l.takeWaiter(e.Token); who != nil {
 			who.value(e.Entry, &l.replies)
 		}
 	case protocol.KeepAlive:
@@ -140,19 +140,19 @@ func (l *loop) answer(e protocol.Effect) {
 			l.replies.send(who, wire.Reply{Kind: wire.ReplyKeepAlive})
 		}
 	case protocol.Refer:
-		if who := l.answered(e.Token); who != nil {
-			l.refer(who, referred(e.Why))
+		if who := l.takeWaiter(e.Token); who != nil {
+			l.referWaiter(who, referred(e.Why))
 		}
 	case protocol.Refuse:
-		if who := l.answered(e.Token); who != nil {
-			l.refuse(who, e)
+		if who := l.takeWaiter(e.Token); who != nil {
+			l.refuseWaiter(who, e)
 		}
 	case protocol.Gone:
-		if who := l.answered(e.Token); who != nil {
+		if who := l.takeWaiter(e.Token); who != nil {
 			who.answer <- answer{confirmed: e.Confirmed, of: e.Of}
 		}
 	case protocol.Changed:
-		if who := l.answered(e.Token); who != nil {
+		if who := l.takeWaiter(e.Token); who != nil {
 			var a answer
 			if e.Err != "" {
 				a.err = errors.New(e.Err)
@@ -162,8 +162,8 @@ func (l *loop) answer(e protocol.Effect) {
 	}
 }
 
-// refer sends somebody to another peer; a caller has only this one.
-func (l *loop) refer(who *waiter, err error) {
+// referWaiter sends somebody to another peer; a caller has only this one.
+func (l *loop) referWaiter(who *waiter, err error) {
 	l.counters.referred.Add(1)
 	if who.client == nil {
 		who.answer <- answer{err: err}
@@ -172,8 +172,8 @@ func (l *loop) refer(who *waiter, err error) {
 	l.replies.send(who, wire.Reply{Kind: wire.ReplySeeOther})
 }
 
-// refuse tells somebody why there is no value.
-func (l *loop) refuse(who *waiter, e protocol.Refuse) {
+// refuseWaiter tells somebody why there is no value.
+func (l *loop) refuseWaiter(who *waiter, e protocol.Refuse) {
 	l.counters.refused.Add(1)
 	code, err := refusal(e)
 	switch {

@@ -49,7 +49,7 @@ func (b *heldBench) reply(name string) protocol.Effect {
 
 func (b *heldBench) carryAll(effects ...protocol.Effect) {
 	for _, e := range effects {
-		b.carry(e)
+		b.executeEffect(e)
 	}
 }
 

@@ -102,7 +102,7 @@ func (f *fetches) fill() {
 func (f *fetches) trust(e protocol.Trust) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c := f.find(e.Key, e.Term); c != nil {
+	if c := f.findRunning(e.Key, e.Term); c != nil {
 		c.Until = e.Until
 		f.checkDeadline(c)
 	}
@@ -112,13 +112,13 @@ func (f *fetches) trust(e protocol.Trust) {
 func (f *fetches) abort(e protocol.Abort) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c := f.find(e.Key, e.Term); c != nil {
+	if c := f.findRunning(e.Key, e.Term); c != nil {
 		f.stats.fetchAborted.Add(1)
-		f.end(c, fmt.Errorf("cache: the fetch must stop: %s", e.Why))
+		f.cancelCall(c, fmt.Errorf("cache: the fetch must stop: %s", e.Why))
 	}
 }
 
-func (f *fetches) find(key string, term int64) *call {
+func (f *fetches) findRunning(key string, term int64) *call {
 	for _, c := range f.calls[key] {
 		if c.Term == term && !c.ended {
 			return c
@@ -148,7 +148,7 @@ func (f *fetches) checkDeadline(c *call) {
 	if now >= c.began+f.longest {
 		why = errDeadline
 	}
-	f.end(c, why)
+	f.cancelCall(c, why)
 	f.reportEnd(c, why)
 }
 
@@ -159,9 +159,9 @@ func (f *fetches) reportEnd(c *call, why error) {
 	f.goroutines.Go(func() { f.report(f.outcome(c, Value{}, why)) })
 }
 
-// end takes the wish for a call back. One that runs keeps its place until it has
+// cancelCall takes the wish for a call back. One that runs keeps its place until it has
 // returned; f.mu is held.
-func (f *fetches) end(c *call, why error) {
+func (f *fetches) cancelCall(c *call, why error) {
 	c.ended = true
 	c.timer.Stop()
 	c.cancel(why)
@@ -189,7 +189,7 @@ func (f *fetches) run(c *call) {
 	var value Value
 	err := context.Cause(c.ctx)
 	if err == nil {
-		value, err = f.ask(c)
+		value, err = f.callOrigin(c)
 	}
 	now := f.clock.Now()
 	f.stats.fetching.Add(-1)
@@ -203,7 +203,7 @@ func (f *fetches) run(c *call) {
 		f.checkDeadline(c)
 	default:
 		wanted = true
-		f.end(c, nil)
+		f.cancelCall(c, nil)
 	}
 	f.running--
 	f.forget(c)
@@ -231,8 +231,8 @@ func (f *fetches) outcome(c *call, value Value, err error) protocol.Fetched {
 	return out
 }
 
-// ask calls the origin and turns whatever it does into a value or an error.
-func (f *fetches) ask(c *call) (value Value, err error) {
+// callOrigin calls the origin and turns whatever it does into a value or an error.
+func (f *fetches) callOrigin(c *call) (value Value, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			f.log.Error("the source panicked", "key", c.Key, "panic", r, "stack", string(debug.Stack()))
@@ -257,7 +257,7 @@ func (f *fetches) stop(within time.Duration) bool {
 	for _, list := range f.calls {
 		for _, c := range slices.Clone(list) {
 			if !c.ended {
-				f.end(c, errStopping)
+				f.cancelCall(c, errStopping)
 			}
 		}
 	}

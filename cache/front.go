@@ -87,7 +87,7 @@ func (f *front) disconnected(c *zmtp.Conn, _ error) {
 	who := c.Value.(*client)
 	who.gone.Store(true)
 	if who.waiting.Load() > 0 {
-		f.loop.report(event{do: func() { f.loop.left(who) }})
+		f.loop.report(event{do: func() { f.loop.clientGone(who) }})
 	}
 }
 
@@ -123,21 +123,21 @@ func (f *front) message(conn *zmtp.Conn, m zmtp.Message) {
 		return
 	}
 	after := min(r.After, wall)
-	if e, fresh := f.table.hit(r.Key, wall); e.Expire > after && !r.Refresh && e.Held() {
+	if e, fresh := f.table.useCopy(r.Key, wall); e.Expire > after && !r.Refresh && e.Held() {
 		c.reply(wire.Reply{Kind: wire.ReplyValue, Value: e.Value, Expire: e.Expire, Made: e.Made, Term: e.Term})
 		if fresh {
 			f.counters.hits.Add(1)
 			return
 		}
 		f.counters.stales.Add(1)
-		f.note(r.Key)
+		f.noteStaleHit(r.Key)
 		return
 	}
-	f.miss(c, r, after, wait)
+	f.queueRequest(c, r, after, wait)
 }
 
-// miss has the loop answer.
-func (f *front) miss(c *client, r *wire.Request, after int64, wait time.Duration) {
+// queueRequest has the loop answer.
+func (f *front) queueRequest(c *client, r *wire.Request, after int64, wait time.Duration) {
 	f.counters.misses.Add(1)
 	who := &waiter{client: c, id: slices.Clone(r.ID), extended: r.Extended}
 	in := protocol.Get{Key: string(r.Key), After: after, Refresh: r.Refresh, Until: f.cfg.Clock.Now() + wait}
@@ -156,19 +156,19 @@ func (f *front) miss(c *client, r *wire.Request, after int64, wait time.Duration
 // wait gives a request to the loop, or says that it has no room.
 func (p *Peer) wait(e event) bool {
 	p.counters.waiting.Add(1)
-	if p.loop.ask(e) {
+	if p.loop.tryReport(e) {
 		return true
 	}
 	p.counters.waiting.Add(-1)
 	return false
 }
 
-// note tells the loop that an old copy of a key was given, so that a fetch begins. It
+// noteStaleHit tells the loop that an old copy of a key was given, so that a fetch begins. It
 // is not told again for a while.
-func (p *Peer) note(key []byte) {
+func (p *Peer) noteStaleHit(key []byte) {
 	now := p.cfg.Clock.Now()
-	if p.front.noted.first(key, now) {
-		p.loop.ask(event{in: protocol.Get{Key: string(key), Until: now + p.cfg.Timings.KeepAlive}})
+	if p.front.noted.isNew(key, now) {
+		p.loop.tryReport(event{in: protocol.Get{Key: string(key), Until: now + p.cfg.Timings.KeepAlive}})
 	}
 }
 
@@ -189,9 +189,9 @@ type notes struct {
 
 const noteEvery = 50 * time.Millisecond
 
-// first is whether a key was not noted lately. Another key in the same slot makes
+// isNew is whether a key was not noted lately. Another key in the same slot makes
 // it forget, which costs one needless note.
-func (n *notes) first(key []byte, now time.Duration) bool {
+func (n *notes) isNew(key []byte, now time.Duration) bool {
 	h := maphash.Bytes(n.seed, key)
 	mark := h ^ uint64(now/noteEvery)
 	slot := &n.slots[h%uint64(len(n.slots))]

@@ -314,13 +314,13 @@ func TestSlowClient(t *testing.T) {
 func TestNotes(t *testing.T) {
 	var n notes
 	n.seed = maphash.MakeSeed()
-	if !n.first([]byte("key"), time.Hour) || n.first([]byte("key"), time.Hour+time.Millisecond) {
+	if !n.isNew([]byte("key"), time.Hour) || n.isNew([]byte("key"), time.Hour+time.Millisecond) {
 		t.Error("noted twice at once, or not at all")
 	}
-	if !n.first([]byte("other"), time.Hour) {
+	if !n.isNew([]byte("other"), time.Hour) {
 		t.Error("another key is not noted")
 	}
-	if !n.first([]byte("key"), time.Hour+noteEvery) {
+	if !n.isNew([]byte("key"), time.Hour+noteEvery) {
 		t.Error("never noted again")
 	}
 }

@@ -167,12 +167,12 @@ func (l *links) dial(url string) error {
 	cfg.Subscribe = [][]byte{[]byte("*"), []byte(l.self)}
 	cfg.Handler = zmtp.Handler{
 		Connected:    func(*zmtp.Conn) { l.connected(k) },
-		Message:      func(_ *zmtp.Conn, m zmtp.Message) { l.heard(k, m) },
+		Message:      func(_ *zmtp.Conn, m zmtp.Message) { l.received(k, m) },
 		Disconnected: func(_ *zmtp.Conn, err error) { l.disconnected(k, err) },
 		Failed:       func(_ string, err error) { l.failed(k, err) },
 	}
 	if l.curve != nil {
-		security, err := l.curve.towards(url)
+		security, err := l.curve.clientSecurity(url)
 		if err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (l *links) failed(k *link, err error) {
 	l.report(event{in: protocol.Link{Peer: k.url, State: protocol.Dead}})
 }
 
-func (l *links) heard(k *link, m zmtp.Message) {
+func (l *links) received(k *link, m zmtp.Message) {
 	_, from, msg, err := l.codec.Decode(m)
 	if err == nil && from != k.url {
 		err = fmt.Errorf("cache: a message says that it is from %s", from)

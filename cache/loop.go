@@ -85,8 +85,8 @@ func (l *loop) report(e event) {
 	}
 }
 
-// ask is report for those who are refused when there is no room.
-func (l *loop) ask(e event) bool {
+// tryReport is report for those who are refused when there is no room.
+func (l *loop) tryReport(e event) bool {
 	select {
 	case l.asks <- e:
 		return true
@@ -109,7 +109,7 @@ func (l *loop) now() protocol.Now {
 
 // run is the loop, until ctx ends. Whoever still waits then is sent away.
 func (l *loop) run(ctx context.Context) {
-	defer l.dismiss()
+	defer l.refuseRest()
 	defer close(l.ended)
 	for ctx.Err() == nil {
 		l.publishState()
@@ -167,7 +167,7 @@ func (l *loop) handle(e event) {
 		return
 	}
 	if e.who != nil {
-		if e.in = l.admit(e.in, e.who); e.in == nil {
+		if e.in = l.addWaiter(e.in, e.who); e.in == nil {
 			return
 		}
 	}
@@ -177,8 +177,8 @@ func (l *loop) handle(e event) {
 	l.step(e.in)
 }
 
-// admit gives a waiter its token, unless it has gone.
-func (l *loop) admit(in protocol.Input, who *waiter) protocol.Input {
+// addWaiter gives a waiter its token, unless it has gone.
+func (l *loop) addWaiter(in protocol.Input, who *waiter) protocol.Input {
 	if who.gone.Load() || who.client != nil && who.client.gone.Load() {
 		l.counters.waiting.Add(-1)
 		if who.client != nil {
@@ -206,8 +206,8 @@ func (l *loop) admit(in protocol.Input, who *waiter) protocol.Input {
 	return in
 }
 
-// answered forgets a waiter, who is about to be answered; nil when it has gone.
-func (l *loop) answered(token protocol.Token) *waiter {
+// takeWaiter forgets a waiter, who is about to be answered; nil when it has gone.
+func (l *loop) takeWaiter(token protocol.Token) *waiter {
 	who := l.waiters[token]
 	if who == nil {
 		return nil
@@ -223,15 +223,15 @@ func (l *loop) answered(token protocol.Token) *waiter {
 
 // cancel forgets a caller who has gone.
 func (l *loop) cancel(who *waiter) {
-	if who.token != 0 && l.answered(who.token) != nil {
+	if who.token != 0 && l.takeWaiter(who.token) != nil {
 		l.step(protocol.Cancel{Token: who.token})
 	}
 }
 
-// left forgets the requests of a client whose connection is over.
-func (l *loop) left(c *client) {
+// clientGone forgets the requests of a client whose connection is over.
+func (l *loop) clientGone(c *client) {
 	for token := range c.tokens {
-		l.answered(token)
+		l.takeWaiter(token)
 		l.step(protocol.Cancel{Token: token})
 	}
 }
@@ -240,7 +240,7 @@ func (l *loop) left(c *client) {
 func (l *loop) step(in protocol.Input) {
 	for {
 		for _, e := range l.m.Step(l.now(), in) {
-			l.carry(e)
+			l.executeEffect(e)
 		}
 		if len(l.own) == 0 {
 			return
@@ -290,7 +290,7 @@ func (l *loop) logStatusChange(old, now protocol.Status) {
 	}
 }
 
-func (l *loop) counted() protocol.Counters {
+func (l *loop) readCounters() protocol.Counters {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counts
@@ -313,10 +313,10 @@ func (l *loop) refuseDue() {
 	l.later = l.later[n:]
 }
 
-// dismiss answers whoever waits when the loop has ended, or still comes.
-func (l *loop) dismiss() {
+// refuseRest answers whoever waits when the loop has ended, or still comes.
+func (l *loop) refuseRest() {
 	for token := range l.waiters {
-		l.refer(l.answered(token), ErrClosed)
+		l.referWaiter(l.takeWaiter(token), ErrClosed)
 	}
 	for _, r := range l.later {
 		l.replies.send(r.who, wire.Reply{Kind: wire.ReplySeeOther})
@@ -326,7 +326,7 @@ func (l *loop) dismiss() {
 		case e := <-l.asks:
 			if e.who != nil {
 				l.counters.waiting.Add(-1)
-				l.refer(e.who, ErrClosed)
+				l.referWaiter(e.who, ErrClosed)
 			}
 		default:
 			return

@@ -164,11 +164,11 @@ func (p *Peer) Get(ctx context.Context, key string, o GetOptions) (Item, error) 
 			return item(key, e, Hit), nil
 		}
 		p.counters.stales.Add(1)
-		p.note([]byte(key))
+		p.noteStaleHit([]byte(key))
 		return item(key, e, Stale), nil
 	}
 	p.counters.misses.Add(1)
-	a, err := p.call(ctx, true, protocol.Get{Key: key, After: after, Refresh: o.Refresh, Until: p.until(ctx, longestGet)})
+	a, err := p.call(ctx, true, protocol.Get{Key: key, After: after, Refresh: o.Refresh, Until: p.deadline(ctx, longestGet)})
 	if err != nil {
 		return Item{}, err
 	}
@@ -213,7 +213,7 @@ func (p *Peer) Remove(ctx context.Context, scope protocol.Scope, name string) (c
 	case len(name) > p.cfg.MaxKey:
 		return 0, 0, p.checkKey(name)
 	}
-	a, err := p.call(ctx, false, protocol.RemoveKeys{Scope: scope, Name: name, Until: p.until(ctx, longestRemoval)})
+	a, err := p.call(ctx, false, protocol.RemoveKeys{Scope: scope, Name: name, Until: p.deadline(ctx, longestRemoval)})
 	return a.confirmed, a.of, err
 }
 
@@ -229,7 +229,7 @@ func (p *Peer) ChangeMembers(ctx context.Context, members []protocol.Member) err
 	return err
 }
 
-func (p *Peer) until(ctx context.Context, most time.Duration) time.Duration {
+func (p *Peer) deadline(ctx context.Context, most time.Duration) time.Duration {
 	wait := most
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(most, time.Until(deadline))

@@ -340,7 +340,7 @@ func TestWatch(t *testing.T) {
 	seen := make(chan Event, 1000)
 	ended := make(chan error)
 	go func() { ended <- c.peers[0].Watch(ctx, func(e Event) { seen <- e }) }()
-	eventually(t, "it watches", c.peers[0].watchers.any)
+	eventually(t, "it watches", c.peers[0].watchers.hasWatchers)
 	c.get(0, "key", "value of key")
 	for {
 		if e := <-seen; e.Key == "key" && e.From == "fetching" && e.To == "idle" {
@@ -352,7 +352,7 @@ func TestWatch(t *testing.T) {
 		t.Error(err)
 	}
 	go func() { ended <- c.peers[0].Watch(context.Background(), func(Event) {}) }()
-	eventually(t, "it watches again", c.peers[0].watchers.any)
+	eventually(t, "it watches again", c.peers[0].watchers.hasWatchers)
 	c.peers[0].stop()
 	if err := <-ended; !errors.Is(err, ErrClosed) {
 		t.Error(err)
@@ -361,7 +361,7 @@ func TestWatch(t *testing.T) {
 
 func TestSlowWatcherMisses(t *testing.T) {
 	var w watchers
-	one := w.enter()
+	one := w.add()
 	for range watchRoom + 10 {
 		w.notify(Event{})
 	}
@@ -369,8 +369,8 @@ func TestSlowWatcherMisses(t *testing.T) {
 		t.Errorf("missed %d", n)
 	}
 	w.close()
-	w.leave(one)
-	if w.any() || w.enter() != nil {
+	w.remove(one)
+	if w.hasWatchers() || w.add() != nil {
 		t.Error("closed, and somebody watches")
 	}
 }

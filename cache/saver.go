@@ -170,7 +170,7 @@ func (s *saver) takeDirty() (keys map[string]struct{}, gone []protocol.Removal) 
 	if len(s.dirty) > 0 {
 		keys, s.dirty = s.dirty, map[string]struct{}{}
 	}
-	return keys, s.removals.gone()
+	return keys, s.removals.forgotten()
 }
 
 // forget stores the list of removals without those that are no longer needed: the

@@ -40,9 +40,9 @@ func (l *storedRemovals) set(known []protocol.Removal) bool {
 
 func (l *storedRemovals) list() []protocol.Removal { return slices.Collect(maps.Keys(l.stored)) }
 
-// gone are those that are forgotten, and may be dropped once everything that is
+// forgotten are those that are forgotten, and may be dropped once everything that is
 // unsaved now is saved.
-func (l *storedRemovals) gone() (out []protocol.Removal) {
+func (l *storedRemovals) forgotten() (out []protocol.Removal) {
 	if l.keep {
 		return nil
 	}

@@ -72,10 +72,10 @@ func size(key string, e protocol.Entry) int64 {
 	return int64(len(key)) + int64(len(e.Value)) + entryOverhead
 }
 
-func (t *table) of(key string) *shard { return &t.shards[maphash.String(t.seed, key)%shards] }
+func (t *table) shardOf(key string) *shard { return &t.shards[maphash.String(t.seed, key)%shards] }
 
-// hit uses a copy and returns it, and whether it is fresh.
-func (t *table) hit(key []byte, wall int64) (protocol.Entry, bool) {
+// useCopy uses a copy and returns it, and whether it is fresh.
+func (t *table) useCopy(key []byte, wall int64) (protocol.Entry, bool) {
 	s := &t.shards[maphash.Bytes(t.seed, key)%shards]
 	s.mu.Lock()
 	n := s.nodes[string(key)] // does not allocate: the string is only compared
@@ -84,7 +84,7 @@ func (t *table) hit(key []byte, wall int64) (protocol.Entry, bool) {
 
 // hitString is hit for who has a string.
 func (t *table) hitString(key string, wall int64) (protocol.Entry, bool) {
-	s := t.of(key)
+	s := t.shardOf(key)
 	s.mu.Lock()
 	return t.finishHit(s, s.nodes[key], wall)
 }
@@ -95,14 +95,14 @@ func (t *table) finishHit(s *shard, n *node, wall int64) (protocol.Entry, bool) 
 		s.mu.Unlock()
 		return protocol.Entry{}, false
 	}
-	t.use(s, n)
+	t.moveToFront(s, n)
 	e := n.entry
 	s.mu.Unlock()
 	return e, e.Fresh(wall)
 }
 
-// use makes n the most recently used; s is locked.
-func (t *table) use(s *shard, n *node) {
+// moveToFront makes n the most recently used; s is locked.
+func (t *table) moveToFront(s *shard, n *node) {
 	// The number is taken under the shard's lock: the shard's list is in the order
 	// of numbers.
 	n.used = t.used.Add(1)
@@ -133,7 +133,7 @@ func (s *shard) last() *node {
 
 // Get implements [protocol.Table].
 func (t *table) Get(key string) protocol.Entry {
-	s := t.of(key)
+	s := t.shardOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := s.nodes[key]; n != nil {
@@ -153,7 +153,7 @@ func (t *table) Put(key string, e protocol.Entry) {
 		}
 		return
 	}
-	s := t.of(key)
+	s := t.shardOf(key)
 	s.mu.Lock()
 	n := s.nodes[key]
 	if n == nil {
@@ -167,7 +167,7 @@ func (t *table) Put(key string, e protocol.Entry) {
 		t.bytes.Add(size(key, e) - size(key, n.entry))
 	}
 	n.entry = e
-	t.use(s, n)
+	t.moveToFront(s, n)
 	s.mu.Unlock()
 	for t.keys.Load() > int64(t.maxKeys) || t.bytes.Load() > t.maxBytes {
 		t.evict()
@@ -175,7 +175,7 @@ func (t *table) Put(key string, e protocol.Entry) {
 }
 
 func (t *table) remove(key string) {
-	s := t.of(key)
+	s := t.shardOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := s.nodes[key]; n != nil {
@@ -305,7 +305,7 @@ func (l largest) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
 func (l *largest) Push(x any)        { *l = append(*l, x.(keyed)) }
 func (l *largest) Pop() any          { panic("cache: a page only grows") }
 
-// levels are how much is held, and how much was evicted since the start.
-func (t *table) levels() (keys, bytes, evicted int64) {
+// usage are how much is held, and how much was evicted since the start.
+func (t *table) usage() (keys, bytes, evicted int64) {
 	return t.keys.Load(), t.bytes.Load(), t.gone.Load()
 }

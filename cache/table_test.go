@@ -42,7 +42,7 @@ func TestTableOrder(t *testing.T) {
 					wantEvicted, order = append(wantEvicted, order[0]), order[1:]
 				}
 			case 4, 5:
-				tab.hit([]byte(key), 1)
+				tab.useCopy([]byte(key), 1)
 				if slices.Contains(order, key) {
 					use(key)
 				}
@@ -54,7 +54,7 @@ func TestTableOrder(t *testing.T) {
 				tab.Put(key, protocol.Entry{})
 				order = slices.DeleteFunc(order, func(k string) bool { return k == key })
 			}
-			if keys, _, _ := tab.levels(); keys != int64(len(order)) {
+			if keys, _, _ := tab.usage(); keys != int64(len(order)) {
 				t.Fatalf("seed %d: %d keys, want %d", seed, keys, len(order))
 			}
 		}
@@ -73,7 +73,7 @@ func TestTableHit(t *testing.T) {
 		value string
 		fresh bool
 	}{{"k", 99, "v", true}, {"k", 100, "v", false}, {"other", 1, "", false}} {
-		e, fresh := tab.hit([]byte(c.key), c.wall)
+		e, fresh := tab.useCopy([]byte(c.key), c.wall)
 		if string(e.Value) != c.value || fresh != c.fresh {
 			t.Errorf("%+v: %q, %t", c, e.Value, fresh)
 		}
@@ -84,7 +84,7 @@ func TestTableHit(t *testing.T) {
 	}
 	key := []byte(strings.Repeat("long", 100))
 	tab.Put(string(key), held("v"))
-	if n := testing.AllocsPerRun(100, func() { tab.hit(key, 1) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { tab.useCopy(key, 1) }); n != 0 {
 		t.Errorf("a hit allocates %v times", n)
 	}
 }
@@ -108,19 +108,19 @@ func TestTableBytes(t *testing.T) {
 	if diff := cmp.Diff([]string{"00", "01", "02"}, evicted); diff != "" {
 		t.Fatal(diff)
 	}
-	keys, before, _ := tab.levels()
+	keys, before, _ := tab.usage()
 	put(5, 1<<20) // larger than the table: alone
 	if diff := cmp.Diff([]string{"00", "01", "02", "05"}, evicted); diff != "" {
 		t.Fatal(diff)
 	}
-	nowKeys, bytes, gone := tab.levels()
+	nowKeys, bytes, gone := tab.usage()
 	if nowKeys != keys-1 || bytes != before-entryOverhead-2-each || gone != 4 {
 		t.Errorf("%d keys, %d bytes, %d evicted", nowKeys, bytes, gone)
 	}
 	for i := range 20 {
 		tab.Put(fmt.Sprintf("%02d", i), protocol.Entry{})
 	}
-	if keys, bytes, gone := tab.levels(); keys != 0 || bytes != 0 || gone != 4 {
+	if keys, bytes, gone := tab.usage(); keys != 0 || bytes != 0 || gone != 4 {
 		t.Errorf("emptied: %d keys, %d bytes, %d evicted", keys, bytes, gone)
 	}
 }
@@ -197,7 +197,7 @@ func TestTableConcurrent(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(g), 2))
 			for !stop.Load() {
 				key := strconv.Itoa(r.IntN(2 * maxKeys))
-				for _, e := range []protocol.Entry{first(tab.hit([]byte(key), 1)), first(tab.hitString(key, 1)), tab.Get(key)} {
+				for _, e := range []protocol.Entry{first(tab.useCopy([]byte(key), 1)), first(tab.hitString(key, 1)), tab.Get(key)} {
 					if e.Held() && string(e.Value) != key {
 						t.Errorf("%s has the value %q", key, e.Value)
 					}
@@ -212,7 +212,7 @@ func TestTableConcurrent(t *testing.T) {
 	for range 20_000 {
 		key := strconv.Itoa(r.IntN(2 * maxKeys))
 		tab.Put(key, held(key))
-		if keys, _, _ := tab.levels(); keys > maxKeys {
+		if keys, _, _ := tab.usage(); keys > maxKeys {
 			t.Fatalf("%d keys", keys)
 		}
 	}
@@ -277,7 +277,7 @@ func BenchmarkTableHit(b *testing.B) {
 					if i++; i >= hot {
 						i = 0
 					}
-					if _, ok := tab.hit(keys[i], 1); !ok {
+					if _, ok := tab.useCopy(keys[i], 1); !ok {
 						b.Error("missed")
 					}
 				}

@@ -16,7 +16,7 @@ import (
 // withDefaults fills in the zero fields.
 func (c Config) withDefaults() Config {
 	c.BindURL = cmp.Or(c.BindURL, c.Self)
-	c.BindAPI = cmp.Or(c.BindAPI, c.own().API)
+	c.BindAPI = cmp.Or(c.BindAPI, c.ownMember().API)
 	c.Fetches = cmp.Or(c.Fetches, 64)
 	c.Timings = c.Timings.WithDefaults()
 	c.Jitter = max(0, cmp.Or(c.Jitter, 0.05))
@@ -37,8 +37,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// own is this peer's entry among the members; the zero Member when it is missing.
-func (c Config) own() protocol.Member {
+// ownMember is this peer's entry among the members; the zero Member when it is missing.
+func (c Config) ownMember() protocol.Member {
 	for _, m := range c.Members {
 		if m.URL == c.Self {
 			return m
@@ -69,7 +69,7 @@ func (c Config) checkMembers() error {
 	if err := protocol.NewMembers(c.Members).Validate(); err != nil {
 		return err
 	}
-	if c.own().URL == "" {
+	if c.ownMember().URL == "" {
 		return fmt.Errorf("%s is not among the members: add it with its api address; urls are compared byte for byte", c.Self)
 	}
 	for _, bind := range []string{c.BindURL, c.BindAPI} {

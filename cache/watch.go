@@ -25,11 +25,11 @@ type watcher struct {
 	missed atomic.Int64
 }
 
-func (w *watchers) any() bool { return w.count.Load() > 0 }
+func (w *watchers) hasWatchers() bool { return w.count.Load() > 0 }
 
 // notify never waits: who is too slow misses it.
 func (w *watchers) notify(e Event) {
-	if !w.any() {
+	if !w.hasWatchers() {
 		return
 	}
 	w.mu.Lock()
@@ -43,7 +43,7 @@ func (w *watchers) notify(e Event) {
 	}
 }
 
-func (w *watchers) enter() *watcher {
+func (w *watchers) add() *watcher {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -58,7 +58,7 @@ func (w *watchers) enter() *watcher {
 	return one
 }
 
-func (w *watchers) leave(one *watcher) {
+func (w *watchers) remove(one *watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.all[one] {
@@ -84,11 +84,11 @@ func (w *watchers) close() {
 // Who is more than 1,024 events behind misses some, and gets an event that says how
 // many.
 func (p *Peer) Watch(ctx context.Context, each func(Event)) error {
-	one := p.watchers.enter()
+	one := p.watchers.add()
 	if one == nil {
 		return ErrClosed
 	}
-	defer p.watchers.leave(one)
+	defer p.watchers.remove(one)
 	for {
 		select {
 		case e, ok := <-one.events:
@@ -107,7 +107,7 @@ func (p *Peer) Watch(ctx context.Context, each func(Event)) error {
 
 // notifyPeerEvent is an event about a peer.
 func (p *Peer) notifyPeerEvent(peer, why string) {
-	if p.watchers.any() {
+	if p.watchers.hasWatchers() {
 		p.watchers.notify(Event{Time: p.cfg.Wall().Round(time.Millisecond), Peer: peer, Why: why})
 	}
 }

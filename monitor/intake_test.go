@@ -23,7 +23,7 @@ var errAway = fmt.Errorf("%w: connection refused", lease.ErrUnavailable)
 
 // spy is a table that notes what it is told to store, and can be made to fail or to wait.
 type spy struct {
-	*checks.Reference
+	*checks.Memory
 	mu         sync.Mutex
 	deliveries []monitor.HeartbeatBatch // that were stored
 	asked      [][]monitor.SourceRef
@@ -33,7 +33,7 @@ type spy struct {
 
 func newSpy(t *testing.T, events ...monitor.Check) *spy {
 	t.Helper()
-	s := &spy{Reference: checks.NewReference(checks.Options{})}
+	s := &spy{Reference: checks.NewMemory(checks.Options{})}
 	if events == nil {
 		events = []monitor.Check{{Name: "E", Interval: time.Second}}
 	}

@@ -25,7 +25,7 @@ type world struct {
 	t      *testing.T
 	memory *memory.Store // of the sessions
 	table  monitor.Store
-	ref    *checks.Reference
+	ref    *checks.Memory
 	claims *claims.Memory
 	away   atomic.Bool // nobody reaches the store
 	poll   time.Duration
@@ -35,7 +35,7 @@ type world struct {
 func newWorld(t *testing.T, events ...monitor.Check) *world {
 	t.Helper()
 	sessions := memory.New(nil)
-	ref := checks.NewReference(checks.Options{Sessions: sessions, History: sessions})
+	ref := checks.NewMemory(checks.Options{Sessions: sessions, History: sessions})
 	w := &world{t: t, memory: sessions, claims: claims.NewMemory(sessions, nil), ref: ref, table: ref}
 	w.configure(false, events...)
 	return w

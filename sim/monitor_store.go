@@ -27,7 +27,7 @@ type monitorStore struct {
 
 func memoryMonitor(wall func() time.Time) monitorStore {
 	sessions := memory.New(nil)
-	ref := checks.NewReference(checks.Options{Clock: wall, Sessions: sessions})
+	ref := checks.NewMemory(checks.Options{Clock: wall, Sessions: sessions})
 	read := 0
 	return monitorStore{
 		Store: ref, sessions: sessions, claims: sessions.Claims(), close: func() error { return nil },

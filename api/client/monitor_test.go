@@ -25,9 +25,9 @@ type monitorStore struct {
 
 func (s monitorStore) Monitor() monitor.Store { return s.table }
 
-func serveMonitor(t *testing.T) (*checks.Reference, *client.Client) {
+func serveMonitor(t *testing.T) (*checks.Memory, *client.Client) {
 	t.Helper()
-	table := checks.NewReference(checks.Options{})
+	table := checks.NewMemory(checks.Options{})
 	events := []monitor.Check{{Name: "a b/ü?%2F", Interval: time.Minute}, {Name: "web", Interval: time.Minute}}
 	if _, err := table.Configure(t.Context(), monitor.Configuration{Checks: events}); err != nil {
 		t.Fatal(err)

@@ -93,7 +93,7 @@ func (c *Client) Get(ctx context.Context, key string, o Options) (Item, error) {
 	if !o.After.IsZero() {
 		call.request.After = max(o.After.UnixMilli(), 0)
 	}
-	r, err := c.do(ctx, call)
+	r, err := c.send(ctx, call)
 	if err != nil {
 		c.counts.errors.Add(1)
 		return Item{}, err
@@ -115,14 +115,14 @@ func (c *Client) recycle(call *call) {
 	c.calls.Put(call)
 }
 
-// do tries a request at one server after the other.
-func (c *Client) do(ctx context.Context, call *call) (wire.Reply, error) {
-	a := asking{client: c, call: call, deadline: c.now() + c.cfg.Timeout, turn: c.turn.Add(1)}
+// send tries a request at one server after the other.
+func (c *Client) send(ctx context.Context, call *call) (wire.Reply, error) {
+	a := request{client: c, call: call, deadline: c.now() + c.cfg.Timeout, turn: c.turn.Add(1)}
 	if at, ok := ctx.Deadline(); ok && at.Sub(c.epoch) < a.deadline {
 		a.deadline, a.byContext = at.Sub(c.epoch), true
 	}
 	for {
-		r, done, err := a.try(ctx)
+		r, done, err := a.tryOnce(ctx)
 		if err != nil {
 			return wire.Reply{}, err
 		}
@@ -137,8 +137,8 @@ func (c *Client) do(ctx context.Context, call *call) (wire.Reply, error) {
 // request: it is the original's, and covers clocks that are a little off.
 const validity = 5 * time.Second
 
-// asking is the state of one request over its tries.
-type asking struct {
+// request is the state of one request over its tries.
+type request struct {
 	client   *Client
 	call     *call
 	deadline time.Duration // since the client's epoch
@@ -150,27 +150,27 @@ type asking struct {
 	notes     notes
 }
 
-// try gives the request to one server and waits. done is false when another is to be
+// tryOnce gives the request to one server and waits. done is false when another is to be
 // asked.
-func (a *asking) try(ctx context.Context) (r wire.Reply, done bool, err error) {
+func (a *request) tryOnce(ctx context.Context) (r wire.Reply, done bool, err error) {
 	c, call := a.client, a.call
-	s, err := a.place(ctx)
+	s, err := a.waitForServer(ctx)
 	if err != nil {
 		return r, false, err
 	}
 	switch call.wait(ctx, c, a.deadline) {
 	case stopped:
 		s.forget(call)
-		return r, false, a.ended(ctx)
+		return r, false, a.timeoutError(ctx)
 	case expired:
 		s.forget(call)
-		a.notes.add(s.addr, a.why("had not answered"))
-		return r, false, a.ended(ctx)
+		a.notes.add(s.addr, a.explain("had not answered"))
+		return r, false, a.timeoutError(ctx)
 	case silent:
 		s.forget(call)
-		s.wary()
+		s.avoidForNow()
 		c.counts.silent.Add(1)
-		a.notes.add(s.addr, a.why("did not answer in time"))
+		a.notes.add(s.addr, a.explain("did not answer in time"))
 		return r, false, nil
 	}
 	if lost := call.reply.lost; lost != nil {
@@ -188,7 +188,7 @@ func (a *asking) try(ctx context.Context) (r wire.Reply, done bool, err error) {
 	case wire.ReplyError:
 		refusal := &Refusal{Server: s.addr, Code: r.Code, Text: r.Text, RetryAfter: r.Retry}
 		a.refused++
-		if !refusal.elsewhere() || a.refused >= c.connected() {
+		if !refusal.allowsOtherServer() || a.refused >= c.connected() {
 			return r, false, refusal
 		}
 		a.notes.add(s.addr, "said "+string(r.Code))
@@ -197,27 +197,27 @@ func (a *asking) try(ctx context.Context) (r wire.Reply, done bool, err error) {
 	return r, true, nil
 }
 
-// why adds to what a server did whether it said that it was waiting.
-func (a *asking) why(what string) string {
+// explain adds to what a server did whether it said that it was waiting.
+func (a *request) explain(what string) string {
 	if a.call.alive.Load() > 0 {
 		return what + ", but said that it was waiting"
 	}
 	return what
 }
 
-// place gives the request to the next server that can take it, and waits for one while
+// waitForServer gives the request to the next server that can take it, and waits for one while
 // none is connected.
-func (a *asking) place(ctx context.Context) (*server, error) {
+func (a *request) waitForServer(ctx context.Context) (*server, error) {
 	c := a.client
 	for {
 		left := a.deadline - c.now()
 		if left <= 0 || ctx.Err() != nil {
-			return nil, a.ended(ctx)
+			return nil, a.timeoutError(ctx)
 		}
 		// Whole milliseconds, rounded up: 0 would mean that nothing was said.
 		a.call.request.Patience = int64((left + time.Millisecond - 1) / time.Millisecond)
 		a.call.request.Expire = time.Now().Add(validity).UnixMilli()
-		s, state := a.pick()
+		s, state := a.nextServer()
 		switch state {
 		case taken:
 			return s, nil
@@ -235,23 +235,23 @@ func (a *asking) place(ctx context.Context) (*server, error) {
 const lookAgain = 50 * time.Millisecond
 
 // pause waits for a time, or until wake, but not beyond the deadline.
-func (a *asking) pause(ctx context.Context, wake <-chan struct{}, d time.Duration) error {
+func (a *request) pause(ctx context.Context, wake <-chan struct{}, d time.Duration) error {
 	timer := time.NewTimer(min(d, a.deadline-a.client.now()))
 	defer timer.Stop()
 	select {
 	case <-wake:
 	case <-timer.C:
 	case <-ctx.Done():
-		return a.ended(ctx)
+		return a.timeoutError(ctx)
 	case <-a.client.ctx.Done():
 		return ErrClosed
 	}
 	return nil
 }
 
-// pick goes round, from the server whose turn it is, and asks those that are passed
+// nextServer goes round, from the server whose turn it is, and asks those that are passed
 // over only when no other can take the request.
-func (a *asking) pick() (*server, room) {
+func (a *request) nextServer() (*server, room) {
 	list := a.client.servers
 	n := uint32(len(list))
 	first, best := a.turn%n, down
@@ -266,7 +266,7 @@ func (a *asking) pick() (*server, room) {
 			if passedOver[at] != again {
 				continue
 			}
-			state := s.ask(a.call)
+			state := s.offer(a.call)
 			if state == taken {
 				a.turn = at + 1
 				return s, taken
@@ -278,16 +278,16 @@ func (a *asking) pick() (*server, room) {
 }
 
 // backOff waits before another server is asked, because this one said so.
-func (a *asking) backOff(ctx context.Context) error {
+func (a *request) backOff(ctx context.Context) error {
 	a.again++
 	return a.pause(ctx, nil, backoff.Pause(a.again, 10*time.Millisecond, a.client.cfg.rules.backOff))
 }
 
-// ended is the error when the time is over or the context has ended.
-func (a *asking) ended(ctx context.Context) error {
+// timeoutError is the error when the time is over or the context has ended.
+func (a *request) timeoutError(ctx context.Context) error {
 	said := a.notes.String()
 	if said == "" {
-		said = "no server was connected: " + a.client.troubles()
+		said = "no server was connected: " + a.client.connectionErrors()
 	}
 	cause := ctx.Err()
 	if cause == nil && a.byContext {

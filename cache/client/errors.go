@@ -71,8 +71,8 @@ func (r *Refusal) Unwrap() error {
 	return ErrFailed
 }
 
-// elsewhere reports whether another server may say something better.
-func (r *Refusal) elsewhere() bool {
+// allowsOtherServer reports whether another server may say something better.
+func (r *Refusal) allowsOtherServer() bool {
 	return r.Code == wire.CodePartitioned || r.Code == wire.CodeOverloaded
 }
 

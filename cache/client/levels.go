@@ -37,7 +37,7 @@ func (c *Client) Stats() Stats {
 func (c *Client) Servers() []Server {
 	var out []Server
 	for _, s := range c.servers {
-		out = append(out, s.view())
+		out = append(out, s.status())
 	}
 	return out
 }
@@ -45,15 +45,15 @@ func (c *Client) Servers() []Server {
 func (c *Client) connected() int {
 	n := 0
 	for _, s := range c.servers {
-		if s.view().Connected {
+		if s.status().Connected {
 			n++
 		}
 	}
 	return n
 }
 
-// troubles says why no server is connected.
-func (c *Client) troubles() string {
+// connectionErrors says why no server is connected.
+func (c *Client) connectionErrors() string {
 	var b strings.Builder
 	for i, s := range c.Servers() {
 		if i > 0 {

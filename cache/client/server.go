@@ -33,7 +33,7 @@ func (c *Client) newServer(addr string) (*server, error) {
 		Connected:    s.connected,
 		Message:      s.message,
 		Disconnected: s.disconnected,
-		Failed:       func(_ string, err error) { s.note(err) },
+		Failed:       func(_ string, err error) { s.recordError(err) },
 	}))
 	return s, err
 }
@@ -48,7 +48,7 @@ func (s *server) close() {
 	_ = s.dialer.Close()
 }
 
-func (s *server) note(err error) {
+func (s *server) recordError(err error) {
 	s.mu.Lock()
 	s.failed = err
 	s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *server) connected(conn *zmtp.Conn) {
 }
 
 func (s *server) disconnected(_ *zmtp.Conn, err error) {
-	s.note(err)
+	s.recordError(err)
 	s.drop(err)
 }
 
@@ -87,9 +87,9 @@ const (
 	taken
 )
 
-// ask gives a try to the server. After taken, the call must be waited for, or
+// offer gives a try to the server. After taken, the call must be waited for, or
 // forgotten.
-func (s *server) ask(call *call) room {
+func (s *server) offer(call *call) room {
 	s.mu.Lock()
 	conn := s.conn
 	if conn == nil || s.closed {
@@ -158,8 +158,8 @@ func (s *server) message(_ *zmtp.Conn, m zmtp.Message) {
 	call.finish(reply{Reply: r})
 }
 
-// wary says that the server did not answer in time.
-func (s *server) wary() { s.avoid.Store(int64(s.client.now() + s.client.cfg.rules.avoid)) }
+// avoidForNow says that the server did not answer in time.
+func (s *server) avoidForNow() { s.avoid.Store(int64(s.client.now() + s.client.cfg.rules.avoid)) }
 
 // isPassedOver tells whether other servers are asked first, because this one was silent.
 // When its time is over, it is tried again by one request.
@@ -182,7 +182,7 @@ type Server struct {
 	Err       error // why it is not connected; nil: no attempt has failed
 }
 
-func (s *server) view() Server {
+func (s *server) status() Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Server{Addr: s.addr, Connected: s.conn != nil, Silent: s.avoid.Load() != 0, InFlight: len(s.pending), Err: s.failed}

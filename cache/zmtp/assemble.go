@@ -58,24 +58,24 @@ func (a *assembler) next() (item, bool, error) {
 		a.pos += n
 		if a.opener != nil {
 			at = len(a.plain) + 1
-			if f, err = a.open(f); err != nil {
+			if f, err = a.decrypt(f); err != nil {
 				return item{}, false, err
 			}
 		}
 		if f.flags&flagCommand != 0 {
 			return item{command: f.body}, true, nil
 		}
-		if err := a.put(span{at, len(f.body)}); err != nil {
+		if err := a.append(span{at, len(f.body)}); err != nil {
 			return item{}, false, err
 		}
 		if f.flags&flagMore == 0 {
-			return item{message: a.whole()}, true, nil
+			return item{message: a.message()}, true, nil
 		}
 	}
 }
 
-// open decrypts a frame to the end of plain. Nothing else needs its bytes in buf.
-func (a *assembler) open(f frame) (frame, error) {
+// decrypt decrypts a frame to the end of plain. Nothing else needs its bytes in buf.
+func (a *assembler) decrypt(f frame) (frame, error) {
 	if f.flags&flagMore != 0 {
 		return f, fmt.Errorf("%w: more frames are announced outside of the box", ErrProtocol)
 	}
@@ -97,7 +97,7 @@ func (a *assembler) open(f frame) (frame, error) {
 	return f, nil
 }
 
-func (a *assembler) put(s span) error {
+func (a *assembler) append(s span) error {
 	if len(a.frames) == a.maxFrames {
 		return fmt.Errorf("%w: a message of more than %d frames", ErrTooLarge, a.maxFrames)
 	}
@@ -106,8 +106,8 @@ func (a *assembler) put(s span) error {
 	return nil
 }
 
-// whole hands out the message that has just become complete.
-func (a *assembler) whole() Message {
+// message hands out the message that has just become complete.
+func (a *assembler) message() Message {
 	base := a.buf[a.from:]
 	if a.opener != nil {
 		base = a.plain
@@ -138,7 +138,7 @@ func (a *assembler) release() {
 // fill reads once, into as much room as there is, and makes room first.
 func (a *assembler) fill(src io.Reader) (int, error) {
 	a.release()
-	if err := a.room(); err != nil {
+	if err := a.growBuffer(); err != nil {
 		return 0, err
 	}
 	n, err := src.Read(a.buf[a.to:])
@@ -149,9 +149,9 @@ func (a *assembler) fill(src io.Reader) (int, error) {
 	return n, err
 }
 
-// room makes the buffer larger only when it is full of bytes that have come: what
+// growBuffer makes the buffer larger only when it is full of bytes that have come: what
 // the other side announces takes no memory.
-func (a *assembler) room() error {
+func (a *assembler) growBuffer() error {
 	left := a.to - a.from
 	switch {
 	case a.buf == nil:
@@ -178,8 +178,8 @@ func (a *assembler) move(to []byte) {
 	a.buf, a.from, a.pos, a.to = to, 0, a.pos-a.from, a.to-a.from
 }
 
-// take returns the next n bytes, or false while they have not come; for the greeting.
-func (a *assembler) take(n int) ([]byte, bool) {
+// takeBytes returns the next n bytes, or false while they have not come; for the greeting.
+func (a *assembler) takeBytes(n int) ([]byte, bool) {
 	if a.to-a.pos < n {
 		return nil, false
 	}

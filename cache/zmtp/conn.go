@@ -62,18 +62,18 @@ func (c *Conn) shutdown() {
 	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 }
 
-func (c *Conn) counts() Stats {
+func (c *Conn) stats() Stats {
 	s := c.stats()
 	s.BytesIn, s.MessagesIn = c.bytesIn.Load(), c.messageIn.Load()
 	return s
 }
 
-// open does the handshake and what goes before the first message.
-func (c *Conn) open(server bool) error {
+// handshake does the handshake and what goes before the first message.
+func (c *Conn) handshake(server bool) error {
 	if err := c.nc.SetDeadline(time.Now().Add(c.cfg.HandshakeTimeout)); err != nil {
 		return err
 	}
-	if err := c.shake(server); err != nil {
+	if err := c.exchangeHandshake(server); err != nil {
 		return err
 	}
 	if err := c.nc.SetDeadline(time.Time{}); err != nil {
@@ -115,9 +115,9 @@ func (c *Conn) read() error {
 		if err := c.deliverAll(); err != nil {
 			return err
 		}
-		c.rest()
+		c.resumeWrites()
 		n, err := c.in.fill(c.nc)
-		c.busy()
+		c.holdWrites()
 		if err != nil {
 			if errors.Is(err, io.EOF) && c.in.partial() {
 				return fmt.Errorf("zmtp: the connection was cut within a message: %w", io.ErrUnexpectedEOF)
@@ -143,7 +143,7 @@ func (c *Conn) deliverAll() error {
 		if err != nil {
 			return err
 		}
-		c.relieve()
+		c.flushIfFull()
 	}
 	return ErrClosed
 }
@@ -196,8 +196,8 @@ func (c *Conn) subscribed(prefix []byte, on bool) error {
 	return nil
 }
 
-// broken tells whether the connection ended because the other side broke the rules.
-func (c *Conn) broken() bool {
+// isProtocolError tells whether the connection ended because the other side broke the rules.
+func (c *Conn) isProtocolError() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return errors.Is(c.err, ErrProtocol) || errors.Is(c.err, ErrTooLarge)

@@ -207,7 +207,7 @@ func (h *curveServer) ready(data []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: INITIATE does not open", ErrAccess)
 	}
 	public := [32]byte(text)
-	if err := h.vouched(text[32:32+vouchSize], &public, client[:], &secret); err != nil {
+	if err := h.verifyVouch(text[32:32+vouchSize], &public, client[:], &secret); err != nil {
 		return nil, err
 	}
 	if h.Allow == nil || !h.Allow(public) {
@@ -226,9 +226,9 @@ func (h *curveServer) ready(data []byte) ([]byte, error) {
 	return appendCommand(nil, "READY", nonce[16:], box.SealAfterPrecomputation(nil, own, nonce, &shared)), nil
 }
 
-// vouched checks Box[C', S](C->S'): who has C says that C' is its key, and that
+// verifyVouch checks Box[C', S](C->S'): who has C says that C' is its key, and that
 // it is talking to S.
-func (h *curveServer) vouched(vouch []byte, public *[32]byte, client []byte, secret *[32]byte) error {
+func (h *curveServer) verifyVouch(vouch []byte, public *[32]byte, client []byte, secret *[32]byte) error {
 	text, ok := box.Open(nil, vouch[16:], longNonce("VOUCH---", vouch[:16]), public, secret)
 	if !ok || subtle.ConstantTimeCompare(text, append(append([]byte(nil), client...), h.public[:]...)) == 0 {
 		return fmt.Errorf("%w: the client's vouch does not hold", ErrAccess)

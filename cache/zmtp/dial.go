@@ -70,7 +70,7 @@ func (d *Dialer) Close() error {
 
 func (d *Dialer) run() {
 	for failures := 0; d.ctx.Err() == nil; {
-		lasted, err := d.attempt()
+		lasted, err := d.connectOnce()
 		var wait time.Duration
 		wait, failures = pause(d.cfg, lasted, failures)
 		if err != nil && d.ctx.Err() == nil {
@@ -93,9 +93,9 @@ func pause(cfg *Config, lasted time.Duration, failures int) (time.Duration, int)
 	return backoff.Pause(failures+1, cfg.ReconnectMin, cfg.ReconnectMax), failures + 1
 }
 
-// attempt connects, and returns when the connection is over and how long it lasted, or why
+// connectOnce connects, and returns when the connection is over and how long it lasted, or why
 // there was none.
-func (d *Dialer) attempt() (lasted time.Duration, err error) {
+func (d *Dialer) connectOnce() (lasted time.Duration, err error) {
 	dialer := net.Dialer{Timeout: d.cfg.HandshakeTimeout}
 	nc, err := dialer.DialContext(d.ctx, "tcp", d.at)
 	if err != nil {
@@ -103,7 +103,7 @@ func (d *Dialer) attempt() (lasted time.Duration, err error) {
 	}
 	c := newConn(d.cfg, nc, d.addr)
 	defer context.AfterFunc(d.ctx, func() { c.fail(ErrClosed) })()
-	if err := c.open(false); err != nil {
+	if err := c.handshake(false); err != nil {
 		c.fail(err)
 		return 0, fmt.Errorf("zmtp: handshake with %s: %w", d.addr, err)
 	}

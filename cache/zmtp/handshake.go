@@ -109,8 +109,8 @@ func (h *nullHandshake) next(command []byte) ([]byte, bool, error) {
 
 func (h *nullHandshake) result() result { return result{kind: h.theirs} }
 
-// shake carries a handshake out on a connection that has a deadline.
-func (c *Conn) shake(server bool) error {
+// exchangeHandshake carries a handshake out on a connection that has a deadline.
+func (c *Conn) exchangeHandshake(server bool) error {
 	mechanism := c.cfg.Security.mechanism()
 	if _, err := c.nc.Write(greeting(mechanism, server && mechanism != "NULL")); err != nil {
 		return err
@@ -155,17 +155,17 @@ func (c *Conn) readGreeting() ([]byte, error) {
 		if err := checkGreeting(c.in.peek()); err != nil {
 			return nil, err
 		}
-		if g, ok := c.in.take(greetingSize); ok {
+		if g, ok := c.in.takeBytes(greetingSize); ok {
 			return g, nil
 		}
-		if err := c.await(); err != nil {
+		if err := c.readHandshake(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// await reads more of a handshake.
-func (c *Conn) await() error {
+// readHandshake reads more of a handshake.
+func (c *Conn) readHandshake() error {
 	_, err := c.in.fill(c.nc)
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("the peer closed within it; does it have another mechanism, or another key? (%w)", err)
@@ -180,13 +180,13 @@ func (c *Conn) readCommand() ([]byte, error) {
 			return nil, err
 		}
 		if n > 0 {
-			c.in.take(n)
+			c.in.takeBytes(n)
 			if f.flags&flagCommand == 0 {
 				return nil, fmt.Errorf("%w: a message came before the end of the handshake", ErrProtocol)
 			}
 			return f.body, nil
 		}
-		if err := c.await(); err != nil {
+		if err := c.readHandshake(); err != nil {
 			return nil, err
 		}
 	}

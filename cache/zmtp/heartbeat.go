@@ -48,23 +48,23 @@ func (w *watch) arm(d time.Duration) {
 	switch {
 	case w.stopped:
 	case w.timer == nil:
-		w.timer = time.AfterFunc(d, w.look)
+		w.timer = time.AfterFunc(d, w.checkIdle)
 	default:
 		w.timer.Reset(d)
 	}
 }
 
-// live sets the time to live that the other side asked for.
-func (w *watch) live(ttl time.Duration) {
+// setTTL sets the time to live that the other side asked for.
+func (w *watch) setTTL(ttl time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
 	w.ttl, w.seen, w.since, w.asked = ttl, w.c.bytesIn.Load(), now, time.Time{}
-	w.arm(earlier(w.next, w.end()).Sub(now))
+	w.arm(earlier(w.next, w.deadline()).Sub(now))
 }
 
-// look is the timer's.
-func (w *watch) look() {
+// checkIdle is the timer's.
+func (w *watch) checkIdle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
@@ -83,7 +83,7 @@ func (w *watch) look() {
 			w.asked = now
 		}
 	}
-	end := w.end()
+	end := w.deadline()
 	if !end.IsZero() && !now.Before(end) {
 		w.c.fail(fmt.Errorf("%w: nothing came for %v", ErrSilent, now.Sub(w.since).Round(time.Millisecond)))
 		return
@@ -91,8 +91,8 @@ func (w *watch) look() {
 	w.arm(earlier(w.next, end).Sub(now))
 }
 
-// end is when the connection is given up if nothing comes; zero: never.
-func (w *watch) end() time.Time {
+// deadline is when the connection is given up if nothing comes; zero: never.
+func (w *watch) deadline() time.Time {
 	var asked, lived time.Time
 	if !w.asked.IsZero() {
 		asked = w.asked.Add(w.c.cfg.HeartbeatTimeout)
@@ -117,7 +117,7 @@ func (c *Conn) ping(data []byte) error {
 		return fmt.Errorf("%w: a PING of %d bytes", ErrProtocol, len(data))
 	}
 	if ttl := time.Duration(binary.BigEndian.Uint16(data)) * 100 * time.Millisecond; ttl > 0 {
-		c.watch.live(ttl)
+		c.watch.setTTL(ttl)
 	}
 	context := data[2:min(len(data), 2+maxContext)]
 	c.append(c.limit, func(dst []byte) []byte {

@@ -75,7 +75,7 @@ func (l *Listener) Stats() Stats {
 	for c, connected := range l.all {
 		if connected {
 			s.Connections++
-			s.add(c.counts())
+			s.add(c.stats())
 		}
 	}
 	return s
@@ -129,7 +129,7 @@ func (l *Listener) accept() {
 		}
 		failures = 0
 		c := newConn(l.cfg, nc, "tcp://"+nc.RemoteAddr().String())
-		if !l.enter(c) {
+		if !l.admit(c) {
 			_ = nc.Close()
 			continue
 		}
@@ -137,8 +137,8 @@ func (l *Listener) accept() {
 	}
 }
 
-// enter refuses connections beyond MaxConns, and after Close.
-func (l *Listener) enter(c *Conn) bool {
+// admit refuses connections beyond MaxConns, and after Close.
+func (l *Listener) admit(c *Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.all) >= l.cfg.MaxConns {
@@ -154,7 +154,7 @@ func (l *Listener) enter(c *Conn) bool {
 }
 
 func (l *Listener) serve(c *Conn) {
-	err := c.open(true)
+	err := c.handshake(true)
 	if err == nil {
 		err = l.connected(c)
 	}
@@ -167,7 +167,7 @@ func (l *Listener) serve(c *Conn) {
 		l.cfg.Log.Debug("zmtp: handshake failed", "peer", c.addr, "err", err)
 		return
 	}
-	defer l.left(c)
+	defer l.removeConn(c)
 	err = c.serve()
 	l.cfg.Log.Debug("zmtp: disconnected", "peer", c.addr, "err", err)
 }
@@ -185,12 +185,12 @@ func (l *Listener) connected(c *Conn) error {
 	return nil
 }
 
-func (l *Listener) left(c *Conn) {
+func (l *Listener) removeConn(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.all, c)
-	l.total.add(c.counts())
-	if c.broken() {
+	l.total.add(c.stats())
+	if c.isProtocolError() {
 		l.total.Broken++
 	}
 	l.publishers()

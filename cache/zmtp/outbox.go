@@ -69,7 +69,7 @@ func (o *outbox) push(m Message) bool {
 	if len(o.queue) >= writeChunk {
 		o.much.Store(true)
 	}
-	o.kick()
+	o.startFlusher()
 	return true
 }
 
@@ -83,11 +83,11 @@ func (o *outbox) append(limit int, f func(dst []byte) []byte) {
 	before := len(o.queue)
 	o.queue = f(o.queue)
 	o.sent += int64(len(o.queue) - before)
-	o.kick()
+	o.startFlusher()
 }
 
-// kick starts a flusher unless somebody is going to write anyway. It needs the lock.
-func (o *outbox) kick() {
+// startFlusher starts a flusher unless somebody is going to write anyway. It needs the lock.
+func (o *outbox) startFlusher() {
 	if !o.reading {
 		o.delegate()
 	}
@@ -103,43 +103,43 @@ func (o *outbox) delegate() {
 	go o.flusher()
 }
 
-// busy says that the reader will write what is queued from here on, when it rests.
-func (o *outbox) busy() {
+// holdWrites says that the reader will write what is queued from here on, when it rests.
+func (o *outbox) holdWrites() {
 	o.mu.Lock()
 	o.reading = true
 	o.mu.Unlock()
 }
 
-// rest writes what was queued while the reader was busy, as far as it goes without
+// resumeWrites writes what was queued while the reader was busy, as far as it goes without
 // waiting; a flusher does the rest.
-func (o *outbox) rest() {
+func (o *outbox) resumeWrites() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.reading = false
-	o.attempt()
-	o.kick()
+	o.writeOnce()
+	o.startFlusher()
 }
 
-// relieve writes early when much has gathered.
-func (o *outbox) relieve() {
+// flushIfFull writes early when much has gathered.
+func (o *outbox) flushIfFull() {
 	if !o.much.Load() {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.attempt()
+	o.writeOnce()
 	o.delegate()
 	o.much.Store(false)
 }
 
-// attempt writes once, without waiting. What is left goes back to the front of the
+// writeOnce writes once, without waiting. What is left goes back to the front of the
 // queue. It needs the lock and lets go of it meanwhile.
-func (o *outbox) attempt() {
+func (o *outbox) writeOnce() {
 	if o.owned || o.sealed || len(o.queue) == 0 {
 		return
 	}
 	o.owned = true
-	p := o.take()
+	p := o.takeQueue()
 	o.mu.Unlock()
 	n, err := o.direct.write(p)
 	if err != nil {
@@ -153,19 +153,19 @@ func (o *outbox) attempt() {
 		o.writing = 0
 		return
 	}
-	o.give(p)
+	o.returnBuffer(p)
 }
 
-// take hands the queue to who writes it. It needs the lock.
-func (o *outbox) take() []byte {
+// takeQueue hands the queue to who writes it. It needs the lock.
+func (o *outbox) takeQueue() []byte {
 	p := o.queue
 	o.queue, o.spare = o.spare[:0], nil
 	o.writing = len(p)
 	return p
 }
 
-// give returns the buffer that take gave. It needs the lock.
-func (o *outbox) give(p []byte) {
+// returnBuffer returns the buffer that take gave. It needs the lock.
+func (o *outbox) returnBuffer(p []byte) {
 	o.writing = 0
 	if cap(p) <= keptBuffer {
 		o.spare = p
@@ -184,11 +184,11 @@ func (o *outbox) flush() {
 			o.mu.Unlock()
 			return
 		}
-		p := o.take()
+		p := o.takeQueue()
 		o.mu.Unlock()
 		err := o.writeAll(p)
 		o.mu.Lock()
-		o.give(p)
+		o.returnBuffer(p)
 		o.mu.Unlock()
 		if err != nil {
 			o.fail(err)
@@ -225,7 +225,7 @@ func (o *outbox) drain() {
 	o.mu.Unlock()
 	o.running.Wait() // it leaves nothing
 	o.mu.Lock()
-	rest := o.take()
+	rest := o.takeQueue()
 	o.mu.Unlock()
 	if !o.dead.Load() {
 		_ = o.writeAll(rest)

@@ -68,7 +68,7 @@ func (t twinTable) StartSteps(ctx context.Context, space, session string, hold t
 	if t.begin != nil {
 		_ = t.Do(ctx, func(s *claims.Step) error {
 			if k := s.Key(space, wanted[0].Key); k != nil && t.begin(s, k, session, wanted[0]) {
-				s.Begin(k, hold)
+				s.StartStep(k, hold)
 				began = true
 			}
 			return nil
@@ -85,7 +85,7 @@ func (t twinTable) FinishSteps(ctx context.Context, space, session string, done 
 	if t.finish != nil {
 		_ = t.Do(ctx, func(s *claims.Step) error {
 			if k := s.Key(space, done[0].Key); k != nil && t.finish(s, k, session, done[0]) {
-				s.Finish(k)
+				s.FinishStep(k)
 				finished = true
 			}
 			return nil
@@ -98,15 +98,15 @@ func (t twinTable) FinishSteps(ctx context.Context, space, session string, done 
 }
 
 func lapsedBegins(s *claims.Step, k *claims.Key, session string, c claim.Claim) bool {
-	return !s.Live(session) && k.Session == session && k.Term == c.Term && !k.InStep
+	return !s.IsLive(session) && k.Session == session && k.Term == c.Term && !k.InStep
 }
 
 func deposedBegins(s *claims.Step, k *claims.Key, session string, c claim.Claim) bool {
-	return s.Live(session) && c.Term != 0 && k.Session != session && !k.InStep
+	return s.IsLive(session) && c.Term != 0 && k.Session != session && !k.InStep
 }
 
 func beginsTwice(s *claims.Step, k *claims.Key, session string, c claim.Claim) bool {
-	return s.Live(session) && k.Session == session && k.Term == c.Term && k.InStep
+	return s.IsLive(session) && k.Session == session && k.Term == c.Term && k.InStep
 }
 
 func deposedFinishes(_ *claims.Step, k *claims.Key, session string, f claim.StepResult) bool {
@@ -115,7 +115,7 @@ func deposedFinishes(_ *claims.Step, k *claims.Key, session string, f claim.Step
 
 func takesFromTheLiving(s *claims.Step, w claim.ClaimRequest) {
 	for _, k := range s.Keys(w.Space) {
-		if s.Live(k.Session) && !k.InStep {
+		if s.IsLive(k.Session) && !k.InStep {
 			k.Session = ""
 		}
 	}
@@ -123,7 +123,7 @@ func takesFromTheLiving(s *claims.Step, w claim.ClaimRequest) {
 
 func ignoresWindows(s *claims.Step, w claim.ClaimRequest) {
 	for _, k := range s.Keys(w.Space) {
-		if k.Session != "" && !s.Live(k.Session) {
+		if k.Session != "" && !s.IsLive(k.Session) {
 			k.Until = s.Now
 		}
 	}

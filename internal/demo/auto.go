@@ -16,7 +16,7 @@ var errBroken = errors.New("not everything that was promised was kept; see above
 // ready waits until the instances run, and what happened before is over for these acts.
 func (d *demo) ready(ctx context.Context, acts ...act) error {
 	return d.await(ctx, "all processes are up and nothing is under way; is the machine very busy?", func() bool {
-		if !d.fleet.up(ctx) {
+		if !d.fleet.isUp(ctx) {
 			return false
 		}
 		for _, act := range acts {
@@ -41,7 +41,7 @@ func (d *demo) playAll(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			d.voice.say("")
+			d.voice.printf("")
 		}
 		return nil
 	}()

@@ -51,33 +51,33 @@ func (c *cacheAct) try() []string {
 func (c *cacheAct) play(ctx context.Context) ([]outcome, error) {
 	d := c.d
 	d.voice.event("cache", "%d askers at %d peers want a value at once that takes %s: it must be fetched once", askerCount, len(d.fleet.urls), seconds(slowness))
-	once := c.ask(ctx, "price")
-	fetches := d.world.askers("price")
+	once := c.askAll(ctx, "price")
+	fetches := d.world.callersOf("price")
 	once.what += fmt.Sprintf(", %d fetch", len(fetches))
 	once.broken = once.broken || len(fetches) != 1
 	d.voice.outcome(once)
 
 	// The same while who fetches dies: its askers turn to the others. It gets no value before, however late it is killed.
-	d.world.withhold("stock")
+	d.world.delayFirst("stock")
 	dying := make(chan error, 1)
 	var back func()
 	var victim *process
 	go func() {
-		err := d.await(ctx, "somebody fetches", func() bool { return len(d.world.askers("stock")) > 0 })
+		err := d.await(ctx, "somebody fetches", func() bool { return len(d.world.callersOf("stock")) > 0 })
 		if err == nil {
 			<-time.After(slowness / 2)
-			victim = d.fleet.proc(d.world.askers("stock")[0])
+			victim = d.fleet.process(d.world.callersOf("stock")[0])
 			d.voice.event("cache", "kill -9 %d: %s fetches for %d askers; another must fetch", victim.running(), victim.name, askerCount)
 			_, back, err = victim.kill()
 		}
 		dying <- err
 	}()
-	again := c.ask(ctx, "stock")
+	again := c.askAll(ctx, "stock")
 	if err := <-dying; err != nil {
 		return nil, err
 	}
 	defer back()
-	fetches = d.world.askers("stock")
+	fetches = d.world.callersOf("stock")
 	again.what += fmt.Sprintf(" though %s died, %d fetches", victim.name, len(fetches))
 	again.broken = again.broken || len(fetches) != 2 || !slices.Contains(fetches, victim.name)
 	again.worst += slowness / 2
@@ -85,8 +85,8 @@ func (c *cacheAct) play(ctx context.Context) ([]outcome, error) {
 	return []outcome{once, again}, nil
 }
 
-// ask lets everybody ask at once, and tells how many got the same value.
-func (c *cacheAct) ask(ctx context.Context, key string) outcome {
+// askAll lets everybody ask at once, and tells how many got the same value.
+func (c *cacheAct) askAll(ctx context.Context, key string) outcome {
 	values := make([]string, askerCount)
 	began := time.Now()
 	var asked sync.WaitGroup

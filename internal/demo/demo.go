@@ -80,7 +80,7 @@ type Page interface {
 // demo is what all acts share.
 type demo struct {
 	cfg   Config
-	voice *voice
+	voice *printer
 	dir   string // of everything that it writes
 	run   string // tells this demonstration from others on the same store
 
@@ -144,31 +144,33 @@ func makeDir() (string, error) {
 	return os.MkdirTemp("", pattern)
 }
 
-// ended tells everybody that a process has.
-func (d *demo) ended(p *process, err error, planned bool) {
+// notifyEnded tells everybody that a process has.
+func (d *demo) notifyEnded(p *process, err error, planned bool) {
 	if !planned {
-		d.voice.event("process", "%s ended (%v); it comes back in %v%s", p.name, err, d.away(), p.words())
+		d.voice.event("process", "%s ended (%v); it comes back in %v%s", p.name, err, d.downTime(), p.lastOutput())
 	}
 	for _, act := range d.acts {
 		act.ended(p)
 	}
 }
 
-// away is how long a process that was killed stays away: a source until its silence was told.
-func (d *demo) away() time.Duration { return max(leastAway, missed*d.beats()+3*time.Second) }
+// downTime is how long a process that was killed stays away: a source until its silence was told.
+func (d *demo) downTime() time.Duration {
+	return max(leastAway, missed*d.checkInterval()+3*time.Second)
+}
 
 // welcome says what to try.
 func (d *demo) welcome(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	d.voice.say("\nTry, in another terminal; what is killed comes back after %v:\n", d.away())
+	d.voice.printf("\nTry, in another terminal; what is killed comes back after %v:\n", d.downTime())
 	for _, act := range d.acts {
 		for _, line := range act.try() {
-			d.voice.say("  %s", line)
+			d.voice.printf("  %s", line)
 		}
 	}
-	d.voice.say("  end      Ctrl-C; nothing is left behind\n")
+	d.voice.printf("  end      Ctrl-C; nothing is left behind\n")
 }
 
 // command is one of this program's that asks the page's server. It does not say where the store

@@ -136,11 +136,11 @@ func TestDemoMinder(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-		m.look(cmd.Process.Pid)
+		m.watch(cmd.Process.Pid)
 		return cmd
 	}
 	first, spared, last := start(), start(), start()
-	m.leave(spared.Process.Pid)
+	m.unwatch(spared.Process.Pid)
 	ended := make(chan error, 2)
 	go func() { ended <- first.Wait() }()
 	go func() { ended <- last.Wait() }()
@@ -182,7 +182,7 @@ func TestDemoWriterCountsLosses(t *testing.T) {
 	}()
 	w := newWriter(&demo{}, nil)
 	w.address, w.acked = l.Addr().String(), []int64{1, 2, 3}
-	if n, err := w.lost(t.Context()); n != 1 || err != nil || w.String() != "3 writes acknowledged, 1 lost, 0 refused" {
+	if n, err := w.countLost(t.Context()); n != 1 || err != nil || w.String() != "3 writes acknowledged, 1 lost, 0 refused" {
 		t.Errorf("%d lost, %v; %v", n, err, w)
 	}
 }

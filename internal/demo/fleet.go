@@ -43,8 +43,8 @@ type fleet struct {
 // peer is where a peer of the cache is reached: by other peers, and by clients.
 type peer struct{ url, api string }
 
-// places finds addresses for the instances, and for the peers of the cache.
-func (d *demo) places() error {
+// findAddresses finds addresses for the instances, and for the peers of the cache.
+func (d *demo) findAddresses() error {
 	n := len(names)
 	free, err := d.ports.free(n + 2*(n+1))
 	if err != nil {
@@ -111,7 +111,7 @@ func (d *demo) instance(i int) mapping {
 		}, {"role": moreRole, "holders": 2, "stop_grace": stopGrace(t).String()}},
 		"cache": mapping{
 			"url": d.peers[i].url, "api": d.peers[i].api, "peers": d.members(), "content_type": "text/plain",
-			"announce_timeout": d.announce(),
+			"announce_timeout": d.announceTimeout(),
 			"origin":           mapping{"url": d.world.url + "/slow/" + name + "/{key}"},
 		},
 	}
@@ -128,7 +128,7 @@ func (d *demo) instance(i int) mapping {
 	}}
 	out["monitor"] = mapping{
 		"first_window": first,
-		"events":       []mapping{{"event": EventName, "interval": d.beats().String(), "missed": missed}},
+		"events":       []mapping{{"event": EventName, "interval": d.checkInterval().String(), "missed": missed}},
 		"sinks": []mapping{{
 			"sink": sinkName, "webhook": mapping{"url": d.world.url + "/alarm", "recognises": true},
 			"first_window": first, "second_window": second, "submit_timeout": submit,
@@ -152,7 +152,7 @@ func (d *demo) pageSettings(listen string) ([]byte, error) {
 	return yaml.Marshal(mapping{
 		"name": "page", "listen": listen,
 		"interval": d.cfg.Timing.Interval.String(), "timeout": d.cfg.Timing.Timeout.String(),
-		"cache": mapping{"url": own.url, "api": own.api, "peers": d.members(), "content_type": "text/plain", "announce_timeout": d.announce()},
+		"cache": mapping{"url": own.url, "api": own.api, "peers": d.members(), "content_type": "text/plain", "announce_timeout": d.announceTimeout()},
 	})
 }
 
@@ -168,11 +168,11 @@ func (d *demo) submit() time.Duration {
 	return max(min(d.cfg.Timing.Timeout, 2*time.Second), d.cfg.Timing.Timeout-3*time.Second)
 }
 
-// announce is after how long of silence a peer of the cache is given up that fetches: a busy machine is not silent.
-func (d *demo) announce() string { return max(5*time.Second, d.cfg.Timing.Timeout).String() }
+// announceTimeout is after how long of silence a peer of the cache is given up that fetches: a busy machine is not silent.
+func (d *demo) announceTimeout() string { return max(5*time.Second, d.cfg.Timing.Timeout).String() }
 
-// proc is the process of an instance.
-func (f *fleet) proc(name string) *process {
+// process is the process of an instance.
+func (f *fleet) process(name string) *process {
 	for _, p := range f.procs {
 		if p.name == name {
 			return p
@@ -181,8 +181,8 @@ func (f *fleet) proc(name string) *process {
 	return nil
 }
 
-// up tells whether every instance runs, and answers that it is ready.
-func (f *fleet) up(ctx context.Context) bool {
+// isUp tells whether every instance runs, and answers that it is ready.
+func (f *fleet) isUp(ctx context.Context) bool {
 	for i, p := range f.procs {
 		if p.running() == 0 || !answers(ctx, f.urls[i]+"/readyz") {
 			return false

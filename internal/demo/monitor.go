@@ -28,21 +28,21 @@ func newMonitorAct(d *demo) *monitorAct {
 		name: sensorName, env: d.env(), log: filepath.Join(d.dir, sensorName+".log"), stop: syscall.SIGTERM,
 		argv: []string{d.cfg.Self, "demo", "sensor", sensorName, "--every", d.beatEvery().String(), "--to", strings.Join(d.fleet.urls, ",")},
 	}}
-	d.world.onAlarm = m.told
+	d.world.onAlarm = m.recordAlarm
 	return m
 }
 
-// beats is the interval of the event: not as short as that of sessions can be, since a
+// checkInterval is the interval of the event: not as short as that of sessions can be, since a
 // sender that has to wait for its turn looks silent. Sources beat at beatEvery.
-func (d *demo) beats() time.Duration     { return max(d.cfg.Timing.Interval, time.Second) }
-func (d *demo) beatEvery() time.Duration { return d.beats() / 2 }
+func (d *demo) checkInterval() time.Duration { return max(d.cfg.Timing.Interval, time.Second) }
+func (d *demo) beatEvery() time.Duration     { return d.checkInterval() / 2 }
 
 // limit is how long a source may be quiet.
-func (m *monitorAct) limit() time.Duration { return missed * m.d.beats() }
+func (m *monitorAct) limit() time.Duration { return missed * m.d.checkInterval() }
 
-// worst is how long it takes until somebody is told of silence, at worst: it is found
+// worstDelay is how long it takes until somebody is told of silence, at worst: it is found
 // when the limit is over, and told at once.
-func (m *monitorAct) worst() time.Duration { return m.limit() + time.Second }
+func (m *monitorAct) worstDelay() time.Duration { return m.limit() + time.Second }
 
 // run beats for the sources that do not die.
 func (m *monitorAct) run(ctx context.Context) {
@@ -79,8 +79,8 @@ func Beat(ctx context.Context, to []*client.Client, every time.Duration, sources
 	}
 }
 
-// told says what the monitor told.
-func (m *monitorAct) told(status, source string) {
+// recordAlarm says what the monitor told.
+func (m *monitorAct) recordAlarm(status, source string) {
 	what := status + ": " + source + " is silent"
 	if status != "ONSET" {
 		what = status + ": " + source + " is back"
@@ -105,7 +105,7 @@ func (m *monitorAct) play(ctx context.Context) ([]outcome, error) {
 	d, w := m.d, m.d.world
 	onsets, _ := w.alarmsOf("ONSET", sensorName)
 	abated, _ := w.alarmsOf("ABATED", sensorName)
-	d.voice.event("monitor", "kill -9 %d: %s falls silent, which must be told within %s", m.sensor.running(), sensorName, seconds(m.worst()))
+	d.voice.event("monitor", "kill -9 %d: %s falls silent, which must be told within %s", m.sensor.running(), sensorName, seconds(m.worstDelay()))
 	_, back, err := m.sensor.kill()
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (m *monitorAct) play(ctx context.Context) ([]outcome, error) {
 		return nil, err
 	}
 	_, at := w.alarmsOf("ONSET", sensorName)
-	silent := outcome{part: "monitor", what: sensorName + " was told silent", took: at.Sub(m.sensor.endedAt()), worst: m.worst(), slack: d.cfg.Slack}
+	silent := outcome{part: "monitor", what: sensorName + " was told silent", took: at.Sub(m.sensor.endedAt()), worst: m.worstDelay(), slack: d.cfg.Slack}
 	d.voice.outcome(silent)
 	back()
 	err = d.await(ctx, "its return is told", func() bool { n, _ := w.alarmsOf("ABATED", sensorName); return n > abated })

@@ -29,8 +29,8 @@ type process struct {
 	held  chan struct{} // while an act keeps it away; closed to let it come back
 }
 
-// keep runs the process until ctx ends, again and again.
-func (p *process) keep(ctx context.Context, d *demo) {
+// keepRunning runs the process until ctx ends, again and again.
+func (p *process) keepRunning(ctx context.Context, d *demo) {
 	for again := false; ctx.Err() == nil; again = true {
 		err := p.run(ctx, d, again)
 		if ctx.Err() != nil {
@@ -40,10 +40,10 @@ func (p *process) keep(ctx context.Context, d *demo) {
 		p.since = time.Now()
 		held := p.held
 		p.mu.Unlock()
-		d.ended(p, err, held != nil)
+		d.notifyEnded(p, err, held != nil)
 		var awhile <-chan time.Time
 		if held == nil {
-			awhile = time.After(d.away())
+			awhile = time.After(d.downTime())
 		}
 		select {
 		case <-ctx.Done():
@@ -73,8 +73,8 @@ func (p *process) run(ctx context.Context, d *demo, again bool) error {
 		return err
 	}
 	pid := cmd.Process.Pid
-	d.minder.look(pid)
-	defer d.minder.leave(pid)
+	d.minder.watch(pid)
+	defer d.minder.unwatch(pid)
 	p.set(pid)
 	defer p.set(0)
 	if again && !d.cfg.Auto {
@@ -83,8 +83,8 @@ func (p *process) run(ctx context.Context, d *demo, again bool) error {
 	return cmd.Wait()
 }
 
-// words are the last that a process said that ended by itself.
-func (p *process) words() string {
+// lastOutput are the last that a process said that ended by itself.
+func (p *process) lastOutput() string {
 	f, err := os.Open(p.log)
 	if err != nil {
 		return ""
@@ -189,10 +189,10 @@ func startMinder(dir string) (*minder, error) {
 	return &minder{in: w, cmd: cmd}, nil
 }
 
-func (m *minder) look(pid int)  { m.tell('+', pid) }
-func (m *minder) leave(pid int) { m.tell('-', pid) }
+func (m *minder) watch(pid int)   { m.send('+', pid) }
+func (m *minder) unwatch(pid int) { m.send('-', pid) }
 
-func (m *minder) tell(sign rune, pid int) {
+func (m *minder) send(sign rune, pid int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	fmt.Fprintf(m.in, "%c %d\n", sign, pid) // without it the death signal is left

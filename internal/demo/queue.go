@@ -36,7 +36,7 @@ type queueAct struct {
 
 func newQueueAct(d *demo) *queueAct {
 	q := &queueAct{d: d, waits: map[string]string{}}
-	d.world.onBatch = q.arrived
+	d.world.onBatch = q.recordDelivery
 	return q
 }
 
@@ -72,7 +72,7 @@ func (q *queueAct) run(ctx context.Context) {
 
 // ended notes which keys wait for another instance.
 func (q *queueAct) ended(p *process) {
-	if q.d.fleet.proc(p.name) == nil {
+	if q.d.fleet.process(p.name) == nil {
 		return
 	}
 	q.mu.Lock()
@@ -96,12 +96,12 @@ func (q *queueAct) settled(context.Context) bool {
 	return waiting == 0 && q.added.Load()-q.d.world.count().delivered <= 2*keyCount
 }
 
-// arrived notes which keys go on.
-func (q *queueAct) arrived(key, by string) {
+// recordDelivery notes which keys go on.
+func (q *queueAct) recordDelivery(key, by string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	victim, waits := q.waits[key]
-	if !waits || by == victim && q.d.fleet.proc(by).running() == 0 {
+	if !waits || by == victim && q.d.fleet.process(by).running() == 0 {
 		return // sent before it died
 	}
 	if delete(q.waits, key); len(q.waits) > 0 {
@@ -122,7 +122,7 @@ func (q *queueAct) arrived(key, by string) {
 
 func (q *queueAct) try() []string {
 	name, _ := q.busiest()
-	p := q.d.fleet.proc(name)
+	p := q.d.fleet.process(name)
 	if p == nil {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (q *queueAct) play(ctx context.Context) ([]outcome, error) {
 		return nil, err
 	}
 	name, keys := q.busiest()
-	p := d.fleet.proc(name)
+	p := d.fleet.process(name)
 	if p == nil {
 		return nil, fmt.Errorf("nobody delivers the queue %q", queueName)
 	}

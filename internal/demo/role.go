@@ -31,7 +31,7 @@ func newRoleAct(d *demo) *roleAct { return &roleAct{d: d} }
 func (r *roleAct) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if who, err := r.d.page.Role(ctx, roleName); err == nil {
-			r.see(ctx, who.Name, who.Term)
+			r.recordHolder(ctx, who.Name, who.Term)
 		}
 		select {
 		case <-ctx.Done():
@@ -40,7 +40,7 @@ func (r *roleAct) run(ctx context.Context) {
 	}
 }
 
-func (r *roleAct) see(ctx context.Context, name string, term int64) {
+func (r *roleAct) recordHolder(ctx context.Context, name string, term int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if term == r.term {
@@ -49,7 +49,7 @@ func (r *roleAct) see(ctx context.Context, name string, term int64) {
 	before, since := r.holder, r.since
 	r.holder, r.term, r.since = name, term, time.Now()
 	d := r.d
-	p := d.fleet.proc(before)
+	p := d.fleet.process(before)
 	switch {
 	case before == "":
 		d.voice.event("role", "%s holds %q, term %d", name, roleName, term)
@@ -61,15 +61,15 @@ func (r *roleAct) see(ctx context.Context, name string, term int64) {
 		r.turns++
 		d.voice.outcome(r.last)
 	default:
-		d.voice.event("role", "%q: %s → %s%s, term %d", roleName, before, name, r.why(ctx, before), term)
+		d.voice.event("role", "%q: %s → %s%s, term %d", roleName, before, name, r.moveReason(ctx, before), term)
 	}
-	if p := d.fleet.proc(name); p != nil && !d.cfg.Auto {
+	if p := d.fleet.process(name); p != nil && !d.cfg.Auto {
 		d.voice.hint("to kill %s: kill -9 %d", name, p.running())
 	}
 }
 
-// why somebody who did not die holds the role no more, in brackets.
-func (r *roleAct) why(ctx context.Context, before string) string {
+// moveReason somebody who did not die holds the role no more, in brackets.
+func (r *roleAct) moveReason(ctx context.Context, before string) string {
 	events, err := r.d.page.History(ctx, client.Query{Part: elect.Space, Subject: roleName, Limit: 5})
 	if err != nil {
 		return ""
@@ -86,19 +86,19 @@ func (r *roleAct) ended(*process) {}
 
 func (r *roleAct) settled(ctx context.Context) bool {
 	role, err := r.d.page.Role(ctx, roleName)
-	holder, _, _ := r.who()
+	holder, _, _ := r.currentHolder()
 	return err == nil && role.Name == holder && len(role.Standbys) == len(names)-1
 }
 
-func (r *roleAct) who() (holder string, turns int, last outcome) {
+func (r *roleAct) currentHolder() (holder string, turns int, last outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.holder, r.turns, r.last
 }
 
 func (r *roleAct) try() []string {
-	holder, _, _ := r.who()
-	p := r.d.fleet.proc(holder)
+	holder, _, _ := r.currentHolder()
+	p := r.d.fleet.process(holder)
 	if p == nil {
 		return nil
 	}
@@ -121,8 +121,8 @@ func (r *roleAct) play(ctx context.Context) (out []outcome, err error) {
 
 func (r *roleAct) kill(ctx context.Context) ([]outcome, error) {
 	d := r.d
-	holder, turns, _ := r.who()
-	p := d.fleet.proc(holder)
+	holder, turns, _ := r.currentHolder()
+	p := d.fleet.process(holder)
 	if p == nil {
 		return nil, fmt.Errorf("nobody holds %q", roleName)
 	}
@@ -136,7 +136,7 @@ func (r *roleAct) kill(ctx context.Context) ([]outcome, error) {
 	var last outcome
 	if err := d.await(ctx, "somebody takes the role over", func() bool {
 		var now string
-		now, n, last = r.who()
+		now, n, last = r.currentHolder()
 		return n > turns || now != holder
 	}); err != nil || n == turns {
 		return nil, err

@@ -80,16 +80,16 @@ func (s *shardAct) add(i int, program, node, checks string) error {
 	return nil
 }
 
-// worst is how long a takeover takes at worst when the process of a primary ended, and
+// worstTakeover is how long a takeover takes at worst when the process of a primary ended, and
 // no agent did: its agent sees that within an interval. docs/shard.md has the figures. The replicas look
 // for the new one once per second, and no write is acknowledged before.
-func (s *shardAct) worst() time.Duration { return s.d.cfg.Timing.Interval + 3*time.Second }
+func (s *shardAct) worstTakeover() time.Duration { return s.d.cfg.Timing.Interval + 3*time.Second }
 
 func (s *shardAct) run(ctx context.Context) { s.writer.run(ctx) }
 
 // ended notes the death of the primary.
 func (s *shardAct) ended(p *process) {
-	at := s.writer.at()
+	at := s.writer.currentAddress()
 	for i, node := range s.nodes {
 		if s.procs[2*i] == p && node == at {
 			s.mu.Lock()
@@ -99,8 +99,8 @@ func (s *shardAct) ended(p *process) {
 	}
 }
 
-// written tells that a write was acknowledged by the primary at an address.
-func (s *shardAct) written(at string) {
+// recordWrite tells that a write was acknowledged by the primary at an address.
+func (s *shardAct) recordWrite(at string) {
 	s.mu.Lock()
 	seen, fell, from := s.seen, s.fell, s.from
 	s.seen = at
@@ -114,7 +114,7 @@ func (s *shardAct) written(at string) {
 	s.fell = time.Time{}
 	s.last = outcome{
 		part: "shard", what: fmt.Sprintf("writes went on at %s", s.nameOf(at)), slack: s.d.cfg.Slack,
-		took: time.Since(fell), worst: s.worst(),
+		took: time.Since(fell), worst: s.worstTakeover(),
 	}
 	s.times++
 	last := s.last
@@ -135,7 +135,7 @@ func (s *shardAct) nameOf(node string) string {
 }
 
 func (s *shardAct) primary() *process {
-	at := s.writer.at()
+	at := s.writer.currentAddress()
 	for i, n := range s.nodes {
 		if n == at {
 			return s.procs[2*i]
@@ -154,11 +154,11 @@ func (s *shardAct) try() []string {
 
 // settled: all nodes are there, each may be promoted, and the primary is written to.
 func (s *shardAct) settled(ctx context.Context) bool {
-	return s.whole(ctx) && s.primary() != nil && s.primary().running() != 0 && s.writer.count() > 100
+	return s.isComplete(ctx) && s.primary() != nil && s.primary().running() != 0 && s.writer.count() > 100
 }
 
-// whole tells whether the shard has all its nodes, and each may be promoted.
-func (s *shardAct) whole(ctx context.Context) bool {
+// isComplete tells whether the shard has all its nodes, and each may be promoted.
+func (s *shardAct) isComplete(ctx context.Context) bool {
 	view, err := s.d.page.Shard(ctx, s.name)
 	return err == nil && view.Primary != nil && view.Plan == nil && len(view.Nodes) == nodeCount &&
 		!slices.ContainsFunc(view.Nodes, func(n apitype.ShardNode) bool {
@@ -190,7 +190,7 @@ func (s *shardAct) play(ctx context.Context) ([]outcome, error) {
 	}
 	var lost int
 	var unread error
-	err = d.await(ctx, "what was written is read", func() bool { lost, unread = s.writer.lost(ctx); return unread == nil })
+	err = d.await(ctx, "what was written is read", func() bool { lost, unread = s.writer.countLost(ctx); return unread == nil })
 	total := outcome{part: "shard", what: s.writer.String(), broken: err != nil || lost > 0}
 	if err != nil {
 		total.what = fmt.Sprintf("what was written cannot be read: %v", cmp.Or(unread, err))

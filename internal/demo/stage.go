@@ -17,7 +17,7 @@ import (
 
 // open opens the page and the store, in this order: it can be looked at meanwhile.
 func (d *demo) open(ctx context.Context) error {
-	if err := d.places(); err != nil {
+	if err := d.findAddresses(); err != nil {
 		return err
 	}
 	page, err := d.openPage()
@@ -29,7 +29,7 @@ func (d *demo) open(ctx context.Context) error {
 	if d.page, err = client.New(client.Config{URL: d.url}); err != nil {
 		return err
 	}
-	d.voice.say("Understudy: three instances, %s, on %s.\nLook at %s\n", strings.Join(names[:], ", "), termtext.URL(d.cfg.StoreURL), d.voice.paint(bold, d.url))
+	d.voice.printf("Understudy: three instances, %s, on %s.\nLook at %s\n", strings.Join(names[:], ", "), termtext.URL(d.cfg.StoreURL), d.voice.paint(bold, d.url))
 	st, err := page.Open(ctx)
 	if err != nil {
 		return err
@@ -39,14 +39,14 @@ func (d *demo) open(ctx context.Context) error {
 		return err
 	}
 	_, d.works = st.(store.Queues)
-	if err := d.cast(); err != nil {
+	if err := d.makeActs(); err != nil {
 		return err
 	}
-	return d.stage(ctx, func(ctx context.Context) error { return page.Serve(ctx, st) })
+	return d.runAll(ctx, func(ctx context.Context) error { return page.Serve(ctx, st) })
 }
 
-// stage runs the page, the acts and their processes until ctx ends or a part fails.
-func (d *demo) stage(ctx context.Context, page func(context.Context) error) (err error) {
+// runAll runs the page, the acts and their processes until ctx ends or a part fails.
+func (d *demo) runAll(ctx context.Context, page func(context.Context) error) (err error) {
 	stopped := ctx.Err // by whoever runs it
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -58,7 +58,7 @@ func (d *demo) stage(ctx context.Context, page func(context.Context) error) (err
 		}
 	})
 	for _, p := range d.procs {
-		parts.Go(func() { p.keep(ctx, d) })
+		parts.Go(func() { p.keepRunning(ctx, d) })
 	}
 	for _, act := range d.acts {
 		parts.Go(func() { act.run(ctx) })
@@ -70,7 +70,7 @@ func (d *demo) stage(ctx context.Context, page func(context.Context) error) (err
 		d.welcome(ctx)
 		<-ctx.Done()
 	}
-	d.voice.say("\nstopping everything …")
+	d.voice.printf("\nstopping everything …")
 	failed := context.Cause(ctx)
 	cancel(nil)
 	parts.Wait()
@@ -92,7 +92,7 @@ func (d *demo) openPage() (Page, error) {
 	}
 	p, err := d.cfg.OpenPage(settings, d.cfg.StoreURL, quietLog())
 	if errors.Is(err, syscall.EADDRINUSE) {
-		d.voice.say("%s is taken; the page is elsewhere.", d.cfg.Listen)
+		d.voice.printf("%s is taken; the page is elsewhere.", d.cfg.Listen)
 		if settings, err = d.pageSettings("127.0.0.1:0"); err == nil {
 			p, err = d.cfg.OpenPage(settings, d.cfg.StoreURL, quietLog())
 		}
@@ -100,8 +100,8 @@ func (d *demo) openPage() (Page, error) {
 	return p, err
 }
 
-// cast makes the acts, and the processes in them.
-func (d *demo) cast() error {
+// makeActs makes the acts, and the processes in them.
+func (d *demo) makeActs() error {
 	fleet, err := newFleet(d)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (d *demo) cast() error {
 		d.acts = append(d.acts, newQueueAct(d), monitor)
 		d.procs = append(d.procs, monitor.sensor)
 	} else {
-		d.voice.say("The acts with a queue and the monitor are left out: this store keeps none. SQLite and PostgreSQL do.")
+		d.voice.printf("The acts with a queue and the monitor are left out: this store keeps none. SQLite and PostgreSQL do.")
 	}
 	d.acts = append(d.acts, newCacheAct(d))
 	if d.cfg.NoShard {
@@ -121,7 +121,7 @@ func (d *demo) cast() error {
 	}
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
-		d.voice.say("The act with a shard is left out: there is no redis-server. Install it to see that, too (apt install redis-server, brew install redis).")
+		d.voice.printf("The act with a shard is left out: there is no redis-server. Install it to see that, too (apt install redis-server, brew install redis).")
 		return nil
 	}
 	shard, err := newShardAct(d, program)

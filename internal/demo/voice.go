@@ -11,20 +11,20 @@ import (
 	"github.com/understudy-ha/understudy/internal/termtext"
 )
 
-// voice tells the story of the demonstration, one line for each event.
-type voice struct {
+// printer tells the story of the demonstration, one line for each event.
+type printer struct {
 	mu     sync.Mutex
 	w      io.Writer
 	colour bool
 }
 
-func newVoice(w io.Writer) *voice {
+func newVoice(w io.Writer) *printer {
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return &voice{w: w}
+		return &printer{w: w}
 	}
 	info, err := f.Stat()
-	return &voice{w: w, colour: err == nil && info.Mode()&os.ModeCharDevice != 0}
+	return &printer{w: w, colour: err == nil && info.Mode()&os.ModeCharDevice != 0}
 }
 
 // The colours of a terminal.
@@ -35,35 +35,35 @@ const (
 	dim   = "2"
 )
 
-func (v *voice) paint(colour, text string) string {
+func (v *printer) paint(colour, text string) string {
 	if !v.colour {
 		return text
 	}
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// say prints text as it is.
-func (v *voice) say(format string, args ...any) {
+// printf prints text as it is.
+func (v *printer) printf(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	fmt.Fprintf(v.w, format+"\n", args...)
 }
 
 // event prints what happened to a part, in columns.
-func (v *voice) event(part, format string, args ...any) {
+func (v *printer) event(part, format string, args ...any) {
 	text := strings.ReplaceAll(termtext.Text(fmt.Sprintf(format, args...)), "\n", " ")
-	v.say("%s  %s  %s", v.paint(dim, stamp(time.Now())), v.paint(bold, fmt.Sprintf("%-9s", part)), text)
+	v.printf("%s  %s  %s", v.paint(dim, stamp(time.Now())), v.paint(bold, fmt.Sprintf("%-9s", part)), text)
 }
 
 // hint prints a command to try, below an event.
-func (v *voice) hint(format string, args ...any) {
-	v.say("%25s%s", "", v.paint(dim, termtext.Text(fmt.Sprintf(format, args...))))
+func (v *printer) hint(format string, args ...any) {
+	v.printf("%25s%s", "", v.paint(dim, termtext.Text(fmt.Sprintf(format, args...))))
 }
 
 // outcome prints what came of a promise.
-func (v *voice) outcome(o outcome) { v.event(o.part, "%s %s", v.mark(o), o) }
+func (v *printer) outcome(o outcome) { v.event(o.part, "%s %s", v.mark(o), o) }
 
-func (v *voice) mark(o outcome) string {
+func (v *printer) mark(o outcome) string {
 	if o.kept() {
 		return v.paint(green, "✓")
 	}
@@ -71,7 +71,7 @@ func (v *voice) mark(o outcome) string {
 }
 
 // summary prints all outcomes as a table.
-func (v *voice) summary(list []outcome) {
+func (v *printer) summary(list []outcome) {
 	rows := [][4]string{{"", "WHAT HAPPENED", "MEASURED", "PROMISED"}}
 	for _, o := range list {
 		took, worst := "-", "-"
@@ -101,7 +101,7 @@ func (v *voice) summary(list []outcome) {
 		if i == 0 {
 			line = v.paint(bold, line)
 		}
-		v.say("%s %s", mark, strings.TrimRight(line, " "))
+		v.printf("%s %s", mark, strings.TrimRight(line, " "))
 	}
 }
 

@@ -81,7 +81,7 @@ func newWorld(d *demo) (*world, error) {
 	mux.HandleFunc("POST /deliver", w.deliver)
 	mux.HandleFunc("GET /status/{id}", w.status)
 	mux.HandleFunc("POST /alarm", w.alarm)
-	mux.HandleFunc("GET /slow/{by}/{key}", w.slow)
+	mux.HandleFunc("GET /slow/{by}/{key}", w.serveSlowValue)
 	w.server = api.NewHTTPServer(mux, quietLog())
 	return w, nil
 }
@@ -154,8 +154,8 @@ func (w *world) alarm(_ http.ResponseWriter, r *http.Request) {
 	w.onAlarm(m.Status, m.Source)
 }
 
-// slow gives a value, after a while.
-func (w *world) slow(out http.ResponseWriter, r *http.Request) {
+// serveSlowValue gives a value, after a while.
+func (w *world) serveSlowValue(out http.ResponseWriter, r *http.Request) {
 	key, by := r.PathValue("key"), r.PathValue("by")
 	w.mu.Lock()
 	w.asked[key] = append(w.asked[key], by)
@@ -174,15 +174,15 @@ func (w *world) slow(out http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// withhold lets the first who asks for a key wait until it goes.
-func (w *world) withhold(key string) {
+// delayFirst lets the first who asks for a key wait until it goes.
+func (w *world) delayFirst(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.held[key] = true
 }
 
-// askers are who asked the source for a key.
-func (w *world) askers(key string) []string {
+// callersOf are who asked the source for a key.
+func (w *world) callersOf(key string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.asked[key]...)

@@ -31,7 +31,7 @@ const writeEvery = 20 * time.Millisecond
 
 func newWriter(d *demo, s *shardAct) *writer { return &writer{d: d, shard: s} }
 
-func (w *writer) at() string {
+func (w *writer) currentAddress() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.address
@@ -64,8 +64,8 @@ func dialRedis(ctx context.Context, address string) (*redisConn, error) {
 	return &redisConn{conn: conn, in: resp.NewReplyReader(bufio.NewReader(conn), resp.ReplyLimits{Line: 1 << 10})}, nil
 }
 
-// do sends a command once, and returns the number of its answer; a word is 0.
-func (r *redisConn) do(args ...string) (int64, error) {
+// call sends a command once, and returns the number of its answer; a word is 0.
+func (r *redisConn) call(args ...string) (int64, error) {
 	if err := r.conn.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
 		return 0, err
 	}
@@ -99,10 +99,10 @@ func (w *writer) writeTo(ctx context.Context, address string, number int64) int6
 	defer c.conn.Close()
 	for ctx.Err() == nil {
 		number++
-		_, err := c.do("SET", w.key(number), "written")
+		_, err := c.call("SET", w.key(number), "written")
 		var replicas int64
 		if err == nil {
-			replicas, err = c.do("WAIT", "1", "1000")
+			replicas, err = c.call("WAIT", "1", "1000")
 		}
 		w.mu.Lock()
 		w.address = address
@@ -116,7 +116,7 @@ func (w *writer) writeTo(ctx context.Context, address string, number int64) int6
 			return number
 		}
 		if replicas > 0 {
-			w.shard.written(address)
+			w.shard.recordWrite(address)
 		}
 		select {
 		case <-ctx.Done():
@@ -128,8 +128,8 @@ func (w *writer) writeTo(ctx context.Context, address string, number int64) int6
 
 func (w *writer) key(number int64) string { return "write:" + strconv.FormatInt(number, 10) }
 
-// lost looks on the primary for everything that was acknowledged.
-func (w *writer) lost(ctx context.Context) (int, error) {
+// countLost looks on the primary for everything that was acknowledged.
+func (w *writer) countLost(ctx context.Context) (int, error) {
 	w.mu.Lock()
 	acked, address := append([]int64(nil), w.acked...), w.address
 	w.mu.Unlock()
@@ -145,7 +145,7 @@ func (w *writer) lost(ctx context.Context) (int, error) {
 		for _, number := range acked[:n] {
 			keys = append(keys, w.key(number))
 		}
-		there, err := c.do(keys...)
+		there, err := c.call(keys...)
 		if err != nil {
 			return 0, err
 		}

@@ -19,9 +19,9 @@ import (
 )
 
 // stand is an inlet before a table in memory that knows the event "e".
-func stand(t testing.TB) (*monitor.Intake, *checks.Reference) {
+func stand(t testing.TB) (*monitor.Intake, *checks.Memory) {
 	t.Helper()
-	table := checks.NewReference(checks.Options{})
+	table := checks.NewMemory(checks.Options{})
 	_, err := table.Configure(context.Background(), monitor.Configuration{Checks: []monitor.Check{{Name: "e", Interval: time.Minute}}})
 	if err != nil {
 		t.Fatal(err)

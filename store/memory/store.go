@@ -46,7 +46,7 @@ type Store struct {
 	tokens   []access.Token
 
 	queues *queues.Memory
-	checks *checks.Reference
+	checks *checks.Memory
 }
 
 type session struct {
@@ -77,7 +77,7 @@ func New(now func() time.Time) *Store {
 		shards: newShards(),
 	}
 	s.queues = queues.NewMemory(kernel{s}, now)
-	s.checks = checks.NewReference(checks.Options{Clock: now, Sessions: s, History: s, Queues: s.queues.QueueAdmin()})
+	s.checks = checks.NewMemory(checks.Options{Clock: now, Sessions: s, History: s, Queues: s.queues.QueueAdmin()})
 	return s
 }
 

@@ -1,3 +1,3 @@
-// Package checks is the monitor's part of [github.com/understudy-ha/understudy/store/memory]: plain maps under one lock, and
-// the rules of the port in as few words as they can be said in. Other stores are compared with it.
+// Package checks is the monitor's part of [github.com/understudy-ha/understudy/store/memory]: plain maps under one lock.
+// It states the rules of the port as briefly as possible, so the conformance suite compares other stores with it.
 package checks

@@ -66,24 +66,24 @@ func caught(t *testing.T, broken twin) (found string) {
 // together lets other goroutines come between two steps: in a bubble, all of them.
 func together() { time.Sleep(time.Microsecond) }
 
-// twin is a Reference that is broken in one place.
+// twin is a Memory that is broken in one place.
 type twin struct {
 	by string // the test of the suite that must catch it
 
-	resolve   func(*Reference, context.Context, []monitor.SourceRef) ([]monitor.ResolvedSource, error)
-	store     func(*Reference, context.Context, monitor.HeartbeatBatch) (monitor.BatchResult, error)
-	due       func(*Reference, context.Context, []int, int) (monitor.Scan, error)
-	apply     func(*Reference, context.Context, []monitor.SourceChange) ([]bool, error)
-	sweep     func(*Reference, context.Context, time.Duration, int) (monitor.Scan, error)
-	report    func(*Reference, context.Context, monitor.GroupReport) (bool, error)
-	configure func(*Reference, context.Context, monitor.Configuration) (monitor.ConfigurationChanges, error)
-	sources   func(*Reference, context.Context, monitor.SourceQuery) ([]monitor.SourceRecord, error)
-	alarms    func(*Reference, context.Context, monitor.AlarmQuery) ([]monitor.Alarm, error)
-	act       func(*Reference, context.Context, monitor.Action) error
-	made      func(*Reference) // when it is made
+	resolve   func(*Memory, context.Context, []monitor.SourceRef) ([]monitor.ResolvedSource, error)
+	store     func(*Memory, context.Context, monitor.HeartbeatBatch) (monitor.BatchResult, error)
+	due       func(*Memory, context.Context, []int, int) (monitor.Scan, error)
+	apply     func(*Memory, context.Context, []monitor.SourceChange) ([]bool, error)
+	sweep     func(*Memory, context.Context, time.Duration, int) (monitor.Scan, error)
+	report    func(*Memory, context.Context, monitor.GroupReport) (bool, error)
+	configure func(*Memory, context.Context, monitor.Configuration) (monitor.ConfigurationChanges, error)
+	sources   func(*Memory, context.Context, monitor.SourceQuery) ([]monitor.SourceRecord, error)
+	alarms    func(*Memory, context.Context, monitor.AlarmQuery) ([]monitor.Alarm, error)
+	act       func(*Memory, context.Context, monitor.Action) error
+	made      func(*Memory) // when it is made
 }
 
-func (w twin) rig(t *testing.T) (*Reference, monitortest.Rig) {
+func (w twin) rig(t *testing.T) (*Memory, monitortest.Rig) {
 	r, rig := reference(t)
 	if w.made != nil {
 		w.made(r)
@@ -93,89 +93,89 @@ func (w twin) rig(t *testing.T) (*Reference, monitortest.Rig) {
 }
 
 type twinTable struct {
-	*Reference
+	*Memory
 	w twin
 }
 
 func (t twinTable) ResolveSources(ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
 	if t.w.resolve != nil {
-		return t.w.resolve(t.Reference, ctx, refs)
+		return t.w.resolve(t.Memory, ctx, refs)
 	}
-	return t.Reference.ResolveSources(ctx, refs)
+	return t.Memory.ResolveSources(ctx, refs)
 }
 
 func (t twinTable) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
 	if t.w.store != nil {
 		d.Beats, d.Probes = slices.Clone(d.Beats), slices.Clone(d.Probes)
-		return t.w.store(t.Reference, ctx, d)
+		return t.w.store(t.Memory, ctx, d)
 	}
-	return t.Reference.RecordHeartbeats(ctx, d)
+	return t.Memory.RecordHeartbeats(ctx, d)
 }
 
 func (t twinTable) DueSources(ctx context.Context, partitions []int, limit int) (monitor.Scan, error) {
 	if t.w.due != nil {
-		return t.w.due(t.Reference, ctx, partitions, limit)
+		return t.w.due(t.Memory, ctx, partitions, limit)
 	}
-	return t.Reference.DueSources(ctx, partitions, limit)
+	return t.Memory.DueSources(ctx, partitions, limit)
 }
 
 func (t twinTable) ApplyChanges(ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
 	if t.w.apply != nil {
-		return t.w.apply(t.Reference, ctx, slices.Clone(changes))
+		return t.w.apply(t.Memory, ctx, slices.Clone(changes))
 	}
-	return t.Reference.ApplyChanges(ctx, changes)
+	return t.Memory.ApplyChanges(ctx, changes)
 }
 
 func (t twinTable) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Scan, error) {
 	if t.w.sweep != nil {
-		return t.w.sweep(t.Reference, ctx, keep, limit)
+		return t.w.sweep(t.Memory, ctx, keep, limit)
 	}
-	return t.Reference.Sweep(ctx, keep, limit)
+	return t.Memory.Sweep(ctx, keep, limit)
 }
 
 func (t twinTable) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool, error) {
 	if t.w.report != nil {
-		return t.w.report(t.Reference, ctx, r)
+		return t.w.report(t.Memory, ctx, r)
 	}
-	return t.Reference.ReportGroup(ctx, r)
+	return t.Memory.ReportGroup(ctx, r)
 }
 
 func (t twinTable) Configure(ctx context.Context, c monitor.Configuration) (monitor.ConfigurationChanges, error) {
 	if t.w.configure != nil {
-		return t.w.configure(t.Reference, ctx, c)
+		return t.w.configure(t.Memory, ctx, c)
 	}
-	return t.Reference.Configure(ctx, c)
+	return t.Memory.Configure(ctx, c)
 }
 
 func (t twinTable) Sources(ctx context.Context, q monitor.SourceQuery) ([]monitor.SourceRecord, error) {
 	if t.w.sources != nil {
-		return t.w.sources(t.Reference, ctx, q)
+		return t.w.sources(t.Memory, ctx, q)
 	}
-	return t.Reference.Sources(ctx, q)
+	return t.Memory.Sources(ctx, q)
 }
 
 func (t twinTable) Alarms(ctx context.Context, q monitor.AlarmQuery) ([]monitor.Alarm, error) {
 	if t.w.alarms != nil {
-		return t.w.alarms(t.Reference, ctx, q)
+		return t.w.alarms(t.Memory, ctx, q)
 	}
-	return t.Reference.Alarms(ctx, q)
+	return t.Memory.Alarms(ctx, q)
 }
 
 func (t twinTable) ApplyAction(ctx context.Context, a monitor.Action) error {
 	if t.w.act != nil {
-		return t.w.act(t.Reference, ctx, a)
+		return t.w.act(t.Memory, ctx, a)
 	}
-	return t.Reference.ApplyAction(ctx, a)
+	return t.Memory.ApplyAction(ctx, a)
 }
 
-// within does something to a Reference as one step.
-func within(r *Reference, f func(step)) {
-	_ = r.do(context.Background(), func(s step) error { f(s); return nil })
+// within does something to a Memory as one step.
+func within(r *Memory, f func(step)) {
+	_ = r.atomically(context.Background(), func(s step) error { f(s); return nil })
 }
 
 // believing rewrites changes so that they were judged on what is.
-func believing(rewrite func(n *source, c *monitor.SourceChange)) func(*Reference, context.Context, []monitor.SourceChange) ([]bool, error) {
-	return func(r *Reference, ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
+func believing(rewrite func(n *source, c *monitor.SourceChange)) func(*Memory, context.Context, []monitor.SourceChange) ([]bool, error) {
+	return func(r *Memory, ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
 		within(r, func(s step) {
 			for i := range changes {
 				if n := s.sources[changes[i].ID]; n != nil {
@@ -188,8 +188,8 @@ func believing(rewrite func(n *source, c *monitor.SourceChange)) func(*Reference
 }
 
 // keepingDue stores, and leaves the time of the next look as it was for some signals.
-func keepingDue(which func(monitor.Signal) bool) func(*Reference, context.Context, monitor.HeartbeatBatch) (monitor.BatchResult, error) {
-	return func(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+func keepingDue(which func(monitor.Signal) bool) func(*Memory, context.Context, monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+	return func(r *Memory, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
 		was := map[int64]monitor.StoreTime{}
 		within(r, func(s step) {
 			for _, b := range d.Beats {
@@ -211,8 +211,8 @@ func keepingDue(which func(monitor.Signal) bool) func(*Reference, context.Contex
 }
 
 // proving rewrites proofs.
-func proving(rewrite func(*monitor.Probe)) func(*Reference, context.Context, monitor.HeartbeatBatch) (monitor.BatchResult, error) {
-	return func(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+func proving(rewrite func(*monitor.Probe)) func(*Memory, context.Context, monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+	return func(r *Memory, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
 		for i := range d.Probes {
 			rewrite(&d.Probes[i])
 		}
@@ -221,8 +221,8 @@ func proving(rewrite func(*monitor.Probe)) func(*Reference, context.Context, mon
 }
 
 // beating rewrites beats.
-func beating(rewrite func(*monitor.HeartbeatUpdate)) func(*Reference, context.Context, monitor.HeartbeatBatch) (monitor.BatchResult, error) {
-	return func(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+func beating(rewrite func(*monitor.HeartbeatUpdate)) func(*Memory, context.Context, monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+	return func(r *Memory, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
 		for i := range d.Beats {
 			rewrite(&d.Beats[i])
 		}
@@ -231,8 +231,8 @@ func beating(rewrite func(*monitor.HeartbeatUpdate)) func(*Reference, context.Co
 }
 
 // looking rewrites what is due.
-func looking(rewrite func(*monitor.Scan)) func(*Reference, context.Context, []int, int) (monitor.Scan, error) {
-	return func(r *Reference, ctx context.Context, partitions []int, limit int) (monitor.Scan, error) {
+func looking(rewrite func(*monitor.Scan)) func(*Memory, context.Context, []int, int) (monitor.Scan, error) {
+	return func(r *Memory, ctx context.Context, partitions []int, limit int) (monitor.Scan, error) {
 		l, err := r.DueSources(ctx, partitions, limit)
 		rewrite(&l)
 		return l, err
@@ -240,8 +240,8 @@ func looking(rewrite func(*monitor.Scan)) func(*Reference, context.Context, []in
 }
 
 // telling rewrites the notices of each change.
-func telling(rewrite func(c *monitor.SourceChange)) func(*Reference, context.Context, []monitor.SourceChange) ([]bool, error) {
-	return func(r *Reference, ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
+func telling(rewrite func(c *monitor.SourceChange)) func(*Memory, context.Context, []monitor.SourceChange) ([]bool, error) {
+	return func(r *Memory, ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
 		for i := range changes {
 			changes[i].Notifications = slices.Clone(changes[i].Notifications)
 			rewrite(&changes[i])
@@ -250,7 +250,7 @@ func telling(rewrite func(c *monitor.SourceChange)) func(*Reference, context.Con
 	}
 }
 
-func tellAnyway(r *Reference, ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
+func tellAnyway(r *Memory, ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
 	made, err := r.ApplyChanges(ctx, changes)
 	within(r, func(s step) {
 		for i, ok := range made {
@@ -262,25 +262,25 @@ func tellAnyway(r *Reference, ctx context.Context, changes []monitor.SourceChang
 	return made, err
 }
 
-func beatsFirst(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (out monitor.BatchResult, err error) {
+func beatsFirst(r *Memory, ctx context.Context, d monitor.HeartbeatBatch) (out monitor.BatchResult, err error) {
 	within(r, func(s step) {
 		for i, p := range d.Probes { // so that there is a path for the beats
 			if s.paths[p.Path] == nil {
-				s.prove(d.Probes[i : i+1])
+				s.recordProbes(d.Probes[i : i+1])
 			}
 		}
 		for _, b := range d.Beats {
 			if n := s.sources[b.Source]; n != nil {
-				s.stamp(n, b, s.paths[d.Probes[b.Path].Path])
+				s.recordHeartbeat(n, b, s.paths[d.Probes[b.Path].Path])
 			}
 		}
-		s.prove(d.Probes)
+		s.recordProbes(d.Probes)
 	})
 	return out, nil
 }
 
 // gapByEach finds a gap in one step, and counts it in another.
-func gapByEach(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+func gapByEach(r *Memory, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
 	for _, proof := range d.Probes {
 		var since time.Duration
 		within(r, func(s step) {
@@ -300,13 +300,13 @@ func gapByEach(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (mon
 }
 
 // lookInTwoSteps reads versions in one step, and moves the time of the next look in another.
-func lookInTwoSteps(r *Reference, ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
+func lookInTwoSteps(r *Memory, ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
 	made := make([]bool, len(changes))
 	var looks []monitor.SourceChange
 	within(r, func(s step) {
 		for i, c := range changes {
 			n := s.sources[c.ID]
-			if c.Transition == monitor.NoTransition && n != nil && n.rev == c.Rev && n.stamp == c.BeatRev {
+			if c.Transition == monitor.NoTransition && n != nil && n.rev == c.Rev && n.beatRev == c.BeatRev {
 				made[i], looks = true, append(looks, c)
 			}
 		}
@@ -330,7 +330,7 @@ func lookInTwoSteps(r *Reference, ctx context.Context, changes []monitor.SourceC
 }
 
 // countingTwice reads how many beats there were in one step, and writes in another.
-func countingTwice(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
+func countingTwice(r *Memory, ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
 	was := map[int64]int64{}
 	within(r, func(s step) {
 		for _, b := range d.Beats {
@@ -347,23 +347,23 @@ func countingTwice(r *Reference, ctx context.Context, d monitor.HeartbeatBatch) 
 	return out, err
 }
 
-func numberedApart(r *Reference, ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
+func numberedApart(r *Memory, ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
 	for _, ref := range refs {
 		var known bool
 		var next int64
 		within(r, func(s step) { known, next = s.names[ref] != nil, s.lastID })
 		together()
 		within(r, func(s step) {
-			if e := s.named(ref.Check); e != nil && !known {
+			if e := s.configuredCheck(ref.Check); e != nil && !known {
 				s.lastID = next
-				s.add(e, ref.Source)
+				s.addSource(e, ref.Source)
 			}
 		})
 	}
 	return r.ResolveSources(ctx, refs)
 }
 
-func oneByOne(r *Reference, ctx context.Context, c monitor.Configuration) (out monitor.ConfigurationChanges, err error) {
+func oneByOne(r *Memory, ctx context.Context, c monitor.Configuration) (out monitor.ConfigurationChanges, err error) {
 	for _, e := range c.Checks {
 		one, err := r.Configure(ctx, monitor.Configuration{Checks: []monitor.Check{e}, Keep: true, Origin: c.Origin})
 		if err != nil {
@@ -377,10 +377,10 @@ func oneByOne(r *Reference, ctx context.Context, c monitor.Configuration) (out m
 	return out, err
 }
 
-func emptyTaken(r *Reference, ctx context.Context, c monitor.Configuration) (monitor.ConfigurationChanges, error) {
+func emptyTaken(r *Memory, ctx context.Context, c monitor.Configuration) (monitor.ConfigurationChanges, error) {
 	if len(c.Checks) == 0 {
 		within(r, func(s step) {
-			for _, e := range s.events {
+			for _, e := range s.checks {
 				e.Removed = true
 			}
 		})
@@ -389,24 +389,24 @@ func emptyTaken(r *Reference, ctx context.Context, c monitor.Configuration) (mon
 	return r.Configure(ctx, c)
 }
 
-func resumesAll(r *Reference, ctx context.Context, c monitor.Configuration) (monitor.ConfigurationChanges, error) {
+func resumesAll(r *Memory, ctx context.Context, c monitor.Configuration) (monitor.ConfigurationChanges, error) {
 	out, err := r.Configure(ctx, c)
 	within(r, func(s step) {
-		for _, e := range s.events {
+		for _, e := range s.checks {
 			e.Paused = e.configured.Paused
 		}
 	})
 	return out, err
 }
 
-func someMembers(r *Reference, ctx context.Context, rep monitor.GroupReport) (bool, error) {
+func someMembers(r *Memory, ctx context.Context, rep monitor.GroupReport) (bool, error) {
 	within(r, func(s step) {
 		rep.Members = slices.DeleteFunc(slices.Clone(rep.Members), func(id string) bool { return s.alarms[id] == nil || !s.alarms[id].held })
 	})
 	return r.ReportGroup(ctx, rep)
 }
 
-func endsEarly(r *Reference, ctx context.Context, rep monitor.GroupReport) (bool, error) {
+func endsEarly(r *Memory, ctx context.Context, rep monitor.GroupReport) (bool, error) {
 	if rep.End {
 		within(r, func(s step) {
 			for _, a := range s.alarms {

@@ -12,15 +12,15 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// Backend is the store of sessions that a [Memory] stands on.
+// Backend is the store of sessions under a [Memory].
 type Backend interface {
 	lease.Store
 	lease.Roster
 	history.Log
 }
 
-// Memory is a table of claims in memory, on a store of sessions. It is that
-// store as well, so that its Watch brings the changes of both.
+// Memory is a table of claims in memory on a store of sessions. It also implements
+// that store, so that Watch reports the changes of both.
 type Memory struct {
 	Backend
 	now func() time.Time
@@ -40,16 +40,16 @@ type realm struct {
 type Key struct {
 	Key         string
 	Term        int64
-	Session     string // "" is nobody
+	Session     string // "" when free
 	Holder      lease.Instance
 	Since       time.Time
 	Idle        bool
 	Ready       time.Time // when not idle
-	Offered     time.Time // to be ready, since its step began; zero is not
+	Offered     time.Time // when it was offered again during its step; zero: not offered
 	InStep      bool
-	Until       time.Time // how long the step keeps others from the key
+	Until       time.Time // until when the step protects the key
 	Interrupted bool
-	Blocked     bool // not taken while it is free
+	Blocked     bool // cannot be claimed
 }
 
 // NewMemory returns an empty table. Its clock is now, and should be the
@@ -61,7 +61,7 @@ func NewMemory(b Backend, now func() time.Time) *Memory {
 	return &Memory{Backend: b, now: now, spaces: map[string]*realm{}, watchers: map[int]func(lease.Change){}}
 }
 
-// Claims is the table of claims.
+// Claims returns the table of claims.
 func (m *Memory) Claims() claim.KeyTable { return table{m} }
 
 // Watch implements [lease.Store].
@@ -79,7 +79,7 @@ func (m *Memory) Watch(ctx context.Context, wake func(lease.Change)) error {
 	return m.Backend.Watch(ctx, wake)
 }
 
-// Step is one operation on a [Memory], of which nobody sees a part.
+// Step is one atomic operation on a [Memory].
 type Step struct {
 	Now  time.Time
 	m    *Memory
@@ -87,7 +87,7 @@ type Step struct {
 	live map[string]lease.Session
 }
 
-// Do carries one operation out. It must not fail once it has changed something.
+// Do runs one operation. It must not fail after it has changed something.
 func (m *Memory) Do(ctx context.Context, op func(*Step) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,26 +102,26 @@ func (m *Memory) Do(ctx context.Context, op func(*Step) error) error {
 	return op(s)
 }
 
-// Live tells whether a session lives.
-func (s *Step) Live(session string) bool {
+// IsLive reports whether a session is live.
+func (s *Step) IsLive(session string) bool {
 	_, ok := s.live[session]
 	return ok
 }
 
-func (s *Step) needs(session string) error {
-	if !s.Live(session) {
+func (s *Step) requireLive(session string) error {
+	if !s.IsLive(session) {
 		return fmt.Errorf("session %s: %w", session, lease.ErrLapsed)
 	}
 	return nil
 }
 
-// Keys are all rows of a space, to be looked at, by key.
+// Keys returns all rows of a space by key, to read only.
 func (s *Step) Keys(name string) map[string]*Key { return maps.Clone(s.space(name).keys) }
 
-// Key is the row of a key, and nil if there is none.
+// Key returns the row of a key, or nil.
 func (s *Step) Key(name, key string) *Key { return s.space(name).keys[key] }
 
-// Members are those who joined and live, and whether they are asleep.
+// Members returns the live members and whether each is asleep.
 func (s *Step) Members(name string) map[lease.Instance]bool {
 	out := map[lease.Instance]bool{}
 	for id, asleep := range s.space(name).members {
@@ -141,9 +141,8 @@ func (s *Step) space(name string) *realm {
 	return sp
 }
 
-// Held is the row of a key if the session holds it under the term, and nil
-// otherwise.
-func (s *Step) Held(name, session string, key string, term int64) *Key {
+// HeldKey returns the row of a key if the session holds it under the term, otherwise nil.
+func (s *Step) HeldKey(name, session string, key string, term int64) *Key {
 	k := s.space(name).keys[key]
 	if k == nil || session == "" || k.Session != session || k.Term != term {
 		return nil
@@ -151,7 +150,7 @@ func (s *Step) Held(name, session string, key string, term int64) *Key {
 	return k
 }
 
-// Offer makes a key ready, if it is not ready sooner, and creates it.
+// Offer creates a key or makes it ready at a time, unless it is ready sooner.
 func (s *Step) Offer(name, key string, at time.Time) {
 	sp := s.space(name)
 	k := sp.keys[key]
@@ -165,35 +164,35 @@ func (s *Step) Offer(name, key string, at time.Time) {
 	case !k.InStep && (k.Idle || at.Before(k.Ready)):
 		k.Idle, k.Ready = false, at
 	}
-	s.wakeIf(name, k)
+	s.wakeIfReady(name, k)
 }
 
-// Begin begins a step.
-func (s *Step) Begin(k *Key, hold time.Duration) {
+// StartStep starts a step that protects the key for hold.
+func (s *Step) StartStep(k *Key, hold time.Duration) {
 	k.InStep, k.Until, k.Offered = true, s.Now.Add(hold), time.Time{}
 }
 
-// Finish ends a step.
-func (s *Step) Finish(k *Key) { k.InStep, k.Interrupted = false, false }
+// FinishStep ends a step.
+func (s *Step) FinishStep(k *Key) { k.InStep, k.Interrupted = false, false }
 
-// Free gives a key back. If it is ready, it is so from now on.
-func (s *Step) Free(name string, k *Key) {
-	if s.ready(k) {
+// ReleaseKey releases a key. A key that is ready counts as ready from now on.
+func (s *Step) ReleaseKey(name string, k *Key) {
+	if s.isReady(k) {
 		k.Ready = s.Now
 	}
 	k.Interrupted = k.Interrupted || k.InStep
 	k.InStep, k.Session, k.Holder, k.Since = false, "", lease.Instance{}, s.Now
-	s.wakeIf(name, k)
+	s.wakeIfReady(name, k)
 }
 
-// wakeIf wakes those who sleep, if the key is free and ready.
-func (s *Step) wakeIf(name string, k *Key) {
-	if k.Session != "" || !s.ready(k) {
+// wakeIfReady wakes sleeping members if the key is free and ready.
+func (s *Step) wakeIfReady(name string, k *Key) {
+	if k.Session != "" || !s.isReady(k) {
 		return
 	}
 	slept := false
 	for id, asleep := range s.space(name).members {
-		slept = slept || asleep && s.Live(id)
+		slept = slept || asleep && s.IsLive(id)
 		s.space(name).members[id] = false
 	}
 	if slept {
@@ -203,16 +202,16 @@ func (s *Step) wakeIf(name string, k *Key) {
 	}
 }
 
-func (s *Step) ready(k *Key) bool { return !k.Idle && !k.Blocked && !k.Ready.After(s.Now) }
+func (s *Step) isReady(k *Key) bool { return !k.Idle && !k.Blocked && !k.Ready.After(s.Now) }
 
-// free is the rule of claim.Row.IsFree and claim.KeyTable.ClaimKeys.
-func (s *Step) free(k *Key) bool { return s.Row(k).IsFree() && s.ready(k) }
+// isClaimable reports whether ClaimKeys may hand out the key.
+func (s *Step) isClaimable(k *Key) bool { return s.Row(k).IsFree() && s.isReady(k) }
 
-// Row is a key as a table shows it.
+// Row returns a key as the table lists it.
 func (s *Step) Row(k *Key) claim.Row {
 	r := claim.Row{
 		Key: k.Key, Term: k.Term, Session: k.Session, Holder: k.Holder, Since: k.Since, Idle: k.Idle,
-		Lapsed: k.Session != "" && !s.Live(k.Session), InStep: k.InStep, Interrupted: k.Interrupted,
+		Lapsed: k.Session != "" && !s.IsLive(k.Session), InStep: k.InStep, Interrupted: k.Interrupted,
 	}
 	if !k.Idle {
 		r.In = k.Ready.Sub(s.Now)
@@ -223,5 +222,5 @@ func (s *Step) Row(k *Key) claim.Row {
 	return r
 }
 
-// Event records what changed hands.
-func (s *Step) Event(e history.Event) error { return s.m.Append(s.ctx, e) }
+// RecordEvent appends an event to the history.
+func (s *Step) RecordEvent(e history.Event) error { return s.m.Append(s.ctx, e) }

@@ -34,14 +34,14 @@ func (t table) Withdraw(ctx context.Context, space string, keys []string) error 
 
 func (t table) Join(ctx context.Context, m claim.Member) (share claim.Share, err error) {
 	err = t.m.Do(ctx, func(s *Step) error {
-		if err := s.needs(m.Session); err != nil {
+		if err := s.requireLive(m.Session); err != nil {
 			return err
 		}
 		sp := s.space(m.Space)
 		sp.members[m.Session] = m.Asleep
 		held := map[string]int{}
 		for id := range sp.members {
-			if s.Live(id) {
+			if s.IsLive(id) {
 				held[id] = 0
 			} else {
 				delete(sp.members, id)
@@ -52,7 +52,7 @@ func (t table) Join(ctx context.Context, m claim.Member) (share claim.Share, err
 				held[k.Session]++
 				share.Held++
 			}
-			share.Free = share.Free || s.free(k)
+			share.Free = share.Free || s.isClaimable(k)
 		}
 		share.Members, share.Mine = len(held), held[m.Session]
 		share.Least = slices.Min(slices.Collect(maps.Values(held)))
@@ -63,20 +63,20 @@ func (t table) Join(ctx context.Context, m claim.Member) (share claim.Share, err
 
 func (t table) ClaimKeys(ctx context.Context, w claim.ClaimRequest) (taken []claim.Claim, err error) {
 	err = t.m.Do(ctx, func(s *Step) error {
-		if err := s.needs(w.Session); err != nil {
+		if err := s.requireLive(w.Session); err != nil {
 			return err
 		}
 		me := s.live[w.Session].Instance
-		over := map[string]history.Event{} // by the session that it was taken over from
+		takeovers := map[string]history.Event{} // by the session that lost the keys
 		fresh := w.Fresh
 		for _, k := range s.oldestFirst(w.Space) {
 			if len(taken) == w.Limit {
 				break
 			}
-			if !s.free(k) {
+			if !s.isClaimable(k) {
 				continue
 			}
-			if k.Session == "" && s.fresh(k, w.Linger) {
+			if k.Session == "" && s.isFresh(k, w.Linger) {
 				if fresh == 0 {
 					continue
 				}
@@ -84,17 +84,17 @@ func (t table) ClaimKeys(ctx context.Context, w claim.ClaimRequest) (taken []cla
 			}
 			term := max(k.Term+1, s.Now.UnixMilli())
 			if k.Session != "" {
-				over[k.Session] = history.Event{
+				takeovers[k.Session] = history.Event{
 					Part: "claim", Subject: w.Space, From: k.Holder.Label(), To: me.Label(),
-					Term: max(over[k.Session].Term, term), Reason: history.Lapsed,
+					Term: max(takeovers[k.Session].Term, term), Reason: history.Lapsed,
 				}
 			}
 			k.Interrupted = k.Interrupted || k.InStep
 			k.Term, k.Session, k.Holder, k.Since, k.InStep = term, w.Session, me, s.Now, false
 			taken = append(taken, claim.Claim{Key: k.Key, Term: term, Interrupted: k.Interrupted})
 		}
-		for _, session := range slices.Sorted(maps.Keys(over)) {
-			if err := s.Event(over[session]); err != nil {
+		for _, session := range slices.Sorted(maps.Keys(takeovers)) {
+			if err := s.RecordEvent(takeovers[session]); err != nil {
 				return err
 			}
 		}
@@ -103,8 +103,8 @@ func (t table) ClaimKeys(ctx context.Context, w claim.ClaimRequest) (taken []cla
 	return taken, err
 }
 
-// fresh tells whether the key became free or ready less than linger ago.
-func (s *Step) fresh(k *Key, linger time.Duration) bool { return s.Now.Sub(k.Ready) < linger }
+// isFresh reports whether the key became free or ready less than linger ago.
+func (s *Step) isFresh(k *Key, linger time.Duration) bool { return s.Now.Sub(k.Ready) < linger }
 
 func (s *Step) oldestFirst(name string) []*Key {
 	return slices.SortedFunc(maps.Values(s.space(name).keys), func(a, b *Key) int {
@@ -114,12 +114,12 @@ func (s *Step) oldestFirst(name string) []*Key {
 
 func (t table) StartSteps(ctx context.Context, space, session string, hold time.Duration, claims []claim.Claim) (begun []claim.Claim, err error) {
 	err = t.m.Do(ctx, func(s *Step) error {
-		if err := s.needs(session); err != nil {
+		if err := s.requireLive(session); err != nil {
 			return err
 		}
 		for _, c := range claims {
-			if k := s.Held(space, session, c.Key, c.Term); k != nil && !k.InStep {
-				s.Begin(k, hold)
+			if k := s.HeldKey(space, session, c.Key, c.Term); k != nil && !k.InStep {
+				s.StartStep(k, hold)
 				begun = append(begun, c)
 			}
 		}
@@ -131,18 +131,18 @@ func (t table) StartSteps(ctx context.Context, space, session string, hold time.
 func (t table) FinishSteps(ctx context.Context, space, session string, done []claim.StepResult) (accepted []string, err error) {
 	err = t.m.Do(ctx, func(s *Step) error {
 		for _, d := range done {
-			k := s.Held(space, session, d.Key, d.Term)
+			k := s.HeldKey(space, session, d.Key, d.Term)
 			if k == nil {
 				continue
 			}
-			s.Finish(k)
+			s.FinishStep(k)
 			k.Idle, k.Ready = d.Idle, s.Now.Add(d.In)
 			if at := k.Offered; !at.IsZero() && (k.Idle || at.Before(k.Ready)) {
 				k.Idle, k.Ready = false, at
 			}
 			k.Offered = time.Time{}
 			if d.Release {
-				s.Free(space, k)
+				s.ReleaseKey(space, k)
 			}
 			accepted = append(accepted, d.Key)
 		}
@@ -154,8 +154,8 @@ func (t table) FinishSteps(ctx context.Context, space, session string, done []cl
 func (t table) Release(ctx context.Context, space, session string, claims []claim.Claim) error {
 	return t.m.Do(ctx, func(s *Step) error {
 		for _, c := range claims {
-			if k := s.Held(space, session, c.Key, c.Term); k != nil {
-				s.Free(space, k)
+			if k := s.HeldKey(space, session, c.Key, c.Term); k != nil {
+				s.ReleaseKey(space, k)
 			}
 		}
 		return nil

@@ -53,7 +53,7 @@ func (d queueAdmin) Add(ctx context.Context, messages []dispatch.Message) ([]boo
 			n := &message{Record: dispatch.Record{Message: b, Size: len(b.Payload)}}
 			added[i], q.ids[b.ID] = true, n
 			step{Step: s, q: q}.append(n)
-			n.note(s.Now, "")
+			n.addNote(s.Now, "")
 		}
 		return nil
 	})
@@ -64,45 +64,45 @@ func (d queueAdmin) Add(ctx context.Context, messages []dispatch.Message) ([]boo
 }
 
 func (d queueAdmin) Act(ctx context.Context, name, id string, a dispatch.Action, who string) error {
-	return d.m.do(ctx, name, func(s step) error {
+	return d.m.atomically(ctx, name, func(s step) error {
 		b := s.q.ids[id]
 		if b == nil {
 			return fmt.Errorf("%q in %s: %w", id, name, dispatch.ErrNoMessage)
 		}
-		now := s.state(b)
-		if !may(a, b, now) {
+		now := s.shownState(b)
+		if !isAllowed(a, b, now) {
 			return fmt.Errorf("%s of a message that is %s: %w", a, now, dispatch.ErrState)
 		}
 		l, k := s.q.lines[b.Key], s.claim(b.Key)
 		wasHead := l.head() == b
 		switch {
-		case a == dispatch.Retry && b.over:
+		case a == dispatch.Retry && b.done:
 			l.messages = slices.DeleteFunc(l.messages, func(o *message) bool { return o == b })
 			l.done--
-			b.again()
+			b.resetForRetry()
 			s.append(b)
 		case a == dispatch.Retry:
-			b.again()
+			b.resetForRetry()
 			b.State = dispatch.Queued
 		default:
-			b.State = b.aside(a)
+			b.State = b.endState(a)
 			b.Ended = s.Now
-			l.pass(b)
+			l.passHead(b)
 		}
-		b.note(s.Now, fmt.Sprintf("%s by %s", a, who))
+		b.addNote(s.Now, fmt.Sprintf("%s by %s", a, who))
 		if wasHead {
-			s.goOn(l, k)
+			s.resumeKey(l, k)
 		}
-		return s.event(b, fmt.Sprintf("%s by %s: %s", a, who, cmp.Or(b.Detail, string(now))))
+		return s.recordEvent(b, fmt.Sprintf("%s by %s: %s", a, who, cmp.Or(b.Detail, string(now))))
 	})
 }
 
-// may is the table of what can be done in which state.
-func may(a dispatch.Action, b *message, now dispatch.State) bool {
+// isAllowed reports whether an action is possible in a state.
+func isAllowed(a dispatch.Action, b *message, now dispatch.State) bool {
 	waits := now == dispatch.Delayed || now == dispatch.Unknown
 	switch a {
 	case dispatch.Retry:
-		return b.Blocks || waits || b.over && now != dispatch.Committed
+		return b.Blocks || waits || b.done && now != dispatch.Committed
 	case dispatch.Skip:
 		return b.Blocks || waits
 	case dispatch.Cancel:
@@ -111,14 +111,14 @@ func may(a dispatch.Action, b *message, now dispatch.State) bool {
 	return false
 }
 
-// again makes a message as it was before it was first sent.
-func (b *message) again() {
+// resetForRetry clears what earlier attempts left.
+func (b *message) resetForRetry() {
 	b.Blocks, b.Attempts, b.Code, b.Detail, b.Link = false, 0, 0, "", ""
 	b.Ended = time.Time{}
 }
 
-// aside is the state in which a message steps aside.
-func (b *message) aside(a dispatch.Action) dispatch.State {
+// endState is the final state that an action gives a message.
+func (b *message) endState(a dispatch.Action) dispatch.State {
 	switch {
 	case a == dispatch.Cancel:
 		return dispatch.Cancelled
@@ -128,9 +128,8 @@ func (b *message) aside(a dispatch.Action) dispatch.State {
 	return dispatch.Failed
 }
 
-// goOn lets a key go on with its head, at once, now that its old one waits no
-// more.
-func (s step) goOn(l *line, k *claims.Key) {
+// resumeKey makes the next message of a key ready at once, after its head has ended.
+func (s step) resumeKey(l *line, k *claims.Key) {
 	k.Blocked, k.Interrupted = false, false
 	if l.head() == nil {
 		k.Idle = k.Session == ""

@@ -1,3 +1,3 @@
-// Package queues is the queues of [github.com/understudy-ha/understudy/store/memory], on its table of claims: plain maps
+// Package queues holds the queues of [github.com/understudy-ha/understudy/store/memory], on its table of claims: plain maps
 // under the same lock.
 package queues

@@ -23,17 +23,17 @@ type queue struct {
 	cursor string // the key at which Prune goes on
 }
 
-// line is the order of a key.
+// line holds the messages of a key in order.
 type line struct {
 	key      string
-	last     int64      // the sequence number given last
-	done     int64      // how many are over, ever
+	last     int64      // the last sequence number given
+	done     int64      // how many messages have ended, ever
 	messages []*message // by sequence number
 }
 
 type message struct {
 	dispatch.Record
-	over bool
+	done bool
 }
 
 // NewMemory returns a store without queues. Its clock is now, and should be the
@@ -42,21 +42,21 @@ func NewMemory(b claims.Backend, now func() time.Time) *Memory {
 	return &Memory{Memory: claims.NewMemory(b, now), queues: map[string]*queue{}}
 }
 
-// Queue is what delivers.
+// Queue returns the port for delivery.
 func (m *Memory) Queue() dispatch.Queue { return deliver{m} }
 
-// QueueAdmin is what people do.
+// QueueAdmin returns the port for operators.
 func (m *Memory) QueueAdmin() dispatch.Admin { return queueAdmin{m} }
 
 // step is one operation on a queue.
 type step struct {
 	*claims.Step
-	q     *queue
-	given map[string]bool // keys that it has given back
+	q        *queue
+	released map[string]bool // keys that this step has released
 }
 
-// do carries out one operation on a queue that must be there.
-func (m *Memory) do(ctx context.Context, name string, op func(step) error) error {
+// atomically runs one operation on an existing queue.
+func (m *Memory) atomically(ctx context.Context, name string, op func(step) error) error {
 	return m.Do(ctx, func(s *claims.Step) error {
 		q := m.queues[name]
 		if q == nil {
@@ -68,7 +68,7 @@ func (m *Memory) do(ctx context.Context, name string, op func(step) error) error
 
 func (s step) space() string { return dispatch.Space(s.q.name) }
 
-// claim is the row of a key.
+// claim returns the claim's row of a key.
 func (s step) claim(key string) *claims.Key { return s.Key(s.space(), key) }
 
 func (s step) line(key string) *line {
@@ -80,34 +80,33 @@ func (s step) line(key string) *line {
 	return l
 }
 
-// head is the first message that is not over.
+// head returns the first message that has not ended, or nil.
 func (l *line) head() *message {
 	if l == nil {
 		return nil
 	}
 	for _, b := range l.messages {
-		if !b.over {
+		if !b.done {
 			return b
 		}
 	}
 	return nil
 }
 
-// append puts a message at the end of its key, and makes a key ready that had
-// nothing to do.
+// append adds a message at the end of its key, and makes an idle key ready.
 func (s step) append(b *message) {
 	l := s.line(b.Key)
 	idle := l.head() == nil
 	l.last++
-	b.Seq, b.State, b.over, b.Enqueued = l.last, dispatch.Queued, false, s.Now
+	b.Seq, b.State, b.done, b.Enqueued = l.last, dispatch.Queued, false, s.Now
 	l.messages = append(l.messages, b)
 	if idle {
 		s.Offer(s.space(), b.Key, s.Now)
 	}
 }
 
-// note adds to the message's history.
-func (b *message) note(at time.Time, detail string) {
+// addNote adds an entry to the message's trail.
+func (b *message) addNote(at time.Time, detail string) {
 	n := dispatch.TrailEntry{At: at, State: b.State, Term: b.Term, Attempt: b.Attempts, Code: b.Code, Detail: detail}
 	b.Trail = append(b.Trail, n)
 	if len(b.Trail) > dispatch.MaxTrail {
@@ -115,8 +114,8 @@ func (b *message) note(at time.Time, detail string) {
 	}
 }
 
-// pass lets the head step aside.
-func (l *line) pass(b *message) {
-	b.over, b.Blocks = true, false
+// passHead ends the head, so that the next message of the key can be sent.
+func (l *line) passHead(b *message) {
+	b.done, b.Blocks = true, false
 	l.done++
 }

@@ -107,7 +107,7 @@ func believesOldTerms(w twin, ctx context.Context, t dispatch.Exchange) (dispatc
 	believed := map[int]bool{}
 	for i, r := range t.Results {
 		present := claims.Key{}
-		_ = w.do(ctx, t.Queue, func(s step) error {
+		_ = w.atomically(ctx, t.Queue, func(s step) error {
 			if k := s.claim(r.Key); k != nil {
 				present = *k
 			}
@@ -143,7 +143,7 @@ func (w twin) tamper(ctx context.Context, t dispatch.Exchange, change func(step,
 	out, err := w.Memory.Queue().Exchange(ctx, t)
 	for i, s := range out.Receipts {
 		if s.Accepted && t.Results[i].After == dispatch.Next && w.nth(10) {
-			_ = w.do(ctx, t.Queue, func(x step) error {
+			_ = w.atomically(ctx, t.Queue, func(x step) error {
 				l := x.q.lines[s.Key]
 				change(x, l, l.messages[s.Seq-1])
 				return nil
@@ -155,15 +155,15 @@ func (w twin) tamper(ctx context.Context, t dispatch.Exchange, change func(step,
 
 func deliversAgain(w twin, ctx context.Context, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
 	return w.tamper(ctx, t, func(s step, l *line, b *message) {
-		b.over, b.State = false, dispatch.Queued
+		b.done, b.State = false, dispatch.Queued
 		s.Offer(s.space(), b.Key, s.Now)
 	})
 }
 
 func passesOver(w twin, ctx context.Context, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
 	return w.tamper(ctx, t, func(s step, l *line, _ *message) {
-		if b := l.head(); b != nil && s.state(b) == dispatch.Queued {
-			b.over, b.State = true, dispatch.Committed
+		if b := l.head(); b != nil && s.shownState(b) == dispatch.Queued {
+			b.done, b.State = true, dispatch.Committed
 		}
 	})
 }
@@ -173,13 +173,13 @@ func lapsedBegins(w twin, ctx context.Context, t dispatch.Exchange) (dispatch.Ex
 	if err != nil {
 		return out, err
 	}
-	err = w.do(ctx, t.Queue, func(s step) error {
+	err = w.atomically(ctx, t.Queue, func(s step) error {
 		for _, c := range t.Begin {
-			k := s.Held(s.space(), t.Session, c.Key, c.Term)
-			if k == nil || s.Live(t.Session) || k.InStep {
+			k := s.HeldKey(s.space(), t.Session, c.Key, c.Term)
+			if k == nil || s.IsLive(t.Session) || k.InStep {
 				continue
 			}
-			if a := s.begin(k, t, false); a != nil {
+			if a := s.startHead(k, t, false); a != nil {
 				out.Begun = append(out.Begun, *a)
 				out.Holdings[c.Key] = dispatch.InProgress
 			}
@@ -192,7 +192,7 @@ func lapsedBegins(w twin, ctx context.Context, t dispatch.Exchange) (dispatch.Ex
 func losesWakes(w twin, ctx context.Context, messages []dispatch.Message) ([]bool, error) {
 	added, err := w.Memory.QueueAdmin().Add(ctx, messages)
 	if err == nil && w.nth(20) {
-		_ = w.do(ctx, messages[0].Queue, func(s step) error {
+		_ = w.atomically(ctx, messages[0].Queue, func(s step) error {
 			if k := s.claim(messages[0].Key); k.Session == "" {
 				k.Idle = true
 			}
@@ -207,10 +207,10 @@ func reorders(w twin, ctx context.Context, messages []dispatch.Message) ([]bool,
 	if err != nil {
 		return added, err
 	}
-	_ = w.do(ctx, messages[0].Queue, func(s step) error {
+	_ = w.atomically(ctx, messages[0].Queue, func(s step) error {
 		l := s.q.lines[messages[0].Key]
 		n := len(l.messages)
-		if n < 3 || l.messages[n-2].over || l.head() == l.messages[n-2] || !w.nth(10) {
+		if n < 3 || l.messages[n-2].done || l.head() == l.messages[n-2] || !w.nth(10) {
 			return nil
 		}
 		x, y := l.messages[n-2], l.messages[n-1]
@@ -238,7 +238,7 @@ func forgetsInterruptions(w twin, ctx context.Context, want claim.ClaimRequest) 
 func ignoresWindows(w twin, ctx context.Context, want claim.ClaimRequest) ([]claim.Claim, error) {
 	_ = w.Do(ctx, func(s *claims.Step) error {
 		for _, k := range s.Keys(want.Space) {
-			if !s.Live(k.Session) {
+			if !s.IsLive(k.Session) {
 				k.Until = s.Now
 			}
 		}

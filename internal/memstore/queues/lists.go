@@ -12,8 +12,8 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// state is what people are shown: what is under way is told by the key.
-func (s step) state(b *message) dispatch.State {
+// shownState returns the state to show; for a message in flight it follows from the key.
+func (s step) shownState(b *message) dispatch.State {
 	k := s.claim(b.Key)
 	switch {
 	case s.q.lines[b.Key].head() != b || atTarget(b.State) || b.State.IsFinal():
@@ -26,10 +26,10 @@ func (s step) state(b *message) dispatch.State {
 	return b.State
 }
 
-// show is a message as people see it.
-func (s step) show(b *message, whole bool) dispatch.Record {
+// record returns a message as the API shows it.
+func (s step) record(b *message, whole bool) dispatch.Record {
 	r := b.Record
-	r.State = s.state(b)
+	r.State = s.shownState(b)
 	r.Payload, r.Trail = slices.Clone(r.Payload), slices.Clone(r.Trail)
 	if !whole {
 		r.Payload, r.Trail = nil, nil
@@ -85,7 +85,7 @@ func (s step) overview() dispatch.Overview {
 
 func (l *line) depth() (n int64) {
 	for _, b := range l.messages {
-		if !b.over {
+		if !b.done {
 			n++
 		}
 	}
@@ -93,7 +93,7 @@ func (l *line) depth() (n int64) {
 }
 
 func (d queueAdmin) Keys(ctx context.Context, q dispatch.KeyQuery) (out []dispatch.KeyRecord, err error) {
-	err = d.m.do(ctx, q.Queue, func(s step) error {
+	err = d.m.atomically(ctx, q.Queue, func(s step) error {
 		for _, key := range slices.Sorted(maps.Keys(s.q.lines)) {
 			l, k := s.q.lines[key], s.claim(key)
 			head := l.head()
@@ -102,7 +102,7 @@ func (d queueAdmin) Keys(ctx context.Context, q dispatch.KeyQuery) (out []dispat
 			}
 			r := dispatch.KeyRecord{Key: key, Depth: l.depth(), Holder: k.Holder, Term: k.Term, InStep: k.InStep, Blocked: k.Blocked}
 			if head != nil {
-				r.Head, r.State, r.Waiting = head.ID, s.state(head), s.Now.Sub(head.Enqueued)
+				r.Head, r.State, r.Waiting = head.ID, s.shownState(head), s.Now.Sub(head.Enqueued)
 				if r.State != dispatch.Queued && r.State != dispatch.Submitting {
 					r.Reason = head.Detail
 				}
@@ -121,11 +121,11 @@ func (d queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) (out 
 	if len(q.IDs) > dispatch.MaxPage {
 		return nil, fmt.Errorf("%w: %d ids; at most %d are allowed", lease.ErrInvalid, len(q.IDs), dispatch.MaxPage)
 	}
-	err = d.m.do(ctx, q.Queue, func(s step) error {
+	err = d.m.atomically(ctx, q.Queue, func(s step) error {
 		for _, key := range slices.Sorted(maps.Keys(s.q.lines)) {
 			for _, b := range s.q.lines[key].messages {
 				after := key > q.AfterKey || key == q.AfterKey && b.Seq > q.AfterSeq
-				r := s.show(b, false)
+				r := s.record(b, false)
 				if after && (q.Key == "" || q.Key == key) && (q.State == "" || q.State == r.State) &&
 					(len(q.IDs) == 0 || slices.Contains(q.IDs, b.ID)) && len(out) < dispatch.PageSize(q.Limit) {
 					out = append(out, r)
@@ -142,7 +142,7 @@ func (d queueAdmin) Message(ctx context.Context, name, id string) (out dispatch.
 		found := 0
 		for _, q := range d.m.queues {
 			if b := q.ids[id]; b != nil && (name == "" || name == q.name) {
-				out = step{Step: s, q: q}.show(b, true)
+				out = step{Step: s, q: q}.record(b, true)
 				found++
 			}
 		}

@@ -13,24 +13,24 @@ import (
 )
 
 // Configure implements [monitor.Admin].
-func (r *Reference) Configure(ctx context.Context, c monitor.Configuration) (out monitor.ConfigurationChanges, err error) {
+func (r *Memory) Configure(ctx context.Context, c monitor.Configuration) (out monitor.ConfigurationChanges, err error) {
 	if err := c.Validate(); err != nil {
 		return out, err
 	}
-	err = r.do(ctx, func(s step) error {
+	err = r.atomically(ctx, func(s step) error {
 		wanted := map[string]bool{}
 		for _, e := range c.Checks {
 			wanted[e.Name] = true
 		}
 		for _, d := range c.Declared {
-			if !wanted[d.Check] && s.named(d.Check) == nil {
+			if !wanted[d.Check] && s.configuredCheck(d.Check) == nil {
 				return fmt.Errorf("%q: %w", d.Check, monitor.ErrNoCheck)
 			}
 		}
 		for _, e := range c.Checks {
 			s.configure(e.WithDefaults(), &out)
 		}
-		for name, e := range s.events {
+		for name, e := range s.checks {
 			if !c.Keep && !wanted[name] && !e.Removed {
 				e.Removed = true
 				e.Rev++
@@ -55,20 +55,20 @@ func (r *Reference) Configure(ctx context.Context, c monitor.Configuration) (out
 	return out, err
 }
 
-// configure puts one event name into force.
+// configure adds or changes one check.
 func (s step) configure(to monitor.Check, out *monitor.ConfigurationChanges) {
-	e := s.events[to.Name]
+	e := s.checks[to.Name]
 	switch {
 	case e == nil:
-		e = &event{again: map[int64]bool{}, base: s.now, configured: to}
+		e = &check{reschedule: map[int64]bool{}, expectedFrom: s.now, configured: to}
 		e.Check, e.ID, e.Rev = to, s.newID(), 1
-		s.events[to.Name] = e
+		s.checks[to.Name] = e
 		out.Added = append(out.Added, to.Name)
 		return
 	case e.Removed:
 		e.Removed = false
 		e.configured.Paused = to.Paused
-		e.Paused, e.base = to.Paused, s.now
+		e.Paused, e.expectedFrom = to.Paused, s.now
 		out.Added = append(out.Added, to.Name)
 	case reflect.DeepEqual(e.configured, to):
 		return
@@ -80,33 +80,33 @@ func (s step) configure(to monitor.Check, out *monitor.ConfigurationChanges) {
 		paused = to.Paused
 	}
 	if to.IsStricterThan(&old) || e.Paused && !paused {
-		e.base = s.now
+		e.expectedFrom = s.now
 	}
 	e.configured, e.Check = to, to
 	e.Paused = paused
-	s.changed(e)
+	s.reevaluateSources(e)
 }
 
-// changed has everybody look at an event anew, and at its sources.
-func (s step) changed(e *event) {
+// reevaluateSources makes instances reload a check and evaluate its sources again.
+func (s step) reevaluateSources(e *check) {
 	e.Rev++
 	for id, n := range s.sources {
-		if n.event == e {
-			e.again[id] = true
+		if n.check == e {
+			e.reschedule[id] = true
 		}
 	}
 }
 
 // RejectConfiguration implements [monitor.Admin].
-func (r *Reference) RejectConfiguration(ctx context.Context, origin, reason string) error {
-	return r.do(ctx, func(s step) error {
+func (r *Memory) RejectConfiguration(ctx context.Context, origin, reason string) error {
+	return r.atomically(ctx, func(s step) error {
 		s.refused = strings.TrimPrefix(origin+": "+reason, ": ")
 		return nil
 	})
 }
 
 // Declare implements [monitor.Admin].
-func (r *Reference) Declare(ctx context.Context, sources []monitor.Declaration) ([]bool, error) {
+func (r *Memory) Declare(ctx context.Context, sources []monitor.Declaration) ([]bool, error) {
 	if len(sources) > monitor.MaxSources {
 		return nil, invalid("%d sources", len(sources))
 	}
@@ -116,9 +116,9 @@ func (r *Reference) Declare(ctx context.Context, sources []monitor.Declaration) 
 		}
 	}
 	added := make([]bool, len(sources))
-	err := r.do(ctx, func(s step) error {
+	err := r.atomically(ctx, func(s step) error {
 		for _, d := range sources {
-			if s.named(d.Check) == nil {
+			if s.configuredCheck(d.Check) == nil {
 				return fmt.Errorf("%q: %w", d.Check, monitor.ErrNoCheck)
 			}
 		}
@@ -133,42 +133,42 @@ func (r *Reference) Declare(ctx context.Context, sources []monitor.Declaration) 
 func (s step) declare(d monitor.Declaration) (added bool) {
 	n := s.names[monitor.SourceRef{Check: d.Check, Source: d.Source}]
 	if n == nil {
-		n, added = s.add(s.events[d.Check], d.Source), true
+		n, added = s.addSource(s.checks[d.Check], d.Source), true
 	}
 	n.declared, n.labels = true, maps.Clone(d.Labels)
 	return added
 }
 
 // ApplyAction implements [monitor.Admin].
-func (r *Reference) ApplyAction(ctx context.Context, a monitor.Action) error {
+func (r *Memory) ApplyAction(ctx context.Context, a monitor.Action) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	return r.do(ctx, func(s step) error {
-		subject, err := s.act(a)
+	return r.atomically(ctx, func(s step) error {
+		subject, err := s.applyAction(a)
 		if err == nil {
-			s.record(subject, a.HistoryReason())
+			s.recordEvent(subject, a.HistoryReason())
 		}
 		return err
 	})
 }
 
-func (s step) act(a monitor.Action) (subject string, err error) {
+func (s step) applyAction(a monitor.Action) (subject string, err error) {
 	switch a.Type {
 	case monitor.ActionPause, monitor.ActionResume, monitor.ActionRetire:
-		e := s.named(a.Check)
+		e := s.configuredCheck(a.Check)
 		if e == nil {
 			return "", fmt.Errorf("%q: %w", a.Check, monitor.ErrNoCheck)
 		}
 		if a.Source == "" {
-			s.actOnEvent(e, a)
+			s.applyToCheck(e, a)
 			return a.Check, nil
 		}
 		n := s.names[monitor.SourceRef{Check: a.Check, Source: a.Source}]
 		if n == nil {
 			return "", fmt.Errorf("%s/%s: %w", a.Check, a.Source, monitor.ErrNoSource)
 		}
-		s.actOnSource(n, a)
+		s.applyToSource(n, a)
 		return a.Check + "/" + a.Source, nil
 	case monitor.ActionAcknowledge:
 		alarm := s.alarms[a.Alarm]
@@ -189,43 +189,43 @@ func (s step) act(a monitor.Action) (subject string, err error) {
 		if p == nil {
 			return "", invalid("no path %q", a.Source)
 		}
-		p.dropped = true
+		p.removed = true
 		delete(s.paths, a.Source)
 		return a.Source, nil
 	}
-	return "", invalid("%q is nothing that can be done", a.Type)
+	return "", invalid("%q is not an action", a.Type)
 }
 
-func (s step) actOnEvent(e *event, a monitor.Action) {
+func (s step) applyToCheck(e *check, a monitor.Action) {
 	pause := a.Type == monitor.ActionPause
 	if e.Paused == pause {
 		return
 	}
 	e.Paused = pause
 	if !pause {
-		e.base = s.now
+		e.expectedFrom = s.now
 	}
-	s.changed(e)
+	s.reevaluateSources(e)
 	s.generation++
 }
 
-func (s step) actOnSource(n *source, a monitor.Action) {
+func (s step) applyToSource(n *source, a monitor.Action) {
 	n.note = a.Note
 	switch a.Type {
 	case monitor.ActionPause:
 		if n.state == monitor.Retired {
 			return
 		}
-		n.state, n.until, n.due = monitor.Paused, 0, monitor.Never
+		n.state, n.pausedUntil, n.due = monitor.Paused, 0, monitor.Never
 		if a.For > 0 {
-			n.until = s.now.Add(a.For)
-			n.due = n.until
+			n.pausedUntil = s.now.Add(a.For)
+			n.due = n.pausedUntil
 		}
 	case monitor.ActionResume:
 		if n.state != monitor.Paused {
 			return
 		}
-		n.state, n.until, n.base, n.due = monitor.Up, 0, s.now, s.now
+		n.state, n.pausedUntil, n.expectedFrom, n.due = monitor.Up, 0, s.now, s.now
 		if n.alarm != nil {
 			n.state = monitor.Down
 		}
@@ -233,26 +233,26 @@ func (s step) actOnSource(n *source, a monitor.Action) {
 		if n.state == monitor.Retired {
 			return
 		}
-		n.asked, n.due = true, s.now
+		n.retireRequested, n.due = true, s.now
 	}
 	n.rev++
 }
 
 // RegisterMember implements [monitor.Admin].
-func (r *Reference) RegisterMember(ctx context.Context, m monitor.Member) error {
+func (r *Memory) RegisterMember(ctx context.Context, m monitor.Member) error {
 	for _, sink := range m.Sinks {
 		if err := monitor.ValidateSink(sink); err != nil {
 			return err
 		}
 	}
-	lives, err := r.living(ctx)
+	lives, err := r.liveSessions(ctx)
 	if err != nil {
 		return err
 	}
 	if !lives(m.Session) {
 		return fmt.Errorf("%q: %w", m.Session, lease.ErrLapsed)
 	}
-	return r.do(ctx, func(s step) error {
+	return r.atomically(ctx, func(s step) error {
 		m.Sinks = slices.Clone(m.Sinks)
 		s.members[m.Session] = m
 		for _, sink := range m.Sinks {
@@ -270,8 +270,8 @@ func (r *Reference) RegisterMember(ctx context.Context, m monitor.Member) error 
 	})
 }
 
-// living asks the store of sessions who lives.
-func (r *Reference) living(ctx context.Context) (func(session string) bool, error) {
+// liveSessions returns a test of whether a session is live.
+func (r *Memory) liveSessions(ctx context.Context) (func(session string) bool, error) {
 	if r.o.Sessions == nil {
 		return func(string) bool { return true }, nil
 	}

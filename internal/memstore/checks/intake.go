@@ -9,12 +9,12 @@ import (
 )
 
 // ResolveSources implements [monitor.HeartbeatStore].
-func (r *Reference) ResolveSources(ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
+func (r *Memory) ResolveSources(ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
 	if len(refs) > monitor.MaxSources {
 		return nil, invalid("%d sources", len(refs))
 	}
 	out := make([]monitor.ResolvedSource, len(refs))
-	err := r.do(ctx, func(s step) error {
+	err := r.atomically(ctx, func(s step) error {
 		for i, ref := range refs {
 			out[i] = s.resolve(ref)
 		}
@@ -24,14 +24,14 @@ func (r *Reference) ResolveSources(ctx context.Context, refs []monitor.SourceRef
 }
 
 func (s step) resolve(ref monitor.SourceRef) monitor.ResolvedSource {
-	e := s.named(ref.Check)
+	e := s.configuredCheck(ref.Check)
 	if e == nil {
 		return monitor.ResolvedSource{}
 	}
 	out := monitor.ResolvedSource{SenderClock: e.SenderClock}
 	n := s.names[ref]
 	if n == nil && !e.Fixed && lease.ValidateText("source", ref.Source, 1, monitor.MaxName) == nil {
-		n = s.add(e, ref.Source)
+		n = s.addSource(e, ref.Source)
 	}
 	if n != nil {
 		out.ID = n.id
@@ -40,7 +40,7 @@ func (s step) resolve(ref monitor.SourceRef) monitor.ResolvedSource {
 }
 
 // RecordHeartbeats implements [monitor.HeartbeatStore].
-func (r *Reference) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (out monitor.BatchResult, err error) {
+func (r *Memory) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (out monitor.BatchResult, err error) {
 	if len(d.Beats) > monitor.MaxBeats {
 		return out, invalid("%d beats", len(d.Beats))
 	}
@@ -49,8 +49,8 @@ func (r *Reference) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBat
 			return out, invalid("a beat by path %d of %d", b.Path, len(d.Probes))
 		}
 	}
-	err = r.do(ctx, func(s step) error {
-		s.prove(d.Probes)
+	err = r.atomically(ctx, func(s step) error {
+		s.recordProbes(d.Probes)
 		for _, b := range d.Beats {
 			n := s.sources[b.Source]
 			switch {
@@ -59,7 +59,7 @@ func (r *Reference) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBat
 			case !b.Sent.IsZero() && n.sent.Equal(b.Sent.Truncate(time.Microsecond)) && n.seq == b.Seq:
 				out.Replayed += b.Count
 			default:
-				s.stamp(n, b, s.paths[d.Probes[b.Path].Path])
+				s.recordHeartbeat(n, b, s.paths[d.Probes[b.Path].Path])
 			}
 		}
 		out.Generation = s.generation
@@ -68,11 +68,11 @@ func (r *Reference) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBat
 	return out, err
 }
 
-// prove records that paths work.
-func (s step) prove(proofs []monitor.Probe) {
+// recordProbes records that intake paths work, and how long each was blind.
+func (s step) recordProbes(proofs []monitor.Probe) {
 	for _, p := range proofs {
-		if !p.NameOnly && s.proven != 0 && s.now.Sub(s.proven) > p.MaxGap {
-			// Nothing was proven for so long: the clock has skipped, or nobody was up.
+		if !p.NameOnly && s.lastProbe != 0 && s.now.Sub(s.lastProbe) > p.MaxGap {
+			// No path was seen for so long: the clock has skipped, or no instance was up.
 			for _, other := range s.paths {
 				other.skipped = true
 			}
@@ -95,44 +95,44 @@ func (s step) prove(proofs []monitor.Probe) {
 			p.BlindUntil = s.now
 		}
 		p.LastSeen, p.TrustFor, p.MaxGap, p.skipped = s.now, proof.TrustFor, proof.MaxGap, false
-		s.proven = s.now
+		s.lastProbe = s.now
 	}
 }
 
-// stamp records a beat, or a signal.
-func (s step) stamp(n *source, b monitor.HeartbeatUpdate, p *path) {
-	if n.alarm != nil || n.state == monitor.Retired || n.run != 0 || b.Signal != monitor.SignalSuccess {
+// recordHeartbeat records a heartbeat or a signal of a source.
+func (s step) recordHeartbeat(n *source, b monitor.HeartbeatUpdate, p *path) {
+	if n.alarm != nil || n.state == monitor.Retired || n.runStarted != 0 || b.Signal != monitor.SignalSuccess {
 		n.due = s.now
 	}
-	n.stamp++
+	n.beatRev++
 	if b.Signal == monitor.SignalStart {
-		n.run = s.now
+		n.runStarted = s.now
 		return
 	}
 	at := s.now
 	if b.BySender && !b.Sent.IsZero() {
-		at = min(at, max(n.at, 1, at.Add(-s.wall.Sub(b.Sent))))
+		at = min(at, max(n.lastBeat, 1, at.Add(-s.wall.Sub(b.Sent))))
 	}
-	n.at, n.blind, n.path = at, p.BlindTotal, p
-	n.run, n.failing, n.code = 0, b.Signal == monitor.SignalFail, b.Code
+	n.lastBeat, n.blind, n.path = at, p.BlindTotal, p
+	n.runStarted, n.failing, n.code = 0, b.Signal == monitor.SignalFail, b.Code
 	n.sent, n.seq = time.Time{}, b.Seq
 	if !b.Sent.IsZero() {
 		n.sent = b.Sent.Truncate(time.Microsecond)
 	}
 	n.beats += int64(max(1, b.Count))
-	n.mark(n.event.slotOf(at))
+	n.markSlot(n.check.slotOf(at))
 }
 
-// slotOf is the number of an event's interval in which a moment lies; 0 of one with a schedule.
-func (e *event) slotOf(m monitor.StoreTime) int64 {
+// slotOf returns the number of the check's interval that contains m; 0 for a check with a schedule.
+func (e *check) slotOf(m monitor.StoreTime) int64 {
 	if e.Interval == 0 {
 		return 0
 	}
 	return int64(m) / e.Interval.Microseconds()
 }
 
-// mark notes that a beat came in a slot.
-func (b *beat) mark(slot int64) {
+// markSlot records a heartbeat in a slot.
+func (b *beat) markSlot(slot int64) {
 	if slot > b.slot {
 		b.recent, b.slot = b.recent<<min(uint64(slot-b.slot), 64), slot
 	}

@@ -11,26 +11,26 @@ import (
 )
 
 // Settings implements [monitor.Detection].
-func (r *Reference) Settings(ctx context.Context) (out monitor.Settings, err error) {
-	err = r.do(ctx, func(s step) error {
+func (r *Memory) Settings(ctx context.Context) (out monitor.Settings, err error) {
+	err = r.atomically(ctx, func(s step) error {
 		out.Generation = s.generation
 		out.Sinks = slices.Sorted(maps.Keys(s.sinks))
-		for _, name := range slices.Sorted(maps.Keys(s.events)) {
-			out.Checks = append(out.Checks, s.events[name].StoredCheck)
+		for _, name := range slices.Sorted(maps.Keys(s.checks)) {
+			out.Checks = append(out.Checks, s.checks[name].StoredCheck)
 		}
 		return nil
 	})
 	return out, err
 }
 
-func (s step) look() monitor.Scan {
+func (s step) newScan() monitor.Scan {
 	return monitor.Scan{Now: s.now, Wall: s.wall, Generation: s.generation, Next: monitor.Never}
 }
 
 // DueSources implements [monitor.Detection].
-func (r *Reference) DueSources(ctx context.Context, partitions []int, limit int) (out monitor.Scan, err error) {
-	err = r.do(ctx, func(s step) error {
-		out = s.look()
+func (r *Memory) DueSources(ctx context.Context, partitions []int, limit int) (out monitor.Scan, err error) {
+	err = r.atomically(ctx, func(s step) error {
+		out = s.newScan()
 		var wanted [monitor.Partitions]bool
 		for _, p := range partitions {
 			if p < 0 || p >= monitor.Partitions {
@@ -62,7 +62,7 @@ func (r *Reference) DueSources(ctx context.Context, partitions []int, limit int)
 }
 
 // ApplyChanges implements [monitor.Detection].
-func (r *Reference) ApplyChanges(ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
+func (r *Memory) ApplyChanges(ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
 	if len(changes) > monitor.MaxSources {
 		return nil, invalid("%d changes", len(changes))
 	}
@@ -72,12 +72,12 @@ func (r *Reference) ApplyChanges(ctx context.Context, changes []monitor.SourceCh
 		}
 	}
 	made := make([]bool, len(changes))
-	err := r.do(ctx, func(s step) error {
+	err := r.atomically(ctx, func(s step) error {
 		for i, c := range changes {
 			n := s.sources[c.ID]
-			if n != nil && n.rev == c.Rev && n.stamp == c.BeatRev && n.event.Rev == c.CheckRev {
+			if n != nil && n.rev == c.Rev && n.beatRev == c.BeatRev && n.check.Rev == c.CheckRev {
 				made[i] = true
-				s.apply(n, c)
+				s.applyChange(n, c)
 			}
 		}
 		return nil
@@ -85,8 +85,8 @@ func (r *Reference) ApplyChanges(ctx context.Context, changes []monitor.SourceCh
 	return made, err
 }
 
-func (s step) apply(n *source, c monitor.SourceChange) {
-	n.due, n.well = c.Due, c.WellSince
+func (s step) applyChange(n *source, c monitor.SourceChange) {
+	n.due, n.wellSince = c.Due, c.WellSince
 	if c.Transition == monitor.NoTransition {
 		return
 	}
@@ -94,66 +94,66 @@ func (s step) apply(n *source, c monitor.SourceChange) {
 	switch c.Transition {
 	case monitor.Onset:
 		n.state = monitor.Down
-		s.onset(n, c)
+		s.raiseAlarm(n, c)
 	case monitor.Abated:
-		s.settle(n, c)
+		s.clearAlarm(n, c)
 		if n.state == monitor.Down {
 			n.state = monitor.Up
 		}
 	case monitor.Resume:
-		n.state, n.base, n.until = monitor.Up, c.ExpectedFrom, 0
+		n.state, n.expectedFrom, n.pausedUntil = monitor.Up, c.ExpectedFrom, 0
 		if n.alarm != nil {
 			n.state = monitor.Down
 		}
 	case monitor.Return:
-		n.state, n.base, n.ended, n.asked = monitor.Up, c.ExpectedFrom, 0, false
+		n.state, n.expectedFrom, n.retiredAt, n.retireRequested = monitor.Up, c.ExpectedFrom, 0, false
 	case monitor.Retire:
-		s.settle(n, c)
-		n.state, n.ended, n.asked, n.until = monitor.Retired, s.now, false, 0
+		s.clearAlarm(n, c)
+		n.state, n.retiredAt, n.retireRequested, n.pausedUntil = monitor.Retired, s.now, false, 0
 	case monitor.Forget:
-		s.settle(n, c)
-		s.forget(n)
+		s.clearAlarm(n, c)
+		s.forgetSource(n)
 	}
 	s.enqueue(c.Notifications)
 }
 
-func (s step) onset(n *source, c monitor.SourceChange) {
+func (s step) raiseAlarm(n *source, c monitor.SourceChange) {
 	n.alarm = &alarm{
 		Alarm: monitor.Alarm{
-			ID: c.Alarm, Check: n.event.Name, Source: n.name, Group: c.Group, Labels: maps.Clone(n.labels),
+			ID: c.Alarm, Check: n.check.Name, Source: n.name, Group: c.Group, Labels: maps.Clone(n.labels),
 			Reason: c.Reason, Started: c.At, Raised: s.wall,
 		},
 		onset: s.now, held: c.Group != "",
 	}
 	n.onsets = append(n.onsets, s.now)
 	s.alarms[c.Alarm] = n.alarm
-	s.record(n.event.Name+"/"+n.name, string(c.Reason))
+	s.recordEvent(n.check.Name+"/"+n.name, string(c.Reason))
 }
 
-// settle ends the alarm of a source, if one stands.
-func (s step) settle(n *source, c monitor.SourceChange) {
+// clearAlarm ends the open alarm of a source, if it has one.
+func (s step) clearAlarm(n *source, c monitor.SourceChange) {
 	if n.alarm == nil {
 		return
 	}
-	s.end(n.alarm, c.At, c.Transition)
-	n.alarm, n.well = nil, 0
-	s.record(n.event.Name+"/"+n.name, string(c.Transition))
+	s.endAlarm(n.alarm, c.At, c.Transition)
+	n.alarm, n.wellSince = nil, 0
+	s.recordEvent(n.check.Name+"/"+n.name, string(c.Transition))
 }
 
-func (s step) end(a *alarm, at time.Time, turn monitor.Transition) {
-	a.Ended, a.End, a.over, a.held = at, turn, s.now, false
+func (s step) endAlarm(a *alarm, at time.Time, turn monitor.Transition) {
+	a.Ended, a.End, a.endedAt, a.held = at, turn, s.now, false
 }
 
 // Sweep implements [monitor.Detection].
-func (r *Reference) Sweep(ctx context.Context, keep time.Duration, limit int) (out monitor.Scan, err error) {
+func (r *Memory) Sweep(ctx context.Context, keep time.Duration, limit int) (out monitor.Scan, err error) {
 	limit = min(limit, monitor.MaxSources)
-	err = r.do(ctx, func(s step) error {
-		out = s.look()
-		s.lookAgain(&out, limit)
+	err = r.atomically(ctx, func(s step) error {
+		out = s.newScan()
+		s.rescheduleChanged(&out, limit)
 		left := limit
 		for _, id := range slices.Sorted(maps.Keys(s.alarms)) {
 			a := s.alarms[id]
-			if a.over == 0 || s.wall.Sub(a.Ended) <= keep {
+			if a.endedAt == 0 || s.wall.Sub(a.Ended) <= keep {
 				continue
 			}
 			if left--; left < 0 {
@@ -162,21 +162,21 @@ func (r *Reference) Sweep(ctx context.Context, keep time.Duration, limit int) (o
 			}
 			delete(s.alarms, id)
 		}
-		used := map[*event]bool{}
-		for _, n := range s.all() {
-			used[n.event] = true
-			old := n.state == monitor.Retired && !n.declared && s.now.Sub(n.ended) > keep
+		used := map[*check]bool{}
+		for _, n := range s.sortedSources() {
+			used[n.check] = true
+			old := n.state == monitor.Retired && !n.declared && s.now.Sub(n.retiredAt) > keep
 			switch {
-			case !n.event.Removed && !old:
+			case !n.check.Removed && !old:
 			case len(out.Candidates) == limit:
 				out.Next = s.now
 			default:
 				out.Candidates = append(out.Candidates, s.candidate(n))
 			}
 		}
-		for name, e := range s.events {
+		for name, e := range s.checks {
 			if e.Removed && !used[e] {
-				delete(s.events, name)
+				delete(s.checks, name)
 				s.generation++
 			}
 		}
@@ -185,15 +185,15 @@ func (r *Reference) Sweep(ctx context.Context, keep time.Duration, limit int) (o
 	return out, err
 }
 
-// lookAgain makes sources due whose event was changed.
-func (s step) lookAgain(out *monitor.Scan, limit int) {
-	for _, e := range s.events {
-		for id := range e.again {
+// rescheduleChanged makes the sources of changed checks due.
+func (s step) rescheduleChanged(out *monitor.Scan, limit int) {
+	for _, e := range s.checks {
+		for id := range e.reschedule {
 			if limit--; limit < 0 {
 				out.Next = s.now
 				return
 			}
-			delete(e.again, id)
+			delete(e.reschedule, id)
 			n := s.sources[id]
 			n.due = min(n.due, s.now)
 		}
@@ -201,8 +201,8 @@ func (s step) lookAgain(out *monitor.Scan, limit int) {
 }
 
 // HeldGroups implements [monitor.Detection].
-func (r *Reference) HeldGroups(ctx context.Context) (out []monitor.AlarmGroup, err error) {
-	err = r.do(ctx, func(s step) error {
+func (r *Memory) HeldGroups(ctx context.Context) (out []monitor.AlarmGroup, err error) {
+	err = r.atomically(ctx, func(s step) error {
 		groups := map[string]*monitor.AlarmGroup{}
 		of := func(a monitor.Alarm) *monitor.AlarmGroup {
 			if groups[a.Group] == nil {
@@ -210,9 +210,9 @@ func (r *Reference) HeldGroups(ctx context.Context) (out []monitor.AlarmGroup, e
 			}
 			return groups[a.Group]
 		}
-		for _, a := range s.standing() {
+		for _, a := range s.openAlarms() {
 			switch {
-			case a.Source == "": // that of a group
+			case a.Source == "": // a group's alarm
 				g := of(a.Alarm)
 				g.Alarm, g.Started = a.ID, a.Started
 			case a.group != nil:
@@ -236,23 +236,23 @@ func (r *Reference) HeldGroups(ctx context.Context) (out []monitor.AlarmGroup, e
 	return out, err
 }
 
-// standing are the alarms that stand, the oldest first.
-func (r *Reference) standing() []*alarm {
-	out := slices.DeleteFunc(slices.Collect(maps.Values(r.alarms)), func(a *alarm) bool { return a.over != 0 })
+// openAlarms returns the open alarms, the oldest first.
+func (r *Memory) openAlarms() []*alarm {
+	out := slices.DeleteFunc(slices.Collect(maps.Values(r.alarms)), func(a *alarm) bool { return a.endedAt != 0 })
 	slices.SortFunc(out, func(a, b *alarm) int { return cmp.Or(cmp.Compare(a.onset, b.onset), cmp.Compare(a.ID, b.ID)) })
 	return out
 }
 
 // ReportGroup implements [monitor.Detection].
-func (r *Reference) ReportGroup(ctx context.Context, rep monitor.GroupReport) (made bool, err error) {
+func (r *Memory) ReportGroup(ctx context.Context, rep monitor.GroupReport) (made bool, err error) {
 	if len(rep.Members) > monitor.MaxSources {
 		return false, invalid("%d members", len(rep.Members))
 	}
-	err = r.do(ctx, func(s step) error {
+	err = r.atomically(ctx, func(s step) error {
 		if rep.End {
 			made = s.endGroup(rep)
 		} else {
-			made = s.report(rep)
+			made = s.reportGroup(rep)
 		}
 		if made {
 			s.enqueue(rep.Notifications)
@@ -264,18 +264,18 @@ func (r *Reference) ReportGroup(ctx context.Context, rep monitor.GroupReport) (m
 
 func (s step) endGroup(rep monitor.GroupReport) bool {
 	g := s.alarms[rep.Alarm]
-	if g == nil || g.over != 0 || g.Source != "" {
+	if g == nil || g.endedAt != 0 || g.Source != "" {
 		return false
 	}
-	if slices.ContainsFunc(s.standing(), func(a *alarm) bool { return a.group == g }) {
+	if slices.ContainsFunc(s.openAlarms(), func(a *alarm) bool { return a.group == g }) {
 		return false
 	}
-	s.end(g, rep.At, monitor.Abated)
-	s.record(g.Group, string(monitor.Abated))
+	s.endAlarm(g, rep.At, monitor.Abated)
+	s.recordEvent(g.Group, string(monitor.Abated))
 	return true
 }
 
-func (s step) report(rep monitor.GroupReport) bool {
+func (s step) reportGroup(rep monitor.GroupReport) bool {
 	members := make([]*alarm, 0, len(rep.Members))
 	for _, id := range rep.Members {
 		a := s.alarms[id]
@@ -303,9 +303,9 @@ func (s step) report(rep monitor.GroupReport) bool {
 	return true
 }
 
-// groupAlarm is the alarm of a group, new or as it stands; nil if another stands.
+// groupAlarm returns the open alarm of a group, or a new one; nil if an alarm with another ID is open.
 func (s step) groupAlarm(rep monitor.GroupReport, first *alarm) *alarm {
-	for _, a := range s.standing() {
+	for _, a := range s.openAlarms() {
 		if a.Source == "" && a.Group == rep.Group {
 			if a.ID != rep.Alarm {
 				return nil
@@ -320,6 +320,6 @@ func (s step) groupAlarm(rep monitor.GroupReport, first *alarm) *alarm {
 		ID: rep.Alarm, Check: first.Check, Group: rep.Group, Reason: first.Reason, Started: rep.At, Raised: s.wall,
 	}}
 	s.alarms[g.ID] = g
-	s.record(g.Group, string(g.Reason))
+	s.recordEvent(g.Group, string(g.Reason))
 	return g
 }

@@ -10,15 +10,15 @@ import (
 )
 
 // Sources implements [monitor.Admin].
-func (r *Reference) Sources(ctx context.Context, q monitor.SourceQuery) (out []monitor.SourceRecord, err error) {
-	err = r.do(ctx, func(s step) error {
-		for _, n := range s.all() {
+func (r *Memory) Sources(ctx context.Context, q monitor.SourceQuery) (out []monitor.SourceRecord, err error) {
+	err = r.atomically(ctx, func(s step) error {
+		for _, n := range s.sortedSources() {
 			value, labelled := n.labels[q.Label]
-			after := cmp.Or(cmp.Compare(n.event.Name, q.AfterCheck), cmp.Compare(n.name, q.AfterSource))
+			after := cmp.Or(cmp.Compare(n.check.Name, q.AfterCheck), cmp.Compare(n.name, q.AfterSource))
 			if after > 0 && len(out) < monitor.PageSize(q.Limit) &&
-				(q.Check == "" || q.Check == n.event.Name) && (q.Source == "" || q.Source == n.name) &&
+				(q.Check == "" || q.Check == n.check.Name) && (q.Source == "" || q.Source == n.name) &&
 				(q.State == "" || q.State == n.state) && (q.Label == "" || labelled && value == q.Value) {
-				out = append(out, s.show(n))
+				out = append(out, s.sourceRecord(n))
 			}
 		}
 		return nil
@@ -26,12 +26,12 @@ func (r *Reference) Sources(ctx context.Context, q monitor.SourceQuery) (out []m
 	return out, err
 }
 
-func (s step) show(n *source) monitor.SourceRecord {
+func (s step) sourceRecord(n *source) monitor.SourceRecord {
 	c := s.candidate(n)
-	out := c.Record(n.event.Check)
+	out := c.Record(n.check.Check)
 	out.Declared, out.Beats, out.Sent, out.Seq, out.Code, out.Note = n.declared, n.beats, n.sent, n.seq, n.code, n.note
-	if n.at != 0 {
-		out.Recent = monitor.RecentSlots(n.recent, n.event.slotOf(s.now)-n.slot)
+	if n.lastBeat != 0 {
+		out.Recent = monitor.RecentSlots(n.recent, n.check.slotOf(s.now)-n.slot)
 	}
 	if n.path != nil {
 		out.Path = n.path.Name
@@ -40,12 +40,12 @@ func (s step) show(n *source) monitor.SourceRecord {
 }
 
 // Alarms implements [monitor.Admin].
-func (r *Reference) Alarms(ctx context.Context, q monitor.AlarmQuery) (out []monitor.Alarm, err error) {
-	err = r.do(ctx, func(s step) error {
+func (r *Memory) Alarms(ctx context.Context, q monitor.AlarmQuery) (out []monitor.Alarm, err error) {
+	err = r.atomically(ctx, func(s step) error {
 		for _, a := range s.alarms {
 			before := q.Before.IsZero() || a.Raised.Before(q.Before) || a.Raised.Equal(q.Before) && a.ID < q.BeforeID
 			if before && (q.ID == "" || q.ID == a.ID) && (q.Check == "" || q.Check == a.Check) &&
-				(q.Source == "" || q.Source == a.Source) && (!q.Standing || a.over == 0) {
+				(q.Source == "" || q.Source == a.Source) && (!q.Standing || a.endedAt == 0) {
 				shown := a.Alarm
 				shown.Labels = maps.Clone(shown.Labels)
 				out = append(out, shown)
@@ -59,23 +59,23 @@ func (r *Reference) Alarms(ctx context.Context, q monitor.AlarmQuery) (out []mon
 }
 
 // Overview implements [monitor.Admin].
-func (r *Reference) Overview(ctx context.Context) (out monitor.Overview, err error) {
-	lives, err := r.living(ctx)
+func (r *Memory) Overview(ctx context.Context) (out monitor.Overview, err error) {
+	lives, err := r.liveSessions(ctx)
 	if err != nil {
 		return out, err
 	}
-	err = r.do(ctx, func(s step) error {
+	err = r.atomically(ctx, func(s step) error {
 		out = monitor.Overview{
 			Now: s.wall, Sinks: slices.Sorted(maps.Keys(s.sinks)),
 			Configured: s.configured, Origin: s.origin, Error: s.refused,
 		}
-		for _, name := range slices.Sorted(maps.Keys(s.events)) {
-			out.Checks = append(out.Checks, s.count(s.events[name]))
+		for _, name := range slices.Sorted(maps.Keys(s.checks)) {
+			out.Checks = append(out.Checks, s.countCheck(s.checks[name]))
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.paths)) {
 			out.Paths = append(out.Paths, s.paths[name].View(s.now))
 		}
-		for _, a := range s.standing() {
+		for _, a := range s.openAlarms() {
 			if a.Source != "" {
 				out.Standing++
 			}
@@ -90,10 +90,10 @@ func (r *Reference) Overview(ctx context.Context) (out monitor.Overview, err err
 	return out, err
 }
 
-func (s step) count(e *event) monitor.CheckCount {
+func (s step) countCheck(e *check) monitor.CheckCount {
 	out := monitor.CheckCount{StoredCheck: e.StoredCheck}
 	for _, n := range s.sources {
-		if n.event != e {
+		if n.check != e {
 			continue
 		}
 		switch n.state {
@@ -106,7 +106,7 @@ func (s step) count(e *event) monitor.CheckCount {
 		case monitor.Retired:
 			out.Retired++
 		}
-		if n.at == 0 && (n.state == monitor.Up || n.state == monitor.Down) {
+		if n.lastBeat == 0 && (n.state == monitor.Up || n.state == monitor.Down) {
 			out.NeverSeen++
 		}
 	}

@@ -40,10 +40,10 @@ func (c *wallClock) step(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-func reference(t *testing.T) (*Reference, monitortest.Rig) {
+func reference(t *testing.T) (*Memory, monitortest.Rig) {
 	clock := newWallClock()
 	s := NewSessions(clock.now)
-	r := NewReference(Options{Clock: clock.now, Sessions: s, History: s})
+	r := NewMemory(Options{Clock: clock.now, Sessions: s, History: s})
 	return r, monitortest.Rig{
 		Table: r, Sessions: s, History: s,
 		Step: func(_ *testing.T, d time.Duration) { clock.step(d) },
