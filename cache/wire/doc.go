@@ -1,23 +1,22 @@
-// Package wire has the bytes of the two protocols of a cache: that of the peers
-// among each other ([Codec]) and that of clients with a peer ([Encoder],
+// Package wire encodes and decodes the two protocols of a cache: between peers
+// ([Codec]) and between clients and a peer ([Encoder],
 // [Request], [Reply]). It knows frames, not sockets.
 //
 // # Numbers
 //
-// A number is a frame with its bytes in base 256, the least significant first,
-// without zeros at the end, except that 0 is one zero byte. It is at most 2^53-1.
-// Zeros at the end are accepted. An empty frame is no number: it is refused where
+// A number is a frame in base 256, the least significant byte first,
+// without trailing zero bytes, except that 0 is one zero byte. It is at most 2^53-1.
+// Trailing zero bytes are accepted. An empty frame is not a number: it is refused where
 // a number is needed, except for the term of a QUESTION, where it is 0.
 //
 // # Messages of peers
 //
-// Every message is target, sender, type, and what the type says. The target is
-// the receiver's url or "*" for all; another one is refused, also when it begins
-// with the receiver's url, which is all that a subscription can tell. The type is
-// one byte, followed by the MAC when a secret is set. Frames in brackets are left
-// out from the first one on after which all are 0, so that a message without
-// them is what the original sends; where a later one is needed, an earlier one is
-// sent as 0. Frames that come after those of the table are ignored.
+// Every message is target, sender, type, and the frames of the type. The target is
+// the receiver's url or "*" for all. Another target is refused, also one that starts
+// with the receiver's url, which a subscription cannot tell apart. The type is
+// one byte, followed by the MAC when a secret is set. Frames in brackets are optional:
+// trailing ones that are 0 are left out, so that a message without
+// them is what the original sends. Frames after those of the table are ignored.
 //
 //	QUESTION    Q   key term [config since]
 //	ANSWER      A   key term expire vote           vote: 01 is yes, empty is no
@@ -41,11 +40,11 @@
 // they are not numbers but marks. step is one byte. flags is a number: 1 is busy,
 // 2 is keeps. used is 1 when a fetch may have been made in the term.
 //
-// The MAC is HMAC-SHA256 with the secret over all frames in their order, with the
+// The MAC is HMAC-SHA256 with the secret over all frames in order, with the
 // type frame cut to its type byte, each preceded by its length in 8 bytes, the
 // most significant first. It proves that a holder of the secret made the message
-// for this target. It does not hide anything, and does not keep anybody from
-// sending the same message again later: CURVE does both.
+// for this target. It does not encrypt, and does not prevent a replay of the message:
+// CURVE does both.
 //
 // # Requests and replies of clients
 //
@@ -59,25 +58,25 @@
 //	ERROR       id ! code retry text
 //
 // id is opaque to the server. expire of a request is the wall clock in Unix
-// milliseconds after which the server ignores it, after that which the copy must
-// outlive. flags and patience are what the original ignores: flags is a number,
-// with 1 the client knows ERROR and the longer VALUE, with 2 it wants a refresh;
-// patience is for how many milliseconds it will still wait, so that the server
-// need not compare its clock with the client's. A client that has not set flag 1
-// is sent what the original sends, and nothing else. retry is a number of
+// milliseconds after which the server ignores it; after is a time that the copy must
+// outlive. The original ignores flags and patience. flags is a number:
+// with 1 the client understands ERROR and the longer VALUE, with 2 it wants a refresh.
+// patience is how many milliseconds the client still waits, so that the server
+// need not compare its clock with the client's. A client without flag 1
+// gets only what the original sends. retry is a number of
 // milliseconds, and code one of [Code].
 //
 // # What it promises
 //
-//   - Decoding never panics, whatever it is given, and never keeps more memory than
-//     the frames have. What is refused wraps [ErrMalformed] and says which frame.
+//   - Decoding never panics and never keeps more memory than
+//     the frames have. A refusal wraps [ErrMalformed] and says which frame.
 //   - What [Codec.Decode] accepts encodes to a message that decodes to the same.
-//   - What [Codec.Decode] returns has nothing in common with the frames. What
-//     [Request.Decode] and [Reply.Decode] return is part of them: it is valid only
-//     as long as they are.
+//   - The result of [Codec.Decode] shares no memory with the frames. The results of
+//     [Request.Decode] and [Reply.Decode] do: they are valid only
+//     as long as the frames are.
 //
 // # What it does not promise
 //
-// That the sender is who it says, without a secret; that it is a member; that a
+// Without a secret, that the sender is genuine; that it is a member; that a
 // term, a time or a url makes sense beyond its range and length.
 package wire
