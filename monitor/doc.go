@@ -15,8 +15,8 @@
 // decided before it, by [PathStatus] (path.go). Three places decide what follows: changeBuilder.onset whether the alarm
 // is held for its group, groupReporter.members when and how held alarms are reported, and the store's compare-and-set
 // (ApplyChanges, ReportGroup) whether it still applies. ApplyChanges is in store/sqlite/monitor_apply.go, in
-// store/postgres/functions/monitor_apply.sql, and in internal/memstore/checks/refdetect.go, the model that tests compare
-// with. Redis keeps no sources.
+// store/postgres/functions/monitor_apply.sql, and in internal/memstore/checks/detection.go, the store in
+// memory. Redis keeps no sources.
 //
 // A new option of a check is
 //

@@ -33,7 +33,7 @@ type spy struct {
 
 func newSpy(t *testing.T, events ...monitor.Check) *spy {
 	t.Helper()
-	s := &spy{Reference: checks.NewMemory(checks.Options{})}
+	s := &spy{Memory: checks.NewMemory(checks.Options{})}
 	if events == nil {
 		events = []monitor.Check{{Name: "E", Interval: time.Second}}
 	}
@@ -71,7 +71,7 @@ func (s *spy) ResolveSources(ctx context.Context, refs []monitor.SourceRef) ([]m
 	s.mu.Lock()
 	s.asked = append(s.asked, slices.Clone(refs))
 	s.mu.Unlock()
-	out, err := s.Reference.ResolveSources(ctx, refs)
+	out, err := s.Memory.ResolveSources(ctx, refs)
 	return out, errors.Join(err, after("resolve"))
 }
 
@@ -83,7 +83,7 @@ func (s *spy) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (m
 	if err := before(ctx, "store"); err != nil {
 		return monitor.BatchResult{}, err
 	}
-	out, err := s.Reference.RecordHeartbeats(ctx, d)
+	out, err := s.Memory.RecordHeartbeats(ctx, d)
 	if err == nil {
 		s.mu.Lock()
 		s.deliveries = append(s.deliveries, monitor.HeartbeatBatch{Probes: slices.Clone(d.Probes), Beats: slices.Clone(d.Beats)})

@@ -328,7 +328,7 @@ func check(t *testing.T, s *spy, sent [][]monitor.Signal) {
 	t.Helper()
 	var ids []int64
 	for n := range sent {
-		r, err := s.Reference.ResolveSources(t.Context(), []monitor.SourceRef{{Check: "E", Source: fmt.Sprintf("s%d", n)}})
+		r, err := s.Memory.ResolveSources(t.Context(), []monitor.SourceRef{{Check: "E", Source: fmt.Sprintf("s%d", n)}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,37 +1,37 @@
-// Package resolve tells what a name stands for, and how long that may be believed: the
-// primary of a role, the primary of a shard, the replicas of a shard.
+// Package resolve finds the primary of a role, the primary of a shard and the replicas of a
+// shard by name, with the time for which the answer is valid.
 //
-// [OfRole] and [OfShard] are the pure answer from what was read of a store. A [Resolver] keeps
-// readings fresh for any number of readers, who cost the store nothing; package resolve/dns
-// answers from it. A [Client] asks servers over HTTP, without anything but the standard
-// library, remembers answers for as long as they may be believed, and dials.
+// [OfRole] and [OfShard] compute the answer from a reading of the store; they are pure. A [Resolver] keeps
+// readings fresh for any number of callers, who cost the store nothing; package resolve/dns
+// answers from it. A [Client] asks servers over HTTP using only the standard
+// library, caches answers while they are valid, and dials.
 //
 // # What it promises
 //
-// An answer is never believed longer than the configured MaxAge (default 5 s)
-// after the reading on which it rests was begun, and never past the end of the lease of
-// whoever it names, as the store had it at that reading. So no answer about a primary that
-// died outlives the moment at which another may take over because of that, and while a store
-// is away answers end: [ErrStale] takes their place, not an old address.
+// An answer is never valid for longer than the configured MaxAge (default 5 s)
+// after the start of the reading it rests on, and never past the end of the named holder's
+// lease as of that reading. So an answer about a primary that
+// died ends before another instance can take over because of that death. While a store
+// is unavailable, answers end: callers get [ErrStale], not an old address.
 //
-// Answers of a [Resolver] do not run out while its store answers: the next reading begins when half of their life is over,
-// so that a reading may take two fifths of it. [catalog.NextReading] tells how the load on the store is bounded.
+// Answers of a [Resolver] do not run out while its store answers: the next reading starts after half of their lifetime,
+// so a reading may take two fifths of it. [catalog.NextReading] bounds the load on the store.
 //
 // # What it does not promise
 //
-// While the store's clock has been stepped back, what it says is left of a lease may be too
-// much: answers about a primary that died may then live on for the configured MaxAge after
-// another took over.
+// While the store's clock is stepped back, the remaining time of a lease can be too
+// long: answers about a primary that died may then stay valid for the configured MaxAge after
+// a takeover.
 //
-// A primary that gives its role up, or a switchover, is seen at the next reading: at once
-// where the store notifies, after one interval elsewhere; and whoever remembers an answer
-// may go on to use it until it ends. Connections that were opened are not part of an answer;
-// [Dialer] closes its own. An answer is a way to a primary and no proof that it
-// is one: what must not be done twice is fenced with the term or epoch, which comes along.
+// A resign or a switchover is seen at the next reading: at once
+// where the store notifies, after one interval elsewhere; a caller with a cached
+// answer may use it until it ends. Open connections are not part of an answer;
+// [Dialer] closes its own. An answer is a route to a primary, not a proof that it
+// is primary: fence effects with the term or epoch in the answer.
 //
 // # States of a resolver
 //
 //	unread     nothing was read yet: every answer is ErrStale
-//	fresh      read within the configured MaxAge: names that it does not know do not exist
+//	fresh      read within the configured MaxAge: unknown names do not exist
 //	stale      the last reading is older: every answer is ErrStale
 package resolve

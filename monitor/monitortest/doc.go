@@ -1,14 +1,10 @@
-// Package monitortest is what every store of the monitor must pass, and what
-// tests of the monitor share:
+// Package monitortest is the conformance suite that every store of the monitor must pass:
 //
-//   - [Run], the conformance suite: each sentence of monitor.Store, tried on a real
+//   - [Run] tests each sentence of monitor.Store on a real
 //     store with an injected clock;
-//   - [CheckOutages], many goroutines that beat, judge and apply at once, in real
-//     time, whose notices and stored beats are judged source by source: one ONSET and
-//     one ABATED for each outage, in turn, and none for a source that beat in time;
-//   - [Reference], the table in memory, small enough to be believed, for tests in
-//     bubbles of virtual time.
+//   - [CheckOutages] runs many goroutines that send heartbeats, evaluate and apply changes at once, in real
+//     time. It checks notifications and stored heartbeats source by source: one ONSET and
+//     one ABATED for each outage, in turn, and none for a source whose heartbeats were in time.
 //
-// Reference promises what monitor.Store promises, and nothing about speed or size: it
-// looks at every source in most calls. It keeps nothing across restarts.
+// The store in memory, internal/memstore/checks, states the same rules as briefly as possible.
 package monitortest

@@ -1,6 +1,6 @@
-// Package sink delivers alarms to people and programs. Each sink is a
-// dispatch.Target: it gets monitor.AlarmMessage after monitor.AlarmMessage from its queue, in
-// order per source, and makes of each what its receiver reads.
+// Package sink delivers alarms. Each sink is a
+// dispatch.Target: it receives each monitor.AlarmMessage from its queue, in
+// order per source, and converts it for its receiver.
 //
 //	                       deduplicates             receives
 //	[WebhookConfig]        if declared               JSON, or a body made by a template
@@ -13,29 +13,29 @@
 // # What it promises
 //
 // An alarm that may not have arrived is sent again: twice is better than not at
-// all. Each ONSET and its ABATED share a request ID, by which a receiver can recognise the
-// second. [dispatch.Done] means that the receiver has confirmed it. What it cannot
-// accept as things are (wrong address, no rights, a template that fails) is kept and
-// tried again; only what it has judged and refused is final.
+// all. Each ONSET and its ABATED share a request ID, by which a receiver can recognise
+// duplicates. [dispatch.Done] means that the receiver has confirmed the alarm. If the receiver cannot
+// accept it for a reason that may pass (wrong address, missing rights, a template that fails), it is kept and
+// tried again; only a refusal of the alarm itself is final.
 //
-// Whatever a source is called, its name is only text: it is escaped as each receiver
-// demands, ends no line, names no header, mentions nobody and is never run as a template.
+// The name of a source is only text: it is escaped as each receiver requires and cannot end a line,
+// add a header, mention a user or run as a template.
 //
-// Secrets ([Secret], the URLs of webhooks among them) are in no name, no answer, no
-// error and no text form of a configuration, also if a receiver repeats them.
+// Secrets ([Secret], including the URLs of webhooks) appear in no name, answer,
+// error or printed configuration, even if a receiver repeats them.
 //
-// Every delivery ends with its context, after a minute at the latest. One sink waits for
-// no other.
+// Every delivery ends with its context, after a minute at the latest. Sinks do not wait for
+// each other.
 //
 // # What it does not promise
 //
-// That nobody receives an alarm twice: see the table. That an Alertmanager still knows after it
-// was restarted; see [AlertmanagerConfig]. That a mail server which has taken a mail
-// delivers it.
+// That no receiver gets an alarm twice: see the table. That an Alertmanager remembers an alert
+// after a restart; see [AlertmanagerConfig]. That a mail server delivers a mail that it has
+// accepted.
 //
 // # How it fails
 //
-// A [Config] that cannot work is refused by [New] with an error that wraps
-// lease.ErrInvalid; templates are tried with samples then. A payload that is no
-// message is refused for good. After that nothing fails: see dispatch.Target.
+// [New] refuses a [Config] that cannot work with an error that wraps
+// lease.ErrInvalid; it tries templates with samples. A payload that is not a
+// message is refused for good. All later failures are those of a dispatch.Target.
 package sink

@@ -1,43 +1,43 @@
-// Package dns answers who stands behind a role or a shard, to whoever can ask DNS.
+// Package dns answers DNS queries for the holders of roles and the nodes of shards.
 //
-// Under a zone, such as understudy.internal., there are
+// A zone, such as understudy.internal., contains
 //
-//	<role>.role.<zone>        who holds the role
-//	<shard>.primary.<zone>    where writes of the shard go
-//	<shard>.replica.<zone>    the replicas that live and have a whole copy
+//	<role>.role.<zone>        the holders of the role
+//	<shard>.primary.<zone>    the primary, for writes
+//	<shard>.replica.<zone>    the live replicas that have a whole copy
 //
 // with these records:
 //
-//	A, AAAA   of holders whose address is an IP address, with a port or without
-//	CNAME     where the one holder's address is a host name; asked for an address, or for it
-//	SRV       the port, of holders who tell one; also under _service._proto before the name
+//	A, AAAA   for holders whose address is an IP address, with or without a port
+//	CNAME     where the only holder's address is a host name; for A, AAAA and CNAME queries
+//	SRV       the port, for holders that have one; also under _service._proto before the name
 //	TXT       term= or epoch=, holder=, address=; one record for each holder
 //
-// SRV leads to ip-10-0-0-1.<name>, which has the address for as long as a holder does. Names are
-// compared without regard to the case of letters. Bytes that are none of a host name's are
-// escaped as DNS escapes them (\032 is a space); dots in a name stand between labels.
+// SRV leads to ip-10-0-0-1.<name>, which has the address as long as a holder does. Names are
+// not case-sensitive. Bytes that cannot be in a host name are
+// escaped as in DNS (\032 is a space); dots in a name separate labels.
 //
 // # What it promises
 //
-// Answers come from memory: a query costs the store nothing, and waits for nothing. Their
-// TTL is what is left of [resolve.Answer.TTL] in whole seconds, rounded down: 0 is good for the one
-// who asked. What cannot be believed any more is SERVFAIL. A role or shard that exists, with
-// nobody behind it, is NOERROR without records; what does not exist NXDOMAIN; both may be remembered
-// for one second. Anything outside the zone is REFUSED: it asks nobody else, and offers no recursion.
+// Answers come from memory: a query costs the store nothing and never waits. Their
+// TTL is the rest of [resolve.Answer.TTL] in whole seconds, rounded down; 0 is valid for this
+// query only. A stale answer is SERVFAIL. A role or shard without a
+// holder is NOERROR without records, one that does not exist NXDOMAIN; both may be cached
+// for one second. A name outside the zone is REFUSED: the server does no recursion.
 //
-// Input is only data: what cannot be read is refused or dropped. Every connection has deadlines
-// and there are at most so many, each source gets so many answers in a second, and the
-// table of sources is bounded. A source that asks more gets truncated answers or none by UDP, so that
-// nobody can be flooded in its name, while it can still ask by TCP.
+// Malformed queries are refused or dropped. Connections have deadlines
+// and a bound, answers per second and source address are limited, and the
+// table of sources is bounded. Beyond the limit a source gets truncated answers or none over UDP, so that
+// the server cannot be used to flood another host, and can still ask over TCP.
 //
 // # What it does not promise
 //
-// Caches that keep answers longer than their TTL (some keep everything for 30 s or more) are
-// believed at one's own risk. Answers are not signed: a term that must be right is checked
-// where effects land. A CNAME beside SRV and TXT of one name is not what the standard has in mind:
-// where holders tell host names, ask SRV under _service._proto.
+// Some caches keep answers longer than their TTL (30 s or more): using them is
+// at your own risk. Answers are not signed: check the term where effects
+// land. A CNAME beside SRV and TXT records of one name breaks the DNS standard:
+// where holders have host names, query SRV under _service._proto.
 //
 // # States
 //
-// It has none but those of the resolver it answers from; unread and stale are SERVFAIL.
+// Only those of its resolver; unread and stale are SERVFAIL.
 package dns
