@@ -46,8 +46,35 @@ func printUsage(c *cobra.Command) error {
 	return err
 }
 
+// printFlags prints flags under a heading: switches without "[=true|false]", and one default for each flag.
 func printFlags(w io.Writer, heading string, flags *pflag.FlagSet) {
-	if flags.HasAvailableFlags() {
-		fmt.Fprintf(w, "\n\n%s:\n%s", heading, strings.TrimRight(flags.FlagUsages(), " \n"))
+	if !flags.HasAvailableFlags() {
+		return
 	}
+	shown := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.VisitAll(func(f *pflag.Flag) {
+		one := *f
+		toggle := f.Value.Type() == "bool"
+		if toggle {
+			one.NoOptDefVal = ""
+		}
+		if strings.Contains(f.Usage, "(default") {
+			one.DefValue = ""
+		}
+		if toggle || one.DefValue == "" {
+			one.Value = shownValue{f.Value}
+		}
+		shown.AddFlag(&one)
+	})
+	fmt.Fprintf(w, "\n\n%s:\n%s", heading, strings.TrimRight(shown.FlagUsages(), " \n"))
+}
+
+// shownValue hides from pflag what kind of value a flag has: the kind decides how its default is printed.
+type shownValue struct{ pflag.Value }
+
+func (v shownValue) Type() string {
+	if kind := v.Value.Type(); kind != "bool" {
+		return kind
+	}
+	return ""
 }
