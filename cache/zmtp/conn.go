@@ -40,7 +40,7 @@ func newConn(cfg *Config, nc net.Conn, addr string) *Conn {
 }
 
 // Dropped counts the messages that Send refused because the queue was full.
-func (c *Conn) Dropped() int64 { return c.stats().Dropped }
+func (c *Conn) Dropped() int64 { return c.totals().Dropped }
 
 // Send copies a message of at least one frame into the connection's queue. It returns
 // false, and does nothing, if the queue is full, the connection is closed, or this
@@ -62,7 +62,7 @@ func (c *Conn) shutdown() {
 	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 }
 
-func (c *Conn) stats() Stats {
+func (c *Conn) totals() Stats {
 	s := c.stats()
 	s.BytesIn, s.MessagesIn = c.bytesIn.Load(), c.messageIn.Load()
 	return s

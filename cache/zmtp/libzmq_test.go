@@ -394,7 +394,7 @@ func TestLibzmqHeartbeats(t *testing.T) {
 			p := startLibzmq(t, append([]string{"ROUTER", "bind", "tcp://127.0.0.1:*", "echo"}, m.bindOption...)...)
 			d := dial(t, p.at, Config{Kind: DEALER, Security: m.dial, Handler: h, Heartbeat: 20e6, HeartbeatTimeout: 20e9})
 			recv(t, "connection", up)
-			eventually(t, "PONGs", func() bool { return d.Conn().stats().BytesIn > 200 })
+			eventually(t, "PONGs", func() bool { return d.Conn().totals().BytesIn > 200 })
 			if len(down) > 0 || len(up) > 0 {
 				t.Error("a connection was lost")
 			}

@@ -75,7 +75,7 @@ func (l *Listener) Stats() Stats {
 	for c, connected := range l.all {
 		if connected {
 			s.Connections++
-			s.add(c.stats())
+			s.add(c.totals())
 		}
 	}
 	return s
@@ -189,7 +189,7 @@ func (l *Listener) removeConn(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.all, c)
-	l.total.add(c.stats())
+	l.total.add(c.totals())
 	if c.isProtocolError() {
 		l.total.Broken++
 	}
