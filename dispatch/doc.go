@@ -98,11 +98,11 @@
 //
 // A sender that was paused in mid-submission for longer than the second window
 // cannot be recalled: its request may arrive after those of its successor. A
-// target that compares terms refuses it; one that deduplicates drops it. At a
-// target that does neither and cannot be asked, a message with an unknown outcome
-// is not sent again: its key blocks, unless the queue's owner has declared that
-// resending is safe. The same happens to a pending message when its queue gets a
-// target that cannot be asked.
+// target that compares terms refuses it; one that deduplicates drops it. A
+// target that does neither may act on a message twice. Where that is worse than to wait,
+// the target does not declare [Semantics.Resend]: a message whose outcome it cannot
+// tell then blocks its key, and so does a pending one when its queue gets a target that
+// cannot be asked.
 //
 // # How it fails
 //

@@ -39,6 +39,9 @@ type Assignment struct {
 	// Doubtful: an earlier attempt may have arrived, and the target could not
 	// say. A dispatcher sets it, not a store.
 	Doubtful bool
+	// Code and Detail of that submission, when the work is Resolve: why the outcome is unknown.
+	Code   int
+	Detail string
 	// Link: see [Record].
 	Link string
 }

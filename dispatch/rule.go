@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/backoff"
@@ -67,7 +68,7 @@ func (r Rule) CanResend(notFound bool) bool {
 
 // Classify returns what to record for an assignment after an answer: the message's
 // new state, and what its key does next. jitter is in [0, 1).
-func (r Rule) Classify(a Assignment, answer Answer, jitter float64) Result {
+func (r Rule) Classify(a Assignment, answer Answer, jitter float64) (out Result) {
 	if a.Work != Send && (answer.Outcome == Busy || answer.Outcome == Misconfigured) {
 		// The status query was refused, which says nothing about the message.
 		answer.Outcome = Uncertain
@@ -76,10 +77,11 @@ func (r Rule) Classify(a Assignment, answer Answer, jitter float64) Result {
 		// "Accepted" by a target that cannot be asked: nothing would ever settle it.
 		answer.Outcome = Uncertain
 	}
-	out := Result{
+	out = Result{
 		Key: a.Key, Term: a.Term, Seq: a.Seq, Attempt: a.Attempt,
-		Code: answer.Code, Detail: CutDetail(answer.Detail), Link: answer.Link,
+		Code: answer.Code, Detail: answer.Detail, Link: answer.Link,
 	}
+	defer func() { out.explain(a, answer) }()
 	switch answer.Outcome {
 	case Done:
 		out.State, out.After = Committed, Next
@@ -106,6 +108,24 @@ func (r Rule) Classify(a Assignment, answer Answer, jitter float64) Result {
 		r.classifyUncertain(a, &out, answer.RetryAfter, jitter)
 	}
 	return out
+}
+
+// afterQuery separates why an outcome is unknown from what the latest status query brought.
+const afterQuery = "; its status: "
+
+// explain sets the reason that operators see. While the outcome is unknown it is that of the attempt, with its code: a
+// query that brought nothing is no cause.
+func (out *Result) explain(a Assignment, answer Answer) {
+	if cause, _, _ := strings.Cut(a.Detail, afterQuery); a.Work == Resolve && out.State == Unknown && cause != "" {
+		out.Code, out.Detail = a.Code, cause
+		if answer.Detail != "" {
+			out.Detail += afterQuery + answer.Detail
+		}
+	}
+	if out.State == Unknown && out.After == Block && out.Detail == "" {
+		out.Detail = "it is not known whether the target has it"
+	}
+	out.Detail = CutDetail(out.Detail)
 }
 
 // retryLater schedules the next attempt, until the attempts run out. The target's
@@ -176,7 +196,4 @@ func (r Rule) classifyNotFound(a Assignment, out *Result, jitter float64) {
 // message, and sending it again could execute it twice.
 func (r Rule) blockUnresolved(out *Result) {
 	out.State, out.After = Unknown, Block
-	if out.Detail == "" {
-		out.Detail = "it is not known whether the target has it"
-	}
 }

@@ -51,7 +51,11 @@ func (d *Dispatcher) submit(ctx context.Context, a Assignment) (Assignment, Answ
 				return a, answer, d.clock.Now() - began
 			}
 		} else if !rule.CanResend(false) {
-			return a, Answer{Outcome: Uncertain, Detail: a.lostAttempt()}, 0
+			answer := Answer{Outcome: Uncertain}
+			if a.Detail == "" {
+				answer.Detail = a.lostAttempt()
+			}
+			return a, answer, 0
 		}
 		a.Work = Send
 		a.Doubtful = !rule.Semantics.HasStatus || rule.Semantics.Forgets

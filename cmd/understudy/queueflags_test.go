@@ -15,7 +15,7 @@ func TestFlagsSayWhatTheFileSays(t *testing.T) {
 	var flags queueRunFlags
 	c := &cobra.Command{}
 	flags.register(c)
-	if err := c.ParseFlags(strings.Fields("--webhook http://x --resend-safe --recognises --status-url http://x/{id} --token-file t --ca-file c --secret-file s --name web-1 " +
+	if err := c.ParseFlags(strings.Fields("--webhook http://x --never-twice --status-url http://x/{id} --token-file t --ca-file c --secret-file s --name web-1 " +
 		"--front 127.0.0.1:9 --dialect grid --first-window 1s --second-window 1m --submit-timeout 10s")); err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func TestFlagsSayWhatTheFileSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	const text = `queues: [{queue: orders, first_window: 1s, second_window: 1m, submit_timeout: 10s, front: {listen: '127.0.0.1:9', dialect: grid},
-  webhook: {url: 'http://x', ca_file: c, token_file: t, status_url: 'http://x/{id}', secret_file: s, resend_safe: true, recognises: true}}]`
+  webhook: {url: 'http://x', ca_file: c, token_file: t, status_url: 'http://x/{id}', secret_file: s, at_most_once: true}}]`
 	file := &settings.Server{}
 	if err := settings.Parse([]byte(text), file); err != nil {
 		t.Fatal(err)

@@ -41,6 +41,7 @@ If an instance dies, the others take over its keys after the first window. A key
 second window, unless the target deduplicates and can be asked. The second window must be longer than a submission may
 take.
 
+A message is delivered at least once: one whose outcome is unknown is sent again with the same ID, unless --never-twice.
 By default a message that the target judged invalid is dead-lettered, and one that failed otherwise blocks its key until
 an operator decides: see "queue retry" and "queue skip".
 
@@ -97,6 +98,8 @@ func (f *queueRunFlags) register(c *cobra.Command) {
 	strictyaml.Bind(fs, &f.Queue)
 	strictyaml.Bind(fs, &f.hook)
 	strictyaml.Bind(fs, &f.frontFlags)
+	fs.Bool("resend-safe", true, "")
+	_ = fs.MarkDeprecated("resend-safe", "it is the default now; --never-twice is the opposite") // the flag is there: no error
 }
 
 // args wants QUEUE, and a program after -- with --exec.
@@ -128,7 +131,7 @@ func (f *queueRunFlags) complete(args []string) error {
 		h.URL, f.Webhook = f.webhook, h
 	}
 	if f.exec {
-		f.Exec = &settings.Exec{Command: args[1:], ResendSafe: h.ResendSafe, Recognises: h.Recognises}
+		f.Exec = &settings.Exec{Command: args[1:], AtMostOnce: h.AtMostOnce, Recognises: h.Recognises}
 	}
 	if f.frontFlags.Listen != "" {
 		f.Front = &f.frontFlags
@@ -136,8 +139,8 @@ func (f *queueRunFlags) complete(args []string) error {
 	if f.webhook == "" && (h.SecretFile != "" || h.StatusURL != "") {
 		return usererr.Errorf("--secret-file and --status-url belong to --webhook")
 	}
-	if (h.ResendSafe || h.Recognises) && (f.Sawtooth != nil || f.Scabbard != nil) {
-		return usererr.Errorf("--resend-safe and --recognises belong to --webhook and --exec: what a ledger does with a message that it is sent twice is known")
+	if (h.AtMostOnce || h.Recognises) && (f.Sawtooth != nil || f.Scabbard != nil) {
+		return usererr.Errorf("--never-twice and --recognises belong to --webhook and --exec: what a ledger does with a message that it is sent twice is known")
 	}
 	if err := lease.NewInstance(f.name, "").Validate(); err != nil {
 		return err

@@ -210,9 +210,13 @@ func testHoldGivenUp(b *bench) {
 	b.settles(s, r, claimOf(a))
 	poll := b.begins(s, claimOf(a))
 	r = result(poll, dispatch.Unknown, dispatch.RetryLater)
+	r.Code, r.Detail = 500, "HTTP 500: no room"
 	b.stands(b.settles(s, r), "k", dispatch.Released)
 	ask := b.starts(s, "k")
 	b.is(ask, dispatch.Resolve, "1", 1)
+	if ask.Code != r.Code || ask.Detail != r.Detail {
+		b.Errorf("it is asked about with code %d and detail %q; recorded were %d, %q", ask.Code, ask.Detail, r.Code, r.Detail)
+	}
 	b.settles(s, result(ask, dispatch.Pending, dispatch.Hold), claimOf(ask))
 	poll = b.begins(s, claimOf(ask))
 	b.is(poll, dispatch.Poll, "1", 1)

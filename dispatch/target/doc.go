@@ -1,11 +1,11 @@
 // Package target has the places where messages go. Each implements dispatch.Target
 // and declares what it can promise:
 //
-//	            Resend, Recognises  Asks  Forgets          Compares
-//	[Exec]      if declared         no    –                if declared
-//	[Webhook]   if declared         yes*  unless declared  if declared
-//	[Sawtooth]  yes                 yes   yes              no
-//	[Scabbard]  no                  yes   yes              no
+//	            Resend               Recognises   Asks  Forgets          Compares
+//	[Exec]      unless at most once  if declared  no    –                if declared
+//	[Webhook]   unless at most once  if declared  yes*  unless declared  if declared
+//	[Sawtooth]  yes                  yes          yes   yes              no
+//	[Scabbard]  no                   no           yes   yes              no
 //
 // (*) unless every 2xx is declared to be final.
 //

@@ -32,10 +32,11 @@ type ExecConfig struct {
 	Env []string
 	// Dir is its working directory. Default: that of this process.
 	Dir string
-	// Resend declares that running the program twice for a batch does no harm.
-	Resend bool
+	// AtMostOnce: the program is not run again for a batch whose outcome is unknown: its key blocks until an operator
+	// decides. Default: it is run again, with a growing pause.
+	AtMostOnce bool
 	// Recognises declares that the program recognises the id of a batch that it
-	// has done, however late it comes again. Implies Resend.
+	// has done, however late it comes again.
 	Recognises bool
 	// Compares declares that the program refuses what comes under an older term
 	// than it has seen for the key.
@@ -50,7 +51,7 @@ func (c ExecConfig) Validate() error {
 	if slices.ContainsFunc(c.Argv, func(a string) bool { return strings.ContainsRune(a, 0) }) {
 		return fmt.Errorf("%w: the program's arguments contain a zero byte", lease.ErrInvalid)
 	}
-	return nil
+	return checkOnce(c.AtMostOnce, c.Recognises)
 }
 
 // Exit codes with a meaning; they are those of sysexits.h.
@@ -94,7 +95,7 @@ func (e *Exec) Name() string { return "exec " + filepath.Base(e.cfg.Argv[0]) }
 // Semantics implements [dispatch.Target].
 func (e *Exec) Semantics() dispatch.Semantics {
 	return dispatch.Semantics{
-		Resend: e.cfg.Resend || e.cfg.Recognises, Deduplicates: e.cfg.Recognises, ComparesTerms: e.cfg.Compares,
+		Resend: !e.cfg.AtMostOnce, Deduplicates: e.cfg.Recognises, ComparesTerms: e.cfg.Compares,
 	}
 }
 

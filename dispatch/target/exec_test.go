@@ -173,7 +173,7 @@ func TestExecConfig(t *testing.T) {
 			t.Errorf("%q: %v", argv, err)
 		}
 	}
-	e, err := NewExec(ExecConfig{Argv: []string{"/usr/bin/apply", "--password", "hidden"}, Resend: true})
+	e, err := NewExec(ExecConfig{Argv: []string{"/usr/bin/apply", "--password", "hidden"}})
 	if err != nil || e.Name() != "exec apply" {
 		t.Error(e.Name(), err)
 	}

@@ -33,10 +33,11 @@ type WebhookConfig struct {
 	// Header has more headers for every request. It cannot set those that the
 	// protocol has.
 	Header http.Header
-	// Resend declares that being called twice with the same batch does no harm.
-	Resend bool
+	// AtMostOnce: a batch whose outcome is unknown is not sent again: its key blocks until an operator decides. Default: it
+	// is sent again, with the same id and a growing pause.
+	AtMostOnce bool
 	// Recognises declares that the receiver recognises the Idempotency-Key of what
-	// it has done, however late it comes again. Implies Resend.
+	// it has done, however late it comes again.
 	Recognises bool
 	// Compares declares that the receiver refuses what comes under an older term
 	// than it has seen for the key.
@@ -68,12 +69,23 @@ func (c WebhookConfig) Validate() error {
 			return fmt.Errorf("%w: the status URL lacks {id}, which stands for the batch's id", lease.ErrInvalid)
 		}
 	}
+	if err := checkOnce(c.AtMostOnce, c.Recognises); err != nil {
+		return err
+	}
 	if c.Remembers && c.StatusURL == "" {
 		return fmt.Errorf("%w: a receiver without a status URL cannot prove that a batch did not arrive", lease.ErrInvalid)
 	}
 	own := func(name string) bool { return name == HeaderID || name == "Content-Type" }
 	if err := headers.Check(c.Header, own); err != nil {
 		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
+	}
+	return nil
+}
+
+// checkOnce refuses what contradicts itself.
+func checkOnce(atMostOnce, recognises bool) error {
+	if atMostOnce && recognises {
+		return fmt.Errorf("%w: a target that recognises ids can be sent a batch twice: leave out at most once", lease.ErrInvalid)
 	}
 	return nil
 }
@@ -112,7 +124,7 @@ func (w *Webhook) Name() string { return "webhook " + w.client.place() }
 // Semantics implements [dispatch.Target].
 func (w *Webhook) Semantics() dispatch.Semantics {
 	return dispatch.Semantics{
-		Resend: w.cfg.Resend || w.cfg.Recognises, Deduplicates: w.cfg.Recognises,
+		Resend: !w.cfg.AtMostOnce, Deduplicates: w.cfg.Recognises,
 		ComparesTerms: w.cfg.Compares, HasStatus: !w.cfg.Final, StatusLimit: webhookStatusLimit, Forgets: !w.cfg.Remembers,
 	}
 }
@@ -158,7 +170,7 @@ func (w *Webhook) queryStatus(ctx context.Context, a dispatch.Assignment) dispat
 	case err != nil:
 		return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: err.Error()}
 	case to == nil:
-		return dispatch.Answer{Outcome: dispatch.NotFound, Detail: "the receiver named no place to ask about it"}
+		return dispatch.Answer{Outcome: dispatch.NotFound} // nobody was asked: the reason stays the attempt's own
 	}
 	header := http.Header{"User-Agent": {agent}, "Accept": {"application/json"}}
 	for name, more := range w.cfg.Header {

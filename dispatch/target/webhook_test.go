@@ -170,7 +170,7 @@ func TestWebhookTable(t *testing.T) {
 			if got.Outcome != r.want || got.Code != r.status {
 				t.Errorf("got %+v, want %s", got, r.want)
 			}
-			if r.status >= 400 && got.Detail != "because of reasons" {
+			if r.status >= 400 && got.Detail != fmt.Sprintf("HTTP %d: because of reasons", r.status) {
 				t.Errorf("detail %q", got.Detail)
 			}
 			if n := posts.Load(); n != 1 {
@@ -467,6 +467,7 @@ func TestWebhookConfig(t *testing.T) {
 		"the id":                 func(c *target.WebhookConfig) { c.Header = http.Header{"idempotency-key": {"1"}} },
 		"no certificates":        func(c *target.WebhookConfig) { c.CAFile = "/dev/null" },
 		"certificates not found": func(c *target.WebhookConfig) { c.CAFile = "/nowhere" },
+		"twice, and not twice":   func(c *target.WebhookConfig) { c.AtMostOnce, c.Recognises = true, true },
 		"token not found":        func(c *target.WebhookConfig) { c.TokenFile = "/nowhere" },
 	} {
 		c := good
@@ -475,7 +476,7 @@ func TestWebhookConfig(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: "http://127.0.0.1:9/a/?key=hidden"}, Resend: true})
+	hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: "http://127.0.0.1:9/a/?key=hidden"}})
 	if got := hook.Name(); got != "webhook http://127.0.0.1:9/a" {
 		t.Error(got)
 	}

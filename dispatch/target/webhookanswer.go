@@ -2,6 +2,7 @@ package target
 
 import (
 	"encoding/json"
+	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
@@ -31,7 +32,7 @@ func (w *Webhook) classify(r reply, attempt int, now time.Time) dispatch.Answer 
 		return redirected(a, r.header)
 	}
 	a.Outcome, a.Detail = webhookOutcome(r, attempt, hasAfter), errorText(r)
-	a.RequestEnded = r.status == http.StatusInternalServerError // others may come from a proxy that has lost patience
+	a.RequestEnded = requestEnded(r.status)
 	return a
 }
 
@@ -46,7 +47,7 @@ func accepted(a dispatch.Answer, base *url.URL, link string) dispatch.Answer {
 
 func redirected(a dispatch.Answer, h http.Header) dispatch.Answer {
 	a.Outcome = OutcomeOf(a.Code)
-	a.Detail = http.StatusText(a.Code) + ": redirects are not followed"
+	a.Detail = statusText(a.Code) + ": redirects are not followed"
 	if to := h.Get("Location"); to != "" {
 		a.Detail += "; it names " + untrusted.Words(to)
 	}
@@ -95,12 +96,27 @@ func OutcomeOf(status int) dispatch.Outcome {
 	return dispatch.Uncertain
 }
 
-// errorText is an answer in the target's words, or failing that in those of the standard.
+// requestEnded reports that the receiver has finished with the request. Other statuses may come from a proxy that has
+// lost patience with a receiver that goes on.
+func requestEnded(status int) bool {
+	switch status {
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable:
+		return true
+	}
+	return false
+}
+
+// errorText is the status of an answer, and what the target said.
 func errorText(r reply) string {
 	if s := untrusted.Words(string(r.body[:min(len(r.body), untrusted.MaxWords+1)])); s != "" {
-		return s
+		return fmt.Sprintf("HTTP %d: %s", r.status, s)
 	}
-	return http.StatusText(r.status)
+	return statusText(r.status)
+}
+
+// statusText is a status with its name in the standard.
+func statusText(status int) string {
+	return strings.TrimSuffix(fmt.Sprintf("HTTP %d: %s", status, http.StatusText(status)), ": ")
 }
 
 // classifyStatus reads the answer to the question what became of a batch.

@@ -42,7 +42,7 @@ type Webhook struct {
 	Headers       map[string]string `yaml:"headers" secret:"all" help:"more headers"`
 	HeaderFiles   map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
 	StatusURL     string            `yaml:"status_url" secret:"url" more:"yes" help:"ask this 'URL' about a message whose outcome is unknown; {id} in it is the message ID"`
-	ResendSafe    bool              `yaml:"resend_safe" more:"yes" help:"sending the same message twice does no harm"`
+	AtMostOnce    bool              `yaml:"at_most_once" was:"!resend_safe" flag:"never-twice" more:"yes" help:"never send a message again whose outcome is unknown: block its key until an operator decides"`
 	Recognises    bool              `yaml:"recognises" help:"the receiver deduplicates by message ID, however late a message is sent again"`
 	ComparesTerms bool              `yaml:"compares_terms" flag:"-" help:"the receiver refuses requests with an older term"`
 	Remembers     bool              `yaml:"remembers" flag:"-" help:"a 404 from the status URL proves that a message never arrived"`
@@ -58,7 +58,7 @@ type Ledger struct {
 // Exec is a program that is run for each message.
 type Exec struct {
 	Command       []string `yaml:"command" help:"the program; it reads the message on standard input"`
-	ResendSafe    bool     `yaml:"resend_safe" help:"running it twice for the same message does no harm"`
+	AtMostOnce    bool     `yaml:"at_most_once" was:"!resend_safe" help:"never run it again for a message whose outcome is unknown: block its key until an operator decides"`
 	Recognises    bool     `yaml:"recognises" help:"it deduplicates by message ID"`
 	ComparesTerms bool     `yaml:"compares_terms" help:"it refuses messages with an older term"`
 }
@@ -174,14 +174,14 @@ func (q *Queue) Target() (dispatch.Target, error) {
 
 func (c *Exec) target() (dispatch.Target, error) {
 	return target.NewExec(target.ExecConfig{
-		Argv: c.Command, Resend: c.ResendSafe, Recognises: c.Recognises, Compares: c.ComparesTerms,
+		Argv: c.Command, AtMostOnce: c.AtMostOnce, Recognises: c.Recognises, Compares: c.ComparesTerms,
 	})
 }
 
 func (c *Webhook) target(concurrency int) (dispatch.Target, error) {
 	cfg := target.WebhookConfig{
 		HTTPConfig: c.http(concurrency), StatusURL: c.StatusURL,
-		Resend: c.ResendSafe, Recognises: c.Recognises, Compares: c.ComparesTerms, Remembers: c.Remembers, Header: http.Header{},
+		AtMostOnce: c.AtMostOnce, Recognises: c.Recognises, Compares: c.ComparesTerms, Remembers: c.Remembers, Header: http.Header{},
 	}
 	headers, err := secretHeaders(c.Headers, c.HeaderFiles)
 	if err != nil {

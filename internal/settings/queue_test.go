@@ -13,17 +13,19 @@ import (
 // hears of it.
 func TestTargetsOfTheFile(t *testing.T) {
 	for text, want := range map[string]dispatch.Semantics{
-		"webhook: {url: 'http://x'}":                                                                     {HasStatus: true, Forgets: true},
+		"webhook: {url: 'http://x'}":                                                                     {HasStatus: true, Forgets: true, Resend: true},
+		"webhook: {url: 'http://x', at_most_once: true}":                                                 {HasStatus: true, Forgets: true},
 		"webhook: {url: 'http://x', resend_safe: true}":                                                  {HasStatus: true, Forgets: true, Resend: true},
-		"webhook: {url: 'http://x', compares_terms: true}":                                               {HasStatus: true, Forgets: true, ComparesTerms: true},
+		"webhook: {url: 'http://x', resend_safe: false}":                                                 {HasStatus: true, Forgets: true},
+		"webhook: {url: 'http://x', compares_terms: true}":                                               {HasStatus: true, Forgets: true, Resend: true, ComparesTerms: true},
 		"webhook: {url: 'http://x', recognises: true}":                                                   {HasStatus: true, Forgets: true, Resend: true, Deduplicates: true},
 		"exec: {command: [cat], recognises: true}":                                                       {Resend: true, Deduplicates: true},
-		"webhook: {url: 'http://x', status_url: 'http://x/{id}', remembers: true}":                       {HasStatus: true},
-		"exec: {command: [cat]}":                                                                         {},
-		"exec: {command: [cat], resend_safe: true, compares_terms: true}":                                {Resend: true, ComparesTerms: true},
+		"webhook: {url: 'http://x', status_url: 'http://x/{id}', remembers: true}":                       {HasStatus: true, Resend: true},
+		"exec: {command: [cat]}":                                                                         {Resend: true},
+		"exec: {command: [cat], at_most_once: true, compares_terms: true}":                               {ComparesTerms: true},
 		"sawtooth: {url: 'http://x'}":                                                                    {Resend: true, Deduplicates: true, HasStatus: true, Forgets: true},
 		"scabbard: {url: 'http://x'}":                                                                    {HasStatus: true, Forgets: true},
-		"webhook: {url: 'http://x', headers: {X-Team: a}}, keep: -1s, front: {listen: ':1', open: true}": {HasStatus: true, Forgets: true},
+		"webhook: {url: 'http://x', headers: {X-Team: a}}, keep: -1s, front: {listen: ':1', open: true}": {HasStatus: true, Forgets: true, Resend: true},
 	} {
 		c := &Server{}
 		if err := Parse([]byte("queues: [{queue: orders, "+text+"}]"), c); err != nil {

@@ -12,7 +12,7 @@ import (
 // Key is one setting: a field of a struct, declared once by the tags of the field.
 //
 //	yaml     the key in the file; ",inline" takes in the keys of an embedded struct
-//	was      the key's old name, still read, with a warning
+//	was      the key's old name, still read, with a warning; "!" before it says that it was the opposite
 //	default  the value in force when nobody sets one, as it is written in a file
 //	help     one line of help: for --help, the example file, the schema and the reference. A word in single
 //	         quotes, such as 'FILE', names the value.

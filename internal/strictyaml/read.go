@@ -193,11 +193,16 @@ func (w *walk) rename(n *yaml.Node, t reflect.Type, at place) {
 	for _, key := range Keys(t) {
 		for i := 0; key.Was != "" && i+1 < len(n.Content); i += 2 {
 			k := n.Content[i]
-			if k.Value != key.Was {
+			was, opposite := strings.CutPrefix(key.Was, "!")
+			if k.Value != was {
 				continue
 			}
 			k.Value = key.Name
-			said := fmt.Sprintf("%q is now called %q %s", key.Was, key.Name, at.in())
+			said := fmt.Sprintf("%q is now called %q %s", was, key.Name, at.in())
+			if v := n.Content[i+1]; opposite {
+				said = fmt.Sprintf("%q is now called %q, which is its opposite, %s", was, key.Name, at.in())
+				v.Value = map[string]string{"true": "false", "false": "true"}[v.Value]
+			}
 			if !slices.ContainsFunc(w.Renamed, func(r string) bool { return strings.Contains(r, said) }) {
 				w.Renamed = append(w.Renamed, fmt.Sprintf("line %d: %s; the old name is read for one more version", k.Line, said))
 			}

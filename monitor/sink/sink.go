@@ -134,6 +134,6 @@ func pathOf(u Secret) []string {
 func (h HTTP) target(u Secret) target.WebhookConfig {
 	return target.WebhookConfig{
 		HTTPConfig: target.HTTPConfig{URL: string(u), CAFile: h.CAFile, TokenFile: h.TokenFile, Concurrency: h.Concurrency},
-		Final:      true, Resend: true,
+		Final:      true,
 	}
 }

@@ -153,8 +153,9 @@ func (n *exchange) startStep(k *exchangeKey) error {
 	}
 	a := dispatch.Assignment{Term: k.term, Message: dispatch.Message{Queue: n.Queue, Key: k.key}}
 	var state dispatch.State
-	var size int
-	err := n.one(getHead, []any{n.Queue, k.key, k.done, n.room}, &a.Seq, &a.ID, &a.ContentType, &state, &a.Attempt, &a.Link, &size, &a.Payload)
+	var code, size int
+	var detail string
+	err := n.one(getHead, []any{n.Queue, k.key, k.done, n.room}, &a.Seq, &a.ID, &a.ContentType, &state, &a.Attempt, &code, &detail, &a.Link, &size, &a.Payload)
 	if err != nil {
 		return fmt.Errorf("the head of key %q: %w", k.key, err)
 	}
@@ -173,7 +174,7 @@ func (n *exchange) startStep(k *exchangeKey) error {
 		n.out.Begun = append(n.out.Begun, a)
 		return nil
 	case state == dispatch.Unknown:
-		a.Work = dispatch.Resolve
+		a.Work, a.Code, a.Detail = dispatch.Resolve, code, detail
 	case k.interrupted != 0:
 		a.Work = dispatch.Resolve
 		a.Attempt++

@@ -147,6 +147,9 @@ func (s step) startHead(k *claims.Key, t dispatch.Exchange, settled bool) *dispa
 		b.Trail = n.Trail
 	}
 	a := dispatch.Assignment{Message: b.Message, Work: work, Seq: b.Seq, Term: k.Term, Attempt: b.Attempts, Link: b.Link}
+	if work == dispatch.Resolve {
+		a.Code, a.Detail = b.Code, b.Detail
+	}
 	a.Payload = slices.Clone(b.Payload)
 	return &a
 }

@@ -1,0 +1,40 @@
+package dispatch
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestReasonIsTheCause: what operators are shown of an unknown outcome is what went wrong, with its code, whatever the
+// status queries after it brought.
+func TestReasonIsTheCause(t *testing.T) {
+	once := Semantics{HasStatus: true, Forgets: true, StatusLimit: 1}
+	again := once
+	again.Resend = true
+	for name, c := range map[string]struct {
+		semantics Semantics
+		cause     string
+		query     Answer
+		code      int
+		detail    string
+	}{
+		"there is no place to ask":   {once, "HTTP 500: no room", Answer{Outcome: NotFound}, 500, "HTTP 500: no room"},
+		"it is not known there":      {once, "HTTP 500: no room", Answer{Outcome: NotFound, Code: 404, Detail: "HTTP 404: what?"}, 500, "HTTP 500: no room; its status: HTTP 404: what?"},
+		"the place cannot be asked":  {again, "HTTP 500: no room", Answer{Outcome: Uncertain, Detail: "no answer: timeout"}, 500, "HTTP 500: no room; its status: no answer: timeout"},
+		"asked for the second time":  {again, "HTTP 500: no room; its status: HTTP 404: what?", Answer{Outcome: Busy, Code: 429, Detail: "HTTP 429"}, 500, "HTTP 500: no room; its status: HTTP 429"},
+		"the instance died":          {once, "", Answer{Outcome: NotFound, Code: 404, Detail: "HTTP 404: what?"}, 404, "HTTP 404: what?"},
+		"the target has it":          {once, "HTTP 500: no room", Answer{Outcome: Done, Code: 200}, 200, ""},
+		"nothing is known at all":    {once, "", Answer{Outcome: NotFound}, 0, "it is not known whether the target has it"},
+		"a cause as long as can be":  {once, strings.Repeat("x", MaxDetail), Answer{Outcome: NotFound, Detail: "no"}, 500, strings.Repeat("x", MaxDetail)},
+		"the time-out of an attempt": {once, "no answer: context deadline exceeded", Answer{Outcome: NotFound}, 0, "no answer: context deadline exceeded"},
+	} {
+		a := Assignment{Work: Resolve, Attempt: 1, Detail: c.cause}
+		if c.code == 500 {
+			a.Code = 500
+		}
+		got := Rule{Semantics: c.semantics, Retry: Backoff{}.WithDefaults()}.Classify(a, c.query, 0)
+		if got.Code != c.code || got.Detail != c.detail {
+			t.Errorf("%s: code %d, detail %q", name, got.Code, got.Detail)
+		}
+	}
+}
