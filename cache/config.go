@@ -48,7 +48,8 @@ type Config struct {
 	// MaxKeys bounds the copies held; 1,000,000.
 	MaxKeys int
 	// MaxBytes bounds the memory of keys and values; 256 MiB. What was used least
-	// recently is forgotten first.
+	// recently is forgotten first. A quarter of it, at least four of the largest values, bounds
+	// in addition what waits for clients and peers that do not read: the slowest are disconnected first.
 	MaxBytes int64
 	// MaxKey and MaxValue bound one key and one value; 1 KiB and 16 MiB.
 	MaxKey, MaxValue int

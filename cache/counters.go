@@ -12,7 +12,7 @@ type counters struct {
 	fetches, fetchFailures, fetchAborted    atomic.Int64
 	fetching, fetchTime                     atomic.Int64
 	sent, received, dropped, malformed      atomic.Int64
-	requests, badRequests, clients          atomic.Int64
+	requests, badRequests, clients, slow    atomic.Int64
 	saves, saveFailures                     atomic.Int64
 }
 
@@ -34,7 +34,7 @@ func (p *Peer) Stats() Stats {
 		Fetches: c.fetches.Load(), FetchFailures: c.fetchFailures.Load(), FetchAborted: c.fetchAborted.Load(),
 		Fetching: c.fetching.Load(), ElectionTime: m.ElectionTime, FetchTime: time.Duration(c.fetchTime.Load()),
 		Sent: c.sent.Load(), Received: c.received.Load(), Dropped: dropped, Malformed: c.malformed.Load() + m.Ignored,
-		Requests: c.requests.Load(), BadRequests: c.badRequests.Load(), Clients: c.clients.Load(),
+		Requests: c.requests.Load(), BadRequests: c.badRequests.Load(), Clients: c.clients.Load(), Slow: c.slow.Load(),
 		Partitions: m.Partitions, Saves: c.saves.Load(), SaveFailures: c.saveFailures.Load(), Removals: m.Removals,
 	}
 }

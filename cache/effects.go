@@ -99,7 +99,7 @@ func (l *loop) execute(e protocol.Effect) {
 	case protocol.Reply, protocol.KeepAlive, protocol.Refer, protocol.Refuse, protocol.Gone, protocol.Changed:
 		l.answer(e)
 	case protocol.Fetch:
-		l.fetches.start(e)
+		l.fetches.start(e, l.clientOf(e.Key))
 	case protocol.Raise:
 		if l.cfg.Storage == nil {
 			l.own = append(l.own, protocol.Raised{To: e.To})
@@ -109,6 +109,14 @@ func (l *loop) execute(e protocol.Effect) {
 	case protocol.Moved:
 		l.publishChange(e)
 	}
+}
+
+// clientOf is the client whose request waits the longest for a key; nil when it is a caller in this process, or none.
+func (l *loop) clientOf(key string) any {
+	if who := l.waiters[l.m.FirstWaiter(key)]; who != nil && who.client != nil {
+		return who.client
+	}
+	return nil
 }
 
 // publishChange tells people. Without a key, it concerns the whole peer.

@@ -33,6 +33,7 @@ func newHeldBench(t *testing.T) *heldBench {
 		t.Fatal(err)
 	}
 	b.loop = p.loop
+	b.m = protocol.New(p.loop.now(), protocol.Setup{Self: self.URL, Members: p.cfg.Members, Table: p.table, Timings: p.cfg.Timings})
 	t.Cleanup(func() {
 		close(p.loop.ended)
 		p.fetches.stop(time.Minute)

@@ -31,7 +31,7 @@ type fetches struct {
 	mu         sync.Mutex
 	stopped    bool
 	calls      map[string][]*call // by key: those that run or wait, in order of terms
-	waiting    []*call            // for a free place, in order of arrival
+	waiting    turns              // for a free place
 	running    int
 	goroutines sync.WaitGroup // calls that run, and reports under way
 }
@@ -39,6 +39,7 @@ type fetches struct {
 // call is one call of the origin, or one that waits for its turn.
 type call struct {
 	protocol.Fetch
+	client any // whose request it serves; nil: a caller in this process, or none
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	began  time.Duration // when it was asked for; its longest time runs from here
@@ -49,18 +50,18 @@ type call struct {
 
 func newFetches(cfg Config, stats *counters, report func(protocol.Fetched)) *fetches {
 	return &fetches{source: cfg.Origin, limit: cfg.Fetches, longest: cfg.Timings.Fetch, maxValue: cfg.MaxValue,
-		clock: cfg.Clock, report: report, stats: stats, log: cfg.Log, calls: map[string][]*call{}}
+		clock: cfg.Clock, report: report, stats: stats, log: cfg.Log, calls: map[string][]*call{}, waiting: newTurns()}
 }
 
-// start begins a fetch, or makes it wait for its turn.
-func (f *fetches) start(e protocol.Fetch) {
+// start starts a fetch for a client's request, or makes it wait for the client's turn.
+func (f *fetches) start(e protocol.Fetch, client any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.clock.Now()
 	if f.stopped {
 		return
 	}
-	c := &call{Fetch: e, began: now}
+	c := &call{Fetch: e, client: client, began: now}
 	if e.Until <= now {
 		f.reportEnd(c, errAuthority)
 		return
@@ -68,34 +69,24 @@ func (f *fetches) start(e protocol.Fetch) {
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.timer = time.AfterFunc(e.Until-c.began, func() { f.expire(c) })
 	f.calls[e.Key] = append(f.calls[e.Key], c)
-	f.waiting = append(f.waiting, c)
+	f.waiting.add(c)
 	f.stats.fetches.Add(1)
 	f.fill()
 }
 
-// fill gives the free places to those who wait; f.mu is held.
+// fill starts waiting calls while there are free places; f.mu is held.
 func (f *fetches) fill() {
-	if f.stopped {
-		return
-	}
-	kept := f.waiting[:0]
-	for i, c := range f.waiting {
-		if f.running == f.limit {
-			kept = append(kept, f.waiting[i:]...)
-			break
+	// One call per key at a time, also when an older one still runs although it was told to stop.
+	first := func(c *call) bool { return f.calls[c.Key][0] == c }
+	for !f.stopped && f.running < f.limit {
+		c := f.waiting.next(first)
+		if c == nil {
+			return
 		}
-		switch {
-		case c.ended:
-		case f.calls[c.Key][0] != c:
-			kept = append(kept, c)
-		default:
-			f.running++
-			c.runs = true
-			f.goroutines.Go(func() { f.run(c) })
-		}
+		f.running++
+		c.runs = true
+		f.goroutines.Go(func() { f.run(c) })
 	}
-	clear(f.waiting[len(kept):])
-	f.waiting = kept
 }
 
 // trust moves the time at which a fetch must have stopped.
@@ -221,7 +212,7 @@ func (f *fetches) run(c *call) {
 func (f *fetches) outcome(c *call, value Value, err error) protocol.Fetched {
 	out := protocol.Fetched{Key: c.Key, Term: c.Term}
 	if err == nil {
-		out.Value, out.TTL = value.Data, value.TTL
+		out.Value, out.TTL, out.NoStore = value.Data, value.TTL, value.NoStore
 		return out
 	}
 	out.Err = failureText(err)

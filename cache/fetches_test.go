@@ -92,7 +92,7 @@ func (b *fetchBench) source(ctx context.Context, f Fetch) (Value, error) {
 func (b *fetchBench) in(d time.Duration) time.Duration { return b.clock.Now() + d }
 
 func (b *fetchBench) begin(key string, until time.Duration) {
-	b.start(protocol.Fetch{Key: key, Term: 1, Until: b.in(until)})
+	b.start(protocol.Fetch{Key: key, Term: 1, Until: b.in(until)}, nil)
 }
 
 func (b *fetchBench) outcome() (out []string) {
@@ -211,8 +211,8 @@ func TestFetchAborted(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		b.want(t, "third: value")
-		if len(b.calls) != 0 || len(b.waiting) != 0 || b.fetches.running != 0 {
-			t.Errorf("left behind: %d calls, %d waiting, %d running", len(b.calls), len(b.waiting), b.fetches.running)
+		if len(b.calls) != 0 || len(b.waiting.order) != 0 || b.fetches.running != 0 {
+			t.Errorf("left behind: %d calls, %d waiting, %d running", len(b.calls), len(b.waiting.order), b.fetches.running)
 		}
 	})
 }
@@ -237,7 +237,7 @@ func TestFetchNeverTwiceAtOnce(t *testing.T) {
 		b.begin("stubborn 5s", time.Minute)
 		synctest.Wait()
 		b.abort(protocol.Abort{Key: "stubborn 5s", Term: 1, Why: "another fetches"})
-		b.start(protocol.Fetch{Key: "stubborn 5s", Term: 2, Until: b.in(time.Minute)})
+		b.start(protocol.Fetch{Key: "stubborn 5s", Term: 2, Until: b.in(time.Minute)}, nil)
 		b.begin("other 1s", time.Minute)
 		time.Sleep(9 * time.Second)
 		b.want(t, "other: value")

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -24,6 +25,9 @@ type front struct {
 	router  *zmtp.Listener
 	servers atomic.Pointer[[]string]
 	noted   notes
+	writes  *zmtp.Budget // shared with the connections among peers
+
+	slowAt atomic.Int64 // when a slow client was last logged, on the boot clock; 0: never
 }
 
 // client is a connection of a client. tokens is the loop's, out is the reading
@@ -38,15 +42,15 @@ type client struct {
 	self    waiter // for replies that need no waiting
 }
 
-func newFront(p *Peer) *front {
-	f := &front{Peer: p, noted: notes{seed: maphash.MakeSeed()}}
+func newFront(p *Peer, writes *zmtp.Budget) *front {
+	f := &front{Peer: p, writes: writes, noted: notes{seed: maphash.MakeSeed()}}
 	f.members(protocol.NewMembers(p.cfg.Members))
 	return f
 }
 
 func (f *front) listen(addr string) error {
 	cfg := zmtp.Config{
-		Kind: zmtp.ROUTER, MaxMessage: f.cfg.MaxKey + maxRequest, MaxFrames: 16, Log: f.cfg.Log,
+		Kind: zmtp.ROUTER, MaxMessage: f.cfg.MaxKey + maxRequest, MaxFrames: 16, Budget: f.writes, Log: f.cfg.Log,
 		Handler: zmtp.Handler{Connected: f.connected, Message: f.message, Disconnected: f.disconnected},
 	}
 	if f.cfg.Curve != nil {
@@ -82,12 +86,24 @@ func (f *front) connected(c *zmtp.Conn) {
 	c.Value = who
 }
 
-func (f *front) disconnected(c *zmtp.Conn, _ error) {
+func (f *front) disconnected(c *zmtp.Conn, err error) {
 	f.counters.clients.Add(-1)
+	if errors.Is(err, zmtp.ErrSlow) {
+		f.slowClient(c.Addr(), err)
+	}
 	who := c.Value.(*client)
 	who.gone.Store(true)
 	if who.waiting.Load() > 0 {
 		f.loop.report(event{do: func() { f.loop.clientGone(who) }})
+	}
+}
+
+// slowClient counts a client that did not read its replies, and logs one a minute.
+func (f *front) slowClient(addr string, err error) {
+	n := f.counters.slow.Add(1)
+	now, last := int64(f.cfg.Clock.Now()), f.slowAt.Load()
+	if (last == 0 || now-last >= int64(time.Minute)) && f.slowAt.CompareAndSwap(last, now) {
+		f.cfg.Log.Warn("a client was disconnected because it does not read its replies", "client", addr, "err", err, "so_far", n)
 	}
 }
 
@@ -119,7 +135,7 @@ func (f *front) message(conn *zmtp.Conn, m zmtp.Message) {
 		return
 	case len(r.Key) > f.cfg.MaxKey:
 		f.counters.badRequests.Add(1)
-		c.error(wire.CodeTooLarge, fmt.Sprintf("a key has at most %d bytes", f.cfg.MaxKey), 0)
+		f.refuse(c, wire.CodeTooLarge, fmt.Sprintf("a key has at most %d bytes", f.cfg.MaxKey), 0)
 		return
 	}
 	after := min(r.After, wall)
@@ -146,11 +162,18 @@ func (f *front) queueRequest(c *client, r *wire.Request, after int64, wait time.
 	}
 	c.waiting.Add(-1)
 	f.counters.refused.Add(1)
-	if r.Extended {
-		c.error(wire.CodeOverloaded, "too many requests wait", time.Second)
+	f.refuse(c, wire.CodeOverloaded, "too many requests wait", time.Second)
+}
+
+// refuse answers a request without a value. A client of the original's is sent to another server a moment later: it
+// would ask again at once, here or there, and be refused again.
+func (f *front) refuse(c *client, code wire.Code, text string, retry time.Duration) {
+	if c.self.extended {
+		c.error(code, text, retry)
 		return
 	}
-	c.reply(wire.Reply{Kind: wire.ReplySeeOther})
+	who := &waiter{client: c, id: slices.Clone(c.self.id)}
+	f.loop.report(event{do: func() { f.loop.delay(who) }})
 }
 
 // wait gives a request to the loop, or says that it has no room.

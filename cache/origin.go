@@ -34,6 +34,8 @@ type Value struct {
 	// TTL is how long the value is fresh, from the start of the fetch; 0: as
 	// configured.
 	TTL time.Duration
+	// NoStore: Data answers the requests that wait, and no peer keeps a copy.
+	NoStore bool
 }
 
 // ErrNotFound is what an origin returns, wrapped or not, for a key that has no value.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/cache/zmtp"
 )
 
 // Peer is one member of a cluster of caches. Its methods may be called from any
@@ -38,8 +39,9 @@ func New(cfg Config) (*Peer, error) {
 	p.table = newTable(p.cfg.MaxKeys, p.cfg.MaxBytes, func(key string) { p.saver.save(key) })
 	p.saver = newSaver(p.cfg, p.table, &p.counters)
 	p.loop = newLoop(p)
-	p.front = newFront(p)
-	p.links = newLinks(p.cfg, &p.counters, p.loop.report)
+	writes := zmtp.NewBudget(max(p.cfg.MaxBytes/4, 4*int64(p.cfg.MaxValue)))
+	p.front = newFront(p, writes)
+	p.links = newLinks(p.cfg, &p.counters, writes, p.loop.report)
 	p.fetches = newFetches(p.cfg, &p.counters, func(f protocol.Fetched) { p.loop.report(event{in: f}) })
 	p.saver.raised = func(r protocol.Raised) { p.loop.reportStored(func() { p.loop.step(r) }) }
 	p.saver.durable = func(ticket uint64, err error) { p.loop.reportStored(func() { p.loop.durable(ticket, err) }) }

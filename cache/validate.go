@@ -106,6 +106,8 @@ func (c Config) checkBounds() error {
 func (c Config) checkSafety() error {
 	if n := len(c.Secret); n > 0 && (n < 16 || n > 1024) {
 		return fmt.Errorf("the secret has %d bytes: it must have 16 to 1024", n)
+	} else if n > 0 && c.Mixed {
+		return errors.New("a mixed cluster cannot have a secret: peers of the original know none, and every peer would refuse their messages")
 	}
 	if c.Curve != nil {
 		if c.Curve.Key.Secret == [32]byte{} {

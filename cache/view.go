@@ -88,6 +88,7 @@ type Stats struct {
 	Sent, Received, Dropped, Malformed      int64         // messages between peers; of clients: Requests
 	Requests, BadRequests                   int64
 	Clients                                 int64 // level
+	Slow                                    int64 // clients disconnected because they did not read
 	Partitions                              int64
 	Saves, SaveFailures                     int64
 	Removals                                int64

@@ -57,10 +57,12 @@
 // the value.
 //
 // The time to live is that of a shared cache: s-maxage, else max-age, else Expires
-// less Date; less Age; at most MaxTTL. It is one second when the answer must not be kept or is
-// stale already (no-store, no-cache, max-age=0, or a value that cannot be read), because the
-// waiting requests get it in any case. Without such headers it is the peer's configured time.
-// "private" and Vary are ignored: configuring an origin says that its answers are for all clients.
+// less Date; less Age; at most MaxTTL. Without such headers it is the peer's configured time.
+//
+// No copy is kept of an answer with no-store, no-cache, private or Vary: *, nor of one that is stale
+// already (a value that cannot be read counts as that) unless stale-while-revalidate or stale-if-error
+// allows it: it answers the waiting requests ([cache.Value].NoStore). Any other Vary has no effect, because
+// every request has the same headers.
 //
 // # How it fails
 //

@@ -227,7 +227,8 @@ func (o *origin) value(ctx context.Context, resp *http.Response) (cache.Value, e
 	case err != nil:
 		return cache.Value{}, o.failed(ctx, fmt.Errorf("the answer broke off: %w", err))
 	}
-	return cache.Value{Data: fit(data), TTL: ttl(resp.Header, time.Now(), o.MaxTTL)}, nil
+	ttl, noStore := freshness(resp.Header, time.Now(), o.MaxTTL)
+	return cache.Value{Data: fit(data), TTL: ttl, NoStore: noStore}, nil
 }
 
 // refused is the error that an answer without a value stands for.

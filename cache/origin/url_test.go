@@ -254,34 +254,46 @@ func TestURLRedirects(t *testing.T) {
 func TestTTL(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	date := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
-	const most = time.Hour
+	const (
+		most  = time.Hour
+		never = time.Duration(-1) // not kept
+	)
 	for _, c := range []struct {
 		want   time.Duration
 		header http.Header
 	}{
 		{0, http.Header{}},
-		{0, http.Header{"Cache-Control": {"public, private"}}},
+		{never, http.Header{"Cache-Control": {"public, private"}}},
+		{never, http.Header{"Cache-Control": {`private="set-cookie, x", max-age=60`}}},
+		{never, http.Header{"Vary": {"Accept-Encoding, *"}}},
+		{0, http.Header{"Vary": {"Accept-Encoding"}}},
 		{time.Minute, http.Header{"Cache-Control": {"max-age=60"}}},
 		{time.Minute, http.Header{"Cache-Control": {"public, MAX-AGE = \"60\""}}},
 		{2 * time.Minute, http.Header{"Cache-Control": {"max-age=60, s-maxage=120"}}},
 		{2 * time.Minute, http.Header{"Cache-Control": {"max-age=60", "s-maxage=120"}, "Expires": {date(time.Second)}}},
 		{50 * time.Second, http.Header{"Cache-Control": {"max-age=60"}, "Age": {"10"}}},
-		{minTTL, http.Header{"Cache-Control": {"max-age=60"}, "Age": {"100"}}},
+		{never, http.Header{"Cache-Control": {"max-age=60"}, "Age": {"100"}}},
 		{time.Minute, http.Header{"Cache-Control": {"max-age=60"}, "Age": {"-5"}}},
-		{minTTL, http.Header{"Cache-Control": {"max-age=0"}}},
-		{minTTL, http.Header{"Cache-Control": {"no-store"}}},
-		{minTTL, http.Header{"Cache-Control": {"max-age=60, no-cache"}}},
-		{minTTL, http.Header{"Cache-Control": {"max-age=sixty"}}},
-		{minTTL, http.Header{"Cache-Control": {"max-age=-60"}}},
+		{never, http.Header{"Cache-Control": {"max-age=0"}}},
+		{never, http.Header{"Cache-Control": {"no-store"}}},
+		{never, http.Header{"Cache-Control": {"max-age=60, no-cache"}}},
+		{never, http.Header{"Cache-Control": {"max-age=sixty"}}},
+		{never, http.Header{"Cache-Control": {"max-age=-60"}}},
 		{most, http.Header{"Cache-Control": {"max-age=7200"}}},
 		{most, http.Header{"Cache-Control": {"max-age=99999999999999999999999"}}},
 		{time.Minute, http.Header{"Expires": {date(time.Minute)}}},
 		{30 * time.Second, http.Header{"Expires": {date(time.Minute)}, "Date": {date(30 * time.Second)}}},
-		{minTTL, http.Header{"Expires": {date(-time.Minute)}}},
-		{minTTL, http.Header{"Expires": {"0"}}},
+		{never, http.Header{"Expires": {date(-time.Minute)}}},
+		{never, http.Header{"Expires": {"0"}}},
+		{minTTL, http.Header{"Cache-Control": {"max-age=0, stale-while-revalidate=60"}}},
+		{minTTL, http.Header{"Cache-Control": {"max-age=60, stale-if-error=600"}, "Age": {"100"}}},
 		{most, http.Header{"Expires": {date(1e6 * time.Minute)}}},
 	} {
-		if got := ttl(c.header, now, most); got != c.want {
+		got, noStore := freshness(c.header, now, most)
+		if noStore {
+			got = never
+		}
+		if got != c.want {
 			t.Errorf("%v: %v, want %v", c.header, got, c.want)
 		}
 	}

@@ -94,6 +94,10 @@ func (m *Machine) repeatQuestion(k *key) {
 
 // countVote counts a vote.
 func (m *Machine) countVote(from string, a Answer) {
+	if !m.hasVote(m.peers[from]) {
+		m.counters.Ignored++
+		return
+	}
 	k := m.keys[a.Key]
 	standing := k != nil && k.state == Candidate && k.asked
 	// A yes that cannot win any more still binds its voter: release it, unless it belongs to the fetch under way.

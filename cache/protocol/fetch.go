@@ -166,6 +166,10 @@ func (m *Machine) handleFetched(in Fetched) {
 		m.recordFailure(k, in)
 		return
 	}
+	if in.NoStore {
+		m.serveUncached(k, in)
+		return
+	}
 	ttl := m.Timings.TTL
 	if in.TTL > 0 {
 		ttl = min(max(in.TTL, time.Second), m.Timings.MaxTTL)
@@ -187,6 +191,21 @@ func (m *Machine) handleFetched(in Fetched) {
 		m.emit(Refuse{w.token, OriginFailed, "the origin takes longer than its value lives", m.Timings.FailMin})
 		return true
 	})
+	m.startCandidacyIfWanted(k)
+	m.schedule(k)
+}
+
+// serveUncached answers the requests that wait here with a value of which no copy may be kept. Requests that wait at
+// other peers make them fetch their own.
+func (m *Machine) serveUncached(k *key, in Fetched) {
+	e := Entry{Term: k.term, Expire: m.now.Wall + 1, Made: k.made, Digest: Digest(in.Value), Value: in.Value}
+	m.send("", Release{k.name, k.term, true}) // Used: the origin was called in this term
+	k.wanted, k.failure = false, failure{}
+	m.setState(k, Idle, "", "fetched, not kept")
+	m.serve(k, e)
+	if m.Table.Get(k.name).Held() { // a copy from before would be served in its place, here or elsewhere
+		m.startRemoval(RemoveKeys{Scope: OneKey, Name: k.name, Until: m.now.Boot})
+	}
 	m.startCandidacyIfWanted(k)
 	m.schedule(k)
 }

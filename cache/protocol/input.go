@@ -71,6 +71,8 @@ type Fetched struct {
 	Value []byte
 	// TTL overrides the configured time to live when it is above 0.
 	TTL time.Duration
+	// NoStore: the value answers the requests that wait here, and no copy of it is kept anywhere.
+	NoStore bool
 	// Err is why there is no value; empty: there is one.
 	Err string
 	// Wait overrides the back-off after a failure when it is above 0.

@@ -105,16 +105,20 @@ func (m *Machine) forgetDead(url string, before time.Duration) {
 	}
 }
 
-// connected counts the members that can be heard, and this peer.
+// connected counts the members that can vote, and this peer.
 func (m *Machine) connected() int {
 	n := 1
 	for _, p := range m.peers {
-		if p.link == Up && !p.incompatible {
+		if p.link == Up && !p.incompatible && m.hasVote(p) {
 			n++
 		}
 	}
 	return n
 }
+
+// hasVote reports whether a peer's votes count: it has greeted, or the cluster is mixed. A peer of the original never
+// greets, and its vote binds it to nothing that a fetch of this peer could rely on.
+func (m *Machine) hasVote(p *peer) bool { return m.Mixed || p != nil && p.hello.Incarnation != 0 }
 
 func (m *Machine) hasQuorum() bool { return m.connected() >= m.members.Majority() }
 

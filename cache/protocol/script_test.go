@@ -206,7 +206,7 @@ func (s *scripted) line(words []string) {
 		if words[3] == "failed" {
 			f.Err = strings.Join(words[4:], " ")
 		} else {
-			f.Value = []byte(strings.Trim(words[3], `"`))
+			f.Value, f.NoStore = []byte(strings.Trim(words[3], `"`)), slices.Contains(words[4:], "nostore")
 		}
 		s.step(f)
 	case "raised":

@@ -87,6 +87,14 @@ func (m *Machine) get(in Get) {
 	m.startCandidacyIfWanted(k)
 }
 
+// FirstWaiter is the request that has waited the longest for a key; 0 when none waits.
+func (m *Machine) FirstWaiter(name string) Token {
+	if k := m.keys[name]; k != nil && len(k.waiters) > 0 {
+		return k.waiters[0].token
+	}
+	return 0
+}
+
 func (m *Machine) cancel(token Token) {
 	w := m.waiters[token]
 	if w == nil {

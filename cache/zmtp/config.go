@@ -23,6 +23,8 @@ type Config struct {
 	// A message that would go beyond is refused, except by an empty queue, which takes
 	// any one message.
 	Queue int
+	// Budget bounds what waits on all connections together, also of other sockets with the same one; nil: no bound.
+	Budget *Budget
 	// MaxMessage is how many bytes the frames of one message may have together; default
 	// 64 MiB. A larger message closes its connection.
 	MaxMessage int

@@ -39,6 +39,9 @@ func newConn(cfg *Config, nc net.Conn, addr string) *Conn {
 	return c
 }
 
+// Addr is where the other side comes from, or what was dialed.
+func (c *Conn) Addr() string { return c.addr }
+
 // Dropped counts the messages that Send refused because the queue was full.
 func (c *Conn) Dropped() int64 { return c.totals().Dropped }
 

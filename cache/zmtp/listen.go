@@ -130,7 +130,7 @@ func (l *Listener) accept() {
 		failures = 0
 		c := newConn(l.cfg, nc, "tcp://"+nc.RemoteAddr().String())
 		if !l.admit(c) {
-			_ = nc.Close()
+			_ = c.fail(ErrClosed)
 			continue
 		}
 		l.running.Go(func() { l.serve(c) })

@@ -25,7 +25,9 @@ type outbox struct {
 	limit   int
 	timeout time.Duration
 	sealer  *sealer
-	flusher func() // flush, made once
+	budget  *Budget
+	charged atomic.Int64 // of the budget
+	flusher func()       // flush, made once
 	dead    atomic.Bool
 	much    atomic.Bool    // more than writeChunk has gathered
 	running sync.WaitGroup // flushers
@@ -44,7 +46,10 @@ type outbox struct {
 }
 
 func (o *outbox) start(cfg *Config, nc net.Conn) {
-	o.nc, o.limit, o.timeout = nc, cfg.Queue, cfg.WriteTimeout
+	o.nc, o.limit, o.timeout, o.budget = nc, cfg.Queue, cfg.WriteTimeout, cfg.Budget
+	if o.budget != nil {
+		o.budget.add(o)
+	}
 	o.direct.start(nc)
 	o.flusher = o.flush
 	o.reading = true
@@ -52,15 +57,23 @@ func (o *outbox) start(cfg *Config, nc net.Conn) {
 
 // push queues a message.
 func (o *outbox) push(m Message) bool {
+	queued, exceeded := o.enqueue(m)
+	if exceeded {
+		o.budget.shed() // outside the lock: it closes connections
+	}
+	return queued
+}
+
+func (o *outbox) enqueue(m Message) (queued, exceeded bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.sealed {
-		return false
+		return false, false
 	}
 	waiting := len(o.queue) + o.writing
 	if size := wireSize(m, o.sealer != nil); waiting > 0 && waiting+size > o.limit {
 		o.dropped++
-		return false
+		return false, false
 	}
 	before := len(o.queue)
 	o.queue = appendMessage(o.queue, m, o.sealer)
@@ -70,7 +83,7 @@ func (o *outbox) push(m Message) bool {
 		o.much.Store(true)
 	}
 	o.startFlusher()
-	return true
+	return true, o.charge()
 }
 
 // append queues what is not a message, unless more than limit waits.
@@ -84,6 +97,7 @@ func (o *outbox) append(limit int, f func(dst []byte) []byte) {
 	o.queue = f(o.queue)
 	o.sent += int64(len(o.queue) - before)
 	o.startFlusher()
+	o.charge()
 }
 
 // startFlusher starts a flusher unless somebody is going to write anyway. It needs the lock.
@@ -151,6 +165,7 @@ func (o *outbox) writeOnce() {
 		// Rare: the socket's buffer is full.
 		o.queue = append(p[n:len(p):len(p)], o.queue...)
 		o.writing = 0
+		o.charge()
 		return
 	}
 	o.returnBuffer(p)
@@ -170,6 +185,7 @@ func (o *outbox) returnBuffer(p []byte) {
 	if cap(p) <= keptBuffer {
 		o.spare = p
 	}
+	o.charge()
 }
 
 // flush writes until nothing waits.
@@ -240,8 +256,13 @@ func (o *outbox) fail(err error) error {
 	}
 	o.sealed = true
 	err = o.err
+	first := !o.dead.Swap(true)
+	o.charge()
 	o.mu.Unlock()
-	if !o.dead.Swap(true) {
+	if first {
+		if o.budget != nil {
+			o.budget.remove(o)
+		}
 		_ = o.nc.Close()
 	}
 	return err

@@ -1,0 +1,54 @@
+package cache
+
+// turns lines up calls that wait for a place so that clients get places in turn: a client with a thousand cold keys
+// delays another client's single key by one call, not by a thousand.
+type turns struct {
+	order []any           // the clients that have calls here; the first has the next turn
+	calls map[any][]*call // by client, in order of arrival
+}
+
+func newTurns() turns { return turns{calls: map[any][]*call{}} }
+
+func (t *turns) add(c *call) {
+	if len(t.calls[c.client]) == 0 {
+		t.order = append(t.order, c.client)
+	}
+	t.calls[c.client] = append(t.calls[c.client], c)
+}
+
+// next takes out the next call that may start, or returns nil.
+func (t *turns) next(mayStart func(*call) bool) *call {
+	for range len(t.order) {
+		client := t.order[0]
+		t.order = t.order[1:]
+		c := t.take(client, mayStart)
+		if len(t.calls[client]) > 0 {
+			t.order = append(t.order, client)
+		} else {
+			delete(t.calls, client)
+		}
+		if c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// take takes out a client's first call that may start, and drops calls before it that have ended.
+func (t *turns) take(client any, mayStart func(*call) bool) *call {
+	waiting := t.calls[client]
+	kept := 0
+	for i, c := range waiting {
+		switch {
+		case c.ended:
+			continue
+		case mayStart(c):
+			t.calls[client] = append(waiting[:kept], waiting[i+1:]...)
+			return c
+		}
+		waiting[kept] = c
+		kept++
+	}
+	t.calls[client] = waiting[:kept]
+	return nil
+}
