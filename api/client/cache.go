@@ -3,8 +3,11 @@ package client
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
@@ -26,6 +29,41 @@ func setExact(key *string, inBase64 string) {
 	if exact, err := base64.StdEncoding.DecodeString(inBase64); err == nil && len(exact) > 0 {
 		*key = string(exact)
 	}
+}
+
+// CacheValue is the value of a key, as a peer gave it.
+type CacheValue struct {
+	Value        []byte
+	Term         int64
+	Made, Expire time.Time // to the second
+}
+
+// maxCacheValue is the largest value that a peer can be configured to hold.
+const maxCacheValue = 1 << 30
+
+// CacheGet returns a copy of a key's value that expires after a time, zero for any copy; or, with refresh, one that is
+// fetched now. It waits up to wait for a fetch; 0 is the server's default.
+func (c *Client) CacheGet(ctx context.Context, key string, after time.Time, refresh bool, wait time.Duration) (CacheValue, error) {
+	ctx, cancel := withTimeout(ctx, wait+payloadTimeout)
+	defer cancel()
+	query := values("refresh", refresh, "wait", max(0, wait))
+	if !after.IsZero() {
+		query.Set("max-stale", max(0, time.Since(after)).Round(time.Millisecond).String())
+	}
+	answer, err := c.send(ctx, http.MethodGet, pathOf("cache", key), query, nil)
+	if err != nil {
+		return CacheValue{}, err
+	}
+	defer answer.Body.Close()
+	value, err := io.ReadAll(io.LimitReader(answer.Body, maxCacheValue))
+	if err != nil {
+		return CacheValue{}, fmt.Errorf("client: the value did not arrive whole: %w", err)
+	}
+	out := CacheValue{Value: value}
+	out.Term, _ = strconv.ParseInt(answer.Header.Get("Understudy-Term"), 10, 64)
+	out.Made, _ = http.ParseTime(answer.Header.Get("Last-Modified"))
+	out.Expire, _ = http.ParseTime(answer.Header.Get("Expires"))
+	return out, nil
 }
 
 // CacheRefresh has a key fetched now and waits for it, for so long; 0 is the

@@ -23,28 +23,31 @@ func (a *app) cacheCommand() *cobra.Command {
 		Use:   "cache",
 		Short: "A cache of slow values, each fetched by one peer for all: serve, get, refresh, remove",
 		Long: `Peers that fetch the value of a key from its slow source once for all, and need no
-database: "cache serve" runs one. "cache get" asks at the address for clients of any peer
-(--server or $UNDERSTUDY_CACHE), the other commands over the HTTP of one peer (--http or
-$UNDERSTUDY_CACHE_HTTP).`,
-		Example: `  understudy cache serve --url tcp://127.0.0.1:7701 --api tcp://127.0.0.1:7801 --http 127.0.0.1:7600 --source-cmd './slow {key}'
-  understudy cache get customer-7 --server tcp://127.0.0.1:7801
-  understudy cache keys`,
+database: "cache serve" runs one. The other commands ask a peer over HTTP: the one at --server, else at
+$UNDERSTUDY_SERVER, else at http://` + settings.DefaultListen() + `, where "cache serve" listens by default. "cache get" can also
+ask several peers at their addresses for clients (tcp://HOST:PORT), the next one when a peer does not answer.`,
+		Example: `  understudy cache serve --url tcp://127.0.0.1:7701 --api tcp://127.0.0.1:7801 --source-cmd './slow {key}'
+  understudy cache get customer-7
+  understudy cache keys --server http://10.0.0.2:7600`,
 	}
 	c.AddCommand(a.cacheServeCommand(), a.cacheGetCommand(), a.cacheRefreshCommand(), a.cacheRemoveCommand(),
 		a.cacheKeysCommand(), a.cachePeersCommand(), a.cacheWatchCommand(), a.cacheKeygenCommand())
 	return c
 }
 
-// cacheHTTP is how the commands that ask over HTTP reach a peer.
+// cacheHTTP is how commands ask a peer over HTTP.
 type cacheHTTP struct {
-	url, tokenFile string
-	wait           time.Duration
+	*app
+	command *cobra.Command
+	url     string // --http, the former name of --server
+	wait    time.Duration
 }
 
-func (h *cacheHTTP) register(c *cobra.Command) {
-	f := c.PersistentFlags()
-	f.StringVar(&h.url, "http", "", "`URL` of a peer's HTTP (default $UNDERSTUDY_CACHE_HTTP, else http://"+settings.DefaultListen()+")")
-	f.StringVar(&h.tokenFile, "token-file", "", "send the token in this `FILE` (default: that in $UNDERSTUDY_TOKEN, if any)")
+func (a *app) cacheHTTP(c *cobra.Command) *cacheHTTP {
+	h := &cacheHTTP{app: a, command: c}
+	c.PersistentFlags().StringVar(&h.url, "http", "", "former name of --server")
+	_ = c.PersistentFlags().MarkHidden("http")
+	return h
 }
 
 func (h *cacheHTTP) registerWait(c *cobra.Command, d time.Duration, what string) {
@@ -60,10 +63,13 @@ func (h *cacheHTTP) client() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	url := cmp.Or(h.url, os.Getenv("UNDERSTUDY_CACHE_HTTP"), "http://"+settings.DefaultListen())
+	url := cmp.Or(h.url, os.Getenv("UNDERSTUDY_CACHE_HTTP"), h.serverURL, "http://"+settings.DefaultListen())
+	if h.command.Flags().Changed("server") {
+		url = h.serverURL
+	}
 	c, err := client.New(client.Config{URL: url, Token: token})
 	if err != nil {
-		return nil, usererr.Errorf("--http: %v", err)
+		return nil, usererr.Errorf("--server: %v", err)
 	}
 	return c, nil
 }
@@ -80,14 +86,14 @@ func (h *cacheHTTP) ask(ctx context.Context, f func(context.Context, *client.Cli
 }
 
 func (a *app) cacheRefreshCommand() *cobra.Command {
-	var h cacheHTTP
+	var h *cacheHTTP
 	c := &cobra.Command{
 		Use:   "refresh KEY",
 		Short: "Have a value fetched now, though its copy is fresh",
 		Long: `Have a value fetched now, though a fresh copy is there, and wait for it. If a fetch is under
 way, that is the one.`,
 		Example: `  understudy cache refresh customer-7
-  understudy cache refresh customer-7 --http https://10.0.0.1:7600 --token-file token`,
+  understudy cache refresh customer-7 --server https://10.0.0.1:7600 --token-file token`,
 		Args: exactly("KEY"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return h.ask(c.Context(), func(ctx context.Context, peer *client.Client) error {
@@ -100,7 +106,7 @@ way, that is the one.`,
 			})
 		},
 	}
-	h.register(c)
+	h = a.cacheHTTP(c)
 	h.registerWait(c, 10*time.Second, "the value")
 	return c
 }
@@ -123,7 +129,7 @@ func (a *app) tellWaiting(ctx context.Context, key string) (stop func()) {
 }
 
 func (a *app) cacheRemoveCommand() *cobra.Command {
-	var h cacheHTTP
+	var h *cacheHTTP
 	var prefix string
 	var all bool
 	c := &cobra.Command{
@@ -169,7 +175,7 @@ removes when it is back; how many have confirmed is printed.`,
 	}
 	c.Flags().StringVar(&prefix, "prefix", "", "remove all keys that begin with `P`")
 	c.Flags().BoolVar(&all, "all", false, "remove every key")
-	h.register(c)
+	h = a.cacheHTTP(c)
 	h.registerWait(c, callTimeout, "the peers to confirm")
 	return c
 }
@@ -183,7 +189,7 @@ func (a *app) printRemoved(what string, confirmed, of int) error {
 }
 
 func (a *app) cacheKeysCommand() *cobra.Command {
-	var h cacheHTTP
+	var h *cacheHTTP
 	var prefix, after string
 	var limit int
 	c := &cobra.Command{
@@ -215,7 +221,7 @@ fetches).`,
 	c.Flags().StringVar(&prefix, "prefix", "", "only keys that begin with `P`")
 	c.Flags().StringVar(&after, "after", "", "only keys after this `KEY`")
 	c.Flags().IntVarP(&limit, "limit", "n", 100, "list at most this many")
-	h.register(c)
+	h = a.cacheHTTP(c)
 	return c
 }
 

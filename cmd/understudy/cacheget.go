@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -34,12 +36,15 @@ func (a *app) cacheGetCommand() *cobra.Command {
 		Use:   "get KEY",
 		Short: "Print the value of a key; exit 3 if there is none",
 		Long: `Print the value of a key as it is. Any copy will do, however stale, unless --after says
-otherwise; without one the command waits, which is printed to standard error. The servers
-are asked in turn: the next when one does not answer.
+otherwise; without one the command waits, which is printed to standard error.
+
+--server is the URL of a peer's HTTP, or the address for clients of a peer (tcp://HOST:PORT). Several such addresses are
+asked in turn: the next when one does not answer.
 
 --after now asks for a fresh copy; a time that has passed, such as 2026-01-02T03:04:05Z or 10m
 (ten minutes ago), for one that expires later than that.`,
-		Example: `  understudy cache get customer-7 --server tcp://127.0.0.1:7801 --server tcp://127.0.0.1:7802
+		Example: `  understudy cache get customer-7
+  understudy cache get customer-7 --server tcp://127.0.0.1:7801 --server tcp://127.0.0.1:7802
   UNDERSTUDY_CACHE=tcp://127.0.0.1:7801 understudy cache get customer-7 --after now -o json`,
 		Args: exactly("KEY"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -47,11 +52,16 @@ are asked in turn: the next when one does not answer.
 			if err != nil {
 				return err
 			}
-			return a.cacheGet(c.Context(), cfg, args[0], o, f.output)
+			cfg.Log = a.Log
+			get := tcpGetter(cfg)
+			if f.overHTTP() {
+				get = httpGetter(cfg.Servers[0], a.tokenFile, f.timeout)
+			}
+			return a.cacheGet(c.Context(), get, args[0], o, f.output)
 		},
 	}
 	fs := c.Flags()
-	fs.StringArrayVar(&f.servers, "server", nil, "`ADDRESS` for clients of a peer, tcp://HOST:PORT; repeat it for more (default $UNDERSTUDY_CACHE, with commas between them)")
+	fs.StringArrayVar(&f.servers, "server", nil, "`URL` of a peer's HTTP, or tcp://HOST:PORT, its address for clients; repeat that for more (default $UNDERSTUDY_CACHE, with commas between them, else $UNDERSTUDY_SERVER, else http://"+settings.DefaultListen()+")")
 	fs.StringVar(&f.after, "after", "", "only a copy that expires after this `TIME`: now, 10m (ago) or 2026-01-02T03:04:05Z")
 	fs.BoolVar(&f.refresh, "refresh", false, "have it fetched now, though a fresh copy is there")
 	fs.DurationVar(&f.timeout, "timeout", callTimeout, "wait this long for the value")
@@ -62,17 +72,20 @@ are asked in turn: the next when one does not answer.
 }
 
 func (f *cacheGetFlags) complete(now time.Time) (cfg client.Config, o client.Options, err error) {
-	cfg = client.Config{Servers: f.servers, Timeout: f.timeout}
-	if len(cfg.Servers) == 0 {
+	if len(f.servers) == 0 {
 		for addr := range strings.SplitSeq(os.Getenv("UNDERSTUDY_CACHE"), ",") {
 			if addr = strings.TrimSpace(addr); addr != "" {
-				cfg.Servers = append(cfg.Servers, addr)
+				f.servers = append(f.servers, addr)
 			}
 		}
 	}
-	if len(cfg.Servers) == 0 {
-		return cfg, o, usererr.Errorf("which servers? Give --server tcp://HOST:PORT, or set UNDERSTUDY_CACHE")
+	if len(f.servers) == 0 {
+		f.servers = []string{cmp.Or(os.Getenv("UNDERSTUDY_CACHE_HTTP"), os.Getenv("UNDERSTUDY_SERVER"), "http://"+settings.DefaultListen())}
 	}
+	if f.overHTTP() && len(f.servers) > 1 {
+		return cfg, o, usererr.Errorf("--server %s: over HTTP one peer is asked; several are asked at their addresses for clients, tcp://HOST:PORT", f.servers[0])
+	}
+	cfg = client.Config{Servers: f.servers, Timeout: f.timeout, MaxValue: largestValue}
 	if f.output != "raw" && f.output != "json" {
 		return cfg, o, usererr.Errorf("-o %q: the formats are raw and json", f.output)
 	}
@@ -86,6 +99,46 @@ func (f *cacheGetFlags) complete(now time.Time) (cfg client.Config, o client.Opt
 	cfg.Curve, err = f.curve()
 	return cfg, o, err
 }
+
+// largestValue is what --max-value of a peer permits at most.
+const largestValue = 1 << 30
+
+// overHTTP reports whether a URL of HTTP is among the servers.
+func (f *cacheGetFlags) overHTTP() bool {
+	return slices.ContainsFunc(f.servers, func(s string) bool { return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://") })
+}
+
+// cacheGetter asks a peer for a key, over its own protocol or HTTP.
+type cacheGetter func(ctx context.Context, key string, o client.Options) (client.Item, error)
+
+func tcpGetter(cfg client.Config) cacheGetter {
+	return func(ctx context.Context, key string, o client.Options) (client.Item, error) {
+		c, err := client.New(cfg)
+		if err != nil {
+			return client.Item{}, err
+		}
+		defer c.Close()
+		return c.Get(ctx, key, o)
+	}
+}
+
+func httpGetter(server, tokenFile string, wait time.Duration) cacheGetter {
+	return func(ctx context.Context, key string, o client.Options) (client.Item, error) {
+		token, err := tokenIn(tokenFile)
+		if err != nil {
+			return client.Item{}, err
+		}
+		peer, err := httpclient.New(httpclient.Config{URL: server, Token: token})
+		if err != nil {
+			return client.Item{}, usererr.Errorf("--server: %v", err)
+		}
+		v, err := peer.CacheGet(ctx, key, o.After, o.Refresh, min(wait, longestWait))
+		return client.Item{Value: v.Value, Term: v.Term, Made: v.Made, Expire: v.Expire}, err
+	}
+}
+
+// longestWait is what a server lets a request for a value wait.
+const longestWait = 5 * time.Minute
 
 // afterTime reads --after; the zero time takes any copy.
 func afterTime(text string, now time.Time) (time.Time, error) {
@@ -129,15 +182,9 @@ func (f *cacheGetFlags) curve() (*client.Curve, error) {
 	return out, nil
 }
 
-func (a *app) cacheGet(ctx context.Context, cfg client.Config, key string, o client.Options, output string) error {
-	cfg.Log = a.Log
-	c, err := client.New(cfg)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (a *app) cacheGet(ctx context.Context, get cacheGetter, key string, o client.Options, output string) error {
 	stop := a.tellWaiting(ctx, key)
-	item, err := c.Get(ctx, key, o)
+	item, err := get(ctx, key, o)
 	stop()
 	if err != nil {
 		return err

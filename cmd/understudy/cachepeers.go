@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) cachePeersCommand() *cobra.Command {
-	var h cacheHTTP
+	var h *cacheHTTP
 	c := &cobra.Command{
 		Use:   "peers",
 		Short: "Show the cluster as a peer sees it",
@@ -28,7 +28,7 @@ The members are configured: to add or remove one, change the list (peers in the 
 at every peer, one after another, and wait until LIST says "same" everywhere before the next
 change. Peers whose lists differ by more than one member ignore each other.`,
 		Example: `  understudy cache peers
-  understudy cache peers --http http://10.0.0.2:7600 -o json`,
+  understudy cache peers --server http://10.0.0.2:7600 -o json`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usererr.Errorf("%q is not a command of %q: members are configured (peers in the file, --peer); change the list at every peer, one member at a time", args[0], c.CommandPath())
@@ -45,7 +45,7 @@ change. Peers whose lists differ by more than one member ignore each other.`,
 			})
 		},
 	}
-	h.register(c)
+	h = a.cacheHTTP(c)
 	return c
 }
 
@@ -84,7 +84,7 @@ func (a *app) printCluster(v apitype.CacheCluster) error {
 }
 
 func (a *app) cacheWatchCommand() *cobra.Command {
-	var h cacheHTTP
+	var h *cacheHTTP
 	var prefix string
 	c := &cobra.Command{
 		Use:   "watch",
@@ -104,7 +104,7 @@ is printed to standard error.`,
 		},
 	}
 	c.Flags().StringVar(&prefix, "prefix", "", "only keys that begin with `P`")
-	h.register(c)
+	h = a.cacheHTTP(c)
 	return c
 }
 

@@ -34,8 +34,8 @@ peers is connected, at most one of them fetches a key at a time.
 When the process of a peer that fetches ends, another takes over at once; when it is silent,
 within the announce timeout. Without a majority no peer fetches; existing copies are still served.
 
-Peers talk to each other at --url, clients ask at --api ("cache get"), and with --http any
-program asks over HTTP: GET /v1/cache/KEY. There is the page, too. Addresses that other hosts
+Peers talk to each other at --url, clients ask at --api, and any program asks over HTTP at --http:
+GET /v1/cache/KEY. There is the page, too, and the other cache commands ask there. Addresses that other hosts
 reach need CURVE keys ("cache keygen"), or --insecure. Callers over HTTP have the limits that a server
 has by default.
 
@@ -60,7 +60,7 @@ SIGINT, SIGTERM and SIGHUP stop it: fetches under way are given up, and the othe
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP)
 			defer stop()
 			a.warnOfExposed(&f.Cache, &f.http)
-			return server.RunCache(ctx, &a.Host, &f.Cache, &f.http)
+			return server.RunCache(ctx, &a.Host, &f.Cache, &f.http, !c.Flags().Changed("http"))
 		},
 	}
 	f.register(c)
@@ -73,7 +73,7 @@ func (f *cacheServeFlags) register(c *cobra.Command) {
 	fs.StringVar(&f.sourceCmd, "source-cmd", "", "fetch values with this `COMMAND`, run without a shell; {key} in it is the key")
 	fs.StringArrayVar(&f.headers, "source-header", nil, "send this header to the source URL, `'NAME: VALUE'`; repeat for more")
 	fs.StringArrayVar(&f.curvePeers, "curve-peer", nil, "public key of a peer, `URL=KEY`; repeat for each other peer, including peers to be added later")
-	fs.StringVar(&f.http.Listen, "http", "", "serve HTTP, the page and /metrics on this `ADDRESS`, HOST:PORT (default: not at all)")
+	fs.StringVar(&f.http.Listen, "http", settings.DefaultListen(), "serve HTTP, the page and /metrics on this `ADDRESS`, HOST:PORT; empty: not at all")
 	strictyaml.Bind(fs, &f.Cache)
 	strictyaml.Bind(fs, &f.origin)
 	strictyaml.Bind(fs, &f.http, "token_file", "tls_cert", "tls_key", "behind_tls")

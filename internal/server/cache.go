@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"syscall"
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
@@ -66,15 +67,21 @@ func (s *servedCache) close() {
 	}
 }
 
-// RunCache runs a peer, and HTTP if http says where, until ctx ends. It needs no store.
-func RunCache(ctx context.Context, h *instance.Host, c *settings.Cache, http *settings.Server) error {
+// RunCache runs a peer, and HTTP if http says where, until ctx ends. It needs no store. With byDefault, nobody asked for
+// HTTP at that address: the peer runs without it if the address is taken, as by another peer on this host.
+func RunCache(ctx context.Context, h *instance.Host, c *settings.Cache, http *settings.Server, byDefault bool) error {
 	var front *entrance
 	if http.Listen != "" {
 		var err error
-		if front, err = openEntrance(http, "the peer is loading what it has stored", h.Log); err != nil {
+		front, err = openEntrance(http, "the peer is loading what it has stored", h.Log)
+		switch {
+		case byDefault && errors.Is(err, syscall.EADDRINUSE):
+			h.Log.Warn("no HTTP: the default address is taken; give another one with --http", "address", http.Listen)
+		case err != nil:
 			return err
+		default:
+			defer front.Close(ctx)
 		}
-		defer front.Close(ctx)
 	}
 	peer, err := newCache(h.Log, c)
 	if err != nil {
