@@ -19,6 +19,7 @@ type Dispatcher struct {
 	clock   lease.Clock
 	log     *slog.Logger
 	m       *machine
+	report  *reporter
 	session *lease.ActiveSession // that the machine works under
 
 	sendTasks chan sendTask
@@ -43,6 +44,13 @@ func New(cfg Config) (*Dispatcher, error) {
 		// Room for everything that can be in flight at once: a goroutine that reports
 		// must not wait for a runner that has returned.
 		events: make(chan func(time.Duration), 4*cfg.Concurrency+8),
+	}
+	d.report = newReporter(d.log, cfg.Target.Name())
+	d.m.onRecorded = func(id string, r Result) {
+		d.report.recorded(id, r)
+		if cfg.OnRecorded != nil {
+			cfg.OnRecorded(r)
+		}
 	}
 	d.publishStats()
 	return d, nil
@@ -91,6 +99,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	var giveUp <-chan time.Time
 	for !d.m.isDone() {
 		now := d.clock.Now()
+		d.report.tick(now)
 		r.execute(d.m.step(now))
 		if now >= d.published+publishEvery {
 			d.published = now
@@ -139,7 +148,9 @@ const stopTimeout = 5 * time.Second
 // handleEvents applies an event and those that have arrived meanwhile.
 func (d *Dispatcher) handleEvents(f func(time.Duration)) {
 	for {
-		f(d.clock.Now())
+		now := d.clock.Now()
+		d.report.tick(now)
+		f(now)
 		select {
 		case f = <-d.events:
 		default:
@@ -291,10 +302,11 @@ func (r run) callStore(f func(context.Context) func(time.Duration)) {
 func (d *Dispatcher) logStoreError(doing string, err error) error {
 	switch {
 	case err == nil:
+		d.report.store.succeed(d.report.now)
 	case errors.Is(err, lease.ErrLapsed):
 		d.log.Debug("the session has lapsed", "doing", doing)
 	default:
-		d.log.Warn("request to the store failed; trying again", "doing", doing, "err", err)
+		d.report.store.fail(d.report.now, "doing", doing, "err", err)
 	}
 	return err
 }

@@ -122,7 +122,7 @@ func (m *machine) handleExchange(now time.Duration, x *exchangeRequest, out Exch
 		return
 	}
 	for i, r := range x.results {
-		m.handleReceipt(r, i < len(out.Receipts) && out.Receipts[i].Accepted)
+		m.handleReceipt(now, r, i < len(out.Receipts) && out.Receipts[i].Accepted)
 	}
 	started := make(map[string]Assignment, len(out.Begun))
 	for _, a := range out.Begun {
@@ -147,7 +147,7 @@ func (m *machine) handleExchange(now time.Duration, x *exchangeRequest, out Exch
 	}
 }
 
-func (m *machine) handleReceipt(r unrecordedResult, accepted bool) {
+func (m *machine) handleReceipt(now time.Duration, r unrecordedResult, accepted bool) {
 	if !accepted {
 		// What this instance knew of the key is wrong; the next start shows what is
 		// right.
@@ -157,8 +157,11 @@ func (m *machine) handleReceipt(r unrecordedResult, accepted bool) {
 	}
 	m.observed.Recorded[r.result.State]++
 	r.slot.state = r.result.State
-	if m.cfg.OnRecorded != nil {
-		m.cfg.OnRecorded(r.result)
+	if r.result.After == RetryLater {
+		m.retries.add(now + r.result.Wait)
+	}
+	if m.onRecorded != nil {
+		m.onRecorded(r.slot.assignment.ID, r.result)
 	}
 }
 

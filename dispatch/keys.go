@@ -1,6 +1,9 @@
 package dispatch
 
 import (
+	"maps"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
@@ -14,11 +17,12 @@ func (m *machine) shouldClaim(now time.Duration) bool {
 	if m.session == "" || m.stopping || m.room() <= 0 {
 		return false
 	}
-	return m.woken || now >= m.claimAt
+	return m.woken || now >= m.claimAt || now >= m.retries.next()
 }
 
-func (m *machine) claimRequest() *claim.ClaimRequest {
+func (m *machine) claimRequest(now time.Duration) *claim.ClaimRequest {
 	m.woken = false
+	m.retries.drop(now)
 	room := m.room()
 	return &claim.ClaimRequest{
 		Space: Space(m.cfg.Name), Session: m.session, Limit: room, Fresh: m.share.Fresh(room), Linger: claim.Linger,
@@ -100,6 +104,66 @@ func (m *machine) releaseReady(n int, may func(*slot) bool) (released int) {
 		}
 	}
 	return released
+}
+
+// dueTimes are when keys that were released for a later attempt are due: the queue is then claimed from at once, and not
+// when its next poll comes. They are hints, and bounded: past maxDueTimes the poll is good enough.
+type dueTimes []time.Duration
+
+const maxDueTimes = 1000
+
+func (d *dueTimes) add(at time.Duration) {
+	if len(*d) < maxDueTimes {
+		i, _ := slices.BinarySearch(*d, at)
+		*d = slices.Insert(*d, i, at)
+	}
+}
+
+// next is when the first is due.
+func (d dueTimes) next() time.Duration {
+	if len(d) == 0 {
+		return math.MaxInt64
+	}
+	return d[0]
+}
+
+// drop forgets those that are due.
+func (d *dueTimes) drop(now time.Duration) {
+	i, _ := slices.BinarySearch(*d, now+1)
+	*d = slices.Delete(*d, 0, i)
+}
+
+// refusals are messages whose address refused them for good the last time, by key. What another instance is answered
+// meanwhile is not known here: a message is refused a little longer then.
+type refusals map[string]refusal
+
+type refusal struct {
+	seq         int64
+	since, last time.Duration
+}
+
+// maxRefusals bounds what is remembered; what is beyond is tried as often as any other message.
+const maxRefusals = 10000
+
+// note returns for how long the message has been refused without another answer in between.
+func (r refusals) note(now time.Duration, a Assignment, refused bool) time.Duration {
+	if !refused {
+		delete(r, a.Key)
+		return 0
+	}
+	at, known := r[a.Key]
+	if !known && len(r) >= maxRefusals {
+		maps.DeleteFunc(r, func(_ string, at refusal) bool { return now > at.last+2*refusedLimit })
+	}
+	switch {
+	case !known && len(r) >= maxRefusals:
+		return 0
+	case at.seq != a.Seq || now > at.last+2*refusedLimit: // another message, or it was elsewhere for long
+		at = refusal{seq: a.Seq, since: now}
+	}
+	at.last = now
+	r[a.Key] = at
+	return now - at.since
 }
 
 // handleRelease applies the store's answer to a release.

@@ -37,6 +37,8 @@ type machine struct {
 
 	share         claim.Share
 	unknownKeys   keyFinder
+	retries       dueTimes
+	refusals      refusals
 	joinAt        time.Duration
 	claimAt       time.Duration
 	claimPause    time.Duration // pause between claims while work goes on
@@ -48,6 +50,7 @@ type machine struct {
 	pollsInFlight int           // status queries in flight
 	pollAt        time.Duration // when the first of them is due
 	observed      Stats
+	onRecorded    func(id string, r Result)
 }
 
 // ref names a claim: a key may be claimed again while a step under an older claim
@@ -139,7 +142,7 @@ const (
 func newMachine(cfg Config) *machine {
 	return &machine{
 		cfg: cfg, rule: cfg.rule(), window: cfg.Windows.Second,
-		slots: map[ref]*slot{}, claimPause: claimBusy, limiter: limiter{rate: cfg.Rate},
+		slots: map[ref]*slot{}, refusals: refusals{}, claimPause: claimBusy, limiter: limiter{rate: cfg.Rate},
 		observed: Stats{Queue: cfg.Name, Target: cfg.Target.Name(), Recorded: map[State]int64{}},
 	}
 }
@@ -263,7 +266,7 @@ func (m *machine) nextRequest(now time.Duration) (effect, requestKind) {
 	case shouldExchange && (m.last != requestExchange || !shouldClaim):
 		return effect{exchange: m.nextExchange(now)}, requestExchange
 	case shouldClaim:
-		return effect{claimKeys: m.claimRequest()}, requestClaim
+		return effect{claimKeys: m.claimRequest(now)}, requestClaim
 	case len(m.toRelease) > 0:
 		return effect{release: m.nextRelease()}, requestRelease
 	case shouldExchange:
@@ -325,7 +328,7 @@ func (m *machine) nextWake(now time.Duration) time.Duration {
 	if m.session != "" && !m.stopping {
 		at = min(at, m.joinAt)
 		if m.room() > 0 {
-			at = min(at, m.claimAt)
+			at = min(at, m.claimAt, m.retries.next())
 		}
 		if m.cfg.Rate > 0 && m.counts[ready] > 0 && m.startBudget() > 0 {
 			at = min(at, m.limiter.next(now))

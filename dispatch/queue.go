@@ -39,6 +39,10 @@ type Assignment struct {
 	// Doubtful: an earlier attempt may have arrived, and the target could not
 	// say. A dispatcher sets it, not a store.
 	Doubtful bool
+	// Age of the message since it was enqueued.
+	Age time.Duration
+	// Refused is for how long its address has refused it for good. A dispatcher sets it, not a store.
+	Refused time.Duration
 	// Code and Detail of that submission, when the work is Resolve: why the outcome is unknown.
 	Code   int
 	Detail string

@@ -28,6 +28,8 @@ type Backoff struct {
 	// Attempts after which a message has failed for good. Default 500, which is
 	// some eight hours of pauses. Negative: never.
 	Attempts int
+	// MaxAge: a message that fails has failed for good when it was enqueued longer ago. 0: whatever its age.
+	MaxAge time.Duration
 }
 
 // WithDefaults fills what is zero.
@@ -42,6 +44,9 @@ func (r Backoff) WithDefaults() Backoff {
 func (r Backoff) Validate() error {
 	if r.Initial < 0 || r.Max < r.Initial {
 		return fmt.Errorf("%w: pauses of %v to %v between attempts", lease.ErrInvalid, r.Initial, r.Max)
+	}
+	if r.MaxAge < 0 {
+		return fmt.Errorf("%w: a maximum age of %v", lease.ErrInvalid, r.MaxAge)
 	}
 	return nil
 }
@@ -101,7 +106,10 @@ func (r Rule) Classify(a Assignment, answer Answer, jitter float64) (out Result)
 		if a.Doubtful {
 			s = Unknown // this attempt was not taken; the one before may have been
 		}
-		r.retryLater(&out, s, answer.RetryAfter, jitter)
+		r.retryLater(a, &out, s, answer.RetryAfter, jitter)
+		if out.After == RetryLater && a.Refused >= refusedLimit {
+			r.deadLetter(&out)
+		}
 	case NotFound:
 		r.classifyNotFound(a, &out, jitter)
 	default:
@@ -128,12 +136,12 @@ func (out *Result) explain(a Assignment, answer Answer) {
 	out.Detail = CutDetail(out.Detail)
 }
 
-// retryLater schedules the next attempt, until the attempts run out. The target's
+// retryLater schedules the next attempt, until the attempts run out or the message is too old. The target's
 // Retry-After can only lengthen the pause.
-func (r Rule) retryLater(out *Result, s State, retryAfter time.Duration, jitter float64) {
+func (r Rule) retryLater(a Assignment, out *Result, s State, retryAfter time.Duration, jitter float64) {
 	out.State, out.After = s, RetryLater
 	out.Wait = max(r.Retry.Pause(out.Attempt, jitter), min(retryAfter, maxRetryAfter))
-	if r.Retry.Attempts > 0 && out.Attempt >= r.Retry.Attempts {
+	if r.Retry.Attempts > 0 && out.Attempt >= r.Retry.Attempts || r.Retry.MaxAge > 0 && a.Age >= r.Retry.MaxAge {
 		out.Wait = 0
 		r.giveUp(out)
 	}
@@ -146,16 +154,34 @@ const minStatusPause = time.Second
 // for days.
 const maxRetryAfter = time.Hour
 
-// giveUp ends the attempts. Unknown never becomes failed: that would claim that the
-// message had no effect.
+// refusedLimit is how long an address is tried that will not take a message, ever: as long as a receiver is gone
+// while a new version of it is put in place.
+const refusedLimit = 5 * time.Minute
+
+// giveUp ends the attempts. An unknown outcome becomes failed only if the queue's owner lets failures pass: the message
+// may have had its effect.
 func (r Rule) giveUp(out *Result) {
-	if out.State == Unknown {
+	switch {
+	case r.OnFailure == OnFailureSkip:
+		r.deadLetter(out)
+	case out.State == Unknown:
 		r.blockUnresolved(out)
-		return
+	default:
+		out.State, out.After = Failed, Block
 	}
-	out.State, out.After = Failed, Block
-	if r.OnFailure == OnFailureSkip {
-		out.After = Next
+}
+
+// deadLetter ends the attempts and lets the key go on, unless the queue's owner says that nothing may overtake, or the
+// message may have had an effect at a target where that decides.
+func (r Rule) deadLetter(out *Result) {
+	out.Wait = 0
+	switch {
+	case out.State == Unknown && !r.Semantics.Resend:
+		r.blockUnresolved(out)
+	case r.OnFailure == OnFailureBlock:
+		out.State, out.After = Failed, Block
+	default:
+		out.State, out.After = Failed, Next
 	}
 }
 
@@ -166,7 +192,7 @@ func (r Rule) classifyUncertain(a Assignment, out *Result, retryAfter time.Durat
 	case a.Work == Poll && r.Semantics.HasStatus:
 		out.State, out.After = Pending, Hold
 	case r.Semantics.HasStatus || r.Semantics.Resend:
-		r.retryLater(out, Unknown, retryAfter, jitter)
+		r.retryLater(a, out, Unknown, retryAfter, jitter)
 		if a.Work == Resolve && out.After == RetryLater {
 			out.Wait = max(out.Wait, minStatusPause) // a query is not an attempt: its pause does not grow
 		}

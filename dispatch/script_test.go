@@ -122,7 +122,7 @@ func (s *scripted) input(words []string) {
 	case "answer":
 		slot := s.sent[words[1]]
 		delete(s.sent, words[1])
-		m.handleAnswer(slot, slot.assignment, answer(words[2:]), time.Second)
+		m.handleAnswer(s.now, slot, slot.assignment, answer(words[2:]), time.Second)
 	case "polled":
 		group := s.polls[0]
 		s.polls = s.polls[1:]

@@ -31,7 +31,12 @@ func (d *Dispatcher) runSender(ctx context.Context) {
 		case task = <-d.sendTasks:
 		}
 		a, answer, took := d.submit(ctx, task.a)
-		d.events <- func(time.Duration) { d.m.handleAnswer(task.slot, a, answer, took) }
+		d.events <- func(now time.Duration) {
+			if !d.m.stopping {
+				d.report.answered(a, answer)
+			}
+			d.m.handleAnswer(now, task.slot, a, answer, took)
+		}
 	}
 }
 
@@ -98,5 +103,10 @@ func (d *Dispatcher) pollStatus(ctx context.Context, group []*slot, as []Assignm
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.SubmitTimeout)
 	defer cancel()
 	answers := d.queryStatus(ctx, as)
-	d.events <- func(now time.Duration) { d.m.handlePollAnswers(now, group, answers) }
+	d.events <- func(now time.Duration) {
+		if !d.m.stopping {
+			d.report.polled(answers)
+		}
+		d.m.handlePollAnswers(now, group, answers)
+	}
 }

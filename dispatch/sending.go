@@ -39,10 +39,11 @@ func (m *machine) sendDeadline(s *slot) time.Duration {
 
 // handleAnswer classifies the answer to a submission, or to the status query before it;
 // a is the assignment as it was carried out.
-func (m *machine) handleAnswer(s *slot, a Assignment, answer Answer, took time.Duration) {
+func (m *machine) handleAnswer(now time.Duration, s *slot, a Assignment, answer Answer, took time.Duration) {
 	m.observed.Submissions++
 	m.observed.Latency += took
 	m.fast = took < fastAnswer
+	a.Refused = m.refusals.note(now, a, answer.Permanent)
 	s.assignment = a
 	r := m.rule.Classify(a, answer, m.cfg.Jitter())
 	if a.Work == Send && r.State == Unknown && r.After == RetryLater && !answer.RequestEnded && !m.rule.Semantics.Deduplicates {

@@ -54,6 +54,8 @@ type Answer struct {
 	// RequestEnded, of an Uncertain submission: the target has finished with the
 	// request, so that it cannot take effect later than now.
 	RequestEnded bool
+	// Permanent, of a Misconfigured one: what has this address will not take the message, however often it is sent.
+	Permanent bool
 	// RetryAfter is when the target asked to be tried again; 0 when it did not say.
 	RetryAfter time.Duration
 	Link       string // where its status can be queried

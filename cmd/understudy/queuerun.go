@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/server"
 	"github.com/understudy-ha/understudy/internal/settings"
@@ -141,6 +142,12 @@ func (f *queueRunFlags) complete(args []string) error {
 	}
 	if (h.AtMostOnce || h.Recognises) && (f.Sawtooth != nil || f.Scabbard != nil) {
 		return usererr.Errorf("--never-twice and --recognises belong to --webhook and --exec: what a ledger does with a message that it is sent twice is known")
+	}
+	if f.Concurrency == 0 {
+		return usererr.Errorf("--concurrency 0 delivers nothing; use 1 to %d", claim.MaxKeys)
+	}
+	if f.Keep == 0 {
+		return usererr.Errorf("--keep 0s would lose the history of every message; use a longer time, or a negative one to keep messages for ever")
 	}
 	if err := lease.NewInstance(f.name, "").Validate(); err != nil {
 		return err

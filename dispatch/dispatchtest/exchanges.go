@@ -196,7 +196,11 @@ func testHoldTakenOver(b *bench) {
 	// The target forgot it: it is sent again.
 	r := result(poll, dispatch.Delayed, dispatch.RetryLater)
 	b.settles(next, r)
-	b.is(b.starts(next, "k"), dispatch.Send, "1", 2)
+	again := b.starts(next, "k")
+	b.is(again, dispatch.Send, "1", 2)
+	if again.Age < timing.Timeout || again.Age > time.Hour {
+		b.Errorf("it was enqueued %v ago", again.Age)
+	}
 }
 
 // testHoldGivenUp: what a target has is in no step, and yet may become unknown,

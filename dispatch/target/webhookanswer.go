@@ -33,6 +33,7 @@ func (w *Webhook) classify(r reply, attempt int, now time.Time) dispatch.Answer 
 	}
 	a.Outcome, a.Detail = webhookOutcome(r, attempt, hasAfter), errorText(r)
 	a.RequestEnded = requestEnded(r.status)
+	a.Permanent = isPermanent(r.status)
 	return a
 }
 
@@ -47,6 +48,7 @@ func accepted(a dispatch.Answer, base *url.URL, link string) dispatch.Answer {
 
 func redirected(a dispatch.Answer, h http.Header) dispatch.Answer {
 	a.Outcome = OutcomeOf(a.Code)
+	a.Permanent = isPermanent(a.Code)
 	a.Detail = statusText(a.Code) + ": redirects are not followed"
 	if to := h.Get("Location"); to != "" {
 		a.Detail += "; it names " + untrusted.Words(to)
@@ -94,6 +96,16 @@ func OutcomeOf(status int) dispatch.Outcome {
 		return dispatch.Misconfigured
 	}
 	return dispatch.Uncertain
+}
+
+// isPermanent reports that an address answers like this because nothing is there that takes messages.
+func isPermanent(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusPermanentRedirect, http.StatusNotFound, http.StatusMethodNotAllowed,
+		http.StatusGone, http.StatusNotImplemented:
+		return true
+	}
+	return false
 }
 
 // requestEnded reports that the receiver has finished with the request. Other statuses may come from a proxy that has

@@ -79,8 +79,7 @@ func newDispatcher(ctx context.Context, h *instance.Host, queues store.Queues, k
 	d, err := dispatch.New(dispatch.Config{
 		Name: q.Queue, Keeper: k, Claims: queues.Claims(), Queue: queues.Queue(), Target: to,
 		Windows: q.Windows(), SubmitTimeout: q.Deadline(), Concurrency: q.Concurrency, Rate: q.Rate,
-		OnFailure: dispatch.OnFailure(q.OnFailure), KeepFor: time.Duration(q.Keep), Logger: h.Log,
-		OnRecorded: (&refusals{log: h.Log, queue: q.Queue}).logRefusal,
+		OnFailure: dispatch.OnFailure(q.OnFailure), Retry: q.Backoff(), KeepFor: q.Keep, Logger: h.Log,
 	})
 	if err != nil {
 		return nil, err

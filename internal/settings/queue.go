@@ -31,6 +31,10 @@ type Queue struct {
 	Concurrency   int           `yaml:"concurrency" default:"64" help:"submissions in flight at once"`
 	Rate          float64       `yaml:"rate" help:"start at most this many submissions per second (default: no limit)"`
 	OnFailure     string        `yaml:"on_failure" help:"after a permanent failure, block the key or skip the message (default: skip what the target judged invalid, else block)"`
+	Attempts      int           `yaml:"attempts" default:"500" help:"give up on a message after so many attempts (500: about eight hours); negative: never"`
+	RetryInitial  time.Duration `yaml:"retry_initial" more:"yes" default:"250ms" help:"pause after the first attempt that failed; doubles with each attempt"`
+	RetryMax      time.Duration `yaml:"retry_max" more:"yes" default:"1m" help:"longest pause between two attempts"`
+	MaxAge        time.Duration `yaml:"max_age" more:"yes" help:"give up on a message that fails this long after it was enqueued (default: whatever its age)"`
 	Keep          time.Duration `yaml:"keep" more:"yes" default:"168h" help:"keep finished messages this long; negative: for ever"`
 	Front         *Front        `yaml:"front" help:"answer the clients of a ledger: what they submit goes into the queue"`
 }
@@ -83,6 +87,11 @@ func (q *Queue) Deadline() time.Duration {
 	return q.SubmitTimeout
 }
 
+// Backoff is how messages are sent again.
+func (q *Queue) Backoff() dispatch.Backoff {
+	return dispatch.Backoff{Initial: q.RetryInitial, Max: q.RetryMax, Attempts: q.Attempts, MaxAge: q.MaxAge}.WithDefaults()
+}
+
 // Check refuses what can be refused without a store.
 func (q *Queue) Check() error {
 	if err := dispatch.ValidateQueue(q.Queue); err != nil {
@@ -120,6 +129,9 @@ func (q *Queue) checkDelivery() error {
 		return usererr.Errorf("rate is %v; use so many submissions in a second, or leave it out for no limit", q.Rate)
 	case failure != dispatch.OnFailureDefault && failure != dispatch.OnFailureBlock && failure != dispatch.OnFailureSkip:
 		return usererr.Errorf("on_failure: %q; use block or skip", q.OnFailure)
+	}
+	if err := q.Backoff().Validate(); err != nil {
+		return err
 	}
 	return q.Windows().Validate(q.Deadline() + dispatchSlack)
 }

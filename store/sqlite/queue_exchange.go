@@ -155,7 +155,8 @@ func (n *exchange) startStep(k *exchangeKey) error {
 	var state dispatch.State
 	var code, size int
 	var detail string
-	err := n.one(getHead, []any{n.Queue, k.key, k.done, n.room}, &a.Seq, &a.ID, &a.ContentType, &state, &a.Attempt, &code, &detail, &a.Link, &size, &a.Payload)
+	var enqueued int64
+	err := n.one(getHead, []any{n.Queue, k.key, k.done, n.room}, &a.Seq, &a.ID, &a.ContentType, &state, &a.Attempt, &enqueued, &code, &detail, &a.Link, &size, &a.Payload)
 	if err != nil {
 		return fmt.Errorf("the head of key %q: %w", k.key, err)
 	}
@@ -164,6 +165,7 @@ func (n *exchange) startStep(k *exchangeKey) error {
 		return nil
 	}
 	n.room -= size
+	a.Age = micros(max(0, n.wall-enqueued))
 	k.done, k.changed, k.look = a.Seq-1, true, false
 	k.atTarget = atTarget(state)
 	switch {

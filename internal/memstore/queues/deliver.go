@@ -146,7 +146,7 @@ func (s step) startHead(k *claims.Key, t dispatch.Exchange, settled bool) *dispa
 		n.addNote(s.Now, "")
 		b.Trail = n.Trail
 	}
-	a := dispatch.Assignment{Message: b.Message, Work: work, Seq: b.Seq, Term: k.Term, Attempt: b.Attempts, Link: b.Link}
+	a := dispatch.Assignment{Message: b.Message, Work: work, Seq: b.Seq, Term: k.Term, Attempt: b.Attempts, Age: s.Now.Sub(b.Enqueued), Link: b.Link}
 	if work == dispatch.Resolve {
 		a.Code, a.Detail = b.Code, b.Detail
 	}
