@@ -24,8 +24,8 @@ func (m *Machine) startFetch(k *key) {
 	k.promised, k.round, k.restartedOnce = promised, 0, false
 	k.made = m.now.Wall // the value may be as old as the start of its fetch: it expires from then
 	k.fetchUntil = m.now.Boot + m.Timings.Fetch
-	k.trustEnd = m.trustedUntil(k)
 	m.announce(k, "")
+	k.trustEnd = m.trustedUntil(k)
 	m.emit(Fetch{Key: k.name, Term: k.term, Stale: m.Table.Get(k.name), Until: min(k.trustEnd, k.fetchUntil)})
 	if best != "" {
 		m.send(best, EntryReq{k.name}) // something to serve meanwhile
@@ -40,8 +40,10 @@ func (m *Machine) trustedUntil(k *key) time.Duration {
 		switch {
 		case member.URL == m.Self: // it knows itself when its promise ends
 			ends = append(ends, never)
-		case m.isOriginal(member.URL) && m.peers[member.URL].link == Up: // it sends no Ack: see Setup.Mixed
-			ends = append(ends, never)
+		case m.isOriginal(member.URL) && m.peers[member.URL].link == Up:
+			// It sends no Ack (see Setup.Mixed), and follows this long after an announcement. A peer that was paused for
+			// longer finds its trust at an end: the originals may have elected another meanwhile.
+			ends = append(ends, k.announcedAt+m.Timings.AnnounceTimeout)
 		default:
 			ends = append(ends, k.promised[member.URL])
 		}
@@ -58,7 +60,7 @@ func (m *Machine) trustedUntil(k *key) time.Duration {
 // announce tells everybody, or the one who asked, that this peer fetches.
 func (m *Machine) announce(k *key, to string) {
 	if to == "" {
-		k.announceAt = m.now.Boot + m.Timings.Announce
+		k.announcedAt, k.announceAt = m.now.Boot, m.now.Boot+m.Timings.Announce
 	}
 	m.send(to, Announce{Key: k.name, Term: k.term, Expire: m.Table.Get(k.name).Expire, Stamp: max(1, m.now.Boot.Milliseconds()), Config: m.number})
 }

@@ -39,8 +39,10 @@ type key struct {
 	made       int64 // Unix milliseconds
 	fetchUntil time.Duration
 	announceAt time.Duration
-	promised   map[string]time.Duration // until when each peer votes for nobody else
-	trustEnd   time.Duration
+	// announcedAt is when the fetch was last announced to everyone.
+	announcedAt time.Duration
+	promised    map[string]time.Duration // until when each peer votes for nobody else
+	trustEnd    time.Duration
 
 	// reusableTerm is a term in which this peer's vote was released, and may be given again.
 	reusableTerm int64
@@ -129,6 +131,9 @@ func (m *Machine) runKeyTimer(k *key) {
 		m.handleFetched(Fetched{Key: k.name, Term: k.term, Err: "the origin has not answered within " + m.Timings.Fetch.String()})
 	case k.state == Fetching && k.announceAt <= now:
 		m.announce(k, "")
+		if m.Mixed { // peers of the original's follow from this announcement on
+			m.updateTrust(k)
+		}
 	}
 	m.schedule(k)
 }
