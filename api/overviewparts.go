@@ -96,6 +96,10 @@ func (v *overviewBuilder) addQueues(s *apitype.Shown[apitype.Queue]) {
 				What: fmt.Sprintf("Blocked: %s", cmp.Or(k.Reason, "no reason was given"))})
 		}
 		v.MoreNeeds += max(0, q.Blocked-int64(len(q.BlockedKeys)))
+		if q.DeadLetters > 0 {
+			v.addNeed(apitype.Need{Part: "queue", Subject: q.Queue, Severity: warn,
+				What: fmt.Sprintf("%d dead-lettered (invalid or failed): list them by their state, and retry them, until they are pruned", q.DeadLetters)})
+		}
 	}
 	v.Held = append(v.Held, h)
 	v.addError("The queues could not be read", s.Error)

@@ -52,8 +52,9 @@ func (s *Server) collectQueues(m prometheus.Scrape) {
 func collectQueue(m prometheus.Scrape, q apitype.Queue) {
 	m = m.With("understudy_queue_", "queue", q.Queue)
 	m.Gauge("depth", "Messages that have not ended.", float64(q.Depth))
-	m.Counter("done_total", "Messages that have ended, ever.", float64(q.Done))
-	m.Gauge("oldest_seconds", "Age of the oldest waiting message; blocked keys do not count.", float64(q.OldestMS)/1000)
+	m.Counter("done_total", "Messages that were committed or cancelled, ever.", float64(q.Done))
+	m.Gauge("oldest_seconds", "Age of the oldest waiting message, those of blocked keys too.", float64(q.OldestMS)/1000)
+	m.Gauge("dead_letters", "Messages that ended as invalid or failed and are not pruned yet.", float64(q.DeadLetters))
 	m.Gauge("keys_waiting", "Keys with waiting messages.", float64(q.Keys))
 	m.Gauge("keys_in_flight", "Keys whose message is on its way to the target.", float64(q.InFlight))
 	m.Gauge("keys_pending", "Keys whose message the target has received and not decided.", float64(q.Pending))

@@ -10,12 +10,14 @@ import (
 // Overview is a summary of a queue.
 type Overview struct {
 	Queue string
-	// Depth is how many messages are waiting or in flight, Done how many have ever
-	// finished: two readings of it give the rate.
+	// Depth is how many messages are waiting or in flight, Done how many were ever
+	// committed or cancelled: two readings of it give the rate.
 	Depth int64
 	Done  int64
-	// Oldest is how long the oldest head of a key that is not blocked has waited; 0
-	// when none waits.
+	// DeadLetters are messages that ended as invalid or failed and are not pruned yet. At most MaxDeadLetters are
+	// counted; Done then counts what is beyond.
+	DeadLetters int64
+	// Oldest is how long the oldest head of a key has waited, blocked keys included; 0 when none waits.
 	Oldest time.Duration
 	// Keys that have messages waiting, and how many of them are in a step, have a
 	// head that is pending, wait for another attempt, or are blocked.
@@ -72,6 +74,9 @@ type MessageQuery struct {
 	AfterSeq int64
 	Limit    int // 1 to MaxPage; 0 is MaxPage
 }
+
+// MaxDeadLetters bounds a count.
+const MaxDeadLetters = 10_000
 
 // MaxPage is the most rows that one call of [Admin] returns.
 const MaxPage = 1000

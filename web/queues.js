@@ -41,12 +41,13 @@ function draw() {
 // figures of a queue: name, value and what it means.
 const figures = [
   ['Waiting', (q) => count(q.depth), 'messages that are not final'],
-  ['Delivered', (q) => (q.rate_per_s === undefined ? '–' : `${perSecond(q.rate_per_s)} /s`), 'messages that became final, by the second, lately'],
-  ['Oldest', (q) => (q.oldest_ms >= 1 ? coarse(q.oldest_ms) : '–'), 'how long the oldest waiting message waits, blocked keys left out'],
+  ['Delivered', (q) => (q.rate_per_s === undefined ? '–' : `${perSecond(q.rate_per_s)} /s`), 'messages that were committed or cancelled, by the second, lately'],
+  ['Oldest', (q) => (q.oldest_ms >= 1 ? coarse(q.oldest_ms) : '–'), 'how long the oldest waiting message waits, those of blocked keys too'],
   ['In flight', (q) => count(q.in_flight), 'keys whose message is being submitted'],
   ['Pending', (q) => count(q.pending), 'keys whose message the target has and has not decided'],
   ['Delayed', (q) => count(q.delayed), 'keys that wait for another attempt'],
   ['Blocked', (q) => count(q.blocked), 'keys that wait for an operator'],
+  ['Dead letters', (q) => count(q.dead_letters), 'messages that ended as invalid or failed, until they are pruned'],
 ];
 
 const perSecond = (r) => (r >= 100 ? count(Math.round(r)) : r >= 10 || r === 0 ? r.toFixed(0) : r.toFixed(1));

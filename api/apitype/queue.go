@@ -4,10 +4,12 @@ package apitype
 type Queue struct {
 	Queue string `json:"queue"`
 	Depth int64  `json:"depth"` // messages that are not final
-	Done  int64  `json:"done"`  // messages that became final, ever
+	Done  int64  `json:"done"`  // messages that were committed or cancelled, ever
+	// DeadLetters are messages that ended as invalid or failed and are not pruned yet, 10000 at most.
+	DeadLetters int64 `json:"dead_letters"`
 	// Rate is how fast Done grew over the last seconds; missing until the server has looked twice.
 	Rate     *float64 `json:"rate_per_s,omitempty"`
-	OldestMS int64    `json:"oldest_ms"` // how long the oldest waiting message waits, blocked keys left out
+	OldestMS int64    `json:"oldest_ms"` // how long the oldest waiting message waits, those of blocked keys too
 	Keys     int64    `json:"keys"`      // keys that have messages waiting
 	InFlight int64    `json:"in_flight"` // keys whose message is being submitted
 	Pending  int64    `json:"pending"`   // keys whose message the target has and has not decided

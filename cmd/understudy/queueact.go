@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
@@ -22,15 +23,21 @@ var errNotCommitted = errors.New("not committed")
 func (a *app) queueActCommand(action dispatch.Action, short, long string) *cobra.Command {
 	var queue string
 	var blocked bool
+	var q client.MessageQuery
 	name := string(action)
 	c := &cobra.Command{
 		Use:   name + " ID…",
 		Short: short,
 		Long:  long + " Who asked is kept in the history.",
 		Example: fmt.Sprintf(`  understudy queue %[1]s order-42
-  understudy queue list orders --state delayed -o json | jq -r .id | xargs understudy queue %[1]s --queue orders`, name),
+  understudy queue %[1]s --state %[2]s orders`, name, map[dispatch.Action]string{dispatch.Retry: "failed", dispatch.Skip: "delayed", dispatch.Cancel: "queued --key customer-7"}[action]),
 		Args: func(c *cobra.Command, args []string) error {
-			if blocked {
+			switch {
+			case blocked && (q.State != "" || q.Key != ""):
+				return usererr.Errorf("%s: --all-blocked stands alone, without --state and --key", c.CommandPath())
+			case q.Key != "" && q.State == "":
+				return usererr.Errorf("%s: --key needs --state, which says which of its messages", c.CommandPath())
+			case blocked || q.State != "":
 				return exactly("QUEUE")(c, args)
 			}
 			if len(args) == 0 {
@@ -41,17 +48,24 @@ func (a *app) queueActCommand(action dispatch.Action, short, long string) *cobra
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
 				act := actor{app: a, api: c, action: action}
-				if blocked {
+				switch {
+				case blocked:
 					return act.allBlocked(ctx, args[0])
+				case q.State != "":
+					q.Queue = args[0]
+					return act.allOf(ctx, q)
 				}
 				return act.each(ctx, queue, args)
 			})
 		},
 	}
 	c.Flags().StringVar(&queue, "queue", "", "the `QUEUE` that they are in, if several have such ids")
+	c.Flags().StringVar(&q.State, "state", "", "every message in this `STATE` of a queue, named instead of IDs")
+	c.Flags().StringVar(&q.Key, "key", "", "with --state: only messages of this `KEY`")
+	c.Use = name + " {ID… | --state STATE [--key KEY] QUEUE}"
 	if action != dispatch.Cancel {
 		c.Flags().BoolVar(&blocked, "all-blocked", false, "every message that blocks a key of this queue, named instead of IDs")
-		c.Use = name + " {ID… | --all-blocked QUEUE}"
+		c.Use = name + " {ID… | --state STATE [--key KEY] QUEUE | --all-blocked QUEUE}"
 		c.Example += fmt.Sprintf("\n  understudy queue %s --all-blocked orders", name)
 	}
 	return c
@@ -87,27 +101,56 @@ func (t actor) one(ctx context.Context, queue, id string) error {
 	return t.app.print(map[string]string{"queue": queue, "id": id, "action": string(t.action)}, "%s: %s in %s", t.action, id, queue)
 }
 
+// allBlocked acts on the messages that block a key.
 func (t actor) allBlocked(ctx context.Context, queue string) error {
+	q := client.KeyQuery{Queue: queue, Blocked: true, Limit: dispatch.MaxPage}
+	return t.all(ctx, queue, func(ctx context.Context) (ids []string, next string, err error) {
+		page, err := t.api.Keys(ctx, q)
+		for _, k := range page.Keys {
+			ids = append(ids, k.Head)
+		}
+		q.After = page.Next
+		return ids, page.Next, err
+	})
+}
+
+// allOf acts on the messages that are in a state now.
+func (t actor) allOf(ctx context.Context, q client.MessageQuery) error {
+	if _, err := api.ParseState(q.State); err != nil {
+		return err
+	}
+	q.Limit = dispatch.MaxPage
+	done := map[string]bool{} // one that is retried may soon be in the same state again, further on
+	return t.all(ctx, q.Queue, func(ctx context.Context) (ids []string, next string, err error) {
+		page, err := t.api.Messages(ctx, q)
+		for _, m := range page.Messages {
+			if !done[m.ID] {
+				done[m.ID] = true
+				ids = append(ids, m.ID)
+			}
+		}
+		q.After = page.Next
+		return ids, page.Next, err
+	})
+}
+
+// all acts on the messages of every page.
+func (t actor) all(ctx context.Context, queue string, page func(context.Context) (ids []string, next string, err error)) error {
 	if err := dispatch.ValidateQueue(queue); err != nil {
 		return err
 	}
-	q := client.KeyQuery{Queue: queue, Blocked: true, Limit: dispatch.MaxPage}
 	var failed []error
 	for {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		page, err := t.api.Keys(call, q)
+		ids, next, err := page(call)
 		cancel()
 		if err != nil {
 			return apiError(err)
 		}
-		var ids []string
-		for _, k := range page.Keys {
-			ids = append(ids, k.Head)
-		}
 		if err := t.each(ctx, queue, ids); err != nil {
 			failed = append(failed, err)
 		}
-		if q.After = page.Next; q.After == "" || ctx.Err() != nil {
+		if next == "" || ctx.Err() != nil {
 			return errors.Join(failed...)
 		}
 	}

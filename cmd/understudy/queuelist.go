@@ -23,10 +23,10 @@ func (a *app) queueListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list [QUEUE]",
 		Short: "List the queues, or the messages of one queue",
-		Long: `Without QUEUE, list the queues. DEPTH counts messages that are not final, DONE those that became final,
-ever. Of the KEYS that have messages waiting, some are IN FLIGHT, have a message that is PENDING at the target, wait for
-another attempt (DELAYED) or for an operator (BLOCKED). OLDEST is how long the oldest waiting message has waited, blocked
-keys left out.
+		Long: `Without QUEUE, list the queues. DEPTH counts messages that are not final, DONE those that were committed or
+cancelled, ever, and DEAD those that ended as invalid or failed, until they are pruned. Of the KEYS that have messages
+waiting, some are IN FLIGHT, have a message that is PENDING at the target, wait for another attempt (DELAYED) or for an
+operator (BLOCKED). OLDEST is how long the oldest waiting message has waited.
 
 With QUEUE, list its messages in the order of their keys, and of each key in the order of delivery. Final messages are
 listed until they are pruned. The states are queued, submitting, pending, valid, delayed, unknown, committed, invalid,

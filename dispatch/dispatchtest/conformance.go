@@ -81,6 +81,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"admin/one message":                           testBatch,
 		"prune/keeps what is not over":                testPrune,
 		"prune/numbers never restart":                 testPruneSeq,
+		"prune/dead letters are not done":             testDeadLetters,
 		"prune/in small steps":                        testPruneSteps,
 		"race/idle and enqueue":                       testIdleRace,
 	} {

@@ -55,12 +55,16 @@ func checkQueues(ctx context.Context, desk dispatch.Admin) (out []Finding, err e
 			out = append(out, bad("queue", "%s: %d keys are blocked and wait for an operator", q.Queue, q.Blocked).
 				withAdvice("docs/runbook.md#understudyqueueblocked", "run: understudy queue keys %s --blocked; then queue retry or queue skip", q.Queue))
 		}
+		if q.DeadLetters > 0 {
+			out = append(out, warn("queue", "%s: %s dead-lettered", q.Queue, termtext.Count(q.DeadLetters, "message")).
+				withAdvice("docs/dispatch.md#operating", "run: understudy queue list %[1]s --state failed, or --state invalid; then queue retry --state failed %[1]s", q.Queue))
+		}
 		switch {
 		case q.Keys > q.Blocked && len(q.Holders) == 0:
 			out = append(out, bad("queue", "%s: no instance delivers it; its depth is %d", q.Queue, q.Depth).
 				withAdvice("docs/runbook.md#understudyqueueundelivered", "start an instance with this queue: understudy queue run %s …, or queues: in the server's file", q.Queue))
-		case q.Oldest > oldBatch:
-			out = append(out, warn("queue", "%s: the oldest batch waits for %s", q.Queue, termtext.Brief(q.Oldest)).
+		case q.Oldest > oldBatch && q.Blocked == 0:
+			out = append(out, warn("queue", "%s: the oldest message waits for %s", q.Queue, termtext.Brief(q.Oldest)).
 				withAdvice("docs/runbook.md#understudyqueueslow", "run: understudy queue keys %s; it tells what each waits for", q.Queue))
 		}
 	}

@@ -30,21 +30,23 @@ const depth = `(SELECT CASE WHEN z.last - b.seq < 200
 
 // Queues implements [dispatch.Admin].
 func (d queueAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
-	out, err := rows(ctx, d.Store, `SELECT q.name, coalesce(k.depth, 0), n.given - coalesce(k.depth, 0),
+	out, err := rows(ctx, d.Store, `SELECT q.name, coalesce(k.depth, 0), n.given - coalesce(k.depth, 0) - a.dead, a.dead,
 			extract(epoch FROM coalesce(greatest(k.oldest, '0'), '0')),
 			coalesce(k.keys, 0), coalesce(k.in_step, 0), coalesce(k.pending, 0), coalesce(k.delayed, 0), coalesce(k.blocked, 0)
 		FROM (SELECT {{schema}}.clock() AS at OFFSET 0) now, {{schema}}.queue q,
 		LATERAL (SELECT coalesce(sum(coalesce((SELECT x.seq FROM {{schema}}.batch x
 				WHERE x.queue = e.queue AND x.key = e.key AND x.seq > e.last ORDER BY x.seq DESC LIMIT 1), e.last) - e.moved), 0)::bigint AS given
 			FROM {{schema}}.tail e WHERE e.queue = q.name) n,
-		LATERAL (SELECT sum(h.depth)::bigint AS depth, count(*) AS keys, max(now.at - h.enqueued) FILTER (WHERE NOT h.blocked) AS oldest,
+		LATERAL (SELECT sum(h.depth)::bigint AS depth, count(*) AS keys, max(now.at - h.enqueued) AS oldest,
 				count(*) FILTER (WHERE h.blocked) AS blocked, count(*) FILTER (WHERE NOT h.blocked AND h.in_step) AS in_step,
 				count(*) FILTER (WHERE NOT h.blocked AND NOT h.in_step AND h.state IN ('pending', 'valid')) AS pending,
 				count(*) FILTER (WHERE NOT h.blocked AND NOT h.in_step AND h.state IN ('delayed', 'unknown')) AS delayed
 			FROM (SELECT `+depth+` AS depth, b.state, b.enqueued, c.blocked IS NOT NULL AS blocked,
 					b.hold IS NOT NULL AND b.term = c.term AND c.session <> '' AS in_step
-				FROM `+busyKeys+` WHERE e.queue = q.name AND `+busy+`) h) k
-		ORDER BY q.name`, scanOverview)
+				FROM `+busyKeys+` WHERE e.queue = q.name AND `+busy+`) h) k,
+		LATERAL (SELECT count(*) AS dead FROM (
+			SELECT FROM {{schema}}.batch x WHERE x.queue = q.name AND x.aside AND x.over AND x.state IN ('invalid', 'failed') LIMIT $1) d) a
+		ORDER BY q.name`, scanOverview, int64(dispatch.MaxDeadLetters))
 	if err == nil {
 		err = d.holders(ctx, out)
 	}
@@ -53,7 +55,7 @@ func (d queueAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 
 func scanOverview(r pgx.CollectableRow) (o dispatch.Overview, err error) {
 	var oldest float64
-	err = r.Scan(&o.Queue, &o.Depth, &o.Done, &oldest, &o.Keys, &o.InStep, &o.Pending, &o.Delayed, &o.Blocked)
+	err = r.Scan(&o.Queue, &o.Depth, &o.Done, &o.DeadLetters, &oldest, &o.Keys, &o.InStep, &o.Pending, &o.Delayed, &o.Blocked)
 	o.Oldest = time.Duration(oldest * float64(time.Second))
 	return o, err
 }

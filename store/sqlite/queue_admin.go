@@ -28,14 +28,16 @@ iif(b.state IN ('queued', 'delayed') AND (c.step <> 0 OR c.interrupted <> 0) AND
 
 	listQueues = `
 SELECT q.name,
-  (SELECT coalesce(sum(c.over), 0) FROM understudy_claim c WHERE c.space = 'queue/' || q.name)
+  (SELECT coalesce(sum(c.over), 0) FROM understudy_claim c WHERE c.space = 'queue/' || q.name),
+  (SELECT count(*) FROM (SELECT 1 FROM understudy_batch b INDEXED BY understudy_batch_state
+    WHERE b.queue = q.name AND b.state NOT IN ('queued', 'committed') AND b.state IN ('invalid', 'failed') AND b.blocks = 0 LIMIT ?1))
 FROM understudy_queue q ORDER BY q.name`
 
 	listWaiting = `
 SELECT count(*), coalesce(sum(c.waiting), 0), coalesce(sum(c.blocked), 0), coalesce(sum(c.blocked = 0 AND c.step <> 0), 0),
   coalesce(sum(c.blocked = 0 AND c.step = 0 AND b.state IN ('pending', 'valid')), 0),
   coalesce(sum(c.blocked = 0 AND c.step = 0 AND b.state IN ('delayed', 'unknown')), 0),
-  coalesce(min(iif(c.blocked = 0, b.enqueued_us, NULL)), understudy_wall_us()), understudy_wall_us()
+  coalesce(min(b.enqueued_us), understudy_wall_us()), understudy_wall_us()
 FROM understudy_claim c JOIN understudy_batch b ON b.queue = ?2 AND b.key = c.key AND b.seq = ` + headSQL + `
 WHERE c.space = ?1 AND c.waiting > 0`
 
@@ -67,8 +69,9 @@ SELECT b.queue, b.key, b.seq, b.id, b.size, b.content_type, ` + shownSQL + `, b.
 func (s queueAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 	var out []dispatch.Overview
 	err := s.read(ctx, "looking at the queues", func(c call) (err error) {
-		out, err = list(c, listQueues, nil, func(scan scanner) (o dispatch.Overview, err error) {
-			err = scan(&o.Queue, &o.Done)
+		out, err = list(c, listQueues, []any{dispatch.MaxDeadLetters}, func(scan scanner) (o dispatch.Overview, err error) {
+			err = scan(&o.Queue, &o.Done, &o.DeadLetters)
+			o.Done -= o.DeadLetters
 			return o, err
 		})
 		for i := range out {

@@ -3,14 +3,17 @@ package sqlite
 import (
 	"context"
 	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
 )
 
 const (
 	endedLong = `
-SELECT key, seq, body, size FROM understudy_batch
+SELECT key, seq, body, size, state IN ('invalid', 'failed') FROM understudy_batch
 WHERE queue = ?1 AND ended_us IS NOT NULL AND blocks = 0 AND ended_us < ?2 ORDER BY ended_us LIMIT ?3`
 
 	dropBatch   = "DELETE FROM understudy_batch WHERE queue = ?1 AND key = ?2 AND seq = ?3"
+	notDone     = "UPDATE understudy_claim SET over = over - 1 WHERE space = ?1 AND key = ?2"
 	dropPayload = "DELETE FROM understudy_payload WHERE n = ?1"
 
 	// What one transaction deletes: what takes some 20 ms, for which everybody's
@@ -44,9 +47,10 @@ func (t *txn) prune(name string, before int64, most int) (deleted int, through b
 	type old struct {
 		key             string
 		seq, body, size int64
+		dead            bool
 	}
 	found, err := list(t.call, endedLong, []any{name, before, most}, func(scan scanner) (b old, err error) {
-		err = scan(&b.key, &b.seq, &b.body, &b.size)
+		err = scan(&b.key, &b.seq, &b.body, &b.size, &b.dead)
 		return b, err
 	})
 	bytes := int64(0)
@@ -56,6 +60,9 @@ func (t *txn) prune(name string, before int64, most int) (deleted int, through b
 		}
 		if err == nil {
 			_, err = t.exec(dropPayload, b.body)
+		}
+		if err == nil && b.dead {
+			_, err = t.exec(notDone, dispatch.Space(name), b.key)
 		}
 		if err != nil {
 			return 0, false, err

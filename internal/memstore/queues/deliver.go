@@ -171,6 +171,9 @@ func (d deliver) Prune(ctx context.Context, name string, keep time.Duration, lim
 				}
 				l.messages = slices.DeleteFunc(l.messages, func(o *message) bool { return o == b })
 				delete(s.q.ids, b.ID)
+				if b.deadLettered() {
+					l.done--
+				}
 				deleted++
 			}
 		}

@@ -52,6 +52,12 @@ func (s step) overview() dispatch.Overview {
 	held := map[lease.Instance]int{}
 	for key, l := range s.q.lines {
 		o.Done += l.done
+		for _, b := range l.messages {
+			if b.deadLettered() {
+				o.Done--
+				o.DeadLetters++
+			}
+		}
 		k, head := s.claim(key), l.head()
 		if k.Session != "" {
 			held[k.Holder]++
@@ -61,10 +67,10 @@ func (s step) overview() dispatch.Overview {
 		}
 		o.Keys++
 		o.Depth += l.depth()
+		o.Oldest = max(o.Oldest, s.Now.Sub(head.Enqueued))
 		switch {
 		case k.Blocked:
 			o.Blocked++
-			continue
 		case k.InStep:
 			o.InStep++
 		case atTarget(head.State):
@@ -72,7 +78,6 @@ func (s step) overview() dispatch.Overview {
 		case head.State == dispatch.Delayed || head.State == dispatch.Unknown:
 			o.Delayed++
 		}
-		o.Oldest = max(o.Oldest, s.Now.Sub(head.Enqueued))
 	}
 	for member, asleep := range s.Members(s.space()) {
 		o.Holders = append(o.Holders, dispatch.HolderCount{Instance: member, Keys: held[member], Asleep: asleep})
@@ -81,6 +86,10 @@ func (s step) overview() dispatch.Overview {
 		return cmp.Or(cmp.Compare(a.Instance.Name, b.Instance.Name), cmp.Compare(a.Instance.ID, b.Instance.ID))
 	})
 	return o
+}
+
+func (b *message) deadLettered() bool {
+	return b.done && (b.State == dispatch.Invalid || b.State == dispatch.Failed)
 }
 
 func (l *line) depth() (n int64) {

@@ -151,17 +151,19 @@ DECLARE
     v_tids tid[] := '{}';
     v_last bigint;
     v_deleted bigint;
+    v_dead bigint := 0;
     v_term bigint;
     b record;
     e {{schema}}.tail;
 BEGIN
     -- Batches are over in their order, but for a few: what follows one that stays can wait.
-    FOR b IN SELECT x.ctid AS tid, x.seq, x.over, x.ended FROM {{schema}}.batch x
+    FOR b IN SELECT x.ctid AS tid, x.seq, x.over, x.ended, x.state FROM {{schema}}.batch x
         WHERE x.queue = p_queue AND x.key = p_key AND x.seq > 0 ORDER BY x.seq LIMIT p_limit
     LOOP
         EXIT WHEN NOT b.over OR b.ended >= p_before;
         v_tids := v_tids || b.tid;
         v_last := b.seq;
+        v_dead := v_dead + (b.state IN ('invalid', 'failed'))::int;
     END LOOP;
     IF v_tids = '{}' THEN
         RETURN 0;
@@ -174,6 +176,10 @@ BEGIN
     DELETE FROM {{schema}}.batch x WHERE x.ctid = ANY (v_tids) AND x.over AND x.ended < p_before;
     GET DIAGNOSTICS v_deleted = ROW_COUNT;
     PERFORM {{rules}}.scan_by_place_only(false);
+    IF v_dead > 0 THEN
+        -- Dead letters never count as done.
+        UPDATE {{schema}}.tail x SET moved = moved + v_dead WHERE x.queue = p_queue AND x.key = p_key;
+    END IF;
     IF e.last < v_last THEN
         -- Numbers do not start again when the batches that had them are gone.
         UPDATE {{schema}}.tail x SET last = v_last WHERE x.queue = p_queue AND x.key = p_key;
