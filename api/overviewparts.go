@@ -100,6 +100,9 @@ func (v *overviewBuilder) addQueues(s *apitype.Shown[apitype.Queue]) {
 			v.addNeed(apitype.Need{Part: "queue", Subject: q.Queue, Severity: warn,
 				What: fmt.Sprintf("%d dead-lettered (invalid or failed): list them by their state, and retry them, until they are pruned", q.DeadLetters)})
 		}
+		for _, k := range q.RefusedKeys {
+			v.addNeed(apitype.Need{Part: "queue", Subject: q.Queue, Item: k.Key, ID: k.Head, Severity: bad, What: "Its target refuses it: " + k.Reason})
+		}
 	}
 	v.Held = append(v.Held, h)
 	v.addError("The queues could not be read", s.Error)

@@ -59,6 +59,7 @@ func collectQueue(m prometheus.Scrape, q apitype.Queue) {
 	m.Gauge("keys_in_flight", "Keys whose message is on its way to the target.", float64(q.InFlight))
 	m.Gauge("keys_pending", "Keys whose message the target has received and not decided.", float64(q.Pending))
 	m.Gauge("keys_delayed", "Keys that wait for another attempt.", float64(q.Delayed))
+	m.Gauge("keys_refused", "Keys whose message the target refuses and that try again; among the first 100 of the queue.", float64(q.Refused))
 	m.Gauge("keys_blocked", "Keys that wait for an operator.", float64(q.Blocked))
 }
 

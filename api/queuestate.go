@@ -19,6 +19,8 @@ const (
 	// maxBlockedQueues and maxBlockedKeys bound the blocked keys of the state.
 	maxBlockedQueues = 10
 	maxBlockedKeys   = 20
+	// maxDelayedKeys is how many keys of a queue are looked at for refused ones.
+	maxDelayedKeys = 100
 )
 
 // queueReader reads the queues. With very many keys a read takes long, so that all requests share it.
@@ -32,6 +34,7 @@ type queueSnapshot struct {
 	at      time.Time
 	queues  []dispatch.Overview
 	blocked map[string][]apitype.Key // the first blocked keys, by queue
+	refused map[string][]apitype.Key // the first keys whose head the target refuses, by queue
 	views   []apitype.Queue
 	marks   map[string][]doneCount
 }
@@ -65,8 +68,33 @@ func (l *queueReader) read(ctx context.Context) (queueSnapshot, error) {
 	if err != nil {
 		return queueSnapshot{}, err
 	}
-	blocked, err := l.blockedKeys(ctx, queues)
-	return queueSnapshot{at: time.Now(), queues: queues, blocked: blocked}, err
+	out := queueSnapshot{at: time.Now(), queues: queues}
+	if out.blocked, err = l.blockedKeys(ctx, queues); err == nil {
+		out.refused, err = l.refusedKeys(ctx, queues)
+	}
+	return out, err
+}
+
+// refusedKeys looks at the first keys of queues that wait for another attempt.
+func (l *queueReader) refusedKeys(ctx context.Context, queues []dispatch.Overview) (map[string][]apitype.Key, error) {
+	out := map[string][]apitype.Key{}
+	looked := 0
+	for _, o := range queues {
+		if o.Delayed == 0 || looked == maxBlockedQueues {
+			continue
+		}
+		looked++
+		keys, err := l.admin.Keys(ctx, dispatch.KeyQuery{Queue: o.Queue, Limit: maxDelayedKeys})
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range keys {
+			if k.IsRefused() {
+				out[o.Queue] = append(out[o.Queue], viewKey(k))
+			}
+		}
+	}
+	return out, nil
 }
 
 func (l *queueReader) blockedKeys(ctx context.Context, queues []dispatch.Overview) (map[string][]apitype.Key, error) {
@@ -92,6 +120,7 @@ func addRates(before, now queueSnapshot) queueSnapshot {
 	now.marks = make(map[string][]doneCount, len(now.queues))
 	for _, o := range now.queues {
 		view := ViewQueue(o)
+		view.Refused = int64(len(now.refused[o.Queue]))
 		now.marks[o.Queue], view.Rate = rate(before.marks[o.Queue], doneCount{now.at, o.Done})
 		now.views = append(now.views, view)
 	}
@@ -131,6 +160,7 @@ func (l *queueReader) state(ctx context.Context) *apitype.Shown[apitype.Queue] {
 	out := &apitype.Shown[apitype.Queue]{Total: len(seen.views), List: append([]apitype.Queue{}, seen.views[:min(len(seen.views), maxShown)]...)}
 	for i := range out.List {
 		out.List[i].BlockedKeys = seen.blocked[out.List[i].Queue]
+		out.List[i].RefusedKeys = seen.refused[out.List[i].Queue]
 	}
 	if err != nil {
 		out.Error = lease.TruncateReason(err.Error())

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -53,6 +54,11 @@ type KeyRecord struct {
 	// (0 when at once, or not known).
 	Waiting time.Duration
 	Next    time.Duration
+}
+
+// IsRefused reports whether the target refused the head of the key, which is tried again ([OnFailureRetry]).
+func (k KeyRecord) IsRefused() bool {
+	return k.State == Delayed && !k.Blocked && strings.HasPrefix(k.Reason, refusedMark)
 }
 
 // KeyQuery selects keys of a queue in the order of their names.

@@ -90,8 +90,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: %d submissions at once; use 1 to %d", lease.ErrInvalid, c.Concurrency, claim.MaxKeys)
 	case c.Rate < 0 || c.MaxKeys < 1 || c.Streak < 1 || c.SubmitTimeout <= 0 || c.PollInterval <= 0 || c.StopGrace < 0:
 		return fmt.Errorf("%w: rate, max keys, streak, submit timeout, poll interval and stop grace cannot be negative", lease.ErrInvalid)
-	case c.OnFailure != OnFailureDefault && c.OnFailure != OnFailureBlock && c.OnFailure != OnFailureSkip:
-		return fmt.Errorf("%w: on failure %q: use block or skip", lease.ErrInvalid, c.OnFailure)
+	case c.OnFailure != OnFailureDefault && c.OnFailure != OnFailureBlock && c.OnFailure != OnFailureSkip && c.OnFailure != OnFailureRetry:
+		return fmt.Errorf("%w: on failure %q: use block, skip or retry", lease.ErrInvalid, c.OnFailure)
 	case c.Keeper.Timing() != c.Windows.Timing():
 		return fmt.Errorf("%w: the keeper's session has timing %v, and the windows need %v", lease.ErrInvalid, c.Keeper.Timing(), c.Windows.Timing())
 	case c.Target.Semantics().Deduplicates && !c.Target.Semantics().Resend:

@@ -560,7 +560,7 @@ func TestConfig(t *testing.T) {
 			"queue":                  func(c *dispatch.Config) { c.Name = "No Queue" },
 			"must be longer":         func(c *dispatch.Config) { c.SubmitTimeout = 3 * time.Minute },
 			"needs a keeper":         func(c *dispatch.Config) { c.Target = nil },
-			"use block or skip":      func(c *dispatch.Config) { c.OnFailure = "ignore" },
+			"use block, skip or":     func(c *dispatch.Config) { c.OnFailure = "ignore" },
 			"use 1 to 1000":          func(c *dispatch.Config) { c.Concurrency = 2000 },
 			"the windows need":       func(c *dispatch.Config) { c.Windows.First = time.Minute },
 			"shorter than the first": func(c *dispatch.Config) { c.Windows.Second = time.Second },

@@ -19,6 +19,9 @@ const (
 	OnFailureDefault OnFailure = ""
 	OnFailureBlock   OnFailure = "block"
 	OnFailureSkip    OnFailure = "skip"
+	// OnFailureRetry tries a message that was refused again until the target takes it, with pauses that grow to an
+	// hour, and lets nothing of its key overtake it: for alarms, whose end is worth nothing without their start.
+	OnFailureRetry OnFailure = "retry"
 )
 
 // Backoff is how messages that a target could not take are sent again.
@@ -98,8 +101,11 @@ func (r Rule) Classify(a Assignment, answer Answer, jitter float64) (out Result)
 		// It will never succeed, so holding the key up helps no one, unless the queue's
 		// owner says that nothing may overtake it.
 		out.State, out.After = Invalid, Next
-		if r.OnFailure == OnFailureBlock {
+		switch r.OnFailure {
+		case OnFailureBlock:
 			out.After = Block
+		case OnFailureRetry:
+			r.retryRefused(&out, jitter)
 		}
 	case Busy, Misconfigured:
 		s := Delayed
@@ -107,7 +113,10 @@ func (r Rule) Classify(a Assignment, answer Answer, jitter float64) (out Result)
 			s = Unknown // this attempt was not taken; the one before may have been
 		}
 		r.retryLater(a, &out, s, answer.RetryAfter, jitter)
-		if out.After == RetryLater && a.Refused >= refusedLimit {
+		switch {
+		case r.OnFailure == OnFailureRetry && (answer.Permanent || answer.Outcome == Misconfigured):
+			r.retryRefused(&out, jitter)
+		case out.After == RetryLater && a.Refused >= refusedLimit:
 			r.deadLetter(&out)
 		}
 	case NotFound:
@@ -141,10 +150,28 @@ func (out *Result) explain(a Assignment, answer Answer) {
 func (r Rule) retryLater(a Assignment, out *Result, s State, retryAfter time.Duration, jitter float64) {
 	out.State, out.After = s, RetryLater
 	out.Wait = max(r.Retry.Pause(out.Attempt, jitter), min(retryAfter, maxRetryAfter))
+	if r.OnFailure == OnFailureRetry {
+		return
+	}
 	if r.Retry.Attempts > 0 && out.Attempt >= r.Retry.Attempts || r.Retry.MaxAge > 0 && a.Age >= r.Retry.MaxAge {
 		out.Wait = 0
 		r.giveUp(out)
 	}
+}
+
+// refusedMark begins the reason of a message that was refused and is tried again.
+const refusedMark = "refused: "
+
+// retryRefused tries a message again that the target refused. Somebody has to change something there first, so that
+// the pauses grow longer than those after a failure.
+func (r Rule) retryRefused(out *Result, jitter float64) {
+	slow := r.Retry
+	slow.Max = max(slow.Max, maxRetryAfter)
+	if out.State != Unknown {
+		out.State = Delayed
+	}
+	out.After, out.Wait = RetryLater, slow.Pause(out.Attempt, jitter)
+	out.Detail = refusedMark + cmp.Or(out.Detail, "without a reason")
 }
 
 // minStatusPause is the least pause between status queries that get no answer.

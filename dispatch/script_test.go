@@ -335,7 +335,7 @@ func TestClassifyIsTotal(t *testing.T) {
 		for _, todo := range []Work{Send, Resolve, Poll} {
 			for bits := range 16 {
 				sem := Semantics{Resend: bits&1 != 0, HasStatus: bits&2 != 0, Forgets: bits&4 != 0, ComparesTerms: bits&8 != 0, StatusLimit: 1}
-				for _, policy := range []OnFailure{OnFailureDefault, OnFailureBlock, OnFailureSkip} {
+				for _, policy := range []OnFailure{OnFailureDefault, OnFailureBlock, OnFailureSkip, OnFailureRetry} {
 					r := Rule{Semantics: sem, OnFailure: policy, Retry: Backoff{}.WithDefaults()}
 					got := r.Classify(Assignment{Work: todo, Attempt: 1}, Answer{Outcome: o}, 0.5)
 					name := fmt.Sprintf("%s after %s, %+v, %q", o, todo, sem, policy)

@@ -46,6 +46,7 @@ const figures = [
   ['In flight', (q) => count(q.in_flight), 'keys whose message is being submitted'],
   ['Pending', (q) => count(q.pending), 'keys whose message the target has and has not decided'],
   ['Delayed', (q) => count(q.delayed), 'keys that wait for another attempt'],
+  ['Refused', (q) => count(q.refused || 0), 'keys whose message the target refuses, and that try again'],
   ['Blocked', (q) => count(q.blocked), 'keys that wait for an operator'],
   ['Dead letters', (q) => count(q.dead_letters), 'messages that ended as invalid or failed, until they are pruned'],
 ];
@@ -80,18 +81,19 @@ function fill(row, q) {
   setTitle(row.name, q.queue);
   setText(row.sub, q.holders.length ? plural(q.holders.length, 'instance', 'instances') : 'no instance delivers');
   figures.forEach(([, value], i) => setText(row.values[i], value(q)));
-  row.element.classList.toggle('vacant', q.blocked > 0 || (q.holders.length === 0 && q.depth > 0));
+  row.element.classList.toggle('vacant', q.blocked > 0 || q.refused > 0 || (q.holders.length === 0 && q.depth > 0));
   row.element.classList.toggle('idle', q.depth === 0);
   row.past.href = link('history', 'about', `${q.queue}/`);
   row.past.setAttribute('aria-label', `History of ${q.queue}`);
   row.button.setAttribute('aria-label', `Show the keys of ${q.queue}`);
   keyed(row.holders, q.holders, (h) => h.instance.id, createHolder, fillHolder);
-  const keys = q.blocked_keys || [];
+  const blocked = q.blocked_keys || [];
+  const keys = blocked.concat(q.refused_keys || []);
   keyed(row.blocked, keys, (k) => `${k.key} ${k.head}`, () => createBlocked(row), fillBlocked);
   row.holders.hidden = q.holders.length === 0;
   row.blocked.hidden = keys.length === 0;
-  row.more.hidden = q.blocked <= keys.length || keys.length === 0;
-  setText(row.more, `and ${count(q.blocked - keys.length)} more blocked keys`);
+  row.more.hidden = q.blocked <= blocked.length || blocked.length === 0;
+  setText(row.more, `and ${count(q.blocked - blocked.length)} more blocked keys`);
 }
 
 const createHolder = () => ({ element: el('li', 'chip') });

@@ -15,9 +15,13 @@ type Queue struct {
 	Pending  int64    `json:"pending"`   // keys whose message the target has and has not decided
 	Delayed  int64    `json:"delayed"`   // keys that wait for another attempt
 	Blocked  int64    `json:"blocked"`   // keys that wait for an operator
-	Holders  []Holder `json:"holders"`
+	// Refused counts delayed keys whose message the target refuses, among the first 100 keys.
+	Refused int64    `json:"refused,omitempty"`
+	Holders []Holder `json:"holders"`
 	// BlockedKeys are the first of them; only the state has them.
 	BlockedKeys []Key `json:"blocked_keys,omitempty"`
+	// RefusedKeys are those of Refused; only the state has them.
+	RefusedKeys []Key `json:"refused_keys,omitempty"`
 }
 
 // Queues is a list of queues.

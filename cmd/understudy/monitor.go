@@ -169,14 +169,14 @@ func (a *app) printMonitor(m monitorStatus) error {
 	for _, s := range m.Sinks {
 		q, known := queueOf(m.SinkQueues, s)
 		if !known {
-			sinks = append(sinks, row(s, "?", "?", "?", "?", deliveringInstances(m.Monitor, s)))
+			sinks = append(sinks, row(s, "?", "?", "?", "?", "?", deliveringInstances(m.Monitor, s)))
 			continue
 		}
 		oldest := ""
 		if q.Depth > 0 {
 			oldest = orDash(millis(q.OldestMS))
 		}
-		sinks = append(sinks, row(s, q.Depth, q.Blocked, oldest, q.Done, deliveringInstances(m.Monitor, s)))
+		sinks = append(sinks, row(s, q.Depth, orNothing(q.Refused), q.Blocked, oldest, q.Done, deliveringInstances(m.Monitor, s)))
 	}
 	members := make([]string, 0, len(m.Members))
 	for _, one := range m.Members {
@@ -192,7 +192,7 @@ func (a *app) printMonitor(m monitorStatus) error {
 	}{
 		{"CHECK\tEXPECTED\tUP\tDOWN\tPAUSED\tRETIRED\tUNSEEN\tSTATE", rows},
 		{"PATH\tSTATE\tPROVEN\tBLIND FOR", paths},
-		{"SINK\tWAITING\tBLOCKED\tOLDEST\tDONE\tDELIVERED BY", sinks},
+		{"SINK\tWAITING\tREFUSED\tBLOCKED\tOLDEST\tDONE\tDELIVERED BY", sinks},
 		{"INSTANCE\tHOST\tPROCESS\tSERVICE\tROLE\tPARTITIONS\tSINKS", members},
 	} {
 		fmt.Fprintln(a.stdout)

@@ -59,6 +59,16 @@ func checkQueues(ctx context.Context, desk dispatch.Admin) (out []Finding, err e
 			out = append(out, warn("queue", "%s: %s dead-lettered", q.Queue, termtext.Count(q.DeadLetters, "message")).
 				withAdvice("docs/dispatch.md#operating", "run: understudy queue list %[1]s --state failed, or --state invalid; then queue retry --state failed %[1]s", q.Queue))
 		}
+		if q.Delayed > 0 {
+			keys, err := desk.Keys(ctx, dispatch.KeyQuery{Queue: q.Queue, Limit: 100})
+			if err != nil {
+				return out, err
+			}
+			if i := slices.IndexFunc(keys, dispatch.KeyRecord.IsRefused); i >= 0 {
+				out = append(out, bad("queue", "%s: the target refuses the message of %s: %s", q.Queue, keys[i].Key, keys[i].Reason).
+					withAdvice("docs/runbook.md#understudyqueueblocked", "fix the target; or give the message up: understudy queue skip %s --queue %s", keys[i].Head, q.Queue))
+			}
+		}
 		switch {
 		case q.Keys > q.Blocked && len(q.Holders) == 0:
 			out = append(out, bad("queue", "%s: no instance delivers it; its depth is %d", q.Queue, q.Depth).

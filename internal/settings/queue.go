@@ -30,7 +30,7 @@ type Queue struct {
 	SubmitTimeout time.Duration `yaml:"submit_timeout" default:"15s" help:"deadline of one submission"`
 	Concurrency   int           `yaml:"concurrency" default:"64" help:"submissions in flight at once"`
 	Rate          float64       `yaml:"rate" help:"start at most this many submissions per second (default: no limit)"`
-	OnFailure     string        `yaml:"on_failure" help:"after a permanent failure, block the key or skip the message (default: skip what the target judged invalid, else block)"`
+	OnFailure     string        `yaml:"on_failure" help:"after a permanent failure, block the key, skip the message, or retry it until the target takes it (default: skip what the target judged invalid, else block)"`
 	Attempts      int           `yaml:"attempts" default:"500" help:"give up on a message after so many attempts (500: about eight hours); negative: never"`
 	RetryInitial  time.Duration `yaml:"retry_initial" more:"yes" default:"250ms" help:"pause after the first attempt that failed; doubles with each attempt"`
 	RetryMax      time.Duration `yaml:"retry_max" more:"yes" default:"1m" help:"longest pause between two attempts"`
@@ -127,8 +127,8 @@ func (q *Queue) checkDelivery() error {
 		return usererr.Errorf("concurrency is %d; use 1 to %d", q.Concurrency, claim.MaxKeys)
 	case !(q.Rate >= 0) || math.IsInf(q.Rate, 1): // or no number
 		return usererr.Errorf("rate is %v; use so many submissions in a second, or leave it out for no limit", q.Rate)
-	case failure != dispatch.OnFailureDefault && failure != dispatch.OnFailureBlock && failure != dispatch.OnFailureSkip:
-		return usererr.Errorf("on_failure: %q; use block or skip", q.OnFailure)
+	case failure != dispatch.OnFailureDefault && failure != dispatch.OnFailureBlock && failure != dispatch.OnFailureSkip && failure != dispatch.OnFailureRetry:
+		return usererr.Errorf("on_failure: %q; use block, skip or retry", q.OnFailure)
 	}
 	if err := q.Backoff().Validate(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -24,7 +25,7 @@ type Sink struct {
 	SubmitTimeout time.Duration `yaml:"submit_timeout" default:"10s" help:"deadline of one delivery"`
 	Concurrency   int           `yaml:"concurrency" default:"64" help:"deliveries in flight at once"`
 	Rate          float64       `yaml:"rate" help:"start at most this many deliveries per second (default: no limit)"`
-	OnFailure     string        `yaml:"on_failure" help:"after a permanent failure, block the source or skip the alarm (default: skip what the receiver judged invalid, else block)"`
+	OnFailure     string        `yaml:"on_failure" help:"an alarm that the receiver refuses: retry it until it is accepted (default), block the source, or skip the alarm"`
 	Keep          time.Duration `yaml:"keep" default:"168h" help:"keep delivered alarms this long; negative: for ever"`
 	FirstWindow   time.Duration `yaml:"first_window" default:"5s" help:"other instances deliver the alarms of an instance that has been silent this long"`
 	SecondWindow  time.Duration `yaml:"second_window" default:"20s" help:"… and an alarm in flight only this long after its delivery started"`
@@ -97,7 +98,7 @@ func (c *Sink) Queue() *Queue {
 	strictyaml.ApplyDefaults(&q)
 	return &Queue{
 		Queue: monitor.SinkQueue(q.Sink), FirstWindow: q.FirstWindow, SecondWindow: q.SecondWindow, SubmitTimeout: q.SubmitTimeout,
-		Concurrency: q.Concurrency, Rate: q.Rate, OnFailure: q.OnFailure, Keep: q.Keep,
+		Concurrency: q.Concurrency, Rate: q.Rate, OnFailure: cmp.Or(q.OnFailure, string(dispatch.OnFailureRetry)), Keep: q.Keep,
 	}
 }
 
