@@ -1,8 +1,13 @@
 package main
 
 import (
+	"errors"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -10,6 +15,35 @@ import (
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 )
+
+// TestSecondSignal: signals that come together are one, as those of timeout(1).
+func TestSecondSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals, done, ended := make(chan os.Signal, 4), make(chan error, 1), make(chan error, 1)
+		go func() { ended <- awaitEnd(done, signals) }()
+		signals <- syscall.SIGTERM
+		signals <- syscall.SIGCONT
+		time.Sleep(900 * time.Millisecond)
+		signals <- syscall.SIGTERM
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatalf("signals within a second ended it: %v", err)
+		default:
+		}
+		time.Sleep(200 * time.Millisecond)
+		signals <- syscall.SIGTERM
+		if err := <-ended; !errors.Is(err, errAtOnce) {
+			t.Errorf("a second signal: %v", err)
+		}
+		go func() { ended <- awaitEnd(done, signals) }()
+		signals <- syscall.SIGTERM
+		done <- nil
+		if err := <-ended; err != nil {
+			t.Errorf("it has ended in order: %v", err)
+		}
+	})
+}
 
 func TestFlagsSayWhatTheFileSays(t *testing.T) {
 	var flags queueRunFlags

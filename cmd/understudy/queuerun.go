@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -46,8 +47,8 @@ A message is delivered at least once: one whose outcome is unknown is sent again
 By default a message that the target judged invalid is dead-lettered, and one that failed otherwise blocks its key until
 an operator decides: see "queue retry" and "queue skip".
 
-SIGINT, SIGTERM and SIGHUP stop it: submissions in flight may finish, and the keys are released at once. A second signal
-ends it without waiting.`,
+SIGINT, SIGTERM and SIGHUP stop it: submissions in flight may finish, and the keys are released at once. A second signal, a
+second or more after the first, ends it without waiting.`,
 		Example: `  understudy queue run orders --webhook https://shop.example/orders --secret-file hook.key --recognises
   understudy queue run mails --exec --concurrency 4 -- ./send-mail
   understudy queue run ledger --sawtooth http://127.0.0.1:8008 --front 127.0.0.1:9008 --dialect sawtooth`,
@@ -77,14 +78,28 @@ func untilSecondSignal(ctx context.Context, run func(context.Context) error) err
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
-	for range 2 {
+	return awaitEnd(done, signals)
+}
+
+// sameSignal is how long signals count as one: `timeout` and some supervisors signal a process, and then its group.
+const sameSignal = time.Second
+
+// awaitEnd returns what is done, or errAtOnce at a second signal.
+func awaitEnd(done <-chan error, signals <-chan os.Signal) error {
+	var first time.Time
+	for {
 		select {
 		case err := <-done:
 			return err
 		case <-signals:
+			switch now := time.Now(); {
+			case first.IsZero():
+				first = now
+			case now.Sub(first) >= sameSignal:
+				return errAtOnce
+			}
 		}
 	}
-	return errAtOnce
 }
 
 func (f *queueRunFlags) register(c *cobra.Command) {
