@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/api/client"
@@ -37,6 +38,9 @@ func (a *app) resolveEndpoint() error {
 func (a *app) needStore() error {
 	if a.StoreURL == "" {
 		return usererr.Errorf("%s works on the store itself: give --store", a.command)
+	}
+	if noun := strings.Fields(a.command + " -")[1]; noun == "queue" || noun == "batch" {
+		return a.CanKeep("queues")
 	}
 	return nil
 }

@@ -161,6 +161,15 @@ func TestStoreWithoutQueues(t *testing.T) {
 	if err := os.WriteFile(file, []byte("queues: [{queue: a, exec: {command: [cat]}}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// Nobody waits for one that does not answer: its URL says that it cannot.
+	for _, args := range [][]string{
+		{"queue", "run", "a", "--exec", "--", "cat"}, {"queue", "wait", "x"}, {"queue", "list"}, {"serve", "-c", file, "--listen", "127.0.0.1:0"},
+	} {
+		code, out := ask(t, append([]string{"--store", "redis://127.0.0.1:1"}, args...)...)
+		if code != exitUsage || !strings.Contains(out, "keeps no queues") {
+			t.Errorf("%v: exit code %d\n%s", args, code, out)
+		}
+	}
 	for _, args := range [][]string{
 		{"batch", "queues"}, {"batch", "add", "a", "--key", "k", os.DevNull}, {"batch", "wait", "x"}, {"batch", "retry", "x"},
 		{"batch", "run", "a", "--exec", "--", "cat"},

@@ -1,6 +1,8 @@
 package instance
 
 import (
+	"strings"
+
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/monitor"
@@ -12,7 +14,20 @@ func (h *Host) Queues(st store.Store) (store.Queues, error) {
 	if q, ok := st.(store.Queues); ok {
 		return q, nil
 	}
-	return nil, usererr.Errorf("the store %s keeps no queues; SQLite (sqlite:PATH) and PostgreSQL (postgres://…) do", termtext.URL(h.StoreURL))
+	return nil, h.keepsNo("queues")
+}
+
+func (h *Host) keepsNo(what string) error {
+	return usererr.Errorf("the store %s keeps no %s; SQLite (sqlite:PATH) and PostgreSQL (postgres://…) do", termtext.URL(h.StoreURL), what)
+}
+
+// CanKeep refuses a store that will never keep queues, sources, or what else is named, by its URL: nobody waits for it to
+// answer.
+func (h *Host) CanKeep(what string) error {
+	if strings.HasPrefix(h.StoreURL, "redis") {
+		return h.keepsNo(what)
+	}
+	return nil
 }
 
 // Monitor returns the monitor's table of a store that keeps one.
@@ -20,7 +35,7 @@ func (h *Host) Monitor(st store.Store) (monitor.Store, error) {
 	if m, ok := st.(store.Monitors); ok {
 		return m.Monitor(), nil
 	}
-	return nil, usererr.Errorf("the store %s keeps no sources; SQLite (sqlite:PATH) and PostgreSQL (postgres://…) do", termtext.URL(h.StoreURL))
+	return nil, h.keepsNo("sources")
 }
 
 // Shards is what the store keeps about shards.

@@ -29,6 +29,16 @@ type Reload struct {
 
 // Run runs the server until ctx ends. again is how it reads its configuration again; nil is never.
 func Run(ctx context.Context, h *instance.Host, cfg *settings.Server, again *Reload) error {
+	if len(cfg.Queues) > 0 {
+		if err := h.CanKeep("queues"); err != nil {
+			return err
+		}
+	}
+	if cfg.Monitor != nil {
+		if err := h.CanKeep("sources"); err != nil {
+			return err
+		}
+	}
 	e, err := openEntrance(cfg, "the store has not been reached yet", h.Log)
 	if err != nil {
 		return err

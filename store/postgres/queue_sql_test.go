@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
@@ -112,21 +113,28 @@ func TestEnqueueRefuses(t *testing.T) {
 		t.Errorf("a schema that is none: %v", err)
 	}
 	commit(t, tx)
-	for what, c := range map[string]struct{ sql, code string }{
-		"an unknown queue":          {"SELECT understudy.enqueue('nowhere', 'k', '')", "US002"},
-		"no queue":                  {"SELECT understudy.enqueue(NULL, 'k', '')", "US002"},
-		"an unknown queue, plainly": {"INSERT INTO understudy.batch (queue, key) VALUES ('nowhere', 'k')", "US002"},
-		"no key":                    {"SELECT understudy.enqueue('work', NULL, '')", "23502"},
-		"an empty key":              {"SELECT understudy.enqueue('work', '', '')", "23514"},
-		"a control character":       {"SELECT understudy.enqueue('work', E'a\\nb', '')", "23514"},
-		"white space at the end":    {"SELECT understudy.enqueue('work', 'a ', '')", "23514"},
-		"a long key":                {"SELECT understudy.enqueue('work', repeat('k', 201), '')", "23514"},
-		"a long id":                 {"SELECT understudy.enqueue('work', 'k', '', repeat('i', 201))", "23514"},
-		"a header in the type":      {"SELECT understudy.enqueue('work', 'k', '', content_type => E'a\\r\\nX-Evil: 1')", "23514"},
-		"a huge payload":            {"SELECT understudy.enqueue('work', 'k', convert_to(repeat('x', 16777217), 'UTF8'))", "23514"},
+	const form = " must be text of 1 to 200 bytes without control characters or blanks at its ends"
+	for what, c := range map[string]struct{ sql, code, words string }{
+		"an unknown queue":          {"SELECT understudy.enqueue('nowhere', 'k', '')", "US002", "there is no queue 'nowhere'"},
+		"no queue":                  {"SELECT understudy.enqueue(NULL, 'k', '')", "US002", "there is no queue null"},
+		"an unknown queue, plainly": {"INSERT INTO understudy.batch (queue, key) VALUES ('nowhere', 'k')", "US002", "there is no queue 'nowhere'"},
+		"no key":                    {"SELECT understudy.enqueue('work', NULL, '')", "23502", "the key" + form},
+		"an empty key":              {"SELECT understudy.enqueue('work', '', '')", "23514", "the key" + form},
+		"a control character":       {"SELECT understudy.enqueue('work', E'a\\nb', '')", "23514", "the key" + form},
+		"white space at the end":    {"SELECT understudy.enqueue('work', 'a ', '')", "23514", "the key" + form},
+		"a long key":                {"SELECT understudy.enqueue('work', repeat('k', 201), '')", "23514", "the key" + form},
+		"one of many":               {"SELECT understudy.enqueue_all('{work,work}', ARRAY['k', 'k '], '{1,2}', '{a,b}', ARRAY[''::bytea, ''])", "23514", "the key" + form},
+		"a long id":                 {"SELECT understudy.enqueue('work', 'k', '', repeat('i', 201))", "23514", "the message id" + form},
+		"a header in the type":      {"SELECT understudy.enqueue('work', 'k', '', content_type => E'a\\r\\nX-Evil: 1')", "23514", "the content type" + form},
+		"no payload":                {"SELECT understudy.enqueue('work', 'k', NULL)", "23502", "the payload is null"},
+		"a huge payload":            {"SELECT understudy.enqueue('work', 'k', convert_to(repeat('x', 16777217), 'UTF8'))", "23514", "more than 16 MiB"},
 	} {
-		if _, err := conn.Exec(t.Context(), c.sql); err == nil || !strings.Contains(err.Error(), c.code) {
-			t.Errorf("%s: %v, want SQLSTATE %s", what, err, c.code)
+		_, err := conn.Exec(t.Context(), c.sql)
+		refusal, ok := errors.AsType[*pgconn.PgError](err)
+		if !ok || refusal.Code != c.code || !strings.Contains(refusal.Message, c.words) {
+			t.Errorf("%s: %v, want SQLSTATE %s and %q", what, err, c.code, c.words)
+		} else if c.code == "US002" && !strings.Contains(refusal.Hint, "understudy queue add --make") {
+			t.Errorf("%s: the hint is %q", what, refusal.Hint)
 		}
 	}
 	if got, err := s.QueueAdmin().Messages(t.Context(), dispatch.MessageQuery{Queue: work}); err != nil || len(got) != 1 {

@@ -50,6 +50,7 @@ BEGIN
     FOR v_queue IN SELECT DISTINCT q FROM unnest(queues) q LOOP
         PERFORM {{rules}}.require_queue(v_queue);
     END LOOP;
+    PERFORM {{rules}}.check_message(k, i, c, p) FROM unnest(keys, ids, content_types, payloads) u (k, i, c, p);
     FOR v_row IN
         WITH ins AS (
             INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload)
@@ -74,6 +75,7 @@ DECLARE
     v_id text;
 BEGIN
     PERFORM {{rules}}.require_queue(enqueue.queue);
+    PERFORM {{rules}}.check_message(enqueue.key, enqueue.id, enqueue.content_type, enqueue.payload);
     INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload)
     VALUES (enqueue.queue, enqueue.key, coalesce(enqueue.id, {{schema}}.new_id()), enqueue.content_type, enqueue.payload)
     ON CONFLICT (id, queue) DO NOTHING RETURNING batch.id INTO v_id;

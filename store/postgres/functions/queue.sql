@@ -39,6 +39,24 @@ BEGIN
     END IF;
 END $$;
 
+-- Refuses a message in words. The constraints of the table say the same, and show the payload with it.
+CREATE FUNCTION {{rules}}.check_message(p_key text, p_id text, p_content_type text, p_payload bytea) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_wrong text := CASE
+        WHEN p_key IS NULL OR octet_length(p_key) NOT BETWEEN 1 AND 200 OR p_key ~ '^\s|[[:cntrl:]]|\s$' THEN 'the key'
+        WHEN octet_length(p_id) NOT BETWEEN 1 AND 200 OR p_id ~ '^\s|[[:cntrl:]]|\s$' THEN 'the message id'
+        WHEN p_content_type IS NULL OR octet_length(p_content_type) NOT BETWEEN 1 AND 200 OR p_content_type ~ '^\s|[[:cntrl:]]|\s$' THEN 'the content type' END;
+    v_code text := CASE WHEN p_key IS NULL OR p_content_type IS NULL OR p_payload IS NULL THEN '23502' ELSE '23514' END;
+BEGIN
+    IF v_wrong IS NOT NULL THEN
+        RAISE EXCEPTION 'understudy: % must be text of 1 to 200 bytes without control characters or blanks at its ends', v_wrong USING ERRCODE = v_code;
+    ELSIF p_payload IS NULL THEN
+        RAISE EXCEPTION 'understudy: the payload is null; an empty one is ''''' USING ERRCODE = v_code;
+    ELSIF octet_length(p_payload) > 16777216 THEN
+        RAISE EXCEPTION 'understudy: the payload has more than 16 MiB' USING ERRCODE = v_code;
+    END IF;
+END $$;
+
 -- Numbers the batches at these places. Nothing but the places is to be gone by.
 CREATE FUNCTION {{rules}}.give_numbers(p_tids tid[], p_last bigint) RETURNS void LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off SET enable_hashjoin = off SET enable_mergejoin = off
