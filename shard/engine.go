@@ -36,6 +36,8 @@ type State struct {
 	PID       int    // 0 when the engine does not tell
 	Version   string // product and version, for operators
 	NodeID    string // where the engine has one of its own (SableDB)
+	// Replication is the address that replicas copy from, where it is not that of the node (SableDB).
+	Replication string
 }
 
 // PromotedAt is where the node stood when it was promoted. Where it stands since is too much: a client
@@ -85,4 +87,22 @@ type Engines interface {
 	// FenceDelay is how long an armed fence takes to close after the last
 	// acknowledgement of a replica; 0 when the engine has none.
 	FenceDelay() time.Duration
+}
+
+// Peer is a node of the shard, as its own agent reported it.
+type Peer struct {
+	NodeID      string // the engine's own
+	Address     string
+	Replication string
+}
+
+// PeerLearner is an engine whose nodes do not tell where the others are: its agent does.
+type PeerLearner interface {
+	LearnPeers(peers []Peer)
+}
+
+// CatchUpper is an engine that itself proves that a replica has all that its closed primary has.
+type CatchUpper interface {
+	// CatchUp returns once the replica has what its primary had at txn.
+	CatchUp(ctx context.Context, txn int64) error
 }

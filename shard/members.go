@@ -105,3 +105,26 @@ func (r Record) isSyncedMemberOf(primary Record) bool {
 	return r.Live() && r.Role == Replica && r.Synced && r.PrimaryID == primary.ID && primary.ID != "" &&
 		r.Lineage.ID == primary.Lineage.ID && r.Link != nil && r.Link.Up
 }
+
+// Peers are the nodes that report, for an engine that must know where they are.
+func (v View) Peers() []Peer {
+	peers := make([]Peer, len(v.Nodes))
+	for i, r := range v.Nodes {
+		peers[i] = Peer{NodeID: r.EngineID, Address: r.Address, Replication: r.Replication}
+	}
+	return peers
+}
+
+// CopiesBefore returns the live replica of the same primary that copies everything before a stalled one does: so that
+// they do so one at a time.
+func (v View) CopiesBefore(me Record) (first Record, found bool) {
+	for _, r := range v.Nodes {
+		if r.ID == me.ID || !r.Live() || r.Condition != Up || r.PrimaryID != me.PrimaryID || r.Link == nil {
+			continue
+		}
+		if r.Link.Syncing || r.Link.Stalled && r.ID < me.ID {
+			return r, true
+		}
+	}
+	return Record{}, false
+}

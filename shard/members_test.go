@@ -62,3 +62,29 @@ func TestTwoAgentsOfOneNode(t *testing.T) {
 		t.Error("of two strangers, not exactly one goes on")
 	}
 }
+
+// Replicas whose primary does not list them any more copy one at a time: the one that copies already, then the lowest id.
+func TestCopiesBefore(t *testing.T) {
+	node := func(id string, l Upstream) Record {
+		return Record{ID: id, PrimaryID: "p", Condition: Up, Role: Replica, Timeout: time.Second, Link: &l}
+	}
+	stalled, copying, up := Upstream{Stalled: true}, Upstream{Syncing: true}, Upstream{Up: true}
+	silent := node("a", stalled)
+	silent.Age = time.Minute
+	for name, c := range map[string]struct {
+		nodes []Record
+		want  string
+	}{
+		"alone":                 {[]Record{node("b", stalled)}, ""},
+		"others are up":         {[]Record{node("a", up), node("b", stalled)}, ""},
+		"a lower one waits":     {[]Record{node("a", stalled), node("b", stalled)}, "a"},
+		"a higher one waits":    {[]Record{node("b", stalled), node("c", stalled)}, ""},
+		"a higher one copies":   {[]Record{node("b", stalled), node("c", copying)}, "c"},
+		"a lower one is silent": {[]Record{silent, node("b", stalled)}, ""},
+	} {
+		first, _ := View{Nodes: c.nodes}.CopiesBefore(node("b", stalled))
+		if first.ID != c.want {
+			t.Errorf("%s: %q copies first, want %q", name, first.ID, c.want)
+		}
+	}
+}

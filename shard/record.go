@@ -69,6 +69,8 @@ type Upstream struct {
 	Address string `json:"address,omitempty"`
 	Up      bool   `json:"up"`
 	Syncing bool   `json:"syncing,omitempty"` // a first or full copy is under way
+	// Stalled: its primary answers and does not list it, so that nothing comes any more.
+	Stalled bool `json:"stalled,omitempty"`
 	// Input is how long ago the last byte came from the primary, at the time of the
 	// report; negative when that is not known.
 	Input time.Duration `json:"input_ns"`
@@ -150,10 +152,14 @@ type Record struct {
 	Timeout  time.Duration `json:"timeout_ns"` // [TimeoutStopped] in the last record of an agent that stops
 	// Run is the node's own identity for this run of its process, "" if it has none. Two
 	// live records with the same one are the same node twice.
-	Run     string `json:"run,omitempty"`
-	Engine  string `json:"engine"`
-	Version string `json:"version,omitempty"` // of the node's program
-	Keys    int64  `json:"keys"`
+	Run string `json:"run,omitempty"`
+	// EngineID and Replication are the engine's own id of the node, and the address that replicas copy from, where it
+	// has them.
+	EngineID    string `json:"engine_node_id,omitempty"`
+	Replication string `json:"replication_address,omitempty"`
+	Engine      string `json:"engine"`
+	Version     string `json:"version,omitempty"` // of the node's program
+	Keys        int64  `json:"keys"`
 }
 
 // TimeoutStopped is the timeout in the last record of an agent that stops: it does not count as live from then on,

@@ -32,7 +32,8 @@ type Settings struct {
 	Node           string `yaml:"node" help:"'ADDRESS' at which this agent reaches its node, HOST:PORT"`
 	Engine         string `yaml:"engine" default:"redis" help:"the kind of node: redis (also Valkey) or sabledb"`
 	Data           string `yaml:"data" help:"keep the node's ID, and what must survive a restart, in this 'DIR'; one for each node"`
-	PrivateAddress string `yaml:"private_address" more:"yes" help:"'ADDRESS' at which other nodes reach the node (default: the node address)"`
+	PrivateAddress string `yaml:"private_address" more:"yes" help:"'ADDRESS' at which other nodes reach the node (default: the node address); of a SableDB, from which they copy (default: port + 1000)"`
+	NodeData       string `yaml:"node_data" more:"yes" help:"the database folder 'DIR' of a SableDB, which tells how far it is (default: as its program's arguments say, where the agent starts it)"`
 	Announce       string `yaml:"announce" help:"'ADDRESS' at which clients reach the node (default: the node address)"`
 
 	Interval time.Duration `yaml:"interval" default:"1s" help:"report, and renew the session, every I"`
@@ -88,6 +89,9 @@ func (f *Flags) ForShard(name string, argv []string, log *slog.Logger) error {
 func (f *Flags) configure() {
 	c := &f.Config
 	c.Node, c.Dir, c.Private, c.Announced, c.AgentAddress = f.Node, f.Data, f.PrivateAddress, f.Announce, f.Settings.AgentAddress
+	if f.Engine == engineSableDB { // what it calls private is for copying alone
+		c.Private = ""
+	}
 	c.Timing = lease.Timing{Interval: f.Interval, Timeout: f.Timeout}
 	c.Priority, c.MinReplicas = f.Priority, f.MinReplicas
 	c.Policy.MaxLag, c.Policy.Parallel = f.MaxLag, f.ParallelSyncs
@@ -103,6 +107,8 @@ func (f *Flags) complete(log *slog.Logger) error {
 		return usererr.Errorf("--node is missing: where does this agent reach its node? HOST:PORT, as in --node 127.0.0.1:6379")
 	case c.Dir == "":
 		return usererr.Errorf("--data is missing: a folder of this node's own, as in --data /var/lib/understudy/%s", c.Shard)
+	case f.NodeData != "" && f.Engine != engineSableDB:
+		return usererr.Errorf("--node-data belongs to --engine sabledb")
 	case f.KeepNode && len(f.argv) == 0:
 		return usererr.Errorf("--keep-node belongs to a program after --")
 	case c.RestartGrace < 0 || c.HookTimeout <= 0 || f.StopWait < 0:
@@ -211,13 +217,43 @@ func (f *Flags) engines() (shard.Engines, error) {
 	switch f.Engine {
 	case "redis":
 		return redis.New(redis.Config{Username: f.User, Password: password, TLS: secured, Timeout: exchange})
-	case "sabledb":
+	case engineSableDB:
 		if f.User != "" || password != "" {
 			return nil, usererr.Errorf("SableDB knows no users and passwords: leave --user and --password-file out")
 		}
-		return sabledb.New(sabledb.Config{TLS: secured, Timeout: exchange})
+		return sabledb.New(sabledb.Config{Node: f.Config.Node, Replication: f.PrivateAddress, Folder: f.databaseFolder, TLS: secured, Timeout: exchange})
 	}
 	return nil, usererr.Errorf("--engine %q: redis and sabledb are possible", f.Engine)
+}
+
+const engineSableDB = "sabledb"
+
+// databaseFolder is that of a SableDB: as --node-data says, or the arguments of the program that the agent starts, or where
+// that has put it in its working directory. "": it is not known.
+func (f *Flags) databaseFolder() string {
+	folder := f.NodeData
+	for i, arg := range f.argv {
+		name, value, joined := strings.Cut(arg, "=")
+		switch {
+		case folder != "" || name != "--db-path" && name != "-d":
+		case joined:
+			folder = value
+		case i+1 < len(f.argv):
+			folder = f.argv[i+1]
+		}
+	}
+	if folder != "" {
+		if !filepath.IsAbs(folder) && f.NodeData == "" {
+			folder = filepath.Join(f.Config.Dir, folder) // the program runs there
+		}
+		return folder
+	}
+	if len(f.argv) > 0 {
+		if found, _ := filepath.Glob(filepath.Join(f.Config.Dir, "*", "changes.seq")); len(found) == 1 {
+			return filepath.Dir(found[0])
+		}
+	}
+	return ""
 }
 
 // ReadPassword reads it from a file, without the line's end.

@@ -204,6 +204,9 @@ func (a *Agent) acceptView(v shard.View, now time.Duration) {
 		a.report.reread = true
 		return
 	}
+	if e, ok := a.cfg.Engines.(shard.PeerLearner); ok {
+		e.LearnPeers(v.Peers())
+	}
 	a.watch.observe(v.Lease, a.lease.session(), now)
 	a.orchestrate.trackPhase(now)
 	a.view.announce()

@@ -160,6 +160,13 @@ func (r *reconciler) pauseWrites(ctx context.Context, c shard.Command) error {
 func (r *reconciler) catchUp(ctx context.Context, c shard.Command, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	if e, ok := r.node.(shard.CatchUpper); ok {
+		if err := e.CatchUp(ctx, c.Txn); err != nil {
+			return err
+		}
+		_, err := r.probe.probeNow(ctx)
+		return err
+	}
 	for {
 		var n shard.State
 		err := r.exchange(ctx, func(ctx context.Context) (err error) {

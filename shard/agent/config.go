@@ -43,7 +43,7 @@ type Config struct {
 	// Process is the node's, if the agent starts it. Optional.
 	Process shard.Process
 	// Adopt finds the process of a node that somebody else started on this host, from the id
-	// that the node tells. Optional: without it such a node's death is seen when it
+	// that the node tells; 0 if it does not. Optional: without it such a node's death is seen when it
 	// refuses connections, and it cannot be killed when it hangs.
 	Adopt func(pid int) (shard.Process, error)
 	// Local reports whether an address is this host's. Default: asks the network interfaces.

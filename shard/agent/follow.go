@@ -16,6 +16,15 @@ func (r *reconciler) follow(d shard.Decision, now time.Duration) {
 	if out, _ := r.isWithoutStore(now); out {
 		return // it has left the primary for that
 	}
+	if follows && n.Link.Stalled {
+		me, _ := r.view.Node(r.id)
+		first, waits := r.view.CopiesBefore(me)
+		r.report.trouble = "its primary does not list it any more: it follows it again, with a full copy"
+		if waits {
+			r.report.trouble += ", after " + first.Label()
+		}
+		follows = waits
+	}
 	if follows || r.task != nil || now < r.retryAt || now < r.promises.givenUntil {
 		return
 	}

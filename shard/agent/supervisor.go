@@ -18,6 +18,7 @@ type supervisor struct {
 	goneSince time.Duration // since when the process is known to have ended; 0: it is not
 	adopted   shard.Process // of a node that somebody else started
 	unwatched string        // why it could not be adopted, as it was logged last
+	soughtAt  time.Duration // when a process was last looked for by its port
 }
 
 // run keeps the process of a node that the agent starts running.
@@ -70,13 +71,20 @@ func (s *supervisor) isRunning() bool {
 	return p != nil && p.Running()
 }
 
-// adopt looks for the process of a node on this host that somebody else started, and watches it.
+// adopt looks for the process of a node on this host that somebody else started, and watches it. pid is 0 if the node
+// does not tell it: it is found by its port then.
 func (s *supervisor) adopt(pid int) {
-	if s.cfg.Process != nil || s.cfg.Adopt == nil || pid == 0 || !s.cfg.Local(s.cfg.Node) {
+	if s.cfg.Process != nil || s.cfg.Adopt == nil || !s.cfg.Local(s.cfg.Node) {
 		return
 	}
-	if s.adopted != nil && s.adopted.PID() == pid && s.adopted.Running() {
+	if s.adopted != nil && (pid == 0 || s.adopted.PID() == pid) && s.adopted.Running() {
 		return
+	}
+	if pid == 0 {
+		if s.unwatched != "" && s.now() < s.soughtAt+s.cfg.Timing.Timeout {
+			return // it means looking at every process of the host
+		}
+		s.soughtAt = s.now()
 	}
 	p, err := s.cfg.Adopt(pid)
 	if err != nil {
@@ -101,6 +109,15 @@ func (s *supervisor) adopt(pid int) {
 			})
 		}
 	})
+}
+
+// trouble is what an operator should know about a primary whose process cannot be watched, although nothing else closes
+// it when it hangs: its engine has no armed fence.
+func (s *supervisor) trouble() string {
+	if s.unwatched == "" || s.cfg.Policy.FenceDelay != 0 || s.probe.state.Role != shard.Primary {
+		return ""
+	}
+	return "if it hangs, it stays so: " + s.unwatched + "; run the agent as the node's user on its host, or let it start the node"
 }
 
 // killHung kills the process of a node that did not answer until trust had ended and may be open, so that

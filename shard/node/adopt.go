@@ -9,9 +9,15 @@ import (
 )
 
 // Adopt watches the process of a node that somebody else started, from the id that the
-// node tells of itself and the address where it was reached. It cannot be started by it. The
+// node tells of itself, and the address where it was reached; with 0, whatever listens there. It cannot be started by it. The
 // error wraps [errors.ErrUnsupported] where that is not possible.
 func Adopt(pid int, address string) (shard.Process, error) {
+	if pid == 0 {
+		var err error
+		if pid, err = listener(address); err != nil {
+			return nil, err
+		}
+	}
 	if pid <= 1 {
 		return nil, fmt.Errorf("node: process %d is not a node of this host", pid)
 	}

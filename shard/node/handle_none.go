@@ -23,3 +23,5 @@ func startOf(int) (string, error) { return "", errors.ErrUnsupported }
 func bootID() string { return "" }
 
 func listens(int, string) error { return errors.ErrUnsupported }
+
+func listener(string) (int, error) { return 0, errors.ErrUnsupported }

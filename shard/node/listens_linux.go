@@ -15,15 +15,10 @@ import (
 // listens returns nil if the process itself listens on the address's port, in the network
 // namespace of this process.
 func listens(pid int, address string) error {
-	_, port, err := net.SplitHostPort(address)
+	port, owners, err := ownersOf(address)
 	if err != nil {
 		return err
 	}
-	number, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return err
-	}
-	owners := listeners(number)
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	err = holds(proc, owners)
 	if errors.Is(err, fs.ErrPermission) {
@@ -37,6 +32,36 @@ func listens(pid int, address string) error {
 		return fmt.Errorf("node: process %d is not the node of port %s: %w", pid, port, err)
 	}
 	return nil
+}
+
+// ownersOf returns the port of an address, and the sockets that listen there.
+func ownersOf(address string) (port string, owners map[string]string, err error) {
+	if _, port, err = net.SplitHostPort(address); err != nil {
+		return "", nil, err
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return "", nil, err
+	}
+	return port, listeners(number), nil
+}
+
+// listener returns the process that listens on the address's port.
+func listener(address string) (pid int, err error) {
+	port, owners, err := ownersOf(address)
+	if err != nil {
+		return 0, err
+	}
+	all, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range all {
+		if pid, err := strconv.Atoi(p.Name()); err == nil && holds(filepath.Join("/proc", p.Name()), owners) == nil {
+			return pid, nil
+		}
+	}
+	return 0, fmt.Errorf("node: no process that this one may look into listens on port %s", port)
 }
 
 // listeners are the sockets that listen on a port in this network namespace, each with its user's number.

@@ -298,7 +298,7 @@ func TestAdopt(t *testing.T) {
 
 	// Processes that are not the node: gone, on another port, this one, init.
 	other := realserver.Redis(t, realserver.RedisOptions{})
-	for name, n := range map[string]int{"gone": pid, "this one": os.Getpid(), "init": 1, "none": 0, "group": -pid} {
+	for name, n := range map[string]int{"gone": pid, "this one": os.Getpid(), "init": 1, "group": -pid} {
 		if p, err := Adopt(n, s.Addr); err == nil {
 			t.Errorf("%s: process %d was adopted", name, p.PID())
 		}
@@ -310,6 +310,13 @@ func TestAdopt(t *testing.T) {
 	must(t, err)
 	if _, err := Adopt(pid, other.Addr); err == nil {
 		t.Error("a process that listens on another port was adopted")
+	}
+	// A node that does not tell its process is found by its port.
+	if p, err = Adopt(0, s.Addr); err != nil || p.PID() != pid {
+		t.Errorf("found by its port: %v, %v; want process %d", p, err, pid)
+	}
+	if p, err := Adopt(0, "127.0.0.1:1"); err == nil {
+		t.Errorf("process %d was found where nothing listens", p.PID())
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
-	"github.com/understudy-ha/understudy/internal/testkit/sabledb"
+	"github.com/understudy-ha/understudy/internal/testkit/sableplain"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
@@ -433,7 +433,7 @@ func TestPlainInspect(t *testing.T) {
 
 // A store with scripts asks for what SableDB lacks, which the stand-in notices.
 func TestPlainStandInCatchesScripts(t *testing.T) {
-	server, err := sabledb.Start(realserver.Redis(t, realserver.RedisOptions{}).Addr)
+	server, err := sableplain.Start(realserver.Redis(t, realserver.RedisOptions{}).Addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
-	"github.com/understudy-ha/understudy/internal/testkit/sabledb"
+	"github.com/understudy-ha/understudy/internal/testkit/sableplain"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/shard/shardtest"
 	"github.com/understudy-ha/understudy/store"
@@ -18,7 +18,7 @@ import (
 // sable is a stand-in with its server. It fails the test if anything was asked of it
 // that a SableDB does not have.
 type sable struct {
-	*sabledb.Server
+	*sableplain.Server
 	real *realserver.RedisServer
 }
 
@@ -26,7 +26,7 @@ func startSable(t *testing.T) sable {
 	t.Helper()
 	s := sable{real: realserver.Redis(t, realserver.RedisOptions{})}
 	var err error
-	if s.Server, err = sabledb.Start(s.real.Addr); err != nil {
+	if s.Server, err = sableplain.Start(s.real.Addr); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -1,105 +1,404 @@
 package sabledb
 
 import (
-	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// form checks the arguments of a command, and returns what is wrong with them.
-type form func(args []string) string
-
-const badArgs = "wrong number of arguments for '%s' command"
-
-// exactly and least count the arguments after the name.
-func exactly(n int) form {
-	return func(args []string) string {
-		if len(args)-1 != n {
-			return fmt.Sprintf(badArgs, strings.ToLower(args[0]))
-		}
-		return ""
-	}
+// value is what a key holds. It is never changed, but replaced.
+type value struct {
+	text    string
+	set     []string
+	list    []string
+	hash    map[string]string
+	expires time.Time // zero: never
 }
 
-func least(n int) form {
-	return func(args []string) string {
-		if len(args)-1 < n {
-			return fmt.Sprintf(badArgs, strings.ToLower(args[0]))
-		}
-		return ""
-	}
-}
-
-// pairs is a key, if there is one, and then names with values.
-func pairs(keys int) form {
-	return func(args []string) string {
-		if n := len(args) - 1 - keys; n < 2 || n%2 != 0 {
-			return fmt.Sprintf(badArgs, strings.ToLower(args[0]))
-		}
-		return ""
-	}
-}
-
-// set is SET key value [NX] [EX seconds].
-func set(args []string) string {
-	if len(args) < 3 {
-		return fmt.Sprintf(badArgs, "set")
-	}
-	for rest := args[3:]; len(rest) > 0; {
-		switch {
-		case strings.EqualFold(rest[0], "NX"):
-			rest = rest[1:]
-		case strings.EqualFold(rest[0], "EX") && len(rest) > 1 && positive(rest[1]):
-			rest = rest[2:]
-		default:
-			return "syntax error"
-		}
-	}
-	return ""
-}
-
-func expire(args []string) string {
-	if len(args) != 3 || !positive(args[2]) {
-		return "syntax error"
-	}
-	return ""
-}
-
-// blocking is keys and then a timeout in seconds, of which 0 would be for ever.
-func blocking(args []string) string {
-	if len(args) < 3 {
-		return fmt.Sprintf(badArgs, strings.ToLower(args[0]))
-	}
-	if wait, err := strconv.ParseFloat(args[len(args)-1], 64); err != nil || wait <= 0 {
-		return "timeout is not a float or out of range"
-	}
-	return ""
-}
-
-func positive(text string) bool {
-	n, err := strconv.ParseInt(text, 10, 64)
-	return err == nil && n > 0
-}
-
-// commands are those that the specification lists.
-func commands() map[string]form {
-	return map[string]form{
-		"SET": set, "GET": exactly(1), "GETSET": exactly(2), "GETDEL": exactly(1), "MGET": least(1), "MSET": pairs(0),
-		"DEL": least(1), "EXISTS": least(1), "EXPIRE": expire, "TTL": exactly(1), "INCR": exactly(1),
-		"HSET": pairs(1), "HGET": exactly(2), "HMGET": least(2), "HGETALL": exactly(1), "HDEL": least(2), "HINCRBY": exactly(3),
-		"SADD": least(2), "SREM": least(2), "SMEMBERS": exactly(1), "SISMEMBER": exactly(2),
-		"LPUSH": least(2), "RPUSH": least(2), "LLEN": exactly(1), "LRANGE": exactly(3), "LREM": exactly(3), "LTRIM": exactly(3),
-		"BLPOP": blocking, "BRPOP": blocking, "BLMOVE": exactly(5), "ZADD": pairs(1), "SCAN": least(1), "KEYS": exactly(1),
-		"MULTI": exactly(0), "EXEC": exactly(0), "DISCARD": exactly(0), "WATCH": least(1), "UNWATCH": exactly(0),
-		"PING": exactly(0), "INFO": least(0), "DBSIZE": exactly(0),
-	}
+type command struct {
+	least  int
+	exact  bool
+	writes bool
+	run    func(s *session, args []string)
 }
 
 // outside a transaction only.
-func outside(name string) bool {
-	switch name {
-	case "WATCH", "UNWATCH", "MULTI", "INFO", "PING", "DBSIZE", "BLPOP", "BRPOP", "BLMOVE", "KEYS", "SCAN":
-		return true
+var outside = map[string]bool{
+	"WATCH": true, "UNWATCH": true, "MULTI": true, "INFO": true, "PING": true, "DBSIZE": true, "BRPOP": true, "SCAN": true, "LOCK": true, "UNLOCK": true, "CLUSTER": true, "REPLICAOF": true,
+}
+
+// commands are those that SableDB has.
+func commands() map[string]command {
+	return map[string]command{
+		"PING": {1, true, false, func(s *session, _ []string) { s.out.Simple("PONG") }},
+		"INFO": {1, false, false, func(s *session, _ []string) { s.out.Bulk(s.n.info()) }}, "DBSIZE": {1, true, false, (*session).dbsize},
+		"CLUSTER": {2, true, false, (*session).cluster}, "REPLICAOF": {3, true, false, (*session).replicaOf}, "SELECT": {2, true, false, func(s *session, _ []string) { s.out.Simple("OK") }},
+		"GET": {2, true, false, (*session).get}, "MGET": {2, false, false, (*session).mget}, "TTL": {2, true, false, (*session).ttl}, "EXISTS": {2, false, false, (*session).exists},
+		"SCAN": {2, false, false, (*session).scan}, "SMEMBERS": {2, true, false, (*session).smembers}, "LRANGE": {4, true, false, (*session).lrange},
+		"LLEN": {2, true, false, func(s *session, a []string) { s.out.Int(int64(len(s.look(a[1]).list))) }},
+		"HGET": {3, true, false, (*session).hmget}, "HMGET": {3, false, false, (*session).hmget}, "HGETALL": {2, true, false, (*session).hgetall},
+		"SET": {3, false, true, (*session).setText}, "SETNX": {3, true, true, (*session).setNX}, "GETDEL": {2, true, true, (*session).getdel}, "DEL": {2, false, true, (*session).del},
+		"EXPIRE": {3, true, true, (*session).expire}, "INCR": {2, true, true, (*session).incr},
+		"SADD": {3, false, true, (*session).sadd}, "SREM": {3, false, true, (*session).srem},
+		"RPUSH": {3, false, true, (*session).push}, "LPUSH": {3, false, true, (*session).push}, "LREM": {4, true, true, (*session).lrem}, "LTRIM": {4, true, true, (*session).ltrim},
+		"HSET": {4, false, true, (*session).hset}, "HDEL": {3, false, true, (*session).hdel},
 	}
-	return false
+}
+
+func (s *session) clock() time.Time { return time.Now().Add(s.n.skew) }
+
+// look is what a key holds for this client, never nil.
+func (s *session) look(key string) *value {
+	v := s.n.data[key]
+	if w, own := s.written[key]; own && s.inExec {
+		v = w
+	}
+	if v == nil || !v.expires.IsZero() && !v.expires.After(s.clock()) {
+		return &value{}
+	}
+	return v
+}
+
+func (s *session) has(key string) bool {
+	v := s.look(key)
+	return v.text != "" || v.set != nil || v.list != nil || v.hash != nil
+}
+
+// put replaces what a key holds; nil deletes it.
+func (s *session) put(key string, v *value) {
+	if s.inExec {
+		s.written[key], s.now[key] = v, true
+		return
+	}
+	s.n.put(key, v)
+	s.n.wake()
+}
+
+func (n *Node) wake() {
+	close(n.pushed)
+	n.pushed = make(chan struct{})
+}
+
+// breaks the connection if the present EXEC has written the key.
+func (s *session) breaks(key string) {
+	if s.inExec && s.now[key] {
+		s.broken = true
+	}
+}
+
+func (s *session) cluster(args []string) {
+	if strings.EqualFold(args[1], "MYID") {
+		s.out.Bulk(s.n.ID)
+		return
+	}
+	s.out.Array(0)
+}
+
+func (s *session) replicaOf(args []string) {
+	if problem := s.n.replicaOf(args[1], args[2]); problem != "" {
+		s.n.refused = append(s.n.refused, strings.Join(args, " "))
+		s.out.Error(problem)
+		return
+	}
+	s.out.Simple("OK")
+}
+
+// dbsize is counted every 30 s.
+func (s *session) dbsize([]string) {
+	if time.Since(s.n.countedAt) > 30*time.Second {
+		s.n.listed, s.n.countedAt = int64(len(s.n.data)), time.Now()
+	}
+	s.out.Int(s.n.listed)
+}
+
+func (s *session) get(args []string) {
+	if !s.has(args[1]) {
+		s.out.Null()
+		return
+	}
+	s.out.Bulk(s.look(args[1]).text)
+}
+
+func (s *session) mget(args []string) {
+	s.out.Array(len(args) - 1)
+	for _, key := range args[1:] {
+		s.get([]string{"", key})
+	}
+}
+
+// ttl is rounded to the nearest second.
+func (s *session) ttl(args []string) {
+	v := s.look(args[1])
+	switch {
+	case !s.has(args[1]):
+		s.out.Int(-2)
+	case v.expires.IsZero():
+		s.out.Int(-1)
+	default:
+		s.out.Int(int64(v.expires.Sub(s.clock()).Round(time.Second) / time.Second))
+	}
+}
+
+func (s *session) exists(args []string) {
+	s.broken = s.broken || s.inExec
+	n := 0
+	for _, key := range args[1:] {
+		if s.has(key) {
+			n++
+		}
+	}
+	s.out.Int(int64(n))
+}
+
+func (s *session) scan([]string) {
+	var keys []string
+	for key := range s.n.data {
+		if s.has(key) && len(keys) < 10 {
+			keys = append(keys, key)
+		}
+	}
+	s.out.Array(2)
+	s.out.Int(0)
+	s.strings(keys)
+}
+
+func (s *session) strings(all []string) {
+	s.out.Array(len(all))
+	for _, one := range all {
+		s.out.Bulk(one)
+	}
+}
+
+func (s *session) smembers(args []string) {
+	s.breaks(args[1])
+	s.strings(s.look(args[1]).set)
+}
+
+func (s *session) lrange(args []string) {
+	s.breaks(args[1])
+	s.strings(between(s.look(args[1]).list, args[2], args[3]))
+}
+
+func between(all []string, first, last string) []string {
+	from, _ := strconv.Atoi(first)
+	to, _ := strconv.Atoi(last)
+	if from < 0 {
+		from = max(0, from+len(all))
+	}
+	if to < 0 {
+		to += len(all)
+	}
+	to = min(to+1, len(all))
+	if from >= to {
+		return nil
+	}
+	return all[from:to]
+}
+
+func (s *session) hmget(args []string) {
+	h := s.look(args[1]).hash
+	if strings.EqualFold(args[0], "HMGET") {
+		s.out.Array(len(args) - 2)
+	}
+	for _, field := range args[2:] {
+		v, ok := h[field]
+		if !ok {
+			s.broken = s.broken || s.inExec
+			s.out.Null()
+			continue
+		}
+		s.out.Bulk(v)
+	}
+}
+
+func (s *session) hgetall(args []string) {
+	s.breaks(args[1])
+	h := s.look(args[1]).hash
+	s.out.Array(2 * len(h))
+	for field, v := range h {
+		s.out.Bulk(field)
+		s.out.Bulk(v)
+	}
+}
+
+func (s *session) setText(args []string) {
+	v := &value{text: args[2]}
+	for rest := args[3:]; len(rest) > 0; {
+		switch {
+		case strings.EqualFold(rest[0], "NX"):
+			if s.has(args[1]) {
+				s.out.Null()
+				return
+			}
+			rest = rest[1:]
+		case strings.EqualFold(rest[0], "EX") && len(rest) > 1:
+			seconds, err := strconv.Atoi(rest[1])
+			if err != nil || seconds <= 0 {
+				s.out.Error("ERR invalid expire time in 'set' command")
+				return
+			}
+			v.expires = s.clock().Add(time.Duration(seconds) * time.Second)
+			rest = rest[2:]
+		default:
+			s.refuse(args)
+			return
+		}
+	}
+	s.put(args[1], v)
+	s.out.Simple("OK")
+}
+
+func (s *session) setNX(args []string) {
+	if s.has(args[1]) {
+		s.out.Int(0)
+		return
+	}
+	s.put(args[1], &value{text: args[2]})
+	s.out.Simple("OK")
+}
+
+func (s *session) getdel(args []string) {
+	s.get(args[:2])
+	s.put(args[1], nil)
+}
+
+func (s *session) del(args []string) {
+	n := 0
+	for _, key := range args[1:] {
+		if s.has(key) {
+			n++
+		}
+		s.put(key, nil)
+	}
+	s.out.Int(int64(n))
+}
+
+func (s *session) expire(args []string) {
+	seconds, err := strconv.Atoi(args[2])
+	switch {
+	case err != nil || seconds < 0:
+		s.out.Error("ERR value is not an integer or out of range")
+	case !s.has(args[1]):
+		s.out.Int(0)
+	case seconds == 0:
+		s.put(args[1], nil)
+		s.out.Int(1)
+	default:
+		v := *s.look(args[1])
+		v.expires = s.clock().Add(time.Duration(seconds) * time.Second)
+		s.put(args[1], &v)
+		s.out.Int(1)
+	}
+}
+
+func (s *session) incr(args []string) {
+	n, _ := strconv.ParseInt(s.look(args[1]).text, 10, 64)
+	text := strconv.FormatInt(n+1, 10)
+	s.put(args[1], &value{text: text})
+	s.out.Bulk(text)
+}
+
+func (s *session) sadd(args []string) {
+	all := slices.Clone(s.look(args[1]).set)
+	before := len(all)
+	for _, one := range args[2:] {
+		if !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	s.put(args[1], &value{set: all})
+	s.out.Int(int64(len(all) - before))
+}
+
+func (s *session) srem(args []string) {
+	old := s.look(args[1]).set
+	all := slices.DeleteFunc(slices.Clone(old), func(one string) bool { return slices.Contains(args[2:], one) })
+	s.replace(args[1], &value{set: all}, len(all) == 0)
+	s.out.Int(int64(len(old) - len(all)))
+}
+
+func (s *session) replace(key string, v *value, empty bool) {
+	if empty {
+		v = nil
+	}
+	s.put(key, v)
+}
+
+func (s *session) push(args []string) {
+	all := slices.Clone(s.look(args[1]).list)
+	for _, one := range args[2:] {
+		if strings.EqualFold(args[0], "LPUSH") {
+			all = append([]string{one}, all...)
+		} else {
+			all = append(all, one)
+		}
+	}
+	s.put(args[1], &value{list: all})
+	s.out.Int(int64(len(all)))
+}
+
+func (s *session) lrem(args []string) {
+	old := s.look(args[1]).list
+	all := slices.DeleteFunc(slices.Clone(old), func(one string) bool { return one == args[3] })
+	s.replace(args[1], &value{list: all}, len(all) == 0)
+	s.out.Int(int64(len(old) - len(all)))
+}
+
+func (s *session) ltrim(args []string) {
+	all := slices.Clone(between(s.look(args[1]).list, args[2], args[3]))
+	s.replace(args[1], &value{list: all}, len(all) == 0)
+	s.out.Simple("OK")
+}
+
+func (s *session) hset(args []string) {
+	h := map[string]string{}
+	for field, v := range s.look(args[1]).hash {
+		h[field] = v
+	}
+	for i := 2; i+1 < len(args); i += 2 {
+		h[args[i]] = args[i+1]
+	}
+	s.put(args[1], &value{hash: h})
+	s.out.Int(int64(len(args)-2) / 2)
+}
+
+func (s *session) hdel(args []string) {
+	h, n := map[string]string{}, 0
+	for field, v := range s.look(args[1]).hash {
+		if slices.Contains(args[2:], field) {
+			n++
+		} else {
+			h[field] = v
+		}
+	}
+	s.replace(args[1], &value{hash: h}, len(h) == 0)
+	s.out.Int(int64(n))
+}
+
+func (s *session) brpop(args []string) {
+	wait, _ := strconv.ParseFloat(args[len(args)-1], 64)
+	timer := time.After(time.Duration(wait * float64(time.Second)))
+	for {
+		s.n.c.mu.Lock()
+		s.n.served["BRPOP"]++
+		all, pushed, stop := s.look(args[1]).list, s.n.pushed, s.n.stop
+		if n := len(all); n > 0 {
+			s.replace(args[1], &value{list: slices.Clone(all[:n-1])}, n == 1)
+			s.strings([]string{args[1], all[n-1]})
+		}
+		s.n.c.mu.Unlock()
+		if len(all) > 0 {
+			return
+		}
+		select {
+		case <-pushed:
+		case <-stop:
+			s.broken = true
+			return
+		case <-timer:
+			s.out.NullArray()
+			return
+		}
+	}
 }

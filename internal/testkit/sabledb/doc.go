@@ -1,16 +1,16 @@
-// Package sabledb is a stand-in for a SableDB that serves as the central
-// database, for tests: a proxy in front of a real redis-server that lets only those
-// commands through that SableDB has, in the forms that its specification names
-// (specs: SET with NX and EX alone, EXPIRE without options, …), and answers as SableDB
-// does where that differs:
+// Package sabledb is a stand-in for SableDB in tests, as a node of a shard and as a store. It does what
+// a real one was measured to do, and is as unkind:
 //
-//   - every other command, option and place (inside MULTI) is refused, and
-//     remembered by [Server.Refused];
-//   - a second WATCH would replace the first, and so is refused as a mistake;
-//   - TTL rounds up to whole seconds;
-//   - INFO is SableDB's text, whatever its arguments.
+//   - CLUSTER NODES is empty; a replica tells nobody's address.
+//   - Each REPLICAOF copies everything, and leaves the replica with numbers of its own. Its place in its
+//     primary's numbers is in changes.seq in its database folder.
+//   - A write that changes nothing uses a number and is not sent.
+//   - A primary that is led nowhere refuses writes, goes on sending what it has, and lists nobody.
+//   - A replica with updates under way when its primary dies never connects again.
+//   - A connection's next EXEC carries out its earlier transactions again. WATCH is checked before EXEC waits for its turn.
+//   - Reading in EXEC what the same EXEC wrote, EXISTS, and HMGET of a missing field break the connection.
+//   - LOCK and UNLOCK isolate; a lock ends with its connection.
+//   - A crash loses up to 250 ms of writes.
 //
-// It is not SableDB: LOCK and UNLOCK are missing, a watched key that expires breaks
-// the transaction here as it does on Redis, and nothing is lost by a crash of the
-// stand-in.
+// With UNDERSTUDY_SABLEDB=PATH the nodes are processes of that program instead.
 package sabledb

@@ -32,6 +32,9 @@ func (n *Node) refusal(command []string, err error) error {
 		return fmt.Errorf("%w: node %s: %s: %s", shard.ErrNodeUnhealthy, n.address, name, text)
 	}
 	lower := strings.ToLower(text)
+	if strings.HasPrefix(lower, "unsupported command") {
+		return fmt.Errorf("%w: node %s: %s: %s; it is a SableDB, not a Redis: use --engine sabledb", shard.ErrNodeAccess, n.address, name, text)
+	}
 	if strings.Contains(lower, "unknown command") || strings.Contains(lower, "unknown subcommand") {
 		return fmt.Errorf("%w: node %s: %s: %s; the command was renamed or taken away, and is needed", shard.ErrNodeAccess, n.address, name, text)
 	}

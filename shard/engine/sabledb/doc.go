@@ -1,51 +1,49 @@
-// Package sabledb is the engine for SableDB, written from its source and tried against a
-// stand-in (package standin), not against SableDB itself.
+// Package sabledb is the engine for SableDB. What it knows of it was measured on real nodes (commit fc0fa84); its
+// tests run against package testkit/sabledb, or a real program (UNDERSTUDY_SABLEDB).
 //
 // # Addresses
 //
-// All addresses are those for clients. SableDB copies on another port; the engine looks it up
-// in CLUSTER NODES of the node to follow, and otherwise adds [Config.PrivateOffset]. The
-// host is an IPv4 literal: SableDB takes nothing else. There is no AUTH.
+// All addresses are those for clients. SableDB copies from another port, which each node's own agent reports
+// ([shard.Engines] learns it by [shard.PeerLearner]); without a report it is [DefaultPrivateOffset] further. The host is an
+// IPv4 literal: SableDB takes nothing else. There is no AUTH.
 //
 // # Fences
 //
-// SableDB has no condition for writes. The only fence is to be a replica, and the only closed
-// one of a primary is to follow a place where nothing can listen. So the engine shows
-// such a node as a closed primary:
+// SableDB has no condition for writes. The only fence is to be a replica, and the only closed one of a primary is to
+// follow a place where nothing can listen. The engine shows such a node as a closed primary:
 //
-//   - Closing the fence of a primary detaches it. Promoting a replica detaches it, and
-//     nothing more. Both show as a primary whose fence is closed.
+//   - Closing the fence of a primary detaches it. Promoting a replica detaches it, and nothing more. Both show as a
+//     primary whose fence is closed.
 //   - Opening that fence is what sends REPLICAOF NO ONE.
 //
-// This is known to the process that did it. To another one, and after a restart, such a node is a
-// detached replica, closed all the same. There is no armed fence ([shard.ErrUnsupported],
-// a delay of 0): a primary that hangs behind an agent that is dead has to be decided about by a person.
-// There is no pause: a switchover refuses writes instead of letting them wait.
+// This is known to the process that did it. To another one, and after a restart, such a node is a detached replica,
+// closed all the same. There is no armed fence ([shard.ErrUnsupported], a delay of 0): about a primary that hangs
+// behind an agent that is dead an operator must decide. There is no pause: a switchover refuses writes.
 //
-// # Where a replica stands
+// # Where a replica is
 //
-// A node counts its transactions in its own numbers, which after a full copy have nothing to do
-// with those of another node. A replica does not tell whether it is connected, nor
-// whether its copy is whole. Its primary does tell of each replica where it is, in the primary's
-// numbers. So a replica's transaction id is what its primary last said of it, and never its own
-// number; its link is up, with that age of input, when its primary listed it.
-// The id is therefore at least as old as the last probe: a lower bound, and comparable
-// between the replicas of one primary. A history has the node id of its primary for a name,
-// which comes again when that node is the primary again.
+// A node's own numbers have nothing to do with those of another. A replica keeps its place in its primary's numbers in
+// changes.seq in its database folder, which its own agent reads ([Config.Folder]). Without the folder its place is what
+// the primary last listed, which is a lower bound. Its copy counts as whole once the primary has listed it, and
+// changes.seq was written, since it was led there. A history has the node id of its primary for a name.
 //
-// For that the engine must find the primary, which takes a cluster name (--cluster-name at every
-// SableDB). Without one, or before the primary has listed it, a replica is not
-// synchronised: it is not chosen, but by a person's force.
+// A write that changes nothing uses a number and is never sent, so that a replica at rest may be below its primary. So
+// [Node.Pause] ends with a write that changes something, in the same request that closes the node. A replica that
+// stays below all the same takes a full copy from the closed primary, or the switchover goes back.
+//
+// # Threads that end
+//
+// A replica whose connection breaks while it sends never connects again, and does not tell. One that its primary has
+// not listed for 2 s shows as stalled; its agent leads it there again, which is a full copy, one replica at a time.
 //
 // # What it does not promise
 //
-// A full copy that breaks off after the primary listed the replica is not seen until the
-// primary lists it again: while a node follows another primary than the one that listed it, it
-// counts as not synchronised. Nothing is acknowledged by replicas: what no replica had is lost, and SableDB
-// itself may lose 250 ms of writes in a crash. Every change of primary copies all data to every
-// replica. The write probe needs a key in the node's slots, and looks for one among 256.
+// Nothing is acknowledged by replicas: what no replica had is lost, and SableDB itself may lose 250 ms of writes in
+// a crash. Every change of primary copies all data to every replica. The write probe needs a key in the node's
+// slots, and looks for one among 256.
 //
 // # How it fails
 //
-// With the errors of [shard.Engine].
+// With the errors of [shard.Engine]. A node with a cluster database is not touched ([shard.ErrNodeAccess]): SableDB's
+// own failover would compete.
 package sabledb

@@ -27,9 +27,12 @@ const (
 
 // Config says how to reach nodes.
 type Config struct {
-	// PrivateOffset is added to a node's port to get the one that replicas connect to, where
-	// CLUSTER NODES does not tell. Default 1000.
-	PrivateOffset int
+	// Node is the address of the agent's own node.
+	Node string
+	// Replication is the address that replicas of that node copy from. Default: [DefaultPrivateOffset] further.
+	Replication string
+	// Folder returns that node's database folder, "" if it is not known.
+	Folder func() string
 	// TLS; nil is a plain connection.
 	TLS *tls.Config
 	// Timeout of an exchange, connecting included. Default 1 s.
@@ -44,21 +47,10 @@ type engines struct {
 	wire  wire.Config
 	peers *wire.PeerProbe
 
-	mu    sync.Mutex
-	known map[string]*memory // by address
-}
-
-// memory is what the nodes themselves do not tell. It is shared by all engines of one address.
-type memory struct {
-	mu sync.Mutex
-	// standing: it is to be a primary, and is detached because its fence is closed.
-	standing bool
-	detached bool
-	follows  string // address that it was last led to
-	// What the primary last said of it.
-	primary string
-	txn     int64
-	heard   time.Time
+	mu          sync.Mutex
+	known       map[string]*memory // by address
+	addresses   map[string]string  // by SableDB's own id
+	replication map[string]string  // by address
 }
 
 // New returns the engine, or an error that wraps lease.ErrInvalid.
@@ -66,14 +58,16 @@ func New(cfg Config) (shard.Engines, error) {
 	if cfg.Timeout < 0 {
 		return nil, fmt.Errorf("%w: a timeout of %v", lease.ErrInvalid, cfg.Timeout)
 	}
-	if cfg.PrivateOffset == 0 {
-		cfg.PrivateOffset = DefaultPrivateOffset
+	if cfg.Replication != "" {
+		if err := validateIPv4("replication address", cfg.Replication); err != nil {
+			return nil, err
+		}
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = wire.DefaultTimeout
 	}
 	w := wire.Config{TLS: cfg.TLS, Timeout: cfg.Timeout, Dial: cfg.Dial}
-	return &engines{cfg: cfg, wire: w, peers: wire.NewPeerProbe(w), known: map[string]*memory{}}, nil
+	return &engines{cfg: cfg, wire: w, peers: wire.NewPeerProbe(w), known: map[string]*memory{}, addresses: map[string]string{}, replication: map[string]string{}}, nil
 }
 
 func (*engines) Name() string { return "sabledb" }
@@ -141,7 +135,8 @@ func (n *Node) SetFence(ctx context.Context, f shard.Fence, _ int) error {
 		if err := n.replicaOf(ctx, "NO", "ONE"); err != nil {
 			return err
 		}
-		n.memory.standing, n.memory.detached = false, false
+		m := n.memory
+		m.standing, m.detached, m.primary, m.txn = false, false, "", 0
 		return nil
 	case shard.Closed:
 		in, err := n.info(ctx, n.act)
@@ -153,10 +148,31 @@ func (n *Node) SetFence(ctx context.Context, f shard.Fence, _ int) error {
 	return fmt.Errorf("%w: fence %q", lease.ErrInvalid, f)
 }
 
-// Pause implements [shard.Engine].
-func (n *Node) Pause(_ context.Context, d time.Duration) error {
+// Pause implements [shard.Engine]. What it cannot do it answers with a fence that is closed at once, behind a write that
+// changes something: a replica that has that one has all.
+func (n *Node) Pause(ctx context.Context, d time.Duration) error {
 	if d == 0 {
 		return nil
+	}
+	m := n.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	in, err := n.info(ctx, n.act)
+	if err != nil {
+		return err
+	}
+	if in.role == shard.Primary {
+		n.mu.Lock()
+		key := probeKey(n.suffix)
+		n.mu.Unlock()
+		replies, err := n.act.Do(ctx, []string{"SET", key, "1"}, []string{"DEL", key}, []string{"REPLICAOF", nowhereHost, nowherePort})
+		if err == nil {
+			err = replies[2].Err() // a disk that is full must not keep it open
+		}
+		if err != nil {
+			return err
+		}
+		m.standing, m.detached, m.follows = true, true, ""
 	}
 	return fmt.Errorf("%w: SableDB cannot let writes wait", shard.ErrUnsupported)
 }
@@ -172,34 +188,64 @@ func (n *Node) Promote(ctx context.Context) error {
 	return n.detach(ctx, true)
 }
 
-// Follow implements [shard.Engine].
+// Follow implements [shard.Engine]. REPLICAOF costs a full copy each time, also from the node that it follows: one
+// that its primary lists is left alone.
 func (n *Node) Follow(ctx context.Context, address string) error {
-	n.memory.mu.Lock()
-	defer n.memory.mu.Unlock()
+	m := n.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if address == "" {
 		return n.detach(ctx, false)
 	}
-	if err := shard.ValidateAddress("address to follow", address); err != nil {
+	if err := validateIPv4("address to follow", address); err != nil {
 		return err
 	}
-	host, port, _ := net.SplitHostPort(address)
-	if ip, err := netip.ParseAddr(host); err != nil || !ip.Is4() {
-		return fmt.Errorf("%w: SableDB follows an IPv4 literal, and not %q", lease.ErrInvalid, host)
+	if m.detached || m.follows != "" && m.follows != address {
+		return n.lead(ctx, address)
 	}
-	// REPLICAOF costs a full copy each time, also from the node that it follows.
-	if m := n.memory; m.follows == address && !m.detached && m.primary != "" && time.Since(m.heard) < linkLife {
-		return nil
-	}
-	private, err := n.privatePort(ctx, address, port)
+	in, err := n.info(ctx, n.act)
 	if err != nil {
 		return err
 	}
-	if err := n.replicaOf(ctx, host, private); err != nil {
+	if in.role == shard.Replica && in.primary != "" {
+		if txn, listed := n.listedBy(ctx, address, in); listed {
+			m.follows = address
+			m.hear(in.primary, txn, time.Now())
+			return nil
+		}
+	}
+	return n.lead(ctx, address)
+}
+
+// listedBy returns where the primary at address says that the node is, if it lists it.
+func (n *Node) listedBy(ctx context.Context, address string, in info) (txn int64, listed bool) {
+	c := wire.New(address, n.of.wire)
+	defer c.Close()
+	p, err := n.info(ctx, c)
+	if err != nil || p.role != shard.Primary || p.id != in.primary {
+		return 0, false
+	}
+	return p.replica(in.id)
+}
+
+// lead makes the node a replica of the one at address: a full copy.
+func (n *Node) lead(ctx context.Context, address string) error {
+	host, port, err := n.of.replicationOf(address)
+	if err != nil {
 		return err
 	}
-	n.memory.standing, n.memory.detached, n.memory.follows = false, false, address
-	// It is empty until the new primary says otherwise.
-	n.memory.primary, n.memory.txn = "", 0
+	m := n.memory
+	m.before, _ = n.readPlace()
+	if err := n.replicaOf(ctx, host, port); err != nil {
+		return err
+	}
+	again := m.follows == address && m.primary == ""
+	m.patience = max(firstCopy, 3*m.took, m.patience)
+	if again {
+		m.patience *= 2
+	}
+	// It is empty until the new primary lists it.
+	m.standing, m.detached, m.follows, m.led, m.missing, m.primary, m.txn = false, false, address, time.Now(), time.Time{}, "", 0
 	return nil
 }
 
@@ -208,7 +254,11 @@ func (n *Node) detach(ctx context.Context, standing bool) error {
 	if err := n.replicaOf(ctx, nowhereHost, nowherePort); err != nil {
 		return err
 	}
-	n.memory.standing, n.memory.detached, n.memory.follows = standing, true, ""
+	m := n.memory
+	m.standing, m.detached, m.follows, m.missing = standing, true, "", time.Time{}
+	if p, err := n.readPlace(); err == nil && m.primary != "" && m.isCopied(p) {
+		m.txn = max(m.txn, p.txn)
+	}
 	return nil
 }
 
@@ -217,22 +267,37 @@ func (n *Node) replicaOf(ctx context.Context, host, port string) error {
 	return err
 }
 
-// privatePort is the port of the node at address that replicas connect to.
-func (n *Node) privatePort(ctx context.Context, address, port string) (string, error) {
-	c := wire.New(address, n.of.wire)
-	defer c.Close()
-	if replies, err := c.Do(ctx, []string{"CLUSTER", "NODES"}); err == nil && replies[0].Err() == nil {
-		for _, p := range parsePeers(replies[0]) {
-			if p.address == address && p.private != "" {
-				return p.private, nil
-			}
-		}
+func validateIPv4(what, address string) error {
+	if err := shard.ValidateAddress(what, address); err != nil {
+		return err
+	}
+	host, _, _ := net.SplitHostPort(address)
+	if ip, err := netip.ParseAddr(host); err != nil || !ip.Is4() {
+		return fmt.Errorf("%w: %s: SableDB follows an IPv4 literal, and not %q", lease.ErrInvalid, what, host)
+	}
+	return nil
+}
+
+// replicationOf returns where replicas copy from the node at address.
+func (e *engines) replicationOf(address string) (host, port string, err error) {
+	e.mu.Lock()
+	known := e.replication[address]
+	e.mu.Unlock()
+	if address == e.cfg.Node && e.cfg.Replication != "" {
+		known = e.cfg.Replication
+	}
+	if known != "" {
+		return net.SplitHostPort(known)
+	}
+	host, port, err = net.SplitHostPort(address)
+	if err != nil {
+		return "", "", err
 	}
 	number, _ := strconv.Atoi(port)
-	if number += n.of.cfg.PrivateOffset; number < 1 || number > 65535 {
-		return "", fmt.Errorf("%w: %s has no private port: %d", lease.ErrInvalid, address, number)
+	if number += DefaultPrivateOffset; number < 1 || number > 65535 {
+		return "", "", fmt.Errorf("%w: %s has no replication port: %d; name it with --private-address", lease.ErrInvalid, address, number)
 	}
-	return strconv.Itoa(number), nil
+	return host, strconv.Itoa(number), nil
 }
 
 // do carries commands out of which each must be answered without an error.

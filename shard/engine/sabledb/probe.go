@@ -1,6 +1,7 @@
 package sabledb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,10 +58,10 @@ func (n *Node) TryWrite(ctx context.Context) error {
 	return fmt.Errorf("node %s: DEL: %w", n.address, answer)
 }
 
-// del deletes a key that nobody has.
-func del(suffix int) []string {
-	return []string{"DEL", "understudy:no-such-key:" + strconv.Itoa(suffix)}
-}
+// del deletes a key that no one has.
+func del(suffix int) []string { return []string{"DEL", probeKey(suffix)} }
+
+func probeKey(suffix int) string { return "understudy:no-such-key:" + strconv.Itoa(suffix) }
 
 func code(err error) string {
 	answer, _ := errors.AsType[wire.ServerError](err)
@@ -69,7 +70,7 @@ func code(err error) string {
 
 // Probe implements [shard.Engine].
 func (n *Node) Probe(ctx context.Context) (shard.State, error) {
-	replies, err := n.do(ctx, n.probe, []string{"INFO"}, []string{"DBSIZE"}, []string{"CLUSTER", "NODES"})
+	replies, err := n.do(ctx, n.probe, []string{"INFO"}, []string{"DBSIZE"})
 	if err != nil {
 		return shard.State{}, err
 	}
@@ -77,58 +78,94 @@ func (n *Node) Probe(ctx context.Context) (shard.State, error) {
 	if err != nil {
 		return shard.State{}, fmt.Errorf("node %s: %w", n.address, err)
 	}
-	peers := parsePeers(replies[2])
-	m := n.memory
-	if in.role == shard.Replica {
-		n.ask(ctx, in, peers)
+	keys := replies[1].Int
+	if keys == 0 {
+		if keys, err = n.countSome(ctx); err != nil {
+			return shard.State{}, err
+		}
 	}
+	if in.role == shard.Replica {
+		n.askPrimary(ctx, in)
+	}
+	s := shard.State{Role: in.role, Keys: keys, Version: "SableDB", NodeID: in.id, Fence: shard.Open}
+	if host, port, err := n.of.replicationOf(n.address); err == nil {
+		s.Replication = net.JoinHostPort(host, port)
+	}
+	m := n.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := shard.State{Role: in.role, Keys: replies[1].Int, Version: "SableDB", NodeID: in.id, Fence: shard.Open}
 	if in.role == shard.Primary {
-		// Somebody else may have opened it.
+		// Another program may have opened it.
 		m.standing, m.detached = false, false
-		s.Txn, s.Lineage, s.Synced, s.Followers = in.sequence, shard.Lineage{ID: in.id}, true, in.followers(peers)
+		s.Txn, s.Lineage, s.Synced, s.Followers = in.sequence, shard.Lineage{ID: in.id}, true, n.followers(in)
 		return s, nil
 	}
-	s.Fence = shard.Closed
-	s.Lineage = shard.Lineage{ID: in.primary}
-	if m.primary != "" && (m.primary == in.primary || m.detached) {
-		s.Lineage.ID, s.Txn, s.Synced = m.primary, m.txn, true
-	}
-	if m.standing {
-		s.Role, s.Synced = shard.Primary, true
-		s.Lineage, s.Txn = shard.Lineage{ID: in.id}, in.sequence
-		if m.primary != "" {
-			s.Before = shard.Lineage{ID: m.primary, End: m.txn}
-		}
-		return s, nil
-	}
-	s.Link = &shard.Upstream{Input: -1}
-	if m.detached {
-		return s, nil
-	}
-	s.Link.Address = m.follows
-	if p := find(peers, in.primary); p.address != "" {
-		s.Link.Address = p.address
-	}
-	if s.Synced {
-		s.Link.Input = time.Since(m.heard)
-		s.Link.Up = s.Link.Input < linkLife
-	}
+	n.fillReplica(&s, in)
 	return s, nil
 }
 
-// linkLife is how long a link counts as up after the primary last listed the replica.
-const linkLife = 2 * time.Second
+// countSome tells a node that has keys from an empty one: DBSIZE is up to 30 s old.
+func (n *Node) countSome(ctx context.Context) (int64, error) {
+	replies, err := n.do(ctx, n.probe, []string{"SCAN", "0"})
+	if err != nil {
+		return 0, err
+	}
+	if items := replies[0].Items; len(items) == 2 && len(items[1].Items) > 0 {
+		return int64(len(items[1].Items)), nil
+	}
+	return 0, nil
+}
 
-// ask asks the primary of a replica where the replica stands. It takes a part of the time
-// only, so that a primary that hangs does not make its replica look hung.
-func (n *Node) ask(ctx context.Context, in info, peers []peer) {
-	n.memory.mu.Lock()
-	detached := n.memory.detached
-	n.memory.mu.Unlock()
-	address := find(peers, in.primary).address
+// fillReplica shows a replica, or a primary whose fence is closed.
+func (n *Node) fillReplica(s *shard.State, in info) {
+	m := n.memory
+	s.Fence, s.Lineage = shard.Closed, shard.Lineage{ID: in.primary}
+	if m.primary != "" && (m.primary == in.primary || m.detached) {
+		s.Lineage.ID, s.Txn, s.Synced = m.primary, m.txn, true
+		if p, err := n.readPlace(); err == nil && !m.standing {
+			s.Synced = m.isCopied(p)
+			if s.Synced {
+				s.Txn = p.txn
+			}
+			if m.detached {
+				s.Txn = max(m.txn, s.Txn)
+			}
+		}
+	}
+	switch {
+	case m.standing:
+		s.Role, s.Synced, s.Lineage = shard.Primary, true, shard.Lineage{ID: in.id}
+		s.Txn = in.sequence
+		if m.primary != "" { // its own numbers begin when it is opened
+			s.Before, s.Txn = shard.Lineage{ID: m.primary, End: m.txn}, m.txn
+		}
+		return
+	// A primary that was closed before this process began: it follows nobody, and has its own data.
+	case in.primary == "" && m.follows == "" && m.led.IsZero():
+		s.Lineage, s.Txn, s.Synced = shard.Lineage{ID: in.id}, in.sequence, true
+	}
+	s.Link = &shard.Upstream{Input: -1}
+	if m.detached {
+		return
+	}
+	s.Link.Address = cmp.Or(m.follows, n.of.addressOf(in.primary), in.primary)
+	s.Link.Syncing, s.Link.Stalled = m.isCopying(), m.isStalled()
+	if m.primary != "" {
+		s.Link.Input = time.Since(m.heard)
+		s.Link.Up = s.Synced && s.Link.Input < linkLife
+	}
+}
+
+// askPrimary asks the primary of a replica where the replica is. It takes a part of the time only, so that a primary that
+// hangs does not make its replica look hung.
+func (n *Node) askPrimary(ctx context.Context, in info) {
+	m := n.memory
+	m.mu.Lock()
+	detached, address := m.detached, m.follows
+	m.mu.Unlock()
+	if address == "" {
+		address = n.of.addressOf(in.primary)
+	}
 	if detached || address == "" {
 		return
 	}
@@ -145,15 +182,18 @@ func (n *Node) ask(ctx context.Context, in info, peers []peer) {
 	defer cancel()
 	sent := time.Now()
 	p, err := n.info(ctx, c)
-	if err != nil || p.id != in.primary || p.role != shard.Primary {
+	if err != nil || p.role != shard.Primary {
 		return
 	}
-	for _, r := range p.replicas {
-		if r.id == in.id {
-			n.memory.mu.Lock()
-			n.memory.primary, n.memory.txn, n.memory.heard = p.id, r.txn, sent
-			n.memory.mu.Unlock()
-		}
+	txn, listed := p.replica(in.id)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.led.After(sent) || m.detached: // it was led elsewhere meanwhile
+	case listed && p.id == in.primary:
+		m.hear(p.id, txn, sent)
+	default:
+		m.miss(sent)
 	}
 }
 
@@ -172,6 +212,18 @@ type info struct {
 	primary  string // node id, on a replica
 	sequence int64  // in the node's own numbers
 	replicas []listed
+	manager  string // the cluster database: SableDB's own failover is on
+	product  string // what answers instead of a SableDB
+}
+
+// replica returns where a primary says that a replica is, if it lists it.
+func (in info) replica(id string) (txn int64, listed bool) {
+	for _, r := range in.replicas {
+		if r.id == id {
+			return r.txn, true
+		}
+	}
+	return 0, false
 }
 
 // listed is a replica in its primary's numbers.
@@ -197,6 +249,12 @@ func parseInfo(text string) (info, error) {
 		switch name {
 		case "role":
 			in.role = shard.Role(value)
+		case "management_database":
+			in.manager = value
+		case "redis_version":
+			in.product = cmp.Or(in.product, "Redis")
+		case "valkey_version":
+			in.product = "Valkey"
 		case "node_id":
 			in.id = value
 		case "primary_node_id":
@@ -216,6 +274,12 @@ func parseInfo(text string) (info, error) {
 			}
 		}
 	}
+	switch {
+	case in.product != "":
+		return in, fmt.Errorf("%w: it is a %s, not a SableDB: use --engine redis", shard.ErrNodeAccess, in.product)
+	case in.manager != "":
+		return in, fmt.Errorf("%w: its management_database is %.60s, so that SableDB's own failover would compete: start it without --cluster-address", shard.ErrNodeAccess, in.manager)
+	}
 	if err == nil && in.role != shard.Primary && in.role != shard.Replica {
 		err = fmt.Errorf("%w: role %.40q", errInfo, in.role)
 	}
@@ -225,41 +289,15 @@ func parseInfo(text string) (info, error) {
 	return in, err
 }
 
-func (in info) followers(peers []peer) []shard.Follower {
+// followers are the replicas that a primary lists.
+func (n *Node) followers(in info) []shard.Follower {
 	var all []shard.Follower
 	for _, r := range in.replicas {
-		all = append(all, shard.Follower{ID: r.id, Address: find(peers, r.id).address, Txn: r.txn, Online: true})
+		f := shard.Follower{Address: n.of.addressOf(r.id), Txn: r.txn, Online: true}
+		if f.Address == "" {
+			f.ID = r.id
+		}
+		all = append(all, f)
 	}
 	return all
-}
-
-// peer is a node of CLUSTER NODES.
-type peer struct{ id, address, private string }
-
-// parsePeers reads lines such as ID 10.0.0.1:6379@7379 master - 0 0 14 connected 0-16383. What is not
-// understood is left out.
-func parsePeers(r wire.Reply) []peer {
-	var all []peer
-	for _, item := range append(r.Items, r) {
-		for line := range strings.Lines(item.Text) {
-			f := strings.Fields(line)
-			if len(f) < 2 {
-				continue
-			}
-			address, private, _ := strings.Cut(f[1], "@")
-			if _, _, err := net.SplitHostPort(address); err == nil {
-				all = append(all, peer{f[0], address, private})
-			}
-		}
-	}
-	return all
-}
-
-func find(peers []peer, id string) peer {
-	for _, p := range peers {
-		if p.id == id && id != "" {
-			return p
-		}
-	}
-	return peer{}
 }

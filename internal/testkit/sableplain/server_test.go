@@ -1,4 +1,4 @@
-package sabledb_test
+package sableplain_test
 
 import (
 	"bufio"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
-	"github.com/understudy-ha/understudy/internal/testkit/sabledb"
+	"github.com/understudy-ha/understudy/internal/testkit/sableplain"
 )
 
 // client speaks to the stand-in, and reads the first line of each answer.
@@ -19,7 +19,7 @@ type client struct {
 	in   *bufio.Reader
 }
 
-func dial(t *testing.T, s *sabledb.Server) *client {
+func dial(t *testing.T, s *sableplain.Server) *client {
 	conn, err := net.Dial("tcp", s.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -47,8 +47,8 @@ func (c *client) do(command string) string {
 	return strings.TrimSpace(line)
 }
 
-func start(t *testing.T) *sabledb.Server {
-	s, err := sabledb.Start(realserver.Redis(t, realserver.RedisOptions{}).Addr)
+func start(t *testing.T) *sableplain.Server {
+	s, err := sableplain.Start(realserver.Redis(t, realserver.RedisOptions{}).Addr)
 	if err != nil {
 		t.Fatal(err)
 	}

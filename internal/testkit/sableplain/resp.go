@@ -1,4 +1,4 @@
-package sabledb
+package sableplain
 
 import "github.com/understudy-ha/understudy/internal/resp"
 
