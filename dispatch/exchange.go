@@ -192,7 +192,7 @@ func (m *machine) applyHolding(now time.Duration, s *slot, holding Holding) {
 		m.setPhase(s, gone)
 	case holding == InProgress && !s.restart && (s.state == Pending || s.state == Valid):
 		s.assignment.Work = Poll
-		m.schedulePoll(s, now+m.cfg.PollInterval)
+		m.schedulePoll(s, m.nextPoll(now, 0))
 	case m.surplus > 0 && !s.restart:
 		m.surplus--
 		m.releaseLater(s)

@@ -61,10 +61,11 @@ func (m *machine) startPolls(now time.Duration, out []effect) []effect {
 	}
 	var due []*slot
 	m.pollAt = now + m.cfg.PollInterval
+	along := m.pollAlong()
 	for _, s := range m.slots {
 		switch {
 		case s.phase != atTarget || s.polling:
-		case now >= s.pollAt:
+		case now+along >= s.pollAt:
 			due = append(due, s)
 		default:
 			m.pollAt = min(m.pollAt, s.pollAt)
@@ -85,6 +86,22 @@ func (m *machine) startPolls(now time.Duration, out []effect) []effect {
 		m.pollAt = now // as soon as a query is answered
 	}
 	return out
+}
+
+// pollAlong is how much too early a message is asked about when another is due: one query names many, so that few
+// are made.
+func (m *machine) pollAlong() time.Duration {
+	if m.rule.Semantics.StatusLimit == 1 {
+		return 0
+	}
+	return m.cfg.PollInterval / 2
+}
+
+// nextPoll is when a message that the target has not decided is due again.
+func (m *machine) nextPoll(now, retryAfter time.Duration) time.Duration {
+	along := m.pollAlong()
+	spread := time.Duration(m.cfg.Jitter() * float64(m.cfg.PollInterval/2))
+	return now + max(min(retryAfter, maxRetryAfter)+along, m.cfg.PollInterval+spread)
 }
 
 // schedulePoll keeps a key whose head the target has, to be polled at the given time.
@@ -108,7 +125,7 @@ func (m *machine) handlePollAnswers(now time.Duration, group []*slot, answers []
 		answer := answers[i]
 		r := m.rule.Classify(s.assignment, answer, m.cfg.Jitter())
 		if r.After == Hold && (r.State == s.state || answer.Outcome == Uncertain) {
-			m.schedulePoll(s, now+max(answer.RetryAfter, m.cfg.PollInterval/2+time.Duration(m.cfg.Jitter()*float64(m.cfg.PollInterval))))
+			m.schedulePoll(s, m.nextPoll(now, answer.RetryAfter))
 			continue
 		}
 		m.queueResult(s, r)

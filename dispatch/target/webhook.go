@@ -97,10 +97,6 @@ type Webhook struct {
 	signer *signer
 }
 
-// webhookStatusLimit is how many batches a receiver of webhooks is asked about in one go,
-// each with a request of its own.
-const webhookStatusLimit = 64
-
 // NewWebhook returns a target for webhooks.
 func NewWebhook(c WebhookConfig) (*Webhook, error) {
 	if err := c.Validate(); err != nil {
@@ -125,7 +121,7 @@ func (w *Webhook) Name() string { return "webhook " + w.client.place() }
 func (w *Webhook) Semantics() dispatch.Semantics {
 	return dispatch.Semantics{
 		Resend: !w.cfg.AtMostOnce, Deduplicates: w.cfg.Recognises,
-		ComparesTerms: w.cfg.Compares, HasStatus: !w.cfg.Final, StatusLimit: webhookStatusLimit, Forgets: !w.cfg.Remembers,
+		ComparesTerms: w.cfg.Compares, HasStatus: !w.cfg.Final, StatusLimit: 1, Forgets: !w.cfg.Remembers,
 	}
 }
 
@@ -160,7 +156,9 @@ const agent = "understudy"
 // Status implements [dispatch.Target].
 func (w *Webhook) Status(ctx context.Context, as []dispatch.Assignment) []dispatch.Answer {
 	out := make([]dispatch.Answer, len(as))
-	concurrently(len(as), func(i int) { out[i] = w.queryStatus(ctx, as[i]) })
+	for i, a := range as {
+		out[i] = w.queryStatus(ctx, a)
+	}
 	return out
 }
 

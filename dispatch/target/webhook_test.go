@@ -480,14 +480,14 @@ func TestWebhookConfig(t *testing.T) {
 	if got := hook.Name(); got != "webhook http://127.0.0.1:9/a" {
 		t.Error(got)
 	}
-	want := dispatch.Semantics{Resend: true, HasStatus: true, StatusLimit: 64, Forgets: true}
+	want := dispatch.Semantics{Resend: true, HasStatus: true, StatusLimit: 1, Forgets: true}
 	if diff := cmp.Diff(want, hook.Semantics()); diff != "" {
 		t.Error(diff)
 	}
 	best := webhook(t, target.WebhookConfig{
 		HTTPConfig: target.HTTPConfig{URL: "http://h/"}, StatusURL: "http://h/{id}", Recognises: true, Compares: true, Remembers: true,
 	})
-	want = dispatch.Semantics{Resend: true, Deduplicates: true, ComparesTerms: true, HasStatus: true, StatusLimit: 64}
+	want = dispatch.Semantics{Resend: true, Deduplicates: true, ComparesTerms: true, HasStatus: true, StatusLimit: 1}
 	if diff := cmp.Diff(want, best.Semantics()); diff != "" {
 		t.Error(diff)
 	}
