@@ -3,6 +3,7 @@ package target
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -23,6 +24,21 @@ const (
 	HeaderAttempt   = "Understudy-Attempt"
 	HeaderSequence  = "Understudy-Sequence"
 	HeaderSignature = "Understudy-Signature"
+
+	// Of https://www.standardwebhooks.com.
+	HeaderWebhookID        = "Webhook-Id" // the batch's id
+	HeaderWebhookTimestamp = "Webhook-Timestamp"
+	HeaderWebhookSignature = "Webhook-Signature"
+)
+
+// Signature is how requests are signed.
+type Signature string
+
+// Signatures. That of Standard Webhooks covers the id, the time and the body; the other one the headers of the
+// protocol, too.
+const (
+	StandardSignature   Signature = "standard" // the default
+	UnderstudySignature Signature = "understudy"
 )
 
 // ErrSignature: a webhook's signature is missing, wrong or too old.
@@ -59,9 +75,39 @@ func (s *signer) sign(header http.Header, body []byte, at time.Time) string {
 	return "t=" + seconds + ",v1=" + hex.EncodeToString(mac.Sum(sum[:0]))
 }
 
-// Verify tells a receiver whether a webhook is signed with the secret and was sent
+// standardKey is the key that a secret of Standard Webhooks stands for: what is base64, with or without the prefix
+// whsec_, is decoded, as the specification's libraries do. Any other text is the key itself.
+func standardKey(secret []byte) []byte {
+	if key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(string(secret), "whsec_")); err == nil {
+		return key
+	}
+	return secret
+}
+
+// signStandard sets the headers of Standard Webhooks; s has the key of its secret.
+func (s *signer) signStandard(header http.Header, body []byte, at time.Time) {
+	seconds := strconv.FormatInt(at.Unix(), 10)
+	header[HeaderWebhookID] = header[HeaderID]
+	header[HeaderWebhookTimestamp] = []string{seconds}
+	header[HeaderWebhookSignature] = []string{"v1," + s.standardSum(header.Get(HeaderID), seconds, body)}
+}
+
+func (s *signer) standardSum(id, seconds string, body []byte) string {
+	mac := s.states.Get().(hash.Hash)
+	defer s.states.Put(mac)
+	mac.Reset()
+	mac.Write([]byte(id + "." + seconds + "."))
+	mac.Write(body)
+	var sum [sha256.Size]byte
+	return base64.StdEncoding.EncodeToString(mac.Sum(sum[:0]))
+}
+
+// Verify tells a receiver whether a webhook is signed with the secret, in either way, and was sent
 // not longer ago than age (nor further ahead). Its errors wrap [ErrSignature].
 func Verify(secret []byte, header http.Header, body []byte, now time.Time, age time.Duration) error {
+	if header.Get(HeaderWebhookSignature) != "" {
+		return verifyStandard(secret, header, body, now, age)
+	}
 	got := header.Get(HeaderSignature)
 	stamp, _, _ := strings.Cut(strings.TrimPrefix(got, "t="), ",")
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
@@ -72,7 +118,26 @@ func Verify(secret []byte, header http.Header, body []byte, now time.Time, age t
 	if !hmac.Equal([]byte(got), []byte(newSigner(secret).sign(header, body, at))) {
 		return fmt.Errorf("%w: it is not of this secret and this content", ErrSignature)
 	}
-	if d := now.Sub(at); d > age || d < -age {
+	return checkAge(now.Sub(at), age)
+}
+
+func verifyStandard(secret []byte, header http.Header, body []byte, now time.Time, age time.Duration) error {
+	stamp := header.Get(HeaderWebhookTimestamp)
+	seconds, err := strconv.ParseInt(stamp, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%w: its time is %q", ErrSignature, stamp)
+	}
+	right := "v1," + newSigner(standardKey(secret)).standardSum(header.Get(HeaderWebhookID), stamp, body)
+	for one := range strings.FieldsSeq(header.Get(HeaderWebhookSignature)) { // several while a secret is changed
+		if hmac.Equal([]byte(one), []byte(right)) {
+			return checkAge(now.Sub(time.Unix(seconds, 0)), age)
+		}
+	}
+	return fmt.Errorf("%w: it is not of this secret and this content", ErrSignature)
+}
+
+func checkAge(d, age time.Duration) error {
+	if d > age || d < -age {
 		return fmt.Errorf("%w: its time and now are %v apart", ErrSignature, d.Abs())
 	}
 	return nil

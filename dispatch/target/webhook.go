@@ -1,6 +1,7 @@
 package target
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -28,8 +29,10 @@ type WebhookConfig struct {
 	// StatusURL is asked what became of a batch, with {id} in it standing for
 	// the batch's id. Default: only locations that the receiver itself named are.
 	StatusURL string
-	// Secret signs every request. Default: no signature.
+	// Secret signs every request. Default: no signature. One that begins with whsec_ must be base64 behind it.
 	Secret []byte
+	// Signature is how. Default [StandardSignature].
+	Signature Signature
 	// Header has more headers for every request. It cannot set those that the
 	// protocol has.
 	Header http.Header
@@ -69,13 +72,23 @@ func (c WebhookConfig) Validate() error {
 			return fmt.Errorf("%w: the status URL lacks {id}, which stands for the batch's id", lease.ErrInvalid)
 		}
 	}
+	switch c.Signature {
+	case "", StandardSignature, UnderstudySignature:
+	default:
+		return fmt.Errorf("%w: signature %q; use %s or %s", lease.ErrInvalid, c.Signature, StandardSignature, UnderstudySignature)
+	}
+	if bytes.HasPrefix(c.Secret, []byte("whsec_")) && bytes.Equal(standardKey(c.Secret), c.Secret) {
+		return fmt.Errorf("%w: the secret begins with whsec_, and is not base64 behind it", lease.ErrInvalid)
+	}
 	if err := checkOnce(c.AtMostOnce, c.Recognises); err != nil {
 		return err
 	}
 	if c.Remembers && c.StatusURL == "" {
 		return fmt.Errorf("%w: a receiver without a status URL cannot prove that a batch did not arrive", lease.ErrInvalid)
 	}
-	own := func(name string) bool { return name == HeaderID || name == "Content-Type" }
+	own := func(name string) bool {
+		return name == HeaderID || name == "Content-Type" || strings.HasPrefix(name, "Webhook-")
+	}
 	if err := headers.Check(c.Header, own); err != nil {
 		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
 	}
@@ -108,8 +121,12 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 		return nil, err
 	}
 	w := &Webhook{cfg: c, client: cl}
-	if len(c.Secret) > 0 {
+	switch {
+	case len(c.Secret) == 0:
+	case c.Signature == UnderstudySignature:
 		w.signer = newSigner(c.Secret)
+	default:
+		w.signer = newSigner(standardKey(c.Secret))
 	}
 	return w, nil
 }
@@ -128,8 +145,12 @@ func (w *Webhook) Semantics() dispatch.Semantics {
 // Submit implements [dispatch.Target].
 func (w *Webhook) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answer {
 	header := w.header(a)
-	if w.signer != nil {
+	switch {
+	case w.signer == nil:
+	case w.cfg.Signature == UnderstudySignature:
 		header[HeaderSignature] = []string{w.signer.sign(header, a.Payload, time.Now())}
+	default:
+		w.signer.signStandard(header, a.Payload, time.Now())
 	}
 	r := w.client.do(ctx, w.cfg.Method, w.client.base, header, a.Payload, maxAnswer)
 	return w.classify(r, a.Attempt, time.Now())

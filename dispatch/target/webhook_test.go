@@ -361,7 +361,7 @@ func TestWebhookSignature(t *testing.T) {
 		checked.Add(1)
 		return nil
 	}}
-	hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: serve(t, sink.ServeHTTP)}, Secret: secret})
+	hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: serve(t, sink.ServeHTTP)}, Secret: secret, Signature: target.UnderstudySignature})
 	for _, key := range []string{"plain", "Ключ", "a, b; c=\"d\""} {
 		if got := hook.Submit(deadline(t, time.Minute), assignment(key, "id of "+key, "payload")); got.Outcome != dispatch.Done {
 			t.Errorf("%s: %+v", key, got)
@@ -467,6 +467,9 @@ func TestWebhookConfig(t *testing.T) {
 		"the id":                 func(c *target.WebhookConfig) { c.Header = http.Header{"idempotency-key": {"1"}} },
 		"no certificates":        func(c *target.WebhookConfig) { c.CAFile = "/dev/null" },
 		"certificates not found": func(c *target.WebhookConfig) { c.CAFile = "/nowhere" },
+		"a broken secret":        func(c *target.WebhookConfig) { c.Secret = []byte("whsec_hidden!") },
+		"an unknown signature":   func(c *target.WebhookConfig) { c.Signature = "rot13" },
+		"another signature":      func(c *target.WebhookConfig) { c.Header = http.Header{"webhook-signature": {"v1,x"}} },
 		"twice, and not twice":   func(c *target.WebhookConfig) { c.AtMostOnce, c.Recognises = true, true },
 		"token not found":        func(c *target.WebhookConfig) { c.TokenFile = "/nowhere" },
 	} {

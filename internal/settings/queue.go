@@ -43,6 +43,7 @@ type Queue struct {
 type Webhook struct {
 	Ledger        `yaml:",inline"`
 	SecretFile    string            `yaml:"secret_file" more:"yes" help:"sign each request with the secret in this 'FILE'"`
+	Signature     string            `yaml:"signature" more:"yes" default:"standard" help:"how: standard (Standard Webhooks), or understudy, which covers its own headers too"`
 	Headers       map[string]string `yaml:"headers" secret:"all" help:"more headers"`
 	HeaderFiles   map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
 	StatusURL     string            `yaml:"status_url" secret:"url" more:"yes" help:"ask this 'URL' about a message whose outcome is unknown; {id} in it is the message ID"`
@@ -192,7 +193,7 @@ func (c *Exec) target() (dispatch.Target, error) {
 
 func (c *Webhook) target(concurrency int) (dispatch.Target, error) {
 	cfg := target.WebhookConfig{
-		HTTPConfig: c.http(concurrency), StatusURL: c.StatusURL,
+		HTTPConfig: c.http(concurrency), StatusURL: c.StatusURL, Signature: target.Signature(c.Signature),
 		AtMostOnce: c.AtMostOnce, Recognises: c.Recognises, Compares: c.ComparesTerms, Remembers: c.Remembers, Header: http.Header{},
 	}
 	headers, err := secretHeaders(c.Headers, c.HeaderFiles)

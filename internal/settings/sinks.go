@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/dispatch/target"
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/monitor"
@@ -47,6 +48,7 @@ type HookSink struct {
 	Headers     map[string]string `yaml:"headers" secret:"all" help:"more headers"`
 	HeaderFiles map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
 	SecretFile  string            `yaml:"secret_file" help:"file with the secret that signs each request"`
+	Signature   string            `yaml:"signature" default:"standard" help:"how: standard (Standard Webhooks), or understudy, which covers its own headers too"`
 	Recognises  bool              `yaml:"recognises" help:"the receiver deduplicates by Idempotency-Key"`
 	Body        string            `yaml:"body" help:"template of the body (default: the alarm as JSON)"`
 	Onset       *string           `yaml:"onset" help:"template for an ONSET, instead of body"`
@@ -184,7 +186,7 @@ func (c *SinkHTTP) url() (sink.Secret, error) {
 
 func (c *HookSink) sink(concurrency int) (*sink.WebhookConfig, error) {
 	out := &sink.WebhookConfig{
-		HTTP: c.http(concurrency), Method: c.Method, Header: map[string]sink.Secret{}, Recognises: c.Recognises,
+		HTTP: c.http(concurrency), Method: c.Method, Signature: target.Signature(c.Signature), Header: map[string]sink.Secret{}, Recognises: c.Recognises,
 		Body: c.Body, Onset: c.Onset, Abated: c.Abated, ContentType: c.ContentType,
 	}
 	var err error

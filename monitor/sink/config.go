@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/dispatch/target"
 	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
@@ -54,6 +55,8 @@ type WebhookConfig struct {
 	// Secret signs each request, as package dispatch/target does. Default: no
 	// signature.
 	Secret Secret
+	// Signature is how; see [target.Signature].
+	Signature target.Signature
 	// Recognises declares that the receiver recognises the Idempotency-Key of what
 	// it has, however late it comes again.
 	Recognises bool

@@ -37,7 +37,7 @@ func (c *WebhookConfig) validate() error {
 
 func (c *WebhookConfig) target() target.WebhookConfig {
 	t := c.HTTP.target(c.URL)
-	t.Method, t.Secret, t.Recognises = c.Method, []byte(c.Secret), c.Recognises
+	t.Method, t.Secret, t.Signature, t.Recognises = c.Method, []byte(c.Secret), c.Signature, c.Recognises
 	t.Header = http.Header{}
 	for name, value := range c.Header {
 		t.Header[name] = []string{string(value)}
