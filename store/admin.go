@@ -12,7 +12,7 @@ var ErrSchema = errors.New("store: schema")
 
 // Info describes a store.
 type Info struct {
-	// Kind is "memory", "sqlite", "postgres" or "redis".
+	// Kind is "memory", "sqlite", "postgres", "redis" or "sabledb".
 	Kind string `json:"kind"`
 	// Location is a path, or a URL without secrets.
 	Location string `json:"location"`

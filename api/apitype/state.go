@@ -24,7 +24,7 @@ type ServerInfo struct {
 
 // StoreInfo is the store behind a server.
 type StoreInfo struct {
-	Kind      string    `json:"kind" enum:"memory,sqlite,postgres,redis"`
+	Kind      string    `json:"kind" enum:"memory,sqlite,postgres,redis,sabledb"`
 	Location  string    `json:"location"` // without secrets
 	Server    string    `json:"server"`   // product and version
 	Schema    int       `json:"schema"`   // found; 0: none

@@ -86,7 +86,7 @@ as the program that it guards did.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usererr.Errorf("%v", err) })
 	f := root.PersistentFlags()
-	f.StringVar(&a.StoreURL, "store", "", "store `URL`: sqlite:PATH, postgres://…, redis://… (default $UNDERSTUDY_STORE, else an SQLite file in the state directory)")
+	f.StringVar(&a.StoreURL, "store", "", "store `URL`: sqlite:PATH, postgres://…, redis://…, sabledb://… (default $UNDERSTUDY_STORE, else an SQLite file in the state directory)")
 	f.StringVar(&a.serverURL, "server", "", "ask the server at this `URL` instead of a store (default $UNDERSTUDY_SERVER)")
 	f.StringVar(&a.tokenFile, "token-file", "", "show the server the token in this `FILE` (default: that in $UNDERSTUDY_TOKEN, if any)")
 	f.StringVarP(&a.output, "output", "o", "table", "output `format`: table or json")

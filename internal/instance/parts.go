@@ -24,7 +24,7 @@ func (h *Host) keepsNo(what string) error {
 // CanKeep refuses a store that will never keep queues, sources, or what else is named, by its URL: nobody waits for it to
 // answer.
 func (h *Host) CanKeep(what string) error {
-	if strings.HasPrefix(h.StoreURL, "redis") {
+	if strings.HasPrefix(h.StoreURL, "redis") || strings.HasPrefix(h.StoreURL, "sabledb:") {
 		return h.keepsNo(what)
 	}
 	return nil
@@ -42,7 +42,7 @@ func (h *Host) Monitor(st store.Store) (monitor.Store, error) {
 func Shards(st store.Store) (store.Shards, error) {
 	s, ok := st.(store.Shards)
 	if !ok {
-		return nil, usererr.Errorf("this store keeps no shards; use sqlite:PATH, postgres://… or redis://…")
+		return nil, usererr.Errorf("this store keeps no shards; use sqlite:PATH, postgres://…, redis://… or sabledb://…")
 	}
 	return s, nil
 }

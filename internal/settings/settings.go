@@ -16,7 +16,7 @@ import (
 
 // Server is the file that `understudy serve -c` reads. docs/configuration.md lists every key.
 type Server struct {
-	Store       string        `yaml:"store" secret:"password" help:"store 'URL': sqlite:PATH, postgres://USER@HOST/DB or redis://HOST/0 (default: an SQLite file in the state directory)"`
+	Store       string        `yaml:"store" secret:"password" help:"store 'URL': sqlite:PATH, postgres://USER@HOST/DB, redis://HOST/0 or sabledb://HOST:PORT (default: an SQLite file in the state directory)"`
 	StoreFile   string        `yaml:"store_file" help:"read the store's URL from this 'FILE', for a URL with a password"`
 	Name        string        `yaml:"name" help:"'NAME' of this instance, for operators and for --to (default: the host name)"`
 	Address     string        `yaml:"address" help:"'ADDRESS' at which clients reach this instance; \"role who\" prints it"`

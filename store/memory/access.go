@@ -15,6 +15,9 @@ var _ store.Tokens = (*Store)(nil)
 // Tokens is what the store keeps for package access.
 func (s *Store) Tokens() access.Tokens { return access.NewTokens(tokens{s}) }
 
+// TokenTable is what is under [Store.Tokens], for a store that keeps this one's state elsewhere.
+func (s *Store) TokenTable() access.Table { return tokens{s} }
+
 // tokens is the [access.Table] of a Store.
 type tokens struct{ s *Store }
 

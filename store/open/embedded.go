@@ -10,7 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/store"
 )
 
-// The clients of PostgreSQL and Redis are a quarter of what a first build compiles.
+// The clients of servers are a quarter of what a first build compiles.
 
 func openPostgres(context.Context, string, Options) (store.Store, error) {
 	return nil, without("PostgreSQL")
@@ -18,6 +18,10 @@ func openPostgres(context.Context, string, Options) (store.Store, error) {
 
 func openRedis(context.Context, string, Options) (store.Store, error) {
 	return nil, without("Redis")
+}
+
+func openSableDB(context.Context, string, Options) (store.Store, error) {
+	return nil, without("SableDB")
 }
 
 func without(kind string) error {

@@ -36,11 +36,13 @@ func Open(ctx context.Context, url string, o Options) (store.Store, error) {
 		return openPostgres(ctx, url, o)
 	case "redis", "rediss", "redis+sentinel", "rediss+sentinel":
 		return openRedis(ctx, url, o)
+	case "sabledb":
+		return openSableDB(ctx, url, o)
 	default:
 		if scheme == url { // it may be a password, put where the URL belongs
-			return nil, fmt.Errorf("%w: the store URL has no colon; use sqlite:PATH, postgres://… or redis://…", lease.ErrInvalid)
+			return nil, fmt.Errorf("%w: the store URL has no colon; use sqlite:PATH, postgres://…, redis://… or sabledb://…", lease.ErrInvalid)
 		}
-		return nil, fmt.Errorf("%w: store URL begins with %q; use sqlite:PATH, postgres://… or redis://…", lease.ErrInvalid, scheme)
+		return nil, fmt.Errorf("%w: store URL begins with %q; use sqlite:PATH, postgres://…, redis://… or sabledb://…", lease.ErrInvalid, scheme)
 	}
 }
 

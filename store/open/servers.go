@@ -8,6 +8,7 @@ import (
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/postgres"
 	"github.com/understudy-ha/understudy/store/redis"
+	"github.com/understudy-ha/understudy/store/sabledb"
 )
 
 func openPostgres(ctx context.Context, url string, o Options) (store.Store, error) {
@@ -16,4 +17,12 @@ func openPostgres(ctx context.Context, url string, o Options) (store.Store, erro
 
 func openRedis(ctx context.Context, url string, o Options) (store.Store, error) {
 	return redis.Open(ctx, redis.Config{URL: url, NoMigrate: o.NoMigrate, Logger: o.Logger})
+}
+
+func openSableDB(ctx context.Context, url string, o Options) (store.Store, error) {
+	s, err := sabledb.Open(ctx, sabledb.Config{URL: url, NoMigrate: o.NoMigrate})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }

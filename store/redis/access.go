@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/access"
-	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/backoff"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
 
-var (
-	_ store.Tokens = (*Store)(nil)
-	_ store.Tokens = (*plain)(nil)
-)
+var _ store.Tokens = (*Store)(nil)
+
+// maxAttempts is how often a change is tried when others come in between.
+const maxAttempts = 100
 
 // Tokens are fields of one hash, by id; the field "rev", which is no id, grows with each change, so that
 // one is decided from what stands there.
@@ -32,7 +33,7 @@ type tokens struct{ s *Store }
 func (a tokens) Change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	for retry := retries(); retry.Failures() < maxAttempts; {
+	for retry := (backoff.Backoff{First: time.Millisecond, Most: 32 * time.Millisecond}); retry.Failures() < maxAttempts; {
 		all, rev, now, err := a.read(ctx)
 		if err != nil {
 			return access.Token{}, fmt.Errorf("%s: %w", op, err)
@@ -91,7 +92,6 @@ func (a tokens) read(ctx context.Context) (all []access.Token, rev string, now t
 }
 
 func (s *Store) tokensKey() string { return s.root + "tokens" }
-func (s *plain) tokensKey() string { return s.root + "tokens" }
 
 // tokenRow is a token as it is kept.
 type tokenRow struct {
@@ -99,7 +99,18 @@ type tokenRow struct {
 	Sum string `json:"sum"` // in hexadecimal
 }
 
-func tokenDoc(t access.Token) string { return document(tokenRow{t, hex.EncodeToString(t.Sum[:])}) }
+func tokenDoc(t access.Token) string {
+	text, err := json.Marshal(tokenRow{t, hex.EncodeToString(t.Sum[:])})
+	if err != nil {
+		panic(fmt.Sprintf("redis: a token that cannot be written: %v", err))
+	}
+	return string(text)
+}
+
+// foreign: something that this store did not write.
+func foreign(key string, err error) error {
+	return fmt.Errorf("%w: %q cannot be read, something else writes under this prefix: %w", lease.ErrUnavailable, key, err)
+}
 
 // tokensOf reads the hash; rev is "0" before the first change.
 func tokensOf(key string, fields map[string]string) (all []access.Token, rev string, err error) {
@@ -122,54 +133,4 @@ func tokensOf(key string, fields map[string]string) (all []access.Token, rev str
 	}
 	access.Sort(all)
 	return all, rev, nil
-}
-
-// Tokens is what the store keeps for package access.
-func (s *plain) Tokens() access.Tokens { return access.NewTokens(plainTokens{s}) }
-
-// plainTokens is the [access.Table] of a store without scripts.
-type plainTokens struct{ s *plain }
-
-// Change implements [access.Table].
-func (a plainTokens) Change(ctx context.Context, op string, decide access.Decision) (access.Token, error) {
-	s, key := a.s, a.s.tokensKey()
-	var c access.Change
-	var refused error
-	err := s.record(ctx, s.rest, func(t *tx) (*history.Event, error) {
-		read := ask("HGETALL", key)
-		if err := t.watch([]string{key}, read); err != nil {
-			return nil, err
-		}
-		all, _, err := tokensOf(key, read.fields())
-		if err != nil {
-			return nil, err
-		}
-		if c, refused = decide(all, s.now()); refused != nil || c.Unchanged {
-			return nil, nil
-		}
-		if len(c.Drop) > 0 {
-			t.do(append([]string{"HDEL", key}, c.Drop...)...)
-		}
-		t.do("HSET", key, c.Token.ID, tokenDoc(c.Token)) // the key is watched: it needs no revision
-		return &c.Event, nil
-	})
-	switch {
-	case refused != nil:
-		return access.Token{}, refused
-	case err != nil:
-		return access.Token{}, fmt.Errorf("%s: %w", op, err)
-	}
-	return c.Token, nil
-}
-
-// List implements [access.Table].
-func (a plainTokens) List(ctx context.Context) (all []access.Token, now time.Time, err error) {
-	read := ask("HGETALL", a.s.tokensKey())
-	if err := a.s.look(ctx, read); err != nil {
-		return nil, now, fmt.Errorf("listing tokens: %w", err)
-	}
-	if all, _, err = tokensOf(a.s.tokensKey(), read.fields()); err != nil {
-		return nil, now, err
-	}
-	return all, a.s.now().UTC(), nil
 }

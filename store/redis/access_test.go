@@ -7,8 +7,6 @@ import (
 
 	"github.com/understudy-ha/understudy/access/accesstest"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
-	"github.com/understudy-ha/understudy/store"
-	"github.com/understudy-ha/understudy/store/redis"
 )
 
 func TestAccess(t *testing.T) {
@@ -22,22 +20,6 @@ func TestAccess(t *testing.T) {
 		other.SetSkew(clock)
 		return accesstest.Subject{
 			Tokens: one.Tokens(), Other: other.Tokens(), History: one,
-			Advance: func(d time.Duration) { skew.Add(int64(d)) },
-		}
-	})
-}
-
-func TestPlainAccess(t *testing.T) {
-	s := startSable(t)
-	accesstest.TestTokens(t, func(t *testing.T) accesstest.Subject {
-		prefix := prefixOf(t)
-		var skew atomic.Int64
-		clock := func() time.Duration { return time.Duration(skew.Load()) }
-		one, other := s.open(t, prefix), s.open(t, prefix)
-		redis.SetPlainSkew(one, clock)
-		redis.SetPlainSkew(other, clock)
-		return accesstest.Subject{
-			Tokens: one.(store.Tokens).Tokens(), Other: other.(store.Tokens).Tokens(), History: one,
 			Advance: func(d time.Duration) { skew.Add(int64(d)) },
 		}
 	})

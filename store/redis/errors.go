@@ -23,6 +23,7 @@ var refusals = []struct{ code, advice string }{
 	{"BUSY", "the server is busy with a script of another client: wait, or SCRIPT KILL"},
 	{"CLUSTERDOWN", "the cluster is down"},
 	{"MOVED", "the server is a node of a cluster that keeps these keys elsewhere: name that node, or use a server without cluster mode"},
+	{"unsupported command", "the server is a SableDB: use sabledb://HOST:PORT"},
 	{"ERR max number of clients", "the server has too many clients: raise maxclients"},
 	{"ERR invalid password", "the password is wrong"},
 	{"ERR Client sent AUTH, but no password is set", "the server has no password: leave it out of the URL"},

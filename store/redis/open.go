@@ -35,9 +35,7 @@ type Config struct {
 	//	redis+sentinel://[USER:PASSWORD@]HOST[:26379],HOST2[:26379]/MASTER[/DB]
 	//	rediss+sentinel://…
 	//
-	// Options follow as ?NAME=VALUE&…: prefix; scripts=off for SableDB, and any server that has
-	// no scripts; with TLS cacert, cert and key
-	// (files in PEM form) and servername; with Sentinels sentinel_username and
+	// Options follow as ?NAME=VALUE&…: prefix; with TLS cacert, cert and key (files in PEM form) and servername; with Sentinels sentinel_username and
 	// sentinel_password, which are for the Sentinels as USER and PASSWORD are for
 	// the servers.
 	URL string
@@ -73,8 +71,7 @@ type Store struct {
 
 // Open connects to the server and brings the schema up to date. It returns
 // lease.ErrInvalid for a URL that cannot be used, lease.ErrUnavailable for a
-// server that does not answer or cannot be used, and store.ErrSchema. The store is a
-// *[Store], and with scripts=off in the URL another one.
+// server that does not answer or cannot be used, and store.ErrSchema. The store is a *[Store].
 func Open(ctx context.Context, cfg Config) (store.Store, error) {
 	t, err := parseURL(cfg.URL)
 	if err != nil {
@@ -83,13 +80,6 @@ func Open(ctx context.Context, cfg Config) (store.Store, error) {
 	t.prefix = cmp.Or(cfg.Prefix, t.prefix)
 	if !validPrefix.MatchString(t.prefix) {
 		return nil, fmt.Errorf("%w: prefix %q: use 1 to 100 of A–Z, a–z, 0–9 and ._:/-", lease.ErrInvalid, t.prefix)
-	}
-	if t.plain {
-		s, err := openPlain(ctx, cfg, t)
-		if err != nil {
-			return nil, err
-		}
-		return s, nil
 	}
 	scripts, err := loadScripts()
 	if err != nil {

@@ -28,7 +28,6 @@ type target struct {
 	master string   // name that the Sentinels know; "" without them
 	db     int
 	prefix string
-	plain  bool // only what SableDB has of Redis's commands
 	tls    *tls.Config
 
 	user, password                 string
@@ -87,33 +86,12 @@ func parseURL(raw string) (*target, error) {
 	if err := t.readQuery(u.Query()); err != nil {
 		return nil, err
 	}
-	if err := t.simple(); err != nil {
-		return nil, err
-	}
 	t.location = scheme + "://" + strings.Join(t.addrs, ",")
 	if sentinel {
 		t.location += "/" + url.PathEscape(t.master)
 	}
 	t.location += "/" + strconv.Itoa(t.db) + "?prefix=" + url.QueryEscape(t.prefix)
-	if t.plain {
-		t.location += "&scripts=off"
-	}
 	return t, nil
-}
-
-// simple refuses what needs commands that a server without scripts lacks.
-func (t *target) simple() error {
-	switch {
-	case !t.plain:
-		return nil
-	case t.master != "":
-		return invalid("scripts=off is not for Sentinels, whose servers have scripts")
-	case t.user != "" || t.password != "":
-		return invalid("scripts=off is for servers without passwords: keep others away from its port")
-	case t.db != 0:
-		return invalid("scripts=off uses database 0; keep stores apart by prefix=")
-	}
-	return nil
 }
 
 func address(host, port string) (string, error) {
@@ -158,11 +136,6 @@ func (t *target) readQuery(q url.Values) error {
 		switch name {
 		case "prefix":
 			t.prefix = value
-		case "scripts":
-			if value != "off" && value != "on" {
-				return invalid("scripts= is off or on")
-			}
-			t.plain = value == "off"
 		case "sentinel_username":
 			t.sentinelUser = value
 		case "sentinel_password":
@@ -184,7 +157,7 @@ func (t *target) readQuery(q url.Values) error {
 				t.tls.ServerName = value
 			}
 		default:
-			return invalid(fmt.Sprintf("unknown option %q; known are prefix, scripts, cacert, cert, key, servername, sentinel_username, sentinel_password", name))
+			return invalid(fmt.Sprintf("unknown option %q; known are prefix, cacert, cert, key, servername, sentinel_username, sentinel_password", name))
 		}
 	}
 	if certFile == "" && keyFile == "" {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -35,43 +33,12 @@ type command struct {
 
 func ask(args ...string) *command { return &command{args: args} }
 
-// nothing tells that the answer was that there is nothing.
-func (c *command) nothing() bool { return c.reply == nil }
-
-func (c *command) text() string {
-	s, _ := c.reply.(string)
-	return s
-}
-
-func (c *command) number() int64 {
-	switch v := c.reply.(type) {
-	case int64:
-		return v
-	case string:
-		n, _ := strconv.ParseInt(v, 10, 64)
-		return n
-	}
-	return 0
-}
-
 // texts is an answer of several; what is not there is "".
 func (c *command) texts() []string {
 	all, _ := c.reply.([]any)
 	out := make([]string, len(all))
 	for i, v := range all {
 		out[i], _ = v.(string)
-	}
-	return out
-}
-
-// fields is a hash.
-func (c *command) fields() map[string]string {
-	all := c.texts()
-	out := make(map[string]string, len(all)/2)
-	for pair := range slices.Chunk(all, 2) {
-		if len(pair) == 2 {
-			out[pair[0]] = pair[1]
-		}
 	}
 	return out
 }

@@ -64,6 +64,7 @@ type Node struct {
 	held     bool
 	manager  string
 	infoText string
+	lockless bool
 	serial   int
 	refused  []string
 	foreign  func(key string) bool

@@ -52,6 +52,9 @@ func (n *Node) lose() {
 	n.undo = nil
 }
 
+// Flush has what was written so far survive a crash.
+func (n *Node) Flush() { n.locked(func() { n.undo = nil }) }
+
 // Hang stops the node, with its connections open, until Resume or Kill.
 func (n *Node) Hang() {
 	if n.real != nil {
@@ -97,6 +100,9 @@ func (n *Node) ManagedBy(address string) { n.locked(func() { n.manager = address
 
 // InfoText replaces the answer to INFO.
 func (n *Node) InfoText(text string) { n.locked(func() { n.infoText = text }) }
+
+// IgnoreLocks makes it a broken server, whose LOCK does nothing: which a test of isolation has to notice.
+func (n *Node) IgnoreLocks() { n.locked(func() { n.lockless = true }) }
 
 // Foreign says which keys are in slots of other shards.
 func (n *Node) Foreign(is func(key string) bool) { n.locked(func() { n.foreign = is }) }

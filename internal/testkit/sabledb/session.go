@@ -228,7 +228,8 @@ func (s *session) lock(args []string) {
 		s.n.c.mu.Lock()
 		s.n.served["LOCK"]++
 		owner, freed, stop := s.n.locks[args[1]], s.n.lockFreed, s.n.stop
-		if owner == nil {
+		if owner == nil || s.n.lockless {
+			owner = nil
 			s.n.locks[args[1]] = s
 		}
 		s.n.c.mu.Unlock()
