@@ -97,6 +97,7 @@ func TestNestedListsAreCheap(t *testing.T) {
 	g.wantCheap("a list again and again", "POST", messages, filled(maxMessagesBody, `{`, `"messages":[{"key":"k"}]`, `}`), 400)
 	g.wantCheap("one large message", "POST", messages, `{"messages":[{"key":"k","payload":"`+strings.Repeat("x", 12<<20)+`"}]}`, 200)
 	g.wantCheap("one large message of JSON", "POST", messages, filled(12<<20, `{"messages":[{"key":"k","payload_json":[`, "0", `]}]}`), 200)
+	g.wantCheap("headers", "POST", messages, filled(maxMessagesBody, `{"messages":[{"key":"k","headers":{`, `"":""`, `}}]}`), 400)
 	g.wantCheap("a thousand messages", "POST", messages, `{"messages":[`+strings.Repeat(`{"key":"k","payload":"`+strings.Repeat("x", 12<<10)+`"},`, 999)+`{"key":"k"}]}`, 200)
 }
 

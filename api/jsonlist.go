@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -135,6 +136,9 @@ func decodeOne(d *json.Decoder, v any, nested bool) error {
 
 // hasLists reports whether a value of the type can have any number of members. Bytes are one value.
 func hasLists(t reflect.Type) bool {
+	if t == reflect.TypeFor[apitype.Headers]() {
+		return false // it has a bound of its own
+	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return hasLists(t.Elem())

@@ -33,6 +33,9 @@ type Message struct {
 	// ContentType of the payload; default [DefaultContentType].
 	ContentType string
 	Payload     []byte
+	// Headers go with the message to its target, such as traceparent, or ce-type and others of CloudEvents; see
+	// [ValidateHeaders].
+	Headers map[string]string
 }
 
 // WithDefaults fills what is empty.
@@ -62,7 +65,7 @@ func (m Message) Validate() error {
 	if len(m.Payload) > MaxPayload {
 		return fmt.Errorf("%w: the payload has %d bytes; at most %d are allowed", lease.ErrInvalid, len(m.Payload), MaxPayload)
 	}
-	return nil
+	return ValidateHeaders(m.Headers)
 }
 
 // CutDetail bounds what a target said to [MaxDetail] bytes of valid UTF-8.
@@ -131,7 +134,7 @@ type TrailEntry struct {
 
 // Record is a message as the store shows it.
 type Record struct {
-	Message // List leaves the payload out
+	Message // lists leave payload and headers out
 	Size    int
 	// Seq is its place in its key's order, counted from 1.
 	Seq   int64

@@ -121,7 +121,7 @@ func (o *outage) fail(now time.Duration, facts ...any) {
 // succeed ends an outage. One that no line was about ends in silence: its failures are counted by the next line.
 func (o *outage) succeed(now time.Duration) {
 	if o.down && o.failed.lines > o.ended {
-		o.ended = o.failed.lines
+		o.ended, o.failed.n = o.failed.lines, 0 // the line below counts what no line has counted
 		o.recovered("failures", o.failures, "after", (now - o.since).Round(time.Millisecond))
 	}
 	o.down = false

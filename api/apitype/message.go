@@ -2,6 +2,7 @@ package apitype
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -25,6 +26,8 @@ type Message struct {
 	Enqueued time.Time `json:"enqueued"`
 	Begun    time.Time `json:"begun,omitzero"` // when it was first submitted
 	Ended    time.Time `json:"ended,omitzero"` // when it became final
+	// Headers go with the message to its target; lists leave them out.
+	Headers Headers `json:"headers,omitempty"`
 	// Trail is its history, the oldest first; lists leave it out.
 	Trail []MessageStep `json:"trail,omitempty"`
 }
@@ -50,6 +53,23 @@ type NewMessage struct {
 	Base64      []byte  `json:"payload_base64,omitempty"` // any bytes
 	// JSON is any value; it is stored as it is written.
 	JSON json.RawMessage `json:"payload_json,omitempty"`
+	// Headers go with the message to its target, such as traceparent, or ce-type of CloudEvents.
+	Headers Headers `json:"headers,omitempty"`
+}
+
+// Headers of a message, by name.
+type Headers map[string]string
+
+// maxHeaders is more than the headers of a message can be, in bytes of JSON.
+const maxHeaders = 64 << 10
+
+// UnmarshalJSON implements [json.Unmarshaler]. It looks at the length first: what a caller sends never decides how much
+// memory it takes.
+func (h *Headers) UnmarshalJSON(text []byte) error {
+	if len(text) > maxHeaders {
+		return fmt.Errorf("the headers have %d bytes of JSON; at most %d are allowed", len(text), maxHeaders)
+	}
+	return json.Unmarshal(text, (*map[string]string)(h))
 }
 
 // AddedMessage says what became of a message to enqueue.

@@ -34,6 +34,7 @@ const (
 
 type queueAddFlags struct {
 	key, id, contentType string
+	headers              map[string]string
 	ndjson, create       bool
 }
 
@@ -50,7 +51,7 @@ With --ndjson each line is a message:
 
   {"key": "customer-7", "id": "order-42", "payload_json": {"total": 12}}
 
-with "key", and if you like "id", "content_type" and one of "payload" (text),
+with "key", and if you like "id", "content_type", "headers" and one of "payload" (text),
 "payload_base64" and "payload_json". The ids are printed as they are stored. At a line
 that is wrong it ends; all lines before it are stored then, and the error names it.`,
 		Example: `  understudy queue add orders --key customer-7 --id order-42 order.json
@@ -78,6 +79,7 @@ that is wrong it ends; all lines before it are stored then, and the error names 
 	}
 	c.Flags().StringVar(&f.key, "key", "", "`KEY` of the message: messages of one key are delivered in order")
 	c.Flags().StringVar(&f.id, "id", "", "`ID` of the message, unique in the queue (default a random one)")
+	c.Flags().StringToStringVar(&f.headers, "header", nil, "`NAME=VALUE` that goes with the message to its target, such as traceparent=…; may be repeated")
 	c.Flags().StringVar(&f.contentType, "content-type", "", "`TYPE` of the payload (default "+dispatch.DefaultContentType+")")
 	c.Flags().BoolVar(&f.ndjson, "ndjson", false, "read a message from each line, as JSON")
 	c.Flags().BoolVar(&f.create, "make", false, "make the queue if it is not there")
@@ -89,8 +91,8 @@ func (f queueAddFlags) check(queue string) error {
 		return err
 	}
 	switch {
-	case f.ndjson && (f.key != "" || f.id != "" || f.contentType != ""):
-		return usererr.Errorf("with --ndjson, key, id and content type stand in each line")
+	case f.ndjson && (f.key != "" || f.id != "" || f.contentType != "" || f.headers != nil):
+		return usererr.Errorf("with --ndjson, key, id, content type and headers are in each line")
 	case !f.ndjson && f.key == "":
 		return usererr.Errorf("--key says which messages are delivered in order; with --ndjson it is in each line")
 	}
@@ -129,7 +131,7 @@ func (a *app) addMessages(ctx context.Context, c *client.Client, queue string, i
 	if len(payload) > dispatch.MaxPayload {
 		return usererr.Errorf("the payload has more than %d bytes", dispatch.MaxPayload)
 	}
-	b := dispatch.Message{Queue: queue, Key: f.key, ID: f.id, ContentType: f.contentType, Payload: payload}
+	b := dispatch.Message{Queue: queue, Key: f.key, ID: f.id, ContentType: f.contentType, Payload: payload, Headers: f.headers}
 	if err := b.WithDefaults().Validate(); err != nil {
 		return err
 	}
@@ -265,11 +267,11 @@ func (d *adder) add(ctx context.Context, group []dispatch.Message) ([]bool, erro
 func (d *adder) enqueue(ctx context.Context, group []dispatch.Message) ([]bool, error) {
 	messages := make([]apitype.NewMessage, len(group))
 	for i, m := range group {
-		messages[i] = apitype.NewMessage{Key: m.Key, ID: m.ID, ContentType: m.ContentType, Base64: append([]byte{}, m.Payload...)}
+		messages[i] = apitype.NewMessage{Key: m.Key, ID: m.ID, ContentType: m.ContentType, Base64: append([]byte{}, m.Payload...), Headers: m.Headers}
 	}
 	var added []apitype.AddedMessage
 	var err error
-	if len(group) == 1 && len(group[0].Payload) > maxGroupBytes {
+	if len(group) == 1 && len(group[0].Payload) > maxGroupBytes && len(group[0].Headers) == 0 {
 		added = make([]apitype.AddedMessage, 1)
 		added[0], err = d.api.AddPayload(ctx, d.queue, messages[0])
 	} else {

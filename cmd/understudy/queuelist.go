@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -169,10 +172,18 @@ func findMessage(ctx context.Context, c *client.Client, queue, id string) (found
 	return found, nil
 }
 
+func headersText(headers map[string]string) string {
+	parts := make([]string, 0, len(headers))
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		parts = append(parts, name+": "+headers[name])
+	}
+	return strings.Join(parts, "; ")
+}
+
 func (a *app) printMessage(b apitype.Message) error {
 	err := a.printFacts([][2]string{
 		{"message", b.ID}, {"queue", b.Queue}, {"key", fmt.Sprintf("%s, number %d", b.Key, b.Seq)}, {"state", messageState(b)},
-		{"payload", fmt.Sprintf("%d bytes of %s", b.Size, b.ContentType)}, {"enqueued", when(b.Enqueued)},
+		{"payload", fmt.Sprintf("%d bytes of %s", b.Size, b.ContentType)}, {"headers", headersText(b.Headers)}, {"enqueued", when(b.Enqueued)},
 		{"begun", when(b.Begun)}, {"ended", when(b.Ended)}, {"attempts", strconv.Itoa(b.Attempts)},
 		{"code", orNothing(b.Code)}, {"detail", b.Detail}, {"status at", b.Link},
 	})

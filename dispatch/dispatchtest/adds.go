@@ -149,3 +149,40 @@ func testQueuesApart(b *bench) {
 		b.Error("an id of two queues names a message")
 	}
 }
+
+// testHeaders: what goes with a message reaches its target, at every attempt, and is shown.
+func testHeaders(b *bench) {
+	headers := map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "ce-type": "größe \"x\""}
+	of := func(id string, headers map[string]string) dispatch.Message {
+		return dispatch.Message{Queue: q, Key: "k", ID: id, Payload: []byte(id), Headers: headers}
+	}
+	for _, messages := range [][]dispatch.Message{{of("1", headers)}, {of("2", nil), of("3", headers)}} {
+		if _, err := b.Admin.Add(b.ctx, messages); err != nil {
+			b.Fatalf("Add: %v", err)
+		}
+	}
+	if _, err := b.Admin.Add(b.ctx, []dispatch.Message{of("4", map[string]string{"Host": "x"})}); !errors.Is(err, lease.ErrInvalid) {
+		b.Errorf("a header of the protocol: %v, want ErrInvalid", err)
+	}
+	s := b.session("a")
+	a := b.starts(s, "k")
+	for attempt := 1; attempt <= 2; attempt++ {
+		if b.is(a, dispatch.Send, "1", attempt); !cmp.Equal(a.Headers, headers) {
+			b.Errorf("attempt %d goes with %v", attempt, a.Headers)
+		}
+		if attempt == 1 {
+			b.settles(s, result(a, dispatch.Delayed, dispatch.RetryLater))
+			a = b.starts(s, "k")
+		}
+	}
+	a = b.settles(s, done(a), claimOf(a)).Begun[0]
+	if b.is(a, dispatch.Send, "2", 1); len(a.Headers) != 0 {
+		b.Errorf("one without headers goes with %v", a.Headers)
+	}
+	if a = b.settles(s, done(a), claimOf(a)).Begun[0]; !cmp.Equal(a.Headers, headers) {
+		b.Errorf("one of two goes with %v", a.Headers)
+	}
+	if got := b.record("1"); !cmp.Equal(got.Headers, headers) {
+		b.Errorf("shown are %v", got.Headers)
+	}
+}

@@ -59,6 +59,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"interrupted/by a release":                    testReleaseInStep,
 		"window/keeps others out":                     testWindow,
 		"add/duplicates":                              testDuplicates,
+		"add/headers":                                 testHeaders,
 		"add/duplicates at once":                      testDuplicatesRace,
 		"add/all or none":                             testAllOrNone,
 		"add/an idle key is ready, a waiting one not": testAddReady,

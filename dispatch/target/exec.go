@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type ExecConfig struct {
 	// Argv is the program and its arguments. Required.
 	Argv []string
 	// Env is its environment, to which UNDERSTUDY_QUEUE, _KEY, _BATCH, _TERM,
-	// _ATTEMPT, _SEQUENCE and _CONTENT_TYPE are added. Default: that of this
+	// _ATTEMPT, _SEQUENCE, _CONTENT_TYPE and _HEADERS (JSON) are added. Default: that of this
 	// process, without UNDERSTUDY_STORE and UNDERSTUDY_TOKEN, which are secrets.
 	Env []string
 	// Dir is its working directory. Default: that of this process.
@@ -135,6 +136,7 @@ func (e *Exec) environment(a dispatch.Assignment) []string {
 		"UNDERSTUDY_ATTEMPT="+strconv.Itoa(a.Attempt),
 		"UNDERSTUDY_SEQUENCE="+strconv.FormatInt(a.Seq, 10),
 		"UNDERSTUDY_CONTENT_TYPE="+a.ContentType,
+		"UNDERSTUDY_HEADERS="+cmp.Or(dispatch.EncodeHeaders(a.Headers), "{}"),
 	)
 }
 

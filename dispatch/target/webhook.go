@@ -161,7 +161,10 @@ func (w *Webhook) header(a dispatch.Assignment) http.Header {
 		headerText(a.ID), headerText(a.Queue), headerText(a.Key), headerText(a.ContentType),
 		strconv.FormatInt(a.Term, 10), strconv.Itoa(a.Attempt), strconv.FormatInt(a.Seq, 10), agent,
 	}
-	h := make(http.Header, len(values)+2+len(w.cfg.Header))
+	h := make(http.Header, len(values)+4+len(w.cfg.Header)+len(a.Headers))
+	for name, value := range a.Headers { // what the queue's owner configured overrides it
+		h[textproto.CanonicalMIMEHeaderKey(name)] = []string{headerText(value)}
+	}
 	for name, more := range w.cfg.Header {
 		h[textproto.CanonicalMIMEHeaderKey(name)] = more
 	}

@@ -89,6 +89,7 @@ func TestWebhookBytes(t *testing.T) {
 		Header:     http.Header{"x-extra": {"1"}},
 	})
 	a := assignment("Grüße 100%", "id-1", "hello")
+	a.Headers = map[string]string{"traceparent": "00-1-2-01", "ce-type": "größer", "x-extra": "overridden"}
 	if got := w.Submit(deadline(t, time.Minute), a); got.Outcome != dispatch.Done || got.Code != 204 {
 		t.Errorf("answer %+v", got)
 	}
@@ -96,8 +97,10 @@ func TestWebhookBytes(t *testing.T) {
 Host: `+l.Addr().String()+`
 User-Agent: understudy
 Content-Length: 5
+Ce-Type: gr%C3%B6%C3%9Fer
 Content-Type: text/plain
 Idempotency-Key: id-1
+Traceparent: 00-1-2-01
 Understudy-Attempt: 1
 Understudy-Key: Gr%C3%BC%C3%9Fe 100%25
 Understudy-Queue: orders

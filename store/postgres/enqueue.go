@@ -21,7 +21,7 @@ const (
 )
 
 const (
-	enqueueSQL = "SELECT {{schema}}.enqueue_all($1, $2, $3, $4, $5)"
+	enqueueSQL = "SELECT {{schema}}.enqueue_all($1, $2, $3, $4, $5, $6::text[]::jsonb[])"
 	// enqueueOneSQL is for one message, and costs a quarter less.
 	enqueueOneSQL = "SELECT {{schema}}.enqueue($1, $2, $3, $4, $5) IS NOT NULL"
 )
@@ -45,7 +45,7 @@ func EnqueueIn(ctx context.Context, tx pgx.Tx, schema string, messages ...dispat
 	}
 	if err == nil && len(messages) > 0 {
 		s := Store{names: renderer(schema, ruleSet{})} // it calls entry points, and needs no set of its own
-		if len(messages) == 1 {
+		if len(messages) == 1 && len(messages[0].Headers) == 0 {
 			b := messages[0].WithDefaults()
 			added = make([]bool, 1)
 			err = tx.QueryRow(ctx, s.sql(enqueueOneSQL), b.Queue, b.Key, payload(b), b.ID, b.ContentType).Scan(&added[0])
@@ -63,14 +63,18 @@ func EnqueueIn(ctx context.Context, tx pgx.Tx, schema string, messages ...dispat
 func enqueueArgs(messages []dispatch.Message) ([]any, error) {
 	n := len(messages)
 	queues, keys, ids, types, payloads := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
+	headers := make([]*string, n)
 	for i, b := range messages {
 		b = b.WithDefaults()
 		if err := b.Validate(); err != nil {
 			return nil, err
 		}
 		queues[i], keys[i], ids[i], types[i], payloads[i] = b.Queue, b.Key, b.ID, b.ContentType, payload(b)
+		if text := dispatch.EncodeHeaders(b.Headers); text != "" {
+			headers[i] = &text
+		}
 	}
-	return []any{queues, keys, ids, types, payloads}, nil
+	return []any{queues, keys, ids, types, payloads, headers}, nil
 }
 
 // payload is a message's payload, which is never null.

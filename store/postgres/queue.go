@@ -45,7 +45,7 @@ func mergeByKey(t dispatch.Exchange) []keyExchange {
 	return out
 }
 
-const exchangeSQL = `SELECT key, accepted, holding, work, seq, term, attempt, id, content_type, age, code, detail, link, payload
+const exchangeSQL = `SELECT key, accepted, holding, work, seq, term, attempt, id, content_type, age, code, detail, link, payload, headers
 	FROM {{rules}}.exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
 
 // exchangeArgs takes the keys apart into columns.
@@ -104,11 +104,11 @@ func (q queue) Exchange(ctx context.Context, t dispatch.Exchange) (dispatch.Exch
 func scanExchange(r pgx.Rows, queue string, out *dispatch.ExchangeResult, accepted map[string]bool) error {
 	var key, holding string
 	var ok *bool
-	var work, id, contentType, detail, link *string
+	var work, id, contentType, detail, link, headers *string
 	var seq, term, age *int64
 	var attempt, code *int32
 	var payload []byte
-	if err := r.Scan(&key, &ok, &holding, &work, &seq, &term, &attempt, &id, &contentType, &age, &code, &detail, &link, &payload); err != nil {
+	if err := r.Scan(&key, &ok, &holding, &work, &seq, &term, &attempt, &id, &contentType, &age, &code, &detail, &link, &payload, &headers); err != nil {
 		return err
 	}
 	out.Holdings[key] = dispatch.Holding(holding)
@@ -119,10 +119,17 @@ func scanExchange(r pgx.Rows, queue string, out *dispatch.ExchangeResult, accept
 		return nil
 	}
 	out.Begun = append(out.Begun, dispatch.Assignment{
-		Message: dispatch.Message{Queue: queue, Key: key, ID: *id, ContentType: *contentType, Payload: payload},
+		Message: dispatch.Message{Queue: queue, Key: key, ID: *id, ContentType: *contentType, Payload: payload, Headers: decodeHeaders(headers)},
 		Work:    dispatch.Work(*work), Seq: *seq, Term: *term, Attempt: int(*attempt), Age: time.Duration(*age) * time.Microsecond, Code: int(*code), Detail: *detail, Link: *link,
 	})
 	return nil
+}
+
+func decodeHeaders(text *string) map[string]string {
+	if text == nil {
+		return nil
+	}
+	return dispatch.DecodeHeaders(*text)
 }
 
 // recordColumns are what operators are shown of a message b and the claim c of its key; scanRecord reads them. The

@@ -69,7 +69,7 @@ func utc(t *time.Time) time.Time {
 
 // Message implements [dispatch.Admin].
 func (d queueAdmin) Message(ctx context.Context, name, id string) (dispatch.Record, error) {
-	found, err := rows(ctx, d.Store, `SELECT `+recordColumns+`, b.payload, b.trail
+	found, err := rows(ctx, d.Store, `SELECT `+recordColumns+`, b.payload, b.trail, b.headers::text
 		FROM {{schema}}.batch b LEFT JOIN {{schema}}.claim c ON c.space = 'queue/' || b.queue AND c.key = b.key
 		WHERE b.id = $2 AND (b.queue = $1 OR $1 = '') AND b.seq IS NOT NULL LIMIT 2`, scanWhole, name, id)
 	if err == nil && len(found) == 0 {
@@ -101,10 +101,11 @@ func (d queueAdmin) requireQueue(ctx context.Context, name string) error {
 
 func scanWhole(r pgx.CollectableRow) (out dispatch.Record, err error) {
 	var payload, trail []byte
-	if out, err = scanRecord(r, &payload, &trail); err != nil {
+	var headers *string
+	if out, err = scanRecord(r, &payload, &trail, &headers); err != nil {
 		return out, err
 	}
-	out.Payload = payload
+	out.Payload, out.Headers = payload, decodeHeaders(headers)
 	out.Trail = []dispatch.TrailEntry{{At: out.Enqueued, State: dispatch.Queued}}
 	if trail == nil {
 		out.Trail = append(out.Trail, plainTrail(out)...)

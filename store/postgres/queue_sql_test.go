@@ -52,6 +52,9 @@ func TestEnqueueInSQL(t *testing.T) {
 	if id := one(app, "SELECT understudy.enqueue('work', 'k', 'other', 'mine')"); id != nil {
 		t.Errorf("a duplicate returned %q", *id)
 	}
+	if id := one(app, `SELECT understudy.enqueue('work', 'h', 'payload', 'with headers', 'a/b', '{"traceparent": "00-1-2-01"}')`); id == nil || *id != "with headers" {
+		t.Errorf("with headers: %v", id)
+	}
 	random := one(app, "SELECT understudy.enqueue('work', 'k', 'payload')")
 	if random == nil || len(*random) != 32 {
 		t.Errorf("without an id: %v", random)
@@ -85,7 +88,7 @@ func TestEnqueueInSQL(t *testing.T) {
 			got = append(got, c.Key+" "+strings.ReplaceAll(id, *random, "random"))
 		}
 	}
-	if fmt.Sprint(got) != "[k mine k random k plain k copied j plain too]" {
+	if fmt.Sprint(got) != "[k mine k random k plain k copied h with headers j plain too]" {
 		t.Errorf("delivered %q", got)
 	}
 }
@@ -126,6 +129,8 @@ func TestEnqueueRefuses(t *testing.T) {
 		"one of many":               {"SELECT understudy.enqueue_all('{work,work}', ARRAY['k', 'k '], '{1,2}', '{a,b}', ARRAY[''::bytea, ''])", "23514", "the key" + form},
 		"a long id":                 {"SELECT understudy.enqueue('work', 'k', '', repeat('i', 201))", "23514", "the message id" + form},
 		"a header in the type":      {"SELECT understudy.enqueue('work', 'k', '', content_type => E'a\\r\\nX-Evil: 1')", "23514", "the content type" + form},
+		"headers in a list":         {"SELECT understudy.enqueue('work', 'k', '', 'i', 'a/b', '[]')", "23514", "the headers must be a JSON object of strings"},
+		"a header of a number":      {"SELECT understudy.enqueue('work', 'k', '', 'i', 'a/b', '{\"a\": 1}')", "23514", "the headers must be a JSON object of strings"},
 		"no payload":                {"SELECT understudy.enqueue('work', 'k', NULL)", "23502", "the payload is null"},
 		"a huge payload":            {"SELECT understudy.enqueue('work', 'k', convert_to(repeat('x', 16777217), 'UTF8'))", "23514", "more than 16 MiB"},
 	} {

@@ -170,13 +170,20 @@ func TestEnqueueBySQL(t *testing.T) {
 		"'jobs', 'a' || char(0) || 'b', 'z', 'x', NULL":      "the key must be",
 		"'jobs', 'a' || char(10) || 'b', 'z', 'x', NULL":     "the key must be",
 		"'jobs', printf('%.201c', 'k'), 'z', 'x', NULL":      "the key must be",
+		"'jobs', 'k', 'h', 'x', NULL, '[]'":                  "the headers must be",
+		"'jobs', 'k', 'h', 'x', NULL, '{\"a\": 1}'":          "the headers must be",
+		"'jobs', 'k', 'h', 'x', NULL, 'traceparent: 1'":      "the headers must be",
 		"'jobs', 'k', '', 'x', NULL":                         "the batch id must be",
 		"'jobs', 'k', 'z' || char(127), 'x', NULL":           "the batch id must be",
 		"'jobs', 'k', 'z', 'x', ''":                          "the content type must be",
 		"'jobs', 'k', 'z', zeroblob(16 * 1048576 + 1), NULL": "the payload has more than 16 MiB",
 	} {
 		for _, or := range []string{"", "OR IGNORE", "OR REPLACE"} {
-			if err := exec(fmt.Sprintf(values, or, bad)); err == nil || !strings.Contains(err.Error(), want) {
+			text := values
+			if want == "the headers must be" {
+				text = strings.Replace(values, "content_type)", "content_type, headers)", 1)
+			}
+			if err := exec(fmt.Sprintf(text, or, bad)); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("INSERT %s of %s: %v, want %q", or, bad, err, want)
 			}
 		}

@@ -61,7 +61,7 @@ SELECT b.queue, b.key, b.seq, b.id, b.size, b.content_type, ` + shownSQL + `, b.
 
 	joinKey = " JOIN understudy_claim c ON c.space = 'queue/' || b.queue AND c.key = b.key"
 
-	oneBatch = batchColumns + ", p.payload FROM understudy_batch b" + joinKey + " JOIN understudy_payload p ON p.n = b.body WHERE b.id = ?1"
+	oneBatch = batchColumns + ", p.payload, b.headers FROM understudy_batch b" + joinKey + " JOIN understudy_payload p ON p.n = b.body WHERE b.id = ?1"
 )
 
 // Queues implements [dispatch.Admin]. It reads the row of every key, and the heads of
@@ -258,8 +258,9 @@ func (s queueAdmin) Message(ctx context.Context, name, id string) (dispatch.Reco
 	err := s.read(ctx, "reading a batch", func(c call) (err error) {
 		found, err = list(c, text, args, func(scan scanner) (dispatch.Record, error) {
 			var payload []byte
-			r, err := scanRecord(scan, &payload)
-			r.Payload = payload
+			var headers string
+			r, err := scanRecord(scan, &payload, &headers)
+			r.Payload, r.Headers = payload, dispatch.DecodeHeaders(headers)
 			return r, err
 		})
 		if err != nil || len(found) > 0 {

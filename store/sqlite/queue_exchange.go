@@ -154,9 +154,9 @@ func (n *exchange) startStep(k *exchangeKey) error {
 	a := dispatch.Assignment{Term: k.term, Message: dispatch.Message{Queue: n.Queue, Key: k.key}}
 	var state dispatch.State
 	var code, size int
-	var detail string
+	var detail, headers string
 	var enqueued int64
-	err := n.one(getHead, []any{n.Queue, k.key, k.done, n.room}, &a.Seq, &a.ID, &a.ContentType, &state, &a.Attempt, &enqueued, &code, &detail, &a.Link, &size, &a.Payload)
+	err := n.one(getHead, []any{n.Queue, k.key, k.done, n.room}, &a.Seq, &a.ID, &a.ContentType, &state, &a.Attempt, &enqueued, &code, &detail, &a.Link, &headers, &size, &a.Payload)
 	if err != nil {
 		return fmt.Errorf("the head of key %q: %w", k.key, err)
 	}
@@ -165,6 +165,7 @@ func (n *exchange) startStep(k *exchangeKey) error {
 		return nil
 	}
 	n.room -= size
+	a.Headers = dispatch.DecodeHeaders(headers)
 	a.Age = micros(max(0, n.wall-enqueued))
 	k.done, k.changed, k.look = a.Seq-1, true, false
 	k.atTarget = atTarget(state)

@@ -32,7 +32,7 @@ func (s step) record(b *message, whole bool) dispatch.Record {
 	r.State = s.shownState(b)
 	r.Payload, r.Trail = slices.Clone(r.Payload), slices.Clone(r.Trail)
 	if !whole {
-		r.Payload, r.Trail = nil, nil
+		r.Payload, r.Headers, r.Trail = nil, nil, nil
 	}
 	return r
 }

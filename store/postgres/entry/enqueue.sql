@@ -81,3 +81,45 @@ BEGIN
     ON CONFLICT (id, queue) DO NOTHING RETURNING batch.id INTO v_id;
     RETURN v_id;
 END $$;
+
+-- The same with headers, which are null or an object of strings. All arguments are there, so that no call is ambiguous.
+CREATE OR REPLACE FUNCTION {{schema}}.enqueue_all(queues text[], keys text[], ids text[], content_types text[], payloads bytea[], headers jsonb[])
+RETURNS boolean[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_queue text;
+    v_added boolean[] := array_fill(false, ARRAY[coalesce(cardinality(ids), 0)]);
+    v_row record;
+BEGIN
+    FOR v_queue IN SELECT DISTINCT q FROM unnest(queues) q LOOP
+        PERFORM {{rules}}.require_queue(v_queue);
+    END LOOP;
+    PERFORM {{rules}}.check_message(k, i, c, p) FROM unnest(keys, ids, content_types, payloads) u (k, i, c, p);
+    PERFORM {{rules}}.check_headers(h) FROM unnest(headers) h;
+    FOR v_row IN
+        WITH ins AS (
+            INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload, headers)
+            SELECT * FROM unnest(queues, keys, ids, content_types, payloads, headers)
+            ON CONFLICT (id, queue) DO NOTHING RETURNING batch.id, batch.queue
+        )
+        SELECT min(u.i) AS i FROM ins, unnest(queues, ids) WITH ORDINALITY u (queue, id, i)
+         WHERE u.id = ins.id AND u.queue = ins.queue GROUP BY ins.id, ins.queue
+    LOOP
+        v_added[v_row.i] := true;
+    END LOOP;
+    RETURN v_added;
+END $$;
+
+CREATE OR REPLACE FUNCTION {{schema}}.enqueue(queue text, key text, payload bytea, id text, content_type text, headers jsonb) RETURNS text LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_id text;
+BEGIN
+    PERFORM {{rules}}.require_queue(enqueue.queue);
+    PERFORM {{rules}}.check_message(enqueue.key, enqueue.id, enqueue.content_type, enqueue.payload);
+    PERFORM {{rules}}.check_headers(enqueue.headers);
+    INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload, headers)
+    VALUES (enqueue.queue, enqueue.key, coalesce(enqueue.id, {{schema}}.new_id()), enqueue.content_type, enqueue.payload, enqueue.headers)
+    ON CONFLICT (id, queue) DO NOTHING RETURNING batch.id INTO v_id;
+    RETURN v_id;
+END $$;

@@ -142,7 +142,7 @@ CREATE FUNCTION {{rules}}.exchange(p_queue text, p_session text, p_restart boole
     p_rterms bigint[], p_seqs bigint[], p_states text[], p_afters text[], p_waits bigint[], p_attempts integer[], p_codes integer[],
     p_details text[], p_links text[], p_patience bigint)
 RETURNS TABLE (key text, accepted boolean, holding text, work text, seq bigint, term bigint, attempt integer, id text,
-    content_type text, age bigint, code integer, detail text, link text, payload bytea) LANGUAGE plpgsql AS $$
+    content_type text, age bigint, code integer, detail text, link text, payload bytea, headers text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     t timestamptz;
@@ -281,19 +281,19 @@ BEGIN
           FROM unnest(p_keys, v_term, v_blocked) x (key, term, blocked) WHERE x.blocked IS NOT NULL;
     END IF;
 
-    RETURN QUERY SELECT x.key, x.accepted, CASE WHEN v_lives THEN x.holding ELSE 'lost' END, x.work, b.seq, x.term, b.attempts, b.id, b.content_type, 0::bigint, 0, '', b.link, b.payload
+    RETURN QUERY SELECT x.key, x.accepted, CASE WHEN v_lives THEN x.holding ELSE 'lost' END, x.work, b.seq, x.term, b.attempts, b.id, b.content_type, 0::bigint, 0, '', b.link, b.payload, b.headers::text
       FROM unnest(p_keys, v_accepted, v_holding, v_work, v_term, h_tid) x (key, accepted, holding, work, term, tid)
       LEFT JOIN LATERAL (SELECT b.* FROM {{schema}}.batch b WHERE b.ctid = x.tid OFFSET 0) b ON x.work = 'poll'
      WHERE x.work IS NULL OR x.work = 'poll';
     IF v_bytes > 0 OR 'send' = ANY (v_work) OR 'ask' = ANY (v_work) OR 'resend' = ANY (v_work) THEN
         RETURN QUERY SELECT b.key, NULL::boolean, 'held', CASE WHEN b.state = 'unknown' THEN 'ask' ELSE 'send' END, b.seq, b.term, b.attempts,
-                b.id, b.content_type, {{rules}}.nanoseconds(t - b.enqueued) / 1000, b.code, b.detail, b.link, b.payload
+                b.id, b.content_type, {{rules}}.nanoseconds(t - b.enqueued) / 1000, b.code, b.detail, b.link, b.payload, b.headers::text
           FROM {{rules}}.begin_batches(t, t + {{rules}}.microseconds(p_window),
             ARRAY(SELECT x.tid FROM unnest(h_tid, v_work) x (tid, work) WHERE x.work <> 'poll'),
             ARRAY(SELECT x.term FROM unnest(v_term, v_work) x (term, work) WHERE x.work <> 'poll'),
             ARRAY(SELECT x.work FROM unnest(v_work) x (work) WHERE x.work <> 'poll')) b;
         -- … and of those that were begun, whether their result was accepted.
-        RETURN QUERY SELECT x.key, x.accepted, 'held', NULL::text, NULL::bigint, NULL::bigint, NULL::int, NULL::text, NULL::text, NULL::bigint, NULL::int, NULL::text, NULL::text, NULL::bytea
+        RETURN QUERY SELECT x.key, x.accepted, 'held', NULL::text, NULL::bigint, NULL::bigint, NULL::int, NULL::text, NULL::text, NULL::bigint, NULL::int, NULL::text, NULL::text, NULL::bytea, NULL::text
           FROM unnest(p_keys, v_accepted, v_work, p_rterms) x (key, accepted, work, rterm)
          WHERE x.work <> 'poll' AND x.rterm IS NOT NULL;
     END IF;

@@ -57,6 +57,16 @@ BEGIN
     END IF;
 END $$;
 
+CREATE FUNCTION {{rules}}.check_headers(p_headers jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF p_headers IS NULL THEN
+        RETURN;
+    ELSIF jsonb_typeof(p_headers) <> 'object' OR octet_length(p_headers::text) > 16384
+        OR EXISTS (SELECT FROM jsonb_each(p_headers) h WHERE jsonb_typeof(h.value) <> 'string') THEN
+        RAISE EXCEPTION 'understudy: the headers must be a JSON object of strings, of at most 16 KiB' USING ERRCODE = 'check_violation';
+    END IF;
+END $$;
+
 -- Numbers the batches at these places. Nothing but the places is to be gone by.
 CREATE FUNCTION {{rules}}.give_numbers(p_tids tid[], p_last bigint) RETURNS void LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off SET enable_hashjoin = off SET enable_mergejoin = off
