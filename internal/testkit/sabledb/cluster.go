@@ -124,7 +124,10 @@ func (n *Node) Run() error {
 	}
 	n.c.mu.Lock()
 	defer n.c.mu.Unlock()
-	n.l, n.Addr, n.down, n.hung, n.stop = l, l.Addr().String(), false, nil, make(chan struct{})
+	n.l, n.down, n.hung, n.stop = l, false, nil, make(chan struct{})
+	if n.Addr == "" {
+		n.Addr = l.Addr().String() // read without the lock later
+	}
 	n.conns, n.locks = map[*session]bool{}, map[string]*session{}
 	n.lockFreed, n.pushed, n.ended = make(chan struct{}), make(chan struct{}), false
 	n.wg.Go(func() { n.accept(l) })

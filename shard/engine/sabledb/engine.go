@@ -165,6 +165,7 @@ func (n *Node) Pause(ctx context.Context, d time.Duration) error {
 		n.mu.Lock()
 		key := probeKey(n.suffix)
 		n.mu.Unlock()
+		m.acts++
 		replies, err := n.act.Do(ctx, []string{"SET", key, "1"}, []string{"DEL", key}, []string{"REPLICAOF", nowhereHost, nowherePort})
 		if err == nil {
 			err = replies[2].Err() // a disk that is full must not keep it open
@@ -263,6 +264,7 @@ func (n *Node) detach(ctx context.Context, standing bool) error {
 }
 
 func (n *Node) replicaOf(ctx context.Context, host, port string) error {
+	n.memory.acts++
 	_, err := n.do(ctx, n.act, []string{"REPLICAOF", host, port})
 	return err
 }

@@ -375,3 +375,23 @@ func TestWrongProduct(t *testing.T) {
 		t.Error("a primary has a place")
 	}
 }
+
+// An answer of the node that was asked for before its fence was closed does not open it again in what is shown.
+func TestProbeWhileClosing(t *testing.T) {
+	if stand.Real() != "" {
+		t.Skip("it needs the stand-in")
+	}
+	p := startMembers(t, &stand.Cluster{}, 1)[0]
+	closed := false
+	p.Before(func(args []string) {
+		if args[0] == "DBSIZE" && !closed { // INFO has been answered
+			closed = true
+			must(t, p.SetFence(t.Context(), shard.Closed, 0))
+		}
+	})
+	for range 2 {
+		if s := probe(t, p); s.Role != shard.Primary || s.Fence != shard.Closed {
+			t.Errorf("closed while it was asked: %s, fence %s", s.Role, s.Fence)
+		}
+	}
+}

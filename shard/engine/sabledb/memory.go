@@ -18,6 +18,8 @@ const (
 // memory is what the nodes themselves do not tell. It is shared by all engines of one address.
 type memory struct {
 	mu sync.Mutex
+	// acts counts what was done to the node: an answer that was asked for before may be older.
+	acts int64
 	// standing: it is to be a primary, and is detached because its fence is closed.
 	standing bool
 	detached bool

@@ -70,38 +70,55 @@ func code(err error) string {
 
 // Probe implements [shard.Engine].
 func (n *Node) Probe(ctx context.Context) (shard.State, error) {
+	m := n.memory
+	for {
+		m.mu.Lock()
+		before := m.acts
+		m.mu.Unlock()
+		in, keys, err := n.look(ctx)
+		if err != nil {
+			return shard.State{}, err
+		}
+		m.mu.Lock()
+		// What was asked before the node was made something else is not what it is now.
+		if m.acts != before {
+			m.mu.Unlock()
+			continue
+		}
+		s := shard.State{Role: in.role, Keys: keys, Version: "SableDB", NodeID: in.id, Fence: shard.Open}
+		if host, port, err := n.of.replicationOf(n.address); err == nil {
+			s.Replication = net.JoinHostPort(host, port)
+		}
+		if in.role == shard.Primary {
+			// Another program may have opened it.
+			m.standing, m.detached = false, false
+			s.Txn, s.Lineage, s.Synced, s.Followers = in.sequence, shard.Lineage{ID: in.id}, true, n.followers(in)
+		} else {
+			n.fillReplica(&s, in)
+		}
+		m.mu.Unlock()
+		return s, nil
+	}
+}
+
+// look asks the node, and the primary of a replica.
+func (n *Node) look(ctx context.Context) (in info, keys int64, err error) {
 	replies, err := n.do(ctx, n.probe, []string{"INFO"}, []string{"DBSIZE"})
 	if err != nil {
-		return shard.State{}, err
+		return in, 0, err
 	}
-	in, err := parseInfo(replies[0].Text)
-	if err != nil {
-		return shard.State{}, fmt.Errorf("node %s: %w", n.address, err)
+	if in, err = parseInfo(replies[0].Text); err != nil {
+		return in, 0, fmt.Errorf("node %s: %w", n.address, err)
 	}
-	keys := replies[1].Int
-	if keys == 0 {
+	if keys = replies[1].Int; keys == 0 {
 		if keys, err = n.countSome(ctx); err != nil {
-			return shard.State{}, err
+			return in, 0, err
 		}
 	}
 	if in.role == shard.Replica {
 		n.askPrimary(ctx, in)
 	}
-	s := shard.State{Role: in.role, Keys: keys, Version: "SableDB", NodeID: in.id, Fence: shard.Open}
-	if host, port, err := n.of.replicationOf(n.address); err == nil {
-		s.Replication = net.JoinHostPort(host, port)
-	}
-	m := n.memory
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if in.role == shard.Primary {
-		// Another program may have opened it.
-		m.standing, m.detached = false, false
-		s.Txn, s.Lineage, s.Synced, s.Followers = in.sequence, shard.Lineage{ID: in.id}, true, n.followers(in)
-		return s, nil
-	}
-	n.fillReplica(&s, in)
-	return s, nil
+	return in, keys, nil
 }
 
 // countSome tells a node that has keys from an empty one: DBSIZE is up to 30 s old.
