@@ -158,8 +158,13 @@ func (r Record) ResultOf(epoch int64, o Order) (Result, bool) {
 	return Result{}, false
 }
 
-// explainNoCandidate lists why nobody is suitable.
+// explainNoCandidate lists why nobody is suitable, and how to promote one anyway.
 func explainNoCandidate(shard string, unfit []Unfit) string {
+	return fmt.Sprintf("%s. To promote one anyway: understudy shard failover %s --to NODE --force", listUnfit(shard, unfit), shard)
+}
+
+// listUnfit lists why nobody is suitable.
+func listUnfit(shard string, unfit []Unfit) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "no replica of shard %q can become the primary", shard)
 	if len(unfit) == 0 {
@@ -172,6 +177,5 @@ func explainNoCandidate(shard string, unfit []Unfit) string {
 		}
 		fmt.Fprintf(&b, "%s%s: %s", sep, u.Node, u.Why)
 	}
-	fmt.Fprintf(&b, ". To promote one anyway: understudy shard failover %s --to NODE --force", shard)
 	return b.String()
 }

@@ -329,7 +329,7 @@ func decideAsReplica(v View, me Self) Decision {
 	switch {
 	// It would have to follow itself.
 	case address != "" && address == me.Address:
-		return Decision{Assignment: AssignFence, Why: fmt.Sprintf("its address is that of the primary, node %.8s, whose data folder is not this one: start the agent with that folder, or: understudy shard failover %s --force", row.Primary, row.Name)}
+		return Decision{Assignment: AssignFence, Why: fmt.Sprintf("its address is that of the primary, node %.8s, whose data folder is not this one: start the agent with that folder. Otherwise a replica takes its place once others have found it closed for T", row.Primary)}
 	// It does already. Whether its data was the shard's does not matter any more: it has been copied over.
 	case s.Role == Replica && s.Link != nil && s.Link.Address == address:
 		return Decision{Assignment: AssignFollow, Address: address}

@@ -14,6 +14,9 @@ type Observation struct {
 	// count (lease.TakeoverPolicy). LapsedFor is for how long.
 	LeaseLapsed bool
 	LapsedFor   time.Duration
+	// StoreSeenFor is for how long the agent has read the view without a gap: an agent whose record is old may have been
+	// silent only as long as that, since before nobody could report.
+	StoreSeenFor time.Duration
 	// PhaseFor is how long the plan has been in its phase, as far as the agent saw it: it
 	// starts again with every epoch and phase.
 	PhaseFor time.Duration
@@ -193,8 +196,10 @@ func gatherOpinions(v View, s Observation, id string) opinions {
 			continue
 		}
 		if !r.Live() {
-			// After an outage of the store all records are old: they get the time to be renewed.
-			if s.LapsedFor < r.Timeout {
+			// After an outage of the store all records are old: they get the time to be renewed. One that was silent
+			// already while the primary was well has had that time.
+			silentFor := min(r.Age, r.Timeout+s.StoreSeenFor)
+			if s.LapsedFor < r.Timeout && silentFor < 2*r.Timeout {
 				o.missing = append(o.missing, r.Label())
 			}
 			// Its agent cannot say that it has heard from the primary, but the node itself has.

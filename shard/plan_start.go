@@ -20,8 +20,9 @@ func (t planner) startAutomatic() Action {
 	if t.found.Health == Stuck {
 		return Action{Blocked: fmt.Sprintf("%s. Make sure that it is dead, then: understudy shard failover %s --force", t.found.Why, name)}
 	}
-	// What keeps failing is not made better by moving it around.
-	if n := len(row.recentFailovers(t.v.Now, t.p.FlapWindow)); n >= t.p.FlapLimit {
+	// What keeps failing is not made better by moving it around. One that is proved to be dead or closed serves nobody:
+	// leaving it in its place helps nobody.
+	if n := len(row.recentFailovers(t.v.Now, t.p.FlapWindow)); n >= t.p.FlapLimit && !t.found.Proved {
 		return Action{Blocked: fmt.Sprintf("shard %q failed over %d times within %v; find out why, then: understudy shard failover %s", name, n, t.p.FlapWindow, name)}
 	}
 	// Only a failover that did something counts, not a request that was refused.
@@ -69,16 +70,17 @@ func (t planner) startRequested(q Request) Action {
 	case q.To == row.Primary:
 		return t.refuseRequest(plan, old.Label()+" is the primary already")
 	// Before anything is changed.
+	case best == "" && t.found.Health == Fine && !force:
+		return t.refuseRequest(plan, listUnfit(row.Name, unfit)) // nothing is to be forced while the primary is well
 	case best == "":
 		return t.refuseRequest(plan, explainNoCandidate(row.Name, unfit))
 	// A switchover loses nothing because the primary takes part in it.
 	case q.Kind == Switchover && (t.found.Health != Fine || !old.Live() || old.Condition != Up):
-		help := "Use: understudy shard failover " + row.Name
-		if t.found.Health == Unattended {
-			help = "Start its agent, or wait until that has the lease again"
-		}
 		return t.refuseRequest(plan, fmt.Sprintf("the primary %s is not well (%s: %s); a switchover needs it. %s",
-			old.Label(), t.found.Health, t.found.Why, help))
+			old.Label(), t.found.Health, t.found.Why, t.switchoverHelp(old)))
+	// Writes would wait for long, and then in vain.
+	case q.Kind == Switchover && old.Txn-lastTxn(t.v, best) > maxSwitchoverLag:
+		return t.awaitReplica(q, plan, best)
 	case q.Kind == Switchover:
 		plan.Phase, plan.To, plan.Run = Pausing, best, old.Run
 	// It is closed or dead already: no need to fence it.
@@ -96,6 +98,36 @@ func (t planner) startRequested(q Request) Action {
 		plan.Phase = Fencing
 	}
 	return t.startPlan(plan)
+}
+
+// switchoverHelp is what an operator can do about a primary that is not well enough for a switchover. A failover is
+// advised only where it loses nothing that is not lost already.
+func (t planner) switchoverHelp(old Record) string {
+	switch t.found.Health {
+	case Fine:
+		return fmt.Sprintf("Wait until it is up (it is %s)", cmp.Or(old.Condition, Silent))
+	case Unattended:
+		return "Start its agent, or wait until that has the lease again"
+	case Replaceable:
+		return "Use: understudy shard failover " + t.v.Row.Name
+	}
+	return "See: understudy shard show " + t.v.Row.Name
+}
+
+// maxSwitchoverLag is how far behind the primary (bytes, on Redis) a replica may be when writes are paused: what it can
+// copy in a part of the pause, and more than a busy primary moves on between two reports.
+const maxSwitchoverLag = 16 << 20
+
+// awaitReplica lets a request for a switchover wait until the replica is near, before anything is changed, and refuses
+// it when that takes too long.
+func (t planner) awaitReplica(q Request, plan Plan, best string) Action {
+	r, _ := t.v.Node(best)
+	limit := 4 * plan.Timeout
+	why := fmt.Sprintf("%s is %d behind the primary, more than %d, with which a switchover starts", r.Label(), lastTxn(t.v, t.v.Row.Primary)-r.Txn, maxSwitchoverLag)
+	if waited := t.v.Now.Sub(q.At); waited >= 0 && waited < limit {
+		return Action{Lock: true, Wait: min(t.p.Patience/4, limit-waited)}
+	}
+	return t.refuseRequest(plan, fmt.Sprintf("%s, and was not nearer after %v. Nothing was changed. Wait until LAG is small, or name another: understudy shard switchover %s --to NODE", why, limit, t.v.Row.Name))
 }
 
 // id is never "", so that a plan shows that somebody asked for it.

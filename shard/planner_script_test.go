@@ -66,7 +66,7 @@ func newScene(t *testing.T) *scene {
 		s.node(n)
 	}
 	s.lease([]string{"a"})
-	s.s = Observation{Node: sceneID("b"), Instance: "ib"}
+	s.s = Observation{Node: sceneID("b"), Instance: "ib", StoreSeenFor: time.Hour}
 	s.self = Self{ID: sceneID("a"), RunSeenFor: time.Hour, NoShardFor: time.Hour}
 	return s
 }
@@ -272,6 +272,8 @@ func (s *scene) me(words []string) {
 			s.s.LeaseLapsed, s.s.LapsedFor = false, 0
 		case "fenced":
 			s.s.Fenced = true
+		case "store-seen":
+			s.s.StoreSeenFor = s.duration(val)
 		case "lock":
 			s.s.Orchestrating = true
 		case "no-lock":

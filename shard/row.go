@@ -155,6 +155,11 @@ func (r Row) Settled() bool {
 	return r.Primary != "" && (r.Plan == nil || r.Plan.Phase == Following)
 }
 
+// IsForced reports whether an operator has asked for a failover whatever is lost by it.
+func (r Row) IsForced() bool {
+	return r.Request != nil && r.Request.Force || r.Plan != nil && r.Plan.Force && r.Plan.Phase != Following
+}
+
 // Copy returns a row that shares nothing with r which a decision may change.
 func (r Row) Copy() Row {
 	r.Lineages, r.Members = slices.Clone(r.Lineages), slices.Clone(r.Members)

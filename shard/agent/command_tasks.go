@@ -53,7 +53,8 @@ func (r *reconciler) isReadyFor(c shard.Command, now time.Duration) bool {
 		}
 		return false
 	}
-	if c.Order == shard.OrderPromote && now < r.promises.givenUntil {
+	// An operator who forces a plan takes the promise back.
+	if c.Order == shard.OrderPromote && now < r.promises.givenUntil && !r.view.Row.IsForced() {
 		r.wakeBy(r.promises.givenUntil) // a plan that cannot wait for the end of the promise is replaced
 		return false
 	}

@@ -88,8 +88,12 @@ func (o *orchestrator) step(now time.Duration) {
 func (o *orchestrator) mayAct(now time.Duration) bool {
 	row := o.view.Row
 	fresh := o.view.at != 0 && now-o.view.at <= o.cfg.Timing.Timeout
-	// An old view is no ground to act on, and a promise forbids it.
-	if row.Rev == 0 || !fresh || o.view.stale || o.report.failing != 0 || now < o.promises.givenUntil {
+	// An old view is no ground to act on.
+	if row.Rev == 0 || !fresh || o.view.stale || o.report.failing != 0 {
+		return false
+	}
+	// A promise forbids it, unless an operator takes it back.
+	if now < o.promises.givenUntil && !row.IsForced() {
 		return false
 	}
 	storeWasAway := o.view.unbrokenSince != o.startedAt
@@ -102,7 +106,8 @@ func (o *orchestrator) mayAct(now time.Duration) bool {
 
 // observation is what this agent knows besides the view.
 func (o *orchestrator) observation(now time.Duration) shard.Observation {
-	seen := shard.Observation{Node: o.id, Instance: o.instance.ID, LeaseLapsed: o.watch.lapsed, PhaseFor: now - o.phase.since, Orchestrating: o.lock.isHeld()}
+	seen := shard.Observation{Node: o.id, Instance: o.instance.ID, LeaseLapsed: o.watch.lapsed, StoreSeenFor: now - o.view.unbrokenSince,
+		PhaseFor: now - o.phase.since, Orchestrating: o.lock.isHeld()}
 	if o.watch.lapsed {
 		seen.LapsedFor = now - o.watch.lapsedSince
 		// Only what was closed after the lapse stays closed: its agent may not open it without the lease.

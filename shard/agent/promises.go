@@ -121,13 +121,18 @@ func (p *promises) step(now time.Duration) {
 	})
 }
 
-// requestAll returns nil when the node answers and all members have promised.
+// requestAll returns nil when the node could be of use and all members have promised.
 func (p *promises) requestAll(ctx context.Context, members []shard.Member, row shard.Row, lasts time.Duration) error {
 	err := p.exchange(ctx, func(ctx context.Context) error { return p.sessions.tryWrite(ctx, p.node) })
-	if err != nil && !errors.Is(err, shard.ErrNodeRefused) && !errors.Is(err, shard.ErrNodeUnhealthy) {
+	switch {
+	// Its replicas do not acknowledge, or it was made one: as nobody can write to it, others may be better off without
+	// it. One that is well again before trust ends asks again.
+	case errors.Is(err, shard.ErrNodeRefused):
+		return fmt.Errorf("the node refuses writes by itself: %w", err)
+	case err != nil && !errors.Is(err, shard.ErrNodeUnhealthy):
 		return fmt.Errorf("the node does not answer: %w", err)
 	}
-	err = nil // a node that refuses writes answers
+	err = nil
 	errs := make(chan error, len(members))
 	for _, m := range members {
 		p.wg.Go(func() { errs <- p.request(ctx, m, row, lasts) })
