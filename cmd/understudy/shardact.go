@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,6 +138,7 @@ Each step is printed as it ends. Exit 1, with the reason, if it was refused or r
 func (a *app) shardFailoverCommand() *cobra.Command {
 	var f planFlags
 	var force bool
+	var lose int64
 	c := &cobra.Command{
 		Use:   "failover SHARD",
 		Short: "Replace a primary that is lost, or with --force one that may not be",
@@ -144,19 +146,30 @@ func (a *app) shardFailoverCommand() *cobra.Command {
 failed over too often recently. To replace a healthy primary, use "shard switchover".
 
 With --force, also replace a primary that may not be lost, or promote a replica that lacks data: what it lacks is lost.
-First make sure that the old primary is dead or cut off from its clients: what is written to it afterwards is lost, too.`,
+Without --lose it only prints what that would be, and with which number to go on. First make sure that the old
+primary is dead or cut off from its clients: what is written to it afterwards is lost, too.`,
 		Example: `  understudy shard failover orders
-  understudy shard failover orders --to 10.0.0.2:6379 --force`,
+  understudy shard failover orders --to 10.0.0.2:6379 --force
+  understudy shard failover orders --to 10.0.0.2:6379 --force --lose 4096`,
 		Args: shardName,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err
 			}
+			if c.Flags().Changed("lose") && (!force || lose < 0) {
+				return usererr.Errorf("--lose belongs to --force, and is 0 or more")
+			}
+			if force {
+				if err := a.checkLoss(c.Context(), args[0], f.to, lose); err != nil {
+					return err
+				}
+			}
 			return a.askForPlan(c.Context(), args[0], shard.Request{Kind: shard.Failover, Force: force}, f)
 		},
 	}
 	f.register(c)
-	c.Flags().BoolVar(&force, "force", false, "even if that loses writes")
+	c.Flags().BoolVar(&force, "force", false, "even if that loses writes: prints what would be lost, unless --lose allows it")
+	c.Flags().Int64Var(&lose, "lose", -1, "with --force: at most `N` transactions (bytes, on Redis) may be lost")
 	return c
 }
 
@@ -254,8 +267,8 @@ func (p *progress) steps(plan apitype.ShardPlan) {
 
 func (p *progress) begins(plan apitype.ShardPlan) {
 	to := "the best replica"
-	if plan.To != "" {
-		to = shardagent.Label(p.seen.Shard, plan.To)
+	if named := cmp.Or(plan.To, plan.Wanted); named != "" {
+		to = shardagent.Label(p.seen.Shard, named)
 	}
 	p.print(map[string]any{"shard": p.shard, "request": p.request, "epoch": plan.Epoch, "kind": plan.Kind, "from": plan.From, "to": plan.To},
 		"%s of %s, epoch %d: %s → %s", plan.Kind, p.shard, plan.Epoch, shardagent.Label(p.seen.Shard, plan.From), to)

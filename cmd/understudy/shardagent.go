@@ -2,6 +2,7 @@ package main
 
 import (
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -66,6 +67,8 @@ func agentArgs(c *cobra.Command, args []string) error {
 		return usererr.Errorf("%s: SHARD is missing; see --help", c.CommandPath())
 	case dash < 0 && len(args) > 1 || dash > 1:
 		return usererr.Errorf("%s: %q is one argument too many; write the node's program after --, as in: %s %s … -- redis-server", c.CommandPath(), args[1], c.CommandPath(), args[0])
+	case dash == 1 && len(args) > 1 && strings.HasPrefix(args[1], "-"):
+		return usererr.Errorf("%s: %q is not a program; flags of the agent go before --, and the node's program comes first after it", c.CommandPath(), args[1])
 	case dash == 1 && len(args) == 1:
 		return usererr.Errorf("%s: the node's program is missing after --", c.CommandPath())
 	}

@@ -61,7 +61,10 @@ func (a *app) printShardHead(s apitype.Shard) error {
 	if s.Health != string(shard.Fine) {
 		health += ": " + s.Reason
 	}
-	if s.Blocked != "" {
+	switch {
+	case strings.HasPrefix(s.Blocked, s.Reason): // it goes on where the reason ends
+		health = s.Health + ": " + s.Blocked
+	case s.Blocked != "":
 		health += ". " + s.Blocked
 	}
 	facts := [][2]string{{"shard", s.Name}, {"primary", primary}, {"health", health}, {"lease", holder}}

@@ -150,15 +150,17 @@ func (f *Flags) complete(log *slog.Logger) error {
 
 // checkAgentTiming refuses what leaves no room to close the fence, and names what would do.
 func checkAgentTiming(t lease.Timing) error {
-	if err := t.Validate(0); err != nil {
-		return err
-	}
 	least := t.Interval * 15 / 4 // T − T/5 ≥ 3·I
-	if t.Timeout < least {
-		return fmt.Errorf("%w: --interval %v and --timeout %v break T ≥ 3·I and a fifth of T, in which the fence closes; safe are --timeout %v, or --interval %v",
-			lease.ErrUnsafeTiming, t.Interval, t.Timeout, least, (t.Timeout * 4 / 15).Truncate(time.Millisecond))
+	// First: what the lease alone would suggest is refused here.
+	if t.Interval >= lease.MinInterval && t.Timeout > 0 && t.Timeout < least && least <= lease.MaxTimeout {
+		safe := fmt.Sprintf("--timeout %v", least)
+		if i := (t.Timeout * 4 / 15).Truncate(time.Millisecond); i >= lease.MinInterval {
+			safe += fmt.Sprintf(", or --interval %v", i)
+		}
+		return fmt.Errorf("%w: --interval %v and --timeout %v break T ≥ 3·I and a fifth of T, in which the fence closes; safe are %s",
+			lease.ErrUnsafeTiming, t.Interval, t.Timeout, safe)
 	}
-	return nil
+	return t.Validate(0)
 }
 
 // placeAgent says where other agents reach this one.
