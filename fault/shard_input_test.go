@@ -29,7 +29,7 @@ func TestFaultShardInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := func(name, node string, more ...string) []string {
-		return append([]string{"shard", "agent", name, "--node", node, "--data", t.TempDir(), "--interval", "400ms", "--timeout", "2s"}, more...)
+		return append([]string{"shard", "agent", name, "--node", node, "--data", t.TempDir(), "--interval", "400ms", "--timeout", "2s", "--unfenced-start"}, more...)
 	}
 	for _, c := range []struct {
 		name string

@@ -11,12 +11,15 @@ type Endpoint struct {
 }
 
 // PrimaryEndpoint is where clients find the primary: the node that was last opened for
-// writes, unless it is known to be over or a plan has begun to replace it. ErrNoPrimary
+// writes, unless it is known to be over, a plan has begun to replace it, or the view is stale. ErrNoPrimary
 // wraps why there is none.
 func (v View) PrimaryEndpoint() (Endpoint, error) {
 	row := v.Row
 	r, known := v.Node(row.Primary)
 	switch {
+	// Another may have been promoted since: rather no answer than the wrong one. Clients ask another agent then.
+	case v.Stale != "":
+		return Endpoint{}, fmt.Errorf("%w that is known here: %s", ErrNoPrimary, v.Stale)
 	case row.Primary == "":
 		return Endpoint{}, fmt.Errorf("%w: shard %q has had none yet", ErrNoPrimary, row.Name)
 	case row.Plan != nil && (row.Plan.Phase == Detaching || row.Plan.Phase == Promoting || row.Plan.Phase == Fencing):

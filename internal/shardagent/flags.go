@@ -52,6 +52,7 @@ type Settings struct {
 	RestartGrace  time.Duration `yaml:"restart_grace" more:"yes" help:"let the node's process be down this long before reporting its death; only for a node that loses nothing in a restart"`
 	ForgetAfter   time.Duration `yaml:"forget_after" more:"yes" default:"168h" help:"forget a member that has been silent this long; negative: never"`
 	DiscardData   bool          `yaml:"discard_data" more:"yes" help:"allow the node to lose data that was never part of the shard, in order to join it"`
+	UnfencedStart bool          `yaml:"unfenced_start" more:"yes" help:"manage a node that the agent does not start although its configuration lets it start open for writes"`
 	KeepNode      bool          `yaml:"keep_node" more:"yes" help:"leave the supervised program running when the agent stops"`
 	StopWait      time.Duration `yaml:"stop_wait" more:"yes" default:"1m" help:"let the supervised program take this long to stop; then leave it alone"`
 
@@ -109,6 +110,8 @@ func (f *Flags) complete(log *slog.Logger) error {
 		return usererr.Errorf("--data is missing: a folder of this node's own, as in --data /var/lib/understudy/%s", c.Shard)
 	case f.NodeData != "" && f.Engine != engineSableDB:
 		return usererr.Errorf("--node-data belongs to --engine sabledb")
+	case f.UnfencedStart && len(f.argv) > 0:
+		return usererr.Errorf("--unfenced-start is for a node that the agent does not start")
 	case f.KeepNode && len(f.argv) == 0:
 		return usererr.Errorf("--keep-node belongs to a program after --")
 	case c.RestartGrace < 0 || c.HookTimeout <= 0 || f.StopWait < 0:
@@ -310,6 +313,9 @@ func (f *Flags) program(log *slog.Logger) error {
 	if len(f.argv) == 0 {
 		address := c.Node
 		c.Adopt = func(pid int) (shard.Process, error) { return node.Adopt(pid, address) }
+		if f.Engine == "redis" {
+			c.Inspect = f.checkStart
+		}
 		return nil
 	}
 	// It runs in the data folder: what is named from here has to be found from there.
@@ -335,5 +341,19 @@ func (f *Flags) program(log *slog.Logger) error {
 		return err
 	}
 	c.Process = process
+	c.Inspect = func(n shard.State) (string, error) { return "", process.Foreign(n.PID, c.Node) }
 	return nil
+}
+
+// checkStart refuses a node that something else starts, open: after a crash it accepts writes before the agent can close
+// it, when another may have been promoted.
+func (f *Flags) checkStart(n shard.State) (warning string, err error) {
+	err = redis.CheckStartFile(n.ConfigFile)
+	switch {
+	case err == nil:
+		return "", nil
+	case f.UnfencedStart:
+		return fmt.Sprintf("something else starts the node, open for writes: %v", err), nil
+	}
+	return "", fmt.Errorf("%w: something else starts it, open for writes (accept that: --unfenced-start): %w", shard.ErrNotManaged, err)
 }

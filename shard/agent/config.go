@@ -46,6 +46,10 @@ type Config struct {
 	// that the node tells; 0 if it does not. Optional: without it such a node's death is seen when it
 	// refuses connections, and it cannot be killed when it hangs.
 	Adopt func(pid int) (shard.Process, error)
+	// Inspect examines each run of the node's process before anything is done with it. An error, which wraps
+	// [shard.ErrNotManaged], has the node left alone as long as it lasts; a warning is reported as the node's trouble.
+	// It must not block. Optional.
+	Inspect func(n shard.State) (warning string, err error)
 	// Local reports whether an address is this host's. Default: asks the network interfaces.
 	Local func(address string) bool
 

@@ -3,6 +3,10 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
 	"time"
 
 	"github.com/understudy-ha/understudy/shard"
@@ -12,6 +16,9 @@ const (
 	// attachWatch is how long a replica that was made to follow another primary is probed more often: a plan
 	// waits for its link.
 	attachWatch = 10 * time.Second
+	// restartWatch is how long a node that went down is probed every restartProbe, where something else starts it.
+	restartWatch = time.Minute
+	restartProbe = 20 * time.Millisecond
 	// attachProbe is how often, so that the end of a copy is not missed either.
 	attachProbe = 100 * time.Millisecond
 )
@@ -36,11 +43,15 @@ type nodeProbe struct {
 	answered      bool   // the latest probe was
 	known         bool   // any probe was
 	unexamined    bool   // nothing was decided about it since it came, or came back
-	accessProblem string // why it does not let the agent in
+	accessProblem string // why it does not let the agent in, or is not managed
+	unanswered    string // why the latest probe was not answered
+	warning       string // what an operator should know about this run of the node
+	inspectedRun  string // the latest run that was examined
 	quarantine    string // why the reconciler keeps it closed; "": it does not
 	// announcedFence was reported before the fence is opened, and is reported until a probe has seen it.
 	announcedFence shard.Fence
 
+	toldAt     time.Duration // when the latest probe was sent that was reported
 	dueSince   time.Duration // the next probe is due an interval after this
 	askedAt    time.Duration // when the latest probe that counted was sent
 	answeredAt time.Duration // … that was answered
@@ -63,21 +74,57 @@ func (p *nodeProbe) step(now time.Duration) {
 	}
 	i := p.cfg.Timing.Interval
 	p.dueSince = now - i/20 + p.cfg.Jitter(i/10) // so that agents do not report all at once
+	if p.awaitsRestart(now) {
+		p.dueSince = now
+	}
+	examine := p.inspection()
 	p.background("probe", max(i, p.cfg.exchange()), func(ctx context.Context) func() {
 		asked := p.now()
 		n, err := p.node.Probe(ctx)
+		if err == nil {
+			err = examine(n)
+		}
 		return func() {
+			wasDown := p.condition == shard.Down
 			p.observe(n, asked, err)
 			p.onProbe()
-			p.report.due = true
+			// One that is down is probed far more often than that is reported.
+			if !wasDown || p.condition != shard.Down || asked >= p.toldAt+i {
+				p.report.due, p.toldAt = true, asked
+			}
 		}
 	})
+}
+
+// inspection is what examines a run of the node's process before anything is done with it.
+func (p *nodeProbe) inspection() func(n shard.State) error {
+	known := p.inspectedRun
+	return func(n shard.State) error {
+		if p.cfg.Inspect == nil || n.Run == known {
+			return nil
+		}
+		warning, err := p.cfg.Inspect(n)
+		if err == nil {
+			p.call(func() { p.inspectedRun, p.warning = n.Run, warning })
+		}
+		return err
+	}
+}
+
+// awaitsRestart reports whether the node went down a short while ago and something else may start it again: open, and
+// then every moment counts until it is closed.
+func (p *nodeProbe) awaitsRestart(now time.Duration) bool {
+	gone := p.process.goneSince
+	return p.cfg.Process == nil && gone != 0 && now < gone+restartWatch
 }
 
 func (p *nodeProbe) interval(now time.Duration) time.Duration {
 	i := p.cfg.Timing.Interval
 	if p.report.refusal != "" || p.accessProblem != "" {
 		i = max(i, p.cfg.Timing.Timeout/2) // only an operator can change that
+	}
+	if p.awaitsRestart(now) {
+		return min(i, restartProbe)
 	}
 	attached := p.attachedAt != 0 && now < p.attachedAt+attachWatch
 	if l := p.state.Link; l != nil && (l.Syncing || attached && !l.Up) {
@@ -99,14 +146,14 @@ func (p *nodeProbe) observe(n shard.State, asked time.Duration, err error) {
 	switch {
 	case err == nil:
 		p.accept(n, asked)
-	case errors.Is(err, shard.ErrNodeAccess):
+	case errors.Is(err, shard.ErrNodeAccess) || errors.Is(err, shard.ErrUnsupported) || errors.Is(err, shard.ErrNotManaged):
 		p.answered, p.accessProblem = false, err.Error()
 		p.condition = shard.Silent
 	case errors.Is(err, shard.ErrNodeGone) && p.cfg.Local(p.cfg.Node) && !p.process.isRunning():
 		// On its own host a refused connection proves the end of a process that is not known to run.
 		p.processEnded(asked)
 	default:
-		p.answered = false
+		p.answered, p.unanswered = false, p.silenceReason(err)
 		if p.condition != shard.Down {
 			p.condition = shard.Silent
 		}
@@ -114,6 +161,23 @@ func (p *nodeProbe) observe(n shard.State, asked time.Duration, err error) {
 	if p.condition != before {
 		p.report.urgent = true
 	}
+}
+
+// silenceReason is why there was no answer, in words that stay the same as long as it does.
+func (p *nodeProbe) silenceReason(err error) string {
+	op, network := errors.AsType[*net.OpError](err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+		return fmt.Sprintf("node %s does not answer in time", p.cfg.Node)
+	case errors.Is(err, shard.ErrNodeGone):
+		return fmt.Sprintf("nothing listens at %s", p.cfg.Node)
+	// That is how a server with TLS answers one without, and many another server that is not of the engine.
+	case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET):
+		return fmt.Sprintf("node %s closes the connection; does it want TLS (--tls), or is it another server?", p.cfg.Node)
+	case network:
+		return fmt.Sprintf("node %s: %s: %v", p.cfg.Node, op.Op, op.Err)
+	}
+	return err.Error()
 }
 
 func (p *nodeProbe) accept(n shard.State, asked time.Duration) {
@@ -128,7 +192,7 @@ func (p *nodeProbe) accept(n shard.State, asked time.Duration) {
 	if n.Fence == shard.Armed && n.Needs != 0 && n.Needs != max(1, p.cfg.MinReplicas) {
 		n.Fence = shard.Open // somebody else's condition: it is not what this agent promises
 	}
-	p.state, p.answered, p.known, p.accessProblem, p.answeredAt = n, true, true, "", asked
+	p.state, p.answered, p.known, p.accessProblem, p.unanswered, p.answeredAt = n, true, true, "", "", asked
 	p.process.goneSince = 0
 	p.condition = shard.Up
 	if n.Loading {
@@ -161,14 +225,12 @@ func (p *nodeProbe) firstSeen(n shard.State) {
 func (p *nodeProbe) nodeRestarted() {
 	p.log.Warn("node was restarted")
 	p.unexamined, p.restarted = true, p.now()
-	if p.lease.held != nil || p.fence.isOpen() {
-		p.fence.requestClose()
-	}
+	p.fence.requestClose() // at once: another may have been promoted since it went down
 }
 
 // processEnded: the node's process has ended, proved.
 func (p *nodeProbe) processEnded(now time.Duration) {
-	p.answered = false
+	p.answered, p.unanswered = false, ""
 	p.process.recordEnd(now)
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -41,6 +42,10 @@ func (a *Agent) Status() shard.Status {
 	}
 	st.PromisedFor = max(0, promised-now)
 	st.Holding = st.Holding && a.trust.remaining() > 0
+	// While the primary asks for promises, or is here, it is the one that was seen last.
+	if st.StoreDown > st.Timeout && !st.Holding && st.PromisedFor == 0 {
+		st.View.Stale = "its agent has not reached the store for longer than its timeout"
+	}
 	st.Open = a.fence.isOpen()
 	if last := time.Duration(a.lastTurn.Load()); last != 0 {
 		st.LoopAge = now - last
@@ -75,12 +80,7 @@ func (a *Agent) Shards() []shard.View {
 
 // publish shows others what the loop knows.
 func (a *Agent) publish(time.Duration) {
-	trouble := a.report.trouble
-	for _, t := range []string{a.report.refusal, a.probe.accessProblem} {
-		if t != "" {
-			trouble = t
-		}
-	}
+	trouble := cmp.Or(a.probe.accessProblem, a.report.refusal, a.probe.unanswered, a.report.trouble, a.probe.warning)
 	a.board.put(shard.Status{
 		View: a.view.View, Finding: a.orchestrate.action.Finding, Blocked: a.orchestrate.action.Blocked,
 		State: a.probe.state, Condition: a.probe.condition, Assignment: a.reconcile.decision.Assignment,

@@ -82,9 +82,13 @@ func replica(s shard.Status, tags map[string]string, q url.Values) (bool, error)
 	return ok && known && lag <= most, nil
 }
 
-// lagOf is what the node lacks of what the shard's primary was last known to have.
+// lagOf is what the node lacks of what the shard's primary was last known to have. Without the store that is known only
+// as long as the primary itself is heard.
 func lagOf(s shard.Status) (int64, bool) {
 	p, known := s.View.Node(s.View.Row.Primary)
+	if l := s.State.Link; s.StoreDown > s.Timeout && (l == nil || !l.Up || l.Input < 0 || l.Input > s.Timeout) {
+		return 0, false
+	}
 	return max(p.Txn-s.State.Txn, 0), known
 }
 

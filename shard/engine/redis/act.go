@@ -85,7 +85,7 @@ func (n *Node) Follow(ctx context.Context, address string) error {
 			commands = append(commands, configSet("tls-replication", "yes"))
 		}
 	}
-	commands = append(commands, []string{"REPLICAOF", host, port})
+	commands = append(commands, configSet("replica-read-only", "yes"), []string{"REPLICAOF", host, port})
 	replies, err := n.do(ctx, n.act, []string{"INFO", "replication"})
 	if err != nil {
 		return err

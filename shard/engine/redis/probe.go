@@ -15,7 +15,7 @@ import (
 func (n *Node) Probe(ctx context.Context) (shard.State, error) {
 	replies, err := n.do(ctx, n.probe,
 		[]string{"INFO", "server"}, []string{"INFO", "replication"}, []string{"INFO", "keyspace"}, []string{"INFO", "persistence"},
-		[]string{"CONFIG", "GET", "min-replicas-*"})
+		[]string{"CONFIG", "GET", "min-replicas-*"}, []string{"CONFIG", "GET", "replica-read-only"})
 	if err != nil {
 		return shard.State{}, err
 	}
@@ -30,6 +30,10 @@ func (n *Node) Probe(ctx context.Context) (shard.State, error) {
 	}
 	if s.Fence, s.Needs, err = parseFence(replies[4].Items); err != nil {
 		return shard.State{}, fmt.Errorf("node %s: %w", n.address, err)
+	}
+	// It would take writes that the shard never knows, whatever its fence: that is for primaries.
+	if items := replies[5].Items; s.Role == shard.Replica && len(items) == 2 && items[1].Text == "no" {
+		return shard.State{}, fmt.Errorf("%w: node %s: it accepts writes as a replica: set replica-read-only yes", shard.ErrUnsupported, n.address)
 	}
 	return s, nil
 }

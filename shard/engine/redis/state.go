@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,15 +22,19 @@ func parseState(text string) (shard.State, error) {
 	if mode := cmp.Or(in.text("redis_mode"), in.text("server_mode")); mode != "" && mode != "standalone" {
 		return shard.State{}, fmt.Errorf("%w: the server is in %s mode; only standalone servers can be kept", shard.ErrUnsupported, mode)
 	}
+	if v := in.text("redis_version"); isTooOld(v) {
+		return shard.State{}, fmt.Errorf("%w: Redis %.20s lets scripts write through a closed fence; 6.2.7 or later is needed", shard.ErrUnsupported, v)
+	}
 	s := shard.State{
-		Loading: in.number("loading", 0) != 0 || in.number("async_loading", 0) != 0,
-		Lineage: shard.Lineage{ID: in.text("master_replid")},
-		Before:  before(in),
-		Keys:    keys(in),
-		Run:     in.text("run_id"),
-		PID:     int(in.number("process_id", 0)),
-		Version: version(in),
-		Txn:     in.number("master_repl_offset", 0),
+		ConfigFile: in.text("config_file"),
+		Loading:    in.number("loading", 0) != 0 || in.number("async_loading", 0) != 0,
+		Lineage:    shard.Lineage{ID: in.text("master_replid")},
+		Before:     before(in),
+		Keys:       keys(in),
+		Run:        in.text("run_id"),
+		PID:        int(in.number("process_id", 0)),
+		Version:    version(in),
+		Txn:        in.number("master_repl_offset", 0),
 	}
 	if s.Lineage.ID == "" || s.Run == "" {
 		return s, fmt.Errorf("%w: no master_replid or run_id", errInfo)
@@ -53,6 +58,15 @@ func parseState(text string) (shard.State, error) {
 		return s, fmt.Errorf("%w: %.40s is not a number", errInfo, in.bad)
 	}
 	return s, nil
+}
+
+// isTooOld reports whether a version is one before 6.2.7. Valkey gives that of the Redis that it was made from.
+func isTooOld(version string) bool {
+	var have [3]int
+	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2]); n < 3 {
+		return false
+	}
+	return slices.Compare(have[:], []int{6, 2, 7}) < 0
 }
 
 // before is the history that went over into the present one.

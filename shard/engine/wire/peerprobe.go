@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"syscall"
 
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -42,7 +41,9 @@ func (k *PeerProbe) Probe(ctx context.Context, address string) shard.Reachabilit
 	switch {
 	case err == nil || answered || errors.Is(err, shard.ErrNodeAccess):
 		return shard.Reachable
-	case errors.Is(err, shard.ErrNodeGone) || errors.Is(err, syscall.ECONNRESET):
+	// A refusal comes from the host's own kernel. A reset does not count: a device in between can send one while the
+	// node lives.
+	case errors.Is(err, shard.ErrNodeGone):
 		return shard.Refused
 	}
 	return shard.TimedOut

@@ -1,0 +1,90 @@
+package agent_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/agent"
+)
+
+// A primary that something else starts again at once, open, is closed within a few probes: a replica has been promoted.
+func TestRestartedBySomethingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		a := c.hosts[0]
+		for round := range 10 {
+			old := a
+			if r := c.view().Row; r.Primary != "" {
+				for _, h := range c.hosts {
+					if h.id() == r.Primary {
+						old = h
+					}
+				}
+			}
+			old.node.Kill()
+			time.Sleep(time.Duration(round+1) * 10 * time.Millisecond)
+			old.node.Start(false)
+			began := time.Now()
+			c.until("it is closed", timeout, func() bool { return !c.writes(old) })
+			if took := time.Since(began); took > 60*time.Millisecond {
+				t.Errorf("round %d: it was open for %v", round, took)
+			}
+			c.until("the shard has a primary, and its replicas follow", time.Minute, func() bool {
+				v, well := c.view(), 0
+				for _, r := range v.Nodes {
+					if r.Role == shard.Replica && r.Link != nil && r.Link.Up {
+						well++
+					}
+				}
+				return v.Row.Settled() && v.Row.Plan == nil && well == 2
+			})
+		}
+	})
+}
+
+// A node that is not safe to keep is left alone, as long as it is not; what is only doubtful about it is reported.
+func TestInspectedNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refuse, warning := true, "it starts open"
+		c := newCluster(t, 1, func(cfg *agent.Config) {
+			cfg.Inspect = func(shard.State) (string, error) {
+				if refuse {
+					return "", fmt.Errorf("%w: it is another", shard.ErrNotManaged)
+				}
+				return warning, nil
+			}
+		})
+		a := c.hosts[0]
+		a.start()
+		time.Sleep(time.Minute)
+		if s := a.agent.Status(); s.Condition != shard.Silent || s.Trouble != shard.ErrNotManaged.Error()+": it is another" || s.View.Row.Rev != 0 {
+			t.Errorf("it was managed: %+v", s)
+		}
+		if r, _ := c.view().Node(a.id()); r.Trouble == "" || !c.writes(a) {
+			t.Errorf("it was changed, or its record says nothing: %+v", r)
+		}
+		refuse = false
+		c.until("it leads", time.Minute, func() bool { return a.agent.Status().Open })
+		if s := a.agent.Status(); s.Trouble != warning {
+			t.Errorf("trouble %q", s.Trouble)
+		}
+		if r, _ := c.view().Node(a.id()); r.Trouble != warning {
+			t.Errorf("reported trouble %q", r.Trouble)
+		}
+	})
+}
+
+// What keeps a node from answering is named.
+func TestReasonOfSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil).up()
+		a := c.hosts[0]
+		a.node.Hang()
+		c.until("the reason is reported", time.Minute, func() bool {
+			return a.agent.Status().Trouble == fmt.Sprintf("node %s does not answer in time", a.address)
+		})
+	})
+}
