@@ -26,6 +26,7 @@ type Agent struct {
 	report      *reporter
 	peer        *peerProbe
 	inbox       *inbox
+	elsewhere   *otherShards
 	reconcile   *reconciler
 	arm         *armer
 	members     *membership
@@ -70,6 +71,7 @@ func wire(c *common) *Agent {
 	i := c.cfg.Timing.Interval
 	a.report = &reporter{common: c, view: a.view, record: a.record, accept: a.acceptView, publish: a.publish, retry: c.cfg.retry(i/8, i/3)}
 	a.process = &supervisor{common: c, probe: a.probe, fence: a.fence}
+	a.elsewhere = &otherShards{common: c, probe: a.probe, view: a.view, report: a.report}
 	a.peer = &peerProbe{common: c, view: a.view, watch: a.watch, report: a.report}
 	a.reconcile = &reconciler{
 		common: c, probe: a.probe, view: a.view, lease: a.lease, sessions: a.sessions, fence: a.fence, trust: a.trust,
@@ -185,8 +187,12 @@ func (a *Agent) turn(now time.Duration) {
 	a.reconcile.leaveWithoutStore(now)
 	a.lease.update(now)
 	a.promises.step(now)
-	// A node that the store does not take is reported again, and otherwise left alone.
-	if a.report.isRegistered() {
+	// A node that the store does not take, or that another shard has, is reported again, and otherwise left alone.
+	switch {
+	case !a.report.isRegistered():
+	case !a.elsewhere.isClear(now):
+		a.publish(now)
+	default:
 		a.peer.step(now)
 		a.reconcile.step(now)
 		a.arm.step(now)

@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/understudy-ha/understudy/shard"
+)
+
+// otherShards finds out whether another shard has the node already, under another of its addresses: two agents would open
+// and close one fence. It looks once for each run of a node that is not a member yet, after that was reported: of two
+// that start together, each finds the other.
+type otherShards struct {
+	*common
+	probe  *nodeProbe
+	view   *viewCache
+	report *reporter
+
+	askedRun string        // the run that was looked for last
+	askedAt  time.Duration // … and when
+	conflict string        // where it was found; "": nowhere
+}
+
+// isClear reports whether the agent may act on the node.
+func (o *otherShards) isClear(now time.Duration) bool {
+	if _, member := o.view.Row.Member(o.id); member {
+		return true
+	}
+	run := o.probe.state.Run
+	if run == "" || o.askedRun == run && o.conflict == "" {
+		return true
+	}
+	// Where it was found it may be forgotten.
+	if due := o.askedAt + o.cfg.Timing.Timeout; o.askedRun != run || now >= due {
+		o.ask(run)
+	} else {
+		o.wakeBy(due)
+	}
+	if o.askedRun == run {
+		o.report.trouble = o.conflict
+	}
+	return false
+}
+
+func (o *otherShards) ask(run string) {
+	o.background("other shards", o.cfg.call(), func(ctx context.Context) func() {
+		conflict, err := o.find(ctx, run)
+		if err != nil {
+			o.log.Warn("other shards could not be read; nothing is done with the node before", "err", err)
+		}
+		return func() {
+			o.askedAt = o.now()
+			if err == nil {
+				o.askedRun, o.conflict = run, conflict
+				o.report.due = true
+			}
+		}
+	})
+}
+
+// find reads all shards, and returns which one has the node.
+func (o *otherShards) find(ctx context.Context, run string) (conflict string, err error) {
+	for after := ""; ; {
+		page, err := o.cfg.Registry.List(ctx, after, shard.MaxShards)
+		if err != nil {
+			return "", err
+		}
+		for _, v := range page {
+			name := v.Row.Name
+			if name == "" && len(v.Nodes) > 0 {
+				name = v.Nodes[0].Shard
+			}
+			after = name
+			if name == o.cfg.Shard {
+				continue
+			}
+			for _, r := range v.Nodes {
+				_, member := v.Row.Member(r.ID)
+				// Where nobody has it for good, the first by name gets it.
+				if r.Run == run && r.Live() && (member || name < o.cfg.Shard) {
+					return fmt.Sprintf("%s is the same node as that of %s in shard %q; nothing is done with it", o.cfg.Node, r.Label(), name), nil
+				}
+			}
+		}
+		if len(page) < shard.MaxShards {
+			return "", nil
+		}
+	}
+}
