@@ -44,8 +44,9 @@ func (o *otherShards) isClear(now time.Duration) bool {
 }
 
 func (o *otherShards) ask(run string) {
+	again := o.askedRun == run
 	o.background("other shards", o.cfg.call(), func(ctx context.Context) func() {
-		conflict, err := o.find(ctx, run)
+		conflict, err := o.find(ctx, run, again)
 		if err != nil {
 			o.log.Warn("other shards could not be read; nothing is done with the node before", "err", err)
 		}
@@ -59,8 +60,9 @@ func (o *otherShards) ask(run string) {
 	})
 }
 
-// find reads all shards, and returns which one has the node.
-func (o *otherShards) find(ctx context.Context, run string) (conflict string, err error) {
+// find reads all shards, and returns which one has the node. Another that reports it may be about to make its shard, as it
+// had not seen this one; where it has not done so until it is looked for again, the first shard by name gets the node.
+func (o *otherShards) find(ctx context.Context, run string, again bool) (conflict string, err error) {
 	for after := ""; ; {
 		page, err := o.cfg.Registry.List(ctx, after, shard.MaxShards)
 		if err != nil {
@@ -77,8 +79,7 @@ func (o *otherShards) find(ctx context.Context, run string) (conflict string, er
 			}
 			for _, r := range v.Nodes {
 				_, member := v.Row.Member(r.ID)
-				// Where nobody has it for good, the first by name gets it.
-				if r.Run == run && r.Live() && (member || name < o.cfg.Shard) {
+				if r.Run == run && r.Live() && (member || !again || name < o.cfg.Shard) {
 					return fmt.Sprintf("%s is the same node as that of %s in shard %q; nothing is done with it", o.cfg.Node, r.Label(), name), nil
 				}
 			}
