@@ -53,12 +53,12 @@ func (f forcedLoss) text(s apitype.Shard, to string) string {
 	have := func(n apitype.ShardNode) string {
 		return fmt.Sprintf("%s with %d keys at transaction %d", shardagent.Label(s, n.ID), n.Keys, n.Txn)
 	}
-	text := fmt.Sprintf("the primary of %s is %s: %s. --force would go on with %s", s.Name, s.Health, s.Reason, have(f.chosen))
+	text := fmt.Sprintf("the primary of %s is %s: %s. --force would go on with %s, and destroy ", s.Name, s.Health, s.Reason, have(f.chosen))
 	if f.lost > 0 {
-		text += fmt.Sprintf(", and destroy the last %d of %s", f.lost, have(f.most))
+		text += fmt.Sprintf("the last %d of %s, and ", f.lost, have(f.most))
 	}
 	if to != "" {
 		to = " --to " + to
 	}
-	return text + fmt.Sprintf(", and what is written to any other node until it follows. To go on: understudy shard failover %s%s --force --lose %d", s.Name, to, f.lost)
+	return text + fmt.Sprintf("what is written to any other node until that follows. To go on: understudy shard failover %s%s --force --lose %d", s.Name, to, f.lost)
 }
