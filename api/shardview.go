@@ -67,6 +67,7 @@ func viewNode(row shard.Row, r, primary shard.Record) apitype.ShardNode {
 	}
 	if r.Link != nil {
 		out.LinkUp, out.Syncing = new(r.Link.Up), r.Link.Syncing
+		out.CopyMS, out.CopyBytes = r.Link.CopyTook.Milliseconds(), r.Link.CopyBytes
 	}
 	if primary.ID != "" && r.Lineage.ID == primary.Lineage.ID {
 		out.InStep, out.Lag = true, max(0, primary.Txn-r.Txn)

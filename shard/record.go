@@ -71,6 +71,9 @@ type Upstream struct {
 	Syncing bool   `json:"syncing,omitempty"` // a first or full copy is under way
 	// Stalled: its primary answers and does not list it, so that nothing comes any more.
 	Stalled bool `json:"stalled,omitempty"`
+	// CopyTook and CopyBytes are of its latest full copy, where the engine knows them: another takes about as long.
+	CopyTook  time.Duration `json:"copy_ns,omitempty"`
+	CopyBytes int64         `json:"copy_bytes,omitempty"`
 	// Input is how long ago the last byte came from the primary, at the time of the
 	// report; negative when that is not known.
 	Input time.Duration `json:"input_ns"`

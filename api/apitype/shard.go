@@ -61,19 +61,22 @@ type ShardNode struct {
 	AgeMS      int64  `json:"age_ms"`            // since its agent reported
 	Txn        int64  `json:"txn_id"`
 	// Lag is how many transactions (bytes, on Redis) the primary was ahead at its last report.
-	Lag      int64  `json:"lag"`
-	InStep   bool   `json:"same_lineage"` // as the primary; otherwise lag means nothing
-	Lineage  string `json:"lineage,omitempty"`
-	LinkUp   *bool  `json:"link_up,omitempty"` // missing on a primary
-	Syncing  bool   `json:"syncing,omitempty"` // a full copy is under way
-	Follows  string `json:"primary_node_id,omitempty"`
-	Fence    string `json:"fence,omitempty" enum:"open,armed,closed"`
-	Armed    bool   `json:"armed"`
-	Priority int    `json:"priority"`
-	Epoch    int64  `json:"epoch"`
-	Keys     int64  `json:"keys"`
-	Engine   string `json:"engine,omitempty"`
-	Version  string `json:"version,omitempty"`
+	Lag     int64  `json:"lag"`
+	InStep  bool   `json:"same_lineage"` // as the primary; otherwise lag means nothing
+	Lineage string `json:"lineage,omitempty"`
+	LinkUp  *bool  `json:"link_up,omitempty"` // missing on a primary
+	Syncing bool   `json:"syncing,omitempty"` // a full copy is under way
+	// CopyMS and CopyBytes are of its latest full copy, where the engine knows them (SableDB).
+	CopyMS    int64  `json:"copy_ms,omitempty"`
+	CopyBytes int64  `json:"copy_bytes,omitempty"`
+	Follows   string `json:"primary_node_id,omitempty"`
+	Fence     string `json:"fence,omitempty" enum:"open,armed,closed"`
+	Armed     bool   `json:"armed"`
+	Priority  int    `json:"priority"`
+	Epoch     int64  `json:"epoch"`
+	Keys      int64  `json:"keys"`
+	Engine    string `json:"engine,omitempty"`
+	Version   string `json:"version,omitempty"`
 }
 
 // ShardPlan is a change of primary, under way or ended.

@@ -239,6 +239,8 @@ func linkText(n apitype.ShardNode) string {
 		return ""
 	case n.Syncing:
 		return "copying"
+	case *n.LinkUp && n.CopyMS > 0:
+		return fmt.Sprintf("up (a copy of %.1f MiB took %v)", float64(n.CopyBytes)/(1<<20), time.Duration(n.CopyMS)*time.Millisecond)
 	case *n.LinkUp:
 		return "up"
 	}

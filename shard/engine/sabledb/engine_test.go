@@ -133,7 +133,8 @@ func TestFailover(t *testing.T) {
 		t.Errorf("primary: %+v", primary)
 	}
 	replica := await(t, r, "at the primary's place", func(s shard.State) bool { return s.Txn == primary.Txn })
-	if replica.Lineage != primary.Lineage || replica.Fence != shard.Closed || replica.Link.Address != p.Addr || replica.Link.Input < 0 {
+	if replica.Lineage != primary.Lineage || replica.Fence != shard.Closed || replica.Link.Address != p.Addr || replica.Link.Input < 0 ||
+		replica.Link.CopyTook <= 0 || replica.Link.CopyBytes <= 0 {
 		t.Errorf("replica: %+v, link %+v", replica, replica.Link)
 	}
 	if got := probe(t, p).Followers; len(got) != 2 || got[0].Address != r.Addr {

@@ -28,6 +28,7 @@ type memory struct {
 	before   place     // what changes.seq said then
 	patience time.Duration
 	took     time.Duration // of the latest full copy
+	size     int64         // of the database then, in bytes; 0: not known yet
 	// What the primary last said of it; "" before it listed it.
 	primary string
 	txn     int64
@@ -38,7 +39,7 @@ type memory struct {
 // hear records that the primary listed the replica.
 func (m *memory) hear(primary string, txn int64, at time.Time) {
 	if m.primary == "" && !m.led.IsZero() {
-		m.took = at.Sub(m.led)
+		m.took, m.size = at.Sub(m.led), 0
 	}
 	m.primary, m.txn, m.heard, m.missing, m.patience = primary, txn, at, time.Time{}, 0
 }

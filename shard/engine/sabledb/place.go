@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -49,6 +50,23 @@ func (n *Node) readPlace() (place, error) {
 		return place{}, fmt.Errorf("%s: %.40q is not a number", file, text)
 	}
 	return place{txn, about.ModTime()}, nil
+}
+
+// size is how many bytes the database of the agent's own node has, 0 if that is not known.
+func (n *Node) size() (total int64) {
+	if n.address != n.of.cfg.Node || n.of.cfg.Folder == nil || n.of.cfg.Folder() == "" {
+		return 0
+	}
+	_ = filepath.WalkDir(n.of.cfg.Folder(), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil // RocksDB deletes files all the time
+		}
+		if about, err := d.Info(); err == nil {
+			total += about.Size()
+		}
+		return nil
+	})
+	return total
 }
 
 // isCopied reports whether changes.seq was written since the node was led to its primary: until then it is about the

@@ -117,8 +117,24 @@ func (n *Node) look(ctx context.Context) (in info, keys int64, err error) {
 	}
 	if in.role == shard.Replica {
 		n.askPrimary(ctx, in)
+		n.weigh()
 	}
 	return in, keys, nil
+}
+
+// weigh finds the size of a copy that has ended.
+func (n *Node) weigh() {
+	m := n.memory
+	m.mu.Lock()
+	due := m.took > 0 && m.size == 0
+	m.mu.Unlock()
+	if !due {
+		return
+	}
+	size := max(1, n.size()) // not again
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.size = size
 }
 
 // countSome tells a node that has keys from an empty one: DBSIZE is up to 30 s old.
@@ -167,6 +183,7 @@ func (n *Node) fillReplica(s *shard.State, in info) {
 	}
 	s.Link.Address = cmp.Or(m.follows, n.of.addressOf(in.primary), in.primary)
 	s.Link.Syncing, s.Link.Stalled = m.isCopying(), m.isStalled()
+	s.Link.CopyTook, s.Link.CopyBytes = m.took, m.size
 	if m.primary != "" {
 		s.Link.Input = time.Since(m.heard)
 		s.Link.Up = s.Synced && s.Link.Input < linkLife
