@@ -12,11 +12,11 @@ var openapiJSON []byte
 
 func healthz(*http.Request) (apitype.Ready, error) { return apitype.Ready{Status: "up"}, nil }
 
-// readyz tells whether the store answered in the last seconds. It does not ask
+// readyz tells whether the store answered reads and accepted writes in the last seconds, else why not. It does not ask
 // the store, so that probes cost it nothing.
 func (s *Server) readyz(*http.Request) (apitype.Ready, error) {
-	if _, ok := s.poller.readiness(); !ok {
-		return apitype.Ready{}, errNotReady
+	if err := s.poller.notReady(); err != nil {
+		return apitype.Ready{}, err
 	}
 	return apitype.Ready{Status: "ready"}, nil
 }

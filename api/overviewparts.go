@@ -28,7 +28,9 @@ func (v *overviewBuilder) addRoles(roles []elect.Role) {
 		case len(r.Standbys) > 0:
 			addWrong(&h, r.Name, fmt.Sprintf("vacant for %v, %d wait", r.VacantFor.Round(time.Second), len(r.Standbys)))
 		default:
-			addWrong(&h, r.Name, fmt.Sprintf("vacant for %v, no standby", r.VacantFor.Round(time.Second)))
+			what := fmt.Sprintf("vacant for %v, no standby", r.VacantFor.Round(time.Second))
+			addWrong(&h, r.Name, what)
+			v.addNeed(apitype.Need{Part: "role", Subject: r.Name, Severity: warn, What: what + ": start an instance that campaigns for it"})
 		}
 	}
 	v.Held = append(v.Held, h)

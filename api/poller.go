@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -123,7 +124,7 @@ func (b *poller) recordResult(err error, took time.Duration) {
 	case err != nil && b.failure == nil:
 		b.s.log.Warn("store does not answer", "err", err)
 	case err == nil && b.failure != nil:
-		b.s.log.Info("store answers again")
+		b.s.log.Info(lease.StoreAnswers)
 	}
 	b.failure = err
 	if err == nil {
@@ -131,11 +132,35 @@ func (b *poller) recordResult(err error, took time.Duration) {
 	}
 }
 
-// readiness reports whether the store answered lately, and how long it took.
+// readiness reports whether the store answered a read lately, and how long it took.
 func (b *poller) readiness() (latency time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.latency, !b.answered.IsZero() && time.Since(b.answered) < readyFor
+}
+
+// notReady is why the store does not count as up, nil if it does. It must have answered a read lately, and accepted what this
+// process writes: with a full disk, a read-only database or a standby it answers reads.
+func (b *poller) notReady() error {
+	if _, ok := b.readiness(); ok {
+		return b.s.writeFailure()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failure == nil {
+		return errNotReady // it has not been read yet
+	}
+	return fmt.Errorf("%w: %v", errNotReady, b.failure) // %v: to a probe it is one kind of error
+}
+
+// writeFailure is why the store has not accepted a write of this process's sessions lately, nil if it has.
+func (s *Server) writeFailure() error {
+	for _, k := range s.cfg.Keepers {
+		if failure, since := k.Failing(); failure != nil && since >= readyFor {
+			return fmt.Errorf("%w a write for %v: %v", errNotWritten, since.Round(time.Second), failure)
+		}
+	}
+	return nil
 }
 
 // waitForChange waits for d or for any of the channels; false when ctx ended.

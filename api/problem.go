@@ -31,6 +31,7 @@ var (
 	errMethod       = errors.New("this path does not take that method; see the header Allow")
 	errNotPrimary   = errors.New("this instance is not primary of the role")
 	errNotReady     = errors.New("the store has not answered lately")
+	errNotWritten   = errors.New("the store has not accepted")
 	errBusy         = errors.New("too many are waiting here already")
 	errStopping     = errors.New("the server is stopping")
 )
@@ -93,6 +94,7 @@ func statuses() []mapping {
 		{lease.ErrUnknown, http.StatusGatewayTimeout, "unknown_outcome"},
 		{shard.ErrNoAgent, http.StatusServiceUnavailable, "no_agent"},
 		{lease.ErrUnavailable, http.StatusServiceUnavailable, "store_unavailable"},
+		{lease.ErrDamaged, http.StatusServiceUnavailable, "store_damaged"},
 		{lease.ErrTwoHosts, http.StatusServiceUnavailable, "two_hosts"},
 		{store.ErrSchema, http.StatusServiceUnavailable, "store_schema"},
 		{lease.ErrHeld, http.StatusConflict, "held"},
@@ -145,6 +147,7 @@ func statuses() []mapping {
 		{errMethod, http.StatusMethodNotAllowed, "method_not_allowed"},
 		{errNotPrimary, http.StatusServiceUnavailable, "not_primary"},
 		{errNotReady, http.StatusServiceUnavailable, "not_ready"},
+		{errNotWritten, http.StatusServiceUnavailable, "not_ready"},
 		{errBusy, http.StatusServiceUnavailable, "busy"},
 		{errStopping, http.StatusServiceUnavailable, "stopping"},
 		{context.DeadlineExceeded, http.StatusGatewayTimeout, "unknown_outcome"},

@@ -51,6 +51,9 @@ func (b *poller) state(ctx context.Context, failed error) apitype.State {
 	}
 	latency, _ := b.readiness()
 	out.Store = viewStore(b.info)
+	if failed == nil {
+		failed = b.s.writeFailure()
+	}
 	out.Store.Up, out.Store.LatencyMS = failed == nil, float64(latency.Microseconds())/1000
 	if failed != nil {
 		out.Store.Error = lease.TruncateReason(failed.Error())

@@ -35,6 +35,9 @@ var (
 	// ErrUnavailable: the store could not be reached; the request was not applied.
 	ErrUnavailable = errors.New("lease: store unavailable")
 
+	// ErrDamaged: what the store has on disk is damaged, or is not a store. No retry helps.
+	ErrDamaged = errors.New("lease: store damaged")
+
 	// ErrUnsafeTiming: the interval and timeout leave no room for safety.
 	ErrUnsafeTiming = errors.New("lease: unsafe timing")
 

@@ -48,6 +48,8 @@ type Keeper struct {
 	contending map[ID]bool    // leases that this process already contends for
 	usedTerms  map[ID]int64   // the newest term of each lease that it has held
 	stats      KeeperStats
+	failure    error         // why the store did not accept the last request; nil: it did
+	acceptedAt time.Duration // when it last accepted one; before the first, when the keeper was made
 }
 
 // KeeperStats counts what a [Keeper] did since it was made.
@@ -58,6 +60,9 @@ type KeeperStats struct {
 	Lost     int64         // sessions that lapsed
 	Latency  time.Duration // of the last accepted renewal
 }
+
+// StoreAnswers is the message with which a part of a process logs, at INFO, that the store answers it again.
+const StoreAnswers = "store answers again"
 
 // NewKeeper checks the configuration. Errors wrap [ErrInvalid] or
 // [ErrUnsafeTiming].
@@ -81,7 +86,7 @@ func NewKeeper(cfg KeeperConfig) (*Keeper, error) {
 	log := orDiscard(cfg.Logger).With("instance", cfg.Instance.Label())
 	return &Keeper{
 		cfg: cfg, log: log, notifier: NewNotifier(cfg.Store, cfg.Clock, log),
-		arrived: make(chan struct{}), contending: map[ID]bool{}, usedTerms: map[ID]int64{},
+		arrived: make(chan struct{}), contending: map[ID]bool{}, usedTerms: map[ID]int64{}, acceptedAt: cfg.Clock.Now(),
 	}, nil
 }
 
@@ -105,6 +110,31 @@ func (k *Keeper) Stats() KeeperStats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.stats
+}
+
+// Failing is why the store did not accept the last request, nil if it did, and for how long it has accepted none.
+func (k *Keeper) Failing() (failure error, since time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.failure == nil {
+		return nil, 0
+	}
+	return k.failure, k.cfg.Clock.Now() - k.acceptedAt
+}
+
+// record keeps whether the store accepted a request, and counts.
+func (k *Keeper) record(failure error, count func(*KeeperStats)) {
+	k.mu.Lock()
+	recovered := k.failure != nil && failure == nil
+	k.failure = failure
+	if failure == nil {
+		k.acceptedAt = k.cfg.Clock.Now()
+	}
+	count(&k.stats)
+	k.mu.Unlock()
+	if recovered {
+		k.log.Info(StoreAnswers)
+	}
 }
 
 // Session returns the present session, or waits for one until ctx ends.
@@ -164,7 +194,7 @@ func (k *Keeper) startSession(ctx context.Context) (*ActiveSession, int64, error
 		if err == nil {
 			live := newActiveSession(s.ID, k.cfg.Timing, k.cfg.Clock, NewTrust(sent, k.cfg.Timing))
 			k.log.Debug("session started", "instance", s.Instance.Name)
-			k.count(func(st *KeeperStats) { st.Sessions++ })
+			k.record(nil, func(st *KeeperStats) { st.Sessions++ })
 			k.setSession(live)
 			return live, r.Changes, nil
 		}
@@ -174,6 +204,7 @@ func (k *Keeper) startSession(ctx context.Context) (*ActiveSession, int64, error
 		if isPermanent(err) {
 			return nil, 0, err
 		}
+		k.record(err, func(*KeeperStats) {})
 		k.log.Warn("session could not be started; trying again", "err", err)
 		if !Sleep(ctx, k.cfg.Clock, retry.Next()) {
 			return nil, 0, nil
@@ -234,12 +265,12 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 				changes = r.Changes
 				k.notifier.Wake(Change{})
 			}
-			k.count(func(st *KeeperStats) { st.Renewals++; st.Latency = clock.Now() - sent })
+			k.record(nil, func(st *KeeperStats) { st.Renewals++; st.Latency = clock.Now() - sent })
 		case errors.Is(err, ErrLapsed):
 			// Never renewed again, whatever the store's clock says later: the leases may
 			// be another's already. Run starts a new session.
 			k.log.Warn("session lost", "instance", k.cfg.Instance.Name)
-			k.count(func(st *KeeperStats) { st.Lost++ })
+			k.record(nil, func(st *KeeperStats) { st.Lost++ }) // it answered
 			return nil
 		case isPermanent(err):
 			return err
@@ -247,7 +278,7 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 			// Unavailable or unknown: trust is not extended, even if the store applied it.
 			// The retry comes sooner than I, so that a second attempt fits into T − I.
 			k.log.Warn("renewal failed; trying again", "instance", k.cfg.Instance.Name, "trusted_for", live.Remaining(), "err", err)
-			k.count(func(st *KeeperStats) { st.Failures++ })
+			k.record(err, func(st *KeeperStats) { st.Failures++ })
 			next = clock.Now() + retry.Next()
 		}
 	}
@@ -284,12 +315,6 @@ func (k *Keeper) setSession(live *ActiveSession) {
 		k.arrived = make(chan struct{})
 	}
 	k.session = live
-}
-
-func (k *Keeper) count(f func(*KeeperStats)) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	f(&k.stats)
 }
 
 // renewSession renews the session once, if the health check passes, and returns when
@@ -331,5 +356,5 @@ func callStore[T any](ctx context.Context, timing Timing, f func(context.Context
 
 // isPermanent reports errors that no retry can fix.
 func isPermanent(err error) bool {
-	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrTwoHosts) || errors.Is(err, ErrUnsafeTiming)
+	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrTwoHosts) || errors.Is(err, ErrUnsafeTiming) || errors.Is(err, ErrDamaged)
 }

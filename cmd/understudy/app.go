@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/outagelog"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/store"
@@ -25,6 +26,7 @@ const (
 // app is what all commands share: the global flags and where to print.
 type app struct {
 	stdout, stderr io.Writer
+	mayCreate      bool // the command may make the store; see open
 
 	// Host has the store that the flags name, and the log.
 	instance.Host
@@ -66,9 +68,9 @@ func (a *app) logAs(level, format string) error {
 	a.Level.Set(l)
 	options := &slog.HandlerOptions{Level: a.Level}
 	if format == "json" {
-		a.Log = slog.New(slog.NewJSONHandler(a.stderr, options))
+		a.Log = slog.New(outagelog.New(slog.NewJSONHandler(a.stderr, options)))
 	} else {
-		a.Log = slog.New(slog.NewTextHandler(a.stderr, options))
+		a.Log = slog.New(outagelog.New(slog.NewTextHandler(a.stderr, options)))
 	}
 	return nil
 }
@@ -80,12 +82,15 @@ func (a *app) warnOfExposed(named ...any) {
 	}
 }
 
-// open opens the store once.
+// open opens the store once. Only a command that puts something into it makes the file of one that is missing.
 func (a *app) open(ctx context.Context) (store.Store, error) {
 	if err := a.needStore(); err != nil {
 		return nil, err
 	}
-	return a.Host.Open(ctx)
+	if a.mayCreate {
+		return a.Host.Open(ctx)
+	}
+	return a.Host.OpenExisting(ctx)
 }
 
 // openPatiently opens the store, and if it cannot be reached yet goes on trying if patient.

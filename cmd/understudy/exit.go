@@ -60,7 +60,7 @@ func exitCode(err error) int {
 		errors.Is(err, monitor.ErrNoSource), errors.Is(err, monitor.ErrNoCheck), errors.Is(err, monitor.ErrNoAlarm),
 		errors.Is(err, shard.ErrNotFound), errors.Is(err, shard.ErrNoPrimary), errors.Is(err, errAbsent):
 		return exitAbsent
-	case instance.Unreachable(err):
+	case instance.Unreachable(err), errors.Is(err, lease.ErrDamaged):
 		return exitUnreachable
 	default:
 		return cacheExitCode(err)

@@ -131,6 +131,7 @@ Instances that fetch a configuration apply theirs again at their next poll.`,
 			}
 			doc.Keep = doc.Keep || keep
 			doc.Origin = originHere(doc.Origin)
+			a.mayCreate = true
 			return a.withMonitor(c.Context(), server.ConfigureTimeout, func(ctx context.Context, t monitor.Store) error {
 				done, err := t.Configure(ctx, doc.Configuration)
 				if err != nil {

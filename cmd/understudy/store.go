@@ -18,9 +18,12 @@ func (a *app) storeCommand() *cobra.Command {
 		Short:   "Manage the store: its schema, its health, where it is",
 		Example: "  understudy store check --store postgres://db/app",
 	}
+	var into bool
+	migrate := a.storeVerb("migrate", "Bring the store's schema up to date", "understudy store migrate --store postgres://owner@db/app", &into, a.storeMigrate)
+	migrate.Flags().BoolVar(&into, "into-existing", false, "add the tables to an SQLite database that has tables of another program")
 	c.AddCommand(
-		a.storeVerb("migrate", "Bring the store's schema up to date", "understudy store migrate --store postgres://owner@db/app", a.storeMigrate),
-		a.storeVerb("check", "Check that the store answers and its schema fits, changing nothing", "understudy store check -o json", a.storeCheck),
+		migrate,
+		a.storeVerb("check", "Check that the store answers and its schema fits, changing nothing", "understudy store check -o json", new(bool), a.storeCheck),
 		&cobra.Command{
 			Use: "path", Short: "Print the store that is used", Args: noArgs,
 			Example: "  understudy store path",
@@ -36,7 +39,7 @@ func (a *app) storeCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) storeVerb(name, short, example string, do func(context.Context, store.Store) error) *cobra.Command {
+func (a *app) storeVerb(name, short, example string, intoExisting *bool, do func(context.Context, store.Store) error) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short, Args: noArgs, Example: "  " + example,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -45,7 +48,7 @@ func (a *app) storeVerb(name, short, example string, do func(context.Context, st
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), 12*callTimeout)
 			defer cancel()
-			st, err := open.Open(ctx, a.StoreURL, open.Options{NoMigrate: true, Logger: a.Log})
+			st, err := open.Open(ctx, a.StoreURL, open.Options{NoMigrate: true, IntoExisting: *intoExisting, Logger: a.Log})
 			if err != nil {
 				return err
 			}

@@ -51,6 +51,7 @@ where it is needed. The history lists what the token is used for under its NAME,
   understudy token create backup-1 --scope ingest --expires 365d > /etc/understudy.token`,
 		Args: exactly("NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
+			a.mayCreate = true
 			may, err := access.ParseScopes(scopes)
 			if err != nil {
 				return usererr.Errorf("--scope: use read, act or ingest, as often as needed")

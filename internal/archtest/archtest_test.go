@@ -96,6 +96,7 @@ var arrows = []struct {
 	{folder: "internal/flock", std: true},
 	{folder: "internal/glob", std: true},
 	{folder: "internal/lru", std: true},
+	{folder: "internal/outagelog", std: true, allow: []string{"lease"}},
 	{folder: "internal/prometheus", std: true},
 	{folder: "internal/ratelimit", std: true, allow: []string{"internal/lru"}},
 	{folder: "internal/secret", std: true},

@@ -26,11 +26,16 @@ type Host struct {
 	Version     string // of this program
 }
 
-// Open opens the store once.
-func (h *Host) Open(ctx context.Context) (store.Store, error) {
+// Open opens the store once, and makes it if it can.
+func (h *Host) Open(ctx context.Context) (store.Store, error) { return h.open(ctx, false) }
+
+// OpenExisting opens the store once. A file that is missing is an error.
+func (h *Host) OpenExisting(ctx context.Context) (store.Store, error) { return h.open(ctx, true) }
+
+func (h *Host) open(ctx context.Context, mustExist bool) (store.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*CallTimeout)
 	defer cancel()
-	return open.Open(ctx, h.StoreURL, open.Options{Connections: h.Connections, Logger: h.Log})
+	return open.Open(ctx, h.StoreURL, open.Options{Connections: h.Connections, MustExist: mustExist, Logger: h.Log})
 }
 
 // OpenPatiently opens the store, and if it cannot be reached yet goes on trying if patient.

@@ -16,6 +16,10 @@ type Options struct {
 	// NoMigrate leaves the schema as it is: it may be missing or old, and only
 	// Inspect and Migrate are sure to work.
 	NoMigrate bool
+	// MustExist refuses an SQLite file that is missing, which is made otherwise.
+	MustExist bool
+	// IntoExisting adds the tables to an SQLite database of another program, which is refused otherwise.
+	IntoExisting bool
 	// Connections to PostgreSQL that may be open at once; the others need no bound.
 	// 0: as few as it takes. What does several things at once for others wants one
 	// for each.
@@ -31,7 +35,7 @@ func Open(ctx context.Context, url string, o Options) (store.Store, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
 	switch scheme {
 	case "sqlite":
-		return sqlite.Open(ctx, sqlite.Config{Path: strings.TrimPrefix(rest, "//"), NoMigrate: o.NoMigrate, Logger: o.Logger})
+		return sqlite.Open(ctx, sqlite.Config{Path: strings.TrimPrefix(rest, "//"), NoMigrate: o.NoMigrate, MustExist: o.MustExist, IntoExisting: o.IntoExisting, Logger: o.Logger})
 	case "postgres", "postgresql":
 		return openPostgres(ctx, url, o)
 	case "redis", "rediss", "redis+sentinel", "rediss+sentinel":

@@ -61,7 +61,16 @@ func failed(op string, err error) error {
 			return err
 		}
 	}
-	return fmt.Errorf("sqlite: %s: %w: %w%s", op, lease.ErrUnavailable, err, advice(err))
+	kind := lease.ErrUnavailable
+	if isDamage(err) {
+		kind = lease.ErrDamaged
+	}
+	return fmt.Errorf("sqlite: %s: %w: %w%s", op, kind, err, advice(err))
+}
+
+// isDamage reports whether SQLite cannot make sense of the file.
+func isDamage(err error) bool {
+	return code(err) == sqlite3.SQLITE_NOTADB || code(err) == sqlite3.SQLITE_CORRUPT
 }
 
 // commitFailed is failed for a COMMIT. When the disk refused to sync, the commit
@@ -82,7 +91,7 @@ func advice(err error) string {
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
 		return "; the file and its directory must be writable by this user"
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
-		return "; move the file away, and a new one is made"
+		return "; restore it from a backup: the outbox, tokens and history in it cannot be made again (docs/runbook.md#a-damaged-store)"
 	}
 	return ""
 }

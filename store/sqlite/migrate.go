@@ -25,6 +25,7 @@ func steps() ([]store.Step, error) { return store.Steps(migrations, "migrations/
 // understudy_schema; understudy_step has the steps that it need not know.
 const (
 	schemaTables = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('understudy_schema', 'understudy_step')"
+	countTables  = "SELECT count(*) FILTER (WHERE name LIKE 'understudy%'), count(*) FILTER (WHERE name NOT LIKE 'understudy%') FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
 	readReaders  = "SELECT coalesce(max(version), 0) FROM understudy_schema"
 	readSteps    = "SELECT coalesce(max(version), 0) FROM understudy_step"
 	createSchema = "CREATE TABLE IF NOT EXISTS understudy_schema (version INTEGER PRIMARY KEY, applied_us INTEGER NOT NULL) STRICT"
@@ -52,10 +53,17 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+	if s.mustExist && missing(s.path) {
+		return 0, 0, fmt.Errorf("sqlite: %w: there is no file %s; commands that run something make it (role run, queue run, serve, …), and so does: understudy store migrate",
+			lease.ErrUnavailable, s.path)
+	}
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return 0, 0, fmt.Errorf("sqlite: making the directory of the store: %w: %w", lease.ErrUnavailable, err)
 	}
 	if err := makeFile(s.path); err != nil {
+		return 0, 0, err
+	}
+	if err := s.refuseForeign(ctx); err != nil {
 		return 0, 0, err
 	}
 	if err := s.useWAL(ctx); err != nil {
@@ -65,7 +73,7 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 		return 0, 0, err
 	}
 	var readers int
-	err = s.read(ctx, "reading the schema's version", func(c call) error {
+	err = s.read(ctx, "reading the schema's version in "+s.path, func(c call) error {
 		from, readers, err = schemaVersion(c)
 		return err
 	})
@@ -89,6 +97,22 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 			store.ErrSchema, s.path, readers, len(all))
 	}
 	return from, max(from, len(all)), nil
+}
+
+// refuseForeign refuses to add tables to a database of another program, before anything in it is changed.
+func (s *Store) refuseForeign(ctx context.Context) error {
+	if s.intoExisting {
+		return nil
+	}
+	var own, others int
+	err := s.read(ctx, "opening "+s.path, func(c call) error {
+		return c.one(countTables, nil, &own, &others)
+	})
+	if err != nil || own > 0 || others == 0 {
+		return err
+	}
+	return fmt.Errorf("sqlite: %w: %s has tables of another program and none of understudy's: name another file, or add the tables beside them: understudy store migrate --into-existing",
+		lease.ErrInvalid, s.path)
 }
 
 var making sync.Mutex

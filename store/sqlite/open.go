@@ -41,6 +41,11 @@ type Config struct {
 	// NoMigrate leaves the file as it is: it may be missing or old, and only
 	// Inspect and Migrate are sure to work.
 	NoMigrate bool
+	// MustExist refuses a file that is missing, which [Open] would make.
+	MustExist bool
+	// IntoExisting adds the tables to a database that has tables of another program, and none of ours yet. Without it that is
+	// refused: the path may be wrong.
+	IntoExisting bool
 	// Logger; nil is silent.
 	Logger *slog.Logger
 }
@@ -63,6 +68,8 @@ type Store struct {
 	clocks clocks
 	log    *slog.Logger
 	onFS   string // a warning about the file system, "" when there is none
+
+	mustExist, intoExisting bool
 
 	life   context.Context // ends with Close
 	end    context.CancelFunc
@@ -95,14 +102,15 @@ func DefaultPath() (string, error) {
 
 // Open opens the file, making it and bringing its schema up to date as needed.
 // Any number of processes may do so at once. A newer schema is
-// [store.ErrSchema]; a file system that other hosts may share is
-// [lease.ErrInvalid].
+// [store.ErrSchema]; a file system that other hosts may share, and a database of
+// another program, is [lease.ErrInvalid]; a file that SQLite cannot read is [lease.ErrDamaged].
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	path, onFS, err := place(cfg.Path)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, onFS: onFS, poll: cfg.PollInterval, clocks: newClocks(cfg), log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
+	s := &Store{path: path, onFS: onFS, poll: cfg.PollInterval, clocks: newClocks(cfg), log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		mustExist: cfg.MustExist, intoExisting: cfg.IntoExisting}
 	if s.poll <= 0 {
 		s.poll = defaultPoll
 	}
@@ -139,6 +147,9 @@ func place(path string) (abs, warning string, err error) {
 	}
 	if abs, err = filepath.Abs(path); err != nil {
 		return "", "", fmt.Errorf("sqlite: %s: %w", path, err)
+	}
+	if info, err := os.Stat(abs); err == nil && !info.Mode().IsRegular() {
+		return "", "", fmt.Errorf("sqlite: %w: %s is not a regular file; name a file in a directory", lease.ErrDamaged, abs)
 	}
 	where := abs
 	for missing(where) && filepath.Dir(where) != where {

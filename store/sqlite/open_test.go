@@ -1,11 +1,13 @@
 package sqlite_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,15 +151,73 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoStore(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "store.db")
-	if err := os.WriteFile(path, []byte(strings.Repeat("this is a letter, no database. ", 100)), 0o600); err != nil {
+// TestDamaged: a file that SQLite cannot read is refused for good, by name, and is left as it is.
+func TestDamaged(t *testing.T) {
+	dir := t.TempDir()
+	good := filepath.Join(dir, "good.db")
+	st := open(t, sqlite.Config{Path: good})
+	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
-	if !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), "move the file away") {
-		t.Errorf("Open of a letter: %v", err)
+	whole, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
 	}
+	schema := slices.Clone(whole)
+	for i := 4096 - 512; i < 4096; i++ {
+		schema[i] ^= 0xff // the last rows of the first page
+	}
+	for name, content := range map[string][]byte{
+		"a letter": []byte(strings.Repeat("this is a letter, no database. ", 100)),
+		"half":     whole[:len(whole)/2],
+		"a header": whole[:50],
+		"flipped":  schema,
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+		if !errors.Is(err, lease.ErrDamaged) || errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "restore it") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if after, _ := os.ReadFile(path); !bytes.Equal(after, content) {
+			t.Errorf("%s was changed", name)
+		}
+	}
+	if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: dir}); !errors.Is(err, lease.ErrDamaged) || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a directory: %v", err)
+	}
+}
+
+// TestForeign: a database of another program is left as it is, unless the tables are to go into it.
+func TestForeign(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.db")
+	db := plain(t, path)
+	if _, err := db.Exec("CREATE TABLE orders (id INTEGER)"); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := os.ReadFile(path)
+	if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: path}); !errors.Is(err, lease.ErrInvalid) || !strings.Contains(err.Error(), "--into-existing") {
+		t.Errorf("%v", err)
+	}
+	if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+		t.Error("it was changed")
+	}
+	open(t, sqlite.Config{Path: path, IntoExisting: true})
+	open(t, sqlite.Config{Path: path}) // from now on it is a store
+}
+
+func TestMustExist(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "store.db")
+	if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, MustExist: true}); !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), path) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it made the directory: %v", err)
+	}
+	open(t, sqlite.Config{Path: path})
+	open(t, sqlite.Config{Path: path, MustExist: true})
 }
 
 // A path that names another file than the one that is open would give two
