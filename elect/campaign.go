@@ -151,8 +151,29 @@ func newCampaign(cfg Config) *campaign {
 	return &campaign{Config: cfg, log: log.With("role", cfg.Role, "name", cfg.Keeper.Instance().Name)}
 }
 
+// standbyReport is how often a standby says who is primary.
+const standbyReport = time.Minute
+
+// reportPrimary logs for a standby which instance is primary, until ctx ends.
+func (c *campaign) reportPrimary(ctx context.Context) {
+	for wait := c.Keeper.Timing().Interval; lease.Sleep(ctx, c.Keeper.Clock(), wait); wait = standbyReport {
+		l, err := c.Keeper.Store().Get(ctx, Leases(c.Role, 1)[0])
+		switch {
+		case err != nil: // the keeper reports a store that does not answer
+		case l.Held():
+			c.log.Info("standby", "primary", l.Holder.Name, "term", l.Term, "since", l.Since.UTC().Format(time.RFC3339))
+		default:
+			c.log.Info("standby of a role that is vacant", "waiting_for", c.With)
+		}
+	}
+}
+
 // acquire waits for the role, and for the role that it must be held with.
 func (c *campaign) acquire(ctx context.Context) (*lease.HeldLease, error) {
+	reporting, stop := context.WithCancel(ctx)
+	reported := make(chan struct{})
+	go func() { defer close(reported); c.reportPrimary(reporting) }()
+	defer func() { stop(); <-reported }()
 	want := lease.AcquireRequest{Leases: Leases(c.Role, max(1, c.Holders)), Margin: c.stopGrace()}
 	if c.With == "" {
 		return c.Keeper.Acquire(ctx, want)

@@ -26,7 +26,7 @@ const (
 // app is what all commands share: the global flags and where to print.
 type app struct {
 	stdout, stderr io.Writer
-	mayCreate      bool // the command may make the store; see open
+	mayCreate      bool // the store may be made; see open
 
 	// Host has the store that the flags name, and the log.
 	instance.Host
@@ -45,6 +45,7 @@ func (a *app) prepare() error {
 	if err := a.logAs(cmp.Or(a.logLevel, os.Getenv("UNDERSTUDY_LOG_LEVEL")), cmp.Or(a.logFormat, os.Getenv("UNDERSTUDY_LOG_FORMAT"))); err != nil {
 		return err
 	}
+	a.mayCreate = a.StoreURL == "" // no path was typed that could be mistyped
 	if err := a.resolveEndpoint(); err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (a *app) warnOfExposed(named ...any) {
 	}
 }
 
-// open opens the store once. Only a command that puts something into it makes the file of one that is missing.
+// open opens the store once. A command that only reads does not make the file that --store names: the path may be mistyped.
 func (a *app) open(ctx context.Context) (store.Store, error) {
 	if err := a.needStore(); err != nil {
 		return nil, err

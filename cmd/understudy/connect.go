@@ -39,7 +39,7 @@ func (a *app) needStore() error {
 	if a.StoreURL == "" {
 		return usererr.Errorf("%s works on the store itself: give --store", a.command)
 	}
-	if noun := strings.Fields(a.command + " -")[1]; noun == "queue" || noun == "batch" {
+	if words := strings.Fields(a.command); len(words) > 1 && (words[1] == "queue" || words[1] == "batch") {
 		return a.CanKeep("queues")
 	}
 	return nil

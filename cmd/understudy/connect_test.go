@@ -116,6 +116,10 @@ func TestHeardCodes(t *testing.T) {
 func TestStatusHere(t *testing.T) {
 	t.Setenv("UNDERSTUDY_STORE", "sqlite:"+t.TempDir()+"/u.db")
 	var out, complaints bytes.Buffer
+	mistyped := "sqlite:" + t.TempDir() + "/v.db"
+	if code := run(t.Context(), []string{"status", "--store", mistyped}, &out, &complaints); code != exitUnreachable || !strings.Contains(complaints.String(), "there is no file") {
+		t.Errorf("of a path that may be mistyped: exit code %d: %s", code, complaints.String())
+	}
 	if code := run(t.Context(), []string{"status", "-o", "json"}, &out, &complaints); code != 0 {
 		t.Fatalf("exit code %d: %s", code, complaints.String())
 	}

@@ -176,7 +176,7 @@ func (a *app) printMonitor(m monitorStatus) error {
 		if q.Depth > 0 {
 			oldest = orDash(millis(q.OldestMS))
 		}
-		sinks = append(sinks, row(s, q.Depth, orNothing(q.Refused), q.Blocked, oldest, q.Done, deliveringInstances(m.Monitor, s)))
+		sinks = append(sinks, row(s, q.Depth, q.Refused, q.Blocked, oldest, q.Done, deliveringInstances(m.Monitor, s)))
 	}
 	members := make([]string, 0, len(m.Members))
 	for _, one := range m.Members {

@@ -58,9 +58,9 @@ func (f *instanceFlags) who() instance.Identity {
 
 type roleRunFlags struct {
 	programFlags
-	holders int
-	with    string
-	restart bool
+	holders    int
+	with       string
+	exitOnLoss bool
 }
 
 func (a *app) roleRunCommand() *cobra.Command {
@@ -79,10 +79,12 @@ done twice. Of this process's environment it gets all but UNDERSTUDY_STORE and
 UNDERSTUDY_TOKEN, which are secrets; --pass-store leaves them in. SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to it;
 SIGINT and SIGTERM stop it and release the role.
 
-Exits as the program did; 5 if the role was lost, unless --restart says to campaign
-again under a new id.`,
+When the program ends by itself, the role is released and this command exits as the
+program did. After the role was lost or resigned it campaigns again, under a new ID;
+with --exit-on-loss it exits with 5 when the role was lost, and with 0 when it was
+resigned. A standby logs once a minute which instance is primary.`,
 		Example: `  understudy role run billing -- ./billing --port 8080
-  understudy role run billing --name web-1 --address 10.0.0.1:8080 --restart -- ./billing
+  understudy role run billing --name web-1 --address 10.0.0.1:8080 -- ./billing
   understudy role run worker --holders 3 -- ./worker
   understudy role run billing --interval 200ms --timeout 2s --stop-grace 500ms -- ./billing`,
 		Args: roleAndProgram,
@@ -99,7 +101,9 @@ again under a new id.`,
 	f.register(c.Flags())
 	c.Flags().IntVar(&f.holders, "holders", 1, "how many instances may hold the role at a time; the same for all")
 	c.Flags().StringVar(&f.with, "with", "", "hold the role only while an instance of the same name holds `ROLE`")
-	c.Flags().BoolVar(&f.restart, "restart", false, "campaign again after the role was lost or resigned")
+	c.Flags().BoolVar(&f.exitOnLoss, "exit-on-loss", false, "exit when the role was lost (5) or resigned (0), and when the store cannot be reached at the start (4)")
+	c.Flags().Bool("restart", true, "what the command does now by itself")
+	_ = c.Flags().MarkHidden("restart")
 	return c
 }
 
@@ -118,7 +122,7 @@ func roleAndProgram(c *cobra.Command, args []string) error {
 func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRunFlags) error {
 	program := f.program(a.Log, argv)
 	defer program.ForwardSignals()()
-	st, err := a.openPatiently(ctx, f.restart)
+	st, err := a.openPatiently(ctx, !f.exitOnLoss)
 	if err != nil {
 		return instance.Stopped(err)
 	}
@@ -129,7 +133,7 @@ func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRun
 				Keeper: k, Role: role, Holders: f.holders, With: f.with, StopGrace: f.stopGrace, Logger: a.Log,
 			}
 			err := elect.Campaign(ctx, cfg, program.Run)
-			if f.restart && errors.Is(err, lease.ErrResign) {
+			if !f.exitOnLoss && errors.Is(err, lease.ErrResign) {
 				return errors.Join(err, elect.LetOthers(ctx, cfg))
 			}
 			return err
@@ -138,7 +142,9 @@ func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRun
 		switch {
 		case ctx.Err() != nil:
 			return instance.Stopped(err)
-		case !f.restart || !again:
+		case f.exitOnLoss && errors.Is(err, lease.ErrResign):
+			return nil
+		case f.exitOnLoss || !again:
 			return err
 		}
 	}
