@@ -50,7 +50,9 @@ func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return handler{h.next.WithAttrs(attrs), h.outage}
 }
 
-func (h handler) WithGroup(name string) slog.Handler { return handler{h.next.WithGroup(name), h.outage} }
+func (h handler) WithGroup(name string) slog.Handler {
+	return handler{h.next.WithGroup(name), h.outage}
+}
 
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Message == lease.StoreAnswers {
