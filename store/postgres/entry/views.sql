@@ -45,3 +45,23 @@ SELECT m.process AS process_id, (m.host || '-' || m.service)::varchar AS source_
        least(floor(extract(epoch FROM m.seen)), 2147483647)::integer AS last_accessed_time,
        (SELECT CASE WHEN s.configured IS NULL THEN 'RECONFIGURATION' ELSE 'RUNNING' END FROM {{schema}}.monitor_setting s)::varchar AS current_state
   FROM {{schema}}.monitor_member m WHERE m.active ORDER BY m.seen DESC LIMIT 1;
+
+-- The tables of Hyperledger Grid's batch submission, of which a queue is the successor: a service is a key.
+CREATE OR REPLACE VIEW {{schema}}.batches AS
+SELECT b.key::varchar AS service_id, b.id::varchar AS batch_id, NULL::varchar AS data_change_id, NULL::varchar AS signer_public_key,
+       false AS trace, b.payload AS serialized_batch, b.state NOT IN ('queued', 'delayed', 'unknown') AS submitted,
+       floor(extract(epoch FROM b.enqueued))::bigint AS created_at
+  FROM {{schema}}.batch b WHERE b.seq IS NOT NULL;
+
+CREATE OR REPLACE VIEW {{schema}}.batch_statuses AS
+SELECT b.key::varchar AS service_id, b.id::varchar AS batch_id,
+       (CASE b.state WHEN 'failed' THEN 'Invalid' ELSE initcap(b.state) END)::varchar AS dlt_status,
+       floor(extract(epoch FROM b.enqueued))::bigint AS created_at,
+       floor(extract(epoch FROM coalesce(b.ended, b.begun, b.enqueued)))::bigint AS updated_at
+  FROM {{schema}}.batch b WHERE b.seq IS NOT NULL AND b.state NOT IN ('queued', 'submitting', 'cancelled');
+
+CREATE OR REPLACE VIEW {{schema}}.service_id_claims AS
+SELECT c.key::varchar AS service_id, s.instance_id::varchar AS claimant, s.deadline AS expiry
+  FROM {{schema}}.claim c
+  LEFT JOIN {{schema}}.session s ON s.id = c.session AND NOT s.ended AND s.deadline > {{schema}}.clock()
+ WHERE starts_with(c.space, 'queue/');
