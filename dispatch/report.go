@@ -48,7 +48,7 @@ func (r *reporter) answered(a Assignment, answer Answer) {
 	switch answer.Outcome {
 	case NotFound:
 	case Busy, Misconfigured, Uncertain:
-		r.submissions.fail(r.now, "key", a.Key, "id", a.ID, "outcome", answer.Outcome, "code", answer.Code, "detail", answer.Detail)
+		r.submissions.fail(r.now, "key", a.Key, "id", a.ID, "code", answer.Code, "detail", answer.Detail)
 	default:
 		r.submissions.succeed(r.now)
 	}
