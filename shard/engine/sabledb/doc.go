@@ -28,7 +28,7 @@
 // changes.seq was written, since it was led there. A history has the node id of its primary for a name.
 //
 // A write that changes nothing uses a number and is never sent, so that a replica at rest may be below its primary. So
-// [Node.Pause] ends with a write that changes something, in the same request that closes the node. A replica that
+// the write probe changes something (it sets a key and deletes it), and [Node.Pause] ends with such a pair, in the same request that closes the node. A replica that
 // stays below all the same takes a full copy from the closed primary, or the switchover goes back.
 //
 // # Threads that end

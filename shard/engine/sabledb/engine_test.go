@@ -236,6 +236,22 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
+// Write probes leave no key behind, and no replica at rest seems to lag for them.
+func TestProbesDoNotLag(t *testing.T) {
+	all := startMembers(t, &stand.Cluster{}, 2)
+	p, r := all[0], all[1]
+	must(t, r.Follow(t.Context(), p.Addr))
+	await(t, r, "in step", inStep)
+	for range 20 {
+		must(t, p.TryWrite(t.Context()))
+	}
+	primary := probe(t, p)
+	await(t, r, "at the primary's place", func(s shard.State) bool { return s.Txn == primary.Txn })
+	if primary.Keys != 0 {
+		t.Errorf("%d keys are left", primary.Keys)
+	}
+}
+
 // A replica whose thread has ended shows as stalled, and is led to its primary again.
 func TestEndedThread(t *testing.T) {
 	if stand.Real() != "" {

@@ -20,16 +20,17 @@ var errInfo = errors.New("shard/sabledb: INFO is not understood")
 // probeKeys is how many keys are tried to find one in the node's slots.
 const probeKeys = 256
 
-// TryWrite implements [shard.Engine].
+// TryWrite implements [shard.Engine]. It sets a key and deletes it: what changes nothing would use a number that is never
+// sent, and every replica at rest would seem to lag.
 func (n *Node) TryWrite(ctx context.Context) error {
 	n.mu.Lock()
 	suffix := n.suffix
 	n.mu.Unlock()
-	replies, err := n.write.Do(ctx, del(suffix))
+	replies, err := n.write.Do(ctx, []string{"SET", probeKey(suffix), "1"}, del(suffix))
 	if err != nil {
 		return err
 	}
-	answer := replies[0].Err()
+	answer := cmp.Or(replies[0].Err(), replies[1].Err())
 	if answer != nil && code(answer) == "MOVED" {
 		var commands [][]string
 		for i := range probeKeys {
@@ -55,13 +56,13 @@ func (n *Node) TryWrite(ctx context.Context) error {
 	case code(answer) == "MOVED":
 		return fmt.Errorf("%w: node %s: none of %d keys is in its slots: %w", shard.ErrNodeUnhealthy, n.address, probeKeys, answer)
 	}
-	return fmt.Errorf("node %s: DEL: %w", n.address, answer)
+	return fmt.Errorf("node %s: the write probe: %w", n.address, answer)
 }
 
-// del deletes a key that no one has.
+// del deletes the key of the write probe.
 func del(suffix int) []string { return []string{"DEL", probeKey(suffix)} }
 
-func probeKey(suffix int) string { return "understudy:no-such-key:" + strconv.Itoa(suffix) }
+func probeKey(suffix int) string { return "understudy:write-probe:" + strconv.Itoa(suffix) }
 
 func code(err error) string {
 	answer, _ := errors.AsType[wire.ServerError](err)
