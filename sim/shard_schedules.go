@@ -108,7 +108,8 @@ func (w *shardWorld) emptyStore() {
 		pause(t / 10)
 	}
 	pause(d.between(t, 2*t))
-	if q := w.primary(); q == nil || q == p || !q.node.Accepts() {
+	q := w.primary()
+	if q == nil || q == p || !q.node.Accepts() {
 		return
 	}
 	w.judge.trace("the store comes back empty")
@@ -117,7 +118,13 @@ func (w *shardWorld) emptyStore() {
 		h.setLine(lineRefused) // its connections end
 		h.setLine(lineWell)
 	}
-	w.judge.forget(p) // it may have diverged, which an operator has to decide about
+	// Whoever does not follow may have diverged from what the shard is made again with, and the history that would tell is
+	// gone with the store: an operator has to decide about it.
+	for _, h := range w.hosts {
+		if s := h.node.State(); h != q && (s.Link == nil || !s.Link.Up) {
+			w.judge.forget(h)
+		}
+	}
 	p.goOn()
 	p.start()
 	pause(8 * t)
