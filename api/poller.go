@@ -156,7 +156,7 @@ func (b *poller) notReady() error {
 // writeFailure is why the store has not accepted a write of this process's sessions lately, nil if it has.
 func (s *Server) writeFailure() error {
 	for _, k := range s.cfg.Keepers {
-		if failure, since := k.Failing(); failure != nil && since >= readyFor {
+		if since, failure := k.Failing(); failure != nil && since >= readyFor {
 			return fmt.Errorf("%w a write for %v: %v", errNotWritten, since.Round(time.Second), failure)
 		}
 	}

@@ -112,14 +112,14 @@ func (k *Keeper) Stats() KeeperStats {
 	return k.stats
 }
 
-// Failing is why the store did not accept the last request, nil if it did, and for how long it has accepted none.
-func (k *Keeper) Failing() (failure error, since time.Duration) {
+// Failing is for how long the store has accepted no request, and why not the last one; 0 and nil if it did.
+func (k *Keeper) Failing() (since time.Duration, failure error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.failure == nil {
-		return nil, 0
+		return 0, nil
 	}
-	return k.failure, k.cfg.Clock.Now() - k.acceptedAt
+	return k.cfg.Clock.Now() - k.acceptedAt, k.failure
 }
 
 // record keeps whether the store accepted a request, and counts.

@@ -1,6 +1,7 @@
 package sabledb
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -353,9 +354,7 @@ func (s *session) ltrim(args []string) {
 
 func (s *session) hset(args []string) {
 	h := map[string]string{}
-	for field, v := range s.look(args[1]).hash {
-		h[field] = v
-	}
+	maps.Copy(h, s.look(args[1]).hash)
 	for i := 2; i+1 < len(args); i += 2 {
 		h[args[i]] = args[i+1]
 	}
