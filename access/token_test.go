@@ -75,7 +75,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// full are as many tokens as there may be, of which so many are over.
+// full are as many tokens as there may be, of which so many have ended.
 func full(t *testing.T, over int) []access.Token {
 	t.Helper()
 	var all []access.Token

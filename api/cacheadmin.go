@@ -140,7 +140,7 @@ func viewPeer(p cache.PeerView) apitype.CachePeer {
 	return out
 }
 
-// readyz tells whether this peer may fetch: it is a member, and a majority is there.
+// readyz reports whether this peer may fetch: it is a member, and a majority is there.
 func (c *cachePart) readyz(r *http.Request) (out apitype.Ready, err error) {
 	view, err := c.peer.Cluster(r.Context())
 	switch {

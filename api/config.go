@@ -157,7 +157,7 @@ func checkToken(token string) error {
 	return nil
 }
 
-// isLoopback tells whether a host, without its port, is this one for sure.
+// isLoopback reports whether a host, without its port, is this one for sure.
 func isLoopback(host string) bool {
 	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
 		return true

@@ -21,7 +21,7 @@
 //     longer than it asks for where none is. Age and freshness are as the peer has them.
 //   - What is said of shards comes from a directory that one reader of the store keeps for
 //     all; the header Age tells how old it is. While the store does not answer, what was known
-//     is given, as a shard's primary goes on meanwhile. What has become of a request is read
+//     is given, as a shard's primary continues meanwhile. What has become of a request is read
 //     from the store.
 //   - An error says in a stable code what happened (see [apitype.Problem]). An outcome
 //     that is not known is said to be unknown.
@@ -51,7 +51,7 @@
 //
 // While the store does not answer, requests that need it are answered 503 at the
 // latest after [Config].Timeout, /readyz turns to 503, and the page says so;
-// /v1/roles/{role}/self goes on answering from this process's own trust. The cache
+// /v1/roles/{role}/self continues answering from this process's own trust. The cache
 // needs no store: while its peer reaches no majority, what it has is given, and what
 // would have to be fetched is answered 503.
 package api

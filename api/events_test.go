@@ -57,7 +57,7 @@ func newWire(t *testing.T, change func(*net.Listener)) *wire {
 	return serve(t, Config{}, NewHTTPServer(nil, nil), l, &wire{url: url, client: http.DefaultClient})
 }
 
-// serve begins to serve a store of its own, and waits until it has been read.
+// serve starts to serve a store of its own, and waits until it has been read.
 func serve(t *testing.T, cfg Config, srv *http.Server, l net.Listener, g *wire) *wire {
 	t.Helper()
 	g.t, g.store = t, &flaky{Store: memory.New(nil)}
@@ -318,7 +318,7 @@ func TestStateStream(t *testing.T) {
 	see("that it is back", func() bool { return s.Store.Up && s.Roles != nil })
 }
 
-// TestSlowReaderIsLeftOut: somebody who does not read is left out, and those who
+// TestSlowReaderIsLeftOut: someone who does not read is left out, and those who
 // read do not notice.
 func TestSlowReaderIsLeftOut(t *testing.T) {
 	g := newWire(t, func(l *net.Listener) { *l = smallBuffers{*l} })

@@ -12,7 +12,7 @@ var openapiJSON []byte
 
 func healthz(*http.Request) (apitype.Ready, error) { return apitype.Ready{Status: "up"}, nil }
 
-// readyz tells whether the store answered reads and accepted writes in the last seconds, else why not. It does not ask
+// readyz reports whether the store answered reads and accepted writes in the last seconds, else why not. It does not ask
 // the store, so that probes cost it nothing.
 func (s *Server) readyz(*http.Request) (apitype.Ready, error) {
 	if err := s.poller.notReady(); err != nil {

@@ -153,7 +153,7 @@ func TestSteppedStoreClock(t *testing.T) {
 				}
 				renewed := g.clock.Now()
 				g.clock.step(step)
-				// The session of the one who asks is renewed, or begun anew if the
+				// The session of the one who asks is renewed, or started again if the
 				// step ended it; the belief belongs to the server.
 				for g.clock.Now()-renewed <= 2*timeout {
 					if a := g.do("POST", "/v1/sessions/"+two+"/renew", ""); a.Status == 410 {

@@ -51,7 +51,7 @@ func TestBuckets(t *testing.T) {
 	if err.retry.Round(time.Millisecond) != 100*time.Millisecond {
 		t.Errorf("to be tried again in %v, want 100ms", err.retry)
 	}
-	for _, may := range []bool{true, false} { // a proxy on this host brings everybody's guesses
+	for _, may := range []bool{true, false} { // a proxy on this host brings everyone's guesses
 		try("127.0.0.1:1", caller{}, wrongToken, may)
 	}
 

@@ -160,7 +160,7 @@ func (p *monitorPart) state(ctx context.Context) *apitype.MonitorState {
 	return out
 }
 
-// isUsed tells whether the monitor is in use, so that it has a section.
+// isUsed reports whether the monitor is in use, so that it has a section.
 func (p *monitorPart) isUsed(s *apitype.MonitorState) bool {
 	return s != nil && (s.Totals.Checks+len(s.Members) > 0 || p.own.Inlet != nil)
 }

@@ -281,7 +281,7 @@ func TestSourcesPageByPage(t *testing.T) {
 	}
 }
 
-// TestSearchIsBounded: a request that finds nothing ends, and says where to go on.
+// TestSearchIsBounded: a request that finds nothing ends, and says where to continue.
 func TestSearchIsBounded(t *testing.T) {
 	g := newMonitorRig(t, every("a"))
 	for from := 0; from < maxSearched+500; from += monitor.MaxSources {

@@ -16,7 +16,7 @@ import (
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
-// overview looks anew.
+// overview looks again.
 func (g *rig) overview() (out apitype.Overview) {
 	g.t.Helper()
 	g.s.overview.snapshot.invalidate()

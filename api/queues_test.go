@@ -65,7 +65,7 @@ func (g *queueRig) add(key, id, text string) {
 	g.do("POST", "/v1/queues/orders/messages?"+q.Encode(), text).want(201, "")
 }
 
-// settle takes a key, begins its head and records what became of it.
+// settle takes a key, starts its head and records what became of it.
 func (g *queueRig) settle(key string, r dispatch.Result) {
 	g.t.Helper()
 	session := g.session("worker")
@@ -366,7 +366,7 @@ func TestStoreOfQueuesAway(t *testing.T) {
 	broken := &brokenDesk{Admin: g.queues.Store.QueueAdmin(), err: fmt.Errorf("looking: %w", lease.ErrUnavailable)}
 	g.s.queues = newQueueReader(t.Context(), broken)
 	g.do("GET", "/v1/queues", "").want(503, "store_unavailable")
-	// A store that is down is not asked by everybody.
+	// A store that is down is not asked by everyone.
 	before := broken.looked
 	for range 20 {
 		g.do("GET", "/v1/queues", "")
@@ -406,7 +406,7 @@ func TestRate(t *testing.T) {
 		if r := look(); *r != 0 {
 			t.Errorf("nothing for %v, and the rate is %v", rateOver, *r)
 		}
-		desk.done = 7 // a queue that was made anew
+		desk.done = 7 // a queue that was made again
 		time.Sleep(time.Second)
 		if r := look(); r != nil {
 			t.Errorf("the rate of a queue that was made anew: %v", *r)
@@ -529,7 +529,7 @@ func TestQueueMetrics(t *testing.T) {
 func TestStateShowsQueues(t *testing.T) {
 	g := newQueueRig(t)
 	parts := func() apitype.State { return g.s.poller.state(t.Context(), nil) }
-	parts() // the first look tells whether there are any
+	parts() // the first look reports whether there are any
 	if got := parts(); !strings.Contains(strings.Join(got.Parts, " "), "queues") || got.Queues.Total != 1 {
 		t.Errorf("parts %v, queues %+v", got.Parts, got.Queues)
 	}

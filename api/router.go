@@ -76,7 +76,7 @@ type router struct {
 	mux     *http.ServeMux
 	traffic *traffic
 	bodies  bodyMemory
-	// direct answers what it takes without the multiplexer; it tells whether it did.
+	// direct answers what it takes without the multiplexer; it reports whether it did.
 	direct func(w http.ResponseWriter, r *http.Request) bool
 }
 

@@ -48,7 +48,7 @@ type series struct {
 
 func newSeries() *series { return &series{lines: map[string]*ring{}, accepted: -1} }
 
-// startSlotIfDue tells whether a new slot has begun, and begins it.
+// startSlotIfDue reports whether a new slot has started, and starts it.
 func (s *series) startSlotIfDue(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *series) recordTakeovers(events []history.Event) {
 	}
 }
 
-// timeWithoutHolder is the time without a holder before a takeover. The plan of a shard goes on until the
+// timeWithoutHolder is the time without a holder before a takeover. The plan of a shard continues until the
 // others follow, and tells in its reason how long that took.
 func timeWithoutHolder(e history.Event) time.Duration {
 	_, last, _ := strings.Cut(e.Reason, ", "+string(shard.Following)+" ")

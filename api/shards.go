@@ -219,7 +219,7 @@ const (
 	minor           // a node is not as it should be, or the shard is paused
 	moving          // a plan is under way
 	major           // it has a primary without a live agent
-	severe          // it has none, or nothing is done about one that is over
+	severe          // it has none, or nothing is done about one that has ended
 )
 
 func severityOf(s apitype.Shard) severity {

@@ -262,7 +262,7 @@ func TestShardIsPaused(t *testing.T) {
 	if p := g.show().Paused; p == nil || p.By != "alice (192.0.2.1)" || p.Reason != "new switch" {
 		t.Errorf("paused: %+v", p)
 	}
-	// One that is over and paused is blocked, and says so.
+	// One that has ended and paused is blocked, and says so.
 	g.report("orders", 1, func(r *shard.Record) { r.Condition, r.Trouble = shard.Down, "killed" })
 	l, _ := g.store.Get(t.Context(), shard.LeaseID("orders"))
 	if err := g.store.Release(t.Context(), lease.ReleaseRequest{Lease: shard.LeaseID("orders"), Session: l.Session, Term: l.Term}); err != nil {
@@ -343,7 +343,7 @@ func TestShardRequests(t *testing.T) {
 			time.Sleep(300 * time.Millisecond)
 			g.decide(func(r *shard.Row) { r.Request = nil })
 		}()
-		g.do("POST", path+"?wait=10s", "").want(409, "not_done") // somebody took it back
+		g.do("POST", path+"?wait=10s", "").want(409, "not_done") // someone took it back
 		ctx, leave := context.WithTimeout(t.Context(), time.Second)
 		defer leave()
 		send(t, g.s, request(ctx, "POST", path+"?wait=10s", "")).want(202, "") // whoever asked has gone; it waits nevertheless

@@ -312,7 +312,7 @@ func TestTokensNeverRead(t *testing.T) {
 	g.do("no-secret-of-any-token", "GET", "/v1/roles", "").want(401, "unauthorized")
 }
 
-// TestStreamEndsWithItsToken: what goes on for long does not outlive the right to it.
+// TestStreamEndsWithItsToken: what continues for long does not outlive the right to it.
 func TestStreamEndsWithItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTokenRig(t, Config{Token: configToken1, Clock: bubbleClock{time.Now()}})
@@ -343,7 +343,7 @@ func TestStreamEndsWithItsToken(t *testing.T) {
 	})
 }
 
-// TestOpenServer: on loopback, without a token of its own, everybody may do what was possible before there were
+// TestOpenServer: on loopback, without a token of its own, everyone may do what was possible before there were
 // tokens, and nobody may make any.
 func TestOpenServer(t *testing.T) {
 	g := newTokenRig(t, Config{})
@@ -392,7 +392,7 @@ func TestPingsOfOtherSites(t *testing.T) {
 	send(t, g.s, r).want(200, "")
 }
 
-// TestSetTokenEndsStreams: what the old one began does not go on.
+// TestSetTokenEndsStreams: what the old one began does not continue.
 func TestSetTokenEndsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTokenRig(t, Config{Token: configToken1})

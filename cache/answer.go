@@ -10,7 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/cache/wire"
 )
 
-// waiter is somebody who waits for the loop's answer: a request of a client, or a
+// waiter is someone who waits for the loop's answer: a request of a client, or a
 // caller in this process.
 type waiter struct {
 	token protocol.Token // given by the loop; 0: not yet

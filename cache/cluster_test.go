@@ -56,7 +56,7 @@ func TestRestartWithStorage(t *testing.T) {
 	c.get(1, "key 7", "value of key 7")
 }
 
-// Terms go on above all that may have been used, though the wall clock was set back.
+// Terms continue above all that may have been used, though the wall clock was set back.
 func TestTermsNeverFall(t *testing.T) {
 	disk := newMemory()
 	c := newCluster(t, 1, echo, func(_ int, cfg *Config) { cfg.Storage = disk }).settled()
@@ -201,7 +201,7 @@ func TestMalformedMessages(t *testing.T) {
 		{"*", from, "Q"}, {"*", from, "Q", "key"}, {"*", from, "Q", "", "\x00"}, {"*", from, "Q", "key", huge},
 		{"*", from, "A", "key", "\x00", "\x00"}, {"*", from, "=", "key", "\x01", "\x00"}, {"*", from, "=", "key", huge, huge, "v"},
 		{"*anything", from, "Q", "key", "\x00"}, {self + "9", from, "Q", "key", "\x00"}, // for others
-		{"*", members[2].URL, "Q", "key", "\x00"}, // in somebody else's name
+		{"*", members[2].URL, "Q", "key", "\x00"}, // in someone else's name
 		{"*", self, "Q", "key", "\x00"}, {"*", "nobody", "Q", "key", "\x00"},
 		{"*", from, "h"}, {"*", from, "k", "key"}, {"*", from, "m", "\x00"},
 	}
@@ -240,7 +240,7 @@ func TestLinkStates(t *testing.T) {
 	eventually(t, "up", func() bool { return link() == "up understudy" })
 	c.peers[1].stop()
 	eventually(t, "dead", func() bool { return link() == "dead understudy" })
-	silent := newStand(t, c.members[1].URL) // somebody listens, and says nothing
+	silent := newStand(t, c.members[1].URL) // someone listens, and says nothing
 	eventually(t, "up again", func() bool { return link() == "up understudy" })
 	_ = silent.Close()
 	eventually(t, "dead again", func() bool { return link() == "dead understudy" })
@@ -371,7 +371,7 @@ func TestChangeMembers(t *testing.T) {
 	all := append(slices.Clone(c.peers), added)
 	for i, p := range c.peers {
 		change(p, four)
-		// With one list here and another there, everybody is answered.
+		// With one list here and another there, everyone is answered.
 		for _, p := range all[:3] {
 			if item, err := p.Get(c.ctx(), fmt.Sprint("during ", i), GetOptions{}); err != nil || string(item.Value) != fmt.Sprint("value of during ", i) {
 				t.Fatalf("%q, %v", item.Value, err)

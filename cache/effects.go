@@ -45,7 +45,7 @@ func (l *loop) executeEffect(e protocol.Effect) {
 	}
 }
 
-// holdBack sets until when a fetch that has not begun, because it is held, may last;
+// holdBack sets until when a fetch that has not started, because it is held, may last;
 // 0: it must not begin.
 func (l *loop) holdBack(key string, term int64, until time.Duration) {
 	for i := range l.held {
@@ -56,7 +56,7 @@ func (l *loop) holdBack(key string, term int64, until time.Duration) {
 	}
 }
 
-// durable goes on with what has waited for the disk. After a failure, and until it is
+// durable continues with what has waited for the disk. After a failure, and until it is
 // mended, nobody is told that something was stored; they ask again.
 func (l *loop) durable(ticket uint64, err error) {
 	l.unsure = err != nil
@@ -170,7 +170,7 @@ func (l *loop) answer(e protocol.Effect) {
 	}
 }
 
-// referWaiter sends somebody to another peer; a caller has only this one.
+// referWaiter sends someone to another peer; a caller has only this one.
 func (l *loop) referWaiter(who *waiter, err error) {
 	l.counters.referred.Add(1)
 	if who.client == nil {
@@ -180,7 +180,7 @@ func (l *loop) referWaiter(who *waiter, err error) {
 	l.replies.send(who, wire.Reply{Kind: wire.ReplySeeOther})
 }
 
-// refuseWaiter tells somebody why there is no value.
+// refuseWaiter tells someone why there is no value.
 func (l *loop) refuseWaiter(who *waiter, e protocol.Refuse) {
 	l.counters.refused.Add(1)
 	code, err := refusal(e)

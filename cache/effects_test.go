@@ -93,8 +93,8 @@ func TestEffectsWaitForTheDisk(t *testing.T) {
 	})
 }
 
-// After a failure, until it is mended, nobody is told that something is stored, and
-// everything else goes on.
+// After a failure, until it is fixed, nobody is told that something is stored, and
+// everything else continues.
 func TestEffectsAfterAFailedDisk(t *testing.T) {
 	for _, c := range []struct {
 		message protocol.Message
@@ -128,8 +128,8 @@ func removal(term int64) protocol.Effect {
 	return protocol.SaveRemovals{All: []protocol.Removal{{Scope: protocol.PrefixKey, Term: term}}}
 }
 
-// A fetch that is held for the disk is not begun when it has been ended meanwhile,
-// or its time is over.
+// A fetch that is held for the disk is not started when it has been ended meanwhile,
+// or its time has ended.
 func TestHeldFetchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHeldBench(t)

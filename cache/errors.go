@@ -58,7 +58,7 @@ func (f *Failure) Is(target error) bool {
 const maxText = 256
 
 // failureText is what peers are told of an origin's error. A missing key stays
-// recognisable: its text begins with that of [ErrNotFound].
+// recognisable: its text starts with that of [ErrNotFound].
 func failureText(err error) string {
 	text := err.Error()
 	if errors.Is(err, ErrNotFound) && !strings.HasPrefix(text, ErrNotFound.Error()) {

@@ -240,7 +240,7 @@ func (f *fetches) callOrigin(c *call) (value Value, err error) {
 	return value, err
 }
 
-// stop ends every call, starts none any more, and tells whether all have returned
+// stop ends every call, starts none any more, and reports whether all have returned
 // within a time.
 func (f *fetches) stop(within time.Duration) bool {
 	f.mu.Lock()

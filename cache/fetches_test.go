@@ -138,7 +138,7 @@ func TestFetchOutcomes(t *testing.T) {
 
 // A call ends at the time that the last Trust set, by its own timer: nobody else
 // does anything here. The machine is told, for it may have heard of a promise just
-// before, and think that the call goes on.
+// before, and think that the call continues.
 func TestFetchEndsWithItsAuthority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFetchBench(64)
@@ -230,7 +230,7 @@ func TestFetchesAreBounded(t *testing.T) {
 	})
 }
 
-// A new call of a key waits for the old one, which does not heed its context.
+// A new call of a key waits for the old one, which does not obey its context.
 func TestFetchNeverTwiceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFetchBench(64)

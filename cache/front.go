@@ -186,7 +186,7 @@ func (p *Peer) wait(e event) bool {
 	return false
 }
 
-// noteStaleHit tells the loop that an old copy of a key was given, so that a fetch begins. It
+// noteStaleHit tells the loop that an old copy of a key was given, so that a fetch starts. It
 // is not told again for a while.
 func (p *Peer) noteStaleHit(key []byte) {
 	now := p.cfg.Clock.Now()

@@ -171,7 +171,7 @@ func echo(_ context.Context, f Fetch) (Value, error) {
 	return Value{Data: fmt.Appendf(nil, "value of %s", f.Key)}, nil
 }
 
-// ask is Get by somebody who is patient: where the machine is too busy to hold an
+// ask is Get by someone who is patient: where the machine is too busy to hold an
 // election in its time, peers think that they are cut off.
 func ask(ctx context.Context, p *Peer, key string) (Item, error) {
 	for {

@@ -21,7 +21,7 @@ const (
 	reconnectMax = time.Second
 )
 
-// links are the connections among peers: everybody listens to everybody. What this
+// links are the connections among peers: everyone listens to everyone. What this
 // peer says goes out by its own listener, to whoever has subscribed to it.
 type links struct {
 	self   string
@@ -64,7 +64,7 @@ func newLinks(cfg Config, stats *counters, writes *zmtp.Budget, report func(even
 	}
 }
 
-// listen begins to say things; nobody has to be there.
+// listen starts to say things; nobody has to be there.
 func (l *links) listen(addr string) error {
 	cfg := l.cfg
 	cfg.Kind = zmtp.PUB
@@ -81,7 +81,7 @@ func (l *links) listen(addr string) error {
 	return nil
 }
 
-// subscribed is a peer that begins to hear this one. If it was not connected, it is
+// subscribed is a peer that starts to hear this one. If it was not connected, it is
 // now: no need to wait for the next attempt. If it was, it should be greeted.
 func (l *links) subscribed(c *zmtp.Conn, prefix []byte, on bool) {
 	url := string(prefix)

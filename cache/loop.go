@@ -228,7 +228,7 @@ func (l *loop) cancel(who *waiter) {
 	}
 }
 
-// clientGone forgets the requests of a client whose connection is over.
+// clientGone forgets the requests of a client whose connection has ended.
 func (l *loop) clientGone(c *client) {
 	for token := range c.tokens {
 		l.takeWaiter(token)

@@ -83,8 +83,8 @@ func (p *Peer) Run(ctx context.Context) error {
 	p.cfg.Log.Info("serving", "url", p.links.pub.Addr(), "api", p.front.router.Addr())
 
 	<-ctx.Done()
-	// The peer goes on announcing its fetches until the last one has returned, so that
-	// nobody begins before.
+	// The peer continues announcing its fetches until the last one has returned, so that
+	// nobody starts before.
 	var failed error
 	if !p.fetches.stop(sourceGrace) {
 		failed = ErrOriginRuns

@@ -135,7 +135,7 @@ func (s *saver) run(ctx context.Context) {
 	s.log.Warn("stopped before all copies were saved: they are fetched again, or come from the other peers")
 }
 
-// saveAll writes everything that is wanted now, and tells whether there may be more.
+// saveAll writes everything that is wanted now, and reports whether there may be more.
 func (s *saver) saveAll(ctx context.Context) bool {
 	err := s.saveUrgent(ctx)
 	keys, gone := s.takeDirty()
@@ -189,7 +189,7 @@ func (s *saver) forget(ctx context.Context, gone []protocol.Removal) error {
 	return err
 }
 
-// saveUrgent stores what must be durable before somebody goes on, and reports it.
+// saveUrgent stores what must be durable before someone continues, and reports it.
 func (s *saver) saveUrgent(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -24,7 +24,7 @@ func newLedger(stored []protocol.Removal) storedRemovals {
 	return l
 }
 
-// set takes over what is known now, and tells whether any of it is new.
+// set takes over what is known now, and reports whether any of it is new.
 func (l *storedRemovals) set(known []protocol.Removal) bool {
 	for r := range l.stored {
 		l.stored[r] = false

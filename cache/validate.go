@@ -47,7 +47,7 @@ func (c Config) ownMember() protocol.Member {
 	return protocol.Member{}
 }
 
-// Validate tells what is wrong with the configuration, and what to do about it;
+// Validate reports what is wrong with the configuration, and what to do about it;
 // the error wraps [ErrConfig].
 func (c Config) Validate() error {
 	c = c.withDefaults()

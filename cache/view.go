@@ -20,7 +20,7 @@ type From string
 // Ways to serve a request.
 const (
 	Hit   From = "hit"   // a fresh copy was here
-	Stale From = "stale" // an old copy was here; a fetch has begun, if one can
+	Stale From = "stale" // an old copy was here; a fetch has started, if one can
 	Miss  From = "miss"  // it was waited for
 )
 

@@ -233,7 +233,7 @@ func TestHoldTakesOver(t *testing.T) {
 		h.mu.Unlock()
 		time.Sleep(2 * claim.Windows{First: 5 * time.Second}.Timing().Interval) // it has asked to be renewed
 		synctest.Wait()
-		if got := h.counts("a"); got[0] > 10 { // its old session is over, and it knows
+		if got := h.counts("a"); got[0] > 10 { // its old session has ended, and it knows
 			t.Errorf("a holds %d keys", got[0])
 		}
 		time.Sleep(5 * time.Second)

@@ -44,7 +44,7 @@ type Config struct {
 	Concurrency int
 	// MaxKeys is how many keys this instance holds at most. Default 10,000.
 	MaxKeys int
-	// StopGrace is how long steps may go on when Run is stopped; keys without a
+	// StopGrace is how long steps may continue when Run is stopped; keys without a
 	// step are released at once. Default 5 s.
 	StopGrace time.Duration
 	// Logger; nil is silent.

@@ -76,7 +76,7 @@ type MessageQuery struct {
 	Key      string   // of this key only, when not ""
 	State    State    // in this state only, when not ""
 	IDs      []string // these only, at most MaxPage; the order of the answer is free
-	AfterKey string   // with AfterSeq: go on after that message
+	AfterKey string   // with AfterSeq: continue after that message
 	AfterSeq int64
 	Limit    int // 1 to MaxPage; 0 is MaxPage
 }

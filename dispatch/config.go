@@ -47,7 +47,7 @@ type Config struct {
 	// KeepFor is how long finished messages are kept. Default 7 days; negative: for
 	// ever.
 	KeepFor time.Duration
-	// StopGrace is how long submissions in flight may go on when the dispatcher is
+	// StopGrace is how long submissions in flight may continue when the dispatcher is
 	// stopped; everything else is released at once. Default 5 s.
 	StopGrace time.Duration
 	// OnRecorded, if not nil, is told each result that the store has recorded. It must return at once; it is called

@@ -337,7 +337,7 @@ func TestStopHandsOver(t *testing.T) {
 	})
 }
 
-// An instance that is cut off goes on with what it has begun; the others have its
+// An instance that is cut off continues with what it has started; the others have its
 // keys after the first window, those in a submission after the second.
 func TestTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

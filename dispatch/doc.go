@@ -60,7 +60,7 @@
 // ([Queue].Exchange) → [Target].Submit → [Rule].Classify → record the result and
 // start the next message of the key, in one more Exchange. A result with
 // [RetryLater] releases the key instead: after the pause any instance may claim it
-// and go on.
+// and continue.
 //
 // # Where to add an option
 //
@@ -107,7 +107,7 @@
 // # How it fails
 //
 // A store that cannot be reached is retried with a back-off of 20 ms to 2 s;
-// submissions in flight go on, no new ones start. An exchange without an answer is
+// submissions in flight continue, no new ones start. An exchange without an answer is
 // repeated: results that were recorded already are ignored, and steps that it may
 // have started are started again, because nothing was sent for them. A target
 // never fails: what went wrong is an [Outcome]. A panic of a target is Uncertain.

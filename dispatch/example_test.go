@@ -76,7 +76,7 @@ func ExampleDispatcher() {
 	for range 3 {
 		fmt.Println(<-target.delivered)
 	}
-	cancel() // releases its keys: another instance goes on at once
+	cancel() // releases its keys: another instance continues at once
 	fmt.Println(<-stopped)
 	stop()
 	fmt.Println(<-kept)

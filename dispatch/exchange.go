@@ -24,7 +24,7 @@ func (m *machine) hasStarts(now time.Duration) bool {
 }
 
 // nextExchange collects the results of one session and the keys to start. A key whose
-// message has a result in it goes on with its next message while its streak lasts:
+// message has a result in it continues with its next message while its streak lasts:
 // the store then writes the key's row once instead of twice.
 func (m *machine) nextExchange(now time.Duration) *exchangeRequest {
 	x := &exchangeRequest{sent: now, body: Exchange{Queue: m.cfg.Name, Session: m.session, Window: m.window}}

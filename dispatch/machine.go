@@ -14,7 +14,7 @@ import (
 //
 // Its runner calls a handle… method for each event, and then carries out the
 // effects that step returns. One request to the store is in flight at a time;
-// submissions go on beside it.
+// submissions continue beside it.
 type machine struct {
 	cfg    Config
 	rule   Rule
@@ -41,7 +41,7 @@ type machine struct {
 	refusals      refusals
 	joinAt        time.Duration
 	claimAt       time.Duration
-	claimPause    time.Duration // pause between claims while work goes on
+	claimPause    time.Duration // pause between claims while work continues
 	woken         bool
 	foundNothing  bool // the last claim found nothing
 	asleep        bool // the store was told to wake this instance
@@ -134,7 +134,7 @@ type releaseRequest struct {
 // Pauses of the machine.
 const (
 	joinEvery  = time.Second           // membership, fair shares, rotation
-	claimBusy  = 5 * time.Millisecond  // claims while there is room and work goes on,
+	claimBusy  = 5 * time.Millisecond  // claims while there is room and work continues,
 	claimSlow  = 15 * time.Millisecond // less often when it finds nothing
 	fastAnswer = 50 * time.Millisecond // a submission that is answered quickly
 )
@@ -188,7 +188,7 @@ func (m *machine) setSession(session string) {
 // wakeUp says that a key may have become ready.
 func (m *machine) wakeUp() { m.woken, m.asleep = true, false }
 
-// stop ends new work. What was sent goes on until its context ends.
+// stop ends new work. What was sent continues until its context ends.
 func (m *machine) stop() { m.stopping = true }
 
 // isDone reports that everything has been released.

@@ -55,7 +55,7 @@ type After string
 
 // What may follow a result. RetryLater is "again" in the store.
 const (
-	Next       After = "next"  // the message is done with: its key goes on with the next one
+	Next       After = "next"  // the message is done with: its key continues with the next one
 	RetryLater After = "again" // the same message again, after Wait; the key is released meanwhile
 	Hold       After = "hold"  // the target has it: the claim is kept, no step is in progress, nothing overtakes
 	Block      After = "block" // the key waits for an operator, and is released

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// reporter logs what goes wrong while a queue is delivered: a line when it begins, one a minute with counts while it
+// reporter logs what goes wrong while a queue is delivered: a line when it starts, one a minute with counts while it
 // lasts, and one when it has ended. The runner's goroutine calls it.
 type reporter struct {
 	now         time.Duration
@@ -16,7 +16,7 @@ type reporter struct {
 	deadLetters tally
 }
 
-// reportEvery is how often something is logged that goes on.
+// reportEvery is how often something is logged that continues.
 const reportEvery = time.Minute
 
 func newReporter(log *slog.Logger, target string) *reporter {

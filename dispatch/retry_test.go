@@ -148,7 +148,7 @@ func TestFirstRetries(t *testing.T) {
 	})
 }
 
-// TestRefusedForGood: what can never succeed is dead-lettered after a few minutes, and its key goes on; a receiver that was
+// TestRefusedForGood: what can never succeed is dead-lettered after a few minutes, and its key continues; a receiver that was
 // gone for a moment costs nothing.
 func TestRefusedForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -159,10 +159,10 @@ func (r Rule) retryLater(a Assignment, out *Result, s State, retryAfter time.Dur
 	}
 }
 
-// refusedMark begins the reason of a message that was refused and is tried again.
+// refusedMark starts the reason of a message that was refused and is tried again.
 const refusedMark = "refused: "
 
-// retryRefused tries a message again that the target refused. Somebody has to change something there first, so that
+// retryRefused tries a message again that the target refused. Someone has to change something there first, so that
 // the pauses grow longer than those after a failure.
 func (r Rule) retryRefused(out *Result, jitter float64) {
 	slow := r.Retry
@@ -198,7 +198,7 @@ func (r Rule) giveUp(out *Result) {
 	}
 }
 
-// deadLetter ends the attempts and lets the key go on, unless the queue's owner says that nothing may overtake, or the
+// deadLetter ends the attempts and lets the key continue, unless the queue's owner says that nothing may overtake, or the
 // message may have had an effect at a target where that decides.
 func (r Rule) deadLetter(out *Result) {
 	out.Wait = 0

@@ -16,7 +16,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// TestScripts replays testdata/*.txt through the machine. A line that begins with
+// TestScripts replays testdata/*.txt through the machine. A line that starts with
 // "> " tells it what happened; what it then wants done follows, one effect on a
 // line. "-- name | settings" begins a new machine.
 func TestScripts(t *testing.T) {

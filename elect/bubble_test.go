@@ -46,7 +46,7 @@ func startNode(t *testing.T, store leasetest.Target, name string, timing lease.T
 		}
 	}()
 	n := &node{Keeper: k, clock: clock, link: link}
-	// Called by several: no lock may be held while the bubble's time must go on.
+	// Called by several: no lock may be held while the bubble's time must continue.
 	n.stop = func() {
 		cancel()
 		<-done
@@ -112,7 +112,7 @@ func (s *stage) who(role string) string {
 	return s.playing[role].Instance.Name
 }
 
-// terms is how often somebody took the role.
+// terms is how often someone took the role.
 func (s *stage) terms(role string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -223,7 +223,7 @@ func (s *lateAcquire) Acquire(ctx context.Context, c lease.Expectation) (lease.L
 
 func TestOverrun(t *testing.T) {
 	for name, c := range map[string]struct {
-		deaf time.Duration // after being told, the work goes on for so long
+		deaf time.Duration // after being told, the work continues for so long
 		want int32
 	}{"obeys": {time.Second - time.Millisecond, 0}, "ignores": {time.Minute, 1}} {
 		t.Run(name, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// Told by the store that its session is over, work still has its grace: until
+// Told by the store that its session has ended, work still has its grace: until
 // the end of trust nobody else can hold the role.
 func TestOverrunLeavesTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

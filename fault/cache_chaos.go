@@ -33,7 +33,7 @@ type CacheChaos struct {
 type CacheTrouble func(random *rand.Rand) (what string, undo func())
 
 // Run makes trouble while clients ask; then all is well, and every key must be
-// given by everybody within a time. It returns what it did, and the judge's verdict.
+// given by everyone within a time. It returns what it did, and the judge's verdict.
 func (c *CacheChaos) Run() (map[string]int, CacheVerdict) {
 	tb := c.Peers.tb
 	tb.Helper()
@@ -86,7 +86,7 @@ func (c *CacheChaos) upTo(d time.Duration) time.Duration {
 	return time.Duration(c.random.Int64N(int64(d) + 1))
 }
 
-// tend ends troubles whose time is over.
+// tend ends troubles whose time has ended.
 func (c *CacheChaos) tend(time.Duration) {
 	now := time.Now()
 	c.undo = slices.DeleteFunc(c.undo, func(l lasting) bool {
@@ -155,7 +155,7 @@ func (c *CacheChaos) kill(p *Peer) func() {
 	}
 }
 
-// start begins the next life of a peer, unless it runs.
+// start starts the next life of a peer, unless it runs.
 func (c *CacheChaos) start(p *Peer) {
 	if p.Exited() {
 		p.Start()

@@ -13,7 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/fault"
 )
 
-// proving tells whether long runs are wanted, and the seed of what is random.
+// proving reports whether long runs are wanted, and the seed of what is random.
 func proving() (prove bool, seed uint64) {
 	seed = rand.Uint64N(1 << 32)
 	if given, err := strconv.ParseUint(os.Getenv("UNDERSTUDY_SEED"), 10, 64); err == nil {

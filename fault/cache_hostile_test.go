@@ -264,7 +264,7 @@ func noiseOf(random *rand.Rand, longest int) []byte {
 	return b
 }
 
-// greeting is how a connection of ZMTP 3.1 begins, without protection.
+// greeting is how a connection of ZMTP 3.1 starts, without protection.
 func greeting() []byte {
 	g := make([]byte, 64)
 	g[0], g[8], g[9], g[10], g[11] = 0xff, 1, 0x7f, 3, 1
@@ -432,7 +432,7 @@ func flood(t *testing.T, programs fault.Programs) {
 	}
 }
 
-// fickle is somebody who subscribes and cancels as fast as it can, in the name of a
+// fickle is someone who subscribes and cancels as fast as it can, in the name of a
 // member, and of nobody.
 func fickle(t *testing.T, programs fault.Programs) {
 	c := peersOf(t, programs, nil)

@@ -38,7 +38,7 @@ type CacheLoad struct {
 	clients  []*client.Client
 }
 
-// Start begins to ask.
+// Start starts to ask.
 func (l *CacheLoad) Start() {
 	if l.Keys == 0 {
 		l.Keys = 8

@@ -78,7 +78,7 @@ func membersChange(t *testing.T, programs fault.Programs) {
 	p1, p2, p3 := c.Named("p1"), c.Named("p2"), c.Named("p3")
 
 	// One is added, and one of the others dies in between: with the old list here and
-	// the new one there, the three that are left go on.
+	// the new one there, the three that are left continue.
 	p4 := c.Add(4)
 	four := []*fault.Peer{p1, p2, p3, p4}
 	p4.List = four

@@ -17,7 +17,7 @@ import (
 
 // Network is a network of this host's own, with a namespace for each peer, whose
 // packets all pass through the namespace of this process, where they can be lost one
-// way. Everybody reaches 10.99.0.1, which is here.
+// way. Everyone reaches 10.99.0.1, which is here.
 type Network struct {
 	tb      testing.TB
 	holders []*exec.Cmd

@@ -82,7 +82,7 @@ func number(p *fault.Peer) (n int) {
 }
 
 // cutOff cuts the fetching peer off from the others. It must have ended its call of
-// the source before another begins one: the judge sees to that.
+// the source before another starts one: the judge sees to that.
 func cutOff(t *testing.T, n *fault.Network, c *fault.Peers) {
 	c.Start()
 	for _, key := range []string{"a", "b"} {
@@ -157,7 +157,7 @@ func oneWay(t *testing.T, n *fault.Network, c *fault.Peers, hears bool) {
 	healed(t, c, "a")
 }
 
-// forgetfulVoter has the only voter of a fetch start anew, without its promise, and
+// forgetfulVoter has the only voter of a fetch start again, without its promise, and
 // hear nothing of who fetches. It must vote for nobody else before that one has stopped.
 func forgetfulVoter(t *testing.T, n *fault.Network, c *fault.Peers) {
 	c.Start()

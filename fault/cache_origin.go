@@ -57,7 +57,7 @@ type originCall struct {
 // pause is when a peer was stopped last, and when it went on; 0 when it has not.
 type pause struct{ since, until time.Duration }
 
-// Gate is a place at which a peer of the cacheworker waits until it is told to go on.
+// Gate is a place at which a peer of the cacheworker waits until it is told to continue.
 type Gate struct {
 	Peer, Key, At string
 	GoOn          func()
@@ -141,7 +141,7 @@ func (o *Origin) serve(w http.ResponseWriter, r *http.Request) {
 	if plan.Size > len(value) {
 		value += strings.Repeat("x", plan.Size-len(value))
 	}
-	// Before it is sent: who has it may have the next one begun.
+	// Before it is sent: who has it may have the next one started.
 	o.end(c, value)
 	_, _ = w.Write([]byte(value))
 }
@@ -175,7 +175,7 @@ func (o *Origin) begin(c *originCall) (*originCall, Plan) {
 	return c, o.plan(c.Call)
 }
 
-// gone tells whether the other end has closed, which the kernel knows before a
+// gone reports whether the other end has closed, which the kernel knows before a
 // goroutine of this process does.
 func gone(conn net.Conn) bool {
 	tcp, ok := conn.(*net.TCPConn)
@@ -203,7 +203,7 @@ func (o *Origin) end(c *originCall, value string) {
 	c.Value = value
 }
 
-// Pausing tells that a peer was stopped, or goes on.
+// Pausing tells that a peer was stopped, or continues.
 func (o *Origin) Pausing(peer string, stopped bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -235,7 +235,7 @@ func (o *Origin) watch() {
 	}
 }
 
-// still sets the calls apart that a standstill of the machine met, or that have begun
+// still sets the calls apart that a standstill of the machine met, or that have started
 // at its end, before it was seen.
 func (o *Origin) still(from, until time.Duration) {
 	o.mu.Lock()

@@ -186,7 +186,7 @@ func (c *Peers) running() (n int) {
 	return n
 }
 
-// Start begins a life of the peer.
+// Start starts a life of the peer.
 func (p *Peer) Start(options ...string) {
 	c := p.peers
 	c.tb.Helper()
@@ -237,7 +237,7 @@ func (p *Peer) PID() int { return p.cmd.Process.Pid }
 // Life counts the starts.
 func (p *Peer) Life() int { return int(p.lives.Load()) }
 
-// Exited tells whether the peer does not run.
+// Exited reports whether the peer does not run.
 func (p *Peer) Exited() bool {
 	if p.done == nil {
 		return true

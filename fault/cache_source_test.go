@@ -46,7 +46,7 @@ func wellAgain(t *testing.T, c *fault.Peers, keys ...string) {
 	}
 }
 
-// A source that fails is told to everybody, and not asked again before its back-off
+// A source that fails is told to everyone, and not asked again before its back-off
 // has passed.
 func sourceFails(t *testing.T, programs fault.Programs) {
 	c := peersOf(t, programs, nil)

@@ -128,7 +128,7 @@ func got(t *testing.T, from <-chan fault.Answer) fault.Answer {
 func handover(t *testing.T, c *fault.Peers, key string, hurt func(*fault.Peer) time.Duration) (fault.Call, time.Duration) {
 	t.Helper()
 	o := c.Origin
-	// A connection that breaks when it has hardly begun is made again more slowly.
+	// A connection that breaks when it has hardly started is made again more slowly.
 	c.Pass(200 * time.Millisecond)
 	n := len(o.Calls())
 	o.Answer(func(fault.Call) fault.Plan { return fault.Plan{Hold: true} })
@@ -267,7 +267,7 @@ func silentFor(t *testing.T, c *fault.Peers, after time.Duration) {
 	}
 }
 
-// waked lets a peer go on, whose fetch is no longer the newest: its value must not
+// waked lets a peer continue, whose fetch is no longer the newest: its value must not
 // replace that of the second.
 func waked(t *testing.T, c *fault.Peers, p *fault.Peer, key string, second fault.Call) {
 	t.Helper()
@@ -369,7 +369,7 @@ func awake(o *fault.Origin) []fault.Call {
 }
 
 // doubleIsSeen has peers whose source is called twice: the judge must see it. The
-// other twin, whose source does not heed its context, is among the cut links.
+// other twin, whose source does not obey its context, is among the cut links.
 func doubleIsSeen(t *testing.T, programs fault.Programs) {
 	c := peersOf(t, programs, nil)
 	for _, p := range c.All() {

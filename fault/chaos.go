@@ -28,7 +28,7 @@ type trouble func(c *Chaos) (what string, undo func())
 
 // Run makes one or two troubles at a time, lets them last, undoes them, starts
 // what has ended, and from time to time waits until all is well: within the
-// bound somebody has to be primary then. It returns how often it did what.
+// bound someone has to be primary then. It returns how often it did what.
 func (c *Chaos) Run() map[string]int {
 	tb, timing := c.Cluster.tb, c.Cluster.Timing
 	tb.Helper()

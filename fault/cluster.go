@@ -48,7 +48,7 @@ type Cluster struct {
 	dir   string
 	links map[string]*Proxy
 	nodes []*Node
-	store store.Store // to look at it; nil until somebody does
+	store store.Store // to look at it; nil until someone does
 }
 
 // patience is what a busy machine is given beyond what a rule gives it.
@@ -302,7 +302,7 @@ func (c *Cluster) NothingLeft() {
 	}
 }
 
-// Released tells whether the history knows the end of a term, and not only the
+// Released reports whether the history knows the end of a term, and not only the
 // beginning of the next.
 func (c *Cluster) Released(term int64) bool {
 	c.tb.Helper()

@@ -13,7 +13,7 @@
 // that has left its session append an effect to one shared file
 // (package worker/ledger) every few
 // milliseconds for as long as they live. Nothing checks the term there: the file
-// shows what would have happened to a resource that believes everybody. After
+// shows what would have happened to a resource that believes everyone. After
 // the scenario, [Judge] reads it beside the store's history.
 //
 // A [Fleet] is instances of the queueworker (folder queueworker) that deliver one
@@ -66,7 +66,7 @@
 //     took effect.
 //   - ghost: what was rolled back, or refused, was not delivered.
 //   - commit: batches of one user and key have numbers in the order of the commits.
-//   - order: of a key, the next batch was begun when the one before was over, under
+//   - order: of a key, the next batch was started when the one before was over, under
 //     terms that do not fall.
 //   - effect: effects of a key are in the order of the numbers.
 //   - twice: no batch took effect twice where ids are recognised, or where nobody
@@ -113,7 +113,7 @@
 //   - copied: what all replicas had acknowledged is there in the end.
 //
 // Writes that a primary alone had are lost with it, and counted. So are those that a node
-// accepts in the round in which it goes on after a hang that nobody may end, or before its
+// accepts in the round in which it continues after a hang that nobody may end, or before its
 // armed fence closes when nobody else is left to close it.
 //
 // Requests of a worker that was paused past its second window are counted apart:

@@ -20,7 +20,7 @@ type scenario struct {
 	run  func(t *testing.T, c *fault.Cluster)
 	// server: the store's server itself is hurt; steps: its clock is.
 	server, steps bool
-	// outage is how long the scenario keeps everybody from holding the role.
+	// outage is how long the scenario keeps everyone from holding the role.
 	outage time.Duration
 }
 
@@ -86,7 +86,7 @@ func diesWithGuard(t *testing.T, programs fault.Programs) {
 }
 
 // unguarded is the twin that the judge must catch: with guard and watchers all
-// stopped, nobody stops the program when its time is over.
+// stopped, nobody stops the program when its time has ended.
 func unguarded(t *testing.T, programs fault.Programs) {
 	t.Parallel()
 	c := fault.NewCluster(t, fault.Config{Programs: programs, Database: fault.SQLite(t)})

@@ -23,7 +23,7 @@ var files = []scenario{
 	{name: "disk full", run: diskFull, outage: 15 * time.Second},
 }
 
-// A long write transaction of somebody else's is, for all others, a store that
+// A long write transaction of someone else's is, for all others, a store that
 // does not answer.
 func fileLocked(t *testing.T, c *fault.Cluster) {
 	c.Three()

@@ -106,7 +106,7 @@ func (b *Beater) sick(ctx context.Context, name string, random *rand.Rand) {
 	}
 }
 
-// stands tells whether a source's alarm stands at all sinks, or at any.
+// stands reports whether a source's alarm stands at all sinks, or at any.
 func (b *Beater) stands(name string, everywhere bool) bool {
 	for _, s := range b.Monitors.Sinks {
 		if s.Stands(name) != everywhere {

@@ -71,7 +71,7 @@ func (c *MonitorChaos) upTo(d time.Duration) time.Duration {
 	return time.Duration(c.random.Int64N(int64(d) + 1))
 }
 
-// tend starts instances that have ended, lets go on those that were stopped for long
+// tend starts instances that have ended, lets continue those that were stopped for long
 // enough, and ends troubles.
 func (c *MonitorChaos) tend() {
 	now := time.Now()

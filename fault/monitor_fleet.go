@@ -104,7 +104,7 @@ func (m *Monitors) Start() {
 	m.Settled()
 }
 
-// Start begins a life of the instance.
+// Start starts a life of the instance.
 func (one *Monitor) Start() {
 	m := one.monitors
 	m.tb.Helper()
@@ -152,7 +152,7 @@ func (one *Monitor) Signal(s syscall.Signal) {
 // Kill ends it at once.
 func (one *Monitor) Kill() { one.Signal(syscall.SIGKILL); <-one.done }
 
-// Exited tells whether it has ended.
+// Exited reports whether it has ended.
 func (one *Monitor) Exited() bool {
 	select {
 	case <-one.done:
@@ -172,7 +172,7 @@ func (one *Monitor) Pause(d time.Duration) bool {
 	return false
 }
 
-// Resume lets it go on.
+// Resume lets it continue.
 func (one *Monitor) Resume() {
 	one.paused = time.Time{}
 	one.Signal(syscall.SIGCONT)

@@ -139,7 +139,7 @@ func monitorReconfigured(t *testing.T, p fault.Programs, db fault.Database) {
 }
 
 // monitorBrokenConfig offers one configuration after the other that is none: the last
-// good one stays in force, and everybody is told why.
+// good one stays in force, and everyone is told why.
 func monitorBrokenConfig(t *testing.T, p fault.Programs, db fault.Database) {
 	m := fault.NewMonitors(t, fault.MonitorsConfig{Programs: p, Database: db, Sinks: sinksOf(t, 1),
 		Options: []string{"--config", "hb.yaml", "--poll", "1s"}}, instances(2)...)
@@ -174,7 +174,7 @@ func monitorBrokenConfig(t *testing.T, p fault.Programs, db fault.Database) {
 	monitorJudged(t, fault.JudgeMonitor(b.RollCall(t, 2*patience)))
 }
 
-// monitorSecrets gives an instance all the secrets that it can have, and everybody who
+// monitorSecrets gives an instance all the secrets that it can have, and everyone who
 // gets them wrong: none of them, and no message, is in what it says.
 func monitorSecrets(t *testing.T, p fault.Programs, db fault.Database) {
 	const secret, password, key, body = "hook-secret-0123456789abcdef", "router-password-0123456789", "ping-key-0123456789abcdef0123456789", "what-a-message-says"

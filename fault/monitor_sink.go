@@ -136,7 +136,7 @@ func (s *AlarmSink) Of(source string) (own []Told) {
 	return own
 }
 
-// Stands tells whether the last that it was told of a source is an ONSET.
+// Stands reports whether the last that it was told of a source is an ONSET.
 func (s *AlarmSink) Stands(source string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,9 +77,9 @@ func (n *Node) PID() int { return n.cmd.Process.Pid }
 func (n *Node) Signal(s syscall.Signal) { _ = n.cmd.Process.Signal(s) }
 
 // Pause stops the guard where it is, save in the middle of a write to a store
-// that is a file: there it would keep the file's lock, and with it everybody from
-// the store, until it goes on or dies. What that does to the role is shown with
-// a lock of somebody else's.
+// that is a file: there it would keep the file's lock, and with it everyone from
+// the store, until it continues or dies. What that does to the role is shown with
+// a lock of someone else's.
 func (n *Node) Pause(tb testing.TB) {
 	tb.Helper()
 	realserver.Eventually(tb, patience, n.Name+" is paused", func() error {
@@ -99,7 +99,7 @@ func (n *Node) tryPause() bool {
 	return false
 }
 
-// Exited tells whether the guard has ended.
+// Exited reports whether the guard has ended.
 func (n *Node) Exited() bool {
 	select {
 	case <-n.done:
@@ -174,7 +174,7 @@ func (n *Node) output() string {
 	return string(text)
 }
 
-// Is tells whether a holder's label is that of this node, in whichever run.
+// Is reports whether a holder's label is that of this node, in whichever run.
 func (n *Node) Is(holder string) bool {
 	name, _, _ := strings.Cut(holder, "/")
 	return name == n.Name

@@ -60,7 +60,7 @@ func guardPausedOnce(t *testing.T, c *fault.Cluster) {
 		if c.Last().Term > 0 {
 			return nil
 		}
-		if p.Exited() { // a busy machine may leave it no time to begin
+		if p.Exited() { // a busy machine may leave it no time to start
 			p = c.Start("a", fault.Once()...)
 		}
 		return errors.New("there was none")
@@ -103,8 +103,8 @@ func watcherKilled(t *testing.T, c *fault.Cluster, which int) {
 	}
 }
 
-// Either the others see to it that the program ends, or it goes on until they
-// must: the judge only wants one primary at a time, and somebody in the end.
+// Either the others see to it that the program ends, or it continues until they
+// must: the judge only wants one primary at a time, and someone in the end.
 func watcherPaused(t *testing.T, c *fault.Cluster, which int) {
 	p, _ := c.Three()
 	pid := watchers(t, p)[which]

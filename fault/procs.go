@@ -104,7 +104,7 @@ func stopped(pid int) bool {
 	return false
 }
 
-// writes tells whether a process holds a lock on a file that nobody may share.
+// writes reports whether a process holds a lock on a file that nobody may share.
 func writes(pid int) bool {
 	locks, _ := os.ReadFile("/proc/locks")
 	for line := range strings.Lines(string(locks)) {

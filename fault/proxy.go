@@ -20,7 +20,7 @@ type Way struct {
 	// Delay is added to each piece.
 	Delay time.Duration
 	// Loss is the share of pieces, below 1, that are lost, each time they come,
-	// and come anew after Again. Every tenth loss breaks the connection.
+	// and come again after Again. Every tenth loss breaks the connection.
 	Loss  float64
 	Again time.Duration
 }

@@ -78,7 +78,7 @@ func (c *QueueChaos) Run() (map[string]int, QueueVerdict) {
 		Target: c.Fleet.Target.Semantics, Second: c.Fleet.Windows.Second, Retried: c.retried})
 }
 
-// trouble lasts until its time is over and every gate was tried.
+// trouble lasts until its time has ended and every gate was tried.
 func (c *QueueChaos) trouble() {
 	tb := c.Fleet.tb
 	end, last := time.Now().Add(c.For), time.Now().Add(c.For+5*patience)
@@ -108,7 +108,7 @@ func (c *QueueChaos) upTo(d time.Duration) time.Duration {
 	return time.Duration(c.random.Int64N(int64(d) + 1))
 }
 
-// tend starts workers that have ended, lets go on those that were stopped for
+// tend starts workers that have ended, lets continue those that were stopped for
 // long enough, and ends troubles.
 func (c *QueueChaos) tend() {
 	now := time.Now()
@@ -260,7 +260,7 @@ func (c *QueueChaos) operate() int {
 		if c.Fleet.Target.Has(k.Head) {
 			action = dispatch.Skip
 		}
-		// A worker that was stopped may have the file's lock, and is let go on by whoever
+		// A worker that was stopped may have the file's lock, and is let continue by whoever
 		// waits here: not for long.
 		ctx, cancel := context.WithTimeout(context.Background(), 2*c.Fleet.Submit)
 		err := c.Fleet.desk.Act(ctx, queueName, k.Head, action, "a person")

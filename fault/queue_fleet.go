@@ -117,7 +117,7 @@ func (f *Fleet) Start(name, gate string, options ...string) *Worker {
 // Signal sends a signal to the worker.
 func (w *Worker) Signal(s syscall.Signal) { _ = w.cmd.Process.Signal(s) }
 
-// Exited tells whether the worker has ended.
+// Exited reports whether the worker has ended.
 func (w *Worker) Exited() bool {
 	select {
 	case <-w.done:
@@ -139,13 +139,13 @@ func (w *Worker) Pause(d time.Duration) bool {
 	return false
 }
 
-// Resume lets it go on.
+// Resume lets it continue.
 func (w *Worker) Resume() {
 	w.paused = time.Time{}
 	w.Signal(syscall.SIGCONT)
 }
 
-// stops tells whether the worker is stopped.
+// stops reports whether the worker is stopped.
 func (w *Worker) stops() bool {
 	fields := statFields(fmt.Sprintf("/proc/%d/stat", w.cmd.Process.Pid))
 	return len(fields) > 0 && fields[0] == "T"

@@ -186,7 +186,7 @@ func (j *queueJudge) story(r dispatch.Record) string {
 }
 
 // apart tells that a request came from a sender past its second window, whom
-// nobody can recall: its batch had been begun, or sent, under a newer term.
+// nobody can recall: its batch had been started, or sent, under a newer term.
 func (j *queueJudge) apart(r dispatch.Record, a Arrival, newest int64) bool {
 	var begun time.Time
 	for _, step := range r.Trail {
@@ -200,8 +200,8 @@ func (j *queueJudge) apart(r dispatch.Record, a Arrival, newest int64) bool {
 	return a.Term > 0 && a.Term < newest && !begun.IsZero() && a.At.After(begun.Add(j.Second))
 }
 
-// order: of each key, the next batch begins when the one before is over, under
-// terms that do not fall; each is over, or shown to a person, or behind one that
+// order: of each key, the next batch starts when the one before has ended, under
+// terms that do not fall; each has ended, or shown to a person, or behind one that
 // is; and what is over is so truly.
 func (j *queueJudge) order() {
 	keys := map[string][]dispatch.Record{}
@@ -235,7 +235,7 @@ func (j *queueJudge) order() {
 	}
 }
 
-// begun is when a batch was first begun; zero when it never was.
+// begun is when a batch was first started; zero when it never was.
 func begun(r dispatch.Record) time.Time {
 	for _, step := range r.Trail {
 		if step.State == dispatch.Submitting {

@@ -15,7 +15,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func at(second int) time.Time { return noon.Add(time.Duration(second) * time.Second) }
 
-// record is a batch that was begun and ended at the given seconds.
+// record is a batch that was started and ended at the given seconds.
 func record(id string, seq, term int64, begun, ended int) dispatch.Record {
 	r := dispatch.Record{Message: dispatch.Message{Queue: "q", Key: "k", ID: id}, Seq: seq, State: dispatch.Committed,
 		Term: term, Attempts: 1, Begun: at(begun), Ended: at(ended)}

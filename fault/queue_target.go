@@ -64,7 +64,7 @@ func NewQueueTarget(tb testing.TB, kind string, s dispatch.Semantics, seed uint6
 	}
 	over, end := context.WithCancel(context.Background())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// One that never answers does so until the test is over: that its sender left
+		// One that never answers does so until the test has ended: that its sender left
 		// is not seen before it has read the request.
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -114,7 +114,7 @@ func (t *QueueTarget) batch(key int, name string) dispatch.Message {
 	return b
 }
 
-// Misbehave begins, or ends, bad answers.
+// Misbehave starts, or ends, bad answers.
 func (t *QueueTarget) Misbehave(bad bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -256,7 +256,7 @@ func (t *QueueTarget) Arrivals() (out []Arrival) {
 	return out
 }
 
-// Has tells whether a batch took effect.
+// Has reports whether a batch took effect.
 func (t *QueueTarget) Has(id string) bool {
 	for _, a := range t.Arrivals() {
 		if a.ID == id && a.Effect {

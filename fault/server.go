@@ -20,7 +20,7 @@ type Server interface {
 	Stop()
 	Kill()
 	Start(testing.TB)
-	// Pause stops its processes where they are; Resume lets them go on.
+	// Pause stops its processes where they are; Resume lets them continue.
 	Pause()
 	Resume()
 	// Step sets its wall clock to so far from the host's.

@@ -40,7 +40,7 @@ func serverStopped(t *testing.T, c *fault.Cluster) {
 	c.Settled()
 }
 
-// A paused server applies what it was sent when it goes on, long after those who
+// A paused server applies what it was sent when it continues, long after those who
 // sent it gave it up.
 func serverPaused(t *testing.T, c *fault.Cluster) {
 	c.Three()

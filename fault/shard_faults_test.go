@@ -86,7 +86,7 @@ func hungWithQueues(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
 }
 
 // hungNotKilled measures what slips when nobody may kill it: the one round of its event loop in
-// which it goes on. It is not a promise, but bounded: nothing is accepted for longer than
+// which it continues. It is not a promise, but bounded: nothing is accepted for longer than
 // the armed fence takes.
 func hungNotKilled(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
 	p := s.Primary()

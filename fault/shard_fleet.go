@@ -182,7 +182,7 @@ func (n *ShardNode) nodeLine() []string {
 	return append(argv, n.shard.Server...)
 }
 
-// Exited tells whether the agent has ended.
+// Exited reports whether the agent has ended.
 func (n *ShardNode) Exited() bool {
 	if n.cmd == nil {
 		return true

@@ -37,7 +37,7 @@ type ShardLoad struct {
 	stopped  bool
 }
 
-// Start begins to write, until the test ends or Stop.
+// Start starts to write, until the test ends or Stop.
 func (l *ShardLoad) Start() {
 	if l.Every == 0 {
 		l.Every = 10 * time.Millisecond
@@ -76,7 +76,7 @@ func (l *ShardLoad) Stop(primary *ShardNode) ShardEvidence {
 	return e
 }
 
-// Stopped tells whether Stop was called.
+// Stopped reports whether Stop was called.
 func (l *ShardLoad) Stopped() bool { return l.stopped }
 
 // Hung notes that a node was stopped until now.
@@ -231,7 +231,7 @@ type nodeConn struct {
 	r *bufio.Reader
 }
 
-// nodeReply is an answer; err is one that begins with '-'.
+// nodeReply is an answer; err is one that starts with '-'.
 type nodeReply struct {
 	text   string
 	number int

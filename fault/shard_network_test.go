@@ -168,7 +168,7 @@ func strandedWithoutAgents(t *testing.T, n *fault.Network, s *fault.Shard, load 
 	s.Settled()
 }
 
-// primaryFromStore: it is not replaced, and goes on by promises.
+// primaryFromStore: it is not replaced, and continues by promises.
 func primaryFromStore(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad) {
 	p, before := s.Primary(), s.View()
 	n.Cut(p.At(), storeAt)

@@ -104,7 +104,7 @@ func healStore(n *fault.ShardNode) {
 	n.Link.Reset()
 }
 
-// unmoved fails the test if the row names another primary, or the same one anew.
+// unmoved fails the test if the row names another primary, or the same one again.
 func unmoved(t *testing.T, s *fault.Shard, before shard.View, why string) {
 	t.Helper()
 	if v := s.View(); v.Row.Primary != before.Row.Primary || v.Row.PrimaryEpoch != before.Row.PrimaryEpoch {
@@ -115,7 +115,7 @@ func unmoved(t *testing.T, s *fault.Shard, before shard.View, why string) {
 
 // weakFencing: a primary whose agent does not reach the store, and whom nobody can promise
 // anything, closes itself. The others find it closed, and replace it; it opens only as the primary.
-// One that was killed begins closed.
+// One that was killed starts closed.
 func weakFencing(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
 	p := s.Primary()
 	cutStore(p)
@@ -145,7 +145,7 @@ func weakFencing(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
 	}
 }
 
-// weakRecord: a healthy primary whose agent does not reach the store is not replaced, and goes on.
+// weakRecord: a healthy primary whose agent does not reach the store is not replaced, and continues.
 func weakRecord(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
 	p, before := s.Primary(), s.View()
 	cutStore(p)
@@ -462,7 +462,7 @@ func weakReplication(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 	unmoved(t, s, before, "links were cut")
 }
 
-// weakCopies: the replica that was not chosen goes on with what it has.
+// weakCopies: the replica that was not chosen continues with what it has.
 func weakCopies(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 	p := s.Primary()
 	p.KillNode()
@@ -489,7 +489,7 @@ func info(t *testing.T, n *fault.ShardNode, name string) int {
 	return -1
 }
 
-// weakStore: while the store is down the primary goes on by promises; nothing fails over then, nor
+// weakStore: while the store is down the primary continues by promises; nothing fails over then, nor
 // when the store is back and every record is old.
 func weakStore(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
 	p, before := s.Primary(), s.View()
@@ -542,7 +542,7 @@ func weakPeople(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 	_ = p
 }
 
-// weakHeartbeat: reports go on after any number that failed.
+// weakHeartbeat: reports continue after any number that failed.
 func weakHeartbeat(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 	before := s.View()
 	for range 15 {

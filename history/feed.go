@@ -70,7 +70,7 @@ func (g *gaps) floor(now time.Time) int64 {
 	return low - 1
 }
 
-// take tells whether the id is new.
+// take reports whether the id is new.
 func (g *gaps) take(id int64, now time.Time) bool {
 	if id < g.next {
 		_, late := g.missing[id]

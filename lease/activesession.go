@@ -62,7 +62,7 @@ func (l *ActiveSession) Done() <-chan struct{} { return l.done }
 // cause [ErrLost] when less than margin of trust is left: margin is the time
 // that the work needs to stop. Its Err method asks the clock, so that work that
 // was paused past the end finds out at its next look, before any timer fires.
-// The session is not ended while bound work goes on: release must be called when
+// The session is not ended while bound work continues: release must be called when
 // the work has stopped.
 func (l *ActiveSession) Bind(ctx context.Context, margin time.Duration) (bound context.Context, release func()) {
 	// boundContext is outermost: a context derived from it would answer from a

@@ -54,7 +54,7 @@ func (s *spy) reset() {
 	clear(s.calls)
 }
 
-// fail makes the named calls fail with err; a nil err mends them.
+// fail makes the named calls fail with err; a nil err fixes them.
 func (s *spy) fail(err error, calls ...string) {
 	s.intercept(func(_ context.Context, call string) error {
 		if slices.Contains(calls, call) {

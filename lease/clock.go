@@ -8,7 +8,7 @@ import (
 // Clock is a host's own time. It is used to bound trust and to be patient, never
 // to judge another host.
 type Clock interface {
-	// Now is the time since an arbitrary fixed point. It never steps and goes on
+	// Now is the time since an arbitrary fixed point. It never steps and continues
 	// while the host is suspended.
 	Now() time.Duration
 	// Wall is the wall clock. It is read only to notice that it was stepped.
@@ -30,7 +30,7 @@ func (bootClock) Timer(d time.Duration) (<-chan time.Time, func() bool) {
 	return t.C, t.Stop
 }
 
-// Sleep waits for d on the clock, or until ctx ends, and tells whether it waited to the
+// Sleep waits for d on the clock, or until ctx ends, and reports whether it waited to the
 // end. It may be late.
 func Sleep(ctx context.Context, clock Clock, d time.Duration) bool {
 	c, stop := clock.Timer(d)

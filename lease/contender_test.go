@@ -232,7 +232,7 @@ func TestEvery(t *testing.T) {
 }
 
 // A released lease that is kept for a successor goes to that one at once, to
-// somebody else only when the reservation is over.
+// somebody else only when the reservation has ended.
 func TestReservedForASuccessor(t *testing.T) {
 	for name, c := range map[string]struct {
 		successor   string
@@ -267,7 +267,7 @@ func TestReservedForASuccessor(t *testing.T) {
 	}
 }
 
-// A contender must not believe that a session of another boot is over while it
+// A contender must not believe that a session of another boot has ended while it
 // is seen to move: then two hosts use the file.
 func TestForeignSessionThatMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

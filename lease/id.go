@@ -116,7 +116,7 @@ func (i Instance) Label() string {
 	return i.Name + "/" + short
 }
 
-// IsNamed tells whether a successor's name means this instance: by its name or by
+// IsNamed reports whether a successor's name means this instance: by its name or by
 // its whole id.
 func (i Instance) IsNamed(successor string) bool {
 	return successor != "" && (successor == i.Name || successor == i.ID)

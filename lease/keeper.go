@@ -215,7 +215,7 @@ func (k *Keeper) startSession(ctx context.Context) (*ActiveSession, int64, error
 // renewUntilEnd renews until the session ends, or ctx has ended and nothing is bound.
 func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes int64) error {
 	clock, timing := k.cfg.Clock, k.cfg.Timing
-	running := context.WithoutCancel(ctx) // renewals go on while bound work stops
+	running := context.WithoutCancel(ctx) // renewals continue while bound work stops
 	next, retry := clock.Now()+timing.Interval, k.retry()
 	offset := k.wallOffset()
 	stop := ctx.Done()

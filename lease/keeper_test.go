@@ -94,7 +94,7 @@ func TestTrustIsAnchoredBeforeTheRequest(t *testing.T) {
 }
 
 // When the store is down, work is told margin before trust ends, which is T-I
-// after the last renewal was sent; and when it is back, all goes on.
+// after the last renewal was sent; and when it is back, all continues.
 func TestStoreDown(t *testing.T) {
 	for name, down := range map[string]func(context.Context, string) error{
 		"refuses":         func(context.Context, string) error { return unavailable },

@@ -106,7 +106,7 @@ type SourceQuery struct {
 	State       State  // in this state only, when not ""
 	Label       string // that have this label, when not "", with this value
 	Value       string
-	AfterCheck  string // with AfterSource: go on after that one
+	AfterCheck  string // with AfterSource: continue after that one
 	AfterSource string
 	Limit       int // 1 to MaxPage; 0 is MaxPage
 }
@@ -254,7 +254,7 @@ func (a Action) HistoryReason() string {
 // Admin configures, shows and operates the monitor.
 type Admin interface {
 	// Configure applies a configuration, whole or not at all, and returns what changed. One that changes nothing keeps
-	// Generation and every Rev. Intake and detection go on meanwhile. A check that became stricter (see
+	// Generation and every Rev. Intake and detection continue meanwhile. A check that became stricter (see
 	// [Check.IsStricterThan]) or is resumed gives its sources a whole limit from now. An operator's pause stays until the
 	// configured one changes. A check that comes back before its sources are forgotten keeps them.
 	Configure(ctx context.Context, c Configuration) (ConfigurationChanges, error)

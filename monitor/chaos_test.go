@@ -121,7 +121,7 @@ func chaos(w *world, seed uint64) (wrong []string) {
 	return wrong
 }
 
-// pairs tells whether messages are those of so many outages.
+// pairs reports whether messages are those of so many outages.
 func pairs(told []monitor.AlarmMessage, outages int) error {
 	if len(told) != 2*outages {
 		return fmt.Errorf("%d messages about %d outages", len(told), outages)

@@ -47,7 +47,7 @@ func (w *Watcher) evaluateDue(ctx context.Context, parts []int) (more bool, err 
 	w.count(func(s *WatchStats) { s.Latency = w.clock.Now() - began })
 	w.noteStoreTime(l)
 	made, err := w.evaluate(ctx, l)
-	// If no change was made, the rest waits for the next poll: what caused the conflicts may go on.
+	// If no change was made, the rest waits for the next poll: what caused the conflicts may continue.
 	return made > 0 && l.Next <= l.Now, err
 }
 

@@ -82,7 +82,7 @@ func (c *housekeeping) runDue(ctx context.Context, session string) time.Duration
 	return min(c.enlist.at, c.sweep.at, c.groups.at)
 }
 
-// sweepOnce runs one part of a sweep and returns when to go on.
+// sweepOnce runs one part of a sweep and returns when to continue.
 func (c *housekeeping) sweepOnce(ctx context.Context) (every time.Duration, err error) {
 	w := c.w
 	l, err := bounded(ctx, func(ctx context.Context) (Scan, error) { return w.cfg.Store.Sweep(ctx, w.cfg.KeepAlarms, MaxSources) })
@@ -105,7 +105,7 @@ func (c *housekeeping) sweepOnce(ctx context.Context) (every time.Duration, err 
 	case l.Next > l.Now:
 		return sweepEvery, nil
 	case made == 0 && len(l.Candidates) > 0:
-		return time.Second, nil // what caused the conflict may go on
+		return time.Second, nil // what caused the conflict may continue
 	}
 	return soon, nil
 }

@@ -352,7 +352,7 @@ func TestInletUnknown(t *testing.T) {
 	})
 }
 
-// A source that was forgotten and is sent again is learned anew.
+// A source that was forgotten and is sent again is learned again.
 func TestInletForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy(t, monitor.Check{Name: "E", Interval: time.Second}, monitor.Check{Name: "G", Interval: time.Second})

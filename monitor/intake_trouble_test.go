@@ -342,7 +342,7 @@ func check(t *testing.T, s *spy, sent [][]monitor.Signal) {
 	}
 }
 
-// inOrder tells whether a source's stamps are what it sent, of which runs of what
+// inOrder reports whether a source's stamps are what it sent, of which runs of what
 // is fine may be one. The code of a beat is its number, from 1 on.
 func inOrder(deliveries []monitor.HeartbeatBatch, id int64, sent []monitor.Signal) error {
 	done, last := 0, monitor.HeartbeatUpdate{}

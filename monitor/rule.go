@@ -120,7 +120,7 @@ func (c *Check) hasRecovered(f Facts) (recovered bool, again StoreTime) {
 	return reason == "", again
 }
 
-// evaluateDown is for a source whose outage goes on: it is retired after [Check.RetireAfter].
+// evaluateDown is for a source whose outage continues: it is retired after [Check.RetireAfter].
 func (c *Check) evaluateDown(f Facts, until StoreTime) Evaluation {
 	if c.RetireAfter == 0 || f.State == Paused || c.Paused {
 		return Evaluation{Due: until}

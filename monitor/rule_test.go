@@ -147,7 +147,7 @@ func (o *oracle) turn(t Transition, r Reason, at int) {
 	}
 }
 
-// silent tells whether the path was seen to work past all that the source is allowed.
+// silent reports whether the path was seen to work past all that the source is allowed.
 func (o *oracle) silent(now int) bool {
 	base := max(o.base, o.event)
 	if o.alarm { // and what stands is given no new start
@@ -215,7 +215,7 @@ func (o *oracle) happens(a action, now int) {
 
 func (h history) expect() []turned {
 	ms := func(d time.Duration) int { return int(d.Milliseconds()) }
-	// The path was proven first as the history begins: it counts as blind before.
+	// The path was proven first as the history starts: it counts as blind before.
 	o := oracle{
 		interval: ms(h.e.Interval), limit: ms(h.e.Limit()), grace: ms(h.e.Grace), steady: ms(h.e.Steady), flaps: h.e.Flaps,
 		wasBlind: true,

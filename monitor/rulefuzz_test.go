@@ -108,7 +108,7 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-// impossible tells what is wrong with a verdict by itself.
+// impossible reports what is wrong with a verdict by itself.
 func impossible(e *Check, f Facts, v Evaluation) string {
 	switch {
 	case v.Transition == NoTransition && v.Due <= f.Now && f.Now != Never:

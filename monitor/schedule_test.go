@@ -24,7 +24,7 @@ func TestScheduleNext(t *testing.T) {
 		{"0 0 * * SUN,Wed", "2026-11-22T00:00:00Z", "2026-11-25T00:00:00Z"},
 		{"0 12 1-31/10 FEB *", "2026-11-22T00:00:00Z", "2027-02-01T12:00:00Z"},
 
-		// Both days restricted: either. One begins with a star: both.
+		// Both days restricted: either. One starts with a star: both.
 		{"0 0 13 * 5", "2026-11-21T00:00:00Z", "2026-11-27T00:00:00Z"},
 		{"0 0 13 * 5", "2026-12-11T00:00:00Z", "2026-12-13T00:00:00Z"},
 		{"0 0 */2 * 1", "2026-11-21T00:00:00Z", "2026-11-23T00:00:00Z"},

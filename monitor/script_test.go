@@ -13,7 +13,7 @@ import (
 )
 
 // TestScripts replays testdata/*.txt through the rule. "-- name | settings" begins a
-// new source of an event with these settings, whose path works. A line that begins
+// new source of an event with these settings, whose path works. A line that starts
 // with "> " says when, and what happens then; the turns of the source follow,
 // each with when it was found and since when it is so.
 func TestScripts(t *testing.T) {
@@ -186,7 +186,7 @@ type world struct {
 	due   StoreTime
 	f     Facts
 	path  PathStatus
-	// seeing: the path is proven all the time; anew: its next proof is.
+	// seeing: the path is proven all the time; again: its next proof is.
 	seeing, anew bool
 	onsets       []StoreTime
 	turns        []turned

@@ -14,7 +14,7 @@ import (
 const DefaultMaxAge = 5 * time.Second
 
 // Empty is how long it may be believed at most that nobody holds a name, or that nothing
-// has it: somebody may be about to.
+// has it: someone may be about to.
 const Empty = time.Second
 
 // Holder is one who stands behind a name.

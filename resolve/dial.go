@@ -63,7 +63,7 @@ func (c *Client) Dialer(name string) (*Dialer, error) {
 
 // DialContext dials the present holder of the name; with several the first that can be
 // reached, each of them having its part of the time that is left (10 s if ctx has no deadline). The host in address is not looked at, its port only where the holder tells none: so
-// it fits http.Transport and others that dial. The connection is closed when somebody
+// it fits http.Transport and others that dial. The connection is closed when someone
 // else stands behind the name, or the same under another term; while no server can
 // say who does, it is left alone.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {

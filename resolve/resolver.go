@@ -249,7 +249,7 @@ func (b *Resolver) Answer(n Name) (Answer, error) {
 }
 
 // Find is [Resolver.Answer] for who does not tell the case of letters apart. [ErrAmbiguous] when
-// more than one name is meant. Of a name that is [ErrUnknown] it tells whether names that
+// more than one name is meant. Of a name that is [ErrUnknown] it reports whether names that
 // end in it, after a dot, exist.
 func (b *Resolver) Find(n Name) (a Answer, above bool, err error) {
 	all, above, err := b.find(n)

@@ -46,7 +46,7 @@ type said struct {
 }
 
 // play lets three instances campaign for a role while their links and the resolver's are cut at
-// random, and returns how many answers could be believed after another term had begun.
+// random, and returns how many answers could be believed after another term had started.
 // flatter is added to what the store says is left of a lease.
 func play(t *testing.T, seed uint64, flatter time.Duration) (late, answers, terms int) {
 	synctest.Test(t, func(t *testing.T) {

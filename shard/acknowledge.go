@@ -14,7 +14,7 @@ func (v View) possibleAcknowledgers(s Observation, own Record, fenceDelay time.D
 		op, asked := v.opinionOf(id, s)
 		switch {
 		// Its process has ended, or its agent lives and detaches it before anybody is promoted. One that hangs cannot
-		// be detached, and acknowledges when it goes on.
+		// be detached, and acknowledges when it continues.
 		case reports && r.Live() && r.Condition != Silent:
 		// Nothing listens at its address: it does not run.
 		case asked && op.Reachability == Refused:
@@ -33,7 +33,7 @@ func (v View) possibleAcknowledgers(s Observation, own Record, fenceDelay time.D
 
 // notDetached are the nodes that have not left the old primary of a plan, as far as is known: each may keep its
 // armed fence open. A node that has is one whose detachment was acknowledged under the plan's epoch, that is seen to
-// follow somebody else or nobody, or whose process does not run.
+// follow someone else or nobody, or whose process does not run.
 func (v View) notDetached(s Observation, p Plan, fenceDelay time.Duration) (left []Record) {
 	own, _ := v.Node(p.From)
 	for _, id := range v.possibleReplicas() {

@@ -19,7 +19,7 @@ type Admin struct {
 	By string
 }
 
-// changes is how often the row may change under somebody's hands before the desk gives up.
+// changes is how often the row may change under someone's hands before the desk gives up.
 const changes = 20
 
 // change edits the row of a shard; edit may be called again with a newer view. A nil

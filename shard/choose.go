@@ -137,7 +137,7 @@ func (r Row) knowsLineage(n Record) (known, diverged bool) {
 	return false, false
 }
 
-// isForeignData reports whether the node's data is not what the shard goes on with.
+// isForeignData reports whether the node's data is not what the shard continues with.
 func (r Row) isForeignData(n Record) bool {
 	known, diverged := r.knowsLineage(n)
 	return !known || diverged

@@ -129,7 +129,7 @@ func decideWithoutShard(v View, me Self) Decision {
 	return Decision{Assignment: AssignBootstrap}
 }
 
-// betterFounder is why a node that had a shard does not make it again: another goes on with what came later, or may
+// betterFounder is why a node that had a shard does not make it again: another continues with what came later, or may
 // not have reported yet. An agent that was never in a shard knows no epoch, and waits for nobody.
 func (me Self) betterFounder(v View) string {
 	if me.Saved.Epoch == 0 {
@@ -296,7 +296,7 @@ func (v View) awaitMember(m Member, me Self, most time.Duration) string {
 		most, m.ID, m.Address, v.Row.Name, me.ID)
 }
 
-// awaitedReport is what a primary that may have lost data waits for before it goes on with what is left:
+// awaitedReport is what a primary that may have lost data waits for before it continues with what is left:
 // the reports of others that may have more. After a minute those who are silent are taken to
 // be dead.
 func (v View) awaitedReport(me Self) string {

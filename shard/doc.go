@@ -54,7 +54,7 @@
 // is not lost, and among those that can be reached the one with the most is chosen. One that
 // answers late, before the chosen one was written into the row, and has more, makes it give
 // way once.
-// A primary that was restarted goes on only when no member that lives has more of its lineage than it has itself.
+// A primary that was restarted continues only when no member that lives has more of its lineage than it has itself.
 // A store that came back empty is given the shard by whoever knows the highest epoch of those that report within T, and
 // data that diverged from that is kept until an operator gives it up.
 // A switchover loses nothing. Whatever dies on the way, the next orchestrator brings
@@ -66,13 +66,13 @@
 // with it. Where the agent cannot act, because it is dead, stopped together with its node, or told not to
 // kill, the armed fence alone closes the node, and that leaves two gaps. One that is cut off
 // accepts writes for up to three seconds after the last acknowledgement of a replica that reached it, which can be
-// later than the first write of its successor. One that hangs accepts, at the moment when it goes on, what
+// later than the first write of its successor. One that hangs accepts, at the moment when it continues, what
 // waited on connections that it had before: Redis looks at its clock only after that round.
 //
 // # How it fails
 //
 // A shard without a suitable replica stays without a primary, and the [Action] says
 // why, node by node, and which command would force it. While the store is down nothing
-// fails over; a primary goes on as long as the agents of all other members promise
+// fails over; a primary continues as long as the agents of all other members promise
 // not to replace it, and closes its fence otherwise.
 package shard

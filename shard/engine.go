@@ -32,7 +32,7 @@ type State struct {
 	Followers []Follower // on a primary
 	Fence     Fence
 	Needs     int  // replicas that an armed fence needs, 0 when the engine does not tell
-	Synced    bool // it has all of one copy, be it an old one; not between the begin of loading one and its end
+	Synced    bool // it has all of one copy, be it an old one; not between the start of loading one and its end
 	Keys      int64
 	Run       string // new at every start of its process; "" if the engine has none
 	PID       int    // 0 when the engine does not tell
@@ -63,11 +63,11 @@ type Engine interface {
 	// and ErrNodeUnhealthy tell why it does not.
 	TryWrite(ctx context.Context) error
 	// SetFence opens, arms or closes the fence. It holds for connections that exist and
-	// for those to come, and for commands that the node has received and not begun. Armed
+	// for those to come, and for commands that the node has received and not started. Armed
 	// with n: writes need n replicas that acknowledge. ErrUnsupported if the engine
 	// has no armed fence.
 	SetFence(ctx context.Context, f Fence, n int) error
-	// Pause lets writes wait for at most d; 0 lets them go on. ErrUnsupported if the
+	// Pause lets writes wait for at most d; 0 lets them continue. ErrUnsupported if the
 	// engine cannot; a closed fence then has to do.
 	Pause(ctx context.Context, d time.Duration) error
 	// Promote makes a replica a primary; its fence stays as it is.

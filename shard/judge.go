@@ -141,7 +141,7 @@ func (v View) holder() (Record, bool) {
 func secondOpinion(v View, s Observation, own Record, fenceDelay time.Duration) Finding {
 	o := gatherOpinions(v, s, v.Row.Primary)
 	switch {
-	// The second signal contradicts the first: somebody hears from it.
+	// The second signal contradicts the first: someone hears from it.
 	case o.veto != "":
 		return Finding{Health: Unattended, Why: "its session has lapsed, but " + o.veto}
 	// An agent that is asked has not answered: it might be the one that hears from it.
@@ -161,7 +161,7 @@ func secondOpinion(v View, s Observation, own Record, fenceDelay time.Duration) 
 // its session had lapsed, as its agent had died before, has to be silent for a timeout of its own.
 func judgeSilence(v View, s Observation, own Record, fenceDelay time.Duration, o opinions) Finding {
 	why := fmt.Sprintf("its session has lapsed, and it does not answer (%d silent, %d refused)", o.mute, o.refused)
-	// Cut off with clients beside it, it would go on accepting writes.
+	// Cut off with clients beside it, it would continue accepting writes.
 	if !own.Armed {
 		return Finding{Health: Stuck, Why: why + "; its fence was not armed, so it may still accept writes from others"}
 	}

@@ -38,19 +38,19 @@ func (v View) nextEpoch() int64 {
 	return epoch
 }
 
-// ResumeRow is the row under which its primary goes on after a restart that cut its
+// ResumeRow is the row under which its primary continues after a restart that cut its
 // history: under a new epoch, and with a lineage that nobody else has.
 func (v View) ResumeRow(lineage Lineage) Row {
 	r := v.Row.Copy()
 	r.Epoch = v.nextEpoch()
 	r.PrimaryEpoch = r.Epoch
 	r.Lineages = []Lineage{{ID: lineage.ID}}
-	// What a plan in Following was sent under is of an older epoch now; its replicas go on by themselves.
+	// What a plan in Following was sent under is of an older epoch now; its replicas continue by themselves.
 	r.Plan = nil
 	return r
 }
 
-// RenameLineage is for a primary that goes on under a new lineage ([SavedState.IsUninterrupted]): the row that knows
+// RenameLineage is for a primary that continues under a new lineage ([SavedState.IsUninterrupted]): the row that knows
 // it, and whether that changes anything. Nothing does while a plan is under way.
 func (r Row) RenameLineage(lineage Lineage, txn int64) (Row, bool) {
 	if n := len(r.Lineages); r.Plan != nil || lineage.ID == "" || n > 0 && r.Lineages[n-1].ID == lineage.ID {
@@ -63,7 +63,7 @@ func (r Row) RenameLineage(lineage Lineage, txn int64) (Row, bool) {
 
 // AdmitMembers is for the primary's agent: the row with the nodes as members that have their
 // first full copy and follow the primary, with addresses as they are now, and without members of
-// which nothing was heard for forgetAfter (0: never). It tells whether that changes
+// which nothing was heard for forgetAfter (0: never). It reports whether that changes
 // anything; nothing does while a plan is under way. The primary can count on promises by
 // this: an agent that it has not admitted may neither orchestrate nor be promoted.
 func (v View) AdmitMembers(forgetAfter time.Duration) (Row, bool) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// continuePlan goes on with a plan of our own.
+// continuePlan continues with a plan of our own.
 func (t planner) continuePlan(p Plan) Action {
 	var a Action
 	switch p.Phase {
@@ -147,7 +147,7 @@ func (t planner) fencing(p Plan) Action {
 	// It acknowledged, or is known to be closed anyway.
 	case ok && done.Error == "" || t.found.Proved:
 		return t.advancePhase(Detaching, "", nil)
-	// An operator forced this failover: it goes on, and the plan says what it could not do.
+	// An operator forced this failover: it continues, and the plan says what it could not do.
 	case ok || t.isOverdue():
 		return t.advancePhase(Detaching, "the old primary could not be fenced", nil)
 	}
@@ -268,7 +268,7 @@ func (t planner) promoting(p Plan) Action {
 	return t.replacePlan(why, p.To)
 }
 
-// following leads the others to the new primary. It goes on being watched meanwhile.
+// following leads the others to the new primary. It continues being watched meanwhile.
 func (t planner) following(p Plan) Action {
 	switch left := t.notFollowing(p); {
 	// The new primary died: a new plan must not wait for copies from it.
@@ -279,7 +279,7 @@ func (t planner) following(p Plan) Action {
 		return t.finishPlan("it went back to the old primary: "+p.Reason, "")
 	case len(left) == 0:
 		return t.finishPlan("", "")
-	// Copies may take hours. Agents go on by themselves without a plan.
+	// Copies may take hours. Agents continue by themselves without a plan.
 	case t.s.PhaseFor >= t.p.FollowWait:
 		return t.finishPlan("", fmt.Sprintf("%d still copying", len(left)))
 	}
@@ -287,7 +287,7 @@ func (t planner) following(p Plan) Action {
 }
 
 // notFollowing are the members that live and do not follow the new primary yet, those that
-// have begun first. One that cannot is left to its own agent.
+// have started first. One that cannot is left to its own agent.
 func (t planner) notFollowing(p Plan) []Record {
 	out := slices.DeleteFunc(t.liveMembers(p.To), func(r Record) bool {
 		done, _ := r.ResultOf(p.Epoch, OrderFollow)
@@ -335,8 +335,8 @@ func (r Row) WithNewPrimary(node string, epoch int64, s State, took time.Duratio
 	return r, nil
 }
 
-// extend ends the lineages at txn, where the new primary stood, and begins another, unless
-// it goes on with the present one. What anybody has of them beyond that was never its.
+// extend ends the lineages at txn, where the new primary stood, and starts another, unless
+// it continues with the present one. What anybody has of them beyond that was never its.
 func extend(all []Lineage, id string, txn int64) []Lineage {
 	if n := len(all); n > 0 && all[n-1].ID == id {
 		return all

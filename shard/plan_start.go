@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// startAutomatic begins a failover that nobody asked for, unless something speaks against it.
+// startAutomatic starts a failover that nobody asked for, unless something speaks against it.
 func (t planner) startAutomatic() Action {
 	row := t.v.Row
 	name := row.Name
@@ -50,7 +50,7 @@ func (t planner) startPlan(p Plan) Action {
 	}, nil)
 }
 
-// startRequested begins what an operator asked for, or refuses it.
+// startRequested starts what an operator asked for, or refuses it.
 func (t planner) startRequested(q Request) Action {
 	row := t.v.Row
 	force := q.Force && q.Kind == Failover
@@ -136,7 +136,7 @@ func (q Request) id() string { return cmp.Or(q.ID, "?") }
 // isAnswering reports whether both the node and its agent do.
 func isAnswering(r Record) bool { return r.Live() && (r.Condition == Up || r.Condition == Quarantined) }
 
-// refuseRequest ends a request without a plan having begun; it is shown as the last one.
+// refuseRequest ends a request without a plan having started; it is shown as the last one.
 func (t planner) refuseRequest(p Plan, why string) Action {
 	p.Failed, p.Began, p.Ended, p.Epoch = why, t.v.Now, t.v.Now, t.v.Row.Epoch
 	return t.updateRow(func(r *Row) { r.Request, r.Last = nil, &p }, t.event(p))
@@ -149,7 +149,7 @@ const (
 	maxAttempts = 3
 )
 
-// replacePlan begins a plan under a new epoch in the place of one that got stuck. Nothing
+// replacePlan starts a plan under a new epoch in the place of one that got stuck. Nothing
 // that was sent under the old epoch counts any more; a node that was named by it and
 // did not become the primary is tried last.
 func (t planner) replacePlan(why, tried string) Action {

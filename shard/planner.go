@@ -20,7 +20,7 @@ type Policy struct {
 	// Patience with a node that does not carry out a command. Default 2 s.
 	Patience time.Duration
 	// FollowWait is how long a plan waits for its replicas to follow. Default 1 min;
-	// those that need longer go on by themselves.
+	// those that need longer continue by themselves.
 	FollowWait time.Duration
 	// FlapLimit is how many automatic failovers may happen within FlapWindow. Default 5 in
 	// 10 min.
@@ -130,7 +130,7 @@ func (t planner) updateRow(edit func(*Row), event *history.Event, drop ...string
 	return Action{Lock: true, Update: &d}
 }
 
-// advancePhase ends the plan's phase and begins another.
+// advancePhase ends the plan's phase and starts another.
 func (t planner) advancePhase(to Phase, note string, edit func(*Plan)) Action {
 	return t.updateRow(func(r *Row) {
 		r.Plan.Steps = append(r.Plan.Steps, Step{Phase: r.Plan.Phase, Took: t.s.PhaseFor, Note: note})

@@ -17,7 +17,7 @@ const modelSteps = 600
 // TestModel takes random walks through the model. However commands are lost, late or
 // doubled, agents and nodes die and hosts are cut off: at most one node is installed per epoch, none is
 // installed that went its own way, no write is accepted under an epoch after one under a later, and
-// when faults cease the shard has a primary that everybody follows, or somebody says why not.
+// when faults cease the shard has a primary that everyone follows, or someone says why not.
 func TestModel(t *testing.T) {
 	if *modelSeed != 0 {
 		w := newModel(*modelSeed, modelRules{})

@@ -203,7 +203,7 @@ func (w *modelWorld) send(c Command) {
 	w.queues[c.Node] = append(w.queues[c.Node], c)
 }
 
-// obey carries out one command, or goes on with a promotion.
+// obey carries out one command, or continues with a promotion.
 func (w *modelWorld) obey(a *modelAgent) {
 	if !a.alive || !w.reaches(a) {
 		return
@@ -424,7 +424,7 @@ func (w *modelWorld) crash(a *modelAgent) {
 	}
 }
 
-// start starts the agent if need be, and then its node, which begins a history of its own and may
+// start starts the agent if need be, and then its node, which starts a history of its own and may
 // have lost its latest writes.
 func (w *modelWorld) start(a *modelAgent) {
 	if !a.alive {

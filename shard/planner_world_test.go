@@ -151,7 +151,7 @@ func (w *modelWorld) agent(id string) *modelAgent {
 
 func (w *modelWorld) reaches(a *modelAgent) bool { return !w.cut[a.id] && !w.apart[a.id] }
 
-// linked tells whether a replica hears from what it follows.
+// linked reports whether a replica hears from what it follows.
 func (w *modelWorld) linked(n *modelNode) (*modelNode, bool) {
 	p := w.agent(n.follows)
 	if p == nil || n.role != Replica || !n.up || !p.up || w.cut[n.id] || w.cut[p.id] || n.detached {
@@ -173,7 +173,7 @@ func (w *modelWorld) tick() {
 			w.note("%s loses its trust", a.name())
 		}
 		if a.alive && !a.holding && w.now-a.started >= modelT-modelI {
-			a.fence = Closed // what its predecessor's session was good for is over
+			a.fence = Closed // what its predecessor's session was good for has ended
 		}
 	}
 	for _, a := range w.agents {
@@ -206,7 +206,7 @@ func (w *modelWorld) replicate(n, p *modelNode) (acknowledges bool) {
 	return true
 }
 
-// write accepts one, and checks that no later epoch has begun.
+// write accepts one, and checks that no later epoch has started.
 func (w *modelWorld) write(a *modelAgent) {
 	// The armed fence alone, without an agent that knows the row, is what the package excepts.
 	excused := a.fence == Armed && (!a.alive || !a.acted)

@@ -57,7 +57,7 @@ func (p Promise) Check(row Row, me string, known int64) (why string, ok bool) {
 		return fmt.Sprintf("node %.8s of epoch %d is not the primary that is known here", p.From, p.Epoch), false
 	case row.Plan != nil && row.Plan.Phase != Following:
 		return "a plan to replace it is under way", false
-	// It has to act as soon as the promises that were given before are over, or sooner.
+	// It has to act as soon as the promises that were given before have ended, or sooner.
 	case row.Request != nil && row.Request.Force:
 		return "an operator asks to replace it", false
 	}

@@ -54,7 +54,7 @@ type Opinion struct {
 	Reachability Reachability  `json:"verdict"`
 	Age          time.Duration `json:"age_ns"` // at the time of the report
 	// Silence is how long no probe was answered, at the time of the report: since the first
-	// of those without an answer was begun. 0 when the last was answered. A refused
+	// of those without an answer was started. 0 when the last was answered. A refused
 	// connection is no answer.
 	Silence time.Duration `json:"silence_ns,omitempty"`
 	// Closed is for how long every probe has found its fence closed. That is looked at while its own
@@ -93,11 +93,11 @@ type Follower struct {
 	Lag time.Duration `json:"lag_ns"`
 }
 
-// Lineage is one history of a data set: a primary begins a new one when it is promoted, and its
-// replicas share it. Transaction ids go on from one to the next.
+// Lineage is one history of a data set: a primary starts a new one when it is promoted, and its
+// replicas share it. Transaction ids continue from one to the next.
 type Lineage struct {
 	ID string `json:"id"`
-	// End is the last transaction id that belongs to it, 0 as long as it goes on. What a
+	// End is the last transaction id that belongs to it, 0 as long as it continues. What a
 	// node has beyond it was never part of the shard.
 	End int64 `json:"end,omitempty"`
 }

@@ -68,7 +68,7 @@ type Lock struct {
 	Shard   string
 	Primary string // node id
 	// Value is what the lock's becomes. It is different at every renewal, so that everyone sees
-	// on a clock of its own whether the holder goes on.
+	// on a clock of its own whether the holder continues.
 	Value string
 	// Instead is the value that it replaces: "" takes a free lock, one's own renews it, and
 	// that of a holder that was silent for T takes it over.

@@ -22,7 +22,7 @@ type Row struct {
 	// primary's agent admits a node after its first full synchronisation.
 	Members []Member `json:"members,omitempty"`
 	Plan    *Plan    `json:"plan,omitempty"`    // under way
-	Request *Request `json:"request,omitempty"` // of an operator, not yet begun
+	Request *Request `json:"request,omitempty"` // of an operator, not yet started
 	Paused  *Pause   `json:"paused,omitempty"`
 	Last    *Plan    `json:"last,omitempty"` // the latest that ended
 	// Failovers are when the latest automatic ones began that reached a new primary, by
@@ -172,7 +172,7 @@ func (r Row) Copy() Row {
 	return r
 }
 
-// HasPrecedence reports which of two agents beside one node goes on: the member's, of two members the one
+// HasPrecedence reports which of two agents beside one node continues: the member's, of two members the one
 // that was admitted first, and of none that with the lower id.
 func (r Row) HasPrecedence(me, other string) bool {
 	m, mine := r.Member(me)

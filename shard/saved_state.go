@@ -12,7 +12,7 @@ type SavedState struct {
 	Lineage Lineage `json:"lineage"`
 	Txn     int64   `json:"txn"`
 	Keys    int64   `json:"keys"`
-	// Copying: a full copy was begun, and has not ended.
+	// Copying: a full copy was started, and has not ended.
 	Copying bool `json:"copying,omitempty"`
 	// Promised until this reading of the boot clock of this boot, not to replace
 	// the primary; see [Promise].
@@ -26,7 +26,7 @@ type SavedState struct {
 // HasAllData reports whether a node that shows this state has all that it had when it was
 // last seen well; it is what [Record.Synced] says. A replica that was restarted from a copy
 // on disk may have lost anything, until it has been in touch with its primary again or shows that it
-// stands where it stood. Of a full copy that was begun the engine tells whether it has ended, as long as the
+// stands where it stood. Of a full copy that was started the engine reports whether it has ended, as long as the
 // process lives that began it; after a restart it counts as a part.
 func (m SavedState) HasAllData(s State) bool {
 	linked := s.Role == Replica && s.Link != nil && s.Link.Up && !s.Link.Syncing
@@ -44,7 +44,7 @@ func (m SavedState) HasAllData(s State) bool {
 }
 
 // IsUninterrupted reports whether a primary is the same process as before and has lost nothing, whatever its
-// lineage is called: Redis begins a new one when a replica comes after there was none for
+// lineage is called: Redis starts a new one when a replica comes after there was none for
 // long, and forgets the one before.
 func (m SavedState) IsUninterrupted(s State) bool {
 	return s.Role == Primary && s.Run != "" && s.Run == m.Run && s.Before.ID == "" && s.Txn >= m.Txn && !s.Loading

@@ -100,7 +100,7 @@ func TestRenamedLineage(t *testing.T) {
 	}
 }
 
-// A primary that its agent starts again follows nobody at first. It goes on if it has all that it
+// A primary that its agent starts again follows nobody at first. It continues if it has all that it
 // had, also after it was promoted for that, and on the way is not taken for one that was demoted.
 func TestGoingOnAfterAStop(t *testing.T) {
 	id := "00112233445566778899aabbccddeeff00112233"

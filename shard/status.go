@@ -38,7 +38,7 @@ type Status struct {
 
 // Stats counts what an agent has done since it started.
 type Stats struct {
-	Plans    int64 `json:"plans"`    // begun as the orchestrator
+	Plans    int64 `json:"plans"`    // started as the orchestrator
 	Opened   int64 `json:"opened"`   // times that the fence was opened
 	Fenced   int64 `json:"fenced"`   // times that trust ended with the node open
 	Deaths   int64 `json:"deaths"`   // of the node, seen

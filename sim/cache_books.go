@@ -52,7 +52,7 @@ func (j *cacheJudge) confirms(p *cachePeer, is func(*cacheRemoval) bool) {
 	}
 }
 
-// removes is a removal that begins.
+// removes is a removal that starts.
 func (j *cacheJudge) removes(p *cachePeer, in protocol.RemoveKeys, effects []protocol.Effect) {
 	for _, e := range effects {
 		if save, ok := e.(protocol.SaveRemovals); ok {
@@ -67,7 +67,7 @@ func (j *cacheJudge) removes(p *cachePeer, in protocol.RemoveKeys, effects []pro
 	j.breach("%s does not store %s", p.host.name, cacheText(in))
 }
 
-// waiting sees to it that somebody does not wait for too long.
+// waiting sees to it that someone does not wait for too long.
 func (j *cacheJudge) waiting(wait *cacheWait) {
 	p := wait.peer
 	t := j.world.setup.Timings
@@ -81,7 +81,7 @@ func (j *cacheJudge) waiting(wait *cacheWait) {
 	})
 }
 
-// answers checks that the machine answers somebody who asked it, and once.
+// answers checks that the machine answers someone who asked it, and once.
 func (j *cacheJudge) answers(p *cachePeer, e protocol.Effect) {
 	token, ends := cacheToken(e)
 	if token == 0 {

@@ -43,7 +43,7 @@ func (w *cacheWorld) newHost(i int) *cacheHost {
 	}
 }
 
-// skew is how far a wall clock is off that somebody looks after.
+// skew is how far a wall clock is off that someone looks after.
 func (w *cacheWorld) skew() int64 {
 	most := w.setup.Timings.Skew.Milliseconds() / 2
 	return int64(w.dice.n(int(2*most+1))) - most
@@ -101,7 +101,7 @@ func (h *cacheHost) kill() {
 	h.w.broken(p)
 }
 
-// crash ends the host: the last saves are lost, and the boot clock begins anew.
+// crash ends the host: the last saves are lost, and the boot clock starts again.
 func (h *cacheHost) crash() {
 	h.kill()
 	h.off = true

@@ -17,7 +17,7 @@ type cacheJudge struct {
 	tokens   protocol.Token
 	keys     map[string]*cacheBook
 	removals []*cacheRemoval
-	falsely  bool                         // somebody was falsely reported dead
+	falsely  bool                         // someone was falsely reported dead
 	skewed   bool                         // wall clocks were further apart than Timings.Skew, or stepped back by more
 	forgot   map[*cacheHost]time.Duration // when a host last lost what it knew
 }
@@ -92,7 +92,7 @@ func (j *cacheJudge) key(name string) *cacheBook {
 
 func (j *cacheJudge) lied() { j.falsely = true }
 
-// started checks what a peer holds when it begins.
+// started checks what a peer holds when it starts.
 func (j *cacheJudge) started(p *cachePeer) {
 	for key, e := range p.table.rows {
 		j.holds(p, key, e, "holds at its start")
@@ -184,7 +184,7 @@ func (j *cacheJudge) leftAlone(p *cachePeer) bool {
 	return !p.host.keeps && len(p.real.Members()) == 1 && p.host.hadOthers && j.world.now < p.born+j.world.setup.Timings.AnnounceTimeout*11/10
 }
 
-// forgotten is whether somebody who had a part in a fetch has lost all storage since.
+// forgotten is whether someone who had a part in a fetch has lost all storage since.
 func (j *cacheJudge) forgotten(k *cacheBook, f *cacheFetch) bool {
 	who := k.yes[cacheBallot{f.peer.host.member.URL, f.term}]
 	return slices.ContainsFunc(j.world.hosts, func(h *cacheHost) bool {
@@ -282,7 +282,7 @@ func (j *cacheJudge) stands(p *cachePeer, e protocol.Moved) {
 }
 
 // most is how many elections of a key one peer may begin within a second: one in
-// each shortest patience, each begun again once, and one for each that it loses to.
+// each shortest patience, each started again once, and one for each that it loses to.
 func (j *cacheJudge) most() int {
 	return 2*int(time.Second/j.world.setup.Timings.CandidateMin+1) + len(j.world.hosts)
 }
@@ -323,7 +323,7 @@ func (j *cacheJudge) says(p *cachePeer, s protocol.Send) {
 		j.within(p, m.Key, m.Term, "fetches")
 	case protocol.Release:
 		if s.To != "" {
-			return // an answer to somebody who follows what is over
+			return // an answer to someone who follows what has ended
 		}
 		k, ballot := j.key(m.Key), cacheBallot{me, m.Term}
 		k.released[ballot], k.over[ballot] = true, true

@@ -182,7 +182,7 @@ func (w *cacheWorld) sweep() {
 	w.after(100*time.Millisecond, w.sweep)
 }
 
-// say sends a message to one, or to everybody who listens.
+// say sends a message to one, or to everyone who listens.
 func (p *cachePeer) say(s protocol.Send) {
 	w := p.host.w
 	if r, ok := s.Message.(protocol.Removed); ok {

@@ -83,7 +83,7 @@ func (p *cachePeer) begin() {
 	p.step(protocol.Tick{})
 }
 
-// do is for what happens to a process: now, or when it goes on.
+// do is for what happens to a process: now, or when it continues.
 func (p *cachePeer) do(f func()) {
 	switch {
 	case p.dead:
@@ -251,7 +251,7 @@ func (p *cachePeer) stops(e protocol.Effect) bool {
 	return false
 }
 
-// stored goes on with what waited for the disk.
+// stored continues with what waited for the disk.
 func (p *cachePeer) stored() {
 	for i := range p.held {
 		if h := &p.held[i]; h.stored && !h.done {

@@ -14,7 +14,7 @@ type CacheTwin struct {
 	Caught string
 	// Setup changes what a process starts with.
 	Setup func(*cachePeer, *protocol.Setup)
-	// Start is called with a machine that begins.
+	// Start is called with a machine that starts.
 	Start func(*cacheTwist, protocol.Setup)
 	// In and Out replace what a machine is told, and what it wants done.
 	In  func(*cacheTwist, protocol.Input) []protocol.Input

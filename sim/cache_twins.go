@@ -58,7 +58,7 @@ func voteTwins() []CacheTwin {
 	}
 }
 
-// acquit has a machine believe that everybody knows of its life.
+// acquit has a machine believe that everyone knows of its life.
 func acquit(t *cacheTwist, s protocol.Setup) {
 	members := t.Members()
 	for _, m := range members {

@@ -6,7 +6,7 @@ import (
 	"github.com/understudy-ha/understudy/cache/protocol"
 )
 
-// cacheWait is somebody who waits for an answer.
+// cacheWait is someone who waits for an answer.
 type cacheWait struct {
 	token protocol.Token
 	peer  *cachePeer

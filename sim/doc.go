@@ -31,7 +31,7 @@
 // because a database cannot run in a bubble. Of it is checked:
 //
 //   - At the store: a key is taken only from nobody, or from one who lapsed and
-//     past the second window of a step; one batch of a key at a time is begun, the
+//     past the second window of a step; one batch of a key at a time is started, the
 //     first that is not over, by the holder of the newest term; only its results
 //     count, and they do; what was interrupted is asked for; what waits for a person
 //     waits.
@@ -64,9 +64,9 @@
 //     everything once a peer was reported dead that lives. Besides, clocks must run at
 //     rates that differ by less than a tenth, and a peer whose storage was lost must
 //     know that it has none to trust: it abstains.
-//   - No two fetches of a key in one term, unless somebody who had a part in the first
+//   - No two fetches of a key in one term, unless someone who had a part in the first
 //     has lost its storage since; none in a term that was given up; none without the
-//     votes of a majority of a configuration that everybody knows alike.
+//     votes of a majority of a configuration that everyone knows alike.
 //   - One vote per peer and term, unless its candidate has given the term up, or the
 //     voter has lost its storage; nothing is asked, voted or followed above the ceiling
 //     of terms that is stored.
@@ -79,7 +79,7 @@
 //   - A peer that finds no majority connected does not stand; none stands more than
 //     2·(1 s / CandidateMin + 1) + N times for a key within a second, sends more than
 //     (N−1)·(2 + Source / (2·Repeat)) questions in an election or more than two
-//     answers to a question, or fetches again before its back-off is over.
+//     answers to a question, or fetches again before its back-off has ended.
 //   - Once faults stop, every key has a fresh copy at every member within 2·Source +
 //     Ping + Fetch + 1.1·FailMax + 2·Hello + 5 s; then all members agree on the members,
 //     nobody abstains or is partitioned, a refresh comes to all, and in the end nobody
@@ -107,7 +107,7 @@
 // A run of a shard ([RunShard]) has two, three or five nodes of shardtest.World, each with a real
 // agent.Agent on a host with clocks, disk and links of its own, clients that write to every node all
 // the time, and the memory store. Nodes and agents are killed, stopped and started again, together
-// and with their host; nodes hang and do what they had received when they go on, lag, lose their data, and
+// and with their host; nodes hang and do what they had received when they continue, lag, lose their data, and
 // cannot write; hosts are split, and each way is cut by itself: between nodes, from an agent to a node,
 // between agents, to the store; the store is down for minutes, slow, loses answers, and its clock is stepped;
 // commands are late and lost; orchestrators die after a step; people switch, force, pause and forget. The judge

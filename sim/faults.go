@@ -33,7 +33,7 @@ func (w *world) anybody() (i int, n *node) {
 	return i, w.nodes[i]
 }
 
-// primaryNode returns the place of the node whose work goes on, or none.
+// primaryNode returns the place of the node whose work continues, or none.
 func (w *world) primaryNode() (i int, n *node) {
 	for i, n := range w.nodes {
 		if n != nil && n.office.Load() != nil {

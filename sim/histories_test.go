@@ -134,7 +134,7 @@ func catches(t *testing.T, name, want string, few, many int, broken func(t *test
 	})
 }
 
-// tellingSeeds are where a run of a broken twin begins, by its name, when the seeds before do not
+// tellingSeeds are where a run of a broken twin starts, by its name, when the seeds before do not
 // show what is broken, or take long. Others begin at 0.
 var tellingSeeds = map[string]uint64{
 	"renewal stamped after the call": 57,

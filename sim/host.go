@@ -29,7 +29,7 @@ func (d *dice) between(least, most time.Duration) time.Duration {
 	return least + d.upTo(most-least)
 }
 
-// hit tells whether something of this chance happens.
+// hit reports whether something of this chance happens.
 func (d *dice) hit(chance float64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,7 +121,7 @@ func (g *gate) run(f func()) {
 type process struct {
 	dice *dice
 	gate *gate
-	// freezes tells whether that may happen now, for up to longest.
+	// freezes reports whether that may happen now, for up to longest.
 	freezes func() bool
 	longest time.Duration
 }

@@ -140,7 +140,7 @@ func (j *judge) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	err := j.Target.Release(ctx, h)
 	j.trace("release by %.6s of %d, %s for %q: %v", h.Session, h.Term, h.Reason, h.Successor, err)
 	if err == nil && h.Session == j.holder {
-		j.holder = "" // its session goes on
+		j.holder = "" // its session continues
 	}
 	if err == nil && h.Session == j.before {
 		j.before = ""
@@ -166,7 +166,7 @@ func (j *judge) restore(put func()) {
 	clear(j.over)
 }
 
-// enter begins the work, leave ends it.
+// enter starts the work, leave ends it.
 func (j *judge) enter(o *office) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

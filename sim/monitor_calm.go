@@ -92,7 +92,7 @@ func (j *monitorJudge) untold(b *sourceBook, e *eventBook, late func(time.Time) 
 	return ""
 }
 
-// busy tells whether something else was stored shortly before, and may be once more.
+// busy reports whether something else was stored shortly before, and may be once more.
 func (b *sourceBook) busy(last *sending) bool {
 	return slices.ContainsFunc(b.notes, func(n *sending) bool { return n != last && n.acked.After(last.sent.Add(-lateBy)) })
 }

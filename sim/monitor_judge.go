@@ -45,7 +45,7 @@ type eventBook struct {
 	removed time.Time // zero while it is configured
 	since   time.Time // configured without a break
 	base    time.Time // of a shorter limit, or when it was resumed
-	back    time.Time // when it was configured anew, whose sources may live on
+	back    time.Time // when it was configured again, whose sources may live on
 	paused  bool
 }
 
@@ -72,7 +72,7 @@ type sourceBook struct {
 	told   bool // what it is about, once
 }
 
-// sending is one beat on its way to an instance, until somebody hears of it.
+// sending is one beat on its way to an instance, until someone hears of it.
 type sending struct {
 	book   *sourceBook
 	signal monitor.Signal

@@ -114,7 +114,7 @@ func (n *monitorNode) kill() {
 	n.end()
 }
 
-// running tells whether it works: it is neither dead nor stopped.
+// running reports whether it works: it is neither dead nor stopped.
 func (n *monitorNode) running() bool {
 	n.gate.mu.Lock()
 	defer n.gate.mu.Unlock()

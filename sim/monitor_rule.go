@@ -145,7 +145,7 @@ func (j *monitorJudge) early(b *sourceBook, r monitor.Reason, looked time.Time) 
 	}
 }
 
-// late tells whether a source's path was blind since its sender's clock showed the time
+// late reports whether a source's path was blind since its sender's clock showed the time
 // of its last beat: what was late by then may count as sent before and received after.
 func (j *monitorJudge) late(b *sourceBook, known time.Time) bool {
 	last := b.lastAcked(known)
@@ -183,7 +183,7 @@ func (j *monitorJudge) blindly(b *sourceBook, deadline, looked time.Time) {
 // lateBy is how long after a request was given up the store may carry it out.
 const lateBy = 2 * time.Second
 
-// failed tells whether what it said last may be that it failed.
+// failed reports whether what it said last may be that it failed.
 func (j *monitorJudge) failed(b *sourceBook, known time.Time) bool {
 	return b.lastly(known, func(n *sending) bool { return n.signal == monitor.SignalFail })
 }
@@ -194,7 +194,7 @@ func (j *monitorJudge) overran(b *sourceBook, e *eventBook, known time.Time) boo
 	})
 }
 
-// lastly tells whether such a signal may be the last one that the store has.
+// lastly reports whether such a signal may be the last one that the store has.
 func (b *sourceBook) lastly(known time.Time, is func(*sending) bool) bool {
 	return slices.ContainsFunc(b.notes, func(n *sending) bool {
 		if !is(n) || n.sent.After(known) || n.acked.IsZero() && !n.open && !n.until.After(n.sent) {
@@ -269,7 +269,7 @@ func (j *monitorJudge) latest(b *sourceBook, e *eventBook) (when time.Time, ok b
 	return when, true
 }
 
-// replayed tells whether it is for sure only what was stored last, once more.
+// replayed reports whether it is for sure only what was stored last, once more.
 func (b *sourceBook) replayed(n *sending) bool {
 	if n.own.IsZero() {
 		return false

@@ -47,7 +47,7 @@ func (w *monitorWorld) newSource(ref monitor.SourceRef, path string) *monitorSou
 	return s
 }
 
-// live sends beats, or does not, until the run is over.
+// live sends beats, or does not, until the run has ended.
 func (s *monitorSource) live() {
 	w := s.world
 	w.sleep(s.dice.upTo(s.every))
@@ -179,7 +179,7 @@ func (s *monitorSource) deliver(b monitor.Heartbeat, again bool) {
 	w.judge.unanswered(note, horizon)
 }
 
-// frozenUntil is when it goes on, or now.
+// frozenUntil is when it continues, or now.
 func (n *monitorNode) frozenUntil() time.Time {
 	n.gate.mu.Lock()
 	defer n.gate.mu.Unlock()
@@ -189,7 +189,7 @@ func (n *monitorNode) frozenUntil() time.Time {
 	return time.Now()
 }
 
-// router is a message router: it keeps what was published until somebody consumes
+// router is a message router: it keeps what was published until someone consumes
 // it, once.
 type router struct {
 	mu    sync.Mutex
@@ -251,7 +251,7 @@ func (r *router) consume(ctx context.Context, n *monitorNode) {
 	}
 }
 
-// take stores messages, and tells whether they are.
+// take stores messages, and reports whether they are.
 func (r *router) take(ctx context.Context, n *monitorNode, got []routed) bool {
 	beats := make([]monitor.Heartbeat, len(got))
 	notes := make([]*sending, len(got))

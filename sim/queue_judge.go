@@ -45,7 +45,7 @@ type keyBook struct {
 	calls       map[*submission]bool // under way
 }
 
-// stepBook is a step that was begun.
+// stepBook is a step that was started.
 type stepBook struct {
 	seq    int64
 	since  time.Time // by the store's clock

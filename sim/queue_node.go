@@ -126,7 +126,7 @@ func (r remote) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answ
 	}
 	c := n.world.judge.sends(n, a)
 	defer n.world.judge.sent(c)
-	// A connection that breaks tells the sender at once; its request goes on.
+	// A connection that breaks tells the sender at once; its request continues.
 	ctx, hangUp := context.WithCancel(ctx)
 	defer hangUp()
 	if n.world.faulty() && n.dice.hit(n.world.setup.Breaks) {
@@ -139,7 +139,7 @@ func (r remote) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answ
 			if !r.Semantics().Deduplicates && time.Now().After(deadline) {
 				return dispatch.Answer{}, lease.ErrUnknown // see QueueSetup.networks
 			}
-			n.gate.wait() // what a frozen process has begun to write waits for it
+			n.gate.wait() // what a frozen process has started to write waits for it
 			return n.world.sink.submit(n, a)
 		})
 	})

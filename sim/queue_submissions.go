@@ -63,7 +63,7 @@ func (j *queueJudge) dies(n *queueNode) {
 	}
 }
 
-// arrived notes a request at the target, and tells whether it is one of a sender
+// arrived notes a request at the target, and reports whether it is one of a sender
 // past its time, whose effects nobody can prevent.
 func (j *queueJudge) arrived(n *queueNode, a dispatch.Assignment) (apart bool) {
 	k := j.key(a.Key)

@@ -36,7 +36,7 @@ type QueueSetup struct {
 	// between it and the target.
 	Store, Wire leasetest.Network
 	// Breaks is the chance that the sender hears of a broken connection while its
-	// request goes on.
+	// request continues.
 	Breaks float64
 	// Freezes has instances frozen at any point, Steps the store's clock stepped.
 	Freezes, Steps bool
@@ -102,7 +102,7 @@ type QueueResult struct {
 	Broken    []string // promises, each with what happened
 	Batches   int
 	Submitted int // requests of senders
-	Asked     int // batches begun whose fate was asked for first
+	Asked     int // batches started whose fate was asked for first
 	TakenOver int // keys taken from one who had lapsed
 	Blocked   int // times that a key waited for a person
 	Apart     int // requests of senders that were past their time
@@ -221,7 +221,7 @@ func (w *queueWorld) settles(when string) {
 }
 
 // within is how long that may take: until calls that were under way, and what the
-// dead have sent, are over; the longest takeover; the pauses between attempts; and
+// dead have sent, have ended; the longest takeover; the pauses between attempts; and
 // the time that so many batches need.
 func (w *queueWorld) within() time.Duration {
 	c := w.setup.Dispatch

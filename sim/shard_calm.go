@@ -11,7 +11,7 @@ import (
 
 // settle ends all faults. The shard has to come to rest by itself, or to say truly why it cannot.
 func (w *shardWorld) settle() {
-	pause(10 * time.Millisecond) // what was begun at the last moment is under way
+	pause(10 * time.Millisecond) // what was started at the last moment is under way
 	w.heal()
 	began := time.Now()
 	why := w.await(w.within())

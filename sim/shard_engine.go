@@ -17,7 +17,7 @@ type shardEngines struct {
 	h *shardHost
 }
 
-// deaf tells whether the agent does not reach the node at an address.
+// deaf reports whether the agent does not reach the node at an address.
 func (e shardEngines) deaf(address string) bool {
 	w := e.h.w
 	w.mu.Lock()
@@ -48,7 +48,7 @@ type shardEngine struct {
 	address string
 }
 
-// act has something done with a node. What a node has received that hangs is done when it goes on,
+// act has something done with a node. What a node has received that hangs is done when it continues,
 // whoever waits for it, in any order.
 func (e shardEngine) act(ctx context.Context, f func(context.Context) error) error {
 	if ctx.Err() != nil {

@@ -64,7 +64,7 @@ func (w *shardWorld) newHost(i int, dir string) *shardHost {
 	return h
 }
 
-// is tells whether the host's node has, or had, this id.
+// is reports whether the host's node has, or had, this id.
 func (h *shardHost) is(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,7 +92,7 @@ func (h *shardHost) kernel() (*clock, string) {
 	return h.clock, h.boot
 }
 
-// reboot gives the host another run of its kernel, whose clock begins anew.
+// reboot gives the host another run of its kernel, whose clock starts again.
 func (h *shardHost) reboot(offset time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,7 +153,7 @@ func (h *shardHost) finish(cause error) {
 	h.mu.Lock()
 	running, stop, done := h.agent, h.stop, h.done
 	if cause != nil {
-		h.agent = nil // it goes on until it has handed over otherwise
+		h.agent = nil // it continues until it has handed over otherwise
 	}
 	h.leaving = running != nil
 	h.mu.Unlock()

@@ -112,7 +112,7 @@ func (h *shardHost) excused(late time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.w.setup.Timing.Timeout
-	// What waited while it hung is accepted whenever it goes on.
+	// What waited while it hung is accepted whenever it continues.
 	unruly := !h.w.setup.KillHung || h.began.After(h.hung)
 	if !h.went.IsZero() && time.Since(h.went) < time.Second && unruly {
 		return true
@@ -186,7 +186,7 @@ func (r judgedRegistry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64
 	return r.j.decide(ctx, d, nil)
 }
 
-// decide passes a decision on, of somebody who knows of these detachments, and looks at what became
+// decide passes a decision on, of someone who knows of these detachments, and looks at what became
 // of it.
 func (j *shardJudge) decide(ctx context.Context, d shard.RowUpdate, known map[string]bool) (int64, error) {
 	j.deciding.Lock()

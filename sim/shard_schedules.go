@@ -95,7 +95,7 @@ func rolledBack(s *ShardSetup) {
 	s.Supervised = true // the replicas of one that starts open copy from it before any agent can know
 }
 
-// emptyStore has the store come back empty at the moment at which a deposed primary goes on.
+// emptyStore has the store come back empty at the moment at which a deposed primary continues.
 func (w *shardWorld) emptyStore() {
 	d, t := w.dice, w.setup.Timing.Timeout
 	p := w.primary()

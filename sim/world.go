@@ -110,7 +110,7 @@ func newWorld(setup Setup) *world {
 	return w
 }
 
-// yesterday leaves a backup from an hour ago, in which somebody held the role.
+// yesterday leaves a backup from an hour ago, in which someone held the role.
 func (w *world) yesterday() {
 	ctx, id := context.Background(), elect.Leases(roleName, 1)[0]
 	s := lease.Session{ID: "yesterday", Instance: lease.NewInstance("yesterday", ""), Timing: w.setup.Timing}

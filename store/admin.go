@@ -38,7 +38,7 @@ type Admin interface {
 	Inspect(ctx context.Context) (Info, error)
 	// Migrate brings the schema to the version that this program wants and
 	// returns the versions before and after. Any number of processes may call it
-	// at once. Processes of the version before go on, and can start again. A schema
+	// at once. Processes of the version before continue, and can start again. A schema
 	// that needs a newer program is [ErrSchema].
 	Migrate(ctx context.Context) (from, to int, err error)
 	// Close closes all connections. Calls under way fail.

@@ -11,7 +11,7 @@ import (
 // that it leads to. A step that was released never changes.
 //
 // Tables change in two steps, so that programs of two versions can share a store. An expanding
-// step only adds: tables, columns with a default, indexes. Programs that do not know it go on,
+// step only adds: tables, columns with a default, indexes. Programs that do not know it continue,
 // and can be started again. A contracting step takes away what no supported program uses any
 // more; it is released at least one version after the program that stopped using it.
 type Step struct {

@@ -85,7 +85,7 @@ func actOnMonitor(t *testing.T, p *webtest.Page) {
 	act(t, p, "Retired db-1")
 	p.Click("#browse-close", "")
 	p.Eval(`{ location.hash = '#/history/monitor/web/db-1'; }`, nil)
-	p.Until(`(([...document.querySelectorAll('#history-list > li')].filter((e) => e.textContent.includes('alice'))).length === 2)`) // retired, once somebody judges it
+	p.Until(`(([...document.querySelectorAll('#history-list > li')].filter((e) => e.textContent.includes('alice'))).length === 2)`) // retired, once someone judges it
 }
 
 func actOnShards(t *testing.T, s *stage, p *webtest.Page) {

@@ -35,7 +35,7 @@ func TestInBrowser(t *testing.T) {
 }
 
 // testManyTabs: a browser opens six connections to a server for all its tabs. Those that nobody sees leave them
-// to others, and go on when somebody looks again.
+// to others, and continue when someone looks again.
 func testManyTabs(t *testing.T, b *webtest.Browser) {
 	const hide = `Object.defineProperty(document, 'hidden', {value: %t, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))`
 	s := newStage(t)

@@ -26,7 +26,7 @@ import (
 // long is as long as a name may look.
 const long = "nightly-reconciliation-of-accounts-with-a-name-that-is-too-long-for-every-column"
 
-// stage is a server with something of every part, that can be stopped and started anew.
+// stage is a server with something of every part, that can be stopped and started again.
 type stage struct {
 	t     *testing.T
 	token string // that it asks for; "" for none

@@ -161,5 +161,5 @@ const (
 	RequestFailed  = "failed" // it was refused, or could not be done
 )
 
-// HasEnded tells whether nothing more will become of the request.
+// HasEnded reports whether nothing more will become of the request.
 func (r ShardRequest) HasEnded() bool { return r.State == RequestDone || r.State == RequestFailed }

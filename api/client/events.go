@@ -73,7 +73,7 @@ func (c *Client) Events(ctx context.Context, f Follow, fn func(apitype.Event) er
 var errEnded = errors.New("client: the server ended the stream")
 
 // follow calls fn with each event of a name in a stream, until ctx ends, the connection breaks or fn returns an error, which
-// it returns. came tells whether there was anything in the stream.
+// it returns. came reports whether there was anything in the stream.
 func follow[T any](ctx context.Context, c *Client, path string, query url.Values, event string, fn func(T) error) (came bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

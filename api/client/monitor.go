@@ -70,7 +70,7 @@ func (c *Client) Alarms(ctx context.Context, q AlarmQuery) (apitype.Alarms, erro
 	return get[apitype.Alarms](ctx, c, "/v1/alarms", v)
 }
 
-// Acknowledge shows everybody who knows of an alarm. It stands as before.
+// Acknowledge shows everyone who knows of an alarm. It stands as before.
 func (c *Client) Acknowledge(ctx context.Context, alarm, by, note string) error {
 	return c.post(ctx, pathOf("alarms", alarm, "acknowledge"), apitype.MonitorAction{By: by, Note: note})
 }

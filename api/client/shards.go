@@ -24,7 +24,7 @@ type Switchover struct {
 	Wait    time.Duration // how long to wait for its end, at most 1 min; 0 not at all
 }
 
-// Failover asks for another primary in place of one that is over.
+// Failover asks for another primary in place of one that has ended.
 type Failover struct {
 	To    string
 	Force bool // even if that loses writes
@@ -75,7 +75,7 @@ func callAndWait[T any](ctx context.Context, c *Client, method, path string, wai
 	return call[T](ctx, c, method, path, values("wait", wait), body)
 }
 
-// CancelShardRequest takes a request back that no agent has begun with.
+// CancelShardRequest takes a request back that no agent has started with.
 func (c *Client) CancelShardRequest(ctx context.Context, shard, request, by string) error {
 	return c.do(ctx, http.MethodDelete, pathOf("shards", shard, "requests", request), values("by", by), nil, nil)
 }

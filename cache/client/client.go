@@ -25,7 +25,7 @@ type Client struct {
 	counts  counts
 }
 
-// New checks the configuration and begins to connect. It does not wait for a
+// New checks the configuration and starts to connect. It does not wait for a
 // connection.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
@@ -283,7 +283,7 @@ func (a *request) backOff(ctx context.Context) error {
 	return a.pause(ctx, nil, backoff.Pause(a.again, 10*time.Millisecond, a.client.cfg.rules.backOff))
 }
 
-// timeoutError is the error when the time is over or the context has ended.
+// timeoutError is the error when the time has ended or the context has ended.
 func (a *request) timeoutError(ctx context.Context) error {
 	said := a.notes.String()
 	if said == "" {

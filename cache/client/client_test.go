@@ -186,7 +186,7 @@ func TestProbe(t *testing.T) {
 func TestKeepAlive(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(a asked) {
-		// Longer than the first wait, each time before the next is over.
+		// Longer than the first wait, each time before the next has ended.
 		go func() {
 			for range 12 {
 				a.say()
@@ -342,7 +342,7 @@ func TestBadKeys(t *testing.T) {
 	}
 }
 
-// TestMalformed: whatever a server sends, the client goes on.
+// TestMalformed: whatever a server sends, the client continues.
 func TestMalformed(t *testing.T) {
 	s := serve(t, func(a asked) {
 		a.say("=")

@@ -54,7 +54,7 @@ const (
 	overhead   = 64 << 10 // what may stand around a value in a message
 )
 
-// Validate tells what is wrong with the configuration, wrapping [ErrConfig].
+// Validate reports what is wrong with the configuration, wrapping [ErrConfig].
 func (c Config) Validate() error {
 	if n := len(c.Servers); n == 0 || n > maxServers {
 		return fmt.Errorf("%w: %d servers; 1 to %d are needed", ErrConfig, n, maxServers)

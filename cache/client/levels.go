@@ -9,7 +9,7 @@ import (
 
 // Stats are counts since New, and levels.
 type Stats struct {
-	Gets      int64 // begun
+	Gets      int64 // started
 	Errors    int64 // of these, without a value
 	Retries   int64 // tries after the first of a request
 	Referred  int64 // tries at whose end the server said to ask another

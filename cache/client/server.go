@@ -25,7 +25,7 @@ type server struct {
 	pending map[uint32]*call
 }
 
-// newServer begins to connect.
+// newServer starts to connect.
 func (c *Client) newServer(addr string) (*server, error) {
 	s := &server{client: c, addr: addr, pending: map[uint32]*call{}}
 	var err error
@@ -124,7 +124,7 @@ func (s *server) forget(call *call) {
 	}
 	s.mu.Unlock()
 	if !waits {
-		<-call.done // somebody has taken it, and is about to finish it
+		<-call.done // someone has taken it, and is about to finish it
 	}
 }
 
@@ -161,8 +161,8 @@ func (s *server) message(_ *zmtp.Conn, m zmtp.Message) {
 // avoidForNow says that the server did not answer in time.
 func (s *server) avoidForNow() { s.avoid.Store(int64(s.client.now() + s.client.cfg.rules.avoid)) }
 
-// isPassedOver tells whether other servers are asked first, because this one was silent.
-// When its time is over, it is tried again by one request.
+// isPassedOver reports whether other servers are asked first, because this one was silent.
+// When its time has ended, it is tried again by one request.
 func (s *server) isPassedOver() bool {
 	until := s.avoid.Load()
 	if until == 0 {

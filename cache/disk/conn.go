@@ -89,7 +89,7 @@ func (c *conn) query(ctx context.Context, text string, into any) error {
 	return c.one.QueryRowContext(ctx, text).Scan(into)
 }
 
-// write runs fn in a transaction. It stops for ctx before it begins; fn may look
+// write runs fn in a transaction. It stops for ctx before it starts; fn may look
 // at ctx too. The statements themselves are not interrupted: they are short, and a
 // watcher for each would cost more than they do.
 func (c *conn) write(ctx context.Context, fn func(exec func(text string, args ...any) error) error) error {
@@ -116,7 +116,7 @@ func (c *conn) write(ctx context.Context, fn func(exec func(text string, args ..
 	return err
 }
 
-// discard gives the connection up; closing it rolls back whatever it had begun.
+// discard gives the connection up; closing it rolls back whatever it had started.
 func (c *conn) discard() {
 	for _, s := range c.stmts {
 		_ = s.Close()

@@ -192,7 +192,7 @@ func (s *Storage) Close() error {
 	return nil
 }
 
-// usable refuses to go on when the path no longer names the file that was opened:
+// usable refuses to continue when the path no longer names the file that was opened:
 // what is written now would be gone after a restart.
 func (s *Storage) usable() error {
 	if s.lock == nil {

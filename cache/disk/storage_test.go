@@ -154,7 +154,7 @@ func TestConformance(t *testing.T) {
 }
 
 // TestSynchronous: what has to be synced before it is acknowledged is written by
-// a connection that does so, also by one that was opened anew.
+// a connection that does so, also by one that was opened again.
 func TestSynchronous(t *testing.T) {
 	s := open(t, t.TempDir())
 	for range 2 {
@@ -416,7 +416,7 @@ func TestDamagedValue(t *testing.T) {
 	}
 }
 
-// TestFull: while nothing more fits, saves fail whole; with room again all goes on.
+// TestFull: while nothing more fits, saves fail whole; with room again all continues.
 func TestFull(t *testing.T) {
 	s := open(t, t.TempDir())
 	if err := s.Save(t.Context(), []cache.Record{record("old", "v")}); err != nil {

@@ -14,7 +14,7 @@ import (
 func Split(command string) ([]string, error) {
 	var out []string
 	var word strings.Builder
-	in := false // a word has begun, though it may be empty
+	in := false // a word has started, though it may be empty
 	for i := 0; i < len(command); i++ {
 		switch c := command[i]; c {
 		case ' ', '\t', '\n':
@@ -33,7 +33,7 @@ func Split(command string) ([]string, error) {
 			if i++; i == len(command) {
 				return nil, fmt.Errorf("source: %w: the command ends in a backslash", lease.ErrInvalid)
 			}
-			if command[i] != '\n' { // a line that goes on
+			if command[i] != '\n' { // a line that continues
 				word.WriteByte(command[i])
 				in = true
 			}

@@ -145,7 +145,7 @@ func (m *Machine) countVote(from string, a Answer) {
 	}
 }
 
-// fetchIfWon begins the fetch when a majority has voted for this peer.
+// fetchIfWon starts the fetch when a majority has voted for this peer.
 func (m *Machine) fetchIfWon(k *key) bool {
 	votes := 0
 	// A peer that abstains does not vote for itself either: it may have promised its vote before its restart.
@@ -166,7 +166,7 @@ func (m *Machine) fetchIfWon(k *key) bool {
 	return true
 }
 
-// restartElection begins a new election in a higher term.
+// restartElection starts a new election in a higher term.
 func (m *Machine) restartElection(k *key) {
 	m.endCandidacy(k, "")
 	m.startCandidacy(k)
@@ -197,7 +197,7 @@ func (m *Machine) electionTimedOut(k *key) {
 		m.refuseAll(k, Partitioned, whyPartitioned, m.Timings.Hello)
 		return
 	}
-	// Requests go on waiting until their deadline; a refresh without one gives up and leaves the stale copy.
+	// Requests continue waiting until their deadline; a refresh without one gives up and leaves the stale copy.
 	if len(k.waiters) == 0 && k.round >= maxRounds {
 		k.wanted, k.round = false, 0
 		return

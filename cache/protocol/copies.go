@@ -58,7 +58,7 @@ func (m *Machine) handleUpdate(from string, u Update) {
 		m.restartElection(k) // what was promised is no better than what is here
 		k.restartedOnce = true
 	case k.state == Follower && u.Entry.Term >= k.term:
-		m.endFollowing(k, "") // what it waited for is over
+		m.endFollowing(k, "") // what it waited for has ended
 	}
 	m.startCandidacyIfWanted(k)
 	m.schedule(k)

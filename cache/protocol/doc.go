@@ -9,7 +9,7 @@
 //
 // Each key is, at this peer, in one of four states (state.go, changed by setState):
 //
-//	idle       nothing goes on; there may be a copy
+//	idle       nothing continues; there may be a copy
 //	candidate  this peer has asked all members for their votes        candidate.go
 //	follower   it has promised its vote to a candidate, or follows
 //	           the peer that fetches                                  vote.go
@@ -22,7 +22,7 @@
 //	       stand now?         to everyone     a reason not  majority?      until min(trustEnd, fetchUntil)
 //
 // Between startCandidacy and requestVotes, ensureCeiling may find that the term is above the
-// stored ceiling: it emits [Raise], the candidacy waits, and handleRaised goes on with it. A
+// stored ceiling: it emits [Raise], the candidacy waits, and handleRaised continues with it. A
 // voter's answer to a question waits in the same way.
 //
 // A voter that has a fresh copy says so in its [Answer]. The candidate then releases its

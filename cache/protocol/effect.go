@@ -19,16 +19,16 @@ type Reply struct {
 	Entry Entry
 }
 
-// KeepAlive tells somebody that the wait goes on.
+// KeepAlive tells someone that the wait continues.
 type KeepAlive struct{ Token Token }
 
-// Refer tells somebody to ask another peer.
+// Refer tells someone to ask another peer.
 type Refer struct {
 	Token Token
 	Why   string
 }
 
-// Refuse tells somebody that there is no value, why, and when to ask again.
+// Refuse tells someone that there is no value, why, and when to ask again.
 type Refuse struct {
 	Token  Token
 	Reason Reason
@@ -78,7 +78,7 @@ type Trust struct {
 	Until time.Duration
 }
 
-// Abort ends a fetch: somebody else may fetch, or nobody wants the value any more.
+// Abort ends a fetch: someone else may fetch, or nobody wants the value any more.
 // Its result is ignored.
 type Abort struct {
 	Key  string

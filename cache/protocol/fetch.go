@@ -57,7 +57,7 @@ func (m *Machine) trustedUntil(k *key) time.Duration {
 	return end - m.Timings.margin()
 }
 
-// announce tells everybody, or the one who asked, that this peer fetches.
+// announce tells everyone, or the one who asked, that this peer fetches.
 func (m *Machine) announce(k *key, to string) {
 	if to == "" {
 		k.announcedAt, k.announceAt = m.now.Boot, m.now.Boot+m.Timings.Announce
@@ -188,7 +188,7 @@ func (m *Machine) handleFetched(in Fetched) {
 	m.serve(k, e)
 	m.answerSome(k, func(w *waiter) bool {
 		if w.term >= e.Term {
-			return false // it asked for a fetch that begins later
+			return false // it asked for a fetch that starts later
 		}
 		m.emit(Refuse{w.token, OriginFailed, "the origin takes longer than its value lives", m.Timings.FailMin})
 		return true
@@ -212,7 +212,7 @@ func (m *Machine) serveUncached(k *key, in Fetched) {
 	m.schedule(k)
 }
 
-// recordFailure tells everybody that the fetch has failed, and when the next may start.
+// recordFailure tells everyone that the fetch has failed, and when the next may start.
 func (m *Machine) recordFailure(k *key, in Fetched) {
 	count := k.failure.count + 1
 	wait := m.Timings.FailMax

@@ -12,7 +12,7 @@ import (
 // FuzzMachine tells a machine whatever may come: every input and message, numbers
 // from the edges of what the wire carries, peers that it knows and that it does not.
 // It must not panic, nor want a tick for the past, nor do more than an input
-// deserves; and once it is left alone, everybody is answered and nothing is left.
+// deserves; and once it is left alone, everyone is answered and nothing is left.
 func FuzzMachine(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -252,7 +252,7 @@ func (z *fuzzed) fail(format string, args ...any) {
 func (z *fuzzed) step(in Input) {
 	z.log = append(z.log, z.now.Boot, in)
 	if f, ok := in.(Fetched); ok && z.fetches[f.Key] == f.Term {
-		delete(z.fetches, f.Key) // the call is over, whatever is made of it
+		delete(z.fetches, f.Key) // the call has ended, whatever is made of it
 	}
 	effects := z.m.Step(z.now, in)
 	if z.lie != nil {

@@ -10,7 +10,7 @@ type Now struct {
 	Wall int64
 }
 
-// Token names somebody who waits: chosen by the runner, unique while it is in use.
+// Token names someone who waits: chosen by the runner, unique while it is in use.
 type Token uint64
 
 // Input is what happens to a peer: [Get], [Cancel], [RemoveKeys], [Heard], [Link],
@@ -22,7 +22,7 @@ type Input interface{ input() }
 type Get struct {
 	Key   string
 	After int64 // Unix milliseconds; 0: any copy, however stale
-	// Refresh asks for a fetch that begins from now on, even where a fresh copy is held.
+	// Refresh asks for a fetch that starts from now on, even where a fresh copy is held.
 	Refresh bool
 	// Until bounds the wait, on the boot clock.
 	Until time.Duration

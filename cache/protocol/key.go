@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// key is what a peer knows of a key while something goes on.
+// key is what a peer knows of a key while something continues.
 type key struct {
 	name  string
 	state State
@@ -29,8 +29,8 @@ type key struct {
 	repeatAt      time.Duration
 	heard         map[string]bool // who answered; true: yes
 	round         int
-	restartedOnce bool   // this election has begun again at once already
-	outbid        bool   // somebody refused because its term is higher
+	restartedOnce bool   // this election has started again at once already
+	outbid        bool   // someone refused because its term is higher
 	awaitingCopy  bool   // a fresh copy is elsewhere and was asked for
 	best          string // who has the newest copy, newer than ours, or a fresh one
 	bestTime      int64  // when the newest expires
@@ -181,7 +181,7 @@ func (m *Machine) markUsed(name string, term int64) {
 }
 
 // endFollowing frees a follower from its vote: who asked meanwhile is answered, and
-// otherwise this peer stands itself if somebody here wants the value.
+// otherwise this peer stands itself if someone here wants the value.
 func (m *Machine) endFollowing(k *key, why string) {
 	m.setState(k, Idle, "", why)
 	p := k.pending

@@ -253,7 +253,7 @@ func (m *Machine) isAbsurdTerm(term int64) bool { return term < 0 || term > m.no
 
 // ensureCeiling sees to it that terms up to need, and those of the near future, are safe
 // from a restart; it reports whether need is so already. Terms that are ahead of the
-// clock get no lead but a few: every restart begins above the ceiling, and a peer that
+// clock get no lead but a few: every restart starts above the ceiling, and a peer that
 // restarts again and again would run away from the clock.
 func (m *Machine) ensureCeiling(need int64) bool {
 	lead := m.Timings.AnnounceTimeout.Milliseconds()
@@ -267,7 +267,7 @@ func (m *Machine) ensureCeiling(need int64) bool {
 // fewTerms are what a ceiling that is ahead of the clock has in reserve.
 const fewTerms = 100
 
-// handleRaised goes on with what waited for the ceiling.
+// handleRaised continues with what waited for the ceiling.
 func (m *Machine) handleRaised(in Raised) {
 	m.raising = 0
 	questions, candidacies := m.questionsAwaitingCeiling, m.candidaciesAwaitingCeiling

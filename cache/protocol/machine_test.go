@@ -158,7 +158,7 @@ func (c *hopNet) drain(shuffle func([]flying)) (rounds int) {
 	return rounds
 }
 
-// settle lets everybody ask for the key at once, the wall clocks apart by these
+// settle lets everyone ask for the key at once, the wall clocks apart by these
 // milliseconds, and returns after how many rounds a fetch began.
 func (c *hopNet) settle(key string, apart []int64, shuffle func([]flying)) (rounds int) {
 	for i, name := range c.names {

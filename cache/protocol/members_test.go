@@ -148,7 +148,7 @@ func newListed(self, members, stored string) *Machine {
 }
 
 // TestStartWithAnotherList: a peer that starts with another list than it had abstains
-// for its whole time, begins above the terms of before, and has new members drop what
+// for its whole time, starts above the terms of before, and has new members drop what
 // they have. With the same list it votes as soon as the others have greeted it.
 func TestStartWithAnotherList(t *testing.T) {
 	for _, test := range []struct {

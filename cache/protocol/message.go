@@ -31,7 +31,7 @@ type Answer struct {
 // EntryReq asks for a copy.
 type EntryReq struct{ Key string }
 
-// Update is a copy: to everybody after a fetch, to one peer that asked for it.
+// Update is a copy: to everyone after a fetch, to one peer that asked for it.
 type Update struct {
 	Key   string
 	Entry Entry

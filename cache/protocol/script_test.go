@@ -16,7 +16,7 @@ import (
 // are written as the milliseconds since then: "@250".
 const epoch = int64(1479145000000)
 
-// TestScripts replays testdata/*.txt through one machine, A. A line that begins
+// TestScripts replays testdata/*.txt through one machine, A. A line that starts
 // with "> " tells it what happened; what it then wants done follows, one effect on
 // a line. "-- title | settings" begins a new machine: unless the settings say
 // otherwise, a member of A,B,C that is connected to the others, has been up long

@@ -71,7 +71,7 @@ func (t Timings) WithDefaults() Timings {
 	return t
 }
 
-// Reach is how far ahead of its wall clock a peer has to begin a removal, or terms of
+// Reach is how far ahead of its wall clock a peer has to start a removal, or terms of
 // which it remembers nothing: beyond the terms of others, whose clocks may be ahead by
 // Skew, and who begin above a ceiling, which leads the clock by twice AnnounceTimeout
 // (ensureCeiling), when they have restarted; the second is for several restarts in a row.

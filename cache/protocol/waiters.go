@@ -130,7 +130,7 @@ func (m *Machine) answerSome(k *key, done func(*waiter) bool) {
 	})
 }
 
-// serve gives a copy to everybody for whom it is good enough.
+// serve gives a copy to everyone for whom it is good enough.
 func (m *Machine) serve(k *key, e Entry) {
 	m.answerSome(k, func(w *waiter) bool {
 		if w.rejects(e) || !w.satisfied(e) {
@@ -150,7 +150,7 @@ func (m *Machine) refuseAll(k *key, reason Reason, why string, wait time.Duratio
 	})
 }
 
-// referAll sends everybody who waits to another peer.
+// referAll sends everyone who waits to another peer.
 func (m *Machine) referAll(k *key, why string) {
 	k.wanted, k.round, k.restartedOnce = false, 0, false
 	m.answerSome(k, func(w *waiter) bool {

@@ -11,7 +11,7 @@ type ReplyKind byte
 
 // What a server may say.
 const (
-	ReplyKeepAlive ReplyKind = iota // it goes on waiting
+	ReplyKeepAlive ReplyKind = iota // it continues waiting
 	ReplyValue                      // Value, Expire and, to an extended request, Made and Term
 	ReplySeeOther                   // ask another server
 	ReplyServers                    // Servers
@@ -55,7 +55,7 @@ const (
 
 // Reply encodes a reply to a client that does or does not know the extension. One
 // that does not is sent what the original sends: a value without its history, and,
-// in place of an error, that it shall ask another server. It asks at once: whoever
+// in place of an error, that it must ask another server. It asks at once: whoever
 // does not want that must wait with the reply.
 func (e *Encoder) Reply(r *Reply, extended bool) [][]byte {
 	b := e.start()

@@ -12,7 +12,7 @@ var (
 	// ErrMalformed is that a frame is missing or is not what it must be.
 	ErrMalformed = errors.New("wire: malformed message")
 	// ErrTarget is that a message is for another peer. Subscriptions are by prefix, so
-	// that it happens where one url begins with another.
+	// that it happens where one url starts with another.
 	ErrTarget = errors.New("wire: message for another peer")
 	// ErrAuth is that a message has no MAC, a wrong one, or one where no secret is set.
 	ErrAuth = errors.New("wire: message not authenticated")

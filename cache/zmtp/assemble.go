@@ -32,7 +32,7 @@ type assembler struct {
 	msg    Message
 }
 
-// span is where a frame lies: from the begin of the message in buf, or in plain.
+// span is where a frame lies: from the start of the message in buf, or in plain.
 type span struct{ at, size int }
 
 // item is one message or one command.
@@ -192,7 +192,7 @@ func (a *assembler) takeBytes(n int) ([]byte, bool) {
 // peek returns what has come and was not parsed.
 func (a *assembler) peek() []byte { return a.buf[a.pos:a.to] }
 
-// partial tells whether a message or command has begun and is not complete.
+// partial reports whether a message or command has started and is not complete.
 func (a *assembler) partial() bool { return a.to > a.pos || len(a.frames) > 0 && !a.done }
 
 // wireSize is how many bytes a message takes on the wire.
@@ -214,7 +214,7 @@ func frameSize(body int, sealed bool) int {
 	return 2 + body
 }
 
-// appendMessage appends the frames of a message, or a command, as they go on the wire.
+// appendMessage appends the frames of a message, or a command, as they continue the wire.
 func appendMessage(dst []byte, m Message, s *sealer) []byte {
 	dst = slices.Grow(dst, wireSize(m, s != nil))
 	for i, f := range m {

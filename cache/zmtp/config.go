@@ -61,7 +61,7 @@ const (
 	linger           = time.Second
 )
 
-// Validate tells what is wrong with the configuration, wrapping [ErrConfig].
+// Validate reports what is wrong with the configuration, wrapping [ErrConfig].
 func (c Config) Validate() error {
 	switch {
 	case c.Kind != PUB && c.Kind != SUB && c.Kind != ROUTER && c.Kind != DEALER:

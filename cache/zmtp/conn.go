@@ -92,7 +92,7 @@ func (c *Conn) handshake(server bool) error {
 	return nil
 }
 
-// serve is the life of a connection after the handshake. It returns why it is over, when
+// serve is the life of a connection after the handshake. It returns why it has ended, when
 // nothing of it runs any more.
 func (c *Conn) serve() error {
 	c.watch.start(c)
@@ -199,7 +199,7 @@ func (c *Conn) subscribed(prefix []byte, on bool) error {
 	return nil
 }
 
-// isProtocolError tells whether the connection ended because the other side broke the rules.
+// isProtocolError reports whether the connection ended because the other side broke the rules.
 func (c *Conn) isProtocolError() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,7 +37,7 @@ type Curve struct {
 	Secret [32]byte
 	// ServerKey is the public key that the server must prove to have. Dial only.
 	ServerKey [32]byte
-	// Allow tells whether a client, which has proven to have this key, may connect; nil: nobody
+	// Allow reports whether a client, which has proven to have this key, may connect; nil: nobody
 	// may. It is called once per handshake, from many goroutines, and may change its mind about
 	// later ones. Listen only.
 	Allow func(public [32]byte) bool

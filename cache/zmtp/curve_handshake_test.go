@@ -147,7 +147,7 @@ func TestCurveRecordedHandshake(t *testing.T) {
 	}
 }
 
-// The public key of somebody who is allowed is not enough.
+// The public key of someone who is allowed is not enough.
 func TestCurveStolenPublicKey(t *testing.T) {
 	server, client := pair()
 	s, c := machines(t, server, client)

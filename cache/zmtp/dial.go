@@ -93,7 +93,7 @@ func pause(cfg *Config, lasted time.Duration, failures int) (time.Duration, int)
 	return backoff.Pause(failures+1, cfg.ReconnectMin, cfg.ReconnectMax), failures + 1
 }
 
-// connectOnce connects, and returns when the connection is over and how long it lasted, or why
+// connectOnce connects, and returns when the connection has ended and how long it lasted, or why
 // there was none.
 func (d *Dialer) connectOnce() (lasted time.Duration, err error) {
 	dialer := net.Dialer{Timeout: d.cfg.HandshakeTimeout}

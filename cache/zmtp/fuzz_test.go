@@ -108,7 +108,7 @@ func FuzzCurve(f *testing.F) {
 	})
 }
 
-// FuzzConn: whatever a peer sends after its handshake, a connection goes on or ends
+// FuzzConn: whatever a peer sends after its handshake, a connection continues or ends
 // with an error that says whose fault it was, and keeps within its bounds.
 func FuzzConn(f *testing.F) {
 	f.Add(unhex(f, `04 0b 09 "SUBSCRIBE*" 00 02 00 2a 04 07 04 "PING" 0001`), false)

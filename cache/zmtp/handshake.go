@@ -140,7 +140,7 @@ func (c *Conn) exchangeHandshake(server bool) error {
 		}
 		command, done, err = h.next(in)
 		if v, ok := errors.AsType[verdict](err); ok && server {
-			// The connection is over; whether the reason arrives is not important.
+			// The connection has ended; whether the reason arrives is not important.
 			_, _ = c.nc.Write(appendFrame(nil, flagCommand, errorCommand(v.reason)))
 			return v.error
 		}

@@ -23,7 +23,7 @@ type Listener struct {
 
 	mu    sync.Mutex
 	all   map[*Conn]bool // true: connected; false: in handshake
-	total Stats          // of the connections that are over
+	total Stats          // of the connections that have ended
 }
 
 // Listen binds tcp://host:port at once and accepts in the background, until Close. The

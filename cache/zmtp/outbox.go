@@ -35,11 +35,11 @@ type outbox struct {
 	mu       sync.Mutex
 	queue    []byte
 	spare    []byte // what was written last, to be used again
-	writing  int    // bytes that somebody is writing
-	owned    bool   // somebody is writing
+	writing  int    // bytes that someone is writing
+	owned    bool   // someone is writing
 	reading  bool   // the reader will write what is queued
 	sealed   bool   // no more is taken, no more flushers start
-	err      error  // why the connection is over: the first reason
+	err      error  // why the connection has ended: the first reason
 	sentMsgs int64
 	sent     int64
 	dropped  int64
@@ -100,14 +100,14 @@ func (o *outbox) append(limit int, f func(dst []byte) []byte) {
 	o.charge()
 }
 
-// startFlusher starts a flusher unless somebody is going to write anyway. It needs the lock.
+// startFlusher starts a flusher unless someone is going to write anyway. It needs the lock.
 func (o *outbox) startFlusher() {
 	if !o.reading {
 		o.delegate()
 	}
 }
 
-// delegate starts a flusher unless somebody is writing. It needs the lock.
+// delegate starts a flusher unless someone is writing. It needs the lock.
 func (o *outbox) delegate() {
 	if o.owned || o.sealed || len(o.queue) == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/crypto/nacl/box"
 )
 
-// messagePrefix begins the body of every frame that is sealed. Frames of CURVE are
+// messagePrefix starts the body of every frame that is sealed. Frames of CURVE are
 // commands in the specification; libzmq sends and wants them without the flag that says so.
 const messagePrefix = "\x07MESSAGE"
 

@@ -13,7 +13,7 @@ type subscriptions struct {
 	bytes  int
 }
 
-// add tells whether the subscription is new.
+// add reports whether the subscription is new.
 func (s *subscriptions) add(prefix []byte) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,7 +33,7 @@ func (s *subscriptions) add(prefix []byte) (bool, error) {
 	return true, nil
 }
 
-// remove tells whether the subscription is now gone. One that was not made is ignored.
+// remove reports whether the subscription is now gone. One that was not made is ignored.
 func (s *subscriptions) remove(prefix []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

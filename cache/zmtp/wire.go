@@ -79,7 +79,7 @@ type frame struct {
 	body  []byte
 }
 
-// parseFrame reads the frame at the begin of b, which has at most messageMax bytes, or
+// parseFrame reads the frame at the start of b, which has at most messageMax bytes, or
 // commandMax if it is a command, and returns the bytes it took. These are 0 while more
 // of the frame must come; whether it is too large is known from its header.
 func parseFrame(b []byte, messageMax, commandMax int) (f frame, n int, err error) {

@@ -19,7 +19,7 @@ const (
 	DEALER Kind = "DEALER" // talks to ROUTER, DEALER and REP
 )
 
-// accepts tells whether a peer may be of the kind that it says it is.
+// accepts reports whether a peer may be of the kind that it says it is.
 func (k Kind) accepts(other Kind) bool { return slices.Contains(partners[k], other) }
 
 // partners are the kinds that each kind talks to.
@@ -38,7 +38,7 @@ var partners = map[Kind][]Kind{
 // A handler may call any method of Conn, but not Close of the Listener or Dialer, which
 // waits for the handler to return.
 type Handler struct {
-	// Connected says that the handshake is over. Send works from here on, and Conn.Value
+	// Connected says that the handshake has ended. Send works from here on, and Conn.Value
 	// may be set.
 	Connected func(c *Conn)
 	// Message hands over one message. Its frames are part of the connection's buffer:
@@ -48,7 +48,7 @@ type Handler struct {
 	// subscription, which is valid until return. PUB only. A subscription made twice is
 	// told once, and over when it was cancelled twice.
 	Subscribed func(c *Conn, prefix []byte, on bool)
-	// Disconnected says why the connection is over: io.EOF when the other side closed.
+	// Disconnected says why the connection has ended: io.EOF when the other side closed.
 	Disconnected func(c *Conn, err error)
 	// Failed says why an attempt to connect failed; the next one is made after a
 	// back-off. Dial only, from the goroutine that makes the attempts.

@@ -181,7 +181,7 @@ func (b *bench) begin(s lease.Session, hold time.Duration, claims ...claim.Claim
 	return got
 }
 
-// begins begins a step on each, which must be possible.
+// begins starts a step on each, which must be possible.
 func (b *bench) begins(s lease.Session, hold time.Duration, claims ...claim.Claim) {
 	b.Helper()
 	b.expect("begun", names(b.begin(s, hold, claims...)), names(claims)...)
@@ -252,5 +252,5 @@ func names(claims []claim.Claim) []string {
 	return out
 }
 
-// near tells whether a duration is what it should be, give or take the slack.
+// near reports whether a duration is what it should be, give or take the slack.
 func near(got, want time.Duration) bool { return (got - want).Abs() <= slack }

@@ -104,7 +104,7 @@ func testListHeld(b *bench) {
 	b.release(a, mine[0])
 	held(claim.Query{Session: a.ID}, "3", "5")
 	b.outlive()
-	held(claim.Query{Session: a.ID}, "3", "5") // until somebody takes them
+	held(claim.Query{Session: a.ID}, "3", "5") // until someone takes them
 	b.take(b.session("d"), claim.MaxKeys)
 	held(claim.Query{Session: a.ID})
 }

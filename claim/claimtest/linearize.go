@@ -23,7 +23,7 @@ import (
 type Concurrent = leasetest.Concurrent
 
 // CheckLinearizable lets concurrent clients work on keys in real time: they
-// offer, take, begin, finish, release and look, go on after their sessions have
+// offer, take, begin, finish, release and look, continue after their sessions have
 // lapsed, and come too late. It checks, for each key, that all that the store
 // answered can be explained by one order of single steps: one holder at any
 // time, no begin beside a take, nothing under an older term, an interruption
@@ -154,7 +154,7 @@ func (f *fighter) do(ctx context.Context, in request, call func(context.Context)
 	return out
 }
 
-// move makes one random request, and tells whether the session is used on.
+// move makes one random request, and reports whether the session is used on.
 func (f *fighter) move(ctx context.Context) bool {
 	table := f.store.Claims()
 	mine := []claim.Claim{f.last}

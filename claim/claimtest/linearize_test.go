@@ -45,7 +45,7 @@ type twin struct {
 	*claims.Memory
 	calls  *atomic.Int64
 	take   func(*claims.Step, claim.ClaimRequest)
-	begin  func(s *claims.Step, k *claims.Key, session string, c claim.Claim) bool // tells that it was begun
+	begin  func(s *claims.Step, k *claims.Key, session string, c claim.Claim) bool // tells that it was started
 	finish func(s *claims.Step, k *claims.Key, session string, f claim.StepResult) bool
 }
 

@@ -58,7 +58,7 @@ func (q request) String() string {
 // reply is what the store answered.
 type reply struct {
 	outcome
-	yes         bool // taken, begun, accepted, there
+	yes         bool // taken, started, accepted, there
 	term        int64
 	holder      int
 	step        bool
@@ -165,7 +165,7 @@ func (s state) offered(in request) state {
 	return s
 }
 
-// takeable tells whether the key may be had at some moment of the request.
+// takeable reports whether the key may be had at some moment of the request.
 func (s state) takeable(in request) bool {
 	if !s.there || s.idle || in.back+tolerance < s.ready {
 		return false

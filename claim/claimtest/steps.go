@@ -151,7 +151,7 @@ func testNoHold(b *bench) {
 	}
 }
 
-// testWindowMoves: the window counts from the begin of the step that is under
+// testWindowMoves: the window counts from the start of the step that is under
 // way, not of one before, nor from the taking.
 func testWindowMoves(b *bench) {
 	a := b.session("a")
@@ -188,7 +188,7 @@ func testInterrupted(b *bench) {
 	b.begins(a, 0, b.takeOne(a, "x"))
 	b.outlive()
 	c := b.session("c")
-	b.takes(c, "x") // and dies before it begins
+	b.takes(c, "x") // and dies before it starts
 	b.outlive()
 	d := b.session("d")
 	x := b.takes(d, "x")[0]

@@ -140,7 +140,7 @@ func (a *app) actOnEach(ctx context.Context, did, noun string, names []string, a
 	})
 }
 
-// forEach does something with each name, goes on after one with which it cannot be done, unless nobody answers any
+// forEach does something with each name, continues after one with which it cannot be done, unless nobody answers any
 // more, and returns all errors.
 func forEach(names []string, do func(name string) error) error {
 	var failed []error

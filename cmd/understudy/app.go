@@ -94,7 +94,7 @@ func (a *app) open(ctx context.Context) (store.Store, error) {
 	return a.Host.OpenExisting(ctx)
 }
 
-// openPatiently opens the store, and if it cannot be reached yet goes on trying if patient.
+// openPatiently opens the store, and if it cannot be reached yet continues trying if patient.
 func (a *app) openPatiently(ctx context.Context, patient bool) (store.Store, error) {
 	if err := a.needStore(); err != nil {
 		return nil, err

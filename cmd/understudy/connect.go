@@ -45,7 +45,7 @@ func (a *app) needStore() error {
 	return nil
 }
 
-// remote tells whether commands ask a server.
+// remote reports whether commands ask a server.
 func (a *app) remote() bool { return a.serverURL != "" }
 
 // tokenIn is what is shown to a server: the token in a file, else the one in the environment; "" is nothing.

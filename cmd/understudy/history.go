@@ -31,7 +31,7 @@ func (a *app) historyCommand() *cobra.Command {
 	return c
 }
 
-// showHistory prints the newest events that match, and then goes on if it is wanted.
+// showHistory prints the newest events that match, and then continues if it is wanted.
 func (a *app) showHistory(ctx context.Context, q client.Query, follow bool) error {
 	if q.Limit < 1 || q.Limit > history.MaxRead {
 		return usererr.Errorf("--limit %d: 1 to %d are possible", q.Limit, history.MaxRead)

@@ -45,7 +45,7 @@ func (a *app) apiRunE(f func(ctx context.Context, c *client.Client, args []strin
 	}
 }
 
-// pause waits, and reports whether ctx goes on.
+// pause waits, and reports whether ctx continues.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

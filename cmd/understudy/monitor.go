@@ -66,7 +66,7 @@ func (a *app) dropCommand(noun, arg string, verb monitor.ActionType, about, shor
 	return c
 }
 
-// dropKnown tells whether there is something to drop.
+// dropKnown reports whether there is something to drop.
 func dropKnown(o monitor.Overview, verb monitor.ActionType, name string) bool {
 	if verb == monitor.ActionRemoveSink {
 		return slices.Contains(o.Sinks, name)

@@ -225,7 +225,7 @@ func (a *app) requestWhenFree(ctx context.Context, c *client.Client, name string
 	}
 }
 
-// progress tells of a plan as it goes on. Plans that take each other's place have epochs of
+// progress tells of a plan as it continues. Plans that take each other's place have epochs of
 // their own.
 type progress struct {
 	app     *app
@@ -285,7 +285,7 @@ func (p *progress) done(plan apitype.ShardPlan) error {
 		"done in %s: the primary of %s is %s", termtext.Brief(took), p.shard, shardagent.Label(p.seen.Shard, plan.To))
 }
 
-// takeBack withdraws what nobody has begun, and says how it stands.
+// takeBack withdraws what nobody has started, and says how it stands.
 func (p *progress) takeBack(ctx context.Context, c *client.Client, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()

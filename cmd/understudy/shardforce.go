@@ -28,7 +28,7 @@ func (a *app) checkLoss(ctx context.Context, name, to string, allowed int64) err
 
 // forcedLoss is what a forced failover would destroy, as far as the nodes' reports tell.
 type forcedLoss struct {
-	chosen, most apitype.ShardNode // who would go on, and who has the most
+	chosen, most apitype.ShardNode // who would continue, and who has the most
 	lost         int64
 }
 

@@ -294,7 +294,7 @@ func (b *bench) prunes(keep time.Duration, limit int) (total int) {
 		if through {
 			throughs++
 		}
-		if throughs == 2 { // the first may have begun in the middle
+		if throughs == 2 { // the first may have started in the middle
 			return total
 		}
 	}

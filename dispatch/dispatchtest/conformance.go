@@ -203,13 +203,13 @@ func (b *bench) turn(s lease.Session, results []dispatch.Result, begin ...claim.
 	return t
 }
 
-// starts takes the one key there is to be taken and begins.
+// starts takes the one key there is to be taken and starts.
 func (b *bench) starts(s lease.Session, key string) dispatch.Assignment {
 	b.Helper()
 	return b.begins(s, b.takes(s, key)[0])
 }
 
-// begins begins with the head of a key, which must be there, whatever is to be
+// begins starts with the head of a key, which must be there, whatever is to be
 // done with it.
 func (b *bench) begins(s lease.Session, c claim.Claim) dispatch.Assignment {
 	b.Helper()
@@ -320,12 +320,12 @@ func (b *bench) drains(s lease.Session) map[string][]string {
 	return nil
 }
 
-// near tells whether a duration is what it should be, give or take the slack.
+// near reports whether a duration is what it should be, give or take the slack.
 func near(got, want time.Duration) bool { return (got - want).Abs() <= slack }
 
 func same(a, b []string) bool { return slices.Equal(a, b) }
 
-// startsAmong begins with one of the keys that can be taken, and takes the others
+// startsAmong starts with one of the keys that can be taken, and takes the others
 // too.
 func (b *bench) startsAmong(s lease.Session, key string) dispatch.Assignment {
 	b.Helper()

@@ -5,7 +5,7 @@
 //     dispatch.Admin, tried on a real store with an injected clock;
 //   - [CheckOrder], concurrent dispatchers and enqueuers, in real time, whose
 //     history is judged key by key: first in first out, one in flight, nothing
-//     lost, nothing again once it is over;
+//     lost, nothing again once it has ended;
 //   - [Memory], queues in memory, small enough to be believed, for tests in
 //     bubbles of virtual time.
 //

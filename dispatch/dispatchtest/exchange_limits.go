@@ -38,7 +38,7 @@ func testMany(b *bench) {
 			got[a.Key] = append(got[a.Key], a.ID)
 			results = append(results, done(a))
 		}
-		// Another order than that of the begins.
+		// Another order than that of the starts.
 		rand.New(rand.NewPCG(1, 2)).Shuffle(keys, func(i, j int) { results[i], results[j] = results[j], results[i] })
 		t = b.turn(s, results, claims...)
 		if len(t.Holdings) != keys {

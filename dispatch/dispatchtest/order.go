@@ -52,7 +52,7 @@ func (c Concurrent) withDefaults() Concurrent {
 // middle, and lapse. Then it checks, for each key, that all that the store
 // answered can be explained by one order of single steps: messages in the order
 // in which they were enqueued, one in flight, nothing under an old term, nothing
-// again that is over, nothing lost, an interruption always told. open returns a
+// again that has ended, nothing lost, an interruption always told. open returns a
 // handle on the same store each time; its clock must be the real one.
 func CheckOrder(t *testing.T, open func(t *testing.T) Store, limits Concurrent) {
 	t.Helper()

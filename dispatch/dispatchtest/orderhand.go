@@ -58,7 +58,7 @@ func (d *dispatcher) start(ctx context.Context, n int, timeout time.Duration) bo
 	return out == answered
 }
 
-// move does something, and tells whether the session is to be used any longer.
+// move does something, and reports whether the session is to be used any longer.
 func (d *dispatcher) move(ctx context.Context) bool {
 	switch dice := d.rng.IntN(100); {
 	case dice < 20:
@@ -74,7 +74,7 @@ func (d *dispatcher) move(ctx context.Context) bool {
 	default:
 		sleep(ctx, time.Duration(d.rng.Int64N(int64(d.limits.Timeout/10))))
 	}
-	// It goes on for a while after it has lapsed: it may not know.
+	// It continues for a while after it has lapsed: it may not know.
 	age := time.Since(d.begin) - d.me.started
 	return age < d.limits.Timeout || d.rng.IntN(4) > 0
 }
@@ -118,7 +118,7 @@ func (d *dispatcher) drop(key string) {
 	delete(d.keys, key)
 }
 
-// turn settles or begins, or both, for each of the keys, and sometimes brings a
+// turn settles or starts, or both, for each of the keys, and sometimes brings a
 // result that comes too late.
 func (d *dispatcher) turn(ctx context.Context, keys []string) {
 	t := dispatch.Exchange{Queue: d.queue, Session: d.id, Window: d.limits.Window}
@@ -130,7 +130,7 @@ func (d *dispatcher) turn(ctx context.Context, keys []string) {
 			in.settles, in.result = true, d.answer(*k.at)
 			t.Results = append(t.Results, in.result)
 		}
-		// Rarely it begins what is begun already.
+		// Rarely it starts what is started already.
 		if k.at == nil || in.settles && d.rng.IntN(4) > 0 || d.rng.IntN(10) == 0 {
 			in.begins = true
 			t.Begin = append(t.Begin, k.Claim)
@@ -260,7 +260,7 @@ func (d *dispatcher) clear(ctx context.Context) {
 	}
 }
 
-// deliver settles and begins with each of its keys.
+// deliver settles and starts with each of its keys.
 func (d *dispatcher) deliver(ctx context.Context) {
 	t := dispatch.Exchange{Queue: d.queue, Session: d.id, Window: d.limits.Window}
 	asked := map[string]request{}

@@ -120,15 +120,15 @@ func (p reply) String() string {
 // state is a key in the model.
 type state struct {
 	last int64 // messages that were added
-	next int64 // messages that are over; the head is the next one
+	next int64 // messages that have ended; the head is the next one
 	term int64
 	held bool
 	who  who
-	idle bool // never ready until something is added; so begins every key
+	idle bool // never ready until something is added; so starts every key
 	used bool // something was ever added
 	// ready is when the key is ready, at the earliest.
 	ready time.Duration
-	// A step, and when it was begun, at the earliest.
+	// A step, and when it was started, at the earliest.
 	step        bool
 	begun       time.Duration
 	interrupted bool
@@ -221,7 +221,7 @@ func (s state) turned(in request, out reply) (states []any) {
 	return states
 }
 
-// matches tells whether the answer is what it would be.
+// matches reports whether the answer is what it would be.
 func (p reply) matches(out reply, in request) bool {
 	if in.settles && in.begins && p.standing == dispatch.InProgress && !p.begun && in.result.After == dispatch.Hold && out.todo == dispatch.Poll {
 		return true // it may be asked for again at once
@@ -277,7 +277,7 @@ func (s state) turn(in request, alive bool) (state, reply) {
 	return s, p
 }
 
-// settle records a result that counts, and tells whether the key is given back.
+// settle records a result that counts, and reports whether the key is given back.
 func (s *state) settle(in request) (given bool) {
 	s.step, s.interrupted = false, false
 	s.head, s.attempts = in.result.State, in.result.Attempt

@@ -31,7 +31,7 @@ type HTTPConfig struct {
 	// CAFile has the certificates (PEM) that are trusted instead of the system's.
 	CAFile string
 	// TokenFile has the token that is sent as "Authorization: Bearer TOKEN". It
-	// is read anew when it has changed. Default: no such header.
+	// is read again when it has changed. Default: no such header.
 	TokenFile string
 	// Concurrency is how many connections are kept open for the next request.
 	// Default 64; that of the dispatcher fits.
@@ -76,7 +76,7 @@ type client struct {
 	base      *url.URL
 	transport *http.Transport
 	token     *tokenFile
-	clock     lease.Clock // goes on while this process, or its host, is held up
+	clock     lease.Clock // continues while this process, or its host, is held up
 }
 
 func newClient(c HTTPConfig) (*client, error) {
@@ -139,7 +139,7 @@ var errLate = errors.New("this process was held up past the request's deadline")
 
 // countingConn counts what was written, so that it can be told whether a request
 // has left at all, and writes nothing past the deadline of its request: the timer of a
-// process that was held up may fire later than the process goes on.
+// process that was held up may fire later than the process continues.
 type countingConn struct {
 	net.Conn
 	clock   lease.Clock

@@ -84,7 +84,7 @@ func (c *heldUp) Now() time.Duration {
 	return c.Clock.Now() + time.Minute
 }
 
-// TestHeldUp: a process that goes on after the deadline of its request, before it has sent it, does not send it,
+// TestHeldUp: a process that continues after the deadline of its request, before it has sent it, does not send it,
 // although its timers have not fired yet.
 func TestHeldUp(t *testing.T) {
 	var requests atomic.Int32

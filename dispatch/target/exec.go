@@ -71,7 +71,7 @@ const lingering = 200 * time.Millisecond
 // Exec runs a program for each batch, with the payload on its standard input.
 //
 // At the deadline the program is killed with its process group. On Linux it is
-// killed too when the instance dies; what it had started by itself goes on then,
+// killed too when the instance dies; what it had started by itself continues then,
 // and on other systems so does the program, which should bound its own time.
 type Exec struct {
 	cfg ExecConfig

@@ -12,7 +12,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/untrusted"
 )
 
-// refuseBatch tells what is wrong with a batch that no ledger can take under its id.
+// refuseBatch reports what is wrong with a batch that no ledger can take under its id.
 func refuseBatch(a dispatch.Assignment) (dispatch.Answer, bool) {
 	id, err := sawtooth.OnlyID(a.Payload)
 	switch {

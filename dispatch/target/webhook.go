@@ -29,7 +29,7 @@ type WebhookConfig struct {
 	// StatusURL is asked what became of a batch, with {id} in it standing for
 	// the batch's id. Default: only locations that the receiver itself named are.
 	StatusURL string
-	// Secret signs every request. Default: no signature. One that begins with whsec_ must be base64 behind it.
+	// Secret signs every request. Default: no signature. One that starts with whsec_ must be base64 behind it.
 	Secret []byte
 	// Signature is how. Default [StandardSignature].
 	Signature Signature

@@ -109,7 +109,7 @@ func isPermanent(status int) bool {
 }
 
 // requestEnded reports that the receiver has finished with the request. Other statuses may come from a proxy that has
-// lost patience with a receiver that goes on.
+// lost patience with a receiver that continues.
 func requestEnded(status int) bool {
 	switch status {
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable:

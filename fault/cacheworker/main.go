@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command cacheworker is one peer of a cache that is to come to grief: it waits at
-// gates where somebody may kill or stop it, has a wall clock that can be set, and
+// gates where someone may kill or stop it, has a wall clock that can be set, and
 // can have a source that does what a source must not.
 package main
 
@@ -102,7 +102,7 @@ func (w *worker) fetch(ctx context.Context, f cache.Fetch) (cache.Value, error) 
 	return v, err
 }
 
-// pass waits at a gate until the origin lets it go on.
+// pass waits at a gate until the origin lets it continue.
 func (w *worker) pass(at, key string) {
 	if !strings.Contains(w.gates, at) {
 		return

@@ -30,7 +30,7 @@ func (b *Backoff) Failures() int { return b.failures }
 // Reset ends the row: the next pause is a first one.
 func (b *Backoff) Reset() { b.failures = 0 }
 
-// Wait waits for [Backoff.Next], and tells whether ctx let it.
+// Wait waits for [Backoff.Next], and reports whether ctx let it.
 func (b *Backoff) Wait(ctx context.Context) bool {
 	timer := time.NewTimer(b.Next())
 	defer timer.Stop()

@@ -85,7 +85,7 @@ func (c *cacheAct) play(ctx context.Context) ([]outcome, error) {
 	return []outcome{once, again}, nil
 }
 
-// askAll lets everybody ask at once, and tells how many got the same value.
+// askAll lets everyone ask at once, and tells how many got the same value.
 func (c *cacheAct) askAll(ctx context.Context, key string) outcome {
 	values := make([]string, askerCount)
 	began := time.Now()

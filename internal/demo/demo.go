@@ -101,11 +101,11 @@ type demo struct {
 
 // act is a part of the demonstration.
 type act interface {
-	// run goes on until ctx ends.
+	// run continues until ctx ends.
 	run(ctx context.Context)
 	// ended tells that a process of the demonstration has.
 	ended(p *process)
-	// settled tells whether nothing is under way that a death has caused.
+	// settled reports whether nothing is under way that a death has caused.
 	settled(ctx context.Context) bool
 	// try says what people may do, in lines.
 	try() []string
@@ -144,7 +144,7 @@ func makeDir() (string, error) {
 	return os.MkdirTemp("", pattern)
 }
 
-// notifyEnded tells everybody that a process has.
+// notifyEnded tells everyone that a process has.
 func (d *demo) notifyEnded(p *process, err error, planned bool) {
 	if !planned {
 		d.voice.event("process", "%s ended (%v); it comes back in %v%s", p.name, err, d.downTime(), p.lastOutput())

@@ -181,7 +181,7 @@ func (f *fleet) process(name string) *process {
 	return nil
 }
 
-// isUp tells whether every instance runs, and answers that it is ready.
+// isUp reports whether every instance runs, and answers that it is ready.
 func (f *fleet) isUp(ctx context.Context) bool {
 	for i, p := range f.procs {
 		if p.running() == 0 || !answers(ctx, f.urls[i]+"/readyz") {

@@ -14,7 +14,7 @@ import (
 
 const (
 	sensorName  = "sensor-4" // a process of its own, which can be killed
-	sensorCount = 6          // with those that go on for ever
+	sensorCount = 6          // with those that continue for ever
 )
 
 // monitorAct shows a source that falls silent and returns.
@@ -40,8 +40,8 @@ func (d *demo) beatEvery() time.Duration     { return d.checkInterval() / 2 }
 // limit is how long a source may be quiet.
 func (m *monitorAct) limit() time.Duration { return missed * m.d.checkInterval() }
 
-// worstDelay is how long it takes until somebody is told of silence, at worst: it is found
-// when the limit is over, and told at once.
+// worstDelay is how long it takes until someone is told of silence, at worst: it is found
+// when the limit has ended, and told at once.
 func (m *monitorAct) worstDelay() time.Duration { return m.limit() + time.Second }
 
 // run beats for the sources that do not die.

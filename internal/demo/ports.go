@@ -11,7 +11,7 @@ import (
 // have to be free again for one that comes back.
 const (
 	firstPort, endPort = 24_000, 32_000
-	// portsEach is how many a demonstration has for itself among those that were begun about
+	// portsEach is how many a demonstration has for itself among those that were started about
 	// when it was: their process ids are near.
 	portsEach = 32
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Nobody is given what somebody listens on, nor the same twice.
+// Nobody is given what someone listens on, nor the same twice.
 func TestPorts(t *testing.T) {
 	var p ports
 	first, err := p.free(5)

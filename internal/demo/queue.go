@@ -27,7 +27,7 @@ type queueAct struct {
 	added atomic.Int64
 
 	mu      sync.Mutex
-	waits   map[string]string // keys by the one who died that delivered them, until somebody does
+	waits   map[string]string // keys by the one who died that delivered them, until someone does
 	victims []string
 	since   time.Time // the last of them died
 	last    outcome
@@ -88,7 +88,7 @@ func (q *queueAct) ended(p *process) {
 	}
 }
 
-// settled: every key is delivered by somebody who lives, and nothing lags behind.
+// settled: every key is delivered by someone who lives, and nothing lags behind.
 func (q *queueAct) settled(context.Context) bool {
 	q.mu.Lock()
 	waiting := len(q.waits)
@@ -96,7 +96,7 @@ func (q *queueAct) settled(context.Context) bool {
 	return waiting == 0 && q.added.Load()-q.d.world.count().delivered <= 2*keyCount
 }
 
-// recordDelivery notes which keys go on.
+// recordDelivery notes which keys continue.
 func (q *queueAct) recordDelivery(key, by string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

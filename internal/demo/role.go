@@ -22,7 +22,7 @@ type roleAct struct {
 	term   int64
 	since  time.Time // when that was seen
 	last   outcome
-	turns  int // how often somebody took over
+	turns  int // how often someone took over
 }
 
 func newRoleAct(d *demo) *roleAct { return &roleAct{d: d} }
@@ -68,7 +68,7 @@ func (r *roleAct) recordHolder(ctx context.Context, name string, term int64) {
 	}
 }
 
-// moveReason somebody who did not die holds the role no more, in brackets.
+// moveReason someone who did not die holds the role no more, in brackets.
 func (r *roleAct) moveReason(ctx context.Context, before string) string {
 	events, err := r.d.page.History(ctx, client.Query{Part: elect.Space, Subject: roleName, Limit: 5})
 	if err != nil {

@@ -158,7 +158,7 @@ func (s *shardAct) settled(ctx context.Context) bool {
 	return s.isComplete(ctx) && s.primary() != nil && s.primary().running() != 0 && s.writer.count() > 100
 }
 
-// isComplete tells whether the shard has all its nodes, and each may be promoted.
+// isComplete reports whether the shard has all its nodes, and each may be promoted.
 func (s *shardAct) isComplete(ctx context.Context) bool {
 	view, err := s.d.page.Shard(ctx, s.name)
 	return err == nil && view.Primary != nil && view.Plan == nil && len(view.Nodes) == nodeCount &&

@@ -104,7 +104,7 @@ func (w *world) deliver(out http.ResponseWriter, r *http.Request) {
 	if b.Run != w.run {
 		return // of another demonstration on the same store
 	}
-	// Once begun it is done, whether who sent it lives or not.
+	// Once started it is done, whether who sent it lives or not.
 	time.Sleep(time.Duration(w.effort.Load()))
 	id, by := r.Header.Get("Idempotency-Key"), r.Header.Get(byHeader)
 	w.mu.Lock()
@@ -225,7 +225,7 @@ func (w *world) alarmsOf(status, source string) (n int, last time.Time) {
 	return w.alarms[status+" "+source], w.told[status+" "+source]
 }
 
-// answers tells whether a URL answers with success.
+// answers reports whether a URL answers with success.
 func answers(ctx context.Context, url string) bool {
 	_, err := get(ctx, url, time.Second)
 	return err == nil

@@ -7,7 +7,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/termtext"
 )
 
-// Takeover is what a server's file promises: after which time, at worst, somebody else does the work of a part.
+// Takeover is what a server's file promises: after which time, at worst, someone else does the work of a part.
 type Takeover struct {
 	Part, Name string
 	Worst      time.Duration

@@ -11,7 +11,7 @@ func MatchRedis(pattern, text string) bool { return match(pattern, text, matchRe
 // match leaves to one what a pattern that does not begin with * says about one byte, and how long that is in the pattern.
 func match(pattern, text string, one func(pattern string, c byte) (ok bool, size int)) bool {
 	p, n := 0, 0
-	star, resume := -1, 0 // the last *, and where to go on after it
+	star, resume := -1, 0 // the last *, and where to continue after it
 	for n < len(text) {
 		if p < len(pattern) && pattern[p] == '*' {
 			star, resume = p, n

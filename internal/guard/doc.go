@@ -57,7 +57,7 @@
 //   - Anything about work that the program hands to processes that are not its
 //     descendants (a container engine, systemd-run, cron, another host).
 //   - That a descendant with another user's rights can be killed by a guard
-//     without root's. The watcher goes on trying, and Wait goes on waiting.
+//     without root's. The watcher continues trying, and Wait continues waiting.
 //   - That a process inside an uninterruptible system call is reaped in time. It
 //     runs no more instructions of its own once it has been killed.
 //   - That a host that was suspended, or a virtual machine that was paused, past

@@ -144,7 +144,7 @@ func writing(t *testing.T, file string, writers int) {
 }
 
 // A guard that was stopped, alone or together with one of its watchers, cannot
-// keep its program alive past the deadline, and says so when it goes on.
+// keep its program alive past the deadline, and says so when it continues.
 func TestGuardIsStopped(t *testing.T) {
 	const scattered = 3
 	for _, tc := range []struct {

@@ -328,7 +328,7 @@ func checkStamps(t *testing.T, file string, deadline, grace time.Duration, write
 }
 
 // checkDead proves that nothing wrote past the deadline. A machine that stood still while the watchers
-// were to kill goes on for the milliseconds that they need (doc.go): only time in which it ran counts.
+// were to kill continues for the milliseconds that they need (doc.go): only time in which it ran counts.
 func checkDead(t *testing.T, file string, deadline, grace time.Duration) {
 	t.Helper()
 	last, _ := stamps(t, file)

@@ -100,7 +100,7 @@ func (p *Process) Extend(until time.Duration) {
 
 // Forwarded is the signals that whoever guards a program in a terminal or under a
 // supervisor should pass on to it. SIGINT and SIGTERM are not among them: they
-// ask the guard to end, which begins with [Process.Stop].
+// ask the guard to end, which starts with [Process.Stop].
 func Forwarded() []os.Signal {
 	return []os.Signal{
 		syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
@@ -129,7 +129,7 @@ func (p *Process) Signal(s os.Signal) error {
 	return nil
 }
 
-// Stop begins to stop the program and all its descendants: SIGTERM now, SIGKILL
+// Stop starts to stop the program and all its descendants: SIGTERM now, SIGKILL
 // after StopGrace or at the deadline. It does not wait.
 func (p *Process) Stop() {
 	p.mu.Lock()

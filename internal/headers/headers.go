@@ -10,7 +10,7 @@ import (
 )
 
 // Check refuses headers that cannot be sent, names that differ in case only, and those that are not for others to
-// set: what frames a request, what begins with Understudy-, and what the caller says is its own, by canonical name.
+// set: what frames a request, what starts with Understudy-, and what the caller says is its own, by canonical name.
 func Check(h http.Header, own func(name string) bool) error {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(h)) {

@@ -38,7 +38,7 @@ func (h *Host) open(ctx context.Context, mustExist bool) (store.Store, error) {
 	return open.Open(ctx, h.StoreURL, open.Options{Connections: h.Connections, MustExist: mustExist, Logger: h.Log})
 }
 
-// OpenPatiently opens the store, and if it cannot be reached yet goes on trying if patient.
+// OpenPatiently opens the store, and if it cannot be reached yet continues trying if patient.
 func (h *Host) OpenPatiently(ctx context.Context, patient bool) (store.Store, error) {
 	for retry := (backoff.Backoff{First: 100 * time.Millisecond, Most: 5 * time.Second}); ; {
 		st, err := h.Open(ctx)
@@ -55,7 +55,7 @@ func (h *Host) OpenPatiently(ctx context.Context, patient bool) (store.Store, er
 	}
 }
 
-// Unreachable tells whether an error may be over soon: the store did not answer, or not in time.
+// Unreachable reports whether an error may be over soon: the store did not answer, or not in time.
 func Unreachable(err error) bool {
 	return !errors.Is(err, lease.ErrInvalid) && !errors.Is(err, lease.ErrUnsafeTiming) &&
 		(errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUnknown) || errors.Is(err, context.DeadlineExceeded))
@@ -68,7 +68,7 @@ type Identity struct {
 }
 
 // WithKeeper runs f with a keeper of a new instance, and ends its session when f
-// has returned. f's context also ends if the keeper cannot go on.
+// has returned. f's context also ends if the keeper cannot continue.
 func (h *Host) WithKeeper(ctx context.Context, st store.Store, who Identity, do func(context.Context, *lease.Keeper) error) error {
 	k, err := lease.NewKeeper(lease.KeeperConfig{
 		Store: st, Roster: st, Instance: lease.NewInstance(who.Name, who.Address), Timing: who.Timing, Logger: h.Log,

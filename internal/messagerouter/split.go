@@ -57,7 +57,7 @@ func after(body []byte, i int) error {
 	return nil
 }
 
-// item returns the end of the value that begins at i; -1 if the body ends before.
+// item returns the end of the value that starts at i; -1 if the body ends before.
 func item(body []byte, i int) int {
 	switch body[i] {
 	case '"':
@@ -71,7 +71,7 @@ func item(body []byte, i int) int {
 	return i
 }
 
-// text returns the end of the text that begins at i.
+// text returns the end of the text that starts at i.
 func text(body []byte, i int) int {
 	for i++; i < len(body); i++ {
 		j := bytes.IndexByte(body[i:], '"')

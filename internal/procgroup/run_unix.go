@@ -96,7 +96,7 @@ func (r *Running) Wait() error {
 	return err
 }
 
-// most is the most that a pipe holds, unless somebody has asked for more.
+// most is the most that a pipe holds, unless someone has asked for more.
 const most = 64 << 10
 
 // pipe is the end of a program's output that is read.

@@ -24,7 +24,7 @@ func (r *Reader) inline(line []byte) ([]string, error) {
 	}
 }
 
-// word returns the word that begins at i, and where it ends. It is false where quotes do
+// word returns the word that starts at i, and where it ends. It is false where quotes do
 // not close, or are followed by anything but space.
 func word(line []byte, i int) (string, int, bool) {
 	var b strings.Builder
@@ -52,7 +52,7 @@ func word(line []byte, i int) (string, int, bool) {
 	return b.String(), i, true
 }
 
-// escaped returns the byte that b begins with, within the given quotes, and in how many
+// escaped returns the byte that b starts with, within the given quotes, and in how many
 // bytes it was written.
 func escaped(b []byte, quote byte) (byte, int) {
 	switch {

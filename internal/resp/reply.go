@@ -74,7 +74,7 @@ type ReplyReader struct {
 // NewReplyReader reads from r.
 func NewReplyReader(r *bufio.Reader, l ReplyLimits) *ReplyReader { return &ReplyReader{r: r, lim: l} }
 
-// Started tells whether a byte of an answer came.
+// Started reports whether a byte of an answer came.
 func (p *ReplyReader) Started() bool { return p.started }
 
 // Reply returns the next answer. The error wraps ErrReply, or is that of the connection: io.EOF before the first byte,
@@ -148,7 +148,7 @@ func (p *ReplyReader) line() (string, error) {
 	}
 }
 
-// isOver tells whether more bytes would be too many.
+// isOver reports whether more bytes would be too many.
 func (p *ReplyReader) isOver(more int64) bool {
 	return p.lim.Total > 0 && int64(p.read)+more > int64(p.lim.Total)
 }

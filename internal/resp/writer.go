@@ -16,7 +16,7 @@ type Writer struct {
 // Len is how many bytes have been gathered.
 func (w *Writer) Len() int { return len(w.buf) }
 
-// Take returns what has been gathered, and begins anew in the room of spare.
+// Take returns what has been gathered, and starts again in the room of spare.
 func (w *Writer) Take(spare []byte) []byte {
 	out := w.buf
 	w.buf = spare[:0]
@@ -72,10 +72,10 @@ func (w *Writer) null(before string) {
 	w.buf = append(w.buf, before...)
 }
 
-// Array begins an array of n elements.
+// Array starts an array of n elements.
 func (w *Writer) Array(n int) { w.length('*', n) }
 
-// Map begins a map of n pairs; in version 2 it is an array.
+// Map starts a map of n pairs; in version 2 it is an array.
 func (w *Writer) Map(n int) {
 	if w.Version == 3 {
 		w.length('%', n)
@@ -84,7 +84,7 @@ func (w *Writer) Map(n int) {
 	w.length('*', 2*n)
 }
 
-// Push begins a message of n elements that nobody asked for; in version 2 it is an array.
+// Push starts a message of n elements that nobody asked for; in version 2 it is an array.
 func (w *Writer) Push(n int) {
 	if w.Version == 3 {
 		w.length('>', n)

@@ -92,7 +92,7 @@ func OnlyID(list []byte) (string, error) {
 	return batches[0].ID, nil
 }
 
-// ValidID tells whether an id has the form of a signature: 128 lower-case
+// ValidID reports whether an id has the form of a signature: 128 lower-case
 // hexadecimal digits.
 func ValidID(id string) bool { return len(id) == 128 && lowerHex(id) }
 
@@ -166,7 +166,7 @@ func ParseHeader(raw []byte) (BatchHeader, error) {
 	return h, err
 }
 
-// Check tells whether the batch is consistent in itself, as every ledger demands
+// Check reports whether the batch is consistent in itself, as every ledger demands
 // before it looks at signatures: ids of the right form, the header naming its
 // transactions in order and each once, all made for this batcher, every payload
 // the one that its header was signed for.

@@ -103,7 +103,7 @@ func TestNobodyListens(t *testing.T) {
 	Stopping()
 }
 
-// A stuck service is not vouched for; one that goes on again is.
+// A stuck service is not vouched for; one that continues again is.
 func TestWatchdogFallsSilentWithTheService(t *testing.T) {
 	conn := systemd(t)
 	t.Setenv("WATCHDOG_USEC", "30000")

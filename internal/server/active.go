@@ -169,7 +169,7 @@ func (s *servedMonitor) addEvents(ctx context.Context) error {
 }
 
 // rest waits, somewhat less or more so that instances do not march in step, and tells
-// whether ctx goes on.
+// whether ctx continues.
 func rest(ctx context.Context, d time.Duration) bool { return restUnless(ctx, nil, d) }
 
 // restUnless is rest that ends when something comes.

@@ -13,7 +13,7 @@ import (
 // certificateLooks is how often the files of a certificate are looked at, at most.
 const certificateLooks = time.Second
 
-// certificate is what a server shows of itself. Files that have changed are read again, when somebody connects
+// certificate is what a server shows of itself. Files that have changed are read again, when someone connects
 // or reload is called; new ones that cannot be used leave the old certificate in place.
 type certificate struct {
 	certFile, keyFile string

@@ -180,7 +180,7 @@ func (h *hook) run(ctx context.Context) {
 	}
 }
 
-// mine tells whether this instance runs the program for an event. Where a role decides
+// mine reports whether this instance runs the program for an event. Where a role decides
 // that, an event waits for long enough that the next primary has it, if the present one is gone.
 func (h *hook) mine(ctx context.Context, e seenEvent) bool {
 	const look = 200 * time.Millisecond

@@ -10,7 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/store"
 )
 
-// Page is a server that looks on, in the process of somebody who needs its store, too.
+// Page is a server that looks on, in the process of someone who needs its store, too.
 type Page struct {
 	host *instance.Host
 	cfg  *settings.Server

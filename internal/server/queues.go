@@ -114,8 +114,8 @@ func (c *claimKeepers) of(w claim.Windows) (*lease.Keeper, error) {
 	return k, nil
 }
 
-// start keeps the sessions until stop is called, which returns when they are over.
-// One that cannot go on cancels everything.
+// start keeps the sessions until stop is called, which returns when they have ended.
+// One that cannot continue cancels everything.
 func (c *claimKeepers) start(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	var kept sync.WaitGroup

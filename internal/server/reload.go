@@ -81,7 +81,7 @@ func (r *reloader) apply(ctx context.Context, l live, key string, next *settings
 		r.cfg.LogLevel = next.LogLevel
 	case key == "token":
 		if l.server.SetToken(next.Token) != nil {
-			return false // there was none, or shall be none
+			return false // there was none, or must be none
 		}
 		r.cfg.Token = next.Token
 	case key == "token_file": // "token" tells whether what it holds has changed

@@ -16,7 +16,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/settings"
 )
 
-// systemd is told when a reload begins and ends, though the file is refused.
+// systemd is told when a reload starts and ends, though the file is refused.
 func TestReloadTellsSystemd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

@@ -35,7 +35,7 @@ func (d *deaf) Header() http.Header         { return d.header }
 func (d *deaf) Write(p []byte) (int, error) { return len(p), nil }
 func (d *deaf) WriteHeader(int)             {}
 
-// rounds tells whether keepers go round. It is used by one goroutine.
+// rounds reports whether keepers go round. It is used by one goroutine.
 type rounds struct {
 	keepers []*lease.Keeper
 	seen    []lease.KeeperStats

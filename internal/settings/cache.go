@@ -175,7 +175,7 @@ func (c *Cache) source() (cache.Origin, error) {
 	return origin.URL(o)
 }
 
-// curve is who may talk to this peer; nil: everybody.
+// curve is who may talk to this peer; nil: everyone.
 func (c *Cache) curve() (*cache.Curve, error) {
 	if c.CurveKeyFile == "" {
 		if len(c.CurveClients)+len(c.CurvePeers) > 0 {

@@ -123,7 +123,7 @@ func (c *Server) readStore() error {
 	return err
 }
 
-// checkStore refuses a URL that names no store. It asks none: the time for that is over.
+// checkStore refuses a URL that names no store. It asks none: the time for that has ended.
 func checkStore(url string) error {
 	if url == "" || strings.HasPrefix(url, "sqlite:") {
 		return nil // opening it would make the file

@@ -11,7 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 )
 
-// envPrefix begins the names of all variables of the environment that this program knows.
+// envPrefix starts the names of all variables of the environment that this program knows.
 const envPrefix = "UNDERSTUDY_"
 
 // overrides puts what the environment says in the place of what the file says.

@@ -111,7 +111,7 @@ func (c *Monitored) Configuration(origin string) monitor.Configuration {
 	return out
 }
 
-// Same tells whether two say the same.
+// Same reports whether two say the same.
 func (c *Monitored) Same(other *Monitored) bool {
 	return strictyaml.Written(reflect.ValueOf(*c)) == strictyaml.Written(reflect.ValueOf(*other))
 }
@@ -162,7 +162,7 @@ func (c *Monitored) locate(lines map[string]int, below string) {
 }
 
 // ParseEvent reads NAME,KEY=VALUE,…, with the keys of a file. A key that stands
-// alone is true; label.NAME=VALUE and tag=TEXT may be repeated, and what is no key goes on with
+// alone is true; label.NAME=VALUE and tag=TEXT may be repeated, and what is no key continues with
 // the schedule before it, which may have commas.
 func ParseEvent(text string) (Event, error) {
 	var e Event
@@ -231,7 +231,7 @@ func plainValue(key, value string) any {
 	return v
 }
 
-// isKey tells whether a word is one of an event's keys in a flag.
+// isKey reports whether a word is one of an event's keys in a flag.
 func isKey(word string) bool {
 	if strings.HasPrefix(word, "label.") || strings.HasPrefix(word, "control_loop.") || word == "tag" {
 		return true

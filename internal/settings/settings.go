@@ -81,7 +81,7 @@ func (c *Server) Timing() lease.Timing {
 }
 
 // Connections to the store: one for sessions, one for requests, and one for each
-// thing that goes on by itself and must not wait for the others.
+// thing that continues by itself and must not wait for the others.
 func (c *Server) Connections() int {
 	const mostDispatchers = 8
 	n, dispatchers := 3, len(c.Queues) // the third reads shards
@@ -162,7 +162,7 @@ func OrNoFile(path string) string {
 // From is the file that this was read from; "" is none.
 func (c *Server) From() string { return c.file }
 
-// Empty tells whether nothing stood in the file.
+// Empty reports whether nothing stood in the file.
 func (c *Server) Empty() bool { return len(c.lines) == 0 }
 
 // Scheme of the URLs at which the server is reached: http or https.

@@ -116,7 +116,7 @@ func TestConfigDefaults(t *testing.T) {
 	t.Fatalf("five intervals of 200ms and a grace of 1s were accepted: %+v", c)
 }
 
-// refused tells whether an error is of the kinds that the command line exits with 2 for.
+// refused reports whether an error is of the kinds that the command line exits with 2 for.
 func refused(err error) bool {
 	return slices.ContainsFunc([]error{usererr.Err, lease.ErrInvalid, lease.ErrUnsafeTiming, cache.ErrConfig}, func(kind error) bool { return errors.Is(err, kind) })
 }

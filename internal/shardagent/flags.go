@@ -79,7 +79,7 @@ type Flags struct {
 // Register makes the flags of a command line.
 func (f *Flags) Register(fs *pflag.FlagSet) { strictyaml.Bind(fs, &f.Settings) }
 
-// ForShard is complete for a shard, and for the node's program, which is none if somebody else starts it.
+// ForShard is complete for a shard, and for the node's program, which is none if someone else starts it.
 func (f *Flags) ForShard(name string, argv []string, log *slog.Logger) error {
 	f.Config.Shard, f.argv = name, argv
 	f.configure()
@@ -307,7 +307,7 @@ func (f *Flags) clientTLS() (*tls.Config, error) {
 	return c, nil
 }
 
-// program makes what supervises the node, or finds one that somebody else started.
+// program makes what supervises the node, or finds one that someone else started.
 func (f *Flags) program(log *slog.Logger) error {
 	c := &f.Config
 	if len(f.argv) == 0 {

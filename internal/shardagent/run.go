@@ -222,7 +222,7 @@ func end(ctx context.Context, running *agent.Agent) error {
 	return running.Run(ctx)
 }
 
-// endNode stops the node that the agent supervised, unless it shall run on.
+// endNode stops the node that the agent supervised, unless it must run on.
 func (f *Flags) endNode(ctx context.Context, log *slog.Logger) error {
 	process, ok := f.Config.Process.(*node.Process)
 	if !ok {
@@ -242,7 +242,7 @@ func (f *Flags) endNode(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// settles is how long a trouble stands before it is told: many pass while a plan goes on.
+// settles is how long a trouble stands before it is told: many pass while a plan continues.
 const settles = 2 * time.Second
 
 // tellStory logs what becomes of the node and its shard, as people would tell it.

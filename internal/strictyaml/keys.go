@@ -73,7 +73,7 @@ func KeysOf(t reflect.Type) map[string]reflect.Type {
 	return out
 }
 
-// isScalar tells whether a value of the type is one word.
+// isScalar reports whether a value of the type is one word.
 func isScalar(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:

@@ -51,7 +51,7 @@ func Read(text []byte, v any, what string) (file File, err error) {
 	return w.File, nil
 }
 
-// whyNotYAML says why a text is none, without the name of an anchor: that may be a secret which begins
+// whyNotYAML says why a text is none, without the name of an anchor: that may be a secret which starts
 // with a star.
 func whyNotYAML(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")

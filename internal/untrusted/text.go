@@ -13,7 +13,7 @@ import (
 // MaxWords is the most bytes of what [Words] and [Tail] return.
 const MaxWords = 500
 
-// Words is what somebody said, in one line of printable characters.
+// Words is what someone said, in one line of printable characters.
 func Words(s string) string {
 	if len(s) > MaxWords {
 		n := MaxWords

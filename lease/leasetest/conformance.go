@@ -143,5 +143,5 @@ func (b *bench) step(d time.Duration) {
 	b.h.Step(b.T, d)
 }
 
-// near tells whether a duration is what it should be, give or take the slack.
+// near reports whether a duration is what it should be, give or take the slack.
 func near(got, want time.Duration) bool { return (got - want).Abs() <= slack }

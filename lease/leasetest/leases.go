@@ -244,7 +244,7 @@ func testRelease(b *bench) {
 	if !errors.Is(err, lease.ErrNotHeld) {
 		b.Errorf("second Release: %v, want ErrNotHeld", err)
 	}
-	b.renew(a) // the session goes on
+	b.renew(a) // the session continues
 	b.take(role("r"), c)
 }
 

@@ -199,7 +199,7 @@ func (f *fighter) start(ctx context.Context) bool {
 	return out.outcome == done
 }
 
-// move makes one random request, and tells whether the session may go on.
+// move makes one random request, and reports whether the session may continue.
 func (f *fighter) move(ctx context.Context) bool {
 	in := request{who: f.session.ID, number: f.number}
 	out := reply{}

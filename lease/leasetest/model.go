@@ -193,7 +193,7 @@ func take(s state, in request, out reply, timeout time.Duration) []any {
 		return one(s, out.outcome == done && s.shows(out))
 	}
 	matches := in.seen == s.seen()
-	may, must := matches, matches // free, unless somebody holds it
+	may, must := matches, matches // free, unless someone holds it
 	if s.holder != 0 {
 		h := s.session[s.holder-1]
 		may = matches && (in.waited || h.ended || h.canHaveLapsed(in.back, timeout))
@@ -220,7 +220,7 @@ func (s state) seen() lease.Seen {
 	return lease.Seen{Term: s.term, Session: h.id, Seq: h.seq}
 }
 
-// shows tells whether the lease stands as the reply says.
+// shows reports whether the lease stands as the reply says.
 func (s state) shows(out reply) bool {
 	return out.seen == s.seen() && out.ended == (s.holder != 0 && s.session[s.holder-1].ended)
 }

@@ -119,8 +119,8 @@ func (d *decoder) each() error {
 	}
 }
 
-// lines reads items after each other. After one that is broken it goes on with
-// the next line that begins like an object.
+// lines reads items after each other. After one that is broken it continues with
+// the next line that starts like an object.
 func (d *decoder) lines() error {
 	var broken error
 	good := false
@@ -146,7 +146,7 @@ func (d *decoder) lines() error {
 	return nil
 }
 
-// resume moves to the first line after start that begins like an object.
+// resume moves to the first line after start that starts like an object.
 func (d *decoder) resume(start int) {
 	for d.at = start; ; {
 		end := bytes.IndexByte(d.data[d.at:], '\n')
@@ -243,7 +243,7 @@ func (d *decoder) members(at level) error {
 	}
 }
 
-// below tells whether the value of a member is an object that is read too.
+// below reports whether the value of a member is an object that is read too.
 func (d *decoder) below(at level, name []byte) (level, bool) {
 	switch {
 	case at == inItem && string(name) == "event":

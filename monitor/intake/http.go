@@ -25,7 +25,7 @@ type HTTPConfig struct {
 	Keys []PingKey
 	// Letters keeps what was not accepted; nil keeps none.
 	Letters *DeadLetters
-	// Authorize tells whether a request has the API's own token. nil: whoever has no key may send beats.
+	// Authorize reports whether a request has the API's own token. nil: whoever has no key may send beats.
 	Authorize func(*http.Request) bool
 	// Timeout of storing what a request brought. Default 10 s.
 	Timeout time.Duration

@@ -227,8 +227,8 @@ func (r *Router) prove(ctx context.Context, within time.Duration) {
 	r.count(func(s *RouterStats) { s.Proven = time.Now() })
 }
 
-// deliver stores what messages contain. It goes on until that is done: the router
-// will not give them again. It tells whether it was.
+// deliver stores what messages contain. It continues until that is done: the router
+// will not give them again. It reports whether it was.
 func (r *Router) deliver(ctx context.Context, items []json.RawMessage) bool {
 	r.reset()
 	all := true

@@ -204,7 +204,7 @@ func (s *scanner) number() error {
 	return nil
 }
 
-// digits moves past digits, and tells whether there were any.
+// digits moves past digits, and reports whether there were any.
 func (s *scanner) digits() bool {
 	start := s.at
 	for s.at < len(s.data) && s.data[s.at] >= '0' && s.data[s.at] <= '9' {

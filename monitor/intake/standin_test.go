@@ -149,7 +149,7 @@ func TestD12Word(t *testing.T) {
 }
 
 // TestD12BrokenAnswer: one message that breaks the array does not take along what
-// stood before it, and the next poll goes on.
+// stood before it, and the next poll continues.
 func TestD12BrokenAnswer(t *testing.T) {
 	r := runRouter(t, nil)
 	r.server.Objects()
@@ -204,7 +204,7 @@ func TestD12Faults(t *testing.T) {
 	}
 }
 
-// TestRouterDown: nothing is proven while the router is down, and it goes on by
+// TestRouterDown: nothing is proven while the router is down, and it continues by
 // itself afterwards.
 func TestRouterDown(t *testing.T) {
 	r := runRouter(t, nil)

@@ -19,7 +19,7 @@ func unquote(raw []byte) string {
 	return s
 }
 
-// absent tells whether a member of an object was left out, or null.
+// absent reports whether a member of an object was left out, or null.
 func absent(raw []byte) bool { return len(raw) == 0 || raw[0] == 'n' }
 
 func isText(raw []byte) bool { return len(raw) > 0 && raw[0] == '"' }

@@ -402,7 +402,7 @@ func (b *bench) wantSent(source string, ids ...string) {
 	}
 }
 
-// near tells whether two times are the same but for slack.
+// near reports whether two times are the same but for slack.
 func near[T time.Time | time.Duration | monitor.StoreTime](a, b T) bool {
 	switch a := any(a).(type) {
 	case time.Time:

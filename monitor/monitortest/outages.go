@@ -135,7 +135,7 @@ type beater struct {
 	seq   int64
 	bad   int  // ticks for which it still fails
 	down  bool // as it was found last
-	falls int  // how often it was found down anew
+	falls int  // how often it was found down again
 	beats int64
 }
 
@@ -307,11 +307,11 @@ func (o *outages) watch(table monitor.Store, stored <-chan struct{}) {
 	o.fail("the judging never comes to an end")
 }
 
-// yield lets other goroutines go on, also in a bubble of testing/synctest, whose time stands still while a loop does
+// yield lets other goroutines continue, also in a bubble of testing/synctest, whose time stands still while a loop does
 // not wait.
 func yield() { <-time.After(time.Microsecond) }
 
-// pass judges all that is due, and tells whether there was nothing to do.
+// pass judges all that is due, and reports whether there was nothing to do.
 func (o *outages) pass(table monitor.Store) (idle bool) {
 	idle = true
 	o.call("a pass", func(ctx context.Context) error {

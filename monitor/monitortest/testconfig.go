@@ -268,7 +268,7 @@ func testEmptyConfig(b *bench) {
 	}
 }
 
-// testUnderLoad: intake and detection go on while names come and go.
+// testUnderLoad: intake and detection continue while names come and go.
 func testUnderLoad(b *bench) {
 	ids := b.ready("a", "b", "c", "d")
 	slices.Sort(ids)

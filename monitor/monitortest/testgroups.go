@@ -68,7 +68,7 @@ func (b *bench) wantNoneHeld() {
 	}
 }
 
-// report reports a group's alarm, and tells whether it was made. Its notice has the
+// report reports a group's alarm, and reports whether it was made. Its notice has the
 // id of the alarm.
 func (b *bench) report(group, alarm string, members ...string) bool {
 	b.Helper()

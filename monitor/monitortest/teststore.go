@@ -162,7 +162,7 @@ func testWatched(b *bench) {
 	for i, want := range []bool{false, true, true, true, true, false} {
 		b.wantDue(ids[i], want)
 	}
-	// The same in another handle, and once the reason is over, no more.
+	// The same in another handle, and once the reason has ended, no more.
 	b.apply(b.change(b.candidate(ids[1]), monitor.Abated))
 	b.apply(b.change(b.candidate(ids[2]), monitor.Return))
 	b.later(ids[3])

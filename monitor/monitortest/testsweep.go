@@ -183,7 +183,7 @@ func testPruneSteps(b *bench) {
 	}
 }
 
-// Sources that were learned come and go; those that were declared are somebody's wish.
+// Sources that were learned come and go; those that were declared are someone's wish.
 func testSweepRetired(b *bench) {
 	const keep = time.Hour
 	ids := b.ready("learned", "returned", "declared")

@@ -23,7 +23,7 @@ type Config struct {
 	Monitor monitor.Configuration
 	// Database that the original would use.
 	Database Database
-	// Poll is how often to fetch the configuration anew; 0: not at all.
+	// Poll is how often to fetch the configuration again; 0: not at all.
 	Poll time.Duration
 	// Group and Consumer are the ids at the Message Router; Service is the name under
 	// which an instance shows itself.

@@ -264,7 +264,7 @@ func (f *Fetcher) once(ctx context.Context, client *http.Client, at string) ([]b
 	return data, err
 }
 
-// client is made anew for each fetch: the certificate may have been replaced.
+// client is made again for each fetch: the certificate may have been replaced.
 func (f *Fetcher) client() (*http.Client, error) {
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
 	if path := f.env("DCAE_CA_CERTPATH"); path != "" {

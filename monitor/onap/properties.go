@@ -12,7 +12,7 @@ import (
 type Decode func(data []byte, into any) error
 
 // Properties are what hbproperties.yaml says: the database, and how often to fetch
-// the configuration anew.
+// the configuration again.
 type Properties struct {
 	Database Database
 	Poll     time.Duration

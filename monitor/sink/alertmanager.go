@@ -113,7 +113,7 @@ func (am *alertmanager) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	return got.answer(a, last)
 }
 
-// isSkipped tells whether others are asked before it.
+// isSkipped reports whether others are asked before it.
 func (m *member) isSkipped(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -36,7 +36,7 @@ type HTTP struct {
 	// CAFile has the certificates (PEM) that are trusted instead of the system's.
 	CAFile string
 	// TokenFile has the token that is sent as "Authorization: Bearer TOKEN". It
-	// is read anew when it has changed. Default: no such header.
+	// is read again when it has changed. Default: no such header.
 	TokenFile string
 	// Concurrency is how many connections are kept open for the next request: that
 	// of the queue's dispatcher fits. Default 64.

@@ -60,7 +60,7 @@ func slackMessage(m monitor.AlarmMessage) slackText {
 	return slackText{Attachments: []slackAttachment{a}}
 }
 
-// slackEscape makes text of a name, and keeps it from mentioning people: an '@' that begins
+// slackEscape makes text of a name, and keeps it from mentioning people: an '@' that starts
 // a word gets a zero-width space behind it, for receivers that look for mentions in all text.
 func slackEscape(s string) string {
 	var b strings.Builder

@@ -124,7 +124,7 @@ func (c *session) line() (string, bool) {
 	return text, true
 }
 
-// say answers a command, and tells whether the session goes on.
+// say answers a command, and reports whether the session continues.
 func (c *session) say(command, usual string) bool {
 	if c.reply != nil {
 		if r := c.reply(command); r != "" {

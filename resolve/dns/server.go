@@ -22,7 +22,7 @@ const (
 type Server struct {
 	cfg    Config
 	serial uint32
-	// By UDP somebody may ask in another's name: what is spent so must not keep him from TCP.
+	// By UDP someone may ask in another's name: what is spent so must not keep him from TCP.
 	byUDP, byTCP limiter
 
 	mu    sync.Mutex

@@ -237,7 +237,7 @@ func (h *host) id() string {
 	return h.agent.ID()
 }
 
-// writes tells whether the host's node accepts a write.
+// writes reports whether the host's node accepts a write.
 func (c *cluster) writes(h *host) bool {
 	_, err := h.node.Write()
 	return err == nil

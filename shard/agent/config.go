@@ -42,7 +42,7 @@ type Config struct {
 	Engines shard.Engines
 	// Process is the node's, if the agent starts it. Optional.
 	Process shard.Process
-	// Adopt finds the process of a node that somebody else started on this host, from the id
+	// Adopt finds the process of a node that someone else started on this host, from the id
 	// that the node tells; 0 if it does not. Optional: without it such a node's death is seen when it
 	// refuses connections, and it cannot be killed when it hangs.
 	Adopt func(pid int) (shard.Process, error)
@@ -70,7 +70,7 @@ type Config struct {
 	// asks for one as long as there is one, and for none when there is none.
 	MinReplicas int
 	// KillHung has the node's process killed if it does not answer when its fence has to be
-	// closed. Without it such a node may accept what it had received, once it goes on.
+	// closed. Without it such a node may accept what it had received, once it continues.
 	KillHung bool
 	// RestartGrace is how long the node's process may take to be back before its death is
 	// told. 0 tells it at once.

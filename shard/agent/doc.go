@@ -13,7 +13,7 @@
 //	lease        keeps a session while the node is, or becomes, the primary (sessions, by the kernel's keeper,
 //	             renewed only after a write probe), takes and releases the shard's lease (shardLease), and
 //	             judges whether anybody's lease can be taken (leaseWatch)
-//	promises     lets a primary go on while the store is down
+//	promises     lets a primary continue while the store is down
 //	peer         asks whether the primary answers, when that is another node (peerProbe)
 //	reconcile    carries out the [shard.Decision] about the own node, or a command (reconciler, inbox): one task at
 //	             a time
@@ -57,5 +57,5 @@
 //
 // Errors of the store and the node are retried with a pause, and logged when they start, change and end. [Agent.Run]
 // ends only with its context. An agent that is killed leaves node, session and record as they are: the session lapses
-// after T, and the next agent with the same data folder goes on.
+// after T, and the next agent with the same data folder continues.
 package agent

@@ -142,7 +142,7 @@ func TestStoreDown(t *testing.T) {
 	}
 }
 
-// Without the promise of everybody the primary closes while the store is down.
+// Without the promise of everyone the primary closes while the store is down.
 func TestStoreDownWithoutPromises(t *testing.T) {
 	for name, deny := range map[string]func(c *cluster){
 		"an agent is dead": func(c *cluster) { c.hosts[1].crash() },

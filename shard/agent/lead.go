@@ -49,7 +49,7 @@ func (r *reconciler) lead(d shard.Decision, now time.Duration) {
 }
 
 // giveUpUnwritable gives the lease up for a node that answers and has not been able to write for T, as long
-// as a replica can take its place. Behind a closed fence nobody can tell whether it could write again.
+// as a replica can take its place. Behind a closed fence nobody can report whether it could write again.
 func (r *reconciler) giveUpUnwritable(now time.Duration) bool {
 	if r.unwritable == "" {
 		since, why := r.sessions.writeFailure()
@@ -110,7 +110,7 @@ func (r *reconciler) bootstrapShard(ctx context.Context) error {
 	}, func(row shard.Row) bool { return row.Secret == secret })
 }
 
-// resumeShard goes on as the primary under a new epoch.
+// resumeShard continues as the primary under a new epoch.
 func (r *reconciler) resumeShard(ctx context.Context) error {
 	if err := r.fence.closeAndWait(ctx); err != nil {
 		return err

@@ -190,7 +190,7 @@ func (p *nodeProbe) accept(n shard.State, asked time.Duration) {
 	}
 	before := p.state
 	if n.Fence == shard.Armed && n.Needs != 0 && n.Needs != max(1, p.cfg.MinReplicas) {
-		n.Fence = shard.Open // somebody else's condition: it is not what this agent promises
+		n.Fence = shard.Open // someone else's condition: it is not what this agent promises
 	}
 	p.state, p.answered, p.known, p.accessProblem, p.unanswered, p.answeredAt = n, true, true, "", "", asked
 	p.process.goneSince = 0

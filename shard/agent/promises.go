@@ -9,7 +9,7 @@ import (
 	"github.com/understudy-ha/understudy/shard"
 )
 
-// promises lets a primary go on while the store is down: its agent asks all other members not to replace it,
+// promises lets a primary continue while the store is down: its agent asks all other members not to replace it,
 // and answers when it is asked. See [shard.Promise].
 type promises struct {
 	*common
@@ -48,7 +48,7 @@ func (p *promises) grant(q shard.Promise, mac string) (answer string, err error)
 		switch {
 		case !q.Verify(secret, "ask", mac):
 			why = "its authentication is wrong"
-		// A question that was recorded and sent again by somebody else must not extend the promise.
+		// A question that was recorded and sent again by someone else must not extend the promise.
 		case p.folder.state().HasAnswered(q):
 			why = "it was asked before"
 		case p.pendingRowUpdate() != "":

@@ -90,7 +90,7 @@ func (r *reconciler) carryOut(d shard.Decision, now time.Duration) {
 		r.follow(d, now)
 	case shard.AssignKeep:
 		if r.view.Row.Rev == 0 {
-			r.report.trouble = d.Why // otherwise a plan says what goes on
+			r.report.trouble = d.Why // otherwise a plan says what continues
 		}
 	case shard.AssignFence:
 		r.report.trouble = d.Why

@@ -16,7 +16,7 @@ type supervisor struct {
 	fence *fence
 
 	goneSince time.Duration // since when the process is known to have ended; 0: it is not
-	adopted   shard.Process // of a node that somebody else started
+	adopted   shard.Process // of a node that someone else started
 	unwatched string        // why it could not be adopted, as it was logged last
 	soughtAt  time.Duration // when a process was last looked for by its port
 }
@@ -71,7 +71,7 @@ func (s *supervisor) isRunning() bool {
 	return p != nil && p.Running()
 }
 
-// adopt looks for the process of a node on this host that somebody else started, and watches it. pid is 0 if the node
+// adopt looks for the process of a node on this host that someone else started, and watches it. pid is 0 if the node
 // does not tell it: it is found by its port then.
 func (s *supervisor) adopt(pid int) {
 	if s.cfg.Process != nil || s.cfg.Adopt == nil || !s.cfg.Local(s.cfg.Node) {

@@ -278,7 +278,7 @@ func (d *Catalog) lookAt(ctx context.Context, name string) (shard.View, error) {
 	return d.cfg.Registry.ReadView(ctx, name)
 }
 
-// put keeps a view, with the lock held, and tells whether it brings anything new.
+// put keeps a view, with the lock held, and reports whether it brings anything new.
 func (d *Catalog) put(v shard.View) bool {
 	v.Row.Secret = "" // no reader needs it
 	old, known := d.views[v.Row.Name]

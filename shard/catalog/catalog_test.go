@@ -167,7 +167,7 @@ func TestDirectoryReads(t *testing.T) {
 		if age, err := d.Freshness(); age != 0 || err != nil {
 			t.Errorf("freshness %v, %v", age, err)
 		}
-		time.Sleep(time.Second) // the store's first wake-up is over
+		time.Sleep(time.Second) // the store's first wake-up has ended
 		changed := d.Changed()
 		s.do("", func() { s.views["c"] = shard.View{Row: shard.Row{Name: "c"}}; delete(s.views, "a") })
 		time.Sleep(2 * time.Second)

@@ -12,11 +12,11 @@ const (
 	workPerRest = 4  // and at least this part of what it took even then
 )
 
-// NextReading tells how long after a reading the next one begins, for whoever keeps what a store says fresh: at once
+// NextReading tells how long after a reading the next one starts, for whoever keeps what a store says fresh: at once
 // after least when something changed, after most in any case. The reading took took, the reader would like one every
-// interval, and what was read can be believed for life, counted from the begin of the reading.
+// interval, and what was read can be believed for life, counted from the start of the reading.
 //
-// It begins when half of that life is over, so that it may take the other half: nothing ends before it was read again as long as
+// It starts when half of that life has ended, so that it may take the other half: nothing ends before it was read again as long as
 // no reading takes longer than two fifths of a life. The load is bounded: one reader reads once at a time, a
 // tenth of the time or less unless what it read would end, and never more than four fifths of it.
 func NextReading(interval, took, life time.Duration) (least, most time.Duration) {

@@ -1,5 +1,5 @@
 // Package checks answers load balancers and people over HTTP about the node beside which an
-// agent stands, in the shape in which Patroni does, and carries the promises by which a primary goes on
+// agent stands, in the shape in which Patroni does, and carries the promises by which a primary continues
 // without its store.
 //
 // # Checks

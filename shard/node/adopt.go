@@ -8,7 +8,7 @@ import (
 	"github.com/understudy-ha/understudy/shard"
 )
 
-// Adopt watches the process of a node that somebody else started, from the id that the
+// Adopt watches the process of a node that someone else started, from the id that the
 // node tells of itself, and the address where it was reached; with 0, whatever listens there. It cannot be started by it. The
 // error wraps [errors.ErrUnsupported] where that is not possible.
 func Adopt(pid int, address string) (shard.Process, error) {
@@ -33,7 +33,7 @@ func Adopt(pid int, address string) (shard.Process, error) {
 	return adopted{r}, nil
 }
 
-// adopted implements [shard.Process] for a process that somebody else started.
+// adopted implements [shard.Process] for a process that someone else started.
 type adopted struct{ r *run }
 
 func (a adopted) Start(context.Context) error {

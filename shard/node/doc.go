@@ -15,7 +15,7 @@
 // process has closed its files and connections. [Process.Kill] reaches exactly the process that was
 // started or adopted, stopped or not.
 //
-// [Adopt] takes a process that somebody else started only if that very process
+// [Adopt] takes a process that someone else started only if that very process
 // listens on the node's port in this network namespace. The number that a node tells of itself
 // may be that of a container, where another process has it here. A process that must not be looked
 // into, as one in a user namespace of its own, is taken if it runs as the user whose socket listens

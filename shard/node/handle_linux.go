@@ -40,7 +40,7 @@ func open(pid int) (*handle, error) {
 // wait returns at the end of the process, or false once the handle is closed.
 func (h *handle) wait(<-chan struct{}) bool { return h.raw.Read(ready) == nil }
 
-// ready tells whether a pidfd can be read, which it can when the process has ended.
+// ready reports whether a pidfd can be read, which it can when the process has ended.
 func ready(fd uintptr) bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 	return err == nil && n == 1

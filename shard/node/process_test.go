@@ -54,7 +54,7 @@ func start(t *testing.T, cfg Config) *Process {
 	return p
 }
 
-// alive tells whether the process with that number runs, and is no zombie.
+// alive reports whether the process with that number runs, and is no zombie.
 func alive(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

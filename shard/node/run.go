@@ -108,7 +108,7 @@ func (r *run) tidy(file string, size int64) {
 	})
 }
 
-// shorten moves the end of a log that is too long to another file. The node goes on
+// shorten moves the end of a log that is too long to another file. The node continues
 // writing to the same one, at its end.
 func shorten(file string, size int64) error {
 	info, err := os.Stat(file)

@@ -40,7 +40,7 @@ type Config struct {
 	Wait time.Duration
 	// DialTimeout of one attempt to connect to a node. Default 2 s.
 	DialTimeout time.Duration
-	// Drain is how long connections may go on after Serve's context ended. Default 0: they
+	// Drain is how long connections may continue after Serve's context ended. Default 0: they
 	// are closed at once.
 	Drain time.Duration
 	// Logger; nil is silent.

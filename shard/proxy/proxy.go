@@ -52,7 +52,7 @@ func (p *Proxy) Stats() Stats {
 }
 
 // Serve leads clients of the listener, which it closes, until ctx ends or the listener breaks,
-// and then lets connections go on for Drain. It returns when all are closed: nil if ctx ended.
+// and then lets connections continue for Drain. It returns when all are closed: nil if ctx ended.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx)) // of connections
 	defer cancel()

@@ -44,7 +44,7 @@ func readable(v shard.View, r shard.Record) bool {
 	return r.ID != v.Row.Primary && r.Role == shard.Replica && r.Live() && r.Condition == shard.Up && r.Synced
 }
 
-// stays tells whether a connection to the target may go on. Readers may stay at a replica
+// stays reports whether a connection to the target may continue. Readers may stay at a replica
 // that was promoted, or lost its link for a moment; at a primary only while it is one.
 func (t target) stays(v shard.View) bool {
 	e, err := v.PrimaryEndpoint()

@@ -19,7 +19,7 @@ func (c *conn) list(kind string) *[]string {
 
 // subscribe also tells of what has happened since the client asked: some ask for the address, then subscribe, and
 // would miss for ever a switch in between. One that has not asked is not told: ioredis drops its
-// connection to the primary at every such message, and subscribes anew.
+// connection to the primary at every such message, and subscribes again.
 func (c *conn) subscribe(_ context.Context, args []string) {
 	kind := strings.ToLower(args[0])
 	fresh := !c.hears(switchMaster)
@@ -73,7 +73,7 @@ func (c *conn) confirm(w *resp.Writer, kind, name string) {
 	w.Int(int64(len(c.channels) + len(c.patterns)))
 }
 
-// hears tells whether messages of a channel are subscribed to.
+// hears reports whether messages of a channel are subscribed to.
 func (c *conn) hears(channel string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

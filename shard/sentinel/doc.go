@@ -22,7 +22,7 @@
 //
 // From when a primary is known to be over until its successor may be written to,
 // get-master-addr-by-name answers that there is none (nil), and MASTERS shows it as o_down. Sentinel
-// itself goes on naming the old one. Clients do better without: those that ask by address (go-redis,
+// itself continues naming the old one. Clients do better without: those that ask by address (go-redis,
 // ioredis, jedis) fail or try again at once instead of waiting for a dead host's connection to time out, and are
 // not led to a node that would refuse their writes; redis-py, which reads MASTERS, raises MasterNotFoundError either way. While a
 // switchover still waits for its replica, the old primary is named: it only lets writes

@@ -219,7 +219,7 @@ func (b *bench) answer(what string, c <-chan answer) answer {
 	return answer{}
 }
 
-// testWakes lets a slow machine try several times. Who is not woken looks when his wait is over.
+// testWakes lets a slow machine try several times. Who is not woken looks when his wait has ended.
 func testWakes(b *bench) {
 	const tries = 5
 	row := b.found("s", 1)
@@ -284,7 +284,7 @@ func testWaitContext(b *bench) {
 			b.Fatalf("the context ended: %q, %v", a.ID, a.err)
 		}
 		b.send(command("s", 1, "a"))
-		pause(b.ctx, brief) // a wait that goes on takes it now
+		pause(b.ctx, brief) // a wait that continues takes it now
 		next := b.answer("after it", b.waiting(b.ctx, b.Commands, 1, b.wait))
 		if next.err != nil && !errors.Is(a.err, lease.ErrUnknown) {
 			b.Fatalf("a command that was sent after a wait had ended did not come: %v", next.err)

@@ -94,7 +94,7 @@ const (
 	maxWait = shard.MaxWait
 )
 
-// pass lets the store's clock go on by at least d.
+// pass lets the store's clock continue by at least d.
 func (b *bench) pass(d time.Duration) {
 	b.Helper()
 	if b.s.Advance != nil {
@@ -247,7 +247,7 @@ func (b *bench) same(what string, want, got any) {
 	}
 }
 
-// near tells whether two durations are the same but for slack.
+// near reports whether two durations are the same but for slack.
 func near(a, b time.Duration) bool { return (a - b).Abs() <= slack }
 
 // atOnce runs f for 0 to n-1 side by side, and waits.

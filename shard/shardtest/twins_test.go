@@ -48,7 +48,7 @@ func TestEveryTopicCatches(t *testing.T) {
 }
 
 // caught runs one topic on a twin, and returns what it found. The time is that of a bubble: where a twin pauses,
-// all others go on until they wait, so that what breaks only when two calls meet breaks each time.
+// all others continue until they wait, so that what breaks only when two calls meet breaks each time.
 func caught(t *testing.T, broken twin, topic func(*bench)) (found string) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -28,7 +28,7 @@ type watcher struct {
 	end   context.CancelFunc
 }
 
-// watch begins to watch from another handle, and returns when that is ready.
+// watch starts to watch from another handle, and returns when that is ready.
 func (b *bench) watch(name string) *watcher {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.ctx)

@@ -112,7 +112,7 @@ func (w *World) Accepted() []Accepted {
 	return slices.Clone(w.accepted)
 }
 
-// Cut cuts or mends the way between two hosts, which are named by the addresses of their nodes.
+// Cut cuts or restores the way between two hosts, which are named by the addresses of their nodes.
 func (w *World) Cut(a, b string, cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,7 +128,7 @@ func (w *World) name() string {
 	return fmt.Sprintf("%040x", w.count)
 }
 
-// boot begins a run of the node's process, with the data that it has.
+// boot starts a run of the node's process, with the data that it has.
 func (n *Node) boot() {
 	n.running, n.hung, n.run, n.done = true, false, n.w.name(), make(chan struct{})
 	n.w.count++
@@ -185,10 +185,10 @@ func (n *Node) Fenced() { n.change(func() { n.fenced, n.fence = true, shard.Clos
 // copies from it before its agent has seen it.
 func (n *Node) Alone() { n.change(func() { n.alone, n.role = true, shard.Replica }) }
 
-// Hang stops the node's process; Continue lets it go on.
+// Hang stops the node's process; Continue lets it continue.
 func (n *Node) Hang() { n.change(func() { n.hung = n.running }) }
 
-// Continue lets a node go on that hung. What it received meanwhile comes first.
+// Continue lets a node continue that hung. What it received meanwhile comes first.
 func (n *Node) Continue() {
 	n.change(func() {
 		if !n.hung {
@@ -214,7 +214,7 @@ func (n *Node) Copies() int {
 	return n.copies
 }
 
-// Has tells whether the node has a write.
+// Has reports whether the node has a write.
 func (n *Node) Has(id int64) bool {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()

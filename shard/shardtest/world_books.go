@@ -65,7 +65,7 @@ func (n *Node) Hung() bool {
 	return n.hung
 }
 
-// Accepts tells whether the node would accept a write now.
+// Accepts reports whether the node would accept a write now.
 func (n *Node) Accepts() bool {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()

@@ -32,7 +32,7 @@ func (e engines) ProbePeer(ctx context.Context, address string) shard.Reachabili
 	return shard.TimedOut
 }
 
-// reach has f done by the node, when it can be reached and goes on.
+// reach has f done by the node, when it can be reached and continues.
 func (e engines) reach(ctx context.Context, address string, f func(*Node) error) error {
 	for {
 		e.w.mu.Lock()

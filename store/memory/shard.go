@@ -90,7 +90,7 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.
 	return r.s.view(n.Shard, now), nil
 }
 
-// taken tells whether the node is registered otherwise.
+// taken reports whether the node is registered otherwise.
 func (all *shards) taken(n shard.Record, now time.Time) error {
 	home, known := all.home[n.ID]
 	switch {

@@ -33,7 +33,7 @@ func TestShards(t *testing.T) {
 	})
 }
 
-// TestShardsRestored puts a store back to a backup, while somebody waits and watches.
+// TestShardsRestored puts a store back to a backup, while someone waits and watches.
 func TestShardsRestored(t *testing.T) {
 	s := memory.New(nil)
 	r, ctx := s.Registry(), t.Context()

@@ -39,7 +39,7 @@ func (s *Store) Snapshot() Snapshot {
 }
 
 // Restore puts the store back to a snapshot, as an operator does with a backup.
-// Its clock goes on, those who watch it go on watching, and nobody is told.
+// Its clock continues, those who watch it continue watching, and nobody is told.
 func (s *Store) Restore(c Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,7 +50,7 @@ func checkCosts(t *testing.T, fill func(t *testing.T, server *realserver.Postgre
 	}
 }
 
-// copied is a copy of a database, from which everybody is gone first.
+// copied is a copy of a database, from which everyone is gone first.
 func copied(t *testing.T, server *realserver.PostgresServer, url string) string {
 	t.Helper()
 	conn := connect(t, url)

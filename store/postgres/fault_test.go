@@ -137,7 +137,7 @@ func TestRestart(t *testing.T) {
 	if err != nil || l.Session != held.Session || l.Term != held.Term || !l.Held() {
 		t.Errorf("after the restarts the lease is %+v, %v", l, err)
 	}
-	// The watch has been made anew, too.
+	// The watch has been made again, too.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {

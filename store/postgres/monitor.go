@@ -50,7 +50,7 @@ func fromMicros(us int64) time.Time {
 
 func micro(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// isStorable tells whether the database can hold these texts, and so can have anything by them.
+// isStorable reports whether the database can hold these texts, and so can have anything by them.
 func isStorable(texts ...string) bool {
 	for _, t := range texts {
 		if !utf8.ValidString(t) || strings.Contains(t, "\x00") {

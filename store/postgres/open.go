@@ -168,7 +168,7 @@ func configure(c *pgx.ConnConfig, targeted bool) {
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = 5 * time.Second
 	}
-	// A connection that went silent is noticed before a default timeout is over.
+	// A connection that went silent is noticed before a default timeout has ended.
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3}}
 	c.DialFunc = dialer.DialContext
 	several := slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != c.Host || f.Port != c.Port })

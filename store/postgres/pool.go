@@ -181,7 +181,7 @@ func (p *pool) putBack(conn *pgx.Conn) {
 	p.idle = append(p.idle, conn)
 }
 
-// isUsable tells whether an idle connection is worth being tried. A server that
+// isUsable reports whether an idle connection is worth being tried. A server that
 // stopped has said so, or has closed its end, and a statement that is sent there
 // would be one of unknown outcome.
 func isUsable(conn *pgx.Conn) bool {

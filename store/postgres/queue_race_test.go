@@ -80,7 +80,7 @@ func takeKeys(t testing.TB, s *postgres.Store, session string) []claim.Claim {
 	return got
 }
 
-// beginTurn begins with claims, in a transaction if there is one.
+// beginTurn starts with claims, in a transaction if there is one.
 var beginTurn = postgres.InSQL(`SELECT coalesce(work, '') FROM {{rules}}.exchange('work', $1, false, 36000000000, ARRAY[$2], ARRAY[$3::bigint],
 	ARRAY[NULL::bigint], ARRAY[0::bigint], ARRAY[''], ARRAY[''], ARRAY[0::bigint], ARRAY[0], ARRAY[0], ARRAY[''], ARRAY[''], 10000)`)
 
@@ -306,7 +306,7 @@ func deliverHeld(t *testing.T, s *postgres.Store, session string, c claim.Claim,
 		Results: []dispatch.Result{{Key: a.Key, Term: a.Term, Seq: a.Seq, State: dispatch.Committed, After: dispatch.Next, Attempt: 1}}})
 }
 
-// gateBehindLook closes a gate behind what somebody who falls asleep sees when he looks.
+// gateBehindLook closes a gate behind what someone who falls asleep sees when he looks.
 func gateBehindLook(t *testing.T, url string) (closed pgx.Tx) {
 	t.Helper()
 	closed = begin(t, connect(t, url))

@@ -86,7 +86,7 @@ func waiting(t *testing.T, url string, n int) {
 	})
 }
 
-// overOrWaits waits until a call that was started is over, or waits for a lock.
+// overOrWaits waits until a call that was started has ended, or waits for a lock.
 func overOrWaits(t *testing.T, url string, call <-chan error) (over bool, err error) {
 	t.Helper()
 	conn := connect(t, url)
@@ -106,7 +106,7 @@ func overOrWaits(t *testing.T, url string, call <-chan error) (over bool, err er
 	return over, err
 }
 
-// waitsForNobody is an error if the call fails, or waits for somebody's lock.
+// waitsForNobody is an error if the call fails, or waits for someone's lock.
 func waitsForNobody(t *testing.T, url string, call func(context.Context) error) error {
 	t.Helper()
 	ctx := amply(t)
@@ -196,7 +196,7 @@ func renewalWaits(t *testing.T, url string) error {
 	}
 	renewal := later(func() error { _, err := s.RenewSession(t.Context(), a.ID); return err })
 	waiting(t, url, 1)
-	// The deadline lies between the moment at which it began to wait and the one at which it goes on.
+	// The deadline lies between the moment at which it began to wait and the one at which it continues.
 	if _, err := tx.Exec(t.Context(), "UPDATE understudy.session SET deadline = clock_timestamp() WHERE id = $1", a.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ func TestDeadline(t *testing.T) {
 // machine, so that now the one and now the other comes in time.
 type meeting struct {
 	early   time.Duration // on average
-	timeout time.Duration // of the session, which is long enough to begin with
+	timeout time.Duration // of the session, which is long enough to start with
 }
 
 // learn changes it after a round.

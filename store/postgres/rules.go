@@ -66,7 +66,7 @@ func readRules() (r ruleSet, err error) {
 	return r, nil
 }
 
-// prefix begins the names of a set's functions and types.
+// prefix starts the names of a set's functions and types.
 func (r ruleSet) prefix() string { return "r" + r.hash + "_" }
 
 // renderer puts names into SQL: {{schema}} is the schema, {{channel}} its name as a string,

@@ -59,7 +59,7 @@ type accepted struct {
 // maxAccepted bounds it; a process reports one node, or a few.
 const maxAccepted = 10_000
 
-// take forgets what is remembered of a node, and tells whether it was this.
+// take forgets what is remembered of a node, and reports whether it was this.
 func (a *accepted) take(node string, g digest) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

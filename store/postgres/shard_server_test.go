@@ -128,7 +128,7 @@ func await(ctx context.Context, q shard.Commands, node string) error {
 }
 
 // TestShardServerRestart: what was decided and sent outlives a crash of the server, and
-// whoever waits goes on after it.
+// whoever waits continues after it.
 func TestShardServerRestart(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
 	s := open(t, server.NewDatabase(t))
@@ -213,7 +213,7 @@ func TestShardLightReports(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// late tells whether the server answered before it wrote. What else it does writes now and then.
+	// late reports whether the server answered before it wrote. What else it does writes now and then.
 	late := func(tell bool, change func()) bool {
 		t.Helper()
 		conn := connect(t, url)

@@ -48,7 +48,7 @@ type sharedListener struct {
 const (
 	// unsupportedRetry is how long to wait before LISTEN is tried again behind a pooler.
 	unsupportedRetry = time.Minute
-	// linger is how long it goes on listening without callers.
+	// linger is how long it continues listening without callers.
 	linger = 10 * time.Second
 	// reconnectDelay is how long at most after the end of a connection another is opened.
 	reconnectDelay = time.Second

@@ -85,7 +85,7 @@ func (s *Store) listen(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// isDirect tells whether the connection ends at the server itself: the process
+// isDirect reports whether the connection ends at the server itself: the process
 // that was named when it was made is the one that answers.
 func isDirect(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	var pid uint32

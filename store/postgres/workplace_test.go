@@ -38,7 +38,7 @@ type deliverer struct {
 	store   *postgres.Store
 	session string
 	size    int
-	keys    []claim.Claim // begun with in turn
+	keys    []claim.Claim // started with in turn
 	results []dispatch.Result
 }
 
@@ -58,7 +58,7 @@ func (d *deliverer) take(t testing.TB, n int) {
 	}
 }
 
-// turn settles what was begun, begins with as many keys, and returns how many
+// turn settles what was started, starts with as many keys, and returns how many
 // batches were settled.
 func (d *deliverer) turn(ctx context.Context) (int, error) {
 	begin := make([]claim.Claim, 0, d.size)

@@ -61,7 +61,7 @@ func loadScripts() (scripts, error) {
 	return all, nil
 }
 
-// effect tells whether a call changes something.
+// effect reports whether a call changes something.
 type effect bool
 
 const (

@@ -26,7 +26,7 @@
 //     start from the clock in milliseconds and so are above the old ones, as long
 //     as the clock was not set back meanwhile.
 //   - FLUSHALL and FLUSHDB lose as much, and are noticed only by the next session
-//     that starts: do not use them on a store that somebody uses.
+//     that starts: do not use them on a store that someone uses.
 //   - An eviction policy other than noeviction lets the server delete sessions or
 //     leases when memory is short. [Store.Inspect] warns.
 //
@@ -74,7 +74,7 @@
 // replica, loading, out of memory, password, …); the text says what to do.
 // lease.ErrUnknown: the request was sent and no answer came. No request is sent
 // twice. A request that a hanging server has received may be carried out when the
-// server goes on: it is judged by the clock of that moment.
+// server continues: it is judged by the clock of that moment.
 //
 // A server that has reached maxmemory still renews, releases and ends; it starts
 // no session and gives no free lease away.

@@ -14,5 +14,5 @@ func (s *Store) Settle(ctx context.Context) error {
 	return err
 }
 
-// Root is what every key begins with.
+// Root is what every key starts with.
 func (s *Store) Root() string { return s.root }

@@ -69,7 +69,7 @@ func (j *judge) lookLocked() {
 	}
 }
 
-// holder waits until somebody trusts a term of at least the given one.
+// holder waits until someone trusts a term of at least the given one.
 func (j *judge) holder(term int64) (name string, at int64) {
 	j.t.Helper()
 	realserver.Eventually(j.t, ample, "a holder", func() error {

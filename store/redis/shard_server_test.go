@@ -137,7 +137,7 @@ func TestShardKeys(t *testing.T) {
 	}
 }
 
-// TestShardForeignEntries: what somebody else put into a queue is no command and stops none.
+// TestShardForeignEntries: what someone else put into a queue is no command and stops none.
 func TestShardForeignEntries(t *testing.T) {
 	server := realserver.Redis(t, realserver.RedisOptions{})
 	s := open(t, server.URL(), "")
@@ -176,7 +176,7 @@ func TestShardExpired(t *testing.T) {
 }
 
 // TestShardDeadServer: waiting for a command at a server that hangs ends two seconds after
-// its time; at one that was restarted it goes on.
+// its time; at one that was restarted it continues.
 func TestShardDeadServer(t *testing.T) {
 	server := realserver.Redis(t, realserver.RedisOptions{AppendOnly: true})
 	s := open(t, server.URL(), "")

@@ -71,7 +71,7 @@ func (w *connection) send(words []string) error {
 	return err
 }
 
-// notification waits for the next one, and for quiet at most until it begins. The answer to PING has no channel.
+// notification waits for the next one, and for quiet at most until it starts. The answer to PING has no channel.
 func (w *connection) notification() (n notification, err error) {
 	_ = w.conn.SetReadDeadline(time.Now().Add(quiet))
 	if _, err := w.in.Peek(1); err != nil {

@@ -66,7 +66,7 @@ func TestTakersMeet(t *testing.T) {
 			if c.broken {
 				s.IgnoreLocks()
 			}
-			// Neither goes on before both have looked, or one cannot.
+			// Neither continues before both have looked, or one cannot.
 			both, arrived := make(chan struct{}), make(chan struct{}, 2)
 			go func() {
 				defer close(both)
@@ -177,7 +177,7 @@ func TestServerMayHaveForgotten(t *testing.T) {
 	}
 }
 
-// A client that hangs within a call holds the lock: the others fail in time and say why, and go on when it ends.
+// A client that hangs within a call holds the lock: the others fail in time and say why, and continue when it ends.
 func TestHungHolder(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -220,7 +220,7 @@ func TestNextOfADeadServer(t *testing.T) {
 	}
 }
 
-// The history is cut to its length, and its numbers go on.
+// The history is cut to its length, and its numbers continue.
 func TestHistoryIsCut(t *testing.T) {
 	s := startServer(t)
 	st, err := sabledb.Open(t.Context(), sabledb.Config{URL: s.url(), KeepEvents: 20})

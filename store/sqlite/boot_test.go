@@ -117,7 +117,7 @@ func TestTwoHosts(t *testing.T) {
 		t.Skip("waits for 12 s, which -short leaves out")
 	}
 	here, there := reboot(t)
-	// Whoever contends looks again when this T is over.
+	// Whoever contends looks again when this T has ended.
 	theirs := session(t, there, "theirs", lease.Timing{Interval: time.Second, Timeout: 12 * time.Second})
 	take(t, there, theirs, "r")
 	mine := session(t, here, "mine", patient)

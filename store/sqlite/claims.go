@@ -20,7 +20,7 @@ func (s *Store) Claims() claim.KeyTable { return claims{s} }
 const (
 	// claimAliveSQL is aliveSQL for the holders of claims. The clock of another
 	// boot cannot be asked; the wall clock, which the file's last users shared,
-	// says when its sessions are over. No harm is done if it errs, because every
+	// says when its sessions have ended. No harm is done if it errs, because every
 	// effect of a claim is checked in the store.
 	claimAliveSQL = `x.ended = 0 AND iif(x.boot = ?1, x.deadline_us > understudy_boot_us(),
   x.renewed_us <= understudy_wall_us() AND x.renewed_us + x.timeout_us > understudy_wall_us())`
@@ -34,7 +34,7 @@ UPDATE understudy_claim SET ready_us = iif(step <> 0, ready_us, ?3), offered_us 
 WHERE space = ?1 AND key = ?2 AND blocked = 0 AND (step <> 0 OR ready_us IS NULL OR ready_us > ?3)
 RETURNING session`
 
-	// A queue's keys stay, because their sequence numbers must not begin anew.
+	// A queue's keys stay, because their sequence numbers must not begin again.
 	withdraw = "DELETE FROM understudy_claim WHERE space = ?1 AND key = ?2 AND last = 0"
 
 	beginStep = `
@@ -93,7 +93,7 @@ func (s claims) Offer(ctx context.Context, space string, keys []string, in time.
 }
 
 // execReturning runs a statement that returns one column of the row that it changed, if
-// it changed one, and tells whether it did and is says so.
+// it changed one, and reports whether it did and is says so.
 func (t *txn) execReturning(text string, is func(string) bool, args ...any) (yes bool, err error) {
 	err = t.each(text, args, func(scan scanner) error {
 		var v string
@@ -232,7 +232,7 @@ func scanRow(scan scanner, ours string) (r claim.Row, err error) {
 	if ready != nil {
 		r.In = micros(*ready - wall)
 	}
-	// After a reboot nobody works on what was begun before it.
+	// After a reboot nobody works on what was started before it.
 	if r.InStep && bootID == ours {
 		r.Hold = micros(hold - boot)
 	}

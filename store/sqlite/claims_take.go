@@ -32,7 +32,7 @@ WHERE holder.id IS NOT NULL AND NOT coalesce(` + claimAliveSQL + `, 0)`
 	// readySQL is true of a key c that is ready.
 	readySQL = "c.ready_us IS NOT NULL AND c.ready_us <= understudy_wall_us()"
 
-	// anyFree tells whether there is anything to take.
+	// anyFree reports whether there is anything to take.
 	anyFree = `
 EXISTS (SELECT 1 FROM understudy_claim c WHERE c.space = ?2 AND c.session = '' AND ` + readySQL + `)
 OR EXISTS (` + holdersSQL + ` SELECT 1 FROM ` + lapsedSQL + `

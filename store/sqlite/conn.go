@@ -177,7 +177,7 @@ func (w *writer) connect(ctx context.Context) error {
 }
 
 // discard gives up a connection whose state is not certain; the next call opens
-// another. Closing it rolls back whatever it had begun.
+// another. Closing it rolls back whatever it had started.
 func (w *writer) discard() {
 	if w.conn == nil {
 		return
@@ -341,7 +341,7 @@ func (s *Store) rememberFile() (err error) {
 	return nil
 }
 
-// sameFile refuses to go on when the path no longer names the file that was
+// sameFile refuses to continue when the path no longer names the file that was
 // opened: others would open another one, and both would have their own holders.
 func (s *Store) sameFile() error {
 	if s.file == nil {

@@ -111,7 +111,7 @@ func (d *deliverer) renew(ctx context.Context) {
 	}
 }
 
-// send has the effect, or finds out whether somebody had it, or fails.
+// send has the effect, or finds out whether someone had it, or fails.
 func (d *deliverer) send(a dispatch.Assignment) (dispatch.Result, error) {
 	r := dispatch.Result{
 		Key: a.Key, Term: a.Term, Seq: a.Seq, Attempt: a.Attempt, State: dispatch.Committed, After: dispatch.Next, Code: 200,

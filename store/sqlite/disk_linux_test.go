@@ -127,7 +127,7 @@ func start(t *testing.T, s *Store) lease.Session {
 	return n
 }
 
-// survives takes leases until there is no room, makes room, and goes on, several
+// survives takes leases until there is no room, makes room, and continues, several
 // times; then it checks that everything acknowledged is there. It returns how
 // many that are.
 func survives(t *testing.T, s *Store, n lease.Session, noRoom func() (room func())) int {

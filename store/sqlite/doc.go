@@ -1,5 +1,5 @@
 // Package sqlite keeps sessions, leases, claims, queues and the history in an
-// SQLite file: the store to begin with, without a server, for all processes of one host.
+// SQLite file: the store to start with, without a server, for all processes of one host.
 //
 // # What it promises
 //
@@ -47,7 +47,7 @@
 //	COMMIT;
 //
 // [Guard] and [Store.Guarded] do so from Go. The guard asks whether the term is
-// current, not what time it is: until somebody takes the lease over, its last
+// current, not what time it is: until someone takes the lease over, its last
 // holder's effects come before those of any other.
 //
 // The price of that lock: while a transaction holds it, no session that is kept
@@ -118,7 +118,7 @@
 //
 // A file that others keep locked, a full disk, missing permissions and damage
 // are lease.ErrUnavailable: nothing was applied, and what was acknowledged stays.
-// When space returns, everything goes on. A commit that the disk refused to sync
+// When space returns, everything continues. A commit that the disk refused to sync
 // is lease.ErrUnknown, because it may come back after a crash. Calls whose
 // context has no deadline get one of 10 s. A call that got the lock is not
 // interrupted: it takes as long as its commit. The end of a session that held

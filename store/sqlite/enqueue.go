@@ -22,7 +22,7 @@ INSERT INTO understudy_enqueue (queue, key, id, payload, content_type, enqueued_
 
 	// rowsWritten counts the rows that this connection has written since it was
 	// opened, also those that triggers wrote. It reads no table, so that a
-	// transaction that begins with it has read nothing yet.
+	// transaction that starts with it has read nothing yet.
 	rowsWritten = "SELECT total_changes()"
 )
 
@@ -32,13 +32,13 @@ INSERT INTO understudy_enqueue (queue, key, id, payload, content_type, enqueued_
 //
 // The transaction is one on the store's file, or on a file of the user's to
 // which the store's is attached, opened with any SQLite driver. Enqueue takes the
-// store's write lock, which holds up everybody until the commit: call it last,
+// store's write lock, which holds up everyone until the commit: call it last,
 // and commit at once. Two files that are committed together may be parted by a
 // crash in between: where that matters, keep the user's tables in the store's
 // file.
 //
 // A queue that was not made is [dispatch.ErrNoQueue], and what [dispatch.Message]
-// does not allow is [lease.ErrInvalid]; the transaction can go on then, with some of
+// does not allow is [lease.ErrInvalid]; the transaction can continue then, with some of
 // the batches stored.
 func Enqueue(ctx context.Context, tx *sql.Tx, batches ...dispatch.Message) (added []bool, err error) {
 	batches, err = withDefaults(batches)

@@ -10,10 +10,10 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// guardRefusal is how the trigger of the view understudy_guard begins to speak.
+// guardRefusal is how the trigger of the view understudy_guard starts to speak.
 const guardRefusal = "understudy: the lease is not held under this term"
 
-// Guard makes a transaction depend on a lease: it goes on only while the lease is
+// Guard makes a transaction depend on a lease: it continues only while the lease is
 // held under the term, and from here to its commit nobody can take the lease
 // over. Otherwise the transaction is rolled back, and Guard returns
 // [lease.ErrNotHeld].
@@ -31,12 +31,12 @@ func Guard(ctx context.Context, tx *sql.Tx, id lease.ID, term int64) error {
 
 // Guarded runs fn in a transaction on the store's file and commits it only if
 // the lease is still held under the term: see [Guard]. The transaction has one
-// interval of the holder's session, from begin to commit; then it is rolled back
+// interval of the holder's session, from start to commit; then it is rolled back
 // with [lease.ErrUnavailable], because what it holds up are the renewals of
 // everybody. Its write lock is taken by fn's first write, so that what fn reads
 // and computes before that holds up nobody.
 //
-// When somebody else wrote to the file between fn's first read and its first
+// When someone else wrote to the file between fn's first read and its first
 // write, SQLite refuses the write, and fn is called again in a new transaction:
 // fn must have no other effects than those on its transaction.
 func (s *Store) Guarded(ctx context.Context, id lease.ID, term int64, fn func(*sql.Tx) error) error {

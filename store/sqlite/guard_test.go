@@ -150,7 +150,7 @@ func TestGuardRefuses(t *testing.T) {
 	}
 }
 
-// A session is over when any of its leases is taken over, and with it its right
+// A session has ended when any of its leases is taken over, and with it its right
 // to the others, although nobody has taken those.
 func TestGuardRefusesAnEndedSession(t *testing.T) {
 	g := setUp(t, false)
@@ -312,7 +312,7 @@ func TestGuardedStartsOver(t *testing.T) {
 }
 
 // A transaction that dawdles with the write lock is rolled back after one
-// interval, and renewals go on.
+// interval, and renewals continue.
 func TestGuardedIsBounded(t *testing.T) {
 	g := setUpWith(t, false, lease.Timing{Interval: time.Second, Timeout: time.Hour})
 	began := time.Now()

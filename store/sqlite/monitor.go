@@ -30,7 +30,7 @@ const (
 UPDATE understudy_monitor SET moment_us = ` + sinceRecorded + `, boot = ?1, boot_us = ?2, wall_us = ?3
 RETURNING moment_us, generation`
 
-	// readClock is the first statement of a snapshot, which begins with it.
+	// readClock is the first statement of a snapshot, which starts with it.
 	readClock = "SELECT boot, boot_us, moment_us, wall_us, generation FROM understudy_monitor"
 
 	bumpGeneration = "UPDATE understudy_monitor SET generation = generation + 1 RETURNING generation"
@@ -43,7 +43,7 @@ type moment struct {
 	generation int64
 }
 
-// changed tells all instances to read the settings anew.
+// changed tells all instances to read the settings again.
 func (l *moment) changed() error { return l.one(bumpGeneration, nil, &l.generation) }
 
 // write runs fn in a transaction whose moment is recorded.

@@ -164,7 +164,7 @@ func (m monitors) RegisterMember(ctx context.Context, n monitor.Member) error {
 	})
 }
 
-// enlisted tells whether the member is known as it is, and its sinks are.
+// enlisted reports whether the member is known as it is, and its sinks are.
 func enlisted(v *moment, boot string, n *monitor.Member, told string) (bool, error) {
 	was := monitor.Member{}
 	var toldThen string

@@ -227,7 +227,7 @@ func (n *notifier) end(c *monitor.SourceChange, s *turning) error {
 	var started int64
 	err := n.one(endAlarm, []any{s.alarm, unixMicro(c.At), c.Transition}, &lead, &started)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil // somebody deleted it
+		return nil // someone deleted it
 	}
 	if err == nil && lead != "" {
 		_, err = n.exec(leaveLead, lead)

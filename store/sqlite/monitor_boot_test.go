@@ -20,7 +20,7 @@ func now(t testing.TB, table monitor.Store) monitor.StoreTime {
 	return l.Now
 }
 
-// After a reboot the boot-time clock begins anew. Moments go on by what the wall
+// After a reboot the boot-time clock starts again. Moments continue by what the wall
 // clock has counted, and all of that was blind.
 func TestMomentsGoOnAfterAReboot(t *testing.T) {
 	for _, c := range []struct {

@@ -167,7 +167,7 @@ func (l *moment) put(old *checkRow, e monitor.Check, out *monitor.ConfigurationC
 	return err
 }
 
-// declare makes a source known, or gives it its labels, and tells whether it is new.
+// declare makes a source known, or gives it its labels, and reports whether it is new.
 func (l *moment) declare(events *checkCache, d *monitor.Declaration) (added bool, err error) {
 	e, err := events.named(d.Check)
 	if err != nil {

@@ -136,7 +136,7 @@ func (n *notifier) report(r *monitor.GroupReport) (ok bool, err error) {
 	return true, nil
 }
 
-// held tells whether all members are, and returns the first.
+// held reports whether all members are, and returns the first.
 func (n *notifier) held(r *monitor.GroupReport) (first monitor.Alarm, held bool, err error) {
 	for i, id := range r.Members {
 		var a monitor.Alarm
@@ -156,7 +156,7 @@ func (n *notifier) held(r *monitor.GroupReport) (first monitor.Alarm, held bool,
 
 const hasAlarm = "SELECT count(*) FROM understudy_monitor_alarm WHERE id = ?1"
 
-// beginLead begins the alarm of a group; false if there was one of that id.
+// beginLead starts the alarm of a group; false if there was one of that id.
 func (n *notifier) beginLead(r *monitor.GroupReport, first monitor.Alarm) (bool, error) {
 	var there int
 	if err := n.one(hasAlarm, []any{r.Alarm}, &there); err != nil || there > 0 {

@@ -64,7 +64,7 @@ func (m monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) 
 	return out, nil
 }
 
-// resolve finds a source, and tells whether it can be learned if it is not there.
+// resolve finds a source, and reports whether it can be learned if it is not there.
 // What cannot be a name is never one.
 func resolve(r *moment, events *checkCache, ref monitor.SourceRef, out *monitor.ResolvedSource) (learn bool, err error) {
 	*out = monitor.ResolvedSource{}

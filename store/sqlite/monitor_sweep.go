@@ -14,7 +14,7 @@ WHERE spread IS NOT NULL ORDER BY id LIMIT 1`
 
 	spreadNext = "SELECT id, name FROM understudy_monitor_source WHERE event = ?1 AND name > ?2 ORDER BY name LIMIT ?3"
 
-	// spreadSlot begins the recent intervals anew when they are of another length.
+	// spreadSlot starts the recent intervals again when they are of another length.
 	spreadSlot = "UPDATE understudy_monitor_beat SET every_us = ?2, recent = at_us > 0 WHERE id = ?1 AND every_us <> ?2"
 
 	setSpread = "UPDATE understudy_monitor_event SET spread = ?2 WHERE id = ?1"
@@ -44,7 +44,7 @@ FROM understudy_monitor_event WHERE removed = 1
 
 	anythingToSweep = "SELECT EXISTS (" + spreading + ") OR EXISTS (" + endedAlarms + ") OR EXISTS (SELECT 1 " + emptyRemoved + ")"
 
-	// sweepAtOnce is what one transaction does, for which everybody's renewals wait.
+	// sweepAtOnce is what one transaction does, for which everyone's renewals wait.
 	sweepAtOnce = 1000
 )
 
@@ -109,7 +109,7 @@ func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mon
 	return out, nil
 }
 
-// swept tells whether there is something to sweep.
+// swept reports whether there is something to sweep.
 func swept(v *moment, keep time.Duration) (bool, error) {
 	var n int
 	err := v.one(anythingToSweep, []any{v.wall - keep.Microseconds()}, &n)

@@ -59,8 +59,8 @@ func plan(t *testing.T, s *Store, text string) (steps []string) {
 	return steps
 }
 
-// What is done with batches must cost the same however many are over. A queue is
-// only gone through for pages that show all of it, or what is over.
+// What is done with batches must cost the same however many have ended. A queue is
+// only gone through for pages that show all of it, or what has ended.
 func TestNoPlanGrowsWithWhatIsOver(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "store.db"))
 	texts := map[string]string{

@@ -159,8 +159,8 @@ func (a *queueAction) finalState() dispatch.State {
 	return dispatch.Failed
 }
 
-// resumeKey lets the key go on, at once if the batch was its head or it had none, and
-// wakes somebody for it. What is told is how many more batches wait and are over.
+// resumeKey lets the key continue, at once if the batch was its head or it had none, and
+// wakes someone for it. What is told is how many more batches wait and have ended.
 func (a *queueAction) resumeKey(waiting, over int64) error {
 	space, ready := dispatch.Space(a.queue), false
 	switch {

@@ -65,7 +65,7 @@ SELECT b.queue, b.key, b.seq, b.id, b.size, b.content_type, ` + shownSQL + `, b.
 )
 
 // Queues implements [dispatch.Admin]. It reads the row of every key, and the heads of
-// those that have one, but no batch that is over.
+// those that have one, but no batch that has ended.
 func (s queueAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 	var out []dispatch.Overview
 	err := s.read(ctx, "looking at the queues", func(c call) (err error) {
@@ -178,7 +178,7 @@ func (s queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) ([]di
 }
 
 // selectBatches names only the conditions that are asked for, so that SQLite
-// picks the index that fits: no page may cost more the more batches are over. There
+// picks the index that fits: no page may cost more the more batches have ended. There
 // are few such texts. With ids it is asked once for each, as its first argument.
 func selectBatches(q dispatch.MessageQuery) (text string, args []any) {
 	const (
@@ -229,7 +229,7 @@ func scanRecord(scan scanner, more ...any) (r dispatch.Record, err error) {
 		return r, err
 	}
 	r.Trail = p.steps()
-	if r.State != p.state { // it was begun, and only its key tells
+	if r.State != p.state { // it was started, and only its key tells
 		p.attempts, p.term, p.code, p.detail, p.begun = p.attempts+1, step, 0, "", &begun
 		if step == 0 {
 			p.term = interrupted

@@ -142,7 +142,7 @@ func (n *exchange) releaseKey(k *exchangeKey, ready any) {
 	k.session, k.held, k.given, k.changed, k.ready = "", false, true, true, ready
 }
 
-// startStep begins a step with the head of a key, or looks at it.
+// startStep starts a step with the head of a key, or looks at it.
 func (n *exchange) startStep(k *exchangeKey) error {
 	if !k.held || !n.alive || k.step != 0 && !n.Restart || k.waiting == 0 {
 		return nil

@@ -16,7 +16,7 @@ WHERE queue = ?1 AND ended_us IS NOT NULL AND blocks = 0 AND ended_us < ?2 ORDER
 	notDone     = "UPDATE understudy_claim SET over = over - 1 WHERE space = ?1 AND key = ?2"
 	dropPayload = "DELETE FROM understudy_payload WHERE n = ?1"
 
-	// What one transaction deletes: what takes some 20 ms, for which everybody's
+	// What one transaction deletes: what takes some 20 ms, for which everyone's
 	// renewals wait.
 	pruneAtOnce = 250
 	pruneBytes  = 16 << 20

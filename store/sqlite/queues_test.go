@@ -59,7 +59,7 @@ func TestDispatchKeepsOrder(t *testing.T) {
 	}, dispatchtest.Concurrent{})
 }
 
-// After a reboot nobody works on what was begun before it: the keys of those
+// After a reboot nobody works on what was started before it: the keys of those
 // sessions are free as soon as the wall clock says that they have lapsed, also
 // those in a step.
 func TestClaimsAfterAReboot(t *testing.T) {

@@ -149,7 +149,7 @@ func (s *Store) renew(ctx context.Context, id string) (r lease.Renewal, err erro
 }
 
 // portion is how many leases the end of a session releases in one transaction:
-// what takes some 50 ms, for which everybody's renewals wait.
+// what takes some 50 ms, for which everyone's renewals wait.
 const portion = 5000
 
 const (
@@ -204,7 +204,7 @@ func (s *Store) EndSession(ctx context.Context, id, reason string) error {
 	return nil
 }
 
-// releaseSome releases a portion of what the session holds, and tells whether
+// releaseSome releases a portion of what the session holds, and reports whether
 // there may be more.
 func (t *txn) releaseSome(id, holder, reason string) (more bool, err error) {
 	_, err = t.exec(recordFreed, id, t.wall, holder, lease.TruncateReason(reason), changeFreed, portion)

@@ -54,7 +54,7 @@ func (s *Store) readShards(ctx context.Context, op string, fn func(*txn) error) 
 	return s.snapshot(ctx, op, readReaders, []any{new(int)}, fn)
 }
 
-// age is that of a record. One that was written before the host was started anew is of an
+// age is that of a record. One that was written before the host was started again is of an
 // agent that is no more.
 func (v *txn) age(boot string, at, updated int64, timeout time.Duration) time.Duration {
 	if boot != v.boot {
@@ -133,7 +133,7 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.
 	return out, nil
 }
 
-// taken tells whether the node is registered otherwise.
+// taken reports whether the node is registered otherwise.
 func (t *txn) taken(n shard.Record) error {
 	return t.each(sameNodes, []any{n.ID, n.Address}, func(scan scanner) error {
 		var id, home, address, instance, boot string

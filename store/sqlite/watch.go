@@ -47,7 +47,7 @@ func (s *Store) watch(ctx context.Context, wake func(lease.Change)) error {
 		func() error { return w.look(wake) })
 }
 
-// mark is how far a watcher has told, and the statement that says it anew.
+// mark is how far a watcher has told, and the statement that says it again.
 type mark struct {
 	sql string
 	at  *int64
@@ -55,7 +55,7 @@ type mark struct {
 
 // follow gives the watcher a connection, sets its marks, of which own is one that
 // another kind of watcher does not have, and has it look at each tick until ctx
-// ends. begun is called when nothing can be missed any more.
+// ends. started is called when nothing can be missed any more.
 func (s *Store) follow(ctx context.Context, w *watcher, own mark, begun func(), look func() error) error {
 	conn, err := s.wide.Conn(ctx)
 	if err != nil {

@@ -32,7 +32,7 @@ func (f Fault) set() bool {
 	return f.Status != 0 || f.Cut || f.Half || f.Garbage || f.Never
 }
 
-// strike carries the fault out and tells whether the request is done with. good is
+// strike carries the fault out and reports whether the request is done with. good is
 // the status of an answer that is spoiled.
 func (f Fault) strike(w http.ResponseWriter, r *http.Request, good int) bool {
 	switch {

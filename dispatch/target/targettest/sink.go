@@ -176,7 +176,7 @@ func (s *Sink) Requests() []Request {
 	return append([]Request(nil), s.requests...)
 }
 
-// Judge tells what is wrong with the effects: batches carried out twice, and
+// Judge reports what is wrong with the effects: batches carried out twice, and
 // batches of a key carried out in another order than that of their sequence.
 func (s *Sink) Judge() []string { return JudgeEffects(s.Requests()) }
 

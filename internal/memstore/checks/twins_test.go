@@ -54,7 +54,7 @@ func TestOutagesCatches(t *testing.T) {
 }
 
 // caught runs one test of the suite on a twin, and returns what it found. The time is that of a bubble: where a
-// twin pauses, all others go on until they wait, so that what breaks only when two calls meet breaks each time.
+// twin pauses, all others continue until they wait, so that what breaks only when two calls meet breaks each time.
 func caught(t *testing.T, broken twin) (found string) {
 	synctest.Test(t, func(t *testing.T) {
 		_, rig := broken.rig(t)

@@ -20,7 +20,7 @@ type queue struct {
 	name   string
 	ids    map[string]*message
 	lines  map[string]*line
-	cursor string // the key at which Prune goes on
+	cursor string // the key at which Prune continues
 }
 
 // line holds the messages of a key in order.

@@ -35,7 +35,7 @@ type Fault struct {
 	Count int
 }
 
-// strike carries the fault out, and tells whether the request is done with.
+// strike carries the fault out, and reports whether the request is done with.
 func (f Fault) strike(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case f.Hang:

@@ -184,7 +184,7 @@ func (s *Server) Up() {
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(listener) }()
 	s.down = func() {
-		// It may not have begun to listen, or have just let somebody in.
+		// It may not have started to listen, or have just let someone in.
 		_ = server.Close()
 		<-served
 		_ = server.Close()

@@ -154,7 +154,7 @@ func (s *PostgresServer) Kill() {
 	}
 }
 
-// lives tells whether a process has not ended; one that nobody has waited for yet has.
+// lives reports whether a process has not ended; one that nobody has waited for yet has.
 func lives(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(stat), ") ")
@@ -168,7 +168,7 @@ func (s *PostgresServer) Restart(tb testing.TB) {
 	s.Start(tb)
 }
 
-// Pause stops the server's processes where they are; Resume lets them go on.
+// Pause stops the server's processes where they are; Resume lets them continue.
 func (s *PostgresServer) Pause()  { s.signalAll(syscall.SIGSTOP) }
 func (s *PostgresServer) Resume() { s.signalAll(syscall.SIGCONT) }
 

@@ -93,7 +93,7 @@ func FreeNet(tb testing.TB) string {
 }
 
 // reserve keeps a name from all who ask for it, in any process of this user, until it is
-// released, which the end of the process does too. It returns nil if somebody has it.
+// released, which the end of the process does too. It returns nil if someone has it.
 func reserve(tb testing.TB, name string) (release func()) {
 	tb.Helper()
 	dir := filepath.Join(os.TempDir(), "understudy-ports-"+strconv.Itoa(os.Getuid()))
@@ -175,7 +175,7 @@ func (p *Process) Stop(s syscall.Signal) {
 	}
 }
 
-// Exited tells whether the process has ended.
+// Exited reports whether the process has ended.
 func (p *Process) Exited() bool {
 	select {
 	case <-p.done:

@@ -140,7 +140,7 @@ func (s *RedisServer) Kill() { s.proc.Kill() }
 // Pause stops the server's process without closing its connections.
 func (s *RedisServer) Pause() { s.proc.Signal(syscall.SIGSTOP) }
 
-// Resume lets a paused server go on.
+// Resume lets a paused server continue.
 func (s *RedisServer) Resume() { s.proc.Signal(syscall.SIGCONT) }
 
 // Do sends one command and returns the answer: the text of a simple or bulk string, a number, or how many

@@ -1,4 +1,4 @@
-// Package recorder runs a check on what is known to be broken, so that a test of the check can tell whether
+// Package recorder runs a check on what is known to be broken, so that a test of the check can report whether
 // it was caught. It is for tests alone.
 //
 // What the check finds does not fail the test that runs it, and neither does a panic. All else that the check

@@ -41,7 +41,7 @@ type Node struct {
 	conns  map[*session]bool
 	stop   chan struct{} // closed when the run ends
 	down   bool
-	hung   chan struct{} // nil, or closed when it goes on
+	hung   chan struct{} // nil, or closed when it continues
 	before func(args []string)
 
 	data      map[string]*value

@@ -5,7 +5,7 @@
 //   - Each REPLICAOF copies everything, and leaves the replica with numbers of its own. Its place in its
 //     primary's numbers is in changes.seq in its database folder.
 //   - A write that changes nothing uses a number and is not sent.
-//   - A primary that is led nowhere refuses writes, goes on sending what it has, and lists nobody.
+//   - A primary that is led nowhere refuses writes, continues sending what it has, and lists nobody.
 //   - A replica with updates under way when its primary dies never connects again.
 //   - A connection's next EXEC carries out its earlier transactions again. WATCH is checked before EXEC waits for its turn.
 //   - Reading in EXEC what the same EXEC wrote, EXISTS, and HMGET of a missing field break the connection.

@@ -64,7 +64,7 @@ func (n *Node) Hang() {
 	n.locked(func() { n.hung = make(chan struct{}) })
 }
 
-// Resume lets a node that hangs go on.
+// Resume lets a node that hangs continue.
 func (n *Node) Resume() {
 	if n.real != nil {
 		_ = n.real.Process.Signal(syscall.SIGCONT)
@@ -92,7 +92,7 @@ func (n *Node) Cut() {
 // EndThread ends the replication thread of a replica for good.
 func (n *Node) EndThread() { n.locked(func() { n.ended = true }) }
 
-// Hold keeps a replica from getting any further, until it is let go on.
+// Hold keeps a replica from getting any further, until it is let continue.
 func (n *Node) Hold(on bool) { n.locked(func() { n.held = on }) }
 
 // ManagedBy sets the cluster database that the node names.

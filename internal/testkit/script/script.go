@@ -22,7 +22,7 @@ type Input struct {
 // time passed until then, and after it.
 type Play func(Input) (before, after []string)
 
-// Begin begins a section under its header, and returns how it is played.
+// Begin starts a section under its header, and returns how it is played.
 type Begin func(t *testing.T, header string) Play
 
 // Transcripts replays the files that match the pattern, at least one.
@@ -94,7 +94,7 @@ func Replay(t *testing.T, path, text string, begin Begin) string {
 // Words are the input of a line of a table: flags, and key=value.
 type Words map[string]string
 
-// Has tells whether there is such a flag or key.
+// Has reports whether there is such a flag or key.
 func (w Words) Has(key string) bool {
 	_, ok := w[key]
 	return ok

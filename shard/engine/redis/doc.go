@@ -4,14 +4,14 @@
 // # Fences
 //
 // A fence is the server's own condition min-replicas-to-write, which it checks for every
-// command that writes before it begins it: also for commands that wait in its
+// command that writes before it starts it: also for commands that wait in its
 // queue, and for connections that are made later. Closed asks for more replicas than
 // there can be; armed asks for some, with a min-replicas-max-lag of 1 second. An armed
 // fence closes when the last replica's connection closes, and otherwise
 // 1 to 3 seconds after its last acknowledgement: the server counts both in whole
 // seconds.
 //
-// What it counts, it counts once a second. A server that was stopped and goes on first serves
+// What it counts, it counts once a second. A server that was stopped and continues first serves
 // the commands that wait on connections which it had before, and looks at its replicas
 // afterwards: for that moment an armed fence may be open, however long the server
 // was stopped. Only killing it before its place is given away is sure against that.
@@ -22,12 +22,12 @@
 // # Detaching
 //
 // A replica that is to leave its primary, and to keep the right to a partial
-// copy from the next one, must not be told REPLICAOF NO ONE: that begins a
+// copy from the next one, must not be told REPLICAOF NO ONE: that starts a
 // history of its own. It is told to follow 127.0.0.1 port 0, where nothing can listen. It
 // keeps what it has and where it stood, refuses writes, and logs a failed attempt every second.
 //
 // A primary that is detached or led elsewhere keeps its own history in the same way, and
-// its clients are disconnected, so that none goes on reading from it unawares.
+// its clients are disconnected, so that none continues reading from it unawares.
 //
 // # Pausing
 //

@@ -231,7 +231,7 @@ func TestDetach(t *testing.T) {
 			if wantFull, wantPartial := name == "no one", name == "dead end"; wantFull == (full == "0") || wantPartial == (partial == "0") {
 				t.Errorf("%s full copies, %s partial", full, partial)
 			}
-			// The old primary went on with a write that nobody had: it must be copied anew.
+			// The old primary went on with a write that nobody had: it must be copied again.
 			na := node(t, a)
 			must(t, na.Follow(t.Context(), b.Addr))
 			s = until(t, na, "the old primary follows", func(s shard.State) bool { return linked(s) && s.Keys == 2 })

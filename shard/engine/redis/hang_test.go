@@ -35,7 +35,7 @@ func crowd(t *testing.T, address string) (all []net.Conn) {
 }
 
 // queue sends the crowd's writes to a server that is stopped; the function that it returns counts
-// how many of them were accepted once it goes on.
+// how many of them were accepted once it continues.
 func queue(t *testing.T, all []net.Conn) (accepted func() int) {
 	t.Helper()
 	for i, c := range all {
@@ -72,7 +72,7 @@ func queue(t *testing.T, all []net.Conn) (accepted func() int) {
 }
 
 // hangAndGoOn stops a primary, has the crowd send its writes, takes its replica away and lets the
-// primary go on, with a fence asked for behind the writes. It returns how many were accepted.
+// primary continue, with a fence asked for behind the writes. It returns how many were accepted.
 func hangAndGoOn(t *testing.T, armed, early bool) int {
 	t.Helper()
 	a := realserver.Redis(t, realserver.RedisOptions{})
@@ -104,7 +104,7 @@ func hangAndGoOn(t *testing.T, armed, early bool) int {
 	return got
 }
 
-// A server hangs, its replica is taken away, and it goes on with 800 writes on connections that were made
+// A server hangs, its replica is taken away, and it continues with 800 writes on connections that were made
 // meanwhile: the armed fence lets none through. A fence that is asked for behind them comes too late.
 func TestArmedFenceAgainstNewConnections(t *testing.T) {
 	for _, armed := range []bool{true, false} {
@@ -127,7 +127,7 @@ func TestArmedFenceAgainstOldConnections(t *testing.T) {
 	t.Logf("%d of %d queued writes got through an armed fence", hangAndGoOn(t, true, true), crowdClients*crowdWrites)
 }
 
-// Every method ends with its context at a server that hangs, and works again when it goes on.
+// Every method ends with its context at a server that hangs, and works again when it continues.
 func TestHungServer(t *testing.T) {
 	a := realserver.Redis(t, realserver.RedisOptions{})
 	e := enginesOf(t, redis.Config{})
@@ -218,7 +218,7 @@ func TestKilledServer(t *testing.T) {
 	must(t, n.TryWrite(t.Context()))
 }
 
-// A full copy that breaks off: a node that had begun to load it has no copy any more, and one that
+// A full copy that breaks off: a node that had started to load it has no copy any more, and one that
 // was still receiving it into a file has its old one.
 func TestBrokenCopy(t *testing.T) {
 	for _, load := range []string{"on-empty-db", "disabled"} {
