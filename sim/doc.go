@@ -1,139 +1,132 @@
-// Package sim runs whole clusters of real keepers, campaigns, dispatchers, caches, monitors and shards
-// in one process, under virtual time, from a seed.
+// Package sim runs whole clusters in one process, in virtual time, from a seed: real keepers, campaigns,
+// dispatchers, caches, monitors and shard agents, with faults drawn at random and a judge that knows the truth.
 //
-// A run of a role ([Run]) has three to five instances on one store. Every instance has its own
-// clock, whose rate is off by up to lease.Timing.RateTolerance and whose wall
-// clock is stepped, and its own link to the store, which delays, reorders,
-// duplicates, loses, answers late and is cut, one way or both. Instances are
+// # Roles
+//
+// [Run] has three to five instances on one store. Each instance has a clock whose rate is off by up to
+// lease.Timing.RateTolerance and whose wall clock is stepped, and a link to the store that delays, reorders,
+// duplicates and loses messages, answers late, and is cut one way or both. Instances are
 // killed, stopped and started again; the store is paused and its clock stepped.
 // A fenced run also freezes instances at any point, for up to 4·T, and restores
-// the store from a backup of up to an hour ago.
+// the store from a backup of up to an hour ago. The judge checks:
 //
-// # What is checked
-//
-//   - Without freezes and restores: no lease is given away while the work of its
-//     last holder has not returned, and no effect of a term follows one of a
+//   - Without freezes and restores: no lease is given away before the work of its
+//     last holder has returned, and no effect of a term follows an effect of a
 //     later term.
 //   - With them, at a ledger that refuses lower terms: every term belongs to one
 //     session, and the newest holder is never refused.
-//   - No running work finds its context alive past the deadline that its
-//     session has in the store, counted in true time (unless the store lost it).
+//   - No running work has a live context past its session's deadline in the store,
+//     in true time (unless the store lost the session).
 //   - Terms never fall, and no session is renewed past its deadline by the
 //     store's clock.
-//   - Once faults stop there is a primary within T + I, counted from when the
-//     calls that were under way have timed out, and one T more if the store's
-//     clock was stepped; and then it stays.
+//   - Once faults stop there is a primary within T + I after the pending calls have
+//     timed out, plus one T if the store's clock was stepped; and it stays.
 //
-// A run of a queue ([RunQueue]) has two to five dispatchers, users who enqueue, a
-// person who looks in, and a target with a network of its own: one that recognises
-// ids or not, can be asked or not, compares terms or not, decides later, forgets,
-// is slow, down, busy, silent before or after it acted. The store is the one in memory,
-// because a database cannot run in a bubble. Of it is checked:
+// # Queues
 //
-//   - At the store: a key is taken only from nobody, or from one who lapsed and
-//     past the second window of a step; one batch of a key at a time is started, the
-//     first that is not over, by the holder of the newest term; only its results
-//     count, and they do; what was interrupted is asked for; what waits for a person
-//     waits.
-//   - At the target: no submission without a step, no two at once, none that
-//     nobody knows the fate of again where that is not safe, none while another
-//     has the key within the second window; each batch takes effect once, and those
-//     of a key in order. Senders that were frozen past their second window are
-//     counted apart.
-//   - Both agree: what is recorded as committed took effect, what as invalid was
-//     refused.
-//   - Once faults stop, every batch is delivered or shown to a person with a reason,
-//     and delivered when the person has acted; nothing is lost.
+// [RunQueue] has two to five dispatchers, users who enqueue, an operator, and a target with a network of its
+// own. The target deduplicates by ID or not, answers status queries or not, compares terms or not, decides later, forgets,
+// and is slow, down, busy, or silent before or after it acted. The store is the one in memory,
+// because a database cannot run in a bubble. The judge checks:
 //
-// A target that does not recognise ids acts on a request within the submission's
-// deadline, or never; the store's clock is stepped only beside one that does. Without
+//   - At the store: a key is claimed only when it is free, or its holder has lapsed and the second window of its step has
+//     passed. Only one message of a key is started at a time, the first one that has not ended, by the holder of the newest
+//     term. Exactly the results of that holder count. An interrupted message is resolved first; a blocked one
+//     waits for the operator.
+//   - At the target: every submission belongs to a step; no two overlap; a message of unknown outcome is not sent again
+//     where that is unsafe, nor while another instance has the key within the second window. Each message takes effect
+//     once, and the messages of a key in order. Senders that were frozen past their second window are
+//     counted separately.
+//   - Between them: a message recorded as committed took effect, one recorded as invalid was refused.
+//   - Once faults stop, every message is delivered or shown to the operator with a reason,
+//     and delivered after the operator has acted; nothing is lost.
+//
+// A target that does not deduplicate acts on a request within the submission's
+// deadline or never, and the store's clock is stepped only beside a target that does. Without
 // this nothing could be promised.
 //
-// A run of caches ([RunCache]) has one to seven machines of cache/protocol, and peers
-// that are added and removed, each on a host with clocks, a disk and links of its own.
-// Boot clocks run at rates that differ by 0.2 %, wall clocks are off by seconds and
-// are stepped, by up to two hours. Links delay, lose, reorder and duplicate, are cut
-// in either direction without a word, and break; a process is stopped, killed, killed
-// with its host, and starts again with its storage, without, or never had any; a disk
-// is slow, fails, and loses the last copies; a source is slow, fails and hangs. Of it
-// is checked, at every step:
+// # Caches
 //
-//   - No two fetches of a key at once, whatever befalls the cluster. A fetch is under
-//     way until it returns, is aborted, or its time is over on its own host's boot clock:
-//     those whose process was stopped past that time are counted apart, and so is
-//     everything once a peer was reported dead that lives. Besides, clocks must run at
-//     rates that differ by less than a tenth, and a peer whose storage was lost must
-//     know that it has none to trust: it abstains.
-//   - No two fetches of a key in one term, unless someone who had a part in the first
-//     has lost its storage since; none in a term that was given up; none without the
-//     votes of a majority of a configuration that everyone knows alike.
-//   - One vote per peer and term, unless its candidate has given the term up, or the
-//     voter has lost its storage; nothing is asked, voted or followed above the ceiling
-//     of terms that is stored.
-//   - No copy is replaced by an older one. What was fetched before a removal began is
-//     not held, taken or served by a peer that has confirmed it, as long as clocks
-//     are no further apart than Timings.Skew, and no term further ahead of them all than
-//     restarts take it (after a removal, the next is).
-//   - Every Get is answered once, with what it asked for, and no later than the
+// [RunCache] has one to seven machines of cache/protocol, and peers that are added and removed, each on a host with
+// clocks, a disk and links of its own. Boot clocks run at rates that differ by 0.2 %, wall clocks are off by seconds and
+// stepped by up to two hours. Links delay, lose, reorder and duplicate messages, are cut silently in either direction, and
+// break. A process is stopped, killed, or killed with its host, and starts again with its storage, without it, or never had any. A
+// disk is slow, fails, and loses the last copies; an origin is slow, fails and hangs. The same seed always gives the same
+// run. The judge checks at every step:
+//
+//   - No two fetches of a key at once. A fetch runs until it returns, is aborted, or its time has ended on its own
+//     host's boot clock. Fetches of a process that was stopped past that time are counted separately, and so is everything
+//     after a live peer was reported dead. Clocks must run at rates that differ by less than a tenth, and a peer whose
+//     storage was lost must know that and abstain.
+//   - No two fetches of a key in one term, unless a peer with a part in the first has lost its storage since; none
+//     in a term that was given up; none without the votes of a majority of a list of members that all of them have.
+//   - One vote per peer and term, unless its candidate has given the term up or the
+//     voter has lost its storage; nothing is asked, voted or followed above the stored ceiling
+//     of terms.
+//   - No copy is replaced by an older one. A value fetched before a removal started is
+//     not held, accepted or served by a peer that has confirmed the removal, as long as clocks
+//     differ by at most Timings.Skew and no term is further ahead of them than
+//     restarts move it (after a removal, the next one is).
+//   - Every Get is answered once, with what it asked for, and at most the
 //     keep-alive interval after its end.
-//   - A peer that finds no majority connected does not stand; none stands more than
+//   - A peer that finds no majority connected is no candidate. No peer is a candidate more than
 //     2·(1 s / CandidateMin + 1) + N times for a key within a second, sends more than
 //     (N−1)·(2 + Source / (2·Repeat)) questions in an election or more than two
 //     answers to a question, or fetches again before its back-off has ended.
 //   - Once faults stop, every key has a fresh copy at every member within 2·Source +
-//     Ping + Fetch + 1.1·FailMax + 2·Hello + 5 s; then all members agree on the members,
-//     nobody abstains or is partitioned, a refresh comes to all, and in the end nobody
-//     remembers anything but copies.
+//     Ping + Fetch + 1.1·FailMax + 2·Hello + 5 s. Then all members have the same list,
+//     none abstains or is partitioned, a refresh reaches all, and in the end only copies are
+//     remembered.
 //
-// Nothing there runs beside anything else: the same seed does exactly the same.
+// # Monitors
 //
-// A run of a monitor ([RunMonitor]) has two to five instances, each with a real inlet, watcher and
-// claims, and sources that beat, fall silent, fail, run, and flap; beats are lost, late, out of
-// order and said again, and senders' clocks are wrong by hours. Instances are killed, stopped,
-// frozen, cut off and started again, all of them are down for ten minutes; the store is down for as long, slow,
-// hangs, loses answers, and its clock is stepped by hours; a message router is down; what is
-// expected is changed, paused and removed. The store is the one in memory, and an SQLite file in some runs.
-// By books of its own, of what was acknowledged, proven and configured, the judge checks:
+// [RunMonitor] has two to five instances, each with a real intake, watcher and claims, and sources that send heartbeats,
+// fall silent, fail, run and flap. Heartbeats are lost, late, out of order and repeated, and senders' clocks are wrong by
+// hours. Instances are killed, stopped, frozen, cut off and started again, and all of them are down for ten minutes. The
+// store is down for as long, slow, hangs, loses answers, and its clock is stepped by hours; a message router is down; checks
+// are changed, paused and removed. The store is the one in memory, and an SQLite file in some runs. The judge keeps its own
+// record of what was acknowledged, probed and configured, and checks:
 //
-//   - No alarm is raised of a source before its limit has passed since its last acknowledged
-//     beat, with the time that its path was blind; none of what is not judged; none although a
-//     beat was stored after it was looked at.
-//   - While all is well, an outage is alarmed within its limit + the claims' first window + 2 s
-//     (with blindness since: its limit + 10 s more), and an alarm ends as soon after its source is well again,
-//     its event was removed, or it was to be retired; pauses end, and groups are reported.
-//   - Every sink is told of every alarm, ONSET and ABATED in turn, each once, under one id.
-//   - What was acknowledged is stored; in the end nothing stands, waits or is left over.
+//   - No alarm is raised before the source's limit, plus the blind time of its path, has passed since its last acknowledged
+//     heartbeat; none for a source that is not evaluated; none although a heartbeat was stored after the evaluation.
+//   - While all is well, an outage raises its alarm within its limit, the claims' first window and 2 s
+//     (after a blind period: its limit and 10 s more). An alarm ends as soon after its source is well again,
+//     its check was removed, or the source was retired. Pauses end, and groups are reported.
+//   - Every sink receives every alarm, ONSET and ABATED in turn, each once, with one ID.
+//   - Acknowledged heartbeats are stored; in the end no alarm is open, and nothing waits or is left over.
 //
-// A run of a shard ([RunShard]) has two, three or five nodes of shardtest.World, each with a real
-// agent.Agent on a host with clocks, disk and links of its own, clients that write to every node all
-// the time, and the memory store. Nodes and agents are killed, stopped and started again, together
-// and with their host; nodes hang and do what they had received when they continue, lag, lose their data, and
-// cannot write; hosts are split, and each way is cut by itself: between nodes, from an agent to a node,
-// between agents, to the store; the store is down for minutes, slow, loses answers, and its clock is stepped;
-// commands are late and lost; orchestrators die after a step; people switch, force, pause and forget. The judge
+// # Shards
+//
+// [RunShard] has two, three or five nodes of shardtest.World, each with a real agent.Agent on a host with clocks, disk and
+// links of its own, clients that write to every node all the time, and the store in memory. Nodes and agents are killed,
+// stopped and started again, together and with their host. Nodes hang and then execute what they had received, lag, lose
+// their data, and cannot write. Hosts are split, and each link is cut in each direction: between nodes, from an agent to a node,
+// between agents, to the store. The store is down for minutes, slow, loses answers, and its clock is stepped.
+// Commands are late and lost; orchestrators die after a step; operators switch over, force, pause and forget. The judge
 // knows every acknowledged write and every decision, and checks:
 //
-//   - No write is accepted under an epoch after the first of a later one. Those that only an armed fence
-//     could refuse are counted apart: of a node whose agent is dead, or was started less than 2·T ago,
-//     or that hung and could not be killed.
-//   - What a new primary lacks, no replica has that had left the old one and was fit; a
-//     switchover, and one that went back, lose nothing; what the shard kept is on all nodes in the end.
-//   - What says that it stands still does.
-//   - No primary is replaced unasked that accepts writes and is followed by a replica whose agent
-//     reports, for 2·T.
+//   - No write is accepted under an epoch after the first write of a later one. Writes that only an armed fence
+//     could refuse are counted separately: those of a node whose agent is dead or was started less than 2·T ago,
+//     and of a node that hung and could not be killed.
+//   - A new primary has every write that each replica had which had left the old primary and could be promoted. A
+//     switchover loses nothing, also one that went back. In the end all nodes have what the shard kept.
+//   - A node that is reported as standing still does.
+//   - No primary is replaced unasked that accepts writes and has been followed by a replica with a reporting agent
+//     for 2·T.
 //   - One primary per epoch; epochs never fall.
-//   - Once faults stop, the shard is settled within a minute + 12·T, or says that nobody is
-//     suitable after data was lost, and is settled when a person has chosen; and then it stays.
+//   - Once faults stop, the shard is settled within a minute + 12·T, or says that no node can be promoted
+//     after data was lost, and is settled when an operator has chosen one; and it stays settled.
 //
-// Only supervised nodes lose data there: the replicas of one that comes back empty by itself as a primary
+// Only supervised nodes lose data there: if another node came back empty as a primary, its replicas would
 // copy that from it.
 //
-// Each check is proven by a [Twin], [QueueTwin], [CacheTwin], [MonitorTwin] or [ShardTwin], broken on
-// purpose, that it must catch.
+// # Proof of the checks
+//
+// Each check must catch a [Twin], [QueueTwin], [CacheTwin], [MonitorTwin] or [ShardTwin] that is broken on purpose.
 //
 // # What it does not do
 //
 // Except for caches, the same seed draws the same faults, but goroutines that are
-// ready at the same instant run in any order, so that a failing seed may have to be run
+// ready at the same instant run in any order: a failing seed may have to be run
 // a few times.
 package sim
