@@ -129,10 +129,12 @@ func forwardedBy(h http.Header) string {
 	return found
 }
 
-// forOriginCheck is the request as the cross-origin check must see it. A ping by GET changes something, so that a server
-// without a token must refuse one that a page of another site makes the browser send.
+// forOriginCheck is the request as the cross-origin check must see it. A ping by GET changes something, and a value of the
+// cache may be fetched for one, so that a server without a token must refuse one that a page of another site makes the
+// browser send. Only browsers send the headers that are checked.
 func (g authorizer) forOriginCheck(r *http.Request, to route) *http.Request {
-	if to.scope != access.Ingest || r.Method == http.MethodPost || g.config.isSet() {
+	safe := to.scope != access.Ingest && !to.costs
+	if safe || r.Method == http.MethodPost || g.config.isSet() || r.Header["Sec-Fetch-Site"] == nil && r.Header["Origin"] == nil {
 		return r
 	}
 	r = r.WithContext(r.Context()) // a copy

@@ -98,8 +98,9 @@ type cachePart struct {
 	peer    CachePeer // nil: there is none
 	router  *router
 	running context.Context // streams and waits end with it
-	streams chan struct{}   // one for each stream
+	streams *places
 	version string
+	acts    acts
 
 	fixed fixedHeaders
 	hot   *prometheus.Counter // values given
@@ -116,9 +117,12 @@ const (
 // a key may have slashes, in a row too, which the multiplexer would clean away.
 func newCachePart(cfg Config, rt *router, running context.Context) *cachePart {
 	c := &cachePart{
-		peer: cfg.Cache, router: rt, running: running, streams: make(chan struct{}, cacheStreams), version: cfg.Version,
+		peer: cfg.Cache, router: rt, running: running, streams: newPlaces(cacheStreams, cfg.Limits), version: cfg.Version,
 		fixed: newFixedHeaders(cmp.Or(cfg.CacheType, dispatch.DefaultContentType)),
 		hot:   rt.traffic.requests.Of(cacheGet, "200"),
+	}
+	if cfg.Store != nil {
+		c.acts.log = cfg.Store
 	}
 	rt.direct = c.serveDirect
 	return c

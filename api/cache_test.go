@@ -495,6 +495,11 @@ func TestCacheToken(t *testing.T) {
 		}
 	}
 	open.do("DELETE", "/v1/cache/k", "Sec-Fetch-Site", "cross-site").want(403, "cross_origin")
+	for _, path := range []string{"/v1/cache/k", "/v1/cache/k?refresh"} { // it would run the source with any key
+		open.do("GET", path, "Sec-Fetch-Site", "cross-site").want(403, "cross_origin")
+		open.do("HEAD", path, "Sec-Fetch-Site", "cross-site").want(403, "cross_origin")
+		open.do("GET", path, "Origin", "https://evil.example").want(403, "cross_origin")
+	}
 	if len(open.peer.removed) > 0 {
 		t.Error("another site removed a key")
 	}
@@ -570,9 +575,7 @@ func TestCacheStream(t *testing.T) {
 		t.Errorf("%v", data)
 	}
 	g.peer.events = make(chan cache.Event)
-	for range cacheStreams {
-		g.c.part.streams <- struct{}{}
-	}
+	fill(t, g.c.part.streams)
 	g.do("GET", "/v1/cache-events").want(503, "busy")
 }
 

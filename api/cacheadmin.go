@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -82,6 +83,13 @@ func (c *cachePart) remove(w http.ResponseWriter, r *http.Request, scope protoco
 	defer cancel()
 	confirmed, of, err := c.peer.Remove(ctx, scope, name)
 	if err != nil && !(errors.Is(err, context.DeadlineExceeded) && of > 0) {
+		return err
+	}
+	what := map[protocol.Scope]string{protocol.OneKey: "key ", protocol.PrefixKey: "prefix "}[scope] + strconv.QuoteToASCII(name)
+	if scope == protocol.PrefixKey && name == "" {
+		what = "every key"
+	}
+	if err := c.acts.record(r, "cache", what, "removed"); err != nil {
 		return err
 	}
 	status := http.StatusOK

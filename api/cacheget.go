@@ -22,13 +22,16 @@ func (c *cachePart) serveDirect(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	out := &response{ResponseWriter: w}
-	to := route{pattern: cacheGet, unlimited: true}
+	to := route{pattern: cacheGet, unlimited: true, costs: true}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		to = route{pattern: cacheDelete}
 	}
 	pattern := cacheGet
-	_, err := c.router.authorize(r, to)
+	who, err := c.router.authorize(r, to)
 	if err == nil {
+		if to.pattern == cacheDelete { // a hot key need not know who asks
+			r = withCaller(r, who)
+		}
 		pattern, err = c.serveKey(out, r, key)
 	}
 	if err != nil {

@@ -33,12 +33,11 @@ func (c *cachePart) events(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	select {
-	case c.streams <- struct{}{}:
-		defer func() { <-c.streams }()
-	default:
-		return errBusy
+	leave, err := c.streams.take(r, 0)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	out, ok := openStream(w, r)
 	if !ok {
 		return nil

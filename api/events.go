@@ -25,6 +25,15 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
+	keep := pageStreams
+	if reader.state {
+		keep = 0
+	}
+	leave, err := s.streams.take(r, keep)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	// Subscribe before the replay, not after: an event written in between would otherwise be in neither. Those in both
 	// are sent once.
 	known, err := s.stream.subscribe(reader, after)

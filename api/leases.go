@@ -82,7 +82,12 @@ func (s *Server) putLease(w http.ResponseWriter, r *http.Request) error {
 	l, err := s.tryAcquire(r.Context(), id, body.Session)
 	if wait > 0 && errors.Is(err, lease.ErrHeld) {
 		extendWriteDeadline(w, wait+2*s.cfg.Timeout)
+		leave, busy := s.waits.take(r, 0)
+		if busy != nil {
+			return busy
+		}
 		l, err = s.waitForLease(r.Context(), id, body.Session, wait)
+		leave()
 	}
 	if err != nil {
 		return err
@@ -103,12 +108,6 @@ func (s *Server) tryAcquire(ctx context.Context, id lease.ID, session string) (l
 
 // waitForLease contends for a lease on behalf of a session for so long.
 func (s *Server) waitForLease(ctx context.Context, id lease.ID, session string, d time.Duration) (lease.Lease, error) {
-	select {
-	case s.waits <- struct{}{}:
-		defer func() { <-s.waits }()
-	default:
-		return lease.Lease{}, errBusy
-	}
 	n, err := s.session(ctx, session)
 	if err != nil {
 		return lease.Lease{}, err

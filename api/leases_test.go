@@ -385,7 +385,7 @@ func TestTooManyWaits(t *testing.T) {
 	g := newRig(t)
 	one, two := g.session("one"), g.session("two")
 	g.put(one).want(200, "")
-	g.s.waits = make(chan struct{}) // no room
+	g.s.waits = newPlaces(0, Limits{}) // no room
 	a := g.do("PUT", "/v1/leases/role/billing?wait=1s", `{"session":"`+two+`"}`)
 	if p := a.want(503, "busy"); p.RetryAfterMS == 0 || a.Header.Get("Retry-After") != "1" {
 		t.Errorf("busy without a time to come back: %+v %v", p, a.Header)

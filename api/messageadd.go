@@ -82,14 +82,13 @@ func (s *Server) admitLargeBody(w http.ResponseWriter, r *http.Request) (done fu
 	if r.ContentLength >= 0 && r.ContentLength <= maxBody {
 		return func() {}, nil
 	}
-	select {
-	case s.largeBodies <- struct{}{}:
-	default:
-		return nil, errBusy
+	leave, err := s.largeBodies.take(r, 0)
+	if err != nil {
+		return nil, err
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	extendWriteDeadline(w, bodyTimeout+2*s.cfg.Timeout)
-	return func() { <-s.largeBodies }, nil
+	return leave, nil
 }
 
 func (s *Server) addOne(w http.ResponseWriter, r *http.Request, b dispatch.Message) error {

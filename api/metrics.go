@@ -98,7 +98,7 @@ func (s *Server) collectKernel(m prometheus.Scrape) {
 	m.Flag("store_up", "1 if the store answered reads and accepted writes in the last seconds.", s.poller.notReady() == nil)
 	m.Gauge("store_latency_seconds", "Duration of the store's last answer.", latency.Seconds())
 	m.Gauge("http_streams", "Open event streams.", float64(s.stream.len()))
-	m.Gauge("http_lease_waits", "Requests that are waiting for a lease.", float64(len(s.waits)))
+	m.Gauge("http_lease_waits", "Requests that are waiting for a lease.", float64(s.waits.len()))
 }
 
 // Counter is one count of a part of this process that the API knows nothing else of.

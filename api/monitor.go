@@ -47,6 +47,7 @@ type monitorPart struct {
 	table    monitor.Store // nil when the store keeps none
 	own      Monitor
 	snapshot *sharedRead[monitorSnapshot]
+	acts     acts
 }
 
 // monitorSnapshot is the result of one read.
@@ -56,7 +57,7 @@ type monitorSnapshot struct {
 }
 
 func newMonitorPart(st store.Store, own *Monitor, running context.Context) *monitorPart {
-	p := &monitorPart{}
+	p := &monitorPart{acts: acts{st}}
 	if m, ok := st.(store.Monitors); ok {
 		p.table = m.Monitor()
 	}

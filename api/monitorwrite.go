@@ -66,7 +66,8 @@ func (p *monitorPart) declare(r *http.Request) (out apitype.Declared, err error)
 			out.New++
 		}
 	}
-	return out, nil
+	subject := sources[0].Check + "/" + sources[0].Source
+	return out, p.acts.record(r, "monitor", subject, fmt.Sprintf("%d declared, %d of them new,", out.Declared, out.New))
 }
 
 func declarationsOf(into *[]monitor.Declaration, most int) field {
@@ -117,10 +118,15 @@ func (p *monitorPart) applyConfiguration(r *http.Request, c monitor.Configuratio
 		return out, err
 	}
 	p.snapshot.invalidate()
-	return apitype.ConfigurationChange{
+	out = apitype.ConfigurationChange{
 		Added: append([]string{}, done.Added...), Changed: append([]string{}, done.Changed...),
 		Removed: append([]string{}, done.Removed...), Declared: done.Declared,
-	}, nil
+	}
+	subject := "checks"
+	if len(c.Checks) == 1 {
+		subject = c.Checks[0].Name
+	}
+	return out, p.acts.record(r, "monitor", subject, fmt.Sprintf("configured (%d added, %d changed, %d removed)", len(out.Added), len(out.Changed), len(out.Removed)))
 }
 
 // letters lists the dead letters of this instance, the newest first.

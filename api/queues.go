@@ -70,6 +70,9 @@ func (s *Server) makeQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.queues.invalidate()
+	if err := (acts{s.cfg.Store}).record(r, "batch", body.Queue, "queue created"); err != nil {
+		return err
+	}
 	w.Header().Set("Location", "/v1/queues/"+body.Queue)
 	return writeJSON(w, http.StatusOK, body)
 }
@@ -119,9 +122,13 @@ func requesterOf(r *http.Request, said string) (string, error) {
 	if err := lease.ValidateText("by", said, 0, lease.MaxName/2); err != nil {
 		return "", err
 	}
-	if strings.Contains(said, "token ") {
-		// Only the token itself may put its name into the history: a caller must not pose as another.
+	// Only the token itself may put its name into the history: a caller must not pose as another, nor in letters that look
+	// alike.
+	if strings.Contains(strings.ToLower(said), "token") {
 		return "", fmt.Errorf("%w: by is %q: leave the token out; the history adds the one that was shown", lease.ErrInvalid, said)
+	}
+	if strings.IndexFunc(said, func(c rune) bool { return c < ' ' || c > '~' }) >= 0 {
+		return "", fmt.Errorf("%w: by is %q: use ASCII", lease.ErrInvalid, said)
 	}
 	who, shown := cmp.Or(said, "somebody"), callerOf(r.Context())
 	switch {

@@ -556,9 +556,7 @@ func TestLongBodies(t *testing.T) {
 	srv.Config = NewHTTPServer(g.s.Handler(), nil)
 	srv.Start()
 	defer srv.Close()
-	for range maxLargeBodies {
-		g.s.largeBodies <- struct{}{}
-	}
+	leave := fill(t, g.s.largeBodies)
 	post := func(n int) int {
 		answer, err := srv.Client().Post(srv.URL+"/v1/queues/orders/messages?key=k", "text/plain", bytes.NewReader(make([]byte, n)))
 		if err != nil {
@@ -573,11 +571,11 @@ func TestLongBodies(t *testing.T) {
 	if got := post(maxBody + 1); got != http.StatusServiceUnavailable {
 		t.Errorf("one long body too many was answered %d", got)
 	}
-	<-g.s.largeBodies
+	leave()
 	if got := post(maxBody + 1); got != http.StatusCreated {
 		t.Errorf("a long body was answered %d when there was room", got)
 	}
-	if len(g.s.largeBodies) != maxLargeBodies-1 {
-		t.Errorf("%d places are taken, want %d", len(g.s.largeBodies), maxLargeBodies-1)
+	if n := g.s.largeBodies.len(); n != maxLargeBodies-1 {
+		t.Errorf("%d places are taken, want %d", n, maxLargeBodies-1)
 	}
 }

@@ -28,6 +28,8 @@ type route struct {
 	scope access.Scope
 	// manages: only the configured token will do.
 	manages bool
+	// costs: a GET makes the server fetch or change something, so that pages of other sites must not cause one.
+	costs bool
 	// unlimited routes have no limit on how often a caller may ask.
 	unlimited bool
 	// hidden routes are old names that openapi.json leaves out.

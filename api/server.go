@@ -32,11 +32,12 @@ type Server struct {
 
 	takeovers *takeovers
 	sessions  *lru.Cache[string, lease.Session]
-	waits     chan struct{} // one for each request that waits
+	waits     *places // of requests that wait
+	streams   *places // of event streams
 
 	queueAdmin  dispatch.Admin // nil when the store keeps no queues
 	queues      *queueReader
-	largeBodies chan struct{} // one for each long body that is being read
+	largeBodies *places // of long bodies that are being read
 
 	cache    *cachePart
 	monitor  *monitorPart
@@ -57,8 +58,9 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Logger, hub: cfg.Hub, router: newRouter(cfg),
 		stream: newStream(), takeovers: newTakeovers(cfg.Store, cfg.Clock),
 		sessions:   lru.New[string, lease.Session](maxKnown),
-		waits:      make(chan struct{}, maxWaits),
-		queueAdmin: queueAdminOf(cfg.Store), largeBodies: make(chan struct{}, maxLargeBodies),
+		waits:      newPlaces(maxWaits, cfg.Limits),
+		streams:    newPlaces(maxStreams, cfg.Limits),
+		queueAdmin: queueAdminOf(cfg.Store), largeBodies: newPlaces(maxLargeBodies, cfg.Limits),
 	}
 	s.running, s.stop = context.WithCancel(context.Background())
 	s.router.auth.tokens = newTokenCache(cfg.Store, s.running)

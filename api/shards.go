@@ -37,11 +37,11 @@ type shardPart struct {
 	dir      ShardDirectory // nil: the server has nothing to say of shards
 	registry shard.Registry
 	timeout  time.Duration
-	waits    chan struct{}
+	waits    *places
 	running  context.Context
 }
 
-func newShardPart(cfg Config, waits chan struct{}, running context.Context) *shardPart {
+func newShardPart(cfg Config, waits *places, running context.Context) *shardPart {
 	p := &shardPart{dir: cfg.Shards, timeout: cfg.Timeout, waits: waits, running: running}
 	if st, ok := cfg.Store.(store.Shards); ok {
 		p.registry = st.Registry()
@@ -182,12 +182,11 @@ func (p *shardPart) waitUntil(w http.ResponseWriter, r *http.Request, wait time.
 	if done || wait == 0 {
 		return err
 	}
-	select {
-	case p.waits <- struct{}{}:
-		defer func() { <-p.waits }()
-	default:
-		return errBusy
+	leave, err := p.waits.take(r, 0)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	extendWriteDeadline(w, wait+2*p.timeout)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -11,6 +11,8 @@ import (
 
 const (
 	maxStreams = 100 // each holds a connection and a goroutine
+	// pageStreams of them are kept for pages, whose streams have the state.
+	pageStreams = 10
 	// maxRecent is how many events are kept for all readers together, for those that are behind and those that
 	// reconnect. Up to twice as many are in memory.
 	maxRecent = 2000

@@ -1,7 +1,9 @@
 package dispatch_test
 
 import (
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,8 +21,11 @@ func TestRefusedIsRetried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, g := newPlace(t), newTarget()
+				var mu sync.Mutex
 				var asked []time.Time
 				g.set(func(a dispatch.Assignment) dispatch.Answer {
+					mu.Lock()
+					defer mu.Unlock()
 					asked = append(asked, time.Now())
 					return refusal
 				})
@@ -35,12 +40,15 @@ func TestRefusedIsRetried(t *testing.T) {
 				if err != nil || len(keys) != 1 || !keys[0].IsRefused() || !strings.Contains(keys[0].Reason, refusal.Detail) {
 					t.Errorf("%+v, %v", keys, err)
 				}
-				if n := len(asked); n < 72 || n > 200 {
+				mu.Lock()
+				attempts := slices.Clone(asked)
+				mu.Unlock()
+				if n := len(attempts); n < 72 || n > 200 {
 					t.Errorf("asked %d times in three days", n)
 				}
-				for _, at := range asked[:3] {
-					if at.Sub(asked[0]) > 2*time.Second {
-						t.Errorf("the third attempt comes after %v", at.Sub(asked[0]))
+				for _, at := range attempts[:3] {
+					if at.Sub(attempts[0]) > 2*time.Second {
+						t.Errorf("the third attempt comes after %v", at.Sub(attempts[0]))
 					}
 				}
 				g.set(nil)

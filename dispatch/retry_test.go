@@ -125,17 +125,21 @@ func TestBlockedKeysAreReported(t *testing.T) {
 func TestFirstRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, g := newPlace(t), newTarget()
+		var mu sync.Mutex
 		var at []time.Duration
 		began := time.Now()
 		g.set(func(a dispatch.Assignment) dispatch.Answer {
+			mu.Lock()
+			defer mu.Unlock()
 			at = append(at, time.Since(began))
 			return dispatch.Answer{Outcome: dispatch.Busy, Code: 503}
 		})
 		p.start("a", g, func(c *dispatch.Config) { c.Jitter = func() float64 { return 0.9 } })
 		time.Sleep(10 * time.Second)
-		began = time.Now()
 		p.add("k", 1)
 		time.Sleep(4 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		want := []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second}
 		if len(at) < 4 {
 			t.Fatalf("sent at %v", at)

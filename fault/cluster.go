@@ -79,8 +79,8 @@ func (c *Cluster) Bound() time.Duration { return c.Timing.WorstTakeover() + pati
 // mark is in the environment of everything that the cluster starts.
 func (c *Cluster) mark() string { return "UNDERSTUDY_FAULT=" + c.dir }
 
-// Start starts a node that campaigns again after a loss, or one without
-// --restart if it is told so by the options of `role run`.
+// Start starts a node that campaigns again after a loss, or one with the given
+// options of `role run`. A version before needs --restart for that.
 func (c *Cluster) Start(name string, options ...string) *Node {
 	c.tb.Helper()
 	if len(options) == 0 {
@@ -101,8 +101,8 @@ func (c *Cluster) Start(name string, options ...string) *Node {
 	return n
 }
 
-// Once is a node without --restart.
-func Once() []string { return []string{"--restart=false"} }
+// Once is a node that ends when it loses the role.
+func Once() []string { return []string{"--exit-on-loss"} }
 
 // Three starts nodes a, b and c, and waits until one of them is primary and the
 // others wait for the role. It returns the primary first.

@@ -32,10 +32,12 @@ type Door struct {
 // Open answers on a listener; waits is what the answer is while nothing stands behind the door. Close ends it.
 func Open(l net.Listener, log *slog.Logger, waits string) *Door {
 	d := &Door{Addr: l.Addr().String(), waits: waits, Done: make(chan struct{})}
+	limited := limitConns(l, connBound(), log)
 	d.server = api.NewHTTPServer(d, log)
+	d.server.ConnState = limited.note
 	go func() {
 		defer close(d.Done)
-		d.Err = d.server.Serve(l)
+		d.Err = d.server.Serve(limited)
 	}()
 	return d
 }

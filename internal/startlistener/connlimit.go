@@ -1,0 +1,123 @@
+package startlistener
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// maxConns bounds the connections of the port, below half of the files that this process may open: the rest is for the
+	// store, hooks and programs.
+	maxConns = 4096
+	// perAddressShare is the part of them that one address may have: a proxy needs many.
+	perAddressShare = 4
+	refusalsEvery   = time.Minute
+)
+
+// connLimit is a listener that bounds its connections, per address and in all. Idle ones are closed to make room, the
+// oldest first; where there is none, a new one is refused.
+type connLimit struct {
+	net.Listener
+	log             *slog.Logger
+	max, perAddress int
+
+	mu       sync.Mutex
+	conns    map[net.Conn]*limitedConn
+	count    map[string]int // by address
+	refused  int            // since the last line
+	loggedAt time.Time
+}
+
+type limitedConn struct {
+	address string
+	idle    time.Time // since when; zero: a request is being answered, or the first is awaited
+}
+
+func limitConns(l net.Listener, most int, log *slog.Logger) *connLimit {
+	return &connLimit{
+		Listener: l, log: log, max: most, perAddress: max(1, most/perAddressShare),
+		conns: map[net.Conn]*limitedConn{}, count: map[string]int{},
+	}
+}
+
+// Accept implements [net.Listener].
+func (l *connLimit) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.admit(c) {
+			return c, nil
+		}
+		_ = c.Close()
+	}
+}
+
+func (l *connLimit) admit(c net.Conn) bool {
+	address, _, err := net.SplitHostPort(c.RemoteAddr().String())
+	if err != nil {
+		address = c.RemoteAddr().String()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.count[address] >= l.perAddress && !l.closeIdle(address) || len(l.conns) >= l.max && !l.closeIdle("") {
+		l.refused++
+		if now := time.Now(); now.Sub(l.loggedAt) >= refusalsEvery {
+			l.log.Warn("connections refused: there are too many", "address", address, "of_it", l.count[address], "in_all", len(l.conns), "refused", l.refused)
+			l.loggedAt, l.refused = now, 0
+		}
+		return false
+	}
+	l.conns[c] = &limitedConn{address: address}
+	l.count[address]++
+	return true
+}
+
+// closeIdle closes the connection that has been idle the longest, of an address or ("") of all. l.mu is held.
+func (l *connLimit) closeIdle(address string) bool {
+	var oldest net.Conn
+	for c, at := range l.conns {
+		if at.idle.IsZero() || address != "" && at.address != address {
+			continue
+		}
+		if oldest == nil || at.idle.Before(l.conns[oldest].idle) {
+			oldest = c
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	l.forget(oldest)
+	_ = oldest.Close()
+	return true
+}
+
+func (l *connLimit) forget(c net.Conn) {
+	at := l.conns[c]
+	if at == nil {
+		return
+	}
+	delete(l.conns, c)
+	if l.count[at.address]--; l.count[at.address] == 0 {
+		delete(l.count, at.address)
+	}
+}
+
+// note is the server's ConnState.
+func (l *connLimit) note(c net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch at := l.conns[c]; {
+	case at == nil:
+	case state == http.StateIdle:
+		at.idle = time.Now()
+	case state == http.StateActive:
+		at.idle = time.Time{}
+	case state == http.StateClosed || state == http.StateHijacked:
+		l.forget(c)
+	}
+}

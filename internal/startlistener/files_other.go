@@ -1,0 +1,6 @@
+//go:build !unix
+
+package startlistener
+
+// connBound is how many connections the port may have.
+func connBound() int { return maxConns }
