@@ -163,7 +163,7 @@ func (c *campaign) reportPrimary(ctx context.Context) {
 		case l.Held():
 			c.log.Info("standby", "primary", l.Holder.Name, "term", l.Term, "since", l.Since.UTC().Format(time.RFC3339))
 		default:
-			c.log.Info("standby of a role that is vacant", "waiting_for", c.With)
+			c.log.Info("standby of a role that is vacant")
 		}
 	}
 }

@@ -193,7 +193,7 @@ func (k *Keeper) startSession(ctx context.Context) (*ActiveSession, int64, error
 		})
 		if err == nil {
 			live := newActiveSession(s.ID, k.cfg.Timing, k.cfg.Clock, NewTrust(sent, k.cfg.Timing))
-			k.log.Debug("session started", "instance", s.Instance.Name)
+			k.log.Debug("session started")
 			k.record(nil, func(st *KeeperStats) { st.Sessions++ })
 			k.setSession(live)
 			return live, r.Changes, nil
@@ -239,7 +239,10 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 		// Work that ignores its context must not keep the leases for ever: once trust
 		// has ended, its guards have stopped it or nothing here can.
 		if idle != nil && !live.Valid() {
-			k.log.Error("the session is still in use after the end of trust; ending it nevertheless", "instance", k.cfg.Instance.Name)
+			// While the store fails, what is bound may be a release that has not got through: no fault of the work.
+			if _, failure := k.Failing(); failure == nil {
+				k.log.Error("the session is still in use after the end of trust; ending it nevertheless")
+			}
 			k.endSession(running, live)
 			return nil
 		}
@@ -269,7 +272,7 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 		case errors.Is(err, ErrLapsed):
 			// Never renewed again, whatever the store's clock says later: the leases may
 			// be another's already. Run starts a new session.
-			k.log.Warn("session lost", "instance", k.cfg.Instance.Name)
+			k.log.Warn("session lost")
 			k.record(nil, func(st *KeeperStats) { st.Lost++ }) // it answered
 			return nil
 		case isPermanent(err):
@@ -277,7 +280,7 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 		default:
 			// Unavailable or unknown: trust is not extended, even if the store applied it.
 			// The retry comes sooner than I, so that a second attempt fits into T − I.
-			k.log.Warn("renewal failed; trying again", "instance", k.cfg.Instance.Name, "trusted_for", live.Remaining(), "err", err)
+			k.log.Warn("renewal failed; trying again", "trusted_for", live.Remaining(), "err", err)
 			k.record(err, func(st *KeeperStats) { st.Failures++ })
 			next = clock.Now() + retry.Next()
 		}
@@ -299,7 +302,7 @@ func (k *Keeper) endSession(ctx context.Context, live *ActiveSession) {
 			return
 		}
 		if isPermanent(err) || !Sleep(ctx, k.cfg.Clock, retry.Next()) {
-			k.log.Warn("session could not be ended; it will lapse", "instance", k.cfg.Instance.Name, "in", k.cfg.Timing.Timeout, "err", err)
+			k.log.Warn("session could not be ended; it will lapse", "in", k.cfg.Timing.Timeout, "err", err)
 			return
 		}
 	}
