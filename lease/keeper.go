@@ -239,10 +239,7 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 		// Work that ignores its context must not keep the leases for ever: once trust
 		// has ended, its guards have stopped it or nothing here can.
 		if idle != nil && !live.Valid() {
-			// While the store fails, what is bound may be a release that has not got through: no fault of the work.
-			if _, failure := k.Failing(); failure == nil {
-				k.log.Error("the session is still in use after the end of trust; ending it nevertheless")
-			}
+			k.log.Error("the session is still in use after the end of trust; ending it nevertheless")
 			k.endSession(running, live)
 			return nil
 		}
