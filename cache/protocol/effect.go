@@ -78,7 +78,7 @@ type Trust struct {
 	Until time.Duration
 }
 
-// Abort ends a fetch: someone else may fetch, or nobody wants the value any more.
+// Abort ends a fetch early: trust or its time ran out, another peer fetched or may, or the key was removed.
 // Its result is ignored.
 type Abort struct {
 	Key  string

@@ -9,7 +9,7 @@
 //     the monitor "sink drop", "path drop", "config apply" and "config show" (monitor.go). needStore (connect.go) refuses
 //     them if only a server is named.
 //   - "source beat" calls a server's API with --server, and else stores the heartbeat itself (sourcebeat.go).
-//   - "cache …" calls the API of a cache peer, named by --http; "cache serve" needs no store.
+//   - "cache …" calls the API of a cache peer, named by --server or else this host's (cache.go); "cache serve" needs no store.
 //
 // Other packages do the work: internal/settings declares
 // the settings (flags, variables and keys), internal/server runs the parts, internal/shardagent runs the agent of a
