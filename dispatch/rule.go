@@ -14,7 +14,7 @@ import (
 type OnFailure string
 
 // Policies of a queue. The default dead-letters a message that the target refused
-// as invalid, and blocks the key otherwise.
+// as invalid, or that its address refused for good for five minutes, and blocks the key otherwise.
 const (
 	OnFailureDefault OnFailure = ""
 	OnFailureBlock   OnFailure = "block"

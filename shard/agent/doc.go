@@ -50,8 +50,9 @@
 //
 // Two knobs say how long a primary may be silent or gone: T (Timing.Timeout), after which its session has lapsed, and
 // [Config].RestartGrace, in which its process may be back before its death is reported. Another wait before a failover
-// is a field of [shard.Policy] that shard/judge.go uses, with its flag in internal/shardagent/flags.go; it does not
-// belong in leaseWatch, which only reports when a lease can be taken.
+// is a field of [shard.Policy] that startAutomatic (shard/plan_start.go) compares with LapsedFor, with its flag in
+// internal/shardagent/flags.go. It does not belong in leaseWatch, which only reports when a lease can be taken, nor in
+// Judge, which an operator's failover asks, too.
 //
 // # How it fails
 //

@@ -105,8 +105,8 @@
 //
 // returns the id, a random one if none is given, or null if the queue has a message of this id
 // already. With six arguments, all of them given, the last is a jsonb object of headers. INSERT and COPY
-// into understudy.batch (queue, key, id, payload, content_type, headers) work too;
-// there a duplicate is an error. A queue that does not exist is refused with SQLSTATE US002, by the
+// into understudy.batch (queue, key, id, payload, content_type) work too; there a duplicate is an error.
+// Headers only go through the functions, which check them. A queue that does not exist is refused with SQLSTATE US002, by the
 // function at once and otherwise at COMMIT.
 //
 // Nothing is locked before COMMIT. Then a deferred trigger numbers all messages of the
