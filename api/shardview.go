@@ -50,9 +50,9 @@ func observationOf(v shard.View) shard.Observation {
 	}
 	switch l := v.Lease; {
 	case l.Session == "":
-		s.LeaseLapsed, s.LapsedFor = true, max(l.Age, 0)
+		s.LeaseTakeable, s.TakeableFor = true, max(l.Age, 0)
 	case l.Ended || l.Remaining <= 0 && !l.Foreign:
-		s.LeaseLapsed, s.LapsedFor = true, max(-l.Remaining, 0)
+		s.LeaseTakeable, s.TakeableFor = true, max(-l.Remaining, 0)
 	}
 	return s
 }

@@ -96,7 +96,7 @@ func (v View) opinionOf(id string, s Observation) (latest Opinion, ok bool) {
 			op.Age += r.Age
 			// Whoever reaches it knows more than whoever does not.
 			better := op.Reachability != TimedOut && latest.Reachability == TimedOut || op.Age < latest.Age
-			if op.Of == id && op.Age <= min(s.LapsedFor, r.Timeout) && (!ok || better) {
+			if op.Of == id && op.Age <= min(s.TakeableFor, r.Timeout) && (!ok || better) {
 				latest, ok = op, true
 			}
 		}

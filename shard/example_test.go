@@ -18,7 +18,7 @@ func ExampleJudge() {
 		Row:   shard.Row{Name: "orders", Rev: 1, Primary: primary.ID, Members: []shard.Member{{ID: primary.ID}, {ID: replica.ID}}},
 		Nodes: []shard.Record{primary, replica},
 	}
-	seen := shard.Observation{Node: replica.ID, LeaseLapsed: true, LapsedFor: 6 * time.Second}
+	seen := shard.Observation{Node: replica.ID, LeaseTakeable: true, TakeableFor: 6 * time.Second}
 
 	for _, reached := range []shard.Reachability{shard.Reachable, shard.Refused} {
 		view.Nodes[1].Opinion = &shard.Opinion{Of: primary.ID, Reachability: reached}

@@ -10,10 +10,10 @@ import (
 type Observation struct {
 	Node     string // beside which it stands
 	Instance string
-	// LeaseLapsed: the lease is free, or its holder's session has lapsed also by the agent's own
+	// LeaseTakeable: the lease is free, or its holder's session has lapsed also by the agent's own
 	// count (lease.TakeoverPolicy). LapsedFor is for how long.
-	LeaseLapsed bool
-	LapsedFor   time.Duration
+	LeaseTakeable bool
+	TakeableFor   time.Duration
 	// StoreSeenFor is for how long the agent has read the view without a gap: an agent whose record is old may have been
 	// silent only as long as that, since before nobody could report.
 	StoreSeenFor time.Duration
@@ -74,7 +74,7 @@ func Judge(v View, s Observation, fenceDelay time.Duration) Finding {
 	own, known := v.Node(id)
 	holder, heldByOther := v.holder()
 	heldByOther = heldByOther && holder.ID != id
-	if known && own.Live() && (s.LeaseLapsed || v.Lease.Free() || heldByOther) {
+	if known && own.Live() && (s.LeaseTakeable || v.Lease.Free() || heldByOther) {
 		switch {
 		// The process ended on its own host: nothing can be written to it, and silence need not be waited for.
 		case own.Condition == Down:
@@ -86,20 +86,20 @@ func Judge(v View, s Observation, fenceDelay time.Duration) Finding {
 	}
 	switch {
 	// Somebody was promoted and did not finish, or has not written the row yet. Its agent gives the lease up.
-	case heldByOther && !v.Lease.Free() && !s.LeaseLapsed:
+	case heldByOther && !v.Lease.Free() && !s.LeaseTakeable:
 		return Finding{Health: Doubtful, Why: fmt.Sprintf("its lease is held by the agent of %s, which is not the primary", holder.Label())}
 	// A lapse is believed only by the store's clock and this agent's own together.
-	case !s.LeaseLapsed:
+	case !s.LeaseTakeable:
 		return Finding{Health: Fine, Why: "its agent holds the lease"}
 	// It reports, but serves nobody, and cannot get the lease: after T nothing is lost by replacing it.
-	case known && own.Live() && own.Age < s.LapsedFor && own.Condition == Loading && own.Fence == Closed && s.LapsedFor >= own.Timeout:
+	case known && own.Live() && own.Age < s.TakeableFor && own.Condition == Loading && own.Fence == Closed && s.TakeableFor >= own.Timeout:
 		return Finding{Health: Replaceable, Proved: true, Why: "its session has lapsed, and it loads its data behind a closed fence"}
 	// Its agent has reported since the lapse: it lives, and takes the lease again by itself.
-	case known && own.Live() && own.Age < s.LapsedFor && (own.Condition == Up || own.Condition == Loading):
+	case known && own.Live() && own.Age < s.TakeableFor && (own.Condition == Up || own.Condition == Loading):
 		return Finding{Health: Unattended, Why: "its session has lapsed, but its agent sees it up"}
 	// A record that says "closed" is a promise, and without the lease no agent opens it again. Its agent had T
 	// to come back.
-	case known && !own.Live() && s.LapsedFor >= own.Timeout && (own.Fence == Closed || v.closedFor(s, id) >= own.Timeout):
+	case known && !own.Live() && s.TakeableFor >= own.Timeout && (own.Fence == Closed || v.closedFor(s, id) >= own.Timeout):
 		return Finding{Health: Replaceable, Proved: true, Why: "its agent closed its fence, and is gone"}
 	}
 	return secondOpinion(v, s, own, fenceDelay)
@@ -112,7 +112,7 @@ func (v View) closedFor(s Observation, id string) (longest time.Duration) {
 		if _, member := v.Row.Member(r.ID); !member || r.ID == id || !r.Live() {
 			continue
 		}
-		if op, fresh := r.freshOpinion(id, s.LapsedFor); fresh {
+		if op, fresh := r.freshOpinion(id, s.TakeableFor); fresh {
 			longest = max(longest, op.Closed)
 		}
 	}
@@ -120,8 +120,8 @@ func (v View) closedFor(s Observation, id string) (longest time.Duration) {
 }
 
 // freshOpinion returns the opinion of a node that was formed since its session had lapsed.
-func (r Record) freshOpinion(id string, over time.Duration) (o Opinion, fresh bool) {
-	if r.Opinion == nil || r.Opinion.Of != id || r.Opinion.Age+r.Age > min(over, r.Timeout) {
+func (r Record) freshOpinion(id string, takeableFor time.Duration) (o Opinion, fresh bool) {
+	if r.Opinion == nil || r.Opinion.Of != id || r.Opinion.Age+r.Age > min(takeableFor, r.Timeout) {
 		return Opinion{}, false
 	}
 	return *r.Opinion, true
@@ -166,7 +166,7 @@ func judgeSilence(v View, s Observation, own Record, fenceDelay time.Duration, o
 		return Finding{Health: Stuck, Why: why + "; its fence was not armed, so it may still accept writes from others"}
 	}
 	// It answered after the lapse, as its agent had died before: silence counts from then on, for a whole T.
-	if wait := max(own.Timeout, v.Lease.Timing.Timeout) - o.silentFor; o.silentFor < s.LapsedFor && wait > 0 {
+	if wait := max(own.Timeout, v.Lease.Timing.Timeout) - o.silentFor; o.silentFor < s.TakeableFor && wait > 0 {
 		return Finding{Health: Doubtful, Why: why + "; it answered after that, and may again", Wait: wait}
 	}
 	// The armed fence closes only so long after the last acknowledgement.
@@ -199,18 +199,18 @@ func gatherOpinions(v View, s Observation, id string) opinions {
 			// After an outage of the store all records are old: they get the time to be renewed. One that was silent
 			// already while the primary was well has had that time.
 			silentFor := min(r.Age, r.Timeout+s.StoreSeenFor)
-			if s.LapsedFor < r.Timeout && silentFor < 2*r.Timeout {
+			if s.TakeableFor < r.Timeout && silentFor < 2*r.Timeout {
 				o.missing = append(o.missing, r.Label())
 			}
 			// Its agent cannot say that it has heard from the primary, but the node itself has.
-			if op, ok := v.opinionOf(r.ID, s); ok && op.hasInputFrom(v.addressOf(id), s.LapsedFor) {
+			if op, ok := v.opinionOf(r.ID, s); ok && op.hasInputFrom(v.addressOf(id), s.TakeableFor) {
 				o.veto = fmt.Sprintf("replica %s has heard from it since", r.Label())
 				return o
 			}
 			continue
 		}
-		since, certain := r.hasInputFrom(id, s.LapsedFor)
-		op, fresh := r.freshOpinion(id, s.LapsedFor)
+		since, certain := r.hasInputFrom(id, s.TakeableFor)
+		op, fresh := r.freshOpinion(id, s.TakeableFor)
 		switch {
 		// A byte from it that came after the lapse, whatever the precision of the clock.
 		case since && certain:

@@ -197,7 +197,7 @@ func (t planner) returnToOldPrimary(old, next Plan, why string) Action {
 	case well:
 		next.Kind, next.Phase, next.To, next.Wanted = Return, Promoting, old.From, ""
 	// It died on the way. In the phase promoting it has given the lease up and was closed from here.
-	case t.found.Health == Replaceable, old.Phase == Promoting && t.s.LeaseLapsed && t.s.Fenced && !from.Live():
+	case t.found.Health == Replaceable, old.Phase == Promoting && t.s.LeaseTakeable && t.s.Fenced && !from.Live():
 		next.Kind, next.Phase, next.To, next.Wanted, next.NewHistory = Failover, Detaching, "", "", false
 	// It may answer again, or be proved dead. Giving up now would leave the shard paused and without a plan.
 	case wait && t.found.Health != Stuck:

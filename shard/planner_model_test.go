@@ -87,7 +87,7 @@ func TestModelCatches(t *testing.T) {
 				}
 			}
 		}},
-		"one signal: nobody has an answer": {sight: func(s *Observation) { s.LeaseLapsed, s.LapsedFor = true, max(s.LapsedFor, modelT) }},
+		"one signal: nobody has an answer": {sight: func(s *Observation) { s.LeaseTakeable, s.TakeableFor = true, max(s.TakeableFor, modelT) }},
 		"one signal: the session": {view: each(func(r *Record) {
 			if r.Link != nil {
 				l := *r.Link

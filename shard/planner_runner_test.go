@@ -114,7 +114,7 @@ func (w *modelWorld) plan(a *modelAgent) {
 	for i := range v.Nodes {
 		v.Nodes[i].Age = w.now - w.reports[v.Nodes[i].ID]
 	}
-	s := Observation{Node: a.id, Instance: a.name(), LeaseLapsed: a.over, LapsedFor: w.now - a.overAt, PhaseFor: w.now - a.phaseAt, Orchestrating: w.locker == a.name()}
+	s := Observation{Node: a.id, Instance: a.name(), LeaseTakeable: a.over, TakeableFor: w.now - a.overAt, PhaseFor: w.now - a.phaseAt, Orchestrating: w.locker == a.name()}
 	if w.rules.view != nil {
 		v = w.rules.view(v)
 	}

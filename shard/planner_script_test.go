@@ -267,9 +267,9 @@ func (s *scene) me(words []string) {
 		key, val, _ := strings.Cut(w, "=")
 		switch key {
 		case "over":
-			s.s.LeaseLapsed, s.s.LapsedFor = true, s.duration(val)
+			s.s.LeaseTakeable, s.s.TakeableFor = true, s.duration(val)
 		case "not-over":
-			s.s.LeaseLapsed, s.s.LapsedFor = false, 0
+			s.s.LeaseTakeable, s.s.TakeableFor = false, 0
 		case "fenced":
 			s.s.Fenced = true
 		case "store-seen":

@@ -30,7 +30,7 @@ func (m *Machine) startCandidacy(k *key) {
 	k.wanted = true
 	// Above every term that may have been used here or that others named, so that a term is used once; not
 	// below the clock, so that a peer that lost its storage does not reuse its terms.
-	k.term = max(m.usedTerm(k.name)+1, k.highest+1, k.above()+1, m.now.Wall)
+	k.term = max(m.usedTerm(k.name)+1, k.highest+1, k.minTerm()+1, m.now.Wall)
 	k.electionBegan = m.now.Boot
 	if m.isAbsurdTerm(k.term) {
 		// The other peers would ignore the question for the same reason.
@@ -66,7 +66,7 @@ func (m *Machine) requestVotes(k *key) {
 }
 
 func (m *Machine) newQuestion(k *key) Question {
-	return Question{Key: k.name, Term: k.term, Config: m.number, Since: k.since()}
+	return Question{Key: k.name, Term: k.term, Config: m.number, Since: k.minExpire()}
 }
 
 // electionTimeout is how long an election may take: drawn at random, so that candidates that collided do not
@@ -121,7 +121,7 @@ func (m *Machine) countVote(from string, a Answer) {
 	k.heard[from] = k.heard[from] || a.Yes && a.Term == k.term
 	k.highest = max(k.highest, a.Term)
 	k.outbid = k.outbid || !a.Yes && a.Term > k.term
-	if a.Expire > max(m.now.Wall, k.since()) && m.isBelievable(a.Expire) {
+	if a.Expire > max(m.now.Wall, k.minExpire()) && m.isBelievable(a.Expire) {
 		if !k.awaitingCopy {
 			// Nothing is to be fetched: time for the copy to arrive, which may be large.
 			k.awaitingCopy, k.best, k.electionEnd, k.repeatAt = true, from, m.now.Boot+m.Timings.AnnounceTimeout, never
@@ -205,8 +205,8 @@ func (m *Machine) electionTimedOut(k *key) {
 	m.startCandidacy(k)
 }
 
-// maxRounds is how many elections a refresh that nobody waits for is worth; in
-// how many too few must have answered before a peer whose links stand believes that
-// it is cut off, for it may have been slow itself; and in how many a copy that was
-// promised must have failed to come.
+// maxRounds is how many elections in a row must fail before one is not repeated as a matter
+// of course: one may fail because this peer was slow itself. After them, a copy that was
+// promised does not come, a peer whom too few have answered is cut off though its links stand,
+// and a refresh that nobody waits for is given up.
 const maxRounds = 3

@@ -38,6 +38,12 @@
 // updateTrust finds that too few promises are left: trustEnd is until when a majority is
 // promised, fetchUntil is [Timings.Fetch] after the start.
 //
+// # Where to add an option
+//
+// A duration is a field of [Timings], with its default in WithDefaults and its bounds in
+// Validate; anything else is a field of [Setup]. The runner takes both from cache.Config, and
+// internal/settings declares flag, YAML key and help in one place.
+//
 // # Inputs and effects
 //
 //	input           what it is                      typical effects

@@ -22,7 +22,7 @@ func (m *Machine) startFetch(k *key) {
 	best := k.best
 	m.setState(k, Fetching, "", "fetches")
 	k.promised, k.round, k.restartedOnce = promised, 0, false
-	k.made = m.now.Wall // the value may be as old as the start of its fetch: it expires from then
+	k.fetchBegan = m.now.Wall // the value may be as old as the start of its fetch: it expires from then
 	k.fetchUntil = m.now.Boot + m.Timings.Fetch
 	m.announce(k, "")
 	k.trustEnd = m.trustedUntil(k)
@@ -146,7 +146,7 @@ func (m *Machine) follow(k *key, leader string, a Announce) {
 	}
 	k.term, k.reusableTerm = a.Term, 0
 	m.setState(k, Follower, leader, why)
-	k.leaderFetches, k.votedAt, k.until = true, m.now.Boot, m.now.Boot+m.Timings.AnnounceTimeout
+	k.leaderFetches, k.votedAt, k.boundUntil = true, m.now.Boot, m.now.Boot+m.Timings.AnnounceTimeout
 	m.markUsed(k.name, a.Term)
 	switch {
 	// An Ack is a promise. Peers of the original want none, and while it abstains this peer may give none.
@@ -178,7 +178,7 @@ func (m *Machine) handleFetched(in Fetched) {
 	}
 	ttl -= time.Duration(m.Jitter * m.Rand() * float64(ttl))
 	e := Entry{
-		Term: k.term, Expire: k.made + max(1, ttl.Milliseconds()), Made: k.made,
+		Term: k.term, Expire: k.fetchBegan + max(1, ttl.Milliseconds()), Made: k.fetchBegan,
 		Digest: Digest(in.Value), Value: in.Value, Seen: m.Table.Get(k.name).Seen,
 	}
 	m.put(k.name, e)
@@ -187,7 +187,7 @@ func (m *Machine) handleFetched(in Fetched) {
 	m.setState(k, Idle, "", "fetched")
 	m.serve(k, e)
 	m.answerSome(k, func(w *waiter) bool {
-		if w.term >= e.Term {
+		if w.minTerm >= e.Term {
 			return false // it asked for a fetch that starts later
 		}
 		m.emit(Refuse{w.token, OriginFailed, "the origin takes longer than its value lives", m.Timings.FailMin})
@@ -200,7 +200,7 @@ func (m *Machine) handleFetched(in Fetched) {
 // serveUncached answers the requests that wait here with a value of which no copy may be kept. Requests that wait at
 // other peers make them fetch their own.
 func (m *Machine) serveUncached(k *key, in Fetched) {
-	e := Entry{Term: k.term, Expire: m.now.Wall + 1, Made: k.made, Digest: Digest(in.Value), Value: in.Value}
+	e := Entry{Term: k.term, Expire: m.now.Wall + 1, Made: k.fetchBegan, Digest: Digest(in.Value), Value: in.Value}
 	m.send("", Release{k.name, k.term, true}) // Used: the origin was called in this term
 	k.wanted, k.failure = false, failure{}
 	m.setState(k, Idle, "", "fetched, not kept")

@@ -15,11 +15,11 @@ type key struct {
 	// term is that of the candidacy, the fetch, or whom this peer follows.
 	term int64
 
-	// A follower's. The vote binds, and the follower waits, until then.
+	// A follower's. Its vote binds it, and it waits for the leader, until boundUntil.
 	leader        string
 	leaderFetches bool // the leader fetches
 	votedAt       time.Duration
-	until         time.Duration
+	boundUntil    time.Duration
 	pending       *question
 
 	// A candidate's.
@@ -36,7 +36,7 @@ type key struct {
 	bestTime      int64  // when the newest expires
 
 	// A fetching peer's.
-	made       int64 // Unix milliseconds
+	fetchBegan int64 // Unix milliseconds
 	fetchUntil time.Duration
 	announceAt time.Duration
 	// announcedAt is when the fetch was last announced to everyone.
@@ -51,9 +51,9 @@ type key struct {
 	highest       int64 // term that others have told
 	failure       failure
 	waiters       []*waiter
-	checkAt       time.Duration // when to run checkWaiters
-	due           time.Duration
-	at            int // in the heap; -1: not there
+	keepAliveAt   time.Duration // when to run checkWaiters
+	timerAt       time.Duration // its place in the heap of timers follows from it
+	heapIndex     int           // -1: not in the heap, since nothing is due
 	electionBegan time.Duration
 }
 
@@ -78,7 +78,7 @@ func (m *Machine) forget(f failure) time.Duration { return f.until + m.Timings.F
 func (m *Machine) key(name string) *key {
 	k := m.keys[name]
 	if k == nil {
-		k = &key{name: name, at: -1}
+		k = &key{name: name, heapIndex: -1}
 		m.keys[name] = k
 	}
 	return k
@@ -89,7 +89,7 @@ func (m *Machine) next(k *key) time.Duration {
 	next := never
 	switch k.state {
 	case Follower:
-		next = k.until
+		next = k.boundUntil
 	case Candidate:
 		if k.asked {
 			next = min(k.electionEnd, k.repeatAt)
@@ -98,7 +98,7 @@ func (m *Machine) next(k *key) time.Duration {
 		next = min(k.announceAt, k.fetchUntil, k.trustEnd)
 	}
 	if len(k.waiters) > 0 {
-		next = min(next, k.checkAt)
+		next = min(next, k.keepAliveAt)
 	}
 	if k.failure.count > 0 {
 		next = min(next, m.forget(k.failure))
@@ -109,14 +109,14 @@ func (m *Machine) next(k *key) time.Duration {
 // runKeyTimer does what is due for a key.
 func (m *Machine) runKeyTimer(k *key) {
 	now := m.now.Boot
-	if len(k.waiters) > 0 && k.checkAt <= now {
+	if len(k.waiters) > 0 && k.keepAliveAt <= now {
 		m.checkWaiters(k)
 	}
 	if k.failure.count > 0 && m.forget(k.failure) <= now {
 		k.failure = failure{}
 	}
 	switch {
-	case k.state == Follower && k.until <= now:
+	case k.state == Follower && k.boundUntil <= now:
 		m.counters.Silences++
 		m.endFollowing(k, "silent for too long")
 	case k.state == Candidate && k.asked && k.electionEnd <= now:
@@ -150,7 +150,7 @@ func (m *Machine) setState(k *key, to State, leader, why string) {
 	}
 	k.state, k.leader = to, leader
 	if to != Follower {
-		k.leaderFetches, k.until = false, 0
+		k.leaderFetches, k.boundUntil = false, 0
 	}
 	if to != Candidate {
 		k.asked, k.heard, k.awaitingCopy, k.outbid, k.best, k.bestTime = false, nil, false, false, "", 0

@@ -149,7 +149,7 @@ func (m *Machine) Step(now Now, in Input) []Effect {
 func (m *Machine) Next() time.Duration {
 	next := m.helloAt
 	if len(m.timers) > 0 {
-		next = min(next, m.timers[0].due)
+		next = min(next, m.timers[0].timerAt)
 	}
 	if m.partitioned {
 		next = min(next, m.pingAt)
@@ -165,7 +165,7 @@ func (m *Machine) Next() time.Duration {
 
 // runDue does what the passing of time asks for.
 func (m *Machine) runDue() {
-	for len(m.timers) > 0 && m.timers[0].due <= m.now.Boot {
+	for len(m.timers) > 0 && m.timers[0].timerAt <= m.now.Boot {
 		m.runKeyTimer(m.timers[0])
 	}
 	if m.helloAt <= m.now.Boot {
@@ -305,13 +305,13 @@ func (m *Machine) handleRaised(in Raised) {
 type timers []*key
 
 func (t timers) Len() int           { return len(t) }
-func (t timers) Less(i, j int) bool { return t[i].due < t[j].due }
-func (t timers) Swap(i, j int)      { t[i], t[j] = t[j], t[i]; t[i].at, t[j].at = i, j }
+func (t timers) Less(i, j int) bool { return t[i].timerAt < t[j].timerAt }
+func (t timers) Swap(i, j int)      { t[i], t[j] = t[j], t[i]; t[i].heapIndex, t[j].heapIndex = i, j }
 
 // Push implements [heap.Interface].
 func (t *timers) Push(x any) {
 	k := x.(*key)
-	k.at = len(*t)
+	k.heapIndex = len(*t)
 	*t = append(*t, k)
 }
 
@@ -321,24 +321,24 @@ func (t *timers) Pop() any {
 	k := old[len(old)-1]
 	old[len(old)-1] = nil
 	*t = old[:len(old)-1]
-	k.at = -1
+	k.heapIndex = -1
 	return k
 }
 
 // schedule sets when a key is looked at next, and forgets a key of which nothing is left
 // to remember.
 func (m *Machine) schedule(k *key) {
-	k.due = m.next(k)
+	k.timerAt = m.next(k)
 	switch {
-	case k.due == never && k.at >= 0:
-		heap.Remove(&m.timers, k.at)
-	case k.due == never:
-	case k.at >= 0:
-		heap.Fix(&m.timers, k.at)
+	case k.timerAt == never && k.heapIndex >= 0:
+		heap.Remove(&m.timers, k.heapIndex)
+	case k.timerAt == never:
+	case k.heapIndex >= 0:
+		heap.Fix(&m.timers, k.heapIndex)
 	default:
 		heap.Push(&m.timers, k)
 	}
-	if k.due == never && k.state == Idle && len(k.waiters) == 0 && !k.wanted {
+	if k.timerAt == never && k.state == Idle && len(k.waiters) == 0 && !k.wanted {
 		delete(m.keys, k.name)
 	}
 }

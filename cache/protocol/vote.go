@@ -94,7 +94,7 @@ func (m *Machine) decideVote(k *key, from string, q Question, e Entry) {
 func (m *Machine) giveVote(k *key, from string, q Question, e Entry) {
 	k.term, k.reusableTerm = q.Term, 0
 	m.setState(k, Follower, from, "votes")
-	k.leaderFetches, k.votedAt, k.until = false, m.now.Boot, m.now.Boot+m.voteDuration(from)
+	k.leaderFetches, k.votedAt, k.boundUntil = false, m.now.Boot, m.now.Boot+m.voteDuration(from)
 	m.markUsed(k.name, q.Term) // before the answer: no second vote in this term, whatever follows
 	m.send(from, Answer{Key: k.name, Term: q.Term, Expire: e.Expire, Yes: true})
 }

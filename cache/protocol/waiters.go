@@ -7,11 +7,11 @@ import (
 
 // waiter is a [Get] that has not been answered.
 type waiter struct {
-	token Token
-	key   *key
-	after int64
-	term  int64 // only a copy of a higher term will do; −1: of any
-	since int64 // only a copy that expires later will do
+	token      Token
+	key        *key
+	minExpire  int64 // only a copy that expires later will do
+	minTerm    int64 // only a copy of a higher term will do; −1: of any
+	peerExpire int64 // a peer's copy ends the election only when it expires later; a refresh accepts none
 	// asked is when a refresh was asked for; 0: it is none. A fetch that began before,
 	// of which this peer has not heard, is told by its time, and to be sure of an end
 	// where clocks differ, only maxRejected times.
@@ -24,31 +24,31 @@ const maxRejected = 2
 
 // rejects is whether a copy is of a fetch that began before the refresh was asked for.
 func (w *waiter) rejects(e Entry) bool {
-	if e.Made == 0 || e.Made >= w.asked || e.Term <= w.term || w.rejected == maxRejected {
+	if e.Made == 0 || e.Made >= w.asked || e.Term <= w.minTerm || w.rejected == maxRejected {
 		return false
 	}
 	w.rejected++
-	w.term = e.Term
+	w.minTerm = e.Term
 	return true
 }
 
 // satisfied is whether a copy is what the waiter asked for.
 func (w *waiter) satisfied(e Entry) bool {
-	return e.Held() && e.Expire > w.after && e.Term > w.term
+	return e.Held() && e.Expire > w.minExpire && e.Term > w.minTerm
 }
 
-// since is the expiry that a copy must exceed to be what is waited for.
-func (k *key) since() (since int64) {
+// minExpire is the expiry that a copy must exceed to be what is waited for.
+func (k *key) minExpire() (expire int64) {
 	for _, w := range k.waiters {
-		since = max(since, w.since)
+		expire = max(expire, w.peerExpire)
 	}
-	return since
+	return expire
 }
 
-// above is the term that a fetch must exceed to be what is waited for.
-func (k *key) above() (term int64) {
+// minTerm is the term that a fetch must exceed to be what is waited for.
+func (k *key) minTerm() (term int64) {
 	for _, w := range k.waiters {
-		term = max(term, w.term)
+		term = max(term, w.minTerm)
 	}
 	return term
 }
@@ -59,11 +59,11 @@ func (m *Machine) get(in Get) {
 	e := m.Table.Get(in.Key)
 	k := m.key(in.Key)
 	defer m.schedule(k)
-	w := &waiter{token: in.Token, key: k, after: min(in.After, m.now.Wall), term: -1, until: in.Until}
-	w.since = w.after
+	w := &waiter{token: in.Token, key: k, minExpire: min(in.After, m.now.Wall), minTerm: -1, until: in.Until}
+	w.peerExpire = w.minExpire
 	if in.Refresh {
 		// Only what is fetched from now on, whoever has what.
-		w.term, w.since, w.asked = max(m.usedTerm(in.Key), m.now.Wall-1), MaxUint, m.now.Wall
+		w.minTerm, w.peerExpire, w.asked = max(m.usedTerm(in.Key), m.now.Wall-1), MaxUint, m.now.Wall
 	}
 	if w.satisfied(e) {
 		m.emit(Reply{in.Token, e})
@@ -78,9 +78,9 @@ func (m *Machine) get(in Get) {
 		return
 	}
 	if len(k.waiters) == 0 {
-		k.checkAt = m.now.Boot + m.Timings.KeepAlive
+		k.keepAliveAt = m.now.Boot + m.Timings.KeepAlive
 	}
-	k.checkAt = min(k.checkAt, in.Until)
+	k.keepAliveAt = min(k.keepAliveAt, in.Until)
 	k.waiters = append(k.waiters, w)
 	m.waiters[in.Token] = w
 	m.emit(KeepAlive{in.Token})
@@ -107,13 +107,13 @@ func (m *Machine) cancel(token Token) {
 
 // checkWaiters keeps waiters alive and ends waits whose time has passed.
 func (m *Machine) checkWaiters(k *key) {
-	k.checkAt = m.now.Boot + m.Timings.KeepAlive
+	k.keepAliveAt = m.now.Boot + m.Timings.KeepAlive
 	m.answerSome(k, func(w *waiter) bool {
 		if w.until <= m.now.Boot {
 			m.emit(Refuse{w.token, TimedOut, "no value came in time", 0})
 			return true
 		}
-		k.checkAt = min(k.checkAt, w.until)
+		k.keepAliveAt = min(k.keepAliveAt, w.until)
 		m.emit(KeepAlive{w.token})
 		return false
 	})

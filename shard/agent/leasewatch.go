@@ -10,17 +10,17 @@ import (
 // it. It observes the lease all the time, so that a takeover need not count a whole T first.
 type leaseWatch struct {
 	*common
-	lease       lease.Lease
-	policy      lease.TakeoverPolicy
-	lapsed      bool // it is free, or this agent believes that its session has lapsed
-	lapsedSince time.Duration
+	lease         lease.Lease
+	policy        lease.TakeoverPolicy
+	takeable      bool // it is free, or this agent believes that its session has lapsed
+	takeableSince time.Duration
 }
 
 // observe takes the lease as a reply showed it that was received at now. ownSession is nil unless this
 // agent holds the lease.
 func (w *leaseWatch) observe(l lease.Lease, ownSession *lease.ActiveSession, now time.Duration) {
 	if l.Seen() != w.lease.Seen() {
-		w.lapsed = false
+		w.takeable = false
 	}
 	w.lease = l
 	reserved := l.Reserved > 0 && !w.instance.IsNamed(l.Successor)
@@ -32,17 +32,17 @@ func (w *leaseWatch) observe(l lease.Lease, ownSession *lease.ActiveSession, now
 func (w *leaseWatch) judge(ownSession *lease.ActiveSession, now time.Duration) {
 	switch {
 	case ownSession != nil && ownSession.Valid():
-		w.lapsed = false
+		w.takeable = false
 	case w.lease.Free():
-		if !w.lapsed {
-			w.lapsed, w.lapsedSince = true, now
+		if !w.takeable {
+			w.takeable, w.takeableSince = true, now
 		}
 	case now >= w.policy.Due():
-		if !w.lapsed {
-			w.lapsed, w.lapsedSince = true, min(now, w.policy.Due())
+		if !w.takeable {
+			w.takeable, w.takeableSince = true, min(now, w.policy.Due())
 		}
 	default:
-		w.lapsed = false
+		w.takeable = false
 		w.wakeBy(w.policy.Due())
 	}
 }

@@ -30,12 +30,12 @@ type orchestrator struct {
 		phase shard.Phase
 		since time.Duration
 	}
-	sent       map[string]time.Duration // commands, by id
-	fencedAt   time.Duration            // when closing the old primary's fence was last tried
-	detachedAt time.Duration            // … and detaching replicas whose agents are silent
-	fenced     struct {                 // … and when that was started and succeeded, under which epoch
-		epoch int64
-		at    time.Duration
+	sent          map[string]time.Duration // commands, by id
+	fenceTriedAt  time.Duration            // when closing the old primary's fence was last tried
+	detachTriedAt time.Duration            // … and detaching replicas whose agents are silent
+	fenced        struct {                 // … and when that was started and succeeded, under which epoch
+		epoch     int64
+		startedAt time.Duration
 	}
 }
 
@@ -70,7 +70,7 @@ func (o *orchestrator) step(now time.Duration) {
 		o.wakeBy(now + max(act.Wait, time.Millisecond))
 		if act.Finding.Wait > 0 && act.Finding.Wait <= act.Wait {
 			// Opinions are wanting: read often at first, and less often the longer it takes.
-			age := max(act.Finding.Wait, (now-o.watch.lapsedSince)/8)
+			age := max(act.Finding.Wait, (now-o.watch.takeableSince)/8)
 			o.report.rereadAfter(min(age, o.cfg.Timing.Interval/2), now)
 		}
 	}
@@ -106,12 +106,12 @@ func (o *orchestrator) mayAct(now time.Duration) bool {
 
 // observation is what this agent knows besides the view.
 func (o *orchestrator) observation(now time.Duration) shard.Observation {
-	seen := shard.Observation{Node: o.id, Instance: o.instance.ID, LeaseLapsed: o.watch.lapsed, StoreSeenFor: now - o.view.unbrokenSince,
+	seen := shard.Observation{Node: o.id, Instance: o.instance.ID, LeaseTakeable: o.watch.takeable, StoreSeenFor: now - o.view.unbrokenSince,
 		PhaseFor: now - o.phase.since, Orchestrating: o.lock.isHeld()}
-	if o.watch.lapsed {
-		seen.LapsedFor = now - o.watch.lapsedSince
+	if o.watch.takeable {
+		seen.TakeableFor = now - o.watch.takeableSince
 		// Only what was closed after the lapse stays closed: its agent may not open it without the lease.
-		seen.Fenced = o.fenced.epoch == o.view.Row.Epoch && o.fenced.at >= o.watch.lapsedSince
+		seen.Fenced = o.fenced.epoch == o.view.Row.Epoch && o.fenced.startedAt >= o.watch.takeableSince
 	}
 	return seen
 }
@@ -123,12 +123,12 @@ func (o *orchestrator) carryOut(act shard.Action, now time.Duration) {
 		o.updateRow(*u)
 		return
 	}
-	if due := o.fencedAt + o.cfg.Timing.Interval/2; act.FenceAt != "" && now < due {
+	if due := o.fenceTriedAt + o.cfg.Timing.Interval/2; act.FenceAt != "" && now < due {
 		o.wakeBy(due)
 	} else if act.FenceAt != "" && !o.busy["fence"] {
 		o.fenceOldPrimary(act.FenceAt, now)
 	}
-	if due := o.detachedAt + o.cfg.Timing.Interval/4; len(act.DetachAt) > 0 && now < due {
+	if due := o.detachTriedAt + o.cfg.Timing.Interval/4; len(act.DetachAt) > 0 && now < due {
 		o.wakeBy(due)
 	} else if len(act.DetachAt) > 0 && !o.busy["detach"] {
 		o.detachReplicas(act.DetachAt, now)
@@ -139,7 +139,7 @@ func (o *orchestrator) carryOut(act shard.Action, now time.Duration) {
 // detachReplicas has nodes whose agents are silent leave the old primary, so that they do not keep its armed fence
 // open. That they did is seen by the next probe (peerProbe); their agents lead them on when they are back.
 func (o *orchestrator) detachReplicas(addresses []string, now time.Duration) {
-	o.detachedAt = now
+	o.detachTriedAt = now
 	o.background("detach", o.cfg.exchange(), func(ctx context.Context) func() {
 		var all sync.WaitGroup
 		for _, address := range addresses {
@@ -158,7 +158,7 @@ func (o *orchestrator) detachReplicas(addresses []string, now time.Duration) {
 
 // fenceOldPrimary closes the fence of a node whose agent does not live.
 func (o *orchestrator) fenceOldPrimary(address string, now time.Duration) {
-	o.fencedAt = now
+	o.fenceTriedAt = now
 	epoch := o.view.Row.Epoch
 	o.background("fence", o.cfg.Policy.Patience, func(ctx context.Context) func() {
 		node := o.cfg.Engines.At(address)
@@ -168,7 +168,7 @@ func (o *orchestrator) fenceOldPrimary(address string, now time.Duration) {
 			o.log.Warn("old primary could not be fenced from here", "address", address, "err", err)
 			return nil
 		}
-		return func() { o.fenced.epoch, o.fenced.at = epoch, now }
+		return func() { o.fenced.epoch, o.fenced.startedAt = epoch, now }
 	})
 }
 

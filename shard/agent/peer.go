@@ -51,7 +51,7 @@ func (p *peerProbe) step(now time.Duration) {
 	}
 	own, known := p.view.Node(of)
 	// Whether its fence is closed matters only when its own agent cannot say so.
-	agentGone := p.watch.lapsed && known && !own.Live()
+	agentGone := p.watch.takeable && known && !own.Live()
 	silent := p.silentMembers()
 	p.background("peer", within, func(ctx context.Context) func() {
 		asked := p.now()
@@ -65,7 +65,7 @@ func (p *peerProbe) step(now time.Duration) {
 // silentMembers are the members whose agents are silent, with their addresses. It matters what becomes of their
 // nodes once the primary's session has lapsed.
 func (p *peerProbe) silentMembers() (all []shard.Member) {
-	if !p.watch.lapsed {
+	if !p.watch.takeable {
 		return nil
 	}
 	for _, m := range p.view.Row.Members {
@@ -103,12 +103,12 @@ func (p *peerProbe) probeUnattended(ctx context.Context, members []shard.Member)
 
 // isOlderThanLapse reports whether the opinion was formed before the lease lapsed.
 func (p *peerProbe) isOlderThanLapse() bool {
-	return p.watch.lapsed && p.probedAt < p.watch.lapsedSince
+	return p.watch.takeable && p.probedAt < p.watch.takeableSince
 }
 
 func (p *peerProbe) record(of string, reached shard.Reachability, closed bool, asked time.Duration, unattended []shard.Opinion) {
 	if p.opinion.Of != of || p.opinion.Reachability != reached || p.isOlderThanLapse() {
-		p.report.urgent = p.report.urgent || p.watch.lapsed // whoever judges waits for it
+		p.report.urgent = p.report.urgent || p.watch.takeable // whoever judges waits for it
 	}
 	switch {
 	case reached == shard.Reachable:
