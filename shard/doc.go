@@ -37,9 +37,8 @@
 //
 // # Fences
 //
-// A fence is a condition in the node itself. It is armed beforehand: a primary whose
-// replicas do not acknowledge refuses writes, so that one that is cut off closes by
-// itself. It is closed by the agent, at the end of its trust in the session; a node that hangs,
+// A fence is a condition in the node itself. It is armed beforehand (Redis: min-replicas-to-write): an armed
+// primary whose replicas do not acknowledge refuses writes, so that one that is cut off closes by itself. It is closed by the agent, at the end of its trust in the session; a node that hangs,
 // so that it cannot be closed, is killed by then. An armed fence that would close because too
 // few replicas are left is disarmed only after the record says so, and a primary that is
 // silent behind a disarmed fence is not replaced without an operator. An agent that is without the store for T, and

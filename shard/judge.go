@@ -11,7 +11,7 @@ type Observation struct {
 	Node     string // beside which it stands
 	Instance string
 	// LeaseTakeable: the lease is free, or its holder's session has lapsed also by the agent's own
-	// count (lease.TakeoverPolicy). LapsedFor is for how long.
+	// count (lease.TakeoverPolicy). TakeableFor is for how long.
 	LeaseTakeable bool
 	TakeableFor   time.Duration
 	// StoreSeenFor is for how long the agent has read the view without a gap: an agent whose record is old may have been

@@ -26,7 +26,7 @@ const (
 // app is what all commands share: the global flags and where to print.
 type app struct {
 	stdout, stderr io.Writer
-	mayCreate      bool // the store may be made; see open
+	mayCreate      bool // openStore may make the store: no path was typed that could be mistyped
 
 	// Host has the store that the flags name, and the log.
 	instance.Host
@@ -45,7 +45,7 @@ func (a *app) prepare() error {
 	if err := a.logAs(cmp.Or(a.logLevel, os.Getenv("UNDERSTUDY_LOG_LEVEL")), cmp.Or(a.logFormat, os.Getenv("UNDERSTUDY_LOG_FORMAT"))); err != nil {
 		return err
 	}
-	a.mayCreate = a.StoreURL == "" // no path was typed that could be mistyped
+	a.mayCreate = a.StoreURL == ""
 	if err := a.resolveEndpoint(); err != nil {
 		return err
 	}

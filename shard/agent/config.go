@@ -90,7 +90,7 @@ type Config struct {
 
 	// Clock of this host. Default [lease.BootClock].
 	Clock lease.Clock
-	// Boot identifies the run of this host's clock. Default: the kernel's boot id.
+	// Boot identifies the run of this host's clock. Default: the operating system's boot id.
 	Boot string
 	// Logger; nil is silent.
 	Logger *slog.Logger

@@ -10,7 +10,7 @@
 //	probe        asks the own node about itself (nodeProbe); the process that it runs in (supervisor)
 //	death        reports that the own node is dead, and gives the lease up (reconciler.declareDeath); closes an open
 //	             primary that the agent was started beside, once others may replace it (closeWithoutLease)
-//	lease        keeps a session while the node is, or becomes, the primary (sessions, by the kernel's keeper,
+//	lease        keeps a session while the node is, or becomes, the primary (sessions, by package lease's keeper,
 //	             renewed only after a write probe), takes and releases the shard's lease (shardLease), and
 //	             judges whether anybody's lease can be taken (leaseWatch)
 //	promises     lets a primary continue while the store is down
@@ -29,7 +29,7 @@
 //
 // The primary's host is cut off. On each other host:
 //
-//  1. leaseWatch counts out the session's T; the turn at its end finds the lease lapsed.
+//  1. leaseWatch counts out the session's T; the turn at its end finds that the lease can be taken.
 //  2. peerProbe probes the primary, and reporter reports the opinion at once.
 //  3. orchestrator gives the view to [shard.NextAction]. There [shard.Judge], secondOpinion and judgeSilence
 //     (shard/judge.go) decide whether the primary can be replaced: two signals, no veto. If it can, planner.next
@@ -50,7 +50,7 @@
 //
 // Two knobs say how long a primary may be silent or gone: T (Timing.Timeout), after which its session has lapsed, and
 // [Config].RestartGrace, in which its process may be back before its death is reported. Another wait before a failover
-// is a field of [shard.Policy] that startAutomatic (shard/plan_start.go) compares with LapsedFor, with its flag in
+// is a field of [shard.Policy] that startAutomatic (shard/plan_start.go) compares with TakeableFor, with its flag in
 // internal/shardagent/flags.go. It does not belong in leaseWatch, which only reports when a lease can be taken, nor in
 // Judge, which an operator's failover asks, too.
 //

@@ -6,7 +6,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// leaseWatch judges by the kernel's takeover policy whether the shard's lease can be taken, whoever holds
+// leaseWatch judges by lease.TakeoverPolicy whether the shard's lease can be taken, whoever holds
 // it. It observes the lease all the time, so that a takeover need not count a whole T first.
 type leaseWatch struct {
 	*common

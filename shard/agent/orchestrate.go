@@ -33,7 +33,7 @@ type orchestrator struct {
 	sent          map[string]time.Duration // commands, by id
 	fenceTriedAt  time.Duration            // when closing the old primary's fence was last tried
 	detachTriedAt time.Duration            // … and detaching replicas whose agents are silent
-	fenced        struct {                 // … and when that was started and succeeded, under which epoch
+	fenced        struct {                 // the last try that succeeded: under which epoch, and when it was started
 		epoch     int64
 		startedAt time.Duration
 	}

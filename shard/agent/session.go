@@ -12,7 +12,7 @@ import (
 	"github.com/understudy-ha/understudy/shard"
 )
 
-// session is the agent's session in the store, kept by the kernel's keeper only while the node is the
+// session is the agent's session in the store, kept by package lease's keeper only while the node is the
 // primary or is about to become it.
 type session struct {
 	keeper *lease.Keeper

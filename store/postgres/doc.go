@@ -36,7 +36,8 @@
 // find its functions any more creates them again. The functions of version 11 and earlier came from
 // migrations; they are the set with the empty hash, under the same rule.
 //
-// Tables change in two steps (see [store.Step]). An expanding step only adds, and its first line names
+// Tables change in two steps (see [store.Step]). The version of a step is its place in migrations/, from 1; the number
+// in its file's name only gives the order, and may leave gaps. An expanding step only adds, and its first line names
 // the older version that a program must know after it ("-- readers: 11"); an older program goes on, and can be
 // started again. That number is usually the step before: choose an older one only if programs of that
 // version neither read nor write what the step adds. Rules of the version that adds a column must not need what the version before
@@ -74,6 +75,7 @@
 //	ended                        the session gave its leases up; deadline is when it lapses otherwise
 //	queue:
 //	batch                        message ([dispatch.Message])
+//	head                         a key's first message that still needs something: it alone may be sent
 //	tail                         a key's last number, which those that enqueue lock
 //	hold                         in a delivery: until when no other instance takes the key over
 //	over                         needs nothing more: the key's next message may go
