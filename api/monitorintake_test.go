@@ -41,7 +41,7 @@ func newIntakeRig(t *testing.T) *monitorRig {
 	letters := intake.NewDeadLetters(10)
 	flow := inlet.OpenPath(monitor.PathConfig{Name: "http", TrustFor: time.Second, MaxGap: 2 * time.Second, Synchronous: true})
 	in, err := intake.NewHTTP(intake.HTTPConfig{
-		Flow: flow, Letters: letters, Keys: []intake.PingKey{{Name: "cron", Key: pingKey, Events: []string{"w*"}}},
+		Flow: flow, Letters: letters, Keys: []intake.PingKey{{Name: "cron", Key: pingKey, Checks: []string{"w*"}}},
 		Authorize: MayIngest,
 	})
 	if err != nil {

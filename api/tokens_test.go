@@ -164,7 +164,7 @@ func TestBeatsByToken(t *testing.T) {
 // TestBeatsByTokenOfAnOpenServer: a token of the store counts where none is asked for, also beside ping keys, for which it
 // is not to be taken.
 func TestBeatsByTokenOfAnOpenServer(t *testing.T) {
-	in, err := intake.NewHTTP(intake.HTTPConfig{Flow: nowhere{}, Keys: []intake.PingKey{{Name: "cron", Key: pingKey, Events: []string{"w*"}}}})
+	in, err := intake.NewHTTP(intake.HTTPConfig{Flow: nowhere{}, Keys: []intake.PingKey{{Name: "cron", Key: pingKey, Checks: []string{"w*"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

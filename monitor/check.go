@@ -221,14 +221,14 @@ func ValidateLabels(labels map[string]string) error {
 
 // Configuration is all checks at once, as a file or a service gives them.
 type Configuration struct {
-	Checks []Check `json:"events"`
+	Checks []Check
 	// Declared sources are known before their first heartbeat.
-	Declared []Declaration `json:"declared,omitempty"`
+	Declared []Declaration
 	// Keep leaves checks that are not in it as they are. Otherwise they are removed: their standing alarms end, and
 	// their sources are forgotten.
-	Keep bool `json:"keep,omitempty"`
+	Keep bool
 	// Origin is where it came from, for operators.
-	Origin string `json:"origin,omitempty"`
+	Origin string
 }
 
 // Validate refuses a configuration as a whole; see [Check.Validate]. One without
@@ -264,9 +264,9 @@ func (c Configuration) Validate() error {
 // Declaration makes a source known before its first heartbeat: it is overdue one whole limit after it was declared.
 // A source that is known already gets these labels.
 type Declaration struct {
-	Check  string            `json:"event"`
-	Source string            `json:"source"`
-	Labels map[string]string `json:"labels,omitempty"`
+	Check  string
+	Source string
+	Labels map[string]string
 }
 
 // Validate returns an error that wraps [lease.ErrInvalid].

@@ -23,10 +23,14 @@
 //   - a field of Check with its default and validation (check.go), and its effect in the rule. If a change of it can make
 //     a source overdue that was not, it is also a line of [Check.IsStricterThan], and of its copy in "monitor_configure",
 //     store/postgres/functions/monitor_config.sql;
-//   - its field in the API (api/apitype/check.go), and its key in a configuration file (Event in
-//     internal/settings/events.go, and example.yaml). In the flag --check, ParseEvent there reads it: it has lists of the
+//   - its field in the API (api/apitype/check.go), and its key in a configuration file (Check in
+//     internal/settings/checks.go, and example.yaml). In the flag --check, ParseCheck there reads it: it has lists of the
 //     keys that may stand without a value, and (plainValue) of those that are text whatever they look like;
 //   - if SQL reads it, a column in store/sqlite and store/postgres.
+//
+// A new fact about a source is a field of [Facts] (facts.go), and each store fills it in: factRow in
+// store/sqlite/monitor_due.go, scanCandidate in store/postgres/monitor_detection.go, and step.facts in
+// internal/memstore/checks/memory.go.
 //
 // # Clocks
 //
@@ -41,11 +45,13 @@
 //
 //	the last heartbeat + interval × missed + grace + the blind time since
 //
-// and, if there was a blind period since the last heartbeat, for one interval and grace after it, or beyond the above,
-// whichever is less, so that a path that fails again and again hides no source for ever. A source that was declared,
-// resumed or whose timing changed since has a whole limit from then on, and one more after a blind period. Times of a
-// schedule before the end of a blind period do not count, because their heartbeats may have been lost. Nor does a run
-// count as overrun if its path was blind meanwhile: silence will tell.
+// A blind period since the last heartbeat extends this: the source has one interval and grace after the end of the blind
+// period to be heard again, because what it sent in it may have been lost. The extension is never longer than one
+// interval and grace beyond the line above, so a path that fails again and again cannot hide a silent source for ever.
+//
+// A source that was declared or resumed, or whose timing changed, after its last heartbeat has a whole limit from then
+// on, and one more after a blind period. Times of a schedule before the end of a blind period do not count, because
+// their heartbeats may have been lost. A run does not count as overrun if its path was blind meanwhile: silence will tell.
 //
 // An alarm ends with a heartbeat, with a configuration under which it would be no outage, or with its source. A blind
 // period, a resume or the start of a run is no sign of life.

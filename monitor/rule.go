@@ -75,7 +75,7 @@ func (c *Check) evaluateStanding(f Facts) Evaluation {
 	if f.State == Paused {
 		until = orNever(f.PausedUntil)
 	}
-	recovered, again := c.hasRecovered(f)
+	recovered, recheckAt := c.hasRecovered(f)
 	if !recovered {
 		return c.evaluateDown(f, until)
 	}
@@ -87,7 +87,7 @@ func (c *Check) evaluateStanding(f Facts) Evaluation {
 			well = at
 		}
 		if end := well.Add(c.Steady); f.Now < end {
-			return Evaluation{Due: min(again, end, until), WellSince: well}
+			return Evaluation{Due: min(recheckAt, end, until), WellSince: well}
 		}
 		at = f.Now
 	}
@@ -101,7 +101,7 @@ func (c *Check) evaluateStanding(f Facts) Evaluation {
 // hasRecovered reports whether the outage has ended that an alarm stands for, and when that may no longer be so.
 // Only a heartbeat ends it, or a configuration under which it would be no outage. A blind period, a resume, a new
 // timing and the start of a run give the source more time, but none of them is a sign of life.
-func (c *Check) hasRecovered(f Facts) (recovered bool, again StoreTime) {
+func (c *Check) hasRecovered(f Facts) (recovered bool, recheckAt StoreTime) {
 	// What came after the onset and is no sign of life is taken out of the facts; the ordinary rule does the rest.
 	f.CheckChanged = 0
 	if f.ExpectedFrom >= f.OnsetAt {
@@ -111,13 +111,15 @@ func (c *Check) hasRecovered(f Facts) (recovered bool, again StoreTime) {
 	if !reported && f.Reason == Overrun && c.MaxRun > 0 && f.RunStarted >= f.OnsetAt {
 		return false, 0 // the next run began, and the one that hung has still not ended
 	}
-	// A source that flaps may have reported since the onset and fallen silent again, so for it blindness must not
-	// count as recovery either.
+	// Without a heartbeat since the onset, a blind period must not end the alarm: its extra time would put the deadline
+	// back into the future. So the facts are made those of a path that was never blind since the last heartbeat and has
+	// been seen to work until now. The same holds for a source that flaps and has not begun to be well: it may have
+	// reported since the onset and fallen silent again.
 	if !reported || c.Flaps > 0 && f.WellSince == 0 {
 		f.BlindAtBeat, f.Path.BlindUntil, f.Path.LastSeen = f.Path.BlindTotal, 0, f.Now
 	}
-	reason, _, again := c.problem(f)
-	return reason == "", again
+	reason, _, recheckAt := c.problem(f)
+	return reason == "", recheckAt
 }
 
 // evaluateDown is for a source whose outage continues: it is retired after [Check.RetireAfter].
@@ -182,12 +184,12 @@ func (c *Check) recheckAfter(f Facts, due StoreTime) time.Duration {
 	// The path is blind. The source cannot be overdue before it would be if its path worked from now on.
 	f.Path.BlindTotal += f.Now.Sub(f.Path.LastSeen)
 	f.Path.BlindUntil = f.Now
-	_, again := c.overdueAt(f)
+	_, recheckAt := c.overdueAt(f)
 	most := blindMost
 	if c.Schedule == "" {
 		most = min(most, max(c.Limit(), blindLeast)) // a short limit wants silence found about one limit later
 	}
-	return max(again.Sub(f.Now), min(max(over, blindLeast), most))
+	return max(recheckAt.Sub(f.Now), min(max(over, blindLeast), most))
 }
 
 func orNever(t StoreTime) StoreTime {

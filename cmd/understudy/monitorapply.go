@@ -210,7 +210,7 @@ func (a *app) printSettings(s monitor.Settings) error {
 			}
 			continue
 		}
-		file.Events = append(file.Events, settings.EventOf(e.Check))
+		file.Checks = append(file.Checks, settings.CheckOf(e.Check))
 	}
 	if a.json() {
 		return nil

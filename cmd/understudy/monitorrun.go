@@ -109,21 +109,21 @@ func (f *monitorRunFlags) complete(changed func(string) bool) (*settings.Server,
 	m := &f.Monitor
 	m.Keep = true
 	for _, text := range slices.Concat(f.checks, f.events) {
-		e, err := settings.ParseEvent(text)
+		e, err := settings.ParseCheck(text)
 		if err != nil {
 			return nil, err
 		}
-		m.Events = append(m.Events, e)
+		m.Checks = append(m.Checks, e)
 	}
 	for _, text := range f.declared {
-		event, source, ok := strings.Cut(text, "/")
+		check, source, ok := strings.Cut(text, "/")
 		if !ok {
 			return nil, usererr.Errorf("--declare %q: use CHECK/SOURCE", text)
 		}
-		m.Declared = append(m.Declared, settings.Declared{Event: event, Source: source})
+		m.Declared = append(m.Declared, settings.Declared{Check: check, Source: source})
 	}
 	if f.fetch.File != "" || f.fetch.CBS {
-		if len(m.Events) > 0 || len(m.Declared) > 0 {
+		if len(m.Checks) > 0 || len(m.Declared) > 0 {
 			return nil, usererr.Errorf("--check and --declare exclude --config and --config-cbs, which apply a whole configuration")
 		}
 		m.Keep = false

@@ -60,7 +60,7 @@ func (a *app) declare(ctx context.Context, c *client.Client, sources []monitor.D
 		if added == 0 {
 			did = "known already"
 		}
-		if err := a.print(map[string]any{"event": d.Check, "source": d.Source, "added": added > 0}, "%s: %s", did, d.Source); err != nil {
+		if err := a.print(map[string]any{"check": d.Check, "source": d.Source, "added": added > 0}, "%s: %s", did, d.Source); err != nil {
 			return err
 		}
 	}
@@ -161,7 +161,7 @@ func (a *app) actOnSources(ctx context.Context, verb string, args []string, chec
 	source func(ctx context.Context, c *client.Client, source string) error,
 ) error {
 	if len(args) == 1 {
-		return a.actOnEach(ctx, verb, "event", args, func(ctx context.Context, c *client.Client, _ string) error { return check(ctx, c) })
+		return a.actOnEach(ctx, verb, "check", args, func(ctx context.Context, c *client.Client, _ string) error { return check(ctx, c) })
 	}
 	return a.actOnEach(ctx, verb, "source", args[1:], source)
 }

@@ -57,7 +57,7 @@ the token. Without an answer the command retries until --timeout. Exit code 0: t
 			if err != nil || !a.json() {
 				return err
 			}
-			return a.printJSON(map[string]string{"event": b.Check, "source": b.Source, "beat": "stored"})
+			return a.printJSON(map[string]string{"check": b.Check, "source": b.Source, "beat": "stored"})
 		},
 	}
 	fs := c.Flags()

@@ -242,7 +242,7 @@ func TestOldNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Monitor.Events) != 2 || c.Monitor.Events[1].Event != "b" || c.Monitor.Declared[0].Event != "a" || c.Hooks[0].On[0] != "message" {
+	if len(c.Monitor.Checks) != 2 || c.Monitor.Checks[1].Name != "b" || c.Monitor.Declared[0].Check != "a" || c.Hooks[0].On[0] != "message" {
 		t.Errorf("%+v", c)
 	}
 	want := []string{

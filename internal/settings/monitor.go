@@ -66,7 +66,7 @@ type Router struct {
 type PingKey struct {
 	Name     string   `yaml:"name" help:"name of the key, for operators (default: the file's name)"`
 	File     string   `yaml:"file" help:"file with the key: 16 to 200 letters, digits, and - . _ ~"`
-	Events   []string `yaml:"checks" was:"events" help:"checks it may send heartbeats for; * matches anything (default: all)"`
+	Checks   []string `yaml:"checks" was:"events" help:"checks it may send heartbeats for; * matches anything (default: all)"`
 	PostOnly bool     `yaml:"post_only" help:"refuse GET and HEAD, which link previews send too"`
 }
 
@@ -84,7 +84,7 @@ func (c *Monitor) Windows() claim.Windows {
 func (c *Monitor) check() error {
 	found := []error{c.Monitored.check()}
 	if c.Config != nil {
-		if len(c.Events) > 0 || len(c.Declared) > 0 {
+		if len(c.Checks) > 0 || len(c.Declared) > 0 {
 			found = append(found, usererr.Errorf("config says where the checks come from; checks and declared exclude it"))
 		}
 		found = append(found, strictyaml.In("config", c.Config.check()))
@@ -137,7 +137,7 @@ func (c *Monitor) Keys() ([]intake.PingKey, error) {
 		if err != nil {
 			return nil, err
 		}
-		key := intake.PingKey{Name: cmp.Or(k.Name, filepath.Base(k.File)), Key: secret.Text(text), Events: slices.Clone(k.Events), PostOnly: k.PostOnly}
+		key := intake.PingKey{Name: cmp.Or(k.Name, filepath.Base(k.File)), Key: secret.Text(text), Checks: slices.Clone(k.Checks), PostOnly: k.PostOnly}
 		if err := key.Validate(); err != nil {
 			return nil, err
 		}

@@ -42,8 +42,8 @@ func TestCheckOptions(t *testing.T) {
 	if diff := cmp.Diff(want, keysIn(reflect.TypeFor[apitype.Check](), "json")); diff != "" {
 		t.Errorf("apitype.Check:\n%s", diff)
 	}
-	if diff := cmp.Diff(want, keysIn(reflect.TypeFor[Event](), "yaml")); diff != "" {
-		t.Errorf("Event:\n%s", diff)
+	if diff := cmp.Diff(want, keysIn(reflect.TypeFor[Check](), "yaml")); diff != "" {
+		t.Errorf("settings.Check:\n%s", diff)
 	}
 }
 
@@ -81,17 +81,17 @@ func fill(t *testing.T, v reflect.Value) {
 }
 
 // No option is lost between a file and the package.
-func TestEventIsCopiedWhole(t *testing.T) {
-	var e Event
+func TestCheckIsCopiedWhole(t *testing.T) {
+	var e Check
 	fill(t, reflect.ValueOf(&e).Elem())
-	check := e.event()
+	check := e.monitored()
 	for f, v := range reflect.ValueOf(check).Fields() {
 		if v.IsZero() {
-			t.Errorf("Event.event drops %s", f.Name)
+			t.Errorf("Check.monitored drops %s", f.Name)
 		}
 	}
-	if diff := cmp.Diff(e, EventOf(check), cmp.AllowUnexported(Event{})); diff != "" {
-		t.Errorf("EventOf:\n%s", diff)
+	if diff := cmp.Diff(e, CheckOf(check), cmp.AllowUnexported(Check{})); diff != "" {
+		t.Errorf("CheckOf:\n%s", diff)
 	}
 }
 

@@ -33,8 +33,8 @@ type PingKey struct {
 	Name string
 	// Key is 16 to 200 letters, digits, '-', '.', '_' and '~'. Take a random one.
 	Key secret.Text
-	// Events that it is for; '*' stands for any characters. Empty: for all.
-	Events []string
+	// Checks that it is for; '*' stands for any characters. Empty: for all.
+	Checks []string
 	// PostOnly refuses GET and HEAD, which programs that preview links send too.
 	PostOnly bool
 }
@@ -53,8 +53,8 @@ func (k PingKey) Validate() error {
 	if strings.ContainsFunc(string(k.Key), odd) {
 		return fmt.Errorf("%w: ping key %q has a character that does not fit into a URL; use letters, digits, '-', '.', '_' and '~'", lease.ErrInvalid, k.Name)
 	}
-	for _, pattern := range k.Events {
-		if err := lease.ValidateText("events of ping key "+k.Name, pattern, 1, monitor.MaxName); err != nil {
+	for _, pattern := range k.Checks {
+		if err := lease.ValidateText("checks of ping key "+k.Name, pattern, 1, monitor.MaxName); err != nil {
 			return err
 		}
 	}
@@ -62,8 +62,8 @@ func (k PingKey) Validate() error {
 }
 
 // allows reports whether a key is for a check. A nil key allows everything.
-func (k *PingKey) allows(event string) bool {
-	return k == nil || len(k.Events) == 0 || slices.ContainsFunc(k.Events, func(p string) bool { return glob.Match(p, event) })
+func (k *PingKey) allows(check string) bool {
+	return k == nil || len(k.Checks) == 0 || slices.ContainsFunc(k.Checks, func(p string) bool { return glob.Match(p, check) })
 }
 
 // A wrong key is answered after denyAfter, at most denySlots of them at a time: guessing stays slow, and cheap to refuse.

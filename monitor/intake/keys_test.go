@@ -23,7 +23,7 @@ const (
 func keys() []PingKey {
 	return []PingKey{
 		{Name: "any", Key: anyKey},
-		{Name: "backups", Key: backupKey, Events: []string{"backup", "nightly-*-eu*"}},
+		{Name: "backups", Key: backupKey, Checks: []string{"backup", "nightly-*-eu*"}},
 		{Name: "post", Key: postKey, PostOnly: true},
 	}
 }
@@ -134,7 +134,7 @@ func TestD19Keys(t *testing.T) {
 	}
 	for _, k := range []PingKey{
 		{Key: anyKey}, {Name: "n"}, {Name: "n", Key: "secret"}, {Name: "n", Key: secret.Text(strings.Repeat("secret", 50))}, {Name: "n", Key: "secret/secret/secret"},
-		{Name: "n", Key: "secret secret secret"}, {Name: "n", Key: "secret-ü-secret-secret"}, {Name: "n", Key: anyKey, Events: []string{""}},
+		{Name: "n", Key: "secret secret secret"}, {Name: "n", Key: "secret-ü-secret-secret"}, {Name: "n", Key: anyKey, Checks: []string{""}},
 	} {
 		err := k.Validate()
 		if !errors.Is(err, lease.ErrInvalid) || strings.Contains(err.Error(), "secret") {

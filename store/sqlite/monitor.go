@@ -44,7 +44,7 @@ type moment struct {
 }
 
 // changed tells all instances to read the settings again.
-func (l *moment) changed() error { return l.one(bumpGeneration, nil, &l.generation) }
+func (t *moment) changed() error { return t.one(bumpGeneration, nil, &t.generation) }
 
 // write runs fn in a transaction whose moment is recorded.
 func (m monitors) write(ctx context.Context, op string, fn func(*moment) error) error {
@@ -65,12 +65,12 @@ func invalid(format string, args ...any) error {
 func (m monitors) read(ctx context.Context, op string, fn func(*moment) error) error {
 	var boot string
 	var bootThen, then, wallThen, generation int64
-	return m.snapshot(ctx, op, readClock, []any{&boot, &bootThen, &then, &wallThen, &generation}, func(v *txn) error {
-		passed := v.wall - wallThen
-		if boot == v.boot {
-			passed = v.now - bootThen
+	return m.snapshot(ctx, op, readClock, []any{&boot, &bootThen, &then, &wallThen, &generation}, func(t *txn) error {
+		passed := t.wall - wallThen
+		if boot == t.boot {
+			passed = t.now - bootThen
 		}
-		return fn(&moment{v, monitor.StoreTime(then + max(0, passed)), generation})
+		return fn(&moment{t, monitor.StoreTime(then + max(0, passed)), generation})
 	})
 }
 

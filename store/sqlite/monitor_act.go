@@ -38,77 +38,77 @@ func (m monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	return m.write(ctx, string(a.Type), func(l *moment) error {
-		subject, err := l.act(&a)
+	return m.write(ctx, string(a.Type), func(t *moment) error {
+		subject, err := t.act(&a)
 		if err != nil {
 			return err
 		}
-		return l.record(history.Event{Part: historyPart, Subject: subject, Reason: lease.TruncateReason(a.HistoryReason())}, changeTaken, "")
+		return t.record(history.Event{Part: historyPart, Subject: subject, Reason: lease.TruncateReason(a.HistoryReason())}, changeTaken, "")
 	})
 }
 
 // act does it, and says what it was done to.
-func (l *moment) act(a *monitor.Action) (subject string, err error) {
+func (t *moment) act(a *monitor.Action) (subject string, err error) {
 	switch a.Type {
 	case monitor.ActionAcknowledge:
-		return a.Alarm, l.must(acknowledge, fmt.Errorf("%q: %w", a.Alarm, monitor.ErrNoAlarm), a.Alarm, a.Actor())
+		return a.Alarm, t.must(acknowledge, fmt.Errorf("%q: %w", a.Alarm, monitor.ErrNoAlarm), a.Alarm, a.Actor())
 	case monitor.ActionRemoveSink:
-		if err := l.must(dropSink, invalid("no sink %q", a.Source), a.Source); err != nil {
+		if err := t.must(dropSink, invalid("no sink %q", a.Source), a.Source); err != nil {
 			return "", err
 		}
-		return a.Source, l.changed()
+		return a.Source, t.changed()
 	case monitor.ActionRemovePath:
-		return a.Source, l.must(dropPath, invalid("no path %q", a.Source), a.Source)
+		return a.Source, t.must(dropPath, invalid("no path %q", a.Source), a.Source)
 	}
-	e, err := checksOf(l).named(a.Check)
+	e, err := checksOf(t).named(a.Check)
 	switch {
 	case err != nil:
 		return "", err
 	case e == nil:
 		return "", fmt.Errorf("%q: %w", a.Check, monitor.ErrNoCheck)
 	case a.Source == "":
-		return a.Check, l.pause(e, a.Type == monitor.ActionPause)
+		return a.Check, t.pause(e, a.Type == monitor.ActionPause)
 	}
 	var id int64
-	err = l.one(findSource, []any{e.ID, a.Source}, &id)
+	err = t.one(findSource, []any{e.ID, a.Source}, &id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("%q of event %q: %w", a.Source, a.Check, monitor.ErrNoSource)
 	}
 	if err != nil {
 		return "", err
 	}
-	return a.Check + "/" + a.Source, l.actOn(id, a)
+	return a.Check + "/" + a.Source, t.actOn(id, a)
 }
 
 // must runs a statement that has to change a row.
-func (l *moment) must(text string, otherwise error, args ...any) error {
-	n, err := l.exec(text, args...)
+func (t *moment) must(text string, otherwise error, args ...any) error {
+	n, err := t.exec(text, args...)
 	if err == nil && n == 0 {
 		return otherwise
 	}
 	return err
 }
 
-func (l *moment) pause(e *checkRow, on bool) error {
-	n, err := l.exec(pauseEvent, e.ID, on, l.at)
+func (t *moment) pause(e *checkRow, on bool) error {
+	n, err := t.exec(pauseEvent, e.ID, on, t.at)
 	if err == nil && n > 0 {
-		err = l.changed()
+		err = t.changed()
 	}
 	return err
 }
 
-func (l *moment) actOn(id int64, a *monitor.Action) (err error) {
+func (t *moment) actOn(id int64, a *monitor.Action) (err error) {
 	switch a.Type {
 	case monitor.ActionPause:
 		until := monitor.StoreTime(0)
 		if a.For > 0 {
-			until = l.at.Add(a.For)
+			until = t.at.Add(a.For)
 		}
-		_, err = l.exec(pauseSource, id, until, a.Note)
+		_, err = t.exec(pauseSource, id, until, a.Note)
 	case monitor.ActionResume:
-		_, err = l.exec(unpauseSource, id, l.at)
+		_, err = t.exec(unpauseSource, id, t.at)
 	default:
-		_, err = l.exec(askAway, id, l.at, a.Note)
+		_, err = t.exec(askAway, id, t.at, a.Note)
 	}
 	return err
 }
@@ -142,51 +142,51 @@ func (m monitors) RegisterMember(ctx context.Context, n monitor.Member) error {
 		return err
 	}
 	known := false
-	err = m.read(ctx, "looking for a member", func(v *moment) (err error) {
-		known, err = enlisted(v, m.clocks.boot, &n, string(told))
+	err = m.read(ctx, "looking for a member", func(t *moment) (err error) {
+		known, err = enlisted(t, m.clocks.boot, &n, string(told))
 		return err
 	})
 	if err != nil || known {
 		return err
 	}
-	return m.write(ctx, "enlisting", func(l *moment) error {
-		if _, err := l.living(n.Session); err != nil {
+	return m.write(ctx, "enlisting", func(t *moment) error {
+		if _, err := t.living(n.Session); err != nil {
 			return err
 		}
-		_, err := l.exec(putMonitorMember, n.Session, n.Process, n.Host, n.Service, n.Active, n.Partitions, string(told), l.wall)
+		_, err := t.exec(putMonitorMember, n.Session, n.Process, n.Host, n.Service, n.Active, n.Partitions, string(told), t.wall)
 		if err == nil && n.Active {
-			_, err = l.exec(deactivateOthers, n.Session)
+			_, err = t.exec(deactivateOthers, n.Session)
 		}
 		if err != nil {
 			return err
 		}
-		return l.register(n.Sinks)
+		return t.register(n.Sinks)
 	})
 }
 
 // enlisted reports whether the member is known as it is, and its sinks are.
-func enlisted(v *moment, boot string, n *monitor.Member, told string) (bool, error) {
+func enlisted(t *moment, boot string, n *monitor.Member, told string) (bool, error) {
 	was := monitor.Member{}
 	var toldThen string
-	err := v.one(readMember, []any{boot, n.Session}, &was.Process, &was.Host, &was.Service, &was.Active, &was.Partitions, &toldThen)
+	err := t.one(readMember, []any{boot, n.Session}, &was.Process, &was.Host, &was.Service, &was.Active, &was.Partitions, &toldThen)
 	if err != nil {
 		return false, notThere(err)
 	}
 	if was.Process != n.Process || was.Host != n.Host || was.Service != n.Service || was.Active != n.Active || was.Partitions != n.Partitions || toldThen != told {
 		return false, nil
 	}
-	names, err := sinks(v)
+	names, err := sinks(t)
 	missing := slices.ContainsFunc(n.Sinks, func(s string) bool { return !slices.Contains(names, s) })
 	return err == nil && !missing, err
 }
 
 // register makes sinks known, and their queues.
-func (l *moment) register(names []string) error {
+func (t *moment) register(names []string) error {
 	added := false
 	for _, name := range names {
-		n, err := l.exec(addSink, name)
+		n, err := t.exec(addSink, name)
 		if err == nil {
-			_, err = l.exec(makeQueue, monitor.SinkQueue(name), l.wall)
+			_, err = t.exec(makeQueue, monitor.SinkQueue(name), t.wall)
 		}
 		if err != nil {
 			return err
@@ -194,7 +194,7 @@ func (l *moment) register(names []string) error {
 		added = added || n > 0
 	}
 	if added {
-		return l.changed()
+		return t.changed()
 	}
 	return nil
 }

@@ -48,18 +48,18 @@ func selectSources(q monitor.SourceQuery) (text string, args []any) {
 func (m monitors) Sources(ctx context.Context, q monitor.SourceQuery) ([]monitor.SourceRecord, error) {
 	text, args := selectSources(q)
 	var out []monitor.SourceRecord
-	err := m.read(ctx, "listing sources", func(v *moment) error {
+	err := m.read(ctx, "listing sources", func(t *moment) error {
 		out = nil
-		known, err := paths(v)
+		known, err := paths(t)
 		if err != nil {
 			return err
 		}
 		last := lastSeenPath(known)
-		found, err := list(v.call, text, args, scanSource)
-		events := checksOf(v)
+		found, err := list(t.call, text, args, scanSource)
+		events := checksOf(t)
 		for _, s := range found {
 			if err == nil {
-				err = s.complete(v, known, last)
+				err = s.complete(t, known, last)
 			}
 			if err != nil {
 				return err
@@ -68,7 +68,7 @@ func (m monitors) Sources(ctx context.Context, q monitor.SourceQuery) ([]monitor
 			if err != nil || e == nil {
 				return err
 			}
-			out = append(out, s.record(v, e, known))
+			out = append(out, s.record(t, e, known))
 		}
 		return err
 	})
@@ -90,7 +90,7 @@ func scanSource(scan scanner) (*sourceRow, error) {
 	return s, s.factRow.scan(scan, &s.declared, &s.note, &s.beats, &s.recent, &s.every, &s.sent, &s.no, &s.code)
 }
 
-func (s *sourceRow) record(r *moment, e *checkRow, known map[int64]*pathRow) monitor.SourceRecord {
+func (s *sourceRow) record(t *moment, e *checkRow, known map[int64]*pathRow) monitor.SourceRecord {
 	out := s.Record(e.Check)
 	out.Declared, out.Beats, out.Sent, out.Seq, out.Code, out.Note = s.declared, s.beats, timeOf(s.sent), s.no, s.code, s.note
 	if s.LastBeat != 0 {
@@ -119,10 +119,10 @@ WHERE ` + aliveSQL + " ORDER BY x.name, x.instance"
 // a source.
 func (m monitors) Overview(ctx context.Context) (monitor.Overview, error) {
 	var out monitor.Overview
-	err := m.read(ctx, "looking at the monitor", func(v *moment) error {
-		out = monitor.Overview{Now: v.wallTime()}
+	err := m.read(ctx, "looking at the monitor", func(t *moment) error {
+		out = monitor.Overview{Now: t.wallTime()}
 		var err error
-		out.Checks, err = list(v.call, countSources, nil, func(scan scanner) (c monitor.CheckCount, err error) {
+		out.Checks, err = list(t.call, countSources, nil, func(scan scanner) (c monitor.CheckCount, err error) {
 			var standing int64
 			e, err := scanCheck(scan, &c.Up, &c.Down, &c.Paused, &c.Retired, &c.NeverSeen, &standing)
 			if err == nil {
@@ -135,21 +135,21 @@ func (m monitors) Overview(ctx context.Context) (monitor.Overview, error) {
 			return err
 		}
 		var configured int64
-		if err := v.one(readConfigured, nil, &configured, &out.Origin, &out.Error); err != nil {
+		if err := t.one(readConfigured, nil, &configured, &out.Origin, &out.Error); err != nil {
 			return err
 		}
 		out.Configured = timeOf(configured)
-		out.Paths, err = list(v.call, pathsByName, nil, func(scan scanner) (monitor.PathView, error) {
+		out.Paths, err = list(t.call, pathsByName, nil, func(scan scanner) (monitor.PathView, error) {
 			p, err := scanPath(scan)
-			return p.View(v.at), err
+			return p.View(t.at), err
 		})
 		if err != nil {
 			return err
 		}
-		if out.Sinks, err = sinks(v); err != nil {
+		if out.Sinks, err = sinks(t); err != nil {
 			return err
 		}
-		out.Members, err = list(v.call, listMembers, []any{v.boot}, scanMember)
+		out.Members, err = list(t.call, listMembers, []any{t.boot}, scanMember)
 		return err
 	})
 	return out, err

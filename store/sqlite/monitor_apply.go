@@ -69,8 +69,8 @@ func (m monitors) ApplyChanges(ctx context.Context, changes []monitor.SourceChan
 		}
 	}
 	made := make([]bool, len(changes))
-	err := m.write(ctx, "turning sources", func(l *moment) error {
-		n, err := l.notifier()
+	err := m.write(ctx, "turning sources", func(t *moment) error {
+		n, err := t.notifier()
 		if err != nil {
 			return err
 		}
@@ -120,9 +120,9 @@ type notifier struct {
 	sinks []string
 }
 
-func (l *moment) notifier() (*notifier, error) {
-	names, err := sinks(l)
-	return &notifier{moment: l, sinks: names}, err
+func (t *moment) notifier() (*notifier, error) {
+	names, err := sinks(t)
+	return &notifier{moment: t, sinks: names}, err
 }
 
 // enqueue stores notifications, except those for sinks that are not registered.

@@ -44,15 +44,15 @@ func (m monitors) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch
 		}
 	}
 	var out monitor.BatchResult
-	err := m.write(ctx, "storing beats", func(l *moment) error {
-		out = monitor.BatchResult{Generation: l.generation}
-		paths, err := l.recordProbes(d.Probes)
+	err := m.write(ctx, "storing beats", func(t *moment) error {
+		out = monitor.BatchResult{Generation: t.generation}
+		paths, err := t.recordProbes(d.Probes)
 		if err != nil {
 			return err
 		}
-		t := intake{moment: l, paths: paths, out: &out}
+		batch := intake{moment: t, paths: paths, out: &out}
 		for i := range d.Beats {
-			if err := t.record(&d.Beats[i]); err != nil {
+			if err := batch.record(&d.Beats[i]); err != nil {
 				return err
 			}
 		}

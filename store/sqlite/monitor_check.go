@@ -37,8 +37,8 @@ func scanCheck(scan scanner, more ...any) (*checkRow, error) {
 }
 
 // readCheck reads one check; nil if there is none.
-func readCheck(r *moment, text string, arg any) (*checkRow, error) {
-	e, err := scanCheck(func(dest ...any) error { return r.one(text, []any{arg}, dest...) })
+func readCheck(t *moment, text string, arg any) (*checkRow, error) {
+	e, err := scanCheck(func(dest ...any) error { return t.one(text, []any{arg}, dest...) })
 	return e, notThere(err)
 }
 
@@ -49,8 +49,8 @@ type checkCache struct {
 	byID   map[int64]*checkRow
 }
 
-func checksOf(r *moment) *checkCache {
-	return &checkCache{from: r, byName: map[string]*checkRow{}, byID: map[int64]*checkRow{}}
+func checksOf(t *moment) *checkCache {
+	return &checkCache{from: t, byName: map[string]*checkRow{}, byID: map[int64]*checkRow{}}
 }
 
 // named returns a configured check, nil for one that is not configured or was removed.

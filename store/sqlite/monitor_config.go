@@ -38,14 +38,14 @@ func (m monitors) Configure(ctx context.Context, c monitor.Configuration) (monit
 	if err != nil {
 		return monitor.ConfigurationChanges{}, err
 	}
-	err = m.write(ctx, "configuring the monitor", func(l *moment) error {
+	err = m.write(ctx, "configuring the monitor", func(t *moment) error {
 		out = monitor.ConfigurationChanges{}
-		if err := l.configure(c, &out); err != nil {
+		if err := t.configure(c, &out); err != nil {
 			return err
 		}
-		events := checksOf(l)
+		events := checksOf(t)
 		for i := range declared {
-			added, err := l.declare(events, &declared[i])
+			added, err := t.declare(events, &declared[i])
 			if err != nil {
 				return err
 			}
@@ -54,12 +54,12 @@ func (m monitors) Configure(ctx context.Context, c monitor.Configuration) (monit
 			}
 		}
 		if len(out.Added)+len(out.Changed)+len(out.Removed) > 0 {
-			if err := l.changed(); err != nil {
+			if err := t.changed(); err != nil {
 				return err
 			}
 		}
-		out.Generation = l.generation
-		_, err := l.exec(recordConfigured, l.wall, c.Origin)
+		out.Generation = t.generation
+		_, err := t.exec(recordConfigured, t.wall, c.Origin)
 		return err
 	})
 	if err != nil {
@@ -74,9 +74,9 @@ func (m monitors) undeclared(ctx context.Context, all []monitor.Declaration) (ou
 	if len(all) == 0 {
 		return nil, nil
 	}
-	err = m.read(ctx, "reading what is declared", func(v *moment) error {
+	err = m.read(ctx, "reading what is declared", func(t *moment) error {
 		out = nil
-		events := checksOf(v)
+		events := checksOf(t)
 		for _, d := range all {
 			e, err := events.named(d.Check)
 			if err != nil {
@@ -88,7 +88,7 @@ func (m monitors) undeclared(ctx context.Context, all []monitor.Declaration) (ou
 			}
 			known := 0
 			if e != nil {
-				if err := v.one(countDeclared, []any{e.ID, d.Source, labels}, &known); err != nil {
+				if err := t.one(countDeclared, []any{e.ID, d.Source, labels}, &known); err != nil {
 					return err
 				}
 			}
@@ -102,8 +102,8 @@ func (m monitors) undeclared(ctx context.Context, all []monitor.Declaration) (ou
 }
 
 // configure applies checks.
-func (l *moment) configure(c monitor.Configuration, out *monitor.ConfigurationChanges) error {
-	all, err := list(l.call, allChecks, nil, func(scan scanner) (*checkRow, error) { return scanCheck(scan) })
+func (t *moment) configure(c monitor.Configuration, out *monitor.ConfigurationChanges) error {
+	all, err := list(t.call, allChecks, nil, func(scan scanner) (*checkRow, error) { return scanCheck(scan) })
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (l *moment) configure(c monitor.Configuration, out *monitor.ConfigurationCh
 		known[e.Name] = e
 	}
 	for _, e := range c.Checks {
-		if err := l.put(known[e.Name], e.WithDefaults(), out); err != nil {
+		if err := t.put(known[e.Name], e.WithDefaults(), out); err != nil {
 			return err
 		}
 		delete(known, e.Name)
@@ -121,7 +121,7 @@ func (l *moment) configure(c monitor.Configuration, out *monitor.ConfigurationCh
 		if c.Keep || old.Removed {
 			continue
 		}
-		if _, err := l.exec(removeCheck, old.ID); err != nil {
+		if _, err := t.exec(removeCheck, old.ID); err != nil {
 			return err
 		}
 		out.Removed = append(out.Removed, name)
@@ -133,15 +133,15 @@ func (l *moment) configure(c monitor.Configuration, out *monitor.ConfigurationCh
 }
 
 // put adds or changes a check. What an operator paused stays paused until the configured pause changes.
-func (l *moment) put(old *checkRow, e monitor.Check, out *monitor.ConfigurationChanges) error {
+func (t *moment) put(old *checkRow, e monitor.Check, out *monitor.ConfigurationChanges) error {
 	config, err := e.MarshalStored()
 	if err != nil {
 		return err
 	}
-	every := e.SlotLength(l.wallTime()).Microseconds()
+	every := e.SlotLength(t.wallTime()).Microseconds()
 	if old == nil {
 		out.Added = append(out.Added, e.Name)
-		_, err := l.exec(addCheck, e.Name, string(config), e.Paused, e.Flaps, e.FlapWindow.Microseconds(), every, l.at)
+		_, err := t.exec(addCheck, e.Name, string(config), e.Paused, e.Flaps, e.FlapWindow.Microseconds(), every, t.at)
 		return err
 	}
 	before, err := old.configured.MarshalStored()
@@ -156,19 +156,19 @@ func (l *moment) put(old *checkRow, e monitor.Check, out *monitor.ConfigurationC
 		paused = e.Paused
 	}
 	if old.Removed || e.IsStricterThan(&old.configured) || old.Paused && !paused {
-		base = l.at
+		base = t.at
 	}
 	if old.Removed {
 		out.Added = append(out.Added, e.Name)
 	} else {
 		out.Changed = append(out.Changed, e.Name)
 	}
-	_, err = l.exec(setCheck, old.ID, string(config), paused, e.Flaps, e.FlapWindow.Microseconds(), every, base)
+	_, err = t.exec(setCheck, old.ID, string(config), paused, e.Flaps, e.FlapWindow.Microseconds(), every, base)
 	return err
 }
 
 // declare makes a source known, or gives it its labels, and reports whether it is new.
-func (l *moment) declare(events *checkCache, d *monitor.Declaration) (added bool, err error) {
+func (t *moment) declare(events *checkCache, d *monitor.Declaration) (added bool, err error) {
 	e, err := events.named(d.Check)
 	if err != nil {
 		return false, err
@@ -180,9 +180,9 @@ func (l *moment) declare(events *checkCache, d *monitor.Declaration) (added bool
 	if err != nil {
 		return false, err
 	}
-	id, added, err := l.add(e, d.Source, labels, true)
+	id, added, err := t.add(e, d.Source, labels, true)
 	if err == nil && !added {
-		_, err = l.exec(relabel, id, labels)
+		_, err = t.exec(relabel, id, labels)
 	}
 	return added, err
 }
@@ -193,8 +193,8 @@ func (m monitors) RejectConfiguration(ctx context.Context, origin, reason string
 	if origin != "" {
 		text = origin + ": " + reason
 	}
-	return m.write(ctx, "recording a refused configuration", func(l *moment) error {
-		_, err := l.exec(recordRefused, text)
+	return m.write(ctx, "recording a refused configuration", func(t *moment) error {
+		_, err := t.exec(recordRefused, text)
 		return err
 	})
 }
@@ -210,10 +210,10 @@ func (m monitors) Declare(ctx context.Context, sources []monitor.Declaration) ([
 		}
 	}
 	added := make([]bool, len(sources))
-	err := m.write(ctx, "declaring sources", func(l *moment) (err error) {
-		events := checksOf(l)
+	err := m.write(ctx, "declaring sources", func(t *moment) (err error) {
+		events := checksOf(t)
 		for i := range sources {
-			if added[i], err = l.declare(events, &sources[i]); err != nil {
+			if added[i], err = t.declare(events, &sources[i]); err != nil {
 				return err
 			}
 		}

@@ -43,9 +43,9 @@ WHERE onset_us >= ?4`
 // Settings implements [monitor.Detection].
 func (m monitors) Settings(ctx context.Context) (monitor.Settings, error) {
 	var out monitor.Settings
-	err := m.read(ctx, "reading the monitor's settings", func(v *moment) error {
-		out = monitor.Settings{Generation: v.generation}
-		err := v.each(allChecks, nil, func(scan scanner) error {
+	err := m.read(ctx, "reading the monitor's settings", func(t *moment) error {
+		out = monitor.Settings{Generation: t.generation}
+		err := t.each(allChecks, nil, func(scan scanner) error {
 			e, err := scanCheck(scan)
 			if err == nil {
 				out.Checks = append(out.Checks, e.StoredCheck)
@@ -53,35 +53,35 @@ func (m monitors) Settings(ctx context.Context) (monitor.Settings, error) {
 			return err
 		})
 		if err == nil {
-			out.Sinks, err = sinks(v)
+			out.Sinks, err = sinks(t)
 		}
 		return err
 	})
 	return out, err
 }
 
-func sinks(r *moment) ([]string, error) { return list(r.call, listSinks, nil, list1[string]) }
+func sinks(t *moment) ([]string, error) { return list(t.call, listSinks, nil, list1[string]) }
 
 // DueSources implements [monitor.Detection].
 func (m monitors) DueSources(ctx context.Context, partitions []int, limit int) (monitor.Scan, error) {
 	limit = max(0, min(limit, monitor.MaxSources))
 	var out monitor.Scan
-	err := m.read(ctx, "looking for what is due", func(v *moment) error {
-		ids, next, err := due(v, partitions, limit)
+	err := m.read(ctx, "looking for what is due", func(t *moment) error {
+		ids, next, err := due(t, partitions, limit)
 		if err != nil {
 			return err
 		}
-		out = v.scan()
+		out = t.scan()
 		out.Next = next
-		out.Candidates, err = candidates(v, ids)
+		out.Candidates, err = candidates(t, ids)
 		return err
 	})
 	return out, err
 }
 
 // scan is one that has found nothing.
-func (r *moment) scan() monitor.Scan {
-	return monitor.Scan{Now: r.at, Wall: r.wallTime(), Generation: r.generation, Next: monitor.Never}
+func (t *moment) scan() monitor.Scan {
+	return monitor.Scan{Now: t.at, Wall: t.wallTime(), Generation: t.generation, Next: monitor.Never}
 }
 
 type dueSource struct {
@@ -91,17 +91,17 @@ type dueSource struct {
 
 // due merges the partitions by time: a little of each, and more of those that run
 // out before there are enough.
-func due(r *moment, partitions []int, limit int) (ids []int64, next monitor.StoreTime, err error) {
+func due(t *moment, partitions []int, limit int) (ids []int64, next monitor.StoreTime, err error) {
 	next = monitor.Never
 	var found []dueSource
 	read := func(partition, most int) (last dueSource, full bool, err error) {
 		n := 0
-		err = r.each(partitionDue, []any{partition, most}, func(scan scanner) error {
+		err = t.each(partitionDue, []any{partition, most}, func(scan scanner) error {
 			var d dueSource
 			if err := scan(&d.id, &d.due); err != nil {
 				return err
 			}
-			if d.due > r.at {
+			if d.due > t.at {
 				next = min(next, d.due)
 				return errEnough
 			}
@@ -177,8 +177,8 @@ func (f *factRow) scan(scan scanner, more ...any) (err error) {
 }
 
 // complete adds the time, the path, and how often the source was down.
-func (f *factRow) complete(r *moment, known map[int64]*pathRow, last *pathRow) error {
-	f.Now, f.Wall = r.at, r.wallTime()
+func (f *factRow) complete(t *moment, known map[int64]*pathRow, last *pathRow) error {
+	f.Now, f.Wall = t.at, t.wallTime()
 	switch p := known[f.path]; {
 	case p != nil:
 		f.Path = p.PathStatus
@@ -188,11 +188,11 @@ func (f *factRow) complete(r *moment, known map[int64]*pathRow, last *pathRow) e
 	if f.Alarm == "" || f.flaps == 0 {
 		return nil
 	}
-	return r.one(onsetsSince, []any{f.Source, f.CheckID, f.flaps + 100, int64(f.Now) - f.window}, &f.RecentOnsets)
+	return t.one(onsetsSince, []any{f.Source, f.CheckID, f.flaps + 100, int64(f.Now) - f.window}, &f.RecentOnsets)
 }
 
 // candidates reads sources with all that the rule needs, in the order of ids.
-func candidates(r *moment, ids []int64) ([]monitor.Candidate, error) {
+func candidates(t *moment, ids []int64) ([]monitor.Candidate, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -204,7 +204,7 @@ func candidates(r *moment, ids []int64) ([]monitor.Candidate, error) {
 	}
 	text[0] = '['
 	found := make([]*factRow, len(ids))
-	err := r.each(factsOf, []any{string(append(text, ']'))}, func(scan scanner) error {
+	err := t.each(factsOf, []any{string(append(text, ']'))}, func(scan scanner) error {
 		f := &factRow{}
 		if err := f.scan(scan); err != nil {
 			return err
@@ -215,7 +215,7 @@ func candidates(r *moment, ids []int64) ([]monitor.Candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	known, err := paths(r)
+	known, err := paths(t)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func candidates(r *moment, ids []int64) ([]monitor.Candidate, error) {
 		if f == nil {
 			continue
 		}
-		if err := f.complete(r, known, last); err != nil {
+		if err := f.complete(t, known, last); err != nil {
 			return nil, err
 		}
 		out = append(out, f.Candidate)

@@ -45,21 +45,21 @@ VALUES (?1, ?2, '', ?3, ?4, ?5, ?6, ?7, ?8, ?8)`
 // HeldGroups implements [monitor.Detection].
 func (m monitors) HeldGroups(ctx context.Context) ([]monitor.AlarmGroup, error) {
 	var out []monitor.AlarmGroup
-	err := m.read(ctx, "looking at held alarms", func(v *moment) error {
+	err := m.read(ctx, "looking at held alarms", func(t *moment) error {
 		var err error
-		out, err = list(v.call, listGroups, nil, func(scan scanner) (g monitor.AlarmGroup, err error) {
+		out, err = list(t.call, listGroups, nil, func(scan scanner) (g monitor.AlarmGroup, err error) {
 			var started int64
 			var oldest *int64
 			err = scan(&g.Group, &g.Check, &g.Alarm, &started, &g.Standing, &oldest, &g.Count)
 			g.Started = timeOf(started)
 			if oldest != nil {
-				g.Oldest = max(0, v.at.Sub(monitor.StoreTime(*oldest)))
+				g.Oldest = max(0, t.at.Sub(monitor.StoreTime(*oldest)))
 			}
 			return g, err
 		})
 		for i := range out {
 			if err == nil {
-				out[i].Members, err = list(v.call, heldMembers, []any{out[i].Group, monitor.MaxSources}, scanAlarm)
+				out[i].Members, err = list(t.call, heldMembers, []any{out[i].Group, monitor.MaxSources}, scanAlarm)
 			}
 		}
 		return err
@@ -79,9 +79,9 @@ func (m monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool,
 		return false, err
 	}
 	made := false
-	err := m.write(ctx, "reporting held alarms", func(l *moment) error {
+	err := m.write(ctx, "reporting held alarms", func(t *moment) error {
 		made = false
-		n, err := l.notifier()
+		n, err := t.notifier()
 		if err != nil {
 			return err
 		}

@@ -25,11 +25,11 @@ func (m monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) 
 	}
 	out := make([]monitor.ResolvedSource, len(refs))
 	var unknown []int // places of those that can be learned
-	err := m.read(ctx, op, func(v *moment) error {
+	err := m.read(ctx, op, func(t *moment) error {
 		unknown = unknown[:0]
-		events := checksOf(v)
+		events := checksOf(t)
 		for i, ref := range refs {
-			learn, err := resolve(v, events, ref, &out[i])
+			learn, err := resolve(t, events, ref, &out[i])
 			if err != nil {
 				return err
 			}
@@ -45,12 +45,12 @@ func (m monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) 
 	if len(unknown) == 0 {
 		return out, nil
 	}
-	err = m.write(ctx, op, func(l *moment) error {
-		events := checksOf(l)
+	err = m.write(ctx, op, func(t *moment) error {
+		events := checksOf(t)
 		for _, i := range unknown {
-			learn, err := resolve(l, events, refs[i], &out[i])
+			learn, err := resolve(t, events, refs[i], &out[i])
 			if err == nil && learn {
-				out[i].ID, _, err = l.add(events.byName[refs[i].Check], refs[i].Source, "", false)
+				out[i].ID, _, err = t.add(events.byName[refs[i].Check], refs[i].Source, "", false)
 			}
 			if err != nil {
 				return err
@@ -66,7 +66,7 @@ func (m monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) 
 
 // resolve finds a source, and reports whether it can be learned if it is not there.
 // What cannot be a name is never one.
-func resolve(r *moment, events *checkCache, ref monitor.SourceRef, out *monitor.ResolvedSource) (learn bool, err error) {
+func resolve(t *moment, events *checkCache, ref monitor.SourceRef, out *monitor.ResolvedSource) (learn bool, err error) {
 	*out = monitor.ResolvedSource{}
 	if lease.ValidateText("", ref.Check, 1, monitor.MaxName) != nil || lease.ValidateText("", ref.Source, 1, monitor.MaxName) != nil {
 		return false, nil
@@ -76,7 +76,7 @@ func resolve(r *moment, events *checkCache, ref monitor.SourceRef, out *monitor.
 		return false, err
 	}
 	out.SenderClock = e.SenderClock
-	err = r.one(findSource, []any{e.ID, ref.Source}, &out.ID)
+	err = t.one(findSource, []any{e.ID, ref.Source}, &out.ID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return !e.Fixed, nil
 	}
@@ -84,12 +84,12 @@ func resolve(r *moment, events *checkCache, ref monitor.SourceRef, out *monitor.
 }
 
 // add makes a source that is expected from now on, unless it is there.
-func (l *moment) add(e *checkRow, name, labels string, declared bool) (id int64, added bool, err error) {
+func (t *moment) add(e *checkRow, name, labels string, declared bool) (id int64, added bool, err error) {
 	// Judged too soon does no harm: the rule then says when.
-	n, err := l.exec(addSource, e.ID, name, labels, declared, l.at, l.at.Add(e.Limit()))
+	n, err := t.exec(addSource, e.ID, name, labels, declared, t.at, t.at.Add(e.Limit()))
 	if err != nil {
 		return 0, false, err
 	}
-	err = l.one(findSource, []any{e.ID, name}, &id)
+	err = t.one(findSource, []any{e.ID, name}, &id)
 	return id, n > 0, err
 }

@@ -22,9 +22,9 @@ type pathRow struct {
 }
 
 // paths are all there are, by number.
-func paths(r *moment) (map[int64]*pathRow, error) {
+func paths(t *moment) (map[int64]*pathRow, error) {
 	out := map[int64]*pathRow{}
-	err := r.each(listPaths, nil, func(scan scanner) error {
+	err := t.each(listPaths, nil, func(scan scanner) error {
 		p, err := scanPath(scan)
 		out[p.id] = p
 		return err
@@ -51,11 +51,11 @@ func lastSeenPath(paths map[int64]*pathRow) (last *pathRow) {
 }
 
 // recordProbes records probes and returns their paths.
-func (l *moment) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
+func (t *moment) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
 	if len(probes) == 0 {
 		return nil, nil
 	}
-	known, err := paths(l)
+	known, err := paths(t)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (l *moment) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
 	for _, p := range known {
 		byName[p.Name] = p
 	}
-	if err := l.noteSkippedTime(known, probes); err != nil {
+	if err := t.noteSkippedTime(known, probes); err != nil {
 		return nil, err
 	}
 	out := make([]*pathRow, len(probes))
@@ -71,7 +71,7 @@ func (l *moment) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
 		p := byName[probe.Path]
 		if p == nil {
 			p = &pathRow{PathStatus: monitor.PathStatus{Name: probe.Path}}
-			if err := l.one(addPath, []any{p.Name}, &p.id); err != nil {
+			if err := t.one(addPath, []any{p.Name}, &p.id); err != nil {
 				return nil, err
 			}
 			byName[p.Name] = p
@@ -79,9 +79,9 @@ func (l *moment) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
 		if out[i] = p; probe.NameOnly {
 			continue
 		}
-		p.RecordProbe(l.at, probe, p.skipped)
+		p.RecordProbe(t.at, probe, p.skipped)
 		p.skipped = false
-		_, err := l.exec(setPath, p.id, l.at, p.TrustFor.Microseconds(), p.MaxGap.Microseconds(), p.BlindTotal.Microseconds(), p.BlindUntil)
+		_, err := t.exec(setPath, p.id, t.at, p.TrustFor.Microseconds(), p.MaxGap.Microseconds(), p.BlindTotal.Microseconds(), p.BlindUntil)
 		if err != nil {
 			return nil, err
 		}
@@ -90,14 +90,14 @@ func (l *moment) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
 }
 
 // noteSkippedTime marks every path if none can have worked since the last probe of any.
-func (l *moment) noteSkippedTime(known map[int64]*pathRow, probes []monitor.Probe) error {
+func (t *moment) noteSkippedTime(known map[int64]*pathRow, probes []monitor.Probe) error {
 	last := lastSeenPath(known)
-	if last == nil || !monitor.SkippedTime(last.LastSeen, l.at, probes) {
+	if last == nil || !monitor.SkippedTime(last.LastSeen, t.at, probes) {
 		return nil
 	}
 	for _, p := range known {
 		p.skipped = true
 	}
-	_, err := l.exec(skipPaths)
+	_, err := t.exec(skipPaths)
 	return err
 }

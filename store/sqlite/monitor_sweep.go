@@ -54,21 +54,21 @@ func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mon
 	var out monitor.Scan
 	var work, more bool
 	read := func() error {
-		return m.read(ctx, "sweeping", func(v *moment) (err error) {
-			out = v.scan()
+		return m.read(ctx, "sweeping", func(t *moment) (err error) {
+			out = t.scan()
 			var ids []int64
-			if ids, err = list(v.call, removedSources, []any{limit + 1}, list1[int64]); err != nil {
+			if ids, err = list(t.call, removedSources, []any{limit + 1}, list1[int64]); err != nil {
 				return err
 			}
-			old, err := list(v.call, oldSources, []any{int64(out.Now) - keep.Microseconds(), limit + 1 - len(ids)}, list1[int64])
+			old, err := list(t.call, oldSources, []any{int64(out.Now) - keep.Microseconds(), limit + 1 - len(ids)}, list1[int64])
 			if err != nil {
 				return err
 			}
 			ids = append(ids, old...)
 			more = len(ids) > limit
-			out.Candidates, err = candidates(v, ids[:min(limit, len(ids))])
+			out.Candidates, err = candidates(t, ids[:min(limit, len(ids))])
 			if err == nil {
-				work, err = swept(v, keep)
+				work, err = swept(t, keep)
 			}
 			return err
 		})
@@ -77,22 +77,22 @@ func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mon
 		return monitor.Scan{}, err
 	}
 	if work && limit > 0 {
-		err := m.write(ctx, "sweeping", func(l *moment) error {
-			if err := l.spread(limit); err != nil {
+		err := m.write(ctx, "sweeping", func(t *moment) error {
+			if err := t.spread(limit); err != nil {
 				return err
 			}
-			old, err := list(l.call, oldestEnded, []any{l.wall - keep.Microseconds(), limit}, list1[int64])
+			old, err := list(t.call, oldestEnded, []any{t.wall - keep.Microseconds(), limit}, list1[int64])
 			for _, id := range old {
 				if err == nil {
-					_, err = l.exec(dropAlarm, id)
+					_, err = t.exec(dropAlarm, id)
 				}
 			}
 			n := int64(0)
 			if err == nil {
-				n, err = l.exec(dropEmpty)
+				n, err = t.exec(dropEmpty)
 			}
 			if err == nil && n > 0 {
-				err = l.changed()
+				err = t.changed()
 			}
 			return err
 		})
@@ -110,30 +110,30 @@ func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mon
 }
 
 // swept reports whether there is something to sweep.
-func swept(v *moment, keep time.Duration) (bool, error) {
+func swept(t *moment, keep time.Duration) (bool, error) {
 	var n int
-	err := v.one(anythingToSweep, []any{v.wall - keep.Microseconds()}, &n)
+	err := t.one(anythingToSweep, []any{t.wall - keep.Microseconds()}, &n)
 	return n > 0, err
 }
 
 // spread makes sources due whose event changed, up to limit of them.
-func (l *moment) spread(limit int) error {
+func (t *moment) spread(limit int) error {
 	for limit > 0 {
 		var event, every int64
 		var after string
-		err := l.one(spreading, nil, &event, &every, &after)
+		err := t.one(spreading, nil, &event, &every, &after)
 		if err != nil {
 			return notThere(err)
 		}
-		ids, last, err := l.spreadSome(event, after, limit)
+		ids, last, err := t.spreadSome(event, after, limit)
 		if err != nil {
 			return err
 		}
 		for _, id := range ids {
-			if _, err := l.exec(makeDue, id, l.at); err != nil {
+			if _, err := t.exec(makeDue, id, t.at); err != nil {
 				return err
 			}
-			if _, err := l.exec(spreadSlot, id, every); err != nil {
+			if _, err := t.exec(spreadSlot, id, every); err != nil {
 				return err
 			}
 		}
@@ -141,7 +141,7 @@ func (l *moment) spread(limit int) error {
 		if len(ids) < limit {
 			cursor = nil
 		}
-		if _, err := l.exec(setSpread, event, cursor); err != nil {
+		if _, err := t.exec(setSpread, event, cursor); err != nil {
 			return err
 		}
 		limit -= len(ids)
@@ -149,8 +149,8 @@ func (l *moment) spread(limit int) error {
 	return nil
 }
 
-func (l *moment) spreadSome(event int64, after string, limit int) (ids []int64, last string, err error) {
-	err = l.each(spreadNext, []any{event, after, limit}, func(scan scanner) error {
+func (t *moment) spreadSome(event int64, after string, limit int) (ids []int64, last string, err error) {
+	err = t.each(spreadNext, []any{event, after, limit}, func(scan scanner) error {
 		var id int64
 		err := scan(&id, &last)
 		ids = append(ids, id)

@@ -56,17 +56,17 @@ func (s *Store) readShards(ctx context.Context, op string, fn func(*txn) error) 
 
 // age is that of a record. One that was written before the host was started again is of an
 // agent that is no more.
-func (v *txn) age(boot string, at, updated int64, timeout time.Duration) time.Duration {
-	if boot != v.boot {
-		return max(micros(v.wall-updated), timeout+time.Microsecond)
+func (t *txn) age(boot string, at, updated int64, timeout time.Duration) time.Duration {
+	if boot != t.boot {
+		return max(micros(t.wall-updated), timeout+time.Microsecond)
 	}
-	return max(0, micros(v.now-at))
+	return max(0, micros(t.now-at))
 }
 
-func (v *txn) view(name string) (shard.View, error) {
-	out := shard.View{Row: shard.Row{Name: name}, Now: time.UnixMicro(v.wall)}
+func (t *txn) view(name string) (shard.View, error) {
+	out := shard.View{Row: shard.Row{Name: name}, Now: time.UnixMicro(t.wall)}
 	var doc string
-	err := v.one(shardRow, []any{name}, &out.Row.Rev, &doc)
+	err := t.one(shardRow, []any{name}, &out.Row.Rev, &doc)
 	if err == nil {
 		rev := out.Row.Rev
 		err = json.Unmarshal([]byte(doc), &out.Row)
@@ -75,24 +75,24 @@ func (v *txn) view(name string) (shard.View, error) {
 	if err = notThere(err); err != nil {
 		return shard.View{}, err
 	}
-	out.Nodes, err = list(v.call, shardNodes, []any{name}, func(scan scanner) (r shard.Record, err error) {
+	out.Nodes, err = list(t.call, shardNodes, []any{name}, func(scan scanner) (r shard.Record, err error) {
 		var boot string
 		var at, updated int64
 		if err := scan(&boot, &at, &updated, &doc); err != nil {
 			return r, err
 		}
 		err = json.Unmarshal([]byte(doc), &r)
-		r.Updated, r.Age = updated, v.age(boot, at, updated, r.Timeout)
+		r.Updated, r.Age = updated, t.age(boot, at, updated, r.Timeout)
 		return r, err
 	})
 	if err == nil && out.Row.Rev == 0 && len(out.Nodes) == 0 {
 		err = fmt.Errorf("%w: no shard %q", shard.ErrNotFound, name)
 	}
 	if err == nil {
-		out.Lock, err = v.lock(out.Row.Primary)
+		out.Lock, err = t.lock(out.Row.Primary)
 	}
 	if err == nil {
-		out.Lease, err = v.lease(shard.LeaseID(name), v.boot)
+		out.Lease, err = t.lease(shard.LeaseID(name), t.boot)
 	}
 	if err != nil {
 		return shard.View{}, err
@@ -101,8 +101,8 @@ func (v *txn) view(name string) (shard.View, error) {
 }
 
 // lock is the value of a primary's lock, "" when it is free.
-func (v *txn) lock(primary string) (value string, err error) {
-	err = v.one(shardLock, []any{primary, v.boot, v.now}, &value)
+func (t *txn) lock(primary string) (value string, err error) {
+	err = t.one(shardLock, []any{primary, t.boot, t.now}, &value)
 	return value, notThere(err)
 }
 
@@ -159,8 +159,8 @@ func (t *txn) taken(n shard.Record) error {
 // ReadView implements [shard.Registry].
 func (r registry) ReadView(ctx context.Context, name string) (shard.View, error) {
 	var out shard.View
-	err := r.s.readShards(ctx, "looking at a shard", func(v *txn) (err error) {
-		out, err = v.view(name)
+	err := r.s.readShards(ctx, "looking at a shard", func(t *txn) (err error) {
+		out, err = t.view(name)
 		return err
 	})
 	if err != nil {
@@ -172,15 +172,15 @@ func (r registry) ReadView(ctx context.Context, name string) (shard.View, error)
 // List implements [shard.Registry].
 func (r registry) List(ctx context.Context, after string, limit int) ([]shard.View, error) {
 	var out []shard.View
-	err := r.s.readShards(ctx, "listing shards", func(v *txn) error {
+	err := r.s.readShards(ctx, "listing shards", func(t *txn) error {
 		out = nil
-		names, err := list(v.call, shardNames, []any{after, limit}, list1[string])
+		names, err := list(t.call, shardNames, []any{after, limit}, list1[string])
 		for _, name := range names {
 			if err != nil {
 				return err
 			}
 			var one shard.View
-			one, err = v.view(name)
+			one, err = t.view(name)
 			out = append(out, one)
 		}
 		return err

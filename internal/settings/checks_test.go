@@ -22,12 +22,12 @@ func TestEventFlag(t *testing.T) {
 			Name: "job", Interval: time.Minute, ControlLoop: monitor.ControlLoop{Name: "CL", TargetType: "VM"},
 		},
 	} {
-		got, err := ParseEvent(text)
+		got, err := ParseCheck(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if diff := cmp.Diff(want, got.event()); diff != "" {
+		if diff := cmp.Diff(want, got.monitored()); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", text, diff)
 		}
 	}
@@ -46,7 +46,7 @@ func TestEventFlag(t *testing.T) {
 		"job,interval=5s,schedule=@daily":    "exclude each other",
 		"job,interval=5s,control_loop.nam=x": `did you mean "name"?`,
 	} {
-		_, err := ParseEvent(text)
+		_, err := ParseCheck(text)
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "settings.") || strings.Contains(err.Error(), "line ") {
 			t.Errorf("%s: says %q, should say %q", text, err, says)
 		}
@@ -56,15 +56,15 @@ func TestEventFlag(t *testing.T) {
 	}
 }
 
-// TestEventsRoundTrip: what "config show" prints can be applied, and changes nothing.
-func TestEventsRoundTrip(t *testing.T) {
+// TestChecksRoundTrip: what "config show" prints can be applied, and changes nothing.
+func TestChecksRoundTrip(t *testing.T) {
 	e := monitor.Check{
 		Name: "a: [b", Interval: 90 * time.Second, Missed: 2, Grace: 1500 * time.Millisecond, MaxRun: time.Hour, Fixed: true,
 		RetireAfter: 24 * time.Hour, SenderClock: true, Flaps: 4, FlapWindow: time.Hour, Steady: time.Minute,
 		GroupBy: "site", GroupWait: 10 * time.Second, GroupMin: 2, Severity: "yes", Tags: []string{"1", "null"},
 		Labels: map[string]string{"x": "0x10", "y": ""}, Paused: true, ControlLoop: monitor.ControlLoop{Name: "CL", TargetType: "VM", Version: "1.0"},
 	}
-	text, err := yaml.Marshal(Monitored{Events: []Event{EventOf(e)}})
+	text, err := yaml.Marshal(Monitored{Checks: []Check{CheckOf(e)}})
 	if err != nil {
 		t.Fatal(err)
 	}

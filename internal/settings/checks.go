@@ -18,14 +18,14 @@ import (
 // Monitored says what is monitored: a file of its own, or a part of the
 // server's.
 type Monitored struct {
-	Events   []Event    `yaml:"checks" was:"events" help:"what is expected of the sources of each check"`
+	Checks   []Check    `yaml:"checks" was:"events" help:"what is expected of the sources of each check"`
 	Declared []Declared `yaml:"declared" help:"sources that are known before their first heartbeat"`
 	Keep     bool       `yaml:"keep" help:"add to the checks in the store, and remove none"`
 }
 
-// Event is a monitor.Check in a file.
-type Event struct {
-	Event       string            `yaml:"check" was:"event" help:"name of the check; heartbeats carry it"`
+// Check is a monitor.Check in a file.
+type Check struct {
+	Name        string            `yaml:"check" was:"event" help:"name of the check; heartbeats carry it"`
 	Interval    time.Duration     `yaml:"interval" help:"a heartbeat is expected this often …"`
 	Missed      int               `yaml:"missed" help:"… and a source is down when this many are missing …"`
 	Grace       time.Duration     `yaml:"grace" help:"… and this much more time has passed"`
@@ -62,19 +62,19 @@ type ControlLoop struct {
 
 // Declared is a monitor.Declaration in a file.
 type Declared struct {
-	Event  string            `yaml:"check" was:"event" help:"one of the checks"`
+	Check  string            `yaml:"check" was:"event" help:"one of the checks"`
 	Source string            `yaml:"source" help:"name of the source"`
 	Labels map[string]string `yaml:"labels" help:"labels of the source"`
 
 	line int
 }
 
-// event is the check that the keys describe: each option has the same name and type in both structs.
-func (e *Event) event() monitor.Check {
-	out := monitor.Check{Name: e.Event}
-	copyOptions(reflect.ValueOf(&out).Elem(), reflect.ValueOf(e).Elem())
-	if e.ControlLoop != nil {
-		out.ControlLoop = monitor.ControlLoop(*e.ControlLoop)
+// monitored is the check that the keys describe: each option has the same name and type in both structs.
+func (c *Check) monitored() monitor.Check {
+	var out monitor.Check
+	copyOptions(reflect.ValueOf(&out).Elem(), reflect.ValueOf(c).Elem())
+	if c.ControlLoop != nil {
+		out.ControlLoop = monitor.ControlLoop(*c.ControlLoop)
 	}
 	return out
 }
@@ -89,12 +89,12 @@ func copyOptions(to, from reflect.Value) {
 	}
 }
 
-// EventOf is the reverse of event.
-func EventOf(e monitor.Check) Event {
-	out := Event{Event: e.Name}
-	copyOptions(reflect.ValueOf(&out).Elem(), reflect.ValueOf(e))
-	if e.ControlLoop != (monitor.ControlLoop{}) {
-		out.ControlLoop = new(ControlLoop(e.ControlLoop))
+// CheckOf is the reverse of monitored.
+func CheckOf(c monitor.Check) Check {
+	var out Check
+	copyOptions(reflect.ValueOf(&out).Elem(), reflect.ValueOf(c))
+	if c.ControlLoop != (monitor.ControlLoop{}) {
+		out.ControlLoop = new(ControlLoop(c.ControlLoop))
 	}
 	return out
 }
@@ -102,11 +102,11 @@ func EventOf(e monitor.Check) Event {
 // Configuration is what the file says, from a place that origin names.
 func (c *Monitored) Configuration(origin string) monitor.Configuration {
 	out := monitor.Configuration{Keep: c.Keep, Origin: origin}
-	for i := range c.Events {
-		out.Checks = append(out.Checks, c.Events[i].event())
+	for i := range c.Checks {
+		out.Checks = append(out.Checks, c.Checks[i].monitored())
 	}
 	for _, d := range c.Declared {
-		out.Declared = append(out.Declared, monitor.Declaration{Check: d.Event, Source: d.Source, Labels: d.Labels})
+		out.Declared = append(out.Declared, monitor.Declaration{Check: d.Check, Source: d.Source, Labels: d.Labels})
 	}
 	return out
 }
@@ -120,54 +120,54 @@ func (c *Monitored) Same(other *Monitored) bool {
 // that is.
 func (c *Monitored) check() error {
 	var found []error
-	for i := range c.Events {
-		if err := c.Events[i].event().Validate(); err != nil {
-			found = append(found, strictyaml.AtLine(c.Events[i].line, err))
+	for i := range c.Checks {
+		if err := c.Checks[i].monitored().Validate(); err != nil {
+			found = append(found, strictyaml.AtLine(c.Checks[i].line, err))
 		}
 	}
-	for i := range c.Events {
-		same := slices.IndexFunc(c.Events[:i], func(e Event) bool { return e.Event == c.Events[i].Event })
+	for i := range c.Checks {
+		same := slices.IndexFunc(c.Checks[:i], func(other Check) bool { return other.Name == c.Checks[i].Name })
 		if same >= 0 {
-			found = append(found, strictyaml.AtLine(c.Events[i].line, usererr.Errorf("check %q appears twice", c.Events[i].Event)))
+			found = append(found, strictyaml.AtLine(c.Checks[i].line, usererr.Errorf("check %q appears twice", c.Checks[i].Name)))
 		}
 	}
 	for _, d := range c.Declared {
-		if err := (monitor.Declaration{Check: d.Event, Source: d.Source, Labels: d.Labels}).Validate(); err != nil {
+		if err := (monitor.Declaration{Check: d.Check, Source: d.Source, Labels: d.Labels}).Validate(); err != nil {
 			found = append(found, strictyaml.AtLine(d.line, err))
 			continue
 		}
-		known := slices.ContainsFunc(c.Events, func(e Event) bool { return e.Event == d.Event })
+		known := slices.ContainsFunc(c.Checks, func(other Check) bool { return other.Name == d.Check })
 		if !known && !c.Keep {
-			names := make([]string, 0, len(c.Events))
-			for _, e := range c.Events {
-				names = append(names, e.Event)
+			names := make([]string, 0, len(c.Checks))
+			for _, other := range c.Checks {
+				names = append(names, other.Name)
 			}
-			found = append(found, strictyaml.AtLine(d.line, usererr.Errorf("source %q is declared for check %q, which is not in this file%s", d.Source, d.Event, strictyaml.DidYouMean(d.Event, names))))
+			found = append(found, strictyaml.AtLine(d.line, usererr.Errorf("source %q is declared for check %q, which is not in this file%s", d.Source, d.Check, strictyaml.DidYouMean(d.Check, names))))
 		}
 	}
-	if len(c.Events) > monitor.MaxChecks {
-		found = append(found, usererr.Errorf("%d checks; at most %d", len(c.Events), monitor.MaxChecks))
+	if len(c.Checks) > monitor.MaxChecks {
+		found = append(found, usererr.Errorf("%d checks; at most %d", len(c.Checks), monitor.MaxChecks))
 	}
 	return errors.Join(found...)
 }
 
-// locate notes on which lines of the file the events and sources stand: below a path of keys.
+// locate notes on which lines of the file the checks and sources stand: below a path of keys.
 func (c *Monitored) locate(lines map[string]int, below string) {
-	for i := range c.Events {
-		c.Events[i].line = lines[fmt.Sprintf("%schecks[%d]", below, i)]
+	for i := range c.Checks {
+		c.Checks[i].line = lines[fmt.Sprintf("%schecks[%d]", below, i)]
 	}
 	for i := range c.Declared {
 		c.Declared[i].line = lines[fmt.Sprintf("%sdeclared[%d]", below, i)]
 	}
 }
 
-// ParseEvent reads NAME,KEY=VALUE,…, with the keys of a file. A key that stands
+// ParseCheck reads NAME,KEY=VALUE,…, with the keys of a file. A key that stands
 // alone is true; label.NAME=VALUE and tag=TEXT may be repeated, and what is no key continues with
 // the schedule before it, which may have commas.
-func ParseEvent(text string) (Event, error) {
-	var e Event
+func ParseCheck(text string) (Check, error) {
+	var c Check
 	name, rest, _ := strings.Cut(text, ",")
-	fields := map[string]any{"event": name}
+	fields := map[string]any{"check": name}
 	last := ""
 	for part := range strings.SplitSeq(rest, ",") {
 		key, value, given := strings.Cut(part, "=")
@@ -180,7 +180,7 @@ func ParseEvent(text string) (Event, error) {
 		case !given && (key == "fixed" || key == "paused" || key == "sender_clock"):
 			fields[key] = true
 		case !given || value == "":
-			return e, usererr.Errorf("--check %q: write %q as KEY=VALUE, for instance interval=5s", text, part)
+			return c, usererr.Errorf("--check %q: write %q as KEY=VALUE, for instance interval=5s", text, part)
 		case strings.HasPrefix(key, "label."):
 			within(fields, "labels")[strings.TrimPrefix(key, "label.")] = value
 		case strings.HasPrefix(key, "control_loop."):
@@ -189,7 +189,7 @@ func ParseEvent(text string) (Event, error) {
 			tags, _ := fields["tags"].([]string)
 			fields["tags"] = append(tags, value)
 		case fields[key] != nil:
-			return e, usererr.Errorf("--check %q: %s appears twice", text, key)
+			return c, usererr.Errorf("--check %q: %s appears twice", text, key)
 		default:
 			fields[key] = plainValue(key, value)
 		}
@@ -197,15 +197,15 @@ func ParseEvent(text string) (Event, error) {
 	}
 	written, err := yaml.Marshal(fields)
 	if err != nil {
-		return e, err
+		return c, err
 	}
-	if _, err := strictyaml.Read(written, &e, "an event"); err != nil {
-		return e, usererr.Errorf("--check %q: %s", text, strictyaml.WithoutLines(err.Error()))
+	if _, err := strictyaml.Read(written, &c, "a check"); err != nil {
+		return c, usererr.Errorf("--check %q: %s", text, strictyaml.WithoutLines(err.Error()))
 	}
-	if err := e.event().Validate(); err != nil {
-		return e, fmt.Errorf("--check %q: %w", text, err)
+	if err := c.monitored().Validate(); err != nil {
+		return c, fmt.Errorf("--check %q: %w", text, err)
 	}
-	return e, nil
+	return c, nil
 }
 
 // within is the mapping of a key, made if it is not there.
@@ -231,10 +231,10 @@ func plainValue(key, value string) any {
 	return v
 }
 
-// isKey reports whether a word is one of an event's keys in a flag.
+// isKey reports whether a word is one of a check's keys in a flag.
 func isKey(word string) bool {
 	if strings.HasPrefix(word, "label.") || strings.HasPrefix(word, "control_loop.") || word == "tag" {
 		return true
 	}
-	return strictyaml.KeysOf(reflect.TypeFor[Event]())[word] != nil
+	return strictyaml.KeysOf(reflect.TypeFor[Check]())[word] != nil
 }
