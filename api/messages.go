@@ -92,28 +92,43 @@ func (s *Server) getPayload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// messageAction is what an operator or a program may do with one message.
+// messageAction is what an operator or a program may do with one message, but retry it.
 func (s *Server) messageAction(action dispatch.Action) handler {
 	return inJSON(func(r *http.Request) (out apitype.MessageAction, err error) {
-		queue, id, err := messageID(r)
-		if err != nil {
-			return out, err
-		}
 		body, err := bodyOf[apitype.Caller](r)
 		if err != nil {
 			return out, err
 		}
-		who, err := requesterOf(r, body.By)
-		if err != nil {
-			return out, err
-		}
-		if err := s.queueAdmin.Act(r.Context(), queue, id, action, who); err != nil {
-			return out, err
-		}
-		s.queues.invalidate()
-		s.poller.requestState()
-		return apitype.MessageAction{Queue: queue, ID: id, Action: string(action)}, nil
+		return s.actOnMessage(r, action, body.By)
 	})
+}
+
+func (s *Server) retryMessage(r *http.Request) (out apitype.MessageAction, err error) {
+	body, err := bodyOf[apitype.RetryMessage](r)
+	if err != nil {
+		return out, err
+	}
+	if body.IKnow {
+		return s.actOnMessage(r, dispatch.RetryUnknown, body.By)
+	}
+	return s.actOnMessage(r, dispatch.Retry, body.By)
+}
+
+func (s *Server) actOnMessage(r *http.Request, action dispatch.Action, by string) (out apitype.MessageAction, err error) {
+	queue, id, err := messageID(r)
+	if err != nil {
+		return out, err
+	}
+	who, err := requesterOf(r, by)
+	if err != nil {
+		return out, err
+	}
+	if err := s.queueAdmin.Act(r.Context(), queue, id, action, who); err != nil {
+		return out, err
+	}
+	s.queues.invalidate()
+	s.poller.requestState()
+	return apitype.MessageAction{Queue: queue, ID: id, Action: string(action)}, nil
 }
 
 func messageID(r *http.Request) (queue, id string, err error) {

@@ -93,6 +93,15 @@ func messageAction(id, summary, description string) operation {
 	}
 }
 
+func retryMessage() operation {
+	o := messageAction("retryMessage", "Try a message again, at once",
+		"One that blocks its key or is delayed. One that had stepped aside (invalid, failed, cancelled) goes to the end of its key. "+
+			"One that the target may have is refused (uncertain) unless i_know is true: the target may act on it twice, which can end a Scabbard circuit.")
+	o.in = apitype.RetryMessage{}
+	o.other = map[int]string{409: "The message is not in a state in which that can be done (wrong_state), or the target may have it (uncertain)"}
+	return o
+}
+
 // operations describes every route; openapi.json is made of it, of the routes and of package apitype.
 var operations = merged(operationsOfParts, operationsOfMonitor, pingOperations())
 
@@ -428,8 +437,7 @@ var operationsOfParts = map[string]operation{
 		answers: []reply{{200, "The payload, with the content type that it was given with", nil, `{"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}`}},
 		errors:  usual + " 400 404",
 	},
-	"POST /v1/queues/{queue}/messages/{id}/retry": messageAction("retryMessage", "Try a message again, at once",
-		"One that blocks its key, is delayed or unknown: sending it again is then your decision. One that had stepped aside (invalid, failed, cancelled) goes to the end of its key."),
+	"POST /v1/queues/{queue}/messages/{id}/retry": retryMessage(),
 	"POST /v1/queues/{queue}/messages/{id}/skip": messageAction("skipMessage", "Let a message step aside",
 		"One that blocks its key, is delayed or unknown: it ends as failed, or stays invalid, and the next of its key goes on."),
 	"POST /v1/queues/{queue}/messages/{id}/cancel": messageAction("cancelMessage", "Take out a message that was never sent", "It ends as cancelled."),

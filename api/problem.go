@@ -107,6 +107,7 @@ func statuses() []mapping {
 		{dispatch.ErrNoQueue, http.StatusNotFound, "no_queue"},
 		{dispatch.ErrNoMessage, http.StatusNotFound, "no_batch"},
 		{dispatch.ErrState, http.StatusConflict, "wrong_state"},
+		{dispatch.ErrUncertain, http.StatusConflict, "uncertain"},
 		{monitor.ErrNoSource, http.StatusNotFound, "no_source"},
 		{monitor.ErrNoCheck, http.StatusNotFound, "no_event"},
 		{monitor.ErrNoAlarm, http.StatusNotFound, "no_alarm"},

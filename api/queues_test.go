@@ -333,6 +333,16 @@ func TestActions(t *testing.T) {
 	for _, refused := range [][2]string{{"a0", "retry"}, {"c1", "cancel"}, {"b1", "skip"}} {
 		do(refused[0], refused[1], "").want(409, "wrong_state")
 	}
+	g.settle("b", dispatch.Result{State: dispatch.Unknown, After: dispatch.Block, Detail: "no answer"})
+	if p := do("b1", "retry", `{"by":"alice"}`).want(409, "uncertain"); !strings.Contains(p.Detail, "i_know") {
+		t.Errorf("a retry of one that the target may have does not say what is asked for: %s", p.Detail)
+	}
+	do("b1", "retry", `{"i_know":false}`).want(409, "uncertain")
+	do("b1", "retry", `{"by":"alice","i_know":true}`).want(200, "")
+	if got := g.state("b1"); got != dispatch.Queued {
+		t.Errorf("b1 is %s", got)
+	}
+	do("b1", "skip", `{"i_know":true}`).want(400, "invalid")
 	do("nothing", "retry", "").want(404, "no_batch")
 	do("a0", "explode", "").want(404, "no_route")
 	do("a0", "cancel", `{"by":" x"}`).want(400, "invalid")

@@ -48,7 +48,7 @@ func (s *Server) queueRoutes() []route {
 		{pattern: "POST " + messagesPath, handle: s.addMessages, scope: access.Ingest, body: maxMessagesBody, long: true},
 		{pattern: "GET " + messagesPath + "/{id}", handle: inJSON(s.getMessage)},
 		{pattern: "GET " + messagesPath + "/{id}/payload", handle: s.getPayload},
-		{pattern: "POST " + messagesPath + "/{id}/retry", handle: s.messageAction(dispatch.Retry)},
+		{pattern: "POST " + messagesPath + "/{id}/retry", handle: inJSON(s.retryMessage)},
 		{pattern: "POST " + messagesPath + "/{id}/skip", handle: s.messageAction(dispatch.Skip)},
 		{pattern: "POST " + messagesPath + "/{id}/cancel", handle: s.messageAction(dispatch.Cancel)},
 	}))

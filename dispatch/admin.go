@@ -101,10 +101,13 @@ type Action string
 // Actions.
 const (
 	// Retry sends a message again, at once, with its attempts counted from 0: one
-	// that blocks its key, is delayed, or is unknown (the operator then decides that
-	// sending again is safe). A dead-lettered one (invalid, failed or cancelled)
-	// goes to the end of its key.
+	// that blocks its key or is delayed. A dead-lettered one (invalid, failed or
+	// cancelled) goes to the end of its key. One whose outcome is unknown, or was when
+	// it was skipped, is refused with [ErrUncertain].
 	Retry Action = "retry"
+	// RetryUnknown is Retry, and sends a message again whose outcome is unknown: an
+	// operator says so who knows that the target does not have it, or may act on it twice.
+	RetryUnknown Action = "retry-unknown"
 	// Skip dead-letters a message that blocks its key, is delayed or unknown: its
 	// state becomes failed, or stays invalid.
 	Skip Action = "skip"
@@ -112,8 +115,25 @@ const (
 	Cancel Action = "cancel"
 )
 
+// Retries reports whether the action sends the message again.
+func (a Action) Retries() bool { return a == Retry || a == RetryUnknown }
+
+// WasSkippedUnknown reports whether an operator skipped the message of this trail while its
+// outcome was unknown: the target may have it still.
+func WasSkippedUnknown(trail []TrailEntry) bool {
+	if len(trail) < 2 || !strings.HasPrefix(trail[len(trail)-1].Detail, string(Skip)+" by ") {
+		return false
+	}
+	switch trail[len(trail)-2].State {
+	case Submitting, Pending, Valid, Unknown:
+		return true
+	}
+	return false
+}
+
 // Admin is the port for operators and for programs that enqueue over the API.
-// Errors are those of lease.Store, and [ErrNoQueue], [ErrNoMessage] and [ErrState].
+// Errors are those of lease.Store, and [ErrNoQueue], [ErrNoMessage], [ErrState]
+// and [ErrUncertain].
 type Admin interface {
 	// CreateQueue creates a queue; an existing one is left as it is.
 	CreateQueue(ctx context.Context, queue string) error

@@ -449,7 +449,7 @@ func TestTargetChanges(t *testing.T) {
 				time.Sleep(time.Minute)
 				if !resend {
 					p.blocked(g)
-					if err := p.store.QueueAdmin().Act(t.Context(), "q", "k-0001", dispatch.Retry, "test"); err != nil {
+					if err := p.store.QueueAdmin().Act(t.Context(), "q", "k-0001", dispatch.RetryUnknown, "test"); err != nil {
 						t.Fatal(err)
 					}
 					time.Sleep(time.Minute)

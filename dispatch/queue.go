@@ -15,6 +15,9 @@ var (
 	ErrNoMessage = errors.New("dispatch: no such message")
 	// ErrState: the message's state does not allow the action.
 	ErrState = errors.New("dispatch: not possible in this state")
+	// ErrUncertain: a retry could be a second submission of a message that the target has.
+	ErrUncertain = errors.New("dispatch: the target may have it, and acting on it twice can do harm that nobody can undo (it can end a Scabbard circuit); " +
+		"look there first, and retry it with --i-know (i_know in the API) if it does not have it")
 )
 
 // Work is what a dispatcher must do with the head of a key.

@@ -256,7 +256,7 @@ func (c *QueueChaos) operate() int {
 		if k.Reason == "" {
 			c.Fleet.tb.Errorf("%s is blocked by %s, and nobody is told why", k.Key, k.Head)
 		}
-		action := dispatch.Retry
+		action := dispatch.RetryUnknown
 		if c.Fleet.Target.Has(k.Head) {
 			action = dispatch.Skip
 		}

@@ -53,10 +53,10 @@ func (j *queueJudge) act(key, id string, a dispatch.Action) bool {
 	head := k.head() == b
 	b.doubt = false
 	switch {
-	case a == dispatch.Retry && b.over:
+	case a.Retries() && b.over:
 		b.over, b.state = false, dispatch.Queued
 		j.lines(key, b)
-	case a == dispatch.Retry:
+	case a.Retries():
 		b.state = dispatch.Queued
 	default:
 		b.over = true
@@ -97,7 +97,7 @@ func (w *queueWorld) operate(chance float64) (waiting int) {
 		if sunk := w.sink.batches[h.id]; sunk != nil && (sunk.effects > 0 || sunk.status == dispatch.InvalidMessage) {
 			j.act(name, h.id, dispatch.Skip)
 		} else if sunk == nil || len(sunk.waiting) == 0 {
-			j.act(name, h.id, dispatch.Retry)
+			j.act(name, h.id, dispatch.RetryUnknown)
 		} else {
 			w.sink.tells(h.id)
 		}

@@ -108,10 +108,18 @@ const words = {
 
 const over = ['invalid', 'failed', 'cancelled'];
 
+// mayHaveIt: the target may have the message. One that was skipped while that was unknown still counts; the server
+// refuses what this page cannot see.
+function mayHaveIt(b) {
+  const [before, last] = (b.trail || []).slice(-2);
+  return b.state === 'unknown' || Boolean(last) && last.state === 'failed' && (last.detail || '').startsWith('skip by ')
+    && ['submitting', 'pending', 'valid', 'unknown'].includes(before.state);
+}
+
 function consequence(action, b) {
   if (action === 'cancel') return 'It was never sent and will not be sent.';
   if (action === 'skip') return 'It is not delivered. The next message of its key goes on without it, whether that makes sense or not.';
-  if (b.state === 'unknown') return 'It is unknown whether the target has it. If it has it and does not deduplicate by message ID, it acts on it twice.';
+  if (mayHaveIt(b)) return 'The target may have it. If it does and does not deduplicate by message ID, it acts on it twice, which can end a Scabbard circuit. Look for it at the target first.';
   if (over.includes(b.state) && b.blocks === false) return 'It was dead-lettered: it goes to the end of its key, behind messages that were enqueued after it.';
   return 'It is sent again at once, with its attempt count reset.';
 }
@@ -119,14 +127,16 @@ function consequence(action, b) {
 // askToAct is the question about a batch; b has queue, key, id, state, detail.
 export function askToAct(action, b, done = () => {}) {
   const w = words[action];
+  const uncertain = action === 'retry' && mayHaveIt(b);
   question({
     title: `${w.title} message ${b.id}?`,
     what: `Key ${b.key} of queue ${b.queue}, ${b.state}${b.detail ? `: ${b.detail}` : ''}`,
     text: consequence(action, b),
     ok: w.ok,
-    danger: w.danger,
-    act: async ({ by }) => {
-      await post(`/v1/queues/${encodeURIComponent(b.queue)}/messages/${encodeURIComponent(b.id)}/${action}`, { by });
+    danger: w.danger || uncertain,
+    fields: uncertain ? [{ name: 'i_know', label: 'I looked: the target does not have it, or acting on it twice does no harm', kind: 'check' }] : [],
+    act: async (said) => {
+      await post(`/v1/queues/${encodeURIComponent(b.queue)}/messages/${encodeURIComponent(b.id)}/${action}`, said);
       return `${w.done} message ${b.id} of key ${b.key}.`;
     },
     done,

@@ -34,7 +34,10 @@ func testActions(t *testing.T, b *webtest.Browser) {
 
 	p.Eval(`{ location.hash = '#/queues'; }`, nil)
 	p.Click(`[aria-label="Retry the message that blocks account-7"]`, "")
-	p.Until(`document.querySelector('#act-by').value === 'alice'`)
+	p.Until(`document.querySelector('#act-by').value === 'alice' && document.querySelector('#act-text').textContent.includes('may have it')`)
+	p.Click("#act-ok", "")
+	p.Until(`document.querySelector('#act-error').textContent.includes('i_know')`) // what the target may have is not sent again for one click
+	p.Click("#act-field-i_know", "")
 	act(t, p, "Retried message account-7-0")
 	p.Click(`[aria-label="Skip the message that blocks account-8"]`, "")
 	act(t, p, "Skipped message account-8-0")

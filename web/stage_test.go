@@ -140,8 +140,8 @@ func (s *stage) fill() {
 			s.do("POST", fmt.Sprintf("/v1/queues/orders/messages?key=%s&id=%s-%d", key, key, n), "paid: 10", nil)
 		}
 	}
-	for _, key := range []string{"account-7", "account-8", long} {
-		s.block(key)
+	for key, state := range map[string]dispatch.State{"account-7": dispatch.Unknown, "account-8": dispatch.Failed, long: dispatch.Failed} {
+		s.block(key, state)
 	}
 
 	s.expect("web", "web-1", "web-2", "db-1", long)
@@ -214,7 +214,7 @@ func (s *stage) shard(name string, base int, well bool) {
 }
 
 // block leaves the head of a key waiting for a person.
-func (s *stage) block(key string) {
+func (s *stage) block(key string, state dispatch.State) {
 	s.t.Helper()
 	ctx, space, session := s.t.Context(), dispatch.Space("orders"), s.session("worker")
 	claims, err := s.store.Claims().ClaimKeys(ctx, claim.ClaimRequest{Space: space, Session: session, Limit: claim.MaxKeys, Fresh: claim.MaxKeys})
@@ -231,7 +231,7 @@ func (s *stage) block(key string) {
 		}
 		a := turned.Begun[0]
 		_, err = s.store.Queue().Exchange(ctx, dispatch.Exchange{Queue: "orders", Session: session, Results: []dispatch.Result{{
-			State: dispatch.Failed, After: dispatch.Block, Code: 422, Detail: "no such account", Key: key, Term: a.Term, Seq: a.Seq, Attempt: a.Attempt,
+			State: state, After: dispatch.Block, Code: 422, Detail: "no such account", Key: key, Term: a.Term, Seq: a.Seq, Attempt: a.Attempt,
 		}}})
 		if err != nil {
 			s.t.Fatal(err)

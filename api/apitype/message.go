@@ -83,7 +83,15 @@ type AddedMessage struct {
 type MessageAction struct {
 	Queue  string `json:"queue"`
 	ID     string `json:"id"`
-	Action string `json:"action" enum:"retry,skip,cancel"`
+	Action string `json:"action" enum:"retry,retry-unknown,skip,cancel"`
+}
+
+// RetryMessage says who asks that a message be sent again, and whether that person knows what may happen.
+type RetryMessage struct {
+	By string `json:"by,omitempty"`
+	// IKnow is needed where the target may have the message already: whoever says it has looked there, or accepts that
+	// the target acts on it twice.
+	IKnow bool `json:"i_know,omitempty"`
 }
 
 // Caller says who asks, for the history.

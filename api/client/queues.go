@@ -85,10 +85,16 @@ func (c *Client) AddPayload(ctx context.Context, queue string, m apitype.NewMess
 	return call[apitype.AddedMessage](ctx, c, http.MethodPost, pathOf("queues", queue, "messages"), v, content{kind: m.ContentType, bytes: m.Base64})
 }
 
-// Retry submits a message again at once if it blocks its key, is delayed or unknown, and puts a dead-lettered one at the
-// end of its key. The history shows by as the caller, here and below.
+// Retry submits a message again at once if it blocks its key or is delayed, and puts a dead-lettered one at the
+// end of its key. One that the target may have is refused with the code uncertain. The history shows by as the caller, here
+// and below.
 func (c *Client) Retry(ctx context.Context, queue, id, by string) error {
 	return c.act(ctx, queue, id, "retry", by)
+}
+
+// RetryUnknown is Retry, and submits a message again that the target may have: it may act on it twice.
+func (c *Client) RetryUnknown(ctx context.Context, queue, id, by string) error {
+	return c.post(ctx, pathOf("queues", queue, "messages", id, "retry"), apitype.RetryMessage{By: by, IKnow: true})
 }
 
 // Skip dead-letters a message that blocks its key, is delayed or unknown.

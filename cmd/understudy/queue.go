@@ -28,13 +28,17 @@ number of instances. It needs SQLite or PostgreSQL.`,
 	old := &cobra.Command{Use: "batch", Short: "The old name of queue", Hidden: true, Example: c.Example}
 	for _, noun := range []*cobra.Command{c, old} {
 		noun.AddCommand(a.queueRunCommand(), a.queueAddCommand(), a.queueKeysCommand(), a.queueListCommand(), a.queueShowCommand(), a.queueWaitCommand(),
-			a.queueActCommand(dispatch.Retry, "Try messages again that are blocked, delayed, unknown or dead-lettered",
-				`Try messages again: at once if they block their key, are delayed, or have an unknown outcome (sending
-again is then your decision). Messages that were dead-lettered as invalid, failed or cancelled go to the end of their
-key. With --all-blocked the argument is a queue, and every message that blocks a key of it is tried again.`),
+			a.queueActCommand(dispatch.Retry, "Try messages again that are blocked, delayed or dead-lettered",
+				`Try messages again: at once if they block their key or are delayed. Messages that were dead-lettered as
+invalid, failed or cancelled go to the end of their key. With --all-blocked the argument is a queue, and every message
+that blocks a key of it is tried again.
+
+If its outcome is unknown, the target may have the message already and would act on it twice; a Scabbard circuit can end
+by that, and no restart repairs it. Look for it at the target first. Then name it, with --i-know.`),
 			a.queueActCommand(dispatch.Skip, "Dead-letter messages that block their key, are delayed or unknown",
 				`Dead-letter messages that block their key, are delayed, or have an unknown outcome. They end as failed
-(or stay invalid), and the next message of their key goes on. With --all-blocked the argument is a queue, and every
+(or stay invalid), and the next message of their key goes on. The target may still act on one whose outcome is unknown,
+and then after later messages of its key. With --all-blocked the argument is a queue, and every
 message that blocks a key of it is dead-lettered.`),
 			a.queueActCommand(dispatch.Cancel, "Remove messages that were never sent",
 				`Remove messages that were never sent. They end as cancelled.`))

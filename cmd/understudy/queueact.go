@@ -22,7 +22,7 @@ var errNotCommitted = errors.New("not committed")
 
 func (a *app) queueActCommand(action dispatch.Action, short, long string) *cobra.Command {
 	var queue string
-	var blocked bool
+	var blocked, iKnow bool
 	var q client.MessageQuery
 	name := string(action)
 	c := &cobra.Command{
@@ -33,6 +33,10 @@ func (a *app) queueActCommand(action dispatch.Action, short, long string) *cobra
   understudy queue %[1]s --state %[2]s orders`, name, map[dispatch.Action]string{dispatch.Retry: "failed", dispatch.Skip: "delayed", dispatch.Cancel: "queued --key customer-7"}[action]),
 		Args: func(c *cobra.Command, args []string) error {
 			switch {
+			case iKnow && (blocked || q.State != ""):
+				return usererr.Errorf("%s: --i-know needs IDs: look for each message at the target first", c.CommandPath())
+			case action == dispatch.Retry && q.State == string(dispatch.Unknown):
+				return usererr.Errorf("%s: the target may have messages whose outcome is unknown, so they are not retried all at once; look for each at the target, then: understudy queue retry --i-know ID…", c.CommandPath())
 			case blocked && (q.State != "" || q.Key != ""):
 				return usererr.Errorf("%s: --all-blocked stands alone, without --state and --key", c.CommandPath())
 			case q.Key != "" && q.State == "":
@@ -48,6 +52,9 @@ func (a *app) queueActCommand(action dispatch.Action, short, long string) *cobra
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
 				act := actor{app: a, api: c, action: action}
+				if iKnow {
+					act.action = dispatch.RetryUnknown
+				}
 				switch {
 				case blocked:
 					return act.allBlocked(ctx, args[0])
@@ -63,6 +70,9 @@ func (a *app) queueActCommand(action dispatch.Action, short, long string) *cobra
 	c.Flags().StringVar(&q.State, "state", "", "every message in this `STATE` of a queue, named instead of IDs")
 	c.Flags().StringVar(&q.Key, "key", "", "with --state: only messages of this `KEY`")
 	c.Use = name + " {ID… | --state STATE [--key KEY] QUEUE}"
+	if action == dispatch.Retry {
+		c.Flags().BoolVar(&iKnow, "i-know", false, "also if the target may have it: you looked there and it does not, or acting on it twice does no harm")
+	}
 	if action != dispatch.Cancel {
 		c.Flags().BoolVar(&blocked, "all-blocked", false, "every message that blocks a key of this queue, named instead of IDs")
 		c.Use = name + " {ID… | --state STATE [--key KEY] QUEUE | --all-blocked QUEUE}"
@@ -93,7 +103,7 @@ func (t actor) one(ctx context.Context, queue, id string) error {
 		queue = m.Queue
 	}
 	act := map[dispatch.Action]func(ctx context.Context, queue, id, by string) error{
-		dispatch.Retry: t.api.Retry, dispatch.Skip: t.api.Skip, dispatch.Cancel: t.api.Cancel,
+		dispatch.Retry: t.api.Retry, dispatch.RetryUnknown: t.api.RetryUnknown, dispatch.Skip: t.api.Skip, dispatch.Cancel: t.api.Cancel,
 	}[t.action]
 	if err := act(ctx, queue, id, who()); err != nil {
 		return apiError(err)
@@ -101,17 +111,26 @@ func (t actor) one(ctx context.Context, queue, id string) error {
 	return t.app.print(map[string]string{"queue": queue, "id": id, "action": string(t.action)}, "%s: %s in %s", t.action, id, queue)
 }
 
-// allBlocked acts on the messages that block a key.
+// allBlocked acts on the messages that block a key. Those that the target may have are never retried all at once.
 func (t actor) allBlocked(ctx context.Context, queue string) error {
 	q := client.KeyQuery{Queue: queue, Blocked: true, Limit: dispatch.MaxPage}
-	return t.all(ctx, queue, func(ctx context.Context) (ids []string, next string, err error) {
+	left := 0
+	err := t.all(ctx, queue, func(ctx context.Context) (ids []string, next string, err error) {
 		page, err := t.api.Keys(ctx, q)
 		for _, k := range page.Keys {
+			if t.action == dispatch.Retry && k.State == string(dispatch.Unknown) {
+				left++
+				continue
+			}
 			ids = append(ids, k.Head)
 		}
 		q.After = page.Next
 		return ids, page.Next, err
 	})
+	if left > 0 {
+		err = errors.Join(err, fmt.Errorf("%d left as they are, because the target may have them: look for each there (understudy queue keys %s --blocked), then: understudy queue retry --i-know ID…", left, queue))
+	}
+	return err
 }
 
 // allOf acts on the messages that are in a state now.

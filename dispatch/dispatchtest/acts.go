@@ -18,7 +18,7 @@ type situation struct {
 	state dispatch.State // what it is then
 	after dispatch.After // how its last result went; "" when it had none
 	wait  time.Duration
-	may   string // what an operator may do: r, s, c
+	may   string // what an operator may do: r, s, c; u: retry only as one who knows that the outcome is unknown
 }
 
 func situations() []situation {
@@ -28,8 +28,8 @@ func situations() []situation {
 		{"pending", dispatch.Pending, dispatch.Hold, 0, ""},
 		{"valid", dispatch.Valid, dispatch.Hold, 0, ""},
 		{"delayed", dispatch.Delayed, dispatch.RetryLater, time.Hour, "rs"},
-		{"unknown", dispatch.Unknown, dispatch.RetryLater, time.Hour, "rs"},
-		{"unknown and blocks", dispatch.Unknown, dispatch.Block, 0, "rs"},
+		{"unknown", dispatch.Unknown, dispatch.RetryLater, time.Hour, "us"},
+		{"unknown and blocks", dispatch.Unknown, dispatch.Block, 0, "us"},
 		{"committed", dispatch.Committed, dispatch.Next, 0, ""},
 		{"invalid", dispatch.Invalid, dispatch.Next, 0, "r"},
 		{"invalid and blocks", dispatch.Invalid, dispatch.Block, 0, "rs"},
@@ -37,6 +37,14 @@ func situations() []situation {
 		{"failed and blocks", dispatch.Failed, dispatch.Block, 0, "rs"},
 		{"cancelled", dispatch.Cancelled, "", 0, "r"},
 	}
+}
+
+// retry is the action that sends the message of this situation again.
+func (sit situation) retry() dispatch.Action {
+	if strings.Contains(sit.may, "u") {
+		return dispatch.RetryUnknown
+	}
+	return dispatch.Retry
 }
 
 // arrange makes a situation in a key of its own and returns the ids of the message
@@ -64,19 +72,25 @@ func (b *bench) arrange(s lease.Session, sit situation, key string) (id, behind 
 func testActions(b *bench) {
 	s := b.session("a")
 	for i, sit := range situations() {
-		for _, a := range []dispatch.Action{dispatch.Retry, dispatch.Skip, dispatch.Cancel} {
+		for _, a := range []dispatch.Action{dispatch.Retry, dispatch.RetryUnknown, dispatch.Skip, dispatch.Cancel} {
 			id, behind := b.arrange(s, sit, fmt.Sprintf("%d %s", i, a))
 			b.shows(id, sit.state)
-			may := strings.Contains(sit.may, string(a[0]))
+			may, refusal := strings.Contains(sit.may, string(a[0])), dispatch.ErrState
+			switch {
+			case a == dispatch.RetryUnknown:
+				may = strings.ContainsAny(sit.may, "ru")
+			case a == dispatch.Retry && strings.Contains(sit.may, "u"):
+				refusal = dispatch.ErrUncertain
+			}
 			err := b.Admin.Act(b.ctx, q, id, a, "operator")
-			if may && err != nil || !may && !errors.Is(err, dispatch.ErrState) {
+			if may && err != nil || !may && !errors.Is(err, refusal) {
 				b.Errorf("%s of one that is %s: %v", a, sit.name, err)
 			}
 			b.shows(behind, dispatch.Queued)
 			want := sit.state
 			switch {
 			case !may:
-			case a == dispatch.Retry:
+			case a.Retries():
 				want = dispatch.Queued
 			case a == dispatch.Cancel:
 				want = dispatch.Cancelled
@@ -99,7 +113,7 @@ func testRetryInPlace(b *bench) {
 		}
 		key := fmt.Sprint("k", i)
 		id, behind := b.arrange(s, sit, key)
-		b.act(dispatch.Retry, id)
+		b.act(sit.retry(), id)
 		if got := b.record(id); got.State != dispatch.Queued || got.Seq != 1 || got.Blocks || got.Attempts != 0 || !got.Ended.IsZero() {
 			b.Errorf("%s, then retried: %+v", sit.name, got)
 		}
@@ -201,6 +215,44 @@ func testCancel(b *bench) {
 	a := b.starts(s, "k")
 	if b.is(a, dispatch.Send, "7", 1); a.Seq != 7 {
 		b.Errorf("seq %d, want 7", a.Seq)
+	}
+}
+
+// testRetrySkipped: what the target may have is not sent again for having been skipped meanwhile, unless whoever asks
+// knows that.
+func testRetrySkipped(b *bench) {
+	s := b.session("a")
+	b.add("k", "1")
+	b.starts(s, "k")
+	b.step(window + slack)
+	b.takes(b.session("c"), "k")
+	b.act(dispatch.Skip, "1") // nobody has said yet that its sender was interrupted
+	if err := b.Admin.Act(b.ctx, q, "1", dispatch.Retry, "operator"); !errors.Is(err, dispatch.ErrUncertain) {
+		b.Errorf("retry of one that was skipped after an interruption: %v, want ErrUncertain", err)
+	}
+	s = b.session("b")
+	for i, state := range []dispatch.State{dispatch.Unknown, dispatch.Delayed, dispatch.Failed} {
+		key := fmt.Sprint("k", i)
+		id, after := key+" 1", dispatch.RetryLater
+		if state == dispatch.Failed {
+			after = dispatch.Block
+		}
+		b.add(key, id)
+		r := result(b.startsAmong(s, key), state, after)
+		r.Wait = time.Hour
+		b.settles(s, r)
+		b.act(dispatch.Skip, id)
+		err := b.Admin.Act(b.ctx, q, id, dispatch.Retry, "operator")
+		if state != dispatch.Unknown {
+			b.shows(id, dispatch.Queued)
+			continue
+		}
+		if !errors.Is(err, dispatch.ErrUncertain) {
+			b.Errorf("retry of one that was skipped while it was unknown: %v, want ErrUncertain", err)
+		}
+		b.shows(id, dispatch.Failed)
+		b.act(dispatch.RetryUnknown, id)
+		b.shows(id, dispatch.Queued)
 	}
 }
 

@@ -67,6 +67,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"trail/of each path":                          testTrail,
 		"trail/is bounded":                            testTrailBounded,
 		"act/in every state":                          testActions,
+		"act/retry of one that was skipped":           testRetrySkipped,
 		"act/retry in place":                          testRetryInPlace,
 		"act/retry at the end":                        testRetryAtEnd,
 		"act/skip":                                    testSkip,

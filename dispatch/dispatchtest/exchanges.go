@@ -234,7 +234,7 @@ func testHoldGivenUp(b *bench) {
 	if es := b.events("k"); len(es) != 1 {
 		b.Errorf("blocking made %d events: %+v", len(es), es)
 	}
-	b.act(dispatch.Retry, "1")
+	b.act(dispatch.RetryUnknown, "1")
 	a = b.starts(s, "k")
 	b.is(a, dispatch.Send, "1", 1)
 	if a.Link != "" {

@@ -53,7 +53,7 @@ func retry(ctx context.Context, try func() error) error {
 // they are; all else says that nothing was applied.
 func failed(op string, err error) error {
 	for _, refusal := range []error{
-		lease.ErrHeld, lease.ErrNotHeld, lease.ErrLapsed, lease.ErrInvalid, dispatch.ErrNoQueue, dispatch.ErrNoMessage, dispatch.ErrState,
+		lease.ErrHeld, lease.ErrNotHeld, lease.ErrLapsed, lease.ErrInvalid, dispatch.ErrNoQueue, dispatch.ErrNoMessage, dispatch.ErrState, dispatch.ErrUncertain,
 		monitor.ErrNoSource, monitor.ErrNoCheck, monitor.ErrNoAlarm,
 		shard.ErrNotFound, shard.ErrChanged, shard.ErrLocked, shard.ErrTaken, shard.ErrNoCommand,
 	} {

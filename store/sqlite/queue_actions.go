@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
@@ -57,6 +58,9 @@ func (s queueAdmin) Act(ctx context.Context, name, id string, action dispatch.Ac
 		if !a.isAllowed() {
 			return fmt.Errorf("%s of batch %q, which is %s: %w", action, id, a.shown, dispatch.ErrState)
 		}
+		if action == dispatch.Retry && (a.shown == dispatch.Unknown || a.over && dispatch.WasSkippedUnknown(a.steps())) {
+			return fmt.Errorf("retry of %q: %w", id, dispatch.ErrUncertain)
+		}
 		return a.apply(fmt.Sprintf("%s by %s", action, who))
 	})
 }
@@ -100,7 +104,7 @@ func (t *txn) findMessage(queue, id string) (*queueAction, error) {
 func (a *queueAction) isAllowed() bool {
 	waits := a.blocks || a.head && !a.inStep && (a.shown == dispatch.Delayed || a.shown == dispatch.Unknown)
 	switch a.action {
-	case dispatch.Retry:
+	case dispatch.Retry, dispatch.RetryUnknown:
 		return waits || a.over && a.state != dispatch.Committed
 	case dispatch.Skip:
 		return waits
@@ -112,8 +116,11 @@ func (a *queueAction) isAllowed() bool {
 
 func (a *queueAction) apply(reason string) error {
 	was, term := cmp.Or(a.detail, string(a.shown)), a.term
-	trail := a.steps() // before the columns change that it may be made of
-	again := a.action == dispatch.Retry
+	trail := a.steps()                                              // before the columns change that it may be made of
+	if a.shown == dispatch.Unknown && a.state != dispatch.Unknown { // its instance was interrupted, and no exchange has said so yet
+		trail = append(trail, dispatch.TrailEntry{At: time.UnixMicro(a.wall), State: dispatch.Unknown, Term: a.term, Attempt: a.attempts, Detail: interruption})
+	}
+	again := a.action.Retries()
 	if again {
 		a.state, a.attempts, a.term, a.code, a.detail, a.link, a.ended = dispatch.Queued, 0, 0, 0, "", "", nil
 	} else {

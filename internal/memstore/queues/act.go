@@ -73,15 +73,18 @@ func (d queueAdmin) Act(ctx context.Context, name, id string, a dispatch.Action,
 		if !isAllowed(a, b, now) {
 			return fmt.Errorf("%s of a message that is %s: %w", a, now, dispatch.ErrState)
 		}
+		if a == dispatch.Retry && (now == dispatch.Unknown || b.done && dispatch.WasSkippedUnknown(b.Trail)) {
+			return fmt.Errorf("retry of %q: %w", id, dispatch.ErrUncertain)
+		}
 		l, k := s.q.lines[b.Key], s.claim(b.Key)
 		wasHead := l.head() == b
 		switch {
-		case a == dispatch.Retry && b.done:
+		case a.Retries() && b.done:
 			l.messages = slices.DeleteFunc(l.messages, func(o *message) bool { return o == b })
 			l.done--
 			b.resetForRetry()
 			s.append(b)
-		case a == dispatch.Retry:
+		case a.Retries():
 			b.resetForRetry()
 			b.State = dispatch.Queued
 		default:
@@ -101,7 +104,7 @@ func (d queueAdmin) Act(ctx context.Context, name, id string, a dispatch.Action,
 func isAllowed(a dispatch.Action, b *message, now dispatch.State) bool {
 	waits := now == dispatch.Delayed || now == dispatch.Unknown
 	switch a {
-	case dispatch.Retry:
+	case dispatch.Retry, dispatch.RetryUnknown:
 		return b.Blocks || waits || b.done && now != dispatch.Committed
 	case dispatch.Skip:
 		return b.Blocks || waits

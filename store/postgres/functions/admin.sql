@@ -8,7 +8,7 @@ RETURNS text LANGUAGE sql IMMUTABLE AS $$
                 ELSE p_state END
 $$;
 
--- Applies an operator's action: the answer is 'done', 'no queue', 'no batch', or the
+-- Applies an operator's action: the answer is 'done', 'no queue', 'no batch', 'uncertain' (see dispatch.ErrUncertain), or the
 -- state in which that cannot be done.
 CREATE FUNCTION {{rules}}.apply_action(p_queue text, p_id text, p_action text, p_who text, p_patience bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -20,10 +20,10 @@ BEGIN
         SELECT x.* INTO b FROM {{schema}}.batch x WHERE x.id = p_id AND x.queue = p_queue;
         IF NOT FOUND THEN
             RETURN CASE WHEN EXISTS (SELECT FROM {{schema}}.queue q WHERE q.name = p_queue) THEN 'no batch' ELSE 'no queue' END;
-        ELSIF b.over AND (p_action <> 'retry' OR b.state = 'committed') THEN
+        ELSIF b.over AND (p_action NOT IN ('retry', 'retry-unknown') OR b.state = 'committed') THEN
             RETURN b.state;
         ELSIF b.over THEN
-            v_said := {{rules}}.retry_dead_lettered(b, p_who);
+            v_said := {{rules}}.retry_dead_lettered(b, p_action, p_who);
         ELSE
             v_said := {{rules}}.apply_to_open(b, p_action, p_who);
         END IF;
@@ -42,7 +42,7 @@ RETURNS void LANGUAGE sql VOLATILE AS $$
 $$;
 
 -- One that had stepped aside goes to the end of its key. Null: it is not over any more.
-CREATE FUNCTION {{rules}}.retry_dead_lettered(b {{schema}}.batch, p_who text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.retry_dead_lettered(b {{schema}}.batch, p_action text, p_who text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
     v_tid tid;
@@ -50,12 +50,14 @@ BEGIN
     SELECT x.* INTO b FROM {{schema}}.batch x WHERE x.id = b.id AND x.queue = b.queue AND x.over FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
+    ELSIF p_action = 'retry' AND b.trail -> -1 ->> 'detail' LIKE 'skip by %' AND b.trail -> -2 ->> 'state' IN ('submitting', 'pending', 'valid', 'unknown') THEN
+        RETURN 'uncertain'; -- as dispatch.WasSkippedUnknown says
     END IF;
     t := {{schema}}.clock();
-    PERFORM {{rules}}.record_action(b, t, 'retry', p_who, b.state, b.ended);
+    PERFORM {{rules}}.record_action(b, t, p_action, p_who, b.state, b.ended);
     UPDATE {{schema}}.batch x
        SET state = 'queued', over = false, aside = NULL, attempts = 0, code = 0, detail = '', link = '', ended = NULL, hold = NULL,
-           trail = {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, 'queued', b.term, 0, 0, 'retry by ' || p_who))
+           trail = {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, 'queued', b.term, 0, 0, p_action || ' by ' || p_who))
      WHERE x.id = b.id AND x.queue = b.queue RETURNING x.ctid INTO v_tid;
     IF {{rules}}.append_to_key(b.queue, b.key, ARRAY[v_tid]) THEN
         PERFORM {{rules}}.wake_members('queue/' || b.queue, 1);
@@ -84,7 +86,9 @@ BEGIN
     v_was := {{rules}}.shown_state(b.state, b.hold, b.term, c.term, c.session);
     v_head := b.seq = (SELECT h.seq FROM {{rules}}.head(b.queue, b.key, c.done) h);
     CASE
-    WHEN p_action = 'retry' AND (v_head AND c.blocked IS NOT NULL OR v_was IN ('delayed', 'unknown')) THEN
+    WHEN p_action = 'retry' AND v_was = 'unknown' THEN
+        RETURN 'uncertain';
+    WHEN p_action IN ('retry', 'retry-unknown') AND (v_head AND c.blocked IS NOT NULL OR v_was IN ('delayed', 'unknown')) THEN
         v_state := 'queued';
     WHEN p_action = 'skip' AND (v_head AND c.blocked IS NOT NULL OR v_was IN ('delayed', 'unknown')) THEN
         v_state := CASE WHEN b.state = 'invalid' THEN 'invalid' ELSE 'failed' END;
