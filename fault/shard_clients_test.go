@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,10 @@ func TestFaultShardClients(t *testing.T) {
 	}
 	client := goredis.NewFailoverClient(&goredis.FailoverOptions{MasterName: "orders", SentinelAddrs: sentinels})
 	defer client.Close()
+	others := slices.Sorted(slices.Values(sentinels[1:]))
+	if got := endpointsOf(t, sentinels[0]); !slices.Equal(got, others) {
+		t.Errorf("the endpoint at %s names %v, want %v", sentinels[0], got, others)
+	}
 	proxy := haproxy(t, s)
 	python := pythonWriter(t, sentinels)
 	write := func(key string) {
@@ -71,22 +76,46 @@ func TestFaultShardClients(t *testing.T) {
 	s.Settled()
 	write("after a switchover")
 	written("after a switchover", p)
+	p.KillAgent()
+	write("while its agent is dead")
+	written("while its agent is dead", p)
 }
 
-// haproxy leads to the node whose agent says that it is the primary.
+// endpointsOf returns the Sentinel endpoints that the one at the address names, in order.
+func endpointsOf(t *testing.T, address string) (all []string) {
+	client := goredis.NewSentinelClient(&goredis.Options{Addr: address})
+	defer client.Close()
+	list, err := client.Sentinels(t.Context(), "orders").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		all = append(all, net.JoinHostPort(e["ip"], e["port"]))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// haproxy runs the configuration of docs/shard-clients.md on the ports of the shard.
 func haproxy(t *testing.T, s *fault.Shard) (addr string) {
 	program := realserver.Find(t, "haproxy", "/usr/sbin/haproxy")
+	page, err := os.ReadFile("../docs/shard-clients.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, config, ok := strings.Cut(string(page), "```\ndefaults\n")
+	config, _, closed := strings.Cut(config, "```")
+	if !ok || !closed {
+		t.Fatal("docs/shard-clients.md has no configuration of HAProxy")
+	}
 	port := realserver.FreePort(t)
-	var config strings.Builder
-	fmt.Fprintf(&config, "defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n  timeout check 60s\n"+
-		"  default-server inter 500ms fall 1 rise 1 on-marked-down shutdown-sessions\n"+
-		"listen writes\n  bind 127.0.0.1:%d\n  option httpchk OPTIONS /primary\n", port)
-	for _, n := range s.Nodes {
+	ports := []string{"127.0.0.1:6390", fmt.Sprintf("127.0.0.1:%d", port), "127.0.0.1:6391", fmt.Sprintf("127.0.0.1:%d", realserver.FreePort(t))}
+	for i, n := range s.Nodes {
 		_, check, _ := net.SplitHostPort(n.Checks)
-		fmt.Fprintf(&config, "  server %s %s check port %s\n", n.Name, n.Addr, check)
+		ports = append(ports, fmt.Sprintf("127.0.0.1:%d", 7001+i), n.Addr, fmt.Sprintf("port %d", 8001+i), "port "+check)
 	}
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	if err := os.WriteFile(file, []byte(config.String()), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("defaults\n"+strings.NewReplacer(ports...).Replace(config)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	realserver.Start(t, exec.Command(program, "-db", "-f", file))

@@ -28,6 +28,9 @@ func (v View) PrimaryEndpoint() (Endpoint, error) {
 		return Endpoint{}, fmt.Errorf("%w: the primary of shard %q, %s, is %s", ErrNoPrimary, row.Name, r.Label(), r.Condition)
 	case known && !r.Live() && r.Fence == Closed:
 		return Endpoint{}, fmt.Errorf("%w: the primary of shard %q, %s, is closed for writes, and its agent is gone", ErrNoPrimary, row.Name, r.Label())
+	// No plan says so while failover is paused.
+	case known && !r.Live() && v.isUnreachable(r):
+		return Endpoint{}, fmt.Errorf("%w: the primary of shard %q, %s, and its agent are silent: no other agent reaches it", ErrNoPrimary, row.Name, r.Label())
 	case known:
 		return Endpoint{row.Name, r.ID, r.Client(), row.PrimaryEpoch}, nil
 	}
@@ -35,4 +38,21 @@ func (v View) PrimaryEndpoint() (Endpoint, error) {
 		return Endpoint{row.Name, m.ID, m.Address, row.PrimaryEpoch}, nil
 	}
 	return Endpoint{}, fmt.Errorf("%w: nothing is known of the primary of shard %q", ErrNoPrimary, row.Name)
+}
+
+// isUnreachable reports whether the live agents of other nodes have lately tried to reach the node, and none had an
+// answer: it refuses connections, or was silent for its own timeout.
+func (v View) isUnreachable(n Record) bool {
+	tried := false
+	for _, r := range v.Nodes {
+		op, fresh := r.freshOpinion(n.ID, r.Timeout)
+		if r.ID == n.ID || !r.Live() || !fresh {
+			continue
+		}
+		if op.Reachability == Reachable || op.Reachability == TimedOut && op.Silence < n.Timeout {
+			return false
+		}
+		tried = true
+	}
+	return tried
 }

@@ -149,8 +149,10 @@ type Record struct {
 	// Results of commands of the highest epoch, oldest first; at most MaxResults.
 	Results []Result `json:"results,omitempty"`
 
-	Instance string        `json:"instance"` // the agent's, new at every start
-	Agent    string        `json:"agent_address,omitempty"`
+	Instance string `json:"instance"` // the agent's, new at every start
+	Agent    string `json:"agent_address,omitempty"`
+	// Sentinel is where the agent answers clients that know Redis Sentinel, HOST:PORT; "" is nowhere.
+	Sentinel string        `json:"sentinel_address,omitempty"`
 	Interval time.Duration `json:"interval_ns"`
 	Timeout  time.Duration `json:"timeout_ns"` // [TimeoutStopped] in the last record of an agent that stops
 	// Run is the node's own identity for this run of its process, "" if it has none. Two
@@ -190,6 +192,9 @@ func AgeAt(now, updated time.Time, timeout time.Duration) time.Duration {
 // Live reports whether the agent has reported within its timeout.
 func (r Record) Live() bool { return r.Age <= r.Timeout }
 
+// IsAt reports whether the node is reached at the address, by clients or other nodes.
+func (r Record) IsAt(address string) bool { return address == r.Address || address == r.Client() }
+
 // Client is the address for clients.
 func (r Record) Client() string {
 	if r.Announced != "" {
@@ -212,8 +217,11 @@ func (r Record) Validate() error {
 	if err := ValidateAddress("node address", r.Address); err != nil {
 		return err
 	}
-	if r.Announced != "" {
-		if err := ValidateAddress("announced address", r.Announced); err != nil {
+	for _, a := range []struct{ what, address string }{{"announced address", r.Announced}, {"Sentinel address", r.Sentinel}} {
+		if a.address == "" {
+			continue
+		}
+		if err := ValidateAddress(a.what, a.address); err != nil {
 			return err
 		}
 	}

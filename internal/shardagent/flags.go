@@ -182,11 +182,34 @@ func (f *Flags) placeAgent() error {
 	if c.AgentAddress != "" {
 		return nil
 	}
-	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		host, _, _ = net.SplitHostPort(cmp.Or(c.Private, c.Node))
-	}
-	c.AgentAddress = net.JoinHostPort(host, port)
+	c.AgentAddress = net.JoinHostPort(specific(host, cmp.Or(c.Private, c.Node)), port)
 	return nil
+}
+
+// specific is the host on which an endpoint listens, or that of the node's address if it listens on all.
+func specific(host, node string) string {
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host, _, _ = net.SplitHostPort(node)
+	}
+	return host
+}
+
+// sentinelAddress is where clients of the node reach the Sentinel endpoint that listens at the address: "" if it
+// listens for this host alone, and the node does not.
+func (f *Flags) sentinelAddress(listener string) string {
+	host, _, _ := net.SplitHostPort(f.Sentinel)
+	_, port, _ := net.SplitHostPort(listener)
+	node := cmp.Or(f.Config.Announced, f.Config.Node)
+	host = specific(host, node)
+	if isLoopback(host) && !isLoopback(node[:strings.LastIndexByte(node, ':')]) {
+		return ""
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 func (f *Flags) hooks(log *slog.Logger) error {

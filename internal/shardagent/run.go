@@ -64,6 +64,7 @@ func (f *Flags) openListeners(log *slog.Logger) (out listeners, err error) {
 		if out.guide, err = startlistener.Listen("--sentinel", f.Sentinel); err != nil {
 			return out, err
 		}
+		f.Config.SentinelAddress = f.sentinelAddress(out.guide.Addr().String())
 	}
 	if f.Settings.Listen != "" {
 		l, err := startlistener.Listen("--listen", f.Settings.Listen)
@@ -149,7 +150,7 @@ func run(ctx context.Context, h *instance.Host, f *Flags, running *agent.Agent, 
 		if err != nil {
 			return errors.Join(err, end(ctx, running))
 		}
-		s, err := sentinel.New(sentinel.Config{Where: running, Password: password, Logger: h.Log})
+		s, err := sentinel.New(sentinel.Config{Where: running, ID: running.ID(), Password: password, Logger: h.Log})
 		if err != nil {
 			return errors.Join(err, end(ctx, running))
 		}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,6 +36,9 @@ type Config struct {
 	// AgentAddress is where other agents ask this one for promises. "" is nowhere: then the
 	// shard's primary closes while the store is down.
 	AgentAddress string
+	// SentinelAddress is where clients that know Redis Sentinel reach this agent's endpoint: others name it to them.
+	// "" is nowhere.
+	SentinelAddress string
 	// Dir is the data folder, made if it is missing. It belongs to this agent alone. Required.
 	Dir string
 
@@ -105,7 +109,7 @@ func (c Config) Validate() error {
 	if err := shard.ValidateName(c.Shard); err != nil {
 		return err
 	}
-	for _, a := range []struct{ what, address string }{{"node", c.Node}, {"private address", c.Private}, {"announced address", c.Announced}} {
+	for _, a := range []struct{ what, address string }{{"node", c.Node}, {"private address", c.Private}, {"announced address", c.Announced}, {"Sentinel address", cmp.Or(c.SentinelAddress, c.Node)}} {
 		if err := shard.ValidateAddress(a.what, a.address); err != nil {
 			return err
 		}

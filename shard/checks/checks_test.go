@@ -95,6 +95,31 @@ func handler(t *testing.T, cfg checks.Config) http.Handler {
 	return h
 }
 
+// TestPrimaryAt: an agent is asked about another's node, while that agent is dead.
+func TestPrimaryAt(t *testing.T) {
+	mine, gone := replica(), replica()
+	gone.View.Row.Plan = &shard.Plan{Phase: shard.Promoting}
+	for _, c := range []struct {
+		status shard.Status
+		node   string
+		want   int
+	}{
+		{mine, "10.0.0.1:6379", http.StatusOK},
+		{mine, "10.0.0.2:6379", http.StatusServiceUnavailable}, // this agent's own, which is a replica
+		{mine, "10.0.0.9:6379", http.StatusServiceUnavailable},
+		{mine, "", http.StatusServiceUnavailable},
+		{gone, "10.0.0.1:6379", http.StatusServiceUnavailable},
+		{primary(), "10.0.0.1:6379", http.StatusOK},
+		{with(primary(), func(s *shard.Status) { s.Open = false }), "10.0.0.1:6379", http.StatusServiceUnavailable}, // it knows better than the row
+	} {
+		w := httptest.NewRecorder()
+		handler(t, checks.Config{Agent: &agent{status: c.status}}).ServeHTTP(w, httptest.NewRequest(http.MethodOptions, "/primary?node="+c.node, nil))
+		if w.Code != c.want {
+			t.Errorf("agent of %.8s, /primary?node=%s: %d, want %d", c.status.NodeID, c.node, w.Code, c.want)
+		}
+	}
+}
+
 func TestChecks(t *testing.T) {
 	type row struct {
 		name   string

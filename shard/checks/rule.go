@@ -20,7 +20,7 @@ func rules() map[string]rule {
 	all := map[string]rule{
 		"/leader":         plain(func(s shard.Status) bool { return s.Holding }),
 		"/read-only":      readOnly,
-		"/read-only-sync": plain(primary),
+		"/read-only-sync": primaryAt,
 		"/standby-leader": never,
 		"/sync":           never,
 		"/synchronous":    never,
@@ -29,7 +29,7 @@ func rules() map[string]rule {
 		"/readiness":      plain(func(s shard.Status) bool { return primary(s) || up(s) && s.StoreDown == 0 }),
 	}
 	for _, path := range []string{"/{$}", "/primary", "/read-write", "/master"} {
-		all[path] = plain(primary)
+		all[path] = primaryAt
 	}
 	for _, path := range []string{"/replica", "/async", "/asynchronous"} {
 		all[path] = replica
@@ -47,6 +47,18 @@ func up(s shard.Status) bool { return s.Condition == shard.Up && !s.State.Loadin
 // before it opens the node.
 func primary(s shard.Status) bool {
 	return s.Holding && s.Open && up(s) && s.State.Role == shard.Primary && s.View.Row.Primary == s.NodeID
+}
+
+// primaryAt is [primary], of this node or, with "node=ADDRESS", of another of the shard: whether the agent would send
+// clients there. A balancer asks a peer so while the primary's own agent is gone.
+func primaryAt(s shard.Status, _ map[string]string, q url.Values) (bool, error) {
+	address := q.Get("node")
+	if own, known := s.View.Node(s.NodeID); address == "" || known && own.IsAt(address) {
+		return primary(s), nil
+	}
+	e, err := s.View.PrimaryEndpoint()
+	r, known := s.View.Node(e.NodeID)
+	return err == nil && (e.Address == address || known && r.IsAt(address)), nil
 }
 
 func alive(s shard.Status) bool {

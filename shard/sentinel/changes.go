@@ -26,7 +26,7 @@ func changes(before *told, after master) (told, []message) {
 	now := told{after, after.place}
 	if before == nil {
 		say("+monitor", after.label()+" quorum 1")
-		if after.down {
+		if after.isCalledDown() {
 			say("+sdown", after.label())
 			say("+odown", after.label()+" #quorum 1/1")
 		}
@@ -40,7 +40,7 @@ func changes(before *told, after master) (told, []message) {
 	}
 	if after.down { // clients are led to the new address once it takes writes
 		now.address = before.address
-		if !old.down {
+		if after.isCalledDown() && !old.isCalledDown() {
 			say("+sdown", old.label())
 			say("+odown", old.label()+" #quorum 1/1")
 		}
@@ -60,7 +60,7 @@ func changes(before *told, after master) (told, []message) {
 	case moved:
 		say(switchMaster, after.name+" "+before.address.words()+" "+after.words())
 		return now, append(out, replicaChanges(nil, after)...)
-	case old.down:
+	case old.isCalledDown():
 		say("-sdown", after.label())
 		say("-odown", after.label())
 	}

@@ -43,6 +43,12 @@ func plan(v shard.View, p shard.Phase) shard.View {
 	return v
 }
 
+func switchover(v shard.View, p shard.Phase) shard.View {
+	v = plan(v, p)
+	v.Row.Plan.Kind = shard.Switchover
+	return v
+}
+
 func restarted(v shard.View, n int) shard.View {
 	v.Nodes[n-1].Run += " again"
 	return v
@@ -82,6 +88,20 @@ func TestChanges(t *testing.T) {
 			"+promoted-slave slave h2:2 h2 2 @ s h2 2; +failover-end master s h1 1; +switch-master s h1 1 h2 2; " +
 				"+slave slave h1:1 h1 1 @ s h2 2; +slave-reconf-done slave h1:1 h1 1 @ s h2 2; +replica-reconf-done slave h1:1 h1 1 @ s h2 2",
 		}},
+		{"a switchover does not call its primary down", []shard.View{
+			picture(1, "++"), switchover(picture(1, "++"), shard.Fencing), switchover(picture(1, "++"), shard.Promoting), switchover(picture(2, "++"), shard.Following),
+		}, []string{
+			"+new-epoch 9; +try-failover master s h1 1", "",
+			"+promoted-slave slave h2:2 h2 2 @ s h2 2; +failover-end master s h1 1; +switch-master s h1 1 h2 2; " +
+				"+slave slave h1:1 h1 1 @ s h2 2; +slave-reconf-done slave h1:1 h1 1 @ s h2 2; +replica-reconf-done slave h1:1 h1 1 @ s h2 2",
+		}},
+		{"a switchover finds its primary dead", []shard.View{
+			picture(1, "++"), switchover(picture(1, "++"), shard.Fencing), plan(picture(1, "!+"), shard.Promoting), plan(picture(2, "-+"), shard.Following),
+		}, []string{
+			"+new-epoch 9; +try-failover master s h1 1", "+sdown master s h1 1; +odown master s h1 1 #quorum 1/1",
+			"+promoted-slave slave h2:2 h2 2 @ s h2 2; +failover-end master s h1 1; +switch-master s h1 1 h2 2; " +
+				"+slave slave h1:1 h1 1 @ s h2 2; +sdown slave h1:1 h1 1 @ s h2 2",
+		}},
 		{"a replica is restarted, and one is new", []shard.View{picture(1, "++"), restarted(picture(1, "++/"), 2)}, []string{
 			"+reboot slave h2:2 h2 2 @ s h1 1; +slave slave h3:3 h3 3 @ s h1 1",
 		}},
@@ -89,7 +109,7 @@ func TestChanges(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var known *told
 			for i, v := range c.views {
-				m, ok := masterOf(v)
+				m, ok := masterOf(v, "")
 				if !ok {
 					t.Fatal("no master")
 				}
@@ -113,23 +133,23 @@ func TestChanges(t *testing.T) {
 func TestMasterOf(t *testing.T) {
 	v := picture(1, "++")
 	v.Row.Primary = ""
-	if _, ok := masterOf(v); ok {
+	if _, ok := masterOf(v, ""); ok {
 		t.Error("a shard without a primary is shown")
 	}
 	v = picture(1, "++")
 	v.Nodes = v.Nodes[1:]
-	if m, ok := masterOf(v); !ok || m.place != (place{"h1", "1"}) || m.down {
+	if m, ok := masterOf(v, ""); !ok || m.place != (place{"h1", "1"}) || m.down {
 		t.Errorf("the primary's record is gone: %+v, %t", m.place, ok)
 	}
 	v = picture(1, "+++")
 	v.Nodes[1].Address = "two words:6379"
 	v.Row.Members = v.Row.Members[:1]
 	v.Nodes[2].Role = shard.Primary
-	if m, _ := masterOf(v); len(m.replicas) != 0 {
+	if m, _ := masterOf(v, ""); len(m.replicas) != 0 {
 		t.Errorf("replicas %+v", m.replicas)
 	}
 	v.Nodes[0].Announced = "x y:1"
-	if _, ok := masterOf(v); ok {
+	if _, ok := masterOf(v, ""); ok {
 		t.Error("an address of two words is shown")
 	}
 }

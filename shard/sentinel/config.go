@@ -21,12 +21,6 @@ type Whereabouts interface {
 	Changed() <-chan struct{}
 }
 
-// Peer is another endpoint that answers Sentinel clients.
-type Peer struct {
-	ID      string // 40 hexadecimal digits
-	Address string // HOST:PORT
-}
-
 // Config of a server.
 type Config struct {
 	// Where the shards are. Required.
@@ -34,14 +28,9 @@ type Config struct {
 	// Password that clients must give; "" asks for none. Username is that of AUTH with two
 	// arguments. Default "default".
 	Password, Username string
-	// ID of this endpoint, 40 hexadecimal digits. Default random.
+	// ID of this endpoint, 40 hexadecimal digits: an agent's is its node's, by which it is left out of SENTINEL
+	// SENTINELS. Default random.
 	ID string
-	// Address of this endpoint for clients, HOST:PORT; "" if it is not known. It is left out of
-	// Peers.
-	Address string
-	// Peers are the other endpoints, for clients that look for more; nil: none are
-	// known. It must not block.
-	Peers func() []Peer
 	// Failover asks for a switchover of a shard, by "SENTINEL FAILOVER". nil refuses the
 	// command, and names the one to use instead.
 	Failover func(ctx context.Context, shard string) error
@@ -67,12 +56,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: a Sentinel endpoint with a user name needs a password", lease.ErrInvalid)
 	}
 	if c.ID != "" {
-		if err := shard.ValidateNodeID(c.ID); err != nil {
-			return err
-		}
-	}
-	if c.Address != "" {
-		return shard.ValidateAddress("address of the Sentinel endpoint", c.Address)
+		return shard.ValidateNodeID(c.ID)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package sentinel
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -19,7 +18,7 @@ const asking = 5 * time.Second
 func (s *Server) masters() []master {
 	var out []master
 	for _, v := range s.cfg.Where.Shards() {
-		if m, ok := masterOf(v); ok {
+		if m, ok := masterOf(v, s.cfg.ID); ok {
 			out = append(out, m)
 		}
 	}
@@ -31,25 +30,7 @@ func (s *Server) master(name string) (master, bool) {
 	if !ok {
 		return master{}, false
 	}
-	return masterOf(v)
-}
-
-// peers are the other endpoints.
-func (s *Server) peers() [][]field {
-	if s.cfg.Peers == nil {
-		return nil
-	}
-	var out [][]field
-	for _, p := range s.cfg.Peers() {
-		if p.Address == s.cfg.Address || p.ID == s.cfg.ID {
-			continue
-		}
-		p.ID = cmp.Or(p.ID, p.Address)
-		if f, ok := peerFields(p); ok {
-			out = append(out, f)
-		}
-	}
-	return out
+	return masterOf(v, s.cfg.ID)
 }
 
 // subcommands of SENTINEL, with the number of their arguments.
@@ -113,26 +94,25 @@ func (c *conn) tell(sub string, args []string, m master) {
 			}
 			w.NullArray()
 		case "masters":
-			all, peers := c.srv.masters(), len(c.srv.peers())
+			all := c.srv.masters()
 			w.Array(len(all))
 			for _, m := range all {
-				fields(w, m.fields(peers))
+				fields(w, m.fields())
 			}
 		case "master":
-			fields(w, m.fields(len(c.srv.peers())))
+			fields(w, m.fields())
 		case "replicas", "slaves":
 			w.Array(len(m.replicas))
 			for _, r := range m.replicas {
 				fields(w, m.replica(r))
 			}
 		case "sentinels":
-			peers := c.srv.peers()
-			w.Array(len(peers))
-			for _, p := range peers {
-				fields(w, p)
+			w.Array(len(m.endpoints))
+			for _, e := range m.endpoints {
+				fields(w, e.endpoint())
 			}
 		case "ckquorum":
-			w.Simple(fmt.Sprintf("OK %d usable Sentinels. Quorum and failover authorization can be reached", 1+len(c.srv.peers())))
+			w.Simple(fmt.Sprintf("OK %d usable Sentinels. Quorum and failover authorization can be reached", m.usable()))
 		case "myid":
 			w.Bulk(c.srv.cfg.ID)
 		case "pending-scripts":
@@ -223,14 +203,14 @@ func (c *conn) info(_ context.Context, args []string) {
 }
 
 func (s *Server) sentinelInfo(b *strings.Builder) {
-	all, peers := s.masters(), len(s.peers())
+	all := s.masters()
 	fmt.Fprintf(b, "# Sentinel\r\nsentinel_masters:%d\r\nsentinel_tilt:0\r\nsentinel_tilt_since_seconds:-1\r\nsentinel_running_scripts:0\r\nsentinel_scripts_queue_length:0\r\nsentinel_simulate_failure_flags:0\r\n", len(all))
 	for i, m := range all {
 		status := "ok"
 		if m.down {
 			status = "odown"
 		}
-		fmt.Fprintf(b, "master%d:name=%s,status=%s,address=%s,slaves=%d,sentinels=%d\r\n", i, m.name, status, m.place, len(m.replicas), 1+peers)
+		fmt.Fprintf(b, "master%d:name=%s,status=%s,address=%s,slaves=%d,sentinels=%d\r\n", i, m.name, status, m.place, len(m.replicas), 1+len(m.endpoints))
 	}
 }
 

@@ -180,7 +180,7 @@ func (s *Server) compare(known map[string]told) []message {
 	there := map[string]bool{}
 	for _, v := range s.cfg.Where.Shards() {
 		there[v.Row.Name] = true
-		m, ok := masterOf(v)
+		m, ok := masterOf(v, s.cfg.ID)
 		if !ok {
 			continue
 		}

@@ -117,21 +117,19 @@ func TestNoPrimary(t *testing.T) {
 	v := view("orders", 1, "10.0.0.1:1", "10.0.0.2:2")
 	unknown := shard.View{Row: shard.Row{Name: "new"}}
 	world := newWorld(unknown, failing(v, 2))
-	address, _ := serve(t, sentinel.Config{Where: world, Peers: func() []sentinel.Peer {
-		return []sentinel.Peer{{ID: id(9), Address: "10.0.0.9:26379"}, {ID: id(8), Address: "nonsense"}}
-	}})
+	address, _ := serve(t, sentinel.Config{Where: world})
 	p := dial(t, address)
 	for request, part := range map[string]string{
 		"sentinel get-master-addr-by-name orders":        "nil-array",
 		"sentinel get-master-addr-by-name new":           "nil-array",
 		"sentinel master orders":                         "flags master,s_down,o_down,failover_in_progress",
 		"sentinel master new":                            "-ERR No such master with that name",
-		"sentinel sentinels orders":                      "ip 10.0.0.9 port 26379",
-		"sentinel ckquorum orders":                       "+OK 2 usable Sentinels",
+		"sentinel sentinels orders":                      "[]",
+		"sentinel ckquorum orders":                       "+OK 1 usable Sentinels",
 		"sentinel is-master-down-by-addr 10.0.0.1 1 0 *": "[:1 * :0]",
 		"sentinel failover orders":                       "understudy shard switchover orders",
 		"sentinel set orders down-after-milliseconds 1":  "-ERR this Sentinel is a part of Understudy",
-		"info":         "master0:name=orders,status=odown,address=10.0.0.1:1,slaves=1,sentinels=2",
+		"info":         "master0:name=orders,status=odown,address=10.0.0.1:1,slaves=1,sentinels=1",
 		"info server":  "redis_mode:sentinel",
 		"role":         "[sentinel [orders]]",
 		"command docs": "[]",
@@ -139,6 +137,33 @@ func TestNoPrimary(t *testing.T) {
 	} {
 		if got := p.do(strings.Fields(request)...); !strings.Contains(got, part) {
 			t.Errorf("%q: %s, want %s", request, got, part)
+		}
+	}
+}
+
+// TestEndpoints shows that an endpoint names those of the shard's other agents, with the ones that are silent marked,
+// and neither itself nor an address that is none.
+func TestEndpoints(t *testing.T) {
+	v := view("orders", 1, "10.0.0.1:1", "10.0.0.2:2", "10.0.0.3:3", "10.0.0.4:4")
+	v.Nodes[0].Sentinel, v.Nodes[1].Sentinel, v.Nodes[2].Sentinel = "10.0.0.1:26379", "[2001:db8::2]:26379", "10.0.0.3:26379"
+	v.Nodes[2].Age = time.Hour
+	address, _ := serve(t, sentinel.Config{Where: newWorld(v), ID: v.Nodes[0].ID})
+	p := dial(t, address)
+	for request, parts := range map[string][]string{
+		"sentinel sentinels orders": {"ip 2001:db8::2 port 26379 runid " + id(2) + " flags sentinel ", "ip 10.0.0.3 port 26379 runid " + id(3) + " flags s_down,sentinel,disconnected "},
+		"sentinel master orders":    {"num-other-sentinels 2"},
+		"sentinel ckquorum orders":  {"+OK 2 usable Sentinels"},
+		"sentinel myid":             {id(1)},
+		"info":                      {"slaves=3,sentinels=3"},
+	} {
+		got := p.do(strings.Fields(request)...)
+		for _, part := range parts {
+			if !strings.Contains(got, part) {
+				t.Errorf("%q: no %q in %s", request, part, got)
+			}
+		}
+		if strings.Contains(got, "10.0.0.1 port 26379") {
+			t.Errorf("%q names the endpoint itself: %s", request, got)
 		}
 	}
 }
@@ -317,7 +342,7 @@ func TestIdle(t *testing.T) {
 func TestConfig(t *testing.T) {
 	where := newWorld()
 	for _, c := range []sentinel.Config{
-		{}, {Where: where, MaxConns: -1}, {Where: where, ID: "short"}, {Where: where, Address: "nowhere"}, {Where: where, Username: "u"},
+		{}, {Where: where, MaxConns: -1}, {Where: where, ID: "short"}, {Where: where, Username: "u"},
 	} {
 		if _, err := sentinel.New(c); !errors.Is(err, lease.ErrInvalid) {
 			t.Errorf("%+v: %v", c, err)

@@ -50,11 +50,14 @@ type master struct {
 	epoch    int64
 	plan     int64 // epoch of the plan under way, 0 without one
 	replicas []node
+	// switchover tells that the primary is down because an operator moves it: nobody calls it down then.
+	switchover bool
+	endpoints  []node // the Sentinel endpoints of other agents of the shard
 }
 
 // masterOf translates a view. It is false as long as the shard has no primary that can be
-// named.
-func masterOf(v shard.View) (master, bool) {
+// named. self is the ID of the endpoint that asks.
+func masterOf(v shard.View, self string) (master, bool) {
 	row := v.Row
 	rec, known := v.Node(row.Primary)
 	address := rec.Client()
@@ -68,9 +71,12 @@ func masterOf(v shard.View) (master, bool) {
 	_, err := v.PrimaryEndpoint()
 	m := master{node: node{at, rec, err != nil}, name: row.Name, epoch: row.PrimaryEpoch}
 	if p := row.Plan; p != nil && p.Phase != shard.Following {
-		m.plan = p.Epoch
+		m.plan, m.switchover = p.Epoch, p.Kind == shard.Switchover
 	}
 	for _, r := range v.Nodes {
+		if at, ok := placeOf(r.Sentinel); ok && r.ID != self {
+			m.endpoints = append(m.endpoints, node{at, r, !r.Live()})
+		}
 		_, member := row.Member(r.ID)
 		if r.ID == row.Primary || !member && (r.Role != shard.Replica || r.PrimaryID != row.Primary) {
 			continue
@@ -85,13 +91,27 @@ func masterOf(v shard.View) (master, bool) {
 // flags of the primary in the answers.
 func (m master) flags() string {
 	flags := "master"
-	if m.down {
+	if m.isCalledDown() {
 		flags = "master,s_down,o_down"
 	}
 	if m.plan != 0 {
 		flags += ",failover_in_progress"
 	}
 	return flags
+}
+
+// isCalledDown reports whether subscribers are told that the primary is down.
+func (m master) isCalledDown() bool { return m.down && !m.switchover }
+
+// usable counts the endpoints that answer, with this one.
+func (m master) usable() int {
+	n := 1
+	for _, e := range m.endpoints {
+		if !e.down {
+			n++
+		}
+	}
+	return n
 }
 
 // linked tells that a replica copies from the primary.
@@ -104,12 +124,12 @@ func (m master) linked(r node) bool {
 type field struct{ name, value string }
 
 // fields of SENTINEL MASTER, in Sentinel's order.
-func (m master) fields(peers int) []field {
+func (m master) fields() []field {
 	f := m.common(m.name, m.flags(), "master")
 	return append(f, []field{
 		{"config-epoch", strconv.FormatInt(m.epoch, 10)},
 		{"num-slaves", strconv.Itoa(len(m.replicas))},
-		{"num-other-sentinels", strconv.Itoa(peers)},
+		{"num-other-sentinels", strconv.Itoa(len(m.endpoints))},
 		{"quorum", "1"},
 		{"failover-timeout", "180000"},
 		{"parallel-syncs", "1"},
@@ -159,15 +179,19 @@ func (n node) common(name, flags, role string) []field {
 	}...)
 }
 
-// peerFields are those of one of SENTINEL SENTINELS. It is false for an address that is none.
-func peerFields(p Peer) ([]field, bool) {
-	at, ok := placeOf(p.Address)
+// endpoint returns the fields of one of SENTINEL SENTINELS.
+func (n node) endpoint() []field {
+	flags := "sentinel"
+	if n.down {
+		flags = "s_down,sentinel,disconnected"
+	}
+	heard := millis(n.rec.Age)
 	return []field{
-		{"name", p.ID}, {"ip", at.host}, {"port", at.port}, {"runid", p.ID}, {"flags", "sentinel"},
+		{"name", n.rec.ID}, {"ip", n.host}, {"port", n.port}, {"runid", n.rec.ID}, {"flags", flags},
 		{"link-pending-commands", "0"}, {"link-refcount", "1"}, {"last-ping-sent", "0"},
-		{"last-ok-ping-reply", "0"}, {"last-ping-reply", "0"}, {"down-after-milliseconds", "0"},
-		{"last-hello-message", "0"}, {"voted-leader", "?"}, {"voted-leader-epoch", "0"},
-	}, ok
+		{"last-ok-ping-reply", heard}, {"last-ping-reply", heard}, {"down-after-milliseconds", millis(n.rec.Timeout)},
+		{"last-hello-message", heard}, {"voted-leader", "?"}, {"voted-leader-epoch", "0"},
+	}
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 0), 10) }
