@@ -14,6 +14,7 @@ import (
 
 // null is a store that keeps nothing, and takes some time for it.
 type null struct {
+	monitor.HeartbeatStore
 	delay  time.Duration
 	stamps atomic.Int64
 }

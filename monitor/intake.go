@@ -26,6 +26,8 @@ type Heartbeat struct {
 	// Sent is the sender's time, and Seq its number; zero when it did not say.
 	Sent time.Time
 	Seq  int64
+	// Run: see [HeartbeatUpdate].
+	Run int64
 }
 
 // Outcome is what became of a heartbeat.

@@ -79,21 +79,21 @@ func (fl *flusher) merge(it item, force bool) bool {
 		fl.index[it.id] = len(fl.updates)
 		fl.updates = append(fl.updates, HeartbeatUpdate{
 			Source: it.id, Path: fl.pathIndex(it.c.path), Signal: b.Signal, Code: b.Code,
-			Sent: sent, Seq: b.Seq, BySender: it.bySender, Count: 1,
+			Sent: sent, Seq: b.Seq, BySender: it.bySender, Run: b.Run, Count: 1,
 		})
 		fl.items = append(fl.items, it)
 		return true
 	}
 	s := &fl.updates[at]
-	// Only successes merge: each signal changes the source. And the store tells a replay by Sent, so heartbeats with
-	// and without it stay apart.
-	if !force && (s.Signal != SignalSuccess || b.Signal != SignalSuccess || s.Sent.IsZero() != sent.IsZero()) {
+	// Only successes of one run merge: each signal changes the source. And the store tells a replay by Sent, so heartbeats
+	// with and without it stay apart.
+	if !force && (s.Signal != SignalSuccess || b.Signal != SignalSuccess || s.Run != b.Run || s.Sent.IsZero() != sent.IsZero()) {
 		return false
 	}
 	s.Count++
 	// The last to come decides what happened, the largest time what counts as a replay: they may differ when a sender's
 	// heartbeats overtake each other.
-	s.Path, s.Signal, s.Code = fl.pathIndex(it.c.path), b.Signal, b.Code
+	s.Path, s.Signal, s.Code, s.Run = fl.pathIndex(it.c.path), b.Signal, b.Code, b.Run
 	if c := sent.Compare(s.Sent); c > 0 || c == 0 && b.Seq > s.Seq {
 		s.Sent, s.Seq = sent, b.Seq
 	}

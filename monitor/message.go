@@ -56,6 +56,7 @@ func (c *Check) message(labels map[string]string) AlarmMessage {
 		m.Labels = map[string]string{}
 	}
 	maps.Copy(m.Labels, labels)
+	delete(m.Labels, PingLabel)
 	return m
 }
 

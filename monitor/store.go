@@ -101,6 +101,9 @@ type HeartbeatUpdate struct {
 	Seq  int64
 	// BySender: the heartbeat counts from Sent, but not from before the last one and not from the future.
 	BySender bool
+	// Run is the [RunKey] of the run that it belongs to, 0 without one. A success of another run than the one that was
+	// started ends no run; a failure, and what names no run, end any.
+	Run int64
 	// Count is how many heartbeats it stands for, at least 1.
 	Count int
 }
@@ -159,6 +162,12 @@ type HeartbeatStore interface {
 	// [SignalSuccess]: then the source becomes due at once. A start changes neither the last heartbeat nor what is
 	// known of it. Probes follow [PathStatus.RecordProbe] and [SkippedTime].
 	RecordHeartbeats(ctx context.Context, d HeartbeatBatch) (BatchResult, error)
+
+	// KeepReport keeps a report of a source, in place of the last one; its At is the store's. ErrNoSource.
+	KeepReport(ctx context.Context, of SourceRef, r Report) error
+
+	// Report returns the report of a source that is kept; the zero one if none is. ErrNoSource.
+	Report(ctx context.Context, of SourceRef) (Report, error)
 }
 
 // Settings are what all instances share.
@@ -168,6 +177,8 @@ type Settings struct {
 	Checks     []StoredCheck
 	// Sinks that are registered: they receive alarms.
 	Sinks []string
+	// Secret signs links; see [Links]. It is made with the store and never changes.
+	Secret []byte
 }
 
 // StoredCheck is a check as the store has it.

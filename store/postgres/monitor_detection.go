@@ -14,9 +14,9 @@ import (
 // Settings implements [monitor.Detection].
 func (m *monitors) Settings(ctx context.Context) (out monitor.Settings, err error) {
 	var events []string
-	err = m.db.rowReadCommitted(ctx, `SELECT s.generation, (SELECT coalesce(array_agg(k.name ORDER BY k.name), '{}') FROM {{schema}}.monitor_sink k),
+	err = m.db.rowReadCommitted(ctx, `SELECT s.generation, s.secret, (SELECT coalesce(array_agg(k.name ORDER BY k.name), '{}') FROM {{schema}}.monitor_sink k),
 			(SELECT coalesce(array_agg({{rules}}.monitor_check_json(e) ORDER BY e.name), '{}') FROM {{schema}}.monitor_event e)
-		FROM {{schema}}.monitor_setting s`, func(r pgx.Row) error { return r.Scan(&out.Generation, &out.Sinks, &events) })
+		FROM {{schema}}.monitor_setting s`, func(r pgx.Row) error { return r.Scan(&out.Generation, &out.Secret, &out.Sinks, &events) })
 	if err == nil {
 		out.Checks = make([]monitor.StoredCheck, len(events))
 		for i := range events {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -47,7 +48,7 @@ func (m *monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef)
 }
 
 const storeSQL = `SELECT unknown, replayed, generation, moment
-	FROM {{rules}}.monitor_store($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
+	FROM {{rules}}.monitor_store($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
 
 // RecordHeartbeats implements [monitor.HeartbeatStore].
 func (m *monitors) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (out monitor.BatchResult, err error) {
@@ -78,7 +79,7 @@ func probeArgs(proofs []monitor.Probe, floor int64) []any {
 	return []any{floor, paths, trusts, gaps, unproven}
 }
 
-// beatArgs takes updates apart into columns. The last three are nil if no update says more than that its source is alive.
+// beatArgs takes updates apart into columns. The last four are nil if no update says more than that its source is alive.
 func beatArgs(beats []monitor.HeartbeatUpdate) []any {
 	byID := func(a, b monitor.HeartbeatUpdate) int { return cmp.Compare(a.Source, b.Source) }
 	if !slices.IsSortedFunc(beats, byID) {
@@ -90,16 +91,61 @@ func beatArgs(beats []monitor.HeartbeatUpdate) []any {
 	for i := range beats {
 		b := &beats[i]
 		ids[i], paths[i], sents[i], seqs[i], counts[i] = b.Source, int32(b.Path+1), micros(b.Sent), b.Seq, int32(max(1, b.Count))
-		plain = plain && b.Signal == monitor.SignalSuccess && b.Code == 0 && !b.BySender
+		plain = plain && b.Signal == monitor.SignalSuccess && b.Code == 0 && !b.BySender && b.Run == 0
 	}
 	var signals, codes []int32
 	var bySender []bool
+	var runs []int64
 	if !plain {
-		signals, codes, bySender = make([]int32, n), make([]int32, n), make([]bool, n)
+		signals, codes, bySender, runs = make([]int32, n), make([]int32, n), make([]bool, n), make([]int64, n)
 		for i := range beats {
 			b := &beats[i]
-			signals[i], codes[i], bySender[i] = int32(b.Signal), int32(b.Code), b.BySender
+			signals[i], codes[i], bySender[i], runs[i] = int32(b.Signal), int32(b.Code), b.BySender, b.Run
 		}
 	}
-	return []any{ids, paths, sents, seqs, counts, signals, codes, bySender}
+	return []any{ids, paths, sents, seqs, counts, signals, codes, bySender, runs}
+}
+
+// KeepReport implements [monitor.HeartbeatStore].
+func (m *monitors) KeepReport(ctx context.Context, of monitor.SourceRef, r monitor.Report) error {
+	known := false
+	if isStorable(of.Check, of.Source, r.Run) {
+		body := append([]byte{}, r.Body[:min(len(r.Body), monitor.MaxReport)]...)
+		err := m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_keep_report($1, $2, $3, $4, $5, $6, $7)", func(r pgx.Row) error { return r.Scan(&known) },
+			of.Check, of.Source, string(r.Kind), int32(r.Code), r.Run, body, lockPatience{})
+		if err != nil {
+			return fmt.Errorf("keeping a report of %s/%s: %w", of.Check, of.Source, err)
+		}
+	}
+	return noSource(known, of)
+}
+
+// Report implements [monitor.HeartbeatStore].
+func (m *monitors) Report(ctx context.Context, of monitor.SourceRef) (out monitor.Report, err error) {
+	if !isStorable(of.Check, of.Source) {
+		return out, noSource(false, of)
+	}
+	found, err := rowsReadCommitted(ctx, m.db, `SELECT r.at, coalesce(r.kind, ''), coalesce(r.code, 0), coalesce(r.run, ''), r.body
+		FROM {{schema}}.monitor_source s JOIN {{schema}}.monitor_event e ON e.id = s.event AND NOT e.removed
+		LEFT JOIN {{schema}}.monitor_report r ON r.id = s.id WHERE e.name = $1 AND s.name = $2`,
+		func(r pgx.CollectableRow) (out monitor.Report, err error) {
+			var at *time.Time
+			err = r.Scan(&at, &out.Kind, &out.Code, &out.Run, &out.Body)
+			out.At = utc(at)
+			return out, err
+		}, of.Check, of.Source)
+	switch {
+	case err != nil:
+		return out, fmt.Errorf("reading the report of %s/%s: %w", of.Check, of.Source, err)
+	case len(found) == 0:
+		return out, noSource(false, of)
+	}
+	return found[0], nil
+}
+
+func noSource(known bool, of monitor.SourceRef) error {
+	if known {
+		return nil
+	}
+	return fmt.Errorf("%.200q of check %.200q: %w", of.Source, of.Check, monitor.ErrNoSource)
 }

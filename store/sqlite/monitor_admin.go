@@ -15,7 +15,10 @@ FROM understudy_monitor_event e CROSS JOIN understudy_monitor_source s `
 // sources of each. Only labels are looked for one by one.
 func selectSources(q monitor.SourceQuery) (text string, args []any) {
 	index := "INDEXED BY understudy_monitor_source_state"
-	if q.State == "" {
+	switch {
+	case q.Label == monitor.PingLabel: // every ping asks for it
+		index = "INDEXED BY understudy_monitor_source_ping"
+	case q.State == "":
 		index = "INDEXED BY sqlite_autoindex_understudy_monitor_source_1"
 	}
 	text = sourceColumns + index + " ON s.event = e.id"
@@ -28,6 +31,9 @@ func selectSources(q monitor.SourceQuery) (text string, args []any) {
 	if q.Source != "" {
 		and("s.name = ?", q.Source)
 	}
+	if q.Label == monitor.PingLabel {
+		and("s.labels <> '' AND json_extract(s.labels, '$.ping') = ?", q.Value)
+	}
 	if q.AfterCheck != "" || q.AfterSource != "" {
 		and("s.name > iif(e.name = ?, ?, '')", q.AfterCheck, q.AfterSource)
 	}
@@ -38,7 +44,7 @@ func selectSources(q monitor.SourceQuery) (text string, args []any) {
 	if q.AfterCheck != "" {
 		and("e.name >= ?", q.AfterCheck)
 	}
-	if q.Label != "" {
+	if q.Label != "" && q.Label != monitor.PingLabel {
 		and("s.labels <> '' AND EXISTS (SELECT 1 FROM json_each(s.labels) l WHERE l.key = ? AND l.value = ?)", q.Label, q.Value)
 	}
 	return text + " ORDER BY e.name, s.name LIMIT ?", append(args, monitor.PageSize(q.Limit))

@@ -18,16 +18,16 @@ SET recent = recent << (?2 / every_us - at_us / every_us) | 1, at_us = ?2, blind
 WHERE id = ?1 AND watched = 0 AND failing = 0 AND run_us = 0 AND at_us BETWEEN 1 AND ?2
   AND (sent_us <> ?5 OR seq <> ?6 OR ?5 = 0)`
 
-	readBeat = "SELECT at_us, sent_us, seq, run_us, watched FROM understudy_monitor_beat WHERE id = ?1"
+	readBeat = "SELECT at_us, sent_us, seq, run_us, run_key, watched FROM understudy_monitor_beat WHERE id = ?1"
 
 	// A heartbeat that counts from before the last one falls into the slot of the last.
 	recordExact = `
 UPDATE understudy_monitor_beat
 SET recent = recent << (max(?2, at_us) / every_us - at_us / every_us) | 1, at_us = max(?2, at_us), blind_us = ?3, path = ?4,
-  sent_us = ?5, seq = ?6, code = ?7, beats = beats + ?8, failing = ?9, run_us = 0
+  sent_us = ?5, seq = ?6, code = ?7, beats = beats + ?8, failing = ?9, run_us = iif(?10, 0, run_us)
 WHERE id = ?1`
 
-	recordStart = "UPDATE understudy_monitor_beat SET run_us = ?2, starts = starts + 1 WHERE id = ?1"
+	recordStart = "UPDATE understudy_monitor_beat SET run_us = ?2, run_key = ?3, starts = starts + 1 WHERE id = ?1"
 	recordFirst = "UPDATE understudy_monitor_source SET seen = 1 WHERE id = ?1 AND seen = 0"
 
 	makeDue = "UPDATE understudy_monitor_source SET due_us = min(coalesce(due_us, ?2), ?2) WHERE id = ?1"
@@ -79,9 +79,9 @@ func (t *intake) record(b *monitor.HeartbeatUpdate) error {
 			return err
 		}
 	}
-	var last, lastSent, lastSeq, run int64
+	var last, lastSent, lastSeq, run, key int64
 	var watched bool
-	err := t.one(readBeat, []any{b.Source}, &last, &lastSent, &lastSeq, &run, &watched)
+	err := t.one(readBeat, []any{b.Source}, &last, &lastSent, &lastSeq, &run, &key, &watched)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		t.out.Unknown = append(t.out.Unknown, b.Source)
@@ -93,9 +93,10 @@ func (t *intake) record(b *monitor.HeartbeatUpdate) error {
 		return nil
 	}
 	if b.Signal == monitor.SignalStart {
-		_, err = t.exec(recordStart, b.Source, t.at)
+		_, err = t.exec(recordStart, b.Source, t.at, b.Run)
 	} else {
-		_, err = t.exec(recordExact, b.Source, at, p.BlindTotal.Microseconds(), p.id, sent, b.Seq, b.Code, max(1, b.Count), b.Signal == monitor.SignalFail)
+		ends := b.Signal == monitor.SignalFail || b.Run == 0 || key == 0 || b.Run == key
+		_, err = t.exec(recordExact, b.Source, at, p.BlindTotal.Microseconds(), p.id, sent, b.Seq, b.Code, max(1, b.Count), b.Signal == monitor.SignalFail, ends)
 		if err == nil && last == 0 {
 			_, err = t.exec(recordFirst, b.Source)
 		}

@@ -11,6 +11,8 @@ import (
 )
 
 const (
+	readSecret = "SELECT secret FROM understudy_monitor"
+
 	listSinks = "SELECT name FROM understudy_monitor_sink ORDER BY name"
 
 	// partitionDue reads the index alone.
@@ -45,6 +47,9 @@ func (m monitors) Settings(ctx context.Context) (monitor.Settings, error) {
 	var out monitor.Settings
 	err := m.read(ctx, "reading the monitor's settings", func(t *moment) error {
 		out = monitor.Settings{Generation: t.generation}
+		if err := t.one(readSecret, nil, &out.Secret); err != nil {
+			return err
+		}
 		err := t.each(allChecks, nil, func(scan scanner) error {
 			e, err := scanCheck(scan)
 			if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
@@ -81,6 +82,55 @@ func resolve(t *moment, events *checkCache, ref monitor.SourceRef, out *monitor.
 		return !e.Fixed, nil
 	}
 	return false, err
+}
+
+const (
+	keepReport = `
+INSERT INTO understudy_monitor_report (id, at_us, kind, code, run, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT (id) DO UPDATE SET at_us = excluded.at_us, kind = excluded.kind, code = excluded.code, run = excluded.run, body = excluded.body`
+
+	readReport = "SELECT at_us, kind, code, run, body FROM understudy_monitor_report WHERE id = ?1"
+)
+
+// KeepReport implements [monitor.HeartbeatStore].
+func (m monitors) KeepReport(ctx context.Context, of monitor.SourceRef, r monitor.Report) error {
+	return m.write(ctx, "keeping a report", func(l *moment) error {
+		id, err := sourceID(l, of)
+		if err == nil {
+			_, err = l.exec(keepReport, id, l.wall, r.Kind, r.Code, r.Run, append([]byte{}, r.Body[:min(len(r.Body), monitor.MaxReport)]...))
+		}
+		return err
+	})
+}
+
+// Report implements [monitor.HeartbeatStore].
+func (m monitors) Report(ctx context.Context, of monitor.SourceRef) (out monitor.Report, err error) {
+	err = m.read(ctx, "reading a report", func(v *moment) error {
+		id, err := sourceID(v, of)
+		if err != nil {
+			return err
+		}
+		var at int64
+		err = notThere(v.one(readReport, []any{id}, &at, &out.Kind, &out.Code, &out.Run, &out.Body))
+		out.At = timeOf(at)
+		return err
+	})
+	return out, err
+}
+
+// sourceID is the number of a source of a configured check.
+func sourceID(r *moment, of monitor.SourceRef) (id int64, err error) {
+	e, err := checksOf(r).named(of.Check)
+	if err != nil {
+		return 0, err
+	}
+	if e != nil {
+		err = r.one(findSource, []any{e.ID, of.Source}, &id)
+	}
+	if e == nil || errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("%q of check %q: %w", of.Source, of.Check, monitor.ErrNoSource)
+	}
+	return id, err
 }
 
 // add makes a source that is expected from now on, unless it is there.

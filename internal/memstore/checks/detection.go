@@ -14,7 +14,7 @@ import (
 func (r *Memory) Settings(ctx context.Context) (out monitor.Settings, err error) {
 	err = r.atomically(ctx, func(s step) error {
 		out.Generation = s.generation
-		out.Sinks = slices.Sorted(maps.Keys(s.sinks))
+		out.Sinks, out.Secret = slices.Sorted(maps.Keys(s.sinks)), slices.Clone(s.secret)
 		for _, name := range slices.Sorted(maps.Keys(s.checks)) {
 			out.Checks = append(out.Checks, s.checks[name].StoredCheck)
 		}

@@ -1,7 +1,9 @@
 package checks
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -106,21 +108,50 @@ func (s step) recordHeartbeat(n *source, b monitor.HeartbeatUpdate, p *path) {
 	}
 	n.beatRev++
 	if b.Signal == monitor.SignalStart {
-		n.runStarted = s.now
+		n.runStarted, n.run = s.now, b.Run
 		return
+	}
+	if b.Signal != monitor.SignalSuccess || b.Run == 0 || n.run == 0 || b.Run == n.run {
+		n.runStarted = 0
 	}
 	at := s.now
 	if b.BySender && !b.Sent.IsZero() {
 		at = min(at, max(n.lastBeat, 1, at.Add(-s.wall.Sub(b.Sent))))
 	}
 	n.lastBeat, n.blind, n.path = at, p.BlindTotal, p
-	n.runStarted, n.failing, n.code = 0, b.Signal == monitor.SignalFail, b.Code
+	n.failing, n.code = b.Signal == monitor.SignalFail, b.Code
 	n.sent, n.seq = time.Time{}, b.Seq
 	if !b.Sent.IsZero() {
 		n.sent = b.Sent.Truncate(time.Microsecond)
 	}
 	n.beats += int64(max(1, b.Count))
 	n.markSlot(n.check.slotOf(at))
+}
+
+// KeepReport implements [monitor.HeartbeatStore].
+func (r *Memory) KeepReport(ctx context.Context, of monitor.SourceRef, kept monitor.Report) error {
+	return r.atomically(ctx, func(s step) error {
+		n := s.names[of]
+		if n == nil || n.check.Removed {
+			return fmt.Errorf("%s/%s: %w", of.Check, of.Source, monitor.ErrNoSource)
+		}
+		kept.At, kept.Body = s.wall, bytes.Clone(kept.Body[:min(len(kept.Body), monitor.MaxReport)])
+		n.report = kept
+		return nil
+	})
+}
+
+// Report implements [monitor.HeartbeatStore].
+func (r *Memory) Report(ctx context.Context, of monitor.SourceRef) (out monitor.Report, err error) {
+	err = r.atomically(ctx, func(s step) error {
+		n := s.names[of]
+		if n == nil || n.check.Removed {
+			return fmt.Errorf("%s/%s: %w", of.Check, of.Source, monitor.ErrNoSource)
+		}
+		out = n.report
+		return nil
+	})
+	return out, err
 }
 
 // slotOf returns the number of the check's interval that contains m; 0 for a check with a schedule.

@@ -3,6 +3,7 @@ package checks
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,6 +51,7 @@ type Memory struct {
 	sent       []monitor.Notification
 	enqueued   map[[2]string]bool // by sink and notification ID
 
+	secret     []byte
 	configured time.Time
 	origin     string
 	refused    string
@@ -108,6 +110,8 @@ type beat struct {
 	failing    bool
 	code       int
 	runStarted monitor.StoreTime
+	run        int64 // key of the run that was started
+	report     monitor.Report
 	beats      int64
 	slot       int64
 	recent     uint64 // bit 0 is slot, higher bits are the slots before it
@@ -119,7 +123,7 @@ func NewMemory(o Options) *Memory {
 		o.Clock = time.Now
 	}
 	return &Memory{
-		o: o, generation: 1,
+		o: o, generation: 1, secret: []byte(rand.Text()),
 		checks: map[string]*check{}, sources: map[int64]*source{}, names: map[monitor.SourceRef]*source{},
 		paths: map[string]*path{}, alarms: map[string]*alarm{}, sinks: map[string]bool{},
 		members: map[string]monitor.Member{}, enqueued: map[[2]string]bool{},

@@ -157,7 +157,7 @@ END $$;
 -- goes with it is null if all that the beats say is that they are alive. Time is read
 -- first: what came in while this waits is not in it, and so not proven to have arrived.
 CREATE FUNCTION {{rules}}.monitor_store(p_floor bigint, p_paths text[], p_trusts bigint[], p_gaps bigint[], p_unproven boolean[],
-    p_ids bigint[], p_at integer[], p_sents bigint[], p_seqs bigint[], p_counts integer[], p_signals integer[], p_codes integer[], p_by boolean[],
+    p_ids bigint[], p_at integer[], p_sents bigint[], p_seqs bigint[], p_counts integer[], p_signals integer[], p_codes integer[], p_by boolean[], p_runs bigint[],
     p_patience bigint, OUT unknown bigint[], OUT replayed bigint, OUT generation bigint, OUT moment bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -221,11 +221,13 @@ BEGIN
                    beats = b.beats + CASE WHEN x.signal = 1 THEN 0 ELSE x.n END,
                    recent = CASE WHEN x.signal = 1 THEN b.recent ELSE {{rules}}.monitor_recent(b.recent,
                        CASE WHEN x.by AND x.sent <> 0 THEN least(greatest(b.at, x.sent - c.shift, 1), greatest(b.at, t)) ELSE greatest(b.at, t) END / b.width - b.at / b.width) | 1 END,
-                   run = CASE WHEN x.signal = 1 THEN t ELSE 0 END,
+                   run = CASE WHEN x.signal = 1 THEN t
+                       WHEN x.signal = 0 AND x.run <> 0 AND b.run_key <> 0 AND x.run <> b.run_key THEN b.run ELSE 0 END,
+                   run_key = CASE WHEN x.signal = 1 THEN x.run ELSE b.run_key END,
                    failing = CASE WHEN x.signal = 1 THEN b.failing ELSE x.signal = 2 END,
                    room = '',
                    did = CASE WHEN b.watched OR b.run <> 0 OR x.signal <> 0 THEN 1 ELSE 0 END + CASE WHEN b.at = 0 AND x.signal <> 1 THEN 2 ELSE 0 END
-              FROM unnest(p_ids, p_at, p_sents, p_seqs, p_counts, p_signals, p_codes, p_by) x (id, p, sent, seq, n, signal, code, by)
+              FROM unnest(p_ids, p_at, p_sents, p_seqs, p_counts, p_signals, p_codes, p_by, p_runs) x (id, p, sent, seq, n, signal, code, by, run)
              WHERE b.id = x.id AND NOT (x.sent <> 0 AND x.sent = b.sent AND x.seq = b.seq)
             RETURNING b.id, b.did
         )
@@ -246,4 +248,16 @@ BEGIN
     UPDATE {{schema}}.monitor_path p SET proof = t
       FROM (SELECT x.id FROM {{schema}}.monitor_path x WHERE x.id = ANY (v_proven) AND x.proof < t ORDER BY x.id FOR NO KEY UPDATE SKIP LOCKED) mine
      WHERE p.id = mine.id AND p.proof < t;
+END $$;
+
+-- Keeps a report of a source in place of the last one, and tells whether there is such a source.
+CREATE FUNCTION {{rules}}.monitor_keep_report(p_event text, p_source text, p_kind text, p_code integer, p_run text, p_body bytea, p_patience bigint)
+RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    INSERT INTO {{schema}}.monitor_report (id, at, kind, code, run, body)
+    SELECT s.id, {{schema}}.clock(), p_kind, p_code, p_run, p_body
+      FROM {{schema}}.monitor_source s JOIN {{schema}}.monitor_event e ON e.id = s.event AND NOT e.removed WHERE e.name = p_event AND s.name = p_source
+    ON CONFLICT (id) DO UPDATE SET at = excluded.at, kind = excluded.kind, code = excluded.code, run = excluded.run, body = excluded.body;
+    RETURN FOUND;
 END $$;
