@@ -42,7 +42,7 @@ func newIntakeRig(t *testing.T) *monitorRig {
 	flow := inlet.OpenPath(monitor.PathConfig{Name: "http", TrustFor: time.Second, MaxGap: 2 * time.Second, Synchronous: true})
 	in, err := intake.NewHTTP(intake.HTTPConfig{
 		Flow: flow, Letters: letters, Keys: []intake.PingKey{{Name: "cron", Key: pingKey, Checks: []string{"w*"}}},
-		Authorize: MayIngest,
+		Authorize: MayIngest, Reports: table,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -118,6 +118,29 @@ func TestBeatsByPingKey(t *testing.T) {
 	if want := "[db d1 http db d2 http web w1 http web w2 http web w3 http]"; fmt.Sprint(got) != want {
 		t.Errorf("sources %v, want %s", got, want)
 	}
+}
+
+// TestPingByID goes the way of a healthchecks.io client, behind a token: the ID is all that it has.
+func TestPingByID(t *testing.T) {
+	g := newIntakeRig(t)
+	const token, id = "Bearer " + apiToken, "d1665499-e827-441f-bf13-8f15e8f4c0b9"
+	g.ask(token, "POST", "/v1/sources", `{"sources":[{"check":"web","source":"w1","labels":{"ping":"`+id+`"}},{"check":"web","source":"w2","labels":{"ping":"named"}}]}`).want(200, "")
+	g.ask("", "POST", "/ping/"+id+"/1?rid="+id, "no space left\x1b[31m\n"+strings.Repeat("x", 2*monitor.MaxReport)).want(200, "")
+	var shown apitype.SourceAlarms
+	g.ask(token, "GET", "/v1/sources/web/w1", "").into(&shown)
+	if r := shown.Report; r == nil || r.Kind != "fail" || r.Code != 1 || r.Run != id || len(r.Body) > monitor.MaxReport+8 || !strings.HasPrefix(r.Body, "no space left\uFFFD[31m\n") {
+		t.Errorf("%+v", shown.Report)
+	}
+	if shown.Path != "http" || shown.Code != 1 {
+		t.Errorf("%+v", shown.Source)
+	}
+	g.ask("GenieKey "+pingKey, "POST", "/v2/heartbeats/named/ping", "{}").want(202, "")
+	if a := g.ask("", "POST", "/v2/heartbeats/named/ping", "{}"); a.Status != 401 || !strings.Contains(a.Body, `"message"`) {
+		t.Errorf("without a key: %d %s", a.Status, a.Body)
+	}
+	g.ask(token, "POST", "/v2/heartbeats/named/ping", "{}").want(202, "")
+	g.ask("Bearer "+pingKey, "POST", "/v1/watchdog/web/w3", `{"alerts":[{"status":"firing"}]}`).want(204, "")
+	g.ask("", "POST", "/v1/watchdog/web/w3", `{"alerts":[{"status":"firing"}]}`).want(401, "unauthorized")
 }
 
 // TestLargeBodies: beats may come in bodies that are larger than those of other

@@ -35,6 +35,14 @@ func viewSource(s monitor.SourceRecord) apitype.Source {
 	return out
 }
 
+// viewReport shows a report; nil for none.
+func viewReport(r monitor.Report) *apitype.Report {
+	if r.At.IsZero() {
+		return nil
+	}
+	return &apitype.Report{At: r.At.UTC(), Kind: string(r.Kind), Code: r.Code, Run: r.Run, Body: printable(r.Body)}
+}
+
 // viewAlarm shows an alarm.
 func viewAlarm(a monitor.Alarm) apitype.Alarm {
 	return apitype.Alarm{

@@ -58,7 +58,7 @@ type object = map[string]any
 // TestOpenAPI makes openapi.json of the routes, of operations and of package apitype, and fails when the file is another.
 // With -update it writes the file.
 func TestOpenAPI(t *testing.T) {
-	in, err := intake.NewHTTP(intake.HTTPConfig{Flow: nowhere{}})
+	in, err := intake.NewHTTP(intake.HTTPConfig{Flow: nowhere{}, Reports: struct{ intake.ReportStore }{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,23 +151,40 @@ func vesOperation(id, summary string) operation {
 	return op
 }
 
-// pingOperations are those of all forms of a ping, by GET and by POST.
+// pingOperations are those of all forms of a ping, by each method that they take.
 func pingOperations() map[string]operation {
 	out := map[string]operation{}
-	add := func(path, id, summary, description string) {
-		for _, method := range []string{"GET", "POST"} {
-			out[method+" "+path] = operation{
-				id: strings.ToLower(method) + id, tag: "monitor", summary: summary, description: description,
-				answers: []reply{{200, "OK: it is stored", nil, `{"content": {"text/plain": {"schema": {"type": "string"}}}}`}},
-				errors:  "400 401 404 413 503",
-				other: map[int]string{
-					403: "The ping key is not for that event (forbidden)",
-					405: "The ping key accepts only POST (method_not_allowed)",
-					429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
-				},
-			}
+	stored := reply{200, "OK: it is stored", nil, `{"content": {"text/plain": {"schema": {"type": "string"}}}}`}
+	describe := func(method, path, id, summary, description string, answer reply) {
+		out[method+" "+path] = operation{
+			id: strings.ToLower(method) + id, tag: "monitor", summary: summary, description: description,
+			answers: []reply{answer},
+			errors:  "400 401 404 413 503",
+			other: map[int]string{
+				403: "The ping key is not for that event (forbidden)",
+				405: "The ping key accepts only POST (method_not_allowed)",
+				429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
+			},
+		}
+		if strings.Contains(path, "{id}") {
+			out[method+" "+path].other[409] = "Two sources have this ID (ambiguous)"
 		}
 	}
+	add := func(path, id, summary, description string) {
+		for _, method := range []string{"GET", "POST"} {
+			describe(method, path, id, summary, description, stored)
+		}
+	}
+	byID := "The ID is the label ping of a source. One that is a UUID is its own key; for others it needs the server's token, if there is one, or a ping key. "
+	add("/ping/{id}", "PingByID", "Tell that a source is alive, as to healthchecks.io", byID+"?rid= names the run, by a UUID. The first 10,000 bytes of a body are kept.")
+	add("/ping/{id}/{what}", "PingSignalByID", "Tell that a run starts, failed, or ended with an exit code, or send a log, as to healthchecks.io", byID+"?rid= names the run, by a UUID.")
+	for _, method := range []string{"GET", "POST", "PUT", "PATCH"} {
+		describe(method, "/v2/heartbeats/{id}/ping", "OpsgenieHeartbeat", "Tell that a source is alive, as to Opsgenie",
+			byID+"The key is sent as Authorization: GenieKey KEY. Errors are as Opsgenie has them.", reply{202, "PONG: it is stored", nil, ""})
+	}
+	describe("POST", "/v1/watchdog/{event}/{source}", "Watchdog", "Take a notification of Alertmanager's webhook as a heartbeat",
+		"Of an alert that fires all the time: while it fires the source is alive. It needs the server's token, if there is one, or a ping key that is for the event.",
+		reply{204, "It is stored, or no alert of it fires", nil, ""})
 	add("/v1/ping/{event}/{source}", "Ping", "Tell that a source is alive", "It needs the server's token, if there is one, or a ping key that is for the event. The key may also be given as ?key=.")
 	add("/v1/ping/{event}/{source}/{what}", "PingSignal", "Tell that a run starts, failed, or ended with an exit code", "It needs the server's token, if there is one, or a ping key that is for the event. The key may also be given as ?key=.")
 	add("/v1/ping/key/{key}/{event}/{source}", "PingWithKey", "Tell that a source is alive", "")

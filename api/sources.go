@@ -94,5 +94,9 @@ func (p *monitorPart) getSource(r *http.Request) (out apitype.SourceAlarms, err 
 		return out, err
 	}
 	alarms, err := p.table.Alarms(r.Context(), monitor.AlarmQuery{Check: s.Check, Source: s.Source, Limit: maxShownAlarms})
-	return apitype.SourceAlarms{Source: viewSource(s), Alarms: views(alarms, viewAlarm)}, err
+	if err != nil {
+		return out, err
+	}
+	report, err := p.table.Report(r.Context(), monitor.SourceRef{Check: s.Check, Source: s.Source})
+	return apitype.SourceAlarms{Source: viewSource(s), Report: viewReport(report), Alarms: views(alarms, viewAlarm)}, err
 }

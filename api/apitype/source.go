@@ -36,10 +36,20 @@ type Sources struct {
 	Next    string   `json:"next,omitempty"`
 }
 
-// SourceAlarms is a source and its latest alarms.
+// SourceAlarms is a source, what it reported last, and its latest alarms.
 type SourceAlarms struct {
 	Source
+	Report *Report `json:"report,omitempty"` // missing if it never sent one
 	Alarms []Alarm `json:"alarms"`
+}
+
+// Report is what a source sent along with a ping.
+type Report struct {
+	At   time.Time `json:"at"`
+	Kind string    `json:"kind" enum:"success,start,fail,log"`
+	Code int       `json:"code,omitempty"` // exit status
+	Run  string    `json:"run,omitempty"`
+	Body string    `json:"body"` // the first 10,000 bytes; what cannot be shown is replaced
 }
 
 // Declaration makes a source known before its first heartbeat.

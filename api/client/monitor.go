@@ -51,6 +51,11 @@ func (c *Client) Sources(ctx context.Context, q SourceQuery) (apitype.Sources, e
 	return get[apitype.Sources](ctx, c, "/v1/sources", v)
 }
 
+// Source returns one source, with what it reported last and its latest alarms.
+func (c *Client) Source(ctx context.Context, check, source string) (apitype.SourceAlarms, error) {
+	return get[apitype.SourceAlarms](ctx, c, pathOf("sources", check, source), nil)
+}
+
 // Alarm returns one alarm.
 func (c *Client) Alarm(ctx context.Context, id string) (apitype.Alarm, error) {
 	return get[apitype.Alarm](ctx, c, pathOf("alarms", id), nil)

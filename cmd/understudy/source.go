@@ -148,31 +148,22 @@ func labelText(labels map[string]string) string {
 func (a *app) sourceShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show CHECK SOURCE",
-		Short: "Show a source with its last alarms",
+		Short: "Show a source with what it reported last, and its last alarms",
 		Example: `  understudy source show nightly-backup db-1
   understudy source show nightly-backup db-1 -o json | jq .left_ms`,
 		Args: exactly("CHECK", "SOURCE"),
 		RunE: a.apiRunE(func(ctx context.Context, c *client.Client, args []string) error {
-			found, err := c.Sources(ctx, client.SourceQuery{Check: args[0], Source: args[1], Limit: 1})
-			if err == nil && len(found.Sources) == 0 {
-				err = fmt.Errorf("%w: %q of check %q", monitor.ErrNoSource, args[1], args[0])
-			}
+			found, err := c.Source(ctx, args[0], args[1])
 			if err != nil {
 				return err
 			}
-			if a.json() {
-				return a.printJSON(found.Sources[0])
-			}
-			alarms, err := c.Alarms(ctx, client.AlarmQuery{Check: args[0], Source: args[1], Limit: 10})
-			if err != nil {
-				return err
-			}
-			return a.printSource(found.Sources[0], alarms.Alarms)
+			return printAs(a, found, a.printSource)
 		}),
 	}
 }
 
-func (a *app) printSource(s apitype.Source, alarms []apitype.Alarm) error {
+func (a *app) printSource(found apitype.SourceAlarms) error {
+	s, alarms := found.Source, found.Alarms[:min(len(found.Alarms), 10)]
 	last := "never"
 	if !s.Last.IsZero() {
 		last = fmt.Sprintf("%s, %s ago, by %s", when(s.Last), quietFor(s), s.Path)
@@ -187,8 +178,17 @@ func (a *app) printSource(s apitype.Source, alarms []apitype.Alarm) error {
 		{"beats", fmt.Sprint(s.Beats)}, {"recent", recent(s.Recent, 64)}, {"known by", by}, {"labels", labelText(s.Labels)},
 		{"alarm", s.Alarm}, {"down since", when(s.Since)}, {"until", when(s.Until)}, {"note", s.Note},
 	})
-	if err != nil || len(alarms) == 0 {
+	if err != nil {
 		return err
+	}
+	if r := found.Report; r != nil {
+		fmt.Fprintf(a.stdout, "\nreported %s with %s:\n", when(r.At), r.Kind)
+		for line := range strings.Lines(r.Body) {
+			fmt.Fprintf(a.stdout, "  %s\n", termtext.Text(line))
+		}
+	}
+	if len(alarms) == 0 {
+		return nil
 	}
 	fmt.Fprintln(a.stdout)
 	return a.printAlarms(alarms)

@@ -90,7 +90,7 @@ func (s *servedMonitor) makeIntake(cfg *settings.Server) (err error) {
 	if err != nil {
 		return err
 	}
-	over := intake.HTTPConfig{Flow: s.inlet.OpenPath(settings.ProvenPath("http")), Keys: keys, Letters: s.letters, Logger: s.host.Log}
+	over := intake.HTTPConfig{Flow: s.inlet.OpenPath(settings.ProvenPath("http")), Keys: keys, Letters: s.letters, Reports: s.table, Logger: s.host.Log}
 	if cfg.Token != "" {
 		over.Authorize = api.MayIngest
 	}

@@ -27,7 +27,7 @@
 //
 // # Pings
 //
-// docs/api.md lists their paths. The body of a ping is not read. GET, HEAD and POST all count, so a program that
+// docs/api.md lists their paths, in the forms of this program, healthchecks.io and Opsgenie. The body of a ping is kept with its source. GET, HEAD and POST all count, so a program that
 // fetches a link for a preview sends a heartbeat, too. Some keys accept only POST for that reason; see [PingKey] for how a key is sent.
 //
 // # The router

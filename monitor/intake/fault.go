@@ -20,7 +20,11 @@ var (
 	errGzip     = errors.New("the body is not gzip-compressed, or is truncated")
 	errLarge    = fmt.Errorf("there are more than %d bytes", MaxBody)
 	errEvent    = errors.New("this event is not configured, or the source is not declared for it")
-	errPath     = errors.New("a ping path may end in /start, /fail or an exit status")
+	errPath     = errors.New("a ping path may end in /start, /fail, /log or an exit status")
+	errRun      = errors.New("rid is not a UUID; make one for each run, for instance with uuidgen")
+	errID       = errors.New("no source has this ID; declare one with the label ping, as in: understudy source declare CHECK SOURCE --label ping=ID")
+	errTwice    = errors.New("two sources have this ID; give one of them another label ping")
+	errAlerts   = errors.New("this is not a notification of Alertmanager's webhook, with a list of alerts")
 	errCode     = errors.New("an exit status is 0 to 255")
 )
 
@@ -45,8 +49,12 @@ func faultOf(err error) fault {
 		return fault{status: http.StatusForbidden, code: string(Forbidden), detail: err.Error()}
 	case errors.Is(err, errPostOnly):
 		return fault{status: http.StatusMethodNotAllowed, code: "method_not_allowed", detail: err.Error()}
-	case errors.Is(err, errEvent):
-		return fault{status: http.StatusNotFound, code: string(NotKnown), detail: err.Error()}
+	case errors.Is(err, errEvent), errors.Is(err, monitor.ErrNoSource):
+		return fault{status: http.StatusNotFound, code: string(NotKnown), detail: errEvent.Error()}
+	case errors.Is(err, errID):
+		return fault{status: http.StatusNotFound, code: "unknown_id", detail: err.Error()}
+	case errors.Is(err, errTwice):
+		return fault{status: http.StatusConflict, code: "ambiguous", detail: err.Error()}
 	case errors.Is(err, errPath):
 		return fault{status: http.StatusNotFound, code: "no_route", detail: err.Error()}
 	case errors.Is(err, errType), errors.Is(err, errEncoding):
@@ -58,7 +66,7 @@ func faultOf(err error) fault {
 		return fault{status: http.StatusRequestEntityTooLarge, code: "too_large", detail: err.Error()}
 	case errors.As(err, &broken):
 		return fault{status: http.StatusBadRequest, code: string(Syntax), detail: err.Error()}
-	case errors.Is(err, errGzip), errors.Is(err, errCode), errors.Is(err, errBody):
+	case errors.Is(err, errGzip), errors.Is(err, errCode), errors.Is(err, errBody), errors.Is(err, errRun), errors.Is(err, errAlerts):
 		return fault{status: http.StatusBadRequest, code: "invalid", detail: err.Error()}
 	case errors.Is(err, monitor.ErrBusy), errors.Is(err, errHeavy):
 		return fault{http.StatusTooManyRequests, "busy", err.Error(), true}

@@ -23,6 +23,9 @@ type HTTPConfig struct {
 	Name string
 	// Keys that let programs send beats.
 	Keys []PingKey
+	// Reports keeps what pings bring along, and knows sources by the ID that they are pinged with. nil: no ping has an
+	// ID, and bodies are thrown away.
+	Reports ReportStore
 	// Letters keeps what was not accepted; nil keeps none.
 	Letters *DeadLetters
 	// Authorize reports whether a request has the API's own token. nil: whoever has no key may send beats.
@@ -56,6 +59,7 @@ func (c HTTPConfig) Validate() error {
 type HTTP struct {
 	cfg        HTTPConfig
 	gate       *gate
+	ids        pingIDs
 	bufferPool bufferPool
 }
 
@@ -90,26 +94,46 @@ func (h *HTTP) Routes() []Route {
 	for _, base := range []string{"/v1/ping/", "/v1/ping/key/{key}/"} {
 		for _, path := range []string{base + "{event}/{source}", base + "{event}/{source}/{what}"} {
 			for _, method := range []string{http.MethodGet, http.MethodPost} {
-				routes = append(routes, Route{method, path, maxPing, h.serve(h.ping, problem)})
+				routes = append(routes, Route{method, path, monitor.MaxReport, h.serve(h.ping, problem)})
 			}
 		}
+	}
+	routes = append(routes, Route{http.MethodPost, "/v1/watchdog/{event}/{source}", MaxBody, h.serve(h.watchdog, problem)})
+	if h.cfg.Reports == nil {
+		return routes
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		for _, path := range []string{"/ping/{id}", "/ping/{id}/{what}"} {
+			routes = append(routes, Route{method, path, monitor.MaxReport, h.answer(h.pingByID, problem)})
+		}
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch} {
+		routes = append(routes, Route{method, "/v2/heartbeats/{id}/ping", monitor.MaxReport, h.answer(h.heartbeatByID, opsgenieError)})
 	}
 	return routes
 }
 
-// serve lets in who may, and answers errors as the operation's clients expect them.
+// serve lets in who may.
 func (h *HTTP) serve(handle func(http.ResponseWriter, *http.Request, *PingKey) error, refuse func(http.ResponseWriter, fault)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+	return h.answer(func(w http.ResponseWriter, r *http.Request) error {
 		key, err := h.gate.admit(r)
-		if err == nil {
-			err = handle(w, r, key)
+		if err != nil {
+			return err
 		}
+		return handle(w, r, key)
+	}, refuse)
+}
+
+// answer answers errors as the operation's clients expect them.
+func (h *HTTP) answer(handle func(http.ResponseWriter, *http.Request) error, refuse func(http.ResponseWriter, fault)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := handle(w, r)
 		if err == nil {
 			return
 		}
 		f := faultOf(err)
 		if f.status == http.StatusInternalServerError {
-			h.cfg.Logger.Error("beats were not taken", "route", r.Pattern, "err", err)
+			h.cfg.Logger.Error("a heartbeat was not taken", "route", r.Pattern, "err", err)
 		}
 		refuse(w, f)
 	}

@@ -25,7 +25,7 @@ var (
 )
 
 // PingKey lets programs send beats that may do nothing else. It is taken as
-// "Authorization: Bearer KEY", as the password of basic authentication, as ?key=KEY,
+// "Authorization: Bearer KEY" (or GenieKey), as the password of basic authentication, as ?key=KEY,
 // or in the path of a ping, /v1/ping/key/KEY/EVENT/SOURCE. What stands in a URL
 // stands in the logs of proxies too.
 type PingKey struct {
@@ -119,16 +119,19 @@ func given(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password
 	}
-	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") || strings.EqualFold(scheme, "GenieKey") {
 		return strings.TrimSpace(token)
 	}
 	return r.URL.Query().Get("key")
 }
 
+// open reports whether everybody may send heartbeats.
+func (g *gate) open() bool { return g.authorize == nil && len(g.keys) == 0 }
+
 // admit returns the key of a request; a nil key allows everything. Without authorize a request
 // without a key is admitted, but one with a wrong key is refused.
 func (g *gate) admit(r *http.Request) (*PingKey, error) {
-	if g.authorize == nil && len(g.keys) == 0 {
+	if g.open() {
 		return nil, nil
 	}
 	key := given(r)
@@ -159,11 +162,16 @@ func (g *gate) deny(ctx context.Context) error {
 	default:
 		return errFlood
 	}
-	wait := time.NewTimer(denyAfter)
+	pause(ctx, denyAfter)
+	return errDenied
+}
+
+// pause returns after d, or when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	wait := time.NewTimer(d)
 	defer wait.Stop()
 	select {
 	case <-wait.C:
 	case <-ctx.Done():
 	}
-	return errDenied
 }

@@ -1,0 +1,180 @@
+package intake
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+// How long it is remembered which source an ID stands for, and of how many.
+const (
+	idLasts = time.Minute
+	maxIDs  = 100_000
+)
+
+// pingIDs are the IDs of sources (see [monitor.PingLabel]) that were asked for lately.
+type pingIDs struct {
+	mu    sync.Mutex
+	known map[string]pingID
+}
+
+type pingID struct {
+	of    monitor.SourceRef
+	until time.Time
+}
+
+func (p *pingIDs) find(id string, now time.Time) (monitor.SourceRef, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := p.known[id]
+	return k.of, now.Before(k.until)
+}
+
+func (p *pingIDs) remember(id string, of monitor.SourceRef, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil || len(p.known) >= maxIDs {
+		p.known = map[string]pingID{}
+	}
+	p.known[id] = pingID{of, now.Add(idLasts)}
+}
+
+// pingByID answers /ping/{id} in the form of healthchecks.io.
+func (h *HTTP) pingByID(w http.ResponseWriter, r *http.Request) error {
+	of, key, err := h.admitID(r)
+	if err != nil {
+		return err
+	}
+	return h.answerPing(w, r, key, of)
+}
+
+// heartbeatByID answers /v2/heartbeats/{id}/ping as Opsgenie does.
+func (h *HTTP) heartbeatByID(w http.ResponseWriter, r *http.Request) error {
+	began := time.Now()
+	of, key, err := h.admitID(r)
+	if err == nil {
+		err = h.recordPing(r, key, of, "")
+	}
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusAccepted)
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"result": "PONG - Heartbeat received", "took": time.Since(began).Seconds(), "requestId": rand.Text(),
+	})
+	return nil
+}
+
+// admitID finds the source that an ID stands for. An ID that is a UUID is its own key: whoever has it may ping with it.
+func (h *HTTP) admitID(r *http.Request) (of monitor.SourceRef, key *PingKey, err error) {
+	id := r.PathValue("id")
+	secret := isUUID(id)
+	if secret {
+		id = strings.ToLower(id)
+	} else if key, err = h.gate.admit(r); err != nil {
+		return of, nil, err
+	}
+	if of, known := h.ids.find(id, time.Now()); known {
+		return of, key, nil
+	}
+	if err := lease.ValidateText("id", id, 1, monitor.MaxName); err != nil {
+		return of, nil, err
+	}
+	// Whoever guesses waits, as with wrong keys, and cannot keep the store busy.
+	select {
+	case h.gate.slots <- struct{}{}:
+		defer func() { <-h.gate.slots }()
+	default:
+		return of, nil, errFlood
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Timeout)
+	defer cancel()
+	found, err := h.cfg.Reports.Sources(ctx, monitor.SourceQuery{Label: monitor.PingLabel, Value: id, Limit: 2})
+	switch {
+	case err != nil:
+		return of, nil, err
+	case len(found) > 1:
+		return of, nil, fmt.Errorf("%w: %s/%s and %s/%s", errTwice, found[0].Check, found[0].Source, found[1].Check, found[1].Source)
+	case len(found) == 0:
+		if secret && !h.gate.open() {
+			pause(r.Context(), denyAfter)
+		}
+		return of, nil, errID
+	}
+	of = monitor.SourceRef{Check: found[0].Check, Source: found[0].Source}
+	h.ids.remember(id, of, time.Now())
+	return of, key, nil
+}
+
+// isUUID reports whether a text is a UUID in its usual form.
+func isUUID(s string) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i, c := range []byte(s) {
+		switch {
+		case i == 8 || i == 13 || i == 18 || i == 23:
+			if c != '-' {
+				return false
+			}
+		case (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'f'):
+			return false
+		}
+	}
+	return true
+}
+
+// opsgenieError answers with a fault as Opsgenie does.
+func opsgenieError(w http.ResponseWriter, f fault) {
+	w.Header().Set("Content-Type", "application/json")
+	f.head(w)
+	_ = json.NewEncoder(w).Encode(map[string]any{"message": f.detail, "took": 0.0, "requestId": rand.Text()})
+}
+
+// watchdog answers POST /v1/watchdog/{event}/{source}: a notification of Alertmanager's webhook, in which an alert that
+// fires all the time is the heartbeat. That it is resolved means that it came no more, which is none.
+func (h *HTTP) watchdog(w http.ResponseWriter, r *http.Request, key *PingKey) error {
+	of := monitor.SourceRef{Check: r.PathValue("event"), Source: r.PathValue("source")}
+	if err := (monitor.Declaration{Check: of.Check, Source: of.Source}).Validate(); err != nil {
+		return err
+	}
+	if !key.allows(of.Check) {
+		return fmt.Errorf("%w: %q", errNotFor, of.Check)
+	}
+	var n struct {
+		Alerts []struct {
+			Status string `json:"status"`
+		} `json:"alerts"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, MaxBody)).Decode(&n); err != nil {
+		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+			return err
+		}
+		return errAlerts
+	}
+	if len(n.Alerts) == 0 {
+		return errAlerts
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Timeout)
+	defer cancel()
+	for _, a := range n.Alerts {
+		if a.Status == "firing" {
+			if err := h.recordOne(ctx, monitor.Heartbeat{Check: of.Check, Source: of.Source}); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
