@@ -214,7 +214,7 @@ func TestUpgrade(t *testing.T) {
 		"DROP VIEW batches", "DROP VIEW batch_statuses", "DROP VIEW service_id_claims", "DROP VIEW vnf_table_1", "DROP VIEW vnf_table_2", "DROP VIEW hb_common", "DROP TRIGGER understudy_monitor_member_left",
 		"DROP TABLE understudy_monitor", "DROP TABLE understudy_monitor_event", "DROP TABLE understudy_monitor_count",
 		"DROP TABLE understudy_monitor_source", "DROP TABLE understudy_monitor_beat", "DROP TABLE understudy_monitor_path",
-		"DROP TABLE understudy_monitor_alarm", "DROP TABLE understudy_monitor_sink", "DROP TABLE understudy_monitor_member",
+		"DROP TABLE understudy_monitor_alarm", "DROP TABLE understudy_monitor_report", "DROP TABLE understudy_monitor_sink", "DROP TABLE understudy_monitor_member",
 		"DROP TABLE understudy_shard", "DROP TABLE understudy_shard_node", "DROP TABLE understudy_shard_lock",
 		"DROP TABLE understudy_shard_command", "DROP TABLE understudy_shard_wake", "DROP VIEW understudy_enqueue", "DROP TABLE understudy_batch", "DROP TABLE understudy_payload", "DROP TABLE understudy_queue",
 		"DROP TABLE understudy_wake", "DROP TABLE understudy_member", "DROP TABLE understudy_claim", "DROP TRIGGER understudy_session_left",
@@ -229,7 +229,7 @@ func TestUpgrade(t *testing.T) {
 	if info, err := s.Inspect(t.Context()); err != nil || info.Schema != 1 {
 		t.Fatalf("Inspect = %+v, %v; want schema 1", info, err)
 	}
-	if from, to, err := s.Migrate(t.Context()); err != nil || from != 1 || to != 7 {
+	if from, to, err := s.Migrate(t.Context()); err != nil || from != 1 || to != 8 {
 		t.Fatalf("Migrate = %d, %d, %v", from, to, err)
 	}
 	if l, err := s.Get(t.Context(), held.ID); err != nil || l.Term != held.Term || l.Session != n.ID {
