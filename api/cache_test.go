@@ -426,10 +426,15 @@ func TestCacheReadiness(t *testing.T) {
 	g := newCacheRig(t)
 	g.do("GET", "/readyz").want(200, "")
 	g.do("GET", "/healthz").want(200, "")
-	g.peer.view.Partitioned = true
-	g.do("GET", "/readyz").want(503, "not_ready")
-	g.peer.view.Partitioned, g.peer.view.Member = false, false
-	g.do("GET", "/readyz").want(503, "not_ready")
+	g.peer.view.Unready, g.peer.view.Trouble = "the disk is full", "the disk is full"
+	if got := g.do("GET", "/readyz").want(503, "not_ready").Detail; !strings.Contains(got, "the disk is full") {
+		t.Errorf("it says %s", got)
+	}
+	for _, want := range []string{"understudy_cache_ready 0\n", "understudy_cache_trouble 1\n"} {
+		if !strings.Contains(g.do("GET", "/metrics").Body, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
 	g.peer.refuse = cache.ErrClosed
 	g.do("GET", "/readyz").want(503, "stopping")
 	g.do("GET", "/healthz").want(200, "")
@@ -514,6 +519,14 @@ func TestCacheInServer(t *testing.T) {
 	g.do("DELETE", "/v1/cache/k", "").want(404, "no_cache")
 	p := newStandIn()
 	p.hold("a//b", "v", 0, time.Hour)
+	withPeer := start(t, Config{Store: memory.New(nil), Cache: p})
+	for send(t, withPeer, request(t.Context(), "GET", "/readyz", "")).Status != 200 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	p.view.Unready = "another secret"
+	if got := send(t, withPeer, request(t.Context(), "GET", "/readyz", "")).want(503, "not_ready").Detail; !strings.Contains(got, "another secret") {
+		t.Errorf("it says %s", got)
+	}
 	s, err := New(Config{Store: memory.New(nil), Cache: p, CacheType: "text/plain"})
 	if err != nil {
 		t.Fatal(err)

@@ -133,13 +133,13 @@ func (c *cachePart) peers(r *http.Request) (apitype.CacheCluster, error) {
 func viewCluster(c cache.ClusterView) apitype.CacheCluster {
 	return apitype.CacheCluster{
 		Self: c.Self, Member: c.Member, Majority: c.Majority, Connected: c.Connected,
-		Partitioned: c.Partitioned, Abstaining: c.Abstaining, Trouble: c.Trouble, Peers: views(c.Peers, viewPeer),
+		Partitioned: c.Partitioned, Abstaining: c.Abstaining, Trouble: c.Trouble, Unready: c.Unready, Peers: views(c.Peers, viewPeer),
 	}
 }
 
 func viewPeer(p cache.PeerView) apitype.CachePeer {
 	out := apitype.CachePeer{
-		URL: p.URL, API: p.API, Self: p.Self, Link: p.Link, Since: orZero(p.Since),
+		URL: p.URL, API: p.API, Self: p.Self, Link: p.Link, Why: p.Why, Since: orZero(p.Since),
 		Kind: p.Kind, List: p.List, Busy: p.Busy, Dropped: p.Dropped,
 	}
 	if p.Skew != nil {
@@ -148,16 +148,14 @@ func viewPeer(p cache.PeerView) apitype.CachePeer {
 	return out
 }
 
-// readyz reports whether this peer may fetch: it is a member, and a majority is there.
+// readyz reports whether this peer may fetch, else why not.
 func (c *cachePart) readyz(r *http.Request) (out apitype.Ready, err error) {
 	view, err := c.peer.Cluster(r.Context())
 	switch {
 	case err != nil:
 		return out, fmt.Errorf("%w: %w", errUnready, err)
-	case !view.Member:
-		return out, fmt.Errorf("%w: it is not a member of the cluster", errUnready)
-	case view.Partitioned:
-		return out, fmt.Errorf("%w: it reaches %d of the %d members that are a majority", errUnready, view.Connected, view.Majority)
+	case view.Unready != "":
+		return out, fmt.Errorf("%w: %s", errUnready, view.Unready)
 	}
 	return apitype.Ready{Status: "ready"}, nil
 }

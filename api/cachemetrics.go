@@ -24,6 +24,8 @@ func (c *cachePart) collect(m prometheus.Scrape) {
 }
 
 func collectCluster(m prometheus.Scrape, view cache.ClusterView) {
+	m.Flag("ready", "1 if this peer may fetch; /readyz says why not.", view.Unready == "")
+	m.Flag("trouble", "1 while cache peers names something that is wrong.", view.Trouble != "")
 	m.Flag("member", "1 if this peer is a member of the cluster.", view.Member)
 	m.Flag("partitioned", "1 while this peer reaches no majority of the members and may not fetch.", view.Partitioned)
 	m.Flag("abstaining", "1 while this peer does not vote because it started recently.", view.Abstaining)

@@ -153,12 +153,35 @@ func (b *poller) notReady() error {
 	return fmt.Errorf("%w: %v", errNotReady, b.failure) // %v: to a probe it is one kind of error
 }
 
-// writeFailure is why the store has not accepted a write of this process's sessions lately, nil if it has.
+// writeFailure is why the store has not accepted lately what this process writes for its sessions, queues or monitor; nil
+// if it has.
 func (s *Server) writeFailure() error {
 	for _, k := range s.cfg.Keepers {
 		if since, failure := k.Failing(); failure != nil && since >= readyFor {
 			return fmt.Errorf("%w a write for %v: %v", errNotWritten, since.Round(time.Second), failure)
 		}
+	}
+	of := func(part string, since time.Duration, doing string, failure error) error {
+		if failure == nil || since < readyFor {
+			return nil
+		}
+		return fmt.Errorf("%w what %s writes for %v (%s): %v", errNotWritten, part, since.Round(time.Second), doing, failure)
+	}
+	for _, stats := range s.cfg.Dispatchers {
+		d := stats()
+		if err := of("queue "+d.Queue, d.FailingFor, d.FailingAt, d.Failure); err != nil {
+			return err
+		}
+	}
+	if own := s.monitor.own; own.Inlet != nil {
+		in := own.Inlet.Stats()
+		if err := of("the monitor", in.FailingFor, in.FailingAt, in.Failure); err != nil {
+			return err
+		}
+	}
+	if own := s.monitor.own; own.Watcher != nil {
+		w := own.Watcher.Stats()
+		return of("the monitor", w.FailingFor, w.FailingAt, w.Failure)
 	}
 	return nil
 }

@@ -47,7 +47,10 @@ type link struct {
 	url    string
 	dialer *zmtp.Dialer
 	up     atomic.Bool
-	dead   bool // the machine was told; used by the dialer's goroutine only
+	// These are used by the dialer's goroutine only.
+	dead    bool   // the machine knows that nobody listens
+	why     string // as the machine knows it: [protocol.Unheard]
+	refused int    // handshakes in a row that failed
 }
 
 func newLinks(cfg Config, stats *counters, writes *zmtp.Budget, report func(event)) *links {
@@ -123,8 +126,8 @@ func (l *links) send(e protocol.Send) {
 }
 
 // members opens links to new members, closes those to peers that are members no more,
-// and returns the members that can be heard already.
-func (l *links) members(list protocol.Members) (up []string) {
+// and returns what the machine should know: the members that can be heard already, and those that cannot be dialed.
+func (l *links) members(list protocol.Members) (known []protocol.Input) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -136,12 +139,12 @@ func (l *links) members(list protocol.Members) (up []string) {
 		}
 		if k := l.dialers[m.URL]; k != nil {
 			if k.up.Load() {
-				up = append(up, m.URL)
+				known = append(known, protocol.Link{Peer: m.URL, State: protocol.Up})
 			}
 			continue
 		}
 		if err := l.dial(m.URL); err != nil {
-			l.log.Error("a member cannot be reached: its address or key is wrong here", "peer", m.URL, "err", err)
+			known = append(known, protocol.Unheard{Peer: m.URL, Why: err.Error()})
 		}
 	}
 	for url, k := range l.dialers {
@@ -149,7 +152,7 @@ func (l *links) members(list protocol.Members) (up []string) {
 			l.hangUp(url, k)
 		}
 	}
-	return up
+	return known
 }
 
 // hangUp closes a link without waiting for it: its goroutine may itself be waiting
@@ -189,9 +192,10 @@ func (l *links) dial(url string) error {
 
 func (l *links) connected(k *link) {
 	k.up.Store(true)
-	k.dead = false
+	k.dead, k.refused = false, 0
 	l.log.Info("connected to a peer", "peer", k.url)
 	l.report(event{in: protocol.Link{Peer: k.url, State: protocol.Up}})
+	l.explain(k, "")
 }
 
 func (l *links) disconnected(k *link, err error) {
@@ -203,20 +207,43 @@ func (l *links) disconnected(k *link, err error) {
 }
 
 // failed is an attempt to connect. A refusal proves that the peer's process has
-// ended: nobody listens at its address.
+// ended: nobody listens at its address. Where somebody listens and the handshake fails, the operator must know why.
 func (l *links) failed(k *link, err error) {
-	if k.dead || !errors.Is(err, syscall.ECONNREFUSED) {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		if k.dead {
+			return
+		}
+		k.dead, k.refused = true, 0
+		l.log.Info("nobody listens at a peer's address", "peer", k.url)
+		l.report(event{in: protocol.Link{Peer: k.url, State: protocol.Dead}})
+		l.explain(k, "")
 		return
 	}
-	k.dead = true
-	l.log.Info("nobody listens at a peer's address", "peer", k.url)
-	l.report(event{in: protocol.Link{Peer: k.url, State: protocol.Dead}})
+	if k.dead {
+		k.dead = false
+		l.report(event{in: protocol.Link{Peer: k.url, State: protocol.Down}})
+	}
+	var refused *zmtp.HandshakeError
+	if errors.As(err, &refused) {
+		if k.refused++; k.refused >= refusedTimes {
+			l.explain(k, refused.Err.Error())
+		}
+	}
 }
+
+// refusedTimes is after how many failed handshakes in a row their reason is told: a process may end within one.
+const refusedTimes = 2
 
 func (l *links) received(k *link, m zmtp.Message) {
 	_, from, msg, err := l.codec.Decode(m)
-	if err == nil && from != k.url {
-		err = fmt.Errorf("cache: a message says that it is from %s", from)
+	switch {
+	case errors.Is(err, wire.ErrAuth):
+		l.explain(k, err.Error())
+	case err == nil && from != k.url:
+		err = fmt.Errorf("cache: it calls itself %s: its own url and the members of this peer must agree, byte for byte", from)
+		l.explain(k, err.Error())
+	case err == nil:
+		l.explain(k, "")
 	}
 	if err != nil {
 		l.stats.malformed.Add(1)
@@ -225,6 +252,14 @@ func (l *links) received(k *link, m zmtp.Message) {
 	}
 	l.stats.received.Add(1)
 	l.report(event{in: protocol.Heard{From: from, Message: msg}})
+}
+
+// explain reports why nothing that a peer sends can be used, once per reason; empty: it can.
+func (l *links) explain(k *link, why string) {
+	if k.why != why {
+		k.why = why
+		l.report(event{in: protocol.Unheard{Peer: k.url, Why: why}})
+	}
 }
 
 // dropped counts the messages to a peer that found its queue full.

@@ -257,8 +257,8 @@ func (l *loop) publishState() {
 	if members := l.m.Members(); members.Digest() != l.digest {
 		l.digest = members.Digest()
 		l.front.members(members)
-		for _, url := range l.links.members(members) {
-			l.step(protocol.Link{Peer: url, State: protocol.Up}) // the machine may not have known it
+		for _, known := range l.links.members(members) {
+			l.step(known) // the machine may not have known it
 		}
 	}
 	l.mu.Lock()
@@ -277,10 +277,15 @@ func (l *loop) publishState() {
 // logStatusChange tells people of what concerns the whole peer and of which the machine
 // says nothing.
 func (l *loop) logStatusChange(old, now protocol.Status) {
+	if old.Trouble != now.Trouble {
+		if now.Trouble != "" {
+			l.log.Warn("the cluster needs attention", "why", now.Trouble)
+			l.notifyPeerEvent("", now.Trouble)
+		} else {
+			l.log.Info("the cluster no longer needs attention", "was", old.Trouble)
+		}
+	}
 	switch {
-	case old.Trouble == "" && now.Trouble != "":
-		l.log.Error(now.Trouble)
-		l.notifyPeerEvent("", now.Trouble)
 	case old.Partitioned && !now.Partitioned:
 		l.log.Info("a majority of the peers is connected")
 		l.notifyPeerEvent("", "a majority of the peers is connected")

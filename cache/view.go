@@ -54,6 +54,7 @@ type PeerView struct {
 	API     string
 	Self    bool
 	Link    string     // up, down or dead
+	Why     string     // why nothing that it sends can be used, though it listens
 	Since   *time.Time // of the link's state
 	Kind    string     // understudy, other or unknown
 	List    string     // its list of members: same, or +URL and -URL of those it has more and less
@@ -70,7 +71,8 @@ type ClusterView struct {
 	Connected   int // this peer included
 	Partitioned bool
 	Abstaining  bool
-	Trouble     string // what a person should look at
+	Trouble     string // what an operator should look at
+	Unready     string // why this peer may fetch nothing now; empty: it may
 	Peers       []PeerView
 }
 

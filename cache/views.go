@@ -83,7 +83,7 @@ func (p *Peer) Cluster(ctx context.Context) (ClusterView, error) {
 		members, status := m.Members(), m.Status()
 		v = ClusterView{
 			Self: p.cfg.Self, Member: status.Member, Majority: members.Majority(),
-			Connected: status.Connected, Partitioned: status.Partitioned, Abstaining: status.Abstaining, Trouble: status.Trouble,
+			Connected: status.Connected, Partitioned: status.Partitioned, Abstaining: status.Abstaining, Trouble: status.Trouble, Unready: status.Unready,
 		}
 		own := members[members.Index(p.cfg.Self)]
 		v.Peers = append(v.Peers, PeerView{URL: own.URL, API: own.API, Self: true, Link: "up", Kind: "understudy", List: "same"})
@@ -100,7 +100,7 @@ func (p *Peer) Cluster(ctx context.Context) (ClusterView, error) {
 
 func (p *Peer) peerView(l protocol.PeerStatus) PeerView {
 	v := PeerView{
-		URL: l.URL, API: l.API, Link: [...]string{"down", "up", "dead"}[l.State], Since: new(p.wallAt(l.Since)),
+		URL: l.URL, API: l.API, Link: [...]string{"down", "up", "dead"}[l.State], Why: l.Why, Since: new(p.wallAt(l.Since)),
 		Kind: "unknown", Dropped: p.links.dropped(l.URL),
 	}
 	switch {

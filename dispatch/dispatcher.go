@@ -20,6 +20,7 @@ type Dispatcher struct {
 	log     *slog.Logger
 	m       *machine
 	report  *reporter
+	health  *lease.StoreHealth
 	session *lease.ActiveSession // that the machine works under
 
 	sendTasks chan sendTask
@@ -45,6 +46,7 @@ func New(cfg Config) (*Dispatcher, error) {
 		// must not wait for a runner that has returned.
 		events: make(chan func(time.Duration), 4*cfg.Concurrency+8),
 	}
+	d.health = lease.NewStoreHealth(d.clock)
 	d.report = newReporter(d.log, cfg.Target.Name())
 	d.m.onRecorded = func(id string, r Result) {
 		d.report.recorded(id, r)
@@ -59,8 +61,10 @@ func New(cfg Config) (*Dispatcher, error) {
 // Stats returns the counts so far.
 func (d *Dispatcher) Stats() Stats {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.stats
+	s := d.stats
+	d.mu.Unlock()
+	s.FailingFor, s.FailingAt, s.Failure = d.health.Failing()
+	return s
 }
 
 // WorstTakeover is how long the keys of a crashed instance wait at most: idle ones, and
@@ -300,6 +304,7 @@ func (r run) callStore(f func(context.Context) func(time.Duration)) {
 
 // logStoreError logs an error and returns it; the machine retries.
 func (d *Dispatcher) logStoreError(doing string, err error) error {
+	d.health.Record(doing, err)
 	switch {
 	case err == nil:
 		d.report.store.succeed(d.report.now)

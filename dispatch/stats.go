@@ -23,6 +23,11 @@ type Stats struct {
 	StatusQueries int64
 	// Exchanges with the store, the keys that they named, and those that failed.
 	Exchanges, Keys, Failures int64
+	// FailingFor is for how long the store has refused what the dispatcher is doing at FailingAt, and Failure why; nil:
+	// it refuses nothing.
+	FailingFor time.Duration
+	FailingAt  string
+	Failure    error
 	// TakenOver are keys that were taken while a step on them was interrupted,
 	// GivenBack those that were released for other instances' fair share.
 	TakenOver, GivenBack int64

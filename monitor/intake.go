@@ -106,6 +106,8 @@ type Intake struct {
 	mu    sync.Mutex
 	paths []*IntakePath
 	stats IntakeStats
+
+	health *lease.StoreHealth
 }
 
 // IntakeStats counts what an [Intake] did since it was made.
@@ -119,6 +121,11 @@ type IntakeStats struct {
 	Flushes, Updates int64
 	Latency          time.Duration
 	Failures         int64 // requests to the store that failed; each is retried while a caller waits
+	// FailingFor is for how long the store has refused what the intake is doing at FailingAt, and Failure why; nil: it
+	// refuses nothing.
+	FailingFor time.Duration
+	FailingAt  string
+	Failure    error
 	Resolved         int64 // names that were looked up in the store
 }
 
@@ -128,6 +135,7 @@ func NewIntake(cfg IntakeConfig) (*Intake, error) {
 		return nil, fmt.Errorf("intake: %w", err)
 	}
 	in := &Intake{cfg: cfg.withDefaults()}
+	in.health = lease.NewStoreHealth(in.cfg.Clock)
 	in.queue.room, in.queue.arrived = in.cfg.MaxQueue, make(chan struct{}, 1)
 	in.calls.New = func() any { return &call{done: make(chan error, 1)} }
 	return in, nil
@@ -182,6 +190,7 @@ func (in *Intake) Stats() IntakeStats {
 	s := in.stats
 	in.mu.Unlock()
 	s.Queued, s.Cached = in.queue.waiting(), int(in.cached.Load())
+	s.FailingFor, s.FailingAt, s.Failure = in.health.Failing()
 	return s
 }
 

@@ -243,6 +243,7 @@ func (fl *flusher) retryWhileWanted(ctx context.Context, doing string, f func(co
 		call, cancel := context.WithTimeout(ctx, storeTimeout)
 		err := f(call)
 		cancel()
+		fl.in.health.Record(doing, err)
 		if err == nil {
 			if fl.tries > 0 {
 				fl.log.Info("the store answers again", "doing", doing, "after", fl.tries)

@@ -93,6 +93,7 @@ type Watcher struct {
 	active   bool
 	settings settingsCache
 	stats    WatchStats
+	health   *lease.StoreHealth
 	seen     time.Time     // the store's wall clock
 	seenAt   time.Duration // and this host's own, then
 }
@@ -110,6 +111,11 @@ type WatchStats struct {
 	Delay    time.Duration
 	Failures int64         // requests to the store that failed; what they were for is tried again
 	Latency  time.Duration // of the last scan for due sources
+	// FailingFor is for how long the store has refused what the watcher is doing at FailingAt, and Failure why; nil: it
+	// refuses nothing.
+	FailingFor time.Duration
+	FailingAt  string
+	Failure    error
 }
 
 // NewWatcher checks the configuration; see [WatcherConfig.Validate].
@@ -122,7 +128,8 @@ func NewWatcher(cfg WatcherConfig) (*Watcher, error) {
 		cfg: cfg, clock: cfg.Keeper.Clock(),
 		log:        cfg.Logger.With("instance", cfg.Keeper.Instance().Label()),
 		wakeDetect: make(chan struct{}, 1), wakeHousekeeping: make(chan struct{}, 1),
-		stats: WatchStats{Transitions: map[Transition]int64{}},
+		stats:  WatchStats{Transitions: map[Transition]int64{}},
+		health: lease.NewStoreHealth(cfg.Keeper.Clock()),
 	}, nil
 }
 
@@ -139,6 +146,7 @@ func (w *Watcher) Stats() WatchStats {
 	defer w.mu.Unlock()
 	s := w.stats
 	s.Transitions = maps.Clone(s.Transitions)
+	s.FailingFor, s.FailingAt, s.Failure = w.health.Failing()
 	s.Partitions, s.Sweeper, s.Generation = len(w.parts), w.sweeper, w.settings.generation
 	return s
 }
@@ -256,6 +264,7 @@ func (w *Watcher) loop(doing string) *loop { return &loop{w: w, doing: doing} }
 
 // delayAfter returns how long to wait after the outcome err: every, or a back-off.
 func (l *loop) delayAfter(err error, every time.Duration) time.Duration {
+	l.w.health.Record(l.doing, err)
 	switch {
 	case err == nil:
 		if l.tries > 0 {

@@ -51,6 +51,7 @@ type CachePeer struct {
 	API     string    `json:"api"` // tcp://host:port: where clients connect to
 	Self    bool      `json:"self,omitempty"`
 	Link    string    `json:"link" enum:"up,down,dead"`
+	Why     string    `json:"why,omitempty"`  // why nothing that it sends can be used, though it listens
 	Since   time.Time `json:"since,omitzero"` // of the link's state
 	Kind    string    `json:"kind" enum:"understudy,other,unknown"`
 	List    string    `json:"list,omitempty"`    // its list of members: same, or +URL and -URL of those it has more and less
@@ -63,11 +64,12 @@ type CachePeer struct {
 type CacheCluster struct {
 	Self        string      `json:"self"`
 	Member      bool        `json:"member"`
-	Majority    int         `json:"majority"`    // how many members make one
-	Connected   int         `json:"connected"`   // members that are reached, this one included
-	Partitioned bool        `json:"partitioned"` // no majority is reached: this peer must not fetch
-	Abstaining  bool        `json:"abstaining"`  // it has started lately and does not vote yet
-	Trouble     string      `json:"trouble,omitempty"`
+	Majority    int         `json:"majority"`          // how many members make one
+	Connected   int         `json:"connected"`         // members that are reached, this one included
+	Partitioned bool        `json:"partitioned"`       // no majority is reached: this peer must not fetch
+	Abstaining  bool        `json:"abstaining"`        // it has started lately and does not vote yet
+	Trouble     string      `json:"trouble,omitempty"` // what an operator should look at
+	Unready     string      `json:"unready,omitempty"` // why this peer may fetch nothing now
 	Peers       []CachePeer `json:"peers"`
 }
 

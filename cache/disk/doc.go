@@ -36,10 +36,8 @@
 // trusted afterwards: if a restart does not help, replace it. When the file is removed
 // or replaced while it is in use, every write fails until a restart.
 //
-// A damaged file, or a file of another program, is [ErrFile]. You may move it away, with
-// its -wal and -shm: it is a cache. The peer then starts empty and has
-// forgotten its ceiling of terms, its removals and its promises
-// about the members. It abstains from voting for one announce timeout, as after
-// every start, and learns the rest from the others. Do that to one peer at a
-// time, while the others are up.
+// A damaged file, or a file of another program, is [ErrFile]. [Repair] sets a damaged one aside, and makes a new one with
+// what must not be forgotten, as far as it can be read: the ceiling of terms, the removals and the members. Copies come
+// from the other peers. Where the ceiling cannot be read, the peer starts as one whose storage was lost: the others
+// notice, and it waits until nothing can rest on what it has forgotten.
 package disk

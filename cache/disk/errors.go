@@ -18,8 +18,8 @@ var (
 	errClosed = errors.New("disk: the storage is closed")
 )
 
-// moveAway is what to do about a file that cannot be read.
-const moveAway = "it is a cache: move it away, with its -wal and -shm, and the peer starts with an empty one; do so on one peer at a time, while the others are up"
+// repair is what to do about a file that cannot be read.
+const repair = "stop this peer and run understudy cache repair on its data folder; do so on one peer at a time, while the others are up"
 
 // failed says what was being done and what to do about the error.
 func failed(doing string, err error) error {
@@ -29,7 +29,7 @@ func failed(doing string, err error) error {
 	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
-		return fmt.Errorf("%w: %s: %w; %s", ErrFile, doing, err, moveAway)
+		return fmt.Errorf("%w: %s: %w; %s", ErrFile, doing, err, repair)
 	case sqlite3.SQLITE_FULL:
 		return fmt.Errorf("disk: %s: %w; free space on the file system of the cache", doing, err)
 	case sqlite3.SQLITE_IOERR:

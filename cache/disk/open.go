@@ -81,11 +81,11 @@ func Open(dir string, log *slog.Logger) (*Storage, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Storage{path: filepath.Join(dir, fileName), log: log}
-	if s.lock, err = lockFolder(filepath.Join(dir, lockName)); err != nil {
+	lock, err := lockFolder(filepath.Join(dir, lockName))
+	if err != nil {
 		return nil, err
 	}
-	s.saves, s.sure = newConn(s.path, "NORMAL"), newConn(s.path, "FULL")
+	s := newStorage(filepath.Join(dir, fileName), lock, log)
 	ctx, cancel := context.WithTimeout(context.Background(), longestOpen)
 	defer cancel()
 	if err := s.open(ctx); err != nil {
@@ -93,6 +93,11 @@ func Open(dir string, log *slog.Logger) (*Storage, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// newStorage opens nothing yet; lock is the one of its directory.
+func newStorage(path string, lock *os.File, log *slog.Logger) *Storage {
+	return &Storage{path: path, log: log, lock: lock, saves: newConn(path, "NORMAL"), sure: newConn(path, "FULL")}
 }
 
 func (s *Storage) open(ctx context.Context) error {
@@ -147,9 +152,9 @@ func (s *Storage) checkFile(ctx context.Context) (has int64, err error) {
 	case id != applicationID:
 		return 0, fmt.Errorf("%w: %s is a database of another program: move it away, or name another directory", ErrFile, s.path)
 	case has > version:
-		return 0, fmt.Errorf("%w: %s has version %d, made by a newer understudy, and this one knows %d: use the newer program; or else, %s", ErrFile, s.path, has, version, moveAway)
+		return 0, fmt.Errorf("%w: %s has version %d, made by a newer understudy, and this one knows %d: use the newer program, or name another directory", ErrFile, s.path, has, version)
 	case has != version:
-		return 0, fmt.Errorf("%w: %s has version %d, which no understudy has made; %s", ErrFile, s.path, has, moveAway)
+		return 0, fmt.Errorf("%w: %s has version %d, which no understudy has made; %s", ErrFile, s.path, has, repair)
 	}
 	return has, nil
 }
@@ -184,13 +189,15 @@ func (s *Storage) Close() error {
 	if s.lock == nil {
 		return nil
 	}
-	err := errors.Join(s.saves.close(), s.sure.close(), s.lock.Close())
+	err := errors.Join(s.closeConns(), s.lock.Close())
 	s.lock = nil
 	if err != nil {
 		return failed("closing", err)
 	}
 	return nil
 }
+
+func (s *Storage) closeConns() error { return errors.Join(s.saves.close(), s.sure.close()) }
 
 // usable refuses to continue when the path no longer names the file that was opened:
 // what is written now would be gone after a restart.

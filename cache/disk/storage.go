@@ -68,18 +68,30 @@ func (s *Storage) Load(ctx context.Context, each func(cache.Record) error) (cach
 }
 
 func (s *Storage) loadState(ctx context.Context) (state cache.State, err error) {
+	if state.Ceiling, state.Members, err = s.loadPeer(ctx); err == nil {
+		state.Removals, err = s.loadRemovals(ctx)
+	}
+	return state, err
+}
+
+// loadPeer reads the ceiling, also where the list of members cannot be read.
+func (s *Storage) loadPeer(ctx context.Context) (ceiling int64, state protocol.MembersState, err error) {
 	var list sql.Null[string]
-	err = s.rows(ctx, loadPeer, func(rows *sql.Rows) error { return rows.Scan(&state.Ceiling, &list) })
+	err = s.rows(ctx, loadPeer, func(rows *sql.Rows) error { return rows.Scan(&ceiling, &list) })
 	if err != nil {
-		return state, failed("loading the ceiling of terms", err)
+		return 0, state, failed("loading the ceiling of terms", err)
 	}
 	if list.Valid {
 		var m storedMembers
 		if err := json.Unmarshal([]byte(list.V), &m); err != nil {
-			return state, fmt.Errorf("%w: loading the list of members from %s: %w; %s", ErrFile, s.path, err, moveAway)
+			return ceiling, state, fmt.Errorf("%w: loading the list of members from %s: %w; %s", ErrFile, s.path, err, repair)
 		}
-		state.Members = protocol.MembersState{Number: m.Config.Number, Members: m.Config.Members, Settled: m.Settled}
+		state = protocol.MembersState{Number: m.Config.Number, Members: m.Config.Members, Settled: m.Settled}
 	}
+	return ceiling, state, nil
+}
+
+func (s *Storage) loadRemovals(ctx context.Context) (all []protocol.Removal, err error) {
 	err = s.rows(ctx, loadRemovals, func(rows *sql.Rows) error {
 		var r protocol.Removal
 		var name []byte
@@ -87,13 +99,13 @@ func (s *Storage) loadState(ctx context.Context) (state cache.State, err error) 
 			return err
 		}
 		r.Name = string(name)
-		state.Removals = append(state.Removals, r)
+		all = append(all, r)
 		return nil
 	})
 	if err != nil {
-		return state, failed("loading the removals", err)
+		return all, failed("loading the removals", err)
 	}
-	return state, nil
+	return all, nil
 }
 
 // rows calls f for every row.

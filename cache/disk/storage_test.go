@@ -292,7 +292,7 @@ func TestForeignFiles(t *testing.T) {
 			if err := os.WriteFile(path, bytes.Repeat([]byte("no database "), 1000), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, ErrFile, "move it away"},
+		}, ErrFile, "cache repair"},
 		"another program's": {func(t *testing.T, path string) { sql(t, path, "CREATE TABLE theirs (a)") }, ErrFile, "another program"},
 		"another's id":      {func(t *testing.T, path string) { sql(t, path, "PRAGMA application_id = 7") }, ErrFile, "another program"},
 		"newer": {func(t *testing.T, path string) {
@@ -367,7 +367,6 @@ func TestDamagedPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const page = 4096
 	for at := 5 * page; at+page <= len(data); at += 3 * page {
 		damaged := bytes.Clone(data)
 		copy(damaged[at:], bytes.Repeat([]byte{0xa5}, page))

@@ -14,6 +14,9 @@ func (m *Machine) startCandidacy(k *key) {
 	case m.Passive:
 		m.referAll(k, "this peer does not fetch")
 		return
+	case m.now.Boot < m.lostUntil:
+		m.refuseAll(k, Broken, m.lostStorage(), m.lostUntil-m.now.Boot)
+		return
 	case k.failure.until > m.now.Boot:
 		// The back-off is the cluster's, wherever the fetch failed: another try would load a failing origin.
 		m.refuseAll(k, OriginFailed, k.failure.text, k.failure.until-m.now.Boot)

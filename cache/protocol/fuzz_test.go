@@ -166,13 +166,13 @@ func (z *fuzzed) message() Message {
 	case 10:
 		return Removed{z.removal()}
 	case 11:
-		return Hello{uint64(z.next() % 3), uint64(z.next() % 3), int64(z.next()), pick(z, list.Digest(), 7), z.number(), z.next()%2 == 0, z.next()%2 == 0}
+		return Hello{uint64(z.next() % 3), uint64(z.next() % 3), int64(z.next()), pick(z, list.Digest(), 7), z.number(), z.next()%2 == 0, z.next()%2 == 0, z.next()%2 == 0, z.next()%2 == 0}
 	case 12:
 		return MembersList{n, list}
 	case 13:
 		return pick[Message](z, Ping{}, Pong{}, EntryReq{key})
 	default:
-		return Hello{2, 1, 1, list.Digest(), z.now.Wall, false, true}
+		return Hello{2, 1, 1, list.Digest(), z.now.Wall, false, true, false, false}
 	}
 }
 
@@ -197,7 +197,7 @@ func (z *fuzzed) one() {
 		z.owed[z.tokens] = "remove"
 		z.step(RemoveKeys{pick(z, OneKey, PrefixKey), z.key(), z.now.Boot + time.Second, z.tokens})
 	case 5:
-		z.step(Link{z.peer(), LinkState(z.next() % 3)})
+		z.step(Link{Peer: z.peer(), State: LinkState(z.next() % 3)})
 	case 6:
 		key := z.key()
 		f := Fetched{Key: key, Term: z.fetches[key], Value: []byte("bar"), TTL: time.Duration(z.next()) * time.Second, Wait: time.Duration(z.next()) * time.Second}

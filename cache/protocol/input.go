@@ -13,7 +13,7 @@ type Now struct {
 // Token names someone who waits: chosen by the runner, unique while it is in use.
 type Token uint64
 
-// Input is what happens to a peer: [Get], [Cancel], [RemoveKeys], [Heard], [Link],
+// Input is what happens to a peer: [Get], [Cancel], [RemoveKeys], [Heard], [Link], [Unheard],
 // [Fetched], [Raised], [ChangeMembers] or [Tick].
 type Input interface{ input() }
 
@@ -64,6 +64,10 @@ type Link struct {
 	State LinkState
 }
 
+// Unheard says why this peer can use nothing of what another sends, though that one listens: another secret or key, for
+// instance. Empty: nothing is known to be wrong.
+type Unheard struct{ Peer, Why string }
+
 // Fetched is the end of the fetch that [Fetch] asked for.
 type Fetched struct {
 	Key   string
@@ -101,6 +105,7 @@ func (Cancel) input()        {}
 func (RemoveKeys) input()    {}
 func (Heard) input()         {}
 func (Link) input()          {}
+func (Unheard) input()       {}
 func (Fetched) input()       {}
 func (Raised) input()        {}
 func (ChangeMembers) input() {}

@@ -9,7 +9,8 @@ import (
 type peer struct {
 	link  LinkState
 	since time.Duration
-	hello Hello // the last; its Incarnation is 0 while there was none
+	why   string // [Unheard]
+	hello Hello  // the last; its Incarnation is 0 while there was none
 	// skew is by how many milliseconds, within a day, its wall clock seemed ahead: the
 	// lesser of the last two measurements, because a greeting that was late makes it
 	// seem behind.
@@ -25,6 +26,8 @@ type peer struct {
 	list   Members
 	// incompatible: its list of members rules out working together, and its messages are ignored (compareList).
 	incompatible bool
+	// lostStorage: its life before had storage, and this one found it empty.
+	lostStorage bool
 	// noPriorVotes: nothing that it does can rest on a vote that this peer gave before its restart.
 	noPriorVotes bool
 }
@@ -127,7 +130,7 @@ func (m *Machine) sendHello(to string) {
 	h := m.newHello()
 	for _, member := range m.members {
 		if p := m.peers[member.URL]; p != nil && (to == "" || to == member.URL) {
-			h.Echo = p.hello.Incarnation
+			h.Echo, h.Lost = p.hello.Incarnation, p.lostStorage
 			m.send(member.URL, h)
 			if p.said != 0 && p.said != m.digest {
 				m.sendMembers(member.URL)
@@ -139,8 +142,22 @@ func (m *Machine) sendHello(to string) {
 func (m *Machine) newHello() Hello {
 	return Hello{
 		Incarnation: m.Incarnation, Config: m.number, Members: m.digest, Wall: m.now.Wall,
-		Busy: m.busy > 0 || !m.settled, Keeps: m.Keeps,
+		Busy: m.busy > 0 || !m.settled, Keeps: m.Keeps, Empty: m.isEmpty(),
 	}
+}
+
+// isEmpty reports whether this peer has storage and found nothing in it at its start.
+func (m *Machine) isEmpty() bool { return m.Keeps && m.Ceiling == 0 && len(m.Stored.Members) == 0 }
+
+// handleLost notes that another peer remembers a life of this one that had storage. What that life promised and used is
+// forgotten here: this peer waits until nothing can rest on it.
+func (m *Machine) handleLost(from string) {
+	if m.lostUntil != 0 || !m.isEmpty() {
+		return
+	}
+	m.lostKnownBy = from
+	m.lostUntil = m.now.Boot + 2*m.Timings.AnnounceTimeout + m.Timings.Skew
+	m.abstain = max(m.abstain, m.lostUntil)
 }
 
 func (m *Machine) handleHello(from string, p *peer, h Hello) {
@@ -152,6 +169,7 @@ func (m *Machine) handleHello(from string, p *peer, h Hello) {
 	restarted := p.hello.Incarnation != 0 && p.hello.Incarnation != h.Incarnation
 	if restarted {
 		p.prevIncarnation = p.hello.Incarnation
+		p.lostStorage = p.hello.Keeps && h.Empty
 	}
 	p.hello = h
 	measured := max(-dayAhead, min(dayAhead, h.Wall-m.now.Wall))
@@ -168,6 +186,9 @@ func (m *Machine) handleHello(from string, p *peer, h Hello) {
 	if h.Echo != m.Incarnation || news || reply {
 		m.sendHello(from)
 	}
+	if h.Echo == m.Incarnation && h.Lost {
+		m.handleLost(from)
+	}
 	if h.Echo == m.Incarnation && !h.Busy {
 		p.noPriorVotes = true
 		m.endAbstentionEarly()
@@ -180,7 +201,7 @@ func (m *Machine) handleHello(from string, p *peer, h Hello) {
 // last life. After a change of the list something may rest on a vote for a peer that
 // is no member any more, and does not greet: then the abstention lasts its time.
 func (m *Machine) endAbstentionEarly() {
-	if !m.isAbstaining() || !m.settled {
+	if !m.isAbstaining() || !m.settled || m.now.Boot < m.lostUntil {
 		return
 	}
 	for _, p := range m.peers {

@@ -61,11 +61,14 @@ type Machine struct {
 
 	floor                      int64 // terms up to it may have been used before the start
 	ceiling                    int64
-	raising                    int64 // asked for and not answered; 0: nothing
+	raising                    int64  // asked for and not answered; 0: nothing
+	ceilingFailure             string // why it could not be stored the last time; empty: it was
 	questionsAwaitingCeiling   []Heard
 	candidaciesAwaitingCeiling []*key
 
 	abstain        time.Duration // votes for nobody before
+	lostUntil      time.Duration // its storage was lost: it neither votes nor fetches before
+	lostKnownBy    string        // who remembers the life that had it
 	linkGraceUntil time.Duration // requests wait for the links until then; 0: no longer
 	helloAt        time.Duration
 	partitioned    bool // an election got too few answers; ends when a majority answers pings
@@ -136,6 +139,10 @@ func (m *Machine) Step(now Now, in Input) []Effect {
 		m.handleRaised(in)
 	case Link:
 		m.handleLink(in)
+	case Unheard:
+		if p := m.peers[in.Peer]; p != nil {
+			p.why = in.Why
+		}
 	case RemoveKeys:
 		m.startRemoval(in)
 	case ChangeMembers:
@@ -170,6 +177,9 @@ func (m *Machine) runDue() {
 	}
 	if m.helloAt <= m.now.Boot {
 		m.helloAt = m.now.Boot + m.Timings.Hello
+		if m.ceilingFailure != "" {
+			m.ensureCeiling(m.now.Wall) // a peer that is not ready gets no requests that would try
+		}
 		m.settleList()
 		m.sendHello("")
 	}
@@ -272,6 +282,7 @@ func (m *Machine) handleRaised(in Raised) {
 	m.raising = 0
 	questions, candidacies := m.questionsAwaitingCeiling, m.candidaciesAwaitingCeiling
 	m.questionsAwaitingCeiling, m.candidaciesAwaitingCeiling = nil, nil
+	m.ceilingFailure = in.Err
 	if in.Err != "" {
 		for _, k := range candidacies {
 			if k.state == Candidate && !k.asked {

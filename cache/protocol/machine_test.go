@@ -76,7 +76,7 @@ func newHopNet(t judge, names ...string) *hopNet {
 	for _, from := range names {
 		for _, to := range names {
 			if from != to {
-				c.step(from, Link{memberNamed(to).URL, Up})
+				c.step(from, Link{Peer: memberNamed(to).URL, State: Up})
 			}
 		}
 	}

@@ -177,7 +177,7 @@ func TestStartWithAnotherList(t *testing.T) {
 			}
 		}
 		for _, other := range []string{"B", "C"} {
-			m.Step(Now{Boot: time.Millisecond, Wall: epoch}, Link{memberNamed(other).URL, Up})
+			m.Step(Now{Boot: time.Millisecond, Wall: epoch}, Link{Peer: memberNamed(other).URL, State: Up})
 			m.Step(Now{Boot: time.Millisecond, Wall: epoch}, Heard{memberNamed(other).URL, Hello{Incarnation: 2, Echo: 1, Members: m.digest, Wall: epoch}})
 		}
 		got := fmt.Sprint(m.isAbstaining(), owed, m.floor > epoch, m.settled, written)
@@ -220,7 +220,7 @@ func TestListsSettle(t *testing.T) {
 		}
 	}
 	say := func(name, list string) {
-		step(Link{memberNamed(name).URL, Up})
+		step(Link{Peer: memberNamed(name).URL, State: Up})
 		step(Heard{memberNamed(name).URL, Hello{Incarnation: 2, Echo: 1, Members: membersNamed(list).Digest(), Wall: now.Wall}})
 		step(Heard{memberNamed(name).URL, MembersList{1, membersNamed(list)}})
 	}
@@ -249,13 +249,13 @@ func TestListsSettle(t *testing.T) {
 		t.Error("not settled although all have said the list for 4s")
 	}
 	// One that is away does not block a change.
-	step(Link{memberNamed("D").URL, Down})
+	step(Link{Peer: memberNamed("D").URL, State: Down})
 	step(ChangeMembers{Members: membersNamed("A,B,C"), Token: 4})
 	if refused != "" {
 		t.Error(refused)
 	}
 	say("B", "A,B,C")
-	step(Link{memberNamed("C").URL, Down})
+	step(Link{Peer: memberNamed("C").URL, State: Down})
 	pass(4 * time.Second)
 	if step(ChangeMembers{Members: membersNamed("A,B"), Token: 5}); refused != "" || m.settled {
 		t.Errorf("%q, settled %v", refused, m.settled)

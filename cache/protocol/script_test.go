@@ -27,6 +27,7 @@ const epoch = int64(1479145000000)
 //	> remove 1 key NAME | prefix NAME | all       a client removes
 //	> B: question foo @0 …                        a message from B: see messages
 //	> link B up | down | dead
+//	> unheard B [WHY]
 //	> fetched foo TERM VALUE [ttl=DURATION]       the source has answered
 //	> fetched foo TERM failed TEXT [wait=DURATION]
 //	> raised [failed TEXT]                        what was asked for is stored, or not
@@ -149,7 +150,7 @@ func newScripted(t *testing.T, header string) *scripted {
 			if member.URL == s.setup.Self {
 				continue
 			}
-			s.step(Link{member.URL, Up})
+			s.step(Link{Peer: member.URL, State: Up})
 			if !s.originals[member.URL] {
 				s.step(Heard{member.URL, s.hello(2)})
 			}
@@ -200,7 +201,9 @@ func (s *scripted) line(words []string) {
 		}
 		s.step(r)
 	case "link":
-		s.step(Link{memberNamed(words[1]).URL, map[string]LinkState{"up": Up, "down": Down, "dead": Dead}[words[2]]})
+		s.step(Link{Peer: memberNamed(words[1]).URL, State: map[string]LinkState{"up": Up, "down": Down, "dead": Dead}[words[2]]})
+	case "unheard":
+		s.step(Unheard{memberNamed(words[1]).URL, strings.Join(words[2:], " ")})
 	case "fetched":
 		f := Fetched{Key: words[1], Term: s.number(words[2]), TTL: s.duration(options["ttl"]), Wait: s.duration(options["wait"])}
 		if words[3] == "failed" {

@@ -15,7 +15,7 @@ import (
 //	update KEY TERM VALUE expire=N [made=N]     entryreq KEY
 //	release KEY TERM [used]  failed KEY TERM TEXT wait=DURATION [count=N]
 //	remove|removed key NAME TERM | prefix NAME TERM | all TERM | everything TERM
-//	ping   pong            hello [incarnation=N] [echo=N] [busy] [config=N] [members=LIST] [wall=N] [forgets]
+//	ping   pong            hello [incarnation=N] [echo=N] [busy] [config=N] [members=LIST] [wall=N] [forgets] [empty] [lost]
 //	members LIST
 //
 // A stamp is a time on the machine's boot clock in milliseconds; "stamp=now" is now.
@@ -94,6 +94,10 @@ func (s *scripted) readHello(options map[string]string, words []string) Hello {
 			h.Busy = true
 		case "forgets":
 			h.Keeps = false
+		case "empty":
+			h.Empty = true
+		case "lost":
+			h.Lost = true
 		}
 	}
 	for name, value := range options {
@@ -217,6 +221,9 @@ func showMessage(m Message) string {
 		words := fmt.Sprintf("hello incarnation=%d echo=%d config=%d", m.Incarnation, m.Echo, m.Config)
 		if m.Busy {
 			words += " busy"
+		}
+		if m.Lost {
+			words += " lost"
 		}
 		return words
 	case MembersList:

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ type KeyStatus struct {
 type PeerStatus struct {
 	Member
 	State LinkState
+	Why   string // [Unheard]
 	Since time.Duration
 	Hello Hello // the last; Incarnation 0: none
 	Skew  time.Duration
@@ -52,7 +54,8 @@ type PeerStatus struct {
 type Status struct {
 	Member, Partitioned, Abstaining bool
 	Connected, Majority             int
-	Trouble                         string // what a person should look at
+	Trouble                         string // what an operator should look at
+	Unready                         string // why this peer may fetch nothing now; empty: it may
 }
 
 // Members is the list in force.
@@ -94,7 +97,7 @@ func (m *Machine) Peers() []PeerStatus {
 	for _, member := range m.members {
 		if p := m.peers[member.URL]; p != nil {
 			l := PeerStatus{
-				Member: member, State: p.link, Since: p.since, Hello: p.hello,
+				Member: member, State: p.link, Why: p.why, Since: p.since, Hello: p.hello,
 				Skew: time.Duration(p.skew) * time.Millisecond, Incompatible: p.incompatible,
 				Known: p.said != 0 && (p.said == m.digest || p.list != nil),
 			}
@@ -114,16 +117,49 @@ func (m *Machine) Status() Status {
 		Connected: m.connected(), Majority: m.members.Majority(),
 	}
 	for _, p := range m.Peers() {
-		switch {
-		case p.State == Up && slices.Contains(p.Difference, "-"+m.Self):
-			s.Trouble = fmt.Sprintf("the list of members of %s does not have this peer: add it there and reload, or stop this peer if it was removed", p.URL)
-		case p.State == Up && p.Hello.Incarnation == 0 && !m.Mixed && m.now.Boot-p.Since > 3*m.Timings.Hello:
-			s.Trouble = fmt.Sprintf("%s is connected and sends no Hello: a peer of the original system needs all others to run with --mixed", p.URL)
-		case p.Incompatible:
-			s.Trouble = fmt.Sprintf("%s has another list of members than this peer (%s): change the list one member at a time, and reload every peer before the next change", p.URL, strings.Join(p.Difference, ", "))
-		case p.Skew.Abs() > m.Timings.Skew && p.Hello.Incarnation != 0:
-			s.Trouble = fmt.Sprintf("the clock of %s is off by %v from this peer's: values live shorter or longer there", p.URL, p.Skew)
+		s.Trouble = cmp.Or(m.troubleWith(p), s.Trouble)
+	}
+	switch {
+	case m.ceilingFailure != "":
+		s.Trouble = "this peer neither fetches nor votes, because it cannot store its terms: " + m.ceilingFailure
+	case m.now.Boot < m.lostUntil:
+		s.Trouble = m.lostStorage()
+	}
+	switch {
+	case m.ceilingFailure != "", m.now.Boot < m.lostUntil:
+		s.Unready = s.Trouble
+	case !s.Member:
+		s.Unready = "it is not a member of the cluster: " + s.Trouble
+	case m.hasQuorum() && m.partitioned:
+		s.Unready = "too few of the peers that are connected answer"
+	case s.Partitioned:
+		s.Unready = fmt.Sprintf("it reaches %d of the %d members that are a majority", s.Connected, s.Majority)
+		if s.Trouble != "" {
+			s.Unready += ": " + s.Trouble
 		}
 	}
 	return s
+}
+
+// troubleWith is what an operator should know of a peer; empty: nothing.
+func (m *Machine) troubleWith(p PeerStatus) string {
+	switch {
+	case p.Why != "":
+		return fmt.Sprintf("nothing that %s sends can be used: %s", p.URL, p.Why)
+	case p.State == Up && slices.Contains(p.Difference, "-"+m.Self):
+		return fmt.Sprintf("the list of members of %s does not have this peer: add it there and reload, or stop this peer if it was removed", p.URL)
+	case p.State == Up && p.Hello.Incarnation == 0 && !m.Mixed && m.now.Boot-p.Since > 3*m.Timings.Hello:
+		return fmt.Sprintf("%s is connected and sends no Hello: see its log; only if it is a peer of the original system, run all others with --mixed", p.URL)
+	case p.Incompatible:
+		return fmt.Sprintf("%s has another list of members than this peer (%s): change the list one member at a time, and reload every peer before the next change", p.URL, strings.Join(p.Difference, ", "))
+	case p.Skew.Abs() > m.Timings.Skew && p.Hello.Incarnation != 0:
+		return fmt.Sprintf("the clock of %s is more than %v off this peer's: values live shorter or longer there", p.URL, m.Timings.Skew)
+	}
+	return ""
+}
+
+// lostStorage says what an empty storage means that was not.
+func (m *Machine) lostStorage() string {
+	return fmt.Sprintf("the data of this peer is gone: %s remembers that it had some. If a volume is not mounted, stop this peer and mount it; "+
+		"else wait: it neither fetches nor votes for %v, until nothing can rest on what it has forgotten", m.lostKnownBy, 2*m.Timings.AnnounceTimeout+m.Timings.Skew)
 }

@@ -24,6 +24,20 @@ type Dialer struct {
 	now     atomic.Pointer[Conn] // nil: not connected
 }
 
+// HandshakeError is that somebody listens at an address, and no connection came of it.
+type HandshakeError struct {
+	Addr string
+	Err  error // ErrProtocol, ErrMechanism, ErrAccess, ErrRefused or what ended the connection
+}
+
+// Error implements error.
+func (e *HandshakeError) Error() string {
+	return fmt.Sprintf("zmtp: handshake with %s: %v", e.Addr, e.Err)
+}
+
+// Unwrap gives the reason.
+func (e *HandshakeError) Unwrap() error { return e.Err }
+
 // Dial returns at once and connects in the background. The error is one of the address or
 // the configuration, and wraps [ErrConfig].
 func Dial(addr string, cfg Config) (*Dialer, error) {
@@ -105,7 +119,7 @@ func (d *Dialer) connectOnce() (lasted time.Duration, err error) {
 	defer context.AfterFunc(d.ctx, func() { c.fail(ErrClosed) })()
 	if err := c.handshake(false); err != nil {
 		c.fail(err)
-		return 0, fmt.Errorf("zmtp: handshake with %s: %w", d.addr, err)
+		return 0, &HandshakeError{Addr: d.addr, Err: err}
 	}
 	select {
 	case <-d.kicked: // it has what it wanted

@@ -31,7 +31,7 @@ ask several peers at their addresses for clients (tcp://HOST:PORT), the next one
   understudy cache keys --server http://10.0.0.2:7600`,
 	}
 	c.AddCommand(a.cacheServeCommand(), a.cacheGetCommand(), a.cacheRefreshCommand(), a.cacheRemoveCommand(),
-		a.cacheKeysCommand(), a.cachePeersCommand(), a.cacheWatchCommand(), a.cacheKeygenCommand())
+		a.cacheKeysCommand(), a.cachePeersCommand(), a.cacheWatchCommand(), a.cacheKeygenCommand(), a.cacheRepairCommand())
 	return c
 }
 

@@ -22,7 +22,8 @@ func (a *app) cachePeersCommand() *cobra.Command {
 		Use:   "peers",
 		Short: "Show the cluster as a peer sees it",
 		Long: `Show the cluster as one peer sees it. A link is up, down (nothing is known of the other), or
-dead (its address refuses connections: its process has ended).
+dead (its address refuses connections: its process has ended). WHY says why nothing that a peer
+sends can be used.
 
 The members are configured: to add or remove one, change the list (peers in the file, --peer)
 at every peer, one after another, and wait until LIST says "same" everywhere before the next
@@ -78,9 +79,9 @@ func (a *app) printCluster(v apitype.CacheCluster) error {
 		if p.SkewMS != nil {
 			skew = termtext.Brief(millis(*p.SkewMS))
 		}
-		rows = append(rows, row(p.URL, p.API, link, since, p.Kind, p.List, skew, orNothing(p.Dropped)))
+		rows = append(rows, row(p.URL, p.API, link, since, p.Kind, p.List, skew, orNothing(p.Dropped), termtext.Line(p.Why)))
 	}
-	return a.table("PEER\tAPI\tLINK\tFOR\tKIND\tLIST\tCLOCK\tDROPPED", rows)
+	return a.table("PEER\tAPI\tLINK\tFOR\tKIND\tLIST\tCLOCK\tDROPPED\tWHY", rows)
 }
 
 func (a *app) cacheWatchCommand() *cobra.Command {

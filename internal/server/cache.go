@@ -67,6 +67,11 @@ func (s *servedCache) close() {
 	}
 }
 
+// RepairCache repairs the file in the data folder of a peer: see [disk.Repair].
+func RepairCache(ctx context.Context, dir string) (disk.Repaired, error) {
+	return disk.Repair(ctx, dir)
+}
+
 // RunCache runs a peer, and HTTP if http says where, until ctx ends. It needs no store. With byDefault, nobody asked for
 // HTTP at that address: the peer runs without it if the address is taken, as by another peer on this host.
 func RunCache(ctx context.Context, h *instance.Host, c *settings.Cache, http *settings.Server, byDefault bool) error {
