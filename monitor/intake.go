@@ -126,7 +126,7 @@ type IntakeStats struct {
 	FailingFor time.Duration
 	FailingAt  string
 	Failure    error
-	Resolved         int64 // names that were looked up in the store
+	Resolved   int64 // names that were looked up in the store
 }
 
 // NewIntake checks the configuration; see [IntakeConfig.Validate].
