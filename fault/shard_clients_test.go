@@ -151,7 +151,11 @@ for line in sys.stdin:
                 break
             time.sleep(0.02)
 `
-	cmd := exec.Command("/usr/bin/python3", append([]string{"-c", program}, sentinels...)...)
+	return clientProcess(t, exec.Command("/usr/bin/python3", append([]string{"-c", program}, sentinels...)...))
+}
+
+// clientProcess starts a client that reads keys line by line, and answers "done" for each that it has written.
+func clientProcess(t *testing.T, cmd *exec.Cmd) func(key string) error {
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
