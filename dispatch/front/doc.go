@@ -10,14 +10,9 @@
 // # What it promises
 //
 // An answer that a list of batches was taken is given only after all its batches are stored, in the order of the list.
-// What was refused with a 400 was not stored. A batch that is given again is answered like the first time and not stored
+// What was refused with a 400 was not stored: one wrong batch or signature refuses the whole list. A batch that is given again is answered like the first time and not stored
 // again. Bytes are as the dialect's own server writes them: names, order, indentation and escapes of JSON, content types,
 // links and error codes. The words of its error messages are ours.
-//
-// # What it does not promise
-//
-// Signatures are not verified: a batch with a wrong one is stored, refused by
-// the ledger, and reads INVALID. Everything else about it is checked.
 //
 // # How it fails
 //

@@ -234,6 +234,8 @@ type bad struct {
 func wrongRequests() []bad {
 	s := signer()
 	id, list := s.One("1", "payload")
+	_, forged := s.Make(targettest.Spec{Nonce: "2", Payloads: []string{"payload"}, Forged: true})
+	_, none := s.Batch("3")
 	return []bad{
 		{"no type", "POST", "/batches", "", list, 400, 42},
 		{"json", "POST", "/batches", "application/json", list, 400, 42},
@@ -245,6 +247,8 @@ func wrongRequests() []bad {
 		{"an empty batch", "POST", "/batches", octets, targettest.List(nil), 400, 30},
 		{"another payload", "POST", "/batches", octets, bytes.ReplaceAll(list, []byte("payload"), []byte("PAYLOAD")), 400, 30},
 		{"the second is wrong", "POST", "/batches", octets, append(bytes.Clone(list), targettest.List(nil)...), 400, 30},
+		{"the second is forged", "POST", "/batches", octets, append(bytes.Clone(list), targettest.List(forged)...), 400, 30},
+		{"the second has no transactions", "POST", "/batches", octets, append(bytes.Clone(list), targettest.List(none)...), 400, 30},
 		{"an empty service", "POST", "/batches?service_id=", octets, list, 400, 30},
 		{"a hostile service", "POST", "/batches?service_id=%00%1b[2J", octets, list, 400, 30},
 		{"a long service", "POST", "/batches?service_id=" + strings.Repeat("x", 300), octets, list, 400, 30},
@@ -570,7 +574,7 @@ func FuzzSubmit(f *testing.F) {
 		}
 		for _, id := range stored {
 			r := d.get(t, id)
-			if only, err := sawtooth.OnlyID(r.Payload); err != nil || only != id || r.Key != serviceID {
+			if only, err := sawtooth.OnlyBatch(r.Payload); err != nil || only.ID != id || r.Key != serviceID {
 				t.Fatalf("stored %+v: %s, %v", r.Message, only, err)
 			}
 		}

@@ -60,7 +60,7 @@ func parse(body []byte) ([]sawtooth.Batch, error) {
 		return nil, faultf(faultEmpty, "there is no batch in it")
 	}
 	for _, b := range list {
-		if err := b.Check(); err != nil {
+		if err := b.Verify(); err != nil {
 			return nil, faultf(faultRefused, "%v", err)
 		}
 	}

@@ -32,7 +32,8 @@
 // are wrong; a 408 may come from a proxy that lost patience; and a 303 was answered elsewhere.
 //
 // A batch is a serialized BatchList of one batch whose header signature is the id
-// of the batch; others are refused without asking the ledger. When Sawtooth does
+// of the batch, which has transactions; others, and those whose signatures and keys cannot be such, are refused without
+// asking the ledger. When Sawtooth does
 // not know a batch, its blocks are asked before that is believed. Scabbard carries
 // out a batch again that it is given again, and forgets all but the last 100: a
 // batch whose outcome it does not know blocks its key.

@@ -12,15 +12,18 @@ import (
 	"github.com/understudy-ha/understudy/internal/untrusted"
 )
 
-// refuseBatch reports what is wrong with a batch that no ledger can take under its id.
+// refuseBatch reports what is wrong with a batch that no ledger can take under its id, or could never decide.
 func refuseBatch(a dispatch.Assignment) (dispatch.Answer, bool) {
-	id, err := sawtooth.OnlyID(a.Payload)
+	b, err := sawtooth.OnlyBatch(a.Payload)
+	if err == nil {
+		err = b.CheckForm()
+	}
 	switch {
 	case err != nil:
 		return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: err.Error()}, true
-	case id != a.ID:
+	case b.ID != a.ID:
 		return dispatch.Answer{Outcome: dispatch.InvalidMessage,
-			Detail: fmt.Sprintf("the batch's id is not its header signature %.16s…", id)}, true
+			Detail: fmt.Sprintf("the batch's id is not its header signature %.16s…", b.ID)}, true
 	}
 	return dispatch.Answer{}, false
 }
@@ -35,7 +38,13 @@ func refuseID(a dispatch.Assignment) (dispatch.Answer, bool) {
 // that is not the one of the status.
 func classifyLedger(r reply, now time.Time, readError func(reply) (detail string, own dispatch.Outcome)) dispatch.Answer {
 	if r.status == http.StatusAccepted { // it has the batch, however its answer ended
-		return dispatch.Answer{Outcome: dispatch.Accepted, Code: r.status, Link: linkOf(r.body)}
+		a := dispatch.Answer{Outcome: dispatch.Accepted, Code: r.status, Link: linkOf(r.body)}
+		if broken, ok := r.broken(); ok {
+			a.Detail = broken.Detail
+		} else if a.Link == "" {
+			a.Detail = "the answer cannot be read: it has no link to the batch's status"
+		}
+		return a
 	}
 	if a, ok := r.broken(); ok {
 		return a

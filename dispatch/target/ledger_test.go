@@ -1,6 +1,7 @@
 package target_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"os"
@@ -84,13 +85,13 @@ func TestSawtooth(t *testing.T) {
 	skew.Store(int64(601 * time.Second)) // it forgets why, and that
 	ask(dispatch.Done, dispatch.NotFound)
 
-	// Sent again, what is committed is ignored, and what was invalid judged again.
+	// Sent again, what is committed is ignored, and what was invalid is invalid at once.
 	for _, a := range []dispatch.Assignment{good, bad} {
 		if got := s.Submit(ctx, a); got.Outcome != dispatch.Accepted {
 			t.Errorf("got %+v", got)
 		}
 	}
-	ask(dispatch.Done, dispatch.Accepted)
+	ask(dispatch.Done, dispatch.InvalidMessage) // its verdict is kept longer than it is told
 	node.Restart()
 	ask(dispatch.Done, dispatch.NotFound)
 	if diff := cmp.Diff([]string{good.ID}, node.Effects()); diff != "" {
@@ -252,8 +253,8 @@ func TestLedgerFaults(t *testing.T) {
 					to = newScabbard(t, url, "")
 				}
 				ctx, a := deadline(t, time.Minute), signed("a", "a")
-				if got := to.Submit(ctx, a); got.Outcome != c.want {
-					t.Errorf("got %+v, want %s", got, c.want)
+				if got := to.Submit(ctx, a); got.Outcome != c.want || got.Detail == "" && c.fault.Status != 429 {
+					t.Errorf("got %+v, want %s, and why", got, c.want)
 				}
 				if got := to.Status(ctx, []dispatch.Assignment{a})[0]; got.Outcome != dispatch.Uncertain {
 					t.Errorf("asked through the fault: %+v", got)
@@ -281,6 +282,14 @@ func TestLedgerRefusesByItself(t *testing.T) {
 		"two batches":  func(a *dispatch.Assignment) { a.Payload = append(slices.Clone(a.Payload), targettest.List(two)...) },
 		"another's id": func(a *dispatch.Assignment) { a.ID = strings.Repeat("0", 128) },
 		"cut":          func(a *dispatch.Assignment) { a.Payload = a.Payload[:len(a.Payload)-1] },
+		"no transactions": func(a *dispatch.Assignment) {
+			id, none := targettest.NewSigner("ledger").Batch("none")
+			a.ID, a.Payload = id, targettest.List(none)
+		},
+		"a signature that none can be": func(a *dispatch.Assignment) {
+			a.Payload = bytes.ReplaceAll(a.Payload, []byte(a.ID), bytes.Repeat([]byte("f"), 128))
+			a.ID = strings.Repeat("f", 128)
+		},
 	} {
 		for _, to := range []dispatch.Target{newSawtooth(t, url), newScabbard(t, url, "")} {
 			a := good
@@ -353,11 +362,60 @@ func TestScabbard(t *testing.T) {
 	if got := s.Semantics(); got.Resend || !got.HasStatus || !got.Forgets {
 		t.Errorf("%+v", got)
 	}
-	// Why it must not be sent again: it is carried out again.
+	// Why it must not be sent again: it is carried out again, and the circuit ends.
 	s.Submit(ctx, good)
 	node.Commit(services[0], 1)
-	if diff := cmp.Diff([]string{good.ID, good.ID}, node.Effects()); diff != "" {
+	if diff := cmp.Diff([]string{good.ID, good.ID}, node.Effects()); diff != "" || !node.HasDiverged("abcde-12345") {
 		t.Error(diff)
+	}
+	s.Submit(ctx, bad)
+	node.Commit(services[0], 1)
+	ask(dispatch.NotFound, dispatch.Executed, dispatch.Executed) // for ever
+}
+
+// TestScabbardNodeState: what is the node's state and not the batch's is a delay.
+func TestScabbardNodeState(t *testing.T) {
+	var fault atomic.Value
+	fault.Store(targettest.Fault{})
+	node := &targettest.Scabbard{Services: []string{"abcde-12345::gsAA"}, Fault: func(*http.Request) targettest.Fault { return fault.Load().(targettest.Fault) }}
+	s := newScabbard(t, serve(t, node.ServeHTTP), "")
+	ctx, a := deadline(t, time.Minute), signed("a", "a")
+	fault.Store(targettest.Fault{Status: 400, Body: `{"libsplinter_version":"0.8.0","message":"no version in common","requested_protocol":"1","splinter_protocol":"2"}`})
+	if got := s.Submit(ctx, a); got.Outcome != dispatch.Misconfigured || got.Permanent || got.Detail != "no version in common" {
+		t.Errorf("another protocol version: %+v", got)
+	}
+	fault.Store(targettest.Fault{Status: 400, Body: `{"message":"No valid batches provided"}`})
+	if got := s.Submit(ctx, a); got.Outcome != dispatch.InvalidMessage {
+		t.Errorf("a bad signature: %+v", got)
+	}
+	fault.Store(targettest.Fault{Status: 401, Body: `{"code":"401","message":"Client is not authorized"}`})
+	if got := s.Submit(ctx, a); got.Outcome != dispatch.Misconfigured || got.Detail != "Client is not authorized" {
+		t.Errorf("a code that is a string: %+v", got)
+	}
+	fault.Store(targettest.Fault{})
+	node.Stop()
+	if got := s.Submit(ctx, a); got.Outcome != dispatch.Misconfigured || got.Permanent || got.Detail != "scabbard service gsAA on circuit abcde-12345 not found" {
+		t.Errorf("a node that stops: %+v", got)
+	}
+	if got := s.Status(ctx, []dispatch.Assignment{a})[0]; got.Outcome != dispatch.Uncertain {
+		t.Errorf("a node that stops, asked: %+v", got)
+	}
+	node.Restart()
+	if got := s.Submit(ctx, a); got.Outcome != dispatch.Accepted {
+		t.Errorf("after that: %+v", got)
+	}
+}
+
+// TestScabbardReason: of an invalid batch, the transaction that failed is named, and not those that fell with it.
+func TestScabbardReason(t *testing.T) {
+	node := &targettest.Scabbard{Services: []string{"abcde-12345::gsAA"}, Invalid: refuseX}
+	s := newScabbard(t, serve(t, node.ServeHTTP), "")
+	payloads := slices.Repeat([]string{"good"}, 20) // 20 entries for good ones are more than a detail keeps
+	ctx, a := deadline(t, time.Minute), signed("a", append(payloads, "x")...)
+	s.Submit(ctx, a)
+	got := s.Status(ctx, []dispatch.Assignment{a})[0]
+	if detail := dispatch.CutDetail(got.Detail); got.Outcome != dispatch.InvalidMessage || !strings.HasSuffix(detail, ": x is not possible") || strings.Contains(detail, "containing batch") {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -366,10 +424,10 @@ func TestScabbardMany(t *testing.T) {
 	s := newScabbard(t, serve(t, node.ServeHTTP), "")
 	ctx := deadline(t, time.Minute)
 	var as []dispatch.Assignment
-	for i := range 31 {
+	for i := range 32 {
 		as = append(as, signed(fmt.Sprint(i), "a"))
 		want := dispatch.Accepted
-		if i == 30 {
+		if i == 31 {
 			want = dispatch.Busy // its queue is full
 		}
 		if got := s.Submit(ctx, as[i]); got.Outcome != want {
@@ -378,14 +436,14 @@ func TestScabbardMany(t *testing.T) {
 	}
 	node.Commit("abcde-12345::gsAA", 20)
 	// An older node refuses to speak of a batch that is not decided.
-	want := slices.Repeat([]dispatch.Outcome{dispatch.Done}, 31)
-	for i := 20; i < 31; i++ {
+	want := slices.Repeat([]dispatch.Outcome{dispatch.Done}, 32)
+	for i := 20; i < 32; i++ {
 		want[i] = dispatch.Uncertain
 	}
 	if diff := cmp.Diff(want, outcomes(s.Status(ctx, as))); diff != "" {
 		t.Error(diff)
 	}
-	if got := s.Submit(ctx, as[30]); got.Outcome != dispatch.Accepted {
+	if got := s.Submit(ctx, as[31]); got.Outcome != dispatch.Accepted {
 		t.Errorf("after its queue was emptied: %+v", got)
 	}
 }

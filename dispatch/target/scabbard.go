@@ -75,7 +75,15 @@ func (s *Scabbard) Submit(ctx context.Context, a dispatch.Assignment) dispatch.A
 	header := s.header()
 	header["Content-Type"] = []string{"application/octet-stream"}
 	r := s.client.do(ctx, http.MethodPost, to, header, a.Payload, maxAnswer)
-	return classifyLedger(r, time.Now(), func(r reply) (string, dispatch.Outcome) { return messageOf(r), "" })
+	return classifyLedger(r, time.Now(), func(r reply) (string, dispatch.Outcome) {
+		var version struct {
+			Spoken json.RawMessage `json:"splinter_protocol"`
+		}
+		if json.Unmarshal(r.body, &version) == nil && version.Spoken != nil {
+			return messageOf(r), dispatch.Misconfigured // the node speaks another version: it has not looked at the batch
+		}
+		return messageOf(r), ""
+	})
 }
 
 func messageOf(r reply) string {

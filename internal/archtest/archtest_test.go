@@ -116,6 +116,7 @@ var only = map[string][]string{
 	"modernc.org/sqlite":          {"store/sqlite", "cache/disk"},
 	"golang.org/x/crypto/":        {"cache/zmtp"},
 	"google.golang.org/protobuf/": {"internal/sawtooth"},
+	"github.com/decred/":          {"internal/sawtooth"},
 	"github.com/spf13/cobra":      {"cmd"},
 	"github.com/miekg/dns":        {"resolve/dns"},
 }

@@ -1,10 +1,7 @@
 package sawtooth
 
 import (
-	"crypto/sha512"
-	"encoding/hex"
 	"fmt"
-	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -20,8 +17,11 @@ const (
 	headerSigner       = 1
 	headerTransactions = 2
 
-	txnBatcher = 1
-	txnPayload = 9
+	txnBatcher      = 1
+	txnDependencies = 2
+	txnFamily       = 3
+	txnPayload      = 9
+	txnSigner       = 10
 )
 
 // Batch is one batch of a list. Its slices point into the list.
@@ -77,19 +77,16 @@ func (b Batch) List() []byte {
 	return protowire.AppendBytes(out, b.Raw)
 }
 
-// OnlyID returns the id of the one batch of a list, and an error if there are
-// more, or none, or if the id cannot be one.
-func OnlyID(list []byte) (string, error) {
+// OnlyBatch returns the one batch of a list, and an error if there are more, or none.
+func OnlyBatch(list []byte) (Batch, error) {
 	batches, err := ParseList(list)
-	switch {
-	case err != nil:
-		return "", err
-	case len(batches) != 1:
-		return "", fmt.Errorf("%w: it holds %d batches; send exactly one", ErrMalformed, len(batches))
-	case !ValidID(batches[0].ID):
-		return "", fmt.Errorf("%w: its header signature is not 128 lower-case hexadecimal digits", ErrMalformed)
+	if err == nil && len(batches) != 1 {
+		err = fmt.Errorf("%w: it holds %d batches; send exactly one", ErrMalformed, len(batches))
 	}
-	return batches[0].ID, nil
+	if err != nil {
+		return Batch{}, err
+	}
+	return batches[0], nil
 }
 
 // ValidID reports whether an id has the form of a signature: 128 lower-case
@@ -140,87 +137,4 @@ func parseTransaction(raw []byte) (Transaction, error) {
 		return err
 	})
 	return t, err
-}
-
-// BatchHeader is what a batch's signature covers.
-type BatchHeader struct {
-	Signer         string
-	TransactionIDs []string
-}
-
-// ParseHeader reads a BatchHeader.
-func ParseHeader(raw []byte) (BatchHeader, error) {
-	var h BatchHeader
-	err := each(raw, func(field protowire.Number, value []byte) (err error) {
-		switch field {
-		case headerSigner:
-			h.Signer, err = text(value)
-		case headerTransactions:
-			if !ValidID(string(value)) {
-				return fmt.Errorf("%w: it names a transaction that cannot be one", ErrMalformed)
-			}
-			h.TransactionIDs = append(h.TransactionIDs, string(value))
-		}
-		return err
-	})
-	return h, err
-}
-
-// Check reports whether the batch is consistent in itself, as every ledger demands
-// before it looks at signatures: ids of the right form, the header naming its
-// transactions in order and each once, all made for this batcher, every payload
-// the one that its header was signed for.
-func (b Batch) Check() error {
-	if !ValidID(b.ID) {
-		return fmt.Errorf("%w: a batch's header signature is not 128 lower-case hexadecimal digits", ErrMalformed)
-	}
-	header, err := ParseHeader(b.Header)
-	if err != nil {
-		return fmt.Errorf("header of batch %.16s…: %w", b.ID, err)
-	}
-	if !lowerHex(header.Signer) {
-		return fmt.Errorf("%w: batch %.16s… names no public key of its signer", ErrMalformed, b.ID)
-	}
-	var ids []string
-	err = b.Transactions(func(t Transaction) error {
-		ids = append(ids, t.ID)
-		return t.check(header.Signer)
-	})
-	if err != nil {
-		return fmt.Errorf("batch %.16s…, transaction %d: %w", b.ID, len(ids), err)
-	}
-	if !slices.Equal(ids, header.TransactionIDs) {
-		return fmt.Errorf("%w: the header of batch %.16s… names other transactions than the batch has", ErrMalformed, b.ID)
-	}
-	slices.Sort(ids)
-	if len(slices.Compact(ids)) != len(header.TransactionIDs) {
-		return fmt.Errorf("%w: batch %.16s… has a transaction twice", ErrMalformed, b.ID)
-	}
-	return nil
-}
-
-func (t Transaction) check(batcher string) error {
-	if !ValidID(t.ID) {
-		return fmt.Errorf("%w: its header signature is not 128 lower-case hexadecimal digits", ErrMalformed)
-	}
-	var by, digest string
-	err := each(t.Header, func(field protowire.Number, value []byte) (err error) {
-		switch field {
-		case txnBatcher:
-			by, err = text(value)
-		case txnPayload:
-			digest, err = text(value)
-		}
-		return err
-	})
-	sum := sha512.Sum512(t.Payload)
-	switch {
-	case err != nil:
-		return fmt.Errorf("header: %w", err)
-	case by != batcher:
-		return fmt.Errorf("%w: it was made for another batcher", ErrMalformed)
-	case digest != hex.EncodeToString(sum[:]):
-		return fmt.Errorf("%w: its payload is not the one that its header was signed for", ErrMalformed)
-	}
-	return nil
 }

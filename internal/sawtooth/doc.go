@@ -9,7 +9,5 @@
 // never panics or allocates more than a small multiple of its input, and that a
 // batch taken out of a list keeps its bytes.
 //
-// It does not verify signatures: that is the ledger's task, and needs a curve
-// that the standard library does not have. Every error about a message wraps
-// [ErrMalformed].
+// Every error about a message wraps [ErrMalformed].
 package sawtooth

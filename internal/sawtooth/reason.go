@@ -1,6 +1,7 @@
 package sawtooth
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -18,17 +19,30 @@ const idShown = 16
 const reasonMark = "transaction "
 
 // ReasonText puts reasons into one text for people, from which [ReasonsOf] reads
-// them again.
+// them again: each once, and of transactions that fell with their batch none, unless there is no other.
 func ReasonText(reasons []Reason) string {
+	if at := slices.IndexFunc(reasons, func(r Reason) bool { return !r.fellWithBatch() }); at >= 0 {
+		reasons = slices.DeleteFunc(slices.Clone(reasons), Reason.fellWithBatch)
+	} else {
+		reasons = reasons[:min(1, len(reasons))]
+	}
 	parts := make([]string, 0, len(reasons))
 	for _, r := range reasons {
 		message := clean(r.Message)
 		if r.Transaction != "" {
 			message = reasonMark + r.Transaction[:min(idShown, len(r.Transaction))] + ": " + message
 		}
-		parts = append(parts, message)
+		if !slices.Contains(parts, message) {
+			parts = append(parts, message)
+		}
 	}
 	return strings.Join(parts, "; ")
+}
+
+// fellWithBatch reports that this transaction did not fail: another one of its batch did. Scabbard names them all, the
+// good ones first.
+func (r Reason) fellWithBatch() bool {
+	return strings.HasPrefix(r.Message, "containing batch (") && strings.HasSuffix(r.Message, "is invalid")
 }
 
 func clean(s string) string {

@@ -170,7 +170,7 @@ func TestCheck(t *testing.T) {
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := sawtooth.OnlyID(list); err != nil || got != id {
+	if got, err := sawtooth.OnlyBatch(list); err != nil || got.ID != id {
 		t.Fatalf("id %q, %v", got, err)
 	}
 	_, other := signer.Batch("2", "first payload", "second payload")
@@ -185,6 +185,9 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	otherHeader := parseOne(t, targettest.List(other)).Header
+	_, empty := signer.Batch("3")
+	_, foreign := targettest.NewSigner("stranger").One("1", "x")
+	stranger := parseOne(t, foreign)
 	for name, c := range map[string]struct {
 		list []byte
 		want string
@@ -194,9 +197,13 @@ func TestCheck(t *testing.T) {
 		"id in upper case":        {swap(list, id, strings.ToUpper(id)), "128 lower-case"},
 		"a transaction renamed":   {swap(swap(list, txns[0], strings.Repeat("0", 128)), strings.Repeat("0", 128), strings.Repeat("x", 128)), "cannot be one"},
 		"a transaction twice":     {swap(list, txns[1], txns[0]), "twice"},
-		"of another batcher":      {bytes.Replace(list, signerOf(t, good), flip(signerOf(t, good)), 1), "another batcher"},
+		"of another batcher":      {bytes.Replace(list, signerOf(t, good), signerOf(t, stranger), 1), "another batcher"},
 		"a batch, not a list":     {other, "malformed"},
 		"no header, no signature": {targettest.List(nil), "128 lower-case"},
+		"no transactions":         {targettest.List(empty), "it has no transactions"},
+		"a number out of range":   {swap(list, id, strings.Repeat("f", 128)), "a number that no signature has"},
+		"a transaction's is zero": {swap(list, txns[1], strings.Repeat("0", 128)), "transaction 2: malformed batch list: its header signature has a number"},
+		"a signer that is no hex": {bytes.Replace(list, signerOf(t, good), bytes.Repeat([]byte("x"), 66), 1), "is not one of secp256k1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := parseOne(t, c.list).Check()
@@ -216,21 +223,38 @@ func signerOf(t *testing.T, b sawtooth.Batch) []byte {
 	return []byte(h.Signer)
 }
 
-func flip(b []byte) []byte {
-	out := bytes.Clone(b)
-	out[len(out)-1] ^= 1
-	return out
+func TestVerify(t *testing.T) {
+	signer := targettest.NewSigner("verify")
+	id, list := signer.One("1", "first", "second")
+	good := parseOne(t, list)
+	if err := good.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	otherID, _ := signer.One("2", "third")
+	_, forged := signer.Make(targettest.Spec{Nonce: "1", Payloads: []string{"first", "second"}, Forged: true})
+	for want, wrong := range map[string][]byte{
+		"…: malformed batch list: its signature does not fit":                bytes.ReplaceAll(list, []byte(id), []byte(otherID)),
+		"…: transaction 2: malformed batch list: its signature does not fit": targettest.List(forged),
+	} {
+		b := parseOne(t, wrong)
+		if err := b.Check(); err != nil {
+			t.Errorf("%s: all but that is good: %v", want, err)
+		}
+		if err := b.Verify(); !errors.Is(err, sawtooth.ErrMalformed) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
 }
 
-func TestOnlyID(t *testing.T) {
+func TestOnlyBatch(t *testing.T) {
 	signer := targettest.NewSigner("only")
 	_, a := signer.Batch("1", "x")
 	_, b := signer.Batch("2", "x")
 	for name, list := range map[string][]byte{
 		"none": nil, "two": targettest.List(a, b), "no list": []byte("hello"),
 	} {
-		if id, err := sawtooth.OnlyID(list); err == nil {
-			t.Errorf("%s: taken as %q", name, id)
+		if b, err := sawtooth.OnlyBatch(list); err == nil {
+			t.Errorf("%s: taken as %q", name, b.ID)
 		}
 	}
 }
@@ -274,6 +298,14 @@ func TestReasons(t *testing.T) {
 	text := sawtooth.ReasonText(want)
 	if diff := cmp.Diff(want, sawtooth.ReasonsOf(text, ids)); diff != "" {
 		t.Error(diff)
+	}
+	// Scabbard names the good transactions too, first; Sawtooth may name the bad one five times.
+	fell := []sawtooth.Reason{{Transaction: ids[0], Message: "containing batch (" + strings.Repeat("f", 128) + ") is invalid"}}
+	if diff := cmp.Diff(text, sawtooth.ReasonText(append(append(fell, want...), want...))); diff != "" {
+		t.Error(diff)
+	}
+	if got := sawtooth.ReasonText(append(fell, fell...)); !strings.Contains(got, "containing batch") || strings.Contains(got, "; ") {
+		t.Errorf("where no transaction says why: %q", got)
 	}
 	if strings.Contains(sawtooth.ReasonText([]sawtooth.Reason{{Message: "a\x00b\nc"}}), "\n") {
 		t.Error("a line feed went through")

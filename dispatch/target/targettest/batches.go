@@ -1,6 +1,7 @@
 package targettest
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/binary"
@@ -9,8 +10,6 @@ import (
 
 	"github.com/decred/dcrd/dcrec/secp256k1/v4"
 	"github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
-
-	"github.com/understudy-ha/understudy/internal/sawtooth"
 )
 
 // Signer makes batches that are signed as Sawtooth and Splinter demand. It is safe
@@ -30,10 +29,24 @@ func NewSigner(seed string) *Signer {
 // Batch is a Batch message with one transaction for each payload, and its id. The
 // nonce makes batches of equal payloads different ones.
 func (s *Signer) Batch(nonce string, payloads ...string) (id string, batch []byte) {
+	return s.Make(Spec{Nonce: nonce, Payloads: payloads})
+}
+
+// Spec of a batch.
+type Spec struct {
+	Nonce    string
+	Payloads []string // of one transaction each
+	Family   string   // default intkey
+	After    []string // ids of the transactions on which each depends
+	Forged   bool     // the signature of the last transaction is that of another text
+}
+
+// Make makes the batch.
+func (s *Signer) Make(spec Spec) (id string, batch []byte) {
 	var header, body []byte
 	header = appendField(header, 1, []byte(s.public))
-	for i, p := range payloads {
-		txnID, txn := s.transaction(fmt.Sprintf("%s/%d", nonce, i), []byte(p))
+	for i, p := range spec.Payloads {
+		txnID, txn := s.transaction(spec, i, []byte(p))
 		header = appendField(header, 2, []byte(txnID))
 		body = appendField(body, 3, txn)
 	}
@@ -58,18 +71,24 @@ func List(batches ...[]byte) []byte {
 	return out
 }
 
-func (s *Signer) transaction(nonce string, payload []byte) (id string, txn []byte) {
+func (s *Signer) transaction(spec Spec, n int, payload []byte) (id string, txn []byte) {
 	digest := sha512.Sum512(payload)
 	var header []byte
 	header = appendField(header, 1, []byte(s.public))
-	header = appendField(header, 3, []byte("intkey"))
+	for _, id := range spec.After {
+		header = appendField(header, 2, []byte(id))
+	}
+	header = appendField(header, 3, []byte(cmp.Or(spec.Family, "intkey")))
 	header = appendField(header, 4, []byte("1.0"))
 	header = appendField(header, 5, []byte("1cf126"))
-	header = appendField(header, 6, []byte(nonce))
+	header = appendField(header, 6, fmt.Appendf(nil, "%s/%d", spec.Nonce, n))
 	header = appendField(header, 7, []byte("1cf126"))
 	header = appendField(header, 9, []byte(hex.EncodeToString(digest[:])))
 	header = appendField(header, 10, []byte(s.public))
 	id = s.sign(header)
+	if spec.Forged && n == len(spec.Payloads)-1 {
+		id = s.sign(nil)
+	}
 	txn = appendField(txn, 1, header)
 	txn = appendField(txn, 2, []byte(id))
 	return id, appendField(txn, 3, payload)
@@ -84,45 +103,4 @@ func appendField(msg []byte, field uint64, value []byte) []byte {
 	msg = binary.AppendUvarint(msg, field<<3|2)
 	msg = binary.AppendUvarint(msg, uint64(len(value)))
 	return append(msg, value...)
-}
-
-// verify is what a ledger asks of a batch before it takes it.
-func verify(b sawtooth.Batch) error {
-	if err := b.Check(); err != nil {
-		return err
-	}
-	header, err := sawtooth.ParseHeader(b.Header)
-	if err != nil {
-		return err
-	}
-	if err := verifySignature(header.Signer, b.ID, b.Header); err != nil {
-		return err
-	}
-	return b.Transactions(func(t sawtooth.Transaction) error {
-		return verifySignature(header.Signer, t.ID, t.Header)
-	})
-}
-
-func verifySignature(public, signature string, header []byte) error {
-	key, err := hex.DecodeString(public)
-	if err != nil {
-		return err
-	}
-	parsed, err := secp256k1.ParsePubKey(key)
-	if err != nil {
-		return err
-	}
-	raw, err := hex.DecodeString(signature)
-	if err != nil || len(raw) != 64 {
-		return fmt.Errorf("the signature %.16s… is not 64 bytes", signature)
-	}
-	var r, s secp256k1.ModNScalar
-	if r.SetByteSlice(raw[:32]) || s.SetByteSlice(raw[32:]) {
-		return fmt.Errorf("the signature %.16s… is out of range", signature)
-	}
-	sum := sha256.Sum256(header)
-	if !ecdsa.NewSignature(&r, &s).Verify(sum[:], parsed) {
-		return fmt.Errorf("the signature %.16s… does not fit its header", signature)
-	}
-	return nil
 }

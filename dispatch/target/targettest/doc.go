@@ -1,5 +1,5 @@
-// Package targettest has stand-ins for the targets of package target, written from
-// the protocols' specifications and strict about bytes:
+// Package targettest has stand-ins for the targets of package target, strict about
+// bytes; the ledgers do what real nodes (Sawtooth 1.2.6, Splinter 0.6.14) were seen to do:
 //
 //   - [Sink], a receiver of webhooks;
 //   - [Sawtooth], the part of the Sawtooth REST API that takes batches;
@@ -14,9 +14,12 @@
 //
 // They forget as the real ones do: Sawtooth an invalid batch after 600 s and
 // everything undecided at a restart, Scabbard all but the last 100 batches of a
-// service and everything at a restart. And as the real ones do, Sawtooth
-// ignores a batch that it has, while Scabbard carries it out once more.
+// service and everything but its receipts at a restart. They leave batches undecided for ever
+// as the real ones do: Sawtooth one that depends on an invalid transaction, has a committed one, or has none;
+// Scabbard one of an unknown family, one that was executed while the peer was down, and an
+// invalid one at a service that does not coordinate. Sawtooth ignores a batch that it has, while Scabbard
+// carries it out once more, and its circuit is then lost.
 //
-// What they do not have: blocks, peers, consensus, state. A batch is carried out
-// when [Sawtooth.Commit] or [Scabbard.Commit] says so, or at once.
+// What they do not have: blocks, consensus, state. A batch is carried out
+// when [Sawtooth.Commit] or [Scabbard.Commit] says so, after [Scabbard].Takes, or at once.
 package targettest

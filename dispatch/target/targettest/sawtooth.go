@@ -1,11 +1,8 @@
 package targettest
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/sawtooth"
 )
 
-// Facts of the Sawtooth REST API.
+// Facts of the Sawtooth REST API, measured on 1.2.6.
 const (
 	bodyLimit       = 10_485_760
 	sawtoothForgets = 600 * time.Second // an invalid batch
@@ -34,18 +31,26 @@ type Sawtooth struct {
 	// Now is the clock by which it forgets; nil is the real one.
 	Now func() time.Time
 
-	mu      sync.Mutex
-	pending []held
-	blocks  map[string]bool // committed: durable
-	invalid map[string]verdict
-	effects []string
-	posts   []string
+	mu       sync.Mutex
+	pending  []held
+	stuck    map[string]bool // undecided for ever
+	blocks   map[string]bool // committed: durable
+	order    []held          // … in their order
+	txns     map[string]bool // committed transactions
+	bad      map[string]bool // transactions that were invalid
+	invalid  map[string]verdict
+	verdicts map[string]verdict // of batches that came before: an invalid one is not judged again
+	effects  []string
+	posts    []string
 }
 
 type held struct {
 	id       string
+	raw      []byte
 	payloads [][]byte
 	txns     []string
+	after    []string // transactions on which it depends
+	family   string
 }
 
 type verdict struct {
@@ -68,26 +73,41 @@ func (s *Sawtooth) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !f.wait(r) || !f.After && f.strike(w, r, http.StatusOK) {
 		return
 	}
-	switch path := r.Method + " " + r.URL.Path; {
-	case path == "POST /batches":
-		s.submit(w, r, f)
-	case path == "GET /batch_statuses" || path == "POST /batch_statuses":
-		s.statuses(w, r, f)
-	case strings.HasPrefix(path, "GET /batches/"):
-		s.batch(w, strings.TrimPrefix(path, "GET /batches/"))
+	switch r.URL.Path {
+	case "/batches":
+		switch r.Method {
+		case http.MethodPost:
+			s.submit(w, r, f)
+		case http.MethodGet:
+			s.list(w, r)
+		default:
+			sawtoothMethod(w, "GET,HEAD,POST")
+		}
+	case "/batch_statuses":
+		switch r.Method {
+		case http.MethodPost, http.MethodGet:
+			s.statuses(w, r, f)
+		default:
+			sawtoothMethod(w, "GET,HEAD,POST")
+		}
 	default:
-		http.NotFound(w, r)
+		s.read(w, r)
 	}
 }
 
 func (s *Sawtooth) submit(w http.ResponseWriter, r *http.Request, f Fault) {
-	if r.Header.Get("Content-Type") != "application/octet-stream" {
+	switch r.Header.Get("Content-Type") {
+	case "":
+		sawtoothCrash(w)
+		return
+	case "application/octet-stream":
+	default:
 		sawtoothError(w, 400, 42, "Wrong Content Type")
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
 	if err != nil {
-		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+		http.Error(w, "413: Request Entity Too Large", http.StatusRequestEntityTooLarge)
 		return
 	}
 	if len(body) == 0 {
@@ -96,11 +116,10 @@ func (s *Sawtooth) submit(w http.ResponseWriter, r *http.Request, f Fault) {
 	}
 	list, err := sawtooth.ParseList(body)
 	if err != nil {
-		sawtoothError(w, 400, 35, "Protobuf Not Decodable")
-		return
+		list = nil // garbage is a list without batches
 	}
 	for _, b := range list {
-		if verify(b) != nil {
+		if !isEmpty(b) && b.Verify() != nil { // the list as a whole
 			sawtoothError(w, 400, 30, "Submitted Batches Invalid")
 			return
 		}
@@ -112,30 +131,33 @@ func (s *Sawtooth) submit(w http.ResponseWriter, r *http.Request, f Fault) {
 	if f.strike(w, r, http.StatusAccepted) {
 		return
 	}
-	ids := make([]string, len(list))
+	link := "http://" + r.Host + "/batch_statuses?id"
 	for i, b := range list {
-		ids[i] = b.ID
+		link += map[bool]string{true: "=", false: ","}[i == 0] + b.ID
 	}
-	writePretty(w, http.StatusAccepted, map[string]any{
-		"link": "http://" + r.Host + "/batch_statuses?id=" + strings.Join(ids, ","),
-	})
+	writePretty(w, http.StatusAccepted, map[string]any{"link": link})
 }
 
 // accept takes batches in. One that is scheduled or committed is dropped without
-// a word; one that was invalid is judged again.
+// a word; one that was invalid is invalid at once.
 func (s *Sawtooth) accept(list []sawtooth.Batch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Room > 0 && len(s.pending) >= s.Room {
 		return false
 	}
+	s.init()
 	for _, b := range list {
 		s.posts = append(s.posts, b.ID)
 		scheduled := slices.ContainsFunc(s.pending, func(h held) bool { return h.id == b.ID })
-		if s.blocks[b.ID] || scheduled {
+		if s.blocks[b.ID] || s.stuck[b.ID] || scheduled {
 			continue
 		}
-		delete(s.invalid, b.ID)
+		if v, was := s.verdicts[b.ID]; was {
+			v.at = s.now()
+			s.invalid[b.ID] = v
+			continue
+		}
 		s.pending = append(s.pending, hold(b))
 	}
 	if !s.Manual {
@@ -144,35 +166,62 @@ func (s *Sawtooth) accept(list []sawtooth.Batch) bool {
 	return true
 }
 
+func (s *Sawtooth) init() {
+	if s.blocks == nil {
+		s.blocks, s.txns, s.bad, s.stuck = map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+		s.invalid, s.verdicts = map[string]verdict{}, map[string]verdict{}
+	}
+}
+
 func hold(b sawtooth.Batch) held {
-	h := held{id: b.ID}
+	h := held{id: b.ID, raw: b.Raw}
 	_ = b.Transactions(func(t sawtooth.Transaction) error {
 		h.payloads, h.txns = append(h.payloads, t.Payload), append(h.txns, t.ID)
+		if header, err := t.ParseHeader(); err == nil {
+			h.after, h.family = append(h.after, header.Dependencies...), header.Family
+		}
 		return nil
 	})
 	return h
 }
 
-// Commit decides everything that is pending.
+// Commit decides everything that is pending and can be decided.
 func (s *Sawtooth) Commit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.init()
 	s.commit()
 }
 
 func (s *Sawtooth) commit() {
-	if s.blocks == nil {
-		s.blocks, s.invalid = map[string]bool{}, map[string]verdict{}
-	}
 	for _, h := range s.pending {
+		why := ""
 		if s.Invalid != nil {
-			if why := s.Invalid(h.payloads); why != "" {
-				s.invalid[h.id] = verdict{h.txns[0], why, s.now()}
-				continue
-			}
+			why = s.Invalid(h.payloads)
 		}
-		s.blocks[h.id] = true
-		s.effects = append(s.effects, h.id)
+		dependsOn := func(known map[string]bool) bool {
+			return slices.ContainsFunc(h.after, func(id string) bool { return known[id] })
+		}
+		unseen := slices.ContainsFunc(h.after, func(id string) bool { return !s.txns[id] && !s.bad[id] })
+		switch {
+		case len(h.txns) == 0, dependsOn(s.bad), slices.ContainsFunc(h.txns, func(id string) bool { return s.txns[id] }):
+			s.stuck[h.id] = true
+		case unseen:
+			// Nothing is known of it: UNKNOWN, and in no block.
+		case why != "":
+			v := verdict{h.txns[0], why, s.now()}
+			s.invalid[h.id], s.verdicts[h.id] = v, v
+			for _, id := range h.txns {
+				s.bad[id] = true
+			}
+		default:
+			s.blocks[h.id] = true
+			s.order = append(s.order, h)
+			for _, id := range h.txns {
+				s.txns[id] = true
+			}
+			s.effects = append(s.effects, h.id)
+		}
 	}
 	s.pending = nil
 }
@@ -181,7 +230,8 @@ func (s *Sawtooth) commit() {
 func (s *Sawtooth) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending, s.invalid = nil, map[string]verdict{}
+	s.init()
+	s.pending, s.invalid, s.verdicts, s.stuck, s.bad = nil, map[string]verdict{}, map[string]verdict{}, map[string]bool{}, map[string]bool{}
 }
 
 // Effects are the ids of the batches that were carried out, in their order.
@@ -198,91 +248,42 @@ func (s *Sawtooth) Posts() []string {
 	return slices.Clone(s.posts)
 }
 
-func (s *Sawtooth) batch(w http.ResponseWriter, id string) {
-	s.mu.Lock()
-	there := s.blocks[id]
-	s.mu.Unlock()
-	switch {
-	case !sawtooth.ValidID(id):
-		sawtoothError(w, 400, 60, "Invalid Resource Id")
-	case !there:
-		sawtoothError(w, 404, 71, "Batch Not Found")
-	default:
-		writePretty(w, 200, map[string]any{"data": map[string]any{"header_signature": id}, "link": "/batches/" + id})
-	}
-}
-
-func (s *Sawtooth) statuses(w http.ResponseWriter, r *http.Request, f Fault) {
-	var ids []string
-	if r.Method == http.MethodPost {
-		if r.Header.Get("Content-Type") != "application/json" {
-			sawtoothError(w, 400, 43, "Wrong Content Type")
-			return
-		}
-		if err := json.NewDecoder(r.Body).Decode(&ids); err != nil || len(ids) == 0 {
-			sawtoothError(w, 400, 46, "Bad Status Request")
-			return
-		}
-	} else {
-		query, err := url.ParseQuery(r.URL.RawQuery)
-		if err != nil || !query.Has("id") {
-			sawtoothError(w, 400, 66, "Id Query Invalid or Missing")
-			return
-		}
-		if ids = strings.Split(query.Get("id"), ","); len(ids) > 15 {
-			sawtoothError(w, 400, 60, "more than 15 ids should be sent by POST")
-			return
-		}
-	}
-	if !slices.ContainsFunc(ids, func(id string) bool { return !sawtooth.ValidID(id) }) {
-		data := s.status(ids)
-		if f.strike(w, r, http.StatusOK) {
-			return
-		}
-		out := map[string]any{"data": data}
-		if r.Method == http.MethodGet {
-			out["link"] = "http://" + r.Host + "/batch_statuses?id=" + strings.Join(ids, ",")
-		}
-		writePretty(w, 200, out)
-		return
-	}
-	sawtoothError(w, 400, 60, "Invalid Resource Id")
-}
-
-func (s *Sawtooth) status(ids []string) []map[string]any {
+// hasBatch reports whether a block has it.
+func (s *Sawtooth) hasBatch(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var data []map[string]any
-	for _, id := range ids {
-		entry := map[string]any{"id": id, "status": "UNKNOWN", "invalid_transactions": []any{}}
-		v, invalid := s.invalid[id]
-		switch {
-		case s.blocks[id]:
-			entry["status"] = "COMMITTED"
-		case invalid && s.now().Sub(v.at) < sawtoothForgets:
-			entry["status"] = "INVALID"
-			entry["invalid_transactions"] = []any{map[string]any{
-				"id": v.txn, "message": v.message,
-				"extended_data": base64.StdEncoding.EncodeToString([]byte("extended")),
-			}}
-		case slices.ContainsFunc(s.pending, func(h held) bool { return h.id == id }):
-			entry["status"] = "PENDING"
-		}
-		data = append(data, entry)
-	}
-	return data
+	return s.blocks[id]
 }
 
-func sawtoothError(w http.ResponseWriter, status, code int, title string) {
-	writePretty(w, status, map[string]any{"error": map[string]any{"code": code, "title": title, "message": title + "."}})
+// read answers what a block explorer asks. The front passes it through.
+func (s *Sawtooth) read(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		sawtoothMethod(w, "GET,HEAD")
+		return
+	}
+	id, one := strings.CutPrefix(r.URL.Path, "/batches/")
+	link := "http://" + r.Host + r.URL.RequestURI()
+	switch {
+	case one && !sawtooth.ValidID(id):
+		sawtoothError(w, 400, 60, "Invalid Resource Id")
+	case one && !s.hasBatch(id):
+		sawtoothError(w, 404, 71, "Batch Not Found")
+	case one:
+		writePretty(w, 200, map[string]any{"data": map[string]any{"header_signature": id}, "link": link})
+	case slices.Contains([]string{"/blocks", "/transactions", "/state", "/receipts", "/peers", "/status"}, r.URL.Path):
+		writePretty(w, 200, map[string]any{"data": []any{}, "head": strings.Repeat("0", 128), "link": link, "asked": r.URL.Path + "?" + r.URL.RawQuery})
+	default:
+		http.Error(w, "404: Not Found", http.StatusNotFound)
+	}
 }
 
-func writePretty(w http.ResponseWriter, status int, v any) {
-	body, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		panic(err)
+// list shows all batches, the latest first.
+func (s *Sawtooth) list(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	data := []any{}
+	for _, h := range slices.Backward(s.order) {
+		data = append(data, map[string]any{"header_signature": h.id})
 	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
+	s.mu.Unlock()
+	writePretty(w, 200, map[string]any{"data": data, "link": "http://" + r.Host + r.URL.RequestURI()})
 }

@@ -1,7 +1,7 @@
 package targettest
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,11 +13,11 @@ import (
 	"github.com/understudy-ha/understudy/internal/sawtooth"
 )
 
-// Facts of scabbard services.
+// Facts of scabbard services, measured on Splinter 0.6.14.
 const (
 	scabbardHistory = 100 // batches of a service that it remembers
-	scabbardFull    = 30  // batches waiting, at which it refuses more
-	scabbardRoom    = 15  // batches waiting, below which it accepts again
+	scabbardFull    = 30  // batches that wait behind the one in work, at which it refuses more
+	scabbardRoom    = 15  // … below which it accepts again
 )
 
 // Scabbard stands in for the scabbard services of a Splinter node. Set its fields
@@ -29,15 +29,30 @@ type Scabbard struct {
 	Token string
 	// Manual keeps batches pending until [Scabbard.Commit].
 	Manual bool
+	// Takes is how long a commit takes, one after the other; nil: none. The batch is Pending for the first few
+	// milliseconds and then Valid. Without effect if Manual.
+	Takes func() time.Duration
 	// Invalid tells why a batch is invalid, by its payloads; nil or "": it is not.
 	Invalid func(payloads [][]byte) string
-	// Older answers a question about anything unfinished with 408, as nodes did.
+	// SameEffect tells that a batch can be executed again without another effect; nil: none can.
+	SameEffect func(payloads [][]byte) bool
+	// Follows: another service coordinates. Of a batch that is invalid this one never learns: it stays Pending.
+	Follows bool
+	// Families of transactions that have a handler; nil: all. A batch of another one is never decided.
+	Families []string
+	// Peers are other nodes of its circuits, which learn what is committed or invalid here.
+	Peers []*Scabbard
+	// Older answers a question about anything unfinished with 408, as nodes did before February 2022.
 	Older bool
 	// Fault for a request; nil for none.
 	Fault func(r *http.Request) Fault
 
 	mu       sync.Mutex
 	services map[string]*scabbardService
+	receipts map[string][]string // of a circuit: ids of transactions, which outlive restarts
+	diverged map[string]bool     // circuits whose nodes no longer agree
+	peerDown bool
+	stopping bool
 	effects  []string
 	posts    []string
 }
@@ -46,12 +61,15 @@ type scabbardService struct {
 	history []*scabbardBatch // the oldest first
 	waiting []*scabbardBatch
 	full    bool
+	free    time.Time // when the last batch that waits will be committed
 }
 
 type scabbardBatch struct {
 	held
 	status string
 	why    string
+	posted time.Time
+	due    time.Time // when it is committed, with Takes
 }
 
 func (s *Scabbard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -62,29 +80,34 @@ func (s *Scabbard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !f.wait(r) || !f.After && f.strike(w, r, http.StatusOK) {
 		return
 	}
-	parts := strings.Split(r.URL.Path, "/")
-	switch {
-	case r.Header.Get("SplinterProtocolVersion") != "1":
-		scabbardError(w, 400, "the protocol version must be 1")
-		return
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	var serve func(http.ResponseWriter, *http.Request, string, Fault)
+	if len(parts) >= 4 && parts[0] == "scabbard" {
+		serve = map[string]func(http.ResponseWriter, *http.Request, string, Fault){
+			"POST batches": s.submit, "GET batch_statuses": s.statuses, "GET ws/subscribe": s.subscribe,
+		}[r.Method+" "+strings.Join(parts[3:], "/")]
+	}
+	// In this order: what is there, who asks, which version, which service.
+	switch version := r.Header.Get("SplinterProtocolVersion"); {
+	case serve == nil: // a wrong method too
+		scabbardError(w, 404, "404", "endpoint not found")
 	case s.Token != "" && r.Header.Get("Authorization") != "Bearer "+s.Token:
-		scabbardError(w, 401, "no valid token")
-		return
-	case len(parts) != 5 || parts[0] != "" || parts[1] != "scabbard":
-		scabbardError(w, 404, "no such path")
-		return
-	case !slices.Contains(s.Services, parts[2]+"::"+parts[3]):
-		scabbardError(w, 404, "no such service")
-		return
-	}
-	switch r.Method + " " + parts[4] {
-	case "POST batches":
-		s.submit(w, r, parts[2]+"::"+parts[3], f)
-	case "GET batch_statuses":
-		s.statuses(w, r, parts[2]+"::"+parts[3], f)
+		scabbardError(w, 401, "401", "Client is not authorized")
+	case version != "" && version != "1":
+		writeCompact(w, 400, map[string]any{
+			"message": "Client must support protocol version 1", "requested_protocol": version, "splinter_protocol": 1, "libsplinter_version": "0.6.14",
+		})
+	case !s.has(parts[1] + "::" + parts[2]):
+		scabbardError(w, 404, "", fmt.Sprintf("scabbard service %s on circuit %s not found", parts[2], parts[1]))
 	default:
-		scabbardError(w, 404, "no such path")
+		serve(w, r, parts[1]+"::"+parts[2], f)
 	}
+}
+
+func (s *Scabbard) has(service string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.stopping && slices.Contains(s.Services, service)
 }
 
 func (s *Scabbard) service(name string) *scabbardService {
@@ -98,25 +121,29 @@ func (s *Scabbard) service(name string) *scabbardService {
 }
 
 func (s *Scabbard) submit(w http.ResponseWriter, r *http.Request, service string, f Fault) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
+	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		scabbardError(w, 413, "too large")
 		return
 	}
 	list, err := sawtooth.ParseList(body)
 	if err != nil {
-		scabbardError(w, 400, "not a list of batches")
+		scabbardError(w, 400, "", "Invalid body: not a valid list of batches")
 		return
 	}
 	var ids []string
 	for _, b := range list {
-		if verify(b) != nil {
-			scabbardError(w, 400, "No valid batches provided")
+		if b.CheckForm() != nil && !isEmpty(b) {
+			scabbardError(w, 500, "500", "The server encountered an error")
+			return
+		}
+		if b.Verify() != nil && !isEmpty(b) {
+			scabbardError(w, 400, "", "No valid batches provided")
 			return
 		}
 		ids = append(ids, b.ID)
 	}
 	if !s.accept(service, list) {
+		w.Header().Set("Content-Length", "0")
 		w.WriteHeader(http.StatusTooManyRequests) // and nothing else
 		return
 	}
@@ -127,11 +154,18 @@ func (s *Scabbard) submit(w http.ResponseWriter, r *http.Request, service string
 	writeCompact(w, http.StatusAccepted, map[string]any{"link": link})
 }
 
+// isEmpty reports that a batch has no transactions, which is no error to a ledger.
+func isEmpty(b sawtooth.Batch) bool {
+	some := errors.New("some")
+	return b.Transactions(func(sawtooth.Transaction) error { return some }) == nil
+}
+
 // accept takes batches in. It never looks whether it had them before.
 func (s *Scabbard) accept(name string, list []sawtooth.Batch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	svc := s.service(name)
+	s.advance(name, svc, time.Now())
 	if svc.full && len(svc.waiting) < scabbardRoom {
 		svc.full = false
 	}
@@ -140,47 +174,138 @@ func (s *Scabbard) accept(name string, list []sawtooth.Batch) bool {
 	}
 	for _, b := range list {
 		s.posts = append(s.posts, b.ID)
-		entry := &scabbardBatch{held: hold(b), status: "Pending"}
-		svc.history = slices.DeleteFunc(svc.history, func(h *scabbardBatch) bool { return h.id == b.ID })
-		svc.history = append(svc.history, entry)
-		if len(svc.history) > scabbardHistory {
-			svc.history = svc.history[1:]
+		entry := &scabbardBatch{held: hold(b), status: "Pending", posted: time.Now()}
+		if s.Takes != nil {
+			if svc.free.Before(entry.posted) {
+				svc.free = entry.posted
+			}
+			svc.free = svc.free.Add(s.Takes())
+			entry.due = svc.free
 		}
+		svc.remember(entry)
 		svc.waiting = append(svc.waiting, entry)
 	}
-	svc.full = len(svc.waiting) >= scabbardFull
-	if !s.Manual {
-		s.commit(svc, len(svc.waiting))
+	svc.full = len(svc.waiting) > scabbardFull
+	if !s.Manual && s.Takes == nil {
+		s.commit(name, svc, len(svc.waiting))
 	}
 	return true
+}
+
+func (svc *scabbardService) remember(entry *scabbardBatch) {
+	svc.history = slices.DeleteFunc(svc.history, func(h *scabbardBatch) bool { return h.id == entry.id })
+	svc.history = append(svc.history, entry)
+	if len(svc.history) > scabbardHistory {
+		svc.history = svc.history[1:] // it is Unknown from now on, even if it is in work
+	}
 }
 
 // Commit decides up to n of the batches that wait at a service, the oldest first.
 func (s *Scabbard) Commit(service string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.commit(s.service(service), n)
+	s.commit(service, s.service(service), n)
 }
 
-func (s *Scabbard) commit(svc *scabbardService, n int) {
-	for _, b := range svc.waiting[:min(n, len(svc.waiting))] {
-		if s.Invalid != nil {
-			if b.why = s.Invalid(b.payloads); b.why != "" {
-				b.status = "Invalid"
-				continue
+// advance decides what is due.
+func (s *Scabbard) advance(name string, svc *scabbardService, now time.Time) {
+	if s.Takes == nil || s.Manual {
+		return
+	}
+	n := 0
+	for _, b := range svc.waiting {
+		if b.due.After(now) {
+			break
+		}
+		n++
+	}
+	s.commit(name, svc, n)
+	if len(svc.waiting) > 0 && now.Sub(svc.waiting[0].posted) > 6*time.Millisecond {
+		svc.waiting[0].status = "Valid"
+	}
+}
+
+func (s *Scabbard) commit(name string, svc *scabbardService, n int) {
+	n = min(n, len(svc.waiting))
+	for _, b := range svc.waiting[:n] {
+		s.decide(name, b)
+	}
+	svc.waiting = svc.waiting[n:]
+}
+
+// decide gives a batch its fate, or leaves it without one for ever.
+func (s *Scabbard) decide(name string, b *scabbardBatch) {
+	circuit, _, _ := strings.Cut(name, "::")
+	repeated := slices.Contains(s.effects, b.id)
+	switch {
+	case s.Families != nil && !slices.Contains(s.Families, b.family):
+		return
+	case s.peerDown, s.diverged[circuit]:
+		b.status = "Valid" // "Proposal timed out; rejecting", "Hash mismatch": the node logs it and tells nobody
+		return
+	case s.Invalid != nil && s.Invalid(b.payloads) != "":
+		b.why = s.Invalid(b.payloads)
+		s.tellPeers(circuit, b, "Invalid")
+		if !s.Follows {
+			b.status = "Invalid"
+		}
+		return
+	}
+	s.effects = append(s.effects, b.id)
+	if repeated && (s.SameEffect == nil || !s.SameEffect(b.payloads)) {
+		// This node has written its new state before it finds that it has the receipt already.
+		s.diverged = map[string]bool{circuit: true}
+		b.status = "Valid"
+		return
+	}
+	b.status = "Committed"
+	if s.receipts == nil {
+		s.receipts = map[string][]string{}
+	}
+	s.receipts[circuit] = append(s.receipts[circuit], b.txns...)
+	s.tellPeers(circuit, b, "Committed")
+}
+
+// tellPeers lets the services of the same circuit at other nodes know.
+func (s *Scabbard) tellPeers(circuit string, b *scabbardBatch, status string) {
+	for _, peer := range s.Peers {
+		peer.mu.Lock()
+		for _, name := range peer.Services {
+			if strings.HasPrefix(name, circuit+"::") {
+				peer.service(name).remember(&scabbardBatch{held: b.held, status: status, why: b.why})
 			}
 		}
-		b.status = "Committed"
-		s.effects = append(s.effects, b.id)
+		peer.mu.Unlock()
 	}
-	svc.waiting = svc.waiting[min(n, len(svc.waiting)):]
 }
 
 // Restart forgets the statuses of all batches, and those that wait.
 func (s *Scabbard) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.services = nil
+	s.services, s.stopping = nil, false
+}
+
+// Stop answers as a node does for the second or two between SIGTERM and its end: it has no services any more.
+func (s *Scabbard) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping = true
+}
+
+// SetPeerDown says whether the other node of the circuit is away: what is executed meanwhile stays Valid, also when it
+// is back.
+func (s *Scabbard) SetPeerDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peerDown = down
+}
+
+// HasDiverged reports that the nodes of a circuit no longer agree, which nothing repairs: a batch was executed twice.
+func (s *Scabbard) HasDiverged(circuit string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.diverged[circuit]
 }
 
 // Effects are the ids of the batches that were carried out, in their order.
@@ -195,67 +320,4 @@ func (s *Scabbard) Posts() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.posts)
-}
-
-func (s *Scabbard) statuses(w http.ResponseWriter, r *http.Request, service string, f Fault) {
-	asked := r.URL.Query().Get("ids")
-	if asked == "" {
-		scabbardError(w, 400, "the query ids is missing")
-		return
-	}
-	ids := strings.Split(asked, ",")
-	slices.Sort(ids)
-	ids = slices.Compact(ids) // an order of its own, and nothing twice
-	s.mu.Lock()
-	svc := s.service(service)
-	out, unfinished := make([]map[string]any, 0, len(ids)), false
-	for _, id := range ids {
-		status, messages := "Unknown", []any{}
-		at := slices.IndexFunc(svc.history, func(b *scabbardBatch) bool { return b.id == id })
-		if at >= 0 {
-			status, messages = svc.history[at].describe()
-		}
-		unfinished = unfinished || status != "Committed" && status != "Invalid"
-		out = append(out, map[string]any{
-			"id":        id,
-			"status":    map[string]any{"statusType": status, "message": messages},
-			"timestamp": map[string]any{"secs_since_epoch": time.Now().Unix(), "nanos_since_epoch": 0},
-		})
-	}
-	s.mu.Unlock()
-	if f.strike(w, r, http.StatusOK) {
-		return
-	}
-	if s.Older && unfinished {
-		scabbardError(w, 408, "timed out")
-		return
-	}
-	writeCompact(w, http.StatusOK, out)
-}
-
-func (b *scabbardBatch) describe() (status string, messages []any) {
-	messages = []any{}
-	for i, id := range b.txns {
-		switch {
-		case b.status == "Committed" || b.status == "Valid":
-			messages = append(messages, map[string]any{"transaction_id": id})
-		case b.status == "Invalid" && i == 0:
-			messages = append(messages, map[string]any{"transaction_id": id, "error_message": b.why, "error_data": []int{1, 255}})
-		}
-	}
-	return b.status, messages
-}
-
-func scabbardError(w http.ResponseWriter, status int, message string) {
-	writeCompact(w, status, map[string]any{"message": message})
-}
-
-func writeCompact(w http.ResponseWriter, status int, v any) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprint("an answer that is no JSON: ", err))
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
 }
