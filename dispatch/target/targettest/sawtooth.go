@@ -131,11 +131,12 @@ func (s *Sawtooth) submit(w http.ResponseWriter, r *http.Request, f Fault) {
 	if f.strike(w, r, http.StatusAccepted) {
 		return
 	}
-	link := "http://" + r.Host + "/batch_statuses?id"
+	var link strings.Builder
+	link.WriteString("http://" + r.Host + "/batch_statuses?id")
 	for i, b := range list {
-		link += map[bool]string{true: "=", false: ","}[i == 0] + b.ID
+		link.WriteString(map[bool]string{true: "=", false: ","}[i == 0] + b.ID)
 	}
-	writePretty(w, http.StatusAccepted, map[string]any{"link": link})
+	writePretty(w, http.StatusAccepted, map[string]any{"link": link.String()})
 }
 
 // accept takes batches in. One that is scheduled or committed is dropped without
