@@ -246,9 +246,10 @@ func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work
 	releaseErr := held.Release(ctx, successor, reason)
 	release()
 	if stopped {
-		if err == nil || errors.Is(err, context.Canceled) {
+		switch {
+		case err == nil || errors.Is(err, context.Canceled):
 			err = cause
-		} else {
+		case !errors.Is(err, cause): // else it says so already
 			err = fmt.Errorf("%w (%w)", err, cause)
 		}
 	}

@@ -340,3 +340,29 @@ func lastReason(t *testing.T, store *memory.Store) string {
 	es := events(t, store)
 	return es[len(es)-1].Reason
 }
+
+// The error of a campaign names each cause once, whatever the work returns.
+func TestCauseIsNamedOnce(t *testing.T) {
+	late := errors.New("saved half")
+	for returned, want := range map[error]string{
+		nil:              "lease: lost",
+		context.Canceled: "lease: lost",
+		lease.ErrLost:    "lease: lost",
+		late:             "saved half (lease: lost)",
+		fmt.Errorf("%w: no watcher", lease.ErrLost): "lease: lost: no watcher",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := start(t, memory.New(nil), "a")
+			c := a.run(t, elect.Campaign, elect.Config{Role: "r"}, func(ctx context.Context, _ elect.Term) error {
+				<-ctx.Done()
+				return returned
+			})
+			time.Sleep(10 * time.Second)
+			a.cut()
+			until(t, time.Minute, "the campaign ends", c.ended)
+			if err := c.result(); err == nil || err.Error() != want || !errors.Is(err, lease.ErrLost) {
+				t.Errorf("work that returned %v: %v, want %q", returned, err, want)
+			}
+		})
+	}
+}

@@ -1,7 +1,9 @@
 package history
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -27,7 +29,33 @@ type Event struct {
 	Reason string `json:"reason"`
 	// Duration is how long the state before had lasted: on an acquisition the
 	// time without a holder, on a release the time it was held.
-	Duration time.Duration `json:"duration_ns"`
+	Duration time.Duration `json:"-"`
+}
+
+// eventFields are those that JSON shows as they are.
+type eventFields Event
+
+// MarshalJSON writes the duration as duration_ms, in whole milliseconds.
+func (e Event) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		eventFields
+		DurationMS int64 `json:"duration_ms"`
+	}{eventFields(e), e.Duration.Milliseconds()})
+}
+
+// UnmarshalJSON also reads records of versions that wrote duration_ns.
+func (e *Event) UnmarshalJSON(text []byte) error {
+	var v struct {
+		eventFields
+		DurationMS int64         `json:"duration_ms"`
+		DurationNS time.Duration `json:"duration_ns"`
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
+		return err
+	}
+	*e = Event(v.eventFields)
+	e.Duration = cmp.Or(time.Duration(v.DurationMS)*time.Millisecond, v.DurationNS)
+	return nil
 }
 
 // String is the event as one line for people.
