@@ -68,7 +68,7 @@ func (s *Server) selfTerm(role string) (int64, bool) {
 	return term.Number, true
 }
 
-// resign asks the primary to give the role up. The history shows who asked: what
+// resign asks a holder, or all, to give the role up. The history shows who asked: what
 // the caller says of itself, and the address it came from.
 func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
 	body, err := bodyOf[apitype.ResignRequest](r)
@@ -80,8 +80,13 @@ func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	role := r.PathValue("role")
-	if err := elect.Resign(r.Context(), s.cfg.Store, role, body.To, who); err != nil {
+	asked, err := elect.Resign(r.Context(), s.cfg.Store, elect.ResignRequest{Role: role, Successor: body.To, All: body.All, By: who})
+	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusAccepted, apitype.ResignAccepted{Role: role, Asked: "resign", To: body.To})
+	answer := apitype.ResignAccepted{Role: role, Asked: "resign", To: body.To, Primaries: make([]apitype.Primary, len(asked))}
+	for i, p := range asked {
+		answer.Primaries[i] = ViewPrimary(p)
+	}
+	return writeJSON(w, http.StatusAccepted, answer)
 }

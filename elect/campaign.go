@@ -118,29 +118,6 @@ func Run(ctx context.Context, cfg Config, work Work) error {
 	}
 }
 
-// LetOthers waits until every place of the role is held, or one T has passed. An
-// instance that resigned calls it before it campaigns again.
-func LetOthers(ctx context.Context, cfg Config) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Keeper.Timing().Timeout, errNobody)
-	defer cancel()
-	places := Leases(cfg.Role, max(1, cfg.Holders))
-	err := awaitCondition(ctx, cfg.Keeper, places, cfg.Keeper.Timing().Interval, func(ctx context.Context) (bool, error) {
-		for _, id := range places {
-			l, err := cfg.Keeper.Store().Get(ctx, id)
-			if err != nil || !l.Held() {
-				return false, err
-			}
-		}
-		return true, nil
-	})
-	if errors.Is(err, errNobody) {
-		return nil
-	}
-	return err
-}
-
-var errNobody = errors.New("elect: no other instance took the role")
-
 type campaign struct {
 	Config
 	log *slog.Logger

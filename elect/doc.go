@@ -21,7 +21,8 @@
 //
 //	campaign.go  waiting, running the work, and the four ways to lose a role
 //	await.go     wake up when a lease may have changed, and at least every interval
-//	resolve.go   who holds a role: Resolve, Holders, Roles, Watch, Resign
+//	resolve.go   who holds a role: Resolve, Holders, Roles, Watch
+//	resign.go    asking holders to resign, and letting others go first
 //	once.go      once per period
 //	role.go      names of roles and their leases
 //

@@ -58,6 +58,22 @@ func Holders(ctx context.Context, store lease.Store, role string) ([]Primary, er
 	if err := ValidateRole(role); err != nil {
 		return nil, err
 	}
+	held, err := heldPlaces(ctx, store, role)
+	if err != nil {
+		return nil, err
+	}
+	if len(held) == 0 {
+		return nil, fmt.Errorf("%w: %q", ErrVacant, role)
+	}
+	out := make([]Primary, len(held))
+	for i, l := range held {
+		out[i] = primaryOf(l)
+	}
+	return out, nil
+}
+
+// heldPlaces returns the leases of a role that have a live holder, in the order of their places.
+func heldPlaces(ctx context.Context, store lease.Store, role string) ([]lease.Lease, error) {
 	first, err := store.Get(ctx, Leases(role, 1)[0])
 	if err != nil {
 		return nil, err
@@ -69,16 +85,9 @@ func Holders(ctx context.Context, store lease.Store, role string) ([]Primary, er
 	slices.SortFunc(more, func(a, b lease.Lease) int { // the store's order puts place 10 before place 2
 		return cmp.Or(cmp.Compare(len(a.Key), len(b.Key)), cmp.Compare(a.Key, b.Key))
 	})
-	var out []Primary
-	for _, l := range append([]lease.Lease{first}, more...) {
-		if roleOf(l.Key) == role && l.Held() {
-			out = append(out, primaryOf(l))
-		}
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%w: %q", ErrVacant, role)
-	}
-	return out, nil
+	return slices.DeleteFunc(append([]lease.Lease{first}, more...), func(l lease.Lease) bool {
+		return roleOf(l.Key) != role || !l.Held()
+	}), nil
 }
 
 func primaryOf(l lease.Lease) Primary {
@@ -149,68 +158,6 @@ func vacantFor(l lease.Lease) time.Duration {
 	default:
 		return max(0, -l.Remaining)
 	}
-}
-
-// Resign asks the primary of a role, or every holder of a role with several, to
-// release it. With a successor (an instance's name or ID), the role is reserved for
-// that one for one T. Resign returns as soon as the request is recorded; the history
-// says who asked. [ErrVacant] when the role is vacant; a successor that is not a
-// standby is lease.ErrInvalid.
-func Resign(ctx context.Context, store Store, role, successor, who string) error {
-	if err := ValidateRole(role); err != nil {
-		return err
-	}
-	if successor != "" {
-		if err := requireWaiting(ctx, store, role, successor); err != nil {
-			return err
-		}
-	}
-	more, err := store.List(ctx, Space, role+slotMark, MaxHolders)
-	if err != nil {
-		return err
-	}
-	ids := Leases(role, 1)
-	for _, l := range more {
-		if roleOf(l.Key) == role {
-			ids = append(ids, l.ID)
-		}
-	}
-	asked := false
-	for _, id := range ids {
-		err := store.RequestRelease(ctx, id, successor, who)
-		if err != nil && !errors.Is(err, lease.ErrNotHeld) {
-			return err
-		}
-		asked = asked || err == nil
-	}
-	if !asked {
-		return fmt.Errorf("%w: %q", ErrVacant, role)
-	}
-	return nil
-}
-
-func requireWaiting(ctx context.Context, store Store, role, successor string) error {
-	if err := lease.ValidateText("successor", successor, 1, lease.MaxName); err != nil {
-		return err
-	}
-	waiters, err := store.Waiters(ctx, Space)
-	if err != nil {
-		return err
-	}
-	names := ""
-	for _, w := range waiters {
-		if w.Lease.Key != role {
-			continue
-		}
-		if w.Session.Instance.IsNamed(successor) {
-			return nil
-		}
-		names += fmt.Sprintf(" %q", w.Session.Instance.Name)
-	}
-	if names == "" {
-		names = " none"
-	}
-	return fmt.Errorf("%w: %q is not a standby of role %q; standbys:%s", lease.ErrInvalid, successor, role, names)
 }
 
 // WatchConfig describes a watch on a role.

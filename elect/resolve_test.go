@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,7 +193,7 @@ func TestResign(t *testing.T) {
 					start(t, store, name).run(t, elect.Run, elect.Config{Role: "r"}, s.work(0))
 				}
 				time.Sleep(20*time.Second + 300*time.Millisecond) // between two renewals
-				if err := elect.Resign(t.Context(), store, "r", c.successor, "operator"); err != nil {
+				if _, err := elect.Resign(t.Context(), store, elect.ResignRequest{Role: "r", Successor: c.successor, By: "operator"}); err != nil {
 					t.Fatal(err)
 				}
 				took := until(t, time.Second, "another plays", func() bool { w := s.who("r"); return w != "a" && w != "" })
@@ -220,13 +221,13 @@ func TestResignRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New(nil)
 		s := newStage(t)
-		if err := elect.Resign(t.Context(), store, "r", "", "me"); !errors.Is(err, elect.ErrVacant) {
+		if _, err := elect.Resign(t.Context(), store, elect.ResignRequest{Role: "r", By: "me"}); !errors.Is(err, elect.ErrVacant) {
 			t.Errorf("a role that nobody holds: %v", err)
 		}
 		start(t, store, "a").run(t, elect.Run, elect.Config{Role: "r"}, s.work(0))
 		time.Sleep(time.Second)
 		for role, successor := range map[string]string{"r": "nobody", "r#1": "", "": "", "x": "a"} {
-			if err := elect.Resign(t.Context(), store, role, successor, "me"); !errors.Is(err, lease.ErrInvalid) {
+			if _, err := elect.Resign(t.Context(), store, elect.ResignRequest{Role: role, Successor: successor, By: "me"}); !errors.Is(err, lease.ErrInvalid) {
 				t.Errorf("role %q to %q: %v, want ErrInvalid", role, successor, err)
 			}
 		}
@@ -237,20 +238,79 @@ func TestResignRefused(t *testing.T) {
 	})
 }
 
-// Alone, an instance that resigns takes the role again after a T: better it
-// than nobody.
+// Alone, an instance that resigns takes the role again at once: nobody waits for it.
 func TestResignAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New(nil)
 		s := newStage(t)
 		start(t, store, "a").run(t, elect.Run, elect.Config{Role: "r"}, s.work(0))
 		time.Sleep(time.Second)
-		if err := elect.Resign(t.Context(), store, "r", "", "me"); err != nil {
+		if _, err := elect.Resign(t.Context(), store, elect.ResignRequest{Role: "r", By: "me"}); err != nil {
 			t.Fatal(err)
 		}
-		until(t, time.Second, "a leaves", func() bool { return s.who("r") == "" })
-		if took := until(t, 2*timing.Timeout, "a is back", func() bool { return s.who("r") == "a" }); took < timing.Timeout-time.Second {
+		if took := until(t, time.Second, "a is back", func() bool { return s.terms("r") == 2 && s.who("r") == "a" }); took > 10*time.Millisecond {
 			t.Errorf("a is back after %v", took)
+		}
+	})
+}
+
+// Of a role with several holders, each request takes the one that has held its place longest, and a standby
+// follows within a hand-over; asked all at once with nobody to follow, they are back at once.
+func TestResignOneOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		terms := make(chan string, 100)
+		for _, name := range []string{"a", "b", "c"} {
+			start(t, store, name).run(t, elect.Run, elect.Config{Role: "r", Holders: 2}, func(ctx context.Context, term elect.Term) error {
+				terms <- term.Instance.Name
+				<-ctx.Done()
+				return nil
+			})
+			time.Sleep(time.Second)
+		}
+		<-terms
+		<-terms
+		resign := func(r elect.ResignRequest) (names []string) {
+			t.Helper()
+			asked, err := elect.Resign(t.Context(), store, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range asked {
+				names = append(names, p.Name)
+			}
+			return names
+		}
+		for _, step := range [][2]string{{"a", "c"}, {"b", "a"}, {"c", "b"}} {
+			if asked := resign(elect.ResignRequest{Role: "r", By: "me"}); !slices.Equal(asked, step[:1]) {
+				t.Errorf("%v were asked, want %s", asked, step[0])
+			}
+			at := time.Now()
+			if heir := <-terms; heir != step[1] || time.Since(at) > 10*time.Millisecond {
+				t.Errorf("%s follows %s after %v, want %s", heir, step[0], time.Since(at), step[1])
+			}
+			time.Sleep(2 * timing.Timeout)
+		}
+		// Two requests before the first was answered ask two.
+		if asked := append(resign(elect.ResignRequest{Role: "r"}), resign(elect.ResignRequest{Role: "r"})...); len(asked) != 2 || asked[0] == asked[1] {
+			t.Errorf("%v were asked", asked)
+		}
+		time.Sleep(2 * timing.Timeout)
+		for range len(terms) {
+			<-terms
+		}
+		if asked := resign(elect.ResignRequest{Role: "r", All: true}); len(asked) != 2 {
+			t.Errorf("%v were asked, want both", asked)
+		}
+		at := time.Now()
+		for range 2 {
+			<-terms
+		}
+		if took := time.Since(at); took > 20*time.Millisecond {
+			t.Errorf("both places were filled after %v", took)
+		}
+		if _, err := elect.Resign(t.Context(), store, elect.ResignRequest{Role: "r", All: true, Successor: "c"}); !errors.Is(err, lease.ErrInvalid) {
+			t.Errorf("one successor of all: %v", err)
 		}
 	})
 }

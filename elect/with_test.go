@@ -38,7 +38,7 @@ func TestWithFollowsAMove(t *testing.T) {
 		until(t, 2*timing.Interval, "near joins main on a", func() bool { return s.who("near") == "A" })
 		b2.run(t, elect.Run, elect.Config{Role: "main"}, s.work(0))
 		time.Sleep(20 * time.Second)
-		if err := elect.Resign(t.Context(), store, "main", "b", "operator"); err != nil {
+		if _, err := elect.Resign(t.Context(), store, elect.ResignRequest{Role: "main", Successor: "b", By: "operator"}); err != nil {
 			t.Fatal(err)
 		}
 		until(t, timing.Interval, "main moves", func() bool { return s.who("main") == "b" })

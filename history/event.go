@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -35,26 +36,26 @@ type Event struct {
 // eventFields are those that JSON shows as they are.
 type eventFields Event
 
-// MarshalJSON writes the duration as duration_ms, in whole milliseconds.
+// MarshalJSON writes the duration as duration_ms, which can have a fraction.
 func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		eventFields
-		DurationMS int64 `json:"duration_ms"`
-	}{eventFields(e), e.Duration.Milliseconds()})
+		DurationMS float64 `json:"duration_ms"`
+	}{eventFields(e), float64(e.Duration) / float64(time.Millisecond)})
 }
 
 // UnmarshalJSON also reads records of versions that wrote duration_ns.
 func (e *Event) UnmarshalJSON(text []byte) error {
 	var v struct {
 		eventFields
-		DurationMS int64         `json:"duration_ms"`
+		DurationMS float64       `json:"duration_ms"`
 		DurationNS time.Duration `json:"duration_ns"`
 	}
 	if err := json.Unmarshal(text, &v); err != nil {
 		return err
 	}
 	*e = Event(v.eventFields)
-	e.Duration = cmp.Or(time.Duration(v.DurationMS)*time.Millisecond, v.DurationNS)
+	e.Duration = cmp.Or(time.Duration(math.Round(v.DurationMS*float64(time.Millisecond))), v.DurationNS)
 	return nil
 }
 

@@ -14,17 +14,17 @@ import (
 func TestEventJSON(t *testing.T) {
 	e := history.Event{
 		ID: 7, At: time.Unix(1767323045, 0).UTC(), Part: "role", Subject: "billing", From: "web-1", To: "web-2", Term: 3,
-		Reason: history.Lapsed, Duration: 730 * time.Millisecond,
+		Reason: history.Lapsed, Duration: 730123 * time.Microsecond,
 	}
 	text, err := json.Marshal(e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), `"duration_ms":730`) || strings.Contains(string(text), "_ns") {
+	if !strings.Contains(string(text), `"duration_ms":730.123`) || strings.Contains(string(text), "_ns") {
 		t.Errorf("written as %s", text)
 	}
 	// The second is what earlier versions wrote.
-	for _, text := range []string{string(text), strings.Replace(string(text), `"duration_ms":730`, `"duration_ns":730000000`, 1)} {
+	for _, text := range []string{string(text), strings.Replace(string(text), `"duration_ms":730.123`, `"duration_ns":730123000`, 1)} {
 		var got history.Event
 		if err := json.Unmarshal([]byte(text), &got); err != nil {
 			t.Errorf("%s: %v", text, err)

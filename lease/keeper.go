@@ -102,6 +102,9 @@ func (k *Keeper) Clock() Clock { return k.cfg.Clock }
 // Store is where the session is kept.
 func (k *Keeper) Store() Store { return k.cfg.Store }
 
+// Roster that shows what the instance waits for; nil if there is none.
+func (k *Keeper) Roster() Roster { return k.cfg.Roster }
+
 // Notifier wakes those who wait for changes in the store.
 func (k *Keeper) Notifier() *Notifier { return k.notifier }
 

@@ -91,7 +91,7 @@ func (w *world) resign() {
 		to = n.name
 	}
 	// Nobody may hold the role, or the successor may not wait: that is refused.
-	_ = elect.Resign(context.Background(), w.store, roleName, to, "operator")
+	_, _ = elect.Resign(context.Background(), w.store, elect.ResignRequest{Role: roleName, Successor: to, By: "operator"})
 }
 
 func (w *world) stepWall() {

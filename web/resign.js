@@ -6,7 +6,7 @@ export function askToResign(r) {
   const names = r.primaries.map((p) => p.name).join(', ');
   const waits = r.standbys.length > 0;
   question({
-    title: `Ask ${names} to give up ${r.role}?`,
+    title: `Ask ${r.primaries.length > 1 ? 'a holder' : names} to give up ${r.role}?`,
     text: waits
       ? 'It stops its work and hands the role over within milliseconds of having stopped.'
       : 'It stops its work. There is no standby: the role stays vacant until an instance campaigns, which may be the same one.',
@@ -17,8 +17,8 @@ export function askToResign(r) {
       options: [['', waits ? 'Whoever is first' : 'Nobody waits'], ...r.standbys.map((s) => [s.id, s.address ? `${s.name} (${s.address})` : s.name])],
     }],
     act: async ({ to, by }) => {
-      await post(`/v1/roles/${encodeURIComponent(r.role)}/resign`, { to, by });
-      return `Asked ${names} to give up ${r.role}.`;
+      const asked = await (await post(`/v1/roles/${encodeURIComponent(r.role)}/resign`, { to, by })).json();
+      return `Asked ${asked.primaries.map((p) => p.name).join(', ')} to give up ${r.role}.`;
     },
   });
 }

@@ -52,8 +52,9 @@ type RoleSelf struct {
 
 // ResignRequest asks a primary to give its role up.
 type ResignRequest struct {
-	To string `json:"to,omitempty"` // the standby that is to take over; "" is any
-	By string `json:"by,omitempty"` // for the history
+	To  string `json:"to,omitempty"`  // the standby that is to take over; "" is any
+	All bool   `json:"all,omitempty"` // of a role with several holders ask each, not only one
+	By  string `json:"by,omitempty"`  // for the history
 }
 
 // ResignAccepted says that the primary was asked; the history shows when it resigns.
@@ -61,4 +62,6 @@ type ResignAccepted struct {
 	Role  string `json:"role"`
 	Asked string `json:"asked" enum:"resign"`
 	To    string `json:"to"`
+	// Primaries that were asked: the one that has held its place longest, or all.
+	Primaries []Primary `json:"primaries"`
 }

@@ -84,10 +84,9 @@ func (c *Client) Role(ctx context.Context, role string) (apitype.RoleHolders, er
 	return get[apitype.RoleHolders](ctx, c, pathOf("roles", role), nil)
 }
 
-// Resign asks the primary of a role to give it up, for the standby named to if
-// that is not "". The history shows by as who asked.
-func (c *Client) Resign(ctx context.Context, role, to, by string) error {
-	return c.post(ctx, pathOf("roles", role, "resign"), apitype.ResignRequest{To: to, By: by})
+// Resign asks the primary of a role, or all its holders, to give it up.
+func (c *Client) Resign(ctx context.Context, role string, r apitype.ResignRequest) (apitype.ResignAccepted, error) {
+	return call[apitype.ResignAccepted](ctx, c, http.MethodPost, pathOf("roles", role, "resign"), nil, r)
 }
 
 // History returns events in ascending order.

@@ -88,9 +88,11 @@ func TestRolesWhoResignHistory(t *testing.T) {
 	}
 	_, err = c.Role(t.Context(), "nothing")
 	wantCode(t, err, "vacant")
-	wantCode(t, c.Resign(t.Context(), role, "nobody", ""), "invalid")
-	if err := c.Resign(t.Context(), role, "", "alice@ops"); err != nil {
-		t.Fatal(err)
+	_, err = c.Resign(t.Context(), role, apitype.ResignRequest{To: "nobody"})
+	wantCode(t, err, "invalid")
+	asked, err := c.Resign(t.Context(), role, apitype.ResignRequest{By: "alice@ops"})
+	if err != nil || len(asked.Primaries) != 1 || asked.Primaries[0].Name != "web-1" {
+		t.Fatalf("asked %+v, %v", asked, err)
 	}
 	events, err := c.History(t.Context(), client.Query{Subject: role, Limit: 1})
 	if err != nil || len(events) != 1 || !strings.Contains(events[0].Reason, "alice@ops") || events[0].ID == 0 {
@@ -238,7 +240,8 @@ func TestStranger(t *testing.T) {
 		}
 		_, looked := c.Roles(t.Context())
 		_, told := c.State(t.Context())
-		for what, err := range map[string]error{"roles": looked, "server": told, "resign": c.Resign(t.Context(), "billing", "", "me")} {
+		_, asked := c.Resign(t.Context(), "billing", apitype.ResignRequest{})
+		for what, err := range map[string]error{"roles": looked, "server": told, "resign": asked} {
 			answer, ok := errors.AsType[*client.Error](err)
 			if !ok || answer.Code != client.NotUnderstudy {
 				t.Errorf("%s of %q: %v", what, kind, err)

@@ -143,30 +143,37 @@ func (a *app) printChange(role string, holders []elect.Primary) error {
 
 func (a *app) roleResignCommand() *cobra.Command {
 	var to string
+	var all bool
 	c := &cobra.Command{
 		Use:   "resign ROLE",
 		Short: "Ask the primary to resign, in favour of a named standby if you like",
 		Long: `Ask the primary to resign. It stops its work and releases the role, and
 a standby takes over within milliseconds. With --to, only that standby may have
-the role for the length of one timeout. Of a role with several holders, all are
-asked. Who asked is kept in the history.`,
+the role for the length of one timeout. Of a role with several holders, the one
+that has held it longest is asked; --all asks each. Who asked is kept in the history.`,
 		Example: `  understudy role resign billing
-  understudy role resign billing --to web-2`,
+  understudy role resign billing --to web-2
+  understudy role resign worker --all`,
 		Args: exactly("ROLE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := elect.ValidateRole(args[0]); err != nil {
 				return err
 			}
 			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				if err := c.Resign(ctx, args[0], to, who()); err != nil {
+				asked, err := c.Resign(ctx, args[0], apitype.ResignRequest{To: to, All: all, By: who()})
+				if err != nil {
 					return err
 				}
-				return a.print(map[string]string{"role": args[0], "asked": "resign", "to": to},
-					"asked the primary of %s to resign; see: understudy role watch %s", args[0], args[0])
+				names := make([]string, len(asked.Primaries))
+				for i, p := range asked.Primaries {
+					names[i] = p.Name
+				}
+				return a.print(asked, "asked %s to resign from %s; see: understudy role watch %s", strings.Join(names, ", "), args[0], args[0])
 			})
 		},
 	}
 	c.Flags().StringVar(&to, "to", "", "`NAME` or ID of the standby that takes over")
+	c.Flags().BoolVar(&all, "all", false, "ask every holder of a role with several")
 	return c
 }
 
