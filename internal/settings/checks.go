@@ -236,5 +236,6 @@ func isKey(word string) bool {
 	if strings.HasPrefix(word, "label.") || strings.HasPrefix(word, "control_loop.") || word == "tag" {
 		return true
 	}
-	return strictyaml.KeysOf(reflect.TypeFor[Check]())[word] != nil
+	_, ok := strictyaml.KeysOf(reflect.TypeFor[Check]())[word]
+	return ok
 }

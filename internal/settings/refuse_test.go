@@ -34,6 +34,10 @@ func TestConfigRefusesWhatTheServerRefuses(t *testing.T) {
 		queue + "on_failure: explode":                              `on_failure: "explode"`,
 		queue + "rate: .nan":                                       "rate is NaN",
 		queue + "rate: -1":                                         "rate is -1",
+		queue + "concurrency: 0":                                   "line 4: concurrency cannot be zero (submissions in flight at once); leave it out for 64",
+		queue + "keep: 0s":                                         "keep cannot be zero (keep finished messages this long; negative: for ever); leave it out for 168h",
+		"roles: [{role: a, stop_grace: 0}]":                        "line 1: stop_grace cannot be zero",
+		"monitor: {sinks: [{sink: s, log: {}, concurrency: 0}]}":   "concurrency cannot be zero",
 		queue + "concurrency: 1001":                                "concurrency is 1001",
 		queue + "{first_window: 1s}":                               "it is not valid YAML",
 		queue + "submit_timeout: 179s":                             "a second window of 3m0s",
@@ -83,6 +87,16 @@ func TestConfigIsBounded(t *testing.T) {
 	_, err := Read(writeFile(t, text.String()))
 	if n := len(strictyaml.Each(err)); n != strictyaml.MaxFound {
 		t.Errorf("%d mistakes are told, want %d", n, strictyaml.MaxFound)
+	}
+}
+
+// The environment is as strict as the file, and nothing stands for a key that is left empty.
+func TestZeroIsNotTheDefault(t *testing.T) {
+	if _, err := ReadWith("", []string{"UNDERSTUDY_HISTORY_KEEP=0"}, func(*Server) {}); err == nil || !strings.Contains(err.Error(), "UNDERSTUDY_HISTORY_KEEP, in the environment: history_keep cannot be zero") {
+		t.Errorf("zero in the environment: %v", err)
+	}
+	if c, err := ReadWith(writeFile(t, "history_keep:\n"), []string{"UNDERSTUDY_INTERVAL="}, func(*Server) {}); err != nil || c.HistoryKeep != 100000 {
+		t.Errorf("an empty key: %v", err)
 	}
 }
 

@@ -18,8 +18,8 @@ type EnvKey struct {
 	Name   string // of the variable
 	Path   string // of the key
 	index  []int
-	shared []int  // of the struct that it stands in
-	key    string // there
+	shared []int // of the struct that it stands in
+	key    Key   // there
 }
 
 // EnvKeys are the keys of a struct that the environment can say, in variables that begin with the prefix.
@@ -35,7 +35,7 @@ func envKeysBelow(t reflect.Type, prefix, path string, index []int) []EnvKey {
 		}
 		switch {
 		case isScalar(of):
-			out = append(out, EnvKey{prefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_")), name, at, index, k.Name})
+			out = append(out, EnvKey{prefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_")), name, at, index, k})
 		case of.Kind() == reflect.Struct:
 			out = append(out, envKeysBelow(of, prefix, name+".", at)...)
 		}
@@ -63,7 +63,11 @@ func TakeEnv(v any, prefix string, environ []string, ignored func(name string) b
 			f.At("", usererr.Errorf("%s, in the environment: %s", k.Name, err))
 			continue
 		}
-		forgetOther(fieldAt(into, k.shared), k.key)
+		if k.key.isZero(&yaml.Node{Kind: yaml.ScalarNode, Value: value}) {
+			f.At("", usererr.Errorf("%s, in the environment: %v", k.Name, k.key.zeroError()))
+			continue
+		}
+		forgetOther(fieldAt(into, k.shared), k.key.Name)
 		taken = append(taken, k)
 	}
 	return taken, f.Err()

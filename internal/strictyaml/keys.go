@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 // Key is one setting: a field of a struct, declared once by the tags of the field.
@@ -64,13 +66,32 @@ var placeholder = regexp.MustCompile(`'([A-Z][^' ]*)'`)
 // HelpText returns the help without the quotes around the name of the value.
 func (k Key) HelpText() string { return placeholder.ReplaceAllString(k.Help, "$1") }
 
-// KeysOf returns the types of the keys of a struct, by name.
-func KeysOf(t reflect.Type) map[string]reflect.Type {
-	out := map[string]reflect.Type{}
+// KeysOf returns the keys of a struct, by name.
+func KeysOf(t reflect.Type) map[string]Key {
+	out := map[string]Key{}
 	for _, k := range Keys(t) {
-		out[k.Name] = k.Of
+		out[k.Name] = k
 	}
 	return out
+}
+
+// isZero reports a number or duration that is written as zero where zero stands for the default:
+// its author means something else.
+func (k Key) isZero(n *yaml.Node) bool {
+	if k.Default == "" || n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		return false
+	}
+	switch k.Of.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Float64:
+		v := reflect.New(k.Of)
+		return set(v.Elem(), n.Value) == nil && v.Elem().IsZero()
+	default:
+		return false
+	}
+}
+
+func (k Key) zeroError() error {
+	return usererr.Errorf("%s cannot be zero (%s); leave it out for %s", k.Name, k.HelpText(), k.Default)
 }
 
 // isScalar reports whether a value of the type is one word.

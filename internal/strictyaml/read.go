@@ -155,7 +155,7 @@ func (p place) whole() string {
 }
 
 func (w *walk) mapping(n *yaml.Node, t reflect.Type, at place) {
-	var known map[string]reflect.Type
+	var known map[string]Key
 	if t.Kind() == reflect.Struct {
 		known = KeysOf(t)
 	}
@@ -172,16 +172,19 @@ func (w *walk) mapping(n *yaml.Node, t reflect.Type, at place) {
 			w.merge(v, t, at)
 			continue
 		}
-		of := reflect.Type(nil)
+		key, ok := known[k.Value]
 		if known == nil {
-			of = t.Elem()
-		} else if of = known[k.Value]; of == nil {
+			key.Of = t.Elem()
+		} else if !ok {
 			w.say(k, "%q is not known %s%s", k.Value, at.in(), DidYouMean(k.Value, slices.Collect(maps.Keys(known))))
 			continue
 		}
 		p := at.key(k.Value)
 		w.Lines[p.path] = k.Line
-		w.value(v, of, p)
+		w.value(v, key.Of, p)
+		if key.isZero(v) {
+			w.say(k, "%v", key.zeroError())
+		}
 	}
 }
 
