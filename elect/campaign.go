@@ -195,7 +195,9 @@ func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work
 	cancellable, cancel := context.WithCancelCause(ctx)
 	// Bound outermost: a context derived from a bound one answers from a flag that a
 	// timer sets, and a paused process would believe it.
-	workCtx, release := held.Active.Bind(cancellable, c.stopGrace())
+	workCtx, workReturned := held.Active.Bind(cancellable, c.stopGrace())
+	// A keeper that stops must not end the session before the release has named the successor.
+	defer held.Active.Retain()()
 	watched := make(chan string, 1)
 	go func() { watched <- c.watchLease(workCtx, held, cancel) }()
 	overrun := c.watchOverrun(workCtx, held.Active, log)
@@ -220,8 +222,8 @@ func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work
 	} else {
 		log.Info("releasing the role", "reason", reason)
 	}
+	workReturned()
 	releaseErr := held.Release(ctx, successor, reason)
-	release()
 	if stopped {
 		switch {
 		case err == nil || errors.Is(err, context.Canceled):
@@ -327,10 +329,11 @@ func (c *campaign) watchOverrun(workCtx context.Context, live *lease.ActiveSessi
 			return
 		default:
 		}
-		log.Error("the work ignored its context until the end of trust", "grace", c.stopGrace())
 		if c.Overrun != nil {
 			c.Overrun()
+			return
 		}
+		log.Error("the work ignored its context until the end of trust", "grace", c.stopGrace())
 	}()
 	return func() { close(returned); <-finished }
 }

@@ -20,7 +20,8 @@ type ActiveSession struct {
 	changed  chan struct{} // closed and replaced whenever trust moves
 	done     chan struct{} // closed when ended
 	bindings int           // contexts bound to it
-	idle     chan struct{} // closed when bindings falls to zero; nil until the keeper waits
+	retained int           // leases under it that are being released
+	idle     chan struct{} // closed when both fall to zero; nil until the keeper waits
 }
 
 func newActiveSession(id string, timing Timing, clock Clock, trust Trust) *ActiveSession {
@@ -80,21 +81,41 @@ func (l *ActiveSession) Bind(ctx context.Context, margin time.Duration) (bound c
 	return b, sync.OnceFunc(func() {
 		cancel(nil)
 		<-stopped
-		l.mu.Lock()
-		l.bindings--
-		if l.bindings == 0 && l.idle != nil {
-			close(l.idle)
-			l.idle = nil
-		}
-		l.mu.Unlock()
+		l.leave(&l.bindings)
 	})
 }
 
-// whenIdle returns a channel that is closed when no work is bound.
+// Retain keeps the session from being ended, while it may be trusted, until release is
+// called: a lease that was bound to it is still to be released.
+func (l *ActiveSession) Retain() (release func()) {
+	l.mu.Lock()
+	l.retained++
+	l.mu.Unlock()
+	return sync.OnceFunc(func() { l.leave(&l.retained) })
+}
+
+func (l *ActiveSession) leave(count *int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	*count--
+	if l.bindings+l.retained == 0 && l.idle != nil {
+		close(l.idle)
+		l.idle = nil
+	}
+}
+
+// isBound reports work that has not stopped.
+func (l *ActiveSession) isBound() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bindings > 0
+}
+
+// whenIdle returns a channel that is closed when no work is bound and no lease retains the session.
 func (l *ActiveSession) whenIdle() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.bindings == 0 {
+	if l.bindings+l.retained == 0 {
 		c := make(chan struct{})
 		close(c)
 		return c

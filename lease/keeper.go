@@ -165,6 +165,8 @@ func (k *Keeper) Session(ctx context.Context) (*ActiveSession, error) {
 // ([ErrTwoHosts]).
 func (k *Keeper) Run(ctx context.Context) error {
 	defer k.notifier.Start(context.WithoutCancel(ctx))()
+	var ending sync.WaitGroup
+	defer ending.Wait()
 
 	for ctx.Err() == nil {
 		live, changes, err := k.startSession(ctx)
@@ -180,8 +182,19 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		ending.Go(func() { k.endLost(ctx, live) })
 	}
 	return nil
+}
+
+// endLost ends a session that the store has refused, once the work under it has stopped. Its
+// leases are free at once then: a contender that first sees them lapsed would count a whole T.
+func (k *Keeper) endLost(ctx context.Context, live *ActiveSession) {
+	select {
+	case <-ctx.Done():
+	case <-live.whenIdle():
+		k.endSession(ctx, live, "lapsed")
+	}
 }
 
 // startSession starts a session, trying until ctx ends.
@@ -234,7 +247,7 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 			stop, idle = nil, live.whenIdle()
 		case <-idle:
 			stopTimer()
-			k.endSession(running, live)
+			k.stopSession(running, live)
 			return nil
 		case <-c:
 		}
@@ -242,8 +255,7 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 		// Work that ignores its context must not keep the leases for ever: once trust
 		// has ended, its guards have stopped it or nothing here can.
 		if idle != nil && !live.Valid() {
-			k.log.Error("the session is still in use after the end of trust; ending it nevertheless")
-			k.endSession(running, live)
+			k.stopSession(running, live)
 			return nil
 		}
 		if now := k.wallOffset(); (now - offset).Abs() > timing.Interval/4 {
@@ -287,17 +299,25 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 	}
 }
 
-// endSession closes the session in the store. Trust ends first: Valid
-// returns false here before a successor can acquire anything there.
-func (k *Keeper) endSession(ctx context.Context, live *ActiveSession) {
+// stopSession ends the session. Trust ends first: Valid returns false here before a
+// successor can acquire anything in the store.
+func (k *Keeper) stopSession(ctx context.Context, live *ActiveSession) {
+	if live.isBound() { // a release that has not got through is no fault of the work
+		k.log.Error("work under the session still runs after the end of trust; ending the session nevertheless")
+	}
 	k.setSession(nil)
 	live.end()
+	k.endSession(ctx, live, "stopped")
+}
+
+// endSession closes the session in the store, which releases its leases.
+func (k *Keeper) endSession(ctx context.Context, live *ActiveSession, reason string) {
 	// T, not one call's deadline: ending a session that holds very many leases takes
 	// several statements. After T it has lapsed anyway.
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.Timing.Timeout)
 	defer cancel()
 	for retry := k.retry(); ; {
-		err := k.cfg.Store.EndSession(ctx, live.ID(), "stopped")
+		err := k.cfg.Store.EndSession(ctx, live.ID(), reason)
 		if err == nil {
 			return
 		}

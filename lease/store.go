@@ -147,9 +147,8 @@ type Store interface {
 	RenewSession(ctx context.Context, id string) (Renewal, error)
 
 	// EndSession ends the session, releases every lease it holds and takes it
-	// off every waiting list. Ending a session that has ended or is
-	// unknown is not an error; what the former still has may be released or not,
-	// because it is free to be acquired either way.
+	// off every waiting list, also if it has lapsed or was ended already. Ending an
+	// unknown session is not an error.
 	EndSession(ctx context.Context, id, reason string) error
 
 	// Acquire gives c.Session the lease if it is as c.Seen says and

@@ -20,7 +20,9 @@
 //   - Terms never fall, and no session is renewed past its deadline by the
 //     store's clock.
 //   - Once faults stop there is a primary within T + I after the pending calls have
-//     timed out, plus one T if the store's clock was stepped; and it stays.
+//     timed out, plus one T if the store's clock was stepped; and it stays. After an
+//     outage in which every session lapsed there is one as soon as requests are tried again.
+//   - Work that ends after its session is reported, and no other (without freezes).
 //
 // # Queues
 //

@@ -45,6 +45,8 @@ type office struct {
 	session string
 	term    int64
 	told    bool // its context has ended
+	// reported: the node has said that it runs on after the end of trust.
+	reported bool
 }
 
 func newJudge(setup Setup, store leasetest.Target, storeNow func() time.Time) *judge {
@@ -177,6 +179,23 @@ func (j *judge) leave(o *office) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.offices, o)
+	end := j.renewed[o.session].Add(j.setup.Timing.Timeout)
+	if !j.setup.Fenced && !o.reported && time.Now().After(end) {
+		j.breach("the work of %s ends %v after its session, and nobody reports it", o.node, time.Since(end))
+	}
+}
+
+// report notes that a node reports its work for running on after the end of trust.
+func (j *judge) report(n *node, line string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.trace("%s says %q", n.name, line)
+	o := n.office.Load()
+	if o != nil {
+		o.reported = true
+	} else if !j.setup.Fenced {
+		j.breach("%s says %q though its work had ended", n.name, line)
+	}
 }
 
 // alive notes that the work has just found its context alive.

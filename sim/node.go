@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"log/slog"
 	"math"
 	"sync/atomic"
 	"time"
@@ -59,7 +60,7 @@ func (n *node) start() {
 	}
 	keeper, err := lease.NewKeeper(lease.KeeperConfig{
 		Store: n.view, Roster: n.view, Instance: lease.NewInstance(n.name, n.name+":80"), Timing: timing,
-		Clock: n.clock, Jitter: func(d time.Duration) time.Duration { return n.dice.upTo(d - 1) },
+		Logger: slog.New(reports{n}), Clock: n.clock, Jitter: func(d time.Duration) time.Duration { return n.dice.upTo(d - 1) },
 	})
 	if err != nil {
 		panic(err) // the set-up is ours
@@ -73,7 +74,7 @@ func (n *node) start() {
 	}()
 	go func() {
 		defer close(n.done)
-		cfg := elect.Config{Keeper: keeper, Role: roleName, StopGrace: n.world.setup.Grace}
+		cfg := elect.Config{Keeper: keeper, Role: roleName, StopGrace: n.world.setup.Grace, Logger: slog.New(reports{n})}
 		n.mustStop(ctx, "the campaign", elect.Run(ctx, cfg, n.work))
 		<-kept
 	}()
@@ -86,6 +87,19 @@ func (n *node) mustStop(ctx context.Context, what string, err error) {
 		n.world.judge.mu.Unlock()
 	}
 }
+
+// reports takes what a node logs as an error to the judge.
+type reports struct{ *node }
+
+func (r reports) Enabled(_ context.Context, l slog.Level) bool {
+	return l >= slog.LevelError && !r.dead.Load() && !r.world.setup.Twin.Mute
+}
+func (r reports) Handle(_ context.Context, line slog.Record) error {
+	r.world.judge.report(r.node, line.Message)
+	return nil
+}
+func (r reports) WithAttrs([]slog.Attr) slog.Handler { return r }
+func (r reports) WithGroup(string) slog.Handler      { return r }
 
 // kill ends the node without a word to anybody. Goroutines cannot be ended from
 // outside, so they are cut off from the world and left to run out.
@@ -115,6 +129,9 @@ func (n *node) work(ctx context.Context, term elect.Term) error {
 	defer func() {
 		n.office.Store(nil)
 		j.leave(o)
+		if n.world.setup.Twin.Late {
+			n.sleep(context.Background(), n.world.setup.Timing.Timeout)
+		}
 	}()
 	for ctx.Err() == nil && !n.dead.Load() {
 		j.alive(o)
@@ -127,6 +144,9 @@ func (n *node) work(ctx context.Context, term elect.Term) error {
 		n.gate.wait()
 	}
 	j.stopping(o)
+	if n.world.setup.Twin.Deaf {
+		n.sleep(context.Background(), 2*n.world.setup.Timing.Timeout)
+	}
 	for range 5 {
 		if n.dead.Load() {
 			break

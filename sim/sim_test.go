@@ -30,7 +30,7 @@ func TestSeeds(t *testing.T) { clusters.again(t, "testdata/seeds.txt") }
 // TestSimulationCatches proves the checks: each broken cluster is caught.
 func TestSimulationCatches(t *testing.T) {
 	for _, twin := range Twins() {
-		catches(t, twin.Name, "", 200, 200, func(t *testing.T, seed uint64) []string {
+		catches(t, twin.Name, twin.Caught, 200, 200, func(t *testing.T, seed uint64) []string {
 			s := Draw(seed)
 			if s.Twin = twin; twin.Need != nil {
 				twin.Need(&s)

@@ -19,6 +19,11 @@ type Twin struct {
 	Node func(*node) leasetest.Target
 	// Timing is what a node believes that its session has.
 	Timing func(lease.Timing) lease.Timing
+	// Late makes the work return long after it has ended, Deaf end long after it was told to, and
+	// Mute keeps the node's reports from the judge.
+	Late, Deaf, Mute bool
+	// Caught is what the judge must say of it; "" is anything.
+	Caught string
 	// Derived makes the work ask a context that does not ask the clock.
 	Derived bool
 	// Need makes sure that a run has what the fault needs to show.
@@ -49,8 +54,19 @@ func Twins() []Twin {
 			Need:  func(s *Setup) { s.Fenced, s.Restores, s.Steps = true, true, false }},
 		{Name: "work asks a context that does not ask the clock", Derived: true,
 			Need: func(s *Setup) { s.Fenced, s.Restores = true, false }},
+		{Name: "work that ended in time is called an overrun", Late: true, Caught: "though its work had ended",
+			Need: func(s *Setup) { s.Fenced, s.Restores, s.Steps = false, false, false }},
+		{Name: "an overrun is not reported", Deaf: true, Mute: true, Caught: "and nobody reports it",
+			Need: func(s *Setup) { s.Fenced, s.Restores, s.Steps = false, false, false }},
+		{Name: "a lost session is left to lapse", Node: func(n *node) leasetest.Target { return endless{n.view} },
+			Caught: "after an outage"},
 	}
 }
+
+// endless ends no session.
+type endless struct{ leasetest.Target }
+
+func (endless) EndSession(context.Context, string, string) error { return nil }
 
 // lateStamp has the effect of reading the clock after a renewal instead of
 // before: the clock is set back by what the call took.

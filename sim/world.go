@@ -161,6 +161,7 @@ func (w *world) recover() Result {
 		w.breach("there is no primary %v after the last fault", within)
 	} else {
 		w.mustStay()
+		w.outage()
 	}
 	w.judge.mu.Lock()
 	defer w.judge.mu.Unlock()
@@ -189,6 +190,27 @@ func (w *world) mustStay() {
 	pause(3 * w.setup.Timing.Timeout)
 	if now := w.judge.primary(); now != first {
 		w.breach("term %d ended without a fault; the primary's term is %d", first, now)
+	}
+}
+
+// outage keeps the store from everyone until every session has lapsed. Its holder ends its own then, so that the role
+// has a primary as soon as requests are tried again, and not one T after its session was first seen lapsed.
+func (w *world) outage() {
+	t := w.setup.Timing
+	each := func(refuse float64) {
+		for _, n := range w.nodes {
+			n.link.Change(func(l *leasetest.Network) { *l = w.network(); l.Refuse = refuse })
+		}
+	}
+	each(1)
+	pause(3*t.Timeout + w.dice.upTo(t.Timeout))
+	each(0)
+	began, within := time.Now(), 5*t.Interval/2+20*time.Millisecond
+	for w.judge.primary() == 0 && time.Since(began) <= t.Timeout+2*within {
+		pause(t.Interval / 50)
+	}
+	if took := time.Since(began); took > within {
+		w.breach("the role is vacant for %v after an outage, want at most %v", took, within)
 	}
 }
 

@@ -51,7 +51,7 @@ func (a *app) roleOnce(ctx context.Context, job string, argv []string, every tim
 	}
 	defer st.Close()
 	err = a.WithKeeper(ctx, st, f.who(), func(ctx context.Context, k *lease.Keeper) error {
-		cfg := elect.OnceConfig{Keeper: k, Job: job, Every: every, StopGrace: f.stopGrace, Logger: a.Log}
+		cfg := elect.OnceConfig{Keeper: k, Job: job, Every: every, StopGrace: f.stopGrace, Overrun: program.Overrun, Logger: a.Log}
 		for {
 			err := elect.Once(ctx, cfg, program.Run)
 			var child instance.Exit

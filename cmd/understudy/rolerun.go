@@ -80,7 +80,7 @@ UNDERSTUDY_TOKEN, which are secrets; --pass-store leaves them in. SIGHUP, SIGQUI
 SIGINT and SIGTERM stop it and release the role.
 
 When the program ends by itself, the role is released and this command exits as the
-program did. After the role was lost or resigned it campaigns again, under a new ID;
+program did. After the role was lost or resigned it campaigns again;
 with --exit-on-loss it exits with 5 when the role was lost, and with 0 when it was
 resigned. A standby logs once a minute which instance is primary.`,
 		Example: `  understudy role run billing -- ./billing --port 8080
@@ -127,25 +127,21 @@ func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRun
 		return instance.Stopped(err)
 	}
 	defer st.Close()
-	for {
-		err := a.WithKeeper(ctx, st, f.who(), func(ctx context.Context, k *lease.Keeper) error {
-			cfg := elect.Config{
-				Keeper: k, Role: role, Holders: f.holders, With: f.with, StopGrace: f.stopGrace, Logger: a.Log,
-			}
-			err := elect.Campaign(ctx, cfg, program.Run)
-			if !f.exitOnLoss && errors.Is(err, lease.ErrResign) {
-				return errors.Join(err, elect.LetOthers(ctx, cfg))
-			}
-			return err
-		})
-		again := errors.Is(err, lease.ErrLost) || errors.Is(err, lease.ErrResign) || errors.Is(err, elect.ErrMoved)
-		switch {
-		case ctx.Err() != nil:
-			return instance.Stopped(err)
-		case f.exitOnLoss && errors.Is(err, lease.ErrResign):
-			return nil
-		case f.exitOnLoss || !again:
-			return err
+	err = a.WithKeeper(ctx, st, f.who(), func(ctx context.Context, k *lease.Keeper) error {
+		campaign := elect.Run
+		if f.exitOnLoss {
+			campaign = elect.Campaign
 		}
+		return campaign(ctx, elect.Config{
+			Keeper: k, Role: role, Holders: f.holders, With: f.with, StopGrace: f.stopGrace, Overrun: program.Overrun, Logger: a.Log,
+		}, program.Run)
+	})
+	switch {
+	case ctx.Err() != nil:
+		return instance.Stopped(err)
+	case errors.Is(err, lease.ErrResign):
+		return nil
+	default:
+		return err
 	}
 }

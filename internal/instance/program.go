@@ -24,12 +24,24 @@ type Program struct {
 	StopGrace time.Duration
 	// PassStore leaves UNDERSTUDY_STORE and UNDERSTUDY_TOKEN, which are secrets, in the program's environment.
 	PassStore bool
-	current   atomic.Pointer[guard.Process]
+	current   atomic.Pointer[run]
+}
+
+// run is one start of the program.
+type run struct {
+	process  atomic.Pointer[guard.Process] // nil until it has started
+	deadline atomic.Int64                  // by which it is dead: a reading of [lease.BootClock]
+	ended    chan struct{}                 // closed when nothing of it is alive
+	exit     guard.Exit                    // valid then, as is err
+	err      error
 }
 
 // Run is the work of a campaign: the program, dead before trust ends.
 func (g *Program) Run(ctx context.Context, term elect.Term) error {
 	until, changed := term.Session.Until()
+	r := &run{ended: make(chan struct{})}
+	r.deadline.Store(int64(until))
+	g.current.Store(r)
 	p, err := guard.Start(ctx, guard.Config{
 		Argv:  g.Argv,
 		Env:   g.environ(os.Environ(), term),
@@ -37,30 +49,50 @@ func (g *Program) Run(ctx context.Context, term elect.Term) error {
 		StopGrace: g.StopGrace, Deadline: until, Logger: g.Log,
 	})
 	if err != nil {
+		close(r.ended)
 		return startResult(err, lease.BootClock().Now() > until-g.StopGrace)
 	}
-	g.current.Store(p)
-	defer g.current.Store(nil)
-
-	ended := make(chan struct{})
-	var exit guard.Exit
-	var waitErr error
+	r.process.Store(p)
 	go func() {
-		defer close(ended)
-		exit, waitErr = p.Wait()
+		r.exit, r.err = p.Wait()
+		close(r.ended)
 	}()
 	stop := ctx.Done()
 	for {
 		select {
 		case <-changed:
-			until, changed = term.Session.Until()
-			p.Extend(until)
+			// A session that the store refused has no end of trust any more. No other
+			// instance can hold the role before the last one, so the program keeps its grace.
+			if until, changed = term.Session.Until(); until > 0 {
+				r.deadline.Store(int64(until))
+				p.Extend(until)
+			}
 		case <-stop:
 			stop = nil
 			p.Stop()
-		case <-ended:
-			return programResult(ctx, exit, waitErr)
+		case <-r.ended:
+			return programResult(ctx, r.exit, r.err)
 		}
+	}
+}
+
+// reportWait is how long the report of a watcher may take that has killed the program in time.
+const reportWait = 2 * time.Second
+
+// Overrun is for [elect.Config]: trust has ended, and Run has not returned. That is no overrun if a
+// watcher killed the program before: this process may only hear of it late.
+func (g *Program) Overrun() {
+	r := g.current.Load()
+	if r == nil {
+		return // nothing was started
+	}
+	select {
+	case <-r.ended:
+		if late := r.exit.At - time.Duration(r.deadline.Load()); r.process.Load() != nil && (r.err != nil || r.exit.At == 0 || late > 0) {
+			g.Log.Error("the program was alive after the end of trust", "late", max(0, late), "err", r.err)
+		}
+	case <-time.After(reportWait):
+		g.Log.Error("the program still runs after the end of trust")
 	}
 }
 
@@ -113,8 +145,8 @@ func (g *Program) ForwardSignals() (stop func()) {
 	go func() {
 		defer close(done)
 		for s := range signals {
-			if p := g.current.Load(); p != nil {
-				_ = p.Signal(s) // it has ended, or is about to
+			if r := g.current.Load(); r != nil && r.process.Load() != nil {
+				_ = r.process.Load().Signal(s) // it has ended, or is about to
 			}
 		}
 	}()

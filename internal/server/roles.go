@@ -58,10 +58,14 @@ func (c *campaigns) stop(name string) {
 func serveRole(ctx context.Context, log *slog.Logger, k *lease.Keeper, r settings.Role, held *heldRoles) error {
 	program := &instance.Program{Log: log, Argv: r.Command, StopGrace: time.Duration(r.StopGrace), PassStore: r.PassStore}
 	for {
-		err := elect.Run(ctx, elect.Config{
+		cfg := elect.Config{
 			Keeper: k, Role: r.Role, Holders: r.Holders, With: r.With,
 			StopGrace: time.Duration(r.StopGrace), Logger: log,
-		}, func(ctx context.Context, term elect.Term) error {
+		}
+		if len(r.Command) > 0 {
+			cfg.Overrun = program.Overrun
+		}
+		err := elect.Run(ctx, cfg, func(ctx context.Context, term elect.Term) error {
 			defer held.enter(term)()
 			if len(r.Command) > 0 {
 				return program.Run(ctx, term)

@@ -289,6 +289,19 @@ func testEndSession(b *bench) {
 	if l := b.get(role("other")); l.Session != c.ID {
 		b.Errorf("the end of one session touched another's lease: %+v", l)
 	}
+	// A session that was refused is over, and still holds until it is ended.
+	b.step(timing.Timeout)
+	if _, err := b.RenewSession(b.ctx, c.ID); !errors.Is(err, lease.ErrLapsed) {
+		b.Errorf("RenewSession after T: %v, want ErrLapsed", err)
+	}
+	for range 2 {
+		if err := b.EndSession(b.ctx, c.ID, "lapsed"); err != nil {
+			b.Fatal(err)
+		}
+		if l := b.get(role("other")); l.Session != "" {
+			b.Errorf("after the end of a session that was refused, its lease is shown as %+v", l)
+		}
+	}
 }
 
 func testList(b *bench) {

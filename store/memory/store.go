@@ -162,11 +162,13 @@ func (s *Store) EndSession(_ context.Context, id, reason string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.sessions[id]
-	if n == nil || n.Ended {
+	if n == nil {
 		return nil
 	}
 	now := s.now()
-	n.Ended, n.deadline = true, now
+	if !n.Ended {
+		n.Ended, n.deadline = true, now
+	}
 	for _, r := range s.leases {
 		if r.session == id {
 			s.free(r, now, lease.TruncateReason(reason), "", time.Time{})

@@ -173,7 +173,7 @@ func (s *Store) EndSession(ctx context.Context, id, reason string) error {
 	more, holder := false, ""
 	err := s.write(ctx, op, func(t *txn) error {
 		n, err := t.session(id)
-		if errors.Is(err, sql.ErrNoRows) || err == nil && n.Ended {
+		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
 		if err != nil {
