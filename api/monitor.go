@@ -38,8 +38,17 @@ type Monitor struct {
 	Intake  *intake.HTTP
 	Inlet   *monitor.Intake
 	Watcher *monitor.Watcher
-	Routers []*intake.Router
+	Routers func() []*intake.Router // nil: none
 	Letters *intake.DeadLetters
+	// Ready returns why this process receives no heartbeats yet; nil: it always does.
+	Ready func() error
+}
+
+func (m *Monitor) routers() []*intake.Router {
+	if m.Routers == nil {
+		return nil
+	}
+	return m.Routers()
 }
 
 // monitorPart is the part of the server that shows sources and alarms.

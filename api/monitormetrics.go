@@ -36,7 +36,7 @@ func (p *monitorPart) ownView() *apitype.MonitorInstance {
 			v.Letters += n
 		}
 	}
-	for _, r := range p.own.Routers {
+	for _, r := range p.own.routers() {
 		s := r.Stats()
 		one := apitype.MessageRouter{Router: s.Name, Polls: s.Polls, Failures: s.Failures, Messages: s.Messages, Behind: s.Behind}
 		if s.Error != "" {
@@ -59,7 +59,7 @@ func (s *Server) collectMonitor(m prometheus.Scrape) {
 		collectLetters(m, own.Letters.Counts())
 	}
 	told := map[string]bool{}
-	for _, r := range own.Routers {
+	for _, r := range own.routers() {
 		// Two series of one name would spoil all others.
 		if st := r.Stats(); !told[st.Name] {
 			told[st.Name] = true

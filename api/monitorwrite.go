@@ -118,6 +118,9 @@ func (p *monitorPart) applyConfiguration(r *http.Request, c monitor.Configuratio
 		return out, err
 	}
 	p.snapshot.invalidate()
+	if w := p.own.Watcher; w != nil {
+		_ = w.Refresh(r.Context()) // or its next scan does: heartbeats are accepted from the first configuration on
+	}
 	out = apitype.ConfigurationChange{
 		Added: append([]string{}, done.Added...), Changed: append([]string{}, done.Changed...),
 		Removed: append([]string{}, done.Removed...), Declared: done.Declared,

@@ -148,6 +148,7 @@ func statuses() []mapping {
 		{errMethod, http.StatusMethodNotAllowed, "method_not_allowed"},
 		{errNotPrimary, http.StatusServiceUnavailable, "not_primary"},
 		{errNotReady, http.StatusServiceUnavailable, "not_ready"},
+		{monitor.ErrNotConfigured, http.StatusServiceUnavailable, "not_ready"},
 		{errNotWritten, http.StatusServiceUnavailable, "not_ready"},
 		{errBusy, http.StatusServiceUnavailable, "busy"},
 		{errStopping, http.StatusServiceUnavailable, "stopping"},

@@ -24,6 +24,9 @@ func (s *Server) collectQueues(m prometheus.Scrape) {
 	own := map[string]bool{}
 	for _, stats := range s.cfg.Dispatchers {
 		st := stats()
+		if st.Queue == "" {
+			continue // it does not run now
+		}
 		own[st.Queue] = true
 		collectDispatcher(m, st)
 	}

@@ -1,6 +1,12 @@
 package monitor
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// rereadEvery is how often an instance that scans nothing reads the configuration.
+const rereadEvery = time.Second
 
 // detect evaluates due sources until ctx ends.
 //
@@ -9,6 +15,7 @@ import "context"
 // reads only the heads of some indexes.
 func (w *Watcher) detect(ctx context.Context) {
 	scans := w.loop("finding due sources")
+	var reread time.Duration
 	for next := w.clock.Now(); ctx.Err() == nil; {
 		began := w.clock.Now()
 		w.mu.Lock()
@@ -17,6 +24,10 @@ func (w *Watcher) detect(ctx context.Context) {
 		more, err := false, error(nil)
 		if len(parts) > 0 {
 			more, err = w.evaluateDue(ctx, parts)
+		} else if began >= reread {
+			// Scans keep the configuration up to date. An instance without sources makes none, but its intake goes by it.
+			_, err = w.readSettings(ctx)
+			reread = began + rereadEvery
 		}
 		pause := scans.delayAfter(err, w.cfg.Poll)
 		if more {

@@ -86,16 +86,18 @@ type Watcher struct {
 
 	// Wakes its loop when something below changed.
 	wakeDetect, wakeHousekeeping chan struct{}
+	configured                   chan struct{} // see Configured
 
-	mu       sync.Mutex
-	parts    []int // partitions that it watches
-	sweeper  bool
-	active   bool
-	settings settingsCache
-	stats    WatchStats
-	health   *lease.StoreHealth
-	seen     time.Time     // the store's wall clock
-	seenAt   time.Duration // and this host's own, then
+	mu        sync.Mutex
+	parts     []int // partitions that it watches
+	sweeper   bool
+	active    bool
+	settings  settingsCache
+	hasChecks bool // configured is closed
+	stats     WatchStats
+	health    *lease.StoreHealth
+	seen      time.Time     // the store's wall clock
+	seenAt    time.Duration // and this host's own, then
 }
 
 // WatchStats counts what a [Watcher] did since it was made.
@@ -127,7 +129,7 @@ func NewWatcher(cfg WatcherConfig) (*Watcher, error) {
 	return &Watcher{
 		cfg: cfg, clock: cfg.Keeper.Clock(),
 		log:        cfg.Logger.With("instance", cfg.Keeper.Instance().Label()),
-		wakeDetect: make(chan struct{}, 1), wakeHousekeeping: make(chan struct{}, 1),
+		wakeDetect: make(chan struct{}, 1), wakeHousekeeping: make(chan struct{}, 1), configured: make(chan struct{}),
 		stats:  WatchStats{Transitions: map[Transition]int64{}},
 		health: lease.NewStoreHealth(cfg.Keeper.Clock()),
 	}, nil
@@ -155,6 +157,25 @@ func (w *Watcher) count(f func(*WatchStats)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f(&w.stats)
+}
+
+// SetSinks publishes which sinks this instance delivers to from now on.
+func (w *Watcher) SetSinks(sinks []string) {
+	w.mu.Lock()
+	w.cfg.Self.Sinks = sinks
+	w.mu.Unlock()
+	wake(w.wakeHousekeeping)
+}
+
+// Register registers this instance and its sinks now: alarms that are raised after it has returned nil are stored for
+// them.
+func (w *Watcher) Register(ctx context.Context) error {
+	live, err := w.cfg.Keeper.Session(ctx)
+	if err != nil {
+		return err
+	}
+	self, _, _ := w.self(live.ID())
+	return w.request(ctx, func(ctx context.Context) error { return w.cfg.Store.RegisterMember(ctx, self) })
 }
 
 // SetActive publishes whether this instance is the one that fetches the configuration.
@@ -337,6 +358,10 @@ func (w *Watcher) readSettings(ctx context.Context) (settingsCache, error) {
 	w.mu.Lock()
 	changed := s.generation != w.settings.generation
 	w.settings = s
+	if len(s.checks) > 0 && !w.hasChecks {
+		w.hasChecks = true
+		close(w.configured)
+	}
 	w.mu.Unlock()
 	if changed {
 		wake(w.wakeHousekeeping)

@@ -228,6 +228,41 @@ func TestWatcherConfiguration(t *testing.T) {
 	})
 }
 
+// TestWatcherFirstConfiguration: an instance knows whether there is anything to receive heartbeats for, with sources to
+// watch or without.
+func TestWatcherFirstConfiguration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.start("a"), w.start("b")
+		configured := func() (n int) {
+			for _, i := range []*instance{a, b} {
+				select {
+				case <-i.Configured():
+					n++
+				default:
+				}
+			}
+			return n
+		}
+		time.Sleep(10 * time.Second)
+		if n := configured(); n != 0 {
+			t.Fatalf("%d of two instances see a check where there is none", n)
+		}
+		w.configure(false, each3)
+		time.Sleep(2 * time.Second)
+		if n := configured(); n != 2 {
+			t.Errorf("%d of two instances see the first check", n)
+		}
+		a.SetSinks([]string{"hook", "late"})
+		if err := a.Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := w.ref.Settings(t.Context()); err != nil || !slices.Contains(s.Sinks, "late") {
+			t.Errorf("a sink that was added is not registered: %v, %v", s.Sinks, err)
+		}
+	})
+}
+
 func TestWatcherPausedAndRetired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, each3)

@@ -37,7 +37,9 @@ func newWorld(t *testing.T, events ...monitor.Check) *world {
 	sessions := memory.New(nil)
 	ref := checks.NewMemory(checks.Options{Sessions: sessions, History: sessions})
 	w := &world{t: t, memory: sessions, claims: claims.NewMemory(sessions, nil), ref: ref, table: ref}
-	w.configure(false, events...)
+	if len(events) > 0 {
+		w.configure(false, events...)
+	}
 	return w
 }
 

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/elect"
@@ -29,13 +31,16 @@ const (
 
 // activePart puts configurations into force while this instance is the active one.
 type activePart struct {
-	mon   *servedMonitor
-	told  string        // what was refused last, and logged
-	again chan struct{} // tells that the event names of this instance are others now
+	mon     *servedMonitor
+	refused atomic.Pointer[string] // why the last configuration was not applied; nil if it was
+	warned  []string               // by the last configuration, and logged
+	again   chan struct{}          // tells that the checks of this instance are others now, or that a stream has failed
+	streams onapStreams
 }
 
 // run campaigns for the role for as long as the instance runs.
 func (p *activePart) run(ctx context.Context) error {
+	defer p.streams.running.Wait()
 	for {
 		err := elect.Run(ctx, elect.Config{Keeper: p.mon.keeper, Role: settings.ActiveRole, StopGrace: settings.ActiveGrace, Logger: p.mon.host.Log},
 			func(ctx context.Context, _ elect.Term) error { return p.lead(ctx) })
@@ -57,6 +62,7 @@ func (p *activePart) run(ctx context.Context) error {
 func (p *activePart) lead(ctx context.Context) error {
 	p.mon.watcher.SetActive(true)
 	defer p.mon.watcher.SetActive(false)
+	defer p.streams.end()
 	fetch, err := p.source(ctx)
 	if err != nil {
 		return err
@@ -71,7 +77,7 @@ func (p *activePart) lead(ctx context.Context) error {
 			p.refuse(ctx, err)
 		default:
 			retry.Reset()
-			p.told = ""
+			p.refused.Store(nil)
 		}
 		if !restUnless(ctx, p.again, pause) {
 			return context.Cause(ctx)
@@ -91,13 +97,13 @@ func (p *activePart) source(ctx context.Context) (func(context.Context) (setting
 	if err != nil {
 		p.mon.host.Log.Warn("the origin of the applied configuration is not known", "err", err)
 	}
-	return p.mon.cfg.Config.Fetcher(o.Origin, p.mon.host.Log)
+	return p.mon.cfg.Fetcher(o.Origin, p.mon.host.Log)
 }
 
 // once fetches a configuration, puts it into force, and tells when to look again.
 func (p *activePart) once(ctx context.Context, fetch func(context.Context) (settings.Fetched, error)) (time.Duration, error) {
 	if fetch == nil {
-		c := p.mon.events()
+		c := p.mon.checks()
 		if c.Keep || len(c.Checks) == 0 {
 			return settings.Forever, nil // each instance did so when it started, or there is nothing
 		}
@@ -109,20 +115,51 @@ func (p *activePart) once(ctx context.Context, fetch func(context.Context) (sett
 	if err != nil {
 		return settings.Forever, err
 	}
+	p.warn(&f)
+	if err := f.Validate(); err != nil {
+		return f.Poll, err
+	}
+	// Before the checks: an alarm of theirs must find the sink.
+	if err := p.streams.apply(ctx, f.Streams, p.wake); err != nil {
+		return f.Poll, err
+	}
 	return f.Poll, p.mon.configure(ctx, f.Configuration)
+}
+
+// warn logs what a configuration has that is odd or not used, unless the last one had the same.
+func (p *activePart) warn(f *settings.Fetched) {
+	if p.warned != nil && slices.Equal(f.Warnings, p.warned) {
+		return
+	}
+	p.warned = append([]string{}, f.Warnings...)
+	for _, w := range f.Warnings {
+		p.mon.host.Log.Warn("configuration: "+termtext.Line(w), "from", f.Origin)
+	}
+	if f.Publish == "" && len(p.mon.sinks) == 0 {
+		p.mon.warnNoSinks()
+	}
+}
+
+// wake makes the active instance look for a configuration now.
+func (p *activePart) wake() {
+	select {
+	case p.again <- struct{}{}:
+	default: // it will look anyway
+	}
 }
 
 // refuse tells, once, that the last configuration stays in force, and why.
 func (p *activePart) refuse(ctx context.Context, reason error) {
-	if p.told == reason.Error() {
+	why := reason.Error()
+	if last := p.refused.Load(); last != nil && *last == why {
 		return
 	}
+	p.refused.Store(&why)
 	origin := p.mon.origin
 	if p.mon.cfg.Config != nil {
 		origin = p.mon.cfg.Config.String()
 	}
-	p.told = reason.Error()
-	said := strings.TrimPrefix(p.told, origin+": ")
+	said := strings.TrimPrefix(why, origin+": ")
 	p.mon.host.Log.Error("the configuration was not applied; the last one stays", "from", origin, "err", said)
 	call, cancel := context.WithTimeout(ctx, instance.CallTimeout)
 	defer cancel()
@@ -142,6 +179,7 @@ func (s *servedMonitor) configure(ctx context.Context, c monitor.Configuration) 
 	if err != nil {
 		return err
 	}
+	_ = s.watcher.Refresh(call) // or the next scan does
 	if n := len(done.Added) + len(done.Changed) + len(done.Removed) + done.Declared; n > 0 {
 		s.host.Log.Info("configuration applied", "from", c.Origin, "added", len(done.Added), "changed", len(done.Changed),
 			"removed", len(done.Removed), "declared", done.Declared)
@@ -149,10 +187,9 @@ func (s *servedMonitor) configure(ctx context.Context, c monitor.Configuration) 
 	return nil
 }
 
-// addEvents puts the event names that this instance adds to those of the store into
-// force, before it takes the first beat.
-func (s *servedMonitor) addEvents(ctx context.Context) error {
-	c := s.events()
+// addChecks applies the checks that this instance adds to those of the store, before it receives the first heartbeat.
+func (s *servedMonitor) addChecks(ctx context.Context) error {
+	c := s.checks()
 	if !c.Keep || len(c.Checks)+len(c.Declared) == 0 {
 		return nil
 	}

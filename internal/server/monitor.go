@@ -25,8 +25,10 @@ type servedMonitor struct {
 	host   *instance.Host
 	cfg    *settings.Monitor
 	table  monitor.Store
+	queues store.Queues
+	claims *claimKeepers // of sinks and sources
 	keeper *lease.Keeper // of the server
-	origin string        // of the event names that this instance was started with
+	origin string        // of the checks that this instance was started with
 
 	inlet   *monitor.Intake
 	watcher *monitor.Watcher
@@ -35,10 +37,10 @@ type servedMonitor struct {
 	letters *intake.DeadLetters
 	sinks   []servedQueue
 	lead    *activePart
-	mu      sync.Mutex         // of the event names
+	mu      sync.Mutex         // of the checks
 	names   settings.Monitored // that this instance would put into force
 
-	reading sync.WaitGroup // routers that may still bring beats
+	reading sync.WaitGroup // what may still bring heartbeats from routers
 	shut    chan struct{}  // closed when nothing comes over HTTP any more
 }
 
@@ -54,15 +56,19 @@ func serveMonitor(ctx context.Context, h *instance.Host, cfg *settings.Server, s
 		return nil, err
 	}
 	s := &servedMonitor{
-		host: h, cfg: cfg.Monitor, table: table, keeper: k, origin: originOf(cfg.From(), cfg.Name), letters: intake.NewDeadLetters(deadLetters),
-		shut: make(chan struct{}),
+		host: h, cfg: cfg.Monitor, table: table, queues: queues, claims: keepers, keeper: k, origin: originOf(cfg.From(), cfg.Name),
+		letters: intake.NewDeadLetters(deadLetters), shut: make(chan struct{}),
 	}
-	s.lead, s.names = &activePart{mon: s, again: make(chan struct{}, 1)}, cfg.Monitor.Monitored
+	s.lead, s.names = &activePart{mon: s, again: make(chan struct{}, 1), streams: onapStreams{mon: s}}, cfg.Monitor.Monitored
 	if err := s.makeIntake(cfg); err != nil {
 		return nil, err
 	}
-	if err := s.makeSinks(ctx, queues, keepers); err != nil {
-		return nil, err
+	for i := range s.cfg.Sinks {
+		q, err := s.makeSink(ctx, &s.cfg.Sinks[i])
+		if err != nil {
+			return nil, err
+		}
+		s.sinks = append(s.sinks, q)
 	}
 	claims, err := keepers.of(cfg.Monitor.Windows())
 	if err != nil {
@@ -76,7 +82,14 @@ func serveMonitor(ctx context.Context, h *instance.Host, cfg *settings.Server, s
 	if err != nil {
 		return nil, err
 	}
-	return s, s.addEvents(ctx)
+	if err := s.addChecks(ctx); err != nil {
+		return nil, err
+	}
+	// So that the first heartbeat need not wait for the first scan. If the store does not answer, the scan will tell.
+	call, cancel := context.WithTimeout(ctx, instance.CallTimeout)
+	defer cancel()
+	_ = s.watcher.Refresh(call)
+	return s, nil
 }
 
 // makeIntake makes the ways that beats take.
@@ -90,7 +103,9 @@ func (s *servedMonitor) makeIntake(cfg *settings.Server) (err error) {
 	if err != nil {
 		return err
 	}
-	over := intake.HTTPConfig{Flow: s.inlet.OpenPath(settings.ProvenPath("http")), Keys: keys, Letters: s.letters, Reports: s.table, Logger: s.host.Log}
+	over := intake.HTTPConfig{
+		Flow: s.inlet.OpenPath(settings.ProvenPath("http")), Keys: keys, Letters: s.letters, Reports: s.table, Ready: s.ready, Logger: s.host.Log,
+	}
 	if cfg.Token != "" {
 		over.Authorize = api.MayIngest
 	}
@@ -99,44 +114,74 @@ func (s *servedMonitor) makeIntake(cfg *settings.Server) (err error) {
 		return err
 	}
 	for i := range s.cfg.Routers {
-		c, err := s.cfg.Routers[i].Intake(cfg.Name + "-" + portOf(cfg.Listen))
+		r, err := s.makeRouter(&s.cfg.Routers[i], cfg.Name+"-"+portOf(cfg.Listen))
 		if err != nil {
 			return err
-		}
-		c.Flow, c.Letters, c.Logger = s.inlet.OpenPath(settings.RouterPath(c)), s.letters, s.host.Log
-		r, err := intake.NewRouter(c)
-		if err != nil {
-			return fmt.Errorf("router %s: %w", c.Name, err)
 		}
 		s.routers = append(s.routers, r)
 	}
 	return nil
 }
 
-// makeSinks makes what tells the sinks.
-func (s *servedMonitor) makeSinks(ctx context.Context, queues store.Queues, keepers *claimKeepers) error {
-	for i := range s.cfg.Sinks {
-		c := &s.cfg.Sinks[i]
-		to, err := c.Target(s.host.Log)
-		if err != nil {
-			return err
-		}
-		q := servedQueue{host: s.host, cfg: c.Queue(), queues: queues}
-		k, err := keepers.of(q.cfg.Windows())
-		if err != nil {
-			return err
-		}
-		if q.dispatcher, err = newDispatcher(ctx, s.host, queues, k, q.cfg, to); err != nil {
-			return fmt.Errorf("sink %s: %w", c.Sink, err)
-		}
-		s.sinks = append(s.sinks, q)
+// makeRouter makes what reads a topic, as this consumer if the router does not say otherwise.
+func (s *servedMonitor) makeRouter(from *settings.Router, consumer string) (*intake.Router, error) {
+	c, err := from.Intake(consumer)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	c.Flow, c.Letters, c.Logger = s.inlet.OpenPath(settings.RouterPath(c)), s.letters, s.host.Log
+	r, err := intake.NewRouter(c)
+	if err != nil {
+		return nil, fmt.Errorf("router %s: %w", c.Name, err)
+	}
+	return r, nil
+}
+
+// poll reads a topic until ctx ends, from the time on when there are checks: a router gives each message once.
+func (s *servedMonitor) poll(ctx context.Context, r *intake.Router) {
+	select {
+	case <-ctx.Done():
+	case <-s.watcher.Configured():
+		_ = r.Run(ctx) // it returns nil
+	}
+}
+
+// makeSink makes what delivers to a sink.
+func (s *servedMonitor) makeSink(ctx context.Context, c *settings.Sink) (servedQueue, error) {
+	to, err := c.Target(s.host.Log)
+	if err != nil {
+		return servedQueue{}, err
+	}
+	q := servedQueue{host: s.host, cfg: c.Queue(), queues: s.queues}
+	k, err := s.claims.of(q.cfg.Windows())
+	if err != nil {
+		return servedQueue{}, err
+	}
+	if q.dispatcher, err = newDispatcher(ctx, s.host, s.queues, k, q.cfg, to); err != nil {
+		return servedQueue{}, fmt.Errorf("sink %s: %w", c.Sink, err)
+	}
+	return q, nil
+}
+
+// ready is why heartbeats are not accepted yet; nil when they are.
+func (s *servedMonitor) ready() error {
+	select {
+	case <-s.watcher.Configured():
+		return nil
+	default:
+	}
+	switch refused := s.lead.refused.Load(); {
+	case refused != nil:
+		return fmt.Errorf("%w: the first configuration was not applied: %s", monitor.ErrNotConfigured, *refused)
+	case s.cfg.Config != nil:
+		return fmt.Errorf("%w: waiting for the active instance to apply %s", monitor.ErrNotConfigured, s.cfg.Config)
+	}
+	return fmt.Errorf("%w: apply a first configuration (understudy monitor config apply FILE)", monitor.ErrNotConfigured)
 }
 
 // api is what the server shows of it.
 func (s *servedMonitor) api() *api.Monitor {
-	return &api.Monitor{Intake: s.http, Inlet: s.inlet, Watcher: s.watcher, Routers: s.routers, Letters: s.letters}
+	return &api.Monitor{Intake: s.http, Inlet: s.inlet, Watcher: s.watcher, Routers: s.lead.streams.routers, Letters: s.letters, Ready: s.ready}
 }
 
 // start hands over what runs until the server stops; the sinks' queues are among
@@ -147,15 +192,24 @@ func (s *servedMonitor) start(part func(name string, run func(context.Context) e
 		s.reading.Add(1)
 		part("router "+s.cfg.Routers[i].Router, func(ctx context.Context) error {
 			defer s.reading.Done()
-			return r.Run(ctx)
+			s.poll(ctx, r)
+			return nil
 		})
 	}
 	part("watcher", s.watcher.Run)
-	part("monitor", s.lead.run)
+	s.reading.Add(1)
+	part("monitor", func(ctx context.Context) error {
+		defer s.reading.Done()
+		return s.lead.run(ctx)
+	})
 	s.host.Log.Info("monitoring", "sinks", len(s.sinks), "routers", len(s.routers), "sources_taken_over_within", s.watcher.WorstTakeover())
-	if len(s.sinks) == 0 {
-		s.host.Log.Warn("this instance has no sinks: others may, or nobody is told of alarms but those who look")
+	if len(s.sinks) == 0 && s.cfg.Config == nil {
+		s.warnNoSinks()
 	}
+}
+
+func (s *servedMonitor) warnNoSinks() {
+	s.host.Log.Warn("this instance has no sinks: unless others have, alarms are only shown")
 }
 
 // store stores beats for as long as any may come: somewhat longer than ctx.
@@ -173,14 +227,14 @@ func (s *servedMonitor) store(ctx context.Context) error {
 // close tells that nothing comes over HTTP any more.
 func (s *servedMonitor) close() { close(s.shut) }
 
-// events are the event names of this instance's own configuration.
-func (s *servedMonitor) events() monitor.Configuration {
+// checks are those of this instance's own configuration.
+func (s *servedMonitor) checks() monitor.Configuration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.names.Configuration(s.origin)
 }
 
-// change puts other event names into force: at once if each instance adds its own, or if this
+// change applies other checks: at once if each instance adds its own, or if this
 // one is the active one; otherwise when it becomes that.
 func (s *servedMonitor) change(ctx context.Context, names settings.Monitored) error {
 	if names.Keep {
@@ -192,10 +246,7 @@ func (s *servedMonitor) change(ctx context.Context, names settings.Monitored) er
 	s.names = names
 	s.cfg.Monitored = names
 	s.mu.Unlock()
-	select {
-	case s.lead.again <- struct{}{}:
-	default: // it will look anyway
-	}
+	s.lead.wake()
 	return nil
 }
 

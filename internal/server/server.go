@@ -185,6 +185,7 @@ func (s *served) api(addr string) api.Config {
 	}
 	if s.monitor != nil {
 		out.Monitor = s.monitor.api()
+		out.Dispatchers = append(out.Dispatchers, s.monitor.lead.streams.stats)
 	}
 	if s.peer != nil {
 		out.Cache, out.CacheType = s.peer.Peer, cfg.Cache.ContentType

@@ -52,26 +52,22 @@ func (f *Fetch) check() error {
 type Fetched struct {
 	monitor.Configuration
 	Poll time.Duration // forever is not at all
+	Streams
+	// Warnings name what is odd, or not used.
+	Warnings []string
 }
 
 // Fetcher returns what fetches the configuration; last is the origin of the one in
 // force.
-func (f *Fetch) Fetcher(last string, log *slog.Logger) (func(context.Context) (Fetched, error), error) {
+func (c *Monitor) Fetcher(last string, log *slog.Logger) (func(context.Context) (Fetched, error), error) {
+	f := c.Config
 	if !f.CBS {
-		warned := false
 		return func(context.Context) (Fetched, error) {
 			doc, err := ReadDocument(f.File, f.Properties, nil)
-			for _, w := range doc.Renamed {
-				if !warned {
-					log.Warn("a key of the configuration has a new name", "file", f.File, "key", w)
-				}
+			if err == nil && doc.ONAP != nil {
+				return c.fetched(*doc.ONAP, doc.Configuration), nil
 			}
-			warned = warned || len(doc.Renamed) > 0
-			out := Fetched{doc.Configuration, f.every(defaultPoll)}
-			if doc.ONAP != nil {
-				out.Poll = f.every(doc.ONAP.Poll)
-			}
-			return out, err
+			return Fetched{Configuration: doc.Configuration, Poll: f.every(defaultPoll), Warnings: doc.Renamed}, err
 		}, nil
 	}
 	from, err := onap.NewFetcher(onap.FetcherConfig{Decode: yaml.Unmarshal, Last: last, Logger: log})
@@ -79,14 +75,22 @@ func (f *Fetch) Fetcher(last string, log *slog.Logger) (func(context.Context) (F
 		return nil, err
 	}
 	return func(ctx context.Context) (Fetched, error) {
-		c, origin, err := from.Fetch(ctx)
+		got, origin, err := from.Fetch(ctx)
 		if err != nil {
 			return Fetched{}, err
 		}
-		c.Monitor.Origin = origin
-		c, err = withProperties(c, f.Properties)
-		return Fetched{c.Monitor, f.every(c.Poll)}, err
+		got.Monitor.Origin = origin
+		if got, err = withProperties(got, f.Properties); err != nil {
+			return Fetched{}, err
+		}
+		return c.fetched(got, got.Monitor), nil
 	}, nil
+}
+
+// fetched is what ONAP's JSON says.
+func (c *Monitor) fetched(from onap.Config, checks monitor.Configuration) Fetched {
+	streams, warnings := c.streamsOf(from)
+	return Fetched{Configuration: checks, Poll: c.Config.every(from.Poll), Streams: streams, Warnings: warnings}
 }
 
 // withProperties adds what stands in hbproperties.yaml, if there is one.

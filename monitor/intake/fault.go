@@ -70,6 +70,8 @@ func faultOf(err error) fault {
 		return fault{status: http.StatusBadRequest, code: "invalid", detail: err.Error()}
 	case errors.Is(err, monitor.ErrBusy), errors.Is(err, errHeavy):
 		return fault{http.StatusTooManyRequests, "busy", err.Error(), true}
+	case errors.Is(err, monitor.ErrNotConfigured):
+		return fault{http.StatusServiceUnavailable, "not_configured", err.Error(), true}
 	case errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUnknown):
 		return fault{http.StatusServiceUnavailable, "store_unavailable", "the store is away, and nothing was stored; send it again", true}
 	case errors.Is(err, lease.ErrUnknown), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -28,6 +28,8 @@ type HTTPConfig struct {
 	Reports ReportStore
 	// Letters keeps what was not accepted; nil keeps none.
 	Letters *DeadLetters
+	// Ready returns why heartbeats cannot be accepted yet: their senders are told to try again. nil: they always can.
+	Ready func() error
 	// Authorize reports whether a request has the API's own token. nil: whoever has no key may send beats.
 	Authorize func(*http.Request) bool
 	// Timeout of storing what a request brought. Default 10 s.
@@ -104,11 +106,11 @@ func (h *HTTP) Routes() []Route {
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		for _, path := range []string{"/ping/{id}", "/ping/{id}/{what}"} {
-			routes = append(routes, Route{method, path, monitor.MaxReport, h.answer(h.pingByID, problem)})
+			routes = append(routes, Route{method, path, monitor.MaxReport, h.answer(h.whenReady(h.pingByID), problem)})
 		}
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch} {
-		routes = append(routes, Route{method, "/v2/heartbeats/{id}/ping", monitor.MaxReport, h.answer(h.heartbeatByID, opsgenieError)})
+		routes = append(routes, Route{method, "/v2/heartbeats/{id}/ping", monitor.MaxReport, h.answer(h.whenReady(h.heartbeatByID), opsgenieError)})
 	}
 	return routes
 }
@@ -120,8 +122,20 @@ func (h *HTTP) serve(handle func(http.ResponseWriter, *http.Request, *PingKey) e
 		if err != nil {
 			return err
 		}
-		return handle(w, r, key)
+		return h.whenReady(func(w http.ResponseWriter, r *http.Request) error { return handle(w, r, key) })(w, r)
 	}, refuse)
+}
+
+// whenReady refuses what comes before there is a configuration.
+func (h *HTTP) whenReady(handle func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if h.cfg.Ready != nil {
+			if err := h.cfg.Ready(); err != nil {
+				return err
+			}
+		}
+		return handle(w, r)
+	}
 }
 
 // answer answers errors as the operation's clients expect them.

@@ -229,6 +229,28 @@ func TestAcknowledgedWhenStored(t *testing.T) {
 	})
 }
 
+// TestBeforeAConfiguration: nothing is thrown away, and senders are told to try again.
+func TestBeforeAConfiguration(t *testing.T) {
+	waiting := fmt.Errorf("%w: apply one", monitor.ErrNotConfigured)
+	r := newRig(t, HTTPConfig{Ready: func() error { return waiting }})
+	ask := func(status int) {
+		t.Helper()
+		for path, body := range map[string]string{"/v1/beats": `{"event":"e","source":"a"}`, "/v1/ping/e/a": "", "/eventListener/v7": ves} {
+			w := r.do("POST", path, body)
+			if w.Code/100 != status/100 || status == 503 && (w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "apply one")) {
+				t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
+			}
+		}
+	}
+	ask(503)
+	r.flow.want(t)
+	if counts := r.letters.Counts(); len(counts) > 0 {
+		t.Errorf("letters: %v", counts)
+	}
+	waiting = nil
+	ask(200)
+}
+
 func TestTooMuchInHand(t *testing.T) {
 	r := newRig(t, HTTPConfig{})
 	r.http.bufferPool.held.Store(maxHeld)

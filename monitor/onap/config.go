@@ -30,6 +30,8 @@ type Config struct {
 	Group, Consumer, Service string
 	// Subscribe and Publish are the topics of beats and of control-loop events.
 	Subscribe, Publish string
+	// DatabaseKeys are the settings of Database that are there.
+	DatabaseKeys []string
 	// Missing are the settings that the original takes from its properties, all of
 	// them, if one is missing: see [Config.WithProperties].
 	Missing []string
@@ -157,6 +159,8 @@ func (p *parser) config(t *table) Config {
 	} {
 		if !t.has(name) {
 			c.Missing = append(c.Missing, name)
+		} else if strings.HasPrefix(name, "pg_") {
+			c.DatabaseKeys = append(c.DatabaseKeys, name)
 		}
 	}
 	c.Service = t.text("SERVICE_NAME")

@@ -61,8 +61,9 @@ var good = onap.Config{
 			TargetType: "VM", Target: "vserver.vserver-name", Version: "1.0.2",
 		},
 	}}},
-	Database: onap.Database{Host: "127.0.0.1", Port: 54329, User: "hbuser", Password: secret, Name: "hb_site7"},
-	Poll:     2 * time.Minute, Group: "hb-site7", Consumer: "site7-a", Service: "hb-a",
+	DatabaseKeys: []string{"pg_ipAddress", "pg_portNum", "pg_userName", "pg_passwd", "pg_dbName"},
+	Database:     onap.Database{Host: "127.0.0.1", Port: 54329, User: "hbuser", Password: secret, Name: "hb_site7"},
+	Poll:         2 * time.Minute, Group: "hb-site7", Consumer: "site7-a", Service: "hb-a",
 	Subscribe: "http://127.0.0.1:3904/events/site7.HB_IN", Publish: "http://127.0.0.1:3904/events/site7.CL_OUT",
 }
 

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -179,6 +180,10 @@ func (f *Fetcher) Fetch(ctx context.Context) (Config, string, error) {
 		if ctx.Err() != nil {
 			break
 		}
+	}
+	unset := slices.DeleteFunc([]string{"CONFIG_BINDING_SERVICE", "HOSTNAME"}, func(name string) bool { return f.env(name) != "" })
+	if len(unset) > 0 && f.env("CBS_HTBT_JSON") == "" && f.cfg.File == "" {
+		tried = fmt.Errorf("%w; not set in the environment: %s, nor CBS_HTBT_JSON, the path of a file", tried, strings.Join(unset, " and "))
 	}
 	return Config{}, "", tried
 }

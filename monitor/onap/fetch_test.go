@@ -293,3 +293,10 @@ func TestFetcherConfig(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestFetchNamesTheEnvironment: an operator who forgot a variable is told which.
+func TestFetchNamesTheEnvironment(t *testing.T) {
+	newRig(t, map[string]string{"HOSTNAME": ""}, nil).fetches(t, "", "not set in the environment: CONFIG_BINDING_SERVICE and HOSTNAME, nor CBS_HTBT_JSON")
+	newRig(t, nil, nil).fetches(t, "", "not set in the environment: CONFIG_BINDING_SERVICE, nor")
+	newRig(t, map[string]string{"CONFIG_BINDING_SERVICE": "127.0.0.1:1", "HOSTNAME": ""}, nil).fetches(t, "", "environment: HOSTNAME, nor")
+}
