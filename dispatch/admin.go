@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,26 +103,31 @@ type Action string
 const (
 	// Retry sends a message again, at once, with its attempts counted from 0: one
 	// that blocks its key or is delayed. A dead-lettered one (invalid, failed or
-	// cancelled) goes to the end of its key. One whose outcome is unknown, or was when
-	// it was skipped, is refused with [ErrUncertain].
+	// cancelled) goes to the end of its key. One that the target may have (unknown, [Stuck], or
+	// skipped or cancelled while it was) is refused with [ErrUncertain].
 	Retry Action = "retry"
-	// RetryUnknown is Retry, and sends a message again whose outcome is unknown: an
-	// operator says so who knows that the target does not have it, or may act on it twice.
+	// RetryUnknown is Retry, and sends a message again that the target may have: an
+	// operator says so who knows that it does not, or may act on it twice. The target is
+	// asked before, if it can be; it may have committed the message meanwhile.
 	RetryUnknown Action = "retry-unknown"
-	// Skip dead-letters a message that blocks its key, is delayed or unknown: its
+	// Skip dead-letters a message that blocks its key (also as [Stuck]), is delayed or unknown: its
 	// state becomes failed, or stays invalid.
 	Skip Action = "skip"
-	// Cancel removes a message that was never sent.
+	// Cancel removes a message that was never sent, or that the target has and has not decided for too long ([Stuck]).
 	Cancel Action = "cancel"
 )
 
 // Retries reports whether the action sends the message again.
 func (a Action) Retries() bool { return a == Retry || a == RetryUnknown }
 
-// WasSkippedUnknown reports whether an operator skipped the message of this trail while its
-// outcome was unknown: the target may have it still.
+// WasSkippedUnknown reports whether an operator skipped or cancelled the message of this trail
+// while its outcome was unknown: the target may have it still.
 func WasSkippedUnknown(trail []TrailEntry) bool {
-	if len(trail) < 2 || !strings.HasPrefix(trail[len(trail)-1].Detail, string(Skip)+" by ") {
+	if len(trail) < 2 {
+		return false
+	}
+	by := trail[len(trail)-1].Detail
+	if !strings.HasPrefix(by, string(Skip)+" by ") && !strings.HasPrefix(by, string(Cancel)+" by ") {
 		return false
 	}
 	switch trail[len(trail)-2].State {
@@ -129,6 +135,11 @@ func WasSkippedUnknown(trail []TrailEntry) bool {
 		return true
 	}
 	return false
+}
+
+// WasRetried reports whether an operator had the message of this trail sent again.
+func WasRetried(trail []TrailEntry) bool {
+	return slices.ContainsFunc(trail, func(e TrailEntry) bool { return e.State == Queued && strings.HasPrefix(e.Detail, string(Retry)) })
 }
 
 // Admin is the port for operators and for programs that enqueue over the API.

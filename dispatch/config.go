@@ -38,9 +38,15 @@ type Config struct {
 	// Streak is how many messages of one key are sent one after the other before
 	// another key's turn. Default 8.
 	Streak int
-	// PollInterval is the pause between two status queries of a pending message.
-	// Default 1 s.
+	// PollInterval is the scale of the pauses between status queries of a pending message: the first comes after 0.3 of
+	// it at the start, and later when most of the latest messages were decided, at the latest after all of it; the others after 0.25, 0.5, 1, 2
+	// … times of it, at most 30 s. Two queries that name many messages are sent in it. Default 1 s.
 	PollInterval time.Duration
+	// UndecidedAfter is how long the target may have a message without deciding before operators see its key as blocked.
+	// Default: what the target declares, or an hour.
+	UndecidedAfter time.Duration
+	// Admin of the same store. If not nil, keys that stay blocked are logged once a minute, whoever blocked them.
+	Admin Admin
 	// OnFailure and Retry: see their types.
 	OnFailure OnFailure
 	Retry     Backoff
@@ -63,6 +69,9 @@ func (c Config) withDefaults() Config {
 	c.Windows = c.Windows.WithDefaults()
 	c.SubmitTimeout = cmp.Or(c.SubmitTimeout, 15*time.Second)
 	c.PollInterval = cmp.Or(c.PollInterval, time.Second)
+	if c.Target != nil {
+		c.UndecidedAfter = cmp.Or(c.UndecidedAfter, c.Target.Semantics().Decides, time.Hour)
+	}
 	c.KeepFor = cmp.Or(c.KeepFor, 7*24*time.Hour)
 	c.StopGrace = cmp.Or(c.StopGrace, 5*time.Second)
 	c.Retry = c.Retry.WithDefaults()
@@ -88,8 +97,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: a dispatcher needs a keeper, claims, a queue and a target", lease.ErrInvalid)
 	case c.Concurrency < 1 || c.Concurrency > claim.MaxKeys:
 		return fmt.Errorf("%w: %d submissions at once; use 1 to %d", lease.ErrInvalid, c.Concurrency, claim.MaxKeys)
-	case c.Rate < 0 || c.MaxKeys < 1 || c.Streak < 1 || c.SubmitTimeout <= 0 || c.PollInterval <= 0 || c.StopGrace < 0:
-		return fmt.Errorf("%w: rate, max keys, streak, submit timeout, poll interval and stop grace cannot be negative", lease.ErrInvalid)
+	case c.Rate < 0 || c.MaxKeys < 1 || c.Streak < 1 || c.SubmitTimeout <= 0 || c.PollInterval <= 0 || c.UndecidedAfter < 0 || c.StopGrace < 0:
+		return fmt.Errorf("%w: rate, max keys, streak, submit timeout, poll interval, undecided after and stop grace cannot be negative", lease.ErrInvalid)
 	case c.OnFailure != OnFailureDefault && c.OnFailure != OnFailureBlock && c.OnFailure != OnFailureSkip && c.OnFailure != OnFailureRetry:
 		return fmt.Errorf("%w: on failure %q: use block, skip or retry", lease.ErrInvalid, c.OnFailure)
 	case c.Keeper.Timing() != c.Windows.Timing():

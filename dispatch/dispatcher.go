@@ -94,6 +94,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if d.cfg.KeepFor > 0 {
 		started.Go(func() { d.pruneFinished(ctx) })
 	}
+	if d.cfg.Admin != nil {
+		started.Go(func() { d.watchBlocked(ctx) })
+	}
 	started.Go(func() { d.followSessions(ctx) })
 	woken := d.cfg.Keeper.Notifier().Subscribe(claim.WakeID(Space(d.cfg.Name)))
 	defer woken.Close()

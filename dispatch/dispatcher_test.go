@@ -438,7 +438,7 @@ func TestTargetChanges(t *testing.T) {
 				old.set(pending)
 				p.add("k", 2)
 				a := p.start("a", old, nil)
-				time.Sleep(500 * time.Millisecond) // before the first poll
+				time.Sleep(200 * time.Millisecond) // before the first poll
 				a.stop()
 				if r := p.record("k-0001"); r.State != dispatch.Pending {
 					t.Fatalf("%+v", r)

@@ -20,7 +20,8 @@
 //	cancelled   an operator removed it before it was sent
 //
 // A dead-lettered message (invalid, failed or cancelled, and not blocking) no
-// longer holds its key up. A blocked key waits for an operator.
+// longer holds its key up. A blocked key waits for an operator. A message that is pending or
+// valid for too long is stuck: its key is shown as blocked, and polled on.
 //
 // A step is package claim's word: one piece of work on a claimed key, which starts
 // and finishes in the store. Here it is one submission, with the status query before
@@ -43,6 +44,8 @@
 //	sending.go     which started messages go to the target, and which are polled.
 //	               handleAnswer delays a retry while the target may still execute
 //	               the first attempt
+//	pace.go        when the target is asked about what it has, and what is said of a message
+//	               that it does not decide
 //	keys.go        how many keys to claim, and which to give back
 //	dispatcher.go  the runner: one goroutine that owns the machine
 //	sender.go      the goroutines that call the target. submit sends a message of

@@ -157,8 +157,11 @@ func (m *machine) handleReceipt(now time.Duration, r unrecordedResult, accepted 
 	}
 	m.observed.Recorded[r.result.State]++
 	r.slot.state = r.result.State
-	if r.result.After == RetryLater {
+	switch r.result.After {
+	case RetryLater:
 		m.retries.add(now + r.result.Wait)
+	case Next, Block:
+		delete(m.losses, r.result.Key)
 	}
 	if m.onRecorded != nil {
 		m.onRecorded(r.slot.assignment.ID, r.result)
@@ -174,6 +177,7 @@ func (m *machine) handleAssignment(now time.Duration, x *exchangeRequest, s *slo
 		m.toSend = append(m.toSend, s)
 	case m.rule.Semantics.HasStatus:
 		s.state = Pending
+		s.since, s.asked, s.stuck = now, 1, false // not the first question: how long the target has it is not known
 		m.schedulePoll(s, now)
 	default:
 		// Pending at an earlier target of this queue, and the present one cannot be
@@ -192,7 +196,7 @@ func (m *machine) applyHolding(now time.Duration, s *slot, holding Holding) {
 		m.setPhase(s, gone)
 	case holding == InProgress && !s.restart && (s.state == Pending || s.state == Valid):
 		s.assignment.Work = Poll
-		m.schedulePoll(s, m.nextPoll(now, 0))
+		m.schedulePoll(s, m.nextPoll(now, s, 0))
 	case m.surplus > 0 && !s.restart:
 		m.surplus--
 		m.releaseLater(s)

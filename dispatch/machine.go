@@ -39,6 +39,8 @@ type machine struct {
 	unknownKeys   keyFinder
 	retries       dueTimes
 	refusals      refusals
+	losses        losses
+	pace          pace
 	joinAt        time.Duration
 	claimAt       time.Duration
 	claimPause    time.Duration // pause between claims while work continues
@@ -86,6 +88,10 @@ type slot struct {
 	restart    bool // its start got no answer
 	pollAt     time.Duration
 	polling    bool
+	early      bool          // asked along with others, before its time
+	asked      int           // questions about the head since the target has it
+	since      time.Duration // since when the target has the head, as far as this instance knows
+	stuck      bool          // it was recorded that the target does not decide
 }
 
 // unrecordedResult is a result that is not recorded yet.
@@ -142,7 +148,7 @@ const (
 func newMachine(cfg Config) *machine {
 	return &machine{
 		cfg: cfg, rule: cfg.rule(), window: cfg.Windows.Second,
-		slots: map[ref]*slot{}, refusals: refusals{}, claimPause: claimBusy, limiter: limiter{rate: cfg.Rate},
+		slots: map[ref]*slot{}, refusals: refusals{}, losses: losses{}, pace: newPace(cfg.PollInterval), claimPause: claimBusy, limiter: limiter{rate: cfg.Rate},
 		observed: Stats{Queue: cfg.Name, Target: cfg.Target.Name(), Recorded: map[State]int64{}},
 	}
 }

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,7 +32,8 @@ func (p *polled) Status(_ context.Context, as []dispatch.Assignment) []dispatch.
 	return out
 }
 
-// TestStatusesAreAskedTogether: many pending messages take few queries, and none is asked about more rarely for that.
+// TestStatusesAreAskedTogether: many pending messages take at most two queries a second, and are asked about less and less
+// often, but never more rarely than every half minute or so.
 func TestStatusesAreAskedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, g := newPlace(t), &polled{target: newTarget()}
@@ -43,19 +45,90 @@ func TestStatusesAreAskedTogether(t *testing.T) {
 		for i := range pending {
 			p.add(fmt.Sprint("k", i), 1)
 		}
-		time.Sleep(20 * time.Second)
-		g.mu.Lock()
-		g.asked, g.named = 0, 0
-		g.mu.Unlock()
-		const seconds = 30
-		time.Sleep(seconds * time.Second)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.asked > 2*seconds {
-			t.Errorf("%d queries in %d s, which named %d", g.asked, seconds, g.named)
+		count := func(d time.Duration) (asked, named int) {
+			g.mu.Lock()
+			g.asked, g.named = 0, 0
+			g.mu.Unlock()
+			time.Sleep(d)
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.asked, g.named
 		}
-		if g.named < pending*seconds*2/3 {
-			t.Errorf("%d messages were named in %d s", g.named, seconds)
+		if asked, named := count(20 * time.Second); asked > 41 || named < 5*pending {
+			t.Errorf("at first: %d queries, which named %d", asked, named)
+		}
+		time.Sleep(2 * time.Minute)
+		if asked, named := count(10 * time.Minute); named < 15*pending || named > 60*pending {
+			t.Errorf("in ten minutes: %d queries, which named %d", asked, named)
+		}
+	})
+}
+
+// node is a ledger that commits one message of a key after the other, each some time after it came.
+type node struct {
+	*target
+	commits func() time.Duration
+
+	mu    sync.Mutex
+	due   map[string]time.Time
+	asked int
+}
+
+func (n *node) accept(a dispatch.Assignment) dispatch.Answer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.due[a.ID] = time.Now().Add(n.commits())
+	return dispatch.Answer{Outcome: dispatch.Accepted}
+}
+
+func (n *node) Status(_ context.Context, as []dispatch.Assignment) []dispatch.Answer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked++
+	out := make([]dispatch.Answer, len(as))
+	for i, a := range as {
+		out[i].Outcome = dispatch.Executed
+		if !time.Now().Before(n.due[a.ID]) {
+			out[i].Outcome = dispatch.Done
+		}
+	}
+	return out
+}
+
+// TestPace: a service gets its next message soon after the node has committed the one before, for few questions.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		random := rand.New(rand.NewPCG(1, 2))
+		var took time.Duration
+		p, g := newPlace(t), &node{target: newTarget(), due: map[string]time.Time{}}
+		g.commits = func() time.Duration { // as measured
+			d := 360*time.Millisecond + time.Duration(random.Int64N(int64(180*time.Millisecond)))
+			took += d
+			return d
+		}
+		g.semantics = dispatch.Semantics{HasStatus: true, StatusLimit: 60, Forgets: true}
+		g.set(g.accept)
+		g.takes = 5 * time.Millisecond
+		p.add("k", 60)
+		p.start("a", g, func(c *dispatch.Config) { c.Jitter = random.Float64 })
+		time.Sleep(60 * time.Second) // it learns
+		read := func() (int, time.Duration, int) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return len(g.due), took, g.asked
+		}
+		p.add("k", 1000)
+		messages, busy, asked := read()
+		began := time.Now()
+		time.Sleep(4 * time.Minute)
+		m, b, n := read()
+		elapsed := time.Since(began)
+		t.Logf("%d messages in %v, of which the node was busy %.2f, with %d questions", m-messages, elapsed, float64(b-busy)/float64(elapsed), n-asked)
+		if float64(b-busy) < 0.8*float64(elapsed) {
+			t.Errorf("the node was busy for %v of %v", b-busy, elapsed)
+		}
+		if n-asked > int(2*elapsed/time.Second)+1 {
+			t.Errorf("%d questions in %v", n-asked, elapsed)
 		}
 	})
 }

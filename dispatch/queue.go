@@ -51,6 +51,10 @@ type Assignment struct {
 	Detail string
 	// Link: see [Record].
 	Link string
+	// Retried, when the work is Send: an operator had it sent again, so that the target may have it from before.
+	Retried bool
+	// Lost is how often the target had taken it and then did not know it. A dispatcher sets it, not a store.
+	Lost int
 }
 
 // After is what the key does after a [Result].
@@ -62,6 +66,9 @@ const (
 	RetryLater After = "again" // the same message again, after Wait; the key is released meanwhile
 	Hold       After = "hold"  // the target has it: the claim is kept, no step is in progress, nothing overtakes
 	Block      After = "block" // the key waits for an operator, and is released
+	// Stuck is Hold for a message that the target has had for too long: it is polled on, and operators see the key as
+	// blocked until the target decides or they act.
+	Stuck After = "stuck"
 )
 
 // Result is the outcome of an assignment, to be recorded.
@@ -141,7 +148,7 @@ type Queue interface {
 	//
 	// A key without a head is released, idle, in the same statement that shows that
 	// no message was enqueued meanwhile. Every result is a step of the message's own
-	// history. Blocking a key, and unblocking it, is an event of part "batch",
+	// history. Any result but Block and Stuck unblocks a key. Blocking a key, and unblocking it, is an event of part "batch",
 	// subject queue + "/" + key. Errors are those of claim.KeyTable.
 	Exchange(ctx context.Context, x Exchange) (ExchangeResult, error)
 

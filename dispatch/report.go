@@ -12,7 +12,7 @@ type reporter struct {
 	submissions outage
 	queries     outage
 	store       outage
-	blocked     tally
+	blocked     outage // of keys; it ends where the store is asked which are (see watchBlocked)
 	deadLetters tally
 }
 
@@ -30,7 +30,7 @@ func newReporter(log *slog.Logger, target string) *reporter {
 		submissions: outage{failed: warn("target failing; sending again", "target", target), recovered: info("target takes messages again", "target", target)},
 		queries:     outage{failed: warn("status queries failing; asking again", "target", target), recovered: info("target answers status queries again", "target", target)},
 		store:       outage{failed: warn("request to the store failed; trying again"), recovered: info("the store answers again")},
-		blocked:     warn("keys blocked; see understudy queue keys --blocked"),
+		blocked:     outage{failed: warn("keys blocked; see understudy queue keys --blocked"), recovered: info("no key is blocked any more")},
 		deadLetters: warn("messages dead-lettered; see understudy queue list"),
 	}
 }
@@ -38,7 +38,7 @@ func newReporter(log *slog.Logger, target string) *reporter {
 // tick logs what is due.
 func (r *reporter) tick(now time.Duration) {
 	r.now = now
-	for _, t := range []*tally{&r.submissions.failed, &r.queries.failed, &r.store.failed, &r.blocked, &r.deadLetters} {
+	for _, t := range []*tally{&r.submissions.failed, &r.queries.failed, &r.store.failed, &r.blocked.failed, &r.deadLetters} {
 		t.report(now)
 	}
 }
@@ -69,8 +69,8 @@ func (r *reporter) polled(answers []Answer) {
 func (r *reporter) recorded(id string, result Result) {
 	facts := []any{"key", result.Key, "id", id, "state", result.State, "code", result.Code, "detail", result.Detail}
 	switch {
-	case result.After == Block:
-		r.blocked.add(r.now, facts...)
+	case result.After == Block, result.After == Stuck:
+		r.blocked.fail(r.now, facts...)
 	case result.State == Invalid, result.State == Failed:
 		r.deadLetters.add(r.now, facts...)
 	}

@@ -174,6 +174,10 @@ func (r Rule) retryRefused(out *Result, jitter float64) {
 	out.Detail = refusedMark + cmp.Or(out.Detail, "without a reason")
 }
 
+// maxLost is how often a target may take a message and then not know it, which a restart explains, and a dependency
+// that never comes. With the default pauses that is four minutes.
+const maxLost = 10
+
 // minStatusPause is the least pause between status queries that get no answer.
 const minStatusPause = time.Second
 
@@ -231,10 +235,13 @@ func (r Rule) classifyUncertain(a Assignment, out *Result, retryAfter time.Durat
 // classifyNotFound: the target does not know the message.
 func (r Rule) classifyNotFound(a Assignment, out *Result, jitter float64) {
 	switch {
+	case a.Work == Poll && a.Lost > maxLost:
+		out.Detail = fmt.Sprintf("the target took it %d times and then did not know it: %s", a.Lost, out.Detail)
+		r.blockUnresolved(out)
 	case a.Work == Poll:
 		// It did know it: a restart, or another node answers. Query again as an
 		// unknown message, under a step, before anything is sent.
-		out.State, out.After, out.Wait = Unknown, RetryLater, r.Retry.Pause(1, jitter)
+		out.State, out.After, out.Wait = Unknown, RetryLater, r.Retry.Pause(max(1, a.Lost), jitter)
 	case r.CanResend(true):
 		// Not sent from here: the next assignment queries once more under its own step,
 		// so that a late first request cannot arrive between query and resend unseen.

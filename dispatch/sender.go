@@ -66,6 +66,15 @@ func (d *Dispatcher) submit(ctx context.Context, a Assignment) (Assignment, Answ
 		a.Doubtful = !rule.Semantics.HasStatus || rule.Semantics.Forgets
 		a.Attempt++
 	}
+	if a.Work == Send && a.Retried && rule.Semantics.HasStatus {
+		switch answer := d.queryStatus(ctx, []Assignment{a})[0]; answer.Outcome {
+		case Done: // an earlier attempt had its effect after all
+			return a, answer, d.clock.Now() - began
+		case Uncertain, Busy, Misconfigured:
+			return a, Answer{Outcome: Busy, Code: answer.Code, RetryAfter: answer.RetryAfter,
+				Detail: "the target is asked before it is sent again" + afterQuery + answer.Detail}, d.clock.Now() - began
+		}
+	}
 	answer := d.recoverPanic(func() Answer { return d.cfg.Target.Submit(ctx, a) })
 	return a, answer, d.clock.Now() - began
 }

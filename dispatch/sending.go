@@ -45,6 +45,7 @@ func (m *machine) handleAnswer(now time.Duration, s *slot, a Assignment, answer 
 	m.fast = took < fastAnswer
 	a.Refused = m.refusals.note(now, a, answer.Permanent)
 	s.assignment = a
+	s.since, s.asked, s.stuck = now, 0, false
 	r := m.rule.Classify(a, answer, m.cfg.Jitter())
 	if a.Work == Send && r.State == Unknown && r.After == RetryLater && !answer.RequestEnded && !m.rule.Semantics.Deduplicates {
 		// The target may still be executing it, until the deadline. Before that, "not
@@ -72,18 +73,22 @@ func (m *machine) startPolls(now time.Duration, out []effect) []effect {
 		}
 	}
 	slices.SortFunc(due, func(a, b *slot) int { return cmp.Or(cmp.Compare(a.pollAt, b.pollAt), cmp.Compare(a.key, b.key)) })
-	for len(due) > 0 && m.pollsInFlight < m.cfg.Concurrency {
+	for len(due) > 0 && due[0].pollAt <= now && m.pollsInFlight < m.cfg.Concurrency && (along == 0 || now >= m.pace.next()) {
 		n := min(len(due), m.rule.Semantics.StatusLimit)
 		group := due[:n]
 		due = due[n:]
 		for _, s := range group {
-			s.polling = true
+			s.polling, s.early = true, s.pollAt > now
 		}
 		m.pollsInFlight++
+		m.pace.spend(now)
 		out = append(out, effect{poll: group})
 	}
-	if len(due) > 0 {
-		m.pollAt = now // as soon as a query is answered
+	if len(due) > 0 { // as soon as a query is answered, or may be sent
+		m.pollAt = max(now, due[0].pollAt)
+		if along > 0 {
+			m.pollAt = max(m.pollAt, m.pace.next())
+		}
 	}
 	return out
 }
@@ -97,11 +102,17 @@ func (m *machine) pollAlong() time.Duration {
 	return m.cfg.PollInterval / 2
 }
 
-// nextPoll is when a message that the target has not decided is due again.
-func (m *machine) nextPoll(now, retryAfter time.Duration) time.Duration {
-	along := m.pollAlong()
-	spread := time.Duration(m.cfg.Jitter() * float64(m.cfg.PollInterval/2))
-	return now + max(min(retryAfter, maxRetryAfter)+along, m.cfg.PollInterval+spread)
+// nextPoll is when a message that the target has not decided is due again. The first question comes when most messages
+// are decided; the later ones are spread.
+func (m *machine) nextPoll(now time.Duration, s *slot, retryAfter time.Duration) time.Duration {
+	pause := m.pace.pause(s.asked)
+	if s.asked > 0 {
+		pause += time.Duration(m.cfg.Jitter() * float64(pause/8))
+	}
+	if retryAfter > 0 {
+		pause = max(pause, min(retryAfter, maxRetryAfter)+m.pollAlong())
+	}
+	return now + pause
 }
 
 // schedulePoll keeps a key whose head the target has, to be polled at the given time.
@@ -123,11 +134,36 @@ func (m *machine) handlePollAnswers(now time.Duration, group []*slot, answers []
 			continue
 		}
 		answer := answers[i]
+		if answer.Outcome == NotFound {
+			s.assignment.Lost = m.losses.count(s.assignment)
+		}
 		r := m.rule.Classify(s.assignment, answer, m.cfg.Jitter())
-		if r.After == Hold && (r.State == s.state || answer.Outcome == Uncertain) {
-			m.schedulePoll(s, m.nextPoll(now, answer.RetryAfter))
+		m.learnPace(s, answer.Outcome)
+		next := s.pollAt
+		if !s.early || next <= now {
+			s.asked++
+			next = m.nextPoll(now, s, answer.RetryAfter)
+		}
+		same := r.After == Hold && (r.State == s.state || answer.Outcome == Uncertain)
+		if r.After == Hold && now-s.since >= m.cfg.UndecidedAfter {
+			r = stuckResult(r, answer, cmp.Or(s.state, Pending), now-s.since)
+			same = same && s.stuck
+			s.stuck = true
+		}
+		if same {
+			m.schedulePoll(s, next)
 			continue
 		}
 		m.queueResult(s, r)
+	}
+}
+
+// learnPace learns from the first question about a message. One that came before its time and found nothing says
+// nothing.
+func (m *machine) learnPace(s *slot, outcome Outcome) {
+	decided := outcome == Done || outcome == InvalidMessage
+	undecided := outcome == Accepted || outcome == Executed
+	if s.asked == 0 && (decided || undecided && !s.early) {
+		m.pace.learn(decided)
 	}
 }

@@ -21,6 +21,8 @@ type Semantics struct {
 	// ComparesTerms: it refuses requests under an older term than it has seen for the
 	// key.
 	ComparesTerms bool
+	// Decides is within what time it has decided nearly every message that it took. 0: an hour.
+	Decides time.Duration
 	// Forgets: "not found" proves nothing: it may have executed the message and
 	// forgotten it.
 	Forgets bool

@@ -112,11 +112,12 @@ const over = ['invalid', 'failed', 'cancelled'];
 // refuses what this page cannot see.
 function mayHaveIt(b) {
   const [before, last] = (b.trail || []).slice(-2);
-  return b.state === 'unknown' || Boolean(last) && last.state === 'failed' && (last.detail || '').startsWith('skip by ')
+  return ['unknown', 'pending', 'valid'].includes(b.state) || Boolean(last) && last.state === 'failed' && (last.detail || '').startsWith('skip by ')
     && ['submitting', 'pending', 'valid', 'unknown'].includes(before.state);
 }
 
 function consequence(action, b) {
+  if (action !== 'retry' && mayHaveIt(b)) return 'The next message of its key goes on. The target may still act on this one, and then after later messages of its key.';
   if (action === 'cancel') return 'It was never sent and will not be sent.';
   if (action === 'skip') return 'It is not delivered. The next message of its key goes on without it, whether that makes sense or not.';
   if (mayHaveIt(b)) return 'The target may have it. If it does and does not deduplicate by message ID, it acts on it twice, which can end a Scabbard circuit. Look for it at the target first.';

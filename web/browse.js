@@ -158,7 +158,7 @@ function step(s) {
 function actions(b, shown) {
   const waits = b.blocks || b.state === 'delayed' || b.state === 'unknown';
   const aside = ['invalid', 'failed', 'cancelled'].includes(b.state);
-  const can = { retry: waits || aside, skip: waits, cancel: b.state === 'queued' && b.attempts === 0 };
+  const can = { retry: waits || aside, skip: waits, cancel: b.state === 'queued' && b.attempts === 0 || b.blocks && ['pending', 'valid'].includes(b.state) };
   const words = { retry: 'Retry…', skip: 'Skip…', cancel: 'Cancel…' };
   const buttons = Object.keys(can).filter((a) => can[a]).map((a) => {
     const button = el('button', 'quiet', words[a]);

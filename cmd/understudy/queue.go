@@ -33,15 +33,17 @@ number of instances. It needs SQLite or PostgreSQL.`,
 invalid, failed or cancelled go to the end of their key. With --all-blocked the argument is a queue, and every message
 that blocks a key of it is tried again.
 
-If its outcome is unknown, the target may have the message already and would act on it twice; a Scabbard circuit can end
-by that, and no restart repairs it. Look for it at the target first. Then name it, with --i-know.`),
+If its outcome is unknown, or the target has not decided for long, the target may have the message and would act on it
+twice; a Scabbard circuit can end by that, and no restart repairs it. Look for it at the target first. Then name it, with
+--i-know. It is not sent again if the target says, when asked once more, that it is committed.`),
 			a.queueActCommand(dispatch.Skip, "Dead-letter messages that block their key, are delayed or unknown",
 				`Dead-letter messages that block their key, are delayed, or have an unknown outcome. They end as failed
 (or stay invalid), and the next message of their key goes on. The target may still act on one whose outcome is unknown,
-and then after later messages of its key. With --all-blocked the argument is a queue, and every
+or that it has not decided for long, and then after later messages of its key. With --all-blocked the argument is a queue, and every
 message that blocks a key of it is dead-lettered.`),
 			a.queueActCommand(dispatch.Cancel, "Remove messages that were never sent",
-				`Remove messages that were never sent. They end as cancelled.`))
+				`Remove messages that were never sent. They end as cancelled. One that the target has not decided for
+long can be removed too; the target may still act on it, and then after later messages of its key.`))
 	}
 	queues := a.queueListCommand()
 	queues.Use, queues.Args = "queues", noArgs

@@ -35,8 +35,8 @@ func (a *app) queueActCommand(action dispatch.Action, short, long string) *cobra
 			switch {
 			case iKnow && (blocked || q.State != ""):
 				return usererr.Errorf("%s: --i-know needs IDs: look for each message at the target first", c.CommandPath())
-			case action == dispatch.Retry && q.State == string(dispatch.Unknown):
-				return usererr.Errorf("%s: the target may have messages whose outcome is unknown, so they are not retried all at once; look for each at the target, then: understudy queue retry --i-know ID…", c.CommandPath())
+			case action == dispatch.Retry && mayHaveIt(q.State):
+				return usererr.Errorf("%s: the target may have messages that are "+q.State+", so they are not retried all at once; look for each at the target, then: understudy queue retry --i-know ID…", c.CommandPath())
 			case blocked && (q.State != "" || q.Key != ""):
 				return usererr.Errorf("%s: --all-blocked stands alone, without --state and --key", c.CommandPath())
 			case q.Key != "" && q.State == "":
@@ -81,6 +81,15 @@ func (a *app) queueActCommand(action dispatch.Action, short, long string) *cobra
 	return c
 }
 
+// mayHaveIt reports that the target may have a message in this state, so that a retry needs its ID and --i-know.
+func mayHaveIt(state string) bool {
+	switch dispatch.State(state) {
+	case dispatch.Unknown, dispatch.Pending, dispatch.Valid:
+		return true
+	}
+	return false
+}
+
 // actor does the same with many messages.
 type actor struct {
 	app    *app
@@ -118,7 +127,7 @@ func (t actor) allBlocked(ctx context.Context, queue string) error {
 	err := t.all(ctx, queue, func(ctx context.Context) (ids []string, next string, err error) {
 		page, err := t.api.Keys(ctx, q)
 		for _, k := range page.Keys {
-			if t.action == dispatch.Retry && k.State == string(dispatch.Unknown) {
+			if t.action == dispatch.Retry && mayHaveIt(k.State) {
 				left++
 				continue
 			}

@@ -27,6 +27,7 @@ func situations() []situation {
 		{"submitting", dispatch.Submitting, "", 0, ""},
 		{"pending", dispatch.Pending, dispatch.Hold, 0, ""},
 		{"valid", dispatch.Valid, dispatch.Hold, 0, ""},
+		{"stuck", dispatch.Valid, dispatch.Stuck, 0, "usc"},
 		{"delayed", dispatch.Delayed, dispatch.RetryLater, time.Hour, "rs"},
 		{"unknown", dispatch.Unknown, dispatch.RetryLater, time.Hour, "us"},
 		{"unknown and blocks", dispatch.Unknown, dispatch.Block, 0, "us"},
@@ -98,7 +99,7 @@ func testActions(b *bench) {
 				want = dispatch.Failed
 			}
 			b.shows(id, want)
-			if got := b.record(id); got.Blocks && (may || sit.after != dispatch.Block) {
+			if got := b.record(id); got.Blocks && (may || sit.after != dispatch.Block && sit.after != dispatch.Stuck) {
 				b.Errorf("%s of one that is %s: it blocks", a, sit.name)
 			}
 		}
@@ -215,44 +216,6 @@ func testCancel(b *bench) {
 	a := b.starts(s, "k")
 	if b.is(a, dispatch.Send, "7", 1); a.Seq != 7 {
 		b.Errorf("seq %d, want 7", a.Seq)
-	}
-}
-
-// testRetrySkipped: what the target may have is not sent again for having been skipped meanwhile, unless whoever asks
-// knows that.
-func testRetrySkipped(b *bench) {
-	s := b.session("a")
-	b.add("k", "1")
-	b.starts(s, "k")
-	b.step(window + slack)
-	b.takes(b.session("c"), "k")
-	b.act(dispatch.Skip, "1") // nobody has said yet that its sender was interrupted
-	if err := b.Admin.Act(b.ctx, q, "1", dispatch.Retry, "operator"); !errors.Is(err, dispatch.ErrUncertain) {
-		b.Errorf("retry of one that was skipped after an interruption: %v, want ErrUncertain", err)
-	}
-	s = b.session("b")
-	for i, state := range []dispatch.State{dispatch.Unknown, dispatch.Delayed, dispatch.Failed} {
-		key := fmt.Sprint("k", i)
-		id, after := key+" 1", dispatch.RetryLater
-		if state == dispatch.Failed {
-			after = dispatch.Block
-		}
-		b.add(key, id)
-		r := result(b.startsAmong(s, key), state, after)
-		r.Wait = time.Hour
-		b.settles(s, r)
-		b.act(dispatch.Skip, id)
-		err := b.Admin.Act(b.ctx, q, id, dispatch.Retry, "operator")
-		if state != dispatch.Unknown {
-			b.shows(id, dispatch.Queued)
-			continue
-		}
-		if !errors.Is(err, dispatch.ErrUncertain) {
-			b.Errorf("retry of one that was skipped while it was unknown: %v, want ErrUncertain", err)
-		}
-		b.shows(id, dispatch.Failed)
-		b.act(dispatch.RetryUnknown, id)
-		b.shows(id, dispatch.Queued)
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 	"github.com/understudy-ha/understudy/internal/untrusted"
 )
 
+// ledgerDecides is within what time a ledger that works has decided.
+const ledgerDecides = 2 * time.Minute
+
 // refuseBatch reports what is wrong with a batch that no ledger can take under its id, or could never decide.
 func refuseBatch(a dispatch.Assignment) (dispatch.Answer, bool) {
 	b, err := sawtooth.OnlyBatch(a.Payload)

@@ -53,7 +53,7 @@ func (s *Sawtooth) Name() string { return "sawtooth " + s.client.place() }
 // has scheduled or committed. What it found invalid it does not have: a request
 // that was held up for long enough can make it judge that batch once more.
 func (s *Sawtooth) Semantics() dispatch.Semantics {
-	return dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true, StatusLimit: sawtoothStatusLimit, Forgets: true}
+	return dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true, StatusLimit: sawtoothStatusLimit, Forgets: true, Decides: ledgerDecides}
 }
 
 // Submit implements [dispatch.Target].

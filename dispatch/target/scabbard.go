@@ -47,7 +47,7 @@ func (s *Scabbard) Name() string { return "scabbard " + s.client.place() }
 
 // Semantics implements [dispatch.Target].
 func (s *Scabbard) Semantics() dispatch.Semantics {
-	return dispatch.Semantics{HasStatus: true, StatusLimit: scabbardStatusLimit, Forgets: true}
+	return dispatch.Semantics{HasStatus: true, StatusLimit: scabbardStatusLimit, Forgets: true, Decides: ledgerDecides}
 }
 
 func (s *Scabbard) header() http.Header {

@@ -80,9 +80,9 @@ func deliver(ctx context.Context, log *slog.Logger, queues store.Queues, d *disp
 // newDispatcher makes the queue and what delivers it.
 func newDispatcher(ctx context.Context, h *instance.Host, queues store.Queues, k *lease.Keeper, q *settings.Queue, to dispatch.Target) (*dispatch.Dispatcher, error) {
 	d, err := dispatch.New(dispatch.Config{
-		Name: q.Queue, Keeper: k, Claims: queues.Claims(), Queue: queues.Queue(), Target: to,
+		Name: q.Queue, Keeper: k, Claims: queues.Claims(), Queue: queues.Queue(), Admin: queues.QueueAdmin(), Target: to,
 		Windows: q.Windows(), SubmitTimeout: q.Deadline(), Concurrency: q.Concurrency, Rate: q.Rate,
-		OnFailure: dispatch.OnFailure(q.OnFailure), Retry: q.Backoff(), KeepFor: q.Keep, Logger: h.Log,
+		OnFailure: dispatch.OnFailure(q.OnFailure), Retry: q.Backoff(), KeepFor: q.Keep, UndecidedAfter: q.UndecidedAfter, Logger: h.Log,
 	})
 	if err != nil {
 		return nil, err

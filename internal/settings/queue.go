@@ -20,23 +20,24 @@ import (
 
 // Queue is a queue that an instance delivers, from the file or from flags. It has exactly one target.
 type Queue struct {
-	Queue         string        `yaml:"queue" flag:"-" help:"name of the queue"`
-	Webhook       *Webhook      `yaml:"webhook" help:"POST each message to a URL"`
-	Sawtooth      *Ledger       `yaml:"sawtooth" help:"submit to Hyperledger Sawtooth"`
-	Scabbard      *Ledger       `yaml:"scabbard" help:"submit to Splinter's Scabbard"`
-	Exec          *Exec         `yaml:"exec" help:"run a program for each message"`
-	FirstWindow   time.Duration `yaml:"first_window" more:"yes" default:"30s" help:"others take the keys of an instance that has been silent this long"`
-	SecondWindow  time.Duration `yaml:"second_window" more:"yes" default:"3m" help:"… and its keys with a submission in flight only this long after it started; longer than submit_timeout"`
-	SubmitTimeout time.Duration `yaml:"submit_timeout" default:"15s" help:"deadline of one submission"`
-	Concurrency   int           `yaml:"concurrency" default:"64" help:"submissions in flight at once"`
-	Rate          float64       `yaml:"rate" help:"start at most this many submissions per second (default: no limit)"`
-	OnFailure     string        `yaml:"on_failure" help:"after a permanent failure, block the key, skip the message, or retry it until the target takes it (default: skip what the target judged invalid, else block)"`
-	Attempts      int           `yaml:"attempts" default:"500" help:"give up on a message after so many attempts (500: about eight hours); negative: never"`
-	RetryInitial  time.Duration `yaml:"retry_initial" more:"yes" default:"250ms" help:"pause after the first attempt that failed; doubles with each attempt"`
-	RetryMax      time.Duration `yaml:"retry_max" more:"yes" default:"1m" help:"longest pause between two attempts"`
-	MaxAge        time.Duration `yaml:"max_age" more:"yes" help:"give up on a message that fails this long after it was enqueued (default: whatever its age)"`
-	Keep          time.Duration `yaml:"keep" more:"yes" default:"168h" help:"keep finished messages this long; negative: for ever"`
-	Front         *Front        `yaml:"front" help:"answer the clients of a ledger: what they submit goes into the queue"`
+	Queue          string        `yaml:"queue" flag:"-" help:"name of the queue"`
+	Webhook        *Webhook      `yaml:"webhook" help:"POST each message to a URL"`
+	Sawtooth       *Ledger       `yaml:"sawtooth" help:"submit to Hyperledger Sawtooth"`
+	Scabbard       *Ledger       `yaml:"scabbard" help:"submit to Splinter's Scabbard"`
+	Exec           *Exec         `yaml:"exec" help:"run a program for each message"`
+	FirstWindow    time.Duration `yaml:"first_window" more:"yes" default:"30s" help:"others take the keys of an instance that has been silent this long"`
+	SecondWindow   time.Duration `yaml:"second_window" more:"yes" default:"3m" help:"… and its keys with a submission in flight only this long after it started; longer than submit_timeout"`
+	SubmitTimeout  time.Duration `yaml:"submit_timeout" default:"15s" help:"deadline of one submission"`
+	Concurrency    int           `yaml:"concurrency" default:"64" help:"submissions in flight at once"`
+	Rate           float64       `yaml:"rate" help:"start at most this many submissions per second (default: no limit)"`
+	OnFailure      string        `yaml:"on_failure" help:"after a permanent failure, block the key, skip the message, or retry it until the target takes it (default: skip what the target judged invalid, else block)"`
+	Attempts       int           `yaml:"attempts" default:"500" help:"give up on a message after so many attempts (500: about eight hours); negative: never"`
+	RetryInitial   time.Duration `yaml:"retry_initial" more:"yes" default:"250ms" help:"pause after the first attempt that failed; doubles with each attempt"`
+	RetryMax       time.Duration `yaml:"retry_max" more:"yes" default:"1m" help:"longest pause between two attempts"`
+	MaxAge         time.Duration `yaml:"max_age" more:"yes" help:"give up on a message that fails this long after it was enqueued (default: whatever its age)"`
+	UndecidedAfter time.Duration `yaml:"undecided_after" more:"yes" help:"show a key as blocked when the target has had its message undecided this long (default: a ledger 2m, otherwise 1h)"`
+	Keep           time.Duration `yaml:"keep" more:"yes" default:"168h" help:"keep finished messages this long; negative: for ever"`
+	Front          *Front        `yaml:"front" help:"answer the clients of a ledger: what they submit goes into the queue"`
 }
 
 // Webhook is a target.WebhookConfig in the file.
@@ -124,6 +125,8 @@ func (q *Queue) checkDelivery() error {
 	switch failure := dispatch.OnFailure(q.OnFailure); {
 	case q.Deadline() < 0:
 		return usererr.Errorf("a submit timeout of %v is negative", q.Deadline())
+	case q.UndecidedAfter < 0:
+		return usererr.Errorf("undecided_after of %v is negative", q.UndecidedAfter)
 	case q.Concurrency < 0 || q.Concurrency > claim.MaxKeys:
 		return usererr.Errorf("concurrency is %d; use 1 to %d", q.Concurrency, claim.MaxKeys)
 	case !(q.Rate >= 0) || math.IsInf(q.Rate, 1): // or no number

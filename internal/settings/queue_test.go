@@ -2,6 +2,7 @@ package settings
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,8 +24,8 @@ func TestTargetsOfTheFile(t *testing.T) {
 		"webhook: {url: 'http://x', status_url: 'http://x/{id}', remembers: true}":                       {HasStatus: true, Resend: true},
 		"exec: {command: [cat]}":                                                                         {Resend: true},
 		"exec: {command: [cat], at_most_once: true, compares_terms: true}":                               {ComparesTerms: true},
-		"sawtooth: {url: 'http://x'}":                                                                    {Resend: true, Deduplicates: true, HasStatus: true, Forgets: true},
-		"scabbard: {url: 'http://x'}":                                                                    {HasStatus: true, Forgets: true},
+		"sawtooth: {url: 'http://x'}":                                                                    {Resend: true, Deduplicates: true, HasStatus: true, Forgets: true, Decides: 2 * time.Minute},
+		"scabbard: {url: 'http://x'}":                                                                    {HasStatus: true, Forgets: true, Decides: 2 * time.Minute},
 		"webhook: {url: 'http://x', headers: {X-Team: a}}, keep: -1s, front: {listen: ':1', open: true}": {HasStatus: true, Forgets: true, Resend: true},
 	} {
 		c := &Server{}

@@ -45,7 +45,7 @@ func mergeByKey(t dispatch.Exchange) []keyExchange {
 	return out
 }
 
-const exchangeSQL = `SELECT key, accepted, holding, work, seq, term, attempt, id, content_type, age, code, detail, link, payload, headers
+const exchangeSQL = `SELECT key, accepted, holding, work, seq, term, attempt, id, content_type, age, code, detail, link, payload, headers, retried
 	FROM {{rules}}.exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
 
 // exchangeArgs takes the keys apart into columns.
@@ -108,7 +108,8 @@ func scanExchange(r pgx.Rows, queue string, out *dispatch.ExchangeResult, accept
 	var seq, term, age *int64
 	var attempt, code *int32
 	var payload []byte
-	if err := r.Scan(&key, &ok, &holding, &work, &seq, &term, &attempt, &id, &contentType, &age, &code, &detail, &link, &payload, &headers); err != nil {
+	var retried bool
+	if err := r.Scan(&key, &ok, &holding, &work, &seq, &term, &attempt, &id, &contentType, &age, &code, &detail, &link, &payload, &headers, &retried); err != nil {
 		return err
 	}
 	out.Holdings[key] = dispatch.Holding(holding)
@@ -120,7 +121,7 @@ func scanExchange(r pgx.Rows, queue string, out *dispatch.ExchangeResult, accept
 	}
 	out.Begun = append(out.Begun, dispatch.Assignment{
 		Message: dispatch.Message{Queue: queue, Key: key, ID: *id, ContentType: *contentType, Payload: payload, Headers: decodeHeaders(headers)},
-		Work:    dispatch.Work(*work), Seq: *seq, Term: *term, Attempt: int(*attempt), Age: time.Duration(*age) * time.Microsecond, Code: int(*code), Detail: *detail, Link: *link,
+		Work:    dispatch.Work(*work), Seq: *seq, Term: *term, Attempt: int(*attempt), Age: time.Duration(*age) * time.Microsecond, Code: int(*code), Detail: *detail, Link: *link, Retried: retried,
 	})
 	return nil
 }

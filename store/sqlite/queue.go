@@ -26,7 +26,7 @@ FROM understudy_claim WHERE space = ?1 AND key = ?2`
 	// A key that is kept, and one that is given back. In the usual case neither
 	// index of the keys is touched: a held key is not in that of the free ones.
 	keepKey = `
-UPDATE understudy_claim SET step = ?3, begun_us = ?4, hold_us = ?5, interrupted = ?6, done = ?7, waiting = ?8, over = ?9
+UPDATE understudy_claim SET step = ?3, begun_us = ?4, hold_us = ?5, interrupted = ?6, done = ?7, waiting = ?8, over = ?9, blocked = ?10
 WHERE space = ?1 AND key = ?2`
 
 	giveKey = `
@@ -37,7 +37,7 @@ WHERE space = ?1 AND key = ?2`
 	// getHead finds the first batch after done that was not cancelled; all others
 	// there are not over. Its payload is read if there is room for it.
 	getHead = `
-SELECT b.seq, b.id, b.content_type, b.state, b.attempts, b.enqueued_us, b.code, b.detail, b.link, b.headers, b.size, iif(b.size <= ?4, p.payload, NULL)
+SELECT b.seq, b.id, b.content_type, b.state, b.attempts, b.enqueued_us, b.code, b.detail, b.link, b.headers, b.trail, b.size, iif(b.size <= ?4, p.payload, NULL)
 FROM understudy_batch b JOIN understudy_payload p ON p.n = b.body
 WHERE b.queue = ?1 AND b.key = ?2 AND b.seq > ?3 AND b.state <> 'cancelled' ORDER BY b.seq LIMIT 1`
 
@@ -95,7 +95,7 @@ func validateExchange(t dispatch.Exchange) error {
 		case dispatch.Committed, dispatch.Invalid, dispatch.Failed:
 			ok = r.After == dispatch.Next || r.After == dispatch.Block
 		case dispatch.Pending, dispatch.Valid, dispatch.Delayed, dispatch.Unknown:
-			ok = r.After == dispatch.RetryLater || r.After == dispatch.Hold || r.After == dispatch.Block
+			ok = r.After == dispatch.RetryLater || r.After == dispatch.Hold || r.After == dispatch.Block || r.After == dispatch.Stuck && atTarget(r.State)
 		}
 		if !ok {
 			return fmt.Errorf("sqlite: %w: a result with state %q cannot be followed by %q", lease.ErrInvalid, r.State, r.After)

@@ -21,7 +21,8 @@ SELECT session, step <> 0, interrupted <> 0, ready_us, last, done, waiting, bloc
 FROM understudy_claim WHERE space = ?1 AND key = ?2`
 
 	setLine = `
-UPDATE understudy_claim SET last = ?3, done = ?4, waiting = ?5, over = over + ?6, ready_us = ?7, blocked = ?8, interrupted = iif(?9, 0, interrupted)
+UPDATE understudy_claim SET last = ?3, done = ?4, waiting = ?5, over = over + ?6, ready_us = ?7, blocked = ?8, interrupted = iif(?9, 0, interrupted),
+  session = ?10, since_us = iif(session = ?10, since_us, understudy_wall_us())
 WHERE space = ?1 AND key = ?2`
 
 	moveBatch = "UPDATE understudy_batch SET seq = ?4, enqueued_us = ?5 WHERE queue = ?1 AND key = ?2 AND seq = ?3"
@@ -34,6 +35,7 @@ type queueAction struct {
 	action dispatch.Action
 	head   bool // the batch is the head of its key
 	over   bool // it needs nothing more
+	stuck  bool // the target has it, for too long
 	shown  dispatch.State
 
 	// Of its key.
@@ -58,7 +60,7 @@ func (s queueAdmin) Act(ctx context.Context, name, id string, action dispatch.Ac
 		if !a.isAllowed() {
 			return fmt.Errorf("%s of batch %q, which is %s: %w", action, id, a.shown, dispatch.ErrState)
 		}
-		if action == dispatch.Retry && (a.shown == dispatch.Unknown || a.over && dispatch.WasSkippedUnknown(a.steps())) {
+		if action == dispatch.Retry && (a.shown == dispatch.Unknown || a.stuck || a.over && dispatch.WasSkippedUnknown(a.steps())) {
 			return fmt.Errorf("retry of %q: %w", id, dispatch.ErrUncertain)
 		}
 		return a.apply(fmt.Sprintf("%s by %s", action, who))
@@ -90,6 +92,7 @@ func (t *txn) findMessage(queue, id string) (*queueAction, error) {
 	}
 	a.head, a.over = head == seq, seq <= a.done || a.state == dispatch.Cancelled
 	a.shown = a.state
+	a.stuck = a.blocks && atTarget(a.state)
 	switch {
 	case a.head && sends(a.state) && a.inStep:
 		a.shown = dispatch.Submitting
@@ -109,7 +112,7 @@ func (a *queueAction) isAllowed() bool {
 	case dispatch.Skip:
 		return waits
 	case dispatch.Cancel:
-		return a.shown == dispatch.Queued && a.begun == nil
+		return a.shown == dispatch.Queued && a.begun == nil || a.stuck
 	}
 	return false
 }
@@ -170,6 +173,9 @@ func (a *queueAction) finalState() dispatch.State {
 // wakes someone for it. What is told is how many more batches wait and have ended.
 func (a *queueAction) resumeKey(waiting, over int64) error {
 	space, ready := dispatch.Space(a.queue), false
+	if a.stuck {
+		a.session = "" // whoever polls the target for it is told at the next result
+	}
 	switch {
 	case a.waiting+waiting == 0 && a.session == "":
 		a.ready = nil
@@ -185,7 +191,7 @@ func (a *queueAction) resumeKey(waiting, over int64) error {
 			a.done = a.seq
 		}
 	}
-	_, err := a.exec(setLine, space, a.key, a.last, a.done, a.waiting+waiting, over, a.ready, a.blocked, a.head)
+	_, err := a.exec(setLine, space, a.key, a.last, a.done, a.waiting+waiting, over, a.ready, a.blocked, a.head, a.session)
 	if err != nil || !ready {
 		return err
 	}

@@ -109,7 +109,12 @@ func (n *exchange) recordResult(k *exchangeKey, r dispatch.Result) (bool, error)
 		return false, err
 	}
 	k.step, k.interrupted, k.changed = 0, 0, true
-	k.atTarget = r.After == dispatch.Hold && atTarget(r.State)
+	k.atTarget = (r.After == dispatch.Hold || r.After == dispatch.Stuck) && atTarget(r.State)
+	wasBlocked := k.blocked
+	k.blocked = blocks(r)
+	if err := n.recordBlocking(k, r, wasBlocked); err != nil {
+		return false, err
+	}
 	switch r.After {
 	case dispatch.Next:
 		k.done, k.waiting, k.over = r.Seq, k.waiting-1, k.over+1
@@ -119,9 +124,7 @@ func (n *exchange) recordResult(k *exchangeKey, r dispatch.Result) (bool, error)
 			n.woken++
 		}
 	case dispatch.Block:
-		k.blocked = true
 		n.releaseKey(k, nil)
-		return true, n.blocked(k, r)
 	}
 	return true, nil
 }
@@ -147,18 +150,18 @@ func (n *exchange) startStep(k *exchangeKey) error {
 	if !k.held || !n.alive || k.step != 0 && !n.Restart || k.waiting == 0 {
 		return nil
 	}
-	if k.blocked {
-		n.releaseKey(k, nil)
-		return nil
-	}
 	a := dispatch.Assignment{Term: k.term, Message: dispatch.Message{Queue: n.Queue, Key: k.key}}
 	var state dispatch.State
 	var code, size int
-	var detail, headers string
+	var detail, headers, trail string
 	var enqueued int64
-	err := n.one(getHead, []any{n.Queue, k.key, k.done, n.room}, &a.Seq, &a.ID, &a.ContentType, &state, &a.Attempt, &enqueued, &code, &detail, &a.Link, &headers, &size, &a.Payload)
+	err := n.one(getHead, []any{n.Queue, k.key, k.done, n.room}, &a.Seq, &a.ID, &a.ContentType, &state, &a.Attempt, &enqueued, &code, &detail, &a.Link, &headers, &trail, &size, &a.Payload)
 	if err != nil {
 		return fmt.Errorf("the head of key %q: %w", k.key, err)
+	}
+	if k.blocked && !atTarget(state) {
+		n.releaseKey(k, nil)
+		return nil
 	}
 	if size > n.room && !(atTarget(state) && k.settled) {
 		k.look = true // its turn comes with the next call
@@ -187,6 +190,7 @@ func (n *exchange) startStep(k *exchangeKey) error {
 	default:
 		a.Work = dispatch.Send
 		a.Attempt++
+		a.Retried = trail != "" && dispatch.WasRetried((&progress{trail: trail}).steps())
 	}
 	k.step, k.begun, k.hold = k.term, n.wall, n.now+n.Window.Microseconds()
 	n.out.Begun = append(n.out.Begun, a)
@@ -213,7 +217,7 @@ func (n *exchange) writeKey(k *exchangeKey) error {
 	if k.given {
 		_, err = n.exec(giveKey, n.space, k.key, k.interrupted, k.done, k.waiting, k.over, n.wall, k.ready, k.blocked)
 	} else {
-		_, err = n.exec(keepKey, n.space, k.key, k.step, k.begun, k.hold, k.interrupted, k.done, k.waiting, k.over)
+		_, err = n.exec(keepKey, n.space, k.key, k.step, k.begun, k.hold, k.interrupted, k.done, k.waiting, k.over, k.blocked)
 	}
 	return err
 }

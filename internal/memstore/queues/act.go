@@ -73,7 +73,8 @@ func (d queueAdmin) Act(ctx context.Context, name, id string, a dispatch.Action,
 		if !isAllowed(a, b, now) {
 			return fmt.Errorf("%s of a message that is %s: %w", a, now, dispatch.ErrState)
 		}
-		if a == dispatch.Retry && (now == dispatch.Unknown || b.done && dispatch.WasSkippedUnknown(b.Trail)) {
+		stuck := b.Blocks && atTarget(b.State)
+		if a == dispatch.Retry && (now == dispatch.Unknown || stuck || b.done && dispatch.WasSkippedUnknown(b.Trail)) {
 			return fmt.Errorf("retry of %q: %w", id, dispatch.ErrUncertain)
 		}
 		l, k := s.q.lines[b.Key], s.claim(b.Key)
@@ -93,6 +94,9 @@ func (d queueAdmin) Act(ctx context.Context, name, id string, a dispatch.Action,
 			l.passHead(b)
 		}
 		b.addNote(s.Now, fmt.Sprintf("%s by %s", a, who))
+		if stuck {
+			s.release(k) // whoever polls the target for it is told at the next result
+		}
 		if wasHead {
 			s.resumeKey(l, k)
 		}
@@ -109,7 +113,7 @@ func isAllowed(a dispatch.Action, b *message, now dispatch.State) bool {
 	case dispatch.Skip:
 		return b.Blocks || waits
 	case dispatch.Cancel:
-		return now == dispatch.Queued && b.Begun.IsZero()
+		return now == dispatch.Queued && b.Begun.IsZero() || b.Blocks && atTarget(b.State)
 	}
 	return false
 }

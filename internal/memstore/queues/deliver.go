@@ -81,7 +81,19 @@ func (s step) recordResult(session string, r dispatch.Result) (accepted bool, er
 		b.Ended = s.Now
 	}
 	b.addNote(s.Now, r.Detail)
+	wasBlocked := b.Blocks
+	b.Blocks = r.After == dispatch.Stuck // the key stays claimed, or may be claimed: it is polled
+	switch {
+	case r.After == dispatch.Stuck && !wasBlocked:
+		err = s.recordEvent(b, "blocked: "+r.Detail)
+	case wasBlocked && r.After != dispatch.Stuck && r.After != dispatch.Block:
+		err = s.recordEvent(b, "unblocked: "+string(r.State))
+	}
+	if err != nil {
+		return false, err
+	}
 	switch r.After {
+
 	case dispatch.Next:
 		l.passHead(b)
 		if l.head() == nil {
@@ -147,8 +159,11 @@ func (s step) startHead(k *claims.Key, t dispatch.Exchange, settled bool) *dispa
 		b.Trail = n.Trail
 	}
 	a := dispatch.Assignment{Message: b.Message, Work: work, Seq: b.Seq, Term: k.Term, Attempt: b.Attempts, Age: s.Now.Sub(b.Enqueued), Link: b.Link}
-	if work == dispatch.Resolve {
+	switch work {
+	case dispatch.Resolve:
 		a.Code, a.Detail = b.Code, b.Detail
+	case dispatch.Send:
+		a.Retried = dispatch.WasRetried(b.Trail)
 	}
 	a.Payload = slices.Clone(b.Payload)
 	return &a

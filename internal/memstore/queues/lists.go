@@ -69,7 +69,7 @@ func (s step) overview() dispatch.Overview {
 		o.Depth += l.depth()
 		o.Oldest = max(o.Oldest, s.Now.Sub(head.Enqueued))
 		switch {
-		case k.Blocked:
+		case head.Blocks:
 			o.Blocked++
 		case k.InStep:
 			o.InStep++
@@ -106,16 +106,17 @@ func (d queueAdmin) Keys(ctx context.Context, q dispatch.KeyQuery) (out []dispat
 		for _, key := range slices.Sorted(maps.Keys(s.q.lines)) {
 			l, k := s.q.lines[key], s.claim(key)
 			head := l.head()
-			if key <= q.After || q.Blocked && !k.Blocked || head == nil && !q.Idle || len(out) == dispatch.PageSize(q.Limit) {
+			blocked := head != nil && head.Blocks
+			if key <= q.After || q.Blocked && !blocked || head == nil && !q.Idle || len(out) == dispatch.PageSize(q.Limit) {
 				continue
 			}
-			r := dispatch.KeyRecord{Key: key, Depth: l.depth(), Holder: k.Holder, Term: k.Term, InStep: k.InStep, Blocked: k.Blocked}
+			r := dispatch.KeyRecord{Key: key, Depth: l.depth(), Holder: k.Holder, Term: k.Term, InStep: k.InStep, Blocked: blocked}
 			if head != nil {
 				r.Head, r.State, r.Waiting = head.ID, s.shownState(head), s.Now.Sub(head.Enqueued)
 				if r.State != dispatch.Queued && r.State != dispatch.Submitting {
 					r.Reason = head.Detail
 				}
-				if !k.Blocked {
+				if !blocked {
 					r.Next = max(0, k.Ready.Sub(s.Now))
 				}
 			}

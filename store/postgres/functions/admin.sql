@@ -50,7 +50,7 @@ BEGIN
     SELECT x.* INTO b FROM {{schema}}.batch x WHERE x.id = b.id AND x.queue = b.queue AND x.over FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
-    ELSIF p_action = 'retry' AND b.trail -> -1 ->> 'detail' LIKE 'skip by %' AND b.trail -> -2 ->> 'state' IN ('submitting', 'pending', 'valid', 'unknown') THEN
+    ELSIF p_action = 'retry' AND b.trail -> -1 ->> 'detail' ~ '^(skip|cancel) by ' AND b.trail -> -2 ->> 'state' IN ('submitting', 'pending', 'valid', 'unknown') THEN
         RETURN 'uncertain'; -- as dispatch.WasSkippedUnknown says
     END IF;
     t := {{schema}}.clock();
@@ -75,6 +75,7 @@ DECLARE
     v_was text;
     v_head boolean;
     v_state text;
+    v_stuck boolean;
     v_idle boolean := false;
 BEGIN
     SELECT x.* INTO c FROM {{schema}}.claim x WHERE x.space = 'queue/' || b.queue AND x.key = b.key FOR NO KEY UPDATE;
@@ -85,14 +86,15 @@ BEGIN
     t := {{schema}}.clock();
     v_was := {{rules}}.shown_state(b.state, b.hold, b.term, c.term, c.session);
     v_head := b.seq = (SELECT h.seq FROM {{rules}}.head(b.queue, b.key, c.done) h);
+    v_stuck := v_head AND c.blocked IS NOT NULL AND v_was IN ('pending', 'valid');
     CASE
-    WHEN p_action = 'retry' AND v_was = 'unknown' THEN
+    WHEN p_action = 'retry' AND (v_was = 'unknown' OR v_stuck) THEN
         RETURN 'uncertain';
     WHEN p_action IN ('retry', 'retry-unknown') AND (v_head AND c.blocked IS NOT NULL OR v_was IN ('delayed', 'unknown')) THEN
         v_state := 'queued';
     WHEN p_action = 'skip' AND (v_head AND c.blocked IS NOT NULL OR v_was IN ('delayed', 'unknown')) THEN
         v_state := CASE WHEN b.state = 'invalid' THEN 'invalid' ELSE 'failed' END;
-    WHEN p_action = 'cancel' AND v_was = 'queued' AND b.begun IS NULL THEN
+    WHEN p_action = 'cancel' AND (v_was = 'queued' AND b.begun IS NULL OR v_stuck) THEN
         v_state := 'cancelled';
     ELSE
         RETURN v_was;
@@ -106,15 +108,18 @@ BEGIN
            trail = {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, v_state, b.term, b.attempts, 0, p_action || ' by ' || p_who))
      WHERE x.id = b.id AND x.queue = b.queue;
     IF v_head THEN
+        IF v_stuck THEN
+            c.session := ''; -- whoever polls the target for it is told at the next result
+        END IF;
         -- The key goes on at once with what is next, if that is there.
         IF c.session = '' AND v_state <> 'queued' AND NOT EXISTS (SELECT FROM {{rules}}.head(b.queue, b.key, b.seq)) THEN
             SELECT cardinality(i.dry) > 0 INTO v_idle FROM {{rules}}.mark_idle(b.queue, ARRAY[b.key]) i;
         END IF;
         UPDATE {{schema}}.claim x
-           SET blocked = NULL, interrupted = false, done = CASE WHEN v_state = 'queued' THEN x.done ELSE b.seq END,
+           SET blocked = NULL, interrupted = false, session = c.session, since = CASE WHEN v_stuck THEN t ELSE x.since END, done = CASE WHEN v_state = 'queued' THEN x.done ELSE b.seq END,
                ready_at = CASE WHEN v_idle THEN NULL WHEN c.ready_at <= t THEN c.ready_at ELSE t END
          WHERE x.space = c.space AND x.key = c.key;
-        IF c.session = '' AND NOT v_idle AND coalesce(c.ready_at > t, true) THEN
+        IF c.session = '' AND NOT v_idle AND (v_stuck OR coalesce(c.ready_at > t, true)) THEN
             PERFORM {{rules}}.wake_members(c.space, 1);
         END IF;
     END IF;

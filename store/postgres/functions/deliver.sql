@@ -142,7 +142,7 @@ CREATE FUNCTION {{rules}}.exchange(p_queue text, p_session text, p_restart boole
     p_rterms bigint[], p_seqs bigint[], p_states text[], p_afters text[], p_waits bigint[], p_attempts integer[], p_codes integer[],
     p_details text[], p_links text[], p_patience bigint)
 RETURNS TABLE (key text, accepted boolean, holding text, work text, seq bigint, term bigint, attempt integer, id text,
-    content_type text, age bigint, code integer, detail text, link text, payload bytea, headers text) LANGUAGE plpgsql AS $$
+    content_type text, age bigint, code integer, detail text, link text, payload bytea, headers text, retried boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     t timestamptz;
@@ -157,6 +157,7 @@ DECLARE
     v_term bigint[];             -- null when it is not this session's
     v_done bigint[];
     v_interrupted boolean[];
+    v_was_blocked boolean[];
     v_after bigint[] := array_fill(NULL::bigint, ARRAY[v_n]); -- the head is looked for behind this
     h_tid tid[] := array_fill(NULL::tid, ARRAY[v_n]);
     h_seq bigint[] := v_after;
@@ -174,9 +175,9 @@ DECLARE
 BEGIN
     PERFORM {{rules}}.configure_key_statement(p_patience);
     PERFORM {{rules}}.require_queue(p_queue);
-    SELECT array_agg(c.tid), array_agg(c.term), array_agg(c.done), array_agg(c.interrupted) INTO v_tid, v_term, v_done, v_interrupted
+    SELECT array_agg(c.tid), array_agg(c.term), array_agg(c.done), array_agg(c.interrupted), array_agg(c.blocked) INTO v_tid, v_term, v_done, v_interrupted, v_was_blocked
       FROM unnest(p_keys) k (key) LEFT JOIN LATERAL (
-        SELECT c.ctid AS tid, c.term, c.done, c.interrupted FROM {{schema}}.claim c
+        SELECT c.ctid AS tid, c.term, c.done, c.interrupted, c.blocked IS NOT NULL AS blocked FROM {{schema}}.claim c
          WHERE c.space = v_space AND c.key = k.key AND c.session = p_session AND c.session <> '' FOR NO KEY UPDATE) c ON true;
     t := {{schema}}.clock();
     v_lives := {{rules}}.is_alive(p_session, t);
@@ -193,8 +194,6 @@ BEGIN
             v_changed := true;
             IF p_afters[i] = 'again' THEN
                 v_ready[i] := t + {{rules}}.microseconds(p_waits[i]);
-            ELSE
-                v_blocked[i] := coalesce(nullif(p_details[i], ''), p_states[i]);
             END IF;
         ELSIF v_term[i] IS NULL OR v_term[i] <> coalesce(p_bterms[i], p_rterms[i]) THEN
             v_holding[i] := 'lost';
@@ -203,7 +202,10 @@ BEGIN
         ELSE
             v_after[i] := v_done[i];
         END IF;
-        v_changed := v_changed OR v_accepted[i] AND v_interrupted[i];
+        IF v_accepted[i] AND p_afters[i] IN ('block', 'stuck') THEN
+            v_blocked[i] := coalesce(nullif(p_details[i], ''), p_states[i]);
+        END IF;
+        v_changed := v_changed OR v_accepted[i] AND (v_interrupted[i] OR v_was_blocked[i] OR v_blocked[i] IS NOT NULL);
     END LOOP;
 
     FOR pass IN 1 .. 2 LOOP
@@ -271,29 +273,32 @@ BEGIN
                done = greatest(c.done, x.head - 1, CASE WHEN x.accepted AND x.after = 'next' THEN x.seq END),
                session = CASE WHEN x.given THEN '' ELSE c.session END, since = CASE WHEN x.given THEN t ELSE c.since END,
                ready_at = CASE WHEN x.given THEN x.ready ELSE c.ready_at END,
-               blocked = CASE WHEN x.given THEN x.blocked ELSE c.blocked END
-          FROM unnest(v_tid, v_accepted, p_afters, p_seqs, v_given, v_ready, v_blocked, v_interrupted, v_done, h_seq)
-               x (tid, accepted, after, seq, given, ready, blocked, interrupted, done, head)
-         WHERE c.ctid = x.tid AND (x.given OR x.accepted AND x.interrupted OR x.head > x.done + 64);
+               blocked = CASE WHEN x.given OR x.accepted THEN x.blocked ELSE c.blocked END
+          FROM unnest(v_tid, v_accepted, p_afters, p_seqs, v_given, v_ready, v_blocked, v_was_blocked, v_interrupted, v_done, h_seq)
+               x (tid, accepted, after, seq, given, ready, blocked, was_blocked, interrupted, done, head)
+         WHERE c.ctid = x.tid AND (x.given OR x.accepted AND (x.interrupted OR x.was_blocked OR x.blocked IS NOT NULL) OR x.head > x.done + 64);
         PERFORM {{rules}}.scan_by_place_only(false);
         INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
-        SELECT t, 'batch', p_queue || '/' || x.key, '', '', x.term, {{rules}}.shorten_reason('blocked: ' || x.blocked), 0
-          FROM unnest(p_keys, v_term, v_blocked) x (key, term, blocked) WHERE x.blocked IS NOT NULL;
+        SELECT t, 'batch', p_queue || '/' || x.key, '', '', x.term,
+               {{rules}}.shorten_reason(coalesce('blocked: ' || x.blocked, 'unblocked: ' || x.state)), 0
+          FROM unnest(p_keys, v_term, v_accepted, v_blocked, v_was_blocked, p_afters, p_states) x (key, term, accepted, blocked, was_blocked, after, state)
+         WHERE x.accepted AND (x.after = 'block' OR (x.blocked IS NOT NULL) <> x.was_blocked);
     END IF;
 
-    RETURN QUERY SELECT x.key, x.accepted, CASE WHEN v_lives THEN x.holding ELSE 'lost' END, x.work, b.seq, x.term, b.attempts, b.id, b.content_type, 0::bigint, 0, '', b.link, b.payload, b.headers::text
+    RETURN QUERY SELECT x.key, x.accepted, CASE WHEN v_lives THEN x.holding ELSE 'lost' END, x.work, b.seq, x.term, b.attempts, b.id, b.content_type, 0::bigint, 0, '', b.link, b.payload, b.headers::text, false
       FROM unnest(p_keys, v_accepted, v_holding, v_work, v_term, h_tid) x (key, accepted, holding, work, term, tid)
       LEFT JOIN LATERAL (SELECT b.* FROM {{schema}}.batch b WHERE b.ctid = x.tid OFFSET 0) b ON x.work = 'poll'
      WHERE x.work IS NULL OR x.work = 'poll';
     IF v_bytes > 0 OR 'send' = ANY (v_work) OR 'ask' = ANY (v_work) OR 'resend' = ANY (v_work) THEN
         RETURN QUERY SELECT b.key, NULL::boolean, 'held', CASE WHEN b.state = 'unknown' THEN 'ask' ELSE 'send' END, b.seq, b.term, b.attempts,
-                b.id, b.content_type, {{rules}}.nanoseconds(t - b.enqueued) / 1000, b.code, b.detail, b.link, b.payload, b.headers::text
+                b.id, b.content_type, {{rules}}.nanoseconds(t - b.enqueued) / 1000, b.code, b.detail, b.link, b.payload, b.headers::text,
+                b.state <> 'unknown' AND coalesce(b.trail @? '$[*] ? (@.state == "queued" && @.detail starts with "retry")', false)
           FROM {{rules}}.begin_batches(t, t + {{rules}}.microseconds(p_window),
             ARRAY(SELECT x.tid FROM unnest(h_tid, v_work) x (tid, work) WHERE x.work <> 'poll'),
             ARRAY(SELECT x.term FROM unnest(v_term, v_work) x (term, work) WHERE x.work <> 'poll'),
             ARRAY(SELECT x.work FROM unnest(v_work) x (work) WHERE x.work <> 'poll')) b;
         -- … and of those that were begun, whether their result was accepted.
-        RETURN QUERY SELECT x.key, x.accepted, 'held', NULL::text, NULL::bigint, NULL::bigint, NULL::int, NULL::text, NULL::text, NULL::bigint, NULL::int, NULL::text, NULL::text, NULL::bytea, NULL::text
+        RETURN QUERY SELECT x.key, x.accepted, 'held', NULL::text, NULL::bigint, NULL::bigint, NULL::int, NULL::text, NULL::text, NULL::bigint, NULL::int, NULL::text, NULL::text, NULL::bytea, NULL::text, false
           FROM unnest(p_keys, v_accepted, v_work, p_rterms) x (key, accepted, work, rterm)
          WHERE x.work <> 'poll' AND x.rterm IS NOT NULL;
     END IF;

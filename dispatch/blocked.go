@@ -1,0 +1,51 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+)
+
+// watchBlocked has keys that stay blocked logged, whoever blocked them, and what is no longer stuck forgotten.
+func (d *Dispatcher) watchBlocked(ctx context.Context) {
+	for {
+		timer, stop := d.clock.Timer(reportEvery)
+		select {
+		case <-ctx.Done():
+			stop()
+			return
+		case <-timer:
+		}
+		stop()
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		keys, err := d.cfg.Admin.Keys(call, KeyQuery{Queue: d.cfg.Name, Blocked: true})
+		cancel()
+		if err != nil {
+			continue // whatever is wrong with the store is logged by those who work with it
+		}
+		d.sendEvent(ctx, func(now time.Duration) {
+			if len(keys) > 0 {
+				d.report.blocked.fail(now, "keys", len(keys), "key", keys[0].Key, "id", keys[0].Head, "state", keys[0].State, "detail", keys[0].Reason)
+			} else {
+				d.report.blocked.succeed(now)
+			}
+			d.m.dropUnblocked(keys)
+		})
+	}
+}
+
+// dropUnblocked forgets stuck messages that operators have acted on: their keys are not this instance's any more. keys
+// are all that are blocked, unless there are too many.
+func (m *machine) dropUnblocked(keys []KeyRecord) {
+	if len(keys) == MaxPage {
+		return
+	}
+	blocked := make(map[string]bool, len(keys))
+	for _, k := range keys {
+		blocked[k.Key] = true
+	}
+	for _, s := range m.slots {
+		if s.stuck && s.phase == atTarget && !s.polling && !blocked[s.key] {
+			m.setPhase(s, gone)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package dispatch_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+)
+
+// ledger is a target that takes everything; what it says of a message is set.
+type ledger struct {
+	*target
+	mu     sync.Mutex
+	status map[string]dispatch.Answer // pending, if it is not here
+	asked  int
+}
+
+func newLedger() *ledger {
+	g := &ledger{target: newTarget(), status: map[string]dispatch.Answer{}}
+	g.semantics = dispatch.Semantics{HasStatus: true, StatusLimit: 60, Forgets: true, Decides: 2 * time.Minute}
+	g.target.set(func(dispatch.Assignment) dispatch.Answer {
+		return dispatch.Answer{Outcome: dispatch.Accepted, Code: 202}
+	})
+	return g
+}
+
+func (g *ledger) says(id string, outcome dispatch.Outcome) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.status[id] = dispatch.Answer{Outcome: outcome, Code: 200, Detail: "so it says"}
+}
+
+func (g *ledger) Status(_ context.Context, as []dispatch.Assignment) []dispatch.Answer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked++
+	out := make([]dispatch.Answer, len(as))
+	for i, a := range as {
+		if out[i] = g.status[a.ID]; out[i].Outcome == "" {
+			out[i].Outcome = dispatch.Accepted
+		}
+	}
+	return out
+}
+
+func (g *ledger) questions() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked
+}
+
+func (p *place) act(a dispatch.Action, id string) {
+	p.t.Helper()
+	if err := p.store.QueueAdmin().Act(p.t.Context(), "q", id, a, "test"); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *place) blockedKeys() []dispatch.KeyRecord {
+	p.t.Helper()
+	keys, err := p.store.QueueAdmin().Keys(p.t.Context(), dispatch.KeyQuery{Queue: "q", Blocked: true})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return keys
+}
+
+// TestStuck: what the target takes and does not decide is shown and logged, asked about ever more rarely, and goes on
+// when it is decided after all.
+func TestStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g, log := newPlace(t), newLedger(), &logged{}
+		p.start("a", g, func(c *dispatch.Config) { log.on(c); c.Admin = p.store.QueueAdmin() })
+		p.add("k", 2)
+		time.Sleep(110 * time.Second)
+		if keys := p.blockedKeys(); len(keys) != 0 {
+			t.Errorf("blocked before its time: %+v", keys)
+		}
+		time.Sleep(50 * time.Second)
+		keys := p.blockedKeys()
+		if len(keys) != 1 || keys[0].State != dispatch.Pending || !strings.Contains(keys[0].Reason, "has not decided; its status: pending") {
+			t.Fatalf("blocked: %+v", keys)
+		}
+		if r := p.record("k-0001"); !r.Blocks || r.Attempts != 1 {
+			t.Errorf("%+v", r)
+		}
+		before := g.questions()
+		time.Sleep(10 * time.Minute)
+		if n := g.questions() - before; n < 15 || n > 25 {
+			t.Errorf("%d questions in ten minutes", n)
+		}
+		warned := log.lines("keys blocked")
+		if len(warned) < 10 || len(warned) > 13 || !strings.Contains(warned[len(warned)-1], "id=k-0001 state=pending") {
+			t.Errorf("in ten minutes it says %d times: %q", len(warned), warned)
+		}
+		g.says("k-0002", dispatch.Done)
+		g.says("k-0001", dispatch.Done)
+		time.Sleep(2 * time.Minute)
+		p.delivered(g.target)
+		if keys := p.blockedKeys(); len(keys) != 0 || len(log.lines("no key is blocked any more")) != 1 {
+			t.Errorf("at the end: %+v, %q", keys, log.lines("blocked"))
+		}
+	})
+}
+
+// TestStuckIsActedOn: an operator sends it again, and the target is asked before; or goes on without it.
+func TestStuckIsActedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := newPlace(t), newLedger()
+		d := p.start("a", g, func(c *dispatch.Config) { c.Admin = p.store.QueueAdmin() })
+		p.add("k", 3)
+		stuck := func(id string) {
+			t.Helper()
+			time.Sleep(3 * time.Minute)
+			if keys := p.blockedKeys(); len(keys) != 1 || keys[0].Head != id {
+				t.Fatalf("blocked: %+v", keys)
+			}
+		}
+		stuck("k-0001")
+		p.act(dispatch.RetryUnknown, "k-0001")
+		time.Sleep(2 * time.Second)
+		if got := g.order("k"); len(got) != 2 {
+			t.Errorf("sent again: %q", got)
+		}
+		stuck("k-0001")
+		g.says("k-0001", dispatch.Done)
+		p.act(dispatch.RetryUnknown, "k-0001") // it was committed a moment ago: not sent again
+		stuck("k-0002")
+		if r := p.record("k-0001"); r.State != dispatch.Committed || len(g.order("k")) != 3 {
+			t.Errorf("%+v, sent %q", r, g.order("k"))
+		}
+		p.act(dispatch.Skip, "k-0002")
+		stuck("k-0003")
+		p.act(dispatch.Cancel, "k-0003")
+		time.Sleep(2 * time.Minute)
+		for id, want := range map[string]dispatch.State{"k-0002": dispatch.Failed, "k-0003": dispatch.Cancelled} {
+			if r := p.record(id); r.State != want {
+				t.Errorf("%+v, want %s", r, want)
+			}
+		}
+		if s := d.Stats(); s.Pending != 0 {
+			t.Errorf("%d messages are polled for nobody", s.Pending)
+		}
+	})
+}
+
+// TestLostAgainAndAgain: a message that the target takes and then does not know is sent again with growing pauses, and
+// not for ever.
+func TestLostAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := newPlace(t), newLedger()
+		g.semantics.Resend, g.semantics.Deduplicates = true, true
+		g.says("k-0001", dispatch.NotFound)
+		p.start("a", g, nil)
+		p.add("k", 1)
+		time.Sleep(2 * time.Minute)
+		if n := len(g.order("k")); n < 5 || n > 10 {
+			t.Errorf("sent %d times in two minutes", n)
+		}
+		time.Sleep(10 * time.Minute)
+		r := p.record("k-0001")
+		if r.State != dispatch.Unknown || !r.Blocks || len(g.order("k")) != 11 ||
+			r.Detail != "the target took it 11 times and then did not know it: so it says" {
+			t.Errorf("%+v, sent %d times", r, len(g.order("k")))
+		}
+	})
+}
