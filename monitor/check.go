@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/schedule"
 )
 
 // Limits of a configuration.
@@ -127,7 +128,7 @@ func (c *Check) SlotLength(now time.Time) time.Duration {
 	if c.Schedule == "" {
 		return max(time.Microsecond, c.Interval)
 	}
-	if s, err := ParseSchedule(c.Schedule); err == nil {
+	if s, err := schedule.ParseCrontab(c.Schedule); err == nil {
 		if first := s.Next(now); !first.IsZero() {
 			if second := s.Next(first); !second.IsZero() {
 				return second.Sub(first)
@@ -176,7 +177,7 @@ func (c Check) Validate() error {
 		}
 	}
 	if c.Schedule != "" {
-		if _, err := ParseSchedule(c.Schedule); err != nil {
+		if _, err := schedule.ParseCrontab(c.Schedule); err != nil {
 			return wrong("%v", err)
 		}
 	}

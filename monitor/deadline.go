@@ -1,6 +1,10 @@
 package monitor
 
-import "time"
+import (
+	"time"
+
+	"github.com/understudy-ha/understudy/schedule"
+)
 
 // overdueAt is when a source becomes overdue, and for what reason.
 func (c *Check) overdueAt(f Facts) (Reason, StoreTime) {
@@ -55,7 +59,7 @@ func (f *Facts) extendAfterBlindness(end StoreTime, more time.Duration) StoreTim
 // scheduleSilentAt is when a source with a schedule counts as silent: after as many of its times as may be missed, and
 // the grace, since the last heartbeat.
 func (c *Check) scheduleSilentAt(f Facts) StoreTime {
-	s, err := ParseSchedule(c.Schedule)
+	s, err := schedule.ParseCrontab(c.Schedule)
 	if err != nil {
 		return Never // Validate refuses it
 	}

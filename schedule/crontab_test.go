@@ -1,4 +1,4 @@
-package monitor
+package schedule
 
 import (
 	"fmt"
@@ -48,11 +48,25 @@ func TestScheduleNext(t *testing.T) {
 		{"TZ=Europe/Berlin 0,30 2,3 * * *", "2027-03-28T01:00:00Z", "2027-03-28T01:30:00Z"},
 		{"TZ=Europe/Berlin 30 2 * * *", "2026-10-24T23:00:00Z", "2026-10-25T00:30:00Z"},
 		{"TZ=Europe/Berlin 30 2 * * *", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"},
-		{"TZ=Europe/Berlin 0 * * * *", "2026-10-25T00:00:00Z", "2026-10-25T02:00:00Z"},
+		{"TZ=Europe/Berlin 0 1-23 * * *", "2026-10-25T00:00:00Z", "2026-10-25T02:00:00Z"},
+		// What names no hours follows the clock.
+		{"TZ=Europe/Berlin 0 * * * *", "2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z"},
+		{"TZ=Europe/Berlin 30 * * * *", "2027-03-28T00:30:00Z", "2027-03-28T01:30:00Z"},
+		// The last day, the last Friday and the second one.
+		{"0 0 L * *", "2027-02-01T00:00:00Z", "2027-02-28T00:00:00Z"},
+		{"0 0 15,l * *", "2028-02-15T00:00:00Z", "2028-02-29T00:00:00Z"},
+		{"0 0 * * friL", "2026-11-21T00:00:00Z", "2026-11-27T00:00:00Z"},
+		{"0 0 * * 5#2", "2026-11-21T00:00:00Z", "2026-12-11T00:00:00Z"},
+		{"0 0 * * mon,sun#5", "2026-11-28T00:00:00Z", "2026-11-29T00:00:00Z"},
+		{"0 0 13 * 7L", "2026-11-28T00:00:00Z", "2026-11-29T00:00:00Z"},
+		// The last day of a leap year, in years that only the zone's rule is known for.
+		{"TZ=Europe/Berlin 30 2 * * *", "2040-12-30T02:30:00Z", "2040-12-31T01:30:00Z"},
+		{"TZ=Europe/Berlin 30 2 * * *", "2040-12-31T01:30:00Z", "2041-01-01T01:30:00Z"},
+		{"TZ=Europe/Berlin 30 * * * *", "2040-12-31T22:30:00Z", "2040-12-31T23:30:00Z"},
 		// Samoa had no 30 December 2011.
 		{"TZ=Pacific/Apia 0 12 30 12 *", "2011-12-29T00:00:00Z", "2011-12-30T10:00:00Z"},
 	} {
-		s, err := ParseSchedule(c.text)
+		s, err := ParseCrontab(c.text)
 		if err != nil {
 			t.Errorf("%s: %v", c.text, err)
 			continue
@@ -90,6 +104,13 @@ func TestScheduleRefused(t *testing.T) {
 		"*/61 * * * *":              "from 1 to 60",
 		"*-5 * * * *":               `"*" is not a value`,
 		"0 0 30 2 *":                "it never comes",
+		"0 0 30 2 *#":               "day of week",
+		"0 0 * * fri#6":             "use 1 to 5",
+		"0 0 * * fri#":              "use 1 to 5",
+		"0 0 * * L":                 `"L" is not a value`,
+		"0 0 * * maiL":              `"mai" is not a value`,
+		"0 L * * *":                 `hour: "L"`,
+		"every 5m":                  "2 fields",
 		"0 0 31 4,6,9,11 *":         "it never comes",
 		"TZ=Mars/Olympus * * * * *": "time zone: unknown",
 		"TZ=../etc/hosts * * * * *": "time zone:",
@@ -98,7 +119,7 @@ func TestScheduleRefused(t *testing.T) {
 		"HOME=/ * * * * *":          "only TZ=Zone",
 		strings.Repeat("1,", 300):   "use at most",
 	} {
-		s, err := ParseSchedule(text)
+		s, err := ParseCrontab(text)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
@@ -108,15 +129,15 @@ func TestScheduleRefused(t *testing.T) {
 	}
 }
 
-// crontab is a schedule as sets of values, for an oracle that asks of each minute.
-type crontab struct {
+// fields is a schedule as sets of values, for an oracle that asks of each minute.
+type fields struct {
 	sets [5]map[int]bool
 	star [5]bool
 	zone *time.Location
 }
 
-func randomCrontab(r *rand.Rand, zone *time.Location) crontab {
-	c := crontab{zone: zone}
+func randomCrontab(r *rand.Rand, zone *time.Location) fields {
+	c := fields{zone: zone}
 	bounds := [5][2]int{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}}
 	for i, b := range bounds {
 		c.sets[i] = map[int]bool{}
@@ -142,8 +163,8 @@ func randomCrontab(r *rand.Rand, zone *time.Location) crontab {
 	return c
 }
 
-func (c crontab) String() string {
-	var fields []string
+func (c fields) String() string {
+	var words []string
 	for i, set := range c.sets {
 		values := slices.Sorted(maps.Keys(set))
 		if c.star[i] {
@@ -151,19 +172,19 @@ func (c crontab) String() string {
 			if len(values) > 1 {
 				step = values[1] - values[0]
 			}
-			fields = append(fields, "*/"+strconv.Itoa(step))
+			words = append(words, "*/"+strconv.Itoa(step))
 			continue
 		}
 		var texts []string
 		for _, v := range values {
 			texts = append(texts, strconv.Itoa(v))
 		}
-		fields = append(fields, strings.Join(texts, ","))
+		words = append(words, strings.Join(texts, ","))
 	}
-	return "TZ=" + c.zone.String() + " " + strings.Join(fields, " ")
+	return "TZ=" + c.zone.String() + " " + strings.Join(words, " ")
 }
 
-func (c crontab) matches(local time.Time) bool {
+func (c fields) matches(local time.Time) bool {
 	day, weekday := c.sets[2][local.Day()], c.sets[4][int(local.Weekday())]
 	days := day && weekday
 	if !c.star[2] && !c.star[4] {
@@ -201,7 +222,7 @@ func TestScheduleOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := randomCrontab(r, zone)
-		s, err := ParseSchedule(c.String())
+		s, err := ParseCrontab(c.String())
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -216,11 +237,12 @@ func TestScheduleOracle(t *testing.T) {
 }
 
 // compare asks both for every time of so many minutes.
-func (c crontab) compare(s Schedule, begin time.Time, minutes int) string {
+func (c fields) compare(s Schedule, begin time.Time, minutes int) string {
 	shows := func(at time.Time) time.Time {
 		_, offset := at.In(c.zone).Zone()
 		return at.Add(time.Duration(offset) * time.Second).UTC()
 	}
+	everyHour := len(c.sets[1]) == 24
 	shown := map[time.Time]bool{}
 	for m := -26 * 60; m < 0; m++ {
 		shown[shows(begin.Add(time.Duration(m)*time.Minute))] = true
@@ -229,10 +251,10 @@ func (c crontab) compare(s Schedule, begin time.Time, minutes int) string {
 	for m := range minutes {
 		at := begin.Add(time.Duration(m) * time.Minute)
 		now, before := shows(at), shows(at.Add(-time.Minute))
-		comes := !shown[now] && c.matches(now)
+		comes := (everyHour || !shown[now]) && c.matches(now)
 		shown[now] = true
 		for l := before.Add(time.Minute); l.Before(now); l = l.Add(time.Minute) {
-			comes = comes || !shown[l] && c.matches(l)
+			comes = comes || !everyHour && !shown[l] && c.matches(l)
 		}
 		if comes {
 			want = append(want, at)
@@ -258,17 +280,17 @@ func TestScheduleOracleCatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, break_ := range map[string]func(*Schedule){
-		"both days":     func(s *Schedule) { s.either = !s.either },
-		"zone ignored":  func(s *Schedule) { s.zone = time.UTC },
-		"minute lost":   func(s *Schedule) { s.minute &= s.minute - 1 },
-		"fixed offset":  func(s *Schedule) { s.zone = time.FixedZone("CET", 3600) },
-		"sunday apart":  func(s *Schedule) { s.weekday &^= 1 },
-		"month is zero": func(s *Schedule) { s.month >>= 1 },
+		"both days":     func(s *Schedule) { s.crontab.either = !s.crontab.either },
+		"zone ignored":  func(s *Schedule) { s.crontab.zone = time.UTC },
+		"minute lost":   func(s *Schedule) { s.crontab.minute &= s.crontab.minute - 1 },
+		"fixed offset":  func(s *Schedule) { s.crontab.zone = time.FixedZone("CET", 3600) },
+		"sunday apart":  func(s *Schedule) { s.crontab.weekday &^= 1 },
+		"month is zero": func(s *Schedule) { s.crontab.month >>= 1 },
 	} {
 		found := false
 		for seed := range uint64(200) {
 			c := randomCrontab(rand.New(rand.NewPCG(seed, 2)), zone)
-			s, err := ParseSchedule(c.String())
+			s, err := ParseCrontab(c.String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -293,7 +315,7 @@ func FuzzSchedule(f *testing.F) {
 		f.Add(text, int64(1795223000), int64(0))
 	}
 	f.Fuzz(func(t *testing.T, text string, sec, nsec int64) {
-		s, err := ParseSchedule(text)
+		s, err := ParseCrontab(text)
 		if err != nil {
 			return
 		}
@@ -312,10 +334,10 @@ func BenchmarkSchedule(b *testing.B) {
 	for _, text := range []string{"*/5 * * * *", "TZ=Europe/Berlin 30 2 * * mon-fri", "0 0 29 2 *"} {
 		b.Run("parse "+text, func(b *testing.B) {
 			for b.Loop() {
-				_, _ = ParseSchedule(text)
+				_, _ = ParseCrontab(text)
 			}
 		})
-		s, _ := ParseSchedule(text)
+		s, _ := ParseCrontab(text)
 		at := time.Unix(1795223000, 0)
 		b.Run("next "+text, func(b *testing.B) {
 			for b.Loop() {

@@ -1,4 +1,4 @@
-package monitor
+package schedule
 
 import (
 	"errors"
@@ -9,20 +9,24 @@ import (
 	"time"
 )
 
-// Schedule is when something is expected: the five fields of crontab(5) in a time
-// zone.
-//
-// A local time that the zone skips counts as the moment at which its clock jumps;
-// one that comes twice counts once, the first time. The zero Schedule never comes.
-type Schedule struct {
+// crontab is the five fields of crontab(5) in a time zone. The zero crontab never
+// comes.
+type crontab struct {
 	minute, hour, day, month, weekday uint64 // one bit per value
+	// lastDay: the last day of the month, too.
+	lastDay bool
+	// nth has a bit for each occurrence of a weekday in its month: 1 to 5, and lastOne.
+	nth [7]uint8
 	// either: day and weekday are both restricted, and one of them is enough.
 	either bool
 	zone   *time.Location
 }
 
-// maxSchedule is more bytes than all values of all fields need.
-const maxSchedule = 500
+// lastOne is the bit of crontab.nth for the last such weekday of a month.
+const lastOne = 6
+
+// everyHour is the hours of a schedule that leaves none out.
+const everyHour = 1<<24 - 1
 
 // horizon in years is longer than between two times of any schedule that has any:
 // a 29 February that is a Sunday comes every 28 years, or 40 around most centuries.
@@ -36,34 +40,8 @@ type field struct {
 	also        int    // another name of the first value, 0 without one
 }
 
-// ParseSchedule reads "minute hour day-of-month month day-of-week", or @hourly,
-// @daily, @weekly, @monthly or @yearly, with "TZ=Zone " or "CRON_TZ=Zone " before
-// it where the zone is not UTC. Fields are lists of values, ranges and "*", the
-// latter two with steps ("9-17/2"); months and days of the week have names; Sunday
-// is 0 or 7. When neither day-of-month nor day-of-week begins with "*", one of them
-// is enough. A schedule that never comes is an error.
-func ParseSchedule(text string) (Schedule, error) {
-	s, err := parseSchedule(text)
-	if err != nil {
-		return Schedule{}, fmt.Errorf("schedule %q: %w", text[:min(len(text), maxSchedule)], err)
-	}
-	return s, nil
-}
-
-func parseSchedule(text string) (s Schedule, err error) {
-	if len(text) > maxSchedule {
-		return s, fmt.Errorf("%d bytes; use at most %d", len(text), maxSchedule)
-	}
-	words := strings.Fields(text)
-	s.zone = time.UTC
-	if len(words) > 0 {
-		if key, name, ok := strings.Cut(words[0], "="); ok {
-			if s.zone, err = zone(key, name); err != nil {
-				return s, err
-			}
-			words = words[1:]
-		}
-	}
+func parseCrontab(words []string, zone *time.Location) (s crontab, err error) {
+	s.zone = zone
 	if len(words) == 1 {
 		if words, err = macro(words[0]); err != nil {
 			return s, err
@@ -74,38 +52,57 @@ func parseSchedule(text string) (s Schedule, err error) {
 	}
 	for i, f := range []struct {
 		field
-		into *uint64
+		into    *uint64
+		special func(string) (bool, error)
 	}{
-		{field{"minute", 0, 59, "", 0}, &s.minute},
-		{field{"hour", 0, 23, "", 0}, &s.hour},
-		{field{"day of month", 1, 31, "", 0}, &s.day},
-		{field{"month", 1, 12, "jan feb mar apr may jun jul aug sep oct nov dec", 0}, &s.month},
-		{field{"day of week", 0, 6, "sun mon tue wed thu fri sat", 7}, &s.weekday},
+		{field{"minute", 0, 59, "", 0}, &s.minute, nil},
+		{field{"hour", 0, 23, "", 0}, &s.hour, nil},
+		{field{"day of month", 1, 31, "", 0}, &s.day, s.parseLastDay},
+		{field{"month", 1, 12, "jan feb mar apr may jun jul aug sep oct nov dec", 0}, &s.month, nil},
+		{weekdays, &s.weekday, s.parseNth},
 	} {
-		if *f.into, err = f.parse(words[i]); err != nil {
+		if *f.into, err = f.parse(words[i], f.special); err != nil {
 			return s, fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
 	s.weekday |= s.weekday >> 7 & 1
 	s.either = words[2][0] != '*' && words[4][0] != '*'
-	if s.Next(time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+	if s.next(time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return s, errors.New("it never comes: no such day is in its months")
 	}
 	return s, nil
 }
 
-func zone(key, name string) (*time.Location, error) {
-	if key != "TZ" && key != "CRON_TZ" {
-		return nil, fmt.Errorf("%q before the fields; only TZ=Zone can stand there", key+"=")
+var weekdays = field{"day of week", 0, 6, "sun mon tue wed thu fri sat", 7}
+
+// parseLastDay reads "L", the last day of the month.
+func (s *crontab) parseLastDay(text string) (bool, error) {
+	is := strings.EqualFold(text, "L")
+	s.lastDay = s.lastDay || is
+	return is, nil
+}
+
+// parseNth reads "fri#2", the second Friday of the month, and "friL", the last one.
+func (s *crontab) parseNth(text string) (bool, error) {
+	day, number, numbered := strings.Cut(text, "#")
+	n := lastOne
+	switch {
+	case numbered:
+		var err error
+		if n, err = strconv.Atoi(number); err != nil || n < 1 || n > 5 {
+			return true, fmt.Errorf("%q is not the number of a weekday in its month; use 1 to 5", number)
+		}
+	case len(text) > 1 && strings.EqualFold(text[len(text)-1:], "L"):
+		day = text[:len(text)-1]
+	default:
+		return false, nil
 	}
-	if name == "" || name == "Local" {
-		return nil, errors.New(`a time zone is missing; write one like TZ=Europe/Berlin`)
-	}
-	z, err := time.LoadLocation(name)
+	v, err := weekdays.value(day)
 	if err != nil {
-		return nil, fmt.Errorf("time zone: %w", err)
+		return true, err
 	}
-	return z, nil
+	s.nth[v%7] |= 1 << n
+	return true, nil
 }
 
 func macro(word string) ([]string, error) {
@@ -127,9 +124,18 @@ func macro(word string) ([]string, error) {
 	return []string{word}, nil
 }
 
-// parse reads a list.
-func (f field) parse(text string) (set uint64, err error) {
+// parse reads a list; special reads what only this field has, and reports whether it did.
+func (f field) parse(text string, special func(string) (bool, error)) (set uint64, err error) {
 	for part := range strings.SplitSeq(text, ",") {
+		if special != nil {
+			done, err := special(part)
+			if err != nil {
+				return 0, fmt.Errorf("%q: %w", text, err)
+			}
+			if done {
+				continue
+			}
+		}
 		more, err := f.part(part)
 		if err != nil {
 			return 0, fmt.Errorf("%q: %w", text, err)
@@ -192,26 +198,52 @@ func (f field) value(text string) (int, error) {
 	return int(n), nil
 }
 
-// Next is the first time after t; zero when there is none.
-func (s Schedule) Next(t time.Time) time.Time {
+// next is the first time after t; zero when there is none.
+func (s crontab) next(t time.Time) time.Time {
 	if s.zone == nil {
 		return time.Time{}
 	}
-	// local is what a clock on the wall shows, written as a time in UTC.
-	_, offset := t.In(s.zone).Zone()
-	local := t.Add(time.Duration(offset) * time.Second).UTC().Truncate(time.Minute)
+	if s.hour == everyHour {
+		return s.nextShown(t)
+	}
+	local := wall(t.In(s.zone)).Truncate(time.Minute)
 	for end := local.AddDate(horizon, 0, 0); ; local = local.Add(time.Minute) {
 		if local = s.match(local, end); local.IsZero() {
 			return time.Time{}
 		}
-		if at := s.at(local); at.After(t) {
+		if at := firstShown(local, s.zone); at.After(t) {
 			return at
 		}
 	}
 }
 
+// nextShown is next for a schedule of every hour: it comes as often as the zone's clock shows its minutes,
+// twice in an hour that comes twice. It misses nothing in an hour that is skipped, because the one after has the same minutes.
+func (s crontab) nextShown(t time.Time) time.Time {
+	horizon := t.AddDate(horizon, 0, 0)
+	for z := t.In(s.zone); z.Before(horizon); {
+		end := offsetEnd(z)
+		last := horizon
+		if !end.IsZero() && end.Before(last) {
+			last = end
+		}
+		_, offset := z.Zone()
+		ahead := time.Duration(offset) * time.Second
+		for local := wall(z).Truncate(time.Minute); ; local = local.Add(time.Minute) {
+			if local = s.match(local, last.UTC().Add(ahead)); local.IsZero() {
+				break
+			}
+			if at := local.Add(-ahead); at.After(t) && !at.Before(z) {
+				return at.In(s.zone)
+			}
+		}
+		z = last.In(s.zone)
+	}
+	return time.Time{}
+}
+
 // match is the first local time of the schedule from this one on.
-func (s Schedule) match(local, end time.Time) time.Time {
+func (s crontab) match(local, end time.Time) time.Time {
 	for local.Before(end) {
 		y, m, d := local.Date()
 		if s.month>>m&1 == 0 {
@@ -223,7 +255,7 @@ func (s Schedule) match(local, end time.Time) time.Time {
 		if hour > local.Hour() {
 			minute = 0
 		}
-		if !s.on(d, local.Weekday()) || hour > 23 {
+		if !s.on(local) || hour > 23 {
 			local = time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
 			continue
 		}
@@ -239,28 +271,14 @@ func (s Schedule) match(local, end time.Time) time.Time {
 // from is the first value of a set that is no less than v; 64 when there is none.
 func from(set uint64, v int) int { return bits.TrailingZeros64(set >> v << v) }
 
-func (s Schedule) on(day int, w time.Weekday) bool {
-	d, wd := s.day>>day&1 == 1, s.weekday>>w&1 == 1
+func (s crontab) on(local time.Time) bool {
+	day, w := local.Day(), local.Weekday()
+	left := time.Date(local.Year(), local.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day() - day // days of the month after this one
+	d := s.day>>day&1 == 1 || s.lastDay && left == 0
+	nth := s.nth[w]
+	wd := s.weekday>>w&1 == 1 || nth>>((day-1)/7+1)&1 == 1 || nth>>lastOne&1 == 1 && left < 7
 	if s.either {
 		return d || wd
 	}
 	return d && wd
-}
-
-// at is when the zone's clock shows a local time first, or jumps over it.
-func (s Schedule) at(local time.Time) time.Time {
-	// No zone is a day from UTC: the time cannot have come yet.
-	z := local.Add(-24 * time.Hour).In(s.zone)
-	for {
-		_, offset := z.Zone()
-		start, end := z.ZoneBounds()
-		at := local.Add(-time.Duration(offset) * time.Second).In(s.zone)
-		switch {
-		case !start.IsZero() && at.Before(start):
-			return start
-		case end.IsZero() || at.Before(end):
-			return at
-		}
-		z = end
-	}
 }
