@@ -99,6 +99,12 @@ func Campaign(ctx context.Context, cfg Config, work Work) error {
 	return c.runWork(ctx, held, work)
 }
 
+// RunWork runs the work once under a lease that the caller has acquired, and releases that when the work has
+// returned. It returns what [Campaign] does. The lease need not be that of a role: cfg.Role is only its name in the log.
+func RunWork(ctx context.Context, cfg Config, held *lease.HeldLease, work Work) error {
+	return newCampaign(cfg).runWork(ctx, held, work)
+}
+
 // Run campaigns again whenever the role was lost, resigned or had to move, until the
 // work returns by itself or ctx ends. After resigning, it lets others go first.
 func Run(ctx context.Context, cfg Config, work Work) error {

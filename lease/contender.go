@@ -23,7 +23,9 @@ type Contender struct {
 	Leases       []ID            // any one of which will do
 	// Every, when not 0, lets a lease be taken only so long after its present
 	// term began, by the store's clock: once per period, on any instance.
-	Every  time.Duration
+	Every time.Duration
+	// Unless is called before each attempt to acquire; an error ends the wait with it. nil: never.
+	Unless func(ctx context.Context) error
 	Jitter func(time.Duration) time.Duration
 	Logger *slog.Logger
 
@@ -77,6 +79,11 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 			stop()
 			return Lease{}, ErrLapsed
 		case <-timer:
+		}
+		if c.Unless != nil && !s.read {
+			if err := c.Unless(ctx); err != nil {
+				return Lease{}, err
+			}
 		}
 		if !joined {
 			joined = c.join(ctx)

@@ -24,6 +24,8 @@ type AcquireRequest struct {
 	// Every, when not 0, is the period in which the lease may be taken once:
 	// see [Contender].
 	Every time.Duration
+	// Unless is called before each attempt to acquire; an error ends the wait with it. nil: never.
+	Unless func(ctx context.Context) error
 	// Margin of trust without which a lease is of no use: see [ActiveSession.Bind].
 	Margin time.Duration
 }
@@ -48,7 +50,7 @@ func (k *Keeper) Acquire(ctx context.Context, want AcquireRequest) (*HeldLease, 
 	c := Contender{
 		Store: k.cfg.Store, Roster: k.cfg.Roster, Notifier: k.notifier, Clock: k.cfg.Clock,
 		Instance: k.cfg.Instance, Timing: k.cfg.Timing,
-		Leases: want.Leases, Every: want.Every, Jitter: k.cfg.Jitter, Logger: k.log,
+		Leases: want.Leases, Every: want.Every, Unless: want.Unless, Jitter: k.cfg.Jitter, Logger: k.log,
 	}
 	for {
 		live, err := k.trustedSession(ctx, want.Margin)

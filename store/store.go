@@ -5,6 +5,7 @@ import (
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
@@ -29,6 +30,11 @@ type Queues interface {
 // Monitors is what the same stores offer for package monitor.
 type Monitors interface {
 	Monitor() monitor.Store
+}
+
+// Jobs is what stores also offer for package job: memory, SQLite, PostgreSQL and Redis.
+type Jobs interface {
+	Jobs() job.Store
 }
 
 // Shards is what every store offers for package shard.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
+	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -36,6 +37,14 @@ func (h *Host) Monitor(st store.Store) (monitor.Store, error) {
 		return m.Monitor(), nil
 	}
 	return nil, h.keepsNo("sources")
+}
+
+// Jobs returns the jobs of a store that keeps some.
+func (h *Host) Jobs(st store.Store) (job.Store, error) {
+	if j, ok := st.(store.Jobs); ok {
+		return j.Jobs(), nil
+	}
+	return nil, usererr.Errorf("the store %s keeps no jobs; SQLite (sqlite:PATH), PostgreSQL (postgres://…) and Redis (redis://…) do", termtext.URL(h.StoreURL))
 }
 
 // Shards is what the store keeps about shards.

@@ -17,7 +17,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// Program is the program that runs while its role is held.
+// Program is the program that runs while its role is held, or in a run of a job.
 type Program struct {
 	Log       *slog.Logger
 	Argv      []string
@@ -38,14 +38,23 @@ type run struct {
 
 // Run is the work of a campaign: the program, dead before trust ends.
 func (g *Program) Run(ctx context.Context, term elect.Term) error {
-	until, changed := term.Session.Until()
+	return g.runUnder(ctx, term.Session, os.Stdin, os.Stdout, os.Stderr,
+		"UNDERSTUDY_ROLE="+term.Role,
+		"UNDERSTUDY_ID="+term.Instance.ID,
+		"UNDERSTUDY_NAME="+term.Instance.Name,
+		"UNDERSTUDY_TERM="+strconv.FormatInt(term.Number, 10))
+}
+
+// runUnder runs the program under a session, with more in its environment.
+func (g *Program) runUnder(ctx context.Context, session *lease.ActiveSession, stdin, stdout, stderr *os.File, vars ...string) error {
+	until, changed := session.Until()
 	r := &run{ended: make(chan struct{})}
 	r.deadline.Store(int64(until))
 	g.current.Store(r)
 	p, err := guard.Start(ctx, guard.Config{
 		Argv:  g.Argv,
-		Env:   g.environ(os.Environ(), term),
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Env:   g.environ(os.Environ(), vars...),
+		Stdin: stdin, Stdout: stdout, Stderr: stderr,
 		StopGrace: g.StopGrace, Deadline: until, Logger: g.Log,
 	})
 	if err != nil {
@@ -63,7 +72,7 @@ func (g *Program) Run(ctx context.Context, term elect.Term) error {
 		case <-changed:
 			// A session that the store refused has no end of trust any more. No other
 			// instance can hold the role before the last one, so the program keeps its grace.
-			if until, changed = term.Session.Until(); until > 0 {
+			if until, changed = session.Until(); until > 0 {
 				r.deadline.Store(int64(until))
 				p.Extend(until)
 			}
@@ -97,15 +106,11 @@ func (g *Program) Overrun() {
 }
 
 // environ is the program's environment, made of that of this process.
-func (g *Program) environ(own []string, term elect.Term) []string {
+func (g *Program) environ(own []string, vars ...string) []string {
 	if !g.PassStore {
 		own = secret.DropFrom(own)
 	}
-	return append(own,
-		"UNDERSTUDY_ROLE="+term.Role,
-		"UNDERSTUDY_ID="+term.Instance.ID,
-		"UNDERSTUDY_NAME="+term.Instance.Name,
-		"UNDERSTUDY_TERM="+strconv.FormatInt(term.Number, 10))
+	return append(own, vars...)
 }
 
 // startResult is what it means to a campaign that its program was not started. On
@@ -163,3 +168,6 @@ type Exit struct{ Code int }
 // Error is what the history says; on the terminal the program has said itself
 // what was wrong.
 func (e Exit) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
+
+// ExitCode is what a job shows.
+func (e Exit) ExitCode() int { return e.Code }

@@ -84,13 +84,12 @@ func codeOf(err error) int {
 // A program gets what this process got, but for the store's URL and the token, unless it is to have them.
 func TestProgramEnvironment(t *testing.T) {
 	own := []string{"HOME=/srv", "UNDERSTUDY_STORE=postgres://u:hidden@db/a", "UNDERSTUDY_TOKEN=hidden", "UNDERSTUDY_STORED=x"}
-	term := elect.Term{Role: "billing", Number: 7, Instance: lease.Instance{ID: "I", Name: "web-1"}}
-	given := []string{"UNDERSTUDY_ROLE=billing", "UNDERSTUDY_ID=I", "UNDERSTUDY_NAME=web-1", "UNDERSTUDY_TERM=7"}
+	given := []string{"UNDERSTUDY_ROLE=billing", "UNDERSTUDY_TERM=7"}
 	want := append([]string{"HOME=/srv", "UNDERSTUDY_STORED=x"}, given...)
-	if got := (&Program{}).environ(own, term); !slices.Equal(got, want) {
+	if got := (&Program{}).environ(slices.Clone(own), given...); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := (&Program{PassStore: true}).environ(own, term), append(slices.Clone(own), given...); !slices.Equal(got, want) {
+	if got, want := (&Program{PassStore: true}).environ(slices.Clone(own), given...), append(slices.Clone(own), given...); !slices.Equal(got, want) {
 		t.Errorf("with the store: %q, want %q", got, want)
 	}
 }

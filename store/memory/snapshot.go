@@ -18,6 +18,7 @@ type Snapshot struct {
 	lastID   int64
 	shards   shards
 	tokens   []access.Token
+	jobs     map[string]*jobRow
 }
 
 // Snapshot copies the store as it stands.
@@ -27,7 +28,7 @@ func (s *Store) Snapshot() Snapshot {
 	c := Snapshot{
 		sessions: map[string]session{}, leases: map[lease.ID]row{}, waiting: copyWaiting(s.waiting),
 		events: slices.Clone(s.events), lastID: s.lastID, shards: s.shards.copy(),
-		tokens: slices.Clone(s.tokens),
+		tokens: slices.Clone(s.tokens), jobs: copyJobs(s.jobs),
 	}
 	for id, n := range s.sessions {
 		c.sessions[id] = *n
@@ -52,7 +53,20 @@ func (s *Store) Restore(c Snapshot) {
 	}
 	s.waiting, s.events, s.lastID = copyWaiting(c.waiting), slices.Clone(c.events), c.lastID
 	s.shards.restore(c.shards)
-	s.tokens = slices.Clone(c.tokens)
+	s.tokens, s.jobs = slices.Clone(c.tokens), copyJobs(c.jobs)
+}
+
+func copyJobs(from map[string]*jobRow) map[string]*jobRow {
+	to := map[string]*jobRow{}
+	for name, j := range from {
+		copied := jobRow{Job: j.shown(), runs: map[int64]*runRow{}}
+		for at, r := range j.runs {
+			run := *r
+			copied.runs[at] = &run
+		}
+		to[name] = &copied
+	}
+	return to
 }
 
 func copyWaiting(from map[lease.ID][]string) map[lease.ID][]string {

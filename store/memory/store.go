@@ -44,6 +44,7 @@ type Store struct {
 	nextW    int
 	shards   shards
 	tokens   []access.Token
+	jobs     map[string]*jobRow
 
 	queues *queues.Memory
 	checks *checks.Memory
@@ -74,7 +75,7 @@ func New(now func() time.Time) *Store {
 	s := &Store{
 		now: now, sessions: map[string]*session{}, leases: map[lease.ID]*row{},
 		waiting: map[lease.ID][]string{}, watchers: map[int]func(lease.Change){},
-		shards: newShards(),
+		shards: newShards(), jobs: map[string]*jobRow{},
 	}
 	s.queues = queues.NewMemory(kernel{s}, now)
 	s.checks = checks.NewMemory(checks.Options{Clock: now, Sessions: s, History: s, Queues: s.queues.QueueAdmin()})

@@ -1,0 +1,411 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Errors.
+var (
+	// ErrNotFound: there is no such job or run.
+	ErrNotFound = errors.New("job: not found")
+	// ErrStale: a later term has claimed a run of the job, or another has ended the run.
+	ErrStale = errors.New("job: a later term has taken over")
+	// ErrBusy: the job cannot be forgotten while a run is on, or has as many runs queued as it can.
+	ErrBusy = errors.New("job: busy")
+)
+
+// Holder is the instance that holds a job's lease, and under which term.
+type Holder struct {
+	Term     int64
+	Instance lease.Instance
+}
+
+// Change is what a [Decision] makes of a job.
+type Change struct {
+	// Job as it is to be.
+	Job Job
+	// Runs that are new or changed.
+	Runs []Run
+	// Event for the history; none if its Part is "".
+	Event history.Event
+	// Forget: the job goes, with all its runs.
+	Forget bool
+	// Unchanged: nothing is to be done.
+	Unchanged bool
+}
+
+// Decision decides about a job as it is, at a time by the store's clock. It is pure: a store may ask more than once, and
+// does what the last answer says, or nothing if that is an error.
+type Decision func(j Job, now time.Time) (Change, error)
+
+// draft is a change in the making.
+type draft struct {
+	Change
+	now time.Time
+}
+
+func draftOf(j Job, now time.Time) *draft {
+	j.Open, j.Ended = slices.Clone(j.Open), maps.Clone(j.Ended)
+	if j.Ended == nil {
+		j.Ended = map[State]int64{}
+	}
+	return &draft{Change: Change{Job: j}, now: now.UTC()}
+}
+
+// put stores a run, and keeps it with the job for as long as it is open.
+func (d *draft) put(r Run) {
+	d.Runs = append(d.Runs, r)
+	open := slices.DeleteFunc(d.Job.Open, func(o Run) bool { return o.Scheduled.Equal(r.Scheduled) })
+	if !r.State.Ended() {
+		open = append(open, r)
+		slices.SortFunc(open, func(a, b Run) int { return a.Scheduled.Compare(b.Scheduled) })
+	}
+	d.Job.Open = open
+}
+
+func (d *draft) end(r Run, s State, why string) {
+	r.State, r.Why, r.Ended, r.NotBefore = s, lease.TruncateReason(why), d.now, time.Time{}
+	d.put(r)
+	d.Job.Last = r
+	d.Job.Ended[s]++
+	if s == Lost || s == MissedRun || s == Skipped {
+		d.note(fmt.Sprintf("run of %s %s: %s", r.Scheduled.Format(time.RFC3339), s, why), r.Term)
+	}
+}
+
+// note is the event of the change; of several, the last one says how many there were.
+func (d *draft) note(text string, term int64) {
+	d.Event = history.Event{Part: Space, Subject: d.Job.Name, Reason: lease.TruncateReason(text), Term: term}
+}
+
+func (d *draft) queued() (n int) {
+	for _, r := range d.Job.Open {
+		if r.State == Queued {
+			n++
+		}
+	}
+	return n
+}
+
+func (d *draft) queue(scheduled time.Time, trigger string) {
+	if d.queued() >= MaxQueued {
+		d.end(Run{Scheduled: scheduled, Trigger: trigger}, Skipped, fmt.Sprintf("%d runs are queued already", MaxQueued))
+		return
+	}
+	d.put(Run{Scheduled: scheduled, Trigger: trigger, State: Queued, Attempt: 1, NotBefore: d.now})
+}
+
+// moveOn decides that the next time to decide about is the first after one.
+func (d *draft) moveOn(after time.Time) {
+	d.Job.Decided = after
+	d.Job.Next = d.Job.times().Next(after)
+	if !d.Job.Next.IsZero() {
+		d.Job.Next = d.Job.Next.UTC()
+	}
+}
+
+// retry queues an attempt that did not end well once more, if that is declared safe.
+func (d *draft) retry(r Run, s State, why string) bool {
+	if r.Attempt > d.Job.Definition.Retries {
+		return false
+	}
+	wait := time.Duration(0)
+	if s == Failed || s == TimedOut {
+		wait = min(time.Second<<min(r.Attempt-1, 9), 5*time.Minute)
+		wait += spread(wait, d.Job.Name, r.Scheduled.String())
+	}
+	r.Why = lease.TruncateReason(attemptText(r.Attempt, s) + " " + why)
+	d.note(fmt.Sprintf("run of %s is tried again: %s", r.Scheduled.Format(time.RFC3339), r.Why), r.Term)
+	r.State, r.NotBefore, r.Started, r.ExitCode = Queued, d.now.Add(wait), time.Time{}, 0
+	r.Attempt++
+	d.put(r)
+	return true
+}
+
+// Define adds the job, or gives it another definition.
+func Define(name string, def Definition) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		def := def.WithDefaults()
+		if err := errors.Join(ValidateName(name), def.Validate()); err != nil {
+			return Change{}, err
+		}
+		if j.Version > 0 && j.Definition.equal(def) {
+			return Change{Job: j, Unchanged: true}, nil
+		}
+		d := draftOf(j, now)
+		if j.Version == 0 {
+			d.Job = Job{Name: name, Created: d.now, Ended: map[State]int64{}}
+			d.note("added", 0)
+		} else {
+			d.note("its definition changed", 0)
+		}
+		moved := j.Version == 0 || j.Definition.Schedule != def.Schedule || !j.Definition.Anchor.Equal(def.Anchor)
+		if moved && !j.Next.IsZero() && !j.startsAt(j.Next).After(now) {
+			d.missGap(j.times().Last(j.Next.Add(-1), now), "the schedule changed before it started")
+		}
+		d.Job.Definition = def
+		if moved {
+			after := d.now
+			if j.Decided.After(after) {
+				after = j.Decided // the clock was stepped back: a time that has its run does not come again
+			}
+			decided := d.Job.Decided
+			d.moveOn(after)
+			d.Job.Decided = decided
+		}
+		if j.Version == 0 && d.Job.Next.IsZero() {
+			return Change{}, fmt.Errorf("%w: schedule %q: that is in the past", lease.ErrInvalid, def.Schedule)
+		}
+		return d.Change, nil
+	}
+}
+
+// missGap records that the next time was missed, and all others up to the last one: each in a run of its own, or, if they are
+// very many, in one.
+func (d *draft) missGap(last time.Time, why string) {
+	var gap []time.Time
+	s, n := d.Job.times(), 0
+	for at := d.Job.Next; n < maxWalk && !at.IsZero() && !at.After(last); at = s.Next(at) {
+		if n++; n <= MaxQueued {
+			gap = append(gap, at.UTC())
+		}
+	}
+	if n > len(gap) {
+		least := ""
+		if n == maxWalk {
+			least = "at least "
+		}
+		d.Job.Ended[MissedRun] += int64(n - 1)
+		gap, why = gap[:1], fmt.Sprintf("%s (%s%d times up to %s)", why, least, n, last.UTC().Format(time.RFC3339))
+	}
+	for _, at := range gap {
+		d.end(Run{Scheduled: at}, MissedRun, why)
+	}
+	if len(gap) > 1 {
+		d.note(fmt.Sprintf("%d runs from %s on were missed: %s", len(gap), gap[0].Format(time.RFC3339), why), 0)
+	}
+	d.moveOn(last.UTC())
+}
+
+// Claim decides for the holder of the job's lease which run it starts now: that run is the one that is running
+// afterwards, and there is none if nothing is due. What an earlier holder left running is lost.
+func Claim(h Holder) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		if j.Version == 0 {
+			return Change{}, fmt.Errorf("%w: job %q", ErrNotFound, j.Name)
+		}
+		if j.Term > h.Term {
+			return Change{}, fmt.Errorf("%w: term %d, and this is %d", ErrStale, j.Term, h.Term)
+		}
+		d := draftOf(j, now)
+		if r, on := j.Running(); on {
+			if r.Term == h.Term {
+				return Change{Job: j, Unchanged: true}, nil // the answer to the claim was lost
+			}
+			if why := "its instance " + r.Instance.Label() + " is gone"; !d.retry(r, Lost, why) {
+				d.end(r, Lost, why)
+			}
+		}
+		d.decideOverdue()
+		d.start(h)
+		if len(d.Runs) == 0 {
+			return Change{Job: j, Unchanged: true}, nil
+		}
+		return d.Change, nil
+	}
+}
+
+// start makes the first queued run that may start the running one.
+func (d *draft) start(h Holder) {
+	for _, r := range d.Job.Open {
+		if r.State != Queued || r.NotBefore.After(d.now) {
+			continue
+		}
+		r.State, r.Term, r.Instance, r.Started, r.NotBefore = Running, h.Term, h.Instance, d.now, time.Time{}
+		d.Job.Term = h.Term
+		d.put(r)
+		return
+	}
+}
+
+// decideOverdue decides about each time that has come while no run was on.
+func (d *draft) decideOverdue() {
+	j := d.Job
+	if j.Next.IsZero() || j.startsAt(j.Next).After(d.now) {
+		return
+	}
+	// With a jitter, the latest times may not be due yet.
+	latest := j.times().Last(j.Next.Add(-1), d.now.Add(-ms(j.Definition.JitterMS)))
+	if latest.IsZero() {
+		latest = j.Next
+	}
+	const nobody = "no instance was there"
+	late := d.now.Sub(j.startsAt(latest))
+	switch rule := j.Definition.Missed; {
+	case j.PausedBy != "":
+		d.end(Run{Scheduled: j.Next}, Skipped, "paused by "+j.PausedBy)
+		d.moveOn(latest)
+	case rule == MissedAll:
+		if old := d.now.Add(-maxGone); j.Next.Before(old) {
+			d.missGap(j.times().Last(j.Next.Add(-1), old), nobody)
+		}
+		for next := d.Job.Next; !next.IsZero() && !next.After(latest) && d.queued() < MaxQueued; next = d.Job.Next {
+			d.queue(next, "")
+			d.moveOn(next)
+		}
+	case rule == MissedSkip && late > onTime:
+		d.missGap(latest, nobody)
+	default:
+		if before := j.times().Last(j.Next.Add(-1), latest.Add(-1)); !before.IsZero() {
+			d.missGap(before, nobody)
+		}
+		d.queue(latest, "")
+		d.moveOn(latest)
+	}
+}
+
+// Overlapping decides about the times that have come while the holder runs the job. If it is to stop that run for another, one is
+// queued, and the job's overlap is [Replace].
+func Overlapping(h Holder) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		r, on := j.Running()
+		if !on || r.Term != h.Term {
+			return Change{}, fmt.Errorf("%w: term %d runs no more", ErrStale, h.Term)
+		}
+		d := draftOf(j, now)
+		for n := 0; n < MaxQueued && !d.Job.Next.IsZero() && !d.Job.startsAt(d.Job.Next).After(now); n++ {
+			next := d.Job.Next
+			switch {
+			case j.PausedBy != "":
+				d.end(Run{Scheduled: next}, Skipped, "paused by "+j.PausedBy)
+			case j.Definition.Overlap == Forbid:
+				d.end(Run{Scheduled: next}, Skipped, "the run of "+r.Scheduled.Format(time.RFC3339)+" was on")
+			default:
+				d.queue(next, "")
+			}
+			d.moveOn(next)
+		}
+		if len(d.Runs) == 0 {
+			return Change{Job: j, Unchanged: true}, nil
+		}
+		return d.Change, nil
+	}
+}
+
+// Result is how a run ended.
+type Result struct {
+	State    State
+	ExitCode int
+	Why      string
+}
+
+// Finish records how the run ended that was started under the term. A result that comes too late changes nothing, but
+// for an event.
+func Finish(scheduled time.Time, term int64, got Result) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		d := draftOf(j, now)
+		r, on := j.Running()
+		switch {
+		case j.Version == 0:
+			return Change{}, fmt.Errorf("%w: job %q", ErrNotFound, j.Name)
+		case !on || r.Term != term || !r.Scheduled.Equal(scheduled):
+			if j.knows(scheduled, term, got.State) {
+				return Change{Job: j, Unchanged: true}, nil // the answer to the result was lost
+			}
+			d.note(fmt.Sprintf("run of %s under term %d ended late: %s %s", scheduled.Format(time.RFC3339), term, got.State, got.Why), term)
+			return d.Change, nil
+		}
+		r.ExitCode = got.ExitCode
+		again := got.State != Succeeded && got.Why != whyReplaced && d.retry(r, got.State, got.Why)
+		if !again {
+			d.end(r, got.State, got.Why)
+		}
+		return d.Change, nil
+	}
+}
+
+// knows reports whether the result of a run is stored already.
+func (j Job) knows(scheduled time.Time, term int64, s State) bool {
+	same := func(r Run) bool { return r.Term == term && r.Scheduled.Equal(scheduled) }
+	return same(j.Last) && j.Last.State == s || slices.ContainsFunc(j.Open, func(r Run) bool {
+		return same(r) && r.State == Queued && strings.HasPrefix(r.Why, attemptText(r.Attempt-1, s))
+	})
+}
+
+// attemptText starts the reason why a run is tried again.
+func attemptText(n int, s State) string { return fmt.Sprintf("attempt %d %s:", n, s) }
+
+const whyReplaced = "replaced by the next run"
+
+// Trigger queues a run at once, in the name of who asks.
+func Trigger(who string) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		d := draftOf(j, now)
+		switch {
+		case j.Version == 0:
+			return Change{}, fmt.Errorf("%w: job %q", ErrNotFound, j.Name)
+		case d.queued() >= MaxQueued:
+			return Change{}, fmt.Errorf("%w: %d runs of job %q are queued already", ErrBusy, MaxQueued, j.Name)
+		}
+		// Scheduled times are whole seconds, so that the key is another's by neither.
+		key := d.now.Truncate(time.Millisecond)
+		if !key.After(j.Triggered) {
+			key = j.Triggered.Add(time.Millisecond)
+		}
+		if key.Nanosecond() == 0 {
+			key = key.Add(time.Millisecond)
+		}
+		d.Job.Triggered = key
+		d.queue(key, who)
+		d.note("triggered by "+who, 0)
+		return d.Change, nil
+	}
+}
+
+// Pause stops the schedule; a run that is on continues, and runs can be triggered. With an empty who the job is resumed: times
+// that passed meanwhile were skipped.
+func Pause(who string) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		if j.Version == 0 {
+			return Change{}, fmt.Errorf("%w: job %q", ErrNotFound, j.Name)
+		}
+		if (who == "") == (j.PausedBy == "") {
+			return Change{Job: j, Unchanged: true}, nil
+		}
+		d := draftOf(j, now)
+		if who == "" {
+			if _, on := j.Running(); !on {
+				d.decideOverdue() // while it was paused
+			}
+			d.note("resumed", 0)
+		} else {
+			d.note("paused by "+who, 0)
+		}
+		d.Job.PausedBy = who
+		return d.Change, nil
+	}
+}
+
+// Forget removes the job, with its runs. An instance that still offers it adds it again.
+func Forget(who string) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		if j.Version == 0 {
+			return Change{}, fmt.Errorf("%w: job %q", ErrNotFound, j.Name)
+		}
+		if r, on := j.Running(); on {
+			return Change{}, fmt.Errorf("%w: job %q is running on %s; stop it first", ErrBusy, j.Name, r.Instance.Label())
+		}
+		d := draftOf(j, now)
+		d.Forget = true
+		d.note("forgotten by "+who, 0)
+		return d.Change, nil
+	}
+}

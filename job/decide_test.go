@@ -1,0 +1,371 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// book applies decisions to one job, as a store does.
+type book struct {
+	testing.TB
+	job  Job
+	now  time.Time
+	runs map[string]Run // by scheduled time
+}
+
+func newBook(t testing.TB, schedule string, edit ...func(*Definition)) *book {
+	def := Definition{Schedule: schedule}
+	for _, e := range edit {
+		e(&def)
+	}
+	b := &book{TB: t, job: Job{Name: "j"}, now: at("09:00:00"), runs: map[string]Run{}}
+	b.do(Define("j", def))
+	return b
+}
+
+// at is a time of one day; "+1 09:00:00" is one of the next.
+func at(clock string) time.Time {
+	days, rest, later := strings.Cut(clock, " ")
+	if !later {
+		days, rest = "+0", clock
+	}
+	t, err := time.Parse(time.TimeOnly, rest)
+	if err != nil {
+		panic(err)
+	}
+	var n int
+	fmt.Sscanf(days, "+%d", &n)
+	return time.Date(2026, 11, 21+n, t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+}
+
+func (b *book) try(decide Decision) error {
+	c, err := decide(b.job, b.now)
+	if err != nil || c.Unchanged {
+		return err
+	}
+	for _, r := range c.Runs {
+		b.runs[r.Scheduled.Format(time.RFC3339Nano)] = r
+	}
+	c.Job.Version = b.job.Version + 1
+	b.job = c.Job
+	return nil
+}
+
+func (b *book) do(decide Decision) {
+	b.Helper()
+	if err := b.try(decide); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *book) claim(clock string, term int64) (Run, bool) {
+	b.Helper()
+	b.now = at(clock)
+	b.do(Claim(Holder{Term: term, Instance: lease.Instance{ID: "i", Name: fmt.Sprint("host", term)}}))
+	r, on := b.job.Running()
+	return r, on && r.Term == term
+}
+
+func (b *book) finish(clock string, s State) {
+	b.Helper()
+	b.now = at(clock)
+	r, on := b.job.Running()
+	if !on {
+		b.Fatal("nothing is running")
+	}
+	b.do(Finish(r.Scheduled, r.Term, Result{State: s, Why: "because"}))
+}
+
+// want compares all runs: "HH:MM:SS state", by their times.
+func (b *book) want(lines ...string) {
+	b.Helper()
+	var got []string
+	for _, key := range sortedKeys(b.runs) {
+		r := b.runs[key]
+		got = append(got, r.Scheduled.Format(time.TimeOnly)+" "+string(r.State))
+	}
+	if !slices.Equal(got, lines) {
+		b.Errorf("at %s the runs are %q, want %q", b.now.Format(time.TimeOnly), got, lines)
+	}
+}
+
+func sortedKeys(m map[string]Run) (keys []string) {
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b string) int { return m[a].Scheduled.Compare(m[b].Scheduled) })
+	return keys
+}
+
+func TestRunOnce(t *testing.T) {
+	b := newBook(t, "0 10 * * *")
+	if _, on := b.claim("09:59:59", 1); on {
+		t.Fatal("claimed before its time")
+	}
+	r, on := b.claim("10:00:00", 2)
+	if !on || !r.Scheduled.Equal(at("10:00:00")) || !r.Started.Equal(at("10:00:00")) {
+		t.Fatalf("claimed %+v", r)
+	}
+	if again, on := b.claim("10:00:01", 2); !on || !again.Scheduled.Equal(r.Scheduled) {
+		t.Error("its holder does not find the claim whose answer was lost")
+	}
+	b.finish("10:00:05", Succeeded)
+	if _, on := b.claim("10:00:06", 3); on {
+		t.Error("claimed twice")
+	}
+	b.want("10:00:00 succeeded")
+	if want := at("+1 10:00:00"); !b.job.Next.Equal(want) || !b.job.DueAt().Equal(want) {
+		t.Errorf("next at %v, due at %v", b.job.Next, b.job.DueAt())
+	}
+	if b.job.Ended[Succeeded] != 1 || b.job.Last.State != Succeeded {
+		t.Errorf("counted %v, last %+v", b.job.Ended, b.job.Last)
+	}
+}
+
+// A holder that dies after its claim may have started the program: nobody starts it again.
+func TestLost(t *testing.T) {
+	b := newBook(t, "0 10 * * *")
+	b.claim("10:00:00", 1)
+	if _, on := b.claim("10:00:30", 2); on {
+		t.Error("a lost run was claimed again")
+	}
+	b.want("10:00:00 lost")
+	b.now = at("10:01:00")
+	b.do(Finish(at("10:00:00"), 1, Result{State: Succeeded}))
+	b.want("10:00:00 lost")
+	if err := b.try(Claim(Holder{Term: 1})); err != nil {
+		t.Error(err) // nothing was claimed under 2: no term is in the way
+	}
+}
+
+func TestLostIsRepeatedIfSafe(t *testing.T) {
+	b := newBook(t, "0 10 * * *", func(d *Definition) { d.Retries = 1 })
+	b.claim("10:00:00", 1)
+	r, on := b.claim("10:00:30", 2)
+	if !on || r.Attempt != 2 || !r.Scheduled.Equal(at("10:00:00")) {
+		t.Fatalf("claimed %+v, %v", r, on)
+	}
+	if err := b.try(Claim(Holder{Term: 1})); !errors.Is(err, ErrStale) {
+		t.Errorf("a claim under an earlier term: %v", err)
+	}
+	b.do(Finish(at("10:00:00"), 1, Result{State: Succeeded})) // late
+	b.want("10:00:00 running")
+	if _, on := b.claim("10:01:00", 3); on {
+		t.Error("more attempts than allowed")
+	}
+	b.want("10:00:00 lost")
+}
+
+func TestFailedIsRepeatedWithPauses(t *testing.T) {
+	b := newBook(t, "0 10 * * *", func(d *Definition) { d.Retries = 2 })
+	b.claim("10:00:00", 1)
+	b.finish("10:00:01", Failed)
+	b.do(Finish(at("10:00:00"), 1, Result{State: Failed, Why: "because"})) // again, as after an answer that was lost
+	if _, on := b.claim("10:00:01", 2); on {
+		t.Error("tried again at once")
+	}
+	due := b.job.DueAt()
+	if due.Before(at("10:00:02")) || due.After(at("10:00:03")) {
+		t.Errorf("the second attempt is due at %v", due)
+	}
+	if r, on := b.claim("10:00:05", 3); !on || r.Attempt != 2 {
+		t.Errorf("claimed %+v", r)
+	}
+	b.finish("10:00:06", TimedOut)
+	b.claim("10:10:00", 4)
+	b.finish("10:10:01", Failed)
+	b.want("10:00:00 failed")
+	if b.job.Last.Attempt != 3 || len(b.job.Open) != 0 {
+		t.Errorf("last %+v, open %v", b.job.Last, b.job.Open)
+	}
+}
+
+func TestMissed(t *testing.T) {
+	hourly := []string{"10:00:00 missed", "11:00:00 missed", "12:00:00 missed"}
+	for _, c := range []struct {
+		rule  Missed
+		clock string
+		want  []string
+	}{
+		{MissedOne, "12:30:00", []string{hourly[0], hourly[1], "12:00:00 running"}},
+		{MissedSkip, "12:30:00", hourly},
+		{MissedSkip, "12:00:59", []string{hourly[0], hourly[1], "12:00:00 running"}},
+		{MissedAll, "12:30:00", []string{"10:00:00 running", "11:00:00 queued", "12:00:00 queued"}},
+	} {
+		b := newBook(t, "0 * * * *", func(d *Definition) { d.Missed = c.rule })
+		b.now = at("09:00:00")
+		b.claim(c.clock, 1)
+		b.want(c.want...)
+		if !b.job.Next.Equal(at("13:00:00")) {
+			t.Errorf("%s: next at %v", c.rule, b.job.Next)
+		}
+	}
+}
+
+// Times that nobody was there for are counted, however many they are, and "all" has its bounds.
+func TestMissedForLong(t *testing.T) {
+	b := newBook(t, "every 1s")
+	b.claim("+3 09:00:00", 1)
+	if n := len(b.runs); n != 2 {
+		t.Errorf("%d runs, want one for all that were missed and one that runs", n)
+	}
+	if got := b.job.Last.Why; !strings.Contains(got, "at least 1000 times") {
+		t.Errorf("why: %q", got)
+	}
+	b = newBook(t, "* * * * *", func(d *Definition) { d.Missed = MissedAll })
+	b.claim("+3 09:00:00", 1)
+	if len(b.job.Open) != MaxQueued || b.job.Ended[MissedRun] == 0 {
+		t.Errorf("%d open, %v", len(b.job.Open), b.job.Ended)
+	}
+	if oldest := b.job.Open[0].Scheduled; oldest.Before(at("+2 09:00:00")) {
+		t.Errorf("%v runs, which is more than a day ago", oldest)
+	}
+	n := b.job.Open[len(b.job.Open)-1].Scheduled
+	b.finish("+3 09:00:30", Succeeded)
+	if b.claim("+3 09:00:31", 2); !b.job.Next.After(n) || len(b.job.Open) != MaxQueued {
+		t.Errorf("the rest does not move up: next at %v, %d open", b.job.Next, len(b.job.Open))
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	for rule, want := range map[Overlap][]string{
+		Forbid:  {"10:00:00 running", "11:00:00 skipped", "12:00:00 skipped"},
+		Queue:   {"10:00:00 running", "11:00:00 queued", "12:00:00 queued"},
+		Replace: {"10:00:00 running", "11:00:00 queued", "12:00:00 queued"},
+	} {
+		b := newBook(t, "0 * * * *", func(d *Definition) { d.Overlap = rule })
+		b.claim("10:00:00", 1)
+		b.now = at("12:00:01")
+		b.do(Overlapping(Holder{Term: 1}))
+		b.want(want...)
+		if err := b.try(Overlapping(Holder{Term: 2})); !errors.Is(err, ErrStale) {
+			t.Errorf("under another term: %v", err)
+		}
+	}
+}
+
+func TestTriggerAndPause(t *testing.T) {
+	b := newBook(t, "0 10 * * *")
+	b.do(Pause("alice"))
+	b.do(Trigger("bob"))
+	b.do(Trigger("bob"))
+	if len(b.job.Open) != 2 || b.job.Open[0].Scheduled.Nanosecond() == 0 {
+		t.Fatalf("open: %+v", b.job.Open)
+	}
+	r, on := b.claim("09:00:00", 1)
+	if !on || r.Trigger != "bob" {
+		t.Errorf("claimed %+v", r)
+	}
+	b.finish("09:00:01", Succeeded)
+	b.claim("09:00:02", 2)
+	b.finish("09:00:03", Succeeded)
+	if _, on := b.claim("10:00:00", 3); on {
+		t.Error("a paused job runs")
+	}
+	if r := b.runs["2026-11-21T10:00:00Z"]; r.State != Skipped || r.Why != "paused by alice" {
+		t.Errorf("while it was paused: %+v", r)
+	}
+	b.do(Pause(""))
+	if _, on := b.claim("+1 10:00:00", 4); !on {
+		t.Error("a resumed job does not run")
+	}
+	if err := b.try(Forget("bob")); !errors.Is(err, ErrBusy) {
+		t.Errorf("forgetting it while it runs: %v", err)
+	}
+}
+
+// A step of the store's clock runs nothing twice, and a change of the schedule neither.
+func TestNothingTwice(t *testing.T) {
+	b := newBook(t, "0 10 * * *")
+	b.claim("10:00:00", 1)
+	b.finish("10:00:01", Succeeded)
+	if _, on := b.claim("09:00:00", 2); on { // stepped back
+		t.Error("runs again when the clock was stepped back")
+	}
+	b.do(Define("j", Definition{Schedule: "0 * * * *"}))
+	if !b.job.Next.Equal(at("11:00:00")) {
+		t.Errorf("next at %v: 10:00 has its run", b.job.Next)
+	}
+	b.now = at("12:30:00")
+	b.do(Define("j", Definition{Schedule: "45 * * * *"}))
+	b.want("10:00:00 succeeded", "11:00:00 missed", "12:00:00 missed")
+	if !b.job.Next.Equal(at("12:45:00")) || b.job.Created != at("09:00:00") {
+		t.Errorf("next at %v, created at %v", b.job.Next, b.job.Created)
+	}
+}
+
+func TestJitter(t *testing.T) {
+	b := newBook(t, "* * * * *", func(d *Definition) { d.JitterMS = 30_000 })
+	seen := map[time.Duration]bool{}
+	for range 20 {
+		next := b.job.Next
+		due := b.job.DueAt()
+		late := due.Sub(next)
+		if late < 0 || late >= 30*time.Second {
+			t.Fatalf("%v is due %v later", next, late)
+		}
+		seen[late] = true
+		b.now = due.Add(-time.Millisecond)
+		b.do(Claim(Holder{Term: 1}))
+		if _, on := b.job.Running(); on {
+			t.Fatal("started before its jitter")
+		}
+		b.now = due
+		b.do(Claim(Holder{Term: 1}))
+		b.finish(due.Add(time.Second).Format(time.TimeOnly), Succeeded)
+	}
+	if len(seen) < 10 {
+		t.Errorf("only %d different delays", len(seen))
+	}
+}
+
+func TestInvalid(t *testing.T) {
+	for want, d := range map[string]Definition{
+		"schedule":            {Schedule: "soon"},
+		"overlap":             {Schedule: "@daily", Overlap: "maybe"},
+		"missed":              {Schedule: "@daily", Missed: "maybe"},
+		"jitter":              {Schedule: "@daily", JitterMS: -1},
+		"deadline":            {Schedule: "@daily", DeadlineMS: -1},
+		"retries":             {Schedule: "@daily", Retries: 101},
+		"that is in the past": {Schedule: "2020-01-01"},
+	} {
+		_, err := Define("j", d)(Job{Name: "j"}, at("09:00:00"))
+		if !errors.Is(err, lease.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if _, err := Define("a\nb", Definition{Schedule: "@daily"})(Job{}, at("09:00:00")); !errors.Is(err, lease.ErrInvalid) {
+		t.Errorf("a name of two lines: %v", err)
+	}
+}
+
+func TestTail(t *testing.T) {
+	var out tail
+	if _, changed := out.take(); changed {
+		t.Error("changed without a write")
+	}
+	all := ""
+	for i := range 5000 {
+		line := fmt.Sprintf("line %d\n", i)
+		all += line
+		_, _ = out.Write([]byte(line))
+	}
+	o, changed := out.take()
+	if !changed || o.Total != int64(len(all)) || string(o.Tail) != all[len(all)-MaxTail:] {
+		t.Errorf("%d of %d bytes kept", len(o.Tail), o.Total)
+	}
+	big := strings.Repeat("x", 100_000)
+	_, _ = out.Write([]byte(big))
+	if o, _ := out.take(); len(o.Tail) != MaxTail || o.Tail[0] != 'x' || o.Total != int64(len(all)+len(big)) {
+		t.Errorf("%d of %d bytes kept", len(o.Tail), o.Total)
+	}
+	if _, changed := out.take(); changed {
+		t.Error("changed without a write")
+	}
+}

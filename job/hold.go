@@ -1,0 +1,224 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// hold claims a run under the job's lease, runs it, and releases the lease.
+func (r *runner) hold(ctx context.Context, o Offer, held *lease.HeldLease) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t := &tenure{runner: r, offer: o, stop: cancel, log: r.log.With("job", o.Name, "term", held.Term)}
+	cfg := elect.Config{Keeper: r.Keeper, Role: o.Name, StopGrace: r.stopGrace(), Overrun: t.overrun}
+	err := elect.RunWork(ctx, cfg, held, t.work)
+	if err != nil && t.task == nil && ctx.Err() == nil && !errors.Is(err, lease.ErrLost) {
+		t.log.Warn("no run was claimed", "err", err)
+	}
+}
+
+// tenure is the time for which this instance holds a job's lease: one run, if any is due.
+type tenure struct {
+	*runner
+	offer Offer
+	stop  context.CancelCauseFunc // of the work
+	log   *slog.Logger
+	task  *Task // nil: nothing was claimed
+}
+
+func (t *tenure) overrun() {
+	t.log.Error("the work ignored its context until the end of trust", "grace", t.stopGrace())
+	if t.Overrun != nil {
+		t.Overrun(t.offer.Name)
+	}
+}
+
+// work claims, runs and records. The order of the three is the promise: a run is running in the store before its work
+// starts, and has ended before its result is stored.
+func (t *tenure) work(ctx context.Context, term elect.Term) error {
+	h := Holder{Term: term.Number, Instance: term.Instance}
+	j, err := t.claim(ctx, h)
+	if err != nil {
+		return err
+	}
+	run, on := j.Running()
+	if !on || run.Term != h.Term {
+		return nil // another instance was faster
+	}
+	tail := newTail()
+	t.task = &Task{Job: t.offer.Name, Run: run, Session: term.Session, Output: tail}
+	log := t.log.With("scheduled", run.Scheduled, "attempt", run.Attempt)
+	log.Info("run started", "late_ms", run.Started.Sub(run.Scheduled).Milliseconds())
+
+	aside, endAside := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { t.watchOverlaps(aside, h, j) })
+	beside.Go(func() { t.keepTail(aside, tail) })
+	beside.Go(func() {
+		if lease.Sleep(aside, t.Keeper.Clock(), deadlineOf(j.Definition)) {
+			t.stop(ErrDeadline)
+		}
+	})
+	err = t.offer.Work(ctx, *t.task)
+	stopped := ctx.Err() != nil
+	endAside()
+	beside.Wait()
+
+	result := resultOf(err, stopped, context.Cause(ctx))
+	t.finish(ctx, run, tail, result)
+	log.Log(ctx, levelOf(result.State), "run ended", "state", result.State, "why", result.Why)
+	return err
+}
+
+func levelOf(s State) slog.Level {
+	if s.Bad() {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+func deadlineOf(d Definition) time.Duration {
+	if d.DeadlineMS == 0 {
+		return MaxDeadline
+	}
+	return ms(d.DeadlineMS)
+}
+
+// claim tries until the store answers, or trust ends.
+func (t *tenure) claim(ctx context.Context, h Holder) (j Job, err error) {
+	for retry := t.retry(); ; {
+		j, err = t.change(ctx, t.offer.Name, Claim(h))
+		if err == nil || !transient(err) {
+			break
+		}
+		if !retry.Wait(ctx) {
+			return j, context.Cause(ctx)
+		}
+	}
+	if err == nil && ctx.Err() != nil {
+		return j, context.Cause(ctx) // it is recorded as running, and is not started: the next holder calls it lost
+	}
+	return j, err
+}
+
+func transient(err error) bool {
+	return errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUnknown) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// watchOverlaps decides about times that come while the run is on.
+func (t *tenure) watchOverlaps(ctx context.Context, h Holder, j Job) {
+	const often = 10 * time.Second // in case that the job's definition, or the store's clock, has changed
+	for {
+		wait := often
+		if now, err := t.storeTime(ctx, &j); err == nil && !j.Next.IsZero() {
+			wait = max(j.startsAt(j.Next).Sub(now), time.Millisecond)
+		}
+		if !lease.Sleep(ctx, t.Keeper.Clock(), min(wait, often)) {
+			return
+		}
+		if wait > often {
+			continue
+		}
+		changed, err := t.change(ctx, t.offer.Name, Overlapping(h))
+		if errors.Is(err, ErrStale) {
+			return
+		}
+		if err != nil {
+			continue // at the next look
+		}
+		j = changed
+		if _, waits := j.firstQueued(); waits && j.Definition.Overlap == Replace {
+			t.stop(ErrReplaced)
+			return
+		}
+	}
+}
+
+// storeTime reads the job, and the store's clock.
+func (t *tenure) storeTime(ctx context.Context, j *Job) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.Keeper.Timing().CallTimeout())
+	defer cancel()
+	got, now, err := t.Store.Get(ctx, t.offer.Name)
+	if err == nil {
+		*j = got
+	}
+	return now, err
+}
+
+// firstQueued is the scheduled run that waits for the longest, apart from retries.
+func (j Job) firstQueued() (Run, bool) {
+	for _, r := range j.Open {
+		if r.State == Queued && r.Attempt == 1 {
+			return r, true
+		}
+	}
+	return Run{}, false
+}
+
+// resultOf is how a run ended whose work returned err; stopped: its context had ended, with a cause.
+func resultOf(err error, stopped bool, cause error) Result {
+	var exit interface{ ExitCode() int }
+	result := Result{State: Succeeded}
+	if errors.As(err, &exit) {
+		result.ExitCode = exit.ExitCode()
+	}
+	switch {
+	case !stopped && err == nil:
+	case errors.Is(err, lease.ErrLost) || stopped && errors.Is(cause, lease.ErrLost):
+		result.State, result.Why = Lost, "its instance lost the store: it was stopped"
+	case !stopped:
+		result.State, result.Why = Failed, err.Error()
+	case errors.Is(cause, ErrDeadline):
+		result.State, result.Why = TimedOut, "it took longer than its deadline"
+	case errors.Is(cause, ErrReplaced):
+		result.State, result.Why = Cancelled, whyReplaced
+	case errors.Is(cause, lease.ErrResign):
+		result.State, result.Why = Cancelled, "its instance was asked to resign"
+	default:
+		result.State, result.Why = Cancelled, "its instance was stopped"
+	}
+	return result
+}
+
+// finish stores the result, trying for as long as the lease can be this instance's. If that fails, the next holder
+// records the run as lost.
+func (t *tenure) finish(ctx context.Context, run Run, out *tail, result Result) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Keeper.Timing().Timeout)
+	defer cancel()
+	if o, changed := out.take(); changed {
+		t.putOutput(ctx, o)
+	}
+	for retry := t.retry(); ; {
+		_, err := t.change(ctx, t.offer.Name, Finish(run.Scheduled, run.Term, result))
+		if err == nil {
+			return
+		}
+		if !transient(err) || !retry.Wait(ctx) {
+			t.log.Warn("the result could not be stored: the run will show as lost", "scheduled", run.Scheduled, "state", result.State, "err", err)
+			return
+		}
+	}
+}
+
+// keepTail stores the end of the output once a second while it changes.
+func (t *tenure) keepTail(ctx context.Context, out *tail) {
+	for lease.Sleep(ctx, t.Keeper.Clock(), time.Second) {
+		if o, changed := out.take(); changed {
+			t.putOutput(ctx, o)
+		}
+	}
+}
+
+func (t *tenure) putOutput(ctx context.Context, o Output) {
+	ctx, cancel := context.WithTimeout(ctx, t.Keeper.Timing().CallTimeout())
+	defer cancel()
+	if err := t.Store.PutOutput(ctx, RunKey{t.offer.Name, t.task.Scheduled}, t.task.Term, o); err != nil && ctx.Err() == nil {
+		t.log.Debug("output not kept", "err", err)
+	}
+}

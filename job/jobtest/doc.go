@@ -1,0 +1,5 @@
+// Package jobtest is what every store of jobs must pass: [TestStore], the conformance suite of job.Store. Each rule of the
+// port is a topic of its own, tried on a real store.
+//
+// It promises nothing about speed, and does not try what only a failing store does.
+package jobtest

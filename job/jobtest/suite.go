@@ -1,0 +1,496 @@
+package jobtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Subject is one empty store under test.
+type Subject struct {
+	Jobs    job.Store
+	History history.Log
+	// Other is another handle on the same store, as another process has it. Default: the same.
+	Other job.Store
+	// Advance moves the store's clock forward.
+	Advance func(d time.Duration)
+}
+
+// TestStore puts a store through the suite; fresh returns an empty one for each topic.
+func TestStore(t *testing.T, fresh func(t *testing.T) Subject) {
+	for name, topic := range topics() {
+		t.Run(name, func(t *testing.T) { topic(newBench(t, t.Context(), fresh(t))) })
+	}
+}
+
+func topics() map[string]func(*bench) {
+	return map[string]func(*bench){
+		"change/kept as it was decided":            testKept,
+		"change/what is refused changes nothing":   testRefused,
+		"change/by the store's clock":              testClock,
+		"change/no other comes in between":         testRace,
+		"change/one of many claims a run":          testClaims,
+		"change/a late result only makes an event": testLate,
+		"list/by name, in pages":                   testList,
+		"list/what is due":                         testDue,
+		"runs/the latest first, by state":          testRuns,
+		"runs/old ones are dropped":                testPrune,
+		"output/of the term that runs":             testOutput,
+		"forget/with all runs":                     testForget,
+		"names/hostile text is only data":          testHostile,
+		"context/nothing once it is over":          testContext,
+	}
+}
+
+type bench struct {
+	testing.TB
+	Subject
+	ctx context.Context
+}
+
+func newBench(t testing.TB, ctx context.Context, s Subject) *bench {
+	if s.Other == nil {
+		s.Other = s.Jobs
+	}
+	return &bench{TB: t, Subject: s, ctx: ctx}
+}
+
+var hourly = job.Definition{Schedule: "every 1h"}
+
+func (b *bench) change(name string, decide job.Decision) job.Job {
+	b.Helper()
+	j, err := b.Jobs.Change(b.ctx, name, decide)
+	if err != nil {
+		b.Fatalf("changing %q: %v", name, err)
+	}
+	return j
+}
+
+func (b *bench) define(name string) job.Job {
+	b.Helper()
+	return b.change(name, job.Define(name, hourly))
+}
+
+func (b *bench) get(name string) (job.Job, time.Time) {
+	b.Helper()
+	j, now, err := b.Other.Get(b.ctx, name)
+	if err != nil {
+		b.Fatalf("Get(%q): %v", name, err)
+	}
+	return j, now
+}
+
+func (b *bench) runs(q job.RunQuery) []job.Run {
+	b.Helper()
+	if q.Limit == 0 {
+		q.Limit = 1000
+	}
+	all, err := b.Other.Runs(b.ctx, q)
+	if err != nil {
+		b.Fatalf("Runs(%+v): %v", q, err)
+	}
+	return all
+}
+
+func (b *bench) same(what string, want, got any) {
+	b.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		b.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func holder(term int64) job.Holder {
+	return job.Holder{Term: term, Instance: lease.Instance{ID: fmt.Sprint("id-", term), Name: "host"}}
+}
+
+func testKept(b *bench) {
+	if _, _, err := b.Jobs.Get(b.ctx, "a"); !errors.Is(err, job.ErrNotFound) {
+		b.Errorf("before it is added: %v, want ErrNotFound", err)
+	}
+	j := b.define("a")
+	kept, now := b.get("a")
+	b.same("the job", j, kept)
+	if j.Version != 1 || now.Before(j.Created) || now.Sub(j.Created) > time.Hour {
+		b.Errorf("version %d, created at %v, now %v", j.Version, j.Created, now)
+	}
+	b.Advance(time.Hour)
+	j = b.change("a", job.Claim(holder(7)))
+	r, on := j.Running()
+	if !on || r.Term != 7 || j.Version != 2 || r.Instance.ID != "id-7" {
+		b.Fatalf("claimed: %+v", j)
+	}
+	kept, _ = b.get("a")
+	b.same("the claimed job", j, kept)
+	b.same("its run", []job.Run{r}, b.runs(job.RunQuery{Job: "a"}))
+	j = b.change("a", job.Finish(r.Scheduled, 7, job.Result{State: job.Failed, ExitCode: 3, Why: "exit code 3"}))
+	b.same("the run that ended", []job.Run{j.Last}, b.runs(job.RunQuery{Job: "a"}))
+	if j.Last.ExitCode != 3 || j.Ended[job.Failed] != 1 {
+		b.Errorf("ended: %+v", j)
+	}
+}
+
+func testRefused(b *bench) {
+	j := b.define("a")
+	refusal := errors.New("no")
+	_, err := b.Jobs.Change(b.ctx, "a", func(j job.Job, _ time.Time) (job.Change, error) {
+		j.PausedBy = "x"
+		return job.Change{Job: j, Event: history.Event{Part: job.Space, Subject: "a", Reason: "refused"}}, refusal
+	})
+	if !errors.Is(err, refusal) {
+		b.Errorf("refused with %v", err)
+	}
+	got := b.change("a", func(j job.Job, _ time.Time) (job.Change, error) {
+		j.PausedBy = "x"
+		return job.Change{Job: j, Unchanged: true}, nil
+	})
+	kept, _ := b.get("a")
+	b.same("the job", j, kept)
+	b.same("what was returned", j.Version, got.Version)
+	if e := b.events("a"); len(e) != 1 {
+		b.Errorf("events: %+v, want one, of the addition", e)
+	}
+}
+
+func (b *bench) events(name string) []history.Event {
+	b.Helper()
+	all, err := b.History.Read(b.ctx, history.Query{Part: job.Space, Subject: name})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return all
+}
+
+// testClock: what is due is decided by the store's clock, which every call shows.
+func testClock(b *bench) {
+	j := b.define("a")
+	if _, on := b.change("a", job.Claim(holder(1))).Running(); on {
+		b.Error("claimed at once what is due in an hour")
+	}
+	b.Advance(59 * time.Minute)
+	if _, on := b.change("a", job.Claim(holder(1))).Running(); on && j.Next.Sub(j.Created) > 59*time.Minute+30*time.Second {
+		b.Error("claimed before its time")
+	}
+	b.Advance(time.Minute)
+	var seen time.Time
+	b.change("a", func(j job.Job, now time.Time) (job.Change, error) {
+		seen = now
+		return job.Change{Unchanged: true}, nil
+	})
+	_, now := b.get("a")
+	_, listed, err := b.Jobs.List(b.ctx, job.Query{Limit: 1})
+	for what, at := range map[string]time.Time{"Change": seen, "Get": now, "List": listed} {
+		if d := at.Sub(j.Created); err != nil || d < time.Hour || d > 2*time.Hour {
+			b.Errorf("%s shows %v after the addition, want an hour (%v)", what, d, err)
+		}
+	}
+	if _, on := b.change("a", job.Claim(holder(1))).Running(); !on {
+		b.Error("not claimed when it is due")
+	}
+}
+
+func testRace(b *bench) {
+	const callers, times = 4, 8
+	b.define("a")
+	var all sync.WaitGroup
+	for n := range callers {
+		on := []job.Store{b.Jobs, b.Other}[n%2]
+		all.Go(func() {
+			for range times {
+				if _, err := on.Change(b.ctx, "a", job.Trigger("x")); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	j, _ := b.get("a")
+	if len(j.Open) != callers*times || j.Version != 1+callers*times {
+		b.Errorf("%d runs are queued at version %d, want %d", len(j.Open), j.Version, callers*times)
+	}
+	if n := len(b.runs(job.RunQuery{Job: "a"})); n != callers*times {
+		b.Errorf("%d runs are stored, want %d", n, callers*times)
+	}
+}
+
+func testClaims(b *bench) {
+	const callers = 6
+	b.define("a")
+	b.Advance(time.Hour)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var claimed []int64
+	for n := range int64(callers) {
+		on := []job.Store{b.Jobs, b.Other}[n%2]
+		all.Go(func() {
+			// Only a claim of one's own counts, and none is given up: nobody calls it lost.
+			j, err := on.Change(b.ctx, "a", func(j job.Job, now time.Time) (job.Change, error) {
+				if _, on := j.Running(); on {
+					return job.Change{Job: j, Unchanged: true}, nil
+				}
+				return job.Claim(holder(n+1))(j, now)
+			})
+			if r, on := j.Running(); err != nil {
+				b.Error(err)
+			} else if on && r.Term == n+1 {
+				mu.Lock()
+				claimed = append(claimed, r.Term)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if len(claimed) != 1 {
+		b.Errorf("claimed under the terms %v, want one of them", claimed)
+	}
+}
+
+func testLate(b *bench) {
+	b.define("a")
+	b.Advance(time.Hour)
+	r, _ := b.change("a", job.Claim(holder(1))).Running()
+	b.change("a", job.Claim(holder(2)))
+	b.change("a", job.Finish(r.Scheduled, 1, job.Result{State: job.Succeeded}))
+	if got := b.runs(job.RunQuery{Job: "a"}); len(got) != 1 || got[0].State != job.Lost {
+		b.Errorf("runs: %+v, want one that is lost", got)
+	}
+	e := b.events("a")
+	if len(e) != 3 || e[2].Term != 1 || e[1].Term != 1 {
+		b.Errorf("events: %+v, want added, lost and late", e)
+	}
+}
+
+func testList(b *bench) {
+	var want []string
+	for _, name := range []string{"b", "a", "B", "a b", "ä"} {
+		b.define(name)
+		want = append(want, name)
+	}
+	slices.Sort(want)
+	var got []string
+	for after := ""; len(got) <= len(want); {
+		page, _, err := b.Other.List(b.ctx, job.Query{After: after, Limit: 2})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, j := range page {
+			got = append(got, j.Name)
+			after = j.Name
+		}
+		if len(page) < 2 {
+			break
+		}
+	}
+	b.same("the names", want, got)
+}
+
+func testDue(b *bench) {
+	b.define("hourly")
+	b.change("daily", job.Define("daily", job.Definition{Schedule: "every 24h"}))
+	b.define("paused until it is triggered")
+	for _, c := range []struct {
+		within time.Duration
+		want   []string
+	}{
+		{time.Minute, nil}, {61 * time.Minute, []string{"hourly", "paused until it is triggered"}},
+		{25 * time.Hour, []string{"daily", "hourly", "paused until it is triggered"}},
+	} {
+		b.same(fmt.Sprint("due within ", c.within), c.want, b.due(c.within))
+	}
+	b.change("daily", job.Trigger("x"))
+	b.same("after a trigger", []string{"daily"}, b.due(time.Second))
+	b.change("daily", job.Claim(holder(1)))
+	b.same("while a run is on", []string{"daily"}, b.due(time.Second))
+	page, _, err := b.Jobs.List(b.ctx, job.Query{After: "daily", DueWithin: 25 * time.Hour, Limit: 1})
+	if err != nil || len(page) != 1 || page[0].Name != "hourly" {
+		b.Errorf("a page of what is due: %+v, %v", page, err)
+	}
+}
+
+func (b *bench) due(within time.Duration) (names []string) {
+	b.Helper()
+	all, _, err := b.Other.List(b.ctx, job.Query{DueWithin: within, Limit: 1000})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, j := range all {
+		names = append(names, j.Name)
+	}
+	return names
+}
+
+func testRuns(b *bench) {
+	b.define("a")
+	b.define("ab")
+	var keys []time.Time
+	for term := range int64(5) {
+		b.Advance(time.Hour)
+		r, on := b.change("a", job.Claim(holder(term+1))).Running()
+		if !on {
+			b.Fatalf("run %d was not claimed", term)
+		}
+		keys = append(keys, r.Scheduled)
+		state := []job.State{job.Succeeded, job.Failed}[term%2]
+		b.change("a", job.Finish(r.Scheduled, r.Term, job.Result{State: state, Why: `"state":"succeeded"`}))
+	}
+	slices.Reverse(keys)
+	for _, c := range []struct {
+		q    job.RunQuery
+		want []time.Time
+	}{
+		{job.RunQuery{Job: "a"}, keys},
+		{job.RunQuery{Job: "a", Limit: 2}, keys[:2]},
+		{job.RunQuery{Job: "a", Limit: 2, Before: keys[1]}, keys[2:4]},
+		{job.RunQuery{Job: "a", State: job.Failed}, []time.Time{keys[1], keys[3]}},
+		{job.RunQuery{Job: "a", State: job.Lost}, nil},
+		{job.RunQuery{Job: "ab"}, nil},
+		{job.RunQuery{Job: "none"}, nil},
+	} {
+		var got []time.Time
+		for _, r := range b.runs(c.q) {
+			got = append(got, r.Scheduled)
+		}
+		b.same(fmt.Sprintf("%+v", c.q), c.want, got)
+	}
+}
+
+func testPrune(b *bench) {
+	const more = 5
+	j := b.define("a")
+	first := j.Created.Truncate(time.Second).UTC()
+	c := job.Change{}
+	for n := range job.KeepRuns + more {
+		c.Runs = append(c.Runs, job.Run{Scheduled: first.Add(time.Duration(n) * time.Second), State: job.Succeeded, Term: 1})
+	}
+	put := func(j job.Job, _ time.Time) (job.Change, error) {
+		out := c
+		out.Job = j
+		return out, nil
+	}
+	b.change("a", put)
+	c.Runs = nil
+	old, recent := job.RunKey{Job: "a", Scheduled: first.Add(2 * more * time.Second)}, job.RunKey{Job: "a", Scheduled: first.Add((job.KeepRuns) * time.Second)}
+	for _, key := range []job.RunKey{old, recent} {
+		if err := b.Jobs.PutOutput(b.ctx, key, 1, job.Output{Total: 2, Tail: []byte("hi")}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for j.Version == 1 || !job.PrunesAt(j.Version) {
+		j = b.change("a", put)
+	}
+	if got := b.runs(job.RunQuery{Job: "a", Before: first.Add(more * time.Second)}); len(got) != 0 {
+		b.Errorf("%d runs are left that are too old", len(got))
+	}
+	if got := b.runs(job.RunQuery{Job: "a", Before: first.Add((more + 1) * time.Second)}); len(got) != 1 {
+		b.Errorf("the oldest run that is to be kept is gone")
+	}
+	for key, want := range map[job.RunKey]string{old: "", recent: "hi"} {
+		if o, err := b.Jobs.Output(b.ctx, key); err != nil || string(o.Tail) != want {
+			b.Errorf("%s has the output %q, want %q (%v)", key, o.Tail, want, err)
+		}
+	}
+}
+
+func testOutput(b *bench) {
+	b.define("a")
+	b.Advance(time.Hour)
+	r, _ := b.change("a", job.Claim(holder(1))).Running()
+	key := job.RunKey{Job: "a", Scheduled: r.Scheduled}
+	if o, err := b.Jobs.Output(b.ctx, key); err != nil || o.Total != 0 || len(o.Tail) != 0 {
+		b.Errorf("at first: %+v, %v", o, err)
+	}
+	all := bytes.Repeat([]byte("\x00\xff\r\n'\"\\ 42 ü"), job.MaxTail/16)
+	for _, want := range []job.Output{{Total: 1 << 40, Tail: all}, {Total: 3, Tail: []byte("abc")}, {Total: 4, Tail: []byte{}}} {
+		if err := b.Jobs.PutOutput(b.ctx, key, 1, want); err != nil {
+			b.Fatal(err)
+		}
+		got, err := b.Other.Output(b.ctx, key)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.same("the output", want, got)
+	}
+	other := job.RunKey{Job: "a", Scheduled: r.Scheduled.Add(time.Second)}
+	for what, err := range map[string]error{
+		"another term": b.Jobs.PutOutput(b.ctx, key, 2, job.Output{Total: 1, Tail: []byte("x")}),
+		"another run":  b.Jobs.PutOutput(b.ctx, other, 1, job.Output{}),
+	} {
+		if !errors.Is(err, job.ErrNotFound) {
+			b.Errorf("output of %s: %v, want ErrNotFound", what, err)
+		}
+	}
+	if _, err := b.Jobs.Output(b.ctx, other); !errors.Is(err, job.ErrNotFound) {
+		b.Errorf("reading that of another run: %v, want ErrNotFound", err)
+	}
+	if o, err := b.Jobs.Output(b.ctx, key); err != nil || o.Total != 4 {
+		b.Errorf("afterwards: %+v, %v", o, err)
+	}
+	b.change("a", job.Finish(r.Scheduled, 1, job.Result{State: job.Succeeded}))
+	if o, err := b.Jobs.Output(b.ctx, key); err != nil || o.Total != 4 {
+		b.Errorf("after the end of the run: %+v, %v", o, err)
+	}
+}
+
+func testForget(b *bench) {
+	b.define("a")
+	b.define("b")
+	b.Advance(time.Hour)
+	for _, name := range []string{"a", "b"} {
+		r, _ := b.change(name, job.Claim(holder(1))).Running()
+		b.change(name, job.Finish(r.Scheduled, 1, job.Result{State: job.Succeeded}))
+	}
+	if j := b.change("a", job.Forget("alice")); j.Version != 0 {
+		b.Errorf("forgotten: %+v", j)
+	}
+	if _, _, err := b.Other.Get(b.ctx, "a"); !errors.Is(err, job.ErrNotFound) {
+		b.Errorf("Get: %v, want ErrNotFound", err)
+	}
+	b.same("what is due", []string{"b"}, b.due(25*time.Hour))
+	if n := len(b.runs(job.RunQuery{Job: "a"})); n != 0 {
+		b.Errorf("%d runs are left", n)
+	}
+	if n := len(b.runs(job.RunQuery{Job: "b"})); n != 1 {
+		b.Errorf("another job has %d runs, want 1", n)
+	}
+	if j := b.define("a"); j.Version != 1 || j.Ended[job.Succeeded] != 0 {
+		b.Errorf("added again: %+v", j)
+	}
+	if e := b.events("a"); len(e) != 3 || e[1].Reason != "forgotten by alice" {
+		b.Errorf("events: %+v", e)
+	}
+}
+
+func testHostile(b *bench) {
+	for _, name := range []string{"'; DROP TABLE x; --", `"\{}[]%_$1 ?1`, "naïve 名前 🙂", "0", "null", "due", "a:due"} {
+		b.define(name)
+		b.change(name, job.Trigger(name))
+		j := b.change(name, job.Claim(holder(1)))
+		kept, _ := b.get(name)
+		b.same(name, j, kept)
+		if runs := b.runs(job.RunQuery{Job: name}); len(runs) != 1 || runs[0].Trigger != name {
+			b.Errorf("%q: runs %+v", name, runs)
+		}
+	}
+}
+
+func testContext(b *bench) {
+	over, cancel := context.WithCancel(b.ctx)
+	cancel()
+	if _, err := b.Jobs.Change(over, "a", job.Define("a", hourly)); err == nil {
+		b.Error("a change was made although its context was over")
+	}
+	if _, _, err := b.Jobs.Get(b.ctx, "a"); !errors.Is(err, job.ErrNotFound) {
+		b.Errorf("afterwards: %v, want ErrNotFound", err)
+	}
+}

@@ -1,0 +1,98 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Store keeps jobs and their runs, and is the clock that decides what is due.
+//
+// Every method is atomic, linearizable against the others on the same job, and safe to use from many goroutines. Errors
+// are those of lease.Store, [ErrNotFound] where it is named, and those of decisions, as they are. Scheduled times are
+// kept in milliseconds. An ErrUnknown of Change means that it may have been applied.
+type Store interface {
+	// Change reads the job and the store's clock, does what decide makes of them, and returns the job afterwards. No other change
+	// comes in between. decide gets a job with only a name if there is none.
+	Change(ctx context.Context, name string, decide Decision) (Job, error)
+
+	// Get returns a job, and the store's clock; ErrNotFound if there is none.
+	Get(ctx context.Context, name string) (Job, time.Time, error)
+
+	// List returns jobs in the order of their names, and the store's clock.
+	List(ctx context.Context, q Query) ([]Job, time.Time, error)
+
+	// Runs returns the runs of a job, the latest first: those scheduled before a time if that is not zero, in one of the
+	// states if any are given, and limit at most. A job that is not there has none.
+	Runs(ctx context.Context, q RunQuery) ([]Run, error)
+
+	// PutOutput replaces what is kept of the output of a run that runs or ran under a term; ErrNotFound if there is none.
+	PutOutput(ctx context.Context, key RunKey, term int64, o Output) error
+
+	// Output returns what is kept of a run's output; ErrNotFound if there is no such run.
+	Output(ctx context.Context, key RunKey) (Output, error)
+}
+
+// Query selects jobs.
+type Query struct {
+	After string // name; those after it
+	// DueWithin selects the jobs whose DueAt is no later than so long from now; 0 selects all.
+	DueWithin time.Duration
+	Limit     int // 1 to 1000
+}
+
+// RunQuery selects runs.
+type RunQuery struct {
+	Job    string
+	Before time.Time
+	State  State // "" is any
+	Limit  int   // 1 to 1000
+}
+
+// RunKey names a run.
+type RunKey struct {
+	Job       string
+	Scheduled time.Time
+}
+
+// Output is the end of what a run has written.
+type Output struct {
+	Total int64  // bytes in all
+	Tail  []byte // the last of them, at most [MaxTail]
+}
+
+// Never is the DueAt of a job that is never due, as stores keep it, in milliseconds.
+const Never = math.MaxInt64 / 4
+
+// DueMillis is DueAt as stores keep it.
+func (j Job) DueMillis() int64 {
+	due := j.DueAt()
+	if due.IsZero() {
+		return Never
+	}
+	return due.UnixMilli()
+}
+
+// PrunesAt reports whether a store drops runs beyond [KeepRuns] and outputs beyond [KeepTails] with the change that leads to
+// this version: now and then is enough.
+func PrunesAt(version int64) bool { return version%100 == 0 }
+
+// Encode and Decode are the form in which stores keep jobs and runs.
+func Encode(v any) (string, error) {
+	text, err := json.Marshal(v)
+	return string(text), err
+}
+
+// Decode reads what Encode wrote.
+func Decode[T Job | Run](text string) (v T, err error) {
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return v, fmt.Errorf("job: a row cannot be read: %w", err)
+	}
+	return v, nil
+}
+
+func (k RunKey) String() string {
+	return fmt.Sprintf("the run of %s of job %q", k.Scheduled.UTC().Format(time.RFC3339Nano), k.Job)
+}

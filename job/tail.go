@@ -1,0 +1,40 @@
+package job
+
+import (
+	"slices"
+	"sync"
+)
+
+// tail keeps the end of what is written to it. Writes never fail and never wait.
+type tail struct {
+	mu      sync.Mutex
+	total   int64
+	last    []byte // up to twice MaxTail
+	changed bool
+}
+
+func newTail() *tail { return &tail{} }
+
+// Write implements [io.Writer].
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(p)
+	t.total += int64(n)
+	t.changed = t.changed || n > 0
+	p = p[max(0, n-MaxTail):]
+	if len(t.last)+len(p) > 2*MaxTail {
+		t.last = append(t.last[:0], t.last[len(t.last)-MaxTail:]...)
+	}
+	t.last = append(t.last, p...)
+	return n, nil
+}
+
+// take returns what is to be stored, and whether it has changed since the last call.
+func (t *tail) take() (Output, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changed := t.changed
+	t.changed = false
+	return Output{Total: t.total, Tail: slices.Clone(t.last[max(0, len(t.last)-MaxTail):])}, changed
+}
