@@ -12,6 +12,8 @@ var pathParams = map[string]param{
 	"{alarm}":        {schema: `{"type": "string"}`, about: "The request id of an alarm"},
 	"{check}":        {schema: `{"type": "string"}`, about: "A check"},
 	"{event}":        {schema: `{"type": "string"}`, about: "The name of a check"},
+	"{job}":          {schema: `{"type": "string", "minLength": 1, "maxLength": 190}`},
+	"{run}":          {schema: `{"type": "string"}`, about: "Its scheduled time, in RFC 3339, or latest: the latest one that has started."},
 	"{node}":         {schema: `{"type": "string"}`, about: "Its id, the start of it (4 characters or more), or an address."},
 	"{queue}":        {schema: `{"type": "string", "pattern": "^[a-z][a-z0-9._-]{0,31}$"}`},
 	"{role}":         {schema: `{"type": "string", "minLength": 1, "maxLength": 190}`},
@@ -103,7 +105,7 @@ func retryMessage() operation {
 }
 
 // operations describes every route; openapi.json is made of it, of the routes and of package apitype.
-var operations = merged(operationsOfParts, operationsOfMonitor, pingOperations())
+var operations = merged(operationsOfParts, operationsOfMonitor, operationsOfJobs, pingOperations())
 
 var operationsOfParts = map[string]operation{
 	"GET /v1/roles": {

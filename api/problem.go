@@ -12,6 +12,7 @@ import (
 	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
@@ -132,6 +133,9 @@ func statuses() []mapping {
 		{errNotHere, http.StatusGatewayTimeout, "not_here"},
 		{errUnready, http.StatusServiceUnavailable, "not_ready"},
 		{errNoMonitor, http.StatusNotFound, "store_without_sources"},
+		{errNoJobs, http.StatusNotFound, "store_without_jobs"},
+		{job.ErrNotFound, http.StatusNotFound, "no_job"},
+		{job.ErrBusy, http.StatusConflict, "job_busy"},
 		{errNoQueues, http.StatusNotFound, "store_without_queues"},
 		{errScope, http.StatusForbidden, "missing_scope"},
 		{errManages, http.StatusForbidden, "config_token_needed"},

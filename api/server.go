@@ -9,6 +9,7 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/lru"
+	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -39,6 +40,8 @@ type Server struct {
 	queues      *queueReader
 	largeBodies *places // of long bodies that are being read
 
+	jobs job.Store // nil when the store keeps none
+
 	cache    *cachePart
 	monitor  *monitorPart
 	shards   *shardPart
@@ -60,7 +63,7 @@ func New(cfg Config) (*Server, error) {
 		sessions:   lru.New[string, lease.Session](maxKnown),
 		waits:      newPlaces(maxWaits, cfg.Limits),
 		streams:    newPlaces(maxStreams, cfg.Limits),
-		queueAdmin: queueAdminOf(cfg.Store), largeBodies: newPlaces(maxLargeBodies, cfg.Limits),
+		queueAdmin: queueAdminOf(cfg.Store), jobs: jobsOf(cfg.Store), largeBodies: newPlaces(maxLargeBodies, cfg.Limits),
 	}
 	s.running, s.stop = context.WithCancel(context.Background())
 	s.router.auth.tokens = newTokenCache(cfg.Store, s.running)

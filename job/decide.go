@@ -370,28 +370,38 @@ func Trigger(who string) Decision {
 	}
 }
 
-// Pause stops the schedule; a run that is on continues, and runs can be triggered. With an empty who the job is resumed: times
-// that passed meanwhile were skipped.
+// Pause stops the schedule; a run that is on continues, and runs can be triggered.
 func Pause(who string) Decision {
 	return func(j Job, now time.Time) (Change, error) {
-		if j.Version == 0 {
-			return Change{}, fmt.Errorf("%w: job %q", ErrNotFound, j.Name)
-		}
-		if (who == "") == (j.PausedBy == "") {
-			return Change{Job: j, Unchanged: true}, nil
+		if j.Version == 0 || j.PausedBy != "" {
+			return unchanged(j)
 		}
 		d := draftOf(j, now)
-		if who == "" {
-			if _, on := j.Running(); !on {
-				d.decideOverdue() // while it was paused
-			}
-			d.note("resumed", 0)
-		} else {
-			d.note("paused by "+who, 0)
-		}
+		d.note("paused by "+who, 0)
 		d.Job.PausedBy = who
 		return d.Change, nil
 	}
+}
+
+// Resume continues the schedule. Times that passed meanwhile were skipped.
+func Resume(who string) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		if j.Version == 0 || j.PausedBy == "" {
+			return unchanged(j)
+		}
+		d := draftOf(j, now)
+		d.decideOverdue()
+		d.note("resumed by "+who, 0)
+		d.Job.PausedBy = ""
+		return d.Change, nil
+	}
+}
+
+func unchanged(j Job) (Change, error) {
+	if j.Version == 0 {
+		return Change{}, fmt.Errorf("%w: job %q", ErrNotFound, j.Name)
+	}
+	return Change{Job: j, Unchanged: true}, nil
 }
 
 // Forget removes the job, with its runs. An instance that still offers it adds it again.

@@ -271,7 +271,7 @@ func TestTriggerAndPause(t *testing.T) {
 	if r := b.runs["2026-11-21T10:00:00Z"]; r.State != Skipped || r.Why != "paused by alice" {
 		t.Errorf("while it was paused: %+v", r)
 	}
-	b.do(Pause(""))
+	b.do(Resume("bob"))
 	if _, on := b.claim("+1 10:00:00", 4); !on {
 		t.Error("a resumed job does not run")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
+	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
@@ -36,7 +37,7 @@ func errorsByCode() map[string]error {
 		"no_queue": dispatch.ErrNoQueue, "no_batch": dispatch.ErrNoMessage, "wrong_state": dispatch.ErrState, "uncertain": dispatch.ErrUncertain,
 		"no_event": monitor.ErrNoCheck, "unknown_event": monitor.ErrNoCheck, "no_source": monitor.ErrNoSource, "no_alarm": monitor.ErrNoAlarm,
 		"no_primary": shard.ErrNoPrimary, "under_way": shard.ErrLocked, "changed": shard.ErrChanged, "not_done": shard.ErrFailed, "no_agent": shard.ErrNoAgent,
-		"no_token":      access.ErrNotFound,
+		"no_token": access.ErrNotFound, "no_job": job.ErrNotFound, "job_busy": job.ErrBusy, "store_without_jobs": usererr.Err,
 		"unsafe_timing": lease.ErrUnsafeTiming, "invalid": lease.ErrInvalid, "too_large": lease.ErrInvalid,
 		"store_without_queues": usererr.Err, "store_without_sources": usererr.Err, "store_without_tokens": usererr.Err, "no_shards": usererr.Err,
 		"store_unavailable": lease.ErrUnavailable, "busy": lease.ErrUnavailable, "stopping": lease.ErrUnavailable, "not_ready": lease.ErrUnavailable,

@@ -12,6 +12,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/guard"
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/usererr"
+	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
@@ -58,7 +59,7 @@ func exitCode(err error) int {
 	case errors.Is(err, elect.ErrVacant), errors.Is(err, lease.ErrNotFound), errors.Is(err, lease.ErrNotHeld),
 		errors.Is(err, dispatch.ErrNoQueue), errors.Is(err, dispatch.ErrNoMessage),
 		errors.Is(err, monitor.ErrNoSource), errors.Is(err, monitor.ErrNoCheck), errors.Is(err, monitor.ErrNoAlarm),
-		errors.Is(err, shard.ErrNotFound), errors.Is(err, shard.ErrNoPrimary), errors.Is(err, errAbsent):
+		errors.Is(err, job.ErrNotFound), errors.Is(err, shard.ErrNotFound), errors.Is(err, shard.ErrNoPrimary), errors.Is(err, errAbsent):
 		return exitAbsent
 	case instance.Unreachable(err), errors.Is(err, lease.ErrDamaged):
 		return exitUnreachable

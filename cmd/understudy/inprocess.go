@@ -16,6 +16,7 @@ import (
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/store"
@@ -87,6 +88,8 @@ func (a *app) nameStore(st store.Store, err error) error {
 	switch coded.code {
 	case "store_without_queues":
 		_, err = a.Queues(st)
+	case "store_without_jobs":
+		_, err = a.Jobs(st)
 	case "store_without_sources":
 		_, err = a.Monitor(st)
 	}
@@ -98,6 +101,8 @@ func withAdvice(err error) error {
 	switch {
 	case errors.Is(err, dispatch.ErrNoQueue):
 		return fmt.Errorf("%w; see: understudy queue list. \"queue run\" and \"queue add --make\" create queues", err)
+	case errors.Is(err, job.ErrNotFound):
+		return fmt.Errorf("%w; see: understudy job list. \"job run\" adds jobs", err)
 	case errors.Is(err, monitor.ErrNoCheck):
 		return fmt.Errorf("%w; see: understudy monitor config show. \"monitor config apply\" and \"monitor run --check\" add checks", err)
 	case errors.Is(err, monitor.ErrNoSource):

@@ -96,7 +96,7 @@ as the program that it guards did.`,
 		a.command = c.CommandPath()
 		return a.prepare()
 	}
-	root.AddCommand(a.roleCommand(), a.monitorCommand(), a.sourceCommand(), a.alarmCommand(), a.shardCommand(), a.cacheCommand(), a.serveCommand(), a.configCommand(), a.demoCommand(), a.statusCommand(),
+	root.AddCommand(a.roleCommand(), a.jobCommand(), a.monitorCommand(), a.sourceCommand(), a.alarmCommand(), a.shardCommand(), a.cacheCommand(), a.serveCommand(), a.configCommand(), a.demoCommand(), a.statusCommand(),
 		a.historyCommand(), a.doctorCommand(), a.storeCommand(), a.tokenCommand(), a.versionCommand())
 	root.AddCommand(a.queueCommands()...)
 	root.SetUsageFunc(printUsage)

@@ -1,0 +1,68 @@
+package apitype
+
+import "time"
+
+// Job runs on a schedule, on one of the instances that offer it.
+type Job struct {
+	Name  string `json:"job"`
+	State string `json:"state" enum:"scheduled,queued,running,overdue,paused,ended"`
+	// Schedule is a crontab, a period or a date, with TZ=Zone before it where that is not UTC.
+	Schedule   string    `json:"schedule"`
+	Anchor     time.Time `json:"anchor,omitzero"`
+	JitterMS   int64     `json:"jitter_ms"`
+	DeadlineMS int64     `json:"deadline_ms"` // 0: none
+	Overlap    string    `json:"overlap" enum:"forbid,queue,replace"`
+	Missed     string    `json:"missed" enum:"one,skip,all"`
+	Retries    int       `json:"retries"`
+	Created    time.Time `json:"created"`
+	PausedBy   string    `json:"paused_by,omitempty"`
+	// Next are the next scheduled times: one in lists, five of a single job.
+	Next []time.Time `json:"next"`
+	Open []Run       `json:"open"` // runs that are queued or running
+	Last *Run        `json:"last,omitempty"`
+	// Ended counts the runs that have ended, by state.
+	Ended map[string]int64 `json:"ended"`
+}
+
+// Jobs is a list of jobs.
+type Jobs struct {
+	Jobs []Job  `json:"jobs"`
+	Next string `json:"next,omitempty"`
+}
+
+// Run is one run of a job.
+type Run struct {
+	Scheduled time.Time `json:"scheduled"`         // its key
+	Trigger   string    `json:"trigger,omitempty"` // who asked for it; missing: the schedule
+	State     string    `json:"state" enum:"queued,running,succeeded,failed,timed_out,cancelled,lost,missed,skipped"`
+	Attempt   int       `json:"attempt"`
+	NotBefore time.Time `json:"not_before,omitzero"` // when a queued run may start
+	Term      int64     `json:"term,omitempty"`
+	Instance  string    `json:"instance,omitempty"` // the name of the one that runs or ran it
+	Started   time.Time `json:"started,omitzero"`
+	Ended     time.Time `json:"ended,omitzero"`
+	// LateMS is how long after its time it started, DurationMS how long it took, or has taken until now.
+	LateMS     int64  `json:"late_ms,omitempty"`
+	DurationMS int64  `json:"duration_ms,omitempty"`
+	ExitCode   int    `json:"exit_code,omitempty"`
+	Why        string `json:"why,omitempty"` // it ended so, or did not run
+}
+
+// Runs is a list of runs, the latest first.
+type Runs struct {
+	Runs []Run `json:"runs"`
+	// Next is the scheduled time before which the next page begins.
+	Next string `json:"next,omitempty"`
+}
+
+// RunOutput is a run with the end of what it has written.
+type RunOutput struct {
+	Run
+	TotalBytes int64  `json:"total_bytes"` // written in all
+	Output     []byte `json:"output"`      // the last 16 KiB of them
+}
+
+// JobRequest asks for something to be done about a job.
+type JobRequest struct {
+	By string `json:"by,omitempty"` // for the history
+}

@@ -1,0 +1,236 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
+)
+
+// errNoJobs: the store is SableDB.
+var errNoJobs = errors.New("this server's store keeps no jobs; SQLite, PostgreSQL and Redis do")
+
+// overdueAfter is how late a job may be before it counts as overdue: no instance offers it, as far as can be told.
+const overdueAfter = time.Minute
+
+func jobsOf(st any) job.Store {
+	if j, ok := st.(store.Jobs); ok {
+		return j.Jobs()
+	}
+	return nil
+}
+
+func (s *Server) jobRoutes() []route {
+	check := func(*http.Request) error {
+		if s.jobs == nil {
+			return errNoJobs
+		}
+		return nil
+	}
+	return guarded(check, []route{
+		{pattern: "GET /v1/jobs", handle: inJSON(s.listJobs)},
+		{pattern: "GET /v1/jobs/{job}", handle: inJSON(s.getJob)},
+		{pattern: "DELETE /v1/jobs/{job}", handle: s.forgetJob},
+		{pattern: "POST /v1/jobs/{job}/trigger", handle: inJSON(s.triggerJob)},
+		{pattern: "POST /v1/jobs/{job}/pause", handle: inJSON(s.pauseJob)},
+		{pattern: "POST /v1/jobs/{job}/resume", handle: inJSON(s.resumeJob)},
+		{pattern: "GET /v1/jobs/{job}/runs", handle: inJSON(s.listRuns)},
+		{pattern: "GET /v1/jobs/{job}/runs/{run}", handle: inJSON(s.getRun)},
+	})
+}
+
+// viewJob shows a job with so many of its next times.
+func viewJob(j job.Job, now time.Time, times int) apitype.Job {
+	d := j.Definition
+	out := apitype.Job{
+		Name: j.Name, State: stateOfJob(j, now), Schedule: d.Schedule, Anchor: d.Anchor, JitterMS: d.JitterMS, DeadlineMS: d.DeadlineMS,
+		Overlap: string(d.Overlap), Missed: string(d.Missed), Retries: d.Retries, Created: j.Created, PausedBy: j.PausedBy,
+		Next: []time.Time{}, Open: views(j.Open, func(r job.Run) apitype.Run { return viewRun(r, now) }), Ended: map[string]int64{},
+	}
+	if !j.Next.IsZero() {
+		out.Next = append([]time.Time{j.Next}, j.Upcoming(j.Next, times-1)...)
+	}
+	for state, n := range j.Ended {
+		out.Ended[string(state)] = n
+	}
+	if j.Last.State != "" {
+		last := viewRun(j.Last, now)
+		out.Last = &last
+	}
+	return out
+}
+
+func stateOfJob(j job.Job, now time.Time) string {
+	due := j.DueAt()
+	_, running := j.Running()
+	switch {
+	case running:
+		return "running"
+	case j.PausedBy != "":
+		return "paused"
+	case !due.IsZero() && now.Sub(due) > overdueAfter:
+		return "overdue"
+	case len(j.Open) > 0:
+		return "queued"
+	case j.Next.IsZero():
+		return "ended"
+	}
+	return "scheduled"
+}
+
+func viewRun(r job.Run, now time.Time) apitype.Run {
+	out := apitype.Run{
+		Scheduled: r.Scheduled, Trigger: r.Trigger, State: string(r.State), Attempt: r.Attempt, NotBefore: r.NotBefore, Term: r.Term,
+		Instance: r.Instance.Name, Started: r.Started, Ended: r.Ended, ExitCode: r.ExitCode, Why: r.Why,
+	}
+	if !r.Started.IsZero() {
+		end := r.Ended
+		if end.IsZero() {
+			end = now
+		}
+		out.LateMS, out.DurationMS = r.Started.Sub(r.Scheduled).Milliseconds(), end.Sub(r.Started).Milliseconds()
+	}
+	return out
+}
+
+func (s *Server) listJobs(r *http.Request) (out apitype.Jobs, err error) {
+	q := queryOf(r)
+	after, limit := q.name("after"), q.limit(1000)
+	if q.err != nil {
+		return out, q.err
+	}
+	all, now, err := s.jobs.List(r.Context(), job.Query{After: after, Limit: limit})
+	return apitype.Jobs{
+		Jobs: views(all, func(j job.Job) apitype.Job { return viewJob(j, now, 1) }),
+		Next: nextAfter(all, limit, func(j job.Job) string { return j.Name }),
+	}, err
+}
+
+func (s *Server) getJob(r *http.Request) (out apitype.Job, err error) {
+	j, now, err := s.jobs.Get(r.Context(), r.PathValue("job"))
+	if err != nil {
+		return out, err
+	}
+	return viewJob(j, now, 5), nil
+}
+
+func (s *Server) listRuns(r *http.Request) (out apitype.Runs, err error) {
+	q := queryOf(r)
+	limit, state, before := q.limit(1000), q.name("state"), q.time("before", q.values.Get("before"))
+	if state != "" && !isState(state) {
+		q.refuse("state=%.50q: the states are %s", state, stateNames())
+	}
+	if q.err != nil {
+		return out, q.err
+	}
+	// A job that is not there has no runs; tell the two apart.
+	j, now, err := s.jobs.Get(r.Context(), r.PathValue("job"))
+	if err != nil {
+		return out, err
+	}
+	all, err := s.jobs.Runs(r.Context(), job.RunQuery{Job: j.Name, Before: before, State: job.State(state), Limit: limit})
+	return apitype.Runs{
+		Runs: views(all, func(r job.Run) apitype.Run { return viewRun(r, now) }),
+		Next: nextAfter(all, limit, func(r job.Run) string { return r.Scheduled.UTC().Format(time.RFC3339Nano) }),
+	}, err
+}
+
+func isState(name string) bool {
+	for _, s := range job.States() {
+		if string(s) == name {
+			return true
+		}
+	}
+	return false
+}
+
+func stateNames() string {
+	var names []string
+	for _, s := range job.States() {
+		names = append(names, string(s))
+	}
+	return strings.Join(names, ", ")
+}
+
+// getRun shows a run by its scheduled time, or the latest one that has started.
+func (s *Server) getRun(r *http.Request) (out apitype.RunOutput, err error) {
+	name, text := r.PathValue("job"), r.PathValue("run")
+	_, now, err := s.jobs.Get(r.Context(), name)
+	if err != nil {
+		return out, err
+	}
+	run, err := s.findRun(r, name, text)
+	if err != nil {
+		return out, err
+	}
+	o, err := s.jobs.Output(r.Context(), job.RunKey{Job: name, Scheduled: run.Scheduled})
+	if err != nil {
+		return out, err
+	}
+	return apitype.RunOutput{Run: viewRun(run, now), TotalBytes: o.Total, Output: o.Tail}, nil
+}
+
+func (s *Server) findRun(r *http.Request, name, text string) (job.Run, error) {
+	q := job.RunQuery{Job: name, Limit: 1000}
+	var at time.Time
+	if text != "latest" {
+		var err error
+		if at, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return job.Run{}, fmt.Errorf("%w: run %.50q: use latest, or a scheduled time such as 2006-01-02T15:04:05Z", lease.ErrInvalid, text)
+		}
+		q.Before, q.Limit = at.Add(time.Millisecond), 1
+	}
+	all, err := s.jobs.Runs(r.Context(), q)
+	if err != nil {
+		return job.Run{}, err
+	}
+	for _, run := range all {
+		if at.IsZero() && !run.Started.IsZero() || run.Scheduled.UnixMilli() == at.UnixMilli() {
+			return run, nil
+		}
+	}
+	return job.Run{}, fmt.Errorf("%w: job %q has no such run (%.50s)", job.ErrNotFound, name, text)
+}
+
+// changeJob does what is decided in the name of the caller, who may say who that is.
+func (s *Server) changeJob(r *http.Request, said string, decide func(who string) job.Decision) (out apitype.Job, err error) {
+	who, err := requesterOf(r, said)
+	if err != nil {
+		return out, err
+	}
+	name, now := r.PathValue("job"), time.Time{}
+	j, err := s.jobs.Change(r.Context(), name, func(j job.Job, at time.Time) (job.Change, error) {
+		now = at
+		return decide(who)(j, at)
+	})
+	if err != nil {
+		return out, err
+	}
+	return viewJob(j, now, 5), nil
+}
+
+func (s *Server) forgetJob(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.changeJob(r, r.URL.Query().Get("by"), job.Forget); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) triggerJob(r *http.Request) (apitype.Job, error) { return s.actOnJob(r, job.Trigger) }
+func (s *Server) pauseJob(r *http.Request) (apitype.Job, error)   { return s.actOnJob(r, job.Pause) }
+func (s *Server) resumeJob(r *http.Request) (apitype.Job, error)  { return s.actOnJob(r, job.Resume) }
+
+func (s *Server) actOnJob(r *http.Request, decide func(who string) job.Decision) (out apitype.Job, err error) {
+	body, err := bodyOf[apitype.JobRequest](r)
+	if err != nil {
+		return out, err
+	}
+	return s.changeJob(r, body.By, decide)
+}

@@ -1,0 +1,82 @@
+package api
+
+import "github.com/understudy-ha/understudy/api/apitype"
+
+const (
+	noJob    = "No such job or run (no_job), or the store keeps none (store_without_jobs)"
+	actOnJob = usual + " 400 413"
+)
+
+var jobAnswer = []reply{{200, "The job as it is now", apitype.Job{}, ""}}
+
+var operationsOfJobs = map[string]operation{
+	"GET /v1/jobs": {
+		id: "listJobs", tag: "jobs",
+		summary: "List the jobs",
+		params:  []param{{name: "after", about: "Only jobs whose names come after this one"}, limit},
+		answers: []reply{{200, "The jobs by name", apitype.Jobs{}, ""}},
+		errors:  usual + " 400",
+		other:   map[int]string{404: noJob},
+	},
+	"GET /v1/jobs/{job}": {
+		id: "getJob", tag: "jobs",
+		summary: "Tell how a job is doing, and when it runs next",
+		answers: jobAnswer,
+		errors:  usual,
+		other:   map[int]string{404: noJob},
+	},
+	"DELETE /v1/jobs/{job}": {
+		id: "forgetJob", tag: "jobs",
+		summary:     "Remove a job with all its runs",
+		description: "An instance that still offers it adds it again.",
+		params:      []param{by},
+		answers:     []reply{{204, "It is removed", nil, ""}},
+		errors:      usual + " 400",
+		other:       map[int]string{404: noJob, 409: "A run of it is on (job_busy)"},
+	},
+	"POST /v1/jobs/{job}/trigger": {
+		id: "triggerJob", tag: "jobs",
+		summary:     "Run a job once, at once",
+		description: "It runs on an instance that offers it, after the run that is on, if any. A paused job runs, too.",
+		in:          apitype.JobRequest{},
+		answers:     jobAnswer,
+		errors:      actOnJob,
+		other:       map[int]string{404: noJob, 409: "As many runs are queued as can be (job_busy)"},
+	},
+	"POST /v1/jobs/{job}/pause": {
+		id: "pauseJob", tag: "jobs",
+		summary:     "Stop the schedule of a job",
+		description: "A run that is on continues. Times that pass are skipped.",
+		in:          apitype.JobRequest{},
+		answers:     jobAnswer,
+		errors:      actOnJob,
+		other:       map[int]string{404: noJob},
+	},
+	"POST /v1/jobs/{job}/resume": {
+		id: "resumeJob", tag: "jobs",
+		summary: "Continue the schedule of a job",
+		in:      apitype.JobRequest{},
+		answers: jobAnswer,
+		errors:  actOnJob,
+		other:   map[int]string{404: noJob},
+	},
+	"GET /v1/jobs/{job}/runs": {
+		id: "listRuns", tag: "jobs",
+		summary: "List the runs of a job",
+		params: []param{
+			{name: "state", about: "Only runs in this state"},
+			{name: "before", schema: `{"type": "string", "format": "date-time"}`, about: "Only runs that were scheduled before this time"},
+			limit,
+		},
+		answers: []reply{{200, "The runs, the latest first; pass next back as before", apitype.Runs{}, ""}},
+		errors:  usual + " 400",
+		other:   map[int]string{404: noJob},
+	},
+	"GET /v1/jobs/{job}/runs/{run}": {
+		id: "getRun", tag: "jobs",
+		summary: "Show a run with the end of its output",
+		answers: []reply{{200, "The run", apitype.RunOutput{}, ""}},
+		errors:  usual + " 400",
+		other:   map[int]string{404: noJob},
+	},
+}

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/termtext"
+)
+
+func (a *app) jobCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "job",
+		Short: "Run programs on a schedule that survives a host; show runs and their output",
+		Example: `  understudy job run backup --schedule '30 2 * * *' --zone Europe/Berlin -- ./backup
+  understudy job list
+  understudy job logs backup`,
+	}
+	c.AddCommand(a.jobRunCommand(), a.jobListCommand(), a.jobShowCommand(), a.jobRunsCommand(), a.jobLogsCommand(),
+		a.jobActCommand("trigger", "Run jobs once, at once, on an instance that offers them", "triggered", (*client.Client).TriggerJob),
+		a.jobActCommand("pause", "Stop the schedule of jobs; a run that is on continues", "paused", (*client.Client).PauseJob),
+		a.jobActCommand("resume", "Continue the schedule of jobs", "resumed", (*client.Client).ResumeJob),
+		a.jobActCommand("forget", "Remove jobs that no instance offers any more, with their runs", "forgotten", forgetJob))
+	return c
+}
+
+func forgetJob(c *client.Client, ctx context.Context, name, by string) (apitype.Job, error) {
+	return apitype.Job{Name: name}, c.ForgetJob(ctx, name, by)
+}
+
+func (a *app) jobListCommand() *cobra.Command {
+	var limit int
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List the jobs, how their last run ended and when the next one is due",
+		Long:    `List the jobs. The states are scheduled, queued, running, paused, ended (nothing more comes) and overdue: it should have run, and no instance has.`,
+		Example: "  understudy job list -o json",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			after := ""
+			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Job, error) {
+				page, err := c.Jobs(ctx, after, n)
+				after = page.Next
+				return page.Jobs, err
+			}, a.printJobs)
+		},
+	}
+	c.Flags().IntVarP(&limit, "limit", "n", 100, "list at most this many")
+	return c
+}
+
+func (a *app) printJobs(jobs []apitype.Job) error {
+	return printList(a, jobs, "JOB\tSTATE\tSCHEDULE\tNEXT\tLAST\tENDED\tON", func(j apitype.Job) string {
+		next, last, ended, on := "", "", "", ""
+		if len(j.Next) > 0 {
+			next = localTime(j.Next[0])
+		}
+		if j.Last != nil {
+			last, ended, on = j.Last.State, localTime(j.Last.Ended), j.Last.Instance
+		}
+		for _, r := range j.Open {
+			if r.Instance != "" {
+				on = r.Instance
+			}
+		}
+		return row(j.Name, j.State, j.Schedule, next, last, ended, on)
+	})
+}
+
+func localTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+func (a *app) jobShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show a job, its next times and its last run",
+		Example: "  understudy job show backup",
+		Args:    exactly("NAME"),
+		RunE: a.apiRunE(func(ctx context.Context, c *client.Client, args []string) error {
+			j, err := c.Job(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return printAs(a, j, a.printJob)
+		}),
+	}
+}
+
+func (a *app) printJob(j apitype.Job) error {
+	zone := zoneOf(j.Schedule)
+	var next []string
+	for _, t := range j.Next {
+		text := localTime(t)
+		if zone != nil {
+			text += t.In(zone).Format(" (15:04:05 MST)")
+		}
+		next = append(next, text)
+	}
+	facts := [][2]string{
+		{"job", j.Name}, {"state", j.State}, {"paused by", j.PausedBy}, {"schedule", j.Schedule},
+		{"next", strings.Join(next, ", ")},
+		{"overlap", j.Overlap}, {"missed", j.Missed}, {"retries", strconv.Itoa(j.Retries)},
+		{"deadline", briefOrNone(j.DeadlineMS)}, {"jitter", briefOrNone(j.JitterMS)}, {"added", localTime(j.Created)},
+	}
+	for _, r := range j.Open {
+		facts = append(facts, [2]string{r.State, runText(r)})
+	}
+	if j.Last != nil {
+		facts = append(facts, [2]string{"last run", runText(*j.Last)})
+	}
+	counts := ""
+	for _, state := range []string{"succeeded", "failed", "timed_out", "cancelled", "lost", "missed", "skipped"} {
+		if n := j.Ended[state]; n > 0 {
+			counts += fmt.Sprintf(" %s %d", state, n)
+		}
+	}
+	return a.printFacts(append(facts, [2]string{"runs", counts}))
+}
+
+func briefOrNone(ms int64) string {
+	if ms == 0 {
+		return ""
+	}
+	return millis(ms).String()
+}
+
+// zoneOf is the time zone that a schedule names; nil for none.
+func zoneOf(schedule string) *time.Location {
+	first, _, _ := strings.Cut(schedule, " ")
+	_, name, ok := strings.Cut(first, "=")
+	if !ok {
+		return nil
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil
+	}
+	return zone
+}
+
+func runText(r apitype.Run) string {
+	text := fmt.Sprintf("of %s %s", localTime(r.Scheduled), r.State)
+	if r.Instance != "" {
+		text += fmt.Sprintf(" on %s, term %d, attempt %d, %s", r.Instance, r.Term, r.Attempt, millis(r.DurationMS))
+	}
+	if r.Why != "" {
+		text += ": " + r.Why
+	}
+	return text
+}
+
+func (a *app) jobRunsCommand() *cobra.Command {
+	var q client.RunQuery
+	var limit int
+	c := &cobra.Command{
+		Use:   "runs NAME",
+		Short: "List the runs of a job, the latest first",
+		Long: `List the runs of a job, the latest first. The states are queued, running, succeeded, failed, timed_out, cancelled,
+lost (its instance died: it may have ended or not), missed (no instance was there) and skipped (another run was on, or the job
+was paused).`,
+		Example: `  understudy job runs backup
+  understudy job runs backup --state failed -n 10`,
+		Args: exactly("NAME"),
+		RunE: func(c *cobra.Command, args []string) error {
+			q.Job = args[0]
+			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Run, error) {
+				q.Limit = n
+				page, err := c.Runs(ctx, q)
+				q.Before = page.Next
+				return page.Runs, err
+			}, a.printRuns)
+		},
+	}
+	c.Flags().StringVar(&q.State, "state", "", "only in this `STATE`")
+	c.Flags().IntVarP(&limit, "limit", "n", 20, "list at most this many")
+	return c
+}
+
+func (a *app) printRuns(runs []apitype.Run) error {
+	return printList(a, runs, "SCHEDULED\tSTATE\tON\tLATE\tTOOK\tATTEMPT\tTERM\tWHY", func(r apitype.Run) string {
+		late, took, term := "", "", ""
+		if !r.Started.IsZero() {
+			late, took, term = millis(r.LateMS).String(), millis(r.DurationMS).String(), strconv.FormatInt(r.Term, 10)
+		}
+		why := r.Why
+		if r.Trigger != "" {
+			why = strings.TrimSuffix("triggered by "+r.Trigger+"; "+why, "; ")
+		}
+		return row(localTime(r.Scheduled), r.State, r.Instance, late, took, r.Attempt, term, why)
+	})
+}
+
+func (a *app) jobLogsCommand() *cobra.Command {
+	var follow bool
+	c := &cobra.Command{
+		Use:   "logs NAME [RUN]",
+		Short: "Print the output of a run: the last 16 KiB of it",
+		Long:  `Print the last 16 KiB of what a run has written: of the latest one, or of that of a scheduled time, as "job runs -o json" shows it.`,
+		Example: `  understudy job logs backup
+  understudy job logs backup -f
+  understudy job logs backup 2026-12-24T02:30:00Z`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				return nil
+			}
+			return exactly("NAME")(c, args)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			run := client.LatestRun
+			if len(args) == 2 {
+				run = args[1]
+			}
+			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				return a.printLogs(ctx, c, args[0], run, follow)
+			})
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "print what is written from now on, too, until the run ends")
+	return c
+}
+
+// followEvery is how often output is asked for; an instance stores it once a second.
+const followEvery = time.Second
+
+// printLogs prints what was written since it last asked, as far as it is kept.
+func (a *app) printLogs(ctx context.Context, c *client.Client, name, run string, follow bool) error {
+	for printed := int64(0); ; {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		r, err := c.Run(call, name, run)
+		cancel()
+		if err != nil {
+			return err
+		}
+		run = client.RunName(r.Run) // a later one is another
+		if a.json() && !follow {
+			return a.printJSON(r)
+		}
+		written := min(r.TotalBytes-printed, int64(len(r.Output)))
+		if left := r.TotalBytes - printed - written; left > 0 {
+			fmt.Fprintf(a.stderr, "(%d bytes before are not kept)\n", left)
+		}
+		for line := range bytes.Lines(r.Output[int64(len(r.Output))-max(0, written):]) {
+			text, ended := bytes.CutSuffix(line, []byte("\n"))
+			fmt.Fprint(a.stdout, termtext.Text(string(text)))
+			if ended {
+				fmt.Fprintln(a.stdout)
+			}
+		}
+		printed = r.TotalBytes
+		if !follow || r.State != "running" {
+			return nil
+		}
+		if !pause(ctx, followEvery) {
+			return nil
+		}
+	}
+}
+
+func (a *app) jobActCommand(verb, short, did string, act func(*client.Client, context.Context, string, string) (apitype.Job, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:     verb + " NAME…",
+		Short:   short,
+		Example: "  understudy job " + verb + " backup",
+		Args:    atLeast("NAME"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				for _, name := range args {
+					call, cancel := context.WithTimeout(ctx, callTimeout)
+					j, err := act(c, call, name, who())
+					cancel()
+					if err != nil {
+						return err
+					}
+					if err := a.print(j, "%s: %s", did, name); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+}
