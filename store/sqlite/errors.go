@@ -11,6 +11,7 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/backoff"
+	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
@@ -55,7 +56,7 @@ func failed(op string, err error) error {
 	for _, refusal := range []error{
 		lease.ErrHeld, lease.ErrNotHeld, lease.ErrLapsed, lease.ErrInvalid, dispatch.ErrNoQueue, dispatch.ErrNoMessage, dispatch.ErrState, dispatch.ErrUncertain,
 		monitor.ErrNoSource, monitor.ErrNoCheck, monitor.ErrNoAlarm,
-		shard.ErrNotFound, shard.ErrChanged, shard.ErrLocked, shard.ErrTaken, shard.ErrNoCommand,
+		job.ErrNotFound, shard.ErrNotFound, shard.ErrChanged, shard.ErrLocked, shard.ErrTaken, shard.ErrNoCommand,
 	} {
 		if errors.Is(err, refusal) {
 			return err

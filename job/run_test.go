@@ -1,0 +1,416 @@
+package job_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+var timing = lease.Timing{Interval: time.Second, Timeout: 5 * time.Second}
+
+// link is an instance's way to the jobs of a store.
+type link struct {
+	job.Store
+	cut  atomic.Bool
+	lose atomic.Int64 // answers that are lost from now on
+}
+
+func (l *link) Change(ctx context.Context, name string, decide job.Decision) (job.Job, error) {
+	if l.cut.Load() {
+		return job.Job{}, lease.ErrUnavailable
+	}
+	j, err := l.Store.Change(ctx, name, decide)
+	if l.lose.Add(-1) >= 0 {
+		return job.Job{}, lease.ErrUnknown
+	}
+	return j, err
+}
+
+func (l *link) Get(ctx context.Context, name string) (job.Job, time.Time, error) {
+	if l.cut.Load() {
+		return job.Job{}, time.Time{}, lease.ErrUnavailable
+	}
+	return l.Store.Get(ctx, name)
+}
+
+// start is one start of a job's work.
+type start struct {
+	node string
+	job.Task
+}
+
+// stage is a store, and all that its instances start.
+type stage struct {
+	t     *testing.T
+	store *memory.Store
+	work  job.Work // what each run does after it was noted
+
+	mu     sync.Mutex
+	starts []start
+	on     int
+}
+
+func newStage(t *testing.T, work job.Work) *stage {
+	return &stage{t: t, store: memory.New(nil), work: work}
+}
+
+type node struct {
+	name  string
+	lease *leasetest.Faulty
+	jobs  *link
+	// stop stops the instance, which must return then.
+	stop func()
+}
+
+// cut takes the node off the store, both ways.
+func (n *node) cut() {
+	n.lease.Change(func(l *leasetest.Network) { l.CutRequests, l.CutAnswers = true, true })
+	n.jobs.cut.Store(true)
+}
+
+func (s *stage) node(name string, def job.Definition) *node {
+	s.t.Helper()
+	n := &node{name: name, lease: leasetest.NewFaulty(s.store, rand.Uint64()), jobs: &link{Store: s.store.Jobs()}}
+	k, err := lease.NewKeeper(lease.KeeperConfig{
+		Store: n.lease, Roster: n.lease, Instance: lease.NewInstance(name, ""), Timing: timing, Clock: &leasetest.BubbleClock{},
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	keep, endKeeping := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { _ = k.Run(keep) })
+	all.Go(func() {
+		defer endKeeping()
+		err := job.Serve(ctx, job.Config{Keeper: k, Store: n.jobs, Offers: []job.Offer{{Name: "j", Definition: def, Work: s.note(name)}}})
+		if !errors.Is(err, context.Canceled) {
+			s.t.Errorf("%s: Serve returned %v", name, err)
+		}
+	})
+	n.stop = sync.OnceFunc(func() { cancel(); all.Wait(); n.lease.Wait() })
+	s.t.Cleanup(n.stop)
+	return n
+}
+
+// note is work that fails the test when it runs twice at a time.
+func (s *stage) note(name string) job.Work {
+	return func(ctx context.Context, t job.Task) error {
+		s.mu.Lock()
+		s.starts = append(s.starts, start{name, t})
+		if s.on++; s.on > 1 {
+			s.t.Errorf("%s starts the run of %v while another is on", name, t.Scheduled)
+		}
+		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.on--
+		}()
+		return s.work(ctx, t)
+	}
+}
+
+func (s *stage) started() []start {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.starts)
+}
+
+func (s *stage) job() job.Job {
+	j, _, err := s.store.Jobs().Get(context.Background(), "j")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return j
+}
+
+// states are the states of the runs, the earliest first.
+func (s *stage) states() (all []job.State) {
+	runs, err := s.store.Jobs().Runs(context.Background(), job.RunQuery{Job: "j", Limit: 1000})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	slices.Reverse(runs)
+	for _, r := range runs {
+		all = append(all, r.State)
+	}
+	return all
+}
+
+func (s *stage) want(states ...job.State) {
+	s.t.Helper()
+	if got := s.states(); !slices.Equal(got, states) {
+		s.t.Errorf("the runs are %q, want %q", got, states)
+	}
+}
+
+func quick(ctx context.Context, t job.Task) error {
+	fmt.Fprintf(t.Output, "run %d\n", t.Term)
+	time.Sleep(time.Second)
+	return ctx.Err()
+}
+
+// until works until its context ends.
+func until(ctx context.Context, _ job.Task) error { <-ctx.Done(); return ctx.Err() }
+
+func every(period string) job.Definition { return job.Definition{Schedule: "every " + period} }
+
+func TestEachTimeRunsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, quick)
+		for i := range 5 {
+			s.node(fmt.Sprint("n", i), every("10s"))
+		}
+		time.Sleep(105 * time.Second)
+		starts, nodes := s.started(), map[string]bool{}
+		if len(starts) != 10 {
+			t.Fatalf("%d starts in 105 s", len(starts))
+		}
+		for i, st := range starts {
+			nodes[st.node] = true
+			if i > 0 && (st.Term <= starts[i-1].Term || st.Scheduled.Sub(starts[i-1].Scheduled) != 10*time.Second) {
+				t.Errorf("start %d: %v under term %d after %v under %d", i, st.Scheduled, st.Term, starts[i-1].Scheduled, starts[i-1].Term)
+			}
+			if late := st.Started.Sub(st.Scheduled); late < 0 || late > 100*time.Millisecond {
+				t.Errorf("%v started %v late", st.Scheduled, late)
+			}
+		}
+		if len(nodes) < 2 {
+			t.Errorf("all runs were on %v", nodes)
+		}
+		o, err := s.store.Jobs().Output(t.Context(), job.RunKey{Job: "j", Scheduled: starts[0].Scheduled})
+		if want := fmt.Sprintf("run %d\n", starts[0].Term); err != nil || string(o.Tail) != want {
+			t.Errorf("output %q, want %q (%v)", o.Tail, want, err)
+		}
+		if j := s.job(); j.Ended[job.Succeeded] != 10 || len(j.Open) != 0 {
+			t.Errorf("counted %v, open %v", j.Ended, j.Open)
+		}
+	})
+}
+
+// An instance that is cut off while it runs the job stops it; its run is lost, and the next time runs elsewhere.
+func TestCutOffWhileItRuns(t *testing.T) {
+	for name, c := range map[string]struct {
+		retries int
+		states  []job.State
+		starts  int
+	}{
+		"lost":     {0, []job.State{job.Lost}, 1},
+		"repeated": {1, []job.State{job.Running}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, until)
+				def := every("1h")
+				def.Retries = c.retries
+				nodes := map[string]*node{"a": s.node("a", def), "b": s.node("b", def)}
+				time.Sleep(time.Hour + time.Second)
+				if len(s.started()) != 1 {
+					t.Fatalf("starts: %+v", s.started())
+				}
+				nodes[s.started()[0].node].cut()
+				time.Sleep(timing.WorstTakeover() + time.Second)
+				s.want(c.states...)
+				starts := s.started()
+				if len(starts) != c.starts {
+					t.Fatalf("%d starts, want %d", len(starts), c.starts)
+				}
+				if c.starts == 2 && (starts[1].node == starts[0].node || starts[1].Attempt != 2 || !starts[1].Scheduled.Equal(starts[0].Scheduled)) {
+					t.Errorf("the second start is %+v", starts[1])
+				}
+			})
+		})
+	}
+}
+
+// Whoever is gone when the time comes is replaced within T + I.
+func TestCutOffBeforeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, quick)
+		a := s.node("a", every("1h"))
+		time.Sleep(time.Second)
+		s.node("b", every("1h"))
+		time.Sleep(time.Hour - 1500*time.Millisecond)
+		a.cut()
+		time.Sleep(2*time.Second + timing.WorstTakeover())
+		if starts := s.started(); len(starts) != 1 || starts[0].node != "b" {
+			t.Errorf("starts: %+v", starts)
+		}
+		s.want(job.Succeeded)
+	})
+}
+
+// Answers that are lost, to a claim as to a result, make neither a second start nor another result.
+func TestLostAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, quick)
+		n := s.node("a", every("1m"))
+		time.Sleep(time.Minute - time.Second)
+		n.jobs.lose.Store(1)
+		time.Sleep(1500 * time.Millisecond)
+		n.jobs.lose.Store(1)
+		time.Sleep(5 * time.Second)
+		if starts := s.started(); len(starts) != 1 {
+			t.Errorf("%d starts", len(starts))
+		}
+		s.want(job.Succeeded)
+	})
+}
+
+func TestStoppedInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, until)
+		def := every("1h")
+		def.Retries = 1
+		nodes := map[string]*node{"a": s.node("a", def), "b": s.node("b", def)}
+		time.Sleep(time.Hour + time.Second)
+		first := s.started()[0]
+		nodes[first.node].stop()
+		time.Sleep(2 * time.Second)
+		if starts := s.started(); len(starts) != 2 || starts[1].node == first.node {
+			t.Errorf("starts: %+v", starts)
+		}
+		s.want(job.Running)
+	})
+}
+
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cause error
+		s := newStage(t, func(ctx context.Context, _ job.Task) error {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return ctx.Err()
+		})
+		def := every("1h")
+		def.DeadlineMS = 90_000
+		s.node("a", def)
+		time.Sleep(time.Hour + 2*time.Minute)
+		s.want(job.TimedOut)
+		if last := s.job().Last; last.Ended.Sub(last.Started) != 90*time.Second || !errors.Is(cause, job.ErrDeadline) {
+			t.Errorf("took %v, stopped by %v", last.Ended.Sub(last.Started), cause)
+		}
+	})
+}
+
+func TestOverlaps(t *testing.T) {
+	for rule, want := range map[job.Overlap][]job.State{
+		job.Forbid:  {job.Running, job.Skipped, job.Skipped},
+		job.Queue:   {job.Running, job.Queued, job.Queued},
+		job.Replace: {job.Cancelled, job.Cancelled, job.Running},
+	} {
+		t.Run(string(rule), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, until)
+				def := every("1m")
+				def.Overlap = rule
+				s.node("a", def)
+				s.node("b", def)
+				time.Sleep(3*time.Minute + 10*time.Second)
+				s.want(want...)
+			})
+		})
+	}
+}
+
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprint("exit code ", int(e)) }
+func (e exitError) ExitCode() int { return int(e) }
+
+func TestFailedRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(context.Context, job.Task) error { return fmt.Errorf("backup: %w", exitError(3)) })
+		s.node("a", every("1h"))
+		time.Sleep(time.Hour + time.Second)
+		s.want(job.Failed)
+		if last := s.job().Last; last.ExitCode != 3 || last.Why != "backup: exit code 3" {
+			t.Errorf("last: %+v", last)
+		}
+	})
+}
+
+// A run that is asked for starts within two intervals, and also if the job was forgotten meanwhile.
+func TestTrigger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, quick)
+		s.node("a", every("24h"))
+		ctx := t.Context()
+		time.Sleep(time.Minute)
+		if _, err := s.store.Jobs().Change(ctx, "j", job.Forget("bob")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * timing.Interval)
+		if _, err := s.store.Jobs().Change(ctx, "j", job.Trigger("bob")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * timing.Interval)
+		if starts := s.started(); len(starts) != 1 || starts[0].Trigger != "bob" {
+			t.Errorf("starts: %+v", starts)
+		}
+	})
+}
+
+// With many offers, what is due is read in one list.
+func TestManyOffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		k, err := lease.NewKeeper(lease.KeeperConfig{Store: store, Roster: store, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ran atomic.Int64
+		cfg := job.Config{Keeper: k, Store: store.Jobs()}
+		for n := range 300 {
+			cfg.Offers = append(cfg.Offers, job.Offer{Name: fmt.Sprint("job ", n), Definition: every("1m"), Work: func(context.Context, job.Task) error {
+				ran.Add(1)
+				return nil
+			}})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { _ = k.Run(ctx) })
+		all.Go(func() { _ = job.Serve(ctx, cfg) })
+		time.Sleep(65 * time.Second)
+		if n := ran.Load(); n != 300 {
+			t.Errorf("%d runs", n)
+		}
+		cancel()
+		all.Wait()
+	})
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	store := memory.New(nil)
+	k, err := lease.NewKeeper(lease.KeeperConfig{Store: store, Instance: lease.NewInstance("a", ""), Timing: timing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := job.Offer{Name: "j", Definition: every("1h"), Work: quick}
+	for name, c := range map[string]job.Config{
+		"no keeper":   {Store: store.Jobs(), Offers: []job.Offer{good}},
+		"no store":    {Keeper: k, Offers: []job.Offer{good}},
+		"no offer":    {Keeper: k, Store: store.Jobs()},
+		"twice":       {Keeper: k, Store: store.Jobs(), Offers: []job.Offer{good, good}},
+		"no work":     {Keeper: k, Store: store.Jobs(), Offers: []job.Offer{{Name: "j", Definition: every("1h")}}},
+		"no schedule": {Keeper: k, Store: store.Jobs(), Offers: []job.Offer{{Name: "j", Work: quick}}},
+		"no time":     {Keeper: k, Store: store.Jobs(), Offers: []job.Offer{good}, StopGrace: time.Minute},
+	} {
+		if err := job.Serve(t.Context(), c); !errors.Is(err, lease.ErrInvalid) && !errors.Is(err, lease.ErrUnsafeTiming) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
