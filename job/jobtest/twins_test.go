@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/history"
@@ -178,26 +179,31 @@ func TestSuiteCatches(t *testing.T) {
 			t.Fatalf("no topic is called %q", c.by)
 		}
 		needed[c.by] = true
-		var mu sync.Mutex
-		var by time.Duration
-		s := memory.New(func() time.Time {
-			mu.Lock()
-			defer mu.Unlock()
-			return time.Now().Add(by)
-		})
-		c.Store = s.Jobs()
-		subject := Subject{Jobs: c.twin, History: s, Advance: func(d time.Duration) {
-			mu.Lock()
-			defer mu.Unlock()
-			by += d
-		}}
-		if found := recorder.Found(t, func(r testing.TB) { topic(newBench(r, t.Context(), subject)) }); found == nil {
-			t.Errorf("%s: not caught by %q", name, c.by)
-		}
+		synctest.Test(t, func(t *testing.T) { prove(t, name, c.by, topic, c.twin) })
 	}
 	for topic := range all {
 		if !needed[topic] {
 			t.Errorf("no broken store proves the topic %q", topic)
 		}
+	}
+}
+
+// prove runs a topic on a broken store, in a bubble: there, a pause is everyone else's turn.
+func prove(t *testing.T, name, by string, topic func(*bench), broken twin) {
+	var mu sync.Mutex
+	var ahead time.Duration
+	s := memory.New(func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Now().Add(ahead)
+	})
+	broken.Store = s.Jobs()
+	subject := Subject{Jobs: broken, History: s, Advance: func(d time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		ahead += d
+	}}
+	if found := recorder.Found(t, func(r testing.TB) { topic(newBench(r, t.Context(), subject)) }); found == nil {
+		t.Errorf("%s: not caught by %q", name, by)
 	}
 }

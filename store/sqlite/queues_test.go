@@ -218,7 +218,7 @@ func TestUpgrade(t *testing.T) {
 		"DROP TABLE understudy_shard", "DROP TABLE understudy_shard_node", "DROP TABLE understudy_shard_lock",
 		"DROP TABLE understudy_shard_command", "DROP TABLE understudy_shard_wake", "DROP VIEW understudy_enqueue", "DROP TABLE understudy_batch", "DROP TABLE understudy_payload", "DROP TABLE understudy_queue",
 		"DROP TABLE understudy_wake", "DROP TABLE understudy_member", "DROP TABLE understudy_claim", "DROP TRIGGER understudy_session_left",
-		"DROP TABLE understudy_token",
+		"DROP TABLE understudy_token", "DROP TABLE understudy_job", "DROP TABLE understudy_job_run",
 		"DELETE FROM understudy_schema WHERE version > 1", "DROP TABLE understudy_step",
 	} {
 		if _, err := db.Exec(text); err != nil {
