@@ -350,12 +350,13 @@ func TestTail(t *testing.T) {
 	if _, changed := out.take(); changed {
 		t.Error("changed without a write")
 	}
-	all := ""
+	var text strings.Builder
 	for i := range 5000 {
 		line := fmt.Sprintf("line %d\n", i)
-		all += line
+		text.WriteString(line)
 		_, _ = out.Write([]byte(line))
 	}
+	all := text.String()
 	o, changed := out.take()
 	if !changed || o.Total != int64(len(all)) || string(o.Tail) != all[len(all)-MaxTail:] {
 		t.Errorf("%d of %d bytes kept", len(o.Tail), o.Total)

@@ -119,13 +119,13 @@ func (a *app) printJob(j apitype.Job) error {
 	if j.Last != nil {
 		facts = append(facts, [2]string{"last run", runText(*j.Last)})
 	}
-	counts := ""
+	var counts strings.Builder
 	for _, state := range []string{"succeeded", "failed", "timed_out", "cancelled", "lost", "missed", "skipped"} {
 		if n := j.Ended[state]; n > 0 {
-			counts += fmt.Sprintf(" %s %d", state, n)
+			fmt.Fprintf(&counts, " %s %d", state, n)
 		}
 	}
-	return a.printFacts(append(facts, [2]string{"runs", counts}))
+	return a.printFacts(append(facts, [2]string{"runs", counts.String()}))
 }
 
 func briefOrNone(ms int64) string {
