@@ -149,7 +149,7 @@ func Define(name string, def Definition) Decision {
 		}
 		moved := j.Version == 0 || j.Definition.Schedule != def.Schedule || !j.Definition.Anchor.Equal(def.Anchor)
 		if moved && !j.Next.IsZero() && !j.startsAt(j.Next).After(now) {
-			d.missGap(j.times().Last(j.Next.Add(-1), now), "the schedule changed before it started")
+			d.passOver(j.times().Last(j.Next.Add(-1), now), MissedRun, "the schedule changed before it started")
 		}
 		d.Job.Definition = def
 		if moved {
@@ -168,12 +168,12 @@ func Define(name string, def Definition) Decision {
 	}
 }
 
-// missGap records that the next time was missed, and all others up to the last one: each in a run of its own, or, if they are
-// very many, in one.
-func (d *draft) missGap(last time.Time, why string) {
+// passOver records that no run starts at the next time, and at all others up to the last one: each in a run of its own, or, if
+// they are very many, in one.
+func (d *draft) passOver(last time.Time, s State, why string) {
 	var gap []time.Time
-	s, n := d.Job.times(), 0
-	for at := d.Job.Next; n < maxWalk && !at.IsZero() && !at.After(last); at = s.Next(at) {
+	times, n := d.Job.times(), 0
+	for at := d.Job.Next; n < maxWalk && !at.IsZero() && !at.After(last); at = times.Next(at) {
 		if n++; n <= MaxQueued {
 			gap = append(gap, at.UTC())
 		}
@@ -183,14 +183,14 @@ func (d *draft) missGap(last time.Time, why string) {
 		if n == maxWalk {
 			least = "at least "
 		}
-		d.Job.Ended[MissedRun] += int64(n - 1)
+		d.Job.Ended[s] += int64(n - 1)
 		gap, why = gap[:1], fmt.Sprintf("%s (%s%d times up to %s)", why, least, n, last.UTC().Format(time.RFC3339))
 	}
 	for _, at := range gap {
-		d.end(Run{Scheduled: at}, MissedRun, why)
+		d.end(Run{Scheduled: at}, s, why)
 	}
 	if len(gap) > 1 {
-		d.note(fmt.Sprintf("%d runs from %s on were missed: %s", len(gap), gap[0].Format(time.RFC3339), why), 0)
+		d.note(fmt.Sprintf("%d runs from %s on were %s: %s", len(gap), gap[0].Format(time.RFC3339), s, why), 0)
 	}
 	d.moveOn(last.UTC())
 }
@@ -215,11 +215,32 @@ func Claim(h Holder) Decision {
 			}
 		}
 		d.decideOverdue()
+		d.dropReplaced()
 		d.start(h)
 		if len(d.Runs) == 0 {
 			return Change{Job: j, Unchanged: true}, nil
 		}
 		return d.Change, nil
+	}
+}
+
+// dropReplaced leaves of the scheduled runs that wait only the latest one, if a run is replaced by the next: otherwise one that
+// is always replaced would run later and later.
+func (d *draft) dropReplaced() {
+	if d.Job.Definition.Overlap != Replace {
+		return
+	}
+	var latest Run
+	for _, r := range d.Job.Open {
+		if r.State != Queued || r.Trigger != "" {
+			continue
+		}
+		if latest.Attempt == 1 {
+			d.end(latest, Skipped, whyReplaced)
+		} else if latest.Attempt > 1 {
+			d.end(latest, Cancelled, whyReplaced)
+		}
+		latest = r
 	}
 }
 
@@ -251,21 +272,20 @@ func (d *draft) decideOverdue() {
 	late := d.now.Sub(j.startsAt(latest))
 	switch rule := j.Definition.Missed; {
 	case j.PausedBy != "":
-		d.end(Run{Scheduled: j.Next}, Skipped, "paused by "+j.PausedBy)
-		d.moveOn(latest)
+		d.passOver(latest, Skipped, "paused by "+j.PausedBy)
 	case rule == MissedAll:
 		if old := d.now.Add(-maxGone); j.Next.Before(old) {
-			d.missGap(j.times().Last(j.Next.Add(-1), old), nobody)
+			d.passOver(j.times().Last(j.Next.Add(-1), old), MissedRun, nobody)
 		}
 		for next := d.Job.Next; !next.IsZero() && !next.After(latest) && d.queued() < MaxQueued; next = d.Job.Next {
 			d.queue(next, "")
 			d.moveOn(next)
 		}
 	case rule == MissedSkip && late > onTime:
-		d.missGap(latest, nobody)
+		d.passOver(latest, MissedRun, nobody)
 	default:
 		if before := j.times().Last(j.Next.Add(-1), latest.Add(-1)); !before.IsZero() {
-			d.missGap(before, nobody)
+			d.passOver(before, MissedRun, nobody)
 		}
 		d.queue(latest, "")
 		d.moveOn(latest)

@@ -250,6 +250,21 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
+// Of the runs that wait to replace another, the latest starts.
+func TestReplacedRunsDoNotQueueUp(t *testing.T) {
+	b := newBook(t, "0 * * * *", func(d *Definition) { d.Overlap, d.Retries = Replace, 1 })
+	b.claim("10:00:00", 1)
+	b.finish("10:59:59", Failed)
+	b.claim("11:00:00", 2)
+	b.now = at("13:00:01")
+	b.do(Overlapping(Holder{Term: 2}))
+	b.finish("13:00:02", Succeeded)
+	if r, on := b.claim("13:00:03", 3); !on || !r.Scheduled.Equal(at("13:00:00")) {
+		t.Errorf("claimed %+v", r)
+	}
+	b.want("10:00:00 cancelled", "11:00:00 succeeded", "12:00:00 skipped", "13:00:00 running")
+}
+
 func TestTriggerAndPause(t *testing.T) {
 	b := newBook(t, "0 10 * * *")
 	b.do(Pause("alice"))
@@ -271,8 +286,12 @@ func TestTriggerAndPause(t *testing.T) {
 	if r := b.runs["2026-11-21T10:00:00Z"]; r.State != Skipped || r.Why != "paused by alice" {
 		t.Errorf("while it was paused: %+v", r)
 	}
+	b.now = at("+3 09:00:00")
 	b.do(Resume("bob"))
-	if _, on := b.claim("+1 10:00:00", 4); !on {
+	if n := b.job.Ended[Skipped]; n != 3 {
+		t.Errorf("%d times were skipped, want all 3 that passed while it was paused", n)
+	}
+	if _, on := b.claim("+3 10:00:00", 4); !on {
 		t.Error("a resumed job does not run")
 	}
 	if err := b.try(Forget("bob")); !errors.Is(err, ErrBusy) {
@@ -330,6 +349,7 @@ func TestInvalid(t *testing.T) {
 		"schedule":            {Schedule: "soon"},
 		"overlap":             {Schedule: "@daily", Overlap: "maybe"},
 		"missed":              {Schedule: "@daily", Missed: "maybe"},
+		"contradict":          {Schedule: "@daily", Overlap: Replace, Missed: MissedAll},
 		"jitter":              {Schedule: "@daily", JitterMS: -1},
 		"deadline":            {Schedule: "@daily", DeadlineMS: -1},
 		"retries":             {Schedule: "@daily", Retries: 101},

@@ -33,10 +33,11 @@ type tenure struct {
 }
 
 func (t *tenure) overrun() {
-	t.log.Error("the work ignored its context until the end of trust", "grace", t.stopGrace())
 	if t.Overrun != nil {
 		t.Overrun(t.offer.Name)
+		return
 	}
+	t.log.Error("the work ignored its context until the end of trust", "grace", t.stopGrace())
 }
 
 // work claims, runs and records. The order of the three is the promise: a run is running in the store before its work

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -87,6 +88,8 @@ func (d Definition) Validate() error {
 		err = fmt.Errorf("overlap %q: use forbid, queue or replace", d.Overlap)
 	case !slices.Contains([]Missed{MissedOne, MissedSkip, MissedAll}, d.Missed):
 		err = fmt.Errorf("missed %q: use one, skip or all", d.Missed)
+	case d.Overlap == Replace && d.Missed == MissedAll:
+		err = errors.New("overlap replace and missed all contradict each other: each missed run would be replaced by the next")
 	case d.JitterMS < 0 || d.JitterMS > MaxJitter.Milliseconds():
 		err = fmt.Errorf("a jitter of %v; use 0 to %v", ms(d.JitterMS), MaxJitter)
 	case d.DeadlineMS < 0 || d.DeadlineMS > MaxDeadline.Milliseconds():

@@ -47,6 +47,17 @@
 // deadline or never, and the store's clock is stepped only beside a target that does. Without
 // this nothing could be promised.
 //
+// # Jobs
+//
+// [RunJob] has two to five instances that offer a job, a quarter of the time with a crontab where clocks change. They are killed, cut off,
+// frozen and stopped around its times; the store is paused and its clock stepped; an operator triggers and pauses it. Each decides
+// from what it has read and writes if the job is still the same, which leaves most room for faults. The judge knows every scheduled time and every start, and checks:
+//
+//   - No attempt starts twice, none that was not declared safe, none before its time, none under a term that is not the newest; no two
+//     runs are on at once, unless instances were frozen.
+//   - What is stored is true: a run that succeeded did, one that was missed or skipped was never started.
+//   - Each scheduled time has exactly one run, and once faults stop it starts within T + I and the time that the run before takes.
+//
 // # Caches
 //
 // [RunCache] has one to seven machines of cache/protocol, and peers that are added and removed, each on a host with

@@ -117,7 +117,8 @@ func (a *app) jobRun(ctx context.Context, name string, argv []string, def job.De
 	err = a.WithKeeper(ctx, st, f.who(), func(ctx context.Context, k *lease.Keeper) error {
 		return job.Serve(ctx, job.Config{
 			Keeper: k, Store: jobs, StopGrace: f.stopGrace, Logger: a.Log,
-			Offers: []job.Offer{{Name: name, Definition: def, Work: program.RunJob}},
+			Overrun: func(string) { program.Overrun() },
+			Offers:  []job.Offer{{Name: name, Definition: def, Work: program.RunJob}},
 		})
 	})
 	if ctx.Err() != nil {

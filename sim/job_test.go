@@ -1,0 +1,40 @@
+package sim
+
+import "testing"
+
+var jobs = histories[JobResult]{
+	few: 100, many: 10000,
+	run: func(t *testing.T, seed uint64, trace func(string, ...any)) (JobResult, []string) {
+		s := DrawJob(seed)
+		s.Trace = trace
+		r := RunJob(t, s)
+		return r, r.Broken
+	},
+	sum: func(all *JobResult, r JobResult) {
+		all.Starts += r.Starts
+		all.Lost += r.Lost
+		all.Missed += r.Missed
+		all.Skipped += r.Skipped
+		all.Two += r.Two
+		all.Late = max(all.Late, r.Late)
+	},
+	idle: func(all JobResult, runs int) bool {
+		return all.Starts < 5*runs || runs > 10 && all.Lost*all.Missed*all.Skipped*all.Two == 0
+	},
+}
+
+// TestJobSimulation is TestSimulation for jobs.
+func TestJobSimulation(t *testing.T) { jobs.explore(t) }
+
+// TestJobSimulationCatches proves the checks: each broken job is caught, and for what it is.
+func TestJobSimulationCatches(t *testing.T) {
+	for _, twin := range JobTwins() {
+		catches(t, twin.Name, twin.Caught, 30, 300, func(t *testing.T, seed uint64) []string {
+			s := DrawJob(seed)
+			if s.Twin = twin; twin.Need != nil {
+				twin.Need(&s)
+			}
+			return RunJob(t, s).Broken
+		})
+	}
+}
