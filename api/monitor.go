@@ -127,7 +127,7 @@ func (p *monitorPart) intakeRoutes() (out []route) {
 	}
 	for _, r := range p.own.Intake.Routes() {
 		out = append(out, route{
-			pattern: r.Method + " " + r.Pattern, open: true, keyed: true, scope: access.Ingest, body: r.Body, ownBodies: true,
+			pattern: r.Method + " " + r.Pattern, open: true, keyed: true, scope: access.Ingest, body: r.Body, ownBodies: true, hidden: r.Hidden,
 			handle: func(w http.ResponseWriter, q *http.Request) error { r.Handler(w, withoutToken(q)); return nil },
 		})
 	}

@@ -55,6 +55,9 @@ func (s *Server) collectMonitor(m prometheus.Scrape) {
 	if own.Inlet != nil {
 		collectIntake(m, own.Inlet.Stats())
 	}
+	if own.Intake != nil {
+		collectIgnored(m, "http", own.Intake.Ignored())
+	}
 	if own.Letters != nil {
 		collectLetters(m, own.Letters.Counts())
 	}
@@ -64,6 +67,7 @@ func (s *Server) collectMonitor(m prometheus.Scrape) {
 		if st := r.Stats(); !told[st.Name] {
 			told[st.Name] = true
 			collectRouter(m, st)
+			collectIgnored(m, "router."+st.Name, intake.IgnoredStats{OtherDomain: st.OtherDomain, Unknown: st.Unknown})
 		}
 	}
 	if own.Watcher != nil {
@@ -95,6 +99,12 @@ func collectIntake(m prometheus.Scrape, s monitor.IntakeStats) {
 func collectLetters(m prometheus.Scrape, counts map[string]int64) {
 	for cause, n := range counts {
 		m.Counter("letters_total", "Messages that this instance could not read, by cause.", float64(n), "cause", cause)
+	}
+}
+
+func collectIgnored(m prometheus.Scrape, path string, s intake.IgnoredStats) {
+	for why, n := range map[string]int64{"other_domain": s.OtherDomain, "unknown_check": s.Unknown} {
+		m.Counter("ves_ignored_total", "Valid VES events that no check counts.", float64(n), "path", path, "reason", why)
 	}
 }
 

@@ -133,7 +133,7 @@ func (s schemas) merged(schema map[string]any) map[string]any {
 // openapi.json says.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	g := newMonitorRig(t, every("web"), monitor.Check{
-		Name: "full", Interval: time.Second, Missed: 3, Grace: time.Second, MaxRun: time.Minute, Fixed: true, RetireAfter: time.Hour, SenderClock: true,
+		Name: "full", Interval: time.Second, Missed: 3, Grace: time.Second, MaxRun: time.Minute, Fixed: true, RetireAfter: time.Hour, SenderClock: true, AnyDomain: true,
 		Flaps: 3, GroupBy: "rack", Severity: "major", Tags: []string{"x"}, Labels: map[string]string{"a": "b"}, Paused: true, ControlLoop: monitor.ControlLoop{Name: "n"},
 	}, monitor.Check{Name: "cron", Schedule: "* * * * *"})
 	g.down("web", "w1", "w2")

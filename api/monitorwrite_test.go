@@ -247,7 +247,7 @@ func TestPutOneEvent(t *testing.T) {
 // TestEventsComeBack: what one shows of an event is what configures it.
 func TestEventsComeBack(t *testing.T) {
 	e := monitor.Check{
-		Name: "x", Interval: time.Second, Missed: 4, Grace: 2 * time.Second, MaxRun: 3 * time.Second, Fixed: true, RetireAfter: time.Hour, SenderClock: true,
+		Name: "x", Interval: time.Second, Missed: 4, Grace: 2 * time.Second, MaxRun: 3 * time.Second, Fixed: true, RetireAfter: time.Hour, SenderClock: true, AnyDomain: true,
 		Flaps: 3, FlapWindow: time.Minute, Steady: time.Minute, GroupBy: "rack", GroupWait: time.Second, GroupMin: 5, Severity: "s", Tags: []string{"t"},
 		Labels: map[string]string{"l": "v"}, Paused: true,
 		ControlLoop: monitor.ControlLoop{Name: "n", PolicyName: "p", PolicyScope: "s", PolicyVersion: "v", TargetType: "VM", Target: "t", Version: "1"},

@@ -47,6 +47,8 @@ type Check struct {
 	// SenderClock judges by the time that the sender put into the heartbeat, which may lie neither before the last one
 	// nor in the future. For sources whose heartbeats are late but whose clocks are right.
 	SenderClock bool `json:"sender_clock,omitempty"`
+	// AnyDomain counts VES events of every domain as heartbeats, and not those of the domain heartbeat alone.
+	AnyDomain bool `json:"any_domain,omitempty"`
 
 	// Flaps alarms within FlapWindow mean that a source flaps: its alarm then stands until the source has been well for
 	// Steady. 0 flaps: off. Defaults of the others: 1 h, and the limit (at least 1 min).

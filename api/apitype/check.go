@@ -11,6 +11,7 @@ type Check struct {
 	Fixed         bool              `json:"fixed,omitempty"` // only declared sources count
 	RetireAfterMS int64             `json:"retire_after_ms,omitempty"`
 	SenderClock   bool              `json:"sender_clock,omitempty"`
+	AnyDomain     bool              `json:"any_domain,omitempty"`
 	Flaps         int               `json:"flaps,omitempty"`
 	FlapWindowMS  int64             `json:"flap_window_ms,omitempty"`
 	SteadyMS      int64             `json:"steady_ms,omitempty"`

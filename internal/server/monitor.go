@@ -105,6 +105,7 @@ func (s *servedMonitor) makeIntake(cfg *settings.Server) (err error) {
 	}
 	over := intake.HTTPConfig{
 		Flow: s.inlet.OpenPath(settings.ProvenPath("http")), Keys: keys, Letters: s.letters, Reports: s.table, Ready: s.ready, Logger: s.host.Log,
+		AnyDomain: s.anyDomain, RejectUnknown: s.cfg.Unknown == "reject",
 	}
 	if cfg.Token != "" {
 		over.Authorize = api.MayIngest
@@ -129,13 +130,16 @@ func (s *servedMonitor) makeRouter(from *settings.Router, consumer string) (*int
 	if err != nil {
 		return nil, err
 	}
-	c.Flow, c.Letters, c.Logger = s.inlet.OpenPath(settings.RouterPath(c)), s.letters, s.host.Log
+	c.Flow, c.Letters, c.Logger, c.AnyDomain = s.inlet.OpenPath(settings.RouterPath(c)), s.letters, s.host.Log, s.anyDomain
 	r, err := intake.NewRouter(c)
 	if err != nil {
 		return nil, fmt.Errorf("router %s: %w", c.Name, err)
 	}
 	return r, nil
 }
+
+// anyDomain is asked by the intake, which is made before the watcher that knows.
+func (s *servedMonitor) anyDomain(check string) bool { return s.watcher.AnyDomain(check) }
 
 // poll reads a topic until ctx ends, from the time on when there are checks: a router gives each message once.
 func (s *servedMonitor) poll(ctx context.Context, r *intake.Router) {

@@ -34,6 +34,7 @@ type Check struct {
 	Fixed       bool              `yaml:"fixed" help:"accept declared sources only; otherwise sources are learned from their first heartbeat"`
 	RetireAfter time.Duration     `yaml:"retire_after" help:"retire a source that has been down this long"`
 	SenderClock bool              `yaml:"sender_clock" help:"judge by the time that the sender put into the heartbeat"`
+	AnyDomain   bool              `yaml:"any_domain" help:"VES events of any domain count as heartbeats (default: only the domain heartbeat)"`
 	Flaps       int               `yaml:"flaps" help:"after this many alarms within the flap window, keep the alarm open …"`
 	FlapWindow  time.Duration     `yaml:"flap_window" help:"… of this length …"`
 	Steady      time.Duration     `yaml:"steady" help:"… until the source has been well this long"`
@@ -177,7 +178,7 @@ func ParseCheck(text string) (Check, error) {
 		case last == "schedule" && !isKey(key):
 			fields[last] = fmt.Sprint(fields[last], ",", part)
 			continue
-		case !given && (key == "fixed" || key == "paused" || key == "sender_clock"):
+		case !given && (key == "fixed" || key == "paused" || key == "sender_clock" || key == "any_domain"):
 			fields[key] = true
 		case !given || value == "":
 			return c, usererr.Errorf("--check %q: write %q as KEY=VALUE, for instance interval=5s", text, part)

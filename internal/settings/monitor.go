@@ -44,6 +44,7 @@ type Monitor struct {
 	Config      *Fetch        `yaml:"config" help:"read checks and declared sources from elsewhere, again and again"`
 	Sinks       []Sink        `yaml:"sinks" help:"receivers of alarms; each has one of webhook, slack, message_router, alertmanager, email and log"`
 	Routers     []Router      `yaml:"routers" help:"Message Router topics to read heartbeats from"`
+	Unknown     string        `yaml:"unknown" default:"accept" help:"heartbeats that VES senders send for a check that is not configured: accept (202, and counted) or reject (400)"`
 	PingKeys    []PingKey     `yaml:"ping_keys" help:"keys that let senders in without the token, for heartbeats only"`
 	FirstWindow time.Duration `yaml:"first_window" more:"yes" default:"5s" help:"other instances take over the sources of an instance that has been silent this long"`
 	KeepAlarms  time.Duration `yaml:"keep_alarms" more:"yes" default:"2160h" help:"keep ended alarms this long"`
@@ -90,6 +91,9 @@ func (c *Monitor) check() error {
 		found = append(found, strictyaml.In("config", c.Config.check()))
 	}
 	found = append(found, c.Windows().Validate(0))
+	if c.Unknown != "" && c.Unknown != "accept" && c.Unknown != "reject" {
+		found = append(found, usererr.Errorf("unknown is %q; use accept or reject", c.Unknown))
+	}
 	if c.KeepAlarms < 0 {
 		found = append(found, usererr.Errorf("keep_alarms is %v; it cannot be negative", c.KeepAlarms))
 	}

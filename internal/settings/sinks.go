@@ -23,6 +23,7 @@ type Sink struct {
 	Alertmanager  *AlertSink    `yaml:"alertmanager" help:"send to Prometheus Alertmanager"`
 	Email         *EmailSink    `yaml:"email" help:"send e-mail"`
 	Log           *LogSink      `yaml:"log" help:"write a log line for each alarm"`
+	Format        string        `yaml:"format" help:"send ONAP's control-loop events: control_loop, control_loop_micros (times in microseconds), or control_loop_original (exactly as ONAP's heartbeat service); for webhook, message_router, email and log"`
 	SubmitTimeout time.Duration `yaml:"submit_timeout" default:"10s" help:"deadline of one delivery"`
 	Concurrency   int           `yaml:"concurrency" default:"64" help:"deliveries in flight at once"`
 	Rate          float64       `yaml:"rate" help:"start at most this many deliveries per second (default: no limit)"`
@@ -67,8 +68,8 @@ type TopicSink struct {
 	User         string `yaml:"user" help:"user at the router"`
 	PasswordFile string `yaml:"password_file" help:"file with the user's password"`
 	CAFile       string `yaml:"ca_file" help:"certificates to trust instead of the system's"`
-	Compat       string `yaml:"compat" help:"\"onap\": control-loop events exactly as ONAP's heartbeat service makes them"`
-	Micros       bool   `yaml:"micros" help:"times in microseconds, as ONAP's policies expect; excludes compat"`
+	Compat       string `yaml:"compat" help:"\"onap\": the same as format: control_loop_original"`
+	Micros       bool   `yaml:"micros" help:"the same as format: control_loop_micros"`
 }
 
 // AlertSink is a sink.AlertmanagerConfig in the file.
@@ -132,7 +133,7 @@ func (c *Sink) Target(log *slog.Logger) (dispatch.Target, error) {
 }
 
 func (c *Sink) sink(log *slog.Logger) (out sink.Config, err error) {
-	out.Name = c.Sink
+	out.Name, out.Format = c.Sink, sink.Format(c.Format)
 	if c.Webhook != nil {
 		if out.Webhook, err = c.Webhook.sink(c.Concurrency); err != nil {
 			return out, err
@@ -146,6 +147,9 @@ func (c *Sink) sink(log *slog.Logger) (out sink.Config, err error) {
 	}
 	if c.MessageRouter != nil {
 		if out.MessageRouter, err = c.MessageRouter.sink(); err != nil {
+			return out, err
+		}
+		if out.Format, err = c.MessageRouter.format(c.Format); err != nil {
 			return out, err
 		}
 	}
@@ -204,11 +208,24 @@ func (c *HookSink) sink(concurrency int) (*sink.WebhookConfig, error) {
 }
 
 func (c *TopicSink) sink() (*sink.MessageRouterConfig, error) {
-	if c.Compat != "" && c.Compat != "onap" {
-		return nil, usererr.Errorf("compat %q: use onap, or leave it out", c.Compat)
-	}
-	out := &sink.MessageRouterConfig{URL: c.URL, User: c.User, CAFile: c.CAFile, Compat: c.Compat == "onap", Micros: c.Micros}
+	out := &sink.MessageRouterConfig{URL: c.URL, User: c.User, CAFile: c.CAFile}
 	var err error
 	out.Password, err = optionalSecret("password_file", c.PasswordFile)
 	return out, err
+}
+
+// format is that of the sink, or what the keys say that were there before it.
+func (c *TopicSink) format(of string) (sink.Format, error) {
+	switch out := sink.Format(of); {
+	case c.Compat != "" && c.Compat != "onap":
+		return out, usererr.Errorf("compat %q: use onap, or leave it out", c.Compat)
+	case c.Compat != "" && c.Micros, of != "" && (c.Compat != "" || c.Micros):
+		return out, usererr.Errorf("compat, micros and format exclude each other")
+	case c.Compat != "":
+		return sink.ControlLoopOriginal, nil
+	case c.Micros:
+		return sink.ControlLoopMicros, nil
+	default:
+		return out, nil
+	}
 }

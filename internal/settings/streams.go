@@ -8,6 +8,7 @@ import (
 
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/monitor/onap"
+	"github.com/understudy-ha/understudy/monitor/sink"
 )
 
 // Names of the router and of the sink that ONAP's configuration makes: those of its streams.
@@ -37,7 +38,7 @@ func (s Streams) Sink(firstWindow time.Duration) *Sink {
 	if s.Publish == "" {
 		return nil
 	}
-	out := &Sink{Sink: onapSink, MessageRouter: &TopicSink{URL: s.Publish, Compat: "onap"}, FirstWindow: firstWindow}
+	out := &Sink{Sink: onapSink, MessageRouter: &TopicSink{URL: s.Publish}, Format: string(sink.ControlLoopOriginal), FirstWindow: firstWindow}
 	strictyaml.ApplyDefaults(out)
 	out.SecondWindow = max(out.SecondWindow, firstWindow)
 	return out

@@ -48,3 +48,25 @@ func TestStreamsOf(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestTopicFormat: the keys from before there was a format still say which one.
+func TestTopicFormat(t *testing.T) {
+	for want, c := range map[string]Sink{
+		"":                      {MessageRouter: &TopicSink{}},
+		"control_loop":          {MessageRouter: &TopicSink{}, Format: "control_loop"},
+		"control_loop_original": {MessageRouter: &TopicSink{Compat: "onap"}},
+		"control_loop_micros":   {MessageRouter: &TopicSink{Micros: true}},
+	} {
+		if got, err := c.MessageRouter.format(c.Format); err != nil || string(got) != want {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	}
+	for want, c := range map[string]TopicSink{"exclude each other": {Micros: true, Compat: "onap"}, "use onap": {Compat: "ONAP"}} {
+		if _, err := c.format(""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if _, err := (&TopicSink{Micros: true}).format("control_loop"); err == nil {
+		t.Error("micros and a format")
+	}
+}

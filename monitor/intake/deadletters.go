@@ -27,6 +27,9 @@ const (
 	Forbidden  Cause = "forbidden"     // the key is not for this event
 	Answer     Cause = "answer"        // a router's answer that is broken or too large
 	Refused    Cause = "refused"       // the store does not take it
+	NoDomain   Cause = "no_domain"     // a VES event has no domain
+	// OtherDomain is no fault: a VES event of another domain than heartbeat, which is counted and not kept.
+	OtherDomain Cause = "other_domain"
 )
 
 const (

@@ -19,7 +19,7 @@ type flaw struct {
 // header has the members of a VES event's commonEventHeader that count, as they
 // were written.
 type header struct {
-	event, source, time, sequence []byte
+	event, source, time, sequence, domain []byte
 }
 
 // fields are the members of an item that count. Of members of one name the last does.
@@ -44,6 +44,8 @@ type decoder struct {
 	fields
 	within bool   // an eventList
 	last   string // event
+	// anyDomain reports whether events of every domain are heartbeats of a check; nil: of none.
+	anyDomain func(check string) bool
 
 	listed bool // it was an array, an eventList or several, rather than one item
 	before int  // items of bodies before this one
@@ -56,7 +58,7 @@ type decoder struct {
 func (d *decoder) reset() {
 	clear(d.beats) // names need not be kept
 	clear(d.flaws)
-	*d = decoder{beats: d.beats[:0], places: d.places[:0], flaws: d.flaws[:0]}
+	*d = decoder{beats: d.beats[:0], places: d.places[:0], flaws: d.flaws[:0], anyDomain: d.anyDomain}
 }
 
 // message reads what a router gave: an item, an array of them, or a text of any of these. One that
@@ -298,6 +300,8 @@ func (d *decoder) member(at level, name []byte) *[]byte {
 		return &h.time
 	case "sequence":
 		return &h.sequence
+	case "domain":
+		return &h.domain
 	}
 	return nil
 }

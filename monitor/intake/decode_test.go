@@ -63,9 +63,9 @@ func TestDecode(t *testing.T) {
 		{name: "nulls", body: `{"event":"e","source":"a","signal":null,"code":null,"sent":null,"seq":null}`, want: beat(func(*monitor.Heartbeat) {})},
 		{name: "the last counts", body: `{"event":{"commonEventHeader":{}},"event":"x","event":"e","source":1,"source":"a"}`, want: beat(func(*monitor.Heartbeat) {})},
 		{name: "VES", body: ves, want: found{Beats: []monitor.Heartbeat{edge}, Places: []int{0}}},
-		{name: "bare VES", body: `{"commonEventHeader":{"eventName":"e","sourceName":"a","lastEpochMicrosec":"1795255200000","sequence":1.0}}`,
+		{name: "bare VES", body: `{"commonEventHeader":{"domain":"heartbeat","eventName":"e","sourceName":"a","lastEpochMicrosec":"1795255200000","sequence":1.0}}`,
 			want: beat(func(b *monitor.Heartbeat) { b.Sent, b.Seq = at, 1 })},
-		{name: "VES batch", body: `{"eventList":[` + `{"commonEventHeader":{"eventName":"e","sourceName":"a","lastEpochMicrosec":0,"sequence":0}}, 7,` + ves + `]}`,
+		{name: "VES batch", body: `{"eventList":[` + `{"commonEventHeader":{"domain":"heartbeat","eventName":"e","sourceName":"a","lastEpochMicrosec":0,"sequence":0}}, 7,` + ves + `]}`,
 			want: found{Beats: []monitor.Heartbeat{a, edge}, Places: []int{0, 2}, Flaws: []string{"1 kind"}}},
 		{name: "an array", body: `[{"event":"e","source":"a"},{},[],"x",{"event":"e","source":"b"}]`,
 			want: found{Beats: []monitor.Heartbeat{a, b}, Places: []int{0, 4}, Flaws: []string{"1 no_event", "2 kind", "3 kind"}}},
@@ -107,7 +107,7 @@ func TestDecode(t *testing.T) {
 // TestFlaws: whatever an event lacks has a cause of its own.
 func TestFlaws(t *testing.T) {
 	header := func(change string) string {
-		h := map[string]any{"eventName": "e", "sourceName": "a", "lastEpochMicrosec": 1795223000000000, "sequence": 1}
+		h := map[string]any{"domain": "heartbeat", "eventName": "e", "sourceName": "a", "lastEpochMicrosec": 1795223000000000, "sequence": 1}
 		var with map[string]any
 		if err := json.Unmarshal([]byte(change), &with); err != nil {
 			t.Fatal(err)

@@ -15,9 +15,10 @@
 //
 //	{"event":"backup","source":"db1","signal":"ok","code":0,"sent":"2026-01-02T03:04:05Z","seq":7}
 //
-// of which event and source are required; or a VES event of any domain, with or without
-// the object "event" around its commonEventHeader, or many in an "eventList". A
-// VES event must have eventName, sourceName, lastEpochMicrosec and sequence.
+// of which event and source are required; or a VES event, with or without the object "event" around its
+// commonEventHeader, or many in an "eventList". A VES event must have domain, eventName, sourceName,
+// lastEpochMicrosec and sequence. Of other domains than heartbeat events are only counted, unless their check says
+// that they are heartbeats, too.
 // Signal is ok (default), start or fail; without a signal, a code from 1 to 255 means fail.
 // Times are RFC 3339, or numbers since 1970 in seconds,
 // milliseconds, microseconds or nanoseconds, distinguished by their size; numbers may be strings. A number

@@ -20,6 +20,7 @@ var (
 	errGzip     = errors.New("the body is not gzip-compressed, or is truncated")
 	errLarge    = fmt.Errorf("there are more than %d bytes", MaxBody)
 	errEvent    = errors.New("this event is not configured, or the source is not declared for it")
+	errListener = errors.New("this listener has the versions 5 and 7: POST /eventListener/v7 or /eventListener/v7/eventBatch")
 	errPath     = errors.New("a ping path may end in /start, /fail, /log or an exit status")
 	errRun      = errors.New("rid is not a UUID; make one for each run, for instance with uuidgen")
 	errID       = errors.New("no source has this ID; declare one with the label ping, as in: understudy source declare CHECK SOURCE --label ping=ID")
@@ -55,7 +56,7 @@ func faultOf(err error) fault {
 		return fault{status: http.StatusNotFound, code: "unknown_id", detail: err.Error()}
 	case errors.Is(err, errTwice):
 		return fault{status: http.StatusConflict, code: "ambiguous", detail: err.Error()}
-	case errors.Is(err, errPath):
+	case errors.Is(err, errPath), errors.Is(err, errListener):
 		return fault{status: http.StatusNotFound, code: "no_route", detail: err.Error()}
 	case errors.Is(err, errType), errors.Is(err, errEncoding):
 		return fault{status: http.StatusUnsupportedMediaType, code: "media_type", detail: err.Error()}

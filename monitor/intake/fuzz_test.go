@@ -116,6 +116,13 @@ func vesOf(h map[string]json.RawMessage) (b monitor.Heartbeat, cause Cause) {
 	if b.Seq, ok = whole(plainly(h["sequence"])); !ok {
 		return b, BadNumber
 	}
+	var domain string
+	switch err := json.Unmarshal(plainly(h["domain"]), &domain); {
+	case err != nil || !has(h["domain"]):
+		return b, NoDomain
+	case domain != "heartbeat":
+		return b, OtherDomain
+	}
 	return b, ""
 }
 
@@ -212,11 +219,11 @@ func FuzzBeats(f *testing.F) {
 
 func FuzzVES(f *testing.F) {
 	for _, s := range []string{
-		ves, `{"eventList":[` + ves + `,{"commonEventHeader":{"eventName":"e","sourceName":"a","lastEpochMicrosec":"1795255200000","sequence":1.0}}]}`,
-		`{"eventList":[{"eventList":[{}]}],"event":{"commonEventHeader":[]}}`, `{"commonEventHeader":{"eventName":"e"},"commonEventHeader":1,"event":"x"}`,
-		`{"event":{"commonEventHeader":{"eventName":"e","sourceName":"a","lastEpochMicrosec":1,"sequence":1}},"event":{}}`,
-		`{"commonEventHeader":{"eventName":"e","sourceName":"a","lastEpochMicrosec":1,"sequence":1},"commonEventHeader":{"eventName":"f"}}`,
-		`{"event":{"commonEventHeader":{"eventName":"e","sourceName":"a","lastEpochMicrosec":1e15,"sequence":"7"},"commonEventHeader":{"eventName":"f"}}}`,
+		ves, `{"eventList":[` + ves + `,{"commonEventHeader":{"domain":"heartbeat","eventName":"e","sourceName":"a","lastEpochMicrosec":"1795255200000","sequence":1.0}}]}`,
+		`{"eventList":[{"eventList":[{}]}],"event":{"commonEventHeader":[]}}`, `{"commonEventHeader":{"domain":"heartbeat","eventName":"e"},"commonEventHeader":1,"event":"x"}`,
+		`{"event":{"commonEventHeader":{"domain":"heartbeat","eventName":"e","sourceName":"a","lastEpochMicrosec":1,"sequence":1}},"event":{}}`,
+		`{"commonEventHeader":{"domain":"heartbeat","eventName":"e","sourceName":"a","lastEpochMicrosec":1,"sequence":1},"commonEventHeader":{"domain":"heartbeat","eventName":"f"}}`,
+		`{"event":{"commonEventHeader":{"domain":"heartbeat","eventName":"e","sourceName":"a","lastEpochMicrosec":1e15,"sequence":"7"},"commonEventHeader":{"domain":"heartbeat","eventName":"f"}}}`,
 	} {
 		f.Add([]byte(s))
 	}

@@ -45,7 +45,14 @@ func (d *decoder) ves(h header) (b monitor.Heartbeat, cause Cause, err error) {
 	if b.Seq, ok = whole(h.sequence); !ok {
 		return b, BadNumber, errors.New("sequence is not a valid number")
 	}
-	return b, "", nil
+	switch isHeartbeat := isText(h.domain) && unquote(h.domain) == "heartbeat"; {
+	case isHeartbeat || d.anyDomain != nil && d.anyDomain(b.Check):
+		return b, "", nil
+	case !isText(h.domain):
+		return b, NoDomain, errors.New("domain is missing, or not a string")
+	default:
+		return b, OtherDomain, errors.New("the domain is not heartbeat")
+	}
 }
 
 func (d *decoder) short() (b monitor.Heartbeat, cause Cause, err error) {

@@ -30,6 +30,11 @@ type HTTPConfig struct {
 	Letters *DeadLetters
 	// Ready returns why heartbeats cannot be accepted yet: their senders are told to try again. nil: they always can.
 	Ready func() error
+	// AnyDomain reports whether VES events of every domain are heartbeats of a check. nil: of none.
+	AnyDomain func(check string) bool
+	// RejectUnknown refuses VES heartbeats of checks that are not configured. Otherwise they are accepted and counted:
+	// a collector takes whatever is valid.
+	RejectUnknown bool
 	// Authorize reports whether a request has the API's own token. nil: whoever has no key may send beats.
 	Authorize func(*http.Request) bool
 	// Timeout of storing what a request brought. Default 10 s.
@@ -60,6 +65,7 @@ func (c HTTPConfig) Validate() error {
 // HTTP takes beats by HTTP. It is made by [NewHTTP].
 type HTTP struct {
 	cfg        HTTPConfig
+	ignored    ignored // VES events
 	gate       *gate
 	ids        pingIDs
 	bufferPool bufferPool
@@ -74,8 +80,12 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &HTTP{cfg: c.withDefaults(), gate: g}, nil
+	c = c.withDefaults()
+	return &HTTP{cfg: c, ignored: ignored{log: c.Logger, path: c.Name}, gate: g}, nil
 }
+
+// Ignored are the VES events that came by HTTP and that no check counts.
+func (h *HTTP) Ignored() IgnoredStats { return h.ignored.snapshot() }
 
 // Route is one operation. It checks by itself who may ask.
 type Route struct {
@@ -84,33 +94,35 @@ type Route struct {
 	// Body is the most bytes of the request's body that it reads.
 	Body    int64
 	Handler http.HandlerFunc
+	// Hidden: another form of a path that is described.
+	Hidden bool
 }
 
 // Routes are all operations.
-func (h *HTTP) Routes() []Route {
-	routes := []Route{
-		{http.MethodPost, "/v1/beats", MaxBody, h.serve(h.beats, problem)},
-		{http.MethodPost, "/eventListener/v7", MaxBody, h.serve(h.events, requestError)},
-		{http.MethodPost, "/eventListener/v7/eventBatch", MaxBody, h.serve(h.events, requestError)},
+func (h *HTTP) Routes() (routes []Route) {
+	add := func(method, path string, body int64, handler http.HandlerFunc) {
+		routes = append(routes, Route{Method: method, Pattern: path, Body: body, Handler: handler})
 	}
+	routes = h.vesRoutes()
+	add(http.MethodPost, "/v1/beats", MaxBody, h.serve(h.beats, problem))
 	for _, base := range []string{"/v1/ping/", "/v1/ping/key/{key}/"} {
 		for _, path := range []string{base + "{event}/{source}", base + "{event}/{source}/{what}"} {
 			for _, method := range []string{http.MethodGet, http.MethodPost} {
-				routes = append(routes, Route{method, path, monitor.MaxReport, h.serve(h.ping, problem)})
+				add(method, path, monitor.MaxReport, h.serve(h.ping, problem))
 			}
 		}
 	}
-	routes = append(routes, Route{http.MethodPost, "/v1/watchdog/{event}/{source}", MaxBody, h.serve(h.watchdog, problem)})
+	add(http.MethodPost, "/v1/watchdog/{event}/{source}", MaxBody, h.serve(h.watchdog, problem))
 	if h.cfg.Reports == nil {
 		return routes
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		for _, path := range []string{"/ping/{id}", "/ping/{id}/{what}"} {
-			routes = append(routes, Route{method, path, monitor.MaxReport, h.answer(h.whenReady(h.pingByID), problem)})
+			add(method, path, monitor.MaxReport, h.answer(h.whenReady(h.pingByID), problem))
 		}
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch} {
-		routes = append(routes, Route{method, "/v2/heartbeats/{id}/ping", monitor.MaxReport, h.answer(h.whenReady(h.heartbeatByID), opsgenieError)})
+		add(method, "/v2/heartbeats/{id}/ping", monitor.MaxReport, h.answer(h.whenReady(h.heartbeatByID), opsgenieError))
 	}
 	return routes
 }
@@ -162,6 +174,7 @@ type tally struct {
 	Unknown  int         `json:"unknown"`
 	Bad      int         `json:"bad"`
 	Errors   []itemError `json:"errors,omitempty"`
+	other    int         // of Bad: VES events of other domains
 }
 
 type itemError struct {
@@ -175,6 +188,9 @@ func (t *tally) add(index int, cause Cause, detail string) {
 		t.Unknown++
 	} else {
 		t.Bad++
+	}
+	if cause == OtherDomain {
+		t.other++
 	}
 	if len(t.Errors) < maxErrors {
 		t.Errors = append(t.Errors, itemError{index, cause, detail})
@@ -219,6 +235,10 @@ func (d *decoder) keep(allowed func(event string) bool) {
 func recordOutcomes(d *decoder, outcomes []monitor.Outcome, path string, letters *DeadLetters, tell func(index int, cause Cause, detail string)) {
 	now := time.Now()
 	for _, f := range d.flaws {
+		if f.cause == OtherDomain {
+			tell(f.index, f.cause, f.detail)
+			continue
+		}
 		letters.Add(DeadLetter{At: now, Path: path, Cause: f.cause, Detail: f.detail, Body: f.raw})
 		tell(f.index, f.cause, f.detail)
 	}
@@ -238,6 +258,7 @@ func recordOutcomes(d *decoder, outcomes []monitor.Outcome, path string, letters
 
 // decode reads a body's beats. One that is no JSON at all becomes a letter.
 func (h *HTTP) decode(d *buffer) error {
+	d.anyDomain = h.cfg.AnyDomain
 	err := d.decode(d.body.Bytes())
 	if broken := (*syntaxError)(nil); errors.As(err, &broken) {
 		h.cfg.Letters.Add(DeadLetter{At: time.Now(), Path: h.cfg.Name, Cause: Syntax, Detail: err.Error(), Body: d.body.Bytes()})

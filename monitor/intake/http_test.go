@@ -269,6 +269,7 @@ func TestTooMuchInHand(t *testing.T) {
 func TestEventListener(t *testing.T) {
 	fault := strings.Replace(strings.Replace(ves, "heartbeat", "fault", 1), "Heartbeat_edgeRouter", "Fault_edgeRouter", 1)
 	unknown := strings.Replace(ves, "Heartbeat", "xHeartbeat", 1)
+	nameless := strings.Replace(ves, `"domain":"heartbeat",`, "", 1)
 	bare := strings.TrimSuffix(strings.TrimPrefix(ves, `{"event":`), "}")
 	for _, c := range []struct {
 		name, path, body string
@@ -277,8 +278,9 @@ func TestEventListener(t *testing.T) {
 		beats            int
 	}{
 		{"an event", "", ves, 202, "", "", 1},
-		{"another domain", "", fault, 202, "", "", 1},
-		{"unknown", "", unknown, 400, "SVC0002", "unknown_event", 0},
+		{"another domain", "", fault, 202, "", "", 0},
+		{"no domain", "", nameless, 400, "SVC0002", "no_domain", 0},
+		{"unknown", "", unknown, 202, "", "", 0},
 		{"no header", "", `{"event":{}}`, 400, "SVC0002", "no_event: eventName is missing", 0},
 		{"no JSON", "", `<xml>`, 400, "SVC0002", "no JSON", 0},
 		{"a batch", "/eventBatch", `{"eventList":[` + bare + `,` + bare + `]}`, 202, "", "", 2},

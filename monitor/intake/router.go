@@ -40,6 +40,8 @@ type RouterConfig struct {
 	Flow Flow
 	// Letters keeps what was not accepted; nil keeps none.
 	Letters *DeadLetters
+	// AnyDomain reports whether VES events of every domain are heartbeats of a check. nil: of none.
+	AnyDomain func(check string) bool
 	// Logger; nil is silent.
 	Logger *slog.Logger
 }
@@ -99,6 +101,7 @@ type RouterStats struct {
 	Polls, Failures        int64
 	Messages               int64
 	Accepted, Unknown, Bad int64 // beats
+	OtherDomain            int64 // VES events of other domains than heartbeat
 	// Retries is how often what was read had to be stored again.
 	Retries int64
 	// Lost is how many beats were in hand, not stored, when Run ended.
@@ -126,6 +129,8 @@ type Router struct {
 	cfg    RouterConfig
 	client consumer
 
+	ignored ignored // it logs; the counts are in stats
+
 	mu    sync.Mutex
 	stats RouterStats
 
@@ -150,7 +155,8 @@ func NewRouter(c RouterConfig) (*Router, error) {
 }
 
 func newRouter(c RouterConfig, client consumer) *Router {
-	r := &Router{cfg: c, client: client, limit: c.Limit}
+	r := &Router{cfg: c, client: client, limit: c.Limit, ignored: ignored{log: c.Logger, path: "router." + c.Name}}
+	r.anyDomain = c.AnyDomain
 	r.stats = RouterStats{Name: c.Name, Limit: c.Limit}
 	return r
 }
@@ -248,17 +254,22 @@ func (r *Router) flush(ctx context.Context) bool {
 		r.count(func(s *RouterStats) { s.Lost += int64(len(r.beats)) })
 		r.cfg.Logger.Warn("unstored heartbeats at stop", "router", r.cfg.Name, "beats", len(r.beats))
 	}
-	var unknown, bad int64
+	var unknown, bad, other int64
 	recordOutcomes(&r.decoder, outcomes, r.cfg.Name, r.cfg.Letters, func(_ int, cause Cause, _ string) {
-		if cause == NotKnown {
+		switch cause {
+		case NotKnown:
 			unknown++
-		} else {
+		case OtherDomain:
+			other++
+		default:
 			bad++
 		}
 	})
+	r.ignored.add(int(other), int(unknown))
 	r.count(func(s *RouterStats) {
 		s.Unknown += unknown
 		s.Bad += bad
+		s.OtherDomain += other
 		for _, o := range outcomes {
 			if o == monitor.Accepted {
 				s.Accepted++

@@ -76,7 +76,7 @@ func TestTogether(t *testing.T) {
 	server.Publish("t", `{"event":"e","source":"by router"}`, `{"event":"unheard","source":"by router"}`)
 	for path, body := range map[string]string{
 		"/v1/beats":            `[{"event":"e","source":"by array"},{"event":"unheard","source":"by array"}]`,
-		"/eventListener/v7":    `{"event":{"commonEventHeader":{"eventName":"e","sourceName":"by VES","lastEpochMicrosec":1795223000000000,"sequence":1}}}`,
+		"/eventListener/v7":    `{"event":{"commonEventHeader":{"domain":"heartbeat","eventName":"e","sourceName":"by VES","lastEpochMicrosec":1795223000000000,"sequence":1}}}`,
 		"/v1/ping/e/by%20ping": "",
 	} {
 		w := httptest.NewRecorder()

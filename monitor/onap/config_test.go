@@ -55,7 +55,7 @@ func with(key, value string) string {
 
 var good = onap.Config{
 	Monitor: monitor.Configuration{Checks: []monitor.Check{{
-		Name: "Heartbeat_edgeRouter", Interval: 30 * time.Second, Missed: 4,
+		Name: "Heartbeat_edgeRouter", Interval: 30 * time.Second, Missed: 4, AnyDomain: true,
 		ControlLoop: monitor.ControlLoop{
 			Name: "CL-edge", PolicyName: "restartEdge", PolicyScope: "site=7", PolicyVersion: "2.1",
 			TargetType: "VM", Target: "vserver.vserver-name", Version: "1.0.2",

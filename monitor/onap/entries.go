@@ -53,7 +53,7 @@ func (p *parser) events(t *table) []monitor.Check {
 }
 
 func (p *parser) event(t *table) monitor.Check {
-	e := monitor.Check{Name: t.text("eventName")}
+	e := monitor.Check{Name: t.text("eventName"), AnyDomain: true} // the original does not look at the domain
 	if e.Name == "" {
 		p.fail("%s.eventName is missing", t.where)
 	}

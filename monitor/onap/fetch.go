@@ -65,8 +65,9 @@ func (c FetcherConfig) Validate() error {
 type Fetcher struct {
 	cfg FetcherConfig
 
-	mu   sync.Mutex
-	last rank // the best that has answered
+	mu     sync.Mutex
+	last   rank              // the best that has answered
+	logged map[string]string // what was last said of an origin
 }
 
 // rank of an origin: a lower one is better.
@@ -90,7 +91,7 @@ func NewFetcher(cfg FetcherConfig) (*Fetcher, error) {
 	cfg.Timeout, cfg.Backoff = cmp.Or(cfg.Timeout, 10*time.Second), cmp.Or(cfg.Backoff, 500*time.Millisecond)
 	cfg.Attempts, cfg.MaxBytes = cmp.Or(cfg.Attempts, 4), cmp.Or(cfg.MaxBytes, 16<<20)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	f := &Fetcher{cfg: cfg, last: anything}
+	f := &Fetcher{cfg: cfg, last: anything, logged: map[string]string{}}
 	for _, s := range f.sources() {
 		if cfg.Last != "" && s.origin == cfg.Last {
 			f.last = s.rank
@@ -166,6 +167,7 @@ func (f *Fetcher) Fetch(ctx context.Context) (Config, string, error) {
 		if err == nil {
 			f.mu.Lock()
 			f.last = min(f.last, s.rank)
+			delete(f.logged, s.origin)
 			f.mu.Unlock()
 			c.Monitor.Origin = s.origin
 			return c, s.origin, nil
@@ -173,7 +175,7 @@ func (f *Fetcher) Fetch(ctx context.Context) (Config, string, error) {
 		if broken := errors.Is(err, lease.ErrInvalid); broken && !s.passes {
 			return Config{}, s.origin, fmt.Errorf("%s: %w", s.origin, err)
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, fs.ErrNotExist) && f.isNews(s.origin, err.Error()) {
 			f.cfg.Logger.WarnContext(ctx, "no configuration from here", "origin", s.origin, "error", err)
 		}
 		tried = fmt.Errorf("%w; %s: %w", tried, s.origin, err)
@@ -186,6 +188,15 @@ func (f *Fetcher) Fetch(ctx context.Context) (Config, string, error) {
 		tried = fmt.Errorf("%w; not set in the environment: %s, nor CBS_HTBT_JSON, the path of a file", tried, strings.Join(unset, " and "))
 	}
 	return Config{}, "", tried
+}
+
+// isNews reports whether something else than this was last said of an origin: it is tried again and again.
+func (f *Fetcher) isNews(origin, said string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	news := f.logged[origin] != said
+	f.logged[origin] = said
+	return news
 }
 
 func (f *Fetcher) parse(data []byte, decode Decode) (Config, error) {

@@ -300,3 +300,21 @@ func TestFetchNamesTheEnvironment(t *testing.T) {
 	newRig(t, nil, nil).fetches(t, "", "not set in the environment: CONFIG_BINDING_SERVICE, nor")
 	newRig(t, map[string]string{"CONFIG_BINDING_SERVICE": "127.0.0.1:1", "HOSTNAME": ""}, nil).fetches(t, "", "environment: HOSTNAME, nor")
 }
+
+// TestFetchWarnsOnce: a service that stays away is one line, and one more when it fails again.
+func TestFetchWarnsOnce(t *testing.T) {
+	s := newService(t, (*httptest.Server).Start)
+	r := newRig(t, map[string]string{"CONFIG_BINDING_SERVICE": s.host()}, nil)
+	away := func() { s.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }) }
+	for range 3 {
+		away()
+		for range 3 {
+			r.fetches(t, "", "it knows no component")
+		}
+		s.says(config())
+		r.fetches(t, "cbs:"+s.URL+"/service_component/hb%2Fsite7", "")
+	}
+	if n := strings.Count(r.log.String(), "no configuration from here"); n != 3 {
+		t.Errorf("%d lines for three outages:\n%s", n, r.log.String())
+	}
+}

@@ -21,6 +21,9 @@ type Secret = secret.Text
 type Config struct {
 	// Name of the sink: see [monitor.ValidateSink]. Required.
 	Name string
+	// Format of what a webhook, a Message Router, a mail or a log gets. Default: that of its kind, a control-loop event
+	// for a Message Router. The others have one format.
+	Format Format
 
 	Webhook       *WebhookConfig
 	Slack         *SlackConfig
@@ -88,9 +91,6 @@ type MessageRouterConfig struct {
 	User     string
 	Password Secret
 	CAFile   string // see [HTTP]
-	// Compat makes events exactly as ONAP's service does, Micros gives their times in
-	// microseconds; see package monitor/onap.
-	Compat, Micros bool
 }
 
 // AlertmanagerConfig is for Prometheus's Alertmanager, API v2.
@@ -176,6 +176,9 @@ func (c Config) Validate() error {
 	k, err := c.kind()
 	if err == nil {
 		err = k.validate()
+	}
+	if err == nil {
+		err = c.validateFormat(k.name())
 	}
 	return c.wrong(err)
 }

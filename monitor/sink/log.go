@@ -36,6 +36,10 @@ func logRecord(a alarm) slog.Record {
 		level, what = slog.LevelInfo, "alarm ended"
 	}
 	r := slog.NewRecord(time.Now(), level, what, 0)
+	if a.formatted {
+		r.AddAttrs(slog.String("control_loop", string(a.Payload)))
+		return r
+	}
 	r.AddAttrs(slog.String("request_id", a.m.RequestID), slog.String("event", a.m.Event))
 	if a.m.Source != "" {
 		r.AddAttrs(slog.String("source", a.m.Source))

@@ -38,7 +38,11 @@ func (e *email) mail(a alarm, now time.Time) string {
 	header("Content-Transfer-Encoding", "quoted-printable")
 	b.WriteString("\r\n")
 	w := quotedprintable.NewWriter(&b)
-	_, _ = w.Write([]byte(strings.ReplaceAll(text(a.m), "\n", "\r\n"))) // a Builder never fails
+	body := text(a.m)
+	if a.formatted {
+		body = string(a.Payload) + "\n"
+	}
+	_, _ = w.Write([]byte(strings.ReplaceAll(body, "\n", "\r\n"))) // a Builder never fails
 	_ = w.Close()
 	return b.String()
 }

@@ -5,22 +5,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/dispatch/target"
 	"github.com/understudy-ha/understudy/internal/messagerouter"
-	"github.com/understudy-ha/understudy/monitor/onap"
 )
 
 func (*MessageRouterConfig) name() string { return "message router" }
 
-func (c *MessageRouterConfig) validate() error {
-	if c.Compat && c.Micros {
-		return errors.New("events exactly as ONAP's service makes them are in milliseconds")
-	}
-	return c.client().Validate()
-}
+func (c *MessageRouterConfig) validate() error { return c.client().Validate() }
 
 func (c *MessageRouterConfig) client() messagerouter.Config {
 	return messagerouter.Config{Topic: c.URL, User: c.User, Password: c.Password, Timeout: patience}
@@ -41,11 +34,7 @@ func (c *MessageRouterConfig) open(string) (receiver, error) {
 	return receiver{
 		address: client.String(), secrets: []string{string(c.Password)},
 		deliver: func(ctx context.Context, a alarm) dispatch.Answer {
-			event, err := onap.ControlLoopEvent(a.m, onap.Options{Compat: c.Compat, Micros: c.Micros, Now: time.Now()})
-			if err != nil {
-				return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: "no control-loop event can be made of it: " + err.Error()}
-			}
-			return published(client.Publish(ctx, event))
+			return published(client.Publish(ctx, a.Payload))
 		},
 	}, nil
 }

@@ -52,7 +52,7 @@ func TestRouterBytes(t *testing.T) {
 
 func TestRouterHostileNames(t *testing.T) {
 	at := fakerouter.New(t)
-	s := toTopic(t, sink.MessageRouterConfig{URL: at.URL("CL_OUT"), Compat: true})
+	s := open(t, sink.Config{Format: sink.ControlLoopOriginal, MessageRouter: &sink.MessageRouterConfig{URL: at.URL("CL_OUT")}})
 	for _, name := range hostile() {
 		wants(t, tell(t, s, named(onset(), name)), dispatch.Done)
 	}

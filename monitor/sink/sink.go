@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,6 +29,8 @@ type receiver struct {
 type alarm struct {
 	dispatch.Assignment
 	m monitor.AlarmMessage
+	// formatted: the payload is in the sink's format, and no longer m as JSON.
+	formatted bool
 }
 
 // patience bounds one delivery whose context has no deadline.
@@ -36,6 +39,7 @@ const patience = time.Minute
 // sink is the target of a queue of alarms.
 type sink struct {
 	name     string
+	format   Format
 	to       receiver
 	redacted *strings.Replacer
 }
@@ -56,7 +60,11 @@ func New(c Config) (dispatch.Target, error) {
 	if err != nil {
 		return nil, c.wrong(err)
 	}
-	return &sink{name: strings.TrimSpace(k.name() + " " + to.address), to: to, redacted: redaction(to.secrets)}, nil
+	s := &sink{name: strings.TrimSpace(k.name() + " " + to.address), format: c.Format, to: to, redacted: redaction(to.secrets)}
+	if c.MessageRouter != nil {
+		s.format = cmp.Or(s.format, ControlLoop)
+	}
+	return s, nil
 }
 
 // Name implements [dispatch.Target].
@@ -76,7 +84,14 @@ func (s *sink) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	if err != nil {
 		return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: "no alarm: " + untrusted.Words(err.Error())}
 	}
-	answer := s.to.deliver(ctx, alarm{a, m})
+	made := alarm{Assignment: a, m: m}
+	if s.format != "" {
+		if made.Payload, err = s.format.render(m, time.Now()); err != nil {
+			return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: "no control-loop event can be made of it: " + err.Error()}
+		}
+		made.formatted = true
+	}
+	answer := s.to.deliver(ctx, made)
 	answer.Detail = untrusted.Words(s.redacted.Replace(answer.Detail))
 	return answer
 }
