@@ -4,15 +4,16 @@
 //	POST /batches[?service_id=CIRCUIT::SERVICE]
 //	GET  /batch_statuses?id=ID,ID…[&wait[=SECONDS]][&service_id=…]
 //	POST /batch_statuses[?wait[=SECONDS]]                           (sawtooth)
+//	GET  everything else                                           (sawtooth, with Config.Reads: passed to the ledger)
 //
 // docs/systems-it-grew-from.md has the dialects, what each state of a batch reads as, and what clients are promised.
 //
 // # What it promises
 //
 // An answer that a list of batches was taken is given only after all its batches are stored, in the order of the list.
-// What was refused with a 400 was not stored: one wrong batch or signature refuses the whole list. A batch that is given again is answered like the first time and not stored
-// again. Bytes are as the dialect's own server writes them: names, order, indentation and escapes of JSON, content types,
-// links and error codes. The words of its error messages are ours.
+// What was refused with a 400 was not stored: one wrong batch or signature refuses the whole list. A batch that is given again is
+// answered like the first time and not stored again. Status, error code, content type, links and the form of JSON are those
+// of the dialect's own server but for the differences that docs/systems-it-grew-from.md lists.
 //
 // # How it fails
 //

@@ -3,10 +3,12 @@ package front
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
@@ -34,6 +36,10 @@ type Config struct {
 	Queue string
 	// Dialect that it speaks. Default sawtooth.
 	Dialect Dialect
+	// Reads is the ledger's own REST API (of the dialect sawtooth), to which reads are passed that the front does not answer
+	// itself; nil: they are refused. ReadsTLS is how it is reached by https; nil: with the system's certificates.
+	Reads    *url.URL
+	ReadsTLS *tls.Config
 	// Waiters is how many requests may wait for batches at once. Default 256.
 	Waiters int
 	// PollInterval is the longest pause of a waiting request between two reads of the
@@ -65,6 +71,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: a front needs the queue admin port", lease.ErrInvalid)
 	case c.Dialect != Sawtooth && c.Dialect != Grid && c.Dialect != GridSplinter:
 		return fmt.Errorf("%w: dialect %q; use one of %v", lease.ErrInvalid, c.Dialect, Dialects())
+	case c.Reads != nil && c.Dialect != Sawtooth:
+		return fmt.Errorf("%w: reads are passed on for the dialect sawtooth only", lease.ErrInvalid)
 	case c.Waiters < 0 || c.PollInterval < 0 || c.Timeout < 0:
 		return fmt.Errorf("%w: waiters, pauses and time-outs cannot be negative", lease.ErrInvalid)
 	}
@@ -85,7 +93,7 @@ type front struct {
 	waiting chan struct{}
 }
 
-// New returns a handler for the paths /batches and /batch_statuses. A server
+// New returns a handler for the paths /batches and /batch_statuses, and for all others with Config.Reads. A server
 // that it is served by needs a write time-out of more than five minutes, or none.
 func New(c Config) (http.Handler, error) {
 	if err := c.Validate(); err != nil {
@@ -100,6 +108,14 @@ func New(c Config) (http.Handler, error) {
 	case Sawtooth:
 		f.dialect = sawtoothDialect{}
 		mux.HandleFunc("POST /batch_statuses", f.serve(f.statuses))
+		for _, path := range []string{"/batches", "/batch_statuses"} {
+			mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { refuseMethod(w, "GET,HEAD,POST") })
+		}
+		if c.Reads != nil {
+			reads := f.passReads()
+			mux.Handle("GET /batches", reads)
+			mux.Handle("/", reads)
+		}
 	default:
 		f.dialect = gridDialect{splinter: c.Dialect == GridSplinter}
 	}
@@ -183,7 +199,7 @@ func (f *front) key(r *http.Request) (string, error) {
 		if _, _, err := sawtooth.ParseService(service); err != nil {
 			return "", faultf(faultQuery, "service_id: %v", err)
 		}
-	case !given:
+	case !given, service == "":
 		return globalKey, nil
 	}
 	if err := lease.ValidateText("service_id", service, 1, lease.MaxKey); err != nil {

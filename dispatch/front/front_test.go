@@ -91,7 +91,7 @@ func TestSawtoothSubmit(t *testing.T) {
 	// A service is a key of its own, and one that a batch keeps.
 	id3, list3 := signer().One("3", "d")
 	expect(t, call(h, "POST", "/batches?service_id=a%20b&x=1", octets, list3), 202, pretty,
-		"{\n  \"link\": \"http://front:8008/batch_statuses?id="+id3+"&service_id=a b&x=1\"\n}")
+		"{\n  \"link\": \"http://front:8008/batch_statuses?id="+id3+"&service_id=a%20b&x=1\"\n}")
 	if got := d.get(t, id3).Key; got != "a b" {
 		t.Errorf("key %q", got)
 	}
@@ -173,7 +173,7 @@ func TestSawtoothStatuses(t *testing.T) {
 	all := strings.Join(ids, ",")
 	expect(t, call(h, "GET", "/batch_statuses?wait=false&id="+all, "", nil), 200, pretty,
 		want.String()+",\n  \"link\": \"http://front:8008/batch_statuses?id="+all+"&wait=false\"\n}")
-	body, _ := json.Marshal(append(ids, ids[0]))
+	body, _ := json.Marshal(ids)
 	expect(t, call(h, "POST", "/batch_statuses", "application/json", body), 200, pretty, want.String()+"\n}")
 }
 
@@ -249,7 +249,8 @@ func wrongRequests() []bad {
 		{"the second is wrong", "POST", "/batches", octets, append(bytes.Clone(list), targettest.List(nil)...), 400, 30},
 		{"the second is forged", "POST", "/batches", octets, append(bytes.Clone(list), targettest.List(forged)...), 400, 30},
 		{"the second has no transactions", "POST", "/batches", octets, append(bytes.Clone(list), targettest.List(none)...), 400, 30},
-		{"an empty service", "POST", "/batches?service_id=", octets, list, 400, 30},
+		{"ids with something behind", "POST", "/batch_statuses", "application/json", []byte(`["` + id + `"] x`), 400, 46},
+		{"no id among others", "POST", "/batch_statuses", "application/json", []byte(`["` + id + `", null]`), 400, 46},
 		{"a hostile service", "POST", "/batches?service_id=%00%1b[2J", octets, list, 400, 30},
 		{"a long service", "POST", "/batches?service_id=" + strings.Repeat("x", 300), octets, list, 400, 30},
 		{"huge", "POST", "/batches", octets, make([]byte, 10_485_761), 413, 0},

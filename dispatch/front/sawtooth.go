@@ -38,8 +38,11 @@ func (sawtoothDialect) isUndecided(s word) bool { return s == pending || s == va
 // changes to it, sorted, as they are: not escaped again.
 func (sawtoothDialect) link(r *http.Request, path string, changes map[string]string) string {
 	query := map[string]string{}
-	for name, values := range r.URL.Query() {
-		query[name] = values[0]
+	for pair := range strings.SplitSeq(r.URL.RawQuery, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		if _, again := query[name]; name != "" && !again {
+			query[name] = value
+		}
 	}
 	maps.Copy(query, changes)
 	var parts []string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -44,6 +45,14 @@ func (f *front) statuses(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if f.Dialect != Sawtooth { // which answers as often as it is asked
+		seen := make(map[string]bool, len(ids))
+		ids = slices.DeleteFunc(ids, func(id string) bool {
+			again := seen[id]
+			seen[id] = true
+			return again
+		})
+	}
 	key, err := f.key(r)
 	if err != nil {
 		return err
@@ -66,19 +75,23 @@ func (f *front) statuses(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// readIDs returns the ids that a request names, each once.
+// readIDs returns the ids that a request names.
 func readIDs(w http.ResponseWriter, r *http.Request) ([]string, error) {
 	var ids []string
 	if r.Method == http.MethodPost {
 		if r.Header.Get("Content-Type") != "application/json" {
 			return nil, faultf(faultIDType, "a list of ids has the Content-Type application/json, without parameters")
 		}
-		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, idsLimit)).Decode(&ids)
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, idsLimit))
 		if err != nil && faultOf(err).kind == faultLarge {
 			return nil, err
 		}
-		if err != nil || len(ids) == 0 {
+		var named []*string
+		if err != nil || json.Unmarshal(body, &named) != nil || len(named) == 0 || slices.Contains(named, nil) {
 			return nil, faultf(faultIDBody, "the body is not a JSON array of one or more ids")
+		}
+		for _, id := range named {
+			ids = append(ids, *id)
 		}
 	} else {
 		query := r.URL.Query()
@@ -87,18 +100,12 @@ func readIDs(w http.ResponseWriter, r *http.Request) ([]string, error) {
 		}
 		ids = strings.Split(query.Get("id"), ",")
 	}
-	var once []string
-	seen := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		if !sawtooth.ValidID(id) {
 			return nil, faultf(faultID, "an id has 128 lower-case hexadecimal digits; this one has not: %.140q", id)
 		}
-		if !seen[id] {
-			once = append(once, id)
-		}
-		seen[id] = true
 	}
-	return once, nil
+	return ids, nil
 }
 
 // await reads statuses until all batches are decided, the time has passed, or too many

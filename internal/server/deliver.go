@@ -108,7 +108,7 @@ const (
 
 // serveFront answers on a listener of its own until ctx ends.
 func serveFront(ctx context.Context, log *slog.Logger, l net.Listener, queues store.Queues, q *settings.Queue) error {
-	handler, err := q.Front.Handler(queues, q.Queue, log)
+	handler, err := q.FrontHandler(queues, log)
 	if err != nil {
 		return err
 	}

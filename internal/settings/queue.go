@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -165,9 +166,22 @@ func (f *Front) NewListener() (net.Listener, error) {
 	return l, nil
 }
 
-// Handler answers as the ledger would.
-func (f *Front) Handler(queues store.Queues, queue string, log *slog.Logger) (http.Handler, error) {
-	return front.New(front.Config{Admin: queues.QueueAdmin(), Queue: queue, Dialect: front.Dialect(f.Dialect), Logger: log})
+// FrontHandler answers as the ledger would. What it does not answer itself it asks the Sawtooth REST API for that is the
+// queue's target.
+func (q *Queue) FrontHandler(queues store.Queues, log *slog.Logger) (http.Handler, error) {
+	c := front.Config{Admin: queues.QueueAdmin(), Queue: q.Queue, Dialect: front.Dialect(q.Front.Dialect), Logger: log}
+	if q.Sawtooth != nil && c.Dialect == front.Sawtooth {
+		var err error
+		if c.Reads, err = url.Parse(q.Sawtooth.URL); err != nil {
+			return nil, usererr.Errorf("sawtooth: the URL cannot be read") // it may have a password
+		}
+		if q.Sawtooth.CAFile != "" {
+			if c.ReadsTLS, err = target.Trust(q.Sawtooth.CAFile); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return front.New(c)
 }
 
 func (c *Ledger) http(concurrency int) target.HTTPConfig {

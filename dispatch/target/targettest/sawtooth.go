@@ -131,12 +131,19 @@ func (s *Sawtooth) submit(w http.ResponseWriter, r *http.Request, f Fault) {
 	if f.strike(w, r, http.StatusAccepted) {
 		return
 	}
-	var link strings.Builder
-	link.WriteString("http://" + r.Host + "/batch_statuses?id")
-	for i, b := range list {
-		link.WriteString(map[bool]string{true: "=", false: ","}[i == 0] + b.ID)
+	var ids []string
+	for _, b := range list {
+		ids = append(ids, b.ID)
 	}
-	writePretty(w, http.StatusAccepted, map[string]any{"link": link.String()})
+	// The link keeps the query as it came; a name without a value stands alone.
+	query := []string{strings.TrimSuffix("id="+strings.Join(ids, ","), "=")}
+	for part := range strings.SplitSeq(r.URL.RawQuery, "&") {
+		if part != "" {
+			query = append(query, strings.TrimSuffix(part, "="))
+		}
+	}
+	slices.Sort(query)
+	writePretty(w, http.StatusAccepted, map[string]any{"link": "http://" + r.Host + "/batch_statuses?" + strings.Join(query, "&")})
 }
 
 // accept takes batches in. One that is scheduled or committed is dropped without

@@ -36,7 +36,7 @@ func (s *Sawtooth) statuses(w http.ResponseWriter, r *http.Request, f Fault) {
 func (s *Sawtooth) askedIDs(w http.ResponseWriter, r *http.Request) (ids []string, ok bool) {
 	if r.Method == http.MethodGet {
 		query, err := url.ParseQuery(r.URL.RawQuery)
-		if err != nil || query.Get("id") == "" {
+		if err != nil || !query.Has("id") {
 			sawtoothError(w, 400, 66, "Id Query Invalid or Missing")
 			return nil, false
 		}
