@@ -53,6 +53,8 @@ type Assignment struct {
 	Link string
 	// Retried, when the work is Send: an operator had it sent again, so that the target may have it from before.
 	Retried bool
+	// Undecided is for how long the target has had it, as far as is known. A dispatcher sets it, not a store.
+	Undecided time.Duration
 	// Lost is how often the target had taken it and then did not know it. A dispatcher sets it, not a store.
 	Lost int
 }

@@ -79,6 +79,7 @@ func (m *machine) startPolls(now time.Duration, out []effect) []effect {
 		due = due[n:]
 		for _, s := range group {
 			s.polling, s.early = true, s.pollAt > now
+			s.assignment.Undecided = now - s.since
 		}
 		m.pollsInFlight++
 		m.pace.spend(now)

@@ -28,6 +28,7 @@ type queueRunFlags struct {
 	frontFlags                  settings.Front
 	name                        string
 	webhook, sawtooth, scabbard string
+	also                        []string
 	exec                        bool
 }
 
@@ -109,8 +110,9 @@ func (f *queueRunFlags) register(c *cobra.Command) {
 	fs.BoolVar(&f.exec, "exec", false, "run the program after -- for each message, with its payload on standard input")
 	fs.StringVar(&f.sawtooth, "sawtooth", "", "submit to the REST API of a Sawtooth validator at this `URL`")
 	fs.StringVar(&f.scabbard, "scabbard", "", "submit to the scabbard services of a Splinter node at this `URL`; keys are CIRCUIT::SERVICE")
+	fs.StringSliceVar(&f.also, "also", nil, "with --scabbard: other services of the circuits (`URL` is https://HOST/scabbard/CIRCUIT/SERVICE), asked for what their own service does not know or decide")
 	fs.StringVar(&f.frontFlags.Listen, "front", "", "answer on this `ADDRESS` as a ledger would: what is submitted there goes into the queue")
-	strictyaml.More(fs, "sawtooth", "scabbard", "front")
+	strictyaml.More(fs, "sawtooth", "scabbard", "also", "front")
 	strictyaml.Bind(fs, &f.Queue)
 	strictyaml.Bind(fs, &f.hook)
 	strictyaml.Bind(fs, &f.frontFlags)
@@ -142,7 +144,10 @@ func (f *queueRunFlags) complete(args []string) error {
 		}
 		return &settings.Ledger{URL: url, CAFile: h.CAFile, TokenFile: h.TokenFile}
 	}
-	f.Sawtooth, f.Scabbard = at(f.sawtooth), at(f.scabbard)
+	f.Sawtooth = at(f.sawtooth)
+	if node := at(f.scabbard); node != nil {
+		f.Scabbard = &settings.Scabbard{Ledger: *node, Also: f.also}
+	}
 	if f.webhook != "" {
 		h.URL, f.Webhook = f.webhook, h
 	}

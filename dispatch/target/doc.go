@@ -34,7 +34,8 @@
 // A batch is a serialized BatchList of one batch whose header signature is the id
 // of the batch, which has transactions; others, and those whose signatures and keys cannot be such, are refused without
 // asking the ledger. When Sawtooth does
-// not know a batch, its blocks are asked before that is believed. Scabbard carries
+// not know a batch, its blocks are asked before that is believed; when a service of Scabbard does not, the others of its
+// circuit and the receipts are. Scabbard carries
 // out a batch again that it is given again, and forgets all but the last 100: a
 // batch whose outcome it does not know blocks its key.
 //

@@ -349,7 +349,9 @@ func TestScabbard(t *testing.T) {
 		t.Errorf("detail %q", got[2].Detail)
 	}
 	node.Restart()
-	ask(dispatch.NotFound, dispatch.NotFound, dispatch.NotFound)
+	if got := ask(dispatch.NotFound, dispatch.Done, dispatch.NotFound); !strings.Contains(got[1].Detail, "receipts") {
+		t.Errorf("what is not remembered has left receipts: %+v", got[1])
+	}
 
 	if got := newScabbard(t, url, "").Submit(ctx, good); got.Outcome != dispatch.Misconfigured || got.Code != 401 {
 		t.Errorf("without a token: %+v", got)

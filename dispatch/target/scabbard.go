@@ -18,12 +18,18 @@ import (
 // /scabbard is found; its token is sent whole ("Cylinder:…", "Biome:…").
 type ScabbardConfig struct {
 	HTTPConfig
+	// Also are other services of the circuits, by their addresses: https://HOST/scabbard/CIRCUIT/SERVICE. They are asked
+	// for a batch that its own service does not know, or does not decide, with the same token.
+	Also []string
 }
 
 // Scabbard submits batches to the scabbard services of a Splinter node. The key
 // of a batch names the service: CIRCUIT::SERVICE.
 type Scabbard struct {
 	client *client
+	also   []otherService
+	// searching holds a place for each search among receipts under way.
+	searching chan struct{}
 }
 
 // Facts of its API.
@@ -31,6 +37,7 @@ const (
 	scabbardTogether    = 15 // ids that are asked for in one request
 	scabbardStatusLimit = 60 // ids that are asked for at once
 	scabbardVersion     = "1"
+	searchesAtOnce      = 2
 )
 
 // NewScabbard returns a target for a Splinter node.
@@ -39,7 +46,15 @@ func NewScabbard(c ScabbardConfig) (*Scabbard, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Scabbard{client: cl}, nil
+	s := &Scabbard{client: cl, searching: make(chan struct{}, searchesAtOnce)}
+	for _, address := range c.Also {
+		other, err := parseAlso(address)
+		if err != nil {
+			return nil, err
+		}
+		s.also = append(s.also, other)
+	}
+	return s, nil
 }
 
 // Name implements [dispatch.Target].
@@ -124,6 +139,9 @@ func (s *Scabbard) Status(ctx context.Context, as []dispatch.Assignment) []dispa
 			ids[j] = as[place].ID
 		}
 		for j, answer := range s.statuses(ctx, q.key, ids) {
+			if a := as[q.places[j]]; needsEvidence(a, answer) {
+				answer = s.evidence(ctx, a, answer)
+			}
 			out[q.places[j]] = answer
 		}
 	})
@@ -133,16 +151,21 @@ func (s *Scabbard) Status(ctx context.Context, as []dispatch.Assignment) []dispa
 // statuses asks a service about batches. A question that could not be answered
 // as a whole is put again for each: older nodes answer 408 if one of them is not decided.
 func (s *Scabbard) statuses(ctx context.Context, key string, ids []string) []dispatch.Answer {
-	to, err := s.place(key, "batch_statuses")
+	to, err := s.place(key, "")
 	if err != nil {
 		return slices.Repeat([]dispatch.Answer{{Outcome: dispatch.InvalidMessage, Detail: err.Error()}}, len(ids))
 	}
+	return s.statusesAt(ctx, to, ids)
+}
+
+func (s *Scabbard) statusesAt(ctx context.Context, service *url.URL, ids []string) []dispatch.Answer {
+	to := service.JoinPath("batch_statuses")
 	to.RawQuery = "ids=" + strings.Join(ids, ",")
 	r := s.client.do(ctx, http.MethodGet, to, s.header(), nil, maxStatuses)
 	if r.status == http.StatusRequestTimeout && len(ids) > 1 && ctx.Err() == nil {
 		out := make([]dispatch.Answer, len(ids))
 		for i := range ids {
-			out[i] = s.statuses(ctx, key, ids[i:i+1])[0]
+			out[i] = s.statusesAt(ctx, service, ids[i:i+1])[0]
 		}
 		return out
 	}

@@ -24,7 +24,7 @@ type Queue struct {
 	Queue          string        `yaml:"queue" flag:"-" help:"name of the queue"`
 	Webhook        *Webhook      `yaml:"webhook" help:"POST each message to a URL"`
 	Sawtooth       *Ledger       `yaml:"sawtooth" help:"submit to Hyperledger Sawtooth"`
-	Scabbard       *Ledger       `yaml:"scabbard" help:"submit to Splinter's Scabbard"`
+	Scabbard       *Scabbard     `yaml:"scabbard" help:"submit to Splinter's Scabbard"`
 	Exec           *Exec         `yaml:"exec" help:"run a program for each message"`
 	FirstWindow    time.Duration `yaml:"first_window" more:"yes" default:"30s" help:"others take the keys of an instance that has been silent this long"`
 	SecondWindow   time.Duration `yaml:"second_window" more:"yes" default:"3m" help:"… and its keys with a submission in flight only this long after it started; longer than submit_timeout"`
@@ -60,6 +60,12 @@ type Ledger struct {
 	URL       string `yaml:"url" secret:"url" flag:"-" help:"URL to send to"`
 	CAFile    string `yaml:"ca_file" more:"yes" help:"trust the certificates in this 'FILE', not the system's"`
 	TokenFile string `yaml:"token_file" help:"send the bearer token in this 'FILE'"`
+}
+
+// Scabbard is a target.ScabbardConfig in the file.
+type Scabbard struct {
+	Ledger `yaml:",inline"`
+	Also   []string `yaml:"also" flag:"-" help:"other services of the circuits, https://HOST/scabbard/CIRCUIT/SERVICE, asked for what their own service does not know or decide"`
 }
 
 // Exec is a program that is run for each message.
@@ -196,7 +202,7 @@ func (q *Queue) Target() (dispatch.Target, error) {
 	case q.Sawtooth != nil:
 		return target.NewSawtooth(target.SawtoothConfig{HTTPConfig: q.Sawtooth.http(q.Concurrency)})
 	case q.Scabbard != nil:
-		return target.NewScabbard(target.ScabbardConfig{HTTPConfig: q.Scabbard.http(q.Concurrency)})
+		return target.NewScabbard(target.ScabbardConfig{HTTPConfig: q.Scabbard.http(q.Concurrency), Also: q.Scabbard.Also})
 	default:
 		return q.Exec.target()
 	}

@@ -1,0 +1,73 @@
+package target_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/dispatch/target"
+	"github.com/understudy-ha/understudy/dispatch/target/targettest"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// TestScabbardEvidence: before an operator is asked, the other service of the circuit is, and the receipts are read.
+func TestScabbardEvidence(t *testing.T) {
+	const here, there = "abcde-12345::gsAA", "abcde-12345::gsBB"
+	other := &targettest.Scabbard{Services: []string{there}, Token: "Cylinder:jwt"}
+	node := &targettest.Scabbard{Services: []string{here, "fghij-12345::gsAA"}, Invalid: refuseX, Follows: true, Peers: []*targettest.Scabbard{other}, Token: "Cylinder:jwt"}
+	url, otherURL := serve(t, node.ServeHTTP), serve(t, other.ServeHTTP)+"/scabbard/abcde-12345/gsBB"
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("Cylinder:jwt\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	connect := func(also ...string) *target.Scabbard {
+		t.Helper()
+		s, err := target.NewScabbard(target.ScabbardConfig{HTTPConfig: target.HTTPConfig{URL: url, TokenFile: token}, Also: also})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s, alone := connect(otherURL), connect()
+	ctx := deadline(t, time.Minute)
+	good, bad, never := signed("good", "a", "b"), signed("bad", "x"), signed("never", "a")
+	for _, a := range []dispatch.Assignment{good, bad} {
+		if got := s.Submit(ctx, a); got.Outcome != dispatch.Accepted {
+			t.Fatalf("%+v", got)
+		}
+	}
+	ask := func(s *target.Scabbard, a dispatch.Assignment, work dispatch.Work, want dispatch.Outcome, detail string) {
+		t.Helper()
+		a.Work = work
+		if got := s.Status(ctx, []dispatch.Assignment{a})[0]; got.Outcome != want || !strings.Contains(got.Detail, detail) {
+			t.Errorf("got %+v, want %s, %q", got, want, detail)
+		}
+	}
+	// Here it stays pending for ever; the service that coordinates knows better.
+	ask(s, bad, dispatch.Poll, dispatch.Accepted, "")
+	bad.Undecided = time.Minute
+	ask(s, bad, dispatch.Poll, dispatch.InvalidMessage, "x is not possible; so says "+otherURL)
+	ask(alone, bad, dispatch.Poll, dispatch.Accepted, "")
+
+	node.Restart()
+	ask(s, good, dispatch.Poll, dispatch.NotFound, "")
+	ask(s, good, dispatch.Resolve, dispatch.Done, "so says "+otherURL)
+	ask(alone, good, dispatch.Resolve, dispatch.Done, "the receipts of its transactions are at "+url+"/scabbard/abcde-12345/gsAA")
+	ask(s, never, dispatch.Resolve, dispatch.NotFound, "has forgotten it")
+	other.Stop()
+	ask(s, good, dispatch.Resolve, dispatch.Done, "the receipts of its transactions are at "+url)
+	elsewhere := good
+	elsewhere.Key = "fghij-12345::gsAA" // another circuit
+	ask(s, elsewhere, dispatch.Resolve, dispatch.NotFound, "")
+
+	for _, wrong := range []string{"", "ftp://x/scabbard/abcde-12345/gsBB", "http://x/abcde-12345/gsBB", "http://x/scabbard/abcde-12345", "http://x/scabbard/abcde/gsBB", "http://u:p@x/scabbard/abcde-12345/gsBB"} {
+		_, err := target.NewScabbard(target.ScabbardConfig{HTTPConfig: target.HTTPConfig{URL: url}, Also: []string{wrong}})
+		if !errors.Is(err, lease.ErrInvalid) || strings.Contains(err.Error(), "u:p") {
+			t.Errorf("also %q: %v", wrong, err)
+		}
+	}
+}
