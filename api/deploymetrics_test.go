@@ -16,6 +16,7 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/prometheus"
+	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/intake"
 	"github.com/understudy-ha/understudy/shard"
@@ -41,6 +42,7 @@ func exported(t *testing.T) map[string][]string {
 	samples := func(m prometheus.Scrape) {
 		collectQueue(m, apitype.Queue{})
 		collectDispatcher(m, dispatch.Stats{})
+		collectJob(m, job.Job{}, time.Time{})
 		ofMonitor := m.With("understudy_monitor_")
 		collectIntake(ofMonitor, monitor.IntakeStats{})
 		collectLetters(ofMonitor, map[string]int64{"syntax": 1})

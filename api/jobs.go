@@ -66,6 +66,9 @@ func viewJob(j job.Job, now time.Time, times int) apitype.Job {
 	return out
 }
 
+// jobOverdue is the state of a job that should have run.
+const jobOverdue = "overdue"
+
 func stateOfJob(j job.Job, now time.Time) string {
 	due := j.DueAt()
 	_, running := j.Running()
@@ -75,7 +78,7 @@ func stateOfJob(j job.Job, now time.Time) string {
 	case j.PausedBy != "":
 		return "paused"
 	case !due.IsZero() && now.Sub(due) > overdueAfter:
-		return "overdue"
+		return jobOverdue
 	case len(j.Open) > 0:
 		return "queued"
 	case j.Next.IsZero():

@@ -105,6 +105,9 @@ func (o *overview) get(r *http.Request) (apitype.Overview, error) {
 	}
 	out.addShards(o.s.shards.state())
 	out.addQueues(o.s.queues.state(r.Context()))
+	if o.s.jobs != nil {
+		out.addJobs(o.s.jobsSeen.fresh(r.Context(), overviewFresh))
+	}
 	if state := o.s.monitor.state(r.Context()); o.s.monitor.isUsed(state) {
 		out.addMonitor(state)
 	}

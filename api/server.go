@@ -40,7 +40,8 @@ type Server struct {
 	queues      *queueReader
 	largeBodies *places // of long bodies that are being read
 
-	jobs job.Store // nil when the store keeps none
+	jobs     job.Store // nil when the store keeps none
+	jobsSeen *sharedRead[jobsSeen]
 
 	cache    *cachePart
 	monitor  *monitorPart
@@ -67,6 +68,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.running, s.stop = context.WithCancel(context.Background())
 	s.router.auth.tokens = newTokenCache(cfg.Store, s.running)
+	s.jobsSeen = newJobsReader(s)
 	s.queues = newQueueReader(s.running, s.queueAdmin)
 	if s.hub == nil {
 		s.hub, s.ownHub = lease.NewNotifier(cfg.Store, cfg.Clock, cfg.Logger), true

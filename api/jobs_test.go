@@ -1,0 +1,163 @@
+package api
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// jobRig is a server with a job that has run once, an hour after it was added.
+type jobRig struct{ *queueRig }
+
+func newJobRig(t *testing.T) jobRig {
+	t.Helper()
+	g := jobRig{newQueueRig(t)}
+	g.decide(job.Define("backup", job.Definition{Schedule: "every 1h"}))
+	g.run(1, job.Result{State: job.Failed, ExitCode: 3, Why: "exit code 3"})
+	return g
+}
+
+func (g jobRig) decide(d job.Decision) job.Job {
+	g.t.Helper()
+	j, err := g.store.Jobs().Change(g.t.Context(), "backup", d)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.s.jobsSeen.invalidate()
+	return j
+}
+
+// run lets an hour pass and runs the job.
+func (g jobRig) run(term int64, result job.Result) job.Run {
+	g.t.Helper()
+	g.clock.pass(time.Hour)
+	r, on := g.decide(job.Claim(job.Holder{Term: term, Instance: lease.Instance{ID: "i", Name: "web-1"}})).Running()
+	if !on {
+		g.t.Fatal("nothing is due")
+	}
+	err := g.store.Jobs().PutOutput(g.t.Context(), job.RunKey{Job: "backup", Scheduled: r.Scheduled}, term, job.Output{Total: 100, Tail: []byte("ou\xfft")})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.clock.pass(time.Second)
+	g.decide(job.Finish(r.Scheduled, term, result))
+	return r
+}
+
+func ask[T any](g jobRig, method, path, body string) (v T) {
+	g.t.Helper()
+	a := g.do(method, path, body)
+	a.want(200, "")
+	a.into(&v)
+	return v
+}
+
+func TestJobs(t *testing.T) {
+	g := newJobRig(t)
+	j := ask[apitype.Job](g, "GET", "/v1/jobs/backup", "")
+	if j.State != "scheduled" || len(j.Next) != 5 || j.Next[1].Sub(j.Next[0]) != time.Hour || j.Last.State != "failed" || j.Ended["failed"] != 1 {
+		t.Errorf("the job: %+v", j)
+	}
+	list := ask[apitype.Jobs](g, "GET", "/v1/jobs?limit=1", "")
+	if len(list.Jobs) != 1 || len(list.Jobs[0].Next) != 1 || list.Next != "backup" {
+		t.Errorf("the list: %+v", list)
+	}
+	if more := ask[apitype.Jobs](g, "GET", "/v1/jobs?after=backup", ""); len(more.Jobs) != 0 || more.Next != "" {
+		t.Errorf("the end of the list: %+v", more)
+	}
+	g.do("GET", "/v1/jobs/other", "").want(404, "no_job")
+	newRig(t).do("GET", "/v1/jobs", "").want(404, "store_without_jobs")
+}
+
+func TestRuns(t *testing.T) {
+	g := newJobRig(t)
+	second := g.run(2, job.Result{State: job.Succeeded})
+	runs := ask[apitype.Runs](g, "GET", "/v1/jobs/backup/runs?limit=1", "")
+	want := apitype.Run{
+		Scheduled: second.Scheduled, State: "succeeded", Attempt: 1, Term: 2, Instance: "web-1", Started: second.Started,
+		Ended: second.Started.Add(time.Second), DurationMS: 1000, LateMS: second.Started.Sub(second.Scheduled).Milliseconds(),
+	}
+	if diff := cmp.Diff([]apitype.Run{want}, runs.Runs); diff != "" {
+		t.Errorf("the latest run (-want +got):\n%s", diff)
+	}
+	if first := ask[apitype.Runs](g, "GET", "/v1/jobs/backup/runs?before="+runs.Next, ""); len(first.Runs) != 1 || first.Runs[0].ExitCode != 3 {
+		t.Errorf("the page after it: %+v", first)
+	}
+	if bad := ask[apitype.Runs](g, "GET", "/v1/jobs/backup/runs?state=failed", ""); len(bad.Runs) != 1 {
+		t.Errorf("those that failed: %+v", bad)
+	}
+	for _, run := range []string{"latest", runs.Next} {
+		if o := ask[apitype.RunOutput](g, "GET", "/v1/jobs/backup/runs/"+run, ""); o.TotalBytes != 100 || string(o.Output) != "ou\xfft" || o.Term != 2 {
+			t.Errorf("%s: %+v", run, o)
+		}
+	}
+	g.do("GET", "/v1/jobs/backup/runs?state=fine", "").want(400, "invalid")
+	g.do("GET", "/v1/jobs/backup/runs/yesterday", "").want(400, "invalid")
+	g.do("GET", "/v1/jobs/backup/runs/2020-01-01T00:00:00Z", "").want(404, "no_job")
+	g.do("GET", "/v1/jobs/other/runs", "").want(404, "no_job")
+}
+
+func TestActsOnJobs(t *testing.T) {
+	g := newJobRig(t)
+	if j := ask[apitype.Job](g, "POST", "/v1/jobs/backup/trigger", `{"by":"alice"}`); j.State != "queued" || !strings.HasPrefix(j.Open[0].Trigger, "alice") {
+		t.Errorf("triggered: %+v", j)
+	}
+	if j := ask[apitype.Job](g, "POST", "/v1/jobs/backup/pause", ""); j.State != "paused" || j.PausedBy == "" {
+		t.Errorf("paused: %+v", j)
+	}
+	if j := ask[apitype.Job](g, "POST", "/v1/jobs/backup/resume", ""); j.State != "queued" {
+		t.Errorf("resumed: %+v", j)
+	}
+	g.decide(job.Claim(job.Holder{Term: 5}))
+	if j := ask[apitype.Job](g, "GET", "/v1/jobs/backup", ""); j.State != "running" {
+		t.Errorf("while it runs: %+v", j)
+	}
+	g.do("DELETE", "/v1/jobs/backup", "").want(409, "job_busy")
+	g.decide(job.Finish(g.decide(job.Claim(job.Holder{Term: 5})).Open[0].Scheduled, 5, job.Result{State: job.Succeeded}))
+	g.do("DELETE", "/v1/jobs/backup?by=bob", "").want(204, "")
+	g.do("POST", "/v1/jobs/backup/trigger", "").want(404, "no_job")
+	g.do("POST", "/v1/jobs/backup/pause", `{"by":"a token"}`).want(400, "invalid")
+}
+
+// A job needs attention after a bad run, until a good one, and while nobody runs it.
+func TestOverviewOfJobs(t *testing.T) {
+	g := newJobRig(t)
+	needs := func() []apitype.Need {
+		g.s.jobsSeen.invalidate()
+		_, needs := ofPart(g.overview(), "job")
+		return needs
+	}
+	if n := needs(); len(n) != 1 || n[0].Subject != "backup" || n[0].Severity != warn || !strings.Contains(n[0].What, "failed: exit code 3") {
+		t.Errorf("after a failed run: %+v", n)
+	}
+	g.run(2, job.Result{State: job.Succeeded})
+	if n := needs(); len(n) != 0 {
+		t.Errorf("after a good run: %+v", n)
+	}
+	g.clock.pass(time.Hour + 2*time.Minute)
+	if n := needs(); len(n) != 1 || n[0].Severity != bad || !strings.Contains(n[0].What, "overdue") {
+		t.Errorf("when no instance is there: %+v", n)
+	}
+}
+
+func TestMetricsOfJobs(t *testing.T) {
+	g := newJobRig(t)
+	s := start(t, Config{Store: g.store})
+	for _, want := range []string{
+		`understudy_job_last_run_bad{name="backup"} 1`, `understudy_job_overdue{name="backup"} 0`, `understudy_job_running{name="backup"} 0`,
+		`understudy_job_runs_total{name="backup",state="failed"} 1`, `understudy_job_runs_total{name="backup",state="lost"} 0`,
+	} {
+		text := send(t, s, request(t.Context(), "GET", "/metrics", "")).Body
+		for deadline := time.Now().Add(enough); !strings.Contains(text, want+"\n"); text = send(t, s, request(t.Context(), "GET", "/metrics", "")).Body {
+			if time.Now().After(deadline) {
+				t.Fatalf("/metrics has no %s", want)
+			}
+		}
+	}
+}
