@@ -3,6 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +35,7 @@ type monitorRunFlags struct {
 	pingKeys                   []string
 	pingPost                   bool
 	fetch                      settings.Fetch
+	asFile                     bool
 }
 
 func (a *app) monitorRunCommand() *cobra.Command {
@@ -46,7 +50,8 @@ a store, its checks, sources and sinks. If one dies, the others take over its so
 --check NAME,KEY=VALUE… says what is expected: interval=5s and missed=3, or schedule="30 2 * * *"; more
 keys are grace, max_run, retire_after, severity, flaps, flap_window, steady, group_by, group_wait,
 group_min, fixed, sender_clock, any_domain, paused, tag, label.NAME, and control_loop.KEY. It adds or changes a check, and
-leaves the others in the store as they are. --config applies a whole configuration, and reads it again every --poll: one instance
+leaves the others in the store as they are. The flags are a short way in: whatever they cannot say goes into a file for
+"understudy serve -c FILE", which --as-file makes of them. --config applies a whole configuration, and reads it again every --poll: one instance
 does so, for all.
 
 SIGINT, SIGTERM and SIGHUP stop it: accepted heartbeats are stored, and its share of the sources is released at once. A
@@ -56,13 +61,23 @@ second signal ends it without waiting.`,
 
   understudy monitor run --check fleet,interval=5s,missed=3,label.team=ops --slack https://hooks.slack.example/T/B/x \
     --alertmanager http://10.0.0.1:9093 --alertmanager http://10.0.0.2:9093 --store postgres://db/app
-  understudy monitor run --config hb.json --router-in http://mr:3904/events/HB_IN --group hb \
-    --router-out http://mr:3904/events/CL_OUT --compat onap --store postgres://db/hb`,
+  understudy monitor run --config hb.json --store postgres://db/hb
+
+  understudy monitor run --check fleet,interval=5s --slack https://hooks.slack.example/T/B/x --as-file >understudy.yaml
+  understudy serve -c understudy.yaml`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			for _, name := range slices.Sorted(maps.Keys(fileOnly)) {
+				if c.Flags().Changed(name) {
+					fmt.Fprintf(a.stderr, "warning: --%s works for one more version: write %s in a file (--as-file makes one)\n", name, fileOnly[name])
+				}
+			}
 			cfg, err := f.complete(c.Flags().Changed)
 			if err != nil {
 				return err
+			}
+			if f.asFile {
+				return a.printAsFile(cfg)
 			}
 			return untilSecondSignal(c.Context(), func(ctx context.Context) error { return a.serve(ctx, cfg, nil) })
 		},
@@ -100,8 +115,20 @@ func (f *monitorRunFlags) register(c *cobra.Command) {
 	strictyaml.Bind(fs, &f.Monitor, "first_window", "keep_alarms")
 	f.Name = instance.Hostname()
 	strictyaml.Bind(fs, &f.Server, "name", "listen", "token_file", "tls_cert", "tls_key", "behind_tls")
-	strictyaml.More(fs, "webhook-secret-file", "recognises", "router-out", "compat", "router-in", "group", "consumer", "router-user", "router-password-file",
-		"ping-key-file", "ping-post-only", "tls-cert", "tls-key", "behind-tls", "poll")
+	fs.BoolVar(&f.asFile, "as-file", false, "print what the flags say as a file for \"understudy serve -c\", webhook URLs included, and exit")
+	strictyaml.More(fs, "router-out", "router-in", "group", "ping-key-file", "ping-post-only", "tls-cert", "tls-key", "behind-tls", "poll")
+	for name := range fileOnly {
+		fs.Lookup(name).Hidden = true
+	}
+}
+
+// fileOnly are flags of the version before for what belongs in a file, and the key there.
+var fileOnly = map[string]string{
+	"webhook-secret-file": "secret_file of the webhook", "recognises": "recognises of the webhook",
+	"compat": "format: control_loop_original of the sink", "consumer": "consumer of the router",
+	"router-user": "user of the router and the sink", "router-password-file": "password_file of the router and the sink",
+	"email-tls": "tls of the email", "email-user": "user of the email", "email-password-file": "password_file of the email",
+	"keep-alarms": "keep_alarms of the part monitor",
 }
 
 // complete turns the flags into what the file would say, and checks it.
@@ -151,6 +178,13 @@ func (f *monitorRunFlags) complete(changed func(string) bool) (*settings.Server,
 	cfg := &f.Server
 	cfg.Monitor = m
 	return cfg, cfg.Complete()
+}
+
+// printAsFile prints the settings as a file, on the store that was named.
+func (a *app) printAsFile(cfg *settings.Server) error {
+	cfg.Store = a.StoreURL
+	_, err := fmt.Fprint(a.stdout, strictyaml.Written(reflect.ValueOf(*cfg)))
+	return err
 }
 
 // numbered are names that each instance with the same flags gives: the first has no

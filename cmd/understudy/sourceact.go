@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +23,7 @@ func (a *app) sourceDeclareCommand() *cobra.Command {
 		Use:   "declare CHECK SOURCE…",
 		Short: "Make sources known before their first beat",
 		Long: `Make sources known before their first beat: one that never beats raises an alarm, a whole limit
-after it was declared. A source that is known gets these labels.`,
+after it was declared. A source that is known gets these labels, and no others; the output says what changed.`,
 		Example: `  understudy source declare nightly-backup db-1 db-2 --label site=north
   xargs understudy source declare fleet <hosts.txt`,
 		Args: atLeast("CHECK", "SOURCE"),
@@ -46,25 +49,71 @@ after it was declared. A source that is known gets these labels.`,
 	return c
 }
 
-// declare says of each source whether it is new. It sends them one by one, because an answer says only how many of all
+// declare says of each source what it changed. It sends them one by one, because an answer says only how many of all
 // are new.
 func (a *app) declare(ctx context.Context, c *client.Client, sources []monitor.Declaration) error {
 	for _, d := range sources {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		added, err := c.Declare(call, apitype.Declaration{Check: d.Check, Source: d.Source, Labels: d.Labels})
-		cancel()
+		before, added, err := declareOne(ctx, c, d)
 		if err != nil {
 			return err
 		}
-		did := "declared"
+		did, changes := "declared", []string{}
 		if added == 0 {
-			did = "known already"
+			changes = declarationChanges(before, d.Labels)
+			did = "known already, and unchanged"
 		}
-		if err := a.print(map[string]any{"check": d.Check, "source": d.Source, "added": added > 0}, "%s: %s", did, d.Source); err != nil {
+		if len(changes) > 0 {
+			did = "changed"
+		}
+		text := did + ": " + d.Source
+		if len(changes) > 0 {
+			text += " (" + strings.Join(changes, "; ") + ")"
+		}
+		out := map[string]any{"check": d.Check, "source": d.Source, "added": added > 0, "changes": changes}
+		if err := a.print(out, "%s", text); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// declareOne declares a source, and returns what was known of it.
+func declareOne(ctx context.Context, c *client.Client, d monitor.Declaration) (before apitype.Source, added int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	known, err := c.Sources(ctx, client.SourceQuery{Check: d.Check, Source: d.Source, Limit: 1})
+	if err != nil {
+		return before, 0, err
+	}
+	if len(known.Sources) > 0 {
+		before = known.Sources[0]
+	}
+	added, err = c.Declare(ctx, apitype.Declaration{Check: d.Check, Source: d.Source, Labels: d.Labels})
+	return before, added, err
+}
+
+// declarationChanges are what declaring a known source changes: it may have been learned, and it gets these labels.
+func declarationChanges(before apitype.Source, labels map[string]string) []string {
+	out := []string{}
+	if !before.Declared {
+		out = append(out, "it was learned from its heartbeats")
+	}
+	names := slices.Collect(maps.Keys(labels))
+	names = slices.AppendSeq(names, maps.Keys(before.Labels))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		was, had := before.Labels[name]
+		is, has := labels[name]
+		switch {
+		case !had:
+			out = append(out, fmt.Sprintf("label %s=%s added", name, is))
+		case !has:
+			out = append(out, fmt.Sprintf("label %s=%s removed", name, was))
+		case was != is:
+			out = append(out, fmt.Sprintf("label %s: %s, was %s", name, is, was))
+		}
+	}
+	return out
 }
 
 func parseLabels(texts []string) (map[string]string, error) {
