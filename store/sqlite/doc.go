@@ -111,7 +111,7 @@
 //
 // A report is one transaction: it writes the record and reads the view. Records age by the
 // boot-time clock; those of another boot count as silent, and its locks and
-// commands as over. Who waits for a command, or watches, looks every 20 ms; waiting
+// commands as over. Who waits for a command looks every 20 ms; waiting
 // writes nothing.
 //
 // # How it fails
@@ -127,8 +127,8 @@
 // 40 µs for each batch, and reads 16 MiB of payloads at most: what has no room
 // is left for the next turn.
 //
-// Watch looks every 20 ms whether anything was committed, and reads only what is
-// new. Of more than a thousand changes at once it says only that there were some.
+// Watch looks whether anything was committed when the kernel reports a write to the log (Linux), and every 20 ms,
+// and reads only what is new. Of more than a thousand changes at once it says only that there were some.
 //
 // Opening a file switches it to write-ahead logging; beside it lie a log (-wal)
 // and an index of the log (-shm) that belong to it. Each Store that was ever

@@ -36,7 +36,7 @@ type Config struct {
 	BootID string
 	// Wall is the wall clock, for people and for terms. Default [time.Now].
 	Wall func() time.Time
-	// PollInterval is how often Watch looks for changes. Default 20 ms.
+	// PollInterval is how often Watch looks for changes that the kernel did not report. Default 20 ms.
 	PollInterval time.Duration
 	// NoMigrate leaves the file as it is: it may be missing or old, and only
 	// Inspect and Migrate are sure to work.

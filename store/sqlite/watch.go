@@ -54,8 +54,8 @@ type mark struct {
 }
 
 // follow gives the watcher a connection, sets its marks, of which own is one that
-// another kind of watcher does not have, and has it look at each tick until ctx
-// ends. started is called when nothing can be missed any more.
+// another kind of watcher does not have, and has it look whenever the file was written to, and at each tick, until ctx
+// ends. begun is called when nothing can be missed any more.
 func (s *Store) follow(ctx context.Context, w *watcher, own mark, begun func(), look func() error) error {
 	conn, err := s.wide.Conn(ctx)
 	if err != nil {
@@ -76,19 +76,47 @@ func (s *Store) follow(ctx context.Context, w *watcher, own mark, begun func(), 
 		return err
 	}
 	begun()
+	written, stop := writesTo(s.path + "-wal")
+	defer stop()
 	tick := time.NewTicker(s.poll)
 	defer tick.Stop()
+	pause := firstPause // until the next look at what was written; 0: that is done
+	again := time.NewTimer(pause)
+	defer again.Stop()
 	for {
+		news := written
+		if pause > 0 {
+			news = nil // in a busy file a look a millisecond is enough
+		}
+		settling := false
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick.C:
+		case <-news:
+			pause = firstPause
+			again.Reset(pause)
+		case <-again.C:
+			settling = true
 		}
+		known := w.version
 		if err := look(); err != nil && !busy(err) {
 			return err
 		}
+		if !settling {
+			continue
+		}
+		if pause *= 2; w.version != known || pause > mostPause {
+			pause = 0
+			continue
+		}
+		again.Reset(pause)
 	}
 }
+
+// A commit is written to the log, then synced, and then it shows: what was written is looked for until it shows, after
+// pauses that grow from firstPause to mostPause.
+const firstPause, mostPause = time.Millisecond, 8 * time.Millisecond
 
 // look tells what is new. When it fails the next look finds it all again.
 func (w *watcher) look(wake func(lease.Change)) error {
