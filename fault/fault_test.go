@@ -74,15 +74,18 @@ func (s scenario) try(t *testing.T, programs fault.Programs, database func(*test
 }
 
 // diesWithGuard kills a guard long before its deadline: what it guarded does not
-// wait for that.
+// wait for that, and its role is free as soon as that is dead.
 func diesWithGuard(t *testing.T, programs fault.Programs) {
 	t.Parallel()
 	c := fault.NewCluster(t, fault.Config{Programs: programs, Database: fault.SQLite(t),
 		Timing: lease.Timing{Interval: 10 * time.Second, Timeout: 60 * time.Second}})
 	n := c.Start("a")
-	c.AwaitPrimary(0)
+	term := c.AwaitPrimary(0).Term
 	n.Signal(syscall.SIGKILL)
 	c.NothingLeft()
+	if !c.Released(term) {
+		t.Error("the role waits for its session to lapse: no watcher has released it")
+	}
 }
 
 // unguarded is the twin that the judge must catch: with guard and watchers all

@@ -39,6 +39,12 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == guard.WatcherArg {
 		os.Exit(guard.Watch(os.Args[2:]))
 	}
+	if len(os.Args) == 2 && os.Args[1] == instance.ReleaseArg {
+		if instance.ReleaseFor(context.Background(), os.Stdin) != nil {
+			os.Exit(1) // nobody is left to tell; the lease lapses
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))

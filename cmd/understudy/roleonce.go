@@ -43,7 +43,7 @@ each run ended with is in the history.`,
 }
 
 func (a *app) roleOnce(ctx context.Context, job string, argv []string, every time.Duration, f programFlags) error {
-	program := f.program(a.Log, argv)
+	program := f.program(a.Host, argv)
 	defer program.ForwardSignals()()
 	st, err := a.openPatiently(ctx, true)
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,8 +33,8 @@ func (f *programFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.passStore, "pass-store", false, "leave UNDERSTUDY_STORE and UNDERSTUDY_TOKEN in the program's environment")
 }
 
-func (f *programFlags) program(log *slog.Logger, argv []string) *instance.Program {
-	return &instance.Program{Log: log, Argv: argv, StopGrace: f.stopGrace, PassStore: f.passStore}
+func (f *programFlags) program(h instance.Host, argv []string) *instance.Program {
+	return &instance.Program{Log: h.Log, Argv: argv, StopGrace: f.stopGrace, PassStore: f.passStore, StoreURL: h.StoreURL}
 }
 
 func (f *instanceFlags) register(fs *pflag.FlagSet) {
@@ -102,8 +101,8 @@ resigned. A standby logs once a minute which instance is primary.`,
 	c.Flags().IntVar(&f.holders, "holders", 1, "how many instances may hold the role at a time; the same for all")
 	c.Flags().StringVar(&f.with, "with", "", "hold the role only while an instance of the same name holds `ROLE`")
 	c.Flags().BoolVar(&f.exitOnLoss, "exit-on-loss", false, "exit when the role was lost (5) or resigned (0), and when the store cannot be reached at the start (4)")
-	c.Flags().Bool("restart", true, "what the command does now by itself")
-	_ = c.Flags().MarkHidden("restart")
+	c.Flags().Bool("restart", true, "what the command does by itself")
+	_ = c.Flags().MarkDeprecated("restart", "it has no effect: the command campaigns again by itself; --exit-on-loss ends it")
 	return c
 }
 
@@ -120,7 +119,7 @@ func roleAndProgram(c *cobra.Command, args []string) error {
 }
 
 func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRunFlags) error {
-	program := f.program(a.Log, argv)
+	program := f.program(a.Host, argv)
 	defer program.ForwardSignals()()
 	st, err := a.openPatiently(ctx, !f.exitOnLoss)
 	if err != nil {

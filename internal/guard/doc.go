@@ -28,6 +28,9 @@
 // ended and left others behind. Then it has StopGrace, or until deadline − margin if
 // that is sooner.
 //
+// When the guard is gone and the watchers have ended everything, the outer one does what the guard left it to do
+// ([Afterwards]): a role is released then, and does not wait for its session to lapse.
+//
 // # Who decides what
 //
 //	plan.go     when to terminate and when to kill: the margins. Pure.

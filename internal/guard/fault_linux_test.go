@@ -349,3 +349,44 @@ func TestWatchersDoNotRead(t *testing.T) {
 	send1(t, inner, syscall.SIGCONT)
 	ends(t, p, mark, 143, Stopped)
 }
+
+// When the guard was killed, and nothing is alive that could still act for it, a watcher does what is left. It does
+// nothing when the guard is there to do it.
+func TestAfterwards(t *testing.T) {
+	const scattered = 3
+	for name, tc := range map[string]struct {
+		end  func(*guardProcess)
+		done bool
+	}{
+		"guard killed": {func(g *guardProcess) { g.end() }, true},
+		"guard and inner watcher killed": {func(g *guardProcess) {
+			g.end()
+			send1(t, g.inner, syscall.SIGKILL) // the program ignores SIGTERM, so that it still waits
+		}, true},
+		"watcher asked to end": {func(g *guardProcess) { send1(t, g.outer, syscall.SIGTERM) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			file, note := filepath.Join(dir, "stamps"), filepath.Join(dir, "note")
+			t.Setenv("GUARD_TEST_AFTERWARDS", note)
+			g := startGuard(t, longAhead, os.Args[0], "program-scatter", file, strconv.Itoa(scattered))
+			writing(t, file, scattered+1)
+			tc.end(g)
+			g.allDead()
+			text, err := os.ReadFile(note)
+			if !tc.done {
+				if err == nil {
+					t.Error("it was done although the guard was there")
+				}
+				return
+			}
+			at, err2 := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+			if err != nil || err2 != nil {
+				t.Fatalf("not done: %v, %v", err, err2)
+			}
+			if last, _ := stamps(t, file); last >= time.Duration(at) {
+				t.Errorf("the program lived %v longer", last-time.Duration(at))
+			}
+		})
+	}
+}

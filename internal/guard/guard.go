@@ -40,9 +40,30 @@ type Config struct {
 	// Deadline by which the program is dead unless [Process.Extend] moves it: a
 	// reading of [lease.BootClock]. Required.
 	Deadline time.Duration
+	// Afterwards is what a watcher does if the guard is gone once nothing of the program is alive. Default: nothing.
+	Afterwards *Afterwards
 	// Logger hears of watchers that failed. Default: nothing is logged.
 	Logger *slog.Logger
 }
+
+// Afterwards is done by a watcher that has survived its guard: it becomes this binary once more, with one argument
+// and with its standard input, which may hold secrets: neither other processes nor the program can read it. Its
+// environment is the program's, its output goes nowhere.
+type Afterwards struct {
+	Arg   string
+	Input []byte // at most maxInput
+}
+
+// Validate refuses what cannot be handed over.
+func (a Afterwards) Validate() error {
+	if a.Arg == "" || len(a.Input) > maxInput {
+		return fmt.Errorf("%w: what is to be done afterwards has no argument, or %d bytes of input (at most %d)", ErrConfig, len(a.Input), maxInput)
+	}
+	return nil
+}
+
+// maxInput fits into a pipe, also into a small one.
+const maxInput = 4096
 
 // Validate refuses what cannot be run.
 func (c Config) Validate() error {
@@ -53,6 +74,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: stop grace %v is negative", ErrConfig, c.StopGrace)
 	case c.Deadline <= 0:
 		return fmt.Errorf("%w: no deadline", ErrConfig)
+	case c.Afterwards != nil:
+		return c.Afterwards.Validate()
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func TestProgramInheritsNothingElse(t *testing.T) {
 	defer r.Close()
 	p := run(t, mark, Config{
 		Argv:   shell(`cut -d' ' -f5 /proc/$$/stat; grep SigIgn /proc/$$/status; echo; exec sleep 1000`),
-		Stdout: w, StopGrace: time.Minute,
+		Stdout: w, StopGrace: time.Minute, Afterwards: &Afterwards{Arg: "afterwards", Input: []byte("a secret")},
 	})
 	w.Close()
 	text := make([]byte, 0, 100)
@@ -111,7 +111,11 @@ func TestProgramInheritsNothingElse(t *testing.T) {
 	}
 	outer, inner := watchersOf(t, os.Getpid())
 	for _, watcher := range []int{outer, inner} {
-		for _, fd := range []int{ordersFD, reportFD} {
+		files := []int{ordersFD, reportFD}
+		if watcher == outer {
+			files = append(files, task{further: layers - 1}.lastFD())
+		}
+		for _, fd := range files {
 			target, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", watcher, fd))
 			if err != nil || !strings.HasPrefix(target, "pipe:") || has[target] {
 				t.Errorf("file %d of a watcher is %q, %v; the program has %v", fd, target, err, has)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -22,6 +23,9 @@ import (
 // The test binary is also the watcher, the programs that are guarded, and a guard
 // that can be stopped and killed.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "afterwards" {
+		os.Exit(noteEnd())
+	}
 	if len(os.Args) > 2 {
 		switch os.Args[1] {
 		case WatcherArg:
@@ -56,6 +60,21 @@ func stamp(file string) {
 	}
 }
 
+// noteEnd writes the time to the file that its input names.
+func noteEnd() int {
+	file, err := io.ReadAll(os.Stdin)
+	if err == nil {
+		err = os.WriteFile(string(file)+".new", fmt.Appendln(nil, int64(now())), 0o600)
+	}
+	if err == nil {
+		err = os.Rename(string(file)+".new", string(file))
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
 // spawn starts this binary again, in a session of its own, and forgets it.
 func spawn(args ...string) {
 	cmd := exec.Command("/proc/self/exe", args...)
@@ -73,9 +92,11 @@ func guardProgram(args []string) int {
 	ahead, _ := time.ParseDuration(args[2])
 	deadline := now() + ahead
 	fmt.Println("deadline", int64(deadline))
-	p, err := Start(context.Background(), Config{
-		Argv: args[3:], Env: environ(args[0]), StopGrace: grace, Deadline: deadline,
-	})
+	cfg := Config{Argv: args[3:], Env: environ(args[0]), StopGrace: grace, Deadline: deadline}
+	if file := os.Getenv("GUARD_TEST_AFTERWARDS"); file != "" {
+		cfg.Afterwards = &Afterwards{Arg: "afterwards", Input: []byte(file)}
+	}
+	p, err := Start(context.Background(), cfg)
 	if err != nil {
 		fmt.Println("failed", err)
 		return 1

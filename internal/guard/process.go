@@ -188,6 +188,9 @@ func (p *Process) launch(cfg Config, path string) error {
 		further: layers - 1, grace: cfg.StopGrace, deadline: cfg.Deadline + ahead(),
 		dir: cfg.Dir, path: path, argv: cfg.Argv,
 	}
+	if cfg.Afterwards != nil {
+		j.afterwards = cfg.Afterwards.Arg
+	}
 	cmd := exec.Command(selfPath())
 	cmd.Args = append([]string{os.Args[0], WatcherArg}, j.args()...)
 	cmd.Env, cmd.SysProcAttr = cfg.Env, watcherAttr()
@@ -204,6 +207,9 @@ func (p *Process) launch(cfg Config, path string) error {
 	var reports []*os.File
 	defer func() { closeAll(cmd.ExtraFiles) }()
 	err := p.makePipes(cmd, &reports)
+	if err == nil && cfg.Afterwards != nil {
+		err = leave(cmd, cfg.Afterwards.Input)
+	}
 	gone := make(chan struct{})
 	if err == nil {
 		err = startLocked(cmd, gone)
@@ -231,6 +237,17 @@ func (p *Process) makePipes(cmd *exec.Cmd, reports *[]*os.File) error {
 		cmd.ExtraFiles, *reports = append(cmd.ExtraFiles, w), append(*reports, r)
 	}
 	return nil
+}
+
+// leave puts the input into the watcher's last pipe, which nobody reads unless this process is gone.
+func leave(cmd *exec.Cmd, input []byte) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd.ExtraFiles = append(cmd.ExtraFiles, r)
+	_, err = w.Write(input)
+	return errors.Join(err, w.Close())
 }
 
 // startLocked starts a process whose parent-death signal means the death of this

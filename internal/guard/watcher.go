@@ -31,19 +31,33 @@ type task struct {
 	grace    time.Duration
 	deadline time.Duration
 	dir      string
-	path     string // of the program
-	argv     []string
+	// afterwards is the argument of [Afterwards], "" if nothing is to be done. Only the outermost watcher has it, and
+	// one file more.
+	afterwards string
+	path       string // of the program
+	argv       []string
+}
+
+// lastFD is the file of what is done afterwards.
+func (j task) lastFD() int { return innerFD + 2*j.further }
+
+// filesEnd is one more than the last file that the watcher is started with.
+func (j task) filesEnd() int {
+	if j.afterwards != "" {
+		return j.lastFD() + 1
+	}
+	return j.lastFD()
 }
 
 func (j task) args() []string {
 	return append([]string{
 		strconv.Itoa(j.further), strconv.FormatInt(int64(j.grace), 10),
-		strconv.FormatInt(int64(j.deadline), 10), j.dir, j.path,
+		strconv.FormatInt(int64(j.deadline), 10), j.afterwards, j.dir, j.path,
 	}, j.argv...)
 }
 
 func parseTask(args []string) (task, error) {
-	if len(args) < 6 {
+	if len(args) < 7 {
 		return task{}, fmt.Errorf("%d arguments are too few", len(args))
 	}
 	further, err1 := strconv.Atoi(args[0])
@@ -54,7 +68,7 @@ func parseTask(args []string) (task, error) {
 	}
 	return task{
 		further: further, grace: time.Duration(grace), deadline: time.Duration(deadline),
-		dir: args[3], path: args[4], argv: args[5:],
+		afterwards: args[3], dir: args[4], path: args[5], argv: args[6:],
 	}, errors.Join(err1, err2, err3)
 }
 
@@ -94,7 +108,14 @@ func Watch(args []string) int {
 		return 1
 	}
 	w.run()
-	return 0
+	if w.readOrders(); !w.ordersClosed || j.afterwards == "" {
+		return 0
+	}
+	// The guard is gone, and nothing is alive that could still act for it.
+	if unix.Dup2(j.lastFD(), 0) == nil {
+		_ = syscall.Exec(selfPath(), []string{os.Args[0], j.afterwards}, os.Environ())
+	}
+	return 1
 }
 
 // reserveThreads starts as many threads as the runtime can need. A runtime that needs one
@@ -120,7 +141,7 @@ func reserveThreads() {
 
 // setCloseOnExec makes sure that the pipes are there, and end here.
 func setCloseOnExec(j task) error {
-	for fd := ordersFD; fd < innerFD+2*j.further; fd++ {
+	for fd := ordersFD; fd < j.filesEnd(); fd++ {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		if err != nil {
 			return fmt.Errorf("file %d: %w", fd, err)
@@ -165,6 +186,7 @@ func (w *watcher) start() error {
 	if w.task.further > 0 {
 		inner := w.task
 		inner.further--
+		inner.afterwards = ""
 		path, argv = selfPath(), append([]string{os.Args[0], WatcherArg}, inner.args()...)
 		attr.Dir, attr.Sys = "", watcherAttr()
 		for fd := uintptr(innerFD); fd < uintptr(innerFD+2*w.task.further); fd++ {

@@ -24,7 +24,7 @@ func (g *Program) RunJob(ctx context.Context, t job.Task) error {
 		_ = out.Close()
 		return err
 	}
-	err = g.runUnder(ctx, t.Session, nil, out, errOut,
+	err = g.runUnder(ctx, t.Session, nil, nil, out, errOut,
 		"UNDERSTUDY_JOB="+t.Job,
 		"UNDERSTUDY_SCHEDULED="+t.Scheduled.UTC().Format(time.RFC3339Nano),
 		"UNDERSTUDY_ATTEMPT="+strconv.Itoa(t.Attempt),

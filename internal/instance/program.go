@@ -24,7 +24,10 @@ type Program struct {
 	StopGrace time.Duration
 	// PassStore leaves UNDERSTUDY_STORE and UNDERSTUDY_TOKEN, which are secrets, in the program's environment.
 	PassStore bool
-	current   atomic.Pointer[run]
+	// StoreURL is where the role's lease is. If this process is killed, a watcher that has ended the program releases the
+	// lease there; "": it lapses.
+	StoreURL string
+	current  atomic.Pointer[run]
 }
 
 // run is one start of the program.
@@ -38,15 +41,16 @@ type run struct {
 
 // Run is the work of a campaign: the program, dead before trust ends.
 func (g *Program) Run(ctx context.Context, term elect.Term) error {
-	return g.runUnder(ctx, term.Session, os.Stdin, os.Stdout, os.Stderr,
+	return g.runUnder(ctx, term.Session, g.afterwards(term), os.Stdin, os.Stdout, os.Stderr,
 		"UNDERSTUDY_ROLE="+term.Role,
 		"UNDERSTUDY_ID="+term.Instance.ID,
 		"UNDERSTUDY_NAME="+term.Instance.Name,
 		"UNDERSTUDY_TERM="+strconv.FormatInt(term.Number, 10))
 }
 
-// runUnder runs the program under a session, with more in its environment.
-func (g *Program) runUnder(ctx context.Context, session *lease.ActiveSession, stdin, stdout, stderr *os.File, vars ...string) error {
+// runUnder runs the program under a session, with more in its environment. left is what a watcher does if this process is
+// killed.
+func (g *Program) runUnder(ctx context.Context, session *lease.ActiveSession, left *guard.Afterwards, stdin, stdout, stderr *os.File, vars ...string) error {
 	until, changed := session.Until()
 	r := &run{ended: make(chan struct{})}
 	r.deadline.Store(int64(until))
@@ -55,7 +59,7 @@ func (g *Program) runUnder(ctx context.Context, session *lease.ActiveSession, st
 		Argv:  g.Argv,
 		Env:   g.environ(os.Environ(), vars...),
 		Stdin: stdin, Stdout: stdout, Stderr: stderr,
-		StopGrace: g.StopGrace, Deadline: until, Logger: g.Log,
+		StopGrace: g.StopGrace, Deadline: until, Afterwards: left, Logger: g.Log,
 	})
 	if err != nil {
 		close(r.ended)

@@ -18,6 +18,7 @@ type campaigns struct {
 	log     *slog.Logger
 	keeper  *lease.Keeper
 	held    *heldRoles
+	store   string // its URL
 	part    func(string, func(context.Context) error)
 	running map[string]campaign // used by one goroutine at a time
 }
@@ -42,7 +43,7 @@ func (c *campaigns) start(r settings.Role) {
 			case <-ctx.Done():
 			}
 		}()
-		return serveRole(ctx, c.log, c.keeper, r, c.held)
+		return serveRole(ctx, c.log, c.keeper, r, c.held, c.store)
 	})
 }
 
@@ -55,8 +56,8 @@ func (c *campaigns) stop(name string) {
 }
 
 // serveRole campaigns for one role for as long as the server runs.
-func serveRole(ctx context.Context, log *slog.Logger, k *lease.Keeper, r settings.Role, held *heldRoles) error {
-	program := &instance.Program{Log: log, Argv: r.Command, StopGrace: time.Duration(r.StopGrace), PassStore: r.PassStore}
+func serveRole(ctx context.Context, log *slog.Logger, k *lease.Keeper, r settings.Role, held *heldRoles, storeURL string) error {
+	program := &instance.Program{Log: log, Argv: r.Command, StopGrace: time.Duration(r.StopGrace), PassStore: r.PassStore, StoreURL: storeURL}
 	for {
 		cfg := elect.Config{
 			Keeper: k, Role: r.Role, Holders: r.Holders, With: r.With,

@@ -214,7 +214,7 @@ func (s *served) startFirst(part func(string, func(context.Context) error)) *cam
 	s.names.start(part)
 	s.hooks.start(part)
 	part("history", func(ctx context.Context) error { return trim(ctx, s.store, s.cfg.HistoryKeep, log) })
-	roles := &campaigns{log: log, keeper: s.keeper, held: s.held, part: part, running: map[string]campaign{}}
+	roles := &campaigns{log: log, keeper: s.keeper, held: s.held, store: s.host.StoreURL, part: part, running: map[string]campaign{}}
 	for _, role := range s.cfg.Roles {
 		roles.start(role)
 	}
