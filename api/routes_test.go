@@ -298,7 +298,7 @@ func TestRoles(t *testing.T) {
 	g.do("POST", "/v1/roles/billing/resign", "").want(404, "vacant")
 	one, two := g.session("one"), g.session("two")
 	g.put(one).want(200, "")
-	if err := g.store.Join(t.Context(), lease.ID{Space: "role", Key: "billing"}, two); err != nil {
+	if _, err := g.store.Join(t.Context(), lease.ID{Space: "role", Key: "billing"}, two); err != nil {
 		t.Fatal(err)
 	}
 	a := g.do("GET", "/v1/roles/billing", "")

@@ -37,11 +37,14 @@ func crowd(ctx context.Context, b *bed, o options, r *Report) {
 			p := postgresPlace(b, startPostgres(b, map[string]string{"max_connections": strconv.Itoa(4*o.crowd + 100)}))
 			bare := bareCrowd(ctx, b, o, p)
 			workers := startCrowd(b, o, p)
+			countCalls(workers)
+			share := cpuShare(b, p.pid, crowdWindow)
+			_, atRest := countCalls(workers)
 			r.add(Figure{Section: "crowd", Subject: kind, Name: fmt.Sprintf("%d instances: share of the machine", o.crowd),
-				Value: cpuShare(b, p.pid, crowdWindow), Unit: "%", Bound: 5, Peer: bare, Versus: "bare updates"})
-			r.add(handOverInCrowd(b, kind, workers))
+				Value: share, Unit: "%", Bound: 5, Peer: bare, Versus: "bare updates"})
+			handOverInCrowd(b, r, kind, workers, atRest)
 		case peerKind:
-			r.add(handOverInCrowd(b, kind, startCrowd(b, o, startOne(b, kind))))
+			handOverInCrowd(b, r, kind, startCrowd(b, o, startOne(b, kind)), 0)
 		}
 	}
 }
@@ -61,12 +64,13 @@ func startCrowd(b *bed, o options, p place) (workers []*member) {
 	return workers
 }
 
-// handOverInCrowd passes one role among some of the instances.
-func handOverInCrowd(b *bed, kind string, workers []*member) Figure {
+// handOverInCrowd passes one role among some of the instances, which made so many calls within the window at rest.
+func handOverInCrowd(b *bed, r *Report, kind string, workers []*member, atRest float64) {
 	for _, w := range workers[:standbys/perWorker] {
 		w.sendCommand("again %s %s", sharedRole, sharedHold)
 	}
 	time.Sleep(2 * lease.DefaultTimeout)
+	countCalls(workers)
 	for _, w := range workers {
 		w.drain()
 	}
@@ -75,11 +79,31 @@ func handOverInCrowd(b *bed, kind string, workers []*member) Figure {
 	for _, w := range workers {
 		all = append(all, w.drain()...)
 	}
+	attempts, reads := countCalls(workers) // drops what is said meanwhile
 	times := handOvers(all)
 	if len(times) == 0 {
 		b.Fatalf("bench: %s: no hand-over among %d standbys in %v", kind, standbys, crowdWindow)
 	}
-	return Figure{Section: "crowd", Subject: kind, Name: fmt.Sprintf("%d standbys: hand-over, median", standbys), Value: millis(times.median()), Unit: "ms", Count: len(times)}
+	r.add(Figure{Section: "crowd", Subject: kind, Name: fmt.Sprintf("%d standbys: hand-over, median", standbys), Value: millis(times.median()), Unit: "ms", Bound: 15, Count: len(times)})
+	if kind != peerKind {
+		each := float64(len(times))
+		r.add(Figure{Section: "crowd", Subject: kind, Name: "… attempts at the role for each", Value: attempts / each, Bound: 3, Count: len(times)})
+		r.add(Figure{Section: "crowd", Subject: kind, Name: "… other calls than at rest for each", Value: max(0, reads-atRest) / each, Bound: 20, Count: len(times)})
+	}
+}
+
+// countCalls is what all workers asked of their stores since the last time.
+func countCalls(workers []*member) (attempts, reads float64) {
+	for _, w := range workers {
+		w.sendCommand("calls")
+		s := w.await(saidResult, time.Minute)
+		var a, r float64
+		if _, err := fmt.Sscan(s.more, &a, &r); err != nil {
+			w.b.Fatalf("bench: a worker counted %q: %v", s.more, err)
+		}
+		attempts, reads = attempts+a, reads+r
+	}
+	return attempts, reads
 }
 
 // handOvers of the one role in what workers said: from each moment at which it was given back

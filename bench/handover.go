@@ -38,6 +38,7 @@ func handOver(ctx context.Context, b *bed, o options, r *Report) {
 		pairs = append(pairs, newPair(b, p, "bench", workerOptions{Timing: lease.Timing{}.WithDefaults()}))
 	}
 	for range o.rounds {
+		time.Sleep(50 * time.Millisecond) // the last primary may still be hearing that its release arrived
 		for _, p := range pairs {
 			p.standby.sendCommand("campaign %s 0s", p.role)
 		}

@@ -24,8 +24,12 @@ func newParty(ctx context.Context, w *worker, name string) (*understudyParty, er
 		return nil, err
 	}
 	seen := observed{Store: st, w: w}
+	var kept lease.Store = seen
+	if few, ok := st.(lease.FewWatcher); ok {
+		kept = observedFew{seen, few}
+	}
 	k, err := lease.NewKeeper(lease.KeeperConfig{
-		Store: seen, Roster: seen, Instance: lease.NewInstance(name, ""), Timing: w.opt.Timing,
+		Store: kept, Roster: seen, Instance: lease.NewInstance(name, ""), Timing: w.opt.Timing,
 	})
 	if err != nil {
 		return nil, err
@@ -61,10 +65,30 @@ func (p *understudyParty) close() {
 	_ = p.store.Close()
 }
 
-// observed says when the session of a party is renewed.
+// observed says when the session of a party is renewed, and counts what else it asks for.
 type observed struct {
 	store.Store
 	w *worker
+}
+
+type observedFew struct {
+	observed
+	lease.FewWatcher
+}
+
+func (o observed) Acquire(ctx context.Context, e lease.Expectation) (lease.Lease, error) {
+	o.w.attempts.Add(1)
+	return o.Store.Acquire(ctx, e)
+}
+
+func (o observed) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
+	o.w.reads.Add(1)
+	return o.Store.Join(ctx, id, session)
+}
+
+func (o observed) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
+	o.w.reads.Add(1)
+	return o.Store.Get(ctx, id)
 }
 
 func (o observed) StartSession(ctx context.Context, s lease.Session) (lease.Renewal, error) {

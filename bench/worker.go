@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -17,6 +18,7 @@ import (
 //	                     told to stop when HOLD is 0
 //	again ROLE HOLD      the same, again and again
 //	stop                 give up what is held or waited for
+//	calls                say how many leases were asked for and read since the last time
 const workerRole = "worker"
 
 // workerOptions are what a worker is told at its start.
@@ -42,6 +44,8 @@ type worker struct {
 	*child
 	opt     workerOptions
 	parties []party
+
+	attempts, reads atomic.Int64
 
 	mu     sync.Mutex
 	cancel []context.CancelFunc // of what is campaigned for
@@ -99,6 +103,8 @@ func (w *worker) obey(words []string) {
 		}
 	case len(words) == 1 && words[0] == "stop":
 		w.stop()
+	case len(words) == 1 && words[0] == "calls":
+		w.say(saidResult, fmt.Sprint(w.attempts.Swap(0)), fmt.Sprint(w.reads.Swap(0)))
 	default:
 		w.say(saidFailed, fmt.Sprintf("unknown command %q", words))
 	}

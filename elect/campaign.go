@@ -134,30 +134,14 @@ func newCampaign(cfg Config) *campaign {
 	return &campaign{Config: cfg, log: log.With("role", cfg.Role, "name", cfg.Keeper.Instance().Name)}
 }
 
-// standbyReport is how often a standby says who is primary.
-const standbyReport = time.Minute
-
-// reportPrimary logs for a standby which instance is primary, until ctx ends.
-func (c *campaign) reportPrimary(ctx context.Context) {
-	for wait := c.Keeper.Timing().Interval; lease.Sleep(ctx, c.Keeper.Clock(), wait); wait = standbyReport {
-		l, err := c.Keeper.Store().Get(ctx, Leases(c.Role, 1)[0])
-		switch {
-		case err != nil: // the keeper reports a store that does not answer
-		case l.Held():
-			c.log.Info("standby", "primary", l.Holder.Name, "term", l.Term, "since", l.Since.UTC().Format(time.RFC3339))
-		default:
-			c.log.Info("standby of a role that is vacant")
-		}
-	}
-}
-
 // acquire waits for the role, and for the role that it must be held with.
 func (c *campaign) acquire(ctx context.Context) (*lease.HeldLease, error) {
 	reporting, stop := context.WithCancel(ctx)
 	reported := make(chan struct{})
-	go func() { defer close(reported); c.reportPrimary(reporting) }()
+	var report standbyReport
+	go func() { defer close(reported); report.run(reporting, c) }()
 	defer func() { stop(); <-reported }()
-	want := lease.AcquireRequest{Leases: Leases(c.Role, max(1, c.Holders)), Margin: c.stopGrace()}
+	want := lease.AcquireRequest{Leases: Leases(c.Role, max(1, c.Holders)), Margin: c.stopGrace(), Shown: report.show}
 	if c.With == "" {
 		return c.Keeper.Acquire(ctx, want)
 	}
@@ -268,7 +252,7 @@ func reasonFor(cause error, stopped bool, err error) string {
 func (c *campaign) watchLease(ctx context.Context, held *lease.HeldLease, cancel context.CancelCauseFunc) (successor string) {
 	// A change of the lease itself comes with a wake-up or a renewal. A lapse of the
 	// companion's holder changes nothing in the store, so it must be polled.
-	ids, every := []lease.ID{held.ID}, 10*c.Keeper.Timing().Interval
+	ids, every := []lease.ID{held.ID}, time.Minute
 	if c.With != "" {
 		ids, every = append(ids, c.companionLeases()...), c.Keeper.Timing().Interval
 	}

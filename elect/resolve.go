@@ -137,7 +137,10 @@ func Roles(ctx context.Context, store Store) ([]Role, error) {
 		return nil, err
 	}
 	for _, w := range waiters {
-		r := at(roleOf(w.Lease.Key))
+		if w.Lease.Key != roleOf(w.Lease.Key) {
+			continue // who waits for a further place waits for the first one, too
+		}
+		r := at(w.Lease.Key)
 		i := w.Session.Instance
 		r.Standbys = append(r.Standbys, Standby{ID: i.ID, Name: i.Name, Address: i.Address})
 	}

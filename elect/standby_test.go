@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,43 +16,63 @@ import (
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
-// TestStandbySaysWhoIsPrimary: at the start, and once a minute.
+// countingStore counts what is asked of it besides renewals.
+type countingStore struct {
+	leasetest.Target
+	calls *atomic.Int64
+}
+
+func (s countingStore) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
+	s.calls.Add(1)
+	return s.Target.Get(ctx, id)
+}
+
+func (s countingStore) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
+	s.calls.Add(1)
+	return s.Target.Join(ctx, id, session)
+}
+
+func (s countingStore) Acquire(ctx context.Context, e lease.Expectation) (lease.Lease, error) {
+	s.calls.Add(1)
+	return s.Target.Acquire(ctx, e)
+}
+
+// A standby says who holds each place of the role, and asks the store for nothing: its renewals show it.
 func TestStandbySaysWhoIsPrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := memory.New(nil)
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{}, 4)
-		campaign := func(name string, log *slog.Logger) {
-			k, err := lease.NewKeeper(lease.KeeperConfig{Store: st, Instance: lease.NewInstance(name, ""), Clock: &leasetest.BubbleClock{}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			go func() { _ = k.Run(ctx); ended <- struct{}{} }()
+		store := memory.New(nil)
+		s := newStage(t)
+		var log bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		for _, name := range []string{"a", "b"} {
+			n := startNode(t, store, name, timing)
 			go func() {
-				_ = elect.Campaign(ctx, elect.Config{Keeper: k, Role: "billing", Logger: log}, func(ctx context.Context, _ elect.Term) error {
+				_ = elect.Run(t.Context(), elect.Config{Keeper: n.Keeper, Role: "pair", Holders: 2}, func(ctx context.Context, _ elect.Term) error {
 					<-ctx.Done()
-					return nil
+					return ctx.Err()
 				})
-				ended <- struct{}{}
 			}()
+			time.Sleep(time.Second)
 		}
-		var out bytes.Buffer
-		campaign("web-1", nil)
+		start(t, store, "d").run(t, elect.Run, elect.Config{Role: "one"}, s.work(0))
 		time.Sleep(time.Second)
-		campaign("web-2", slog.New(slog.NewTextHandler(&out, nil)))
-		time.Sleep(5*time.Minute + 2*time.Second)
-		stop()
-		for range 4 {
-			<-ended
+		var calls atomic.Int64
+		counted := countingStore{store, &calls}
+		pair, one := startNode(t, counted, "c", timing), startNode(t, counted, "e", timing)
+		go func() {
+			_ = elect.Run(t.Context(), elect.Config{Keeper: pair.Keeper, Role: "pair", Holders: 2, Logger: logger}, nil)
+		}()
+		go func() { _ = elect.Run(t.Context(), elect.Config{Keeper: one.Keeper, Role: "one", Logger: logger}, nil) }()
+		time.Sleep(10 * time.Second)
+		calls.Store(0)
+		time.Sleep(10 * time.Minute)
+		if n := calls.Load(); n != 0 {
+			t.Errorf("two standbys asked %d times in ten minutes", n)
 		}
-		var said []string
-		for line := range strings.Lines(out.String()) {
-			if strings.Contains(line, "msg=standby ") {
-				said = append(said, line)
+		for said, least := range map[string]int{`role=pair name=c primaries="a, b"`: 10, "role=one name=e primary=d term=": 10} {
+			if n := strings.Count(log.String(), said); n < least || n > least+2 {
+				t.Errorf("%q was said %d times in ten minutes:\n%s", said, n, log.String())
 			}
-		}
-		if len(said) != 6 || !strings.Contains(said[0], "role=billing name=web-2 primary=web-1 term=") {
-			t.Errorf("in five minutes it says %q", said)
 		}
 	})
 }

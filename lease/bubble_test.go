@@ -26,10 +26,12 @@ type spy struct {
 	before func(ctx context.Context, call string) error // nil: nothing
 	shown  func(lease.Lease) lease.Lease                // what Get and Acquire show; nil: the truth
 	watch  error                                        // of Watch, when not nil
-	dead   string                                       // a session whose requests do not arrive
+	dead   map[string]bool                              // sessions whose requests do not arrive
 }
 
-func newSpy() *spy { return &spy{Store: memory.New(nil), calls: map[string]int{}} }
+func newSpy() *spy {
+	return &spy{Store: memory.New(nil), calls: map[string]int{}, dead: map[string]bool{}}
+}
 
 func (s *spy) did(ctx context.Context, call string) error {
 	s.mu.Lock()
@@ -90,13 +92,20 @@ func (s *spy) RenewSession(ctx context.Context, id string) (lease.Renewal, error
 	if err := s.did(ctx, "renew"); err != nil {
 		return lease.Renewal{}, err
 	}
-	s.mu.Lock()
-	dead := s.dead == id
-	s.mu.Unlock()
-	if dead {
+	if s.isDead(id) {
 		return lease.Renewal{}, hang(ctx, "renew")
 	}
-	return s.Store.RenewSession(ctx, id)
+	r, err := s.Store.RenewSession(ctx, id)
+	for i, l := range r.Waits {
+		r.Waits[i] = s.show(l)
+	}
+	return r, err
+}
+
+func (s *spy) isDead(session string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dead[session]
 }
 
 func (s *spy) EndSession(ctx context.Context, id, reason string) error {
@@ -109,6 +118,9 @@ func (s *spy) EndSession(ctx context.Context, id, reason string) error {
 func (s *spy) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	if err := s.did(ctx, "acquire"); err != nil {
 		return lease.Lease{}, err
+	}
+	if s.isDead(c.Session) {
+		return lease.Lease{}, hang(ctx, "acquire")
 	}
 	l, err := s.Store.Acquire(ctx, c)
 	if after := s.did(ctx, "acquired"); after != nil {
@@ -136,6 +148,18 @@ func (s *spy) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	return s.show(l), err
 }
 
+// Join is how a contender reads a lease.
+func (s *spy) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
+	if err := s.did(ctx, "get"); err != nil {
+		return lease.Lease{}, err
+	}
+	if s.isDead(session) {
+		return lease.Lease{}, hang(ctx, "get")
+	}
+	l, err := s.Store.Join(ctx, id, session)
+	return s.show(l), err
+}
+
 func (s *spy) Watch(ctx context.Context, wake func(lease.Change)) error {
 	if err := s.did(ctx, "watch"); err != nil {
 		return err
@@ -147,6 +171,16 @@ func (s *spy) Watch(ctx context.Context, wake func(lease.Change)) error {
 		return err
 	}
 	return s.Store.Watch(ctx, wake)
+}
+
+// crowdedSpy is a store in which enough others watch.
+type crowdedSpy struct{ *spy }
+
+func (s crowdedSpy) WatchIfFew(ctx context.Context, _ func(lease.Change)) error {
+	if err := s.did(ctx, "watch if few"); err != nil {
+		return err
+	}
+	return lease.ErrCrowded
 }
 
 // unavailable is what a store that is down answers.
@@ -174,7 +208,7 @@ func (r *running) stop() error {
 	return err
 }
 
-func keep(t *testing.T, store *spy, name string) *running {
+func keep(t *testing.T, store leasetest.Target, name string) *running {
 	t.Helper()
 	clock := &leasetest.BubbleClock{}
 	k, err := lease.NewKeeper(lease.KeeperConfig{

@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 )
 
 // Contender waits for a lease, or for any one of several equal ones, on behalf of
 // a session. It does not poll: it reads how long the holder has left, sleeps that
-// long, and is woken earlier by the [Notifier] when a lease is released.
+// long, and is woken earlier by the [Notifier] when a lease is released. Only the
+// first in line see to it that the process is told at once.
 type Contender struct {
 	Store        Store
-	Roster       Roster // records that the session waits for the first lease; nil: none
+	Roster       Roster // records that the session waits; nil: none
 	Notifier     *Notifier
 	Clock        Clock
 	Session      string          // that acquires
@@ -26,17 +28,25 @@ type Contender struct {
 	Every time.Duration
 	// Unless is called before each attempt to acquire; an error ends the wait with it. nil: never.
 	Unless func(ctx context.Context) error
+	Shown  func(Lease) // gets each lease as a reply shows it; nil: nobody
 	Jitter func(time.Duration) time.Duration
 	Logger *slog.Logger
 
 	slots []*slot
 }
 
+// firstInLine is how many of those who wait for a lease listen for its release. The others learn from their renewals
+// and reads: a release that wakes a crowd is slow for all. More than one, because the first may hang.
+const firstInLine = 3
+
 // slot is what a contender knows of one lease.
 type slot struct {
 	id      ID
 	policy  TakeoverPolicy
-	last    Lease
+	ahead   int           // how many wait that came before, when last told
+	joined  bool          // the session is on the lease's waiting list
+	replied time.Duration // when the last reply that showed the lease arrived
+	renewed bool          // renewals show the lease, so that there is no need to read it
 	dueAt   time.Duration // when to do something next
 	read    bool          // … and that is to read, not to acquire
 	foreign Seen          // the session of another boot, when last seen
@@ -47,15 +57,10 @@ type slot struct {
 // after an unknown outcome it reads back before it believes either. Called again
 // for the next session, it keeps what its takeover policies have counted.
 func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
-	sub := c.Notifier.Subscribe(c.Leases...)
+	sub := c.Notifier.SubscribeModestly(c.Leases...)
 	defer sub.Close()
-	joined := false
-	defer func() {
-		if joined {
-			c.leave(ctx)
-		}
-	}()
 	c.resetSlots()
+	defer c.leave(ctx)
 	retry := retryWithin(c.Timing, c.Jitter)
 	for {
 		s := c.slots[0]
@@ -75,6 +80,13 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 				c.applyChange(s, change)
 			}
 			continue
+		case o := <-sub.shown:
+			stop()
+			if err := c.observe(o); err != nil {
+				return Lease{}, err
+			}
+			sub.SetUrgent(c.isFirstInLine())
+			continue
 		case <-c.SessionEnded:
 			stop()
 			return Lease{}, ErrLapsed
@@ -85,16 +97,14 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 				return Lease{}, err
 			}
 		}
-		if !joined {
-			joined = c.join(ctx)
-		}
 		l, err := c.readOrAcquire(ctx, s)
 		switch {
 		case err == nil && l.Session == c.Session && !l.Ended:
-			joined = joined && l.ID != c.Leases[0] // acquiring it took us off its list
+			s.joined = false // acquiring it took us off its list
 			return l, nil
 		case err == nil:
 			retry.Reset()
+			sub.SetUrgent(c.isFirstInLine())
 		case ctx.Err() != nil:
 			return Lease{}, c.undoUnknown(ctx, s, err)
 		case errors.Is(err, ErrLapsed) || isPermanent(err):
@@ -120,7 +130,7 @@ func (c *Contender) resetSlots() {
 		}
 	}
 	for _, s := range c.slots {
-		s.read, s.dueAt = true, c.Clock.Now()
+		s.read, s.dueAt, s.joined, s.renewed, s.ahead = true, c.Clock.Now(), false, false, 0
 	}
 }
 
@@ -128,8 +138,11 @@ func (c *Contender) resetSlots() {
 // with the lease as the store returned it.
 func (c *Contender) readOrAcquire(ctx context.Context, s *slot) (Lease, error) {
 	l, err := callStore(ctx, c.Timing, func(ctx context.Context) (Lease, error) {
-		if s.read {
+		switch {
+		case s.read && c.Roster == nil:
 			return c.Store.Get(ctx, s.id)
+		case s.read:
+			return c.Roster.Join(ctx, s.id, c.Session)
 		}
 		seen, waited := s.policy.Expectation(c.Clock.Now())
 		return c.Store.Acquire(ctx, Expectation{Lease: s.id, Session: c.Session, Seen: seen, Waited: waited})
@@ -137,28 +150,62 @@ func (c *Contender) readOrAcquire(ctx context.Context, s *slot) (Lease, error) {
 	if err != nil && !errors.Is(err, ErrHeld) {
 		return Lease{}, err
 	}
-	if l.Foreign && l.Session == s.foreign.Session && l.Seq != s.foreign.Seq {
-		// A session of an earlier boot of this host cannot renew. If it does, another
-		// kernel shares the file, and neither one's clock judges the other.
-		return Lease{}, fmt.Errorf("%w: session %s of another boot moved while it was watched", ErrTwoHosts, l.Session)
-	}
-	s.foreign = Seen{}
-	if l.Foreign {
-		s.foreign = l.Seen()
-	}
-	s.last, s.read = l, false
-	reserved := l.Reserved > 0 && !c.Instance.IsNamed(l.Successor)
-	s.policy.Observe(l, c.Clock.Now(), reserved, c.Timing.Timeout)
-	s.dueAt = s.policy.Due()
-	if l.Session != "" {
-		// Contenders that count the same lapse try one after the other.
-		s.dueAt += c.Jitter(c.spread(s))
+	s.joined = s.joined || s.read && c.Roster != nil
+	if err := c.see(s, l, c.Clock.Now()); err != nil {
+		return Lease{}, err
 	}
 	if now := c.Clock.Now(); err != nil && s.dueAt <= now {
 		// Refused, although the policy says that it is due (the session moved, or the
 		// clocks disagree): no busy loop.
 		s.dueAt = now + c.Timing.Interval/16 + c.Jitter(c.Timing.Interval/16)
 	}
+	return l, nil
+}
+
+// observe updates the slots with what a renewal showed.
+func (c *Contender) observe(o observation) error {
+	for _, l := range o.leases {
+		for _, s := range c.slots {
+			known, _ := s.policy.Expectation(o.received)
+			switch {
+			case s.id != l.ID || !s.joined || l.Session == c.Session:
+				continue
+			case o.received < s.replied || l.Session != "" && l.Term == known.Term && known.Session == "":
+				continue // a reply or a wake-up that came since showed more
+			}
+			s.renewed = true
+			if err := c.see(s, l, o.received); err != nil {
+				return err
+			}
+			if l.Session == "" && l.Term != 0 && known != l.Seen() && s.ahead >= firstInLine && !c.Instance.IsNamed(l.Successor) {
+				// The first in line were told of it. The rest, who may all renew at the same moment, come when the
+				// next renewal shows it free, too.
+				s.dueAt = o.received + c.Timing.Interval + c.Jitter(c.Timing.Interval/4)
+			}
+		}
+	}
+	return nil
+}
+
+// see updates the slot with the lease as a reply showed it.
+func (c *Contender) see(s *slot, l Lease, received time.Duration) error {
+	if l.Foreign && l.Session == s.foreign.Session && l.Seq != s.foreign.Seq {
+		// A session of an earlier boot of this host cannot renew. If it does, another
+		// kernel shares the file, and neither one's clock judges the other.
+		return fmt.Errorf("%w: session %s of another boot moved while it was watched", ErrTwoHosts, l.Session)
+	}
+	if c.Shown != nil {
+		c.Shown(l)
+	}
+	s.foreign = Seen{}
+	if l.Foreign {
+		s.foreign = l.Seen()
+	}
+	s.ahead, s.read, s.replied = l.Waiting, false, received
+	reserved := l.Reserved > 0 && !c.Instance.IsNamed(l.Successor)
+	s.policy.Observe(l, received, reserved, c.Timing.Timeout)
+	// Contenders that count the same lapse, or see the same free lease, try one after the other.
+	s.dueAt = s.policy.Due() + c.turn(s, l.Successor)
 	if s.policy.IsUncertain() {
 		c.rereadWithin(s, c.Timing.Interval+c.Jitter(c.Timing.Interval/4))
 	}
@@ -168,7 +215,7 @@ func (c *Contender) readOrAcquire(ctx context.Context, s *slot) (Lease, error) {
 		s.dueAt = max(s.dueAt, c.Clock.Now()+min(c.Every, c.Every-l.termAge()))
 		c.rereadWithin(s, time.Minute)
 	}
-	return l, nil
+	return nil
 }
 
 // rereadWithin reads the lease after the given time if no attempt is due before.
@@ -178,25 +225,24 @@ func (c *Contender) rereadWithin(s *slot, wait time.Duration) {
 	}
 }
 
-// join and leave put the session on the waiting list and take it off. Only what
-// operators see depends on it, so a failure is retried and otherwise harmless.
-func (c *Contender) join(ctx context.Context) bool {
-	if c.Roster == nil {
-		return false
+// leave takes the session off the waiting lists.
+func (c *Contender) leave(ctx context.Context) {
+	for _, s := range c.slots {
+		if !s.joined {
+			continue
+		}
+		_, err := callStore(context.WithoutCancel(ctx), c.Timing, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, c.Roster.Leave(ctx, s.id, c.Session)
+		})
+		if err != nil {
+			c.Logger.Debug("leaving the waiting list; it ends with the session", "lease", s.id.String(), "err", err)
+		}
 	}
-	_, err := callStore(ctx, c.Timing, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, c.Roster.Join(ctx, c.Leases[0], c.Session)
-	})
-	return err == nil
 }
 
-func (c *Contender) leave(ctx context.Context) {
-	_, err := callStore(context.WithoutCancel(ctx), c.Timing, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, c.Roster.Leave(ctx, c.Leases[0], c.Session)
-	})
-	if err != nil {
-		c.Logger.Debug("leaving the waiting list; it ends with the session", "lease", c.Leases[0].String(), "err", err)
-	}
+// isFirstInLine reports whether the session is, or may be, among the first who wait for one of the leases.
+func (c *Contender) isFirstInLine() bool {
+	return slices.ContainsFunc(c.slots, func(s *slot) bool { return s.ahead < firstInLine })
 }
 
 // applyChange reacts to a wake-up.
@@ -204,6 +250,8 @@ func (c *Contender) applyChange(s *slot, change Change) {
 	now := c.Clock.Now()
 	known, _ := s.policy.Expectation(now)
 	switch {
+	case change == Change{} && s.renewed:
+		// The next renewal shows it.
 	case change == Change{}:
 		// Something changed somewhere. Spread the reads of many contenders.
 		s.read, s.dueAt = true, min(s.dueAt, now+c.Jitter(c.Timing.Interval/4))
@@ -211,24 +259,31 @@ func (c *Contender) applyChange(s *slot, change Change) {
 	case c.Every == 0 && change.Free && (change.Successor == "" || c.Instance.IsNamed(change.Successor)):
 		// The change says all that an expectation must name; no need to read first.
 		s.policy.Observe(Lease{ID: s.id, Term: change.Term}, now, false, c.Timing.Timeout)
-		s.read, s.dueAt = false, now
-		if change.Successor == "" {
-			s.dueAt += c.Jitter(c.spread(s))
-		}
+		s.read, s.dueAt = false, now+c.turn(s, change.Successor)
 	case change.Term > 0 && change.Term <= known.Term && known.Session == "" && !change.Free:
 		// An old notification: the release of that term is known already.
 	default:
 		// Acquired, reserved, or asked to be released: it cannot lapse within an
 		// interval.
 		s.read, s.dueAt = true, now+c.Jitter(c.Timing.Interval)
+		if s.renewed {
+			s.dueAt = now + c.Timing.Interval + c.Jitter(c.Timing.Interval/2) // a renewal comes before that and shows it
+		}
 	}
 }
 
-// spread is the time over which the waiting contenders try one after the other:
-// a millisecond for each, so that the first comes at once however many there are,
-// and the others learn that the lease is taken before they try.
-func (c *Contender) spread(s *slot) time.Duration {
-	return min(time.Duration(s.last.Waiting)*time.Millisecond, c.Timing.Interval/4)
+// turn is how long the contender lets those before it in line go first: they take the lease, or they hang. All have had
+// their turn after a quarter of an interval. The successor that the last holder named waits for none.
+func (c *Contender) turn(s *slot, successor string) time.Duration {
+	step := min(25*time.Millisecond, c.Timing.Interval/32)
+	switch {
+	case c.Instance.IsNamed(successor):
+		return 0
+	case s.ahead < firstInLine:
+		return time.Duration(s.ahead) * step
+	default:
+		return firstInLine*step + c.Jitter(c.Timing.Interval/8)
+	}
 }
 
 // undoUnknown cleans up when ctx ended during a call whose outcome is unknown: a

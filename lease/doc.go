@@ -28,7 +28,7 @@
 //	contender.go       when to read the lease, when to try to acquire it
 //	takeoverpolicy.go  when a held lease counts as lapsed (the contender's side)
 //	expectation.go     whether an acquisition succeeds (the store's side)
-//	notifier.go        wake-ups shared by all waiters of a process
+//	notifier.go        wake-ups shared by all waiters of a process, and whether to listen for them
 //	store.go           the port: what a store must provide
 //
 // A new setting of sessions goes into [KeeperConfig], one of acquisitions into

@@ -38,6 +38,9 @@ var (
 	// ErrDamaged: what the store has on disk is damaged, or is not a store. No retry helps.
 	ErrDamaged = errors.New("lease: store damaged")
 
+	// ErrCrowded: enough others watch the store: see [FewWatcher].
+	ErrCrowded = errors.New("lease: enough others watch")
+
 	// ErrUnsafeTiming: the interval and timeout leave no room for safety.
 	ErrUnsafeTiming = errors.New("lease: unsafe timing")
 

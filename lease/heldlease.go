@@ -26,6 +26,8 @@ type AcquireRequest struct {
 	Every time.Duration
 	// Unless is called before each attempt to acquire; an error ends the wait with it. nil: never.
 	Unless func(ctx context.Context) error
+	// Shown, when not nil, gets each of the leases as replies show it. It must not block.
+	Shown func(Lease)
 	// Margin of trust without which a lease is of no use: see [ActiveSession.Bind].
 	Margin time.Duration
 }
@@ -50,7 +52,7 @@ func (k *Keeper) Acquire(ctx context.Context, want AcquireRequest) (*HeldLease, 
 	c := Contender{
 		Store: k.cfg.Store, Roster: k.cfg.Roster, Notifier: k.notifier, Clock: k.cfg.Clock,
 		Instance: k.cfg.Instance, Timing: k.cfg.Timing,
-		Leases: want.Leases, Every: want.Every, Unless: want.Unless, Jitter: k.cfg.Jitter, Logger: k.log,
+		Leases: want.Leases, Every: want.Every, Unless: want.Unless, Shown: want.Shown, Jitter: k.cfg.Jitter, Logger: k.log,
 	}
 	for {
 		live, err := k.trustedSession(ctx, want.Margin)

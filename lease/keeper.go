@@ -276,7 +276,10 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 			retry.Reset()
 			// The renewal is the poll: a changed count stands in for a notification
 			// that was lost.
-			if r.Changes != changes {
+			if len(r.Waits) > 0 {
+				k.notifier.show(observation{r.Waits, clock.Now()})
+			}
+			if r.Changes != changes && r.Changes != 0 {
 				changes = r.Changes
 				k.notifier.Wake(Change{})
 			}

@@ -19,9 +19,26 @@ type Notifier struct {
 	clock Clock
 	log   *slog.Logger
 
-	mu   sync.Mutex
-	subs map[*Subscription]struct{}
+	mu      sync.Mutex
+	subs    map[*Subscription]struct{}
+	changed chan struct{} // closed when a subscription comes, goes, or changes its urgency
 }
+
+// demand is what the subscriptions of a notifier ask of it.
+type demand int
+
+const (
+	unwanted demand = iota // there are none
+	modest                 // all of them also learn from renewals
+	urgent
+)
+
+const (
+	// linger is for how long a watch lasts that no subscription asks for any more: the next one may come soon.
+	linger = 10 * time.Second
+	// crowdedRetry is when a store in which enough others watched is asked again. Each time costs it a connection.
+	crowdedRetry = 10 * time.Minute
+)
 
 // NewNotifier makes a notifier; nothing is woken until [Notifier.Run] runs. A nil clock is
 // [BootClock], a nil logger is silent.
@@ -29,31 +46,109 @@ func NewNotifier(store Store, clock Clock, log *slog.Logger) *Notifier {
 	if clock == nil {
 		clock = BootClock()
 	}
-	return &Notifier{store: store, clock: clock, log: orDiscard(log), subs: map[*Subscription]struct{}{}}
+	return &Notifier{
+		store: store, clock: clock, log: orDiscard(log), subs: map[*Subscription]struct{}{}, changed: make(chan struct{}),
+	}
 }
 
-// Run watches the store until ctx ends, and again when the watch breaks,
-// after 50 ms to 5 s. It returns nil.
+// Run watches the store while there are subscriptions, until ctx ends, and again when
+// the watch breaks, after 50 ms to 5 s. It returns nil.
 func (h *Notifier) Run(ctx context.Context) error {
 	const first, most = 50 * time.Millisecond, 5 * time.Second
-	for retry := (backoff.Backoff{First: first, Most: most}); ; {
+	retry := backoff.Backoff{First: first, Most: most}
+	for ctx.Err() == nil {
+		want, changed := h.demand()
+		if want == unwanted {
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			}
+			continue
+		}
 		started := h.clock.Now()
-		err := h.store.Watch(ctx, h.Wake)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if errors.Is(err, errors.ErrUnsupported) {
+		err := h.watch(ctx, want)
+		switch {
+		case ctx.Err() != nil || err == nil:
+		case errors.Is(err, errors.ErrUnsupported):
 			<-ctx.Done()
-			return nil
-		}
-		h.log.Debug("watch broke; polling goes on", "err", err)
-		if h.clock.Now()-started > most {
-			retry.Reset()
-		}
-		if !Sleep(ctx, h.clock, retry.Next()) {
-			return nil
+		case errors.Is(err, ErrCrowded):
+			h.awaitUrgency(ctx)
+		default:
+			h.log.Debug("watch broke; polling goes on", "err", err)
+			if h.clock.Now()-started > most {
+				retry.Reset()
+			}
+			Sleep(ctx, h.clock, retry.Next())
 		}
 	}
+	return nil
+}
+
+// watch watches the store until the demand has been less for a while; then it returns nil.
+func (h *Notifier) watch(ctx context.Context, least demand) error {
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer cancel()
+		for {
+			var expired <-chan time.Time
+			stop := func() bool { return true }
+			now, changed := h.demand()
+			if now < least {
+				expired, stop = h.clock.Timer(linger)
+			}
+			select {
+			case <-ctx.Done():
+				stop()
+				return
+			case <-expired:
+				return
+			case <-changed:
+				stop()
+			}
+		}
+	}()
+	defer func() { cancel(); <-over }()
+	if few, ok := h.store.(FewWatcher); ok && least == modest {
+		return few.WatchIfFew(ctx, h.Wake)
+	}
+	return h.store.Watch(ctx, h.Wake)
+}
+
+// awaitUrgency waits for a subscription that asks for more than the last watch gave, or long enough to try that again.
+func (h *Notifier) awaitUrgency(ctx context.Context) {
+	again, stop := h.clock.Timer(backoff.Pause(1, crowdedRetry, crowdedRetry))
+	defer stop()
+	for {
+		now, changed := h.demand()
+		if now == urgent {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+			return
+		case <-changed:
+		}
+	}
+}
+
+// demand is what the subscriptions ask for, until changed is closed.
+func (h *Notifier) demand() (most demand, changed <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.subs {
+		most = max(most, s.demand)
+	}
+	return most, h.changed
+}
+
+// reconsider says that the demand may have changed. The mutex is held.
+func (h *Notifier) reconsider() {
+	close(h.changed)
+	h.changed = make(chan struct{})
 }
 
 // Start runs the notifier until ctx ends or stop is called; stop returns when it has
@@ -80,21 +175,63 @@ func (h *Notifier) Wake(c Change) {
 	}
 }
 
+// observation is leases as a reply showed them, and the reading of the clock when it had arrived.
+type observation struct {
+	leases   []Lease
+	received time.Duration
+}
+
+// show passes on what a renewal showed.
+func (h *Notifier) show(o observation) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.subs {
+		select { // only the latest counts
+		case <-s.shown:
+		default:
+		}
+		s.shown <- o // only show sends, under the lock: there is room
+	}
+}
+
 // Subscribe returns a subscription to the given leases, or to all when none is
 // given. It must be closed.
-func (h *Notifier) Subscribe(ids ...ID) *Subscription {
-	s := &Subscription{hub: h, c: make(chan Change, 16), ids: ids}
+func (h *Notifier) Subscribe(ids ...ID) *Subscription { return h.subscribe(urgent, ids) }
+
+// SubscribeModestly is Subscribe for a caller that learns of changes from renewals, too. Where every
+// watcher slows the others down ([FewWatcher]), it gets only what the process hears anyway.
+func (h *Notifier) SubscribeModestly(ids ...ID) *Subscription { return h.subscribe(modest, ids) }
+
+func (h *Notifier) subscribe(d demand, ids []ID) *Subscription {
+	s := &Subscription{hub: h, c: make(chan Change, 16), shown: make(chan observation, 1), ids: ids, demand: d}
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.subs[s] = struct{}{}
-	h.mu.Unlock()
+	h.reconsider()
 	return s
 }
 
 // Subscription is one waiter's view of a [Notifier].
 type Subscription struct {
-	hub *Notifier
-	c   chan Change
-	ids []ID
+	hub    *Notifier
+	c      chan Change
+	shown  chan observation
+	ids    []ID
+	demand demand // guarded by the hub's mutex
+}
+
+// SetUrgent makes the subscription one of [Notifier.Subscribe], or of [Notifier.SubscribeModestly].
+func (s *Subscription) SetUrgent(now bool) {
+	want := modest
+	if now {
+		want = urgent
+	}
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if s.demand != want {
+		s.demand = want
+		s.hub.reconsider()
+	}
 }
 
 // C delivers the changes. A reader that falls behind gets one zero Change in
@@ -104,8 +241,9 @@ func (s *Subscription) C() <-chan Change { return s.c }
 // Close ends the subscription; C is not closed.
 func (s *Subscription) Close() {
 	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
 	delete(s.hub.subs, s)
-	s.hub.mu.Unlock()
+	s.hub.reconsider()
 }
 
 func (s *Subscription) wants(id ID) bool {

@@ -109,10 +109,68 @@ func TestHubWithoutNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy()
 		store.watch = errors.ErrUnsupported
-		runHub(t, store)
+		defer runHub(t, store).Subscribe().Close()
 		time.Sleep(time.Hour)
 		if n := store.count("watch"); n != 1 {
 			t.Errorf("a store without notifications was asked %d times", n)
+		}
+	})
+}
+
+// A store is watched only while somebody waits, and for some time after.
+func TestNotifierWatchesWhileItIsWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		hub := runHub(t, store)
+		time.Sleep(time.Minute)
+		if n := store.count("watch"); n != 0 {
+			t.Errorf("watched %d times without a subscription", n)
+		}
+		for range 10 {
+			sub := hub.Subscribe(role)
+			time.Sleep(time.Second)
+			if got := drain(sub); len(got) > 1 {
+				t.Errorf("woken by %v", got)
+			}
+			sub.Close()
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		hub.Subscribe(role)
+		time.Sleep(time.Minute)
+		if n := store.count("watch"); n != 2 {
+			t.Errorf("watched %d times, want once for ten subscriptions in a row and once for the last", n)
+		}
+	})
+}
+
+// Where every watcher slows the others down, a subscription that can do without is refused, and asks seldom.
+func TestNotifierIsModest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		hub := runHub(t, crowdedSpy{store})
+		sub := hub.SubscribeModestly(role)
+		defer sub.Close()
+		time.Sleep(time.Hour)
+		if n := store.count("watch if few"); n < 6 || n > 13 {
+			t.Errorf("asked %d times in an hour, want about every ten minutes", n)
+		}
+		if n := store.count("watch"); n != 0 {
+			t.Errorf("watched %d times", n)
+		}
+		sub.SetUrgent(true)
+		synctest.Wait()
+		if got := drain(sub); len(got) != 1 || store.count("watch") != 1 {
+			t.Errorf("an urgent subscription got %v, %d watches", got, store.count("watch"))
+		}
+		sub.SetUrgent(false)
+		time.Sleep(time.Minute)
+		hub.Wake(lease.Change{Lease: role, Term: 1})
+		if got := drain(sub); len(got) != 1 {
+			t.Errorf("of what the process hears anyway it got %v", got)
+		}
+		if n := store.count("watch"); n != 1 {
+			t.Errorf("watched %d times after the urgency ended", n)
 		}
 	})
 }

@@ -24,10 +24,15 @@ type Session struct {
 // Renewal is what a session learns each time it is renewed.
 type Renewal struct {
 	Seq int64
-	// Changes is a number that differs from the last one when something may have
-	// changed hands in the store since. It makes each renewal the poll that
-	// stands in for a lost notification.
+	// Changes is a number that differs from the last one when something needs the
+	// session's attention that Waits does not show: a lease that it holds was asked
+	// for, or one that it waits for can be acquired. It may also differ when anything
+	// else has changed hands in the store; 0 says that nothing needs attention. It
+	// makes each renewal the poll that stands in for a lost notification.
 	Changes int64
+	// Waits are the leases for which the session has joined to wait, as Join would
+	// return them; nil in a store that does not show them.
+	Waits []Lease
 }
 
 // Lease is a lease as the store shows it.
@@ -59,8 +64,9 @@ type Lease struct {
 	// if that is not "".
 	ReleaseRequested   bool
 	RequestedSuccessor string
-	// Waiting is how many live sessions have joined to wait for the lease. It
-	// only spreads their attempts.
+	// Waiting is how many live sessions have joined to wait for the lease; as
+	// Join and Acquire return it to one of them, only those that joined before it.
+	// It only spreads their attempts.
 	Waiting int
 }
 
@@ -185,15 +191,23 @@ type Store interface {
 	Watch(ctx context.Context, wake func(Change)) error
 }
 
+// FewWatcher is a [Store] in which every watcher slows the others down.
+type FewWatcher interface {
+	// WatchIfFew is Watch for a caller that learns of changes from its renewals, too:
+	// it returns [ErrCrowded] when enough others watch like that.
+	WatchIfFew(ctx context.Context, wake func(Change)) error
+}
+
 // MaxList is the most leases that [Store.List] returns at once.
 const MaxList = 1000
 
 // Roster is the part of a store that people look at: who waits for what, which
 // sessions live, and requests to a holder. Errors are as for [Store].
 type Roster interface {
-	// Join puts a live session on the lease's waiting list; joining twice is not
-	// an error. [ErrLapsed] if the session has ended.
-	Join(ctx context.Context, id ID, session string) error
+	// Join puts a live session on the lease's waiting list, and returns the lease
+	// as [Store.Get] does; joining twice is not an error. [ErrLapsed] if the session
+	// has ended.
+	Join(ctx context.Context, id ID, session string) (Lease, error)
 	// Leave takes it off; leaving twice is not an error.
 	Leave(ctx context.Context, id ID, session string) error
 	// Waiters returns the live sessions that wait for leases of a space, by key

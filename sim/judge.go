@@ -158,6 +158,14 @@ func (j *judge) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	return l, err
 }
 
+func (j *judge) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	l, err := j.Target.Join(ctx, id, session)
+	j.trace("join by %.6s → %d %.6s %d, remaining %v, now %v", session, l.Term, l.Session, l.Seq, l.Remaining, l.Since.Add(l.Age).Sub(j.begin))
+	return l, err
+}
+
 // restore notes that the store has forgotten what it said about sessions.
 func (j *judge) restore(put func()) {
 	j.mu.Lock()

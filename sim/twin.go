@@ -95,11 +95,30 @@ func (v reviver) RenewSession(ctx context.Context, id string) (lease.Renewal, er
 	return r, err
 }
 
+// eachWait changes the leases that a renewal shows.
+func eachWait(change func(lease.Lease) lease.Lease) func(lease.Renewal, error) (lease.Renewal, error) {
+	return func(r lease.Renewal, err error) (lease.Renewal, error) {
+		for i, l := range r.Waits {
+			r.Waits[i] = change(l)
+		}
+		return r, err
+	}
+}
+
 // hasty takes the store's word that a session has lapsed: it counts a T of nothing.
 type hasty struct{ leasetest.Target }
 
 func (v hasty) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	l, err := v.Target.Get(ctx, id)
+	return v.believe(l), err
+}
+
+func (v hasty) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	return eachWait(v.believe)(v.Target.RenewSession(ctx, id))
+}
+
+func (v hasty) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
+	l, err := v.Target.Join(ctx, id, session)
 	return v.believe(l), err
 }
 
@@ -123,6 +142,15 @@ type stepBlind struct {
 
 func (v stepBlind) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	l, err := v.Target.Get(ctx, id)
+	return v.smooth(l), err
+}
+
+func (v stepBlind) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	return eachWait(v.smooth)(v.Target.RenewSession(ctx, id))
+}
+
+func (v stepBlind) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
+	l, err := v.Target.Join(ctx, id, session)
 	return v.smooth(l), err
 }
 
@@ -180,6 +208,16 @@ func (v *recount) Release(ctx context.Context, h lease.ReleaseRequest) error {
 
 func (v *recount) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	l, err := v.Target.Get(ctx, id)
+	l.Term = v.shown[l.Term]
+	return l, err
+}
+
+func (v *recount) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	return eachWait(func(l lease.Lease) lease.Lease { l.Term = v.shown[l.Term]; return l })(v.Target.RenewSession(ctx, id))
+}
+
+func (v *recount) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
+	l, err := v.Target.Join(ctx, id, session)
 	l.Term = v.shown[l.Term]
 	return l, err
 }

@@ -56,8 +56,8 @@ func (f frozen) Watch(ctx context.Context, wake func(lease.Change)) error {
 	return f.Target.Watch(ctx, func(c lease.Change) { f.process.gate.run(func() { wake(c) }) })
 }
 
-func (f frozen) Join(ctx context.Context, id lease.ID, session string) error {
-	return f.tell(func() error { return f.Target.Join(ctx, id, session) })
+func (f frozen) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
+	return through(f.process, func() (lease.Lease, error) { return f.Target.Join(ctx, id, session) })
 }
 
 func (f frozen) Leave(ctx context.Context, id lease.ID, session string) error {
@@ -98,4 +98,9 @@ func (s server) Release(ctx context.Context, h lease.ReleaseRequest) error {
 func (s server) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	s.gate.wait()
 	return s.Target.Get(ctx, id)
+}
+
+func (s server) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
+	s.gate.wait()
+	return s.Target.Join(ctx, id, session)
 }

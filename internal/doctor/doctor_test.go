@@ -182,7 +182,7 @@ func TestDoctorFindsVacantRoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("vacant", check(timing, "warn", "has no standby"))
-	if err := st.Join(ctx, id, start("ben")); err != nil {
+	if _, err := st.Join(ctx, id, start("ben")); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("changes hands", check(timing, "warn", "changes hands"))

@@ -211,8 +211,8 @@ func (f *Faulty) Watch(ctx context.Context, wake func(lease.Change)) error {
 }
 
 // Join implements [lease.Roster].
-func (f *Faulty) Join(ctx context.Context, id lease.ID, session string) error {
-	return f.tell(ctx, func(ctx context.Context) error { return f.target.Join(ctx, id, session) })
+func (f *Faulty) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
+	return Send(ctx, f, func(ctx context.Context) (lease.Lease, error) { return f.target.Join(ctx, id, session) })
 }
 
 // Leave implements [lease.Roster].

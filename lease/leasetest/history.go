@@ -176,18 +176,39 @@ func testWatch(b *bench) {
 }
 
 func testChanges(b *bench) {
-	a := b.session("a")
+	a, w := b.session("a"), b.session("w")
+	l := b.take(role("r"), a)
+	if _, err := b.Join(b.ctx, role("r"), w.ID); err != nil {
+		b.Fatal(err)
+	}
 	before := b.renew(a).Changes
 	if again := b.renew(a).Changes; again != before {
 		b.Errorf("Changes moved from %d to %d though nothing changed hands", before, again)
 	}
-	l := b.take(role("r"), a)
-	taken := b.renew(a).Changes
-	if taken == before {
-		b.Error("Changes stayed when a lease was taken")
+	if err := b.RequestRelease(b.ctx, role("r"), "", "test"); err != nil {
+		b.Fatal(err)
 	}
+	if asked := b.renew(a).Changes; asked == before || asked == 0 {
+		b.Errorf("Changes went from %d to %d when a lease of the session was asked for", before, asked)
+	}
+	waits := b.renew(w)
 	b.release(l, "")
-	if b.renew(a).Changes == taken {
-		b.Error("Changes stayed when a lease was released")
+	freed := b.renew(w)
+	if waits.Waits == nil && (freed.Changes == waits.Changes || freed.Changes == 0) {
+		b.Errorf("Changes went from %d to %d when the lease that the session waits for was released", waits.Changes, freed.Changes)
+	}
+	if waits.Waits != nil {
+		b.checkWaits(waits.Waits, l, true)
+		b.checkWaits(freed.Waits, l, false)
+	}
+}
+
+// checkWaits checks what a renewal showed of the only lease that its session waits for, alone.
+func (b *bench) checkWaits(shown []lease.Lease, l lease.Lease, held bool) {
+	b.Helper()
+	if len(shown) != 1 || shown[0].ID != l.ID || shown[0].Term != l.Term || (shown[0].Session == l.Session) != held ||
+		shown[0].Free() == held || shown[0].Waiting != 0 || held && (shown[0].Remaining <= 0 || shown[0].Timing != timing) ||
+		shown[0].Since.IsZero() {
+		b.Errorf("the renewal of who waits shows %+v; held: %t", shown, held)
 	}
 }

@@ -349,7 +349,7 @@ func testHostileText(b *bench) {
 		if l.Holder != s.Instance || l.Key != text {
 			b.Errorf("%q came back as %+v", text, l)
 		}
-		if err := b.Join(b.ctx, role(text+"2"), s.ID); err != nil {
+		if _, err := b.Join(b.ctx, role(text+"2"), s.ID); err != nil {
 			b.Errorf("Join %q: %v", text, err)
 		}
 		if err := b.RequestRelease(b.ctx, role(text), text, text); err != nil {

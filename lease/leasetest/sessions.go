@@ -51,12 +51,13 @@ func testSessionLapse(b *bench) {
 
 func testWaiters(b *bench) {
 	first, second, gone := b.session("first"), b.session("second"), b.session("gone")
-	for _, s := range []lease.Session{first, second, first, gone} {
-		if err := b.Join(b.ctx, role("r"), s.ID); err != nil {
-			b.Fatalf("Join: %v", err)
+	for i, s := range []lease.Session{first, second, first, gone} {
+		l, err := b.Join(b.ctx, role("r"), s.ID)
+		if want := []int{0, 1, 0, 2}[i]; err != nil || l.Waiting != want || l.ID != role("r") {
+			b.Fatalf("Join of %s: %+v, %v; want %d before it", s.Instance.Name, l, err, want)
 		}
 	}
-	if err := b.Join(b.ctx, role("a"), second.ID); err != nil {
+	if _, err := b.Join(b.ctx, role("a"), second.ID); err != nil {
 		b.Fatalf("Join: %v", err)
 	}
 	check := func(when string, want ...string) {
@@ -86,6 +87,9 @@ func testWaiters(b *bench) {
 	check("after an end", "a:second", "r:first", "r:second")
 	b.take(role("r"), first)
 	check("after taking", "a:second", "r:second")
+	if l, err := b.Acquire(b.ctx, lease.Expectation{Lease: role("r"), Session: second.ID}); !errors.Is(err, lease.ErrHeld) || l.Waiting != 0 {
+		b.Errorf("refused to the first in line: %+v, %v", l, err)
+	}
 	if got := b.get(role("r")).Waiting; got != 1 {
 		b.Errorf("Waiting = %d, want 1", got)
 	}
@@ -95,7 +99,7 @@ func testWaiters(b *bench) {
 		}
 	}
 	check("after leaving", "r:second")
-	if err := b.Join(b.ctx, role("r"), gone.ID); !errors.Is(err, lease.ErrLapsed) {
+	if _, err := b.Join(b.ctx, role("r"), gone.ID); !errors.Is(err, lease.ErrLapsed) {
 		b.Errorf("Join for an ended session: %v, want ErrLapsed", err)
 	}
 	b.step(timing.Timeout)

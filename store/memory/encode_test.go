@@ -28,7 +28,8 @@ func TestEncode(t *testing.T) {
 	id := lease.ID{Space: "role", Key: "r"}
 	_, err = s.Acquire(ctx, lease.Expectation{Lease: id, Session: "s1"})
 	check(err)
-	check(s.Join(ctx, id, "s1"))
+	_, err = s.Join(ctx, id, "s1")
+	check(err)
 	node := "a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1"
 	_, err = s.Registry().Report(ctx, shard.Record{Shard: "orders", ID: node, Address: "10.0.0.1:6379", Instance: "i", Interval: time.Second, Timeout: time.Minute, Link: &shard.Upstream{Up: true}}, true)
 	check(err)

@@ -13,16 +13,17 @@ import (
 )
 
 // Join implements [lease.Roster].
-func (s *Store) Join(_ context.Context, id lease.ID, session string) error {
+func (s *Store) Join(_ context.Context, id lease.ID, session string) (lease.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := s.alive(session, s.now()); err != nil {
-		return err
+	now := s.now()
+	if _, err := s.alive(session, now); err != nil {
+		return lease.Lease{}, err
 	}
 	if !slices.Contains(s.waiting[id], session) {
 		s.waiting[id] = append(s.waiting[id], session)
 	}
-	return nil
+	return s.showTo(session, id, now), nil
 }
 
 // Leave implements [lease.Roster].

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -112,7 +113,7 @@ func (s *Store) StartSession(_ context.Context, n lease.Session) (lease.Renewal,
 	s.forget(now)
 	n.Seq, n.Started, n.Ended = 1, now, false
 	s.sessions[n.ID] = &session{Session: n, deadline: now.Add(n.Timing.Timeout)}
-	return lease.Renewal{Seq: 1, Changes: s.lastID}, nil
+	return lease.Renewal{Seq: 1}, nil
 }
 
 // forget drops sessions that have been over for long and hold nothing.
@@ -145,7 +146,18 @@ func (s *Store) RenewSession(_ context.Context, id string) (lease.Renewal, error
 	}
 	n.Seq++
 	n.deadline = now.Add(n.Timing.Timeout)
-	return lease.Renewal{Seq: n.Seq, Changes: s.lastID}, nil
+	r := lease.Renewal{Seq: n.Seq}
+	for _, l := range s.leases {
+		if l.session == id && l.asked {
+			r.Changes += l.term
+		}
+	}
+	for of, waiting := range s.waiting {
+		if slices.Contains(waiting, id) {
+			r.Waits = append(r.Waits, s.showTo(id, of, now))
+		}
+	}
+	return r, nil
 }
 
 func (s *Store) alive(id string, now time.Time) (*session, error) {
@@ -190,7 +202,7 @@ func (s *Store) Acquire(_ context.Context, c lease.Expectation) (lease.Lease, er
 	if err != nil {
 		return lease.Lease{}, err
 	}
-	current := s.show(c.Lease, now)
+	current := s.showTo(c.Session, c.Lease, now)
 	if current.Session == c.Session {
 		return current, nil
 	}
@@ -263,9 +275,15 @@ func (s *Store) List(_ context.Context, space, after string, limit int) ([]lease
 	return out[:min(len(out), limit)], nil
 }
 
-func (s *Store) show(id lease.ID, now time.Time) lease.Lease {
+func (s *Store) show(id lease.ID, now time.Time) lease.Lease { return s.showTo("", id, now) }
+
+// showTo shows the lease to a session, which may wait for it.
+func (s *Store) showTo(session string, id lease.ID, now time.Time) lease.Lease {
 	l := lease.Lease{ID: id}
 	for _, w := range s.waiting[id] {
+		if w == session {
+			break
+		}
 		if n := s.sessions[w]; n != nil && n.alive(now) {
 			l.Waiting++
 		}

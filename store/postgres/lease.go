@@ -49,7 +49,7 @@ func (s *Store) Release(ctx context.Context, h lease.ReleaseRequest) error {
 // Get implements [lease.Store].
 func (s *Store) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	var l lease.Lease
-	err := s.row(ctx, ordinary, "SELECT * FROM {{rules}}.show_lease($1, $2)", func(r pgx.Row) (err error) {
+	err := s.row(ctx, ordinary, "SELECT * FROM {{rules}}.show_lease($1, $2, '')", func(r pgx.Row) (err error) {
 		l, err = scanLease(r)
 		return err
 	}, id.Space, id.Key)
@@ -63,7 +63,7 @@ func (s *Store) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lease.Lease, error) {
 	out, err := rows(ctx, s, `SELECT x.*
 		FROM (SELECT space, key FROM {{schema}}.lease WHERE space = $1 AND key > $2 ORDER BY key LIMIT $3) page,
-		LATERAL {{rules}}.show_lease(page.space, page.key) x ORDER BY x.key COLLATE "C"`,
+		LATERAL {{rules}}.show_lease(page.space, page.key, '') x ORDER BY x.key COLLATE "C"`,
 		func(r pgx.CollectableRow) (lease.Lease, error) { return scanLease(r) }, space, after, int64(limit))
 	return out, during(err, "listing %s", space)
 }
@@ -82,6 +82,29 @@ func rows[T any](ctx context.Context, s *Store, sql string, scan pgx.RowToFunc[T
 	return out, err
 }
 
+// shownLease is a value of the type "shown", as a row or as JSON.
+type shownLease struct {
+	Space         string    `json:"space"`
+	Key           string    `json:"key"`
+	Term          int64     `json:"term"`
+	Session       string    `json:"session"`
+	HolderID      string    `json:"holder_id"`
+	HolderName    string    `json:"holder_name"`
+	HolderAddress string    `json:"holder_address"`
+	Interval      int64     `json:"interval_ns"`
+	Timeout       int64     `json:"timeout_ns"`
+	Seq           int64     `json:"seq"`
+	Deadline      time.Time `json:"deadline"`
+	Ended         bool      `json:"ended"`
+	Since         time.Time `json:"since"`
+	Successor     string    `json:"successor"`
+	Reserved      time.Time `json:"reserved"`
+	Asked         bool      `json:"asked"`
+	AskedFor      string    `json:"asked_for"`
+	Waiting       int       `json:"waiting"`
+	At            time.Time `json:"at"`
+}
+
 // scanLease reads a row of the type "shown", after other columns.
 func scanLease(r pgx.Row, before ...any) (lease.Lease, error) {
 	return scanLeaseAt(r, new(time.Time), before...)
@@ -89,19 +112,27 @@ func scanLease(r pgx.Row, before ...any) (lease.Lease, error) {
 
 // scanLeaseAt also tells the clock.
 func scanLeaseAt(r pgx.Row, at *time.Time, before ...any) (lease.Lease, error) {
-	var l lease.Lease
-	var interval, timeout int64
-	var deadline, reserved time.Time
-	err := r.Scan(append(before, &l.Space, &l.Key, &l.Term, &l.Session, &l.Holder.ID, &l.Holder.Name, &l.Holder.Address,
-		&interval, &timeout, &l.Seq, &deadline, &l.Ended, &l.Since, &l.Successor, &reserved, &l.ReleaseRequested, &l.RequestedSuccessor,
-		&l.Waiting, at)...)
+	var x shownLease
+	err := r.Scan(append(before, &x.Space, &x.Key, &x.Term, &x.Session, &x.HolderID, &x.HolderName, &x.HolderAddress,
+		&x.Interval, &x.Timeout, &x.Seq, &x.Deadline, &x.Ended, &x.Since, &x.Successor, &x.Reserved, &x.Asked, &x.AskedFor,
+		&x.Waiting, &x.At)...)
 	if err != nil {
 		return lease.Lease{}, err
 	}
-	l.Timing = lease.Timing{Interval: time.Duration(interval), Timeout: time.Duration(timeout)}
-	l.Remaining, l.Age, l.Since = deadline.Sub(*at), at.Sub(l.Since), l.Since.UTC()
+	*at = x.At
+	return x.lease(), nil
+}
+
+func (x shownLease) lease() lease.Lease {
+	l := lease.Lease{
+		ID: lease.ID{Space: x.Space, Key: x.Key}, Term: x.Term, Session: x.Session,
+		Holder: lease.Instance{ID: x.HolderID, Name: x.HolderName, Address: x.HolderAddress},
+		Timing: lease.Timing{Interval: time.Duration(x.Interval), Timeout: time.Duration(x.Timeout)},
+		Seq:    x.Seq, Remaining: x.Deadline.Sub(x.At), Ended: x.Ended, Since: x.Since.UTC(), Age: x.At.Sub(x.Since),
+		Successor: x.Successor, ReleaseRequested: x.Asked, RequestedSuccessor: x.AskedFor, Waiting: x.Waiting,
+	}
 	if l.Successor != "" {
-		l.Reserved = max(0, reserved.Sub(*at))
+		l.Reserved = max(0, x.Reserved.Sub(x.At))
 	}
 	if l.Session == "" {
 		l.Holder = lease.Instance{}
@@ -109,5 +140,5 @@ func scanLeaseAt(r pgx.Row, at *time.Time, before ...any) (lease.Lease, error) {
 	if l.Term == 0 {
 		l.Since = time.Time{}
 	}
-	return l, nil
+	return l
 }

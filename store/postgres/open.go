@@ -20,7 +20,10 @@ import (
 	"github.com/understudy-ha/understudy/store"
 )
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store      = (*Store)(nil)
+	_ lease.FewWatcher = (*Store)(nil)
+)
 
 // DefaultSchema is where the store's tables are when nothing else is said.
 const DefaultSchema = "understudy"

@@ -184,7 +184,7 @@ func TestForgetsOldSessions(t *testing.T) {
 	s := open(t, database)
 	for range 30 {
 		n := start(t, s, "old", 60e9)
-		if err := s.Join(t.Context(), role("r"), n.ID); err != nil {
+		if _, err := s.Join(t.Context(), role("r"), n.ID); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,22 +11,21 @@ import (
 )
 
 // Join implements [lease.Roster].
-func (s *Store) Join(ctx context.Context, id lease.ID, session string) error {
+func (s *Store) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
 	var lives bool
-	err := s.row(ctx, ordinary, `WITH me AS (
-			SELECT id FROM {{schema}}.session WHERE id = $3 AND NOT ended AND deadline > {{schema}}.clock()
-		), joined AS (
-			INSERT INTO {{schema}}.waiter (space, key, session) SELECT $1, $2, id FROM me ON CONFLICT DO NOTHING
-		)
-		SELECT EXISTS (SELECT FROM me)`,
-		func(r pgx.Row) error { return r.Scan(&lives) }, id.Space, id.Key, session)
+	var l lease.Lease
+	err := s.row(ctx, ordinary, "SELECT j.lives, (j.lease).* FROM {{rules}}.join_line($1, $2, $3, $4) j",
+		func(r pgx.Row) (err error) {
+			l, err = scanLease(r, &lives)
+			return err
+		}, id.Space, id.Key, session, lockPatience{})
 	switch {
 	case err != nil:
-		return fmt.Errorf("joining %s: %w", id, err)
+		return lease.Lease{}, fmt.Errorf("joining %s: %w", id, err)
 	case !lives:
-		return fmt.Errorf("session %s: %w", session, lease.ErrLapsed)
+		return lease.Lease{}, fmt.Errorf("session %s: %w", session, lease.ErrLapsed)
 	}
-	return nil
+	return l, nil
 }
 
 // Leave implements [lease.Roster].

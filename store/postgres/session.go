@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -64,15 +65,26 @@ func (s *Store) StartSession(ctx context.Context, n lease.Session) (lease.Renewa
 // RenewSession implements [lease.Store].
 func (s *Store) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
 	var seq, changes *int64
-	err := s.row(ctx, sessions, "SELECT seq, changes FROM {{rules}}.renew_session($1, $2)",
-		func(r pgx.Row) error { return r.Scan(&seq, &changes) }, id, lockPatience{})
+	var waits []byte
+	err := s.row(ctx, sessions, "SELECT seq, changes, waits FROM {{rules}}.renew_session($1, $2)",
+		func(r pgx.Row) error { return r.Scan(&seq, &changes, &waits) }, id, lockPatience{})
 	switch {
 	case err != nil:
 		return lease.Renewal{}, fmt.Errorf("renewing the session: %w", err)
 	case seq == nil:
 		return lease.Renewal{}, fmt.Errorf("session %s: %w", id, lease.ErrLapsed)
 	}
-	return lease.Renewal{Seq: *seq, Changes: *changes}, nil
+	renewal := lease.Renewal{Seq: *seq, Changes: *changes}
+	if waits != nil {
+		var shown []shownLease
+		if err := json.Unmarshal(waits, &shown); err != nil {
+			return lease.Renewal{}, fmt.Errorf("%w: renewed the session, and cannot read what it waits for: %w", lease.ErrUnknown, err)
+		}
+		for _, x := range shown {
+			renewal.Waits = append(renewal.Waits, x.lease())
+		}
+	}
+	return renewal, nil
 }
 
 // endAtOnce is how many leases one statement releases.

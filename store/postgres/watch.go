@@ -19,13 +19,26 @@ const (
 	answer  = 5 * time.Second
 )
 
+// modestListeners is how many connections WatchIfFew keeps on a schema. A notification wakes the server's process of each
+// that listens in the database.
+const modestListeners = 16
+
 // Watch implements [lease.Store]. It returns errors.ErrUnsupported behind a
 // pooler, which would accept LISTEN and deliver nothing.
 func (s *Store) Watch(ctx context.Context, wake func(lease.Change)) error {
+	return s.watchUntilClosed(ctx, false, wake)
+}
+
+// WatchIfFew implements [lease.FewWatcher].
+func (s *Store) WatchIfFew(ctx context.Context, wake func(lease.Change)) error {
+	return s.watchUntilClosed(ctx, true, wake)
+}
+
+func (s *Store) watchUntilClosed(ctx context.Context, ifFew bool, wake func(lease.Change)) error {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.pool.closing, cancel)()
-	err := s.watch(watching, wake)
+	err := s.watch(watching, ifFew, wake)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -35,8 +48,8 @@ func (s *Store) Watch(ctx context.Context, wake func(lease.Change)) error {
 	return fmt.Errorf("watching %s: %w", s.location, err)
 }
 
-func (s *Store) watch(ctx context.Context, wake func(lease.Change)) error {
-	conn, err := s.listen(ctx)
+func (s *Store) watch(ctx context.Context, ifFew bool, wake func(lease.Change)) error {
+	conn, err := s.listen(ctx, ifFew)
 	if err != nil {
 		return err
 	}
@@ -64,7 +77,7 @@ func (s *Store) watch(ctx context.Context, wake func(lease.Change)) error {
 	}
 }
 
-func (s *Store) listen(ctx context.Context) (*pgx.Conn, error) {
+func (s *Store) listen(ctx context.Context, ifFew bool) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	conn, err := s.pool.connect(ctx)
@@ -75,6 +88,9 @@ func (s *Store) listen(ctx context.Context) (*pgx.Conn, error) {
 	if err == nil && !direct {
 		err = fmt.Errorf("a pooler stands before the server and passes no notifications on: %w", errors.ErrUnsupported)
 	}
+	if err == nil && ifFew {
+		err = s.takeListenerSlot(ctx, conn)
+	}
 	if err == nil {
 		_, err = conn.Exec(ctx, `LISTEN "`+s.schema+`"`)
 	}
@@ -83,6 +99,17 @@ func (s *Store) listen(ctx context.Context) (*pgx.Conn, error) {
 		return nil, err
 	}
 	return conn, nil
+}
+
+// takeListenerSlot takes one of the places of modest listeners, for as long as the connection lasts.
+func (s *Store) takeListenerSlot(ctx context.Context, conn *pgx.Conn) error {
+	var slot int
+	err := conn.QueryRow(ctx, s.sql("SELECT n FROM generate_series(1, $1) n WHERE pg_try_advisory_lock(hashtext({{channel}} || ' listeners'), n) LIMIT 1"),
+		modestListeners).Scan(&slot)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return lease.ErrCrowded
+	}
+	return err
 }
 
 // isDirect reports whether the connection ends at the server itself: the process

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,15 +17,17 @@ const (
 )
 
 // Join implements [lease.Roster].
-func (s *Store) Join(ctx context.Context, id lease.ID, session string) error {
+func (s *Store) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
 	r, err := s.run(ctx, s.rest, writes, "queue_join", []string{s.queueKey(id), s.sessionKey(session)}, id.Space, id.Key, session)
 	if err != nil {
-		return err
+		return lease.Lease{}, err
 	}
 	if r.text() == "lapsed" {
-		return lapsed(session)
+		return lease.Lease{}, lapsed(session)
 	}
-	return r.err()
+	shown := r.row()
+	l := shown.lease(id.Space)
+	return l, errors.Join(shown.err(), r.err())
 }
 
 // Leave implements [lease.Roster].

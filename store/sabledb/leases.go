@@ -93,8 +93,9 @@ func (s *Store) Watch(context.Context, func(lease.Change)) error {
 }
 
 // Join implements [lease.Roster].
-func (s *Store) Join(ctx context.Context, id lease.ID, session string) error {
-	return s.run(ctx, func(k *call) error { return k.memory.Join(ctx, id, session) })
+func (s *Store) Join(ctx context.Context, id lease.ID, session string) (out lease.Lease, err error) {
+	err = s.run(ctx, func(k *call) (err error) { out, err = k.memory.Join(ctx, id, session); return err })
+	return out, err
 }
 
 // Leave implements [lease.Roster].

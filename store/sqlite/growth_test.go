@@ -30,7 +30,7 @@ func TestOldSessionsAreForgotten(t *testing.T) {
 	take(t, s, holds, "r")
 	for range 50 {
 		n := session(t, s, "gone", timing)
-		if err := s.Join(t.Context(), roleR, n.ID); err != nil {
+		if _, err := s.Join(t.Context(), roleR, n.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestDeadWaitersMakeRoom(t *testing.T) {
 	s := open(t, sqlite.Config{Path: path, Clock: c, Wall: c.Wall})
 	for range 20 {
 		n := session(t, s, "again", lease.Timing{Interval: 10 * time.Second, Timeout: time.Minute})
-		if err := s.Join(t.Context(), roleR, n.ID); err != nil {
+		if _, err := s.Join(t.Context(), roleR, n.ID); err != nil {
 			t.Fatal(err)
 		}
 		c.step(time.Minute)

@@ -20,8 +20,9 @@ coalesce(s.boot, ''), coalesce(s.deadline_us, 0), coalesce(s.ended, 0),
 understudy_boot_us(), understudy_wall_us(),
 (SELECT count(*) FROM understudy_waiter w JOIN understudy_session x ON x.id = w.session WHERE ` + aliveSQL
 
-	// The lease need not be there for sessions to wait for it.
-	getLease = "SELECT " + leaseColumns + ` AND w.space = ?2 AND w.key = ?3)
+	// The lease need not be there for sessions to wait for it. Session ?4, if it does, sees those before it.
+	getLease = "SELECT " + leaseColumns + ` AND w.space = ?2 AND w.key = ?3
+  AND w.n < coalesce((SELECT me.n FROM understudy_waiter me WHERE me.space = ?2 AND me.key = ?3 AND me.session = ?4), 9223372036854775807))
 FROM (SELECT 1)
 LEFT JOIN understudy_lease l ON l.space = ?2 AND l.key = ?3
 LEFT JOIN understudy_session s ON s.id = l.session`
@@ -70,16 +71,16 @@ func scanLease(scan scanner, boot string, id lease.ID, before ...any) (lease.Lea
 	return l, nil
 }
 
-// lease reads a lease, as seen from the given boot.
-func (c call) lease(id lease.ID, boot string) (lease.Lease, error) {
-	return scanLease(func(dest ...any) error { return c.one(getLease, []any{boot, id.Space, id.Key}, dest...) }, boot, id)
+// lease reads a lease, as seen from the given boot, and by a session that may wait for it; "" is none.
+func (c call) lease(id lease.ID, boot, session string) (lease.Lease, error) {
+	return scanLease(func(dest ...any) error { return c.one(getLease, []any{boot, id.Space, id.Key, session}, dest...) }, boot, id)
 }
 
 // Get implements [lease.Store].
 func (s *Store) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	var l lease.Lease
 	err := s.read(ctx, "reading a lease", func(c call) (err error) {
-		l, err = c.lease(id, s.clocks.boot)
+		l, err = c.lease(id, s.clocks.boot, "")
 		return err
 	})
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, 
 		if err != nil {
 			return err
 		}
-		if shown, err = t.lease(c.Lease, t.boot); err != nil || shown.Session == c.Session {
+		if shown, err = t.lease(c.Lease, t.boot, c.Session); err != nil || shown.Session == c.Session {
 			return err
 		}
 		reason, ok := c.Permits(shown, me.Instance)
@@ -140,17 +141,12 @@ func (t *txn) take(old lease.Lease, me sessionRow, reason string) (lease.Lease, 
 	if _, err := t.exec(takeLease, old.Space, old.Key, e.Term, me.ID, t.wall); err != nil {
 		return old, err
 	}
-	waiting := old.Waiting
-	if waiting > 0 { // me among them, if it waits
-		left, err := t.exec(leaveOne, old.Space, old.Key, me.ID)
-		if err != nil {
-			return old, err
-		}
-		waiting -= int(left)
+	if _, err := t.exec(leaveOne, old.Space, old.Key, me.ID); err != nil {
+		return old, err
 	}
 	return lease.Lease{
 		ID: old.ID, Term: e.Term, Session: me.ID, Holder: me.Instance, Timing: me.Timing, Seq: me.Seq,
-		Remaining: micros(me.deadline - t.now), Since: time.UnixMicro(t.wall), Waiting: waiting,
+		Remaining: micros(me.deadline - t.now), Since: time.UnixMicro(t.wall), Waiting: old.Waiting,
 	}, t.record(e, changeTaken, "")
 }
 
@@ -175,7 +171,7 @@ func (t *txn) depose(old lease.Lease, e *history.Event) error {
 // Release implements [lease.Store].
 func (s *Store) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	return s.write(ctx, "releasing", func(t *txn) error {
-		l, err := t.lease(h.Lease, t.boot)
+		l, err := t.lease(h.Lease, t.boot, "")
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,10 @@ const (
 DELETE FROM understudy_waiter AS w WHERE w.space = ?2 AND w.key = ?3
   AND NOT EXISTS (SELECT 1 FROM understudy_session x WHERE x.id = w.session AND ` + aliveSQL + ")"
 
+	isWaiting = `
+SELECT EXISTS (SELECT 1 FROM understudy_waiter w JOIN understudy_session x ON x.id = w.session
+  WHERE w.space = ?2 AND w.key = ?3 AND w.session = ?4 AND ` + aliveSQL + ")"
+
 	joinOne = "INSERT INTO understudy_waiter (space, key, session) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING"
 
 	listWaiters = `
@@ -33,17 +37,33 @@ ORDER BY s.started_us, s.id`
 )
 
 // Join implements [lease.Roster].
-func (s *Store) Join(ctx context.Context, id lease.ID, session string) error {
-	return s.write(ctx, "joining", func(t *txn) error {
+func (s *Store) Join(ctx context.Context, id lease.ID, session string) (l lease.Lease, err error) {
+	const op = "joining"
+	// Who waits already only reads: it does so often.
+	waits := false
+	err = s.read(ctx, op, func(c call) (err error) {
+		if err = c.one(isWaiting, []any{s.clocks.boot, id.Space, id.Key, session}, &waits); err == nil && waits {
+			l, err = c.lease(id, s.clocks.boot, session)
+		}
+		return err
+	})
+	if err != nil || waits {
+		return l, err
+	}
+	err = s.write(ctx, op, func(t *txn) error {
 		if _, err := t.living(session); err != nil {
 			return err
 		}
 		if _, err := t.exec(leaveDead, t.boot, id.Space, id.Key); err != nil {
 			return err
 		}
-		_, err := t.exec(joinOne, id.Space, id.Key, session)
+		if _, err := t.exec(joinOne, id.Space, id.Key, session); err != nil {
+			return err
+		}
+		l, err = t.lease(id, t.boot, session)
 		return err
 	})
+	return l, err
 }
 
 // Leave implements [lease.Roster].
@@ -80,7 +100,7 @@ func scanLiving(scan scanner, more ...any) (lease.Session, error) {
 // RequestRelease implements [lease.Roster].
 func (s *Store) RequestRelease(ctx context.Context, id lease.ID, successor, who string) error {
 	return s.write(ctx, "asking for a lease", func(t *txn) error {
-		l, err := t.lease(id, t.boot)
+		l, err := t.lease(id, t.boot, "")
 		if err != nil {
 			return err
 		}

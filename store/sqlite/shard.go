@@ -92,7 +92,7 @@ func (t *txn) view(name string) (shard.View, error) {
 		out.Lock, err = t.lock(out.Row.Primary)
 	}
 	if err == nil {
-		out.Lease, err = t.lease(shard.LeaseID(name), t.boot)
+		out.Lease, err = t.lease(shard.LeaseID(name), t.boot, "")
 	}
 	if err != nil {
 		return shard.View{}, err

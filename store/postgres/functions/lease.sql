@@ -27,18 +27,6 @@ CREATE FUNCTION {{rules}}.configure_statement(p_patience bigint) RETURNS text LA
     SELECT set_config('lock_timeout', greatest(p_patience, 1)::text, true) || set_config('enable_seqscan', 'off', true)
 $$;
 
--- A number that differs from the last one when an event has appeared since. The
--- sequence alone would miss a statement that took its id before the last look
--- and committed after it; so the events that are visible among the last are counted too.
-CREATE FUNCTION {{rules}}.changes() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    v_last bigint := coalesce(pg_sequence_last_value('{{schema}}.event_id'), 0);
-    v_seen bigint;
-BEGIN
-    SELECT count(*) INTO v_seen FROM {{schema}}.event WHERE id > v_last - 16;
-    RETURN v_last * 32 + v_seen;
-END $$;
-
 CREATE FUNCTION {{rules}}.notify_change(p_space text, p_key text, p_term bigint, p_free boolean, p_successor text)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -56,23 +44,48 @@ CREATE TYPE {{rules}}.shown AS (
     since timestamptz, successor text, reserved timestamptz, asked boolean, asked_for text,
     waiting bigint, at timestamptz
 );
-CREATE FUNCTION {{rules}}.waiting(p_space text, p_key text, t timestamptz) RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT count(*) FROM {{schema}}.waiter w JOIN {{schema}}.session n ON n.id = w.session
-     WHERE w.space = p_space AND w.key = p_key AND NOT n.ended AND n.deadline > t
-$$;
-CREATE FUNCTION {{rules}}.show_lease(p_space text, p_key text) RETURNS SETOF {{rules}}.shown LANGUAGE sql STABLE AS $$
+-- How many live sessions wait for a lease; to one that waits, how many before it, 8 at most: few of them matter, and a
+-- crowd that counts itself at each renewal is slow. In PL/pgSQL, which keeps its plans: a function in SQL that cannot be
+-- inlined is planned at each call.
+CREATE FUNCTION {{rules}}.waiting(p_space text, p_key text, p_session text, t timestamptz) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_place bigint;
+BEGIN
+    SELECT place INTO v_place FROM {{schema}}.waiter WHERE space = p_space AND key = p_key AND session = p_session;
+    IF v_place IS NULL THEN
+        RETURN (SELECT count(*) FROM {{schema}}.waiter w JOIN {{schema}}.session n ON n.id = w.session
+                 WHERE w.space = p_space AND w.key = p_key AND NOT n.ended AND n.deadline > t);
+    END IF;
+    RETURN (SELECT count(*) FROM (
+                SELECT FROM {{schema}}.waiter w JOIN {{schema}}.session n ON n.id = w.session
+                 WHERE w.space = p_space AND w.key = p_key AND w.place < v_place AND NOT n.ended AND n.deadline > t LIMIT 8) before);
+END $$;
+CREATE FUNCTION {{rules}}.show_lease(p_space text, p_key text, p_session text) RETURNS SETOF {{rules}}.shown LANGUAGE sql STABLE AS $$
     SELECT p_space, p_key, coalesce(l.term, 0), coalesce(l.session, ''),
            coalesce(l.holder_id, ''), coalesce(l.holder_name, ''), coalesce(l.holder_address, ''),
            coalesce(s.interval_ns, 0), coalesce(s.timeout_ns, 0), coalesce(s.seq, 0),
            coalesce(s.deadline, c.at), coalesce(s.ended, false),
            coalesce(l.since, c.at), coalesce(l.successor, ''), coalesce(l.reserved, c.at),
            coalesce(l.asked, false), coalesce(l.asked_for, ''),
-           {{rules}}.waiting(p_space, p_key, c.at),
+           {{rules}}.waiting(p_space, p_key, p_session, c.at),
            c.at
       FROM (SELECT {{schema}}.clock() AS at OFFSET 0) c
       LEFT JOIN {{schema}}.lease l ON l.space = p_space AND l.key = p_key
       LEFT JOIN {{schema}}.session s ON s.id = l.session
 $$;
+
+-- Puts a session on a lease's waiting list, if it lives, and shows it the lease.
+CREATE FUNCTION {{rules}}.join_line(p_space text, p_key text, p_session text, p_patience bigint,
+    OUT lives boolean, OUT lease {{rules}}.shown) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM {{rules}}.configure_statement(p_patience);
+    lives := EXISTS (SELECT FROM {{schema}}.session WHERE id = p_session AND NOT ended AND deadline > {{schema}}.clock());
+    -- Who waits already only reads: it does so often.
+    IF lives AND NOT EXISTS (SELECT FROM {{schema}}.waiter w WHERE w.space = p_space AND w.key = p_key AND w.session = p_session) THEN
+        INSERT INTO {{schema}}.waiter (space, key, session) VALUES (p_space, p_key, p_session) ON CONFLICT DO NOTHING;
+    END IF;
+    SELECT x.* INTO lease FROM {{rules}}.show_lease(p_space, p_key, p_session) x;
+END $$;
 
 -- Starts a session and returns the changes so far, or null if the id was used before.
 CREATE FUNCTION {{rules}}.start_session(p_id text, p_instance text, p_name text, p_address text,
@@ -106,11 +119,12 @@ BEGIN
         DELETE FROM {{schema}}.waiter WHERE session = ANY (v_old);
         DELETE FROM {{schema}}.session WHERE id = ANY (v_old);
     END IF;
-    RETURN {{rules}}.changes();
+    RETURN 0;
 END $$;
 
--- Renews a session that lives. Once refused, always refused: it is ended then.
-CREATE FUNCTION {{rules}}.renew_session(p_id text, p_patience bigint, OUT seq bigint, OUT changes bigint) LANGUAGE plpgsql AS $$
+-- Renews a session that lives. Once refused, always refused: it is ended then. changes is of the leases that it holds and
+-- that were asked for, waits are those that it waits for: what others change hands costs it nothing.
+CREATE FUNCTION {{rules}}.renew_session(p_id text, p_patience bigint, OUT seq bigint, OUT changes bigint, OUT waits json) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     n record;
@@ -123,7 +137,8 @@ BEGIN
     IF n.deadline > t AND NOT n.ended THEN
         UPDATE {{schema}}.session s SET seq = s.seq + 1, deadline = t + n.timeout_ns / 1000 * interval '1 microsecond'
          WHERE s.id = p_id RETURNING s.seq INTO seq;
-        changes := {{rules}}.changes();
+        SELECT coalesce(sum(l.term), 0) INTO changes FROM {{schema}}.lease l WHERE l.session = p_id AND l.asked;
+        SELECT json_agg(x) INTO waits FROM {{schema}}.waiter w, LATERAL {{rules}}.show_lease(w.space, w.key, p_id) x WHERE w.session = p_id;
     ELSIF NOT n.ended THEN
         PERFORM FROM {{schema}}.session s WHERE s.id = p_id FOR UPDATE;
         UPDATE {{schema}}.session s SET ended = true WHERE s.id = p_id;
@@ -251,12 +266,12 @@ BEGIN
         verdict := CASE WHEN l.term IS NULL THEN 'held' ELSE 'taken' END;
     END IF;
     IF l.term IS NULL THEN
-        SELECT s.* INTO lease FROM {{rules}}.show_lease(p_space, p_key) s;
+        SELECT s.* INTO lease FROM {{rules}}.show_lease(p_space, p_key, p_session) s;
     ELSE
         lease := ROW(p_space, p_key, l.term, l.session, l.holder_id, l.holder_name, l.holder_address,
             coalesce(old.interval_ns, 0), coalesce(old.timeout_ns, 0), coalesce(old.seq, 0), coalesce(old.deadline, t),
             coalesce(old.ended, false), l.since, l.successor, coalesce(l.reserved, t), l.asked, l.asked_for,
-            {{rules}}.waiting(p_space, p_key, t), t);
+            {{rules}}.waiting(p_space, p_key, p_session, t), t);
     END IF;
 END $$;
 
@@ -307,6 +322,9 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    -- Not synced: nobody waits for that. A server that crashes now may forget the release, and then the lease is held
+    -- until its session ends, as if the release had not arrived. The acquisition that follows syncs it, too.
+    PERFORM set_config('synchronous_commit', 'off', true);
     t := {{schema}}.clock();
     UPDATE {{schema}}.lease
        SET session = '', since = t, held_ns = {{rules}}.nanoseconds(t - since), successor = p_successor, reserved = t + p_reserve_ns / 1000 * interval '1 microsecond',

@@ -6,7 +6,7 @@ local me = session(own)
 if not lives(me, t) then return {'lapsed'} end
 local name = name_of(space, key)
 local l = lease(name)
-if l.session == own then return {'ok', show(key, name, l, t)} end
+if l.session == own then return {'ok', show(key, name, l, t, own)} end
 
 local old = l.session ~= '' and session(l.session)
 local reason
@@ -21,7 +21,7 @@ if l.term == ARGV[5] and l.session == ARGV[6] then
     reason = 'lapsed'
   end
 end
-if not reason then return {'held', show(key, name, l, t)} end
+if not reason then return {'held', show(key, name, l, t, own)} end
 
 -- After the server may have lost data, somebody who has not heard of it may
 -- still trust what looks free here: nothing is given away for one T. Who has
@@ -50,4 +50,4 @@ unqueue(space, key, name, own)
 record(t, ARGV[9], ARGV[10],
   {part = space, subject = key, from = from, to = me.label, term = l.term, reason = reason, duration = int(math.max(0, vacant))},
   {space, key, l.term, '', ''})
-return {'ok', show(key, name, l, t)}
+return {'ok', show(key, name, l, t, own)}

@@ -1,4 +1,4 @@
--- KEYS: queue, session. ARGV: clock, space, key, session.
+-- KEYS: queue, session. ARGV: clock, space, key, session. Returns the lease, as the session sees it.
 local space, key, id = ARGV[2], ARGV[3], ARGV[4]
 local t = now()
 if not lives(session(id), t) then return {'lapsed'} end
@@ -12,4 +12,4 @@ end
 for _, other in ipairs(redis.call('ZRANDMEMBER', KEYS[1], 8)) do
   if forgotten(other, t) then unqueue(space, key, name, other) end
 end
-return {'ok'}
+return {'ok', show(key, name, lease(name), t, id)}

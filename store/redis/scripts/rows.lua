@@ -75,20 +75,21 @@ local function unqueue(space, key, name, id)
 end
 
 -- The number only spreads the attempts of those who wait: of a long list, no
--- more than the head is looked at, and the rest is taken to live.
-local function waiting(name, t)
-  local head = redis.call('ZRANGE', queue_key(name), 0, 127)
-  local n = 0
-  for _, id in ipairs(head) do
+-- more than the head is looked at, and the rest is taken to live. To a session that
+-- waits it is the number of those before it.
+local function waiting(name, t, viewer)
+  local all = viewer and redis.call('ZRANK', queue_key(name), viewer) or redis.call('ZCARD', queue_key(name))
+  local n = math.max(0, all - 128)
+  if all == 0 then return 0 end
+  for _, id in ipairs(redis.call('ZRANGE', queue_key(name), 0, math.min(all, 128) - 1)) do
     if lives(session(id), t) then n = n + 1 end
   end
-  if #head == 128 then n = n + redis.call('ZCARD', queue_key(name)) - 128 end
   return n
 end
 
--- show is a lease as the caller's decoder expects it.
-local function show(key, name, l, t)
-  local n = waiting(name, t)
+-- show is a lease as the caller's decoder expects it; viewer is the session that sees it, if it may wait.
+local function show(key, name, l, t, viewer)
+  local n = waiting(name, t, viewer)
   if not l.known then return {key, n, l.term, '0'} end
   local s = l.session ~= '' and session(l.session)
   local reserved = l.successor ~= '' and math.max(0, l.reserved - t) or 0
