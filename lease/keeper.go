@@ -274,15 +274,7 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 			// From when it was sent, so that slow answers do not stretch the interval.
 			next = sent + timing.Interval
 			retry.Reset()
-			// The renewal is the poll: a changed count stands in for a notification
-			// that was lost.
-			if len(r.Waits) > 0 {
-				k.notifier.show(observation{r.Waits, clock.Now()})
-			}
-			if r.Changes != changes && r.Changes != 0 {
-				changes = r.Changes
-				k.notifier.Wake(Change{})
-			}
+			changes = k.passOn(r, changes)
 			k.record(nil, func(st *KeeperStats) { st.Renewals++; st.Latency = clock.Now() - sent })
 		case errors.Is(err, ErrLapsed):
 			// Never renewed again, whatever the store's clock says later: the leases may
@@ -300,6 +292,19 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 			next = clock.Now() + retry.Next()
 		}
 	}
+}
+
+// passOn tells the waiters of this process what a renewal has brought, and returns its count of changes. The renewal is the
+// poll: a changed count stands in for a notification that was lost.
+func (k *Keeper) passOn(r Renewal, before int64) int64 {
+	if len(r.Waits) > 0 {
+		k.notifier.show(observation{r.Waits, k.cfg.Clock.Now()})
+	}
+	if r.Changes == before || r.Changes == 0 {
+		return before
+	}
+	k.notifier.Wake(Change{})
+	return r.Changes
 }
 
 // stopSession ends the session. Trust ends first: Valid returns false here before a

@@ -20,11 +20,11 @@ const ReleaseArg = "guard-release"
 
 // testament is what a guard that was killed wants done once its program is dead.
 type testament struct {
-	Store   string        `json:"store"`
-	Lease   lease.ID      `json:"lease"`
-	Session string        `json:"session"`
-	Term    int64         `json:"term"`
-	Timeout time.Duration `json:"timeout_ns"`
+	Store   string   `json:"store"`
+	Lease   lease.ID `json:"lease"`
+	Session string   `json:"session"`
+	Term    int64    `json:"term"`
+	Timeout int64    `json:"timeout_ms"`
 	// Dir is what paths in the store's URL are relative to.
 	Dir string `json:"dir"`
 }
@@ -39,7 +39,7 @@ func (g *Program) afterwards(term elect.Term) *guard.Afterwards {
 	if err != nil {
 		return nil // the role lapses
 	}
-	input, err := json.Marshal(testament{g.StoreURL, term.Lease, term.Session.ID(), term.Number, term.Session.Timing().Timeout, dir})
+	input, err := json.Marshal(testament{g.StoreURL, term.Lease, term.Session.ID(), term.Number, term.Session.Timing().Timeout.Milliseconds(), dir})
 	if err != nil {
 		return nil // of plain fields, cannot fail
 	}
@@ -60,7 +60,7 @@ func ReleaseFor(ctx context.Context, input io.Reader) error {
 	if err := os.Chdir(t.Dir); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(t.Timeout)*time.Millisecond)
 	defer cancel()
 	for retry := (backoff.Backoff{First: 50 * time.Millisecond, Most: time.Second}); ; {
 		err := t.release(ctx)

@@ -91,8 +91,8 @@ type shownLease struct {
 	HolderID      string    `json:"holder_id"`
 	HolderName    string    `json:"holder_name"`
 	HolderAddress string    `json:"holder_address"`
-	Interval      int64     `json:"interval_ns"`
-	Timeout       int64     `json:"timeout_ns"`
+	Interval      int64     `json:"interval_nanos"`
+	Timeout       int64     `json:"timeout_nanos"`
 	Seq           int64     `json:"seq"`
 	Deadline      time.Time `json:"deadline"`
 	Ended         bool      `json:"ended"`

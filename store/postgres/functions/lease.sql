@@ -40,7 +40,7 @@ END $$;
 -- differences "at" is the clock.
 CREATE TYPE {{rules}}.shown AS (
     space text, key text, term bigint, session text, holder_id text, holder_name text, holder_address text,
-    interval_ns bigint, timeout_ns bigint, seq bigint, deadline timestamptz, ended boolean,
+    interval_nanos bigint, timeout_nanos bigint, seq bigint, deadline timestamptz, ended boolean,
     since timestamptz, successor text, reserved timestamptz, asked boolean, asked_for text,
     waiting bigint, at timestamptz
 );
