@@ -137,8 +137,14 @@ BEGIN
     IF n.deadline > t AND NOT n.ended THEN
         UPDATE {{schema}}.session s SET seq = s.seq + 1, deadline = t + n.timeout_ns / 1000 * interval '1 microsecond'
          WHERE s.id = p_id RETURNING s.seq INTO seq;
-        SELECT coalesce(sum(l.term), 0) INTO changes FROM {{schema}}.lease l WHERE l.session = p_id AND l.asked;
-        SELECT json_agg(x) INTO waits FROM {{schema}}.waiter w, LATERAL {{rules}}.show_lease(w.space, w.key, p_id) x WHERE w.session = p_id;
+        changes := 0;
+        -- A renewal waits for nobody: what cannot be read, because someone alters a table, the next one shows.
+        BEGIN
+            LOCK TABLE {{schema}}.lease, {{schema}}.waiter IN ACCESS SHARE MODE NOWAIT;
+            SELECT coalesce(sum(l.term), 0) INTO changes FROM {{schema}}.lease l WHERE l.session = p_id AND l.asked;
+            SELECT json_agg(x) INTO waits FROM {{schema}}.waiter w, LATERAL {{rules}}.show_lease(w.space, w.key, p_id) x WHERE w.session = p_id;
+        EXCEPTION WHEN lock_not_available THEN
+        END;
     ELSIF NOT n.ended THEN
         PERFORM FROM {{schema}}.session s WHERE s.id = p_id FOR UPDATE;
         UPDATE {{schema}}.session s SET ended = true WHERE s.id = p_id;
