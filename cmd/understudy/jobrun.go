@@ -103,7 +103,7 @@ func (f *jobRunFlags) definition() (job.Definition, error) {
 }
 
 func (a *app) jobRun(ctx context.Context, name string, argv []string, def job.Definition, f programFlags) error {
-	program := f.program(a.Log, argv)
+	program := f.program(a.Host, argv)
 	defer program.ForwardSignals()()
 	st, err := a.openPatiently(ctx, true)
 	if err != nil {
