@@ -3,5 +3,5 @@
 //
 // The adapters are the packages below this one, one for each database. Each is a
 // [Store], keeps [Shards] and [Tokens], and offers more where its database can:
-// [Queues], [Monitors], [Checkups]. Package store/open picks one by URL.
+// [Queues], [Monitors], [Jobs], [Checkups]. Package store/open picks one by URL.
 package store
