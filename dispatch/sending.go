@@ -113,6 +113,9 @@ func (m *machine) nextPoll(now time.Duration, s *slot, retryAfter time.Duration)
 	if retryAfter > 0 {
 		pause = max(pause, min(retryAfter, maxRetryAfter)+m.pollAlong())
 	}
+	if until := s.since + m.cfg.UndecidedAfter; until > now { // operators are shown it then, not when a long pause ends
+		return min(now+pause, until)
+	}
 	return now + pause
 }
 

@@ -80,7 +80,7 @@ func TestStuck(t *testing.T) {
 		if keys := p.blockedKeys(); len(keys) != 0 {
 			t.Errorf("blocked before its time: %+v", keys)
 		}
-		time.Sleep(50 * time.Second)
+		time.Sleep(12 * time.Second)
 		keys := p.blockedKeys()
 		if len(keys) != 1 || keys[0].State != dispatch.Pending || !strings.Contains(keys[0].Reason, "has not decided; its status: pending") {
 			t.Fatalf("blocked: %+v", keys)
@@ -88,6 +88,7 @@ func TestStuck(t *testing.T) {
 		if r := p.record("k-0001"); !r.Blocks || r.Attempts != 1 {
 			t.Errorf("%+v", r)
 		}
+		time.Sleep(40 * time.Second)
 		before := g.questions()
 		time.Sleep(10 * time.Minute)
 		if n := g.questions() - before; n < 15 || n > 25 {

@@ -17,6 +17,7 @@ import (
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/dispatch/target"
 	"github.com/understudy-ha/understudy/dispatch/target/targettest"
+	"github.com/understudy-ha/understudy/internal/sawtooth"
 )
 
 func signed(seed string, payloads ...string) dispatch.Assignment {
@@ -447,5 +448,51 @@ func TestScabbardMany(t *testing.T) {
 	}
 	if got := s.Submit(ctx, as[31]); got.Outcome != dispatch.Accepted {
 		t.Errorf("after its queue was emptied: %+v", got)
+	}
+}
+
+// TestNeverDecided: what real nodes take and never decide is pending, executed or not known for ever, and said to be so.
+func TestNeverDecided(t *testing.T) {
+	signer, ctx := targettest.NewSigner("ledger"), deadline(t, time.Minute)
+	batch := func(spec targettest.Spec) (a dispatch.Assignment, txns []string) {
+		id, raw := signer.Make(spec)
+		a = assignment("abcde-12345::gsAA", id, string(targettest.List(raw)))
+		list, err := sawtooth.ParseList(targettest.List(raw))
+		if err == nil {
+			err = list[0].Transactions(func(t sawtooth.Transaction) error { txns = append(txns, t.ID); return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a, txns
+	}
+	check := func(name string, to dispatch.Target, a dispatch.Assignment, want dispatch.Outcome) {
+		t.Helper()
+		if got := to.Submit(ctx, a); got.Outcome != dispatch.Accepted {
+			t.Errorf("%s: %+v", name, got)
+		}
+		a.Work = dispatch.Poll
+		if got := to.Status(ctx, []dispatch.Assignment{a})[0]; got.Outcome != want {
+			t.Errorf("%s: %+v, want %s", name, got, want)
+		}
+	}
+	validator := newSawtooth(t, serve(t, (&targettest.Sawtooth{Invalid: refuseX}).ServeHTTP))
+	bad, of := batch(targettest.Spec{Nonce: "bad", Payloads: []string{"x"}})
+	check("invalid", validator, bad, dispatch.InvalidMessage)
+	after, _ := batch(targettest.Spec{Nonce: "after", Payloads: []string{"a"}, After: of})
+	check("after an invalid one", validator, after, dispatch.Accepted)
+	lost, _ := batch(targettest.Spec{Nonce: "lost", Payloads: []string{"a"}, After: []string{strings.Repeat("a", 128)}})
+	check("after one that was never seen", validator, lost, dispatch.NotFound)
+
+	node := &targettest.Scabbard{Services: []string{"abcde-12345::gsAA"}, Families: []string{"intkey"}, Follows: true, Invalid: refuseX}
+	service := newScabbard(t, serve(t, node.ServeHTTP), "")
+	foreign, _ := batch(targettest.Spec{Nonce: "foreign", Payloads: []string{"a"}, Family: "xo"})
+	check("of an unknown family", service, foreign, dispatch.Accepted)
+	check("invalid, where another service coordinates", service, bad, dispatch.Accepted)
+	node.SetPeerDown(true)
+	check("while the peer is down", service, after, dispatch.Executed)
+	node.SetPeerDown(false)
+	if got := service.Status(ctx, []dispatch.Assignment{after})[0]; got.Outcome != dispatch.Executed {
+		t.Errorf("the peer is back: %+v", got)
 	}
 }
