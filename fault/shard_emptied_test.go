@@ -40,6 +40,7 @@ func emptiedStore(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
 		t.Fatal(err)
 	}
 	p.SignalNode(syscall.SIGCONT)
+	continued := now()
 	p.SignalAgent(syscall.SIGCONT)
 	load.Hung(p, stopped)
 	realserver.Eventually(t, time.Minute, "the shard is made again", func() error {
@@ -63,7 +64,12 @@ func emptiedStore(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
 	p.Options = append(p.Options, "--discard-data")
 	p.KillAgent()
 	p.Start()
-	if got := s.Settled(); got != q {
+	got := s.Settled()
+	if got != q {
 		t.Errorf("%s leads, and not %s", got.Name, q.Name)
 	}
+	// Nobody could kill the node while it hung: what waited on its open connections may be accepted as it goes on.
+	evidence := load.Stop(got)
+	evidence.Excused = func(w fault.ShardWrite) bool { return w.Node == p.Addr && w.Sent < continued }
+	judged(t, evidence)
 }

@@ -16,7 +16,13 @@ import (
 // judgedShard ends the load, judges it, and returns the verdict.
 func judgedShard(t *testing.T, s *fault.Shard, load *fault.ShardLoad) fault.ShardVerdict {
 	t.Helper()
-	v := fault.JudgeShard(load.Stop(s.Settled()))
+	return judged(t, load.Stop(s.Settled()))
+}
+
+// judged reports what the judge finds in the evidence.
+func judged(t *testing.T, e fault.ShardEvidence) fault.ShardVerdict {
+	t.Helper()
+	v := fault.JudgeShard(e)
 	t.Logf("%d writes under %d lineages, %d lost with their primary, %d slipped, longest time without: %v", v.Writes, v.Lineages, v.Lost, v.Slipped, v.Gap)
 	for i, violation := range v.Violations {
 		if i == 10 {
