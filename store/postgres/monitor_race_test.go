@@ -29,7 +29,7 @@ const never = monitor.Never
 
 var (
 	storeSQL = postgres.InSQL(`SELECT cardinality(unknown) FROM {{rules}}.monitor_store(0, '{p}', '{1000000}', '{3600000000}', '{f}',
-		ARRAY[$1::bigint], '{1}', '{0}', '{0}', '{1}', ARRAY[$2::int], '{0}', '{f}', 10000)`)
+		ARRAY[$1::bigint], '{1}', '{0}', '{0}', '{1}', ARRAY[$2::int], '{0}', '{f}', '{0}', 10000)`)
 	onsetSQL = postgres.InSQL(`SELECT cardinality(made) FROM {{rules}}.monitor_apply(0, ARRAY[$1::bigint], ARRAY[$2::bigint], ARRAY[$3::bigint], ARRAY[$4::bigint],
 		'{ONSET}', '{9223372036854775807}', '{0}', '{0}', '{first}', '{silent}', '{0}', ARRAY[''], '{}', '{}', '{}', '{}', '{}', 10000)`)
 )
