@@ -71,5 +71,5 @@ func emptiedStore(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
 	// Nobody could kill the node while it hung: what waited on its open connections may be accepted as it goes on.
 	evidence := load.Stop(got)
 	evidence.Excused = func(w fault.ShardWrite) bool { return w.Node == p.Addr && w.Sent < continued }
-	judged(t, evidence)
+	judgedEvidence(t, evidence)
 }

@@ -16,11 +16,11 @@ import (
 // judgedShard ends the load, judges it, and returns the verdict.
 func judgedShard(t *testing.T, s *fault.Shard, load *fault.ShardLoad) fault.ShardVerdict {
 	t.Helper()
-	return judged(t, load.Stop(s.Settled()))
+	return judgedEvidence(t, load.Stop(s.Settled()))
 }
 
-// judged reports what the judge finds in the evidence.
-func judged(t *testing.T, e fault.ShardEvidence) fault.ShardVerdict {
+// judgedEvidence reports what the judge finds in the evidence.
+func judgedEvidence(t *testing.T, e fault.ShardEvidence) fault.ShardVerdict {
 	t.Helper()
 	v := fault.JudgeShard(e)
 	t.Logf("%d writes under %d lineages, %d lost with their primary, %d slipped, longest time without: %v", v.Writes, v.Lineages, v.Lost, v.Slipped, v.Gap)
