@@ -65,6 +65,7 @@ const (
 type Store struct {
 	path   string
 	poll   time.Duration
+	polls  bool // it only polls: by a clock that is not the host's, time stands still while the kernel is waited for
 	clocks clocks
 	log    *slog.Logger
 	onFS   string // a warning about the file system, "" when there is none
@@ -109,7 +110,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, onFS: onFS, poll: cfg.PollInterval, clocks: newClocks(cfg), log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+	s := &Store{path: path, onFS: onFS, poll: cfg.PollInterval, polls: cfg.Clock != nil, clocks: newClocks(cfg), log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		mustExist: cfg.MustExist, intoExisting: cfg.IntoExisting}
 	if s.poll <= 0 {
 		s.poll = defaultPoll

@@ -76,8 +76,12 @@ func (s *Store) follow(ctx context.Context, w *watcher, own mark, begun func(), 
 		return err
 	}
 	begun()
-	written, stop := writesTo(s.path + "-wal")
-	defer stop()
+	var written <-chan struct{}
+	if !s.polls {
+		var stop func()
+		written, stop = writesTo(s.path + "-wal")
+		defer stop()
+	}
 	tick := time.NewTicker(s.poll)
 	defer tick.Stop()
 	pause := firstPause // until the next look at what was written; 0: that is done
