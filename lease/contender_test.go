@@ -366,8 +366,9 @@ func TestTakeoverByTheLastInLine(t *testing.T) {
 		holder.acquire(t, time.Second)
 		var first []*running
 		for i := range 5 {
-			first = append(first, keep(t, crowd, fmt.Sprint("s", i)))
-			go func() { _, _ = first[i].Acquire(t.Context(), wantRole) }()
+			k := keep(t, crowd, fmt.Sprint("s", i))
+			first = append(first, k)
+			go func() { _, _ = k.Acquire(t.Context(), wantRole) }()
 			time.Sleep(time.Second)
 		}
 		last := keep(t, crowd, "last").wait(t, wantRole)
