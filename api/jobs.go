@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
@@ -126,8 +126,8 @@ func (s *Server) getJob(r *http.Request) (out apitype.Job, err error) {
 func (s *Server) listRuns(r *http.Request) (out apitype.Runs, err error) {
 	q := queryOf(r)
 	limit, state, before := q.limit(1000), q.name("state"), q.time("before", q.values.Get("before"))
-	if state != "" && !isState(state) {
-		q.refuse("state=%.50q: the states are %s", state, stateNames())
+	if state != "" && !slices.Contains(job.States(), job.State(state)) {
+		q.refuse("state=%.50q: the states are %s", state, namesOf(job.States()))
 	}
 	if q.err != nil {
 		return out, q.err
@@ -142,23 +142,6 @@ func (s *Server) listRuns(r *http.Request) (out apitype.Runs, err error) {
 		Runs: views(all, func(r job.Run) apitype.Run { return viewRun(r, now) }),
 		Next: nextAfter(all, limit, func(r job.Run) string { return r.Scheduled.UTC().Format(time.RFC3339Nano) }),
 	}, err
-}
-
-func isState(name string) bool {
-	for _, s := range job.States() {
-		if string(s) == name {
-			return true
-		}
-	}
-	return false
-}
-
-func stateNames() string {
-	var names []string
-	for _, s := range job.States() {
-		names = append(names, string(s))
-	}
-	return strings.Join(names, ", ")
 }
 
 // getRun shows a run by its scheduled time, or the latest one that has started.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,12 +142,17 @@ func messageID(r *http.Request) (queue, id string, err error) {
 
 // ParseState reads the name of a batch's state; errors wrap lease.ErrInvalid.
 func ParseState(text string) (dispatch.State, error) {
-	names := make([]string, 0, len(dispatch.States()))
-	for _, s := range dispatch.States() {
-		if string(s) == text {
-			return s, nil
-		}
-		names = append(names, string(s))
+	if s := dispatch.State(text); slices.Contains(dispatch.States(), s) {
+		return s, nil
 	}
-	return "", fmt.Errorf("%w: state %.50q: the states are %s", lease.ErrInvalid, text, strings.Join(names, ", "))
+	return "", fmt.Errorf("%w: state %.50q: the states are %s", lease.ErrInvalid, text, namesOf(dispatch.States()))
+}
+
+// namesOf lists states, for whoever has named none of them.
+func namesOf[S ~string](states []S) string {
+	names := make([]string, len(states))
+	for i, s := range states {
+		names[i] = string(s)
+	}
+	return strings.Join(names, ", ")
 }

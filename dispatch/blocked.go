@@ -3,19 +3,13 @@ package dispatch
 import (
 	"context"
 	"time"
+
+	"github.com/understudy-ha/understudy/lease"
 )
 
 // watchBlocked has keys that stay blocked logged, whoever blocked them, and what is no longer stuck forgotten.
 func (d *Dispatcher) watchBlocked(ctx context.Context) {
-	for {
-		timer, stop := d.clock.Timer(reportEvery)
-		select {
-		case <-ctx.Done():
-			stop()
-			return
-		case <-timer:
-		}
-		stop()
+	for lease.Sleep(ctx, d.clock, reportEvery) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		keys, err := d.cfg.Admin.Keys(call, KeyQuery{Queue: d.cfg.Name, Blocked: true})
 		cancel()

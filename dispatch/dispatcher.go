@@ -214,15 +214,7 @@ func (d *Dispatcher) pruneFinished(ctx context.Context) {
 	// 500 rows keep each statement short: renewals share the store with it.
 	const step, most = 500, 30 * time.Second
 	pause := most
-	for {
-		timer, stop := d.clock.Timer(pause/2 + time.Duration(d.cfg.Jitter()*float64(pause)))
-		select {
-		case <-ctx.Done():
-			stop()
-			return
-		case <-timer:
-		}
-		stop()
+	for lease.Sleep(ctx, d.clock, pause/2+time.Duration(d.cfg.Jitter()*float64(pause))) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		deleted, through, err := d.cfg.Queue.Prune(call, d.cfg.Name, d.cfg.KeepFor, step)
 		cancel()

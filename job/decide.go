@@ -42,6 +42,16 @@ type Change struct {
 	Unchanged bool
 }
 
+// After is the job after the change, which was made of the job was: without a version if it is forgotten.
+func (c Change) After(was Job) Job {
+	if c.Forget {
+		return Job{Name: was.Name}
+	}
+	after := c.Job
+	after.Version = was.Version + 1
+	return after
+}
+
 // Decision decides about a job as it is, at a time by the store's clock. It is pure: a store may ask more than once, and
 // does what the last answer says, or nothing if that is an error.
 type Decision func(j Job, now time.Time) (Change, error)
@@ -106,6 +116,11 @@ func (d *draft) queue(scheduled time.Time, trigger string) {
 // moveOn decides that the next time to decide about is the first after one.
 func (d *draft) moveOn(after time.Time) {
 	d.Job.Decided = after
+	d.seekNext(after)
+}
+
+// seekNext makes the first time after one the next to decide about.
+func (d *draft) seekNext(after time.Time) {
 	d.Job.Next = d.Job.times().Next(after)
 	if !d.Job.Next.IsZero() {
 		d.Job.Next = d.Job.Next.UTC()
@@ -157,9 +172,7 @@ func Define(name string, def Definition) Decision {
 			if j.Decided.After(after) {
 				after = j.Decided // the clock was stepped back: a time that has its run does not come again
 			}
-			decided := d.Job.Decided
-			d.moveOn(after)
-			d.Job.Decided = decided
+			d.seekNext(after)
 		}
 		if j.Version == 0 && d.Job.Next.IsZero() {
 			return Change{}, fmt.Errorf("%w: schedule %q: that is in the past", lease.ErrInvalid, def.Schedule)
@@ -263,8 +276,9 @@ func (d *draft) decideOverdue() {
 	if j.Next.IsZero() || j.startsAt(j.Next).After(d.now) {
 		return
 	}
+	times := j.times()
 	// With a jitter, the latest times may not be due yet.
-	latest := j.times().Last(j.Next.Add(-1), d.now.Add(-ms(j.Definition.JitterMS)))
+	latest := times.Last(j.Next.Add(-1), d.now.Add(-ms(j.Definition.JitterMS)))
 	if latest.IsZero() {
 		latest = j.Next
 	}
@@ -275,7 +289,7 @@ func (d *draft) decideOverdue() {
 		d.passOver(latest, Skipped, "paused by "+j.PausedBy)
 	case rule == MissedAll:
 		if old := d.now.Add(-maxGone); j.Next.Before(old) {
-			d.passOver(j.times().Last(j.Next.Add(-1), old), MissedRun, nobody)
+			d.passOver(times.Last(j.Next.Add(-1), old), MissedRun, nobody)
 		}
 		for next := d.Job.Next; !next.IsZero() && !next.After(latest) && d.queued() < MaxQueued; next = d.Job.Next {
 			d.queue(next, "")
@@ -284,7 +298,7 @@ func (d *draft) decideOverdue() {
 	case rule == MissedSkip && late > onTime:
 		d.passOver(latest, MissedRun, nobody)
 	default:
-		if before := j.times().Last(j.Next.Add(-1), latest.Add(-1)); !before.IsZero() {
+		if before := times.Last(j.Next.Add(-1), latest.Add(-1)); !before.IsZero() {
 			d.passOver(before, MissedRun, nobody)
 		}
 		d.queue(latest, "")

@@ -25,7 +25,7 @@ func newBook(t testing.TB, schedule string, edit ...func(*Definition)) *book {
 		e(&def)
 	}
 	b := &book{TB: t, job: Job{Name: "j"}, now: at("09:00:00"), runs: map[string]Run{}}
-	b.do(Define("j", def))
+	b.apply(Define("j", def))
 	return b
 }
 
@@ -57,7 +57,7 @@ func (b *book) try(decide Decision) error {
 	return nil
 }
 
-func (b *book) do(decide Decision) {
+func (b *book) apply(decide Decision) {
 	b.Helper()
 	if err := b.try(decide); err != nil {
 		b.Fatal(err)
@@ -67,7 +67,7 @@ func (b *book) do(decide Decision) {
 func (b *book) claim(clock string, term int64) (Run, bool) {
 	b.Helper()
 	b.now = at(clock)
-	b.do(Claim(Holder{Term: term, Instance: lease.Instance{ID: "i", Name: fmt.Sprint("host", term)}}))
+	b.apply(Claim(Holder{Term: term, Instance: lease.Instance{ID: "i", Name: fmt.Sprint("host", term)}}))
 	r, on := b.job.Running()
 	return r, on && r.Term == term
 }
@@ -79,7 +79,7 @@ func (b *book) finish(clock string, s State) {
 	if !on {
 		b.Fatal("nothing is running")
 	}
-	b.do(Finish(r.Scheduled, r.Term, Result{State: s, Why: "because"}))
+	b.apply(Finish(r.Scheduled, r.Term, Result{State: s, Why: "because"}))
 }
 
 // want compares all runs: "HH:MM:SS state", by their times.
@@ -137,7 +137,7 @@ func TestLost(t *testing.T) {
 	}
 	b.want("10:00:00 lost")
 	b.now = at("10:01:00")
-	b.do(Finish(at("10:00:00"), 1, Result{State: Succeeded}))
+	b.apply(Finish(at("10:00:00"), 1, Result{State: Succeeded}))
 	b.want("10:00:00 lost")
 	if err := b.try(Claim(Holder{Term: 1})); err != nil {
 		t.Error(err) // nothing was claimed under 2: no term is in the way
@@ -154,7 +154,7 @@ func TestLostIsRepeatedIfSafe(t *testing.T) {
 	if err := b.try(Claim(Holder{Term: 1})); !errors.Is(err, ErrStale) {
 		t.Errorf("a claim under an earlier term: %v", err)
 	}
-	b.do(Finish(at("10:00:00"), 1, Result{State: Succeeded})) // late
+	b.apply(Finish(at("10:00:00"), 1, Result{State: Succeeded})) // late
 	b.want("10:00:00 running")
 	if _, on := b.claim("10:01:00", 3); on {
 		t.Error("more attempts than allowed")
@@ -166,7 +166,7 @@ func TestFailedIsRepeatedWithPauses(t *testing.T) {
 	b := newBook(t, "0 10 * * *", func(d *Definition) { d.Retries = 2 })
 	b.claim("10:00:00", 1)
 	b.finish("10:00:01", Failed)
-	b.do(Finish(at("10:00:00"), 1, Result{State: Failed, Why: "because"})) // again, as after an answer that was lost
+	b.apply(Finish(at("10:00:00"), 1, Result{State: Failed, Why: "because"})) // again, as after an answer that was lost
 	if _, on := b.claim("10:00:01", 2); on {
 		t.Error("tried again at once")
 	}
@@ -242,7 +242,7 @@ func TestOverlap(t *testing.T) {
 		b := newBook(t, "0 * * * *", func(d *Definition) { d.Overlap = rule })
 		b.claim("10:00:00", 1)
 		b.now = at("12:00:01")
-		b.do(Overlapping(Holder{Term: 1}))
+		b.apply(Overlapping(Holder{Term: 1}))
 		b.want(want...)
 		if err := b.try(Overlapping(Holder{Term: 2})); !errors.Is(err, ErrStale) {
 			t.Errorf("under another term: %v", err)
@@ -257,7 +257,7 @@ func TestReplacedRunsDoNotQueueUp(t *testing.T) {
 	b.finish("10:59:59", Failed)
 	b.claim("11:00:00", 2)
 	b.now = at("13:00:01")
-	b.do(Overlapping(Holder{Term: 2}))
+	b.apply(Overlapping(Holder{Term: 2}))
 	b.finish("13:00:02", Succeeded)
 	if r, on := b.claim("13:00:03", 3); !on || !r.Scheduled.Equal(at("13:00:00")) {
 		t.Errorf("claimed %+v", r)
@@ -267,9 +267,9 @@ func TestReplacedRunsDoNotQueueUp(t *testing.T) {
 
 func TestTriggerAndPause(t *testing.T) {
 	b := newBook(t, "0 10 * * *")
-	b.do(Pause("alice"))
-	b.do(Trigger("bob"))
-	b.do(Trigger("bob"))
+	b.apply(Pause("alice"))
+	b.apply(Trigger("bob"))
+	b.apply(Trigger("bob"))
 	if len(b.job.Open) != 2 || b.job.Open[0].Scheduled.Nanosecond() == 0 {
 		t.Fatalf("open: %+v", b.job.Open)
 	}
@@ -287,7 +287,7 @@ func TestTriggerAndPause(t *testing.T) {
 		t.Errorf("while it was paused: %+v", r)
 	}
 	b.now = at("+3 09:00:00")
-	b.do(Resume("bob"))
+	b.apply(Resume("bob"))
 	if n := b.job.Ended[Skipped]; n != 3 {
 		t.Errorf("%d times were skipped, want all 3 that passed while it was paused", n)
 	}
@@ -307,12 +307,12 @@ func TestNothingTwice(t *testing.T) {
 	if _, on := b.claim("09:00:00", 2); on { // stepped back
 		t.Error("runs again when the clock was stepped back")
 	}
-	b.do(Define("j", Definition{Schedule: "0 * * * *"}))
+	b.apply(Define("j", Definition{Schedule: "0 * * * *"}))
 	if !b.job.Next.Equal(at("11:00:00")) {
 		t.Errorf("next at %v: 10:00 has its run", b.job.Next)
 	}
 	b.now = at("12:30:00")
-	b.do(Define("j", Definition{Schedule: "45 * * * *"}))
+	b.apply(Define("j", Definition{Schedule: "45 * * * *"}))
 	b.want("10:00:00 succeeded", "11:00:00 missed", "12:00:00 missed")
 	if !b.job.Next.Equal(at("12:45:00")) || b.job.Created != at("09:00:00") {
 		t.Errorf("next at %v, created at %v", b.job.Next, b.job.Created)
@@ -331,12 +331,12 @@ func TestJitter(t *testing.T) {
 		}
 		seen[late] = true
 		b.now = due.Add(-time.Millisecond)
-		b.do(Claim(Holder{Term: 1}))
+		b.apply(Claim(Holder{Term: 1}))
 		if _, on := b.job.Running(); on {
 			t.Fatal("started before its jitter")
 		}
 		b.now = due
-		b.do(Claim(Holder{Term: 1}))
+		b.apply(Claim(Holder{Term: 1}))
 		b.finish(due.Add(time.Second).Format(time.TimeOnly), Succeeded)
 	}
 	if len(seen) < 10 {
@@ -367,7 +367,7 @@ func TestInvalid(t *testing.T) {
 
 func TestTail(t *testing.T) {
 	var out tail
-	if _, changed := out.take(); changed {
+	if _, changed := out.unsaved(); changed {
 		t.Error("changed without a write")
 	}
 	var text strings.Builder
@@ -377,16 +377,16 @@ func TestTail(t *testing.T) {
 		_, _ = out.Write([]byte(line))
 	}
 	all := text.String()
-	o, changed := out.take()
+	o, changed := out.unsaved()
 	if !changed || o.Total != int64(len(all)) || string(o.Tail) != all[len(all)-MaxTail:] {
 		t.Errorf("%d of %d bytes kept", len(o.Tail), o.Total)
 	}
 	big := strings.Repeat("x", 100_000)
 	_, _ = out.Write([]byte(big))
-	if o, _ := out.take(); len(o.Tail) != MaxTail || o.Tail[0] != 'x' || o.Total != int64(len(all)+len(big)) {
+	if o, _ := out.unsaved(); len(o.Tail) != MaxTail || o.Tail[0] != 'x' || o.Total != int64(len(all)+len(big)) {
 		t.Errorf("%d of %d bytes kept", len(o.Tail), o.Total)
 	}
-	if _, changed := out.take(); changed {
+	if _, changed := out.unsaved(); changed {
 		t.Error("changed without a write")
 	}
 }

@@ -52,15 +52,15 @@ func (t *tenure) work(ctx context.Context, term elect.Term) error {
 	if !on || run.Term != h.Term {
 		return nil // another instance was faster
 	}
-	tail := newTail()
-	t.task = &Task{Job: t.offer.Name, Run: run, Session: term.Session, Output: tail}
+	out := new(tail)
+	t.task = &Task{Job: t.offer.Name, Run: run, Session: term.Session, Output: out}
 	log := t.log.With("scheduled", run.Scheduled, "attempt", run.Attempt)
 	log.Info("run started", "late_ms", run.Started.Sub(run.Scheduled).Milliseconds())
 
 	aside, endAside := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() { t.watchOverlaps(aside, h, j) })
-	beside.Go(func() { t.keepTail(aside, tail) })
+	beside.Go(func() { t.keepTail(aside, out) })
 	beside.Go(func() {
 		if lease.Sleep(aside, t.Keeper.Clock(), deadlineOf(j.Definition)) {
 			t.stop(ErrDeadline)
@@ -72,7 +72,7 @@ func (t *tenure) work(ctx context.Context, term elect.Term) error {
 	beside.Wait()
 
 	result := resultOf(err, stopped, context.Cause(ctx))
-	t.finish(ctx, run, tail, result)
+	t.finish(ctx, run, out, result)
 	log.Log(ctx, levelOf(result.State), "run ended", "state", result.State, "why", result.Why)
 	return err
 }
@@ -192,7 +192,7 @@ func resultOf(err error, stopped bool, cause error) Result {
 func (t *tenure) finish(ctx context.Context, run Run, out *tail, result Result) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Keeper.Timing().Timeout)
 	defer cancel()
-	if o, changed := out.take(); changed {
+	if o, changed := out.unsaved(); changed {
 		t.putOutput(ctx, o)
 	}
 	for retry := t.retry(); ; {
@@ -210,7 +210,7 @@ func (t *tenure) finish(ctx context.Context, run Run, out *tail, result Result) 
 // keepTail stores the end of the output once a second while it changes.
 func (t *tenure) keepTail(ctx context.Context, out *tail) {
 	for lease.Sleep(ctx, t.Keeper.Clock(), time.Second) {
-		if o, changed := out.take(); changed {
+		if o, changed := out.unsaved(); changed {
 			t.putOutput(ctx, o)
 		}
 	}

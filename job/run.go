@@ -163,7 +163,7 @@ func (r *runner) change(ctx context.Context, name string, decide Decision) (Job,
 func (r *runner) poll(ctx context.Context) error {
 	interval, failing := r.Keeper.Timing().Interval, false
 	for ctx.Err() == nil {
-		err := r.look(ctx, interval)
+		err := r.attendDue(ctx, interval)
 		if err != nil && ctx.Err() == nil && !failing {
 			r.log.Warn("what is due cannot be read; trying again", "err", err) // once per outage
 		}
@@ -182,8 +182,8 @@ func (r *runner) poll(ctx context.Context) error {
 // maxGets is up to how many offers are read one by one, and not in the list of all that is due.
 const maxGets = 3
 
-// look starts to attend to what is due within the interval.
-func (r *runner) look(ctx context.Context, within time.Duration) error {
+// attendDue starts to attend to what is due within the interval.
+func (r *runner) attendDue(ctx context.Context, within time.Duration) error {
 	ctx2, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
 	defer cancel()
 	if len(r.offers) <= maxGets {

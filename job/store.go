@@ -51,6 +51,14 @@ type RunQuery struct {
 	Limit  int   // 1 to 1000
 }
 
+// BeforeMillis is Before as stores compare it, in milliseconds: later than every run if there is none. It is exact as a float64.
+func (q RunQuery) BeforeMillis() int64 {
+	if q.Before.IsZero() {
+		return 1 << 53
+	}
+	return q.Before.UnixMilli()
+}
+
 // RunKey names a run.
 type RunKey struct {
 	Job       string

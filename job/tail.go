@@ -13,8 +13,6 @@ type tail struct {
 	changed bool
 }
 
-func newTail() *tail { return &tail{} }
-
 // Write implements [io.Writer].
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
@@ -30,8 +28,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// take returns what is to be stored, and whether it has changed since the last call.
-func (t *tail) take() (Output, bool) {
+// unsaved returns what is to be stored, and whether it has changed since the last call.
+func (t *tail) unsaved() (Output, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	changed := t.changed

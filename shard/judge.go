@@ -119,7 +119,7 @@ func (v View) closedFor(s Observation, id string) (longest time.Duration) {
 	return longest
 }
 
-// freshOpinion returns the opinion of a node that was formed since its session had lapsed.
+// freshOpinion returns the opinion of a node that was formed within takeableFor: since its session had lapsed, say.
 func (r Record) freshOpinion(id string, takeableFor time.Duration) (o Opinion, fresh bool) {
 	if r.Opinion == nil || r.Opinion.Of != id || r.Opinion.Age+r.Age > min(takeableFor, r.Timeout) {
 		return Opinion{}, false

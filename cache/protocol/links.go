@@ -156,7 +156,7 @@ func (m *Machine) handleLost(from string) {
 		return
 	}
 	m.lostKnownBy = from
-	m.lostUntil = m.now.Boot + 2*m.Timings.AnnounceTimeout + m.Timings.Skew
+	m.lostUntil = m.now.Boot + m.Timings.lossWait()
 	m.abstain = max(m.abstain, m.lostUntil)
 }
 

@@ -161,5 +161,5 @@ func (m *Machine) troubleWith(p PeerStatus) string {
 // lostStorage says what an empty storage means that was not.
 func (m *Machine) lostStorage() string {
 	return fmt.Sprintf("the data of this peer is gone: %s remembers that it had some. If a volume is not mounted, stop this peer and mount it; "+
-		"else wait: it neither fetches nor votes for %v, until nothing can rest on what it has forgotten", m.lostKnownBy, 2*m.Timings.AnnounceTimeout+m.Timings.Skew)
+		"else wait: it neither fetches nor votes for %v, until nothing can rest on what it has forgotten", m.lostKnownBy, m.Timings.lossWait())
 }

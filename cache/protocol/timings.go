@@ -77,6 +77,9 @@ func (t Timings) WithDefaults() Timings {
 // (ensureCeiling), when they have restarted; the second is for several restarts in a row.
 func (t Timings) Reach() time.Duration { return t.Skew + 2*t.AnnounceTimeout + time.Second }
 
+// lossWait is how long something can rest on the votes and fetches of a peer that has forgotten them.
+func (t Timings) lossWait() time.Duration { return 2*t.AnnounceTimeout + t.Skew }
+
 // Validate checks, after [Timings.WithDefaults], that the waits fit together.
 func (t Timings) Validate() error {
 	for _, c := range []struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/job"
 )
 
 func (a *app) jobCommand() *cobra.Command {
@@ -120,8 +121,8 @@ func (a *app) printJob(j apitype.Job) error {
 		facts = append(facts, [2]string{"last run", runText(*j.Last)})
 	}
 	var counts strings.Builder
-	for _, state := range []string{"succeeded", "failed", "timed_out", "cancelled", "lost", "missed", "skipped"} {
-		if n := j.Ended[state]; n > 0 {
+	for _, state := range job.States() {
+		if n := j.Ended[string(state)]; n > 0 {
 			fmt.Fprintf(&counts, " %s %d", state, n)
 		}
 	}

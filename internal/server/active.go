@@ -133,7 +133,7 @@ func (p *activePart) warn(f *settings.Fetched) {
 	}
 	p.warned = append([]string{}, f.Warnings...)
 	for _, w := range f.Warnings {
-		p.mon.host.Log.Warn("configuration: "+termtext.Line(w), "from", f.Origin)
+		p.mon.host.Log.Warn("the configuration has something that is odd or not used", "what", termtext.Line(w), "from", f.Origin)
 	}
 	if f.Publish == "" && len(p.mon.sinks) == 0 {
 		p.mon.warnNoSinks()

@@ -56,14 +56,13 @@ func (j jobs) Change(ctx context.Context, name string, decide job.Decision) (job
 	}
 	if c.Forget {
 		delete(j.s.jobs, name)
-		return job.Job{Name: name}, nil
+		return c.After(was), nil
 	}
 	if kept == nil {
 		kept = &jobRow{runs: map[int64]*runRow{}}
 		j.s.jobs[name] = kept
 	}
-	kept.Job = c.Job
-	kept.Version = was.Version + 1
+	kept.Job = c.After(was)
 	for _, r := range c.Runs {
 		at := r.Scheduled.UnixMilli()
 		if kept.runs[at] == nil {
@@ -146,7 +145,7 @@ func (j jobs) Runs(ctx context.Context, q job.RunQuery) (out []job.Run, err erro
 	}
 	for _, at := range r.keys() {
 		run := r.runs[at].Run
-		if !q.Before.IsZero() && at >= q.Before.UnixMilli() || q.State != "" && q.State != run.State {
+		if at >= q.BeforeMillis() || q.State != "" && q.State != run.State {
 			continue
 		}
 		if out = append(out, run); len(out) == q.Limit {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,9 +25,9 @@ const (
 	lockJob = "SELECT {{rules}}.configure_statement($1), pg_advisory_xact_lock(hashtext({{channel}} || ' job'), hashtext($2))"
 
 	jobRow = "SELECT name, version, doc FROM {{schema}}.job WHERE name = $1"
-	putJob = `INSERT INTO {{schema}}.job AS j (name, version, due_ms, doc) VALUES ($1, $2, $3, $4)
+	putJob = `INSERT INTO {{schema}}.job (name, version, due_ms, doc) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (name) DO UPDATE SET version = excluded.version, due_ms = excluded.due_ms, doc = excluded.doc`
-	putRun = `INSERT INTO {{schema}}.job_run AS r (job, scheduled_ms, state, term, doc) VALUES ($1, $2, $3, $4, $5)
+	putRun = `INSERT INTO {{schema}}.job_run (job, scheduled_ms, state, term, doc) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (job, scheduled_ms) DO UPDATE SET state = excluded.state, term = excluded.term, doc = excluded.doc`
 	dropJob  = "DELETE FROM {{schema}}.job WHERE name = $1"
 	dropRuns = "DELETE FROM {{schema}}.job_run WHERE job = $1"
@@ -95,14 +94,12 @@ func (j jobs) apply(ctx context.Context, tx pgx.Tx, was job.Job, c job.Change) (
 	if e := c.Event; e.Part != "" {
 		queue(insertEvent, clean(e.Part), clean(e.Subject), "", "", e.Term, clean(e.Reason), e.Duration.Nanoseconds())
 	}
-	out := c.Job
+	out := c.After(was)
 	if c.Forget {
-		out = job.Job{Name: was.Name}
 		queue(dropJob, was.Name)
 		queue(dropRuns, was.Name)
 		return out, tx.SendBatch(ctx, &all).Close()
 	}
-	out.Version = was.Version + 1
 	doc, err := job.Encode(out)
 	if err != nil {
 		return out, err
@@ -173,17 +170,13 @@ func (j jobs) List(ctx context.Context, q job.Query) (out []job.Job, now time.Ti
 
 // Runs implements [job.Store].
 func (j jobs) Runs(ctx context.Context, q job.RunQuery) ([]job.Run, error) {
-	before := int64(math.MaxInt64)
-	if !q.Before.IsZero() {
-		before = q.Before.UnixMilli()
-	}
 	out, err := rows(ctx, j.db, jobRuns, func(r pgx.CollectableRow) (job.Run, error) {
 		var doc string
 		if err := r.Scan(&doc); err != nil {
 			return job.Run{}, err
 		}
 		return job.Decode[job.Run](doc)
-	}, clean(q.Job), before, string(q.State), q.Limit)
+	}, clean(q.Job), q.BeforeMillis(), string(q.State), q.Limit)
 	return out, during(err, "listing runs")
 }
 

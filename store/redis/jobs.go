@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/backoff"
@@ -35,11 +34,7 @@ func (j jobs) Change(ctx context.Context, name string, decide job.Decision) (job
 		if err != nil || c.Unchanged {
 			return was, err
 		}
-		out := job.Job{Name: name}
-		if !c.Forget {
-			out = c.Job
-			out.Version = was.Version + 1
-		}
+		out := c.After(was)
 		args, err := j.changeArgs(was, out, c)
 		if err != nil {
 			return job.Job{}, err
@@ -141,11 +136,7 @@ func (j jobs) List(ctx context.Context, q job.Query) (out []job.Job, now time.Ti
 
 // Runs implements [job.Store].
 func (j jobs) Runs(ctx context.Context, q job.RunQuery) (out []job.Run, err error) {
-	before := int64(math.MaxInt32) * 1_000_000 // milliseconds, exact as a score
-	if !q.Before.IsZero() {
-		before = q.Before.UnixMilli()
-	}
-	answer, err := j.s.run(ctx, j.s.rest, reads, "job_runs", j.keys(), q.Job, before, string(q.State), q.Limit)
+	answer, err := j.s.run(ctx, j.s.rest, reads, "job_runs", j.keys(), q.Job, q.BeforeMillis(), string(q.State), q.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("listing runs: %w", err)
 	}

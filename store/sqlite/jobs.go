@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/understudy-ha/understudy/job"
@@ -97,16 +96,14 @@ func (t *txn) changeJob(was job.Job, c job.Change) (job.Job, error) {
 			return was, err
 		}
 	}
-	name := was.Name
+	name, out := was.Name, c.After(was)
 	if c.Forget {
 		_, err := t.exec(dropJob, name)
 		if err == nil {
 			_, err = t.exec(dropRuns, name)
 		}
-		return job.Job{Name: name}, err
+		return out, err
 	}
-	out := c.Job
-	out.Version = was.Version + 1
 	doc, err := job.Encode(out)
 	if err == nil {
 		_, err = t.exec(putJob, name, out.Version, out.DueMillis(), doc)
@@ -158,11 +155,7 @@ func (j jobs) List(ctx context.Context, q job.Query) (out []job.Job, now time.Ti
 
 // Runs implements [job.Store].
 func (j jobs) Runs(ctx context.Context, q job.RunQuery) ([]job.Run, error) {
-	before := int64(math.MaxInt64)
-	if !q.Before.IsZero() {
-		before = q.Before.UnixMilli()
-	}
-	return readAll(ctx, j.s, "listing runs", jobRuns, []any{q.Job, before, string(q.State), q.Limit}, func(scan scanner) (job.Run, error) {
+	return readAll(ctx, j.s, "listing runs", jobRuns, []any{q.Job, q.BeforeMillis(), string(q.State), q.Limit}, func(scan scanner) (job.Run, error) {
 		doc, err := list1[string](scan)
 		if err != nil {
 			return job.Run{}, err

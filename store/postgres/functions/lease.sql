@@ -87,7 +87,7 @@ BEGIN
     SELECT x.* INTO lease FROM {{rules}}.show_lease(p_space, p_key, p_session) x;
 END $$;
 
--- Starts a session and returns the changes so far, or null if the id was used before.
+-- Starts a session and returns its count of changes, 0, or null if the id was used before.
 CREATE FUNCTION {{rules}}.start_session(p_id text, p_instance text, p_name text, p_address text,
     p_interval_ns bigint, p_timeout_ns bigint, p_patience bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
