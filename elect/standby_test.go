@@ -45,24 +45,18 @@ func TestStandbySaysWhoIsPrimary(t *testing.T) {
 		var log bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		for _, name := range []string{"a", "b"} {
-			n := startNode(t, store, name, timing)
-			go func() {
-				_ = elect.Run(t.Context(), elect.Config{Keeper: n.Keeper, Role: "pair", Holders: 2}, func(ctx context.Context, _ elect.Term) error {
-					<-ctx.Done()
-					return ctx.Err()
-				})
-			}()
+			start(t, store, name).run(t, elect.Run, elect.Config{Role: "pair", Holders: 2}, func(ctx context.Context, _ elect.Term) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
 			time.Sleep(time.Second)
 		}
 		start(t, store, "d").run(t, elect.Run, elect.Config{Role: "one"}, s.work(0))
 		time.Sleep(time.Second)
 		var calls atomic.Int64
 		counted := countingStore{store, &calls}
-		pair, one := startNode(t, counted, "c", timing), startNode(t, counted, "e", timing)
-		go func() {
-			_ = elect.Run(t.Context(), elect.Config{Keeper: pair.Keeper, Role: "pair", Holders: 2, Logger: logger}, nil)
-		}()
-		go func() { _ = elect.Run(t.Context(), elect.Config{Keeper: one.Keeper, Role: "one", Logger: logger}, nil) }()
+		start(t, counted, "c").run(t, elect.Run, elect.Config{Role: "pair", Holders: 2, Logger: logger}, nil)
+		start(t, counted, "e").run(t, elect.Run, elect.Config{Role: "one", Logger: logger}, nil)
 		time.Sleep(10 * time.Second)
 		calls.Store(0)
 		time.Sleep(10 * time.Minute)

@@ -315,6 +315,8 @@ func TestNoStampede(t *testing.T) {
 		store := newSpy()
 		crowd := crowdedSpy{store}
 		h := keep(t, crowd, "holder").acquire(t, time.Second)
+		synctest.Wait()
+		store.reset() // the holder may have listened while it waited
 		got := make(chan *lease.HeldLease, standbys)
 		for i := range standbys {
 			k := keep(t, crowd, fmt.Sprint("s", i))
