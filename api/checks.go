@@ -8,9 +8,15 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-func (p *monitorPart) listChecks(r *http.Request) (apitype.Checks, error) {
+func (p *monitorPart) listChecks(r *http.Request) (out apitype.Checks, err error) {
+	q := queryOf(r)
+	after, limit := q.name("after"), q.limit(monitor.MaxPage)
+	if q.err != nil {
+		return out, q.err
+	}
 	seen, err := p.snapshot.fresh(r.Context(), monitorFresh)
-	return apitype.Checks{Checks: seen.view.Checks}, err
+	out.Checks, out.Next = pageOf(seen.view.Checks, after, limit, func(c apitype.CheckCount) string { return c.Name })
+	return out, err
 }
 
 func (p *monitorPart) getCheck(r *http.Request) (out apitype.CheckCount, err error) {

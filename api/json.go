@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sort"
 
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -79,6 +80,15 @@ func views[T, V any](all []T, view func(T) V) []V {
 		out = append(out, view(one))
 	}
 	return out
+}
+
+// pageOf is the page of a list, which is in the order of its positions, and where the next starts after; "" at the end.
+func pageOf[T any](all []T, after string, limit int, position func(T) string) (page []T, next string) {
+	first := sort.Search(len(all), func(i int) bool { return position(all[i]) > after })
+	if page = all[first:]; len(page) <= limit {
+		return page, ""
+	}
+	return page[:limit], position(page[limit-1])
 }
 
 // nextAfter is where a list goes on after a page that has as many as were asked for; "" where it ends.

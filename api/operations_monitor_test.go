@@ -31,8 +31,9 @@ var operationsOfMonitor = map[string]operation{
 	"GET /v1/checks": {
 		id: "listChecks", tag: "monitor",
 		summary: "List the checks",
+		params:  []param{{name: "after", about: "Only checks whose name is greater."}, limit},
 		answers: []reply{{200, "By name", apitype.Checks{}, ""}},
-		errors:  usual + " 404",
+		errors:  usual + " 400 404",
 	},
 	"GET /v1/checks/{check}": {
 		id: "getCheck", tag: "monitor",

@@ -105,14 +105,15 @@ func retryMessage() operation {
 }
 
 // operations describes every route; openapi.json is made of it, of the routes and of package apitype.
-var operations = merged(operationsOfParts, operationsOfMonitor, operationsOfJobs, pingOperations())
+var operations = merged(operationsOfParts, operationsOfMonitor, operationsOfJobs, operationsOfRemoval, pingOperations())
 
 var operationsOfParts = map[string]operation{
 	"GET /v1/roles": {
 		id: "listRoles", tag: "roles",
 		summary: "List the roles, their holders and who stands by",
+		params:  []param{{name: "after", about: "Only roles whose name is greater."}, limit},
 		answers: []reply{{200, "The roles by name", apitype.Roles{}, ""}},
-		errors:  usual,
+		errors:  usual + " 400",
 	},
 	"GET /v1/roles/{role}": {
 		id: "getRole", tag: "roles",
@@ -242,8 +243,9 @@ var operationsOfParts = map[string]operation{
 	"GET /v1/sessions": {
 		id: "listSessions", tag: "sessions",
 		summary: "List the live sessions",
+		params:  []param{{name: "after", about: "As next of the page before."}, limit},
 		answers: []reply{{200, "The sessions, oldest first; their ids are their owners' alone", apitype.Sessions{}, ""}},
-		errors:  usual,
+		errors:  usual + " 400",
 	},
 	"POST /v1/sessions": {
 		id: "startSession", tag: "sessions",
@@ -370,8 +372,9 @@ var operationsOfParts = map[string]operation{
 		id: "listQueues", tag: "queues",
 		summary:     "List the queues at a glance",
 		description: "As they were at most one second ago. 404 with the code store_without_queues when the store keeps none, here and below.",
+		params:      []param{{name: "after", about: "Only queues whose name is greater."}, limit},
 		answers:     []reply{{200, "The queues by name", apitype.Queues{}, ""}},
-		errors:      usual + " 404",
+		errors:      usual + " 400 404",
 	},
 	"POST /v1/queues": {
 		id: "makeQueue", tag: "queues",

@@ -109,6 +109,7 @@ func statuses() []mapping {
 		{dispatch.ErrNoMessage, http.StatusNotFound, "no_batch"},
 		{dispatch.ErrState, http.StatusConflict, "wrong_state"},
 		{dispatch.ErrUncertain, http.StatusConflict, "uncertain"},
+		{monitor.ErrAlarmOpen, http.StatusConflict, "alarm_open"},
 		{monitor.ErrNoSource, http.StatusNotFound, "no_source"},
 		{monitor.ErrNoCheck, http.StatusNotFound, "no_event"},
 		{monitor.ErrNoAlarm, http.StatusNotFound, "no_alarm"},

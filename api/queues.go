@@ -53,9 +53,15 @@ func (s *Server) checkQueues(*http.Request) error {
 	return nil
 }
 
-func (s *Server) listQueues(r *http.Request) (apitype.Queues, error) {
+func (s *Server) listQueues(r *http.Request) (out apitype.Queues, err error) {
+	q := queryOf(r)
+	after, limit := q.name("after"), q.limit(dispatch.MaxPage)
+	if q.err != nil {
+		return out, q.err
+	}
 	queues, err := s.queues.views(r.Context(), queueFresh)
-	return apitype.Queues{Queues: queues}, err
+	out.Queues, out.Next = pageOf(queues, after, limit, func(q apitype.Queue) string { return q.Queue })
+	return out, err
 }
 
 func (s *Server) makeQueue(w http.ResponseWriter, r *http.Request) error {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/lease"
 )
 
 // ViewPrimary shows a primary.
@@ -25,9 +26,16 @@ func viewRole(r elect.Role) apitype.Role {
 
 func viewStandby(s elect.Standby) apitype.Standby { return apitype.Standby(s) }
 
-func (s *Server) listRoles(r *http.Request) (apitype.Roles, error) {
+func (s *Server) listRoles(r *http.Request) (out apitype.Roles, err error) {
+	q := queryOf(r)
+	after, limit := q.name("after"), q.limit(lease.MaxList)
+	if q.err != nil {
+		return out, q.err
+	}
 	roles, err := elect.Roles(r.Context(), s.cfg.Store)
-	return apitype.Roles{Roles: views(roles, viewRole)}, err
+	roles, out.Next = pageOf(roles, after, limit, func(r elect.Role) string { return r.Name })
+	out.Roles = views(roles, viewRole)
+	return out, err
 }
 
 func (s *Server) getRole(r *http.Request) (out apitype.RoleHolders, err error) {

@@ -2,11 +2,13 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -330,6 +332,82 @@ func TestRoles(t *testing.T) {
 	g.do("GET", "/v1/history?subject=billing&part=role&limit=1", "").into(&h)
 	if len(h.Events) != 1 || h.Events[0].Reason != "asked to resign for two by alice (192.0.2.1)" {
 		t.Errorf("history: %+v", h)
+	}
+
+	g.do("DELETE", "/v1/roles/billing", "").want(409, "held")
+	if err := g.store.EndSession(t.Context(), two, "stopped"); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.store.EndSession(t.Context(), one, "stopped"); err != nil {
+		t.Fatal(err)
+	}
+	g.do("DELETE", "/v1/roles/billing?by=alice", "").want(204, "")
+	g.do("DELETE", "/v1/roles/billing", "").want(404, "not_found")
+	g.do("GET", "/v1/history?subject=billing&part=role&limit=1", "").into(&h)
+	if h.Events[0].Reason != "forgotten by alice (192.0.2.1)" {
+		t.Errorf("history: %+v", h)
+	}
+}
+
+// TestListsHavePages: each list that may grow long is read page by page, and whole at the end.
+func TestListsHavePages(t *testing.T) {
+	st := memory.New(nil)
+	s := start(t, Config{Store: st, Limits: Limits{Read: Rate{PerSecond: -1}, Act: Rate{PerSecond: -1}}})
+	holder := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance("h", ""), Timing: lease.Timing{Interval: time.Minute, Timeout: time.Hour}}
+	if _, err := st.StartSession(t.Context(), holder); err != nil {
+		t.Fatal(err)
+	}
+	var checks []monitor.Check
+	const all = 7
+	for i := range all {
+		name := fmt.Sprint("n", i)
+		if _, err := st.Acquire(t.Context(), lease.Expectation{Lease: elect.Leases(name, 1)[0], Session: holder.ID}); err != nil {
+			t.Fatal(err)
+		}
+		if err := st.QueueAdmin().CreateQueue(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		checks = append(checks, monitor.Check{Name: name, Interval: time.Second})
+		if i > 0 { // with holder, as many as of the others
+			n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(name, ""), Timing: holder.Timing}
+			if _, err := st.StartSession(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := st.Monitor().Configure(t.Context(), monitor.Configuration{Checks: checks}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"roles", "sessions", "queues", "checks"} {
+		seen := map[string]bool{}
+		for after, pages := "", 1; ; pages++ {
+			a := send(t, s, request(t.Context(), "GET", "/v1/"+path+"?limit=3&after="+url.QueryEscape(after), ""))
+			a.want(200, "")
+			var page map[string]json.RawMessage
+			a.into(&page)
+			var rows []json.RawMessage
+			if err := json.Unmarshal(page[path], &rows); err != nil {
+				t.Fatalf("%s: %v in %s", path, err, a.Body)
+			}
+			for _, r := range rows {
+				seen[string(r[:min(len(r), 90)])] = true
+			}
+			after = ""
+			_ = json.Unmarshal(page["next"], &after)
+			if after == "" {
+				if pages != 3 {
+					t.Errorf("%s came in %d pages of 3, want 3", path, pages)
+				}
+				break
+			}
+			if len(rows) != 3 || pages > 3 {
+				t.Fatalf("page %d of %s has %d rows and goes on after %q", pages, path, len(rows), after)
+			}
+		}
+		if len(seen) != all {
+			t.Errorf("%s: %d rows, want %d", path, len(seen), all)
+		}
+		send(t, s, request(t.Context(), "GET", "/v1/"+path+"?limit=1001", "")).want(400, "invalid")
 	}
 }
 

@@ -1,10 +1,12 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
@@ -28,9 +30,19 @@ func viewSession(n lease.Session) apitype.Session {
 	}
 }
 
-func (s *Server) listSessions(r *http.Request) (apitype.Sessions, error) {
+func (s *Server) listSessions(r *http.Request) (out apitype.Sessions, err error) {
+	q := queryOf(r)
+	after, limit := q.name("after"), q.limit(lease.MaxList)
+	if q.err != nil {
+		return out, q.err
+	}
 	sessions, err := s.cfg.Store.Sessions(r.Context())
-	return apitype.Sessions{Sessions: views(sessions, viewSession)}, err
+	// The instance and not the session, whose id is its owner's alone.
+	position := func(n lease.Session) string { return fmt.Sprintf("%020d/%s", n.Started.UnixMicro(), n.Instance.ID) }
+	slices.SortFunc(sessions, func(a, b lease.Session) int { return cmp.Compare(position(a), position(b)) })
+	sessions, out.Next = pageOf(sessions, after, limit, position)
+	out.Sessions = views(sessions, viewSession)
+	return out, err
 }
 
 func (s *Server) startSession(w http.ResponseWriter, r *http.Request) error {

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -149,6 +150,12 @@ type Admin interface {
 	// CreateQueue creates a queue; an existing one is left as it is.
 	CreateQueue(ctx context.Context, queue string) error
 
+	// RemoveQueue deletes a queue with all that was ever in it; one that is made again under its name starts anew, with
+	// numbers from 1. messages is what the caller agrees to lose: how many of its messages wait, are in flight or are dead
+	// letters. [ErrState], with nothing done, if it is another number, or if a live instance has joined.
+	// The history records who.
+	RemoveQueue(ctx context.Context, queue string, messages int64, who string) error
+
 	// Add enqueues messages, all or none, in a transaction of its own, and reports
 	// for each whether it is new: false when the queue has a message of that id, or
 	// the call has it twice and this is the second. Up to claim.MaxKeys messages.
@@ -168,4 +175,27 @@ type Admin interface {
 	// Act applies an operator's action, and records who and why in the history
 	// of the message and of the store (part "batch", subject queue + "/" + key).
 	Act(ctx context.Context, queue, id string, a Action, who string) error
+}
+
+// CheckRemoval is the rule of [Admin.RemoveQueue] for a queue that has this many messages and joined instances.
+func CheckRemoval(queue string, agreed, has, joined int64) error {
+	switch {
+	case joined > 0:
+		return fmt.Errorf("%w: %d instances deliver queue %q: stop them first", ErrState, joined, queue)
+	case agreed != has && agreed == 0:
+		return fmt.Errorf("%w: queue %q has %d messages that are waiting, in flight or dead letters: to lose them with it, name their number", ErrState, queue, has)
+	case agreed != has:
+		return fmt.Errorf("%w: queue %q has %d messages that are waiting, in flight or dead letters, not %d", ErrState, queue, has, agreed)
+	}
+	return nil
+}
+
+// SinkQueueError is what [Admin.RemoveQueue] says of a queue that receives the alarms of a sink of the monitor.
+func SinkQueueError(queue string) error {
+	return fmt.Errorf("%w: queue %q receives the alarms of a sink: drop the sink first", ErrState, queue)
+}
+
+// RemovalReason is what the history says of it.
+func RemovalReason(messages int64, who string) string {
+	return lease.TruncateReason(fmt.Sprintf("queue removed with %d messages by %s", messages, who))
 }

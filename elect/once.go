@@ -12,6 +12,9 @@ import (
 // OnceSpace is the space of the leases under which jobs run once per period.
 const OnceSpace = "once"
 
+// maxPeriod is the longest period of a job.
+const maxPeriod = 366 * 24 * time.Hour
+
 // OnceConfig describes a job that runs on one instance per period.
 type OnceConfig struct {
 	// Keeper of this instance's session; its Run must be running. Required.
@@ -37,7 +40,7 @@ func (c OnceConfig) Validate() error {
 	if err := c.campaign().Validate(); err != nil {
 		return err
 	}
-	if t := c.Keeper.Timing().Timeout; c.Every < t || c.Every > 366*24*time.Hour {
+	if t := c.Keeper.Timing().Timeout; c.Every < t || c.Every > maxPeriod {
 		return fmt.Errorf("%w: a period of %v; it can be %v (the timeout) to 8784h", lease.ErrInvalid, c.Every, t)
 	}
 	return nil

@@ -74,10 +74,17 @@ func Holders(ctx context.Context, store lease.Store, role string) ([]Primary, er
 
 // heldPlaces returns the leases of a role that have a live holder, in the order of their places.
 func heldPlaces(ctx context.Context, store lease.Store, role string) ([]lease.Lease, error) {
+	all, err := places(ctx, store, role)
+	return slices.DeleteFunc(all, func(l lease.Lease) bool { return !l.Held() }), err
+}
+
+// places are the leases of a role's places that were ever held, and the first in any case.
+func places(ctx context.Context, store lease.Store, role string) ([]lease.Lease, error) {
 	first, err := store.Get(ctx, Leases(role, 1)[0])
 	if err != nil {
 		return nil, err
 	}
+	out := []lease.Lease{first}
 	more, err := store.List(ctx, Space, role+slotMark, MaxHolders)
 	if err != nil {
 		return nil, err
@@ -85,9 +92,12 @@ func heldPlaces(ctx context.Context, store lease.Store, role string) ([]lease.Le
 	slices.SortFunc(more, func(a, b lease.Lease) int { // the store's order puts place 10 before place 2
 		return cmp.Or(cmp.Compare(len(a.Key), len(b.Key)), cmp.Compare(a.Key, b.Key))
 	})
-	return slices.DeleteFunc(append([]lease.Lease{first}, more...), func(l lease.Lease) bool {
-		return roleOf(l.Key) != role || !l.Held()
-	}), nil
+	for _, l := range more {
+		if roleOf(l.Key) == role {
+			out = append(out, l)
+		}
+	}
+	return out, nil
 }
 
 func primaryOf(l lease.Lease) Primary {

@@ -12,6 +12,9 @@ import (
 // Space is the space of the leases that are roles.
 const Space = "role"
 
+// shardSpace is that of the leases of shards' primaries, as package shard has it.
+const shardSpace = "shard"
+
 // MaxHolders is the most that may hold one role at a time.
 const MaxHolders = 100
 

@@ -118,6 +118,12 @@ type ReleaseRequest struct {
 	Reason    string
 }
 
+// SpaceCount is how many leases a space has, held or not.
+type SpaceCount struct {
+	Space  string
+	Leases int
+}
+
 // Change tells that a lease changed hands, or that its holder was asked for it.
 // The zero Change means that anything may have changed.
 type Change struct {
@@ -219,4 +225,10 @@ type Roster interface {
 	RequestRelease(ctx context.Context, id ID, successor, who string) error
 	// Sessions returns the sessions that live by the store's clock, oldest first.
 	Sessions(ctx context.Context) ([]Session, error)
+	// Forget deletes a lease that is as f.Seen says, that no live session holds or waits for, and ends the session of
+	// its last holder. Its next term is greater than any that was ever forgotten. [ErrHeld] otherwise, and
+	// [ErrNotFound] if it was never held.
+	Forget(ctx context.Context, f ForgetRequest) error
+	// Spaces returns the spaces that have leases, in byte order.
+	Spaces(ctx context.Context) ([]SpaceCount, error)
 }

@@ -201,9 +201,12 @@ type ActionType string
 
 // Types of actions.
 const (
-	ActionPause       ActionType = "pause"       // a source or a check: not judged until resumed
-	ActionResume      ActionType = "resume"      // the reverse, with a whole limit to report
-	ActionRetire      ActionType = "retire"      // a source: it is retired at the next evaluation; a heartbeat brings it back
+	ActionPause  ActionType = "pause"  // a source or a check: not judged until resumed
+	ActionResume ActionType = "resume" // the reverse, with a whole limit to report
+	ActionRetire ActionType = "retire" // a source: it is retired at the next evaluation; a heartbeat brings it back
+	// ActionRemove deletes a source of which no alarm stands; one that still sends heartbeats is learned again. Without a
+	// source it removes the check: its alarms end and its sources are forgotten, as if a configuration lacked it.
+	ActionRemove      ActionType = "remove"
 	ActionAcknowledge ActionType = "acknowledge" // an alarm
 	ActionRemoveSink  ActionType = "drop-sink"   // a sink receives no more alarms
 	ActionRemovePath  ActionType = "drop-path"   // a path is deleted: its sources are judged by the one seen last
@@ -212,7 +215,7 @@ const (
 // Action is something that an operator does.
 type Action struct {
 	Type  ActionType
-	Check string // to pause, resume or retire; without a Source: the check itself
+	Check string // to pause, resume, retire or remove; without a Source: the check itself
 	// Source, or the name of a sink or path.
 	Source string
 	Alarm  string        // to acknowledge
@@ -224,7 +227,7 @@ type Action struct {
 // Validate returns an error that wraps [lease.ErrInvalid] if no store could do it.
 func (a Action) Validate() error {
 	switch a.Type {
-	case ActionPause, ActionResume, ActionRetire, ActionAcknowledge, ActionRemoveSink, ActionRemovePath:
+	case ActionPause, ActionResume, ActionRetire, ActionRemove, ActionAcknowledge, ActionRemoveSink, ActionRemovePath:
 	default:
 		return fmt.Errorf("%w: %q is not a known action", lease.ErrInvalid, a.Type)
 	}
@@ -271,7 +274,7 @@ type Admin interface {
 	Alarms(ctx context.Context, q AlarmQuery) ([]Alarm, error)
 
 	// ApplyAction does what an operator asked for, and records who and why in the history. ErrNoSource, ErrNoCheck,
-	// ErrNoAlarm; lease.ErrInvalid for an unknown type, sink or path.
+	// ErrNoAlarm, ErrAlarmOpen; lease.ErrInvalid for an unknown type, sink or path.
 	ApplyAction(ctx context.Context, a Action) error
 
 	// Overview shows all of it at a glance. Counts may be as old as the last Sweep.
@@ -287,4 +290,9 @@ type ConfigurationChanges struct {
 	Added, Changed, Removed []string
 	Declared                int // sources that are new
 	Generation              int64
+}
+
+// AlarmOpenError is what [Admin.ApplyAction] says when a source with an open alarm is to be removed.
+func AlarmOpenError(check, source string) error {
+	return fmt.Errorf("%w for source %q of check %q: retire the source first, which ends it", ErrAlarmOpen, source, check)
 }

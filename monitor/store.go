@@ -14,6 +14,8 @@ var (
 	ErrNoSource = errors.New("monitor: no such source")
 	// ErrNoCheck: no such check is configured.
 	ErrNoCheck = errors.New("monitor: no such check")
+	// ErrAlarmOpen: an alarm of the source stands.
+	ErrAlarmOpen = errors.New("monitor: an alarm is open")
 	// ErrNoAlarm: no such alarm, or it was pruned.
 	ErrNoAlarm = errors.New("monitor: no such alarm")
 )

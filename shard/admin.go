@@ -147,6 +147,31 @@ func (d Admin) Forget(ctx context.Context, shard, node string) error {
 	})
 }
 
+// Remove deletes a shard whose agents have all stopped: its row, the records of its nodes and their queues. Data on the nodes
+// stays. It returns the lease of its primary, which is the caller's to delete ([lease.Forget]).
+func (d Admin) Remove(ctx context.Context, shard string) (l lease.Lease, err error) {
+	err = d.change(ctx, shard, func(v View) (*RowUpdate, error) {
+		if v.Lease.Held() && !v.Lease.Foreign {
+			return nil, fmt.Errorf("%w: shard %q has a primary, on the host of %s: stop its agents first", lease.ErrInvalid, shard, v.Lease.Holder.Label())
+		}
+		var drop []string
+		for _, n := range v.Nodes {
+			if n.Live() {
+				return nil, fmt.Errorf("%w: the agent of %s still reports; stop all agents of shard %q first", lease.ErrInvalid, n.Label(), shard)
+			}
+			drop = append(drop, n.ID)
+		}
+		for _, m := range v.Row.Members {
+			if _, reports := v.Node(m.ID); !reports {
+				drop = append(drop, m.ID)
+			}
+		}
+		l = v.Lease
+		return &RowUpdate{Row: Row{Name: shard, Rev: v.Row.Rev}, Remove: true, Drop: drop, Event: d.event(v, "shard removed by "+d.By)}, nil
+	})
+	return l, err
+}
+
 // Wait follows a request until it has ended, and returns its last plan; the error wraps ErrFailed if it
 // did not reach what was asked for. progress, if not nil, is called with every view.
 func (d Admin) Wait(ctx context.Context, shard, request string, progress func(View)) (Plan, error) {

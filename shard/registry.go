@@ -55,6 +55,9 @@ type RowUpdate struct {
 	// Row is what it becomes. Row.Rev is that of the row that was read: 0 makes a new
 	// shard.
 	Row Row
+	// Remove deletes the row instead: of Row, only its name and Rev count. The shard is gone when Drop names all of its
+	// nodes. The new Rev is 0.
+	Remove bool
 	// Commands are sent if the row is changed, and otherwise not.
 	Commands []Command
 	// Drop deletes the records and queues of these nodes.

@@ -32,6 +32,10 @@ func testActions(t *testing.T, b *webtest.Browser) {
 	p.Eval(`{ location.hash = '#/history/role/billing'; }`, nil)
 	p.Until(`document.querySelector('#history-list').textContent.includes('alice')`)
 
+	p.Eval(`{ location.hash = '#/roles'; }`, nil)
+	p.Click(`[aria-label="Forget reports"]`, "")
+	act(t, p, "Forgot reports")
+
 	p.Eval(`{ location.hash = '#/queues'; }`, nil)
 	p.Click(`[aria-label="Retry the message that blocks account-7"]`, "")
 	p.Until(`document.querySelector('#act-by').value === 'alice' && document.querySelector('#act-text').textContent.includes('may have it')`)
@@ -53,6 +57,7 @@ func testActions(t *testing.T, b *webtest.Browser) {
 	}
 	p.Click("#browse-close", "")
 	actOnMonitor(t, p)
+	removeThings(t, s, p)
 	actOnShards(t, s, p)
 
 	p.Eval(`{ location.hash = '#/cache'; }`, nil)
@@ -68,6 +73,26 @@ func testActions(t *testing.T, b *webtest.Browser) {
 		}
 	}
 	check(t, p, "after everything")
+}
+
+// removeThings removes a queue with its messages, a source and a check.
+func removeThings(t *testing.T, s *stage, p *webtest.Page) {
+	t.Helper()
+	s.do("POST", "/v1/queues", `{"queue":"spare"}`, nil)
+	s.do("POST", "/v1/queues/spare/messages?key=k&id=m", "x", nil)
+	p.Eval(`{ location.hash = '#/queues'; }`, nil)
+	p.Click(`[aria-label="Remove spare"]`, "")
+	p.Until(`document.querySelector('#act-text').textContent.includes('1 message')`)
+	p.Fill("#act-field-messages", "1")
+	act(t, p, "Removed spare")
+	s.do("PUT", "/v1/checks/spare", `{"interval_ms":60000}`, nil)
+	s.do("POST", "/v1/sources", `{"sources":[{"check":"spare","source":"unused"}]}`, nil)
+	p.Eval(`{ location.hash = '#/monitor'; }`, nil)
+	p.Click("#sources-list .link", "unused")
+	p.Click("#browse-body button", "Remove…")
+	act(t, p, "Removed unused")
+	p.Click(`[aria-label="Remove spare"]`, "")
+	act(t, p, "Removed spare")
 }
 
 func actOnMonitor(t *testing.T, p *webtest.Page) {

@@ -4,6 +4,7 @@ import { byId, coarse, count, el, keyed, plural, setText, setTitle, timeOf } fro
 import { openQueue } from './browse.js';
 import { anchor, link, when } from './pages.js';
 import { askToPause, askToResume } from './pause.js';
+import { askToRemove } from './remove.js';
 import { askToAcknowledge, openAlarm, openAlarms, openLetters, openSource, openStanding, subject, tick as tickWindow } from './source.js';
 import * as sources from './sources.js';
 
@@ -176,7 +177,10 @@ function createEvent() {
   row.button = el('button', 'quiet');
   row.button.type = 'button';
   row.button.addEventListener('click', () => (row.shown.paused ? askToResume(row.shown.check) : askToPause(row.shown.check)));
-  row.element = el('li', 'event-name', el('div', 'who', name, what), el('dl', 'figures', ...row.counts.map((c) => c.box)), el('div', 'act', row.button, row.past));
+  row.gone = el('button', 'quiet', 'Remove…');
+  row.gone.type = 'button';
+  row.gone.addEventListener('click', () => askToRemove.check(row.shown.check));
+  row.element = el('li', 'event-name', el('div', 'who', name, what), el('dl', 'figures', ...row.counts.map((c) => c.box)), el('div', 'act', row.button, row.gone, row.past));
   return row;
 }
 
@@ -214,7 +218,8 @@ function fillEvent(row, e) {
   row.element.classList.toggle('idle', Boolean(e.paused || e.removed));
   setText(row.button, e.paused ? 'Resume…' : 'Pause…');
   row.button.setAttribute('aria-label', `${e.paused ? 'Resume' : 'Pause'} ${e.check}`);
-  row.button.hidden = Boolean(e.removed);
+  row.gone.setAttribute('aria-label', `Remove ${e.check}`);
+  row.button.hidden = row.gone.hidden = Boolean(e.removed);
 }
 
 // figures of this instance's intake: name, value and what it means.

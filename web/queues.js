@@ -4,6 +4,7 @@ import { byId, coarse, count, el, keyed, plural, setText, setTitle } from './dom
 import { askToAct } from './act.js';
 import { openMessage, openKey, openQueue } from './browse.js';
 import { anchor, link, when } from './pages.js';
+import { askToRemove } from './remove.js';
 
 const list = byId('queues-list');
 const filter = byId('queues-filter');
@@ -67,10 +68,12 @@ function create() {
   const more = el('p', 'sub');
   const past = anchor('quiet', 'History', 'history');
   const button = el('button', 'quiet', 'Show…');
-  button.type = 'button';
+  const gone = el('button', 'quiet', 'Remove…');
+  for (const b of [button, gone]) b.type = 'button';
   const element = el('li', 'queue', el('div', 'who', name, sub), el('dl', 'figures', ...values.map((dd) => dd.parentElement)),
-    el('div', 'act', button, past), holders, blocked, more);
-  const row = { element, name, sub, values, holders, blocked, more, button, past };
+    el('div', 'act', button, gone, past), holders, blocked, more);
+  const row = { element, name, sub, values, holders, blocked, more, button, gone, past };
+  gone.addEventListener('click', () => askToRemove.queue(row.queue));
   button.addEventListener('click', () => openQueue(row.queue.queue));
   return row;
 }
@@ -85,6 +88,8 @@ function fill(row, q) {
   row.element.classList.toggle('idle', q.depth === 0);
   row.past.href = link('history', 'about', `${q.queue}/`);
   row.past.setAttribute('aria-label', `History of ${q.queue}`);
+  row.gone.hidden = q.holders.length > 0;
+  row.gone.setAttribute('aria-label', `Remove ${q.queue}`);
   row.button.setAttribute('aria-label', `Show the keys of ${q.queue}`);
   keyed(row.holders, q.holders, (h) => h.instance.id, createHolder, fillHolder);
   const blocked = q.blocked_keys || [];

@@ -2,6 +2,7 @@
 
 import { byId, coarse, el, keyed, plural, setText, setTitle } from './dom.js';
 import { anchor, link } from './pages.js';
+import { askToRemove } from './remove.js';
 import { askToResign } from './resign.js';
 
 const list = byId('roles-list');
@@ -51,10 +52,13 @@ function create() {
   const standbys = el('div', 'standbys');
   const button = el('button', 'quiet', 'Resign…');
   button.type = 'button';
+  const forget = el('button', 'quiet', 'Forget…');
+  forget.type = 'button';
   const past = anchor('quiet', 'History', 'history');
-  const element = el('li', 'role', el('div', 'who', name, state), holders, standbys, el('div', 'act', button, past));
-  const row = { element, name, state, holders, standbys, button, past };
+  const element = el('li', 'role', el('div', 'who', name, state), holders, standbys, el('div', 'act', button, forget, past));
+  const row = { element, name, state, holders, standbys, button, forget, past };
   button.addEventListener('click', () => askToResign(row.role));
+  forget.addEventListener('click', () => askToRemove.role(row.role.role));
   return row;
 }
 
@@ -70,6 +74,8 @@ function fill(row, role) {
   keyed(row.holders, role.primaries, (p) => p.id + p.term, createHolder, fillHolder);
   keyed(row.standbys, role.standbys, (s) => s.id, createStandby, fillStandby);
   row.button.hidden = role.primaries.length === 0;
+  row.forget.hidden = role.primaries.length + role.standbys.length > 0 || !role.term;
+  row.forget.setAttribute('aria-label', `Forget ${role.role}`);
   row.past.href = link('history', 'role', role.role);
   row.past.setAttribute('aria-label', `History of ${role.role}`);
   row.button.setAttribute('aria-label', `Ask the primary of ${role.role} to resign`);

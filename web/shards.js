@@ -5,6 +5,7 @@ import { askToChange, askToResume, askToWithdraw } from './change.js';
 import { anchor, link, when } from './pages.js';
 import { createNode, fillNode, inOrder } from './nodes.js';
 import { createLast, createPlan, fillLast, fillPlan, tickPlan } from './plan.js';
+import { askToRemove } from './remove.js';
 
 const list = byId('shards-list');
 const filter = byId('shards-filter');
@@ -69,6 +70,7 @@ function create() {
   const over = button('quiet', 'Switch over…');
   const fail = button('quiet', 'Fail over…');
   const pause = button('quiet', 'Pause…');
+  const gone = button('quiet', 'Remove…');
   const withdraw = button('quiet', 'Cancel the request…');
   const past = anchor('quiet', 'History', 'history');
   const says = el('ul', 'says');
@@ -77,12 +79,13 @@ function create() {
   const last = createLast();
   const body = el('div', 'topology', plan.element, nodes, last.element);
   const element = el('li', 'shard',
-    el('div', 'head', el('h3', '', toggle), el('div', 'where', at, pips), el('div', 'line acts', over, fail, withdraw, pause, past)),
+    el('div', 'head', el('h3', '', toggle), el('div', 'where', at, pips), el('div', 'line acts', over, fail, withdraw, pause, gone, past)),
     says, body);
-  const row = { element, toggle, name, at, pips, over, fail, pause, withdraw, past, says, plan, nodes, last, body };
+  const row = { element, toggle, name, at, pips, over, fail, pause, gone, withdraw, past, says, plan, nodes, last, body };
   toggle.addEventListener('click', () => { chosen.set(row.shard.shard, row.body.hidden); draw(); });
   over.addEventListener('click', () => askToChange('switchover', row.shard));
   fail.addEventListener('click', () => askToChange('failover', row.shard));
+  gone.addEventListener('click', () => askToRemove.shard(row.shard.shard));
   withdraw.addEventListener('click', () => askToWithdraw(row.shard));
   pause.addEventListener('click', () => (row.shard.paused ? askToResume(row.shard) : askToChange('pause', row.shard)));
   return row;
@@ -105,6 +108,8 @@ function fill(row, s) {
   row.fail.hidden = s.health === 'fine' || s.health === 'none';
   row.over.disabled = row.fail.disabled = Boolean(s.plan || s.request);
   row.pause.hidden = s.health === 'none';
+  row.gone.hidden = s.nodes.some((n) => n.agent_lives);
+  row.gone.setAttribute('aria-label', `Remove ${s.shard}`);
   row.withdraw.hidden = !s.request;
   row.past.href = link('history', 'shard', s.shard);
   row.past.setAttribute('aria-label', `History of ${s.shard}`);

@@ -6,6 +6,7 @@ import { question } from './act.js';
 import { open, paged, show, table } from './browse.js';
 import { anchor } from './pages.js';
 import { acknowledge, act, askToPause } from './pause.js';
+import { askToRemove } from './remove.js';
 import { drawSpark, spark } from './spark.js';
 import { ask } from './stream.js';
 
@@ -104,6 +105,7 @@ function actions(s, done) {
   if (s.state === 'paused') line.append(button('Resume…', () => confirm('resume', `It is checked again as a source of ${s.check}.`, 'It has a whole limit from now to send a heartbeat.', 'Resume', false)));
   else if (s.state !== 'retired') line.append(button('Pause…', () => askToPause(s.check, s.source, again)));
   if (s.state !== 'retired') line.append(button('Retire…', () => confirm('retire', 'It is no longer checked, and its open alarm ends.', 'A heartbeat brings it back.', 'Retire', true)));
+  if (!s.alarm) line.append(button('Remove…', () => askToRemove.source(s, () => { byId('browse-close').click(); done(); })));
   line.append(anchor('quiet', 'History', 'history', 'monitor', s.check, ...s.source.split('/')));
   return line;
 }

@@ -52,6 +52,7 @@ type CheckCount struct {
 // Checks is a list of checks.
 type Checks struct {
 	Checks []CheckCount `json:"checks"`
+	Next   string       `json:"next,omitempty"`
 }
 
 // MonitorConfiguration is what is expected of all sources.

@@ -27,6 +27,7 @@ type Queue struct {
 // Queues is a list of queues.
 type Queues struct {
 	Queues []Queue `json:"queues"`
+	Next   string  `json:"next,omitempty"`
 }
 
 // QueueName names a queue.

@@ -35,6 +35,7 @@ type Role struct {
 // Roles is a list of roles.
 type Roles struct {
 	Roles []Role `json:"roles"`
+	Next  string `json:"next,omitempty"`
 }
 
 // RoleHolders is the primary of one role, all its holders if it has several, and its standbys.

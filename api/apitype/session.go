@@ -16,6 +16,7 @@ type Session struct {
 // Sessions is a list of sessions.
 type Sessions struct {
 	Sessions []Session `json:"sessions"`
+	Next     string    `json:"next,omitempty"`
 }
 
 // NewSession asks for a session.

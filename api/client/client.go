@@ -23,6 +23,9 @@ const (
 	payloadTimeout = 30 * time.Second
 )
 
+// maxPage is the most that one page of a list has.
+const maxPage = 1000
+
 // maxAnswer is the most bytes of an answer that are read.
 const maxAnswer = 16 << 20
 
@@ -74,8 +77,7 @@ type Query struct {
 
 // Roles lists the roles by name.
 func (c *Client) Roles(ctx context.Context) ([]apitype.Role, error) {
-	out, err := get[apitype.Roles](ctx, c, "/v1/roles", nil)
-	return out.Roles, err
+	return list(ctx, c, "/v1/roles", func(p apitype.Roles) ([]apitype.Role, string) { return p.Roles, p.Next })
 }
 
 // Role returns the primary of a role; an [*Error] with the code vacant when
@@ -118,6 +120,23 @@ func values(pairs ...any) url.Values {
 // get returns what is shown at a path.
 func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
 	return call[T](ctx, c, http.MethodGet, path, query, nil)
+}
+
+// list returns what is on all pages of a list.
+func list[P, T any](ctx context.Context, c *Client, path string, read func(P) (page []T, next string)) (all []T, err error) {
+	ctx, cancel := withTimeout(ctx, callTimeout)
+	defer cancel()
+	for after := ""; ; {
+		p, err := get[P](ctx, c, path, values("after", after, "limit", maxPage))
+		if err != nil {
+			return nil, err
+		}
+		page, next := read(p)
+		if all = append(all, page...); next == "" {
+			return all, nil
+		}
+		after = next
+	}
 }
 
 // post asks for a change whose answer says no more than that it was made.

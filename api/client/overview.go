@@ -10,8 +10,7 @@ import (
 
 // Sessions lists the instances that are alive.
 func (c *Client) Sessions(ctx context.Context) ([]apitype.Session, error) {
-	out, err := get[apitype.Sessions](ctx, c, "/v1/sessions", nil)
-	return out.Sessions, err
+	return list(ctx, c, "/v1/sessions", func(p apitype.Sessions) ([]apitype.Session, string) { return p.Sessions, p.Next })
 }
 
 // Overview answers at a glance.

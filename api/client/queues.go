@@ -32,8 +32,7 @@ func (c *Client) CreateQueue(ctx context.Context, queue string) error {
 
 // Queues lists the queues by name.
 func (c *Client) Queues(ctx context.Context) ([]apitype.Queue, error) {
-	out, err := get[apitype.Queues](ctx, c, "/v1/queues", nil)
-	return out.Queues, err
+	return list(ctx, c, "/v1/queues", func(p apitype.Queues) ([]apitype.Queue, string) { return p.Queues, p.Next })
 }
 
 // Keys lists keys of a queue by name.

@@ -26,7 +26,7 @@ func (a *app) monitorCommand() *cobra.Command {
   understudy source beat nightly-backup db-1
   understudy monitor status`,
 	}
-	c.AddCommand(a.monitorRunCommand(), a.monitorStatusCommand(), a.monitorConfigCommand(),
+	c.AddCommand(a.monitorRunCommand(), a.monitorStatusCommand(), a.monitorConfigCommand(), a.checkCommand(),
 		a.dropCommand("sink", "SINK", monitor.ActionRemoveSink, "Sinks, which receive alarms",
 			"Remove a sink; it gets no more alarms",
 			`Remove a sink; it gets no more alarms. Those that wait in its queue stay there: see "queue keys

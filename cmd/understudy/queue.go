@@ -27,7 +27,7 @@ number of instances. It needs SQLite or PostgreSQL.`,
 	}
 	old := &cobra.Command{Use: "batch", Short: "The old name of queue", Hidden: true, Example: c.Example}
 	for _, noun := range []*cobra.Command{c, old} {
-		noun.AddCommand(a.queueRunCommand(), a.queueAddCommand(), a.queueKeysCommand(), a.queueListCommand(), a.queueShowCommand(), a.queueWaitCommand(),
+		noun.AddCommand(a.queueRunCommand(), a.queueAddCommand(), a.queueKeysCommand(), a.queueListCommand(), a.queueShowCommand(), a.queueWaitCommand(), a.queueRemoveCommand(),
 			a.queueActCommand(dispatch.Retry, "Try messages again that are blocked, delayed or dead-lettered",
 				`Try messages again: at once if they block their key or are delayed. Messages that were dead-lettered as
 invalid, failed or cancelled go to the end of their key. With --all-blocked the argument is a queue, and every message

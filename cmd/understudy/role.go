@@ -21,12 +21,12 @@ import (
 func (a *app) roleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "role",
-		Short: "One primary per role: run a program, show, watch, resign",
+		Short: "One primary per role: run a program, show, watch, resign, forget",
 		Example: `  understudy role run billing -- ./billing --port 8080
   understudy role who billing`,
 	}
 	c.AddCommand(a.roleRunCommand(), a.roleOnceCommand(), a.roleWhoCommand(),
-		a.roleListCommand(), a.roleWatchCommand(), a.roleResignCommand())
+		a.roleListCommand(), a.roleWatchCommand(), a.roleResignCommand(), a.roleForgetCommand())
 	return c
 }
 
@@ -175,6 +175,26 @@ that has held it longest is asked; --all asks each. Who asked is kept in the his
 	c.Flags().StringVar(&to, "to", "", "`NAME` or ID of the standby that takes over")
 	c.Flags().BoolVar(&all, "all", false, "ask every holder of a role with several")
 	return c
+}
+
+func (a *app) roleForgetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "forget ROLE",
+		Short: "Delete a role that nobody holds or waits for",
+		Long: `Delete a role that nobody holds or waits for. If its last holder crashed, that takes as long as the timeout of
+that one's session. The role's terms still never fall. A server forgets vacant roles by itself: see forget_vacant_after
+in its file. Who asked is kept in the history.`,
+		Example: "  understudy role forget billing",
+		Args:    exactly("ROLE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := elect.ValidateRole(args[0]); err != nil {
+				return err
+			}
+			return a.removing(c.Context(), "forget", "role", args[0], func(ctx context.Context, c *client.Client) error {
+				return c.ForgetRole(ctx, args[0], who())
+			})
+		},
+	}
 }
 
 // who is the person at this terminal, for the history.

@@ -33,7 +33,7 @@ switchover loses nothing.`,
   understudy shard switchover orders --to 10.0.0.2:6379`,
 	}
 	c.AddCommand(a.shardAgentCommand(), a.shardListCommand(), a.shardShowCommand(), a.shardTopologyCommand(), a.shardPrimaryCommand(),
-		a.shardSwitchoverCommand(), a.shardFailoverCommand(), a.shardPauseCommand(), a.shardResumeCommand(), a.shardForgetCommand(),
+		a.shardSwitchoverCommand(), a.shardFailoverCommand(), a.shardPauseCommand(), a.shardResumeCommand(), a.shardForgetCommand(), a.shardRemoveCommand(),
 		a.shardHistoryCommand(), a.shardProxyCommand())
 	return c
 }

@@ -30,7 +30,7 @@ are expected. See "monitor" and "alarm".`,
   understudy source pause nightly-backup db-1 --for 2h --note "new disk"`,
 	}
 	c.AddCommand(a.sourceListCommand(), a.sourceShowCommand(), a.sourceBeatCommand(), a.sourceDeclareCommand(),
-		a.sourcePauseCommand(), a.sourceResumeCommand(), a.sourceRetireCommand())
+		a.sourcePauseCommand(), a.sourceResumeCommand(), a.sourceRetireCommand(), a.sourceRemoveCommand())
 	return c
 }
 

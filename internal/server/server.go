@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
+	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/memtrim"
 	"github.com/understudy-ha/understudy/internal/sdnotify"
@@ -214,6 +215,7 @@ func (s *served) startFirst(part func(string, func(context.Context) error)) *cam
 	s.names.start(part)
 	s.hooks.start(part)
 	part("history", func(ctx context.Context) error { return trim(ctx, s.store, s.cfg.HistoryKeep, log) })
+	part("vacant", s.forgetVacant)
 	roles := &campaigns{log: log, keeper: s.keeper, held: s.held, store: s.host.StoreURL, part: part, running: map[string]campaign{}}
 	for _, role := range s.cfg.Roles {
 		roles.start(role)
@@ -252,6 +254,32 @@ func trim(ctx context.Context, st store.Store, keep int, log *slog.Logger) error
 			log.Warn("the history could not be trimmed", "err", err)
 		} else if n > 0 {
 			log.Debug("history trimmed", "events", n)
+		}
+	}
+}
+
+// forgetInterval is how often vacant roles are looked for.
+const forgetInterval = time.Hour
+
+// forgetVacant deletes roles and leases that nobody has any more. Each server does: the others find nothing to delete.
+func (s *served) forgetVacant(ctx context.Context) error {
+	if s.cfg.ForgetAfter < 0 {
+		return nil
+	}
+	tick := time.NewTicker(min(forgetInterval, s.cfg.ForgetAfter))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		by := fmt.Sprintf("%s: vacant for %s", s.cfg.Name, termtext.Duration(s.cfg.ForgetAfter))
+		n, err := elect.ForgetVacant(ctx, s.store, lease.BootClock(), s.cfg.ForgetAfter, by)
+		if err != nil && ctx.Err() == nil {
+			s.host.Log.Warn("vacant roles could not be forgotten", "err", err)
+		} else if n > 0 {
+			s.host.Log.Info("vacant roles and leases forgotten", "leases", n)
 		}
 	}
 }

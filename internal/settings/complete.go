@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/elect"
@@ -30,6 +31,9 @@ func (c *Server) Complete() error {
 	f := &strictyaml.Findings{Lines: c.lines}
 	if c.HistoryKeep < 1000 {
 		f.At("history_keep", usererr.Errorf("history_keep is %d; at least 1000", c.HistoryKeep))
+	}
+	if d := c.ForgetAfter; d >= 0 && d < time.Hour {
+		f.At("forget_vacant_after", usererr.Errorf("forget_vacant_after is %v; at least 1h, or -1s for never", d))
 	}
 	if err := c.readStore(); err != nil {
 		f.At("store_file", err)

@@ -31,6 +31,7 @@ type Server struct {
 	LogLevel    string        `yaml:"log_level" default:"info" help:"debug, info, warn or error"`
 	LogFormat   string        `yaml:"log_format" default:"text" help:"text or json"`
 	HistoryKeep int           `yaml:"history_keep" default:"100000" help:"keep this many events in the history; at least 1000"`
+	ForgetAfter time.Duration `yaml:"forget_vacant_after" default:"720h" help:"delete roles and leases that nobody has held or waited for during this time; at least 1h; -1s: never"`
 	Roles       []Role        `yaml:"roles" help:"roles to campaign for"`
 	Queues      []Queue       `yaml:"queues" help:"queues to deliver; needs SQLite or PostgreSQL. A queue that does not exist is created"`
 	Cache       *Cache        `yaml:"cache" help:"a peer of a cache; needs no store"`

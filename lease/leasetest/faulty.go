@@ -234,3 +234,13 @@ func (f *Faulty) RequestRelease(ctx context.Context, id lease.ID, successor, who
 func (f *Faulty) Sessions(ctx context.Context) ([]lease.Session, error) {
 	return Send(ctx, f, f.target.Sessions)
 }
+
+// Forget implements [lease.Roster].
+func (f *Faulty) Forget(ctx context.Context, r lease.ForgetRequest) error {
+	return f.tell(ctx, func(ctx context.Context) error { return f.target.Forget(ctx, r) })
+}
+
+// Spaces implements [lease.Roster].
+func (f *Faulty) Spaces(ctx context.Context) ([]lease.SpaceCount, error) {
+	return Send(ctx, f, func(ctx context.Context) ([]lease.SpaceCount, error) { return f.target.Spaces(ctx) })
+}

@@ -15,6 +15,8 @@ func actTests() map[string]func(*bench) {
 		"act/a pause over a pause":      testPauseAgain,
 		"act/pause and resume an event": testPauseEvent,
 		"act/retire what is up":         testPutAway,
+		"act/remove a source":           testRemoveSource,
+		"act/remove a check":            testRemoveCheck,
 		"act/acknowledge":               testAcknowledge,
 		"act/drop a sink":               testDropSink,
 		"act/on what is not there":      testActNothing,
@@ -110,6 +112,58 @@ func testPutAway(b *bench) {
 	}
 }
 
+func testRemoveSource(b *bench) {
+	ids := b.ready("a", "b", "c")
+	alarm := b.onset(ids[0])
+	remove := monitor.Action{Type: monitor.ActionRemove, Check: "e", Source: "a", Who: "ops"}
+	if err := b.ApplyAction(b.ctx, remove); !errors.Is(err, monitor.ErrAlarmOpen) {
+		b.Errorf("with an open alarm: %v, want ErrAlarmOpen", err)
+	}
+	if a := b.alarm(alarm); a.End != "" {
+		b.Errorf("the refusal ended the alarm: %+v", a)
+	}
+	b.abate(ids[0])
+	b.act(remove)
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "c", Who: "ops"})
+	remove.Source = "c"
+	b.act(remove)
+	left, err := b.Sources(b.ctx, monitor.SourceQuery{Check: "e"})
+	if err != nil || len(left) != 1 || left[0].Source != "b" {
+		b.Errorf("left are %+v, %v; want b alone", left, err)
+	}
+	b.wantDue(ids[0], false)
+	b.sweep(wideGap, 10)
+	o, err := b.Overview(b.ctx)
+	if err != nil || len(o.Checks) != 1 || o.Checks[0].Up+o.Checks[0].Down+o.Checks[0].Paused != 1 || o.Standing != 0 {
+		b.Errorf("the overview: %+v, %v", o, err)
+	}
+	// A heartbeat for its id finds none, and the name is learned anew.
+	if again := b.resolve("e", "a")[0]; again == 0 || again == ids[0] {
+		b.Errorf("the name is learned as %d, was %d", again, ids[0])
+	}
+}
+
+func testRemoveCheck(b *bench) {
+	ids := b.ready("a")
+	alarm := b.onset(ids[0])
+	b.configure(each("e"), each("kept"))
+	before := b.settings().Generation
+	b.act(monitor.Action{Type: monitor.ActionRemove, Check: "e", Who: "ops"})
+	if s := b.settings(); s.Generation == before {
+		b.Error("other instances are not told")
+	}
+	if got := b.resolved(monitor.SourceRef{Check: "e", Source: "new"}); got[0].ID != 0 {
+		b.Errorf("a source of a removed check was learned: %+v", got)
+	}
+	b.sweep(wideGap, 10)
+	if a := b.alarm(alarm); a.End != monitor.Forget {
+		b.Errorf("its alarm: %+v", a)
+	}
+	if o, err := b.Overview(b.ctx); err != nil || len(o.Checks) != 1 || o.Checks[0].Name != "kept" {
+		b.Errorf("the overview: %+v, %v", o, err)
+	}
+}
+
 func testAcknowledge(b *bench) {
 	ids := b.ready("a")
 	alarm := b.onset(ids[0])
@@ -148,6 +202,9 @@ func testActNothing(b *bench) {
 		{monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "x"}, monitor.ErrNoSource},
 		{monitor.Action{Type: monitor.ActionResume, Check: "e", Source: "x"}, monitor.ErrNoSource},
 		{monitor.Action{Type: monitor.ActionRetire, Check: "e", Source: "x"}, monitor.ErrNoSource},
+		{monitor.Action{Type: monitor.ActionRemove, Check: "e", Source: "x"}, monitor.ErrNoSource},
+		{monitor.Action{Type: monitor.ActionRemove, Check: "x", Source: "a"}, monitor.ErrNoCheck},
+		{monitor.Action{Type: monitor.ActionRemove, Check: "gone"}, monitor.ErrNoCheck},
 		{monitor.Action{Type: monitor.ActionPause, Check: "x"}, monitor.ErrNoCheck},
 		{monitor.Action{Type: monitor.ActionResume, Check: "x"}, monitor.ErrNoCheck},
 		{monitor.Action{Type: monitor.ActionPause, Check: "gone"}, monitor.ErrNoCheck},
@@ -169,7 +226,7 @@ func testActNothing(b *bench) {
 }
 
 func testActRecorded(b *bench) {
-	id := b.ready("a")[0]
+	id := b.ready("a", "b")[0]
 	alarm := b.onset(id)
 	for _, c := range []struct {
 		subject string
@@ -180,6 +237,7 @@ func testActRecorded(b *bench) {
 		{"e/a", monitor.Action{Type: monitor.ActionRetire, Check: "e", Source: "a"}},
 		{"e", monitor.Action{Type: monitor.ActionPause, Check: "e"}},
 		{"e", monitor.Action{Type: monitor.ActionResume, Check: "e"}},
+		{"e/b", monitor.Action{Type: monitor.ActionRemove, Check: "e", Source: "b"}},
 		{alarm, monitor.Action{Type: monitor.ActionAcknowledge, Alarm: alarm}},
 		{"p", monitor.Action{Type: monitor.ActionRemovePath, Source: "p"}},
 		{hook, monitor.Action{Type: monitor.ActionRemoveSink, Source: hook}},

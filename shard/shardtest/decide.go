@@ -19,6 +19,7 @@ func viewTopics() map[string]func(*bench) {
 		"view/the lock of the row's primary":  testLockShown,
 		"view/what is shown is a copy":        testCopy,
 		"view/shards page by page":            testList,
+		"view/a shard is removed":             testRemove,
 	}
 }
 

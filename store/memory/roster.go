@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"time"
@@ -89,6 +90,49 @@ func (s *Store) Sessions(context.Context) ([]lease.Session, error) {
 	sort.Slice(out, func(i, j int) bool {
 		return out[i].Started.Before(out[j].Started) || out[i].Started.Equal(out[j].Started) && out[i].ID < out[j].ID
 	})
+	return out, nil
+}
+
+// Forget implements [lease.Roster].
+func (s *Store) Forget(_ context.Context, f lease.ForgetRequest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	l := s.show(f.Lease, now)
+	if err := f.Permits(l); err != nil {
+		return err
+	}
+	if old := s.sessions[l.Session]; old != nil {
+		old.Ended = true // or a clock that is stepped back would let it renew, and trust a lease that is gone
+	}
+	delete(s.leases, f.Lease)
+	s.leases[lease.ID{}] = &row{term: max(l.Term, s.forgottenTerm())}
+	s.record(now, history.Event{Part: l.Space, Subject: l.Key, Term: l.Term, Reason: f.Reason()}, lease.Change{Lease: l.ID, Term: l.Term, Free: true})
+	return nil
+}
+
+// forgottenTerm is the greatest term of a lease that was forgotten: that of the lease without a name, which nobody can hold.
+func (s *Store) forgottenTerm() int64 {
+	if r := s.leases[lease.ID{}]; r != nil {
+		return r.term
+	}
+	return 0
+}
+
+// Spaces implements [lease.Roster].
+func (s *Store) Spaces(context.Context) ([]lease.SpaceCount, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := map[string]int{}
+	for id := range s.leases {
+		if id.Space != "" {
+			counts[id.Space]++
+		}
+	}
+	out := make([]lease.SpaceCount, 0, len(counts))
+	for _, space := range slices.Sorted(maps.Keys(counts)) {
+		out = append(out, lease.SpaceCount{Space: space, Leases: counts[space]})
+	}
 	return out, nil
 }
 

@@ -217,11 +217,16 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, erro
 		return 0, fmt.Errorf("%w: shard %q is at %d, not at %d", shard.ErrChanged, d.Row.Name, rev, d.Row.Rev)
 	}
 	of := all.state(d.Row.Name)
-	of.row = copyRow(d.Row)
-	of.row.Rev = max(rev+1, now.UnixMicro())
+	if of.row = (shard.Row{Name: d.Row.Name}); !d.Remove {
+		of.row = copyRow(d.Row)
+		of.row.Rev = max(rev+1, now.UnixMicro())
+	}
 	for _, id := range d.Drop {
 		all.drop(d.Row.Name, id)
 		delete(all.queues, id)
+	}
+	if d.Remove && len(of.nodes) == 0 {
+		delete(all.byName, d.Row.Name)
 	}
 	for _, c := range d.Commands {
 		all.send(c, now)

@@ -212,7 +212,7 @@ func (s *Store) Acquire(_ context.Context, c lease.Expectation) (lease.Lease, er
 	}
 	r := s.leases[c.Lease]
 	if r == nil {
-		r = &row{id: c.Lease, since: now}
+		r = &row{id: c.Lease, since: now, term: s.forgottenTerm()}
 		s.leases[c.Lease] = r
 	}
 	from, vacant := "", now.Sub(r.since)

@@ -159,7 +159,7 @@ func (m *monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
 		return err
 	}
 	switch a.Type {
-	case monitor.ActionPause, monitor.ActionResume, monitor.ActionRetire:
+	case monitor.ActionPause, monitor.ActionResume, monitor.ActionRetire, monitor.ActionRemove:
 		switch {
 		case !nameable(a.Check):
 			return fmt.Errorf("%q: %w", a.Check, monitor.ErrNoCheck)
@@ -177,6 +177,8 @@ func (m *monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
 		return fmt.Errorf("%q: %w", a.Check, monitor.ErrNoCheck)
 	case said == "source":
 		return fmt.Errorf("%s/%s: %w", a.Check, a.Source, monitor.ErrNoSource)
+	case said == "open":
+		return monitor.AlarmOpenError(a.Check, a.Source)
 	case said == "alarm":
 		return fmt.Errorf("%q: %w", a.Alarm, monitor.ErrNoAlarm)
 	case said != "done":

@@ -23,8 +23,46 @@ func (d queueAdmin) CreateQueue(ctx context.Context, name string) error {
 	if err := dispatch.ValidateQueue(name); err != nil {
 		return err
 	}
-	_, err := d.change(ctx, "INSERT INTO {{schema}}.queue (name, made) VALUES ($1, {{schema}}.clock()) ON CONFLICT DO NOTHING", name)
+	err := d.purge(ctx, name) // a removal may have been interrupted
+	if err == nil {
+		_, err = d.change(ctx, "INSERT INTO {{schema}}.queue (name, made) VALUES ($1, {{schema}}.clock()) ON CONFLICT DO NOTHING", name)
+	}
 	return during(err, "creating the queue %s", name)
+}
+
+// purgeAtOnce is how many rows one transaction of a removal deletes.
+const purgeAtOnce = 2000
+
+// purge deletes what was in a queue that is gone; in one that is there it touches nothing.
+func (d queueAdmin) purge(ctx context.Context, name string) error {
+	for clean := false; !clean; {
+		err := d.rowReadCommitted(ctx, "SELECT {{rules}}.purge_queue($1, $2, $3)", func(r pgx.Row) error { return r.Scan(&clean) }, name, int64(purgeAtOnce), lockPatience{})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RemoveQueue implements [dispatch.Admin]. First the queue goes, so that nothing is added or delivered any more, and then in
+// portions what was in it.
+func (d queueAdmin) RemoveQueue(ctx context.Context, name string, messages int64, who string) error {
+	var verdict string
+	var has, joined *int64
+	err := d.rowReadCommitted(ctx, "SELECT * FROM {{rules}}.remove_queue($1, $2, $3, $4)", func(r pgx.Row) error { return r.Scan(&verdict, &has, &joined) },
+		name, messages, dispatch.RemovalReason(messages, who), lockPatience{})
+	switch {
+	case err != nil:
+	case verdict == "sink":
+		err = dispatch.SinkQueueError(name)
+	case verdict == "refused":
+		err = dispatch.CheckRemoval(name, messages, *has, *joined)
+	default:
+		if err = d.purge(ctx, name); err == nil && verdict == "no queue" {
+			err = fmt.Errorf("%q: %w", name, dispatch.ErrNoQueue)
+		}
+	}
+	return during(err, "removing the queue %s", name)
 }
 
 // Add implements [dispatch.Admin].

@@ -36,6 +36,7 @@ func TestQueueInterleavings(t *testing.T) {
 		{"an idle mark beside an enqueuer", idleBesideEnqueue, "mark_idle", "FOR NO KEY UPDATE SKIP LOCKED", ""},
 		{"who falls asleep sees what is being committed", asleepBesideEnqueue, "wake_members", "pg_advisory_xact_lock_shared", "concat"},
 		{"an old snapshot does not number", oldSnapshot, "append_to_key", "IF current_setting('transaction_isolation') = 'read committed' THEN", "IF true THEN"},
+		{"a queue that is removed gets no message", removalBesideEnqueue, "append_to_key", "pg_advisory_xact_lock_shared", "concat"},
 		{"numbers are kept when all batches are pruned", pruneKeepsNumbers, "prune_key", "IF e.last < v_last THEN", "IF false THEN"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -289,6 +290,33 @@ func idleBesideEnqueue(t *testing.T, url string) error {
 	}
 	if got != key+" 2" {
 		return errors.New("a batch that was enqueued while its key ran dry is left behind")
+	}
+	return nil
+}
+
+// removalBesideEnqueue has a transaction enqueue to a new key of a queue, and commit while the queue's removal is under way.
+func removalBesideEnqueue(t *testing.T, url string) error {
+	const queue = "spare"
+	s := open(t, url)
+	if err := s.QueueAdmin().CreateQueue(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	user, removal := begin(t, connect(t, url)), begin(t, connect(t, url))
+	if _, err := postgres.Enqueue(t.Context(), user, dispatch.Message{Queue: queue, Key: lease.NewID(), ID: lease.NewID()}); err != nil {
+		t.Fatal(err)
+	}
+	var verdict string
+	if err := removal.QueryRow(t.Context(), postgres.InSQL("SELECT verdict FROM {{rules}}.remove_queue($1, 0, 'test', 60000)"), queue).Scan(&verdict); err != nil || verdict != "removed" {
+		t.Fatalf("%s, %v", verdict, err)
+	}
+	committed := later(func() error { return user.Commit(t.Context()) })
+	over, err := overOrWaits(t, url, committed)
+	commit(t, removal)
+	if !over {
+		err = <-committed
+	}
+	if err == nil {
+		return errors.New("a message was committed to a queue that is gone")
 	}
 	return nil
 }

@@ -70,6 +70,30 @@ func (s *Store) Sessions(ctx context.Context) ([]lease.Session, error) {
 	return out, during(err, "listing sessions")
 }
 
+// Forget implements [lease.Roster].
+func (s *Store) Forget(ctx context.Context, f lease.ForgetRequest) error {
+	var verdict string
+	err := s.row(ctx, ordinary, "SELECT {{rules}}.forget_lease($1, $2, $3, $4, $5, $6, $7)",
+		func(r pgx.Row) error { return r.Scan(&verdict) },
+		f.Lease.Space, f.Lease.Key, f.Seen.Term, f.Seen.Session, f.Seen.Seq, f.Reason(), lockPatience{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("forgetting %s: %w", f.Lease, err)
+	case verdict == "never":
+		return fmt.Errorf("%w: %s was never held", lease.ErrNotFound, f.Lease)
+	case verdict == "held":
+		return fmt.Errorf("%s: %w", f.Lease, lease.ErrHeld)
+	}
+	return nil
+}
+
+// Spaces implements [lease.Roster].
+func (s *Store) Spaces(ctx context.Context) ([]lease.SpaceCount, error) {
+	out, err := rows(ctx, s, "SELECT space, count(*) FROM {{schema}}.lease WHERE space <> '' GROUP BY space ORDER BY space",
+		func(r pgx.CollectableRow) (n lease.SpaceCount, err error) { return n, r.Scan(&n.Space, &n.Leases) })
+	return out, during(err, "counting leases")
+}
+
 const sessionColumns = `s.id, s.instance_id, s.name, s.address, s.interval_ns, s.timeout_ns, s.seq, s.deadline, s.ended, s.started, c.at`
 
 func scanSession(r pgx.Row, before ...any) (lease.Session, error) {

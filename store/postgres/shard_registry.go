@@ -97,9 +97,9 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, 
 		e = *d.Event
 	}
 	var decided bool
-	err = r.db.rowReadCommitted(ctx, `SELECT decided, rev FROM {{rules}}.shard_decide($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
+	err = r.db.rowReadCommitted(ctx, `SELECT decided, rev FROM {{rules}}.shard_decide($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
 		func(row pgx.Row) error { return row.Scan(&decided, &rev) },
-		d.Row.Name, d.Row.Rev, d.Row.Primary, string(doc), append([]string{}, d.Drop...),
+		d.Row.Name, d.Row.Rev, d.Remove, d.Row.Primary, string(doc), append([]string{}, d.Drop...),
 		q.nodes, q.ids, q.within, q.docs, int64(shard.MaxQueue),
 		d.Event != nil, clean(e.Part), clean(e.Subject), clean(e.From), clean(e.To), e.Term, clean(e.Reason), e.Duration.Nanoseconds(), lockPatience{})
 	switch {

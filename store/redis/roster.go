@@ -103,4 +103,33 @@ func (s *Store) Sessions(ctx context.Context) ([]lease.Session, error) {
 	return out, nil
 }
 
+// Forget implements [lease.Roster].
+func (s *Store) Forget(ctx context.Context, f lease.ForgetRequest) error {
+	r, err := s.run(ctx, s.rest, writes, "lease_forget", []string{s.leaseKey(f.Lease)},
+		f.Lease.Space, f.Lease.Key, f.Seen.Term, f.Seen.Session, f.Seen.Seq, f.Reason(), s.keep, s.channel)
+	if err != nil {
+		return err
+	}
+	switch r.text() {
+	case "never":
+		return fmt.Errorf("%w: %s was never held", lease.ErrNotFound, f.Lease)
+	case "held":
+		return fmt.Errorf("%s: %w", f.Lease, lease.ErrHeld)
+	}
+	return r.err()
+}
+
+// Spaces implements [lease.Roster].
+func (s *Store) Spaces(ctx context.Context) ([]lease.SpaceCount, error) {
+	r, err := s.run(ctx, s.rest, reads, "lease_spaces", []string{s.root + "spaces"})
+	if err != nil {
+		return nil, err
+	}
+	var out []lease.SpaceCount
+	for r.more() {
+		out = append(out, lease.SpaceCount{Space: r.text(), Leases: int(r.number())})
+	}
+	return out, r.err()
+}
+
 func (s *Store) queueKey(id lease.ID) string { return s.root + "w:" + nameOf(id) }

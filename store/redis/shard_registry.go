@@ -90,6 +90,9 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, erro
 	if err != nil {
 		return 0, fmt.Errorf("shard %q: %w", d.Row.Name, err)
 	}
+	if d.Remove {
+		doc = nil
+	}
 	ids, event := members(d.Row), ""
 	if d.Event != nil {
 		event = "1"

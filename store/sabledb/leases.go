@@ -119,3 +119,14 @@ func (s *Store) Sessions(ctx context.Context) (out []lease.Session, err error) {
 	err = s.run(ctx, func(k *call) (err error) { out, err = k.memory.Sessions(ctx); return err })
 	return out, err
 }
+
+// Forget implements [lease.Roster].
+func (s *Store) Forget(ctx context.Context, f lease.ForgetRequest) error {
+	return s.run(ctx, func(k *call) error { return k.memory.Forget(ctx, f) })
+}
+
+// Spaces implements [lease.Roster].
+func (s *Store) Spaces(ctx context.Context) (out []lease.SpaceCount, err error) {
+	err = s.run(ctx, func(k *call) (err error) { out, err = k.memory.Spaces(ctx); return err })
+	return out, err
+}

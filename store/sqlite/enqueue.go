@@ -89,19 +89,6 @@ func enqueue(batches []dispatch.Message, now int64, insert func(...any) error, w
 	return added, nil
 }
 
-const makeQueue = "INSERT INTO understudy_queue (name, made_us) VALUES (?1, ?2) ON CONFLICT DO NOTHING"
-
-// CreateQueue implements [dispatch.Admin].
-func (s queueAdmin) CreateQueue(ctx context.Context, name string) error {
-	if err := dispatch.ValidateQueue(name); err != nil {
-		return err
-	}
-	return s.write(ctx, "making a queue", func(t *txn) error {
-		_, err := t.exec(makeQueue, name, t.wall)
-		return err
-	})
-}
-
 // Add implements [dispatch.Admin].
 func (s queueAdmin) Add(ctx context.Context, batches []dispatch.Message) (added []bool, err error) {
 	if len(batches) > claim.MaxKeys {

@@ -129,6 +129,11 @@ const renewedAt = "SELECT renewed_us FROM understudy_session WHERE id = ?1"
 // take gives the lease, which is as old says, to the session me, and returns it
 // as it is then.
 func (t *txn) take(old lease.Lease, me sessionRow, reason string) (lease.Lease, error) {
+	if old.Term == 0 {
+		if err := t.one(forgottenTerm, nil, &old.Term); err != nil {
+			return old, err
+		}
+	}
 	e := history.Event{
 		Part: old.Space, Subject: old.Key, To: me.Instance.Label(),
 		Term: max(old.Term+1, t.wall/1000), Reason: reason, Duration: old.Age,

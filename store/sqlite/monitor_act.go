@@ -28,6 +28,7 @@ WHERE id = ?1 AND state = 'paused'`
 	pauseEvent = `
 UPDATE understudy_monitor_event SET paused = ?2, rev = rev + 1, base_us = iif(?2, base_us, ?3), spread = '' WHERE id = ?1 AND paused <> ?2`
 
+	alarmOpen   = "SELECT alarm <> '' FROM understudy_monitor_source WHERE id = ?1"
 	acknowledge = "UPDATE understudy_monitor_alarm SET acknowledged = ?2 WHERE id = ?1"
 	dropSink    = "DELETE FROM understudy_monitor_sink WHERE name = ?1"
 	dropPath    = "DELETE FROM understudy_monitor_path WHERE name = ?1"
@@ -66,6 +67,11 @@ func (t *moment) act(a *monitor.Action) (subject string, err error) {
 		return "", err
 	case e == nil:
 		return "", fmt.Errorf("%q: %w", a.Check, monitor.ErrNoCheck)
+	case a.Source == "" && a.Type == monitor.ActionRemove:
+		if _, err := t.exec(removeCheck, e.ID); err != nil {
+			return "", err
+		}
+		return a.Check, t.changed()
 	case a.Source == "":
 		return a.Check, t.pause(e, a.Type == monitor.ActionPause)
 	}
@@ -107,6 +113,14 @@ func (t *moment) actOn(id int64, a *monitor.Action) (err error) {
 		_, err = t.exec(pauseSource, id, until, a.Note)
 	case monitor.ActionResume:
 		_, err = t.exec(unpauseSource, id, t.at)
+	case monitor.ActionRemove:
+		open := false
+		if err = t.one(alarmOpen, []any{id}, &open); err == nil && open {
+			err = monitor.AlarmOpenError(a.Check, a.Source)
+		}
+		if err == nil {
+			_, err = t.exec(forgetSource, id)
+		}
 	default:
 		_, err = t.exec(askAway, id, t.at, a.Note)
 	}

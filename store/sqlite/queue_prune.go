@@ -44,12 +44,17 @@ func (t *txn) prune(name string, before int64, most int) (deleted int, through b
 	if err := t.requireQueue(name); err != nil {
 		return 0, false, err
 	}
+	return t.drop(name, endedLong, name, before, most)
+}
+
+// drop deletes the batches that a query finds; its last argument is how many at most.
+func (t *txn) drop(name, query string, args ...any) (deleted int, through bool, err error) {
 	type old struct {
 		key             string
 		seq, body, size int64
 		dead            bool
 	}
-	found, err := list(t.call, endedLong, []any{name, before, most}, func(scan scanner) (b old, err error) {
+	found, err := list(t.call, query, args, func(scan scanner) (b old, err error) {
 		err = scan(&b.key, &b.seq, &b.body, &b.size, &b.dead)
 		return b, err
 	})
@@ -72,5 +77,5 @@ func (t *txn) prune(name string, before int64, most int) (deleted int, through b
 			return deleted, false, nil
 		}
 	}
-	return deleted, len(found) < most, err
+	return deleted, len(found) < args[len(args)-1].(int), err
 }

@@ -33,6 +33,12 @@ FROM understudy_session s
 WHERE EXISTS (SELECT 1 FROM understudy_session x WHERE x.id = s.id AND ` + aliveSQL + `)
 ORDER BY s.started_us, s.id`
 
+	// The lease without a name, which nobody can hold, has the greatest term that was forgotten.
+	forgottenTerm = "SELECT coalesce((SELECT term FROM understudy_lease WHERE space = '' AND key = ''), 0)"
+	keepTerm      = "INSERT INTO understudy_lease (space, key, term, session, since_us) VALUES ('', '', ?1, '', ?2) ON CONFLICT (space, key) DO UPDATE SET term = max(term, ?1)"
+	forgetLease   = "DELETE FROM understudy_lease WHERE space = ?1 AND key = ?2"
+	countLeases   = "SELECT space, count(*) FROM understudy_lease WHERE space <> '' GROUP BY space ORDER BY space"
+
 	askFor = "UPDATE understudy_lease SET asked = 1, asked_for = ?3 WHERE space = ?1 AND key = ?2"
 )
 
@@ -115,5 +121,34 @@ func (s *Store) RequestRelease(ctx context.Context, id lease.ID, successor, who 
 			Part: id.Space, Subject: id.Key, From: holder, To: holder,
 			Term: l.Term, Reason: lease.ReleaseRequestedReason(successor, who), Duration: l.Age,
 		}, changeTaken, "")
+	})
+}
+
+// Forget implements [lease.Roster].
+func (s *Store) Forget(ctx context.Context, f lease.ForgetRequest) error {
+	return s.write(ctx, "forgetting a lease", func(t *txn) error {
+		l, err := t.lease(f.Lease, t.boot, "")
+		if err != nil {
+			return err
+		}
+		if err := f.Permits(l); err != nil {
+			return err
+		}
+		for _, step := range []struct {
+			sql  string
+			args []any
+		}{{endSession, []any{l.Session}}, {forgetLease, []any{l.Space, l.Key}}, {keepTerm, []any{l.Term, t.wall}}} {
+			if _, err := t.exec(step.sql, step.args...); err != nil {
+				return err
+			}
+		}
+		return t.record(history.Event{Part: l.Space, Subject: l.Key, Term: l.Term, Reason: f.Reason()}, changeFreed, "")
+	})
+}
+
+// Spaces implements [lease.Roster].
+func (s *Store) Spaces(ctx context.Context) ([]lease.SpaceCount, error) {
+	return readAll(ctx, s, "counting leases", countLeases, nil, func(scan scanner) (n lease.SpaceCount, err error) {
+		return n, scan(&n.Space, &n.Leases)
 	})
 }

@@ -37,6 +37,7 @@ UNION SELECT shard FROM understudy_shard_node WHERE shard > ?1 ORDER BY 1 LIMIT 
 	putShard = `
 INSERT INTO understudy_shard (name, rev, doc) VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET rev = ?2, doc = ?3`
 
+	dropShard    = "DELETE FROM understudy_shard WHERE name = ?1"
 	dropNode     = "DELETE FROM understudy_shard_node WHERE id = ?1 AND shard = ?2"
 	dropCommands = "DELETE FROM understudy_shard_command WHERE node = ?1"
 	wakeShard    = "INSERT INTO understudy_shard_wake (shard) VALUES (?1)"
@@ -203,12 +204,7 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, 
 		if rev != d.Row.Rev {
 			return fmt.Errorf("%w: shard %q is at %d, not at %d", shard.ErrChanged, name, rev, d.Row.Rev)
 		}
-		rev = max(rev+1, t.wall)
-		doc, err := json.Marshal(d.Row)
-		if err != nil {
-			return err
-		}
-		if _, err := t.exec(putShard, name, rev, string(doc)); err != nil {
+		if rev, err = t.putRow(d, max(rev+1, t.wall)); err != nil {
 			return err
 		}
 		for _, id := range d.Drop {
@@ -235,6 +231,19 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, 
 		return 0, err
 	}
 	return rev, nil
+}
+
+// putRow writes or deletes the row.
+func (t *txn) putRow(d shard.RowUpdate, rev int64) (int64, error) {
+	if d.Remove {
+		_, err := t.exec(dropShard, d.Row.Name)
+		return 0, err
+	}
+	doc, err := json.Marshal(d.Row)
+	if err == nil {
+		_, err = t.exec(putShard, d.Row.Name, rev, string(doc))
+	}
+	return rev, err
 }
 
 // Lock implements [shard.Registry].

@@ -155,7 +155,7 @@ func (r *Memory) ApplyAction(ctx context.Context, a monitor.Action) error {
 
 func (s step) applyAction(a monitor.Action) (subject string, err error) {
 	switch a.Type {
-	case monitor.ActionPause, monitor.ActionResume, monitor.ActionRetire:
+	case monitor.ActionPause, monitor.ActionResume, monitor.ActionRetire, monitor.ActionRemove:
 		e := s.configuredCheck(a.Check)
 		if e == nil {
 			return "", fmt.Errorf("%q: %w", a.Check, monitor.ErrNoCheck)
@@ -167,6 +167,9 @@ func (s step) applyAction(a monitor.Action) (subject string, err error) {
 		n := s.names[monitor.SourceRef{Check: a.Check, Source: a.Source}]
 		if n == nil {
 			return "", fmt.Errorf("%s/%s: %w", a.Check, a.Source, monitor.ErrNoSource)
+		}
+		if a.Type == monitor.ActionRemove && n.alarm != nil {
+			return "", monitor.AlarmOpenError(a.Check, a.Source)
 		}
 		s.applyToSource(n, a)
 		return a.Check + "/" + a.Source, nil
@@ -197,6 +200,12 @@ func (s step) applyAction(a monitor.Action) (subject string, err error) {
 }
 
 func (s step) applyToCheck(e *check, a monitor.Action) {
+	if a.Type == monitor.ActionRemove {
+		e.Removed = true
+		e.Rev++
+		s.generation++
+		return
+	}
 	pause := a.Type == monitor.ActionPause
 	if e.Paused == pause {
 		return
@@ -229,6 +238,9 @@ func (s step) applyToSource(n *source, a monitor.Action) {
 		if n.alarm != nil {
 			n.state = monitor.Down
 		}
+	case monitor.ActionRemove:
+		s.forgetSource(n)
+		return
 	case monitor.ActionRetire:
 		if n.state == monitor.Retired {
 			return

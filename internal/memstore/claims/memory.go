@@ -121,6 +121,9 @@ func (s *Step) Keys(name string) map[string]*Key { return maps.Clone(s.space(nam
 // Key returns the row of a key, or nil.
 func (s *Step) Key(name, key string) *Key { return s.space(name).keys[key] }
 
+// Forget deletes all rows of a space.
+func (s *Step) Forget(name string) { delete(s.m.spaces, name) }
+
 // Members returns the live members and whether each is asleep.
 func (s *Step) Members(name string) map[lease.Instance]bool {
 	out := map[lease.Instance]bool{}

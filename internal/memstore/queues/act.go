@@ -9,6 +9,7 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/internal/memstore/claims"
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -25,6 +26,23 @@ func (d queueAdmin) CreateQueue(ctx context.Context, name string) error {
 			d.m.queues[name] = &queue{name: name, ids: map[string]*message{}, lines: map[string]*line{}}
 		}
 		return nil
+	})
+}
+
+func (d queueAdmin) RemoveQueue(ctx context.Context, name string, messages int64, who string) error {
+	return d.m.atomically(ctx, name, func(s step) error {
+		has := int64(0)
+		for _, b := range s.q.ids {
+			if !b.done || b.State == dispatch.Invalid || b.State == dispatch.Failed {
+				has++
+			}
+		}
+		if err := dispatch.CheckRemoval(name, messages, has, int64(len(s.Members(s.space())))); err != nil {
+			return err
+		}
+		delete(d.m.queues, name)
+		s.Forget(s.space())
+		return s.RecordEvent(history.Event{Part: "batch", Subject: name, Reason: dispatch.RemovalReason(has, who)})
 	})
 }
 

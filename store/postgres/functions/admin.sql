@@ -205,3 +205,70 @@ BEGIN
     END IF;
     RETURN v_deleted;
 END $$;
+
+-- Deletes a queue, unless an instance has joined it or it has another number of messages than p_messages: of those that
+-- wait, are in flight or are dead letters. The verdict is 'removed', 'no queue', 'sink' or 'refused'. What was in it is
+-- deleted by purge_queue.
+CREATE FUNCTION {{rules}}.remove_queue(p_queue text, p_messages bigint, p_reason text, p_patience bigint,
+    OUT verdict text, OUT messages bigint, OUT joined bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz;
+BEGIN
+    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM pg_advisory_xact_lock(hashtext('understudy ' || {{channel}}), hashtext('removal of queue/' || p_queue));
+    PERFORM FROM {{schema}}.queue q WHERE q.name = p_queue FOR UPDATE;
+    IF NOT FOUND THEN
+        verdict := 'no queue';
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM {{schema}}.monitor_sink k WHERE 'alarms.' || k.name = p_queue) THEN
+        verdict := 'sink';
+        RETURN;
+    END IF;
+    t := {{schema}}.clock();
+    SELECT count(*) INTO joined FROM {{schema}}.member m WHERE m.space = 'queue/' || p_queue AND m.joined AND {{rules}}.is_alive(m.session, t);
+    SELECT coalesce(sum(w.n), 0) + (
+            SELECT count(*) FROM {{schema}}.batch x WHERE x.queue = p_queue AND x.aside AND x.over AND x.state IN ('invalid', 'failed'))
+      INTO messages
+      FROM {{schema}}.tail e LEFT JOIN {{schema}}.claim c ON c.space = 'queue/' || e.queue AND c.key = e.key,
+           LATERAL (SELECT count(*) AS n FROM {{schema}}.batch b
+             WHERE b.queue = e.queue AND b.key = e.key AND b.seq > coalesce(c.done, e.last) AND NOT b.over) w
+     WHERE e.queue = p_queue;
+    IF joined > 0 OR messages <> p_messages THEN
+        verdict := 'refused';
+        RETURN;
+    END IF;
+    DELETE FROM {{schema}}.queue q WHERE q.name = p_queue;
+    INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+    VALUES (t, 'batch', p_queue, '', '', 0, p_reason, 0);
+    verdict := 'removed';
+END $$;
+
+-- Deletes up to p_limit rows of what was in a queue that is gone, and reports whether nothing is left.
+CREATE FUNCTION {{rules}}.purge_queue(p_queue text, p_limit bigint, p_patience bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    v_deleted bigint;
+BEGIN
+    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM pg_advisory_xact_lock(hashtext('understudy ' || {{channel}}), hashtext('removal of queue/' || p_queue));
+    IF EXISTS (SELECT FROM {{schema}}.queue q WHERE q.name = p_queue) THEN
+        RETURN true; -- somebody has made it again
+    END IF;
+    DELETE FROM {{schema}}.batch b USING (SELECT x.id FROM {{schema}}.batch x WHERE x.queue = p_queue AND x.seq IS NOT NULL LIMIT p_limit) gone
+     WHERE b.id = gone.id AND b.queue = p_queue;
+    GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    IF v_deleted = 0 THEN
+        DELETE FROM {{schema}}.claim c USING (SELECT x.key FROM {{schema}}.claim x WHERE x.space = 'queue/' || p_queue LIMIT p_limit) gone
+         WHERE c.space = 'queue/' || p_queue AND c.key = gone.key;
+        GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    END IF;
+    IF v_deleted = 0 THEN
+        DELETE FROM {{schema}}.tail e USING (SELECT x.key FROM {{schema}}.tail x WHERE x.queue = p_queue LIMIT p_limit) gone
+         WHERE e.queue = p_queue AND e.key = gone.key;
+        GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    END IF;
+    IF v_deleted = 0 THEN
+        DELETE FROM {{schema}}.member m WHERE m.space = 'queue/' || p_queue;
+    END IF;
+    RETURN v_deleted = 0;
+END $$;

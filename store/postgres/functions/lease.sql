@@ -281,13 +281,18 @@ BEGIN
     END IF;
 END $$;
 
+-- The greatest term of a lease that was deleted: that of the lease without a name, which nobody can hold.
+CREATE FUNCTION {{rules}}.forgotten_term() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT coalesce((SELECT term FROM {{schema}}.lease WHERE space = '' AND key = ''), 0)
+$$;
+
 -- The change that acquire has decided on, under its locks: the lease as it is then,
 -- or nulls if another session was the first ever to take it.
 CREATE FUNCTION {{rules}}.assign_lease(p_space text, p_key text, l {{schema}}.lease, old {{schema}}.session, me {{schema}}.session,
     p_reason text, t timestamptz) RETURNS {{schema}}.lease LANGUAGE plpgsql AS $$
 DECLARE
     -- At least the clock in milliseconds: terms do not fall when a backup is restored.
-    v_term bigint := greatest(coalesce(l.term, 0) + 1, floor(extract(epoch FROM t) * 1000)::bigint);
+    v_term bigint := greatest(coalesce(l.term, {{rules}}.forgotten_term()) + 1, floor(extract(epoch FROM t) * 1000)::bigint);
     v_vacant interval := t - coalesce(old.deadline, l.since, t);
     v_taken {{schema}}.lease;
 BEGIN
@@ -361,4 +366,34 @@ BEGIN
             l.term, p_reason, {{rules}}.nanoseconds(t - l.since));
     PERFORM {{rules}}.notify_change(p_space, p_key, l.term, false, '');
     RETURN true;
+END $$;
+
+-- Deletes a lease. The verdict is 'forgotten', 'held' or 'never'.
+CREATE FUNCTION {{rules}}.forget_lease(p_space text, p_key text, p_seen_term bigint, p_seen_session text, p_seen_seq bigint,
+    p_reason text, p_patience bigint) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    l {{schema}}.lease;
+    old {{schema}}.session;
+    t timestamptz;
+BEGIN
+    PERFORM {{rules}}.configure_statement(p_patience);
+    SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = p_seen_session AND p_seen_session <> '' FOR UPDATE;
+    SELECT x.* INTO l FROM {{schema}}.lease x WHERE x.space = p_space AND x.key = p_key FOR UPDATE;
+    t := {{schema}}.clock();
+    IF l.term IS NULL THEN
+        RETURN 'never';
+    END IF;
+    IF l.term <> p_seen_term OR l.session <> p_seen_session OR coalesce(old.seq, 0) <> p_seen_seq
+        OR NOT old.ended AND old.deadline > t OR {{rules}}.waiting(p_space, p_key, t) > 0 THEN
+        RETURN 'held';
+    END IF;
+    UPDATE {{schema}}.session SET ended = true WHERE id = old.id AND NOT ended;
+    DELETE FROM {{schema}}.lease WHERE space = p_space AND key = p_key;
+    INSERT INTO {{schema}}.lease AS f (space, key, term, session, holder_id, holder_name, holder_address, since)
+    VALUES ('', '', l.term, '', '', '', '', t)
+    ON CONFLICT (space, key) DO UPDATE SET term = greatest(f.term, l.term);
+    INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+    VALUES (t, p_space, p_key, '', '', l.term, p_reason, 0);
+    PERFORM {{rules}}.notify_change(p_space, p_key, l.term, true, '');
+    RETURN 'forgotten';
 END $$;

@@ -27,12 +27,19 @@ BEGIN
         SELECT x.* INTO e FROM {{schema}}.monitor_event x WHERE x.name = p_event AND NOT x.removed FOR NO KEY UPDATE;
         IF NOT FOUND THEN
             RETURN 'event';
+        ELSIF p_source <> '' AND p_verb = 'remove' THEN
+            v_subject := {{rules}}.monitor_remove_source(e.id, p_source);
+            IF v_subject IS NOT NULL THEN RETURN v_subject; END IF;
+            v_subject := p_event || '/' || p_source;
         ELSIF p_source <> '' THEN
             IF NOT {{rules}}.monitor_apply_to_source(c.moment, e.id, p_source, p_verb, p_for, p_note) THEN RETURN 'source'; END IF;
             v_subject := p_event || '/' || p_source;
         ELSE
             v_subject := p_event;
-            IF e.paused <> (p_verb = 'pause') THEN
+            IF p_verb = 'remove' THEN
+                UPDATE {{schema}}.monitor_event x SET removed = true, rev = x.rev + 1, respread = NULL WHERE x.id = e.id;
+                PERFORM {{rules}}.monitor_changed();
+            ELSIF e.paused <> (p_verb = 'pause') THEN
                 UPDATE {{schema}}.monitor_event x
                    SET paused = p_verb = 'pause', base = CASE WHEN p_verb = 'pause' THEN x.base ELSE c.moment END, rev = x.rev + 1, respread = ''
                  WHERE x.id = e.id;
@@ -42,6 +49,27 @@ BEGIN
     END CASE;
     PERFORM {{rules}}.monitor_record(c.wall, ARRAY[v_subject], ARRAY[p_reason], ARRAY[0::bigint]);
     RETURN 'done';
+END $$;
+
+-- Deletes one source; null, or why not: 'source' when there is none, 'open' when an alarm of it stands.
+CREATE FUNCTION {{rules}}.monitor_remove_source(p_event bigint, p_name text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    s {{schema}}.monitor_source;
+    v_seen boolean;
+BEGIN
+    SELECT b.at <> 0 INTO v_seen FROM {{schema}}.monitor_beat b
+     WHERE b.id = (SELECT x.id FROM {{schema}}.monitor_source x WHERE x.event = p_event AND x.name = p_name) FOR NO KEY UPDATE;
+    SELECT x.* INTO s FROM {{schema}}.monitor_source x WHERE x.event = p_event AND x.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 'source';
+    ELSIF s.alarm <> '' THEN
+        RETURN 'open';
+    END IF;
+    DELETE FROM {{schema}}.monitor_beat b WHERE b.id = s.id;
+    DELETE FROM {{schema}}.monitor_source x WHERE x.id = s.id;
+    DELETE FROM {{schema}}.monitor_due d WHERE d.id = s.id;
+    INSERT INTO {{schema}}.monitor_count (event, state, seen, n) VALUES (s.event, s.state, v_seen, -1);
+    RETURN NULL;
 END $$;
 
 -- Pauses, resumes or retires one source, and tells whether there is one.

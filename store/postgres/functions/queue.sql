@@ -86,6 +86,8 @@ DECLARE
 BEGIN
     SELECT * INTO k FROM {{schema}}.tail WHERE queue = p_queue AND key = p_key FOR NO KEY UPDATE;
     IF NOT FOUND THEN
+        -- A removal waits for this transaction, or this one for it: a queue that is gone gets no more keys.
+        PERFORM pg_advisory_xact_lock_shared(hashtext('understudy ' || {{channel}}), hashtext('removal of queue/' || p_queue));
         PERFORM {{rules}}.require_queue(p_queue);
         INSERT INTO {{schema}}.tail (queue, key) VALUES (p_queue, p_key) ON CONFLICT DO NOTHING;
         SELECT * INTO k FROM {{schema}}.tail WHERE queue = p_queue AND key = p_key FOR NO KEY UPDATE;

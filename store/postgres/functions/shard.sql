@@ -202,7 +202,7 @@ END $$;
 -- Changes a row whose revision is p_rev, and does what follows. Returns whether, and the revision
 -- after it. That tells the time too: a database that has lost its newest transactions, and a
 -- backup that was restored, give none of theirs again.
-CREATE FUNCTION {{rules}}.shard_decide(p_shard text, p_rev bigint, p_primary text, p_doc text, p_drop text[],
+CREATE FUNCTION {{rules}}.shard_decide(p_shard text, p_rev bigint, p_remove boolean, p_primary text, p_doc text, p_drop text[],
     p_nodes text[], p_ids text[], p_within_us bigint[], p_docs text[], p_most bigint,
     p_event boolean, p_part text, p_subject text, p_from text, p_to text, p_term bigint, p_reason text, p_duration_ns bigint,
     p_patience bigint, OUT decided boolean, OUT rev bigint) LANGUAGE plpgsql AS $$
@@ -216,7 +216,10 @@ BEGIN
     t := {{schema}}.clock();
     v_next := greatest(p_rev + 1, (extract(epoch FROM t) * 1000000)::bigint);
     decided := coalesce(rev, 0) = p_rev;
-    IF decided AND rev IS NULL THEN
+    IF decided AND p_remove THEN
+        DELETE FROM {{schema}}.shard_row r WHERE r.name = p_shard;
+        v_next := 0;
+    ELSIF decided AND rev IS NULL THEN
         INSERT INTO {{schema}}.shard_row (name, rev, primary_id, doc) VALUES (p_shard, v_next, p_primary, p_doc)
         ON CONFLICT (name) DO NOTHING;
         decided := FOUND;

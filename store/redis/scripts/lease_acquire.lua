@@ -39,11 +39,13 @@ if reason == 'lapsed' then
   from = l.label
   redis.call('SREM', held_key(l.session), name)
 end
+if not l.known then l.term = redis.call('GET', forgotten_term) or '0' end
 l.term = int(math.max(l.term + 1, math.floor(t / 1000)))
 l.session, l.since, l.successor, l.reserved, l.asked, l.asked_for = own, t, '', 0, '', ''
 l.instance, l.name, l.address, l.label = me.instance, me.name, me.address, me.label
 put(name, l)
 if not l.known then redis.call('ZADD', lease_index(space), 0, key) end
+redis.call('ZADD', spaces, 0, space) -- each time: versions before this one did not
 l.known = true
 redis.call('SADD', held_key(own), name)
 unqueue(space, key, name, own)

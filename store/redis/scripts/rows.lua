@@ -3,6 +3,8 @@
 local root = string.match(KEYS[1], '^{[^}]*}:')
 local changed, event_id, events = root .. 'changed', root .. 'event-id', root .. 'events'
 local session_index = root .. 'sessions'
+local spaces = root .. 'spaces'
+local forgotten_term = root .. 'forgotten-term' -- the greatest of a lease that was deleted
 
 local function session_key(id) return root .. 's:' .. id end
 local function held_key(id) return root .. 'h:' .. id end   -- names of the leases that point to a session

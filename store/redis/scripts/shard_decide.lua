@@ -1,4 +1,4 @@
--- KEYS: row. ARGV: clock, shard, rev that was read, row, primary, keep, channel of events, channel of
+-- KEYS: row. ARGV: clock, shard, rev that was read, row ('' deletes it), primary, keep, channel of events, channel of
 -- shards, number of members, of nodes to drop, of commands, '1' if an event follows; then these: ids, ids,
 -- node, command and how long it may wait in µs of each, and the event's fields.
 local shard, primary, channel = ARGV[2], ARGV[5], ARGV[8]
@@ -16,11 +16,17 @@ end
 local members, dropped, commands = take(tonumber(ARGV[9])), take(tonumber(ARGV[10])), take(3 * tonumber(ARGV[11]))
 local event = ARGV[12] == '1' and take(7)
 
-redis.call('PERSIST', KEYS[1])
--- A revision tells the time: a server that has lost its newest writes gives none of theirs again.
-rev = int(math.max(rev + 1, t))
-redis.call('HSET', KEYS[1], 'rev', rev, 'primary', primary, 'doc', ARGV[4])
-redis.call('ZADD', shards, 0, shard)
+local removed = ARGV[4] == ''
+if removed then
+  rev = '0'
+  redis.call('DEL', KEYS[1])
+else
+  redis.call('PERSIST', KEYS[1])
+  -- A revision tells the time: a server that has lost its newest writes gives none of theirs again.
+  rev = int(math.max(rev + 1, t))
+  redis.call('HSET', KEYS[1], 'rev', rev, 'primary', primary, 'doc', ARGV[4])
+  redis.call('ZADD', shards, 0, shard)
+end
 if old[2] and old[2] ~= '' and old[2] ~= primary then redis.call('DEL', replicas_key(old[2])) end
 if primary ~= '' then
   redis.call('DEL', replicas_key(primary))
@@ -35,6 +41,7 @@ for _, id in ipairs(dropped) do
     if id ~= primary then redis.call('DEL', replicas_key(id)) end
   end
 end
+if removed and redis.call('EXISTS', nodes_key(shard)) == 0 then redis.call('ZREM', shards, shard) end
 for i = 1, #commands, 3 do send(commands[i], commands[i + 1], commands[i + 2], t) end
 for i = 1, #commands, 3 do redis.call('LTRIM', node_queue(commands[i]), 0, most - 1) end
 if event then

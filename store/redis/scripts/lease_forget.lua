@@ -1,0 +1,21 @@
+-- KEYS: lease. ARGV: clock, space, key, the term, session and seq that were seen, reason, keep, channel.
+local space, key = ARGV[2], ARGV[3]
+local t = now()
+local name = name_of(space, key)
+local l = lease(name)
+if not l.known then return {'never'} end
+local old = l.session ~= '' and session(l.session)
+if l.term ~= ARGV[4] or l.session ~= ARGV[5] or (old and old.seq or '0') ~= ARGV[6] or lives(old, t) or waiting(name, t) > 0 then
+  return {'held'}
+end
+-- A removal comes first, as in close.
+redis.call('ZREM', lease_index(space), key)
+redis.call('DEL', KEYS[1])
+if redis.call('EXISTS', lease_index(space)) == 0 then redis.call('ZREM', spaces, space) end
+if l.session ~= '' then redis.call('SREM', held_key(l.session), name) end
+if old and not old.over then close(old, old.deadline) end
+redis.call('SET', forgotten_term, int(math.max(l.term, redis.call('GET', forgotten_term) or 0)))
+record(t, ARGV[8], ARGV[9],
+  {part = space, subject = key, from = '', to = '', term = l.term, reason = ARGV[7], duration = '0'},
+  {space, key, l.term, 'free', ''})
+return {'ok'}
