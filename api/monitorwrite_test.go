@@ -133,7 +133,7 @@ func TestActsAreChecked(t *testing.T) {
 	if s := g.source("web", "w1"); s.State != string(monitor.Up) || s.Note != "" {
 		t.Errorf("what was refused was done: %+v", s)
 	}
-	a := g.do("DELETE", "/v1/sources/web/w1", "")
+	a := g.do("PATCH", "/v1/sources/web/w1", "")
 	a.want(405, "method_not_allowed")
 }
 

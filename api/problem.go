@@ -90,7 +90,10 @@ type mapping struct {
 
 // statuses maps errors to statuses and codes; the first that matches counts, so
 // that an outcome that is unknown is never taken for one that is known.
-func statuses() []mapping {
+func statuses() []mapping { return append(partStatuses(), ownStatuses()...) }
+
+// partStatuses are those of the parts' errors.
+func partStatuses() []mapping {
 	return []mapping{
 		{lease.ErrUnknown, http.StatusGatewayTimeout, "unknown_outcome"},
 		{shard.ErrNoAgent, http.StatusServiceUnavailable, "no_agent"},
@@ -128,6 +131,12 @@ func statuses() []mapping {
 		{shard.ErrChanged, http.StatusConflict, "changed"},
 		{shard.ErrTaken, http.StatusConflict, "taken"},
 		{shard.ErrFailed, http.StatusConflict, "not_done"},
+	}
+}
+
+// ownStatuses are those of the API's own errors.
+func ownStatuses() []mapping {
+	return []mapping{
 		{errNoShards, http.StatusNotFound, "no_shards"},
 		{errNoCache, http.StatusNotFound, "no_cache"},
 		{errNotYet, http.StatusGatewayTimeout, "not_yet"},
