@@ -384,7 +384,7 @@ BEGIN
         RETURN 'never';
     END IF;
     IF l.term <> p_seen_term OR l.session <> p_seen_session OR coalesce(old.seq, 0) <> p_seen_seq
-        OR NOT old.ended AND old.deadline > t OR {{rules}}.waiting(p_space, p_key, t) > 0 THEN
+        OR NOT old.ended AND old.deadline > t OR {{rules}}.waiting(p_space, p_key, '', t) > 0 THEN
         RETURN 'held';
     END IF;
     UPDATE {{schema}}.session SET ended = true WHERE id = old.id AND NOT ended;
