@@ -20,6 +20,7 @@ type choice struct {
 	force  bool   // nothing but being alive is asked of the wanted one
 	tried  []string
 	maxLag int64 // 0: any
+	least  int64 // the position that it must have reached
 	// frozen: only nodes that have acknowledged their detachment under this epoch, with what they
 	// reported then. Otherwise what their last report says.
 	frozen int64
@@ -114,8 +115,69 @@ func unfitReason(v View, r Record, c choice, last int64) string {
 		return fmt.Sprintf("its data is of another lineage (%.8s)", r.Lineage.ID)
 	case diverged:
 		return fmt.Sprintf("it has diverged: its last transactions, up to %d, were never the shard's", r.Txn)
+	case r.Txn < c.least:
+		return fmt.Sprintf("it stands at %d, and the primary at %d or more", r.Txn, c.least)
 	case c.maxLag > 0 && last-r.Txn > c.maxLag:
 		return fmt.Sprintf("it lacks %d of the last known %d, more than max_lag %d", last-r.Txn, last, c.maxLag)
+	}
+	return v.holderOfMore(r)
+}
+
+// position is where a node stands in the shard's history: without what it has beyond the end of its lineage.
+// It is known if its data is of a lineage of the shard.
+func (r Row) position(n Record) (at int64, known bool) {
+	end := func(l Lineage) int64 {
+		if l.End == 0 {
+			return n.Txn
+		}
+		return min(n.Txn, l.End)
+	}
+	for _, l := range r.Lineages {
+		if l.ID == n.Lineage.ID {
+			return end(l), true
+		}
+	}
+	// One that was promoted and never opened still has what it had then.
+	for _, l := range r.Lineages {
+		if n.Before.ID != "" && l.ID == n.Before.ID {
+			return min(n.Before.End, end(l)), true
+		}
+	}
+	return 0, false
+}
+
+// began is where the lineage that goes on began: its primary had everything up to there when it was opened.
+func (r Row) began() (at int64) {
+	for _, l := range r.Lineages {
+		at = max(at, l.End)
+	}
+	return at
+}
+
+// holderOfMore is why a node must not be promoted which lacks what the shard had acknowledged before its lineage began,
+// as long as a member has more of that, or may come back with it; "" if none does. What a node lacks of the lineage that
+// goes on is what replication may lose.
+func (v View) holderOfMore(n Record) string {
+	began := v.Row.began()
+	at, known := v.Row.position(n)
+	if !known || at >= began {
+		return ""
+	}
+	for _, m := range v.Row.Members {
+		r, reports := v.Node(m.ID)
+		has, known := v.Row.position(r)
+		empty := r.Keys == 0 && (r.Condition == Up || r.Condition == Quarantined)
+		switch {
+		case m.ID == n.ID:
+			continue
+		case reports && known && has > at:
+		// It had everything. A restart hides where it stands, and leaves it all of it or nothing.
+		case m.ID == v.Row.Primary && !(reports && (known || empty)):
+			has = began
+		default:
+			continue
+		}
+		return fmt.Sprintf("it stands at %d, %d short of what was acknowledged before the last change of primary; node %.8s at %s stood at %d, and may come back with that", at, began-at, m.ID, m.Address, has)
 	}
 	return ""
 }
@@ -123,18 +185,8 @@ func unfitReason(v View, r Record, c choice, last int64) string {
 // knowsLineage reports whether the node's data is of a lineage of the shard, and whether it has
 // more than belongs to it.
 func (r Row) knowsLineage(n Record) (known, diverged bool) {
-	for _, l := range r.Lineages {
-		if l.ID == n.Lineage.ID {
-			return true, l.End != 0 && n.Txn > l.End
-		}
-	}
-	// One that was promoted and never opened still has what it had then.
-	for _, l := range r.Lineages {
-		if n.Before.ID != "" && l.ID == n.Before.ID {
-			return true, n.Txn > n.Before.End || l.End != 0 && n.Txn > l.End
-		}
-	}
-	return false, false
+	at, known := r.position(n)
+	return known, known && n.Txn > at
 }
 
 // isForeignData reports whether the node's data is not what the shard continues with.

@@ -239,8 +239,9 @@ func decideBySavedState(v View, me Self) Decision {
 		return Decision{Assignment: AssignQuarantine, Why: "it is empty, and nothing is known of what it had"}
 	}
 	// It may have lost data. Whoever certainly has not goes first …
-	if best, _ := choosePrimary(v, choice{from: me.ID}); best != "" {
-		return Decision{Assignment: AssignQuarantine, Why: "it was restarted, and a replica that was not has all that it may have lost"}
+	least, _ := v.leastOf(me)
+	if best, _ := choosePrimary(v, choice{from: me.ID, least: least}); best != "" {
+		return Decision{Assignment: AssignQuarantine, Why: "it was restarted, and a replica that was not has at least as much"}
 	}
 	// … and whoever has not reported yet may be such a one.
 	if why := v.awaitedReport(me); why != "" {
@@ -249,22 +250,33 @@ func decideBySavedState(v View, me Self) Decision {
 	return Decision{Assignment: AssignResume, Why: "it was restarted, and no replica has a better copy"}
 }
 
+// leastOf is where a restarted primary stands in the shard's history, if its data tells. Otherwise it has kept all that
+// it had, or lost it all: a node that lacks what it certainly had is no better.
+func (v View) leastOf(me Self) (at int64, certain bool) {
+	s, m := me.State, me.Saved
+	if at, certain = v.Row.position(Record{Lineage: s.Lineage, Before: s.Before, Txn: s.Txn}); certain {
+		return at, true
+	}
+	had, _ := v.Row.position(Record{Lineage: m.Lineage, Txn: m.Txn})
+	return max(had, v.Row.began()), false
+}
+
 // longerCopy is why a primary that was restarted lacks data: a member that lives has more of the same lineage.
 func (v View) longerCopy(me Self) string {
 	if len(v.Row.Lineages) == 0 {
 		return ""
 	}
 	last := v.Row.Lineages[len(v.Row.Lineages)-1].ID
-	at := int64(0) // of another history: whatever a member has of this one is more
-	switch last {
-	case me.State.Lineage.ID:
-		at = me.State.Txn
-	case me.State.Before.ID:
-		at = me.State.Before.End
-	}
+	at, certain := v.leastOf(me)
 	for _, r := range v.Nodes {
-		if _, member := v.Row.Member(r.ID); member && r.ID != me.ID && r.Live() && r.Synced && r.Lineage.ID == last && r.Txn > at {
+		if _, member := v.Row.Member(r.ID); !member || r.ID == me.ID || !r.Live() || !r.Synced || r.Lineage.ID != last {
+			continue
+		}
+		switch {
+		case certain && r.Txn > at:
 			return fmt.Sprintf("%s has more: it stands at %d, and this node at %d", r.Label(), r.Txn, at)
+		case !certain && r.Txn > 0 && r.Txn >= at:
+			return fmt.Sprintf("%s may have more: it stands at %d, and this node does not tell where it stands", r.Label(), r.Txn)
 		}
 	}
 	return ""

@@ -79,6 +79,8 @@ func (w *shardWorld) fault() {
 		faults = []func(){w.strand}
 	case "emptied":
 		faults = []func(){w.emptyStore}
+	case "dies twice":
+		faults = []func(){w.dieTwice}
 	case "rolled back":
 		faults = []func(){w.rollBack}
 	}

@@ -27,6 +27,7 @@ type shardJudge struct {
 	top      int64            // the highest epoch under which a write was accepted
 	topAt    time.Time
 	kept     map[int64]bool  // writes that the shard has acknowledged and not lost
+	began    map[int64]bool  // … of which the primary had those when it was installed
 	data     map[string]bool // hosts whose node lost its data
 	forgot   map[string]bool // hosts whose node a person had forgotten
 	well     time.Time       // since when the primary is well, and a replica is in touch with it
@@ -302,6 +303,8 @@ func (j *shardJudge) installed(v shard.View, row shard.Row) {
 			delete(j.kept, id)
 		}
 	}
+	began := j.began
+	j.began = maps.Clone(j.kept)
 	slices.Sort(missing)
 	if len(missing) == 0 {
 		return
@@ -316,6 +319,7 @@ func (j *shardJudge) installed(v shard.View, row shard.Row) {
 			j.breachLocked("a %s lost %d acknowledged writes, the first %d", p.Kind, len(missing), missing[0])
 		}
 	default:
+		j.lacking(h, v.Row.Primary, missing, began)
 		for name, has := range rest {
 			n := 0
 			for _, id := range missing {

@@ -130,6 +130,59 @@ func (w *shardWorld) emptyStore() {
 	pause(8 * t)
 }
 
+// dieTwice kills the primary and, as soon as another has taken its place, that one too, while one replica lags behind. All
+// come back with what they had.
+func (w *shardWorld) dieTwice() {
+	d, t := w.dice, w.setup.Timing.Timeout
+	p := w.primary()
+	if p == nil || p.alive() == nil {
+		return
+	}
+	behind := w.hosts[(p.i+1+d.n(len(w.hosts)-1))%len(w.hosts)]
+	behind.node.Lag(d.between(time.Second, 3*time.Second))
+	pause(d.between(time.Second, t))
+	die := func(h *shardHost, back time.Duration) {
+		w.judge.trace("%s: host dies", h.name)
+		w.judge.hurt(h)
+		h.node.Kill()
+		h.crash()
+		w.later(back, func() { h.run(); h.start() })
+	}
+	die(p, d.between(t, 4*t))
+	for end := time.Now().Add(6 * t); w.primary() == p && time.Now().Before(end); {
+		pause(t / 100)
+	}
+	if q := w.primary(); q != nil && q != p {
+		die(q, d.upTo(2*t))
+	}
+	w.later(d.upTo(2*t), func() { behind.node.Lag(0) })
+	pause(10 * t)
+}
+
+// diesTwice is a shard whose primaries die soon after their promotion.
+func diesTwice(s *ShardSetup) {
+	calmSchedule(s, "dies twice")
+	s.Supervised = true
+}
+
+// lacking checks that nobody was promoted by itself who lacks what the primary before it had when it was installed, and
+// has on its disk still.
+func (j *shardJudge) lacking(h *shardHost, before string, missing []int64, began map[int64]bool) {
+	old := j.w.hostOf(before)
+	if old == nil || old == h {
+		return
+	}
+	has, n := dataOf(old), 0
+	for _, id := range missing {
+		if has[id] && began[id] {
+			n++
+		}
+	}
+	if n > 0 {
+		j.breachLocked("%s was promoted without %d acknowledged writes with which %s had become the primary", h.name, n, old.name)
+	}
+}
+
 // savedPath is the file in which the agent keeps what it knows of its node.
 func (h *shardHost) savedPath() string { return filepath.Join(h.dir, "memory.json") }
 

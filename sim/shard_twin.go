@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/shard"
@@ -81,6 +82,14 @@ func ShardTwins() []ShardTwin {
 						n.Txn, n.Age = 0, 0
 						n.Interval = 0
 					}
+				}
+			}
+		})},
+		{Name: "what the shard had when its primary began does not count", Caught: "had become the primary", Need: diesTwice, Agent: registry(func(r *brokenRegistry) {
+			r.view = func(v *shard.View) {
+				v.Row.Lineages = slices.Clone(v.Row.Lineages)
+				for i := range v.Row.Lineages {
+					v.Row.Lineages[i].End = 0
 				}
 			}
 		})},
