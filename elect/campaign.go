@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -170,8 +169,7 @@ func (c *campaign) acquire(ctx context.Context) (*lease.HeldLease, error) {
 func (c *campaign) companionLeases() []lease.ID { return Leases(c.With, 1) }
 
 func (c *campaign) isCompanionHere(ctx context.Context) (bool, error) {
-	l, err := c.Keeper.Store().Get(ctx, c.companionLeases()[0])
-	return err == nil && l.Held() && strings.EqualFold(l.Holder.Name, c.Keeper.Instance().Name), err
+	return HeldBeside(ctx, c.Keeper, c.With)
 }
 
 func (c *campaign) isCompanionElsewhere(ctx context.Context) (bool, error) {

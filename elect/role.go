@@ -1,6 +1,7 @@
 package elect
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -52,6 +53,13 @@ func Leases(role string, holders int) []lease.ID {
 		ids = append(ids, lease.ID{Space: Space, Key: role + slotMark + strconv.Itoa(n)})
 	}
 	return ids
+}
+
+// HeldBeside asks the store whether the role (the first place of it) is held by an instance of the keeper's name: on the same host,
+// where names are host names.
+func HeldBeside(ctx context.Context, k *lease.Keeper, role string) (bool, error) {
+	l, err := k.Store().Get(ctx, Leases(role, 1)[0])
+	return err == nil && l.Held() && strings.EqualFold(l.Holder.Name, k.Instance().Name), err
 }
 
 // roleOf is the role that a lease's key belongs to.

@@ -16,7 +16,7 @@ func (r *runner) hold(ctx context.Context, o Offer, held *lease.HeldLease) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t := &tenure{runner: r, offer: o, stop: cancel, log: r.log.With("job", o.Name, "term", held.Term)}
-	cfg := elect.Config{Keeper: r.Keeper, Role: o.Name, StopGrace: r.stopGrace(), Overrun: t.overrun}
+	cfg := elect.Config{Keeper: r.Keeper, Role: o.Name, With: o.With, StopGrace: r.stopGrace(), Overrun: t.overrun}
 	err := elect.RunWork(ctx, cfg, held, t.work)
 	if err != nil && t.task == nil && ctx.Err() == nil && !errors.Is(err, lease.ErrLost) {
 		t.log.Warn("no run was claimed", "err", err)
@@ -179,6 +179,8 @@ func resultOf(err error, stopped bool, cause error) Result {
 		result.State, result.Why = TimedOut, "it took longer than its deadline"
 	case errors.Is(cause, ErrReplaced):
 		result.State, result.Why = Cancelled, whyReplaced
+	case errors.Is(cause, elect.ErrMoved):
+		result.State, result.Why = Cancelled, "the role that it runs with moved to another instance"
 	case errors.Is(cause, lease.ErrResign):
 		result.State, result.Why = Cancelled, "its instance was asked to resign"
 	default:

@@ -23,6 +23,9 @@ type Offer struct {
 	Definition Definition
 	// Work is what the job does. Required.
 	Work Work
+	// With, when not "", is a role: runs start only where an instance of the same name holds it, and are cancelled with
+	// elect.ErrMoved when it moves.
+	With string
 }
 
 // Config describes what an instance offers.
@@ -59,6 +62,11 @@ func (c Config) Validate() error {
 		if names[o.Name] || o.Work == nil {
 			return fmt.Errorf("%w: job %q is offered twice, or has no work", lease.ErrInvalid, o.Name)
 		}
+		if o.With != "" {
+			if err := elect.ValidateRole(o.With); err != nil {
+				return fmt.Errorf("job %q: with: %w", o.Name, err)
+			}
+		}
 		names[o.Name] = true
 	}
 	return c.Keeper.Timing().Validate(c.stopGrace())
@@ -77,7 +85,7 @@ type Task struct {
 }
 
 // Work is what a job does. It returns soon after ctx is cancelled, the cause of which tells why: lease.ErrLost,
-// lease.ErrResign, [ErrDeadline], [ErrReplaced], or the caller's. The run has failed if the work returns an error; if that has a method
+// lease.ErrResign, elect.ErrMoved, [ErrDeadline], [ErrReplaced], or the caller's. The run has failed if the work returns an error; if that has a method
 // ExitCode() int, that is the run's exit code. Every effect should carry the task's Term.
 type Work func(ctx context.Context, t Task) error
 
@@ -196,7 +204,9 @@ func (r *runner) attendDue(ctx context.Context, within time.Duration) error {
 			if err != nil {
 				return err
 			}
-			r.attend(ctx, j, now, sent, within)
+			if err := r.attend(ctx, j, now, sent, within); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
@@ -208,24 +218,29 @@ func (r *runner) attendDue(ctx context.Context, within time.Duration) error {
 		}
 		for _, j := range page {
 			after = j.Name
-			r.attend(ctx, j, now, sent, within)
+			if err := r.attend(ctx, j, now, sent, within); err != nil {
+				return err
+			}
 		}
 		full = len(page) == 1000
 	}
 	return nil
 }
 
-// attend starts to attend to a job that is due soon, unless somebody does already.
-func (r *runner) attend(ctx context.Context, j Job, now time.Time, at, within time.Duration) {
+// attend starts to attend to a job that is due soon, unless somebody does already, or its role is held elsewhere.
+func (r *runner) attend(ctx context.Context, j Job, now time.Time, at, within time.Duration) error {
 	o, offered := r.offers[j.Name]
 	due := j.DueAt()
 	if !offered || due.IsZero() || due.Sub(now) > within {
-		return
+		return nil
+	}
+	if here, err := r.isRoleHere(ctx, o); err != nil || !here {
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.attended[j.Name] {
-		return
+		return nil
 	}
 	r.attended[j.Name] = true
 	wait := due.Sub(now)
@@ -238,6 +253,17 @@ func (r *runner) attend(ctx context.Context, j Job, now time.Time, at, within ti
 			r.contend(ctx, o)
 		}
 	})
+	return nil
+}
+
+// isRoleHere reports whether the role that a job runs with is held by an instance of this name, or there is none.
+func (r *runner) isRoleHere(ctx context.Context, o Offer) (bool, error) {
+	if o.With == "" {
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
+	defer cancel()
+	return elect.HeldBeside(ctx, r.Keeper, o.With)
 }
 
 func (r *runner) endAttending(name string) {
@@ -254,7 +280,7 @@ func (r *runner) endAttending(name string) {
 func (r *runner) contend(ctx context.Context, o Offer) {
 	held, err := r.Keeper.Acquire(ctx, lease.AcquireRequest{
 		Leases: []lease.ID{LeaseID(o.Name)}, Margin: r.stopGrace(),
-		Unless: func(ctx context.Context) error { return r.unlessIdle(ctx, o.Name) },
+		Unless: func(ctx context.Context) error { return r.unlessIdle(ctx, o) },
 	})
 	switch {
 	case err == nil:
@@ -265,11 +291,14 @@ func (r *runner) contend(ctx context.Context, o Offer) {
 	}
 }
 
-// unlessIdle returns errIdle if another instance has run what was due.
-func (r *runner) unlessIdle(ctx context.Context, name string) error {
+// unlessIdle returns errIdle if another instance has run what was due, or is the one to run it.
+func (r *runner) unlessIdle(ctx context.Context, o Offer) error {
+	if here, err := r.isRoleHere(ctx, o); err == nil && !here {
+		return errIdle
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
 	defer cancel()
-	j, now, err := r.Store.Get(ctx, name)
+	j, now, err := r.Store.Get(ctx, o.Name)
 	if errors.Is(err, ErrNotFound) || err == nil && (j.DueAt().IsZero() || j.DueAt().After(now)) {
 		return errIdle
 	}

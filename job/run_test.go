@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
@@ -56,6 +57,7 @@ type stage struct {
 	t     *testing.T
 	store *memory.Store
 	work  job.Work // what each run does after it was noted
+	with  string   // see [job.Offer]
 
 	mu     sync.Mutex
 	starts []start
@@ -95,7 +97,7 @@ func (s *stage) node(name string, def job.Definition) *node {
 	all.Go(func() { _ = k.Run(keep) })
 	all.Go(func() {
 		defer endKeeping()
-		err := job.Serve(ctx, job.Config{Keeper: k, Store: n.jobs, Offers: []job.Offer{{Name: "j", Definition: def, Work: s.note(name)}}})
+		err := job.Serve(ctx, job.Config{Keeper: k, Store: n.jobs, Offers: []job.Offer{{Name: "j", Definition: def, Work: s.note(name), With: s.with}}})
 		if !errors.Is(err, context.Canceled) {
 			s.t.Errorf("%s: Serve returned %v", name, err)
 		}
@@ -393,6 +395,64 @@ func TestManyOffers(t *testing.T) {
 	})
 }
 
+// holdRole holds a role, as an instance of this name, until the end of the function that it returns.
+func (s *stage) holdRole(role, name string) (release func()) {
+	s.t.Helper()
+	k, err := lease.NewKeeper(lease.KeeperConfig{Store: s.store, Instance: lease.NewInstance(name, ""), Timing: timing, Clock: &leasetest.BubbleClock{}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	keep, endKeeping := context.WithCancel(context.Background())
+	var keeping sync.WaitGroup
+	keeping.Go(func() { _ = k.Run(keep) })
+	held, err := k.Acquire(context.Background(), lease.AcquireRequest{Leases: elect.Leases(role, 1)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return func() {
+		if err := held.Release(context.Background(), "", ""); err != nil {
+			s.t.Error(err)
+		}
+		endKeeping()
+		keeping.Wait()
+	}
+}
+
+func TestRunsWhereItsRoleIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(ctx context.Context, _ job.Task) error {
+			lease.Sleep(ctx, &leasetest.BubbleClock{}, 30*time.Minute)
+			return context.Cause(ctx)
+		})
+		s.with = "primary"
+		def := every("1h")
+		def.Retries = 1
+		s.node("a", def)
+		s.node("b", def)
+		time.Sleep(70 * time.Minute)
+		if got := s.started(); len(got) != 0 {
+			t.Fatalf("nobody holds the role, and %s started a run", got[0].node)
+		}
+		leaveB := s.holdRole("primary", "b")
+		time.Sleep(5 * time.Minute)
+		leaveB()
+		time.Sleep(5 * time.Second)
+		defer s.holdRole("primary", "a")()
+		time.Sleep(40 * time.Minute)
+
+		var where []string
+		for _, one := range s.started() {
+			where = append(where, fmt.Sprint(one.node, " ", one.Attempt))
+		}
+		if !slices.Equal(where, []string{"b 1", "a 2"}) {
+			t.Errorf("started by %v; the holder of the role runs it, and the next holder repeats what was cut short", where)
+		}
+		if last := s.job().Last; last.State != job.Succeeded || last.Attempt != 2 {
+			t.Errorf("%+v", last)
+		}
+	})
+}
+
 func TestConfigIsChecked(t *testing.T) {
 	store := memory.New(nil)
 	k, err := lease.NewKeeper(lease.KeeperConfig{Store: store, Instance: lease.NewInstance("a", ""), Timing: timing})
@@ -406,6 +466,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"no offer":    {Keeper: k, Store: store.Jobs()},
 		"twice":       {Keeper: k, Store: store.Jobs(), Offers: []job.Offer{good, good}},
 		"no work":     {Keeper: k, Store: store.Jobs(), Offers: []job.Offer{{Name: "j", Definition: every("1h")}}},
+		"no role":     {Keeper: k, Store: store.Jobs(), Offers: []job.Offer{{Name: "j", Definition: every("1h"), Work: quick, With: "a#2"}}},
 		"no schedule": {Keeper: k, Store: store.Jobs(), Offers: []job.Offer{{Name: "j", Work: quick}}},
 		"no time":     {Keeper: k, Store: store.Jobs(), Offers: []job.Offer{good}, StopGrace: time.Minute},
 	} {

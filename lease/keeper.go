@@ -179,8 +179,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 		err = k.renewUntilEnd(ctx, live, changes)
 		k.setSession(nil)
 		live.end()
-		if err != nil {
-			return err
+		if err != nil || ctx.Err() != nil {
+			return err // stopped: the session has been ended
 		}
 		ending.Go(func() { k.endLost(ctx, live) })
 	}
@@ -318,11 +318,11 @@ func (k *Keeper) stopSession(ctx context.Context, live *ActiveSession) {
 	k.endSession(ctx, live, "stopped")
 }
 
-// endSession closes the session in the store, which releases its leases.
-func (k *Keeper) endSession(ctx context.Context, live *ActiveSession, reason string) {
+// endSession closes the session in the store, which releases its leases. It gives up when stop ends.
+func (k *Keeper) endSession(stop context.Context, live *ActiveSession, reason string) {
 	// T, not one call's deadline: ending a session that holds very many leases takes
 	// several statements. After T it has lapsed anyway.
-	ctx, cancel := context.WithTimeout(ctx, k.cfg.Timing.Timeout)
+	ctx, cancel := context.WithTimeout(stop, k.cfg.Timing.Timeout)
 	defer cancel()
 	for retry := k.retry(); ; {
 		err := k.cfg.Store.EndSession(ctx, live.ID(), reason)
@@ -330,6 +330,9 @@ func (k *Keeper) endSession(ctx context.Context, live *ActiveSession, reason str
 			return
 		}
 		if isPermanent(err) || !Sleep(ctx, k.cfg.Clock, retry.Next()) {
+			if stop.Err() != nil {
+				return // nobody waits for it
+			}
 			k.log.Warn("session could not be ended; it will lapse", "in", k.cfg.Timing.Timeout, "err", err)
 			return
 		}

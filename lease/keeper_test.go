@@ -470,6 +470,40 @@ func TestVouch(t *testing.T) {
 	})
 }
 
+// A keeper that is stopped ends its session once, and has nothing to say about it.
+func TestStopEndsTheSessionOnce(t *testing.T) {
+	for range 30 { // what stops and what is idle are ready at once, and either may come first
+		synctest.Test(t, func(t *testing.T) {
+			store := newSpy()
+			var log bytes.Buffer
+			k, err := lease.NewKeeper(lease.KeeperConfig{
+				Store: store, Roster: store, Instance: lease.NewInstance("web-1", ""), Timing: timing, Clock: &leasetest.BubbleClock{},
+				Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- k.Run(ctx) }()
+			if _, err := k.Session(ctx); err != nil {
+				t.Fatal(err)
+			}
+			ends := 0
+			store.intercept(func(ctx context.Context, call string) error {
+				if call == "end" {
+					ends++
+				}
+				return context.Cause(ctx)
+			})
+			stop()
+			if err := <-done; err != nil || ends != 1 || log.Len() > 0 {
+				t.Fatalf("%v, %d calls that end it, %s", err, ends, &log)
+			}
+		})
+	}
+}
+
 // The id of a session is all that it takes to end it: no log has it, at any level.
 func TestSessionIDsAreNotLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

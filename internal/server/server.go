@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/shardagent"
 	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -31,6 +33,11 @@ type Reload struct {
 // Run runs the server until ctx ends. again is how it reads its configuration again; nil is never.
 func Run(ctx context.Context, h *instance.Host, cfg *settings.Server, again *Reload) error {
 	if len(cfg.Queues) > 0 {
+		if err := h.CanKeep("queues"); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(cfg.Jobs, func(j settings.Job) bool { return j.Message != nil }) {
 		if err := h.CanKeep("queues"); err != nil {
 			return err
 		}
@@ -85,7 +92,7 @@ func serveOn(ctx context.Context, h *instance.Host, cfg *settings.Server, e *ent
 	e.Lead(s.server.Handler())
 	part("http", e.Wait)
 	part("watchdog", func(ctx context.Context) error { return watchServer(ctx, e, s.keepers) })
-	h.Log.Info("serving", "url", cfg.Scheme()+"://"+e.Addr, "store", termtext.URL(h.StoreURL), "roles", len(cfg.Roles), "queues", len(cfg.Queues), "cache", cfg.Cache != nil,
+	h.Log.Info("serving", "url", cfg.Scheme()+"://"+e.Addr, "store", termtext.URL(h.StoreURL), "roles", len(cfg.Roles), "jobs", len(cfg.Jobs), "queues", len(cfg.Queues), "cache", cfg.Cache != nil,
 		"monitor", s.monitor != nil, "sentinel", e.guideAt(), "shards", len(cfg.Shards), "dns", e.sockets.where(), "hooks", len(cfg.Hooks))
 	sdnotify.Ready()
 	parts.Go(func() { memtrim.AfterStart(ctx) })
@@ -117,7 +124,8 @@ type served struct {
 	held    *heldRoles
 
 	queues  *servedQueues
-	monitor *servedMonitor // nil without one, as what follows
+	jobs    *job.Config // nil without one, as what follows
+	monitor *servedMonitor
 	peer    *servedCache
 	shards  *servedShards
 	names   *servedNames
@@ -130,6 +138,9 @@ type served struct {
 func (s *served) make(ctx context.Context) (err error) {
 	h, cfg := s.host, s.cfg
 	if s.queues, err = serveQueues(ctx, h, cfg, s.store, s.keeper.Instance()); err != nil {
+		return err
+	}
+	if err := s.serveJobs(ctx); err != nil {
 		return err
 	}
 	if cfg.Monitor != nil {
@@ -226,10 +237,13 @@ func (s *served) startFirst(part func(string, func(context.Context) error)) *cam
 	return roles
 }
 
-// startLast starts what claims keys, and the peer of a cache, which it waits for.
+// startLast starts what claims keys, the jobs, and the peer of a cache, which it waits for.
 func (s *served) startLast(ctx context.Context, part func(string, func(context.Context) error)) {
 	for _, q := range s.queues.list {
 		part("queue "+q.cfg.Queue, q.run)
+	}
+	if s.jobs != nil {
+		part("jobs", func(ctx context.Context) error { return job.Serve(ctx, *s.jobs) })
 	}
 	if s.monitor != nil {
 		s.monitor.start(part)

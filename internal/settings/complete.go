@@ -54,6 +54,7 @@ func (c *Server) Complete() error {
 	} else {
 		c.checkRoles(f)
 	}
+	c.checkJobs(f)
 	c.checkQueues(f)
 	c.checkShards(f)
 	if c.Cache != nil {

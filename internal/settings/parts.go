@@ -34,6 +34,9 @@ func (c *Server) Parts() []Part {
 	for _, r := range c.Roles {
 		out = append(out, partOf("role", r.Role, t.WorstTakeover(), "T + I: timeout %s, interval %s", termtext.Duration(t.Timeout), termtext.Duration(t.Interval)))
 	}
+	for _, j := range c.Jobs {
+		out = append(out, partOf("job", j.Job, t.WorstTakeover(), "T + I, of a run that is due or repeated"))
+	}
 	for i := range c.Queues {
 		out = append(out, c.Queues[i].part("queue", c.Queues[i].Queue))
 	}

@@ -40,6 +40,9 @@ func (c *Server) missingPrograms() []string {
 	for i, r := range c.Roles {
 		look(fmt.Sprintf("roles[%d].command", i), fmt.Sprintf("role %q", r.Role), r.Command)
 	}
+	for i, j := range c.Jobs {
+		look(fmt.Sprintf("jobs[%d].command", i), fmt.Sprintf("job %q", j.Job), j.Command)
+	}
 	for i, h := range c.Hooks {
 		look(fmt.Sprintf("hooks[%d].command", i), fmt.Sprintf("hook %d", i+1), h.Command)
 	}

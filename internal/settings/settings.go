@@ -33,6 +33,7 @@ type Server struct {
 	HistoryKeep int           `yaml:"history_keep" default:"100000" help:"keep this many events in the history; at least 1000"`
 	ForgetAfter time.Duration `yaml:"forget_vacant_after" default:"720h" help:"delete roles and leases that nobody has held or waited for during this time; at least 1h; -1s: never"`
 	Roles       []Role        `yaml:"roles" help:"roles to campaign for"`
+	Jobs        []Job         `yaml:"jobs" help:"jobs to run on a schedule, each time on one of the servers that offer them; needs SQLite, PostgreSQL or Redis"`
 	Queues      []Queue       `yaml:"queues" help:"queues to deliver; needs SQLite or PostgreSQL. A queue that does not exist is created"`
 	Cache       *Cache        `yaml:"cache" help:"a peer of a cache; needs no store"`
 	Monitor     *Monitor      `yaml:"monitor" help:"an instance of the monitor; needs SQLite or PostgreSQL"`
@@ -91,6 +92,9 @@ func (c *Server) Connections() int {
 		dispatchers += len(c.Monitor.Sinks)
 	}
 	if c.DNS != nil || len(c.Hooks) > 0 {
+		n++
+	}
+	if len(c.Jobs) > 0 {
 		n++
 	}
 	return n + min(dispatchers, mostDispatchers) + shardagent.Connections*len(c.Shards)
