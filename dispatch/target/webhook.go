@@ -29,6 +29,8 @@ type WebhookConfig struct {
 	// StatusURL is asked what became of a batch, with {id} in it standing for
 	// the batch's id. Default: only locations that the receiver itself named are.
 	StatusURL string
+	// At is where a submission goes, below URL. Default: to URL.
+	At func(base *url.URL, a dispatch.Assignment) *url.URL
 	// Secret signs every request. Default: no signature. One that starts with whsec_ must be base64 behind it.
 	Secret []byte
 	// Signature is how. Default [StandardSignature].
@@ -152,7 +154,11 @@ func (w *Webhook) Submit(ctx context.Context, a dispatch.Assignment) dispatch.An
 	default:
 		w.signer.signStandard(header, a.Payload, time.Now())
 	}
-	r := w.client.do(ctx, w.cfg.Method, w.client.base, header, a.Payload, maxAnswer)
+	to := w.client.base
+	if w.cfg.At != nil {
+		to = w.cfg.At(to, a)
+	}
+	r := w.client.do(ctx, w.cfg.Method, to, header, a.Payload, maxAnswer)
 	return w.classify(r, a.Attempt, time.Now())
 }
 

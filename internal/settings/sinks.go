@@ -45,6 +45,8 @@ type SinkHTTP struct {
 // HookSink is a sink.WebhookConfig in the file.
 type HookSink struct {
 	SinkHTTP    `yaml:",inline"`
+	Service     string            `yaml:"service" help:"tell a service in its own form: pagerduty, opsgenie (or Jira Service Management) or ntfy (default: templates, or the alarm as JSON)"`
+	KeyFile     string            `yaml:"key_file" help:"file with PagerDuty's routing key or Opsgenie's API key"`
 	Method      string            `yaml:"method" default:"POST" help:"POST, PUT or PATCH"`
 	Headers     map[string]string `yaml:"headers" secret:"all" help:"more headers"`
 	HeaderFiles map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
@@ -190,7 +192,7 @@ func (c *SinkHTTP) url() (sink.Secret, error) {
 
 func (c *HookSink) sink(concurrency int) (*sink.WebhookConfig, error) {
 	out := &sink.WebhookConfig{
-		HTTP: c.http(concurrency), Method: c.Method, Signature: target.Signature(c.Signature), Header: map[string]sink.Secret{}, Recognises: c.Recognises,
+		HTTP: c.http(concurrency), Service: c.Service, Method: c.Method, Signature: target.Signature(c.Signature), Header: map[string]sink.Secret{}, Recognises: c.Recognises,
 		Body: c.Body, Onset: c.Onset, Abated: c.Abated, ContentType: c.ContentType,
 	}
 	var err error
@@ -198,6 +200,9 @@ func (c *HookSink) sink(concurrency int) (*sink.WebhookConfig, error) {
 		return nil, err
 	}
 	if out.Secret, err = optionalSecret("secret_file", c.SecretFile); err != nil {
+		return nil, err
+	}
+	if out.Key, err = optionalSecret("key_file", c.KeyFile); err != nil {
 		return nil, err
 	}
 	headers, err := secretHeaders(c.Headers, c.HeaderFiles)

@@ -48,9 +48,13 @@ type HTTP struct {
 
 // WebhookConfig is for anything that takes HTTP requests.
 type WebhookConfig struct {
-	// URL that is told: http or https. Required.
+	// URL that is told: http or https. Required, unless Service has one.
 	URL Secret
 	HTTP
+	// Service that is told in its own form: [PagerDuty], [Opsgenie] or [Ntfy]. Default: a template, or JSON.
+	Service string
+	// Key of the service, if it has one: PagerDuty's routing key, or Opsgenie's API key.
+	Key Secret
 	// Method is POST, PUT or PATCH. Default POST.
 	Method string
 	// Header has more headers for each request.

@@ -38,8 +38,8 @@ func (c Config) validateFormat(kind string) error {
 		return nil
 	case hook == nil:
 		return fmt.Errorf("%s has a format of its own; send %s by a webhook", kind, c.Format)
-	case hook.Body != "" || hook.Onset != nil || hook.Abated != nil:
-		return errors.New("a format and a template of the body exclude each other")
+	case hook.Service != "" || hook.Body != "" || hook.Onset != nil || hook.Abated != nil:
+		return errors.New("a format excludes a service and a template of the body")
 	}
 	return nil
 }

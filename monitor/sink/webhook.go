@@ -19,6 +19,10 @@ const jsonType = "application/json"
 func (*WebhookConfig) name() string { return "webhook" }
 
 func (c *WebhookConfig) validate() error {
+	if err := c.validateService(); err != nil {
+		return err
+	}
+	c = c.withService()
 	if err := c.target().Validate(); err != nil {
 		return err
 	}
@@ -70,6 +74,7 @@ func (c *WebhookConfig) bodies() (map[monitor.Transition]*body, error) {
 }
 
 func (c *WebhookConfig) open(string) (receiver, error) {
+	c = c.withService()
 	bodies, err := c.bodies()
 	if err != nil {
 		return receiver{}, err
@@ -77,6 +82,9 @@ func (c *WebhookConfig) open(string) (receiver, error) {
 	hidden := append(pathOf(c.URL), string(c.Secret))
 	for _, v := range c.Header {
 		hidden = append(hidden, string(v))
+	}
+	if c.Service != "" {
+		return c.openService(c.target(), hidden)
 	}
 	return openWebhook(c.target(), c.URL, hidden, cmp.Or(c.ContentType, jsonType), func(a alarm) ([]byte, error) {
 		if b := bodies[a.m.Status]; b != nil {
