@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/understudy-ha/understudy/access"
@@ -57,6 +58,9 @@ type monitorPart struct {
 	own      Monitor
 	snapshot *sharedRead[monitorSnapshot]
 	acts     acts
+
+	linksMu sync.Mutex
+	secret  []byte // of links; nil: not read yet
 }
 
 // monitorSnapshot is the result of one read.
@@ -116,6 +120,7 @@ func (p *monitorPart) routes() []route {
 		{pattern: "GET /v1/alarms/{alarm}", handle: inJSON(p.getAlarm)},
 		{pattern: "POST /v1/alarms/{alarm}/acknowledge", handle: p.action(monitor.ActionAcknowledge)},
 	})
+	out = append(out, guarded(p.checkTable, p.linkRoutes())...)
 	return append(withOldPaths(out), p.intakeRoutes()...)
 }
 

@@ -47,7 +47,7 @@ func viewReport(r monitor.Report) *apitype.Report {
 func viewAlarm(a monitor.Alarm) apitype.Alarm {
 	return apitype.Alarm{
 		ID: a.ID, Check: a.Check, Source: a.Source, Group: a.Group, Members: a.Members, Labels: a.Labels, Reason: string(a.Reason),
-		Started: a.Started.UTC(), Raised: a.Raised.UTC(), Ended: a.Ended.UTC(), End: string(a.End), Acknowledged: a.Acknowledged,
+		Started: a.Started.UTC(), Raised: a.Raised.UTC(), Ended: a.Ended.UTC(), End: string(a.End), Acknowledged: a.Acknowledged, Reminders: a.Reminders,
 	}
 }
 

@@ -109,6 +109,14 @@ var operationsOfMonitor = map[string]operation{
 		errors:  usual + " 400 404",
 	},
 	"POST /v1/alarms/{alarm}/acknowledge": monitorAction("acknowledgeAlarm", "Acknowledge an alarm", "It stands as before; the page and the history show who knows of it."),
+	"GET /badge/{check}/{source}/{signature}": {
+		id: "getPublicBadge", tag: "monitor",
+		summary: "Draw the state of a source, for anyone who has the link", description: "Its path is the field badge of the source.",
+		answers: []reply{{200, "The badge", nil, `{"content": {"image/svg+xml": {"schema": {"type": "string"}}}}`}},
+		errors:  "400 404 503",
+	},
+	"GET /acknowledge/{alarm}/{signature}":  acknowledgeOperation("showAcknowledge", "Show an alarm, with a button that acknowledges it"),
+	"POST /acknowledge/{alarm}/{signature}": acknowledgeOperation("acknowledgeByLink", "Acknowledge an alarm, by the link in its message"),
 	"POST /v1/beats": {
 		id: "sendBeats", tag: "monitor",
 		summary:     "Send beats",
@@ -135,6 +143,14 @@ func monitorAction(id, summary, description string) operation {
 		in:      apitype.MonitorAction{},
 		answers: []reply{{200, "It is done", apitype.MonitorDone{}, ""}},
 		errors:  usual + " 400 404 413",
+	}
+}
+
+func acknowledgeOperation(id, summary string) operation {
+	return operation{
+		id: id, tag: "monitor", summary: summary, description: "The link is the field acknowledge of an alarm's message, if public_url is set.",
+		answers: []reply{{200, "A page", nil, `{"content": {"text/html": {"schema": {"type": "string"}}}}`}},
+		errors:  "400 404 503",
 	}
 }
 

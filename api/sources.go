@@ -98,5 +98,11 @@ func (p *monitorPart) getSource(r *http.Request) (out apitype.SourceAlarms, err 
 		return out, err
 	}
 	report, err := p.table.Report(r.Context(), monitor.SourceRef{Check: s.Check, Source: s.Source})
-	return apitype.SourceAlarms{Source: viewSource(s), Report: viewReport(report), Alarms: views(alarms, viewAlarm)}, err
+	if err != nil {
+		return out, err
+	}
+	links, err := p.links(r.Context())
+	return apitype.SourceAlarms{
+		Source: viewSource(s), Report: viewReport(report), Badge: links.Badge(monitor.SourceRef{Check: s.Check, Source: s.Source}), Alarms: views(alarms, viewAlarm),
+	}, err
 }

@@ -129,6 +129,8 @@ type Alarm struct {
 	End Transition
 	// Acknowledged by whom; "" if it is not.
 	Acknowledged string
+	// Reminders is how many were sent.
+	Reminders int
 }
 
 // AlarmQuery selects alarms, the newest first.
@@ -136,10 +138,13 @@ type AlarmQuery struct {
 	ID       string // this one only, when not ""
 	Check    string
 	Source   string
-	Standing bool      // only those that stand
-	Before   time.Time // raised before this, when not zero
-	BeforeID string    // among those raised at Before: only ids before this one
-	Limit    int       // 1 to MaxPage; 0 is MaxPage
+	Standing bool // only those that stand
+	// NotifiedBefore, when not zero: only those to remind of, of which sinks were last notified before this. Those are not
+	// acknowledged, and wait for no group and were reported with none.
+	NotifiedBefore time.Time
+	Before         time.Time // raised before this, when not zero
+	BeforeID       string    // among those raised at Before: only ids before this one
+	Limit          int       // 1 to MaxPage; 0 is MaxPage
 }
 
 // Overview is the monitor at a glance.

@@ -11,6 +11,7 @@ import (
 type changeBuilder struct {
 	scan  Scan
 	sinks []string
+	links Links
 	id    func() string // of a new alarm
 }
 
@@ -43,7 +44,7 @@ func (t *changeBuilder) build(check *Check, c *Candidate) SourceChange {
 func (t *changeBuilder) onset(check *Check, c *Candidate, v Evaluation, change *SourceChange) {
 	change.Alarm, change.Reason = t.id(), v.Reason
 	m := t.message(check, c, change.Alarm, v.Reason)
-	m.Started, m.Raised = change.At, t.scan.Wall
+	m.Started, m.Raised, m.Acknowledge = change.At, t.scan.Wall, t.links.Acknowledge(change.Alarm)
 	if value := m.Labels[check.GroupBy]; check.GroupBy != "" && value != "" {
 		change.Group = groupKey(check.Name, value)
 		return
@@ -88,6 +89,9 @@ func (t *changeBuilder) message(check *Check, c *Candidate, alarm string, r Reas
 func groupKey(check, value string) string {
 	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(check) + "/" + value
 }
+
+// groupValue is the value of the label that a group is of.
+func groupValue(check, group string) string { return strings.TrimPrefix(group, groupKey(check, "")) }
 
 // newRequestID is a random UUID, version 4.
 func newRequestID() string {

@@ -62,6 +62,19 @@ type Check struct {
 	GroupWait time.Duration `json:"group_wait_ms,omitempty"`
 	GroupMin  int           `json:"group_min,omitempty"`
 
+	// DependsOn names the check of the sources that those of this one depend on: while a source's parent is down, or may
+	// be, the source raises no alarm. The parent has the source's own name or, if set, that in its label DependsLabel.
+	DependsOn    string `json:"depends_on,omitempty"`
+	DependsLabel string `json:"depends_label,omitempty"`
+
+	// Maintenance is when windows open in which no alarm is raised, written as a Schedule, and MaintenanceFor how long
+	// each lasts. Sources have a whole limit from its end.
+	Maintenance    string        `json:"maintenance,omitempty"`
+	MaintenanceFor time.Duration `json:"maintenance_for_ms,omitempty"`
+
+	// Remind is how often sinks are told again of an alarm that nobody has acknowledged, at least 1 min. 0: never.
+	Remind time.Duration `json:"remind_ms,omitempty"`
+
 	// Severity, Tags and Labels are copied into alarms. Paused raises no alarms.
 	Severity string            `json:"severity,omitempty"`
 	Tags     []string          `json:"tags,omitempty"`
@@ -163,6 +176,14 @@ func (c Check) Validate() error {
 		return wrong("%d missed times of a schedule; use 1 to %d", c.Missed, MaxTimes)
 	case c.Flaps < 0 || c.GroupMin < 0:
 		return wrong("numbers of flaps and of members cannot be negative")
+	case c.Remind != 0 && c.Remind < time.Minute:
+		return wrong("reminders every %v are too many; use at least 1m", c.Remind)
+	case (c.Maintenance == "") != (c.MaintenanceFor == 0):
+		return wrong("maintenance says when windows open and maintenance_for how long they last: give both")
+	case c.DependsLabel != "" && c.DependsOn == "":
+		return wrong("depends_label names a source of the check in depends_on: give both")
+	case c.DependsOn == c.Name && c.DependsLabel == "":
+		return wrong("its sources depend on themselves; name another check, or a label with depends_label")
 	case c.ControlLoop.TargetType != "VNF" && c.ControlLoop.TargetType != "VM":
 		return wrong("target type %q; use VNF or VM", c.ControlLoop.TargetType)
 	}
@@ -173,13 +194,17 @@ func (c Check) Validate() error {
 		{"interval", c.Interval}, {"grace", c.Grace}, {"the limit (interval × missed + grace)", c.Limit()},
 		{"max run", c.MaxRun}, {"retire after", c.RetireAfter},
 		{"flap window", c.FlapWindow}, {"steady", c.Steady}, {"group wait", c.GroupWait},
+		{"maintenance for", c.MaintenanceFor}, {"remind", c.Remind},
 	} {
 		if f.d < 0 || f.d > MaxInterval {
 			return wrong("%s is %v; use 0 to %v", f.name, f.d, MaxInterval)
 		}
 	}
-	if c.Schedule != "" {
-		if _, err := schedule.ParseCrontab(c.Schedule); err != nil {
+	for _, text := range []string{c.Schedule, c.Maintenance} {
+		if text == "" {
+			continue
+		}
+		if _, err := schedule.ParseCrontab(text); err != nil {
 			return wrong("%v", err)
 		}
 	}
@@ -194,7 +219,7 @@ func (c *Check) validateText(wrong func(string, ...any) error) error {
 		return wrong("%d tags; at most %d", len(c.Tags), MaxLabels)
 	}
 	loop := c.ControlLoop
-	texts := append(slices.Clone(c.Tags), c.Severity, c.GroupBy, loop.Name, loop.PolicyName, loop.PolicyScope, loop.PolicyVersion, loop.Target, loop.Version)
+	texts := append(slices.Clone(c.Tags), c.Severity, c.GroupBy, c.DependsOn, c.DependsLabel, loop.Name, loop.PolicyName, loop.PolicyScope, loop.PolicyVersion, loop.Target, loop.Version)
 	for _, t := range texts {
 		if err := lease.ValidateText("text", t, 0, MaxName); err != nil {
 			return wrong("%v", err)

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -68,7 +69,10 @@ func (w *Watcher) evaluate(ctx context.Context, l Scan) (made int, err error) {
 	if err != nil || len(l.Candidates) == 0 {
 		return 0, err
 	}
-	t := changeBuilder{scan: l, sinks: s.sinks, id: newRequestID}
+	if err := w.readParents(ctx, l, s); err != nil {
+		return 0, err
+	}
+	t := changeBuilder{scan: l, sinks: s.sinks, links: Links{Base: w.cfg.PublicURL, Secret: s.secret}, id: newRequestID}
 	changes := make([]SourceChange, 0, len(l.Candidates))
 	for i := range l.Candidates {
 		c := &l.Candidates[i]
@@ -107,4 +111,47 @@ func (w *Watcher) evaluate(ctx context.Context, l Scan) (made int, err error) {
 		}
 	})
 	return made, nil
+}
+
+// readParents finds out what is known of the sources on which others depend, that would raise an alarm.
+func (w *Watcher) readParents(ctx context.Context, l Scan, s settingsCache) error {
+	var of []SourceRef
+	var children []*Candidate
+	for i := range l.Candidates {
+		c := &l.Candidates[i]
+		check := s.checks[c.CheckID]
+		if check == nil || check.DependsOn == "" || check.Rev != c.CheckRev {
+			continue
+		}
+		c.Now, c.Wall = l.Now, l.Wall
+		if check.Evaluate(c.Facts).Transition == Onset {
+			of, children = append(of, check.parentOf(c)), append(children, c)
+		}
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	found, err := bounded(ctx, func(ctx context.Context) ([]Parent, error) { return w.cfg.Store.Parents(ctx, of) })
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		if on := s.byName[of[i].Check]; on != nil {
+			found[i].Limit = on.Limit() + on.SlotLength(l.Wall)
+			if on.Paused && found[i].State == Up {
+				found[i].State = Paused
+			}
+		}
+		children[i].Parent = &found[i]
+	}
+	return nil
+}
+
+// parentOf is the source that another one depends on.
+func (c *Check) parentOf(of *Candidate) SourceRef {
+	name := of.Source
+	if c.DependsLabel != "" {
+		name = cmp.Or(of.Labels[c.DependsLabel], c.Labels[c.DependsLabel])
+	}
+	return SourceRef{Check: c.DependsOn, Source: name}
 }

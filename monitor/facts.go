@@ -37,7 +37,8 @@ type Facts struct {
 	// check's flap window, that one included.
 	OnsetAt      StoreTime
 	RecentOnsets int
-	// WellSince is when a source whose alarm stands recovered, while the alarm is kept because it flaps.
+	// WellSince is when a source whose alarm stands recovered, while the alarm is kept because it flaps. Of a source without
+	// an alarm it is the last time at which one was held back because its parent was down.
 	WellSince StoreTime
 	// ExpectedFrom is the earliest time from which silence counts: when the source was declared, learned,
 	// resumed or brought back.
@@ -62,6 +63,9 @@ type Facts struct {
 	CheckChanged StoreTime
 	// Removed: its check is no longer configured.
 	Removed bool
+
+	// Parent is the source that it depends on; nil: none is known.
+	Parent *Parent
 }
 
 // Transition is what becomes of a source.
@@ -72,7 +76,7 @@ const (
 	NoTransition Transition = ""       // nothing changes but the time of the next evaluation
 	Onset        Transition = "ONSET"  // an alarm is raised
 	Abated       Transition = "ABATED" // its alarm ends; a paused source stays paused
-	Resume       Transition = "resume" // its pause has ended: up, expected from now; or down, if its alarm stands
+	Resume       Transition = "resume" // its pause has ended, or its parent has returned: up, expected from now; or down, if its alarm stands
 	Return       Transition = "return" // it was retired and reports again: up, expected from its heartbeat
 	Retire       Transition = "retire" // it was down for so long, or an operator asked for it; its alarm ends
 	Forget       Transition = "forget" // its check was removed; its alarm ends, and the source is deleted

@@ -3,7 +3,6 @@ package monitor
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -47,7 +46,7 @@ func (w *Watcher) groupReport(ctx context.Context, s settingsCache, g *AlarmGrou
 	if known := s.byName[g.Check]; known != nil {
 		check = &known.Check
 	}
-	t := groupReporter{check: check, value: strings.TrimPrefix(g.Group, groupKey(g.Check, "")), sinks: s.sinks, now: now}
+	t := groupReporter{check: check, value: groupValue(g.Check, g.Group), sinks: s.sinks, links: Links{Base: w.cfg.PublicURL, Secret: s.secret}, now: now}
 	if g.Alarm == "" || len(g.Members) > 0 {
 		return t.members(g)
 	}
@@ -67,6 +66,7 @@ type groupReporter struct {
 	check *Check
 	value string // of the label that the group is of
 	sinks []string
+	links Links
 	now   time.Time // the store's wall clock
 }
 
@@ -99,7 +99,7 @@ func (t *groupReporter) members(g *AlarmGroup) (GroupReport, bool) {
 	}
 	r.Alarm, r.At = newRequestID(), began
 	m := t.message(r.Alarm, g.Members[0].Reason, began)
-	m.Raised, m.Count = t.now, max(g.Count, len(g.Members))
+	m.Raised, m.Count, m.Acknowledge = t.now, max(g.Count, len(g.Members)), t.links.Acknowledge(r.Alarm)
 	for i := range g.Members[:min(len(g.Members), MaxMembers)] {
 		m.Members = append(m.Members, g.Members[i].Source)
 	}
@@ -112,7 +112,7 @@ func (t *groupReporter) members(g *AlarmGroup) (GroupReport, bool) {
 func (t *groupReporter) memberMessage(a *Alarm) AlarmMessage {
 	m := t.check.message(a.Labels)
 	m.Status, m.RequestID, m.Reason, m.Source = Onset, a.ID, a.Reason, a.Source
-	m.Started, m.Raised = a.Started, a.Raised
+	m.Started, m.Raised, m.Acknowledge = a.Started, a.Raised, t.links.Acknowledge(a.ID)
 	return m
 }
 

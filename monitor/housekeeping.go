@@ -18,18 +18,18 @@ const (
 // [SweepKey]: sweeping, and reporting groups. Two sweepers for a moment do no harm: as with evaluations,
 // the store's compare-and-set makes each change once.
 type housekeeping struct {
-	w                     *Watcher
-	enlist, sweep, groups *loop
+	w                                *Watcher
+	enlist, sweep, groups, reminders *loop
 	// enlisted is closed when the instance is registered, with its sinks.
 	enlisted chan<- struct{}
 	shown    Member // what is known of it
 	swept    int64  // the generation that was swept, -1 for none
-	grouped  int64  // the generation by which groups were looked for
+	grouped  int64  // the generation by which groups were looked for, and alarms to remind of
 }
 
 func (w *Watcher) keepHouse(ctx context.Context, enlisted chan<- struct{}) {
 	c := housekeeping{
-		w: w, enlist: w.loop("registering"), sweep: w.loop("sweeping"), groups: w.loop("reporting groups"),
+		w: w, enlist: w.loop("registering"), sweep: w.loop("sweeping"), groups: w.loop("reporting groups"), reminders: w.loop("reminding of alarms"),
 		enlisted: enlisted, swept: -1,
 	}
 	for {
@@ -72,14 +72,19 @@ func (c *housekeeping) runDue(ctx context.Context, session string) time.Duration
 		c.sweep.scheduleNext(err, every)
 	}
 	if (c.groups.due() || c.groups.tries == 0 && c.grouped != c.swept) && c.swept >= 0 { // the store's time is known
+		c.reminders.at = min(c.reminders.at, w.clock.Now())
 		c.grouped = c.swept
 		every, err := w.reportGroups(ctx)
 		c.groups.scheduleNext(err, every)
 	}
+	if c.reminders.due() && c.swept >= 0 {
+		every, err := w.remindOfAlarms(ctx)
+		c.reminders.scheduleNext(err, every)
+	}
 	if c.swept < 0 {
 		return min(c.enlist.at, c.sweep.at)
 	}
-	return min(c.enlist.at, c.sweep.at, c.groups.at)
+	return min(c.enlist.at, c.sweep.at, c.groups.at, c.reminders.at)
 }
 
 // sweepOnce runs one part of a sweep and returns when to continue.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -35,6 +36,12 @@ type AlarmMessage struct {
 	Raised   time.Time  `json:"raised"`
 	Ended    *time.Time `json:"ended,omitempty"`
 	LastBeat *time.Time `json:"last_beat,omitempty"`
+	// Reminder is which reminder this is of an alarm that nobody has acknowledged, 1 for the first; NextReminder is when the
+	// next one comes.
+	Reminder     int        `json:"reminder,omitempty"`
+	NextReminder *time.Time `json:"next_reminder,omitempty"`
+	// Acknowledge is a link by which anyone who has it acknowledges the alarm.
+	Acknowledge string `json:"acknowledge,omitempty"`
 	// Limit is how long the source may be quiet, in words.
 	Limit       string      `json:"limit,omitempty"`
 	ControlLoop ControlLoop `json:"control_loop,omitzero"`
@@ -70,9 +77,13 @@ func (m AlarmMessage) Notifications(sinks []string) []Notification {
 	if subject == "" {
 		subject = "group " + m.Group
 	}
+	id := m.RequestID + "/" + string(m.Status)
+	if m.Reminder > 0 {
+		id += "/" + strconv.Itoa(m.Reminder)
+	}
 	out := make([]Notification, 0, len(sinks))
 	for _, s := range sinks {
-		out = append(out, Notification{Sink: s, Key: OrderKey(m.Event, subject), ID: m.RequestID + "/" + string(m.Status), Payload: payload})
+		out = append(out, Notification{Sink: s, Key: OrderKey(m.Event, subject), ID: id, Payload: payload})
 	}
 	return out
 }

@@ -52,6 +52,9 @@ func (c *Check) evaluate(f Facts) Evaluation {
 		// Nothing to wait for: resuming the check makes all its sources due.
 		return Evaluation{Due: Never}
 	}
+	if v, held := c.heldBack(f); held {
+		return v
+	}
 	v := Evaluation{Transition: Onset, Reason: reason, At: at, Due: Never}
 	if c.RetireAfter > 0 {
 		v.Due = f.Now.Add(c.RetireAfter)

@@ -306,6 +306,13 @@ type Detection interface {
 
 	// ReportGroup reports held alarms or ends a group's alarm, and returns whether it did.
 	ReportGroup(ctx context.Context, r GroupReport) (bool, error)
+
+	// Parents returns what is known of sources that others depend on, at most MaxSources, each at its place. Limit is left
+	// out.
+	Parents(ctx context.Context, of []SourceRef) ([]Parent, error)
+
+	// Remind makes a [Reminder], and returns whether it did.
+	Remind(ctx context.Context, r Reminder) (bool, error)
 }
 
 // Store is all that a store keeps for the monitor.

@@ -34,6 +34,8 @@ type WatcherConfig struct {
 	Batch int
 	// KeepAlarms is how long alarms that have ended are kept. Default 90 days.
 	KeepAlarms time.Duration
+	// PublicURL is the URL under which people reach the server: alarms then have a link that acknowledges them.
+	PublicURL string
 	// Self is what others are shown of this instance: Process, Host, Service and
 	// Sinks. The rest of it is filled in.
 	Self Member
@@ -310,6 +312,7 @@ type settingsCache struct {
 	checks     map[int64]*StoredCheck
 	byName     map[string]*StoredCheck
 	sinks      []string
+	secret     []byte
 	// grouped is the shortest group wait, 0 when no check is grouped.
 	grouped time.Duration
 }
@@ -344,7 +347,7 @@ func (w *Watcher) readSettings(ctx context.Context) (settingsCache, error) {
 	if err != nil {
 		return settingsCache{}, err
 	}
-	s := settingsCache{generation: stored.Generation, read: true, checks: map[int64]*StoredCheck{}, byName: map[string]*StoredCheck{}, sinks: stored.Sinks}
+	s := settingsCache{generation: stored.Generation, read: true, checks: map[int64]*StoredCheck{}, byName: map[string]*StoredCheck{}, sinks: stored.Sinks, secret: stored.Secret}
 	for i := range stored.Checks {
 		c := &stored.Checks[i]
 		s.checks[c.ID] = c

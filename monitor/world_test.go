@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,6 +117,12 @@ func (d tableDoor) HeldGroups(ctx context.Context) ([]monitor.AlarmGroup, error)
 func (d tableDoor) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool, error) {
 	return through(d.i, func() (bool, error) { return d.Store.ReportGroup(ctx, r) })
 }
+func (d tableDoor) Parents(ctx context.Context, of []monitor.SourceRef) ([]monitor.Parent, error) {
+	return through(d.i, func() ([]monitor.Parent, error) { return d.Store.Parents(ctx, of) })
+}
+func (d tableDoor) Remind(ctx context.Context, r monitor.Reminder) (bool, error) {
+	return through(d.i, func() (bool, error) { return d.Store.Remind(ctx, r) })
+}
 func (d tableDoor) RegisterMember(ctx context.Context, m monitor.Member) error {
 	_, err := through(d.i, func() (int, error) { return 0, d.Store.RegisterMember(ctx, m) })
 	return err
@@ -159,7 +166,7 @@ func (w *world) start(name string) *instance {
 	k, err := lease.NewKeeper(lease.KeeperConfig{Store: leaseDoor{w.claims, i}, Instance: lease.NewInstance(name, ""), Timing: windows.Timing(), Clock: clock})
 	must(err)
 	table := tableDoor{w.table, i}
-	i.Watcher, err = monitor.NewWatcher(monitor.WatcherConfig{Keeper: k, Claims: claimDoor{w.claims.Claims(), i}, Store: table, Poll: w.poll, Self: monitor.Member{Sinks: []string{"hook"}}})
+	i.Watcher, err = monitor.NewWatcher(monitor.WatcherConfig{Keeper: k, Claims: claimDoor{w.claims.Claims(), i}, Store: table, Poll: w.poll, PublicURL: "https://monitor.example/", Self: monitor.Member{Sinks: []string{"hook"}}})
 	must(err)
 	i.inlet, err = monitor.NewIntake(monitor.IntakeConfig{Store: table, Clock: clock})
 	must(err)
@@ -227,7 +234,11 @@ func (w *world) told() []monitor.AlarmMessage {
 		if err := json.Unmarshal(n.Payload, &m); err != nil {
 			w.t.Fatal(err)
 		}
-		if want := m.RequestID + "/" + string(m.Status); n.ID != want || !strings.HasPrefix(n.Key, m.Event+"/") {
+		want := m.RequestID + "/" + string(m.Status)
+		if m.Reminder > 0 {
+			want += "/" + strconv.Itoa(m.Reminder)
+		}
+		if n.ID != want || !strings.HasPrefix(n.Key, m.Event+"/") {
 			w.t.Errorf("notice %q of key %q for %+v", n.ID, n.Key, m)
 		}
 		w.read = append(w.read, m)

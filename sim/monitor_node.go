@@ -305,6 +305,14 @@ func (t nodeTable) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool
 	return sends(ctx, t.n, func(ctx context.Context) (bool, error) { return t.Store.ReportGroup(ctx, r) })
 }
 
+func (t nodeTable) Parents(ctx context.Context, of []monitor.SourceRef) ([]monitor.Parent, error) {
+	return sends(ctx, t.n, func(ctx context.Context) ([]monitor.Parent, error) { return t.Store.Parents(ctx, of) })
+}
+
+func (t nodeTable) Remind(ctx context.Context, r monitor.Reminder) (bool, error) {
+	return sends(ctx, t.n, func(ctx context.Context) (bool, error) { return t.Store.Remind(ctx, r) })
+}
+
 func (t nodeTable) Alarms(ctx context.Context, q monitor.AlarmQuery) ([]monitor.Alarm, error) {
 	return sends(ctx, t.n, func(ctx context.Context) ([]monitor.Alarm, error) { return t.Store.Alarms(ctx, q) })
 }

@@ -2,27 +2,32 @@ package apitype
 
 // Check is what is expected of sources, as it is configured.
 type Check struct {
-	Name          string            `json:"check"`
-	IntervalMS    int64             `json:"interval_ms,omitempty"`
-	Missed        int               `json:"missed,omitempty"`
-	Schedule      string            `json:"schedule,omitempty"` // as in crontab(5), after an optional TZ=Zone; instead of an interval
-	GraceMS       int64             `json:"grace_ms,omitempty"`
-	MaxRunMS      int64             `json:"max_run_ms,omitempty"`
-	Fixed         bool              `json:"fixed,omitempty"` // only declared sources count
-	RetireAfterMS int64             `json:"retire_after_ms,omitempty"`
-	SenderClock   bool              `json:"sender_clock,omitempty"`
-	AnyDomain     bool              `json:"any_domain,omitempty"`
-	Flaps         int               `json:"flaps,omitempty"`
-	FlapWindowMS  int64             `json:"flap_window_ms,omitempty"`
-	SteadyMS      int64             `json:"steady_ms,omitempty"`
-	GroupBy       string            `json:"group_by,omitempty"`
-	GroupWaitMS   int64             `json:"group_wait_ms,omitempty"`
-	GroupMin      int               `json:"group_min,omitempty"`
-	Severity      string            `json:"severity,omitempty"`
-	Tags          []string          `json:"tags,omitempty"`
-	Labels        map[string]string `json:"labels,omitempty"`
-	Paused        bool              `json:"paused,omitempty"`
-	ControlLoop   ControlLoop       `json:"control_loop,omitzero"`
+	Name             string            `json:"check"`
+	IntervalMS       int64             `json:"interval_ms,omitempty"`
+	Missed           int               `json:"missed,omitempty"`
+	Schedule         string            `json:"schedule,omitempty"` // as in crontab(5), after an optional TZ=Zone; instead of an interval
+	GraceMS          int64             `json:"grace_ms,omitempty"`
+	MaxRunMS         int64             `json:"max_run_ms,omitempty"`
+	Fixed            bool              `json:"fixed,omitempty"` // only declared sources count
+	RetireAfterMS    int64             `json:"retire_after_ms,omitempty"`
+	SenderClock      bool              `json:"sender_clock,omitempty"`
+	AnyDomain        bool              `json:"any_domain,omitempty"`
+	Flaps            int               `json:"flaps,omitempty"`
+	FlapWindowMS     int64             `json:"flap_window_ms,omitempty"`
+	SteadyMS         int64             `json:"steady_ms,omitempty"`
+	GroupBy          string            `json:"group_by,omitempty"`
+	GroupWaitMS      int64             `json:"group_wait_ms,omitempty"`
+	GroupMin         int               `json:"group_min,omitempty"`
+	DependsOn        string            `json:"depends_on,omitempty"`    // a check: while the source of this name there is down, no alarm
+	DependsLabel     string            `json:"depends_label,omitempty"` // the label that has its name instead
+	Maintenance      string            `json:"maintenance,omitempty"`   // when windows without alarms open, as in crontab(5)
+	MaintenanceForMS int64             `json:"maintenance_for_ms,omitempty"`
+	RemindMS         int64             `json:"remind_ms,omitempty"`
+	Severity         string            `json:"severity,omitempty"`
+	Tags             []string          `json:"tags,omitempty"`
+	Labels           map[string]string `json:"labels,omitempty"`
+	Paused           bool              `json:"paused,omitempty"`
+	ControlLoop      ControlLoop       `json:"control_loop,omitzero"`
 }
 
 // ControlLoop is what an ONAP control-loop event copies from its check.

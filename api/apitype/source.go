@@ -40,6 +40,7 @@ type Sources struct {
 type SourceAlarms struct {
 	Source
 	Report *Report `json:"report,omitempty"` // missing if it never sent one
+	Badge  string  `json:"badge"`            // path of its badge, which needs no token
 	Alarms []Alarm `json:"alarms"`
 }
 
@@ -98,6 +99,7 @@ type Alarm struct {
 	Ended        time.Time         `json:"ended,omitzero"` // missing while it stands
 	End          string            `json:"end,omitempty" enum:"ABATED,retire,forget"`
 	Acknowledged string            `json:"acknowledged,omitempty"` // by whom
+	Reminders    int               `json:"reminders,omitempty"`    // that were sent until then
 }
 
 // Alarms is a list of alarms.

@@ -76,7 +76,7 @@ func serveMonitor(ctx context.Context, h *instance.Host, cfg *settings.Server, s
 	}
 	s.watcher, err = monitor.NewWatcher(monitor.WatcherConfig{
 		Keeper: claims, Claims: queues.Claims(), Store: table, Windows: cfg.Monitor.Windows(),
-		KeepAlarms: time.Duration(cfg.Monitor.KeepAlarms), Logger: h.Log,
+		KeepAlarms: time.Duration(cfg.Monitor.KeepAlarms), PublicURL: cfg.Monitor.PublicURL, Logger: h.Log,
 		Self: monitor.Member{Process: os.Getpid(), Host: instance.Hostname(), Service: os.Getenv("SERVICE_NAME"), Sinks: cfg.Monitor.SinkNames()},
 	})
 	if err != nil {

@@ -25,27 +25,32 @@ type Monitored struct {
 
 // Check is a monitor.Check in a file.
 type Check struct {
-	Name        string            `yaml:"check" was:"event" help:"name of the check; heartbeats carry it"`
-	Interval    time.Duration     `yaml:"interval" help:"a heartbeat is expected this often …"`
-	Missed      int               `yaml:"missed" help:"… and a source is down when this many are missing …"`
-	Grace       time.Duration     `yaml:"grace" help:"… and this much more time has passed"`
-	Schedule    string            `yaml:"schedule" help:"when heartbeats are expected, as in crontab(5), instead of an interval"`
-	MaxRun      time.Duration     `yaml:"max_run" help:"a run that was started and has not ended after this time has failed"`
-	Fixed       bool              `yaml:"fixed" help:"accept declared sources only; otherwise sources are learned from their first heartbeat"`
-	RetireAfter time.Duration     `yaml:"retire_after" help:"retire a source that has been down this long"`
-	SenderClock bool              `yaml:"sender_clock" help:"judge by the time that the sender put into the heartbeat"`
-	AnyDomain   bool              `yaml:"any_domain" help:"VES events of any domain count as heartbeats (default: only the domain heartbeat)"`
-	Flaps       int               `yaml:"flaps" help:"after this many alarms within the flap window, keep the alarm open …"`
-	FlapWindow  time.Duration     `yaml:"flap_window" help:"… of this length …"`
-	Steady      time.Duration     `yaml:"steady" help:"… until the source has been well this long"`
-	GroupBy     string            `yaml:"group_by" help:"one alarm for all sources with the same value of this label that go down together …"`
-	GroupWait   time.Duration     `yaml:"group_wait" help:"… within this time of each other …"`
-	GroupMin    int               `yaml:"group_min" help:"… if there are at least this many"`
-	Severity    string            `yaml:"severity" help:"severity, for the receivers of alarms"`
-	Tags        []string          `yaml:"tags" help:"tags, for the receivers of alarms"`
-	Labels      map[string]string `yaml:"labels" help:"labels of the check's sources"`
-	Paused      bool              `yaml:"paused" help:"raise no alarms"`
-	ControlLoop *ControlLoop      `yaml:"control_loop" help:"fields of ONAP's control-loop events"`
+	Name           string            `yaml:"check" was:"event" help:"name of the check; heartbeats carry it"`
+	Interval       time.Duration     `yaml:"interval" help:"a heartbeat is expected this often …"`
+	Missed         int               `yaml:"missed" help:"… and a source is down when this many are missing …"`
+	Grace          time.Duration     `yaml:"grace" help:"… and this much more time has passed"`
+	Schedule       string            `yaml:"schedule" help:"when heartbeats are expected, as in crontab(5), instead of an interval"`
+	MaxRun         time.Duration     `yaml:"max_run" help:"a run that was started and has not ended after this time has failed"`
+	Fixed          bool              `yaml:"fixed" help:"accept declared sources only; otherwise sources are learned from their first heartbeat"`
+	RetireAfter    time.Duration     `yaml:"retire_after" help:"retire a source that has been down this long"`
+	SenderClock    bool              `yaml:"sender_clock" help:"judge by the time that the sender put into the heartbeat"`
+	AnyDomain      bool              `yaml:"any_domain" help:"VES events of any domain count as heartbeats (default: only the domain heartbeat)"`
+	Flaps          int               `yaml:"flaps" help:"after this many alarms within the flap window, keep the alarm open …"`
+	FlapWindow     time.Duration     `yaml:"flap_window" help:"… of this length …"`
+	Steady         time.Duration     `yaml:"steady" help:"… until the source has been well this long"`
+	GroupBy        string            `yaml:"group_by" help:"one alarm for all sources with the same value of this label that go down together …"`
+	GroupWait      time.Duration     `yaml:"group_wait" help:"… within this time of each other …"`
+	GroupMin       int               `yaml:"group_min" help:"… if there are at least this many"`
+	DependsOn      string            `yaml:"depends_on" help:"raise no alarm for a source while the source of the same name of this check is down …"`
+	DependsLabel   string            `yaml:"depends_label" help:"… or the source that this label names"`
+	Maintenance    string            `yaml:"maintenance" help:"raise no alarms from these times on, as in crontab(5) …"`
+	MaintenanceFor time.Duration     `yaml:"maintenance_for" help:"… for this long"`
+	Remind         time.Duration     `yaml:"remind" help:"tell the sinks of an open alarm again this often, until someone acknowledges it"`
+	Severity       string            `yaml:"severity" help:"severity, for the receivers of alarms"`
+	Tags           []string          `yaml:"tags" help:"tags, for the receivers of alarms"`
+	Labels         map[string]string `yaml:"labels" help:"labels of the check's sources"`
+	Paused         bool              `yaml:"paused" help:"raise no alarms"`
+	ControlLoop    *ControlLoop      `yaml:"control_loop" help:"fields of ONAP's control-loop events"`
 
 	line int // in the file; 0 when it is not from one
 }
@@ -175,7 +180,7 @@ func ParseCheck(text string) (Check, error) {
 		switch {
 		case rest == "":
 			continue
-		case last == "schedule" && !isKey(key):
+		case (last == "schedule" || last == "maintenance") && !isKey(key):
 			fields[last] = fmt.Sprint(fields[last], ",", part)
 			continue
 		case !given && (key == "fixed" || key == "paused" || key == "sender_clock" || key == "any_domain"):
@@ -222,7 +227,7 @@ func within(fields map[string]any, key string) map[string]any {
 // plainValue leaves numbers and words as they would stand in a file.
 func plainValue(key, value string) any {
 	switch key {
-	case "schedule", "severity", "group_by":
+	case "schedule", "maintenance", "severity", "group_by", "depends_on", "depends_label":
 		return value
 	}
 	var v any

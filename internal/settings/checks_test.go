@@ -61,7 +61,7 @@ func TestChecksRoundTrip(t *testing.T) {
 	e := monitor.Check{
 		Name: "a: [b", Interval: 90 * time.Second, Missed: 2, Grace: 1500 * time.Millisecond, MaxRun: time.Hour, Fixed: true,
 		RetireAfter: 24 * time.Hour, SenderClock: true, AnyDomain: true, Flaps: 4, FlapWindow: time.Hour, Steady: time.Minute,
-		GroupBy: "site", GroupWait: 10 * time.Second, GroupMin: 2, Severity: "yes", Tags: []string{"1", "null"},
+		GroupBy: "site", GroupWait: 10 * time.Second, GroupMin: 2, DependsOn: "no", DependsLabel: "0x1", Maintenance: "@daily", MaintenanceFor: time.Hour, Remind: time.Hour, Severity: "yes", Tags: []string{"1", "null"},
 		Labels: map[string]string{"x": "0x10", "y": ""}, Paused: true, ControlLoop: monitor.ControlLoop{Name: "CL", TargetType: "VM", Version: "1.0"},
 	}
 	text, err := yaml.Marshal(Monitored{Checks: []Check{CheckOf(e)}})

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,6 +48,7 @@ type Monitor struct {
 	Unknown     string        `yaml:"unknown" default:"accept" help:"heartbeats that VES senders send for a check that is not configured: accept (202, and counted) or reject (400)"`
 	PingKeys    []PingKey     `yaml:"ping_keys" help:"keys that let senders in without the token, for heartbeats only"`
 	FirstWindow time.Duration `yaml:"first_window" more:"yes" default:"5s" help:"other instances take over the sources of an instance that has been silent this long"`
+	PublicURL   string        `yaml:"public_url" secret:"url" more:"yes" help:"URL under which people reach this server: alarms then carry a link that acknowledges them"`
 	KeepAlarms  time.Duration `yaml:"keep_alarms" more:"yes" default:"2160h" help:"keep ended alarms this long"`
 }
 
@@ -93,6 +95,9 @@ func (c *Monitor) check() error {
 	found = append(found, c.Windows().Validate(0))
 	if c.Unknown != "" && c.Unknown != "accept" && c.Unknown != "reject" {
 		found = append(found, usererr.Errorf("unknown is %q; use accept or reject", c.Unknown))
+	}
+	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil) {
+		found = append(found, usererr.Errorf("public_url %q: use http:// or https:// with a host and, if need be, a path", c.PublicURL))
 	}
 	if c.KeepAlarms < 0 {
 		found = append(found, usererr.Errorf("keep_alarms is %v; it cannot be negative", c.KeepAlarms))

@@ -66,7 +66,7 @@ func conformance() map[string]func(*bench) {
 	all := map[string]func(*bench){}
 	for _, part := range []map[string]func(*bench){
 		resolveTests(), storeTests(), pathTests(), dueTests(), applyTests(), turnTests(), groupTests(),
-		sweepTests(), configTests(), actTests(), listTests(), overviewTests(), viewTests(), raceTests(), reportTests(),
+		sweepTests(), configTests(), actTests(), listTests(), overviewTests(), viewTests(), raceTests(), reportTests(), reminderTests(),
 	} {
 		for name, test := range part {
 			if all[name] != nil {

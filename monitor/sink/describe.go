@@ -61,7 +61,11 @@ func title(m monitor.AlarmMessage) string {
 			what = verb("is", "are") + " not down any more: " + clean(string(m.End))
 		}
 	}
-	return fmt.Sprintf("%s: %s %s (%s)", m.Status, who(m), what, clean(m.Event))
+	said := fmt.Sprintf("%s: %s %s (%s)", m.Status, who(m), what, clean(m.Event))
+	if m.Reminder > 0 {
+		said += ", reminder " + strconv.Itoa(m.Reminder)
+	}
+	return said
 }
 
 // fact is one thing to be told about an alarm.
@@ -84,7 +88,7 @@ func facts(m monitor.AlarmMessage) []fact {
 	for _, name := range slices.Sorted(maps.Keys(m.Labels)) {
 		all = append(all, fact{name, m.Labels[name]})
 	}
-	all = append(all, fact{"Request id", m.RequestID})
+	all = append(all, fact{"Request id", m.RequestID}, fact{"Acknowledge", m.Acknowledge})
 	out := all[:0]
 	for _, f := range all {
 		if f = (fact{clean(f.name), clean(f.text)}); f.text != "" {

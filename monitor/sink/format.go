@@ -39,7 +39,7 @@ func (c Config) validateFormat(kind string) error {
 	case hook == nil:
 		return fmt.Errorf("%s has a format of its own; send %s by a webhook", kind, c.Format)
 	case hook.Service != "" || hook.Body != "" || hook.Onset != nil || hook.Abated != nil:
-		return errors.New("a format excludes a service and a template of the body")
+		return errors.New("a format, a service and a template of the body exclude each other")
 	}
 	return nil
 }

@@ -48,6 +48,9 @@ func logRecord(a alarm) slog.Record {
 			slog.Int("count", count(a.m)), slog.String("members", members(a.m)))
 	}
 	r.AddAttrs(slog.String("reason", string(a.m.Reason)), slog.String("severity", a.m.Severity), slog.Time("started", a.m.Started))
+	if a.m.Reminder > 0 {
+		r.AddAttrs(slog.Int("reminder", a.m.Reminder))
+	}
 	if a.m.Ended != nil {
 		r.AddAttrs(slog.String("end", string(a.m.End)), slog.Time("ended", *a.m.Ended))
 	}

@@ -17,7 +17,7 @@ import (
 const maxSubject = 200
 
 // mail is the whole mail, with CRLF at the ends of its lines. Two mails about one
-// batch have one Message-ID, and an ABATED answers its ONSET, so that readers show
+// batch have one Message-ID, and an ABATED or a reminder answers its ONSET, so that readers show
 // them together.
 func (e *email) mail(a alarm, now time.Time) string {
 	var b strings.Builder
@@ -27,7 +27,7 @@ func (e *email) mail(a alarm, now time.Time) string {
 	header("Subject", subject(a.m))
 	header("Date", now.Format(time.RFC1123Z))
 	header("Message-ID", e.messageID(a.ID))
-	if a.m.Status == monitor.Abated {
+	if a.m.Status == monitor.Abated || a.m.Reminder > 0 {
 		onset := e.messageID(a.m.RequestID + "/" + string(monitor.Onset))
 		header("In-Reply-To", onset)
 		header("References", onset)

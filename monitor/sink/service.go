@@ -100,6 +100,9 @@ func pagerDutyEvent(c *WebhookConfig, m monitor.AlarmMessage) any {
 	default:
 		severity = "error" // PagerDuty takes these four alone
 	}
+	if m.Acknowledge != "" {
+		out["links"] = []any{map[string]string{"href": m.Acknowledge, "text": "Acknowledge"}}
+	}
 	out["payload"] = map[string]any{
 		"summary": cut(title(m), maxSummary), "source": who(m), "severity": severity, "timestamp": began(m, time.Now()).UTC().Format(time.RFC3339Nano),
 		"component": m.Event, "class": string(m.Reason), "custom_details": details(m),
@@ -148,6 +151,9 @@ func ntfyMessage(c *WebhookConfig, m monitor.AlarmMessage) any {
 	out := map[string]any{"topic": topic, "title": title(m), "message": cut(text(m), maxNtfy/4), "priority": 4, "tags": []string{"rotating_light"}}
 	if m.Status == monitor.Abated {
 		out["priority"], out["tags"] = 3, []string{"white_check_mark"}
+	}
+	if m.Acknowledge != "" {
+		out["actions"] = []any{map[string]any{"action": "http", "label": "Acknowledge", "url": m.Acknowledge, "method": "POST", "clear": true}}
 	}
 	return out
 }

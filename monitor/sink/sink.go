@@ -84,8 +84,15 @@ func (s *sink) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	if err != nil {
 		return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: "no alarm: " + untrusted.Words(err.Error())}
 	}
+	if m.NextReminder != nil && !time.Now().Before(*m.NextReminder) {
+		// The receiver was away for long: it gets one reminder then, not all of them.
+		return dispatch.Answer{Outcome: dispatch.Done, Detail: "a later reminder follows"}
+	}
 	made := alarm{Assignment: a, m: m}
 	if s.format != "" {
+		if m.Reminder > 0 { // a policy would act on it once more
+			return dispatch.Answer{Outcome: dispatch.Done, Detail: "control-loop events have no reminders"}
+		}
 		if made.Payload, err = s.format.render(m, time.Now()); err != nil {
 			return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: "no control-loop event can be made of it: " + err.Error()}
 		}

@@ -137,6 +137,9 @@ func samples(status monitor.Transition) []monitor.AlarmMessage {
 	full.Severity, full.Tags, full.Limit, full.LastBeat = "major", []string{`"tag"`}, "15s", &at
 	full.Labels = map[string]string{`"label"`: `"value"`}
 	full.ControlLoop = monitor.ControlLoop{Name: "loop", TargetType: "VNF"}
+	if status == monitor.Onset {
+		full.Reminder, full.NextReminder, full.Acknowledge = 2, &end, "https://monitor.example/acknowledge/ID/SIGNATURE"
+	}
 	group := full
 	group.Source, group.GroupBy, group.Group = "", "site", `"north"`
 	group.Members, group.Count = []string{`"a"`, `\b`}, 2

@@ -114,3 +114,32 @@ func scanCandidate(r pgx.Row, before []any, after ...any) (c monitor.Candidate, 
 	c.Labels, err = labelled(*labels)
 	return c, err
 }
+
+// Parents implements [monitor.Detection].
+func (m *monitors) Parents(ctx context.Context, of []monitor.SourceRef) ([]monitor.Parent, error) {
+	if len(of) > monitor.MaxSources {
+		return nil, fmt.Errorf("%w: %d sources at once; at most %d are allowed", lease.ErrInvalid, len(of), monitor.MaxSources)
+	}
+	out, checks, names := make([]monitor.Parent, len(of)), make([]string, len(of)), make([]string, len(of))
+	for i, ref := range of {
+		if isStorable(ref.Check, ref.Source) {
+			checks[i], names[i] = ref.Check, ref.Source
+		}
+	}
+	_, err := rowsReadCommitted(ctx, m.db, `SELECT x.i, s.state, s.alarm <> '', b.at FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x (event, name, i)
+		JOIN {{schema}}.monitor_event e ON e.name = x.event AND NOT e.removed JOIN {{schema}}.monitor_source s ON s.event = e.id AND s.name = x.name
+		JOIN {{schema}}.monitor_beat b ON b.id = s.id`,
+		func(r pgx.CollectableRow) (p monitor.Parent, err error) {
+			var place int
+			var state string
+			if err = r.Scan(&place, &state, &p.Alarm, &p.LastBeat); err == nil {
+				p.State = monitor.State(state)
+				out[place-1] = p
+			}
+			return p, err
+		}, checks, names)
+	if err != nil {
+		return nil, fmt.Errorf("reading what %d sources depend on: %w", len(of), err)
+	}
+	return out, nil
+}

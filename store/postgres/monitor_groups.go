@@ -13,20 +13,20 @@ import (
 )
 
 // alarmColumns are those of an alarm a; whatever it is joined with, they may be null.
-const alarmColumns = `a.id, a.event, a.source, a.grp, a.members, a.labels::text, a.reason, a.started, a.raised, a.ended, a.finish, a.acknowledged`
+const alarmColumns = `a.id, a.event, a.source, a.grp, a.members, a.labels::text, a.reason, a.started, a.raised, a.ended, a.finish, a.acknowledged, a.reminders`
 
 // scanAlarm reads them, after other columns; "" is the id of none.
 func scanAlarm(r pgx.Row, before ...any) (a monitor.Alarm, err error) {
 	var id, event, source, group, labels, reason, finish, acknowledged *string
-	var members *int
+	var members, reminders *int
 	var started, raised, ended *time.Time
-	err = r.Scan(append(before, &id, &event, &source, &group, &members, &labels, &reason, &started, &raised, &ended, &finish, &acknowledged)...)
+	err = r.Scan(append(before, &id, &event, &source, &group, &members, &labels, &reason, &started, &raised, &ended, &finish, &acknowledged, &reminders)...)
 	if err != nil || id == nil {
 		return a, err
 	}
 	a = monitor.Alarm{
 		ID: *id, Check: *event, Source: *source, Group: *group, Members: *members, Reason: monitor.Reason(*reason),
-		Started: utc(started), Raised: utc(raised), Ended: utc(ended), End: monitor.Transition(*finish), Acknowledged: *acknowledged,
+		Started: utc(started), Raised: utc(raised), Ended: utc(ended), End: monitor.Transition(*finish), Acknowledged: *acknowledged, Reminders: *reminders,
 	}
 	a.Labels, err = labelled(*labels)
 	return a, err
@@ -85,6 +85,17 @@ func (m *monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (made
 		func(row pgx.Row) error { return row.Scan(&made) }, append(args, lockPatience{})...)
 	if err != nil {
 		return false, fmt.Errorf("reporting the alarms of %s: %w", r.Group, err)
+	}
+	return made, nil
+}
+
+// Remind implements [monitor.Detection].
+func (m *monitors) Remind(ctx context.Context, r monitor.Reminder) (made bool, err error) {
+	args := append([]any{clean(r.Alarm), int32(r.Number)}, noticeArgs(r.Notifications)...)
+	err = m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_remind($1, $2, $3, $4, $5, $6, $7)",
+		func(row pgx.Row) error { return row.Scan(&made) }, append(args, lockPatience{})...)
+	if err != nil {
+		return false, fmt.Errorf("reminding of alarm %s: %w", r.Alarm, err)
 	}
 	return made, nil
 }

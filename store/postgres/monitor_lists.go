@@ -92,6 +92,9 @@ func (m *monitors) Alarms(ctx context.Context, q monitor.AlarmQuery) ([]monitor.
 	if q.Standing {
 		where += " AND a.ended IS NULL"
 	}
+	if !q.NotifiedBefore.IsZero() {
+		add("a.ended IS NULL AND a.acknowledged = '' AND NOT a.held AND a.group_alarm = '' AND coalesce(a.reminded, a.raised) < $%[1]d", q.NotifiedBefore)
+	}
 	if !q.Before.IsZero() {
 		add("(a.raised, a.id) < ($%[1]d, $%[2]d)", q.Before, q.BeforeID)
 	}

@@ -7,14 +7,14 @@ import (
 )
 
 const alarmColumns = `
-SELECT a.id, a.event, a.source, a.labels, a.reason, a.started_us, a.raised_us, a.ended_us, a.ended_by, a.acknowledged, a.team, a.members`
+SELECT a.id, a.event, a.source, a.labels, a.reason, a.started_us, a.raised_us, a.ended_us, a.ended_by, a.acknowledged, a.team, a.members, a.reminders`
 
 // scanAlarm reads alarmColumns.
 func scanAlarm(scan scanner) (a monitor.Alarm, err error) {
 	var labels string
 	var started, raised int64
 	var ended *int64
-	err = scan(&a.ID, &a.Check, &a.Source, &labels, &a.Reason, &started, &raised, &ended, &a.End, &a.Acknowledged, &a.Group, &a.Members)
+	err = scan(&a.ID, &a.Check, &a.Source, &labels, &a.Reason, &started, &raised, &ended, &a.End, &a.Acknowledged, &a.Group, &a.Members, &a.Reminders)
 	if err != nil {
 		return a, err
 	}
@@ -66,6 +66,9 @@ func selectAlarms(q monitor.AlarmQuery) (text string, args []any) {
 	}
 	if q.Standing {
 		and("a.ended_us IS NULL")
+	}
+	if !q.NotifiedBefore.IsZero() {
+		and("a.ended_us IS NULL AND a.acknowledged = '' AND a.held = 0 AND a.lead = '' AND max(a.reminded_us, a.raised_us) < ?", q.NotifiedBefore.UnixMicro())
 	}
 	if !q.Before.IsZero() && q.BeforeID != "" {
 		and("(a.raised_us, a.id) < (?, ?)", q.Before.UnixMicro(), q.BeforeID)

@@ -237,3 +237,28 @@ func candidates(t *moment, ids []int64) ([]monitor.Candidate, error) {
 	}
 	return out, nil
 }
+
+const readParent = `
+SELECT s.state, s.alarm <> '', b.at_us FROM understudy_monitor_event e
+JOIN understudy_monitor_source s ON s.event = e.id JOIN understudy_monitor_beat b ON b.id = s.id
+WHERE e.name = ?1 AND s.name = ?2 AND e.removed = 0`
+
+// Parents implements [monitor.Detection].
+func (m monitors) Parents(ctx context.Context, of []monitor.SourceRef) ([]monitor.Parent, error) {
+	if len(of) > monitor.MaxSources {
+		return nil, invalid("%d sources at once; at most %d are allowed", len(of), monitor.MaxSources)
+	}
+	out := make([]monitor.Parent, len(of))
+	err := m.read(ctx, "reading what sources depend on", func(t *moment) error {
+		for i, ref := range of {
+			if err := notThere(t.one(readParent, []any{ref.Check, ref.Source}, &out[i].State, &out[i].Alarm, &out[i].LastBeat)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}

@@ -178,3 +178,26 @@ func (n *notifier) endLead(r *monitor.GroupReport, started int64) error {
 		Part: historyPart, Subject: r.Group, Reason: string(monitor.Abated), Duration: r.At.Sub(time.UnixMicro(started)),
 	}, changeTaken, "")
 }
+
+const recordReminder = `
+UPDATE understudy_monitor_alarm SET reminders = ?2, reminded_us = ?3
+WHERE id = ?1 AND reminders = ?2 - 1 AND ended_us IS NULL AND acknowledged = ''`
+
+// Remind implements [monitor.Detection].
+func (m monitors) Remind(ctx context.Context, r monitor.Reminder) (made bool, err error) {
+	if err := validNotices(r.Notifications); err != nil {
+		return false, err
+	}
+	err = m.write(ctx, "reminding of an alarm", func(t *moment) error {
+		n, err := t.notifier()
+		if err != nil {
+			return err
+		}
+		changed, err := n.exec(recordReminder, r.Alarm, r.Number, n.wall)
+		if made = changed > 0; err != nil || !made {
+			return err
+		}
+		return n.enqueue(r.Notifications)
+	})
+	return made && err == nil, err
+}

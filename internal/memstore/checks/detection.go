@@ -323,3 +323,34 @@ func (s step) groupAlarm(rep monitor.GroupReport, first *alarm) *alarm {
 	s.recordEvent(g.Group, string(g.Reason))
 	return g
 }
+
+// Parents implements [monitor.Detection].
+func (r *Memory) Parents(ctx context.Context, of []monitor.SourceRef) ([]monitor.Parent, error) {
+	if len(of) > monitor.MaxSources {
+		return nil, invalid("%d sources", len(of))
+	}
+	out := make([]monitor.Parent, len(of))
+	err := r.atomically(ctx, func(s step) error {
+		for i, ref := range of {
+			if n := s.names[ref]; n != nil && !n.check.Removed {
+				out[i] = monitor.Parent{State: n.state, Alarm: n.alarm != nil, LastBeat: n.lastBeat}
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Remind implements [monitor.Detection].
+func (r *Memory) Remind(ctx context.Context, m monitor.Reminder) (made bool, err error) {
+	err = r.atomically(ctx, func(s step) error {
+		a := s.alarms[m.Alarm]
+		if a == nil || a.endedAt != 0 || a.Acknowledged != "" || a.Reminders+1 != m.Number {
+			return nil
+		}
+		a.Reminders, a.told, made = m.Number, s.wall, true
+		s.enqueue(m.Notifications)
+		return nil
+	})
+	return made, err
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/understudy-ha/understudy/monitor"
 )
@@ -45,7 +46,7 @@ func (r *Memory) Alarms(ctx context.Context, q monitor.AlarmQuery) (out []monito
 		for _, a := range s.alarms {
 			before := q.Before.IsZero() || a.Raised.Before(q.Before) || a.Raised.Equal(q.Before) && a.ID < q.BeforeID
 			if before && (q.ID == "" || q.ID == a.ID) && (q.Check == "" || q.Check == a.Check) &&
-				(q.Source == "" || q.Source == a.Source) && (!q.Standing || a.endedAt == 0) {
+				(q.Source == "" || q.Source == a.Source) && (!q.Standing || a.endedAt == 0) && a.isToRemindOf(q.NotifiedBefore) {
 				shown := a.Alarm
 				shown.Labels = maps.Clone(shown.Labels)
 				out = append(out, shown)
@@ -56,6 +57,15 @@ func (r *Memory) Alarms(ctx context.Context, q monitor.AlarmQuery) (out []monito
 		return nil
 	})
 	return out, err
+}
+
+// isToRemindOf reports whether to remind of an alarm of which sinks were last notified before a time; any is for none.
+func (a *alarm) isToRemindOf(before time.Time) bool {
+	told := a.told
+	if told.IsZero() {
+		told = a.Raised
+	}
+	return before.IsZero() || a.endedAt == 0 && a.Acknowledged == "" && !a.held && a.group == nil && told.Before(before)
 }
 
 // Overview implements [monitor.Admin].

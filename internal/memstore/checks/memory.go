@@ -76,7 +76,8 @@ type alarm struct {
 	onset   monitor.StoreTime
 	endedAt monitor.StoreTime // 0 while it is open
 	held    bool
-	group   *alarm // the group alarm that reported it
+	told    time.Time // when sinks were last notified of it; zero: when it was raised
+	group   *alarm    // the group alarm that reported it
 }
 
 type source struct {
@@ -223,10 +224,11 @@ func (s step) facts(n *source) monitor.Facts {
 	f := monitor.Facts{
 		Now: s.now, Wall: s.wall, State: n.state, ExpectedFrom: n.expectedFrom, PausedUntil: n.pausedUntil, RetiredAt: n.retiredAt, RetireRequested: n.retireRequested,
 		LastBeat: n.lastBeat, Failing: n.failing, RunStarted: n.runStarted, CheckChanged: n.check.expectedFrom, Removed: n.check.Removed,
+		WellSince: n.wellSince,
 	}
 	f.Path, f.BlindAtBeat = s.pathOf(n)
 	if n.alarm != nil {
-		f.Alarm, f.Reason, f.OnsetAt, f.WellSince = n.alarm.ID, n.alarm.Reason, n.alarm.onset, n.wellSince
+		f.Alarm, f.Reason, f.OnsetAt = n.alarm.ID, n.alarm.Reason, n.alarm.onset
 		for _, at := range n.onsets {
 			if n.check.Flaps > 0 && s.now.Sub(at) <= n.check.FlapWindow {
 				f.RecentOnsets++

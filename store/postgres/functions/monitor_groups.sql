@@ -70,3 +70,17 @@ BEGIN
     PERFORM {{rules}}.monitor_notify(p_sinks, p_keys, p_nids, p_payloads);
     RETURN true;
 END $$;
+
+-- Reminds of an alarm that stands and that nobody has acknowledged, and tells whether it did.
+CREATE FUNCTION {{rules}}.monitor_remind(p_alarm text, p_number integer, p_sinks text[], p_keys text[], p_nids text[], p_payloads bytea[], p_patience bigint)
+RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    UPDATE {{schema}}.monitor_alarm a SET reminders = p_number, reminded = {{schema}}.clock()
+     WHERE a.id = p_alarm AND a.reminders = p_number - 1 AND a.ended IS NULL AND a.acknowledged = '';
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM {{rules}}.monitor_notify(p_sinks, p_keys, p_nids, p_payloads);
+    RETURN true;
+END $$;

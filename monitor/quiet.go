@@ -1,0 +1,93 @@
+package monitor
+
+import (
+	"time"
+
+	"github.com/understudy-ha/understudy/schedule"
+)
+
+// Parent is the source that another one depends on.
+type Parent struct {
+	State    State // "" if there is no such source
+	Alarm    bool  // one stands
+	LastBeat StoreTime
+	// Limit is how long it may be quiet.
+	Limit time.Duration
+}
+
+// How soon to evaluate a source again whose alarm waits for its parent.
+const (
+	waitLeast = time.Second
+	waitMost  = 10 * time.Second
+)
+
+// heldBack is what becomes of a source with a problem that is not to be reported: not now, or not at all. ok is false if
+// it is.
+func (c *Check) heldBack(f Facts) (v Evaluation, ok bool) {
+	from := c.maintainedUntil(f)
+	if from > f.Now {
+		return Evaluation{Due: from}, true
+	}
+	f.ExpectedFrom = max(f.ExpectedFrom, from)
+	reason, at, due := c.problem(f)
+	again := f.Now.Add(min(max(f.Now.Sub(at), waitLeast), waitMost))
+	switch p := f.Parent; {
+	case reason == "":
+		return Evaluation{Due: due}, true
+	case p == nil || p.State == "" || p.State == Retired:
+		return Evaluation{}, false
+	case p.Alarm || p.State == Paused && p.LastBeat <= at && reason != Failed:
+		return Evaluation{Due: again, WellSince: f.Now}, true
+	case p.LastBeat <= at && reason != Failed && f.Now < at.Add(p.Limit).Add(waitMost):
+		// Both may have fallen silent at once, the parent with the longer limit: it is waited for until it was heard or has
+		// an alarm. No longer than its limit, so that two that depend on each other do not wait for ever.
+		return Evaluation{Due: again, WellSince: f.WellSince}, true
+	case f.WellSince != 0 && p.LastBeat > f.WellSince && reason != Failed:
+		// Its parent has returned: it has as much time to report as after a pause.
+		return Evaluation{Transition: Resume, At: f.Now, Due: c.firstDue(f, f.Now)}, true
+	}
+	return Evaluation{}, false
+}
+
+// maintainedUntil is when the maintenance window ends that is open, or that was the last; 0 for none.
+func (c *Check) maintainedUntil(f Facts) StoreTime {
+	start := c.lastMaintenance(f.Wall)
+	if start.IsZero() {
+		return 0
+	}
+	// By the same pair as schedules: a stepped clock moves the window, and not the length of the silence.
+	return f.Now.Add(start.Add(c.MaintenanceFor).Sub(f.Wall))
+}
+
+// inMaintenance reports whether a window is open.
+func (c *Check) inMaintenance(wall time.Time) bool {
+	start := c.lastMaintenance(wall)
+	return !start.IsZero() && wall.Before(start.Add(c.MaintenanceFor))
+}
+
+// lastMaintenance is when the last window was opened, zero for never.
+func (c *Check) lastMaintenance(wall time.Time) time.Time {
+	if c.Maintenance == "" {
+		return time.Time{}
+	}
+	s, err := schedule.ParseCrontab(c.Maintenance)
+	if err != nil {
+		return time.Time{} // Validate refuses it
+	}
+	return lastTime(s, wall)
+}
+
+// lastTime is the latest time of a schedule that is not after t; zero when there is none within MaxInterval before it.
+func lastTime(s schedule.Schedule, t time.Time) time.Time {
+	for back := time.Minute; back < 2*MaxInterval; back *= 2 {
+		at := s.Next(t.Add(-back))
+		if at.IsZero() || at.After(t) {
+			continue // look back further
+		}
+		for next := s.Next(at); !next.IsZero() && !next.After(t); next = s.Next(next) {
+			at = next
+		}
+		return at
+	}
+	return time.Time{}
+}

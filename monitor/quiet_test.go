@@ -1,0 +1,128 @@
+package monitor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/schedule"
+)
+
+// TestMaintenance: no alarm in a window, and a whole limit after it.
+func TestMaintenance(t *testing.T) {
+	c := Check{Name: "e", Interval: time.Minute, Missed: 3, Maintenance: "TZ=Europe/Berlin 0 2 * * 6", MaintenanceFor: 2 * time.Hour}.WithDefaults()
+	opens := time.Date(2026, time.November, 21, 1, 0, 0, 0, time.UTC) // a Saturday, 2 o'clock in Berlin
+	const boot = 1_000_000_000
+	at := func(wall time.Time, last time.Duration) Facts {
+		now := StoreTime(boot) + StoreTime(wall.Sub(opens).Microseconds()) + 1e12
+		return Facts{Now: now, Wall: wall, State: Up, ExpectedFrom: 1, LastBeat: now.Add(-last), Path: PathStatus{LastSeen: now, TrustFor: time.Second}}
+	}
+	for _, w := range []struct {
+		after time.Duration // the opening
+		last  time.Duration // since the last heartbeat
+		want  Transition
+		due   time.Duration // after the opening
+	}{
+		{-time.Minute, 4 * time.Minute, Onset, 0},
+		{0, 4 * time.Minute, NoTransition, 2 * time.Hour},
+		{time.Hour, time.Hour, NoTransition, 2 * time.Hour},
+		{2*time.Hour + time.Minute, time.Hour, NoTransition, 2*time.Hour + 3*time.Minute},
+		{2*time.Hour + 3*time.Minute + 2*time.Second, time.Hour, Onset, 0},
+		{5 * time.Hour, 4 * time.Minute, Onset, 0},
+	} {
+		f := at(opens.Add(w.after), w.last)
+		v := c.Evaluate(f)
+		if v.Transition != w.want || w.want == NoTransition && f.Wall.Add(v.Due.Sub(f.Now)) != opens.Add(w.due) {
+			t.Errorf("%v after the opening, silent for %v: %q, due %v later; want %q at %v", w.after, w.last, v.Transition, v.Due.Sub(f.Now), w.want, w.due)
+		}
+	}
+	failed := at(opens.Add(time.Hour), time.Second)
+	failed.Failing = true
+	if v := c.Evaluate(failed); v.Transition != NoTransition {
+		t.Errorf("a failure in a window: %+v", v)
+	}
+	later := at(opens.Add(2*time.Hour+time.Minute), 90*time.Second)
+	later.Failing = true
+	if v := c.Evaluate(later); v.Transition != NoTransition {
+		t.Errorf("a failure of a window, after it: %+v", v)
+	}
+	later.LastBeat = later.Now.Add(-time.Second)
+	if v := c.Evaluate(later); v.Transition != Onset || v.Reason != Failed {
+		t.Errorf("a failure after a window: %+v", v)
+	}
+	standing := at(opens.Add(time.Hour), time.Second)
+	standing.State, standing.Alarm, standing.Reason, standing.OnsetAt = Down, "id", Silent, standing.Now.Add(-time.Minute)
+	if v := c.Evaluate(standing); v.Transition != Abated {
+		t.Errorf("an alarm ends in a window, too: %+v", v)
+	}
+}
+
+// TestParent: whose alarm it is when a source and the one that it depends on are silent.
+func TestParent(t *testing.T) {
+	c := Check{Name: "e", Interval: time.Second, Missed: 3, DependsOn: "h"}.WithDefaults()
+	const now = StoreTime(1e12)
+	at := now.Add(-2 * time.Second) // since when it is overdue
+	for name, w := range map[string]struct {
+		parent  Parent
+		failing bool
+		held    bool
+	}{
+		"no such parent":           {Parent{}, false, false},
+		"retired":                  {Parent{State: Retired}, false, false},
+		"heard since":              {Parent{State: Up, LastBeat: at + 1, Limit: time.Minute}, false, false},
+		"not heard since":          {Parent{State: Up, LastBeat: at, Limit: time.Minute}, false, true},
+		"never seen":               {Parent{State: Up, Limit: time.Minute}, false, true},
+		"not heard beyond limit":   {Parent{State: Up, LastBeat: 1, Limit: -waitMost}, false, false},
+		"its alarm stands":         {Parent{State: Down, Alarm: true, LastBeat: now}, false, true},
+		"paused":                   {Parent{State: Paused, LastBeat: 1}, false, true},
+		"paused and heard":         {Parent{State: Paused, LastBeat: now}, false, false},
+		"failed, parent not heard": {Parent{State: Up, LastBeat: 1, Limit: time.Minute}, true, false},
+		"failed, parent failed":    {Parent{State: Down, Alarm: true, LastBeat: now}, true, true},
+	} {
+		f := Facts{Now: now, State: Up, ExpectedFrom: 1, LastBeat: now.Add(-5 * time.Second), Failing: w.failing, Path: PathStatus{LastSeen: now, TrustFor: time.Second}, Parent: &w.parent}
+		v := c.Evaluate(f)
+		if (v.Transition == NoTransition) != w.held {
+			t.Errorf("%s: %+v", name, v)
+		}
+		if w.held && ((v.WellSince == now) != (w.parent.Alarm || w.parent.State == Paused) || v.Due <= now || v.Due > now.Add(waitMost)) {
+			t.Errorf("%s: it is evaluated again %v later: %+v", name, v.Due.Sub(now), v)
+		}
+	}
+	// The parent was down until a second ago: a whole limit from then on, but a failure counts.
+	f := Facts{Now: now, State: Up, ExpectedFrom: 1, LastBeat: now.Add(-time.Hour), WellSince: now.Add(-time.Second), Path: PathStatus{LastSeen: now, TrustFor: time.Second},
+		Parent: &Parent{State: Up, LastBeat: now}}
+	if v := c.Evaluate(f); v.Transition != Resume || v.At != now || v.Due != now.Add(3*time.Second) {
+		t.Errorf("after its return: %+v", v)
+	}
+	f.Failing = true
+	if v := c.Evaluate(f); v.Transition != Onset || v.Reason != Failed {
+		t.Errorf("a failure that was held back: %+v", v)
+	}
+}
+
+func TestScheduleLast(t *testing.T) {
+	at := func(s string) time.Time {
+		out, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for _, c := range []struct{ schedule, t, want string }{
+		{"* * * * *", "2026-11-21T10:00:30Z", "2026-11-21T10:00:00Z"},
+		{"* * * * *", "2026-11-21T10:00:00Z", "2026-11-21T10:00:00Z"},
+		{"0 2 * * 6", "2026-11-21T02:00:00Z", "2026-11-21T02:00:00Z"},
+		{"0 2 * * 6", "2026-11-21T01:59:59Z", "2026-11-14T02:00:00Z"},
+		{"* 2 * * *", "2026-11-21T13:00:00Z", "2026-11-21T02:59:00Z"},
+		{"TZ=Europe/Berlin 30 2 29 3 *", "2026-11-21T00:00:00Z", "2026-03-29T01:00:00Z"}, // it comes at the jump
+		{"0 0 29 2 *", "2026-11-21T00:00:00Z", ""},
+	} {
+		s, err := schedule.ParseCrontab(c.schedule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := lastTime(s, at(c.t))
+		if c.want == "" && !got.IsZero() || c.want != "" && !got.Equal(at(c.want)) {
+			t.Errorf("%s before %s: %v, want %s", c.schedule, c.t, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package monitor_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/monitor"
+)
+
+// TestReminders: sinks are told again until someone acknowledges, whoever is the sweeper.
+func TestReminders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		check := each3
+		check.Remind = time.Minute
+		w := newWorld(t, check)
+		w.poll = time.Second
+		a := w.start("a")
+		stop := a.beating("x")
+		a.beating("well")
+		time.Sleep(10 * time.Second)
+		stop()
+		time.Sleep(10*time.Second + 2*time.Minute)
+		w.start("b").beating("well")
+		a.dead.Store(true)
+		time.Sleep(time.Minute)
+		told := w.told()
+		var seen []string
+		for _, m := range told {
+			seen = append(seen, fmt.Sprint(m.Source, " ", m.Status, " ", m.Reminder))
+			if m.RequestID != told[0].RequestID || !m.Started.Equal(told[0].Started) || m.Acknowledge != told[0].Acknowledge ||
+				!strings.HasPrefix(m.Acknowledge, "https://monitor.example/acknowledge/"+m.RequestID+"/") {
+				t.Errorf("%+v", m)
+			}
+			if due := m.NextReminder; (m.Reminder > 0) != (due != nil) {
+				t.Errorf("next reminder: %v of %+v", due, m)
+			}
+		}
+		if want := "[x ONSET 0 x ONSET 1 x ONSET 2 x ONSET 3]"; fmt.Sprint(seen) != want {
+			t.Fatalf("told %v, want %s", seen, want)
+		}
+		if err := w.table.ApplyAction(t.Context(), monitor.Action{Type: monitor.ActionAcknowledge, Alarm: told[0].RequestID, Who: "ops"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := len(w.told()); n != 4 {
+			t.Errorf("%d messages after it was acknowledged", n)
+		}
+	})
+}
+
+// beatAs sends one heartbeat of a source of any check.
+func (i *instance) beatAs(check, source string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := i.flow.Record(ctx, []monitor.Heartbeat{{Check: check, Source: source}}); err != nil {
+		i.w.t.Error(err)
+	}
+}
+
+// TestDependsOn: a host that dies with its services is one alarm, and none of theirs; a service alone is its own.
+func TestDependsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := each3
+		service.DependsOn, service.DependsLabel = "host", "host"
+		w := newWorld(t, service, monitor.Check{Name: "host", Interval: 2 * time.Second, Missed: 5})
+		a := w.start("a")
+		services := names(40)
+		for _, name := range services {
+			if _, err := w.table.Declare(t.Context(), []monitor.Declaration{{Check: "E", Source: name, Labels: map[string]string{"host": "web-1"}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 {
+			a.beatAs("host", "web-1")
+			a.beat(t.Context(), monitor.SignalSuccess, services...)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute) // the host's limit is 10 s, its services' 3 s
+		if told := w.told(); len(told) != 1 || told[0].Event != "host" {
+			t.Fatalf("%d alarms when a host dies, the first of %q", len(told), told[0].Event)
+		}
+		// It returns, and its services one second later, but for one.
+		a.beatAs("host", "web-1")
+		for range 16 { // it is looked at every 10 s, and has its limit then
+			time.Sleep(time.Second)
+			a.beatAs("host", "web-1")
+			a.beat(t.Context(), monitor.SignalSuccess, services[1:]...)
+		}
+		told := w.told()
+		w.want(services[0], onset)
+		if len(told) != 3 || told[1].Event != "host" || told[1].Status != abated {
+			t.Errorf("%d messages after it has returned: %+v", len(told), told[1:])
+		}
+	})
+}
+
+// TestDependsOnEachOther: what depends on itself alarms all the same.
+func TestDependsOnEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := each3, each3
+		two.Name, one.DependsOn, two.DependsOn = "F", "F", "E"
+		w := newWorld(t, one, two)
+		a := w.start("a")
+		a.beatAs("E", "x")
+		a.beatAs("F", "x")
+		time.Sleep(time.Minute)
+		if n := len(w.told()); n == 0 {
+			t.Error("both wait for ever")
+		}
+	})
+}
+
+func TestLinks(t *testing.T) {
+	l := monitor.Links{Base: "https://a.example/base/", Secret: []byte("0123456789abcdef0123456789abcdef")}
+	link := l.Acknowledge("a/b c")
+	path, signature := link[:strings.LastIndex(link, "/")], link[strings.LastIndex(link, "/")+1:]
+	if path != "https://a.example/base/acknowledge/a%2Fb%20c" || len(signature) != 22 || !l.MayAcknowledge("a/b c", signature) {
+		t.Errorf("%s", link)
+	}
+	of := monitor.SourceRef{Check: "e", Source: "a"}
+	badge := l.Badge(of)
+	seal := badge[strings.LastIndex(badge, "/")+1:]
+	if !strings.HasPrefix(badge, "/badge/e/a/") || !l.MaySeeBadge(of, seal) {
+		t.Errorf("%s", badge)
+	}
+	other := l
+	other.Secret = []byte("another secret of 32 bytes......")
+	for name, ok := range map[string]bool{
+		"another alarm":            l.MayAcknowledge("a/b d", signature),
+		"no signature":             l.MayAcknowledge("a/b c", ""),
+		"a badge's":                l.MayAcknowledge("e\x00a", strings.TrimSuffix(seal, ".svg")),
+		"another source's badge":   l.MaySeeBadge(monitor.SourceRef{Check: "e", Source: "b"}, seal),
+		"names cut elsewhere":      l.MaySeeBadge(monitor.SourceRef{Check: "e\x00a", Source: ""}, seal),
+		"another store":            other.MayAcknowledge("a/b c", signature),
+		"a store without a secret": monitor.Links{}.MayAcknowledge("a/b c", monitor.Links{}.Acknowledge("a/b c")),
+	} {
+		if ok {
+			t.Errorf("%s opens it", name)
+		}
+	}
+	if link := (monitor.Links{Secret: l.Secret}).Acknowledge("a"); link != "" {
+		t.Errorf("without a URL: %q", link)
+	}
+}
