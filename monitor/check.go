@@ -72,7 +72,7 @@ type Check struct {
 	Maintenance    string        `json:"maintenance,omitempty"`
 	MaintenanceFor time.Duration `json:"maintenance_for_ms,omitempty"`
 
-	// Remind is how often sinks are told again of an alarm that nobody has acknowledged, at least 1 min. 0: never.
+	// Remind is how often sinks are notified again of an alarm that no one has acknowledged, at least 1 min. 0: never.
 	Remind time.Duration `json:"remind_ms,omitempty"`
 
 	// Severity, Tags and Labels are copied into alarms. Paused raises no alarms.

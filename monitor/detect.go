@@ -72,7 +72,7 @@ func (w *Watcher) evaluate(ctx context.Context, l Scan) (made int, err error) {
 	if err := w.readParents(ctx, l, s); err != nil {
 		return 0, err
 	}
-	t := changeBuilder{scan: l, sinks: s.sinks, links: Links{Base: w.cfg.PublicURL, Secret: s.secret}, id: newRequestID}
+	t := changeBuilder{scan: l, sinks: s.sinks, links: w.links(s), id: newRequestID}
 	changes := make([]SourceChange, 0, len(l.Candidates))
 	for i := range l.Candidates {
 		c := &l.Candidates[i]
@@ -113,7 +113,7 @@ func (w *Watcher) evaluate(ctx context.Context, l Scan) (made int, err error) {
 	return made, nil
 }
 
-// readParents finds out what is known of the sources on which others depend, that would raise an alarm.
+// readParents reads the parents of those candidates alone that would raise an alarm without one.
 func (w *Watcher) readParents(ctx context.Context, l Scan, s settingsCache) error {
 	var of []SourceRef
 	var children []*Candidate
@@ -138,7 +138,7 @@ func (w *Watcher) readParents(ctx context.Context, l Scan, s settingsCache) erro
 	for i := range found {
 		if on := s.byName[of[i].Check]; on != nil {
 			found[i].Limit = on.Limit() + on.SlotLength(l.Wall)
-			if on.Paused && found[i].State == Up {
+			if found[i].State == Up && (on.Paused || on.inMaintenance(l.Wall)) {
 				found[i].State = Paused
 			}
 		}

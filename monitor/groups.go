@@ -46,7 +46,7 @@ func (w *Watcher) groupReport(ctx context.Context, s settingsCache, g *AlarmGrou
 	if known := s.byName[g.Check]; known != nil {
 		check = &known.Check
 	}
-	t := groupReporter{check: check, value: groupValue(g.Check, g.Group), sinks: s.sinks, links: Links{Base: w.cfg.PublicURL, Secret: s.secret}, now: now}
+	t := groupReporter{check: check, value: groupValue(g.Check, g.Group), sinks: s.sinks, links: w.links(s), now: now}
 	if g.Alarm == "" || len(g.Members) > 0 {
 		return t.members(g)
 	}

@@ -49,3 +49,8 @@ func (l Links) sign(of ...string) string {
 	sum.Write([]byte(strings.Join(of, "\x00")))
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:16])
 }
+
+// links of the watcher's alarms.
+func (w *Watcher) links(s settingsCache) Links {
+	return Links{Base: w.cfg.PublicURL, Secret: s.secret}
+}

@@ -36,10 +36,10 @@ type AlarmMessage struct {
 	Raised   time.Time  `json:"raised"`
 	Ended    *time.Time `json:"ended,omitempty"`
 	LastBeat *time.Time `json:"last_beat,omitempty"`
-	// Reminder is which reminder this is of an alarm that nobody has acknowledged, 1 for the first; NextReminder is when the
-	// next one comes.
-	Reminder     int        `json:"reminder,omitempty"`
-	NextReminder *time.Time `json:"next_reminder,omitempty"`
+	// Reminder is which reminder this is of an alarm that no one has acknowledged, 1 for the first; the next one follows
+	// RemindMS milliseconds later.
+	Reminder int   `json:"reminder,omitempty"`
+	RemindMS int64 `json:"remind_ms,omitempty"`
 	// Acknowledge is a link by which anyone who has it acknowledges the alarm.
 	Acknowledge string `json:"acknowledge,omitempty"`
 	// Limit is how long the source may be quiet, in words.

@@ -15,7 +15,7 @@ type Parent struct {
 	Limit time.Duration
 }
 
-// How soon to evaluate a source again whose alarm waits for its parent.
+// How soon to evaluate a source again whose alarm waits for its parent. The pause grows with the time that it is overdue.
 const (
 	waitLeast = time.Second
 	waitMost  = 10 * time.Second
@@ -37,10 +37,14 @@ func (c *Check) heldBack(f Facts) (v Evaluation, ok bool) {
 	case p == nil || p.State == "" || p.State == Retired:
 		return Evaluation{}, false
 	case p.Alarm || p.State == Paused && p.LastBeat <= at && reason != Failed:
-		return Evaluation{Due: again, WellSince: f.Now}, true
-	case p.LastBeat <= at && reason != Failed && f.Now < at.Add(p.Limit).Add(waitMost):
-		// Both may have fallen silent at once, the parent with the longer limit: it is waited for until it was heard or has
-		// an alarm. No longer than its limit, so that two that depend on each other do not wait for ever.
+		mark := f.Now
+		if f.WellSince != 0 && p.LastBeat > f.WellSince {
+			mark = f.WellSince // the parent has returned already, only its alarm or its pause has not ended yet
+		}
+		return Evaluation{Due: again, WellSince: mark}, true
+	case p.LastBeat <= at && reason != Failed && f.Now < max(at, f.WellSince).Add(p.Limit).Add(waitMost):
+		// Both may have fallen silent at once, the parent with the longer limit, or the parent's pause has just ended: wait
+		// until it was heard or has an alarm. No longer than its limit, so that two that depend on each other do not wait for ever.
 		return Evaluation{Due: again, WellSince: f.WellSince}, true
 	case f.WellSince != 0 && p.LastBeat > f.WellSince && reason != Failed:
 		// Its parent has returned: it has as much time to report as after a pause.

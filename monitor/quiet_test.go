@@ -87,6 +87,24 @@ func TestParent(t *testing.T) {
 			t.Errorf("%s: it is evaluated again %v later: %+v", name, v.Due.Sub(now), v)
 		}
 	}
+	// The parent was heard again while its alarm stood, and the source was evaluated in between: that is its return all the same.
+	back := Parent{State: Down, Alarm: true, LastBeat: now.Add(-time.Second), Limit: time.Minute}
+	silent := Facts{Now: now, State: Up, ExpectedFrom: 1, LastBeat: now.Add(-time.Hour), WellSince: now.Add(-5 * time.Second), Path: PathStatus{LastSeen: now, TrustFor: time.Second}, Parent: &back}
+	silent.WellSince = c.Evaluate(silent).WellSince
+	back.State, back.Alarm = Up, false
+	if v := c.Evaluate(silent); v.Transition != Resume {
+		t.Errorf("after the end of its parent's alarm: %+v", v)
+	}
+	// Its parent was paused and silent until now: that one has its limit to report, and this one waits for it.
+	unpaused := Parent{State: Up, LastBeat: now.Add(-time.Hour), Limit: time.Minute}
+	silent.WellSince, silent.Parent = now.Add(-time.Second), &unpaused
+	if v := c.Evaluate(silent); v.Transition != NoTransition || v.WellSince != silent.WellSince {
+		t.Errorf("after the end of its parent's pause: %+v", v)
+	}
+	silent.WellSince = now.Add(-2 * time.Minute)
+	if v := c.Evaluate(silent); v.Transition != Onset {
+		t.Errorf("long after the end of its parent's pause: %+v", v)
+	}
 	// The parent was down until a second ago: a whole limit from then on, but a failure counts.
 	f := Facts{Now: now, State: Up, ExpectedFrom: 1, LastBeat: now.Add(-time.Hour), WellSince: now.Add(-time.Second), Path: PathStatus{LastSeen: now, TrustFor: time.Second},
 		Parent: &Parent{State: Up, LastBeat: now}}

@@ -8,7 +8,7 @@ import (
 // maxReminders is how many alarms are reminded of at once; housekeeping has more to do.
 const maxReminders = 200
 
-// Reminder tells sinks once more of an alarm that stands. It is made only if the alarm still stands, nobody has
+// Reminder notifies sinks once more of an alarm that stands. It is made only if the alarm still stands, no one has
 // acknowledged it, and it is the next in number.
 type Reminder struct {
 	Alarm         string
@@ -16,7 +16,7 @@ type Reminder struct {
 	Notifications []Notification
 }
 
-// remindOfAlarms reminds of alarms that nobody has acknowledged, and returns when to run again.
+// remindOfAlarms reminds of alarms that no one has acknowledged, and returns when to run again.
 func (w *Watcher) remindOfAlarms(ctx context.Context) (every time.Duration, err error) {
 	w.mu.Lock()
 	now, s := w.seen.Add(w.clock.Now()-w.seenAt), w.settings
@@ -51,10 +51,10 @@ func (w *Watcher) remindOfCheck(ctx context.Context, s settingsCache, check *Che
 	if err != nil {
 		return false, err
 	}
-	links := Links{Base: w.cfg.PublicURL, Secret: s.secret}
+	links := w.links(s)
 	for i := range due {
 		a := &due[i]
-		m := check.reminder(a, now)
+		m := check.reminder(a)
 		m.Acknowledge = links.Acknowledge(a.ID)
 		r := Reminder{Alarm: a.ID, Number: m.Reminder, Notifications: m.Notifications(s.sinks)}
 		made, err := bounded(ctx, func(ctx context.Context) (bool, error) { return w.cfg.Store.Remind(ctx, r) })
@@ -67,11 +67,11 @@ func (w *Watcher) remindOfCheck(ctx context.Context, s settingsCache, check *Che
 }
 
 // reminder is the ONSET of an alarm once more. Receivers that know of no reminders take it for that.
-func (c *Check) reminder(a *Alarm, now time.Time) AlarmMessage {
+func (c *Check) reminder(a *Alarm) AlarmMessage {
 	m := c.message(a.Labels)
 	m.Status, m.RequestID, m.Reason, m.Source = Onset, a.ID, a.Reason, a.Source
 	m.Started, m.Raised, m.Reminder = a.Started, a.Raised, a.Reminders+1
-	m.NextReminder = new(now.Add(c.Remind))
+	m.RemindMS = c.Remind.Milliseconds()
 	if a.Source == "" {
 		m.Group, m.GroupBy, m.Count = groupValue(c.Name, a.Group), c.GroupBy, a.Members
 	}

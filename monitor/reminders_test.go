@@ -11,7 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-// TestReminders: sinks are told again until someone acknowledges, whoever is the sweeper.
+// TestReminders: sinks are notified again until someone acknowledges, whoever is the sweeper.
 func TestReminders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		check := each3
@@ -35,8 +35,8 @@ func TestReminders(t *testing.T) {
 				!strings.HasPrefix(m.Acknowledge, "https://monitor.example/acknowledge/"+m.RequestID+"/") {
 				t.Errorf("%+v", m)
 			}
-			if due := m.NextReminder; (m.Reminder > 0) != (due != nil) {
-				t.Errorf("next reminder: %v of %+v", due, m)
+			if (m.Reminder > 0) != (m.RemindMS == 60_000) {
+				t.Errorf("the next reminder is %d ms after %+v", m.RemindMS, m)
 			}
 		}
 		if want := "[x ONSET 0 x ONSET 1 x ONSET 2 x ONSET 3]"; fmt.Sprint(seen) != want {
@@ -94,6 +94,22 @@ func TestDependsOn(t *testing.T) {
 		w.want(services[0], onset)
 		if len(told) != 3 || told[1].Event != "host" || told[1].Status != abated {
 			t.Errorf("%d messages after it has returned: %+v", len(told), told[1:])
+		}
+	})
+}
+
+// TestParentInMaintenance: a host that is shut down in its window takes no alarms of its services with it.
+func TestParentInMaintenance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := each3
+		service.DependsOn = "host"
+		w := newWorld(t, service, monitor.Check{Name: "host", Interval: time.Second, Maintenance: "* * * * *", MaintenanceFor: 24 * time.Hour})
+		a := w.start("a")
+		a.beatAs("host", "web-1")
+		a.beat(t.Context(), monitor.SignalSuccess, "web-1", "web-2") // the second has no host
+		time.Sleep(10 * time.Minute)
+		if told := w.told(); len(told) != 1 || told[0].Source != "web-2" {
+			t.Errorf("%d alarms: %+v", len(told), told)
 		}
 	})
 }

@@ -45,7 +45,7 @@ type Check struct {
 	DependsLabel   string            `yaml:"depends_label" help:"… or the source that this label names"`
 	Maintenance    string            `yaml:"maintenance" help:"raise no alarms from these times on, as in crontab(5) …"`
 	MaintenanceFor time.Duration     `yaml:"maintenance_for" help:"… for this long"`
-	Remind         time.Duration     `yaml:"remind" help:"tell the sinks of an open alarm again this often, until someone acknowledges it"`
+	Remind         time.Duration     `yaml:"remind" help:"notify the sinks of an open alarm again this often, until someone acknowledges it"`
 	Severity       string            `yaml:"severity" help:"severity, for the receivers of alarms"`
 	Tags           []string          `yaml:"tags" help:"tags, for the receivers of alarms"`
 	Labels         map[string]string `yaml:"labels" help:"labels of the check's sources"`

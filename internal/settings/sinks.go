@@ -45,7 +45,7 @@ type SinkHTTP struct {
 // HookSink is a sink.WebhookConfig in the file.
 type HookSink struct {
 	SinkHTTP    `yaml:",inline"`
-	Service     string            `yaml:"service" help:"tell a service in its own form: pagerduty, opsgenie (or Jira Service Management) or ntfy (default: templates, or the alarm as JSON)"`
+	Service     string            `yaml:"service" help:"send in the format of a service: pagerduty, opsgenie (or Jira Service Management) or ntfy (default: templates, or the alarm as JSON)"`
 	KeyFile     string            `yaml:"key_file" help:"file with PagerDuty's routing key or Opsgenie's API key"`
 	Method      string            `yaml:"method" default:"POST" help:"POST, PUT or PATCH"`
 	Headers     map[string]string `yaml:"headers" secret:"all" help:"more headers"`

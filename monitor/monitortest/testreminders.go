@@ -9,10 +9,11 @@ import (
 
 func reminderTests() map[string]func(*bench) {
 	return map[string]func(*bench){
-		"remind/until someone acknowledges": testRemind,
-		"remind/what is due":                testRemindDue,
-		"remind/groups, not their members":  testRemindGroup,
-		"parents/what is known of them":     testParents,
+		"remind/until someone acknowledges":  testRemind,
+		"remind/what is due":                 testRemindDue,
+		"remind/groups, not their members":   testRemindGroup,
+		"parents/what is known of them":      testParents,
+		"parents/held back until it returns": testHeldBack,
 	}
 }
 
@@ -117,7 +118,7 @@ func testRemindGroup(b *bench) {
 	alarms := b.hold("e/north", ids...)
 	b.step(limit)
 	if ids := b.toRemindOf(interval); len(ids) != 0 {
-		b.Errorf("held alarms, of which nobody was told: %v", ids)
+		b.Errorf("held alarms, of which no sink was notified: %v", ids)
 	}
 	if !b.report("e/north", "lead", alarms...) {
 		b.Fatal("not reported")
@@ -149,5 +150,25 @@ func testParents(b *bench) {
 	}
 	if later := got[0].LastBeat.Sub(got[2].LastBeat); !near(later, limit+slack) {
 		b.Errorf("one was heard %v after the other", later)
+	}
+}
+
+// testHeldBack: a source without an alarm keeps since when it waits for its parent, and is expected anew after that.
+func testHeldBack(b *bench) {
+	id := b.ready("a")[0]
+	b.step(limit + slack)
+	b.prove()
+	hold := b.change(b.candidate(id), monitor.NoTransition)
+	hold.WellSince, hold.Due = b.candidate(id).Now, b.candidate(id).Now
+	b.apply(hold)
+	held := b.candidate(id)
+	if held.WellSince != hold.WellSince || held.State != monitor.Up {
+		b.Fatalf("waits since %d, want %d: %+v", held.WellSince, hold.WellSince, held)
+	}
+	resume := b.change(held, monitor.Resume)
+	resume.Due = held.Now
+	b.apply(resume)
+	if got := b.candidate(id); got.WellSince != 0 || got.State != monitor.Up || got.ExpectedFrom < held.Now {
+		b.Errorf("after its parent's return: %+v", got)
 	}
 }

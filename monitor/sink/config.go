@@ -48,10 +48,10 @@ type HTTP struct {
 
 // WebhookConfig is for anything that takes HTTP requests.
 type WebhookConfig struct {
-	// URL that is told: http or https. Required, unless Service has one.
+	// URL that requests go to: http or https. Required, unless Service has one.
 	URL Secret
 	HTTP
-	// Service that is told in its own form: [PagerDuty], [Opsgenie] or [Ntfy]. Default: a template, or JSON.
+	// Service in whose format requests are sent: [PagerDuty], [Opsgenie] or [Ntfy]. Default: a template, or JSON.
 	Service string
 	// Key of the service, if it has one: PagerDuty's routing key, or Opsgenie's API key.
 	Key Secret

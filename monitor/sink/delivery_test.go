@@ -3,6 +3,7 @@ package sink_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -87,4 +88,33 @@ func deliver(t *testing.T, store *queues.Memory, queue string, to dispatch.Targe
 		}
 	})
 	t.Cleanup(func() { cancel(); all.Wait() })
+}
+
+// TestReminders: a receiver that was away gets the latest reminder alone, judged by the message's age in the store and by no
+// clock of this host; control-loop events have none.
+func TestReminders(t *testing.T) {
+	requests := 0
+	url := serve(t, func(http.ResponseWriter, *http.Request) { requests++ })
+	reminder := onset()
+	reminder.Reminder, reminder.RemindMS = 2, time.Hour.Milliseconds()
+	for _, c := range []struct {
+		format sink.Format
+		m      monitor.AlarmMessage
+		age    time.Duration
+		sent   bool
+	}{
+		{"", reminder, 59 * time.Minute, true},
+		{"", reminder, time.Hour, false},
+		{"", onset(), 24 * time.Hour, true},
+		{sink.ControlLoop, onset(), 0, true},
+		{sink.ControlLoop, reminder, 0, false},
+	} {
+		requests = 0
+		a := batch(t, c.m)
+		a.Age = c.age
+		got := open(t, sink.Config{Format: c.format, Webhook: &sink.WebhookConfig{URL: sink.Secret(url)}}).Submit(t.Context(), a)
+		if wants(t, got, dispatch.Done); (requests == 1) != c.sent {
+			t.Errorf("format %q, reminder %d, %v old: %d requests, %+v", c.format, c.m.Reminder, c.age, requests, got)
+		}
+	}
 }

@@ -61,11 +61,11 @@ func title(m monitor.AlarmMessage) string {
 			what = verb("is", "are") + " not down any more: " + clean(string(m.End))
 		}
 	}
-	said := fmt.Sprintf("%s: %s %s (%s)", m.Status, who(m), what, clean(m.Event))
+	out := fmt.Sprintf("%s: %s %s (%s)", m.Status, who(m), what, clean(m.Event))
 	if m.Reminder > 0 {
-		said += ", reminder " + strconv.Itoa(m.Reminder)
+		out += ", reminder " + strconv.Itoa(m.Reminder)
 	}
-	return said
+	return out
 }
 
 // fact is one thing to be told about an alarm.

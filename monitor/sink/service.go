@@ -17,26 +17,28 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-// Services that a webhook can tell in their own form.
+// Services in whose formats a webhook can send.
 const (
 	PagerDuty = "pagerduty" // Events API v2
 	Opsgenie  = "opsgenie"  // its Alert API, which Jira Service Management has too
 	Ntfy      = "ntfy"      // JSON of an ntfy server; the URL is that of the topic
 )
 
-// service is how one of them is told.
+// service is how requests to one of them are made.
 type service struct {
 	url string // where it is, unless the configuration says otherwise; "" if that has to
 	key bool   // it needs WebhookConfig.Key
+	// keyHint says what to do when key and WebhookConfig.Key differ.
+	keyHint string
 	// target changes what the request is sent with.
 	target func(c *WebhookConfig, t *target.WebhookConfig)
 	body   func(c *WebhookConfig, m monitor.AlarmMessage) any
 }
 
 var services = map[string]service{
-	PagerDuty: {url: "https://events.pagerduty.com/v2/enqueue", key: true, body: pagerDutyEvent},
-	Opsgenie:  {url: "https://api.opsgenie.com", key: true, target: opsgenieTarget, body: opsgenieRequest},
-	Ntfy:      {target: ntfyTarget, body: ntfyMessage},
+	PagerDuty: {url: "https://events.pagerduty.com/v2/enqueue", key: true, keyHint: "put the routing key of the integration into key_file", body: pagerDutyEvent},
+	Opsgenie:  {url: "https://api.opsgenie.com", key: true, keyHint: "put the API key into key_file", target: opsgenieTarget, body: opsgenieRequest},
+	Ntfy:      {keyHint: "it has no key; put the token of a protected topic into token_file", target: ntfyTarget, body: ntfyMessage},
 }
 
 // withService has the URL of the service, if it has one of its own.
@@ -57,17 +59,19 @@ func (c *WebhookConfig) validateService() error {
 	case c.Body != "" || c.Onset != nil || c.Abated != nil || c.ContentType != "":
 		return fmt.Errorf("service %s makes the body; a template and a content type exclude it", c.Service)
 	case f.key != (c.Key != ""):
-		return fmt.Errorf("service %s with key %t; pagerduty needs the integration's routing key, opsgenie the API key, ntfy none (use token_file)", c.Service, c.Key != "")
+		return fmt.Errorf("service %s: %s", c.Service, f.keyHint)
+	case c.Service == Ntfy && ntfyTopic(c.URL) == "":
+		return errors.New("service ntfy: url names no topic; write it as https://ntfy.sh/my-alarms")
 	}
 	return nil
 }
 
-// text limits of the services, in characters.
+// Limits of the services' texts, in characters.
 const (
 	maxSummary     = 1024   // of PagerDuty
 	maxMessage     = 130    // of Opsgenie
 	maxDescription = 15_000 // of Opsgenie
-	maxNtfy        = 4000   // bytes would become an attachment beyond 4096
+	maxNtfy        = 1000   // ntfy makes an attachment of more than 4096 bytes
 )
 
 // cut is the beginning of a text.
@@ -143,12 +147,17 @@ func ntfyTarget(c *WebhookConfig, t *target.WebhookConfig) {
 	}
 }
 
-func ntfyMessage(c *WebhookConfig, m monitor.AlarmMessage) any {
-	topic := ""
-	if u, err := url.Parse(string(c.URL)); err == nil {
-		topic = path.Base(u.Path)
+// ntfyTopic is the last part of the URL's path, "" if it has none.
+func ntfyTopic(of Secret) string {
+	u, err := url.Parse(string(of))
+	if err != nil || strings.Trim(u.Path, "/") == "" {
+		return ""
 	}
-	out := map[string]any{"topic": topic, "title": title(m), "message": cut(text(m), maxNtfy/4), "priority": 4, "tags": []string{"rotating_light"}}
+	return path.Base(u.Path)
+}
+
+func ntfyMessage(c *WebhookConfig, m monitor.AlarmMessage) any {
+	out := map[string]any{"topic": ntfyTopic(c.URL), "title": title(m), "message": cut(text(m), maxNtfy), "priority": 4, "tags": []string{"rotating_light"}}
 	if m.Status == monitor.Abated {
 		out["priority"], out["tags"] = 3, []string{"white_check_mark"}
 	}

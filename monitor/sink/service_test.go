@@ -15,12 +15,12 @@ import (
 	"github.com/understudy-ha/understudy/monitor/sink"
 )
 
-// service stands in for one that can be told in its own form.
+// service stands in for PagerDuty, Opsgenie or ntfy.
 type service struct {
 	url  string
 	mu   sync.Mutex
 	seen []string // method, path with query, and Authorization
-	said []map[string]any
+	sent []map[string]any
 }
 
 func newService(t *testing.T, status int) *service {
@@ -34,13 +34,13 @@ func newService(t *testing.T, status int) *service {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.seen, s.said = append(s.seen, strings.TrimSpace(r.Method+" "+r.URL.RequestURI()+" "+r.Header.Get("Authorization"))), append(s.said, v)
+		s.seen, s.sent = append(s.seen, strings.TrimSpace(r.Method+" "+r.URL.RequestURI()+" "+r.Header.Get("Authorization"))), append(s.sent, v)
 		w.WriteHeader(status)
 	})
 	return s
 }
 
-// deliver tells a sink an outage of a source, and one of a group.
+// deliver sends an outage of a source, and one of a group.
 func (s *service) deliver(t *testing.T, c sink.WebhookConfig) {
 	t.Helper()
 	to := hook(t, c)
@@ -49,8 +49,8 @@ func (s *service) deliver(t *testing.T, c sink.WebhookConfig) {
 	for _, m := range []monitor.AlarmMessage{onset(), abated(), group(), odd} {
 		wants(t, tell(t, to, m), dispatch.Done)
 	}
-	if len(s.said) != 4 {
-		t.Fatalf("%d requests", len(s.said))
+	if len(s.sent) != 4 {
+		t.Fatalf("%d requests", len(s.sent))
 	}
 }
 
@@ -64,7 +64,7 @@ func (s *service) wantSeen(t *testing.T, want ...string) {
 func (s *service) want(t *testing.T, n int, fields map[string]any) {
 	t.Helper()
 	for path, want := range fields {
-		var got any = s.said[n]
+		var got any = s.sent[n]
 		for name := range strings.SplitSeq(path, ".") {
 			of, _ := got.(map[string]any)
 			got = of[name]
@@ -85,7 +85,7 @@ func TestPagerDuty(t *testing.T) {
 	})
 	s.want(t, 1, map[string]any{"routing_key": "routing-key", "event_action": "resolve", "dedup_key": requestID})
 	s.want(t, 2, map[string]any{"payload.source": "3 sources with site=berlin"})
-	if summary, _ := s.said[0]["payload"].(map[string]any)["summary"].(string); !strings.Contains(summary, "edge-17 is silent") {
+	if summary, _ := s.sent[0]["payload"].(map[string]any)["summary"].(string); !strings.Contains(summary, "edge-17 is silent") {
 		t.Errorf("summary %q", summary)
 	}
 }
@@ -99,7 +99,7 @@ func TestOpsgenieAlerts(t *testing.T) {
 	})
 	s.want(t, 1, map[string]any{"alias": nil, "source": "understudy"})
 	s.want(t, 3, map[string]any{"priority": "P3"})
-	if message, _ := s.said[3]["message"].(string); len([]rune(message)) != 130 || !strings.HasPrefix(message, "ONSET") {
+	if message, _ := s.sent[3]["message"].(string); len([]rune(message)) != 130 || !strings.HasPrefix(message, "ONSET") {
 		t.Errorf("Opsgenie refuses more than 130 characters; %d: %q", len([]rune(message)), message)
 	}
 }
@@ -110,12 +110,12 @@ func TestNtfy(t *testing.T) {
 	s.wantSeen(t, "POST /base", "POST /base")
 	s.want(t, 0, map[string]any{"topic": "alerts", "priority": 4.0, "tags": []any{"rotating_light"}})
 	s.want(t, 1, map[string]any{"topic": "alerts", "priority": 3.0})
-	if title, _ := s.said[0]["title"].(string); !strings.Contains(title, "edge-17") {
-		t.Errorf("%v", s.said[0])
+	if title, _ := s.sent[0]["title"].(string); !strings.Contains(title, "edge-17") {
+		t.Errorf("%v", s.sent[0])
 	}
 }
 
-// TestTelegram: what has no form of its own is told by a template.
+// TestTelegram: a template serves where there is no format.
 func TestTelegram(t *testing.T) {
 	s := newService(t, http.StatusOK)
 	s.deliver(t, sink.WebhookConfig{URL: sink.Secret(s.url + "/bot123:abc/sendMessage"), Body: `{"chat_id": -100123, "text": {{json .Text}}}`})
@@ -123,7 +123,7 @@ func TestTelegram(t *testing.T) {
 	s.want(t, 0, map[string]any{"chat_id": -100123.0})
 }
 
-// TestServiceSecrets: a service that repeats its key gives it to nobody.
+// TestServiceSecrets: the key appears in no message, even if the service repeats it.
 func TestServiceSecrets(t *testing.T) {
 	for _, kind := range []string{sink.PagerDuty, sink.Opsgenie} {
 		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -145,6 +145,7 @@ func TestServiceInvalid(t *testing.T) {
 		"routing key":                 {Service: sink.PagerDuty},
 		"token_file":                  {URL: "http://127.0.0.1/x", Service: sink.Ntfy, Key: "k"},
 		"exclude":                     {Service: sink.PagerDuty, Key: "k", Body: "{}"},
+		"names no topic":              {URL: "http://127.0.0.1/", Service: sink.Ntfy},
 		"template":                    {Service: sink.PagerDuty, Key: "k", Abated: &empty},
 		"a key is for":                {URL: "http://127.0.0.1/", Key: "k"},
 	} {

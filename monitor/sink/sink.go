@@ -84,8 +84,9 @@ func (s *sink) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	if err != nil {
 		return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: "no alarm: " + untrusted.Words(err.Error())}
 	}
-	if m.NextReminder != nil && !time.Now().Before(*m.NextReminder) {
-		// The receiver was away for long: it gets one reminder then, not all of them.
+	if m.Reminder > 0 && a.Age >= time.Duration(m.RemindMS)*time.Millisecond {
+		// The receiver was away for long: it gets one reminder then, not all of them. By the age in the store: no two
+		// hosts' clocks are compared.
 		return dispatch.Answer{Outcome: dispatch.Done, Detail: "a later reminder follows"}
 	}
 	made := alarm{Assignment: a, m: m}

@@ -138,7 +138,7 @@ func samples(status monitor.Transition) []monitor.AlarmMessage {
 	full.Labels = map[string]string{`"label"`: `"value"`}
 	full.ControlLoop = monitor.ControlLoop{Name: "loop", TargetType: "VNF"}
 	if status == monitor.Onset {
-		full.Reminder, full.NextReminder, full.Acknowledge = 2, &end, "https://monitor.example/acknowledge/ID/SIGNATURE"
+		full.Reminder, full.RemindMS, full.Acknowledge = 2, 60_000, "https://monitor.example/acknowledge/ID/SIGNATURE"
 	}
 	group := full
 	group.Source, group.GroupBy, group.Group = "", "site", `"north"`

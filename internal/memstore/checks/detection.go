@@ -348,7 +348,7 @@ func (r *Memory) Remind(ctx context.Context, m monitor.Reminder) (made bool, err
 		if a == nil || a.endedAt != 0 || a.Acknowledged != "" || a.Reminders+1 != m.Number {
 			return nil
 		}
-		a.Reminders, a.told, made = m.Number, s.wall, true
+		a.Reminders, a.notified, made = m.Number, s.wall, true
 		s.enqueue(m.Notifications)
 		return nil
 	})

@@ -61,11 +61,11 @@ func (r *Memory) Alarms(ctx context.Context, q monitor.AlarmQuery) (out []monito
 
 // isToRemindOf reports whether to remind of an alarm of which sinks were last notified before a time; any is for none.
 func (a *alarm) isToRemindOf(before time.Time) bool {
-	told := a.told
-	if told.IsZero() {
-		told = a.Raised
+	notified := a.notified
+	if notified.IsZero() {
+		notified = a.Raised
 	}
-	return before.IsZero() || a.endedAt == 0 && a.Acknowledged == "" && !a.held && a.group == nil && told.Before(before)
+	return before.IsZero() || a.endedAt == 0 && a.Acknowledged == "" && !a.held && a.group == nil && notified.Before(before)
 }
 
 // Overview implements [monitor.Admin].

@@ -73,11 +73,11 @@ type path struct {
 
 type alarm struct {
 	monitor.Alarm
-	onset   monitor.StoreTime
-	endedAt monitor.StoreTime // 0 while it is open
-	held    bool
-	told    time.Time // when sinks were last notified of it; zero: when it was raised
-	group   *alarm    // the group alarm that reported it
+	onset    monitor.StoreTime
+	endedAt  monitor.StoreTime // 0 while it is open
+	held     bool
+	notified time.Time // when sinks were last notified of it; zero: when it was raised
+	group    *alarm    // the group alarm that reported it
 }
 
 type source struct {

@@ -71,7 +71,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- Reminds of an alarm that stands and that nobody has acknowledged, and tells whether it did.
+-- Reminds of an alarm that stands and that no one has acknowledged, and returns whether it did.
 CREATE FUNCTION {{rules}}.monitor_remind(p_alarm text, p_number integer, p_sinks text[], p_keys text[], p_nids text[], p_payloads bytea[], p_patience bigint)
 RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
