@@ -111,6 +111,7 @@ var acknowledgeTemplate = template.Must(template.New("acknowledge").Parse(`<!doc
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
 <title>Alarm of {{or .Source .Group}}</title>
 <h1>{{or .Source .Group}} of {{.Check}}: {{.Reason}}</h1>
 <p>Since {{.Started.UTC.Format "2006-01-02 15:04:05 UTC"}}.

@@ -171,7 +171,7 @@ func (h helps) of(words ...string) string {
 }
 
 var (
-	subcommand = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) {2,}\S`)
+	subcommand = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*)(?: {2,}\S| [A-Z])`) // the longest name has one space after it
 	word       = regexp.MustCompile(`^[a-z][a-z-]*$`)
 	flag       = regexp.MustCompile(`(?:^|\s)(--[a-z][a-z-]*)`)
 )
