@@ -25,6 +25,7 @@ func TestInBrowser(t *testing.T) {
 		{"empty pages", testEmptyPages},
 		{"navigation", testNavigation},
 		{"actions", testActions},
+		{"source", testSource},
 		{"charts", testCharts},
 		{"sign in", testSignIn},
 		{"many tabs", testManyTabs},

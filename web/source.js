@@ -8,7 +8,7 @@ import { anchor } from './pages.js';
 import { acknowledge, act, askToPause } from './pause.js';
 import { askToRemove } from './remove.js';
 import { drawSpark, spark } from './spark.js';
-import { ask } from './stream.js';
+import { ask, token } from './stream.js';
 
 const page = 100;
 const get = async (url) => (await ask(url)).json();
@@ -78,10 +78,31 @@ async function showSource(event, source, done) {
       ['Sender’s time', timeIf(s.sent)], ['Sender’s number', s.seq ? count(s.seq) : ''], ['Exit status', s.code ? String(s.code) : ''], ['Note', s.note || '']]),
     line,
     actions(s, done),
+    ...(s.report ? [el('h3', '', `Last report: ${s.report.kind}, ${timeOf(s.report.at)}`), el('pre', '', s.report.body || 'No text.')] : []),
     el('h3', '', 'Its last alarms'),
     alarmTable(s.alarms, 'It has raised none.'),
-    el('h3', '', 'Badge'),
-    badge(event, source),
+    el('h3', '', 'To paste'),
+    ...pingLines(s),
+    el('h3', '', 'Badge, for anyone who has its address'),
+    badge(event, source, s.badge),
+  ];
+}
+
+// quoted is a part of a path that a shell reads as it stands: whoever sends a heartbeat chooses the source's name.
+const quoted = (name) => encodeURIComponent(name).replace(/[!'()*~]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
+
+// pingLines are a line of a crontab and one of a systemd unit, which report how a job ended.
+function pingLines(s) {
+  const key = token() && !s.labels?.ping ? 'key/YOUR-PING-KEY/' : ''; // a server with a token lets no sender in without one
+  const path = s.labels?.ping ? `/ping/${quoted(s.labels.ping)}` : `/v1/ping/${key}${quoted(s.check)}/${quoted(s.source)}`;
+  const url = window.location.origin + path;
+  const curl = 'curl -fsS -m 10 --retry 5 -o /dev/null';
+  // cron and systemd read a % as something of their own.
+  return [
+    el('p', 'sub', 'crontab(5); put your job in place of JOB:'),
+    el('pre', '', `30 2 * * * JOB; ${curl} ${url.replaceAll('%', '\\%')}/$?`),
+    el('p', 'sub', 'The [Service] section of the unit that a timer starts:'),
+    el('pre', '', `ExecStopPost=-/bin/sh -c 'case "$$EXIT_STATUS" in ""|*[!0-9]*) s=fail;; *) s=$$EXIT_STATUS;; esac; exec ${curl} ${url.replaceAll('%', '%%')}/$$s'`),
   ];
 }
 
@@ -110,9 +131,9 @@ function actions(s, done) {
   return line;
 }
 
-// badge shows the picture, and the address that other pages show it by. The server's
+// badge shows the picture, and the address that other pages show it by, which needs no token. The server's
 // token is sent with the request, which an image by itself would not do.
-function badge(event, source) {
+function badge(event, source, open) {
   const path = `${at(event, source)}/badge.svg`;
   const img = el('img', '');
   img.alt = `State of ${source}`;
@@ -122,7 +143,7 @@ function badge(event, source) {
     img.addEventListener('load', () => URL.revokeObjectURL(url), { once: true });
     img.src = url;
   }).catch((err) => { img.alt = err.message; });
-  return el('div', 'badge', img, el('code', 'sub', `${window.location.origin}${path}`));
+  return el('div', 'badge', img, el('code', 'sub', `${window.location.origin}${open}`));
 }
 
 // subject is what an alarm is about.
@@ -162,7 +183,7 @@ async function showAlarm(id, done) {
     facts([['Source', a.source ? button(a.source, () => openSource(a.check, a.source, done), 'link') : ''], ['Check', a.check], ['Group', a.group || ''],
       ['Sources of the group', a.members ? count(a.members) : ''], ['Reason', a.reason], ['Began', timeIf(a.started)], ['Found', timeIf(a.raised)],
       ['Ended', a.ended ? timeOf(a.ended) : 'still open'], ['Lasted', lasted(a)], ['Ended by', a.end ? ends[a.end] || a.end : ''],
-      ['Acknowledged by', a.acknowledged || ''], ['Labels', labels], ['Request id', a.id]]),
+      ['Acknowledged by', a.acknowledged || ''], ['Reminders', a.reminders ? count(a.reminders) : ''], ['Labels', labels], ['Request id', a.id]]),
     line,
   ];
 }
@@ -171,7 +192,7 @@ export function askToAcknowledge(a, done = () => {}) {
   question({
     title: `Acknowledge the alarm of ${subject(a)}?`,
     what: `Check ${a.check}, ${a.reason}.`,
-    text: 'Everyone sees that it is being handled. It stays open until the source returns.',
+    text: 'Everyone sees that it is being handled, and no more reminders are sent. It stays open until the source returns.',
     ok: 'Acknowledge',
     act: async ({ by }) => {
       await acknowledge(a.id, by);
