@@ -62,7 +62,7 @@ check:
 	$(GO) test ./internal/archtest
 
 prove: deps
-	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -count=1 -timeout 2h -run 'Simulation|Seeds|Fault|Takeover|IsItsModel' ./sim/... ./fault/... ./store/sqlite | $(GO) run ./internal/provereport
+	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -count=1 -timeout 2h -run 'Simulation|Seeds|Fault|Takeover|IsItsModel' ./sim/... ./fault/... ./store/sqlite ./api | $(GO) run ./internal/provereport
 
 bench: deps
 	cd bench && UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) run .

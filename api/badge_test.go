@@ -53,7 +53,7 @@ func TestBadge(t *testing.T) {
 		a.want(200, "")
 		return a
 	}
-	g.do("POST", "/v1/sources", `{"sources":[{"event":"web","source":"declared"}]}`).want(200, "")
+	g.do("POST", "/v1/sources", `{"sources":[{"event":"web","source":"declared"}]}`).want(201, "")
 	g.beat("web", "up", monitor.SignalSuccess)
 	g.beat("web", "paused", monitor.SignalSuccess)
 	g.beat("web", "late", monitor.SignalSuccess)

@@ -25,7 +25,7 @@ func wholeServer(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	g := &rig{t: t, store: st, clock: clock, s: s}
-	if a := g.cost("POST", "/v1/queues", `{"queue":"orders"}`); a.status != 200 {
+	if a := g.cost("POST", "/v1/queues", `{"queue":"orders"}`); a.status != 201 {
 		t.Fatalf("a queue: %+v", a)
 	}
 	if _, err := st.Monitor().Configure(t.Context(), monitor.Configuration{Checks: []monitor.Check{every("web")}, Origin: "test"}); err != nil {
@@ -95,10 +95,10 @@ func TestNestedListsAreCheap(t *testing.T) {
 	g.wantCheap("labels", "PUT", configuration, filled(maxConfiguration, `{"checks":[`+check+`"labels":{`, `"":""`, `}}]}`), 400)
 	g.wantCheap("labels of a source", "POST", "/v1/sources", filled(maxConfiguration, `{"sources":[{"check":"web","source":"x","labels":{`, `"":""`, `}}]}`), 400)
 	g.wantCheap("a list again and again", "POST", messages, filled(maxMessagesBody, `{`, `"messages":[{"key":"k"}]`, `}`), 400)
-	g.wantCheap("one large message", "POST", messages, `{"messages":[{"key":"k","payload":"`+strings.Repeat("x", 12<<20)+`"}]}`, 200)
-	g.wantCheap("one large message of JSON", "POST", messages, filled(12<<20, `{"messages":[{"key":"k","payload_json":[`, "0", `]}]}`), 200)
+	g.wantCheap("one large message", "POST", messages, `{"messages":[{"key":"k","payload":"`+strings.Repeat("x", 12<<20)+`"}]}`, 201)
+	g.wantCheap("one large message of JSON", "POST", messages, filled(12<<20, `{"messages":[{"key":"k","payload_json":[`, "0", `]}]}`), 201)
 	g.wantCheap("headers", "POST", messages, filled(maxMessagesBody, `{"messages":[{"key":"k","headers":{`, `"":""`, `}}]}`), 400)
-	g.wantCheap("a thousand messages", "POST", messages, `{"messages":[`+strings.Repeat(`{"key":"k","payload":"`+strings.Repeat("x", 12<<10)+`"},`, 999)+`{"key":"k"}]}`, 200)
+	g.wantCheap("a thousand messages", "POST", messages, `{"messages":[`+strings.Repeat(`{"key":"k","payload":"`+strings.Repeat("x", 12<<10)+`"},`, 999)+`{"key":"k"}]}`, 201)
 }
 
 // TestBodyMemory: all bodies together have a bound, which short ones may pass.

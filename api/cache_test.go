@@ -179,7 +179,7 @@ func TestCacheValue(t *testing.T) {
 		{"If-Modified-Since", i.Made.Add(-time.Minute).UTC().Format(http.TimeFormat), 200, "hello"},
 		{"If-Match", `"other"`, 412, ""},
 		{"Range", "bytes=1-2", 206, "el"},
-		{"Range", "bytes=9-", 416, "invalid range: failed to overlap\n"},
+		{"Range", "bytes=9-", 416, `{"title":"Requested Range Not Satisfiable","status":416,"code":"range","detail":"the range of the request is not in the value: there are 5 bytes"}` + "\n"},
 	} {
 		if a := g.do("GET", "/v1/cache/k", c.name, c.value); a.Status != c.status || a.Body != c.body {
 			t.Errorf("%s: %s: %d %q, want %d %q", c.name, c.value, a.Status, a.Body, c.status, c.body)

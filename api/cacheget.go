@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -70,8 +69,7 @@ func (c *cachePart) getValue(w *response, r *http.Request, key string) error {
 	if err != nil {
 		return err
 	}
-	c.writeValue(w, r, item, now)
-	return nil
+	return c.writeValue(w, r, item, now)
 }
 
 // cacheDirectives is which copy will do.
@@ -191,7 +189,7 @@ func newFixedHeaders(kind string) fixedHeaders {
 
 // writeValue answers with a value. Headers are put into the map as they are, and their
 // values are parts of one string: this is the path that must cost little.
-func (c *cachePart) writeValue(w http.ResponseWriter, r *http.Request, i cache.Item, now time.Time) {
+func (c *cachePart) writeValue(w http.ResponseWriter, r *http.Request, i cache.Item, now time.Time) error {
 	h := w.Header()
 	h["Content-Type"] = c.fixed.kind
 	h["X-Content-Type-Options"] = c.fixed.nosniff
@@ -204,10 +202,10 @@ func (c *cachePart) writeValue(w http.ResponseWriter, r *http.Request, i cache.I
 		extendWriteDeadline(w, time.Minute)
 	}
 	if isConditional(r.Header) {
-		http.ServeContent(w, r, "", i.Made, bytes.NewReader(i.Value))
-		return
+		return serveContent(w, r, i.Made, i.Value)
 	}
 	_, _ = w.Write(i.Value) // an error is a caller who has gone
+	return nil
 }
 
 // setFreshnessHeaders sets the headers that say how old a value is and until when it is fresh.

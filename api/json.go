@@ -1,12 +1,14 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"sort"
+	"time"
 
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -97,4 +99,35 @@ func nextAfter[T any](page []T, limit int, position func(T) string) string {
 		return ""
 	}
 	return position(page[len(page)-1])
+}
+
+// serveContent answers with a file or a value, or with a part of it. [http.ServeContent] would refuse a range in plain text.
+func serveContent(w http.ResponseWriter, r *http.Request, modified time.Time, body []byte) error {
+	held := &withoutRefusal{ResponseWriter: w}
+	http.ServeContent(held, r, "", modified, bytes.NewReader(body))
+	if held.refused {
+		return fmt.Errorf("%w: there are %d bytes", errRange, len(body))
+	}
+	return nil
+}
+
+// withoutRefusal holds back the refusals of a range and of too many at once, which are in plain text.
+type withoutRefusal struct {
+	http.ResponseWriter
+	refused bool
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *withoutRefusal) WriteHeader(status int) {
+	if w.refused = status == http.StatusRequestedRangeNotSatisfiable || status == http.StatusServiceUnavailable; !w.refused {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Write implements [http.ResponseWriter].
+func (w *withoutRefusal) Write(p []byte) (int, error) {
+	if w.refused {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
 }

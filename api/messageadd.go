@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
@@ -136,7 +137,11 @@ func (s *Server) addMany(w http.ResponseWriter, r *http.Request, queue string) e
 	for i, b := range messages {
 		out[i] = apitype.AddedMessage{ID: b.ID, Added: added[i]}
 	}
-	return writeJSON(w, http.StatusOK, apitype.AddedMessages{Messages: out})
+	status := http.StatusOK
+	if slices.Contains(added, true) {
+		status = http.StatusCreated
+	}
+	return writeJSON(w, status, apitype.AddedMessages{Messages: out})
 }
 
 func (s *Server) add(ctx context.Context, messages []dispatch.Message) ([]bool, error) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -47,7 +48,11 @@ func (t *traffic) observe(to route, status int, took time.Duration) {
 func serveMetrics(collectors ...prometheus.Collector) handler {
 	metrics := prometheus.Handler(collectors...)
 	return func(w http.ResponseWriter, r *http.Request) error {
-		metrics.ServeHTTP(w, r)
+		held := &withoutRefusal{ResponseWriter: w}
+		metrics.ServeHTTP(held, r)
+		if held.refused {
+			return fmt.Errorf("%w: metrics are being written for others", errBusy)
+		}
 		return nil
 	}
 }

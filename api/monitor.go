@@ -109,7 +109,7 @@ func (p *monitorPart) routes() []route {
 		{pattern: "POST " + check + "/resume", handle: p.action(monitor.ActionResume)},
 
 		{pattern: "GET /v1/sources", handle: inJSON(p.listSources)},
-		{pattern: "POST /v1/sources", handle: inJSON(p.declare), body: maxConfiguration},
+		{pattern: "POST /v1/sources", handle: p.declare, body: maxConfiguration},
 		{pattern: "GET " + one, handle: inJSON(p.getSource)},
 		{pattern: "GET " + one + "/badge.svg", handle: p.badge},
 		{pattern: "POST " + one + "/pause", handle: p.action(monitor.ActionPause)},

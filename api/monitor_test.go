@@ -161,7 +161,7 @@ func TestSource(t *testing.T) {
 	g := newMonitorRig(t, every("web"))
 	g.do("GET", "/v1/sources/web/w1", "").want(404, "no_source")
 	g.do("GET", "/v1/sources/nothing/w1", "").want(404, "no_source")
-	g.do("POST", "/v1/sources", `{"sources":[{"check":"web","source":"w1","labels":{"rack":"r<1>"}}]}`).want(200, "")
+	g.do("POST", "/v1/sources", `{"sources":[{"check":"web","source":"w1","labels":{"rack":"r<1>"}}]}`).want(201, "")
 	s := g.source("web", "w1")
 	if s.State != string(monitor.Up) || !s.Declared || !s.Last.IsZero() || s.QuietMS != nil || s.LeftMS == nil || *s.LeftMS != 3000 || s.Labels["rack"] != "r<1>" || s.Alarms == nil {
 		t.Errorf("before its first beat: %+v", s)
@@ -226,7 +226,7 @@ func TestListSources(t *testing.T) {
 	}
 	g.do("POST", "/v1/sources", `{"sources":[
 		{"check":"a","source":"Web-1","labels":{"rack":"r=1"}},{"check":"a","source":"db-1"},{"check":"a","source":"web-2"},
-		{"check":"b","source":"Web-1","labels":{"rack":""}},{"check":"b","source":"web-3"}]}`).want(200, "")
+		{"check":"b","source":"Web-1","labels":{"rack":""}},{"check":"b","source":"web-3"}]}`).want(201, "")
 	g.down("b", "web-3")
 	for query, want := range map[string][]string{
 		"":                        {"a Web-1", "a db-1", "a web-2", "b Web-1", "b web-3"},
@@ -307,7 +307,7 @@ func TestHostileNames(t *testing.T) {
 	for _, name := range hostile {
 		g.do("PUT", "/v1/checks/"+url.PathEscape(name), `{"interval_ms":1000}`).want(200, "")
 		body := fmt.Sprintf(`{"sources":[{"check":%q,"source":%q}]}`, name, name)
-		g.do("POST", "/v1/sources", body).want(200, "")
+		g.do("POST", "/v1/sources", body).want(201, "")
 	}
 	for _, name := range hostile {
 		if s := g.source(name, name); s.Check != name || s.Source.Name != name {

@@ -124,7 +124,7 @@ func TestBeatsByPingKey(t *testing.T) {
 func TestPingByID(t *testing.T) {
 	g := newIntakeRig(t)
 	const token, id = "Bearer " + apiToken, "d1665499-e827-441f-bf13-8f15e8f4c0b9"
-	g.ask(token, "POST", "/v1/sources", `{"sources":[{"check":"web","source":"w1","labels":{"ping":"`+id+`"}},{"check":"web","source":"w2","labels":{"ping":"named"}}]}`).want(200, "")
+	g.ask(token, "POST", "/v1/sources", `{"sources":[{"check":"web","source":"w1","labels":{"ping":"`+id+`"}},{"check":"web","source":"w2","labels":{"ping":"named"}}]}`).want(201, "")
 	g.ask("", "POST", "/ping/"+id+"/1?rid="+id, "no space left\x1b[31m\n"+strings.Repeat("x", 2*monitor.MaxReport)).want(200, "")
 	var shown apitype.SourceAlarms
 	g.ask(token, "GET", "/v1/sources/web/w1", "").into(&shown)

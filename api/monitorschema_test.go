@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -168,10 +169,14 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	} {
 		method, _, _ := strings.Cut(c.route, " ")
 		a := g.do(method, c.path, c.body)
-		a.want(200, "")
+		status := http.StatusOK
+		if c.path == "/v1/sources" && method == http.MethodPost {
+			status = http.StatusCreated
+		}
+		a.want(status, "")
 		var v any
 		a.into(&v)
-		for _, flaw := range docs.flaws(c.path, docs.answer(t, c.route, 200), v) {
+		for _, flaw := range docs.flaws(c.path, docs.answer(t, c.route, status), v) {
 			t.Error(flaw)
 		}
 	}

@@ -47,7 +47,19 @@ func (p *monitorPart) action(verb monitor.ActionType) handler {
 }
 
 // declare makes sources known before their first heartbeat.
-func (p *monitorPart) declare(r *http.Request) (out apitype.Declared, err error) {
+func (p *monitorPart) declare(w http.ResponseWriter, r *http.Request) error {
+	out, err := p.declareSources(r)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if out.New > 0 {
+		status = http.StatusCreated
+	}
+	return writeJSON(w, status, out)
+}
+
+func (p *monitorPart) declareSources(r *http.Request) (out apitype.Declared, err error) {
 	var sources []monitor.Declaration
 	if err := readObject(r, map[string]field{"sources": declarationsOf(&sources, monitor.MaxSources)}); err != nil {
 		return out, err

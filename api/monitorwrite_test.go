@@ -140,7 +140,7 @@ func TestActsAreChecked(t *testing.T) {
 func TestDeclare(t *testing.T) {
 	g := newMonitorRig(t, every("web"))
 	a := g.do("POST", "/v1/sources", `{"sources":[{"check":"web","source":"w1"},{"check":"web","source":"w2"}]}`)
-	if a.want(200, ""); strings.TrimSpace(a.Body) != `{"declared":2,"new":2}` {
+	if a.want(201, ""); strings.TrimSpace(a.Body) != `{"declared":2,"new":2}` {
 		t.Errorf("declared: %s", a.Body)
 	}
 	if a = g.do("POST", "/v1/sources", `{"sources":[{"check":"web","source":"w1","labels":{"x":"y"}},{"check":"web","source":"w3"}]}`); strings.TrimSpace(a.Body) != `{"declared":2,"new":1}` {

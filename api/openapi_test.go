@@ -101,6 +101,7 @@ func TestOpenAPI(t *testing.T) {
 			"title": "Understudy", "version": "1", "license": object{"name": "MIT", "identifier": "MIT"},
 			"description": "One primary per role and per shard of a database, leases for programs in any language, messages delivered in order, a cache of slow values, each fetched by one peer for all, and alarms for sources that fall silent. Errors are application/problem+json; look at their code. Durations are whole milliseconds and end in _ms. A list with more pages has next: pass it back as after.",
 		},
+		"servers":  []any{object{"url": "/", "description": "The server that answers this: each instance answers for the whole store, and for its own peer of the cache."}},
 		"security": []any{object{"token": []string{"read"}}},
 		"paths":    paths,
 		"components": object{

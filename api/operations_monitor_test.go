@@ -73,8 +73,11 @@ var operationsOfMonitor = map[string]operation{
 		summary:     "Declare sources",
 		description: "A declared source that never beats raises an alarm after a whole limit. Up to 1,000 at once, all or none.",
 		in:          apitype.Declarations{},
-		answers:     []reply{{200, "How many were declared, and how many of them are new", apitype.Declared{}, ""}},
-		errors:      usual + " 400 404 413",
+		answers: []reply{
+			{200, "All were declared already", apitype.Declared{}, ""},
+			{201, "How many were declared, and how many of them are new", apitype.Declared{}, ""},
+		},
+		errors: usual + " 400 404 413",
 	},
 	"GET /v1/sources/{check}/{source}": {
 		id: "getSource", tag: "monitor",
@@ -125,10 +128,12 @@ var operationsOfMonitor = map[string]operation{
 		answers: []reply{
 			{200, "They are stored", apitype.BeatsTaken{}, ""},
 			{202, "Some were not accepted: the counts tell", apitype.BeatsTaken{}, ""},
+			{400, "The body cannot be read, or its one beat is not accepted", nil, countsOrProblem},
+			{403, "The ping key is not for that event (forbidden), or not for the one beat", nil, countsOrProblem},
+			{404, "The check of the one beat is not known", nil, countsOrProblem},
 		},
-		errors: "400 401 404 413 503",
+		errors: "401 413 503",
 		other: map[int]string{
-			403: "The ping key is not for that event (forbidden)",
 			415: "Neither JSON nor newline-delimited JSON, or packed otherwise than by gzip (media_type)",
 			429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
 		},
@@ -136,6 +141,9 @@ var operationsOfMonitor = map[string]operation{
 	"POST /eventListener/v7":            vesOperation("vesEvent", "Send an event, as to a VES collector"),
 	"POST /eventListener/v7/eventBatch": vesOperation("vesMessage", "Send events, as to a VES collector"),
 }
+
+// countsOrProblem is the body of a refusal of one beat, or of everything.
+const countsOrProblem = `{"content": {"application/json": {"schema": {"$ref": "#/components/schemas/BeatsTaken"}}, "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}`
 
 func monitorAction(id, summary, description string) operation {
 	return operation{
@@ -160,10 +168,9 @@ func vesOperation(id, summary string) operation {
 		description: "It needs the server's token, if there is one, or a ping key that is for the event.",
 		inOther:     `{"application/json": {"schema": {"type": "object"}}}`,
 		answers:     []reply{{202, "Stored", nil, ""}},
-		other:       map[int]string{},
 	}
 	for _, status := range []int{400, 401, 413, 415, 429, 503} {
-		op.other[status] = "requestError, as VES has it"
+		op.answers = append(op.answers, reply{status, "requestError, as VES has it", nil, `{"content": {"application/json": {"schema": {"type": "object"}}}}`})
 	}
 	return op
 }

@@ -72,11 +72,18 @@ var (
 
 const noToken = "No such token (no_token), or the store keeps none (store_without_tokens)"
 
+// removalErrors are those of removing from the cache.
+var removalErrors = map[int]string{
+	404: "This server runs no peer (no_cache)", 414: "The key or prefix is longer than the peer allows (key_too_long)",
+	503: "The peer stops, or too many wait (stopping, busy)", 504: "Not even this peer answered within the wait: look before you believe either (unknown_outcome)",
+}
+
 // cacheErrors are the cache's own texts of these statuses.
 func cacheErrors(statuses ...int) map[int]string {
 	texts := map[int]string{
 		404: "The source has no such key (not_found), or this server runs no peer (no_cache)",
 		414: "The key is longer than the peer allows (key_too_long)",
+		416: "The range is not within the value (range)",
 		502: "The source failed, and is not asked again before retry_after_ms (source_failed)",
 		503: "This peer must not fetch now, and no copy here would do (partitioned, not_member), or too many wait (busy)",
 		504: "The value did not come within the wait (not_yet), or only-if-cached was asked and no copy would do (not_here)",
@@ -381,8 +388,11 @@ var operationsOfParts = map[string]operation{
 		summary:     "Make a queue",
 		description: "One that is there is left as it is.",
 		in:          apitype.QueueName{},
-		answers:     []reply{{200, "It is there", apitype.QueueName{}, ""}},
-		errors:      usual + " 400 404 413",
+		answers: []reply{
+			{200, "It was there already", apitype.QueueName{}, ""},
+			{201, "It was created", apitype.QueueName{}, ""},
+		},
+		errors: usual + " 400 404 413",
 	},
 	"GET /v1/queues/{queue}": {
 		id: "getQueue", tag: "queues",
@@ -425,8 +435,8 @@ var operationsOfParts = map[string]operation{
 		in:      apitype.NewMessages{},
 		inOther: `{"application/octet-stream": {"schema": {"type": "string", "format": "binary", "maxLength": 16777216}}}`,
 		answers: []reply{
-			{200, "Of one payload: its id was there already. Of many: what became of each, in their order", apitype.AddedMessages{}, ""},
-			{201, "The payload was stored", apitype.AddedMessages{}, ""},
+			{200, "Nothing is new: the queue had every id already", apitype.AddedMessages{}, ""},
+			{201, "The payload was stored, or at least one of many: what became of each, in their order", apitype.AddedMessages{}, ""},
 		},
 		errors: usual + " 400 404 413",
 	},
@@ -461,7 +471,7 @@ var operationsOfParts = map[string]operation{
 			{304, "It has not changed", nil, ""},
 		},
 		errors: "400 401 403 429",
-		other:  cacheErrors(404, 414, 502, 503, 504),
+		other:  cacheErrors(404, 414, 416, 502, 503, 504),
 	},
 	"DELETE /v1/cache/{key}": {
 		id: "removeCached", tag: "cache",
@@ -470,7 +480,7 @@ var operationsOfParts = map[string]operation{
 		params:      []param{cacheWait},
 		answers:     removedAnswers,
 		errors:      "400 401 403 429",
-		other:       cacheErrors(404, 414, 503),
+		other:       removalErrors,
 	},
 	"GET /v1/cache": {
 		id: "listCached", tag: "cache",
@@ -496,7 +506,7 @@ var operationsOfParts = map[string]operation{
 		},
 		answers: removedAnswers,
 		errors:  "400 401 403 429",
-		other:   cacheErrors(404, 503),
+		other:   removalErrors,
 	},
 	"POST /v1/cache-refresh": {
 		id: "refreshCached", tag: "cache",
@@ -532,7 +542,7 @@ var operationsOfParts = map[string]operation{
 		id: "metrics", tag: "operation",
 		summary: "Metrics for Prometheus",
 		answers: []reply{{200, "The metrics", nil, `{"content": {"text/plain": {"schema": {"type": "string"}}}}`}},
-		errors:  "401 403 429",
+		errors:  "401 403 429 503",
 	},
 	"GET /healthz": {
 		id: "healthz", tag: "operation",

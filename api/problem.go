@@ -30,12 +30,20 @@ var (
 	errProxied      = errors.New("a server without a token does not answer through a proxy")
 	errNoRoute      = errors.New("there is nothing here; see /openapi.json")
 	errMethod       = errors.New("this path does not take that method; see the header Allow")
+	errRange        = errors.New("the range of the request is not in the value")
 	errNotPrimary   = errors.New("this instance is not primary of the role")
 	errNotReady     = errors.New("the store has not answered lately")
-	errNotWritten   = errors.New("the store has not accepted")
 	errBusy         = errors.New("too many are waiting here already")
 	errStopping     = errors.New("the server is stopping")
 )
+
+// errNotWritten is an [errNotReady] of a store that answers reads.
+var errNotWritten error = notWritten{}
+
+type notWritten struct{}
+
+func (notWritten) Error() string        { return "the store has not accepted" }
+func (notWritten) Is(target error) bool { return target == errNotReady }
 
 // scopeError is what a token lacks.
 type scopeError struct {
@@ -160,10 +168,10 @@ func ownStatuses() []mapping {
 		{errProxied, http.StatusForbidden, "token_needed"},
 		{errNoRoute, http.StatusNotFound, "no_route"},
 		{errMethod, http.StatusMethodNotAllowed, "method_not_allowed"},
+		{errRange, http.StatusRequestedRangeNotSatisfiable, "range"},
 		{errNotPrimary, http.StatusServiceUnavailable, "not_primary"},
 		{errNotReady, http.StatusServiceUnavailable, "not_ready"},
 		{monitor.ErrNotConfigured, http.StatusServiceUnavailable, "not_ready"},
-		{errNotWritten, http.StatusServiceUnavailable, "not_ready"},
 		{errBusy, http.StatusServiceUnavailable, "busy"},
 		{errStopping, http.StatusServiceUnavailable, "stopping"},
 		{context.DeadlineExceeded, http.StatusGatewayTimeout, "unknown_outcome"},

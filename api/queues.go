@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/understudy-ha/understudy/access"
@@ -72,6 +73,14 @@ func (s *Server) makeQueue(w http.ResponseWriter, r *http.Request) error {
 	if err := dispatch.ValidateQueue(body.Queue); err != nil {
 		return err
 	}
+	w.Header().Set("Location", "/v1/queues/"+body.Queue)
+	known, err := s.queueAdmin.Queues(r.Context())
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(known, func(q dispatch.Overview) bool { return q.Queue == body.Queue }) {
+		return writeJSON(w, http.StatusOK, body)
+	}
 	if err := s.queueAdmin.CreateQueue(r.Context(), body.Queue); err != nil {
 		return err
 	}
@@ -79,8 +88,7 @@ func (s *Server) makeQueue(w http.ResponseWriter, r *http.Request) error {
 	if err := (acts{s.cfg.Store}).record(r, "batch", body.Queue, "queue created"); err != nil {
 		return err
 	}
-	w.Header().Set("Location", "/v1/queues/"+body.Queue)
-	return writeJSON(w, http.StatusOK, body)
+	return writeJSON(w, http.StatusCreated, body)
 }
 
 func (s *Server) getQueue(r *http.Request) (out apitype.Queue, err error) {

@@ -54,7 +54,7 @@ func newQueueRig(t *testing.T) *queueRig {
 		t.Fatal(err)
 	}
 	g := &queueRig{rig: rig{t: t, store: st.Store, clock: clock, s: s}, queues: st}
-	g.do("POST", "/v1/queues", `{"queue":"orders"}`).want(200, "")
+	g.do("POST", "/v1/queues", `{"queue":"orders"}`).want(201, "")
 	return g
 }
 
@@ -223,7 +223,7 @@ func TestAddMany(t *testing.T) {
 		{"key":"b","id":"2","payload_json":{"n": 1}},
 		{"key":"b","id":"3","payload_base64":"AP8=","content_type":"image/x"},
 		{"key":"a","id":"1"}]}`)
-	a.want(200, "")
+	a.want(201, "")
 	if want := `{"messages":[{"id":"1","added":true},{"id":"2","added":true},{"id":"3","added":true},{"id":"1","added":false}]}`; strings.TrimSpace(a.Body) != want {
 		t.Errorf("added %s", a.Body)
 	}

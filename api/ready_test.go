@@ -1,8 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/outagelog"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store"
@@ -107,14 +110,17 @@ func (s *refusing) RegisterMember(ctx context.Context, m monitor.Member) error {
 	return s.Store.RegisterMember(ctx, m)
 }
 
-// TestReadyNeedsTheWritesOfEachPart: a session that is renewed proves nothing about what a queue or the monitor writes.
+// TestReadyNeedsTheWritesOfEachPart: a session that is renewed proves nothing about what a queue or the monitor writes. The log
+// has one line when each outage starts and one when it ends.
 func TestReadyNeedsTheWritesOfEachPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memory.New(nil)
 		st := &refusing{Queues: inner, Store: inner.Monitor()}
 		clock := bubbleClock{time.Now().Add(-time.Hour)}
+		var text bytes.Buffer
+		log := slog.New(outagelog.New(slog.NewTextHandler(&text, nil)))
 		windows := claim.Windows{First: 30 * time.Second, Second: 3 * time.Minute}
-		keeper, err := lease.NewKeeper(lease.KeeperConfig{Store: inner, Instance: lease.NewInstance("web-1", ""), Clock: clock, Timing: windows.Timing()})
+		keeper, err := lease.NewKeeper(lease.KeeperConfig{Store: inner, Instance: lease.NewInstance("web-1", ""), Clock: clock, Timing: windows.Timing(), Logger: log})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,17 +128,17 @@ func TestReadyNeedsTheWritesOfEachPart(t *testing.T) {
 			t.Fatal(err)
 		}
 		d, err := dispatch.New(dispatch.Config{
-			Name: "orders", Keeper: keeper, Claims: inner.Claims(), Queue: refusingQueue{inner.Queue(), st}, Target: acceptsAll{}, Windows: windows,
+			Name: "orders", Keeper: keeper, Claims: inner.Claims(), Queue: refusingQueue{inner.Queue(), st}, Target: acceptsAll{}, Windows: windows, Logger: log,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := monitor.NewIntake(monitor.IntakeConfig{Store: st, Clock: clock})
+		in, err := monitor.NewIntake(monitor.IntakeConfig{Store: st, Clock: clock, Logger: log})
 		if err != nil {
 			t.Fatal(err)
 		}
 		in.OpenPath(monitor.PathConfig{Name: "http"})
-		w, err := monitor.NewWatcher(monitor.WatcherConfig{Store: st, Claims: inner.Claims(), Keeper: keeper, Windows: windows})
+		w, err := monitor.NewWatcher(monitor.WatcherConfig{Store: st, Claims: inner.Claims(), Keeper: keeper, Windows: windows, Logger: log})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,6 +172,9 @@ func TestReadyNeedsTheWritesOfEachPart(t *testing.T) {
 			st.refuses.Store(nil)
 			time.Sleep(15 * time.Second)
 			do("/readyz").want(200, "")
+		}
+		if lines := text.String(); strings.Count(lines, "\n") != 6 || strings.Count(lines, "the store does not answer") != 3 || strings.Count(lines, lease.StoreAnswers) != 3 {
+			t.Errorf("the log of three outages:\n%s", lines)
 		}
 	})
 }

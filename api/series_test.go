@@ -116,7 +116,7 @@ func TestTakeoversAreSeries(t *testing.T) {
 
 func TestSampleOfQueues(t *testing.T) {
 	g := newQueueRig(t)
-	g.do("POST", "/v1/queues", `{"queue":"parcels"}`).want(200, "")
+	g.do("POST", "/v1/queues", `{"queue":"parcels"}`).want(201, "")
 	g.add("a", "a0", "x")
 	g.add("b", "b0", "x")
 	g.s.queues.invalidate()

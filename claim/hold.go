@@ -115,7 +115,7 @@ func (h *keyHolder) holdUnderSession(ctx context.Context, live *lease.ActiveSess
 		case <-ctx.Done():
 		case <-live.Done():
 			stop()
-			h.log.Warn("session ended; other instances take its keys")
+			h.log.Info("session ended; other instances take its keys")
 			clear(h.keys)
 			h.report(live.ID(), nil)
 			return

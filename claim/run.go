@@ -131,7 +131,7 @@ func (w *worker) workUnderSession(ctx context.Context, live *lease.ActiveSession
 		case <-ctx.Done():
 		case <-live.Done():
 			stop()
-			w.log.Warn("session ended; other instances take its keys")
+			w.log.Info("session ended; other instances take its keys")
 			cancel()
 			w.awaitSteps(ctx, live.ID())
 			return

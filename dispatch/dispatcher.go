@@ -185,7 +185,7 @@ func (d *Dispatcher) followSessions(ctx context.Context) {
 		case <-session.Done():
 		}
 		d.sendEvent(ctx, func(time.Duration) {
-			d.log.Warn("session ended; other instances take its keys")
+			d.log.Info("session ended; other instances take its keys")
 			d.session = nil
 			d.m.setSession("")
 		})

@@ -3,6 +3,8 @@ package dispatch
 import (
 	"log/slog"
 	"time"
+
+	"github.com/understudy-ha/understudy/lease"
 )
 
 // reporter logs what goes wrong while a queue is delivered: a line when it starts, one a minute with counts while it
@@ -29,7 +31,7 @@ func newReporter(log *slog.Logger, target string) *reporter {
 	return &reporter{
 		submissions: outage{failed: warn("target failing; sending again", "target", target), recovered: info("target takes messages again", "target", target)},
 		queries:     outage{failed: warn("status queries failing; asking again", "target", target), recovered: info("target answers status queries again", "target", target)},
-		store:       outage{failed: warn("request to the store failed; trying again"), recovered: info("the store answers again")},
+		store:       outage{failed: warn("request to the store failed; trying again"), recovered: info(lease.StoreAnswers)},
 		blocked:     outage{failed: warn("keys blocked; see understudy queue keys --blocked"), recovered: info("no key is blocked any more")},
 		deadLetters: warn("messages dead-lettered; see understudy queue list"),
 	}

@@ -246,7 +246,7 @@ func (fl *flusher) retryWhileWanted(ctx context.Context, doing string, f func(co
 		fl.in.health.Record(doing, err)
 		if err == nil {
 			if fl.tries > 0 {
-				fl.log.Info("the store answers again", "doing", doing, "after", fl.tries)
+				fl.log.Info(lease.StoreAnswers, "doing", doing, "after", fl.tries)
 			}
 			fl.tries = 0
 			return nil

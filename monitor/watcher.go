@@ -291,7 +291,7 @@ func (l *loop) delayAfter(err error, every time.Duration) time.Duration {
 	switch {
 	case err == nil:
 		if l.tries > 0 {
-			l.w.log.Info("the store answers again", "doing", l.doing, "after", l.tries)
+			l.w.log.Info(lease.StoreAnswers, "doing", l.doing, "after", l.tries)
 		}
 		l.tries = 0
 		return every

@@ -227,7 +227,7 @@ func (b *Resolver) recordOutcome(err error) {
 	case err != nil && before == nil:
 		b.cfg.Logger.Warn("roles cannot be read; names are answered for as long as what was known may be believed", "err", err)
 	case err == nil && before != nil:
-		b.cfg.Logger.Info("roles can be read again")
+		b.cfg.Logger.Info(lease.StoreAnswers, "reading", "roles")
 	}
 }
 

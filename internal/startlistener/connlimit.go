@@ -50,7 +50,7 @@ func (l *connLimit) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.admit(c) {
+		if c = wrapConn(c); l.admit(c) {
 			return c, nil
 		}
 		_ = c.Close()

@@ -1,6 +1,7 @@
 package startlistener_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -134,5 +135,40 @@ func TestListen(t *testing.T) {
 	defer l.Close()
 	if _, err := startlistener.Listen("--listen", l.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), "--listen: ") {
 		t.Errorf("a port that is taken: %v", err)
+	}
+}
+
+// What net/http refuses by itself is a problem, as every other refusal is.
+func TestRefusalsAreProblems(t *testing.T) {
+	d := open(t)
+	defer d.Close(context.Background())
+	for request, want := range map[string]int{
+		"GET\r\n\r\n":            http.StatusBadRequest,
+		"GET / HTTP/1.1\r\n\r\n": http.StatusBadRequest, // no Host
+		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n":                http.StatusNotImplemented,
+		"GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n": http.StatusRequestHeaderFieldsTooLarge,
+	} {
+		c, err := net.Dial("tcp", d.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = io.WriteString(c, request) }()
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("%.40q: %v", request, err)
+		}
+		var problem struct {
+			Status              int
+			Code, Title, Detail string
+		}
+		err = json.NewDecoder(answer.Body).Decode(&problem)
+		if kind := answer.Header.Get("Content-Type"); err != nil || answer.StatusCode != want || problem.Status != want || problem.Code == "" || problem.Detail == "" || kind != "application/problem+json" {
+			t.Errorf("%.40q: %d %s %+v, %v", request, answer.StatusCode, kind, problem, err)
+		}
+		_ = answer.Body.Close()
+		_ = c.Close()
 	}
 }

@@ -102,7 +102,7 @@ func (r *reporter) finish(v shard.View, report bool, err error) {
 	switch {
 	case err == nil:
 		if r.failing != 0 {
-			r.log.Info("store answers again", "after", now-r.failing)
+			r.log.Info(lease.StoreAnswers, "after", now-r.failing)
 		}
 		if r.failing != 0 || r.steadySince == 0 {
 			r.steadySince = now

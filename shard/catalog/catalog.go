@@ -324,7 +324,7 @@ func (d *Catalog) outcome(started time.Duration, err error) {
 	case err != nil && before == nil:
 		d.cfg.Logger.Warn("shards cannot be read; what was known is kept", "err", err)
 	case err == nil && before != nil:
-		d.cfg.Logger.Info("shards can be read again")
+		d.cfg.Logger.Info(lease.StoreAnswers, "reading", "shards")
 	}
 }
 
