@@ -35,10 +35,13 @@ func SkipIfShort(tb testing.TB, program string) {
 }
 
 // Find returns the path of a program: from PATH, or the newest match of the
-// patterns.
+// patterns. That of redis-server can be another: see RedisEnv.
 func Find(tb testing.TB, program string, patterns ...string) string {
 	tb.Helper()
 	SkipIfShort(tb, program)
+	if other := os.Getenv(RedisEnv); other != "" && program == "redis-server" {
+		return other
+	}
 	for _, p := range patterns {
 		if found, _ := filepath.Glob(p); len(found) > 0 {
 			return found[len(found)-1]

@@ -54,6 +54,9 @@ type RedisServer struct {
 // Redis starts a Redis server that ends with the test.
 func Redis(tb testing.TB, o RedisOptions) *RedisServer {
 	tb.Helper()
+	if o.TLS && os.Getenv(RedisEnv) != "" {
+		tb.Skip("TLS is tried on Redis alone: the valkey-server that tests get has none")
+	}
 	s := &RedisServer{opt: o, dir: tb.TempDir()}
 	port := s.listenOn(tb)
 	s.argv = []string{Find(tb, "redis-server"), "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--daemonize", "no",

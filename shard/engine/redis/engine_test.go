@@ -127,8 +127,12 @@ func TestProbe(t *testing.T) {
 	if primary.Role != shard.Primary || primary.Link != nil || !primary.Synced || primary.Followers[0].Address != b.Addr {
 		t.Errorf("primary: %+v", primary)
 	}
+	product := "Redis "
+	if os.Getenv(realserver.RedisEnv) != "" {
+		product = "Valkey "
+	}
 	if primary.Lineage != replica.Lineage || primary.Run == replica.Run || len(primary.Run) != 40 || primary.PID == 0 ||
-		primary.Fence != shard.Open || primary.Keys != 2 || !strings.HasPrefix(primary.Version, "Redis ") {
+		primary.Fence != shard.Open || primary.Keys != 2 || !strings.HasPrefix(primary.Version, product) {
 		t.Errorf("primary %+v\nreplica %+v", primary, replica)
 	}
 	// A restart without anything on disk: another run, another history, nothing in it.
