@@ -50,7 +50,7 @@ func viewJob(j job.Job, now time.Time, times int) apitype.Job {
 	d := j.Definition
 	out := apitype.Job{
 		Name: j.Name, State: stateOfJob(j, now), Schedule: d.Schedule, Anchor: d.Anchor, JitterMS: d.JitterMS, DeadlineMS: d.DeadlineMS,
-		Overlap: string(d.Overlap), Missed: string(d.Missed), Retries: d.Retries, Created: j.Created, PausedBy: j.PausedBy,
+		Overlap: string(d.Overlap), Missed: string(d.Missed), Retries: d.Retries, Created: j.Created, PausedBy: j.PausedBy, Recent: j.Recent,
 		Next: []time.Time{}, Open: views(j.Open, func(r job.Run) apitype.Run { return viewRun(r, now) }), Ended: map[string]int64{},
 	}
 	if !j.Next.IsZero() {

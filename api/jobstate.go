@@ -69,14 +69,21 @@ func (v *overviewBuilder) addJobs(seen jobsSeen, err error) {
 	if err != nil {
 		v.addError("The jobs could not be read", err.Error())
 	}
+	if len(seen.jobs) == 0 {
+		return
+	}
+	h := apitype.Held{Part: job.Space, Total: len(seen.jobs), Held: len(seen.jobs), Wrong: []apitype.Wrong{}}
 	for _, j := range seen.jobs {
 		switch last := j.Last; {
 		case stateOfJob(j, seen.now) == jobOverdue:
 			what := fmt.Sprintf("overdue for %v: no instance that offers it runs", seen.now.Sub(j.DueAt()).Round(time.Second))
+			h.Held--
+			addWrong(&h, j.Name, what)
 			v.addNeed(apitype.Need{Part: job.Space, Subject: j.Name, Severity: bad, What: what})
 		case last.State.Bad():
 			what := fmt.Sprintf("the run of %s is %s: %s", last.Scheduled.UTC().Format(time.RFC3339), last.State, last.Why)
 			v.addNeed(apitype.Need{Part: job.Space, Subject: j.Name, Severity: warn, What: what})
 		}
 	}
+	v.Held = append(v.Held, h)
 }

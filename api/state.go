@@ -28,6 +28,9 @@ func (b *poller) state(ctx context.Context, failed error) apitype.State {
 	if failed == nil {
 		failed = b.readState(ctx, &out)
 	}
+	if b.s.jobs != nil {
+		out.Parts = append(out.Parts, "jobs")
+	}
 	if b.hasQueues || len(b.s.cfg.Dispatchers) > 0 {
 		out.Parts = append(out.Parts, "queues")
 	}

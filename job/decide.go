@@ -85,6 +85,7 @@ func (d *draft) end(r Run, s State, why string) {
 	r.State, r.Why, r.Ended, r.NotBefore = s, lease.TruncateReason(why), d.now, time.Time{}
 	d.put(r)
 	d.Job.Last = r
+	d.Job.Recent = string(s.Letter()) + d.Job.Recent[:min(len(d.Job.Recent), MaxRecent-1)]
 	d.Job.Ended[s]++
 	if s == Lost || s == MissedRun || s == Skipped {
 		d.note(fmt.Sprintf("run of %s %s: %s", r.Scheduled.Format(time.RFC3339), s, why), r.Term)

@@ -22,6 +22,7 @@ const (
 	MaxJitter   = 24 * time.Hour       // of the start
 	KeepRuns    = 10_000               // of each job; older ones are dropped
 	KeepTails   = 200                  // runs of each job whose output is kept
+	MaxRecent   = 60                   // runs in [Job.Recent]
 	MaxTail     = 16 << 10             // bytes that are kept of a run's output: its end
 	maxGone     = 24 * time.Hour       // how old a time may be that "all" still runs
 	onTime      = time.Minute          // how late a time may be that "skip" still runs
@@ -142,6 +143,12 @@ func (s State) Ended() bool { return s != Queued && s != Running }
 // Bad reports whether somebody should look at the run.
 func (s State) Bad() bool { return s == Failed || s == TimedOut || s == Lost || s == MissedRun }
 
+// Letter is the state in [Job.Recent].
+func (s State) Letter() byte {
+	const letters = "qrsftclmk" // in the order of States
+	return letters[slices.Index(States(), s)]
+}
+
 // States are all of them.
 func States() []State {
 	return []State{Queued, Running, Succeeded, Failed, TimedOut, Cancelled, Lost, MissedRun, Skipped}
@@ -192,6 +199,8 @@ type Job struct {
 	Open []Run `json:"open,omitempty"`
 	// Last is the run that ended last, and says how the job is.
 	Last Run `json:"last,omitzero"`
+	// Recent is how the last runs ended, the latest first: a [State.Letter] for each.
+	Recent string `json:"recent,omitempty"`
 	// Ended counts the runs that have ended, by state.
 	Ended map[State]int64 `json:"ended,omitempty"`
 }

@@ -59,6 +59,7 @@ func testActions(t *testing.T, b *webtest.Browser) {
 	actOnMonitor(t, p)
 	removeThings(t, s, p)
 	actOnShards(t, s, p)
+	actOnJobs(t, s, p)
 
 	p.Eval(`{ location.hash = '#/cache'; }`, nil)
 	p.Click(`[aria-label="Remove report"]`, "")
@@ -142,4 +143,30 @@ func actOnShards(t *testing.T, s *stage, p *webtest.Page) {
 			t.Errorf("%s: still asked for: %+v", shard, view.Request)
 		}
 	}
+}
+
+func actOnJobs(t *testing.T, s *stage, p *webtest.Page) {
+	t.Helper()
+	p.Eval(`{ location.hash = '#/jobs'; }`, nil)
+	p.Click(`[aria-label="Pause backup"]`, "")
+	act(t, p, "Paused backup")
+	p.Click(`[aria-label="Resume backup"]`, "")
+	act(t, p, "Resumed backup")
+	p.Click(`[aria-label="Run backup once, now"]`, "")
+	act(t, p, "Triggered backup")
+	var view apitype.Job
+	if s.do("GET", "/v1/jobs/backup", "", &view); len(view.Open) != 1 || !strings.Contains(view.Open[0].Trigger, "alice") || view.PausedBy != "" {
+		t.Errorf("%+v", view)
+	}
+	p.Fill("#jobs-from", "report")
+	p.Until(`document.querySelectorAll('#jobs-list > li').length === 1`)
+
+	// What a run has printed, and the day and the month.
+	p.Eval(`{ location.hash = '#/jobs/backup'; }`, nil)
+	p.Until(`document.querySelectorAll('#browse-body .day rect').length > 20 && document.querySelectorAll('#browse-body .month > li').length === 31`)
+	p.Until(`document.querySelectorAll('#browse-body .day .bad').length === 1 && document.querySelectorAll('#browse-body .month .bad').length === 1`)
+	p.Shot("job-1440")
+	p.Click("#browse-body tr.bad .link", "")
+	p.Until(`document.querySelector('#browse-body').textContent.includes('disk is full') && document.querySelector('#browse-body').textContent.includes('web-1')`)
+	p.Click("#browse-close", "")
 }

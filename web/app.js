@@ -6,6 +6,7 @@ import * as cache from './cache.js';
 import * as charts from './charts.js';
 import * as history from './history.js';
 import * as instances from './instances.js';
+import * as jobs from './jobs.js';
 import * as monitor from './monitor.js';
 import * as overview from './overview.js';
 import * as pages from './pages.js';
@@ -22,6 +23,7 @@ function stopAll() {
   if (stopCache) stopCache();
   stopCache = null;
   monitor.stop();
+  jobs.stop();
 }
 
 async function start() {
@@ -127,6 +129,7 @@ function show(state) {
   if (state.queues) queues.update(state.queues);
   if (state.monitor) monitor.update(state.monitor, state.queues, state.store.now, state.server.instance);
   if (state.sessions) instances.update(state.sessions, state.server.instance);
+  if (state.store.now) jobs.update(state.store.now);
   overview.update();
   charts.update();
   pages.seek();
@@ -173,6 +176,7 @@ function fact(name, value, title) {
 setInterval(() => {
   if (document.hidden) return;
   roles.tick();
+  jobs.tick();
   shards.tick();
   monitor.tick();
 }, 250);

@@ -56,7 +56,7 @@ func testManyTabs(t *testing.T, b *webtest.Browser) {
 }
 
 // names of the pages in the order of the navigation.
-var names = []string{"overview", "roles", "shards", "monitor", "queues", "cache", "instances", "history"}
+var names = []string{"overview", "roles", "jobs", "shards", "monitor", "queues", "cache", "instances", "history"}
 
 // live waits until the page shows what the server says.
 func live(p *webtest.Page) {
@@ -65,8 +65,9 @@ func live(p *webtest.Page) {
 
 // filled says of each page when it shows what there is.
 var filled = map[string]string{
-	"overview":  `document.querySelectorAll('#overview-held > li').length === 5 && document.querySelectorAll('#overview-needs > li').length >= 5`,
+	"overview":  `document.querySelectorAll('#overview-held > li').length === 6 && document.querySelectorAll('#overview-needs > li').length >= 5`,
 	"roles":     `document.querySelectorAll('#roles-list > li').length === 3`,
+	"jobs":      `document.querySelectorAll('#jobs-list > li').length === 3 && document.querySelectorAll('#jobs-list .spark rect').length > 40`,
 	"shards":    `document.querySelectorAll('#shards-list > li').length === 2`,
 	"monitor":   `document.querySelectorAll('#monitor-alarms > li').length === 2 && document.querySelectorAll('#sources-list > li').length === 4`,
 	"queues":    `document.querySelectorAll('#queues-list .blocked > li').length === 3`,

@@ -118,6 +118,7 @@ export function describe(e) {
   if (e.part === 'batch' && e.from === e.to) return ofBatch(e);
   if (e.part === 'monitor') return ofMonitor(e);
   if (e.part === 'shard' && ofPlan.test(e.reason) && (e.to || !e.from)) return ofShard(e);
+  if (!e.from && !e.to) return { kind: /^runs? of .* (lost|missed)|were missed/.test(e.reason) ? 'lapsed' : 'asked', words: '', aside: e.reason };
   const from = nameOf(e.from);
   const to = nameOf(e.to);
   const lasted = duration(e.duration_ms);

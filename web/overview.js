@@ -9,6 +9,7 @@ const every = 2000; // ms between two looks at least
 
 const parts = {
   role: { title: 'Roles', page: 'roles', held: 'have a primary', wrong: 'vacant' },
+  job: { title: 'Jobs', page: 'jobs', held: 'have an instance that runs them', wrong: 'overdue' },
   shard: { title: 'Shards', page: 'shards', held: 'have a primary', wrong: 'without a primary' },
   queue: { title: 'Queues', page: 'queues', held: 'are delivered', wrong: 'without an instance' },
   monitor: { title: 'Monitor', page: 'monitor', held: 'partitions of sources are watched', wrong: 'not watched' },
@@ -91,7 +92,7 @@ function placeOf(n) {
   if (n.part === 'queue') return link('queues', n.subject, n.item || '', n.id || '');
   if (n.part === 'monitor' && n.id) return link('monitor', 'alarm', n.id);
   const p = parts[n.part];
-  return p ? link(p.page, n.part === 'shard' ? n.subject : '') : link('history');
+  return p ? link(p.page, n.part === 'shard' || n.part === 'job' ? n.subject : '') : link('history');
 }
 
 const subjectOf = (n) => [n.subject, n.item].filter((t) => t).join(' · ') || (parts[n.part] || { title: n.part }).title;

@@ -8,6 +8,7 @@ import { byId, el } from './dom.js';
 const pages = [
   { id: 'overview', title: 'Overview', part: 'store' },
   { id: 'roles', title: 'Roles', part: 'roles' },
+  { id: 'jobs', title: 'Jobs', part: 'jobs' },
   { id: 'shards', title: 'Shards', part: 'shards' },
   { id: 'monitor', title: 'Monitor', part: 'monitor' },
   { id: 'queues', title: 'Queues', part: 'queues' },
@@ -113,7 +114,7 @@ export function seek() {
 // leave forgets what of the page was shown, so that the same link leads there again.
 export function leave() {
   const { id, rest } = parse();
-  if (shown && id === shown.id && (rest[1] || id === 'monitor')) window.history.replaceState(null, '', link(id));
+  if (shown && id === shown.id && (rest[1] || id === 'monitor' || id === 'jobs')) window.history.replaceState(null, '', link(id));
 }
 
 window.addEventListener('hashchange', () => go(true));

@@ -17,6 +17,7 @@ import (
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
@@ -144,6 +145,7 @@ func (s *stage) fill() {
 		s.block(key, state)
 	}
 
+	s.jobs()
 	s.expect("web", "web-1", "web-2", "db-1", long)
 	s.down("web", "web-2", long)
 }
@@ -210,6 +212,44 @@ func (s *stage) shard(name string, base int, well bool) {
 	}
 	if well {
 		s.hold(shard.LeaseID(name), s.session("host-"+name))
+	}
+}
+
+// jobs are one that has run each hour for two days and failed once, one that nobody runs any more, and one with a long name.
+func (s *stage) jobs() {
+	s.t.Helper()
+	jobs, ctx := s.store.Jobs(), s.t.Context()
+	now := time.Now().Add(-48 * time.Hour)
+	do := func(name string, d job.Decision) job.Job {
+		s.t.Helper()
+		j, err := jobs.Change(ctx, name, func(j job.Job, _ time.Time) (job.Change, error) { return d(j, now) })
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return j
+	}
+	for name, when := range map[string]string{"backup": "TZ=Asia/Tokyo 30 * * * *", "reports": "every 1h", long: "@yearly"} {
+		do(name, job.Define(name, job.Definition{Schedule: when}))
+	}
+	for term := int64(1); ; term++ {
+		j, _, err := jobs.Get(ctx, "backup")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if j.Next.After(time.Now()) {
+			return
+		}
+		now = j.Next.Add(20 * time.Millisecond)
+		run, _ := do("backup", job.Claim(job.Holder{Term: term, Instance: lease.NewInstance("web-1", "")})).Running()
+		now = now.Add(7 * time.Minute)
+		result := job.Result{State: job.Succeeded}
+		if term == 45 {
+			result = job.Result{State: job.Failed, ExitCode: 3, Why: "exit code 3"}
+		}
+		if err := jobs.PutOutput(ctx, job.RunKey{Job: "backup", Scheduled: run.Scheduled}, term, job.Output{Total: 13, Tail: []byte("disk is full\n")}); err != nil {
+			s.t.Fatal(err)
+		}
+		do("backup", job.Finish(run.Scheduled, term, result))
 	}
 }
 

@@ -20,6 +20,9 @@ type Job struct {
 	Next []time.Time `json:"next"`
 	Open []Run       `json:"open"` // runs that are queued or running
 	Last *Run        `json:"last,omitempty"`
+	// Recent is how the last 60 runs ended, the latest first, a letter each: s(ucceeded), f(ailed), t(imed out), c(ancelled), l(ost),
+	// m(issed), k (skipped).
+	Recent string `json:"recent"`
 	// Ended counts the runs that have ended, by state.
 	Ended map[string]int64 `json:"ended"`
 }
