@@ -354,7 +354,6 @@ func TestRoles(t *testing.T) {
 // TestListsHavePages: each list that may grow long is read page by page, and whole at the end.
 func TestListsHavePages(t *testing.T) {
 	st := memory.New(nil)
-	s := start(t, Config{Store: st, Limits: Limits{Read: Rate{PerSecond: -1}, Act: Rate{PerSecond: -1}}})
 	holder := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance("h", ""), Timing: lease.Timing{Interval: time.Minute, Timeout: time.Hour}}
 	if _, err := st.StartSession(t.Context(), holder); err != nil {
 		t.Fatal(err)
@@ -380,6 +379,8 @@ func TestListsHavePages(t *testing.T) {
 	if _, err := st.Monitor().Configure(t.Context(), monitor.Configuration{Checks: checks}); err != nil {
 		t.Fatal(err)
 	}
+	// Only now: what it has read is served for a moment.
+	s := start(t, Config{Store: st, Limits: Limits{Read: Rate{PerSecond: -1}, Act: Rate{PerSecond: -1}}})
 	for _, path := range []string{"roles", "sessions", "queues", "checks"} {
 		seen := map[string]bool{}
 		for after, pages := "", 1; ; pages++ {
