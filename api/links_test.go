@@ -71,7 +71,7 @@ func TestAcknowledgeByLink(t *testing.T) {
 func TestPublicBadge(t *testing.T) {
 	g := newIntakeRig(t)
 	const token = "Bearer " + apiToken
-	g.ask(token, "POST", "/v1/sources", `{"sources":[{"check":"web","source":"w/1"},{"check":"web","source":"w2"}]}`).want(200, "")
+	g.ask(token, "POST", "/v1/sources", `{"sources":[{"check":"web","source":"w/1"},{"check":"web","source":"w2"}]}`).want(201, "")
 	var shown apitype.SourceAlarms
 	g.ask(token, "GET", "/v1/sources/web/w%2F1", "").into(&shown)
 	a := g.ask("", "GET", shown.Badge, "")
