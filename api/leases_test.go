@@ -191,7 +191,7 @@ func TestForgottenBeliefCostsTimeOnly(t *testing.T) {
 	two := g.session("two")
 	g.put(two).want(409, "held")
 	g.clock.pass(timeout - time.Millisecond)
-	g.s.takeovers = newTakeovers(g.store, g.clock) // as another server, or after ten thousand others
+	g.s.takeovers = newTakeovers(g.store, g.clock, g.s.leaseQuota) // as another server, or after ten thousand others
 	two = g.session("two")
 	if p := g.put(two).want(409, "held"); p.RetryAfterMS != timeout.Milliseconds() {
 		t.Errorf("retry after %d ms, want a whole T", p.RetryAfterMS)

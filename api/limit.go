@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net"
@@ -38,6 +39,8 @@ type Limits struct {
 	Ingest Rate
 	// Loopback: callers on this host are limited too, as which all callers of a proxy on this host come.
 	Loopback bool
+	// Leases is up to how many leases of one space, and up to how many live sessions, callers may add more. Default 10,000.
+	Leases int
 }
 
 func (l Limits) withDefaults() Limits {
@@ -55,6 +58,7 @@ func (l Limits) withDefaults() Limits {
 	fill(&l.Read, 50, 200)
 	fill(&l.Act, 10, 50)
 	fill(&l.Ingest, -1, 1)
+	l.Leases = cmp.Or(l.Leases, defaultLeases)
 	return l
 }
 
@@ -65,6 +69,9 @@ func (l Limits) Validate() error {
 			return fmt.Errorf("%w: limit of %s: %v a second, %d at once; use 0.01 to 1000000 a second (or less than 0: no limit), and up to 1000000 at once",
 				lease.ErrInvalid, name, r.PerSecond, r.Burst)
 		}
+	}
+	if l.Leases < 0 {
+		return fmt.Errorf("%w: limit of leases: %d; use 1 or more", lease.ErrInvalid, l.Leases)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func collectBuild(version string) prometheus.Collector {
 func (s *Server) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		s.router.traffic.collect, s.router.limit.limited.Collect, collectBuild(s.cfg.Version),
-		s.collectKernel, s.collectQueues, s.collectJobs, s.cache.collect, s.collectMonitor, s.shards.collect, s.collectCounters,
+		s.collectKernel, s.collectQuotas, s.collectQueues, s.collectJobs, s.cache.collect, s.collectMonitor, s.shards.collect, s.collectCounters,
 	}
 }
 

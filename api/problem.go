@@ -156,6 +156,7 @@ func ownStatuses() []mapping {
 		{job.ErrBusy, http.StatusConflict, "job_busy"},
 		{errNoQueues, http.StatusNotFound, "store_without_queues"},
 		{errScope, http.StatusForbidden, "missing_scope"},
+		{errQuota, http.StatusForbidden, "quota_used_up"},
 		{errManages, http.StatusForbidden, "config_token_needed"},
 		{errLimited, http.StatusTooManyRequests, "too_many_requests"},
 		{errNoTokens, http.StatusNotFound, "store_without_tokens"},

@@ -81,6 +81,9 @@ func (s *Server) makeQueue(w http.ResponseWriter, r *http.Request) error {
 	if slices.ContainsFunc(known, func(q dispatch.Overview) bool { return q.Queue == body.Queue }) {
 		return writeJSON(w, http.StatusOK, body)
 	}
+	if len(known) >= maxQueues {
+		return fmt.Errorf("%w: there are %d queues, and at most %d are allowed; remove some (understudy queue remove)", errQuota, len(known), maxQueues)
+	}
 	if err := s.queueAdmin.CreateQueue(r.Context(), body.Queue); err != nil {
 		return err
 	}

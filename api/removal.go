@@ -50,6 +50,7 @@ func (s *Server) removal(remove func(ctx context.Context, r *http.Request, who s
 }
 
 func (s *Server) forgetRole(ctx context.Context, r *http.Request, who string) error {
+	defer s.leaseQuota.read.invalidate()
 	return elect.Forget(ctx, s.cfg.Store, s.cfg.Clock, r.PathValue("role"), who)
 }
 

@@ -31,10 +31,12 @@ type Server struct {
 	stream *stream
 	poller *poller
 
-	takeovers *takeovers
-	sessions  *lru.Cache[string, lease.Session]
-	waits     *places // of requests that wait
-	streams   *places // of event streams
+	takeovers    *takeovers
+	leaseQuota   *quota
+	sessionQuota *quota
+	sessions     *lru.Cache[string, lease.Session]
+	waits        *places // of requests that wait
+	streams      *places // of event streams
 
 	queueAdmin  dispatch.Admin // nil when the store keeps no queues
 	queues      *queueReader
@@ -60,13 +62,16 @@ func New(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, hub: cfg.Hub, router: newRouter(cfg),
-		stream: newStream(), takeovers: newTakeovers(cfg.Store, cfg.Clock),
+		stream:     newStream(),
 		sessions:   lru.New[string, lease.Session](maxKnown),
 		waits:      newPlaces(maxWaits, cfg.Limits),
 		streams:    newPlaces(maxStreams, cfg.Limits),
 		queueAdmin: queueAdminOf(cfg.Store), jobs: jobsOf(cfg.Store), largeBodies: newPlaces(maxLargeBodies, cfg.Limits),
 	}
 	s.running, s.stop = context.WithCancel(context.Background())
+	s.leaseQuota = newQuota(s.running, "leases", s.router.limit.limits.Leases, "delete some (understudy role forget), or raise limits.leases of the server", countLeases(cfg.Store))
+	s.sessionQuota = newQuota(s.running, "live sessions", s.router.limit.limits.Leases, "end some, or raise limits.leases of the server", countSessions(cfg.Store))
+	s.takeovers = newTakeovers(cfg.Store, cfg.Clock, s.leaseQuota)
 	s.router.auth.tokens = newTokenCache(cfg.Store, s.running)
 	s.jobsSeen = newJobsReader(s)
 	s.queues = newQueueReader(s.running, s.queueAdmin)

@@ -63,9 +63,13 @@ func (s *Server) startSession(w http.ResponseWriter, r *http.Request) error {
 	if err := n.Timing.Validate(0); err != nil {
 		return err
 	}
+	if err := s.sessionQuota.check(r.Context(), ""); err != nil {
+		return err
+	}
 	if _, err := s.cfg.Store.StartSession(r.Context(), n); err != nil {
 		return err
 	}
+	s.sessionQuota.add("")
 	s.sessions.GetOrAdd(n.ID, func() lease.Session { return n })
 	w.Header().Set("Location", "/v1/sessions/"+n.ID)
 	return writeJSON(w, http.StatusCreated, apitype.StartedSession{

@@ -16,6 +16,7 @@ import (
 // The count is about the holder, so that all candidates share it.
 type takeovers struct {
 	store   lease.Store
+	quota   *quota // of leases that were never held
 	clock   lease.Clock
 	byLease *lru.Cache[lease.ID, *takeover]
 }
@@ -26,8 +27,8 @@ type takeover struct {
 	foreign lease.Seen // the session of another boot, when last seen
 }
 
-func newTakeovers(store lease.Store, clock lease.Clock) *takeovers {
-	return &takeovers{store: store, clock: clock, byLease: lru.New[lease.ID, *takeover](maxKnown)}
+func newTakeovers(store lease.Store, clock lease.Clock, quota *quota) *takeovers {
+	return &takeovers{store: store, clock: clock, quota: quota, byLease: lru.New[lease.ID, *takeover](maxKnown)}
 }
 
 // acquire gives the lease to the session if it is free, and otherwise returns a [heldError] that says when to retry.
@@ -39,14 +40,24 @@ func (b *takeovers) acquire(ctx context.Context, id lease.ID, n lease.Session) (
 	// Three rounds: read or acquire; acquire if that showed a free lease; once more if another session acquired and
 	// released it in between. More would let one request race without end.
 	for range 3 {
-		var err error
-		if seen, waited, due := known.expectation(b.clock.Now()); due {
+		var err, full error
+		seen, waited, due := known.expectation(b.clock.Now())
+		adds := seen == lease.Seen{}
+		if adds {
+			full = b.quota.check(ctx, id.Space)
+		}
+		if due && full == nil {
 			l, err = b.store.Acquire(ctx, lease.Expectation{Lease: id, Session: n.ID, Seen: seen, Waited: waited})
 		} else {
 			l, err = b.store.Get(ctx, id)
 		}
-		if err != nil && !errors.Is(err, lease.ErrHeld) {
+		switch {
+		case err != nil && !errors.Is(err, lease.ErrHeld):
 			return lease.Lease{}, err
+		case full != nil && l.Term == 0:
+			return lease.Lease{}, full
+		case adds && err == nil && l.Session == n.ID:
+			b.quota.add(id.Space)
 		}
 		mine := l.Session == n.ID && !l.Ended
 		switch {

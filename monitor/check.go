@@ -20,6 +20,9 @@ const (
 	MaxTimes    = 100 // of a schedule that may be missed
 	MaxLabels   = 32
 	MaxChecks   = 10_000 // in a configuration
+
+	DefaultLearned    = 100_000
+	MaxLearnedSources = 10_000_000
 )
 
 // Check says what is expected of the sources that send heartbeats under its name. Both forms of its JSON
@@ -42,6 +45,9 @@ type Check struct {
 
 	// Fixed: only declared sources are known. Otherwise a source is learned from its first heartbeat.
 	Fixed bool `json:"fixed,omitempty"`
+	// MaxLearned is up to how many sources the check has when another is learned, 1 to MaxLearnedSources; 0:
+	// DefaultLearned. Declared ones are always known.
+	MaxLearned int `json:"max_learned,omitempty"`
 	// RetireAfter retires a source that has been down for this long. 0: never.
 	RetireAfter time.Duration `json:"retire_after_ms,omitempty"`
 	// SenderClock judges by the time that the sender put into the heartbeat, which may lie neither before the last one
@@ -128,6 +134,11 @@ func (c *Check) Limit() time.Duration {
 	return c.Interval*time.Duration(c.Missed) + c.Grace
 }
 
+// CanLearn reports whether the check learns one more source when it has n.
+func (c *Check) CanLearn(n int64) bool {
+	return !c.Fixed && n < int64(cmp.Or(c.MaxLearned, DefaultLearned))
+}
+
 // IsStricterThan reports whether a source may be overdue under c that was not under old. Such a change must
 // give every source a whole limit from now, or it would raise alarms about the past.
 func (c *Check) IsStricterThan(old *Check) bool {
@@ -174,6 +185,8 @@ func (c Check) Validate() error {
 		return wrong("%d missed beats; use 1 to %d", c.Missed, MaxMissed)
 	case c.Schedule != "" && c.Missed > MaxTimes:
 		return wrong("%d missed times of a schedule; use 1 to %d", c.Missed, MaxTimes)
+	case c.MaxLearned < 0 || c.MaxLearned > MaxLearnedSources:
+		return wrong("max learned is %d; use 1 to %d", c.MaxLearned, MaxLearnedSources)
 	case c.Flaps < 0 || c.GroupMin < 0:
 		return wrong("numbers of flaps and of members cannot be negative")
 	case c.Remind != 0 && c.Remind < time.Minute:

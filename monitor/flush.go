@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -192,7 +193,7 @@ func (fl *flusher) resolve(ctx context.Context, req request) error {
 		fl.answerKnown(func(it *item) (Outcome, bool) {
 			f := fl.ids.find(now, it.beat().Check, it.beat().Source)
 			it.id, it.bySender = f.id, f.senderClock
-			return Unknown, it.id == 0
+			return cmp.Or(f.unknown, Unknown), it.id == 0
 		})
 	}
 	fl.in.cached.Store(int64(fl.ids.size()))
@@ -213,8 +214,8 @@ func (fl *flusher) lookUpID(now time.Duration, it *item) (Outcome, bool) {
 			return 0, false
 		}
 	}
-	if f.unknown {
-		return Unknown, true
+	if f.unknown != 0 {
+		return f.unknown, true
 	}
 	if _, asked := fl.asked[f.key]; asked {
 		return 0, false
@@ -255,7 +256,7 @@ func (fl *flusher) answer(err error) {
 	}
 	fl.in.count(func(s *IntakeStats) {
 		s.Accepted += by[Accepted]
-		s.Unknown += by[Unknown]
+		s.Unknown += by[Unknown] + by[Full]
 		s.Malformed += by[Malformed]
 	})
 	fl.in.queue.freeRoom(len(fl.ready)) // first: a caller that has its answer may send more

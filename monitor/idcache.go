@@ -19,7 +19,7 @@ type idCache struct {
 	// checks are the checks of which a source was found since the configuration changed.
 	checks map[string]knownCheck
 	// unknown names, until a moment on this host's clock.
-	unknown map[digest]struct{}
+	unknown map[digest]Outcome // Unknown or Full
 	until   time.Duration
 	// generation of the configuration that all of this is from.
 	generation int64
@@ -44,7 +44,7 @@ const (
 func newIDCache(most int) *idCache {
 	return &idCache{
 		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, most: most,
-		young: map[digest]int64{}, checks: map[string]knownCheck{}, unknown: map[digest]struct{}{},
+		young: map[digest]int64{}, checks: map[string]knownCheck{}, unknown: map[digest]Outcome{},
 	}
 }
 
@@ -64,8 +64,8 @@ type found struct {
 	key         digest
 	id          int64 // 0: none is known
 	senderClock bool
-	checkKnown  bool // senderClock is known to be so
-	unknown     bool // the store did not know it, a moment ago
+	checkKnown  bool    // senderClock is known to be so
+	unknown     Outcome // the store did not know it, a moment ago, and why; 0 otherwise
 }
 
 func (k *idCache) find(now time.Duration, check, source string) found {
@@ -84,7 +84,7 @@ func (k *idCache) find(now time.Duration, check, source string) found {
 	if now >= k.until {
 		clear(k.unknown)
 	}
-	_, f.unknown = k.unknown[f.key]
+	f.unknown = k.unknown[f.key]
 	return f
 }
 
@@ -108,7 +108,11 @@ func (k *idCache) remember(now time.Duration, ref SourceRef, r ResolvedSource) {
 			k.until = now + unknownFor
 		}
 		if len(k.unknown) < maxUnknown {
-			k.unknown[key] = struct{}{}
+			why := Unknown
+			if r.Full {
+				why = Full
+			}
+			k.unknown[key] = why
 		}
 		return
 	}

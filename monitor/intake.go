@@ -37,6 +37,7 @@ type Outcome uint8
 const (
 	Accepted  Outcome = iota // stored
 	Unknown                  // its check is not configured, or is fixed and the source is not declared
+	Full                     // its check has learned as many sources as it may
 	Malformed                // its names or its signal are not valid
 )
 

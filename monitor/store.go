@@ -83,10 +83,12 @@ type SourceRef struct {
 // ResolvedSource is what is known of a [SourceRef].
 type ResolvedSource struct {
 	// ID of the source, never reused for another; 0 if it is unknown and was not learned, because its
-	// check is not configured or is fixed.
+	// check is not configured, is fixed or is full.
 	ID int64
 	// SenderClock is that of its check.
 	SenderClock bool
+	// Full: it was not learned because its check has as many sources as it may.
+	Full bool
 }
 
 // HeartbeatUpdate is what one or several heartbeats of a source change in the store.

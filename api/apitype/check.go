@@ -8,7 +8,8 @@ type Check struct {
 	Schedule         string            `json:"schedule,omitempty"` // as in crontab(5), after an optional TZ=Zone; instead of an interval
 	GraceMS          int64             `json:"grace_ms,omitempty"`
 	MaxRunMS         int64             `json:"max_run_ms,omitempty"`
-	Fixed            bool              `json:"fixed,omitempty"` // only declared sources count
+	Fixed            bool              `json:"fixed,omitempty"`       // only declared sources count
+	MaxLearned       int               `json:"max_learned,omitempty"` // another source is learned up to this many; 0: 100,000
 	RetireAfterMS    int64             `json:"retire_after_ms,omitempty"`
 	SenderClock      bool              `json:"sender_clock,omitempty"`
 	AnyDomain        bool              `json:"any_domain,omitempty"`

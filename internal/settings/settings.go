@@ -64,6 +64,7 @@ type Limits struct {
 	Act      Rate `yaml:"act" help:"requests that change something"`
 	Ingest   Rate `yaml:"ingest" help:"requests that send heartbeats and messages"`
 	Loopback bool `yaml:"loopback" help:"limit callers on this host too; set it behind a proxy on this host"`
+	Leases   int  `yaml:"leases" default:"10000" help:"callers may add leases until a space has this many, and sessions until this many live"`
 }
 
 // Rate is an api.Rate in the file.
@@ -74,7 +75,7 @@ type Rate struct {
 
 // Limits are those of the file for the API.
 func (c Limits) Limits() api.Limits {
-	return api.Limits{Read: api.Rate(c.Read), Act: api.Rate(c.Act), Ingest: api.Rate(c.Ingest), Loopback: c.Loopback}
+	return api.Limits{Read: api.Rate(c.Read), Act: api.Rate(c.Act), Ingest: api.Rate(c.Ingest), Loopback: c.Loopback, Leases: c.Leases}
 }
 
 // Timing of the server's session.

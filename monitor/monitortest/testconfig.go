@@ -91,7 +91,7 @@ func testKeep(b *bench) {
 func full(name string) monitor.Check {
 	return monitor.Check{
 		Name: name, Interval: 1500 * time.Millisecond, Missed: 7, Grace: 123456 * time.Microsecond, MaxRun: time.Hour,
-		Fixed: true, RetireAfter: 24 * time.Hour, SenderClock: true, AnyDomain: true, Flaps: 4, FlapWindow: time.Hour, Steady: time.Minute,
+		Fixed: true, MaxLearned: 9, RetireAfter: 24 * time.Hour, SenderClock: true, AnyDomain: true, Flaps: 4, FlapWindow: time.Hour, Steady: time.Minute,
 		GroupBy: "site", GroupWait: 3 * time.Second, GroupMin: 5, DependsOn: "plain", DependsLabel: "ü", Maintenance: "@weekly", MaintenanceFor: time.Hour, Remind: 90 * time.Second, Severity: "critical", Tags: []string{"b", "a", "ü"},
 		Labels: map[string]string{"team": "'x'", "empty": ""}, Paused: true,
 		ControlLoop: monitor.ControlLoop{
@@ -102,7 +102,7 @@ func full(name string) monitor.Check {
 
 func testFields(b *bench) {
 	e := full("full")
-	if v := reflect.ValueOf(e); v.NumField() != 26 { // of them only Schedule is not in full
+	if v := reflect.ValueOf(e); v.NumField() != 27 { // of them only Schedule is not in full
 		b.Errorf("an event has %d fields: have full set the new ones", v.NumField())
 	}
 	b.configure(e, each("plain"))

@@ -15,6 +15,7 @@ func resolveTests() map[string]func(*bench) {
 	return map[string]func(*bench){
 		"resolve/learns, and knows again":           testLearn,
 		"resolve/fixed, unknown, removed":           testUnlearned,
+		"resolve/as many as it may":                 testFull,
 		"resolve/names that cannot be":              testBadNames,
 		"resolve/hostile text is only data":         testHostileNames,
 		"resolve/twice in a call":                   testResolveTwice,
@@ -65,6 +66,34 @@ func testUnlearned(b *bench) {
 	}
 	if all, err := b.Sources(b.ctx, monitor.SourceQuery{Check: "fixed"}); err != nil || len(all) != 1 {
 		b.Errorf("sources of the fixed event: %+v, %v", all, err)
+	}
+}
+
+// testFull: a check learns as many sources as it may, and those that it knows and those that are declared are known.
+func testFull(b *bench) {
+	few := each("few")
+	few.MaxLearned = 3
+	b.configure(few, each("e"))
+	b.resolve("few", "a")
+	b.resolve("few", "b")
+	got := b.resolved(monitor.SourceRef{Check: "few", Source: "c"}, monitor.SourceRef{Check: "few", Source: "d"}, monitor.SourceRef{Check: "few", Source: "a"},
+		monitor.SourceRef{Check: "e", Source: "d"}, monitor.SourceRef{Check: "unheard of", Source: "d"})
+	for i, want := range []bool{true, false, true, true, false} {
+		if (got[i].ID != 0) != want || got[i].Full != (i == 1) {
+			b.Errorf("source %d of the list: %+v, want known %v", i, got[i], want)
+		}
+	}
+	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Check: "few", Source: "declared"}}); err != nil {
+		b.Fatal(err)
+	}
+	got = b.resolved(monitor.SourceRef{Check: "few", Source: "declared"}, monitor.SourceRef{Check: "few", Source: "d"})
+	if got[0].ID == 0 || got[1].ID != 0 || !got[1].Full {
+		b.Errorf("after one was declared: %+v", got)
+	}
+	few.MaxLearned = 5
+	b.configure(few, each("e"))
+	if got = b.resolved(monitor.SourceRef{Check: "few", Source: "d"}); got[0].ID == 0 || got[0].Full {
+		b.Errorf("when there is room: %+v", got)
 	}
 }
 

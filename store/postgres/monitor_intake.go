@@ -33,14 +33,14 @@ func (m *monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef)
 		return out, nil
 	}
 	// Without labels it learns those that it does not know.
-	_, err := rowsReadCommitted(ctx, m.db, "SELECT i, coalesce(id, 0), sender_clock FROM {{rules}}.monitor_resolve($1, $2, $3, $4, $5)",
+	_, err := rowsReadCommitted(ctx, m.db, "SELECT i, coalesce(id, 0), sender_clock, refused FROM {{rules}}.monitor_resolve($1, $2, $3, $4, $5, $6)",
 		func(r pgx.CollectableRow) (k monitor.ResolvedSource, err error) {
 			var place int
-			if err = r.Scan(&place, &k.ID, &k.SenderClock); err == nil {
+			if err = r.Scan(&place, &k.ID, &k.SenderClock, &k.Full); err == nil {
 				out[places[place-1]] = k
 			}
 			return k, err
-		}, m.floor.Load(), events, names, []string(nil), lockPatience{})
+		}, m.floor.Load(), events, names, []string(nil), int64(monitor.DefaultLearned), lockPatience{})
 	if err != nil {
 		return nil, fmt.Errorf("resolving %d sources: %w", len(refs), err)
 	}

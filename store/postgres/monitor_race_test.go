@@ -242,7 +242,7 @@ func numbered(t *testing.T, url string) error {
 		t.Fatal(err)
 	}
 	tx := begin(t, connect(t, url))
-	know := postgres.InSQL("SELECT count(*) FROM {{rules}}.monitor_resolve(0, ARRAY[$1], ARRAY['under way'], NULL, 10000)")
+	know := postgres.InSQL("SELECT count(*) FROM {{rules}}.monitor_resolve(0, ARRAY[$1], ARRAY['under way'], NULL, 100, 10000)")
 	if _, err := tx.Exec(t.Context(), know, event); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,8 @@ import (
 const (
 	findSource = "SELECT id FROM understudy_monitor_source WHERE event = ?1 AND name = ?2"
 
+	sourceCount = "SELECT up + down + paused + retired FROM understudy_monitor_count WHERE event = ?1"
+
 	addSource = `
 INSERT INTO understudy_monitor_source (event, name, labels, declared, base_us, due_us) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 ON CONFLICT (event, name) DO NOTHING`
@@ -51,6 +53,9 @@ func (m monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) 
 		for _, i := range unknown {
 			learn, err := resolve(t, events, refs[i], &out[i])
 			if err == nil && learn {
+				out[i].Full, err = t.isFull(events.byName[refs[i].Check])
+			}
+			if err == nil && learn && !out[i].Full {
 				out[i].ID, _, err = t.add(events.byName[refs[i].Check], refs[i].Source, "", false)
 			}
 			if err != nil {
@@ -131,6 +136,13 @@ func sourceID(r *moment, of monitor.SourceRef) (id int64, err error) {
 		err = fmt.Errorf("%q of check %q: %w", of.Source, of.Check, monitor.ErrNoSource)
 	}
 	return id, err
+}
+
+// isFull reports whether a check may learn no more sources.
+func (t *moment) isFull(e *checkRow) (bool, error) {
+	var n int64
+	err := t.one(sourceCount, []any{e.ID}, &n)
+	return !e.CanLearn(n), err
 }
 
 // add makes a source that is expected from now on, unless it is there.

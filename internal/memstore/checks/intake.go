@@ -33,7 +33,9 @@ func (s step) resolve(ref monitor.SourceRef) monitor.ResolvedSource {
 	out := monitor.ResolvedSource{SenderClock: e.SenderClock}
 	n := s.names[ref]
 	if n == nil && !e.Fixed && lease.ValidateText("source", ref.Source, 1, monitor.MaxName) == nil {
-		n = s.addSource(e, ref.Source)
+		if out.Full = !e.CanLearn(e.sources); !out.Full {
+			n = s.addSource(e, ref.Source)
+		}
 	}
 	if n != nil {
 		out.ID = n.id

@@ -62,6 +62,7 @@ type check struct {
 	monitor.StoredCheck
 	configured   monitor.Check
 	expectedFrom monitor.StoreTime
+	sources      int64          // how many it has
 	reschedule   map[int64]bool // sources that Sweep must make due
 }
 
@@ -190,6 +191,7 @@ func (s step) addSource(e *check, name string) *source {
 	n := &source{id: s.newID(), check: e, name: name, state: monitor.Up, expectedFrom: s.now, rev: 1}
 	s.sources[n.id], s.names[monitor.SourceRef{Check: e.Name, Source: name}] = n, n
 	v := e.Evaluate(s.facts(n))
+	e.sources++
 	n.due = v.Due
 	if v.Transition != monitor.NoTransition {
 		n.due = s.now
@@ -198,6 +200,7 @@ func (s step) addSource(e *check, name string) *source {
 }
 
 func (s step) forgetSource(n *source) {
+	n.check.sources--
 	delete(s.sources, n.id)
 	delete(s.names, monitor.SourceRef{Check: n.check.Name, Source: n.name})
 	delete(n.check.reschedule, n.id)

@@ -13,7 +13,7 @@ DECLARE
     v_known record;
 BEGIN
     SELECT array_agg(k.i ORDER BY k.i) AS i, array_agg(k.id ORDER BY k.i) AS id, array_agg(k.fresh ORDER BY k.i) AS fresh INTO v_known
-      FROM {{rules}}.monitor_resolve(p_floor, p_events, p_names, p_labels, p_patience) k;
+      FROM {{rules}}.monitor_resolve(p_floor, p_events, p_names, p_labels, NULL, p_patience) k;
     UPDATE {{schema}}.monitor_source s SET declared = true, labels = x.labels
       FROM (SELECT k.id, p_labels[k.i]::jsonb AS labels FROM unnest(v_known.i, v_known.id, v_known.fresh) k (i, id, fresh) WHERE NOT k.fresh ORDER BY k.id) x
      WHERE s.id = x.id AND (NOT s.declared OR s.labels <> x.labels);

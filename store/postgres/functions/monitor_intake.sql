@@ -61,13 +61,14 @@ BEGIN
 END $$;
 
 -- Finds sources by name, and makes those known that are not, if p_labels is given or
--- their event lets sources be learned. An event that is not configured gives no row.
+-- their event lets sources be learned and has no max_learned of them (p_learn if it does not say). An event that is not configured gives no row.
 -- Additions of sources to one check wait for each other, so that their numbers have no gaps.
-CREATE FUNCTION {{rules}}.monitor_resolve(p_floor bigint, p_events text[], p_names text[], p_labels text[], p_patience bigint)
-RETURNS TABLE (i bigint, id bigint, sender_clock boolean, every bigint, fresh boolean) LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.monitor_resolve(p_floor bigint, p_events text[], p_names text[], p_labels text[], p_learn bigint, p_patience bigint)
+RETURNS TABLE (i bigint, id bigint, sender_clock boolean, every bigint, fresh boolean, refused boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_now bigint;
+    v_room bigint; -- null: for as many as there are
     v_events bigint[];
     v_made bigint[] := '{}';
     v_more bigint[];
@@ -82,6 +83,10 @@ BEGIN
         FOR e IN SELECT e.* FROM unnest(v_events) v (id), LATERAL (
             SELECT x.* FROM {{schema}}.monitor_event x WHERE x.id = v.id AND NOT x.removed FOR NO KEY UPDATE) e
         LOOP
+            IF p_labels IS NULL THEN
+                v_room := greatest(0, coalesce((e.config->>'max_learned')::bigint, p_learn) -
+                    (SELECT coalesce(sum(c.n), 0) FROM {{schema}}.monitor_count c WHERE c.event = e.id AND c.state <> 'alarm'));
+            END IF;
             WITH added AS (
                 INSERT INTO {{schema}}.monitor_source (event, name, number, known, base, declared, labels)
                 SELECT e.id, x.name, e.numbered + row_number() OVER (), v_now, v_now, p_labels IS NOT NULL, coalesce(x.labels, '{}')::jsonb
@@ -89,7 +94,7 @@ BEGIN
                           FROM unnest(p_events, p_names, p_labels) WITH ORDINALITY x (event, name, labels, i)
                          WHERE x.event = e.name
                            AND NOT EXISTS (SELECT FROM {{schema}}.monitor_source s WHERE s.event = e.id AND s.name = x.name)
-                         ORDER BY x.name, x.i DESC) x
+                         ORDER BY x.name, x.i DESC LIMIT v_room) x
                 RETURNING monitor_source.id
             ), beaten AS (
                 INSERT INTO {{schema}}.monitor_beat (id, width) SELECT a.id, {{rules}}.monitor_width(e.every) FROM added a
@@ -104,7 +109,7 @@ BEGIN
             END IF;
         END LOOP;
     END IF;
-    RETURN QUERY SELECT x.i, s.id, e.sender_clock, e.every, s.id = ANY (v_made)
+    RETURN QUERY SELECT x.i, s.id, e.sender_clock, e.every, s.id = ANY (v_made), s.id IS NULL AND NOT e.fixed
         FROM unnest(p_events, p_names) WITH ORDINALITY x (event, name, i)
         JOIN {{schema}}.monitor_event e ON e.name = x.event AND NOT e.removed
         LEFT JOIN {{schema}}.monitor_source s ON s.event = e.id AND s.name = x.name;
