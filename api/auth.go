@@ -78,6 +78,16 @@ type caller struct {
 // configured one, or one of the store.
 func MayIngest(r *http.Request) bool { return callerOf(r.Context()).scopes.Has(access.Ingest) }
 
+// TooManyWrongKeys counts a request that came through a [Server] with a wrong ping key or token, and reports whether its address
+// has sent too many of them.
+func TooManyWrongKeys(r *http.Request) bool {
+	l, ok := r.Context().Value(limiterKey{}).(*limiter)
+	return ok && l.allow(r, caller{}, wrongToken) != nil
+}
+
+// limiterKey is that of the limiter in the context of a request whose handler checks keys itself.
+type limiterKey struct{}
+
 // bearerToken is what a request carries as Authorization: Bearer.
 func bearerToken(r *http.Request) (shown string, ok bool) {
 	scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")

@@ -78,6 +78,8 @@ type router struct {
 	mux     *http.ServeMux
 	traffic *traffic
 	bodies  bodyMemory
+	// refusals of callers, for the log.
+	refusals *refusals
 	// direct answers what it takes without the multiplexer; it reports whether it did.
 	direct func(w http.ResponseWriter, r *http.Request) bool
 }
@@ -85,6 +87,7 @@ type router struct {
 func newRouter(cfg Config) *router {
 	return &router{
 		auth: newAuthorizer(cfg.Token), limit: newLimiter(cfg.Limits), log: cfg.Logger, timeout: cfg.Timeout, mux: http.NewServeMux(), traffic: newTraffic(),
+		refusals: newRefusals(cfg.Logger),
 	}
 }
 
@@ -108,6 +111,7 @@ func (rt *router) mountOne(to route) {
 		if err != nil {
 			rt.writeError(out, r, err)
 		}
+		rt.refusals.record(r, who, out.status, err)
 		rt.traffic.observe(to, out.status, time.Since(start))
 	})
 }
@@ -127,6 +131,9 @@ func (rt *router) authorize(r *http.Request, to route) (caller, error) {
 
 func (rt *router) serve(w http.ResponseWriter, r *http.Request, to route) error {
 	r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(to.body, maxBody))
+	if to.keyed {
+		r = r.WithContext(context.WithValue(r.Context(), limiterKey{}, rt.limit))
+	}
 	if !to.ownBodies {
 		body := rt.bodies.count(r.Body)
 		defer body.release()

@@ -105,7 +105,7 @@ func (s *servedMonitor) makeIntake(cfg *settings.Server) (err error) {
 	}
 	over := intake.HTTPConfig{
 		Flow: s.inlet.OpenPath(settings.ProvenPath("http")), Keys: keys, Letters: s.letters, Reports: s.table, Ready: s.ready, Logger: s.host.Log,
-		AnyDomain: s.anyDomain, RejectUnknown: s.cfg.Unknown == "reject",
+		AnyDomain: s.anyDomain, RejectUnknown: s.cfg.Unknown == "reject", TooManyWrong: api.TooManyWrongKeys,
 	}
 	if cfg.Token != "" {
 		over.Authorize = api.MayIngest

@@ -37,6 +37,9 @@ type HTTPConfig struct {
 	RejectUnknown bool
 	// Authorize reports whether a request has the API's own token. nil: whoever has no key may send beats.
 	Authorize func(*http.Request) bool
+	// TooManyWrong is called for each request with a wrong key, or without one where one is needed. It reports whether its
+	// sender has sent too many, and is to be refused at once. nil: only their number at one time is bounded.
+	TooManyWrong func(*http.Request) bool
 	// Timeout of storing what a request brought. Default 10 s.
 	Timeout time.Duration
 	// Logger; nil is silent.
@@ -58,7 +61,7 @@ func (c HTTPConfig) Validate() error {
 	case c.Timeout < 0:
 		return fmt.Errorf("%w: a time-out of %v is negative", lease.ErrInvalid, c.Timeout)
 	}
-	_, err := newGate(c.Keys, c.Authorize)
+	_, err := newGate(c)
 	return err
 }
 
@@ -76,7 +79,7 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("intake: %w", err)
 	}
-	g, err := newGate(c.Keys, c.Authorize)
+	g, err := newGate(c)
 	if err != nil {
 		return nil, err
 	}

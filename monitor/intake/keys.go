@@ -77,11 +77,13 @@ type gate struct {
 	keys      []PingKey
 	sums      [][sha256.Size]byte
 	authorize func(*http.Request) bool
+	tooMany   func(*http.Request) bool
 	slots     chan struct{}
 }
 
-func newGate(keys []PingKey, authorize func(*http.Request) bool) (*gate, error) {
-	g := &gate{keys: slices.Clone(keys), authorize: authorize, slots: make(chan struct{}, denySlots)}
+func newGate(c HTTPConfig) (*gate, error) {
+	keys := c.Keys
+	g := &gate{keys: slices.Clone(keys), authorize: c.Authorize, tooMany: c.TooManyWrong, slots: make(chan struct{}, denySlots)}
 	for i, k := range keys {
 		if err := k.Validate(); err != nil {
 			return nil, err
@@ -148,6 +150,8 @@ func (g *gate) admit(r *http.Request) (*PingKey, error) {
 		return nil, nil
 	case g.authorize != nil && r.PathValue("key") == "" && g.authorize(r):
 		return nil, nil
+	case g.tooMany != nil && g.tooMany(r):
+		return nil, errFlood
 	case key == "":
 		return nil, errDenied
 	}
