@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/understudy-ha/understudy/access"
 )
@@ -16,12 +17,13 @@ import (
 // authorizer decides whether a request may pass.
 type authorizer struct {
 	config      *configToken
-	tokens      *tokenCache // the store's tokens; nil when it keeps none
+	tokens      *tokenCache              // the store's tokens; nil when it keeps none
+	clients     map[string]access.Scopes // what a client certificate gives, by its name
 	crossOrigin *http.CrossOriginProtection
 }
 
-func newAuthorizer(token string) authorizer {
-	g := authorizer{config: &configToken{}, crossOrigin: http.NewCrossOriginProtection()}
+func newAuthorizer(token string, clients map[string]access.Scopes) authorizer {
+	g := authorizer{config: &configToken{}, clients: clients, crossOrigin: http.NewCrossOriginProtection()}
 	g.config.set(token)
 	return g
 }
@@ -72,6 +74,8 @@ type caller struct {
 	scopes access.Scopes
 	// config is the configured token, if that was shown.
 	config *tokenSum
+	// certificate: it was a client certificate, and token stands for it.
+	certificate bool
 }
 
 // MayIngest reports whether a request that came through a [Server] carries a token that may send heartbeats: the
@@ -144,7 +148,9 @@ func forwardedBy(h http.Header) string {
 // browser send. Only browsers send the headers that are checked.
 func (g authorizer) forOriginCheck(r *http.Request, to route) *http.Request {
 	safe := to.scope != access.Ingest && !to.costs
-	if safe || r.Method == http.MethodPost || g.config.isSet() || r.Header["Sec-Fetch-Site"] == nil && r.Header["Origin"] == nil {
+	// A browser sends a client certificate by itself, as it sends no token.
+	tokenOnly := g.config.isSet() && len(g.clients) == 0
+	if safe || r.Method == http.MethodPost || tokenOnly || r.Header["Sec-Fetch-Site"] == nil && r.Header["Origin"] == nil {
 		return r
 	}
 	r = r.WithContext(r.Context()) // a copy
@@ -172,10 +178,34 @@ func (g authorizer) authenticate(r *http.Request) (caller, error) {
 			return caller{}, fmt.Errorf("%w; the token that was sent is not known here, has expired, or was revoked", errUnauthorized)
 		}
 	}
+	// A token that is wrong is refused, whoever shows it.
+	if _, sent := bearerToken(r); !sent {
+		if who, ok := g.certified(r); ok {
+			return who, nil
+		}
+	}
 	if g.config.isSet() {
 		return caller{}, errUnauthorized
 	}
 	return caller{scopes: access.AllScopes()}, nil
+}
+
+// certified returns the caller whose client certificate the listener has verified, if its common name or one of its DNS names
+// is configured. It is asked at each request: a connection may outlive the certificate.
+func (g authorizer) certified(r *http.Request) (caller, bool) {
+	if len(g.clients) == 0 || r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return caller{}, false
+	}
+	shown := r.TLS.VerifiedChains[0][0]
+	if time.Now().After(shown.NotAfter) {
+		return caller{}, false
+	}
+	for _, name := range append([]string{shown.Subject.CommonName}, shown.DNSNames...) {
+		if scopes, ok := g.clients[name]; ok {
+			return caller{token: access.Token{ID: "certificate/" + name, Name: name, Scopes: scopes}, scopes: scopes, certificate: true}, true
+		}
+	}
+	return caller{}, false
 }
 
 // hasToken reports whether the request carried a valid token.
@@ -184,6 +214,10 @@ func (c caller) hasToken() bool { return c.token.ID != "" || c.config != nil }
 // cancelWhenRevoked calls stop soon after the caller's token has ended, and returns then or when ctx ends. A stream that a
 // revoked token opened must not outlive it.
 func (g authorizer) cancelWhenRevoked(ctx context.Context, who caller, stop func()) {
+	if who.certificate {
+		<-ctx.Done()
+		return
+	}
 	if who.config == nil {
 		g.tokens.stopWhenRevoked(ctx, who.token.ID, stop)
 		return

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/backoff"
@@ -46,6 +47,9 @@ type Config struct {
 	// Token that may do everything, and manage the tokens of the store, which requests may bear as well. ""
 	// asks for none, and is only for loopback: see [CheckListen].
 	Token string
+	// Clients are what callers with a client certificate may do, by its common name or a DNS name of it. The listener verifies
+	// certificates, and asks for them. Default: certificates count for nothing.
+	Clients map[string]access.Scopes
 	// Limits of how often a caller may ask. The zero value limits with room to spare.
 	Limits Limits
 	// CertificateExpires tells when the certificate ends that is served, for the metrics. Default: there is

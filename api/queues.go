@@ -141,18 +141,22 @@ func requesterOf(r *http.Request, said string) (string, error) {
 	}
 	// Only the token itself may put its name into the history: a caller must not pose as another, nor in letters that look
 	// alike.
-	if strings.Contains(strings.ToLower(said), "token") {
-		return "", fmt.Errorf("%w: by is %q: leave the token out; the history adds the one that was shown", lease.ErrInvalid, said)
+	if low := strings.ToLower(said); strings.Contains(low, "token") || strings.Contains(low, "certificate") {
+		return "", fmt.Errorf("%w: by is %q: leave token and certificate out; the history adds the one that was shown", lease.ErrInvalid, said)
 	}
 	if strings.IndexFunc(said, func(c rune) bool { return c < ' ' || c > '~' }) >= 0 {
 		return "", fmt.Errorf("%w: by is %q: use ASCII", lease.ErrInvalid, said)
 	}
 	who, shown := cmp.Or(said, "somebody"), callerOf(r.Context())
 	switch {
-	case shown.token.ID != "" && said != "":
-		who = said + " with token " + shown.token.Name
 	case shown.token.ID != "":
 		who = "token " + shown.token.Name
+		if shown.certificate {
+			who = "certificate " + shown.token.Name
+		}
+		if said != "" {
+			who = said + " with " + who
+		}
 	case shown.config != nil && said == "":
 		who = "token " + access.Config
 	}

@@ -86,7 +86,7 @@ type router struct {
 
 func newRouter(cfg Config) *router {
 	return &router{
-		auth: newAuthorizer(cfg.Token), limit: newLimiter(cfg.Limits), log: cfg.Logger, timeout: cfg.Timeout, mux: http.NewServeMux(), traffic: newTraffic(),
+		auth: newAuthorizer(cfg.Token, cfg.Clients), limit: newLimiter(cfg.Limits), log: cfg.Logger, timeout: cfg.Timeout, mux: http.NewServeMux(), traffic: newTraffic(),
 		refusals: newRefusals(cfg.Logger),
 	}
 }
@@ -177,6 +177,9 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	setSecurityHeaders(w.Header())
+	if r.TLS != nil {
+		w.Header().Set("Strict-Transport-Security", "max-age=2592000")
+	}
 	if handler, pattern := rt.mux.Handler(r); pattern == "" {
 		rt.serveUnmatched(w, r, handler)
 		return

@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
 	"os"
 	"sync"
@@ -17,6 +18,7 @@ const certificateLooks = time.Second
 // or reload is called; new ones that cannot be used leave the old certificate in place.
 type certificate struct {
 	certFile, keyFile string
+	clients           *x509.CertPool // that sign the certificates of clients; nil: none are asked for
 	log               *slog.Logger
 	now               func() time.Time
 
@@ -101,5 +103,10 @@ func (c *certificate) expires() time.Time {
 
 // config is for a listener.
 func (c *certificate) config() *tls.Config {
-	return &tls.Config{GetCertificate: c.current, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	out := &tls.Config{GetCertificate: c.current, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if c.clients != nil {
+		// Who shows none has a token.
+		out.ClientCAs, out.ClientAuth = c.clients, tls.VerifyClientCertIfGiven
+	}
+	return out
 }

@@ -29,6 +29,9 @@ func openEntrance(cfg *settings.Server, waits string, log *slog.Logger) (_ *entr
 		if e.cert, err = openCertificate(cfg.TLSCert, cfg.TLSKey, log); err != nil {
 			return nil, err
 		}
+		if e.cert.clients, err = cfg.ClientCAs(); err != nil {
+			return nil, err
+		}
 	}
 	l, err := listen(cfg, e.cert)
 	if err != nil {

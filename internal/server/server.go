@@ -162,7 +162,11 @@ func (s *served) make(ctx context.Context) (err error) {
 	}
 	s.hooks = serveHooks(h.Log, cfg.Hooks, s.store, s.keeper, s.held)
 	s.keepers = append([]*lease.Keeper{s.keeper}, s.queues.keepers.list...)
-	if s.server, err = api.New(s.api(s.Addr)); err != nil {
+	of := s.api(s.Addr)
+	if of.Clients, err = cfg.ClientScopes(); err != nil {
+		return err
+	}
+	if s.server, err = api.New(of); err != nil {
 		return err
 	}
 	return s.makeAgents(ctx)

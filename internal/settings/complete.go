@@ -46,6 +46,7 @@ func (c *Server) Complete() error {
 		f.At("listen", c.CheckListen())
 	}
 	f.At("tls_cert", c.checkCert())
+	f.At("tls_client_ca", c.checkClients())
 	_, err := LogOptions(c.LogLevel, c.LogFormat)
 	f.At("log_level", err)
 	f.At("name", lease.NewInstance(c.Name, c.Address).Validate())

@@ -25,6 +25,8 @@ type Server struct {
 	TokenFile   string        `yaml:"token_file" help:"requests must carry the token in this 'FILE'"`
 	TLSCert     string        `yaml:"tls_cert" help:"TLS certificate 'FILE', PEM; read again when it changes"`
 	TLSKey      string        `yaml:"tls_key" help:"'FILE' with the key of the certificate, PEM"`
+	TLSClientCA string        `yaml:"tls_client_ca" help:"verify the certificates that clients show with the CA in this 'FILE', PEM"`
+	TLSClients  []TLSClient   `yaml:"tls_clients" help:"what clients with a certificate may do without a token"`
 	BehindTLS   bool          `yaml:"behind_tls" help:"a proxy in front provides TLS; needs a token"`
 	Interval    time.Duration `yaml:"interval" default:"1s" help:"renew the session every I"`
 	Timeout     time.Duration `yaml:"timeout" default:"5s" help:"the session lapses T after its last renewal; a takeover takes at most T + I (a file that sets interval alone: 5·I)"`
@@ -46,6 +48,12 @@ type Server struct {
 	file    string         // the file it was read from; "" for none
 	lines   map[string]int // the line of each key, by its path
 	renamed []string       // warnings about keys with an old name
+}
+
+// TLSClient is a name in client certificates.
+type TLSClient struct {
+	Name   string   `yaml:"name" help:"common name of the certificate, or a DNS name in it"`
+	Scopes []string `yaml:"scopes" help:"read, act and ingest, as of a token"`
 }
 
 // Role is a role that the server campaigns for.

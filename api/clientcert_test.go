@@ -1,0 +1,79 @@
+package api
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+// TestClientCertificates: a certificate that the listener has verified gives what is configured for its name, and no more; the
+// history names it. A page of another site cannot use the one of its visitor.
+func TestClientCertificates(t *testing.T) {
+	st := memory.New(nil)
+	s, err := New(Config{Store: st, Token: configToken1, Clients: map[string]access.Scopes{
+		"dashboard.example": {access.Read}, "ops": {access.Read, access.Act},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := time.Now().Add(time.Hour)
+	shown := func(verified bool, notAfter time.Time, cn string, dns ...string) *tls.ConnectionState {
+		leaf := &x509.Certificate{Subject: pkix.Name{CommonName: cn}, DNSNames: dns, NotAfter: notAfter}
+		state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
+		if verified {
+			state.VerifiedChains = [][]*x509.Certificate{{leaf}}
+		}
+		return state
+	}
+	ask := func(by *tls.ConnectionState, method, path, body string, header ...string) answer {
+		r := request(t.Context(), method, path, body)
+		r.TLS = by
+		for i := 0; i < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		return send(t, s, r)
+	}
+	dashboard, ops := shown(true, ends, "web-1", "dashboard.example"), shown(true, ends, "ops")
+	ask(dashboard, "GET", "/v1/roles", "").want(200, "")
+	ask(dashboard, "POST", "/v1/queues", `{"queue":"orders"}`).want(403, "missing_scope")
+	ask(ops, "POST", "/v1/queues", `{"queue":"orders"}`).want(201, "")
+	ask(ops, "POST", "/v1/tokens", `{"name":"x","scopes":["read"]}`).want(403, "config_token_needed")
+	for what, by := range map[string]*tls.ConnectionState{
+		"none": nil, "one that was not verified": shown(false, ends, "ops"), "one that has ended": shown(true, time.Now().Add(-time.Second), "ops"),
+		"another name": shown(true, ends, "ops.example", "OPS"), "the name of a DNS name in a CN": shown(true, ends, ""),
+	} {
+		if a := ask(by, "GET", "/v1/roles", ""); a.Status != 401 {
+			t.Errorf("%s: answered %d", what, a.Status)
+		}
+	}
+	// What a token that is wrong gives is not more because of a certificate.
+	ask(ops, "GET", "/v1/roles", "", "Authorization", "Bearer ust_0123456789_"+strings.Repeat("a", 43)).want(401, "unauthorized")
+	ask(ops, "GET", "/v1/cache/key", "", "Sec-Fetch-Site", "cross-site").want(403, "cross_origin")
+
+	events, err := st.Read(t.Context(), history.Query{Subject: "orders", Newest: true, Limit: 1})
+	if err != nil || len(events) != 1 || !strings.HasPrefix(events[0].Reason, "queue created by certificate ops (") {
+		t.Errorf("the history: %+v, %v", events, err)
+	}
+	ask(ops, "POST", "/v1/roles/billing/resign?by=a+certificate", `{"by":"certificate root"}`).want(400, "invalid")
+}
+
+// TestStrictTransportSecurity: browsers that came by TLS come by TLS again.
+func TestStrictTransportSecurity(t *testing.T) {
+	g := newRig(t)
+	r := request(t.Context(), http.MethodGet, "/healthz", "")
+	r.TLS = &tls.ConnectionState{}
+	if h := send(t, g.s, r).Header.Get("Strict-Transport-Security"); h != "max-age=2592000" {
+		t.Errorf("by TLS: %q", h)
+	}
+	if h := g.do("GET", "/healthz", "").Header.Get("Strict-Transport-Security"); h != "" {
+		t.Errorf("without TLS: %q", h)
+	}
+}
