@@ -71,7 +71,7 @@ func TestIDsUnknown(t *testing.T) {
 	if len(k.unknown) != maxUnknown || len(k.checks) != 0 {
 		t.Errorf("%d unknown names and %d events are remembered", len(k.unknown), len(k.checks))
 	}
-	if !k.find(1900*time.Millisecond, "7", "a").unknown || k.find(2*time.Second, "7", "a").unknown {
+	if k.find(1900*time.Millisecond, "7", "a").unknown != Unknown || k.find(2*time.Second, "7", "a").unknown != 0 {
 		t.Error("not for a second")
 	}
 }
