@@ -11,6 +11,9 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
+// maxState bounds a state as base64 in JSON.
+const maxState = 2 * lease.MaxState
+
 // maxWait is the longest that one request may wait for a lease.
 const maxWait = time.Minute
 
@@ -92,7 +95,42 @@ func (s *Server) putLease(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, viewLease(l))
+	out := viewLease(l)
+	// Read after the acquisition, it is the last: nobody of an older term can write any more.
+	state, err := s.cfg.Store.ReadState(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	out.State = state.Data
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *Server) getState(r *http.Request) (out apitype.LeaseState, err error) {
+	id, err := leaseID(r)
+	if err != nil {
+		return out, err
+	}
+	state, err := s.cfg.Store.ReadState(r.Context(), id)
+	if err == nil && state.Term == 0 {
+		err = fmt.Errorf("%w: nobody has written a state of %s", lease.ErrNotFound, id)
+	}
+	return apitype.LeaseState{Term: state.Term, State: state.Data}, err
+}
+
+func (s *Server) putState(w http.ResponseWriter, r *http.Request) error {
+	id, err := leaseID(r)
+	if err != nil {
+		return err
+	}
+	body, err := bodyOf[apitype.LeaseState](r)
+	if err != nil {
+		return err
+	}
+	if err := s.cfg.Store.WriteState(r.Context(), id, body.Term, body.State); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // tryAcquire tries once.

@@ -436,3 +436,30 @@ func TestNamesInPaths(t *testing.T) {
 	}
 	g.do("PUT", "/v1/leases/Role/x", `{"session":"`+session+`"}`).want(400, "invalid")
 }
+
+func TestLeaseState(t *testing.T) {
+	g := newRig(t)
+	one, two := g.session("one"), g.session("two")
+	var l, next apitype.Lease
+	a := g.put(one)
+	if a.into(&l); l.State != nil {
+		t.Errorf("a lease that was never held has the state %q", l.State)
+	}
+	const path = "/v1/leases/role/billing/state"
+	state := func(term int64, data string) string { return fmt.Sprintf(`{"term":%d,"state":%q}`, term, data) }
+	g.do("GET", path, "").want(404, "not_found")
+	g.do("PUT", path, state(l.Term, "cGFnZSA3")).want(204, "")
+	g.do("PUT", path, state(l.Term-1, "b2xk")).want(409, "not_held")
+	g.do("PUT", path, state(l.Term, "no base64!")).want(400, "invalid")
+	g.do("PUT", path, state(l.Term, strings.Repeat("eHh4", lease.MaxState/3+1))).want(400, "invalid")
+	g.do("PUT", path, state(l.Term, strings.Repeat("eHh4", lease.MaxState))).want(413, "too_large")
+	if a := g.do("GET", path, ""); a.Status != 200 || a.Body != state(l.Term, "cGFnZSA3")+"\n" {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	g.do("DELETE", "/v1/leases/role/billing", fmt.Sprintf(`{"session":%q,"term":%d}`, one, l.Term)).want(204, "")
+	a = g.put(two)
+	if a.into(&next); string(next.State) != "page 7" || next.Term <= l.Term {
+		t.Errorf("the successor gets %s", a.Body)
+	}
+	g.do("PUT", path, state(l.Term, "bGF0ZQ==")).want(409, "not_held")
+}

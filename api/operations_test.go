@@ -307,6 +307,20 @@ var operationsOfParts = map[string]operation{
 		answers: []reply{{204, "It is free, or kept for the successor", nil, ""}},
 		errors:  "400 401 403 409 410 413 429 503 504",
 	},
+	"GET /v1/leases/{space}/{key}/state": {
+		id: "getLeaseState", tag: "leases",
+		summary: "Show what the holders of a lease keep beside it",
+		answers: []reply{{200, "The state", apitype.LeaseState{}, ""}},
+		errors:  usual + " 400 404",
+	},
+	"PUT /v1/leases/{space}/{key}/state": {
+		id: "putLeaseState", tag: "leases",
+		summary:     "Replace what the holders of a lease keep beside it",
+		description: "Only under the present term: 409 not_held otherwise. Up to 64 KiB, in base64. Who takes the lease next gets it with the answer.",
+		in:          apitype.LeaseState{},
+		answers:     []reply{{204, "It is written", nil, ""}},
+		errors:      "400 401 403 409 413 429 503 504",
+	},
 	"GET /v1/overview": {
 		id: "overview", tag: "overview",
 		summary: "Is everything held, what changed in the last hour, and what needs a person",

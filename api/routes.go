@@ -26,6 +26,8 @@ func (s *Server) routes() []route {
 		{pattern: "GET /v1/leases/{space}/{key}", handle: inJSON(s.getLease)},
 		{pattern: "PUT /v1/leases/{space}/{key}", handle: s.putLease, long: true, unlimited: true},
 		{pattern: "DELETE /v1/leases/{space}/{key}", handle: s.releaseLease, unlimited: true},
+		{pattern: "GET /v1/leases/{space}/{key}/state", handle: inJSON(s.getState)},
+		{pattern: "PUT /v1/leases/{space}/{key}/state", handle: s.putState, body: maxState, unlimited: true},
 
 		{pattern: "GET /v1/history", handle: inJSON(s.history)},
 		{pattern: "GET /v1/events", handle: s.events, long: true},

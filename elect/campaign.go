@@ -76,7 +76,23 @@ type Term struct {
 	// Session is the session behind it: Session.Valid says whether it may still be
 	// trusted.
 	Session *lease.ActiveSession
+
+	held *lease.HeldLease
 }
+
+// Place is which place in the role this instance holds: 1, but for a role with several holders.
+func (t Term) Place() int {
+	_, n, _ := strings.Cut(t.Lease.Key, slotMark)
+	place, _ := strconv.Atoi(n) // none for the first
+	return max(1, place)
+}
+
+// ReadState returns what the last primaries left for this one, or what this one has
+// written: see lease.States. Of a role with several holders each place has a state of its own.
+func (t Term) ReadState(ctx context.Context) (lease.State, error) { return t.held.ReadState(ctx) }
+
+// WriteState replaces it, up to lease.MaxState bytes. It is lease.ErrNotHeld once the term has ended.
+func (t Term) WriteState(ctx context.Context, data []byte) error { return t.held.WriteState(ctx, data) }
 
 // Work is what a primary does. It returns soon after ctx is cancelled; the
 // cause tells why: lease.ErrLost, lease.ErrResign, [ErrMoved], or the caller's.
@@ -194,7 +210,7 @@ func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work
 	// Trust may have run out while the acquisition's answer was on its way.
 	if workCtx.Err() == nil {
 		log.Info("primary", "lease", held.ID.String())
-		err = work(workCtx, Term{Role: c.Role, Instance: c.Keeper.Instance(), Number: held.Term, Lease: held.ID, Session: held.Active})
+		err = work(workCtx, Term{Role: c.Role, Instance: c.Keeper.Instance(), Number: held.Term, Lease: held.ID, Session: held.Active, held: held})
 	}
 	stopped := workCtx.Err() != nil
 	cause := context.Cause(workCtx)

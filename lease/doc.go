@@ -29,6 +29,7 @@
 //	takeoverpolicy.go  when a held lease counts as lapsed (the contender's side)
 //	expectation.go     whether an acquisition succeeds (the store's side)
 //	notifier.go        wake-ups shared by all waiters of a process, and whether to listen for them
+//	state.go           what holders keep beside a lease for their successors
 //	store.go           the port: what a store must provide
 //
 // A new setting of sessions goes into [KeeperConfig], one of acquisitions into

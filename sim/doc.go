@@ -22,6 +22,7 @@
 //   - Once faults stop there is a primary within T + I after the pending calls have
 //     timed out, plus one T if the store's clock was stepped; and it stays. After an
 //     outage in which every session lapsed there is one as soon as requests are tried again.
+//   - A primary finds the state that was written last, and nobody writes it under an older term.
 //   - Work that ends after its session is reported, and no other (without freezes).
 //
 // # Queues

@@ -36,6 +36,7 @@ type judge struct {
 	session map[int64]string // of every term
 	offices map[*office]bool // work that has not returned
 	effect  int64            // the highest term that had an effect
+	kept    string           // the state of the role, as it was written last
 	grants  int
 }
 
@@ -164,6 +165,28 @@ func (j *judge) Join(ctx context.Context, id lease.ID, session string) (lease.Le
 	l, err := j.Target.Join(ctx, id, session)
 	j.trace("join by %.6s → %d %.6s %d, remaining %v, now %v", session, l.Term, l.Session, l.Seq, l.Remaining, l.Since.Add(l.Age).Sub(j.begin))
 	return l, err
+}
+
+func (j *judge) WriteState(ctx context.Context, id lease.ID, term int64, data []byte) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	err := j.Target.WriteState(ctx, id, term, data)
+	if err == nil && term != j.term && !j.restored {
+		j.breach("a state was written under term %d after term %d was granted", term, j.term)
+	}
+	if err == nil {
+		j.kept = string(data)
+	}
+	return err
+}
+
+// found notes what a primary finds before it has written anything.
+func (j *judge) found(o *office, state lease.State) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if o.term == j.term && !j.restored && string(state.Data) != j.kept {
+		j.breach("%s finds the state %q under term %d, but the last is %q", o.node, state.Data, o.term, j.kept)
+	}
 }
 
 // restore notes that the store has forgotten what it said about sessions.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"sync/atomic"
@@ -133,13 +134,19 @@ func (n *node) work(ctx context.Context, term elect.Term) error {
 			n.sleep(context.Background(), n.world.setup.Timing.Timeout)
 		}
 	}()
-	for ctx.Err() == nil && !n.dead.Load() {
+	if state, err := term.ReadState(ctx); err == nil {
+		j.found(o, state)
+	}
+	for i := 0; ctx.Err() == nil && !n.dead.Load(); i++ {
 		j.alive(o)
 		n.stumble() // between looking and acting, of all places
 		if n.dead.Load() {
 			return ctx.Err()
 		}
 		j.act(o)
+		if n.dice.hit(0.2) {
+			_ = term.WriteState(ctx, fmt.Appendf(nil, "%d of %d", i, o.term)) // what it may not write, the judge knows
+		}
 		n.sleep(ctx, n.dice.upTo(n.world.setup.Timing.Interval/2))
 		n.gate.wait()
 	}

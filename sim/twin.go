@@ -58,9 +58,23 @@ func Twins() []Twin {
 			Need: func(s *Setup) { s.Fenced, s.Restores, s.Steps = false, false, false }},
 		{Name: "an overrun is not reported", Deaf: true, Mute: true, Caught: "and nobody reports it",
 			Need: func(s *Setup) { s.Fenced, s.Restores, s.Steps = false, false, false }},
+		{Name: "a state is written under any term", Caught: "a state was written",
+			Store: func(t leasetest.Target) leasetest.Target { return lax{t} },
+			Need:  func(s *Setup) { s.Restores = false; s.Network.Late = 0.1 }},
 		{Name: "a lost session is left to lapse", Node: func(n *node) leasetest.Target { return endless{n.view} },
 			Caught: "after an outage"},
 	}
+}
+
+// lax lets a former holder write the state.
+type lax struct{ leasetest.Target }
+
+func (v lax) WriteState(ctx context.Context, id lease.ID, _ int64, data []byte) error {
+	l, err := v.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	return v.Target.WriteState(ctx, id, l.Term, data)
 }
 
 // endless ends no session.

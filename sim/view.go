@@ -64,6 +64,14 @@ func (f frozen) Leave(ctx context.Context, id lease.ID, session string) error {
 	return f.tell(func() error { return f.Target.Leave(ctx, id, session) })
 }
 
+func (f frozen) WriteState(ctx context.Context, id lease.ID, term int64, data []byte) error {
+	return f.tell(func() error { return f.Target.WriteState(ctx, id, term, data) })
+}
+
+func (f frozen) ReadState(ctx context.Context, id lease.ID) (lease.State, error) {
+	return through(f.process, func() (lease.State, error) { return f.Target.ReadState(ctx, id) })
+}
+
 // server is the store's process: while it is frozen, no request is served.
 type server struct {
 	leasetest.Target
@@ -103,4 +111,14 @@ func (s server) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 func (s server) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
 	s.gate.wait()
 	return s.Target.Join(ctx, id, session)
+}
+
+func (s server) WriteState(ctx context.Context, id lease.ID, term int64, data []byte) error {
+	s.gate.wait()
+	return s.Target.WriteState(ctx, id, term, data)
+}
+
+func (s server) ReadState(ctx context.Context, id lease.ID) (lease.State, error) {
+	s.gate.wait()
+	return s.Target.ReadState(ctx, id)
 }

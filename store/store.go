@@ -15,6 +15,7 @@ import (
 type Store interface {
 	lease.Store
 	lease.Roster
+	lease.States
 	history.Log
 	Admin
 }

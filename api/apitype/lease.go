@@ -19,6 +19,14 @@ type Lease struct {
 	Successor  string `json:"successor,omitempty"`
 	ReservedMS int64  `json:"reserved_ms,omitempty"`
 	Waiting    int    `json:"waiting"` // how many wait for it
+	// State that the holders before have left, for the one that takes the lease.
+	State []byte `json:"state,omitempty"`
+}
+
+// LeaseState is what the holders of a lease keep beside it, up to 64 KiB.
+type LeaseState struct {
+	Term  int64  `json:"term"` // under which it was written; the present one, to write it
+	State []byte `json:"state"`
 }
 
 // Leases is a list of leases.

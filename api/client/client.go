@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -89,6 +90,24 @@ func (c *Client) Role(ctx context.Context, role string) (apitype.RoleHolders, er
 // Resign asks the primary of a role, or all its holders, to give it up.
 func (c *Client) Resign(ctx context.Context, role string, r apitype.ResignRequest) (apitype.ResignAccepted, error) {
 	return call[apitype.ResignAccepted](ctx, c, http.MethodPost, pathOf("roles", role, "resign"), nil, r)
+}
+
+// RoleState returns what the primaries of a role keep for those that follow; place is 1, but
+// for a role with several holders. An [*Error] with the code not_found when nobody has written any.
+func (c *Client) RoleState(ctx context.Context, role string, place int) (apitype.LeaseState, error) {
+	return get[apitype.LeaseState](ctx, c, statePath(role, place), nil)
+}
+
+// PutRoleState replaces it; an [*Error] with the code not_held when the term is not the present one.
+func (c *Client) PutRoleState(ctx context.Context, role string, place int, s apitype.LeaseState) error {
+	return c.do(ctx, http.MethodPut, statePath(role, place), nil, s, nil)
+}
+
+func statePath(role string, place int) string {
+	if place > 1 {
+		role += "#" + strconv.Itoa(place)
+	}
+	return pathOf("leases", "role", role, "state")
 }
 
 // History returns events in ascending order.

@@ -33,7 +33,7 @@ func (e codedError) Unwrap() error { return e.is }
 // errorsByCode are the errors that the codes of the API stand for.
 func errorsByCode() map[string]error {
 	return map[string]error{
-		"vacant": elect.ErrVacant, "not_found": lease.ErrNotFound,
+		"vacant": elect.ErrVacant, "not_found": lease.ErrNotFound, "not_held": lease.ErrNotHeld,
 		"no_queue": dispatch.ErrNoQueue, "no_batch": dispatch.ErrNoMessage, "wrong_state": dispatch.ErrState, "uncertain": dispatch.ErrUncertain,
 		"no_event": monitor.ErrNoCheck, "unknown_event": monitor.ErrNoCheck, "no_source": monitor.ErrNoSource, "no_alarm": monitor.ErrNoAlarm,
 		"no_primary": shard.ErrNoPrimary, "under_way": shard.ErrLocked, "changed": shard.ErrChanged, "not_done": shard.ErrFailed, "no_agent": shard.ErrNoAgent,

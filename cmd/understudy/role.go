@@ -26,7 +26,7 @@ func (a *app) roleCommand() *cobra.Command {
   understudy role who billing`,
 	}
 	c.AddCommand(a.roleRunCommand(), a.roleOnceCommand(), a.roleWhoCommand(),
-		a.roleListCommand(), a.roleWatchCommand(), a.roleResignCommand(), a.roleForgetCommand())
+		a.roleListCommand(), a.roleWatchCommand(), a.roleResignCommand(), a.roleForgetCommand(), a.roleStateCommand())
 	return c
 }
 

@@ -72,8 +72,8 @@ stopped (SIGTERM, then SIGKILL after the stop grace) before the store can give t
 role to another instance, with everything that it started, even if this process is
 stopped or killed.
 
-The program gets UNDERSTUDY_ROLE, UNDERSTUDY_ID, UNDERSTUDY_NAME and
-UNDERSTUDY_TERM, the fencing token: send it along with everything that must not be
+The program gets UNDERSTUDY_ROLE, UNDERSTUDY_ID, UNDERSTUDY_NAME, UNDERSTUDY_PLACE
+(for role state) and UNDERSTUDY_TERM, the fencing token: send it along with everything that must not be
 done twice. Of this process's environment it gets all but UNDERSTUDY_STORE and
 UNDERSTUDY_TOKEN, which are secrets; --pass-store leaves them in. SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to it;
 SIGINT and SIGTERM stop it and release the role.

@@ -45,6 +45,7 @@ func (g *Program) Run(ctx context.Context, term elect.Term) error {
 		"UNDERSTUDY_ROLE="+term.Role,
 		"UNDERSTUDY_ID="+term.Instance.ID,
 		"UNDERSTUDY_NAME="+term.Instance.Name,
+		"UNDERSTUDY_PLACE="+strconv.Itoa(term.Place()),
 		"UNDERSTUDY_TERM="+strconv.FormatInt(term.Number, 10))
 }
 

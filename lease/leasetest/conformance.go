@@ -37,6 +37,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"release/only by the holder":            testRelease,
 		"release/kept for a successor":          testSuccessor,
 		"end/releases everything":               testEndSession,
+		"state/only the holder writes":          testState,
 		"read/get and list":                     testList,
 		"read/hostile text is only data":        testHostileText,
 		"roster/waiters":                        testWaiters,

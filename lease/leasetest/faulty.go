@@ -29,6 +29,7 @@ type Network struct {
 type Target interface {
 	lease.Store
 	lease.Roster
+	lease.States
 }
 
 // Faulty is a store behind a bad network. A caller whose request or answer is
@@ -36,7 +37,7 @@ type Target interface {
 // Faults are drawn from a seed; time is the package time's, so that a bubble's
 // works too. Every call must have a deadline.
 type Faulty struct {
-	target Target
+	target sessionsOnly
 
 	mu      sync.Mutex
 	rng     *rand.Rand
@@ -46,8 +47,15 @@ type Faulty struct {
 
 var _ Target = (*Faulty)(nil)
 
-// NewFaulty puts a network, perfect at first, in front of a store.
-func NewFaulty(target Target, seed uint64) *Faulty {
+// sessionsOnly is a store that need not keep states.
+type sessionsOnly interface {
+	lease.Store
+	lease.Roster
+}
+
+// NewFaulty puts a network, perfect at first, in front of a store. States are asked of one that
+// keeps them.
+func NewFaulty(target sessionsOnly, seed uint64) *Faulty {
 	return &Faulty{target: target, rng: rand.New(rand.NewPCG(seed, 0x6e6574))}
 }
 
@@ -228,6 +236,16 @@ func (f *Faulty) Waiters(ctx context.Context, space string) ([]lease.Waiter, err
 // RequestRelease implements [lease.Roster].
 func (f *Faulty) RequestRelease(ctx context.Context, id lease.ID, successor, who string) error {
 	return f.tell(ctx, func(ctx context.Context) error { return f.target.RequestRelease(ctx, id, successor, who) })
+}
+
+// WriteState implements [lease.States].
+func (f *Faulty) WriteState(ctx context.Context, id lease.ID, term int64, data []byte) error {
+	return f.tell(ctx, func(ctx context.Context) error { return f.target.(lease.States).WriteState(ctx, id, term, data) })
+}
+
+// ReadState implements [lease.States].
+func (f *Faulty) ReadState(ctx context.Context, id lease.ID) (lease.State, error) {
+	return Send(ctx, f, func(ctx context.Context) (lease.State, error) { return f.target.(lease.States).ReadState(ctx, id) })
 }
 
 // Sessions implements [lease.Roster].

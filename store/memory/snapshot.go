@@ -13,6 +13,7 @@ import (
 type Snapshot struct {
 	sessions map[string]session
 	leases   map[lease.ID]row
+	states   map[lease.ID]lease.State // of which no byte is ever changed
 	waiting  map[lease.ID][]string
 	events   []history.Event
 	lastID   int64
@@ -26,7 +27,7 @@ func (s *Store) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := Snapshot{
-		sessions: map[string]session{}, leases: map[lease.ID]row{}, waiting: copyWaiting(s.waiting),
+		sessions: map[string]session{}, leases: map[lease.ID]row{}, waiting: copyWaiting(s.waiting), states: maps.Clone(s.states),
 		events: slices.Clone(s.events), lastID: s.lastID, shards: s.shards.copy(),
 		tokens: slices.Clone(s.tokens), jobs: copyJobs(s.jobs),
 	}
@@ -51,6 +52,8 @@ func (s *Store) Restore(c Snapshot) {
 	for id, r := range c.leases {
 		s.leases[id] = &r
 	}
+	s.states = map[lease.ID]lease.State{}
+	maps.Copy(s.states, c.states)
 	s.waiting, s.events, s.lastID = copyWaiting(c.waiting), slices.Clone(c.events), c.lastID
 	s.shards.restore(c.shards)
 	s.tokens, s.jobs = slices.Clone(c.tokens), copyJobs(c.jobs)

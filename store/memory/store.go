@@ -38,6 +38,7 @@ type Store struct {
 	mu       sync.Mutex
 	sessions map[string]*session
 	leases   map[lease.ID]*row
+	states   map[lease.ID]lease.State
 	waiting  map[lease.ID][]string // session ids in the order in which they joined
 	events   []history.Event
 	lastID   int64
@@ -74,7 +75,7 @@ func New(now func() time.Time) *Store {
 		now = time.Now
 	}
 	s := &Store{
-		now: now, sessions: map[string]*session{}, leases: map[lease.ID]*row{},
+		now: now, sessions: map[string]*session{}, leases: map[lease.ID]*row{}, states: map[lease.ID]lease.State{},
 		waiting: map[lease.ID][]string{}, watchers: map[int]func(lease.Change){},
 		shards: newShards(), jobs: map[string]*jobRow{},
 	}
@@ -252,6 +253,29 @@ func (s *Store) free(r *row, now time.Time, reason, successor string, reserved t
 	}
 	*r = row{id: r.id, term: r.term, since: now, successor: successor, reserved: reserved}
 	s.record(now, e, lease.Change{Lease: r.id, Term: r.term, Free: true, Successor: successor})
+}
+
+// WriteState implements [lease.States].
+func (s *Store) WriteState(_ context.Context, id lease.ID, term int64, data []byte) error {
+	if err := lease.ValidateState(data); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.leases[id]; r == nil || r.session == "" || r.term != term {
+		return fmt.Errorf("%s under term %d: %w", id, term, lease.ErrNotHeld)
+	}
+	s.states[id] = lease.State{Data: slices.Clone(data), Term: term}
+	return nil
+}
+
+// ReadState implements [lease.States].
+func (s *Store) ReadState(_ context.Context, id lease.ID) (lease.State, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.states[id]
+	state.Data = slices.Clone(state.Data)
+	return state, nil
 }
 
 // Get implements [lease.Store].

@@ -24,8 +24,8 @@
 // creates them in the schema under names that begin with a hash of their text, and calls only its
 // own set. So programs of two versions work side by side, each by its own rules on the same rows.
 //
-// Entry points (entry/) are what others use by a name that stays: enqueue, enqueue_all and
-// require_term, the bodies of the triggers check_term and number_batches, and the views. There is
+// Entry points (entry/) are what others use by a name that stays: enqueue, enqueue_all,
+// require_term, acquire, renew, release and state, the bodies of the triggers check_term and number_batches, and the views. There is
 // one of each. It uses the set that was installed last, or another that is opened once that one
 // was not used for seven days. A trigger therefore also handles rows that the other version
 // inserts, and must stay compatible with it, as the functions must.

@@ -165,7 +165,7 @@ func (s *Store) dropSet(ctx context.Context, tx pgx.Tx, hash string) error {
 		}
 	}
 	for _, list := range []string{
-		`SELECT 'FUNCTION ' || oid::regprocedure FROM pg_proc WHERE pronamespace = $1::regnamespace AND (proname = ANY ($2) OR starts_with(proname, $3))`,
+		`SELECT 'FUNCTION ' || oid::regprocedure FROM pg_proc WHERE pronamespace = $1::regnamespace AND NOT prosecdef AND (proname = ANY ($2) OR starts_with(proname, $3))`,
 		`SELECT 'TYPE ' || oid::regtype FROM pg_type WHERE typnamespace = $1::regnamespace AND typcategory = 'C'
 			AND typrelid IN (SELECT oid FROM pg_class WHERE relkind = 'c') AND (typname = ANY ($2) OR starts_with(typname, $3))`,
 	} {

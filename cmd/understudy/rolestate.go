@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/usererr"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+func (a *app) roleStateCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "state",
+		Short: "What a primary keeps for its successors: a checkpoint, a token",
+		Long: `Up to 64 KiB that are kept beside a role, such as a checkpoint or a rotating token.
+Only the primary under the present term can write them; whoever takes the role over
+finds what was written last.`,
+		Example: `  understudy role state get report
+  echo "page 7" | understudy role state put report --term 1767323045000`,
+	}
+	place := 1
+	if n, err := strconv.Atoi(os.Getenv("UNDERSTUDY_PLACE")); err == nil {
+		place = n
+	}
+	c.PersistentFlags().IntVar(&place, "place", place, "of a role with several holders, the `NUMBER` of the place (default in a program of role run: its own)")
+	get := &cobra.Command{
+		Use:     "get ROLE",
+		Short:   "Print the state; exit 3 if there is none",
+		Example: "  understudy role state get report > checkpoint",
+		Args:    exactly("ROLE"),
+		RunE: a.stateRunE(&place, func(ctx context.Context, c *client.Client, role string) error {
+			state, err := c.RoleState(ctx, role, place)
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printJSON(state)
+			}
+			_, err = a.stdout.Write(state.State)
+			return err
+		}),
+	}
+	var term int64
+	put := &cobra.Command{
+		Use:   "put ROLE [--term TERM]",
+		Short: "Replace the state by what standard input has, under the present term",
+		Example: `  understudy role state put report < checkpoint        # in a program of role run
+  understudy role state put report --term 1767323045000 < checkpoint`,
+		Args: exactly("ROLE"),
+		RunE: a.stateRunE(&place, func(ctx context.Context, c *client.Client, role string) error {
+			if term == 0 {
+				return usererr.Errorf("role state put: --term is missing; the program of role run has it in UNDERSTUDY_TERM")
+			}
+			data, err := io.ReadAll(io.LimitReader(os.Stdin, lease.MaxState+1))
+			if err != nil {
+				return err
+			}
+			if err := lease.ValidateState(data); err != nil {
+				return err
+			}
+			return c.PutRoleState(ctx, role, place, apitype.LeaseState{Term: term, State: data})
+		}),
+	}
+	term, _ = strconv.ParseInt(os.Getenv("UNDERSTUDY_TERM"), 10, 64)
+	put.Flags().Int64Var(&term, "term", term, "the present `TERM` (default: UNDERSTUDY_TERM)")
+	c.AddCommand(get, put)
+	return c
+}
+
+// stateRunE checks the role and its place before anything is asked.
+func (a *app) stateRunE(place *int, do func(context.Context, *client.Client, string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		if err := elect.ValidateRole(args[0]); err != nil {
+			return err
+		}
+		if *place < 1 || *place > elect.MaxHolders {
+			return usererr.Errorf("--place %d; 1 to %d are possible", *place, elect.MaxHolders)
+		}
+		return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error { return do(ctx, c, args[0]) })
+	}
+}

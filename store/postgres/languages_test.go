@@ -1,0 +1,101 @@
+package postgres_test
+
+import (
+	"bufio"
+	"fmt"
+	"net/url"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+)
+
+// The programs of docs/leases-in-sql.md, as printed there: one takes the role over from the other, with its state.
+func TestProgramsInOtherLanguages(t *testing.T) {
+	page, err := os.ReadFile("../../docs/leases-in-sql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	for _, l := range []struct {
+		language, file string
+		driver         []string // succeeds where the driver is there
+		run            []string
+	}{
+		{"python", "primary.py", []string{"python3", "-c", "import psycopg"}, []string{"python3", "primary.py"}},
+		{"js", "primary.js", []string{"node", "-e", "require('pg')"}, []string{"node", "primary.js"}},
+		{"java", "Primary.java", []string{"javap", "org.postgresql.Driver"}, []string{"java", "Primary.java"}},
+	} {
+		t.Run(l.language, func(t *testing.T) {
+			if out, err := osexec.Command(l.driver[0], l.driver[1:]...).CombinedOutput(); err != nil {
+				t.Skipf("no driver for %s: %v: %.200s", l.language, err, out)
+			}
+			_, rest, _ := strings.Cut(string(page), "```"+l.language+"\n")
+			text, _, whole := strings.Cut(rest, "```")
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, l.file), []byte(text), 0o600); err != nil || !whole {
+				t.Fatal("no program on the page", err)
+			}
+			db := server.NewDatabase(t)
+			s := open(t, db)
+			start := func(name string) (said *bufio.Scanner) {
+				t.Helper()
+				c := osexec.Command(l.run[0], append(l.run[1:], name)...)
+				c.Dir, c.Stderr = dir, os.Stderr
+				c.Env = append(os.Environ(), "DATABASE_URL="+db, "JDBC_URL="+jdbc(t, db))
+				out, err := c.StdoutPipe()
+				if err == nil {
+					err = c.Start()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+				return bufio.NewScanner(out)
+			}
+			first := start("one")
+			var term, done int64
+			if !first.Scan() || sscan(first.Text(), &term, &done) != nil || done != 0 {
+				t.Fatalf("the first program said %q", first.Text())
+			}
+			second := start("two")
+			for deadline := time.Now().Add(ample); ; time.Sleep(20 * time.Millisecond) {
+				_, err := elect.Resign(t.Context(), s, elect.ResignRequest{Role: "report", Successor: "two", By: "me"})
+				if err == nil {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("the second is no standby: %v", err)
+				}
+			}
+			if first.Scan() {
+				t.Errorf("asked to resign, the first said %q", first.Text())
+			}
+			var next int64
+			if !second.Scan() || sscan(second.Text(), &next, &done) != nil || next <= term || done == 0 {
+				t.Errorf("after term %d the second said %q", term, second.Text())
+			}
+		})
+	}
+}
+
+func sscan(line string, term, done *int64) error {
+	_, err := fmt.Sscanf(line, "primary %d from %d", term, done)
+	return err
+}
+
+// jdbc is a database's URL as its Java driver takes it.
+func jdbc(t *testing.T, db string) string {
+	t.Helper()
+	u, err := url.Parse(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	return "jdbc:postgresql://" + u.Host + u.Path + "?" + url.Values{"user": {u.User.Username()}, "password": {password}}.Encode()
+}
