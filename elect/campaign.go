@@ -21,7 +21,7 @@ type Config struct {
 	// Role to campaign for. Required; see [ValidateRole].
 	Role string
 	// Holders that the role may have at a time. Default 1. All contenders for a
-	// role must say the same.
+	// role must say the same: see [ErrHolders].
 	Holders int
 	// With, when not "", is another role: this one is campaigned for and held
 	// only while an instance of the same name holds that one.
@@ -81,11 +81,7 @@ type Term struct {
 }
 
 // Place is which place in the role this instance holds: 1, but for a role with several holders.
-func (t Term) Place() int {
-	_, n, _ := strings.Cut(t.Lease.Key, slotMark)
-	place, _ := strconv.Atoi(n) // none for the first
-	return max(1, place)
-}
+func (t Term) Place() int { return placeOf(t.Lease.Key) }
 
 // ReadState returns what the last primaries left for this one, or what this one has
 // written: see lease.States. Of a role with several holders each place has a state of its own.
@@ -157,6 +153,9 @@ func (c *campaign) acquire(ctx context.Context) (*lease.HeldLease, error) {
 	go func() { defer close(reported); report.run(reporting, c) }()
 	defer func() { stop(); <-reported }()
 	want := lease.AcquireRequest{Leases: Leases(c.Role, max(1, c.Holders)), Margin: c.stopGrace(), Shown: report.show}
+	if err := c.checkHolders(ctx); err != nil {
+		return nil, err
+	}
 	if c.With == "" {
 		return c.Keeper.Acquire(ctx, want)
 	}
@@ -179,6 +178,23 @@ func (c *campaign) acquire(ctx context.Context) (*lease.HeldLease, error) {
 			return held, err
 		}
 	}
+}
+
+// checkHolders refuses to campaign beside an instance that allows more holders: both numbers cannot be meant.
+func (c *campaign) checkHolders(ctx context.Context) error {
+	call, cancel := context.WithTimeout(ctx, c.Keeper.Timing().CallTimeout())
+	defer cancel()
+	held, err := heldPlaces(call, c.Keeper.Store(), c.Role)
+	if err != nil {
+		return nil // acquiring finds out, and waits
+	}
+	for _, l := range held {
+		if place := placeOf(l.Key); place > max(1, c.Holders) {
+			return fmt.Errorf("%w: role %q may have %d here, but %s holds place %d (stop it, or allow %d or more here)",
+				ErrHolders, c.Role, max(1, c.Holders), l.Holder.Name, place, place)
+		}
+	}
+	return nil
 }
 
 // companionLeases is what to watch for the role that this one is held with.

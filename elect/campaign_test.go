@@ -366,3 +366,26 @@ func TestCauseIsNamedOnce(t *testing.T) {
 		})
 	}
 }
+
+// An instance that allows fewer holders than another uses is told both numbers.
+func TestHoldersDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		idle := func(ctx context.Context, _ elect.Term) error { <-ctx.Done(); return nil }
+		for _, name := range []string{"a", "b", "c"} {
+			start(t, store, name).run(t, elect.Run, elect.Config{Role: "r", Holders: 3}, idle)
+		}
+		time.Sleep(time.Second)
+		for holders, want := range map[int]string{0: "may have 1 here", 2: "may have 2 here, but "} {
+			err := elect.Run(t.Context(), elect.Config{Keeper: start(t, store, "d").Keeper, Role: "r", Holders: holders}, idle)
+			if !errors.Is(err, elect.ErrHolders) || !strings.Contains(err.Error(), want) {
+				t.Errorf("Holders %d: %v", holders, err)
+			}
+		}
+		d := start(t, store, "d").run(t, elect.Run, elect.Config{Role: "r", Holders: 3}, idle)
+		time.Sleep(time.Second)
+		if d.ended() {
+			t.Error("a standby that allows the same number was refused")
+		}
+	})
+}

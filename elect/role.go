@@ -25,6 +25,8 @@ const slotMark = "#"
 var (
 	// ErrVacant: the role has no holder.
 	ErrVacant = errors.New("elect: the role is vacant")
+	// ErrHolders: another instance holds a place that this one's Config.Holders does not have.
+	ErrHolders = errors.New("elect: all instances of a role must allow the same number of holders")
 	// ErrMoved is the cause with which work is cancelled when the companion role
 	// (Config.With) is held elsewhere.
 	ErrMoved = errors.New("elect: the companion role moved to another instance")
@@ -60,6 +62,13 @@ func Leases(role string, holders int) []lease.ID {
 func HeldBeside(ctx context.Context, k *lease.Keeper, role string) (bool, error) {
 	l, err := k.Store().Get(ctx, Leases(role, 1)[0])
 	return err == nil && l.Held() && strings.EqualFold(l.Holder.Name, k.Instance().Name), err
+}
+
+// placeOf is the number of a place in its role, from 1.
+func placeOf(key string) int {
+	_, n, _ := strings.Cut(key, slotMark)
+	place, _ := strconv.Atoi(n) // none for the first
+	return max(1, place)
 }
 
 // roleOf is the role that a lease's key belongs to.

@@ -54,7 +54,7 @@ func exitCode(err error) int {
 		return child.Code
 	case errors.Is(err, lease.ErrLost):
 		return exitLost
-	case errors.Is(err, usererr.Err), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming), errors.Is(err, cache.ErrConfig):
+	case errors.Is(err, usererr.Err), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming), errors.Is(err, elect.ErrHolders), errors.Is(err, cache.ErrConfig):
 		return exitUsage
 	case errors.Is(err, elect.ErrVacant), errors.Is(err, lease.ErrNotFound), errors.Is(err, lease.ErrNotHeld),
 		errors.Is(err, dispatch.ErrNoQueue), errors.Is(err, dispatch.ErrNoMessage),

@@ -80,6 +80,13 @@ func serveRole(ctx context.Context, log *slog.Logger, k *lease.Keeper, r setting
 		if errors.Is(err, lease.ErrInvalid) || errors.Is(err, lease.ErrUnsafeTiming) {
 			return err
 		}
+		if errors.Is(err, elect.ErrHolders) { // the file of one of the two has to change
+			log.Error("role not campaigned for", "role", r.Role, "err", err, "again_in", time.Minute)
+			if !lease.Sleep(ctx, k.Clock(), time.Minute) {
+				return nil
+			}
+			continue
+		}
 		// The program ended by itself: the role was given back. Stand by again, not
 		// at once, so that a program that cannot start does not spin.
 		log.Warn("the program of a role ended; standing by again", "role", r.Role, "err", err, "in", k.Timing().Interval)
