@@ -182,7 +182,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if err != nil || ctx.Err() != nil {
 			return err // stopped: the session has been ended
 		}
-		ending.Go(func() { k.endLost(ctx, live) })
+		if ctx.Err() == nil {
+			ending.Go(func() { k.endLost(ctx, live) })
+		}
 	}
 	return nil
 }
@@ -328,6 +330,9 @@ func (k *Keeper) endSession(stop context.Context, live *ActiveSession, reason st
 		err := k.cfg.Store.EndSession(ctx, live.ID(), reason)
 		if err == nil {
 			return
+		}
+		if ctx.Err() == context.Canceled {
+			return // nobody waits for a lost one any more
 		}
 		if isPermanent(err) || !Sleep(ctx, k.cfg.Clock, retry.Next()) {
 			if stop.Err() != nil {

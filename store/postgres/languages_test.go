@@ -64,7 +64,8 @@ func TestProgramsInOtherLanguages(t *testing.T) {
 				t.Fatalf("the first program said %q", first.Text())
 			}
 			second := start("two")
-			for deadline := time.Now().Add(ample); ; time.Sleep(20 * time.Millisecond) {
+			deadline := time.Now().Add(ample)
+			for range time.Tick(20 * time.Millisecond) {
 				_, err := elect.Resign(t.Context(), s, elect.ResignRequest{Role: "report", Successor: "two", By: "me"})
 				if err == nil {
 					break
