@@ -162,7 +162,8 @@
 //
 //	GRANT USAGE ON SCHEMA understudy TO app;
 //
-// because these functions and triggers run with the rights of the owner. To enqueue with INSERT or
+// because these functions and triggers run with the rights of the owner. To hold roles in SQL it also
+// needs EXECUTE on acquire, renew, release and state, which PUBLIC does not have. To enqueue with INSERT or
 // COPY it also needs
 //
 //	GRANT INSERT (queue, key, id, payload, content_type) ON understudy.batch TO app;

@@ -164,6 +164,7 @@ func (s *Store) dropSet(ctx context.Context, tx pgx.Tx, hash string) error {
 			return err
 		}
 	}
+	// Entry points have the rights of the owner, and no function of a set has: two have the names of retired ones.
 	for _, list := range []string{
 		`SELECT 'FUNCTION ' || oid::regprocedure FROM pg_proc WHERE pronamespace = $1::regnamespace AND NOT prosecdef AND (proname = ANY ($2) OR starts_with(proname, $3))`,
 		`SELECT 'TYPE ' || oid::regtype FROM pg_type WHERE typnamespace = $1::regnamespace AND typcategory = 'C'

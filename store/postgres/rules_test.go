@@ -150,11 +150,15 @@ func TestFirstUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name := range strings.FieldsSeq(string(names)) {
-		if n := functionsOf(t, url, name); n != 0 {
-			t.Errorf("%s is still there", name)
+		want := 0
+		if name == "acquire" || name == "release" { // entry points of these names have come since
+			want = 1
+		}
+		if n := functionsOf(t, url, name); n != want {
+			t.Errorf("there are %d functions %s, want %d", n, name, want)
 		}
 	}
-	exec(t, url, "SELECT understudy.enqueue('work', 'k', 'payload')")
+	exec(t, url, "SELECT understudy.enqueue('work', 'k', 'payload'); SELECT understudy.acquire('r', 'n')")
 }
 
 // TestExpandedSchema: a program works with a schema of a newer version that only adds to it.
