@@ -38,7 +38,7 @@ BEGIN
         session := {{rules}}.random_id();
         PERFORM {{rules}}.start_session(session, {{rules}}.random_id(), name, address, every * 1000000::bigint, every * 5000000::bigint, 5000);
     END IF;
-    SELECT * INTO l FROM {{rules}}.show_lease('role', role);
+    SELECT * INTO l FROM {{rules}}.show_lease('role', role, '');
     seen := md5(l.term || ' ' || l.session || ' ' || l.seq || ' ' || l.successor);
     due := CASE WHEN a->>'seen' = seen THEN (a->>'due')::bigint - (a->>'wait')::bigint
                 WHEN l.session = '' THEN every * 5
