@@ -303,6 +303,62 @@ func TestInletOrder(t *testing.T) {
 	}
 }
 
+// A source that sends more than one flush holds keeps its order, too, when flushes are made again.
+func TestInletOrderOfALongCall(t *testing.T) {
+	const ok, fail = monitor.SignalSuccess, monitor.SignalFail
+	sent := []monitor.Signal{ok, fail, ok, fail, fail, ok, fail, ok, fail, ok, fail, fail, ok, fail, ok, ok}
+	for name, trouble := range map[string]func(t *testing.T, s *spy){
+		"outcomes are unknown": func(_ *testing.T, s *spy) {
+			var calls atomic.Int64
+			s.rig(nil, func(call string) error {
+				if call != "store" {
+					return nil
+				}
+				if n := calls.Add(1); n > 2 && n%2 == 1 { // the line grows before the first
+					return lease.ErrUnknown
+				}
+				return nil
+			})
+		},
+		"the source is forgotten once it was looked up": func(t *testing.T, s *spy) {
+			var once sync.Once
+			s.rig(func(_ context.Context, call string) error {
+				if call != "store" {
+					return nil
+				}
+				once.Do(func() {
+					for _, check := range []string{"G", "E"} {
+						if _, err := s.Configure(t.Context(), monitor.Configuration{Checks: []monitor.Check{{Name: check, Interval: time.Second}}}); err != nil {
+							t.Error(err)
+						}
+						if check == "G" {
+							forget(t, s)
+						}
+					}
+				})
+				return nil
+			}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSpy(t)
+				in := open(t, s, monitor.IntakeConfig{MaxBatch: 4})
+				in.take(beat("s0"))
+				s.stored()
+				trouble(t, s)
+				beats := signals("s0", sent...)
+				for i := range beats {
+					beats[i].Code = i + 1
+				}
+				in.take(beats...)
+				s.rig(nil, nil)
+				check(t, s, [][]monitor.Signal{sent})
+			})
+		})
+	}
+}
+
 // send sends random signals of a source, in calls of a few, and returns them.
 func (in *inlet) send(n int, random *rand.Rand) (sent []monitor.Signal) {
 	for range 30 {

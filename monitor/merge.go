@@ -25,30 +25,17 @@ func (fl *flusher) mergeBeats() {
 	for _, c := range fl.empty {
 		fl.pathIndex(c.path)
 	}
-	fresh := slices.IndexFunc(fl.gathered, func(it item) bool { return !it.again })
-	if fresh < 0 {
-		fresh = len(fl.gathered)
-	}
-	for _, it := range fl.gathered[:fresh] { // they were in an earlier flush, so they come before all that wait
-		if !fl.merge(it, false) {
-			fl.chain(it)
-		}
-	}
 	fl.placeWaiting()
-	for _, it := range fl.gathered[fresh:] {
+	for _, it := range fl.gathered {
 		// Behind those of its source that wait: a success must not overtake a failure.
 		if fl.chains[it.id] != nil || !fl.merge(it, false) {
-			fl.chain(it)
+			if fl.chains[it.id] == nil {
+				fl.order = append(fl.order, it.id)
+			}
+			fl.chains[it.id] = append(fl.chains[it.id], it)
 		}
 	}
 	slices.SortFunc(fl.updates, func(a, b HeartbeatUpdate) int { return cmp.Compare(a.Source, b.Source) })
-}
-
-func (fl *flusher) chain(it item) {
-	if fl.chains[it.id] == nil {
-		fl.order = append(fl.order, it.id)
-	}
-	fl.chains[it.id] = append(fl.chains[it.id], it)
 }
 
 // placeWaiting places the first beats of each chain.
@@ -165,9 +152,11 @@ func (fl *flusher) storeFlush(ctx context.Context) {
 // and its IDs may name other sources now.
 func (fl *flusher) resolveAgain(ctx context.Context) error {
 	fl.ids.reset()
+	var waited []item
 	for _, id := range fl.order {
-		fl.redo = append(fl.redo, fl.chains[id]...)
+		waited = append(waited, fl.chains[id]...)
 	}
+	fl.redo = append(waited, fl.redo...) // which came later
 	clear(fl.chains)
 	fl.order = fl.order[:0]
 	fl.gathered = append(fl.gathered[:0], fl.items...)
@@ -206,10 +195,11 @@ func (fl *flusher) resolveUnknown(unknown []int64) {
 		gone[id] = true
 	}
 	now := fl.clock.Now()
+	var again []item
 	requeue := func(it item) {
 		fl.ids.drop(fl.ids.find(now, it.beat().Check, it.beat().Source).key)
 		it.again = true
-		fl.redo = append(fl.redo, it)
+		again = append(again, it)
 	}
 	for _, it := range fl.items {
 		switch {
@@ -231,6 +221,7 @@ func (fl *flusher) resolveUnknown(unknown []int64) {
 		}
 		return gone[id]
 	})
+	fl.redo = append(again, fl.redo...) // which came later
 }
 
 // retryWhileWanted repeats a request until it succeeds, as long as a caller waits for it. A request whose outcome is
