@@ -451,6 +451,7 @@ func TestVouch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			synctest.Wait() // a renewal that is due now was vouched for
 			say(no)
 			store.reset()
 			time.Sleep(timing.Timeout)

@@ -89,7 +89,7 @@ func (s *Store) follow(ctx context.Context, w *watcher, own mark, begun func(), 
 	defer again.Stop()
 	for {
 		news := written
-		if pause > 0 {
+		if pause > 0 && pause <= mostPause {
 			news = nil // in a busy file a look a millisecond is enough
 		}
 		settling := false
@@ -110,7 +110,7 @@ func (s *Store) follow(ctx context.Context, w *watcher, own mark, begun func(), 
 		if !settling {
 			continue
 		}
-		if pause *= 2; w.version != known || pause > mostPause {
+		if pause *= 2; w.version != known || pause > s.poll {
 			pause = 0
 			continue
 		}
@@ -119,7 +119,8 @@ func (s *Store) follow(ctx context.Context, w *watcher, own mark, begun func(), 
 }
 
 // A commit is written to the log, then synced, and then it shows: what was written is looked for until it shows, after
-// pauses that grow from firstPause to mostPause.
+// pauses that grow from firstPause until the next poll, since a busy disk may take long to sync. Up to mostPause nothing
+// else is waited for.
 const firstPause, mostPause = time.Millisecond, 8 * time.Millisecond
 
 // look tells what is new. When it fails the next look finds it all again.
