@@ -25,11 +25,8 @@ finds what was written last.`,
 		Example: `  understudy role state get report
   echo "page 7" | understudy role state put report --term 1767323045000`,
 	}
-	place := 1
-	if n, err := strconv.Atoi(os.Getenv("UNDERSTUDY_PLACE")); err == nil {
-		place = n
-	}
-	c.PersistentFlags().IntVar(&place, "place", place, "of a role with several holders, the `NUMBER` of the place (default in a program of role run: its own)")
+	place := 0
+	c.PersistentFlags().IntVar(&place, "place", 0, "of a role with several holders, the `NUMBER` of the place (default 1; in a program of role run, its own)")
 	get := &cobra.Command{
 		Use:     "get ROLE",
 		Short:   "Print the state; exit 3 if there is none",
@@ -79,6 +76,12 @@ func (a *app) stateRunE(place *int, do func(context.Context, *client.Client, str
 	return func(c *cobra.Command, args []string) error {
 		if err := elect.ValidateRole(args[0]); err != nil {
 			return err
+		}
+		if !c.Flags().Changed("place") {
+			*place = 1
+			if n, err := strconv.Atoi(os.Getenv("UNDERSTUDY_PLACE")); err == nil && os.Getenv("UNDERSTUDY_ROLE") == args[0] {
+				*place = n
+			}
 		}
 		if *place < 1 || *place > elect.MaxHolders {
 			return usererr.Errorf("--place %d; 1 to %d are possible", *place, elect.MaxHolders)

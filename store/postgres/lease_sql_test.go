@@ -152,6 +152,10 @@ func TestLeasesInSQLAreBounded(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	// In one snapshot from before a wait, a successor would miss the last state.
+	strict := &contender{T: t, conn: connect(t, url), name: "n"}
+	strict.exec("", "SET default_transaction_isolation = 'repeatable read'")
+	strict.exec("25000", "SELECT understudy.acquire('r', 'n')")
 	// USAGE on the schema alone, which suffices to enqueue, holds no role and ends no session.
 	exec(t, url, "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA understudy TO app")
 	app := &contender{T: t, conn: connect(t, url), name: "n"}

@@ -20,7 +20,7 @@ func sabotage(t *testing.T, url, function, old, replacement string) {
 	t.Helper()
 	var def string
 	conn := connect(t, url)
-	err := conn.QueryRow(t.Context(), "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname IN ($1, $2) AND pronamespace = 'understudy'::regnamespace",
+	err := conn.QueryRow(t.Context(), "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname IN ($1, $2) AND pronamespace = 'understudy'::regnamespace ORDER BY proname = $1 LIMIT 1", // an entry point may have the same name
 		function, strings.TrimPrefix(postgres.InSQL("{{rules}}.")+function, `"understudy".`)).Scan(&def)
 	if err != nil || !strings.Contains(def, old) {
 		t.Fatalf("%s has no %q to be replaced (%v):\n%s", function, old, err, def)

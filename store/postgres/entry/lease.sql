@@ -31,6 +31,10 @@ BEGIN
             HINT = 'A name is 1 to 190 bytes of printable text without blanks at its ends, unique among your instances.';
     ELSIF timeout IS NULL OR timeout NOT BETWEEN interval '50 ms' AND interval '24 hours' THEN
         RAISE EXCEPTION 'understudy: a timeout of %', timeout USING ERRCODE = '22023', HINT = 'Use 50 milliseconds to 24 hours.';
+    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+        -- One snapshot for all of it would be from before the wait for a state that is being written.
+        RAISE EXCEPTION 'understudy: acquire needs the isolation level READ COMMITTED, not %', upper(current_setting('transaction_isolation')) USING ERRCODE = '25000',
+            HINT = 'Call it in autocommit mode, with default_transaction_isolation as it is by default.';
     END IF;
 
     session := a->>'session';
@@ -42,7 +46,7 @@ BEGIN
     seen := md5(l.term || ' ' || l.session || ' ' || l.seq || ' ' || l.successor);
     due := CASE WHEN a->>'seen' = seen THEN (a->>'due')::bigint - (a->>'wait')::bigint
                 WHEN l.session = '' THEN every * 5
-                ELSE greatest(l.timeout_ns / 1000000, every * 5) END;
+                ELSE greatest(l.timeout_nanos / 1000000, every * 5) END;
     IF l.session = '' OR l.session = session OR due <= 0 THEN
         SELECT x.verdict, (x.lease).term INTO v_verdict, v_term
           FROM {{rules}}.acquire('role', role, session, l.term, l.session, l.seq, due <= 0, 5000) x;
