@@ -23,8 +23,8 @@ type States interface {
 	// lease, or it was released. More than [MaxState] bytes are [ErrInvalid]. Writing the same
 	// again is not an error.
 	WriteState(ctx context.Context, id ID, term int64, data []byte) error
-	// ReadState returns the state that was written last, and the zero State if none was.
-	// After an acquisition it is what the former holder left.
+	// ReadState returns the state that was written last, and the zero State if none was since the
+	// lease was last forgotten. After an acquisition it is what the former holder left.
 	ReadState(ctx context.Context, id ID) (State, error)
 }
 

@@ -61,4 +61,10 @@ func testState(b *bench) {
 	write(third, third.Term, "mine", nil)
 	read(r.ID, "mine", third.Term)
 	read(other.ID, "another", other.Term)
+
+	// A lease that is forgotten leaves nothing behind.
+	b.release(third, "")
+	b.mustForget(r.ID)
+	read(r.ID, "", 0)
+	read(other.ID, "another", other.Term)
 }

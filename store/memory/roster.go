@@ -106,6 +106,7 @@ func (s *Store) Forget(_ context.Context, f lease.ForgetRequest) error {
 		old.Ended = true // or a clock that is stepped back would let it renew, and trust a lease that is gone
 	}
 	delete(s.leases, f.Lease)
+	delete(s.states, f.Lease)
 	s.leases[lease.ID{}] = &row{term: max(l.Term, s.forgottenTerm())}
 	s.record(now, history.Event{Part: l.Space, Subject: l.Key, Term: l.Term, Reason: f.Reason()}, lease.Change{Lease: l.ID, Term: l.Term, Free: true})
 	return nil

@@ -122,7 +122,13 @@ func (s *Store) Sessions(ctx context.Context) (out []lease.Session, err error) {
 
 // Forget implements [lease.Roster].
 func (s *Store) Forget(ctx context.Context, f lease.ForgetRequest) error {
-	return s.run(ctx, func(k *call) error { return k.memory.Forget(ctx, f) })
+	return s.run(ctx, func(k *call) error {
+		err := k.memory.Forget(ctx, f)
+		if err == nil {
+			k.extra = append(k.extra, []string{"DEL", s.stateKey(f.Lease)})
+		}
+		return err
+	})
 }
 
 // Spaces implements [lease.Roster].

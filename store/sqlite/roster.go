@@ -137,7 +137,7 @@ func (s *Store) Forget(ctx context.Context, f lease.ForgetRequest) error {
 		for _, step := range []struct {
 			sql  string
 			args []any
-		}{{endSession, []any{l.Session}}, {forgetLease, []any{l.Space, l.Key}}, {keepTerm, []any{l.Term, t.wall}}} {
+		}{{endSession, []any{l.Session}}, {forgetLease, []any{l.Space, l.Key}}, {forgetState, []any{l.Space, l.Key}}, {keepTerm, []any{l.Term, t.wall}}} {
 			if _, err := t.exec(step.sql, step.args...); err != nil {
 				return err
 			}

@@ -16,6 +16,8 @@ INSERT INTO understudy_lease_state (space, key, term, data)
 SELECT space, key, term, ?4 FROM understudy_lease WHERE space = ?1 AND key = ?2 AND term = ?3 AND session <> ''
 ON CONFLICT (space, key) DO UPDATE SET term = excluded.term, data = excluded.data`
 
+	forgetState = "DELETE FROM understudy_lease_state WHERE space = ?1 AND key = ?2"
+
 	readState = "SELECT term, data FROM understudy_lease_state WHERE space = ?1 AND key = ?2"
 )
 

@@ -389,6 +389,7 @@ BEGIN
     END IF;
     UPDATE {{schema}}.session SET ended = true WHERE id = old.id AND NOT ended;
     DELETE FROM {{schema}}.lease WHERE space = p_space AND key = p_key;
+    DELETE FROM {{schema}}.lease_state WHERE space = p_space AND key = p_key;
     INSERT INTO {{schema}}.lease AS f (space, key, term, session, holder_id, holder_name, holder_address, since)
     VALUES ('', '', l.term, '', '', '', '', t)
     ON CONFLICT (space, key) DO UPDATE SET term = greatest(f.term, l.term);

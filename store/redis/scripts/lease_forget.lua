@@ -10,7 +10,7 @@ if l.term ~= ARGV[4] or l.session ~= ARGV[5] or (old and old.seq or '0') ~= ARGV
 end
 -- A removal comes first, as in close.
 redis.call('ZREM', lease_index(space), key)
-redis.call('DEL', KEYS[1])
+redis.call('DEL', KEYS[1], root .. 'st:' .. name)
 if redis.call('EXISTS', lease_index(space)) == 0 then redis.call('ZREM', spaces, space) end
 if l.session ~= '' then redis.call('SREM', held_key(l.session), name) end
 if old and not old.over then close(old, old.deadline) end
