@@ -12,7 +12,7 @@ func Trigger(who string) Decision {
 	return func(j Job, now time.Time) (Change, error) {
 		d := draftOf(j, now)
 		switch {
-		case j.Version == 0:
+		case j.Version == 0 || j.ForgottenBy != "":
 			return Change{}, fmt.Errorf("%w: job %q", ErrNotFound, j.Name)
 		case d.queued() >= MaxQueued:
 			return Change{}, fmt.Errorf("%w: %d runs of job %q are queued already", ErrBusy, MaxQueued, j.Name)
@@ -66,7 +66,8 @@ func unchanged(j Job) (Change, error) {
 	return Change{Job: j, Unchanged: true}, nil
 }
 
-// Forget removes the job, with its runs. An instance that still offers it adds it again.
+// Forget removes the job, with its runs, once the sinks of an alarm that stands know of its end, or at the second time at once. An
+// instance that still offers it adds it again.
 func Forget(who string) Decision {
 	return func(j Job, now time.Time) (Change, error) {
 		if j.Version == 0 {
@@ -76,8 +77,11 @@ func Forget(who string) Decision {
 			return Change{}, fmt.Errorf("%w: job %q is running on %s; stop it first", ErrBusy, j.Name, r.Instance.Label())
 		}
 		d := draftOf(j, now)
-		d.Forget = true
 		d.note("forgotten by "+who, 0)
+		if d.Forget = !j.Alarm.Sent || j.ForgottenBy != ""; !d.Forget {
+			d.clear() // receivers would show the alarm for ever
+			d.Job.ForgottenBy, d.Job.Next, d.Job.Open = who, time.Time{}, nil
+		}
 		return d.Change, nil
 	}
 }

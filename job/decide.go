@@ -86,6 +86,7 @@ func (d *draft) end(r Run, s State, why string) {
 	d.put(r)
 	d.Job.Last = r
 	d.Job.Recent = string(s.Letter()) + d.Job.Recent[:min(len(d.Job.Recent), MaxRecent-1)]
+	d.judge(r)
 	d.Job.Ended[s]++
 	if s == Lost || s == MissedRun || s == Skipped {
 		d.note(fmt.Sprintf("run of %s %s: %s", r.Scheduled.Format(time.RFC3339), s, why), r.Term)
@@ -153,17 +154,17 @@ func Define(name string, def Definition) Decision {
 		if err := errors.Join(ValidateName(name), def.Validate()); err != nil {
 			return Change{}, err
 		}
-		if j.Version > 0 && j.Definition.equal(def) {
+		if j.Version > 0 && j.ForgottenBy == "" && j.Definition.equal(def) {
 			return Change{Job: j, Unchanged: true}, nil
 		}
 		d := draftOf(j, now)
-		if j.Version == 0 {
-			d.Job = Job{Name: name, Created: d.now, Ended: map[State]int64{}}
+		if j.Version == 0 || j.ForgottenBy != "" {
+			d.Job = Job{Name: name, Version: j.Version, Created: d.now, Ended: map[State]int64{}, Alarm: j.Alarm, Decided: j.Decided}
 			d.note("added", 0)
 		} else {
 			d.note("its definition changed", 0)
 		}
-		moved := j.Version == 0 || j.Definition.Schedule != def.Schedule || !j.Definition.Anchor.Equal(def.Anchor)
+		moved := d.Job.Next.IsZero() || j.Definition.Schedule != def.Schedule || !j.Definition.Anchor.Equal(def.Anchor)
 		if moved && !j.Next.IsZero() && !j.startsAt(j.Next).After(now) {
 			d.passOver(j.times().Last(j.Next.Add(-1), now), MissedRun, "the schedule changed before it started")
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"net/url"
 	"slices"
 	"time"
 
@@ -66,6 +67,8 @@ type Definition struct {
 	Missed  Missed  `json:"missed"`
 	// Retries is how often a run is repeated that failed, timed out or was lost: it declares that this is safe.
 	Retries int `json:"retries,omitempty"`
+	// AlarmURL gets the job's alarms, beside the sinks that the store's monitor has: http or https. It may hold a secret.
+	AlarmURL string `json:"alarm_url,omitempty"`
 }
 
 // WithDefaults fills what is empty.
@@ -97,6 +100,10 @@ func (d Definition) Validate() error {
 		err = fmt.Errorf("a deadline of %v; use 0 (none) to %v", ms(d.DeadlineMS), MaxDeadline)
 	case d.Retries < 0 || d.Retries > MaxRetry:
 		err = fmt.Errorf("%d retries; use 0 to %d", d.Retries, MaxRetry)
+	case d.AlarmURL != "":
+		if u, e := url.Parse(d.AlarmURL); e != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			err = errors.New("the URL for alarms: write it as https://ops.example/hook") // it may be a secret
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
@@ -197,6 +204,10 @@ type Job struct {
 	PausedBy string `json:"paused_by,omitempty"`
 	// Open are the runs that are queued or running, by their keys. One at most is running.
 	Open []Run `json:"open,omitempty"`
+	// Alarm stands while the job does not run as it should; it is kept until its sinks know of its end.
+	Alarm Alarm `json:"alarm,omitzero"`
+	// ForgottenBy is who forgot it while its alarm stood: it goes once the sinks know of the end. "": it is not forgotten.
+	ForgottenBy string `json:"forgotten_by,omitempty"`
 	// Last is the run that ended last, and says how the job is.
 	Last Run `json:"last,omitzero"`
 	// Recent is how the last runs ended, the latest first: a [State.Letter] for each.

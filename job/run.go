@@ -198,7 +198,7 @@ func (r *runner) attendDue(ctx context.Context, within time.Duration) error {
 		for name, o := range r.offers {
 			sent := r.Keeper.Clock().Now()
 			j, now, err := r.Store.Get(ctx2, name)
-			if errors.Is(err, ErrNotFound) {
+			if errors.Is(err, ErrNotFound) || j.ForgottenBy != "" {
 				err = r.define(ctx, o) // it was forgotten, and is offered still
 			}
 			if err != nil {

@@ -38,7 +38,7 @@ type Store interface {
 // Query selects jobs.
 type Query struct {
 	After string // name; those after it
-	// DueWithin selects the jobs whose DueAt is no later than so long from now; 0 selects all.
+	// DueWithin selects the jobs whose DueMillis is no later than so long from now; 0 selects all.
 	DueWithin time.Duration
 	Limit     int // 1 to 1000
 }
@@ -74,13 +74,17 @@ type Output struct {
 // Never is the DueAt of a job that is never due, as stores keep it, in milliseconds.
 const Never = math.MaxInt64 / 4
 
-// DueMillis is DueAt as stores keep it.
+// DueMillis is when an instance should look at the job, as stores keep it: at DueAt, or because there is something of its alarm
+// to send.
 func (j Job) DueMillis() int64 {
-	due := j.DueAt()
-	if due.IsZero() {
-		return Never
+	out := int64(Never)
+	if due := j.DueAt(); !due.IsZero() {
+		out = due.UnixMilli()
 	}
-	return due.UnixMilli()
+	if j.Alarm.Pending() {
+		out = min(out, j.Alarm.NextTry.UnixMilli())
+	}
+	return out
 }
 
 // PrunesAt reports whether a store drops runs beyond [KeepRuns] and outputs beyond [KeepTails] with the change that leads to

@@ -1,0 +1,138 @@
+package job
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// ErrNoSink: nothing gets the alarms of the job.
+var ErrNoSink = errors.New("job: no sink for its alarms")
+
+// AlarmConfig describes how alarms are sent.
+type AlarmConfig struct {
+	// Store of the jobs: alarms of all of them are sent, also of those that no instance offers any more. Required.
+	Store Store
+	// Send brings an alarm to the sinks of its job, and returns nil once they have it, or a queue. a.Cleared is zero while it
+	// stands; if it is not, and a.Sent is, this is about its end. Called for several jobs at a time; a repeated call has the
+	// same a.ID. [ErrNoSink] if there are none. Required.
+	Send func(ctx context.Context, j Job, a Alarm) error
+	// Clock of this process. Required.
+	Clock lease.Clock
+	// CallTimeout bounds each call of the store. Required.
+	CallTimeout time.Duration
+	// Logger; nil is silent.
+	Logger *slog.Logger
+}
+
+// How alarms are sent.
+const (
+	watchEvery  = 5 * time.Second
+	sendTimeout = 20 * time.Second // less than firstPause
+	sendAtOnce  = 8
+)
+
+// WatchAlarms raises the alarms of overdue jobs, and sends what sinks do not know yet, until ctx ends. Any number of instances do
+// so for one store: each alarm is claimed by one of them, and by another if that dies.
+func WatchAlarms(ctx context.Context, cfg AlarmConfig) error {
+	w := &alarmWatcher{AlarmConfig: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), overdue: map[string]bool{}}
+	failing := false
+	for wait := spread(watchEvery, lease.NewID()); lease.Sleep(ctx, cfg.Clock, wait); wait = watchEvery {
+		err := w.look(ctx)
+		if err != nil && ctx.Err() == nil && !failing {
+			w.log.Warn("alarms of jobs cannot be read; trying again", "err", err) // once per outage
+		}
+		failing = err != nil
+	}
+	return context.Cause(ctx)
+}
+
+type alarmWatcher struct {
+	AlarmConfig
+	log *slog.Logger
+	// overdue are the jobs that were overdue at the last look: only at the second one is it certain that this is not a store that
+	// has just been started, or whose clock was stepped, before the instances have looked.
+	overdue map[string]bool
+}
+
+// look reads what is due, and attends to the alarms among it.
+func (w *alarmWatcher) look(ctx context.Context) error {
+	overdue := map[string]bool{}
+	var all sync.WaitGroup
+	defer all.Wait()
+	slots := make(chan struct{}, sendAtOnce)
+	for after, full := "", true; full; {
+		page, now, err := w.list(ctx, after)
+		if err != nil {
+			return err
+		}
+		for _, j := range page {
+			after = j.Name
+			_, late := j.OverdueSince(now)
+			overdue[j.Name] = late
+			if !(late && w.overdue[j.Name] && j.Alarm.ID == "") && (!j.Alarm.Pending() || j.Alarm.NextTry.After(now)) {
+				continue
+			}
+			slots <- struct{}{}
+			all.Go(func() {
+				defer func() { <-slots }()
+				w.attend(ctx, j.Name)
+			})
+		}
+		full = len(page) == maxPage
+	}
+	w.overdue = overdue
+	return nil
+}
+
+// maxPage is how many jobs are read at once.
+const maxPage = 1000
+
+func (w *alarmWatcher) list(ctx context.Context, after string) ([]Job, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.CallTimeout)
+	defer cancel()
+	return w.Store.List(ctx, Query{After: after, DueWithin: time.Millisecond, Limit: maxPage})
+}
+
+// attend sends what the sinks of a job do not know yet, if no other instance does.
+func (w *alarmWatcher) attend(ctx context.Context, name string) {
+	for ctx.Err() == nil {
+		var a Alarm
+		j, err := w.change(ctx, name, ClaimAlarm(&a))
+		if err != nil || a.ID == "" {
+			return // at the next look
+		}
+		if err := w.send(ctx, j, a); err != nil {
+			if a.Tries == 1 && !errors.Is(err, ErrNoSink) {
+				w.log.Warn("an alarm of a job could not be sent; trying again", "job", name, "reason", a.Reason, "err", err)
+			}
+			return
+		}
+		w.log.Info("alarm of a job sent", "job", name, "reason", a.Reason, "why", a.Why, "ended", a.Sent)
+		// If this is not stored, the alarm is sent again: twice is better than never.
+		if _, err := w.change(ctx, name, MarkSent(a)); err != nil {
+			return
+		}
+	}
+}
+
+func (w *alarmWatcher) send(ctx context.Context, j Job, a Alarm) error {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	if err := w.Send(ctx, j, a); err != nil {
+		return fmt.Errorf("sending the alarm of job %q: %w", j.Name, err)
+	}
+	return nil
+}
+
+func (w *alarmWatcher) change(ctx context.Context, name string, decide Decision) (Job, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.CallTimeout)
+	defer cancel()
+	return w.Store.Change(ctx, name, decide)
+}

@@ -1,0 +1,223 @@
+package job_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease/leasetest"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+// receiver is told of alarms.
+type receiver struct {
+	mu  sync.Mutex
+	got []string
+}
+
+func (r *receiver) take(a job.Alarm) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	what := "raised"
+	if a.Sent {
+		what = "ended"
+	}
+	r.got = append(r.got, fmt.Sprint(what, " ", a.Reason, " ", a.ID[:4]))
+}
+
+func (r *receiver) seen() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.got...)
+}
+
+// watch sends the alarms of a store until stop is called.
+func watch(t *testing.T, st *memory.Store, send func(ctx context.Context, j job.Job, a job.Alarm) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() {
+		err := job.WatchAlarms(ctx, job.AlarmConfig{Store: st.Jobs(), Send: send, Clock: &leasetest.BubbleClock{}, CallTimeout: time.Second})
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); all.Wait() })
+	t.Cleanup(stop)
+	return stop
+}
+
+// finished runs the job once, now, with a result.
+func finished(t *testing.T, st *memory.Store, name string, s job.State) {
+	t.Helper()
+	k := st.Jobs()
+	j, now, err := k.Get(t.Context(), name)
+	if err == nil {
+		_, err = k.Change(t.Context(), name, job.Trigger("ops"))
+	}
+	h := job.Holder{Term: max(j.Term+1, now.UnixMilli())}
+	if err == nil {
+		j, err = k.Change(t.Context(), name, job.Claim(h))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _ := j.Running()
+	if _, err := k.Change(t.Context(), name, job.Finish(r.Scheduled, h.Term, job.Result{State: s, Why: "exit status 3", ExitCode: 3})); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func defined(t *testing.T, st *memory.Store, name, schedule string) {
+	t.Helper()
+	if _, err := st.Jobs().Change(t.Context(), name, job.Define(name, job.Definition{Schedule: schedule})); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAlarmTakeover: an instance that dies after it has claimed an alarm, before or after it has sent it, is replaced by
+// another; the receiver gets the same alarm, and one for all runs that fail.
+func TestAlarmTakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(nil)
+		defined(t, st, "backup", "@daily")
+		var to receiver
+		tried := make(chan struct{}, 1)
+		stop := watch(t, st, func(ctx context.Context, _ job.Job, a job.Alarm) error {
+			to.take(a)
+			tried <- struct{}{}
+			<-ctx.Done() // the receiver has it, and this instance will never know
+			return ctx.Err()
+		})
+		finished(t, st, "backup", job.Failed)
+		<-tried
+		stop()
+		finished(t, st, "backup", job.TimedOut)
+		watch(t, st, func(_ context.Context, _ job.Job, a job.Alarm) error { to.take(a); return nil })
+		time.Sleep(time.Minute)
+		finished(t, st, "backup", job.Failed)
+		time.Sleep(time.Minute)
+		got := to.seen()
+		if len(got) != 2 || got[0] != got[1] || got[0][:14] != "raised failed " {
+			t.Fatalf("%q", got)
+		}
+		finished(t, st, "backup", job.Succeeded)
+		finished(t, st, "backup", job.Failed) // while the end is not sent yet: another alarm
+		time.Sleep(time.Minute)
+		got = to.seen()[2:]
+		if len(got) != 2 || got[0] != "ended failed "+to.seen()[0][14:] || got[1][:14] != "raised failed " || got[1] == to.seen()[0] {
+			t.Errorf("%q", to.seen())
+		}
+	})
+}
+
+// TestAlarmOverdue: a job that no instance offers any more has an alarm, which ends when it is forgotten.
+func TestAlarmOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(nil)
+		defined(t, st, "backup", "every 10m")
+		defined(t, st, "paused", "every 10m")
+		defined(t, st, "later", "every 24h")
+		if _, err := st.Jobs().Change(t.Context(), "paused", job.Pause("ops")); err != nil {
+			t.Fatal(err)
+		}
+		var to receiver
+		watch(t, st, func(_ context.Context, j job.Job, a job.Alarm) error {
+			if j.Name != "backup" {
+				t.Errorf("alarm of %s", j.Name)
+			}
+			to.take(a)
+			return nil
+		})
+		time.Sleep(10*time.Minute + job.OverdueAfter)
+		if got := to.seen(); len(got) != 0 {
+			t.Errorf("too early: %q", got)
+		}
+		time.Sleep(3 * 5 * time.Second)
+		if got := to.seen(); len(got) != 1 || got[0][:15] != "raised overdue " {
+			t.Fatalf("%q", got)
+		}
+		time.Sleep(time.Hour)
+		if _, err := st.Jobs().Change(t.Context(), "backup", job.Forget("ops")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := to.seen(); len(got) != 2 || got[1][:14] != "ended overdue " {
+			t.Errorf("%q", got)
+		}
+		if _, _, err := st.Jobs().Get(t.Context(), "backup"); !errors.Is(err, job.ErrNotFound) {
+			t.Errorf("it was forgotten: %v", err)
+		}
+	})
+}
+
+// TestAlarmRetried: an alarm whose sink refuses it is tried again, with pauses that grow, and is not lost.
+func TestAlarmRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(nil)
+		defined(t, st, "backup", "@daily")
+		var to receiver
+		tries := 0
+		watch(t, st, func(_ context.Context, _ job.Job, a job.Alarm) error {
+			if tries++; tries < 8 {
+				return errors.New("503")
+			}
+			to.take(a)
+			return nil
+		})
+		finished(t, st, "backup", job.Failed)
+		time.Sleep(10 * time.Minute)
+		if tries < 4 || tries > 6 {
+			t.Errorf("%d tries in ten minutes", tries)
+		}
+		finished(t, st, "backup", job.Succeeded)
+		time.Sleep(time.Hour)
+		if got := to.seen(); len(got) != 2 || got[0][:7] != "raised " || got[1][:6] != "ended " {
+			t.Errorf("%q after %d tries", got, tries)
+		}
+	})
+}
+
+// TestForgetAgain: who forgets a job twice does not wait for its sinks.
+func TestForgetAgain(t *testing.T) {
+	st := memory.New(nil)
+	defined(t, st, "backup", "@daily")
+	k := st.Jobs()
+	forget := func() error { _, err := k.Change(t.Context(), "backup", job.Forget("ops")); return err }
+	finished(t, st, "backup", job.Failed)
+	var a job.Alarm
+	for _, d := range []job.Decision{job.ClaimAlarm(&a), func(j job.Job, now time.Time) (job.Change, error) { return job.MarkSent(a)(j, now) }, job.Forget("ops")} {
+		if _, err := k.Change(t.Context(), "backup", d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j, _, err := k.Get(t.Context(), "backup")
+	if err != nil || j.ForgottenBy != "ops" || !j.DueAt().IsZero() || j.Alarm.Cleared.IsZero() {
+		t.Fatalf("%+v, %v", j, err)
+	}
+	if _, err := k.Change(t.Context(), "backup", job.Trigger("ops")); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("triggered: %v", err)
+	}
+	if err := forget(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := k.Get(t.Context(), "backup"); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("forgotten twice: %v", err)
+	}
+	// One that is offered again is a new job, and its sinks are told of the end all the same.
+	defined(t, st, "backup", "@daily")
+	finished(t, st, "backup", job.Failed)
+	for _, d := range []job.Decision{job.ClaimAlarm(&a), func(j job.Job, now time.Time) (job.Change, error) { return job.MarkSent(a)(j, now) }, job.Forget("ops")} {
+		if _, err := k.Change(t.Context(), "backup", d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defined(t, st, "backup", "@daily")
+	if j, _, err = k.Get(t.Context(), "backup"); err != nil || j.ForgottenBy != "" || j.Next.IsZero() || !j.Alarm.Pending() || len(j.Ended) != 0 {
+		t.Errorf("%+v, %v", j, err)
+	}
+}
