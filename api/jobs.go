@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -15,9 +16,6 @@ import (
 
 // errNoJobs: the store is SableDB.
 var errNoJobs = errors.New("this server's store keeps no jobs; SQLite, PostgreSQL and Redis do")
-
-// overdueAfter is how late a job may be before it counts as overdue: no instance offers it, as far as can be told.
-const overdueAfter = time.Minute
 
 func jobsOf(st any) job.Store {
 	if j, ok := st.(store.Jobs); ok {
@@ -51,10 +49,14 @@ func viewJob(j job.Job, now time.Time, times int) apitype.Job {
 	out := apitype.Job{
 		Name: j.Name, State: stateOfJob(j, now), Schedule: d.Schedule, Anchor: d.Anchor, JitterMS: d.JitterMS, DeadlineMS: d.DeadlineMS,
 		Overlap: string(d.Overlap), Missed: string(d.Missed), Retries: d.Retries, Created: j.Created, PausedBy: j.PausedBy, Recent: j.Recent,
+		ForgottenBy: j.ForgottenBy, AlarmHost: urlHost(d.AlarmURL),
 		Next: []time.Time{}, Open: views(j.Open, func(r job.Run) apitype.Run { return viewRun(r, now) }), Ended: map[string]int64{},
 	}
 	if !j.Next.IsZero() {
 		out.Next = append([]time.Time{j.Next}, j.Upcoming(j.Next, times-1)...)
+	}
+	if a := j.Alarm; a.ID != "" {
+		out.Alarm = &apitype.JobAlarm{ID: a.ID, Reason: string(a.Reason), Why: a.Why, Scheduled: a.Scheduled, Raised: a.Raised, Cleared: a.Cleared, Sent: a.Sent, Tries: a.Tries}
 	}
 	for state, n := range j.Ended {
 		out.Ended[string(state)] = n
@@ -66,19 +68,28 @@ func viewJob(j job.Job, now time.Time, times int) apitype.Job {
 	return out
 }
 
+// urlHost is the part of a URL that can be shown: the rest may be a secret.
+func urlHost(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
 // jobOverdue is the state of a job that should have run.
 const jobOverdue = "overdue"
 
 func stateOfJob(j job.Job, now time.Time) string {
-	due := j.DueAt()
+	_, overdue := j.OverdueSince(now)
 	_, running := j.Running()
 	switch {
+	case overdue:
+		return jobOverdue
 	case running:
 		return "running"
 	case j.PausedBy != "":
 		return "paused"
-	case !due.IsZero() && now.Sub(due) > overdueAfter:
-		return jobOverdue
 	case len(j.Open) > 0:
 		return "queued"
 	case j.Next.IsZero():

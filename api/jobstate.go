@@ -74,9 +74,10 @@ func (v *overviewBuilder) addJobs(seen jobsSeen, err error) {
 	}
 	h := apitype.Held{Part: job.Space, Total: len(seen.jobs), Held: len(seen.jobs), Wrong: []apitype.Wrong{}}
 	for _, j := range seen.jobs {
+		since, overdue := j.OverdueSince(seen.now)
 		switch last := j.Last; {
-		case stateOfJob(j, seen.now) == jobOverdue:
-			what := fmt.Sprintf("overdue for %v: no instance that offers it runs", seen.now.Sub(j.DueAt()).Round(time.Second))
+		case overdue:
+			what := fmt.Sprintf("overdue for %v: no instance that offers it runs", seen.now.Sub(since).Round(time.Second))
 			h.Held--
 			addWrong(&h, j.Name, what)
 			v.addNeed(apitype.Need{Part: job.Space, Subject: j.Name, Severity: bad, What: what})

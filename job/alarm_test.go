@@ -155,7 +155,9 @@ func (w *alarmWorld) play() error {
 	return w.judge(stands)
 }
 
-func (w *alarmWorld) knows(what string) bool { return strings.Contains(strings.Join(w.got, "\n"), what) }
+func (w *alarmWorld) knows(what string) bool {
+	return strings.Contains(strings.Join(w.got, "\n"), what)
+}
 
 // judge checks what the receiver got: of each alarm the start before its end, one after the other, and at last how the job is.
 func (w *alarmWorld) judge(stands bool) error {

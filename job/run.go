@@ -42,6 +42,8 @@ type Config struct {
 	// Overrun is called if the work of a job still runs when trust ends, because it ignored its context for StopGrace. Then
 	// another instance may run the job beside it, unless this process ends. Default: log an error.
 	Overrun func(job string)
+	// SendAlarm sends the alarms of all jobs of the store: see [AlarmConfig]. Default: alarms are only kept.
+	SendAlarm func(ctx context.Context, j Job, a Alarm) error
 	// Logger; nil is silent.
 	Logger *slog.Logger
 }
@@ -121,6 +123,10 @@ func Serve(ctx context.Context, cfg Config) error {
 	defer r.attending.Wait()
 	defer cancel(nil)
 	r.fail = cancel
+	if cfg.SendAlarm != nil {
+		alarms := AlarmConfig{Store: cfg.Store, Send: cfg.SendAlarm, Clock: cfg.Keeper.Clock(), CallTimeout: cfg.Keeper.Timing().CallTimeout(), Logger: r.log}
+		r.attending.Go(func() { _ = WatchAlarms(ctx, alarms) })
+	}
 	return r.poll(ctx)
 }
 

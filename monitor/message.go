@@ -24,6 +24,8 @@ type AlarmMessage struct {
 	GroupBy   string     `json:"group_by,omitempty"`
 	Members   []string   `json:"members,omitempty"` // sources of a group, at most MaxMembers
 	Count     int        `json:"count,omitempty"`   // how many they are
+	// What happened, in words, if the reason does not say it: in alarms of jobs.
+	What string `json:"what,omitempty"`
 	// End is why it ended, when no beat did it: "retire", "forget", or "resume" for
 	// what is no outage by the configuration that holds now.
 	End      Transition        `json:"end,omitempty"`

@@ -16,6 +16,11 @@ type Job struct {
 	Retries    int       `json:"retries"`
 	Created    time.Time `json:"created"`
 	PausedBy   string    `json:"paused_by,omitempty"`
+	// ForgottenBy forgot it while its alarm stood: it goes once the sinks know of the end.
+	ForgottenBy string `json:"forgotten_by,omitempty"`
+	// Alarm stands until the next good run. AlarmHost is where its own webhook is.
+	Alarm     *JobAlarm `json:"alarm,omitempty"`
+	AlarmHost string    `json:"alarm_host,omitempty"`
 	// Next are the next scheduled times: one in lists, five of a single job.
 	Next []time.Time `json:"next"`
 	Open []Run       `json:"open"` // runs that are queued or running
@@ -25,6 +30,18 @@ type Job struct {
 	Recent string `json:"recent"`
 	// Ended counts the runs that have ended, by state.
 	Ended map[string]int64 `json:"ended"`
+}
+
+// JobAlarm says that a job does not run as it should.
+type JobAlarm struct {
+	ID        string    `json:"id"` // of the messages about it
+	Reason    string    `json:"reason" enum:"failed,timed_out,lost,missed,overdue"`
+	Why       string    `json:"why,omitempty"`
+	Scheduled time.Time `json:"scheduled"` // the run
+	Raised    time.Time `json:"raised"`
+	Cleared   time.Time `json:"cleared,omitzero"` // missing while it stands
+	Sent      bool      `json:"sent"`             // sinks know that it was raised
+	Tries     int       `json:"tries,omitempty"`  // to send what they do not know yet
 }
 
 // Jobs is a list of jobs.

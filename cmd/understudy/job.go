@@ -117,6 +117,7 @@ func (a *app) printJob(j apitype.Job) error {
 	for _, r := range j.Open {
 		facts = append(facts, [2]string{r.State, runText(r)})
 	}
+	facts = append(facts, [2]string{"alarm", alarmText(j)}, [2]string{"alarms go to", j.AlarmHost})
 	if j.Last != nil {
 		facts = append(facts, [2]string{"last run", runText(*j.Last)})
 	}
@@ -127,6 +128,25 @@ func (a *app) printJob(j apitype.Job) error {
 		}
 	}
 	return a.printFacts(append(facts, [2]string{"runs", counts.String()}))
+}
+
+// alarmText says since when the job's alarm stands, and whether anyone has been told.
+func alarmText(j apitype.Job) string {
+	a := j.Alarm
+	if a == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%s since %s", a.Reason, localTime(a.Raised))
+	if !a.Cleared.IsZero() {
+		text += ", ended " + localTime(a.Cleared)
+	}
+	switch {
+	case a.Sent && a.Cleared.IsZero():
+		return text + ", sent"
+	case a.Tries > 0:
+		return fmt.Sprintf("%s, not sent in %d tries", text, a.Tries)
+	}
+	return text + ", not sent yet"
 }
 
 func briefOrNone(ms int64) string {

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/jobalarm"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/usererr"
@@ -34,10 +35,14 @@ its time zone. What is due is decided by the store's clock.
 
 The program gets UNDERSTUDY_JOB, UNDERSTUDY_SCHEDULED (RFC 3339, UTC), UNDERSTUDY_ATTEMPT, UNDERSTUDY_ID, UNDERSTUDY_NAME
 and UNDERSTUDY_TERM, the fencing token: send it along with everything that must not be done twice. Its input is empty; the last
-16 KiB of its output are kept: see "understudy job logs".`,
+16 KiB of its output are kept: see "understudy job logs".
+
+A job that does not run as it should has one alarm, until the next good run. It goes to --alarm, and to the sinks of the monitor that
+shares the store, for as long as an instance of any job runs on it.`,
 		Example: `  understudy job run backup --schedule '30 2 * * *' --zone Europe/Berlin --store postgres://db/app -- ./backup
   understudy job run cleanup --schedule 'every 10m' --deadline 5m -- ./cleanup
-  understudy job run report --schedule '0 6 * * mon' --retry 3 --retry-safe -- ./report`,
+  understudy job run report --schedule '0 6 * * mon' --retry 3 --retry-safe -- ./report
+  understudy job run backup --schedule @daily --alarm https://ops.example/hook -- ./backup`,
 		Args: func(c *cobra.Command, args []string) error {
 			dash := c.ArgsLenAtDash()
 			switch {
@@ -79,7 +84,7 @@ func (a *app) jobRun(ctx context.Context, name string, argv []string, def job.De
 	err = a.WithKeeper(ctx, st, f.who(), func(ctx context.Context, k *lease.Keeper) error {
 		return job.Serve(ctx, job.Config{
 			Keeper: k, Store: jobs, StopGrace: f.stopGrace, Logger: a.Log,
-			Overrun: func(string) { program.Overrun() },
+			Overrun: func(string) { program.Overrun() }, SendAlarm: jobalarm.Sender(st),
 			Offers:  []job.Offer{{Name: name, Definition: def, Work: program.RunJob, With: f.job.With}},
 		})
 	})

@@ -249,6 +249,9 @@ func (s *served) startLast(ctx context.Context, part func(string, func(context.C
 	if s.jobs != nil {
 		part("jobs", func(ctx context.Context) error { return job.Serve(ctx, *s.jobs) })
 	}
+	if s.jobs != nil || s.monitor != nil {
+		s.watchJobs(part)
+	}
 	if s.monitor != nil {
 		s.monitor.start(part)
 	}

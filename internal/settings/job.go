@@ -27,6 +27,7 @@ type Job struct {
 	Missed    string        `yaml:"missed" default:"one" help:"of times that passed with no instance there, run: one (the latest), skip (none) or all"`
 	Retry     int           `yaml:"retry" help:"repeat a run that failed up to 'N' times; needs --retry-safe (retry_safe)"`
 	RetrySafe bool          `yaml:"retry_safe" help:"running the program twice for one time does no harm: lost runs are repeated, too"`
+	Alarm     string        `yaml:"alarm" secret:"url" help:"POST an alarm to this 'URL' when a run failed, timed out, was lost or missed, or none starts, and its end with the next good run"`
 	With      string        `yaml:"with" help:"run only where an instance of the same name holds this 'ROLE'"`
 	StopGrace time.Duration `yaml:"stop_grace" flag:"-" default:"1s" help:"time between SIGTERM and SIGKILL; T ≥ 3·I + stop grace"`
 	PassStore bool          `yaml:"pass_store" flag:"-" help:"leave UNDERSTUDY_STORE and UNDERSTUDY_TOKEN in the program's environment"`
@@ -48,7 +49,7 @@ const messageRetries = 20
 func (j *Job) Definition() (job.Definition, error) {
 	d := job.Definition{
 		Schedule: j.Schedule, JitterMS: j.Jitter.Milliseconds(), DeadlineMS: j.Deadline.Milliseconds(),
-		Overlap: job.Overlap(j.Overlap), Missed: job.Missed(j.Missed), Retries: j.Retry,
+		Overlap: job.Overlap(j.Overlap), Missed: job.Missed(j.Missed), Retries: j.Retry, AlarmURL: j.Alarm,
 	}
 	switch {
 	case strings.TrimSpace(j.Schedule) == "":

@@ -49,8 +49,17 @@ func testDue(b *bench) {
 	}
 	b.change("daily", job.Trigger("x"))
 	b.same("after a trigger", []string{"daily"}, b.due(time.Second))
-	b.change("daily", job.Claim(holder(1)))
+	j := b.change("daily", job.Claim(holder(1)))
 	b.same("while a run is on", []string{"daily"}, b.due(time.Second))
+	b.change("daily", job.Finish(j.Open[0].Scheduled, 1, job.Result{State: job.Failed}))
+	b.same("while its alarm is to be sent", []string{"daily"}, b.due(time.Second))
+	var a job.Alarm
+	b.change("daily", job.ClaimAlarm(&a))
+	b.same("while an instance sends it", []string(nil), b.due(time.Second))
+	b.Advance(time.Minute)
+	b.same("when that instance has died", []string{"daily"}, b.due(time.Second))
+	b.change("daily", job.MarkSent(a))
+	b.same("once it was sent", []string(nil), b.due(time.Second))
 	page, _, err := b.Jobs.List(b.ctx, job.Query{After: "daily", DueWithin: 25 * time.Hour, Limit: 1})
 	if err != nil || len(page) != 1 || page[0].Name != "hourly" {
 		b.Errorf("a page of what is due: %+v, %v", page, err)

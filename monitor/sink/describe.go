@@ -61,6 +61,9 @@ func title(m monitor.AlarmMessage) string {
 			what = verb("is", "are") + " not down any more: " + clean(string(m.End))
 		}
 	}
+	if m.What != "" {
+		what = clean(m.What)
+	}
 	out := fmt.Sprintf("%s: %s %s (%s)", m.Status, who(m), what, clean(m.Event))
 	if m.Reminder > 0 {
 		out += ", reminder " + strconv.Itoa(m.Reminder)

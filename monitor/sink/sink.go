@@ -91,8 +91,8 @@ func (s *sink) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 	}
 	made := alarm{Assignment: a, m: m}
 	if s.format != "" {
-		if m.Reminder > 0 { // a policy would act on it once more
-			return dispatch.Answer{Outcome: dispatch.Done, Detail: "control-loop events have no reminders"}
+		if m.Reminder > 0 || m.What != "" { // a policy would act on it once more, or has nothing to act on
+			return dispatch.Answer{Outcome: dispatch.Done, Detail: "there are no control-loop events of reminders and jobs"}
 		}
 		if made.Payload, err = s.format.render(m, time.Now()); err != nil {
 			return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: "no control-loop event can be made of it: " + err.Error()}
