@@ -161,3 +161,24 @@ func TestMetricsOfJobs(t *testing.T) {
 		}
 	}
 }
+
+// TestAlarmOfJob: the alarm is shown, and of the webhook only where it is.
+func TestAlarmOfJob(t *testing.T) {
+	g := newJobRig(t)
+	g.decide(job.Define("backup", job.Definition{Schedule: "every 1h", AlarmURL: "https://ops.example/very/secret"}))
+	var claimed job.Alarm
+	g.decide(job.ClaimAlarm(&claimed))
+	a := g.do("GET", "/v1/jobs/backup", "")
+	var got apitype.Job
+	a.into(&got)
+	if got.Alarm == nil || got.Alarm.Reason != "failed" || got.Alarm.Sent || got.Alarm.Tries != 1 || got.AlarmHost != "ops.example" || strings.Contains(a.Body, "secret") {
+		t.Errorf("%s", a.Body)
+	}
+	g.decide(job.MarkSent(claimed))
+	g.do("DELETE", "/v1/jobs/backup?by=ops", "").want(204, "")
+	if got := ask[apitype.Job](g, "GET", "/v1/jobs/backup", ""); got.ForgottenBy == "" || got.Alarm.Cleared.IsZero() || len(got.Next) != 0 {
+		t.Errorf("forgotten while its alarm stands: %+v", got)
+	}
+	g.do("DELETE", "/v1/jobs/backup", "").want(204, "")
+	g.do("GET", "/v1/jobs/backup", "").want(404, "no_job")
+}

@@ -71,8 +71,11 @@ func (d *draft) raise(r Run) {
 	case a.ID == "":
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%d", d.Job.Name, d.Job.Created.UnixMicro(), d.Job.Version, d.now.UnixMicro()))
 		*a = Alarm{
-			ID: hex.EncodeToString(sum[:16]), Reason: r.State, Why: r.Why, Scheduled: r.Scheduled, Instance: r.Instance.Label(), ExitCode: r.ExitCode,
+			ID: hex.EncodeToString(sum[:16]), Reason: r.State, Why: r.Why, Scheduled: r.Scheduled, ExitCode: r.ExitCode,
 			Raised: d.now, NextTry: d.now,
+		}
+		if r.Instance.ID != "" { // it has started
+			a.Instance = r.Instance.Label()
 		}
 	case !a.Sent:
 		a.Cleared = time.Time{}

@@ -19,6 +19,9 @@
 //	   └──────────┘ only with Retries
 //	missed, skipped: not started
 //
+// A job that does not run as it should has one alarm, until the next good run. It is kept with the job until its sinks know of its start and of
+// its end, each at least once: [WatchAlarms].
+//
 // All decisions are pure functions of the job and the store's clock (decide.go), which stores apply one at a time.
 //
 // # What it does not promise

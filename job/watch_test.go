@@ -127,8 +127,8 @@ func TestAlarmOverdue(t *testing.T) {
 		}
 		var to receiver
 		watch(t, st, func(_ context.Context, j job.Job, a job.Alarm) error {
-			if j.Name != "backup" {
-				t.Errorf("alarm of %s", j.Name)
+			if j.Name != "backup" || a.Instance != "" {
+				t.Errorf("alarm of %s: %+v", j.Name, a)
 			}
 			to.take(a)
 			return nil

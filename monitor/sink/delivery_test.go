@@ -91,12 +91,14 @@ func deliver(t *testing.T, store *queues.Memory, queue string, to dispatch.Targe
 }
 
 // TestReminders: a receiver that was away gets the latest reminder alone, judged by the message's age in the store and by no
-// clock of this host; control-loop events have none.
+// clock of this host; there are no control-loop events of them, nor of jobs.
 func TestReminders(t *testing.T) {
 	requests := 0
 	url := serve(t, func(http.ResponseWriter, *http.Request) { requests++ })
 	reminder := onset()
 	reminder.Reminder, reminder.RemindMS = 2, time.Hour.Milliseconds()
+	ofJob := onset()
+	ofJob.Event, ofJob.What, ofJob.ControlLoop = "job", "was missed", monitor.ControlLoop{}
 	for _, c := range []struct {
 		format sink.Format
 		m      monitor.AlarmMessage
@@ -108,6 +110,8 @@ func TestReminders(t *testing.T) {
 		{"", onset(), 24 * time.Hour, true},
 		{sink.ControlLoop, onset(), 0, true},
 		{sink.ControlLoop, reminder, 0, false},
+		{"", ofJob, 0, true},
+		{sink.ControlLoop, ofJob, 0, false},
 	} {
 		requests = 0
 		a := batch(t, c.m)

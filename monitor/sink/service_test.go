@@ -90,6 +90,15 @@ func TestPagerDuty(t *testing.T) {
 	}
 }
 
+// TestWhat: an alarm of a job says in words what has happened.
+func TestWhat(t *testing.T) {
+	s := newService(t, http.StatusAccepted)
+	m := onset()
+	m.What = "was missed: no instance\nwas there"
+	wants(t, tell(t, hook(t, sink.WebhookConfig{URL: sink.Secret(s.url), Service: sink.PagerDuty, Key: "k"}), m), dispatch.Done)
+	s.want(t, 0, map[string]any{"payload.summary": "ONSET: edge-17 was missed: no instance was there (Heartbeat_edge)"})
+}
+
 func TestOpsgenieAlerts(t *testing.T) {
 	s := newService(t, http.StatusAccepted)
 	s.deliver(t, sink.WebhookConfig{URL: sink.Secret(s.url + "/jsm/ops"), Service: sink.Opsgenie, Key: "api-key"})
