@@ -85,7 +85,7 @@ func (a *app) jobRun(ctx context.Context, name string, argv []string, def job.De
 		return job.Serve(ctx, job.Config{
 			Keeper: k, Store: jobs, StopGrace: f.stopGrace, Logger: a.Log,
 			Overrun: func(string) { program.Overrun() }, SendAlarm: jobalarm.Sender(st),
-			Offers:  []job.Offer{{Name: name, Definition: def, Work: program.RunJob, With: f.job.With}},
+			Offers: []job.Offer{{Name: name, Definition: def, Work: program.RunJob, With: f.job.With}},
 		})
 	})
 	if ctx.Err() != nil {
