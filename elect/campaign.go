@@ -180,7 +180,7 @@ func (c *campaign) acquire(ctx context.Context) (*lease.HeldLease, error) {
 	}
 }
 
-// checkHolders refuses to campaign beside an instance that allows more holders: both numbers cannot be meant.
+// checkHolders refuses to campaign beside an instance that allows another number of holders: both cannot be meant.
 func (c *campaign) checkHolders(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, c.Keeper.Timing().CallTimeout())
 	defer cancel()
@@ -188,10 +188,11 @@ func (c *campaign) checkHolders(ctx context.Context) error {
 	if err != nil {
 		return nil // acquiring finds out, and waits
 	}
+	allowed := max(1, c.Holders)
 	for _, l := range held {
-		if place := placeOf(l.Key); place > max(1, c.Holders) {
-			return fmt.Errorf("%w: role %q may have %d here, but %s holds place %d (stop it, or allow %d or more here)",
-				ErrHolders, c.Role, max(1, c.Holders), l.Holder.Name, place, place)
+		if l.Places != 0 && l.Places != allowed {
+			return fmt.Errorf("%w: role %q may have %d here, but %s allows %d (stop it, or allow %d here)",
+				ErrHolders, c.Role, allowed, l.Holder.Name, l.Places, l.Places)
 		}
 	}
 	return nil

@@ -367,25 +367,25 @@ func TestCauseIsNamedOnce(t *testing.T) {
 	}
 }
 
-// An instance that allows fewer holders than another uses is told both numbers.
+// An instance that allows another number of holders than the one that holds the role is told both numbers.
 func TestHoldersDiffer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
-		idle := func(ctx context.Context, _ elect.Term) error { <-ctx.Done(); return nil }
-		for _, name := range []string{"a", "b", "c"} {
-			start(t, store, name).run(t, elect.Run, elect.Config{Role: "r", Holders: 3}, idle)
-		}
-		time.Sleep(time.Second)
-		for holders, want := range map[int]string{0: "may have 1 here", 2: "may have 2 here, but "} {
-			err := elect.Run(t.Context(), elect.Config{Keeper: start(t, store, "d").Keeper, Role: "r", Holders: holders}, idle)
-			if !errors.Is(err, elect.ErrHolders) || !strings.Contains(err.Error(), want) {
-				t.Errorf("Holders %d: %v", holders, err)
+	for _, holders := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memory.New(nil)
+			idle := func(ctx context.Context, _ elect.Term) error { <-ctx.Done(); return nil }
+			start(t, store, "a").run(t, elect.Run, elect.Config{Role: "r", Holders: holders}, idle)
+			time.Sleep(time.Second)
+			for _, other := range []int{holders - 1, holders + 1} {
+				err := elect.Run(t.Context(), elect.Config{Keeper: start(t, store, "b").Keeper, Role: "r", Holders: max(2, other)}, idle)
+				if want := fmt.Sprintf("may have %d here, but a allows %d", max(2, other), holders); !errors.Is(err, elect.ErrHolders) || !strings.Contains(err.Error(), want) {
+					t.Errorf("%d beside %d: %v", other, holders, err)
+				}
 			}
-		}
-		d := start(t, store, "d").run(t, elect.Run, elect.Config{Role: "r", Holders: 3}, idle)
-		time.Sleep(time.Second)
-		if d.ended() {
-			t.Error("a standby that allows the same number was refused")
-		}
-	})
+			c := start(t, store, "c").run(t, elect.Run, elect.Config{Role: "r", Holders: holders}, idle)
+			time.Sleep(time.Second)
+			if c.ended() {
+				t.Error("an instance that allows the same number was refused")
+			}
+		})
+	}
 }

@@ -25,7 +25,7 @@ const slotMark = "#"
 var (
 	// ErrVacant: the role has no holder.
 	ErrVacant = errors.New("elect: the role is vacant")
-	// ErrHolders: another instance holds a place that this one's Config.Holders does not have.
+	// ErrHolders: an instance that holds the role has another number of Config.Holders.
 	ErrHolders = errors.New("elect: all instances of a role must allow the same number of holders")
 	// ErrMoved is the cause with which work is cancelled when the companion role
 	// (Config.With) is held elsewhere.

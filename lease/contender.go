@@ -23,6 +23,7 @@ type Contender struct {
 	Instance     Instance        // whose session that is
 	Timing       Timing          // of that session
 	Leases       []ID            // any one of which will do
+	Places       int             // see [Expectation]
 	// Every, when not 0, lets a lease be taken only so long after its present
 	// term began, by the store's clock: once per period, on any instance.
 	Every time.Duration
@@ -145,7 +146,7 @@ func (c *Contender) readOrAcquire(ctx context.Context, s *slot) (Lease, error) {
 			return c.Roster.Join(ctx, s.id, c.Session)
 		}
 		seen, waited := s.policy.Expectation(c.Clock.Now())
-		return c.Store.Acquire(ctx, Expectation{Lease: s.id, Session: c.Session, Seen: seen, Waited: waited})
+		return c.Store.Acquire(ctx, Expectation{Lease: s.id, Session: c.Session, Seen: seen, Waited: waited, Places: c.Places})
 	})
 	if err != nil && !errors.Is(err, ErrHeld) {
 		return Lease{}, err

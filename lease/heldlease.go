@@ -52,7 +52,7 @@ func (k *Keeper) Acquire(ctx context.Context, want AcquireRequest) (*HeldLease, 
 	c := Contender{
 		Store: k.cfg.Store, Roster: k.cfg.Roster, Notifier: k.notifier, Clock: k.cfg.Clock,
 		Instance: k.cfg.Instance, Timing: k.cfg.Timing,
-		Leases: want.Leases, Every: want.Every, Unless: want.Unless, Shown: want.Shown, Jitter: k.cfg.Jitter, Logger: k.log,
+		Leases: want.Leases, Places: len(want.Leases), Every: want.Every, Unless: want.Unless, Shown: want.Shown, Jitter: k.cfg.Jitter, Logger: k.log,
 	}
 	for {
 		live, err := k.trustedSession(ctx, want.Margin)

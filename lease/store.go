@@ -64,6 +64,9 @@ type Lease struct {
 	// if that is not "".
 	ReleaseRequested   bool
 	RequestedSuccessor string
+	// Places is how many equal leases its holder contended for, this one among them; 0 when it did not say, and
+	// when the lease is free.
+	Places int
 	// Waiting is how many live sessions have joined to wait for the lease; as
 	// Join and Acquire return it to one of them, only those that joined before it.
 	// It only spreads their attempts.
@@ -104,6 +107,7 @@ type Expectation struct {
 	// holder's whole timeout. Then the store's clock is not asked whether the
 	// holder has lapsed; that the session has not moved is still required.
 	Waited bool
+	Places int // as [Lease] is to show it
 }
 
 // ReleaseRequest releases a lease.

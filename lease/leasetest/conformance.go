@@ -33,6 +33,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"acquire/takeover ends the old session": testTakeoverEnds,
 		"acquire/one of many":                   testOneOfMany,
 		"acquire/types are independent":         testIndependent,
+		"acquire/says of how many places":       testPlaces,
 		"term/never falls":                      testTerm,
 		"release/only by the holder":            testRelease,
 		"release/kept for a successor":          testSuccessor,

@@ -394,3 +394,28 @@ func testAsk(b *bench) {
 		b.Errorf("Ask for a lapsed lease: %v, want ErrNotHeld", err)
 	}
 }
+
+func testPlaces(b *bench) {
+	of := func(places int, s lease.Session) lease.Lease {
+		b.Helper()
+		l, err := b.Acquire(b.ctx, lease.Expectation{Lease: role("r"), Session: s.ID, Seen: b.get(role("r")).Seen(), Places: places})
+		if err != nil || l.Places != places || b.get(role("r")).Places != places {
+			b.Fatalf("acquired as one of %d, the lease is shown as one of %d, then of %d: %v", places, l.Places, b.get(role("r")).Places, err)
+		}
+		return l
+	}
+	a, c := b.session("a"), b.session("c")
+	l := of(3, a)
+	all, err := b.List(b.ctx, "role", "", 10)
+	if err != nil || len(all) != 1 || all[0].Places != 3 {
+		b.Errorf("listed as %+v, %v", all, err)
+	}
+	b.release(l, "")
+	if l := b.get(role("r")); l.Places != 0 {
+		b.Errorf("free, it is shown as one of %d", l.Places)
+	}
+	b.release(of(2, c), "")
+	of(0, a)
+	b.step(timing.Timeout)
+	of(5, b.session("d"))
+}

@@ -44,6 +44,7 @@ type encodedLease struct {
 	Reserved  time.Time      `json:"reserved,omitzero"`
 	Asked     bool           `json:"asked,omitempty"`
 	AskedFor  string         `json:"asked_for,omitempty"`
+	Places    int            `json:"places,omitempty"`
 }
 
 type encodedWaiting struct {
@@ -117,7 +118,7 @@ func (c Snapshot) Encode() ([]byte, error) {
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(c.leases), compareIDs) {
 		r := c.leases[id]
-		e.Leases = append(e.Leases, encodedLease{r.id, r.term, r.session, r.holder, r.since, r.successor, r.reserved, r.asked, r.askedFor})
+		e.Leases = append(e.Leases, encodedLease{r.id, r.term, r.session, r.holder, r.since, r.successor, r.reserved, r.asked, r.askedFor, r.places})
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(c.waiting), compareIDs) {
 		e.Waiting = append(e.Waiting, encodedWaiting{id, c.waiting[id]})
@@ -159,7 +160,7 @@ func DecodeSnapshot(text []byte) (Snapshot, error) {
 		c.sessions[s.ID] = session{s.Session, s.Deadline}
 	}
 	for _, l := range e.Leases {
-		c.leases[l.ID] = row{l.ID, l.Term, l.Session, l.Holder, l.Since, l.Successor, l.Reserved, l.Asked, l.AskedFor}
+		c.leases[l.ID] = row{l.ID, l.Term, l.Session, l.Holder, l.Since, l.Successor, l.Reserved, l.Asked, l.AskedFor, l.Places}
 	}
 	for _, w := range e.Waiting {
 		c.waiting[w.ID] = w.Sessions

@@ -67,6 +67,7 @@ type row struct {
 	reserved  time.Time
 	asked     bool
 	askedFor  string
+	places    int
 }
 
 // New returns an empty store whose clock is now; nil is time.Now.
@@ -224,7 +225,7 @@ func (s *Store) Acquire(_ context.Context, c lease.Expectation) (lease.Lease, er
 	if reason == history.Lapsed {
 		from = r.holder.Label()
 	}
-	*r = row{id: c.Lease, term: max(r.term+1, now.UnixMilli()), session: c.Session, holder: me.Instance, since: now}
+	*r = row{id: c.Lease, term: max(r.term+1, now.UnixMilli()), session: c.Session, holder: me.Instance, since: now, places: c.Places}
 	s.leave(c.Lease, c.Session)
 	s.record(now, history.Event{
 		Part: c.Lease.Space, Subject: c.Lease.Key, From: from, To: me.Instance.Label(),
@@ -322,7 +323,7 @@ func (s *Store) showTo(session string, id lease.ID, now time.Time) lease.Lease {
 		l.Reserved = max(0, r.reserved.Sub(now))
 	}
 	if r.session != "" {
-		l.Holder = r.holder
+		l.Holder, l.Places = r.holder, r.places
 	}
 	if n := s.sessions[r.session]; n != nil {
 		l.Timing, l.Seq, l.Remaining, l.Ended = n.Timing, n.Seq, n.deadline.Sub(now), n.Ended

@@ -14,12 +14,12 @@ import (
 func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	var verdict string
 	var l lease.Lease
-	err := s.row(ctx, ordinary, "SELECT a.verdict, (a.lease).* FROM {{rules}}.acquire($1, $2, $3, $4, $5, $6, $7, $8) a",
+	err := s.row(ctx, ordinary, "SELECT a.verdict, (a.lease).* FROM {{rules}}.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9) a",
 		func(r pgx.Row) (err error) {
 			l, err = scanLease(r, &verdict)
 			return err
 		},
-		c.Lease.Space, c.Lease.Key, c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, c.Waited, lockPatience{})
+		c.Lease.Space, c.Lease.Key, c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, c.Waited, c.Places, lockPatience{})
 	switch {
 	case err != nil:
 		return lease.Lease{}, fmt.Errorf("acquiring %s: %w", c.Lease, err)
@@ -101,6 +101,7 @@ type shownLease struct {
 	Reserved      time.Time `json:"reserved"`
 	Asked         bool      `json:"asked"`
 	AskedFor      string    `json:"asked_for"`
+	Places        int       `json:"places"`
 	Waiting       int       `json:"waiting"`
 	At            time.Time `json:"at"`
 }
@@ -115,7 +116,7 @@ func scanLeaseAt(r pgx.Row, at *time.Time, before ...any) (lease.Lease, error) {
 	var x shownLease
 	err := r.Scan(append(before, &x.Space, &x.Key, &x.Term, &x.Session, &x.HolderID, &x.HolderName, &x.HolderAddress,
 		&x.Interval, &x.Timeout, &x.Seq, &x.Deadline, &x.Ended, &x.Since, &x.Successor, &x.Reserved, &x.Asked, &x.AskedFor,
-		&x.Waiting, &x.At)...)
+		&x.Places, &x.Waiting, &x.At)...)
 	if err != nil {
 		return lease.Lease{}, err
 	}
@@ -129,7 +130,7 @@ func (x shownLease) lease() lease.Lease {
 		Holder: lease.Instance{ID: x.HolderID, Name: x.HolderName, Address: x.HolderAddress},
 		Timing: lease.Timing{Interval: time.Duration(x.Interval), Timeout: time.Duration(x.Timeout)},
 		Seq:    x.Seq, Remaining: x.Deadline.Sub(x.At), Ended: x.Ended, Since: x.Since.UTC(), Age: x.At.Sub(x.Since),
-		Successor: x.Successor, ReleaseRequested: x.Asked, RequestedSuccessor: x.AskedFor, Waiting: x.Waiting,
+		Successor: x.Successor, ReleaseRequested: x.Asked, RequestedSuccessor: x.AskedFor, Places: x.Places, Waiting: x.Waiting,
 	}
 	if l.Successor != "" {
 		l.Reserved = max(0, x.Reserved.Sub(x.At))

@@ -59,7 +59,7 @@ func TestInterleavings(t *testing.T) {
 	}
 }
 
-var acquireSQL = postgres.InSQL("SELECT verdict FROM {{rules}}.acquire('role', $1, $2, $3, $4, $5, $6, 10000)")
+var acquireSQL = postgres.InSQL("SELECT verdict FROM {{rules}}.acquire('role', $1, $2, $3, $4, $5, $6, 1, 10000)")
 
 // later starts f and returns where its result will be.
 func later(f func() error) <-chan error {

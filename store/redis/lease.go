@@ -15,7 +15,7 @@ func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, 
 		waited = "1"
 	}
 	r, err := s.run(ctx, s.rest, writes, "lease_acquire", []string{s.leaseKey(c.Lease), s.sessionKey(c.Session)},
-		c.Lease.Space, c.Lease.Key, c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, waited, s.keep, s.channel)
+		c.Lease.Space, c.Lease.Key, c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, waited, s.keep, s.channel, c.Places)
 	if err != nil {
 		return lease.Lease{}, err
 	}

@@ -81,6 +81,7 @@ func (r *row) lease(space string) lease.Lease {
 	}
 	l.Session, l.Since, l.Age, l.Successor = r.text(), r.time(), r.micros(), r.text()
 	l.ReleaseRequested, l.RequestedSuccessor, l.Holder = r.text() != "", r.text(), r.instance()
+	l.Places = int(r.number())
 	if r.more() {
 		l.Timing, l.Seq, l.Remaining, l.Ended = r.timing(), r.number(), r.micros(), r.text() != ""
 	}

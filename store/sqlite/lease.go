@@ -13,7 +13,7 @@ import (
 const (
 	leaseColumns = `
 coalesce(l.term, 0), coalesce(l.session, ''), coalesce(l.since_us, 0), coalesce(l.successor, ''),
-coalesce(l.reserved_us, 0), coalesce(l.boot, ''), coalesce(l.asked, 0), coalesce(l.asked_for, ''),
+coalesce(l.reserved_us, 0), coalesce(l.boot, ''), coalesce(l.asked, 0), coalesce(l.asked_for, ''), iif(l.session = '', 0, coalesce(l.places, 0)),
 coalesce(s.instance, ''), coalesce(s.name, ''), coalesce(s.address, ''),
 coalesce(s.interval_us, 0), coalesce(s.timeout_us, 0), coalesce(s.seq, 0),
 coalesce(s.boot, ''), coalesce(s.deadline_us, 0), coalesce(s.ended, 0),
@@ -32,8 +32,8 @@ FROM understudy_lease l LEFT JOIN understudy_session s ON s.id = l.session
 WHERE l.space = ?2 AND l.key > ?3 ORDER BY l.key LIMIT ?4`
 
 	takeLease = `
-INSERT INTO understudy_lease (space, key, term, session, since_us) VALUES (?1, ?2, ?3, ?4, ?5)
-ON CONFLICT (space, key) DO UPDATE SET term = ?3, session = ?4, since_us = ?5,
+INSERT INTO understudy_lease (space, key, term, session, since_us, places) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT (space, key) DO UPDATE SET term = ?3, session = ?4, since_us = ?5, places = ?6,
   successor = '', reserved_us = 0, boot = '', asked = 0, asked_for = ''`
 
 	freeLease = `
@@ -49,7 +49,7 @@ func scanLease(scan scanner, boot string, id lease.ID, before ...any) (lease.Lea
 	var since, reserved, interval, timeout, deadline, now, wall int64
 	var reservedBoot, sessionBoot string
 	err := scan(append(before,
-		&l.Term, &l.Session, &since, &l.Successor, &reserved, &reservedBoot, &l.ReleaseRequested, &l.RequestedSuccessor,
+		&l.Term, &l.Session, &since, &l.Successor, &reserved, &reservedBoot, &l.ReleaseRequested, &l.RequestedSuccessor, &l.Places,
 		&l.Holder.ID, &l.Holder.Name, &l.Holder.Address, &interval, &timeout, &l.Seq, &sessionBoot, &deadline, &l.Ended,
 		&now, &wall, &l.Waiting)...)
 	if err != nil || l.Term == 0 {
@@ -115,7 +115,7 @@ func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, 
 		if !ok {
 			return fmt.Errorf("%s: %w", c.Lease, lease.ErrHeld)
 		}
-		shown, err = t.take(shown, me, reason)
+		shown, err = t.take(shown, me, reason, c.Places)
 		return err
 	})
 	if err != nil && !errors.Is(err, lease.ErrHeld) {
@@ -128,7 +128,7 @@ const renewedAt = "SELECT renewed_us FROM understudy_session WHERE id = ?1"
 
 // take gives the lease, which is as old says, to the session me, and returns it
 // as it is then.
-func (t *txn) take(old lease.Lease, me sessionRow, reason string) (lease.Lease, error) {
+func (t *txn) take(old lease.Lease, me sessionRow, reason string, places int) (lease.Lease, error) {
 	if old.Term == 0 {
 		if err := t.one(forgottenTerm, nil, &old.Term); err != nil {
 			return old, err
@@ -143,7 +143,7 @@ func (t *txn) take(old lease.Lease, me sessionRow, reason string) (lease.Lease, 
 			return old, err
 		}
 	}
-	if _, err := t.exec(takeLease, old.Space, old.Key, e.Term, me.ID, t.wall); err != nil {
+	if _, err := t.exec(takeLease, old.Space, old.Key, e.Term, me.ID, t.wall, places); err != nil {
 		return old, err
 	}
 	if _, err := t.exec(leaveOne, old.Space, old.Key, me.ID); err != nil {
@@ -151,7 +151,7 @@ func (t *txn) take(old lease.Lease, me sessionRow, reason string) (lease.Lease, 
 	}
 	return lease.Lease{
 		ID: old.ID, Term: e.Term, Session: me.ID, Holder: me.Instance, Timing: me.Timing, Seq: me.Seq,
-		Remaining: micros(me.deadline - t.now), Since: time.UnixMicro(t.wall), Waiting: old.Waiting,
+		Remaining: micros(me.deadline - t.now), Since: time.UnixMicro(t.wall), Waiting: old.Waiting, Places: places,
 	}, t.record(e, changeTaken, "")
 }
 

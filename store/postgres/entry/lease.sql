@@ -49,7 +49,7 @@ BEGIN
                 ELSE greatest(l.timeout_nanos / 1000000, every * 5) END;
     IF l.session = '' OR l.session = session OR due <= 0 THEN
         SELECT x.verdict, (x.lease).term INTO v_verdict, v_term
-          FROM {{rules}}.acquire('role', role, session, l.term, l.session, l.seq, due <= 0, 5000) x;
+          FROM {{rules}}.acquire('role', role, session, l.term, l.session, l.seq, due <= 0, 1, 5000) x;
     END IF;
     IF v_verdict = 'taken' THEN
         term := v_term;

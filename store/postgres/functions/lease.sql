@@ -42,7 +42,7 @@ CREATE TYPE {{rules}}.shown AS (
     space text, key text, term bigint, session text, holder_id text, holder_name text, holder_address text,
     interval_nanos bigint, timeout_nanos bigint, seq bigint, deadline timestamptz, ended boolean,
     since timestamptz, successor text, reserved timestamptz, asked boolean, asked_for text,
-    waiting bigint, at timestamptz
+    places integer, waiting bigint, at timestamptz
 );
 -- How many live sessions wait for a lease; to one that waits, how many before it, 8 at most: few of them matter, and a
 -- crowd that counts itself at each renewal is slow. In PL/pgSQL, which keeps its plans: a function in SQL that cannot be
@@ -66,7 +66,7 @@ CREATE FUNCTION {{rules}}.show_lease(p_space text, p_key text, p_session text) R
            coalesce(s.interval_ns, 0), coalesce(s.timeout_ns, 0), coalesce(s.seq, 0),
            coalesce(s.deadline, c.at), coalesce(s.ended, false),
            coalesce(l.since, c.at), coalesce(l.successor, ''), coalesce(l.reserved, c.at),
-           coalesce(l.asked, false), coalesce(l.asked_for, ''),
+           coalesce(l.asked, false), coalesce(l.asked_for, ''), CASE WHEN l.session <> '' THEN l.places ELSE 0 END,
            {{rules}}.waiting(p_space, p_key, p_session, c.at),
            c.at
       FROM (SELECT {{schema}}.clock() AS at OFFSET 0) c
@@ -219,7 +219,7 @@ END $$;
 -- session has lapsed, so that it may take nothing. The lease is the one
 -- that the verdict was given on, never one read later.
 CREATE FUNCTION {{rules}}.acquire(p_space text, p_key text, p_session text, p_seen_term bigint, p_seen_session text,
-    p_seen_seq bigint, p_waited boolean, p_patience bigint, OUT verdict text, OUT lease {{rules}}.shown) LANGUAGE plpgsql AS $$
+    p_seen_seq bigint, p_waited boolean, p_places integer, p_patience bigint, OUT verdict text, OUT lease {{rules}}.shown) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     l {{schema}}.lease;
@@ -267,7 +267,7 @@ BEGIN
         EXIT WHEN verdict IS NOT NULL;
     END LOOP;
     IF verdict IS NULL THEN
-        l := {{rules}}.assign_lease(p_space, p_key, l, old, me, v_reason, t);
+        l := {{rules}}.assign_lease(p_space, p_key, l, old, me, v_reason, p_places, t);
         old := me;
         verdict := CASE WHEN l.term IS NULL THEN 'held' ELSE 'taken' END;
     END IF;
@@ -277,7 +277,7 @@ BEGIN
         lease := ROW(p_space, p_key, l.term, l.session, l.holder_id, l.holder_name, l.holder_address,
             coalesce(old.interval_ns, 0), coalesce(old.timeout_ns, 0), coalesce(old.seq, 0), coalesce(old.deadline, t),
             coalesce(old.ended, false), l.since, l.successor, coalesce(l.reserved, t), l.asked, l.asked_for,
-            {{rules}}.waiting(p_space, p_key, p_session, t), t);
+            CASE WHEN l.session <> '' THEN l.places ELSE 0 END, {{rules}}.waiting(p_space, p_key, p_session, t), t);
     END IF;
 END $$;
 
@@ -289,7 +289,7 @@ $$;
 -- The change that acquire has decided on, under its locks: the lease as it is then,
 -- or nulls if another session was the first ever to take it.
 CREATE FUNCTION {{rules}}.assign_lease(p_space text, p_key text, l {{schema}}.lease, old {{schema}}.session, me {{schema}}.session,
-    p_reason text, t timestamptz) RETURNS {{schema}}.lease LANGUAGE plpgsql AS $$
+    p_reason text, p_places integer, t timestamptz) RETURNS {{schema}}.lease LANGUAGE plpgsql AS $$
 DECLARE
     -- At least the clock in milliseconds: terms do not fall when a backup is restored.
     v_term bigint := greatest(coalesce(l.term, {{rules}}.forgotten_term()) + 1, floor(extract(epoch FROM t) * 1000)::bigint);
@@ -297,8 +297,8 @@ DECLARE
     v_taken {{schema}}.lease;
 BEGIN
     IF l.term IS NULL THEN
-        INSERT INTO {{schema}}.lease (space, key, term, session, holder_id, holder_name, holder_address, since)
-        VALUES (p_space, p_key, v_term, me.id, me.instance_id, me.name, me.address, t)
+        INSERT INTO {{schema}}.lease (space, key, term, session, holder_id, holder_name, holder_address, since, places)
+        VALUES (p_space, p_key, v_term, me.id, me.instance_id, me.name, me.address, t, p_places)
         ON CONFLICT (space, key) DO NOTHING RETURNING * INTO v_taken;
         IF NOT FOUND THEN
             RETURN v_taken;
@@ -306,7 +306,7 @@ BEGIN
     ELSE
         UPDATE {{schema}}.lease
            SET term = v_term, session = me.id, holder_id = me.instance_id, holder_name = me.name, holder_address = me.address,
-               since = t, successor = '', reserved = NULL, asked = false, asked_for = ''
+               since = t, successor = '', reserved = NULL, asked = false, asked_for = '', places = p_places
          WHERE space = p_space AND key = p_key RETURNING * INTO v_taken;
         IF old.id IS NOT NULL THEN
             UPDATE {{schema}}.session SET ended = true WHERE id = old.id AND NOT ended;

@@ -1,5 +1,5 @@
 -- KEYS: lease, own session. ARGV: clock, space, key, own session, the term,
--- session and seq that were seen, waited ('1' or ''), keep, channel.
+-- session and seq that were seen, waited ('1' or ''), keep, channel, places.
 local space, key, own, waited = ARGV[2], ARGV[3], ARGV[4], ARGV[8] == '1'
 local t = now()
 local me = session(own)
@@ -43,6 +43,7 @@ if not l.known then l.term = redis.call('GET', forgotten_term) or '0' end
 l.term = int(math.max(l.term + 1, math.floor(t / 1000)))
 l.session, l.since, l.successor, l.reserved, l.asked, l.asked_for = own, t, '', 0, '', ''
 l.instance, l.name, l.address, l.label = me.instance, me.name, me.address, me.label
+l.places = ARGV[11]
 put(name, l)
 if not l.known then redis.call('ZADD', lease_index(space), 0, key) end
 redis.call('ZADD', spaces, 0, space) -- each time: versions before this one did not

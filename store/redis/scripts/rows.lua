@@ -56,18 +56,19 @@ end
 
 local function lease(name)
   local v = redis.call('HMGET', lease_key(name), 'term', 'session', 'since', 'successor', 'reserved', 'asked',
-    'asked-for', 'instance', 'name', 'address', 'label')
+    'asked-for', 'instance', 'name', 'address', 'label', 'places')
   if not v[1] then return {known = false, term = '0', session = '', successor = '', asked = ''} end
   return {
     known = true, term = v[1], session = v[2], since = tonumber(v[3]), successor = v[4], reserved = tonumber(v[5]),
     asked = v[6], asked_for = v[7], instance = v[8], name = v[9], address = v[10], label = v[11],
+    places = v[12] or '0',
   }
 end
 
 local function put(name, l)
   redis.call('HSET', lease_key(name), 'term', l.term, 'session', l.session, 'since', int(l.since),
     'successor', l.successor, 'reserved', int(l.reserved), 'asked', l.asked, 'asked-for', l.asked_for,
-    'instance', l.instance, 'name', l.name, 'address', l.address, 'label', l.label)
+    'instance', l.instance, 'name', l.name, 'address', l.address, 'label', l.label, 'places', l.places)
 end
 
 local function unqueue(space, key, name, id)
@@ -97,7 +98,7 @@ local function show(key, name, l, t, viewer)
   local reserved = l.successor ~= '' and math.max(0, l.reserved - t) or 0
   local row = {
     key, n, l.term, int(reserved), l.session, int(l.since), int(t - l.since), l.successor, l.asked, l.asked_for,
-    l.instance, l.name, l.address,
+    l.instance, l.name, l.address, l.session ~= '' and l.places or '0',
   }
   if s then
     for _, v in ipairs({s.interval, s.timeout, s.seq, int(s.deadline - t), s.over and '1' or ''}) do
