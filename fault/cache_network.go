@@ -124,6 +124,16 @@ func (n *Network) rule(what string, from, to int) {
 	n.ip(fmt.Sprintf("rule %s iif v%d to %s blackhole", what, from, n.Address(to)))
 }
 
+// lose loses what goes from one peer to another and has a port, as in "dport 80"; "" is everything. Only the number tells
+// rules apart when one is removed: without it, the first that resembles it goes.
+func (n *Network) lose(number, from, to int, port string) (heal func()) {
+	if port != "" {
+		port = "ipproto tcp " + port
+	}
+	n.ip(fmt.Sprintf("rule add pref %d iif v%d to %s %s blackhole", number, from, n.Address(to), port))
+	return func() { n.ip(fmt.Sprintf("rule del pref %d", number)) }
+}
+
 // Unplug takes a peer's link down, and Plug up again.
 func (n *Network) Unplug(at int) { n.ip(fmt.Sprintf("link set v%d down", at)) }
 

@@ -35,7 +35,8 @@
 // agent can be hurt apart. [ShardLoad] writes to every node all the time, whoever is its
 // primary. A write's node tells, in the same transaction, under which lineage it accepted it and how far that
 // stands. [ShardChaos] makes one fault after the other, and waits until the shard is well again by
-// itself; where links are cut, in a [Network], the writers still reach every node. [JudgeShard] reads what was
+// itself, or has several overlap ([ShardChaos.Compose]); where links are cut, in a [Network], the writers still reach every
+// node. [JudgeShard] reads what was
 // acknowledged beside the lineages of the shard's row.
 //
 // [Monitors] are instances of understudy monitor run, each at an address of its own, which

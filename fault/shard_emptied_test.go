@@ -70,6 +70,6 @@ func emptiedStore(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
 	}
 	// Nobody could kill the node while it hung: what waited on its open connections may be accepted as it goes on.
 	evidence := load.Stop(got)
-	evidence.Excused = func(w fault.ShardWrite) bool { return w.Node == p.Addr && w.Sent < continued }
+	evidence.Excused = func(w fault.ShardWrite, _ time.Duration) bool { return w.Node == p.Addr && w.Sent < continued }
 	judgedEvidence(t, evidence)
 }

@@ -106,7 +106,7 @@ func hungNotKilled(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
 	s.Settled()
 	evidence := load.Stop(s.Settled())
 	const armed = 5 * time.Second // three by its own arithmetic
-	evidence.Excused = func(w fault.ShardWrite) bool { return w.Node == p.Addr && w.Acked < continued+armed }
+	evidence.Excused = func(w fault.ShardWrite, _ time.Duration) bool { return w.Node == p.Addr && w.Acked < continued+armed }
 	v := fault.JudgeShard(evidence)
 	t.Logf("%d writes, %d slipped", v.Writes, v.Slipped)
 	for _, violation := range v.Violations {

@@ -46,9 +46,9 @@ type ShardEvidence struct {
 	Others int
 	// Final are the keys that the primary has in the end.
 	Final map[string]bool
-	// Excused is a time after which a node that hung, without anybody who could kill it, may accept
-	// what it had received before: such writes are counted apart.
-	Excused func(ShardWrite) bool
+	// Excused tells of a write which was accepted so much after the first of a later lineage that nobody could
+	// have kept the node from it: such writes are counted apart.
+	Excused func(w ShardWrite, late time.Duration) bool
 }
 
 // ShardVerdict is what it found.
@@ -96,7 +96,7 @@ func JudgeShard(e ShardEvidence) ShardVerdict {
 			continue
 		}
 		if since := e.earliest(w); since > first[i+1] {
-			if e.Excused != nil && e.Excused(w) {
+			if e.Excused != nil && e.Excused(w, since-first[i+1]) {
 				v.Slipped++
 			} else {
 				v.add(Late, w, "accepted under %.8s, at least %v after the first write of a later lineage", w.Lineage, since-first[i+1])

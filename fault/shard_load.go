@@ -24,6 +24,8 @@ import (
 // remembers what was acknowledged. It follows the row's lineages too.
 type ShardLoad struct {
 	Shard *Shard
+	// Number tells the keys of this load from those of one before it on the same shard.
+	Number uint64
 	// Every is how long a writer rests after a write. Default 10 ms.
 	Every time.Duration
 
@@ -66,7 +68,7 @@ func (l *ShardLoad) Stop(primary *ShardNode) ShardEvidence {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(patience))
-	keys, err := c.do("KEYS", "w:*")
+	keys, err := c.do("KEYS", l.prefix()+"*")
 	if err != nil {
 		l.Shard.tb.Fatal(err)
 	}
@@ -75,6 +77,8 @@ func (l *ShardLoad) Stop(primary *ShardNode) ShardEvidence {
 	}
 	return e
 }
+
+func (l *ShardLoad) prefix() string { return fmt.Sprintf("w:%d:", l.Number) }
 
 // Stopped reports whether Stop was called.
 func (l *ShardLoad) Stopped() bool { return l.stopped }
@@ -177,7 +181,7 @@ func (l *ShardLoad) serve(ctx context.Context, n *ShardNode, c *nodeConn) (slow 
 // once writes a key that nobody wrote before.
 func (l *ShardLoad) once(n *ShardNode, c *nodeConn) error {
 	number := l.count.Add(1)
-	w := ShardWrite{Key: fmt.Sprintf("w:%d", number), Node: n.Addr, Sent: lease.BootClock().Now()}
+	w := ShardWrite{Key: l.prefix() + strconv.FormatInt(number, 10), Node: n.Addr, Sent: lease.BootClock().Now()}
 	copies := number%10 == 0
 	batch := [][]string{{"MULTI"}, {"SET", w.Key, "1"}, {"INFO", "replication"}, {"EXEC"}, {"INFO", "replication"}}
 	if copies {

@@ -107,7 +107,7 @@ func hostCutOffAlone(t *testing.T, n *fault.Network, s *fault.Shard, load *fault
 	s.Settled()
 	evidence := load.Stop(s.Settled())
 	const armed = 4 * time.Second // three by its own arithmetic, from its last acknowledgement
-	evidence.Excused = func(w fault.ShardWrite) bool { return w.Node == p.Addr && w.Acked < from+armed }
+	evidence.Excused = func(w fault.ShardWrite, _ time.Duration) bool { return w.Node == p.Addr && w.Acked < from+armed }
 	v := fault.JudgeShard(evidence)
 	t.Logf("%d writes, %d lost, %d slipped", v.Writes, v.Lost, v.Slipped)
 	for _, violation := range v.Violations {
