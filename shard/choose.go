@@ -146,7 +146,8 @@ func (r Row) position(n Record) (at int64, known bool) {
 	return 0, false
 }
 
-// began is where the lineage that goes on began: its primary had everything up to there when it was opened.
+// began is where the lineage that goes on began, in an engine whose numbers go on with it: its primary had everything up
+// to there when it was opened.
 func (r Row) began() (at int64) {
 	for _, l := range r.Lineages {
 		at = max(at, l.End)
@@ -154,30 +155,41 @@ func (r Row) began() (at int64) {
 	return at
 }
 
+// shortOf is how much a node lacks of what the shard had acknowledged before its lineage began. It can lack that if it
+// still shows a lineage that has ended, or says which one it came from. One that took a full copy since says neither,
+// and its numbers may have nothing to do with earlier ones (SableDB).
+func (r Row) shortOf(n Record) int64 {
+	ended := func(id string) bool {
+		return id != "" && slices.ContainsFunc(r.Lineages, func(l Lineage) bool { return l.ID == id && l.End != 0 })
+	}
+	if at, known := r.position(n); known && (ended(n.Lineage.ID) || ended(n.Before.ID)) {
+		return max(0, r.began()-at)
+	}
+	return 0
+}
+
 // holderOfMore is why a node must not be promoted which lacks what the shard had acknowledged before its lineage began,
 // as long as a member has more of that, or may come back with it; "" if none does. What a node lacks of the lineage that
 // goes on is what replication may lose.
 func (v View) holderOfMore(n Record) string {
-	began := v.Row.began()
-	at, known := v.Row.position(n)
-	if !known || at >= began {
+	short := v.Row.shortOf(n)
+	if short == 0 {
 		return ""
 	}
 	for _, m := range v.Row.Members {
 		r, reports := v.Node(m.ID)
-		has, known := v.Row.position(r)
+		_, known := v.Row.position(r)
 		empty := r.Keys == 0 && (r.Condition == Up || r.Condition == Quarantined)
 		switch {
 		case m.ID == n.ID:
 			continue
-		case reports && known && has > at:
+		case reports && known && v.Row.shortOf(r) < short:
 		// It had everything. A restart hides where it stands, and leaves it all of it or nothing.
 		case m.ID == v.Row.Primary && !(reports && (known || empty)):
-			has = began
 		default:
 			continue
 		}
-		return fmt.Sprintf("it stands at %d, %d short of what was acknowledged before the last change of primary; node %.8s at %s stood at %d, and may come back with that", at, began-at, m.ID, m.Address, has)
+		return fmt.Sprintf("it lacks %d of what was acknowledged before the last change of primary; node %.8s at %s had more, and may come back with that", short, m.ID, m.Address)
 	}
 	return ""
 }
