@@ -118,9 +118,7 @@ func (c *ShardChaos) Compose(storeAt int) (did []string, excused func(w ShardWri
 	for _, n := range c.Shard.Nodes {
 		n.Start()
 	}
-	if k.gentle {
-		k.discard()
-	}
+	k.assist()
 	return did, k.excused
 }
 
@@ -261,20 +259,27 @@ func (k *composition) emptyStore() {
 	}
 }
 
-// discard gives up, as an operator, what nodes have alone that diverged from the shard when it was made again.
-func (k *composition) discard() {
+// assist does what agents ask an operator for until the shard is well: to give up what a node has alone that diverged
+// from the shard when it was made again, and to end a server whose agent was killed in the moment in which it had
+// started it, so that the next one does not know it.
+func (k *composition) assist() {
 	tb := k.Shard.tb
 	tb.Helper()
-	realserver.Eventually(tb, shardPatience, "the shard is made again", func() error {
+	realserver.Eventually(tb, shardPatience, "the shard is well", func() error {
 		v, err := k.Shard.Look()
 		if err != nil {
 			return err
 		}
 		for _, r := range v.Nodes {
-			if n := k.Shard.at(r.Address); n != nil && strings.Contains(r.Trouble, "--discard-data") && len(n.Options) == 0 {
+			n := k.Shard.at(r.Address)
+			switch {
+			case n == nil || !r.Live():
+			case strings.Contains(r.Trouble, "--discard-data") && len(n.Options) == 0:
 				n.Options = []string{"--discard-data"}
 				n.KillAgent()
 				n.Start()
+			case strings.Contains(r.Trouble, "node is not managed: process"):
+				n.KillNode()
 			}
 		}
 		_, err = k.Shard.settled(v)
