@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -15,6 +16,9 @@ const (
 	millionSources = 1_000_000
 	millionEvery   = 60 * time.Second
 	millionFor     = 60 * time.Second
+	millionQuiet   = 1_000            // of them, which fall silent at last
+	millionLimit   = 3 * millionEvery // as fleetFlag says
+	millionGrace   = 20 * time.Second // after which all of those have an alarm, if ever
 )
 
 // preload makes sources by SQL, as they are when they have beaten for a while: when they
@@ -52,16 +56,58 @@ func million(ctx context.Context, b *bed, o options, r *Report) {
 	rate := float64(millionSources) / millionEvery.Seconds()
 	tellLots(b, sender, "pace 10s %f", rate)
 	judged := in.metric("judged_total")
+	written := g.written(ctx)
 	m := g.meter(in)
 	got := tellLots(b, sender, "pace %v %f", millionFor, rate)
 	u := m.read()
+	written = g.written(ctx).since(written)
 	judged = (in.metric("judged_total") - judged) / u.took.Seconds()
 	fmt.Fprintf(os.Stderr, "    %s beats and %s judged a second; p99 of a request %v\n", number(got.rate()), number(judged), got.P99.Round(time.Millisecond))
 	r.add(Figure{Section: "million", Subject: "postgres", Name: "instance, its intake included, of one core", Value: u.share("instance"), Unit: "%", Bound: 25},
 		Figure{Section: "million", Subject: "postgres", Name: "PostgreSQL, of one core", Value: u.share("server"), Unit: "%"},
 		Figure{Section: "million", Subject: "postgres", Name: "resident memory of the instance", Value: float64(residentMemory(in.pid())) / mib, Unit: "MiB", Bound: 300},
-		Figure{Section: "million", Subject: "postgres", Name: "false alarms", Value: in.metric(`turns_total{turn="ONSET"}`), Limited: true, Count: millionSources})
+		Figure{Section: "million", Subject: "postgres", Name: "false alarms", Value: in.metric(`turns_total{turn="ONSET"}`), Limited: true, Count: millionSources},
+		Figure{Section: "million", Subject: "postgres", Name: "write-ahead log of a heartbeat", Value: float64(written.wal) / float64(got.Count), Unit: "B"},
+		Figure{Section: "million", Subject: "postgres", Name: "updates that touch no index", Value: 100 * float64(written.hot) / float64(max(1, written.updated)), Unit: "%"},
+		Figure{Section: "million", Subject: "postgres", Name: "size of a source with its indexes", Value: float64(written.size) / millionSources, Unit: "B"})
+	g.lateness(ctx, in, rate, r)
 	in.stop()
+}
+
+// lateness has some sources fall silent while all others go on.
+func (g *rig) lateness(ctx context.Context, in *instance, rate float64, r *Report) {
+	others := start(g.b, senderRole, beatOptions{
+		Address: in.address, Event: fleetEvent, Way: byArray, Each: beatArray, Conns: 4, Sources: millionSources - millionQuiet,
+	})
+	tellLots(g.b, others, "pace %v %f", millionLimit+millionGrace, rate)
+	conn, err := pgx.Connect(ctx, g.store.url)
+	g.b.check(err, "connecting")
+	defer conn.Close(ctx)
+	var alarms int
+	var p99, worst float64
+	err = conn.QueryRow(ctx, `SELECT count(*), coalesce(percentile_disc(0.99) WITHIN GROUP (ORDER BY late), 0), coalesce(max(late), 0)
+		FROM (SELECT extract(epoch FROM raised - started)::float8 AS late FROM understudy.monitor_alarm) a`).Scan(&alarms, &p99, &worst)
+	g.b.check(err, "reading the alarms")
+	r.add(Figure{Section: "million", Subject: "postgres", Name: "alarms that 1,000 silent sources lack, or have too many", Value: math.Abs(float64(alarms - millionQuiet)), Limited: true, Count: millionQuiet},
+		Figure{Section: "million", Subject: "postgres", Name: "limit passed until the alarm is raised, p99", Value: p99 * 1000, Unit: "ms", Count: alarms},
+		Figure{Section: "million", Subject: "postgres", Name: "limit passed until the alarm is raised, worst", Value: worst * 1000, Unit: "ms", Bound: 1000, Count: alarms})
+}
+
+// written is what PostgreSQL has written so far, and how large the tables of sources are.
+type written struct{ wal, updated, hot, size int64 }
+
+func (w written) since(before written) written {
+	return written{w.wal - before.wal, w.updated - before.updated, w.hot - before.hot, w.size}
+}
+
+func (g *rig) written(ctx context.Context) (w written) {
+	conn, err := pgx.Connect(ctx, g.store.url)
+	g.b.check(err, "connecting")
+	defer conn.Close(ctx)
+	err = conn.QueryRow(ctx, `SELECT (pg_current_wal_lsn() - '0/0')::bigint, sum(n_tup_upd)::bigint, sum(n_tup_hot_upd)::bigint, sum(pg_total_relation_size(relid))::bigint
+		FROM pg_stat_user_tables WHERE relname IN ('monitor_source', 'monitor_beat', 'monitor_due')`).Scan(&w.wal, &w.updated, &w.hot, &w.size)
+	g.b.check(err, "reading what was written")
+	return w
 }
 
 func (g *rig) fillMillion(ctx context.Context) {
