@@ -44,3 +44,17 @@ type Admin interface {
 	// Close closes all connections. Calls under way fail.
 	Close() error
 }
+
+// Salvaged is what could be copied of a damaged store.
+type Salvaged struct {
+	Tables []SalvagedTable `json:"tables"`
+	// Unreadable is how many bytes of the file the disk could not read.
+	Unreadable int64 `json:"unreadable_bytes"`
+}
+
+// SalvagedTable is what could be copied of one table; Damage is why not all of it, or "".
+type SalvagedTable struct {
+	Name   string `json:"table"`
+	Rows   int64  `json:"rows"`
+	Damage string `json:"damage,omitempty"`
+}

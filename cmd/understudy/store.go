@@ -21,9 +21,19 @@ func (a *app) storeCommand() *cobra.Command {
 	var into bool
 	migrate := a.storeVerb("migrate", "Bring the store's schema up to date", "understudy store migrate --store postgres://owner@db/app", &into, a.storeMigrate)
 	migrate.Flags().BoolVar(&into, "into-existing", false, "add the tables to an SQLite database that has tables of another program")
+	check := a.storeVerb("check", "Check that the store answers and its schema fits, changing nothing", "understudy store check -o json", new(bool), a.storeCheck)
+	var salvage string
+	check.Flags().StringVar(&salvage, "salvage", "", "copy what can be read of a damaged SQLite store into the new `FILE`")
+	only := check.RunE
+	check.RunE = func(c *cobra.Command, args []string) error {
+		if salvage == "" {
+			return only(c, args)
+		}
+		return a.storeSalvage(c.Context(), salvage)
+	}
 	c.AddCommand(
 		migrate,
-		a.storeVerb("check", "Check that the store answers and its schema fits, changing nothing", "understudy store check -o json", new(bool), a.storeCheck),
+		check,
 		&cobra.Command{
 			Use: "path", Short: "Print the store that is used", Args: noArgs,
 			Example: "  understudy store path",
@@ -83,6 +93,32 @@ func (a *app) storeCheck(ctx context.Context, st store.Store) error {
 		a.printInfo(info)
 	}
 	return doctor.SchemaFits(info)
+}
+
+// storeSalvage copies what can be read of a damaged store.
+func (a *app) storeSalvage(ctx context.Context, to string) error {
+	if err := a.needStore(); err != nil {
+		return err
+	}
+	out, err := open.Salvage(ctx, a.StoreURL, to)
+	if err != nil {
+		return err
+	}
+	if a.json() {
+		return a.printJSON(out)
+	}
+	rows, hurt := int64(0), 0
+	for _, t := range out.Tables {
+		if rows += t.Rows; t.Damage != "" {
+			hurt++
+			fmt.Fprintf(a.stdout, "%s  %d rows copied, others could not be read: %s\n", t.Name, t.Rows, termtext.Text(t.Damage))
+		}
+	}
+	if out.Unreadable > 0 {
+		fmt.Fprintf(a.stdout, "the disk could not read %d bytes of the file\n", out.Unreadable)
+	}
+	fmt.Fprintf(a.stdout, "%d rows of %d tables copied to %s, %d tables are damaged\n", rows, len(out.Tables), termtext.Text(to), hurt)
+	return nil
 }
 
 func (a *app) printInfo(info store.Info) {

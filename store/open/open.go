@@ -50,6 +50,15 @@ func Open(ctx context.Context, url string, o Options) (store.Store, error) {
 	}
 }
 
+// Salvage copies what can be read of a damaged SQLite store into a new file; see [sqlite.Salvage].
+func Salvage(ctx context.Context, url, to string) (store.Salvaged, error) {
+	scheme, rest, _ := strings.Cut(url, ":")
+	if scheme != "sqlite" {
+		return store.Salvaged{}, fmt.Errorf("%w: only an SQLite store is a file that can be salvaged; restore a server's data with its own tools", lease.ErrInvalid)
+	}
+	return sqlite.Salvage(ctx, strings.TrimPrefix(rest, "//"), to)
+}
+
 // DefaultURL is the store that is used when none is named: an SQLite file in
 // the user's state directory.
 func DefaultURL() (string, error) {

@@ -55,7 +55,7 @@ func retry(ctx context.Context, try func() error) error {
 func failed(op string, err error) error {
 	for _, refusal := range []error{
 		lease.ErrHeld, lease.ErrNotHeld, lease.ErrLapsed, lease.ErrInvalid, dispatch.ErrNoQueue, dispatch.ErrNoMessage, dispatch.ErrState, dispatch.ErrUncertain,
-		monitor.ErrNoSource, monitor.ErrNoCheck, monitor.ErrNoAlarm,
+		monitor.ErrAlarmOpen, monitor.ErrNoSource, monitor.ErrNoCheck, monitor.ErrNoAlarm,
 		job.ErrNotFound, shard.ErrNotFound, shard.ErrChanged, shard.ErrLocked, shard.ErrTaken, shard.ErrNoCommand,
 	} {
 		if errors.Is(err, refusal) {
