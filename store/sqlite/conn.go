@@ -139,6 +139,7 @@ type writer struct {
 	next  chan struct{} // of capacity 1
 	conn  *sql.Conn     // nil when there is none yet, or the last one was given up
 	stmts *statements
+	log   os.FileInfo // the write-ahead log of conn, once it has committed something; nil before
 }
 
 func newWriter(db *sql.DB) writer {
@@ -176,6 +177,24 @@ func (w *writer) connect(ctx context.Context) error {
 	return nil
 }
 
+// rememberLog notes the write-ahead log, in which conn has just committed: before that, another process may still remove it.
+func (w *writer) rememberLog(path string) {
+	if w.log == nil {
+		w.log, _ = os.Stat(path + "-wal")
+	}
+}
+
+// sameLog refuses to continue when the write-ahead log was removed: what is committed now, other processes would never see.
+func (w *writer) sameLog(path string) error {
+	if w.log == nil {
+		return nil
+	}
+	if now, err := os.Stat(path + "-wal"); err != nil || !os.SameFile(w.log, now) {
+		return fmt.Errorf("%s-wal was removed or replaced while in use: stop all programs that use the store, then start them again; never remove this file", path)
+	}
+	return nil
+}
+
 // discard gives up a connection whose state is not certain; the next call opens
 // another. Closing it rolls back whatever it had started.
 func (w *writer) discard() {
@@ -183,7 +202,7 @@ func (w *writer) discard() {
 		return
 	}
 	_ = w.conn.Raw(func(any) error { return driver.ErrBadConn })
-	w.conn, w.stmts = nil, nil
+	w.conn, w.stmts, w.log = nil, nil, nil
 }
 
 func (w *writer) close() error {
@@ -191,7 +210,7 @@ func (w *writer) close() error {
 		return w.db.Close()
 	}
 	err := errors.Join(w.stmts.close(), w.conn.Close(), w.db.Close())
-	w.conn, w.stmts = nil, nil
+	w.conn, w.stmts, w.log = nil, nil, nil
 	return err
 }
 
@@ -226,6 +245,9 @@ func (s *Store) writing(ctx context.Context, renews bool) (_ context.Context, do
 	}
 	if err == nil {
 		err = retry(ctx, func() error { return s.writer.connect(ctx) })
+	}
+	if err == nil {
+		err = s.writer.sameLog(s.path)
 	}
 	if err != nil {
 		done()
@@ -264,6 +286,7 @@ func (s *Store) write(ctx context.Context, op string, fn func(*txn) error) error
 		s.rollback(t)
 		return commitFailed(op, err)
 	}
+	s.writer.rememberLog(s.path)
 	return nil
 }
 
