@@ -1,7 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // A server under systemd tells when it is ready, that it goes round, when it reads its file again, and when it stops.
@@ -65,6 +70,68 @@ func TestServeTellsSystemd(t *testing.T) {
 		t.Fatal(err)
 	}
 	hears("STOPPING=1")
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v\n%s", err, &log)
+	}
+}
+
+// A server with queues and a monitor on a PostgreSQL that accepts no writes stays up, says why it is not ready, and works as soon as that one
+// is promoted.
+func TestServeOnAStandby(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it needs PostgreSQL")
+	}
+	db := realserver.Postgres(t, realserver.PostgresOptions{})
+	env := append(os.Environ(), "UNDERSTUDY_STORE="+db.URL())
+	migrate := exec.CommandContext(t.Context(), "understudy", "store", "migrate")
+	migrate.Env = env
+	if out, err := migrate.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	db.BecomeStandby(t)
+
+	file, addr := filepath.Join(t.TempDir(), "understudy.yaml"), fmt.Sprintf("127.0.0.1:%d", realserver.FreePort(t))
+	text := "listen: " + addr + "\nqueues:\n- queue: orders\n  exec: {command: [cat]}\nmonitor:\n  checks: [{check: disk, interval: 1m}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := exec.CommandContext(t.Context(), "understudy", "serve", "-c", file)
+	server.Env = env
+	var log strings.Builder
+	server.Stderr = &log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Wait() }()
+	ready := func(status int, says string) {
+		t.Helper()
+		realserver.Eventually(t, patience, "readyz answers as it should", func() error {
+			select {
+			case err := <-ended:
+				t.Fatalf("the server has ended: %v\n%s", err, &log)
+			default:
+			}
+			a, err := http.Get("http://" + addr + "/readyz")
+			if err != nil {
+				return err
+			}
+			defer a.Body.Close()
+			body, err := io.ReadAll(a.Body)
+			if err != nil || a.StatusCode != status || !strings.Contains(string(body), says) {
+				return fmt.Errorf("%d %s, %v", a.StatusCode, body, err)
+			}
+			return nil
+		})
+	}
+	ready(503, "accepts no writes")
+	if err := db.Exec("SELECT pg_promote()"); err != nil {
+		t.Fatal(err)
+	}
+	ready(200, "ready")
+	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
 	if err := <-ended; err != nil {
 		t.Errorf("it ended with %v\n%s", err, &log)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/memtrim"
 	"github.com/understudy-ha/understudy/internal/sdnotify"
@@ -75,7 +76,10 @@ func serveOn(ctx context.Context, h *instance.Host, cfg *settings.Server, e *ent
 	defer cancel(nil)
 	s := &served{host: h, entrance: e, cfg: cfg, store: st, keeper: k, held: newHeldRoles()}
 	defer s.letGo()
-	if err := s.make(ctx); err != nil {
+	if err := s.makePatiently(ctx); err != nil {
+		return err
+	}
+	if err := s.makeAgents(ctx); err != nil {
 		return err
 	}
 	var parts sync.WaitGroup
@@ -166,10 +170,27 @@ func (s *served) make(ctx context.Context) (err error) {
 	if of.Clients, err = cfg.ClientScopes(); err != nil {
 		return err
 	}
-	if s.server, err = api.New(of); err != nil {
-		return err
+	s.server, err = api.New(of)
+	return err
+}
+
+// makePatiently makes the parts. While the store refuses what they need, as one does that accepts no writes, it tries again:
+// probes are answered that the server is not ready, and why.
+func (s *served) makePatiently(ctx context.Context) error {
+	unmade := *s
+	for retry := (backoff.Backoff{First: 100 * time.Millisecond, Most: 5 * time.Second}); ; {
+		err := s.make(ctx)
+		if err == nil || !instance.Unreachable(err) {
+			return err
+		}
+		s.letGo()
+		*s = unmade
+		s.host.Log.Warn("the store cannot be reached; trying again", "err", err)
+		s.Explain(lease.TruncateReason(err.Error()))
+		if !retry.Wait(ctx) {
+			return context.Cause(ctx)
+		}
 	}
-	return s.makeAgents(ctx)
 }
 
 // makeAgents makes the agents of the file.

@@ -21,8 +21,8 @@ const closeTimeout = 5 * time.Second
 // up, and that nothing can be said yet, until the API stands behind it. Otherwise
 // a server that waits for its store would look hung to probes and load balancers.
 type Door struct {
-	Addr   string // that is listened on
-	waits  string // what for, until it leads inside
+	Addr   string                 // that is listened on
+	waits  atomic.Pointer[string] // what for, until it leads inside
 	server *http.Server
 	inside atomic.Pointer[http.Handler]
 	Done   chan struct{} // closed when it no longer answers
@@ -31,7 +31,8 @@ type Door struct {
 
 // Open answers on a listener; waits is what the answer is while nothing stands behind the door. Close ends it.
 func Open(l net.Listener, log *slog.Logger, waits string) *Door {
-	d := &Door{Addr: l.Addr().String(), waits: waits, Done: make(chan struct{})}
+	d := &Door{Addr: l.Addr().String(), Done: make(chan struct{})}
+	d.Explain(waits)
 	limited := limitConns(l, connBound(), log)
 	d.server = api.NewHTTPServer(d, log)
 	d.server.ConnState = limited.note
@@ -41,6 +42,9 @@ func Open(l net.Listener, log *slog.Logger, waits string) *Door {
 	}()
 	return d
 }
+
+// Explain changes what the answer is while nothing stands behind the door.
+func (d *Door) Explain(waits string) { d.waits.Store(&waits) }
 
 // Lead hands every further request to h.
 func (d *Door) Lead(h http.Handler) { d.inside.Store(&h) }
@@ -61,7 +65,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusServiceUnavailable)
 	_ = json.NewEncoder(w).Encode(apitype.Problem{
 		Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable,
-		Code: "not_ready", Detail: d.waits,
+		Code: "not_ready", Detail: *d.waits.Load(),
 	})
 }
 

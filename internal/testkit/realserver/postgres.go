@@ -168,6 +168,22 @@ func (s *PostgresServer) Restart(tb testing.TB) {
 	s.Start(tb)
 }
 
+// BecomeStandby starts the server again as a standby, which accepts no writes until it is promoted: SELECT pg_promote().
+func (s *PostgresServer) BecomeStandby(tb testing.TB) {
+	tb.Helper()
+	s.Stop()
+	if err := os.WriteFile(filepath.Join(s.data(), "standby.signal"), nil, 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		uid, gid := serverUser(tb)
+		if err := os.Chown(filepath.Join(s.data(), "standby.signal"), uid, gid); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	s.Start(tb)
+}
+
 // Pause stops the server's processes where they are; Resume lets them continue.
 func (s *PostgresServer) Pause()  { s.signalAll(syscall.SIGSTOP) }
 func (s *PostgresServer) Resume() { s.signalAll(syscall.SIGCONT) }
