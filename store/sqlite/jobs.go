@@ -38,7 +38,8 @@ UPDATE understudy_job_run SET output = x'' WHERE job = ?1 AND output <> x'' AND 
   (SELECT scheduled_ms FROM understudy_job_run WHERE job = ?1 ORDER BY scheduled_ms DESC LIMIT 1 OFFSET ?2)`
 
 	allJobs = "SELECT name, version, doc FROM understudy_job WHERE name > ?1 ORDER BY name LIMIT ?2"
-	dueJobs = "SELECT name, version, doc FROM understudy_job WHERE due_ms <= ?3 AND name > ?1 ORDER BY name LIMIT ?2"
+	// The key would do for the order, and read every job.
+	dueJobs = "SELECT name, version, doc FROM understudy_job INDEXED BY understudy_job_due WHERE due_ms <= ?3 AND name > ?1 ORDER BY name LIMIT ?2"
 
 	jobRuns = `
 SELECT doc FROM understudy_job_run WHERE job = ?1 AND scheduled_ms < ?2 AND (?3 = '' OR state = ?3)
