@@ -34,11 +34,14 @@ func (s *Server) jobRoutes() []route {
 	return guarded(check, []route{
 		{pattern: "GET /v1/jobs", handle: inJSON(s.listJobs)},
 		{pattern: "GET /v1/jobs/{job}", handle: inJSON(s.getJob)},
+		{pattern: "PUT /v1/jobs/{job}", handle: inJSON(s.defineJob)},
 		{pattern: "DELETE /v1/jobs/{job}", handle: s.forgetJob},
 		{pattern: "POST /v1/jobs/{job}/trigger", handle: inJSON(s.triggerJob)},
 		{pattern: "POST /v1/jobs/{job}/pause", handle: inJSON(s.pauseJob)},
 		{pattern: "POST /v1/jobs/{job}/resume", handle: inJSON(s.resumeJob)},
 		{pattern: "GET /v1/jobs/{job}/runs", handle: inJSON(s.listRuns)},
+		{pattern: "POST /v1/jobs/{job}/runs/next", handle: s.nextRun},
+		{pattern: "POST /v1/jobs/{job}/runs/{run}/end", handle: inJSON(s.endRun)},
 		{pattern: "GET /v1/jobs/{job}/runs/{run}", handle: inJSON(s.getRun)},
 	})
 }

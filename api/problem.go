@@ -154,6 +154,7 @@ func ownStatuses() []mapping {
 		{errNoJobs, http.StatusNotFound, "store_without_jobs"},
 		{job.ErrNotFound, http.StatusNotFound, "no_job"},
 		{job.ErrBusy, http.StatusConflict, "job_busy"},
+		{job.ErrStale, http.StatusConflict, "run_over"},
 		{errNoQueues, http.StatusNotFound, "store_without_queues"},
 		{errScope, http.StatusForbidden, "missing_scope"},
 		{errQuota, http.StatusForbidden, "quota_used_up"},

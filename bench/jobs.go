@@ -111,6 +111,10 @@ func jobLag(ctx context.Context, b *bed, o options, r *Report) {
 	gocronJobs(ctx, b, r, startOne(b, "redis"))
 }
 
+func definitionOf(start time.Time, n int) job.Definition {
+	return job.Definition{Schedule: "every " + jobPeriod.String(), Anchor: jobAnchor(start, n)}
+}
+
 func understudyJobs(ctx context.Context, b *bed, r *Report, p place) {
 	ctx, cancel := context.WithCancel(ctx)
 	start, s := time.Now(), &jobStarts{}
@@ -118,6 +122,13 @@ func understudyJobs(ctx context.Context, b *bed, r *Report, p place) {
 	defer all.Wait()
 	defer cancel()
 	offered := &countOffered{done: make(chan struct{})}
+	first, err := open.Open(ctx, p.url, open.Options{})
+	b.check(err, "opening %s", p.url)
+	defer first.Close()
+	for i := range jobCount {
+		_, err := first.(store.Jobs).Jobs().Change(ctx, jobName(i), job.Define(jobName(i), definitionOf(start, i)))
+		b.check(err, "adding a job")
+	}
 	for n := range jobInstances {
 		st, err := open.Open(ctx, p.url, open.Options{})
 		b.check(err, "opening %s", p.url)
@@ -126,8 +137,7 @@ func understudyJobs(ctx context.Context, b *bed, r *Report, p place) {
 		cfg := job.Config{Keeper: keeper, Store: st.(store.Jobs).Jobs(), Logger: slog.New(offered)}
 		for i := range jobCount {
 			work := func(_ context.Context, t job.Task) error { s.note(t.Job, t.Scheduled); return nil }
-			cfg.Offers = append(cfg.Offers, job.Offer{Name: jobName(i), Work: work,
-				Definition: job.Definition{Schedule: "every " + jobPeriod.String(), Anchor: jobAnchor(start, i)}})
+			cfg.Offers = append(cfg.Offers, job.Offer{Name: jobName(i), Work: work, Definition: definitionOf(start, i)})
 		}
 		all.Go(func() { _ = keeper.Run(ctx) })
 		all.Go(func() {
@@ -138,6 +148,7 @@ func understudyJobs(ctx context.Context, b *bed, r *Report, p place) {
 		})
 	}
 	<-offered.done
+	time.Sleep(20 * time.Second) // what came due meanwhile has run then
 	s.measure(b, r, p.kind, jobsDue(start))
 }
 
@@ -156,6 +167,7 @@ func (c *countOffered) Handle(_ context.Context, r slog.Record) error {
 	case r.Message == "job offered" && c.n.Add(1) == jobInstances*jobCount:
 		close(c.done)
 	case r.Level >= slog.LevelWarn:
+		r.Attrs(func(a slog.Attr) bool { fmt.Fprint(os.Stderr, a.Key, "=", a.Value, " "); return true })
 		fmt.Fprintln(os.Stderr, r.Message)
 	}
 	return nil

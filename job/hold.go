@@ -11,8 +11,8 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// hold claims a run under the job's lease, runs it, and releases the lease.
-func (r *runner) hold(ctx context.Context, o Offer, held *lease.HeldLease) {
+// hold claims a run under the job's lease, runs it, and releases the lease. It reports whether the claim was answered.
+func (r *runner) hold(ctx context.Context, o Offer, held *lease.HeldLease) bool {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t := &tenure{runner: r, offer: o, stop: cancel, log: r.log.With("job", o.Name, "term", held.Term)}
@@ -21,6 +21,7 @@ func (r *runner) hold(ctx context.Context, o Offer, held *lease.HeldLease) {
 	if err != nil && t.task == nil && ctx.Err() == nil && !errors.Is(err, lease.ErrLost) {
 		t.log.Warn("no run was claimed", "err", err)
 	}
+	return err == nil || t.task != nil
 }
 
 // tenure is the time for which this instance holds a job's lease: one run, if any is due.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -100,9 +101,6 @@ var (
 // errIdle ends the wait for the lease of a job that another instance has run.
 var errIdle = errors.New("job: nothing is due")
 
-// stagger is the time over which the instances that offer a job try to claim a run.
-const stagger = 20 * time.Millisecond
-
 // Serve offers jobs until ctx ends, and returns its cause when all work has returned. It returns early only for an
 // error that no retry can fix.
 func Serve(ctx context.Context, cfg Config) error {
@@ -111,13 +109,13 @@ func Serve(ctx context.Context, cfg Config) error {
 	}
 	r := &runner{
 		Config: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), offers: map[string]Offer{},
-		attended: map[string]bool{}, again: make(chan struct{}, 1),
+		attended: map[string]bool{},
 	}
 	for _, o := range cfg.Offers {
 		r.offers[o.Name] = o
-		if err := r.define(ctx, o); err != nil {
-			return err
-		}
+	}
+	if err := r.defineAll(ctx); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer r.attending.Wait()
@@ -136,10 +134,38 @@ type runner struct {
 	offers    map[string]Offer
 	attending sync.WaitGroup
 	fail      context.CancelCauseFunc
-	again     chan struct{} // filled when a look is due before the interval has passed
 
 	mu       sync.Mutex
 	attended map[string]bool
+}
+
+// defineAll stores the definitions that differ from what the store has. Of many, which is read at once: each write would hold up
+// the instances that run jobs already.
+func (r *runner) defineAll(ctx context.Context) error {
+	stored := map[string]Job{}
+	for after, full := "", len(r.Offers) > maxGets; full; {
+		call, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
+		jobs, _, err := r.Store.List(call, Query{After: after, Limit: page})
+		cancel()
+		if err != nil {
+			break // what was not read is written
+		}
+		for _, j := range jobs {
+			after, stored[j.Name] = j.Name, j
+		}
+		full = len(jobs) == page
+	}
+	for _, o := range r.Offers {
+		j := stored[o.Name]
+		if c, err := Define(o.Name, o.Definition)(j, j.Created); err == nil && c.Unchanged {
+			r.log.Info("job offered", "job", o.Name, "schedule", j.Definition.Schedule, "next", j.Next)
+			continue
+		}
+		if err := r.define(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // define stores a definition, trying until the store answers.
@@ -177,89 +203,108 @@ func (r *runner) change(ctx context.Context, name string, decide Decision) (Job,
 func (r *runner) poll(ctx context.Context) error {
 	interval, failing := r.Keeper.Timing().Interval, false
 	for ctx.Err() == nil {
-		err := r.attendDue(ctx, interval)
+		err := r.attendDue(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
 			r.log.Warn("what is due cannot be read; trying again", "err", err) // once per outage
 		}
 		failing = err != nil
-		timer, stop := r.Keeper.Clock().Timer(interval)
-		select {
-		case <-ctx.Done():
-		case <-timer:
-		case <-r.again:
-		}
-		stop()
+		lease.Sleep(ctx, r.Keeper.Clock(), interval)
 	}
 	return context.Cause(ctx)
 }
 
-// maxGets is up to how many offers are read one by one, and not in the list of all that is due.
-const maxGets = 3
+const (
+	maxGets = 3    // up to how many offers are read one by one, and not in the list of all that is due
+	page    = 1000 // jobs of one request
+)
 
 // attendDue starts to attend to what is due within the interval.
-func (r *runner) attendDue(ctx context.Context, within time.Duration) error {
-	ctx2, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
+func (r *runner) attendDue(ctx context.Context) error {
+	call, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
 	defer cancel()
 	if len(r.offers) <= maxGets {
 		for name, o := range r.offers {
 			sent := r.Keeper.Clock().Now()
-			j, now, err := r.Store.Get(ctx2, name)
+			j, now, err := r.Store.Get(call, name)
 			if errors.Is(err, ErrNotFound) || j.ForgottenBy != "" {
 				err = r.define(ctx, o) // it was forgotten, and is offered still
 			}
 			if err != nil {
 				return err
 			}
-			if err := r.attend(ctx, j, now, sent, within); err != nil {
-				return err
-			}
+			r.attend(ctx, []Job{j}, now, sent)
 		}
 		return nil
 	}
 	for after, full := "", true; full; {
 		sent := r.Keeper.Clock().Now()
-		page, now, err := r.Store.List(ctx2, Query{After: after, DueWithin: within, Limit: 1000})
+		due, now, err := r.Store.List(call, Query{After: after, DueWithin: r.Keeper.Timing().Interval, Limit: page})
 		if err != nil {
 			return err
 		}
-		for _, j := range page {
-			after = j.Name
-			if err := r.attend(ctx, j, now, sent, within); err != nil {
-				return err
-			}
+		r.attend(ctx, due, now, sent)
+		if full = len(due) == page; full {
+			after = due[page-1].Name
 		}
-		full = len(page) == 1000
 	}
 	return nil
 }
 
-// attend starts to attend to a job that is due soon, unless somebody does already, or its role is held elsewhere.
-func (r *runner) attend(ctx context.Context, j Job, now time.Time, at, within time.Duration) error {
-	o, offered := r.offers[j.Name]
-	due := j.DueAt()
-	if !offered || due.IsZero() || due.Sub(now) > within {
-		return nil
-	}
-	if here, err := r.isRoleHere(ctx, o); err != nil || !here {
-		return err
-	}
+// attend starts to attend to those of the jobs that are offered and due soon, unless somebody does already. They were read at a
+// time by the store's clock, no earlier than another by this process's.
+func (r *runner) attend(ctx context.Context, jobs []Job, now time.Time, at time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.attended[j.Name] {
-		return nil
-	}
-	r.attended[j.Name] = true
-	wait := due.Sub(now)
-	if wait > 0 { // what is late already waits for nobody
-		wait += spread(stagger, j.Name, due.String(), r.Keeper.Instance().ID)
-	}
-	r.attending.Go(func() {
-		defer r.endAttending(j.Name)
-		if lease.Sleep(ctx, r.Keeper.Clock(), at+wait-r.Keeper.Clock().Now()) {
-			r.contend(ctx, o)
-		}
+	jobs = slices.DeleteFunc(jobs, func(j Job) bool {
+		_, offered := r.offers[j.Name]
+		_, soon := r.startIn(j, now, 0)
+		return !offered || !soon || r.attended[j.Name]
 	})
-	return nil
+	for _, j := range jobs {
+		r.attended[j.Name] = true
+		wait, _ := r.startIn(j, now, len(jobs))
+		r.attending.Go(func() {
+			r.attendOne(ctx, r.offers[j.Name], at+wait)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.attended, j.Name)
+		})
+	}
+}
+
+const (
+	stagger = 20 * time.Millisecond // over which the instances that offer a job try to claim a run that comes due
+	pace    = 2 * time.Millisecond  // from one late job to the next, in an order of each instance's own
+)
+
+// startIn is in how long this instance tries to claim the job's run; false if that is not soon. What is late waits for nothing
+// but, if many are, for its turn.
+func (r *runner) startIn(j Job, now time.Time, many int) (time.Duration, bool) {
+	due := j.DueAt()
+	wait := due.Sub(now)
+	over := stagger
+	if wait <= 0 {
+		wait, over = 0, time.Duration(many)*pace
+	}
+	return wait + spread(over, j.Name, due.String(), r.Keeper.Instance().ID), !due.IsZero() && due.Sub(now) <= r.Keeper.Timing().Interval
+}
+
+// attendOne contends for the job's runs from then on, for as long as the next one is due soon.
+func (r *runner) attendOne(ctx context.Context, o Offer, from time.Duration) {
+	for lease.Sleep(ctx, r.Keeper.Clock(), from-r.Keeper.Clock().Now()) {
+		if here, err := r.isRoleHere(ctx, o); err != nil || !here || !r.contend(ctx, o) {
+			return
+		}
+		call, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
+		sent := r.Keeper.Clock().Now()
+		j, now, err := r.Store.Get(call, o.Name)
+		cancel()
+		wait, soon := r.startIn(j, now, 1)
+		if err != nil || !soon {
+			return
+		}
+		from = sent + wait
+	}
 }
 
 // isRoleHere reports whether the role that a job runs with is held by an instance of this name, or there is none.
@@ -272,29 +317,21 @@ func (r *runner) isRoleHere(ctx context.Context, o Offer) (bool, error) {
 	return elect.HeldBeside(ctx, r.Keeper, o.With)
 }
 
-func (r *runner) endAttending(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.attended, name)
-	select {
-	case r.again <- struct{}{}: // its next run may be due before the next look
-	default:
-	}
-}
-
-// contend waits for the job's lease while a run of it is due, or on elsewhere, and runs it.
-func (r *runner) contend(ctx context.Context, o Offer) {
+// contend waits for the job's lease while a run of it is due, or on elsewhere, and runs it. It reports whether another attempt
+// can be made at once.
+func (r *runner) contend(ctx context.Context, o Offer) bool {
 	held, err := r.Keeper.Acquire(ctx, lease.AcquireRequest{
 		Leases: []lease.ID{LeaseID(o.Name)}, Margin: r.stopGrace(),
 		Unless: func(ctx context.Context) error { return r.unlessIdle(ctx, o) },
 	})
 	switch {
 	case err == nil:
-		r.hold(ctx, o, held)
+		return r.hold(ctx, o, held)
 	case errors.Is(err, errIdle) || ctx.Err() != nil:
-	default:
-		r.fail(fmt.Errorf("job %q: %w", o.Name, err))
+		return true
 	}
+	r.fail(fmt.Errorf("job %q: %w", o.Name, err))
+	return false
 }
 
 // unlessIdle returns errIdle if another instance has run what was due, or is the one to run it.

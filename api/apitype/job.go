@@ -86,3 +86,30 @@ type RunOutput struct {
 type JobRequest struct {
 	By string `json:"by,omitempty"` // for the history
 }
+
+// JobDefinition is when and how a job runs.
+type JobDefinition struct {
+	// Schedule is a crontab, a period or a date, with TZ=Zone before it where that is not UTC.
+	Schedule   string    `json:"schedule"`
+	Anchor     time.Time `json:"anchor,omitzero"`       // what a period is counted from; default: when the job was added
+	JitterMS   int64     `json:"jitter_ms,omitempty"`   // each run starts so much later at most
+	DeadlineMS int64     `json:"deadline_ms,omitempty"` // after which the caller stops a run; 0: none
+	Overlap    string    `json:"overlap,omitempty" enum:"forbid,queue"`
+	Missed     string    `json:"missed,omitempty" enum:"one,skip,all"`
+	Retries    int       `json:"retries,omitempty"` // declares that repeating a run does no harm
+}
+
+// NextRun asks for the next run that is due.
+type NextRun struct {
+	Session string `json:"session"` // it gets the job's lease
+}
+
+// RunEnd says how a run ended.
+type RunEnd struct {
+	Session  string `json:"session"` // that has the run
+	Term     int64  `json:"term"`    // under which it ran
+	State    string `json:"state" enum:"succeeded,failed,timed_out,cancelled"`
+	ExitCode int    `json:"exit_code,omitempty"`
+	Why      string `json:"why,omitempty"`
+	Output   []byte `json:"output,omitempty"` // the last 16 KiB of what it wrote, in base64
+}

@@ -1,0 +1,180 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Programs in any language run jobs through these routes: they define a job, wait for its next run, and say how it ended. Their
+// session is what the job's lease is held by, as with job.Serve.
+
+// jobLook is how often a job is read again while a caller waits: it may be triggered, or get another schedule.
+const jobLook = time.Second
+
+func (s *Server) defineJob(r *http.Request) (out apitype.Job, err error) {
+	in, err := bodyOf[apitype.JobDefinition](r)
+	if err != nil {
+		return out, err
+	}
+	if in.Overlap == string(job.Replace) {
+		return out, fmt.Errorf("%w: overlap replace: a run that another program runs cannot be stopped from here; use forbid or queue", lease.ErrInvalid)
+	}
+	def := job.Definition{
+		Schedule: in.Schedule, Anchor: in.Anchor, JitterMS: in.JitterMS, DeadlineMS: in.DeadlineMS,
+		Overlap: job.Overlap(in.Overlap), Missed: job.Missed(in.Missed), Retries: in.Retries,
+	}
+	return s.changeJob(r, "", func(string) job.Decision { return job.Define(r.PathValue("job"), def) })
+}
+
+// nextRun waits for a run that is due, and claims it under the job's lease for the caller's session. Who asks again, because the
+// answer was lost, gets the same run.
+func (s *Server) nextRun(w http.ResponseWriter, r *http.Request) error {
+	wait, err := waitParameter(r)
+	if err != nil {
+		return err
+	}
+	body, err := bodyOf[apitype.NextRun](r)
+	if err != nil {
+		return err
+	}
+	if _, err := s.session(r.Context(), body.Session); err != nil {
+		return err
+	}
+	if wait > 0 {
+		extendWriteDeadline(w, wait+2*s.cfg.Timeout)
+		leave, err := s.waits.take(r, 0)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	for end := time.Now().Add(wait); ; {
+		run, now, err := s.claimRun(r.Context(), r.PathValue("job"), body.Session, time.Until(end))
+		switch {
+		case err != nil:
+			return err
+		case run.Term != 0:
+			return writeJSON(w, http.StatusOK, viewRun(run, now))
+		case time.Until(end) <= 0:
+			w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+	}
+}
+
+// claimRun claims a run if one is due within a moment, and it can; otherwise that has no term.
+func (s *Server) claimRun(ctx context.Context, name, session string, wait time.Duration) (run job.Run, now time.Time, err error) {
+	j, now, err := s.jobs.Get(ctx, name)
+	if err == nil && j.ForgottenBy != "" {
+		err = fmt.Errorf("%w: job %q was forgotten by %s", job.ErrNotFound, name, j.ForgottenBy)
+	}
+	if err != nil {
+		return run, now, err
+	}
+	if due := j.DueAt(); due.IsZero() || due.After(now) {
+		pause := min(wait, jobLook)
+		if !due.IsZero() {
+			pause = min(pause, due.Sub(now))
+		}
+		return run, now, s.pause(ctx, pause)
+	}
+	l, err := s.tryAcquire(ctx, job.LeaseID(name), session)
+	if errors.Is(err, lease.ErrHeld) && wait > 0 { // its holder may die, or have a run that waits for another
+		l, err = s.waitForLease(ctx, job.LeaseID(name), session, wait)
+	}
+	if errors.Is(err, lease.ErrHeld) { // another has the run
+		return run, now, nil
+	}
+	if err != nil {
+		return run, now, err
+	}
+	j, err = s.jobs.Change(ctx, name, func(j job.Job, at time.Time) (job.Change, error) {
+		now = at
+		return job.Claim(job.Holder{Term: l.Term, Instance: l.Holder})(j, at)
+	})
+	if err == nil {
+		if run, on := j.Running(); on && run.Term == l.Term {
+			return run, now, nil
+		}
+	}
+	return job.Run{}, now, errors.Join(err, s.cfg.Store.Release(ctx, lease.ReleaseRequest{Lease: l.ID, Session: session, Term: l.Term, Reason: "nothing was due"}))
+}
+
+// pause waits, while the caller and the server are there.
+func (s *Server) pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.running.Done():
+		return errStopping
+	case <-timer.C:
+		return nil
+	}
+}
+
+// endRun records how a run ended, with what came due meanwhile, and releases the job's lease.
+func (s *Server) endRun(r *http.Request) (out apitype.Job, err error) {
+	body, err := bodyOf[apitype.RunEnd](r)
+	if err != nil {
+		return out, err
+	}
+	ends := []job.State{job.Succeeded, job.Failed, job.TimedOut, job.Cancelled}
+	at, err := time.Parse(time.RFC3339Nano, r.PathValue("run"))
+	switch {
+	case err != nil:
+		return out, fmt.Errorf("%w: run %.50q: use the scheduled time that you were given", lease.ErrInvalid, r.PathValue("run"))
+	case !slices.Contains(ends, job.State(body.State)):
+		return out, fmt.Errorf("%w: state %.50q: a run ends as %s", lease.ErrInvalid, body.State, namesOf(ends))
+	case len(body.Output) > job.MaxTail:
+		return out, fmt.Errorf("%w: %d bytes of output; send the last %d", lease.ErrInvalid, len(body.Output), job.MaxTail)
+	}
+	if err := validateSession(body.Session); err != nil {
+		return out, err
+	}
+	name, ctx := r.PathValue("job"), r.Context()
+	j, _, err := s.jobs.Get(ctx, name)
+	if err != nil {
+		return out, err
+	}
+	if run, on := j.Running(); on && run.Term == body.Term {
+		if len(body.Output) > 0 {
+			kept := job.Output{Total: int64(len(body.Output)), Tail: body.Output}
+			if err := s.jobs.PutOutput(ctx, job.RunKey{Job: name, Scheduled: at}, body.Term, kept); err != nil {
+				return out, err
+			}
+		}
+		if _, err := s.jobs.Change(ctx, name, job.Overlapping(job.Holder{Term: body.Term})); err != nil && !errors.Is(err, job.ErrStale) {
+			return out, err
+		}
+	}
+	result := job.Result{State: job.State(body.State), ExitCode: body.ExitCode, Why: lease.TruncateReason(body.Why)}
+	var now time.Time
+	late := false
+	j, err = s.jobs.Change(ctx, name, func(j job.Job, t time.Time) (job.Change, error) {
+		run, on := j.Running()
+		c, err := job.Finish(at, body.Term, result)(j, t)
+		now, late = t, !c.Unchanged && !(on && run.Term == body.Term && run.Scheduled.Equal(at))
+		return c, err
+	})
+	if err != nil {
+		return out, err
+	}
+	free := s.cfg.Store.Release(ctx, lease.ReleaseRequest{Lease: job.LeaseID(name), Session: body.Session, Term: body.Term, Reason: "run " + body.State})
+	if errors.Is(free, lease.ErrNotHeld) { // it was released when this was first asked, or has lapsed
+		free = nil
+	}
+	if late {
+		return out, fmt.Errorf("%w: the run of %s under term %d was ended by another instance; this result is in the history", job.ErrStale, r.PathValue("run"), body.Term)
+	}
+	return viewJob(j, now, 5), free
+}

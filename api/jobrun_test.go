@@ -1,0 +1,123 @@
+package api
+
+import (
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+func (g jobRig) session(name string) string {
+	g.t.Helper()
+	n := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(name, ""), Timing: lease.Timing{Interval: time.Minute, Timeout: 24 * time.Hour}}
+	if _, err := g.store.StartSession(g.t.Context(), n); err != nil {
+		g.t.Fatal(err)
+	}
+	return n.ID
+}
+
+func (g jobRig) next(session string) (run apitype.Run) {
+	g.t.Helper()
+	return ask[apitype.Run](g, "POST", "/v1/jobs/backup/runs/next", fmt.Sprintf(`{"session":%q}`, session))
+}
+
+func (g jobRig) end(r apitype.Run, session, state, more string) answer {
+	g.t.Helper()
+	path := "/v1/jobs/backup/runs/" + url.PathEscape(r.Scheduled.Format(time.RFC3339Nano)) + "/end"
+	return g.do("POST", path, fmt.Sprintf(`{"session":%q,"term":%d,"state":%q%s}`, session, r.Term, state, more))
+}
+
+// TestRunsOverHTTP: a program that has nothing but HTTP runs a job. Each time has one run, and what came due while it was on is decided.
+func TestRunsOverHTTP(t *testing.T) {
+	g := newJobRig(t)
+	php, perl := g.session("php"), g.session("perl")
+	next := func(session string) answer {
+		return g.do("POST", "/v1/jobs/backup/runs/next", fmt.Sprintf(`{"session":%q}`, session))
+	}
+	next(php).want(204, "")
+	g.clock.pass(time.Hour)
+	run := g.next(php)
+	if run.State != "running" || run.Instance != "php" || run.Term == 0 {
+		t.Fatalf("%+v", run)
+	}
+	if again := g.next(php); again.Term != run.Term || !again.Scheduled.Equal(run.Scheduled) {
+		t.Errorf("asked again: %+v, and it was %+v", again, run)
+	}
+	next(perl).want(204, "")
+	next("nobody").want(410, "lapsed")
+
+	g.clock.pass(90 * time.Minute) // a time that comes while it runs is skipped
+	g.end(run, php, "fine", "").want(400, "invalid")
+	g.end(run, php, "succeeded", `,"output":"ZG9uZQ=="`).want(200, "")
+	g.end(run, php, "succeeded", "").want(200, "") // the answer was lost
+	g.end(run, php, "failed", "").want(409, "run_over")
+	j := ask[apitype.Job](g, "GET", "/v1/jobs/backup", "")
+	if j.Ended["succeeded"] != 1 || j.Ended["skipped"] != 1 || len(j.Open) != 0 {
+		t.Errorf("%+v", j)
+	}
+	out := ask[apitype.RunOutput](g, "GET", "/v1/jobs/backup/runs/"+url.PathEscape(run.Scheduled.Format(time.RFC3339Nano)), "")
+	if string(out.Output) != "done" {
+		t.Errorf("output %q", out.Output)
+	}
+
+	// One that dies while it runs leaves a run that is lost, and a late result changes nothing.
+	g.clock.pass(time.Hour)
+	run = g.next(php)
+	if err := g.store.EndSession(t.Context(), php, "killed"); err != nil {
+		t.Fatal(err)
+	}
+	g.clock.pass(time.Hour)
+	second := g.next(perl)
+	if second.Term <= run.Term {
+		t.Errorf("term %d after %d", second.Term, run.Term)
+	}
+	g.end(run, php, "succeeded", "").want(409, "run_over")
+	g.end(second, perl, "failed", `,"exit_code":3,"why":"no disk"`).want(200, "")
+	j = ask[apitype.Job](g, "GET", "/v1/jobs/backup", "")
+	if j.Ended["lost"] != 1 || j.Last.State != string(job.Failed) || j.Last.ExitCode != 3 || j.Last.Why != "no disk" {
+		t.Errorf("%+v, last %+v", j, j.Last)
+	}
+}
+
+func TestDefineJobOverHTTP(t *testing.T) {
+	g := newJobRig(t)
+	j := ask[apitype.Job](g, "PUT", "/v1/jobs/mail", `{"schedule":"TZ=Europe/Berlin 30 2 * * *","retries":2}`)
+	if j.Name != "mail" || j.Retries != 2 || len(j.Next) != 5 {
+		t.Errorf("%+v", j)
+	}
+	for _, wrong := range []string{`{"schedule":"soon"}`, `{"schedule":"@daily","overlap":"replace"}`, `{}`} {
+		g.do("PUT", "/v1/jobs/mail", wrong).want(400, "invalid")
+	}
+}
+
+// TestNextRunWaits: a caller that waits gets the run when it comes due, and the next one when the holder of the first ends it.
+func TestNextRunWaits(t *testing.T) {
+	g := newJobRig(t)
+	one, two := g.session("one"), g.session("two")
+	ask := func(session string) chan answer {
+		got := make(chan answer, 1)
+		go func() {
+			got <- g.do("POST", "/v1/jobs/backup/runs/next?wait=1m", fmt.Sprintf(`{"session":%q}`, session))
+		}()
+		return got
+	}
+	first := ask(one)
+	g.decide(job.Trigger("alice"))
+	a := <-first
+	a.want(200, "")
+	var run apitype.Run
+	a.into(&run)
+	g.decide(job.Trigger("ben"))
+	second := ask(two)
+	g.end(run, one, "succeeded", "").want(200, "")
+	a = <-second
+	a.want(200, "")
+	a.into(&run)
+	if run.Instance != "two" || run.Trigger != "ben" {
+		t.Errorf("%+v", run)
+	}
+}
