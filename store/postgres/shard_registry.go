@@ -192,7 +192,7 @@ func leaseOf(name string, texts textRow) (l lease.Lease, now time.Time, err erro
 	t := texts[1:]
 	shown := textRow{
 		shard.Space, name, t[0], words[0], words[1], words[2], words[3], t[1], t[2], t[3], t[4], t[5], t[6],
-		words[4], t[7], t[8], words[5], t[9], t[10],
+		words[4], t[7], t[8], words[5], "0", t[9], t[10], // there is one primary: no number of places was said
 	}
 	l, err = scanLeaseAt(shown, &now)
 	return l, now, err
