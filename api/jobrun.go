@@ -45,9 +45,6 @@ func (s *Server) nextRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.session(r.Context(), body.Session); err != nil {
-		return err
-	}
 	if wait > 0 {
 		extendWriteDeadline(w, wait+2*s.cfg.Timeout)
 		leave, err := s.waits.take(r, 0)
@@ -55,6 +52,12 @@ func (s *Server) nextRun(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		defer leave()
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	_, err = s.session(ctx, body.Session)
+	cancel()
+	if err != nil {
+		return err
 	}
 	for end := time.Now().Add(wait); ; {
 		run, now, err := s.claimRun(r.Context(), r.PathValue("job"), body.Session, time.Until(end))
@@ -72,10 +75,7 @@ func (s *Server) nextRun(w http.ResponseWriter, r *http.Request) error {
 
 // claimRun claims a run if one is due within a moment, and it can; otherwise that has no term.
 func (s *Server) claimRun(ctx context.Context, name, session string, wait time.Duration) (run job.Run, now time.Time, err error) {
-	j, now, err := s.jobs.Get(ctx, name)
-	if err == nil && j.ForgottenBy != "" {
-		err = fmt.Errorf("%w: job %q was forgotten by %s", job.ErrNotFound, name, j.ForgottenBy)
-	}
+	j, now, err := s.readJob(ctx, name)
 	if err != nil {
 		return run, now, err
 	}
@@ -96,6 +96,8 @@ func (s *Server) claimRun(ctx context.Context, name, session string, wait time.D
 	if err != nil {
 		return run, now, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
 	j, err = s.jobs.Change(ctx, name, func(j job.Job, at time.Time) (job.Change, error) {
 		now = at
 		return job.Claim(job.Holder{Term: l.Term, Instance: l.Holder})(j, at)
@@ -106,6 +108,17 @@ func (s *Server) claimRun(ctx context.Context, name, session string, wait time.D
 		}
 	}
 	return job.Run{}, now, errors.Join(err, s.cfg.Store.Release(ctx, lease.ReleaseRequest{Lease: l.ID, Session: session, Term: l.Term, Reason: "nothing was due"}))
+}
+
+// readJob reads a job that was not forgotten.
+func (s *Server) readJob(ctx context.Context, name string) (job.Job, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	j, now, err := s.jobs.Get(ctx, name)
+	if err == nil && j.ForgottenBy != "" {
+		err = fmt.Errorf("%w: job %q was forgotten by %s", job.ErrNotFound, name, j.ForgottenBy)
+	}
+	return j, now, err
 }
 
 // pause waits, while the caller and the server are there.

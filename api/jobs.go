@@ -40,7 +40,7 @@ func (s *Server) jobRoutes() []route {
 		{pattern: "POST /v1/jobs/{job}/pause", handle: inJSON(s.pauseJob)},
 		{pattern: "POST /v1/jobs/{job}/resume", handle: inJSON(s.resumeJob)},
 		{pattern: "GET /v1/jobs/{job}/runs", handle: inJSON(s.listRuns)},
-		{pattern: "POST /v1/jobs/{job}/runs/next", handle: s.nextRun},
+		{pattern: "POST /v1/jobs/{job}/runs/next", handle: s.nextRun, long: true},
 		{pattern: "POST /v1/jobs/{job}/runs/{run}/end", handle: inJSON(s.endRun)},
 		{pattern: "GET /v1/jobs/{job}/runs/{run}", handle: inJSON(s.getRun)},
 	})

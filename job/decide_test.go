@@ -383,9 +383,14 @@ func TestTail(t *testing.T) {
 	}
 	big := strings.Repeat("x", 100_000)
 	_, _ = out.Write([]byte(big))
-	if o, _ := out.unsaved(); len(o.Tail) != MaxTail || o.Tail[0] != 'x' || o.Total != int64(len(all)+len(big)) {
+	out.save(o)
+	if o, changed = out.unsaved(); !changed || len(o.Tail) != MaxTail || o.Tail[0] != 'x' || o.Total != int64(len(all)+len(big)) {
 		t.Errorf("%d of %d bytes kept", len(o.Tail), o.Total)
 	}
+	if _, changed := out.unsaved(); !changed {
+		t.Error("what was not stored is not tried again")
+	}
+	out.save(o)
 	if _, changed := out.unsaved(); changed {
 		t.Error("changed without a write")
 	}

@@ -11,8 +11,9 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// hold claims a run under the job's lease, runs it, and releases the lease. It reports whether the claim was answered.
-func (r *runner) hold(ctx context.Context, o Offer, held *lease.HeldLease) bool {
+// hold claims a run under the job's lease, runs it, and releases the lease. Its error is that
+// of the claim.
+func (r *runner) hold(ctx context.Context, o Offer, held *lease.HeldLease) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t := &tenure{runner: r, offer: o, stop: cancel, log: r.log.With("job", o.Name, "term", held.Term)}
@@ -21,7 +22,10 @@ func (r *runner) hold(ctx context.Context, o Offer, held *lease.HeldLease) bool 
 	if err != nil && t.task == nil && ctx.Err() == nil && !errors.Is(err, lease.ErrLost) {
 		t.log.Warn("no run was claimed", "err", err)
 	}
-	return err == nil || t.task != nil
+	if t.task != nil {
+		return nil
+	}
+	return err
 }
 
 // tenure is the time for which this instance holds a job's lease: one run, if any is due.
@@ -195,9 +199,7 @@ func resultOf(err error, stopped bool, cause error) Result {
 func (t *tenure) finish(ctx context.Context, run Run, out *tail, result Result) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Keeper.Timing().Timeout)
 	defer cancel()
-	if o, changed := out.unsaved(); changed {
-		t.putOutput(ctx, o)
-	}
+	t.putOutput(ctx, out)
 	for retry := t.retry(); ; {
 		_, err := t.change(ctx, t.offer.Name, Finish(run.Scheduled, run.Term, result))
 		if err == nil {
@@ -213,16 +215,20 @@ func (t *tenure) finish(ctx context.Context, run Run, out *tail, result Result) 
 // keepTail stores the end of the output once a second while it changes.
 func (t *tenure) keepTail(ctx context.Context, out *tail) {
 	for lease.Sleep(ctx, t.Keeper.Clock(), time.Second) {
-		if o, changed := out.unsaved(); changed {
-			t.putOutput(ctx, o)
-		}
+		t.putOutput(ctx, out)
 	}
 }
 
-func (t *tenure) putOutput(ctx context.Context, o Output) {
+func (t *tenure) putOutput(ctx context.Context, out *tail) {
+	o, changed := out.unsaved()
+	if !changed {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, t.Keeper.Timing().CallTimeout())
 	defer cancel()
-	if err := t.Store.PutOutput(ctx, RunKey{t.offer.Name, t.task.Scheduled}, t.task.Term, o); err != nil && ctx.Err() == nil {
+	if err := t.Store.PutOutput(ctx, RunKey{t.offer.Name, t.task.Scheduled}, t.task.Term, o); err != nil {
 		t.log.Debug("output not kept", "err", err)
+		return
 	}
+	out.save(o)
 }

@@ -109,7 +109,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	}
 	r := &runner{
 		Config: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), offers: map[string]Offer{},
-		attended: map[string]bool{},
+		attended: map[string]bool{}, held: map[string]bool{},
 	}
 	for _, o := range cfg.Offers {
 		r.offers[o.Name] = o
@@ -137,6 +137,7 @@ type runner struct {
 
 	mu       sync.Mutex
 	attended map[string]bool
+	held     map[string]bool // another instance had the job's lease when this one tried
 }
 
 // defineAll stores the definitions that differ from what the store has. Of many, which is read at once: each write would hold up
@@ -262,12 +263,17 @@ func (r *runner) attend(ctx context.Context, jobs []Job, now time.Time, at time.
 	})
 	for _, j := range jobs {
 		r.attended[j.Name] = true
-		wait, _ := r.startIn(j, now, len(jobs))
+		startIn, _ := r.startIn(j, now, len(jobs))
+		_, running := j.Running()
+		wait := running || r.held[j.Name]
 		r.attending.Go(func() {
-			r.attendOne(ctx, r.offers[j.Name], at+wait)
+			held := r.attendOne(ctx, r.offers[j.Name], at+startIn, wait)
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			delete(r.attended, j.Name)
+			if delete(r.held, j.Name); held {
+				r.held[j.Name] = true
+			}
 		})
 	}
 }
@@ -289,60 +295,65 @@ func (r *runner) startIn(j Job, now time.Time, many int) (time.Duration, bool) {
 	return wait + spread(over, j.Name, due.String(), r.Keeper.Instance().ID), !due.IsZero() && due.Sub(now) <= r.Keeper.Timing().Interval
 }
 
-// attendOne contends for the job's runs from then on, for as long as the next one is due soon.
-func (r *runner) attendOne(ctx context.Context, o Offer, from time.Duration) {
+// attendOne runs the job's runs from then on, for as long as the next one is due soon. With wait, it waits for an instance that has one
+// to end or die; otherwise it leaves that to a later look, because most runs are short, and reports it.
+func (r *runner) attendOne(ctx context.Context, o Offer, from time.Duration, wait bool) (held bool) {
 	for lease.Sleep(ctx, r.Keeper.Clock(), from-r.Keeper.Clock().Now()) {
-		if here, err := r.isRoleHere(ctx, o); err != nil || !here || !r.contend(ctx, o) {
-			return
-		}
-		call, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
 		sent := r.Keeper.Clock().Now()
-		j, now, err := r.Store.Get(call, o.Name)
-		cancel()
-		wait, soon := r.startIn(j, now, 1)
-		if err != nil || !soon {
-			return
+		j, now, here, err := r.read(ctx, o)
+		startIn, soon := r.startIn(j, now, 1)
+		if err != nil || !here || !soon {
+			return false
 		}
-		from = sent + wait
+		if j.DueAt().After(now) {
+			from = sent + startIn
+			continue
+		}
+		if _, running := j.Running(); running && !wait {
+			return true
+		}
+		if err := r.contend(ctx, o, wait); err != nil {
+			return errors.Is(err, lease.ErrHeld)
+		}
+		wait = false
 	}
+	return false
 }
 
-// isRoleHere reports whether the role that a job runs with is held by an instance of this name, or there is none.
-func (r *runner) isRoleHere(ctx context.Context, o Offer) (bool, error) {
-	if o.With == "" {
-		return true, nil
-	}
+// read reads a job, and whether this instance may run it now.
+func (r *runner) read(ctx context.Context, o Offer) (j Job, now time.Time, here bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
 	defer cancel()
-	return elect.HeldBeside(ctx, r.Keeper, o.With)
+	if here = o.With == ""; !here {
+		here, err = elect.HeldBeside(ctx, r.Keeper, o.With)
+	}
+	if err == nil {
+		j, now, err = r.Store.Get(ctx, o.Name)
+	}
+	return j, now, here, err
 }
 
-// contend waits for the job's lease while a run of it is due, or on elsewhere, and runs it. It reports whether another attempt
-// can be made at once.
-func (r *runner) contend(ctx context.Context, o Offer) bool {
+// contend acquires the job's lease, and runs what is due: at once or, with wait, when it is free while a run is due.
+func (r *runner) contend(ctx context.Context, o Offer, wait bool) error {
 	held, err := r.Keeper.Acquire(ctx, lease.AcquireRequest{
-		Leases: []lease.ID{LeaseID(o.Name)}, Margin: r.stopGrace(),
+		Leases: []lease.ID{LeaseID(o.Name)}, Margin: r.stopGrace(), Once: !wait,
 		Unless: func(ctx context.Context) error { return r.unlessIdle(ctx, o) },
 	})
 	switch {
 	case err == nil:
 		return r.hold(ctx, o, held)
-	case errors.Is(err, errIdle) || ctx.Err() != nil:
-		return true
+	case errors.Is(err, errIdle):
+		return nil
+	case ctx.Err() == nil && !errors.Is(err, lease.ErrHeld) && !transient(err):
+		r.fail(fmt.Errorf("job %q: %w", o.Name, err))
 	}
-	r.fail(fmt.Errorf("job %q: %w", o.Name, err))
-	return false
+	return err
 }
 
 // unlessIdle returns errIdle if another instance has run what was due, or is the one to run it.
 func (r *runner) unlessIdle(ctx context.Context, o Offer) error {
-	if here, err := r.isRoleHere(ctx, o); err == nil && !here {
-		return errIdle
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
-	defer cancel()
-	j, now, err := r.Store.Get(ctx, o.Name)
-	if errors.Is(err, ErrNotFound) || err == nil && (j.DueAt().IsZero() || j.DueAt().After(now)) {
+	j, now, here, err := r.read(ctx, o)
+	if errors.Is(err, ErrNotFound) || err == nil && (!here || j.DueAt().IsZero() || j.DueAt().After(now)) {
 		return errIdle
 	}
 	return nil // what the store does not say now, the claim will

@@ -7,10 +7,10 @@ import (
 
 // tail keeps the end of what is written to it. Writes never fail and never wait.
 type tail struct {
-	mu      sync.Mutex
-	total   int64
-	last    []byte // up to twice MaxTail
-	changed bool
+	mu    sync.Mutex
+	total int64
+	last  []byte // up to twice MaxTail
+	saved int64  // total, when it was stored last
 }
 
 // Write implements [io.Writer].
@@ -19,7 +19,6 @@ func (t *tail) Write(p []byte) (int, error) {
 	defer t.mu.Unlock()
 	n := len(p)
 	t.total += int64(n)
-	t.changed = t.changed || n > 0
 	p = p[max(0, n-MaxTail):]
 	if len(t.last)+len(p) > 2*MaxTail {
 		t.last = append(t.last[:0], t.last[len(t.last)-MaxTail:]...)
@@ -28,11 +27,16 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// unsaved returns what is to be stored, and whether it has changed since the last call.
+// unsaved returns what is to be stored, and whether it has changed since it was.
 func (t *tail) unsaved() (Output, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	changed := t.changed
-	t.changed = false
-	return Output{Total: t.total, Tail: slices.Clone(t.last[max(0, len(t.last)-MaxTail):])}, changed
+	return Output{Total: t.total, Tail: slices.Clone(t.last[max(0, len(t.last)-MaxTail):])}, t.total > t.saved
+}
+
+// save notes that the store has what unsaved returned.
+func (t *tail) save(o Output) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.saved = o.Total
 }

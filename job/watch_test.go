@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,9 +162,9 @@ func TestAlarmRetried(t *testing.T) {
 		st := memory.New(nil)
 		defined(t, st, "backup", "@daily")
 		var to receiver
-		tries := 0
+		var tries atomic.Int64
 		watch(t, st, func(_ context.Context, _ job.Job, a job.Alarm) error {
-			if tries++; tries < 8 {
+			if tries.Add(1) < 8 {
 				return errors.New("503")
 			}
 			to.take(a)
@@ -171,13 +172,13 @@ func TestAlarmRetried(t *testing.T) {
 		})
 		finished(t, st, "backup", job.Failed)
 		time.Sleep(10 * time.Minute)
-		if tries < 4 || tries > 6 {
-			t.Errorf("%d tries in ten minutes", tries)
+		if n := tries.Load(); n < 4 || n > 6 {
+			t.Errorf("%d tries in ten minutes", n)
 		}
 		finished(t, st, "backup", job.Succeeded)
 		time.Sleep(time.Hour)
 		if got := to.seen(); len(got) != 2 || got[0][:7] != "raised " || got[1][:6] != "ended " {
-			t.Errorf("%q after %d tries", got, tries)
+			t.Errorf("%q after %d tries", got, tries.Load())
 		}
 	})
 }

@@ -124,6 +124,21 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 	}
 }
 
+// acquireOnce acquires the first lease if it is free, without joining a line.
+func (c *Contender) acquireOnce(ctx context.Context) (Lease, error) {
+	id := c.Leases[0]
+	l, err := callStore(ctx, c.Timing, func(ctx context.Context) (Lease, error) { return c.Store.Get(ctx, id) })
+	switch {
+	case err != nil || l.Session == c.Session && !l.Ended:
+		return l, err
+	case !l.Free() || l.Reserved > 0 && !c.Instance.IsNamed(l.Successor):
+		return l, fmt.Errorf("%s: %w", id, ErrHeld)
+	}
+	return callStore(ctx, c.Timing, func(ctx context.Context) (Lease, error) {
+		return c.Store.Acquire(ctx, Expectation{Lease: id, Session: c.Session, Seen: l.Seen(), Places: c.Places})
+	})
+}
+
 func (c *Contender) resetSlots() {
 	if c.slots == nil {
 		for _, id := range c.Leases {

@@ -28,6 +28,9 @@ type AcquireRequest struct {
 	Unless func(ctx context.Context) error
 	// Shown, when not nil, gets each of the leases as replies show it. It must not block.
 	Shown func(Lease)
+	// Once: try the first lease, if it is free, and do not wait for it: [ErrHeld] if another holds it. No line is joined, and
+	// Every, Unless and Shown are not used.
+	Once bool
 	// Margin of trust without which a lease is of no use: see [ActiveSession.Bind].
 	Margin time.Duration
 }
@@ -61,7 +64,11 @@ func (k *Keeper) Acquire(ctx context.Context, want AcquireRequest) (*HeldLease, 
 			return nil, err
 		}
 		c.Session, c.SessionEnded = live.ID(), live.Done()
-		l, err := c.Acquire(ctx)
+		attempt := c.Acquire
+		if want.Once {
+			attempt = c.acquireOnce
+		}
+		l, err := attempt(ctx)
 		switch {
 		case err == nil && k.isFirstUse(l):
 			return &HeldLease{Lease: l, Active: live, keeper: k, leave: leave}, nil

@@ -55,6 +55,37 @@ func TestAcquireEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// TestAcquireOnce: whoever tries once takes what is free, joins no line, and is told at once that another holds it.
+func TestAcquireOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		a, b := keep(t, store, "a"), keep(t, store, "b")
+		once := lease.AcquireRequest{Leases: wantRole.Leases, Once: true}
+		h, err := a.Acquire(t.Context(), once)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := b.Acquire(t.Context(), once); !errors.Is(err, lease.ErrHeld) {
+				t.Errorf("while another holds it: %v, want ErrHeld", err)
+			}
+		}
+		if ws, _ := store.Waiters(t.Context(), "role"); len(ws) != 0 {
+			t.Errorf("it waits in line: %+v", ws)
+		}
+		if err := h.Release(t.Context(), "a", "test"); err != nil { // reserved for the one who released it
+			t.Fatal(err)
+		}
+		if _, err := b.Acquire(t.Context(), once); !errors.Is(err, lease.ErrHeld) {
+			t.Errorf("while it is kept for another: %v, want ErrHeld", err)
+		}
+		again, err := a.Acquire(t.Context(), once)
+		if err != nil || again.Term <= h.Term {
+			t.Errorf("%+v, %v", again, err)
+		}
+	})
+}
+
 // Without trust beyond the margin there is nothing to hold a lease for.
 func TestAcquireWaitsForTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -285,7 +285,8 @@ func TestSeeOther(t *testing.T) {
 	lone := serve(t, func(a asked) { a.say("#") })
 	c = dialed(t, Config{Timeout: 5 * time.Second, rules: rules{first: patience, alive: patience, avoid: time.Hour, backOff: 200 * time.Millisecond}}, lone)
 	_, err := c.Get(t.Context(), "foo", Options{})
-	if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "ask another") {
+	// The last time is perhaps not answered yet.
+	if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "ask another") && !strings.Contains(err.Error(), "had not answered") {
 		t.Error(err)
 	}
 	// 5+10+20+40+80 ms, then at least 100 ms each: without the back-off it is thousands.

@@ -171,7 +171,8 @@ func missing(path string) bool {
 // openDB returns a pool whose connections have the settings that all need. The
 // busy timeout is short, because the waiting is done by retry.
 func openDB(d *sqlite.Driver, path, extra string) *sql.DB {
-	q := "_busy_timeout=10&_synchronous=FULL&_error_rc=1&_pragma=journal_size_limit(16777216)&_pragma=cache_size(-1024)"
+	// The file is made by makeFile: a connection that made one where the file was removed would hide that.
+	q := "mode=rw&_busy_timeout=10&_synchronous=FULL&_error_rc=1&_pragma=journal_size_limit(16777216)&_pragma=cache_size(-1024)"
 	if extra != "" {
 		q += "&" + extra
 	}
