@@ -216,8 +216,19 @@ func (n *ShardNode) Stop() {
 	}
 }
 
-// SignalAgent sends a signal to the agent alone.
-func (n *ShardNode) SignalAgent(sig syscall.Signal) { _ = n.cmd.Process.Signal(sig) }
+// SignalAgent sends a signal to the agent alone. It is not stopped in the middle of a write to a file, which would stop everybody who
+// has that file; see [Node.Pause].
+func (n *ShardNode) SignalAgent(sig syscall.Signal) {
+	for range 1000 {
+		_ = n.cmd.Process.Signal(sig)
+		if pid := n.cmd.Process.Pid; sig != syscall.SIGSTOP || stopped(pid) && !writes(pid) {
+			return
+		}
+		_ = n.cmd.Process.Signal(syscall.SIGCONT)
+		<-time.After(time.Millisecond)
+	}
+	n.shard.tb.Fatalf("the agent of %s cannot be stopped outside of a write", n.Name)
+}
 
 // PID of the node's process; 0 if none runs. What it is called and its environment are its own
 // to change, but not where it runs.

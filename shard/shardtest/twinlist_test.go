@@ -63,9 +63,21 @@ func decideTwins() map[string]twin {
 		"refused decisions are recorded": rashly("decide/commands only if decided", func(d shard.RowUpdate) shard.RowUpdate {
 			return shard.RowUpdate{Row: d.Row, Event: d.Event}
 		}),
-		"decisions send nothing": decides("decide/commands only if decided", func(d *shard.RowUpdate) { d.Commands = nil }),
-		"nothing is dropped":     decides("decide/drops records and queues", func(d *shard.RowUpdate) { d.Drop = nil }),
-		"one is dropped":         decides("decide/drops records and queues", func(d *shard.RowUpdate) { d.Drop = d.Drop[:min(1, len(d.Drop))] }),
+		"decisions send nothing":                decides("decide/commands only if decided", func(d *shard.RowUpdate) { d.Commands = nil }),
+		"a shard that is removed keeps its row": decides("view/a shard is removed", func(d *shard.RowUpdate) { d.Remove = false }),
+		"a shard that is removed keeps a node": decides("view/a shard is removed", func(d *shard.RowUpdate) {
+			if d.Remove {
+				d.Drop = d.Drop[1:]
+			}
+		}),
+		"a shard is removed whatever has changed": {by: "view/a shard is removed", decide: func(w *world, ctx context.Context, d shard.RowUpdate) (int64, error) {
+			if d.Remove {
+				d.Row.Rev = w.read(ctx, d.Row.Name).Rev
+			}
+			return w.UpdateRow(ctx, d)
+		}},
+		"nothing is dropped": decides("decide/drops records and queues", func(d *shard.RowUpdate) { d.Drop = nil }),
+		"one is dropped":     decides("decide/drops records and queues", func(d *shard.RowUpdate) { d.Drop = d.Drop[:min(1, len(d.Drop))] }),
 		"what is dropped is dropped everywhere": {by: "decide/drops records and queues", decide: func(w *world, ctx context.Context, d shard.RowUpdate) (int64, error) {
 			rev, err := w.UpdateRow(ctx, d)
 			for _, id := range d.Drop {
