@@ -144,17 +144,13 @@ type runner struct {
 // the instances that run jobs already.
 func (r *runner) defineAll(ctx context.Context) error {
 	stored := map[string]Job{}
-	for after, full := "", len(r.Offers) > maxGets; full; {
-		call, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
-		jobs, _, err := r.Store.List(call, Query{After: after, Limit: page})
-		cancel()
-		if err != nil {
-			break // what was not read is written
-		}
-		for _, j := range jobs {
-			after, stored[j.Name] = j.Name, j
-		}
-		full = len(jobs) == page
+	if len(r.Offers) > maxGets {
+		// What cannot be read is written.
+		_ = readPages(ctx, r.Store, r.Keeper.Timing().CallTimeout(), Query{}, func(page []Job, _ time.Time) {
+			for _, j := range page {
+				stored[j.Name] = j
+			}
+		})
 	}
 	for _, o := range r.Offers {
 		j := stored[o.Name]
@@ -214,16 +210,14 @@ func (r *runner) poll(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-const (
-	maxGets = 3    // up to how many offers are read one by one, and not in the list of all that is due
-	page    = 1000 // jobs of one request
-)
+// maxGets is up to how many offers are read one by one, and not in the list of all that is due.
+const maxGets = 3
 
 // attendDue starts to attend to what is due within the interval.
 func (r *runner) attendDue(ctx context.Context) error {
-	call, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
-	defer cancel()
 	if len(r.offers) <= maxGets {
+		call, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
+		defer cancel()
 		for name, o := range r.offers {
 			sent := r.Keeper.Clock().Now()
 			j, now, err := r.Store.Get(call, name)
@@ -237,18 +231,11 @@ func (r *runner) attendDue(ctx context.Context) error {
 		}
 		return nil
 	}
-	for after, full := "", true; full; {
-		sent := r.Keeper.Clock().Now()
-		due, now, err := r.Store.List(call, Query{After: after, DueWithin: r.Keeper.Timing().Interval, Limit: page})
-		if err != nil {
-			return err
-		}
+	timing, sent := r.Keeper.Timing(), r.Keeper.Clock().Now()
+	return readPages(ctx, r.Store, timing.CallTimeout(), Query{DueWithin: timing.Interval}, func(due []Job, now time.Time) {
 		r.attend(ctx, due, now, sent)
-		if full = len(due) == page; full {
-			after = due[page-1].Name
-		}
-	}
-	return nil
+		sent = r.Keeper.Clock().Now() // the next page is asked for now
+	})
 }
 
 // attend starts to attend to those of the jobs that are offered and due soon, unless somebody does already. They were read at a

@@ -43,6 +43,29 @@ type Query struct {
 	Limit     int // 1 to 1000
 }
 
+// maxPage is how many jobs are read at once.
+const maxPage = 1000
+
+// readPages calls do with all jobs that q selects, at most a thousand at a time, and the store's clock. Each request has the timeout.
+func readPages(ctx context.Context, store Store, timeout time.Duration, q Query, do func(page []Job, now time.Time)) error {
+	for q.Limit = maxPage; ; {
+		call, cancel := context.WithTimeout(ctx, timeout)
+		page, now, err := store.List(call, q)
+		cancel()
+		if err != nil {
+			return err
+		}
+		last := len(page) < maxPage
+		if !last {
+			q.After = page[maxPage-1].Name // before do, whose the page is
+		}
+		do(page, now)
+		if last {
+			return nil
+		}
+	}
+}
+
 // RunQuery selects runs.
 type RunQuery struct {
 	Job    string

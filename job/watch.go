@@ -67,13 +67,8 @@ func (w *alarmWatcher) look(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	slots := make(chan struct{}, sendAtOnce)
-	for after, full := "", true; full; {
-		page, now, err := w.list(ctx, after)
-		if err != nil {
-			return err
-		}
+	err := readPages(ctx, w.Store, w.CallTimeout, Query{DueWithin: time.Millisecond}, func(page []Job, now time.Time) {
 		for _, j := range page {
-			after = j.Name
 			_, late := j.OverdueSince(now)
 			overdue[j.Name] = late
 			if !(late && w.overdue[j.Name] && j.Alarm.ID == "") && (!j.Alarm.Pending() || j.Alarm.NextTry.After(now)) {
@@ -85,19 +80,12 @@ func (w *alarmWatcher) look(ctx context.Context) error {
 				w.attend(ctx, j.Name)
 			})
 		}
-		full = len(page) == maxPage
+	})
+	if err != nil {
+		return err
 	}
 	w.overdue = overdue
 	return nil
-}
-
-// maxPage is how many jobs are read at once.
-const maxPage = 1000
-
-func (w *alarmWatcher) list(ctx context.Context, after string) ([]Job, time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.CallTimeout)
-	defer cancel()
-	return w.Store.List(ctx, Query{After: after, DueWithin: time.Millisecond, Limit: maxPage})
 }
 
 // attend sends what the sinks of a job do not know yet, if no other instance does.
