@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,10 +216,10 @@ func riverJobs(ctx context.Context, b *bed, r *Report, p place) {
 		}
 	}()
 	for n := range jobInstances {
-		pool, err := pgxpool.New(ctx, p.url+"&pool_max_conns=8")
-		if !strings.Contains(p.url, "?") {
-			pool, err = pgxpool.New(ctx, p.url+"?pool_max_conns=8")
-		}
+		cfg, err := pgxpool.ParseConfig(p.url)
+		b.check(err, "River")
+		cfg.MaxConns = 8 // ten of them stay below max_connections
+		pool, err := pgxpool.NewWithConfig(ctx, cfg)
 		b.check(err, "River")
 		driver := riverpgxv5.New(pool)
 		if n == 0 {

@@ -110,7 +110,7 @@ func stopGuard(c *Chaos) (string, func()) {
 
 func pauseGuard(c *Chaos) (string, func()) {
 	n := c.some()
-	if n == nil || !n.tryPause() {
+	if n == nil || !stopOutsideWrites(n.PID(), n.Signal) {
 		return "", nil
 	}
 	return "guard paused", func() { n.Signal(syscall.SIGCONT) }

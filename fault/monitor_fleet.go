@@ -164,12 +164,11 @@ func (one *Monitor) Exited() bool {
 
 // Pause stops it where it is, save in the middle of a write to a file; see [Node.Pause].
 func (one *Monitor) Pause(d time.Duration) bool {
-	if one.Signal(syscall.SIGSTOP); stopped(one.PID()) && !writes(one.PID()) {
+	paused := stopOutsideWrites(one.PID(), one.Signal)
+	if paused {
 		one.paused = time.Now().Add(d)
-		return true
 	}
-	one.Signal(syscall.SIGCONT)
-	return false
+	return paused
 }
 
 // Resume lets it continue.

@@ -83,20 +83,11 @@ func (n *Node) Signal(s syscall.Signal) { _ = n.cmd.Process.Signal(s) }
 func (n *Node) Pause(tb testing.TB) {
 	tb.Helper()
 	realserver.Eventually(tb, patience, n.Name+" is paused", func() error {
-		if n.tryPause() {
+		if stopOutsideWrites(n.PID(), n.Signal) {
 			return nil
 		}
 		return errors.New("it writes at this moment")
 	})
-}
-
-func (n *Node) tryPause() bool {
-	n.Signal(syscall.SIGSTOP)
-	if stopped(n.PID()) && !writes(n.PID()) {
-		return true
-	}
-	n.Signal(syscall.SIGCONT)
-	return false
 }
 
 // Exited reports whether the guard has ended.

@@ -104,6 +104,16 @@ func stopped(pid int) bool {
 	return false
 }
 
+// stopOutsideWrites stops a process where it is, and reports true, unless that is in the middle of a write to a file: then it goes on.
+func stopOutsideWrites(pid int, signal func(syscall.Signal)) bool {
+	signal(syscall.SIGSTOP)
+	if stopped(pid) && !writes(pid) {
+		return true
+	}
+	signal(syscall.SIGCONT)
+	return false
+}
+
 // writes reports whether a process holds a lock on a file that nobody may share.
 func writes(pid int) bool {
 	locks, _ := os.ReadFile("/proc/locks")

@@ -219,12 +219,15 @@ func (n *ShardNode) Stop() {
 // SignalAgent sends a signal to the agent alone. It is not stopped in the middle of a write to a file, which would stop everybody who
 // has that file; see [Node.Pause].
 func (n *ShardNode) SignalAgent(sig syscall.Signal) {
+	signal := func(sig syscall.Signal) { _ = n.cmd.Process.Signal(sig) }
+	if sig != syscall.SIGSTOP {
+		signal(sig)
+		return
+	}
 	for range 1000 {
-		_ = n.cmd.Process.Signal(sig)
-		if pid := n.cmd.Process.Pid; sig != syscall.SIGSTOP || stopped(pid) && !writes(pid) {
+		if stopOutsideWrites(n.cmd.Process.Pid, signal) {
 			return
 		}
-		_ = n.cmd.Process.Signal(syscall.SIGCONT)
 		<-time.After(time.Millisecond)
 	}
 	n.shard.tb.Fatalf("the agent of %s cannot be stopped outside of a write", n.Name)

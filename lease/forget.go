@@ -49,14 +49,8 @@ func Forget(ctx context.Context, store Roster, clock Clock, leases []Lease, by s
 	for _, l := range leases {
 		wait = max(wait, l.ForgetWait())
 	}
-	if wait > 0 {
-		c, stop := clock.Timer(wait)
-		defer stop()
-		select {
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		case <-c:
-		}
+	if wait > 0 && !Sleep(ctx, clock, wait) {
+		return 0, context.Cause(ctx)
 	}
 	for _, l := range leases {
 		switch err := store.Forget(ctx, ForgetRequest{Lease: l.ID, Seen: l.Seen(), By: by}); {

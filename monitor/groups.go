@@ -9,13 +9,9 @@ import (
 // reportGroups reports alarms that are held, and ends the alarms of groups with no member left down. It returns
 // when to run again.
 func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err error) {
-	w.mu.Lock()
-	now, s := w.seen.Add(w.clock.Now()-w.seenAt), w.settings
-	w.mu.Unlock()
-	if !s.read {
-		if s, err = w.readSettings(ctx); err != nil {
-			return 0, err // the back-off is what counts
-		}
+	now, s, err := w.nowAndSettings(ctx)
+	if err != nil {
+		return 0, err // the back-off is what counts
 	}
 	every = sweepEvery
 	if s.grouped > 0 {

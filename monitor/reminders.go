@@ -18,13 +18,9 @@ type Reminder struct {
 
 // remindOfAlarms reminds of alarms that no one has acknowledged, and returns when to run again.
 func (w *Watcher) remindOfAlarms(ctx context.Context) (every time.Duration, err error) {
-	w.mu.Lock()
-	now, s := w.seen.Add(w.clock.Now()-w.seenAt), w.settings
-	w.mu.Unlock()
-	if !s.read {
-		if s, err = w.readSettings(ctx); err != nil {
-			return 0, err // the back-off is what counts
-		}
+	now, s, err := w.nowAndSettings(ctx)
+	if err != nil {
+		return 0, err // the back-off is what counts
 	}
 	every = sweepEvery
 	for _, check := range s.checks {

@@ -342,6 +342,17 @@ func (w *Watcher) noteStoreTime(l Scan) {
 	w.seen, w.seenAt = l.Wall, w.clock.Now()
 }
 
+// nowAndSettings are the store's wall clock, counted on since it was read last, and the settings, which are read if they are not known.
+func (w *Watcher) nowAndSettings(ctx context.Context) (now time.Time, s settingsCache, err error) {
+	w.mu.Lock()
+	now, s = w.seen.Add(w.clock.Now()-w.seenAt), w.settings
+	w.mu.Unlock()
+	if !s.read {
+		s, err = w.readSettings(ctx)
+	}
+	return now, s, err
+}
+
 func (w *Watcher) readSettings(ctx context.Context) (settingsCache, error) {
 	stored, err := bounded(ctx, w.cfg.Store.Settings)
 	if err != nil {

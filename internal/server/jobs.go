@@ -10,7 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/job"
 )
 
-// serveJobs is what offers the jobs of the file; nil without one. Nothing runs yet.
+// serveJobs makes what offers the jobs of the file, if there are any. Nothing runs yet.
 func (s *served) serveJobs(ctx context.Context) error {
 	if len(s.cfg.Jobs) == 0 {
 		return nil

@@ -279,25 +279,33 @@ func (s *served) startLast(ctx context.Context, part func(string, func(context.C
 	s.peer.start(ctx, part)
 }
 
-// trim keeps the history bounded.
-func trim(ctx context.Context, st store.Store, keep int, log *slog.Logger) error {
-	tick := time.NewTicker(10 * time.Minute)
+// each does something once per interval, until ctx ends.
+func each(ctx context.Context, interval time.Duration, do func()) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
+			do()
 		}
+	}
+}
+
+// trim keeps the history bounded.
+func trim(ctx context.Context, st store.Store, keep int, log *slog.Logger) error {
+	each(ctx, 10*time.Minute, func() {
 		call, cancel := context.WithTimeout(ctx, 6*instance.CallTimeout)
+		defer cancel()
 		n, err := st.Trim(call, keep)
-		cancel()
 		if err != nil {
 			log.Warn("the history could not be trimmed", "err", err)
 		} else if n > 0 {
 			log.Debug("history trimmed", "events", n)
 		}
-	}
+	})
+	return nil
 }
 
 // forgetInterval is how often vacant roles are looked for.
@@ -308,20 +316,14 @@ func (s *served) forgetVacant(ctx context.Context) error {
 	if s.cfg.ForgetAfter < 0 {
 		return nil
 	}
-	tick := time.NewTicker(min(forgetInterval, s.cfg.ForgetAfter))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		by := fmt.Sprintf("%s: vacant for %s", s.cfg.Name, termtext.Duration(s.cfg.ForgetAfter))
+	by := fmt.Sprintf("%s: vacant for %s", s.cfg.Name, termtext.Duration(s.cfg.ForgetAfter))
+	each(ctx, min(forgetInterval, s.cfg.ForgetAfter), func() {
 		n, err := elect.ForgetVacant(ctx, s.store, lease.BootClock(), s.cfg.ForgetAfter, by)
 		if err != nil && ctx.Err() == nil {
 			s.host.Log.Warn("vacant roles could not be forgotten", "err", err)
 		} else if n > 0 {
 			s.host.Log.Info("vacant roles and leases forgotten", "leases", n)
 		}
-	}
+	})
+	return nil
 }
