@@ -5,7 +5,7 @@
 import { byId, coarse, count, el, setText, timeOf } from './dom.js';
 import { askToAct } from './act.js';
 import { anchor, leave } from './pages.js';
-import { ask } from './stream.js';
+import { ask, get } from './stream.js';
 
 const dialog = byId('browse');
 const body = byId('browse-body');
@@ -68,7 +68,6 @@ export async function show() {
 }
 
 const at = (queue, rest = '') => `/v1/queues/${encodeURIComponent(queue)}${rest}`;
-const get = async (url) => (await ask(url)).json();
 
 // table makes a table whose first column leads somewhere.
 export function table(heads, rows, go) {

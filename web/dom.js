@@ -10,6 +10,17 @@ export function el(tag, className, ...children) {
   return e;
 }
 
+export function button(text, go, className = 'quiet') {
+  const b = el('button', className, text);
+  b.type = 'button';
+  b.addEventListener('click', go);
+  return b;
+}
+
+// facts are pairs of a name and a value; those without a value are left out.
+export const facts = (pairs) => el('dl', 'facts', ...pairs.filter(([, v]) => v !== '' && v !== undefined)
+  .map(([name, value]) => el('div', '', el('dt', '', name), el('dd', '', value))));
+
 // setText writes only what differs, so that a selection and a screen reader are
 // not disturbed every second.
 export function setText(e, text) {

@@ -1,16 +1,14 @@
 // What the window shows of a job: its runs, a day and a month at a glance, and the output of one.
 
-import { coarse, count, duration, el, setText, timeOf } from './dom.js';
+import { coarse, count, duration, el, facts, setText, timeOf } from './dom.js';
 import { open, paged, show, table } from './browse.js';
-import { ask } from './stream.js';
+import { get } from './stream.js';
 
 const rows = 100; // runs of one page of the table
 const most = 10; // pages of 1000 runs that the pictures are made of
 const days = 31;
 const hour = 3_600_000;
 const day = 24 * hour;
-
-const get = async (url) => (await ask(url)).json();
 
 export const path = (name) => `/v1/jobs/${encodeURIComponent(name)}`;
 
@@ -21,21 +19,23 @@ export const openRun = (name, scheduled) => open('A run of a job', [[name, () =>
 
 export const stateText = (s) => s.replace('_', ' ');
 
+const formats = new Map(); // by zone: they cost much to make
+
+function formatIn(zone) {
+  if (!formats.has(zone)) formats.set(zone, new Intl.DateTimeFormat(undefined, { timeZone: zone, weekday: 'short', hour: '2-digit', minute: '2-digit', hour12: false }));
+  return formats.get(zone);
+}
+
 // zoned is a time in the zone of a schedule, where that is not the reader's.
 export function zoned(schedule, iso) {
   const zone = (/^TZ=(\S+) /.exec(schedule) || [])[1] || 'UTC';
   try {
-    const inZone = new Intl.DateTimeFormat(undefined, { timeZone: zone, weekday: 'short', hour: '2-digit', minute: '2-digit', hour12: false });
-    const here = new Intl.DateTimeFormat(undefined, { weekday: 'short', hour: '2-digit', minute: '2-digit', hour12: false });
-    const text = inZone.format(new Date(iso));
-    return text === here.format(new Date(iso)) ? '' : `${text} in ${zone}`;
+    const text = formatIn(zone).format(new Date(iso));
+    return text === formatIn(undefined).format(new Date(iso)) ? '' : `${text} in ${zone}`;
   } catch { // a zone that this browser does not know
     return '';
   }
 }
-
-const facts = (pairs) => el('dl', 'facts', ...pairs.filter(([, v]) => v !== '' && v !== undefined)
-  .map(([name, value]) => el('div', '', el('dt', '', name), el('dd', '', value))));
 
 async function showJob(name) {
   const j = await get(path(name));
@@ -139,7 +139,8 @@ function lastMonth(all, now) {
   const byDay = new Map();
   for (const r of all) {
     const d = of(r.scheduled);
-    byDay.set(d, [...(byDay.get(d) || []), r]);
+    if (!byDay.has(d)) byDay.set(d, []);
+    byDay.get(d).push(r);
   }
   const oldest = of(all[all.length - 1].scheduled);
   const fields = [];

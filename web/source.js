@@ -1,17 +1,16 @@
 // What the window shows of the monitor: one source, one alarm, the alarms that were,
 // and the dead letters.
 
-import { byId, coarse, count, duration, el, plural, setText, timeOf } from './dom.js';
+import { button, byId, coarse, count, duration, el, facts, plural, setText, timeOf } from './dom.js';
 import { question } from './act.js';
 import { open, paged, show, table } from './browse.js';
 import { anchor } from './pages.js';
 import { acknowledge, act, askToPause } from './pause.js';
 import { askToRemove } from './remove.js';
 import { drawSpark, spark } from './spark.js';
-import { ask, token } from './stream.js';
+import { ask, get, token } from './stream.js';
 
 const page = 100;
-const get = async (url) => (await ask(url)).json();
 const at = (event, source) => `/v1/sources/${encodeURIComponent(event)}/${encodeURIComponent(source)}`;
 
 let live = []; // what moves by itself in the window
@@ -45,16 +44,6 @@ export function leftOf(s, passed) {
   if (s.state === 'down') return s.reason === 'silent' && left < 0 ? `${coarse(-left)} over` : '';
   return left >= 0 ? `${coarse(left + 999)} left` : `late by ${coarse(-left)}`;
 }
-
-const facts = (pairs) => el('dl', 'facts', ...pairs.filter(([, v]) => v !== '' && v !== undefined)
-  .map(([name, value]) => el('div', '', el('dt', '', name), el('dd', '', value))));
-
-const button = (text, go, className = 'quiet') => {
-  const b = el('button', className, text);
-  b.type = 'button';
-  b.addEventListener('click', go);
-  return b;
-};
 
 const timeIf = (iso) => (iso ? timeOf(iso) : '');
 

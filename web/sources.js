@@ -2,27 +2,17 @@
 // by themselves.
 
 import { byId, coarse, count, el, keyed, plural, setText, setTitle } from './dom.js';
+import { listPages } from './listpages.js';
 import { leftOf, openSource, why } from './source.js';
 import { drawSpark, spark } from './spark.js';
-import { ask } from './stream.js';
 
-const page = 25; // sources that are shown
-const every = 2000; // ms between two looks, or ten times as long as one takes
 const bars = 32;
 
 const list = byId('sources-list');
 const event = byId('sources-event');
 const state = byId('sources-state');
 const text = byId('sources-text');
-const back = byId('sources-back');
-const more = byId('sources-more');
 
-let cursors = []; // where the pages began that lead to this one
-let following = null; // where the next one begins
-let failed = '';
-let next = 0; // timer of the next look
-let turn = 0; // counts the looks, so that an answer that comes late is not shown
-let running = false;
 let limits = new Map(); // how long sources of an event may be quiet, in ms
 let resting = new Set(); // events that are paused
 let total = 0;
@@ -45,74 +35,37 @@ export function update(events, sources) {
     }));
     event.value = names.includes(chosen) ? chosen : '';
   }
-  if (running) return;
-  running = true;
-  look();
+  pages.start();
 }
 
-export function stop() {
-  running = false;
-  turn++;
-  clearTimeout(next);
-}
+export const stop = () => pages.stop();
 
 // choose shows the sources of an event that are in a state.
 export function choose(ofEvent, inState) {
   event.value = ofEvent;
   state.value = inState;
   text.value = '';
-  anew();
+  pages.anew();
   byId('sources-title').scrollIntoView({ block: 'start' });
   state.focus({ preventScroll: true });
 }
 
-function anew(after = 0) {
-  cursors = [];
-  again(after);
-}
+const pages = listPages({
+  id: 'sources',
+  path: '/v1/sources',
+  params: () => Object.fromEntries([['check', event.value], ['state', state.value], ['contains', text.value.trim()]].filter(([, value]) => value)),
+  draw: (answer) => draw(answer.sources, performance.now()),
+  say,
+});
 
-function again(after = 0) {
-  turn++;
-  clearTimeout(next);
-  next = setTimeout(look, after);
-}
+for (const select of [event, state]) select.addEventListener('change', () => pages.anew());
+text.addEventListener('input', () => pages.anew(200));
 
-for (const select of [event, state]) select.addEventListener('change', () => anew());
-text.addEventListener('input', () => anew(200));
-more.addEventListener('click', () => { if (following) { cursors.push(following); again(); } });
-back.addEventListener('click', () => { cursors.pop(); again(); });
-document.addEventListener('visibilitychange', () => { if (!document.hidden && running) again(); });
-
-// look reads the page that is shown, and again after a while.
-export async function look() {
-  clearTimeout(next);
-  const mine = ++turn;
-  const began = performance.now();
-  if (!document.hidden) {
-    try {
-      const query = new URLSearchParams({ limit: page });
-      for (const [name, value] of [['check', event.value], ['state', state.value], ['contains', text.value.trim()]]) if (value) query.set(name, value);
-      const at = cursors[cursors.length - 1];
-      if (at) query.set('after', at);
-      const answer = await (await ask(`/v1/sources?${query}`)).json();
-      if (mine !== turn) return;
-      following = answer.next || null;
-      failed = '';
-      draw(answer.sources, performance.now());
-    } catch (err) {
-      if (mine !== turn) return;
-      failed = err.message;
-    }
-    say();
-  }
-  if (running) next = setTimeout(look, Math.max(every, 10 * (performance.now() - began)));
-}
-
-function say() {
+function say({ number, following, failed }) {
   const shown = list.childElementCount;
   const wanted = Boolean(event.value || state.value || text.value.trim());
-  let words = wanted ? `${count(shown)}${following || cursors.length ? ' shown' : ' found'}` : plural(total, 'source', 'sources');
-  if (cursors.length) words += `, page ${cursors.length + 1}`;
+  let words = wanted ? `${count(shown)}${following || number > 1 ? ' shown' : ' found'}` : plural(total, 'source', 'sources');
+  if (number > 1) words += `, page ${number}`;
   else if (following && !wanted) words += `, the first ${shown} shown`;
   if (failed) words += `; they could not be read: ${failed}`;
   setText(byId('sources-summary'), words);
@@ -120,9 +73,7 @@ function say() {
   const none = byId('sources-empty');
   none.hidden = shown > 0;
   if (following) setText(none, 'No match so far; there are more to search.');
-  else setText(none, wanted || cursors.length ? 'No such source.' : 'No source has sent a heartbeat, and none is declared.');
-  back.hidden = cursors.length === 0;
-  more.hidden = !following;
+  else setText(none, wanted || number > 1 ? 'No such source.' : 'No source has sent a heartbeat, and none is declared.');
 }
 
 function draw(sources, received) {
@@ -146,7 +97,7 @@ function create() {
   const element = el('li', 'source', el('div', 'who', name, of), el('div', 'how', how, why), el('div', 'last', last, beats),
     el('div', 'lifetime', bar, left), line);
   const row = { element, name, of, how, why, last, beats, bar, fillBar, left, line };
-  name.addEventListener('click', () => openSource(row.shown.check, row.shown.source, look));
+  name.addEventListener('click', () => openSource(row.shown.check, row.shown.source, pages.look));
   return row;
 }
 

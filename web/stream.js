@@ -21,6 +21,9 @@ export async function ask(path, options = {}) {
   throw err;
 }
 
+// get is what the server answers, as a value.
+export const get = async (path) => (await ask(path)).json();
+
 const silence = 10_000; // the state comes every second; this long without a byte is a dead link
 const nap = 15_000; // a tab that nobody sees looks in so often
 
