@@ -154,7 +154,8 @@ for line in sys.stdin:
 	return clientProcess(t, exec.Command("/usr/bin/python3", append([]string{"-c", program}, sentinels...)...))
 }
 
-// clientProcess starts a client that reads keys line by line, and answers "done" for each that it has written.
+// clientProcess starts a client that reads keys line by line, and answers "done" for each that it has written. One that says
+// nothing for two minutes (each is to give up by itself after 50 s) is killed.
 func clientProcess(t *testing.T, cmd *exec.Cmd) func(key string) error {
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -171,6 +172,8 @@ func clientProcess(t *testing.T, cmd *exec.Cmd) func(key string) error {
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
 	answers := bufio.NewReader(out)
 	return func(key string) error {
+		silent := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() })
+		defer silent.Stop()
 		if _, err := fmt.Fprintln(in, key); err != nil {
 			return err
 		}

@@ -8,7 +8,11 @@ const writers = {
   ioredis5: () => ioredis('ioredis5'),
   redis: async () => {
     const {createSentinel} = await import('redis')
-    const c = createSentinel({name: 'orders', sentinelRootNodes: sentinels, scanInterval: 500})
+    const c = createSentinel({
+      name: 'orders', sentinelRootNodes: sentinels, scanInterval: 3000,
+      nodeClientOptions: {pingInterval: 300, socket: {socketTimeout: 1000}},
+      sentinelClientOptions: {pingInterval: 300, socket: {socketTimeout: 1000}},
+    })
     c.on('error', () => {})
     await c.connect()
     return key => c.set(key, '1')
