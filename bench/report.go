@@ -75,7 +75,7 @@ func (r *Report) write(w io.Writer, judged bool) {
 				subject, name = "", afterSame(above.Name, name)
 			}
 		}
-		fmt.Fprintf(w, "|%s|%s|%s|%s %s|%s|%s|%s|\n", section, subject, name, number(f.Value), f.Unit, bound, peer, n)
+		fmt.Fprintf(w, "|%s|%s|%s|%s|%s|%s|%s|\n", section, subject, name, strings.TrimSpace(number(f.Value)+" "+f.Unit), bound, peer, n)
 		above = f
 	}
 }
