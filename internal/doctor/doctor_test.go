@@ -196,6 +196,7 @@ func TestDoctorJudgesTheStore(t *testing.T) {
 		want string
 	}{
 		"all is well":      {store.Info{Schema: 3, Wanted: 3, Now: now, Notifies: true}, "ok"},
+		"no schema yet":    {store.Info{Wanted: 3, Now: now, Notifies: true}, "ok"},
 		"an old schema":    {store.Info{Schema: 2, Wanted: 3, Now: now, Notifies: true}, "bad"},
 		"a wider schema":   {store.Info{Schema: 4, Readers: 3, Wanted: 3, Now: now, Notifies: true}, "ok"},
 		"a newer schema":   {store.Info{Schema: 4, Wanted: 3, Now: now, Notifies: true}, "bad"},

@@ -15,7 +15,9 @@ import (
 // checkStore judges what the store tells about itself.
 func checkStore(info store.Info, at time.Time) []Finding {
 	schema := well("schema", "version %d", info.Schema)
-	if err := SchemaFits(info); err != nil {
+	if info.Schema == 0 {
+		schema = well("schema", "none yet: the first instance that starts on this store makes it")
+	} else if err := SchemaFits(info); err != nil {
 		do := "run: understudy store migrate"
 		if info.Schema > info.Wanted {
 			do = "use a newer understudy on this host"

@@ -128,7 +128,7 @@ func redaction(secrets []string) *strings.Replacer {
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, s := range secrets {
-		if len(s) >= 4 { // less would tear words apart, and hide nothing
+		if len(s) >= 8 { // what is shorter ("hook", "alerts") is no secret, and hiding it would tear words apart
 			pairs = append(pairs, s, secret.Hidden)
 		}
 	}
