@@ -3,7 +3,7 @@
 // It has no goroutine, no I/O, no clock and no randomness of its own.
 //
 // "The original" is node-ha-cache 0.2.4, whose wire protocol this one extends;
-// docs/cache-protocol.md compares them. Its peers count only in a mixed cluster ([Setup.Mixed]).
+// cache/protocol/differences.md compares them. Its peers count only in a mixed cluster ([Setup.Mixed]).
 //
 // # States
 //

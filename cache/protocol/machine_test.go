@@ -312,10 +312,10 @@ func TestBrokenElections(t *testing.T) {
 	}
 }
 
-// TestDocumentNamesScripts: what docs/cache-protocol.md says is shown by a script is,
+// TestDocumentNamesScripts: what differences.md says is shown by a script is,
 // and every section with a number is of a topic that is there.
 func TestDocumentNamesScripts(t *testing.T) {
-	text, err := os.ReadFile("../../docs/cache-protocol.md")
+	text, err := os.ReadFile("differences.md")
 	if err != nil {
 		t.Fatal(err)
 	}
