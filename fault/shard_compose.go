@@ -260,8 +260,7 @@ func (k *composition) emptyStore() {
 }
 
 // assist does what agents ask an operator for until the shard is well: to give up what a node has alone that diverged
-// from the shard when it was made again, and to end a server whose agent was killed in the moment in which it had
-// started it, so that the next one does not know it.
+// from the shard when it was made again.
 func (k *composition) assist() {
 	tb := k.Shard.tb
 	tb.Helper()
@@ -278,8 +277,6 @@ func (k *composition) assist() {
 				n.Options = []string{"--discard-data"}
 				n.KillAgent()
 				n.Start()
-			case strings.Contains(r.Trouble, "node is not managed: process"):
-				n.KillNode()
 			}
 		}
 		_, err = k.Shard.settled(v)

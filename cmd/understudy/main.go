@@ -31,6 +31,7 @@ import (
 
 	"github.com/understudy-ha/understudy/internal/guard"
 	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/shardagent"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
 )
@@ -44,6 +45,10 @@ func main() {
 			os.Exit(1) // nobody is left to tell; the lease lapses
 		}
 		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == shardagent.LaunchArg {
+		fmt.Fprintln(os.Stderr, shardagent.Launch(os.Args[2:])) // to the node's log
+		os.Exit(1)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -32,6 +32,13 @@ import (
 // decides must not wait for each other.
 const Connections = 5
 
+// LaunchArg is the first argument of a process that is to call [Launch] with the arguments after it, before it does
+// anything else.
+const LaunchArg = node.LaunchArg
+
+// Launch becomes the node that an agent starts. It returns only if it cannot.
+func Launch(argv []string) error { return node.Launch(argv) }
+
 // listeners are where an agent answers: opened before the store is reached.
 type listeners struct {
 	front *startlistener.Door // nil without one

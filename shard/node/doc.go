@@ -8,7 +8,9 @@
 // would break with the agent. An agent that is started again finds the node by the file
 // node.pid in the data folder and adopts it: the process id counts only with
 // the time at which that process was started and with the boot of the host, so that another process
-// which has the number by now is left alone.
+// which has the number by now is left alone. There is no node without that file: a process that is to become
+// the node waits until it is written, and ends if the agent does before. That process is the agent's own binary once
+// more, so a program that starts nodes calls [Launch], as [LaunchArg] says, before it does anything else.
 //
 // The end of a process is told by the kernel (pidfd), also of one that is no child,
 // at once and without asking again and again. When [Process.Done] is closed, the
@@ -23,10 +25,7 @@
 //
 // # What it does not promise
 //
-// An agent that is killed between starting the node and writing node.pid, a
-// moment of less than a millisecond mostly, leaves a node that the next agent does not
-// know; starting a second one fails then, because the port is taken. Processes that
-// the node starts are not followed. The log is kept within its bound only while an
+// Processes that the node starts are not followed. The log is kept within its bound only while an
 // agent runs, and what is written while it is being shortened may be lost.
 //
 // On systems without pidfd (Linux before 5.3, and others), processes are asked for ten times
@@ -34,8 +33,8 @@
 //
 // # How it fails
 //
-// Errors of the file system and of starting the program are returned by Start as they
-// are. A file node.pid that cannot be understood is an error as well: it may be all that is
+// Errors of the file system are returned by Start as they are, and so is that there is no such program; one
+// that cannot be executed ends at once, and node.log says why. A file node.pid that cannot be understood is an error as well: it may be all that is
 // known of a node that runs. A hook that fails or takes too long is an error
 // with the end of its output.
 package node

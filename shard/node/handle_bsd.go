@@ -4,6 +4,7 @@ package node
 
 import (
 	"errors"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -54,6 +55,14 @@ func (h *handle) signal(s syscall.Signal) error {
 }
 
 func (h *handle) close() {}
+
+func selfPath() string {
+	path, err := os.Executable()
+	if err != nil {
+		return os.Args[0]
+	}
+	return path
+}
 
 func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 

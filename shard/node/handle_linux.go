@@ -62,6 +62,9 @@ func (h *handle) signal(s syscall.Signal) error {
 
 func (h *handle) close() { _ = h.file.Close() }
 
+// selfPath leads to this very binary, even when its file was replaced.
+func selfPath() string { return "/proc/self/exe" }
+
 // apart gives a process a session of its own, and no signal when its parent dies.
 func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 

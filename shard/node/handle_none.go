@@ -16,6 +16,8 @@ func (*handle) ended() bool                 { return true }
 func (*handle) signal(syscall.Signal) error { return errors.ErrUnsupported }
 func (*handle) close()                      {}
 
+func selfPath() string { return "" }
+
 func apart() *syscall.SysProcAttr { return nil }
 
 func startOf(int) (string, error) { return "", errors.ErrUnsupported }

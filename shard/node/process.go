@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -119,26 +118,26 @@ func (p *Process) launch() (*run, error) {
 		}
 		defer out.Close()
 	}
-	cmd := exec.Command(p.argv[0], p.argv[1:]...)
-	cmd.Env = append(os.Environ(), p.cfg.Env...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = p.cfg.WorkDir, out, out
-	cmd.SysProcAttr = apart()
-	if err := cmd.Start(); err != nil {
+	cmd, gate, err := p.prepare(out)
+	if err != nil {
 		return nil, fmt.Errorf("node: starting %s: %w", p.argv[0], err)
 	}
+	defer gate.Close()
 	r, err := watch(cmd.Process.Pid, cmd)
-	if err == nil {
-		err = newMark(cmd.Process.Pid, p.argv).write(p.markFile())
-		if err != nil {
-			_ = r.kill()
-			<-r.done
-		}
-	} else {
+	if err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+		return nil, fmt.Errorf("node: %s was started and cannot be watched: %w", p.argv[0], err)
+	}
+	// In this order: the next agent must know the node from its first moment on.
+	err = newMark(cmd.Process.Pid, p.argv).write(p.markFile())
+	if err == nil {
+		_, err = gate.Write([]byte{1})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("node: %s was started and cannot be watched: %w", p.argv[0], err)
+		_ = r.kill()
+		<-r.done
+		return nil, fmt.Errorf("node: starting %s: %w", p.argv[0], err)
 	}
 	p.cfg.Logger.Info("the node was started", "pid", r.pid, "program", p.argv[0])
 	return r, nil

@@ -173,6 +173,43 @@ func TestAgentDies(t *testing.T) {
 	wait(t, done, "an adopted node's end is seen")
 }
 
+// The agent is killed after it has started something and before that is written down: no node is left of which the next
+// agent does not know.
+func TestAgentDiesBeforeTheNodeIsKnown(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	must(t, err)
+	agent := exec.Command(self)
+	agent.Env = append(os.Environ(), preparing+"="+dir)
+	out, err := agent.StdoutPipe()
+	must(t, err)
+	in, err := agent.StdinPipe()
+	must(t, err)
+	defer in.Close()
+	must(t, agent.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	must(t, err)
+	first, err := strconv.Atoi(strings.TrimSpace(line))
+	must(t, err)
+	if !alive(first) {
+		t.Fatal("nothing was started")
+	}
+	must(t, agent.Process.Kill())
+	_ = agent.Wait()
+	logged(t, dir, "the agent ended before")
+	realserver.Eventually(t, patience, "what the agent had started ends", func() error {
+		if alive(first) {
+			return fmt.Errorf("process %d runs", first)
+		}
+		return nil
+	})
+	p := start(t, nodeConfig(dir, "wait"))
+	logged(t, dir, "the node is here "+strconv.Itoa(p.PID()))
+	if text, err := os.ReadFile(p.logFile()); err != nil || strings.Count(string(text), "the node is here") != 1 {
+		t.Errorf("another node was there before: %s, %v", text, err)
+	}
+}
+
 // What a mark says of another process, another boot or nothing at all is not adopted, and the process
 // that has the number is left alone.
 func TestMarks(t *testing.T) {
