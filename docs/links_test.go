@@ -236,3 +236,51 @@ func TestDependencies(t *testing.T) {
 		}
 	}
 }
+
+// TestTables wants a header over each table, and as many cells in each row: a line that was lost or added
+// in the middle of a table leaves rows that readers see as text with bars.
+func TestTables(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for page, text := range pages(t) {
+		n, wrong := misshapen(text)
+		checked += n
+		for _, w := range wrong {
+			t.Errorf("%s: this row does not fit its table: %s", page, w)
+		}
+	}
+	if checked < 500 {
+		t.Errorf("only %d rows were found", checked)
+	}
+	for broken, want := range map[string]int{"|a|b|\n|-|-|\n|c|d|\n": 0, "|a|b|\n|-|-|\n\n|c|d|\n": 1, "|a|b|\n|-|-|\n|c|\n": 1, "|a|b|\n": 1} {
+		if _, wrong := misshapen(broken); len(wrong) != want {
+			t.Errorf("%q: %q is wrong, want %d", broken, wrong, want)
+		}
+	}
+}
+
+var (
+	rule = regexp.MustCompile(`^\|[-|: ]+\|$`)
+	bar  = regexp.MustCompile("`[^`]*`|\\\\\\|")
+)
+
+// misshapen are rows of tables without a header, or with another number of cells than it has.
+func misshapen(text string) (checked int, wrong []string) {
+	lines := strings.Split(fences.ReplaceAllString(text, ""), "\n")
+	cells := 0 // of the table that the line is in; 0: it is in none
+	for i, line := range lines {
+		if !strings.HasPrefix(line, "|") {
+			cells = 0
+			continue
+		}
+		checked++
+		here := strings.Count(bar.ReplaceAllString(line, ""), "|")
+		if cells == 0 && i+1 < len(lines) && rule.MatchString(lines[i+1]) {
+			cells = here
+		}
+		if cells != here {
+			wrong = append(wrong, line)
+		}
+	}
+	return checked, wrong
+}
