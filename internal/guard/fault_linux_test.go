@@ -372,17 +372,11 @@ func TestAfterwards(t *testing.T) {
 			g := startGuard(t, longAhead, os.Args[0], "program-scatter", file, strconv.Itoa(scattered))
 			writing(t, file, scattered+1)
 			tc.end(g)
-			var at int64
+			var at time.Duration
 			if tc.done {
 				// Not by looking for processes: one that is being replaced by another program has no environment, and
 				// so no mark, for a moment.
-				realserver.Eventually(t, time.Minute, "it is done", func() error {
-					text, err := os.ReadFile(note)
-					if err == nil {
-						at, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-					}
-					return err
-				})
+				at = noted(t, note)
 			}
 			g.allDead()
 			if !tc.done {
@@ -391,9 +385,58 @@ func TestAfterwards(t *testing.T) {
 				}
 				return
 			}
-			if last, _ := stamps(t, file); last >= time.Duration(at) {
-				t.Errorf("the program lived %v longer", last-time.Duration(at))
+			if last, _ := stamps(t, file); last >= at {
+				t.Errorf("the program lived %v longer", last-at)
 			}
+		})
+	}
+}
+
+// noted waits for what is done afterwards, and returns when that was.
+func noted(t *testing.T, note string) (at time.Duration) {
+	t.Helper()
+	realserver.Eventually(t, time.Minute, "it is done", func() error {
+		text, err := os.ReadFile(note)
+		if err == nil {
+			var n int64
+			n, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+			at = time.Duration(n)
+		}
+		return err
+	})
+	return at
+}
+
+// A guard that is killed closes its files one after the other, and ends after that. Meanwhile the program may be dead, and the
+// signal of the guard's end is still to come.
+func TestAfterwardsOfASlowEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lingers string // seconds that the outer watcher's pipe stays open
+		before  func(*guardProcess)
+	}{
+		"a pipe closed late": {"0.3", func(*guardProcess) {}},
+		"the end itself late": {"", func(g *guardProcess) {
+			g.signal(syscall.SIGUSR1)
+			realserver.Eventually(t, time.Minute, "the program has ended", func() error {
+				if err := syscall.Kill(g.inner, 0); err != syscall.ESRCH {
+					return fmt.Errorf("the inner watcher is alive: %v", err)
+				}
+				return nil
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			note := filepath.Join(t.TempDir(), "note")
+			t.Setenv("GUARD_TEST_AFTERWARDS", note)
+			t.Setenv("GUARD_TEST_LINGERS", tc.lingers)
+			g := startGuard(t, longAhead, "sleep", "1000")
+			tc.before(g)
+			at := now()
+			g.end()
+			if done := noted(t, note); done < at {
+				t.Errorf("it was done %v before the guard's end", at-done)
+			}
+			g.allDead()
 		})
 	}
 }

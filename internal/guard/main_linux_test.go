@@ -101,19 +101,40 @@ func guardProgram(args []string) int {
 		fmt.Println("failed", err)
 		return 1
 	}
+	if err := linger(p, args[0], os.Getenv("GUARD_TEST_LINGERS")); err != nil {
+		fmt.Println("failed", err)
+		return 1
+	}
 	fmt.Println("started", p.Pid())
+	hangUp := make(chan os.Signal, 1)
+	signal.Notify(hangUp, syscall.SIGUSR1)
 	for tick := time.Tick(50 * time.Millisecond); ; {
 		select {
 		case <-tick:
 			deadline = now() + ahead
 			fmt.Println("deadline", int64(deadline))
 			p.Extend(deadline)
+		case <-hangUp:
+			closeAll(p.orders)
 		case <-p.Done():
 			exit, err := p.Wait()
 			fmt.Println("exit", exit.Code, exit.Reason, err)
 			return 0
 		}
 	}
+}
+
+// linger starts a process that keeps the pipe to the outer watcher open, that many seconds longer than this one lives.
+func linger(p *Process, mark, seconds string) error {
+	if seconds == "" {
+		return nil
+	}
+	cmd := exec.Command("sh", "-c", "cat; exec sleep "+seconds)
+	cmd.Env, cmd.ExtraFiles = environ(mark), p.orders[:1]
+	if _, err := cmd.StdinPipe(); err != nil {
+		return err
+	}
+	return cmd.Start()
 }
 
 const markEnv = "GUARD_TEST_MARK="

@@ -92,6 +92,7 @@ func Watch(args []string) int {
 	w := &watcher{
 		machine: machine{plan: innerPlan(j.grace), deadline: j.deadline},
 		task:    j,
+		parent:  os.Getppid(),
 		reports: json.NewEncoder(os.NewFile(reportFD, "report")),
 		signals: make(chan os.Signal, 1),
 		died:    make(chan os.Signal, 1),
@@ -108,14 +109,41 @@ func Watch(args []string) int {
 		return 1
 	}
 	w.run()
-	if w.readOrders(); !w.ordersClosed || j.afterwards == "" {
+	switch w.readOrders(); {
+	case j.afterwards == "" && w.ordersClosed:
+		return hungUp
+	case j.afterwards == "" || !w.awaitGuardsEnd():
 		return 0
 	}
 	// The guard is gone, and nothing is alive that could still act for it.
+	signal.Ignore(syscall.SIGTERM) // which came with its end; what is pending would end the next program
 	if unix.Dup2(j.lastFD(), 0) == nil {
 		_ = syscall.Exec(selfPath(), []string{os.Args[0], j.afterwards}, os.Environ())
 	}
 	return 1
+}
+
+// hungUp is the exit code of an inner watcher whose orders have ended.
+const hungUp = 3
+
+// awaitGuardsEnd reports whether the guard is gone. It may need a moment more than the program: a process that is killed closes
+// its files one after the other, while watchers run at a higher priority, and ends, with a signal to its children, after that.
+// One that has only hung up is there when the deadline comes.
+func (w *watcher) awaitGuardsEnd() bool {
+	for w.ordersClosed || w.status.Exited() && w.status.ExitStatus() == hungUp {
+		if w.ordersClosed && os.Getppid() != w.parent {
+			return true
+		}
+		if now() >= w.deadline {
+			return false
+		}
+		select {
+		case <-w.ready:
+			w.readOrders()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return false
 }
 
 // reserveThreads starts as many threads as the runtime can need. A runtime that needs one
@@ -157,6 +185,7 @@ func setCloseOnExec(j task) error {
 type watcher struct {
 	machine
 	task         task
+	parent       int // at the start
 	reports      *json.Encoder
 	alarm        *alarm
 	signals      chan os.Signal // that ask this process to end
