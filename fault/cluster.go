@@ -36,6 +36,8 @@ type Config struct {
 	StopGrace time.Duration
 	// Worker's flags besides those that every one gets.
 	Worker []string
+	// Run is the rest of the command line of a node: `understudy role run` by default.
+	Run func(ledger, name, url string, options []string) []string
 	// Seed of the links' randomness.
 	Seed uint64
 }
@@ -83,9 +85,6 @@ func (c *Cluster) mark() string { return "UNDERSTUDY_FAULT=" + c.dir }
 // options of `role run`. A version before needs --restart for that.
 func (c *Cluster) Start(name string, options ...string) *Node {
 	c.tb.Helper()
-	if len(options) == 0 {
-		options = []string{"--restart"}
-	}
 	n := &Node{Name: name, cluster: c, done: make(chan struct{}),
 		log: filepath.Join(c.dir, fmt.Sprintf("%s-%d.log", name, len(c.nodes)))}
 	url := c.Database.URL
@@ -96,7 +95,11 @@ func (c *Cluster) Start(name string, options ...string) *Node {
 		n.Link = c.links[name]
 		url = c.Database.through(c.tb, n.Link.Addr)
 	}
-	n.run(c.tb, c.roleRun(name, url, options))
+	run := c.roleRun
+	if c.Run != nil {
+		run = func(name, url string, options []string) []string { return c.Run(c.ledger(), name, url, options) }
+	}
+	n.run(c.tb, run(name, url, options))
 	c.nodes = append(c.nodes, n)
 	return n
 }

@@ -38,7 +38,7 @@ func (n *Node) run(tb testing.TB, args []string) {
 	tb.Helper()
 	n.cmd = exec.Command(n.cluster.Programs.Understudy, args...)
 	n.cmd.Dir = n.cluster.dir
-	n.cmd.Env = append(os.Environ(), n.cluster.mark())
+	n.cmd.Env = append(os.Environ(), n.cluster.mark(), n.mark())
 	start(tb, n.cmd, n.log, n.done)
 }
 
@@ -172,6 +172,9 @@ func (n *Node) Is(holder string) bool {
 }
 
 func (c *Cluster) roleRun(name, url string, extra []string) []string {
+	if len(extra) == 0 {
+		extra = []string{"--restart"}
+	}
 	args := []string{"role", "run", c.Role, "--store", url, "--name", name, "--log-level", "debug",
 		"--interval", c.Timing.Interval.String(), "--timeout", c.Timing.Timeout.String(), "--stop-grace", c.StopGrace.String()}
 	args = append(args, extra...)

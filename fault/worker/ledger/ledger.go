@@ -21,6 +21,9 @@ type Effect struct {
 	Term int64 `json:"term"`
 	// PID of the process that did it.
 	PID int `json:"pid"`
+	// Run of a job that starts with this effect, or has ended with it: its scheduled time, "/" and the attempt.
+	Run   string `json:"run,omitempty"`
+	Ended bool   `json:"ended,omitempty"`
 }
 
 // recordSize divides the size of a page, so that no record crosses one: a

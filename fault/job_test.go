@@ -1,0 +1,86 @@
+//go:build linux
+
+package fault_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/fault"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+)
+
+// jobCase is one fault of jobs, from no host to what must come of it.
+type jobCase struct {
+	name string
+	run  func(t *testing.T, p fault.Programs, db fault.Database)
+	// stores that it is tried on, in every run, and more of them under UNDERSTUDY_PROVE=1; server: the store has its own
+	// server, which is hurt, steps: and its clock.
+	stores, more  []string
+	server, steps bool
+}
+
+// TestFaultJob runs whole hosts of a job through faults. The judge knows every scheduled time and every start.
+func TestFaultJob(t *testing.T) {
+	t.Parallel()
+	programs := fault.Build(t)
+	shared := realserver.Postgres(t, realserver.PostgresOptions{})
+	for _, c := range jobCases {
+		stores := c.stores
+		if prove {
+			stores = append(stores[:len(stores):len(stores)], c.more...)
+		}
+		for _, s := range stores {
+			t.Run(c.name+"/"+s, func(t *testing.T) {
+				t.Parallel()
+				c.run(t, programs, c.database(t, s, shared))
+			})
+		}
+	}
+}
+
+func (c jobCase) database(t *testing.T, store string, shared *realserver.PostgresServer) fault.Database {
+	switch {
+	case store == "sqlite":
+		return fault.SQLite(t)
+	case store == "redis":
+		return fault.Redis(t, c.steps)
+	case c.server || c.steps:
+		return fault.Postgres(t, c.steps)
+	}
+	return fault.SharedPostgres(t, shared)
+}
+
+var jobCases = []jobCase{
+	{name: "random troubles", run: jobChaos, stores: []string{"sqlite", "postgres"}, more: []string{"redis"}, server: true},
+}
+
+const (
+	jobPeriod = 2 * time.Second
+	jobTakes  = 400 * time.Millisecond
+)
+
+// jobsOf makes a job that is due every two seconds, and takes 0.4 s.
+func jobsOf(t *testing.T, p fault.Programs, db fault.Database, options ...string) *fault.Jobs {
+	t.Helper()
+	return fault.NewJobs(t, fault.JobsConfig{Programs: p, Database: db, Seed: 1,
+		Options: append([]string{"--schedule", "every 2s"}, options...), Worker: []string{"-for", jobTakes.String()}})
+}
+
+// jobChaos kills, stops and pauses guards and hosts at random around the due times, and spoils links and servers.
+func jobChaos(t *testing.T, p fault.Programs, db fault.Database) {
+	_, seed := proving()
+	length, least := 12*time.Second, 3
+	if prove {
+		length, least = 3*time.Minute, 40
+	}
+	t.Logf("UNDERSTUDY_SEED=%d", seed)
+	j := jobsOf(t, p, db, [][]string{nil, {"--retry-safe"}, {"--overlap", "queue"}, {"--missed", "all"}}[seed%4]...)
+	chaos := fault.JobChaos{Jobs: j, Period: jobPeriod, Takes: jobTakes, Hosts: []string{"a", "b", "c"}, Seed: seed, For: length, Servers: 1 + int(length/(20*time.Second))}
+	did := chaos.Run(t)
+	t.Logf("did %v", did)
+	tried(t, did)
+	if v := j.Finish(); v.Starts < least {
+		t.Error("nothing was tried")
+	}
+}
