@@ -38,6 +38,8 @@ type Config struct {
 	Worker []string
 	// Run is the rest of the command line of a node: `understudy role run` by default.
 	Run func(ledger, name, url string, options []string) []string
+	// Quiet: what nodes write to their standard output is not kept.
+	Quiet bool
 	// Seed of the links' randomness.
 	Seed uint64
 }
@@ -343,8 +345,16 @@ func (c *Cluster) open() store.Store {
 		c.store, err = open.Open(ctx, c.Database.URL, open.Options{})
 		return err
 	})
-	c.tb.Cleanup(func() { _ = c.store.Close() })
+	c.tb.Cleanup(c.Close)
 	return c.store
+}
+
+// Close closes the store, if it was opened to be looked at; it is opened again when it is needed.
+func (c *Cluster) Close() {
+	if c.store != nil {
+		_ = c.store.Close()
+		c.store = nil
+	}
 }
 
 // kill ends whatever is left, and tells what the nodes said if the test failed.

@@ -38,6 +38,14 @@ func (n *Node) run(tb testing.TB, args []string) {
 	tb.Helper()
 	n.cmd = exec.Command(n.cluster.Programs.Understudy, args...)
 	n.cmd.Dir = n.cluster.dir
+	if n.cluster.Quiet {
+		none, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		defer none.Close()
+		n.cmd.Stdout = none
+	}
 	n.cmd.Env = append(os.Environ(), n.cluster.mark(), n.mark())
 	start(tb, n.cmd, n.log, n.done)
 }
@@ -52,7 +60,10 @@ func start(tb testing.TB, cmd *exec.Cmd, log string, done chan<- struct{}) {
 	}
 	defer file.Close()
 	// A file, not a pipe: the end of the process is not the end of what it started.
-	cmd.Stdout, cmd.Stderr = file, file
+	cmd.Stderr = file
+	if cmd.Stdout == nil {
+		cmd.Stdout = file
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
 	go func() {

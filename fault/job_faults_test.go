@@ -1,0 +1,269 @@
+//go:build linux
+
+package fault_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/fault"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+	"github.com/understudy-ha/understudy/job"
+)
+
+// jobStoreDown has the store down while three times pass, and what each rule for missed times makes of them. The clock of the store
+// is stepped meanwhile, so that they are minutes apart and the latest is past what "skip" takes for on time.
+func jobStoreDown(t *testing.T, p fault.Programs, db fault.Database) {
+	anchor := time.Now().Add(-5 * time.Minute).UTC().Format(time.RFC3339)
+	want := map[job.Missed]map[job.State]int64{
+		job.MissedOne:  {job.Succeeded: 1, job.MissedRun: 2},
+		job.MissedSkip: {job.MissedRun: 3},
+		job.MissedAll:  {job.Succeeded: 3},
+	}
+	var all []*fault.Jobs
+	for rule := range want {
+		j := fault.NewJobs(t, fault.JobsConfig{Programs: p, Database: db, Name: string(rule), Stepped: true,
+			Options: []string{"--schedule", "every 10m", "--anchor", anchor, "--missed", string(rule)}, Worker: []string{"-for", "100ms"}})
+		j.Start("a")
+		j.Start("b")
+		all = append(all, j)
+	}
+	for _, j := range all {
+		j.Await("it is offered", patience, func(at job.Job, _ []job.Run) bool { return !at.Next.IsZero() })
+	}
+	db.Server.Kill()
+	db.Server.Step(t, 28*time.Minute) // the times are in 5, 15 and 25
+	all[0].Pass(2 * all[0].Cluster.Timing.Timeout)
+	db.Server.Start(t)
+	for _, j := range all {
+		rule := job.Missed(j.Name)
+		at, _ := j.Await("all three times are decided about", patience, func(at job.Job, _ []job.Run) bool {
+			n := int64(0)
+			for _, ended := range at.Ended {
+				n += ended
+			}
+			return n >= 3 && len(at.Open) == 0
+		})
+		for state, n := range want[rule] {
+			if at.Ended[state] != n {
+				t.Errorf("missed %s: %v; want %v", rule, at.Ended, want[rule])
+			}
+		}
+		j.Finish()
+	}
+}
+
+// jobRestored puts the store back from a backup, and looks at which of the times since start a second time: the docs say which.
+func jobRestored(t *testing.T, p fault.Programs, db fault.Database, rule job.Missed) {
+	j := jobsOf(t, p, db, "--missed", string(rule))
+	j.Start("a")
+	j.Start("b")
+	j.Succeeds()
+	file, copied := strings.TrimPrefix(db.URL, "sqlite:"), filepath.Join(t.TempDir(), "backup.db")
+	backUp(t, file, copied)
+	backup, _, err := j.Job()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Succeeds()
+	j.Succeeds()
+	for _, n := range j.Living() {
+		n.Stop(patience)
+	}
+	before := j.Evidence()
+	j.Close()
+	for _, part := range []string{file, file + "-wal", file + "-shm"} {
+		if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(copied, file); err != nil {
+		t.Fatal(err)
+	}
+	j.Since = time.Now()
+	j.Start("a")
+	j.Start("b")
+	j.Succeeds()
+	j.Succeeds()
+	j.Finish()
+	again := 0
+	for _, s := range j.Evidence().Starts[len(before.Starts):] {
+		if slices.ContainsFunc(before.Starts, func(was fault.JobStart) bool { return was.Scheduled.Equal(s.Scheduled) }) {
+			if again++; s.Scheduled.Before(backup.Next) {
+				t.Errorf("%v started again, which the backup knew", s.Scheduled)
+			}
+		}
+	}
+	since := 0
+	for _, s := range before.Starts {
+		if !s.Scheduled.Before(backup.Next) {
+			since++
+		}
+	}
+	t.Logf("missed %s: of %d runs since the backup %d started again", rule, since, again)
+	switch {
+	case since < 2:
+		t.Error("nothing was tried")
+	case rule == job.MissedAll && again != since:
+		t.Error("the docs say that all do")
+	case rule != job.MissedAll && again > 1:
+		t.Error("the docs say that at most the latest does")
+	}
+}
+
+// backUp copies an SQLite store as the docs say.
+func backUp(t *testing.T, from, to string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", from+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := db.ExecContext(ctx, "VACUUM INTO '"+to+"'"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// jobDeaf has a program that ignores SIGTERM: it ends at its deadline all the same, and before another starts.
+func jobDeaf(t *testing.T, p fault.Programs, db fault.Database) {
+	j := fault.NewJobs(t, fault.JobsConfig{Programs: p, Database: db,
+		Options: []string{"--schedule", "every 2s", "--deadline", "1s", "--overlap", "queue"}, Worker: []string{"-deaf"}})
+	j.Start("a")
+	j.Start("b")
+	j.Await("two runs end at their deadline", 2*j.Bound(), func(at job.Job, _ []job.Run) bool { return at.Ended[job.TimedOut] >= 2 })
+	j.Finish()
+}
+
+// jobLoud has a program that writes a gigabyte: the guard keeps the end of it, and no more in memory.
+func jobLoud(t *testing.T, p fault.Programs, db fault.Database) {
+	const bytes = 1 << 30
+	j := fault.NewJobs(t, fault.JobsConfig{Programs: p, Database: db, Quiet: true,
+		Options: []string{"--schedule", "every 2s"}, Worker: []string{"-babble", strconv.Itoa(bytes), "-for", "1ms", "-nested=false"}})
+	n := j.Start("a")
+	_, runs := j.Await("a run succeeds", 3*patience, func(at job.Job, _ []job.Run) bool { return at.Ended[job.Succeeded] > 0 })
+	most := peakMemory(t, n.PID())
+	first := runs[slices.IndexFunc(runs, func(r job.Run) bool { return r.State == job.Succeeded })]
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	o, err := j.Table().Output(ctx, job.RunKey{Job: j.Name, Scheduled: first.Scheduled})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := fmt.Sprintf("%063d\n", bytes/64-1); o.Total != bytes || len(o.Tail) != job.MaxTail || !strings.HasSuffix(string(o.Tail), last) {
+		t.Errorf("%d bytes in all, %d kept, of which the last are %q", o.Total, len(o.Tail), o.Tail[max(0, len(o.Tail)-64):])
+	}
+	t.Logf("the guard had at most %d MiB in memory", most>>20)
+	if most > 128<<20 {
+		t.Error("that grows with the output")
+	}
+	j.Finish()
+}
+
+// peakMemory is the most that a process ever had in memory, in bytes.
+func peakMemory(t *testing.T, pid int) (bytes int64) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	if _, err := fmt.Sscan(rest, &bytes); err != nil {
+		t.Fatal(err)
+	}
+	return bytes << 10
+}
+
+// jobDiskFull fills the disk of the store over due times. Whether it can be written to then is the file system's luck.
+func jobDiskFull(t *testing.T, p fault.Programs, _ fault.Database) {
+	disk := realserver.SmallDisk(t, "2m")
+	j := jobsOf(t, p, fault.Database{URL: "sqlite:" + filepath.Join(disk, "store.db")})
+	a := j.Start("a")
+	j.Start("b")
+	j.Succeeds()
+	free := realserver.FillDisk(t, disk)
+	j.Pass(2 * j.Cluster.Timing.Timeout)
+	a.KillHost()
+	j.Pass(2 * j.Cluster.Timing.Timeout)
+	free()
+	j.Start("a")
+	j.Succeeds()
+	j.Succeeds()
+	j.Finish()
+}
+
+// jobTwelve starts twelve hosts at once, with a new store.
+func jobTwelve(t *testing.T, p fault.Programs, db fault.Database) {
+	j := jobsOf(t, p, db)
+	for i := range 12 {
+		j.Start(fmt.Sprint("n", i))
+	}
+	j.Succeeds()
+	j.Succeeds()
+	j.Finish()
+}
+
+// jobFrozen stops a whole host around a due time for longer than its session: another runs the job meanwhile, and what was stopped
+// starts nothing when it continues. That its program goes on until the watchers are awake again cannot be helped.
+func jobFrozen(t *testing.T, p fault.Programs, db fault.Database) {
+	rounds := 2
+	if prove {
+		rounds = 20
+	}
+	j := jobsOf(t, p, db)
+	j.Frozen = true
+	j.Start("a")
+	j.Start("b")
+	j.Succeeds()
+	for i := range rounds {
+		at, now, err := j.Job()
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Pass(at.Next.Sub(now) + time.Duration(i%10)*50*time.Millisecond - 50*time.Millisecond)
+		n := j.Living()[i%2]
+		for _, one := range j.Living() {
+			if len(one.Watchers()) > 0 {
+				n = one
+			}
+		}
+		n.PauseHost()
+		j.Succeeds()
+		j.Pass(j.Cluster.Timing.Timeout)
+		n.ResumeHost()
+		j.Succeeds()
+	}
+	j.Finish()
+}
+
+// jobOnce kills a host that has the run of a date, which comes once: without another host nobody can say so but the job's alarm, and
+// with the next one it is lost, or repeated if that was declared safe.
+func jobOnce(t *testing.T, p fault.Programs, db fault.Database, safe bool) {
+	when := time.Now().Add(3 * time.Second).Truncate(time.Second)
+	options := []string{"--schedule", when.UTC().Format("2006-01-02T15:04:05"), "--zone", "UTC"}
+	want := job.Lost
+	if safe {
+		options, want = append(options, "--retry-safe"), job.Succeeded
+	}
+	j := fault.NewJobs(t, fault.JobsConfig{Programs: p, Database: db, Options: options, Worker: []string{"-for", "2s"}})
+	a := j.Start("a")
+	j.Await("it runs", patience, func(job.Job, []job.Run) bool { return j.Last().Term > 0 })
+	a.Signal(syscall.SIGKILL)
+	j.NothingLeft()
+	j.Start("b")
+	j.Await("its run is "+string(want), 2*j.Bound(), func(at job.Job, _ []job.Run) bool { return at.Ended[want] == 1 })
+	if v := j.Finish(); safe && v.Again != 1 || !safe && v.Lost != 1 {
+		t.Errorf("%+v", v)
+	}
+}
