@@ -8,7 +8,6 @@ import (
 
 	"github.com/understudy-ha/understudy/fault"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
-	"github.com/understudy-ha/understudy/job"
 )
 
 // jobCase is one fault of jobs, from no host to what must come of it.
@@ -55,9 +54,8 @@ func (c jobCase) database(t *testing.T, store string, shared *realserver.Postgre
 var jobCases = []jobCase{
 	{name: "random troubles", run: jobChaos, stores: []string{"sqlite", "postgres"}, more: []string{"redis"}, server: true},
 	{name: "store down over due times", run: jobStoreDown, stores: []string{"postgres"}, more: []string{"redis"}, server: true, steps: true},
-	{name: "restored from a backup/one", run: restored(job.MissedOne), stores: light},
-	{name: "restored from a backup/skip", run: restored(job.MissedSkip), more: light},
-	{name: "restored from a backup/all", run: restored(job.MissedAll), stores: light},
+	{name: "restored from a backup", run: restored(false), stores: light},
+	{name: "restored from a backup, times skipped", run: restored(true), stores: light},
 	{name: "program ignores TERM", run: jobDeaf, stores: light, more: server},
 	{name: "a gigabyte of output", run: jobLoud, stores: light, more: server},
 	{name: "disk full", run: jobDiskFull, stores: light},
@@ -67,8 +65,8 @@ var jobCases = []jobCase{
 	{name: "date, host killed/declared safe", run: once(true), stores: light, more: server},
 }
 
-func restored(rule job.Missed) func(*testing.T, fault.Programs, fault.Database) {
-	return func(t *testing.T, p fault.Programs, db fault.Database) { jobRestored(t, p, db, rule) }
+func restored(paused bool) func(*testing.T, fault.Programs, fault.Database) {
+	return func(t *testing.T, p fault.Programs, db fault.Database) { jobRestored(t, p, db, paused) }
 }
 
 func once(safe bool) func(*testing.T, fault.Programs, fault.Database) {
