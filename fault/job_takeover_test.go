@@ -180,6 +180,8 @@ func (r jobTrials) trial(t *testing.T, j *fault.Jobs, due time.Time, victim, oth
 		t.Errorf("the run of %v, which was not declared safe, had %d attempts", due, run.Attempt)
 	case run.State == job.Lost && !r.safe && len(took) == 0:
 		what = []string{"claimed, killed before its program told of itself: lost", "killed while it ran: lost"}[len(dead)]
+	case run.State == job.Lost && len(took) == 1:
+		what = "run by the other, which lost the store on a busy machine"
 	case run.State != job.Succeeded:
 		t.Errorf("the run of %v is %s: %s", due, run.State, run.Why)
 	case repeated:

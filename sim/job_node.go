@@ -96,7 +96,7 @@ func (n *jobNode) work(ctx context.Context, t job.Task) error {
 	}
 	n.working.Add(1)
 	defer n.working.Add(-1)
-	n.world.judge.starts(n, t)
+	n.world.judge.begins(n, t)
 	fails := n.dice.hit(n.world.setup.Fails)
 	if lease.Sleep(ctx, n.clock, n.dice.upTo(n.world.setup.Takes)) {
 		n.gate.wait()
