@@ -225,9 +225,7 @@ func Claim(h Holder) Decision {
 			if r.Term == h.Term {
 				return Change{Job: j, Unchanged: true}, nil // the answer to the claim was lost
 			}
-			if why := "its instance " + r.Instance.Label() + " is gone"; !d.retry(r, Lost, why) {
-				d.end(r, Lost, why)
-			}
+			d.lose(r)
 		}
 		d.decideOverdue()
 		d.dropReplaced()
@@ -236,6 +234,25 @@ func Claim(h Holder) Decision {
 			return Change{Job: j, Unchanged: true}, nil
 		}
 		return d.Change, nil
+	}
+}
+
+// Abandon records that the run of a term is lost, if it is still on: the term has ended, and no instance is left to claim the job.
+func Abandon(term int64) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		r, on := j.Running()
+		if !on || r.Term != term {
+			return Change{Job: j, Unchanged: true}, nil
+		}
+		d := draftOf(j, now)
+		d.lose(r)
+		return d.Change, nil
+	}
+}
+
+func (d *draft) lose(r Run) {
+	if why := "its instance " + r.Instance.Label() + " is gone"; !d.retry(r, Lost, why) {
+		d.end(r, Lost, why)
 	}
 }
 

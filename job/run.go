@@ -122,7 +122,8 @@ func Serve(ctx context.Context, cfg Config) error {
 	defer cancel(nil)
 	r.fail = cancel
 	if cfg.SendAlarm != nil {
-		alarms := AlarmConfig{Store: cfg.Store, Send: cfg.SendAlarm, Clock: cfg.Keeper.Clock(), CallTimeout: cfg.Keeper.Timing().CallTimeout(), Logger: r.log}
+		k := cfg.Keeper
+		alarms := AlarmConfig{Store: cfg.Store, Leases: k.Store(), Send: cfg.SendAlarm, Clock: k.Clock(), CallTimeout: k.Timing().CallTimeout(), Logger: r.log}
 		r.attending.Go(func() { _ = WatchAlarms(ctx, alarms) })
 	}
 	return r.poll(ctx)

@@ -19,6 +19,8 @@ var ErrNoSink = errors.New("job: no sink for its alarms")
 type AlarmConfig struct {
 	// Store of the jobs: alarms of all of them are sent, also of those that no instance offers any more. Required.
 	Store Store
+	// Leases are those under which jobs run: a run is lost whose instance is gone, also if no other is left to claim the job. Required.
+	Leases lease.Store
 	// Send brings an alarm to the sinks of its job, and returns nil once they have it, or a queue. a.Cleared is zero while it
 	// stands; if it is not, and a.Sent is, this is about its end. Called for several jobs at a time; a repeated call has the
 	// same a.ID. [ErrNoSink] if there are none. Required.
@@ -38,10 +40,10 @@ const (
 	sendAtOnce  = 8
 )
 
-// WatchAlarms raises the alarms of overdue jobs, and sends what sinks do not know yet, until ctx ends. Any number of instances do
+// WatchAlarms raises the alarms of overdue jobs, and of runs whose instance was the last one, and sends what sinks do not know yet, until ctx ends. Any number of instances do
 // so for one store: each alarm is claimed by one of them, and by another if that dies.
 func WatchAlarms(ctx context.Context, cfg AlarmConfig) error {
-	w := &alarmWatcher{AlarmConfig: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), overdue: map[string]bool{}}
+	w := &alarmWatcher{AlarmConfig: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), overdue: map[string]bool{}, gone: map[string]lease.Seen{}}
 	failing := false
 	for wait := spread(watchEvery, lease.NewID()); lease.Sleep(ctx, cfg.Clock, wait); wait = watchEvery {
 		err := w.look(ctx)
@@ -59,11 +61,13 @@ type alarmWatcher struct {
 	// overdue are the jobs that were overdue at the last look: only at the second one is it certain that this is not a store that
 	// has just been started, or whose clock was stepped, before the instances have looked.
 	overdue map[string]bool
+	// gone are the leases of jobs that run, and whose holder was gone at the last look, for the same reason.
+	gone map[string]lease.Seen
 }
 
 // look reads what is due, and attends to the alarms among it.
 func (w *alarmWatcher) look(ctx context.Context) error {
-	overdue := map[string]bool{}
+	overdue, gone := map[string]bool{}, map[string]lease.Seen{}
 	var all sync.WaitGroup
 	defer all.Wait()
 	slots := make(chan struct{}, sendAtOnce)
@@ -71,6 +75,9 @@ func (w *alarmWatcher) look(ctx context.Context) error {
 		for _, j := range page {
 			_, late := j.OverdueSince(now)
 			overdue[j.Name] = late
+			if r, on := j.Running(); on && now.Sub(r.Started) > OverdueAfter {
+				w.abandon(ctx, j.Name, r, gone)
+			}
 			if !(late && w.overdue[j.Name] && j.Alarm.ID == "") && (!j.Alarm.Pending() || j.Alarm.NextTry.After(now)) {
 				continue
 			}
@@ -84,8 +91,23 @@ func (w *alarmWatcher) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.overdue = overdue
+	w.overdue, w.gone = overdue, gone
 	return nil
+}
+
+// abandon records that a run is lost whose holder was gone at the last look, and still is. Instances that offer the job would have
+// done so by then.
+func (w *alarmWatcher) abandon(ctx context.Context, name string, r Run, gone map[string]lease.Seen) {
+	call, cancel := context.WithTimeout(ctx, w.CallTimeout)
+	defer cancel()
+	l, err := w.Leases.Get(call, LeaseID(name))
+	if err != nil || l.Held() && !l.Foreign || l.Term != r.Term {
+		return
+	}
+	gone[name] = l.Seen()
+	if before, known := w.gone[name]; known && before == l.Seen() {
+		_, _ = w.change(ctx, name, Abandon(r.Term)) // at the next look, if this fails
+	}
 }
 
 // attend sends what the sinks of a job do not know yet, if no other instance does.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/store/memory"
 )
@@ -42,7 +43,7 @@ func watch(t *testing.T, st *memory.Store, send func(ctx context.Context, j job.
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() {
-		err := job.WatchAlarms(ctx, job.AlarmConfig{Store: st.Jobs(), Send: send, Clock: &leasetest.BubbleClock{}, CallTimeout: time.Second})
+		err := job.WatchAlarms(ctx, job.AlarmConfig{Store: st.Jobs(), Leases: st, Send: send, Clock: &leasetest.BubbleClock{}, CallTimeout: time.Second})
 		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
@@ -152,6 +153,69 @@ func TestAlarmOverdue(t *testing.T) {
 		}
 		if _, _, err := st.Jobs().Get(t.Context(), "backup"); !errors.Is(err, job.ErrNotFound) {
 			t.Errorf("it was forgotten: %v", err)
+		}
+	})
+}
+
+// claimed has an instance claim a run of the job that is due, under the job's lease. The session lives for a minute.
+func claimed(t *testing.T, st *memory.Store, name string) (session string) {
+	t.Helper()
+	who, id := lease.NewInstance("web-1", ""), lease.NewID()
+	_, err := st.StartSession(t.Context(), lease.Session{ID: id, Instance: who, Timing: lease.Timing{Interval: 10 * time.Second, Timeout: time.Minute}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := st.Get(t.Context(), job.LeaseID(name))
+	if err == nil {
+		l, err = st.Acquire(t.Context(), lease.Expectation{Lease: job.LeaseID(name), Session: id, Seen: l.Seen()})
+	}
+	if err == nil {
+		_, err = st.Jobs().Change(t.Context(), name, job.Claim(job.Holder{Term: l.Term, Instance: who}))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// TestAlarmLostWithNobodyLeft: a run is lost whose instance was the only one that offered the job; what runs for long is not.
+func TestAlarmLostWithNobodyLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(nil)
+		for _, name := range []string{"once", "long", "safe"} {
+			def := job.Definition{Schedule: "2000-01-01T00:01:00"}
+			if name == "safe" {
+				def.Retries = 1
+			}
+			if _, err := st.Jobs().Change(t.Context(), name, job.Define(name, def)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var to receiver
+		watch(t, st, func(_ context.Context, j job.Job, a job.Alarm) error {
+			to.take(a)
+			if j.Name == "once" && (a.Reason != job.Lost || a.Instance == "") || j.Name == "safe" && a.Reason != job.Overdue || j.Name == "long" {
+				t.Errorf("alarm of %s: %+v", j.Name, a)
+			}
+			return nil
+		})
+		time.Sleep(time.Minute)
+		claimed(t, st, "once")
+		claimed(t, st, "safe")
+		long := claimed(t, st, "long")
+		for range 30 {
+			time.Sleep(10 * time.Second)
+			if _, err := st.RenewSession(t.Context(), long); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := to.seen(); len(got) != 2 {
+			t.Errorf("%q", got)
+		}
+		for name, want := range map[string]job.State{"once": job.Lost, "safe": job.Queued, "long": job.Running} {
+			if runs, err := st.Jobs().Runs(t.Context(), job.RunQuery{Job: name, Limit: 1}); err != nil || len(runs) != 1 || runs[0].State != want {
+				t.Errorf("%s: %+v, %v; want %s", name, runs, err, want)
+			}
 		}
 	})
 }

@@ -22,6 +22,8 @@ type jobJudge struct {
 	result JobResult
 	on     map[*jobNode]job.Task
 	starts []fault.JobStart
+	// caughtUp is since when, in quiet, no run is left from before, behind which later ones would wait.
+	caughtUp time.Time
 }
 
 func newJobJudge(w *jobWorld) *jobJudge {
@@ -54,6 +56,9 @@ func (j *jobJudge) Change(ctx context.Context, name string, decide job.Decision)
 		if err != nil || c.Unchanged {
 			return c, err
 		}
+		if j.quiet.Load() && j.caughtUp.IsZero() && len(c.Job.Open) == 0 {
+			j.caughtUp = now
+		}
 		for _, r := range c.Runs {
 			j.trace("run of %v: %s, attempt %d, term %d, %s %s", r.Scheduled.Format("15:04:05.000"), r.State, r.Attempt, r.Term, r.Instance.Name, r.Why)
 			switch r.State {
@@ -82,7 +87,7 @@ func (j *jobJudge) begins(n *jobNode, t job.Task) {
 			j.breach("%s starts the run of %s while %s is at that of %s", n.name, key(t.Run), other.name, key(task.Run))
 		}
 	}
-	if j.quiet.Load() && t.Attempt == 1 && s.Def.Overlap != job.Queue && s.Def.Missed != job.MissedAll {
+	if !j.caughtUp.IsZero() && t.Scheduled.After(j.caughtUp) && t.Attempt == 1 && s.Def.Overlap != job.Queue && s.Def.Missed != job.MissedAll {
 		late := now.Sub(t.Scheduled)
 		j.result.Late = max(j.result.Late, late.Seconds())
 		if most := s.Timing.WorstTakeover() + s.Takes + s.Grace + 2*time.Second; late > most && t.Trigger == "" {
