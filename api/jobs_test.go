@@ -64,6 +64,9 @@ func TestJobs(t *testing.T) {
 	if j.State != "scheduled" || len(j.Next) != 5 || j.Next[1].Sub(j.Next[0]) != time.Hour || j.Last.State != "failed" || j.Ended["failed"] != 1 {
 		t.Errorf("the job: %+v", j)
 	}
+	if a := j.Alarm; a == nil || a.Reason != "failed" || a.Sent || !a.Cleared.IsZero() {
+		t.Errorf("its alarm: %+v", a)
+	}
 	list := ask[apitype.Jobs](g, "GET", "/v1/jobs?limit=1", "")
 	if len(list.Jobs) != 1 || len(list.Jobs[0].Next) != 1 || list.Next != "backup" {
 		t.Errorf("the list: %+v", list)
@@ -136,7 +139,12 @@ func TestOverviewOfJobs(t *testing.T) {
 	if n := needs(); len(n) != 1 || n[0].Subject != "backup" || n[0].Severity != warn || !strings.Contains(n[0].What, "failed: exit code 3") {
 		t.Errorf("after a failed run: %+v", n)
 	}
-	g.run(2, job.Result{State: job.Succeeded})
+	g.decide(job.Trigger("alice"))
+	g.decide(job.Finish(g.decide(job.Claim(job.Holder{Term: 2})).Open[0].Scheduled, 2, job.Result{State: job.Cancelled}))
+	if n := needs(); len(n) != 1 || !strings.Contains(n[0].What, "failed: exit code 3") {
+		t.Errorf("after one that was stopped: %+v", n)
+	}
+	g.run(3, job.Result{State: job.Succeeded})
 	if n := needs(); len(n) != 0 {
 		t.Errorf("after a good run: %+v", n)
 	}

@@ -48,7 +48,8 @@ func collectJob(m prometheus.Scrape, j job.Job, now time.Time) {
 	_, running := j.Running()
 	m.Flag("running", "1 while a run of the job is on.", running)
 	m.Flag("overdue", "1 while the job should have run, and no instance has.", stateOfJob(j, now) == jobOverdue)
-	m.Flag("last_run_bad", "1 while the last run failed, timed out, was lost or was missed.", j.Last.State.Bad())
+	bad := j.Last.State.Bad() || j.Alarm.Stands() && j.Alarm.Reason != job.Overdue
+	m.Flag("last_run_bad", "1 from a run that failed, timed out, was lost or was missed until the next good one.", bad)
 	m.Gauge("next_run_seconds", "The next scheduled time, in seconds since 1970; 0: there is none.", unixOrZero(j.Next))
 	for _, state := range job.States() {
 		if state.Ended() {
@@ -75,14 +76,18 @@ func (v *overviewBuilder) addJobs(seen jobsSeen, err error) {
 	h := apitype.Held{Part: job.Space, Total: len(seen.jobs), Held: len(seen.jobs), Wrong: []apitype.Wrong{}}
 	for _, j := range seen.jobs {
 		since, overdue := j.OverdueSince(seen.now)
-		switch last := j.Last; {
+		switch a := j.Alarm; {
 		case overdue:
 			what := fmt.Sprintf("overdue for %v: no instance that offers it runs", seen.now.Sub(since).Round(time.Second))
 			h.Held--
 			addWrong(&h, j.Name, what)
 			v.addNeed(apitype.Need{Part: job.Space, Subject: j.Name, Severity: bad, What: what})
-		case last.State.Bad():
-			what := fmt.Sprintf("the run of %s is %s: %s", last.Scheduled.UTC().Format(time.RFC3339), last.State, last.Why)
+		case a.Stands():
+			bad := a.Again
+			if bad.State == "" {
+				bad = job.Run{Scheduled: a.Scheduled, State: a.Reason, Why: a.Why}
+			}
+			what := fmt.Sprintf("the run of %s is %s: %s", bad.Scheduled.UTC().Format(time.RFC3339), bad.State, bad.Why)
 			v.addNeed(apitype.Need{Part: job.Space, Subject: j.Name, Severity: warn, What: what})
 		}
 	}

@@ -29,11 +29,9 @@ type JobsConfig struct {
 	Worker []string
 	// Timing of all sessions. Default as in [Config].
 	Timing lease.Timing
-	// Stepped and Since: see [JobEvidence].
-	Stepped bool
-	Since   time.Time
-	// Frozen: whole hosts were stopped for longer than their sessions: their programs may have gone on for a moment.
-	Frozen bool
+	// Stepped, Frozen and Since: see [JobEvidence].
+	Stepped, Frozen bool
+	Since           time.Time
 	// Quiet: what the program writes is not kept in the hosts' logs.
 	Quiet bool
 	// Seed of the links' randomness.
@@ -139,15 +137,18 @@ func (n *Node) PauseHost() { n.signalAll(syscall.SIGSTOP) }
 // ResumeHost is the end of [Node.PauseHost].
 func (n *Node) ResumeHost() { n.signalAll(syscall.SIGCONT) }
 
+// signalAll sends a signal to the node, and then to what it has started, until nothing of that is new.
 func (n *Node) signalAll(s syscall.Signal) {
-	pids := []int{n.PID()}
-	for _, p := range marked(n.mark()) {
-		if p.PID != n.PID() {
-			pids = append(pids, p.PID)
+	n.Signal(s)
+	had := map[int]bool{n.PID(): true}
+	for all := false; !all; {
+		all = true
+		for _, p := range marked(n.mark()) {
+			if !had[p.PID] {
+				_ = syscall.Kill(p.PID, s)
+				had[p.PID], all = true, false
+			}
 		}
-	}
-	for _, pid := range pids {
-		_ = syscall.Kill(pid, s)
 	}
 }
 
@@ -179,7 +180,7 @@ func (j *Jobs) Finish() JobVerdict {
 // Evidence is what is known.
 func (j *Jobs) Evidence() JobEvidence {
 	j.tb.Helper()
-	e := JobEvidence{Stepped: j.Stepped, Since: j.Since}
+	e := JobEvidence{Stepped: j.Stepped, Frozen: j.Frozen, Since: j.Since}
 	var err error
 	e.Job, _, err = j.Job()
 	if err == nil {

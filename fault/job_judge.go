@@ -38,6 +38,9 @@ type JobEvidence struct {
 	Runs []job.Run
 	// Stepped: the store's clock was, and so nobody knows what was early.
 	Stepped bool
+	// Frozen: whole hosts were stopped for longer than their sessions. A program among them may have told of its start when it went on,
+	// before its watchers could end it.
+	Frozen bool
 	// Since is when the store was restored from a backup. What started before is judged apart.
 	Since time.Time
 }
@@ -97,7 +100,7 @@ func (j *jobJudge) starts() {
 		if s.Attempt > 1+j.Job.Definition.Retries {
 			j.breaks(Twice, "attempt %d of the run of %s was not declared safe", s.Attempt, at)
 		}
-		if s.Term <= last.Term {
+		if s.Term <= last.Term && !j.Frozen {
 			j.breaks(Terms, "%s starts the run of %s under term %d, after %s started one under term %d", s.Holder, at, s.Term, last.Holder, last.Term)
 		}
 		late := s.At.Sub(s.Scheduled)

@@ -61,27 +61,26 @@ func (all *takeovers) note(what string, after time.Duration) {
 	}
 	all.n[what]++
 	if after > 0 {
-		all.after = append(all.after, after)
+		all.after = append(all.after, after.Round(time.Millisecond))
 	}
 }
 
 func (all *takeovers) report(t *testing.T) {
-	if len(all.after) == 0 {
-		t.Fatal("no host took over")
-	}
-	slices.Sort(all.after)
-	at := func(share float64) time.Duration {
-		return all.after[int(share*float64(len(all.after)-1))].Round(time.Millisecond)
-	}
 	sum := 0
 	for what, n := range all.n {
 		if !strings.HasPrefix(what, "no trial") {
 			sum += n
 		}
 	}
-	t.Logf("%d trials: %v; %d starts on the other host, after: median %v, 99 of 100 %v, at most %v (T = %v)",
-		sum, all.n, len(all.after), at(0.5), at(0.99), at(1), jobTiming.Timeout)
+	t.Logf("%d trials: %v", sum, all.n)
 	tried(t, all.n)
+	if sum == 0 {
+		t.Error("nothing was tried")
+	}
+	if n := len(all.after); n > 0 {
+		slices.Sort(all.after)
+		t.Logf("%d starts on the other host, after: median %v, 99 of 100 %v, at most %v (T = %v)", n, all.after[n/2], all.after[n*99/100], all.after[n-1], jobTiming.Timeout)
+	}
 }
 
 // jobTiming has a T that is short, so that many trials are made in a minute.
@@ -123,11 +122,7 @@ func (r jobTrials) run(t *testing.T, name string, rounds int) {
 func (r jobTrials) offer(t *testing.T, j *fault.Jobs, name string) (*fault.Node, time.Time) {
 	for lead := time.Second; ; lead *= 2 {
 		due := time.Now().UTC().Add(lead + 999*time.Millisecond).Truncate(time.Second)
-		options := []string{"--schedule", due.Format("2006-01-02T15:04:05"), "--zone", "UTC"}
-		if r.safe {
-			options = append(options, "--retry-safe")
-		}
-		n, known := j.Start(name, options...), false
+		n, known := j.Start(name, r.options(due)...), false
 		realserver.Eventually(t, patience, "the date is known", func() error {
 			at, _, err := j.Job()
 			known = err == nil && (at.Next.Equal(due) || at.Decided.Equal(due))
@@ -141,6 +136,15 @@ func (r jobTrials) offer(t *testing.T, j *fault.Jobs, name string) (*fault.Node,
 		}
 		n.KillHost()
 	}
+}
+
+// options have the job due once.
+func (r jobTrials) options(due time.Time) []string {
+	options := []string{"--schedule", due.Format("2006-01-02T15:04:05"), "--zone", "UTC"}
+	if r.safe {
+		options = append(options, "--retry-safe")
+	}
+	return options
 }
 
 // ended waits until the run of a time has ended, and returns it.
@@ -181,10 +185,10 @@ func (r jobTrials) trial(t *testing.T, j *fault.Jobs, due time.Time, victim, oth
 		t.Errorf("the run of %v was started %d times on the host that was killed, and %d times on the other", due, len(dead), len(took))
 	case repeated && !r.safe:
 		t.Errorf("the run of %v, which was not declared safe, had %d attempts", due, run.Attempt)
+	case run.State == job.Lost && run.Instance.Name == other.Name:
+		what = "run by the other, which lost the store on a busy machine"
 	case run.State == job.Lost && !r.safe && len(took) == 0:
 		what = []string{"claimed, killed before its program told of itself: lost", "killed while it ran: lost"}[len(dead)]
-	case run.State == job.Lost && len(took) == 1:
-		what = "run by the other, which lost the store on a busy machine"
 	case run.State != job.Succeeded:
 		t.Errorf("the run of %v is %s: %s", due, run.State, run.Why)
 	case repeated:

@@ -41,6 +41,9 @@ type Alarm struct {
 	Again Run `json:"again,omitzero"`
 }
 
+// Stands reports whether the job has not had a good run since it was raised, or since a bad one after its end.
+func (a Alarm) Stands() bool { return a.ID != "" && (a.Cleared.IsZero() || a.Again.State != "") }
+
 // Pending reports whether its sinks have yet to be told of its start or its end.
 func (a Alarm) Pending() bool { return a.ID != "" && (!a.Sent || !a.Cleared.IsZero()) }
 

@@ -27,6 +27,7 @@
 // # What it does not promise
 //
 // That a lost run has ended, or has not: its instance died with the answer. That a store which is put back from a backup
-// remembers the runs since: their times count as missed. That work which outlives its context for longer than the stop grace
+// remembers the runs since: with [MissedOne] the job runs again for the latest of their times, with [MissedAll] for all of the last 24
+// hours. That work which outlives its context for longer than the stop grace
 // has ended before the next run starts: see [Config.Overrun].
 package job

@@ -160,6 +160,7 @@ func actOnJobs(t *testing.T, s *stage, p *webtest.Page) {
 	}
 	p.Fill("#jobs-from", "report")
 	p.Until(`document.querySelectorAll('#jobs-list > li').length === 1`)
+	p.Until(`/^alarm since .*: overdue, not sent/.test(document.querySelector('#jobs-list .raised').textContent)`)
 
 	// What a run has printed, and the day and the month.
 	p.Eval(`{ location.hash = '#/jobs/backup'; }`, nil)

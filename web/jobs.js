@@ -4,7 +4,7 @@ import { button, byId, coarse, count, duration, el, keyed, setText, setTitle, ti
 import { post, question } from './act.js';
 import { listPages } from './listpages.js';
 import { current, link, seek, when, anchor } from './pages.js';
-import { openJob, openRun, path, stateText, zoned } from './runs.js';
+import { alarmText, openJob, openRun, path, stateText, zoned } from './runs.js';
 import { drawBars, high, spark } from './spark.js';
 
 const ticks = 60; // runs in the picture of a job
@@ -62,6 +62,7 @@ function create() {
   const schedule = el('code', 'sub name');
   const how = el('strong', 'state');
   const why = el('span', 'sub');
+  const alarm = el('span', 'sub raised');
   const due = el('span');
   const zone = el('span', 'sub');
   const line = spark(ticks);
@@ -69,10 +70,10 @@ function create() {
   const trigger = button('Trigger…', () => askToTrigger(row.shown));
   const pause = button('', () => (row.shown.paused_by ? askToResume(row.shown) : askToPause(row.shown)));
   const past = anchor('quiet', 'History', 'history');
-  const element = el('li', 'job', el('div', 'who', name, schedule), el('div', 'how', how, why), el('div', 'due', due, zone), line,
+  const element = el('li', 'job', el('div', 'who', name, schedule), el('div', 'how', how, why, alarm), el('div', 'due', due, zone), line,
     el('div', 'act', trigger, pause, past));
   name.addEventListener('click', () => openJob(row.shown.job, pages.again));
-  return Object.assign(row, { element, name, schedule, how, why, due, zone, line, trigger, pause, past });
+  return Object.assign(row, { element, name, schedule, how, why, alarm, due, zone, line, trigger, pause, past });
 }
 
 function fill(row, j) {
@@ -81,9 +82,10 @@ function fill(row, j) {
   setTitle(row.name, `All runs of ${j.job}`);
   setText(row.schedule, j.schedule);
   setTitle(row.schedule, j.schedule);
-  const { last } = j;
-  const bad = last && ['failed', 'timed_out', 'lost', 'missed'].includes(last.state);
-  row.element.dataset.state = j.state === 'overdue' || bad ? 'bad' : j.state;
+  const alarm = alarmText(j);
+  setText(row.alarm, alarm);
+  setTitle(row.alarm, alarm);
+  row.element.dataset.state = j.state === 'overdue' || alarm ? 'bad' : j.state;
   drawRecent(row.line, j.recent || '');
   setText(row.pause, j.paused_by ? 'Resume…' : 'Pause…');
   row.pause.setAttribute('aria-label', `${j.paused_by ? 'Resume' : 'Pause'} ${j.job}`);

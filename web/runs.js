@@ -19,6 +19,13 @@ export const openRun = (name, scheduled) => open('A run of a job', [[name, () =>
 
 export const stateText = (s) => s.replace('_', ' ');
 
+// alarmText says since when the alarm of a job stands, and whether its receivers know; '' if none stands.
+export function alarmText({ alarm: a }) {
+  if (!a || a.cleared) return '';
+  const sent = a.sent ? 'sent' : a.tries ? `not sent in ${count(a.tries)} tries` : 'not sent yet';
+  return `alarm since ${timeOf(a.raised)}: ${stateText(a.reason)}, ${sent}`;
+}
+
 const formats = new Map(); // by zone: they cost much to make
 
 function formatIn(zone) {
@@ -45,7 +52,7 @@ async function showJob(name) {
     j.jitter_ms ? `jitter ${duration(j.jitter_ms)}` : ''].filter((t) => t).join(', ');
   const ended = Object.entries(j.ended).map(([s, n]) => `${count(n)} ${stateText(s)}`).join(', ');
   return [
-    facts([['State', j.state + (j.paused_by ? ` by ${j.paused_by}` : '')], ['Schedule', el('code', '', j.schedule)], ['Rules', rules], ['Ended so far', ended],
+    facts([['State', j.state + (j.paused_by ? ` by ${j.paused_by}` : '')], ['Alarm', alarmText(j)], ['Schedule', el('code', '', j.schedule)], ['Rules', rules], ['Ended so far', ended],
       ['Next', j.next.slice(0, 3).map((at) => [timeOf(at), zoned(j.schedule, at)].filter((t) => t).join(', ')).join(' · ')]]),
     pictures,
     el('h3', '', 'Runs'),

@@ -58,7 +58,7 @@ func (a *app) jobListCommand() *cobra.Command {
 }
 
 func (a *app) printJobs(jobs []apitype.Job) error {
-	return printList(a, jobs, "JOB\tSTATE\tSCHEDULE\tNEXT\tLAST\tENDED\tON", func(j apitype.Job) string {
+	return printList(a, jobs, "JOB\tSTATE\tSCHEDULE\tNEXT\tLAST\tENDED\tON\tALARM", func(j apitype.Job) string {
 		next, last, ended, on := "", "", "", ""
 		if len(j.Next) > 0 {
 			next = localTime(j.Next[0])
@@ -71,7 +71,11 @@ func (a *app) printJobs(jobs []apitype.Job) error {
 				on = r.Instance
 			}
 		}
-		return row(j.Name, j.State, j.Schedule, next, last, ended, on)
+		alarm := ""
+		if j.Alarm != nil && j.Alarm.Cleared.IsZero() {
+			alarm = j.Alarm.Reason
+		}
+		return row(j.Name, j.State, j.Schedule, next, last, ended, on, alarm)
 	})
 }
 
