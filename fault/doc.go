@@ -24,8 +24,8 @@
 // committed, at the store's records and at the target's requests.
 //
 // [Jobs] are hosts that offer one job: a [Cluster] of understudy job run, whose worker also tells which run it starts, and that it came to
-// its end. [JobChaos] kills, stops and pauses them around the due times. [JudgeJob] looks at what was started, and at what the store says of
-// it; the simulation asks it, too.
+// its end. [JobChaos] kills, stops and pauses them around the due times. Package job/jobtest has the judge: it looks at what was started, and at what the store says of
+// it, and the simulation asks it, too.
 //
 // [Peers] are the members of a cache: understudy cache serve, or the cacheworker
 // (folder cacheworker), which waits at gates, has a wall clock that can be set, and can
@@ -80,16 +80,7 @@
 //     does not recognise ids, unless a person said so.
 //   - shown: what is not over waits for a person, or behind such a batch.
 //
-// JudgeJob:
-//
-//   - twice: no attempt of a run starts twice, and none that was not declared safe.
-//   - early: nothing starts before its time by the store's clock.
-//   - terms: each start is under a later term than the one before.
-//   - ghost: what succeeded came to its end; what was missed or skipped was not started; what was started is known.
-//   - account: each scheduled time has its run, and nothing else has one.
-//   - shown: nothing is shown as running when no instance works.
-//
-// The effects of its programs are judged as those of roles are.
+// The effects of a job's programs are judged as those of roles are.
 //
 // JudgeCache:
 //

@@ -6,12 +6,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/fault/worker/ledger"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/job/jobtest"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -29,7 +32,7 @@ type JobsConfig struct {
 	Worker []string
 	// Timing of all sessions. Default as in [Config].
 	Timing lease.Timing
-	// Stepped, Frozen and Since: see [JobEvidence].
+	// Stepped, Frozen and Since: see [jobtest.Evidence].
 	Stepped, Frozen bool
 	Since           time.Time
 	// Quiet: what the program writes is not kept in the hosts' logs.
@@ -153,7 +156,7 @@ func (n *Node) signalAll(s syscall.Signal) {
 }
 
 // Finish stops all hosts, sees to it that nothing that they started is alive, and judges what they did.
-func (j *Jobs) Finish() JobVerdict {
+func (j *Jobs) Finish() jobtest.Verdict {
 	j.tb.Helper()
 	for _, n := range j.Living() {
 		n.Signal(syscall.SIGTERM)
@@ -165,12 +168,14 @@ func (j *Jobs) Finish() JobVerdict {
 	}
 	j.NothingLeft()
 	e := j.Evidence()
-	v := JudgeJob(e)
-	if !j.Frozen {
-		v.Violations = append(v.Violations, Judge(Evidence{Effects: j.Effects()}).Violations...)
-	}
+	v := jobtest.Judge(e)
 	for _, violation := range v.Violations {
-		j.tb.Errorf("VIOLATION %s", violation)
+		j.tb.Errorf("VIOLATION %v", violation)
+	}
+	if !j.Frozen {
+		for _, violation := range Judge(Evidence{Effects: j.Effects()}).Violations {
+			j.tb.Errorf("VIOLATION %v", violation)
+		}
 	}
 	j.tb.Logf("%d starts, the latest %v after its time; %d further attempts, %d runs lost, %d of them before their program told of itself, %d missed; %v",
 		v.Starts, v.Latest.Round(time.Millisecond), v.Again, v.Lost, v.Unseen, v.Missed, e.Job.Ended)
@@ -178,9 +183,9 @@ func (j *Jobs) Finish() JobVerdict {
 }
 
 // Evidence is what is known.
-func (j *Jobs) Evidence() JobEvidence {
+func (j *Jobs) Evidence() jobtest.Evidence {
 	j.tb.Helper()
-	e := JobEvidence{Stepped: j.Stepped, Frozen: j.Frozen, Since: j.Since}
+	e := jobtest.Evidence{Stepped: j.Stepped, Frozen: j.Frozen, Since: j.Since}
 	var err error
 	e.Job, _, err = j.Job()
 	if err == nil {
@@ -198,3 +203,30 @@ func (j *Jobs) Evidence() JobEvidence {
 
 // mark is in the environment of everything that this life of the node starts.
 func (n *Node) mark() string { return "UNDERSTUDY_FAULT_NODE=" + n.log }
+
+// JobStarts are the starts that a ledger tells of, with the wall clock's reading at zero of the ledger's.
+func JobStarts(effects []ledger.Effect, zero time.Time) (starts []jobtest.Start, err error) {
+	for _, e := range effects {
+		scheduled, attempt, found := strings.Cut(e.Run, "/")
+		if !found {
+			continue
+		}
+		s := jobtest.Start{Term: e.Term, Holder: e.Holder, At: zero.Add(e.At)}
+		if s.Scheduled, err = time.Parse(time.RFC3339Nano, scheduled); err != nil {
+			return nil, err
+		}
+		if _, err := fmt.Sscan(attempt, &s.Attempt); err != nil {
+			return nil, fmt.Errorf("attempt %q: %w", attempt, err)
+		}
+		if !e.Ended {
+			starts = append(starts, s)
+			continue
+		}
+		for i := range starts {
+			if starts[i].Term == s.Term && starts[i].Holder == s.Holder {
+				starts[i].Well = true
+			}
+		}
+	}
+	return starts, nil
+}

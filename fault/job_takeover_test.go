@@ -14,6 +14,7 @@ import (
 	"github.com/understudy-ha/understudy/fault"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/job/jobtest"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -168,7 +169,7 @@ func (r jobTrials) trial(t *testing.T, j *fault.Jobs, due time.Time, victim, oth
 		other.Link.Set(fault.Way{}, fault.Way{})
 	}
 	run := r.ended(j, due)
-	var dead, took []fault.JobStart
+	var dead, took []jobtest.Start
 	for _, s := range j.Evidence().Starts {
 		switch {
 		case !s.Scheduled.Equal(due):

@@ -6,8 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/understudy-ha/understudy/fault"
+	"github.com/understudy-ha/understudy/fault/worker/ledger"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+	"github.com/understudy-ha/understudy/job/jobtest"
 )
 
 // jobCase is one fault of jobs, from no host to what must come of it.
@@ -100,5 +104,24 @@ func jobChaos(t *testing.T, p fault.Programs, db fault.Database) {
 	tried(t, did)
 	if v := j.Finish(); v.Starts < least {
 		t.Error("nothing was tried")
+	}
+}
+
+// TestJobStarts reads starts and ends from a ledger.
+func TestJobStarts(t *testing.T) {
+	zero := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	got, err := fault.JobStarts([]ledger.Effect{
+		{At: time.Second, Term: 1, Holder: "a/1", Run: "2030-01-01T00:00:01Z/1"},
+		{At: 2 * time.Second, Term: 1, Holder: "a/1"},
+		{At: 3 * time.Second, Term: 2, Holder: "b/1", Run: "2030-01-01T00:00:01Z/2"},
+		{At: 4 * time.Second, Term: 2, Holder: "b/1", Run: "2030-01-01T00:00:01Z/2", Ended: true},
+	}, zero)
+	at := zero.Add(time.Second)
+	want := []jobtest.Start{
+		{Scheduled: at, Attempt: 1, Term: 1, Holder: "a/1", At: at},
+		{Scheduled: at, Attempt: 2, Term: 2, Holder: "b/1", At: zero.Add(3 * time.Second), Well: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/understudy-ha/understudy/fault"
 	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/job/jobtest"
 )
 
-// jobJudge knows every start, and what overlaps or comes late; [fault.JudgeJob] judges the rest in the end. It is the way by which
+// jobJudge knows every start, and what overlaps or comes late; [jobtest.Judge] judges the rest in the end. It is the way by which
 // all changes come to the store.
 type jobJudge struct {
 	job.Store
@@ -21,7 +21,7 @@ type jobJudge struct {
 	mu     sync.Mutex
 	result JobResult
 	on     map[*jobNode]job.Task
-	starts []fault.JobStart
+	starts []jobtest.Start
 	// caughtUp is since when, in quiet, no run is left from before, behind which later ones would wait.
 	caughtUp time.Time
 }
@@ -95,7 +95,7 @@ func (j *jobJudge) begins(n *jobNode, t job.Task) {
 		}
 	}
 	j.on[n] = t
-	j.starts = append(j.starts, fault.JobStart{Scheduled: t.Scheduled, Attempt: t.Attempt, Term: t.Term, Holder: t.Instance.Label(), At: now})
+	j.starts = append(j.starts, jobtest.Start{Scheduled: t.Scheduled, Attempt: t.Attempt, Term: t.Term, Holder: t.Instance.Label(), At: now})
 }
 
 func (j *jobJudge) ends(n *jobNode, t job.Task, well bool) {
@@ -134,7 +134,7 @@ func (j *jobJudge) account() {
 	if behind := now.Sub(at.Next); behind > 2*j.world.setup.Timing.WorstTakeover() && at.Definition.Missed != job.MissedAll {
 		j.says("at the end the job is %v behind", behind)
 	}
-	v := fault.JudgeJob(fault.JobEvidence{Starts: j.starts, Job: at, Runs: runs, Stepped: j.world.setup.Steps})
+	v := jobtest.Judge(jobtest.Evidence{Starts: j.starts, Job: at, Runs: runs, Stepped: j.world.setup.Steps})
 	for _, violation := range v.Violations {
 		j.says("%v", violation)
 	}

@@ -1,25 +1,44 @@
-package fault
+package jobtest
 
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/understudy-ha/understudy/fault/worker/ledger"
 	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/schedule"
 )
 
-// Early is the rule of jobs that nothing starts before its time. Account is the rule that each time has its run, and nothing else
-// has one.
+// Rule is one that [Judge] has:
+//
+//   - twice: no attempt of a run starts twice, and none that was not declared safe.
+//   - early: nothing starts before its time by the store's clock.
+//   - terms: each start is under a later term than the one before.
+//   - ghost: what succeeded came to its end; what was missed or skipped was not started; what was started is known.
+//   - account: each scheduled time has its run, and nothing else has one.
+//   - shown: nothing is shown as running when no instance works.
+type Rule string
+
+// The rules.
 const (
+	Twice   Rule = "twice"
 	Early   Rule = "early"
+	Terms   Rule = "terms"
+	Ghost   Rule = "ghost"
 	Account Rule = "account"
+	Shown   Rule = "shown"
 )
 
-// JobStart is one start of a job's work, as the work itself tells it.
-type JobStart struct {
+// Violation is one rule broken once.
+type Violation struct {
+	Rule   Rule
+	Detail string
+}
+
+func (v Violation) String() string { return string(v.Rule) + ": " + v.Detail }
+
+// Start is one start of a job's work, as the work itself tells it.
+type Start struct {
 	Scheduled time.Time
 	Attempt   int
 	Term      int64
@@ -29,10 +48,10 @@ type JobStart struct {
 	Well bool
 }
 
-// JobEvidence is what [JudgeJob] looks at.
-type JobEvidence struct {
+// Evidence is what [Judge] looks at.
+type Evidence struct {
 	// Starts in the order in which they came about.
-	Starts []JobStart
+	Starts []Start
 	// Job and its Runs as the store has them in the end, when no instance works.
 	Job  job.Job
 	Runs []job.Run
@@ -45,8 +64,8 @@ type JobEvidence struct {
 	Since time.Time
 }
 
-// JobVerdict is what it says.
-type JobVerdict struct {
+// Verdict is what it says.
+type Verdict struct {
 	Violations []Violation
 	Starts     int
 	Again      int // further attempts
@@ -57,41 +76,41 @@ type JobVerdict struct {
 	Latest time.Duration
 }
 
-type jobJudge struct {
-	JobEvidence
-	JobVerdict
+type judge struct {
+	Evidence
+	Verdict
 	runs map[int64]job.Run // by the scheduled time, in milliseconds
 }
 
-// JudgeJob looks for broken rules.
-func JudgeJob(e JobEvidence) JobVerdict {
-	j := jobJudge{JobEvidence: e, runs: map[int64]job.Run{}}
+// Judge looks for broken rules.
+func Judge(e Evidence) Verdict {
+	j := judge{Evidence: e, runs: map[int64]job.Run{}}
 	for _, r := range e.Runs {
 		j.runs[r.Scheduled.UnixMilli()] = r
 	}
 	j.starts()
 	j.records()
 	j.account()
-	return j.JobVerdict
+	return j.Verdict
 }
 
-func (j *jobJudge) breaks(r Rule, format string, args ...any) {
-	j.Violations = append(j.Violations, Violation{Rule: r, Subject: j.Job.Name, Detail: fmt.Sprintf(format, args...)})
+func (j *judge) breaks(r Rule, format string, args ...any) {
+	j.Violations = append(j.Violations, Violation{Rule: r, Detail: fmt.Sprintf(format, args...)})
 }
 
 // starts judges each start by those before it.
-func (j *jobJudge) starts() {
+func (j *judge) starts() {
 	type attempt struct {
 		scheduled int64
 		n         int
 	}
-	before, last := map[attempt]JobStart{}, JobStart{}
-	for _, s := range j.JobEvidence.Starts {
+	before, last := map[attempt]Start{}, Start{}
+	for _, s := range j.Evidence.Starts {
 		if s.At.Before(j.Since) {
 			last = s
 			continue
 		}
-		j.JobVerdict.Starts++
+		j.Verdict.Starts++
 		at := s.Scheduled.UTC().Format(time.RFC3339Nano)
 		key := attempt{s.Scheduled.UnixMilli(), s.Attempt}
 		if first, again := before[key]; again {
@@ -123,14 +142,14 @@ func (j *jobJudge) starts() {
 }
 
 // records judges what is said of runs.
-func (j *jobJudge) records() {
+func (j *judge) records() {
 	for _, r := range j.Runs {
-		of := slices.IndexFunc(j.JobEvidence.Starts, func(s JobStart) bool {
+		of := slices.IndexFunc(j.Evidence.Starts, func(s Start) bool {
 			return s.Scheduled.UnixMilli() == r.Scheduled.UnixMilli() && s.Term == r.Term
 		})
 		switch r.State {
 		case job.Succeeded:
-			if of < 0 || !j.JobEvidence.Starts[of].Well {
+			if of < 0 || !j.Evidence.Starts[of].Well {
 				j.breaks(Ghost, "the run of %v is said to have succeeded under term %d, and did not", r.Scheduled, r.Term)
 			}
 		case job.Lost:
@@ -146,7 +165,7 @@ func (j *jobJudge) records() {
 }
 
 // account counts: each scheduled time has its run, and nothing else has one.
-func (j *jobJudge) account() {
+func (j *judge) account() {
 	times, err := schedule.Parse(j.Job.Definition.Schedule)
 	if err != nil {
 		j.breaks(Account, "%v", err)
@@ -176,31 +195,4 @@ func (j *jobJudge) account() {
 	if !next.Equal(j.Job.Next) {
 		j.breaks(Account, "after %v comes %v, and the job waits for %v", j.Job.Decided, next, j.Job.Next)
 	}
-}
-
-// JobStarts are the starts that a ledger tells of, with the wall clock's reading at zero of the ledger's.
-func JobStarts(effects []ledger.Effect, zero time.Time) (starts []JobStart, err error) {
-	for _, e := range effects {
-		scheduled, attempt, found := strings.Cut(e.Run, "/")
-		if !found {
-			continue
-		}
-		s := JobStart{Term: e.Term, Holder: e.Holder, At: zero.Add(e.At)}
-		if s.Scheduled, err = time.Parse(time.RFC3339Nano, scheduled); err != nil {
-			return nil, err
-		}
-		if _, err := fmt.Sscan(attempt, &s.Attempt); err != nil {
-			return nil, fmt.Errorf("attempt %q: %w", attempt, err)
-		}
-		if !e.Ended {
-			starts = append(starts, s)
-			continue
-		}
-		for i := range starts {
-			if starts[i].Term == s.Term && starts[i].Holder == s.Holder {
-				starts[i].Well = true
-			}
-		}
-	}
-	return starts, nil
 }
