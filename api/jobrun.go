@@ -155,30 +155,20 @@ func (s *Server) endRun(r *http.Request) (out apitype.Job, err error) {
 		return out, err
 	}
 	name, ctx := r.PathValue("job"), r.Context()
-	j, _, err := s.jobs.Get(ctx, name)
-	if err != nil {
-		return out, err
-	}
-	if run, on := j.Running(); on && run.Term == body.Term {
-		if len(body.Output) > 0 {
-			kept := job.Output{Total: int64(len(body.Output)), Tail: body.Output}
-			if err := s.jobs.PutOutput(ctx, job.RunKey{Job: name, Scheduled: at}, body.Term, kept); err != nil {
-				return out, err
-			}
-		}
-		if _, err := s.jobs.Change(ctx, name, job.Overlapping(job.Holder{Term: body.Term})); err != nil && !errors.Is(err, job.ErrStale) {
-			return out, err
-		}
-	}
 	result := job.Result{State: job.State(body.State), ExitCode: body.ExitCode, Why: lease.TruncateReason(body.Why)}
 	var now time.Time
 	late := false
-	j, err = s.jobs.Change(ctx, name, func(j job.Job, t time.Time) (job.Change, error) {
+	j, err := s.jobs.Change(ctx, name, func(j job.Job, t time.Time) (job.Change, error) {
 		run, on := j.Running()
-		c, err := job.Finish(at, body.Term, result)(j, t)
+		c, err := job.FinishUnwatched(at, body.Term, result)(j, t)
 		now, late = t, !c.Unchanged && !(on && run.Term == body.Term && run.Scheduled.Equal(at))
 		return c, err
 	})
+	if err == nil && !late && len(body.Output) > 0 {
+		// After the result, which may come too late, and before the release: until then no attempt can follow that has an output.
+		kept := job.Output{Total: int64(len(body.Output)), Tail: body.Output}
+		err = s.jobs.PutOutput(ctx, job.RunKey{Job: name, Scheduled: at}, body.Term, kept)
+	}
 	if err != nil {
 		return out, err
 	}

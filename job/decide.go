@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/history"
@@ -334,66 +333,25 @@ func Overlapping(h Holder) Decision {
 			return Change{}, fmt.Errorf("%w: term %d runs no more", ErrStale, h.Term)
 		}
 		d := draftOf(j, now)
-		for n := 0; n < MaxQueued && !d.Job.Next.IsZero() && !d.Job.startsAt(d.Job.Next).After(now); n++ {
-			next := d.Job.Next
-			switch {
-			case j.PausedBy != "":
-				d.end(Run{Scheduled: next}, Skipped, "paused by "+j.PausedBy)
-			case j.Definition.Overlap == Forbid:
-				d.end(Run{Scheduled: next}, Skipped, "the run of "+r.Scheduled.Format(time.RFC3339)+" was on")
-			default:
-				d.queue(next, "")
-			}
-			d.moveOn(next)
-		}
-		if len(d.Runs) == 0 {
+		if d.overlap(r); len(d.Runs) == 0 {
 			return Change{Job: j, Unchanged: true}, nil
 		}
 		return d.Change, nil
 	}
 }
 
-// Result is how a run ended.
-type Result struct {
-	State    State
-	ExitCode int
-	Why      string
-}
-
-// Finish records how the run ended that was started under the term. A result that comes too late changes nothing, but
-// for an event.
-func Finish(scheduled time.Time, term int64, got Result) Decision {
-	return func(j Job, now time.Time) (Change, error) {
-		d := draftOf(j, now)
-		r, on := j.Running()
+// overlap decides about the times that have come while a run is on.
+func (d *draft) overlap(r Run) {
+	for n := 0; n < MaxQueued && !d.Job.Next.IsZero() && !d.Job.startsAt(d.Job.Next).After(d.now); n++ {
+		next := d.Job.Next
 		switch {
-		case j.Version == 0:
-			return Change{}, fmt.Errorf("%w: job %q", ErrNotFound, j.Name)
-		case !on || r.Term != term || !r.Scheduled.Equal(scheduled):
-			if j.knows(scheduled, term, got.State) {
-				return Change{Job: j, Unchanged: true}, nil // the answer to the result was lost
-			}
-			d.note(fmt.Sprintf("run of %s under term %d ended late: %s %s", scheduled.Format(time.RFC3339), term, got.State, got.Why), term)
-			return d.Change, nil
+		case d.Job.PausedBy != "":
+			d.end(Run{Scheduled: next}, Skipped, "paused by "+d.Job.PausedBy)
+		case d.Job.Definition.Overlap == Forbid:
+			d.end(Run{Scheduled: next}, Skipped, "the run of "+r.Scheduled.Format(time.RFC3339)+" was on")
+		default:
+			d.queue(next, "")
 		}
-		r.ExitCode = got.ExitCode
-		again := got.State != Succeeded && got.Why != whyReplaced && d.retry(r, got.State, got.Why)
-		if !again {
-			d.end(r, got.State, got.Why)
-		}
-		return d.Change, nil
+		d.moveOn(next)
 	}
 }
-
-// knows reports whether the result of a run is stored already.
-func (j Job) knows(scheduled time.Time, term int64, s State) bool {
-	same := func(r Run) bool { return r.Term == term && r.Scheduled.Equal(scheduled) }
-	return same(j.Last) && j.Last.State == s || slices.ContainsFunc(j.Open, func(r Run) bool {
-		return same(r) && r.State == Queued && strings.HasPrefix(r.Why, attemptText(r.Attempt-1, s))
-	})
-}
-
-// attemptText starts the reason why a run is tried again.
-func attemptText(n int, s State) string { return fmt.Sprintf("attempt %d %s:", n, s) }
-
-const whyReplaced = "replaced by the next run"

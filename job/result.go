@@ -1,0 +1,64 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Result is how a run ended.
+type Result struct {
+	State    State
+	ExitCode int
+	Why      string
+}
+
+// Finish records how the run ended that was started under the term. A result that comes too late changes nothing, but
+// for an event.
+func Finish(scheduled time.Time, term int64, got Result) Decision {
+	return finish(scheduled, term, got, func(*draft, Run) {})
+}
+
+// FinishUnwatched is Finish for a run beside which nobody decided about the times that came: as [Overlapping] does, it
+// decides about them first.
+func FinishUnwatched(scheduled time.Time, term int64, got Result) Decision {
+	return finish(scheduled, term, got, (*draft).overlap)
+}
+
+func finish(scheduled time.Time, term int64, got Result, first func(*draft, Run)) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		d := draftOf(j, now)
+		r, on := j.Running()
+		switch {
+		case j.Version == 0:
+			return Change{}, fmt.Errorf("%w: job %q", ErrNotFound, j.Name)
+		case !on || r.Term != term || !r.Scheduled.Equal(scheduled):
+			if j.knows(scheduled, term, got.State) {
+				return Change{Job: j, Unchanged: true}, nil // the answer to the result was lost
+			}
+			d.note(fmt.Sprintf("run of %s under term %d ended late: %s %s", scheduled.Format(time.RFC3339), term, got.State, got.Why), term)
+			return d.Change, nil
+		}
+		first(d, r)
+		r.ExitCode = got.ExitCode
+		again := got.State != Succeeded && got.Why != whyReplaced && d.retry(r, got.State, got.Why)
+		if !again {
+			d.end(r, got.State, got.Why)
+		}
+		return d.Change, nil
+	}
+}
+
+// knows reports whether the result of a run is stored already.
+func (j Job) knows(scheduled time.Time, term int64, s State) bool {
+	same := func(r Run) bool { return r.Term == term && r.Scheduled.Equal(scheduled) }
+	return same(j.Last) && j.Last.State == s || slices.ContainsFunc(j.Open, func(r Run) bool {
+		return same(r) && r.State == Queued && strings.HasPrefix(r.Why, attemptText(r.Attempt-1, s))
+	})
+}
+
+// attemptText starts the reason why a run is tried again.
+func attemptText(n int, s State) string { return fmt.Sprintf("attempt %d %s:", n, s) }
+
+const whyReplaced = "replaced by the next run"
