@@ -118,6 +118,19 @@ func ranSinceBackup(t *testing.T, p fault.Programs, db fault.Database, backup st
 	}
 }
 
+// jobNobodyLeft kills the only host of a job in its run: a host of another job on the store records it as lost, and raises its alarm.
+func jobNobodyLeft(t *testing.T, p fault.Programs, db fault.Database) {
+	j := fault.NewJobs(t, fault.JobsConfig{Programs: p, Database: db})
+	other := fault.NewJobs(t, fault.JobsConfig{Programs: p, Database: db, Name: "other", Options: []string{"--schedule", "@yearly"}})
+	other.Start("b")
+	a, _ := jobTrials{}.offer(t, j, "a")
+	j.Await("it runs", patience, func(job.Job, []job.Run) bool { return j.Last().Term > 0 })
+	a.KillHost()
+	j.Await("it is lost", job.OverdueAfter+patience, func(at job.Job, _ []job.Run) bool { return at.Alarm.Reason == job.Lost && len(at.Open) == 0 })
+	j.Finish()
+	other.Finish()
+}
+
 // backUp copies an SQLite store as the docs say.
 func backUp(t *testing.T, from, to string) {
 	t.Helper()
@@ -146,7 +159,7 @@ func jobDeaf(t *testing.T, p fault.Programs, db fault.Database) {
 // jobLoud has a program that writes a gigabyte: the guard keeps the end of it, and no more in memory.
 func jobLoud(t *testing.T, p fault.Programs, db fault.Database) {
 	const bytes = 1 << 30
-	j := fault.NewJobs(t, fault.JobsConfig{Programs: p, Database: db, Quiet: true,
+	j := fault.NewJobs(t, fault.JobsConfig{Programs: p, Database: db, Quiet: true, Timing: jobPatient,
 		Options: []string{"--schedule", "every 2s"}, Worker: []string{"-babble", strconv.Itoa(bytes), "-for", "1ms", "-nested=false"}})
 	n := j.Start("a")
 	_, runs := j.Await("a run succeeds", 3*patience, func(at job.Job, _ []job.Run) bool { return at.Ended[job.Succeeded] > 0 })

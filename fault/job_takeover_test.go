@@ -170,34 +170,36 @@ func (r jobTrials) trial(t *testing.T, j *fault.Jobs, due time.Time, victim, oth
 	}
 	run := r.ended(j, due)
 	var dead, took []jobtest.Start
+	attempts := map[int]bool{}
 	for _, s := range j.Evidence().Starts {
-		switch {
-		case !s.Scheduled.Equal(due):
-		case victim.Is(s.Holder):
+		if !s.Scheduled.Equal(due) {
+			continue
+		}
+		if attempts[s.Attempt] || s.Attempt > 1 && !r.safe {
+			t.Errorf("attempt %d of the run of %v was started again, or was not declared safe", s.Attempt, due)
+		}
+		if attempts[s.Attempt] = true; victim.Is(s.Holder) {
 			dead = append(dead, s)
-		default:
+		} else {
 			took = append(took, s)
 		}
 	}
-	repeated := run.Attempt > 1
-	what := ""
+	told, what := min(len(dead), 1), ""
 	switch {
-	case len(dead) > 1, len(took) > 1, len(dead)+len(took) > 1 && !repeated:
-		t.Errorf("the run of %v was started %d times on the host that was killed, and %d times on the other", due, len(dead), len(took))
-	case repeated && !r.safe:
-		t.Errorf("the run of %v, which was not declared safe, had %d attempts", due, run.Attempt)
 	case run.State == job.Lost && run.Instance.Name == other.Name:
 		what = "run by the other, which lost the store on a busy machine"
-	case run.State == job.Lost && !r.safe && len(took) == 0:
-		what = []string{"claimed, killed before its program told of itself: lost", "killed while it ran: lost"}[len(dead)]
+	case run.State == job.Lost && !r.safe:
+		what = []string{"claimed, killed before its program told of itself: lost", "killed while it ran: lost"}[told]
 	case run.State != job.Succeeded:
 		t.Errorf("the run of %v is %s: %s", due, run.State, run.Why)
-	case repeated:
-		what = []string{"claimed, killed before its program told of itself: repeated", "killed while it ran: repeated"}[len(dead)]
+	case run.Attempt > 1:
+		what = []string{"claimed, killed before its program told of itself: repeated", "killed while it ran: repeated"}[told]
 	case len(took) == 1 && took[0].At.Before(killed):
 		what = "no trial: it was not the one that would run it"
 	case len(took) == 1:
 		what = "killed before it claimed: run by the other"
+	case told == 0:
+		t.Errorf("the run of %v has succeeded, and nobody started it", due)
 	default:
 		what = "killed after it had run"
 	}

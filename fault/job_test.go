@@ -65,6 +65,7 @@ var jobCases = []jobCase{
 	{name: "disk full", run: jobDiskFull, stores: light},
 	{name: "twelve started at once", run: jobTwelve, stores: light, more: []string{"postgres", "redis"}},
 	{name: "host frozen", run: jobFrozen, stores: server, more: []string{"redis"}},
+	{name: "host killed, nobody left", run: jobNobodyLeft, more: both},
 	{name: "date, host killed/lost", run: once(false), stores: light, more: server},
 	{name: "date, host killed/declared safe", run: once(true), stores: light, more: server},
 }
