@@ -42,8 +42,8 @@ failed and cancelled.`,
 			if len(args) > 0 {
 				return exactly("QUEUE")(c, args)
 			}
-			if q.Key != "" || q.State != "" {
-				return usererr.Errorf("%s: --key and --state select messages of a QUEUE, which is missing", c.CommandPath())
+			if q.Key != "" || q.State != "" || c.Flags().Changed("limit") {
+				return usererr.Errorf("%s: --key, --state and --limit select messages of a QUEUE, which is missing", c.CommandPath())
 			}
 			return nil
 		},
