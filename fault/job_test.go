@@ -61,7 +61,7 @@ var jobCases = []jobCase{
 	{name: "restored from a backup", run: restored(false), stores: light},
 	{name: "restored from a backup, times skipped", run: restored(true), stores: light},
 	{name: "program ignores TERM", run: jobDeaf, stores: light, more: server},
-	{name: "a gigabyte of output", run: jobLoud, stores: light, more: server},
+	{name: "much output", run: jobLoud, stores: light, more: server},
 	{name: "disk full", run: jobDiskFull, stores: light},
 	{name: "twelve started at once", run: jobTwelve, stores: light, more: []string{"postgres", "redis"}},
 	{name: "host frozen", run: jobFrozen, stores: server, more: []string{"redis"}},
