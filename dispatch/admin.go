@@ -20,7 +20,10 @@ type Overview struct {
 	// DeadLetters are messages that ended as invalid or failed and are not pruned yet. At most MaxDeadLetters are
 	// counted; Done then counts what is beyond.
 	DeadLetters int64
-	// Oldest is how long the oldest head of a key has waited, blocked keys included; 0 when none waits.
+	// Scheduled messages wait for their time: they are in no key, and not in Depth. At most MaxScheduled are counted.
+	Scheduled int64
+	// Oldest is how long the oldest head of a key has waited, blocked keys included, or for how long a scheduled message
+	// is overdue; 0 when none waits.
 	Oldest time.Duration
 	// Keys that have messages waiting, and how many of them are in a step, have a
 	// head that is pending, wait for another attempt, or are blocked.
@@ -72,7 +75,8 @@ type KeyQuery struct {
 	Limit   int    // 1 to MaxPage; 0 is MaxPage
 }
 
-// MessageQuery selects messages of a queue in the order of key and sequence.
+// MessageQuery selects messages of a queue in the order of key and sequence. Scheduled ones are found by their state or
+// their IDs alone.
 type MessageQuery struct {
 	Queue    string
 	Key      string   // of this key only, when not ""
@@ -83,8 +87,11 @@ type MessageQuery struct {
 	Limit    int // 1 to MaxPage; 0 is MaxPage
 }
 
-// MaxDeadLetters bounds a count.
-const MaxDeadLetters = 10_000
+// MaxDeadLetters and MaxScheduled bound counts.
+const (
+	MaxDeadLetters = 10_000
+	MaxScheduled   = 10_000
+)
 
 // MaxPage is the most rows that one call of [Admin] returns.
 const MaxPage = 1000
@@ -114,7 +121,7 @@ const (
 	// Skip dead-letters a message that blocks its key (also as [Stuck]), is delayed or unknown: its
 	// state becomes failed, or stays invalid.
 	Skip Action = "skip"
-	// Cancel removes a message that was never sent, or that the target has and has not decided for too long ([Stuck]).
+	// Cancel removes a message that was never sent (also a scheduled one, which gets its place in its key by that), or that the target has and has not decided for too long ([Stuck]).
 	Cancel Action = "cancel"
 )
 
@@ -151,7 +158,7 @@ type Admin interface {
 	CreateQueue(ctx context.Context, queue string) error
 
 	// RemoveQueue deletes a queue with all that was ever in it; one that is made again under its name starts anew, with
-	// numbers from 1. messages is what the caller agrees to lose: how many of its messages wait, are in flight or are dead
+	// numbers from 1. messages is what the caller agrees to lose: how many of its messages wait, are scheduled, in flight or are dead
 	// letters. [ErrState], with nothing done, if it is another number, or if a live instance has joined.
 	// The history records who.
 	RemoveQueue(ctx context.Context, queue string, messages int64, who string) error

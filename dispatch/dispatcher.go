@@ -94,6 +94,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if d.cfg.KeepFor > 0 {
 		started.Go(func() { d.pruneFinished(ctx) })
 	}
+	started.Go(func() { d.enqueueDue(ctx) })
 	if d.cfg.Admin != nil {
 		started.Go(func() { d.watchBlocked(ctx) })
 	}
@@ -229,6 +230,35 @@ func (d *Dispatcher) pruneFinished(ctx context.Context) {
 		}
 		if deleted > 0 {
 			d.log.Debug("pruned", "messages", deleted)
+		}
+	}
+}
+
+// enqueueDue puts scheduled messages into their keys when they are due.
+func (d *Dispatcher) enqueueDue(ctx context.Context) {
+	// Together with the jitter it is how late a scheduled message may be sent, where one instance delivers.
+	const most, step = time.Second, 100
+	failing := outage{
+		failed:    tally{log: func(attrs ...any) { d.log.Warn("scheduled messages not enqueued; trying again", attrs...) }},
+		recovered: func(attrs ...any) { d.log.Info("scheduled messages are enqueued again", attrs...) },
+	}
+	for pause := most; lease.Sleep(ctx, d.clock, pause/2+time.Duration(d.cfg.Jitter()*float64(pause)/2)); {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		n, err := d.cfg.Queue.EnqueueDue(call, d.cfg.Name, step)
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil:
+			if !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUnknown) { // those, the runner reports
+				failing.fail(d.clock.Now(), "err", err)
+			}
+			pause = min(2*pause, 8*most)
+		case n > 0:
+			pause = 10 * time.Millisecond // there may be more
+		default:
+			pause = most
+		}
+		if err == nil {
+			failing.succeed(d.clock.Now())
 		}
 	}
 }

@@ -221,6 +221,13 @@ func (l *link) err() error {
 	return nil
 }
 
+func (l *link) EnqueueDue(ctx context.Context, queue string, limit int) (int, error) {
+	if err := l.err(); err != nil {
+		return 0, err
+	}
+	return l.queue.EnqueueDue(ctx, queue, limit)
+}
+
 func (l *link) Join(ctx context.Context, m claim.Member) (claim.Share, error) {
 	if err := l.err(); err != nil {
 		return claim.Share{}, err

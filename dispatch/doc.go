@@ -8,6 +8,7 @@
 //
 // # The states of a message
 //
+//	scheduled   is in no key yet: it joins its key when it is due ([Message].NotBefore)
 //	queued      waits for its turn
 //	submitting  in flight: its key is in a step (see below)
 //	pending     the target has it and has not decided; it is polled
@@ -86,7 +87,8 @@
 //
 // # What it promises
 //
-//   - The order of a key is the commit order of the transactions that enqueued.
+//   - The order of a key is the commit order of the transactions that enqueued. A
+//     scheduled message takes part in it from its time on, and no sooner by the store's clock.
 //   - One message of a key is in flight at a time. The next starts only after
 //     the store has recorded that the previous one is committed or dead-lettered.
 //   - Every change of state is a compare-and-set on the key's row under the

@@ -36,6 +36,12 @@ type Message struct {
 	// Headers go with the message to its target, such as traceparent, or ce-type and others of CloudEvents; see
 	// [ValidateHeaders].
 	Headers map[string]string
+	// NotBefore, if it lies ahead by the store's clock, keeps the message out of its key until then: it is [Scheduled],
+	// holds nothing up, and then joins its key at the end, as if it were enqueued at that moment. Several of one key join
+	// in the order of their times, and those of one time in the order in which they were enqueued. A
+	// message without it that has the same ID is enqueued all the same, and the scheduled one is dropped when it is due. It
+	// is rounded up to whole microseconds.
+	NotBefore time.Time
 }
 
 // WithDefaults fills what is empty.
@@ -44,6 +50,9 @@ func (m Message) WithDefaults() Message {
 		m.ID = lease.NewID()
 	}
 	m.ContentType = cmp.Or(m.ContentType, DefaultContentType)
+	if !m.NotBefore.IsZero() {
+		m.NotBefore = m.NotBefore.Add(time.Microsecond - 1).Truncate(time.Microsecond).UTC() // up: not a moment too early
+	}
 	return m
 }
 
@@ -65,8 +74,14 @@ func (m Message) Validate() error {
 	if len(m.Payload) > MaxPayload {
 		return fmt.Errorf("%w: the payload has %d bytes; at most %d are allowed", lease.ErrInvalid, len(m.Payload), MaxPayload)
 	}
+	if year := m.NotBefore.UTC().Year(); year > maxYear {
+		return fmt.Errorf("%w: not before the year %d; at most %d is allowed", lease.ErrInvalid, year, maxYear)
+	}
 	return ValidateHeaders(m.Headers)
 }
+
+// maxYear is the last that RFC 3339 can write.
+const maxYear = 9999
 
 // CutDetail bounds what a target said to [MaxDetail] bytes of valid UTF-8.
 func CutDetail(s string) string {
@@ -99,6 +114,7 @@ type State string
 
 // States of a message.
 const (
+	Scheduled  State = "scheduled"
 	Queued     State = "queued"
 	Submitting State = "submitting"
 	Pending    State = "pending"
@@ -113,7 +129,7 @@ const (
 
 // States in the order of a message's life.
 func States() []State {
-	return []State{Queued, Submitting, Pending, Valid, Delayed, Unknown, Committed, Invalid, Failed, Cancelled}
+	return []State{Scheduled, Queued, Submitting, Pending, Valid, Delayed, Unknown, Committed, Invalid, Failed, Cancelled}
 }
 
 // IsFinal reports that a dispatcher has nothing more to do with the message. An
@@ -134,9 +150,9 @@ type TrailEntry struct {
 
 // Record is a message as the store shows it.
 type Record struct {
-	Message // lists leave payload and headers out
+	Message // lists leave payload and headers out; NotBefore is that of a scheduled message alone
 	Size    int
-	// Seq is its place in its key's order, counted from 1.
+	// Seq is its place in its key's order, counted from 1; of a scheduled message, its place among those that are.
 	Seq   int64
 	State State
 	// Term, Attempts, Code and Detail are those of the last submission: attempts
@@ -148,7 +164,8 @@ type Record struct {
 	// Link is where the target said that its status can be asked.
 	Link string
 	// Enqueued, Begun and Ended are times by the store's wall clock; zero when
-	// that has not happened. Ended is when it reached a final state.
+	// that has not happened. Enqueued is when it joined its key, for one that was scheduled its time; Ended is when it
+	// reached a final state.
 	Enqueued time.Time
 	Begun    time.Time
 	Ended    time.Time

@@ -154,6 +154,11 @@ type Queue interface {
 	// subject queue + "/" + key. Errors are those of claim.KeyTable.
 	Exchange(ctx context.Context, x Exchange) (ExchangeResult, error)
 
+	// EnqueueDue puts scheduled messages whose time has come, by the store's clock, into their keys, as
+	// [Message].NotBefore says, and wakes whom new messages wake: at most limit of them, and fewer if they are large.
+	// Where none is due, it costs one look at an index. It returns how many it was.
+	EnqueueDue(ctx context.Context, queue string, limit int) (enqueued int, err error)
+
 	// Prune deletes messages that reached a final state longer than keep ago and
 	// that block no key, at most limit of them, going on where the last call
 	// ended, and returns how many, and whether it has been through all.

@@ -27,7 +27,11 @@ func (j *queueJudge) add(batches []dispatch.Message) {
 		if added[i] {
 			j.result.Batches++
 			j.batches[b.ID] = &batchBook{id: b.ID, state: dispatch.Queued}
-			j.lines(b.Key, j.batches[b.ID])
+			if b.NotBefore.After(j.storeNow()) {
+				j.scheduled = append(j.scheduled, scheduledBook{b, j.batches[b.ID]})
+			} else {
+				j.lines(b.Key, j.batches[b.ID])
+			}
 		}
 	}
 }
@@ -148,6 +152,9 @@ func (j *queueJudge) unsettled() string {
 		if h := k.head(); h != nil && k.blocked.IsZero() {
 			return fmt.Sprintf("%s of %s is %s, neither delivered nor shown to a person", h.id, name, h.state)
 		}
+	}
+	if len(j.scheduled) > 0 {
+		return fmt.Sprintf("%s is still scheduled", j.scheduled[0].book.id)
 	}
 	return ""
 }

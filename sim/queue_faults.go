@@ -34,7 +34,7 @@ func (w *queueWorld) suffer() {
 
 // enqueue is the users' transactions: several keys in one, and some batches twice.
 func (w *queueWorld) enqueue() {
-	d := newDice(w.setup.Seed, 0x75736572)
+	d, scheduling := newDice(w.setup.Seed, 0x75736572), newDice(w.setup.Seed, 0x73636865)
 	end := time.Now().Add(w.setup.Length)
 	each := w.setup.Length / 30
 	for n := 0; time.Now().Before(end); {
@@ -46,7 +46,7 @@ func (w *queueWorld) enqueue() {
 				id += "!"
 			}
 			b := dispatch.Message{Queue: queueName, Key: fmt.Sprintf("k%d", d.n(w.setup.Keys)), ID: id, Payload: []byte(id)}
-			batches = append(batches, b)
+			batches = append(batches, w.schedule(scheduling, b))
 			n++
 		}
 		w.judge.add(batches)

@@ -29,6 +29,8 @@ type queueJudge struct {
 	deadline map[string]time.Time // of each session, by the store's clock
 	keys     map[string]*keyBook
 	batches  map[string]*batchBook
+
+	scheduled []scheduledBook
 }
 
 // keyBook is what the judge knows of a key.
@@ -298,6 +300,10 @@ func (j *queueJudge) settled(t dispatch.Exchange, r dispatch.Result) {
 // begins: one batch of a key at a time, the first that is not over, under a claim
 // that is held; and what was interrupted is asked for, not sent.
 func (j *queueJudge) begins(t dispatch.Exchange, a dispatch.Assignment) {
+	if early := j.early(a.ID); early != 0 {
+		j.breach("%s of %s was begun %v before its time", a.ID, a.Key, early)
+		return
+	}
 	k := j.key(a.Key)
 	h := k.head()
 	switch {

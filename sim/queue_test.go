@@ -12,6 +12,7 @@ var queues = histories[QueueResult]{
 	},
 	sum: func(all *QueueResult, r QueueResult) {
 		all.Batches += r.Batches
+		all.Scheduled += r.Scheduled
 		all.Submitted += r.Submitted
 		all.Asked += r.Asked
 		all.TakenOver += r.TakenOver
@@ -20,7 +21,7 @@ var queues = histories[QueueResult]{
 		all.Settle = max(all.Settle, r.Settle)
 	},
 	idle: func(all QueueResult, runs int) bool {
-		return all.Batches < 5*runs || all.Submitted < all.Batches/2 || runs > 10 && all.TakenOver*all.Asked*all.Blocked == 0
+		return all.Batches < 5*runs || all.Submitted < all.Batches/2 || all.Scheduled < runs || runs > 10 && all.TakenOver*all.Asked*all.Blocked == 0
 	},
 }
 

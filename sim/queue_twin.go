@@ -198,6 +198,7 @@ func results(spoil func(*dispatch.Result)) func(claim.KeyTable, dispatch.Queue) 
 func deskTwins() []QueueTwin {
 	return []QueueTwin{
 		{Name: "a batch is not stored", Caught: "the head is", Desk: func(d dispatch.Admin) dispatch.Admin { return &forgetful{Admin: d} }},
+		{Name: "a scheduled message is sent at once", Caught: "before its time", Desk: func(d dispatch.Admin) dispatch.Admin { return unscheduling{d} }},
 		{Name: "an id given twice is stored twice", Caught: "known true, added true", Desk: func(d dispatch.Admin) dispatch.Admin { return &renaming{Admin: d} }},
 		{Name: "what was delivered is lost from sight", Caught: "is lost", Desk: func(d dispatch.Admin) dispatch.Admin { return hiding{d} },
 			Need: func(s *QueueSetup) { s.Dispatch.KeepFor = -1 }},

@@ -101,6 +101,7 @@ func (s *QueueSetup) networks(d *dice) {
 type QueueResult struct {
 	Broken    []string // promises, each with what happened
 	Batches   int
+	Scheduled int // batches that joined their keys at their time
 	Submitted int // requests of senders
 	Asked     int // batches started whose fate was asked for first
 	TakenOver int // keys taken from one who had lapsed
@@ -226,7 +227,7 @@ func (w *queueWorld) settles(when string) {
 func (w *queueWorld) within() time.Duration {
 	c := w.setup.Dispatch
 	_, inStep := c.Windows.WorstTakeover()
-	most := 30*time.Second + 3*c.Windows.First + inStep + 3*c.SubmitTimeout + 5*c.Retry.Max + longestRetryAfter + w.back
+	most := 30*time.Second + longestSchedule + 3*c.Windows.First + inStep + 3*c.SubmitTimeout + 5*c.Retry.Max + longestRetryAfter + w.back
 	each := 50*time.Millisecond + 2*c.PollInterval
 	if c.Rate > 0 {
 		each += time.Duration(float64(time.Second) / c.Rate)

@@ -51,7 +51,7 @@ func (c Concurrent) withDefaults() Concurrent {
 // time: they take, begin, settle in every way, settle late, release in the
 // middle, and lapse. Then it checks, for each key, that all that the store
 // answered can be explained by one order of single steps: messages in the order
-// in which they were enqueued, one in flight, nothing under an old term, nothing
+// in which they were enqueued, scheduled ones not before their time, one in flight, nothing under an old term, nothing
 // again that has ended, nothing lost, an interruption always told. open returns a
 // handle on the same store each time; its clock must be the real one.
 func CheckOrder(t *testing.T, open func(t *testing.T) Store, limits Concurrent) {
@@ -149,18 +149,28 @@ func (r *run) enqueue(ctx context.Context, client int, queueAdmin dispatch.Admin
 	for n := 0; ctx.Err() == nil; n++ {
 		var messages []dispatch.Message
 		ids := map[string][]string{}
+		var due time.Time // of all of them
+		if rng.IntN(8) == 0 {
+			due = time.Now().Add(time.Duration(rng.Int64N(int64(r.limits.Timeout))))
+		}
 		for i := range 1 + rng.IntN(3) {
 			key := fmt.Sprint("k", rng.IntN(r.limits.Keys))
 			id := fmt.Sprintf("%d-%d-%d", client, n, i)
 			ids[key] = append(ids[key], id)
-			messages = append(messages, dispatch.Message{Queue: r.queue, Key: key, ID: id, Payload: []byte(id)})
+			messages = append(messages, dispatch.Message{Queue: r.queue, Key: key, ID: id, Payload: []byte(id), NotBefore: due})
 		}
 		called, returned, out := r.call(ctx, func(ctx context.Context) error {
 			_, err := queueAdmin.Add(ctx, messages)
 			return err
 		})
+		for _, m := range messages {
+			if !due.IsZero() && (out == answered || out == unknown) {
+				// It joins its key at any time from then on.
+				r.note(client, m.Key, due.Sub(r.begin)-tolerance, time.Hour, request{kind: add, ids: fmt.Sprint([]string{m.ID})}, reply{outcome: out})
+			}
+		}
 		for key, of := range ids {
-			if out == answered || out == unknown {
+			if due.IsZero() && (out == answered || out == unknown) {
 				r.note(client, key, called, returned, request{kind: add, ids: fmt.Sprint(of)}, reply{outcome: out})
 			}
 		}

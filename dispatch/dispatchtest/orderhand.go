@@ -71,12 +71,21 @@ func (d *dispatcher) move(ctx context.Context) bool {
 		}
 	case dice < 93:
 		sleep(ctx, d.limits.Timeout+d.limits.Timeout/4) // long enough to lapse
+	case dice < 96:
+		d.enqueueDue(ctx, 1+d.rng.IntN(3))
 	default:
 		sleep(ctx, time.Duration(d.rng.Int64N(int64(d.limits.Timeout/10))))
 	}
 	// It continues for a while after it has lapsed: it may not know.
 	age := time.Since(d.begin) - d.me.started
 	return age < d.limits.Timeout || d.rng.IntN(4) > 0
+}
+
+func (d *dispatcher) enqueueDue(ctx context.Context, limit int) {
+	d.call(ctx, func(ctx context.Context) error {
+		_, err := d.store.Queue().EnqueueDue(ctx, d.queue, limit)
+		return err
+	})
 }
 
 // pick chooses a few of its keys.
@@ -238,8 +247,13 @@ func (d *dispatcher) learn(key string, in request, out outcome, p reply, a *disp
 func (d *dispatcher) clear(ctx context.Context) {
 	const timeout = 5 * time.Second
 	for n := 0; ctx.Err() == nil; n++ {
-		rest, err := d.store.QueueAdmin().Keys(ctx, dispatch.KeyQuery{Queue: d.queue})
-		if err == nil && len(rest) == 0 {
+		d.enqueueDue(ctx, 1000)
+		scheduled, err := d.store.QueueAdmin().Messages(ctx, dispatch.MessageQuery{Queue: d.queue, State: dispatch.Scheduled})
+		var rest []dispatch.KeyRecord
+		if err == nil {
+			rest, err = d.store.QueueAdmin().Keys(ctx, dispatch.KeyQuery{Queue: d.queue})
+		}
+		if err == nil && len(rest)+len(scheduled) == 0 {
 			return
 		}
 		if err != nil || !d.start(ctx, n, timeout) {

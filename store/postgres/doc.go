@@ -24,7 +24,7 @@
 // creates them in the schema under names that begin with a hash of their text, and calls only its
 // own set. So programs of two versions work side by side, each by its own rules on the same rows.
 //
-// Entry points (entry/) are what others use by a name that stays: enqueue, enqueue_all,
+// Entry points (entry/) are what others use by a name that stays: enqueue, enqueue_at, enqueue_all,
 // require_term, acquire, renew, release and state, the bodies of the triggers check_term and number_batches, and the views. There is
 // one of each. It uses the set that was installed last, or another that is opened once that one
 // was not used for seven days. A trigger therefore also handles rows that the other version
@@ -106,7 +106,8 @@
 //	SELECT understudy.enqueue(queue => 'orders', key => 'customer-7', payload => …, id => …, content_type => …);
 //
 // returns the id, a random one if none is given, or null if the queue has a message of this id
-// already. With six arguments, all of them given, the last is a jsonb object of headers. INSERT and COPY
+// already. enqueue_at has one more argument after the payload, before when it is not to be sent: until then the message is in
+// understudy.scheduled, and costs nobody anything who delivers. With six arguments, all of them given, the last is a jsonb object of headers. INSERT and COPY
 // into understudy.batch (queue, key, id, payload, content_type) work too; there a duplicate is an error.
 // Headers only go through the functions, which check them. A queue that does not exist is refused with SQLSTATE US002, by the
 // function at once and otherwise at COMMIT.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,6 +25,11 @@ const (
 	enqueueSQL = "SELECT {{schema}}.enqueue_all($1, $2, $3, $4, $5, $6::text[]::jsonb[])"
 	// enqueueOneSQL is for one message, and costs a quarter less.
 	enqueueOneSQL = "SELECT {{schema}}.enqueue($1, $2, $3, $4, $5) IS NOT NULL"
+	// enqueueAtSQL is for messages some of which are to be scheduled, one after the other.
+	enqueueAtSQL = `SELECT array_agg(added ORDER BY i) FROM (
+		SELECT {{schema}}.enqueue_at(queue, key, payload, not_before, id, content_type, headers::jsonb) IS NOT NULL AS added, i
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::text[], $7::timestamptz[]) WITH ORDINALITY
+			m (queue, key, id, content_type, payload, headers, not_before, i) OFFSET 0) one`
 )
 
 // Enqueue puts messages at the ends of their keys when the caller's transaction
@@ -39,18 +45,17 @@ func Enqueue(ctx context.Context, tx pgx.Tx, messages ...dispatch.Message) (adde
 
 // EnqueueIn is [Enqueue] for a store in another schema.
 func EnqueueIn(ctx context.Context, tx pgx.Tx, schema string, messages ...dispatch.Message) (added []bool, err error) {
-	args, err := enqueueArgs(messages)
+	sql, args, err := enqueueCall(messages)
 	if err == nil && !validSchema(schema) {
 		err = fmt.Errorf("%w: schema %q", lease.ErrInvalid, schema)
 	}
 	if err == nil && len(messages) > 0 {
 		s := Store{names: renderer(schema, ruleSet{})} // it calls entry points, and needs no set of its own
-		if len(messages) == 1 && len(messages[0].Headers) == 0 {
-			b := messages[0].WithDefaults()
+		if b := messages[0].WithDefaults(); len(messages) == 1 && len(b.Headers) == 0 && b.NotBefore.IsZero() {
 			added = make([]bool, 1)
 			err = tx.QueryRow(ctx, s.sql(enqueueOneSQL), b.Queue, b.Key, payload(b), b.ID, b.ContentType).Scan(&added[0])
 		} else {
-			err = tx.QueryRow(ctx, s.sql(enqueueSQL), args...).Scan(&added)
+			err = tx.QueryRow(ctx, s.sql(sql), args...).Scan(&added)
 		}
 	}
 	if err != nil {
@@ -59,22 +64,29 @@ func EnqueueIn(ctx context.Context, tx pgx.Tx, schema string, messages ...dispat
 	return added, nil
 }
 
-// enqueueArgs checks messages and takes them apart.
-func enqueueArgs(messages []dispatch.Message) ([]any, error) {
-	n := len(messages)
+// enqueueCall checks messages and takes them apart, for the statement that enqueues them.
+func enqueueCall(messages []dispatch.Message) (sql string, args []any, err error) {
+	n, scheduled := len(messages), false
 	queues, keys, ids, types, payloads := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
-	headers := make([]*string, n)
+	headers, notBefore := make([]*string, n), make([]*time.Time, n)
 	for i, b := range messages {
 		b = b.WithDefaults()
 		if err := b.Validate(); err != nil {
-			return nil, err
+			return "", nil, err
 		}
 		queues[i], keys[i], ids[i], types[i], payloads[i] = b.Queue, b.Key, b.ID, b.ContentType, payload(b)
 		if text := dispatch.EncodeHeaders(b.Headers); text != "" {
 			headers[i] = &text
 		}
+		if !b.NotBefore.IsZero() {
+			scheduled, notBefore[i] = true, &b.NotBefore
+		}
 	}
-	return []any{queues, keys, ids, types, payloads, headers}, nil
+	sql, args = enqueueSQL, []any{queues, keys, ids, types, payloads, headers}
+	if scheduled {
+		sql, args = enqueueAtSQL, append(args, notBefore)
+	}
+	return sql, args, nil
 }
 
 // payload is a message's payload, which is never null.

@@ -137,14 +137,14 @@ func decodeHeaders(text *string) map[string]string {
 // other place that reads a message is the function exchange, for its delivery: exchangeSQL and scanExchange above.
 const recordColumns = `b.queue, b.key, b.id, b.content_type, octet_length(b.payload), b.seq,
 	{{rules}}.shown_state(b.state, b.hold, b.term, c.term, c.session), b.term, b.attempts, b.code, b.detail, b.link,
-	b.enqueued, b.begun, b.ended, NOT b.over AND b.state <> 'queued' AND c.blocked IS NOT NULL`
+	b.enqueued, b.begun, b.ended, NOT b.over AND b.state <> 'queued' AND c.blocked IS NOT NULL, NULL::timestamptz`
 
 func scanRecord(r pgx.Row, more ...any) (out dispatch.Record, err error) {
-	var begun, ended *time.Time
+	var begun, ended, notBefore *time.Time
 	var blocks *bool
 	err = r.Scan(append([]any{&out.Queue, &out.Key, &out.ID, &out.ContentType, &out.Size, &out.Seq,
-		&out.State, &out.Term, &out.Attempts, &out.Code, &out.Detail, &out.Link, &out.Enqueued, &begun, &ended, &blocks}, more...)...)
-	out.Enqueued, out.Begun, out.Ended = out.Enqueued.UTC(), utc(begun), utc(ended)
+		&out.State, &out.Term, &out.Attempts, &out.Code, &out.Detail, &out.Link, &out.Enqueued, &begun, &ended, &blocks, &notBefore}, more...)...)
+	out.Enqueued, out.Begun, out.Ended, out.NotBefore = out.Enqueued.UTC(), utc(begun), utc(ended), utc(notBefore)
 	out.Blocks = blocks != nil && *blocks
 	return out, err
 }

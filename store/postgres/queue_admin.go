@@ -70,9 +70,9 @@ func (d queueAdmin) Add(ctx context.Context, messages []dispatch.Message) (added
 	if len(messages) > claim.MaxKeys {
 		return nil, fmt.Errorf("%w: %d messages at once; at most %d are allowed", lease.ErrInvalid, len(messages), claim.MaxKeys)
 	}
-	args, err := enqueueArgs(messages)
+	sql, args, err := enqueueCall(messages)
 	if err == nil && len(messages) > 0 {
-		err = d.rowReadCommitted(ctx, enqueueSQL, func(r pgx.Row) error { return r.Scan(&added) }, args...)
+		err = d.rowReadCommitted(ctx, sql, func(r pgx.Row) error { return r.Scan(&added) }, args...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("enqueueing: %w", err)
@@ -111,7 +111,9 @@ func utc(t *time.Time) time.Time {
 func (d queueAdmin) Message(ctx context.Context, name, id string) (dispatch.Record, error) {
 	found, err := rows(ctx, d.Store, `SELECT `+recordColumns+`, b.payload, b.trail, b.headers::text
 		FROM {{schema}}.batch b LEFT JOIN {{schema}}.claim c ON c.space = 'queue/' || b.queue AND c.key = b.key
-		WHERE b.id = $2 AND (b.queue = $1 OR $1 = '') AND b.seq IS NOT NULL LIMIT 2`, scanWhole, name, id)
+		WHERE b.id = $2 AND (b.queue = $1 OR $1 = '') AND b.seq IS NOT NULL
+		UNION ALL SELECT `+scheduledColumns+`, s.payload, NULL::jsonb, s.headers::text
+		FROM {{schema}}.scheduled s WHERE s.id = $2 AND (s.queue = $1 OR $1 = '') AND `+scheduledOnly+` LIMIT 2`, scanWhole, name, id)
 	if err == nil && len(found) == 0 {
 		if err = d.requireQueue(ctx, name); err == nil {
 			err = fmt.Errorf("%q: %w", id, dispatch.ErrNoMessage)
@@ -147,6 +149,9 @@ func scanWhole(r pgx.CollectableRow) (out dispatch.Record, err error) {
 	}
 	out.Payload, out.Headers = payload, decodeHeaders(headers)
 	out.Trail = []dispatch.TrailEntry{{At: out.Enqueued, State: dispatch.Queued}}
+	if out.State == dispatch.Scheduled {
+		out.Trail[0].State = dispatch.Scheduled
+	}
 	if trail == nil {
 		out.Trail = append(out.Trail, plainTrail(out)...)
 		return out, nil

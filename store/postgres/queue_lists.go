@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,7 +32,7 @@ const depth = `(SELECT CASE WHEN z.last - b.seq < 200
 // Queues implements [dispatch.Admin].
 func (d queueAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 	out, err := rows(ctx, d.Store, `SELECT q.name, coalesce(k.depth, 0), n.given - coalesce(k.depth, 0) - a.dead, a.dead,
-			extract(epoch FROM coalesce(greatest(k.oldest, '0'), '0')),
+			w.n, extract(epoch FROM greatest(k.oldest, now.at - w.first, '0')),
 			coalesce(k.keys, 0), coalesce(k.in_step, 0), coalesce(k.pending, 0), coalesce(k.delayed, 0), coalesce(k.blocked, 0)
 		FROM (SELECT {{schema}}.clock() AS at OFFSET 0) now, {{schema}}.queue q,
 		LATERAL (SELECT coalesce(sum(coalesce((SELECT x.seq FROM {{schema}}.batch x
@@ -45,8 +46,9 @@ func (d queueAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 					b.hold IS NOT NULL AND b.term = c.term AND c.session <> '' AS in_step
 				FROM `+busyKeys+` WHERE e.queue = q.name AND `+busy+`) h) k,
 		LATERAL (SELECT count(*) AS dead FROM (
-			SELECT FROM {{schema}}.batch x WHERE x.queue = q.name AND x.aside AND x.over AND x.state IN ('invalid', 'failed') LIMIT $1) d) a
-		ORDER BY q.name`, scanOverview, int64(dispatch.MaxDeadLetters))
+			SELECT FROM {{schema}}.batch x WHERE x.queue = q.name AND x.aside AND x.over AND x.state IN ('invalid', 'failed') LIMIT $1) d) a,
+		LATERAL {{rules}}.count_scheduled(q.name, $2) w
+		ORDER BY q.name`, scanOverview, int64(dispatch.MaxDeadLetters), int64(dispatch.MaxScheduled))
 	if err == nil {
 		err = d.holders(ctx, out)
 	}
@@ -55,7 +57,7 @@ func (d queueAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 
 func scanOverview(r pgx.CollectableRow) (o dispatch.Overview, err error) {
 	var oldest float64
-	err = r.Scan(&o.Queue, &o.Depth, &o.Done, &o.DeadLetters, &oldest, &o.Keys, &o.InStep, &o.Pending, &o.Delayed, &o.Blocked)
+	err = r.Scan(&o.Queue, &o.Depth, &o.Done, &o.DeadLetters, &o.Scheduled, &oldest, &o.Keys, &o.InStep, &o.Pending, &o.Delayed, &o.Blocked)
 	o.Oldest = time.Duration(oldest * float64(time.Second))
 	return o, err
 }
@@ -126,20 +128,35 @@ func (d queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) ([]di
 	if len(q.IDs) > dispatch.MaxPage {
 		return nil, fmt.Errorf("%w: %d ids; at most %d are allowed", lease.ErrInvalid, len(q.IDs), dispatch.MaxPage)
 	}
-	ids := q.IDs
-	if ids == nil {
-		ids = []string{}
+	if q.IDs == nil {
+		q.IDs = []string{}
 	}
-	out, err := rows(ctx, d.Store, `SELECT `+recordColumns+` FROM `+batchSource(q)+`
+	var out, numbered []dispatch.Record
+	var err error
+	if q.State == dispatch.Scheduled || len(q.IDs) > 0 && q.State == "" {
+		out, err = d.scheduled(ctx, q) // first: they may join their keys meanwhile
+	}
+	if err == nil && q.State != dispatch.Scheduled {
+		numbered, err = d.numbered(ctx, q)
+		out = slices.DeleteFunc(out, func(r dispatch.Record) bool {
+			return slices.ContainsFunc(numbered, func(o dispatch.Record) bool { return o.ID == r.ID })
+		})
+		out = append(out, numbered...)
+	}
+	if err == nil && len(out) == 0 {
+		err = d.requireQueue(ctx, q.Queue)
+	}
+	return out[:min(len(out), dispatch.PageSize(q.Limit))], during(err, "listing messages of %s", q.Queue)
+}
+
+// numbered lists messages that have their places in their keys.
+func (d queueAdmin) numbered(ctx context.Context, q dispatch.MessageQuery) ([]dispatch.Record, error) {
+	return rows(ctx, d.Store, `SELECT `+recordColumns+` FROM `+batchSource(q)+`
 		  AND b.queue = $1 AND ($2 = '' OR b.key = $2) AND (b.key, b.seq) > ($3, $4) AND b.seq IS NOT NULL
 		  AND ($5 = '' OR {{rules}}.shown_state(b.state, b.hold, b.term, c.term, c.session) = $5) AND (cardinality($6::text[]) = 0 OR b.id = ANY ($6))
 		ORDER BY b.key, b.seq LIMIT $7`,
 		func(r pgx.CollectableRow) (dispatch.Record, error) { return scanRecord(r) },
-		q.Queue, q.Key, q.AfterKey, q.AfterSeq, string(q.State), ids, int64(dispatch.PageSize(q.Limit)))
-	if err == nil && len(out) == 0 {
-		err = d.requireQueue(ctx, q.Queue)
-	}
-	return out, during(err, "listing messages of %s", q.Queue)
+		q.Queue, q.Key, q.AfterKey, q.AfterSeq, string(q.State), q.IDs, int64(dispatch.PageSize(q.Limit)))
 }
 
 // batchSource is where the messages b of a query are found, with the claims c of

@@ -52,6 +52,12 @@ func TestEnqueueInSQL(t *testing.T) {
 	if id := one(app, "SELECT understudy.enqueue('work', 'k', 'other', 'mine')"); id != nil {
 		t.Errorf("a duplicate returned %q", *id)
 	}
+	if id := one(app, "SELECT understudy.enqueue_at('work', 'k', 'payload', now() + interval '1 day', 'tomorrow')"); id == nil || *id != "tomorrow" {
+		t.Errorf("enqueue_at returned %v", id)
+	}
+	if id := one(app, "SELECT understudy.enqueue_at('work', 'k', 'payload', now() + interval '2 days', id => 'tomorrow')"); id != nil {
+		t.Errorf("enqueue_at again returned %q", *id)
+	}
 	if id := one(app, `SELECT understudy.enqueue('work', 'h', 'payload', 'with headers', 'a/b', '{"traceparent": "00-1-2-01"}')`); id == nil || *id != "with headers" {
 		t.Errorf("with headers: %v", id)
 	}
@@ -131,6 +137,9 @@ func TestEnqueueRefuses(t *testing.T) {
 		"a header in the type":      {"SELECT understudy.enqueue('work', 'k', '', content_type => E'a\\r\\nX-Evil: 1')", "23514", "the content type" + form},
 		"headers in a list":         {"SELECT understudy.enqueue('work', 'k', '', 'i', 'a/b', '[]')", "23514", "the headers must be a JSON object of strings"},
 		"a header of a number":      {"SELECT understudy.enqueue('work', 'k', '', 'i', 'a/b', '{\"a\": 1}')", "23514", "the headers must be a JSON object of strings"},
+		"never":                     {"SELECT understudy.enqueue_at('work', 'k', '', 'infinity')", "23514", "the last year is 9999"},
+		"an unknown queue, later":   {"SELECT understudy.enqueue_at('nowhere', 'k', '', '9999-01-01')", "US002", "there is no queue 'nowhere'"},
+		"headers in a list, later":  {"SELECT understudy.enqueue_at('work', 'k', '', '9999-01-01', headers => '[]')", "23514", "the headers must be a JSON object of strings"},
 		"no payload":                {"SELECT understudy.enqueue('work', 'k', NULL)", "23502", "the payload is null"},
 		"a huge payload":            {"SELECT understudy.enqueue('work', 'k', convert_to(repeat('x', 16777217), 'UTF8'))", "23514", "more than 16 MiB"},
 	} {
@@ -171,7 +180,13 @@ func busyQueue(t *testing.T, server *realserver.PostgresServer, keys int) (url s
 	exec(t, url, `UPDATE understudy.batch SET state = 'committed', over = true, begun = enqueued, ended = clock_timestamp(), attempts = 1;
 		UPDATE understudy.claim c SET ready_at = NULL, session = '', done = (SELECT max(seq) FROM understudy.batch b WHERE b.key = c.key)`)
 	fill(t, url, 20, 60)
+	exec(t, url, `INSERT INTO understudy.scheduled (queue, key, id, content_type, payload, not_before)
+		SELECT 'work', 'key-' || i % 100, 'later-' || i, 'a/b', 'x', clock_timestamp() + CASE WHEN i % 20 = 0 THEN '-1 s' ELSE '1 day' END::interval
+		FROM generate_series(1, 5000) i`)
 	if _, err := s.QueueAdmin().Add(t.Context(), []dispatch.Message{{Queue: work, Key: "a", ID: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.QueueAdmin().CreateQueue(t.Context(), "idle"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -216,7 +231,29 @@ func costsOfQueue(ctx context.Context, me lease.Session, keys int64) []cost {
 			return err
 		}},
 		{"act", 6 * keys, func(s *postgres.Store) error { return s.QueueAdmin().Act(ctx, work, "another", dispatch.Cancel, "x") }},
-		{"queues", 30 * keys, func(s *postgres.Store) error { _, err := s.QueueAdmin().Queues(ctx); return err }},
+		{"enqueue due", 10 * keys, func(s *postgres.Store) error {
+			n, err := s.Queue().EnqueueDue(ctx, work, 100)
+			if err == nil && n != 100 {
+				err = fmt.Errorf("%d were due", n)
+			}
+			return err
+		}},
+		{"enqueue where none is due", 10, func(s *postgres.Store) error {
+			_, err := s.Queue().EnqueueDue(ctx, "idle", 100)
+			return err
+		}},
+		// Those of the queue, where there are no statistics.
+		{"scheduled", 50 * keys, func(s *postgres.Store) error {
+			_, err := s.QueueAdmin().Messages(ctx, dispatch.MessageQuery{Queue: work, State: dispatch.Scheduled, Limit: 20, AfterKey: "key-42", AfterSeq: 100})
+			return err
+		}},
+		{"schedule", keys, func(s *postgres.Store) error {
+			_, err := s.QueueAdmin().Add(ctx, []dispatch.Message{{Queue: work, Key: "key-1", ID: "one more", NotBefore: time.Now().Add(time.Hour)}})
+			return err
+		}},
+		{"cancel scheduled", 6 * keys, func(s *postgres.Store) error { return s.QueueAdmin().Act(ctx, work, "one more", dispatch.Cancel, "x") }},
+		// 5,000 of them are scheduled ones, which are counted.
+		{"queues", 80 * keys, func(s *postgres.Store) error { _, err := s.QueueAdmin().Queues(ctx); return err }},
 		{"keys", 30 * keys, func(s *postgres.Store) error {
 			_, err := s.QueueAdmin().Keys(ctx, dispatch.KeyQuery{Queue: work, Idle: true})
 			return err

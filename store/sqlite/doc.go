@@ -83,6 +83,9 @@
 //	VALUES ('invoices', 'customer-12', 'invoice-7', '{"total": 30}');
 //	COMMIT;
 //
+// With not_before_us, in microseconds since 1970, the message is not sent before that time, and is in a table of its own
+// until then.
+//
 // It takes the write lock of the store's file, like the guard above: enqueue last,
 // and commit at once. Unlike the guard it changes the store's file. When that
 // is attached to another, SQLite commits the two one after the other, and a crash

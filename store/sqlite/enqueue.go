@@ -18,7 +18,8 @@ const noQueue = "understudy: no such queue"
 
 const (
 	enqueueOne = `
-INSERT INTO understudy_enqueue (queue, key, id, payload, content_type, enqueued_us, headers) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)`
+INSERT INTO understudy_enqueue (queue, key, id, payload, content_type, enqueued_us, headers, not_before_us)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
 
 	// rowsWritten counts the rows that this connection has written since it was
 	// opened, also those that triggers wrote. It reads no table, so that a
@@ -73,7 +74,11 @@ func enqueue(batches []dispatch.Message, now int64, insert func(...any) error, w
 		if payload == nil {
 			payload = []byte{}
 		}
-		err := insert(b.Queue, b.Key, b.ID, payload, b.ContentType, now, dispatch.EncodeHeaders(b.Headers))
+		var notBefore any
+		if !b.NotBefore.IsZero() {
+			notBefore = max(0, b.NotBefore.UnixMicro())
+		}
+		err := insert(b.Queue, b.Key, b.ID, payload, b.ContentType, now, dispatch.EncodeHeaders(b.Headers), notBefore)
 		if err == nil {
 			err = written(&after)
 		}

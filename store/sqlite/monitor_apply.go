@@ -136,7 +136,7 @@ func (n *notifier) enqueue(notices []monitor.Notification) error {
 		if payload == nil {
 			payload = []byte{}
 		}
-		if _, err := n.exec(enqueueOne, b.Queue, b.Key, b.ID, payload, b.ContentType, n.wall, ""); err != nil {
+		if _, err := n.exec(enqueueOne, b.Queue, b.Key, b.ID, payload, b.ContentType, n.wall, "", nil); err != nil {
 			return err
 		}
 	}

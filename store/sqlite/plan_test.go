@@ -68,6 +68,7 @@ func TestNoPlanGrowsWithWhatIsOver(t *testing.T) {
 		"progress": getProgress, "set progress": setProgress, "ended": endedLong, "drop": dropBatch, "waiting": listWaiting,
 		"one": oneBatch, "find": findBatch, "line": getLine, "set line": setLine, "move": moveBatch,
 		"keys": selectKeys(dispatch.KeyQuery{}), "blocked": selectKeys(dispatch.KeyQuery{Blocked: true}),
+		"one scheduled": oneScheduled, "find scheduled": findScheduled,
 	}
 	byID, _ := selectBatches(dispatch.MessageQuery{Queue: "q", IDs: []string{"x"}})
 	byKey, _ := selectBatches(dispatch.MessageQuery{Queue: "q", Key: "x"})
@@ -93,6 +94,21 @@ func TestNoPlanGrowsWithWhatIsOver(t *testing.T) {
 	all, _ := selectBatches(dispatch.MessageQuery{Queue: "q"})
 	if !slices.ContainsFunc(plan(t, s, all), grows) {
 		t.Error("a statement that does go through a queue is not recognised: the test above proves nothing")
+	}
+}
+
+// What is scheduled costs nobody who looks for what is due, or for one of it.
+func TestNoPlanGrowsWithWhatIsScheduled(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "store.db"))
+	for name, c := range map[string]struct{ text, by string }{
+		"any due": {anyDue, "understudy_scheduled_due (queue=? AND not_before_us<?)"}, "due": {listDue, "understudy_scheduled_due (queue=? AND not_before_us<?)"},
+		"take": {takeScheduled, "INTEGER PRIMARY KEY (rowid=?)"}, "find": {findScheduled, "understudy_scheduled_id (id=? AND queue=?)"},
+		"page": {scheduledPage, "understudy_scheduled_key (queue=? AND key>?)"}, "one": {oneScheduled, "understudy_scheduled_id (id=?"},
+	} {
+		steps := strings.Join(plan(t, s, c.text), "; ")
+		if !strings.Contains(steps, c.by) || strings.Contains(steps, "SCAN understudy") || strings.Contains(steps, "B-TREE") {
+			t.Errorf("%s: %s; want %s", name, steps, c.by)
+		}
 	}
 }
 

@@ -52,6 +52,9 @@ func (s queueAdmin) Act(ctx context.Context, name, id string, action dispatch.Ac
 		if err := t.requireQueue(name); err != nil {
 			return err
 		}
+		if err := t.joinToCancel(name, id, action); err != nil {
+			return err
+		}
 		a, err := t.findMessage(name, id)
 		if err != nil {
 			return err

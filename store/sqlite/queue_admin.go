@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
@@ -95,6 +96,10 @@ func (c call) overview(o *dispatch.Overview, boot string) error {
 		return err
 	}
 	o.Oldest = max(0, micros(wall-oldest))
+	if err := c.one(countScheduled, []any{o.Queue, dispatch.MaxScheduled}, &o.Scheduled, &oldest, &wall); err != nil {
+		return err
+	}
+	o.Oldest = max(o.Oldest, micros(wall-oldest))
 	o.Holders, err = list(c, listHolders, []any{boot, space}, func(scan scanner) (h dispatch.HolderCount, err error) {
 		err = scan(&h.Instance.ID, &h.Instance.Name, &h.Instance.Address, &h.Asleep, &h.Keys)
 		return h, err
@@ -150,9 +155,13 @@ func (s queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) ([]di
 	}
 	text, args := selectBatches(q)
 	var out []dispatch.Record
-	err := s.read(ctx, "listing batches", func(c call) error {
+	err := s.read(ctx, "listing batches", func(c call) (err error) {
 		out = nil
 		if err := c.requireQueue(q.Queue); err != nil {
+			return err
+		}
+		if q.State == dispatch.Scheduled && len(q.IDs) == 0 {
+			out, err = c.listScheduled(q)
 			return err
 		}
 		add := func(scan scanner) error {
@@ -165,8 +174,16 @@ func (s queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) ([]di
 			return c.each(text, args, add)
 		}
 		for _, id := range q.IDs {
-			if err := c.each(text, append([]any{id}, args...), add); err != nil {
+			later, err := c.listScheduledID(q, id) // first: it may join its key meanwhile
+			n := len(out)
+			if err == nil {
+				err = c.each(text, append([]any{id}, args...), add)
+			}
+			if err != nil {
 				return err
+			}
+			if len(out) == n {
+				out = append(out, later...)
 			}
 		}
 		return nil
@@ -256,6 +273,10 @@ func (s queueAdmin) Message(ctx context.Context, name, id string) (dispatch.Reco
 		text, args = text+" AND b.queue = ?2", append(args, name)
 	}
 	err := s.read(ctx, "reading a batch", func(c call) (err error) {
+		later, err := list(c, oneScheduled, []any{id, name}, scanWholeScheduled) // first: it may join its key meanwhile
+		if err != nil {
+			return err
+		}
 		found, err = list(c, text, args, func(scan scanner) (dispatch.Record, error) {
 			var payload []byte
 			var headers string
@@ -263,6 +284,11 @@ func (s queueAdmin) Message(ctx context.Context, name, id string) (dispatch.Reco
 			r.Payload, r.Headers = payload, dispatch.DecodeHeaders(headers)
 			return r, err
 		})
+		for _, r := range later {
+			if !slices.ContainsFunc(found, func(o dispatch.Record) bool { return o.Queue == r.Queue }) {
+				found = append(found, r)
+			}
+		}
 		if err != nil || len(found) > 0 {
 			return err
 		}

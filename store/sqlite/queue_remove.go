@@ -17,6 +17,7 @@ const (
 
 	countLosses = `
 SELECT (SELECT coalesce(sum(waiting), 0) FROM understudy_claim WHERE space = ?1)
+  + (SELECT count(*) FROM understudy_scheduled WHERE queue = ?2)
   + (SELECT count(*) FROM understudy_batch INDEXED BY understudy_batch_state
      WHERE queue = ?2 AND state NOT IN ('queued', 'committed') AND state IN ('invalid', 'failed') AND blocks = 0)`
 
@@ -104,8 +105,12 @@ func (t *txn) purge(name string) (clean bool, err error) {
 	}
 	space := dispatch.Space(name)
 	keys, err := t.exec(dropSome, space, 4*pruneAtOnce)
+	left := keys
 	if err == nil && keys == 0 {
+		left, err = t.exec(dropScheduled, name, pruneAtOnce)
+	}
+	if err == nil && left == 0 {
 		_, err = t.exec(dropSpace, space)
 	}
-	return keys == 0, err
+	return left == 0, err
 }

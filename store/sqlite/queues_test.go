@@ -216,7 +216,7 @@ func TestUpgrade(t *testing.T) {
 		"DROP TABLE understudy_monitor_source", "DROP TABLE understudy_monitor_beat", "DROP TABLE understudy_monitor_path",
 		"DROP TABLE understudy_monitor_alarm", "DROP TABLE understudy_monitor_report", "DROP TABLE understudy_monitor_sink", "DROP TABLE understudy_monitor_member",
 		"DROP TABLE understudy_shard", "DROP TABLE understudy_shard_node", "DROP TABLE understudy_shard_lock",
-		"DROP TABLE understudy_shard_command", "DROP TABLE understudy_shard_wake", "DROP VIEW understudy_enqueue", "DROP TABLE understudy_batch", "DROP TABLE understudy_payload", "DROP TABLE understudy_queue",
+		"DROP TABLE understudy_shard_command", "DROP TABLE understudy_shard_wake", "DROP VIEW understudy_enqueue", "DROP TABLE understudy_batch", "DROP TABLE understudy_scheduled", "DROP TABLE understudy_payload", "DROP TABLE understudy_queue",
 		"DROP TABLE understudy_wake", "DROP TABLE understudy_member", "DROP TABLE understudy_claim", "DROP TRIGGER understudy_session_left",
 		"DROP TABLE understudy_token", "DROP TABLE understudy_lease_state", "ALTER TABLE understudy_lease DROP COLUMN places", "DROP TABLE understudy_job", "DROP TABLE understudy_job_run",
 		"DELETE FROM understudy_schema WHERE version > 1", "DROP TABLE understudy_step",
@@ -229,7 +229,7 @@ func TestUpgrade(t *testing.T) {
 	if info, err := s.Inspect(t.Context()); err != nil || info.Schema != 1 {
 		t.Fatalf("Inspect = %+v, %v; want schema 1", info, err)
 	}
-	if from, to, err := s.Migrate(t.Context()); err != nil || from != 1 || to != 11 {
+	if from, to, err := s.Migrate(t.Context()); err != nil || from != 1 || to != 12 {
 		t.Fatalf("Migrate = %d, %d, %v", from, to, err)
 	}
 	if l, err := s.Get(t.Context(), held.ID); err != nil || l.Term != held.Term || l.Session != n.ID {

@@ -64,13 +64,19 @@ func (d queueAdmin) Add(ctx context.Context, messages []dispatch.Message) ([]boo
 		}
 		for i, b := range whole {
 			q := d.m.queues[b.Queue]
-			if q.ids[b.ID] != nil {
+			x := step{Step: s, q: q}
+			if !x.makeRoom(b) {
 				continue
 			}
 			b.Payload = slices.Clone(b.Payload)
 			n := &message{Record: dispatch.Record{Message: b, Size: len(b.Payload)}}
 			added[i], q.ids[b.ID] = true, n
-			step{Step: s, q: q}.append(n)
+			if n.NotBefore.After(s.Now) {
+				x.schedule(n)
+			} else {
+				n.NotBefore = time.Time{}
+				x.append(n)
+			}
 			n.addNote(s.Now, "")
 		}
 		return nil
@@ -94,6 +100,9 @@ func (d queueAdmin) Act(ctx context.Context, name, id string, a dispatch.Action,
 		stuck := b.Blocks && atTarget(b.State)
 		if a == dispatch.Retry && (now == dispatch.Unknown || stuck || b.done && dispatch.WasSkippedUnknown(b.Trail)) {
 			return fmt.Errorf("retry of %q: %w", id, dispatch.ErrUncertain)
+		}
+		if b.State == dispatch.Scheduled {
+			s.join(b)
 		}
 		l, k := s.q.lines[b.Key], s.claim(b.Key)
 		wasHead := l.head() == b
@@ -131,7 +140,7 @@ func isAllowed(a dispatch.Action, b *message, now dispatch.State) bool {
 	case dispatch.Skip:
 		return b.Blocks || waits
 	case dispatch.Cancel:
-		return now == dispatch.Queued && b.Begun.IsZero() || b.Blocks && atTarget(b.State)
+		return now == dispatch.Scheduled || now == dispatch.Queued && b.Begun.IsZero() || b.Blocks && atTarget(b.State)
 	}
 	return false
 }

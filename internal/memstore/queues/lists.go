@@ -48,7 +48,10 @@ func (d queueAdmin) Queues(ctx context.Context) (out []dispatch.Overview, err er
 }
 
 func (s step) overview() dispatch.Overview {
-	o := dispatch.Overview{Queue: s.q.name}
+	o := dispatch.Overview{Queue: s.q.name, Scheduled: int64(len(s.q.scheduled))}
+	for _, b := range s.q.scheduled {
+		o.Oldest = max(o.Oldest, s.Now.Sub(b.NotBefore))
+	}
 	held := map[lease.Instance]int{}
 	for key, l := range s.q.lines {
 		o.Done += l.done
@@ -132,14 +135,19 @@ func (d queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) (out 
 		return nil, fmt.Errorf("%w: %d ids; at most %d are allowed", lease.ErrInvalid, len(q.IDs), dispatch.MaxPage)
 	}
 	err = d.m.atomically(ctx, q.Queue, func(s step) error {
+		var all []*message
+		if q.State == dispatch.Scheduled || len(q.IDs) > 0 {
+			all = s.listScheduled()
+		}
 		for _, key := range slices.Sorted(maps.Keys(s.q.lines)) {
-			for _, b := range s.q.lines[key].messages {
-				after := key > q.AfterKey || key == q.AfterKey && b.Seq > q.AfterSeq
-				r := s.record(b, false)
-				if after && (q.Key == "" || q.Key == key) && (q.State == "" || q.State == r.State) &&
-					(len(q.IDs) == 0 || slices.Contains(q.IDs, b.ID)) && len(out) < dispatch.PageSize(q.Limit) {
-					out = append(out, r)
-				}
+			all = append(all, s.q.lines[key].messages...)
+		}
+		for _, b := range all {
+			after := b.Key > q.AfterKey || b.Key == q.AfterKey && b.Seq > q.AfterSeq
+			r := s.record(b, false)
+			if after && (q.Key == "" || q.Key == b.Key) && (q.State == "" || q.State == r.State) &&
+				(len(q.IDs) == 0 || slices.Contains(q.IDs, b.ID)) && len(out) < dispatch.PageSize(q.Limit) {
+				out = append(out, r)
 			}
 		}
 		return nil

@@ -21,6 +21,9 @@ type queue struct {
 	ids    map[string]*message
 	lines  map[string]*line
 	cursor string // the key at which Prune continues
+
+	scheduled     []*message // in ids too, and in no line
+	scheduledEver int64
 }
 
 // line holds the messages of a key in order.

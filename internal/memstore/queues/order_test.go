@@ -2,6 +2,7 @@ package queues
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,7 @@ func TestOrderCatches(t *testing.T) {
 		"a lapsed session begins":           {turn: lapsedBegins},
 		"a wake is lost":                    {add: losesWakes},
 		"messages change places":            {add: reorders},
+		"a scheduled one goes early":        {add: sendsEarly},
 		"an interruption is not told":       {take: forgetsInterruptions},
 		"the second window is ignored":      {take: ignoresWindows},
 	} {
@@ -193,7 +195,7 @@ func losesWakes(w twin, ctx context.Context, messages []dispatch.Message) ([]boo
 	added, err := w.Memory.QueueAdmin().Add(ctx, messages)
 	if err == nil && w.nth(20) {
 		_ = w.atomically(ctx, messages[0].Queue, func(s step) error {
-			if k := s.claim(messages[0].Key); k.Session == "" {
+			if k := s.claim(messages[0].Key); k != nil && k.Session == "" {
 				k.Idle = true
 			}
 			return nil
@@ -208,7 +210,7 @@ func reorders(w twin, ctx context.Context, messages []dispatch.Message) ([]bool,
 		return added, err
 	}
 	_ = w.atomically(ctx, messages[0].Queue, func(s step) error {
-		l := s.q.lines[messages[0].Key]
+		l := s.line(messages[0].Key)
 		n := len(l.messages)
 		if n < 3 || l.messages[n-2].done || l.head() == l.messages[n-2] || !w.nth(10) {
 			return nil
@@ -219,6 +221,14 @@ func reorders(w twin, ctx context.Context, messages []dispatch.Message) ([]bool,
 		return nil
 	})
 	return added, nil
+}
+
+func sendsEarly(w twin, ctx context.Context, messages []dispatch.Message) ([]bool, error) {
+	messages = slices.Clone(messages)
+	for i := range messages {
+		messages[i].NotBefore = time.Time{}
+	}
+	return w.Memory.QueueAdmin().Add(ctx, messages)
 }
 
 func forgetsInterruptions(w twin, ctx context.Context, want claim.ClaimRequest) ([]claim.Claim, error) {

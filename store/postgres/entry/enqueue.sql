@@ -123,3 +123,35 @@ BEGIN
     ON CONFLICT (id, queue) DO NOTHING RETURNING batch.id INTO v_id;
     RETURN v_id;
 END $$;
+
+-- Enqueues one batch that is not to be sent before a time, by the clock of this server: until then it is in no key. The
+-- rest is as for enqueue, which it is where that time has come.
+CREATE OR REPLACE FUNCTION {{schema}}.enqueue_at(queue text, key text, payload bytea, not_before timestamptz, id text DEFAULT NULL,
+    content_type text DEFAULT 'application/octet-stream', headers jsonb DEFAULT NULL) RETURNS text LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_id text := coalesce(enqueue_at.id, {{schema}}.new_id());
+BEGIN
+    IF enqueue_at.not_before <= {{schema}}.clock() AND EXISTS (SELECT FROM {{schema}}.scheduled s WHERE s.id = v_id AND s.queue = enqueue_at.queue) THEN
+        RETURN NULL; -- the same call again
+    ELSIF enqueue_at.not_before IS NULL OR enqueue_at.not_before <= {{schema}}.clock() THEN
+        RETURN {{schema}}.enqueue(enqueue_at.queue, enqueue_at.key, enqueue_at.payload, enqueue_at.id, enqueue_at.content_type, enqueue_at.headers);
+    ELSIF enqueue_at.not_before >= '10000-01-01 00:00:00+00' THEN
+        RAISE EXCEPTION 'understudy: not before %: the last year is 9999', enqueue_at.not_before USING ERRCODE = 'check_violation';
+    END IF;
+    -- A removal waits for this transaction, or this one for it: a queue that is gone gets no more messages.
+    PERFORM pg_advisory_xact_lock_shared(hashtext('understudy ' || {{channel}}), hashtext('removal of queue/' || enqueue_at.queue));
+    PERFORM {{rules}}.require_queue(enqueue_at.queue);
+    PERFORM {{rules}}.check_message(enqueue_at.key, v_id, enqueue_at.content_type, enqueue_at.payload);
+    PERFORM {{rules}}.check_headers(enqueue_at.headers);
+    -- Who enqueues the same id without a time, at this moment or later, does not look here, which would cost everyone. The
+    -- two meet when this one is due, and it gives way.
+    IF EXISTS (SELECT FROM {{schema}}.batch b WHERE b.id = v_id AND b.queue = enqueue_at.queue) THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO {{schema}}.scheduled (queue, key, id, content_type, payload, headers, not_before)
+    VALUES (enqueue_at.queue, enqueue_at.key, v_id, enqueue_at.content_type, enqueue_at.payload, enqueue_at.headers, enqueue_at.not_before)
+    ON CONFLICT (id, queue) DO NOTHING RETURNING scheduled.id INTO v_id;
+    RETURN v_id;
+END $$;

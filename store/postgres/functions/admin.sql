@@ -16,6 +16,10 @@ DECLARE
     v_said text;
 BEGIN
     PERFORM {{rules}}.configure_key_statement(p_patience);
+    v_said := {{rules}}.act_on_scheduled(p_queue, p_id, p_action, p_who);
+    IF v_said IS NOT NULL THEN
+        RETURN v_said;
+    END IF;
     LOOP -- until the batch is found over, or not, under the lock that this takes
         SELECT x.* INTO b FROM {{schema}}.batch x WHERE x.id = p_id AND x.queue = p_queue;
         IF NOT FOUND THEN
@@ -207,7 +211,7 @@ BEGIN
 END $$;
 
 -- Deletes a queue, unless an instance has joined it or it has another number of messages than p_messages: of those that
--- wait, are in flight or are dead letters. The verdict is 'removed', 'no queue', 'sink' or 'refused'. What was in it is
+-- wait, are scheduled, in flight or are dead letters. The verdict is 'removed', 'no queue', 'sink' or 'refused'. What was in it is
 -- deleted by purge_queue.
 CREATE FUNCTION {{rules}}.remove_queue(p_queue text, p_messages bigint, p_reason text, p_patience bigint,
     OUT verdict text, OUT messages bigint, OUT joined bigint) LANGUAGE plpgsql AS $$
@@ -227,7 +231,7 @@ BEGIN
     END IF;
     t := {{schema}}.clock();
     SELECT count(*) INTO joined FROM {{schema}}.member m WHERE m.space = 'queue/' || p_queue AND m.joined AND {{rules}}.is_alive(m.session, t);
-    SELECT coalesce(sum(w.n), 0) + (
+    SELECT coalesce(sum(w.n), 0) + (SELECT count(*) FROM {{schema}}.scheduled s WHERE s.queue = p_queue) + (
             SELECT count(*) FROM {{schema}}.batch x WHERE x.queue = p_queue AND x.aside AND x.over AND x.state IN ('invalid', 'failed'))
       INTO messages
       FROM {{schema}}.tail e LEFT JOIN {{schema}}.claim c ON c.space = 'queue/' || e.queue AND c.key = e.key,
@@ -257,6 +261,10 @@ BEGIN
     DELETE FROM {{schema}}.batch b USING (SELECT x.id FROM {{schema}}.batch x WHERE x.queue = p_queue AND x.seq IS NOT NULL LIMIT p_limit) gone
      WHERE b.id = gone.id AND b.queue = p_queue;
     GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    IF v_deleted = 0 THEN
+        DELETE FROM {{schema}}.scheduled s USING (SELECT x.n FROM {{schema}}.scheduled x WHERE x.queue = p_queue LIMIT p_limit) gone WHERE s.n = gone.n;
+        GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    END IF;
     IF v_deleted = 0 THEN
         DELETE FROM {{schema}}.claim c USING (SELECT x.key FROM {{schema}}.claim x WHERE x.space = 'queue/' || p_queue LIMIT p_limit) gone
          WHERE c.space = 'queue/' || p_queue AND c.key = gone.key;

@@ -1,0 +1,67 @@
+package queues
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/understudy-ha/understudy/dispatch"
+)
+
+// makeRoom reports whether a message may be stored. A scheduled one gives way to one of the same ID that has no time.
+func (s step) makeRoom(m dispatch.Message) bool {
+	known := s.q.ids[m.ID]
+	if known == nil {
+		return true
+	}
+	if known.State != dispatch.Scheduled || !m.NotBefore.IsZero() {
+		return false
+	}
+	s.q.scheduled = slices.DeleteFunc(s.q.scheduled, func(o *message) bool { return o == known })
+	return true
+}
+
+// schedule keeps a message out of its key until it is due.
+func (s step) schedule(b *message) {
+	s.q.scheduledEver++
+	b.Seq, b.State, b.Enqueued = s.q.scheduledEver, dispatch.Scheduled, s.Now
+	s.q.scheduled = append(s.q.scheduled, b)
+}
+
+// join puts a scheduled message at the end of its key.
+func (s step) join(b *message) {
+	s.q.scheduled = slices.DeleteFunc(s.q.scheduled, func(o *message) bool { return o == b })
+	b.Trail = nil
+	s.append(b)
+	if b.NotBefore.Before(s.Now) {
+		b.Enqueued = b.NotBefore
+	}
+	b.NotBefore = time.Time{}
+	b.addNote(b.Enqueued, "")
+}
+
+func (d deliver) EnqueueDue(ctx context.Context, name string, limit int) (enqueued int, err error) {
+	err = d.m.atomically(ctx, name, func(s step) error {
+		var due []*message
+		for _, b := range s.q.scheduled {
+			if !b.NotBefore.After(s.Now) {
+				due = append(due, b)
+			}
+		}
+		slices.SortFunc(due, func(a, b *message) int { return cmp.Or(a.NotBefore.Compare(b.NotBefore), cmp.Compare(a.Seq, b.Seq)) })
+		for _, b := range due[:min(limit, len(due))] {
+			s.join(b)
+			enqueued++
+		}
+		return nil
+	})
+	return enqueued, err
+}
+
+// listScheduled lists scheduled messages by key, and in it as they were enqueued.
+func (s step) listScheduled() []*message {
+	return slices.SortedFunc(slices.Values(s.q.scheduled), func(a, b *message) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Seq, b.Seq))
+	})
+}
