@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/lease"
@@ -136,8 +137,9 @@ func decodeOne(d *json.Decoder, v any, nested bool) error {
 
 // hasLists reports whether a value of the type can have any number of members. Bytes are one value.
 func hasLists(t reflect.Type) bool {
-	if t == reflect.TypeFor[apitype.Headers]() {
-		return false // it has a bound of its own
+	switch t {
+	case reflect.TypeFor[apitype.Headers](), reflect.TypeFor[time.Time]():
+		return false // the one has a bound of its own, the other is a text
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -28,7 +28,7 @@ const (
 
 // MessageOf returns the message that is meant, checked; errors wrap lease.ErrInvalid.
 func MessageOf(in apitype.NewMessage, queue string) (dispatch.Message, error) {
-	b := dispatch.Message{Queue: queue, Key: in.Key, ID: in.ID, ContentType: in.ContentType, Headers: in.Headers}
+	b := dispatch.Message{Queue: queue, Key: in.Key, ID: in.ID, ContentType: in.ContentType, Headers: in.Headers, NotBefore: in.NotBefore}
 	given := 0
 	kind := ""
 	if in.Payload != nil {

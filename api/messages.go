@@ -19,7 +19,7 @@ func viewMessage(b dispatch.Record) apitype.Message {
 	out := apitype.Message{
 		Queue: b.Queue, Key: b.Key, ID: b.ID, Seq: b.Seq, State: string(b.State), ContentType: b.ContentType, Size: b.Size,
 		Attempts: b.Attempts, Term: b.Term, Code: b.Code, Detail: b.Detail, Link: b.Link, Blocks: b.Blocks, Headers: b.Headers,
-		Enqueued: b.Enqueued, Begun: b.Begun.UTC(), Ended: b.Ended.UTC(),
+		Enqueued: b.Enqueued, Begun: b.Begun.UTC(), Ended: b.Ended.UTC(), NotBefore: b.NotBefore.UTC(),
 	}
 	for _, s := range b.Trail {
 		out.Trail = append(out.Trail, apitype.MessageStep{

@@ -431,7 +431,7 @@ var operationsOfParts = map[string]operation{
 		summary: "List the messages of a queue, those that have ended too",
 		params: []param{
 			{name: "key", about: "Only messages of this key"},
-			{name: "state", schema: `{"type": "string", "enum": ["queued", "submitting", "pending", "valid", "delayed", "unknown", "committed", "invalid", "failed", "cancelled"]}`, about: ""},
+			{name: "state", schema: `{"type": "string", "enum": ["scheduled", "queued", "submitting", "pending", "valid", "delayed", "unknown", "committed", "invalid", "failed", "cancelled"]}`, about: "Only messages in this state; scheduled ones are listed with it alone"},
 			{name: "after", about: "next of the last answer: go on from there"},
 			limit,
 		},

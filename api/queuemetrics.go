@@ -55,6 +55,7 @@ func (s *Server) collectQueues(m prometheus.Scrape) {
 func collectQueue(m prometheus.Scrape, q apitype.Queue) {
 	m = m.With("understudy_queue_", "queue", q.Queue)
 	m.Gauge("depth", "Messages that have not ended.", float64(q.Depth))
+	m.Gauge("scheduled", "Messages that wait for their time.", float64(q.Scheduled))
 	m.Counter("done_total", "Messages that were committed or cancelled, ever.", float64(q.Done))
 	m.Gauge("oldest_seconds", "Age of the oldest waiting message, those of blocked keys too.", float64(q.OldestMS)/1000)
 	m.Gauge("dead_letters", "Messages that ended as invalid or failed and are not pruned yet.", float64(q.DeadLetters))
@@ -72,7 +73,7 @@ func collectDispatcher(m prometheus.Scrape, st dispatch.Stats) {
 	m.Gauge("sending", "Submissions of this instance that are under way.", float64(st.Sending))
 	m.Gauge("pending", "Messages of this instance's keys that the target has received and not decided.", float64(st.Pending))
 	for _, state := range dispatch.States() {
-		if state != dispatch.Queued && state != dispatch.Submitting && state != dispatch.Cancelled {
+		if state != dispatch.Scheduled && state != dispatch.Queued && state != dispatch.Submitting && state != dispatch.Cancelled {
 			m.Counter("recorded_total", "States of messages that this instance recorded.", float64(st.Recorded[state]), "state", string(state))
 		}
 	}

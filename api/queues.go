@@ -22,7 +22,7 @@ var errNoQueues = errors.New("this server's store keeps no queues; SQLite and Po
 // ViewQueue shows a queue; its lists are never null.
 func ViewQueue(o dispatch.Overview) apitype.Queue {
 	return apitype.Queue{
-		Queue: o.Queue, Depth: o.Depth, Done: o.Done, DeadLetters: o.DeadLetters, OldestMS: o.Oldest.Milliseconds(),
+		Queue: o.Queue, Depth: o.Depth, Done: o.Done, DeadLetters: o.DeadLetters, Scheduled: o.Scheduled, OldestMS: o.Oldest.Milliseconds(),
 		Keys: o.Keys, InFlight: o.InStep, Pending: o.Pending, Delayed: o.Delayed, Blocked: o.Blocked,
 		Holders: views(o.Holders, func(h dispatch.HolderCount) apitype.Holder {
 			return apitype.Holder{Instance: viewInstance(h.Instance), Keys: h.Keys, Asleep: h.Asleep}

@@ -589,3 +589,36 @@ func TestLongBodies(t *testing.T) {
 		t.Errorf("%d places are taken, want %d", n, maxLargeBodies-1)
 	}
 }
+
+// TestScheduled: a message that is not to be sent yet is shown as that, apart from what waits.
+func TestScheduled(t *testing.T) {
+	g := newQueueRig(t)
+	due := g.clock.storeNow().Add(time.Hour).UTC().Truncate(time.Second)
+	text := due.Format(time.RFC3339)
+	g.do("POST", "/v1/queues/orders/messages", `{"messages":[{"key":"k","id":"later","payload":"x","not_before":"`+text+`"},{"key":"k","id":"now"}]}`).want(201, "")
+	g.s.queues.invalidate()
+	var q apitype.Queue
+	if g.do("GET", "/v1/queues/orders", "").into(&q); q.Scheduled != 1 || q.Depth != 1 {
+		t.Errorf("the queue is %+v", q)
+	}
+	var one apitype.Message
+	if g.do("GET", "/v1/queues/orders/messages/later", "").into(&one); one.State != "scheduled" || !one.NotBefore.Equal(due) {
+		t.Errorf("it is %+v", one)
+	}
+	var page struct{ Messages []apitype.Message }
+	g.do("GET", "/v1/queues/orders/messages?state=scheduled", "").into(&page)
+	if len(page.Messages) != 1 || page.Messages[0].ID != "later" || !page.Messages[0].NotBefore.Equal(due) {
+		t.Errorf("listed are %+v", page.Messages)
+	}
+	if a := g.do("GET", "/v1/queues/orders/messages", ""); strings.Contains(a.Body, "not_before") {
+		t.Errorf("one that was never scheduled has a time: %s", a.Body)
+	}
+	for _, wrong := range []string{`"tomorrow"`, `10`, `"12026-01-01T00:00:00Z"`} {
+		g.do("POST", "/v1/queues/orders/messages", `{"messages":[{"key":"k","not_before":`+wrong+`}]}`).want(400, "invalid")
+	}
+	g.do("POST", "/v1/queues/orders/messages/later/retry", "").want(409, "wrong_state")
+	g.do("POST", "/v1/queues/orders/messages/later/cancel", "").want(200, "")
+	if got := g.state("later"); got != dispatch.Cancelled {
+		t.Errorf("then it is %s", got)
+	}
+}

@@ -98,13 +98,23 @@ export function paged(content, next, load) {
 
 async function showKeys(queue, after = '') {
   const { keys, next } = await get(at(queue, `/keys?limit=${page}&after=${encodeURIComponent(after)}`));
-  if (keys.length === 0) return [el('p', 'muted', after ? 'No more keys with work.' : 'No key has work.')];
+  const later = after ? [] : await scheduled(queue);
+  if (keys.length === 0) return [el('p', 'muted', after ? 'No more keys with work.' : 'No key has work.'), ...later];
   const rows = keys.map((k) => ({
     item: k,
     className: k.blocked ? 'bad' : '',
     cells: [k.key, count(k.depth), k.blocked ? `${k.state}, blocked` : k.state, coarse(k.waiting_ms), k.holder ? k.holder.name : '', k.reason],
   }));
-  return paged([table(['Key', 'Waiting', 'Its turn', 'Since', 'Held by', 'Reason'], rows, (k) => openKey(queue, k.key, k.head))], next, (n) => showKeys(queue, n));
+  return paged([table(['Key', 'Waiting', 'Its turn', 'Since', 'Held by', 'Reason'], rows, (k) => openKey(queue, k.key, k.head)), ...later], next, (n) => showKeys(queue, n));
+}
+
+// scheduled lists messages that are in no key yet, because their time has not come.
+async function scheduled(queue, cursor = '') {
+  const { messages, next } = await get(at(queue, `/messages?${new URLSearchParams({ state: 'scheduled', limit: page, after: cursor })}`));
+  if (messages.length === 0) return [];
+  const rows = messages.map((b) => ({ item: b, cells: [b.id, b.key, new Date(b.not_before).toLocaleString(), `${count(b.size)} B`] }));
+  const list = [el('h3', '', 'Scheduled'), table(['Message', 'Key', 'Not before', 'Size'], rows, (b) => openMessage(queue, b.id))];
+  return paged(list, next, (n) => scheduled(queue, n));
 }
 
 async function showMessages(queue, key, id, cursor = null) {
@@ -134,8 +144,9 @@ async function showMessage(queue, id) {
   key.type = 'button';
   key.addEventListener('click', () => openKey(queue, b.key, b.id));
   const facts = el('dl', 'facts', ...[
-    ['State', b.blocks ? `${b.state}, blocks its key` : b.state], ['Key', key], ['Number', String(b.seq)], ['Attempts', String(b.attempts)],
+    ['State', b.blocks ? `${b.state}, blocks its key` : b.state], ['Key', key], ['Number', b.not_before ? '' : String(b.seq)], ['Attempts', String(b.attempts)],
     ['Code', b.code ? String(b.code) : ''], ['Payload', `${count(b.size)} bytes of ${b.content_type}`], ['Enqueued', timeOf(b.enqueued)],
+    ['Not before', b.not_before ? new Date(b.not_before).toLocaleString() : ''],
     ['Begun', b.begun ? timeOf(b.begun) : ''], ['Ended', b.ended ? timeOf(b.ended) : ''], ['Status at', b.link || ''],
   ].filter(([, v]) => v !== '').map(([name, value]) => el('div', '', el('dt', '', name), el('dd', '', value))));
   const trail = el('ol', 'events card', ...(b.trail || []).map(step));
@@ -157,7 +168,7 @@ function step(s) {
 function actions(b, shown) {
   const waits = b.blocks || b.state === 'delayed' || b.state === 'unknown';
   const aside = ['invalid', 'failed', 'cancelled'].includes(b.state);
-  const can = { retry: waits || aside, skip: waits, cancel: b.state === 'queued' && b.attempts === 0 || b.blocks && ['pending', 'valid'].includes(b.state) };
+  const can = { retry: waits || aside, skip: waits, cancel: b.state === 'scheduled' || b.state === 'queued' && b.attempts === 0 || b.blocks && ['pending', 'valid'].includes(b.state) };
   const words = { retry: 'Retry…', skip: 'Skip…', cancel: 'Cancel…' };
   const buttons = Object.keys(can).filter((a) => can[a]).map((a) => {
     const button = el('button', 'quiet', words[a]);

@@ -46,6 +46,7 @@ const figures = [
   ['Oldest', (q) => (q.oldest_ms >= 1 ? coarse(q.oldest_ms) : '–'), 'how long the oldest waiting message waits, those of blocked keys too'],
   ['In flight', (q) => count(q.in_flight), 'keys whose message is being submitted'],
   ['Pending', (q) => count(q.pending), 'keys whose message the target has and has not decided'],
+  ['Scheduled', (q) => count(q.scheduled || 0), 'messages that wait for their time'],
   ['Delayed', (q) => count(q.delayed), 'keys that wait for another attempt'],
   ['Refused', (q) => count(q.refused || 0), 'keys whose message the target refuses, and that try again'],
   ['Blocked', (q) => count(q.blocked), 'keys that wait for an operator'],

@@ -11,9 +11,9 @@ type Message struct {
 	Queue string `json:"queue"`
 	Key   string `json:"key"`
 	ID    string `json:"id"`
-	Seq   int64  `json:"seq"` // its place in its key's order, from 1
+	Seq   int64  `json:"seq"` // its place in its key's order, from 1; of a scheduled message, among those
 	// State; committed, invalid, failed and cancelled are final.
-	State       string `json:"state" enum:"queued,submitting,pending,valid,delayed,unknown,committed,invalid,failed,cancelled"`
+	State       string `json:"state" enum:"scheduled,queued,submitting,pending,valid,delayed,unknown,committed,invalid,failed,cancelled"`
 	ContentType string `json:"content_type"`
 	Size        int    `json:"size"`     // of the payload, in bytes
 	Attempts    int    `json:"attempts"` // submissions so far
@@ -26,6 +26,8 @@ type Message struct {
 	Enqueued time.Time `json:"enqueued"`
 	Begun    time.Time `json:"begun,omitzero"` // when it was first submitted
 	Ended    time.Time `json:"ended,omitzero"` // when it became final
+	// NotBefore is until when a scheduled message waits. Then it joins its key.
+	NotBefore time.Time `json:"not_before,omitzero"`
 	// Headers go with the message to its target; lists leave them out.
 	Headers Headers `json:"headers,omitempty"`
 	// Trail is its history, the oldest first; lists leave it out.
@@ -55,6 +57,8 @@ type NewMessage struct {
 	JSON json.RawMessage `json:"payload_json,omitempty"`
 	// Headers go with the message to its target, such as traceparent, or ce-type of CloudEvents.
 	Headers Headers `json:"headers,omitempty"`
+	// NotBefore is before when it is not sent, by the store's clock. Until then it is scheduled: in no key, and in nobody's way.
+	NotBefore time.Time `json:"not_before,omitzero"`
 }
 
 // Headers of a message, by name.

@@ -52,13 +52,13 @@ long can be removed too; the target may still act on it, and then after later me
 }
 
 func (a *app) printQueues(queues []apitype.Queue) error {
-	const header = "QUEUE\tDEPTH\tOLDEST\tKEYS\tIN FLIGHT\tPENDING\tDELAYED\tBLOCKED\tDEAD\tDONE\tINSTANCES (KEYS)"
+	const header = "QUEUE\tDEPTH\tOLDEST\tKEYS\tIN FLIGHT\tPENDING\tDELAYED\tBLOCKED\tSCHEDULED\tDEAD\tDONE\tINSTANCES (KEYS)"
 	return printList(a, queues, header, func(q apitype.Queue) string {
 		holders := make([]string, 0, len(q.Holders))
 		for _, h := range q.Holders {
 			holders = append(holders, fmt.Sprintf("%s (%d)", h.Instance.Name, h.Keys))
 		}
-		return row(q.Queue, q.Depth, orDash(millis(q.OldestMS)), q.Keys, q.InFlight, q.Pending, q.Delayed, q.Blocked, q.DeadLetters, q.Done, strings.Join(holders, ", "))
+		return row(q.Queue, q.Depth, orDash(millis(q.OldestMS)), q.Keys, q.InFlight, q.Pending, q.Delayed, q.Blocked, q.Scheduled, q.DeadLetters, q.Done, strings.Join(holders, ", "))
 	})
 }
 

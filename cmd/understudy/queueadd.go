@@ -34,6 +34,7 @@ const (
 
 type queueAddFlags struct {
 	key, id, contentType string
+	notBefore            string
 	headers              map[string]string
 	ndjson, create       bool
 }
@@ -51,11 +52,12 @@ With --ndjson each line is a message:
 
   {"key": "customer-7", "id": "order-42", "payload_json": {"total": 12}}
 
-with "key", and if you like "id", "content_type", "headers" and one of "payload" (text),
-"payload_base64" and "payload_json". The ids are printed as they are stored. At a line
+with "key", and if you like "id", "content_type", "headers", "not_before" and one of "payload"
+(text), "payload_base64" and "payload_json". The ids are printed as they are stored. At a line
 that is wrong it ends; all lines before it are stored then, and the error names it.`,
 		Example: `  understudy queue add orders --key customer-7 --id order-42 order.json
   echo hello | understudy queue add orders --key customer-7 --make
+  understudy queue add orders --key customer-7 --id reminder-42 --not-before 24h reminder.json
   understudy queue add orders --ndjson orders.ndjson >ids`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 2 {
@@ -81,10 +83,26 @@ that is wrong it ends; all lines before it are stored then, and the error names 
 	c.Flags().StringVar(&f.key, "key", "", "`KEY` of the message: messages of one key are delivered in order")
 	c.Flags().StringVar(&f.id, "id", "", "`ID` of the message, unique in the queue (default a random one)")
 	c.Flags().StringToStringVar(&f.headers, "header", nil, "`NAME=VALUE` that goes with the message to its target, such as traceparent=…; may be repeated")
+	c.Flags().StringVar(&f.notBefore, "not-before", "", "do not send it before this `TIME`, such as 2026-12-24T18:00:00Z, or before 10m from now; its key goes on meanwhile")
 	c.Flags().StringVar(&f.contentType, "content-type", "", "`TYPE` of the payload (default "+dispatch.DefaultContentType+")")
 	c.Flags().BoolVar(&f.ndjson, "ndjson", false, "read a message from each line, as JSON")
 	c.Flags().BoolVar(&f.create, "make", false, "make the queue if it is not there")
 	return c
+}
+
+// parseNotBefore reads --not-before, at this moment.
+func parseNotBefore(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(d), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, usererr.Errorf("--not-before %q: give a time, such as 2026-12-24T18:00:00Z, or how long from now, such as 10m", text)
+	}
+	return at, nil
 }
 
 func (f queueAddFlags) check(queue string) error {
@@ -92,8 +110,8 @@ func (f queueAddFlags) check(queue string) error {
 		return err
 	}
 	switch {
-	case f.ndjson && (f.key != "" || f.id != "" || f.contentType != "" || f.headers != nil):
-		return usererr.Errorf("with --ndjson, key, id, content type and headers are in each line")
+	case f.ndjson && (f.key != "" || f.id != "" || f.contentType != "" || f.headers != nil || f.notBefore != ""):
+		return usererr.Errorf("with --ndjson, key, id, content type, headers and not_before are in each line")
 	case !f.ndjson && f.key == "":
 		return usererr.Errorf("--key says which messages are delivered in order; with --ndjson it is in each line")
 	}
@@ -125,6 +143,10 @@ func (a *app) addMessages(ctx context.Context, c *client.Client, queue string, i
 	if f.ndjson {
 		return adder.lines(ctx, in)
 	}
+	notBefore, err := parseNotBefore(f.notBefore, time.Now())
+	if err != nil {
+		return err
+	}
 	payload, err := io.ReadAll(io.LimitReader(in, dispatch.MaxPayload+1))
 	if err != nil {
 		return fmt.Errorf("reading the payload: %w", err)
@@ -132,7 +154,7 @@ func (a *app) addMessages(ctx context.Context, c *client.Client, queue string, i
 	if len(payload) > dispatch.MaxPayload {
 		return usererr.Errorf("the payload has more than %d bytes", dispatch.MaxPayload)
 	}
-	b := dispatch.Message{Queue: queue, Key: f.key, ID: f.id, ContentType: f.contentType, Payload: payload, Headers: f.headers}
+	b := dispatch.Message{Queue: queue, Key: f.key, ID: f.id, ContentType: f.contentType, Payload: payload, Headers: f.headers, NotBefore: notBefore}
 	if err := b.WithDefaults().Validate(); err != nil {
 		return err
 	}
@@ -268,11 +290,11 @@ func (d *adder) add(ctx context.Context, group []dispatch.Message) ([]bool, erro
 func (d *adder) enqueue(ctx context.Context, group []dispatch.Message) ([]bool, error) {
 	messages := make([]apitype.NewMessage, len(group))
 	for i, m := range group {
-		messages[i] = apitype.NewMessage{Key: m.Key, ID: m.ID, ContentType: m.ContentType, Base64: append([]byte{}, m.Payload...), Headers: m.Headers}
+		messages[i] = apitype.NewMessage{Key: m.Key, ID: m.ID, ContentType: m.ContentType, Base64: append([]byte{}, m.Payload...), Headers: m.Headers, NotBefore: m.NotBefore}
 	}
 	var added []apitype.AddedMessage
 	var err error
-	if len(group) == 1 && len(group[0].Payload) > maxGroupBytes && len(group[0].Headers) == 0 {
+	if len(group) == 1 && len(group[0].Payload) > maxGroupBytes && len(group[0].Headers) == 0 && group[0].NotBefore.IsZero() {
 		added = make([]apitype.AddedMessage, 1)
 		added[0], err = d.api.AddPayload(ctx, d.queue, messages[0])
 	} else {

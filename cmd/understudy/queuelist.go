@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,10 +30,11 @@ func (a *app) queueListCommand() *cobra.Command {
 		Long: `Without QUEUE, list the queues. DEPTH counts messages that are not final, DONE those that were committed or
 cancelled, ever, and DEAD those that ended as invalid or failed, until they are pruned. Of the KEYS that have messages
 waiting, some are IN FLIGHT, have a message that is PENDING at the target, wait for another attempt (DELAYED) or for an
-operator (BLOCKED). OLDEST is how long the oldest waiting message has waited.
+operator (BLOCKED). SCHEDULED messages wait for their time, and are not in DEPTH. OLDEST is how long the oldest waiting
+message has waited.
 
 With QUEUE, list its messages in the order of their keys, and of each key in the order of delivery. Final messages are
-listed until they are pruned. The states are queued, submitting, pending, valid, delayed, unknown, committed, invalid,
+listed until they are pruned, scheduled ones with --state scheduled. The states are scheduled, queued, submitting, pending, valid, delayed, unknown, committed, invalid,
 failed and cancelled.`,
 		Example: `  understudy queue list
   understudy queue list -o json | jq -r 'select(.blocked > 0).queue'
@@ -86,8 +88,16 @@ func (a *app) listMessages(ctx context.Context, q client.MessageQuery, limit int
 
 func (a *app) printMessages(messages []apitype.Message) error {
 	return printList(a, messages, "KEY\tSEQ\tMESSAGE\tSTATE\tATTEMPTS\tCODE\tBYTES\tENQUEUED\tDETAIL", func(b apitype.Message) string {
-		return row(b.Key, b.Seq, b.ID, messageState(b), b.Attempts, orNothing(b.Code), b.Size, when(b.Enqueued), termtext.Line(b.Detail))
+		return row(b.Key, b.Seq, b.ID, messageState(b), b.Attempts, orNothing(b.Code), b.Size, when(b.Enqueued), cmp.Or(notBefore(b), termtext.Line(b.Detail)))
 	})
+}
+
+// notBefore says until when a scheduled message waits.
+func notBefore(b apitype.Message) string {
+	if b.NotBefore.IsZero() {
+		return ""
+	}
+	return "not before " + when(b.NotBefore)
 }
 
 func messageState(b apitype.Message) string {
@@ -180,10 +190,18 @@ func headersText(headers map[string]string) string {
 	return strings.Join(parts, "; ")
 }
 
+// placeOf is the key of a message, and its number there; a scheduled one has none yet.
+func placeOf(b apitype.Message) string {
+	if !b.NotBefore.IsZero() {
+		return b.Key
+	}
+	return fmt.Sprintf("%s, number %d", b.Key, b.Seq)
+}
+
 func (a *app) printMessage(b apitype.Message) error {
 	err := a.printFacts([][2]string{
-		{"message", b.ID}, {"queue", b.Queue}, {"key", fmt.Sprintf("%s, number %d", b.Key, b.Seq)}, {"state", messageState(b)},
-		{"payload", fmt.Sprintf("%d bytes of %s", b.Size, b.ContentType)}, {"headers", headersText(b.Headers)}, {"enqueued", when(b.Enqueued)},
+		{"message", b.ID}, {"queue", b.Queue}, {"key", placeOf(b)}, {"state", messageState(b)},
+		{"payload", fmt.Sprintf("%d bytes of %s", b.Size, b.ContentType)}, {"headers", headersText(b.Headers)}, {"enqueued", when(b.Enqueued)}, {"not before", when(b.NotBefore)},
 		{"begun", when(b.Begun)}, {"ended", when(b.Ended)}, {"attempts", strconv.Itoa(b.Attempts)},
 		{"code", orNothing(b.Code)}, {"detail", b.Detail}, {"status at", b.Link},
 	})

@@ -155,6 +155,52 @@ func TestDeliverToLedger(t *testing.T) {
 	}
 }
 
+// TestNotBefore: a message that is to wait is shown so, sent when it is due, and what is no time is refused with one that is.
+func TestNotBefore(t *testing.T) {
+	sink := &targettest.Sink{}
+	srv := httptest.NewServer(sink)
+	defer srv.Close()
+	st := sqliteURL(t)
+	payload := filepath.Join(t.TempDir(), "payload")
+	if err := os.WriteFile(payload, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	add := func(id, when string) (int, string) {
+		return ask(t, "queue", "add", "hooks", "--store", st, "--make", "--key", "k", "--id", id, "--not-before", when, payload)
+	}
+	for _, wrong := range []string{"tomorrow", "-1h", "2026-12-24"} {
+		if code, out := add("wrong", wrong); code != exitUsage || !strings.Contains(out, "2026-12-24T18:00:00Z") {
+			t.Errorf("--not-before %s: exit code %d\n%s", wrong, code, out)
+		}
+	}
+	due := time.Now().Add(48 * time.Hour).Truncate(time.Second)
+	for id, when := range map[string]string{"later": due.Format(time.RFC3339), "soon": "1s"} {
+		if code, out := add(id, when); code != exitOK {
+			t.Fatalf("exit code %d\n%s", code, out)
+		}
+	}
+	shows := func(want string, args ...string) {
+		t.Helper()
+		if code, out := ask(t, append([]string{"queue", "--store", st}, args...)...); code != exitOK || !strings.Contains(out, want) {
+			t.Errorf("%q: exit code %d, and no %q in\n%s", args, code, want, out)
+		}
+	}
+	local := due.Local().Format(time.DateTime)
+	shows("not before "+local, "list", "hooks", "--state", "scheduled")
+	shows(local, "show", "later")
+	shows(`"scheduled":2`, "list", "-o", "json")
+	runs(t, "queue", "run", "hooks", "--store", st, "--webhook", srv.URL)
+	realserver.Eventually(t, time.Minute, "what is due arrives", func() error {
+		if missing := sink.Missing([]string{"soon"}); len(missing) > 0 {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
+	if missing := sink.Missing([]string{"later"}); len(missing) != 1 {
+		t.Error("what is due in two days was sent")
+	}
+}
+
 func TestStoreWithoutQueues(t *testing.T) {
 	st := realserver.Redis(t, realserver.RedisOptions{}).URL()
 	file := filepath.Join(t.TempDir(), "understudy.yaml")

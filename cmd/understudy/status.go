@@ -240,13 +240,13 @@ func cutTo(s string, most int) string {
 }
 
 func (s status) queueTable() statusTable {
-	t := statusTable{header: "QUEUE" + s.count("queue") + "\tDEPTH\tOLDEST\tBLOCKED\tDELAYED\tDEAD\tDONE\tINSTANCES", most: rowsOfQueues, see: "queue list"}
+	t := statusTable{header: "QUEUE" + s.count("queue") + "\tDEPTH\tOLDEST\tBLOCKED\tDELAYED\tSCHEDULED\tDEAD\tDONE\tINSTANCES", most: rowsOfQueues, see: "queue list"}
 	queues := slices.Clone(s.Queues)
 	slices.SortStableFunc(queues, func(x, y apitype.Queue) int {
 		return cmp.Or(cmp.Compare(y.Blocked, x.Blocked), cmp.Compare(y.Depth, x.Depth))
 	})
 	for _, q := range queues {
-		t.rows = append(t.rows, row(q.Queue, q.Depth, orDash(millis(q.OldestMS)), q.Blocked, q.Delayed, q.DeadLetters, q.Done, len(q.Holders)))
+		t.rows = append(t.rows, row(q.Queue, q.Depth, orDash(millis(q.OldestMS)), q.Blocked, q.Delayed, q.Scheduled, q.DeadLetters, q.Done, len(q.Holders)))
 	}
 	return t
 }
