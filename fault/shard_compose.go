@@ -3,11 +3,8 @@
 package fault
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,7 +24,7 @@ type composition struct {
 	resumed map[string]time.Duration // … and continued
 	saved   map[*ShardNode]string    // folders as they were in the beginning
 	gentle  bool                     // nothing lasts for a timeout
-	ends    string                   // what ends processes: everything else that does, or one host's going back
+	back    bool                     // a host is to go back to a snapshot: one that all go back to is forgotten
 }
 
 // moment is when something of a composition is done.
@@ -41,9 +38,8 @@ type overlap struct {
 	name string
 	// hard: an agent or its node is gone for long.
 	hard bool
-	// ends: processes of nodes end. A host does not go back to a snapshot while others restart: the copies that an
-	// AOF brings back do not tell where they stand, so that nobody knows that they are newer.
-	ends string
+	// back: a host goes back to what it had in the beginning.
+	back bool
 	run  func(c *composition, n *ShardNode) (heal func())
 }
 
@@ -53,24 +49,24 @@ func overlaps() []overlap {
 		{name: "cut off from a host", run: func(c *composition, n *ShardNode) func() { return c.cut(n.at, c.peer(n).at, "") }},
 		{name: "cut off from a node", run: func(c *composition, n *ShardNode) func() { o := c.peer(n); return c.cut(n.at, o.at, o.Addr) }},
 		{name: "cut off from an agent", run: func(c *composition, n *ShardNode) func() { o := c.peer(n); return c.cut(n.at, o.at, o.Checks) }},
-		{name: "node killed", hard: true, ends: "others", run: func(_ *composition, n *ShardNode) func() { n.KillNode(); return nil }},
+		{name: "node killed", hard: true, run: func(_ *composition, n *ShardNode) func() { n.KillNode(); return nil }},
 		{name: "agent killed", hard: true, run: func(c *composition, n *ShardNode) func() {
 			c.away[n.Addr] = true
 			n.KillAgent()
 			return n.Start
 		}},
-		{name: "host killed", hard: true, ends: "others", run: func(_ *composition, n *ShardNode) func() { n.KillHost(); return n.Start }},
+		{name: "host killed", hard: true, run: func(_ *composition, n *ShardNode) func() { n.KillHost(); return n.Start }},
 		{name: "agent stops", run: func(c *composition, n *ShardNode) func() {
 			c.away[n.Addr] = true
 			n.SignalAgent(syscall.SIGSTOP)
 			return func() { n.SignalAgent(syscall.SIGCONT) }
 		}},
-		{name: "node hangs", ends: "others", run: func(c *composition, n *ShardNode) func() {
+		{name: "node hangs", run: func(c *composition, n *ShardNode) func() {
 			n.SignalNode(syscall.SIGSTOP)
 			c.hung[n.Addr] = lease.BootClock().Now()
 			return func() { c.goOn(n) }
 		}},
-		{name: "host goes back to a snapshot", hard: true, ends: "one", run: (*composition).rollBack},
+		{name: "host goes back to a snapshot", hard: true, back: true, run: (*composition).rollBack},
 	}
 }
 
@@ -82,17 +78,23 @@ func (c *ShardChaos) Compose(storeAt int) (did []string, excused func(w ShardWri
 	c.random = rand.New(rand.NewPCG(c.Seed, 5))
 	k := &composition{ShardChaos: c, storeAt: storeAt, away: map[string]bool{},
 		hung: map[string]time.Duration{}, resumed: map[string]time.Duration{}, saved: map[*ShardNode]string{}}
-	k.save()
+	for _, n := range c.Shard.Nodes {
+		k.saved[n] = n.Save()
+	}
 	// Who is away for long may be the only one that knows what was decided last, and nobody waits for that.
 	k.gentle = c.random.IntN(6) == 0
 	all, timeout := overlaps(), c.Shard.Timing.Timeout
 	var plan []moment
 	for range 2 + c.random.IntN(3) {
 		o, n := all[c.random.IntN(len(all))], k.anybody()
-		if k.gentle && o.hard || !k.mayEnd(o) {
+		if k.gentle && o.hard || k.back && o.back {
 			continue
 		}
+		k.back = k.back || o.back
 		starts, lasts := k.upTo(timeout), timeout/4+k.upTo(2*timeout)
+		if o.back {
+			starts += timeout // others know of what came since
+		}
 		if k.gentle {
 			lasts = k.upTo(timeout / 3)
 		}
@@ -120,18 +122,6 @@ func (c *ShardChaos) Compose(storeAt int) (did []string, excused func(w ShardWri
 	}
 	k.assist()
 	return did, k.excused
-}
-
-// mayEnd reports whether the fault goes with those that were drawn before.
-func (k *composition) mayEnd(o overlap) bool {
-	if o.ends == "" {
-		return true
-	}
-	if k.ends == "" {
-		k.ends = o.ends
-		return true
-	}
-	return k.ends == "others" && o.ends == "others"
 }
 
 // slip is how long an armed fence takes to close after the last acknowledgement, on a busy machine.
@@ -191,64 +181,18 @@ func (k *composition) goOn(n *ShardNode) {
 	k.Load.Hung(n, k.hung[n.Addr])
 }
 
-// save copies the folders of all nodes, data and what their agents remember.
-func (k *composition) save() {
-	tb := k.Shard.tb
-	tb.Helper()
-	for _, n := range k.Shard.Nodes {
-		k.saved[n] = tb.TempDir()
-		realserver.Eventually(tb, patience, "a snapshot of "+n.Name, func() error {
-			const manifest = "appendonlydir/appendonly.aof.manifest"
-			before, err := os.ReadFile(filepath.Join(n.Dir, manifest))
-			if err != nil {
-				return err
-			}
-			if err := os.RemoveAll(k.saved[n]); err != nil {
-				return err
-			}
-			for _, name := range []string{"appendonlydir", "memory.json"} {
-				if err := copyAll(filepath.Join(n.Dir, name), filepath.Join(k.saved[n], name)); err != nil {
-					return err
-				}
-			}
-			if after, err := os.ReadFile(filepath.Join(n.Dir, manifest)); err != nil || !bytes.Equal(before, after) {
-				return fmt.Errorf("the files were exchanged: %v", err)
-			}
-			return nil
-		})
-	}
-}
-
-// copyAll copies a file, or a folder of files.
-func copyAll(from, to string) error {
-	info, err := os.Stat(from)
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		return os.CopyFS(to, os.DirFS(from))
-	}
-	text, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return err
-	}
-	return os.WriteFile(to, text, 0o600)
-}
-
-// rollBack takes a host back to what it had in the beginning.
+// rollBack takes a host back to what it had in the beginning. The primary's goes back only if others know that it has
+// more: what was written only a moment after a backup is not missed.
 func (k *composition) rollBack(n *ShardNode) (heal func()) {
-	tb := k.Shard.tb
-	tb.Helper()
-	n.KillHost()
-	n.Empty()
-	for _, name := range []string{"appendonlydir", "memory.json"} {
-		if err := copyAll(filepath.Join(k.saved[n], name), filepath.Join(n.Dir, name)); err != nil {
-			tb.Error(err)
-		}
+	k.Shard.tb.Helper()
+	v := k.Shard.View()
+	own, _ := v.Node(v.Row.Primary)
+	if err := n.KnownNewer(k.saved[n]); v.Row.Plan != nil || own.Address == n.Addr && err != nil {
+		k.Shard.tb.Logf("%s does not go back: %v, plan %v", n.Name, err, v.Row.Plan)
+		return nil
 	}
+	n.KillHost()
+	n.Restore(k.saved[n])
 	n.Start()
 	return nil
 }
@@ -260,7 +204,7 @@ func (k *composition) emptyStore() {
 }
 
 // assist does what agents ask an operator for until the shard is well: to give up what a node has alone that diverged
-// from the shard when it was made again.
+// from the shard when it was made again, and to choose the node with the most data where none can tell.
 func (k *composition) assist() {
 	tb := k.Shard.tb
 	tb.Helper()
@@ -277,6 +221,10 @@ func (k *composition) assist() {
 				n.Options = []string{"--discard-data"}
 				n.KillAgent()
 				n.Start()
+			case AsksToCompare(r) && v.Row.Plan == nil && v.Row.Request == nil:
+				if err := k.Shard.ForceBest(); err != nil {
+					return err
+				}
 			}
 		}
 		_, err = k.Shard.settled(v)

@@ -70,3 +70,67 @@ func rolledBack(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 		t.Errorf("%d of %d writes that both replicas had are lost", lost, writes)
 	}
 }
+
+// rolledBackAmongRestarts takes the primary back to a copy of its folder while both replicas restart: a log does not tell
+// where it stands in a lineage, so nobody can tell who is newer. The primary must notice, and ask.
+func rolledBackAmongRestarts(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
+	p := s.Settled()
+	saved := p.Save()
+	const writes = 300
+	for i := range writes {
+		realserver.Eventually(t, time.Minute, p.Name+" takes a write", func() error {
+			_, err := p.Do("SET", fmt.Sprintf("kept:%d", i+1), "1")
+			return err
+		})
+	}
+	for _, r := range s.Replicas() {
+		realserver.Eventually(t, time.Minute, r.Name+" has all writes", func() error {
+			if got, err := r.Do("GET", fmt.Sprintf("kept:%d", writes)); err != nil || got != "1" {
+				return fmt.Errorf("%q, %w", got, err)
+			}
+			return nil
+		})
+	}
+	realserver.Eventually(t, time.Minute, "the others know that the primary has more", func() error { return p.KnownNewer(saved) })
+	for _, n := range s.Nodes {
+		n.KillHost()
+	}
+	p.Restore(saved)
+	for _, n := range s.Nodes {
+		n.Start()
+	}
+	realserver.Eventually(t, time.Minute, "the primary asks an operator, or leads", func() error {
+		if _, err := p.Do("SET", "leads", "1"); fault.AsksToCompare(p.Record()) || err == nil {
+			return nil
+		}
+		return fmt.Errorf("%s", p.Record().Trouble)
+	})
+	if p.Must("GET", "leads") == "" {
+		t.Logf("%s: %s", p.Name, p.Record().Trouble)
+		realserver.Eventually(t, time.Minute, "an operator is heard", s.ForceBest)
+	}
+	q := s.Settled()
+	lost := 0
+	for i := range writes {
+		if got := q.Must("GET", fmt.Sprintf("kept:%d", i+1)); got != "1" {
+			lost++
+		}
+	}
+	t.Logf("%s leads, and was %s before", q.Name, p.Name)
+	if lost > 0 {
+		t.Errorf("%d of %d writes that both replicas had are lost", lost, writes)
+	}
+}
+
+// allRestart ends everything at once under load: nobody lost anything, so the primary goes on by itself.
+func allRestart(_ *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
+	s.Settled()
+	s.Pass(s.Timing.Timeout) // with writes
+	for _, n := range s.Nodes {
+		n.KillHost()
+	}
+	for _, n := range s.Nodes {
+		n.Start()
+	}
+	s.Settled()
+}

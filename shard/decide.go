@@ -192,6 +192,9 @@ func decideAsPrimary(v View, me Self) Decision {
 	if why := v.unseenMember(me); why != "" {
 		return Decision{Assignment: AssignFence, Why: why}
 	}
+	if why := v.shorterLog(me); why != "" {
+		return Decision{Assignment: AssignFence, Why: why}
+	}
 	return d
 }
 

@@ -40,6 +40,10 @@ type State struct {
 	// ConfigFile is what its process was started with, on its host; "" if there is none, or the engine does not tell.
 	ConfigFile string
 	NodeID     string // where the engine has one of its own (SableDB)
+	// LogPath is where its append-only log is, on its host; "" if it has none, or the engine does not tell. AppendLog is
+	// how far that reaches; zero where it cannot be read.
+	LogPath   string
+	AppendLog AppendLog
 	// Replication is the address that replicas copy from, where it is not that of the node (SableDB).
 	Replication string
 }

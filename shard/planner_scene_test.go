@@ -133,6 +133,10 @@ func (s *scene) stand(words []string) {
 			me.RunSeenFor, _ = time.ParseDuration(val)
 		case "seen":
 			me.Saved.Epoch = s.number(val)
+		case "log":
+			me.State.AppendLog = AppendLog{1, s.number(val)}
+		case "boot":
+			me.Saved.Boot = val
 		case "address":
 			me.Address = s.node(val).Address
 		case "had":

@@ -194,6 +194,8 @@ func (s *scene) edit(r *Record, words []string) {
 			r.Opinion.Age = s.duration(val)
 		case "no-opinion":
 			r.Opinion = nil
+		case "knows-log":
+			r.PrimaryLog = PrimaryLog{Node: sceneID("a"), At: 1, Boot: "boot", Written: AppendLog{1, s.number(val)}, Synced: AppendLog{1, s.number(val) - 100}}
 		case "age":
 			r.Age = s.duration(val)
 		case "input":

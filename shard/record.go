@@ -146,6 +146,8 @@ type Record struct {
 	// Unattended are opinions of members whose agents are silent, formed once the primary's session has lapsed:
 	// they may keep its armed fence open, and can be detached where they answer. At most MaxMembers.
 	Unattended []Opinion `json:"unattended,omitempty"`
+	// PrimaryLog is the latest that the agent knows of the shard's primary.
+	PrimaryLog PrimaryLog `json:"primary_log,omitzero"`
 	// Results of commands of the highest epoch, oldest first; at most MaxResults.
 	Results []Result `json:"results,omitempty"`
 

@@ -12,6 +12,8 @@ type SavedState struct {
 	Lineage Lineage `json:"lineage"`
 	Txn     int64   `json:"txn"`
 	Keys    int64   `json:"keys"`
+	// PrimaryLog is the latest that is known of the shard's primary, be it this node or another.
+	PrimaryLog PrimaryLog `json:"primary_log,omitzero"`
 	// Copying: a full copy was started, and has not ended.
 	Copying bool `json:"copying,omitempty"`
 	// Promised until this reading of the boot clock of this boot, not to replace

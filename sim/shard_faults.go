@@ -81,6 +81,8 @@ func (w *shardWorld) fault() {
 		faults = []func(){w.emptyStore}
 	case "dies twice":
 		faults = []func(){w.dieTwice}
+	case "rolled back among restarts":
+		faults = []func(){w.rollBackAmongRestarts}
 	case "rolled back":
 		faults = []func(){w.rollBack}
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/shard/shardtest"
@@ -71,6 +72,49 @@ func (w *shardWorld) rollBack() {
 	p.node.StartFrom(node)
 	p.start()
 	pause(4 * t)
+}
+
+// rollBackAmongRestarts takes the host of the primary back to a snapshot while all other nodes restart, from logs that do
+// not tell where they stand. Where the shard asks for a person, one chooses the node that has the most.
+func (w *shardWorld) rollBackAmongRestarts() {
+	d, t := w.dice, w.setup.Timing.Timeout
+	p := w.primary()
+	if p == nil || p.alive() == nil {
+		return
+	}
+	node := p.node.Snapshot()
+	folder, err := os.ReadFile(p.savedPath())
+	pause(3*time.Second + d.between(2*t, 3*t)) // agents write down once a second what they know
+	w.judge.trace("%s: rolled back, and all restart", p.name)
+	for _, h := range w.hosts {
+		w.judge.hurt(h)
+		if h == p || d.hit(0.5) {
+			h.crash()
+		}
+		h.node.Kill()
+	}
+	w.judge.rolledBack(p, node)
+	if err == nil {
+		_ = os.WriteFile(p.savedPath(), folder, 0o600)
+	}
+	pause(d.upTo(t / 2))
+	p.node.StartFromLog(node)
+	for _, h := range w.hosts {
+		h.run()
+		h.start()
+	}
+	for end := time.Now().Add(20 * t); time.Now().Before(end); pause(t) {
+		a, row := p.alive(), w.view().Row
+		if a != nil && strings.Contains(a.Status().Trouble, "may have more. Compare them") && row.Plan == nil && row.Request == nil {
+			w.help()
+		}
+	}
+}
+
+// rolledBackAmongRestarts is rolledBack while all others restart.
+func rolledBackAmongRestarts(s *ShardSetup) {
+	calmSchedule(s, "rolled back among restarts")
+	s.Supervised = true
 }
 
 // rolledBack: a host lost what it had written since the snapshot was taken. What no other node has is lost with that.

@@ -85,6 +85,13 @@ func ShardTwins() []ShardTwin {
 				}
 			}
 		})},
+		{Name: "a restarted primary does not look at its log", Caught: "acknowledged writes", Need: rolledBackAmongRestarts, Agent: registry(func(r *brokenRegistry) {
+			r.view = func(v *shard.View) {
+				for i := range v.Nodes {
+					v.Nodes[i].PrimaryLog = shard.PrimaryLog{}
+				}
+			}
+		})},
 		{Name: "what the shard had when its primary began does not count", Caught: "had become the primary", Need: diesTwice, Agent: registry(func(r *brokenRegistry) {
 			r.view = func(v *shard.View) {
 				v.Row.Lineages = slices.Clone(v.Row.Lineages)

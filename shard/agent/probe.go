@@ -80,7 +80,7 @@ func (p *nodeProbe) step(now time.Duration) {
 	examine := p.inspection()
 	p.background("probe", max(i, p.cfg.exchange()), func(ctx context.Context) func() {
 		asked := p.now()
-		n, err := p.node.Probe(ctx)
+		n, err := p.ask(ctx)
 		if err == nil {
 			err = examine(n)
 		}
@@ -94,6 +94,19 @@ func (p *nodeProbe) step(now time.Duration) {
 			}
 		}
 	})
+}
+
+// ask asks the node about itself, and its host how far its log reaches.
+func (p *nodeProbe) ask(ctx context.Context) (shard.State, error) {
+	n, err := p.node.Probe(ctx)
+	r, reads := p.cfg.Engines.(shard.LogReader)
+	if err != nil || !reads || n.LogPath == "" || !p.cfg.Local(p.cfg.Node) {
+		return n, err
+	}
+	if n.AppendLog, err = r.ReadLog(n.LogPath); err != nil {
+		p.log.Debug("node's log cannot be read", "err", err)
+	}
+	return n, nil
 }
 
 // inspection is what examines a run of the node's process before anything is done with it.
@@ -258,7 +271,7 @@ func (p *nodeProbe) probeNow(ctx context.Context) (shard.State, error) {
 	asked := p.now()
 	var n shard.State
 	err := p.exchange(ctx, func(ctx context.Context) (err error) {
-		n, err = p.node.Probe(ctx)
+		n, err = p.ask(ctx)
 		return err
 	})
 	if err != nil {

@@ -21,7 +21,7 @@ func (a *Agent) record(now time.Duration) shard.Record {
 		Results: slices.Clone(a.inbox.results), Instance: a.instance.ID, Agent: a.cfg.AgentAddress, Sentinel: a.cfg.SentinelAddress,
 		Interval: a.cfg.Timing.Interval, Timeout: a.cfg.Timing.Timeout,
 		Run: n.Run, EngineID: n.NodeID, Replication: n.Replication, Engine: a.cfg.Engines.Name(), Version: n.Version, Keys: n.Keys, Opinion: a.peer.current(now),
-		Unattended: a.peer.currentUnattended(now),
+		PrimaryLog: saved.PrimaryLog, Unattended: a.peer.currentUnattended(now),
 	}
 	if r.Armed {
 		r.Needs = max(1, a.cfg.MinReplicas)

@@ -16,6 +16,7 @@ type saver struct {
 	isTrusted func() bool
 
 	savedAt time.Duration
+	logs    []logSample // of this node as the primary, oldest first
 	limiter logLimiter
 }
 
@@ -33,18 +34,63 @@ func (s *saver) step(now time.Duration) {
 	}
 	holding := s.lease.held != nil && s.fence.isOpen() && s.isTrusted()
 	next := m.Updated(n, holding)
-	moved := m.Lineage.ID != next.Lineage.ID || m.Run != next.Run || m.Copying != next.Copying || (m.Keys == 0) != (next.Keys == 0)
+	next.PrimaryLog = s.primaryLog(m.PrimaryLog, holding, now)
+	before, after := m.PrimaryLog, next.PrimaryLog
+	moved := before.Node != after.Node || before.Written.File != after.Written.File || m.Lineage.ID != next.Lineage.ID || m.Run != next.Run || m.Copying != next.Copying || (m.Keys == 0) != (next.Keys == 0)
 	// Transaction ids move all the time: once a second is enough for them.
 	if next == m || !moved && now-s.savedAt < max(time.Second, s.cfg.Timing.Interval) {
 		return
 	}
 	s.savedAt = now
-	err := s.folder.change(false, func(m *shard.SavedState) { *m = m.Updated(n, holding) })
+	err := s.folder.change(false, func(m *shard.SavedState) {
+		*m = m.Updated(n, holding)
+		m.PrimaryLog = after
+	})
 	if err != nil {
 		s.logFailure(err, now)
 		return
 	}
 	s.limiter.end()
+}
+
+// logSample is how far the node's log reached at a time.
+type logSample struct {
+	at  time.Duration
+	log shard.AppendLog
+}
+
+// primaryLog is how far the log of the primary reaches: this node's while it leads, and otherwise what its own agent
+// reports.
+func (s *saver) primaryLog(known shard.PrimaryLog, holding bool, now time.Duration) shard.PrimaryLog {
+	log := s.probe.state.AppendLog
+	if s.probe.state.Role != shard.Primary || !holding {
+		s.logs = nil
+		if p, ok := s.view.Node(s.view.Row.Primary); ok && p.PrimaryLog.Node == p.ID && p.PrimaryLog.At > known.At {
+			return p.PrimaryLog
+		}
+		return known
+	}
+	if log == (shard.AppendLog{}) {
+		return known
+	}
+	const samples = 8
+	if n := len(s.logs); n == 0 || now >= s.logs[n-1].at+shard.SyncTime/samples {
+		s.logs = append(s.logs, logSample{now, log})
+	}
+	for len(s.logs) > 1 && now >= s.logs[1].at+shard.SyncTime {
+		s.logs = s.logs[1:]
+	}
+	l := shard.PrimaryLog{Node: s.id, At: known.At, Boot: s.folder.boot, Written: log}
+	switch {
+	case now >= s.logs[0].at+shard.SyncTime:
+		l.Synced = s.logs[0].log
+	case known.Node == s.id && !log.Lacks(known.Synced):
+		l.Synced = known.Synced
+	}
+	if l != known {
+		l.At = max(s.view.Now.UnixMicro(), known.At+1) // the latest counts, also after the store's clock was stepped back
+	}
+	return l
 }
 
 func (s *saver) logFailure(err error, now time.Duration) {

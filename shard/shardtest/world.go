@@ -63,6 +63,7 @@ type Node struct {
 	lineage shard.Lineage
 	before  shard.Lineage
 	data    []write
+	file    int64 // of the log in which the data is kept
 	txn     int64
 	fence   shard.Fence
 	need    int
@@ -310,7 +311,8 @@ func (n *Node) syncing() bool { return !n.copying.IsZero() }
 
 func (n *Node) state() shard.State {
 	s := shard.State{Role: n.role, Txn: n.txn, Lineage: n.lineage, Before: n.before, Fence: n.fence, Synced: n.synced && !n.syncing(),
-		Keys: int64(len(n.data)), Run: n.run, PID: n.pid, Version: "world"}
+		Keys: int64(len(n.data)), Run: n.run, PID: n.pid, Version: "world",
+		AppendLog: shard.AppendLog{File: n.file, Size: int64(len(n.data))}}
 	if n.role == shard.Replica {
 		s.Link = &shard.Upstream{Address: n.primary, Up: n.linked, Syncing: n.syncing(), Input: -1}
 		if n.linked {
@@ -384,7 +386,7 @@ func (n *Node) attach(p *Node) {
 	if !partial {
 		// What it had is gone from now on, while it tells of the same place in the same lineage until the end.
 		n.copies++
-		n.data = nil
+		n.data, n.file = nil, n.file+1
 		n.synced, n.copying = false, time.Now().Add(cmp.Or(n.w.CopyTime, 20*time.Millisecond))
 	}
 }

@@ -9,6 +9,7 @@ import (
 // Snapshot is what a node had on disk once.
 type Snapshot struct {
 	data    []write
+	file    int64
 	lineage shard.Lineage
 	txn     int64
 }
@@ -29,7 +30,7 @@ func (n *Node) Snapshot() Snapshot {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
 	n.w.replicate()
-	return Snapshot{slices.Clone(n.data), n.lineage, n.txn}
+	return Snapshot{slices.Clone(n.data), n.file, n.lineage, n.txn}
 }
 
 // StartFrom starts a node that does not run with what it had on disk once: at that place of that lineage, as a replica
@@ -39,7 +40,7 @@ func (n *Node) StartFrom(s Snapshot) {
 		if n.running {
 			return
 		}
-		n.data = slices.Clone(s.data)
+		n.data, n.file = slices.Clone(s.data), s.file
 		n.boot()
 		n.txn = s.txn
 		if n.alone {
@@ -47,6 +48,17 @@ func (n *Node) StartFrom(s Snapshot) {
 		} else {
 			n.before = shard.Lineage{ID: s.lineage.ID, End: s.txn}
 		}
+	})
+}
+
+// StartFromLog is StartFrom for a node that keeps a log: that does not tell its place in a lineage.
+func (n *Node) StartFromLog(s Snapshot) {
+	n.change(func() {
+		if n.running {
+			return
+		}
+		n.data, n.file = slices.Clone(s.data), s.file
+		n.boot()
 	})
 }
 

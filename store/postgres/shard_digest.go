@@ -16,6 +16,7 @@ type digest [16]byte
 // every second, and a crash of the server may take the last ones back.
 func digestOf(n shard.Record) (g digest, err error) {
 	n.Txn, n.Keys, n.Updated = 0, 0, 0
+	n.PrimaryLog.At, n.PrimaryLog.Written.Size, n.PrimaryLog.Synced = 0, 0, shard.AppendLog{}
 	if n.Link != nil {
 		link := *n.Link
 		link.Input = 0

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,8 @@ import (
 func (n *Node) Probe(ctx context.Context) (shard.State, error) {
 	replies, err := n.do(ctx, n.probe,
 		[]string{"INFO", "server"}, []string{"INFO", "replication"}, []string{"INFO", "keyspace"}, []string{"INFO", "persistence"},
-		[]string{"CONFIG", "GET", "min-replicas-*"}, []string{"CONFIG", "GET", "replica-read-only"})
+		[]string{"CONFIG", "GET", "min-replicas-*"}, []string{"CONFIG", "GET", "replica-read-only"},
+		[]string{"CONFIG", "GET", "append*"}, []string{"CONFIG", "GET", "dir"})
 	if err != nil {
 		return shard.State{}, err
 	}
@@ -35,6 +37,7 @@ func (n *Node) Probe(ctx context.Context) (shard.State, error) {
 	if items := replies[5].Items; s.Role == shard.Replica && len(items) == 2 && items[1].Text == "no" {
 		return shard.State{}, fmt.Errorf("%w: node %s: it accepts writes as a replica: set replica-read-only yes", shard.ErrUnsupported, n.address)
 	}
+	s.LogPath = logPath(slices.Concat(replies[6].Items, replies[7].Items))
 	return s, nil
 }
 
@@ -45,8 +48,8 @@ const maxLag = 1
 // parseFence reads the answer to CONFIG GET, names and values in turn.
 func parseFence(items []wire.Reply) (f shard.Fence, needs int, err error) {
 	values := map[string]int{}
-	for i := 0; i+1 < len(items); i += 2 {
-		values[items[i].Text], _ = strconv.Atoi(items[i+1].Text)
+	for name, value := range settings(items) {
+		values[name], _ = strconv.Atoi(value)
 	}
 	replicas, ok := values["min-replicas-to-write"]
 	lag, ok2 := values["min-replicas-max-lag"]
@@ -61,6 +64,15 @@ func parseFence(items []wire.Reply) (f shard.Fence, needs int, err error) {
 		return shard.Open, 0, nil
 	}
 	return shard.Armed, replicas, nil
+}
+
+// settings are names and values of an answer to CONFIG GET, which has them in turn.
+func settings(items []wire.Reply) map[string]string {
+	values := map[string]string{}
+	for i := 0; i+1 < len(items); i += 2 {
+		values[items[i].Text] = items[i+1].Text
+	}
+	return values
 }
 
 // info is the text of INFO, by field.
