@@ -53,7 +53,9 @@
 // is not lost, and among those that can be reached the one with the most is chosen. One that
 // answers late, before the chosen one was written into the row, and has more, makes it give
 // way once.
-// A primary that was restarted continues only when no member that lives has more of its lineage than it has itself.
+// A primary that was restarted continues only when no member that lives has more of its lineage than it has itself. One
+// that was restarted from an append-only log does not tell where it stands: if its log is shorter than the members' agents
+// saw it while it led, it stays closed until an operator chooses.
 // A store that came back empty is given the shard by whoever knows the highest epoch of those that report within T, and
 // data that diverged from that is kept until an operator gives it up.
 // A switchover loses nothing. Whatever dies on the way, the next orchestrator brings

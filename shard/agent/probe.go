@@ -51,6 +51,8 @@ type nodeProbe struct {
 	// announcedFence was reported before the fence is opened, and is reported until a probe has seen it.
 	announcedFence shard.Fence
 
+	logReads chan struct{} // reads of its log under way, which may hang
+
 	toldAt     time.Duration // when the latest probe was sent that was reported
 	dueSince   time.Duration // the next probe is due an interval after this
 	askedAt    time.Duration // when the latest probe that counted was sent
@@ -60,7 +62,8 @@ type nodeProbe struct {
 }
 
 func newNodeProbe(c *common) *nodeProbe {
-	return &nodeProbe{common: c, unexamined: true, state: shard.State{Role: shard.Replica}, condition: shard.Silent}
+	const logReads = 4
+	return &nodeProbe{common: c, logReads: make(chan struct{}, logReads), unexamined: true, state: shard.State{Role: shard.Replica}, condition: shard.Silent}
 }
 
 // step probes the node if that is due.
@@ -100,13 +103,34 @@ func (p *nodeProbe) step(now time.Duration) {
 func (p *nodeProbe) ask(ctx context.Context) (shard.State, error) {
 	n, err := p.node.Probe(ctx)
 	r, reads := p.cfg.Engines.(shard.LogReader)
-	if err != nil || !reads || n.LogPath == "" || !p.cfg.Local(p.cfg.Node) {
-		return n, err
+	if err == nil && reads && n.LogPath != "" && p.cfg.Local(p.cfg.Node) {
+		n.AppendLog = p.readLog(ctx, r, n.LogPath)
 	}
-	if n.AppendLog, err = r.ReadLog(n.LogPath); err != nil {
-		p.log.Debug("node's log cannot be read", "err", err)
+	return n, err
+}
+
+// readLog is zero if the log cannot be read, or not in time: a disk that hangs must not hide that the node answers.
+func (p *nodeProbe) readLog(ctx context.Context, r shard.LogReader, path string) shard.AppendLog {
+	select {
+	case p.logReads <- struct{}{}:
+	case <-ctx.Done():
+		return shard.AppendLog{}
 	}
-	return n, nil
+	read := make(chan shard.AppendLog, 1)
+	go func() {
+		defer func() { <-p.logReads }()
+		l, err := r.ReadLog(path)
+		if err != nil {
+			p.log.Debug("node's log cannot be read", "err", err)
+		}
+		read <- l
+	}()
+	select {
+	case l := <-read:
+		return l
+	case <-ctx.Done():
+		return shard.AppendLog{}
+	}
 }
 
 // inspection is what examines a run of the node's process before anything is done with it.
