@@ -32,7 +32,6 @@ var shardFaults = []shardTest{
 	{name: "old primary returns with another lineage", run: returnsOther},
 	{name: "primary's host starts again from a snapshot", run: rolledBack, change: snapshots},
 	{name: "primary's host starts again from a snapshot while all restart", run: rolledBackAmongRestarts, still: true},
-	{name: "all hosts start again at once", run: allRestart},
 	{name: "store comes back empty while a deposed primary returns", run: emptiedStore, redis: true, still: true},
 	{name: "store down, nobody promises", run: storeDownAlone, redis: true, change: unattended},
 	{name: "store down when the primary dies", run: storeDownAtDeath, redis: true},

@@ -121,16 +121,3 @@ func rolledBackAmongRestarts(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 		t.Errorf("%d of %d writes that both replicas had are lost", lost, writes)
 	}
 }
-
-// allRestart ends everything at once under load: nobody lost anything, so the primary goes on by itself.
-func allRestart(_ *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
-	s.Settled()
-	s.Pass(s.Timing.Timeout) // with writes
-	for _, n := range s.Nodes {
-		n.KillHost()
-	}
-	for _, n := range s.Nodes {
-		n.Start()
-	}
-	s.Settled()
-}
