@@ -216,7 +216,7 @@ func (n *ShardNode) Stop() {
 	}
 }
 
-// SignalAgent sends a signal to the agent alone. It is not stopped in the middle of a write to a file, which would stop everybody who
+// SignalAgent sends a signal to the agent alone, if it runs. It is not stopped in the middle of a write to a file, which would stop everybody who
 // has that file; see [Node.Pause].
 func (n *ShardNode) SignalAgent(sig syscall.Signal) {
 	signal := func(sig syscall.Signal) { _ = n.cmd.Process.Signal(sig) }
@@ -225,7 +225,7 @@ func (n *ShardNode) SignalAgent(sig syscall.Signal) {
 		return
 	}
 	for range 1000 {
-		if stopOutsideWrites(n.cmd.Process.Pid, signal) {
+		if n.Exited() || stopOutsideWrites(n.cmd.Process.Pid, signal) {
 			return
 		}
 		<-time.After(time.Millisecond)
