@@ -4,9 +4,12 @@ package fault_test
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,8 +31,17 @@ func TestFaultShardInput(t *testing.T) {
 	if err := os.WriteFile(wrong, []byte("guess\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	shared := realserver.Redis(t, realserver.RedisOptions{})
+	sharedPort := shared.Addr[strings.LastIndexByte(shared.Addr, ':')+1:]
+	cluster := realserver.Redis(t, realserver.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
+	secured := realserver.Redis(t, realserver.RedisOptions{TLS: true})
+	other := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(other.Close)
 	agent := func(name, node string, more ...string) []string {
 		return append([]string{"shard", "agent", name, "--node", node, "--data", t.TempDir(), "--interval", "400ms", "--timeout", "2s", "--unfenced-start"}, more...)
+	}
+	starter := func(args []string) []string {
+		return slices.DeleteFunc(args, func(arg string) bool { return arg == "--unfenced-start" })
 	}
 	for _, c := range []struct {
 		name string
@@ -43,6 +55,11 @@ func TestFaultShardInput(t *testing.T) {
 		{"failover of a primary that is well", []string{"shard", "failover", "orders"}, "--force"},
 		{"the primary cannot be forgotten", []string{"shard", "forget", "orders", p.Addr}, "primary"},
 		{"node in two shards", agent("others", p.Addr), "registered otherwise"},
+		{"node in two shards, by another address", agent("others", strings.Replace(p.Addr, "127.0.0.1", "localhost", 1)), "is the same node as that of"},
+		{"another process on the port of the node", starter(agent("third", shared.Addr, "--", "redis-server", "--port", sharedPort)), "node is not managed: process"},
+		{"a server in cluster mode", agent("third", cluster.Addr), "cluster mode"},
+		{"a server with TLS", agent("third", secured.Addr), "does it want TLS"},
+		{"a server that is not a Redis", agent("third", strings.TrimPrefix(other.URL, "http://")), strings.TrimPrefix(other.URL, "http://")},
 		{"two agents, one node", agent("orders", p.Addr), "registered otherwise"},
 		{"another address of the same node", agent("orders", strings.Replace(p.Addr, "127.0.0.1", "127.0.0.2", 1), "--private-address", p.Addr), "registered otherwise"},
 		{"wrong password", agent("third", alone.Addr, "--password-file", wrong), "WRONGPASS"},
