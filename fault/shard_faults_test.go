@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/understudy-ha/understudy/fault"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
@@ -35,6 +38,7 @@ var shardFaults = []shardTest{
 	{name: "store comes back empty while a deposed primary returns", run: emptiedStore, redis: true, still: true},
 	{name: "store down, nobody promises", run: storeDownAlone, redis: true, change: unattended},
 	{name: "store down when the primary dies", run: storeDownAtDeath, redis: true},
+	{name: "agent cut off from the store when the primary dies", run: cutOffAgentNamesNobody, redis: true, still: true},
 	{name: "rolling restart of everything", run: rollingRestart, redis: true},
 	{name: "disk full", run: shardDiskFull},
 	{name: "switchover meets a death", run: twoOrchestrators},
@@ -251,6 +255,47 @@ func storeDownAtDeath(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 	s.Moved(p)
 	p.Start()
 	s.Settled()
+}
+
+// cutOffAgentNamesNobody: an agent that cannot know who was promoted does not send clients to the dead primary, nor to its
+// own node as one that is up to date.
+func cutOffAgentNamesNobody(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
+	p := s.Settled()
+	r := s.Replicas()[0]
+	sentinel := goredis.NewSentinelClient(&goredis.Options{Addr: r.Sentinel})
+	defer sentinel.Close()
+	name := func() error { return sentinel.GetMasterAddrByName(t.Context(), "orders").Err() }
+	web := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	fresh := func() (int, error) {
+		resp, err := web.Get("http://" + r.Checks + "/replica?lag=1MB")
+		if err != nil {
+			return 0, err
+		}
+		return resp.StatusCode, resp.Body.Close()
+	}
+	realserver.Eventually(t, time.Minute, "it names the primary, and its node is fresh", func() error {
+		code, err := fresh()
+		if code != http.StatusOK {
+			err = fmt.Errorf("/replica: %d, %w", code, err)
+		}
+		return errors.Join(name(), err)
+	})
+	cutStore(r)
+	p.KillHost()
+	s.Moved(p)
+	realserver.Eventually(t, time.Minute, "it names nobody, and does not call its node fresh", func() error {
+		if err := name(); !errors.Is(err, goredis.Nil) {
+			return fmt.Errorf("asked for the primary it said %v", err)
+		}
+		if code, err := fresh(); code != http.StatusServiceUnavailable {
+			return fmt.Errorf("/replica: %d, %w", code, err)
+		}
+		return nil
+	})
+	healStore(r)
+	p.Start()
+	s.Settled()
+	realserver.Eventually(t, time.Minute, "it names the primary again", name)
 }
 
 func rollingRestart(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
