@@ -25,6 +25,7 @@
 //	resolve.go   who holds a role: Resolve, Holders, Roles, Watch
 //	resign.go    asking holders to resign, and letting others go first
 //	once.go      once per period
+//	candidate.go campaigning for code that others call
 //	role.go      names of roles and their leases
 //
 // Whether a standby may take a role is decided in package lease

@@ -2,6 +2,7 @@ package elect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -11,6 +12,9 @@ import (
 
 // OnceSpace is the space of the leases under which jobs run once per period.
 const OnceSpace = "once"
+
+// ErrNotDue: another instance runs the job, or has started it in this period. See [OnceConfig].NoWait.
+var ErrNotDue = errors.New("elect: the job is not due")
 
 // maxPeriod is the longest period of a job.
 const maxPeriod = 366 * 24 * time.Hour
@@ -24,6 +28,9 @@ type OnceConfig struct {
 	// Every is the period, from start to start, by the store's clock. At least
 	// as long as the keeper's timeout, at most 366 days.
 	Every time.Duration
+	// NoWait: do not wait for the next period, but return [ErrNotDue]: for a scheduler of one's own that says when. A
+	// run that is still on is waited for, up to 2·T, because its instance may have died.
+	NoWait bool
 	// StopGrace, Overrun and Logger as in [Config].
 	StopGrace time.Duration
 	Overrun   func()
@@ -55,12 +62,34 @@ func Once(ctx context.Context, cfg OnceConfig, job Work) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	held, err := cfg.Keeper.Acquire(ctx, lease.AcquireRequest{
+	want := lease.AcquireRequest{
 		Leases: []lease.ID{{Space: OnceSpace, Key: cfg.Job}}, Every: cfg.Every,
 		Margin: cfg.campaign().stopGrace(),
-	})
+	}
+	waiting, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	if cfg.NoWait {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeoutCause(waiting, 2*cfg.Keeper.Timing().Timeout,
+			fmt.Errorf("%w: %q: another instance still runs it, or the store does not answer", ErrNotDue, cfg.Job))
+		defer cancel()
+		want.Shown = func(l lease.Lease) {
+			if err := cfg.notDue(l); err != nil {
+				refuse(err)
+			}
+		}
+	}
+	held, err := cfg.Keeper.Acquire(waiting, want)
 	if err != nil {
 		return err
 	}
 	return newCampaign(cfg.campaign()).runWork(ctx, held, job)
+}
+
+// notDue is why a job whose lease is like this does not start now; nil if it may.
+func (c OnceConfig) notDue(l lease.Lease) error {
+	if age := l.TermAge(); l.Term > 0 && age < c.Every && l.Holder.ID != c.Keeper.Instance().ID {
+		return fmt.Errorf("%w: %q was started %v ago, and is started every %v at most", ErrNotDue, c.Job, age.Round(time.Millisecond), c.Every)
+	}
+	return nil
 }

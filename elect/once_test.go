@@ -92,3 +92,84 @@ func TestOnceReturnsWhatTheJobReturned(t *testing.T) {
 		}
 	})
 }
+
+// Three schedulers of their own, whose clocks differ, call at about the same times: one run per time, and when the
+// instance that runs dies, another takes the next.
+func TestOnceWithoutWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		const period, every = 10 * time.Minute, 5 * time.Minute
+		began := time.Now()
+		var mu sync.Mutex
+		runs, refused, last := map[time.Duration][]string{}, 0, int64(0)
+		var all sync.WaitGroup
+		for i := range 3 {
+			n := start(t, store, fmt.Sprint("n", i))
+			all.Go(func() {
+				for k := range 6 {
+					time.Sleep(time.Until(began.Add(time.Duration(k+1)*period + time.Duration(i)*time.Minute)))
+					err := elect.Once(t.Context(), elect.OnceConfig{Keeper: n.Keeper, Job: "j", Every: every, NoWait: true}, func(ctx context.Context, term elect.Term) error {
+						at := time.Since(began).Truncate(period)
+						mu.Lock()
+						runs[at] = append(runs[at], n.Instance().Name)
+						if term.Number <= last {
+							t.Errorf("term %d after %d", term.Number, last)
+						}
+						last = term.Number
+						mu.Unlock()
+						if at == 2*period && n.Instance().Name == "n0" { // dies, and is back for the time after the next
+							n.cut()
+							time.AfterFunc(15*time.Minute, n.mend)
+							<-ctx.Done()
+						}
+						return nil
+					})
+					mu.Lock()
+					if errors.Is(err, elect.ErrNotDue) {
+						refused++
+					} else if err != nil && !errors.Is(err, lease.ErrLost) {
+						t.Errorf("%s: %v", n.Instance().Name, err)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		for k := range 6 {
+			at := time.Duration(k+1) * period
+			if len(runs[at]) != 1 {
+				t.Errorf("the run of %v was started by %v", at, runs[at])
+			}
+		}
+		if got := fmt.Sprint(runs[2*period], runs[3*period]); got != "[n0] [n1]" {
+			t.Errorf("around the death: %s", got)
+		}
+		if refused != 3*6-6 {
+			t.Errorf("%d calls were refused, want 12", refused)
+		}
+	})
+}
+
+// A run that is still on is waited for only so long.
+func TestOnceWithoutWaitingWhileARunIsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		a, b := start(t, store, "a"), start(t, store, "b")
+		once := func(n *node, work elect.Work) error {
+			return elect.Once(t.Context(), elect.OnceConfig{Keeper: n.Keeper, Job: "j", Every: timing.Timeout, NoWait: true}, work)
+		}
+		done := make(chan error, 1)
+		go func() {
+			done <- once(a, func(context.Context, elect.Term) error { time.Sleep(time.Minute); return nil })
+		}()
+		time.Sleep(30 * time.Second)
+		began := time.Now()
+		err := once(b, func(context.Context, elect.Term) error { t.Error("it ran beside the other"); return nil })
+		if took := time.Since(began); !errors.Is(err, elect.ErrNotDue) || took > 2*timing.Timeout {
+			t.Errorf("after %v: %v, want ErrNotDue", took, err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -228,7 +228,7 @@ func (c *Contender) see(s *slot, l Lease, received time.Duration) error {
 	if c.Every > 0 && l.Term > 0 {
 		// Due once per period by the store's clock, which may be stepped while the
 		// period passes: read again every minute.
-		s.dueAt = max(s.dueAt, c.Clock.Now()+min(c.Every, c.Every-l.termAge()))
+		s.dueAt = max(s.dueAt, c.Clock.Now()+min(c.Every, c.Every-l.TermAge()))
 		c.rereadWithin(s, time.Minute)
 	}
 	return nil

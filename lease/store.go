@@ -81,9 +81,9 @@ func (l Lease) Free() bool { return l.Session == "" || l.Ended }
 // clock.
 func (l Lease) Held() bool { return !l.Free() && (l.Remaining > 0 || l.Foreign) }
 
-// termAge is how long ago the present or last term began, by the store's clock,
+// TermAge is how long ago the present or last term began, by the store's clock,
 // in which a term is counted: negative if that clock was stepped back since.
-func (l Lease) termAge() time.Duration {
+func (l Lease) TermAge() time.Duration {
 	return l.Since.Add(l.Age).Sub(time.UnixMilli(l.Term))
 }
 
