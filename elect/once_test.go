@@ -108,6 +108,7 @@ func TestOnceWithoutWaiting(t *testing.T) {
 			all.Go(func() {
 				for k := range 6 {
 					time.Sleep(time.Until(began.Add(time.Duration(k+1)*period + time.Duration(i)*time.Minute)))
+					asked := time.Now()
 					err := elect.Once(t.Context(), elect.OnceConfig{Keeper: n.Keeper, Job: "j", Every: every, NoWait: true}, func(ctx context.Context, term elect.Term) error {
 						at := time.Since(began).Truncate(period)
 						mu.Lock()
@@ -126,7 +127,9 @@ func TestOnceWithoutWaiting(t *testing.T) {
 					})
 					mu.Lock()
 					if errors.Is(err, elect.ErrNotDue) {
-						refused++
+						if refused++; time.Since(asked) > timing.Interval {
+							t.Errorf("refused only after %v", time.Since(asked))
+						}
 					} else if err != nil && !errors.Is(err, lease.ErrLost) {
 						t.Errorf("%s: %v", n.Instance().Name, err)
 					}
