@@ -1,7 +1,7 @@
 # make run    a demo of everything on this machine: kill any process and watch it recover
 # make unit   every test that needs no server: 80 s on two cores
 # make test   install what the tests need, run everything with -race: about 13 minutes on two cores
-# make check  formatting, vet, static checks, of bench/ too: no servers
+# make check  formatting, vet, static checks, of bench/ and adapters/ too: no servers
 # make prove  long simulation, long faults and the repeated ones; one table of what was tried
 # make dist   programs for each platform in dist/, their checksums, and what each is made of (SBOM)
 # make bench  beside the peers; figures for docs/performance.md
@@ -23,6 +23,9 @@ RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/li
 LONG = ./fault ./store/... ./sim ./cmd/...
 ATONCE = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 UNITS = $$(($$(getconf _NPROCESSORS_ONLN) * 3))
+
+# Modules of their own, so that nobody who imports this one downloads the libraries that they adapt.
+ADAPTERS = gocron robfigcron
 
 # One program, static and without paths of the machine that built it. Functions begin at multiples of 16 bytes, not 32:
 # 280 KiB less.
@@ -48,6 +51,7 @@ unit:
 test: deps
 	UNDERSTUDY_REQUIRE_BACKENDS=1 GORACE=atexit_sleep_ms=100 \
 	  $(GO) test $(RACE) -vet=off -p $(ATONCE) -shuffle=on -timeout 20m $(LONG) ./...
+	for m in $(ADAPTERS); do (cd adapters/$$m && GORACE=atexit_sleep_ms=100 $(GO) test $(RACE) -vet=off -timeout 10m .) || exit 1; done
 
 check:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
@@ -59,6 +63,7 @@ check:
 	GOOS=darwin $(GO) vet ./...
 	$(GO) mod tidy -diff
 	cd bench && $(GO) vet ./... && $(GO) mod tidy -diff
+	for m in $(ADAPTERS); do (cd adapters/$$m && $(GO) vet ./... && $(GO) mod tidy -diff) || exit 1; done
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) test ./internal/archtest
 	GO="$(GO)" scripts/vulncheck
