@@ -70,7 +70,7 @@ func checkQueues(ctx context.Context, desk dispatch.Admin) (out []Finding, err e
 			}
 		}
 		switch {
-		case (q.Keys > q.Blocked || q.Keys == 0 && q.Oldest > 0) && len(q.Holders) == 0: // the latter: a scheduled one is overdue
+		case (q.Keys > q.Blocked || q.Keys == 0 && q.Scheduled > 0 && q.Oldest > time.Second) && len(q.Holders) == 0: // the latter: a scheduled one is overdue
 			out = append(out, bad("queue", "%s: no instance delivers it; its depth is %d", q.Queue, q.Depth).
 				withAdvice("docs/runbook.md#understudyqueueundelivered", "start an instance with this queue: understudy queue run %s …, or queues: in the server's file", q.Queue))
 		case q.Oldest > oldBatch && q.Blocked == 0:
