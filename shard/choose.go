@@ -71,7 +71,8 @@ func choosePrimary(v View, c choice) (best string, unfit []Unfit) {
 	}).ID, unfit
 }
 
-// HasSuccessor reports whether a replica could take the place of the primary.
+// HasSuccessor reports whether a replica could take the place of the primary. What only keeps the planner from starting
+// a failover by itself is not asked for: a pause, or Policy.MaxLag.
 func (v View) HasSuccessor(primary string) bool {
 	best, _ := choosePrimary(v, choice{from: primary})
 	return best != ""

@@ -52,8 +52,8 @@ type Finding struct {
 	// Silent: it is replaceable because its armed fence closes without acknowledgements. So the replicas must have
 	// left it before another is promoted.
 	Silent bool `json:"silent,omitempty"`
-	// Wait is after how long it is worth another look, 0 when only a change is.
-	Wait time.Duration `json:"-"`
+	// RecheckAfter is after how long it is worth another look, 0 when only a change is.
+	RecheckAfter time.Duration `json:"-"`
 }
 
 const (
@@ -146,10 +146,10 @@ func secondOpinion(v View, s Observation, own Record, fenceDelay time.Duration) 
 		return Finding{Health: Unattended, Why: "its session has lapsed, but " + o.veto}
 	// An agent that is asked has not answered: it might be the one that hears from it.
 	case len(o.missing) > 0:
-		return Finding{Health: Doubtful, Why: "not heard yet: " + strings.Join(o.missing, ", "), Wait: opinionPoll}
+		return Finding{Health: Doubtful, Why: "not heard yet: " + strings.Join(o.missing, ", "), RecheckAfter: opinionPoll}
 	// Without any opinion there is only one signal.
 	case o.refused+o.mute == 0:
-		return Finding{Health: Doubtful, Why: "no agent has tried to reach it", Wait: opinionPoll}
+		return Finding{Health: Doubtful, Why: "no agent has tried to reach it", RecheckAfter: opinionPoll}
 	// A refused connection proves that nothing listens: no fence needs time to close.
 	case o.mute == 0:
 		return Finding{Health: Replaceable, Why: fmt.Sprintf("its session has lapsed, and it refuses connections (%d of %d)", o.refused, o.refused)}
@@ -167,11 +167,11 @@ func judgeSilence(v View, s Observation, own Record, fenceDelay time.Duration, o
 	}
 	// It answered after the lapse, as its agent had died before: silence counts from then on, for a whole T.
 	if wait := max(own.Timeout, v.Lease.Timing.Timeout) - o.silentFor; o.silentFor < s.TakeableFor && wait > 0 {
-		return Finding{Health: Doubtful, Why: why + "; it answered after that, and may again", Wait: wait}
+		return Finding{Health: Doubtful, Why: why + "; it answered after that, and may again", RecheckAfter: wait}
 	}
 	// The armed fence closes only so long after the last acknowledgement.
 	if wait := fenceDelay - o.silentFor; wait > 0 {
-		return Finding{Health: Doubtful, Why: why + "; its fence needs time to close", Wait: wait}
+		return Finding{Health: Doubtful, Why: why + "; its fence needs time to close", RecheckAfter: wait}
 	}
 	// Who still acknowledges keeps it open, on its side of a cut that nobody here can look behind.
 	if left := v.possibleAcknowledgers(s, own, fenceDelay); len(left) >= max(1, own.Needs) {

@@ -65,8 +65,8 @@ func NextAction(v View, s Observation, p Policy) Action {
 	t := planner{v: v, s: s, p: p, found: Judge(v, s, p.FenceDelay)}
 	a := t.next()
 	a.Finding = t.found
-	if a.Wait == 0 || t.found.Wait > 0 && t.found.Wait < a.Wait {
-		a.Wait = t.found.Wait
+	if a.Wait == 0 || t.found.RecheckAfter > 0 && t.found.RecheckAfter < a.Wait {
+		a.Wait = t.found.RecheckAfter
 	}
 	if !s.Orchestrating {
 		a.Update, a.Send, a.FenceAt, a.DetachAt = nil, nil, "", nil

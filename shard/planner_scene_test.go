@@ -155,8 +155,8 @@ func finding(f Finding) string {
 	if f.Proved {
 		text += " proved"
 	}
-	if f.Wait > 0 {
-		text += " wait=" + f.Wait.String()
+	if f.RecheckAfter > 0 {
+		text += " wait=" + f.RecheckAfter.String()
 	}
 	return text + ": " + f.Why
 }

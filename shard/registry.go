@@ -34,7 +34,8 @@ type View struct {
 	Lock string
 	// Lease is that of the shard's primary.
 	Lease lease.Lease
-	// Now is the store's clock, for operators to read.
+	// Now is the store's clock: epochs start from it, and by it are judged the ages of what rows have the time of
+	// (failovers, failed plans, requests, how long a member has not reported). A primary's silence is not judged by it.
 	Now time.Time
 	// Stale is why the view may not be believed any more, "" while it may.
 	Stale string `json:"-"`

@@ -9,11 +9,13 @@
 //
 //	probe        asks the own node about itself (nodeProbe); the process that it runs in (supervisor)
 //	death        reports that the own node is dead, and gives the lease up (reconciler.declareDeath); closes an open
-//	             primary that the agent was started beside, once others may replace it (closeWithoutLease)
+//	             primary that the agent was started beside, once others may replace it (closeWithoutLease);
+//	             detaches a replica whose agent is without the store (leaveWithoutStore)
 //	lease        keeps a session while the node is, or becomes, the primary (sessions, by package lease's keeper,
 //	             renewed only after a write probe), takes and releases the shard's lease (shardLease), and
 //	             judges whether anybody's lease can be taken (leaseWatch)
 //	promises     lets a primary continue while the store is down
+//	elsewhere    lets peer to save run only if no other shard has the node (otherShards), and its record was accepted
 //	peer         asks whether the primary answers, when that is another node (peerProbe)
 //	reconcile    carries out the [shard.Decision] about the own node, or a command (reconciler, inbox): one task at
 //	             a time
@@ -31,7 +33,8 @@
 //
 //  1. leaseWatch counts out the session's T; the turn at its end finds that the lease can be taken.
 //  2. peerProbe probes the primary, and reporter reports the opinion at once.
-//  3. orchestrator gives the view to [shard.NextAction]. There [shard.Judge], secondOpinion and judgeSilence
+//  3. orchestrator gives the view to [shard.NextAction], if it may act (mayAct: the view is fresh, no promise forbids it,
+//     and after a gap everyone has had T to report again). There [shard.Judge], secondOpinion and judgeSilence
 //     (shard/judge.go) decide whether the primary can be replaced: two signals, no veto. If it can, planner.next
 //     (shard/planner.go) calls startAutomatic (shard/plan_start.go), which can still refuse: failover is paused,
 //     the primary may still accept writes, the shard is flapping, a failover failed a moment ago, or there is no
@@ -51,8 +54,24 @@
 // Two knobs say how long a primary may be silent or gone: T (Timing.Timeout), after which its session has lapsed, and
 // [Config].RestartGrace, in which its process may be back before its death is reported. Another wait before a failover
 // is a field of [shard.Policy] that startAutomatic (shard/plan_start.go) compares with TakeableFor, with its flag in
-// internal/shardagent/flags.go. It does not belong in leaseWatch, which only reports when a lease can be taken, nor in
-// Judge, which an operator's failover asks, too.
+// internal/shardagent/flags.go. A Policy is each agent's own: which agent gets the failover lock decides, so the flag
+// must be the same on all of them. And api.ViewShard asks the planner with a Policy of its own, all defaults: what the
+// API says is blocked would know nothing of the wait. It does not belong in leaseWatch, which only reports when a lease
+// can be taken, nor in Judge, which an operator's failover asks, too.
+//
+// # What is open, armed or closed
+//
+//	field                 what it is                     set by                             relied on by
+//	fence.mayBeOpen       nobody has seen it closed      fence, around SetFence             the guard that closes it in time
+//	probe.state.Fence     as the node says               nodeProbe; armer and leave, at     reconciler, armer
+//	                                                     once after SetFence
+//	probe.announcedFence  what is about to be opened     openNode; a probe that saw it      Record.Fence
+//	                                                     ends it
+//	armer.armed           a promise, ahead of disarming  armer; openNode, examineNode and   armer, openNode, Record.Armed
+//	                      and behind arming              whatever closes it
+//	Record.Fence          announcedFence, or state's     record                             Judge: Closed is a promise
+//	Record.Armed          armer.armed                    record                             Judge: only an armed fence
+//	                                                                                        closes by itself
 //
 // # How it fails
 //

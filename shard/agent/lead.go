@@ -49,7 +49,8 @@ func (r *reconciler) lead(d shard.Decision, now time.Duration) {
 }
 
 // giveUpUnwritable gives the lease up for a node that answers and has not been able to write for T, as long
-// as a replica can take its place. Behind a closed fence nobody can report whether it could write again.
+// as a replica can take its place. Behind a closed fence nobody can report whether it could write again. MaxLag does not
+// count here: the closed node moves no further, and a replica that still copies comes near.
 func (r *reconciler) giveUpUnwritable(now time.Duration) bool {
 	if r.unwritable == "" {
 		since, why := r.sessions.writeFailure()
@@ -58,7 +59,8 @@ func (r *reconciler) giveUpUnwritable(now time.Duration) bool {
 		}
 		r.unwritable = why
 	}
-	if !r.view.HasSuccessor(r.id) {
+	// While failover is paused no other would be started: the shard would stay closed until somebody resumes it.
+	if r.view.Row.Paused != nil || !r.view.HasSuccessor(r.id) {
 		r.unwritable = "" // a primary that can only be read is better than none
 		return false
 	}

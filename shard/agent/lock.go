@@ -27,13 +27,14 @@ type failoverLock struct {
 	tryAt     time.Duration // when to take it; 0: not decided
 }
 
-// observe records when the lock last moved, and recognises a value of this agent's own whose answer was lost.
+// observe records when the lock last moved.
 func (l *failoverLock) observe(now time.Duration) {
 	if l.seen != l.view.Lock || l.seenSince == 0 {
 		l.seen, l.seenSince, l.tryAt = l.view.Lock, now, 0
 	}
 }
 
+// recognise holds the lock if the view shows a value of this agent's own whose answer was lost.
 func (l *failoverLock) recognise() {
 	if l.trying != "" && l.view.Lock == l.trying {
 		l.heldValue = l.trying

@@ -68,9 +68,9 @@ func (o *orchestrator) step(now time.Duration) {
 	o.action = act
 	if act.Wait > 0 {
 		o.wakeBy(now + max(act.Wait, time.Millisecond))
-		if act.Finding.Wait > 0 && act.Finding.Wait <= act.Wait {
+		if act.Finding.RecheckAfter > 0 && act.Finding.RecheckAfter <= act.Wait {
 			// Opinions are wanting: read often at first, and less often the longer it takes.
-			age := max(act.Finding.Wait, (now-o.watch.takeableSince)/8)
+			age := max(act.Finding.RecheckAfter, (now-o.watch.takeableSince)/8)
 			o.report.rereadAfter(min(age, o.cfg.Timing.Interval/2), now)
 		}
 	}
@@ -96,6 +96,7 @@ func (o *orchestrator) mayAct(now time.Duration) bool {
 	if now < o.promises.givenUntil && !row.IsForced() {
 		return false
 	}
+	// The first turn sets both to one time; only a gap moves unbrokenSince on (viewCache.replace).
 	storeWasAway := o.view.unbrokenSince != o.startedAt
 	if since := o.view.unbrokenSince + o.cfg.Timing.Timeout; row.Plan == nil && row.Request == nil && storeWasAway && now < since {
 		o.wakeBy(since) // first everyone has to report again

@@ -382,3 +382,30 @@ func TestSickNode(t *testing.T) {
 		c.oneWriter(b)
 	})
 }
+
+// While failover is paused nobody would take its place: it stays open, for those who read, and gives its place up when
+// failover is resumed.
+func TestSickNodeWhilePaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		a := c.hosts[0]
+		admin := shard.Admin{Registry: c.store.Registry(), By: "ops"}
+		if err := admin.Pause(t.Context(), c.view().Row.Name, "work on the disks"); err != nil {
+			t.Fatal(err)
+		}
+		c.until("its agent knows of the pause", time.Minute, func() bool { return a.agent.Status().View.Row.Paused != nil })
+		a.node.Sick(true)
+		time.Sleep(5 * timeout)
+		if me, _ := c.view().Node(a.id()); c.view().Row.Primary != a.id() || me.Fence == shard.Closed || me.Condition != shard.Up {
+			t.Errorf("while failover is paused its record says: fence %s, %s", me.Fence, me.Condition)
+		}
+		if err := admin.Resume(t.Context(), c.view().Row.Name); err != nil {
+			t.Fatal(err)
+		}
+		b, took := c.next(a, 5*timeout)
+		t.Log("took", took)
+		a.node.Sick(false)
+		c.settled(b)
+		c.oneWriter(b)
+	})
+}

@@ -10,7 +10,8 @@ import (
 )
 
 // reconciler makes the node what [shard.Decide] says it is to be, or what a command orders: one task at a
-// time. Times are readings of the agent's clock.
+// time. Times are readings of the agent's clock. Its methods: the decision and the fence are here, what it starts in
+// lead.go (be the primary), follow.go (be a replica), promote.go and command_tasks.go (commands), and how in task.go.
 type reconciler struct {
 	*common
 	probe    *nodeProbe
@@ -120,7 +121,8 @@ func (r *reconciler) selfNow() (me shard.Self) {
 	return me
 }
 
-// isTrusted reports whether the node may be open: the lease is held and trusted, or all others have promised.
+// isTrusted reports whether the node may be open: the lease is held and trusted, or all others have promised. Trust alone
+// does not say so: a session that was started to take the lease is trusted before that.
 func (r *reconciler) isTrusted() bool {
 	return r.trust.remaining() > 0 && (r.lease.held != nil || r.fence.isOpen())
 }

@@ -58,7 +58,9 @@ func (s *shutdown) isDone(now time.Duration) bool {
 	if last := row.Last; last != nil && s.request != "" && last.Request == s.request && last.Failed != "" {
 		return true // the switchover was refused or failed: nobody takes over
 	}
-	// Twice the pause of a switchover is as long as one can take.
+	// A switchover that has started pauses writes for at most DefaultPause; as much again is for finding an orchestrator.
+	// One that still waits for its replica to come near (awaitReplica in shard/plan_start.go: up to four times DefaultPause)
+	// is not waited for: the node is closed, and the others fail over.
 	return s.done || now-s.since > 2*shard.DefaultPause || s.report.failing != 0 || s.process.goneSince != 0 ||
 		row.Request == nil && row.Plan == nil && row.Primary != "" && !s.busy["handover"] && s.reconcile.task == nil && s.reconcile.lease.held == nil
 }

@@ -63,7 +63,7 @@ type finding struct {
 
 func statusOf(s shard.Status) status {
 	return status{
-		Status: s, Finding: finding{s.Finding, s.Finding.Wait.Milliseconds()}, StoreDownMS: s.StoreDown.Milliseconds(),
+		Status: s, Finding: finding{s.Finding, s.Finding.RecheckAfter.Milliseconds()}, StoreDownMS: s.StoreDown.Milliseconds(),
 		PromisedForMS: s.PromisedFor.Milliseconds(), LoopAgeMS: s.LoopAge.Milliseconds(), TimeoutMS: s.Timeout.Milliseconds(),
 	}
 }
