@@ -69,7 +69,7 @@ func (m *Machine) requestVotes(k *key) {
 }
 
 func (m *Machine) newQuestion(k *key) Question {
-	return Question{Key: k.name, Term: k.term, Config: m.number, Since: k.minExpire()}
+	return Question{Key: k.name, Term: k.term, Config: m.number, Since: k.minPeerExpire()}
 }
 
 // electionTimeout is how long an election may take: drawn at random, so that candidates that collided do not
@@ -124,7 +124,7 @@ func (m *Machine) countVote(from string, a Answer) {
 	k.heard[from] = k.heard[from] || a.Yes && a.Term == k.term
 	k.highest = max(k.highest, a.Term)
 	k.outbid = k.outbid || !a.Yes && a.Term > k.term
-	if a.Expire > max(m.now.Wall, k.minExpire()) && m.isBelievable(a.Expire) {
+	if a.Expire > max(m.now.Wall, k.minPeerExpire()) && m.isBelievable(a.Expire) {
 		if !k.awaitingCopy {
 			// Nothing is to be fetched: time for the copy to arrive, which may be large.
 			k.awaitingCopy, k.best, k.electionEnd, k.repeatAt = true, from, m.now.Boot+m.Timings.AnnounceTimeout, never

@@ -45,7 +45,7 @@ func (m *Machine) handleUpdate(from string, u Update) {
 		k.failure = failure{}
 	}
 	m.serve(k, e)
-	enough := e.Expire > max(m.now.Wall, k.minExpire())
+	enough := e.Expire > max(m.now.Wall, k.minPeerExpire())
 	if enough && len(k.waiters) == 0 {
 		k.wanted = false
 	}

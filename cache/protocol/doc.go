@@ -7,12 +7,13 @@
 //
 // # States
 //
-// Each key is, at this peer, in one of four states (state.go, changed by setState):
+// Each key is, at this peer, in one of four states (state.go, changed by setState in key.go):
 //
 //	idle       nothing continues; there may be a copy
-//	candidate  this peer has asked all members for their votes        candidate.go
-//	follower   it has promised its vote to a candidate, or follows
-//	           the peer that fetches                                  vote.go
+//	candidate  this peer asks all members for their votes, or         candidate.go
+//	           (not asked) waits for the ceiling of terms before it
+//	follower   a bound voter: its vote is promised to a candidate     giveVote, vote.go
+//	           or (leaderFetches) it follows the peer that fetches    follow, fetch.go
 //	fetching   it has a majority's promises, and calls the origin     fetch.go
 //
 // # Where a fetch is decided
@@ -34,15 +35,20 @@
 // won key may wait there for a place while its votes stay bound.
 //
 // The voters decide in handleQuestion (what speaks against any vote) and decideVote (what
-// speaks for another candidate). A fetch ends in handleFetched, or early in abortFetch, when
-// updateTrust finds that too few promises are left: trustEnd is until when a majority is
-// promised, fetchUntil is [Timings.Fetch] after the start.
+// speaks for another candidate). A fetch ends in handleFetched, also at fetchUntil, which is [Timings.Fetch] after
+// the start. It ends early in abortFetch: at trustEnd, until when a majority is promised (runKeyTimer; or at once, when
+// updateTrust finds it past), or because of another peer's fetch in a higher term, or of a removal.
+//
+// Where another takes over: endFollowing (key.go) frees a follower, answers the best question that came meanwhile
+// (pending), and otherwise this peer stands itself if it wants the value. It is called when the leader is silent
+// (runKeyTimer), releases (handleRelease) or has ended (forgetDead), and at a copy that ends the wait (handleUpdate).
 //
 // # Where to add an option
 //
 // A duration is a field of [Timings], with its default in WithDefaults and its bounds in
-// Validate; anything else is a field of [Setup]. The runner takes both from cache.Config, and
-// internal/settings declares flag, YAML key and help in one place.
+// Validate; anything else is a field of [Setup]. One that differs by key is more if promises rest on it: a voter is bound
+// by its own AnnounceTimeout, and the fetcher counts by its own, so it would have to travel in [Question] and [Announce].
+// The runner takes both from cache.Config, and internal/settings declares flag, YAML key and help in one place.
 //
 // # Inputs and effects
 //
@@ -51,6 +57,7 @@
 //	Cancel          it has gone                     –
 //	Heard           a message from a peer           Send answer, Save, Reply, Fetch, Abort
 //	Link            a connection came or went       Send hello; Abort in a mixed cluster
+//	Unheard         why nothing of a peer is of use –; it is shown in the status
 //	Fetched         the origin returned             Save, Send update, Reply, or Refuse
 //	Raised          the ceiling of terms is stored  Send question or answer, which waited for it
 //	RemoveKeys      a client removes                SaveRemovals, Send remove, later Gone
@@ -69,7 +76,10 @@
 //     with a majority for a store.
 //   - A promise ends early only when the peer that it was made to releases it ([Release]),
 //     has ended (its address refuses connections, or it greets as another incarnation), or
-//     has fetched.
+//     has fetched or failed to; or when any peer has fetched in this term or a higher one (an
+//     [Update]), or, for a follower of a fetch, fetches in one (an [Announce]). That fetch had a
+//     majority in a term that is no lower. Of the majority that the promise could help to win, at least
+//     one peer was in it: bound to another since, and with no vote left to give in the promise's term.
 //   - A peer that starts has forgotten its promises. So it abstains: it votes for no peer for
 //     the announce timeout, or until every other member has greeted this incarnation and
 //     neither stands nor fetches.
@@ -90,6 +100,7 @@
 // # What it promises, and under which conditions
 //
 // A fetch runs in a term of its own, and while it runs no other does, as long as
+//   - [Timings.AnnounceTimeout] is the same on every peer: nothing compares it;
 //   - clocks that count time run alike within a tenth, and the runner ends a fetch when
 //     [Fetch.Until], moved by [Trust], has come, or at [Abort]: a process that is paused in
 //     between fetches on without knowing it;

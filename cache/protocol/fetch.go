@@ -92,8 +92,8 @@ func (m *Machine) updateTrust(k *key) {
 	}
 }
 
-// handleAnnounce follows a peer that fetches, whatever its term, unless this peer has
-// promised otherwise.
+// handleAnnounce follows a peer that fetches, unless its fetch is older than a removal, a copy, a failure or another
+// fetch that is known here, or this peer has promised otherwise.
 func (m *Machine) handleAnnounce(from string, a Announce) {
 	if m.isAbsurdTerm(a.Term) {
 		m.counters.Ignored++
@@ -127,8 +127,10 @@ func (m *Machine) handleAnnounce(from string, a Announce) {
 	case Candidate:
 		m.endCandidacy(k, "")
 	case Follower:
+		// A late announcement of an earlier fetch. Or the vote is promised to another candidate: an Ack would promise
+		// it twice. From another fetch a follower may change to this one: see the package's documentation.
 		if a.Term < k.term || k.leader != from && !k.leaderFetches {
-			return // its vote is promised to another candidate: an Ack would promise it twice
+			return
 		}
 	case Idle:
 		if k.failure.count > 0 && a.Term <= k.failure.term {

@@ -265,6 +265,10 @@ func (m *Machine) isAbsurdTerm(term int64) bool { return term < 0 || term > m.no
 // from a restart; it reports whether need is so already. Terms that are ahead of the
 // clock get no lead but a few: every restart starts above the ceiling, and a peer that
 // restarts again and again would run away from the clock.
+//
+// With an announce timeout of 2000 ms and the clock at 1,000,000: term 1,000,000 under a ceiling of 1,001,000 is safe, and
+// 1,004,000 is stored ahead, as the ceiling would be reached within the 2000. Term 1,050,000, which is ahead of the clock,
+// is not: 1,050,100 is stored first.
 func (m *Machine) ensureCeiling(need int64) bool {
 	lead := m.Timings.AnnounceTimeout.Milliseconds()
 	if soon := max(need+fewTerms/2, min(need, m.now.Wall)+lead); m.raising == 0 && soon > m.ceiling {

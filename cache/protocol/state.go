@@ -3,8 +3,8 @@ package protocol
 // State is what a peer does about a key.
 type State byte
 
-// The states of a key. A follower follows a candidate that it voted for, or a peer
-// that fetches.
+// The states of a key. A follower is bound in one of two ways: to a candidate that it voted for, or to a peer that
+// fetches, which it follows (key.leaderFetches).
 const (
 	Idle State = iota
 	Follower

@@ -22,7 +22,8 @@ type Timings struct {
 	Candidate time.Duration
 	// AnnounceTimeout is the announce timeout: how long a follower waits for the next
 	// announcement, how long a vote binds, and how long a peer that started
-	// abstains; 2 s.
+	// abstains; 2 s. It must be the same on every peer: each counts by its own value what
+	// another has promised, and a fetch could outlast a promise that is shorter.
 	AnnounceTimeout time.Duration
 	// Announce is how often a fetch is announced; 1 s. internal/settings sets it to
 	// AnnounceTimeout / 2, the most that Validate allows.

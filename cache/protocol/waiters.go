@@ -37,8 +37,8 @@ func (w *waiter) satisfied(e Entry) bool {
 	return e.Held() && e.Expire > w.minExpire && e.Term > w.minTerm
 }
 
-// minExpire is the expiry that a copy must exceed to be what is waited for.
-func (k *key) minExpire() (expire int64) {
+// minPeerExpire is the expiry that a peer's copy must exceed to make a fetch unnecessary for all who wait.
+func (k *key) minPeerExpire() (expire int64) {
 	for _, w := range k.waiters {
 		expire = max(expire, w.peerExpire)
 	}
