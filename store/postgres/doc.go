@@ -3,8 +3,9 @@
 //
 // # What it promises
 //
-// Every operation is one autocommitted statement and one round trip: a call of a function that
-// takes its locks, then reads the clock, then decides. (The end of a session with thousands of
+// Every operation is one autocommitted statement and one round trip: if it changes something, usually a call of a
+// function that takes its locks, then reads the clock, then decides. Reads take no locks, and Leave, Append and Trim
+// have nothing to decide: they are plain statements. (The end of a session with thousands of
 // leases takes several: the first frees all of them, the others record it.) The clock is
 // clock_timestamp(), never the time at which a transaction or statement started. A renewal writes
 // one row and nothing that is indexed; it waits only for the end of that very session. A request
@@ -37,19 +38,21 @@
 // migrations; they are the set with the empty hash, under the same rule.
 //
 // Tables change in two steps (see [store.Step]). The version of a step is its place in migrations/, from 1; the number
-// in its file's name only gives the order, and may leave gaps. An expanding step only adds, and its first line names
+// in its file's name only gives the order: it may leave gaps, and may repeat (then the rest of the name orders). An expanding step only adds, and its first line names
 // the older version that a program must know after it ("-- readers: 11"); an older program goes on, and can be
-// started again. That number is usually the step before: choose an older one only if programs of that
-// version neither read nor write what the step adds. Rules of the version that adds a column must not need what the version before
+// started again. That number is the oldest version whose programs lose and spoil nothing if they neither know nor
+// write what the step adds: as a rule 11, the last that had its functions from migrations; a greater one only if programs without
+// an earlier step would spoil this one. Rules of the version that adds a column must not need what the version before
 // does not write. A contracting step removes or changes something, at least one version after the
 // last program that used it, and raises the greatest version in the table migration: older programs then
 // refuse the store with store.ErrSchema. fault.TestFaultUpgrade runs the version before beside this one.
 //
 // # Where a takeover is decided
 //
-// functions/lease.sql, function acquire: it locks both sessions and the lease, reads the clock, and first decides
-// whether the contender's own session has lapsed (the verdict 'lapsed') or already holds the lease ('taken'). Only then
-// acquisition_reason says why another may take it, or null ('held'), and assign_lease writes the new term. One of its
+// functions/lease.sql, function acquire, decides in up to two passes. The first takes no lock; most requests end there,
+// with any verdict but a new term. The second locks the lease and both sessions (only the own one where the contender
+// saw none), and is the only one that writes. Each reads the clock, and first decides whether the contender's own session
+// has lapsed (the verdict 'lapsed') or already holds the lease ('taken'). Only then acquisition_reason says why another may take it, or null ('held'), and assign_lease writes the new term. One of its
 // arguments is p_waited: the contender has counted a whole T by its own clock (lease/takeoverpolicy.go). There
 // 'lapsed' is a reason, and means the holder's session.
 //
@@ -71,8 +74,10 @@
 //	shown                        a lease as it is read, with its holder's session ([lease.Lease])
 //	told (in a WITH)             the rows of history that were written
 //	asked, asked_for             a holder was asked to hand over, and to whom
+//	held_ns                      only end_session reads it, for the event, in the statement that writes it
 //	session:
-//	ended                        the session gave its leases up; deadline is when it lapses otherwise
+//	ended                        the session is over: it ended itself, was refused a renewal after its deadline, or another
+//	                             took or removed a lease of it; deadline is when it lapses otherwise
 //	queue:
 //	batch                        message ([dispatch.Message])
 //	head                         a key's first message that still needs something: it alone may be sent
@@ -84,6 +89,22 @@
 //	any part:
 //	look                         the pass of a loop: first without locks, then with them
 //	p_patience (an argument)     how long to wait for locks (lockPatience)
+//
+// # A new column of a lease or an event
+//
+// One of a lease is a migration that expands, under # Versions, and a place in functions/lease.sql: the type shown,
+// show_lease and acquire's answer, which build it; assign_lease, release, end_session and forget_lease, which write
+// the row. shownLease and scanLeaseAt (lease.go) read it into [lease.Lease], and
+// functions/shard.sql and its reader (shard_registry.go) show the lease of a shard; what a contender says comes with
+// [lease.Expectation].
+//
+// One of an event is a migration; a field of [history.Event] (history/event.go), its place in insertEvent and Read
+// (history.go), in insertEvent's other callers (access.go, jobs.go), and in each INSERT INTO event in functions/; then
+// api/apitype/history.go, api/history.go, cmd/understudy/history.go, web/history.js, and what is generated from them
+// (-update).
+//
+// Both need the same in the other stores, and a case in the suite that all stores pass (lease/leasetest; for events,
+// its history.go).
 //
 // # A new column of a message
 //
