@@ -11,8 +11,9 @@
 //	Watcher → Detection.DueSources → Check.Evaluate → Detection.ApplyChanges             (the alarm)
 //	ApplyChanges stores a Notification for every sink → package dispatch delivers it
 //
-// Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. What is blind is
-// decided before it, by [PathStatus] (path.go). Three places decide what follows: changeBuilder.onset whether the alarm
+// Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. So is what holds an
+// alarm back: maintenance, or the source that this one depends on (heldback.go), which readParents (detect.go) reads before.
+// What is blind is decided before all that, by [PathStatus] (path.go). Three places decide what follows: changeBuilder.onset whether the alarm
 // is held for its group, groupReporter.members when and how held alarms are reported, and the store's compare-and-set
 // (ApplyChanges, ReportGroup) whether it still applies. ApplyChanges is in store/sqlite/monitor_apply.go, in
 // store/postgres/functions/monitor_apply.sql, and in internal/memstore/checks/detection.go, the store in
@@ -26,7 +27,12 @@
 //   - its field in the API (api/apitype/check.go), and its key in a configuration file (Check in
 //     internal/settings/checks.go, and example.yaml). In the flag --check, ParseCheck there reads it: it has lists of the
 //     keys that may stand without a value, and (plainValue) of those that are text whatever they look like;
-//   - if SQL reads it, a column in store/sqlite and store/postgres.
+//   - its key in the help of cmd/understudy/monitorrun.go and, by hand, in docs/monitor.md; generated files follow with
+//     -update;
+//   - its value in the tests that go through every field: checkjson_test.go, monitortest/testconfig.go,
+//     internal/settings/checks_test.go, api/monitorwrite_test.go and api/monitorschema_test.go;
+//   - if SQL reads it, a column in store/sqlite and store/postgres. There a check is an event, its limit patience, and
+//     CheckChanged base: the package documentation of store/postgres has the table of names.
 //
 // A new fact about a source is a field of [Facts] (facts.go), and each store fills it in: factRow in
 // store/sqlite/monitor_due.go, scanCandidate in store/postgres/monitor_detection.go, and step.facts in
@@ -47,11 +53,13 @@
 //
 // A blind period since the last heartbeat extends this: the source has one interval and grace after the end of the blind
 // period to be heard again, because what it sent in it may have been lost. The extension is never longer than one
-// interval and grace beyond the line above, so a path that fails again and again cannot hide a silent source for ever.
+// interval and grace beyond the line above, so a path that fails again and again cannot hide for ever a source that has
+// been heard and has an interval.
 //
-// A source that was declared or resumed, or whose timing changed, after its last heartbeat has a whole limit from then
-// on, and one more after a blind period. Times of a schedule before the end of a blind period do not count, because
-// their heartbeats may have been lost. A run does not count as overrun if its path was blind meanwhile: silence will tell.
+// A source that was declared or resumed, or whose check became stricter ([Check.IsStricterThan]), after its last heartbeat
+// has a whole limit from then on, and one more after a blind period. Times of a schedule before the end of a blind period
+// do not count, because their heartbeats may have been lost. For sources with a schedule, and for those that were never
+// heard, each blind period therefore starts the wait again: a path that fails again and again can hide them. A run does not count as overrun if its path was blind meanwhile: silence will tell.
 //
 // An alarm ends with a heartbeat, with a configuration under which it would be no outage, or with its source. A blind
 // period, a resume or the start of a run is no sign of life.

@@ -33,12 +33,13 @@ type Facts struct {
 	// Alarm that stands, "" for none, and its reason.
 	Alarm  string
 	Reason Reason
-	// OnsetAt is when the alarm that stands was raised. RecentOnsets is how many were raised within the
-	// check's flap window, that one included.
+	// OnsetAt is when the alarm that stands was raised, and not [Alarm.Started]: that is when the outage began.
+	// RecentOnsets is how many were raised within the check's flap window, that one included.
 	OnsetAt      StoreTime
 	RecentOnsets int
 	// WellSince is when a source whose alarm stands recovered, while the alarm is kept because it flaps. Of a source without
-	// an alarm it is the last time at which one was held back because its parent was down.
+	// an alarm it is the last time at which one was held back because its parent was down. One field serves both, because a
+	// flapping alarm stands and a held one does not: a source never needs both at once.
 	WellSince StoreTime
 	// ExpectedFrom is the earliest time from which silence counts: when the source was declared, learned,
 	// resumed or brought back.
@@ -59,7 +60,7 @@ type Facts struct {
 	// RunStarted is when a run started that has not ended.
 	RunStarted StoreTime
 
-	// CheckChanged is when the check's timing was changed, or the check was resumed.
+	// CheckChanged is when the check was added, last became stricter ([Check.IsStricterThan]) or was resumed.
 	CheckChanged StoreTime
 	// Removed: its check is no longer configured.
 	Removed bool

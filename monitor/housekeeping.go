@@ -15,7 +15,7 @@ const (
 )
 
 // housekeeping registers this instance and runs the jobs of the single sweeper, if this instance holds
-// [SweepKey]: sweeping, and reporting groups. Two sweepers for a moment do no harm: as with evaluations,
+// [SweepKey]: sweeping, reporting groups, and reminding of alarms. Two sweepers for a moment do no harm: as with evaluations,
 // the store's compare-and-set makes each change once.
 type housekeeping struct {
 	w                                *Watcher
@@ -97,10 +97,10 @@ func (c *housekeeping) sweepOnce(ctx context.Context) (every time.Duration, err 
 	w.noteStoreTime(l)
 	c.swept = l.Generation
 	for i := range l.Candidates {
-		if c := &l.Candidates[i]; c.State == Retired {
-			// Sweep returns retired sources only after their time has passed. Evaluate answers Removed with
-			// Forget, and nothing else does: that deletes the source.
-			c.Removed = true
+		if source := &l.Candidates[i]; source.State == Retired {
+			// Sweep returns retired sources only after their time has passed. Removed stands for "forget it" here, though
+			// the check may be there: Evaluate answers it with Forget, and nothing else does. That deletes the source.
+			source.Removed = true
 		}
 	}
 	made, err := w.evaluate(ctx, l)

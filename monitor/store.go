@@ -34,8 +34,8 @@ const ClaimSpace = "monitor/sources"
 // Partitions is the number of parts into which the sources are divided; see [ClaimKeys].
 const Partitions = 64
 
-// SweepKey is claimed by the one instance that sweeps and reports groups: see [Detection.Sweep] and
-// [Detection.HeldGroups].
+// SweepKey is claimed by the one instance that sweeps, reports groups and reminds of alarms: see [Detection.Sweep],
+// [Detection.HeldGroups] and [Detection.Remind].
 const SweepKey = "sweep"
 
 // PartitionKey is the key of a partition in [ClaimSpace].
@@ -297,7 +297,7 @@ type Detection interface {
 	// reason the Reason or the Transition.
 	ApplyChanges(ctx context.Context, changes []SourceChange) ([]bool, error)
 
-	// Sweep does up to limit of the background work: it makes sources due whose check's timing changed, and deletes
+	// Sweep does up to limit of the background work: it makes sources due whose check was changed, and deletes
 	// alarms that ended longer than keep ago. It returns the sources to forget: those of removed checks, and learned
 	// ones that have been retired for longer than keep. Next is not after Now while more is left. The sweep after the
 	// last source of a removed check deletes the check.
