@@ -26,7 +26,7 @@ const (
 // app is what all commands share: the global flags and where to print.
 type app struct {
 	stdout, stderr io.Writer
-	mayCreate      bool // openStore may make the store: no path was typed that could be mistyped
+	mayCreate      bool // open may make the store: no path was typed that could be mistyped, or the command says so
 
 	// Host has the store that the flags name, and the log.
 	instance.Host
@@ -83,7 +83,8 @@ func (a *app) warnOfExposed(named ...any) {
 	}
 }
 
-// open opens the store once. A command that only reads does not make the file that --store names: the path may be mistyped.
+// open opens the store once. It does not make the file that --store names, whose path may be mistyped, unless the command
+// sets mayCreate. openPatiently, for what runs for long, makes it.
 func (a *app) open(ctx context.Context) (store.Store, error) {
 	if err := a.needStore(); err != nil {
 		return nil, err

@@ -34,7 +34,8 @@ func (a *app) resolveEndpoint() error {
 	return nil
 }
 
-// needStore refuses a command that a server cannot do when there is no store.
+// needStore refuses a command that a server cannot do when there is no store, and one about queues on a store that never
+// keeps any, by its URL: before anything connects to a store that may be down. "batch" is the old name of "queue".
 func (a *app) needStore() error {
 	if a.StoreURL == "" {
 		return usererr.Errorf("%s works on the store itself: give --store", a.command)

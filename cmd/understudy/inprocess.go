@@ -22,6 +22,10 @@ import (
 	"github.com/understudy-ha/understudy/store"
 )
 
+// Use callAPI, or apiRunE in a command, unless the calls take longer together (withAPI, where f bounds its own, or with
+// withTimeout and payloadTimeout), the parts of a server must run beside them (withRunningAPI), or the store is opened in
+// a way of its own (withAPIOn).
+
 // withAPI lets f use the API: that of the server which --server names, else one that answers within this process, on
 // the store. f bounds its own calls.
 func (a *app) withAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
@@ -82,7 +86,8 @@ func (a *app) withAPIOn(ctx context.Context, running bool, open func(context.Con
 	return withAdvice(a.nameStore(st, apiError(a.serveInProcess(ctx, st, running, f))))
 }
 
-// nameStore names the store where the API says only that its store does not keep what was asked for.
+// nameStore names the store where the API says only that its store does not keep what was asked for. The calls are for their
+// errors alone, which do that.
 func (a *app) nameStore(st store.Store, err error) error {
 	coded, _ := errors.AsType[codedError](err)
 	switch coded.code {

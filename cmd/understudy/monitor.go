@@ -163,7 +163,7 @@ func (a *app) printMonitor(m monitorStatus) error {
 		if p.QuietMS != nil {
 			proven = termtext.Brief(millis(*p.QuietMS))
 		}
-		paths = append(paths, row(p.Path, seeing, proven, orDash(millis(p.BlindMS))))
+		paths = append(paths, row(p.Path, seeing, proven, briefOrBlank(millis(p.BlindMS))))
 	}
 	sinks := make([]string, 0, len(m.Sinks))
 	for _, s := range m.Sinks {
@@ -174,7 +174,7 @@ func (a *app) printMonitor(m monitorStatus) error {
 		}
 		oldest := ""
 		if q.Depth > 0 {
-			oldest = orDash(millis(q.OldestMS))
+			oldest = briefOrBlank(millis(q.OldestMS))
 		}
 		sinks = append(sinks, row(s, q.Depth, q.Refused, q.Blocked, oldest, q.Done, deliveringInstances(m.Monitor, s)))
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/understudy-ha/understudy/internal/termtext"
 )
 
-// queueCommands returns "queue", and "batch", which is its old name.
+// queueCommands returns "queue", and "batch", which is its old name. The verbs: run is in queuerun.go, add in queueadd.go,
+// list and show in queuelist.go, retry, skip, cancel and wait in queueact.go, remove in removal.go, keys here.
 func (a *app) queueCommands() []*cobra.Command {
 	c := &cobra.Command{
 		Use:   "queue",
@@ -58,12 +59,12 @@ func (a *app) printQueues(queues []apitype.Queue) error {
 		for _, h := range q.Holders {
 			holders = append(holders, fmt.Sprintf("%s (%d)", h.Instance.Name, h.Keys))
 		}
-		return row(q.Queue, q.Depth, orDash(millis(q.OldestMS)), q.Keys, q.InFlight, q.Pending, q.Delayed, q.Blocked, q.Scheduled, q.DeadLetters, q.Done, strings.Join(holders, ", "))
+		return row(q.Queue, q.Depth, briefOrBlank(millis(q.OldestMS)), q.Keys, q.InFlight, q.Pending, q.Delayed, q.Blocked, q.Scheduled, q.DeadLetters, q.Done, strings.Join(holders, ", "))
 	})
 }
 
-// orDash is a duration, and nothing when it is none.
-func orDash(d time.Duration) string {
+// briefOrBlank is a duration, and "" when it is none.
+func briefOrBlank(d time.Duration) string {
 	if d <= 0 {
 		return ""
 	}
@@ -106,7 +107,7 @@ func (a *app) printKeys(keys []apitype.Key) error {
 		if k.Holder != nil {
 			holder = k.Holder.Name
 		}
-		return row(k.Key, k.Depth, k.Head, keyState(k), orDash(millis(k.WaitingMS)), orDash(millis(k.NextMS)), holder, termtext.Line(k.Reason))
+		return row(k.Key, k.Depth, k.Head, keyState(k), briefOrBlank(millis(k.WaitingMS)), briefOrBlank(millis(k.NextMS)), holder, termtext.Line(k.Reason))
 	})
 }
 

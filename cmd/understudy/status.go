@@ -246,7 +246,7 @@ func (s status) queueTable() statusTable {
 		return cmp.Or(cmp.Compare(y.Blocked, x.Blocked), cmp.Compare(y.Depth, x.Depth))
 	})
 	for _, q := range queues {
-		t.rows = append(t.rows, row(q.Queue, q.Depth, orDash(millis(q.OldestMS)), q.Blocked, q.Delayed, q.Scheduled, q.DeadLetters, q.Done, len(q.Holders)))
+		t.rows = append(t.rows, row(q.Queue, q.Depth, briefOrBlank(millis(q.OldestMS)), q.Blocked, q.Delayed, q.Scheduled, q.DeadLetters, q.Done, len(q.Holders)))
 	}
 	return t
 }
