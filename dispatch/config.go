@@ -61,7 +61,7 @@ type Config struct {
 	OnRecorded func(Result)
 	// Logger; nil is silent.
 	Logger *slog.Logger
-	// Jitter returns a number in [0, 1). Default: the runtime's source.
+	// Jitter returns a number in [0, 1). Several goroutines call it at a time. Default: the runtime's source.
 	Jitter func() float64
 }
 

@@ -99,10 +99,16 @@ func (n *node) Status(_ context.Context, as []dispatch.Assignment) []dispatch.An
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
+		var one sync.Mutex
+		draw := func() float64 {
+			one.Lock()
+			defer one.Unlock()
+			return random.Float64()
+		}
 		var took time.Duration
 		p, g := newPlace(t), &node{target: newTarget(), due: map[string]time.Time{}}
 		g.commits = func() time.Duration { // as measured
-			d := 360*time.Millisecond + time.Duration(random.Int64N(int64(180*time.Millisecond)))
+			d := 360*time.Millisecond + time.Duration(draw()*float64(180*time.Millisecond))
 			took += d
 			return d
 		}
@@ -110,7 +116,7 @@ func TestPace(t *testing.T) {
 		g.set(g.accept)
 		g.takes = 5 * time.Millisecond
 		p.add("k", 60)
-		p.start("a", g, func(c *dispatch.Config) { c.Jitter = random.Float64 })
+		p.start("a", g, func(c *dispatch.Config) { c.Jitter = draw })
 		time.Sleep(60 * time.Second) // it learns
 		read := func() (int, time.Duration, int) {
 			g.mu.Lock()
