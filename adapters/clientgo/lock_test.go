@@ -343,7 +343,12 @@ func TestOneIdentityTwice(t *testing.T) {
 				t.Fatal("both lead")
 			}
 		}
-		if record, _, err := b.lock.Get(t.Context()); err != nil || record.HolderIdentity != "x (another process)" {
+		// A lock is its elector's alone: another one looks.
+		c, err := clientgo.NewLock(clientgo.Config{Store: store, Role: "controller", Identity: "x", Clock: &leasetest.BubbleClock{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if record, _, err := c.Get(t.Context()); err != nil || record.HolderIdentity != "x (another process)" {
 			t.Errorf("the other sees the holder %q, %v", record.HolderIdentity, err)
 		}
 		a.stop()
