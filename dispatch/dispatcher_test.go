@@ -415,6 +415,7 @@ func TestTargetFails(t *testing.T) {
 			p.add(key, 2)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		for _, key := range []string{"panics", "busy"} {
 			ids := slices.Compact(g.order(key))
 			if len(ids) != 2 || !slices.IsSorted(ids) {

@@ -156,7 +156,7 @@ func TestLostAgainAndAgain(t *testing.T) {
 		p, g := newPlace(t), newLedger()
 		g.semantics.Resend, g.semantics.Deduplicates = true, true
 		g.says("k-0001", dispatch.NotFound)
-		p.start("a", g, nil)
+		p.start("a", g, func(c *dispatch.Config) { c.Jitter = func() float64 { return 0.5 } })
 		p.add("k", 1)
 		time.Sleep(2 * time.Minute)
 		if n := len(g.order("k")); n < 5 || n > 10 {
