@@ -83,11 +83,11 @@ func (v *overviewBuilder) addJobs(seen jobsSeen, err error) {
 			addWrong(&h, j.Name, what)
 			v.addNeed(apitype.Need{Part: job.Space, Subject: j.Name, Severity: bad, What: what})
 		case a.Stands():
-			bad := a.Again
-			if bad.State == "" {
-				bad = job.Run{Scheduled: a.Scheduled, State: a.Reason, Why: a.Why}
+			run := a.Again
+			if run.State == "" {
+				run = job.Run{Scheduled: a.Scheduled, State: a.Reason, Why: a.Why}
 			}
-			what := fmt.Sprintf("the run of %s is %s: %s", bad.Scheduled.UTC().Format(time.RFC3339), bad.State, bad.Why)
+			what := fmt.Sprintf("the run of %s is %s: %s", run.Scheduled.UTC().Format(time.RFC3339), run.State, run.Why)
 			v.addNeed(apitype.Need{Part: job.Space, Subject: j.Name, Severity: warn, What: what})
 		}
 	}

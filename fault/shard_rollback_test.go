@@ -39,18 +39,10 @@ func rolledBack(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 		}
 		files[name] = text
 	}
-	const writes = 300
-	for i := range writes {
+	for i := range keptWrites {
 		p.Must("SET", fmt.Sprintf("kept:%d", i+1), "1")
 	}
-	for _, r := range s.Replicas() {
-		realserver.Eventually(t, time.Minute, r.Name+" has all writes", func() error {
-			if got, err := r.Do("GET", fmt.Sprintf("kept:%d", writes)); err != nil || got != "1" {
-				return fmt.Errorf("%q, %w", got, err)
-			}
-			return nil
-		})
-	}
+	awaitKept(t, s)
 	p.KillHost()
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(p.Dir, name), text, 0o600); err != nil {
@@ -58,17 +50,7 @@ func rolledBack(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 		}
 	}
 	p.Start()
-	q := s.Settled()
-	lost := 0
-	for i := range writes {
-		if got := q.Must("GET", fmt.Sprintf("kept:%d", i+1)); got != "1" {
-			lost++
-		}
-	}
-	t.Logf("%s leads, and was %s before", q.Name, p.Name)
-	if lost > 0 {
-		t.Errorf("%d of %d writes that both replicas had are lost", lost, writes)
-	}
+	checkKept(t, s, p)
 }
 
 // rolledBackAmongRestarts takes the primary back to a copy of its folder while both replicas restart: a log does not tell
@@ -76,21 +58,13 @@ func rolledBack(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 func rolledBackAmongRestarts(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 	p := s.Settled()
 	saved := p.Save()
-	const writes = 300
-	for i := range writes {
+	for i := range keptWrites {
 		realserver.Eventually(t, time.Minute, p.Name+" takes a write", func() error {
 			_, err := p.Do("SET", fmt.Sprintf("kept:%d", i+1), "1")
 			return err
 		})
 	}
-	for _, r := range s.Replicas() {
-		realserver.Eventually(t, time.Minute, r.Name+" has all writes", func() error {
-			if got, err := r.Do("GET", fmt.Sprintf("kept:%d", writes)); err != nil || got != "1" {
-				return fmt.Errorf("%q, %w", got, err)
-			}
-			return nil
-		})
-	}
+	awaitKept(t, s)
 	realserver.Eventually(t, time.Minute, "the others know that the primary has more", func() error { return p.KnownNewer(saved) })
 	for _, n := range s.Nodes {
 		n.KillHost()
@@ -109,15 +83,37 @@ func rolledBackAmongRestarts(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 		t.Logf("%s: %s", p.Name, p.Record().Trouble)
 		realserver.Eventually(t, time.Minute, "an operator is heard", s.ForceBest)
 	}
+	checkKept(t, s, p)
+}
+
+// keptWrites is how many writes all have before the primary goes back: kept:1 and so on.
+const keptWrites = 300
+
+// awaitKept waits until all replicas have them.
+func awaitKept(t *testing.T, s *fault.Shard) {
+	t.Helper()
+	for _, r := range s.Replicas() {
+		realserver.Eventually(t, time.Minute, r.Name+" has all writes", func() error {
+			if got, err := r.Do("GET", fmt.Sprintf("kept:%d", keptWrites)); err != nil || got != "1" {
+				return fmt.Errorf("%q, %w", got, err)
+			}
+			return nil
+		})
+	}
+}
+
+// checkKept checks that whoever leads in the end has them, which p did when they were written.
+func checkKept(t *testing.T, s *fault.Shard, p *fault.ShardNode) {
+	t.Helper()
 	q := s.Settled()
 	lost := 0
-	for i := range writes {
+	for i := range keptWrites {
 		if got := q.Must("GET", fmt.Sprintf("kept:%d", i+1)); got != "1" {
 			lost++
 		}
 	}
 	t.Logf("%s leads, and was %s before", q.Name, p.Name)
 	if lost > 0 {
-		t.Errorf("%d of %d writes that both replicas had are lost", lost, writes)
+		t.Errorf("%d of %d writes that both replicas had are lost", lost, keptWrites)
 	}
 }

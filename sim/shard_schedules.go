@@ -58,16 +58,14 @@ func (w *shardWorld) rollBack() {
 	}
 	node := p.node.Snapshot()
 	// With a folder that was written before the snapshot was taken, nothing of the agent's own contradicts it.
-	folder, err := os.ReadFile(p.savedPath())
+	putBack := p.saveFolder()
 	pause(d.between(t/4, t))
 	w.judge.trace("%s: rolled back", p.name)
 	w.judge.hurt(p)
 	p.crash()
 	p.node.Kill()
 	w.judge.rolledBack(p, node)
-	if err == nil {
-		_ = os.WriteFile(p.savedPath(), folder, 0o600)
-	}
+	putBack()
 	pause(d.upTo(t / 2))
 	p.node.StartFrom(node)
 	p.start()
@@ -83,7 +81,7 @@ func (w *shardWorld) rollBackAmongRestarts() {
 		return
 	}
 	node := p.node.Snapshot()
-	folder, err := os.ReadFile(p.savedPath())
+	putBack := p.saveFolder()
 	pause(3*time.Second + d.between(2*t, 3*t)) // agents write down once a second what they know
 	w.judge.trace("%s: rolled back, and all restart", p.name)
 	for _, h := range w.hosts {
@@ -94,9 +92,7 @@ func (w *shardWorld) rollBackAmongRestarts() {
 		h.node.Kill()
 	}
 	w.judge.rolledBack(p, node)
-	if err == nil {
-		_ = os.WriteFile(p.savedPath(), folder, 0o600)
-	}
+	putBack()
 	pause(d.upTo(t / 2))
 	p.node.StartFromLog(node)
 	for _, h := range w.hosts {
@@ -229,6 +225,16 @@ func (j *shardJudge) lacking(h *shardHost, before string, missing []int64, began
 
 // savedPath is the file in which the agent keeps what it knows of its node.
 func (h *shardHost) savedPath() string { return filepath.Join(h.dir, "memory.json") }
+
+// saveFolder copies the agent's folder, and returns what puts the copy back; if there is none, nothing.
+func (h *shardHost) saveFolder() (putBack func()) {
+	saved, err := os.ReadFile(h.savedPath())
+	return func() {
+		if err == nil {
+			_ = os.WriteFile(h.savedPath(), saved, 0o600)
+		}
+	}
+}
 
 // forgetEpoch has an agent that is about to start know no epoch.
 func forgetEpoch(h *shardHost) {

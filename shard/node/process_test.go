@@ -127,21 +127,28 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// The agent is killed; the node lives, and the next agent adopts it, sees its end and can kill it.
-func TestAgentDies(t *testing.T) {
-	dir := t.TempDir()
+// startAgent starts this binary as an agent, of the kind that the variable names, and returns its first line.
+func startAgent(t *testing.T, kind, dir string) (agent *exec.Cmd, line string) {
+	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
-	agent := exec.Command(self)
-	agent.Env = append(os.Environ(), agentDir+"="+dir)
+	agent = exec.Command(self)
+	agent.Env = append(os.Environ(), kind+"="+dir)
 	out, err := agent.StdoutPipe()
 	must(t, err)
 	in, err := agent.StdinPipe()
 	must(t, err)
-	defer in.Close()
+	t.Cleanup(func() { in.Close() })
 	must(t, agent.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
+	line, err = bufio.NewReader(out).ReadString('\n')
 	must(t, err)
+	return agent, line
+}
+
+// The agent is killed; the node lives, and the next agent adopts it, sees its end and can kill it.
+func TestAgentDies(t *testing.T) {
+	dir := t.TempDir()
+	agent, line := startAgent(t, agentDir, dir)
 	var pid int
 	if _, err := fmt.Sscanf(line, "%d <nil>", &pid); err != nil {
 		t.Fatalf("the agent said %q", line)
@@ -177,18 +184,7 @@ func TestAgentDies(t *testing.T) {
 // agent does not know.
 func TestAgentDiesBeforeTheNodeIsKnown(t *testing.T) {
 	dir := t.TempDir()
-	self, err := os.Executable()
-	must(t, err)
-	agent := exec.Command(self)
-	agent.Env = append(os.Environ(), preparing+"="+dir)
-	out, err := agent.StdoutPipe()
-	must(t, err)
-	in, err := agent.StdinPipe()
-	must(t, err)
-	defer in.Close()
-	must(t, agent.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	must(t, err)
+	agent, line := startAgent(t, preparing, dir)
 	first, err := strconv.Atoi(strings.TrimSpace(line))
 	must(t, err)
 	if !alive(first) {
