@@ -1,6 +1,11 @@
 package postgres
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
 
 // InSQL puts this program's names into a test's SQL on the usual schema.
 func InSQL(text string) string {
@@ -25,4 +30,15 @@ func OpenOther(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	rules.hash = OtherRuleSet
 	return openWith(ctx, cfg, rules)
+}
+
+// Together is a store that renews each session as one of many that come at the same time.
+type Together struct{ *Store }
+
+// RenewSession implements [lease.Store].
+func (t Together) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	t.renewals.mu.Lock()
+	t.renewals.sentAt = time.Now()
+	t.renewals.mu.Unlock()
+	return t.Store.RenewSession(ctx, id)
 }

@@ -58,6 +58,7 @@ type Store struct {
 	names    *strings.Replacer
 	floors   readyFloors
 	monitors *monitors
+	renewals renewals
 	listener *sharedListener
 
 	restoring sync.Mutex
@@ -90,6 +91,7 @@ func openWith(ctx context.Context, cfg Config, rules ruleSet) (*Store, error) {
 		pool: newPool(conn, max(2, cfg.Connections)),
 	}
 	s.monitors = &monitors{db: s}
+	s.renewals.store = s
 	s.listener = &sharedListener{watch: s.Watch, closing: s.pool.closing}
 	if cfg.NoMigrate {
 		err = s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error { return conn.Ping(ctx) })

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -60,31 +59,6 @@ func (s *Store) StartSession(ctx context.Context, n lease.Session) (lease.Renewa
 		return lease.Renewal{}, fmt.Errorf("session %s was used before: %w", n.ID, lease.ErrLapsed)
 	}
 	return lease.Renewal{Seq: 1, Changes: *changes}, nil
-}
-
-// RenewSession implements [lease.Store].
-func (s *Store) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
-	var seq, changes *int64
-	var waits []byte
-	err := s.row(ctx, sessions, "SELECT seq, changes, waits FROM {{rules}}.renew_session($1, $2)",
-		func(r pgx.Row) error { return r.Scan(&seq, &changes, &waits) }, id, lockPatience{})
-	switch {
-	case err != nil:
-		return lease.Renewal{}, fmt.Errorf("renewing the session: %w", err)
-	case seq == nil:
-		return lease.Renewal{}, fmt.Errorf("session %s: %w", id, lease.ErrLapsed)
-	}
-	renewal := lease.Renewal{Seq: *seq, Changes: *changes}
-	if waits != nil {
-		var shown []shownLease
-		if err := json.Unmarshal(waits, &shown); err != nil {
-			return lease.Renewal{}, fmt.Errorf("%w: renewed the session, and cannot read what it waits for: %w", lease.ErrUnknown, err)
-		}
-		for _, x := range shown {
-			renewal.Waits = append(renewal.Waits, x.lease())
-		}
-	}
-	return renewal, nil
 }
 
 // endAtOnce is how many leases one statement releases.

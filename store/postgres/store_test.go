@@ -18,25 +18,31 @@ func TestConformance(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
 	bouncer := realserver.PgBouncer(t, server)
 	f := newFresh(t, server)
-	run := func(way func(string) string) func(t *testing.T) {
+	alone := func(s *postgres.Store) store.Store { return s }
+	together := func(s *postgres.Store) store.Store { return postgres.Together{Store: s} }
+	run := func(way func(string) string, as func(*postgres.Store) store.Store) func(t *testing.T) {
 		return func(t *testing.T) {
 			leasetest.Run(t, func(t *testing.T) *leasetest.Harness {
 				s := f.empty(t, way)
-				return &leasetest.Harness{Open: func(t *testing.T) store.Store { return s.open(t) }, Step: s.step}
+				return &leasetest.Harness{Open: func(t *testing.T) store.Store { return as(s.open(t)) }, Step: s.step}
 			})
 		}
 	}
-	t.Run("direct", run(direct))
-	t.Run("pgbouncer", run(bouncer.URL))
+	t.Run("direct", run(direct, alone))
+	t.Run("pgbouncer", run(bouncer.URL, alone))
 	exec(t, server.URL(), `ALTER ROLE postgres SET default_transaction_isolation = 'serializable';
 		ALTER ROLE postgres SET DateStyle = 'SQL, DMY'; ALTER ROLE postgres SET TimeZone = 'Asia/Kathmandu'`)
-	t.Run("strange settings by socket", run(server.OnSocket))
+	t.Run("strange settings by socket", run(server.OnSocket, together))
 }
 
 func TestLinearizable(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
 	database := server.NewDatabase(t)
+	opened := 0
 	leasetest.CheckLinearizable(t, func(t *testing.T) leasetest.Target {
+		if opened++; opened%2 == 0 {
+			return postgres.Together{Store: open(t, database)}
+		}
 		return open(t, database)
 	}, leasetest.Concurrent{})
 }

@@ -151,6 +151,38 @@ BEGIN
     END IF;
 END $$;
 
+-- Renews, of the sessions with these ids, those that live and that nobody has locked, and returns what renew_session would;
+-- that one decides on the others. It waits for no row, so that one session does not hold up many.
+CREATE FUNCTION {{rules}}.renew_sessions(p_ids text[], p_patience bigint)
+RETURNS TABLE (id text, seq bigint, changes bigint, waits json) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    t timestamptz;
+    v_ids text[];
+    v_seqs bigint[];
+BEGIN
+    PERFORM {{rules}}.configure_statement(p_patience);
+    SELECT array_agg(x.id) INTO v_ids FROM (
+        SELECT s.id FROM {{schema}}.session s WHERE s.id = ANY (p_ids) FOR NO KEY UPDATE SKIP LOCKED
+    ) x;
+    t := {{schema}}.clock();
+    WITH renewed AS (
+        UPDATE {{schema}}.session s SET seq = s.seq + 1, deadline = t + s.timeout_ns / 1000 * interval '1 microsecond'
+         WHERE s.id = ANY (v_ids) AND s.deadline > t AND NOT s.ended RETURNING s.id, s.seq
+    )
+    SELECT array_agg(r.id), array_agg(r.seq) INTO v_ids, v_seqs FROM renewed r;
+    BEGIN -- as in renew_session
+        LOCK TABLE {{schema}}.lease, {{schema}}.waiter IN ACCESS SHARE MODE NOWAIT;
+        RETURN QUERY SELECT r.id, r.seq,
+            (SELECT coalesce(sum(l.term), 0)::bigint FROM {{schema}}.lease l WHERE l.session = r.id AND l.asked),
+            (SELECT json_agg(x) FROM {{schema}}.waiter w, LATERAL {{rules}}.show_lease(w.space, w.key, r.id) x WHERE w.session = r.id)
+            FROM unnest(v_ids, v_seqs) r (id, seq);
+        RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+    END;
+    RETURN QUERY SELECT r.id, r.seq, 0::bigint, NULL::json FROM unnest(v_ids, v_seqs) r (id, seq);
+END $$;
+
 -- Ends a session, which frees all that it holds, and releases at most p_most of
 -- its leases; returns how many. It is called until it returns less: each call is
 -- short, and none of the leases is anybody's meanwhile.

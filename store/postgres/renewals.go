@@ -1,0 +1,187 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+const (
+	// renewalGap is how soon after another renewal of this store one is sent alone. What comes earlier waits for the rest
+	// of it and goes with all that came meanwhile: a process with very many sessions sends 50 statements a second, and a
+	// session gives up so much of its trust at most.
+	renewalGap = 20 * time.Millisecond
+	// mostRenewals is how many sessions one statement renews.
+	mostRenewals = 500
+)
+
+// renewals lets the sessions of one process share statements.
+type renewals struct {
+	store *Store
+
+	mu       sync.Mutex
+	sentAt   time.Time  // when the last statement was sent, or is to be
+	together []*renewal // what the next one renews; it is due while there are any
+}
+
+// renewal is the call of one session that waits for the others.
+type renewal struct {
+	id       string
+	deadline time.Time
+	sent     bool // guarded by the mutex
+	answer   chan renewalAnswer
+}
+
+type renewalAnswer struct {
+	lease.Renewal
+	err error
+}
+
+// errAlone is the answer to a session that only a statement of its own can decide on.
+var errAlone = errors.New("not renewed with others")
+
+// RenewSession implements [lease.Store].
+func (s *Store) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	r, err := s.renewals.renew(ctx, id)
+	if errors.Is(err, errAlone) {
+		r, err = s.renewAlone(ctx, id)
+	}
+	switch {
+	case errors.Is(err, lease.ErrLapsed):
+		return lease.Renewal{}, fmt.Errorf("session %s: %w", id, err)
+	case err != nil:
+		return lease.Renewal{}, fmt.Errorf("renewing the session: %w", err)
+	}
+	return r, nil
+}
+
+func (s *Store) renewAlone(ctx context.Context, id string) (lease.Renewal, error) {
+	var seq, changes *int64
+	var waits []byte
+	err := s.row(ctx, sessions, "SELECT seq, changes, waits FROM {{rules}}.renew_session($1, $2)",
+		func(r pgx.Row) error { return r.Scan(&seq, &changes, &waits) }, id, lockPatience{})
+	switch {
+	case err != nil:
+		return lease.Renewal{}, err
+	case seq == nil:
+		return lease.Renewal{}, lease.ErrLapsed
+	}
+	return readRenewal(*seq, *changes, waits)
+}
+
+func readRenewal(seq, changes int64, waits []byte) (lease.Renewal, error) {
+	r := lease.Renewal{Seq: seq, Changes: changes}
+	if waits == nil {
+		return r, nil
+	}
+	var shown []shownLease
+	if err := json.Unmarshal(waits, &shown); err != nil {
+		return lease.Renewal{}, fmt.Errorf("%w: renewed the session, and cannot read what it waits for: %w", lease.ErrUnknown, err)
+	}
+	for _, x := range shown {
+		r.Waits = append(r.Waits, x.lease())
+	}
+	return r, nil
+}
+
+// renew is errAlone unless the session was renewed with others.
+func (b *renewals) renew(ctx context.Context, id string) (lease.Renewal, error) {
+	r := b.join(ctx, id)
+	if r == nil {
+		return lease.Renewal{}, errAlone
+	}
+	select {
+	case a := <-r.answer:
+		return a.Renewal, a.err
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.sent {
+		return lease.Renewal{}, fmt.Errorf("%w: %w", lease.ErrUnknown, ctx.Err())
+	}
+	b.together = slices.DeleteFunc(b.together, func(other *renewal) bool { return other == r })
+	return lease.Renewal{}, fmt.Errorf("%w: %w", lease.ErrUnavailable, ctx.Err())
+}
+
+// join returns nil for a session that need not wait for others.
+func (b *renewals) join(ctx context.Context, id string) *renewal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	next := b.sentAt.Add(renewalGap)
+	if !now.Before(next) && len(b.together) == 0 {
+		b.sentAt = now
+		return nil
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = now.Add(callTimeout)
+	}
+	r := &renewal{id: id, deadline: deadline, answer: make(chan renewalAnswer, 1)}
+	if len(b.together) == 0 {
+		b.sentAt = next
+		time.AfterFunc(next.Sub(now), b.send)
+	}
+	b.together = append(b.together, r)
+	return r
+}
+
+// send renews all that wait.
+func (b *renewals) send() {
+	b.mu.Lock()
+	all := b.together
+	b.together = nil
+	for _, r := range all {
+		r.sent = true
+	}
+	b.mu.Unlock()
+	for batch := range slices.Chunk(all, mostRenewals) {
+		b.sendBatch(batch)
+	}
+}
+
+func (b *renewals) sendBatch(batch []*renewal) {
+	last := slices.MaxFunc(batch, func(x, y *renewal) int { return x.deadline.Compare(y.deadline) })
+	ctx, cancel := context.WithDeadline(context.Background(), last.deadline)
+	defer cancel()
+	ids := make([]string, len(batch))
+	for i, r := range batch {
+		ids[i] = r.id
+	}
+	answers := map[string]renewalAnswer{}
+	err := b.store.pool.withConnection(ctx, sessions, func(ctx context.Context, conn *pgx.Conn) error {
+		found, err := conn.Query(ctx, b.store.sql("SELECT id, seq, changes, waits FROM {{rules}}.renew_sessions($1, $2)"),
+			withPatience(ctx, []any{ids, lockPatience{}})...)
+		if err != nil {
+			return err
+		}
+		var id string
+		var seq, changes int64
+		var waits []byte
+		_, err = pgx.ForEachRow(found, []any{&id, &seq, &changes, &waits}, func() error {
+			r, err := readRenewal(seq, changes, waits)
+			answers[id] = renewalAnswer{r, err}
+			return nil
+		})
+		return err
+	})
+	for _, r := range batch {
+		a, ok := answers[r.id]
+		switch {
+		case err != nil:
+			a = renewalAnswer{err: err}
+		case !ok:
+			a.err = errAlone
+		}
+		r.answer <- a
+	}
+}

@@ -1,0 +1,157 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store/postgres"
+)
+
+// startSessions starts sessions in a new database.
+func startSessions(t *testing.T, count int) (s *postgres.Store, url string, ids []string) {
+	t.Helper()
+	url = realserver.Postgres(t, realserver.PostgresOptions{}).NewDatabase(t)
+	s = open(t, url)
+	for i := range count {
+		id := fmt.Sprintf("session-%d", i)
+		_, err := s.StartSession(amply(t), lease.Session{ID: id, Instance: lease.NewInstance(id, ""), Timing: lease.Timing{Interval: time.Minute, Timeout: time.Hour}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	return s, url, ids
+}
+
+// renewAll renews all sessions at the same time.
+func renewAll(ctx context.Context, s lease.Store, ids []string) (renewed map[string]lease.Renewal, failed map[string]error) {
+	renewed, failed = map[string]lease.Renewal{}, map[string]error{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, id := range ids {
+		all.Go(func() {
+			r, err := s.RenewSession(ctx, id)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed[id] = err
+			} else {
+				renewed[id] = r
+			}
+		})
+	}
+	all.Wait()
+	return renewed, failed
+}
+
+// Sessions of one process that are renewed at the same time share statements.
+func TestRenewedTogether(t *testing.T) {
+	s, url, ids := startSessions(t, 50)
+	conn := connect(t, url)
+	seq := int64(1)
+	realserver.Eventually(t, ample, "sessions share a statement", func() error {
+		seq++
+		renewed, failed := renewAll(amply(t), s, ids)
+		for id, err := range failed {
+			t.Fatalf("%s: %v", id, err)
+		}
+		for id, r := range renewed {
+			if r.Seq != seq {
+				t.Fatalf("%s: renewed %d times; want %d", id, r.Seq, seq)
+			}
+		}
+		var statements int
+		if err := conn.QueryRow(t.Context(), "SELECT count(DISTINCT xmin::text) FROM understudy.session").Scan(&statements); err != nil {
+			t.Fatal(err)
+		}
+		if statements > len(ids)/2 {
+			return fmt.Errorf("%d statements renewed %d sessions", statements, len(ids))
+		}
+		return nil
+	})
+}
+
+// What a renewal brings does not depend on whether it is sent with others; those that have ended are refused.
+func TestRenewedTogetherShows(t *testing.T) {
+	plain, url, ids := startSessions(t, 4)
+	s := postgres.Together{Store: plain}
+	holder, waiter, ended, lapsed := ids[0], ids[1], ids[2], ids[3]
+	billing := lease.ID{Space: "role", Key: "billing"}
+	l, err := s.Acquire(amply(t), lease.Expectation{Lease: billing, Session: holder})
+	if err == nil {
+		err = s.RequestRelease(amply(t), billing, "next", "operator")
+	}
+	if err == nil {
+		_, err = s.Join(amply(t), billing, waiter)
+	}
+	if err == nil {
+		err = s.EndSession(amply(t), ended, "stopped")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, url, "UPDATE understudy.session SET deadline = clock_timestamp() WHERE id = '"+lapsed+"'")
+	renewed, failed := renewAll(amply(t), s, append(ids, "unknown"))
+	for _, id := range []string{ended, lapsed, "unknown"} {
+		if !errors.Is(failed[id], lease.ErrLapsed) {
+			t.Errorf("renewing %s: %v; want ErrLapsed", id, failed[id])
+		}
+	}
+	if r := renewed[holder]; r.Changes != l.Term || len(r.Waits) != 0 {
+		t.Errorf("the holder was shown %+v; want that its lease was asked for", r)
+	}
+	if r := renewed[waiter]; r.Changes != 0 || len(r.Waits) != 1 || r.Waits[0].Session != holder || !r.Waits[0].ReleaseRequested {
+		t.Errorf("the standby was shown %+v; want the lease", r)
+	}
+	exec(t, url, "UPDATE understudy.session SET deadline = clock_timestamp() + '1 hour' WHERE id = '"+lapsed+"'")
+	if _, err := s.RenewSession(amply(t), lapsed); !errors.Is(err, lease.ErrLapsed) {
+		t.Errorf("renewing again what was refused once: %v; want ErrLapsed", err)
+	}
+}
+
+// A session that someone has locked does not hold up those that are renewed with it.
+func TestRenewedBesideALockedOne(t *testing.T) {
+	plain, url, ids := startSessions(t, 3)
+	s := postgres.Together{Store: plain}
+	tx := begin(t, connect(t, url))
+	if _, err := tx.Exec(t.Context(), "SELECT FROM understudy.session WHERE id = $1 FOR UPDATE", ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	var locked sync.WaitGroup
+	locked.Go(func() {
+		if _, err := s.RenewSession(amply(t), ids[0]); err != nil {
+			t.Errorf("the locked session: %v", err)
+		}
+	})
+	if _, failed := renewAll(amply(t), s, ids[1:]); len(failed) > 0 {
+		t.Errorf("beside a locked session: %v", failed)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	locked.Wait()
+}
+
+// A renewal that was not sent when its caller gave up was not made.
+func TestRenewalGivenUp(t *testing.T) {
+	plain, _, ids := startSessions(t, 1)
+	s := postgres.Together{Store: plain}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, givenUp := s.RenewSession(ctx, ids[0])
+	r, err := s.RenewSession(amply(t), ids[0])
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case errors.Is(givenUp, lease.ErrUnavailable) && r.Seq != 2, errors.Is(givenUp, lease.ErrUnknown) && r.Seq > 3:
+		t.Errorf("given up with %v, and then renewed as number %d", givenUp, r.Seq)
+	case !errors.Is(givenUp, lease.ErrUnavailable) && !errors.Is(givenUp, lease.ErrUnknown):
+		t.Errorf("given up with %v", givenUp)
+	}
+}
