@@ -17,7 +17,7 @@ import (
 const (
 	// perWorker is how many instances share a process: on this machine a process
 	// for each would only measure the machine's scheduler. Each still has a store,
-	// that is connections, of its own.
+	// that is connections, of its own, unless that is what is measured.
 	perWorker = 50
 	// standbys contend for one role that its holder gives back every sharedHold.
 	standbys   = 100
@@ -29,29 +29,51 @@ const (
 
 // crowd measures what many instances cost the database: each renews once per
 // second and holds a role of its own. Then it lets one role go round among 100
-// standbys.
+// standbys. Last, the instances of each process share a store.
 func crowd(ctx context.Context, b *bed, o options, r *Report) {
-	for _, kind := range o.kinds {
-		switch kind {
-		case "postgres":
-			p := postgresPlace(b, startPostgres(b, map[string]string{"max_connections": strconv.Itoa(4*o.crowd + 100)}))
-			bare := bareCrowd(ctx, b, o, p)
-			workers := startCrowd(b, o, p)
-			countCalls(workers)
-			share := cpuShare(b, p.pid, crowdWindow)
-			_, atRest := countCalls(workers)
-			r.add(Figure{Section: "crowd", Subject: kind, Name: fmt.Sprintf("%d instances: share of the machine", o.crowd),
-				Value: share, Unit: "%", Bound: 5, Peer: bare, Versus: "bare updates"})
-			handOverInCrowd(b, r, kind, workers, atRest)
-		case peerKind:
-			handOverInCrowd(b, r, kind, startCrowd(b, o, startOne(b, kind)), 0)
-		}
+	share := func(kind, name string) Figure {
+		return Figure{Section: "crowd", Subject: kind, Name: fmt.Sprintf("%d instances%s: share of the machine", o.crowd, name), Unit: "%"}
 	}
+	var peer float64
+	if slices.Contains(o.kinds, peerKind) {
+		p := startOne(b, peerKind)
+		workers := startCrowd(b, o, p, false)
+		f := share(peerKind, "")
+		f.Value = cpuShare(b, p.pid, crowdWindow)
+		r.add(f)
+		peer = f.Value
+		handOverInCrowd(b, r, peerKind, workers, 0)
+		endCrowd(workers)
+	}
+	if !slices.Contains(o.kinds, "postgres") {
+		return
+	}
+	server := startPostgres(b, map[string]string{"max_connections": strconv.Itoa(4*o.crowd + 100)})
+	p := postgresPlace(b, server)
+	f := share("postgres", "")
+	f.Peer, f.Versus, f.Bound = bareCrowd(ctx, b, o, p), "bare updates", 5
+	workers := startCrowd(b, o, p, false)
+	countCalls(workers)
+	f.Value = cpuShare(b, p.pid, crowdWindow)
+	_, atRest := countCalls(workers)
+	r.add(f)
+	handOverInCrowd(b, r, "postgres", workers, atRest)
+	endCrowd(workers)
+
+	p = postgresPlace(b, server)
+	workers = startCrowd(b, o, p, true)
+	f = share("postgres", fmt.Sprintf(" that share %d stores", len(workers)))
+	f.Value = cpuShare(b, p.pid, crowdWindow)
+	if peer > 0 {
+		f.Peer, f.Versus, f.Bound = peer, peerKind, 2*peer
+	}
+	r.add(f)
+	endCrowd(workers)
 }
 
 // startCrowd starts all instances and returns when they are at rest.
-func startCrowd(b *bed, o options, p place) (workers []*member) {
-	opt := workerOptions{URL: p.url, Timing: lease.Timing{}.WithDefaults(), Parties: perWorker, Own: true}
+func startCrowd(b *bed, o options, p place, shared bool) (workers []*member) {
+	opt := workerOptions{URL: p.url, Timing: lease.Timing{}.WithDefaults(), Parties: perWorker, Own: true, Shared: shared}
 	for first := 0; first < o.crowd; first += perWorker {
 		opt.First = first
 		workers = append(workers, launch(b, workerRole, opt))
@@ -62,6 +84,15 @@ func startCrowd(b *bed, o options, p place) (workers []*member) {
 	}
 	time.Sleep(2 * opt.Timing.Timeout)
 	return workers
+}
+
+// endCrowd ends all instances, so that the next ones have the machine.
+func endCrowd(workers []*member) {
+	var all sync.WaitGroup
+	for _, w := range workers {
+		all.Go(w.end)
+	}
+	all.Wait()
 }
 
 // handOverInCrowd passes one role among some of the instances, which made so many calls within the window at rest.

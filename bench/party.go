@@ -10,18 +10,23 @@ import (
 	"github.com/understudy-ha/understudy/store/open"
 )
 
-// understudyParty is an instance of Understudy with a store of its own.
+// understudyParty is an instance of Understudy.
 type understudyParty struct {
-	store  store.Store
+	store  store.Store // of its own; nil: it shares the worker's
 	keeper *lease.Keeper
 	stop   context.CancelFunc
 	done   chan struct{}
 }
 
 func newParty(ctx context.Context, w *worker, name string) (*understudyParty, error) {
-	st, err := open.Open(ctx, w.opt.URL, open.Options{})
-	if err != nil {
-		return nil, err
+	p := &understudyParty{done: make(chan struct{})}
+	st := w.shared
+	if st == nil {
+		var err error
+		if st, err = open.Open(ctx, w.opt.URL, open.Options{}); err != nil {
+			return nil, err
+		}
+		p.store = st
 	}
 	seen := observed{Store: st, w: w}
 	var kept lease.Store = seen
@@ -34,7 +39,7 @@ func newParty(ctx context.Context, w *worker, name string) (*understudyParty, er
 	if err != nil {
 		return nil, err
 	}
-	p := &understudyParty{store: st, keeper: k, done: make(chan struct{})}
+	p.keeper = k
 	var running context.Context
 	running, p.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go func() { defer close(p.done); _ = k.Run(running) }()
@@ -62,7 +67,9 @@ const stopGrace = 100 * time.Millisecond
 func (p *understudyParty) close() {
 	p.stop()
 	<-p.done
-	_ = p.store.Close()
+	if p.store != nil {
+		_ = p.store.Close()
+	}
 }
 
 // observed says when the session of a party is renewed, and counts what else it asks for.

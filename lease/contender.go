@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 )
 
@@ -86,7 +85,7 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 			if err := c.observe(o); err != nil {
 				return Lease{}, err
 			}
-			sub.SetUrgent(c.isFirstInLine())
+			sub.SetDemand(c.demand())
 			continue
 		case <-c.SessionEnded:
 			stop()
@@ -105,7 +104,7 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 			return l, nil
 		case err == nil:
 			retry.Reset()
-			sub.SetUrgent(c.isFirstInLine())
+			sub.SetDemand(c.demand())
 		case ctx.Err() != nil:
 			return Lease{}, c.undoUnknown(ctx, s, err)
 		case errors.Is(err, ErrLapsed) || isPermanent(err):
@@ -256,9 +255,20 @@ func (c *Contender) leave(ctx context.Context) {
 	}
 }
 
-// isFirstInLine reports whether the session is, or may be, among the first who wait for one of the leases.
-func (c *Contender) isFirstInLine() bool {
-	return slices.ContainsFunc(c.slots, func(s *slot) bool { return s.ahead < firstInLine })
+// demand is what the contender asks of notifications: the first in line listen, and whoever cannot tell yet listens
+// while few do. To the rest their renewals show the lease, and they leave the few places to holders, which would learn
+// from theirs alone that they were asked to resign.
+func (c *Contender) demand() Demand {
+	d := Unneeded
+	for _, s := range c.slots {
+		switch {
+		case s.ahead < firstInLine:
+			return Urgent
+		case !s.renewed:
+			d = Modest
+		}
+	}
+	return d
 }
 
 // applyChange reacts to a wake-up.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -357,6 +358,41 @@ func TestNoStampede(t *testing.T) {
 			t.Errorf("%d reads by %d standbys", reads, standbys)
 		}
 	})
+}
+
+// Standbys to whom renewals show the lease leave the few places of listeners to others.
+func TestFarStandbysDoNotListen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const standbys = 10
+		few := &fewSpy{spy: newSpy()}
+		keep(t, few, "holder").acquire(t, time.Second)
+		for i := range standbys {
+			keep(t, few, fmt.Sprint("s", i)).wait(t, wantRole)
+		}
+		synctest.Wait()
+		if n := few.listening.Load(); n == 0 {
+			t.Error("nobody listened before a renewal showed the lease")
+		}
+		time.Sleep(3 * timing.Timeout)
+		if n := few.listening.Load(); n != 0 {
+			t.Errorf("%d standbys listen that are not first in line", n)
+		}
+		if n := few.count("watch"); n < 3 {
+			t.Errorf("%d listen of those who are", n)
+		}
+	})
+}
+
+// fewSpy is a store in which few watch.
+type fewSpy struct {
+	*spy
+	listening atomic.Int64 // those who can do without
+}
+
+func (s *fewSpy) WatchIfFew(ctx context.Context, wake func(lease.Change)) error {
+	s.listening.Add(1)
+	defer s.listening.Add(-1)
+	return s.Store.Watch(ctx, wake)
 }
 
 // The holder dies together with those who are first in line: the takeover takes no longer than that of the first.

@@ -16,26 +16,28 @@ import (
 // waiters also poll.
 type Notifier struct {
 	store Store
+	few   FewWatcher // the store, if it is one
 	clock Clock
 	log   *slog.Logger
 
 	mu      sync.Mutex
 	subs    map[*Subscription]struct{}
-	changed chan struct{} // closed when a subscription comes, goes, or changes its urgency
+	changed chan struct{} // closed when a subscription comes, goes, or changes its demand
 }
 
-// demand is what the subscriptions of a notifier ask of it.
-type demand int
+// Demand is what a [Subscription] asks of the notifications of a store in which every watcher slows the others down
+// ([FewWatcher]). In others any demand is Urgent. Each gets what the process hears anyway.
+type Demand int
 
 const (
-	unwanted demand = iota // there are none
-	modest                 // all of them also learn from renewals
-	urgent
+	Unneeded Demand = iota // renewals show all that matters
+	Modest                 // renewals show it, only later: listen while few do
+	Urgent                 // listen
 )
 
 const (
 	// linger is for how long a watch lasts that no subscription asks for any more: the next one may come soon.
-	linger = 10 * time.Second
+	linger = 2 * time.Second
 	// crowdedRetry is when a store in which enough others watched is asked again. Each time costs it a connection.
 	crowdedRetry = 10 * time.Minute
 )
@@ -46,8 +48,9 @@ func NewNotifier(store Store, clock Clock, log *slog.Logger) *Notifier {
 	if clock == nil {
 		clock = BootClock()
 	}
+	few, _ := store.(FewWatcher)
 	return &Notifier{
-		store: store, clock: clock, log: orDiscard(log), subs: map[*Subscription]struct{}{}, changed: make(chan struct{}),
+		store: store, few: few, clock: clock, log: orDiscard(log), subs: map[*Subscription]struct{}{}, changed: make(chan struct{}),
 	}
 }
 
@@ -58,7 +61,7 @@ func (h *Notifier) Run(ctx context.Context) error {
 	retry := backoff.Backoff{First: first, Most: most}
 	for ctx.Err() == nil {
 		want, changed := h.demand()
-		if want == unwanted {
+		if want == Unneeded {
 			select {
 			case <-ctx.Done():
 			case <-changed:
@@ -85,7 +88,7 @@ func (h *Notifier) Run(ctx context.Context) error {
 }
 
 // watch watches the store until the demand has been less for a while; then it returns nil.
-func (h *Notifier) watch(ctx context.Context, least demand) error {
+func (h *Notifier) watch(ctx context.Context, least Demand) error {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})
 	go func() {
@@ -110,8 +113,8 @@ func (h *Notifier) watch(ctx context.Context, least demand) error {
 		}
 	}()
 	defer func() { cancel(); <-over }()
-	if few, ok := h.store.(FewWatcher); ok && least == modest {
-		return few.WatchIfFew(ctx, h.Wake)
+	if least == Modest {
+		return h.few.WatchIfFew(ctx, h.Wake)
 	}
 	return h.store.Watch(ctx, h.Wake)
 }
@@ -122,7 +125,7 @@ func (h *Notifier) awaitUrgency(ctx context.Context) {
 	defer stop()
 	for {
 		now, changed := h.demand()
-		if now == urgent {
+		if now == Urgent {
 			return
 		}
 		select {
@@ -136,11 +139,14 @@ func (h *Notifier) awaitUrgency(ctx context.Context) {
 }
 
 // demand is what the subscriptions ask for, until changed is closed.
-func (h *Notifier) demand() (most demand, changed <-chan struct{}) {
+func (h *Notifier) demand() (most Demand, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.subs {
 		most = max(most, s.demand)
+	}
+	if h.few == nil && len(h.subs) > 0 {
+		most = Urgent
 	}
 	return most, h.changed
 }
@@ -196,13 +202,12 @@ func (h *Notifier) show(o observation) {
 
 // Subscribe returns a subscription to the given leases, or to all when none is
 // given. It must be closed.
-func (h *Notifier) Subscribe(ids ...ID) *Subscription { return h.subscribe(urgent, ids) }
+func (h *Notifier) Subscribe(ids ...ID) *Subscription { return h.subscribe(Urgent, ids) }
 
-// SubscribeModestly is Subscribe for a caller that learns of changes from renewals, too. Where every
-// watcher slows the others down ([FewWatcher]), it gets only what the process hears anyway.
-func (h *Notifier) SubscribeModestly(ids ...ID) *Subscription { return h.subscribe(modest, ids) }
+// SubscribeModestly is Subscribe for a caller that learns of changes from renewals, too: its demand is Modest.
+func (h *Notifier) SubscribeModestly(ids ...ID) *Subscription { return h.subscribe(Modest, ids) }
 
-func (h *Notifier) subscribe(d demand, ids []ID) *Subscription {
+func (h *Notifier) subscribe(d Demand, ids []ID) *Subscription {
 	s := &Subscription{hub: h, c: make(chan Change, 16), shown: make(chan observation, 1), ids: ids, demand: d}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -217,19 +222,15 @@ type Subscription struct {
 	c      chan Change
 	shown  chan observation
 	ids    []ID
-	demand demand // guarded by the hub's mutex
+	demand Demand // guarded by the hub's mutex
 }
 
-// SetUrgent makes the subscription one of [Notifier.Subscribe], or of [Notifier.SubscribeModestly].
-func (s *Subscription) SetUrgent(now bool) {
-	want := modest
-	if now {
-		want = urgent
-	}
+// SetDemand changes what the subscription asks for.
+func (s *Subscription) SetDemand(d Demand) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	if s.demand != want {
-		s.demand = want
+	if s.demand != d {
+		s.demand = d
 		s.hub.reconsider()
 	}
 }

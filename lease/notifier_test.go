@@ -158,12 +158,12 @@ func TestNotifierIsModest(t *testing.T) {
 		if n := store.count("watch"); n != 0 {
 			t.Errorf("watched %d times", n)
 		}
-		sub.SetUrgent(true)
+		sub.SetDemand(lease.Urgent)
 		synctest.Wait()
 		if got := drain(sub); len(got) != 1 || store.count("watch") != 1 {
 			t.Errorf("an urgent subscription got %v, %d watches", got, store.count("watch"))
 		}
-		sub.SetUrgent(false)
+		sub.SetDemand(lease.Modest)
 		time.Sleep(time.Minute)
 		hub.Wake(lease.Change{Lease: role, Term: 1})
 		if got := drain(sub); len(got) != 1 {
@@ -171,6 +171,12 @@ func TestNotifierIsModest(t *testing.T) {
 		}
 		if n := store.count("watch"); n != 1 {
 			t.Errorf("watched %d times after the urgency ended", n)
+		}
+		asked := store.count("watch if few")
+		sub.SetDemand(lease.Unneeded)
+		time.Sleep(time.Hour)
+		if n := store.count("watch if few") - asked; n > 1 { // one may have been on its way
+			t.Errorf("asked %d times in an hour for a subscription that needs nothing", n)
 		}
 	})
 }

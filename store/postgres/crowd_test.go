@@ -50,9 +50,9 @@ func TestFewListen(t *testing.T) {
 			}
 		}
 	}
-	await(16, many-16)
+	await(8, many-8)
 	watch(many, s.Watch)
-	await(17, many-16)
+	await(9, many-8)
 	for i := range listening {
 		if i != many { // its connection ends, and with it its place
 			cancels[i]()

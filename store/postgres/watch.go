@@ -21,7 +21,7 @@ const (
 
 // modestListeners is how many connections WatchIfFew keeps on a schema. A notification wakes the server's process of each
 // that listens in the database.
-const modestListeners = 16
+const modestListeners = 8
 
 // Watch implements [lease.Store]. It returns errors.ErrUnsupported behind a
 // pooler, which would accept LISTEN and deliver nothing.
