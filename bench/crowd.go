@@ -29,7 +29,7 @@ const (
 
 // crowd measures what many instances cost the database: each renews once per
 // second and holds a role of its own. Then it lets one role go round among 100
-// standbys. Last, the instances of each process share a store.
+// standbys. Last, all instances are in one process and share a store.
 func crowd(ctx context.Context, b *bed, o options, r *Report) {
 	share := func(kind, name string) Figure {
 		return Figure{Section: "crowd", Subject: kind, Name: fmt.Sprintf("%d instances%s: share of the machine", o.crowd, name), Unit: "%"}
@@ -62,7 +62,7 @@ func crowd(ctx context.Context, b *bed, o options, r *Report) {
 
 	p = postgresPlace(b, server)
 	workers = startCrowd(b, o, p, true)
-	f = share("postgres", fmt.Sprintf(" that share %d stores", len(workers)))
+	f = share("postgres", " that share a store")
 	f.Value = cpuShare(b, p.pid, crowdWindow)
 	if peer > 0 {
 		f.Peer, f.Versus, f.Bound = peer, peerKind, 2*peer
@@ -74,13 +74,19 @@ func crowd(ctx context.Context, b *bed, o options, r *Report) {
 // startCrowd starts all instances and returns when they are at rest.
 func startCrowd(b *bed, o options, p place, shared bool) (workers []*member) {
 	opt := workerOptions{URL: p.url, Timing: lease.Timing{}.WithDefaults(), Parties: perWorker, Own: true, Shared: shared}
-	for first := 0; first < o.crowd; first += perWorker {
+	if shared {
+		opt.Parties = o.crowd
+	}
+	for first := 0; first < o.crowd; first += opt.Parties {
 		opt.First = first
 		workers = append(workers, launch(b, workerRole, opt))
 		if len(workers)%2 == 0 { // a few at a time: starting is not what is measured
 			workers[len(workers)-2].await(saidReady, 5*time.Minute)
 			workers[len(workers)-1].await(saidReady, time.Minute)
 		}
+	}
+	if shared {
+		workers[0].await(saidReady, 5*time.Minute)
 	}
 	time.Sleep(2 * opt.Timing.Timeout)
 	return workers

@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// renewalGap is how soon after another renewal of this store one is sent alone. What comes earlier waits for the rest
-	// of it and goes with all that came meanwhile: a process with very many sessions sends 50 statements a second, and a
-	// session gives up so much of its trust at most.
-	renewalGap = 20 * time.Millisecond
+	// mostPatience is how long a renewal waits for others at most, and patiencePart which part of the time that its caller
+	// gives it: at the default timing 100 ms, by which the session trusts itself less. It waits only if another was
+	// sent so shortly before: a process with very many sessions sends ten statements a second.
+	mostPatience = 100 * time.Millisecond
+	patiencePart = 16
 	// mostRenewals is how many sessions one statement renews.
 	mostRenewals = 500
 )
@@ -28,8 +29,10 @@ type renewals struct {
 	store *Store
 
 	mu       sync.Mutex
-	sentAt   time.Time  // when the last statement was sent, or is to be
-	together []*renewal // what the next one renews; it is due while there are any
+	sentAt   time.Time   // when the last statement was sent
+	together []*renewal  // what the next one renews
+	due      *time.Timer // sends them
+	dueAt    time.Time
 }
 
 // renewal is the call of one session that waits for the others.
@@ -114,24 +117,28 @@ func (b *renewals) renew(ctx context.Context, id string) (lease.Renewal, error) 
 
 // join returns nil for a session that need not wait for others.
 func (b *renewals) join(ctx context.Context, id string) *renewal {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	now := time.Now()
-	next := b.sentAt.Add(renewalGap)
-	if !now.Before(next) && len(b.together) == 0 {
-		b.sentAt = now
-		return nil
-	}
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = now.Add(callTimeout)
 	}
-	r := &renewal{id: id, deadline: deadline, answer: make(chan renewalAnswer, 1)}
-	if len(b.together) == 0 {
-		b.sentAt = next
-		time.AfterFunc(next.Sub(now), b.send)
+	patience := min(mostPatience, deadline.Sub(now)/patiencePart)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	dueAt := b.sentAt.Add(patience)
+	if !now.Before(dueAt) && len(b.together) == 0 {
+		b.sentAt = now
+		return nil
 	}
+	r := &renewal{id: id, deadline: deadline, answer: make(chan renewalAnswer, 1)}
 	b.together = append(b.together, r)
+	if len(b.together) == 1 || dueAt.Before(b.dueAt) {
+		b.dueAt = dueAt
+		if b.due != nil {
+			b.due.Stop()
+		}
+		b.due = time.AfterFunc(dueAt.Sub(now), b.send)
+	}
 	return r
 }
 
@@ -139,7 +146,7 @@ func (b *renewals) join(ctx context.Context, id string) *renewal {
 func (b *renewals) send() {
 	b.mu.Lock()
 	all := b.together
-	b.together = nil
+	b.together, b.sentAt = nil, time.Now()
 	for _, r := range all {
 		r.sent = true
 	}
