@@ -33,7 +33,7 @@ func main() {
 		}
 	}
 	var o options
-	only := flag.String("only", "", "sections or groups of them to run, separated by commas: leases (handover,takeover,cost,crowd,footprint), jobs (lag), queues (rate,enqueue,latency,backlog,snapshot,claims), cache (hot,cold,busy,lost,reload), monitor (intake,silence,killed,million), shard (node,host,silent,hung,crash,switchover,agent,many)")
+	only := flag.String("only", "", "sections or groups of them to run, separated by commas: leases (handover,takeover,cost,crowd,footprint), jobs (lag,river,gocron), queues (rate,enqueue,latency,backlog,snapshot,claims), cache (hot,cold,busy,lost,reload), monitor (intake,silence,killed,million), shard (node,host,silent,hung,crash,switchover,agent,many)")
 	kinds := flag.String("kinds", "sqlite,postgres,redis,etcd", "what to measure, separated by commas")
 	flag.IntVar(&o.rounds, "rounds", 120, "hand-overs and takeovers to measure per store")
 	flag.IntVar(&o.crowd, "crowd", 1000, "instances on one PostgreSQL")
@@ -111,7 +111,7 @@ func sections() []section {
 	return []section{
 		{"leases", "handover", handOver}, {"leases", "takeover", takeOver}, {"leases", "cost", cost}, {"leases", "crowd", crowd},
 		{"leases", "footprint", footprint},
-		{"jobs", "lag", jobLag},
+		{"jobs", "lag", jobLag}, {"jobs", "river", riverJobs}, {"jobs", "gocron", gocronJobs},
 		{"queues", "rate", rate}, {"queues", "enqueue", enqueue}, {"queues", "latency", latency}, {"queues", "backlog", backlog},
 		{"queues", "snapshot", snapshot}, {"queues", "claims", claims},
 		{"cache", "hot", hot}, {"cache", "cold", cold}, {"cache", "busy", busy}, {"cache", "lost", lost}, {"cache", "reload", reload},
