@@ -13,28 +13,32 @@ import (
 
 // hold claims a run under the job's lease, runs it, and releases the lease. Its error is that
 // of the claim.
-func (r *runner) hold(ctx context.Context, o Offer, held *lease.HeldLease) error {
+func (r *runner) hold(ctx context.Context, o Offer, held *lease.HeldLease, through *acquirer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t := &tenure{runner: r, offer: o, stop: cancel, log: r.log.With("job", o.Name, "term", held.Term)}
+	t := &tenure{runner: r, offer: o, through: through, stop: cancel, log: r.log.With("job", o.Name, "term", held.Term)}
 	cfg := elect.Config{Keeper: r.Keeper, Role: o.Name, With: o.With, StopGrace: r.stopGrace(), Overrun: t.overrun}
 	err := elect.RunWork(ctx, cfg, held, t.work)
 	if err != nil && t.task == nil && ctx.Err() == nil && !errors.Is(err, lease.ErrLost) {
 		t.log.Warn("no run was claimed", "err", err)
 	}
-	if t.task != nil {
-		return nil
+	if t.task == nil {
+		return err
 	}
-	return err
+	if !through.stored {
+		t.log.Warn("the result could not be stored: the run will show as lost", "scheduled", t.task.Scheduled)
+	}
+	return nil
 }
 
 // tenure is the time for which this instance holds a job's lease: one run, if any is due.
 type tenure struct {
 	*runner
-	offer Offer
-	stop  context.CancelCauseFunc // of the work
-	log   *slog.Logger
-	task  *Task // nil: nothing was claimed
+	offer   Offer
+	through *acquirer
+	stop    context.CancelCauseFunc // of the work
+	log     *slog.Logger
+	task    *Task // nil: nothing was claimed
 }
 
 func (t *tenure) overrun() {
@@ -45,16 +49,16 @@ func (t *tenure) overrun() {
 	t.log.Error("the work ignored its context until the end of trust", "grace", t.stopGrace())
 }
 
-// work claims, runs and records. The order of the three is the promise: a run is running in the store before its work
-// starts, and has ended before its result is stored.
+// work claims a run, unless acquiring the lease did, and runs it. The order is the promise: a run is running in the store
+// before its work starts, and has ended before the release stores its result.
 func (t *tenure) work(ctx context.Context, term elect.Term) error {
 	h := Holder{Term: term.Number, Instance: term.Instance}
 	j, err := t.claim(ctx, h)
 	if err != nil {
 		return err
 	}
-	run, on := j.Running()
-	if !on || run.Term != h.Term {
+	run, on := runUnder(j, h.Term)
+	if !on {
 		return nil // another instance was faster
 	}
 	out := new(tail)
@@ -77,7 +81,10 @@ func (t *tenure) work(ctx context.Context, term elect.Term) error {
 	beside.Wait()
 
 	result := resultOf(err, stopped, context.Cause(ctx))
-	t.finish(ctx, run, out, result)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Keeper.Timing().CallTimeout())
+	defer cancel()
+	t.putOutput(last, out)
+	t.through.finish = Finish(run.Scheduled, run.Term, result) // which the release stores
 	log.Log(ctx, levelOf(result.State), "run ended", "state", result.State, "why", result.Why)
 	return err
 }
@@ -96,8 +103,11 @@ func deadlineOf(d Definition) time.Duration {
 	return ms(d.DeadlineMS)
 }
 
-// claim tries until the store answers, or trust ends.
+// claim tries until the store answers, or trust ends. If acquiring the lease has claimed a run already, it is that.
 func (t *tenure) claim(ctx context.Context, h Holder) (j Job, err error) {
+	if _, on := runUnder(t.through.claimed, h.Term); on && ctx.Err() == nil {
+		return t.through.claimed, nil
+	}
 	for retry := t.retry(); ; {
 		j, err = t.change(ctx, t.offer.Name, Claim(h))
 		if err == nil || !transient(err) {
@@ -107,8 +117,9 @@ func (t *tenure) claim(ctx context.Context, h Holder) (j Job, err error) {
 			return j, context.Cause(ctx)
 		}
 	}
-	if err == nil && ctx.Err() != nil {
-		return j, context.Cause(ctx) // it is recorded as running, and is not started: the next holder calls it lost
+	if err == nil {
+		t.through.claimed = j
+		err = context.Cause(ctx) // it is recorded as running, and is not started: the release gives it back
 	}
 	return j, err
 }
@@ -119,10 +130,11 @@ func transient(err error) bool {
 
 // watchOverlaps decides about times that come while the run is on.
 func (t *tenure) watchOverlaps(ctx context.Context, h Holder, j Job) {
-	const often = 10 * time.Second // in case that the job's definition, or the store's clock, has changed
-	for {
+	const often = 10 * time.Second         // in case that the job's definition, or the store's clock, has changed
+	now, err := t.task.Started, error(nil) // most runs end before the next time
+	for ; ; now, err = t.storeTime(ctx, &j) {
 		wait := often
-		if now, err := t.storeTime(ctx, &j); err == nil && !j.Next.IsZero() {
+		if err == nil && !j.Next.IsZero() {
 			wait = max(j.startsAt(j.Next).Sub(now), time.Millisecond)
 		}
 		if !lease.Sleep(ctx, t.Keeper.Clock(), min(wait, often)) {
@@ -192,24 +204,6 @@ func resultOf(err error, stopped bool, cause error) Result {
 		result.State, result.Why = Cancelled, "its instance was stopped"
 	}
 	return result
-}
-
-// finish stores the result, trying for as long as the lease can be this instance's. If that fails, the next holder
-// records the run as lost.
-func (t *tenure) finish(ctx context.Context, run Run, out *tail, result Result) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Keeper.Timing().Timeout)
-	defer cancel()
-	t.putOutput(ctx, out)
-	for retry := t.retry(); ; {
-		_, err := t.change(ctx, t.offer.Name, Finish(run.Scheduled, run.Term, result))
-		if err == nil {
-			return
-		}
-		if !transient(err) || !retry.Wait(ctx) {
-			t.log.Warn("the result could not be stored: the run will show as lost", "scheduled", run.Scheduled, "state", result.State, "err", err)
-			return
-		}
-	}
 }
 
 // keepTail stores the end of the output once a second while it changes.

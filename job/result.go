@@ -50,6 +50,19 @@ func finish(scheduled time.Time, term int64, got Result, first func(*draft, Run)
 	}
 }
 
+// giveBack queues a run again that was claimed and not started.
+func giveBack(claimed Run) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		r, on := runUnder(j, claimed.Term)
+		if !on || !r.Scheduled.Equal(claimed.Scheduled) {
+			return Change{Job: j, Unchanged: true}, nil
+		}
+		d := draftOf(j, now)
+		d.put(Run{Scheduled: r.Scheduled, Trigger: r.Trigger, State: Queued, Attempt: r.Attempt, NotBefore: d.now, Why: r.Why})
+		return d.Change, nil
+	}
+}
+
 // knows reports whether the result of a run is stored already.
 func (j Job) knows(scheduled time.Time, term int64, s State) bool {
 	same := func(r Run) bool { return r.Term == term && r.Scheduled.Equal(scheduled) }

@@ -252,8 +252,7 @@ func (r *runner) attend(ctx context.Context, jobs []Job, now time.Time, at time.
 	for _, j := range jobs {
 		r.attended[j.Name] = true
 		startIn, _ := r.startIn(j, now, len(jobs))
-		_, running := j.Running()
-		wait := running || r.held[j.Name]
+		wait := r.held[j.Name]
 		r.attending.Go(func() {
 			held := r.attendOne(ctx, r.offers[j.Name], at+startIn, wait)
 			r.mu.Lock()
@@ -323,13 +322,14 @@ func (r *runner) read(ctx context.Context, o Offer) (j Job, now time.Time, here 
 
 // contend acquires the job's lease, and runs what is due: at once or, with wait, when it is free while a run is due.
 func (r *runner) contend(ctx context.Context, o Offer, wait bool) error {
+	through := &acquirer{Acquirer: r.Keeper.Store(), store: r.Store, name: o.Name, holder: r.Keeper.Instance()}
 	held, err := r.Keeper.Acquire(ctx, lease.AcquireRequest{
-		Leases: []lease.ID{LeaseID(o.Name)}, Margin: r.stopGrace(), Once: !wait,
+		Leases: []lease.ID{LeaseID(o.Name)}, Margin: r.stopGrace(), Once: !wait, Through: through,
 		Unless: func(ctx context.Context) error { return r.unlessIdle(ctx, o) },
 	})
 	switch {
 	case err == nil:
-		return r.hold(ctx, o, held)
+		return r.hold(ctx, o, held, through)
 	case errors.Is(err, errIdle):
 		return nil
 	case ctx.Err() == nil && !errors.Is(err, lease.ErrHeld) && !transient(err):

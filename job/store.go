@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/understudy-ha/understudy/lease"
 )
 
 // Store keeps jobs and their runs, and is the clock that decides what is due.
@@ -33,6 +35,19 @@ type Store interface {
 
 	// Output returns what is kept of a run's output; ErrNotFound if there is no such run.
 	Output(ctx context.Context, key RunKey) (Output, error)
+}
+
+// CombinedStore is a Store that changes a job and the lease that it runs under in one transaction: a run costs two instead of four.
+type CombinedStore interface {
+	Store
+
+	// AcquireAndChange acquires the lease as lease.Store.Acquire does and, if it has it, changes the job: both or, if either is
+	// refused, neither.
+	AcquireAndChange(ctx context.Context, e lease.Expectation, name string, decide func(lease.Lease) Decision) (lease.Lease, Job, error)
+
+	// ChangeAndRelease changes the job and releases the lease as lease.Store.Release does. If that is not held it returns
+	// lease.ErrNotHeld, and has changed the job nonetheless.
+	ChangeAndRelease(ctx context.Context, name string, decide Decision, r lease.ReleaseRequest) error
 }
 
 // Query selects jobs.

@@ -14,7 +14,8 @@ import (
 // first in line see to it that the process is told at once.
 type Contender struct {
 	Store        Store
-	Roster       Roster // records that the session waits; nil: none
+	Through      Acquirer // acquires and releases; nil: Store
+	Roster       Roster   // records that the session waits; nil: none
 	Notifier     *Notifier
 	Clock        Clock
 	Session      string          // that acquires
@@ -134,8 +135,15 @@ func (c *Contender) acquireOnce(ctx context.Context) (Lease, error) {
 		return l, fmt.Errorf("%s: %w", id, ErrHeld)
 	}
 	return callStore(ctx, c.Timing, func(ctx context.Context) (Lease, error) {
-		return c.Store.Acquire(ctx, Expectation{Lease: id, Session: c.Session, Seen: l.Seen(), Places: c.Places})
+		return c.through().Acquire(ctx, Expectation{Lease: id, Session: c.Session, Seen: l.Seen(), Places: c.Places})
 	})
+}
+
+func (c *Contender) through() Acquirer {
+	if c.Through == nil {
+		return c.Store
+	}
+	return c.Through
 }
 
 func (c *Contender) resetSlots() {
@@ -160,7 +168,7 @@ func (c *Contender) readOrAcquire(ctx context.Context, s *slot) (Lease, error) {
 			return c.Roster.Join(ctx, s.id, c.Session)
 		}
 		seen, waited := s.policy.Expectation(c.Clock.Now())
-		return c.Store.Acquire(ctx, Expectation{Lease: s.id, Session: c.Session, Seen: seen, Waited: waited, Places: c.Places})
+		return c.through().Acquire(ctx, Expectation{Lease: s.id, Session: c.Session, Seen: seen, Waited: waited, Places: c.Places})
 	})
 	if err != nil && !errors.Is(err, ErrHeld) {
 		return Lease{}, err
@@ -322,7 +330,7 @@ func (c *Contender) undoUnknown(ctx context.Context, s *slot, err error) error {
 	l, err := callStore(clean, c.Timing, func(ctx context.Context) (Lease, error) { return c.Store.Get(ctx, s.id) })
 	if err == nil && l.Session == c.Session && !l.Ended {
 		_, err = callStore(clean, c.Timing, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, c.Store.Release(ctx, ReleaseRequest{Lease: s.id, Session: c.Session, Term: l.Term, Reason: "campaign stopped"})
+			return struct{}{}, c.through().Release(ctx, ReleaseRequest{Lease: s.id, Session: c.Session, Term: l.Term, Reason: "campaign stopped"})
 		})
 	}
 	if err != nil {

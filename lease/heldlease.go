@@ -14,7 +14,14 @@ type HeldLease struct {
 	Active *ActiveSession
 
 	keeper *Keeper
+	store  Acquirer
 	leave  func()
+}
+
+// Acquirer is what acquires and releases leases: a [Store], or one that does something else in the same transaction.
+type Acquirer interface {
+	Acquire(ctx context.Context, e Expectation) (Lease, error)
+	Release(ctx context.Context, r ReleaseRequest) error
 }
 
 // AcquireRequest tells [Keeper.Acquire] what to wait for.
@@ -31,6 +38,8 @@ type AcquireRequest struct {
 	// Once: try the first lease, if it is free, and do not wait for it: [ErrHeld] if another holds it. No line is joined, and
 	// Every, Unless and Shown are not used.
 	Once bool
+	// Through acquires and releases the lease. Default: the keeper's store. Its methods promise what the store's do.
+	Through Acquirer
 	// Margin of trust without which a lease is of no use: see [ActiveSession.Bind].
 	Margin time.Duration
 }
@@ -52,8 +61,12 @@ func (k *Keeper) Acquire(ctx context.Context, want AcquireRequest) (*HeldLease, 
 	if err != nil {
 		return nil, err
 	}
+	var through Acquirer = k.cfg.Store
+	if want.Through != nil {
+		through = want.Through
+	}
 	c := Contender{
-		Store: k.cfg.Store, Roster: k.cfg.Roster, Notifier: k.notifier, Clock: k.cfg.Clock,
+		Store: k.cfg.Store, Through: through, Roster: k.cfg.Roster, Notifier: k.notifier, Clock: k.cfg.Clock,
 		Instance: k.cfg.Instance, Timing: k.cfg.Timing,
 		Leases: want.Leases, Places: len(want.Leases), Every: want.Every, Unless: want.Unless, Shown: want.Shown, Jitter: k.cfg.Jitter, Logger: k.log,
 	}
@@ -71,11 +84,11 @@ func (k *Keeper) Acquire(ctx context.Context, want AcquireRequest) (*HeldLease, 
 		l, err := attempt(ctx)
 		switch {
 		case err == nil && k.isFirstUse(l):
-			return &HeldLease{Lease: l, Active: live, keeper: k, leave: leave}, nil
+			return &HeldLease{Lease: l, Active: live, keeper: k, store: through, leave: leave}, nil
 		case err == nil:
 			// Held before: its release never arrived, or the store forgot it. One term
 			// stands for one run of the work, so it is not used twice.
-			if err := k.release(ctx, l, "", "held before"); isPermanent(err) {
+			if err := k.release(ctx, through, l, "", "held before"); isPermanent(err) {
 				leave()
 				return nil, err
 			}
@@ -121,16 +134,16 @@ func (k *Keeper) trustedSession(ctx context.Context, margin time.Duration) (*Act
 // either way. ctx may already have ended; its values are kept.
 func (h *HeldLease) Release(ctx context.Context, successor, reason string) error {
 	defer h.leave()
-	return h.keeper.release(ctx, h.Lease, successor, reason)
+	return h.keeper.release(ctx, h.store, h.Lease, successor, reason)
 }
 
-func (k *Keeper) release(ctx context.Context, l Lease, successor, reason string) error {
+func (k *Keeper) release(ctx context.Context, through Acquirer, l Lease, successor, reason string) error {
 	timing := k.cfg.Timing
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timing.Timeout)
 	defer cancel()
 	for retry := k.retry(); ; {
 		_, err := callStore(ctx, timing, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, k.cfg.Store.Release(ctx, ReleaseRequest{
+			return struct{}{}, through.Release(ctx, ReleaseRequest{
 				Lease: l.ID, Session: l.Session, Term: l.Term,
 				Successor: successor, Reserve: timing.Timeout, Reason: TruncateReason(reason),
 			})

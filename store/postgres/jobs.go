@@ -9,10 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
 
-var _ store.Jobs = (*Store)(nil)
+var (
+	_ store.Jobs        = (*Store)(nil)
+	_ job.CombinedStore = jobs{}
+)
 
 // Jobs is what the store keeps for package job.
 func (s *Store) Jobs() job.Store { return jobs{s} }
@@ -25,7 +29,9 @@ const (
 	lockJob = "SELECT {{rules}}.configure_statement($1), pg_advisory_xact_lock(hashtext({{channel}} || ' job'), hashtext($2))"
 
 	jobRow = "SELECT name, version, doc FROM {{schema}}.job WHERE name = $1"
-	putJob = `INSERT INTO {{schema}}.job (name, version, due_ms, doc) VALUES ($1, $2, $3, $4)
+	// The clock is read after the row, so that nothing in that is later.
+	jobAndClock = "SELECT name, version, doc, {{schema}}.clock() FROM {{schema}}.job WHERE name = $1"
+	putJob      = `INSERT INTO {{schema}}.job (name, version, due_ms, doc) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (name) DO UPDATE SET version = excluded.version, due_ms = excluded.due_ms, doc = excluded.doc`
 	putRun = `INSERT INTO {{schema}}.job_run (job, scheduled_ms, state, term, doc) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (job, scheduled_ms) DO UPDATE SET state = excluded.state, term = excluded.term, doc = excluded.doc`
@@ -48,37 +54,69 @@ const (
 )
 
 // Change implements [job.Store].
-func (j jobs) Change(ctx context.Context, name string, decide job.Decision) (out job.Job, err error) {
+func (j jobs) Change(ctx context.Context, name string, decide job.Decision) (job.Job, error) {
+	return j.change(ctx, name, statement{}, func() job.Decision { return decide }, statement{})
+}
+
+// AcquireAndChange implements [job.CombinedStore].
+func (j jobs) AcquireAndChange(ctx context.Context, e lease.Expectation, name string, decide func(lease.Lease) job.Decision) (l lease.Lease, out job.Job, err error) {
+	acquire := acquireStatement(e, &l)
+	out, err = j.change(ctx, name, acquire, func() job.Decision { return decide(l) }, statement{})
+	if err != nil && !errors.Is(err, lease.ErrHeld) {
+		l = lease.Lease{}
+	}
+	return l, out, err
+}
+
+// ChangeAndRelease implements [job.CombinedStore].
+func (j jobs) ChangeAndRelease(ctx context.Context, name string, decide job.Decision, r lease.ReleaseRequest) error {
+	var released bool
+	_, err := j.change(ctx, name, statement{}, func() job.Decision { return decide }, releaseStatement(r, &released))
+	if err == nil && !released {
+		err = notHeld(r)
+	}
+	return err
+}
+
+// change does what decide makes of the job and the store's clock, with a statement before, which may refuse, and one after, in two
+// round trips.
+func (j jobs) change(ctx context.Context, name string, before statement, decide func() job.Decision, after statement) (out job.Job, err error) {
 	name = clean(name)
 	var refused error
 	err = j.db.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
-		err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, j.db.sql(lockJob), withPatience(ctx, []any{lockPatience{}, name})...); err != nil {
-				return err
+		defer endTransaction(ctx, conn)
+		refused = nil
+		was, now := job.Job{}, time.Time{}
+		var first pgx.Batch
+		first.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+		first.Queue(j.db.sql(lockJob), withPatience(ctx, []any{lockPatience{}, name})...)
+		j.db.queue(ctx, &first, before, &refused)
+		first.Queue(j.db.sql(jobRow), name).QueryRow(func(r pgx.Row) (err error) {
+			if was, err = scanJob(r); errors.Is(err, pgx.ErrNoRows) {
+				was, err = job.Job{Name: name}, nil
 			}
-			was, err := scanJob(tx.QueryRow(ctx, j.db.sql(jobRow), name))
-			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-				return err
-			}
-			was.Name = name
-			now, err := j.clock(ctx, tx)
-			if err != nil {
-				return err
-			}
-			var c job.Change
-			if c, refused = decide(was, now); refused != nil {
-				return errRefused
-			}
-			if out = was; c.Unchanged {
-				return errRefused
-			}
-			out, err = j.apply(ctx, tx, was, c)
 			return err
 		})
-		if errors.Is(err, errRefused) && !conn.IsClosed() {
+		first.Queue(j.db.sql(readClock)).QueryRow(func(r pgx.Row) error { return r.Scan(&now) })
+		if err := conn.SendBatch(ctx, &first).Close(); err != nil || refused != nil {
+			return err
+		}
+		c, err := decide()(was, now.UTC())
+		if refused = err; err != nil {
 			return nil
 		}
-		return err
+		if out = was; c.Unchanged && after.sql == "" && before.sql == "" {
+			return nil
+		}
+		var second pgx.Batch
+		if !c.Unchanged {
+			if out, err = j.queueChange(&second, was, c); err != nil {
+				return err
+			}
+		}
+		j.db.queue(ctx, &second, after, &refused)
+		second.Queue("COMMIT")
+		return conn.SendBatch(ctx, &second).Close()
 	})
 	switch {
 	case refused != nil:
@@ -89,8 +127,17 @@ func (j jobs) Change(ctx context.Context, name string, decide job.Decision) (out
 	return out, nil
 }
 
-func (j jobs) apply(ctx context.Context, tx pgx.Tx, was job.Job, c job.Change) (job.Job, error) {
-	var all pgx.Batch
+// endTransaction leaves the connection without one.
+func endTransaction(ctx context.Context, conn *pgx.Conn) {
+	if conn.IsClosed() || conn.PgConn().TxStatus() == 'I' {
+		return
+	}
+	if _, err := conn.Exec(ctx, "ROLLBACK"); err != nil {
+		_ = conn.Close(ctx)
+	}
+}
+
+func (j jobs) queueChange(all *pgx.Batch, was job.Job, c job.Change) (job.Job, error) {
 	queue := func(sql string, args ...any) { all.Queue(j.db.sql(sql), args...) }
 	if e := c.Event; e.Part != "" {
 		queue(insertEvent, clean(e.Part), clean(e.Subject), "", "", e.Term, clean(e.Reason), e.Duration.Nanoseconds())
@@ -99,7 +146,7 @@ func (j jobs) apply(ctx context.Context, tx pgx.Tx, was job.Job, c job.Change) (
 	if c.Forget {
 		queue(dropJob, was.Name)
 		queue(dropRuns, was.Name)
-		return out, tx.SendBatch(ctx, &all).Close()
+		return out, nil
 	}
 	doc, err := job.Encode(out)
 	if err != nil {
@@ -116,7 +163,7 @@ func (j jobs) apply(ctx context.Context, tx pgx.Tx, was job.Job, c job.Change) (
 		queue(pruneRuns, out.Name, job.KeepRuns)
 		queue(pruneOutput, out.Name, job.KeepTails)
 	}
-	return out, tx.SendBatch(ctx, &all).Close()
+	return out, nil
 }
 
 // clock is read after what it is compared with, so that nothing in that is later.
@@ -125,10 +172,10 @@ func (j jobs) clock(ctx context.Context, on runner) (now time.Time, err error) {
 	return now.UTC(), err
 }
 
-func scanJob(r pgx.Row) (job.Job, error) {
+func scanJob(r pgx.Row, after ...any) (job.Job, error) {
 	var name, doc string
 	var version int64
-	if err := r.Scan(&name, &version, &doc); err != nil {
+	if err := r.Scan(append([]any{&name, &version, &doc}, after...)...); err != nil {
 		return job.Job{}, err
 	}
 	out, err := job.Decode[job.Job](doc)
@@ -138,19 +185,17 @@ func scanJob(r pgx.Row) (job.Job, error) {
 
 // Get implements [job.Store].
 func (j jobs) Get(ctx context.Context, name string) (out job.Job, now time.Time, err error) {
-	err = j.db.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		if out, err = scanJob(conn.QueryRow(ctx, j.db.sql(jobRow), clean(name))); err == nil {
-			now, err = j.clock(ctx, conn)
-		}
+	err = j.db.row(ctx, ordinary, jobAndClock, func(r pgx.Row) error {
+		out, err = scanJob(r, &now)
 		return err
-	})
+	}, clean(name))
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return job.Job{}, now, fmt.Errorf("%w: job %q", job.ErrNotFound, name)
 	case err != nil:
 		return job.Job{}, now, fmt.Errorf("reading job %q: %w", name, err)
 	}
-	return out, now, nil
+	return out, now.UTC(), nil
 }
 
 // List implements [job.Store].

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,38 +11,85 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// Acquire implements [lease.Store].
-func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
+// statement is one that refuses, or returns a row; without sql it is none.
+type statement struct {
+	sql  string
+	args []any
+	scan func(pgx.Row) error
+	// refusal is asked after scan.
+	refusal func() error
+}
+
+// queue adds a statement to a batch; refused is set to what it refuses.
+func (s *Store) queue(ctx context.Context, all *pgx.Batch, x statement, refused *error) {
+	if x.sql == "" {
+		return
+	}
+	all.Queue(s.sql(x.sql), withPatience(ctx, x.args)...).QueryRow(func(r pgx.Row) error {
+		err := x.scan(r)
+		if err == nil && x.refusal != nil {
+			*refused = x.refusal()
+		}
+		return err
+	})
+}
+
+// acquireStatement acquires a lease, and sets l to it.
+func acquireStatement(c lease.Expectation, l *lease.Lease) statement {
 	var verdict string
-	var l lease.Lease
-	err := s.row(ctx, ordinary, "SELECT a.verdict, (a.lease).* FROM {{rules}}.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9) a",
-		func(r pgx.Row) (err error) {
-			l, err = scanLease(r, &verdict)
+	return statement{
+		sql:  "SELECT a.verdict, (a.lease).* FROM {{rules}}.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9) a",
+		args: []any{c.Lease.Space, c.Lease.Key, c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, c.Waited, c.Places, lockPatience{}},
+		scan: func(r pgx.Row) (err error) {
+			*l, err = scanLease(r, &verdict)
 			return err
 		},
-		c.Lease.Space, c.Lease.Key, c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, c.Waited, c.Places, lockPatience{})
-	switch {
-	case err != nil:
-		return lease.Lease{}, fmt.Errorf("acquiring %s: %w", c.Lease, err)
-	case verdict == "lapsed":
-		return lease.Lease{}, fmt.Errorf("session %s: %w", c.Session, lease.ErrLapsed)
-	case verdict == "held":
-		return l, fmt.Errorf("%s: %w", c.Lease, lease.ErrHeld)
+		refusal: func() error {
+			switch verdict {
+			case "lapsed":
+				return fmt.Errorf("session %s: %w", c.Session, lease.ErrLapsed)
+			case "held":
+				return fmt.Errorf("%s: %w", c.Lease, lease.ErrHeld)
+			}
+			return nil
+		},
 	}
-	return l, nil
+}
+
+// Acquire implements [lease.Store].
+func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (l lease.Lease, err error) {
+	acquire := acquireStatement(c, &l)
+	if err := s.row(ctx, ordinary, acquire.sql, acquire.scan, acquire.args...); err != nil {
+		return lease.Lease{}, fmt.Errorf("acquiring %s: %w", c.Lease, err)
+	}
+	if err = acquire.refusal(); errors.Is(err, lease.ErrLapsed) {
+		l = lease.Lease{}
+	}
+	return l, err
+}
+
+// releaseStatement releases a lease, and sets released to whether it was held.
+func releaseStatement(h lease.ReleaseRequest, released *bool) statement {
+	return statement{
+		sql:  "SELECT {{rules}}.release($1, $2, $3, $4, $5, $6, $7, $8)",
+		args: []any{h.Lease.Space, h.Lease.Key, h.Session, h.Term, h.Successor, h.Reserve.Nanoseconds(), lease.TruncateReason(h.Reason), lockPatience{}},
+		scan: func(r pgx.Row) error { return r.Scan(released) },
+	}
+}
+
+func notHeld(h lease.ReleaseRequest) error {
+	return fmt.Errorf("%s under term %d: %w", h.Lease, h.Term, lease.ErrNotHeld)
 }
 
 // Release implements [lease.Store].
 func (s *Store) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	var released bool
-	err := s.row(ctx, ordinary, "SELECT {{rules}}.release($1, $2, $3, $4, $5, $6, $7, $8)",
-		func(r pgx.Row) error { return r.Scan(&released) },
-		h.Lease.Space, h.Lease.Key, h.Session, h.Term, h.Successor, h.Reserve.Nanoseconds(), lease.TruncateReason(h.Reason), lockPatience{})
-	switch {
-	case err != nil:
+	release := releaseStatement(h, &released)
+	if err := s.row(ctx, ordinary, release.sql, release.scan, release.args...); err != nil {
 		return fmt.Errorf("releasing %s: %w", h.Lease, err)
-	case !released:
-		return fmt.Errorf("%s under term %d: %w", h.Lease, h.Term, lease.ErrNotHeld)
+	}
+	if !released {
+		return notHeld(h)
 	}
 	return nil
 }

@@ -8,10 +8,14 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
 
-var _ store.Jobs = (*Store)(nil)
+var (
+	_ store.Jobs        = (*Store)(nil)
+	_ job.CombinedStore = jobs{}
+)
 
 // Jobs is what the store keeps for package job.
 func (s *Store) Jobs() job.Store { return jobs{s} }
@@ -50,29 +54,78 @@ ORDER BY scheduled_ms DESC LIMIT ?4`
 
 // Change implements [job.Store].
 func (j jobs) Change(ctx context.Context, name string, decide job.Decision) (out job.Job, err error) {
-	var refused error
-	err = j.s.write(ctx, "changing a job", func(t *txn) error {
-		was, err := readJob(t.call, name)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		var c job.Change
-		if c, refused = decide(was, t.wallTime()); refused != nil {
-			return refused
-		}
-		if out = was; c.Unchanged {
-			return nil
-		}
-		out, err = t.changeJob(was, c)
-		return err
+	err = j.change(ctx, func(t *txn) (refused, err error) {
+		out, refused, err = t.change(name, decide)
+		return refused, err
 	})
-	switch {
-	case refused != nil:
-		return job.Job{}, refused
-	case err != nil:
+	if err != nil {
 		return job.Job{}, err
 	}
 	return out, nil
+}
+
+// AcquireAndChange implements [job.CombinedStore].
+func (j jobs) AcquireAndChange(ctx context.Context, e lease.Expectation, name string, decide func(lease.Lease) job.Decision) (l lease.Lease, out job.Job, err error) {
+	err = j.change(ctx, func(t *txn) (refused, err error) {
+		if l, err = t.acquire(e); err == nil {
+			out, refused, err = t.change(name, decide(l))
+		}
+		return refused, err
+	})
+	switch {
+	case err == nil:
+		return l, out, nil
+	case errors.Is(err, lease.ErrHeld):
+		return l, job.Job{}, err
+	}
+	return lease.Lease{}, job.Job{}, err
+}
+
+// ChangeAndRelease implements [job.CombinedStore].
+func (j jobs) ChangeAndRelease(ctx context.Context, name string, decide job.Decision, r lease.ReleaseRequest) error {
+	var free error
+	err := j.change(ctx, func(t *txn) (refused, err error) {
+		if _, refused, err = t.change(name, decide); refused != nil || err != nil {
+			return refused, err
+		}
+		if free = t.releaseLease(r); errors.Is(free, lease.ErrNotHeld) {
+			return nil, nil
+		}
+		return nil, free
+	})
+	if err == nil {
+		err = free
+	}
+	return err
+}
+
+// change runs fn in a transaction, and returns as it is what a decision refused.
+func (j jobs) change(ctx context.Context, fn func(*txn) (refused, err error)) error {
+	var refused error
+	err := j.s.write(ctx, "changing a job", func(t *txn) (err error) {
+		if refused, err = fn(t); err == nil {
+			err = refused
+		}
+		return err
+	})
+	if refused != nil {
+		return refused
+	}
+	return err
+}
+
+// change does what decide makes of a job; refused is its error.
+func (t *txn) change(name string, decide job.Decision) (out job.Job, refused, err error) {
+	was, err := readJob(t.call, name)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return was, nil, err
+	}
+	c, refused := decide(was, t.wallTime())
+	if refused != nil || c.Unchanged {
+		return was, refused, nil
+	}
+	out, err = t.changeJob(was, c)
+	return out, nil, err
 }
 
 func readJob(c call, name string) (job.Job, error) {

@@ -103,25 +103,30 @@ func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lea
 // Acquire implements [lease.Store].
 func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	var shown lease.Lease
-	err := s.write(ctx, "acquiring", func(t *txn) error {
-		me, err := t.living(c.Session)
-		if err != nil {
-			return err
-		}
-		if shown, err = t.lease(c.Lease, t.boot, c.Session); err != nil || shown.Session == c.Session {
-			return err
-		}
-		reason, ok := c.Permits(shown, me.Instance)
-		if !ok {
-			return fmt.Errorf("%s: %w", c.Lease, lease.ErrHeld)
-		}
-		shown, err = t.take(shown, me, reason, c.Places)
+	err := s.write(ctx, "acquiring", func(t *txn) (err error) {
+		shown, err = t.acquire(c)
 		return err
 	})
 	if err != nil && !errors.Is(err, lease.ErrHeld) {
 		return lease.Lease{}, err
 	}
 	return shown, err
+}
+
+func (t *txn) acquire(c lease.Expectation) (lease.Lease, error) {
+	me, err := t.living(c.Session)
+	if err != nil {
+		return lease.Lease{}, err
+	}
+	shown, err := t.lease(c.Lease, t.boot, c.Session)
+	if err != nil || shown.Session == c.Session {
+		return shown, err
+	}
+	reason, ok := c.Permits(shown, me.Instance)
+	if !ok {
+		return shown, fmt.Errorf("%s: %w", c.Lease, lease.ErrHeld)
+	}
+	return t.take(shown, me, reason, c.Places)
 }
 
 const renewedAt = "SELECT renewed_us FROM understudy_session WHERE id = ?1"
@@ -175,24 +180,26 @@ func (t *txn) depose(old lease.Lease, e *history.Event) error {
 
 // Release implements [lease.Store].
 func (s *Store) Release(ctx context.Context, h lease.ReleaseRequest) error {
-	return s.write(ctx, "releasing", func(t *txn) error {
-		l, err := t.lease(h.Lease, t.boot, "")
-		if err != nil {
-			return err
-		}
-		if h.Session == "" || l.Session != h.Session || l.Term != h.Term {
-			return fmt.Errorf("%s under term %d: %w", h.Lease, h.Term, lease.ErrNotHeld)
-		}
-		reserved, boot := int64(0), ""
-		if h.Successor != "" {
-			reserved, boot = t.now+h.Reserve.Microseconds(), t.boot
-		}
-		if _, err := t.exec(freeLease, l.Space, l.Key, t.wall, h.Successor, reserved, boot); err != nil {
-			return err
-		}
-		return t.record(history.Event{
-			Part: l.Space, Subject: l.Key, From: l.Holder.Label(),
-			Term: l.Term, Reason: lease.TruncateReason(h.Reason), Duration: l.Age,
-		}, changeFreed, h.Successor)
-	})
+	return s.write(ctx, "releasing", func(t *txn) error { return t.releaseLease(h) })
+}
+
+func (t *txn) releaseLease(h lease.ReleaseRequest) error {
+	l, err := t.lease(h.Lease, t.boot, "")
+	if err != nil {
+		return err
+	}
+	if h.Session == "" || l.Session != h.Session || l.Term != h.Term {
+		return fmt.Errorf("%s under term %d: %w", h.Lease, h.Term, lease.ErrNotHeld)
+	}
+	reserved, boot := int64(0), ""
+	if h.Successor != "" {
+		reserved, boot = t.now+h.Reserve.Microseconds(), t.boot
+	}
+	if _, err := t.exec(freeLease, l.Space, l.Key, t.wall, h.Successor, reserved, boot); err != nil {
+		return err
+	}
+	return t.record(history.Event{
+		Part: l.Space, Subject: l.Key, From: l.Holder.Label(),
+		Term: l.Term, Reason: lease.TruncateReason(h.Reason), Duration: l.Age,
+	}, changeFreed, h.Successor)
 }

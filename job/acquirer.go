@@ -1,0 +1,72 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// acquirer claims a run with the acquisition of the job's lease, and stores its result before the release: each pair in one
+// transaction, if the store can.
+type acquirer struct {
+	lease.Acquirer
+	store  Store
+	name   string
+	holder lease.Instance
+
+	claimed Job      // as it was when a run was claimed under the lease, which nobody can have started before
+	finish  Decision // how that ended; nil: it was not started
+	stored  bool     // what became of it is in the store
+}
+
+// Acquire implements [lease.Acquirer].
+func (a *acquirer) Acquire(ctx context.Context, e lease.Expectation) (lease.Lease, error) {
+	both, can := a.store.(CombinedStore)
+	if !can {
+		return a.Acquirer.Acquire(ctx, e)
+	}
+	claimed := false
+	l, j, err := both.AcquireAndChange(ctx, e, a.name, func(l lease.Lease) Decision {
+		return func(j Job, now time.Time) (Change, error) {
+			c, err := Claim(Holder{Term: l.Term, Instance: a.holder})(j, now)
+			if err != nil {
+				c = Change{Job: j, Unchanged: true} // the holder claims again, and is told
+			}
+			claimed = !c.Unchanged
+			return c, nil
+		}
+	})
+	if a.claimed = (Job{}); err == nil && claimed {
+		a.claimed = j // otherwise it may be a run of an earlier use of the term
+	}
+	return l, err
+}
+
+// Release implements [lease.Acquirer].
+func (a *acquirer) Release(ctx context.Context, r lease.ReleaseRequest) error {
+	decide := a.finish
+	if run, on := runUnder(a.claimed, r.Term); on && decide == nil {
+		decide = giveBack(run)
+	}
+	if decide == nil || a.stored {
+		return a.Acquirer.Release(ctx, r)
+	}
+	if both, can := a.store.(CombinedStore); can {
+		err := both.ChangeAndRelease(ctx, a.name, decide, r)
+		a.stored = err == nil || errors.Is(err, lease.ErrNotHeld)
+		return err
+	}
+	if _, err := a.store.Change(ctx, a.name, decide); err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	a.stored = true
+	return a.Acquirer.Release(ctx, r)
+}
+
+// runUnder is the run that is on under a term.
+func runUnder(j Job, term int64) (Run, bool) {
+	r, on := j.Running()
+	return r, on && r.Term == term
+}
