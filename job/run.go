@@ -109,7 +109,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	}
 	r := &runner{
 		Config: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), offers: map[string]Offer{},
-		attended: map[string]bool{}, held: map[string]bool{},
+		attended: map[string]bool{}, held: map[string]bool{}, claiming: make(chan struct{}, maxClaims),
 	}
 	for _, o := range cfg.Offers {
 		r.offers[o.Name] = o
@@ -134,6 +134,7 @@ type runner struct {
 	log       *slog.Logger
 	offers    map[string]Offer
 	attending sync.WaitGroup
+	claiming  chan struct{} // holds one for each claim under way
 	fail      context.CancelCauseFunc
 
 	mu       sync.Mutex
@@ -268,6 +269,9 @@ func (r *runner) attend(ctx context.Context, jobs []Job, now time.Time, at time.
 const (
 	stagger = 20 * time.Millisecond // over which the instances that offer a job try to claim a run that comes due
 	pace    = 2 * time.Millisecond  // from one late job to the next, in an order of each instance's own
+	// maxClaims is how many jobs an instance tries to claim at once: what one store serves well. When more are late, all instances trying
+	// for all of them would leave it no time for those that succeed.
+	maxClaims = 4
 )
 
 // startIn is in how long this instance tries to claim the job's run; false if that is not soon. What is late waits for nothing
@@ -286,20 +290,29 @@ func (r *runner) startIn(j Job, now time.Time, many int) (time.Duration, bool) {
 // to end or die; otherwise it leaves that to a later look, because most runs are short, and reports it.
 func (r *runner) attendOne(ctx context.Context, o Offer, from time.Duration, wait bool) (held bool) {
 	for lease.Sleep(ctx, r.Keeper.Clock(), from-r.Keeper.Clock().Now()) {
+		done, err := r.enterClaims(ctx)
+		if err != nil {
+			return false
+		}
 		sent := r.Keeper.Clock().Now()
 		j, now, here, err := r.read(ctx, o)
 		startIn, soon := r.startIn(j, now, 1)
-		if err != nil || !here || !soon {
+		_, running := j.Running()
+		switch late := !j.DueAt().After(now); {
+		case err != nil || !here || !soon:
+			done()
 			return false
-		}
-		if j.DueAt().After(now) {
+		case !late:
+			done()
 			from = sent + startIn
 			continue
-		}
-		if _, running := j.Running(); running && !wait {
+		case running && !wait:
+			done()
 			return true
+		case wait:
+			done() // it may be long
 		}
-		if err := r.contend(ctx, o, wait); err != nil {
+		if err := r.contend(ctx, o, wait, done); err != nil {
 			return errors.Is(err, lease.ErrHeld)
 		}
 		wait = false
@@ -320,13 +333,24 @@ func (r *runner) read(ctx context.Context, o Offer) (j Job, now time.Time, here 
 	return j, now, here, err
 }
 
-// contend acquires the job's lease, and runs what is due: at once or, with wait, when it is free while a run is due.
-func (r *runner) contend(ctx context.Context, o Offer, wait bool) error {
+// enterClaims waits for its turn to claim; done, which may be called more than once, ends that.
+func (r *runner) enterClaims(ctx context.Context) (done func(), err error) {
+	select {
+	case r.claiming <- struct{}{}:
+		return sync.OnceFunc(func() { <-r.claiming }), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// contend acquires the job's lease, calls acquired, and runs what is due: at once or, with wait, when it is free while a run is due.
+func (r *runner) contend(ctx context.Context, o Offer, wait bool, acquired func()) error {
 	through := &acquirer{Acquirer: r.Keeper.Store(), store: r.Store, name: o.Name, holder: r.Keeper.Instance()}
 	held, err := r.Keeper.Acquire(ctx, lease.AcquireRequest{
 		Leases: []lease.ID{LeaseID(o.Name)}, Margin: r.stopGrace(), Once: !wait, Through: through,
 		Unless: func(ctx context.Context) error { return r.unlessIdle(ctx, o) },
 	})
+	acquired()
 	switch {
 	case err == nil:
 		return r.hold(ctx, o, held, through)

@@ -26,6 +26,8 @@ type link struct {
 	job.Store
 	cut  atomic.Bool
 	lose atomic.Int64 // answers that are lost from now on
+	// changed gets what a change has made.
+	changed func(job.Job)
 }
 
 func (l *link) Change(ctx context.Context, name string, decide job.Decision) (job.Job, error) {
@@ -33,6 +35,9 @@ func (l *link) Change(ctx context.Context, name string, decide job.Decision) (jo
 		return job.Job{}, lease.ErrUnavailable
 	}
 	j, err := l.Store.Change(ctx, name, decide)
+	if l.changed != nil {
+		l.changed(j)
+	}
 	if l.lose.Add(-1) >= 0 {
 		return job.Job{}, lease.ErrUnknown
 	}
@@ -58,6 +63,7 @@ type stage struct {
 	store *memory.Store
 	work  job.Work // what each run does after it was noted
 	with  string   // see [job.Offer]
+	way   func(*link) job.Store
 
 	mu     sync.Mutex
 	starts []start
@@ -65,13 +71,14 @@ type stage struct {
 }
 
 func newStage(t *testing.T, work job.Work) *stage {
-	return &stage{t: t, store: memory.New(nil), work: work}
+	return &stage{t: t, store: memory.New(nil), work: work, way: func(l *link) job.Store { return l }}
 }
 
 type node struct {
 	name  string
 	lease *leasetest.Faulty
 	jobs  *link
+	way   job.Store // as it is offered to the instance
 	// stop stops the instance, which must return then.
 	stop func()
 }
@@ -85,6 +92,7 @@ func (n *node) cut() {
 func (s *stage) node(name string, def job.Definition) *node {
 	s.t.Helper()
 	n := &node{name: name, lease: leasetest.NewFaulty(s.store, rand.Uint64()), jobs: &link{Store: s.store.Jobs()}}
+	n.way = s.way(n.jobs)
 	k, err := lease.NewKeeper(lease.KeeperConfig{
 		Store: n.lease, Roster: n.lease, Instance: lease.NewInstance(name, ""), Timing: timing, Clock: &leasetest.BubbleClock{},
 	})
@@ -97,7 +105,7 @@ func (s *stage) node(name string, def job.Definition) *node {
 	all.Go(func() { _ = k.Run(keep) })
 	all.Go(func() {
 		defer endKeeping()
-		err := job.Serve(ctx, job.Config{Keeper: k, Store: n.jobs, Offers: []job.Offer{{Name: "j", Definition: def, Work: s.note(name), With: s.with}}})
+		err := job.Serve(ctx, job.Config{Keeper: k, Store: n.way, Offers: []job.Offer{{Name: "j", Definition: def, Work: s.note(name), With: s.with}}})
 		if !errors.Is(err, context.Canceled) {
 			s.t.Errorf("%s: Serve returned %v", name, err)
 		}

@@ -20,6 +20,8 @@ import (
 type Subject struct {
 	Jobs    job.Store
 	History history.Log
+	// Leases of the same store. Required if Jobs is a [job.CombinedStore].
+	Leases lease.Store
 	// Other is another handle on the same store, as another process has it. Default: the same.
 	Other job.Store
 	// Advance moves the store's clock forward.
@@ -49,6 +51,8 @@ func topics() map[string]func(*bench) {
 		"forget/with all runs":                     testForget,
 		"names/hostile text is only data":          testHostile,
 		"context/nothing once it is over":          testContext,
+		"combined/both or neither":                 testCombined,
+		"combined/released with the change":        testChangeAndRelease,
 	}
 }
 

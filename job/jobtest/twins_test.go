@@ -13,6 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/internal/testkit/recorder"
 	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -22,6 +23,8 @@ type twin struct {
 	change func(next job.Store, ctx context.Context, name string, decide job.Decision) (job.Job, error)
 	query  func(*job.Query)
 	runs   func(*job.RunQuery) func([]job.Run)
+	leases lease.Store
+	apart  bool // the lease and the job are two operations
 	put    func(next job.Store, ctx context.Context, key job.RunKey, term int64, o job.Output) error
 }
 
@@ -30,6 +33,29 @@ func (t twin) Change(ctx context.Context, name string, decide job.Decision) (job
 		return t.Store.Change(ctx, name, decide)
 	}
 	return t.change(t.Store, ctx, name, decide)
+}
+
+func (t twin) AcquireAndChange(ctx context.Context, e lease.Expectation, name string, decide func(lease.Lease) job.Decision) (lease.Lease, job.Job, error) {
+	if !t.apart {
+		return t.Store.(job.CombinedStore).AcquireAndChange(ctx, e, name, decide)
+	}
+	l, err := t.leases.Acquire(ctx, e)
+	if err != nil {
+		return l, job.Job{}, err
+	}
+	j, err := t.Store.Change(ctx, name, decide(l))
+	return l, j, err
+}
+
+func (t twin) ChangeAndRelease(ctx context.Context, name string, decide job.Decision, r lease.ReleaseRequest) error {
+	if !t.apart {
+		return t.Store.(job.CombinedStore).ChangeAndRelease(ctx, name, decide, r)
+	}
+	if err := t.leases.Release(ctx, r); err != nil {
+		return err
+	}
+	_, err := t.Store.Change(ctx, name, decide)
+	return err
 }
 
 func (t twin) List(ctx context.Context, q job.Query) ([]job.Job, time.Time, error) {
@@ -135,6 +161,8 @@ func twins() map[string]struct {
 			}
 			return err
 		})},
+		"acquires, and then changes": {"combined/both or neither", twin{apart: true}},
+		"releases, and then changes": {"combined/released with the change", twin{apart: true}},
 		"goes on without a context": {"context/nothing once it is over", twin{change: func(next job.Store, ctx context.Context, name string, decide job.Decision) (job.Job, error) {
 			return next.Change(context.WithoutCancel(ctx), name, decide)
 		}}},
@@ -197,8 +225,8 @@ func prove(t *testing.T, name, by string, topic func(*bench), broken twin) {
 		defer mu.Unlock()
 		return time.Now().Add(ahead)
 	})
-	broken.Store = s.Jobs()
-	subject := Subject{Jobs: broken, History: s, Advance: func(d time.Duration) {
+	broken.Store, broken.leases = s.Jobs(), s
+	subject := Subject{Jobs: broken, History: s, Leases: s, Advance: func(d time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		ahead += d

@@ -13,7 +13,10 @@ import (
 	"github.com/understudy-ha/understudy/store"
 )
 
-var _ store.Jobs = (*Store)(nil)
+var (
+	_ store.Jobs        = (*Store)(nil)
+	_ job.CombinedStore = jobs{}
+)
 
 // Jobs is what the store keeps for package job.
 func (s *Store) Jobs() job.Store { return jobs{s} }
@@ -38,6 +41,35 @@ func (j jobs) Change(ctx context.Context, name string, decide job.Decision) (job
 		return job.Job{}, err
 	}
 	defer j.s.mu.Unlock()
+	return j.change(name, decide)
+}
+
+// AcquireAndChange implements [job.CombinedStore].
+func (j jobs) AcquireAndChange(ctx context.Context, e lease.Expectation, name string, decide func(lease.Lease) job.Decision) (l lease.Lease, out job.Job, err error) {
+	if err := j.s.begin(ctx, "changing a job"); err != nil {
+		return l, out, err
+	}
+	defer j.s.mu.Unlock()
+	l, err = j.s.acquire(e, func(l lease.Lease) (err error) {
+		out, err = j.change(name, decide(l))
+		return err
+	})
+	return l, out, err
+}
+
+// ChangeAndRelease implements [job.CombinedStore].
+func (j jobs) ChangeAndRelease(ctx context.Context, name string, decide job.Decision, r lease.ReleaseRequest) error {
+	if err := j.s.begin(ctx, "changing a job"); err != nil {
+		return err
+	}
+	defer j.s.mu.Unlock()
+	if _, err := j.change(name, decide); err != nil {
+		return err
+	}
+	return j.s.release(r)
+}
+
+func (j jobs) change(name string, decide job.Decision) (job.Job, error) {
 	now := j.s.now()
 	kept := j.s.jobs[name]
 	was := job.Job{Name: name}

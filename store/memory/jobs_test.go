@@ -18,7 +18,7 @@ func TestJobs(t *testing.T) {
 			defer mu.Unlock()
 			return time.Now().Add(by)
 		})
-		return jobtest.Subject{Jobs: s.Jobs(), History: s, Advance: func(d time.Duration) {
+		return jobtest.Subject{Jobs: s.Jobs(), History: s, Leases: s, Advance: func(d time.Duration) {
 			mu.Lock()
 			defer mu.Unlock()
 			by += d

@@ -199,6 +199,11 @@ func (s *Store) EndSession(_ context.Context, id, reason string) error {
 func (s *Store) Acquire(_ context.Context, c lease.Expectation) (lease.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.acquire(c, func(lease.Lease) error { return nil })
+}
+
+// acquire acquires a lease unless also, which gets it as it will be, returns an error.
+func (s *Store) acquire(c lease.Expectation, also func(lease.Lease) error) (lease.Lease, error) {
 	now := s.now()
 	me, err := s.alive(c.Session, now)
 	if err != nil {
@@ -206,7 +211,7 @@ func (s *Store) Acquire(_ context.Context, c lease.Expectation) (lease.Lease, er
 	}
 	current := s.showTo(c.Session, c.Lease, now)
 	if current.Session == c.Session {
-		return current, nil
+		return current, also(current)
 	}
 	reason, ok := c.Permits(current, me.Instance)
 	if !ok {
@@ -215,8 +220,12 @@ func (s *Store) Acquire(_ context.Context, c lease.Expectation) (lease.Lease, er
 	r := s.leases[c.Lease]
 	if r == nil {
 		r = &row{id: c.Lease, since: now, term: s.forgottenTerm()}
-		s.leases[c.Lease] = r
 	}
+	term := max(r.term+1, now.UnixMilli())
+	if err := also(lease.Lease{ID: c.Lease, Term: term, Session: c.Session, Holder: me.Instance}); err != nil {
+		return lease.Lease{}, err
+	}
+	s.leases[c.Lease] = r
 	from, vacant := "", now.Sub(r.since)
 	if old := s.sessions[r.session]; old != nil {
 		vacant = max(0, now.Sub(old.deadline))
@@ -225,7 +234,7 @@ func (s *Store) Acquire(_ context.Context, c lease.Expectation) (lease.Lease, er
 	if reason == history.Lapsed {
 		from = r.holder.Label()
 	}
-	*r = row{id: c.Lease, term: max(r.term+1, now.UnixMilli()), session: c.Session, holder: me.Instance, since: now, places: c.Places}
+	*r = row{id: c.Lease, term: term, session: c.Session, holder: me.Instance, since: now, places: c.Places}
 	s.leave(c.Lease, c.Session)
 	s.record(now, history.Event{
 		Part: c.Lease.Space, Subject: c.Lease.Key, From: from, To: me.Instance.Label(),
@@ -238,6 +247,10 @@ func (s *Store) Acquire(_ context.Context, c lease.Expectation) (lease.Lease, er
 func (s *Store) Release(_ context.Context, h lease.ReleaseRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.release(h)
+}
+
+func (s *Store) release(h lease.ReleaseRequest) error {
 	r := s.leases[h.Lease]
 	if r == nil || r.session != h.Session || r.term != h.Term || h.Session == "" {
 		return fmt.Errorf("%s under term %d: %w", h.Lease, h.Term, lease.ErrNotHeld)

@@ -15,7 +15,7 @@ func TestJobs(t *testing.T) {
 		jobtest.TestStore(t, func(t *testing.T) jobtest.Subject {
 			d := f.empty(t, way)
 			s := d.open(t)
-			return jobtest.Subject{Jobs: s.Jobs(), Other: d.open(t).Jobs(), History: s, Advance: func(by time.Duration) { d.step(t, by) }}
+			return jobtest.Subject{Jobs: s.Jobs(), Other: d.open(t).Jobs(), History: s, Leases: s, Advance: func(by time.Duration) { d.step(t, by) }}
 		})
 	})
 }

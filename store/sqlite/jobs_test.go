@@ -14,6 +14,6 @@ func TestJobs(t *testing.T) {
 		c := &clock{Clock: lease.BootClock()}
 		cfg := sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db"), Clock: c, Wall: c.Wall}
 		s := open(t, cfg)
-		return jobtest.Subject{Jobs: s.Jobs(), Other: open(t, cfg).Jobs(), History: s, Advance: c.step}
+		return jobtest.Subject{Jobs: s.Jobs(), Other: open(t, cfg).Jobs(), History: s, Leases: s, Advance: c.step}
 	})
 }

@@ -1,0 +1,182 @@
+package job_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
+)
+
+// wholeLink is an instance's way to a store that changes a job and its lease together.
+type wholeLink struct {
+	*link
+	both     job.CombinedStore
+	acquired func()       // called when a run was claimed
+	refuse   atomic.Int64 // releases that fail from now on
+}
+
+func (l *wholeLink) AcquireAndChange(ctx context.Context, e lease.Expectation, name string, decide func(lease.Lease) job.Decision) (lease.Lease, job.Job, error) {
+	if l.cut.Load() {
+		return lease.Lease{}, job.Job{}, lease.ErrUnavailable
+	}
+	got, j, err := l.both.AcquireAndChange(ctx, e, name, decide)
+	if err == nil && l.acquired != nil {
+		l.acquired()
+	}
+	if l.lose.Add(-1) >= 0 {
+		return lease.Lease{}, job.Job{}, lease.ErrUnknown
+	}
+	return got, j, err
+}
+
+func (l *wholeLink) ChangeAndRelease(ctx context.Context, name string, decide job.Decision, r lease.ReleaseRequest) error {
+	if l.cut.Load() || l.refuse.Add(-1) >= 0 {
+		return lease.ErrUnavailable
+	}
+	err := l.both.ChangeAndRelease(ctx, name, decide, r)
+	if l.lose.Add(-1) >= 0 {
+		return lease.ErrUnknown
+	}
+	return err
+}
+
+// whole makes the nodes of a stage, from then on, use such a store.
+func (s *stage) whole() *stage {
+	s.way = func(l *link) job.Store { return &wholeLink{link: l, both: l.Store.(job.CombinedStore)} }
+	return s
+}
+
+func (n *node) whole() *wholeLink { return n.way.(*wholeLink) }
+
+// Answers that are lost, to an acquisition that claims as to a release with the result, make neither a second start nor another result.
+func TestLostAnswersOfBoth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, quick).whole()
+		n := s.node("a", every("1m"))
+		time.Sleep(time.Minute - time.Second)
+		n.jobs.lose.Store(1)
+		time.Sleep(10 * time.Second)
+		if starts := s.started(); len(starts) != 1 {
+			t.Fatalf("%d starts after the answer to the claim was lost", len(starts))
+		}
+		s.want(job.Succeeded)
+		time.Sleep(50*time.Second + 500*time.Millisecond)
+		n.jobs.lose.Store(1)
+		time.Sleep(10 * time.Second)
+		if starts := s.started(); len(starts) != 2 {
+			t.Errorf("%d starts after the answer to the result was lost", len(starts))
+		}
+		s.want(job.Succeeded, job.Succeeded)
+	})
+}
+
+// An instance that is stopped after a claim, and before the start, gives the run back: another starts it.
+func TestClaimedIsGivenBack(t *testing.T) {
+	for name, both := range map[string]bool{"together": true, "apart": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, quick)
+				if both {
+					s.whole()
+				}
+				a := s.node("a", every("1h"))
+				stop := func() { go a.stop(); synctest.Wait() }
+				if both {
+					a.whole().acquired = stop
+				} else {
+					a.jobs.changed = func(j job.Job) {
+						if _, on := j.Running(); on {
+							stop()
+						}
+					}
+				}
+				time.Sleep(time.Hour + 500*time.Millisecond)
+				s.want(job.Queued)
+				s.node("b", every("1h"))
+				time.Sleep(5 * time.Second)
+				if starts := s.started(); len(starts) != 1 || starts[0].node != "b" || starts[0].Attempt != 1 {
+					t.Errorf("starts: %+v", starts)
+				}
+				s.want(job.Succeeded)
+			})
+		})
+	}
+}
+
+// A result that could not be stored makes the run a lost one, also for the instance that has run it: it does not run again.
+func TestResultThatIsNotStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, quick).whole()
+		n := s.node("a", every("1h"))
+		time.Sleep(time.Hour - time.Second)
+		n.whole().refuse.Store(1 << 30)
+		time.Sleep(time.Minute)
+		if starts := s.started(); len(starts) != 1 {
+			t.Errorf("%d starts", len(starts))
+		}
+		s.want(job.Lost)
+	})
+}
+
+// slowLink is a way on which each call takes a while.
+type slowLink struct {
+	job.Store
+	now, most *atomic.Int64
+}
+
+func (l slowLink) Get(ctx context.Context, name string) (job.Job, time.Time, error) {
+	n := l.now.Add(1)
+	defer l.now.Add(-1)
+	for most := l.most.Load(); n > most && !l.most.CompareAndSwap(most, n); most = l.most.Load() {
+	}
+	time.Sleep(10 * time.Millisecond)
+	return l.Store.Get(ctx, name)
+}
+
+// Of many jobs that are late an instance claims a few at a time: all instances that try for all of them would keep the store from
+// those that succeed.
+func TestFewClaimsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs = 200
+		s := newStage(t, nil)
+		var busy, most, runs atomic.Int64
+		var offers []job.Offer
+		for i := range jobs {
+			name := fmt.Sprint("j", i)
+			if _, err := s.store.Jobs().Change(t.Context(), name, job.Define(name, every("1h"))); err != nil {
+				t.Fatal(err)
+			}
+			offers = append(offers, job.Offer{Name: name, Definition: every("1h"), Work: func(ctx context.Context, _ job.Task) error {
+				runs.Add(1)
+				time.Sleep(time.Minute) // a run that is on keeps no other from being claimed
+				return ctx.Err()
+			}})
+		}
+		time.Sleep(time.Hour)
+		k, err := lease.NewKeeper(lease.KeeperConfig{
+			Store: s.store, Roster: s.store, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { _ = k.Run(ctx) })
+		all.Go(func() {
+			_ = job.Serve(ctx, job.Config{Keeper: k, Store: slowLink{s.store.Jobs(), &busy, &most}, Offers: offers})
+		})
+		time.Sleep(8 * time.Second) // less than after which runs look for their next time
+		if runs.Load() != jobs || most.Load() > 4 {
+			t.Errorf("%d of %d jobs run, and up to %d were read at once", runs.Load(), jobs, most.Load())
+		}
+		cancel()
+		all.Wait()
+	})
+}
