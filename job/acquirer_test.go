@@ -12,6 +12,7 @@ import (
 	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
+	"github.com/understudy-ha/understudy/store/memory"
 )
 
 // wholeLink is an instance's way to a store that changes a job and its lease together.
@@ -175,6 +176,58 @@ func TestFewClaimsAtOnce(t *testing.T) {
 		time.Sleep(8 * time.Second) // less than after which runs look for their next time
 		if runs.Load() != jobs || most.Load() > 4 {
 			t.Errorf("%d of %d jobs run, and up to %d were read at once", runs.Load(), jobs, most.Load())
+		}
+		cancel()
+		all.Wait()
+	})
+}
+
+// listing counts how what is due is read.
+type listing struct {
+	job.Store
+	gets, lists *atomic.Int64
+}
+
+func (l listing) Get(ctx context.Context, name string) (job.Job, time.Time, error) {
+	l.gets.Add(1)
+	return l.Store.Get(ctx, name)
+}
+
+func (l listing) List(ctx context.Context, q job.Query) ([]job.Job, time.Time, error) {
+	l.lists.Add(1)
+	return l.Store.List(ctx, q)
+}
+
+// Where other instances are faster, many jobs of one moment cost an instance a few lists, and not a read of each.
+func TestOthersWereFaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs = 50
+		store := memory.New(nil)
+		var all sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		var gets, lists, runs atomic.Int64
+		for n := range 10 {
+			k, err := lease.NewKeeper(lease.KeeperConfig{Store: store, Roster: store, Instance: lease.NewInstance(fmt.Sprint("i", n), ""), Timing: timing, Clock: &leasetest.BubbleClock{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := job.Config{Keeper: k, Store: listing{store.Jobs(), &gets, &lists}}
+			for i := range jobs {
+				cfg.Offers = append(cfg.Offers, job.Offer{Name: fmt.Sprint("j", i), Definition: every("1m"), Work: func(context.Context, job.Task) error {
+					runs.Add(1)
+					return nil
+				}})
+			}
+			all.Go(func() { _ = k.Run(ctx) })
+			all.Go(func() { _ = job.Serve(ctx, cfg) })
+		}
+		time.Sleep(50 * time.Second)
+		gets.Store(0)
+		lists.Store(0)
+		time.Sleep(20 * time.Second)
+		// Each look is a list of each instance; a read of each by each were ten times the jobs.
+		if runs.Load() != jobs || gets.Load() > 6*jobs || lists.Load() > 10*(21+8) {
+			t.Errorf("%d runs took %d reads and %d lists", runs.Load(), gets.Load(), lists.Load())
 		}
 		cancel()
 		all.Wait()

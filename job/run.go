@@ -110,6 +110,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	r := &runner{
 		Config: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), offers: map[string]Offer{},
 		attended: map[string]bool{}, held: map[string]bool{}, claiming: make(chan struct{}, maxClaims),
+		shared: dueList{turn: make(chan struct{}, 1)},
 	}
 	for _, o := range cfg.Offers {
 		r.offers[o.Name] = o
@@ -140,6 +141,8 @@ type runner struct {
 	mu       sync.Mutex
 	attended map[string]bool
 	held     map[string]bool // another instance had the job's lease when this one tried
+
+	shared dueList
 }
 
 // defineAll stores the definitions that differ from what the store has. Of many, which is read at once: each write would hold up
@@ -254,8 +257,9 @@ func (r *runner) attend(ctx context.Context, jobs []Job, now time.Time, at time.
 		r.attended[j.Name] = true
 		startIn, _ := r.startIn(j, now, len(jobs))
 		wait := r.held[j.Name]
+		due := j.DueAt()
 		r.attending.Go(func() {
-			held := r.attendOne(ctx, r.offers[j.Name], at+startIn, wait)
+			held := r.attendOne(ctx, r.offers[j.Name], at+startIn, due, wait)
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			delete(r.attended, j.Name)
@@ -286,13 +290,20 @@ func (r *runner) startIn(j Job, now time.Time, many int) (time.Duration, bool) {
 	return wait + spread(over, j.Name, due.String(), r.Keeper.Instance().ID), !due.IsZero() && due.Sub(now) <= r.Keeper.Timing().Interval
 }
 
-// attendOne runs the job's runs from then on, for as long as the next one is due soon. With wait, it waits for an instance that has one
+// attendOne runs the job's runs from then on, for as long as the next one is due soon: the first at due. With wait, it waits for an instance that has one
 // to end or die; otherwise it leaves that to a later look, because most runs are short, and reports it.
-func (r *runner) attendOne(ctx context.Context, o Offer, from time.Duration, wait bool) (held bool) {
+func (r *runner) attendOne(ctx context.Context, o Offer, from time.Duration, due time.Time, wait bool) (held bool) {
 	for lease.Sleep(ctx, r.Keeper.Clock(), from-r.Keeper.Clock().Now()) {
 		done, err := r.enterClaims(ctx)
 		if err != nil {
 			return false
+		}
+		if !due.IsZero() {
+			if runs, ended := r.isDone(ctx, o.Name, due); ended || runs && !wait {
+				done()
+				return runs
+			}
+			due = time.Time{} // the next run has another time
 		}
 		sent := r.Keeper.Clock().Now()
 		j, now, here, err := r.read(ctx, o)

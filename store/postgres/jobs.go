@@ -114,7 +114,10 @@ func (j jobs) change(ctx context.Context, name string, before statement, decide 
 				return err
 			}
 		}
-		j.db.queue(ctx, &second, after, &refused)
+		if after.sql != "" {
+			j.db.queue(ctx, &second, after, &refused)
+			second.Queue("SET LOCAL synchronous_commit TO DEFAULT") // a release turns it off; a result must not be forgotten
+		}
 		second.Queue("COMMIT")
 		return conn.SendBatch(ctx, &second).Close()
 	})

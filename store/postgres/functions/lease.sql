@@ -32,6 +32,11 @@ RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_change text := json_build_object('space', p_space, 'key', p_key, 'term', p_term, 'free', p_free, 'successor', p_successor)::text;
 BEGIN
+    -- The lease of a job changes hands at each run. Only who waits for it wants to know, and that it is free: a commit that notifies
+    -- waits for all others that do, and wakes every process of the server that listens.
+    IF p_space = 'job' AND p_term > 0 AND NOT EXISTS (SELECT FROM {{schema}}.waiter WHERE space = p_space AND key = p_key) THEN
+        RETURN;
+    END IF;
     -- What does not fit says "anything may have changed".
     PERFORM pg_notify({{channel}}, CASE WHEN octet_length(v_change) < 7900 THEN v_change ELSE '' END);
 END $$;
