@@ -115,10 +115,6 @@ func (p *monitorPart) routes() []route {
 		{pattern: "POST " + one + "/pause", handle: p.action(monitor.ActionPause)},
 		{pattern: "POST " + one + "/resume", handle: p.action(monitor.ActionResume)},
 		{pattern: "POST " + one + "/retire", handle: p.action(monitor.ActionRetire)},
-
-		{pattern: "GET /v1/alarms", handle: inJSON(p.listAlarms)},
-		{pattern: "GET /v1/alarms/{alarm}", handle: inJSON(p.getAlarm)},
-		{pattern: "POST /v1/alarms/{alarm}/acknowledge", handle: p.action(monitor.ActionAcknowledge)},
 	})
 	out = append(out, guarded(p.checkTable, p.linkRoutes())...)
 	return append(withOldPaths(out), p.intakeRoutes()...)

@@ -9,7 +9,7 @@ import (
 
 // routes lists every operation. A part that is added brings its own list.
 func (s *Server) routes() []route {
-	return slices.Concat(s.queueRoutes(), s.jobRoutes(), s.cache.routes(), s.monitor.routes(), s.shards.routes(), s.overview.routes(), s.tokenRoutes(), s.removalRoutes(), []route{
+	return slices.Concat(s.queueRoutes(), s.jobRoutes(), s.alarmRoutes(), s.cache.routes(), s.monitor.routes(), s.shards.routes(), s.overview.routes(), s.tokenRoutes(), s.removalRoutes(), []route{
 		{pattern: "GET /v1/series", handle: s.poller.series.get},
 
 		{pattern: "GET /v1/roles", handle: inJSON(s.listRoles)},

@@ -8,6 +8,7 @@ import { anchor } from './pages.js';
 import { acknowledge, act, askToPause } from './pause.js';
 import { askToRemove } from './remove.js';
 import { drawSpark, spark } from './spark.js';
+import { openJob, stateText } from './runs.js';
 import { ask, get, token } from './stream.js';
 
 const page = 100;
@@ -141,6 +142,9 @@ export function subject(a) {
   return `${a.group.slice(a.group.indexOf('/') + 1)} (${plural(a.members || 0, 'source', 'sources')})`;
 }
 
+// A job's alarm is of the check "job", and ends with a good run.
+const ofJob = (a) => a.check === 'job';
+const endText = (a) => (a.end === 'ABATED' && ofJob(a) ? 'a good run' : ends[a.end] || a.end);
 const ends = { ABATED: 'a beat', retire: 'retired', forget: 'event removed' };
 
 function alarmTable(alarms, none) {
@@ -148,7 +152,7 @@ function alarmTable(alarms, none) {
   const rows = alarms.map((a) => ({
     item: a,
     className: a.ended ? '' : 'bad',
-    cells: [timeOf(a.started), subject(a), a.ended ? a.reason : `${a.reason}, open`, a.check, lasted(a), a.ended ? ends[a.end] || a.end : '', a.acknowledged || ''],
+    cells: [timeOf(a.started), subject(a), a.ended ? stateText(a.reason) : `${stateText(a.reason)}, open`, a.check, lasted(a), a.ended ? endText(a) : '', a.acknowledged || ''],
   }));
   return table(['Began', 'Source', 'Reason', 'Check', 'Lasted', 'Ended by', 'Acknowledged'], rows, (a) => openAlarm(a.id));
 }
@@ -166,12 +170,12 @@ async function showAlarm(id, done) {
   live = [];
   const a = await get(`/v1/alarms/${encodeURIComponent(id)}`);
   const line = el('div', 'line');
-  if (!a.ended && !a.acknowledged) line.append(button('Acknowledge…', () => askToAcknowledge(a, () => { show(); done(); })));
+  if (!a.ended && !a.acknowledged && !ofJob(a)) line.append(button('Acknowledge…', () => askToAcknowledge(a, () => { show(); done(); })));
   const labels = Object.entries(a.labels || {}).map(([k, v]) => `${k}=${v}`).join(', ');
   return [
-    facts([['Source', a.source ? button(a.source, () => openSource(a.check, a.source, done), 'link') : ''], ['Check', a.check], ['Group', a.group || ''],
-      ['Sources of the group', a.members ? count(a.members) : ''], ['Reason', a.reason], ['Began', timeIf(a.started)], ['Found', timeIf(a.raised)],
-      ['Ended', a.ended ? timeOf(a.ended) : 'still open'], ['Lasted', lasted(a)], ['Ended by', a.end ? ends[a.end] || a.end : ''],
+    facts([['Source', a.source ? button(a.source, () => (ofJob(a) ? openJob(a.source, done) : openSource(a.check, a.source, done)), 'link') : ''], ['Check', a.check], ['Group', a.group || ''],
+      ['Sources of the group', a.members ? count(a.members) : ''], ['Reason', stateText(a.reason)], ['Why', a.why || ''], ['Began', timeIf(a.started)], ['Found', timeIf(a.raised)],
+      ['Ended', a.ended ? timeOf(a.ended) : 'still open'], ['Lasted', lasted(a)], ['Ended by', a.end ? endText(a) : ''],
       ['Acknowledged by', a.acknowledged || ''], ['Reminders', a.reminders ? count(a.reminders) : ''], ['Labels', labels], ['Request id', a.id]]),
     line,
   ];

@@ -83,7 +83,8 @@ type MonitorDone struct {
 	Done string `json:"done"`
 }
 
-// Alarm is one outage.
+// Alarm is one outage of a source, or the alarm of a job: that is of the check "job", the source is the job, and it is listed until
+// its sinks know of its end.
 type Alarm struct {
 	ID     string `json:"id"` // the request id that its ONSET and its ABATED share
 	Check  string `json:"check"`
@@ -93,7 +94,8 @@ type Alarm struct {
 	Group        string            `json:"group,omitempty"`
 	Members      int               `json:"members,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
-	Reason       string            `json:"reason" enum:"silent,failed,overrun"`
+	Reason       string            `json:"reason" enum:"silent,failed,overrun,timed_out,lost,missed,overdue"`
+	Why          string            `json:"why,omitempty"` // of a job
 	Started      time.Time         `json:"started"`
 	Raised       time.Time         `json:"raised"`
 	Ended        time.Time         `json:"ended,omitzero"` // missing while it stands

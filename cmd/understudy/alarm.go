@@ -15,9 +15,9 @@ import (
 func (a *app) alarmCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "alarm",
-		Short: "Alarms of the monitor: list, show, acknowledge",
+		Short: "Alarms of the monitor and of jobs: list, show, acknowledge",
 		Long: `An alarm is one outage of a source: it starts with an ONSET and ends with an ABATED of the same
-request ID. See "monitor" and "source".`,
+request ID. The alarm of a job has the check "job", and ends with the next good run. See "monitor", "source" and "job".`,
 		Example: `  understudy alarm list --standing
   understudy alarm acknowledge 3f0c…`,
 	}
@@ -31,8 +31,9 @@ func (a *app) alarmListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List alarms, newest first, including ended ones",
-		Long: `List alarms, newest first; ended alarms are listed until they are pruned. STARTED is when the
-outage started, ENDED how it ended: by a heartbeat (ABATED), or because the source was retired or its check removed.`,
+		Long: `List alarms, newest first; ended alarms are listed until they are pruned, and those of jobs (check
+"job") until their sinks know. STARTED is when the outage started, or the time of the run, ENDED how it ended: by a heartbeat
+or a good run (ABATED), or because the source was retired or its check removed.`,
 		Example: `  understudy alarm list --standing
   understudy alarm list --check nightly-backup --source db-1 -n 20
   understudy alarm list --standing -o json | jq -r .id | xargs understudy alarm acknowledge`,
@@ -99,7 +100,7 @@ func (a *app) alarmShowCommand() *cobra.Command {
 
 func (a *app) printAlarm(al apitype.Alarm) error {
 	return a.printFacts([][2]string{
-		{"alarm", al.ID}, {"check", al.Check}, {"source", alarmSubject(al)}, {"reason", al.Reason},
+		{"alarm", al.ID}, {"check", al.Check}, {"source", alarmSubject(al)}, {"reason", al.Reason}, {"why", al.Why},
 		{"started", when(al.Started)}, {"raised", when(al.Raised)}, {"ended", alarmEnd(al)}, {"lasted", alarmLasted(al)},
 		{"grouped with", al.Group}, {"labels", labelText(al.Labels)}, {"acknowledged by", al.Acknowledged},
 	})
@@ -112,7 +113,7 @@ func (a *app) alarmAcknowledgeCommand() *cobra.Command {
 		Aliases: []string{"ack"},
 		Short:   "Acknowledge alarms",
 		Long: `Acknowledge alarms: your name is listed with them. Nothing else changes: an alarm ends when its
-source returns. The history keeps who acknowledged it and why.`,
+source returns. Alarms of jobs cannot be acknowledged. The history keeps who acknowledged it and why.`,
 		Example: `  understudy alarm acknowledge 3f0c… --note "disk is being replaced"
   understudy alarm list --standing -o json | jq -r .id | xargs understudy alarm acknowledge`,
 		Args: atLeast("ID"),

@@ -76,14 +76,7 @@ func post(ctx context.Context, url string, m monitor.AlarmMessage, attempt int) 
 func messageOf(j job.Job, a job.Alarm) monitor.AlarmMessage {
 	m := monitor.AlarmMessage{
 		Status: monitor.Onset, RequestID: a.ID, Reason: monitor.Reason(a.Reason), Event: job.Space, Source: j.Name, Severity: "error",
-		Labels: map[string]string{"schedule": j.Definition.Schedule, "scheduled": a.Scheduled.UTC().Format(time.RFC3339)},
-		What:   what(a), Started: a.Scheduled, Raised: a.Raised,
-	}
-	if a.Instance != "" {
-		m.Labels["instance"] = a.Instance
-	}
-	if a.ExitCode != 0 {
-		m.Labels["exit_code"] = strconv.Itoa(a.ExitCode)
+		Labels: Labels(j, a), What: what(a), Started: a.Scheduled, Raised: a.Raised,
 	}
 	if a.Sent { // of its start they know
 		m.Status, m.Ended, m.What = monitor.Abated, &a.Cleared, "runs again"
@@ -92,6 +85,18 @@ func messageOf(j job.Job, a job.Alarm) monitor.AlarmMessage {
 		}
 	}
 	return m
+}
+
+// Labels say of which run the alarm is.
+func Labels(j job.Job, a job.Alarm) map[string]string {
+	out := map[string]string{"schedule": j.Definition.Schedule, "scheduled": a.Scheduled.UTC().Format(time.RFC3339)}
+	if a.Instance != "" {
+		out["instance"] = a.Instance
+	}
+	if a.ExitCode != 0 {
+		out["exit_code"] = strconv.Itoa(a.ExitCode)
+	}
+	return out
 }
 
 func what(a job.Alarm) string {
