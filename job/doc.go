@@ -11,7 +11,7 @@
 //
 // The instance that runs a job holds its lease. It writes the run down as running, under the lease's term, before it starts
 // the work, and the result after the work has ended. So a holder that dies before the first of them has started nothing, and
-// the next holder claims the same time; one that dies after it leaves a run that may or may not have ended: the next holder
+// the next holder claims the same time, as it does what was claimed and given back; one that dies after it leaves a run that may or may not have ended: the next holder
 // records it as lost. The next holder has the lease only after the trust of the one before has ended, and with it the work.
 //
 //	queued ──► running ──► succeeded, failed, timed_out, cancelled, lost
@@ -26,7 +26,8 @@
 //
 // # What it does not promise
 //
-// That a lost run has ended, or has not: its instance died with the answer. That a store which is put back from a backup
+// That a lost run has ended, has not, or has even been started: its instance died with the answer, and a write more before each start would be
+// needed to tell. That a store which is put back from a backup
 // remembers the runs since: with [MissedOne] the job runs again for the latest of their times, with [MissedAll] for all of the last 24
 // hours. That work which outlives its context for longer than the stop grace
 // has ended before the next run starts: see [Config.Overrun].
