@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -102,7 +103,8 @@ type Lineage struct {
 	End int64 `json:"end,omitempty"`
 }
 
-// Record is a node as its agent reports it, every interval. A store keeps the latest.
+// Record is a node as its agent reports it: every interval, or less often while it says nothing new. A store keeps the
+// latest.
 // The names in its JSON are those of the registry's hashes on Redis.
 type Record struct {
 	Shard string `json:"shard_name"`
@@ -207,6 +209,40 @@ func (r Record) Client() string {
 
 // Label is the node as operators see it in the history: address and the first characters of its ID.
 func (r Record) Label() string { return fmt.Sprintf("%s (%.8s)", r.Client(), r.ID) }
+
+// Gist is what the record says, without the numbers that change all the time.
+func (r Record) Gist() Record {
+	r.Txn, r.Keys, r.Updated, r.Age = 0, 0, 0, 0
+	r.PrimaryLog.At, r.PrimaryLog.Written.Size, r.PrimaryLog.Synced = 0, 0, AppendLog{}
+	r.Link = r.Link.gist()
+	if r.Opinion != nil {
+		opinion := r.Opinion.gist()
+		r.Opinion = &opinion
+	}
+	r.Unattended = slices.Clone(r.Unattended)
+	for i, o := range r.Unattended {
+		r.Unattended[i] = o.gist()
+	}
+	r.Followers = slices.Clone(r.Followers)
+	for i := range r.Followers {
+		r.Followers[i].Txn, r.Followers[i].Lag = 0, 0
+	}
+	return r
+}
+
+func (l *Upstream) gist() *Upstream {
+	if l == nil {
+		return nil
+	}
+	link := *l
+	link.Input = 0
+	return &link
+}
+
+func (o Opinion) gist() Opinion {
+	o.Age, o.Silence, o.Closed, o.Link = 0, 0, 0, o.Link.gist()
+	return o
+}
 
 // Validate returns an error that wraps lease.ErrInvalid unless a store may keep the record.
 func (r Record) Validate() error {

@@ -69,7 +69,7 @@ func wire(c *common) *Agent {
 	a.sessions.store.Store = c.cfg.Leases
 	a.lease = &shardLease{common: c, sessions: a.sessions, trust: a.trust, watch: a.watch, view: a.view}
 	i := c.cfg.Timing.Interval
-	a.report = &reporter{common: c, view: a.view, record: a.record, accept: a.acceptView, publish: a.publish, retry: c.cfg.retry(i/8, i/3)}
+	a.report = &reporter{common: c, view: a.view, lapse: a.watch, record: a.record, accept: a.acceptView, publish: a.publish, retry: c.cfg.retry(i/8, i/3)}
 	a.process = &supervisor{common: c, probe: a.probe, fence: a.fence}
 	a.elsewhere = &otherShards{common: c, probe: a.probe, view: a.view, report: a.report}
 	a.peer = &peerProbe{common: c, view: a.view, watch: a.watch, report: a.report}

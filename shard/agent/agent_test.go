@@ -1,12 +1,15 @@
 package agent_test
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/agent"
 )
 
 func TestFoundAndJoin(t *testing.T) {
@@ -96,6 +99,45 @@ func TestSwitchover(t *testing.T) {
 			if h.node.Copies() > 1 {
 				t.Errorf("%s made %d full copies", h.name, h.node.Copies())
 			}
+		}
+	})
+}
+
+// countedReports counts the reports of each node.
+type countedReports struct {
+	shard.Registry
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (c *countedReports) Report(ctx context.Context, r shard.Record, tell bool) (shard.View, error) {
+	c.mu.Lock()
+	c.n[r.ID]++
+	c.mu.Unlock()
+	return c.Registry.Report(ctx, r, tell)
+}
+
+// Reports that say nothing new are written every second interval; what is new is written at once.
+func TestQuietReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counted := &countedReports{n: map[string]int{}}
+		c := newCluster(t, 3, func(cfg *agent.Config) { counted.Registry, cfg.Registry = cfg.Registry, counted }).up()
+		time.Sleep(5 * timeout)
+		clear(counted.n)
+		time.Sleep(20 * time.Second)
+		for id, n := range counted.n {
+			if n < 9 || n > 12 {
+				t.Errorf("%.8s reported %d times in 20 intervals", id, n)
+			}
+		}
+		c.hosts[1].node.Hang()
+		began := time.Now()
+		c.until("it is reported", timeout, func() bool {
+			r, _ := c.view().Node(c.hosts[1].id())
+			return r.Condition == shard.Silent
+		})
+		if took := time.Since(began); took > 2500*time.Millisecond { // the next probe, and its deadline
+			t.Errorf("it was reported after %v", took)
 		}
 	})
 }

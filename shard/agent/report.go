@@ -3,13 +3,19 @@ package agent
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
+
+// QuietIntervals is how many intervals lie between two reports of a shard in which nothing happens, where the store tells of
+// changes.
+const QuietIntervals = 2
 
 // rereadSoon is the pause between two reads of a row that is about to change.
 const rereadSoon = 20 * time.Millisecond
@@ -19,6 +25,7 @@ const rereadSoon = 20 * time.Millisecond
 type reporter struct {
 	*common
 	view   *viewCache
+	lapse  *leaseWatch
 	record func(now time.Duration) shard.Record
 	accept func(v shard.View, now time.Duration)
 	// publish makes a refusal visible.
@@ -36,6 +43,9 @@ type reporter struct {
 	steadySince time.Duration // since when every call has been answered
 	lastOK      time.Duration // when the latest report that was answered was sent
 	answeredAt  time.Duration // … or the latest read
+
+	said     shard.Record // the gist of the latest that was accepted
+	watching atomic.Bool  // the store tells of changes
 
 	sent      int64 // reports so far
 	notBefore time.Duration
@@ -66,12 +76,16 @@ func (r *reporter) step(now time.Duration) {
 		return
 	}
 	report, urgent := r.due || r.urgent, r.urgent
-	r.due, r.urgent, r.reread = false, false, false
 	var rec shard.Record
 	if report {
-		r.sent++
 		rec = r.record(now)
+		if !urgent && !r.reread && r.saysNothing(rec, now) {
+			r.due = false
+			return
+		}
+		r.sent++
 	}
+	r.due, r.urgent, r.reread = false, false, false
 	r.background("store", r.cfg.call(), func(ctx context.Context) func() {
 		var v shard.View
 		var err error
@@ -88,12 +102,25 @@ func (r *reporter) step(now time.Duration) {
 			if err == nil || errors.Is(err, shard.ErrTaken) || errors.Is(err, shard.ErrNotFound) {
 				r.answeredAt = asked
 			}
+			if report && err == nil {
+				r.said = rec.Gist()
+			}
 			r.finish(v, report, err)
 			if err != nil && urgent {
 				r.urgent = !errors.Is(err, shard.ErrTaken)
 			}
 		}
 	})
+}
+
+// saysNothing reports whether a report can wait for the next interval: nothing happens in the shard, it says what the one
+// before said, and another that is lost would leave enough of T.
+func (r *reporter) saysNothing(rec shard.Record, now time.Duration) bool {
+	i, row := r.cfg.Timing.Interval, r.view.Row
+	p, _ := r.view.Node(row.Primary)
+	calm := row.Plan == nil && row.Request == nil && p.Condition == shard.Up && p.Role == shard.Primary && p.Fence != shard.Closed && !r.lapse.takeable
+	return calm && r.watching.Load() && r.registered && r.failing == 0 && 4*i <= r.cfg.Timing.Timeout &&
+		now < r.lastOK+QuietIntervals*i-i/2 && reflect.DeepEqual(rec.Gist(), r.said)
 }
 
 // finish takes the answer of the store.
@@ -189,7 +216,11 @@ func (r *reporter) watch(ctx context.Context) {
 	const first, most = 50 * time.Millisecond, 5 * time.Second
 	for retry := r.cfg.retry(first, most); ; {
 		started := r.now()
-		err := r.cfg.Registry.Watch(ctx, r.cfg.Shard, func(string) { notify(r.woken) })
+		err := r.cfg.Registry.Watch(ctx, r.cfg.Shard, func(string) {
+			r.watching.Store(true)
+			notify(r.woken)
+		})
+		r.watching.Store(false)
 		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
 			return
 		}

@@ -83,6 +83,10 @@ func (c commands) Next(ctx context.Context, node string, wait time.Duration) (sh
 		case <-signal:
 		case <-next.C:
 		case <-over.C:
+			next.Stop()
+			if c.db.listener.isListening() { // a signal would have come; the next call looks anyway
+				return shard.Command{}, fmt.Errorf("%w for node %.8s", shard.ErrNoCommand, node)
+			}
 			wait = 0 // one last look
 		case <-ctx.Done():
 			next.Stop()

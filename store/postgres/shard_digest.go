@@ -3,7 +3,6 @@ package postgres
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"slices"
 	"sync"
 
 	"github.com/understudy-ha/understudy/shard"
@@ -15,33 +14,7 @@ type digest [16]byte
 // digestOf leaves out what may be lost: reports with the same digest replace each other
 // every second, and a crash of the server may take the last ones back.
 func digestOf(n shard.Record) (g digest, err error) {
-	n.Txn, n.Keys, n.Updated = 0, 0, 0
-	n.PrimaryLog.At, n.PrimaryLog.Written.Size, n.PrimaryLog.Synced = 0, 0, shard.AppendLog{}
-	if n.Link != nil {
-		link := *n.Link
-		link.Input = 0
-		n.Link = &link
-	}
-	if n.Opinion != nil {
-		opinion := *n.Opinion
-		opinion.Age, opinion.Silence, opinion.Closed = 0, 0, 0
-		n.Opinion = &opinion
-	}
-	n.Unattended = slices.Clone(n.Unattended)
-	for i := range n.Unattended {
-		o := &n.Unattended[i]
-		o.Age, o.Silence, o.Closed = 0, 0, 0
-		if o.Link != nil {
-			link := *o.Link
-			link.Input = 0
-			o.Link = &link
-		}
-	}
-	n.Followers = slices.Clone(n.Followers)
-	for i := range n.Followers {
-		n.Followers[i].Txn, n.Followers[i].Lag = 0, 0
-	}
-	text, err := json.Marshal(n)
+	text, err := json.Marshal(n.Gist())
 	if err != nil {
 		return g, err
 	}
