@@ -58,7 +58,9 @@ func enqueueModes() []enqueueMode {
 func enqueue(ctx context.Context, b *bed, o options, r *Report) {
 	to := startSink(b)
 	server := startPostgres(b, nil)
-	got := map[string][]float64{} // a second, by mode
+	pid := postmaster(b, server)
+	got := map[string][]float64{}  // a second, by mode
+	used := map[string][]float64{} // µs of the server for each, by mode
 	for range o.drains {
 		for _, mode := range enqueueModes() {
 			url := server.NewDatabase(b)
@@ -69,9 +71,11 @@ func enqueue(ctx context.Context, b *bed, o options, r *Report) {
 				m = start(b, delivererRole, queueOptions{Kind: "postgres", URL: url, Target: to.url + mode.gate})
 			}
 			commits(ctx, b, e, time.Second) // until its hands are full
-			perSecond := commits(ctx, b, e, enqueueFor)
-			got[mode.name] = append(got[mode.name], perSecond)
-			fmt.Fprintf(os.Stderr, "    %s: %s/s\n", mode.name, number(perSecond))
+			before := cpuTimes(pid)
+			perSecond, n := commits(ctx, b, e, enqueueFor)
+			each := micros(ran(before, cpuTimes(pid))) / float64(n)
+			got[mode.name], used[mode.name] = append(got[mode.name], perSecond), append(used[mode.name], each)
+			fmt.Fprintf(os.Stderr, "    %s: %s/s, %s µs of the server for each\n", mode.name, number(perSecond), number(each))
 			if m != nil {
 				m.kill()
 			}
@@ -79,6 +83,8 @@ func enqueue(ctx context.Context, b *bed, o options, r *Report) {
 		}
 	}
 	none := median(got[nobody])
+	r.add(Figure{Section: "enqueue", Subject: "postgres", Name: "processor of the server for each commit", Value: median(used[nobody]), Unit: "µs",
+		Bound: 1.1 * median(used[riverAdds]), Peer: median(used[riverAdds]), Versus: riverKind, Count: len(used[nobody])})
 	for _, mode := range enqueueModes() {
 		if mode.name == nobody {
 			continue
@@ -93,8 +99,8 @@ func enqueue(ctx context.Context, b *bed, o options, r *Report) {
 	}
 }
 
-// commits enqueues from many sides at once, and returns how many were committed in a second.
-func commits(ctx context.Context, b *bed, e enqueuer, during time.Duration) (perSecond float64) {
+// commits enqueues from many sides at once, and returns how many were committed in a second, and in all.
+func commits(ctx context.Context, b *bed, e enqueuer, during time.Duration) (perSecond float64, n int64) {
 	var done atomic.Int64
 	var all sync.WaitGroup
 	began := time.Now()
@@ -110,7 +116,7 @@ func commits(ctx context.Context, b *bed, e enqueuer, during time.Duration) (per
 		})
 	}
 	all.Wait()
-	return float64(done.Load()) / time.Since(began).Seconds()
+	return float64(done.Load()) / time.Since(began).Seconds(), done.Load()
 }
 
 // riverEnqueuer inserts River's jobs instead, each in a transaction of its own.
