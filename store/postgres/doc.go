@@ -129,7 +129,8 @@
 // returns the id, a random one if none is given, or null if the queue has a message of this id
 // already. enqueue_at has one more argument after the payload, before when it is not to be sent: until then the message is in
 // understudy.scheduled, and costs nobody anything who delivers. With six arguments, all of them given, the last is a jsonb object of headers. INSERT and COPY
-// into understudy.batch (queue, key, id, payload, content_type) work too; there a duplicate is an error.
+// into understudy.batch (queue, key, id, payload, content_type) work too; there a duplicate is an error, and what is
+// not valid is refused at COMMIT.
 // Headers only go through the functions, which check them. A queue that does not exist is refused with SQLSTATE US002, by the
 // function at once and otherwise at COMMIT.
 //

@@ -34,8 +34,9 @@ func TestQueueInterleavings(t *testing.T) {
 		{"a take beside a renewal under way", takeBesideRenewal, "take_lapsed_claims", "FOR SHARE SKIP LOCKED", ""},
 		{"the order is that of the commits", commitOrder, "append_to_key", "FOR NO KEY UPDATE", ""},
 		{"an idle mark beside an enqueuer", idleBesideEnqueue, "mark_idle", "FOR NO KEY UPDATE SKIP LOCKED", ""},
-		{"who falls asleep sees what is being committed", asleepBesideEnqueue, "wake_members", "pg_advisory_xact_lock_shared", "concat"},
-		{"an old snapshot does not number", oldSnapshot, "append_to_key", "IF current_setting('transaction_isolation') = 'read committed' THEN", "IF true THEN"},
+		{"who falls asleep sees what is being committed", asleepBesideEnqueue, "append_to_key", "pg_advisory_xact_lock_shared(hashtext('understudy ' || 'understudy'), hashtext(v_space))", "true"},
+		{"who falls asleep sees what is being offered", asleepBesideOffer, "wake_members", "pg_advisory_xact_lock_shared", "concat"},
+		{"an old snapshot does not number", oldSnapshot, "append_to_key", "IF v_current THEN", "IF true THEN"},
 		{"a queue that is removed gets no message", removalBesideEnqueue, "append_to_key", "pg_advisory_xact_lock_shared", "concat"},
 		{"numbers are kept when all batches are pruned", pruneKeepsNumbers, "prune_key", "IF e.last < v_last THEN", "IF false THEN"},
 	} {
@@ -351,9 +352,27 @@ func gateBehindLook(t *testing.T, url string) (closed pgx.Tx) {
 	return closed
 }
 
-// asleepBesideEnqueue: one falls asleep while an enqueuer, who has seen nobody
-// sleep, has not committed. It is told that there is something, or woken.
 func asleepBesideEnqueue(t *testing.T, url string) error {
+	return asleepBeside(t, url, func(tx pgx.Tx) {
+		enqueue(t, tx, "k-"+lease.NewID(), lease.NewID())
+		if _, err := tx.Exec(t.Context(), "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func asleepBesideOffer(t *testing.T, url string) error {
+	offer := postgres.InSQL("SELECT {{rules}}.offer_claims($1, ARRAY[$2], 0, 10000)")
+	return asleepBeside(t, url, func(tx pgx.Tx) {
+		if _, err := tx.Exec(t.Context(), offer, dispatch.Space(work), "k-"+lease.NewID()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// asleepBeside: one falls asleep while somebody who has made a key ready, and has seen nobody
+// sleep, has not committed. It is told that there is something, or woken.
+func asleepBeside(t *testing.T, url string, ready func(pgx.Tx)) error {
 	s := open(t, url)
 	a := start(t, s, "a", time.Hour)
 	for _, c := range takeKeys(t, s, a.ID) {
@@ -361,11 +380,9 @@ func asleepBesideEnqueue(t *testing.T, url string) error {
 			return err
 		}
 	}
+	exec(t, url, "UPDATE understudy.member SET asleep = false") // whom the last round left behind
 	tx := begin(t, connect(t, url))
-	enqueue(t, tx, "k-"+lease.NewID(), lease.NewID())
-	if _, err := tx.Exec(t.Context(), "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
-		t.Fatal(err)
-	}
+	ready(tx)
 	closed := gateBehindLook(t, url)
 	var share claim.Share
 	joined := later(func() (err error) {

@@ -99,6 +99,31 @@ func TestEnqueueInSQL(t *testing.T) {
 	}
 }
 
+// The order is that of the statements, whatever else a transaction does with its messages.
+func TestEnqueueNumbersEach(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	url, _, _ := workplace(t, server)
+	for what, c := range map[string]struct{ sql, want string }{
+		"one":                      {"SELECT understudy.enqueue('work', 'k', '', 'a')", "a1"},
+		"two":                      {"SELECT understudy.enqueue('work', 'k', '', 'a'); SELECT understudy.enqueue('work', 'k', '', 'b')", "a1 b2"},
+		"the last is taken back":   {"SELECT understudy.enqueue('work', 'k', '', 'a'); SAVEPOINT s; SELECT understudy.enqueue('work', 'k', '', 'b'); ROLLBACK TO s", "a1"},
+		"the last is a duplicate":  {"SELECT understudy.enqueue('work', 'k', '', 'a'); SELECT understudy.enqueue('work', 'k', '', 'a')", "a1"},
+		"the first is deleted":     {"SELECT understudy.enqueue('work', 'k', '', 'a'); SELECT understudy.enqueue('work', 'k', '', 'b'); DELETE FROM understudy.batch WHERE id = 'a'", "b1"},
+		"the only one is changed":  {"SELECT understudy.enqueue('work', 'k', '', 'a'); UPDATE understudy.batch SET payload = 'x' WHERE id = 'a'", "a1"},
+		"one is numbered at once":  {"SELECT understudy.enqueue('work', 'k', '', 'a'); SET CONSTRAINTS ALL IMMEDIATE; SELECT understudy.enqueue('work', 'k', '', 'b')", "a1 b2"},
+		"several in one statement": {"SELECT understudy.enqueue_all('{work,work}', '{k,k}', '{b,a}', '{x/y,x/y}', ARRAY['', '']::bytea[]); SELECT understudy.enqueue('work', 'k', '', 'c')", "b1 a2 c3"},
+	} {
+		for _, level := range []string{"READ COMMITTED", "REPEATABLE READ"} {
+			exec(t, url, "DELETE FROM understudy.claim; DELETE FROM understudy.batch; DELETE FROM understudy.tail")
+			exec(t, url, "BEGIN ISOLATION LEVEL "+level+"; "+c.sql+"; COMMIT")
+			var got string
+			if err := connect(t, url).QueryRow(t.Context(), "SELECT string_agg(id || seq, ' ' ORDER BY seq) FROM understudy.batch").Scan(&got); err != nil || got != c.want {
+				t.Errorf("%s at %s: %q, %v, want %q", what, level, got, err, c.want)
+			}
+		}
+	}
+}
+
 func TestEnqueueRefuses(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
 	url, s, _ := workplace(t, server)
@@ -127,6 +152,8 @@ func TestEnqueueRefuses(t *testing.T) {
 		"an unknown queue":          {"SELECT understudy.enqueue('nowhere', 'k', '')", "US002", "there is no queue 'nowhere'"},
 		"no queue":                  {"SELECT understudy.enqueue(NULL, 'k', '')", "US002", "there is no queue null"},
 		"an unknown queue, plainly": {"INSERT INTO understudy.batch (queue, key) VALUES ('nowhere', 'k')", "US002", "there is no queue 'nowhere'"},
+		"a bad key, plainly":        {"INSERT INTO understudy.batch (queue, key) VALUES ('work', ' k')", "23514", "the key" + form},
+		"one of many, plainly":      {"INSERT INTO understudy.batch (queue, key) VALUES ('work', 'k'), ('work', 'k ')", "23514", "the key" + form},
 		"no key":                    {"SELECT understudy.enqueue('work', NULL, '')", "23502", "the key" + form},
 		"an empty key":              {"SELECT understudy.enqueue('work', '', '')", "23514", "the key" + form},
 		"a control character":       {"SELECT understudy.enqueue('work', E'a\\nb', '')", "23514", "the key" + form},

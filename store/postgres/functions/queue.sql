@@ -39,22 +39,27 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses a message in words. The constraints of the table say the same, and show the payload with it.
-CREATE FUNCTION {{rules}}.check_message(p_key text, p_id text, p_content_type text, p_payload bytea) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+-- Refuses a message in words, and is true of all others. It is called twice for a message, so it is to be cheap.
+CREATE FUNCTION {{rules}}.check_message(p_key text, p_id text, p_content_type text, p_payload bytea) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    v_wrong text := CASE
-        WHEN p_key IS NULL OR octet_length(p_key) NOT BETWEEN 1 AND 200 OR p_key ~ '^\s|[[:cntrl:]]|\s$' THEN 'the key'
-        WHEN octet_length(p_id) NOT BETWEEN 1 AND 200 OR p_id ~ '^\s|[[:cntrl:]]|\s$' THEN 'the message id'
-        WHEN p_content_type IS NULL OR octet_length(p_content_type) NOT BETWEEN 1 AND 200 OR p_content_type ~ '^\s|[[:cntrl:]]|\s$' THEN 'the content type' END;
-    v_code text := CASE WHEN p_key IS NULL OR p_content_type IS NULL OR p_payload IS NULL THEN '23502' ELSE '23514' END;
+    v_wrong text;
 BEGIN
-    IF v_wrong IS NOT NULL THEN
-        RAISE EXCEPTION 'understudy: % must be text of 1 to 200 bytes without control characters or blanks at its ends', v_wrong USING ERRCODE = v_code;
-    ELSIF p_payload IS NULL THEN
-        RAISE EXCEPTION 'understudy: the payload is null; an empty one is ''''' USING ERRCODE = v_code;
-    ELSIF octet_length(p_payload) > 16777216 THEN
-        RAISE EXCEPTION 'understudy: the payload has more than 16 MiB' USING ERRCODE = v_code;
+    IF least(octet_length(p_key), octet_length(p_id), octet_length(p_content_type)) > 0
+        AND greatest(octet_length(p_key), octet_length(p_id), octet_length(p_content_type)) <= 200
+        AND octet_length(p_payload) <= 16777216 AND p_key || p_id || p_content_type ~ '^[!-~]+$' THEN
+        RETURN true;
     END IF;
+    v_wrong := CASE
+        WHEN p_key IS NULL OR octet_length(p_key) NOT BETWEEN 1 AND 200 OR p_key ~ '^\s|[[:cntrl:]]|\s$' THEN 'the key'
+        WHEN p_id IS NULL OR octet_length(p_id) NOT BETWEEN 1 AND 200 OR p_id ~ '^\s|[[:cntrl:]]|\s$' THEN 'the message id'
+        WHEN p_content_type IS NULL OR octet_length(p_content_type) NOT BETWEEN 1 AND 200 OR p_content_type ~ '^\s|[[:cntrl:]]|\s$' THEN 'the content type' END;
+    IF v_wrong IS NULL AND octet_length(p_payload) <= 16777216 THEN
+        RETURN true;
+    END IF;
+    RAISE EXCEPTION 'understudy: %', CASE
+        WHEN v_wrong IS NOT NULL THEN v_wrong || ' must be text of 1 to 200 bytes without control characters or blanks at its ends'
+        WHEN p_payload IS NULL THEN 'the payload is null; an empty one is ''''''' ELSE 'the payload has more than 16 MiB' END
+        USING ERRCODE = CASE WHEN p_key IS NULL OR p_id IS NULL OR p_content_type IS NULL OR p_payload IS NULL THEN '23502' ELSE '23514' END;
 END $$;
 
 CREATE FUNCTION {{rules}}.check_headers(p_headers jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
@@ -75,47 +80,69 @@ BEGIN
     UPDATE {{schema}}.batch b SET seq = p_last + x.i FROM unnest(p_tids) WITH ORDINALITY x (tid, i) WHERE b.ctid = x.tid;
 END $$;
 
--- Puts batches at the end of their key, in this order, and tells whether the key
--- became ready by that. Enqueuers of one key wait here for the commit of the one before:
--- so the order of the numbers is that of the commits.
+-- Puts batches at the end of their key, in this order, and tells whether the key became ready by that and a member may
+-- have to be woken for it. Enqueuers of one key wait here for the commit of the one before: so the order of the numbers is
+-- that of the commits. Each statement here costs every commit, and an expression costs a fifth of one.
 CREATE FUNCTION {{rules}}.append_to_key(p_queue text, p_key text, p_tids tid[]) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    k {{schema}}.tail;
-    c {{schema}}.claim;
-    v_last bigint;
+    v_last bigint; -- a number that was given, and all before it
+    v_term bigint;
+    v_number bigint;
+    v_busy boolean; -- somebody will see to the key
+    v_asleep boolean;
+    v_space text := 'queue/' || p_queue;
+    v_current boolean := current_setting('transaction_isolation') = 'read committed';
 BEGIN
-    SELECT * INTO k FROM {{schema}}.tail WHERE queue = p_queue AND key = p_key FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
+    SELECT e.last, e.term INTO v_last, v_term FROM {{schema}}.tail e WHERE e.queue = p_queue AND e.key = p_key FOR NO KEY UPDATE;
+    IF v_last IS NULL THEN
         -- A removal waits for this transaction, or this one for it: a queue that is gone gets no more keys.
-        PERFORM pg_advisory_xact_lock_shared(hashtext('understudy ' || {{channel}}), hashtext('removal of queue/' || p_queue));
-        PERFORM {{rules}}.require_queue(p_queue);
-        INSERT INTO {{schema}}.tail (queue, key) VALUES (p_queue, p_key) ON CONFLICT DO NOTHING;
-        SELECT * INTO k FROM {{schema}}.tail WHERE queue = p_queue AND key = p_key FOR NO KEY UPDATE;
+        IF pg_advisory_xact_lock_shared(hashtext('understudy ' || {{channel}}), hashtext('removal of queue/' || p_queue)) IS NOT NULL THEN
+            INSERT INTO {{schema}}.tail (queue, key) SELECT q.name, p_key FROM {{schema}}.queue q WHERE q.name = p_queue
+            ON CONFLICT DO NOTHING RETURNING last, term INTO v_last, v_term;
+        END IF;
+        IF v_last IS NULL THEN
+            PERFORM {{rules}}.require_queue(p_queue);
+            SELECT e.last, e.term INTO v_last, v_term FROM {{schema}}.tail e WHERE e.queue = p_queue AND e.key = p_key FOR NO KEY UPDATE;
+        END IF;
     END IF;
-    SELECT b.seq INTO v_last FROM {{schema}}.batch b
-     WHERE b.queue = p_queue AND b.key = p_key AND b.seq > k.last ORDER BY b.seq DESC LIMIT 1;
-    v_last := coalesce(v_last, k.last);
-    -- With a snapshot of before the lock, v_last may be a number that was given meanwhile: the unique
-    -- index refuses it then, which is a serialization failure and no error of the caller's.
-    IF current_setting('transaction_isolation') = 'read committed' AND cardinality(p_tids) = 1 THEN
-        UPDATE {{schema}}.batch b SET seq = v_last + 1 WHERE b.ctid = p_tids[1];
-    ELSIF current_setting('transaction_isolation') = 'read committed' THEN
-        PERFORM {{rules}}.give_numbers(p_tids, v_last);
+    -- In statements of their own, which see what the last holder of the lock did. Nothing can mark the key as idle while its
+    -- tail is locked.
+    IF v_current AND cardinality(p_tids) = 1 THEN
+        UPDATE {{schema}}.batch b SET seq = 1 + coalesce((SELECT x.seq FROM {{schema}}.batch x
+            WHERE x.queue = p_queue AND x.key = p_key AND x.seq > v_last ORDER BY x.seq DESC LIMIT 1), v_last)
+         WHERE b.ctid = p_tids[1]
+        RETURNING (SELECT c.session <> '' OR c.ready_at IS NOT NULL OR c.blocked IS NOT NULL FROM {{schema}}.claim c
+            WHERE c.space = v_space AND c.key = p_key) INTO v_busy;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
     ELSE
-        BEGIN
-            PERFORM {{rules}}.give_numbers(p_tids, v_last);
-        EXCEPTION WHEN unique_violation THEN
-            RAISE EXCEPTION 'understudy: another transaction has enqueued to this key since this one began' USING
-                ERRCODE = 'serialization_failure', HINT = 'Try the transaction again.';
-        END;
+        -- With a snapshot of before the lock, this may be a number that was given meanwhile: the unique
+        -- index refuses it then, which is a serialization failure and no error of the caller's.
+        v_number := coalesce((SELECT x.seq FROM {{schema}}.batch x
+            WHERE x.queue = p_queue AND x.key = p_key AND x.seq > v_last ORDER BY x.seq DESC LIMIT 1), v_last);
+        IF v_current THEN
+            PERFORM {{rules}}.give_numbers(p_tids, v_number);
+        ELSE
+            BEGIN
+                PERFORM {{rules}}.give_numbers(p_tids, v_number);
+            EXCEPTION WHEN unique_violation THEN
+                RAISE EXCEPTION 'understudy: another transaction has enqueued to this key since this one began' USING
+                    ERRCODE = 'serialization_failure', HINT = 'Try the transaction again.';
+            END;
+        END IF;
+        SELECT c.session <> '' OR c.ready_at IS NOT NULL OR c.blocked IS NOT NULL INTO v_busy FROM {{schema}}.claim c
+         WHERE c.space = v_space AND c.key = p_key;
     END IF;
-    -- Nothing can mark the key as idle while its tail is locked.
-    SELECT * INTO c FROM {{schema}}.claim WHERE space = 'queue/' || p_queue AND key = p_key;
-    IF c.session <> '' OR c.ready_at IS NOT NULL OR c.blocked IS NOT NULL THEN
+    IF v_busy THEN
         RETURN false;
     END IF;
-    INSERT INTO {{schema}}.claim AS x (space, key, term, since, ready_at, done)
-    VALUES ('queue/' || p_queue, p_key, k.term, {{schema}}.clock(), {{schema}}.clock(), k.last)
-    ON CONFLICT (space, key) DO UPDATE SET ready_at = coalesce(x.ready_at, excluded.ready_at);
-    RETURN true;
+    -- The lock of wake_members, before the statement that looks who sleeps.
+    IF pg_advisory_xact_lock_shared(hashtext('understudy ' || {{channel}}), hashtext(v_space)) IS NOT NULL THEN
+        INSERT INTO {{schema}}.claim AS c (space, key, term, since, ready_at, done)
+        VALUES (v_space, p_key, v_term, {{schema}}.clock(), {{schema}}.clock(), v_last)
+        ON CONFLICT (space, key) DO UPDATE SET ready_at = coalesce(c.ready_at, excluded.ready_at)
+        RETURNING EXISTS (SELECT FROM {{schema}}.member m WHERE m.space = v_space AND m.asleep) INTO v_asleep;
+    END IF;
+    RETURN v_asleep OR NOT v_current; -- an older snapshot does not show who has fallen asleep since
 END $$;
