@@ -52,6 +52,8 @@ type Share struct {
 	Least   int // the fewest that any one of them holds
 	// Free: some keys are ready and may be claimed.
 	Free bool
+	// Due: the space is that of a queue, and the time of a scheduled message has come.
+	Due bool
 }
 
 // StepResult ends a step.

@@ -25,6 +25,7 @@ type Dispatcher struct {
 
 	sendTasks chan sendTask
 	events    chan func(now time.Duration)
+	due       chan struct{} // scheduled messages are due
 
 	published time.Duration
 
@@ -45,6 +46,7 @@ func New(cfg Config) (*Dispatcher, error) {
 		// Room for everything that can be in flight at once: a goroutine that reports
 		// must not wait for a runner that has returned.
 		events: make(chan func(time.Duration), 4*cfg.Concurrency+8),
+		due:    make(chan struct{}, 1),
 	}
 	d.health = lease.NewStoreHealth(d.clock)
 	d.report = newReporter(d.log, cfg.Target.Name())
@@ -234,31 +236,29 @@ func (d *Dispatcher) pruneFinished(ctx context.Context) {
 	}
 }
 
-// enqueueDue puts scheduled messages into their keys when they are due.
+// enqueueDue puts scheduled messages into their keys when the store says that some are due, which it does once in joinEvery.
 func (d *Dispatcher) enqueueDue(ctx context.Context) {
-	// Together with the jitter it is how late a scheduled message may be sent, where one instance delivers.
-	const most, step = time.Second, 100
 	failing := outage{
 		failed:    tally{log: func(attrs ...any) { d.log.Warn("scheduled messages not enqueued; trying again", attrs...) }},
 		recovered: func(attrs ...any) { d.log.Info("scheduled messages are enqueued again", attrs...) },
 	}
-	for pause := most; lease.Sleep(ctx, d.clock, pause/2+time.Duration(d.cfg.Jitter()*float64(pause)/2)); {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		n, err := d.cfg.Queue.EnqueueDue(call, d.cfg.Name, step)
-		cancel()
-		switch {
-		case err != nil && ctx.Err() == nil:
-			if !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUnknown) { // those, the runner reports
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.due:
+		}
+		for more := true; more; {
+			call, cancel := context.WithTimeout(ctx, callTimeout)
+			n, err := d.cfg.Queue.EnqueueDue(call, d.cfg.Name, 100)
+			cancel()
+			switch {
+			case err == nil:
+				failing.succeed(d.clock.Now())
+			case ctx.Err() == nil && !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUnknown): // those, the runner reports
 				failing.fail(d.clock.Now(), "err", err)
 			}
-			pause = min(2*pause, 8*most)
-		case n > 0:
-			pause = 10 * time.Millisecond // there may be more
-		default:
-			pause = most
-		}
-		if err == nil {
-			failing.succeed(d.clock.Now())
+			more = n > 0 && lease.Sleep(ctx, d.clock, 10*time.Millisecond)
 		}
 	}
 }
@@ -288,6 +288,12 @@ func (r run) execute(effects []effect) {
 		case e.join != nil:
 			r.callStore(func(ctx context.Context) func(time.Duration) {
 				share, err := d.cfg.Claims.Join(ctx, *e.join)
+				if share.Due {
+					select {
+					case d.due <- struct{}{}:
+					default: // it is at it
+					}
+				}
 				return func(now time.Duration) { d.m.handleJoin(now, share, d.logStoreError("joining", err)) }
 			})
 		case e.claimKeys != nil:

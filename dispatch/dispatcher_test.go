@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,6 +204,7 @@ type link struct {
 	*leasetest.Faulty
 	mu  sync.Mutex
 	off bool
+	due atomic.Int64 // requests to enqueue what is due
 }
 
 func (l *link) cut(off bool) {
@@ -222,6 +224,7 @@ func (l *link) err() error {
 }
 
 func (l *link) EnqueueDue(ctx context.Context, queue string, limit int) (int, error) {
+	l.due.Add(1)
 	if err := l.err(); err != nil {
 		return 0, err
 	}

@@ -156,7 +156,7 @@ type Queue interface {
 
 	// EnqueueDue puts scheduled messages whose time has come, by the store's clock, into their keys, as
 	// [Message].NotBefore says, and wakes whom new messages wake: at most limit of them, and fewer if they are large.
-	// Where none is due, it costs one look at an index. It returns how many it was.
+	// It returns how many it was. claim.Share.Due says when it is worth a call.
 	EnqueueDue(ctx context.Context, queue string, limit int) (enqueued int, err error)
 
 	// Prune deletes messages that reached a final state longer than keep ago and

@@ -36,6 +36,9 @@ func TestScheduledIsSentAtItsTime(t *testing.T) {
 		schedule("1", 5*time.Second)
 		schedule("3", time.Hour)
 		p.add("k", 1)
+		if expect(4*time.Second, "k-0001"); i.link.due.Load() != 0 {
+			t.Errorf("%d requests were made where nothing was due", i.link.due.Load())
+		}
 		expect(4999*time.Millisecond, "k-0001")
 		expect(7*time.Second, "k-0001", "1")
 		expect(9999*time.Millisecond, "k-0001", "1")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/claim/claimtest"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/lease"
@@ -47,6 +48,15 @@ func (b *bench) enqueuesDue(limit, want int) {
 	}
 }
 
+// saysDue expects that a member of the queue's space is told whether something is due.
+func (b *bench) saysDue(s lease.Session, want bool) {
+	b.Helper()
+	got, err := b.Claims.Join(b.ctx, claim.Member{Space: dispatch.Space(q), Session: s.ID})
+	if err != nil || got.Due != want {
+		b.Errorf("Join = %+v, %v; want Due %v", got, err, want)
+	}
+}
+
 // testScheduled: nothing of it is to be had before its time, and its key goes on meanwhile.
 func testScheduled(b *bench) {
 	now, s := b.storeNow(), b.session("a")
@@ -64,14 +74,18 @@ func testScheduled(b *bench) {
 		b.Errorf("while it waits it is %+v", got)
 	}
 	b.enqueuesDue(10, 0)
+	b.saysDue(s, false)
 	b.step(59 * time.Minute)
 	b.enqueuesDue(10, 0)
 	s = b.session("b") // the other one has lapsed
+	b.saysDue(s, false)
 	b.takes(s)
 	b.add("k", "2")
 	a := b.starts(s, "k")
 	b.step(2 * time.Minute)
+	b.saysDue(s, true)
 	b.enqueuesDue(10, 1)
+	b.saysDue(s, false)
 	b.is(a, dispatch.Send, "2", 1) // it overtakes nothing that is under way
 	b.add("k", "3")
 	a = b.settles(s, done(a), claimOf(a)).Begun[0]

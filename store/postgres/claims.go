@@ -37,9 +37,9 @@ func (c claims) Withdraw(ctx context.Context, space string, keys []string) error
 func (c claims) Join(ctx context.Context, m claim.Member) (claim.Share, error) {
 	from := c.floors.get(m.Space, time.Now())
 	var members, mine, held, least *int
-	var free *bool
+	var free, due *bool
 	err := c.rowReadCommitted(ctx, "SELECT * FROM {{rules}}.join_space($1, $2, $3, $4, $5)",
-		func(r pgx.Row) error { return r.Scan(&members, &mine, &held, &least, &free) }, m.Space, m.Session, m.Asleep, from, lockPatience{})
+		func(r pgx.Row) error { return r.Scan(&members, &mine, &held, &least, &free, &due) }, m.Space, m.Session, m.Asleep, from, lockPatience{})
 	if err == nil && members == nil {
 		err = fmt.Errorf("session %s: %w", m.Session, lease.ErrLapsed)
 	}
@@ -49,7 +49,7 @@ func (c claims) Join(ctx context.Context, m claim.Member) (claim.Share, error) {
 	if err != nil {
 		return claim.Share{}, fmt.Errorf("joining %s: %w", m.Space, err)
 	}
-	return claim.Share{Members: *members, Mine: *mine, Held: *held, Least: *least, Free: *free}, nil
+	return claim.Share{Members: *members, Mine: *mine, Held: *held, Least: *least, Free: *free, Due: *due}, nil
 }
 
 // ClaimKeys implements [claim.KeyTable].

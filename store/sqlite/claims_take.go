@@ -74,7 +74,8 @@ DELETE FROM understudy_member AS m WHERE m.space = ?2
   AND NOT EXISTS (SELECT 1 FROM understudy_session x WHERE x.id = m.session AND ` + claimAliveSQL + ")"
 
 	shareOf = `
-SELECT count(*), coalesce(sum(keys), 0), coalesce(min(keys), 0), coalesce(sum(iif(session = ?3, keys, 0)), 0), ` + anyFree + `
+SELECT count(*), coalesce(sum(keys), 0), coalesce(min(keys), 0), coalesce(sum(iif(session = ?3, keys, 0)), 0), ` + anyFree + `,
+  EXISTS (SELECT 1 FROM understudy_scheduled WHERE queue = iif(substr(?2, 1, 6) = 'queue/', substr(?2, 7), '') AND not_before_us <= understudy_wall_us())
 FROM (
   SELECT m.session, (SELECT count(*) FROM understudy_claim c WHERE c.session = m.session AND c.session <> '' AND c.space = ?2) AS keys
   FROM understudy_member m JOIN understudy_session x ON x.id = m.session
@@ -258,6 +259,6 @@ func (s claims) Join(ctx context.Context, m claim.Member) (share claim.Share, er
 			return share, err
 		}
 	}
-	err = s.readOne(ctx, op, shareOf, args, &share.Members, &share.Held, &share.Least, &share.Mine, &share.Free)
+	err = s.readOne(ctx, op, shareOf, args, &share.Members, &share.Held, &share.Least, &share.Mine, &share.Free, &share.Due)
 	return share, err
 }

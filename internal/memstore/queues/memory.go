@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/memstore/claims"
 )
@@ -44,6 +45,9 @@ type message struct {
 func NewMemory(b claims.Backend, now func() time.Time) *Memory {
 	return &Memory{Memory: claims.NewMemory(b, now), queues: map[string]*queue{}}
 }
+
+// Claims returns the table of claims.
+func (m *Memory) Claims() claim.KeyTable { return dueTable{m.Memory.Claims(), m} }
 
 // Queue returns the port for delivery.
 func (m *Memory) Queue() dispatch.Queue { return deliver{m} }

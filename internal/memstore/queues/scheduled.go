@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/memstore/claims"
 )
 
 // makeRoom reports whether a message may be stored. A scheduled one gives way to one of the same ID that has no time.
@@ -39,6 +42,24 @@ func (s step) join(b *message) {
 	}
 	b.NotBefore = time.Time{}
 	b.addNote(b.Enqueued, "")
+}
+
+// dueTable tells of a queue whether scheduled messages are due.
+type dueTable struct {
+	claim.KeyTable
+	m *Memory
+}
+
+func (t dueTable) Join(ctx context.Context, member claim.Member) (claim.Share, error) {
+	share, err := t.KeyTable.Join(ctx, member)
+	if err != nil {
+		return share, err
+	}
+	return share, t.m.Do(ctx, func(s *claims.Step) error {
+		q := t.m.queues[strings.TrimPrefix(member.Space, dispatch.Space(""))]
+		share.Due = q != nil && slices.ContainsFunc(q.scheduled, func(b *message) bool { return !b.NotBefore.After(s.Now) })
+		return nil
+	})
 }
 
 func (d deliver) EnqueueDue(ctx context.Context, name string, limit int) (enqueued int, err error) {

@@ -134,7 +134,7 @@ END $$;
 -- Makes the session a member and tells how the keys are divided; null if it does not
 -- live.
 CREATE FUNCTION {{rules}}.join_space(p_space text, p_session text, p_asleep boolean, p_from timestamptz, p_patience bigint,
-    OUT members bigint, OUT mine bigint, OUT held bigint, OUT fewest bigint, OUT free boolean) LANGUAGE plpgsql AS $$
+    OUT members bigint, OUT mine bigint, OUT held bigint, OUT fewest bigint, OUT free boolean, OUT due boolean) LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
     m {{schema}}.member;
@@ -162,6 +162,7 @@ BEGIN
            FOR UPDATE SKIP LOCKED) gone
      WHERE x.space = gone.space AND x.session = gone.session;
     free := {{rules}}.has_free_key(p_space, p_from, t);
+    due := EXISTS (SELECT FROM {{schema}}.scheduled s WHERE s.queue = {{rules}}.queue_of(p_space) AND s.not_before <= t);
     SELECT count(*), coalesce(sum(x.n) FILTER (WHERE x.session = p_session), 0), coalesce(sum(x.n), 0), coalesce(min(x.n), 0)
       INTO members, mine, held, fewest
       FROM (SELECT y.session, (SELECT count(*) FROM {{schema}}.claim c
