@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
@@ -148,6 +150,43 @@ func TestDoctorAsksServers(t *testing.T) {
 			}
 			wantAdvice(t, found)
 		})
+	}
+}
+
+// queues is an Admin of which only the queues are asked.
+type queues struct {
+	dispatch.Admin
+	state dispatch.Overview
+}
+
+func (q queues) Queues(context.Context) ([]dispatch.Overview, error) {
+	return []dispatch.Overview{q.state}, nil
+}
+
+func TestDoctorJudgesQueues(t *testing.T) {
+	held := []dispatch.HolderCount{{Instance: lease.Instance{Name: "a"}, Keys: 1}}
+	for name, c := range map[string]struct {
+		queue      dispatch.Overview
+		want, says string
+	}{
+		"nothing to do":          {dispatch.Overview{}, "ok", ""},
+		"at work":                {dispatch.Overview{Depth: 3, Keys: 2, Oldest: time.Second, Holders: held}, "ok", ""},
+		"nobody delivers":        {dispatch.Overview{Depth: 3, Keys: 2}, "bad", "no instance delivers it; its depth is 3"},
+		"blocked":                {dispatch.Overview{Depth: 3, Keys: 1, Blocked: 1, Holders: held}, "bad", "1 keys are blocked"},
+		"dead letters":           {dispatch.Overview{DeadLetters: 2}, "warn", "2 messages dead-lettered"},
+		"slow":                   {dispatch.Overview{Depth: 3, Keys: 1, Oldest: time.Hour, Holders: held}, "warn", "the oldest message waits for 1h"},
+		"scheduled, not yet due": {dispatch.Overview{Scheduled: 1}, "ok", ""},
+		"scheduled, overdue, and nobody is there": {dispatch.Overview{Scheduled: 1, Oldest: 5 * time.Second}, "bad", "no instance delivers it"},
+		"scheduled, just due":                     {dispatch.Overview{Scheduled: 1, Oldest: 500 * time.Millisecond, Holders: held}, "ok", ""},
+	} {
+		c.queue.Queue = "orders"
+		found, err := checkQueues(t.Context(), queues{state: c.queue})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if verdict, says := worst(found); verdict != c.want || !strings.Contains(says, c.says) {
+			t.Errorf("%s: %s %q, want %s %q", name, verdict, says, c.want, c.says)
+		}
 	}
 }
 
