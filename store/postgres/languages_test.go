@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net/url"
 	"os"
@@ -14,6 +15,9 @@ import (
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
+
+// javaDriver is where Debian's package libpostgresql-jdbc-java has the driver.
+const javaDriver = "/usr/share/java/postgresql.jar"
 
 // The programs of docs/leases-in-sql.md, as printed there: one takes the role over from the other, with its state.
 func TestProgramsInOtherLanguages(t *testing.T) {
@@ -29,10 +33,10 @@ func TestProgramsInOtherLanguages(t *testing.T) {
 	}{
 		{"python", "primary.py", []string{"python3", "-c", "import psycopg"}, []string{"python3", "primary.py"}},
 		{"js", "primary.js", []string{"node", "-e", "require('pg')"}, []string{"node", "primary.js"}},
-		{"java", "Primary.java", []string{"javap", "org.postgresql.Driver"}, []string{"java", "Primary.java"}},
+		{"java", "Primary.java", []string{"javap", "-cp", javaDriver, "org.postgresql.Driver"}, []string{"java", "-cp", javaDriver, "Primary.java"}},
 	} {
 		t.Run(l.language, func(t *testing.T) {
-			if out, err := osexec.Command(l.driver[0], l.driver[1:]...).CombinedOutput(); err != nil {
+			if out, err := osexec.CommandContext(t.Context(), l.driver[0], l.driver[1:]...).CombinedOutput(); err != nil {
 				t.Skipf("no driver for %s: %v: %.200s", l.language, err, out)
 			}
 			_, rest, _ := strings.Cut(string(page), "```"+l.language+"\n")
@@ -41,13 +45,15 @@ func TestProgramsInOtherLanguages(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, l.file), []byte(text), 0o600); err != nil || !whole {
 				t.Fatal("no program on the page", err)
 			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*ample)
+			defer cancel()
 			db := server.NewDatabase(t)
 			s := open(t, db)
 			start := func(name string) (said *bufio.Scanner) {
 				t.Helper()
-				c := osexec.Command(l.run[0], append(l.run[1:], name)...)
+				c := osexec.CommandContext(ctx, l.run[0], append(l.run[1:], name)...)
 				c.Dir, c.Stderr = dir, os.Stderr
-				c.Env = append(os.Environ(), "DATABASE_URL="+db, "JDBC_URL="+jdbc(t, db))
+				c.Env = append(os.Environ(), "DATABASE_URL="+db, "JDBC_URL="+jdbc(t, db), "JAVA_TOOL_OPTIONS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC") // it starts in half the time
 				out, err := c.StdoutPipe()
 				if err == nil {
 					err = c.Start()
