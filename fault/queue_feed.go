@@ -21,7 +21,7 @@ import (
 )
 
 // Feed are users that enqueue in transactions of their own: some with several
-// keys, some rolled back, some with a batch that was there already.
+// keys, some rolled back, some with a batch that was there already; one batch in twenty is not to be sent before a time.
 type Feed struct {
 	Database Database
 	Target   *QueueTarget
@@ -34,6 +34,9 @@ type Feed struct {
 	mu   sync.Mutex
 	sent []Sent
 }
+
+// farthest is how far ahead a batch is scheduled at most.
+const farthest = 3 * time.Second
 
 // Run feeds until ctx ends, and returns what it did.
 func (f *Feed) Run(ctx context.Context) []Sent {
@@ -56,7 +59,11 @@ func (f *Feed) user(ctx context.Context, by int) {
 			if random.IntN(3) == 0 {
 				key = by
 			}
-			batches = append(batches, f.Target.batch(key, fmt.Sprintf("u%d-%d", by, n)))
+			batch := f.Target.batch(key, fmt.Sprintf("u%d-%d", by, n))
+			if random.IntN(20) == 0 {
+				batch.NotBefore = time.Now().Add(time.Duration(random.Int64N(int64(farthest))))
+			}
+			batches = append(batches, batch)
 			n++
 		}
 		fate := Committed
@@ -83,11 +90,22 @@ func (f *Feed) user(ctx context.Context, by int) {
 	}
 }
 
+// One enqueues one batch, which is not to be sent before a time if that is not zero. It tries again: its ID is known then.
+func (f *Feed) One(id string, key int, notBefore time.Time) Sent {
+	b := f.Target.batch(key, id)
+	b.NotBefore = notBefore
+	fate := RolledBack
+	for try := 0; fate != Committed && try < 12; try++ {
+		_, fate = f.transact(context.Background(), []dispatch.Message{b}, Committed)
+	}
+	return Sent{ID: b.ID, Key: b.Key, By: f.Users, Fate: fate, NotBefore: notBefore}
+}
+
 func (f *Feed) note(by, n int, batches []dispatch.Message, fate Fate) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, b := range batches {
-		f.sent = append(f.sent, Sent{ID: b.ID, Key: b.Key, By: by, N: n + i, Fate: fate})
+		f.sent = append(f.sent, Sent{ID: b.ID, Key: b.Key, By: by, N: n + i, Fate: fate, NotBefore: b.NotBefore})
 	}
 }
 

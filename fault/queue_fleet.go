@@ -259,9 +259,9 @@ func (f *Fleet) Settled(within time.Duration) {
 		if err != nil || len(queues) != 1 {
 			return fmt.Errorf("%d queues: %w", len(queues), err)
 		}
-		if q := queues[0]; q.Keys > q.Blocked {
-			return fmt.Errorf("%d keys with %d batches, of which %d are in a step, %d pending, %d delayed, %d blocked; the oldest waits for %v",
-				q.Keys, q.Depth, q.InStep, q.Pending, q.Delayed, q.Blocked, q.Oldest)
+		if q := queues[0]; q.Keys > q.Blocked || q.Scheduled > 0 {
+			return fmt.Errorf("%d keys with %d batches, of which %d are in a step, %d pending, %d delayed, %d blocked; the oldest waits for %v; %d are scheduled",
+				q.Keys, q.Depth, q.InStep, q.Pending, q.Delayed, q.Blocked, q.Oldest, q.Scheduled)
 		}
 		return nil
 	})

@@ -20,6 +20,7 @@ const (
 	Twice  Rule = "twice"
 	Blind  Rule = "blind"
 	Shown  Rule = "shown"
+	Early  Rule = "early"
 )
 
 // Sent is a batch of a user's transaction.
@@ -28,6 +29,8 @@ type Sent struct {
 	// By is who sent it, one after the other in the order of N.
 	By, N int
 	Fate  Fate
+	// NotBefore is when it may be sent at the earliest; zero: at once, in the order of N.
+	NotBefore time.Time
 }
 
 // Fate of a transaction.
@@ -124,6 +127,9 @@ func (j *queueJudge) sent() {
 			continue
 		}
 		j.verdict.Batches++
+		if !s.NotBefore.IsZero() {
+			continue
+		}
 		at := line{s.Key, s.By}
 		if before, ok := last[at]; ok && j.records[before.ID].Seq >= r.Seq && !j.Retried[before.ID] {
 			j.add(Commit, s.Key, "%s is number %d, and %s, which was committed before it, number %d", s.ID, r.Seq, before.ID, j.records[before.ID].Seq)
@@ -137,7 +143,14 @@ func (j *queueJudge) sent() {
 func (j *queueJudge) arrivals() {
 	doubt, reached, last := map[string]bool{}, map[string]int{}, map[string]dispatch.Record{}
 	newest := map[string]int64{} // the term under which a batch was sent last
+	due := map[string]time.Time{}
+	for _, s := range j.Sent {
+		due[s.ID] = s.NotBefore
+	}
 	for _, a := range j.Arrivals {
+		if a.At.Before(due[a.ID]) {
+			j.add(Early, "", "%s reached the target %v before its time", a.ID, due[a.ID].Sub(a.At))
+		}
 		if a.Effect {
 			j.carriedOut[a.ID]++
 		}

@@ -48,6 +48,11 @@ func TestFaultQueueJudgeCatches(t *testing.T) {
 		want  []fault.Rule
 	}{
 		{"nothing wrong", func(*fault.QueueEvidence) {}, nil},
+		{"scheduled, behind one that was committed later", func(e *fault.QueueEvidence) {
+			e.Sent[2].N, e.Sent[3].N, e.Sent[3].NotBefore = 4, 3, at(10)
+			e.Sent[2], e.Sent[3] = e.Sent[3], e.Sent[2]
+		}, nil},
+		{"sent before its time", func(e *fault.QueueEvidence) { e.Sent[0].NotBefore = at(2) }, []fault.Rule{fault.Early}},
 		{"a committed batch is not there", func(e *fault.QueueEvidence) {
 			e.Sent = append(e.Sent, fault.Sent{ID: "d", Key: "k", N: 6})
 		}, []fault.Rule{fault.Lost}},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -101,7 +102,7 @@ func upgradeQueue(t *testing.T, v versions, db fault.Database) {
 		fleet.Holds(names[m.instance], 1)
 	}
 	stop()
-	sent := <-fed
+	sent := append(<-fed, scheduledBesidePrevious(t, fleet, feed, workers[1], v.current)...)
 	fleet.Settled(2 * time.Minute)
 	fleet.Stop(time.Minute)
 	verdict := fault.JudgeQueue(fault.QueueEvidence{Sent: sent, Records: fleet.Records(), Arrivals: target.Arrivals(),
@@ -110,6 +111,42 @@ func upgradeQueue(t *testing.T, v versions, db fault.Database) {
 	for _, violation := range verdict.Violations {
 		t.Errorf("VIOLATION %s", violation)
 	}
+}
+
+// scheduledBesidePrevious: the previous version, which knows no schedule, sends a scheduled message neither early nor ever;
+// it waits until one of the workers is of this version again. What is returned was sent.
+func scheduledBesidePrevious(t *testing.T, fleet *fault.Fleet, feed *fault.Feed, w *fault.Worker, current fault.Programs) []fault.Sent {
+	arrived := func(id string) bool {
+		return slices.ContainsFunc(feed.Target.Arrivals(), func(a fault.Arrival) bool { return a.ID == id })
+	}
+	sent := []fault.Sent{feed.One("scheduled", 0, time.Now().Add(time.Second))}
+	realserver.Eventually(t, time.Minute, "its time comes", func() error {
+		if time.Now().Before(sent[0].NotBefore) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	sent = append(sent, feed.One("behind", 0, time.Time{}))
+	realserver.Eventually(t, time.Minute, "its key goes on", func() error {
+		if !arrived("behind") {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if arrived("scheduled") {
+		t.Error("a version that knows no schedule sent a scheduled message")
+	}
+	w.Signal(syscall.SIGTERM)
+	ended(t, w.Name, w.Exited)
+	fleet.Programs = current
+	fleet.Start(w.Name, "")
+	realserver.Eventually(t, time.Minute, "this version sends it", func() error {
+		if !arrived("scheduled") {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	return sent
 }
 
 func upgradeMonitor(t *testing.T, v versions, db fault.Database) {
