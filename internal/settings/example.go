@@ -3,7 +3,6 @@ package settings
 import (
 	_ "embed"
 	"reflect"
-	"regexp"
 
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 )
@@ -16,11 +15,6 @@ var exampleValues string
 // Example returns a file with every key, and the help of each beside it.
 func Example() string { return strictyaml.Annotate(exampleValues, reflect.TypeFor[Server]()) }
 
-// wholeExample is the example with the keys that are left out in it.
-func wholeExample() string {
-	return regexp.MustCompile(`(?m)^( *)#([a-z_-])`).ReplaceAllString(exampleValues, "$1$2")
-}
-
 // Schema returns the JSON schema of the server's file.
 func Schema() map[string]any {
 	out := strictyaml.Schema(reflect.TypeFor[Server]())
@@ -28,6 +22,3 @@ func Schema() map[string]any {
 	out["title"] = "The file of understudy serve"
 	return out
 }
-
-// Reference returns the tables of docs/configuration.md.
-func Reference() string { return strictyaml.Reference(reflect.TypeFor[Server](), "###") }

@@ -167,6 +167,11 @@ func TestExample(t *testing.T) {
 	}
 }
 
+// wholeExample is the example with the keys that are left out in it.
+func wholeExample() string {
+	return regexp.MustCompile(`(?m)^( *)#([a-z_-])`).ReplaceAllString(exampleValues, "$1$2")
+}
+
 // yamlPaths are all keys of a text.
 func yamlPaths(t *testing.T, text string) (out []string) {
 	t.Helper()
@@ -191,28 +196,18 @@ func yamlPaths(t *testing.T, text string) (out []string) {
 	return out
 }
 
-var update = flag.Bool("update", false, "write the tables of docs/configuration.md")
+var update = flag.Bool("update", false, "write docs/understudy.yaml")
 
-// The tables of the reference are made of the declarations of the keys.
+// The documentation has the example, so that every key can be read without the program.
 func TestReference(t *testing.T) {
-	const page, begin, end = "../../docs/configuration.md", "<!-- begin of the generated tables: go test ./internal/settings -run TestReference -update -->\n\n", "<!-- end of the generated tables -->\n"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(text), begin)
-	is, after, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		t.Fatalf("%s does not mark where the tables are", page)
-	}
-	switch {
-	case is == Reference():
-	case *update:
-		if err := os.WriteFile(page, []byte(before+begin+Reference()+end+after), 0o600); err != nil {
+	const page = "../../docs/understudy.yaml"
+	if *update {
+		if err := os.WriteFile(page, []byte(Example()), 0o600); err != nil {
 			t.Fatal(err)
 		}
-	default:
-		t.Errorf("%s is out of date; run: go test ./internal/settings -run TestReference -update", page)
+	}
+	if text, err := os.ReadFile(page); err != nil || string(text) != Example() {
+		t.Errorf("%s is out of date (%v); run: go test ./internal/settings -run TestReference -update", page, err)
 	}
 }
 

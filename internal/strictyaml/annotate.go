@@ -8,7 +8,8 @@ import (
 
 var exampleKey = regexp.MustCompile(`^( *)(#?)((?:- )?)([a-z_]+):(.*)$`)
 
-// Annotate puts the help of each key of a struct beside it in an example file: behind a value, and above a part. The
+// Annotate puts the help of each key of a struct beside it in an example file: behind a value, and above a part; the default,
+// where the example has another value. The
 // example is written in block style, two blanks a level; "#key:" is a key that is left out.
 func Annotate(example string, t reflect.Type) string {
 	type level struct {
@@ -28,7 +29,11 @@ func Annotate(example string, t reflect.Type) string {
 			levels = levels[:len(levels)-1]
 		}
 		key, known := levels[len(levels)-1].of[m[4]]
-		switch help := key.HelpText(); {
+		help := key.HelpText()
+		if value := strings.TrimSpace(m[5]); value != "" && key.Default != "" && value != key.Default {
+			help += " (default " + key.Default + ")"
+		}
+		switch {
 		case !known:
 			out = append(out, line)
 		case m[5] != "":
