@@ -47,7 +47,8 @@
 // candidate that asks for votes, or fetching. A peer is starting (it abstains from
 // votes for one [protocol.Timings.AnnounceTimeout], or until every other peer has confirmed that it
 // does not rely on an earlier promise), voting, partitioned (no majority: it serves its copies),
-// or stopped. The rules are in cache/protocol, which does no I/O.
+// or stopped. The rules are in cache/protocol, which does no I/O; its documentation says where a fetch is decided, and where an
+// option is added.
 //
 // # How it fails
 //

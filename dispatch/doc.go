@@ -75,7 +75,7 @@
 //     field of Sink in sinks.go, which Sink.Queue copies;
 //   - a field of [Config], copied by newDispatcher in internal/server/deliver.go, and of
 //     [Rule] if it changes what an answer means;
-//   - a line of internal/settings/example.yaml, and the tables of docs/configuration.md:
+//   - a line of internal/settings/example.yaml, and docs/understudy.yaml, which is made of it:
 //     go test ./internal/settings -run TestReference -update.
 //
 // If it needs a fact about the message that is not there yet, that is a field of

@@ -22,7 +22,24 @@
 // A job that does not run as it should has one alarm, until the next good run. It is kept with the job until its sinks know of its start and of
 // its end, each at least once: [WatchAlarms].
 //
-// All decisions are pure functions of the job and the store's clock (decide.go), which stores apply one at a time.
+// All decisions are pure functions of the job and the store's clock, which stores apply one at a time.
+//
+// # Who decides what
+//
+//	decide.go  what becomes of a scheduled time and of its run. Claim decides what a holder does next: run it, queue it, skip
+//	           it or pass over it (decideOverdue), after a run that its holder left behind (lose, retry). Pure
+//	act.go     what an operator does to a job. Pure
+//	alarm.go   when a job has an alarm, and when that ends. Pure
+//	run.go     Serve: which jobs this instance attends to, and when it contends for the lease of one
+//	hold.go    one run under the lease: claim, work, result; what happens when the next time comes meanwhile
+//	watch.go   WatchAlarms: sends alarms, and records the runs of hosts that died
+//	store.go   the port to the store
+//
+// # Where to add an option
+//
+// A rule of a job is a field of [Definition], with its bounds in Validate; stores keep it as JSON. Its key, flag and help are a field of Job in
+// internal/settings/job.go, whose method Definition copies it; the API takes and shows it by api/apitype/job.go, api/jobrun.go and
+// api/jobs.go. A line of internal/settings/example.yaml, then: go test ./internal/settings -run TestReference -update.
 //
 // # What it does not promise
 //

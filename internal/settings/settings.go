@@ -14,7 +14,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// Server is the file that `understudy serve -c` reads. docs/configuration.md lists every key.
+// Server is the file that `understudy serve -c` reads. docs/understudy.yaml lists every key.
 type Server struct {
 	Store       string        `yaml:"store" secret:"password" help:"store 'URL': sqlite:PATH, postgres://USER@HOST/DB, redis://HOST/0 or sabledb://HOST:PORT (default: an SQLite file in the state directory)"`
 	StoreFile   string        `yaml:"store_file" help:"read the store's URL from this 'FILE', for a URL with a password"`
