@@ -154,7 +154,9 @@ func (s *Store) apply(t *txn, from int, all []store.Step) error {
 		if _, err := t.exec(recordReader, step.Readers, t.wall); err != nil {
 			return err
 		}
-		s.log.Info("schema migrated", "store", s.path, "version", version)
+	}
+	if from < len(all) {
+		s.log.Info("schema migrated", "store", s.path, "from", from, "to", len(all))
 	}
 	return nil
 }
