@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
@@ -77,7 +76,7 @@ func (d Admin) Resume(ctx context.Context, shard string) error {
 }
 
 // Ask puts a request into the row, which the agents then carry out or refuse: see
-// [Admin.Wait]. to is a node as [View.Find] finds it, "" for the best. It returns the request's id.
+// [Row.Last], which is its end. to is a node as [View.Find] finds it, "" for the best. It returns the request's id.
 func (d Admin) Ask(ctx context.Context, shard string, q Request, to string) (id string, err error) {
 	if q.Timeout != 0 && (q.Timeout < MinPause || q.Timeout > MaxPause) {
 		return "", fmt.Errorf("%w: a switchover may keep writes waiting for %v to %v, not %v", lease.ErrInvalid, MinPause, MaxPause, q.Timeout)
@@ -170,53 +169,6 @@ func (d Admin) Remove(ctx context.Context, shard string) (l lease.Lease, err err
 		return &RowUpdate{Row: Row{Name: shard, Rev: v.Row.Rev}, Remove: true, Drop: drop, Event: d.event(v, "shard removed by "+d.By)}, nil
 	})
 	return l, err
-}
-
-// Wait follows a request until it has ended, and returns its last plan; the error wraps ErrFailed if it
-// did not reach what was asked for. progress, if not nil, is called with every view.
-func (d Admin) Wait(ctx context.Context, shard, request string, progress func(View)) (Plan, error) {
-	woken := make(chan struct{}, 1)
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		_ = d.Registry.Watch(watching, shard, func(string) {
-			select {
-			case woken <- struct{}{}:
-			default:
-			}
-		})
-	}()
-	defer func() { stop(); <-watched }()
-	poll := time.NewTicker(200 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		v, err := d.Registry.ReadView(ctx, shard)
-		if err != nil && !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUnknown) {
-			return Plan{}, err
-		}
-		if err == nil {
-			if progress != nil {
-				progress(v)
-			}
-			if last := v.Row.Last; last != nil && last.Request == request {
-				if last.Failed != "" {
-					return *last, fmt.Errorf("%w: %s", ErrFailed, last.Failed)
-				}
-				return *last, nil
-			}
-			if p := v.Row.Plan; p != nil && p.Request == request && p.Phase == Following && p.Kind != Return {
-				return *p, nil // the shard has its new primary; replicas may copy for long
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return Plan{}, fmt.Errorf("waiting for shard %q: %w", shard, context.Cause(ctx))
-		case <-woken:
-		case <-poll.C:
-		}
-	}
 }
 
 // ErrNoAgent: no agent can carry a request out.
